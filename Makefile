@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A thin layer over Meson: what to install, which build directories there are, how to run them.
 #
-#	make		build; the command is build/sluice
+#	make		build; the command is build/penstock
 #	make bench	install what is missing, build, measure the disk under the current directory
 #	make check	install what is missing, build everything, run every test
 #	make help	the other targets
@@ -102,7 +102,7 @@ freethreaded: setup
 
 bench: setup
 	@$(MAKE) --no-print-directory build
-	build/sluice bench
+	build/penstock bench
 
 check: setup-check
 	+@why=$$(tools/sysroot.sh build-aarch64-root) && cross='$(CROSS)' || \

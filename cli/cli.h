@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_H
-#define SLUICE_CLI_H
+#ifndef PENSTOCK_CLI_H
+#define PENSTOCK_CLI_H
 
 /* The commands; how to write one is in cli/opt/opt.h. */
 #include <stdatomic.h>

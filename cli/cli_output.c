@@ -24,7 +24,7 @@ const struct cli_opt cli_result_plain_opts[] = {
 	CLI_OUT(struct cli_result_args, csv, 0, "csv", "FILE", NULL,
 		"write one line per series; - is standard output"),
 	CLI_OUT(struct cli_result_args, html, 0, "html", "FILE", NULL,
-		"write a page with plots, as `sluice report' does"),
+		"write a page with plots, as `penstock report' does"),
 	CLI_END,
 };
 
@@ -90,7 +90,7 @@ static int csv_instead(struct cli_outputs *o, const json_t *all, const char *why
 
 static int finish_xlsx(struct cli_outputs *o, const json_t *all)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int e = result_xlsx(o->xlsx.f, all, &err);
 
 	if (e == -ENOTSUP)
@@ -159,7 +159,7 @@ int cli_outputs_finish(struct cli_outputs *o, const struct result *r)
 int cli_measure(const struct cli_measure *m, void *command)
 {
 	struct cli_end end = {.interrupted = "the result is partial, files were removed"};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct result r;
 	int rc, status = cli_outputs_open(m->out, m->cmd, m->files);
 
@@ -186,7 +186,7 @@ int cli_measure(const struct cli_measure *m, void *command)
 int cli_html_open(struct cli_html *h, const struct cli_cmd *cmd, const char *option,
 		  const char *file)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 
 	*h = (struct cli_html){.cmd = cmd};
 	if (report_html_check(&err) < 0)
@@ -201,7 +201,7 @@ void cli_html_abandon(struct cli_html *h)
 
 int cli_html_finish(struct cli_html *h, const struct report_html *page)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r = report_html_write(h->file.f, page, &err);
 
 	return cli_file_finish(&h->file, h->cmd, r, r < 0 ? err.msg : NULL);

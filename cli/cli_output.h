@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_OUTPUT_H
-#define SLUICE_CLI_OUTPUT_H
+#ifndef PENSTOCK_CLI_OUTPUT_H
+#define PENSTOCK_CLI_OUTPUT_H
 
 /*
  * Where the result of a command that measures goes: --json, --csv, --xlsx, --html; files as
@@ -88,7 +88,7 @@ struct cli_measure {
 	const struct cli_result_args *files;
 	struct cli_progress *progress;
 	const atomic_int *stop;
-	int (*run)(void *command, struct cli_end *end, struct sluice_err *err);
+	int (*run)(void *command, struct cli_end *end, struct penstock_err *err);
 	int (*tell)(void *command, struct result *r);
 };
 int cli_measure(const struct cli_measure *m, void *command);

@@ -24,7 +24,7 @@ const struct cli_opt cli_trace_in_opts[] = {
 	CLI_SIZE(struct cli_trace_in, opts.bytes_per_token, 0, "bytes-per-token", "BYTES", NULL, 1,
 		 1ull << 40, "mooncake: KV cache of a token"),
 	CLI_STR(struct cli_trace_in, model, 0, "model", "NAME", NULL,
-		"mooncake: instead of bytes per token, a model of 'sluice kv --model list'; "
+		"mooncake: instead of bytes per token, a model of 'penstock kv --model list'; "
 		"burstgpt, sharegpt: whose requests they are",
 		.often = true),
 	CLI_END,
@@ -40,7 +40,7 @@ static int model_bytes(uint64_t *out, const char *name, const struct cli_cmd *cm
 			return CLI_OK;
 		}
 	}
-	return cli_usage(cmd, "--model: '%s' is not one of 'sluice kv --model list'", name);
+	return cli_usage(cmd, "--model: '%s' is not one of 'penstock kv --model list'", name);
 }
 
 int cli_trace_in(struct cli_trace_in *a, const struct cli_cmd *cmd)
@@ -93,7 +93,7 @@ static void tell_losses(const struct trace_copy *c, const struct cli_cmd *cmd)
 
 int cli_trace_copy(struct trace_copy *c, const char *out, const struct cli_cmd *cmd)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct cli_file file;
 	int r;
 
@@ -167,7 +167,7 @@ int cli_requests(struct cli_requests *q, struct trace_reader_opts *o, const char
 		 uint64_t seed, const char *trace, const struct cli_cmd *cmd)
 {
 	enum trace_format format = o->format;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r;
 
 	if (format == TRACE_AUTO && cli_trace_twice(trace) &&

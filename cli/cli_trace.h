@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_TRACE_H
-#define SLUICE_CLI_TRACE_H
+#ifndef PENSTOCK_CLI_TRACE_H
+#define PENSTOCK_CLI_TRACE_H
 
-/* What the commands of `sluice trace' share: how a trace is read, and how it is written. */
+/* What the commands of `penstock trace' share: how a trace is read, and how it is written. */
 #include "cli/cli.h"
 #include "load/kv/kv.h"
 #include "load/trace/copy.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sluice bench: latency and bandwidth per tensor size.  Speaks the options and the
+ * penstock bench: latency and bandwidth per tensor size.  Speaks the options and the
  * blocks of DS-AIO-Benchmark; load/jobs/bench.h has the job, load/report the output.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/size.h"
 #include "base/util.h"
@@ -35,7 +35,7 @@ struct bench_command {
 	struct bench_job job;
 	struct cli_list sizes_given;
 	struct cli_gpu gpu;
-	struct sluice_object_opts object;
+	struct penstock_object_opts object;
 	bool dry_run;
 	struct cli_result_args files;
 	/* what the run needs */
@@ -90,12 +90,12 @@ static const struct cli_opt bench_opts[] = {
 	CLI_U64(struct bench_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX,
 		"of data, places and the mix"),
 	CLI_GROUP("How"),
-	CLI_TABLE(struct bench_command, job.opts, struct sluice_opts, cli_engine_opts),
+	CLI_TABLE(struct bench_command, job.opts, struct penstock_opts, cli_engine_opts),
 	CLI_DURABILITY(struct bench_command, job.opts.durability, "none"),
 	CLI_MEMORY(struct bench_command, job.memory, gpu),
 	CLI_FLAG(struct bench_command, job.lock, 0, "lock", "lock the buffers in memory"),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct bench_command, object, struct sluice_object_opts, cli_object_opts),
+	CLI_TABLE(struct bench_command, object, struct penstock_object_opts, cli_object_opts),
 	CLI_GROUP("Yardsticks"),
 	CLI_LIMIT(struct bench_command, job.limit, job.measure_limit),
 	CLI_FLAG(struct bench_command, job.compare_fio, 0, "compare-fio",
@@ -118,7 +118,7 @@ static int parse_sizes(struct bench_command *c)
 	for (unsigned i = 0; i < c->job.nr_sizes; i++) {
 		if (!l->nr)
 			c->sizes[i] = defaults[i];
-		else if (sluice_size_parse(&c->sizes[i], l->items[i]) < 0 || !c->sizes[i] ||
+		else if (penstock_size_parse(&c->sizes[i], l->items[i]) < 0 || !c->sizes[i] ||
 			 c->sizes[i] > 1ull << 40)
 			return cli_usage(&cmd_bench,
 					 "--sizes: '%s' is not a size of 1..1T; give bytes, or a "
@@ -165,7 +165,7 @@ static int bench_check_options(const struct bench_command *c)
 
 	if (r == CLI_OK && job->span && !job->random)
 		return cli_usage(&cmd_bench, "--span goes with --random only");
-	if (r == CLI_OK && job->compare_fio && sluice_stripe_find(NULL, job->folder, NULL) == 1)
+	if (r == CLI_OK && job->compare_fio && penstock_stripe_find(NULL, job->folder, NULL) == 1)
 		return cli_usage(&cmd_bench,
 				 "--compare-fio: %s is a striped folder, of which fio "
 				 "knows nothing",
@@ -197,7 +197,7 @@ static void set_settings(struct bench_command *c)
 
 static int bench_build(struct bench_command *c)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r = parse_sizes(c);
 
 	if (r == CLI_OK)
@@ -277,7 +277,7 @@ static int bench_tell(void *args, struct result *r)
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int bench_do(void *args, struct cli_end *end, struct sluice_err *err)
+static int bench_do(void *args, struct cli_end *end, struct penstock_err *err)
 {
 	struct bench_command *c = args;
 	int r;
@@ -312,7 +312,7 @@ static int bench_main(void *args, int argc, char **argv)
 	}
 	bench_result_fini(&c->res);
 	json_decref(c->settings);
-	sluice_object_close(c->job.opts.objects);
+	penstock_object_close(c->job.opts.objects);
 	return r;
 }
 

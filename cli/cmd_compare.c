@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice compare: two results side by side, with an exit status for CI; load/report/compare. */
+/* penstock compare: two results side by side, with an exit status for CI; load/report/compare. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,7 +145,7 @@ static int compare_tell(struct outputs *o, const struct compare *c)
 
 static int compare_files(struct compare_input *in, const struct compare_args *a, char **argv)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct outputs o;
 	struct compare c;
 	json_t *both[2];
@@ -170,7 +170,7 @@ static int compare_main(void *args, int argc, char **argv)
 {
 	const struct compare_args *a = args;
 	struct compare_input in = {.nr_gates = 0};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r;
 
 	if (argc != 2)

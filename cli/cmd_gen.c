@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice gen: files of content with stated ratios; load/jobs/gen_files.h has the job. */
+/* penstock gen: files of content with stated ratios; load/jobs/gen_files.h has the job. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -49,7 +49,7 @@ static const struct cli_opt gen_opts[] = {
 	CLI_FLAG(struct gen_command, job.overwrite, 0, "overwrite", "replace files that are there"),
 	CLI_FLAG(struct gen_command, job.no_crc, 0, "no-crc", "without FILE.crc beside each FILE"),
 	CLI_GROUP("How"),
-	CLI_TABLE(struct gen_command, job.opts, struct sluice_opts, cli_engine_opts),
+	CLI_TABLE(struct gen_command, job.opts, struct penstock_opts, cli_engine_opts),
 	CLI_GROUP("Output"),
 	CLI_TABLE(struct gen_command, files, struct cli_result_args, cli_result_opts),
 	CLI_END,
@@ -64,7 +64,7 @@ static int parse_sizes(struct gen_command *c)
 	c->nr_sizes = l->nr ? (unsigned)l->nr : 1;
 	c->sizes[0] = 1u << 30;
 	for (unsigned i = 0; i < l->nr; i++)
-		if (sluice_size_parse(&c->sizes[i], l->items[i]) < 0 || c->sizes[i] > 1ull << 50)
+		if (penstock_size_parse(&c->sizes[i], l->items[i]) < 0 || c->sizes[i] > 1ull << 50)
 			return cli_usage(&cmd_gen,
 					 "--size: '%s' is not a size of 0..1P; give bytes, or a "
 					 "number with K, M, G or T",
@@ -108,7 +108,7 @@ static void set_settings(struct gen_command *c)
 
 static int gen_build(struct gen_command *c, int argc, char **argv)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r;
 
 	if (!argc)
@@ -154,7 +154,7 @@ static int gen_tell(void *args, struct result *r)
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int gen_do(void *args, struct cli_end *end, struct sluice_err *err)
+static int gen_do(void *args, struct cli_end *end, struct penstock_err *err)
 {
 	struct gen_command *c = args;
 	int r;

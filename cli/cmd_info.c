@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sluice info: what this machine and these paths can do, and why not the rest.
+ * penstock info: what this machine and these paths can do, and why not the rest.
  * Collects everything first; nothing is measured unless asked for.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "base/util.h"
 #include "cli/cli.h"
@@ -18,7 +18,7 @@
 
 struct info_args {
 	bool measure_gpu, try_put;
-	struct sluice_object_opts object;
+	struct penstock_object_opts object;
 	struct cli_output out;
 };
 
@@ -30,7 +30,7 @@ static const struct cli_opt info_opts[] = {
 	CLI_GROUP("Object store"),
 	CLI_FLAG(struct info_args, try_put, 0, "try-put",
 		 "put a small object below each s3:// URI, read and remove it", .often = true),
-	CLI_TABLE(struct info_args, object, struct sluice_object_opts, cli_object_opts),
+	CLI_TABLE(struct info_args, object, struct penstock_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_TABLE(struct info_args, out, struct cli_output, cli_output_opts),
 	CLI_END,
@@ -51,21 +51,21 @@ static int collect_engines(struct info *in)
 {
 	size_t n = 0;
 
-	while (sluice_engine_name((unsigned)n))
+	while (penstock_engine_name((unsigned)n))
 		n++;
 	in->engines = calloc(n + ARRAY_SIZE(optional_engines), sizeof(*in->engines));
 	if (!in->engines)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
-		in->engines[in->nr_engines++].name = sluice_engine_name((unsigned)i);
+		in->engines[in->nr_engines++].name = penstock_engine_name((unsigned)i);
 	for (size_t i = 0; i < ARRAY_SIZE(optional_engines); i++)
-		if (!sluice_engine_descr(optional_engines[i]))
+		if (!penstock_engine_descr(optional_engines[i]))
 			in->engines[in->nr_engines++].name = optional_engines[i];
 	for (size_t i = 0; i < in->nr_engines; i++) {
 		struct info_engine *e = &in->engines[i];
 
-		e->descr = sluice_engine_descr(e->name);
-		e->usable = sluice_engine_probe(e->name, &e->why) == 0;
+		e->descr = penstock_engine_descr(e->name);
+		e->usable = penstock_engine_probe(e->name, &e->why) == 0;
 		e->by_name_only = by_name_only(e->name);
 		in->usable |= e->usable && !e->by_name_only;
 	}
@@ -75,7 +75,7 @@ static int collect_engines(struct info *in)
 static int collect_gpus(struct info *in, bool measure)
 {
 	in->gpu.size = sizeof(in->gpu);
-	sluice_probe_gpu(&in->gpu);
+	penstock_probe_gpu(&in->gpu);
 	in->gpus = calloc((size_t)in->gpu.devices + 1, sizeof(*in->gpus));
 	if (!in->gpus)
 		return -ENOMEM;
@@ -83,29 +83,29 @@ static int collect_gpus(struct info *in, bool measure)
 		struct info_gpu *g = &in->gpus[i];
 
 		g->device.size = sizeof(g->device);
-		sluice_probe_gpu_device(i, &g->device, NULL);
+		penstock_probe_gpu_device(i, &g->device, NULL);
 		g->speed.size = sizeof(g->speed);
-		g->speed_code = measure ? sluice_probe_gpu_speed(i, &g->speed, &g->err) : 1;
+		g->speed_code = measure ? penstock_probe_gpu_speed(i, &g->speed, &g->err) : 1;
 	}
 	in->cufile.size = measure && in->gpu.cufile ? sizeof(in->cufile) : 0;
 	if (in->cufile.size)
-		sluice_probe_cufile(&in->cufile);
+		penstock_probe_cufile(&in->cufile);
 	return 0;
 }
 
 static int collect_offers(struct info *in, const char *path)
 {
-	struct sluice_kernel_offer o = {.size = sizeof(o)};
+	struct penstock_kernel_offer o = {.size = sizeof(o)};
 	size_t n = 0;
 
-	while (sluice_probe_kernel((unsigned)n, path, &o) == 0)
+	while (penstock_probe_kernel((unsigned)n, path, &o) == 0)
 		n++;
 	in->offers = calloc(n, sizeof(*in->offers));
 	if (!in->offers)
 		return -ENOMEM;
 	for (in->nr_offers = 0; in->nr_offers < n; in->nr_offers++) {
 		in->offers[in->nr_offers].size = sizeof(*in->offers);
-		sluice_probe_kernel((unsigned)in->nr_offers, path, &in->offers[in->nr_offers]);
+		penstock_probe_kernel((unsigned)in->nr_offers, path, &in->offers[in->nr_offers]);
 	}
 	return 0;
 }
@@ -116,24 +116,24 @@ static void collect_path(struct info *in, const char *path)
 
 	p->path = path;
 	p->info.size = sizeof(p->info);
-	p->code = sluice_probe_path(p->path, &p->info, &p->err);
+	p->code = penstock_probe_path(p->path, &p->info, &p->err);
 }
 
 static void collect_store(struct info *in, struct info_args *a, const char *uri)
 {
 	struct info_store *s = &in->stores[in->nr_stores++];
-	struct sluice_object *c;
+	struct penstock_object *c;
 
 	s->uri = uri;
 	s->report.size = sizeof(s->report);
 	a->object.size = sizeof(a->object);
 	a->object.env = getenv;
-	s->code = sluice_object_open(&c, &a->object, &s->err);
+	s->code = penstock_object_open(&c, &a->object, &s->err);
 	if (s->code < 0)
 		return;
-	s->code = sluice_object_check(c, uri, a->try_put ? SLUICE_OBJECT_CHECK_WRITE : 0,
+	s->code = penstock_object_check(c, uri, a->try_put ? PENSTOCK_OBJECT_CHECK_WRITE : 0,
 				      &s->report, &s->err);
-	sluice_object_close(c);
+	penstock_object_close(c);
 }
 
 /* What is named, or where nothing is, this folder. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sluice io: throughput of one configuration.  Speaks the options and the result
+ * penstock io: throughput of one configuration.  Speaks the options and the result
  * lines of DeepSpeed's ds_io; load/jobs/io.h has the job, load/report the output.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "base/util.h"
 #include "cli/cli.h"
@@ -29,7 +29,7 @@ struct io_command {
 	uint32_t multi_process;
 	const char *config;
 	struct cli_gpu gpu;
-	struct sluice_object_opts object;
+	struct penstock_object_opts object;
 	bool slow_bounce_buffer, accelerator_pin;
 	struct cli_result_args files;
 	/* what the run needs */
@@ -71,9 +71,9 @@ static const struct cli_opt io_opts[] = {
 	CLI_U64(struct io_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the data"),
 	CLI_GROUP("How"),
 	CLI_IN(struct io_command, config, 0, "config", "FILE", NULL,
-	       "settings as `sluice tune' and DeepSpeed have them, where no option below is "
+	       "settings as `penstock tune' and DeepSpeed have them, where no option below is "
 	       "given"),
-	CLI_TABLE(struct io_command, job.opts, struct sluice_opts, cli_engine_opts),
+	CLI_TABLE(struct io_command, job.opts, struct penstock_opts, cli_engine_opts),
 	CLI_DURABILITY(struct io_command, job.opts.durability, "none"),
 	CLI_ENUM_TOLD(struct io_command, job.memory, gpu.memory_told, 'm', "memory",
 		      bed_memory_words, "own",
@@ -85,7 +85,7 @@ static const struct cli_opt io_opts[] = {
 		 "buffers in GPU memory; workers take these devices in turn, default: all"),
 	CLI_GDS(struct io_command, gpu.gds),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct io_command, object, struct sluice_object_opts, cli_object_opts),
+	CLI_TABLE(struct io_command, object, struct penstock_object_opts, cli_object_opts),
 	CLI_GROUP("Files and limits"),
 	CLI_FLAG(struct io_command, job.keep, 'k', "keep", "leave the files that were created"),
 	CLI_FLAG(struct io_command, job.overwrite, 0, "overwrite",
@@ -113,13 +113,13 @@ static int check_torch(const char *engine)
 	if (!engine || (strcmp(engine, "torch_io") != 0 && strcmp(engine, "torch_fastio") != 0))
 		return CLI_OK;
 	return cli_fail(&cmd_io, CLI_UNSUPPORTED,
-			"--engine: '%s' is torch's own I/O: python3 -m sluice io has it", engine);
+			"--engine: '%s' is torch's own I/O: python3 -m penstock io has it", engine);
 }
 
 /* What options say, else the file, else defaults. */
-static int set_how(struct sluice_opts *opts, const char *config)
+static int set_how(struct penstock_opts *opts, const char *config)
 {
-	struct sluice_opts base = {.depth = 32, .threads = 1};
+	struct penstock_opts base = {.depth = 32, .threads = 1};
 	int r = config ? cli_config_read(&base, &cmd_io, config) : CLI_OK;
 
 	opts->engine = opts->engine ? opts->engine : base.engine;
@@ -178,7 +178,7 @@ static int set_gpu(struct io_command *c)
 
 static int io_build(struct io_command *c)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r = check_torch(c->job.opts.engine);
 
 	if (r == CLI_OK)
@@ -232,7 +232,7 @@ static void on_ready(void *arg)
 
 /* ---------------------------------------------------------------------- run */
 
-static int io_do(void *args, struct cli_end *end, struct sluice_err *err)
+static int io_do(void *args, struct cli_end *end, struct penstock_err *err)
 {
 	struct io_command *c = args;
 	int r;
@@ -274,7 +274,7 @@ static int io_tell(void *args, struct result *r)
 
 static int io_dry_run(const struct io_command *c)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct io_plan plan;
 	int r = io_job_plan(&c->job, &plan, &err);
 
@@ -302,7 +302,7 @@ static int io_main(void *args, int argc, char **argv)
 	}
 	io_result_fini(&c->res);
 	cli_places_fini(&c->places, &cmd_io, c->job.keep);
-	sluice_object_close(c->job.opts.objects);
+	penstock_object_close(c->job.opts.objects);
 	return r;
 }
 

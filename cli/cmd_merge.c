@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice merge: results of several processes as one; load/report/merge makes it. */
+/* penstock merge: results of several processes as one; load/report/merge makes it. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static const struct cli_opt merge_opts[] = {
 	CLI_OUT(struct merge_args, json, 'j', "json", "FILE", NULL,
 		"write the result as JSON; - is standard output"),
 	CLI_OUT(struct merge_args, html, 0, "html", "FILE", NULL,
-		"write a page with plots, as `sluice report' does"),
+		"write a page with plots, as `penstock report' does"),
 	CLI_END,
 };
 
@@ -57,7 +57,7 @@ static int merge_tell(const struct merge_args *a, json_t *merged)
 
 /* "node1.json=-0.25": of a file whose name may have a `=' in it. */
 static int shift_one(const char *offset, json_t **read, int argc, char **argv,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	const char *is = strrchr(offset, '=');
 	size_t len = is ? (size_t)(is - offset) : 0;
@@ -65,14 +65,14 @@ static int shift_one(const char *offset, json_t **read, int argc, char **argv,
 	double ahead = is ? strtod(is + 1, &end) : 0;
 
 	if (!is || end == is + 1 || *end || !isfinite(ahead))
-		return sluice_fail(err, -EINVAL, "--offset: '%s' is not FILE=SECONDS", offset);
+		return penstock_fail(err, -EINVAL, "--offset: '%s' is not FILE=SECONDS", offset);
 	for (int i = 0; i < argc; i++) {
 		if (strlen(argv[i]) == len && !memcmp(argv[i], offset, len)) {
 			merge_shift(read[i], ahead);
 			return 0;
 		}
 	}
-	return sluice_fail(err, -EINVAL, "--offset: '%.*s' is none of the results", (int)len,
+	return penstock_fail(err, -EINVAL, "--offset: '%.*s' is none of the results", (int)len,
 			   offset);
 }
 
@@ -80,7 +80,7 @@ static int merge_main(void *args, int argc, char **argv)
 {
 	const struct cli_list *offsets = &((const struct merge_args *)args)->offsets;
 	struct merge_in *in;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	json_t *merged = NULL, **read;
 	int e = 0, r;
 
@@ -90,7 +90,7 @@ static int merge_main(void *args, int argc, char **argv)
 	in = calloc((size_t)argc, sizeof(*in));
 	read = calloc((size_t)argc, sizeof(*read));
 	if (!in || !read)
-		e = sluice_fail(&err, -ENOMEM, "out of memory");
+		e = penstock_fail(&err, -ENOMEM, "out of memory");
 	for (int i = 0; i < argc && e == 0; i++) {
 		e = report_read_result(&read[i], argv[i], &err);
 		in[i] = (struct merge_in){.result = read[i], .name = cli_html_name(argv, argc, i)};

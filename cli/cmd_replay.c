@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sluice replay: any trace against any storage.  load/replay/replay.h has the job, load/report the
+ * penstock replay: any trace against any storage.  load/replay/replay.h has the job, load/report the
  * output.
  */
 #include <errno.h>
@@ -113,7 +113,7 @@ static int replay_judge(const struct replay_result *res)
 
 static int run_and_report(struct replay_command *c, struct replay_result *res)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct result r;
 	int status = CLI_OK, rc;
 
@@ -145,7 +145,7 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 
 static int replay_look(struct replay_command *c)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r = 0;
 
 	if (c->setup->once) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice report: results as one HTML page; load/report/page/html.h makes it. */
+/* penstock report: results as one HTML page; load/report/page/html.h makes it. */
 
 #include "base/err.h"
 #include "cli/cli.h"
@@ -24,7 +24,7 @@ static const struct cli_opt report_opts[] = {
 
 static int load_results(json_t **results, const char **names, int argc, char **argv)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	for (int i = 0; i < argc; i++) {
 		if (report_read_any(&results[i], argv[i], &err) < 0)

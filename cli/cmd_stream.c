@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice stream: weights through a window, as a model larger than memory needs them. */
+/* penstock stream: weights through a window, as a model larger than memory needs them. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 struct stream_command {
 	struct weights_job job;
 	bool dry_run;
-	struct sluice_object_opts object;
+	struct penstock_object_opts object;
 	struct cli_result_args files;
 	/* what the run needs */
 	json_t *settings;
@@ -57,9 +57,9 @@ static const struct cli_opt stream_opts[] = {
 		 1ull << 50, "memory that the weights pass through"),
 	CLI_FLAG(struct stream_command, job.gpu, 0, "gpu", "the window is memory of a GPU"),
 	CLI_U32(struct stream_command, job.device, 0, "device", "ID", "0", 0, 1024, "which GPU"),
-	CLI_TABLE(struct stream_command, job.opts, struct sluice_opts, cli_engine_opts),
+	CLI_TABLE(struct stream_command, job.opts, struct penstock_opts, cli_engine_opts),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct stream_command, object, struct sluice_object_opts, cli_object_opts),
+	CLI_TABLE(struct stream_command, object, struct penstock_object_opts, cli_object_opts),
 	CLI_GROUP("Yardsticks"),
 	CLI_LIMIT(struct stream_command, job.limit, job.measure_limit),
 	CLI_GROUP("Output"),
@@ -73,7 +73,7 @@ static int stream_build(struct stream_command *c, int argc, char **argv, struct 
 	const struct cli_pair pairs[] = {
 		{c->job.limit && !c->job.measure_limit, "--limit and --no-limit"},
 	};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r;
 
 	if (argc != 1)
@@ -126,7 +126,7 @@ static int stream_tell(void *args, struct result *r)
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int stream_do(void *args, struct cli_end *end, struct sluice_err *err)
+static int stream_do(void *args, struct cli_end *end, struct penstock_err *err)
 {
 	struct stream_command *c = args;
 	int r;
@@ -156,7 +156,7 @@ static int stream_main(void *args, int argc, char **argv)
 	}
 	weights_result_fini(&c->res);
 	json_decref(c->settings);
-	sluice_object_close(c->job.opts.objects);
+	penstock_object_close(c->job.opts.objects);
 	return r;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sluice sweep: every configuration of a space.  Speaks the options of DeepSpeed's
+ * penstock sweep: every configuration of a space.  Speaks the options of DeepSpeed's
  * ds_nvme_tune and aio_bench_perf_sweep and leaves their log files; load/jobs/sweep.h
  * has the job, load/report the output.
  */
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "base/util.h"
 #include "cli/cli.h"
@@ -37,7 +37,7 @@ struct sweep_command {
 	struct cli_list folders, axes[SPACE_KINDS];
 	const char *config, *log_dir;
 	struct cli_gpu gpu;
-	struct sluice_object_opts object;
+	struct penstock_object_opts object;
 	bool no_sudo, verbose, dry_run;
 	struct cli_result_args files;
 	/* what the run needs */
@@ -93,7 +93,7 @@ static const struct cli_opt sweep_opts[] = {
 		 "do not do that; sudo is never called anyway", .quiet = true),
 	CLI_LIMIT(struct sweep_command, job.limit, job.measure_limit),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct sweep_command, object, struct sluice_object_opts, cli_object_opts),
+	CLI_TABLE(struct sweep_command, object, struct penstock_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_PLACE(struct sweep_command, log_dir, 0, "log_dir", "FOLDER", NULL,
 		  "where the logs go, one file per configuration; must be new or empty; "
@@ -113,7 +113,7 @@ static const struct cli_opt sweep_opts[] = {
 
 static int build_space(struct sweep_command *c)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 	int r = CLI_OK;
 
 	if (c->config)
@@ -227,7 +227,7 @@ static int pick_log_dir(struct sweep_command *c)
 
 static int sweep_build(struct sweep_command *c)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r = sweep_check_options(c);
 
 	if (r == CLI_OK)
@@ -275,14 +275,14 @@ static void sweep_progress(void *arg, const char *name, uint64_t done, uint64_t 
 }
 
 static int point_done(void *arg, const struct sweep_job *job, const struct run_series *s,
-		      const struct sweep_point *p, struct sluice_err *err)
+		      const struct sweep_point *p, struct penstock_err *err)
 {
 	struct sweep_command *c = arg;
 
 	return sweep_log_write(c->log_dir, job, s, p, err);
 }
 
-static int make_logs(void *arg, struct sluice_err *err)
+static int make_logs(void *arg, struct penstock_err *err)
 {
 	struct sweep_command *c = arg;
 
@@ -328,7 +328,7 @@ static int sweep_tell(void *args, struct result *r)
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int sweep_do(void *args, struct cli_end *end, struct sluice_err *err)
+static int sweep_do(void *args, struct cli_end *end, struct penstock_err *err)
 {
 	struct sweep_command *c = args;
 	int r;
@@ -347,7 +347,7 @@ static int sweep_do(void *args, struct cli_end *end, struct sluice_err *err)
 
 static int dry_run(const struct sweep_command *c)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct sweep_plan plan;
 
 	if (sweep_plan(&c->job, &plan, &err) < 0)
@@ -378,7 +378,7 @@ static int sweep_main(void *args, int argc, char **argv)
 	space_fini(&c->space);
 	free(c->state);
 	free(c->picked);
-	sluice_object_close(c->job.opts.objects);
+	penstock_object_close(c->job.opts.objects);
 	return r;
 }
 

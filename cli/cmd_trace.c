@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice trace: recorded operations, in every format; see load/trace/trace.h. */
+/* penstock trace: recorded operations, in every format; see load/trace/trace.h. */
 #include "cli/cli.h"
 
 static const struct cli_cmd *const trace_subs[] = {

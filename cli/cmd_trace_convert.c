@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice trace convert: a trace in another format; see load/trace/copy.h. */
+/* penstock trace convert: a trace in another format; see load/trace/copy.h. */
 #include <string.h>
 
 #include "base/util.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice trace cut: a part of a trace, by time and by key; see load/trace/copy.h. */
+/* penstock trace cut: a part of a trace, by time and by key; see load/trace/copy.h. */
 #include <stdlib.h>
 #include <string.h>
 

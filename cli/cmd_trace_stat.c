@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice trace stat: what is in a trace; see load/trace/summary.h. */
+/* penstock trace stat: what is in a trace; see load/trace/summary.h. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -44,7 +44,7 @@ static int summarize(const struct stat_args *a, const char *name, struct cli_fil
 {
 	struct trace_summary_opts o = {.tiers = a->tier ? 1u << (a->tier - 1) : 0,
 				       .stop = cli_stop_catch()};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct trace_summary *s;
 	int r = trace_summary_make(&s, name, &a->in.opts, &o, &err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sluice tune: the best settings for this storage.  Speaks the options and the
+ * penstock tune: the best settings for this storage.  Speaks the options and the
  * summary lines of ds_nvme_tune; load/jobs/tune.h has the job.
  */
 #include <errno.h>
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <sluice/object.h>
-#include <sluice/sluice.h>
+#include <penstock/object.h>
+#include <penstock/penstock.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -90,13 +90,13 @@ static const struct cli_opt tune_opts_table[] = {
 		 "ignored: files are pushed out of the page cache before every read, without root",
 		 .quiet = true),
 	CLI_PLACE(struct tune_command, log_dir, 0, "log_dir", "FOLDER", NULL,
-		  "ignored: `sluice sweep' writes logs", .quiet = true),
+		  "ignored: `penstock sweep' writes logs", .quiet = true),
 	CLI_FLAG(struct tune_command, verbose, 0, "verbose",
 		 "say on standard error what each round leaves", .quiet = true),
 	CLI_GROUP("Output"),
 	CLI_DRY_RUN(struct tune_command, dry_run, .quiet = true),
 	CLI_OUT(struct tune_command, output, 'o', "output", "FILE", NULL,
-		"write the winner's settings, which DeepSpeed and `sluice io --config' read"),
+		"write the winner's settings, which DeepSpeed and `penstock io --config' read"),
 	CLI_TABLE(struct tune_command, files, struct cli_result_args, cli_result_opts),
 	CLI_END,
 };
@@ -128,12 +128,12 @@ static int tune_check_options(const struct tune_command *c)
 	int r = check_contradictions(c);
 
 	for (size_t i = 0; i < c->folders.nr && r == CLI_OK; i++)
-		if (sluice_object_is_uri(c->folders.items[i], NULL) > 0)
+		if (penstock_object_is_uri(c->folders.items[i], NULL) > 0)
 			r = cli_usage(
 				&cmd_tune,
 				"%s: what is tuned here are settings of files, which DeepSpeed "
 				"takes; of an object store there are requests in flight and "
-				"bytes of each, for `sluice bench s3://... --connections N "
+				"bytes of each, for `penstock bench s3://... --connections N "
 				"--part BYTES' to compare",
 				c->folders.items[i]);
 	if (r != CLI_OK)
@@ -143,7 +143,7 @@ static int tune_check_options(const struct tune_command *c)
 	if (c->flush_page_cache)
 		cli_note(&cmd_tune, "--flush_page_cache is not needed");
 	if (c->log_dir)
-		cli_note(&cmd_tune, "--log_dir is ignored; `sluice sweep' writes logs");
+		cli_note(&cmd_tune, "--log_dir is ignored; `penstock sweep' writes logs");
 	return CLI_OK;
 }
 
@@ -177,7 +177,7 @@ static void tune_set_job(struct tune_command *c)
 
 static int build_space(struct tune_command *c)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 	int r = CLI_OK;
 
 	if (c->sweep_config)
@@ -198,7 +198,7 @@ static int build_space(struct tune_command *c)
 static int tune_build(struct tune_command *c)
 {
 	bool loops = c->job.loops;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r = cli_gpu_set(&c->gpu, &c->job.memory, &c->job.opts, &cmd_tune);
 
 	if (r == CLI_OK)
@@ -245,7 +245,7 @@ static void tune_progress(void *arg, enum tune_step step, uint64_t done, uint64_
 
 	if (c->verbose && step == TUNE_RACE && left != c->left && left) {
 		cli_progress_end(&c->progress);
-		fprintf(stderr, "sluice tune: %.1f s: %u configuration%s in the race\n",
+		fprintf(stderr, "penstock tune: %.1f s: %u configuration%s in the race\n",
 			(double)done / 1e3, left, left == 1 ? "" : "s");
 	}
 	c->left = left;
@@ -311,7 +311,7 @@ static void began(void *arg)
 	}
 }
 
-static int tune_do(void *args, struct cli_end *end, struct sluice_err *err)
+static int tune_do(void *args, struct cli_end *end, struct penstock_err *err)
 {
 	struct tune_command *c = args;
 	int r;
@@ -324,7 +324,7 @@ static int tune_do(void *args, struct cli_end *end, struct sluice_err *err)
 	if (c->raced)
 		fprintf(stderr, "\r\033[K");
 	if (*c->job.stop && (r == 0 || r == -ECANCELED))
-		r = sluice_fail(err, -ECANCELED, "interrupted");
+		r = penstock_fail(err, -ECANCELED, "interrupted");
 	c->failed = r < 0 && r != -ECANCELED;
 	end->tell = c->res.race.probes || (*c->job.stop && c->res.info);
 	end->refused = !c->res.began;

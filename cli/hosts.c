@@ -95,7 +95,7 @@ static char **split_words(char *all, size_t len, int *ret_nr)
 
 int cli_hosts_open(struct cli_hosts *h, int *argc, char ***argv)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r;
 
 	*h = (struct cli_hosts){.all = NULL};
@@ -232,7 +232,7 @@ static void write_mine(void)
 {
 	if (mine.text && !hosts_ended() && write_rank(mine.cmd, mine.file, hosts_rank(), mine.text))
 		cli_note(mine.cmd,
-			 "the result of rank %u is in its own file beside '%s', for `sluice merge'",
+			 "the result of rank %u is in its own file beside '%s', for `penstock merge'",
 			 hosts_rank(), mine.file);
 	free(mine.text);
 	mine.text = NULL;
@@ -250,12 +250,12 @@ static void write_each(const struct cli_cmd *cmd, const char *file, char **all)
 }
 
 /* What all said as one. */
-static int merge_said(json_t **out, char **all, const char **lost, struct sluice_err *err)
+static int merge_said(json_t **out, char **all, const char **lost, struct penstock_err *err)
 {
 	unsigned nr = hosts_size();
 	struct merge_in *in = calloc(nr, sizeof(*in));
 	json_t **read = calloc(nr, sizeof(*read));
-	int r = in && read ? 0 : sluice_fail(err, -ENOMEM, "out of memory");
+	int r = in && read ? 0 : penstock_fail(err, -ENOMEM, "out of memory");
 
 	for (unsigned i = 0; i < nr && r == 0; i++) {
 		read[i] = read_said(i, all[i]);
@@ -273,7 +273,7 @@ static int merge_said(json_t **out, char **all, const char **lost, struct sluice
 }
 
 static int hosts_gather_all(json_t **out, const struct cli_cmd *cmd, const char *file,
-			    const char *text, struct sluice_err *err)
+			    const char *text, struct penstock_err *err)
 {
 	unsigned nr = hosts_size();
 	char **all = calloc(nr, sizeof(*all));
@@ -281,7 +281,7 @@ static int hosts_gather_all(json_t **out, const struct cli_cmd *cmd, const char 
 	int r = all && lost ? hosts_gather(text, all, lost) : -ENOMEM;
 
 	if (r < 0)
-		sluice_fail(err, r, "%s",
+		penstock_fail(err, r, "%s",
 			    r == -ENOMEM ? "out of memory" : "rank 0 takes no result any more");
 	else if (!hosts_rank())
 		r = merge_said(out, all, lost, err);
@@ -297,7 +297,7 @@ static int hosts_gather_all(json_t **out, const struct cli_cmd *cmd, const char 
 int cli_hosts_result(json_t **out, const struct cli_cmd *cmd, const char *file,
 		     const struct result *r)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct result one = *r;
 	struct hosts_clock c;
 	json_t *j;

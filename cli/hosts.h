@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_HOSTS_H
-#define SLUICE_CLI_HOSTS_H
+#ifndef PENSTOCK_CLI_HOSTS_H
+#define PENSTOCK_CLI_HOSTS_H
 
 /*
  * Several ranks that a launcher of MPI started as one run: load/hosts has how they find and wait
@@ -27,7 +27,7 @@ int cli_hosts_open(struct cli_hosts *h, int *argc, char ***argv);
 /* The end; returns the exit status of all. */
 int cli_hosts_close(struct cli_hosts *h, int status);
 
-/* sluice --ranks PROGRAM [WORD...]: one of several ranks whose work a program does. */
+/* penstock --ranks PROGRAM [WORD...]: one of several ranks whose work a program does. */
 int cli_ranks_run(int argc, char **argv);
 
 unsigned cli_hosts_size(void); /* 1: alone */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_INFO_H
-#define SLUICE_CLI_INFO_H
+#ifndef PENSTOCK_CLI_INFO_H
+#define PENSTOCK_CLI_INFO_H
 
-/* What `sluice info` found, printed as text and as JSON from the same struct. */
+/* What `penstock info` found, printed as text and as JSON from the same struct. */
 #include <jansson.h>
 
-#include <sluice/object.h>
-#include <sluice/probe.h>
+#include <penstock/object.h>
+#include <penstock/probe.h>
 
 #include "load/report/result/machine.h"
 
@@ -16,39 +16,39 @@ struct info_engine {
 	bool usable;
 	bool by_name_only; /* for tests and measurements: never picked, not a reason to say "works"
 			    */
-	struct sluice_err why;
+	struct penstock_err why;
 };
 
 struct info_path {
 	const char *path;
 	int code; /* 0 or -errno, with the reason in err */
-	struct sluice_err err;
-	struct sluice_path_info info;
+	struct penstock_err err;
+	struct penstock_path_info info;
 };
 
 /* A store that a URI names. */
 struct info_store {
 	const char *uri;
 	int code; /* 0 or -errno of what is wrong, in err */
-	struct sluice_err err;
-	struct sluice_object_report report;
+	struct penstock_err err;
+	struct penstock_object_report report;
 };
 
 struct info_gpu {
-	struct sluice_gpu_device device;
+	struct penstock_gpu_device device;
 	int speed_code; /* 0 or -errno, with the reason in err; 1: not asked for */
-	struct sluice_gpu_speed speed;
-	struct sluice_err err;
+	struct penstock_gpu_speed speed;
+	struct penstock_err err;
 };
 
 struct info {
 	struct report_machine machine;
-	struct sluice_gpu_info gpu;
+	struct penstock_gpu_info gpu;
 	struct info_gpu *gpus;            /* gpu.devices of them */
-	struct sluice_cufile_info cufile; /* size 0: its driver was not opened */
+	struct penstock_cufile_info cufile; /* size 0: its driver was not opened */
 	struct info_engine *engines;
 	size_t nr_engines;
-	struct sluice_kernel_offer *offers; /* of those that depend on it, at the first path */
+	struct penstock_kernel_offer *offers; /* of those that depend on it, at the first path */
 	size_t nr_offers;
 	struct info_path *paths;
 	size_t nr_paths;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `sluice info --json`.  The words are those of the option tables and structs. */
+/* `penstock info --json`.  The words are those of the option tables and structs. */
 
 #include "cli/info.h"
 #include "load/report/result/text.h"
@@ -15,7 +15,7 @@ static json_t *known(uint64_t v)
 	return v ? u64(v) : json_null();
 }
 
-static json_t *device_json(const struct sluice_blockdev *d)
+static json_t *device_json(const struct penstock_blockdev *d)
 {
 	json_t *j = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "name", report_str(d->name),
 			      "model", report_str_or_null(d->model), "scheduler",
@@ -37,7 +37,7 @@ static json_t *device_json(const struct sluice_blockdev *d)
 	return j;
 }
 
-static json_t *direct_json(const struct sluice_path_info *p)
+static json_t *direct_json(const struct penstock_path_info *p)
 {
 	return json_pack("{s:b, s:o, s:o, s:o, s:o}", "usable", p->direct, "reason",
 			 report_str_or_null(p->direct_why), "mem_align", known(p->mem_align),
@@ -47,7 +47,7 @@ static json_t *direct_json(const struct sluice_path_info *p)
 
 static json_t *path_json(const struct info_path *ip)
 {
-	const struct sluice_path_info *p = &ip->info;
+	const struct penstock_path_info *p = &ip->info;
 	json_t *j = json_object();
 
 	report_set_path(j, "path", ip->path);
@@ -81,7 +81,7 @@ static json_t *path_json(const struct info_path *ip)
 
 static json_t *device_gpu_json(const struct info_gpu *g)
 {
-	const struct sluice_gpu_device *d = &g->device;
+	const struct penstock_gpu_device *d = &g->device;
 	json_t *j = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
 			      report_str(d->name), "pci", report_str_or_null(d->pci), "memory",
 			      known(d->memory), "capability", known(d->capability), "pcie_gen",
@@ -100,7 +100,7 @@ static json_t *device_gpu_json(const struct info_gpu *g)
 }
 
 /* What its driver says, once it is open; else null. */
-static json_t *cufile_mode_json(const struct sluice_cufile_info *c)
+static json_t *cufile_mode_json(const struct penstock_cufile_info *c)
 {
 	if (!c->size || !c->opened)
 		return json_null();
@@ -109,7 +109,7 @@ static json_t *cufile_mode_json(const struct sluice_cufile_info *c)
 
 static json_t *gpu_json(const struct info *in)
 {
-	const struct sluice_gpu_info *g = &in->gpu;
+	const struct penstock_gpu_info *g = &in->gpu;
 	json_t *list = json_array(), *cuda, *cufile;
 
 	for (uint32_t i = 0; i < g->devices; i++)
@@ -131,7 +131,7 @@ static json_t *offers_json(const struct info *in)
 	json_t *offers = json_array();
 
 	for (size_t i = 0; i < in->nr_offers; i++) {
-		const struct sluice_kernel_offer *o = &in->offers[i];
+		const struct penstock_kernel_offer *o = &in->offers[i];
 
 		json_array_append_new(offers,
 				      json_pack("{s:s, s:s, s:b, s:b, s:b}", "name", o->name,
@@ -146,7 +146,7 @@ static json_t *store_json(const struct info_store *s)
 	static const char *const names[] = {"endpoint", "region", "clock", "rights", "supports"};
 	json_t *points = json_array();
 
-	for (size_t i = 0; i < SLUICE_OBJECT_POINTS; i++)
+	for (size_t i = 0; i < PENSTOCK_OBJECT_POINTS; i++)
 		json_array_append_new(points,
 				      json_pack("{s:s, s:o, s:s}", "name", names[i], "good",
 						s->report.point[i].code == 1
@@ -174,8 +174,8 @@ json_t *info_json(const struct info *in)
 		json_array_append_new(paths, path_json(&in->paths[i]));
 	for (size_t i = 0; i < in->nr_stores; i++)
 		json_array_append_new(stores, store_json(&in->stores[i]));
-	return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", "sluice-info/1",
-			 "sluice", SLUICE_VERSION_STRING, "usable", in->usable, "machine",
+	return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", "penstock-info/1",
+			 "penstock", PENSTOCK_VERSION_STRING, "usable", in->usable, "machine",
 			 report_machine_json(&in->machine), "engines", engines, "kernel",
 			 offers_json(in), "gpu", gpu_json(in), "paths", paths, "stores", stores);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `sluice info' for people. */
+/* `penstock info' for people. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "base/size.h"
 #include "cli/info.h"
@@ -34,11 +34,11 @@ static void heading(const char *text)
 	putchar('\n');
 }
 
-#define SIZE(v) sluice_size_format((char[SLUICE_SIZE_TEXT]){0}, v)
+#define SIZE(v) penstock_size_format((char[PENSTOCK_SIZE_TEXT]){0}, v)
 
-static const char *limit_text(char buf[SLUICE_SIZE_TEXT], uint64_t v)
+static const char *limit_text(char buf[PENSTOCK_SIZE_TEXT], uint64_t v)
 {
-	return v == REPORT_UNLIMITED ? "unlimited" : sluice_size_format(buf, v);
+	return v == REPORT_UNLIMITED ? "unlimited" : penstock_size_format(buf, v);
 }
 
 static void show_limits(const struct report_machine *m)
@@ -46,7 +46,7 @@ static void show_limits(const struct report_machine *m)
 	static const char *const uring[] = {"0: allowed for all",
 					    "1: only for members of kernel.io_uring_group",
 					    "2: refused for all"};
-	char soft[SLUICE_SIZE_TEXT], hard[SLUICE_SIZE_TEXT];
+	char soft[PENSTOCK_SIZE_TEXT], hard[PENSTOCK_SIZE_TEXT];
 
 	heading("Limits");
 	row("locked memory", "%s (hard %s)%s", limit_text(soft, m->memlock_soft),
@@ -103,7 +103,7 @@ static void show_engines(const struct info *in)
 }
 
 /* "PCIe 5 x16 (now PCIe 1 x16)"; a GPU that idles goes down. */
-static const char *link_text(char text[64], const struct sluice_gpu_device *d)
+static const char *link_text(char text[64], const struct penstock_gpu_device *d)
 {
 	if (!d->pcie_gen_max || !d->pcie_width_max)
 		snprintf(text, 64, "PCIe link not known");
@@ -131,8 +131,8 @@ static void show_one_gpu(uint32_t i, const struct info_gpu *g)
 
 static void show_cufile(const struct info *in)
 {
-	const struct sluice_gpu_info *g = &in->gpu;
-	const struct sluice_cufile_info *c = &in->cufile;
+	const struct penstock_gpu_info *g = &in->gpu;
+	const struct penstock_cufile_info *c = &in->cufile;
 
 	if (!g->cufile) {
 		row("cuFile", "no: %s", g->cufile_why);
@@ -157,7 +157,7 @@ static void show_cufile(const struct info *in)
 
 static void show_gpu(const struct info *in)
 {
-	const struct sluice_gpu_info *g = &in->gpu;
+	const struct penstock_gpu_info *g = &in->gpu;
 
 	heading("GPU");
 	if (g->cuda && g->devices)
@@ -173,9 +173,9 @@ static void show_gpu(const struct info *in)
 	show_cufile(in);
 }
 
-static void show_device(const struct sluice_path_info *p)
+static void show_device(const struct penstock_path_info *p)
 {
-	const struct sluice_blockdev *d = &p->device;
+	const struct penstock_blockdev *d = &p->device;
 	char hw[48] = "";
 
 	if (!p->has_device) {
@@ -201,7 +201,7 @@ static void show_device(const struct sluice_path_info *p)
 
 static void show_path(const struct info *in, const struct info_path *ip)
 {
-	const struct sluice_path_info *p = &ip->info;
+	const struct penstock_path_info *p = &ip->info;
 
 	heading(ip->path);
 	if (!p->is_device) {
@@ -231,7 +231,7 @@ static void show_offers(const struct info *in)
 {
 	heading("What newer kernels offer");
 	for (size_t i = 0; i < in->nr_offers; i++) {
-		const struct sluice_kernel_offer *o = &in->offers[i];
+		const struct penstock_kernel_offer *o = &in->offers[i];
 
 		row(o->name, "%s%s (Linux %s)%s", o->found ? "yes" : "no",
 		    !o->of_path        ? ""
@@ -247,7 +247,7 @@ static void show_store(const struct info_store *s)
 					    "supports"};
 
 	heading(s->uri);
-	for (size_t i = 0; i < SLUICE_OBJECT_POINTS; i++)
+	for (size_t i = 0; i < PENSTOCK_OBJECT_POINTS; i++)
 		if (s->report.point[i].text[0])
 			row(names[i], "%s%s", s->report.point[i].code < 0 ? "FAILED: " : "",
 			    s->report.point[i].text);
@@ -257,7 +257,7 @@ void info_show(const struct info *in)
 {
 	const struct report_machine *m = &in->machine;
 
-	printf("sluice %s\n", SLUICE_VERSION_STRING);
+	printf("penstock %s\n", PENSTOCK_VERSION_STRING);
 	heading("Machine");
 	row("kernel", "%s", m->kernel);
 	row("processors", "%u%s%s", m->cpus, m->cpu[0] ? " x " : "", m->cpu);

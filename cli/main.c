@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sluice command: finds the subcommand and hands over. */
+/* The penstock command: finds the subcommand and hands over. */
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "cli/cli.h"
 #include "cli/hosts.h"
@@ -19,17 +19,17 @@ static const struct cli_cmd *const commands[] = {
 
 static void help_all_commands(FILE *f, bool all)
 {
-	fprintf(f, "usage: sluice COMMAND [OPTION...] [OPERAND...]\n");
+	fprintf(f, "usage: penstock COMMAND [OPTION...] [OPERAND...]\n");
 	cli_list_commands(f, commands);
 	if (!all)
-		fprintf(f, "Each has --help; sluice --help-all: units, exit status, the rest\n");
+		fprintf(f, "Each has --help; penstock --help-all: units, exit status, the rest\n");
 	else
 		fprintf(f,
 			"\n"
-			"  sluice help COMMAND, sluice COMMAND --help   options used most\n"
-			"  sluice COMMAND --help-all                    all options of a command\n"
-			"  sluice --version                             version of the program\n"
-			"  sluice --dump-options                        all options, as JSON\n"
+			"  penstock help COMMAND, penstock COMMAND --help   options used most\n"
+			"  penstock COMMAND --help-all                    all options of a command\n"
+			"  penstock --version                             version of the program\n"
+			"  penstock --dump-options                        all options, as JSON\n"
 			"\n"
 			"Sizes take K, M, G and T, powers of two: 64K, 1.5G; 2MB and 2MiB are both "
 			"2M.\n"
@@ -46,7 +46,7 @@ static int unknown_command(const char *word)
 	return cli_unknown(NULL, commands, more, word);
 }
 
-/* sluice help COMMAND [COMMAND] */
+/* penstock help COMMAND [COMMAND] */
 static int help_of(int argc, char **argv)
 {
 	const struct cli_cmd *cmd = cli_find(commands, argv[0]), *sub = NULL;
@@ -71,7 +71,7 @@ static int run_command(int argc, char **argv)
 		return CLI_USAGE;
 	}
 	if (!strcmp(word, "--version") || !strcmp(word, "-V")) {
-		printf("sluice %s\n", SLUICE_VERSION_STRING);
+		printf("penstock %s\n", PENSTOCK_VERSION_STRING);
 		return CLI_OK;
 	}
 	if (!strcmp(word, "--ranks")) /* for what is Python */

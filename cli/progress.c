@@ -58,13 +58,13 @@ void cli_progress_format(char *out, unsigned size, unsigned width, const char *l
 	double seconds = (double)elapsed_ns / 1e9;
 	double rate = elapsed_ns ? (double)done / seconds : 0;
 	double share = total ? (double)min_u64(done, total) / (double)total : 0;
-	char tail[128], bar[72] = "", name[128], moved[SLUICE_SIZE_TEXT], clock[24],
-			speed[SLUICE_SIZE_TEXT];
+	char tail[128], bar[72] = "", name[128], moved[PENSTOCK_SIZE_TEXT], clock[24],
+			speed[PENSTOCK_SIZE_TEXT];
 	unsigned used, cells;
 
 	/* Fixed widths, so that the bar does not jump. */
-	sluice_size_format(moved, done);
-	sluice_size_format(speed, (uint64_t)rate);
+	penstock_size_format(moved, done);
+	penstock_size_format(speed, (uint64_t)rate);
 	if (total) {
 		time_text(clock, rate > 0 ? (double)(total - min_u64(done, total)) / rate : 0);
 		snprintf(tail, sizeof(tail), "%3u%% %9s %9s/s %7s left", (unsigned)(share * 100),

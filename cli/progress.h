@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_PROGRESS_H
-#define SLUICE_CLI_PROGRESS_H
+#ifndef PENSTOCK_CLI_PROGRESS_H
+#define PENSTOCK_CLI_PROGRESS_H
 
 /*
  * One line on stderr that says how far a job is, how fast, and how long it will

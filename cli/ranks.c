@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sluice --ranks PROGRAM [WORD...]: for a command that is Python and has several ranks.  This
+ * penstock --ranks PROGRAM [WORD...]: for a command that is Python and has several ranks.  This
  *process is the rank, as of any other command; the program is its child and asks for what it needs
- *over a socket, whose number is in SLUICE_RANKS_FD:
+ *over a socket, whose number is in PENSTOCK_RANKS_FD:
  *
  *	rank -> program: "RANK SIZE"
  *	program -> rank: "gate"         answer, when all are there: "go"
@@ -116,7 +116,7 @@ int cli_ranks_run(int argc, char **argv)
 			_exit(CLI_FAILED);
 		close(ends[0]);
 		snprintf(number, sizeof(number), "%d", ends[1]);
-		setenv("SLUICE_RANKS_FD", number, 1);
+		setenv("PENSTOCK_RANKS_FD", number, 1);
 		signal(SIGPIPE, SIG_DFL);
 		execvp(argv[0], argv);
 		_exit(127);

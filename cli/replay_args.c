@@ -66,11 +66,11 @@ const struct cli_opt replay_opts[] = {
 	CLI_U64(struct replay_setup, job.seed, 0, "seed", "N", "1", 0, INT64_MAX,
 		"of the content, and of the model"),
 	CLI_GROUP("How"),
-	CLI_TABLE(struct replay_setup, job.opts, struct sluice_opts, cli_engine_opts),
+	CLI_TABLE(struct replay_setup, job.opts, struct penstock_opts, cli_engine_opts),
 	CLI_DURABILITY(struct replay_setup, job.durability, "none"),
 	CLI_TABLE(struct replay_setup, requests, struct cli_requests, cli_requests_opts),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct replay_setup, job.objects, struct sluice_object_opts, cli_object_opts),
+	CLI_TABLE(struct replay_setup, job.objects, struct penstock_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct replay_setup, dry_run, 0, "dry-run",
 		 "print what would be done and how much room it needs", .quiet = true),
@@ -109,7 +109,7 @@ static int set_words(struct replay_target *t, const char *option, const char *te
 		t->device = (unsigned)device;
 	} else if ((rest = after_word(text, "null"))) {
 		t->kind = PLACE_NULL;
-		if (*rest && (sluice_size_parse(&rate, rest) < 0 || !rate))
+		if (*rest && (penstock_size_parse(&rate, rest) < 0 || !rate))
 			return cli_usage(&cmd_replay,
 					 "%s: '%s': give bytes per second, or a number with K, M "
 					 "or G",
@@ -179,7 +179,7 @@ static int add_target(struct replay_setup *s, unsigned tier, const char *option,
 
 static int set_tier(struct replay_setup *s, const char *text)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	const char *target;
 
 	if (text[0] < '0' || text[0] >= '0' + TRACE_TIERS || text[1] != '=')

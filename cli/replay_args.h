@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_REPLAY_ARGS_H
-#define SLUICE_CLI_REPLAY_ARGS_H
+#ifndef PENSTOCK_CLI_REPLAY_ARGS_H
+#define PENSTOCK_CLI_REPLAY_ARGS_H
 
-/* The options of `sluice replay', and how they become a job. */
+/* The options of `penstock replay', and how they become a job. */
 #include "cli/cli.h"
 #include "cli/cli_output.h"
 #include "cli/cli_trace.h"

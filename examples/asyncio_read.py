@@ -4,7 +4,7 @@ import asyncio
 import os
 import tempfile
 
-import sluice
+import penstock
 
 FILES, SIZE = 64, 256 * 1024
 
@@ -28,7 +28,7 @@ async def main(h, paths):
     return total
 
 
-with tempfile.TemporaryDirectory(dir='.') as folder, sluice.Handle() as h:
+with tempfile.TemporaryDirectory(dir='.') as folder, penstock.Handle() as h:
     paths = [os.path.join(folder, f'{i:02}') for i in range(FILES)]
     h.write_batch((os.urandom(SIZE), p) for p in paths)
     total = asyncio.run(main(h, paths))

@@ -5,7 +5,7 @@ import tempfile
 
 import torch
 
-import sluice.torch
+import penstock.torch
 
 with tempfile.TemporaryDirectory(dir='.') as folder:
     name = os.path.join(folder, 'model.pt')
@@ -19,10 +19,10 @@ with tempfile.TemporaryDirectory(dir='.') as folder:
         if step % 2:
             if save is not None:
                 save.result()  # what went wrong with the last one, if anything
-            save = sluice.torch.save_async({'step': step, 'model': model.state_dict()}, name, memory=16 << 20)
+            save = penstock.torch.save_async({'step': step, 'model': model.state_dict()}, name, memory=16 << 20)
     save.result()
 
-    state = sluice.torch.load(name, verify='require')
+    state = penstock.torch.load(name, verify='require')
     model.load_state_dict(state['model'])
     print('step', state['step'], 'of', os.path.getsize(name), 'bytes')
 
@@ -33,6 +33,6 @@ with tempfile.TemporaryDirectory(dir='.') as folder:
         f.seek(300000)
         f.write(bytes([byte ^ 1]))
     try:
-        sluice.torch.load(name)
+        penstock.torch.load(name)
     except OSError as error:
         print('found:', error.strerror)

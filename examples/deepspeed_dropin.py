@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls of DeepSpeed's aio_handle, as its tensor swapper makes them, on sluice."""
+"""The calls of DeepSpeed's aio_handle, as its tensor swapper makes them, on penstock."""
 import os
 import tempfile
 
 import torch
 
-import sluice.deepspeed
+import penstock.deepspeed
 
-# An installed DeepSpeed uses sluice from here on, in child processes too.
-sluice.deepspeed.install()
+# An installed DeepSpeed uses penstock from here on, in child processes too.
+penstock.deepspeed.install()
 
 # The same by hand; with DeepSpeed: from deepspeed.ops.op_builder import AsyncIOBuilder
-aio = sluice.deepspeed.AsyncIOBuilder().load()
+aio = penstock.deepspeed.AsyncIOBuilder().load()
 handle = aio.aio_handle(block_size=1 << 20, queue_depth=8, overlap_events=True)
 
 with tempfile.TemporaryDirectory(dir='.') as folder:
@@ -29,4 +29,4 @@ with tempfile.TemporaryDirectory(dir='.') as folder:
     handle.free_cpu_locked_tensor(pinned)
     print('4 tensors swapped out and in')
 
-sluice.deepspeed.uninstall()
+penstock.deepspeed.uninstall()

@@ -5,7 +5,7 @@ import tempfile
 
 import numpy as np
 
-import sluice
+import penstock
 
 arrays = {
     'tokens': np.arange(100000, dtype=np.uint16),
@@ -13,7 +13,7 @@ arrays = {
     'mask': np.arange(12345) % 3 == 0,  # any size: nothing needs to be aligned
 }
 
-with tempfile.TemporaryDirectory(dir='.') as folder, sluice.Handle() as h:
+with tempfile.TemporaryDirectory(dir='.') as folder, penstock.Handle() as h:
     path = os.path.join(folder, 'arrays')
     offsets, end = {}, 0
     for name, array in arrays.items():
@@ -24,7 +24,7 @@ with tempfile.TemporaryDirectory(dir='.') as folder, sluice.Handle() as h:
 
     # Back, into memory of our choice: here every second column of a larger array.
     weights = np.zeros((300, 666))[:, ::2]
-    mask = sluice.empty(12345, np.bool_)
+    mask = penstock.empty(12345, np.bool_)
     h.read_batch([(weights, path, offsets['weights']), (mask, path, offsets['mask'])])
     assert (weights == arrays['weights']).all() and (mask == arrays['mask']).all()
     print('weights and mask are back')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed trains with its parameters and its optimizer on storage, through sluice: on the CPU, with nothing compiled."""
+"""DeepSpeed trains with its parameters and its optimizer on storage, through penstock: on the CPU, with nothing compiled."""
 import logging
 import os
 import tempfile
@@ -10,9 +10,9 @@ os.environ.update(DS_ACCELERATOR='cpu', RANK='0', LOCAL_RANK='0', WORLD_SIZE='1'
 
 import torch
 
-import sluice.deepspeed
+import penstock.deepspeed
 
-sluice.deepspeed.install()  # all that sluice needs
+penstock.deepspeed.install()  # all that penstock needs
 
 import deepspeed
 

@@ -5,15 +5,15 @@ import tempfile
 
 import torch
 
-import sluice
+import penstock
 
-with tempfile.TemporaryDirectory(dir='.') as folder, sluice.Handle() as h:
+with tempfile.TemporaryDirectory(dir='.') as folder, penstock.Handle() as h:
     path = os.path.join(folder, 'weights')
     weights = torch.randn(1000, 4096).to(torch.bfloat16)
     h.write(weights, path, durability='data')
 
     # Memory on huge pages is fastest to fill; any tensor will do.
-    again = sluice.empty(weights.shape, torch.bfloat16)
+    again = penstock.empty(weights.shape, torch.bfloat16)
     h.read(again, path)
     assert torch.equal(weights, again)
 

@@ -26,8 +26,8 @@ static int mpi_close(void)
 	return MPI_Finalize();
 }
 
-extern const struct rendezvous sluice_rendezvous;
-__attribute__((visibility("default"))) const struct rendezvous sluice_rendezvous = {
+extern const struct rendezvous penstock_rendezvous;
+__attribute__((visibility("default"))) const struct rendezvous penstock_rendezvous = {
 	.version = RENDEZVOUS_VERSION,
 	.open = mpi_open,
 	.share = mpi_share,

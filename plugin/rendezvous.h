@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_PLUGIN_RENDEZVOUS_H
-#define SLUICE_PLUGIN_RENDEZVOUS_H
+#ifndef PENSTOCK_PLUGIN_RENDEZVOUS_H
+#define PENSTOCK_PLUGIN_RENDEZVOUS_H
 
 /*
- * What sluice needs of MPI: that the processes of a run find each other.  Everything else goes
+ * What penstock needs of MPI: that the processes of a run find each other.  Everything else goes
  * over connections of their own, so that MPI is over before anything is measured: its libraries
  * turn round and round while they wait, and end all ranks when one is lost.
  *
@@ -11,7 +11,7 @@
  * into a shared object that the command loads when a launcher has started it.
  */
 #define RENDEZVOUS_VERSION 1
-#define RENDEZVOUS_SYMBOL  "sluice_rendezvous"
+#define RENDEZVOUS_SYMBOL  "penstock_rendezvous"
 
 struct rendezvous {
 	unsigned version;

@@ -15,7 +15,7 @@ import sys
 import resultcheck
 import tap
 
-SLUICE = os.path.abspath(sys.argv[1])
+PENSTOCK = os.path.abspath(sys.argv[1])
 ROOT = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
 
 
@@ -34,7 +34,7 @@ class Done:
 
 
 def start(*args, **more):
-    return subprocess.Popen([SLUICE, *map(str, args)],
+    return subprocess.Popen([PENSTOCK, *map(str, args)],
                             **{'stdin': subprocess.DEVNULL, 'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, 'text': True, **more})
 
 

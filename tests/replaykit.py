@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `sluice replay` share: traces, runs, and what came of them.  argv: SLUICE ROOT."""
+"""What the tests of `penstock replay` share: traces, runs, and what came of them.  argv: PENSTOCK ROOT."""
 import csv
 import json
 import os
@@ -105,4 +105,4 @@ def fio_log(name, version, rows):
 
 
 def left_behind(name):
-    return {n for n in os.listdir(name) if n != '.sluice-objects'}
+    return {n for n in os.listdir(name) if n != '.penstock-objects'}

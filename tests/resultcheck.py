@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every result of schema sluice-result/1 must fulfil: the schema, and its own arithmetic; of other
-schemas, such as sluice-compare/1, the schema.
+"""What every result of schema penstock-result/1 must fulfil: the schema, and its own arithmetic; of other
+schemas, such as penstock-compare/1, the schema.
 
     from resultcheck import check
     check(root, result)
@@ -46,7 +46,7 @@ def validator_of(root, name):
     return validator(schema)
 
 
-def validate(root, result, name='sluice-result/1'):
+def validate(root, result, name='penstock-result/1'):
     errors = [f'{"/".join(map(str, e.path))}: {e.message[:200]}'
               for e in validator_of(root, name).iter_errors(result)]
     assert not errors, errors

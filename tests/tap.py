@@ -18,19 +18,19 @@ import traceback
 class Skip(Exception):
     """Raised by a case that cannot be tried here: what it needs, in one word, and why not.
 
-    SLUICE_TEST_REQUIRE=WORD,... makes a skip for want of one of the words a failure.
+    PENSTOCK_TEST_REQUIRE=WORD,... makes a skip for want of one of the words a failure.
     """
 
     def __init__(self, need, why):
         super().__init__(why)
-        self.required = need in os.environ.get('SLUICE_TEST_REQUIRE', '').split(',')
+        self.required = need in os.environ.get('PENSTOCK_TEST_REQUIRE', '').split(',')
 
 
 @contextlib.contextmanager
 def folder():
     """An empty folder on the disk of the tests, current while it lasts."""
     back = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
+    with tempfile.TemporaryDirectory(prefix='penstock-test-', dir=back) as name:
         os.chdir(name)
         try:
             yield name

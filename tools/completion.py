@@ -23,7 +23,7 @@ def subs(cmd, commands):
 
 def bash(commands):
     first = ' '.join([c['name'] for c in top(commands)] + ['help', '--help', '--help-all', '--version', '--dump-options'])
-    out = ['# bash completion of sluice; made by tools/mkman.py', '_sluice()', '{',
+    out = ['# bash completion of penstock; made by tools/mkman.py', '_penstock()', '{',
            '\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words= cmd at=1',
            '\tCOMPREPLY=()',
            '\tif ((COMP_CWORD == 1)) || { ((COMP_CWORD == 2)) && [[ $prev == help ]]; }; then',
@@ -45,7 +45,7 @@ def bash(commands):
         flags = ' '.join([n for o in cmd['options'] for n in names(o)] + ['--help', '--help-all'])
         out += ['\t\tesac', f'\t\t[[ -z $words && $cur == -* ]] && words="{flags}"', '\t\t;;']
     out += ['\tesac', '\t[[ $words ]] && mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")',
-            '}', 'complete -o default -F _sluice sluice', '']
+            '}', 'complete -o default -F _penstock penstock', '']
     return '\n'.join(out)
 
 
@@ -53,7 +53,7 @@ def zsh(commands):
     def quote(text):
         return text.replace("'", "'\\''").replace('[', '\\[').replace(']', '\\]').replace(':', '\\:')
 
-    out = ['#compdef sluice', '# made by tools/mkman.py', '_sluice() {', '\tlocal -a commands=(']
+    out = ['#compdef penstock', '# made by tools/mkman.py', '_penstock() {', '\tlocal -a commands=(']
     out += [f"\t\t'{c['name']}:{quote(c['summary'])}'" for c in top(commands)]
     out += ["\t\t'help:options of a command'", '\t)',
             '\tif ((CURRENT == 2)); then', "\t\t_describe command commands", '\t\treturn', '\tfi',
@@ -74,7 +74,7 @@ def zsh(commands):
         words = ' '.join(subs(cmd, commands))
         one = f"'1:command:({words})' " if words else ''
         out += [f"\t\t\t'--help[show the options used most]' '--help-all[show all options]' {one}'*:file:_files' ;;"]
-    return '\n'.join(out + ['\t(help) _describe command commands ;;', '\tesac', '}', '_sluice "$@"', ''])
+    return '\n'.join(out + ['\t(help) _describe command commands ;;', '\tesac', '}', '_penstock "$@"', ''])
 
 
 def fish(commands):
@@ -91,9 +91,9 @@ def fish(commands):
     for cmd in commands:
         parent, _, word = cmd['name'].rpartition(' ')
         when = seen(next(c for c in commands if c['name'] == parent)) if parent else '__fish_use_subcommand'
-        out.append(f'complete -c sluice -n {when} -f -a {word} -d {quote(cmd["summary"])}')
+        out.append(f'complete -c penstock -n {when} -f -a {word} -d {quote(cmd["summary"])}')
         for opt in cmd['options']:
-            line = f"complete -c sluice -n {seen(cmd)}"
+            line = f"complete -c penstock -n {seen(cmd)}"
             for alias in [opt['name']] + opt['aliases']:
                 line += f' -l {alias}'
             line += f' -s {opt["letter"]}' if opt['letter'] else ''

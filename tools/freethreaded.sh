@@ -4,7 +4,7 @@
 #
 #	tools/freethreaded.sh [VERSION [SUITE]]		3.13 of trixie; 3.14 is in sid
 #
-# The interpreter goes to build-pyVERSIONt-root, once (three minutes of CPU time), the build of sluice for it to
+# The interpreter goes to build-pyVERSIONt-root, once (three minutes of CPU time), the build of penstock for it to
 # build-pyVERSIONt.  numpy is installed into it where pip can find it; what needs torch is skipped.
 set -eu
 

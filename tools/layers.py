@@ -17,7 +17,7 @@ CELL = re.compile(r'`([^`]+)`')
 FUNCTION = re.compile(r'^[a-z][\w \t*]*?\b(\w+)\([^;{}]*\)\n\{', re.M)
 
 # Generated, so not in the tree: who owns them.
-GENERATED = {'sluice/version.h': 'include/sluice', 'config.h': 'src/engine'}
+GENERATED = {'penstock/version.h': 'include/penstock', 'config.h': 'src/engine'}
 
 MOST = 32
 

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the manual pages and the shell completion.
 
-    tools/mkman.py --options FILE.json --python MODULE.py --prose docs/man --header include/sluice/sluice.h \\
+    tools/mkman.py --options FILE.json --python MODULE.py --prose docs/man --header include/penstock/penstock.h \\
         --out DIR
 
-Three sources, each fact in one of them: the option tables (`sluice --dump-options`, and COMMAND in the
+Three sources, each fact in one of them: the option tables (`penstock --dump-options`, and COMMAND in the
 modules of commands that are written in Python), the prose (docs/man/*.md, a subset of Markdown) and
 the comments of the public headers; a line "@include NAME" is what that file of the prose has.  Writes man1/, man3/
-and man7/ for man(1), and bash/sluice, zsh/_sluice and fish/sluice.fish.  Fails when an option has
+and man7/ for man(1), and bash/penstock, zsh/_penstock and fish/penstock.fish.  Fails when an option has
 no paragraph ("### --name" under "## Options") or a paragraph no option.
 """
 import argparse
@@ -91,7 +91,7 @@ def first_para(text):
 
 def title(name, section, version):
     return (f'.\\" SPDX-License-Identifier: Apache-2.0\n.\\" Made by tools/mkman.py\n'
-            f'.TH {name.upper()} {section} "" "sluice {version}" "sluice manual"\n')
+            f'.TH {name.upper()} {section} "" "penstock {version}" "penstock manual"\n')
 
 
 def section(name, body):
@@ -203,14 +203,14 @@ def option_list(cmd, prose):
 
 
 def page_name(cmd):
-    """Of "trace stat": sluice-trace-stat."""
-    return 'sluice-' + cmd['name'].replace(' ', '-')
+    """Of "trace stat": penstock-trace-stat."""
+    return 'penstock-' + cmd['name'].replace(' ', '-')
 
 
 def synopsis(cmd, commands):
     """One line per form: with options, and with a command of its own."""
     usage = ' ' + ' '.join(f'\\fI{esc(w)}\\fR' for w in cmd['usage'].split()) if cmd['usage'] else ''
-    name, forms = f'\\fBsluice {esc(cmd["name"])}\\fR', []
+    name, forms = f'\\fBpenstock {esc(cmd["name"])}\\fR', []
     if cmd['runs']:
         forms.append(f'{name} [\\fIOPTION\\fR]...{usage}')
     for word in completion.subs(cmd, commands):
@@ -284,23 +284,23 @@ def header_sections(path):
 
 
 def declaration(text):
-    """C as it is shown: without SLUICE_API, and with what is aligned behind it moved left."""
-    mark = 'SLUICE_API '
+    """C as it is shown: without PENSTOCK_API, and with what is aligned behind it moved left."""
+    mark = 'PENSTOCK_API '
     return re.sub(f'^{mark}(.*?;)', lambda m: m[1].replace('\n' + ' ' * len(mark), '\n'),
                   text.rstrip().expandtabs(8), flags=re.M | re.S)
 
 
 def api_page(headers, folder, version):
-    prose = Prose(folder, 'sluice.3')
-    page = title('sluice', 3, version) + section('Name', f'sluice \\- {esc(prose.summary)}')
-    includes = '\n'.join(f'#include <sluice/{os.path.basename(h)}>' for h in headers)
-    page += section('Synopsis', display(includes + '\n\ncc ... $(pkg-config --cflags --libs sluice)'))
+    prose = Prose(folder, 'penstock.3')
+    page = title('penstock', 3, version) + section('Name', f'penstock \\- {esc(prose.summary)}')
+    includes = '\n'.join(f'#include <penstock/{os.path.basename(h)}>' for h in headers)
+    page += section('Synopsis', display(includes + '\n\ncc ... $(pkg-config --cflags --libs penstock)'))
     last = prose.sections.pop('See also')
     for heading, body in prose.sections.items():
         page += prose.render(heading, body)
     for path in headers:
         for heading, items in header_sections(path):
-            name = heading or f'sluice/{os.path.basename(path)}'
+            name = heading or f'penstock/{os.path.basename(path)}'
             out = []
             for comment, decl in items:
                 text = comment_roff(comment) if comment else ''
@@ -322,7 +322,7 @@ def add_python(commands, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    parser.add_argument('--options', required=True, help='output of sluice --dump-options')
+    parser.add_argument('--options', required=True, help='output of penstock --dump-options')
     parser.add_argument('--python', action='append', default=[], help='module of a command')
     parser.add_argument('--prose', required=True, help='folder of the Markdown files')
     parser.add_argument('--header', required=True, action='append', help='public header')
@@ -336,11 +336,11 @@ def main():
     listed = '\n'.join(f'.TP\n\\fB{esc(page_name(c))}\\fR(1)\n{esc(c["summary"])}'
                        for c in commands)
     files = {f'man1/{page_name(c)}.1': command_page(c, commands, args.prose, version) for c in commands}
-    files['man1/sluice.1'] = prose_page(args.prose, 'sluice', 1, version, listed)
-    files['man7/sluice.7'] = prose_page(args.prose, 'sluice', 7, version)
-    files['man3/sluice.3'] = api_page(args.header, args.prose, version)
-    files.update({'bash/sluice': completion.bash(commands), 'zsh/_sluice': completion.zsh(commands),
-                  'fish/sluice.fish': completion.fish(commands)})
+    files['man1/penstock.1'] = prose_page(args.prose, 'penstock', 1, version, listed)
+    files['man7/penstock.7'] = prose_page(args.prose, 'penstock', 7, version)
+    files['man3/penstock.3'] = api_page(args.header, args.prose, version)
+    files.update({'bash/penstock': completion.bash(commands), 'zsh/_penstock': completion.zsh(commands),
+                  'fish/penstock.fish': completion.fish(commands)})
     for name, text in files.items():
         path = os.path.join(args.out, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Make the C file that holds the page of `sluice report`.
+"""Make the C file that holds the page of `penstock report`.
 
     tools/mkpage.py [--chart chart.min.js --licence FILE] --out page.c PAGE.html PAGE.css SCRIPT.js...
 
 The page is one HTML file without the results: what stands before them and what stands behind
 them, as two C strings.  @css@, @chart@, @licence@ and @script@ in PAGE.html are replaced by the
-files, @data@ is where the results go.  Without --chart the strings are empty, and `sluice report`
+files, @data@ is where the results go.  Without --chart the strings are empty, and `penstock report`
 says that this build cannot.
 """
 import argparse

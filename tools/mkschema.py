@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Make the C file that holds the JSON Schemas of what `sluice report` and `compare` read.
+"""Make the C file that holds the JSON Schemas of what `penstock report` and `compare` read.
 
     tools/mkschema.py --out schemas.c NAME=FILE...
 

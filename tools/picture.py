@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the picture of README.md: the top of the page that `sluice report` makes of a run.
+"""Draw the picture of README.md: the top of the page that `penstock report` makes of a run.
 
-    tools/picture.py [SLUICE [FOLDER]]
+    tools/picture.py [PENSTOCK [FOLDER]]
 
 With a folder the run is made first, there, in half a minute, and kept in docs/bench.json.
 
@@ -22,14 +22,14 @@ import zlib
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RESULT, PICTURE = f'{ROOT}/docs/bench.json', f'{ROOT}/docs/picture.png'
 WIDTH = 1000
-KEY = b'sluice'
+KEY = b'penstock'
 END = b'IEND'
 
 
-def measure(sluice, folder):
+def measure(penstock, folder):
     """A run, and nothing of where it was made but what a result says."""
     with tempfile.TemporaryDirectory(dir=folder) as work:
-        subprocess.run(['sluice', 'bench', '--sizes', '256K', '2M', '16M', '--json', 'bench.json'], executable=sluice,
+        subprocess.run(['penstock', 'bench', '--sizes', '256K', '2M', '16M', '--json', 'bench.json'], executable=penstock,
                        cwd=work, check=True, stdout=subprocess.DEVNULL)
         with open(f'{work}/bench.json') as f:
             run = json.load(f)
@@ -87,12 +87,12 @@ def draw(page):
 
 
 def main():
-    sluice = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else f'{ROOT}/build/sluice'
+    penstock = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else f'{ROOT}/build/penstock'
     if len(sys.argv) > 2:
-        measure(sluice, sys.argv[2])
+        measure(penstock, sys.argv[2])
     with tempfile.TemporaryDirectory() as folder:
         page = f'{folder}/page.html'
-        subprocess.run([sluice, 'report', RESULT, '--output', page], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([penstock, 'report', RESULT, '--output', page], check=True, stdout=subprocess.DEVNULL)
         png = draw(page)
     with open(PICTURE, 'wb') as f:
         f.write(write_in(png, made_from()))

@@ -18,7 +18,7 @@ One in which cases failed runs again at the end, alone; what failed at first and
 does not count.  That is for cases: who died, hung or was caught by a sanitizer has failed.
 
 The reason of a skip is what follows "# SKIP", or the comment line before it (cmocka 1.1.5 has
-no place for a reason).  SLUICE_TEST_REQUIRE, which the programs themselves read, turns skips into
+no place for a reason).  PENSTOCK_TEST_REQUIRE, which the programs themselves read, turns skips into
 failures on machines that must have what a test needs.
 """
 import argparse
@@ -111,7 +111,7 @@ def short_name(folder):
     if len(folder) <= SHORT_NAME:
         yield folder
         return
-    with tempfile.TemporaryDirectory(prefix='sluice-') as place:
+    with tempfile.TemporaryDirectory(prefix='penstock-') as place:
         os.symlink(folder, os.path.join(place, 't'))
         yield os.path.join(place, 't')
 
@@ -133,7 +133,7 @@ class Program:
         self.cmd = build.wrapper + with_python(test['cmd'], build.python)
         if self.cmd[0].startswith(os.path.abspath(self.build) + '/'):
             # Built for another processor: what runs it there.  Scripts look for themselves.
-            self.cmd[:0] = shlex.split(self.env.get('SLUICE_TEST_RUN', ''))
+            self.cmd[:0] = shlex.split(self.env.get('PENSTOCK_TEST_RUN', ''))
         self.cwd = test.get('workdir')
         self.priority = test['priority']
         self.out = None
@@ -155,7 +155,7 @@ class Program:
         os.makedirs(tmp)
         begin = time.monotonic()
         with short_name(tmp) as short, open(base + '.out', 'wb') as o, open(base + '.err', 'wb') as e:
-            env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT='TAP', TMPDIR=short, SLUICE_TEST_DIR=tmp)
+            env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT='TAP', TMPDIR=short, PENSTOCK_TEST_DIR=tmp)
             env.update(self.env)
             env.pop('MAKEFLAGS', None)
             child = subprocess.Popen(self.cmd, cwd=self.cwd or tmp, env=env, stdin=subprocess.DEVNULL,

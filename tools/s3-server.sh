@@ -12,8 +12,8 @@
 # held is there at the next `start` with the same port.
 set -eu
 
-ACCESS=sluiceaccess
-SECRET=sluicesecretsluicesecretsluice
+ACCESS=penstockaccess
+SECRET=penstocksecretpenstocksecretpenstock
 DNS=s3.localhost
 
 name=s3-server conf=ceph.conf values='port gateways size' flags=tls
@@ -98,7 +98,7 @@ config() {
 
 certificates() {
 	[ -s "$dir/server.pem" ] && return
-	openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj '/CN=sluice test CA' \
+	openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj '/CN=penstock test CA' \
 		-keyout "$dir/ca.key" -out "$dir/ca.pem" 2>>"$dir/start.log"
 	openssl req -newkey rsa:2048 -nodes -subj "/CN=$DNS" \
 		-keyout "$dir/server.key" -out "$dir/server.csr" 2>>"$dir/start.log"
@@ -123,7 +123,7 @@ make_stores() {
 
 make_user() {
 	[ -e "$dir/made" ] && return
-	timeout 120 radosgw-admin --conf "$dir/ceph.conf" user create --uid sluice --display-name sluice \
+	timeout 120 radosgw-admin --conf "$dir/ceph.conf" user create --uid penstock --display-name penstock \
 		--access-key $ACCESS --secret-key $SECRET >>"$dir/start.log" 2>&1 ||
 		fail "no user: see $dir/start.log"
 	echo "$port" >"$dir/made"

@@ -34,7 +34,7 @@ need() {
 # Nodes are of one host, and have more processors than it: ranks share them.
 config() {
 	cat >"$dir/slurm.conf" <<-END
-		ClusterName=sluice
+		ClusterName=penstock
 		SlurmctldHost=localhost(127.0.0.1)
 		SlurmUser=root
 		AuthType=auth/munge

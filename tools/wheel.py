@@ -6,12 +6,12 @@
     tools/wheel.py OUT          for the Python that runs it, built anew, as pip does
 
 A wheel carries the Python package and in it the command, linked to nothing but libc, and is named
-after the oldest glibc that has all the symbols both ask for.  `sluice` and the names that people
+after the oldest glibc that has all the symbols both ask for.  `penstock` and the names that people
 know from DeepSpeed and MLPerf are scripts that pip makes (`[project.scripts]` in pyproject.toml).
 
 Why not meson-python: pip would have to download it before anything is built, its wheels carry what
 `make install` installs, headers and libraries too, and it cannot tell on which glibc a wheel runs.
-This needs what builds sluice, and nothing else.  pip builds from a copy of the sources, so that
+This needs what builds penstock, and nothing else.  pip builds from a copy of the sources, so that
 nothing is written among them and the same sources give the same wheel everywhere.
 `pip install . --config-settings setup-args='-Dportable=false'` hands options to Meson.
 """
@@ -33,7 +33,7 @@ import time
 import zipfile
 
 if sys.version_info < (3, 11):
-    sys.exit('sluice: Python %d.%d: 3.11 or later is needed' % sys.version_info[:2])
+    sys.exit('penstock: Python %d.%d: 3.11 or later is needed' % sys.version_info[:2])
 import tomllib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -42,8 +42,8 @@ SETUP = ['-Dtests=disabled', '-Dpython=enabled', '-Dportable=true', '-Dliburing=
 
 # A line of a .pth file is run at every start of Python: processes that DeepSpeed starts afresh get
 # our handles as their parent did.  It does nothing unless the environment asks for that.
-PTH = ("import os; os.environ.get('SLUICE_DEEPSPEED') and "
-       "__import__('sluice.deepspeed._site')\n")
+PTH = ("import os; os.environ.get('PENSTOCK_DEEPSPEED') and "
+       "__import__('penstock.deepspeed._site')\n")
 
 # What every glibc system has, by PEP 600.
 LIBC = re.compile(r'(ld-linux.*|ld64|lib(c|m|dl|pthread|rt))\.so\.\d+$')
@@ -147,13 +147,13 @@ def keep(path, folders):
     """Prune a walk in place; always true."""
     top = path == ROOT
     folders[:] = [f for f in folders if f not in ('.git', '.mypy_cache', '__pycache__') and not
-                  (top and re.fullmatch(r'build(-.*)?|dist|sluice-io-.*', f))]
+                  (top and re.fullmatch(r'build(-.*)?|dist|penstock-io-.*', f))]
     return True
 
 
 def package():
     """The package's files that are not compiled, relative to ROOT/python."""
-    names = [n.removeprefix('python/') for n in sources(*UNTRACKED) if n.startswith('python/sluice/')]
+    names = [n.removeprefix('python/') for n in sources(*UNTRACKED) if n.startswith('python/penstock/')]
     return [n for n in names if n.endswith(('.py', '.pyi', '/py.typed'))]
 
 
@@ -214,16 +214,16 @@ def read(path):
 
 def built_for(build):
     """The extension of a build directory, and which Pythons take it: all since 3.11, or one without a GIL."""
-    for path in glob.glob(f'{glob.escape(build)}/python/sluice/_sluice.*.so'):
+    for path in glob.glob(f'{glob.escape(build)}/python/penstock/_penstock.*.so'):
         version = re.search(r'\.cpython-(\d+)t-', path)
         return path, f'cp{version[1]}-cp{version[1]}t' if version else 'cp311-abi3'
-    fail(f'{build}/python/sluice has no extension: make wheel')
+    fail(f'{build}/python/penstock has no extension: make wheel')
 
 
 def pack(build, out):
     """Write the wheel of a build directory; returns its name."""
     extension, python_tag = built_for(build)
-    command = f'{build}/sluice'
+    command = f'{build}/penstock'
     if not os.path.isfile(command):
         fail(f'{command} is missing: make wheel')
     tag = f'{python_tag}-{platform_tag([extension, command])}'
@@ -233,12 +233,12 @@ def pack(build, out):
         wheel = Wheel(f'{tmp}/{name}')
         for file in package():
             wheel.add(file, read(f'{ROOT}/python/{file}'))
-        wheel.add(f'sluice/{os.path.basename(extension)}', stripped(extension, tmp), 0o755)
-        wheel.add('sluice-deepspeed.pth', PTH)
-        wheel.add('sluice/bin/sluice', stripped(command, tmp), 0o755)
+        wheel.add(f'penstock/{os.path.basename(extension)}', stripped(extension, tmp), 0o755)
+        wheel.add('penstock-deepspeed.pth', PTH)
+        wheel.add('penstock/bin/penstock', stripped(command, tmp), 0o755)
         wheel.add(f'{info}/entry_points.txt', entry_points())
         wheel.add(f'{info}/METADATA', metadata())
-        wheel.add(f'{info}/WHEEL', 'Wheel-Version: 1.0\nGenerator: sluice tools/wheel.py\n'
+        wheel.add(f'{info}/WHEEL', 'Wheel-Version: 1.0\nGenerator: penstock tools/wheel.py\n'
                   f'Root-Is-Purelib: false\nTag: {tag}\n')
         wheel.add(f'{info}/LICENSE', read(f'{ROOT}/LICENSE'))
         wheel.close(info)
@@ -268,12 +268,12 @@ def compile_in(folder, settings):
     """Build a copy of the sources under folder; returns the build directory."""
     extra = (settings or {}).get('setup-args', [])
     extra = shlex.split(extra) if isinstance(extra, str) else extra
-    copy_sources(f'{folder}/sluice')
-    build = f'{folder}/sluice/build-portable'
+    copy_sources(f'{folder}/penstock')
+    build = f'{folder}/penstock/build-portable'
     meson = shutil.which('meson') or fail('meson is missing: make setup')
     env = meson_environment(meson)
     if subprocess.run([meson, 'setup', f'-Dinterpreter={sys.executable}', *SETUP, *extra, build,
-                       f'{folder}/sluice'], env=env).returncode:
+                       f'{folder}/penstock'], env=env).returncode:
         fail('Meson cannot configure: make setup installs what is missing; without the static '
              "libraries: pip install . --config-settings setup-args='-Dportable=false'")
     subprocess.run([meson, 'compile', '-C', build], env=env, check=True)
@@ -299,7 +299,7 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    with tempfile.TemporaryDirectory(prefix='sluice-wheel-') as folder:
+    with tempfile.TemporaryDirectory(prefix='penstock-wheel-') as folder:
         return pack(compile_in(folder, config_settings), wheel_directory)
 
 

@@ -5,11 +5,11 @@
 #include "cli/opt/opt_json.h"
 #include "load/report/jobs/ckpt_files.h"
 
-int ckpt_open(struct ckpt_open *k, const struct cli_cmd *cmd, const struct sluice_opts *opts,
-	      struct sluice_object_opts *object, const char *const *names, size_t nr,
+int ckpt_open(struct ckpt_open *k, const struct cli_cmd *cmd, const struct penstock_opts *opts,
+	      struct penstock_object_opts *object, const char *const *names, size_t nr,
 	      const char *json)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r;
 
 	*k = (struct ckpt_open){.cmd = cmd, .opts = *opts, .text = !cli_is_stdout(json)};
@@ -20,7 +20,7 @@ int ckpt_open(struct ckpt_open *k, const struct cli_cmd *cmd, const struct sluic
 		r = cli_object_for(&k->opts.objects, object, names, nr, cmd);
 	if (r != CLI_OK)
 		return r;
-	r = sluice_open(&k->io, &k->opts, &err);
+	r = penstock_open(&k->io, &k->opts, &err);
 	if (r < 0)
 		return cli_refuse(cmd, r, err.msg);
 	k->files = json_array();
@@ -31,8 +31,8 @@ int ckpt_close(struct ckpt_open *k, const char *what, int status)
 {
 	int r = CLI_OK;
 
-	sluice_close(k->io, NULL);
-	sluice_object_close(k->opts.objects);
+	penstock_close(k->io, NULL);
+	penstock_object_close(k->opts.objects);
 	if (k->json.name && k->files && status < 128)
 		r = cli_json_write(&k->json, k->cmd, ckpt_files_json(what, k->files));
 	else

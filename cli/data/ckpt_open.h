@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_CKPT_OPEN_H
-#define SLUICE_CLI_CKPT_OPEN_H
+#ifndef PENSTOCK_CLI_CKPT_OPEN_H
+#define PENSTOCK_CLI_CKPT_OPEN_H
 
 /* How `ckpt cp', `ckpt ls' and `ckpt verify' begin and end, whatever they do with their files. */
 #include <stdbool.h>
 
 #include <jansson.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "cli/cli.h"
 #include "cli/cli_object.h"
@@ -15,8 +15,8 @@
 
 struct ckpt_open {
 	const struct cli_cmd *cmd;
-	struct sluice_opts opts;
-	struct sluice_io *io;
+	struct penstock_opts opts;
+	struct penstock_io *io;
 	bool text;     /* standard output is for people */
 	json_t *files; /* what is to be said of each */
 	struct cli_file json;
@@ -26,8 +26,8 @@ struct ckpt_open {
  * The file of --json, then a handle for @names, which may be objects.  An exit status after a
  * message; ckpt_close() is due either way.
  */
-int ckpt_open(struct ckpt_open *k, const struct cli_cmd *cmd, const struct sluice_opts *opts,
-	      struct sluice_object_opts *object, const char *const *names, size_t nr,
+int ckpt_open(struct ckpt_open *k, const struct cli_cmd *cmd, const struct penstock_opts *opts,
+	      struct penstock_object_opts *object, const char *const *names, size_t nr,
 	      const char *json);
 /* Write --json, unless @status is that of an interruption.  @status, or that of writing. */
 int ckpt_close(struct ckpt_open *k, const char *what, int status);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice ckpt: checkpoints and model files; see load/jobs/ckpt.h and load/ckpt. */
+/* penstock ckpt: checkpoints and model files; see load/jobs/ckpt.h and load/ckpt. */
 #include "cli/cli.h"
 
 static const struct cli_cmd *const ckpt_subs[] = {

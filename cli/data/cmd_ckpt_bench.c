@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice ckpt bench: checkpoints saved and loaded by several processes; see load/jobs/ckpt.h. */
+/* penstock ckpt bench: checkpoints saved and loaded by several processes; see load/jobs/ckpt.h. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -56,7 +56,7 @@ static const struct cli_opt ckpt_opts[] = {
 		 "of a buffer of a process, a multiple of 1M"),
 	CLI_U32(struct ckpt_command, job.buffers, 0, "buffers", "N", "4", 2, 64,
 		"of each process, beside the memory of method `memory'"),
-	CLI_TABLE(struct ckpt_command, job.opts, struct sluice_opts, cli_engine_opts),
+	CLI_TABLE(struct ckpt_command, job.opts, struct penstock_opts, cli_engine_opts),
 	CLI_STR(struct ckpt_command, job.python, 0, "python", "NAME", "python3",
 		"the interpreter that has torch"),
 	CLI_GROUP("Yardsticks"),
@@ -92,7 +92,7 @@ static int parse_methods(struct ckpt_command *c)
 
 static int ckpt_build(struct ckpt_command *c)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	const struct cli_pair pairs[] = {
 		{c->job.shape && c->job.size, "--model and --size"},
 		{c->job.limit && !c->job.measure_limit, "--limit and --no-limit"},
@@ -150,7 +150,7 @@ static int ckpt_tell(void *args, struct result *r)
 	return status;
 }
 
-static int ckpt_do(void *args, struct cli_end *end, struct sluice_err *err)
+static int ckpt_do(void *args, struct cli_end *end, struct penstock_err *err)
 {
 	struct ckpt_command *c = args;
 	int r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice ckpt cp: a copy that is checked on the way and appears whole; see load/ckpt/model_file.h.
+/* penstock ckpt cp: a copy that is checked on the way and appears whole; see load/ckpt/model_file.h.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,8 +17,8 @@
 #include "load/report/jobs/ckpt_files.h"
 
 struct cp_command {
-	struct sluice_opts opts;
-	struct sluice_object_opts object;
+	struct penstock_opts opts;
+	struct penstock_object_opts object;
 	bool no_crc, quiet;
 	struct cli_output out;
 	/* what the run needs */
@@ -31,7 +31,7 @@ static const struct cli_opt cp_opts[] = {
 	CLI_GROUP("How"),
 	CLI_ENGINE(struct cp_command, opts.engine),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct cp_command, object, struct sluice_object_opts, cli_object_opts),
+	CLI_TABLE(struct cp_command, object, struct penstock_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct cp_command, quiet, 'q', "quiet", "say nothing when it is done"),
 	CLI_TABLE(struct cp_command, out, struct cli_output, cli_output_opts),
@@ -72,7 +72,7 @@ static int copy(struct cp_command *c, struct ckpt_open *k, const char *from, con
 			       .stop = cli_stop_catch(),
 			       .progress = cli_progress_moved,
 			       .arg = &c->progress};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r;
 
 	cli_progress_start(&c->progress, from, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice ckpt ls: what is in a model file; see load/ckpt/model_file.h. */
+/* penstock ckpt ls: what is in a model file; see load/ckpt/model_file.h. */
 #include "cli/cli.h"
 #include "cli/data/ckpt_open.h"
 #include "load/ckpt/model_file.h"
@@ -7,13 +7,13 @@
 
 struct ls_command {
 	bool brief;
-	struct sluice_object_opts object;
+	struct penstock_object_opts object;
 	struct cli_output out;
 };
 
 static const struct cli_opt ls_opts[] = {
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct ls_command, object, struct sluice_object_opts, cli_object_opts),
+	CLI_TABLE(struct ls_command, object, struct penstock_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct ls_command, brief, 'b', "brief", "one line for each file"),
 	CLI_TABLE(struct ls_command, out, struct cli_output, cli_output_opts),
@@ -29,7 +29,7 @@ static int ls_one(void *arg, const char *name)
 {
 	const struct ls_command *c = ((struct listing *)arg)->c;
 	struct ckpt_open *k = ((struct listing *)arg)->k;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct model_file m;
 	int r = model_file_open(&m, k->io, name, NULL, &err), status = CLI_OK;
 
@@ -46,7 +46,7 @@ static int ls_one(void *arg, const char *name)
 static int ckpt_ls_run(void *args, int argc, char **argv)
 {
 	struct ls_command *c = args;
-	struct sluice_opts opts = SLUICE_OPTS_INIT;
+	struct penstock_opts opts = PENSTOCK_OPTS_INIT;
 	struct ckpt_open k;
 	int r, status;
 

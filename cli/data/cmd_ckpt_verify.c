@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice ckpt verify: is a file what was saved?  See load/ckpt/model_file.h. */
+/* penstock ckpt verify: is a file what was saved?  See load/ckpt/model_file.h. */
 #include <errno.h>
 
 #include "base/err.h"
@@ -11,8 +11,8 @@
 #include "load/report/jobs/ckpt_files.h"
 
 struct verify_command {
-	struct sluice_opts opts;
-	struct sluice_object_opts object;
+	struct penstock_opts opts;
+	struct penstock_object_opts object;
 	bool quiet;
 	struct cli_output out;
 	/* what the run needs */
@@ -23,18 +23,18 @@ static const struct cli_opt verify_opts[] = {
 	CLI_GROUP("How"),
 	CLI_ENGINE(struct verify_command, opts.engine),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct verify_command, object, struct sluice_object_opts, cli_object_opts),
+	CLI_TABLE(struct verify_command, object, struct penstock_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct verify_command, quiet, 'q', "quiet", "say nothing of files that are right"),
 	CLI_TABLE(struct verify_command, out, struct cli_output, cli_output_opts),
 	CLI_END,
 };
 
-static int no_sums(struct sluice_err *err, const char *name)
+static int no_sums(struct penstock_err *err, const char *name)
 {
-	return sluice_fail(
+	return penstock_fail(
 		err, -ENODATA,
-		"%s: has no checksums, nothing was verified; `sluice ckpt cp' makes a copy "
+		"%s: has no checksums, nothing was verified; `penstock ckpt cp' makes a copy "
 		"that has",
 		name);
 }
@@ -56,7 +56,7 @@ static int verify_one(void *arg, const char *name)
 			       .stop = stop,
 			       .progress = cli_progress_moved,
 			       .arg = &c->progress};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r;
 
 	cli_progress_start(&c->progress, name, 0);

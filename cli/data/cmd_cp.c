@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sluice cp: files and objects, from either to either.  A file appears by the stream writer, an
+ * penstock cp: files and objects, from either to either.  A file appears by the stream writer, an
  * object by an upload: whole or not at all.
  */
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 
 #include "base/err.h"
 #include "base/size.h"
@@ -31,12 +31,12 @@ enum {
 };
 
 struct cp_command {
-	struct sluice_object_opts object;
+	struct penstock_object_opts object;
 	struct cli_output out;
 	bool recursive, new_only, no_crc, quiet;
 	/* what the run needs */
-	struct sluice_object *c;
-	struct sluice_io *io;
+	struct penstock_object *c;
+	struct penstock_io *io;
 	struct cli_file json;
 	json_t *entries;
 	bool text;
@@ -61,7 +61,7 @@ static const struct cli_opt cp_opts[] = {
 		 "fail where TO is there already, whoever made it and when"),
 	CLI_FLAG(struct cp_command, no_crc, 0, "no-crc", "a file that is written gets no TO.crc"),
 	CLI_GROUP("Object store"),
-	CLI_TABLE(struct cp_command, object, struct sluice_object_opts, cli_object_opts),
+	CLI_TABLE(struct cp_command, object, struct penstock_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct cp_command, quiet, 'q', "quiet", "say nothing when it is done"),
 	CLI_TABLE(struct cp_command, out, struct cli_output, cli_output_opts),
@@ -73,89 +73,89 @@ static const struct cli_opt cp_opts[] = {
 /* Where bytes come from, and where they go: one of each pair is set. */
 struct source {
 	const char *name;
-	struct sluice_reader *file;
+	struct penstock_reader *file;
 	uint64_t bytes;
-	char etag[SLUICE_OBJECT_ETAG];
+	char etag[PENSTOCK_OBJECT_ETAG];
 };
 
 struct target {
 	const char *name;
-	struct sluice_writer *file;
-	struct sluice_upload *object;
+	struct penstock_writer *file;
+	struct penstock_upload *object;
 };
 
-static int cp_source_open(struct source *s, struct cp_command *c, struct sluice_err *err)
+static int cp_source_open(struct source *s, struct cp_command *c, struct penstock_err *err)
 {
-	struct sluice_object_info object = {.size = sizeof(object)};
-	struct sluice_reader_info file = {.size = sizeof(file)};
+	struct penstock_object_info object = {.size = sizeof(object)};
+	struct penstock_reader_info file = {.size = sizeof(file)};
 	int r;
 
 	if (cli_is_object(s->name)) {
-		r = sluice_object_stat(c->c, s->name, &object, err);
+		r = penstock_object_stat(c->c, s->name, &object, err);
 		s->bytes = object.bytes;
 		memcpy(s->etag, object.etag, sizeof(s->etag));
 		return r;
 	}
-	r = sluice_reader_open(&s->file, c->io, s->name, NULL, err);
-	if (r == 0 && sluice_reader_stat(s->file, &file) == 0)
+	r = penstock_reader_open(&s->file, c->io, s->name, NULL, err);
+	if (r == 0 && penstock_reader_stat(s->file, &file) == 0)
 		s->bytes = file.bytes;
 	return r;
 }
 
 static int64_t source_read(struct source *s, struct cp_command *c, void *buf, uint64_t len,
-			   uint64_t at, struct sluice_err *err)
+			   uint64_t at, struct penstock_err *err)
 {
 	int64_t n;
 
 	if (s->file)
-		return sluice_reader_read(s->file, buf, len, err);
+		return penstock_reader_read(s->file, buf, len, err);
 	len = min_u64(len, s->bytes - at);
-	n = sluice_object_read(c->c, s->name, buf, len, at, s->etag[0] ? s->etag : NULL, err);
+	n = penstock_object_read(c->c, s->name, buf, len, at, s->etag[0] ? s->etag : NULL, err);
 	if (n >= 0 && (uint64_t)n != len)
-		return sluice_fail(err, -ESTALE, "%s: has become shorter while it was read",
+		return penstock_fail(err, -ESTALE, "%s: has become shorter while it was read",
 				   s->name);
 	return n;
 }
 
 static int target_open(struct target *t, struct cp_command *c, uint64_t bytes,
-		       struct sluice_err *err)
+		       struct penstock_err *err)
 {
-	struct sluice_writer_opts w = SLUICE_WRITER_OPTS_INIT;
-	struct sluice_upload_opts u = SLUICE_UPLOAD_OPTS_INIT;
+	struct penstock_writer_opts w = PENSTOCK_WRITER_OPTS_INIT;
+	struct penstock_upload_opts u = PENSTOCK_UPLOAD_OPTS_INIT;
 
 	if (cli_is_object(t->name)) {
-		u.flags = c->new_only ? SLUICE_OBJECT_NEW : 0;
+		u.flags = c->new_only ? PENSTOCK_OBJECT_NEW : 0;
 		u.expected = bytes;
 		u.in_flight = c->recursive ? TREE_PARTS : 0;
-		return sluice_upload_open(&t->object, c->c, t->name, &u, err);
+		return penstock_upload_open(&t->object, c->c, t->name, &u, err);
 	}
 	w.expected = bytes;
-	w.flags = c->no_crc ? SLUICE_WRITER_NO_CRC : 0;
-	return sluice_writer_open(&t->file, c->io, t->name, &w, err);
+	w.flags = c->no_crc ? PENSTOCK_WRITER_NO_CRC : 0;
+	return penstock_writer_open(&t->file, c->io, t->name, &w, err);
 }
 
-static int target_write(struct target *t, const void *buf, uint64_t len, struct sluice_err *err)
+static int target_write(struct target *t, const void *buf, uint64_t len, struct penstock_err *err)
 {
-	return t->file ? sluice_writer_write(t->file, buf, len, err)
-		       : sluice_upload_write(t->object, buf, len, err);
+	return t->file ? penstock_writer_write(t->file, buf, len, err)
+		       : penstock_upload_write(t->object, buf, len, err);
 }
 
-static int target_end(struct target *t, int r, struct sluice_err *err)
+static int target_end(struct target *t, int r, struct penstock_err *err)
 {
 	if (r < 0) {
-		sluice_writer_abort(t->file);
-		sluice_upload_abort(t->object);
+		penstock_writer_abort(t->file);
+		penstock_upload_abort(t->object);
 		return r;
 	}
 	if (t->file)
-		return sluice_writer_commit(t->file, err);
-	return t->object ? sluice_upload_commit(t->object, NULL, err) : 0;
+		return penstock_writer_commit(t->file, err);
+	return t->object ? penstock_upload_commit(t->object, NULL, err) : 0;
 }
 
 /* ------------------------------------------------------------------------- copy */
 
 static int move_bytes(struct cp_command *c, struct source *s, struct target *t,
-		      struct sluice_err *err)
+		      struct penstock_err *err)
 {
 	unsigned parts = s->file ? 1 : c->recursive ? TREE_PARTS : WINDOW_PARTS;
 	uint64_t window = min_u64(c->object.part * parts, max_u64(s->bytes, 1)), at = 0;
@@ -163,24 +163,24 @@ static int move_bytes(struct cp_command *c, struct source *s, struct target *t,
 	int r = 0;
 
 	if (!buf)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	while (r == 0 && at < s->bytes) {
 		int64_t n = source_read(s, c, buf, min_u64(window, s->bytes - at), at, err);
 
 		if (n == 0)
-			return sluice_fail(err, -ESTALE, "%s: has become shorter while it was read",
+			return penstock_fail(err, -ESTALE, "%s: has become shorter while it was read",
 					   s->name);
 		r = n < 0 ? (int)n : target_write(t, buf, (uint64_t)n, err);
 		at += n > 0 ? (uint64_t)n : 0;
 		atomic_fetch_add(&c->moved, n > 0 ? (uint64_t)n : 0);
 		if (r == 0 && *c->stop)
-			r = sluice_fail(err, -ECANCELED, "interrupted; %s is as it was", t->name);
+			r = penstock_fail(err, -ECANCELED, "interrupted; %s is as it was", t->name);
 	}
 	return r;
 }
 
 static int copy_through(struct cp_command *c, struct source *s, struct target *t,
-			struct sluice_err *err)
+			struct penstock_err *err)
 {
 	int r = target_open(t, c, s->bytes, err);
 
@@ -205,13 +205,13 @@ static int copy_bytes(struct cp_command *c, struct cp_item *it)
 
 	it->bytes = s.bytes;
 	if (r == 0 && store_copies(c, &s, &t)) {
-		r = sluice_object_copy(c->c, it->from, it->to, NULL, &it->err);
+		r = penstock_object_copy(c->c, it->from, it->to, NULL, &it->err);
 		atomic_fetch_add(&c->moved, r == 0 ? s.bytes : 0);
 	} else if (r == 0) {
 		r = copy_through(c, &s, &t, &it->err);
 	}
 	if (s.file)
-		sluice_reader_close(s.file);
+		penstock_reader_close(s.file);
 	return r;
 }
 
@@ -224,13 +224,13 @@ static int look_before(const struct cp_command *c, struct cp_item *it)
 	if (cli_is_object(it->to))
 		return 0;
 	if (!cli_is_object(it->from) && cli_file_same(it->from, it->to))
-		return sluice_fail(&it->err, -EINVAL, "'%s' and '%s' are the same file", it->from,
+		return penstock_fail(&it->err, -EINVAL, "'%s' and '%s' are the same file", it->from,
 				   it->to);
 	if (c->new_only && lstat(it->to, &st) == 0)
-		return sluice_fail(&it->err, -EEXIST, "%s: is there already", it->to);
+		return penstock_fail(&it->err, -EEXIST, "%s: is there already", it->to);
 	if (c->recursive)
 		r = cp_make_folders(it->to);
-	return r < 0 ? sluice_fail(&it->err, r, "%s: its folder cannot be made: %s", it->to,
+	return r < 0 ? penstock_fail(&it->err, r, "%s: its folder cannot be made: %s", it->to,
 				   strerror(-r))
 		     : 0;
 }
@@ -268,7 +268,7 @@ static void *copy_some(void *arg)
 
 static void tell_item(struct cp_command *c, const struct cp_item *it)
 {
-	char size[SLUICE_SIZE_TEXT];
+	char size[PENSTOCK_SIZE_TEXT];
 	json_t *j;
 
 	if (it->code < 0)
@@ -276,7 +276,7 @@ static void tell_item(struct cp_command *c, const struct cp_item *it)
 	c->bytes += it->bytes;
 	if (c->text && !c->quiet && !c->recursive)
 		printf("%s -> %s: %s in %.2f s, %.0f MB/s\n", it->from, it->to,
-		       sluice_size_format(size, it->bytes), it->seconds,
+		       penstock_size_format(size, it->bytes), it->seconds,
 		       (double)it->bytes / it->seconds / 1e6);
 	if (!c->json.name)
 		return;
@@ -332,7 +332,7 @@ static int copy_list(struct cp_command *c)
 	pthread_t threads[COPIERS];
 	unsigned want = (unsigned)min_u64(c->recursive ? COPIERS : 1, c->list.nr), nr = 0;
 	uint64_t start = clock_ns();
-	char size[SLUICE_SIZE_TEXT];
+	char size[PENSTOCK_SIZE_TEXT];
 	double sec;
 	int r = 0, status;
 
@@ -357,13 +357,13 @@ static int copy_list(struct cp_command *c)
 	sec = (double)(clock_ns() - start) / 1e9;
 	if (status == CLI_OK && c->recursive && c->text && !c->quiet)
 		printf("%" PRIu64 " copied: %s in %.2f s, %.0f MB/s\n", c->list.nr,
-		       sluice_size_format(size, c->bytes), sec, (double)c->bytes / sec / 1e6);
+		       penstock_size_format(size, c->bytes), sec, (double)c->bytes / sec / 1e6);
 	return status;
 }
 
 static int make_list(struct cp_command *c, int argc, char **argv)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	uint64_t passed = 0;
 	int r = 0;
 
@@ -403,7 +403,7 @@ static int copy_all(struct cp_command *c, int argc, char **argv)
 /* What is needed of the two: a client where there is a URI, a handle where there is a path. */
 static int open_sides(struct cp_command *c, int argc, char **argv)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	bool objects = false, files = false;
 	int r = CLI_OK;
 
@@ -413,7 +413,7 @@ static int open_sides(struct cp_command *c, int argc, char **argv)
 	}
 	if (objects)
 		r = cli_object_open(&c->c, &c->object, &cmd_cp);
-	if (r == CLI_OK && files && sluice_open(&c->io, NULL, &err) < 0)
+	if (r == CLI_OK && files && penstock_open(&c->io, NULL, &err) < 0)
 		r = cli_fail(&cmd_cp, CLI_FAILED, "%s", err.msg);
 	return r;
 }
@@ -441,9 +441,9 @@ static int cp_run(void *args, int argc, char **argv)
 		r = copy_all(c, argc, argv);
 	if (c->c)
 		cli_object_tell(&cmd_cp, c->c);
-	sluice_object_close(c->c);
+	penstock_object_close(c->c);
 	if (c->io)
-		sluice_close(c->io, NULL);
+		penstock_close(c->io, NULL);
 	return r;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice ls: what is below a prefix of an object store, or in a folder. */
+/* penstock ls: what is below a prefix of an object store, or in a folder. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -17,11 +17,11 @@
 #include "load/report/result/text.h"
 
 struct ls_command {
-	struct sluice_object_opts object;
+	struct penstock_object_opts object;
 	struct cli_output out;
 	bool recursive, uploads, exact;
 	/* what the run needs */
-	struct sluice_object *c;
+	struct penstock_object *c;
 	uint64_t nr, bytes;
 	struct cli_file json;
 	json_t *entries;
@@ -36,7 +36,7 @@ static const struct cli_opt ls_opts[] = {
 		 "uploads that were begun and not ended, which cost money and are seen nowhere "
 		 "else"),
 	CLI_GROUP("Object store"),
-	CLI_TABLE(struct ls_command, object, struct sluice_object_opts, cli_object_opts),
+	CLI_TABLE(struct ls_command, object, struct penstock_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct ls_command, exact, 'b', "bytes", "sizes in bytes, without a unit"),
 	CLI_TABLE(struct ls_command, out, struct cli_output, cli_output_opts),
@@ -60,7 +60,7 @@ static void note_entry(struct ls_command *c, const char *name, int64_t bytes, in
 
 static void print_entry(struct ls_command *c, uint64_t bytes, int64_t mtime, const char *name)
 {
-	char size[SLUICE_SIZE_TEXT], when[32] = "-";
+	char size[PENSTOCK_SIZE_TEXT], when[32] = "-";
 	time_t t = (time_t)mtime;
 	struct tm tm;
 
@@ -69,14 +69,14 @@ static void print_entry(struct ls_command *c, uint64_t bytes, int64_t mtime, con
 	if (c->exact)
 		snprintf(size, sizeof(size), "%" PRIu64, bytes);
 	else
-		sluice_size_format(size, bytes);
+		penstock_size_format(size, bytes);
 	if (c->text)
 		printf("%-19s %12s %s\n", when, size, name);
 	c->nr++;
 	c->bytes += bytes;
 }
 
-static void print_object(struct ls_command *c, const struct sluice_object_entry *e)
+static void print_object(struct ls_command *c, const struct penstock_object_entry *e)
 {
 	bool object = !e->is_prefix && !e->upload_id;
 
@@ -91,19 +91,19 @@ static void print_object(struct ls_command *c, const struct sluice_object_entry 
 	c->nr += e->is_prefix || e->upload_id;
 }
 
-static int list_objects(struct ls_command *c, const char *uri, struct sluice_err *err)
+static int list_objects(struct ls_command *c, const char *uri, struct penstock_err *err)
 {
-	struct sluice_object_entry e = {.size = sizeof(e)};
-	struct sluice_object_list *l;
-	uint32_t flags = (c->recursive || c->uploads ? SLUICE_OBJECT_LIST_FLAT : 0) |
-			 (c->uploads ? SLUICE_OBJECT_LIST_UPLOADS : 0);
-	int r = sluice_object_list_open(&l, c->c, uri, flags, err);
+	struct penstock_object_entry e = {.size = sizeof(e)};
+	struct penstock_object_list *l;
+	uint32_t flags = (c->recursive || c->uploads ? PENSTOCK_OBJECT_LIST_FLAT : 0) |
+			 (c->uploads ? PENSTOCK_OBJECT_LIST_UPLOADS : 0);
+	int r = penstock_object_list_open(&l, c->c, uri, flags, err);
 
 	if (r < 0)
 		return r;
-	while ((r = sluice_object_list_next(l, &e, err)) > 0)
+	while ((r = penstock_object_list_next(l, &e, err)) > 0)
 		print_object(c, &e);
-	sluice_object_list_close(l);
+	penstock_object_list_close(l);
 	return r;
 }
 
@@ -127,14 +127,14 @@ static void print_file(struct ls_command *c, const struct stat *st, const char *
 		   folder ? 0 : st->st_mtime, NULL, NULL);
 }
 
-static int list_folder(struct ls_command *c, const char *path, struct sluice_err *err)
+static int list_folder(struct ls_command *c, const char *path, struct penstock_err *err)
 {
 	struct dirent **v = NULL;
 	struct stat st;
 	int n;
 
 	if (stat(path, &st) < 0)
-		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	if (!S_ISDIR(st.st_mode)) {
 		print_entry(c, (uint64_t)st.st_size, st.st_mtime, path);
 		note_entry(c, path, st.st_size, st.st_mtime, NULL, NULL);
@@ -142,7 +142,7 @@ static int list_folder(struct ls_command *c, const char *path, struct sluice_err
 	}
 	n = scandir(path, &v, not_hidden, alphasort);
 	if (n < 0)
-		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	for (int i = 0; i < n; i++) {
 		CLEANUP_FREE char *name = NULL;
 
@@ -159,7 +159,7 @@ static int list_folder(struct ls_command *c, const char *path, struct sluice_err
 /* Below a file's name there is nothing, but the caller meant the object itself. */
 static int list_one(struct ls_command *c, const char *name)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r;
 
 	if (!cli_is_object(name) && (c->recursive || c->uploads))
@@ -192,7 +192,7 @@ static int object_ls_run(void *args, int argc, char **argv)
 	json_decref(c->entries);
 	if (c->c)
 		cli_object_tell(&cmd_ls, c->c);
-	sluice_object_close(c->c);
+	penstock_object_close(c->c);
 	return r;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice rm: objects, all below a prefix, or what killed uploads have left; files too. */
+/* penstock rm: objects, all below a prefix, or what killed uploads have left; files too. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,11 +17,11 @@
 enum { BATCH = 1000 };
 
 struct rm_command {
-	struct sluice_object_opts object;
+	struct penstock_object_opts object;
 	struct cli_output out;
 	bool recursive, uploads, dry_run;
 	/* what the run needs */
-	struct sluice_object *c;
+	struct penstock_object *c;
 	uint64_t nr;
 	struct cli_file json;
 	json_t *entries;
@@ -40,7 +40,7 @@ static const struct cli_opt rm_opts[] = {
 	CLI_FLAG(struct rm_command, dry_run, 0, "dry-run",
 		 "print what would go, and remove nothing"),
 	CLI_GROUP("Object store"),
-	CLI_TABLE(struct rm_command, object, struct sluice_object_opts, cli_object_opts),
+	CLI_TABLE(struct rm_command, object, struct penstock_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_TABLE(struct rm_command, out, struct cli_output, cli_output_opts),
 	CLI_END,
@@ -63,12 +63,12 @@ static void tell_gone(struct rm_command *c, const char *name, const char *upload
 	json_array_append_new(c->entries, j);
 }
 
-static int flush_batch(struct rm_command *c, struct sluice_err *err)
+static int flush_batch(struct rm_command *c, struct penstock_err *err)
 {
 	int r = 0;
 
 	if (c->nr_batch && !c->dry_run)
-		r = sluice_object_delete(c->c, (const char *const *)c->batch, c->nr_batch, err);
+		r = penstock_object_delete(c->c, (const char *const *)c->batch, c->nr_batch, err);
 	for (unsigned i = 0; i < c->nr_batch; i++) {
 		if (r == 0)
 			tell_gone(c, c->batch[i], NULL);
@@ -79,10 +79,10 @@ static int flush_batch(struct rm_command *c, struct sluice_err *err)
 }
 
 /* @uri is taken, and may be NULL for want of memory. */
-static int add_object(struct rm_command *c, char *uri, struct sluice_err *err)
+static int add_object(struct rm_command *c, char *uri, struct penstock_err *err)
 {
 	if (!uri)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	c->batch[c->nr_batch++] = uri;
 	return c->nr_batch == BATCH ? flush_batch(c, err) : 0;
 }
@@ -99,15 +99,15 @@ static char *object_uri(const char *prefix, const char *key)
 /* ----------------------------------------------------------------------- each kind */
 
 static int remove_upload(struct rm_command *c, const char *prefix,
-			 const struct sluice_object_entry *e, struct sluice_err *err)
+			 const struct penstock_object_entry *e, struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = object_uri(prefix, e->key);
 	int r = 0;
 
 	if (!uri)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (!c->dry_run)
-		r = sluice_object_abort(c->c, uri, e->upload_id, err);
+		r = penstock_object_abort(c->c, uri, e->upload_id, err);
 	if (r == 0)
 		tell_gone(c, uri, e->upload_id);
 	/* Somebody ended it meanwhile. */
@@ -115,40 +115,40 @@ static int remove_upload(struct rm_command *c, const char *prefix,
 }
 
 /* The list goes on while what it told is removed: S3's pages begin behind a key. */
-static int remove_below(struct rm_command *c, const char *prefix, struct sluice_err *err)
+static int remove_below(struct rm_command *c, const char *prefix, struct penstock_err *err)
 {
-	struct sluice_object_entry e = {.size = sizeof(e)};
-	struct sluice_object_list *l;
-	uint32_t flags = SLUICE_OBJECT_LIST_FLAT | (c->uploads ? SLUICE_OBJECT_LIST_UPLOADS : 0);
-	int r = sluice_object_list_open(&l, c->c, prefix, flags, err), code = 0;
+	struct penstock_object_entry e = {.size = sizeof(e)};
+	struct penstock_object_list *l;
+	uint32_t flags = PENSTOCK_OBJECT_LIST_FLAT | (c->uploads ? PENSTOCK_OBJECT_LIST_UPLOADS : 0);
+	int r = penstock_object_list_open(&l, c->c, prefix, flags, err), code = 0;
 
 	if (r < 0)
 		return r;
-	while (code == 0 && (r = sluice_object_list_next(l, &e, err)) > 0)
+	while (code == 0 && (r = penstock_object_list_next(l, &e, err)) > 0)
 		code = c->uploads ? remove_upload(c, prefix, &e, err)
 				  : add_object(c, object_uri(prefix, e.key), err);
-	sluice_object_list_close(l);
+	penstock_object_list_close(l);
 	return code < 0 ? code : r;
 }
 
-static int remove_file(struct rm_command *c, const char *path, struct sluice_err *err)
+static int remove_file(struct rm_command *c, const char *path, struct penstock_err *err)
 {
 	struct stat st;
 
 	if (lstat(path, &st) < 0)
-		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	if (S_ISDIR(st.st_mode))
-		return sluice_fail(err, -EISDIR,
+		return penstock_fail(err, -EISDIR,
 				   "%s: is a folder; only files and objects are removed", path);
 	if (!c->dry_run && unlink(path) < 0)
-		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	tell_gone(c, path, NULL);
 	return 0;
 }
 
 static int remove_one(struct rm_command *c, const char *name)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r;
 
 	if (!cli_is_object(name))
@@ -184,7 +184,7 @@ static int check_names(const struct rm_command *c, int argc, char **argv, bool *
 static int rm_run(void *args, int argc, char **argv)
 {
 	struct rm_command *c = args;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	bool objects = false;
 	int r = check_names(c, argc, argv, &objects), last;
 
@@ -210,7 +210,7 @@ static int rm_run(void *args, int argc, char **argv)
 	json_decref(c->entries);
 	if (c->c)
 		cli_object_tell(&cmd_rm, c->c);
-	sluice_object_close(c->c);
+	penstock_object_close(c->c);
 	return r;
 }
 

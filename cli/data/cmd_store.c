@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice store: look into a KV store that nobody has open; see sluice/store.h. */
+/* penstock store: look into a KV store that nobody has open; see penstock/store.h. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
 
-#include <sluice/store.h>
+#include <penstock/store.h>
 
 #include "base/size.h"
 #include "cli/cli.h"
 
-static int store_fail(const struct cli_cmd *cmd, int code, const struct sluice_err *err)
+static int store_fail(const struct cli_cmd *cmd, int code, const struct penstock_err *err)
 {
 	return cli_fail(cmd, code == -ENOENT || code == -EEXIST ? CLI_USAGE : CLI_FAILED, "%s",
 			err->msg);
 }
 
 /* As far as it is text; other bytes as \xNN. */
-static void print_key(const struct sluice_store_entry *e)
+static void print_key(const struct penstock_store_entry *e)
 {
 	const unsigned char *key = e->key;
 
@@ -48,16 +48,16 @@ static int each_dir(const struct cli_cmd *cmd, int argc, char **argv,
 
 static void print_size(const char *what, uint64_t bytes)
 {
-	char text[SLUICE_SIZE_TEXT];
+	char text[PENSTOCK_SIZE_TEXT];
 
-	printf("  %-14s %s\n", what, sluice_size_format(text, bytes));
+	printf("  %-14s %s\n", what, penstock_size_format(text, bytes));
 }
 
 static int info_dir(const struct cli_cmd *cmd, const char *dir)
 {
-	struct sluice_store_summary sum = {.size = sizeof(sum)};
-	struct sluice_err err = {0, ""};
-	int r = sluice_store_look(dir, 0, NULL, NULL, &sum, &err);
+	struct penstock_store_summary sum = {.size = sizeof(sum)};
+	struct penstock_err err = {0, ""};
+	int r = penstock_store_look(dir, 0, NULL, NULL, &sum, &err);
 
 	if (r < 0)
 		return store_fail(cmd, r, &err);
@@ -89,7 +89,7 @@ const struct cli_cmd cmd_store_info = {
 
 /* ---------------------------------------------------------------------- ls */
 
-static int ls_entry(void *arg, const struct sluice_store_entry *e)
+static int ls_entry(void *arg, const struct penstock_store_entry *e)
 {
 	time_t expires = (time_t)e->expires;
 	char when[32] = "-";
@@ -106,8 +106,8 @@ static int ls_entry(void *arg, const struct sluice_store_entry *e)
 
 static int ls_dir(const struct cli_cmd *cmd, const char *dir)
 {
-	struct sluice_err err = {0, ""};
-	int r = sluice_store_look(dir, 0, ls_entry, NULL, NULL, &err);
+	struct penstock_err err = {0, ""};
+	int r = penstock_store_look(dir, 0, ls_entry, NULL, NULL, &err);
 
 	return r < 0 ? store_fail(cmd, r, &err) : CLI_OK;
 }
@@ -129,13 +129,13 @@ const struct cli_cmd cmd_store_ls = {
 
 /* ------------------------------------------------------------------ verify */
 
-static int verify_entry(void *arg, const struct sluice_store_entry *e)
+static int verify_entry(void *arg, const struct penstock_store_entry *e)
 {
 	(void)arg;
 	if (!e->code)
 		return 0;
 	printf("bad\t%s\t",
-	       e->code == -EBADMSG ? "not what was written" : sluice_strerror(e->code));
+	       e->code == -EBADMSG ? "not what was written" : penstock_strerror(e->code));
 	print_key(e);
 	putchar('\n');
 	return 0;
@@ -143,9 +143,9 @@ static int verify_entry(void *arg, const struct sluice_store_entry *e)
 
 static int verify_dir(const struct cli_cmd *cmd, const char *dir)
 {
-	struct sluice_store_summary sum = {.size = sizeof(sum)};
-	struct sluice_err err = {0, ""};
-	int r = sluice_store_look(dir, SLUICE_STORE_VERIFY, verify_entry, NULL, &sum, &err);
+	struct penstock_store_summary sum = {.size = sizeof(sum)};
+	struct penstock_err err = {0, ""};
+	int r = penstock_store_look(dir, PENSTOCK_STORE_VERIFY, verify_entry, NULL, &sum, &err);
 
 	if (r < 0)
 		return store_fail(cmd, r, &err);
@@ -173,8 +173,8 @@ const struct cli_cmd cmd_store_verify = {
 
 static int drop_dir(const struct cli_cmd *cmd, const char *dir)
 {
-	struct sluice_err err = {0, ""};
-	int r = sluice_store_drop(dir, &err);
+	struct penstock_err err = {0, ""};
+	int r = penstock_store_drop(dir, &err);
 
 	return r < 0 ? store_fail(cmd, r, &err) : CLI_OK;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice stripe: striped files made, shown, checked and removed; see sluice/stripe.h. */
+/* penstock stripe: striped files made, shown, checked and removed; see penstock/stripe.h. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/size.h"
 #include "cli/cli.h"
@@ -18,7 +18,7 @@ struct stripe_command {
 	bool json;
 };
 
-static int stripe_fail(const struct cli_cmd *cmd, int code, const struct sluice_err *err)
+static int stripe_fail(const struct cli_cmd *cmd, int code, const struct penstock_err *err)
 {
 	bool usage = code == -ENOENT || code == -EEXIST || code == -EINVAL || code == -ENOTEMPTY;
 
@@ -30,15 +30,15 @@ static int stripe_fail(const struct cli_cmd *cmd, int code, const struct sluice_
 static int create_run(void *args, int argc, char **argv)
 {
 	const struct stripe_command *c = args;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	uint32_t flags;
 	int r;
 
 	if (argc < 2)
 		return cli_usage(&cmd_stripe_create, "a NAME and the folders or block devices of "
 						     "its members are needed");
-	flags = (c->force ? SLUICE_STRIPE_FORCE : 0u) | (c->folder ? SLUICE_STRIPE_FOLDER : 0u);
-	r = sluice_stripe_create(argv[0], c->unit, (const char *const *)argv + 1,
+	flags = (c->force ? PENSTOCK_STRIPE_FORCE : 0u) | (c->folder ? PENSTOCK_STRIPE_FOLDER : 0u);
+	r = penstock_stripe_create(argv[0], c->unit, (const char *const *)argv + 1,
 				 (unsigned)argc - 1, flags, &err);
 	return r < 0 ? stripe_fail(&cmd_stripe_create, r, &err) : CLI_OK;
 }
@@ -69,26 +69,26 @@ const struct cli_cmd cmd_stripe_create = {
 
 static const char *const states[] = {"good", "missing", "foreign", "exchanged", "short"};
 
-static bool is_good(const struct sluice_stripe_info *info)
+static bool is_good(const struct penstock_stripe_info *info)
 {
 	bool good = true;
 
 	for (unsigned i = 0; i < info->nr; i++)
-		good &= info->members[i].state == SLUICE_MEMBER_GOOD;
+		good &= info->members[i].state == PENSTOCK_MEMBER_GOOD;
 	return good;
 }
 
-static json_t *to_json(const char *name, const struct sluice_stripe_info *info)
+static json_t *to_json(const char *name, const struct penstock_stripe_info *info)
 {
 	json_t *members = json_array(), *all;
 
 	for (unsigned i = 0; i < info->nr; i++) {
-		const struct sluice_member *m = &info->members[i];
+		const struct penstock_member *m = &info->members[i];
 		json_t *o = json_pack("{ss,sb,sI}", "state", states[m->state], "device",
 				      (int)m->device, "bytes", (json_int_t)m->bytes);
 
 		report_set_path(o, "path", m->path);
-		if (m->state != SLUICE_MEMBER_GOOD)
+		if (m->state != PENSTOCK_MEMBER_GOOD)
 			json_object_set_new(o, "why", report_str(m->why));
 		json_array_append_new(members, o);
 	}
@@ -98,25 +98,25 @@ static json_t *to_json(const char *name, const struct sluice_stripe_info *info)
 	return all;
 }
 
-static void print_info(const char *name, const struct sluice_stripe_info *info)
+static void print_info(const char *name, const struct penstock_stripe_info *info)
 {
-	char unit[SLUICE_SIZE_TEXT], bytes[SLUICE_SIZE_TEXT];
+	char unit[PENSTOCK_SIZE_TEXT], bytes[PENSTOCK_SIZE_TEXT];
 
-	if (sluice_stripe_is(name) == 2)
+	if (penstock_stripe_is(name) == 2)
 		snprintf(bytes, sizeof(bytes), "a folder");
 	else
-		sluice_size_format(bytes, info->bytes);
+		penstock_size_format(bytes, info->bytes);
 	printf("%s: %s in %u members, units of %s, id %s\n", name, bytes, info->nr,
-	       sluice_size_format(unit, info->unit), info->id);
+	       penstock_size_format(unit, info->unit), info->id);
 	for (unsigned i = 0; i < info->nr; i++)
 		printf("  %-2u %-9s %10s  %s\n", i + 1, states[info->members[i].state],
-		       sluice_size_format(bytes, info->members[i].bytes), info->members[i].path);
+		       penstock_size_format(bytes, info->members[i].bytes), info->members[i].path);
 }
 
-static void print_check(const char *name, const struct sluice_stripe_info *info)
+static void print_check(const char *name, const struct penstock_stripe_info *info)
 {
 	for (unsigned i = 0; i < info->nr; i++)
-		if (info->members[i].state != SLUICE_MEMBER_GOOD)
+		if (info->members[i].state != PENSTOCK_MEMBER_GOOD)
 			printf("%s: %s\n", name, info->members[i].why);
 	if (is_good(info))
 		printf("%s: %u members are good\n", name, info->nr);
@@ -133,9 +133,9 @@ static int look_at_all(const struct cli_cmd *cmd, const struct stripe_command *c
 	if (argc < 1)
 		status = cli_usage(cmd, "a NAME is needed");
 	for (int i = 0; i < argc; i++) {
-		struct sluice_stripe_info *info;
-		struct sluice_err err = {0, ""};
-		int r = sluice_stripe_load(&info, argv[i], &err);
+		struct penstock_stripe_info *info;
+		struct penstock_err err = {0, ""};
+		int r = penstock_stripe_load(&info, argv[i], &err);
 
 		if (r < 0) {
 			r = stripe_fail(cmd, r, &err);
@@ -150,7 +150,7 @@ static int look_at_all(const struct cli_cmd *cmd, const struct stripe_command *c
 			print_info(argv[i], info);
 		if (check && !is_good(info) && status == CLI_OK)
 			status = CLI_FAILED;
-		sluice_stripe_free(info);
+		penstock_stripe_free(info);
 	}
 	if (c->json && argc) {
 		json_dumpf(all, stdout, JSON_INDENT(2));
@@ -208,9 +208,9 @@ static int rm_run(void *args, int argc, char **argv)
 	if (argc < 1)
 		return cli_usage(&cmd_stripe_rm, "a NAME is needed");
 	for (int i = 0; i < argc; i++) {
-		struct sluice_err err = {0, ""};
+		struct penstock_err err = {0, ""};
 
-		r = sluice_stripe_remove(argv[i], &err);
+		r = penstock_stripe_remove(argv[i], &err);
 		r = r < 0 ? stripe_fail(&cmd_stripe_rm, r, &err) : CLI_OK;
 		status = status == CLI_OK ? r : status;
 	}

@@ -73,38 +73,38 @@ static bool names_a_file(const char *name)
 }
 
 static int cp_add_key(struct cp_list *l, const char *bucket, const char *key, const char *name,
-		      const char *to, struct sluice_err *err)
+		      const char *to, struct penstock_err *err)
 {
 	size_t n = strlen(name);
 
 	if (n && name[n - 1] == '/') /* what some tools put where a folder would be */
 		return 0;
 	if (!cli_is_object(to) && !names_a_file(name))
-		return sluice_fail(err, -EINVAL, "%s/%s: names no file below %s", bucket, key, to);
+		return penstock_fail(err, -EINVAL, "%s/%s: names no file below %s", bucket, key, to);
 	return add_item(l, join(bucket, key), join(to, name)) < 0
-		       ? sluice_fail(err, -ENOMEM, "out of memory")
+		       ? penstock_fail(err, -ENOMEM, "out of memory")
 		       : 0;
 }
 
-static int add_prefix(struct cp_list *l, const char *from, const char *to, struct sluice_object *c,
-		      struct sluice_err *err)
+static int add_prefix(struct cp_list *l, const char *from, const char *to, struct penstock_object *c,
+		      struct penstock_err *err)
 {
-	struct sluice_object_entry e = {.size = sizeof(e)};
-	struct sluice_object_list *list;
+	struct penstock_object_entry e = {.size = sizeof(e)};
+	struct penstock_object_list *list;
 	size_t scheme = strlen("s3://"), bucket = scheme + strcspn(from + scheme, "/");
 	CLEANUP_FREE char *below = join(from, ""), *name = strndup(from, bucket);
 	int r, more;
 
 	if (!below || !name)
-		return sluice_fail(err, -ENOMEM, "out of memory");
-	r = sluice_object_list_open(&list, c, below, SLUICE_OBJECT_LIST_FLAT, err);
+		return penstock_fail(err, -ENOMEM, "out of memory");
+	r = penstock_object_list_open(&list, c, below, PENSTOCK_OBJECT_LIST_FLAT, err);
 	if (r < 0)
 		return r;
-	while (r == 0 && (more = sluice_object_list_next(list, &e, err)) != 0)
+	while (r == 0 && (more = penstock_object_list_next(list, &e, err)) != 0)
 		r = more < 0 ? more
 			     : cp_add_key(l, name, e.key, e.key + strlen(below) - bucket - 1, to,
 					  err);
-	sluice_object_list_close(list);
+	penstock_object_list_close(list);
 	return r;
 }
 
@@ -121,13 +121,13 @@ static bool is_checksums(const char *path)
 }
 
 static int add_folder(struct cp_list *l, const char *from, const char *to, uint64_t *passed,
-		      struct sluice_err *err)
+		      struct penstock_err *err)
 {
 	struct dirent **v = NULL;
 	int n = scandir(from, &v, NULL, alphasort), r = 0;
 
 	if (n < 0)
-		return sluice_fail(err, -errno, "%s: %s", from, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", from, strerror(errno));
 	for (int i = 0; i < n; i++) {
 		const char *name = v[i]->d_name;
 		bool dot = !strcmp(name, ".") || !strcmp(name, "..");
@@ -135,7 +135,7 @@ static int add_folder(struct cp_list *l, const char *from, const char *to, uint6
 		struct stat st;
 
 		if (a && b && lstat(a, &st) < 0)
-			r = sluice_fail(err, -errno, "%s: %s", a, strerror(errno));
+			r = penstock_fail(err, -errno, "%s: %s", a, strerror(errno));
 		else if (a && b && S_ISDIR(st.st_mode))
 			r = add_folder(l, a, b, passed, err);
 		else if (a && b && !S_ISREG(st.st_mode))
@@ -145,7 +145,7 @@ static int add_folder(struct cp_list *l, const char *from, const char *to, uint6
 		else if (!dot && !r && (!a || !b))
 			r = -ENOMEM;
 		if (r == -ENOMEM)
-			sluice_fail(err, r, "out of memory");
+			penstock_fail(err, r, "out of memory");
 		free(a);
 		free(b);
 		free(v[i]);
@@ -154,17 +154,17 @@ static int add_folder(struct cp_list *l, const char *from, const char *to, uint6
 	return r;
 }
 
-int cp_list_add_tree(struct cp_list *l, const char *from, const char *to, struct sluice_object *c,
-		     uint64_t *passed, struct sluice_err *err)
+int cp_list_add_tree(struct cp_list *l, const char *from, const char *to, struct penstock_object *c,
+		     uint64_t *passed, struct penstock_err *err)
 {
 	struct stat st;
 
 	if (cli_is_object(from))
 		return add_prefix(l, from, to, c, err);
 	if (stat(from, &st) < 0)
-		return sluice_fail(err, -errno, "%s: %s", from, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", from, strerror(errno));
 	if (!S_ISDIR(st.st_mode))
-		return sluice_fail(err, -ENOTDIR, "%s: is no folder", from);
+		return penstock_fail(err, -ENOTDIR, "%s: is no folder", from);
 	return add_folder(l, from, to, passed, err);
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_CP_LIST_H
-#define SLUICE_CLI_CP_LIST_H
+#ifndef PENSTOCK_CLI_CP_LIST_H
+#define PENSTOCK_CLI_CP_LIST_H
 
-/* What `sluice cp' is to copy, one by one: made of its operands before anything is copied. */
+/* What `penstock cp' is to copy, one by one: made of its operands before anything is copied. */
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/object.h>
+#include <penstock/object.h>
 
 struct cp_item {
 	char *from, *to;
@@ -14,7 +14,7 @@ struct cp_item {
 	uint64_t bytes;
 	double seconds;
 	int code; /* 0 or -errno */
-	struct sluice_err err;
+	struct penstock_err err;
 };
 
 struct cp_list {
@@ -28,8 +28,8 @@ int cp_list_add(struct cp_list *l, const char *from, const char *to);
  * All that is below @from, a folder or prefix, to the same names below @to.  0 or -errno, with @err
  * filled.  Files that are no files (links, sockets) are passed over and counted in *@passed.
  */
-int cp_list_add_tree(struct cp_list *l, const char *from, const char *to, struct sluice_object *c,
-		     uint64_t *passed, struct sluice_err *err);
+int cp_list_add_tree(struct cp_list *l, const char *from, const char *to, struct penstock_object *c,
+		     uint64_t *passed, struct penstock_err *err);
 void cp_list_fini(struct cp_list *l);
 
 /* The folders above @path, as far as they are missing.  0 or -errno. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sluice kv: the KV-cache workload of MLPerf Storage, in the place of kv-cache.py.
+ * penstock kv: the KV-cache workload of MLPerf Storage, in the place of kv-cache.py.
  * load/model decides what is done, load/kv/kv.h does it, load/report tells.
  */
 #include <errno.h>
@@ -60,14 +60,14 @@ static void find_target(struct result_target *t, const struct kv_command *c, cha
 		 slash ? trace : ".");
 	t->folder = folder;
 	t->info.size = sizeof(t->info);
-	sluice_probe_path(folder, &t->info, NULL);
+	penstock_probe_path(folder, &t->info, NULL);
 }
 
 static int kv_validate(struct kv_command *c)
 {
 	const struct kv_counts *n = &c->report.res->counts;
 	uint64_t asked = n->hits + n->misses;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	if (!c->args->validation)
 		return CLI_OK;
@@ -110,7 +110,7 @@ static int kv_judge(const struct kv_command *c)
 	return CLI_OK;
 }
 
-static int kv_start(struct kv_command *c, struct kv_result *res, struct sluice_err *err)
+static int kv_start(struct kv_command *c, struct kv_result *res, struct penstock_err *err)
 {
 	struct kv_job *job = &c->args->job;
 
@@ -143,7 +143,7 @@ static void tell_input(const struct kv_command *c, const struct kv_result *res)
 
 static int run_and_report(struct kv_command *c, struct kv_result *res)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct result r;
 	int status = CLI_OK, rc;
 
@@ -173,7 +173,7 @@ static int run_and_report(struct kv_command *c, struct kv_result *res)
 static int check_job(const struct kv_command *c)
 {
 	const struct kv_job *job = &c->args->job;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r = job->trace_path ? 0 : kv_check(job, &err);
 
 	if (c->args->dry_run && (r == -ENOMEM || r == -ENOSPC)) {
@@ -187,10 +187,10 @@ static int check_job(const struct kv_command *c)
 /* What upstream takes for the limit where none is given; 0 where nothing can be found out. */
 static double free_gb(const char *folder)
 {
-	struct sluice_path_info info = {.size = sizeof(info)};
+	struct penstock_path_info info = {.size = sizeof(info)};
 	CLEANUP_FREE char *path = strdup(folder ? folder : "/tmp");
 
-	for (char *slash; path && sluice_probe_path(path, &info, NULL) < 0; *slash = 0) {
+	for (char *slash; path && penstock_probe_path(path, &info, NULL) < 0; *slash = 0) {
 		slash = strrchr(path, '/');
 		if (!slash || slash == path)
 			return 0;
@@ -203,7 +203,7 @@ static int dry_run(struct kv_command *c, struct kv_result *res)
 {
 	struct kv_params params = c->args->params;
 	struct kv_job job = c->args->job;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	if (!job.trace_path && params.storage_gb <= 0)
 		params.storage_gb = free_gb(job.cache_dir);
@@ -276,9 +276,9 @@ static const struct cli_cmd cmd_kv_mlperf = {
 	.name = "kv mlperf",
 	.summary = "what an MLPerf submission runs, and its summary",
 	.usage = "[KV_OPTION...]",
-	.notes = "Part of the Python package: python3 -m sluice kv mlperf --help\n",
+	.notes = "Part of the Python package: python3 -m penstock kv mlperf --help\n",
 	.opts = cli_no_opts,
-	.elsewhere = "python3 -m sluice kv mlperf ...",
+	.elsewhere = "python3 -m penstock kv mlperf ...",
 };
 
 static const struct cli_cmd *const kv_subs[] = {&cmd_kv_mlperf, NULL};

@@ -128,7 +128,7 @@ static const char *system_folder(const char *path)
  * May the folder be used?  Those upstream refuses by name are refused, symbolic links followed,
  * and those whose parent cannot be written to; -EINVAL with the reason.
  */
-static int kv_cache_dir_check(const char *path, struct sluice_err *err)
+static int kv_cache_dir_check(const char *path, struct penstock_err *err)
 {
 	/* again: what was behind a ".." of something missing may be a link */
 	CLEANUP_FREE char *once = resolve(path), *full = once ? resolve(once) : NULL;
@@ -138,18 +138,18 @@ static int kv_cache_dir_check(const char *path, struct sluice_err *err)
 	if (cli_is_object(path))
 		return 0;
 	if (!full)
-		return sluice_fail(err, -EINVAL, "--cache-dir: '%s': %s", path,
+		return penstock_fail(err, -EINVAL, "--cache-dir: '%s': %s", path,
 				   strerror(errno ? errno : ENOMEM));
 	folder = system_folder(full);
 	if (folder)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "--cache-dir: '%s' cannot be a system directory (%s)", path,
 				   folder);
 	slash = strrchr(full, '/');
 	if (slash)
 		slash[slash == full] = 0;
 	if (access(full, F_OK) == 0 && access(full, W_OK) < 0)
-		return sluice_fail(err, -EINVAL, "--cache-dir: '%s': '%s' cannot be written to",
+		return penstock_fail(err, -EINVAL, "--cache-dir: '%s': '%s' cannot be written to",
 				   path, full);
 	return 0;
 }
@@ -192,7 +192,7 @@ static uint64_t draw_seed(void)
 /* ShareGPT goes before BurstGPT, even where its file is missing. */
 static void set_inputs(struct kv_args *a)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	if (a->dataset && access(a->dataset, R_OK) == 0)
 		a->params.sharegpt_path = a->dataset;
@@ -214,7 +214,7 @@ static void fit_memory(struct kv_args *a)
 {
 	struct ram ram = ram_look("");
 	double asked = a->params.cpu_gb, gib = (double)(1u << 30);
-	char total[SLUICE_SIZE_TEXT], left[SLUICE_SIZE_TEXT];
+	char total[PENSTOCK_SIZE_TEXT], left[PENSTOCK_SIZE_TEXT];
 
 	a->params.asked_cpu_gb = asked;
 	a->params.cpu_gb = (double)ram_share(&ram, (uint64_t)(asked * gib)) / gib;
@@ -222,8 +222,8 @@ static void fit_memory(struct kv_args *a)
 		cli_problem(&a->warnings,
 			    "--cpu-mem-gb: %g instead of the default of %g, since there are %s of "
 			    "memory, %s of them free",
-			    a->params.cpu_gb, asked, sluice_size_format(total, ram.total),
-			    sluice_size_format(left, ram.available));
+			    a->params.cpu_gb, asked, penstock_size_format(total, ram.total),
+			    penstock_size_format(left, ram.available));
 }
 
 static void kv_set_job(struct kv_args *a)
@@ -302,14 +302,14 @@ static void check_odd(struct kv_args *a)
 			    "--precondition-size-gb");
 	if (a->latency_tracing)
 		cli_problem(&a->warnings,
-			    "--enable-latency-tracing: sluice does not trace the block layer with "
+			    "--enable-latency-tracing: penstock does not trace the block layer with "
 			    "bpftrace; what it measured at the device is in the result, and "
 			    "--export-fio writes the job for fio");
 }
 
 /* A cache computes again what does not come soon: the store's own limits, unless others are given.
  */
-static void be_impatient(struct sluice_object_opts *o)
+static void be_impatient(struct penstock_object_opts *o)
 {
 	o->attempts = o->attempts == 10 ? 0 : o->attempts;
 	o->timeout_ms = o->timeout_ms == 600000 ? 0 : o->timeout_ms;
@@ -318,7 +318,7 @@ static void be_impatient(struct sluice_object_opts *o)
 int kv_setup(struct kv_args *a, const struct cli_cmd *cmd)
 {
 	struct kv_params *p = &a->params;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r = kv_check_pairs(a, cmd);
 
 	if (r == CLI_OK)

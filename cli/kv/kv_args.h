@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_KV_KV_ARGS_H
-#define SLUICE_CLI_KV_KV_ARGS_H
+#ifndef PENSTOCK_CLI_KV_KV_ARGS_H
+#define PENSTOCK_CLI_KV_KV_ARGS_H
 
-/* The options of `sluice kv', which fill a job. */
+/* The options of `penstock kv', which fill a job. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -39,7 +39,7 @@ void kv_setup_fini(struct kv_args *a);
 /* The table of `--model list'. */
 void kv_list_models(const struct kv_models *m);
 
-/* Where the result of `sluice kv' goes: upstream's files beside those all commands have. */
+/* Where the result of `penstock kv' goes: upstream's files beside those all commands have. */
 
 struct kv_report;
 struct result;

@@ -375,7 +375,7 @@ static void model_text(struct reading *r, struct kv_model *m, const char *name,
 static void set_model(struct reading *r, const char *key, struct fy_node *body)
 {
 	struct kv_model *m;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct kv_yaml_pair p;
 	char path[128];
 
@@ -460,7 +460,7 @@ static void set_section(struct reading *r, struct fy_node *section, const char *
 static void kv_config_check_all(struct reading *r)
 {
 	const struct kv_config *c = r->config;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	if (c->min_users > c->max_users)
 		cli_problem(r->problems,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_KV_KV_CONFIG_H
-#define SLUICE_CLI_KV_KV_CONFIG_H
+#ifndef PENSTOCK_CLI_KV_KV_CONFIG_H
+#define PENSTOCK_CLI_KV_KV_CONFIG_H
 
-/* --config of `sluice kv': the YAML file of kv-cache.py, as strict as there. */
+/* --config of `penstock kv': the YAML file of kv-cache.py, as strict as there. */
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of `sluice kv': upstream's with its names and defaults, then our own. */
+/* The options of `penstock kv': upstream's with its names and defaults, then our own. */
 #include "cli/cli_object.h"
 #include "cli/kv/kv_args.h"
 #include "load/report/kv/kv_report.h"
@@ -118,7 +118,7 @@ const struct cli_opt kv_opts[] = {
 	CLI_ENUM(struct kv_args, order, 0, "order", order_words, "auto",
 		 "requests in the order of the seed, or as the queue has them"),
 	CLI_WORD(struct kv_args, job.backend, 0, "backend", kv_backend_names, "files",
-		 "of the third tier: files, or a KV store (sluice/store.h) in the folder"),
+		 "of the third tier: files, or a KV store (penstock/store.h) in the folder"),
 	CLI_OBJECT(struct kv_args, job.below, 0, "below", "URI", NULL,
 		   "of a store: s3://BUCKET/PREFIX, a fourth tier for what it evicts"),
 	CLI_WORD(struct kv_args, job.policy, 0, "policy", report_policy_words, "s3-fifo",
@@ -141,10 +141,10 @@ const struct cli_opt kv_opts[] = {
 	CLI_U64(struct kv_args, params.epoch_ns, 0, "trace-epoch", "SECONDS", "1735689600", 0,
 		4102444800, "what the virtual clock shows at the beginning", .scale = 1000000000u),
 	CLI_GROUP("How bytes are moved"),
-	CLI_TABLE(struct kv_args, job.opts, struct sluice_opts, cli_engine_opts),
+	CLI_TABLE(struct kv_args, job.opts, struct penstock_opts, cli_engine_opts),
 	CLI_DURABILITY(struct kv_args, job.durability, "data"),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct kv_args, job.objects, struct sluice_object_opts, cli_object_opts),
+	CLI_TABLE(struct kv_args, job.objects, struct penstock_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct kv_args, dry_run, 0, "dry-run",
 		 "print what would be done and written, no more", .quiet = true),

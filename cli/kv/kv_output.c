@@ -78,7 +78,7 @@ void kv_outputs_abandon(struct kv_outputs *o)
 
 static int write_table(struct kv_outputs *o, const struct kv_report *rep, const json_t *json)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int e, r;
 
 	if (!o->csv) {
@@ -115,7 +115,7 @@ int kv_outputs_finish(struct kv_outputs *o, const struct kv_report *rep, const s
 		return cli_fail(o->cmd, CLI_FAILED, "out of memory");
 	if (o->text)
 		kv_report_text(stdout, rep, json);
-	json_object_set_new(json, "sluice", result_json(r));
+	json_object_set_new(json, "penstock", result_json(r));
 	if (o->json.f)
 		status = cli_file_finish(&o->json, o->cmd, cli_json_dump(o->json.f, json, 4), NULL);
 	if (o->table.f && rep->res->requests)

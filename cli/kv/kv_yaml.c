@@ -59,7 +59,7 @@ struct kv_yaml *kv_yaml_parse(const char *text, size_t len, const char *name,
 	}
 	if (!y || !y->parser) {
 		cli_problem(problems, "%s: out of memory", name);
-	} else if (!sluice_utf8_valid(text, len)) { /* libfyaml 0.7 may not come back from it */
+	} else if (!penstock_utf8_valid(text, len)) { /* libfyaml 0.7 may not come back from it */
 		cli_problem(problems, "%s: is not YAML: it is not text in UTF-8", name);
 	} else {
 		bad = len && fy_parser_set_string(y->parser, text, len) != 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_KV_KV_YAML_H
-#define SLUICE_CLI_KV_KV_YAML_H
+#ifndef PENSTOCK_CLI_KV_KV_YAML_H
+#define PENSTOCK_CLI_KV_KV_YAML_H
 
 /* YAML by libfyaml, with plain words understood as PyYAML (YAML 1.1) does. */
 #include <libfyaml.h>

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "base/size.h"
 #include "cli/opt/how.h"
@@ -31,13 +31,13 @@ static bool axis_value(enum space_kind kind, const char *word, uint64_t *n)
 		if (!strcmp(words[i], word))
 			return true;
 	}
-	return !words && sluice_size_parse(n, word) == 0;
+	return !words && penstock_size_parse(n, word) == 0;
 }
 
 static int axis_add_value(struct space *s, enum space_kind kind, uint64_t n, const char *text,
 			  const struct cli_cmd *cmd)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 	int r = space_add(s, kind, n, text, &err);
 
 	if (r == -ENOMEM)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_OPT_CONFIG_H
-#define SLUICE_CLI_OPT_CONFIG_H
+#ifndef PENSTOCK_CLI_OPT_CONFIG_H
+#define PENSTOCK_CLI_OPT_CONFIG_H
 
-/* --config: settings as `sluice tune' writes and DeepSpeed reads them, {"aio": {...}}. */
-#include <sluice/sluice.h>
+/* --config: settings as `penstock tune' writes and DeepSpeed reads them, {"aio": {...}}. */
+#include <penstock/penstock.h>
 
 struct cli_cmd;
 
@@ -12,6 +12,6 @@ struct cli_cmd;
  * of other parts of a DeepSpeed configuration are not looked at; of "aio" all must be known.
  * Returns an exit status, having said what is wrong.
  */
-int cli_config_read(struct sluice_opts *opts, const struct cli_cmd *cmd, const char *file);
+int cli_config_read(struct penstock_opts *opts, const struct cli_cmd *cmd, const char *file);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice --dump-options: the tables as JSON, from which manual and completion are made. */
+/* penstock --dump-options: the tables as JSON, from which manual and completion are made. */
 #include <math.h>
 
 #include <jansson.h>
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "cli/opt/opt.h"
 
@@ -33,7 +33,7 @@ static json_t *option_json(const struct cli_opt *o, const char *group)
 			    o->def && o->def != CLI_REQUIRED ? json_string(o->def) : json_null());
 	/* Bounds are strings: JSON numbers of many readers end at 2^53. */
 	if (number && !o->late) {
-		struct sluice_bounds is;
+		struct penstock_bounds is;
 		char text[24];
 
 		cli_bounds(o, &is);
@@ -102,8 +102,8 @@ static void dump_commands(json_t *all, const struct cli_cmd *const *commands)
 int cli_dump_options(FILE *f, const struct cli_cmd *const *commands)
 {
 	json_t *all = json_array();
-	json_t *root = json_pack("{s:s, s:i, s:s, s:o}", "program", "sluice", "schema", 1,
-				 "version", SLUICE_VERSION_STRING, "commands", all);
+	json_t *root = json_pack("{s:s, s:i, s:s, s:o}", "program", "penstock", "schema", 1,
+				 "version", PENSTOCK_VERSION_STRING, "commands", all);
 	int r;
 
 	dump_commands(all, commands);

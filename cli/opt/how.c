@@ -6,23 +6,23 @@
 #include <string.h>
 
 const struct cli_opt cli_engine_opts[] = {
-	CLI_ENGINE(struct sluice_opts, engine),
-	CLI_SIZE_OF(struct sluice_opts, block, 'b', "block-size", "BYTES", "block",
+	CLI_ENGINE(struct penstock_opts, engine),
+	CLI_SIZE_OF(struct penstock_opts, block, 'b', "block-size", "BYTES", "block",
 		    "bytes per block; default: what suits the device, near 1M"),
-	CLI_U32_OF(struct sluice_opts, depth, 'd', "queue-depth", "N", "depth",
+	CLI_U32_OF(struct penstock_opts, depth, 'd', "queue-depth", "N", "depth",
 		   "blocks in flight per I/O thread; default: 128 within 32M, of io 32"),
-	CLI_U32_OF(struct sluice_opts, threads, 't', "threads", "N", "threads",
+	CLI_U32_OF(struct penstock_opts, threads, 't', "threads", "N", "threads",
 		   "I/O threads; default: as many as the work needs, of io 1",
 		   .key = "io_parallel"),
 	CLI_ALIAS("io_parallel"),
-	CLI_BIT(struct sluice_opts, flags, SLUICE_SINGLE_SUBMIT, 0, "single-submit",
+	CLI_BIT(struct penstock_opts, flags, PENSTOCK_SINGLE_SUBMIT, 0, "single-submit",
 		"submit blocks one by one"),
-	CLI_BIT(struct sluice_opts, flags, SLUICE_NO_OVERLAP, 0, "sequential-requests",
+	CLI_BIT(struct penstock_opts, flags, PENSTOCK_NO_OVERLAP, 0, "sequential-requests",
 		"let the queue run empty before it is filled again"),
-	CLI_BIT(struct sluice_opts, flags, SLUICE_SPARE_CPU, 0, "spare-cpu",
+	CLI_BIT(struct penstock_opts, flags, PENSTOCK_SPARE_CPU, 0, "spare-cpu",
 		"copy nothing that can go straight, even if that were faster"),
-	CLI_DIRECT(struct sluice_opts, direct),
-	CLI_ENUM(struct sluice_opts, huge, 0, "huge", io_huge_words, "auto",
+	CLI_DIRECT(struct penstock_opts, direct),
+	CLI_ENUM(struct penstock_opts, huge, 0, "huge", io_huge_words, "auto",
 		 "huge pages for the library's memory: transparent, set aside by the "
 		 "administrator, or none"),
 	CLI_END,
@@ -32,9 +32,9 @@ bool cli_engine_known(const char *name)
 {
 	size_t len = strcspn(name, ":");
 
-	for (unsigned i = 0; sluice_engine_name(i); i++)
-		if (strlen(sluice_engine_name(i)) == len &&
-		    !strncmp(name, sluice_engine_name(i), len))
+	for (unsigned i = 0; penstock_engine_name(i); i++)
+		if (strlen(penstock_engine_name(i)) == len &&
+		    !strncmp(name, penstock_engine_name(i), len))
 			return true;
 	return false;
 }
@@ -49,20 +49,20 @@ int cli_engine(const char **ret, const char *name, const struct cli_cmd *cmd)
 	*ret = name;
 	if (cli_engine_known(name))
 		return CLI_OK;
-	for (unsigned i = 0; sluice_engine_name(i); i++)
+	for (unsigned i = 0; penstock_engine_name(i); i++)
 		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "",
-			 sluice_engine_name(i));
+			 penstock_engine_name(i));
 	return cli_usage(cmd, "--engine: '%s' is unknown; there are %s", name, list);
 }
 
-int cli_opts_check(struct sluice_opts *opts, const struct cli_cmd *cmd)
+int cli_opts_check(struct penstock_opts *opts, const struct cli_cmd *cmd)
 {
 	opts->size = sizeof(*opts);
 	opts->threads = opts->threads ? opts->threads : 1;
 	return cli_engine(&opts->engine, opts->engine, cmd);
 }
 
-int cli_gpu_set(struct cli_gpu *g, uint32_t *memory, struct sluice_opts *opts,
+int cli_gpu_set(struct cli_gpu *g, uint32_t *memory, struct penstock_opts *opts,
 		const struct cli_cmd *cmd)
 {
 	if (g->gpu && g->memory_told && *memory != BED_GPU)

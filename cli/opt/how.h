@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_OPT_HOW_H
-#define SLUICE_CLI_OPT_HOW_H
+#ifndef PENSTOCK_CLI_OPT_HOW_H
+#define PENSTOCK_CLI_OPT_HOW_H
 
 /* Options that say how bytes are moved, which fill options of the library and of a job. */
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "cli/opt/opt.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/io.h"
 
-/* For a struct sluice_opts. */
+/* For a struct penstock_opts. */
 extern const struct cli_opt cli_engine_opts[];
 /* Is it whole, and is the engine there?  Returns an exit status, having said what is wrong. */
-int cli_opts_check(struct sluice_opts *opts, const struct cli_cmd *cmd);
+int cli_opts_check(struct penstock_opts *opts, const struct cli_cmd *cmd);
 
 /* The memory of GPUs, which every command that has buffers calls alike. */
 struct cli_gpu {
@@ -25,7 +25,7 @@ struct cli_gpu {
 /* clang-format off */
 #define CLI_ENGINE(T, field) \
 	CLI_STR(T, field, 'e', "engine", "NAME", NULL, \
-		"as `sluice info' lists them; default: the first usable")
+		"as `penstock info' lists them; default: the first usable")
 #define CLI_GDS(T, field) \
 	CLI_FLAG(T, field, 0, "gds", "GPUDirect Storage, by cuFile; needs --gpu"), \
 	CLI_ALIAS("use_gds")
@@ -52,7 +52,7 @@ struct cli_gpu {
 		 "print what would run, what it would write and how long it would take", ##__VA_ARGS__)
 /* clang-format on */
 /* What --gpu and --gds make of *@memory and the engine.  An exit status. */
-int cli_gpu_set(struct cli_gpu *g, uint32_t *memory, struct sluice_opts *opts,
+int cli_gpu_set(struct cli_gpu *g, uint32_t *memory, struct penstock_opts *opts,
 		const struct cli_cmd *cmd);
 
 /* Is it in this build?  What follows a `:' is left to the engine. */
@@ -60,7 +60,7 @@ bool cli_engine_known(const char *name);
 
 /*
  * "io_uring", "fault:seed=1", or one of ds_io's names, which mean the first usable:
- * *@ret is what struct sluice_opts.engine takes.  Returns an exit status.
+ * *@ret is what struct penstock_opts.engine takes.  Returns an exit status.
  */
 int cli_engine(const char **ret, const char *name, const struct cli_cmd *cmd);
 

@@ -35,7 +35,7 @@ int cli_bad(struct parser *p, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	sluice_vline(p->msg->text, sizeof(p->msg->text), fmt, ap);
+	penstock_vline(p->msg->text, sizeof(p->msg->text), fmt, ap);
 	va_end(ap);
 	return CLI_USAGE;
 }
@@ -384,15 +384,15 @@ static void say_line(const struct cli_cmd *cmd, const char *tail, const char *fm
 {
 	char line[1024], text[2048];
 
-	sluice_vline(line, sizeof(line), fmt, ap);
+	penstock_vline(line, sizeof(line), fmt, ap);
 	report_plain(text, sizeof(text), line);
 	if (!cmd)
-		fprintf(stderr, "sluice: %s%s\n", text, tail ? " (see 'sluice --help')" : "");
+		fprintf(stderr, "penstock: %s%s\n", text, tail ? " (see 'penstock --help')" : "");
 	else if (tail)
-		fprintf(stderr, "sluice %s: %s (see 'sluice %s --help')\n", cmd->name, text,
+		fprintf(stderr, "penstock %s: %s (see 'penstock %s --help')\n", cmd->name, text,
 			cmd->name);
 	else
-		fprintf(stderr, "sluice %s: %s\n", cmd->name, text);
+		fprintf(stderr, "penstock %s: %s\n", cmd->name, text);
 }
 
 int cli_fail(const struct cli_cmd *cmd, int status, const char *fmt, ...)
@@ -411,7 +411,7 @@ void cli_note(const struct cli_cmd *cmd, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	sluice_vline(note, sizeof(note), fmt, ap);
+	penstock_vline(note, sizeof(note), fmt, ap);
 	va_end(ap);
 	cli_fail(cmd, CLI_OK, "note: %s", note);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_OPT_H
-#define SLUICE_CLI_OPT_H
+#ifndef PENSTOCK_CLI_OPT_H
+#define PENSTOCK_CLI_OPT_H
 
 /*
  * How to write a subcommand: one file cmd_NAME.c with
@@ -11,7 +11,7 @@
  *	};
  *	static const struct cli_opt name_opts[] = {
  *		CLI_GROUP("How"),
- *		CLI_TABLE(struct name_command, job.opts, struct sluice_opts, cli_engine_opts),
+ *		CLI_TABLE(struct name_command, job.opts, struct penstock_opts, cli_engine_opts),
  *		CLI_SIZE(struct name_command, job.span, 0, "span", "BYTES", "1M", 512, 1ull << 30,
  *			 "bytes on disk"),
  *		CLI_ALIAS("extent"),		another name of the option above
@@ -21,11 +21,11 @@
  *	static int name_run(void *args, int argc, char **argv) { ... }
  *	const struct cli_cmd cmd_name = { .name = "name", ... };
  *
- * one line in main.c, one declaration in cli.h, and docs/man/sluice-NAME.md with a
+ * one line in main.c, one declaration in cli.h, and docs/man/penstock-NAME.md with a
  * paragraph per option.  Help, manual page, completion, range checks and error
  * messages come from the table, and so do the settings of a result (cli_settings()).  A command can
- *have commands of its own (`subs'): `sluice trace stat' is "trace stat" in cmd_trace_stat.c,
- *sluice-trace-stat.md, and in the list of "trace" instead of main.c.
+ *have commands of its own (`subs'): `penstock trace stat' is "trace stat" in cmd_trace_stat.c,
+ *penstock-trace-stat.md, and in the list of "trace" instead of main.c.
  *
  * On the command line: --name VALUE, --name=VALUE, -n VALUE, -nVALUE; `-' and
  * `_' are the same letter in long names; options and operands mix freely; `--'
@@ -41,7 +41,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-struct sluice_err;
+struct penstock_err;
 
 /* Exit status of every command. */
 enum {
@@ -89,7 +89,7 @@ struct cli_opt {
 	const char *def;  /* as it would be typed; NULL: the field stays 0; or CLI_REQUIRED */
 	uint64_t min, max;
 	uint64_t scale;             /* what one of a number is in the field; 0: one */
-	const char *bounds;         /* or a field of struct sluice_opts whose range it is */
+	const char *bounds;         /* or a field of struct penstock_opts whose range it is */
 	const char *key;            /* in the settings of a result, where it is not the name */
 	bool invert;                /* a flag that takes away what is there without it */
 	bool quiet;                 /* not among the settings of a result */
@@ -157,7 +157,7 @@ extern const char cli_required[];
 #define CLI_U64(T, field, short_name, long_name, what, default_, lo, hi, text, ...) \
 	{.kind = CLI_KIND_U64, .letter = (short_name), .name = (long_name), .meta = (what), \
 	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, uint64_t), .help = (text), ##__VA_ARGS__}
-/* The same and sizes for fields of struct sluice_opts, which the library knows the range of. */
+/* The same and sizes for fields of struct penstock_opts, which the library knows the range of. */
 #define CLI_U32_OF(T, field, short_name, long_name, what, name_, text, ...) \
 	{.kind = CLI_KIND_U32, .letter = (short_name), .name = (long_name), .meta = (what), \
 	 .bounds = (name_), .at = CLI_AT(T, field, uint32_t), .help = (text), ##__VA_ARGS__}
@@ -246,7 +246,7 @@ struct cli_output {
 extern const struct cli_opt cli_output_opts[];
 extern const struct cli_opt cli_no_opts[];
 
-/* One line "sluice NAME: ..." on stderr.  cli_fail() returns @status. */
+/* One line "penstock NAME: ..." on stderr.  cli_fail() returns @status. */
 int cli_fail(const struct cli_cmd *cmd, int status, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* The same with "note: " in front, where nothing failed. */
@@ -264,8 +264,8 @@ struct json_t;
 struct json_t *cli_settings(const struct cli_cmd *cmd, const void *args);
 
 /* What a number may be; step is what it is a multiple of. */
-struct sluice_bounds;
-void cli_bounds(const struct cli_opt *o, struct sluice_bounds *out);
+struct penstock_bounds;
+void cli_bounds(const struct cli_opt *o, struct penstock_bounds *out);
 
 /*
  * @why is told of the option that it is about, as that was given: "rate: ..." of --rate, and
@@ -298,7 +298,7 @@ int cli_parse(const struct cli_cmd *cmd, void *args, int argc, char **argv, int 
 void cli_args_fini(const struct cli_cmd *cmd, void *args);
 
 /* The same, and s3:// as it is where @role allows it. */
-int cli_name(const char **out, enum cli_role role, const char *text, struct sluice_err *err);
+int cli_name(const char **out, enum cli_role role, const char *text, struct penstock_err *err);
 
 /*
  * May @name be written for @option, when it is not one of the options' own values but made of

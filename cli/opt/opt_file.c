@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/glob.h"
 #include "base/util.h"
@@ -69,7 +69,7 @@ bool cli_file_within(const char *in, const char *name)
 	if (stat(in, &st) == 0) {
 		if (!S_ISDIR(st.st_mode))
 			return false;
-		all = sluice_glob_folder(in, "*");
+		all = penstock_glob_folder(in, "*");
 		in = all;
 	}
 	if (!in || glob(in, 0, NULL, &g) != 0)
@@ -131,11 +131,11 @@ static int open_stream(struct cli_file *file)
 		file->stream->fd = open(file->name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 		return file->stream->fd < 0 ? -errno : 0;
 	}
-	r = sluice_replace_open(&file->replace, file->name, 0666);
+	r = penstock_replace_open(&file->replace, file->name, 0666);
 	if (r < 0)
 		return r;
 	file->stream->fd = file->replace.fd;
-	return sluice_replace_rights(&file->replace);
+	return penstock_replace_rights(&file->replace);
 }
 
 static int open_named(struct cli_file *file)
@@ -160,12 +160,12 @@ int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *
 {
 	int r;
 
-	*file = (struct cli_file){option, name, .replace = SLUICE_REPLACE_NONE};
+	*file = (struct cli_file){option, name, .replace = PENSTOCK_REPLACE_NONE};
 	if (!name)
 		return CLI_OK;
-	if (sluice_stripe_is(name) == 1) /* its members would be left behind */
+	if (penstock_stripe_is(name) == 1) /* its members would be left behind */
 		return cli_fail(cmd, CLI_USAGE,
-				"%s: '%s' is a striped file, which cannot be replaced; `sluice "
+				"%s: '%s' is a striped file, which cannot be replaced; `penstock "
 				"stripe rm' removes it",
 				option, name);
 	r = open_named(file);
@@ -199,7 +199,7 @@ int cli_file_finish(struct cli_file *file, const struct cli_cmd *cmd, int r, con
 		why = NULL;
 	}
 	if (r == 0 && file->replace.fd >= 0)
-		r = sluice_replace_show(&file->replace);
+		r = penstock_replace_show(&file->replace);
 	cli_file_abandon(file);
 	return r == 0 ? CLI_OK
 		      : cli_fail(cmd, CLI_FAILED, "%s: '%s' was not written: %s", option, name,
@@ -213,7 +213,7 @@ void cli_file_abandon(struct cli_file *file)
 	if (file->stream && file->stream->fd >= 0 && file->stream->fd != file->replace.fd)
 		close(file->stream->fd);
 	if (file->name)
-		sluice_replace_close(&file->replace, false);
+		penstock_replace_close(&file->replace, false);
 	free(file->stream);
 	*file = (struct cli_file){.name = NULL};
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_OPT_FILE_H
-#define SLUICE_CLI_OPT_FILE_H
+#ifndef PENSTOCK_CLI_OPT_FILE_H
+#define PENSTOCK_CLI_OPT_FILE_H
 
 /*
  * A file that a command writes.  It has no name until it is complete: nobody meets half of it,
@@ -35,7 +35,7 @@ struct cli_file {
 	const char *name;   /* "-": standard output; NULL: not asked for */
 	struct cli_stream *stream;
 	FILE *f;
-	struct sluice_replace replace; /* what a regular file is until then */
+	struct penstock_replace replace; /* what a regular file is until then */
 };
 
 /* Is it `-'? */

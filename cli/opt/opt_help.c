@@ -118,10 +118,10 @@ void cli_help(FILE *f, const struct cli_cmd *cmd, bool all)
 	unsigned nr = help_count(cmd->opts);
 
 	if (alone)
-		fprintf(f, "usage: sluice %s [OPTION...]%s%s\n", cmd->name, cmd->usage ? " " : "",
+		fprintf(f, "usage: penstock %s [OPTION...]%s%s\n", cmd->name, cmd->usage ? " " : "",
 			cmd->usage ? cmd->usage : "");
 	if (cmd->subs)
-		fprintf(f, "%s sluice %s COMMAND [OPTION...]\n",
+		fprintf(f, "%s penstock %s COMMAND [OPTION...]\n",
 			alone ? "      " : "usage:", cmd->name);
 	cli_wrap(f, cmd->summary, 0, 0, CLI_WIDTH);
 	if (cmd->subs) {

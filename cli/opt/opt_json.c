@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "cli/opt/opt.h"
 #include "cli/opt/opt_file.h"
@@ -12,7 +12,7 @@
 
 json_t *cli_json_load(const struct cli_cmd *cmd, const char *option, const char *file)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	json_t *root = NULL;
 
 	if (report_json_read(&root, file, &err) < 0)

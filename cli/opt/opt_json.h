@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_OPT_JSON_H
-#define SLUICE_CLI_OPT_JSON_H
+#ifndef PENSTOCK_CLI_OPT_JSON_H
+#define PENSTOCK_CLI_OPT_JSON_H
 
 /* Files of JSON that are read, and the file behind --json. */
 #include <jansson.h>

@@ -2,7 +2,7 @@
 /* Files and places that the command line names: what is a path, and what may be written. */
 #include <ctype.h>
 #include <errno.h>
-#include <sluice/object.h>
+#include <penstock/object.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static size_t scheme_len(const char *text)
  * A name as a user gives it: *@out is the path.  0, or -EINVAL with the reason when it has a
  * scheme that is not `file'.  A folder that is called `s3:' is `./s3://...'.
  */
-static int cli_path(const char **out, const char *text, struct sluice_err *err)
+static int cli_path(const char **out, const char *text, struct penstock_err *err)
 {
 	size_t n = scheme_len(text);
 
@@ -37,21 +37,21 @@ static int cli_path(const char **out, const char *text, struct sluice_err *err)
 	if (!n)
 		return 0;
 	if (strncasecmp(text, PATH_SCHEME, strlen(PATH_SCHEME)) != 0)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "'%.80s': %.*s:// is not supported; give a path or " PATH_SCHEME
 				   "/PATH",
 				   text, (int)min_u64(n, 20), text);
 	*out = text + strlen(PATH_SCHEME);
 	if (**out != '/')
-		return sluice_fail(
+		return penstock_fail(
 			err, -EINVAL,
 			"'%.80s' is a file of another machine; give " PATH_SCHEME "/PATH", text);
 	return 0;
 }
 
-int cli_name(const char **out, enum cli_role role, const char *text, struct sluice_err *err)
+int cli_name(const char **out, enum cli_role role, const char *text, struct penstock_err *err)
 {
-	int uri = role == CLI_ROLE_OBJECT ? sluice_object_is_uri(text, err) : 0;
+	int uri = role == CLI_ROLE_OBJECT ? penstock_object_is_uri(text, err) : 0;
 
 	*out = text;
 	if (uri)
@@ -147,7 +147,7 @@ static void operand_name(char out[40], const struct cli_cmd *cmd, size_t i)
 
 static int add_operands(struct parser *p, struct named_list *l)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	const char *path;
 	char who[40];
 

@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "base/err.h"
 #include "base/size.h"
@@ -36,7 +36,7 @@ static const struct other {
 	{"use_gds", FLAG, SET, 0, "use engine", offsetof(struct cli_space_job, gds), 1},
 	{"threads", COUNT, REFUSE, 1, "one worker per folder", 0, 0}, /* old name of the next */
 	{"multi_process", COUNT, REFUSE, 1, "one worker per folder", 0, 0},
-	{"validate", FLAG, REFUSE, 0, "`sluice bench --verify' checks contents", 0, 0},
+	{"validate", FLAG, REFUSE, 0, "`penstock bench --verify' checks contents", 0, 0},
 	{"include_warmup_time", FLAG, REFUSE, 0, "a warm-up is never counted", 0, 0},
 	{"different_file_each_iteration", FLAG, REFUSE, 0, "there is one file per folder", 0, 0},
 	{"warmup_loops", COUNT, IGNORE, 0, "whether to warm up is not a choice", 0, 0},
@@ -91,7 +91,7 @@ static int space_parse(uint64_t *ret, enum space_kind kind, const json_t *v)
 	if (kind == SPACE_MEMORY)
 		return text ? word(ret, text, bed_memory_words) : -EINVAL;
 	if (text)
-		return sluice_size_parse(ret, text);
+		return penstock_size_parse(ret, text);
 	if (!json_is_integer(v) || json_integer_value(v) < 0)
 		return -EINVAL;
 	*ret = (uint64_t)json_integer_value(v);
@@ -99,7 +99,7 @@ static int space_parse(uint64_t *ret, enum space_kind kind, const json_t *v)
 }
 
 static int space_add_value(struct space *s, enum space_kind kind, const json_t *v,
-			   struct sluice_err *err)
+			   struct penstock_err *err)
 {
 	char *text;
 	uint64_t n;
@@ -108,7 +108,7 @@ static int space_add_value(struct space *s, enum space_kind kind, const json_t *
 		return space_add(s, kind, n, kind == SPACE_ENGINE ? json_string_value(v) : NULL,
 				 err);
 	text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
-	sluice_fail(err, -EINVAL, "%s: %s is not %s", space_names[kind], text ? text : "a value",
+	penstock_fail(err, -EINVAL, "%s: %s is not %s", space_names[kind], text ? text : "a value",
 		    is_flag(kind)              ? "true or false"
 		    : kind == SPACE_ENGINE     ? "an engine of this build"
 		    : kind == SPACE_MEMORY     ? "a kind of memory"
@@ -124,7 +124,7 @@ static int parse_other(uint64_t *ret, enum other_type type, const json_t *v)
 	if (type == FLAG)
 		return json_is_boolean(v) ? 0 : -EINVAL;
 	if (type == SIZE && json_is_string(v))
-		return sluice_size_parse(ret, json_string_value(v));
+		return penstock_size_parse(ret, json_string_value(v));
 	*ret = (uint64_t)json_integer_value(v);
 	return json_is_integer(v) && json_integer_value(v) >= 0 ? 0 : -EINVAL;
 }
@@ -140,24 +140,24 @@ static void set_other(struct cli_space_job *job, const struct other *o, uint64_t
 }
 
 static int add_other(struct cli_space_job *job, const struct other *o, const json_t *list,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	uint64_t n;
 
 	if (json_array_size(list) != 1)
-		return sluice_fail(err, -EINVAL, "%s: cannot vary here: %s", o->key, o->why);
+		return penstock_fail(err, -EINVAL, "%s: cannot vary here: %s", o->key, o->why);
 	if (parse_other(&n, o->type, json_array_get(list, 0)) < 0)
-		return sluice_fail(err, -EINVAL, "%s: is not %s", o->key,
+		return penstock_fail(err, -EINVAL, "%s: is not %s", o->key,
 				   o->type == FLAG    ? "true or false"
 				   : o->type == COUNT ? "a number"
 						      : "a size");
 	if (o->act == SET && (n > o->most || (o->type != FLAG && !n)))
-		return sluice_fail(err, -EINVAL, "%s: %" PRIu64 " is outside 1..%" PRIu64, o->key,
+		return penstock_fail(err, -EINVAL, "%s: %" PRIu64 " is outside 1..%" PRIu64, o->key,
 				   n, o->most);
 	if (o->act == SET)
 		set_other(job, o, n);
 	else if (o->act == REFUSE && n != o->usual)
-		return sluice_fail(err, -EINVAL, "%s: cannot be had here: %s", o->key, o->why);
+		return penstock_fail(err, -EINVAL, "%s: cannot be had here: %s", o->key, o->why);
 	return 0;
 }
 
@@ -186,7 +186,7 @@ static bool default_engine(enum space_kind kind, const json_t *list)
 }
 
 static int add_axis(struct space *s, enum space_kind kind, const json_t *list,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
 	const json_t *v;
 	size_t i;
@@ -203,21 +203,21 @@ static int add_axis(struct space *s, enum space_kind kind, const json_t *list,
 }
 
 static int space_add_key(struct reader *r, const char *key, const json_t *list,
-			 struct sluice_err *err)
+			 struct penstock_err *err)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(elsewhere); i++)
 		if (!strcmp(elsewhere[i].key, key))
-			return sluice_fail(err, -EINVAL, "%s: is not a setting: %s", key,
+			return penstock_fail(err, -EINVAL, "%s: is not a setting: %s", key,
 					   elsewhere[i].instead);
 	if (!json_is_array(list) || !json_array_size(list))
-		return sluice_fail(err, -EINVAL, "%s: is not a list of values", key);
+		return penstock_fail(err, -EINVAL, "%s: is not a list of values", key);
 	for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
 		if (!strcmp(others[i].key, key))
 			return add_other(r->job, &others[i], list, err);
 	for (unsigned kind = 0; kind < SPACE_KINDS; kind++)
 		if (!strcmp(space_names[kind], key))
 			return add_axis(&r->space, kind, list, err);
-	return sluice_fail(err, -EINVAL,
+	return penstock_fail(err, -EINVAL,
 			   "unknown key '%s'; there are block_size, queue_depth, "
 			   "sequential_requests, single_submit, io_parallel, engine, "
 			   "memory, and other options of ds_io with one value",
@@ -225,15 +225,15 @@ static int space_add_key(struct reader *r, const char *key, const json_t *list,
 }
 
 /* What excludes each other on the command line does so here. */
-static int check_whole(const struct reader *r, struct sluice_err *err)
+static int check_whole(const struct reader *r, struct penstock_err *err)
 {
 	if (space_points(&r->space) > CLI_SPACE_MAX)
-		return sluice_fail(err, -EINVAL, "%u configurations are too many, at most %d",
+		return penstock_fail(err, -EINVAL, "%u configurations are too many, at most %d",
 				   space_points(&r->space), CLI_SPACE_MAX);
 	if (r->job->gpu && space_value(&r->space, 0, SPACE_MEMORY))
-		return sluice_fail(err, -EINVAL, "gpu and memory exclude each other");
+		return penstock_fail(err, -EINVAL, "gpu and memory exclude each other");
 	if (r->job->gds && space_value(&r->space, 0, SPACE_ENGINE))
-		return sluice_fail(err, -EINVAL, "use_gds is the engine cufile: leave out engine");
+		return penstock_fail(err, -EINVAL, "use_gds is the engine cufile: leave out engine");
 	return 0;
 }
 
@@ -242,7 +242,7 @@ int cli_space_read(struct space *out, struct cli_space_job *job, const struct cl
 {
 	json_t *root = cli_json_load(cmd, "--sweep_config", file), *list;
 	struct reader reader = {.job = job};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	const char *key;
 	int r = 0;
 
@@ -250,7 +250,7 @@ int cli_space_read(struct space *out, struct cli_space_job *job, const struct cl
 	if (!root)
 		return CLI_USAGE;
 	if (!json_is_object(root))
-		r = sluice_fail(&err, -EINVAL, "is not an object of lists");
+		r = penstock_fail(&err, -EINVAL, "is not an object of lists");
 	json_object_foreach(root, key, list)
 	{
 		if (r == 0)

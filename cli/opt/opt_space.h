@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_OPT_SPACE_H
-#define SLUICE_CLI_OPT_SPACE_H
+#ifndef PENSTOCK_CLI_OPT_SPACE_H
+#define PENSTOCK_CLI_OPT_SPACE_H
 
 /*
  * A search space from the command line: --sweep_config, a JSON file in upstream's

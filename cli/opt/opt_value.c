@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "base/size.h"
 #include "base/util.h"
@@ -34,21 +34,21 @@ static int number_parse(uint64_t *out, const char *s)
 	return 0;
 }
 
-void cli_bounds(const struct cli_opt *o, struct sluice_bounds *out)
+void cli_bounds(const struct cli_opt *o, struct penstock_bounds *out)
 {
-	*out = (struct sluice_bounds){.min = o->min, .max = o->max, .step = 1};
+	*out = (struct penstock_bounds){.min = o->min, .max = o->max, .step = 1};
 	if (o->bounds)
-		sluice_get_bounds(o->bounds, out);
+		penstock_get_bounds(o->bounds, out);
 }
 
 static int outside(struct parser *p, const struct slot *s, const char *value,
-		   const struct sluice_bounds *is)
+		   const struct penstock_bounds *is)
 {
-	char lo[SLUICE_SIZE_TEXT], hi[SLUICE_SIZE_TEXT];
+	char lo[PENSTOCK_SIZE_TEXT], hi[PENSTOCK_SIZE_TEXT];
 
 	if (s->opt->kind == CLI_KIND_SIZE)
 		return cli_bad(p, "--%s: '%.80s' is outside %s..%s", s->name, value,
-			       sluice_size_exact(lo, is->min), sluice_size_exact(hi, is->max));
+			       penstock_size_exact(lo, is->min), penstock_size_exact(hi, is->max));
 	return cli_bad(p, "--%s: '%.80s' is outside %" PRIu64 "..%" PRIu64, s->name, value, is->min,
 		       is->max);
 }
@@ -90,9 +90,9 @@ static int set_number(struct parser *p, const struct slot *s, const char *value)
 {
 	const struct cli_opt *o = s->opt;
 	bool size = o->kind == CLI_KIND_SIZE;
-	struct sluice_bounds is;
+	struct penstock_bounds is;
 	uint64_t v;
-	int r = size ? sluice_size_parse(&v, value) : number_parse(&v, value);
+	int r = size ? penstock_size_parse(&v, value) : number_parse(&v, value);
 
 	cli_bounds(o, &is);
 	if (r == -EINVAL && size)
@@ -181,7 +181,7 @@ static size_t value_len(const char *value)
 
 static int set_name(struct parser *p, const struct slot *s, const char **value)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	if (!**value && (s->opt->role == CLI_ROLE_PLACE || s->opt->role == CLI_ROLE_OBJECT))
 		return cli_bad(p, "--%s: is empty", s->name);

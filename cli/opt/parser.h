@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_OPT_PARSER_H
-#define SLUICE_CLI_OPT_PARSER_H
+#ifndef PENSTOCK_CLI_OPT_PARSER_H
+#define PENSTOCK_CLI_OPT_PARSER_H
 
 /* What opt.c, which finds the option of a word, and opt_value.c, which stores its value, share. */
 #include "cli/opt/opt.h"

@@ -48,7 +48,7 @@ static int mapping_parse(struct cli_places *p, const struct cli_cmd *cmd, size_t
 /* A folder nobody else has. */
 static int private_folder(struct cli_places *p, const struct cli_cmd *cmd)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 
 	if (bed_folder_make(&p->own, ".", "io", NULL, &err) < 0)
 		return cli_fail(cmd, CLI_FAILED, "%s; name one with --folder", err.msg);
@@ -91,12 +91,12 @@ int cli_places_init(struct cli_places *p, const struct cli_cmd *cmd, const struc
 int cli_places_gpus(struct cli_places *p, const struct cli_cmd *cmd, const struct cli_list *gpus,
 		    bool mapped)
 {
-	struct sluice_gpu_info info = {.size = sizeof(info)};
+	struct penstock_gpu_info info = {.size = sizeof(info)};
 	uint32_t device;
 
 	if (mapped && gpus->nr)
 		return cli_usage(cmd, "--gpu: the mapping names the devices already");
-	sluice_probe_gpu(&info);
+	penstock_probe_gpu(&info);
 	for (unsigned i = 0; i < p->nr && !mapped; i++) {
 		if (!gpus->nr)
 			device = info.devices ? i % info.devices : 0;
@@ -114,7 +114,7 @@ void cli_places_fini(struct cli_places *p, const struct cli_cmd *cmd, bool keep)
 	int r = bed_folder_close(&p->own, keep);
 
 	if (r < 0)
-		cli_note(cmd, "%s was left: %s", name ? name : "", sluice_strerror(r));
+		cli_note(cmd, "%s was left: %s", name ? name : "", penstock_strerror(r));
 	for (unsigned i = 0; i < p->nr; i++)
 		free(p->names[i]);
 	free(p->names);

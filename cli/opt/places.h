@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_OPT_PLACES_H
-#define SLUICE_CLI_OPT_PLACES_H
+#ifndef PENSTOCK_CLI_OPT_PLACES_H
+#define PENSTOCK_CLI_OPT_PLACES_H
 
 /* Folders on the command line to places where workers work. */
 #include "cli/opt/opt.h"

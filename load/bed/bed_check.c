@@ -8,8 +8,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <sluice/object.h>
-#include <sluice/stripe.h>
+#include <penstock/object.h>
+#include <penstock/stripe.h>
 
 #include "base/err.h"
 #include "base/size.h"
@@ -19,24 +19,24 @@
 
 #define RESERVE (16ull << 20) /* directories, metadata */
 
-int bed_check_folder(const char *folder, bool write, struct sluice_err *err)
+int bed_check_folder(const char *folder, bool write, struct penstock_err *err)
 {
 	struct stat st;
 
-	if (sluice_object_is_uri(folder, NULL) > 0)
+	if (penstock_object_is_uri(folder, NULL) > 0)
 		return 0; /* the first request tells */
 	if (stat(folder, &st) < 0)
-		return sluice_fail(err, -EINVAL, "%s: %s", folder, sluice_strerror(errno));
-	if (sluice_stripe_is(folder) == 1)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL, "%s: %s", folder, penstock_strerror(errno));
+	if (penstock_stripe_is(folder) == 1)
+		return penstock_fail(err, -EINVAL,
 				   "%s: is a striped file, not a folder; in a striped "
-				   "folder (`sluice stripe create --folder') files are striped",
+				   "folder (`penstock stripe create --folder') files are striped",
 				   folder);
 	if (!S_ISDIR(st.st_mode))
-		return sluice_fail(err, -EINVAL, "%s: is not a directory", folder);
+		return penstock_fail(err, -EINVAL, "%s: is not a directory", folder);
 	if (write && access(folder, W_OK | X_OK) < 0)
-		return sluice_fail(err, -EINVAL, "%s: cannot be written to: %s", folder,
-				   sluice_strerror(errno));
+		return penstock_fail(err, -EINVAL, "%s: cannot be written to: %s", folder,
+				   penstock_strerror(errno));
 	return 0;
 }
 
@@ -62,10 +62,10 @@ static bool same_fs(const char *a, const char *b)
 	       da == db;
 }
 
-int bed_check_room(const struct bed_need *needs, unsigned nr, struct sluice_err *err)
+int bed_check_room(const struct bed_need *needs, unsigned nr, struct penstock_err *err)
 {
 	for (unsigned i = 0; i < nr; i++) {
-		char need_text[SLUICE_SIZE_TEXT], have_text[SLUICE_SIZE_TEXT];
+		char need_text[PENSTOCK_SIZE_TEXT], have_text[PENSTOCK_SIZE_TEXT];
 		int64_t have = bed_free_bytes(needs[i].folder);
 		uint64_t need = 0;
 
@@ -74,50 +74,50 @@ int bed_check_room(const struct bed_need *needs, unsigned nr, struct sluice_err 
 			if (k == i || same_fs(needs[i].folder, needs[k].folder))
 				need += needs[k].bytes;
 		if (have >= 0 && need > (uint64_t)have)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "%s: not enough free space: %s (%" PRIu64
 					   " bytes) needed, %s (%" PRId64 " bytes) available",
-					   needs[i].folder, sluice_size_format(need_text, need),
-					   need, sluice_size_format(have_text, (uint64_t)have),
+					   needs[i].folder, penstock_size_format(need_text, need),
+					   need, penstock_size_format(have_text, (uint64_t)have),
 					   have);
 	}
 	return 0;
 }
 
-int bed_check_memory(uint64_t len, uint64_t nr, struct sluice_err *err)
+int bed_check_memory(uint64_t len, uint64_t nr, struct penstock_err *err)
 {
-	char need_text[SLUICE_SIZE_TEXT], have_text[SLUICE_SIZE_TEXT];
+	char need_text[PENSTOCK_SIZE_TEXT], have_text[PENSTOCK_SIZE_TEXT];
 	uint64_t have = ram_available(), need;
 
 	if (__builtin_mul_overflow(len, nr, &need))
 		need = UINT64_MAX;
 	if (!have || need <= have)
 		return 0;
-	return sluice_fail(err, -EINVAL,
+	return penstock_fail(err, -EINVAL,
 			   "not enough memory: %s needed for %" PRIu64 " buffer%s, %s available",
-			   sluice_size_format(need_text, need), nr, nr == 1 ? "" : "s",
-			   sluice_size_format(have_text, have));
+			   penstock_size_format(need_text, need), nr, nr == 1 ? "" : "s",
+			   penstock_size_format(have_text, have));
 }
 
 /* Is folder @i another one than those before it? */
-static int check_new(const char *const *folders, unsigned i, struct sluice_err *err)
+static int check_new(const char *const *folders, unsigned i, struct penstock_err *err)
 {
 	struct stat st, other;
 
 	for (unsigned k = 0; k < i && stat(folders[i], &st) == 0; k++)
 		if (stat(folders[k], &other) == 0 && other.st_dev == st.st_dev &&
 		    other.st_ino == st.st_ino)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "%s: is the same as %s; name each folder once",
 					   folders[i], folders[k]);
 	return 0;
 }
 
 int bed_check_folders(const char *const *folders, unsigned nr, uint64_t bytes,
-		      struct sluice_err *err)
+		      struct penstock_err *err)
 {
 	CLEANUP_FREE struct bed_need *needs = calloc(nr, sizeof(*needs));
-	int r = needs ? 0 : sluice_fail(err, -ENOMEM, "out of memory");
+	int r = needs ? 0 : penstock_fail(err, -ENOMEM, "out of memory");
 
 	for (unsigned i = 0; i < nr && r == 0; i++) {
 		needs[i] = (struct bed_need){folders[i], bytes + (i ? 0 : RESERVE)};

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <sluice/object.h>
-#include <sluice/stripe.h>
+#include <penstock/object.h>
+#include <penstock/stripe.h>
 
 #include "base/err.h"
 #include "base/random.h"
@@ -30,7 +30,7 @@
 /* --------------------------------------------------------------- one by one */
 
 int bed_file_init(struct bed_file *f, const struct bed_folder *folder, uint64_t len,
-		  struct sluice_err *err, const char *name, ...)
+		  struct penstock_err *err, const char *name, ...)
 {
 	CLEANUP_FREE char *text = NULL;
 	va_list ap;
@@ -47,7 +47,7 @@ int bed_file_init(struct bed_file *f, const struct bed_folder *folder, uint64_t 
 	if (!f->path || asprintf(&f->at, "%s/%s", folder->at, text) < 0)
 		f->at = NULL;
 	if (!f->path || !f->at)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	f->name = f->path + strlen(folder->path) + 1;
 	return 0;
 }
@@ -56,8 +56,8 @@ static bool holds_pattern(int fd, uint64_t seed, uint64_t offset, size_t len)
 {
 	unsigned char buf[END_BYTES];
 
-	return sluice_whole_read(fd, buf, len, offset) == (int64_t)len &&
-	       sluice_pattern_check(buf, len, seed, offset) == len;
+	return penstock_whole_read(fd, buf, len, offset) == (int64_t)len &&
+	       penstock_pattern_check(buf, len, seed, offset) == len;
 }
 
 static bool both_ends_hold(const struct bed_file *f)
@@ -71,13 +71,13 @@ static bool both_ends_hold(const struct bed_file *f)
 }
 
 /* Of an object: what is there, and is it ours? */
-static int look_at_object(struct bed_file *f, struct sluice_err *err)
+static int look_at_object(struct bed_file *f, struct penstock_err *err)
 {
-	struct sluice_object *c = f->folder->objects;
-	struct sluice_object_info info = {.size = sizeof(info)};
+	struct penstock_object *c = f->folder->objects;
+	struct penstock_object_info info = {.size = sizeof(info)};
 	unsigned char buf[END_BYTES];
 	uint64_t n = min_u64(f->len, END_BYTES);
-	int r = sluice_object_stat(c, f->at, &info, err);
+	int r = penstock_object_stat(c, f->at, &info, err);
 
 	if (r == -ENOENT)
 		return 0;
@@ -89,13 +89,13 @@ static int look_at_object(struct bed_file *f, struct sluice_err *err)
 	for (unsigned end = 0; end < 2 && f->full; end++) {
 		uint64_t at = end ? f->len - n : 0;
 
-		f->full = sluice_object_read(c, f->at, buf, n, at, info.etag, NULL) == (int64_t)n &&
-			  sluice_pattern_check(buf, n, f->seed, at) == n;
+		f->full = penstock_object_read(c, f->at, buf, n, at, info.etag, NULL) == (int64_t)n &&
+			  penstock_pattern_check(buf, n, f->seed, at) == n;
 	}
 	return 0;
 }
 
-int bed_file_look(struct bed_file *f, bool *ret_plain, struct sluice_err *err)
+int bed_file_look(struct bed_file *f, bool *ret_plain, struct penstock_err *err)
 {
 	struct stat st;
 	int64_t bytes;
@@ -106,35 +106,35 @@ int bed_file_look(struct bed_file *f, bool *ret_plain, struct sluice_err *err)
 	if (fstatat(f->folder->fd, f->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
 		if (errno == ENOENT)
 			return 0;
-		return sluice_fail(err, -errno, "%s: %s", f->path, sluice_strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", f->path, penstock_strerror(errno));
 	}
 	*ret_plain = S_ISREG(st.st_mode);
 	f->found = true;
-	f->striped = *ret_plain && sluice_stripe_is(f->at) == 1;
-	bytes = sluice_stripe_bytes(f->at, st.st_size);
+	f->striped = *ret_plain && penstock_stripe_is(f->at) == 1;
+	bytes = penstock_stripe_bytes(f->at, st.st_size);
 	f->had = bytes < 0 ? 0 : min_u64((uint64_t)bytes, f->len);
 	if (bed_id_see(&f->id, f->folder->fd, f->name) < 0)
-		return sluice_fail(err, -ESTALE, "%s: is another file now, or gone", f->path);
+		return penstock_fail(err, -ESTALE, "%s: is another file now, or gone", f->path);
 	f->full = *ret_plain && (uint64_t)st.st_size == f->len && both_ends_hold(f);
 	return 0;
 }
 
 /* One that was found. */
-static int bed_file_empty(const struct bed_file *f, struct sluice_err *err)
+static int bed_file_empty(const struct bed_file *f, struct penstock_err *err)
 {
 	CLEANUP_CLOSE int fd =
 		openat(f->folder->fd, f->name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
 	if (fd >= 0 && !bed_id_is(&f->id, fd, ""))
-		return sluice_fail(err, -ESTALE, "%s: is another file now", f->path);
+		return penstock_fail(err, -ESTALE, "%s: is another file now", f->path);
 	/* What is written over the manifest of a striped file goes to its members. */
 	if (fd < 0 || (!f->striped && ftruncate(fd, 0) < 0))
-		return sluice_fail(err, -errno, "%s: cannot empty: %s", f->path,
-				   sluice_strerror(errno));
+		return penstock_fail(err, -errno, "%s: cannot empty: %s", f->path,
+				   penstock_strerror(errno));
 	return 0;
 }
 
-int bed_file_make(struct bed_file *f, struct sluice_err *err)
+int bed_file_make(struct bed_file *f, struct penstock_err *err)
 {
 	int fd;
 
@@ -146,36 +146,36 @@ int bed_file_make(struct bed_file *f, struct sluice_err *err)
 		return bed_file_empty(f, err);
 	fd = bed_folder_add(f->folder, f->name, &f->id);
 	if (fd < 0)
-		return sluice_fail(err, fd, "%s: cannot create: %s", f->path, sluice_strerror(fd));
+		return penstock_fail(err, fd, "%s: cannot create: %s", f->path, penstock_strerror(fd));
 	close(fd);
 	f->made = true;
 	return 0;
 }
 
 /* So long that nobody else has to make it longer, of a striped folder as a striped one. */
-static int set_size(const struct bed_file *f, uint64_t bytes, struct sluice_err *err)
+static int set_size(const struct bed_file *f, uint64_t bytes, struct penstock_err *err)
 {
-	struct sluice_opts opts = SLUICE_OPTS_INIT;
-	struct sluice_file *file;
-	struct sluice_io *io;
+	struct penstock_opts opts = PENSTOCK_OPTS_INIT;
+	struct penstock_file *file;
+	struct penstock_io *io;
 	char zero = 0;
 	int64_t n;
-	int r = sluice_open(&io, &opts, err);
+	int r = penstock_open(&io, &opts, err);
 
 	if (r < 0)
 		return r;
-	r = sluice_file_open(&file, io, f->at, bed_file_flags(f, false), 0, err);
+	r = penstock_file_open(&file, io, f->at, bed_file_flags(f, false), 0, err);
 	if (r == 0) {
-		n = sluice_pwrite(file, &zero, 1, bytes - 1, err);
-		r = n < 0 ? (int)n : sluice_file_close(file, err);
+		n = penstock_pwrite(file, &zero, 1, bytes - 1, err);
+		r = n < 0 ? (int)n : penstock_file_close(file, err);
 	}
-	sluice_close(io, NULL);
+	penstock_close(io, NULL);
 	return r;
 }
 
 int bed_files_share(struct bed_file *files, unsigned nr, uint64_t len,
 		    const struct bed_folder *folder, const struct bed_share *share,
-		    const char *name, struct sluice_err *err)
+		    const char *name, struct penstock_err *err)
 {
 	uint64_t step = align_up(len, 4096);
 	int r = 0;
@@ -192,16 +192,16 @@ int bed_files_share(struct bed_file *files, unsigned nr, uint64_t len,
 		gate_wait();
 	for (unsigned i = 0; i < nr && r == 0; i++)
 		if (bed_id_see(&files[i].id, folder->fd, name) < 0)
-			r = sluice_fail(err, -ESTALE, "%s: is not there, which rank 0 has made",
+			r = penstock_fail(err, -ESTALE, "%s: is not there, which rank 0 has made",
 					files[i].path);
 	return r;
 }
 
-int bed_file_same(const struct bed_file *f, struct sluice_err *err)
+int bed_file_same(const struct bed_file *f, struct penstock_err *err)
 {
 	if (bed_file_remote(f) || bed_id_is(&f->id, AT_FDCWD, f->at))
 		return 0;
-	return sluice_fail(err, -ESTALE, "%s: is another file now, or gone", f->path);
+	return penstock_fail(err, -ESTALE, "%s: is another file now, or gone", f->path);
 }
 
 int bed_file_flags(const struct bed_file *f, bool read)
@@ -225,9 +225,9 @@ void bed_file_told(const struct bed_file *f, const char *msg, char *out, size_t 
 void bed_file_fini(struct bed_file *f, bool keep)
 {
 	if (f->made && !keep && bed_file_remote(f))
-		sluice_object_delete(f->folder->objects, (const char *const *)&f->at, 1, NULL);
+		penstock_object_delete(f->folder->objects, (const char *const *)&f->at, 1, NULL);
 	else if (f->made && !keep && bed_id_is(&f->id, f->folder->fd, f->name))
-		sluice_stripe_unlink(f->folder->fd, f->name);
+		penstock_stripe_unlink(f->folder->fd, f->name);
 	free(f->path);
 	free(f->at);
 	*f = (struct bed_file){.folder = NULL};
@@ -242,13 +242,13 @@ struct lane {
 };
 
 struct mover {
-	struct sluice_io *io;
+	struct penstock_io *io;
 	char *buf; /* a piece for each lane */
 	uint64_t piece;
 	bool read;
 	struct bed_work *work;
 	struct bed_file *files[LANES];
-	struct sluice_file *open[LANES];
+	struct penstock_file *open[LANES];
 	unsigned nr;
 	uint64_t next; /* piece: one of each file, then the next of each */
 	struct lane lanes[LANES];
@@ -272,12 +272,12 @@ static bool next_piece(struct mover *m, struct lane *lane, unsigned *ret_file)
 	return false;
 }
 
-static int start_lane(struct mover *m, unsigned i, unsigned file, struct sluice_err *err)
+static int start_lane(struct mover *m, unsigned i, unsigned file, struct penstock_err *err)
 {
 	struct lane *lane = &m->lanes[i];
-	struct sluice_op op = {
-		.opcode = m->read ? SLUICE_READ : SLUICE_WRITE,
-		.flags = m->read ? SLUICE_OP_EXACT : 0,
+	struct penstock_op op = {
+		.opcode = m->read ? PENSTOCK_READ : PENSTOCK_WRITE,
+		.flags = m->read ? PENSTOCK_OP_EXACT : 0,
 		.file = m->open[file],
 		.buf = m->buf + i * m->piece,
 		.len = lane->len,
@@ -289,13 +289,13 @@ static int start_lane(struct mover *m, unsigned i, unsigned file, struct sluice_
 	if (m->read)
 		bed_buf_poison(NULL, op.buf, op.len, NULL);
 	else
-		sluice_pattern_fill(op.buf, op.len, lane->file->seed, op.offset);
-	r = sluice_submit(m->io, &op, 1, NULL, err);
+		penstock_pattern_fill(op.buf, op.len, lane->file->seed, op.offset);
+	r = penstock_submit(m->io, &op, 1, NULL, err);
 	lane->busy = r > 0;
 	return r < 0 ? r : 0;
 }
 
-static int end_lane(struct mover *m, const struct sluice_done *done, struct sluice_err *err)
+static int end_lane(struct mover *m, const struct penstock_done *done, struct penstock_err *err)
 {
 	struct lane *lane = &m->lanes[done->tag];
 	int r = 0;
@@ -315,14 +315,14 @@ static int end_lane(struct mover *m, const struct sluice_done *done, struct slui
 	gate_moved(m->work->bytes);
 	if (m->work->progress)
 		m->work->progress(m->work->arg, m->work->bytes);
-	return sluice_stopped(m->work->stop, err);
+	return penstock_stopped(m->work->stop, err);
 }
 
 /* All pieces of the files that are open. */
-static int move_pieces(struct mover *m, struct sluice_err *err)
+static int move_pieces(struct mover *m, struct penstock_err *err)
 {
 	unsigned busy = 0, file;
-	struct sluice_done done;
+	struct penstock_done done;
 	int r = 0, got;
 
 	for (m->next = 0;;) {
@@ -333,16 +333,16 @@ static int move_pieces(struct mover *m, struct sluice_err *err)
 			}
 		if (!busy)
 			return r;
-		got = sluice_wait_any(m->io, &done, 1, 1, -1);
+		got = penstock_wait_any(m->io, &done, 1, 1, -1);
 		if (got != 1)
-			return sluice_fail(err, got < 0 ? got : -EIO,
+			return penstock_fail(err, got < 0 ? got : -EIO,
 					   "cannot wait for what is being moved");
 		busy--;
 		r = r < 0 ? r : end_lane(m, &done, err);
 	}
 }
 
-static int move_group(struct mover *m, struct sluice_err *err)
+static int move_group(struct mover *m, struct penstock_err *err)
 {
 	unsigned opened = 0;
 	int r = 0, closed;
@@ -354,7 +354,7 @@ static int move_group(struct mover *m, struct sluice_err *err)
 			cache_drop(f->at, f->from, f->len);
 		r = bed_file_same(f, err);
 		if (r == 0)
-			r = sluice_file_open(&m->open[opened], m->io, f->at,
+			r = penstock_file_open(&m->open[opened], m->io, f->at,
 					     bed_file_flags(f, m->read), 0, err);
 	}
 	gate_moved(m->work->bytes);
@@ -362,8 +362,8 @@ static int move_group(struct mover *m, struct sluice_err *err)
 		r = move_pieces(m, err);
 	gate_quiet();
 	for (unsigned i = 0; i < opened; i++) {
-		closed = r < 0 ? sluice_file_abort(m->open[i], NULL)
-			       : sluice_file_close(m->open[i], err);
+		closed = r < 0 ? penstock_file_abort(m->open[i], NULL)
+			       : penstock_file_close(m->open[i], err);
 		r = r < 0 ? r : closed;
 		m->files[i]->full |= r == 0;
 	}
@@ -372,9 +372,9 @@ static int move_group(struct mover *m, struct sluice_err *err)
 }
 
 static int move_all(struct bed_file *files, unsigned nr, bool read, struct bed_work *work,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
-	struct sluice_opts opts = SLUICE_OPTS_INIT;
+	struct penstock_opts opts = PENSTOCK_OPTS_INIT;
 	struct mover m = {.read = read, .work = work};
 	void *buf;
 	int r;
@@ -385,10 +385,10 @@ static int move_all(struct bed_file *files, unsigned nr, bool read, struct bed_w
 	if (!m.piece)
 		return 0;
 	opts.objects = files[0].folder->objects;
-	r = sluice_open(&m.io, &opts, err);
+	r = penstock_open(&m.io, &opts, err);
 	if (r < 0)
 		return r;
-	r = sluice_buf_alloc(&buf, m.io, LANES * m.piece, 0, NULL, err);
+	r = penstock_buf_alloc(&buf, m.io, LANES * m.piece, 0, NULL, err);
 	m.buf = buf;
 	for (unsigned i = 0; i < nr && r == 0; i++) {
 		if (files[i].full == read)
@@ -398,18 +398,18 @@ static int move_all(struct bed_file *files, unsigned nr, bool read, struct bed_w
 	}
 	if (r == 0)
 		r = move_group(&m, err);
-	sluice_close(m.io, NULL);
+	penstock_close(m.io, NULL);
 	return r;
 }
 
 int bed_files_fill(struct bed_file *files, unsigned nr, struct bed_work *work,
-		   struct sluice_err *err)
+		   struct penstock_err *err)
 {
 	return move_all(files, nr, false, work, err);
 }
 
 int bed_files_verify(struct bed_file *files, unsigned nr, struct bed_work *work,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	return move_all(files, nr, true, work, err);
 }

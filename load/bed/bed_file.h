@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BED_BED_FILE_H
-#define SLUICE_BED_BED_FILE_H
+#ifndef PENSTOCK_BED_BED_FILE_H
+#define PENSTOCK_BED_BED_FILE_H
 
 /*
  * Files that work is done on: made, filled with a pattern, checked and removed.  A file
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "load/bed/bed_folder.h"
 
@@ -33,15 +33,15 @@ struct bed_file {
 
 /* Name it.  bed_file_fini() is due. */
 int bed_file_init(struct bed_file *f, const struct bed_folder *folder, uint64_t len,
-		  struct sluice_err *err, const char *name, ...)
+		  struct penstock_err *err, const char *name, ...)
 	__attribute__((format(printf, 5, 6)));
 /* Is it there (@found), plain and with all its pattern, as both ends show (@full)? */
-int bed_file_look(struct bed_file *f, bool *ret_plain, struct sluice_err *err);
+int bed_file_look(struct bed_file *f, bool *ret_plain, struct penstock_err *err);
 /*
  * Make it, empty; one that was found is emptied.  One that came into being since is
  * not touched: -EEXIST.
  */
-int bed_file_make(struct bed_file *f, struct sluice_err *err);
+int bed_file_make(struct bed_file *f, struct penstock_err *err);
 /*
  * Make @files the ranges that this process has of one file @name in @folder, @len bytes each: the
  * first process makes the file, with its size, and the others wait for it; in the end it removes
@@ -49,9 +49,9 @@ int bed_file_make(struct bed_file *f, struct sluice_err *err);
  */
 int bed_files_share(struct bed_file *files, unsigned nr, uint64_t len,
 		    const struct bed_folder *folder, const struct bed_share *share,
-		    const char *name, struct sluice_err *err);
+		    const char *name, struct penstock_err *err);
 /* Is what its path leads to still the same file?  -ESTALE if not. */
-int bed_file_same(const struct bed_file *f, struct sluice_err *err);
+int bed_file_same(const struct bed_file *f, struct penstock_err *err);
 /* Flags to open it with: an object is read, or written as a whole. */
 int bed_file_flags(const struct bed_file *f, bool read);
 /* A message about what was opened, with its path. */
@@ -74,9 +74,9 @@ struct bed_work {
 
 /* Write the pattern into those that are not full. */
 int bed_files_fill(struct bed_file *files, unsigned nr, struct bed_work *work,
-		   struct sluice_err *err);
+		   struct penstock_err *err);
 /* Read all full ones back, past the page cache where that is possible: -EBADMSG if not right. */
 int bed_files_verify(struct bed_file *files, unsigned nr, struct bed_work *work,
-		     struct sluice_err *err);
+		     struct penstock_err *err);
 
 #endif

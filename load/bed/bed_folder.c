@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include <sluice/ckpt.h>
-#include <sluice/object.h>
-#include <sluice/stripe.h>
+#include <penstock/ckpt.h>
+#include <penstock/object.h>
+#include <penstock/stripe.h>
 
 #include "base/beneath.h"
 #include "base/err.h"
@@ -24,10 +24,10 @@
 #include "load/bed/bed_prefix.h"
 #include "load/measure/gate.h"
 
-#define BOOK       ".sluice-bed"
-#define BOOK_HEAD  "sluice bed 2\n"
-#define BED_NEW    ".sluice-new" /* of a file that the book does not have yet */
-#define PREFIX     "sluice-"
+#define BOOK       ".penstock-bed"
+#define BOOK_HEAD  "penstock bed 2\n"
+#define BED_NEW    ".penstock-new" /* of a file that the book does not have yet */
+#define PREFIX     "penstock-"
 #define RANDOM_LEN 6
 #define DIR_FLAGS  (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 
@@ -83,9 +83,9 @@ static void reap_file(int dir, char *line)
 		return;
 	was.device = in.device;
 	if (was.inode ? bed_id_is(&was, dir, name) : bed_is_plain(dir, name))
-		sluice_stripe_unlink(dir, name);
+		penstock_stripe_unlink(dir, name);
 	if (!was.inode)
-		sluice_writer_sweep(dir, name);
+		penstock_writer_sweep(dir, name);
 }
 
 /* Made a moment before the end, so that the book does not have it: nothing is in it. */
@@ -121,7 +121,7 @@ static void reap_files(int dir)
 	fclose(book);
 }
 
-/* sluice-JOB-XXXXXX, which nobody holds. */
+/* penstock-JOB-XXXXXX, which nobody holds. */
 static void reap_folder(int parent, const char *name)
 {
 	size_t len = strlen(name), least = strlen(PREFIX) + RANDOM_LEN + 2;
@@ -175,7 +175,7 @@ static bool is_exposed(int fd)
 		close(fd);
 		fd = up;
 	}
-	sluice_cleanup_close(&fd);
+	penstock_cleanup_close(&fd);
 	return found;
 }
 
@@ -192,7 +192,7 @@ static int find_way(struct bed_folder *f)
 }
 
 /* A name in a store, without slashes at its end. */
-static int open_prefix(struct bed_folder *f, struct sluice_object *objects, struct sluice_err *err)
+static int open_prefix(struct bed_folder *f, struct penstock_object *objects, struct penstock_err *err)
 {
 	size_t n = strlen(f->path);
 
@@ -202,20 +202,20 @@ static int open_prefix(struct bed_folder *f, struct sluice_object *objects, stru
 	f->at = strdup(f->path);
 	if (f->at && objects)
 		return 0;
-	sluice_fail(err, f->at ? -ENOTSUP : -ENOMEM, "%s: %s", f->path,
+	penstock_fail(err, f->at ? -ENOTSUP : -ENOMEM, "%s: %s", f->path,
 		    f->at ? "this is not for objects" : "out of memory");
 	bed_folder_close(f, true);
 	return err->code;
 }
 
 /* A new one of ours, in the first @len letters of @parent. */
-static int mark_prefix(struct bed_folder *f, int len, const char *parent, struct sluice_err *err)
+static int mark_prefix(struct bed_folder *f, int len, const char *parent, struct penstock_err *err)
 {
 	char *in;
 	int r;
 
 	if (asprintf(&in, "%.*s", len, parent) < 0)
-		r = sluice_fail(err, -ENOMEM, "out of memory");
+		r = penstock_fail(err, -ENOMEM, "out of memory");
 	else
 		r = bed_prefix_make(f->objects, in, f->path, err), free(in);
 	f->marked = r == 0;
@@ -224,18 +224,18 @@ static int mark_prefix(struct bed_folder *f, int len, const char *parent, struct
 	return r;
 }
 
-int bed_folder_open(struct bed_folder *f, const char *path, struct sluice_object *objects,
-		    struct sluice_err *err)
+int bed_folder_open(struct bed_folder *f, const char *path, struct penstock_object *objects,
+		    struct penstock_err *err)
 {
 	*f = (struct bed_folder){.path = strdup(path), .fd = -1, .parent = -1, .book = -1};
 	if (!f->path)
-		return sluice_fail(err, -ENOMEM, "out of memory");
-	if (sluice_object_is_uri(path, NULL) > 0)
+		return penstock_fail(err, -ENOMEM, "out of memory");
+	if (penstock_object_is_uri(path, NULL) > 0)
 		return open_prefix(f, objects, err);
 	f->fd = open(path, DIR_FLAGS);
 	if (f->fd >= 0 && find_way(f) == 0)
 		return 0;
-	sluice_fail(err, -errno, "%s: %s", path, sluice_strerror(errno));
+	penstock_fail(err, -errno, "%s: %s", path, penstock_strerror(errno));
 	bed_folder_close(f, true);
 	return err->code;
 }
@@ -280,17 +280,17 @@ static int try_make(struct bed_folder *f, const char *name)
 static void undo_make(struct bed_folder *f, const char *name)
 {
 	unlinkat(f->fd, BOOK, 0);
-	sluice_cleanup_close(&f->fd);
-	sluice_cleanup_close(&f->book);
+	penstock_cleanup_close(&f->fd);
+	penstock_cleanup_close(&f->book);
 	f->fd = f->book = -1;
 	unlinkat(f->parent, name, AT_REMOVEDIR);
 }
 
 /* @number: of its name; 0: a new one. */
 static int make_numbered(struct bed_folder *f, const char *parent, const char *job, uint64_t number,
-			 struct sluice_object *objects, struct sluice_err *err)
+			 struct penstock_object *objects, struct penstock_err *err)
 {
-	bool uri = sluice_object_is_uri(parent, NULL) > 0;
+	bool uri = penstock_object_is_uri(parent, NULL) > 0;
 	size_t len = strlen(parent);
 	char *name;
 	int r = -EAGAIN;
@@ -300,7 +300,7 @@ static int make_numbered(struct bed_folder *f, const char *parent, const char *j
 	*f = (struct bed_folder){.fd = -1, .parent = -1, .book = -1};
 	if (asprintf(&f->path, "%.*s/" PREFIX "%s-XXXXXX", (int)len, parent, job) < 0) {
 		f->path = NULL;
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	name = f->path + len + 1;
 	if (uri) {
@@ -324,18 +324,18 @@ static int make_numbered(struct bed_folder *f, const char *parent, const char *j
 	if (r == 0)
 		return 0;
 	bed_folder_close(f, true);
-	return sluice_fail(err, r, "%s: cannot make a folder in it: %s", parent,
-			   sluice_strerror(r));
+	return penstock_fail(err, r, "%s: cannot make a folder in it: %s", parent,
+			   penstock_strerror(r));
 }
 
 int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
-		    struct sluice_object *objects, struct sluice_err *err)
+		    struct penstock_object *objects, struct penstock_err *err)
 {
 	return make_numbered(f, parent, job, 0, objects, err);
 }
 
 int bed_folder_share(struct bed_folder *f, const char *parent, const char *job,
-		     const struct bed_share *share, struct sluice_err *err)
+		     const struct bed_share *share, struct penstock_err *err)
 {
 	char name[RANDOM_LEN + 1];
 	CLEANUP_FREE char *path = NULL;
@@ -344,7 +344,7 @@ int bed_folder_share(struct bed_folder *f, const char *parent, const char *job,
 	bed_name_of(name, share->number);
 	if (asprintf(&path, "%s/" PREFIX "%s-%s", parent, job, name) < 0) {
 		path = NULL;
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	r = share->rank ? 0 : make_numbered(f, parent, job, share->number, NULL, err);
 	if (r == 0)
@@ -352,7 +352,7 @@ int bed_folder_share(struct bed_folder *f, const char *parent, const char *job,
 	if (r == 0 && share->rank)
 		r = bed_folder_open(f, path, NULL, err);
 	if (r == -ENOENT && share->rank)
-		sluice_fail(err, r,
+		penstock_fail(err, r,
 			    "%s: is not there, which rank 0 has made: the folder has to be one "
 			    "that all ranks share",
 			    path);
@@ -363,7 +363,7 @@ static int name_new(const struct bed_folder *f, const char *name, const struct b
 {
 	if (dprintf(f->book, "%" PRIu64 " %" PRIu64 " %s\n", id->inode, id->birth_ns, name) < 0)
 		return -errno;
-	return sluice_beneath_rename(f->fd, BED_NEW, name);
+	return penstock_beneath_rename(f->fd, BED_NEW, name);
 }
 
 /* As @first; it becomes @name where that is another one. */
@@ -392,10 +392,10 @@ int bed_folder_add(const struct bed_folder *f, const char *name, struct bed_id *
 	return fd == -ENOSYS ? bed_add_file(f, name, name, ret) : fd;
 }
 
-int bed_folder_expect(const struct bed_folder *f, const char *name, struct sluice_err *err)
+int bed_folder_expect(const struct bed_folder *f, const char *name, struct penstock_err *err)
 {
 	if (f->book >= 0 && dprintf(f->book, "0 0 %s\n", name) < 0)
-		return sluice_fail(err, -errno, "%s/" BOOK ": %s", f->path, sluice_strerror(errno));
+		return penstock_fail(err, -errno, "%s/" BOOK ": %s", f->path, penstock_strerror(errno));
 	return 0;
 }
 
@@ -420,9 +420,9 @@ int bed_folder_close(struct bed_folder *f, bool keep)
 	if (f->marked)
 		bed_prefix_close(f->objects, f->path);
 	if (f->path) {
-		sluice_cleanup_close(&f->book);
-		sluice_cleanup_close(&f->fd);
-		sluice_cleanup_close(&f->parent);
+		penstock_cleanup_close(&f->book);
+		penstock_cleanup_close(&f->fd);
+		penstock_cleanup_close(&f->parent);
 	}
 	free(f->path);
 	free(f->at);

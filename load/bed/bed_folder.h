@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BED_BED_FOLDER_H
-#define SLUICE_BED_BED_FOLDER_H
+#ifndef PENSTOCK_BED_BED_FOLDER_H
+#define PENSTOCK_BED_BED_FOLDER_H
 
 /*
  * The folders files are made in: one that the user named, or a new one inside it that
@@ -14,14 +14,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 struct bed_folder {
 	char *path; /* NULL: none, and the rest means nothing */
 	int fd;     /* works whatever becomes of the path */
 	int parent; /* of a new one: what it is in; else -1 */
 	int book;   /* the same */
-	struct sluice_object
+	struct penstock_object
 		*objects; /* it is a prefix of an object store: no descriptors; or NULL */
 	bool marked;      /* it is a new one there */
 	char *at; /* as files in it are opened: the path, or by way of the descriptor where others
@@ -37,13 +37,13 @@ int bed_id_see(struct bed_id *id, int dir, const char *name);
 bool bed_id_is(const struct bed_id *id, int dir, const char *name);
 
 /* Use @path, which must be there.  @objects: the client, where it is s3://BUCKET or below. */
-int bed_folder_open(struct bed_folder *f, const char *path, struct sluice_object *objects,
-		    struct sluice_err *err);
+int bed_folder_open(struct bed_folder *f, const char *path, struct penstock_object *objects,
+		    struct penstock_err *err);
 /*
- * Make @parent/sluice-@job-XXXXXX; of a store see bed_prefix.h.
+ * Make @parent/penstock-@job-XXXXXX; of a store see bed_prefix.h.
  */
 int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
-		    struct sluice_object *objects, struct sluice_err *err);
+		    struct penstock_object *objects, struct penstock_err *err);
 /*
  * The same for processes that share it, which are on hosts that share the file system: the first
  * makes it, under a name that all of them know, and the others wait for that.
@@ -54,7 +54,7 @@ struct bed_share {
 	uint64_t number;     /* that all have, and nobody else */
 };
 int bed_folder_share(struct bed_folder *f, const char *parent, const char *job,
-		     const struct bed_share *share, struct sluice_err *err);
+		     const struct bed_share *share, struct penstock_err *err);
 /*
  * A new file, open for writing, and which it is.  In a folder of ours it has another name until the
  * book knows it: whenever a run is killed, what it made is known.
@@ -64,7 +64,7 @@ int bed_folder_add(const struct bed_folder *f, const char *name, struct bed_id *
  * A file of this name will come into a folder of ours and be replaced as a whole, by those who do
  * the work: whichever it is goes with what a killed run left.
  */
-int bed_folder_expect(const struct bed_folder *f, const char *name, struct sluice_err *err);
+int bed_folder_expect(const struct bed_folder *f, const char *name, struct penstock_err *err);
 /*
  * Remove one that was made, unless there is something else in it or it is to be kept: 0,
  * else -errno.  Whatever it was, it is closed; one that is none may be given.

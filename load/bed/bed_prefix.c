@@ -11,9 +11,9 @@
 #include "base/maker.h"
 #include "base/util.h"
 
-#define MARK       "/.sluice-bed"
-#define MARK_FIRST "sluice bed 1"
-#define PREFIX     "sluice-"
+#define MARK       "/.penstock-bed"
+#define MARK_FIRST "penstock bed 1"
+#define PREFIX     "penstock-"
 
 /* "s3://BUCKET" of a URI, and a key behind it. */
 static char *uri_of(const char *parent, const char *key)
@@ -26,60 +26,60 @@ static char *uri_of(const char *parent, const char *key)
 }
 
 /* Call @one for what is listed right below @folder. */
-static void each_below(struct sluice_object *c, const char *folder, uint32_t flags,
-		       void (*one)(struct sluice_object *c, char *uri,
-				   const struct sluice_object_entry *e))
+static void each_below(struct penstock_object *c, const char *folder, uint32_t flags,
+		       void (*one)(struct penstock_object *c, char *uri,
+				   const struct penstock_object_entry *e))
 {
-	struct sluice_object_entry e = {.size = sizeof(e)};
+	struct penstock_object_entry e = {.size = sizeof(e)};
 	CLEANUP_FREE char *below = NULL;
-	struct sluice_object_list *l;
+	struct penstock_object_list *l;
 
 	if (asprintf(&below, "%s/", folder) < 0) {
 		below = NULL;
 		return;
 	}
-	if (sluice_object_list_open(&l, c, below, flags, NULL) < 0)
+	if (penstock_object_list_open(&l, c, below, flags, NULL) < 0)
 		return;
-	while (sluice_object_list_next(l, &e, NULL) == 1) {
+	while (penstock_object_list_next(l, &e, NULL) == 1) {
 		CLEANUP_FREE char *uri = uri_of(folder, e.key);
 
 		if (uri)
 			one(c, uri, &e);
 	}
-	sluice_object_list_close(l);
+	penstock_object_list_close(l);
 }
 
-static void end_upload(struct sluice_object *c, char *uri, const struct sluice_object_entry *e)
+static void end_upload(struct penstock_object *c, char *uri, const struct penstock_object_entry *e)
 {
 	if (!e->is_prefix && e->upload_id)
-		sluice_object_abort(c, uri, e->upload_id, NULL);
+		penstock_object_abort(c, uri, e->upload_id, NULL);
 }
 
 /* The mark is the last to go. */
-static void remove_object(struct sluice_object *c, char *uri, const struct sluice_object_entry *e)
+static void remove_object(struct penstock_object *c, char *uri, const struct penstock_object_entry *e)
 {
 	size_t n = strlen(uri);
 
 	if (!e->is_prefix && (n < strlen(MARK) || strcmp(uri + n - strlen(MARK), MARK) != 0))
-		sluice_object_delete(c, (const char *const *)&uri, 1, NULL);
+		penstock_object_delete(c, (const char *const *)&uri, 1, NULL);
 }
 
-static void remove_mark(struct sluice_object *c, const char *folder)
+static void remove_mark(struct penstock_object *c, const char *folder)
 {
 	char *uri;
 
 	if (asprintf(&uri, "%s" MARK, folder) < 0)
 		return;
-	sluice_object_delete(c, (const char *const *)&uri, 1, NULL);
+	penstock_object_delete(c, (const char *const *)&uri, 1, NULL);
 	free(uri);
 }
 
 /* Is there the mark of a process of this machine that is no more? */
-static bool is_left(struct sluice_object *c, const char *folder)
+static bool is_left(struct penstock_object *c, const char *folder)
 {
-	struct sluice_object_info info = {.size = sizeof(info)};
+	struct penstock_object_info info = {.size = sizeof(info)};
 	CLEANUP_FREE char *uri = NULL;
-	struct sluice_maker m;
+	struct penstock_maker m;
 	char text[512];
 	int64_t n;
 
@@ -87,17 +87,17 @@ static bool is_left(struct sluice_object *c, const char *folder)
 		uri = NULL;
 		return false;
 	}
-	if (sluice_object_stat(c, uri, &info, NULL) < 0)
+	if (penstock_object_stat(c, uri, &info, NULL) < 0)
 		return false;
-	n = sluice_object_read(c, uri, text, sizeof(text) - 1, 0, info.etag, NULL);
+	n = penstock_object_read(c, uri, text, sizeof(text) - 1, 0, info.etag, NULL);
 	text[n > 0 ? n : 0] = 0;
 	return sscanf(text, MARK_FIRST "\nwhere %191[^\n]\nprocess %d %" SCNu64 "\n", m.where,
 		      &m.pid, &m.started) == 3 &&
-	       sluice_maker_is_here(&m) && !sluice_maker_runs(&m);
+	       penstock_maker_is_here(&m) && !penstock_maker_runs(&m);
 }
 
-/* sluice-JOB-XXXXXX/ */
-static void reap_one(struct sluice_object *c, char *uri, const struct sluice_object_entry *e)
+/* penstock-JOB-XXXXXX/ */
+static void reap_one(struct penstock_object *c, char *uri, const struct penstock_object_entry *e)
 {
 	size_t n = strlen(uri);
 	const char *name;
@@ -108,32 +108,32 @@ static void reap_one(struct sluice_object *c, char *uri, const struct sluice_obj
 	name = strrchr(uri, '/') + 1;
 	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || !is_left(c, uri))
 		return;
-	each_below(c, uri, SLUICE_OBJECT_LIST_UPLOADS, end_upload);
+	each_below(c, uri, PENSTOCK_OBJECT_LIST_UPLOADS, end_upload);
 	each_below(c, uri, 0, remove_object);
 	remove_mark(c, uri);
 }
 
-int bed_prefix_make(struct sluice_object *c, const char *parent, const char *folder,
-		    struct sluice_err *err)
+int bed_prefix_make(struct penstock_object *c, const char *parent, const char *folder,
+		    struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = NULL;
-	struct sluice_maker self;
+	struct penstock_maker self;
 	char text[512];
 	int n;
 
 	each_below(c, parent, 0, reap_one);
-	sluice_maker_self(&self);
+	penstock_maker_self(&self);
 	n = snprintf(text, sizeof(text), MARK_FIRST "\nwhere %s\nprocess %d %" PRIu64 "\n",
 		     self.where, self.pid, self.started);
 	if (asprintf(&uri, "%s" MARK, folder) < 0) {
 		uri = NULL;
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
-	return sluice_object_put(c, uri, text, (uint64_t)n, 0, NULL, NULL, err);
+	return penstock_object_put(c, uri, text, (uint64_t)n, 0, NULL, NULL, err);
 }
 
-void bed_prefix_close(struct sluice_object *c, const char *folder)
+void bed_prefix_close(struct penstock_object *c, const char *folder)
 {
-	each_below(c, folder, SLUICE_OBJECT_LIST_UPLOADS, end_upload);
+	each_below(c, folder, PENSTOCK_OBJECT_LIST_UPLOADS, end_upload);
 	remove_mark(c, folder);
 }

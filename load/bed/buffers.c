@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include <sluice/gpu.h>
-#include <sluice/probe.h>
+#include <penstock/gpu.h>
+#include <penstock/probe.h>
 
 #include "base/err.h"
 #include "base/random.h"
@@ -24,54 +24,54 @@
 const char *const bed_memory_words[] = {"own", "plain", "odd", "gpu", NULL};
 const char *const bed_host_words[] = {"own", "plain", "odd", NULL};
 
-int bed_gpu_check(uint32_t device, struct sluice_err *err)
+int bed_gpu_check(uint32_t device, struct penstock_err *err)
 {
-	struct sluice_gpu_device d = {.size = sizeof(d)};
+	struct penstock_gpu_device d = {.size = sizeof(d)};
 
-	return sluice_probe_gpu_device(device, &d, err);
+	return penstock_probe_gpu_device(device, &d, err);
 }
 
 /* Ordinary memory of small pages, to see what callers without our buffers get. */
-static int plain_open(struct bed_buffers *b, struct sluice_err *err)
+static int plain_open(struct bed_buffers *b, struct penstock_err *err)
 {
 	void *m =
 		mmap(NULL, b->map_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (m == MAP_FAILED)
-		return sluice_fail(err, -errno, "no memory for buffers: %s",
-				   sluice_strerror(errno));
+		return penstock_fail(err, -errno, "no memory for buffers: %s",
+				   penstock_strerror(errno));
 	b->map = m;
 	b->info.page = (uint32_t)sysconf(_SC_PAGESIZE);
 	madvise(m, b->map_len, MADV_NOHUGEPAGE);
 	if (b->want.lock && mlock(m, b->map_len) == 0)
-		b->info.got = SLUICE_BUF_LOCKED;
+		b->info.got = PENSTOCK_BUF_LOCKED;
 	else if (b->want.lock)
 		snprintf(b->info.note, sizeof(b->info.note), "not locked: %s",
-			 sluice_strerror(errno));
+			 penstock_strerror(errno));
 	return 0;
 }
 
-static int host_open(struct bed_buffers *b, struct sluice_err *err)
+static int host_open(struct bed_buffers *b, struct penstock_err *err)
 {
 	const struct bed_buffers_want *want = &b->want;
-	char size[SLUICE_SIZE_TEXT];
+	char size[PENSTOCK_SIZE_TEXT];
 	int r;
 
 	/* Room for an odd address; a large buffer begins on a huge page of its own. */
 	b->step = align_up(want->len + want->odd, want->len < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES);
 	if (b->step < want->len || __builtin_mul_overflow(b->step, (uint64_t)want->nr, &b->map_len))
-		return sluice_fail(err, -ENOMEM, "no memory for %u buffers of %s", want->nr,
-				   sluice_size_format(size, want->len));
+		return penstock_fail(err, -ENOMEM, "no memory for %u buffers of %s", want->nr,
+				   penstock_size_format(size, want->len));
 	r = want->memory != BED_OWN
 		    ? plain_open(b, err)
-		    : sluice_mem_alloc(&b->map, b->map_len, want->huge,
-				       want->lock ? SLUICE_BUF_LOCKED : 0, &b->info, err);
+		    : penstock_mem_alloc(&b->map, b->map_len, want->huge,
+				       want->lock ? PENSTOCK_BUF_LOCKED : 0, &b->info, err);
 	for (unsigned i = 0; i < want->nr && r == 0; i++)
 		b->at[i] = (char *)b->map + i * b->step + want->odd;
 	return r;
 }
 
-static int device_open(struct bed_buffers *b, struct sluice_err *err)
+static int device_open(struct bed_buffers *b, struct penstock_err *err)
 {
 	const struct bed_buffers_want *want = &b->want;
 	int r = 0;
@@ -79,7 +79,7 @@ static int device_open(struct bed_buffers *b, struct sluice_err *err)
 	for (unsigned i = 0; i < want->nr && r == 0; i++) {
 		void *p = NULL;
 
-		r = sluice_gpu_alloc(&p, want->devices ? want->devices[i] : 0,
+		r = penstock_gpu_alloc(&p, want->devices ? want->devices[i] : 0,
 				     want->len + want->odd, err);
 		b->at[i] = r == 0 ? (char *)p + want->odd : NULL;
 	}
@@ -87,7 +87,7 @@ static int device_open(struct bed_buffers *b, struct sluice_err *err)
 }
 
 int bed_buffers_open(struct bed_buffers *b, const struct bed_buffers_want *want,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	int r;
 
@@ -95,7 +95,7 @@ int bed_buffers_open(struct bed_buffers *b, const struct bed_buffers_want *want,
 	b->want.odd |= want->memory == BED_ODD;
 	b->at = calloc(want->nr, sizeof(*b->at));
 	if (!b->at)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	r = want->memory == BED_GPU ? device_open(b, err) : host_open(b, err);
 	if (r < 0)
 		bed_buffers_close(b);
@@ -105,30 +105,30 @@ int bed_buffers_open(struct bed_buffers *b, const struct bed_buffers_want *want,
 void bed_buffers_close(struct bed_buffers *b)
 {
 	if (b->map && b->want.memory == BED_OWN)
-		sluice_mem_free(b->map, b->map_len);
+		penstock_mem_free(b->map, b->map_len);
 	else if (b->map)
 		munmap(b->map, b->map_len);
 	for (unsigned i = 0; b->at && b->want.memory == BED_GPU && i < b->want.nr; i++)
 		if (b->at[i])
-			sluice_gpu_free(b->at[i] - b->want.odd);
+			penstock_gpu_free(b->at[i] - b->want.odd);
 	free(b->at);
 	*b = (struct bed_buffers){.at = NULL};
 }
 
 /* Only cuFile gains from knowing device memory in advance, and not at an odd address. */
-static bool bed_registers(const struct bed_buffers *b, struct sluice_io *io)
+static bool bed_registers(const struct bed_buffers *b, struct penstock_io *io)
 {
-	struct sluice_stats stats = {.size = sizeof(stats)};
+	struct penstock_stats stats = {.size = sizeof(stats)};
 
 	if (b->want.memory != BED_GPU)
 		return b->want.memory == BED_OWN;
-	return !b->want.odd && sluice_get_stats(io, &stats) == 0 && !strcmp(stats.engine, "cufile");
+	return !b->want.odd && penstock_get_stats(io, &stats) == 0 && !strcmp(stats.engine, "cufile");
 }
 
 int bed_buffers_register(const struct bed_buffers *b, unsigned first, unsigned nr,
-			 struct sluice_io *io, struct sluice_buf_info *info, struct sluice_err *err)
+			 struct penstock_io *io, struct penstock_buf_info *info, struct penstock_err *err)
 {
-	uint32_t had = b->info.got & (SLUICE_BUF_HUGE | SLUICE_BUF_LOCKED);
+	uint32_t had = b->info.got & (PENSTOCK_BUF_HUGE | PENSTOCK_BUF_LOCKED);
 	bool device = b->want.memory == BED_GPU;
 	unsigned times = device ? nr : 1;
 	int r = 0;
@@ -137,8 +137,8 @@ int bed_buffers_register(const struct bed_buffers *b, unsigned first, unsigned n
 	if (!bed_registers(b, io))
 		return 0;
 	for (unsigned i = 0; i < times && r == 0; i++)
-		r = sluice_buf_register(io, b->at[first + i], device ? b->want.len : nr * b->step,
-					had & SLUICE_BUF_HUGE, info, err);
+		r = penstock_buf_register(io, b->at[first + i], device ? b->want.len : nr * b->step,
+					had & PENSTOCK_BUF_HUGE, info, err);
 	info->got |= had;
 	if (!info->note[0])
 		memcpy(info->note, b->info.note, sizeof(info->note));
@@ -146,12 +146,12 @@ int bed_buffers_register(const struct bed_buffers *b, unsigned first, unsigned n
 }
 
 void bed_buffers_unregister(const struct bed_buffers *b, unsigned first, unsigned nr,
-			    struct sluice_io *io)
+			    struct penstock_io *io)
 {
 	unsigned times = b->want.memory == BED_GPU ? nr : 1;
 
 	for (unsigned i = 0; bed_registers(b, io) && i < times; i++)
-		sluice_buf_unregister(io, b->at[first + i]);
+		penstock_buf_unregister(io, b->at[first + i]);
 }
 
 /* ---------------------------------------------------------------- what is in them */
@@ -159,7 +159,7 @@ void bed_buffers_unregister(const struct bed_buffers *b, unsigned first, unsigne
 /* What is done to a part of a buffer, in host memory: @host stands for what is at @at. */
 struct look {
 	int (*at)(const struct look *l, char *host, uint64_t at, uint64_t len,
-		  struct sluice_err *err);
+		  struct penstock_err *err);
 	bool reads;
 	uint64_t seed, offset;
 	const char *name;
@@ -167,7 +167,7 @@ struct look {
 
 /* Host memory as it is; of device memory one window after the other. */
 static int bed_look_through(const struct bed_buffers *b, char *buf, uint64_t len,
-			    const struct look *l, struct sluice_err *err)
+			    const struct look *l, struct penstock_err *err)
 {
 	uint64_t most = min_u64(len, WINDOW), n;
 	CLEANUP_FREE char *window = NULL;
@@ -177,29 +177,29 @@ static int bed_look_through(const struct bed_buffers *b, char *buf, uint64_t len
 		return l->at(l, buf, 0, len, err);
 	window = malloc(most ? most : 1);
 	if (!window)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (uint64_t at = 0; at < len && r == 0; at += n) {
 		n = min_u64(len - at, most);
 		if (l->reads)
-			r = sluice_gpu_copy(window, buf + at, n, err);
+			r = penstock_gpu_copy(window, buf + at, n, err);
 		if (r == 0)
 			r = l->at(l, window, at, n, err);
 		if (r == 0 && !l->reads)
-			r = sluice_gpu_copy(buf + at, window, n, err);
+			r = penstock_gpu_copy(buf + at, window, n, err);
 	}
 	return r;
 }
 
 static int fill_at(const struct look *l, char *host, uint64_t at, uint64_t len,
-		   struct sluice_err *err)
+		   struct penstock_err *err)
 {
 	(void)err;
-	sluice_pattern_fill(host, len, l->seed, l->offset + at);
+	penstock_pattern_fill(host, len, l->seed, l->offset + at);
 	return 0;
 }
 
 static int poison_at(const struct look *l, char *host, uint64_t at, uint64_t len,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	(void)l;
 	(void)at;
@@ -209,34 +209,34 @@ static int poison_at(const struct look *l, char *host, uint64_t at, uint64_t len
 }
 
 static int check_at(const struct look *l, char *host, uint64_t at, uint64_t len,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
-	size_t wrong = sluice_pattern_check(host, len, l->seed, l->offset + at);
+	size_t wrong = penstock_pattern_check(host, len, l->seed, l->offset + at);
 	unsigned char right;
 
 	if (wrong == len)
 		return 0;
-	sluice_pattern_fill(&right, 1, l->seed, l->offset + at + wrong);
-	return sluice_fail(err, -EBADMSG,
+	penstock_pattern_fill(&right, 1, l->seed, l->offset + at + wrong);
+	return penstock_fail(err, -EBADMSG,
 			   "verification failed: %s: offset %llu holds 0x%02x, should be 0x%02x",
 			   l->name, (unsigned long long)(l->offset + at + wrong),
 			   (unsigned char)host[wrong], right);
 }
 
 int bed_buf_fill(const struct bed_buffers *b, void *buf, uint64_t len, uint64_t seed,
-		 uint64_t offset, struct sluice_err *err)
+		 uint64_t offset, struct penstock_err *err)
 {
 	return bed_look_through(b, buf, len, &(struct look){fill_at, false, seed, offset, NULL},
 				err);
 }
 
-int bed_buf_poison(const struct bed_buffers *b, void *buf, uint64_t len, struct sluice_err *err)
+int bed_buf_poison(const struct bed_buffers *b, void *buf, uint64_t len, struct penstock_err *err)
 {
 	return bed_look_through(b, buf, len, &(struct look){.at = poison_at}, err);
 }
 
 int bed_buf_check(const struct bed_buffers *b, void *buf, uint64_t len, uint64_t seed,
-		  uint64_t offset, const char *name, struct sluice_err *err)
+		  uint64_t offset, const char *name, struct penstock_err *err)
 {
 	return bed_look_through(b, buf, len, &(struct look){check_at, true, seed, offset, name},
 				err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BED_BUFFERS_H
-#define SLUICE_BED_BUFFERS_H
+#ifndef PENSTOCK_BED_BUFFERS_H
+#define PENSTOCK_BED_BUFFERS_H
 
 /*
  * The buffers of a stream: so many of one size, of one kind of memory, which
@@ -10,10 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 enum bed_memory {
-	BED_OWN,   /* sluice_mem_alloc(): huge pages, registered */
+	BED_OWN,   /* penstock_mem_alloc(): huge pages, registered */
 	BED_PLAIN, /* page aligned, 4 KiB pages, not registered */
 	BED_ODD,   /* the same at an odd address */
 	BED_GPU,
@@ -26,7 +26,7 @@ struct bed_buffers_want {
 	uint32_t memory; /* enum bed_memory */
 	uint64_t len;    /* bytes of each buffer */
 	unsigned nr;
-	uint32_t huge; /* enum sluice_huge, of BED_OWN */
+	uint32_t huge; /* enum penstock_huge, of BED_OWN */
 	bool lock;
 	bool odd;                /* an odd address, of BED_GPU as well */
 	const uint32_t *devices; /* of BED_GPU: of each buffer; NULL: the first one for all */
@@ -37,34 +37,34 @@ struct bed_buffers {
 	char **at; /* each */
 	void *map; /* what they are in, of host memory */
 	uint64_t step, map_len;
-	struct sluice_buf_info info;
+	struct penstock_buf_info info;
 };
 
 /* Is there such a GPU?  0, -ENOTSUP or -ENODEV with the reason. */
-int bed_gpu_check(uint32_t device, struct sluice_err *err);
+int bed_gpu_check(uint32_t device, struct penstock_err *err);
 
 /* Returns 0, -ENOMEM, or -ENOTSUP where there is no such memory; then there is nothing to close. */
 int bed_buffers_open(struct bed_buffers *b, const struct bed_buffers_want *want,
-		     struct sluice_err *err);
+		     struct penstock_err *err);
 /* Those that were never opened may be closed. */
 void bed_buffers_close(struct bed_buffers *b);
 
 /* Make @io know @nr of them, where that helps; @info says what came of it. */
 int bed_buffers_register(const struct bed_buffers *b, unsigned first, unsigned nr,
-			 struct sluice_io *io, struct sluice_buf_info *info,
-			 struct sluice_err *err);
+			 struct penstock_io *io, struct penstock_buf_info *info,
+			 struct penstock_err *err);
 void bed_buffers_unregister(const struct bed_buffers *b, unsigned first, unsigned nr,
-			    struct sluice_io *io);
+			    struct penstock_io *io);
 
 /*
  * Of one of @b, or of other host memory where @b is NULL: make @buf hold @len bytes of pattern
  * @seed from @offset on, or a byte that is none of them.
  */
 int bed_buf_fill(const struct bed_buffers *b, void *buf, uint64_t len, uint64_t seed,
-		 uint64_t offset, struct sluice_err *err);
-int bed_buf_poison(const struct bed_buffers *b, void *buf, uint64_t len, struct sluice_err *err);
+		 uint64_t offset, struct penstock_err *err);
+int bed_buf_poison(const struct bed_buffers *b, void *buf, uint64_t len, struct penstock_err *err);
 /* Compare; -EBADMSG with @name and the first wrong offset in @err. */
 int bed_buf_check(const struct bed_buffers *b, void *buf, uint64_t len, uint64_t seed,
-		  uint64_t offset, const char *name, struct sluice_err *err);
+		  uint64_t offset, const char *name, struct penstock_err *err);
 
 #endif

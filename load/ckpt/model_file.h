@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_LOAD_CKPT_MODEL_FILE_H
-#define SLUICE_LOAD_CKPT_MODEL_FILE_H
+#ifndef PENSTOCK_LOAD_CKPT_MODEL_FILE_H
+#define PENSTOCK_LOAD_CKPT_MODEL_FILE_H
 
 /*
  * A file with a model or a checkpoint in it, whoever wrote it: safetensors, the zip of torch.save,
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 
 enum model_format { MODEL_OTHER, MODEL_SAFETENSORS, MODEL_TORCH };
 extern const char *const model_format_words[];
@@ -27,24 +27,24 @@ struct model_file {
 	enum model_format format;
 	uint64_t bytes;
 	bool sums; /* there is a FILE.crc */
-	struct sluice_reader *reader;
-	struct sluice_safetensors *tensors; /* has the reader, where it is one */
-	struct sluice_archive *zip;
+	struct penstock_reader *reader;
+	struct penstock_safetensors *tensors; /* has the reader, where it is one */
+	struct penstock_archive *zip;
 };
 
 /*
  * Open it and read what says what is in it: 0, what a reader says, or -EINVAL where it begins like
  * one of the formats and is none.  model_file_close() is due in every case.
  */
-int model_file_open(struct model_file *m, struct sluice_io *io, const char *path,
-		    const struct sluice_reader_opts *opts, struct sluice_err *err);
+int model_file_open(struct model_file *m, struct penstock_io *io, const char *path,
+		    const struct penstock_reader_opts *opts, struct penstock_err *err);
 void model_file_close(struct model_file *m);
 /* Number @i of its entries: false past the last. */
 bool model_file_entry(const struct model_file *m, uint64_t i, struct model_entry *ret);
 
 /* Read all of a file, check it, and copy it where that is asked for. */
 struct model_pass {
-	struct sluice_io *io;
+	struct penstock_io *io;
 	const char *path;
 	const char *to; /* NULL: only check it */
 	bool no_crc;    /* the copy gets no FILE.crc */
@@ -62,6 +62,6 @@ struct model_pass {
  * 0; -EBADMSG: something is not what was saved, told with the file, its offset and what lies there;
  * or another -errno.  Whatever fails, @to is as it was.
  */
-int model_pass_run(struct model_pass *p, struct sluice_err *err);
+int model_pass_run(struct model_pass *p, struct penstock_err *err);
 
 #endif

@@ -17,7 +17,7 @@
 struct pass {
 	struct model_pass *p;
 	struct model_file file;
-	struct sluice_writer *writer;
+	struct penstock_writer *writer;
 	void *buf;
 	uint64_t record; /* whose content is being checked, and its CRC-32 so far */
 	uint32_t crc;
@@ -45,7 +45,7 @@ static void name_place(const struct model_file *file, uint64_t offset, uint64_t 
 		if (!e.bytes || e.offset >= offset + len || e.offset + e.bytes <= offset)
 			continue;
 		if (!hits++)
-			sluice_line(first, sizeof(first), "'%s'", e.name);
+			penstock_line(first, sizeof(first), "'%s'", e.name);
 	}
 	if (file->format == MODEL_SAFETENSORS && offset < begin)
 		list = "the header";
@@ -56,8 +56,8 @@ static void name_place(const struct model_file *file, uint64_t offset, uint64_t 
 	if (!*list && !hits)
 		return;
 	if (hits > 1)
-		sluice_line(more, sizeof(more), " and %u other%s", hits - 1, hits == 2 ? "" : "s");
-	sluice_line(out, size, "; there is %s%s%s%s", list, *list && hits ? ", " : "", first, more);
+		penstock_line(more, sizeof(more), " and %u other%s", hits - 1, hits == 2 ? "" : "s");
+	penstock_line(out, size, "; there is %s%s%s%s", list, *list && hits ? ", " : "", first, more);
 }
 
 /*
@@ -67,14 +67,14 @@ static void name_place(const struct model_file *file, uint64_t offset, uint64_t 
 static void name_unverified(const struct model_pass *p, uint64_t offset, uint64_t len, char *out,
 			    size_t size)
 {
-	struct sluice_reader_opts opts = SLUICE_READER_OPTS_INIT;
+	struct penstock_reader_opts opts = PENSTOCK_READER_OPTS_INIT;
 	const char *dot = strrchr(p->path, '.');
 	struct model_file file;
 
-	opts.verify = SLUICE_VERIFY_NEVER;
+	opts.verify = PENSTOCK_VERIFY_NEVER;
 	if (model_file_open(&file, p->io, p->path, &opts, NULL) == 0 && !offset &&
 	    file.format == MODEL_OTHER) { /* what tells the format is wrong */
-		if (sluice_archive_open(&file.zip, file.reader, NULL) == 0)
+		if (penstock_archive_open(&file.zip, file.reader, NULL) == 0)
 			file.format = MODEL_TORCH;
 		else if (dot && !strcmp(dot, ".safetensors"))
 			file.format = MODEL_SAFETENSORS;
@@ -83,29 +83,29 @@ static void name_unverified(const struct model_pass *p, uint64_t offset, uint64_
 	model_file_close(&file);
 }
 
-static int tell_damage(const struct pass *s, const struct sluice_err *why, struct sluice_err *err)
+static int tell_damage(const struct pass *s, const struct penstock_err *why, struct penstock_err *err)
 {
 	const struct model_file *file = &s->file;
-	struct sluice_reader *reader =
-		file->tensors ? sluice_safetensors_reader(file->tensors) : file->reader;
-	struct sluice_reader_info info = {.size = sizeof(info)};
+	struct penstock_reader *reader =
+		file->tensors ? penstock_safetensors_reader(file->tensors) : file->reader;
+	struct penstock_reader_info info = {.size = sizeof(info)};
 	char place[180] = "";
 
 	if (reader)
-		sluice_reader_stat(reader, &info);
+		penstock_reader_stat(reader, &info);
 	if (info.bad_len && (file->tensors || file->zip))
 		name_place(file, info.bad_offset, info.bad_len, place, sizeof(place));
 	else if (info.bad_len)
 		name_unverified(s->p, info.bad_offset, info.bad_len, place, sizeof(place));
-	return sluice_fail(err, why->code, "%s%s", why->msg, place);
+	return penstock_fail(err, why->code, "%s%s", why->msg, place);
 }
 
 /* -------------------------------------------------------------- records of a zip */
 
-static int end_record(struct pass *s, const struct sluice_record *rec, struct sluice_err *err)
+static int end_record(struct pass *s, const struct penstock_record *rec, struct penstock_err *err)
 {
 	if (s->crc != rec->crc)
-		return sluice_fail(err, -EBADMSG,
+		return penstock_fail(err, -EBADMSG,
 				   "%s: record '%s' at %" PRIu64 " has CRC-32 %08x, not %08x",
 				   s->p->path, rec->name, rec->offset, s->crc, rec->crc);
 	s->p->checked += rec->len;
@@ -116,19 +116,19 @@ static int end_record(struct pass *s, const struct sluice_record *rec, struct sl
 
 /* @len bytes of the file at @at. */
 static int check_records(struct pass *s, const unsigned char *buf, uint64_t at, uint64_t len,
-			 struct sluice_err *err)
+			 struct penstock_err *err)
 {
-	const struct sluice_record *rec;
+	const struct penstock_record *rec;
 	uint64_t end = at + len;
 	int r = 0;
 
-	while (r == 0 && (rec = sluice_archive_get(s->file.zip, s->record))) {
+	while (r == 0 && (rec = penstock_archive_get(s->file.zip, s->record))) {
 		uint64_t from = max_u64(at, rec->offset), to;
 
 		if (from > end || (from == end && rec->len))
 			break;
 		to = min_u64(end, rec->offset + rec->len);
-		s->crc = sluice_crc32(s->crc, buf + (from - at), to - from);
+		s->crc = penstock_crc32(s->crc, buf + (from - at), to - from);
 		if (to < rec->offset + rec->len)
 			break;
 		r = end_record(s, rec, err);
@@ -138,27 +138,27 @@ static int check_records(struct pass *s, const unsigned char *buf, uint64_t at, 
 
 /* ----------------------------------------------------------------------- the pass */
 
-static int move_pieces(struct pass *s, struct sluice_reader *reader, struct sluice_err *err)
+static int move_pieces(struct pass *s, struct penstock_reader *reader, struct penstock_err *err)
 {
 	struct model_pass *p = s->p;
 	int64_t n = 1;
 	int r = 0;
 
 	for (uint64_t at = 0; at < p->bytes && r == 0; at += (uint64_t)n) {
-		n = sluice_reader_read(reader, s->buf, PIECE, err);
+		n = penstock_reader_read(reader, s->buf, PIECE, err);
 		if (n <= 0)
 			return n < 0 ? (int)n
-				     : sluice_fail(err, -ENODATA,
+				     : penstock_fail(err, -ENODATA,
 						   "%s: ends at %" PRIu64 " of %" PRIu64 " bytes",
 						   p->path, at, p->bytes);
 		if (s->file.zip && !s->file.sums)
 			r = check_records(s, s->buf, at, (uint64_t)n, err);
 		if (r == 0 && s->writer)
-			r = sluice_writer_write(s->writer, s->buf, (uint64_t)n, err);
+			r = penstock_writer_write(s->writer, s->buf, (uint64_t)n, err);
 		if (p->progress)
 			p->progress(p->arg, at + (uint64_t)n, p->bytes);
 		if (r == 0 && asked_to_stop(p->stop))
-			r = sluice_fail(err, -ECANCELED, "interrupted");
+			r = penstock_fail(err, -ECANCELED, "interrupted");
 	}
 	if (r == 0)
 		p->checked = s->file.sums ? p->bytes : p->checked;
@@ -174,31 +174,31 @@ static void pass_prepare(struct pass *s)
 	p->bytes = s->file.bytes;
 	if (s->file.sums)
 		p->how = "FILE.crc";
-	else if (s->file.zip && sluice_archive_get(s->file.zip, 0))
+	else if (s->file.zip && penstock_archive_get(s->file.zip, 0))
 		p->how = "CRC-32 of the records";
 }
 
-static int open_writer(struct pass *s, struct sluice_err *err)
+static int open_writer(struct pass *s, struct penstock_err *err)
 {
-	struct sluice_writer_opts opts = SLUICE_WRITER_OPTS_INIT;
+	struct penstock_writer_opts opts = PENSTOCK_WRITER_OPTS_INIT;
 
 	if (!s->p->to)
 		return 0;
-	opts.flags = s->p->no_crc ? SLUICE_WRITER_NO_CRC : 0;
+	opts.flags = s->p->no_crc ? PENSTOCK_WRITER_NO_CRC : 0;
 	opts.expected = s->p->bytes;
-	return sluice_writer_open(&s->writer, s->p->io, s->p->to, &opts, err);
+	return penstock_writer_open(&s->writer, s->p->io, s->p->to, &opts, err);
 }
 
-static int do_pass(struct pass *s, struct sluice_err *err)
+static int do_pass(struct pass *s, struct penstock_err *err)
 {
-	struct sluice_reader *reader =
-		s->file.tensors ? sluice_safetensors_reader(s->file.tensors) : s->file.reader;
+	struct penstock_reader *reader =
+		s->file.tensors ? penstock_safetensors_reader(s->file.tensors) : s->file.reader;
 	int r;
 
 	pass_prepare(s);
-	r = sluice_buf_alloc(&s->buf, s->p->io, PIECE, 0, NULL, err);
+	r = penstock_buf_alloc(&s->buf, s->p->io, PIECE, 0, NULL, err);
 	if (r == 0)
-		r = sluice_reader_seek(reader, 0, err);
+		r = penstock_reader_seek(reader, 0, err);
 	if (r == 0)
 		r = open_writer(s, err);
 	if (r == 0)
@@ -206,20 +206,20 @@ static int do_pass(struct pass *s, struct sluice_err *err)
 	if (!s->writer)
 		return r;
 	if (r == 0)
-		return sluice_writer_commit(s->writer, err);
-	sluice_writer_abort(s->writer);
+		return penstock_writer_commit(s->writer, err);
+	penstock_writer_abort(s->writer);
 	return r;
 }
 
-int model_pass_run(struct model_pass *p, struct sluice_err *err)
+int model_pass_run(struct model_pass *p, struct penstock_err *err)
 {
 	CLEANUP_FREE struct pass *s = calloc(1, sizeof(*s));
-	struct sluice_err why = {0, ""};
+	struct penstock_err why = {0, ""};
 	uint64_t begin = clock_ns();
 	int r;
 
 	if (!s)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	p->checked = 0;
 	p->how = NULL;
 	s->p = p;
@@ -230,7 +230,7 @@ int model_pass_run(struct model_pass *p, struct sluice_err *err)
 	if (r < 0)
 		tell_damage(s, &why, err);
 	if (s->buf)
-		sluice_buf_free(p->io, s->buf);
+		penstock_buf_free(p->io, s->buf);
 	model_file_close(&s->file);
 	return r;
 }

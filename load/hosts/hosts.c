@@ -13,21 +13,21 @@
 
 struct hosts hosts_all = {.size = 1};
 
-static int get_patience(struct hosts *h, struct sluice_err *err)
+static int get_patience(struct hosts *h, struct penstock_err *err)
 {
-	const char *given = getenv("SLUICE_RANK_TIMEOUT");
+	const char *given = getenv("PENSTOCK_RANK_TIMEOUT");
 	char *end = NULL;
 	double sec = given ? strtod(given, &end) : HOSTS_STILL_NS / 1e9;
 
 	if (given && (end == given || *end || !(sec >= 0 && sec <= 1e9)))
-		return sluice_fail(err, -EINVAL,
-				   "SLUICE_RANK_TIMEOUT: '%s' is no number of seconds", given);
+		return penstock_fail(err, -EINVAL,
+				   "PENSTOCK_RANK_TIMEOUT: '%s' is no number of seconds", given);
 	h->patience_ns = (uint64_t)(sec * 1e9);
 	h->strict = given;
 	return 0;
 }
 
-int hosts_open(hosts_say *say, struct sluice_err *err)
+int hosts_open(hosts_say *say, struct penstock_err *err)
 {
 	struct hosts *h = &hosts_all;
 	int r = get_patience(h, err);

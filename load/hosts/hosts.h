@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_HOSTS_HOSTS_H
-#define SLUICE_HOSTS_HOSTS_H
+#ifndef PENSTOCK_HOSTS_HOSTS_H
+#define PENSTOCK_HOSTS_HOSTS_H
 
 /*
  * Processes that a launcher of MPI started, on one or several hosts, as one run.  Rank 0 has a
@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct sluice_err;
+struct penstock_err;
 
 /*
  * @line is for the user (NULL: another rank says it).  @stop: a rank is lost, or rank 0 asks to
@@ -28,7 +28,7 @@ typedef void hosts_say(const char *line, bool stop);
 bool hosts_is_first(void);
 
 /* 0: this process is alone, or all have found each other.  Else -errno with the reason in @err. */
-int hosts_open(hosts_say *say, struct sluice_err *err);
+int hosts_open(hosts_say *say, struct penstock_err *err);
 
 /* 1: alone. */
 unsigned hosts_size(void);

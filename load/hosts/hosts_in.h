@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_HOSTS_HOSTS_IN_H
-#define SLUICE_HOSTS_HOSTS_IN_H
+#ifndef PENSTOCK_HOSTS_HOSTS_IN_H
+#define PENSTOCK_HOSTS_HOSTS_IN_H
 
 /* What the files of this folder share. */
 #include <pthread.h>
@@ -27,7 +27,7 @@
 /*
  * A rank that lives and does not come to where others wait for it is slow, or its storage does not
  * answer.  It says with its signs of life for how long nothing of its own has moved: so long, and
- * waited for as long, it is lost.  SLUICE_RANK_TIMEOUT changes it, and is then also for a rank that
+ * waited for as long, it is lost.  PENSTOCK_RANK_TIMEOUT changes it, and is then also for a rank that
  * cannot tell.
  */
 #define HOSTS_STILL_NS 60000000000u
@@ -127,11 +127,11 @@ struct hosts {
 extern struct hosts hosts_all;
 
 /* ---- hosts_meet.c ---- */
-int hosts_meet(struct hosts *h, struct sluice_err *err);
+int hosts_meet(struct hosts *h, struct penstock_err *err);
 
 /* ---- hosts_keep.c ---- */
 /* Go on in a child: 0 in there; the parent never returns.  It stops with @launcher, if not 0. */
-int hosts_keep(struct hosts *h, pid_t launcher, struct sluice_err *err);
+int hosts_keep(struct hosts *h, pid_t launcher, struct penstock_err *err);
 
 /* ---- hosts_bytes.c, with the lock held ---- */
 /*
@@ -148,7 +148,7 @@ void hosts_drop(struct peer *p);  /* close it */
 bool hosts_recv(int fd, void *data, size_t len);
 
 /* ---- hosts_wire.c ---- */
-int hosts_listen(struct hosts *h, struct sluice_err *err); /* start the thread */
+int hosts_listen(struct hosts *h, struct penstock_err *err); /* start the thread */
 void hosts_hang_up(struct hosts *h);
 /* From any thread: it is lost, @why. */
 void hosts_lose(struct hosts *h, struct peer *p, const char *why);

@@ -54,7 +54,7 @@ static bool keep_watch(pid_t child, int sign, unsigned rank, pid_t launcher)
 			begun = true;
 		}
 	}
-	dprintf(STDERR_FILENO, "sluice: rank %u gives no sign of life for %u s and is ended\n",
+	dprintf(STDERR_FILENO, "penstock: rank %u gives no sign of life for %u s and is ended\n",
 		rank, HOSTS_SILENT_KEEP);
 	kill(child, SIGKILL);
 	return false;
@@ -95,18 +95,18 @@ static void keep(pid_t child, int sign, unsigned rank, pid_t launcher)
 	_exit(128 + WTERMSIG(status));
 }
 
-int hosts_keep(struct hosts *h, pid_t launcher, struct sluice_err *err)
+int hosts_keep(struct hosts *h, pid_t launcher, struct penstock_err *err)
 {
 	int line[2]; /* ends when the keeper does */
 	int sign[2]; /* and this one with the child */
 	pid_t child;
 
 	if (pipe2(line, O_CLOEXEC) < 0 || pipe2(sign, O_CLOEXEC | O_NONBLOCK) < 0)
-		return sluice_fail(err, -errno, "no pipe can be made: %s", strerror(errno));
+		return penstock_fail(err, -errno, "no pipe can be made: %s", strerror(errno));
 	signal(SIGCHLD, SIG_DFL); /* where it is ignored, the status is lost */
 	child = fork();
 	if (child < 0)
-		return sluice_fail(err, -errno, "no process can be started: %s", strerror(errno));
+		return penstock_fail(err, -errno, "no process can be started: %s", strerror(errno));
 	if (child > 0) {
 		close(line[0]);
 		close(sign[1]);

@@ -2,7 +2,7 @@
 /*
  * How the ranks find each other: the plug-in of the launcher's MPI tells all where rank 0 listens,
  * and a cookie without which nobody else gets in; then MPI is over.  Without MPI both are in the
- * environment, SLUICE_MEET=HOST:PORT:SECRET, and who is who says the launcher.
+ * environment, PENSTOCK_MEET=HOST:PORT:SECRET, and who is who says the launcher.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -64,7 +64,7 @@ static const struct launcher *launched(struct hosts *h)
 		{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "openmpi"},
 		{"PMI_SIZE", "PMI_RANK", "mpich"},
 		{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL}};
-	const char *off = getenv("SLUICE_MPI");
+	const char *off = getenv("PENSTOCK_MPI");
 
 	for (unsigned i = 0; i < ARRAY_SIZE(all) && !(off && !strcmp(off, "off")); i++) {
 		const char *size = getenv(all[i].size), *rank = getenv(all[i].rank);
@@ -90,8 +90,8 @@ bool hosts_is_first(void)
 /* Beside the command as it was built, or where it is installed. */
 static void *load_plugin(const char *mpi, char *why, size_t size)
 {
-	static const char *const places[] = {"plugin", "../lib/sluice"};
-	const char *given = getenv("SLUICE_MPI_PLUGIN");
+	static const char *const places[] = {"plugin", "../lib/penstock"};
+	const char *given = getenv("PENSTOCK_MPI_PLUGIN");
 	char exe[4000], path[4100];
 	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 	void *dl = NULL;
@@ -107,7 +107,7 @@ static void *load_plugin(const char *mpi, char *why, size_t size)
 	if (strrchr(exe, '/'))
 		*strrchr(exe, '/') = 0;
 	for (unsigned i = 0; i < ARRAY_SIZE(places) && !dl; i++) {
-		snprintf(path, sizeof(path), "%s/%s/sluice-mpi-%s.so", exe, places[i], mpi);
+		snprintf(path, sizeof(path), "%s/%s/penstock-mpi-%s.so", exe, places[i], mpi);
 		if (access(path, R_OK) < 0)
 			continue;
 		/* Open MPI's own plug-ins look for its symbols among the global ones. */
@@ -118,7 +118,7 @@ static void *load_plugin(const char *mpi, char *why, size_t size)
 	return dl;
 }
 
-static int find_plugin(const struct rendezvous **out, const char *mpi, struct sluice_err *err)
+static int find_plugin(const struct rendezvous **out, const char *mpi, struct penstock_err *err)
 {
 	char why[200];
 	void *dl = load_plugin(mpi, why, sizeof(why));
@@ -129,9 +129,9 @@ static int find_plugin(const struct rendezvous **out, const char *mpi, struct sl
 		r = NULL;
 	}
 	if (!r)
-		return sluice_fail(err, -ENOTSUP,
-				   "several ranks were started, but the plug-in sluice-mpi-%s.so "
-				   "cannot be used: %s; SLUICE_MPI=off lets each rank run by "
+		return penstock_fail(err, -ENOTSUP,
+				   "several ranks were started, but the plug-in penstock-mpi-%s.so "
+				   "cannot be used: %s; PENSTOCK_MPI=off lets each rank run by "
 				   "itself",
 				   mpi, why);
 	*out = r;
@@ -314,7 +314,7 @@ static int await_answer(struct hosts *h, const struct address *a, struct pollfd 
  * At any of its addresses, again and again: it may not listen yet.  One that is silent may be
  * another's, or rank 0 that has much to do, so it is kept while others are tried.
  */
-static int call_rank0(struct hosts *h, const struct address *a, struct sluice_err *err)
+static int call_rank0(struct hosts *h, const struct address *a, struct penstock_err *err)
 {
 	uint64_t until = clock_ns() + HOSTS_MEET_NS;
 	struct pollfd p[ADDRESSES];
@@ -333,7 +333,7 @@ static int call_rank0(struct hosts *h, const struct address *a, struct sluice_er
 		if (p[i].fd >= 0)
 			close(p[i].fd);
 	if (fd < 0)
-		return sluice_fail(err, -EHOSTUNREACH,
+		return penstock_fail(err, -EHOSTUNREACH,
 				   "rank %u cannot reach rank 0 at any of its %u addresses",
 				   h->rank, a->nr);
 	tend(fd);
@@ -404,7 +404,7 @@ static int door_knock(struct door *d)
 	return 0;
 }
 
-static int wait_for_ranks(struct hosts *h, int fd, const struct address *a, struct sluice_err *err)
+static int wait_for_ranks(struct hosts *h, int fd, const struct address *a, struct penstock_err *err)
 {
 	struct door d = {.nr = 1, .room = 1 + h->size + STRANGERS};
 	uint64_t until = clock_ns() + HOSTS_MEET_NS, now = 0;
@@ -413,7 +413,7 @@ static int wait_for_ranks(struct hosts *h, int fd, const struct address *a, stru
 
 	d.p = calloc(d.room, sizeof(*d.p));
 	if (!d.p)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	d.p[0] = (struct pollfd){.fd = fd, .events = POLLIN};
 	while (r == 0 && nr < h->size && (now = clock_ns()) < until) {
 		if (poll(d.p, d.nr, (int)((until - now) / 1000000) + 1) <= 0)
@@ -428,23 +428,23 @@ static int wait_for_ranks(struct hosts *h, int fd, const struct address *a, stru
 		close(door_leave(&d, 1));
 	free(d.p);
 	if (r < 0)
-		return sluice_fail(err, r,
+		return penstock_fail(err, r,
 				   "%u of %u ranks have come, and there are no files for more: %s",
 				   nr, h->size, strerror(-r));
 	return nr == h->size ? 0
-			     : sluice_fail(err, -ETIMEDOUT, "only %u of %u ranks came within %u s",
+			     : penstock_fail(err, -ETIMEDOUT, "only %u of %u ranks came within %u s",
 					   nr, h->size, (unsigned)(HOSTS_MEET_NS / 1000000000u));
 }
 
 /* ------------------------------------------------------------------ the whole */
 
-static int make_peers(struct hosts *h, struct sluice_err *err)
+static int make_peers(struct hosts *h, struct penstock_err *err)
 {
 	char host[60] = "";
 
 	h->peers = calloc(h->size, sizeof(*h->peers));
 	if (!h->peers)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	gethostname(host, sizeof(host) - 1);
 	for (unsigned i = 0; i < h->size; i++)
 		h->peers[i].fd = -1;
@@ -454,7 +454,7 @@ static int make_peers(struct hosts *h, struct sluice_err *err)
 
 /* Rank 0 listens, and MPI tells the others where. */
 static int meet_by_mpi(struct hosts *h, const char *mpi, struct address *a, int *fd,
-		       struct sluice_err *err)
+		       struct penstock_err *err)
 {
 	const struct rendezvous *meet = NULL;
 	int rank = 0, size = 1, r = find_plugin(&meet, mpi, err);
@@ -462,7 +462,7 @@ static int meet_by_mpi(struct hosts *h, const char *mpi, struct address *a, int 
 	if (r < 0)
 		return r;
 	if (meet->open(&rank, &size) != 0)
-		return sluice_fail(err, -EIO, "MPI cannot be opened");
+		return penstock_fail(err, -EIO, "MPI cannot be opened");
 	h->rank = (unsigned)rank;
 	h->size = (unsigned)size;
 	if (h->rank == 0 && h->size > 1)
@@ -470,24 +470,24 @@ static int meet_by_mpi(struct hosts *h, const char *mpi, struct address *a, int 
 	/* also where that failed: the others wait for it, and find no address */
 	r = meet->share(a, sizeof(*a));
 	if (meet->close() != 0 || r != 0)
-		return sluice_fail(err, -EIO, "MPI cannot tell the ranks of each other");
+		return penstock_fail(err, -EIO, "MPI cannot tell the ranks of each other");
 	return 0;
 }
 
 /* Without MPI the launcher's word is all there is. */
-static int check_rank(const struct hosts *h, const struct launcher *by, struct sluice_err *err)
+static int check_rank(const struct hosts *h, const struct launcher *by, struct penstock_err *err)
 {
 	const char *rank = getenv(by->rank);
 
 	if (rank && h->rank < h->size)
 		return 0;
-	return sluice_fail(err, -EINVAL, "%s is %s, which is none of the %u ranks of %s", by->rank,
+	return penstock_fail(err, -EINVAL, "%s is %s, which is none of the %u ranks of %s", by->rank,
 			   rank ? rank : "not set", h->size, by->size);
 }
 
 /* The same by HOST:PORT:SECRET. */
 static int meet_by_name(struct hosts *h, const struct launcher *by, const char *text,
-			struct address *a, int *fd, struct sluice_err *err)
+			struct address *a, int *fd, struct penstock_err *err)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	struct addrinfo *all = NULL;
@@ -499,10 +499,10 @@ static int meet_by_name(struct hosts *h, const struct launcher *by, const char *
 		return r;
 	parsed = sscanf(text, "%255[^:]:%7[0-9]:%32s", host, port, secret) == 3;
 	if (parsed && (atoi(port) < 1 || atoi(port) > UINT16_MAX))
-		return sluice_fail(err, -EINVAL, "SLUICE_MEET: port %s is outside 1..65535", port);
+		return penstock_fail(err, -EINVAL, "PENSTOCK_MEET: port %s is outside 1..65535", port);
 	if (!parsed || getaddrinfo(host, port, &hints, &all) != 0)
-		return sluice_fail(err, -EINVAL,
-				   "SLUICE_MEET is not HOST:PORT:SECRET of rank 0, or there is no "
+		return penstock_fail(err, -EINVAL,
+				   "PENSTOCK_MEET is not HOST:PORT:SECRET of rank 0, or there is no "
 				   "such host");
 	memcpy(a->cookie, secret, strlen(secret));
 	a->port = htons((uint16_t)atoi(port));
@@ -512,16 +512,16 @@ static int meet_by_name(struct hosts *h, const struct launcher *by, const char *
 	if (h->rank == 0)
 		*fd = listen_anywhere(a, h, true);
 	return h->rank || *fd >= 0 ? 0
-				   : sluice_fail(err, -errno, "SLUICE_MEET: port %s: %s", port,
+				   : penstock_fail(err, -errno, "PENSTOCK_MEET: port %s: %s", port,
 						 strerror(errno));
 }
 
 /* Where rank 0 is known. */
 static int connect_all(struct hosts *h, const struct address *a, int fd, pid_t launcher,
-		       struct sluice_err *err)
+		       struct penstock_err *err)
 {
 	int r = a->nr ? hosts_keep(h, launcher, err)
-		      : sluice_fail(err, -EIO, "rank 0 cannot listen for the others");
+		      : penstock_fail(err, -EIO, "rank 0 cannot listen for the others");
 
 	if (r == 0)
 		r = make_peers(h, err);
@@ -530,9 +530,9 @@ static int connect_all(struct hosts *h, const struct address *a, int fd, pid_t l
 	return r;
 }
 
-int hosts_meet(struct hosts *h, struct sluice_err *err)
+int hosts_meet(struct hosts *h, struct penstock_err *err)
 {
-	const char *given = getenv("SLUICE_MEET"), *mpi;
+	const char *given = getenv("PENSTOCK_MEET"), *mpi;
 	const struct launcher *by = launched(h);
 	struct address a = {.nr = 0};
 	pid_t launcher = getppid(); /* which may die while ranks meet */
@@ -543,7 +543,7 @@ int hosts_meet(struct hosts *h, struct sluice_err *err)
 	if (!by || (!given && !mpi)) {
 		if (h->size > 1 && h->rank == 0)
 			h->say("srun has started several tasks without PMI, and each runs by "
-			       "itself; with --mpi=pmix or --mpi=pmi2, or SLUICE_MEET, they are "
+			       "itself; with --mpi=pmix or --mpi=pmi2, or PENSTOCK_MEET, they are "
 			       "one run",
 			       false);
 		h->size = 1;

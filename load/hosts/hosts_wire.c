@@ -308,7 +308,7 @@ static void wire_give_up(const struct hosts *h, unsigned nr)
 		alone = alone && h->peers[i].fd < 0;
 	if (!alone)
 		return;
-	dprintf(STDERR_FILENO, "sluice: rank %u does not stop and is ended\n", h->rank);
+	dprintf(STDERR_FILENO, "penstock: rank %u does not stop and is ended\n", h->rank);
 	_exit(1);
 }
 
@@ -370,7 +370,7 @@ static void *receive(void *arg)
 	return NULL;
 }
 
-int hosts_listen(struct hosts *h, struct sluice_err *err)
+int hosts_listen(struct hosts *h, struct penstock_err *err)
 {
 	pthread_condattr_t monotonic;
 	int r;
@@ -381,10 +381,10 @@ int hosts_listen(struct hosts *h, struct sluice_err *err)
 	pthread_cond_init(&h->changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 	if (pipe2(h->wake, O_CLOEXEC | O_NONBLOCK) < 0)
-		return sluice_fail(err, -errno, "no pipe can be made: %s", strerror(errno));
+		return penstock_fail(err, -errno, "no pipe can be made: %s", strerror(errno));
 	r = thread_start(&h->thread, receive, h);
 	h->running = r == 0;
-	return r < 0 ? sluice_fail(err, r, "no thread can be started: %s", strerror(-r)) : 0;
+	return r < 0 ? penstock_fail(err, r, "no thread can be started: %s", strerror(-r)) : 0;
 }
 
 void hosts_hang_up(struct hosts *h)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/err.h"
 #include "base/random.h"
@@ -45,35 +45,35 @@ static void on_tick(void *arg, uint64_t bytes)
 }
 
 /* Are these files moved by O_DIRECT with these options? */
-static int look_at_files(struct bench *b, struct bench_files *files, struct sluice_err *err)
+static int look_at_files(struct bench *b, struct bench_files *files, struct penstock_err *err)
 {
-	struct sluice_file_info info = {.size = sizeof(info)};
-	struct sluice_file *file;
-	struct sluice_io *io;
+	struct penstock_file_info info = {.size = sizeof(info)};
+	struct penstock_file *file;
+	struct penstock_io *io;
 	int r;
 
 	files->direct = bed_file_remote(&files->files[0]); /* past this machine's page cache */
 	if (files->direct)
 		return 0;
-	r = sluice_open(&io, &b->job->opts, err);
+	r = penstock_open(&io, &b->job->opts, err);
 	if (r < 0)
 		return r;
-	r = sluice_file_open(&file, io, files->files[0].at, O_RDWR | O_NOFOLLOW, 0, err);
+	r = penstock_file_open(&file, io, files->files[0].at, O_RDWR | O_NOFOLLOW, 0, err);
 	if (r == 0)
-		r = sluice_file_stat(file, &info);
+		r = penstock_file_stat(file, &info);
 	files->direct = r == 0 && info.direct;
-	sluice_close(io, NULL);
+	penstock_close(io, NULL);
 	return r;
 }
 
 void bench_name(char *buf, size_t len, const struct bench_job *job, uint64_t size, const char *what)
 {
-	char text[SLUICE_SIZE_TEXT], mix[24] = "";
+	char text[PENSTOCK_SIZE_TEXT], mix[24] = "";
 
 	if (job->rwmix)
 		snprintf(mix, sizeof(mix), " of %u%% reads", job->rwmix);
 	snprintf(buf, len, "%s%s %s%s", job->random ? "random " : "", what,
-		 sluice_size_exact(text, size), mix);
+		 penstock_size_exact(text, size), mix);
 }
 
 static void name_series(struct bench *b, struct run_series *s, uint64_t size, bool read)
@@ -119,7 +119,7 @@ static uint64_t turn_ns(const struct bench *b, uint64_t used_ns, bool nothing_ye
 
 /* fio on the files that counted in the turn; @before: what had counted before it. */
 static int fio_beside(struct bench *b, struct bench_size *z, bool read,
-		      const struct series_mark *before, struct sluice_err *err)
+		      const struct series_mark *before, struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
 	unsigned at = z->first + (read && job->write), nr = job->rwmix ? 2 : 1;
@@ -138,8 +138,8 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 	files = min_u64(min_u64(ops - before->ops, src->nr_files), FIO_FILES);
 	for (uint64_t i = 0; i < files; i++)
 		names[i] = z->files.paths[(src->warm_end + i) % src->nr_files];
-	if (sluice_stripe_is(names[0]))
-		return sluice_fail(err, -EOPNOTSUPP,
+	if (penstock_stripe_is(names[0]))
+		return penstock_fail(err, -EOPNOTSUPP,
 				   "%s: --compare-fio: the files are striped, of which fio knows "
 				   "nothing",
 				   job->folder);
@@ -147,7 +147,7 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 		 (double)(bytes - before->bytes) / (s->sec - before->sec));
 	b->res->nr_fio = at / nr + 1 > b->res->nr_fio ? at / nr + 1 : b->res->nr_fio;
 	b->res->bytes_written += fio->bytes_written - written;
-	if (b->res->gdsio && sluice_stopped(job->stop, err) == 0) {
+	if (b->res->gdsio && penstock_stopped(job->stop, err) == 0) {
 		struct fio_result *g = &b->res->gdsio[at];
 
 		written = g->bytes_written;
@@ -155,12 +155,12 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 			   (double)(bytes - before->bytes) / (s->sec - before->sec));
 		b->res->bytes_written += g->bytes_written - written;
 	}
-	return sluice_stopped(job->stop, err);
+	return penstock_stopped(job->stop, err);
 }
 
 /* A repeat of a series, or of both of a mix. */
 static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
 	bool read = step == BENCH_READ;
@@ -213,11 +213,11 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 	z->used_ns[read] += clock_ns() - b->start_ns;
 	if (r == 0 && b->res->fio)
 		r = fio_beside(b, z, read, &before, err);
-	return r < 0 ? r : sluice_stopped(job->stop, err);
+	return r < 0 ? r : penstock_stopped(job->stop, err);
 }
 
 /* Make what series @at of a size needs to be there, outside of its time. */
-static int bench_fill(struct bench *b, struct bench_size *z, unsigned at, struct sluice_err *err)
+static int bench_fill(struct bench *b, struct bench_size *z, unsigned at, struct penstock_err *err)
 {
 	uint64_t written = 0;
 	int r = bench_files_fill(&z->files, &written, err);
@@ -227,14 +227,14 @@ static int bench_fill(struct bench *b, struct bench_size *z, unsigned at, struct
 	return r;
 }
 
-static int writes(struct bench *b, struct bench_size *z, struct sluice_err *err)
+static int writes(struct bench *b, struct bench_size *z, struct penstock_err *err)
 {
 	int r = b->job->overwrite ? bench_fill(b, z, 0, err) : 0;
 
 	return r < 0 ? r : run_turn(b, z, b->job->rwmix ? BENCH_MIXED : BENCH_WRITE, err);
 }
 
-static int reads(struct bench *b, struct bench_size *z, struct sluice_err *err)
+static int reads(struct bench *b, struct bench_size *z, struct penstock_err *err)
 {
 	struct bench_files *f = &z->files;
 	unsigned full = 0;
@@ -249,7 +249,7 @@ static int reads(struct bench *b, struct bench_size *z, struct sluice_err *err)
 		z->source[1].nr_files = full;
 	for (unsigned i = 0; i < z->source[1].nr_files && r == 0; i++) {
 		cache_drop(f->files[i].at, f->files[i].from, f->bytes);
-		r = sluice_stopped(b->job->stop, err);
+		r = penstock_stopped(b->job->stop, err);
 	}
 	return r < 0 ? r : run_turn(b, z, BENCH_READ, err);
 }
@@ -257,7 +257,7 @@ static int reads(struct bench *b, struct bench_size *z, struct sluice_err *err)
 /* ------------------------------------------------------------------- rounds */
 
 static int open_size(struct bench *b, struct bench_size *z, unsigned first_file,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
 	int r = bench_files_init(&z->files, job, &b->folder, z->size, first_file, err);
@@ -270,14 +270,14 @@ static int open_size(struct bench *b, struct bench_size *z, unsigned first_file,
 							.nr_files = z->files.nr};
 		z->source[read].facts = (struct cache_facts){.size = z->files.bytes,
 							     .durable = job->opts.durability !=
-									SLUICE_DURABLE_NONE};
-		sluice_random_seed(&z->source[read].random, job->seed + z->size);
+									PENSTOCK_DURABLE_NONE};
+		penstock_random_seed(&z->source[read].random, job->seed + z->size);
 	}
 	return r < 0 ? r : look_at_files(b, &z->files, err);
 }
 
 /* All of one size in a round, with new buffers: where they are matters, too. */
-static int one_size(struct bench *b, struct bench_size *z, struct sluice_err *err)
+static int one_size(struct bench *b, struct bench_size *z, struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
 	struct bed_buffers_want want = {.memory = job->memory,
@@ -301,7 +301,7 @@ static int one_size(struct bench *b, struct bench_size *z, struct sluice_err *er
 	return r;
 }
 
-static int rounds(struct bench *b, struct sluice_err *err)
+static int rounds(struct bench *b, struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
 	unsigned files = 0, series = 0;
@@ -323,7 +323,7 @@ static int rounds(struct bench *b, struct sluice_err *err)
 }
 
 /* Read back what was written last, and compare. */
-static int verify_written(struct bench *b, struct sluice_err *err)
+static int verify_written(struct bench *b, struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
 	int r = 0;
@@ -355,18 +355,18 @@ static void end_series(struct bench *b, int status, const char *why)
 }
 
 /* Whoever is told may take its time, and be stopped in it. */
-static int tell_series(struct bench *b, struct sluice_err *err)
+static int tell_series(struct bench *b, struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
 
 	for (unsigned i = 0; job->series_done && i < b->res->nr_series; i++)
 		job->series_done(job->series_arg, &b->res->series[i]);
-	return sluice_stopped(job->stop, err);
+	return penstock_stopped(job->stop, err);
 }
 
 /* ---------------------------------------------------------------------- run */
 
-static int make_folder(struct bench *b, struct sluice_err *err)
+static int make_folder(struct bench *b, struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
 	int r = job->share.on
@@ -376,15 +376,15 @@ static int make_folder(struct bench *b, struct sluice_err *err)
 	if (r < 0)
 		return r;
 	b->res->began = true;
-	sluice_probe_path(b->folder.path, &b->res->path, NULL);
+	penstock_probe_path(b->folder.path, &b->res->path, NULL);
 	return 0;
 }
 
-int bench_run(const struct bench_job *job, struct bench_result *result, struct sluice_err *err)
+int bench_run(const struct bench_job *job, struct bench_result *result, struct penstock_err *err)
 {
 	CLEANUP_FREE struct bench_size *sizes = calloc(job->nr_sizes, sizeof(*sizes));
 	struct bench b = {.job = job, .res = result, .sizes = sizes, .repeats = bench_repeats(job)};
-	struct sluice_err local;
+	struct penstock_err local;
 	struct bench_plan plan;
 	uint64_t start = clock_ns();
 	int r;
@@ -399,7 +399,7 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 		result->gdsio = calloc(plan.nr_series, sizeof(*result->gdsio));
 	if (!result->series || !sizes || (job->compare_fio && !result->fio) ||
 	    (bench_with_gdsio(job) && !result->gdsio))
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	r = make_folder(&b, err);
 	if (r < 0)
 		return r;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_BENCH_H
-#define SLUICE_JOBS_BENCH_H
+#ifndef PENSTOCK_JOBS_BENCH_H
+#define PENSTOCK_JOBS_BENCH_H
 
 /*
- * The job of `sluice bench': latency and bandwidth of moving tensors of several
+ * The job of `penstock bench': latency and bandwidth of moving tensors of several
  * sizes to storage and back.
  *
  *	struct bench_job -> bench_check() -> bench_run() -> struct bench_result
@@ -22,8 +22,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/probe.h>
-#include <sluice/sluice.h>
+#include <penstock/probe.h>
+#include <penstock/penstock.h>
 
 #include "load/bed/bed_folder.h"
 #include "load/jobs/fio.h"
@@ -53,7 +53,7 @@ struct bench_job {
 	uint64_t seed;
 	uint32_t memory; /* BED_* */
 	bool lock;
-	struct sluice_opts opts;
+	struct penstock_opts opts;
 	uint64_t limit; /* of the device, bytes per second; 0: not known */
 	bool measure_limit;
 	bool compare_fio; /* fio has a turn after each of ours */
@@ -86,7 +86,7 @@ struct bench_result {
 	unsigned nr_series;
 	uint64_t bytes_written; /* all */
 	double sec;             /* all, files made and removed included */
-	struct sluice_path_info path;
+	struct penstock_path_info path;
 	struct fio_result *fio; /* one per series, or mix; NULL: not asked for */
 	unsigned nr_fio;
 	struct fio_result *gdsio; /* the same of gdsio, as many; NULL: there is none */
@@ -100,7 +100,7 @@ struct bench_result {
  * where this machine cannot do it.  Creates nothing; fills in what the job left
  * to choose.
  */
-int bench_check(struct bench_job *job, struct sluice_err *err);
+int bench_check(struct bench_job *job, struct penstock_err *err);
 
 /* What bench_run() would do. */
 void bench_plan(const struct bench_job *job, struct bench_plan *ret);
@@ -112,7 +112,7 @@ bool bench_with_gdsio(const struct bench_job *job);
  * Do it.  Returns 0 or -errno with one line in @err.  What was measured is in
  * @result in both cases; when job->stop was set, the last series is partial.
  */
-int bench_run(const struct bench_job *job, struct bench_result *result, struct sluice_err *err);
+int bench_run(const struct bench_job *job, struct bench_result *result, struct penstock_err *err);
 void bench_result_fini(struct bench_result *result);
 
 /* When @n operations of @size have had their time at the job's rate, ns. */

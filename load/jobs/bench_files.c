@@ -23,7 +23,7 @@ static bool versions_are_clear(const struct bench_job *job)
 
 int bench_files_init(struct bench_files *f, const struct bench_job *job,
 		     const struct bed_folder *folder, uint64_t size, unsigned first,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	unsigned nr = bench_nr_files(job, size);
 	char name[32];
@@ -34,7 +34,7 @@ int bench_files_init(struct bench_files *f, const struct bench_job *job,
 	f->files = calloc(nr, sizeof(*f->files));
 	f->paths = calloc(nr, sizeof(*f->paths));
 	if (!f->files || !f->paths)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (job->share.on) {
 		snprintf(name, sizeof(name), "tensors-%" PRIu64, size);
 		r = bed_files_share(f->files, nr, f->bytes, folder, &job->share, name, err);
@@ -88,7 +88,7 @@ static struct bed_work work_of(const struct told *told, uint64_t bytes)
 				 (void *)(uintptr_t)told};
 }
 
-int bench_files_fill(struct bench_files *f, uint64_t *written, struct sluice_err *err)
+int bench_files_fill(struct bench_files *f, uint64_t *written, struct penstock_err *err)
 {
 	struct told told = {f, BENCH_PREPARE};
 	struct bed_work work = work_of(&told, *written);
@@ -98,7 +98,7 @@ int bench_files_fill(struct bench_files *f, uint64_t *written, struct sluice_err
 	return r;
 }
 
-int bench_files_verify(struct bench_files *f, uint64_t *verified, struct sluice_err *err)
+int bench_files_verify(struct bench_files *f, uint64_t *verified, struct penstock_err *err)
 {
 	struct told told = {f, BENCH_VERIFY};
 	struct bed_work work = work_of(&told, *verified);
@@ -110,7 +110,7 @@ int bench_files_verify(struct bench_files *f, uint64_t *verified, struct sluice_
 
 /* ------------------------------------------------------------------- source */
 
-static int bench_next(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err)
+static int bench_next(void *arg, unsigned worker, struct load_op *op, struct penstock_err *err)
 {
 	struct bench_source *s = arg;
 	const struct bench_job *job = s->job;
@@ -123,11 +123,11 @@ static int bench_next(void *arg, unsigned worker, struct load_op *op, struct slu
 		return 0;
 	s->issued++;
 	*op = (struct load_op){
-		.read = job->rwmix ? sluice_random_below(&s->random, 100) < job->rwmix : s->read,
+		.read = job->rwmix ? penstock_random_below(&s->random, 100) < job->rwmix : s->read,
 		.warmup = warmup,
 		.file = (uint32_t)(i % s->nr_files),
 		.offset = job->random
-				  ? sluice_random_below(&s->random, s->files->bytes / size) * size
+				  ? penstock_random_below(&s->random, s->files->bytes / size) * size
 				  : 0,
 		.len = size,
 		.tag = i,
@@ -139,7 +139,7 @@ static int bench_next(void *arg, unsigned worker, struct load_op *op, struct slu
 	return 1;
 }
 
-static int bench_prepare(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+static int bench_prepare(void *arg, const struct load_op *op, void *buf, struct penstock_err *err)
 {
 	struct bench_source *s = arg;
 	struct bed_file *f = &s->files->files[op->file];
@@ -150,8 +150,8 @@ static int bench_prepare(void *arg, const struct load_op *op, void *buf, struct 
 		return s->job->verify ? bed_buf_poison(s->buffers, buf, op->len, err) : 0;
 	}
 	if (!s->job->overwrite && f->full && !bed_file_remote(f) && truncate(f->at, 0) < 0)
-		return sluice_fail(err, -errno, "%s: cannot empty: %s", f->path,
-				   sluice_strerror(errno));
+		return penstock_fail(err, -errno, "%s: cannot empty: %s", f->path,
+				   penstock_strerror(errno));
 	f->full = s->job->overwrite;
 	f->seed += versions_are_clear(s->job);
 	if (!s->job->verify)
@@ -159,7 +159,7 @@ static int bench_prepare(void *arg, const struct load_op *op, void *buf, struct 
 	return bed_buf_fill(s->buffers, buf, op->len, f->seed, f->from + op->offset, err);
 }
 
-static int bench_finish(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+static int bench_finish(void *arg, const struct load_op *op, void *buf, struct penstock_err *err)
 {
 	struct bench_source *s = arg;
 	struct bed_file *f = &s->files->files[op->file];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_BENCH_FILES_H
-#define SLUICE_JOBS_BENCH_FILES_H
+#ifndef PENSTOCK_JOBS_BENCH_FILES_H
+#define PENSTOCK_JOBS_BENCH_FILES_H
 
 /*
  * The tensors of a bench job on disk, and the source of operations on them.  What a
@@ -30,12 +30,12 @@ struct bench_files {
  */
 int bench_files_init(struct bench_files *f, const struct bench_job *job,
 		     const struct bed_folder *folder, uint64_t size, unsigned first,
-		     struct sluice_err *err);
+		     struct penstock_err *err);
 void bench_files_fini(struct bench_files *f);
 /* Write those that are not full; *@written is increased. */
-int bench_files_fill(struct bench_files *f, uint64_t *written, struct sluice_err *err);
+int bench_files_fill(struct bench_files *f, uint64_t *written, struct penstock_err *err);
 /* Read all full ones back and compare; *@verified is increased. */
-int bench_files_verify(struct bench_files *f, uint64_t *verified, struct sluice_err *err);
+int bench_files_verify(struct bench_files *f, uint64_t *verified, struct penstock_err *err);
 
 struct bench_source {
 	const struct bench_job *job;
@@ -45,7 +45,7 @@ struct bench_source {
 	unsigned nr_files; /* in use */
 	uint64_t issued;
 	uint64_t warm_end, end; /* of the turn: up to where it warms up and counts */
-	struct sluice_random random;
+	struct penstock_random random;
 	struct cache_facts facts;
 	_Atomic uint64_t verified;
 };

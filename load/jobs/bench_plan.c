@@ -95,8 +95,8 @@ static uint64_t largest(const struct bench_job *job)
 /* Without a measurement: what devices of the kind do, cautiously. */
 static void assume_speed(const struct bench_job *job, struct bench_plan *p)
 {
-	struct sluice_path_info info = {.size = sizeof(info)};
-	bool known = sluice_probe_path(job->folder, &info, NULL) == 0 && info.has_device;
+	struct penstock_path_info info = {.size = sizeof(info)};
+	bool known = penstock_probe_path(job->folder, &info, NULL) == 0 && info.has_device;
 
 	if (job->limit) {
 		p->speed = (double)job->limit;
@@ -212,43 +212,43 @@ void bench_plan(const struct bench_job *job, struct bench_plan *p)
 /* -------------------------------------------------------------------- check */
 
 /* At its rate a series must come to an operation before its time is over. */
-static int check_rate(const struct bench_job *job, uint64_t size, struct sluice_err *err)
+static int check_rate(const struct bench_job *job, uint64_t size, struct penstock_err *err)
 {
 	uint64_t max_ns = job->runtime_ns ? job->runtime_ns : job->max_ns;
-	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
+	char a[PENSTOCK_SIZE_TEXT], b[PENSTOCK_SIZE_TEXT];
 
 	if (!job->rate || !max_ns || bench_turn_ns(job, size, 1) < max_ns)
 		return 0;
-	return sluice_fail(
+	return penstock_fail(
 		err, -EINVAL,
 		"rate: at %s per second a tensor of %s takes %.1f s, but a series %.1f s%s",
-		sluice_size_exact(a, job->rate), sluice_size_exact(b, size),
+		penstock_size_exact(a, job->rate), penstock_size_exact(b, size),
 		(double)bench_turn_ns(job, size, 1) / 1e9, (double)max_ns / 1e9,
 		job->runtime_ns ? "" : "; give --iterations or --runtime");
 }
 
-static int check_settings(const struct bench_job *job, struct sluice_err *err)
+static int check_settings(const struct bench_job *job, struct penstock_err *err)
 {
-	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
+	char a[PENSTOCK_SIZE_TEXT], b[PENSTOCK_SIZE_TEXT];
 
 	if (!job->nr_sizes || (!job->iterations && !job->runtime_ns) || !job->in_flight ||
 	    (!job->write && !job->read))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "a job needs a size, an iteration and a direction");
 	for (unsigned i = 0; i < job->nr_sizes; i++) {
 		for (unsigned k = 0; k < i; k++)
 			if (job->sizes[i] == job->sizes[k])
-				return sluice_fail(err, -EINVAL, "sizes: %s is there twice",
-						   sluice_size_exact(a, job->sizes[i]));
+				return penstock_fail(err, -EINVAL, "sizes: %s is there twice",
+						   penstock_size_exact(a, job->sizes[i]));
 		if (check_rate(job, job->sizes[i], err) < 0)
 			return -EINVAL;
 		if (job->random && job->span && job->sizes[i] > job->span)
-			return sluice_fail(err, -EINVAL, "span: %s is less than a tensor of %s",
-					   sluice_size_exact(a, job->span),
-					   sluice_size_exact(b, job->sizes[i]));
+			return penstock_fail(err, -EINVAL, "span: %s is less than a tensor of %s",
+					   penstock_size_exact(a, job->span),
+					   penstock_size_exact(b, job->sizes[i]));
 		if (!job->random && job->verify &&
 		    bench_nr_files(job, job->sizes[i]) < job->in_flight)
-			return sluice_fail(
+			return penstock_fail(
 				err, -EINVAL,
 				"files: %u are too few to verify %u operations at a time",
 				job->files, job->in_flight);
@@ -256,7 +256,7 @@ static int check_settings(const struct bench_job *job, struct sluice_err *err)
 	return 0;
 }
 
-static int check_room(const struct bench_job *job, struct sluice_err *err)
+static int check_room(const struct bench_job *job, struct penstock_err *err)
 {
 	struct bench_plan plan;
 	int r;
@@ -293,9 +293,9 @@ static void choose(struct bench_job *job)
 		job->files = (uint32_t)max_u64(min_u64(room / 2 / sum, 100000), job->in_flight);
 }
 
-int bench_check(struct bench_job *job, struct sluice_err *err)
+int bench_check(struct bench_job *job, struct penstock_err *err)
 {
-	struct sluice_io *io;
+	struct penstock_io *io;
 	int r = bed_check_folder(job->folder, true, err);
 
 	if (r == 0)
@@ -311,6 +311,6 @@ int bench_check(struct bench_job *job, struct sluice_err *err)
 	r = check_room(job, err);
 	if (r < 0)
 		return r;
-	r = sluice_open(&io, &job->opts, err); /* the library knows its own ranges */
-	return r < 0 ? r : sluice_close(io, err);
+	r = penstock_open(&io, &job->opts, err); /* the library knows its own ranges */
+	return r < 0 ? r : penstock_close(io, err);
 }

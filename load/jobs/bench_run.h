@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_BENCH_RUN_H
-#define SLUICE_JOBS_BENCH_RUN_H
+#ifndef PENSTOCK_JOBS_BENCH_RUN_H
+#define PENSTOCK_JOBS_BENCH_RUN_H
 
 #include "load/bed/bed_folder.h"
 #include "load/bed/buffers.h"

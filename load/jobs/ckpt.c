@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -37,21 +37,21 @@ struct run {
 };
 
 /* The files of save @nr; one name for all saves, unless they are distinct. */
-static int name_files(struct run *run, unsigned nr, struct sluice_err *err)
+static int name_files(struct run *run, unsigned nr, struct penstock_err *err)
 {
 	for (unsigned i = 0; i < run->job->processes; i++) {
 		free(run->files[i]);
 		if (asprintf(&run->files[i], "%s/checkpoint-%u-rank-%u", run->folder.path,
 			     run->job->distinct ? nr : 0, i) < 0) {
 			run->files[i] = NULL;
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 		}
 	}
 	return 0;
 }
 
 /* Files come by rename(2): the book has their names before, and that of their checksums. */
-static int note_files(struct run *run, struct sluice_err *err)
+static int note_files(struct run *run, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -77,7 +77,7 @@ static void remove_files(struct run *run)
 			char sums[64];
 
 			snprintf(sums, sizeof(sums), "%s.crc", name);
-			sluice_stripe_unlink(run->folder.fd, name);
+			penstock_stripe_unlink(run->folder.fd, name);
 			unlinkat(run->folder.fd, sums, 0);
 		}
 	}
@@ -92,7 +92,7 @@ static void count_made(struct ckpt_way *way, const struct ckpt_ranks *ranks)
 
 /* One operation of all processes, as a sample of @way. */
 static int ckpt_count(struct run *run, struct ckpt_way *way, const struct ckpt_ranks *ranks,
-		      uint64_t wall_ns, struct sluice_err *err)
+		      uint64_t wall_ns, struct penstock_err *err)
 {
 	struct run_series *s = &way->series;
 	uint64_t bytes = ckpt_whole(run->job), slowest = 1;
@@ -108,7 +108,7 @@ static int ckpt_count(struct run *run, struct ckpt_way *way, const struct ckpt_r
 		s->system_sec += (double)t->system / 1e9;
 	}
 	if (ARRAY_ROOM(way->slowest, way->slowest_room, way->nr_slowest + 1) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	way->slowest[way->nr_slowest++] = (double)slowest / 1e9;
 	way->slowest_sec += (double)slowest / 1e9;
 	way->slowest_rate += (double)run->job->size / ((double)slowest / 1e9);
@@ -116,7 +116,7 @@ static int ckpt_count(struct run *run, struct ckpt_way *way, const struct ckpt_r
 	series_turn(s, clock_ns() - wall_ns, wall_ns);
 	s->run_bytes += bytes;
 	if (series_add(s, bytes, wall_ns, (uint64_t)(s->sec * 1e9)) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	return 0;
 }
 
@@ -153,7 +153,7 @@ static void ckpt_limit_turn(struct run *run, bool read)
 }
 
 static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *way,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
 	const struct ckpt_job *job = run->job;
 	uint64_t ns;
@@ -175,7 +175,7 @@ static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			r = ckpt_count(run, way, ranks, ns, err);
 		tell_progress(run, ranks->method, false, i + 1, job->saves);
 		ckpt_limit_turn(run, false);
-		r = r < 0 ? r : sluice_stopped(run->job->stop, err);
+		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
 	}
 	return r;
 }
@@ -199,7 +199,7 @@ static void drop_files(struct run *run)
 }
 
 static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *way,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
 	const struct ckpt_job *job = run->job;
 	uint64_t ns;
@@ -217,14 +217,14 @@ static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			r = ckpt_count(run, way, ranks, ns, err);
 		tell_progress(run, ranks->method, true, i + 1, job->loads);
 		ckpt_limit_turn(run, true);
-		r = r < 0 ? r : sluice_stopped(run->job->stop, err);
+		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
 	}
 	return r;
 }
 
 /* Every file that is there, every byte, out of the measured time. */
 static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *way,
-		       struct sluice_err *err)
+		       struct penstock_err *err)
 {
 	const struct ckpt_job *job = run->job;
 	uint64_t ns;
@@ -236,7 +236,7 @@ static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_wa
 			r = ckpt_ranks_do(ranks, "compare", i, run->files, &ns, err);
 		if (r == 0)
 			way->series.verified_bytes += ckpt_whole(job);
-		r = r < 0 ? r : sluice_stopped(run->job->stop, err);
+		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
 	}
 	return r;
 }
@@ -252,7 +252,7 @@ static int way_init(struct ckpt_way *way, const struct ckpt_job *job, unsigned m
 	s->read = read;
 	s->size = ckpt_whole(job);
 	s->opts = job->opts;
-	s->opts.durability = read ? SLUICE_DURABLE_NONE : SLUICE_DURABLE_FULL;
+	s->opts.durability = read ? PENSTOCK_DURABLE_NONE : PENSTOCK_DURABLE_FULL;
 	s->verify = read;
 	s->memory = method == CKPT_TORCH ? BED_PLAIN : BED_OWN;
 	return series_init(s);
@@ -262,11 +262,11 @@ static int way_init(struct ckpt_way *way, const struct ckpt_job *job, unsigned m
 static void take_stats(struct ckpt_way *way, const struct ckpt_ranks *ranks,
 		       const struct ckpt_way *before)
 {
-	struct sluice_stats *st = &way->series.stats;
+	struct penstock_stats *st = &way->series.stats;
 
 	if (ranks->method == CKPT_TORCH) {
 		/* It goes through the page cache, one thread for each process. */
-		*st = (struct sluice_stats){.size = sizeof(*st),
+		*st = (struct penstock_stats){.size = sizeof(*st),
 					    .engine = "torch",
 					    .threads = 1,
 					    .depth = 1,
@@ -286,7 +286,7 @@ static void take_stats(struct ckpt_way *way, const struct ckpt_ranks *ranks,
 }
 
 static void way_finish(struct run *run, struct ckpt_way *way, const struct ckpt_ranks *ranks,
-		       const struct ckpt_way *before, int r, const struct sluice_err *err)
+		       const struct ckpt_way *before, int r, const struct penstock_err *err)
 {
 	struct run_series *s = &way->series;
 
@@ -301,7 +301,7 @@ static void way_finish(struct run *run, struct ckpt_way *way, const struct ckpt_
 	series_finish(s);
 }
 
-static int ckpt_measure(struct run *run, struct ckpt_ranks *ranks, struct sluice_err *err)
+static int ckpt_measure(struct run *run, struct ckpt_ranks *ranks, struct penstock_err *err)
 {
 	struct ckpt_way *ways = run->res->ways[ranks->method];
 	int r = do_saves(run, ranks, &ways[0], err);
@@ -316,10 +316,10 @@ static int ckpt_measure(struct run *run, struct ckpt_ranks *ranks, struct sluice
 	return r;
 }
 
-static int run_method(struct run *run, enum ckpt_method method, struct sluice_err *err)
+static int run_method(struct run *run, enum ckpt_method method, struct penstock_err *err)
 {
 	struct ckpt_result *res = run->res;
-	struct sluice_err why = {0, ""};
+	struct penstock_err why = {0, ""};
 	struct ckpt_ranks ranks;
 	int r = 0;
 
@@ -328,7 +328,7 @@ static int run_method(struct run *run, enum ckpt_method method, struct sluice_er
 	for (unsigned read = 0; read < 2 && r == 0; read++)
 		r = way_init(&res->ways[method][read], run->job, method, read);
 	if (r < 0)
-		return sluice_fail(err, r, "out of memory");
+		return penstock_fail(err, r, "out of memory");
 	r = ckpt_ranks_start(&ranks, run->job, method, &why);
 	if (r == 0) {
 		res->ran[method] = true;
@@ -340,12 +340,12 @@ static int run_method(struct run *run, enum ckpt_method method, struct sluice_er
 	}
 	ckpt_ranks_end(&ranks);
 	remove_files(run);
-	return r < 0 ? sluice_fail(err, r, "%s", why.msg) : 0;
+	return r < 0 ? penstock_fail(err, r, "%s", why.msg) : 0;
 }
 
 /* ------------------------------------------------------------------- the whole */
 
-static int limit_open(struct run *run, struct sluice_err *err)
+static int limit_open(struct run *run, struct penstock_err *err)
 {
 	const struct ckpt_job *job = run->job;
 	struct bed_work work = {.stop = job->stop};
@@ -381,7 +381,7 @@ static void ckpt_gather(struct run *run)
 	res->limit_bytes += run->limit[0].moved;
 }
 
-static int ckpt_run_all(struct run *run, struct sluice_err *err)
+static int ckpt_run_all(struct run *run, struct penstock_err *err)
 {
 	int r = limit_open(run, err);
 
@@ -392,19 +392,19 @@ static int ckpt_run_all(struct run *run, struct sluice_err *err)
 	return r;
 }
 
-int ckpt_run(const struct ckpt_job *job, struct ckpt_result *res, struct sluice_err *err)
+int ckpt_run(const struct ckpt_job *job, struct ckpt_result *res, struct penstock_err *err)
 {
 	struct run run = {.job = job, .res = res, .limit = {{.read = false}, {.read = true}}};
 	int r;
 
 	memset(res, 0, sizeof(*res));
 	res->path.size = sizeof(res->path);
-	r = sluice_probe_path(job->folder, &res->path, err);
+	r = penstock_probe_path(job->folder, &res->path, err);
 	if (r < 0)
 		return r;
 	run.files = calloc(job->processes, sizeof(*run.files));
 	if (!run.files)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	r = bed_folder_make(&run.folder, job->folder, "ckpt", NULL, err);
 	if (r == 0)
 		r = ckpt_run_all(&run, err);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_CKPT_H
-#define SLUICE_JOBS_CKPT_H
+#ifndef PENSTOCK_JOBS_CKPT_H
+#define PENSTOCK_JOBS_CKPT_H
 
 /*
- * Checkpoints saved and loaded by several processes, each with a file of its own: `sluice ckpt
+ * Checkpoints saved and loaded by several processes, each with a file of its own: `penstock ckpt
  * bench'. All begin together; an operation is a checkpoint of all of them and takes as long as the
  * slowest.
  *
@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/probe.h>
-#include <sluice/sluice.h>
+#include <penstock/probe.h>
+#include <penstock/penstock.h>
 
 #include "load/measure/series.h"
 
@@ -47,7 +47,7 @@ struct ckpt_job {
 	double dedup, compress;
 	uint32_t buffers; /* of a process */
 	uint64_t chunk;   /* of each */
-	struct sluice_opts opts;
+	struct penstock_opts opts;
 	uint64_t limit; /* bytes per second; 0: not given */
 	bool measure_limit;
 	const char *python; /* what has torch */
@@ -78,7 +78,7 @@ struct ckpt_result {
 	struct run_series
 		series[2 * CKPT_METHODS]; /* of those that ran, in order; shallow copies */
 	unsigned nr_series;
-	struct sluice_path_info path;
+	struct penstock_path_info path;
 	uint64_t limit_bytes; /* written to measure it */
 };
 
@@ -92,12 +92,12 @@ struct ckpt_plan {
 };
 
 /* Fill in what is not given, and say what would fail: 0 or -EINVAL. */
-int ckpt_check(struct ckpt_job *job, struct sluice_err *err);
+int ckpt_check(struct ckpt_job *job, struct penstock_err *err);
 void ckpt_plan(const struct ckpt_job *job, struct ckpt_plan *ret);
 uint64_t ckpt_whole(const struct ckpt_job *job);     /* bytes of a checkpoint */
 uint64_t ckpt_limit_len(const struct ckpt_job *job); /* of the file that the limit is measured on */
 /* 0 or -errno; what was measured up to there is in @res.  ckpt_result_fini() is due. */
-int ckpt_run(const struct ckpt_job *job, struct ckpt_result *res, struct sluice_err *err);
+int ckpt_run(const struct ckpt_job *job, struct ckpt_result *res, struct penstock_err *err);
 void ckpt_result_fini(struct ckpt_result *res);
 
 /* Why @method cannot be used here, in @why: false if it can. */

@@ -79,7 +79,7 @@ static void set_defaults(struct ckpt_job *job)
 bool ckpt_method_missing(const struct ckpt_job *job, enum ckpt_method method, char why[192])
 {
 	struct ckpt_plan plan;
-	struct sluice_err err;
+	struct penstock_err err;
 
 	ckpt_plan(job, &plan);
 	if (bed_check_memory(plan.memory[method], 1, &err) == 0)
@@ -88,7 +88,7 @@ bool ckpt_method_missing(const struct ckpt_job *job, enum ckpt_method method, ch
 	return true;
 }
 
-int ckpt_check(struct ckpt_job *job, struct sluice_err *err)
+int ckpt_check(struct ckpt_job *job, struct penstock_err *err)
 {
 	struct bed_need need = {.folder = job->folder};
 	struct ckpt_plan plan;
@@ -96,11 +96,11 @@ int ckpt_check(struct ckpt_job *job, struct sluice_err *err)
 
 	set_defaults(job);
 	if (!nr_methods(job))
-		return sluice_fail(err, -EINVAL, "no method is left to measure");
+		return penstock_fail(err, -EINVAL, "no method is left to measure");
 	if (job->loads && !job->saves)
-		return sluice_fail(err, -EINVAL, "saves: there is nothing to load without a save");
+		return penstock_fail(err, -EINVAL, "saves: there is nothing to load without a save");
 	if (job->size > UINT64_MAX / 4096 / job->processes / (job->saves + 1ull))
-		return sluice_fail(err, -EINVAL, "size: %" PRIu64 " is too much", job->size);
+		return penstock_fail(err, -EINVAL, "size: %" PRIu64 " is too much", job->size);
 	ckpt_plan(job, &plan);
 	need.bytes = plan.space;
 	r = bed_check_folder(job->folder, true, err);

@@ -14,7 +14,7 @@
 struct body {
 	const struct ckpt_job *job;
 	struct pour pour;
-	struct sluice_gen gen;
+	struct penstock_gen gen;
 	unsigned rank;
 	int out;
 	struct ckpt_seen *seen;
@@ -25,19 +25,19 @@ static void answer_fail(const struct body *b, int r, const char *why)
 	dprintf(b->out, "fail %d %.400s\n", -r, why);
 }
 
-static int body_init(struct body *b, enum ckpt_method method, struct sluice_err *err)
+static int body_init(struct body *b, enum ckpt_method method, struct penstock_err *err)
 {
 	const struct ckpt_job *job = b->job;
 	struct pour *p = &b->pour;
 	void *buf;
-	int r = sluice_gen_init(&b->gen, job->seed, job->dedup, job->compress, err);
+	int r = penstock_gen_init(&b->gen, job->seed, job->dedup, job->compress, err);
 
 	if (r == 0)
-		r = sluice_open(&p->io, &job->opts, err);
+		r = penstock_open(&p->io, &job->opts, err);
 	if (r < 0)
 		return r;
 	p->buf_len = method == CKPT_MEMORY ? job->size : min_u64(job->size, job->chunk);
-	r = sluice_buf_alloc(&buf, p->io, p->buf_len, 0, &b->seen->buf, err);
+	r = penstock_buf_alloc(&buf, p->io, p->buf_len, 0, &b->seen->buf, err);
 	p->buf = buf;
 	p->ready = method == CKPT_MEMORY;
 	p->gen = &b->gen;
@@ -45,11 +45,11 @@ static int body_init(struct body *b, enum ckpt_method method, struct sluice_err 
 	p->stop = job->stop;
 	p->writer.buffers = p->reader.buffers = job->buffers;
 	p->writer.buffer_bytes = p->reader.buffer_bytes = job->chunk;
-	p->reader.verify = SLUICE_VERIFY_ALWAYS;
+	p->reader.verify = PENSTOCK_VERIFY_ALWAYS;
 	return r;
 }
 
-static int body_do(struct body *b, const char *verb, struct sluice_err *err)
+static int body_do(struct body *b, const char *verb, struct penstock_err *err)
 {
 	if (!strcmp(verb, "make")) {
 		pour_make(&b->pour);
@@ -63,7 +63,7 @@ static int body_do(struct body *b, const char *verb, struct sluice_err *err)
 /* "VERB OBJECT FILE". */
 static void body_answer(struct body *b, char *line)
 {
-	struct sluice_err err = {0, "not understood"};
+	struct penstock_err err = {0, "not understood"};
 	char *rest = line, *verb = strsep(&rest, " "), *object = strsep(&rest, " ");
 	struct rusage before;
 	double user, system;
@@ -93,10 +93,10 @@ int ckpt_rank_main(const struct ckpt_job *job, enum ckpt_method method, unsigned
 		.rank = rank,
 		.out = fd,
 		.seen = seen,
-		.pour = {.writer = SLUICE_WRITER_OPTS_INIT, .reader = SLUICE_READER_OPTS_INIT},
+		.pour = {.writer = PENSTOCK_WRITER_OPTS_INIT, .reader = PENSTOCK_READER_OPTS_INIT},
 	};
 	FILE *lines = fdopen(fd, "r");
-	struct sluice_err err = {0, "out of memory"};
+	struct penstock_err err = {0, "out of memory"};
 	CLEANUP_FREE char *line = NULL;
 	size_t room = 0;
 	ssize_t n;
@@ -111,7 +111,7 @@ int ckpt_rank_main(const struct ckpt_job *job, enum ckpt_method method, unsigned
 		body_answer(&b, line);
 	}
 	if (b.pour.io)
-		sluice_close(b.pour.io, NULL);
+		penstock_close(b.pour.io, NULL);
 	if (lines)
 		fclose(lines);
 	return 0;

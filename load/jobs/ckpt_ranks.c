@@ -52,14 +52,14 @@ static void run_child(const struct ckpt_ranks *r, unsigned rank, int fd, pid_t p
 	_exit(0);
 }
 
-static int start_one(struct ckpt_ranks *r, unsigned rank, struct sluice_err *err)
+static int start_one(struct ckpt_ranks *r, unsigned rank, struct penstock_err *err)
 {
 	struct ckpt_rank *k = &r->ranks[rank];
 	pid_t parent = getpid();
 	int ends[2];
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
-		return sluice_fail(err, -errno, "socketpair: %s", sluice_strerror(errno));
+		return penstock_fail(err, -errno, "socketpair: %s", penstock_strerror(errno));
 	k->fd = ends[0];
 	k->pid = fork();
 	if (k->pid == 0) {
@@ -68,13 +68,13 @@ static int start_one(struct ckpt_ranks *r, unsigned rank, struct sluice_err *err
 	}
 	r->nr = rank + 1;
 	close(ends[1]);
-	return k->pid < 0 ? sluice_fail(err, -errno, "fork: %s", sluice_strerror(errno)) : 0;
+	return k->pid < 0 ? penstock_fail(err, -errno, "fork: %s", penstock_strerror(errno)) : 0;
 }
 
 /* ------------------------------------------------------------------- answers */
 
 /* 0, or what the process failed with. */
-static int parse_answer(struct ckpt_rank *k, unsigned rank, struct sluice_err *err)
+static int parse_answer(struct ckpt_rank *k, unsigned rank, struct penstock_err *err)
 {
 	struct ckpt_took *t = &k->took;
 	int code = 0, at = 0;
@@ -83,8 +83,8 @@ static int parse_answer(struct ckpt_rank *k, unsigned rank, struct sluice_err *e
 		   &t->total, &t->made, &t->close, &t->user, &t->system) == 5)
 		return 0;
 	if (sscanf(k->line, "fail %d %n", &code, &at) == 1 && code > 0 && at)
-		return sluice_fail(err, -code, "process %u: %s", rank, k->line + at);
-	return sluice_fail(err, -EPROTO, "process %u says '%s'", rank, k->line);
+		return penstock_fail(err, -code, "process %u: %s", rank, k->line + at);
+	return penstock_fail(err, -EPROTO, "process %u says '%s'", rank, k->line);
 }
 
 /* More of an answer: 1 when it is complete, 0 when not, -EPIPE when the process has ended. */
@@ -105,7 +105,7 @@ static int read_answer(struct ckpt_rank *k)
 	return end || k->len == sizeof(k->line) - 1;
 }
 
-static int died(const struct ckpt_rank *k, unsigned rank, struct sluice_err *err)
+static int died(const struct ckpt_rank *k, unsigned rank, struct penstock_err *err)
 {
 	int status = 0;
 
@@ -114,7 +114,7 @@ static int died(const struct ckpt_rank *k, unsigned rank, struct sluice_err *err
 
 	if (waitid(P_PID, (id_t)k->pid, &info, WEXITED | WNOWAIT) == 0)
 		status = info.si_status;
-	return sluice_fail(err, -ECHILD, "process %u has died (%s %d)", rank,
+	return penstock_fail(err, -ECHILD, "process %u has died (%s %d)", rank,
 			   info.si_code == CLD_EXITED ? "exit status" : "signal", status);
 }
 
@@ -124,22 +124,22 @@ static bool stopping(const struct ckpt_ranks *r)
 }
 
 /* An answer of each of them; the first that failed is told. */
-static int await(struct ckpt_ranks *r, struct sluice_err *err)
+static int await(struct ckpt_ranks *r, struct penstock_err *err)
 {
 	CLEANUP_FREE struct pollfd *fds = calloc(r->nr, sizeof(*fds));
 	unsigned left = r->nr;
-	struct sluice_err why;
+	struct penstock_err why;
 	int result = 0;
 
 	if (!fds)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < r->nr; i++) {
 		fds[i] = (struct pollfd){.fd = r->ranks[i].fd, .events = POLLIN};
 		r->ranks[i].len = 0;
 	}
 	while (left) {
 		if (stopping(r))
-			return sluice_fail(err, -ECANCELED, "interrupted");
+			return penstock_fail(err, -ECANCELED, "interrupted");
 		if (poll(fds, r->nr, LOOK_MS) <= 0)
 			continue;
 		for (unsigned i = 0; i < r->nr; i++) {
@@ -150,7 +150,7 @@ static int await(struct ckpt_ranks *r, struct sluice_err *err)
 				continue;
 			got = got < 0 ? died(k, i, &why) : parse_answer(k, i, &why);
 			if (got < 0 && result == 0)
-				result = sluice_fail(err, got, "%s", why.msg);
+				result = penstock_fail(err, got, "%s", why.msg);
 			fds[i].fd = -1;
 			left--;
 		}
@@ -159,7 +159,7 @@ static int await(struct ckpt_ranks *r, struct sluice_err *err)
 }
 
 int ckpt_ranks_start(struct ckpt_ranks *r, const struct ckpt_job *job, enum ckpt_method method,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	size_t shared = job->processes * sizeof(*r->seen);
 	int e = 0;
@@ -169,7 +169,7 @@ int ckpt_ranks_start(struct ckpt_ranks *r, const struct ckpt_job *job, enum ckpt
 	r->seen = mmap(NULL, shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (!r->ranks || r->seen == MAP_FAILED) {
 		r->seen = r->seen == MAP_FAILED ? NULL : r->seen;
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	for (unsigned i = 0; i < job->processes && e == 0; i++)
 		e = start_one(r, i, err);
@@ -177,7 +177,7 @@ int ckpt_ranks_start(struct ckpt_ranks *r, const struct ckpt_job *job, enum ckpt
 }
 
 int ckpt_ranks_do(struct ckpt_ranks *r, const char *verb, uint64_t object, char *const *files,
-		  uint64_t *ret_ns, struct sluice_err *err)
+		  uint64_t *ret_ns, struct penstock_err *err)
 {
 	uint64_t begin = clock_ns();
 	int e;
@@ -188,7 +188,7 @@ int ckpt_ranks_do(struct ckpt_ranks *r, const char *verb, uint64_t object, char 
 
 		if (n < 0) {
 			line = NULL;
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 		}
 		if (send(r->ranks[i].fd, line, (size_t)n, MSG_NOSIGNAL) != n)
 			return died(&r->ranks[i], i, err);

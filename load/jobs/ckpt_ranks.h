@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_CKPT_RANKS_H
-#define SLUICE_JOBS_CKPT_RANKS_H
+#ifndef PENSTOCK_JOBS_CKPT_RANKS_H
+#define PENSTOCK_JOBS_CKPT_RANKS_H
 
 /*
  * The processes of a checkpoint job.  Each gets lines "make|save|load|compare OBJECT FILE" and
@@ -20,9 +20,9 @@ struct ckpt_took {
 
 /* What the handle of a process met. */
 struct ckpt_seen {
-	struct sluice_stats stats;
-	struct sluice_file_info file;
-	struct sluice_buf_info buf;
+	struct penstock_stats stats;
+	struct penstock_file_info file;
+	struct penstock_buf_info buf;
 };
 
 struct ckpt_rank {
@@ -43,13 +43,13 @@ struct ckpt_ranks {
 
 /* Start them and wait until all are ready.  ckpt_ranks_end() is due in every case. */
 int ckpt_ranks_start(struct ckpt_ranks *r, const struct ckpt_job *job, enum ckpt_method method,
-		     struct sluice_err *err);
+		     struct penstock_err *err);
 /*
  * Let all do @verb; the file of each is @files[rank].  *@ret_ns: from the beginning to the end of
  * the last.  0, -ECANCELED, or what the first of them failed with.
  */
 int ckpt_ranks_do(struct ckpt_ranks *r, const char *verb, uint64_t object, char *const *files,
-		  uint64_t *ret_ns, struct sluice_err *err);
+		  uint64_t *ret_ns, struct penstock_err *err);
 void ckpt_ranks_end(struct ckpt_ranks *r);
 
 /* The body of a process of ours: until there is no line any more.  Returns its exit status. */

@@ -84,7 +84,7 @@ static void run_once(struct fio_result *r, const char *dir, const struct fio_arg
 	status = files ? peer_run(argv, dir, stop, &text) : -ENOMEM;
 	if (status < 0) {
 		snprintf(r->why_not, sizeof(r->why_not), "fio cannot be started: %s",
-			 sluice_strerror(status));
+			 penstock_strerror(status));
 		return;
 	}
 	begin = text ? strchr(text, '{') : NULL;
@@ -116,7 +116,7 @@ static void build_args(struct fio_args *a, const struct bench_job *job, const st
 	bool direct = s->stats.blocks_direct && !s->stats.blocks_buffered;
 
 	arg(a, "fio");
-	arg(a, "--name=sluice");
+	arg(a, "--name=penstock");
 	arg(a, "--output-format=json");
 	arg(a, "--rw=%s", rw_word(job, s->read));
 	if (job->rwmix)
@@ -203,7 +203,7 @@ static void tell_differences(struct fio_result *ret, const struct bench_job *job
 		add_word(ret->differs, sizeof(ret->differs), "fio writes over existing data");
 	if (job->memory == BED_GPU)
 		add_word(ret->differs, sizeof(ret->differs), "fio moves host memory");
-	if ((s->buf.got & SLUICE_BUF_HUGE) && !huge)
+	if ((s->buf.got & PENSTOCK_BUF_HUGE) && !huge)
 		add_word(ret->differs, sizeof(ret->differs),
 			 "fio has small pages: no huge ones are reserved");
 }
@@ -219,7 +219,7 @@ void fio_turn(struct fio_result *ret, const struct bench_job *job, const char *d
 					   split ? (uint64_t)s->stats.depth * s->stats.threads
 						 : job->in_flight);
 	bool huge =
-		(s->buf.got & SLUICE_BUF_HUGE) && huge_pages_for((split ? block : s->size) * depth);
+		(s->buf.got & PENSTOCK_BUF_HUGE) && huge_pages_for((split ? block : s->size) * depth);
 	struct fio_way *w = &ret->way[split];
 	struct fio_result one = {.bytes_per_sec = 0};
 	struct fio_args a = {w->args, 0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_FIO_H
-#define SLUICE_JOBS_FIO_H
+#ifndef PENSTOCK_JOBS_FIO_H
+#define PENSTOCK_JOBS_FIO_H
 
 /*
  * fio on the same work as a series, as a yardstick: after each turn of ours it has one, on the same
@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "load/measure/series.h"
 

@@ -94,7 +94,7 @@ void gdsio_turn(struct fio_result *ret, const struct bench_job *job, const char 
 		snprintf(ret->why_not, sizeof(ret->why_not), "interrupted");
 	else if (status < 0)
 		snprintf(ret->why_not, sizeof(ret->why_not), "gdsio cannot be started: %s",
-			 sluice_strerror(status));
+			 penstock_strerror(status));
 	else if (status > 0 || !gdsio_figures(&one, text))
 		snprintf(ret->why_not, sizeof(ret->why_not), "gdsio failed with status %d", status);
 	else

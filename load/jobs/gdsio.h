@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_GDSIO_H
-#define SLUICE_JOBS_GDSIO_H
+#ifndef PENSTOCK_JOBS_GDSIO_H
+#define PENSTOCK_JOBS_GDSIO_H
 
 /*
  * NVIDIA's gdsio beside bench, as fio.h has it for fio: where it is installed and the memory is a

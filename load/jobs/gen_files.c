@@ -24,35 +24,35 @@ static char *folder_of(const char *path)
 	return !slash ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-static int check_file(const struct gen_job *job, const struct gen_file *f, struct sluice_err *err)
+static int check_file(const struct gen_job *job, const struct gen_file *f, struct penstock_err *err)
 {
 	struct stat st;
 
 	if (stat(f->path, &st) < 0) {
 		if (job->verify || errno != ENOENT)
-			return sluice_fail(err, -EINVAL, "%s: %s", f->path, sluice_strerror(errno));
+			return penstock_fail(err, -EINVAL, "%s: %s", f->path, penstock_strerror(errno));
 		return 0;
 	}
 	if (!S_ISREG(st.st_mode))
-		return sluice_fail(err, -EINVAL, "%s: is no regular file", f->path);
+		return penstock_fail(err, -EINVAL, "%s: is no regular file", f->path);
 	if (!job->verify && !job->overwrite)
-		return sluice_fail(err, -EINVAL, "%s: is there already; --overwrite replaces it",
+		return penstock_fail(err, -EINVAL, "%s: is there already; --overwrite replaces it",
 				   f->path);
 	return 0;
 }
 
-int gen_files_plan(struct gen_job *job, uint64_t *ret_bytes, struct sluice_err *err)
+int gen_files_plan(struct gen_job *job, uint64_t *ret_bytes, struct penstock_err *err)
 {
 	CLEANUP_FREE char *folder = folder_of(job->files[0].path);
 	struct bed_need need = {.folder = folder};
 	uint64_t end = 0;
-	int r = folder ? 0 : sluice_fail(err, -ENOMEM, "out of memory");
+	int r = folder ? 0 : penstock_fail(err, -ENOMEM, "out of memory");
 
 	*ret_bytes = 0;
 	for (uint64_t i = 0; i < job->nr && r == 0; i++) {
 		job->files[i].offset = end;
 		if (__builtin_add_overflow(end, align_up(job->files[i].len, GEN_UNIT), &end))
-			return sluice_fail(err, -EINVAL, "size: too much in all");
+			return penstock_fail(err, -EINVAL, "size: too much in all");
 		*ret_bytes += job->files[i].len;
 		r = check_file(job, &job->files[i], err);
 	}
@@ -79,7 +79,7 @@ static void gen_moved(void *arg, uint64_t bytes)
 }
 
 static int do_file(struct gen_work *w, const struct gen_file *f, struct gen_result *res,
-		   struct sluice_err *err)
+		   struct penstock_err *err)
 {
 	struct run_series *s = &res->series;
 	struct pour *p = &w->pour;
@@ -103,7 +103,7 @@ static int do_file(struct gen_work *w, const struct gen_file *f, struct gen_resu
 	return series_add(s, f->len, p->total_ns, (uint64_t)(s->sec * 1e9));
 }
 
-static int do_files(struct gen_work *w, struct gen_result *res, struct sluice_err *err)
+static int do_files(struct gen_work *w, struct gen_result *res, struct penstock_err *err)
 {
 	struct run_series *s = &res->series;
 	struct rusage before;
@@ -123,55 +123,55 @@ static int do_files(struct gen_work *w, struct gen_result *res, struct sluice_er
 	return r;
 }
 
-static int gen_prepare(struct gen_result *res, const struct gen_job *job, struct sluice_err *err)
+static int gen_prepare(struct gen_result *res, const struct gen_job *job, struct penstock_err *err)
 {
 	struct run_series *s = &res->series;
 	int r = series_init(s);
 
 	res->folder = folder_of(job->files[0].path);
 	if (r < 0 || !res->folder)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	res->path.size = sizeof(res->path);
-	sluice_probe_path(res->folder, &res->path, NULL);
+	penstock_probe_path(res->folder, &res->path, NULL);
 	snprintf(s->name, sizeof(s->name), "%s files", job->verify ? "verify" : "write");
 	s->read = s->verify = job->verify;
 	s->opts = job->opts;
-	s->opts.durability = job->verify ? SLUICE_DURABLE_NONE : SLUICE_DURABLE_FULL;
+	s->opts.durability = job->verify ? PENSTOCK_DURABLE_NONE : PENSTOCK_DURABLE_FULL;
 	for (uint64_t i = 0; i < job->nr; i++)
 		s->size = !i || s->size == job->files[i].len ? job->files[i].len : 0;
 	return 0;
 }
 
-int gen_files_run(const struct gen_job *job, struct gen_result *res, struct sluice_err *err)
+int gen_files_run(const struct gen_job *job, struct gen_result *res, struct penstock_err *err)
 {
 	struct gen_work w = {.job = job,
-			     .pour = {.writer = SLUICE_WRITER_OPTS_INIT,
-				      .reader = SLUICE_READER_OPTS_INIT,
+			     .pour = {.writer = PENSTOCK_WRITER_OPTS_INIT,
+				      .reader = PENSTOCK_READER_OPTS_INIT,
 				      .buf_len = PIECE,
 				      .stop = job->stop,
 				      .progress = gen_moved}};
-	struct sluice_gen gen;
+	struct penstock_gen gen;
 	void *buf = NULL;
 	int r;
 
 	*res = (struct gen_result){.folder = NULL};
 	r = gen_prepare(res, job, err);
 	if (r == 0)
-		r = sluice_gen_init(&gen, job->seed, job->dedup, job->compress, err);
+		r = penstock_gen_init(&gen, job->seed, job->dedup, job->compress, err);
 	if (r == 0)
-		r = sluice_open(&w.pour.io, &job->opts, err);
+		r = penstock_open(&w.pour.io, &job->opts, err);
 	if (r < 0)
 		return r;
 	w.pour.arg = &w;
 	w.pour.gen = &gen;
-	w.pour.writer.flags = job->no_crc ? SLUICE_WRITER_NO_CRC : 0;
+	w.pour.writer.flags = job->no_crc ? PENSTOCK_WRITER_NO_CRC : 0;
 	/* The generator itself says what is right, down to the byte. */
-	w.pour.reader.verify = SLUICE_VERIFY_NEVER;
-	r = sluice_buf_alloc(&buf, w.pour.io, PIECE, 0, &res->series.buf, err);
+	w.pour.reader.verify = PENSTOCK_VERIFY_NEVER;
+	r = penstock_buf_alloc(&buf, w.pour.io, PIECE, 0, &res->series.buf, err);
 	w.pour.buf = buf;
 	if (r == 0)
 		r = do_files(&w, res, err);
-	sluice_close(w.pour.io, NULL);
+	penstock_close(w.pour.io, NULL);
 	return r;
 }
 

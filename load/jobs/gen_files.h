@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_GEN_FILES_H
-#define SLUICE_JOBS_GEN_FILES_H
+#ifndef PENSTOCK_JOBS_GEN_FILES_H
+#define PENSTOCK_JOBS_GEN_FILES_H
 
 /*
- * Files of generated content, written or compared with what they should hold: `sluice gen'.  All
+ * Files of generated content, written or compared with what they should hold: `penstock gen'.  All
  * files of a job are one object of the generator, one behind the other from a block of 4 KiB on, so
  * that the ratios are those of the set.
  */
@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/probe.h>
-#include <sluice/sluice.h>
+#include <penstock/probe.h>
+#include <penstock/penstock.h>
 
 #include "load/measure/series.h"
 
@@ -30,7 +30,7 @@ struct gen_job {
 	bool verify;    /* read and compare instead of writing */
 	bool overwrite; /* files that are there */
 	bool no_crc;
-	struct sluice_opts opts;
+	struct penstock_opts opts;
 	const atomic_int *stop;
 	void (*progress)(void *arg, uint64_t bytes);
 	void *arg;
@@ -38,15 +38,15 @@ struct gen_job {
 
 struct gen_result {
 	struct run_series series; /* an operation is a file */
-	struct sluice_path_info path;
+	struct penstock_path_info path;
 	char *folder;
 	double made_sec; /* spent in the generator, of series.sec */
 };
 
 /* Where each begins, and all that would fail before anything is done: 0 or -EINVAL. */
-int gen_files_plan(struct gen_job *job, uint64_t *ret_bytes, struct sluice_err *err);
+int gen_files_plan(struct gen_job *job, uint64_t *ret_bytes, struct penstock_err *err);
 /* 0 or -errno; @res tells up to where.  gen_result_fini() is due in either case. */
-int gen_files_run(const struct gen_job *job, struct gen_result *res, struct sluice_err *err);
+int gen_files_run(const struct gen_job *job, struct gen_result *res, struct penstock_err *err);
 void gen_result_fini(struct gen_result *res);
 
 #endif

@@ -43,7 +43,7 @@ static bool io_stopped(const struct io_job *job)
 
 /* ------------------------------------------------------------------- source */
 
-static int io_next(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err)
+static int io_next(void *arg, unsigned worker, struct load_op *op, struct penstock_err *err)
 {
 	struct io_run *run = arg;
 	uint32_t loop = run->issued[worker];
@@ -79,7 +79,7 @@ static uint64_t io_loop_seed(const struct io_run *run, const struct bed_file *f,
 }
 
 /* Before the clock starts: a cold cache for reads, the right data for writes. */
-static int io_prepare(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+static int io_prepare(void *arg, const struct load_op *op, void *buf, struct penstock_err *err)
 {
 	struct io_run *run = arg;
 	const struct io_job *job = run->job;
@@ -103,7 +103,7 @@ static int io_prepare(void *arg, const struct load_op *op, void *buf, struct slu
 	return !op->tag || job->validate ? bed_buf_poison(&run->buffers, buf, op->len, err) : 0;
 }
 
-static int io_finish(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+static int io_finish(void *arg, const struct load_op *op, void *buf, struct penstock_err *err)
 {
 	struct io_run *run = arg;
 	const struct bed_file *f = &run->files.all[op->file];
@@ -150,7 +150,7 @@ static struct bed_work io_work(struct io_run *run)
 
 /* -------------------------------------------------------------------- steps */
 
-static int io_alloc(struct io_run *run, struct sluice_err *err)
+static int io_alloc(struct io_run *run, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
 	struct io_result *res = run->res;
@@ -164,7 +164,7 @@ static int io_alloc(struct io_run *run, struct sluice_err *err)
 	run->issued = calloc(n, sizeof(*run->issued));
 	run->again = calloc(n, sizeof(*run->again));
 	if (!res->workers || !res->paths || !run->seen || !run->issued || !run->again)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	res->nr_workers = n;
 	for (unsigned i = 0; i < n; i++) {
 		struct io_worker_result *w = &res->workers[i];
@@ -174,12 +174,12 @@ static int io_alloc(struct io_run *run, struct sluice_err *err)
 		w->task = calloc(run->nr_loops, sizeof(double));
 		w->e2e = calloc(run->nr_loops, sizeof(double));
 		if (!w->task || !w->e2e)
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	return 0;
 }
 
-static int io_buffers(struct io_run *run, struct sluice_err *err)
+static int io_buffers(struct io_run *run, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
 	CLEANUP_FREE uint32_t *devices = calloc(job->nr_places, sizeof(*devices));
@@ -194,14 +194,14 @@ static int io_buffers(struct io_run *run, struct sluice_err *err)
 	};
 
 	if (!devices)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < job->nr_places; i++)
 		devices[i] = job->places[i].device;
 	return bed_buffers_open(&run->buffers, &want, err);
 }
 
 /* Look at all there is before the first thing is made. */
-static int io_open(struct io_run *run, struct sluice_err *err)
+static int io_open(struct io_run *run, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
 	struct bed_work work = io_work(run);
@@ -237,7 +237,7 @@ static uint32_t io_fresh_loops(const struct io_run *run)
 }
 
 /* The next loops, behind which plain threads have their turn, or all. */
-static int io_turn(struct io_run *run, unsigned turn, unsigned turns, struct sluice_err *err)
+static int io_turn(struct io_run *run, unsigned turn, unsigned turns, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
 	struct stream_job stream = {
@@ -274,7 +274,7 @@ static struct bed_file *io_last_file(const struct io_run *run, unsigned worker)
 
 /* Buffers that plain threads can use, with the content of the files: ours, or others. */
 static int io_limit_buffers(struct io_run *run, struct bed_buffers *other, struct bed_buffers **ret,
-			    struct sluice_err *err)
+			    struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
 	struct bed_buffers_want want = {
@@ -294,19 +294,19 @@ static int io_limit_buffers(struct io_run *run, struct bed_buffers *other, struc
 }
 
 /* What plain threads get from the files of the last loop. */
-static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct sluice_err *err)
+static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
 	struct limit_turn t = {.done = turn, .all = turns, .sec = LIMIT_SEC};
 	CLEANUP_FREE struct limit_target *targets = calloc(job->nr_places, sizeof(*targets));
 	struct bed_buffers other = {.at = NULL}, *b = NULL;
 	int r = targets ? io_limit_buffers(run, &other, &b, err)
-			: sluice_fail(err, -ENOMEM, "out of memory");
+			: penstock_fail(err, -ENOMEM, "out of memory");
 
 	io_step(run, IO_STEP_LIMIT, 0, 0);
 	for (unsigned i = 0; i < job->nr_places && r == 0; i++) {
 		struct bed_file *f = io_last_file(run, i);
-		const struct sluice_file_info *info = &run->seen[i].file;
+		const struct penstock_file_info *info = &run->seen[i].file;
 
 		targets[i] = (struct limit_target){
 			.paths = (const char *const *)&f->at,
@@ -331,7 +331,7 @@ static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct sl
 }
 
 /* Everything that was written. */
-static int io_verify(struct io_run *run, struct sluice_err *err)
+static int io_verify(struct io_run *run, struct penstock_err *err)
 {
 	struct bed_work work = io_work(run);
 	int r;
@@ -359,23 +359,23 @@ static void io_sum_worker(struct io_run *run, unsigned i)
 	w->made = run->files.made[i];
 	w->gpu.size = run->job->gpu ? sizeof(w->gpu) : 0;
 	if (w->gpu.size)
-		sluice_probe_gpu_device(w->device, &w->gpu, NULL);
+		penstock_probe_gpu_device(w->device, &w->gpu, NULL);
 	res->paths[i].size = sizeof(res->paths[i]);
-	sluice_probe_path(w->folder, &res->paths[i], NULL);
+	penstock_probe_path(w->folder, &res->paths[i], NULL);
 	res->task_sec = w->task_sec > res->task_sec ? w->task_sec : res->task_sec;
 	res->e2e_sec = w->e2e_sec > res->e2e_sec ? w->e2e_sec : res->e2e_sec;
 }
 
 /* Nothing ran: what would have? */
-static void io_ask_handle(const struct io_job *job, struct sluice_stats *stats)
+static void io_ask_handle(const struct io_job *job, struct penstock_stats *stats)
 {
-	struct sluice_io *io;
+	struct penstock_io *io;
 
 	stats->size = sizeof(*stats);
-	if (sluice_open(&io, &job->opts, NULL) < 0)
+	if (penstock_open(&io, &job->opts, NULL) < 0)
 		return;
-	sluice_get_stats(io, stats);
-	sluice_close(io, NULL);
+	penstock_get_stats(io, stats);
+	penstock_close(io, NULL);
 }
 
 /* What the stream does not know of the series. */
@@ -386,14 +386,14 @@ static void io_sum_series(struct io_run *run)
 	struct run_series *s = &res->series;
 	struct cache_facts facts = {
 		.size = job->io_size,
-		.durable = job->opts.durability != SLUICE_DURABLE_NONE,
+		.durable = job->opts.durability != PENSTOCK_DURABLE_NONE,
 	};
-	char size[SLUICE_SIZE_TEXT];
+	char size[PENSTOCK_SIZE_TEXT];
 
 	if (!s->stats.size)
 		io_ask_handle(job, &s->stats);
 	snprintf(s->name, sizeof(s->name), "%s %s", job->read ? "read" : "write",
-		 sluice_size_exact(size, job->io_size));
+		 penstock_size_exact(size, job->io_size));
 	s->read = job->read;
 	s->size = job->io_size;
 	s->opts = job->opts;
@@ -423,12 +423,12 @@ static void io_sum_series(struct io_run *run)
 	cache_describe(s, &facts, res->paths, res->nr_workers);
 }
 
-static int io_sum(struct io_run *run, struct sluice_err *err)
+static int io_sum(struct io_run *run, struct penstock_err *err)
 {
 	struct io_result *res = run->res;
 
 	if (!res->series.hist && series_init(&res->series) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	res->first = (uint32_t)min_u64(res->first, res->nr_loops);
 	for (unsigned i = 0; i < res->nr_workers; i++)
 		io_sum_worker(run, i);
@@ -450,7 +450,7 @@ void io_result_fini(struct io_result *res)
 
 /* ---------------------------------------------------------------------- run */
 
-static int io_steps(struct io_run *run, struct sluice_err *err)
+static int io_steps(struct io_run *run, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
 	unsigned turns = io_turns(job);
@@ -466,14 +466,14 @@ static int io_steps(struct io_run *run, struct sluice_err *err)
 			r = io_limit(run, turn, turns, err);
 	}
 	if (io_stopped(job) && (r == 0 || r == -ECANCELED))
-		r = sluice_fail(err, -ECANCELED, "interrupted");
+		r = penstock_fail(err, -ECANCELED, "interrupted");
 	return r;
 }
 
-int io_job_run(const struct io_job *job, struct io_result *result, struct sluice_err *err)
+int io_job_run(const struct io_job *job, struct io_result *result, struct penstock_err *err)
 {
 	struct io_run run = {.job = job, .res = result};
-	struct sluice_err local;
+	struct penstock_err local;
 	int r;
 
 	memset(result, 0, sizeof(*result));

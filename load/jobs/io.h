@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_IO_H
-#define SLUICE_JOBS_IO_H
+#ifndef PENSTOCK_JOBS_IO_H
+#define PENSTOCK_JOBS_IO_H
 
 /*
  * One configuration, throughput: each of several workers moves one whole buffer
@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/probe.h>
-#include <sluice/sluice.h>
+#include <penstock/probe.h>
+#include <penstock/penstock.h>
 
 #include "load/bed/bed_folder.h"
 #include "load/stream/stream.h"
@@ -52,7 +52,7 @@ struct io_job {
 	bool gpu;                /* memory of the GPU that a place names, not the host's */
 	bool gds;                /* by cuFile: opts.engine is that */
 	bool lock;               /* mlock the buffers */
-	struct sluice_opts opts; /* of each worker's handle */
+	struct penstock_opts opts; /* of each worker's handle */
 	uint64_t limit;          /* of the device, bytes per second; 0: not known */
 	bool measure_limit;
 	const struct bed_folder *in_own; /* optional: all places are this one, of this run alone */
@@ -75,13 +75,13 @@ struct io_worker_result {
 	double *e2e;      /* the same */
 	int64_t resident; /* most bytes found in the page cache before a counted loop; -1 unknown */
 	struct stream_seen seen;
-	struct sluice_gpu_device gpu;
+	struct penstock_gpu_device gpu;
 };
 
 struct io_result {
 	unsigned nr_workers;
 	struct io_worker_result *workers;
-	struct sluice_path_info *paths; /* of each */
+	struct penstock_path_info *paths; /* of each */
 	uint32_t nr_loops;              /* that all workers completed, warm-up included */
 	uint32_t first;                 /* index of the first loop that counts */
 	bool partial;    /* interrupted: fewer than the job has, or not all was compared */
@@ -96,7 +96,7 @@ struct io_result {
  * Is this job possible as it was asked for?  Returns 0, -EINVAL when a setting
  * is wrong, -ENOTSUP when this machine cannot do it.  Touches no file.
  */
-int io_job_check(const struct io_job *job, struct sluice_err *err);
+int io_job_check(const struct io_job *job, struct penstock_err *err);
 
 struct io_plan {
 	uint64_t space;    /* bytes that files will take more than now */
@@ -107,7 +107,7 @@ struct io_plan {
 	double speed;      /* ... bytes per second, as given or assumed */
 };
 /* What io_job_run() would do: 0, or the -errno with which it would refuse.  Makes nothing. */
-int io_job_plan(const struct io_job *job, struct io_plan *ret, struct sluice_err *err);
+int io_job_plan(const struct io_job *job, struct io_plan *ret, struct penstock_err *err);
 
 /*
  * Do it.  Whatever happens, files created on the way are gone afterwards unless
@@ -115,7 +115,7 @@ int io_job_plan(const struct io_job *job, struct io_plan *ret, struct sluice_err
  * in @result; but -ECANCELED when job->stop was set, and the loops that were
  * complete by then are in @result, marked partial.
  */
-int io_job_run(const struct io_job *job, struct io_result *result, struct sluice_err *err);
+int io_job_run(const struct io_job *job, struct io_result *result, struct penstock_err *err);
 void io_result_fini(struct io_result *result);
 
 /* A size for jobs that name none: 1 GiB, or what free space and memory allow. */

@@ -24,7 +24,7 @@ static uint64_t name_hash(const char *name)
 
 /* File @i of all, in @folder. */
 static int io_file_name(struct io_files *f, unsigned i, const struct bed_folder *folder,
-			struct sluice_err *err)
+			struct penstock_err *err)
 {
 	struct bed_file *file = &f->all[i];
 	int r = bed_file_init(file, folder, f->job->io_size, err, "_aio_%s_%" PRIu64 ".pt.%u_%u",
@@ -38,28 +38,28 @@ static int io_file_name(struct io_files *f, unsigned i, const struct bed_folder 
 
 /* Why the job must not use a file that is there and not ours; 0 when it may. */
 static int io_file_refuse(const struct bed_file *f, const struct io_job *job, bool plain,
-			  struct sluice_err *err)
+			  struct penstock_err *err)
 {
 	const char *what = job->read ? ", so --validate has nothing to compare" : "";
 
 	if (!plain)
-		return sluice_fail(err, -EEXIST, "%s: exists and is not a regular file", f->path);
+		return penstock_fail(err, -EEXIST, "%s: exists and is not a regular file", f->path);
 	if (f->full || job->overwrite)
 		return 0;
 	if (job->read && f->had != f->len)
-		return sluice_fail(err, -EEXIST,
+		return penstock_fail(err, -EEXIST,
 				   "%s: exists and has %" PRIu64 " bytes, not %" PRIu64
 				   "; remove it, or allow --overwrite",
 				   f->path, f->had, f->len);
 	if (job->read && !job->validate)
 		return 0;
-	return sluice_fail(err, -EEXIST,
+	return penstock_fail(err, -EEXIST,
 			   "%s: exists and does not hold the data of this job (seed %" PRIu64
 			   ")%s; remove it, or allow --overwrite",
 			   f->path, job->seed, what);
 }
 
-static int io_file_look(struct io_files *f, unsigned i, struct sluice_err *err)
+static int io_file_look(struct io_files *f, unsigned i, struct penstock_err *err)
 {
 	struct bed_file *file = &f->all[i];
 	bool plain;
@@ -75,7 +75,7 @@ static int io_file_look(struct io_files *f, unsigned i, struct sluice_err *err)
 	return r;
 }
 
-int io_files_init(struct io_files *f, const struct io_job *job, struct sluice_err *err)
+int io_files_init(struct io_files *f, const struct io_job *job, struct penstock_err *err)
 {
 	unsigned n = job->nr_places;
 	int r = 0;
@@ -87,7 +87,7 @@ int io_files_init(struct io_files *f, const struct io_job *job, struct sluice_er
 	f->own = calloc(n, sizeof(*f->own));
 	f->made = calloc(n, sizeof(*f->made));
 	if (!f->all || !f->places || !f->own || !f->made)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < n && r == 0; i++)
 		r = bed_folder_open(&f->places[i], job->places[i].folder, job->opts.objects, err);
 	f->nr = r == 0 ? n * f->per : 0;
@@ -96,12 +96,12 @@ int io_files_init(struct io_files *f, const struct io_job *job, struct sluice_er
 	return r;
 }
 
-int io_files_room(const struct io_files *f, struct sluice_err *err)
+int io_files_room(const struct io_files *f, struct penstock_err *err)
 {
 	CLEANUP_FREE struct bed_need *needs = calloc(f->job->nr_places, sizeof(*needs));
 
 	if (!needs)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < f->nr; i++) {
 		needs[i / f->per].folder = f->job->places[i / f->per].folder;
 		needs[i / f->per].bytes += f->job->io_size - f->all[i].had;
@@ -113,7 +113,7 @@ int io_files_room(const struct io_files *f, struct sluice_err *err)
 
 /* The folder of worker @w's new files, which workers in one place share. */
 static int io_own_folder(struct io_files *f, unsigned w, const struct bed_folder **ret,
-			 struct sluice_err *err)
+			 struct penstock_err *err)
 {
 	const struct io_place *places = f->job->places;
 	unsigned i = 0;
@@ -129,7 +129,7 @@ static int io_own_folder(struct io_files *f, unsigned w, const struct bed_folder
 						f->job->opts.objects, err);
 }
 
-static int io_file_make(struct io_files *f, unsigned i, struct sluice_err *err)
+static int io_file_make(struct io_files *f, unsigned i, struct penstock_err *err)
 {
 	const struct bed_folder *own;
 	int r = 0;
@@ -145,7 +145,7 @@ static int io_file_make(struct io_files *f, unsigned i, struct sluice_err *err)
 }
 
 /* All of one file, in a folder of this run. */
-static int io_files_share(struct io_files *f, struct sluice_err *err)
+static int io_files_share(struct io_files *f, struct penstock_err *err)
 {
 	const struct io_job *job = f->job;
 	int r = bed_folder_share(&f->own[0], job->places[0].folder, "io", &job->share, err);
@@ -160,7 +160,7 @@ static int io_files_share(struct io_files *f, struct sluice_err *err)
 	return r;
 }
 
-int io_files_make(struct io_files *f, struct bed_work *work, struct sluice_err *err)
+int io_files_make(struct io_files *f, struct bed_work *work, struct penstock_err *err)
 {
 	int r = f->job->share.on ? io_files_share(f, err) : 0;
 
@@ -206,22 +206,22 @@ uint64_t io_job_default_size(const struct io_job *job)
 
 /* -------------------------------------------------------------------- check */
 
-int io_job_check(const struct io_job *job, struct sluice_err *err)
+int io_job_check(const struct io_job *job, struct penstock_err *err)
 {
-	struct sluice_io *io;
+	struct penstock_io *io;
 	int r = 0;
 
 	if (!job->nr_places || !job->io_size || !job->loops)
-		return sluice_fail(err, -EINVAL, "a job needs a folder, a size and a loop");
+		return penstock_fail(err, -EINVAL, "a job needs a folder, a size and a loop");
 	if (job->loops > UINT32_MAX - job->warmup)
-		return sluice_fail(err, -EINVAL, "too many loops");
+		return penstock_fail(err, -EINVAL, "too many loops");
 	for (unsigned i = 0; i < job->nr_places && r == 0; i++)
 		r = bed_check_folder(job->places[i].folder, !job->read, err);
 	for (unsigned i = 0; job->gpu && i < job->nr_places && r == 0; i++)
 		r = bed_gpu_check(job->places[i].device, err);
 	if (r == 0)
-		r = sluice_open(&io, &job->opts, err); /* the library knows its own ranges */
-	return r < 0 ? r : sluice_close(io, err);
+		r = penstock_open(&io, &job->opts, err); /* the library knows its own ranges */
+	return r < 0 ? r : penstock_close(io, err);
 }
 
 unsigned io_turns(const struct io_job *job)
@@ -229,7 +229,7 @@ unsigned io_turns(const struct io_job *job)
 	return job->measure_limit ? (unsigned)min_u64(job->loops, LIMIT_TRIES) : 1;
 }
 
-int io_job_plan(const struct io_job *job, struct io_plan *ret, struct sluice_err *err)
+int io_job_plan(const struct io_job *job, struct io_plan *ret, struct penstock_err *err)
 {
 	struct io_files files;
 	int r = io_files_init(&files, job, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_IO_FILES_H
-#define SLUICE_JOBS_IO_FILES_H
+#ifndef PENSTOCK_JOBS_IO_FILES_H
+#define PENSTOCK_JOBS_IO_FILES_H
 
 /*
  * The files of an io job.  Their names are ds_io's, and a file that this program wrote
@@ -22,11 +22,11 @@ struct io_files {
 };
 
 /* Name all and look at what is there: -EEXIST when the job must not touch one. */
-int io_files_init(struct io_files *f, const struct io_job *job, struct sluice_err *err);
+int io_files_init(struct io_files *f, const struct io_job *job, struct penstock_err *err);
 /* Is there room?  -EINVAL if not. */
-int io_files_room(const struct io_files *f, struct sluice_err *err);
+int io_files_room(const struct io_files *f, struct penstock_err *err);
 /* Make those that are missing; files to be read get their content. */
-int io_files_make(struct io_files *f, struct bed_work *work, struct sluice_err *err);
+int io_files_make(struct io_files *f, struct bed_work *work, struct penstock_err *err);
 /* In how many turns the loops are done, with plain threads behind each. */
 unsigned io_turns(const struct io_job *job);
 /* Remove what was made and shall not stay. */

@@ -18,21 +18,21 @@ const char *const space_names[SPACE_KINDS] = {
 };
 
 /* What a value may be: of what is a field of a handle's options, the library says it. */
-static struct sluice_bounds space_bounds(enum space_kind kind)
+static struct penstock_bounds space_bounds(enum space_kind kind)
 {
 	static const char *const fields[SPACE_KINDS] = {
 		[SPACE_BLOCK_SIZE] = "block",
 		[SPACE_QUEUE_DEPTH] = "depth",
 		[SPACE_IO_PARALLEL] = "threads",
 	};
-	struct sluice_bounds is = {.max = 1, .step = 1};
+	struct penstock_bounds is = {.max = 1, .step = 1};
 
 	if (kind == SPACE_ENGINE)
 		is.max = UINT64_MAX;
 	else if (kind == SPACE_MEMORY)
 		is.max = BED_GPU;
 	else if (fields[kind])
-		sluice_get_bounds(fields[kind], &is);
+		penstock_get_bounds(fields[kind], &is);
 	return is;
 }
 
@@ -45,25 +45,25 @@ static struct space_axis *space_find_axis(const struct space *s, enum space_kind
 }
 
 static int space_check_value(const struct space_axis *axis, enum space_kind kind, uint64_t n,
-			     const char *text, struct sluice_err *err)
+			     const char *text, struct penstock_err *err)
 {
-	struct sluice_bounds is = space_bounds(kind);
+	struct penstock_bounds is = space_bounds(kind);
 
 	if (n < is.min || n > is.max)
-		return sluice_fail(err, -EINVAL, "%s: %" PRIu64 " is outside %" PRIu64 "..%" PRIu64,
+		return penstock_fail(err, -EINVAL, "%s: %" PRIu64 " is outside %" PRIu64 "..%" PRIu64,
 				   space_names[kind], n, is.min, is.max);
 	if (n % is.step)
-		return sluice_fail(err, -EINVAL, "%s: %" PRIu64 " is not a multiple of %" PRIu64,
+		return penstock_fail(err, -EINVAL, "%s: %" PRIu64 " is not a multiple of %" PRIu64,
 				   space_names[kind], n, is.step);
 	for (unsigned i = 0; axis && i < axis->nr; i++)
 		if (axis->values[i].n == n && (!text || !strcmp(text, axis->values[i].text)))
-			return sluice_fail(err, -EEXIST, "%s: a value is there twice",
+			return penstock_fail(err, -EEXIST, "%s: a value is there twice",
 					   space_names[kind]);
 	return 0;
 }
 
 int space_add(struct space *s, enum space_kind kind, uint64_t n, const char *text,
-	      struct sluice_err *err)
+	      struct penstock_err *err)
 {
 	struct space_axis *axis = space_find_axis(s, kind);
 	struct space_value v = {.n = n};
@@ -76,10 +76,10 @@ int space_add(struct space *s, enum space_kind kind, uint64_t n, const char *tex
 		*axis = (struct space_axis){.kind = kind};
 	}
 	if (text && !(v.text = strdup(text)))
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (ARRAY_MORE(axis->values, axis->nr) < 0) {
 		free(v.text);
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	axis->values[axis->nr++] = v;
 	return 0;
@@ -115,13 +115,13 @@ const struct space_value *space_value(const struct space *s, unsigned point, enu
 	return NULL;
 }
 
-static void space_set_flag(struct sluice_opts *opts, uint32_t flag, const struct space_value *v)
+static void space_set_flag(struct penstock_opts *opts, uint32_t flag, const struct space_value *v)
 {
 	if (v)
 		opts->flags = v->n ? opts->flags | flag : opts->flags & ~flag;
 }
 
-void space_apply(const struct space *s, unsigned point, struct sluice_opts *opts, uint32_t *memory)
+void space_apply(const struct space *s, unsigned point, struct penstock_opts *opts, uint32_t *memory)
 {
 	const struct space_value *v[SPACE_KINDS];
 
@@ -137,19 +137,19 @@ void space_apply(const struct space *s, unsigned point, struct sluice_opts *opts
 		opts->engine = v[SPACE_ENGINE]->text;
 	if (v[SPACE_MEMORY])
 		*memory = (uint32_t)v[SPACE_MEMORY]->n;
-	space_set_flag(opts, SLUICE_NO_OVERLAP, v[SPACE_SEQUENTIAL]);
-	space_set_flag(opts, SLUICE_SINGLE_SUBMIT, v[SPACE_SINGLE]);
+	space_set_flag(opts, PENSTOCK_NO_OVERLAP, v[SPACE_SEQUENTIAL]);
+	space_set_flag(opts, PENSTOCK_SINGLE_SUBMIT, v[SPACE_SINGLE]);
 }
 
-double space_cost(const struct sluice_opts *opts)
+double space_cost(const struct penstock_opts *opts)
 {
 	double threads = opts->threads ? opts->threads : 1;
 	double block = opts->block ? (double)opts->block : 1u << 20;
 	double depth = opts->depth ? opts->depth : 32;
 
 	return threads * 1e13 + threads * depth * block +
-	       0.25 * !!(opts->flags & SLUICE_SINGLE_SUBMIT) +
-	       0.125 * !!(opts->flags & SLUICE_NO_OVERLAP);
+	       0.25 * !!(opts->flags & PENSTOCK_SINGLE_SUBMIT) +
+	       0.125 * !!(opts->flags & PENSTOCK_NO_OVERLAP);
 }
 
 /* K or M, as upstream's parser knows no other letter; bytes where neither fits. */
@@ -176,9 +176,9 @@ static void append_word(char *buf, size_t size, const struct space *s, enum spac
 }
 
 void space_name(char *buf, size_t size, const struct space *s, unsigned point, bool read,
-		unsigned nr_folders, const struct sluice_opts *opts)
+		unsigned nr_folders, const struct penstock_opts *opts)
 {
-	struct sluice_opts o = *opts;
+	struct penstock_opts o = *opts;
 	char block[32], more[72] = "";
 	uint32_t memory = 0;
 
@@ -187,14 +187,14 @@ void space_name(char *buf, size_t size, const struct space *s, unsigned point, b
 	append_word(more, sizeof(more), s, SPACE_ENGINE, o.engine);
 	append_word(more, sizeof(more), s, SPACE_MEMORY, bed_memory_words[memory]);
 	snprintf(buf, size, "%s_%s_%s_ftd%u%s_d%u_bs%s_p%u", read ? "read" : "write",
-		 o.flags & SLUICE_SINGLE_SUBMIT ? "single" : "block",
-		 o.flags & SLUICE_NO_OVERLAP ? "sequential" : "overlap", nr_folders, more,
+		 o.flags & PENSTOCK_SINGLE_SUBMIT ? "single" : "block",
+		 o.flags & PENSTOCK_NO_OVERLAP ? "sequential" : "overlap", nr_folders, more,
 		 o.depth ? o.depth : 1, block, o.threads ? o.threads : 1);
 }
 
 /* ------------------------------------------------------------------ upstream */
 
-int space_nvme_tune(struct space *s, struct sluice_err *err)
+int space_nvme_tune(struct space *s, struct penstock_err *err)
 {
 	static const struct {
 		enum space_kind kind;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_JOB_SPACE_H
-#define SLUICE_JOBS_JOB_SPACE_H
+#ifndef PENSTOCK_JOBS_JOB_SPACE_H
+#define PENSTOCK_JOBS_JOB_SPACE_H
 
 /*
  * The configurations that sweep and tune walk: the product of a few axes, each a
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 enum space_kind {
 	SPACE_BLOCK_SIZE,
@@ -49,20 +49,20 @@ struct space {
  * value is there already.
  */
 int space_add(struct space *s, enum space_kind kind, uint64_t n, const char *text,
-	      struct sluice_err *err);
+	      struct penstock_err *err);
 void space_fini(struct space *s);
 
 unsigned space_points(const struct space *s);
 /* The value of @point on the axis of @kind; NULL when the space has no such axis. */
 const struct space_value *space_value(const struct space *s, unsigned point, enum space_kind kind);
 /* Set in @opts, and in *@memory, what the axes say; the rest stays. */
-void space_apply(const struct space *s, unsigned point, struct sluice_opts *opts, uint32_t *memory);
+void space_apply(const struct space *s, unsigned point, struct penstock_opts *opts, uint32_t *memory);
 
 /*
  * What a configuration takes, to choose between equals: threads first, then
  * memory in flight, then what is not the default.
  */
-double space_cost(const struct sluice_opts *opts);
+double space_cost(const struct penstock_opts *opts);
 
 /*
  * The name upstream gives to a configuration in one direction, without ".txt":
@@ -72,9 +72,9 @@ double space_cost(const struct sluice_opts *opts);
  * sizes are in K or M; other letters and odd sizes that parser does not know.
  */
 void space_name(char *buf, size_t size, const struct space *s, unsigned point, bool read,
-		unsigned nr_folders, const struct sluice_opts *opts);
+		unsigned nr_folders, const struct penstock_opts *opts);
 
 /* The spaces of upstream's tools. */
-int space_nvme_tune(struct space *s, struct sluice_err *err); /* ds_nvme_tune: 64 points */
+int space_nvme_tune(struct space *s, struct penstock_err *err); /* ds_nvme_tune: 64 points */
 
 #endif

@@ -30,8 +30,8 @@ bool peer_exists(const char *name)
 
 int peer_run(char *const argv[], const char *dir, const atomic_int *stop, char **ret)
 {
-	struct sluice_program p = {.argv = argv, .dir = dir, .stop = stop};
-	int status, r = sluice_program_run(&p, ret, &status);
+	struct penstock_program p = {.argv = argv, .dir = dir, .stop = stop};
+	int status, r = penstock_program_run(&p, ret, &status);
 
 	if (r < 0)
 		return r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_PEER_H
-#define SLUICE_JOBS_PEER_H
+#ifndef PENSTOCK_JOBS_PEER_H
+#define PENSTOCK_JOBS_PEER_H
 
 /* Other programs that do the same work beside us. */
 #include <stdatomic.h>

@@ -8,11 +8,11 @@
 #include "base/err.h"
 #include "base/util.h"
 
-static int pour_moved(const struct pour *p, uint64_t bytes, struct sluice_err *err)
+static int pour_moved(const struct pour *p, uint64_t bytes, struct penstock_err *err)
 {
 	if (p->progress)
 		p->progress(p->arg, bytes);
-	return sluice_stopped(p->stop, err);
+	return penstock_stopped(p->stop, err);
 }
 
 /* Bytes of the file from @at on that the memory has room for. */
@@ -21,29 +21,29 @@ static uint64_t pour_piece(const struct pour *p, uint64_t at)
 	return min_u64(p->buf_len, p->len - at);
 }
 
-void pour_look(const struct pour *p, struct sluice_stats *stats, struct sluice_file_info *info)
+void pour_look(const struct pour *p, struct penstock_stats *stats, struct penstock_file_info *info)
 {
-	struct sluice_file *file;
+	struct penstock_file *file;
 
 	stats->size = sizeof(*stats);
-	sluice_get_stats(p->io, stats);
+	penstock_get_stats(p->io, stats);
 	info->size = sizeof(*info);
-	if (!p->path || sluice_file_open(&file, p->io, p->path, O_RDONLY, 0, NULL) < 0)
+	if (!p->path || penstock_file_open(&file, p->io, p->path, O_RDONLY, 0, NULL) < 0)
 		return;
-	sluice_file_stat(file, info);
-	sluice_file_close(file, NULL);
+	penstock_file_stat(file, info);
+	penstock_file_close(file, NULL);
 }
 
 void pour_make(struct pour *p)
 {
 	uint64_t begin = clock_ns();
 
-	sluice_gen_fill(p->gen, p->object, p->offset, p->buf, p->len);
+	penstock_gen_fill(p->gen, p->object, p->offset, p->buf, p->len);
 	p->total_ns = p->made_ns = clock_ns() - begin;
 	p->close_ns = 0;
 }
 
-static int write_pieces(struct pour *p, struct sluice_writer *w, struct sluice_err *err)
+static int write_pieces(struct pour *p, struct penstock_writer *w, struct penstock_err *err)
 {
 	uint64_t n, begin;
 	int r = 0;
@@ -52,75 +52,75 @@ static int write_pieces(struct pour *p, struct sluice_writer *w, struct sluice_e
 		n = pour_piece(p, at);
 		begin = clock_ns();
 		if (!p->ready)
-			sluice_gen_fill(p->gen, p->object, p->offset + at, p->buf, n);
+			penstock_gen_fill(p->gen, p->object, p->offset + at, p->buf, n);
 		p->made_ns += clock_ns() - begin;
-		r = sluice_writer_write(w, p->buf, n, err);
+		r = penstock_writer_write(w, p->buf, n, err);
 		if (r == 0)
 			r = pour_moved(p, at + n, err);
 	}
 	return r;
 }
 
-int pour_save(struct pour *p, struct sluice_err *err)
+int pour_save(struct pour *p, struct penstock_err *err)
 {
-	struct sluice_writer *w;
+	struct penstock_writer *w;
 	uint64_t begin = clock_ns(), closing;
 	int r;
 
 	p->made_ns = p->close_ns = 0;
 	p->writer.expected = p->len;
-	r = sluice_writer_open(&w, p->io, p->path, &p->writer, err);
+	r = penstock_writer_open(&w, p->io, p->path, &p->writer, err);
 	if (r < 0)
 		return r;
 	r = write_pieces(p, w, err);
 	if (r < 0) {
-		sluice_writer_abort(w);
+		penstock_writer_abort(w);
 		return r;
 	}
 	closing = clock_ns();
-	r = sluice_writer_commit(w, err);
+	r = penstock_writer_commit(w, err);
 	p->close_ns = clock_ns() - closing;
 	p->total_ns = clock_ns() - begin;
 	return r;
 }
 
 /* Fewer bytes than asked for are an end that came too early. */
-static int read_piece(struct pour *p, struct sluice_reader *rd, uint64_t at, uint64_t n,
-		      struct sluice_err *err)
+static int read_piece(struct pour *p, struct penstock_reader *rd, uint64_t at, uint64_t n,
+		      struct penstock_err *err)
 {
-	int64_t got = sluice_reader_read(rd, p->buf, n, err);
+	int64_t got = penstock_reader_read(rd, p->buf, n, err);
 
 	if (got < 0)
 		return (int)got;
 	if ((uint64_t)got < n)
-		return sluice_fail(err, -EBADMSG, "%s: ends at %" PRIu64 ", not at %" PRIu64,
+		return penstock_fail(err, -EBADMSG, "%s: ends at %" PRIu64 ", not at %" PRIu64,
 				   p->path, at + (uint64_t)got, p->len);
 	return 0;
 }
 
-static int compare_piece(struct pour *p, uint64_t at, uint64_t n, struct sluice_err *err)
+static int compare_piece(struct pour *p, uint64_t at, uint64_t n, struct penstock_err *err)
 {
 	uint64_t begin = clock_ns();
-	size_t right = sluice_gen_check(p->gen, p->object, p->offset + at, p->buf, n);
+	size_t right = penstock_gen_check(p->gen, p->object, p->offset + at, p->buf, n);
 	unsigned char want;
 
 	p->made_ns += clock_ns() - begin;
 	if (right == n)
 		return 0;
-	sluice_gen_fill(p->gen, p->object, p->offset + at + right, &want, 1);
-	return sluice_fail(err, -EBADMSG, "%s: byte %" PRIu64 " is 0x%02x, not 0x%02x", p->path,
+	penstock_gen_fill(p->gen, p->object, p->offset + at + right, &want, 1);
+	return penstock_fail(err, -EBADMSG, "%s: byte %" PRIu64 " is 0x%02x, not 0x%02x", p->path,
 			   at + right, ((unsigned char *)p->buf)[right], want);
 }
 
-static int read_pieces(struct pour *p, struct sluice_reader *rd, bool compare,
-		       struct sluice_err *err)
+static int read_pieces(struct pour *p, struct penstock_reader *rd, bool compare,
+		       struct penstock_err *err)
 {
-	struct sluice_reader_info info = {.size = sizeof(info)};
+	struct penstock_reader_info info = {.size = sizeof(info)};
 	uint64_t n;
-	int r = sluice_reader_stat(rd, &info);
+	int r = penstock_reader_stat(rd, &info);
 
 	if (r == 0 && info.bytes != p->len)
-		return sluice_fail(err, -EBADMSG, "%s: has %" PRIu64 " bytes, not %" PRIu64,
+		return penstock_fail(err, -EBADMSG, "%s: has %" PRIu64 " bytes, not %" PRIu64,
 				   p->path, info.bytes, p->len);
 	for (uint64_t at = 0; at < p->len && r == 0; at += n) {
 		n = pour_piece(p, at);
@@ -133,27 +133,27 @@ static int read_pieces(struct pour *p, struct sluice_reader *rd, bool compare,
 	return r;
 }
 
-static int pour_read(struct pour *p, bool compare, struct sluice_err *err)
+static int pour_read(struct pour *p, bool compare, struct penstock_err *err)
 {
 	uint64_t begin = clock_ns();
-	struct sluice_reader *rd;
-	int r = sluice_reader_open(&rd, p->io, p->path, &p->reader, err);
+	struct penstock_reader *rd;
+	int r = penstock_reader_open(&rd, p->io, p->path, &p->reader, err);
 
 	p->made_ns = p->close_ns = 0;
 	if (r < 0)
 		return r;
 	r = read_pieces(p, rd, compare, err);
 	p->total_ns = clock_ns() - begin;
-	sluice_reader_close(rd);
+	penstock_reader_close(rd);
 	return r;
 }
 
-int pour_load(struct pour *p, struct sluice_err *err)
+int pour_load(struct pour *p, struct penstock_err *err)
 {
 	return pour_read(p, false, err);
 }
 
-int pour_compare(struct pour *p, struct sluice_err *err)
+int pour_compare(struct pour *p, struct penstock_err *err)
 {
 	return pour_read(p, true, err);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_POUR_H
-#define SLUICE_JOBS_POUR_H
+#ifndef PENSTOCK_JOBS_POUR_H
+#define PENSTOCK_JOBS_POUR_H
 
 /*
- * A file of generated content, by the stream writer and the stream reader (sluice/ckpt.h): saved
+ * A file of generated content, by the stream writer and the stream reader (penstock/ckpt.h): saved
  * whole and in one step, loaded with its checksums verified, compared with what the generator says.
  * Making content and moving it are timed apart.
  */
@@ -11,20 +11,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/ckpt.h>
-#include <sluice/gen.h>
+#include <penstock/ckpt.h>
+#include <penstock/gen.h>
 
 struct pour {
-	struct sluice_io *io;
-	const struct sluice_gen *gen;
+	struct penstock_io *io;
+	const struct penstock_gen *gen;
 	const char *path;
 	uint64_t object, offset; /* where its content begins */
 	uint64_t len;
 	void *buf; /* of all of it or a piece; */
 	uint64_t buf_len;
 	bool ready; /* it holds the content already: pour_make() */
-	struct sluice_writer_opts writer;
-	struct sluice_reader_opts reader;
+	struct penstock_writer_opts writer;
+	struct penstock_reader_opts reader;
 	const atomic_int *stop;
 	/* Optional: so much was moved. */
 	void (*progress)(void *arg, uint64_t bytes);
@@ -36,12 +36,12 @@ struct pour {
 /* Make all of the content, for which the memory must have room, before anything is written. */
 void pour_make(struct pour *p);
 /* How the library moves it, once it is there. */
-void pour_look(const struct pour *p, struct sluice_stats *stats, struct sluice_file_info *info);
+void pour_look(const struct pour *p, struct penstock_stats *stats, struct penstock_file_info *info);
 /* 0, -ECANCELED, or what the writer says; then the file that was there is there. */
-int pour_save(struct pour *p, struct sluice_err *err);
+int pour_save(struct pour *p, struct penstock_err *err);
 /* What is read goes into the memory and is not looked at, but for checksums. */
-int pour_load(struct pour *p, struct sluice_err *err);
+int pour_load(struct pour *p, struct penstock_err *err);
 /* Read it and compare: -EBADMSG with the file and the first wrong offset. */
-int pour_compare(struct pour *p, struct sluice_err *err);
+int pour_compare(struct pour *p, struct penstock_err *err);
 
 #endif

@@ -42,7 +42,7 @@ static void sweep_on_fill(void *arg, uint64_t done, uint64_t total)
 }
 
 /* Add a measurement, of this process or an earlier one, to its point. */
-static int sweep_add_sample(void *arg, const struct sweep_sample *m, struct sluice_err *err)
+static int sweep_add_sample(void *arg, const struct sweep_sample *m, struct penstock_err *err)
 {
 	struct sweep *w = arg;
 	uint64_t io_size = w->job->io_size;
@@ -61,7 +61,7 @@ static int sweep_add_sample(void *arg, const struct sweep_sample *m, struct slui
 
 		if (series_add(s, io_size, (uint64_t)(m->worker_sec[i] * 1e9 + 0.5),
 			       (uint64_t)(end * 1e9)) < 0)
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 		p->worker_sec[i] += m->worker_sec[i];
 		slowest = p->worker_sec[i] > slowest ? p->worker_sec[i] : slowest;
 	}
@@ -83,7 +83,7 @@ static int sweep_add_sample(void *arg, const struct sweep_sample *m, struct slui
 }
 
 /* One that an earlier process made: its wear and time count as well. */
-static int sweep_add_known(void *arg, const struct sweep_sample *m, struct sluice_err *err)
+static int sweep_add_known(void *arg, const struct sweep_sample *m, struct penstock_err *err)
 {
 	struct sweep *w = arg;
 	uint64_t before = m->index < w->res->nr ? series_wear(&w->res->series[m->index]) : 0;
@@ -95,7 +95,7 @@ static int sweep_add_known(void *arg, const struct sweep_sample *m, struct sluic
 	return r;
 }
 
-static int sweep_measure(struct sweep *w, unsigned index, uint32_t loop, struct sluice_err *err)
+static int sweep_measure(struct sweep *w, unsigned index, uint32_t loop, struct penstock_err *err)
 {
 	struct run_series *s = &w->res->series[index], one = {.read = s->read};
 	struct trial how = {.opts = s->opts,
@@ -132,7 +132,7 @@ static int sweep_measure(struct sweep *w, unsigned index, uint32_t loop, struct 
 /* -------------------------------------------------------------------- limit */
 
 /* Plain threads have a turn between measurements, in buffers as large as theirs. */
-static int sweep_limit_turn(struct sweep *w, bool read, struct sluice_err *err)
+static int sweep_limit_turn(struct sweep *w, bool read, struct penstock_err *err)
 {
 	struct limit *l = &w->limit[read];
 	struct limit_turn turn = {.done = w->done[read],
@@ -147,7 +147,7 @@ static int sweep_limit_turn(struct sweep *w, bool read, struct sluice_err *err)
 	r = trials_limit(&w->trials, l, turn, err);
 	if (r == 0 && !read && l->moved > before)
 		r = sweep_add_wear(w, l->moved - before, err);
-	return r < 0 ? r : sluice_stopped(w->job->stop, err);
+	return r < 0 ? r : penstock_stopped(w->job->stop, err);
 }
 
 /* ------------------------------------------------------------------ the walk */
@@ -155,13 +155,13 @@ static int sweep_limit_turn(struct sweep *w, bool read, struct sluice_err *err)
 /* A different order in each loop, the same for a seed. */
 static void sweep_shuffle(unsigned *order, unsigned n, uint64_t seed)
 {
-	struct sluice_random r;
+	struct penstock_random r;
 
-	sluice_random_seed(&r, seed);
+	penstock_random_seed(&r, seed);
 	for (unsigned i = 0; i < n; i++)
 		order[i] = i;
 	for (unsigned i = n; i > 1; i--) {
-		unsigned k = (unsigned)sluice_random_below(&r, i), t = order[i - 1];
+		unsigned k = (unsigned)penstock_random_below(&r, i), t = order[i - 1];
 
 		order[i - 1] = order[k];
 		order[k] = t;
@@ -169,7 +169,7 @@ static void sweep_shuffle(unsigned *order, unsigned n, uint64_t seed)
 }
 
 static int sweep_one_loop(struct sweep *w, unsigned first, uint32_t loop, unsigned *order,
-			  struct sluice_err *err)
+			  struct penstock_err *err)
 {
 	const struct sweep_job *job = w->job;
 	int r = 0;
@@ -180,7 +180,7 @@ static int sweep_one_loop(struct sweep *w, unsigned first, uint32_t loop, unsign
 
 		if (w->known[(size_t)index * job->loops + loop])
 			continue;
-		r = sluice_stopped(job->stop, err);
+		r = penstock_stopped(job->stop, err);
 		if (r == 0)
 			r = sweep_measure(w, index, loop, err);
 		if (r == 0 && w->res->points[index].loops == job->loops && job->point_done)
@@ -193,7 +193,7 @@ static int sweep_one_loop(struct sweep *w, unsigned first, uint32_t loop, unsign
 }
 
 /* Points that an earlier process completed; it may have ended before it could say so. */
-static int sweep_log_known(struct sweep *w, struct sluice_err *err)
+static int sweep_log_known(struct sweep *w, struct penstock_err *err)
 {
 	const struct sweep_job *job = w->job;
 	int r = 0;
@@ -205,10 +205,10 @@ static int sweep_log_known(struct sweep *w, struct sluice_err *err)
 	return r;
 }
 
-static int sweep_walk(struct sweep *w, struct sluice_err *err)
+static int sweep_walk(struct sweep *w, struct penstock_err *err)
 {
 	CLEANUP_FREE unsigned *order = calloc(w->nr_points, sizeof(*order));
-	int r = order ? 0 : sluice_fail(err, -ENOMEM, "out of memory");
+	int r = order ? 0 : penstock_fail(err, -ENOMEM, "out of memory");
 
 	for (unsigned first = 0; first < w->res->nr && r == 0; first += w->nr_points) {
 		for (uint32_t loop = 0; loop < w->job->loops && r == 0; loop++)
@@ -229,7 +229,7 @@ static void sweep_describe(struct sweep *w, unsigned index)
 		.resident = p->resident,
 		.unknown = p->unknown,
 		.size = w->job->io_size,
-		.durable = w->job->opts.durability != SLUICE_DURABLE_NONE,
+		.durable = w->job->opts.durability != PENSTOCK_DURABLE_NONE,
 	};
 
 	series_finish(s);
@@ -253,7 +253,7 @@ static void sweep_tell_limits(struct sweep *w, bool complete)
 }
 
 /* Take the state file for us alone, then look at what is in it. */
-static int sweep_take_up(struct sweep *w, struct sluice_err *err)
+static int sweep_take_up(struct sweep *w, struct penstock_err *err)
 {
 	int r = sweep_state_open(&w->state, w->job, err);
 
@@ -262,7 +262,7 @@ static int sweep_take_up(struct sweep *w, struct sluice_err *err)
 }
 
 /* Folders first: where one cannot be made nothing else is, and a failure undoes the others. */
-static int sweep_begin(struct sweep *w, struct sluice_err *err)
+static int sweep_begin(struct sweep *w, struct penstock_err *err)
 {
 	const struct sweep_job *job = w->job;
 	struct trials_job trials = sweep_trials_job(job);
@@ -285,7 +285,7 @@ static int sweep_begin(struct sweep *w, struct sluice_err *err)
 	return r;
 }
 
-static int prepare_files(struct sweep *w, struct sluice_err *err)
+static int prepare_files(struct sweep *w, struct penstock_err *err)
 {
 	int r = trials_fill(&w->trials, err);
 	int noted = sweep_add_wear(w, w->trials.written, r == 0 ? err : NULL);
@@ -293,7 +293,7 @@ static int prepare_files(struct sweep *w, struct sluice_err *err)
 	return r < 0 ? r : noted;
 }
 
-int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct sluice_err *err)
+int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct penstock_err *err)
 {
 	struct sweep w = {.job = job,
 			  .res = res,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_SWEEP_H
-#define SLUICE_JOBS_SWEEP_H
+#ifndef PENSTOCK_JOBS_SWEEP_H
+#define PENSTOCK_JOBS_SWEEP_H
 
 /*
- * The job of `sluice sweep': every configuration of a space, in one process.
+ * The job of `penstock sweep': every configuration of a space, in one process.
  *
  * A measurement moves one buffer of io_size bytes to or from one file per folder,
  * all folders at the same time, with one configuration.  Each configuration is
@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/probe.h>
-#include <sluice/sluice.h>
+#include <penstock/probe.h>
+#include <penstock/penstock.h>
 
 #include "load/jobs/job_space.h"
 #include "load/measure/series.h"
@@ -30,7 +30,7 @@ struct sweep_job {
 	const char *const *folders; /* a worker and a new folder in each */
 	unsigned nr_folders;
 	const struct space *space;
-	struct sluice_opts opts; /* what is not an axis */
+	struct penstock_opts opts; /* what is not an axis */
 	uint32_t memory;         /* BED_*, unless an axis */
 	bool read, write;
 	uint64_t io_size;
@@ -45,10 +45,10 @@ struct sweep_job {
 	/* Optional: a few times a second. */
 	void (*progress)(void *arg, const char *name, uint64_t done_bytes, uint64_t total_bytes);
 	/* Optional: folders to measure in are there, the state file is made next. */
-	int (*ready)(void *arg, struct sluice_err *err);
+	int (*ready)(void *arg, struct penstock_err *err);
 	/* Optional: all loops of a point are done. */
 	int (*point_done)(void *arg, const struct sweep_job *job, const struct run_series *s,
-			  const struct sweep_point *p, struct sluice_err *err);
+			  const struct sweep_point *p, struct penstock_err *err);
 	void *arg;
 };
 
@@ -69,7 +69,7 @@ struct sweep_result {
 	uint64_t bytes_written;
 	unsigned resumed;               /* measurements taken from the state file */
 	double earlier_sec;             /* how long those who made them took, up to the last */
-	struct sluice_path_info *paths; /* of the folders */
+	struct penstock_path_info *paths; /* of the folders */
 	bool began;                     /* if not, nothing was left behind but what ready() made */
 };
 
@@ -79,10 +79,10 @@ struct sweep_result {
  * state file belongs to another job; -ENOTSUP where this machine cannot do it.
  * Creates nothing.
  */
-int sweep_check(const struct sweep_job *job, struct sluice_err *err);
+int sweep_check(const struct sweep_job *job, struct penstock_err *err);
 
 /* Returns 0 or -errno; what was measured is in @res in both cases. */
-int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct sluice_err *err);
+int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct penstock_err *err);
 void sweep_result_fini(struct sweep_result *res);
 
 /* How many configurations move something, and not only pretend to. */
@@ -98,6 +98,6 @@ struct sweep_plan {
 	uint64_t writes; /* bytes of all that is left, but for the limit's */
 };
 /* What a run would do now.  Returns 0 or -errno. */
-int sweep_plan(const struct sweep_job *job, struct sweep_plan *ret, struct sluice_err *err);
+int sweep_plan(const struct sweep_job *job, struct sweep_plan *ret, struct penstock_err *err);
 
 #endif

@@ -23,7 +23,7 @@ static uint64_t per_direction(const struct sweep_job *job)
 	return (uint64_t)space_points(job->space) * job->loops;
 }
 
-static int count_known(void *arg, const struct sweep_sample *m, struct sluice_err *err)
+static int count_known(void *arg, const struct sweep_sample *m, struct penstock_err *err)
 {
 	struct known *k = arg;
 	uint64_t at = (uint64_t)m->index * k->job->loops + m->loop;
@@ -62,7 +62,7 @@ static uint64_t writes_left(const struct sweep_job *job, const bool *seen)
 	return n;
 }
 
-int sweep_plan(const struct sweep_job *job, struct sweep_plan *ret, struct sluice_err *err)
+int sweep_plan(const struct sweep_job *job, struct sweep_plan *ret, struct penstock_err *err)
 {
 	CLEANUP_FREE bool *seen = calloc(sweep_measurements(job) + 1, sizeof(*seen));
 	struct known known = {.job = job, .plan = ret, .seen = seen};
@@ -71,7 +71,7 @@ int sweep_plan(const struct sweep_job *job, struct sweep_plan *ret, struct sluic
 
 	*ret = (struct sweep_plan){.left = sweep_measurements(job)};
 	if (!seen)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (job->state && job->resume)
 		r = sweep_state_load(job, count_known, &known, &wear, err);
 	/* files are made first */
@@ -91,7 +91,7 @@ uint64_t sweep_limit_writes(const struct sweep_job *job)
 /* -------------------------------------------------------------------- check */
 
 /* Kinds of host memory that are used; -ENOTSUP, -ENODEV where there is no GPU for the others. */
-static int count_kinds(const struct sweep_job *job, struct sluice_err *err)
+static int count_kinds(const struct sweep_job *job, struct penstock_err *err)
 {
 	bool used[BED_GPU + 1] = {false};
 
@@ -123,35 +123,35 @@ static unsigned steps_away(const struct space *s, unsigned point)
  * Every value once, and all the last ones together, without a file: the library
  * knows its own ranges.
  */
-static int check_points(const struct sweep_job *job, struct sluice_err *err)
+static int check_points(const struct sweep_job *job, struct penstock_err *err)
 {
 	unsigned nr = space_points(job->space);
 
 	for (unsigned p = 0; p < nr; p++) {
-		struct sluice_opts opts = job->opts;
+		struct penstock_opts opts = job->opts;
 		uint32_t memory = job->memory;
-		struct sluice_io *io;
+		struct penstock_io *io;
 		int r;
 
 		if (steps_away(job->space, p) > 1 && p != nr - 1)
 			continue;
 		space_apply(job->space, p, &opts, &memory);
-		r = sluice_open(&io, &opts, err);
+		r = penstock_open(&io, &opts, err);
 		if (r == 0)
-			r = sluice_close(io, err);
+			r = penstock_close(io, err);
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
-int sweep_check(const struct sweep_job *job, struct sluice_err *err)
+int sweep_check(const struct sweep_job *job, struct penstock_err *err)
 {
 	struct trials_job trials;
 	int r;
 
 	if (!job->nr_folders || !job->io_size || !job->loops || (!job->read && !job->write))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "a sweep needs a folder, a size, a loop and a direction");
 	trials = sweep_trials_job(job);
 	r = count_kinds(job, err);

@@ -27,7 +27,7 @@ static void name_point(struct sweep *w, unsigned index)
 		 s->no_storage ? NULL_LIMIT : "not measured");
 }
 
-int sweep_alloc_points(struct sweep *w, struct sluice_err *err)
+int sweep_alloc_points(struct sweep *w, struct penstock_err *err)
 {
 	const struct sweep_job *job = w->job;
 	unsigned both = (unsigned)job->read + (unsigned)job->write;
@@ -38,13 +38,13 @@ int sweep_alloc_points(struct sweep *w, struct sluice_err *err)
 	w->known = calloc((size_t)both * w->nr_points, (size_t)job->loops * sizeof(*w->known));
 	w->worker_sec = calloc(job->nr_folders, sizeof(*w->worker_sec));
 	if (!w->res->series || !w->res->points || !w->known || !w->worker_sec)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (; w->res->nr < both * w->nr_points; w->res->nr++) {
 		struct sweep_point *p = &w->res->points[w->res->nr];
 
 		p->worker_sec = calloc(job->nr_folders, sizeof(*p->worker_sec));
 		if (!p->worker_sec || series_init(&w->res->series[w->res->nr]) < 0)
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 		name_point(w, w->res->nr);
 	}
 	return 0;
@@ -67,7 +67,7 @@ struct trials_job sweep_trials_job(const struct sweep_job *job)
 	};
 }
 
-int sweep_add_wear(struct sweep *w, uint64_t bytes, struct sluice_err *err)
+int sweep_add_wear(struct sweep *w, uint64_t bytes, struct penstock_err *err)
 {
 	w->res->bytes_written += bytes;
 	return sweep_state_add_wear(w->state, w->job, bytes, err);

@@ -8,7 +8,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <sluice/version.h>
+#include <penstock/version.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -43,7 +43,7 @@ static json_t *header_json(const struct sweep_job *job)
 		json_array_append_new(folders, json_integer(0));
 	}
 	return json_pack("{s:s, s:s, s:o, s:o, s:b, s:b, s:I, s:I, s:I, s:i, s:i, s:i, s:b}",
-			 "sweep", "sluice-sweep-state/1", "version", SLUICE_VERSION_STRING, "axes",
+			 "sweep", "penstock-sweep-state/1", "version", PENSTOCK_VERSION_STRING, "axes",
 			 axes, "folders", folders, "read", job->read, "write", job->write,
 			 "io_size", (json_int_t)job->io_size, "loops", (json_int_t)job->loops,
 			 "seed", (json_int_t)job->seed, "direct", (int)job->opts.direct,
@@ -65,7 +65,7 @@ static const char *state_difference(json_t *a, const json_t *b)
 	return NULL;
 }
 
-int sweep_state_check(const struct sweep_job *job, const char *file, struct sluice_err *err)
+int sweep_state_check(const struct sweep_job *job, const char *file, struct penstock_err *err)
 {
 	CLEANUP_FREE char *line = NULL;
 	json_t *ours = header_json(job), *theirs = NULL;
@@ -75,15 +75,15 @@ int sweep_state_check(const struct sweep_job *job, const char *file, struct slui
 	int r = 0;
 
 	if (!f)
-		r = sluice_fail(err, -errno, "%s: %s", file, sluice_strerror(errno));
+		r = penstock_fail(err, -errno, "%s: %s", file, penstock_strerror(errno));
 	else if (getline(&line, &room, f) > 0)
 		theirs = json_loads(line, 0, NULL);
 	if (f)
 		fclose(f);
 	if (r == 0 && !json_is_object(theirs))
-		r = sluice_fail(err, -EINVAL, "%s: is not the state of a sweep", file);
+		r = penstock_fail(err, -EINVAL, "%s: is not the state of a sweep", file);
 	if (r == 0 && (differs = state_difference(ours, theirs)))
-		r = sluice_fail(err, -EINVAL, "%s: is of another sweep: %s differs", file, differs);
+		r = penstock_fail(err, -EINVAL, "%s: is of another sweep: %s differs", file, differs);
 	json_decref(ours);
 	json_decref(theirs);
 	return r;
@@ -92,15 +92,15 @@ int sweep_state_check(const struct sweep_job *job, const char *file, struct slui
 /* ----------------------------------------------------------------------- lines */
 
 /* One line, on its way to the disk before the next measurement begins. */
-static int state_put_line(FILE *f, json_t *j, const char *name, struct sluice_err *err)
+static int state_put_line(FILE *f, json_t *j, const char *name, struct penstock_err *err)
 {
 	bool bad = !j || json_dumpf(j, f, JSON_COMPACT) < 0;
 
 	putc('\n', f);
 	json_decref(j);
 	if (bad || fflush(f))
-		return sluice_fail(err, errno ? -errno : -ENOMEM, "%s: cannot be written: %s", name,
-				   sluice_strerror(errno ? errno : ENOMEM));
+		return penstock_fail(err, errno ? -errno : -ENOMEM, "%s: cannot be written: %s", name,
+				   penstock_strerror(errno ? errno : ENOMEM));
 	return 0;
 }
 
@@ -115,21 +115,21 @@ static void mend_end(FILE *f)
 }
 
 /* Where the file system knows no locks, there is none. */
-static int state_lock(FILE *f, const char *name, struct sluice_err *err)
+static int state_lock(FILE *f, const char *name, struct penstock_err *err)
 {
 	if (flock(fileno(f), LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
-		return sluice_fail(err, -EBUSY, "%s: the sweep is still running", name);
+		return penstock_fail(err, -EBUSY, "%s: the sweep is still running", name);
 	return 0;
 }
 
-int sweep_state_open(FILE **out, const struct sweep_job *job, struct sluice_err *err)
+int sweep_state_open(FILE **out, const struct sweep_job *job, struct penstock_err *err)
 {
 	FILE *f = fopen(job->state, job->resume ? "r+e" : "wxe");
 	int r = 0;
 
 	if (!f)
-		return sluice_fail(err, -errno, "%s: cannot be written: %s", job->state,
-				   sluice_strerror(errno));
+		return penstock_fail(err, -errno, "%s: cannot be written: %s", job->state,
+				   penstock_strerror(errno));
 	r = state_lock(f, job->state, err);
 	if (r == 0 && job->resume)
 		mend_end(f);
@@ -146,10 +146,10 @@ int sweep_state_open(FILE **out, const struct sweep_job *job, struct sluice_err 
 }
 
 int sweep_state_add(FILE *f, const struct sweep_job *job, const struct sweep_sample *m,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
 	const struct run_series *s = m->run;
-	const struct sluice_stats *st = &s->stats;
+	const struct penstock_stats *st = &s->stats;
 	json_t *workers = json_array(), *j;
 
 	for (unsigned i = 0; i < job->nr_folders; i++)
@@ -211,7 +211,7 @@ static void line_series(struct run_series *s, const json_t *j)
 /* ------------------------------------------------------------------------ wear */
 
 int sweep_state_add_wear(FILE *f, const struct sweep_job *job, uint64_t bytes,
-			 struct sluice_err *err)
+			 struct penstock_err *err)
 {
 	if (!f || !bytes)
 		return 0;
@@ -221,8 +221,8 @@ int sweep_state_add_wear(FILE *f, const struct sweep_job *job, uint64_t bytes,
 /* ------------------------------------------------------------------ read again */
 
 static int load_line(const struct sweep_job *job, const json_t *j, double *worker_sec,
-		     int (*add)(void *arg, const struct sweep_sample *m, struct sluice_err *err),
-		     void *arg, struct sluice_err *err)
+		     int (*add)(void *arg, const struct sweep_sample *m, struct penstock_err *err),
+		     void *arg, struct penstock_err *err)
 {
 	const json_t *workers = json_object_get(j, "workers");
 	struct run_series run = {.ops = 0};
@@ -245,13 +245,13 @@ static int load_line(const struct sweep_job *job, const json_t *j, double *worke
 	}
 	line_series(&run, j);
 	if (!good || run.user_sec < 0 || run.system_sec < 0 || run.library_sec < 0)
-		return sluice_fail(err, -EINVAL, "%s: holds something else", job->state);
+		return penstock_fail(err, -EINVAL, "%s: holds something else", job->state);
 	return add(arg, &m, err);
 }
 
 int sweep_state_load(const struct sweep_job *job,
-		     int (*add)(void *arg, const struct sweep_sample *m, struct sluice_err *err),
-		     void *arg, uint64_t *wear, struct sluice_err *err)
+		     int (*add)(void *arg, const struct sweep_sample *m, struct penstock_err *err),
+		     void *arg, uint64_t *wear, struct penstock_err *err)
 {
 	CLEANUP_FREE double *worker_sec = calloc(job->nr_folders, sizeof(*worker_sec));
 	CLEANUP_FREE char *line = NULL;
@@ -261,9 +261,9 @@ int sweep_state_load(const struct sweep_job *job,
 	int r = 0;
 
 	if (!f)
-		return sluice_fail(err, -errno, "%s: %s", job->state, sluice_strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", job->state, penstock_strerror(errno));
 	if (!worker_sec)
-		r = sluice_fail(err, -ENOMEM, "out of memory");
+		r = penstock_fail(err, -ENOMEM, "out of memory");
 	while (r == 0 && getline(&line, &room, f) > 0) {
 		json_t *j = json_loads(line, 0, NULL);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_SWEEP_WORK_H
-#define SLUICE_JOBS_SWEEP_WORK_H
+#ifndef PENSTOCK_JOBS_SWEEP_WORK_H
+#define PENSTOCK_JOBS_SWEEP_WORK_H
 
 /* A sweep while it runs: what sweep.c, which walks, and sweep_setup.c share. */
 #include <stdio.h>
@@ -26,9 +26,9 @@ struct sweep {
 	struct limit limit[2];
 };
 
-int sweep_alloc_points(struct sweep *w, struct sluice_err *err);
+int sweep_alloc_points(struct sweep *w, struct penstock_err *err);
 /* Count bytes that are of no measurement, for a process that goes on with this, too. */
-int sweep_add_wear(struct sweep *w, uint64_t bytes, struct sluice_err *err);
+int sweep_add_wear(struct sweep *w, uint64_t bytes, struct penstock_err *err);
 /* What trials of this job need. */
 struct trials_job sweep_trials_job(const struct sweep_job *job);
 void sweep_count_left(struct sweep *w);
@@ -55,18 +55,18 @@ struct sweep_sample {
 };
 
 /* Does @file hold the state of this very job?  0; -EINVAL, with what differs; -errno. */
-int sweep_state_check(const struct sweep_job *job, const char *file, struct sluice_err *err);
+int sweep_state_check(const struct sweep_job *job, const char *file, struct penstock_err *err);
 
 /* Make the file, which must not exist, or open it at its end.  -EBUSY: a sweep is using it. */
-int sweep_state_open(FILE **out, const struct sweep_job *job, struct sluice_err *err);
+int sweep_state_open(FILE **out, const struct sweep_job *job, struct penstock_err *err);
 int sweep_state_add(FILE *f, const struct sweep_job *job, const struct sweep_sample *m,
-		    struct sluice_err *err);
+		    struct penstock_err *err);
 /* Note bytes that were written and are of no measurement, so that a later process can tell all. */
 int sweep_state_add_wear(FILE *f, const struct sweep_job *job, uint64_t bytes,
-			 struct sluice_err *err);
+			 struct penstock_err *err);
 /* Call @add for each measurement in the file, and add what was written beside them to *@wear. */
 int sweep_state_load(const struct sweep_job *job,
-		     int (*add)(void *arg, const struct sweep_sample *m, struct sluice_err *err),
-		     void *arg, uint64_t *wear, struct sluice_err *err);
+		     int (*add)(void *arg, const struct sweep_sample *m, struct penstock_err *err),
+		     void *arg, uint64_t *wear, struct penstock_err *err);
 
 #endif

@@ -14,7 +14,7 @@
 
 #define WARMUP (1u << 20) /* an operation that does not count: threads are awake, pages there */
 
-int trials_check(const struct trials_job *job, unsigned kinds, struct sluice_err *err)
+int trials_check(const struct trials_job *job, unsigned kinds, struct penstock_err *err)
 {
 	int r = bed_check_folders(job->folders, job->nr_folders, job->file_size, err);
 
@@ -23,7 +23,7 @@ int trials_check(const struct trials_job *job, unsigned kinds, struct sluice_err
 
 /* ------------------------------------------------------------- open, close */
 
-static int make_place(struct trials *t, unsigned i, struct sluice_err *err)
+static int make_place(struct trials *t, unsigned i, struct penstock_err *err)
 {
 	int r = bed_folder_make(&t->folders[i], t->job.folders[i], t->job.name, t->job.objects,
 				err);
@@ -34,11 +34,11 @@ static int make_place(struct trials *t, unsigned i, struct sluice_err *err)
 		return r;
 	t->files[i].seed = t->job.seed + i;
 	t->info[i].size = sizeof(t->info[i]);
-	sluice_probe_path(t->folders[i].path, &t->info[i], NULL);
+	penstock_probe_path(t->folders[i].path, &t->info[i], NULL);
 	return 0;
 }
 
-int trials_open(struct trials *t, const struct trials_job *job, struct sluice_err *err)
+int trials_open(struct trials *t, const struct trials_job *job, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -47,8 +47,8 @@ int trials_open(struct trials *t, const struct trials_job *job, struct sluice_er
 	t->files = calloc(job->nr_folders, sizeof(*t->files));
 	t->info = calloc(job->nr_folders, sizeof(*t->info));
 	if (!t->folders || !t->files || !t->info)
-		return sluice_fail(err, -ENOMEM, "out of memory");
-	sluice_random_seed(&t->random, job->seed);
+		return penstock_fail(err, -ENOMEM, "out of memory");
+	penstock_random_seed(&t->random, job->seed);
 	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
 		r = make_place(t, i, err);
 	return r;
@@ -61,7 +61,7 @@ static void trials_on_fill(void *arg, uint64_t bytes)
 	t->job.progress(t->job.progress_arg, bytes, t->job.nr_folders * t->job.file_size);
 }
 
-int trials_fill(struct trials *t, struct sluice_err *err)
+int trials_fill(struct trials *t, struct penstock_err *err)
 {
 	struct bed_work work = {
 		.stop = t->job.stop, .progress = t->job.progress ? trials_on_fill : NULL, .arg = t};
@@ -91,7 +91,7 @@ void trials_close(struct trials *t)
 	*t = (struct trials){.written = 0};
 }
 
-static int need_buffers(struct trials *t, uint32_t memory, struct sluice_err *err)
+static int need_buffers(struct trials *t, uint32_t memory, struct penstock_err *err)
 {
 	struct bed_buffers *b = &t->buffers[memory];
 	struct bed_buffers_want want = {.memory = memory,
@@ -118,7 +118,7 @@ struct trial_source {
 	unsigned *done; /* per worker */
 };
 
-static int trial_next(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err)
+static int trial_next(void *arg, unsigned worker, struct load_op *op, struct penstock_err *err)
 {
 	struct trial_source *s = arg;
 	const struct trials_job *job = &s->trials->job;
@@ -132,7 +132,7 @@ static int trial_next(void *arg, unsigned worker, struct load_op *op, struct slu
 		.warmup = !job->rounds && s->done[worker] == 0,
 		.file = worker,
 		.len = job->op_size,
-		.offset = sluice_random_below(&s->trials->random, places) * job->op_size,
+		.offset = penstock_random_below(&s->trials->random, places) * job->op_size,
 	};
 	if (op->warmup)
 		op->len = min_u64(WARMUP, op->len);
@@ -140,7 +140,7 @@ static int trial_next(void *arg, unsigned worker, struct load_op *op, struct slu
 	return 1;
 }
 
-static int trial_finish(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+static int trial_finish(void *arg, const struct load_op *op, void *buf, struct penstock_err *err)
 {
 	struct trial_source *s = arg;
 
@@ -163,10 +163,10 @@ static void trials_cool(struct trials *t, struct cache_facts *f)
 	sync();
 	if (fd >= 0 && write(fd, "1", 1) < 0)
 		cache_note(f, -errno);
-	sluice_cleanup_close(&fd);
+	penstock_cleanup_close(&fd);
 }
 
-int trial_once(struct trials *t, struct trial *how, struct run_series *one, struct sluice_err *err)
+int trial_once(struct trials *t, struct trial *how, struct run_series *one, struct penstock_err *err)
 {
 	const struct trials_job *job = &t->job;
 	CLEANUP_FREE unsigned *done = calloc(job->nr_folders, sizeof(*done));
@@ -189,12 +189,12 @@ int trial_once(struct trials *t, struct trial *how, struct run_series *one, stru
 		.progress_arg = job->progress_arg,
 	};
 	int r = done ? need_buffers(t, how->memory, err)
-		     : sluice_fail(err, -ENOMEM, "out of memory");
+		     : penstock_fail(err, -ENOMEM, "out of memory");
 
 	if (r < 0)
 		return r;
 	how->facts = (struct cache_facts){.size = job->file_size,
-					  .durable = how->opts.durability != SLUICE_DURABLE_NONE};
+					  .durable = how->opts.durability != PENSTOCK_DURABLE_NONE};
 	if (how->read)
 		trials_cool(t, &how->facts);
 	r = run_stream(&stream, one, err);
@@ -204,7 +204,7 @@ int trial_once(struct trials *t, struct trial *how, struct run_series *one, stru
 	if (!how->read && job->rounds) /* leave nothing to the next */
 		for (unsigned i = 0; i < job->nr_folders; i++)
 			cache_drop(t->files[i].at, 0, job->file_size);
-	return r < 0 ? r : sluice_stopped(job->stop, err);
+	return r < 0 ? r : penstock_stopped(job->stop, err);
 }
 
 /* ------------------------------------------------------------- their sum */
@@ -244,9 +244,9 @@ static int trial_add(struct run_series *sum, const struct run_series *one)
 	return r;
 }
 
-int trial_run(struct trials *t, const struct sluice_opts *opts, uint32_t memory, bool read,
+int trial_run(struct trials *t, const struct penstock_opts *opts, uint32_t memory, bool read,
 	      unsigned ops, struct run_series *sum, struct trial_numbers *last,
-	      struct sluice_err *err)
+	      struct penstock_err *err)
 {
 	struct trial how = {.opts = *opts, .memory = memory, .read = read, .ops = ops};
 	struct run_series one = {.read = read};
@@ -261,21 +261,21 @@ int trial_run(struct trials *t, const struct sluice_opts *opts, uint32_t memory,
 			last->p99 = latency.percentile[STAT_P99];
 	}
 	if (one.hist && (r == 0 || r == -ECANCELED) && trial_add(sum, &one) < 0)
-		r = sluice_fail(err, -ENOMEM, "out of memory");
+		r = penstock_fail(err, -ENOMEM, "out of memory");
 	series_fini(&one);
 	return r;
 }
 
 /* -------------------------------------------------------------------- limit */
 
-int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn, struct sluice_err *err)
+int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn, struct penstock_err *err)
 {
 	unsigned nr = t->job.nr_folders;
 	CLEANUP_FREE struct limit_target *targets = calloc(nr, sizeof(*targets));
 	const struct bed_buffers *b = &t->buffers[BED_OWN];
 	uint64_t before = l->moved;
 	int r = targets ? need_buffers(t, BED_OWN, err)
-			: sluice_fail(err, -ENOMEM, "out of memory");
+			: penstock_fail(err, -ENOMEM, "out of memory");
 
 	if (r < 0)
 		return r;

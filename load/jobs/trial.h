@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_TRIAL_H
-#define SLUICE_JOBS_TRIAL_H
+#ifndef PENSTOCK_JOBS_TRIAL_H
+#define PENSTOCK_JOBS_TRIAL_H
 
 /*
  * A place to try configurations one after the other, without starting anew: one
@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/probe.h>
-#include <sluice/sluice.h>
+#include <penstock/probe.h>
+#include <penstock/penstock.h>
 
 #include "base/random.h"
 #include "load/bed/bed_file.h"
@@ -30,7 +30,7 @@ struct trials_job {
 	const char *name;           /* of the command: new folders are called after it */
 	const char *const *folders; /* one worker each */
 	unsigned nr_folders;
-	struct sluice_object *objects; /* where folders are prefixes of a store; else NULL */
+	struct penstock_object *objects; /* where folders are prefixes of a store; else NULL */
 	uint64_t file_size;            /* of each file */
 	uint64_t op_size;              /* of one operation, at most the file's */
 	bool rounds;   /* as ds_io does it: all begin together, and open and close the file */
@@ -50,23 +50,23 @@ struct trials {
 	struct trials_job job;
 	struct bed_folder *folders;
 	struct bed_file *files;
-	struct sluice_path_info *info;
+	struct penstock_path_info *info;
 	struct bed_buffers buffers[BED_GPU + 1]; /* those in use have been opened */
 	uint64_t written;                        /* all bytes: wear */
 	double fill_sec;                         /* how long the files took */
-	struct sluice_random random;
+	struct penstock_random random;
 };
 
 /*
  * Folders that can be written to, room, and memory for @kinds of host memory: 0, or
  * -EINVAL with the reason.  Makes nothing.
  */
-int trials_check(const struct trials_job *job, unsigned kinds, struct sluice_err *err);
+int trials_check(const struct trials_job *job, unsigned kinds, struct penstock_err *err);
 
 /* Make the folders.  Returns 0 or -errno; trials_close() is due either way. */
-int trials_open(struct trials *t, const struct trials_job *job, struct sluice_err *err);
+int trials_open(struct trials *t, const struct trials_job *job, struct penstock_err *err);
 /* Make the files.  Returns 0 or -errno. */
-int trials_fill(struct trials *t, struct sluice_err *err);
+int trials_fill(struct trials *t, struct penstock_err *err);
 void trials_close(struct trials *t);
 
 /*
@@ -76,14 +76,14 @@ void trials_close(struct trials *t);
  * @worker_sec how long the last operation of each worker took.
  */
 struct trial {
-	struct sluice_opts opts;
+	struct penstock_opts opts;
 	uint32_t memory;
 	bool read;
 	unsigned ops;
 	struct cache_facts facts;
 	double *worker_sec; /* optional, one for each folder, of jobs with rounds */
 };
-int trial_once(struct trials *t, struct trial *how, struct run_series *one, struct sluice_err *err);
+int trial_once(struct trials *t, struct trial *how, struct run_series *one, struct penstock_err *err);
 
 /*
  * The same, added to @sum, which is zeroed before the first time; after
@@ -95,9 +95,9 @@ struct trial_numbers {
 	double p99;   /* latency, seconds */
 	double cpu;   /* seconds per GiB */
 };
-int trial_run(struct trials *t, const struct sluice_opts *opts, uint32_t memory, bool read,
+int trial_run(struct trials *t, const struct penstock_opts *opts, uint32_t memory, bool read,
 	      unsigned ops, struct run_series *sum, struct trial_numbers *last,
-	      struct sluice_err *err);
+	      struct penstock_err *err);
 
 /* Bytes that a probe moves in all folders together. */
 uint64_t trial_bytes(const struct trials_job *job, unsigned ops);
@@ -106,6 +106,6 @@ uint64_t trial_bytes(const struct trials_job *job, unsigned ops);
  * Let plain threads try in the same files and buffers, as limit_beside() does.  @turn->most is of
  * writes: reads take what fits into the time.
  */
-int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn, struct sluice_err *err);
+int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn, struct penstock_err *err);
 
 #endif

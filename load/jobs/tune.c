@@ -38,9 +38,9 @@ static double tune_seconds(const struct tune *t)
 	return (double)(clock_ns() - t->start_ns) / 1e9;
 }
 
-struct sluice_opts tune_opts(const struct tune_job *job, unsigned point, uint32_t *ret_memory)
+struct penstock_opts tune_opts(const struct tune_job *job, unsigned point, uint32_t *ret_memory)
 {
-	struct sluice_opts opts = job->opts;
+	struct penstock_opts opts = job->opts;
 	uint32_t memory = job->memory;
 
 	space_apply(job->space, point, &opts, &memory);
@@ -71,8 +71,8 @@ static double score(const struct tune *t, const struct trial_numbers n[2])
 }
 
 /* Both directions of a configuration, once. */
-static int tune_measure(struct tune *t, const struct sluice_opts *opts, uint32_t memory,
-			struct tune_point *p, struct trial_numbers n[2], struct sluice_err *err)
+static int tune_measure(struct tune *t, const struct penstock_opts *opts, uint32_t memory,
+			struct tune_point *p, struct trial_numbers n[2], struct penstock_err *err)
 {
 	int r = 0;
 
@@ -92,13 +92,13 @@ static void tune_tell_progress(struct tune *t)
 			t->job->exhaustive ? 0 : (uint64_t)(1000 * t->job->budget_sec), t->left);
 }
 
-static int probe(void *arg, unsigned point, double *ret_score, struct sluice_err *err)
+static int probe(void *arg, unsigned point, double *ret_score, struct penstock_err *err)
 {
 	struct tune *t = arg;
 	struct tune_point *p = &t->res->points[point];
 	struct trial_numbers n[2];
 	uint32_t memory;
-	struct sluice_opts opts = tune_opts(t->job, point, &memory);
+	struct penstock_opts opts = tune_opts(t->job, point, &memory);
 	int r;
 
 	tune_tell_progress(t);
@@ -120,7 +120,7 @@ static int probe(void *arg, unsigned point, double *ret_score, struct sluice_err
 static double cost(void *arg, unsigned point)
 {
 	struct tune *t = arg;
-	struct sluice_opts opts = tune_opts(t->job, point, NULL);
+	struct penstock_opts opts = tune_opts(t->job, point, NULL);
 
 	return space_cost(&opts);
 }
@@ -233,7 +233,7 @@ static void choose_size(struct tune *t)
 }
 
 /* What must be reached while latency or CPU time is made small. */
-static int choose_floor(struct tune *t, struct sluice_err *err)
+static int choose_floor(struct tune *t, struct penstock_err *err)
 {
 	const struct tune_job *job = t->job;
 	struct tune_point p = {.dir = {{.read = false}, {.read = true}}};
@@ -253,7 +253,7 @@ static int choose_floor(struct tune *t, struct sluice_err *err)
 	return r;
 }
 
-static int tune_prepare(struct tune *t, struct sluice_err *err)
+static int tune_prepare(struct tune *t, struct penstock_err *err)
 {
 	struct trials_job l = tune_trials_job(t->job);
 	int r;
@@ -271,7 +271,7 @@ static int tune_prepare(struct tune *t, struct sluice_err *err)
 	choose_size(t);
 	t->res->op_size = t->trials.job.op_size;
 	t->res->ops = tune_probe_ops(t->job);
-	r = sluice_stopped(t->job->stop, err);
+	r = penstock_stopped(t->job->stop, err);
 	return r < 0 ? r : choose_floor(t, err);
 }
 
@@ -313,7 +313,7 @@ static void tune_finish(struct tune *t)
 	res->spent_sec = tune_seconds(t);
 }
 
-int tune_run(const struct tune_job *job, struct tune_result *res, struct sluice_err *err)
+int tune_run(const struct tune_job *job, struct tune_result *res, struct penstock_err *err)
 {
 	struct tune t = {.job = job, .res = res, .start_ns = clock_ns()};
 	int r;
@@ -321,11 +321,11 @@ int tune_run(const struct tune_job *job, struct tune_result *res, struct sluice_
 	*res = (struct tune_result){.ops = 1};
 	set_race(&t);
 	res->points = calloc(space_points(job->space), sizeof(*res->points));
-	r = res->points ? tune_prepare(&t, err) : sluice_fail(err, -ENOMEM, "out of memory");
+	r = res->points ? tune_prepare(&t, err) : penstock_fail(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = tune_race_run(&res->race_job, &res->race, err);
 	if (r == -ENODATA && asked_to_stop(job->stop))
-		r = sluice_fail(err, -ECANCELED, "interrupted");
+		r = penstock_fail(err, -ECANCELED, "interrupted");
 	tune_finish(&t);
 	trials_close(&t.trials);
 	res->race_job.arg = NULL;

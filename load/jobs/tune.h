@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_TUNE_H
-#define SLUICE_JOBS_TUNE_H
+#ifndef PENSTOCK_JOBS_TUNE_H
+#define PENSTOCK_JOBS_TUNE_H
 
 /*
- * The job of `sluice tune': the best configuration of a space for a goal, found
+ * The job of `penstock tune': the best configuration of a space for a goal, found
  * by a race (tune_race.h) on real files (trial.h).
  *
  *	struct tune_job -> tune_check() -> tune_run() -> struct tune_result
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/probe.h>
+#include <penstock/probe.h>
 
 #include "load/jobs/job_space.h"
 #include "load/jobs/tune_race.h"
@@ -38,7 +38,7 @@ struct tune_job {
 	uint64_t seed;
 	uint32_t memory;
 	bool lock;
-	struct sluice_opts opts; /* what the space does not say */
+	struct penstock_opts opts; /* what the space does not say */
 	uint64_t limit;          /* of the device, bytes per second; 0: not known */
 	bool measure_limit;
 	const atomic_int *stop;
@@ -68,21 +68,21 @@ struct tune_result {
 	double spent_sec;
 	uint64_t bytes_written;
 	bool worn;                     /* max_write ended it, not the time */
-	struct sluice_path_info *info; /* of each folder */
+	struct penstock_path_info *info; /* of each folder */
 	bool began;                    /* if not, nothing was made and nothing is left */
 };
 
 /* Is it possible?  0, -EINVAL, -ENOTSUP; creates nothing. */
-int tune_check(const struct tune_job *job, struct sluice_err *err);
+int tune_check(const struct tune_job *job, struct penstock_err *err);
 /*
  * Returns 0 or -errno with the reason in @err.  What was measured is in @res in
  * both cases (res->race.probes); tune_fini() is due either way.
  */
-int tune_run(const struct tune_job *job, struct tune_result *res, struct sluice_err *err);
+int tune_run(const struct tune_job *job, struct tune_result *res, struct penstock_err *err);
 void tune_fini(struct tune_result *res);
 
 /* The options of a point. */
-struct sluice_opts tune_opts(const struct tune_job *job, unsigned point, uint32_t *ret_memory);
+struct penstock_opts tune_opts(const struct tune_job *job, unsigned point, uint32_t *ret_memory);
 /* Bytes per second of a point in a direction; 0: not measured. */
 double tune_speed(const struct tune_result *res, unsigned point, bool read);
 

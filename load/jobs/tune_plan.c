@@ -111,9 +111,9 @@ static uint64_t writes_before(const struct tune_job *job, uint64_t probe)
 }
 
 /* It must be enough for the smallest race there is. */
-static int check_wear(const struct tune_job *job, struct sluice_err *err)
+static int check_wear(const struct tune_job *job, struct penstock_err *err)
 {
-	char need_text[SLUICE_SIZE_TEXT], most_text[SLUICE_SIZE_TEXT];
+	char need_text[PENSTOCK_SIZE_TEXT], most_text[PENSTOCK_SIZE_TEXT];
 	uint64_t probe = probe_writes(job, job->io_size || tune_small_ops(job) ? 0 : TUNE_SMALLEST);
 	uint64_t need = writes_before(job, probe) + probe;
 
@@ -121,13 +121,13 @@ static int check_wear(const struct tune_job *job, struct sluice_err *err)
 		return 0;
 	if (need <= job->max_write)
 		return 0;
-	return sluice_fail(
+	return penstock_fail(
 		err, -EINVAL, "max_write: %s is less than what files and a measurement take: %s",
-		sluice_size_format(most_text, job->max_write), sluice_size_format(need_text, need));
+		penstock_size_format(most_text, job->max_write), penstock_size_format(need_text, need));
 }
 
 /* Every kind of memory that is named must be there. */
-static int check_memory(const struct tune_job *job, struct sluice_err *err)
+static int check_memory(const struct tune_job *job, struct penstock_err *err)
 {
 	bool seen[BED_GPU + 1] = {false};
 	struct bed_buffers buffers;
@@ -148,16 +148,16 @@ static int check_memory(const struct tune_job *job, struct sluice_err *err)
 	return r;
 }
 
-int tune_check(const struct tune_job *job, struct sluice_err *err)
+int tune_check(const struct tune_job *job, struct penstock_err *err)
 {
 	struct trials_job l = tune_trials_job(job);
-	struct sluice_io *io;
+	struct penstock_io *io;
 	int r;
 
 	if (!job->read && !job->write)
-		return sluice_fail(err, -EINVAL, "neither reading nor writing is to be measured");
+		return penstock_fail(err, -EINVAL, "neither reading nor writing is to be measured");
 	if ((job->goal == TUNE_READ && !job->read) || (job->goal == TUNE_WRITE && !job->write))
-		return sluice_fail(err, -EINVAL, "goal: %s is what is not to be measured",
+		return penstock_fail(err, -EINVAL, "goal: %s is what is not to be measured",
 				   tune_goal_words[job->goal]);
 	r = trials_check(&l, 1, err);
 	if (r == 0)
@@ -167,13 +167,13 @@ int tune_check(const struct tune_job *job, struct sluice_err *err)
 	/* Every engine that is named must work, or the search would end in the middle. */
 	for (unsigned i = 0; r == 0 && i < space_points(job->space); i++) {
 		const struct space_value *v = space_value(job->space, i, SPACE_ENGINE);
-		struct sluice_opts opts = tune_opts(job, i, NULL);
+		struct penstock_opts opts = tune_opts(job, i, NULL);
 
 		if (i && !v)
 			break;
-		r = sluice_open(&io, &opts, err);
+		r = penstock_open(&io, &opts, err);
 		if (r == 0)
-			sluice_close(io, NULL);
+			penstock_close(io, NULL);
 	}
 	return r;
 }

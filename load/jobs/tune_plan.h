@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_TUNE_PLAN_H
-#define SLUICE_JOBS_TUNE_PLAN_H
+#ifndef PENSTOCK_JOBS_TUNE_PLAN_H
+#define PENSTOCK_JOBS_TUNE_PLAN_H
 
 /* The sizes and shares of a search that follow from its job alone: see tune.h. */
 #include "load/jobs/trial.h"

@@ -19,7 +19,7 @@
 struct tune_race {
 	const struct tune_race_job *job;
 	struct tune_race_result *res;
-	struct sluice_random random;
+	struct penstock_random random;
 	unsigned *order; /* points of the round, room for all ... */
 	unsigned nr;     /* ... their number ... */
 	bool *in;        /* ... and whether a point is one of them */
@@ -42,7 +42,7 @@ static bool out_of_budget(struct tune_race *r)
 	return r->over;
 }
 
-static int probe(struct tune_race *r, unsigned point, struct sluice_err *err)
+static int probe(struct tune_race *r, unsigned point, struct penstock_err *err)
 {
 	struct tune_race_point *p = &r->res->points[point];
 	double score;
@@ -51,7 +51,7 @@ static int probe(struct tune_race *r, unsigned point, struct sluice_err *err)
 	if (rc < 0)
 		return rc;
 	if (ARRAY_MORE(p->scores, p->nr) < 0 || ARRAY_MORE(p->rounds, p->nr) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	r->res->tried += !p->nr;
 	p->rounds[p->nr] = r->res->rounds;
 	p->scores[p->nr++] = score;
@@ -60,12 +60,12 @@ static int probe(struct tune_race *r, unsigned point, struct sluice_err *err)
 }
 
 /* Probe those of the round in random order.  One that ends early counts for those it met. */
-static int run_round(struct tune_race *r, struct sluice_err *err)
+static int run_round(struct tune_race *r, struct penstock_err *err)
 {
 	int rc = 0;
 
 	for (unsigned i = r->nr; i > 1; i--) {
-		unsigned k = (unsigned)sluice_random_below(&r->random, i), t = r->order[k];
+		unsigned k = (unsigned)penstock_random_below(&r->random, i), t = r->order[k];
 
 		r->order[k] = r->order[i - 1];
 		r->order[i - 1] = t;
@@ -197,7 +197,7 @@ static void round_over(const struct tune_race *r)
 		r->job->round(r->job->arg, nr_left(r));
 }
 
-static int race_run_all(struct tune_race *r, struct sluice_err *err)
+static int race_run_all(struct tune_race *r, struct penstock_err *err)
 {
 	int rc = 0;
 
@@ -210,7 +210,7 @@ static int race_run_all(struct tune_race *r, struct sluice_err *err)
 	return rc;
 }
 
-static int run_race(struct tune_race *r, struct sluice_err *err)
+static int run_race(struct tune_race *r, struct penstock_err *err)
 {
 	int rc = 0;
 
@@ -221,13 +221,13 @@ static int run_race(struct tune_race *r, struct sluice_err *err)
 	return rc;
 }
 
-static int race_run(struct tune_race *r, struct sluice_err *err)
+static int race_run(struct tune_race *r, struct penstock_err *err)
 {
 	int rc;
 
 	for (unsigned i = 0; i < r->res->nr_points; i++)
 		r->res->points[i].left = true;
-	sluice_random_seed(&r->random, r->job->seed);
+	penstock_random_seed(&r->random, r->job->seed);
 	first_round(r);
 	rc = run_round(r, err);
 	if (rc == 0 && !r->over)
@@ -235,7 +235,7 @@ static int race_run(struct tune_race *r, struct sluice_err *err)
 	if (rc < 0)
 		r->res->end = TUNE_RACE_STOPPED;
 	if (!r->res->probes)
-		return rc < 0 ? rc : sluice_fail(err, -ENODATA, "nothing was measured");
+		return rc < 0 ? rc : penstock_fail(err, -ENODATA, "nothing was measured");
 	tune_race_choose(r->job, r->res);
 	if (rc == 0 && !r->over && !r->job->exhaustive)
 		r->res->end = r->res->equals > 1 ? TUNE_RACE_TIED : TUNE_RACE_CLEAR;
@@ -243,7 +243,7 @@ static int race_run(struct tune_race *r, struct sluice_err *err)
 }
 
 int tune_race_run(const struct tune_race_job *job, struct tune_race_result *res,
-		  struct sluice_err *err)
+		  struct penstock_err *err)
 {
 	struct tune_race r = {.job = job, .res = res};
 	unsigned n = 1;
@@ -254,14 +254,14 @@ int tune_race_run(const struct tune_race_job *job, struct tune_race_result *res,
 		n *= job->levels[a];
 		res->effect[a] = calloc(job->levels[a], sizeof(double));
 		if (!res->effect[a])
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	res->points = calloc(n, sizeof(*res->points));
 	r.order = calloc(n, sizeof(*r.order));
 	r.in = calloc(n, sizeof(*r.in));
 	res->nr_points = res->points ? n : 0;
 	rc = res->points && r.order && r.in ? race_run(&r, err)
-					    : sluice_fail(err, -ENOMEM, "out of memory");
+					    : penstock_fail(err, -ENOMEM, "out of memory");
 	free(r.order);
 	free(r.in);
 	return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_TUNE_RACE_H
-#define SLUICE_JOBS_TUNE_RACE_H
+#ifndef PENSTOCK_JOBS_TUNE_RACE_H
+#define PENSTOCK_JOBS_TUNE_RACE_H
 
 /*
  * Find the best point of a grid by measuring few of its points, and those that
@@ -25,7 +25,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "base/random.h"
 
@@ -38,7 +38,7 @@ struct tune_race_job {
 	unsigned nr_axes;
 	unsigned levels[TUNE_RACE_AXES]; /* of each axis; the last one varies fastest */
 	/* One measurement of @point.  Returns 0 or -errno, which ends the race. */
-	int (*probe)(void *arg, unsigned point, double *ret_score, struct sluice_err *err);
+	int (*probe)(void *arg, unsigned point, double *ret_score, struct penstock_err *err);
 	double (*cost)(void *arg, unsigned point);  /* what it takes; less is cheaper */
 	double (*spent)(void *arg);                 /* of the budget */
 	void (*round)(void *arg, unsigned nr_left); /* optional: a round is over */
@@ -97,7 +97,7 @@ struct tune_race_result {
  * probed.  tune_race_fini() is due either way.
  */
 int tune_race_run(const struct tune_race_job *job, struct tune_race_result *res,
-		  struct sluice_err *err);
+		  struct penstock_err *err);
 void tune_race_fini(struct tune_race_result *res);
 
 /*
@@ -127,7 +127,7 @@ void tune_race_choose(const struct tune_race_job *job, struct tune_race_result *
 /* ---- tune_race_model.c: what the scores of some points say about all ---- */
 
 /* Set @in of @nr points so that each value of each axis comes as often as the others. */
-void tune_race_deal(const struct tune_race_job *job, struct sluice_random *random, unsigned nr,
+void tune_race_deal(const struct tune_race_job *job, struct penstock_random *random, unsigned nr,
 		    bool *in);
 
 /*

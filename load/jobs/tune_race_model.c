@@ -22,19 +22,19 @@ unsigned tune_race_level(const struct tune_race_job *job, unsigned point, unsign
 }
 
 /* A shuffled hand in which each of @levels comes equally often. */
-static void deal_axis(unsigned *hand, unsigned nr, unsigned levels, struct sluice_random *random)
+static void deal_axis(unsigned *hand, unsigned nr, unsigned levels, struct penstock_random *random)
 {
 	for (unsigned i = 0; i < nr; i++)
 		hand[i] = i % levels;
 	for (unsigned i = nr; i > 1; i--) {
-		unsigned k = (unsigned)sluice_random_below(random, i), t = hand[k];
+		unsigned k = (unsigned)penstock_random_below(random, i), t = hand[k];
 
 		hand[k] = hand[i - 1];
 		hand[i - 1] = t;
 	}
 }
 
-void tune_race_deal(const struct tune_race_job *job, struct sluice_random *random, unsigned nr,
+void tune_race_deal(const struct tune_race_job *job, struct penstock_random *random, unsigned nr,
 		    bool *in)
 {
 	CLEANUP_FREE unsigned *at = calloc(nr, sizeof(*at));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_KV_KV_H
-#define SLUICE_KV_KV_H
+#ifndef PENSTOCK_KV_KV_H
+#define PENSTOCK_KV_KV_H
 
 /*
  * A KV-cache workload carried out: on real storage (kv_run_real()) or as a trace on the virtual
@@ -10,10 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/object.h>
-#include <sluice/probe.h>
-#include <sluice/sluice.h>
-#include <sluice/store.h>
+#include <penstock/object.h>
+#include <penstock/probe.h>
+#include <penstock/penstock.h>
+#include <penstock/store.h>
 
 #include "load/measure/remote.h"
 #include "load/measure/series.h"
@@ -31,8 +31,8 @@ struct kv_job {
 	/* real */
 	const char *cache_dir; /* NULL: a private temporary folder, removed at the end */
 	int backend;     /* KV_BACKEND_STORE: the storage tier is a KV store, which evicts itself */
-	uint32_t policy; /* of it: SLUICE_STORE_S3FIFO, ... */
-	struct sluice_object_opts objects; /* where cache_dir is s3://BUCKET/PREFIX, or @below */
+	uint32_t policy; /* of it: PENSTOCK_STORE_S3FIFO, ... */
+	struct penstock_object_opts objects; /* where cache_dir is s3://BUCKET/PREFIX, or @below */
 	const char *below; /* of a store: s3://BUCKET/PREFIX, the tier below it; NULL: none */
 	int layout;
 	int order;      /* KV_ORDER_LIVE: the queue by priority; closed loops are always live */
@@ -40,8 +40,8 @@ struct kv_job {
 	bool verify;
 	bool gpu_simulated;   /* do not look for a GPU */
 	double gpu_bandwidth; /* bytes per second of a GPU tier that is only bookkeeping */
-	struct sluice_opts opts;
-	uint32_t durability; /* of writes to the storage tier: SLUICE_DURABLE_* */
+	struct penstock_opts opts;
+	uint32_t durability; /* of writes to the storage tier: PENSTOCK_DURABLE_* */
 	/* trace */
 	const char *trace_path;
 	bool trace_extended;
@@ -101,7 +101,7 @@ struct kv_result {
 	double peak_tokens_per_sec;
 	double cpu_user_sec, cpu_system_sec;
 	uint64_t bytes_written;          /* to storage, all told: wear */
-	struct sluice_store_stats store; /* since it was opened, where there is one */
+	struct penstock_store_stats store; /* since it was opened, where there is one */
 	bool has_store;
 	struct remote remote; /* the same of an object store */
 	bool has_remote;
@@ -121,7 +121,7 @@ struct kv_result {
 	char partial_why[160];
 	/* for the common result: storage tier read and write */
 	struct run_series series[2];
-	struct sluice_path_info path;
+	struct penstock_path_info path;
 	char folder[512]; /* of the storage tier; a temporary one is gone by now */
 };
 
@@ -130,14 +130,14 @@ void kv_result_fini(struct kv_result *r);
 
 /* 0, or -errno with one line in @err.  What was measured up to a stop or failure is in @r, marked
  * partial. */
-int kv_run_real(const struct kv_job *job, struct kv_result *r, struct sluice_err *err);
-int kv_run_trace(const struct kv_job *job, struct kv_result *r, struct sluice_err *err);
+int kv_run_real(const struct kv_job *job, struct kv_result *r, struct penstock_err *err);
+int kv_run_trace(const struct kv_job *job, struct kv_result *r, struct penstock_err *err);
 
 /*
  * What a real run needs and whether it is there: folder, free space, memory.  Creates nothing.
  * 0, -EINVAL (the folder may not be used: system folder, foreign files), -ENOSPC, -ENOMEM.
  */
-int kv_check(const struct kv_job *job, struct sluice_err *err);
+int kv_check(const struct kv_job *job, struct penstock_err *err);
 
 /*
  * What the KV model does with recorded requests, as the rows of a trace; the same each time.  @p,

@@ -28,7 +28,7 @@ int real_fail(struct kv_real *k, int code, const char *fmt, ...)
 		return k->failed;
 	k->failed = k->err.code = code;
 	va_start(ap, fmt);
-	sluice_vline(k->err.msg, sizeof(k->err.msg), fmt, ap);
+	penstock_vline(k->err.msg, sizeof(k->err.msg), fmt, ap);
 	va_end(ap);
 	return code;
 }
@@ -230,7 +230,7 @@ static void series_end(struct kv_real *k, unsigned i, const struct flow_stats *f
 	if (k->pl.opts[KV_NVME].kind == PLACE_BUCKET)
 		cache_describe_remote(s->cache);
 	else
-		cache_describe_objects(s->cache, s->read, k->job->durability != SLUICE_DURABLE_NONE,
+		cache_describe_objects(s->cache, s->read, k->job->durability != PENSTOCK_DURABLE_NONE,
 				       &r->path, &f->io);
 	s->verify = k->job->verify;
 	s->verified_bytes = i == 0 ? f->verified : 0;
@@ -293,7 +293,7 @@ static void real_store_end(struct kv_real *k)
 static void real_run(struct kv_real *k)
 {
 	struct flow_stats f;
-	struct sluice_err err;
+	struct penstock_err err;
 	int r;
 
 	if (real_fill(k) < 0)
@@ -318,7 +318,7 @@ static void real_run(struct kv_real *k)
 }
 
 int kv_real_run(const struct kv_job *job, const struct kv_real_hook *hook, struct kv_result *r,
-		struct sluice_err *err)
+		struct penstock_err *err)
 {
 	struct kv_real k = {.job = job, .p = job->params, .hook = hook, .r = r};
 	uint64_t begin = clock_ns();
@@ -339,9 +339,9 @@ int kv_real_run(const struct kv_job *job, const struct kv_real_hook *hook, struc
 	return e < 0 ? e : closed;
 }
 
-int kv_run_real(const struct kv_job *job, struct kv_result *r, struct sluice_err *err)
+int kv_run_real(const struct kv_job *job, struct kv_result *r, struct penstock_err *err)
 {
-	struct sluice_err local;
+	struct penstock_err local;
 
 	return kv_real_run(job, NULL, r, err ? err : &local);
 }

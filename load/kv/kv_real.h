@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_KV_KV_REAL_H
-#define SLUICE_KV_KV_REAL_H
+#ifndef PENSTOCK_KV_KV_REAL_H
+#define PENSTOCK_KV_KV_REAL_H
 
 /*
  * The inside of kv_run_real().  Requests are started in order; a started one is planned on the
@@ -132,7 +132,7 @@ struct kv_real {
 	struct flow_stats stats; /* as they were at the beginning */
 	unsigned fill_failures;  /* in a row */
 	int failed;              /* -errno: the run cannot go on */
-	struct sluice_err err;
+	struct penstock_err err;
 
 	struct kv_scale scale;
 	bool scaling, scale_stop;
@@ -141,15 +141,15 @@ struct kv_real {
 };
 
 int kv_real_run(const struct kv_job *job, const struct kv_real_hook *hook, struct kv_result *r,
-		struct sluice_err *err);
+		struct penstock_err *err);
 
 /* The first reason why the run cannot go on; returns @code. */
 int real_fail(struct kv_real *k, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* ---- kv_real_open.c */
-int real_open(struct kv_real *k, struct sluice_err *err);
-int real_close(struct kv_real *k, struct sluice_err *err);
+int real_open(struct kv_real *k, struct penstock_err *err);
+int real_close(struct kv_real *k, struct penstock_err *err);
 
 /* ---- kv_real_plan.c */
 kv_emit real_emit;

@@ -26,7 +26,7 @@
 static void choose_storage(struct real_places *pl, const struct kv_job *job, const char *folder)
 {
 	pl->paths[0] = folder;
-	if (sluice_object_is_uri(folder, NULL) == 1) {
+	if (penstock_object_is_uri(folder, NULL) == 1) {
 		pl->opts[KV_NVME] = (struct place_opts){.kind = PLACE_BUCKET,
 							.paths = pl->paths,
 							.nr_paths = 1,
@@ -58,7 +58,7 @@ static void choose_storage(struct real_places *pl, const struct kv_job *job, con
 
 /* Of the storage tier, bytes. */
 static int real_storage_limit(const struct real_places *pl, const struct kv_params *p,
-			      uint64_t *ret, struct sluice_err *err)
+			      uint64_t *ret, struct penstock_err *err)
 {
 	uint64_t room;
 	int r = place_room(&pl->opts[KV_NVME], &room, err);
@@ -107,17 +107,17 @@ static void choose_memory(struct real_places *pl, enum kv_tier t, enum place_kin
 
 static bool find_gpu(struct real_places *pl, const struct kv_job *job)
 {
-	struct sluice_gpu_info info = {.size = sizeof(info)};
-	char size[SLUICE_SIZE_TEXT];
+	struct penstock_gpu_info info = {.size = sizeof(info)};
+	char size[PENSTOCK_SIZE_TEXT];
 	uint64_t bytes = pl->cache.limit[KV_GPU];
 
 	if (job->gpu_simulated || !bytes)
 		return false;
-	sluice_probe_gpu(&info);
+	penstock_probe_gpu(&info);
 	if (!info.cuda || !info.devices)
 		return false;
 	snprintf(pl->gpu_how, sizeof(pl->gpu_how), "%s of the memory of %s",
-		 sluice_size_format(size, bytes), info.device0);
+		 penstock_size_format(size, bytes), info.device0);
 	return true;
 }
 
@@ -142,7 +142,7 @@ static void choose_gpu(struct real_places *pl, const struct kv_job *job)
 }
 
 static int places_choose(struct real_places *pl, const struct kv_job *job, const char *folder,
-			 struct sluice_err *err)
+			 struct penstock_err *err)
 {
 	uint64_t limit;
 	int r;
@@ -168,27 +168,27 @@ static int places_choose(struct real_places *pl, const struct kv_job *job, const
 /* ------------------------------------------------------------------------ check */
 
 /* Of a GPU not all is taken. */
-static int gpu_check(const struct real_places *pl, double share, struct sluice_err *err)
+static int gpu_check(const struct real_places *pl, double share, struct penstock_err *err)
 {
-	char want[SLUICE_SIZE_TEXT], have[SLUICE_SIZE_TEXT];
+	char want[PENSTOCK_SIZE_TEXT], have[PENSTOCK_SIZE_TEXT];
 	uint64_t room;
 	int r = place_room(&pl->opts[KV_GPU], &room, err);
 
 	if (r < 0 || (double)pl->opts[KV_GPU].capacity <= share * (double)room)
 		return r;
-	return sluice_fail(
+	return penstock_fail(
 		err, -ENOMEM,
 		"%s needed, of %s no more than gpu_backend.memory_fraction, %g, is taken",
-		sluice_size_format(want, pl->opts[KV_GPU].capacity), sluice_size_format(have, room),
+		penstock_size_format(want, pl->opts[KV_GPU].capacity), penstock_size_format(have, room),
 		share);
 }
 
 static int places_check(const struct real_places *pl, const struct kv_params *p,
-			struct sluice_err *err)
+			struct penstock_err *err)
 {
 	static const char *const names[KV_TIERS] = {
 		"GPU tier (--gpu-mem-gb)", "CPU tier (--cpu-mem-gb)", "storage tier (--cache-dir)"};
-	struct sluice_err why;
+	struct penstock_err why;
 
 	for (int t = KV_TIERS - 1; t >= 0; t--) {
 		bool gpu = t == KV_GPU && pl->gpu_real;
@@ -196,7 +196,7 @@ static int places_check(const struct real_places *pl, const struct kv_params *p,
 			    : place_check(&pl->opts[t], &why);
 
 		if (r < 0)
-			return sluice_fail(err, r, "%s: %s", names[t], why.msg);
+			return penstock_fail(err, r, "%s: %s", names[t], why.msg);
 	}
 	return 0;
 }
@@ -220,34 +220,34 @@ static char *folder_name(const struct kv_job *job)
 	return r < 0 ? NULL : name;
 }
 
-int kv_check(const struct kv_job *job, struct sluice_err *err)
+int kv_check(const struct kv_job *job, struct penstock_err *err)
 {
 	CLEANUP_FREE char *name = folder_name(job);
 	struct real_places pl;
 	int r;
 
 	if (!name)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	r = places_choose(&pl, job, name, err);
 	return r < 0 ? r : places_check(&pl, job->params, err);
 }
 
 /* --------------------------------------------------------------- open and close */
 
-static int folder_open(struct kv_real *k, struct sluice_err *err)
+static int folder_open(struct kv_real *k, struct penstock_err *err)
 {
 	k->folder = folder_name(k->job);
 	if (!k->folder)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (k->job->cache_dir)
 		return 0;
 	if (!mkdtemp(k->folder))
-		return sluice_fail(err, -errno, "%s: %s", k->folder, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", k->folder, strerror(errno));
 	k->temporary = true;
 	return 0;
 }
 
-static int places_open(struct kv_real *k, struct sluice_err *err)
+static int places_open(struct kv_real *k, struct penstock_err *err)
 {
 	int r = places_choose(&k->pl, k->job, k->folder, err);
 
@@ -256,20 +256,20 @@ static int places_open(struct kv_real *k, struct sluice_err *err)
 	return r;
 }
 
-static int real_model_open(struct kv_real *k, struct sluice_err *err)
+static int real_model_open(struct kv_real *k, struct penstock_err *err)
 {
 	int r;
 
 	k->texts = kv_texts_new();
 	if (!k->texts || kv_cache_new(&k->cache, &k->pl.cache, real_emit, k) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	r = kv_load_new(&k->load, k->p, k->texts, err);
 	if (r == 0)
 		kv_result_input(k->r, k->load);
 	return r;
 }
 
-static int flow_open(struct kv_real *k, struct sluice_err *err)
+static int flow_open(struct kv_real *k, struct penstock_err *err)
 {
 	struct flow_opts o = {
 		.io = k->job->opts,
@@ -279,13 +279,13 @@ static int flow_open(struct kv_real *k, struct sluice_err *err)
 		.nr_places = KV_TIERS,
 	};
 
-	o.io.durability = SLUICE_DURABLE_NONE; /* whole objects are made durable, by their place */
+	o.io.durability = PENSTOCK_DURABLE_NONE; /* whole objects are made durable, by their place */
 	for (int t = 0; t < KV_TIERS; t++)
 		o.places[t] = k->places[t];
 	return flow_new(&k->flow, &o, err);
 }
 
-int real_open(struct kv_real *k, struct sluice_err *err)
+int real_open(struct kv_real *k, struct penstock_err *err)
 {
 	int r = folder_open(k, err);
 
@@ -298,7 +298,7 @@ int real_open(struct kv_real *k, struct sluice_err *err)
 	if (r < 0)
 		return r;
 	k->r->path.size = sizeof(k->r->path);
-	sluice_probe_path(k->folder, &k->r->path, NULL);
+	penstock_probe_path(k->folder, &k->r->path, NULL);
 	snprintf(k->r->folder, sizeof(k->r->folder), "%s", k->folder);
 	k->r->gpu_real = k->pl.gpu_real;
 	k->r->has_gpu = k->pl.has_gpu;
@@ -306,7 +306,7 @@ int real_open(struct kv_real *k, struct sluice_err *err)
 	return 0;
 }
 
-int real_close(struct kv_real *k, struct sluice_err *err)
+int real_close(struct kv_real *k, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -321,7 +321,7 @@ int real_close(struct kv_real *k, struct sluice_err *err)
 		r = r < 0 ? r : e;
 	}
 	if (k->temporary && rmdir(k->folder) < 0 && r == 0)
-		r = sluice_fail(err, -errno, "%s: %s", k->folder, strerror(errno));
+		r = penstock_fail(err, -errno, "%s: %s", k->folder, strerror(errno));
 	free(k->folder);
 	return r;
 }

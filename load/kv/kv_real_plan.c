@@ -277,7 +277,7 @@ static int ops_seal(struct kv_real *k, struct real_work *w)
 
 static int work_start(struct kv_real *k, struct real_work *w)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 	int r;
 
 	if (w->kind == REAL_REQUEST && w->planned.generation_ns) {
@@ -310,7 +310,7 @@ static int plan(struct kv_real *k, struct real_work *w, const struct kv_request 
 	k->planning = w;
 	r = kv_plan(k->load, k->cache, req, on_step, k, &w->planned);
 	k->planning = NULL;
-	return r < 0 ? real_fail(k, r, "cannot plan a request: %s", sluice_strerror(r)) : 0;
+	return r < 0 ? real_fail(k, r, "cannot plan a request: %s", penstock_strerror(r)) : 0;
 }
 
 int real_start_request(struct kv_real *k, const struct kv_request *req)
@@ -353,7 +353,7 @@ int real_start_fill(struct kv_real *k, struct kv_key key, uint32_t tokens)
 	r = kv_cache_allocate(k->cache, key, tokens);
 	k->planning = NULL;
 	if (r < 0)
-		return real_fail(k, r, "cannot plan an entry: %s", sluice_strerror(r));
+		return real_fail(k, r, "cannot plan an entry: %s", penstock_strerror(r));
 	k->active++;
 	return work_start(k, w);
 }

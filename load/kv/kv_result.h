@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_KV_KV_RESULT_H
-#define SLUICE_KV_KV_RESULT_H
+#ifndef PENSTOCK_KV_KV_RESULT_H
+#define PENSTOCK_KV_KV_RESULT_H
 
 /* Filling a struct kv_result: what real runs and traces do alike. */
 #include "load/kv/kv.h"

@@ -58,7 +58,7 @@ static int plan_next(struct kv_rows *s)
 	return r < 0 ? r : 1;
 }
 
-static int rows_next(void *state, struct trace_row *row, struct sluice_err *err)
+static int rows_next(void *state, struct trace_row *row, struct penstock_err *err)
 {
 	struct kv_rows *s = state;
 	const struct made_row *m;
@@ -67,7 +67,7 @@ static int rows_next(void *state, struct trace_row *row, struct sluice_err *err)
 	while (s->pos == s->nr) {
 		r = plan_next(s);
 		if (r <= 0)
-			return r ? sluice_fail(err, r, "the model: %s", strerror(-r))
+			return r ? penstock_fail(err, r, "the model: %s", strerror(-r))
 				 : kv_load_error(s->model.load, err);
 	}
 	m = &s->made[s->pos++];
@@ -94,13 +94,13 @@ static void rows_close(void *state)
 	free(s);
 }
 
-static int rows_open(void **state, const void *arg, struct sluice_err *err)
+static int rows_open(void **state, const void *arg, struct penstock_err *err)
 {
 	struct kv_rows *s = calloc(1, sizeof(*s));
 	int r;
 
 	if (!s)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	s->params = *(const struct kv_params *)arg;
 	r = kv_virtual_open(&s->model, &s->params, rows_emit, s, err);
 	if (r < 0)

@@ -35,7 +35,7 @@ struct tracer {
 	struct kv_result *r;
 	struct kv_virtual model;
 	struct trace_writer *writer;
-	struct sluice_err *err;
+	struct penstock_err *err;
 
 	bool counting;            /* the run has begun */
 	struct kv_second *second; /* of the request */
@@ -43,7 +43,7 @@ struct tracer {
 	uint64_t ops[KV_TIERS][2], evict_ops[KV_TIERS][2];
 	uint64_t steps[KV_STEPS];
 
-	struct sluice_heap ends; /* of generation; who: number of a struct pending */
+	struct penstock_heap ends; /* of generation; who: number of a struct pending */
 	struct pending *pending;
 	uint32_t free;
 	uint64_t last_end_ns;
@@ -135,10 +135,10 @@ static void wait_until(struct tracer *t, uint64_t at_ns)
 static int complete(struct tracer *t, uint64_t until_ns)
 {
 	while (t->ends.nr && t->ends.v[0].key <= until_ns) {
-		uint32_t i = (uint32_t)sluice_heap_take(&t->ends).who;
+		uint32_t i = (uint32_t)penstock_heap_take(&t->ends).who;
 
 		if (kv_result_request(t->r, &t->params, &t->pending[i].done) < 0)
-			return sluice_fail(t->err, -ENOMEM, "out of memory");
+			return penstock_fail(t->err, -ENOMEM, "out of memory");
 		t->pending[i].next_free = t->free;
 		t->free = i;
 	}
@@ -151,7 +151,7 @@ static void begin_generation(struct tracer *t, const struct kv_request *r,
 	struct pending *p = &t->pending[t->free];
 	uint64_t end = kv_load_clock(t->model.load) + d->generation_ns;
 
-	sluice_heap_put(&t->ends, end, t->free);
+	penstock_heap_put(&t->ends, end, t->free);
 	t->free = p->next_free;
 	t->last_end_ns = max_u64(t->last_end_ns, end);
 	p->done = (struct kv_request_done){
@@ -178,7 +178,7 @@ static int enter_second(struct tracer *t, uint64_t at_ns)
 {
 	t->second = seconds_at(&t->r->seconds, at_ns);
 	if (!t->second)
-		return sluice_fail(t->err, -ENOMEM, "out of memory");
+		return penstock_fail(t->err, -ENOMEM, "out of memory");
 	leave_seconds(t, at_ns);
 	return 0;
 }
@@ -227,7 +227,7 @@ static int scale(struct tracer *t)
 	t->tick_tokens = t->r->tokens;
 	action = kv_scale_feed(&t->scale, &sample);
 	if (kv_result_scaled(t->r, &t->scale, action, (double)now / 1e9, &sample) < 0)
-		return sluice_fail(t->err, -ENOMEM, "out of memory");
+		return penstock_fail(t->err, -ENOMEM, "out of memory");
 	if (action == KV_SCALE_STOP)
 		return 1;
 	if (!t->params.policy.scales_nobody && (action == KV_SCALE_UP || action == KV_SCALE_DOWN))
@@ -305,7 +305,7 @@ static int add_zeros(struct tracer *t)
 				e = samples_add_n(&r->host[j], 0, n);
 		}
 	}
-	return e < 0 ? sluice_fail(t->err, e, "out of memory") : 0;
+	return e < 0 ? penstock_fail(t->err, e, "out of memory") : 0;
 }
 
 static void fill_series(struct tracer *t)
@@ -350,7 +350,7 @@ static int prepare_pending(struct tracer *t)
 	uint32_t nr = kv_load_workers(UINT32_MAX) + 1;
 
 	t->pending = calloc(nr, sizeof(*t->pending));
-	if (!t->pending || sluice_heap_reserve(&t->ends, nr) < 0)
+	if (!t->pending || penstock_heap_reserve(&t->ends, nr) < 0)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < nr; i++)
 		t->pending[i].next_free = i + 1;
@@ -378,7 +378,7 @@ static int tracer_prepare(struct tracer *t)
 		t->params.epoch_ns = epoch_now();
 	t->r->users_start = kv_params_own_users(&t->params);
 	if (prepare_pending(t) < 0 || kv_scale_init(&t->scale, &t->params) < 0)
-		return sluice_fail(t->err, -ENOMEM, "out of memory");
+		return penstock_fail(t->err, -ENOMEM, "out of memory");
 	r = kv_virtual_open(&t->model, &t->params, tracer_emit, t, t->err);
 	if (r < 0)
 		return r;
@@ -390,7 +390,7 @@ static void clean_up(struct tracer *t)
 {
 	kv_virtual_close(&t->model);
 	kv_scale_fini(&t->scale);
-	sluice_heap_fini(&t->ends);
+	penstock_heap_fini(&t->ends);
 	free(t->pending);
 }
 
@@ -414,7 +414,7 @@ static int trace(struct tracer *t)
 	return r < 0 ? r : e;
 }
 
-int kv_run_trace(const struct kv_job *job, struct kv_result *r, struct sluice_err *err)
+int kv_run_trace(const struct kv_job *job, struct kv_result *r, struct penstock_err *err)
 {
 	struct tracer t = {.job = job, .params = *job->params, .r = r, .err = err};
 	uint64_t begin = clock_ns();

@@ -11,14 +11,14 @@
 #define KEY_ROOM (TRACE_KEY_MAX + KV_KEY_MAX)
 
 int kv_virtual_open(struct kv_virtual *v, const struct kv_params *p, kv_emit *emit, void *arg,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
 	*v = (struct kv_virtual){.params = p, .row = TRACE_ROW_INIT};
 	v->texts = kv_texts_new();
 	v->name = malloc(KEY_ROOM);
 	kv_params_cache(p, kv_params_storage(p), true, &v->opts);
 	if (!v->texts || !v->name || kv_cache_new(&v->cache, &v->opts, emit, arg) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	return kv_load_new(&v->load, p, v->texts, err);
 }
 
@@ -51,12 +51,12 @@ void kv_virtual_request(struct kv_virtual *v, const struct kv_request *q)
 	v->row.user = document ? -1 : (int64_t)q->user;
 }
 
-static int virtual_name(struct kv_virtual *v, struct kv_key key, struct sluice_err *err)
+static int virtual_name(struct kv_virtual *v, struct kv_key key, struct penstock_err *err)
 {
 	size_t len = kv_key_format(v->name, KEY_ROOM, key, v->texts);
 
 	if (len >= KEY_ROOM)
-		return sluice_fail(err, -EINVAL, "a key has %zu bytes; at most %d are possible",
+		return penstock_fail(err, -EINVAL, "a key has %zu bytes; at most %d are possible",
 				   len, TRACE_KEY_MAX);
 	v->key = key;
 	v->row.key = v->name;
@@ -65,7 +65,7 @@ static int virtual_name(struct kv_virtual *v, struct kv_key key, struct sluice_e
 }
 
 int kv_virtual_row(struct kv_virtual *v, const struct kv_event *ev, uint64_t time_ns,
-		   struct sluice_err *err)
+		   struct penstock_err *err)
 {
 	static const uint8_t ops[] = {TRACE_WRITE, TRACE_READ, TRACE_DELETE};
 	static const uint8_t phases[] = {TRACE_PREFILL, TRACE_DECODE, TRACE_EVICT};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_KV_KV_VIRTUAL_H
-#define SLUICE_KV_KV_VIRTUAL_H
+#ifndef PENSTOCK_KV_KV_VIRTUAL_H
+#define PENSTOCK_KV_KV_VIRTUAL_H
 
 /*
  * The model without storage: a load on its virtual clock, a cache, and what the cache decides as
@@ -25,7 +25,7 @@ struct kv_virtual {
 
 /* @p is used until the end.  After a failure, too, there is something to close. */
 int kv_virtual_open(struct kv_virtual *v, const struct kv_params *p, kv_emit *emit, void *arg,
-		    struct sluice_err *err);
+		    struct penstock_err *err);
 void kv_virtual_close(struct kv_virtual *v);
 
 /* What is in the cache before; until *@stop, which may be NULL. */
@@ -36,6 +36,6 @@ void kv_virtual_request(struct kv_virtual *v, const struct kv_request *q);
 
 /* v->row is what @ev, no miss, does at @time_ns. */
 int kv_virtual_row(struct kv_virtual *v, const struct kv_event *ev, uint64_t time_ns,
-		   struct sluice_err *err);
+		   struct penstock_err *err);
 
 #endif

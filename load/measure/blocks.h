@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MEASURE_BLOCKS_H
-#define SLUICE_MEASURE_BLOCKS_H
+#ifndef PENSTOCK_MEASURE_BLOCKS_H
+#define PENSTOCK_MEASURE_BLOCKS_H
 
 /*
  * The blocks that storage sees of objects: whole ones of the engine's size, and an end.  Ends are

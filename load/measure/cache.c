@@ -7,20 +7,20 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/util.h"
 #include "load/measure/handle.h"
 
 /* Why O_DIRECT does not keep this machine's memory out, or NULL. */
-static const char *memory_behind(const struct sluice_path_info *p)
+static const char *memory_behind(const struct penstock_path_info *p)
 {
 	if (!strcmp(p->fs, "tmpfs") || !strcmp(p->fs, "ramfs"))
 		return "the file system is in memory";
 	return p->has_device && p->device.cached[0] ? p->device.cached : NULL;
 }
 
-static void cache_words_read(char *out, const struct sluice_stats *st, const struct cache_facts *f,
+static void cache_words_read(char *out, const struct penstock_stats *st, const struct cache_facts *f,
 			     const char *memory)
 {
 	bool direct = st->blocks_direct && !st->blocks_buffered;
@@ -38,10 +38,10 @@ static void cache_words_read(char *out, const struct sluice_stats *st, const str
 		snprintf(out, CACHE_TEXT, "cold (dropped)");
 	else
 		snprintf(out, CACHE_TEXT, "unknown (residency cannot be read: %s)",
-			 sluice_strerror((int)f->unknown));
+			 penstock_strerror((int)f->unknown));
 }
 
-static void cache_words_write(char *out, const struct sluice_stats *st, const struct cache_facts *f,
+static void cache_words_write(char *out, const struct penstock_stats *st, const struct cache_facts *f,
 			      const char *memory)
 {
 	if (memory)
@@ -67,7 +67,7 @@ void cache_note(struct cache_facts *f, int64_t left)
 		f->resident = left;
 }
 
-static void cache_words(char *out, bool read, const struct sluice_stats *st,
+static void cache_words(char *out, bool read, const struct penstock_stats *st,
 			const struct cache_facts *f, const char *memory)
 {
 	if (engine_is_null(st->engine))
@@ -82,7 +82,7 @@ static void cache_words(char *out, bool read, const struct sluice_stats *st,
 }
 
 void cache_describe(struct run_series *s, const struct cache_facts *f,
-		    const struct sluice_path_info *paths, unsigned nr_paths)
+		    const struct penstock_path_info *paths, unsigned nr_paths)
 {
 	const char *memory = NULL;
 
@@ -92,13 +92,13 @@ void cache_describe(struct run_series *s, const struct cache_facts *f,
 }
 
 void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
-			    const struct sluice_path_info *path, const struct sluice_stats *st)
+			    const struct penstock_path_info *path, const struct penstock_stats *st)
 {
 	/* Parts of pages are written through the page cache; they are read past it all the same. */
-	bool past = st->blocks_direct && !(st->fallbacks & SLUICE_FELL_BUFFERED);
+	bool past = st->blocks_direct && !(st->fallbacks & PENSTOCK_FELL_BUFFERED);
 	struct cache_facts f = {.durable = durable,
 				.filled_why = "written through the page cache before"};
-	struct sluice_stats of_kind = *st;
+	struct penstock_stats of_kind = *st;
 
 	if (read && past)
 		of_kind.blocks_buffered = 0;
@@ -126,7 +126,7 @@ static int64_t drop_file(const char *path, uint64_t from, uint64_t len)
 	fdatasync(fd);
 	for (int i = 0; i < 3; i++) {
 		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-		left = sluice_probe_resident(fd, from, len);
+		left = penstock_probe_resident(fd, from, len);
 		if (left <= 0)
 			break;
 	}
@@ -137,25 +137,25 @@ static int64_t resident_file(const char *path, uint64_t from, uint64_t len)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
-	return fd < 0 ? -errno : sluice_probe_resident(fd, from, len);
+	return fd < 0 ? -errno : penstock_probe_resident(fd, from, len);
 }
 
 /* The sum over a file, or over the files that a striped one consists of. */
 static int64_t each_file(const char *path, uint64_t from, uint64_t len,
 			 int64_t (*of)(const char *, uint64_t, uint64_t))
 {
-	struct sluice_stripe_info *info;
+	struct penstock_stripe_info *info;
 	int64_t left = 0, r;
 
-	if (sluice_stripe_is(path) != 1 || sluice_stripe_load(&info, path, NULL) < 0)
+	if (penstock_stripe_is(path) != 1 || penstock_stripe_load(&info, path, NULL) < 0)
 		return of(path, from, len);
 	for (unsigned i = 0; i < info->nr && left >= 0; i++) {
-		const struct sluice_member *m = &info->members[i];
+		const struct penstock_member *m = &info->members[i];
 
 		r = m->device ? 0 : of(m->path, 0, (1 << 20) + m->bytes);
 		left = r < 0 ? r : left + r;
 	}
-	sluice_stripe_free(info);
+	penstock_stripe_free(info);
 	return left;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MEASURE_CACHE_H
-#define SLUICE_MEASURE_CACHE_H
+#ifndef PENSTOCK_MEASURE_CACHE_H
+#define PENSTOCK_MEASURE_CACHE_H
 
 /*
  * The state of the page cache, in words for people and programs: "cold (...)" only
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/probe.h>
+#include <penstock/probe.h>
 
 #include "load/measure/series.h"
 
@@ -30,7 +30,7 @@ void cache_note(struct cache_facts *f, int64_t left);
  * This is the one place that calls a read cold.
  */
 void cache_describe(struct run_series *s, const struct cache_facts *f,
-		    const struct sluice_path_info *paths, unsigned nr_paths);
+		    const struct penstock_path_info *paths, unsigned nr_paths);
 
 /*
  * The same of whole objects that are written and read again: of what goes through the page cache
@@ -38,7 +38,7 @@ void cache_describe(struct run_series *s, const struct cache_facts *f,
  */
 #define CACHE_TEXT sizeof(((struct run_series *)0)->cache)
 void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
-			    const struct sluice_path_info *path, const struct sluice_stats *st);
+			    const struct penstock_path_info *path, const struct penstock_stats *st);
 /* Of objects behind a network: we have no cache of them, and theirs nobody tells. */
 void cache_describe_remote(char out[CACHE_TEXT]);
 

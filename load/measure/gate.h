@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MEASURE_GATE_H
-#define SLUICE_MEASURE_GATE_H
+#ifndef PENSTOCK_MEASURE_GATE_H
+#define PENSTOCK_MEASURE_GATE_H
 
 #include <stdbool.h>
 #include <stdint.h>

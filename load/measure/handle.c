@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between the texts and the limits of struct sluice_stats are counters of 64 bits, which are
+ * Between the texts and the limits of struct penstock_stats are counters of 64 bits, which are
  * added whatever their names are.  A new member makes an assertion fail until it has its place.
  */
 #include "load/measure/handle.h"
@@ -9,16 +9,16 @@
 #include <stddef.h>
 #include <string.h>
 
-#define COUNTERS    offsetof(struct sluice_stats, ops)
-#define LIMITS      offsetof(struct sluice_stats, inline_bytes) /* the same for all */
+#define COUNTERS    offsetof(struct penstock_stats, ops)
+#define LIMITS      offsetof(struct penstock_stats, inline_bytes) /* the same for all */
 #define NR_COUNTERS ((LIMITS - COUNTERS) / sizeof(uint64_t))
 
 static_assert(COUNTERS == 4 * sizeof(uint32_t) + 32 + 256, "a member that is not merged");
 static_assert(NR_COUNTERS == 18, "is the new member a counter? then correct the number");
 /* Behind the limits there is one more counter. */
-static_assert(sizeof(struct sluice_stats) == LIMITS + 3 * sizeof(uint64_t), "the same");
+static_assert(sizeof(struct penstock_stats) == LIMITS + 3 * sizeof(uint64_t), "the same");
 
-void handle_stats_add(struct sluice_stats *sum, const struct sluice_stats *one)
+void handle_stats_add(struct penstock_stats *sum, const struct penstock_stats *one)
 {
 	uint64_t a[NR_COUNTERS], b[NR_COUNTERS];
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MEASURE_HANDLE_H
-#define SLUICE_MEASURE_HANDLE_H
+#ifndef PENSTOCK_MEASURE_HANDLE_H
+#define PENSTOCK_MEASURE_HANDLE_H
 
 /* Handles: what they are told and how that is spelt, what they counted, and the time it took. */
 #include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 /* The counters of several as those of one: add @one to @sum, which is zeroed before the first. */
-void handle_stats_add(struct sluice_stats *sum, const struct sluice_stats *one);
+void handle_stats_add(struct penstock_stats *sum, const struct penstock_stats *one);
 
 /*
- * How users spell the values of enum sluice_direct, sluice_durability and sluice_huge, on the
+ * How users spell the values of enum penstock_direct, penstock_durability and penstock_huge, on the
  * command line and in results, in their order; NULL-terminated.
  */
 extern const char *const io_direct_words[];

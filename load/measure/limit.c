@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/size.h"
 #include "base/util.h"
@@ -128,7 +128,7 @@ static int crew_open(struct limit_crew *c, const struct limit_target *t, struct 
 			return -errno;
 		c->fds[c->nr_files] = fd;
 		/* Its bytes are elsewhere, and what is here must not be written over. */
-		if (sluice_stripe_is(t->paths[c->nr_files])) {
+		if (penstock_stripe_is(t->paths[c->nr_files])) {
 			c->nr_files++;
 			return -EMEDIUMTYPE;
 		}
@@ -169,7 +169,7 @@ static void count_try(struct limit *l, struct limit_round *r, unsigned shape, in
 	l->moved += atomic_load(&r->moved);
 	if (error < 0)
 		snprintf(l->why_not, sizeof(l->why_not), "%s with O_DIRECT: %s",
-			 l->read ? "pread" : "pwrite", sluice_strerror(error));
+			 l->read ? "pread" : "pwrite", penstock_strerror(error));
 	if (error < 0 || !start || end <= start || asked_to_stop(r->stop))
 		return;
 	l->counted[shape] += atomic_load(&r->counted);
@@ -272,7 +272,7 @@ double limit_settle(const struct limit *l, double fastest, char how[LIMIT_HOW])
 				       : "pwrite over existing data";
 	unsigned best = best_shape(l);
 	double plain = shape_speed(l, best);
-	char block[SLUICE_SIZE_TEXT];
+	char block[PENSTOCK_SIZE_TEXT];
 
 	if (plain <= 0)
 		snprintf(how, LIMIT_HOW, "not measured%s%s", *l->why_not ? ": " : "", l->why_not);
@@ -285,12 +285,12 @@ double limit_settle(const struct limit *l, double fastest, char how[LIMIT_HOW])
 			 "measured: a bare libcurl loop, %s, same objects and buffers, %u %ss of "
 			 "%s in flight, best of %u tries of %.2g s",
 			 l->is_signed ? "signed" : "unsigned", l->requests, what,
-			 sluice_size_format(block, l->block[best]), l->tries, l->sec);
+			 penstock_size_format(block, l->block[best]), l->tries, l->sec);
 	else
 		snprintf(how, LIMIT_HOW,
 			 "measured: plain %s, O_DIRECT, same files and buffers, %u threads, blocks "
 			 "of %s, best of %d shapes, %u tries of %.2g s",
-			 what, shapes[best].threads, sluice_size_format(block, l->block[best]),
+			 what, shapes[best].threads, penstock_size_format(block, l->block[best]),
 			 LIMIT_SHAPES, l->tries, l->sec);
 	return plain > 0 ? fmax(plain, fastest) : 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MEASURE_LIMIT_H
-#define SLUICE_MEASURE_LIMIT_H
+#ifndef PENSTOCK_MEASURE_LIMIT_H
+#define PENSTOCK_MEASURE_LIMIT_H
 
 /*
  * What the device gives to the plainest program: a few threads, each with
@@ -21,7 +21,7 @@
 
 #include "load/measure/series.h"
 
-struct sluice_object;
+struct penstock_object;
 
 #define LIMIT_SHAPES    3                  /* so many tries are needed, at least */
 #define LIMIT_TRIES     (2 * LIMIT_SHAPES) /* so many are made beside long work */
@@ -42,7 +42,7 @@ struct limit_target {
 	uint64_t buf_len, step;
 	uint32_t align; /* of offsets, lengths and addresses */
 	/* The files are objects of this client's, and this many operations are in flight. */
-	struct sluice_object *objects;
+	struct penstock_object *objects;
 	unsigned in_flight;
 	uint64_t block; /* of their reads; 0: the client's part */
 };

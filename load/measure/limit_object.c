@@ -29,7 +29,7 @@ struct bare_loop {
 	bool read;
 	uint64_t most, end_ns;
 	const atomic_int *stop;
-	const struct sluice_curl *curl;
+	const struct penstock_curl *curl;
 	struct object_bare_how how;
 	void *multi;
 	struct bare_slot *slots;
@@ -171,7 +171,7 @@ static bool may_begin(const struct bare_loop *l)
 /* The next one, unless it is time to end. */
 static void bare_start(struct bare_loop *l, struct bare_slot *s)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	if (!may_begin(l))
 		return;
@@ -212,7 +212,7 @@ static void bare_end(struct bare_loop *l, struct bare_slot *s, int code)
 
 static void bare_ends(struct bare_loop *l)
 {
-	struct sluice_curl_msg *m;
+	struct penstock_curl_msg *m;
 	int left;
 
 	while ((m = l->curl->multi_info_read(l->multi, &left))) {
@@ -285,7 +285,7 @@ void limit_bare_run(struct limit_bare *ret, const struct limit_target *targets, 
 			      .most = most,
 			      .end_ns = UINT64_MAX,
 			      .stop = stop,
-			      .curl = sluice_curl(NULL),
+			      .curl = penstock_curl(NULL),
 			      .ret = ret};
 	uint64_t start;
 

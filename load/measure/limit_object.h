@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MEASURE_LIMIT_OBJECT_H
-#define SLUICE_MEASURE_LIMIT_OBJECT_H
+#ifndef PENSTOCK_MEASURE_LIMIT_OBJECT_H
+#define PENSTOCK_MEASURE_LIMIT_OBJECT_H
 
 /*
  * What an object store gives to the plainest program: one loop over libcurl that sends signed

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MEASURE_RAM_H
-#define SLUICE_MEASURE_RAM_H
+#ifndef PENSTOCK_MEASURE_RAM_H
+#define PENSTOCK_MEASURE_RAM_H
 
 /*
  * How much memory there is for this process: the machine's, or less where a control

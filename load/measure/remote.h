@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MEASURE_REMOTE_H
-#define SLUICE_MEASURE_REMOTE_H
+#ifndef PENSTOCK_MEASURE_REMOTE_H
+#define PENSTOCK_MEASURE_REMOTE_H
 
 /* How the requests of a client of an object store went, to be told when it is closed. */
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/object.h>
+#include <penstock/object.h>
 
 #include "object/times.h"
 
@@ -19,13 +19,13 @@ struct remote_endpoint {
 };
 
 struct remote {
-	struct sluice_object_stats stats; /* its region and credentials are these: */
+	struct penstock_object_stats stats; /* its region and credentials are these: */
 	char region[64], credentials[64];
 	unsigned nr; /* of the endpoints */
 	struct remote_endpoint endpoints[REMOTE_ENDPOINTS];
 	struct object_times times[OBJECT_TIMES];
 };
 
-void remote_look(struct remote *r, struct sluice_object *c);
+void remote_look(struct remote *r, struct penstock_object *c);
 
 #endif

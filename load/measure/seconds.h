@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MEASURE_SECONDS_H
-#define SLUICE_MEASURE_SECONDS_H
+#ifndef PENSTOCK_MEASURE_SECONDS_H
+#define PENSTOCK_MEASURE_SECONDS_H
 
 /*
  * What each second of a run looked like, for charts over time.  A row is a struct of the owner's

@@ -54,7 +54,7 @@ int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64
 	s->last_ns = max_u64(s->last_ns, at_ns);
 	s->ops++;
 	s->bytes += bytes;
-	sluice_hist_add(s->hist, latency_ns);
+	penstock_hist_add(s->hist, latency_ns);
 	stat_moments_add(&s->latency, seconds);
 	/* A clock that did not move would make a rate infinite. */
 	stat_moments_add(&s->bandwidth, (double)bytes / (latency_ns ? seconds : 1e-9));
@@ -75,7 +75,7 @@ int series_merge(struct run_series *s, const struct run_series *other)
 		memcpy(s->first_error, other->first_error, sizeof(s->first_error));
 	s->errors += other->errors;
 	s->ways |= other->ways;
-	sluice_hist_merge(s->hist, other->hist);
+	penstock_hist_merge(s->hist, other->hist);
 	stat_moments_merge(&s->latency, &other->latency);
 	stat_moments_merge(&s->bandwidth, &other->bandwidth);
 	stat_moments_merge(&s->late, &other->late);
@@ -187,17 +187,17 @@ int series_latency(const struct run_series *s, struct stat_summary *ret, bool *e
 	*exact = s->samples.n <= SERIES_SAMPLES;
 	if (*exact)
 		return from_samples(s, ret, true);
-	ret->median = sluice_hist_percentile(s->hist, 50) / 1e9;
+	ret->median = penstock_hist_percentile(s->hist, 50) / 1e9;
 	for (unsigned i = 0; i < STAT_PERCENTILES; i++)
 		if (known(s, i))
 			ret->percentile[i] =
-				sluice_hist_percentile(s->hist, stat_percentile_at[i]) / 1e9;
+				penstock_hist_percentile(s->hist, stat_percentile_at[i]) / 1e9;
 	return 0;
 }
 
 static double hist_bandwidth(const struct run_series *s, double p)
 {
-	return (double)s->size / (fmax(sluice_hist_percentile(s->hist, 100 - p), 1) / 1e9);
+	return (double)s->size / (fmax(penstock_hist_percentile(s->hist, 100 - p), 1) / 1e9);
 }
 
 int series_bandwidth(const struct run_series *s, struct stat_summary *ret, bool *exact)

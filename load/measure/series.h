@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MEASURE_SERIES_H
-#define SLUICE_MEASURE_SERIES_H
+#ifndef PENSTOCK_MEASURE_SERIES_H
+#define PENSTOCK_MEASURE_SERIES_H
 
 /*
  * What was measured of one kind of operation: one entry of a result.  Filled by
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "base/hist.h"
 #include "load/measure/seconds.h"
@@ -49,7 +49,7 @@ struct run_series {
 	char name[128];
 	bool read;
 	uint64_t size; /* bytes per operation; 0: they differ */
-	struct sluice_opts opts;
+	struct penstock_opts opts;
 	uint32_t memory; /* enum bed_memory */
 	bool lock;
 
@@ -58,7 +58,7 @@ struct run_series {
 	uint64_t warmup_bytes; /* moved, not counted */
 	uint64_t errors;
 	char first_error[508];
-	struct sluice_hist *hist;      /* ns */
+	struct penstock_hist *hist;      /* ns */
 	struct stat_moments latency;   /* seconds */
 	struct stat_moments bandwidth; /* bytes per second */
 	struct stat_moments late;      /* seconds */
@@ -72,10 +72,10 @@ struct run_series {
 	uint32_t nr_turns;
 	double user_sec, system_sec, library_sec;
 	uint64_t run_bytes; /* of all series of the run: what the CPU time was spent on */
-	struct sluice_stats stats;
-	struct sluice_file_info file;
-	struct sluice_buf_info buf;
-	uint32_t ways; /* SLUICE_DONE_* of all operations together */
+	struct penstock_stats stats;
+	struct penstock_file_info file;
+	struct penstock_buf_info buf;
+	uint32_t ways; /* PENSTOCK_DONE_* of all operations together */
 	bool partial;
 	char partial_why[160];
 

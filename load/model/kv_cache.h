@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MODEL_KV_CACHE_H
-#define SLUICE_MODEL_KV_CACHE_H
+#ifndef PENSTOCK_MODEL_KV_CACHE_H
+#define PENSTOCK_MODEL_KV_CACHE_H
 
 /*
  * The three tiers and the waterfall between them, as decisions without I/O: what is where, what
@@ -104,7 +104,7 @@ bool kv_cache_next(const struct kv_cache *c, uint64_t *pos, struct kv_event *ret
 uint64_t kv_cache_memory(const struct kv_cache *c);
 
 /* used = sum of entries, lists and tables agree; for tests and debug builds.  0 or -EINVAL. */
-int kv_cache_check(const struct kv_cache *c, struct sluice_err *err);
+int kv_cache_check(const struct kv_cache *c, struct penstock_err *err);
 
 /*
  * What events add up to, in upstream's names.  In trace mode every event is counted; in a real

@@ -15,7 +15,7 @@ struct sums {
 
 /* One list: linked both ways, in the order of stamps, of entries that belong there. */
 static int check_list(const struct kv_cache *c, int tier, int touched, struct sums *ret,
-		      struct sluice_err *err)
+		      struct penstock_err *err)
 {
 	const struct kv_list *l = &c->tiers[tier].lists[touched];
 	uint32_t before = KV_NONE;
@@ -26,7 +26,7 @@ static int check_list(const struct kv_cache *c, int tier, int touched, struct su
 
 		if (n++ >= c->s.live || !e->live || e->tier != tier || e->touched != touched ||
 		    e->prev != before || e->stamp <= stamp)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "%s, list %d: entry %u does not belong where it is",
 					   kv_tier_names[tier], touched, i);
 		stamp = e->stamp;
@@ -35,12 +35,12 @@ static int check_list(const struct kv_cache *c, int tier, int touched, struct su
 	}
 	ret->entries += n;
 	if (l->tail != before)
-		return sluice_fail(err, -EINVAL, "%s, list %d: ends with %u, not %u",
+		return penstock_fail(err, -EINVAL, "%s, list %d: ends with %u, not %u",
 				   kv_tier_names[tier], touched, before, l->tail);
 	return 0;
 }
 
-static int check_tier(const struct kv_cache *c, int tier, struct sluice_err *err)
+static int check_tier(const struct kv_cache *c, int tier, struct penstock_err *err)
 {
 	const struct kv_tier_state *t = &c->tiers[tier];
 	struct sums sums = {0};
@@ -51,7 +51,7 @@ static int check_tier(const struct kv_cache *c, int tier, struct sluice_err *err
 	if (r < 0)
 		return r;
 	if (sums.used != t->used || sums.entries != t->entries)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: %" PRIu64 " bytes used in %" PRIu64
 				   " entries, but the entries are %" PRIu64 " bytes and %" PRIu64,
 				   kv_tier_names[tier], t->used, t->entries, sums.used,
@@ -59,7 +59,7 @@ static int check_tier(const struct kv_cache *c, int tier, struct sluice_err *err
 	return 0;
 }
 
-int kv_cache_check(const struct kv_cache *c, struct sluice_err *err)
+int kv_cache_check(const struct kv_cache *c, struct penstock_err *err)
 {
 	uint64_t entries = 0;
 
@@ -71,10 +71,10 @@ int kv_cache_check(const struct kv_cache *c, struct sluice_err *err)
 		entries += c->tiers[i].entries;
 	}
 	if (entries != c->s.live)
-		return sluice_fail(err, -EINVAL, "%" PRIu64 " entries in tiers, %u in all", entries,
+		return penstock_fail(err, -EINVAL, "%" PRIu64 " entries in tiers, %u in all", entries,
 				   c->s.live);
 	if (!kv_entries_sound(&c->s))
-		return sluice_fail(err, -EINVAL, "an entry is not where it is looked for");
+		return penstock_fail(err, -EINVAL, "an entry is not where it is looked for");
 	return 0;
 }
 
@@ -103,7 +103,7 @@ static bool conserved(const struct kv_cache *c, int i)
 
 void kv_cache_checked_done(struct kv_cache *c)
 {
-	struct sluice_err err = {0};
+	struct penstock_err err = {0};
 	bool ok = true;
 
 	for (int i = 0; i < KV_TIERS && ok; i++)

@@ -174,7 +174,7 @@ struct range {
 	int64_t least;
 };
 
-static int kv_config_check_ranges(const struct kv_config *c, struct sluice_err *err)
+static int kv_config_check_ranges(const struct kv_config *c, struct penstock_err *err)
 {
 	const struct range ranges[] = {
 		{"user_templates.chatbot.context_range", c->user[KV_CHATBOT].context, 0},
@@ -191,7 +191,7 @@ static int kv_config_check_ranges(const struct kv_config *c, struct sluice_err *
 		const struct range *r = &ranges[i];
 
 		if (r->v[0] < r->least || r->v[1] < r->v[0] || r->v[1] > INT32_MAX)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "%s: %lld to %lld is no range within %lld..%d", r->name,
 					   (long long)r->v[0], (long long)r->v[1],
 					   (long long)r->least, INT32_MAX);
@@ -200,7 +200,7 @@ static int kv_config_check_ranges(const struct kv_config *c, struct sluice_err *
 		const double *v = c->user[i].think;
 
 		if (!(v[0] >= 0 && v[1] >= v[0] && v[1] <= 1e6))
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "user_templates.%s.think_time_range: %g to %g is no "
 					   "range within 0..1000000",
 					   kv_template_names[i], v[0], v[1]);
@@ -213,7 +213,7 @@ struct integer {
 	int64_t v, least, most;
 };
 
-static int check_integers(const struct kv_config *c, struct sluice_err *err)
+static int check_integers(const struct kv_config *c, struct penstock_err *err)
 {
 	const struct integer all[] = {
 		{"eviction.max_recursion_depth", c->max_recursion_depth, 0, INT32_MAX},
@@ -239,7 +239,7 @@ static int check_integers(const struct kv_config *c, struct sluice_err *err)
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		if (all[i].v < all[i].least || all[i].v > all[i].most)
-			return sluice_fail(err, -EINVAL, "%s: %lld is outside %lld..%lld",
+			return penstock_fail(err, -EINVAL, "%s: %lld is outside %lld..%lld",
 					   all[i].name, (long long)all[i].v,
 					   (long long)all[i].least, (long long)all[i].most);
 	return 0;
@@ -250,7 +250,7 @@ struct number {
 	double v, most;
 };
 
-static int check_numbers(const struct kv_config *c, struct sluice_err *err)
+static int check_numbers(const struct kv_config *c, struct penstock_err *err)
 {
 	const struct number all[] = {
 		{"generation_timing.none", c->generation_sec[KV_GEN_NONE], 1e6},
@@ -269,12 +269,12 @@ static int check_numbers(const struct kv_config *c, struct sluice_err *err)
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		if (!(all[i].v >= 0 && all[i].v <= all[i].most))
-			return sluice_fail(err, -EINVAL, "%s: %g is outside 0..%g", all[i].name,
+			return penstock_fail(err, -EINVAL, "%s: %g is outside 0..%g", all[i].name,
 					   all[i].v, all[i].most);
 	return 0;
 }
 
-int kv_config_check(const struct kv_config *c, struct sluice_err *err)
+int kv_config_check(const struct kv_config *c, struct penstock_err *err)
 {
 	int r = kv_config_check_ranges(c, err);
 

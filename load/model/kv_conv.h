@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MODEL_KV_CONV_H
-#define SLUICE_MODEL_KV_CONV_H
+#ifndef PENSTOCK_MODEL_KV_CONV_H
+#define PENSTOCK_MODEL_KV_CONV_H
 
 /*
  * The conversation manager: a record per conversation, at most so many; for a new one the least

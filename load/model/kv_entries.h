@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MODEL_KV_ENTRIES_H
-#define SLUICE_MODEL_KV_ENTRIES_H
+#ifndef PENSTOCK_MODEL_KV_ENTRIES_H
+#define PENSTOCK_MODEL_KV_ENTRIES_H
 
 /*
  * The entries of a cache, by number and by key; inside of kv_cache*.c only.

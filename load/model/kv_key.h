@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MODEL_KV_KEY_H
-#define SLUICE_MODEL_KV_KEY_H
+#ifndef PENSTOCK_MODEL_KV_KEY_H
+#define PENSTOCK_MODEL_KV_KEY_H
 
 /*
  * The names of cache entries in 16 bytes.  Most follow from a user, a time and a turn; the

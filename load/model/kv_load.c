@@ -20,7 +20,7 @@ uint32_t kv_load_workers(uint32_t users)
 	return users < MAX_WORKERS ? users : MAX_WORKERS;
 }
 
-int kv_qos_draw(const struct kv_params *p, struct sluice_random *r)
+int kv_qos_draw(const struct kv_params *p, struct penstock_random *r)
 {
 	double u = kv_unit(r);
 
@@ -45,7 +45,7 @@ static void set_period(struct kv_load *l)
 	l->period_ns = rate > 0 ? kv_ns(l->active / rate) : 0;
 }
 
-static int load_init(struct kv_load *l, struct sluice_err *err)
+static int load_init(struct kv_load *l, struct penstock_err *err)
 {
 	const struct kv_params *p = l->p;
 	bool recorded = p->burst_path || p->sharegpt_path;
@@ -61,7 +61,7 @@ static int load_init(struct kv_load *l, struct sluice_err *err)
 	l->docs = p->rag && !(recorded && p->policy.bare_recordings) ? p->rag_docs : 0;
 	set_period(l);
 	if (kv_part_init(l) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	r = kv_rag_init(&l->rag, p, err);
 	if (r == 0)
 		r = recorded ? kv_rec_init(l, err) : kv_synth_init(l, err);
@@ -69,24 +69,24 @@ static int load_init(struct kv_load *l, struct sluice_err *err)
 		return r;
 	sources = recorded ? l->rec.nr_cursors : l->nr_people;
 	if (kv_queue_init(&l->queue, p, sources) < 0 ||
-	    sluice_heap_reserve(&l->busy, MAX_WORKERS + 1) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory for %u users", p->users);
+	    penstock_heap_reserve(&l->busy, MAX_WORKERS + 1) < 0)
+		return penstock_fail(err, -ENOMEM, "out of memory for %u users", p->users);
 	return 0;
 }
 
 int kv_load_new(struct kv_load **out, const struct kv_params *p, struct kv_texts *texts,
-		struct sluice_err *err)
+		struct penstock_err *err)
 {
 	struct kv_load *l;
 	int r = kv_config_check(&p->config, err);
 
 	if (r == 0 && !p->users)
-		r = sluice_fail(err, -EINVAL, "num-users: 0 is less than 1");
+		r = penstock_fail(err, -EINVAL, "num-users: 0 is less than 1");
 	if (r < 0)
 		return r;
 	l = calloc(1, sizeof(*l));
 	if (!l)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	l->p = p;
 	l->texts = texts;
 	r = load_init(l, err);
@@ -107,7 +107,7 @@ void kv_load_free(struct kv_load *l)
 	kv_rag_fini(&l->rag);
 	kv_queue_fini(&l->queue);
 	kv_cache_free(l->whole);
-	sluice_heap_fini(&l->busy);
+	penstock_heap_fini(&l->busy);
 	free(l);
 }
 
@@ -117,7 +117,7 @@ uint64_t kv_load_memory(const struct kv_load *l)
 
 	for (int i = 0; i < KV_QOS; i++)
 		room += l->queue.level[i].room;
-	return sizeof(*l) + room * sizeof(struct sluice_heap_item) +
+	return sizeof(*l) + room * sizeof(struct penstock_heap_item) +
 	       l->nr_people * (sizeof(*l->people) + sizeof(*l->users)) +
 	       l->convs.room * sizeof(*l->convs.v) +
 	       (l->rec.v ? l->rec.nr * (sizeof(*l->rec.v) + 8) : 0) +
@@ -195,7 +195,7 @@ static bool take_document(struct kv_load *l, struct kv_request *r)
 /* Whoever is first in the queue at l->now_ns. */
 static bool take_request(struct kv_load *l, struct kv_request *r)
 {
-	struct sluice_heap_item who;
+	struct penstock_heap_item who;
 	int level = kv_queue_take(&l->queue, l->now_ns, &who);
 
 	if (level < 0)
@@ -246,7 +246,7 @@ static void finish_current(struct kv_load *l)
 	if (kv_load_clock(l) == l->current.start_ns)
 		l->row_ns += KV_US; /* even what makes no rows takes time */
 	end = kv_load_clock(l) + (uint64_t)(l->current.generate * l->token_ns);
-	sluice_heap_put(&l->busy, end, 0);
+	penstock_heap_put(&l->busy, end, 0);
 	kv_load_done(l, &l->current, end);
 }
 
@@ -259,7 +259,7 @@ static uint64_t next_start(struct kv_load *l, uint64_t until_ns)
 		if (t >= until_ns)
 			return t;
 		while (l->busy.nr && l->busy.v[0].key <= t)
-			sluice_heap_take(&l->busy);
+			penstock_heap_take(&l->busy);
 		next = l->busy.nr < l->workers ? kv_queue_first(&l->queue) : l->busy.v[0].key;
 		if (next <= t || next == UINT64_MAX)
 			return max_u64(next, t);
@@ -398,7 +398,7 @@ void kv_load_set_users(struct kv_load *l, uint32_t users, uint64_t now_ns)
 	l->now_ns = now_ns;
 	set_period(l);
 	for (int i = 0; i < KV_QOS; i++)
-		sluice_heap_cut(&l->queue.level[i], l->active);
+		penstock_heap_cut(&l->queue.level[i], l->active);
 	kv_synth_begin(l, old, l->active);
 	kv_synth_recount(l);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MODEL_KV_LOAD_H
-#define SLUICE_MODEL_KV_LOAD_H
+#ifndef PENSTOCK_MODEL_KV_LOAD_H
+#define PENSTOCK_MODEL_KV_LOAD_H
 
 /*
  * Who asks for what, when: users (or a recorded input) make requests, a queue orders them,
@@ -70,7 +70,7 @@ struct trace_bad;
  * setting makes no sense), or the error of reading the recorded input.
  */
 int kv_load_new(struct kv_load **out, const struct kv_params *p, struct kv_texts *texts,
-		struct sluice_err *err);
+		struct penstock_err *err);
 void kv_load_free(struct kv_load *l);
 /* What of the recorded input cannot be used. */
 const struct trace_bad *kv_load_bad(const struct kv_load *l);
@@ -78,7 +78,7 @@ const struct trace_bad *kv_load_bad(const struct kv_load *l);
  * For when the load has ended: 0, or why the rest of the recorded input could not be read.  @err
  * may be NULL.
  */
-int kv_load_error(const struct kv_load *l, struct sluice_err *err);
+int kv_load_error(const struct kv_load *l, struct penstock_err *err);
 
 /*
  * Virtual: 1 and the next start; 0 when the load has ended (duration, max_requests, input).

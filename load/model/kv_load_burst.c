@@ -20,7 +20,7 @@ struct kv_walk {
 	struct kv_burst_clock clock;
 	struct trace_request r; /* the last that was read */
 	int error;
-	struct sluice_err err;
+	struct penstock_err err;
 };
 
 /* Gaps between requests, divided; even a flood takes a microsecond per request. */
@@ -53,7 +53,7 @@ static void walk_on(const struct kv_load *l, struct kv_walk *w)
 		burst_tick(&w->clock, l, w->r.time_sec);
 	else
 		burst_fail(w, r < 0 ? r
-				    : sluice_fail(&w->err, -EIO,
+				    : penstock_fail(&w->err, -EIO,
 						  "%s: has become shorter while it was read",
 						  l->p->burst_path));
 }
@@ -88,7 +88,7 @@ const struct trace_request *kv_burst_at(const struct kv_load *l, const struct kv
 	return &c->walk->r;
 }
 
-int kv_burst_error(const struct kv_cursor *c, struct sluice_err *err)
+int kv_burst_error(const struct kv_cursor *c, struct penstock_err *err)
 {
 	if (!c->walk || !c->walk->error)
 		return 0;
@@ -99,7 +99,7 @@ int kv_burst_error(const struct kv_cursor *c, struct sluice_err *err)
 
 /* ------------------------------------------------------------------------ loading */
 
-static int burst_keep(struct kv_load *l, struct trace_bad *bad, struct sluice_err *err)
+static int burst_keep(struct kv_load *l, struct trace_bad *bad, struct penstock_err *err)
 {
 	struct kv_recorded *v = &l->rec;
 	struct kv_burst_clock clock = {.nr = 0};
@@ -109,7 +109,7 @@ static int burst_keep(struct kv_load *l, struct trace_bad *bad, struct sluice_er
 		return r;
 	v->offset = calloc(v->nr, sizeof(*v->offset));
 	if (!v->offset)
-		return sluice_fail(err, -ENOMEM, "out of memory for %zu requests", v->nr);
+		return penstock_fail(err, -ENOMEM, "out of memory for %zu requests", v->nr);
 	for (size_t i = 0; i < v->nr; i++) {
 		burst_tick(&clock, l, v->v[i].time_sec);
 		v->offset[i] = clock.offset_ns;
@@ -119,7 +119,7 @@ static int burst_keep(struct kv_load *l, struct trace_bad *bad, struct sluice_er
 }
 
 /* How many there are, and how long they take. */
-static int burst_look_through(struct kv_load *l, struct trace_burst *in, struct sluice_err *err)
+static int burst_look_through(struct kv_load *l, struct trace_burst *in, struct penstock_err *err)
 {
 	struct kv_burst_clock clock = {.nr = 0};
 	struct trace_request t;
@@ -132,7 +132,7 @@ static int burst_look_through(struct kv_load *l, struct trace_burst *in, struct 
 	return r;
 }
 
-int kv_burst_init(struct kv_load *l, struct sluice_err *err)
+int kv_burst_init(struct kv_load *l, struct penstock_err *err)
 {
 	struct kv_recorded *v = &l->rec;
 	struct trace_burst *in;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MODEL_KV_LOAD_INT_H
-#define SLUICE_MODEL_KV_LOAD_INT_H
+#ifndef PENSTOCK_MODEL_KV_LOAD_INT_H
+#define PENSTOCK_MODEL_KV_LOAD_INT_H
 
 /*
  * What the files of the load share: kv_load.c, kv_load_synth.c, kv_load_rec.c, kv_load_burst.c,
@@ -98,7 +98,7 @@ struct kv_load {
 
 	/* virtual workers */
 	uint32_t workers;
-	struct sluice_heap busy;
+	struct penstock_heap busy;
 	struct kv_request current; /* started last; its worker is not in @busy yet */
 	bool has_current;
 
@@ -127,14 +127,14 @@ static inline uint64_t kv_ns(double sec)
 }
 
 /* Level of service by the mix of the configuration. */
-int kv_qos_draw(const struct kv_params *p, struct sluice_random *r);
+int kv_qos_draw(const struct kv_params *p, struct penstock_random *r);
 void kv_request_tokens(struct kv_request *r, uint64_t context, uint64_t generate);
 
 /* One source of requests each: users that draw, and recorded inputs. */
-int kv_synth_init(struct kv_load *l, struct sluice_err *err);
+int kv_synth_init(struct kv_load *l, struct penstock_err *err);
 void kv_synth_fini(struct kv_load *l);
 void kv_synth_begin(struct kv_load *l, uint32_t from, uint32_t to);
-void kv_synth_take(struct kv_load *l, struct sluice_heap_item who, struct kv_request *r);
+void kv_synth_take(struct kv_load *l, struct penstock_heap_item who, struct kv_request *r);
 void kv_synth_done(struct kv_load *l, uint32_t user, uint64_t now_ns);
 void kv_synth_count(struct kv_load *l, uint64_t now_ns);
 void kv_synth_recount(struct kv_load *l);
@@ -147,17 +147,17 @@ void kv_part_follow(struct kv_load *l, const struct kv_request *r);
 /* Of @nr that wait in the whole. */
 uint64_t kv_part_queued(const struct kv_load *l);
 
-int kv_rec_init(struct kv_load *l, struct sluice_err *err);
+int kv_rec_init(struct kv_load *l, struct penstock_err *err);
 void kv_rec_fini(struct kv_load *l);
 void kv_rec_begin(struct kv_load *l);
-void kv_rec_take(struct kv_load *l, struct sluice_heap_item who, struct kv_request *r);
+void kv_rec_take(struct kv_load *l, struct penstock_heap_item who, struct kv_request *r);
 void kv_rec_done(struct kv_load *l, uint32_t user, uint64_t now_ns);
 void kv_rec_count(struct kv_load *l, uint64_t now_ns);
 /* The request before @i of the same conversation: its turn; 0: none. */
 uint32_t kv_rec_turn(const struct kv_load *l, uint32_t conv, uint32_t i);
 
 /* Find out how many requests there are, and how long a pass takes: rec.nr, rec.span_ns. */
-int kv_burst_init(struct kv_load *l, struct sluice_err *err);
+int kv_burst_init(struct kv_load *l, struct penstock_err *err);
 /* For the cursors, and the one ahead.  0 or -ENOMEM. */
 int kv_burst_walks(struct kv_load *l);
 void kv_burst_fini(struct kv_load *l);
@@ -165,6 +165,6 @@ void kv_burst_fini(struct kv_load *l);
 const struct trace_request *kv_burst_at(const struct kv_load *l, const struct kv_cursor *c,
 					uint64_t *ret_offset_ns);
 /* 0, or why reading for this cursor has failed. */
-int kv_burst_error(const struct kv_cursor *c, struct sluice_err *err);
+int kv_burst_error(const struct kv_cursor *c, struct penstock_err *err);
 
 #endif

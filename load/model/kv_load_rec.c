@@ -31,9 +31,9 @@ static uint32_t shuffled(const struct kv_load *l, uint64_t pass, uint32_t place)
 		uint32_t high = x >> half, low = x & mask;
 
 		for (uint64_t round = 0; round < 4; round++) {
-			struct sluice_random r =
+			struct penstock_random r =
 				kv_stream(l->p->seed, KV_STREAM_SHUFFLE, pass, round << 32 | low);
-			uint32_t next = high ^ ((uint32_t)sluice_random_next(&r) & mask);
+			uint32_t next = high ^ ((uint32_t)penstock_random_next(&r) & mask);
 
 			high = low;
 			low = next;
@@ -104,7 +104,7 @@ static void cursor_step(const struct kv_load *l, struct kv_cursor *c, uint64_t c
  */
 static int level_at(const struct kv_load *l, const struct kv_cursor *c)
 {
-	struct sluice_random r = l->rec.share && !l->p->policy.bare_recordings
+	struct penstock_random r = l->rec.share && !l->p->policy.bare_recordings
 					 ? kv_stream(l->p->seed, KV_STREAM_CONV, c->pass, c->conv)
 					 : kv_stream(l->p->seed, KV_STREAM_RECORDED, 0, c->n);
 
@@ -137,7 +137,7 @@ static void put_level(struct kv_load *l, uint32_t level)
 	while (!cursor_at_end(l, c) && recorded_at(l, c) < l->limit_ns && !stops_at(l, c, level))
 		cursor_step(l, c, 1);
 	if (!cursor_at_end(l, c))
-		sluice_heap_put(&l->queue.level[level], recorded_at(l, c), level);
+		penstock_heap_put(&l->queue.level[level], recorded_at(l, c), level);
 }
 
 /* Closed loop: the user's next request, not before @from_ns. */
@@ -150,7 +150,7 @@ static void put_user(struct kv_load *l, uint32_t user, uint64_t from_ns)
 	if (!l->rec.share)
 		from_ns = max_u64(from_ns, recorded_at(l, c));
 	c->at_ns = from_ns;
-	sluice_heap_put(&l->queue.level[level_at(l, c)], from_ns, user);
+	penstock_heap_put(&l->queue.level[level_at(l, c)], from_ns, user);
 }
 
 void kv_rec_begin(struct kv_load *l)
@@ -200,17 +200,17 @@ static void name_share(const struct kv_load *l, const struct kv_cursor *c, uint3
 	}
 }
 
-void kv_rec_take(struct kv_load *l, struct sluice_heap_item who, struct kv_request *r)
+void kv_rec_take(struct kv_load *l, struct penstock_heap_item who, struct kv_request *r)
 {
 	struct kv_cursor *c = &l->rec.cursor[who.who];
 	uint32_t conv = conv_at(l, c);
 	uint64_t offset;
 	const struct trace_request *t =
 		l->rec.share ? &l->rec.v[l->rec.first[conv] + c->turn] : kv_burst_at(l, c, &offset);
-	struct sluice_random random = kv_stream(l->p->seed, KV_STREAM_RECORDED, c->pass + 1,
+	struct penstock_random random = kv_stream(l->p->seed, KV_STREAM_RECORDED, c->pass + 1,
 						(uint64_t)conv << 32 | c->turn);
 
-	r->random = sluice_random_next(&random);
+	r->random = penstock_random_next(&random);
 	r->user = l->p->closed_loop
 			  ? (uint32_t)who.who
 			  : (uint32_t)(c->n % (l->rec.share ? l->p->users : KV_TRACE_USERS));
@@ -257,25 +257,25 @@ static bool begins_conv(const struct trace_request *v, size_t i)
 	return i == 0 || strcmp(v[i].id, v[i - 1].id) != 0 || v[i].turn <= v[i - 1].turn;
 }
 
-static int find_convs(struct kv_load *l, struct sluice_err *err)
+static int find_convs(struct kv_load *l, struct penstock_err *err)
 {
 	struct kv_recorded *v = &l->rec;
 
 	v->first = calloc(v->nr + 1, sizeof(*v->first));
 	v->name = calloc(v->nr, sizeof(*v->name));
 	if (!v->first || !v->name)
-		return sluice_fail(err, -ENOMEM, "out of memory for %zu requests", v->nr);
+		return penstock_fail(err, -ENOMEM, "out of memory for %zu requests", v->nr);
 	for (size_t i = 0; i < v->nr; i++) {
 		int64_t text;
 
 		if (v->v[i].turn > UINT16_MAX)
-			return sluice_fail(err, -EINVAL, "%s: conversation '%s': has over %u turns",
+			return penstock_fail(err, -EINVAL, "%s: conversation '%s': has over %u turns",
 					   l->p->sharegpt_path, v->v[i].id, UINT16_MAX);
 		if (!begins_conv(v->v, i))
 			continue;
 		text = kv_texts_add(l->texts, v->v[i].id, strlen(v->v[i].id));
 		if (text < 0)
-			return sluice_fail(err, (int)text, "out of memory");
+			return penstock_fail(err, (int)text, "out of memory");
 		v->first[v->nr_convs] = (uint32_t)i;
 		v->name[v->nr_convs++] = (uint32_t)text;
 	}
@@ -289,7 +289,7 @@ static int find_convs(struct kv_load *l, struct sluice_err *err)
  * Python's random.shuffle() with the seed, which upstream's loader sets unless it is 0.  Later
  * passes depend on what its threads have drawn meanwhile: they are ours.
  */
-static int order_as_upstream(struct kv_load *l, struct sluice_err *err)
+static int order_as_upstream(struct kv_load *l, struct penstock_err *err)
 {
 	struct kv_recorded *v = &l->rec;
 	struct mt m;
@@ -298,7 +298,7 @@ static int order_as_upstream(struct kv_load *l, struct sluice_err *err)
 		return 0;
 	v->order = calloc(v->nr_convs, sizeof(*v->order));
 	if (!v->order)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < v->nr_convs; i++)
 		v->order[i] = i;
 	mt_seed(&m, l->p->seed);
@@ -311,7 +311,7 @@ static int order_as_upstream(struct kv_load *l, struct sluice_err *err)
 	return 0;
 }
 
-static int load_share(struct kv_load *l, struct sluice_err *err)
+static int load_share(struct kv_load *l, struct penstock_err *err)
 {
 	const struct kv_config *c = &l->p->config;
 	struct trace_sharegpt_opts o = {
@@ -340,7 +340,7 @@ static void end_with_input(struct kv_load *l)
 	l->rec.abandons = true;
 }
 
-int kv_rec_init(struct kv_load *l, struct sluice_err *err)
+int kv_rec_init(struct kv_load *l, struct penstock_err *err)
 {
 	struct kv_recorded *v = &l->rec;
 	const char *path = l->p->sharegpt_path ? l->p->sharegpt_path : l->p->burst_path;
@@ -352,17 +352,17 @@ int kv_rec_init(struct kv_load *l, struct sluice_err *err)
 	if (r < 0)
 		return r;
 	if (v->nr == 0 && v->bad.nr && l->p->input != KV_INPUT_ANY)
-		return sluice_fail(err, -EINVAL, "%s: has no request that can be used: %s", path,
+		return penstock_fail(err, -EINVAL, "%s: has no request that can be used: %s", path,
 				   v->bad.text[0]);
 	if (v->nr == 0 && !v->share)
 		return 0; /* no request ever, as upstream */
 	if (v->nr == 0)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: has no conversation that can be used; it takes a user's "
 				   "turn and an answer",
 				   path);
 	if (v->nr >= UINT32_MAX)
-		return sluice_fail(err, -EINVAL, "%s: has %zu requests; at most %u are possible",
+		return penstock_fail(err, -EINVAL, "%s: has %zu requests; at most %u are possible",
 				   path, v->nr, UINT32_MAX - 1);
 	v->passes = l->p->replay_cycles ? l->p->replay_cycles : UINT64_MAX;
 	r = v->share ? find_convs(l, err) : 0;
@@ -373,7 +373,7 @@ int kv_rec_init(struct kv_load *l, struct sluice_err *err)
 	v->nr_cursors = l->p->closed_loop ? l->p->users : KV_QOS;
 	v->cursor = calloc(v->nr_cursors, sizeof(*v->cursor));
 	if (!v->cursor || (!v->share && kv_burst_walks(l) < 0))
-		return sluice_fail(err, -ENOMEM, "out of memory for %u users", l->p->users);
+		return penstock_fail(err, -ENOMEM, "out of memory for %u users", l->p->users);
 	end_with_input(l);
 	return 0;
 }
@@ -383,9 +383,9 @@ const struct trace_bad *kv_load_bad(const struct kv_load *l)
 	return &l->rec.bad;
 }
 
-int kv_load_error(const struct kv_load *l, struct sluice_err *err)
+int kv_load_error(const struct kv_load *l, struct penstock_err *err)
 {
-	int r = l->part_error ? sluice_fail(err, l->part_error, "out of memory")
+	int r = l->part_error ? penstock_fail(err, l->part_error, "out of memory")
 			      : kv_burst_error(&l->rec.ahead, err);
 
 	for (uint32_t i = 0; r == 0 && i < l->rec.nr_cursors; i++)

@@ -21,7 +21,7 @@ struct draws {
 	double think; /* seconds before it */
 	bool end;     /* of the conversation before it */
 	bool rag;     /* an extra request behind it */
-	struct sluice_random random;
+	struct penstock_random random;
 };
 
 static struct draws synth_draw(const struct kv_load *l, uint32_t user, uint64_t k)
@@ -48,7 +48,7 @@ static uint64_t arrival(const struct kv_load *l, uint32_t user, uint64_t k, uint
 static void synth_put(struct kv_load *l, uint32_t user, uint64_t at_ns)
 {
 	l->people[user].at_ns = at_ns;
-	sluice_heap_put(&l->queue.level[l->users[user].qos], at_ns, user);
+	penstock_heap_put(&l->queue.level[l->users[user].qos], at_ns, user);
 }
 
 /* The next request, once the user has time for it from @from_ns on. */
@@ -129,7 +129,7 @@ static void make_normal(struct kv_load *l, uint32_t user, struct kv_request *r)
 	uint64_t context = kv_between(&d.random, quarter(u->context), u->context);
 
 	kv_request_tokens(r, context, kv_between(&d.random, quarter(u->generation), u->generation));
-	r->random = sluice_random_next(&d.random);
+	r->random = penstock_random_next(&d.random);
 	if (l->p->multi_turn)
 		take_turn(l, user, d.end, r);
 	else
@@ -141,7 +141,7 @@ static void make_normal(struct kv_load *l, uint32_t user, struct kv_request *r)
 static void make_rag(struct kv_load *l, uint32_t user, struct kv_request *r)
 {
 	struct kv_person *s = &l->people[user];
-	struct sluice_random random = kv_stream(l->p->seed, KV_STREAM_RAG, user, s->k);
+	struct penstock_random random = kv_stream(l->p->seed, KV_STREAM_RAG, user, s->k);
 	uint64_t context = 0;
 
 	r->type = KV_REQ_RAG;
@@ -150,12 +150,12 @@ static void make_rag(struct kv_load *l, uint32_t user, struct kv_request *r)
 		context += kv_rag_chunk_tokens(&l->rag, r->doc, kv_rag_chunk(&l->rag));
 	kv_request_tokens(r, context, kv_between(&random, 50, 200));
 	r->phase = KV_DECODE;
-	r->random = sluice_random_next(&random);
+	r->random = penstock_random_next(&random);
 	r->key = (struct kv_key){.kind = KV_KEY_DOC, .user = r->doc};
 	s->rag_due = false;
 }
 
-void kv_synth_take(struct kv_load *l, struct sluice_heap_item who, struct kv_request *r)
+void kv_synth_take(struct kv_load *l, struct penstock_heap_item who, struct kv_request *r)
 {
 	r->user = (uint32_t)who.who;
 	r->owner = who.who;
@@ -231,7 +231,7 @@ void kv_synth_begin(struct kv_load *l, uint32_t from, uint32_t to)
 	}
 }
 
-int kv_synth_init(struct kv_load *l, struct sluice_err *err)
+int kv_synth_init(struct kv_load *l, struct penstock_err *err)
 {
 	struct kv_params p = *l->p;
 
@@ -241,7 +241,7 @@ int kv_synth_init(struct kv_load *l, struct sluice_err *err)
 	l->users = calloc(p.users, sizeof(*l->users));
 	l->people = calloc(p.users, sizeof(*l->people));
 	if (!l->users || !l->people || kv_convs_init(&l->convs, p.config.max_conversations) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory for %u users", p.users);
+		return penstock_fail(err, -ENOMEM, "out of memory for %u users", p.users);
 	kv_users_make(&p, l->users);
 	for (uint32_t i = 0; i < p.users; i++) {
 		l->people[i].key = kv_stream_key(p.seed, KV_STREAM_USER, i);

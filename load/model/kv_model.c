@@ -118,25 +118,25 @@ uint64_t kv_model_bytes_per_token(const struct kv_model *m)
 	return bytes_per_token(m);
 }
 
-int kv_model_check(const struct kv_model *m, struct sluice_err *err)
+int kv_model_check(const struct kv_model *m, struct penstock_err *err)
 {
 	uint64_t v = bytes_per_token(m);
 
 	if (!m->layers)
-		return sluice_fail(err, -EINVAL, "model '%s': num_layers is 0", m->key);
+		return penstock_fail(err, -EINVAL, "model '%s': num_layers is 0", m->key);
 	if (kv_model_is_mla(m) && !v)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "model '%s': kv_lora_rank and qk_rope_head_dim are both 0",
 				   m->key);
 	if (!kv_model_is_mla(m) && !m->kv_heads)
-		return sluice_fail(err, -EINVAL, "model '%s': kv_heads is 0", m->key);
+		return penstock_fail(err, -EINVAL, "model '%s': kv_heads is 0", m->key);
 	if (!kv_model_is_mla(m) && !kv_model_head_dim(m))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "model '%s': hidden_dim %u of num_heads %u is no width of a "
 				   "head; give kv_dim_per_head",
 				   m->key, m->hidden_dim, m->heads);
 	if (v > MOST_BYTES_PER_TOKEN)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "model '%s': more than %llu bytes per token; check num_layers, "
 				   "kv_heads and kv_dim_per_head",
 				   m->key, MOST_BYTES_PER_TOKEN);

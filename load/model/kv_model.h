@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MODEL_KV_MODEL_H
-#define SLUICE_MODEL_KV_MODEL_H
+#ifndef PENSTOCK_MODEL_KV_MODEL_H
+#define PENSTOCK_MODEL_KV_MODEL_H
 
 /* Language models, as far as the size of their KV cache goes. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 struct kv_model {
 	char key[64];  /* "llama3.1-8b" */
@@ -39,7 +39,7 @@ uint32_t kv_model_head_dim(const struct kv_model *m);
 uint32_t kv_model_element_size(const struct kv_model *m);
 uint64_t kv_model_bytes_per_token(const struct kv_model *m);
 /* 0, or -EINVAL with the reason: a zero where none may be, a size that overflows. */
-int kv_model_check(const struct kv_model *m, struct sluice_err *err);
+int kv_model_check(const struct kv_model *m, struct penstock_err *err);
 
 /* Bytes of one of @shards parts of an entry of @tokens tokens, rounded down. */
 uint64_t kv_model_object_bytes(const struct kv_model *m, uint64_t tokens, uint32_t shards);

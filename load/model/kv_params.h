@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MODEL_KV_PARAMS_H
-#define SLUICE_MODEL_KV_PARAMS_H
+#ifndef PENSTOCK_MODEL_KV_PARAMS_H
+#define PENSTOCK_MODEL_KV_PARAMS_H
 
 /*
  * Everything that decides what a KV-cache workload does: struct kv_config is what the YAML file
@@ -66,7 +66,7 @@ struct kv_config {
 int kv_config_defaults(struct kv_config *c); /* 0 or -ENOMEM */
 void kv_config_fini(struct kv_config *c);
 /* 0, or -EINVAL and the first value with which the model could not work, by its key in the file. */
-int kv_config_check(const struct kv_config *c, struct sluice_err *err);
+int kv_config_check(const struct kv_config *c, struct penstock_err *err);
 
 /*
  * What is decided otherwise than we would, as upstream does it (--compat); zeroed is ours.  What

@@ -18,7 +18,7 @@ struct plan {
 	void (*step)(void *arg, enum kv_step s);
 	void *arg;
 	struct kv_planned *ret;
-	struct sluice_random random;
+	struct penstock_random random;
 	uint32_t context;  /* tokens that are left to prefill */
 	enum kv_kind kind; /* of decode reads */
 };
@@ -63,7 +63,7 @@ static bool choose_prompt(struct plan *p, uint32_t *prompt)
 
 	if (!o->prefix || kv_unit(&p->random) >= o->config.system_prompt_hit_probability)
 		return false;
-	*prompt = (uint32_t)sluice_random_below(&p->random, ARRAY_SIZE(prompt_words));
+	*prompt = (uint32_t)penstock_random_below(&p->random, ARRAY_SIZE(prompt_words));
 	return p->context >= o->config.min_prefix_length;
 }
 
@@ -205,7 +205,7 @@ static int decode(struct plan *p)
 	if (o->decode_only)
 		key = (struct kv_key){
 			.kind = KV_KEY_PREPOP,
-			.n = sluice_random_below(&p->random, (uint64_t)o->users * KV_PREPOP_EACH),
+			.n = penstock_random_below(&p->random, (uint64_t)o->users * KV_PREPOP_EACH),
 		};
 	r = read_entry(p, key, p->kind);
 	if (r == 0 && !o->decode_only)
@@ -254,7 +254,7 @@ int kv_plan(struct kv_load *l, struct kv_cache *c, const struct kv_request *r,
 	if (r->type == KV_REQ_INGEST)
 		return ingest(&p);
 	prefetch(&p);
-	sluice_random_seed(&p.random, r->random);
+	penstock_random_seed(&p.random, r->random);
 	ret->tokens = r->generate;
 	ret->generation_ns = (uint64_t)(r->generate * l->token_ns);
 	e = prefix(&p);

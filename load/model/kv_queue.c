@@ -11,7 +11,7 @@ int kv_queue_init(struct kv_queue *q, const struct kv_params *p, uint32_t room)
 	for (int i = 0; i < KV_QOS; i++) {
 		q->priority[i] = p->config.qos[i].priority;
 		if (r == 0)
-			r = sluice_heap_reserve(&q->level[i], room);
+			r = penstock_heap_reserve(&q->level[i], room);
 	}
 	return r;
 }
@@ -19,7 +19,7 @@ int kv_queue_init(struct kv_queue *q, const struct kv_params *p, uint32_t room)
 void kv_queue_fini(struct kv_queue *q)
 {
 	for (int i = 0; i < KV_QOS; i++)
-		sluice_heap_fini(&q->level[i]);
+		penstock_heap_fini(&q->level[i]);
 }
 
 uint64_t kv_queue_first(const struct kv_queue *q)
@@ -27,23 +27,23 @@ uint64_t kv_queue_first(const struct kv_queue *q)
 	uint64_t first = UINT64_MAX;
 
 	for (int i = 0; i < KV_QOS; i++)
-		first = min_u64(first, sluice_heap_first(&q->level[i]));
+		first = min_u64(first, penstock_heap_first(&q->level[i]));
 	return first;
 }
 
-int kv_queue_take(struct kv_queue *q, uint64_t now_ns, struct sluice_heap_item *ret)
+int kv_queue_take(struct kv_queue *q, uint64_t now_ns, struct penstock_heap_item *ret)
 {
 	int best = -1;
 
 	for (int i = 0; i < KV_QOS; i++) {
-		if (!q->level[i].nr || sluice_heap_first(&q->level[i]) > now_ns)
+		if (!q->level[i].nr || penstock_heap_first(&q->level[i]) > now_ns)
 			continue;
 		if (best < 0 || q->priority[i] > q->priority[best] ||
 		    (q->priority[i] == q->priority[best] &&
-		     sluice_heap_before(q->level[i].v[0], q->level[best].v[0])))
+		     penstock_heap_before(q->level[i].v[0], q->level[best].v[0])))
 			best = i;
 	}
 	if (best >= 0)
-		*ret = sluice_heap_take(&q->level[best]);
+		*ret = penstock_heap_take(&q->level[best]);
 	return best;
 }

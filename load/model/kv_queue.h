@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MODEL_KV_QUEUE_H
-#define SLUICE_MODEL_KV_QUEUE_H
+#ifndef PENSTOCK_MODEL_KV_QUEUE_H
+#define PENSTOCK_MODEL_KV_QUEUE_H
 
 /*
  * Who is next: the queue is made of one heap of times per level of service.  What is
@@ -14,7 +14,7 @@
 #include "load/model/kv_params.h"
 
 struct kv_queue {
-	struct sluice_heap level[KV_QOS];
+	struct penstock_heap level[KV_QOS];
 	int64_t priority[KV_QOS];
 };
 int kv_queue_init(struct kv_queue *q, const struct kv_params *p, uint32_t room);
@@ -27,6 +27,6 @@ uint64_t kv_queue_first(const struct kv_queue *q);
  * Of those that have arrived at @now_ns the one with the highest priority, of equal ones the
  * earliest: its level, or -1 when nobody has arrived.
  */
-int kv_queue_take(struct kv_queue *q, uint64_t now_ns, struct sluice_heap_item *ret);
+int kv_queue_take(struct kv_queue *q, uint64_t now_ns, struct penstock_heap_item *ret);
 
 #endif

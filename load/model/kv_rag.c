@@ -16,7 +16,7 @@
 
 #define MAX_CHUNKS (1u << 20) /* of a document */
 
-int kv_rag_init(struct kv_rag *g, const struct kv_params *p, struct sluice_err *err)
+int kv_rag_init(struct kv_rag *g, const struct kv_params *p, struct penstock_err *err)
 {
 	const struct kv_config *c = &p->config;
 	const int64_t *tokens =
@@ -25,7 +25,7 @@ int kv_rag_init(struct kv_rag *g, const struct kv_params *p, struct sluice_err *
 	uint64_t chunk = max_u64(1, min_u64((uint64_t)c->rag_chunk_tokens, fits));
 
 	if (tokens[1] < tokens[0] || ((uint64_t)tokens[1] + chunk - 1) / chunk > MAX_CHUNKS)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "rag: documents of %lld to %lld tokens in chunks of %llu; at "
 				   "most %u chunks are possible",
 				   (long long)tokens[0], (long long)tokens[1],
@@ -38,20 +38,20 @@ int kv_rag_init(struct kv_rag *g, const struct kv_params *p, struct sluice_err *
 		.zipfian = c->rag_retrieval == KV_RETRIEVE_ZIPFIAN,
 		.max_documents = (uint32_t)min_u64((uint64_t)c->rag_max_documents, UINT32_MAX),
 	};
-	if (sluice_heap_reserve(&g->candidate,
+	if (penstock_heap_reserve(&g->candidate,
 				(uint32_t)(((uint64_t)tokens[1] + chunk - 1) / chunk)) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	return 0;
 }
 
 void kv_rag_fini(struct kv_rag *g)
 {
-	sluice_heap_fini(&g->candidate);
+	penstock_heap_fini(&g->candidate);
 }
 
 uint32_t kv_rag_doc_tokens(const struct kv_rag *g, uint32_t doc)
 {
-	struct sluice_random r = kv_stream(g->seed, KV_STREAM_DOC, doc, 0);
+	struct penstock_random r = kv_stream(g->seed, KV_STREAM_DOC, doc, 0);
 
 	return (uint32_t)kv_between(&r, g->tokens[0], g->tokens[1]);
 }
@@ -85,12 +85,12 @@ bool kv_rag_replaces(const struct kv_rag *g, uint32_t doc, uint32_t *gone)
 	return true;
 }
 
-uint32_t kv_rag_any(const struct kv_rag *g, struct sluice_random *r)
+uint32_t kv_rag_any(const struct kv_rag *g, struct penstock_random *r)
 {
 	return (uint32_t)kv_between(r, g->first, g->end - 1);
 }
 
-uint32_t kv_rag_retrieve(struct kv_rag *g, uint32_t doc, struct sluice_random *r)
+uint32_t kv_rag_retrieve(struct kv_rag *g, uint32_t doc, struct penstock_random *r)
 {
 	uint32_t nr = kv_rag_doc_chunks(g, doc);
 
@@ -100,12 +100,12 @@ uint32_t kv_rag_retrieve(struct kv_rag *g, uint32_t doc, struct sluice_random *r
 		uint64_t bits;
 
 		memcpy(&bits, &at, sizeof(bits)); /* of what is not negative: same order */
-		sluice_heap_put(&g->candidate, bits & INT64_MAX, i);
+		penstock_heap_put(&g->candidate, bits & INT64_MAX, i);
 	}
 	return nr < g->top_k ? nr : g->top_k;
 }
 
 uint32_t kv_rag_chunk(struct kv_rag *g)
 {
-	return (uint32_t)sluice_heap_take(&g->candidate).who;
+	return (uint32_t)penstock_heap_take(&g->candidate).who;
 }

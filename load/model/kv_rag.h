@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MODEL_KV_RAG_H
-#define SLUICE_MODEL_KV_RAG_H
+#ifndef PENSTOCK_MODEL_KV_RAG_H
+#define PENSTOCK_MODEL_KV_RAG_H
 
 /*
  * Documents to retrieve from.  A document is a number; how long it is follows from the seed.  It
@@ -22,11 +22,11 @@ struct kv_rag {
 	bool zipfian;
 	uint32_t max_documents;       /* kept at once; 0: all */
 	uint32_t first, end;          /* documents that are there: [first, end) */
-	struct sluice_heap candidate; /* of a retrieval */
+	struct penstock_heap candidate; /* of a retrieval */
 };
 
 /* 0, -EINVAL (a setting makes no sense) or -ENOMEM; documents are added later. */
-int kv_rag_init(struct kv_rag *g, const struct kv_params *p, struct sluice_err *err);
+int kv_rag_init(struct kv_rag *g, const struct kv_params *p, struct penstock_err *err);
 void kv_rag_fini(struct kv_rag *g);
 
 uint32_t kv_rag_doc_tokens(const struct kv_rag *g, uint32_t doc);
@@ -38,10 +38,10 @@ void kv_rag_add(struct kv_rag *g);
 /* Did another one have to go when @doc came? */
 bool kv_rag_replaces(const struct kv_rag *g, uint32_t doc, uint32_t *gone);
 /* One of those that are there; only when there is one. */
-uint32_t kv_rag_any(const struct kv_rag *g, struct sluice_random *r);
+uint32_t kv_rag_any(const struct kv_rag *g, struct penstock_random *r);
 
 /* Start a retrieval from @doc: so many chunks, which kv_rag_chunk() gives one after the other. */
-uint32_t kv_rag_retrieve(struct kv_rag *g, uint32_t doc, struct sluice_random *r);
+uint32_t kv_rag_retrieve(struct kv_rag *g, uint32_t doc, struct penstock_random *r);
 uint32_t kv_rag_chunk(struct kv_rag *g);
 
 #endif

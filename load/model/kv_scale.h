@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MODEL_KV_SCALE_H
-#define SLUICE_MODEL_KV_SCALE_H
+#ifndef PENSTOCK_MODEL_KV_SCALE_H
+#define PENSTOCK_MODEL_KV_SCALE_H
 
 /*
  * The autoscaler: samples in, an action out.  Knows nothing of clocks and threads; upstream takes

@@ -15,7 +15,7 @@
 enum { BLOCK = 64 << 10 };
 
 struct text {
-	struct sluice_node node;
+	struct penstock_node node;
 	size_t len;
 	uint32_t number;
 	char bytes[]; /* and a 0 */
@@ -29,7 +29,7 @@ struct block {
 struct kv_texts {
 	struct text **v;
 	uint64_t nr, room;
-	struct sluice_table table;
+	struct penstock_table table;
 	struct block *blocks;
 	char *free; /* in the first block */
 	size_t left;
@@ -48,15 +48,15 @@ void kv_texts_free(struct kv_texts *t)
 		next = b->next;
 		free(b);
 	}
-	sluice_table_fini(&t->table);
+	penstock_table_fini(&t->table);
 	free(t->v);
 	free(t);
 }
 
 static struct text *text_find(const struct kv_texts *t, const char *text, size_t len, uint64_t hash)
 {
-	for (struct sluice_node *n = sluice_table_find(&t->table, hash); n;
-	     n = sluice_table_again(n)) {
+	for (struct penstock_node *n = penstock_table_find(&t->table, hash); n;
+	     n = penstock_table_again(n)) {
 		struct text *x = container_of(n, struct text, node);
 
 		if (x->len == len && !memcmp(x->bytes, text, len))
@@ -92,7 +92,7 @@ static struct text *text_keep(struct kv_texts *t, const char *text, size_t len)
 
 int64_t kv_texts_add(struct kv_texts *t, const char *text, size_t len)
 {
-	uint64_t hash = sluice_key_hash(text, len, 0);
+	uint64_t hash = penstock_key_hash(text, len, 0);
 	struct text *x = text_find(t, text, len, hash);
 
 	if (x)
@@ -100,7 +100,7 @@ int64_t kv_texts_add(struct kv_texts *t, const char *text, size_t len)
 	if (t->nr >= UINT32_MAX || ARRAY_ROOM(t->v, t->room, t->nr + 1) < 0)
 		return -ENOMEM;
 	x = text_keep(t, text, len);
-	if (!x || sluice_table_put(&t->table, &x->node, hash) < 0)
+	if (!x || penstock_table_put(&t->table, &x->node, hash) < 0)
 		return -ENOMEM;
 	t->v[t->nr++] = x;
 	return x->number;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MODEL_MT_H
-#define SLUICE_MODEL_MT_H
+#ifndef PENSTOCK_MODEL_MT_H
+#define PENSTOCK_MODEL_MT_H
 
 /*
  * The random numbers of Python's `random' module: MT19937 (Matsumoto, Nishimura), seeded and

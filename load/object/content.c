@@ -26,7 +26,7 @@ int content_init(struct content *c, uint64_t seed)
 	c->noise = aligned_alloc(CONTENT_BLOCK, CONTENT_PERIOD);
 	if (!c->noise)
 		return -ENOMEM;
-	sluice_pattern_fill(c->noise, CONTENT_PERIOD, seed, 0);
+	penstock_pattern_fill(c->noise, CONTENT_PERIOD, seed, 0);
 	return 0;
 }
 

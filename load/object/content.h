@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_CONTENT_H
-#define SLUICE_OBJECT_CONTENT_H
+#ifndef PENSTOCK_OBJECT_CONTENT_H
+#define PENSTOCK_OBJECT_CONTENT_H
 
 /*
  * What objects hold: noise that is the same for all of them, and in every block of 4 KiB a

@@ -36,7 +36,7 @@ static void timer_over(struct flow *f, struct op *op)
 
 static void run_timers(struct flow *f)
 {
-	while (f->timers.nr && (sluice_heap_first(&f->timers) <= f->now))
+	while (f->timers.nr && (penstock_heap_first(&f->timers) <= f->now))
 		timer_over(f, ops_next(&f->timers));
 }
 
@@ -126,7 +126,7 @@ unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler 
 			break;
 		if (!f->ready)
 			inbox_wait(&f->inbox, min_u64(min_u64(until_ns, f->tell_ns),
-						      sluice_heap_first(&f->timers)));
+						      penstock_heap_first(&f->timers)));
 	}
 	f->handler = NULL;
 	return f->running;
@@ -134,7 +134,7 @@ unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler 
 
 /* ---------------------------------------------------------------- open, close */
 
-static int flow_check(struct flow_opts *o, struct sluice_err *err)
+static int flow_check(struct flow_opts *o, struct penstock_err *err)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -142,29 +142,29 @@ static int flow_check(struct flow_opts *o, struct sluice_err *err)
 		unsigned given = o->nr_places;
 
 		o->nr_places = 0;
-		return sluice_fail(err, -EINVAL, "places: %u, at most %d", given, FLOW_PLACES);
+		return penstock_fail(err, -EINVAL, "places: %u, at most %d", given, FLOW_PLACES);
 	}
 	if (!o->chunk)
 		o->chunk = CONTENT_PERIOD;
 	if (o->chunk % CONTENT_PERIOD)
-		return sluice_fail(err, -EINVAL, "chunk: %" PRIu64 " is not a multiple of %u",
+		return penstock_fail(err, -EINVAL, "chunk: %" PRIu64 " is not a multiple of %u",
 				   o->chunk, CONTENT_PERIOD);
 	if (o->verify && !o->fill)
-		return sluice_fail(err, -EINVAL, "verify: needs fill");
+		return penstock_fail(err, -EINVAL, "verify: needs fill");
 	if (!o->copiers)
 		o->copiers = (unsigned)min_u64(8, max_u64(2, cpus > 0 ? (uint64_t)cpus / 2 : 0));
 	return 0;
 }
 
 /* Only cuFile gains from knowing device memory in advance. */
-static bool knows_gpu(struct sluice_io *io)
+static bool knows_gpu(struct penstock_io *io)
 {
-	struct sluice_stats st = {.size = sizeof(st)};
+	struct penstock_stats st = {.size = sizeof(st)};
 
-	return sluice_get_stats(io, &st) == 0 && !strcmp(st.engine, "cufile");
+	return penstock_get_stats(io, &st) == 0 && !strcmp(st.engine, "cufile");
 }
 
-static int join_place(struct flow *f, unsigned i, struct sluice_err *err)
+static int join_place(struct flow *f, unsigned i, struct penstock_err *err)
 {
 	struct place *p = flow_place(f, i);
 	bool gpu = p->o.kind == PLACE_GPU;
@@ -177,36 +177,36 @@ static int join_place(struct flow *f, unsigned i, struct sluice_err *err)
 	ledger_ask(&f->space[i], p->used);
 	if (p->o.kind == PLACE_SLAB) {
 		r = slab_open_again(p);
-		r = r < 0 ? sluice_fail(err, r, "%s: %s", p->slab, strerror(-r))
-			  : sluice_file_take_fd(&f->slab[i], f->io, r, p->slab, err);
+		r = r < 0 ? penstock_fail(err, r, "%s: %s", p->slab, strerror(-r))
+			  : penstock_file_take_fd(&f->slab[i], f->io, r, p->slab, err);
 		if (r == 0) {
 			f->stats.file.size = sizeof(f->stats.file);
-			sluice_file_stat(f->slab[i], &f->stats.file);
+			penstock_file_stat(f->slab[i], &f->stats.file);
 		}
 	} else if (place_is_memory(p) && ready && (!gpu || knows_gpu(f->io))) {
-		sluice_buf_register(f->io, p->base, ready, p->huge, NULL, NULL);
+		penstock_buf_register(f->io, p->base, ready, p->huge, NULL, NULL);
 		if (!gpu && f->gpu)
 			place_pin(p, p->base, ready);
 	}
 	return r;
 }
 
-static int flow_begin(struct flow *f, struct sluice_err *err)
+static int flow_begin(struct flow *f, struct penstock_err *err)
 {
 	int r = content_init(&f->content, f->o.seed);
 
 	if (r < 0)
-		return sluice_fail(err, r, "out of memory");
-	r = sluice_open(&f->io, &f->o.io, err);
+		return penstock_fail(err, r, "out of memory");
+	r = penstock_open(&f->io, &f->o.io, err);
 	if (r < 0)
 		return r;
-	r = crew_start(&f->copiers, f->o.copiers, "sluice-copy", &f->inbox);
+	r = crew_start(&f->copiers, f->o.copiers, "penstock-copy", &f->inbox);
 	if (r == 0)
-		r = crew_start(&f->clerks, FLOW_CLERKS, "sluice-file", &f->inbox);
+		r = crew_start(&f->clerks, FLOW_CLERKS, "penstock-file", &f->inbox);
 	if (r == 0)
 		r = buckets_init(f);
 	if (r < 0)
-		return sluice_fail(err, r, "cannot start threads: %s", strerror(-r));
+		return penstock_fail(err, r, "cannot start threads: %s", strerror(-r));
 	for (unsigned i = 0; i < f->o.nr_places; i++)
 		f->gpu |= flow_place(f, i)->o.kind == PLACE_GPU;
 	r = lanes_init(f, err);
@@ -226,13 +226,13 @@ uint32_t flow_most_files(void)
 	return (uint32_t)max_u64(1, (l.rlim_cur - min_u64(l.rlim_cur, OTHERS)) / EACH);
 }
 
-int flow_new(struct flow **out, const struct flow_opts *o, struct sluice_err *err)
+int flow_new(struct flow **out, const struct flow_opts *o, struct penstock_err *err)
 {
 	struct flow *f = calloc(1, sizeof(*f));
 	int r;
 
 	if (!f)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	f->o = *o;
 	f->ready_tail = &f->ready;
 	f->unopened_tail = &f->unopened;
@@ -283,7 +283,7 @@ void flow_free(struct flow *f)
 	lanes_fini(f);
 	for (unsigned i = 0; i < f->o.nr_places; i++)
 		place_unpin(flow_place(f, i));
-	sluice_close(f->io, NULL);
+	penstock_close(f->io, NULL);
 	for (unsigned i = 0; i < FLOW_PLACES; i++)
 		free(f->space[i].waiting.v);
 	free(f->permits.waiting.v);
@@ -298,7 +298,7 @@ void flow_free(struct flow *f)
 }
 
 int flow_adopt(struct flow *f, unsigned place, uint64_t object, const char *name, uint32_t name_len,
-	       uint64_t content, struct sluice_err *err)
+	       uint64_t content, struct penstock_err *err)
 {
 	struct place_old *old = place < f->o.nr_places
 					? place_old_find(flow_place(f, place), name, name_len)
@@ -306,16 +306,16 @@ int flow_adopt(struct flow *f, unsigned place, uint64_t object, const char *name
 	struct object *o;
 
 	if (!old)
-		return sluice_fail(err, -ENOENT, "%.*s: no earlier run left it in place %u",
+		return penstock_fail(err, -ENOENT, "%.*s: no earlier run left it in place %u",
 				   (int)min_u64(name_len, 100), name, place);
 	o = object_get(f, object);
 	if (!o || o->exists || o->first)
-		return sluice_fail(err, o ? -EEXIST : -ENOMEM, "object %" PRIu64 ": %s", object,
+		return penstock_fail(err, o ? -EEXIST : -ENOMEM, "object %" PRIu64 ": %s", object,
 				   o ? "is in use" : "out of memory");
 	o->label = label_new(&f->labels, name, name_len, old->shape);
 	if (!o->label) {
 		object_forget(f, o);
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	o->size = old->size;
 	o->content = content;
@@ -331,15 +331,15 @@ int flow_adopt(struct flow *f, unsigned place, uint64_t object, const char *name
 
 void flow_get_stats(const struct flow *f, struct flow_stats *s)
 {
-	struct sluice_store_stats store;
+	struct penstock_store_stats store;
 
 	*s = f->stats;
 	s->io.size = sizeof(s->io);
-	sluice_get_stats(f->io, &s->io);
+	penstock_get_stats(f->io, &s->io);
 	for (unsigned i = 0; i < f->o.nr_places; i++)
 		if (place_store_stats(flow_place(f, i), &store)) {
 			s->bytes_read += store.bytes_read;
 			s->bytes_written += store.bytes_written;
-			sluice_store_get_io_stats(flow_place(f, i)->store, &s->io);
+			penstock_store_get_io_stats(flow_place(f, i)->store, &s->io);
 		}
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_FLOW_H
-#define SLUICE_OBJECT_FLOW_H
+#ifndef PENSTOCK_OBJECT_FLOW_H
+#define PENSTOCK_OBJECT_FLOW_H
 
 /*
- * Whole objects moved between places: what `sluice kv` and `sluice replay` do.
+ * Whole objects moved between places: what `penstock kv` and `penstock replay` do.
  *
  * A chain is a list of operations on objects that run one after the other; many chains run at
  * once.  Operations on one object happen in the order in which their chains were started: a
@@ -21,9 +21,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/object.h>
-#include <sluice/sluice.h>
-#include <sluice/store.h>
+#include <penstock/object.h>
+#include <penstock/penstock.h>
+#include <penstock/store.h>
 
 #include "load/measure/remote.h"
 
@@ -35,8 +35,8 @@ enum place_kind {
 	PLACE_MEMORY, /* host memory */
 	PLACE_GPU,    /* device memory */
 	PLACE_NULL,   /* nothing is kept; optionally at a bandwidth */
-	PLACE_STORE,  /* a KV store, sluice/store.h: it says itself what it has and what goes */
-	PLACE_BUCKET, /* an object of an object store each, sluice/object.h */
+	PLACE_STORE,  /* a KV store, penstock/store.h: it says itself what it has and what goes */
+	PLACE_BUCKET, /* an object of an object store each, penstock/object.h */
 };
 enum place_layout { PLACE_RAW, PLACE_NPY };
 
@@ -56,15 +56,15 @@ struct place_opts {
 			      block device 0: all of it */
 	uint32_t unit;     /* extents of slab and memory are multiples of it; 0: 64 KiB */
 	double bytes_per_sec; /* PLACE_NULL: in each direction; 0: no time */
-	uint32_t durability;  /* SLUICE_DURABLE_* of writes */
+	uint32_t durability;  /* PENSTOCK_DURABLE_* of writes */
 	unsigned device;      /* PLACE_GPU: which */
-	/* PLACE_STORE; durability other than none is SLUICE_STORE_DURABLE */
-	uint32_t policy;     /* SLUICE_STORE_S3FIFO or _LRU */
+	/* PLACE_STORE; durability other than none is PENSTOCK_STORE_DURABLE */
+	uint32_t policy;     /* PENSTOCK_STORE_S3FIFO or _LRU */
 	bool replace;        /* a store that is there may go; else, without reuse, it is refused; so
 				may what was kept below a prefix */
-	uint32_t io_threads; /* as in struct sluice_store_opts */
+	uint32_t io_threads; /* as in struct penstock_store_opts */
 	const char *engine;
-	const struct sluice_object_opts *objects; /* PLACE_BUCKET, or @below: of the client */
+	const struct penstock_object_opts *objects; /* PLACE_BUCKET, or @below: of the client */
 	const char *below; /* PLACE_STORE: s3://BUCKET/PREFIX for what it evicts; or NULL */
 };
 
@@ -82,27 +82,27 @@ uint32_t place_fit_unit(uint32_t unit, uint64_t bytes, uint64_t most);
 
 struct place;
 /*
- * Files made here are written down in a marker (a file `.sluice-objects' in the folder, a head in
+ * Files made here are written down in a marker (a file `.penstock-objects' in the folder, a head in
  * the slab): a folder with anything else in it is refused with -EEXIST and one line that names
  * the file, what an earlier run that was killed left behind is removed (or taken over with
  * reuse).  -EBUSY: another process is using it.  Of a prefix the marker is an object, and the
  * number in it is in the names of all that the run makes.
  */
-int place_open(struct place **out, const struct place_opts *o, struct sluice_err *err);
+int place_open(struct place **out, const struct place_opts *o, struct penstock_err *err);
 /* The same checks, creating nothing; -ENOSPC or -ENOMEM where the capacity is not there. */
-int place_check(const struct place_opts *o, struct sluice_err *err);
+int place_check(const struct place_opts *o, struct penstock_err *err);
 /* Has an earlier run left objects there with keep? */
 bool place_is_kept(const struct place_opts *o);
 /* Bytes of objects that would fit, those of an earlier run counted as free. */
-int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct sluice_err *err);
+int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct penstock_err *err);
 /* Keep what an earlier run left there after all, whatever the options said: before a flow ends. */
 void place_leave(struct place *p);
 /* Removes what it made unless keep; -errno when something could not be removed or kept. */
-int place_close(struct place *p, struct sluice_err *err);
+int place_close(struct place *p, struct penstock_err *err);
 uint64_t place_used(const struct place *p); /* bytes, with rounding */
 uint64_t place_objects(const struct place *p);
 /* Of PLACE_STORE; false: it is none. */
-bool place_store_stats(const struct place *p, struct sluice_store_stats *s);
+bool place_store_stats(const struct place *p, struct penstock_store_stats *s);
 
 /* How the requests of a PLACE_BUCKET went; false: it is none. */
 bool place_object_stats(const struct place *p, struct remote *r);
@@ -118,7 +118,7 @@ bool place_next(const struct place *p, uint64_t *pos, struct place_found *ret);
 /* ---- the flow ---- */
 
 struct flow_opts {
-	struct sluice_opts io;
+	struct penstock_opts io;
 	uint64_t chunk;   /* bytes, a multiple of 1 MiB; 0: 1 MiB */
 	unsigned buffers; /* chunks in flight; 0: enough for the queues */
 	bool verify;      /* check the content of what is read; needs fill */
@@ -197,13 +197,13 @@ struct flow;
 /* One flow at a time uses a place, and ends before it. */
 /* Operations that can have files open, with as many as the process may have: others wait. */
 uint32_t flow_most_files(void);
-int flow_new(struct flow **out, const struct flow_opts *o, struct sluice_err *err);
+int flow_new(struct flow **out, const struct flow_opts *o, struct penstock_err *err);
 /* Waits for what is under way; chains that have not ended are forgotten. */
 void flow_free(struct flow *f);
 
 /* From now on @object is what an earlier run left in @place under @name: -ENOENT if nothing. */
 int flow_adopt(struct flow *f, unsigned place, uint64_t object, const char *name, uint32_t name_len,
-	       uint64_t content, struct sluice_err *err);
+	       uint64_t content, struct penstock_err *err);
 
 /*
  * Operations run one after the other; the flow copies them.  The second is @stride bytes behind the
@@ -211,7 +211,7 @@ int flow_adopt(struct flow *f, unsigned place, uint64_t object, const char *name
  * @stop_on_error.
  */
 int flow_start(struct flow *f, const struct flow_op *ops, unsigned n, size_t stride,
-	       uint64_t chain_tag, bool stop_on_error, struct sluice_err *err);
+	       uint64_t chain_tag, bool stop_on_error, struct penstock_err *err);
 
 /* At most so many allocations (alloc_begin .. alloc_end) at once; 0: no limit. */
 void flow_set_allocs(struct flow *f, unsigned n);
@@ -237,9 +237,9 @@ void flow_abort(struct flow *f);
 struct flow_stats {
 	uint64_t bytes_read, bytes_written; /* of storage places, chunks that completed */
 	uint64_t verified;
-	struct sluice_stats io;
-	struct sluice_file_info file; /* as found at the last file opened */
-	struct sluice_buf_info buf;
+	struct penstock_stats io;
+	struct penstock_file_info file; /* as found at the last file opened */
+	struct penstock_buf_info buf;
 	uint64_t memory; /* bytes of buffers */
 };
 void flow_get_stats(const struct flow *f, struct flow_stats *s);

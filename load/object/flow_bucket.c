@@ -32,7 +32,7 @@ struct carried {
 	char *hold; /* NULL: it needs none */
 	uint8_t kind;
 	bool writing;
-	char etag[SLUICE_OBJECT_ETAG]; /* of what is read in stretches */
+	char etag[PENSTOCK_OBJECT_ETAG]; /* of what is read in stretches */
 	uint64_t moved, verified;
 	uint64_t begin_ns, end_ns;
 };
@@ -90,30 +90,30 @@ static struct place *bucket_of(const struct op *op)
 
 /* Between the hold and the memory of a place, which may be a device's. */
 static int copy_memory(struct op *op, const struct end *memory, uint64_t pos, uint64_t len,
-		       bool into_hold, struct sluice_err *err)
+		       bool into_hold, struct penstock_err *err)
 {
 	for (uint64_t at = 0, n; at < len; at += n) {
 		n = len - at;
 		char *there = end_addr(memory, pos + at, &n), *here = op->carried->hold + at;
-		struct sluice_iov iov[2] = {{into_hold ? here : there, n},
+		struct penstock_iov iov[2] = {{into_hold ? here : there, n},
 					    {into_hold ? there : here, n}};
-		struct sluice_op u = {.opcode = SLUICE_COPY, .iov = iov, .nr_iov = 2};
-		struct sluice_done done;
+		struct penstock_op u = {.opcode = PENSTOCK_COPY, .iov = iov, .nr_iov = 2};
+		struct penstock_done done;
 		int r;
 
 		if (memory->place->o.kind == PLACE_MEMORY) {
 			memcpy(iov[0].addr, iov[1].addr, n);
 			continue;
 		}
-		r = sluice_run(op->flow->io, &u, &done, err);
+		r = penstock_run(op->flow->io, &u, &done, err);
 		if (r < 0 || done.res < 0)
-			return r < 0 ? r : sluice_fail(err, (int)done.res, "%s", done.msg);
+			return r < 0 ? r : penstock_fail(err, (int)done.res, "%s", done.msg);
 	}
 	return 0;
 }
 
 /* Bytes of what is put, in a row: where they are, in the hold, or NULL with @err. */
-static const char *bytes_at(struct op *op, uint64_t pos, uint64_t len, struct sluice_err *err)
+static const char *bytes_at(struct op *op, uint64_t pos, uint64_t len, struct penstock_err *err)
 {
 	const struct flow *f = op->flow;
 	struct extent_hint hint = {0};
@@ -137,25 +137,25 @@ static const char *bytes_at(struct op *op, uint64_t pos, uint64_t len, struct sl
 	return hold;
 }
 
-static int put_whole(struct op *op, const struct place *p, const char *uri, struct sluice_err *err)
+static int put_whole(struct op *op, const struct place *p, const char *uri, struct penstock_err *err)
 {
 	const char *bytes = bytes_at(op, 0, op->size, err);
 
-	return bytes ? sluice_object_put(p->bucket.client, uri, bytes, op->size, 0, NULL, NULL, err)
+	return bytes ? penstock_object_put(p->bucket.client, uri, bytes, op->size, 0, NULL, NULL, err)
 		     : -EIO;
 }
 
-static int put_parts(struct op *op, const struct place *p, const char *uri, struct sluice_err *err)
+static int put_parts(struct op *op, const struct place *p, const char *uri, struct penstock_err *err)
 {
-	struct sluice_upload_opts o = SLUICE_UPLOAD_OPTS_INIT;
-	struct sluice_upload *u;
+	struct penstock_upload_opts o = PENSTOCK_UPLOAD_OPTS_INIT;
+	struct penstock_upload *u;
 	uint64_t part = part_of(p);
 	int r;
 
 	o.in_flight = UPLOAD_PARTS;
 	o.part = part;
 	o.expected = op->size;
-	r = sluice_upload_open(&u, p->bucket.client, uri, &o, err);
+	r = penstock_upload_open(&u, p->bucket.client, uri, &o, err);
 	if (r < 0)
 		return r;
 	for (uint64_t pos = 0, n; r == 0 && pos < op->size; pos += n) {
@@ -163,41 +163,41 @@ static int put_parts(struct op *op, const struct place *p, const char *uri, stru
 
 		n = min_u64(part, op->size - pos);
 		bytes = bytes_at(op, pos, n, err);
-		r = bytes ? sluice_upload_write(u, bytes, n, err) : -EIO;
+		r = bytes ? penstock_upload_write(u, bytes, n, err) : -EIO;
 	}
 	if (r == 0)
-		return sluice_upload_commit(u, NULL, err);
-	sluice_upload_abort(u);
+		return penstock_upload_commit(u, NULL, err);
+	penstock_upload_abort(u);
 	return r;
 }
 
 /* Ranges of one object; all of them have to come, and of the object that the first came from. */
-static int bucket_fetch(struct op *op, const struct place *p, struct sluice_object_range *v,
-			unsigned nr, struct sluice_err *err)
+static int bucket_fetch(struct op *op, const struct place *p, struct penstock_object_range *v,
+			unsigned nr, struct penstock_err *err)
 {
 	struct carried *c = op->carried;
 	int r;
 
 	for (unsigned i = 0; i < nr; i++)
 		v[i].etag = c->etag[0] ? c->etag : NULL;
-	r = sluice_object_fetch(p->bucket.client, v, nr, err);
+	r = penstock_object_fetch(p->bucket.client, v, nr, err);
 	for (unsigned i = 0; r == 0 && i < nr; i++) {
 		if ((uint64_t)v[i].res != v[i].len)
-			return sluice_fail(err, -EBADMSG, "it ends at %" PRIu64 " of %" PRIu64,
+			return penstock_fail(err, -EBADMSG, "it ends at %" PRIu64 " of %" PRIu64,
 					   v[i].offset + (uint64_t)v[i].res, op->size);
 		if (!c->etag[0])
 			memcpy(c->etag, v[i].got, sizeof(c->etag));
 		else if (strcmp(c->etag, v[i].got) != 0)
-			return sluice_fail(err, -ESTALE, "it was replaced while it was read");
+			return penstock_fail(err, -ESTALE, "it was replaced while it was read");
 	}
 	return r;
 }
 
 /* Straight into the memory of a place. */
 static int load_memory(struct op *op, const struct place *p, const char *uri,
-		       struct sluice_err *err)
+		       struct penstock_err *err)
 {
-	struct sluice_object_range v[RANGES];
+	struct penstock_object_range v[RANGES];
 	struct extent_hint hint = {0};
 	struct end dst = dst_end(op, &hint);
 	int r = 0;
@@ -210,7 +210,7 @@ static int load_memory(struct op *op, const struct place *p, const char *uri,
 
 			n = op->end - pos;
 			to = end_addr(&dst, pos, &n);
-			v[nr] = (struct sluice_object_range){
+			v[nr] = (struct penstock_object_range){
 				.uri = uri, .buf = to, .len = n, .offset = pos};
 		}
 		r = bucket_fetch(op, p, v, nr, err);
@@ -219,7 +219,7 @@ static int load_memory(struct op *op, const struct place *p, const char *uri,
 }
 
 static int check_bytes(struct op *op, const char *hold, uint64_t pos, uint64_t len,
-		       struct sluice_err *err)
+		       struct penstock_err *err)
 {
 	const struct flow *f = op->flow;
 	uint64_t good = content_check(&f->content, hold, len, op->object->content, pos);
@@ -227,12 +227,12 @@ static int check_bytes(struct op *op, const char *hold, uint64_t pos, uint64_t l
 
 	if (good == len)
 		return 0;
-	return sluice_fail(err, -EBADMSG,
+	return penstock_fail(err, -EBADMSG,
 			   "verification failed: %.120s: offset %" PRIu64 " holds 0x%02x",
 			   label_print(name, op_label(op)), pos + good, (unsigned char)hold[good]);
 }
 
-static int read_hold(struct op *op, const struct place *p, const char *uri, struct sluice_err *err)
+static int read_hold(struct op *op, const struct place *p, const char *uri, struct penstock_err *err)
 {
 	struct carried *c = op->carried;
 	uint64_t stretch = hold_bytes(op->flow, c->kind);
@@ -243,7 +243,7 @@ static int read_hold(struct op *op, const struct place *p, const char *uri, stru
 	if (op->type == FLOW_MOVE)
 		dst = dst_end(op, &hint);
 	for (uint64_t pos = op->from, n; r == 0 && pos < op->end; pos += n) {
-		struct sluice_object_range v = {.uri = uri, .buf = c->hold, .offset = pos};
+		struct penstock_object_range v = {.uri = uri, .buf = c->hold, .offset = pos};
 
 		n = v.len = min_u64(stretch, op->end - pos);
 		r = bucket_fetch(op, p, &v, 1, err);
@@ -258,14 +258,14 @@ static int read_hold(struct op *op, const struct place *p, const char *uri, stru
 	return r;
 }
 
-static int bucket_put(struct op *op, const char *uri, struct sluice_err *err)
+static int bucket_put(struct op *op, const char *uri, struct penstock_err *err)
 {
 	const struct place *p = op_dst(op);
 
 	return op->size <= part_of(p) ? put_whole(op, p, uri, err) : put_parts(op, p, uri, err);
 }
 
-static int get(struct op *op, const char *uri, struct sluice_err *err)
+static int get(struct op *op, const char *uri, struct penstock_err *err)
 {
 	const struct place *p = op_src(op);
 
@@ -282,12 +282,12 @@ static void carry(struct task *t)
 	bool puts = op_dst(op) == p, gets = !puts && op->type != FLOW_DELETE;
 	CLEANUP_FREE char *uri =
 		bucket_uri(p, puts ? op->ref : op->object->ref, l->text, l->name_len);
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r = 0;
 
 	c->begin_ns = clock_ns();
 	if (!uri)
-		r = sluice_fail(&err, -ENOMEM, "out of memory");
+		r = penstock_fail(&err, -ENOMEM, "out of memory");
 	else if (puts)
 		r = bucket_put(op, uri, &err);
 	else if (gets && op->from < op->end)
@@ -299,7 +299,7 @@ static void carry(struct task *t)
 	if (r < 0)
 		op_fail_label(op, op_label(op), r, err.msg);
 	if (uri && !puts && op_leaves(op)) {
-		r = sluice_object_delete(p->bucket.client, (const char *const *)&uri, 1, &err);
+		r = penstock_object_delete(p->bucket.client, (const char *const *)&uri, 1, &err);
 		if (r < 0 && op->type == FLOW_DELETE)
 			op_fail_label(op, op_label(op), r, err.msg);
 		if (op->type == FLOW_DELETE)
@@ -438,7 +438,7 @@ int buckets_init(struct flow *f)
 {
 	for (unsigned i = 0; i < f->o.nr_places; i++)
 		if (place_is_bucket(flow_place(f, i)))
-			return crew_start(&f->carriers, CARRIERS, "sluice-object", &f->inbox);
+			return crew_start(&f->carriers, CARRIERS, "penstock-object", &f->inbox);
 	return 0;
 }
 

@@ -40,7 +40,7 @@ static void op_tell(struct flow *f, const struct op *op)
 		d.write_ns = op->write_begin ? d.end_ns - op->write_begin : 0;
 	}
 	if (op->code < 0)
-		sluice_line(d.error, sizeof(d.error), "%s",
+		penstock_line(d.error, sizeof(d.error), "%s",
 			    op->msg ? op->msg : strerror(-op->code));
 	if (f->handler && f->handler->op)
 		f->handler->op(f->handler->arg, &d);
@@ -102,13 +102,13 @@ void op_end(struct flow *f, struct op *op)
 /* ------------------------------------------------------------------ starting */
 
 /* Objects of a store go to memory and come from there, whole. */
-static int check_bucket(const struct flow *f, const struct flow_op *u, struct sluice_err *err)
+static int check_bucket(const struct flow *f, const struct flow_op *u, struct penstock_err *err)
 {
 	const struct place *from = flow_place(f, u->place);
 	const struct place *to = u->type == FLOW_MOVE ? flow_place(f, u->to) : NULL;
 
 	if (place_is_bucket(from) && u->type == FLOW_WRITE && u->len)
-		return sluice_fail(err, -EINVAL, "place: %u: objects are written as a whole",
+		return penstock_fail(err, -EINVAL, "place: %u: objects are written as a whole",
 				   u->place);
 	if (!to || (!place_is_bucket(from) && !place_is_bucket(to)))
 		return 0;
@@ -116,36 +116,36 @@ static int check_bucket(const struct flow *f, const struct flow_op *u, struct sl
 		from = to;
 	return place_is_memory(from) || from->o.kind == PLACE_NULL
 		       ? 0
-		       : sluice_fail(err, -EINVAL,
+		       : penstock_fail(err, -EINVAL,
 				     "place: %u, to: %u: objects are moved to memory and from "
 				     "there only",
 				     u->place, u->to);
 }
 
-static int check_op(const struct flow *f, const struct flow_op *u, struct sluice_err *err)
+static int check_op(const struct flow *f, const struct flow_op *u, struct penstock_err *err)
 {
 	if (u->type > FLOW_PAUSE)
-		return sluice_fail(err, -EINVAL, "type: %u is none of FLOW_*", u->type);
+		return penstock_fail(err, -EINVAL, "type: %u is none of FLOW_*", u->type);
 	if (u->type == FLOW_PAUSE)
 		return 0;
 	if (u->place >= f->o.nr_places || (u->type == FLOW_MOVE && u->to >= f->o.nr_places))
-		return sluice_fail(err, -EINVAL, "place: %u, to: %u: there are %u places", u->place,
+		return penstock_fail(err, -EINVAL, "place: %u, to: %u: there are %u places", u->place,
 				   u->to, f->o.nr_places);
 	if (u->name_len > FLOW_NAME_MAX)
-		return sluice_fail(err, -ENAMETOOLONG, "name: %u bytes, at most %d", u->name_len,
+		return penstock_fail(err, -ENAMETOOLONG, "name: %u bytes, at most %d", u->name_len,
 				   FLOW_NAME_MAX);
 	if (u->shape && strlen(u->shape) > FLOW_SHAPE_MAX)
-		return sluice_fail(err, -EINVAL, "shape: longer than %d characters",
+		return penstock_fail(err, -EINVAL, "shape: longer than %d characters",
 				   FLOW_SHAPE_MAX);
 	if (u->size > INT64_MAX / 2 || u->offset > INT64_MAX / 2 || u->len > INT64_MAX / 2)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "size, offset, len: %" PRIu64 ", %" PRIu64 ", %" PRIu64
 				   ": one is more than 2^62",
 				   u->size, u->offset, u->len);
 	if (u->len && u->type != FLOW_READ && u->type != FLOW_WRITE)
-		return sluice_fail(err, -EINVAL, "len: only reads and writes have a range");
+		return penstock_fail(err, -EINVAL, "len: only reads and writes have a range");
 	if (place_is_store(flow_place(f, u->place)) && (u->len || u->type == FLOW_MOVE))
-		return sluice_fail(err, -EINVAL, "place: %u, a store, has whole values that stay",
+		return penstock_fail(err, -EINVAL, "place: %u, a store, has whole values that stay",
 				   u->place);
 	return check_bucket(f, u, err);
 }
@@ -252,10 +252,10 @@ static struct chain *new_chain(struct flow *f, const struct flow_op *ops, unsign
 }
 
 int flow_start(struct flow *f, const struct flow_op *ops, unsigned n, size_t stride,
-	       uint64_t chain_tag, bool stop_on_error, struct sluice_err *err)
+	       uint64_t chain_tag, bool stop_on_error, struct penstock_err *err)
 {
 	struct chain *c;
-	int r = n ? 0 : sluice_fail(err, -EINVAL, "ops: a chain of none");
+	int r = n ? 0 : penstock_fail(err, -EINVAL, "ops: a chain of none");
 
 	for (unsigned i = 0; r == 0 && i < n; i++)
 		r = check_op(f, op_at(ops, i, stride), err);
@@ -263,7 +263,7 @@ int flow_start(struct flow *f, const struct flow_op *ops, unsigned n, size_t str
 		return r;
 	c = new_chain(f, ops, n, stride);
 	if (!c)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	c->tag = chain_tag;
 	c->stop_on_error = stop_on_error;
 	c->prev = f->last;

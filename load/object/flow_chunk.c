@@ -31,7 +31,7 @@ static void piece_over(struct slot *s)
 		crew_push(&f->clerks, &op->task);
 }
 
-static void piece_done(void *arg, const struct sluice_done *done)
+static void piece_done(void *arg, const struct penstock_done *done)
 {
 	struct slot *s = arg;
 
@@ -43,7 +43,7 @@ static void piece_done(void *arg, const struct sluice_done *done)
 static void batch_flush(struct flow *f)
 {
 	uint64_t now = clock_ns();
-	struct sluice_err err;
+	struct penstock_err err;
 	unsigned i = 0;
 	int r;
 
@@ -51,7 +51,7 @@ static void batch_flush(struct flow *f)
 		if (!f->batch_slot[k]->start_ns)
 			f->batch_slot[k]->start_ns = now;
 	while (i < f->nr_batch) {
-		r = sluice_submit(f->io, f->batch + i, f->nr_batch - i, NULL, &err);
+		r = penstock_submit(f->io, f->batch + i, f->nr_batch - i, NULL, &err);
 		if (r < 0) { /* this one; the others are not to blame */
 			slot_fail(f->batch_slot[i], r, err.msg);
 			piece_over(f->batch_slot[i]);
@@ -62,7 +62,7 @@ static void batch_flush(struct flow *f)
 	f->nr_batch = 0;
 }
 
-static void chunk_batch_add(struct flow *f, struct slot *s, struct sluice_op u)
+static void chunk_batch_add(struct flow *f, struct slot *s, struct penstock_op u)
 {
 	if (f->nr_batch == FLOW_BATCH)
 		batch_flush(f);
@@ -75,12 +75,12 @@ static void chunk_batch_add(struct flow *f, struct slot *s, struct sluice_op u)
 }
 
 /* Between a file and memory. */
-static void batch_transfer(struct flow *f, struct slot *s, struct sluice_file *file, char *buf,
+static void batch_transfer(struct flow *f, struct slot *s, struct penstock_file *file, char *buf,
 			   uint64_t len, uint64_t offset)
 {
 	chunk_batch_add(f, s,
-			(struct sluice_op){.opcode = s->writing ? SLUICE_WRITE : SLUICE_READ,
-					   .flags = s->writing ? 0 : SLUICE_OP_EXACT,
+			(struct penstock_op){.opcode = s->writing ? PENSTOCK_WRITE : PENSTOCK_READ,
+					   .flags = s->writing ? 0 : PENSTOCK_OP_EXACT,
 					   .file = file,
 					   .buf = buf,
 					   .len = len,
@@ -127,7 +127,7 @@ static void copy_pieces(struct flow *f, struct slot *s, const struct end *to,
 {
 	slot_begin(s, false);
 	for (uint64_t at = 0, n; at < s->len; at += n) {
-		struct sluice_iov *iov;
+		struct penstock_iov *iov;
 
 		if (f->nr_batch == FLOW_BATCH)
 			batch_flush(f);
@@ -137,7 +137,7 @@ static void copy_pieces(struct flow *f, struct slot *s, const struct end *to,
 		iov[0].addr = to ? end_addr(to, s->pos + at, &n) : s->data + at;
 		iov[0].len = iov[1].len = n;
 		chunk_batch_add(f, s,
-				(struct sluice_op){.opcode = SLUICE_COPY, .iov = iov, .nr_iov = 2});
+				(struct penstock_op){.opcode = PENSTOCK_COPY, .iov = iov, .nr_iov = 2});
 	}
 	piece_over(s);
 }

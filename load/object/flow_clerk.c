@@ -13,15 +13,15 @@
 
 /* @fd: what a place has opened, or its error. */
 static int take_file(struct op *op, const struct place *p, struct place_ref ref,
-		     const struct label *l, int fd, struct sluice_file **out,
-		     struct sluice_err *err)
+		     const struct label *l, int fd, struct penstock_file **out,
+		     struct penstock_err *err)
 {
 	char path[PLACE_PATH];
 	int r = fd;
 
 	if (fd >= 0) {
 		place_file_path(p, ref, l->text, l->name_len, path);
-		r = sluice_file_take_fd(out, op->flow->io, fd, path, err);
+		r = penstock_file_take_fd(out, op->flow->io, fd, path, err);
 	}
 	if (r < 0)
 		op_fail_label(op, l, r, err->msg);
@@ -34,16 +34,16 @@ static void remove_old(struct op *op)
 	struct place *p = flow_place(op->flow, op->old_place);
 	const struct label *l = op->old_label;
 	CLEANUP_FREE char *uri = NULL;
-	struct sluice_err err;
+	struct penstock_err err;
 	int r;
 
 	if (!l)
 		return;
-	sluice_file_close(TAKE_PTR(op->old_file), NULL);
+	penstock_file_close(TAKE_PTR(op->old_file), NULL);
 	if (place_is_bucket(p)) {
 		uri = bucket_uri(p, op->old_ref, l->text, l->name_len);
-		r = uri ? sluice_object_delete(p->bucket.client, (const char *const *)&uri, 1, &err)
-			: sluice_fail(&err, -ENOMEM, "out of memory");
+		r = uri ? penstock_object_delete(p->bucket.client, (const char *const *)&uri, 1, &err)
+			: penstock_fail(&err, -ENOMEM, "out of memory");
 	} else {
 		r = place_file_retire(p, op->old_ref, l->text, l->name_len, &err);
 	}
@@ -55,7 +55,7 @@ static int clerk_make_file(struct op *op, struct place *p)
 {
 	const struct label *l = op_label(op);
 	uint64_t head = p->o.layout == PLACE_NPY ? PLACE_HEADER : 0;
-	struct sluice_err err;
+	struct penstock_err err;
 	int fd = place_file_make(p, &op->ref, l->text, l->name_len, op->size + head, &err);
 
 	if (fd >= 0)
@@ -67,7 +67,7 @@ static int open_src(struct op *op, struct place *p)
 {
 	const struct label *l = op->object->label;
 	struct place_ref ref = op->object->ref;
-	struct sluice_err err;
+	struct penstock_err err;
 	int fd = place_file_open(p, ref, l->text, l->name_len, op->rw ? O_RDWR : O_RDONLY, &err);
 
 	return take_file(op, p, ref, l, fd, &op->src_file, &err);
@@ -92,8 +92,8 @@ void clerk_open(struct task *t)
 static void close_dst(struct op *op, struct place *p)
 {
 	const struct label *l = op_label(op);
-	struct sluice_err err;
-	int r = sluice_file_close(TAKE_PTR(op->dst_file), &err);
+	struct penstock_err err;
+	int r = penstock_file_close(TAKE_PTR(op->dst_file), &err);
 
 	if (r == 0 && op->code == 0)
 		r = place_file_done(p, op->ref, l->text, l->name_len, &err);
@@ -106,10 +106,10 @@ static void close_dst(struct op *op, struct place *p)
 static void remove_src(struct op *op, struct place *p)
 {
 	const struct label *l = op->object->label;
-	struct sluice_err err;
+	struct penstock_err err;
 	int r;
 
-	sluice_file_close(TAKE_PTR(op->src_file), NULL);
+	penstock_file_close(TAKE_PTR(op->src_file), NULL);
 	r = place_file_retire(p, op->object->ref, l->text, l->name_len, &err);
 	if (r < 0 && op->type == FLOW_DELETE)
 		op_fail_label(op, l, r, err.msg);
@@ -118,13 +118,13 @@ static void remove_src(struct op *op, struct place *p)
 static void sync_dst(struct op *op)
 {
 	struct end dst = dst_end(op, NULL);
-	struct sluice_op u = {.opcode = SLUICE_SYNC, .file = dst.file};
-	struct sluice_done done;
-	struct sluice_err err;
+	struct penstock_op u = {.opcode = PENSTOCK_SYNC, .file = dst.file};
+	struct penstock_done done;
+	struct penstock_err err;
 	int r;
 
 	op->sync_begin = clock_ns();
-	r = sluice_run(op->flow->io, &u, &done, &err);
+	r = penstock_run(op->flow->io, &u, &done, &err);
 
 	if (r < 0)
 		op_fail(op, r, "%s", err.msg);
@@ -151,7 +151,7 @@ void clerk_close(struct task *t)
 struct errand {
 	struct task task;
 	struct flow *flow;
-	struct sluice_file *file;
+	struct penstock_file *file;
 	struct object *object;
 	unsigned place;
 	uint64_t from, len; /* units */
@@ -182,7 +182,7 @@ static struct errand *errand(struct flow *f, void (*run)(struct task *t),
 
 static void discard(struct task *t)
 {
-	sluice_file_close(container_of(t, struct errand, task)->file, NULL);
+	penstock_file_close(container_of(t, struct errand, task)->file, NULL);
 }
 
 static void discarded(struct task *t, void *owner)
@@ -191,12 +191,12 @@ static void discarded(struct task *t, void *owner)
 	errand_done(t, owner);
 }
 
-void clerk_discard(struct flow *f, struct object *o, struct sluice_file *file)
+void clerk_discard(struct flow *f, struct object *o, struct penstock_file *file)
 {
 	struct errand *e = errand(f, discard, discarded);
 
 	if (!e) {
-		sluice_file_close(file, NULL);
+		penstock_file_close(file, NULL);
 		return;
 	}
 	e->file = file;
@@ -212,7 +212,7 @@ static void errand_grow(struct task *t)
 
 	e->code = place_memory_grow(p, e->from * p->unit, e->len * p->unit);
 	if (e->code == 0 && e->flow->io)
-		sluice_buf_register(e->flow->io, p->base + e->from * p->unit, e->len * p->unit,
+		penstock_buf_register(e->flow->io, p->base + e->from * p->unit, e->len * p->unit,
 				    p->huge, NULL, NULL);
 	if (e->code == 0 && e->flow->gpu)
 		place_pin(p, p->base + e->from * p->unit, e->len * p->unit);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_FLOW_CREW_H
-#define SLUICE_OBJECT_FLOW_CREW_H
+#ifndef PENSTOCK_OBJECT_FLOW_CREW_H
+#define PENSTOCK_OBJECT_FLOW_CREW_H
 
 /*
  * Threads that do what must not hold up the flow's own thread, and the inbox in which

@@ -39,7 +39,7 @@ void flow_ready(struct flow *f, struct op *op)
 /* Whoever waits for the ledger and may go now. */
 static void ledger_wake(struct flow *f, struct ledger *l)
 {
-	while (l->waiting.nr && ledger_may(l, sluice_heap_first(&l->waiting)))
+	while (l->waiting.nr && ledger_may(l, penstock_heap_first(&l->waiting)))
 		flow_ready(f, ops_next(&l->waiting));
 }
 
@@ -155,14 +155,14 @@ void gates_run(struct flow *f)
 void gates_force(struct flow *f)
 {
 	struct op *op = f->first ? f->first->ops : NULL;
-	struct sluice_heap *h;
+	struct penstock_heap *h;
 
 	if (!op || op->state != OP_SPACE)
 		return;
 	h = &f->space[op->type == FLOW_WRITE ? op->place : op->to].waiting;
 	for (uint64_t i = 0; i < h->nr; i++)
 		if (h->v[i].who == (uintptr_t)op) {
-			sluice_heap_remove(h, i);
+			penstock_heap_remove(h, i);
 			gate(f, op, true);
 			return;
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_FLOW_IN_H
-#define SLUICE_OBJECT_FLOW_IN_H
+#ifndef PENSTOCK_OBJECT_FLOW_IN_H
+#define PENSTOCK_OBJECT_FLOW_IN_H
 
 /*
  * The inside of a flow.  All of it belongs to the flow's own thread, but for operations and slots
@@ -67,13 +67,13 @@ uint64_t span_total(const struct span *s);
 
 struct op;
 /* Operations that wait, by what they wait for. */
-static inline int ops_wait(struct sluice_heap *h, uint64_t key, struct op *op)
+static inline int ops_wait(struct penstock_heap *h, uint64_t key, struct op *op)
 {
-	return sluice_heap_put(h, key, (uintptr_t)op);
+	return penstock_heap_put(h, key, (uintptr_t)op);
 }
-static inline struct op *ops_next(struct sluice_heap *h)
+static inline struct op *ops_next(struct penstock_heap *h)
 {
-	return (struct op *)(uintptr_t)sluice_heap_take(h).who;
+	return (struct op *)(uintptr_t)penstock_heap_take(h).who;
 }
 
 /*
@@ -85,7 +85,7 @@ static inline struct op *ops_next(struct sluice_heap *h)
 struct ledger {
 	uint64_t limit; /* UINT64_MAX: none */
 	uint64_t asked, returned;
-	struct sluice_heap waiting;
+	struct penstock_heap waiting;
 };
 static inline uint64_t ledger_ask(struct ledger *l, uint64_t amount)
 {
@@ -133,13 +133,13 @@ const char *label_print(char out[LABEL_TEXT], const struct label *l);
 
 /* An open file that operations on an object share. */
 struct handle {
-	struct sluice_file *file;
+	struct penstock_file *file;
 	uint32_t users;
 	bool rw;
 };
 
 struct object {
-	struct sluice_node node;   /* its hash is the number of the object */
+	struct penstock_node node;   /* its hash is the number of the object */
 	struct op *first, *last;   /* operations that have not ended, in order */
 	struct label *label;       /* of what exists */
 	struct handle *handle;     /* left open for those that follow */
@@ -226,14 +226,14 @@ struct op {
 	bool passed_on;          /* who moves the last chunk gives it to a clerk */
 	uint32_t blockers;       /* operations on the object that must end before */
 	/* the source is the object's place, unless the operation is a write */
-	struct sluice_file *src_file, *dst_file;
+	struct penstock_file *src_file, *dst_file;
 	struct place_ref ref; /* of the destination */
 	struct extents where;
 	struct extent_hint src_hint, dst_hint;
 	/* what a write replaces, to be removed by a clerk */
 	struct label *old_label;
 	struct place_ref old_ref;
-	struct sluice_file *old_file;
+	struct penstock_file *old_file;
 	uint8_t old_place;
 	uint64_t from, pos, end; /* of what it moves: where it began, is, ends */
 	unsigned inflight;       /* chunks, and the clerk that it is passed on to */
@@ -291,9 +291,9 @@ struct stock {
 
 struct flow {
 	struct flow_opts o;
-	struct sluice_io *io;
+	struct penstock_io *io;
 	struct content content;
-	struct sluice_file *slab[FLOW_PLACES];
+	struct penstock_file *slab[FLOW_PLACES];
 	struct ledger space[FLOW_PLACES], permits;
 	uint64_t link[FLOW_PLACES][2]; /* until when a null place reads and writes */
 	bool growing[FLOW_PLACES], no_memory[FLOW_PLACES];
@@ -301,7 +301,7 @@ struct flow {
 	struct inbox inbox;
 	struct crew copiers, clerks, carriers;
 	/* objects */
-	struct sluice_table table;
+	struct penstock_table table;
 	struct arena objects, ops, chains, handles;
 	struct labels labels;
 	/* chains */
@@ -312,7 +312,7 @@ struct flow {
 	   files that are left open for who comes next */
 	uint32_t most_files, nr_files, nr_left;
 	struct task *unopened, **unopened_tail;
-	struct sluice_heap timers;
+	struct penstock_heap timers;
 	bool aborted, cut_short;
 	/* chunks */
 	struct lane lanes[LANES];
@@ -322,8 +322,8 @@ struct flow {
 	struct slot *again; /* read, to be written */
 	uint64_t seq;
 	uint64_t dev_ops, dev_bytes, max_dev_ops, max_dev_bytes;
-	struct sluice_op batch[FLOW_BATCH];
-	struct sluice_iov batch_iov[FLOW_BATCH][2]; /* of copies */
+	struct penstock_op batch[FLOW_BATCH];
+	struct penstock_iov batch_iov[FLOW_BATCH][2]; /* of copies */
 	struct slot *batch_slot[FLOW_BATCH];
 	unsigned nr_batch;
 	unsigned elsewhere; /* tasks with crews that are no operation's */
@@ -346,7 +346,7 @@ struct object *object_get(struct flow *f, uint64_t number); /* made if need be; 
 void object_join(struct object *o, struct op *op);          /* at the end of its queue */
 /* Let it use the open file, or have it for itself. */
 void object_share_file(struct object *o, struct op *op);
-struct sluice_file *object_take_file(struct flow *f, struct object *o);
+struct penstock_file *object_take_file(struct flow *f, struct object *o);
 /* The operation is over: those it held up become ready. */
 void object_leave(struct flow *f, struct op *op);
 /* A file of it has been closed. */
@@ -406,7 +406,7 @@ void op_used(struct op *op, bool write, uint64_t begin_ns, uint64_t end_ns);
 void clerk_open(struct task *t);
 void clerk_close(struct task *t);
 /* Close a file of an object; what writes or removes it waits for that. */
-void clerk_discard(struct flow *f, struct object *o, struct sluice_file *file);
+void clerk_discard(struct flow *f, struct object *o, struct penstock_file *file);
 /* Make more of the memory of a place usable. */
 void clerk_grow(struct flow *f, unsigned place, uint64_t units);
 
@@ -415,7 +415,7 @@ void clerk_grow(struct flow *f, unsigned place, uint64_t units);
 struct end {
 	struct place *place;
 	const struct extents *where;
-	struct sluice_file *file;
+	struct penstock_file *file;
 	struct extent_hint *hint;
 };
 struct end src_end(struct op *op, struct extent_hint *hint);
@@ -451,7 +451,7 @@ void stock_enter(struct flow *f, struct stock *s, struct op *op, stock_go *go);
 /* Those that wait: as many as there are pieces for, or none any more. */
 void stock_serve(struct flow *f, struct stock *s, stock_go *go);
 void stock_cancel(struct flow *f, struct stock *s, void (*end)(struct flow *f, struct op *op));
-int lanes_init(struct flow *f, struct sluice_err *err);
+int lanes_init(struct flow *f, struct penstock_err *err);
 void lanes_fini(struct flow *f);
 void lane_enter(struct flow *f, struct op *op);
 void lane_leave(struct flow *f, struct op *op);

@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include <sluice/gpu.h>
+#include <penstock/gpu.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -36,7 +36,7 @@ uint64_t slot_bytes(const struct flow *f, unsigned lane)
 	return lane == LANE_READ_SMALL || lane == LANE_WRITE_SMALL ? FLOW_SMALL : f->o.chunk;
 }
 
-static int lane_init(struct flow *f, unsigned lane, unsigned nr, struct sluice_err *err)
+static int lane_init(struct flow *f, unsigned lane, unsigned nr, struct penstock_err *err)
 {
 	struct lane *l = &f->lanes[lane];
 	uint64_t bytes = slot_bytes(f, lane);
@@ -45,13 +45,13 @@ static int lane_init(struct flow *f, unsigned lane, unsigned nr, struct sluice_e
 
 	l->slots = calloc(nr, sizeof(*l->slots));
 	if (!l->slots)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (bytes) {
-		r = sluice_buf_alloc(&memory, f->io, nr * bytes, 0, &f->stats.buf, err);
+		r = penstock_buf_alloc(&memory, f->io, nr * bytes, 0, &f->stats.buf, err);
 		if (r < 0)
 			return r;
 		f->stats.memory += nr * bytes;
-		if (lane == LANE_COPY && f->gpu && sluice_gpu_pin(memory, nr * bytes, NULL) == 0)
+		if (lane == LANE_COPY && f->gpu && penstock_gpu_pin(memory, nr * bytes, NULL) == 0)
 			l->pinned = memory;
 	}
 	for (unsigned i = nr; i-- > 0;) {
@@ -76,13 +76,13 @@ static bool uses_storage(const struct flow *f)
 	return false;
 }
 
-int lanes_init(struct flow *f, struct sluice_err *err)
+int lanes_init(struct flow *f, struct penstock_err *err)
 {
-	struct sluice_stats st = {.size = sizeof(st)};
+	struct penstock_stats st = {.size = sizeof(st)};
 	unsigned big, small, copiers = f->o.copiers, ops;
 	int r;
 
-	sluice_get_stats(f->io, &st);
+	penstock_get_stats(f->io, &st);
 	ops = st.depth * st.threads;
 	f->max_dev_ops = ops;
 	f->max_dev_bytes = f->o.io.depth ? UINT64_MAX : (uint64_t)AUTO_BYTES * st.threads;
@@ -109,7 +109,7 @@ void lanes_fini(struct flow *f)
 {
 	for (unsigned i = 0; i < LANES; i++) {
 		if (f->lanes[i].pinned)
-			sluice_gpu_unpin(f->lanes[i].pinned);
+			penstock_gpu_unpin(f->lanes[i].pinned);
 		free(f->lanes[i].slots);
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(f->boards); i++)
@@ -193,7 +193,7 @@ int stock_make(struct flow *f, struct stock *s, uint64_t nr, uint64_t bytes, boo
 	void *memory;
 
 	if (ARRAY_ROOM(s->unused, s->room, s->nr + nr) < 0 ||
-	    sluice_buf_alloc(&memory, f->io, nr * bytes, 0, &f->stats.buf, NULL) < 0)
+	    penstock_buf_alloc(&memory, f->io, nr * bytes, 0, &f->stats.buf, NULL) < 0)
 		return -ENOMEM;
 	f->stats.memory += nr * bytes;
 	for (uint64_t i = 0; i < nr; i++) {

@@ -10,12 +10,12 @@
 
 struct object *object_get(struct flow *f, uint64_t number)
 {
-	struct sluice_node *n = sluice_table_find(&f->table, number);
+	struct penstock_node *n = penstock_table_find(&f->table, number);
 	struct object *o = n ? container_of(n, struct object, node) : arena_get(&f->objects);
 
 	if (n || !o)
 		return o;
-	if (sluice_table_put(&f->table, &o->node, number) == 0)
+	if (penstock_table_put(&f->table, &o->node, number) == 0)
 		return o;
 	arena_put(&f->objects, o);
 	return NULL;
@@ -25,7 +25,7 @@ void object_forget(struct flow *f, struct object *o)
 {
 	if (o->first || o->exists || o->closing)
 		return;
-	sluice_table_drop(&f->table, &o->node);
+	penstock_table_drop(&f->table, &o->node);
 	label_free(&f->labels, o->label);
 	arena_put(&f->objects, o);
 }
@@ -42,9 +42,9 @@ void object_share_file(struct object *o, struct op *op)
 	o->handle->users++;
 }
 
-struct sluice_file *object_take_file(struct flow *f, struct object *o)
+struct penstock_file *object_take_file(struct flow *f, struct object *o)
 {
-	struct sluice_file *file = o->handle ? o->handle->file : NULL;
+	struct penstock_file *file = o->handle ? o->handle->file : NULL;
 
 	if (o->handle) {
 		f->nr_left--;
@@ -202,10 +202,10 @@ static void object_keep(struct place *p, const struct object *o)
 
 void objects_fini(struct flow *f)
 {
-	struct sluice_node *n = NULL;
+	struct penstock_node *n = NULL;
 	uint64_t pos = 0;
 
-	while ((n = sluice_table_next(&f->table, &pos, n))) {
+	while ((n = penstock_table_next(&f->table, &pos, n))) {
 		struct object *o = container_of(n, struct object, node);
 		struct place *p = o->exists ? flow_place(f, o->place) : NULL;
 
@@ -216,6 +216,6 @@ void objects_fini(struct flow *f)
 		if (o->label && o->label->class >= LABEL_CLASSES)
 			label_free(&f->labels, o->label);
 	}
-	sluice_table_fini(&f->table);
+	penstock_table_fini(&f->table);
 	arena_fini(&f->objects);
 }

@@ -238,7 +238,7 @@ void op_opened(struct flow *f, struct op *op)
 	}
 	if (op->dst_file && !f->stats.file.size) {
 		f->stats.file.size = sizeof(f->stats.file);
-		sluice_file_stat(op->dst_file, &f->stats.file);
+		penstock_file_stat(op->dst_file, &f->stats.file);
 	}
 	op->mode = (uint8_t)choose_mode(op);
 	if (in_files(op_dst(op)) && op_dst(op)->o.layout == PLACE_NPY)
@@ -330,7 +330,7 @@ bool op_syncs(const struct op *op)
 	const struct place *to = op_target(op);
 
 	return op->code == 0 && to && place_is_storage(to) &&
-	       to->o.durability != SLUICE_DURABLE_NONE;
+	       to->o.durability != PENSTOCK_DURABLE_NONE;
 }
 
 /* Whether a clerk has to make it durable, or to close or remove something. */

@@ -27,7 +27,7 @@ struct errand_store {
 	uint64_t nr;
 	bool writing; /* they are those for writing */
 	bool setting; /* a read that has missed, and sets now */
-	struct sluice_iov *iov;
+	struct penstock_iov *iov;
 	uint32_t nr_iov;
 	int64_t result;
 	uint64_t begin_ns, end_ns;
@@ -102,7 +102,7 @@ static void flow_store_fail(struct flow *f, struct op *op, int code, const char 
 }
 
 /* By a thread of the store's. */
-static void store_done(void *arg, const struct sluice_store_done *done)
+static void store_done(void *arg, const struct penstock_store_done *done)
 {
 	struct op *op = arg;
 	struct flow *f = op->flow;
@@ -116,8 +116,8 @@ static void store_done(void *arg, const struct sluice_store_done *done)
 static uint32_t store_opcode(const struct op *op)
 {
 	if (op->type == FLOW_DELETE)
-		return SLUICE_STORE_DELETE;
-	return op->type == FLOW_READ && !op->store->setting ? SLUICE_STORE_GET : SLUICE_STORE_SET;
+		return PENSTOCK_STORE_DELETE;
+	return op->type == FLOW_READ && !op->store->setting ? PENSTOCK_STORE_GET : PENSTOCK_STORE_SET;
 }
 
 static void store_over(struct task *t, void *owner);
@@ -126,23 +126,23 @@ static void store_submit(struct flow *f, struct op *op)
 {
 	struct errand_store *e = op->store;
 	const struct label *l = op_label(op);
-	struct sluice_store_item item = {l->text, l->name_len, e->nr_iov, e->iov};
-	struct sluice_store_batch b = {
+	struct penstock_store_item item = {l->text, l->name_len, e->nr_iov, e->iov};
+	struct penstock_store_batch b = {
 		.opcode = store_opcode(op),
 		.nr = 1,
-		.memory = op_on_gpu(op) ? SLUICE_MEMORY_ANY : SLUICE_MEMORY_HOST,
+		.memory = op_on_gpu(op) ? PENSTOCK_MEMORY_ANY : PENSTOCK_MEMORY_HOST,
 		.items = &item,
 		.results = &e->result,
 		.on_done = store_done,
 		.arg = op,
 	};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int64_t r;
 
 	op->task.done = store_over;
 	e->begin_ns = clock_ns();
 	atomic_fetch_add(&f->at_stores, 1);
-	r = sluice_store_submit(store_of(op)->store, &b, &err);
+	r = penstock_store_submit(store_of(op)->store, &b, &err);
 	if (r < 0) {
 		atomic_fetch_sub(&f->at_stores, 1);
 		flow_store_fail(f, op, (int)r, err.msg);
@@ -161,7 +161,7 @@ static int iov_boards(struct flow *f, struct op *op)
 		return -ENOMEM;
 	e->nr_iov = (uint32_t)e->nr;
 	for (uint64_t i = 0; i < e->nr; i++, left -= e->iov[i - 1].len) {
-		e->iov[i] = (struct sluice_iov){e->boards[i], min_u64(left, BOARD)};
+		e->iov[i] = (struct penstock_iov){e->boards[i], min_u64(left, BOARD)};
 		if (e->writing && f->o.fill)
 			content_stamp(&f->content, e->boards[i], e->iov[i].len, op->content,
 				      i * BOARD);
@@ -219,12 +219,12 @@ void stores_serve(struct flow *f)
 static void store_size(struct op *op)
 {
 	const struct label *l = op_label(op);
-	struct sluice_store_item item = {l->text, l->name_len, 0, NULL};
+	struct penstock_store_item item = {l->text, l->name_len, 0, NULL};
 	int64_t result = -ENOENT;
-	struct sluice_store_batch b = {
-		.opcode = SLUICE_STORE_EXISTS, .nr = 1, .items = &item, .results = &result};
+	struct penstock_store_batch b = {
+		.opcode = PENSTOCK_STORE_EXISTS, .nr = 1, .items = &item, .results = &result};
 
-	sluice_store_run(store_of(op)->store, &b, NULL, NULL);
+	penstock_store_run(store_of(op)->store, &b, NULL, NULL);
 	op->size = result > 0 ? (uint64_t)result : 0;
 }
 
@@ -306,7 +306,7 @@ static bool store_missed(const struct op *op)
 
 	if (e->result == -EMSGSIZE)
 		e->result = -ENOENT;
-	return e->result == (store_opcode(op) == SLUICE_STORE_SET ? -ENOSPC : -ENOENT);
+	return e->result == (store_opcode(op) == PENSTOCK_STORE_SET ? -ENOSPC : -ENOENT);
 }
 
 static void store_over(struct task *t, void *owner)
@@ -315,12 +315,12 @@ static void store_over(struct task *t, void *owner)
 	struct errand_store *e = op->store;
 	struct flow *f = owner;
 
-	op_used(op, store_opcode(op) == SLUICE_STORE_SET, e->begin_ns, e->end_ns);
+	op_used(op, store_opcode(op) == PENSTOCK_STORE_SET, e->begin_ns, e->end_ns);
 	op->missed |= store_missed(op);
 	if (op->missed && op->set_missed && !e->setting) {
 		store_set_missed(f, op);
 	} else if (e->result < 0) {
-		flow_store_fail(f, op, (int)e->result, sluice_strerror((int)e->result));
+		flow_store_fail(f, op, (int)e->result, penstock_strerror((int)e->result));
 	} else if (op->type == FLOW_READ && !e->setting && f->o.verify) {
 		op->task.run = flow_store_check;
 		op->task.done = store_checked;

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include <sluice/gpu.h>
-#include <sluice/probe.h>
+#include <penstock/gpu.h>
+#include <penstock/probe.h>
 
 #include "base/err.h"
 #include "base/size.h"
@@ -26,32 +26,32 @@ enum { HUGE = 2 << 20, FS_BLOCK = 4096 };
 
 /* ------------------------------------------------------------------- options */
 
-static int check_opts(const struct place_opts *o, struct sluice_err *err)
+static int check_opts(const struct place_opts *o, struct penstock_err *err)
 {
 	bool files = o->kind == PLACE_FILES || o->kind == PLACE_STORE;
 	bool slab = o->kind == PLACE_SLAB || o->kind == PLACE_BUCKET;
 
 	if (o->kind < PLACE_FILES || o->kind > PLACE_BUCKET)
-		return sluice_fail(err, -EINVAL, "kind: %d is none of PLACE_*", (int)o->kind);
+		return penstock_fail(err, -EINVAL, "kind: %d is none of PLACE_*", (int)o->kind);
 	if ((files && !o->nr_paths) || (slab && o->nr_paths != 1))
-		return sluice_fail(err, -EINVAL, "paths: %u given, %s needed", o->nr_paths,
+		return penstock_fail(err, -EINVAL, "paths: %u given, %s needed", o->nr_paths,
 				   slab ? "one is" : "at least one is");
 	for (unsigned i = 0; (files || slab) && i < o->nr_paths; i++)
 		if (!o->paths[i] || !o->paths[i][0])
-			return sluice_fail(err, -EINVAL, "paths: an empty one");
+			return penstock_fail(err, -EINVAL, "paths: an empty one");
 	if (o->nr_paths > UINT16_MAX)
-		return sluice_fail(err, -EINVAL, "paths: %u given, at most %d possible",
+		return penstock_fail(err, -EINVAL, "paths: %u given, at most %d possible",
 				   o->nr_paths, UINT16_MAX);
 	if (o->unit && !place_unit_fits(o->unit))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "unit: %u is not a power of two between 4096 and 1 GiB",
 				   o->unit);
 	if ((o->kind == PLACE_MEMORY || o->kind == PLACE_GPU) && !o->capacity)
-		return sluice_fail(err, -EINVAL, "capacity: memory needs one");
+		return penstock_fail(err, -EINVAL, "capacity: memory needs one");
 	if (o->stretch && o->kind != PLACE_SLAB)
-		return sluice_fail(err, -EINVAL, "stretch: only a slab can do that");
+		return penstock_fail(err, -EINVAL, "stretch: only a slab can do that");
 	if (o->bytes_per_sec < 0)
-		return sluice_fail(err, -EINVAL, "bytes_per_sec: %g is negative", o->bytes_per_sec);
+		return penstock_fail(err, -EINVAL, "bytes_per_sec: %g is negative", o->bytes_per_sec);
 	return 0;
 }
 
@@ -65,14 +65,14 @@ uint32_t place_fit_unit(uint32_t unit, uint64_t bytes, uint64_t most)
 /* ---------------------------------------------------------------------- room */
 
 /* Of all folders; those of one file system share its room. */
-static int files_room_of(const struct place_opts *o, uint64_t *ret, struct sluice_err *err)
+static int files_room_of(const struct place_opts *o, uint64_t *ret, struct penstock_err *err)
 {
 	CLEANUP_FREE dev_t *seen = calloc(o->nr_paths, sizeof(dev_t));
 	unsigned nr = 0, k;
 
 	*ret = 0;
 	if (!seen)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < o->nr_paths; i++) {
 		uint64_t freed, bytes;
 		dev_t dev;
@@ -94,16 +94,16 @@ static int files_room_of(const struct place_opts *o, uint64_t *ret, struct sluic
 	return 0;
 }
 
-static int gpu_room(const struct place_opts *o, uint64_t *ret, struct sluice_err *err)
+static int gpu_room(const struct place_opts *o, uint64_t *ret, struct penstock_err *err)
 {
-	struct sluice_gpu_device d = {.size = sizeof(d)};
-	int r = sluice_probe_gpu_device(o->device, &d, err);
+	struct penstock_gpu_device d = {.size = sizeof(d)};
+	int r = penstock_probe_gpu_device(o->device, &d, err);
 
 	*ret = d.memory;
 	return r;
 }
 
-int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct sluice_err *err)
+int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct penstock_err *err)
 {
 	int r = check_opts(o, err);
 
@@ -144,20 +144,20 @@ bool place_is_kept(const struct place_opts *o)
 	return false;
 }
 
-int place_check(const struct place_opts *o, struct sluice_err *err)
+int place_check(const struct place_opts *o, struct penstock_err *err)
 {
-	char want[SLUICE_SIZE_TEXT], have[SLUICE_SIZE_TEXT];
+	char want[PENSTOCK_SIZE_TEXT], have[PENSTOCK_SIZE_TEXT];
 	bool memory = o->kind == PLACE_MEMORY || o->kind == PLACE_GPU;
 	uint64_t room;
 	int r = place_room(o, &room, err);
 
 	if (r < 0 || o->capacity <= room)
 		return r;
-	return sluice_fail(err, memory ? -ENOMEM : -ENOSPC, "%s: %s needed, %s free",
+	return penstock_fail(err, memory ? -ENOMEM : -ENOSPC, "%s: %s needed, %s free",
 			   o->kind == PLACE_GPU ? "GPU memory"
 			   : memory             ? "memory"
 						: o->paths[0],
-			   sluice_size_format(want, o->capacity), sluice_size_format(have, room));
+			   penstock_size_format(want, o->capacity), penstock_size_format(have, room));
 }
 
 /* --------------------------------------------------------------------- memory */
@@ -166,15 +166,15 @@ static bool huge_pages(void)
 {
 	char mode[16];
 
-	return sluice_textfile_choice(mode, sizeof(mode),
+	return penstock_textfile_choice(mode, sizeof(mode),
 				      "/sys/kernel/mm/transparent_hugepage/enabled") > 0 &&
 	       strcmp(mode, "never") != 0;
 }
 
 /* Addresses for all of it; pages come as they are needed, see place_memory_grow(). */
-static int memory_open(struct place *p, struct sluice_err *err)
+static int memory_open(struct place *p, struct penstock_err *err)
 {
-	char text[SLUICE_SIZE_TEXT];
+	char text[PENSTOCK_SIZE_TEXT];
 	uint64_t bytes = align_up(p->o.capacity, p->unit), head;
 	char *m;
 
@@ -182,8 +182,8 @@ static int memory_open(struct place *p, struct sluice_err *err)
 	m = mmap(NULL, p->mapped + HUGE, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (m == MAP_FAILED)
-		return sluice_fail(err, -errno, "no memory for %s: %s",
-				   sluice_size_format(text, bytes), strerror(errno));
+		return penstock_fail(err, -errno, "no memory for %s: %s",
+				   penstock_size_format(text, bytes), strerror(errno));
 	head = align_up((uintptr_t)m, HUGE) - (uintptr_t)m;
 	if (head)
 		munmap(m, head);
@@ -191,9 +191,9 @@ static int memory_open(struct place *p, struct sluice_err *err)
 		munmap(m + head + p->mapped, HUGE - head);
 	p->base = m + head;
 	if (huge_pages() && madvise(p->base, p->mapped, MADV_HUGEPAGE) == 0)
-		p->huge = SLUICE_BUF_HUGE;
+		p->huge = PENSTOCK_BUF_HUGE;
 	p->map = extent_map_new(bytes / p->unit, 0, 1, true);
-	return p->map ? 0 : sluice_fail(err, -ENOMEM, "no memory for the map of the memory");
+	return p->map ? 0 : penstock_fail(err, -ENOMEM, "no memory for the map of the memory");
 }
 
 int place_memory_grow(struct place *p, uint64_t from, uint64_t len)
@@ -209,29 +209,29 @@ int place_memory_grow(struct place *p, uint64_t from, uint64_t len)
 
 void place_pin(struct place *p, char *from, uint64_t len)
 {
-	if (ARRAY_MORE(p->pins, p->nr_pins) == 0 && sluice_gpu_pin(from, len, NULL) == 0)
+	if (ARRAY_MORE(p->pins, p->nr_pins) == 0 && penstock_gpu_pin(from, len, NULL) == 0)
 		p->pins[p->nr_pins++] = from;
 }
 
 void place_unpin(struct place *p)
 {
 	while (p->nr_pins)
-		sluice_gpu_unpin(p->pins[--p->nr_pins]);
+		penstock_gpu_unpin(p->pins[--p->nr_pins]);
 	free(p->pins);
 	p->pins = NULL;
 }
 
-static int gpu_open(struct place *p, struct sluice_err *err)
+static int gpu_open(struct place *p, struct penstock_err *err)
 {
 	uint64_t bytes = align_up(p->o.capacity, p->unit);
 	void *m;
-	int r = sluice_gpu_alloc(&m, p->o.device, bytes, err);
+	int r = penstock_gpu_alloc(&m, p->o.device, bytes, err);
 
 	if (r < 0)
 		return r;
 	p->base = m;
 	p->map = extent_map_new(bytes / p->unit, bytes / p->unit, 1, true);
-	return p->map ? 0 : sluice_fail(err, -ENOMEM, "no memory for the map of the GPU's memory");
+	return p->map ? 0 : penstock_fail(err, -ENOMEM, "no memory for the map of the GPU's memory");
 }
 
 /* -------------------------------------------------------- what was there before */
@@ -311,7 +311,7 @@ static int copy_paths(struct place *p, const struct place_opts *o)
 	return 0;
 }
 
-static int open_kind(struct place *p, struct sluice_err *err)
+static int open_kind(struct place *p, struct penstock_err *err)
 {
 	switch (p->o.kind) {
 	case PLACE_FILES:
@@ -341,7 +341,7 @@ static void count_old(struct place *p)
 		qsort(p->old, p->nr_old, sizeof(*p->old), place_by_name);
 }
 
-int place_open(struct place **out, const struct place_opts *o, struct sluice_err *err)
+int place_open(struct place **out, const struct place_opts *o, struct penstock_err *err)
 {
 	struct place *p;
 	int r = check_opts(o, err);
@@ -350,13 +350,13 @@ int place_open(struct place **out, const struct place_opts *o, struct sluice_err
 		return r;
 	p = calloc(1, sizeof(*p));
 	if (!p)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	p->o = *o;
 	p->slab_fd = p->slab_dir = -1;
 	p->unit = o->unit ? o->unit : PLACE_UNIT;
 	r = copy_paths(p, o);
 	if (r < 0)
-		sluice_fail(err, r, "out of memory");
+		penstock_fail(err, r, "out of memory");
 	else
 		r = open_kind(p, err);
 	if (r < 0) {
@@ -374,7 +374,7 @@ void place_leave(struct place *p)
 	p->o.keep = p->o.keep || p->o.reuse;
 }
 
-int place_close(struct place *p, struct sluice_err *err)
+int place_close(struct place *p, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -391,7 +391,7 @@ int place_close(struct place *p, struct sluice_err *err)
 	else if (p->o.kind == PLACE_MEMORY && p->base)
 		munmap(p->base, p->mapped);
 	else if (p->o.kind == PLACE_GPU)
-		sluice_gpu_free(p->base);
+		penstock_gpu_free(p->base);
 	for (uint64_t i = 0; i < p->nr_old; i++) {
 		if (p->map)
 			extents_give(&p->old[i].where, p->map);
@@ -430,22 +430,22 @@ void place_take(struct place *p, uint64_t charge)
 	atomic_store(&p->slack, limit > p->used ? limit - p->used : 0);
 }
 
-bool place_store_stats(const struct place *p, struct sluice_store_stats *s)
+bool place_store_stats(const struct place *p, struct penstock_store_stats *s)
 {
-	*s = (struct sluice_store_stats){.size = sizeof(*s)};
-	return p->store && sluice_store_get_stats(p->store, s) == 0;
+	*s = (struct penstock_store_stats){.size = sizeof(*s)};
+	return p->store && penstock_store_get_stats(p->store, s) == 0;
 }
 
 uint64_t place_used(const struct place *p)
 {
-	struct sluice_store_stats s;
+	struct penstock_store_stats s;
 
 	return place_store_stats(p, &s) ? s.used_bytes : p->used;
 }
 
 uint64_t place_objects(const struct place *p)
 {
-	struct sluice_store_stats s;
+	struct penstock_store_stats s;
 
 	return place_store_stats(p, &s) ? s.entries : p->objects;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_PLACE_H
-#define SLUICE_OBJECT_PLACE_H
+#ifndef PENSTOCK_OBJECT_PLACE_H
+#define PENSTOCK_OBJECT_PLACE_H
 
 /*
  * The inside of places, for the flow: where the bytes of an object are, and the names of files.
@@ -52,7 +52,7 @@ struct place_dir {
 	int journal;   /* -1: not ours yet */
 	unsigned made; /* names at the end of the path whose folders were made for it */
 	bool marked;   /* the marker was made just now */
-	struct sluice_stripe_info *striped; /* files in it are striped; NULL: they are not */
+	struct penstock_stripe_info *striped; /* files in it are striped; NULL: they are not */
 	bool vague;                         /* files cannot be known by their numbers here (FUSE) */
 	atomic_bool fixed;                  /* names are for ever: the file system cannot rename */
 	atomic_uint next;                   /* file that is made */
@@ -63,10 +63,10 @@ struct place_dir {
 
 #define BUCKET_RUN 17 /* number of a run, as text */
 struct place_bucket {
-	struct sluice_object *client;
+	struct penstock_object *client;
 	char *prefix; /* "s3://BUCKET/PREFIX/" */
 	char run[BUCKET_RUN];
-	char etag[SLUICE_OBJECT_ETAG]; /* of the marker */
+	char etag[PENSTOCK_OBJECT_ETAG]; /* of the marker */
 	bool ours;                     /* it is */
 	uint32_t serial;               /* of the next object */
 };
@@ -86,7 +86,7 @@ struct place {
 	uint32_t unit;
 	char *base; /* address of unit 0 */
 	uint64_t mapped;
-	uint32_t huge; /* SLUICE_BUF_HUGE where the memory is on huge pages */
+	uint32_t huge; /* PENSTOCK_BUF_HUGE where the memory is on huge pages */
 	char *slab;    /* path of it, for messages */
 	int slab_dir;  /* the folder that it is in */
 	char slab_name[PLACE_NAME];
@@ -99,7 +99,7 @@ struct place {
 	void **pins; /* memory that is pinned for a GPU */
 	unsigned nr_pins;
 	/* a store */
-	struct sluice_store *store;
+	struct penstock_store *store;
 	bool store_found; /* it was there before */
 	char *below;      /* what is ours of o.below, with a slash at its end */
 	bool *dir_found;  /* so was the directory, of each path */
@@ -154,10 +154,10 @@ const char *place_suffix(const struct place_opts *o);
 
 /* ---- place_dir.c: folders and their markers */
 int dir_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
-	      struct sluice_err *err);
-int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct sluice_err *err);
-int dirs_open(struct place *p, struct sluice_err *err);
-int dirs_close(struct place *p, struct sluice_err *err);
+	      struct penstock_err *err);
+int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct penstock_err *err);
+int dirs_open(struct place *p, struct penstock_err *err);
+int dirs_close(struct place *p, struct penstock_err *err);
 
 /* ---- place_live.c: the files of a folder while it is in use; names are below it */
 /* Nobody else is to use the name: -EEXIST. */
@@ -184,20 +184,20 @@ int64_t live_size(struct place_dir *d, const char *name);
 /* ---- place_file.c: files of objects, which are returned open for reading and writing */
 /* Make the file and reserve its space; the name that was free is in @ref. */
 int place_file_make(struct place *p, struct place_ref *ref, const char *key, uint32_t len,
-		    uint64_t bytes, struct sluice_err *err);
+		    uint64_t bytes, struct penstock_err *err);
 int place_file_open(struct place *p, struct place_ref ref, const char *key, uint32_t len, int flags,
-		    struct sluice_err *err);
+		    struct penstock_err *err);
 /* For messages. */
 int place_file_path(const struct place *p, struct place_ref ref, const char *key, uint32_t len,
 		    char out[PLACE_PATH]);
 /* It is complete. */
 int place_file_done(struct place *p, struct place_ref ref, const char *key, uint32_t len,
-		    struct sluice_err *err);
+		    struct penstock_err *err);
 int place_file_remove(struct place *p, struct place_ref ref, const char *key, uint32_t len,
-		      struct sluice_err *err);
+		      struct penstock_err *err);
 /* The same of a file with nothing wrong about it: another object may be written over it. */
 int place_file_retire(struct place *p, struct place_ref ref, const char *key, uint32_t len,
-		      struct sluice_err *err);
+		      struct penstock_err *err);
 /* An NPY 1.0 header of PLACE_HEADER bytes. */
 int place_npy_header(char out[PLACE_HEADER], const char *shape, unsigned element, uint64_t size);
 
@@ -214,9 +214,9 @@ int spare_take(struct place *p, unsigned dir, const char *name, uint64_t bytes);
 
 /* ---- place_slab*.c */
 bool slab_is_kept(const char *path);
-int slab_check(const struct place_opts *o, uint64_t *ret_room, struct sluice_err *err);
-int slab_open(struct place *p, struct sluice_err *err);
-int slab_close(struct place *p, struct sluice_err *err);
+int slab_check(const struct place_opts *o, uint64_t *ret_room, struct penstock_err *err);
+int slab_open(struct place *p, struct penstock_err *err);
+int slab_close(struct place *p, struct penstock_err *err);
 /* A second descriptor of what is open; -ESTALE where something else has its name now. */
 int slab_open_again(const struct place *p);
 /* Room for @units more, if that can be had. */
@@ -227,15 +227,15 @@ int slab_keep(struct place *p, const struct place_old *o);
 /* ---- place_store.c */
 bool store_place_is_there(const char *path);
 int store_place_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
-		      struct sluice_err *err);
-int store_place_open(struct place *p, struct sluice_err *err);
-int store_place_close(struct place *p, struct sluice_err *err);
+		      struct penstock_err *err);
+int store_place_open(struct place *p, struct penstock_err *err);
+int store_place_close(struct place *p, struct penstock_err *err);
 
 /* ---- place_bucket.c: objects below a prefix */
-int bucket_check(const struct place_opts *o, struct sluice_err *err);
+int bucket_check(const struct place_opts *o, struct penstock_err *err);
 bool bucket_is_kept(const struct place_opts *o);
-int bucket_open(struct place *p, struct sluice_err *err);
-int bucket_close(struct place *p, struct sluice_err *err);
+int bucket_open(struct place *p, struct penstock_err *err);
+int bucket_close(struct place *p, struct penstock_err *err);
 struct place_ref bucket_ref(struct place *p); /* of a new object; the flow's own thread */
 /* Free it; NULL: no memory. */
 char *bucket_uri(const struct place *p, struct place_ref ref, const char *name, uint32_t len);

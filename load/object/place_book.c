@@ -11,7 +11,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/beneath.h"
 #include "base/err.h"
@@ -19,7 +19,7 @@
 #include "load/object/content.h"
 #include "load/object/place.h"
 
-#define BOOK_TITLE "sluice-objects 3 "
+#define BOOK_TITLE "penstock-objects 3 "
 #define BOOK_KEPT  "\n!kept\n"
 #define BOOK_USED  "\n!used\n"
 #define BOOK_VOID  " !"                   /* behind part of a line */
@@ -27,17 +27,17 @@
 
 /* ---------------------------------------------------------------- the table */
 
-static struct book_entry *entry_of(struct sluice_node *n)
+static struct book_entry *entry_of(struct penstock_node *n)
 {
 	return n ? container_of(n, struct book_entry, node) : NULL;
 }
 
 struct book_entry *book_find(const struct book *b, const char *name)
 {
-	struct sluice_node *n = sluice_table_find(&b->table, content_id(name, strlen(name)));
+	struct penstock_node *n = penstock_table_find(&b->table, content_id(name, strlen(name)));
 
 	while (n && strcmp(entry_of(n)->name, name) != 0)
-		n = sluice_table_again(n);
+		n = penstock_table_again(n);
 	return entry_of(n);
 }
 
@@ -54,7 +54,7 @@ struct book_entry *book_add(struct book *b, const char *name)
 	if (!e)
 		return NULL;
 	strcpy(e->name, name);
-	if (sluice_table_put(&b->table, &e->node, content_id(name, strlen(name))) == 0)
+	if (penstock_table_put(&b->table, &e->node, content_id(name, strlen(name))) == 0)
 		return e;
 	entry_free(e);
 	return NULL;
@@ -62,13 +62,13 @@ struct book_entry *book_add(struct book *b, const char *name)
 
 void book_drop(struct book *b, struct book_entry *e)
 {
-	sluice_table_drop(&b->table, &e->node);
+	penstock_table_drop(&b->table, &e->node);
 	entry_free(e);
 }
 
 struct book_entry *book_next(const struct book *b, uint64_t *pos, struct book_entry *e)
 {
-	return entry_of(sluice_table_next(&b->table, pos, e ? &e->node : NULL));
+	return entry_of(penstock_table_next(&b->table, pos, e ? &e->node : NULL));
 }
 
 void book_free(struct book *b)
@@ -80,7 +80,7 @@ void book_free(struct book *b)
 		next = book_next(b, &pos, e);
 		entry_free(e);
 	}
-	sluice_table_fini(&b->table);
+	penstock_table_fini(&b->table);
 	*b = (struct book){0};
 }
 
@@ -100,7 +100,7 @@ static uint64_t time_ns(struct statx_timestamp t)
 int book_see(struct book_seen *s, int dir, const char *name)
 {
 	const char *last;
-	int parent = sluice_beneath_parent(dir, name, &last), r = 0;
+	int parent = penstock_beneath_parent(dir, name, &last), r = 0;
 	struct statx st;
 
 	if (parent < 0)
@@ -108,7 +108,7 @@ int book_see(struct book_seen *s, int dir, const char *name)
 	if (statx(parent, last, AT_SYMLINK_NOFOLLOW | (name[0] ? 0 : AT_EMPTY_PATH),
 		  STATX_BASIC_STATS | STATX_BTIME, &st) < 0)
 		r = -errno;
-	sluice_beneath_done(dir, parent);
+	penstock_beneath_done(dir, parent);
 	if (r < 0)
 		return r;
 	*s = (struct book_seen){
@@ -127,12 +127,12 @@ int book_see(struct book_seen *s, int dir, const char *name)
 int book_unlink(int dir, const char *name)
 {
 	const char *last;
-	int parent = sluice_beneath_parent(dir, name, &last), r;
+	int parent = penstock_beneath_parent(dir, name, &last), r;
 
 	if (parent < 0)
 		return parent;
-	r = sluice_stripe_unlink(parent, last);
-	sluice_beneath_done(dir, parent);
+	r = penstock_stripe_unlink(parent, last);
+	penstock_beneath_done(dir, parent);
 	return r;
 }
 
@@ -142,7 +142,7 @@ uint64_t book_whole_bytes(const char *folder, const char *name, const struct boo
 	int64_t bytes = -ENAMETOOLONG;
 
 	if (snprintf(path, sizeof(path), "%s/%s", folder, name) < (int)sizeof(path))
-		bytes = sluice_stripe_bytes(path, (int64_t)seen->file.bytes);
+		bytes = penstock_stripe_bytes(path, (int64_t)seen->file.bytes);
 	return bytes < 0 ? 0 : (uint64_t)bytes;
 }
 
@@ -284,7 +284,7 @@ static bool take_title(struct book *b, const char *line)
 }
 
 /* What is behind the last line end was not written to its end, and nothing was made of it. */
-static int take_lines(struct book *b, FILE *f, const char *path, struct sluice_err *err)
+static int take_lines(struct book *b, FILE *f, const char *path, struct penstock_err *err)
 {
 	CLEANUP_FREE char *line = NULL;
 	size_t room = 0;
@@ -300,25 +300,25 @@ static int take_lines(struct book *b, FILE *f, const char *path, struct sluice_e
 		}
 		r = nr > 1 ? take_line(b, line) : take_title(b, line) ? 0 : -EEXIST;
 		if (r == -EEXIST)
-			sluice_fail(err, r,
-				    "%s/%s: was not made by this version of sluice; "
+			penstock_fail(err, r,
+				    "%s/%s: was not made by this version of penstock; "
 				    "remove it",
 				    path, BOOK_NAME);
 		else if (r < 0)
-			sluice_fail(err, r, "%s/%s: line %" PRIu64 ": %s", path, BOOK_NAME, nr,
+			penstock_fail(err, r, "%s/%s: line %" PRIu64 ": %s", path, BOOK_NAME, nr,
 				    r == -ENOMEM ? "out of memory" : "makes no sense");
 	}
 	return r;
 }
 
-int book_load(struct book *b, int fd, const char *path, struct sluice_err *err)
+int book_load(struct book *b, int fd, const char *path, struct penstock_err *err)
 {
 	FILE *f = fdopen(dup(fd), "r");
 	int r;
 
 	*b = (struct book){0};
 	if (!f)
-		return sluice_fail(err, -errno, "%s/%s: %s", path, BOOK_NAME, strerror(errno));
+		return penstock_fail(err, -errno, "%s/%s: %s", path, BOOK_NAME, strerror(errno));
 	rewind(f);
 	r = take_lines(b, f, path, err);
 	fclose(f);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_PLACE_BOOK_H
-#define SLUICE_OBJECT_PLACE_BOOK_H
+#ifndef PENSTOCK_OBJECT_PLACE_BOOK_H
+#define PENSTOCK_OBJECT_PLACE_BOOK_H
 
 /*
- * The marker of a folder, `.sluice-objects', is the book of the files made in it.  Its first line
+ * The marker of a folder, `.penstock-objects', is the book of the files made in it.  Its first line
  * says what they are, how many folders were made for them, and a number that nobody can guess;
  *every other one what happened to one of them:
  *
@@ -29,7 +29,7 @@
 #include "base/table.h"
 #include "load/object/flow.h"
 
-#define BOOK_NAME ".sluice-objects"
+#define BOOK_NAME ".penstock-objects"
 
 /* By what a file is known again. */
 struct book_file {
@@ -54,7 +54,7 @@ int book_see(struct book_seen *s, int dir, const char *name);
 enum book_state { BOOK_BEGUN, BOOK_MADE, BOOK_COMPLETE };
 
 struct book_entry {
-	struct sluice_node node; /* by its name */
+	struct penstock_node node; /* by its name */
 	struct book_file file;
 	char *key; /* NULL: follows from the name */
 	uint32_t key_len;
@@ -63,7 +63,7 @@ struct book_entry {
 };
 
 struct book {
-	struct sluice_table table;
+	struct penstock_table table;
 	bool npy, hashed, slab;
 	uint64_t owner; /* the number of the run that began it; 0: none */
 	unsigned made;  /* folders: this one and so many above it, itself included; 0: none */
@@ -73,7 +73,7 @@ struct book {
 /* A file that nobody but the user can have written to. */
 bool book_is_own(const struct stat *st);
 /* Read it from @fd.  -EEXIST: it is something else; -EINVAL: a line makes no sense. */
-int book_load(struct book *b, int fd, const char *path, struct sluice_err *err);
+int book_load(struct book *b, int fd, const char *path, struct penstock_err *err);
 void book_free(struct book *b);
 struct book_entry *book_find(const struct book *b, const char *name); /* NULL: not in it */
 struct book_entry *book_add(struct book *b, const char *name);        /* NULL: no memory */

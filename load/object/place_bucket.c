@@ -21,8 +21,8 @@
 #include "base/util.h"
 #include "load/object/place.h"
 
-#define MARKER       ".sluice-objects"
-#define MARKER_FIRST "sluice-objects 1"
+#define MARKER       ".penstock-objects"
+#define MARKER_FIRST "penstock-objects 1"
 
 enum {
 	TAIL = 27, /* "~SERIAL-RUN" at the end of a name, with the final 0 */
@@ -32,8 +32,8 @@ enum {
 struct marker {
 	bool there, kept;
 	char run[BUCKET_RUN];
-	struct sluice_maker maker;
-	struct sluice_object_range read;
+	struct penstock_maker maker;
+	struct penstock_object_range read;
 };
 
 /* -------------------------------------------------------------------- the marker */
@@ -53,23 +53,23 @@ static int marker_parse(struct marker *m, const char *text)
 }
 
 /* By a list, since a read of what is not there would be counted as a request that failed. */
-static int marker_exists(struct sluice_object *c, const char *uri, struct sluice_err *err)
+static int marker_exists(struct penstock_object *c, const char *uri, struct penstock_err *err)
 {
-	struct sluice_object_entry e = {.size = sizeof(e)};
-	struct sluice_object_list *l;
-	int r = sluice_object_list_open(&l, c, uri, SLUICE_OBJECT_LIST_FLAT, err);
+	struct penstock_object_entry e = {.size = sizeof(e)};
+	struct penstock_object_list *l;
+	int r = penstock_object_list_open(&l, c, uri, PENSTOCK_OBJECT_LIST_FLAT, err);
 
 	if (r < 0)
 		return r;
-	r = sluice_object_list_next(l, &e, err);
+	r = penstock_object_list_next(l, &e, err);
 	if (r > 0) /* names that go on come behind it */
 		r = !strcmp(e.key + strlen(e.key) - min_u64(strlen(e.key), strlen(MARKER)), MARKER);
-	sluice_object_list_close(l);
+	penstock_object_list_close(l);
 	return r;
 }
 
-static int marker_load(struct marker *m, struct sluice_object *c, const char *prefix,
-		       struct sluice_err *err)
+static int marker_load(struct marker *m, struct penstock_object *c, const char *prefix,
+		       struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = NULL;
 	char text[1024];
@@ -78,45 +78,45 @@ static int marker_load(struct marker *m, struct sluice_object *c, const char *pr
 	*m = (struct marker){.there = false};
 	if (asprintf(&uri, "%s" MARKER, prefix) < 0) {
 		uri = NULL;
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	n = marker_exists(c, uri, err);
 	if (n <= 0)
 		return n;
-	m->read = (struct sluice_object_range){.uri = uri, .buf = text, .len = sizeof(text) - 1};
-	n = sluice_object_fetch(c, &m->read, 1, err);
+	m->read = (struct penstock_object_range){.uri = uri, .buf = text, .len = sizeof(text) - 1};
+	n = penstock_object_fetch(c, &m->read, 1, err);
 	m->read.uri = NULL;
 	if (n < 0)
 		return n;
 	text[m->read.res] = 0;
 	m->there = true;
 	if (marker_parse(m, text) < 0)
-		return sluice_fail(err, -EEXIST, "%s" MARKER ": is no marker of this program",
+		return penstock_fail(err, -EEXIST, "%s" MARKER ": is no marker of this program",
 				   prefix);
 	return 0;
 }
 
 /* Ours from now on: @etag of the one that it replaces, or NULL where there is none. */
-static int marker_save(struct place *p, const char *state, const char *etag, struct sluice_err *err)
+static int marker_save(struct place *p, const char *state, const char *etag, struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = NULL;
-	struct sluice_object_info info = {.size = sizeof(info)};
-	struct sluice_maker self;
+	struct penstock_object_info info = {.size = sizeof(info)};
+	struct penstock_maker self;
 	char text[1024];
 	int n, r;
 
-	sluice_maker_self(&self);
+	penstock_maker_self(&self);
 	n = snprintf(text, sizeof(text),
 		     MARKER_FIRST "\nrun %s\nwhere %s\nprocess %d %" PRIu64 "\nstate %s\n",
 		     p->bucket.run, self.where, self.pid, self.started, state);
 	if (asprintf(&uri, "%s" MARKER, p->bucket.prefix) < 0) {
 		uri = NULL;
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
-	r = sluice_object_put(p->bucket.client, uri, text, (uint64_t)n,
-			      etag ? 0 : SLUICE_OBJECT_NEW, etag, &info, err);
+	r = penstock_object_put(p->bucket.client, uri, text, (uint64_t)n,
+			      etag ? 0 : PENSTOCK_OBJECT_NEW, etag, &info, err);
 	if (r == -EEXIST || r == -ESTALE)
-		return sluice_fail(err, -EBUSY, "%s: another run has just begun there",
+		return penstock_fail(err, -EBUSY, "%s: another run has just begun there",
 				   p->bucket.prefix);
 	if (r == 0)
 		memcpy(p->bucket.etag, info.etag, sizeof(p->bucket.etag));
@@ -124,19 +124,19 @@ static int marker_save(struct place *p, const char *state, const char *etag, str
 }
 
 /* May it still be in use? */
-static int marker_busy(const struct marker *m, const char *prefix, struct sluice_err *err)
+static int marker_busy(const struct marker *m, const char *prefix, struct penstock_err *err)
 {
-	const struct sluice_maker *by = &m->maker;
+	const struct penstock_maker *by = &m->maker;
 
 	if (!m->there || m->kept)
 		return 0;
-	if (!sluice_maker_is_here(by))
-		return sluice_fail(err, -EBUSY,
+	if (!penstock_maker_is_here(by))
+		return penstock_fail(err, -EBUSY,
 				   "%s: a run of process %d on %.*s has begun there and not ended; "
 				   "if it is gone, remove all below the prefix",
 				   prefix, by->pid, (int)strcspn(by->where, "/"), by->where);
-	if (sluice_maker_runs(by))
-		return sluice_fail(err, -EBUSY, "%s: process %d is using it", prefix, by->pid);
+	if (penstock_maker_runs(by))
+		return penstock_fail(err, -EBUSY, "%s: process %d is using it", prefix, by->pid);
 	return 0;
 }
 
@@ -162,18 +162,18 @@ static const char *bucket_name_of(const char *key, const char *prefix)
  * Go through all that is below the prefix and call @one with the names; what is not 0 ends it.
  * The marker is left out.
  */
-static int each_name(struct sluice_object *c, const char *prefix, uint32_t flags,
-		     int (*one)(void *arg, const char *name, const struct sluice_object_entry *e,
-				struct sluice_err *err),
-		     void *arg, struct sluice_err *err)
+static int each_name(struct penstock_object *c, const char *prefix, uint32_t flags,
+		     int (*one)(void *arg, const char *name, const struct penstock_object_entry *e,
+				struct penstock_err *err),
+		     void *arg, struct penstock_err *err)
 {
-	struct sluice_object_entry e = {.size = sizeof(e)};
-	struct sluice_object_list *l;
-	int r = sluice_object_list_open(&l, c, prefix, SLUICE_OBJECT_LIST_FLAT | flags, err), more;
+	struct penstock_object_entry e = {.size = sizeof(e)};
+	struct penstock_object_list *l;
+	int r = penstock_object_list_open(&l, c, prefix, PENSTOCK_OBJECT_LIST_FLAT | flags, err), more;
 
 	if (r < 0)
 		return r;
-	while (r == 0 && (more = sluice_object_list_next(l, &e, err)) != 0) {
+	while (r == 0 && (more = penstock_object_list_next(l, &e, err)) != 0) {
 		const char *name = more > 0 ? bucket_name_of(e.key, prefix) : NULL;
 
 		if (more < 0)
@@ -181,7 +181,7 @@ static int each_name(struct sluice_object *c, const char *prefix, uint32_t flags
 		else if (strcmp(name, MARKER) != 0)
 			r = one(arg, name, &e, err);
 	}
-	sluice_object_list_close(l);
+	penstock_object_list_close(l);
 	return r;
 }
 
@@ -190,22 +190,22 @@ struct looked {
 	const struct marker *m;
 };
 
-static int refuse_foreign(void *arg, const char *name, const struct sluice_object_entry *e,
-			  struct sluice_err *err)
+static int refuse_foreign(void *arg, const char *name, const struct penstock_object_entry *e,
+			  struct penstock_err *err)
 {
 	const struct looked *l = arg;
 
 	(void)e;
 	if (l->m->there && name_is_ours(name, l->m->run))
 		return 0;
-	return sluice_fail(err, -EEXIST,
+	return penstock_fail(err, -EEXIST,
 			   "%s: holds %.200s; what a run makes needs a prefix of its own",
 			   l->prefix, name);
 }
 
 /* All that can be refused, before anything is touched. */
-static int bucket_look(struct marker *m, struct sluice_object *c, const char *prefix,
-		       const struct place_opts *o, struct sluice_err *err)
+static int bucket_look(struct marker *m, struct penstock_object *c, const char *prefix,
+		       const struct place_opts *o, struct penstock_err *err)
 {
 	struct looked l = {prefix, m};
 	int r = marker_load(m, c, prefix, err);
@@ -213,7 +213,7 @@ static int bucket_look(struct marker *m, struct sluice_object *c, const char *pr
 	if (r == 0)
 		r = marker_busy(m, prefix, err);
 	if (r == 0 && m->kept && !o->reuse && !o->replace)
-		return sluice_fail(err, -EEXIST, "%s: holds what `sluice replay --keep' has left",
+		return penstock_fail(err, -EEXIST, "%s: holds what `penstock replay --keep' has left",
 				   prefix);
 	return r < 0 ? r : each_name(c, prefix, 0, refuse_foreign, &l, err);
 }
@@ -227,9 +227,9 @@ struct removal {
 	uint32_t uploads; /* flags of the list: it is of uploads */
 };
 
-static int removal_flush(struct removal *rm, struct sluice_err *err)
+static int removal_flush(struct removal *rm, struct penstock_err *err)
 {
-	int r = rm->nr ? sluice_object_delete(rm->p->bucket.client, (const char *const *)rm->uris,
+	int r = rm->nr ? penstock_object_delete(rm->p->bucket.client, (const char *const *)rm->uris,
 					      rm->nr, err)
 		       : 0;
 
@@ -238,8 +238,8 @@ static int removal_flush(struct removal *rm, struct sluice_err *err)
 	return r;
 }
 
-static int remove_name(void *arg, const char *name, const struct sluice_object_entry *e,
-		       struct sluice_err *err)
+static int remove_name(void *arg, const char *name, const struct penstock_object_entry *e,
+		       struct penstock_err *err)
 {
 	struct removal *rm = arg;
 	struct place *p = rm->p;
@@ -250,9 +250,9 @@ static int remove_name(void *arg, const char *name, const struct sluice_object_e
 		return 0;
 	if (ARRAY_ROOM(rm->uris, rm->room, rm->nr + 1) < 0 ||
 	    asprintf(&uri, "%s%s", p->bucket.prefix, name) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (rm->uploads) {
-		r = sluice_object_abort(p->bucket.client, uri, e->upload_id, err);
+		r = penstock_object_abort(p->bucket.client, uri, e->upload_id, err);
 		free(uri);
 		return r == -ENOENT ? 0 : r;
 	}
@@ -261,7 +261,7 @@ static int remove_name(void *arg, const char *name, const struct sluice_object_e
 }
 
 /* All that the run with this number has made. */
-static int bucket_clear(struct place *p, struct sluice_err *err)
+static int bucket_clear(struct place *p, struct penstock_err *err)
 {
 	struct removal rm = {.p = p};
 	int r = each_name(p->bucket.client, p->bucket.prefix, 0, remove_name, &rm, err), e;
@@ -269,7 +269,7 @@ static int bucket_clear(struct place *p, struct sluice_err *err)
 	e = removal_flush(&rm, r == 0 ? err : NULL);
 	r = r < 0 ? r : e;
 	free(rm.uris);
-	rm = (struct removal){.p = p, .uploads = SLUICE_OBJECT_LIST_UPLOADS};
+	rm = (struct removal){.p = p, .uploads = PENSTOCK_OBJECT_LIST_UPLOADS};
 	if (r == 0)
 		r = each_name(p->bucket.client, p->bucket.prefix, rm.uploads, remove_name, &rm,
 			      err);
@@ -279,8 +279,8 @@ static int bucket_clear(struct place *p, struct sluice_err *err)
 
 /* ------------------------------------------------------------------- taking over */
 
-static int adopt_name(void *arg, const char *name, const struct sluice_object_entry *e,
-		      struct sluice_err *err)
+static int adopt_name(void *arg, const char *name, const struct penstock_object_entry *e,
+		      struct penstock_err *err)
 {
 	struct place *p = arg;
 	const char *tail = name + strlen(name) - (TAIL - 1);
@@ -290,9 +290,9 @@ static int adopt_name(void *arg, const char *name, const struct sluice_object_en
 	if (old)
 		old->name = malloc(strlen(name) + 1);
 	if (!old || !old->name)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (place_name_key(old->name, &old->name_len, name, tail) < 0)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s%.200s: its name was cut, so that it cannot be used again",
 				   p->bucket.prefix, name);
 	old->size = e->bytes;
@@ -304,60 +304,60 @@ static int adopt_name(void *arg, const char *name, const struct sluice_object_en
 /* --------------------------------------------------------------- open and close */
 
 /* "s3://BUCKET/PREFIX/", and a client. */
-static int bucket_start(struct sluice_object **c, char **prefix, const struct place_opts *o,
-			struct sluice_err *err)
+static int bucket_start(struct penstock_object **c, char **prefix, const struct place_opts *o,
+			struct penstock_err *err)
 {
 	const char *uri = o->paths[0];
 	size_t n = strlen(uri);
-	int r = sluice_object_is_uri(uri, err);
+	int r = penstock_object_is_uri(uri, err);
 
 	if (r <= 0)
-		return r < 0 ? r : sluice_fail(err, -EINVAL, "%s: is no s3://BUCKET/PREFIX", uri);
+		return r < 0 ? r : penstock_fail(err, -EINVAL, "%s: is no s3://BUCKET/PREFIX", uri);
 	if (n > 700)
-		return sluice_fail(err, -EINVAL, "%.60s...: is too long for a prefix", uri);
+		return penstock_fail(err, -EINVAL, "%.60s...: is too long for a prefix", uri);
 	if (asprintf(prefix, "%s%s", uri, uri[n - 1] == '/' && n > 5 ? "" : "/") < 0) {
 		*prefix = NULL;
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
-	return sluice_object_open(c, o->objects, err);
+	return penstock_object_open(c, o->objects, err);
 }
 
-int bucket_check(const struct place_opts *o, struct sluice_err *err)
+int bucket_check(const struct place_opts *o, struct penstock_err *err)
 {
 	CLEANUP_FREE char *prefix = NULL;
-	struct sluice_object *c = NULL;
+	struct penstock_object *c = NULL;
 	struct marker m;
 	int r = bucket_start(&c, &prefix, o, err);
 
 	if (r == 0)
 		r = bucket_look(&m, c, prefix, o, err);
-	sluice_object_close(c);
+	penstock_object_close(c);
 	return r;
 }
 
 bool bucket_is_kept(const struct place_opts *o)
 {
 	CLEANUP_FREE char *prefix = NULL;
-	struct sluice_object *c = NULL;
+	struct penstock_object *c = NULL;
 	struct marker m = {.kept = false};
 
 	if (bucket_start(&c, &prefix, o, NULL) == 0)
 		marker_load(&m, c, prefix, NULL);
-	sluice_object_close(c);
+	penstock_object_close(c);
 	return m.kept;
 }
 
-static int draw_run(char run[BUCKET_RUN], struct sluice_err *err)
+static int draw_run(char run[BUCKET_RUN], struct penstock_err *err)
 {
 	uint64_t v;
 
 	if (getrandom(&v, sizeof(v), 0) != sizeof(v))
-		return sluice_fail(err, -errno, "no random numbers: %s", strerror(errno));
+		return penstock_fail(err, -errno, "no random numbers: %s", strerror(errno));
 	snprintf(run, BUCKET_RUN, "%016" PRIx64, v);
 	return 0;
 }
 
-int bucket_open(struct place *p, struct sluice_err *err)
+int bucket_open(struct place *p, struct penstock_err *err)
 {
 	struct place_bucket *b = &p->bucket;
 	struct marker m = {.there = false};
@@ -381,7 +381,7 @@ int bucket_open(struct place *p, struct sluice_err *err)
 	return m.there ? bucket_clear(p, err) : 0;
 }
 
-int bucket_close(struct place *p, struct sluice_err *err)
+int bucket_close(struct place *p, struct penstock_err *err)
 {
 	struct place_bucket *b = &p->bucket;
 	CLEANUP_FREE char *uri = NULL;
@@ -393,12 +393,12 @@ int bucket_close(struct place *p, struct sluice_err *err)
 		r = bucket_clear(p, err);
 		if (r == 0 && asprintf(&uri, "%s" MARKER, b->prefix) < 0) {
 			uri = NULL;
-			r = sluice_fail(err, -ENOMEM, "out of memory");
+			r = penstock_fail(err, -ENOMEM, "out of memory");
 		}
 		if (r == 0)
-			r = sluice_object_delete(b->client, (const char *const *)&uri, 1, err);
+			r = penstock_object_delete(b->client, (const char *const *)&uri, 1, err);
 	}
-	sluice_object_close(b->client);
+	penstock_object_close(b->client);
 	free(b->prefix);
 	return r;
 }

@@ -129,20 +129,20 @@ static bool make_zero(int fd, uint64_t at, uint64_t len)
 
 	for (uint64_t end = at + len; at < end; at += n) {
 		n = min_u64(end - at, sizeof(zero));
-		if (sluice_whole_write(fd, zero, n, at) < 0)
+		if (penstock_whole_write(fd, zero, n, at) < 0)
 			return false;
 	}
 	return true;
 }
 
-int device_look(int fd, uint64_t bytes, bool ours, const char *path, struct sluice_err *err)
+int device_look(int fd, uint64_t bytes, bool ours, const char *path, struct penstock_err *err)
 {
 	char what[64];
 	bool good;
 
 	blkid_name(what, fd);
 	if (what[0])
-		return sluice_fail(err, -EEXIST,
+		return penstock_fail(err, -EEXIST,
 				   "%s: holds %s; clear it (wipefs -a) if nothing on it is needed",
 				   path, what);
 	if (ours)
@@ -150,8 +150,8 @@ int device_look(int fd, uint64_t bytes, bool ours, const char *path, struct slui
 	else
 		good = device_visit(fd, bytes, all_zero) == 0;
 	return good ? 0
-		    : sluice_fail(err, -EEXIST,
-				  "%s: is not a slab of sluice's; clear it (blkdiscard -z) "
+		    : penstock_fail(err, -EEXIST,
+				  "%s: is not a slab of penstock's; clear it (blkdiscard -z) "
 				  "if nothing on it is needed",
 				  path);
 }

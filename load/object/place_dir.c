@@ -16,7 +16,7 @@
 
 #include <linux/magic.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -25,12 +25,12 @@
 #include "load/object/place_look.h"
 
 /* The folder, or the nearest one above it that exists. */
-int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct sluice_err *err)
+int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct penstock_err *err)
 {
 	CLEANUP_FREE char *dir = look_nearest(path);
 
 	if (!dir)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	return room_free(dir, ret, ret_dev, err);
 }
 
@@ -60,7 +60,7 @@ static int dir_remove_old(struct look *l, bool reuse)
 			r = book_unlink(l->fd, e->name);
 		/* it was being made, or removed */
 		if (r == 0 && l->striped && (!there || !seen.file.bytes))
-			sluice_stripe_sweep(l->path, e->file.inode);
+			penstock_stripe_sweep(l->path, e->file.inode);
 		if (r == 0 && reuse)
 			r = book_write_gone(l->marker, e->name);
 		if (r == 0)
@@ -99,7 +99,7 @@ static int remember_entry(struct place *p, unsigned dir, const struct book_entry
  * Objects of an earlier run that are complete.  One whose file has become shorter is still as long
  * as it was: who reads it shall hear of that.
  */
-static int dir_remember(struct place *p, unsigned dir, const struct look *l, struct sluice_err *err)
+static int dir_remember(struct place *p, unsigned dir, const struct look *l, struct penstock_err *err)
 {
 	struct book_entry *e = NULL;
 	uint64_t pos = 0;
@@ -107,18 +107,18 @@ static int dir_remember(struct place *p, unsigned dir, const struct look *l, str
 
 	while (r == 0 && (e = book_next(&l->book, &pos, e)))
 		r = remember_entry(p, dir, e, e->file.bytes);
-	return r < 0 ? sluice_fail(err, r, "%s: %s", l->path, strerror(-r)) : 0;
+	return r < 0 ? penstock_fail(err, r, "%s: %s", l->path, strerror(-r)) : 0;
 }
 
-static int new_marker(struct look *l, struct sluice_err *err)
+static int new_marker(struct look *l, struct penstock_err *err)
 {
 	l->marker = openat(l->fd, BOOK_NAME,
 			   O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (l->marker < 0)
-		return sluice_fail(err, -errno, "%s/%s: %s", l->path, BOOK_NAME, strerror(errno));
+		return penstock_fail(err, -errno, "%s/%s: %s", l->path, BOOK_NAME, strerror(errno));
 	l->marked = true;
 	if (flock(l->marker, LOCK_EX | LOCK_NB) < 0)
-		return sluice_fail(err, -EBUSY, "%s: is in use by another run", l->path);
+		return penstock_fail(err, -EBUSY, "%s: is in use by another run", l->path);
 	return 0;
 }
 
@@ -132,7 +132,7 @@ static void remove_subfolders(int fd)
 	}
 }
 
-static int start_marker(const struct place *p, unsigned dir, struct look *l, struct sluice_err *err)
+static int start_marker(const struct place *p, unsigned dir, struct look *l, struct penstock_err *err)
 {
 	unsigned made = p->dirs[dir].made ? p->dirs[dir].made : l->book.made;
 	int r;
@@ -142,10 +142,10 @@ static int start_marker(const struct place *p, unsigned dir, struct look *l, str
 	book_free(&l->book);
 	l->book.made = made;
 	r = book_begin(&l->book, l->marker, &p->o);
-	return r < 0 ? sluice_fail(err, r, "%s/%s: %s", l->path, BOOK_NAME, strerror(-r)) : 0;
+	return r < 0 ? penstock_fail(err, r, "%s/%s: %s", l->path, BOOK_NAME, strerror(-r)) : 0;
 }
 
-static int take_over(struct place *p, unsigned dir, struct look *l, struct sluice_err *err)
+static int take_over(struct place *p, unsigned dir, struct look *l, struct penstock_err *err)
 {
 	bool reuse = p->o.reuse && l->marker >= 0 && l->book.table.nr;
 	int r = l->marker < 0 ? new_marker(l, err) : 0;
@@ -157,7 +157,7 @@ static int take_over(struct place *p, unsigned dir, struct look *l, struct sluic
 	if (r == 0)
 		r = dir_remove_old(l, reuse);
 	if (r < 0)
-		return sluice_fail(err, r, "%s: cannot remove what an earlier run left: %s",
+		return penstock_fail(err, r, "%s: cannot remove what an earlier run left: %s",
 				   l->path, strerror(-r));
 	if (!reuse)
 		return start_marker(p, dir, l, err);
@@ -242,7 +242,7 @@ static bool is_vague(int fd)
 	return fstatfs(fd, &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC;
 }
 
-static int dir_open(struct place *p, unsigned i, struct sluice_err *err)
+static int dir_open(struct place *p, unsigned i, struct penstock_err *err)
 {
 	struct place_dir *d = &p->dirs[i];
 	struct look l = {.path = p->paths[i], .o = &p->o, .fd = -1, .marker = -1};
@@ -251,7 +251,7 @@ static int dir_open(struct place *p, unsigned i, struct sluice_err *err)
 	d->path = p->paths[i];
 	r = make_folders(d);
 	if (r < 0)
-		sluice_fail(err, r, "%s: cannot be made: %s", d->path, strerror(-r));
+		penstock_fail(err, r, "%s: cannot be made: %s", d->path, strerror(-r));
 	else
 		r = look_begin(&l, err);
 	if (r == 0)
@@ -273,25 +273,25 @@ static int dir_open(struct place *p, unsigned i, struct sluice_err *err)
 }
 
 /* All of them could be opened: what was kept there is kept no more. */
-static int note_use(struct place *p, struct sluice_err *err)
+static int note_use(struct place *p, struct penstock_err *err)
 {
 	int r = 0;
 
 	for (unsigned i = 0; r == 0 && p->o.reuse && i < p->o.nr_paths; i++) {
 		r = book_write_all(p->dirs[i].journal, false);
 		if (r < 0)
-			sluice_fail(err, r, "%s/%s: %s", p->dirs[i].path, BOOK_NAME, strerror(-r));
+			penstock_fail(err, r, "%s/%s: %s", p->dirs[i].path, BOOK_NAME, strerror(-r));
 	}
 	return r;
 }
 
-int dirs_open(struct place *p, struct sluice_err *err)
+int dirs_open(struct place *p, struct penstock_err *err)
 {
 	int r = 0;
 
 	p->dirs = calloc(p->o.nr_paths, sizeof(*p->dirs));
 	if (!p->dirs)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < p->o.nr_paths; i++) {
 		p->dirs[i].fd = p->dirs[i].journal = -1;
 		pthread_mutex_init(&p->dirs[i].lock, NULL);
@@ -299,29 +299,29 @@ int dirs_open(struct place *p, struct sluice_err *err)
 	for (unsigned i = 0; r == 0 && i < p->o.nr_paths; i++)
 		r = dir_open(p, i, err);
 	if (r == 0 && spares_open(p) < 0)
-		r = sluice_fail(err, -ENOMEM, "out of memory");
+		r = penstock_fail(err, -ENOMEM, "out of memory");
 	return r == 0 ? note_use(p, err) : r;
 }
 
 /* ------------------------------------------------------------------ the end */
 
-static int dir_empty(const struct place *p, struct place_dir *d, struct sluice_err *err)
+static int dir_empty(const struct place *p, struct place_dir *d, struct penstock_err *err)
 {
 	int r = live_remove_all(d);
 
 	if (p->o.hashed)
 		remove_subfolders(d->fd);
 	if (r < 0)
-		return sluice_fail(err, r, "%s: cannot remove an object: %s", d->path,
+		return penstock_fail(err, r, "%s: cannot remove an object: %s", d->path,
 				   strerror(-r));
 	if (is_same(d->fd, BOOK_NAME, d->journal) && unlinkat(d->fd, BOOK_NAME, 0) < 0)
-		return sluice_fail(err, -errno, "%s/%s: %s", d->path, BOOK_NAME, strerror(errno));
+		return penstock_fail(err, -errno, "%s/%s: %s", d->path, BOOK_NAME, strerror(errno));
 	remove_folders(d, d->fd, d->book.made);
 	return 0;
 }
 
 /* Emptied, or left as it is. */
-static int dir_end(const struct place *p, struct place_dir *d, struct sluice_err *err)
+static int dir_end(const struct place *p, struct place_dir *d, struct penstock_err *err)
 {
 	bool keep = p->ready ? p->o.keep : !d->marked; /* as it was found */
 	int r;
@@ -331,10 +331,10 @@ static int dir_end(const struct place *p, struct place_dir *d, struct sluice_err
 	if (!keep)
 		return dir_empty(p, d, err);
 	r = p->ready ? book_write_all(d->journal, true) : 0;
-	return r < 0 ? sluice_fail(err, r, "%s/%s: %s", d->path, BOOK_NAME, strerror(-r)) : 0;
+	return r < 0 ? penstock_fail(err, r, "%s/%s: %s", d->path, BOOK_NAME, strerror(-r)) : 0;
 }
 
-int dirs_close(struct place *p, struct sluice_err *err)
+int dirs_close(struct place *p, struct penstock_err *err)
 {
 	int r, first = 0;
 
@@ -349,7 +349,7 @@ int dirs_close(struct place *p, struct sluice_err *err)
 		if (d->fd >= 0)
 			close(d->fd);
 		book_free(&d->book);
-		sluice_stripe_free(d->striped);
+		penstock_stripe_free(d->striped);
 		pthread_mutex_destroy(&d->lock);
 	}
 	free(p->dirs);

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -97,14 +97,14 @@ static int file_reserve(struct place *p, int fd, uint64_t bytes)
 }
 
 static int file_fail(const struct place *p, struct place_ref ref, const char *name,
-		     const char *what, int code, struct sluice_err *err)
+		     const char *what, int code, struct penstock_err *err)
 {
-	return sluice_fail(err, code, "%s/%s: %s: %s", p->dirs[ref.dir].path, name, what,
+	return penstock_fail(err, code, "%s/%s: %s: %s", p->dirs[ref.dir].path, name, what,
 			   code == -ESTALE ? "another file has its name" : strerror(-code));
 }
 
 int place_file_make(struct place *p, struct place_ref *ref, const char *key, uint32_t len,
-		    uint64_t bytes, struct sluice_err *err)
+		    uint64_t bytes, struct penstock_err *err)
 {
 	char name[PLACE_BELOW];
 	int fd, r;
@@ -129,7 +129,7 @@ int place_file_make(struct place *p, struct place_ref *ref, const char *key, uin
 }
 
 int place_file_open(struct place *p, struct place_ref ref, const char *key, uint32_t len, int flags,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
 	char name[PLACE_BELOW];
 	int fd;
@@ -154,14 +154,14 @@ static int sync_folders(const struct place_dir *d)
 }
 
 int place_file_done(struct place *p, struct place_ref ref, const char *key, uint32_t len,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
 	struct place_dir *d = &p->dirs[ref.dir];
 	char name[PLACE_BELOW];
 	int r = 0;
 
 	relative_name(p, ref, key, len, name);
-	if (p->o.durability == SLUICE_DURABLE_FULL)
+	if (p->o.durability == PENSTOCK_DURABLE_FULL)
 		r = sync_folders(d);
 	if (r == 0)
 		r = live_complete(d, name);
@@ -169,7 +169,7 @@ int place_file_done(struct place *p, struct place_ref ref, const char *key, uint
 }
 
 int place_file_remove(struct place *p, struct place_ref ref, const char *key, uint32_t len,
-		      struct sluice_err *err)
+		      struct penstock_err *err)
 {
 	char name[PLACE_BELOW];
 	int r;
@@ -180,7 +180,7 @@ int place_file_remove(struct place *p, struct place_ref ref, const char *key, ui
 }
 
 int place_file_retire(struct place *p, struct place_ref ref, const char *key, uint32_t len,
-		      struct sluice_err *err)
+		      struct penstock_err *err)
 {
 	char name[PLACE_BELOW];
 

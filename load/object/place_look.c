@@ -10,22 +10,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/err.h"
 #include "base/util.h"
 #include "load/object/place_look.h"
 
-#define STRIPE_MARK ".sluice-stripe" /* what makes a folder a striped one */
+#define STRIPE_MARK ".penstock-stripe" /* what makes a folder a striped one */
 
 static bool is_subfolder(const char *name)
 {
 	return strlen(name) == 3 && strspn(name, "0123456789abcdef") == 3;
 }
 
-static int strange(const struct look *l, const char *sub, const char *name, struct sluice_err *err)
+static int strange(const struct look *l, const char *sub, const char *name, struct penstock_err *err)
 {
-	return sluice_fail(err, -EEXIST,
+	return penstock_fail(err, -EEXIST,
 			   "%s/%s%s: was not made here; use an empty folder, or move it away",
 			   l->path, sub, name);
 }
@@ -45,9 +45,9 @@ static struct book_entry *look_new(struct look *l, const char *below, const stru
 	return e;
 }
 
-static int look_folder(struct look *l, const char *sub, struct sluice_err *err);
+static int look_folder(struct look *l, const char *sub, struct penstock_err *err);
 
-static int look_entry(struct look *l, const char *sub, const char *name, struct sluice_err *err)
+static int look_entry(struct look *l, const char *sub, const char *name, struct penstock_err *err)
 {
 	char below[NAME_MAX + 8];
 	const struct book_entry *e;
@@ -76,7 +76,7 @@ static int look_entry(struct look *l, const char *sub, const char *name, struct 
 }
 
 /* @sub: "" or "abc/". */
-static int look_folder(struct look *l, const char *sub, struct sluice_err *err)
+static int look_folder(struct look *l, const char *sub, struct penstock_err *err)
 {
 	int fd = openat(l->fd, sub[0] ? sub : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct dirent *e;
@@ -84,7 +84,7 @@ static int look_folder(struct look *l, const char *sub, struct sluice_err *err)
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 
 	if (!dir) {
-		r = sluice_fail(err, -errno, "%s/%s: %s", l->path, sub, strerror(errno));
+		r = penstock_fail(err, -errno, "%s/%s: %s", l->path, sub, strerror(errno));
 		if (fd >= 0)
 			close(fd);
 		return r;
@@ -96,27 +96,27 @@ static int look_folder(struct look *l, const char *sub, struct sluice_err *err)
 }
 
 /* What others can have written is not believed, whatever it says. */
-static int look_owner(const struct look *l, const struct stat *st, struct sluice_err *err)
+static int look_owner(const struct look *l, const struct stat *st, struct penstock_err *err)
 {
 	if (!S_ISREG(st->st_mode))
-		return sluice_fail(err, -EEXIST, "%s/%s: is not a regular file", l->path,
+		return penstock_fail(err, -EEXIST, "%s/%s: is not a regular file", l->path,
 				   BOOK_NAME);
 	if (!book_is_own(st))
-		return sluice_fail(err, -EPERM,
+		return penstock_fail(err, -EPERM,
 				   "%s/%s: belongs to somebody else (user %u), or others may write "
 				   "to it; remove it with what it names, or use another folder",
 				   l->path, BOOK_NAME, st->st_uid);
 	return 0;
 }
 
-static int look_layout(const struct look *l, struct sluice_err *err)
+static int look_layout(const struct look *l, struct penstock_err *err)
 {
 	const struct book *b = &l->book;
 
 	if (b->slab == (l->o->kind == PLACE_SLAB) &&
 	    (b->slab || (b->npy == (l->o->layout == PLACE_NPY) && b->hashed == l->o->hashed)))
 		return 0;
-	return sluice_fail(err, -EINVAL,
+	return penstock_fail(err, -EINVAL,
 			   "%s: the objects of the earlier run are %s%s; use the same layout "
 			   "to take them over, or have them removed (--fresh)",
 			   l->path,
@@ -126,7 +126,7 @@ static int look_layout(const struct look *l, struct sluice_err *err)
 			   b->hashed ? " in sub-folders" : "");
 }
 
-static int look_marker(struct look *l, struct sluice_err *err)
+static int look_marker(struct look *l, struct penstock_err *err)
 {
 	struct stat st;
 	int r;
@@ -136,23 +136,23 @@ static int look_marker(struct look *l, struct sluice_err *err)
 	if (l->marker < 0 && errno == ENOENT)
 		return 0;
 	if (l->marker < 0 || fstat(l->marker, &st) < 0)
-		return sluice_fail(err, -errno, "%s/%s: %s", l->path, BOOK_NAME, strerror(errno));
+		return penstock_fail(err, -errno, "%s/%s: %s", l->path, BOOK_NAME, strerror(errno));
 	r = look_owner(l, &st, err);
 	if (r < 0)
 		return r;
 	if (flock(l->marker, LOCK_EX | LOCK_NB) < 0)
-		return sluice_fail(err, -EBUSY, "%s: is in use by another run", l->path);
+		return penstock_fail(err, -EBUSY, "%s: is in use by another run", l->path);
 	r = st.st_size ? book_load(&l->book, l->marker, l->path, err) : 0;
 	return r < 0 || !l->o->reuse || !st.st_size ? r : look_layout(l, err);
 }
 
-int look_no_stripe(const char *path, struct sluice_err *err)
+int look_no_stripe(const char *path, struct penstock_err *err)
 {
-	if (sluice_stripe_is(path) != 1)
+	if (penstock_stripe_is(path) != 1)
 		return 0;
-	return sluice_fail(err, -EEXIST,
+	return penstock_fail(err, -EEXIST,
 			   "%s: is a striped file, which holds no objects; in a striped folder "
-			   "(`sluice stripe create --folder') each is a striped file",
+			   "(`penstock stripe create --folder') each is a striped file",
 			   path);
 }
 
@@ -182,21 +182,21 @@ char *look_nearest(const char *path)
 	return dir;
 }
 
-int look_no_slab(const char *path, struct sluice_err *err)
+int look_no_slab(const char *path, struct penstock_err *err)
 {
 	CLEANUP_FREE char *dir = look_nearest(path);
 
 	if (!dir)
-		return sluice_fail(err, -ENOMEM, "out of memory");
-	if (sluice_stripe_find(NULL, dir, NULL) != 1)
+		return penstock_fail(err, -ENOMEM, "out of memory");
+	if (penstock_stripe_find(NULL, dir, NULL) != 1)
 		return 0;
-	return sluice_fail(err, -EINVAL,
+	return penstock_fail(err, -EINVAL,
 			   "%s: files are striped there, and a slab is one file; use another "
 			   "layout, or another folder",
 			   path);
 }
 
-int look_begin(struct look *l, struct sluice_err *err)
+int look_begin(struct look *l, struct penstock_err *err)
 {
 	int r = look_no_stripe(l->path, err);
 
@@ -207,8 +207,8 @@ int look_begin(struct look *l, struct sluice_err *err)
 	l->marker = -1;
 	l->fd = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (l->fd < 0)
-		return sluice_fail(err, -errno, "%s: %s", l->path, strerror(errno));
-	r = l->o->kind == PLACE_FILES ? sluice_stripe_find(&l->striped, l->path, err) : 0;
+		return penstock_fail(err, -errno, "%s: %s", l->path, strerror(errno));
+	r = l->o->kind == PLACE_FILES ? penstock_stripe_find(&l->striped, l->path, err) : 0;
 	if (r < 0)
 		return r;
 	r = look_marker(l, err);
@@ -221,24 +221,24 @@ void look_end(struct look *l)
 		close(l->fd);
 	if (l->marker >= 0)
 		close(l->marker);
-	sluice_stripe_free(l->striped);
+	penstock_stripe_free(l->striped);
 	book_free(&l->book);
 }
 
 /* A folder that can be made is as good as one; those above it are made, too. */
-static int look_parent(const char *path, struct sluice_err *err)
+static int look_parent(const char *path, struct penstock_err *err)
 {
 	CLEANUP_FREE char *above = look_nearest(path);
 
 	if (!above)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (access(above, W_OK | X_OK) < 0)
-		return sluice_fail(err, -errno, "%s: cannot be made: %s", path, strerror(errno));
+		return penstock_fail(err, -errno, "%s: cannot be made: %s", path, strerror(errno));
 	return 0;
 }
 
 int dir_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
-	      struct sluice_err *err)
+	      struct penstock_err *err)
 {
 	struct look l = {.path = path, .o = o, .fd = -1, .marker = -1};
 	struct stat st;
@@ -249,7 +249,7 @@ int dir_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
 		return look_parent(path, err);
 	r = look_begin(&l, err);
 	if (r == 0 && access(path, W_OK | X_OK) < 0)
-		r = sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+		r = penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	*ret_freed = l.freed;
 	look_end(&l);
 	return r;

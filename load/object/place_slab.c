@@ -22,10 +22,10 @@
 
 /* ---------------------------------------------------------------- its space */
 
-static int slab_reserve(struct place *p, uint64_t units, struct sluice_err *err)
+static int slab_reserve(struct place *p, uint64_t units, struct penstock_err *err)
 {
 	uint64_t bytes = slab_index_offset(units, p->unit);
-	char text[SLUICE_SIZE_TEXT];
+	char text[PENSTOCK_SIZE_TEXT];
 	int r;
 
 	if (p->slab_device)
@@ -35,15 +35,15 @@ static int slab_reserve(struct place *p, uint64_t units, struct sluice_err *err)
 	} while (r < 0 && errno == EINTR);
 	if (r < 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
 		r = ftruncate(p->slab_fd, (off_t)bytes);
-	return r < 0 ? sluice_fail(err, -errno, "%s: cannot reserve %s: %s", p->slab,
-				   sluice_size_format(text, bytes), strerror(errno))
+	return r < 0 ? penstock_fail(err, -errno, "%s: cannot reserve %s: %s", p->slab,
+				   penstock_size_format(text, bytes), strerror(errno))
 		     : 0;
 }
 
-static int slab_map(struct place *p, uint64_t units, struct sluice_err *err)
+static int slab_map(struct place *p, uint64_t units, struct penstock_err *err)
 {
 	p->map = extent_map_new(units, units, (uint32_t)max_u64(1, SLAB_HEAD / p->unit), false);
-	return p->map ? 0 : sluice_fail(err, -ENOMEM, "%s: no memory for its map", p->slab);
+	return p->map ? 0 : penstock_fail(err, -ENOMEM, "%s: no memory for its map", p->slab);
 }
 
 int slab_stretch(struct place *p, uint64_t units)
@@ -59,10 +59,10 @@ int slab_stretch(struct place *p, uint64_t units)
 
 /* How many units there are to be. */
 static int slab_units(const struct place *p, const struct slab_look *l, bool reopen, uint64_t *ret,
-		      struct sluice_err *err)
+		      struct penstock_err *err)
 {
 	uint64_t units = p->o.capacity / p->unit, most = UINT32_MAX;
-	char text[SLUICE_SIZE_TEXT];
+	char text[PENSTOCK_SIZE_TEXT];
 
 	if (l->device)
 		most = device_units(l->bytes, p->unit);
@@ -71,12 +71,12 @@ static int slab_units(const struct place *p, const struct slab_look *l, bool reo
 	else if (l->device && !units)
 		units = most;
 	if (units > most)
-		return sluice_fail(err, -ENOSPC, "%s: has room for %" PRIu64 " bytes only", p->slab,
+		return penstock_fail(err, -ENOSPC, "%s: has room for %" PRIu64 " bytes only", p->slab,
 				   most * p->unit);
 	if (!units)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: a capacity of at least one unit (%s) is needed", p->slab,
-				   sluice_size_format(text, p->unit));
+				   penstock_size_format(text, p->unit));
 	*ret = units;
 	return 0;
 }
@@ -115,7 +115,7 @@ static int note_slab(struct place *p)
 	return r == 0 && p->dirs ? live_made(&p->dirs[0], SLAB_FILE, p->slab_fd) : r;
 }
 
-static int slab_make(struct place *p, uint64_t units, struct sluice_err *err)
+static int slab_make(struct place *p, uint64_t units, struct penstock_err *err)
 {
 	bool named;
 	int r;
@@ -135,14 +135,14 @@ static int slab_make(struct place *p, uint64_t units, struct sluice_err *err)
 	}
 	if (r == 0 && p->dirs)
 		r = live_complete(&p->dirs[0], SLAB_FILE);
-	return r < 0 ? sluice_fail(err, r, "%s: %s", p->slab, strerror(-r)) : 0;
+	return r < 0 ? penstock_fail(err, r, "%s: %s", p->slab, strerror(-r)) : 0;
 }
 
 /* ---------------------------------------------------------------- opening it */
 
 /* Take over what an earlier run kept. */
 static int slab_reopen(struct place *p, const struct slab_look *l, uint64_t units,
-		       struct sluice_err *err)
+		       struct penstock_err *err)
 {
 	const struct slab_head *h = &l->head;
 	int r;
@@ -150,7 +150,7 @@ static int slab_reopen(struct place *p, const struct slab_look *l, uint64_t unit
 	if (!slab_head_fits(h, l->bytes)) /* before there is a map of what it says */
 		return slab_damaged(p, err);
 	if (h->unit != p->unit)
-		return sluice_fail(
+		return penstock_fail(
 			err, -EINVAL,
 			"%s: has units of %u bytes, %u are needed; use the same capacity "
 			"to take over its objects, or have them removed (--fresh)",
@@ -160,18 +160,18 @@ static int slab_reopen(struct place *p, const struct slab_look *l, uint64_t unit
 }
 
 /* The head first: whatever happens then, it is ours. */
-static int slab_restart(struct place *p, uint64_t units, struct sluice_err *err)
+static int slab_restart(struct place *p, uint64_t units, struct penstock_err *err)
 {
 	int r = slab_head_write(p, p->slab_fd, units, false);
 
 	if (r == 0 && !p->slab_device && ftruncate(p->slab_fd, SLAB_HEAD) < 0)
 		r = -errno;
 	if (r < 0)
-		return sluice_fail(err, r, "%s: %s", p->slab, strerror(-r));
+		return penstock_fail(err, r, "%s: %s", p->slab, strerror(-r));
 	return slab_map(p, units, err);
 }
 
-static int slab_ready(struct place *p, const struct slab_look *l, struct sluice_err *err)
+static int slab_ready(struct place *p, const struct slab_look *l, struct penstock_err *err)
 {
 	bool reopen = p->o.reuse && l->ours && l->head.kept;
 	uint64_t units = 0;
@@ -192,26 +192,26 @@ static int slab_ready(struct place *p, const struct slab_look *l, struct sluice_
 		return r;
 	r = slab_head_write(p, p->slab_fd, units, false); /* from here on there is no index */
 	if (r < 0)
-		return sluice_fail(err, r, "%s: %s", p->slab, strerror(-r));
+		return penstock_fail(err, r, "%s: %s", p->slab, strerror(-r));
 	p->slab_made = !l->device; /* what an earlier run made is ours now */
 	return 0;
 }
 
 /* Which folder it is in, and under which name: the folder stays the same whatever is renamed. */
-static int slab_find(struct place *p, bool inside, struct sluice_err *err)
+static int slab_find(struct place *p, bool inside, struct penstock_err *err)
 {
 	CLEANUP_FREE char *path = strdup(p->paths[0]), *copy = strdup(p->paths[0]);
 	int r;
 
 	p->slab = malloc(PLACE_PATH);
 	if (!p->slab || !path || !copy)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	snprintf(p->slab, PLACE_PATH, inside ? "%s/" SLAB_FILE : "%s", path);
 	if (!inside) {
 		p->slab_dir = open(dirname(path), O_PATH | O_DIRECTORY | O_CLOEXEC);
 		snprintf(p->slab_name, sizeof(p->slab_name), "%s", basename(copy));
 		return p->slab_dir < 0
-			       ? sluice_fail(err, -errno, "%s: %s", p->slab, strerror(errno))
+			       ? penstock_fail(err, -errno, "%s: %s", p->slab, strerror(errno))
 			       : 0;
 	}
 	r = dirs_open(p, err);
@@ -221,7 +221,7 @@ static int slab_find(struct place *p, bool inside, struct sluice_err *err)
 	return r;
 }
 
-int slab_open(struct place *p, struct sluice_err *err)
+int slab_open(struct place *p, struct penstock_err *err)
 {
 	size_t n = strlen(p->paths[0]);
 	struct slab_look l;
@@ -234,7 +234,7 @@ int slab_open(struct place *p, struct sluice_err *err)
 	if (r == 0)
 		r = slab_look(&l, p->slab_dir, p->slab_name, p->slab, true, inside, err);
 	if (r == 0 && l.folder)
-		r = sluice_fail(err, -EEXIST, "%s: is a folder", p->slab);
+		r = penstock_fail(err, -EEXIST, "%s: is a folder", p->slab);
 	return r < 0 ? r : slab_ready(p, &l, err);
 }
 
@@ -273,7 +273,7 @@ static int write_index(struct place *p)
 			slab_keep(p, &p->old[i]);
 	if (p->index_failed)
 		return -ENOMEM;
-	r = sluice_whole_write(p->slab_fd, p->index, p->index_len,
+	r = penstock_whole_write(p->slab_fd, p->index, p->index_len,
 			       slab_index_offset(units, p->unit));
 	if (r == 0 && fsync(p->slab_fd) < 0)
 		r = -errno;
@@ -300,14 +300,14 @@ static int slab_remove(const struct place *p)
 	return ftruncate(p->slab_fd, p->dirs ? SLAB_HEAD : 0) < 0 ? -errno : 0;
 }
 
-int slab_close(struct place *p, struct sluice_err *err)
+int slab_close(struct place *p, struct penstock_err *err)
 {
 	int r = 0, first = 0;
 
 	if (p->slab_fd >= 0)
 		r = p->o.keep && p->ready ? write_index(p) : slab_remove(p);
 	if (r < 0)
-		first = sluice_fail(err, r, "%s: %s", p->slab, strerror(-r));
+		first = penstock_fail(err, r, "%s: %s", p->slab, strerror(-r));
 	if (p->slab_fd >= 0)
 		close(p->slab_fd);
 	if (p->dirs) {

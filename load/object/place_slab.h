@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_PLACE_SLAB_H
-#define SLUICE_OBJECT_PLACE_SLAB_H
+#ifndef PENSTOCK_OBJECT_PLACE_SLAB_H
+#define PENSTOCK_OBJECT_PLACE_SLAB_H
 
 /*
  * A slab on storage: a head of 1 MiB that says whose it is, then the units, then the index of the
@@ -30,8 +30,8 @@ int slab_head_read(struct slab_head *h, int fd);
 bool slab_head_fits(const struct slab_head *h, uint64_t bytes);
 int slab_head_write(const struct place *p, int fd, uint64_t units, bool kept);
 /* The objects that were kept, into the place's list of old ones; the head fits. */
-int slab_index_load(struct place *p, const struct slab_head *h, struct sluice_err *err);
-int slab_damaged(const struct place *p, struct sluice_err *err); /* says so */
+int slab_index_load(struct place *p, const struct slab_head *h, struct penstock_err *err);
+int slab_damaged(const struct place *p, struct penstock_err *err); /* says so */
 
 /* ---- place_slab_look.c: what is at the path */
 struct slab_look {
@@ -46,11 +46,11 @@ struct slab_look {
  * ours, whatever is in it.
  */
 int slab_look(struct slab_look *l, int dir, const char *name, const char *path, bool write,
-	      bool known, struct sluice_err *err);
+	      bool known, struct penstock_err *err);
 
 /* ---- place_device.c: block devices */
 /* 0, or -EEXIST where something is on it that a slab must not be written over. */
-int device_look(int fd, uint64_t bytes, bool ours, const char *path, struct sluice_err *err);
+int device_look(int fd, uint64_t bytes, bool ours, const char *path, struct penstock_err *err);
 /* As it was found: empty wherever device_look() looks. */
 int device_clear(int fd, uint64_t bytes);
 /* Units that a device has room for, beside head and index. */

@@ -11,7 +11,7 @@
 #include "load/object/content.h"
 #include "load/object/place_slab.h"
 
-#define SLAB_MAGIC "sluice slab 2\n\x01"
+#define SLAB_MAGIC "penstock slab 2\n"
 
 /* One object in the index: then its extents, its name, its shape. */
 struct slab_entry {
@@ -21,7 +21,7 @@ struct slab_entry {
 
 int slab_read(int fd, void *buf, uint64_t len, uint64_t at)
 {
-	int64_t n = sluice_whole_read(fd, buf, len, at);
+	int64_t n = penstock_whole_read(fd, buf, len, at);
 
 	return n < 0 ? (int)n : (uint64_t)n == len ? 0 : -ENODATA;
 }
@@ -64,7 +64,7 @@ int slab_head_write(const struct place *p, int fd, uint64_t units, bool kept)
 		h.objects = p->index_nr;
 	}
 	h.check = head_check(h);
-	return sluice_whole_write(fd, &h, sizeof(h), 0);
+	return penstock_whole_write(fd, &h, sizeof(h), 0);
 }
 
 /* ------------------------------------------------------------------ index */
@@ -165,13 +165,13 @@ static int take_entry(struct place *p, const char **at, const char *end)
 	return o->name && (o->shape || !e.shape_len) ? 0 : -ENOMEM;
 }
 
-int slab_damaged(const struct place *p, struct sluice_err *err)
+int slab_damaged(const struct place *p, struct penstock_err *err)
 {
-	return sluice_fail(err, -EINVAL, "%s: its index is damaged; have it made anew (--fresh)",
+	return penstock_fail(err, -EINVAL, "%s: its index is damaged; have it made anew (--fresh)",
 			   p->slab);
 }
 
-int slab_index_load(struct place *p, const struct slab_head *h, struct sluice_err *err)
+int slab_index_load(struct place *p, const struct slab_head *h, struct penstock_err *err)
 {
 	CLEANUP_FREE char *index = malloc(h->index_len + 1);
 	const char *at = index;
@@ -185,6 +185,6 @@ int slab_index_load(struct place *p, const struct slab_head *h, struct sluice_er
 		r = take_entry(p, &at, index + h->index_len);
 	if (r == -EINVAL)
 		return slab_damaged(p, err);
-	return r < 0 ? sluice_fail(err, r, "%s: cannot read its index: %s", p->slab, strerror(-r))
+	return r < 0 ? penstock_fail(err, r, "%s: cannot read its index: %s", p->slab, strerror(-r))
 		     : 0;
 }

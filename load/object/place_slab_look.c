@@ -16,16 +16,16 @@
 #include "load/object/place_look.h"
 #include "load/object/place_slab.h"
 
-static int look_device(struct slab_look *l, const char *path, struct sluice_err *err)
+static int look_device(struct slab_look *l, const char *path, struct penstock_err *err)
 {
 	if (ioctl(l->fd, BLKGETSIZE64, &l->bytes) < 0)
-		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	return device_look(l->fd, l->bytes, l->ours, path, err);
 }
 
 /* Where others may write, a head says nothing. */
 static int look_file(struct slab_look *l, const struct stat *st, const char *path, bool known,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	int r = l->ours ? 0 : look_no_stripe(path, err);
 
@@ -33,11 +33,11 @@ static int look_file(struct slab_look *l, const struct stat *st, const char *pat
 	if (r < 0)
 		return r;
 	if (!l->ours && !known)
-		return sluice_fail(err, -EEXIST,
-				   "%s: is not a slab of sluice's; remove it, or use another name",
+		return penstock_fail(err, -EEXIST,
+				   "%s: is not a slab of penstock's; remove it, or use another name",
 				   path);
 	if (!book_is_own(st))
-		return sluice_fail(err, -EPERM,
+		return penstock_fail(err, -EPERM,
 				   "%s: belongs to somebody else (user %u), or others may write to "
 				   "it; remove it, or use another name",
 				   path, st->st_uid);
@@ -45,20 +45,20 @@ static int look_file(struct slab_look *l, const struct stat *st, const char *pat
 }
 
 static int look_inside(struct slab_look *l, const char *path, bool write, bool known,
-		       struct sluice_err *err)
+		       struct penstock_err *err)
 {
 	struct stat st;
 	int r;
 
 	if (fstat(l->fd, &st) < 0)
-		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	if (S_ISBLK(st.st_mode) != l->device || S_ISREG(st.st_mode) == l->device)
-		return sluice_fail(err, -EAGAIN, "%s: has been replaced", path);
+		return penstock_fail(err, -EAGAIN, "%s: has been replaced", path);
 	if (write && flock(l->fd, LOCK_EX | LOCK_NB) < 0)
-		return sluice_fail(err, -EBUSY, "%s: is in use by another run", path);
+		return penstock_fail(err, -EBUSY, "%s: is in use by another run", path);
 	r = slab_head_read(&l->head, l->fd);
 	if (r < 0)
-		return sluice_fail(err, r, "%s: %s", path, strerror(-r));
+		return penstock_fail(err, r, "%s: %s", path, strerror(-r));
 	l->ours = r > 0;
 	return l->device ? look_device(l, path, err) : look_file(l, &st, path, known, err);
 }
@@ -75,7 +75,7 @@ static int open_slab(const struct slab_look *l, int dir, const char *name, bool 
 }
 
 int slab_look(struct slab_look *l, int dir, const char *name, const char *path, bool write,
-	      bool known, struct sluice_err *err)
+	      bool known, struct penstock_err *err)
 {
 	size_t n = strlen(name);
 	struct stat st;
@@ -84,18 +84,18 @@ int slab_look(struct slab_look *l, int dir, const char *name, const char *path, 
 	*l = (struct slab_look){.fd = -1, .folder = n && name[n - 1] == '/'};
 	if (fstatat(dir, name, &st, 0) < 0)
 		return errno == ENOENT ? look_no_slab(path, err)
-				       : sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+				       : penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	l->exists = true;
 	l->folder = S_ISDIR(st.st_mode);
 	l->device = S_ISBLK(st.st_mode);
 	if (l->folder)
 		return 0;
 	if (!l->device && !S_ISREG(st.st_mode))
-		return sluice_fail(err, -EEXIST,
+		return penstock_fail(err, -EEXIST,
 				   "%s: is neither a file, a block device nor a folder", path);
 	l->fd = open_slab(l, dir, name, write);
 	if (l->fd < 0)
-		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	r = look_inside(l, path, write, known, err);
 	if (r < 0)
 		close(l->fd);
@@ -104,7 +104,7 @@ int slab_look(struct slab_look *l, int dir, const char *name, const char *path, 
 
 /* One that is not to be used now. */
 static int slab_peek(struct slab_look *l, int dir, const char *name, const char *path,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	int r = slab_look(l, dir, name, path, false, false, err);
 
@@ -128,7 +128,7 @@ bool slab_is_kept(const char *path)
 	return l.ours && l.head.kept;
 }
 
-int slab_check(const struct place_opts *o, uint64_t *ret_room, struct sluice_err *err)
+int slab_check(const struct place_opts *o, uint64_t *ret_room, struct penstock_err *err)
 {
 	uint32_t unit = o->unit ? o->unit : PLACE_UNIT;
 	struct slab_look l;

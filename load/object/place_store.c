@@ -20,28 +20,28 @@
 
 enum { BATCH = 1000 }; /* objects that are deleted together */
 
-#define STAY_NAME ".sluice-stay" /* keeps a directory from being removed with its store */
+#define STAY_NAME ".penstock-stay" /* keeps a directory from being removed with its store */
 
 /* 0, or -ENOENT where there is none and none is in the way. */
-static int store_look(const char *path, struct sluice_store_summary *sum, struct sluice_err *err)
+static int store_look(const char *path, struct penstock_store_summary *sum, struct penstock_err *err)
 {
-	struct sluice_err why = {0, ""};
+	struct penstock_err why = {0, ""};
 	int r;
 
-	*sum = (struct sluice_store_summary){.size = sizeof(*sum)};
-	r = sluice_store_look(path, 0, NULL, NULL, sum, &why);
-	return r < 0 && r != -ENOENT ? sluice_fail(err, r, "%s", why.msg) : r;
+	*sum = (struct penstock_store_summary){.size = sizeof(*sum)};
+	r = penstock_store_look(path, 0, NULL, NULL, sum, &why);
+	return r < 0 && r != -ENOENT ? penstock_fail(err, r, "%s", why.msg) : r;
 }
 
 bool store_place_is_there(const char *path)
 {
-	struct sluice_store_summary sum;
+	struct penstock_store_summary sum;
 	int r = store_look(path, &sum, NULL);
 
 	return r == 0 || r == -EBUSY || r == -EPROTO;
 }
 
-static int check_empty(const char *path, struct sluice_err *err)
+static int check_empty(const char *path, struct penstock_err *err)
 {
 	DIR *d = opendir(path);
 	const struct dirent *e;
@@ -49,10 +49,10 @@ static int check_empty(const char *path, struct sluice_err *err)
 
 	if (!d)
 		return errno == ENOENT ? 0
-				       : sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+				       : penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	while (r == 0 && (e = readdir(d)))
 		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-			r = sluice_fail(err, -EEXIST,
+			r = penstock_fail(err, -EEXIST,
 					"%s: holds %s; a store needs a directory of its own", path,
 					e->d_name);
 	closedir(d);
@@ -60,23 +60,23 @@ static int check_empty(const char *path, struct sluice_err *err)
 }
 
 int store_place_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
-		      struct sluice_err *err)
+		      struct penstock_err *err)
 {
-	struct sluice_store_summary sum;
+	struct penstock_store_summary sum;
 	int r = store_look(path, &sum, err);
 
 	*ret_freed = r == 0 ? sum.data_bytes + sum.log_bytes : 0;
 	if (r == -ENOENT)
 		return check_empty(path, err);
 	if (r == 0 && !o->reuse && !o->replace)
-		return sluice_fail(err, -EEXIST,
-				   "%s: holds a store already, which 'sluice store drop' removes",
+		return penstock_fail(err, -EEXIST,
+				   "%s: holds a store already, which 'penstock store drop' removes",
 				   path);
 	return r;
 }
 
 /* What is to be used is there on all paths or on none; what is to be replaced goes. */
-static int paths_prepare(struct place *p, struct sluice_err *err)
+static int paths_prepare(struct place *p, struct penstock_err *err)
 {
 	const struct place_opts *o = &p->o;
 	struct stat st;
@@ -84,7 +84,7 @@ static int paths_prepare(struct place *p, struct sluice_err *err)
 
 	p->dir_found = calloc(o->nr_paths, sizeof(*p->dir_found));
 	if (!p->dir_found)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; r == 0 && i < o->nr_paths; i++) {
 		uint64_t freed;
 		bool there = store_place_is_there(o->paths[i]);
@@ -94,70 +94,70 @@ static int paths_prepare(struct place *p, struct sluice_err *err)
 		if (r == 0 && there && o->reuse)
 			p->store_found = true;
 		else if (r == 0 && there)
-			r = sluice_store_drop(o->paths[i], err);
+			r = penstock_store_drop(o->paths[i], err);
 	}
 	return r;
 }
 
 /* A prefix that nobody else has: of what the store puts there nothing outlives it. */
-static int name_below(struct place *p, struct sluice_err *err)
+static int name_below(struct place *p, struct penstock_err *err)
 {
 	size_t n = strlen(p->o.below);
 	uint64_t v;
 
 	if (getrandom(&v, sizeof(v), 0) != sizeof(v))
-		return sluice_fail(err, -errno, "no random numbers: %s", strerror(errno));
+		return penstock_fail(err, -errno, "no random numbers: %s", strerror(errno));
 	while (n && p->o.below[n - 1] == '/')
 		n--;
-	if (asprintf(&p->below, "%.*s/sluice-below-%016" PRIx64 "/", (int)n, p->o.below, v) < 0) {
+	if (asprintf(&p->below, "%.*s/penstock-below-%016" PRIx64 "/", (int)n, p->o.below, v) < 0) {
 		p->below = NULL;
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	return 0;
 }
 
 /* All that is listed below the prefix, a batch at a time. */
-static int clear_list(struct sluice_object *c, const char *prefix, struct sluice_err *err)
+static int clear_list(struct penstock_object *c, const char *prefix, struct penstock_err *err)
 {
-	struct sluice_object_entry e = {.size = sizeof(e)};
-	struct sluice_object_list *l;
+	struct penstock_object_entry e = {.size = sizeof(e)};
+	struct penstock_object_list *l;
 	char *uris[BATCH];
 	unsigned n = 0;
-	int r = sluice_object_list_open(&l, c, prefix, SLUICE_OBJECT_LIST_FLAT, err), bucket;
+	int r = penstock_object_list_open(&l, c, prefix, PENSTOCK_OBJECT_LIST_FLAT, err), bucket;
 
 	if (r < 0)
 		return r;
 	bucket = (int)(strcspn(prefix + strlen("s3://"), "/") + strlen("s3://"));
-	while ((r = sluice_object_list_next(l, &e, err)) > 0 && n < BATCH)
+	while ((r = penstock_object_list_next(l, &e, err)) > 0 && n < BATCH)
 		if (asprintf(&uris[n], "%.*s/%s", bucket, prefix, e.key) >= 0)
 			n++;
-	sluice_object_list_close(l);
-	r = r < 0 ? r : n ? sluice_object_delete(c, (const char *const *)uris, n, err) : 0;
+	penstock_object_list_close(l);
+	r = r < 0 ? r : n ? penstock_object_delete(c, (const char *const *)uris, n, err) : 0;
 	for (unsigned i = 0; i < n; i++)
 		free(uris[i]);
 	return r < 0 ? r : n == BATCH;
 }
 
-static int clear_below(struct place *p, struct sluice_err *err)
+static int clear_below(struct place *p, struct penstock_err *err)
 {
-	struct sluice_object *c;
-	int r = sluice_object_open(&c, p->o.objects, err);
+	struct penstock_object *c;
+	int r = penstock_object_open(&c, p->o.objects, err);
 
 	if (r < 0)
 		return r;
 	do
 		r = clear_list(c, p->below, err);
 	while (r > 0);
-	sluice_object_close(c);
+	penstock_object_close(c);
 	return r;
 }
 
-int store_place_open(struct place *p, struct sluice_err *err)
+int store_place_open(struct place *p, struct penstock_err *err)
 {
-	struct sluice_store_opts so = SLUICE_STORE_OPTS_INIT;
+	struct penstock_store_opts so = PENSTOCK_STORE_OPTS_INIT;
 	CLEANUP_FREE const char **paths = calloc(p->o.nr_paths + 1, sizeof(*paths));
 	unsigned nr = p->o.nr_paths;
-	int r = paths ? paths_prepare(p, err) : sluice_fail(err, -ENOMEM, "out of memory");
+	int r = paths ? paths_prepare(p, err) : penstock_fail(err, -ENOMEM, "out of memory");
 
 	for (unsigned i = 0; paths && i < nr; i++)
 		paths[i] = p->o.paths[i];
@@ -170,15 +170,15 @@ int store_place_open(struct place *p, struct sluice_err *err)
 	so.policy = p->o.policy;
 	so.engine = p->o.engine;
 	so.io_threads = p->o.io_threads;
-	if (p->o.durability != SLUICE_DURABLE_NONE)
-		so.flags |= SLUICE_STORE_DURABLE;
+	if (p->o.durability != PENSTOCK_DURABLE_NONE)
+		so.flags |= PENSTOCK_STORE_DURABLE;
 	if (r == 0)
-		r = sluice_store_open(&p->store, paths, nr, p->o.capacity, &so, err);
+		r = penstock_store_open(&p->store, paths, nr, p->o.capacity, &so, err);
 	return r;
 }
 
 /* The directory itself stays if it was there. */
-static int drop_one(const char *path, bool dir_stays, struct sluice_err *err)
+static int drop_one(const char *path, bool dir_stays, struct penstock_err *err)
 {
 	CLEANUP_CLOSE int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int fd = dir_stays && dir >= 0
@@ -187,8 +187,8 @@ static int drop_one(const char *path, bool dir_stays, struct sluice_err *err)
 	int r;
 
 	if (dir_stays && fd < 0)
-		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
-	r = sluice_store_drop(path, err);
+		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
+	r = penstock_store_drop(path, err);
 	if (fd >= 0) {
 		close(fd);
 		unlinkat(dir, STAY_NAME, 0);
@@ -196,9 +196,9 @@ static int drop_one(const char *path, bool dir_stays, struct sluice_err *err)
 	return r;
 }
 
-int store_place_close(struct place *p, struct sluice_err *err)
+int store_place_close(struct place *p, struct penstock_err *err)
 {
-	int r = p->store ? sluice_store_close(p->store, err) : 0, e;
+	int r = p->store ? penstock_store_close(p->store, err) : 0, e;
 	bool made = p->store && !p->store_found && !p->o.keep;
 
 	for (unsigned i = 0; made && i < p->o.nr_paths; i++) {

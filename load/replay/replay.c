@@ -24,7 +24,7 @@ int replay_fail(struct replay *p, int code, const char *fmt, ...)
 		return p->failed;
 	p->failed = p->err.code = code;
 	va_start(ap, fmt);
-	sluice_vline(p->err.msg, sizeof(p->err.msg), fmt, ap);
+	penstock_vline(p->err.msg, sizeof(p->err.msg), fmt, ap);
 	va_end(ap);
 	return code;
 }
@@ -120,7 +120,7 @@ static int fill_files(struct replay *p)
 /* What is there when the trace begins; not measured. */
 static int replay_prefill(struct replay *p)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	uint64_t begin = clock_ns();
 	int r = 0;
 
@@ -155,7 +155,7 @@ static void begin_interval(struct replay *p)
 /* The next row that is ours, and when it is due: 1, 0 at the end, or -errno. */
 static int take_row(struct replay *p, struct trace_row *row, uint64_t *due_ns)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	bool own = false;
 	int r;
 
@@ -250,7 +250,7 @@ static void replay_run_all(struct replay *p)
 }
 
 int replay_run(const struct replay_job *job, const struct replay_scan *scan,
-	       struct replay_result *r, struct sluice_err *err)
+	       struct replay_result *r, struct penstock_err *err)
 {
 	struct replay p = {.job = job, .scan = scan, .r = r};
 	uint64_t begin = clock_ns();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPLAY_REPLAY_H
-#define SLUICE_REPLAY_REPLAY_H
+#ifndef PENSTOCK_REPLAY_REPLAY_H
+#define PENSTOCK_REPLAY_REPLAY_H
 
 /*
  * A trace carried out on storage.  Rows become operations on objects: an object is a key at a
@@ -14,8 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/probe.h>
-#include <sluice/sluice.h>
+#include <penstock/probe.h>
+#include <penstock/penstock.h>
 
 #include "load/measure/blocks.h"
 #include "load/measure/series.h"
@@ -51,12 +51,12 @@ struct replay_job {
 	struct replay_target tiers[REPLAY_TIERS];
 	enum replay_layout layout;
 	uint64_t capacity; /* of each target, bytes; the longest unused go.  0: no limit */
-	uint32_t policy;   /* of a store: SLUICE_STORE_S3FIFO, ...: what goes instead */
+	uint32_t policy;   /* of a store: PENSTOCK_STORE_S3FIFO, ...: what goes instead */
 	bool keep;
 	bool reuse, fresh; /* what is there; neither: what was kept is used, the rest is not */
 	bool new_files;    /* do not write over those of deleted objects */
 	uint32_t durability;
-	struct sluice_object_opts objects; /* of s3:// targets */
+	struct penstock_object_opts objects; /* of s3:// targets */
 	/* how */
 	double pace;    /* 1: as recorded, 2: twice as fast; 0: flat out */
 	uint32_t depth; /* operations in flight */
@@ -64,7 +64,7 @@ struct replay_job {
 	bool prefill, verify;
 	uint64_t seed;        /* of the content */
 	uint32_t part, parts; /* which of so many parts of the conversations; 0 and 1: all */
-	struct sluice_opts opts;
+	struct penstock_opts opts;
 	/* meanwhile */
 	const atomic_int *stop;
 	void (*progress)(void *arg, const char *step, uint64_t rows, uint64_t total,
@@ -122,7 +122,7 @@ void replay_scan_fini(struct replay_scan *s);
  * Read the trace.  Returns 0, -ECANCELED when stopped, -ENODATA when it holds nothing to replay
  * (err says what to do), or -errno.
  */
-int replay_scan(const struct replay_job *job, struct replay_scan *ret, struct sluice_err *err);
+int replay_scan(const struct replay_job *job, struct replay_scan *ret, struct penstock_err *err);
 /* Operations on files that can be in flight with as many open files as the process may have. */
 uint32_t replay_most_depth(void);
 
@@ -132,7 +132,7 @@ uint32_t replay_most_depth(void);
  * sense, -ENOSPC, -ENOMEM, -EEXIST (foreign files), -EBUSY...
  */
 int replay_check(const struct replay_job *job, const struct replay_scan *scan,
-		 struct sluice_err *err);
+		 struct penstock_err *err);
 
 /* ---- what was measured ---- */
 
@@ -180,12 +180,12 @@ struct replay_result {
 	unsigned nr_classes;
 	uint64_t objects, used_bytes;    /* at the end */
 	uint64_t bytes_written;          /* to storage, all told */
-	struct sluice_store_stats store; /* since it was opened, where there is one */
+	struct penstock_store_stats store; /* since it was opened, where there is one */
 	bool has_store;
 	struct remote remote; /* the same of the first object store */
 	bool has_remote;
 	double cpu_user_sec, cpu_system_sec;
-	struct sluice_path_info path[REPLAY_PLACES];
+	struct penstock_path_info path[REPLAY_PLACES];
 	const char *path_name[REPLAY_PLACES]; /* the job's */
 	unsigned nr_paths;
 	bool absent; /* REPLAY_FAIL ended it */
@@ -201,6 +201,6 @@ void replay_result_fini(struct replay_result *r);
  * not there (REPLAY_FAIL).  What was measured up to a stop or failure is in @r, marked partial.
  */
 int replay_run(const struct replay_job *job, const struct replay_scan *scan,
-	       struct replay_result *r, struct sluice_err *err);
+	       struct replay_result *r, struct penstock_err *err);
 
 #endif

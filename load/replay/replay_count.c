@@ -286,7 +286,7 @@ void replay_count_done(struct replay *p, const struct flow_done *d)
 /* -------------------------------------------------------------------------- end */
 
 /* Of the first folder, file or device of a tier; NULL: its objects are in none. */
-static const struct sluice_path_info *path_of(const struct replay *p, unsigned tier)
+static const struct penstock_path_info *path_of(const struct replay *p, unsigned tier)
 {
 	unsigned first = p->map.tiers[tier].first, nr = 0;
 
@@ -315,7 +315,7 @@ static void replay_series_end(struct replay *p, struct run_series *s, unsigned t
 	if (p->map.opts[p->map.tiers[tier].first].kind == PLACE_BUCKET)
 		cache_describe_remote(s->cache);
 	else
-		cache_describe_objects(s->cache, s->read, p->job->durability != SLUICE_DURABLE_NONE,
+		cache_describe_objects(s->cache, s->read, p->job->durability != PENSTOCK_DURABLE_NONE,
 				       path_of(p, tier), &f->io);
 	series_finish(s);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPLAY_REPLAY_IN_H
-#define SLUICE_REPLAY_REPLAY_IN_H
+#ifndef PENSTOCK_REPLAY_REPLAY_IN_H
+#define PENSTOCK_REPLAY_REPLAY_IN_H
 
 /*
  * The inside of a replay.
@@ -30,18 +30,18 @@ struct replay_map {
 		unsigned first, nr;
 	} tiers[REPLAY_TIERS]; /* places of each; nr 0: not used */
 };
-int replay_map_make(struct replay_map *m, const struct replay_job *job, struct sluice_err *err);
+int replay_map_make(struct replay_map *m, const struct replay_job *job, struct penstock_err *err);
 /* Capacities and units from what the trace needs. */
 int replay_map_size(struct replay_map *m, const struct replay_job *job,
-		    const struct replay_scan *scan, struct sluice_err *err);
+		    const struct replay_scan *scan, struct penstock_err *err);
 /* -EINVAL: one of the places cannot do what such a trace asks for. */
 int replay_map_suits(const struct replay_map *m, enum trace_format format,
-		     const struct replay_job *job, struct sluice_err *err);
+		     const struct replay_job *job, struct penstock_err *err);
 /* What an object of @size takes of @place. */
 uint64_t replay_charge(const struct replay_map *m, unsigned place, uint64_t size);
 /* Is the row, from @line of the trace, one that storage could hold?  0 or -EINVAL. */
 int replay_row_check(const struct replay_job *job, const struct trace_row *row, uint64_t line,
-		     struct sluice_err *err);
+		     struct penstock_err *err);
 
 /* What becomes of a row. */
 struct replay_what {
@@ -63,7 +63,7 @@ bool replay_owns(const struct replay_job *job, const struct trace_row *row, uint
 /* An object that is read while it does not exist.  0, or -errno which ends the pass. */
 typedef int replay_initial(void *arg, const struct replay_what *w, uint64_t size);
 int replay_find_initial(const struct replay_job *job, replay_initial *found, void *arg,
-			struct sluice_err *err);
+			struct penstock_err *err);
 
 /* ---- replay.c */
 
@@ -106,7 +106,7 @@ struct replay {
 	int8_t series_at[REPLAY_TIERS][2][TRACE_PHASES]; /* index + 1 */
 	int16_t class_at[REPLAY_TIERS][TRACE_DELETE + 1][TRACE_PHASES][REPLAY_SIZES];
 	int failed; /* -errno: it cannot go on */
-	struct sluice_err err;
+	struct penstock_err err;
 };
 
 int replay_fail(struct replay *p, int code, const char *fmt, ...)
@@ -117,8 +117,8 @@ bool replay_stopped(const struct replay *p);
 int replay_drain(struct replay *p, uint32_t most);
 
 /* ---- replay_open.c */
-int replay_open(struct replay *p, struct sluice_err *err);
-int replay_close(struct replay *p, struct sluice_err *err);
+int replay_open(struct replay *p, struct penstock_err *err);
+int replay_close(struct replay *p, struct penstock_err *err);
 
 /* ---- replay_row.c */
 /* There is room for one more operation. */

@@ -10,8 +10,8 @@ enum { BLOCK = 4096 };
 
 struct replay_id replay_id(const char *key, uint32_t len, unsigned tier)
 {
-	return (struct replay_id){sluice_key_hash(key, len, tier),
-				  sluice_key_hash(key, len, 0x736c75696365ull + tier)};
+	return (struct replay_id){penstock_key_hash(key, len, tier),
+				  penstock_key_hash(key, len, 0x736c75696365ull + tier)};
 }
 
 void replay_keys_fini(struct replay_keys *k)
@@ -19,16 +19,16 @@ void replay_keys_fini(struct replay_keys *k)
 	for (uint32_t i = 0; i < k->nr_blocks; i++)
 		free(k->blocks[i]);
 	free(k->blocks);
-	sluice_table_fini(&k->table);
+	penstock_table_fini(&k->table);
 	*k = (struct replay_keys){0};
 }
 
 struct replay_key *replay_keys_find(const struct replay_keys *k, struct replay_id id)
 {
-	struct sluice_node *n = sluice_table_find(&k->table, id.a);
+	struct penstock_node *n = penstock_table_find(&k->table, id.a);
 
 	while (n && container_of(n, struct replay_key, node)->rest != id.b)
-		n = sluice_table_again(n);
+		n = penstock_table_again(n);
 	return n ? container_of(n, struct replay_key, node) : NULL;
 }
 
@@ -97,7 +97,7 @@ struct replay_key *replay_keys_add(struct replay_keys *k, struct replay_id id, u
 		return NULL;
 	*e = (struct replay_key){
 		.rest = id.b, .number = ++k->numbers, .size = size, .place = (uint8_t)place};
-	if (sluice_table_put(&k->table, &e->node, id.a) < 0) {
+	if (penstock_table_put(&k->table, &e->node, id.a) < 0) {
 		key_put(k, e);
 		return NULL;
 	}
@@ -107,7 +107,7 @@ struct replay_key *replay_keys_add(struct replay_keys *k, struct replay_id id, u
 
 void replay_keys_remove(struct replay_keys *k, struct replay_key *e)
 {
-	sluice_table_drop(&k->table, &e->node);
+	penstock_table_drop(&k->table, &e->node);
 	unlink_use(k, e);
 	key_put(k, e);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPLAY_REPLAY_KEYS_H
-#define SLUICE_REPLAY_REPLAY_KEYS_H
+#ifndef PENSTOCK_REPLAY_REPLAY_KEYS_H
+#define PENSTOCK_REPLAY_REPLAY_KEYS_H
 
 /*
  * The objects that exist at a point of the trace, and for each place the order in which they were
@@ -19,7 +19,7 @@ struct replay_id {
 struct replay_id replay_id(const char *key, uint32_t len, unsigned tier);
 
 struct replay_key {
-	struct sluice_node node; /* its hash is the one half of the id, ... */
+	struct penstock_node node; /* its hash is the one half of the id, ... */
 	uint64_t rest;           /* ... this the other */
 	uint64_t number;         /* of the object in the flow; never used again */
 	uint64_t size;
@@ -29,7 +29,7 @@ struct replay_key {
 };
 
 struct replay_keys {
-	struct sluice_table table;
+	struct penstock_table table;
 	struct replay_key **blocks, *unused; /* those are linked by @older */
 	uint32_t nr_blocks;
 	struct replay_key *oldest[REPLAY_PLACES], *newest[REPLAY_PLACES];

@@ -28,7 +28,7 @@ const char *const replay_tier_names[REPLAY_TIERS] = {"Tier-0", "Tier-1", "Tier-2
 
 /* What a path is, and what @job wants to make there when it is nothing. */
 static int path_kind(enum place_kind *ret, const char *path, const struct replay_job *job,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	enum place_kind folder = job->layout == REPLAY_SLAB ? PLACE_SLAB : PLACE_FILES;
 	struct stat st;
@@ -36,26 +36,26 @@ static int path_kind(enum place_kind *ret, const char *path, const struct replay
 	*ret = folder;
 	if (stat(path, &st) < 0)
 		return errno == ENOENT ? 0
-				       : sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+				       : penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	if (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode))
 		*ret = PLACE_SLAB;
 	else if (!S_ISDIR(st.st_mode))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: is neither a folder, a file nor a block device", path);
 	return 0;
 }
 
-static int add_place(struct replay_map *m, const struct place_opts *o, struct sluice_err *err)
+static int add_place(struct replay_map *m, const struct place_opts *o, struct penstock_err *err)
 {
 	if (m->nr == REPLAY_PLACES)
-		return sluice_fail(err, -EINVAL, "more than %d targets", REPLAY_PLACES);
+		return penstock_fail(err, -EINVAL, "more than %d targets", REPLAY_PLACES);
 	m->paths[m->nr] = o->nr_paths ? o->paths[0] : NULL;
 	m->opts[m->nr++] = *o;
 	return 0;
 }
 
 static int add_paths(struct replay_map *m, const struct replay_target *t,
-		     const struct replay_job *job, struct sluice_err *err)
+		     const struct replay_job *job, struct penstock_err *err)
 {
 	struct place_opts o = {.layout = PLACE_RAW,
 			       .hashed = job->layout == REPLAY_HASHED,
@@ -70,7 +70,7 @@ static int add_paths(struct replay_map *m, const struct replay_target *t,
 		if (r < 0)
 			return r;
 		if (i && kind != o.kind)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "%s and %s: folders of files and slabs cannot be mixed",
 					   t->paths[0], t->paths[i]);
 		o.kind = kind;
@@ -85,7 +85,7 @@ static int add_paths(struct replay_map *m, const struct replay_target *t,
 }
 
 static int add_store(struct replay_map *m, const struct replay_target *t,
-		     const struct replay_job *job, struct sluice_err *err)
+		     const struct replay_job *job, struct penstock_err *err)
 {
 	struct place_opts o = {.kind = PLACE_STORE,
 			       .paths = t->paths,
@@ -100,13 +100,13 @@ static int add_store(struct replay_map *m, const struct replay_target *t,
 
 	for (unsigned i = 0; i < m->nr; i++)
 		if (m->opts[i].kind == PLACE_STORE)
-			return sluice_fail(err, -EINVAL, "%s and %s: one store is all there can be",
+			return penstock_fail(err, -EINVAL, "%s and %s: one store is all there can be",
 					   m->paths[i], t->paths[0]);
 	return add_place(m, &o, err);
 }
 
 static int add_bucket(struct replay_map *m, const struct replay_target *t,
-		      const struct replay_job *job, struct sluice_err *err)
+		      const struct replay_job *job, struct penstock_err *err)
 {
 	struct place_opts o = {.kind = PLACE_BUCKET,
 			       .paths = t->paths,
@@ -131,7 +131,7 @@ static bool same_target(const struct replay_target *a, const struct replay_targe
 }
 
 static int map_add_target(struct replay_map *m, const struct replay_job *job, unsigned tier,
-			  struct sluice_err *err)
+			  struct penstock_err *err)
 {
 	const struct replay_target *t = &job->tiers[tier];
 	struct place_opts o = {
@@ -152,7 +152,7 @@ static int map_add_target(struct replay_map *m, const struct replay_job *job, un
 	return r;
 }
 
-int replay_map_make(struct replay_map *m, const struct replay_job *job, struct sluice_err *err)
+int replay_map_make(struct replay_map *m, const struct replay_job *job, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -205,7 +205,7 @@ static uint64_t need_bytes(const struct place_opts *o, const struct replay_need 
  * they fill the file system.  Less than the trace needs at once would be of no use.
  */
 static int files_size(struct place_opts *o, const struct replay_job *job,
-		      const struct replay_need *n, struct sluice_err *err)
+		      const struct replay_need *n, struct penstock_err *err)
 {
 	uint64_t room;
 	int r;
@@ -220,7 +220,7 @@ static int files_size(struct place_opts *o, const struct replay_job *job,
 }
 
 int replay_map_size(struct replay_map *m, const struct replay_job *job,
-		    const struct replay_scan *scan, struct sluice_err *err)
+		    const struct replay_scan *scan, struct penstock_err *err)
 {
 	int r;
 
@@ -237,7 +237,7 @@ int replay_map_size(struct replay_map *m, const struct replay_job *job,
 		if (!has_units(o))
 			continue;
 		if (!n && !job->capacity)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "%s: how much room the trace needs is not known: give "
 					   "--capacity",
 					   m->paths[i] ? m->paths[i] : "memory");
@@ -255,10 +255,10 @@ int replay_map_size(struct replay_map *m, const struct replay_job *job,
 
 /* Places without a limit of their own: is there room for what the trace needs? */
 static int map_check_room(const struct replay_map *m, unsigned i, const struct replay_job *job,
-			  const struct replay_scan *scan, struct sluice_err *err)
+			  const struct replay_scan *scan, struct penstock_err *err)
 {
 	const struct place_opts *o = &m->opts[i];
-	char want[SLUICE_SIZE_TEXT], have[SLUICE_SIZE_TEXT];
+	char want[PENSTOCK_SIZE_TEXT], have[PENSTOCK_SIZE_TEXT];
 	uint64_t need = scan ? scan->need[i].peak : job->capacity, room;
 	int r = place_room(o, &room, err);
 
@@ -266,26 +266,26 @@ static int map_check_room(const struct replay_map *m, unsigned i, const struct r
 		need = min_u64(need, job->capacity);
 	if (r < 0 || need <= room)
 		return r;
-	return sluice_fail(err, -ENOSPC,
+	return penstock_fail(err, -ENOSPC,
 			   "%s: the trace needs %s at once, %s are free; --capacity deletes what "
 			   "has not been used for longest",
-			   o->paths[0], sluice_size_format(want, need),
-			   sluice_size_format(have, room));
+			   o->paths[0], penstock_size_format(want, need),
+			   penstock_size_format(have, room));
 }
 
 int replay_map_suits(const struct replay_map *m, enum trace_format format,
-		     const struct replay_job *job, struct sluice_err *err)
+		     const struct replay_job *job, struct penstock_err *err)
 {
 	for (unsigned i = 0; format == TRACE_FIO && i < m->nr; i++)
 		if (m->opts[i].kind == PLACE_STORE || m->opts[i].kind == PLACE_BUCKET)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "%s: a fio log has parts of files, a store whole values",
 					   job->trace);
 	return 0;
 }
 
 int replay_check(const struct replay_job *job, const struct replay_scan *scan,
-		 struct sluice_err *err)
+		 struct penstock_err *err)
 {
 	struct replay_map m;
 	int r = replay_map_make(&m, job, err);
@@ -298,7 +298,7 @@ int replay_check(const struct replay_job *job, const struct replay_scan *scan,
 		const struct place_opts *o = &m.opts[i];
 
 		if (o->kind == PLACE_STORE && !o->reuse && !o->replace && place_is_kept(o))
-			r = sluice_fail(err, -EEXIST,
+			r = penstock_fail(err, -EEXIST,
 					"%s: holds a store already: --reuse goes on with it, "
 					"--fresh removes it",
 					m.paths[i]);

@@ -9,7 +9,7 @@
 #include "load/replay/replay_in.h"
 
 /* Objects of an earlier run are there from the beginning. */
-static int adopt(struct replay *p, unsigned place, unsigned tier, struct sluice_err *err)
+static int adopt(struct replay *p, unsigned place, unsigned tier, struct penstock_err *err)
 {
 	struct place_found found;
 	struct replay_key *e;
@@ -19,7 +19,7 @@ static int adopt(struct replay *p, unsigned place, unsigned tier, struct sluice_
 		e = replay_keys_add(&p->keys, replay_id(found.name, found.name_len, tier), place,
 				    found.size);
 		if (!e)
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 		p->used[place] += replay_charge(&p->map, place, found.size);
 		p->r->reused++;
 		r = flow_adopt(p->flow, place, e->number, found.name, found.name_len,
@@ -28,7 +28,7 @@ static int adopt(struct replay *p, unsigned place, unsigned tier, struct sluice_
 	return r;
 }
 
-static int adopt_all(struct replay *p, struct sluice_err *err)
+static int adopt_all(struct replay *p, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -43,11 +43,11 @@ uint32_t replay_most_depth(void)
 	return flow_most_files();
 }
 
-static int open_ops(struct replay *p, struct sluice_err *err)
+static int open_ops(struct replay *p, struct penstock_err *err)
 {
 	p->ops = calloc(p->job->depth, sizeof(*p->ops));
 	if (!p->ops)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (uint32_t i = p->job->depth; i > 0; i--) {
 		p->ops[i - 1].next = p->unused;
 		p->unused = i;
@@ -55,7 +55,7 @@ static int open_ops(struct replay *p, struct sluice_err *err)
 	return 0;
 }
 
-static int open_flow(struct replay *p, struct sluice_err *err)
+static int open_flow(struct replay *p, struct penstock_err *err)
 {
 	struct flow_opts o = {.io = p->job->opts,
 			      .verify = p->job->verify,
@@ -80,11 +80,11 @@ static void probe_paths(struct replay *p)
 			continue;
 		r->path[r->nr_paths].size = sizeof(r->path[0]);
 		r->path_name[r->nr_paths] = p->map.paths[i];
-		sluice_probe_path(p->map.paths[i], &r->path[r->nr_paths++], NULL);
+		penstock_probe_path(p->map.paths[i], &r->path[r->nr_paths++], NULL);
 	}
 }
 
-static int open_all(struct replay *p, struct sluice_err *err)
+static int open_all(struct replay *p, struct penstock_err *err)
 {
 	int r = replay_map_make(&p->map, p->job, err);
 
@@ -96,7 +96,7 @@ static int open_all(struct replay *p, struct sluice_err *err)
 		return r;
 	p->ranges = trace_reader_format(p->source) == TRACE_FIO;
 	if ((p->ranges || p->job->prefill) && !p->scan)
-		return sluice_fail(
+		return penstock_fail(
 			err, -EINVAL, "%s: has to be read twice for %s; give it as a file",
 			p->job->trace, p->ranges ? "the sizes of its files" : "--prefill");
 	r = replay_map_suits(&p->map, trace_reader_format(p->source), p->job, err);
@@ -112,7 +112,7 @@ static int open_all(struct replay *p, struct sluice_err *err)
 }
 
 /* A run that cannot begin leaves the objects of an earlier one alone. */
-int replay_open(struct replay *p, struct sluice_err *err)
+int replay_open(struct replay *p, struct penstock_err *err)
 {
 	int r = open_all(p, err);
 
@@ -122,7 +122,7 @@ int replay_open(struct replay *p, struct sluice_err *err)
 	return r;
 }
 
-int replay_close(struct replay *p, struct sluice_err *err)
+int replay_close(struct replay *p, struct penstock_err *err)
 {
 	int r = 0, e;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPLAY_REPLAY_PACE_H
-#define SLUICE_REPLAY_REPLAY_PACE_H
+#ifndef PENSTOCK_REPLAY_REPLAY_PACE_H
+#define PENSTOCK_REPLAY_REPLAY_PACE_H
 
 /*
  * When the rows of a trace are due, and how far a replay is behind.  No clock in here: times

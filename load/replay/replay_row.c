@@ -103,7 +103,7 @@ int replay_chain_of(struct replay *p, const struct flow_op *ops, unsigned nr)
 /* Hand the chain over; its last operation but deletions is @op. */
 static int start_chain(struct replay *p, const struct replay_op *op, bool stop_on_error)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	uint32_t at = p->unused - 1;
 	int r;
 
@@ -172,7 +172,7 @@ static struct replay_key *read_missing(struct replay *p, const struct replay_wha
 		snprintf(key, sizeof(key), "%.*s", (int)min_u64(w->key_len, sizeof(key) - 1),
 			 w->key);
 		p->r->absent = p->absent = true;
-		sluice_fail(&p->err, -ENODATA,
+		penstock_fail(&p->err, -ENODATA,
 			    "%s:%" PRIu64 ": %s is read, but nothing has written it", p->job->trace,
 			    trace_reader_line(p->source), key);
 		return NULL;

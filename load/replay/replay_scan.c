@@ -148,11 +148,11 @@ static int object_row(struct scan *s, const struct replay_what *w, const struct 
 /* ------------------------------------------------------------------------ rows */
 
 int replay_row_check(const struct replay_job *job, const struct trace_row *row, uint64_t line,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	if (row->size <= ROW_END_MAX && row->offset <= ROW_END_MAX - row->size)
 		return 0;
-	return sluice_fail(err, -EINVAL,
+	return penstock_fail(err, -EINVAL,
 			   "%s: line %" PRIu64 ": ends at more than 2^60 bytes, which no storage "
 			   "has",
 			   job->trace, line);
@@ -191,7 +191,7 @@ static bool scan_stopped(const struct replay_job *job)
 	return asked_to_stop(job->stop);
 }
 
-static int scan_read_all(struct scan *s, struct trace_reader *src, struct sluice_err *err)
+static int scan_read_all(struct scan *s, struct trace_reader *src, struct penstock_err *err)
 {
 	struct trace_row row;
 	int r;
@@ -199,7 +199,7 @@ static int scan_read_all(struct scan *s, struct trace_reader *src, struct sluice
 	while ((r = trace_read(src, &row, err)) > 0) {
 		if ((s->seen + 1) % PROGRESS_EVERY == 0) {
 			if (scan_stopped(s->job))
-				return sluice_fail(err, -ECANCELED, "interrupted");
+				return penstock_fail(err, -ECANCELED, "interrupted");
 			if (s->job->progress)
 				s->job->progress(s->job->progress_arg, "Scan:", s->seen, 0, 0);
 		}
@@ -208,12 +208,12 @@ static int scan_read_all(struct scan *s, struct trace_reader *src, struct sluice
 			return r;
 		r = do_row(s, &row);
 		if (r == -EOVERFLOW)
-			return sluice_fail(err, r,
+			return penstock_fail(err, r,
 					   "%s: line %" PRIu64 ": with this one objects take more "
 					   "than 2^62 bytes at once",
 					   s->job->trace, trace_reader_line(src));
 		if (r < 0)
-			return r == -ENOMEM ? sluice_fail(err, r, "out of memory") : r;
+			return r == -ENOMEM ? penstock_fail(err, r, "out of memory") : r;
 	}
 	return r;
 }
@@ -235,7 +235,7 @@ static void scan_finish(struct scan *s, struct trace_reader *src)
 
 /* Why there is nothing to do, and what would help. */
 static int nothing(const struct replay_scan *r, const struct replay_job *job,
-		   struct sluice_err *err)
+		   struct penstock_err *err)
 {
 	char tiers[80] = "";
 
@@ -244,9 +244,9 @@ static int nothing(const struct replay_scan *r, const struct replay_job *job,
 			snprintf(tiers + strlen(tiers), sizeof(tiers) - strlen(tiers), "%s%s",
 				 tiers[0] ? ", " : "", replay_tier_names[i]);
 	if (!r->rows)
-		return sluice_fail(err, -ENODATA, "%s: holds no operation%s%s", job->trace,
+		return penstock_fail(err, -ENODATA, "%s: holds no operation%s%s", job->trace,
 				   r->bad.nr ? ": " : "", r->bad.text[0]);
-	return sluice_fail(err, -ENODATA,
+	return penstock_fail(err, -ENODATA,
 			   "%s: none of its %" PRIu64
 			   " rows has a target; it has rows of %s: give them one with --tier",
 			   job->trace, r->rows,
@@ -254,7 +254,7 @@ static int nothing(const struct replay_scan *r, const struct replay_job *job,
 }
 
 static int scan(const struct replay_job *job, struct replay_scan *ret, replay_initial *found,
-		void *arg, struct sluice_err *err)
+		void *arg, struct penstock_err *err)
 {
 	struct scan s = {.job = job, .r = ret, .found = found, .arg = arg};
 	struct trace_reader *src;
@@ -280,13 +280,13 @@ static int scan(const struct replay_job *job, struct replay_scan *ret, replay_in
 	return r;
 }
 
-int replay_scan(const struct replay_job *job, struct replay_scan *ret, struct sluice_err *err)
+int replay_scan(const struct replay_job *job, struct replay_scan *ret, struct penstock_err *err)
 {
 	return scan(job, ret, NULL, NULL, err);
 }
 
 int replay_find_initial(const struct replay_job *job, replay_initial *found, void *arg,
-			struct sluice_err *err)
+			struct penstock_err *err)
 {
 	struct replay_job quiet = *job;
 	struct replay_scan unused;

@@ -40,7 +40,7 @@ int replay_store_row(struct replay *p, struct replay_op *op, const struct replay
 
 	op->asks = true;
 	op->place = (uint8_t)w->place;
-	if (size > SLUICE_STORE_VALUE_MAX) {
+	if (size > PENSTOCK_STORE_VALUE_MAX) {
 		p->r->too_large++;
 		return 0;
 	}
@@ -60,7 +60,7 @@ int replay_store_fill(struct replay *p, struct replay_op *op, const struct repla
 
 	op->asks = true;
 	op->place = (uint8_t)w->place;
-	if (size > SLUICE_STORE_VALUE_MAX) {
+	if (size > PENSTOCK_STORE_VALUE_MAX) {
 		p->r->too_large++;
 		return 0;
 	}
@@ -82,7 +82,7 @@ static void read_missed(struct replay *p, const struct flow_done *d)
 	if (p->job->missing != REPLAY_FAIL || p->absent)
 		return;
 	p->r->absent = p->absent = true;
-	sluice_fail(&p->err, -ENODATA, "%s: is read, but the store has not got it: %s",
+	penstock_fail(&p->err, -ENODATA, "%s: is read, but the store has not got it: %s",
 		    p->job->trace, d->error);
 }
 

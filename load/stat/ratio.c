@@ -71,10 +71,10 @@ static double figure(enum stat_figure of, double *v, size_t n)
 
 /* The figure of as many values drawn with replacement, in blocks of neighbours. */
 static double drawn(enum stat_figure of, double *room, const struct stat_sample *s,
-		    struct sluice_random *r)
+		    struct penstock_random *r)
 {
 	for (size_t i = 0; i < s->n;) {
-		size_t from = sluice_random_below(r, s->n);
+		size_t from = penstock_random_below(r, s->n);
 
 		for (size_t k = 0; k < (s->block ? s->block : 1) && i < s->n; k++)
 			room[i++] = s->v[(from + k) % s->n];
@@ -116,7 +116,7 @@ int stat_ratio(struct stat_ratio *ret, enum stat_figure of, const struct stat_sa
 	size_t most = a->n > b->n ? a->n : b->n;
 	CLEANUP_FREE double *room = most ? calloc(most, sizeof(*room)) : NULL;
 	CLEANUP_FREE double *ratios = rounds ? calloc(rounds, sizeof(*ratios)) : NULL;
-	struct sluice_random r;
+	struct penstock_random r;
 	double base, scale;
 
 	if (!a->n || !b->n || !rounds)
@@ -129,7 +129,7 @@ int stat_ratio(struct stat_ratio *ret, enum stat_figure of, const struct stat_sa
 		return -EINVAL;
 	ret->ratio = centre > 0 ? centre : scale / base;
 	scale = ret->ratio / (scale / base);
-	sluice_random_seed(&r, seed);
+	penstock_random_seed(&r, seed);
 	for (unsigned i = 0; i < rounds; i++) {
 		double x = drawn(of, room, a, &r), y = drawn(of, room, b, &r);
 

@@ -18,7 +18,7 @@
 
 static uint64_t draw_below(struct draw *d, uint64_t below)
 {
-	return (uint64_t)((unsigned __int128)sluice_random_split(&d->random) * below >> 64);
+	return (uint64_t)((unsigned __int128)penstock_random_split(&d->random) * below >> 64);
 }
 
 /* Room for one more: it doubles whenever it is a power of two and full. */
@@ -157,7 +157,7 @@ int samples_add(struct samples *s, double sec)
 		r = draw_add(&s->kept, &(struct sample){s->n, sec});
 	if (r < 0)
 		return r;
-	sluice_hist_add(s->hist, (uint64_t)(sec * 1e9 + 0.5));
+	penstock_hist_add(s->hist, (uint64_t)(sec * 1e9 + 0.5));
 	s->n++;
 	s->sum += sec;
 	s->max = sec > s->max ? sec : s->max;
@@ -203,7 +203,7 @@ int samples_percentiles(const struct samples *s, const double *p, double *ret, u
 		ret[i] = !s->n           ? NAN
 			 : is_compact(s) ? s->max
 			 : sorted        ? stat_percentile(sorted, s->n, p[i])
-					 : sluice_hist_percentile(s->hist, p[i]) / 1e9;
+					 : penstock_hist_percentile(s->hist, p[i]) / 1e9;
 	return 0;
 }
 
@@ -246,7 +246,7 @@ int samples_merge(struct samples *s, const struct samples *other)
 		r = draw_merge(&s->kept, &other->kept, s->n);
 	if (r < 0)
 		return r;
-	sluice_hist_merge(s->hist, other->hist);
+	penstock_hist_merge(s->hist, other->hist);
 	s->n += other->n;
 	s->sum += other->sum;
 	s->max = other->max > s->max ? other->max : s->max;
@@ -258,8 +258,8 @@ static int sample_fill(struct samples *s, double sec, uint64_t n)
 {
 	if (samples_begin(s) < 0)
 		return -ENOMEM;
-	sluice_hist_add(s->hist, (uint64_t)(sec * 1e9 + 0.5));
-	for (unsigned i = 0; i < SLUICE_HIST_SIZE; i++)
+	penstock_hist_add(s->hist, (uint64_t)(sec * 1e9 + 0.5));
+	for (unsigned i = 0; i < PENSTOCK_HIST_SIZE; i++)
 		s->hist->bucket[i] *= n;
 	s->hist->count = s->n = n;
 	s->sum = sec * (double)n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_STAT_SAMPLE_H
-#define SLUICE_STAT_SAMPLE_H
+#ifndef PENSTOCK_STAT_SAMPLE_H
+#define PENSTOCK_STAT_SAMPLE_H
 
 /* What is kept of very many: records as they are, and durations with a histogram beside them. */
 #include <stdbool.h>
@@ -50,7 +50,7 @@ struct samples {
 	uint64_t n;
 	double sum, max;
 	struct draw kept;         /* struct sample; none of many equal ones, see samples_add_n() */
-	struct sluice_hist *hist; /* ns; all of them */
+	struct penstock_hist *hist; /* ns; all of them */
 };
 
 int samples_add(struct samples *s, double sec); /* 0 or -ENOMEM */

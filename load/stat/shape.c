@@ -43,7 +43,7 @@
 #define PEAK       0.5  /* and it where it has by at least that */
 #define MIN_DIP    0.45 /* times sqrt(n); even uniform values reach it only 2 times in 100 */
 /* Below two buckets of the histogram the kernel would see the buckets. */
-#define MIN_WIDTH (2.0 / (1 << SLUICE_HIST_BITS))
+#define MIN_WIDTH (2.0 / (1 << PENSTOCK_HIST_BITS))
 
 static const double widths[] = {1, 0.7, 0.5};
 
@@ -59,41 +59,41 @@ static double grid_x(const struct density *d, unsigned i)
 	return d->from + d->step * i;
 }
 
-static double log_middle(const struct sluice_hist_bucket *b)
+static double log_middle(const struct penstock_hist_bucket *b)
 {
 	return log(fmax((double)(b->low + b->high) / 2, 1));
 }
 
-static double silverman(const struct sluice_hist *h)
+static double silverman(const struct penstock_hist *h)
 {
 	double n = (double)h->count, sigma, quartiles;
 	struct stat_moments m = {0};
-	struct sluice_hist_bucket b;
+	struct penstock_hist_bucket b;
 
-	for (unsigned pos = 0; sluice_hist_next(h, &pos, &b);) {
+	for (unsigned pos = 0; penstock_hist_next(h, &pos, &b);) {
 		struct stat_moments same = {b.count, log_middle(&b), 0, 0, 0};
 
 		stat_moments_merge(&m, &same);
 	}
 	sigma = sqrt(m.m2 / (n - 1));
-	quartiles = log(fmax(sluice_hist_percentile(h, 75), 1)) -
-		    log(fmax(sluice_hist_percentile(h, 25), 1));
+	quartiles = log(fmax(penstock_hist_percentile(h, 75), 1)) -
+		    log(fmax(penstock_hist_percentile(h, 25), 1));
 	if (quartiles > 0)
 		sigma = fmin(sigma, quartiles / 1.34);
 	return 0.9 * sigma * pow(n, -0.2);
 }
 
 /* Put the values on a grid that leaves @air at both ends. */
-static void shape_collect(struct density *d, const struct sluice_hist *h, double air)
+static void shape_collect(struct density *d, const struct penstock_hist *h, double air)
 {
 	double first = log(fmax((double)h->min, 1)) - air;
 	double last = log(fmax((double)h->max, 1)) + air, sum = 0;
-	struct sluice_hist_bucket b;
+	struct penstock_hist_bucket b;
 
 	d->n = (double)h->count;
 	d->from = first;
 	d->step = (last - first) / (GRID - 1);
-	for (unsigned pos = 0; sluice_hist_next(h, &pos, &b);) {
+	for (unsigned pos = 0; penstock_hist_next(h, &pos, &b);) {
 		double i = (log_middle(&b) - first) / d->step + 0.5;
 
 		d->count[i < 0 ? 0 : i >= GRID ? GRID - 1 : (unsigned)i] += (double)b.count;
@@ -251,7 +251,7 @@ static double shape_judge(struct stat_shape *ret, const struct density *d, unsig
 	return chance(d, i, d->at[l] < d->at[r] ? l : r);
 }
 
-int stat_shape(struct stat_shape *ret, const struct sluice_hist *h)
+int stat_shape(struct stat_shape *ret, const struct penstock_hist *h)
 {
 	CLEANUP_FREE struct density *d = NULL;
 	double best, width;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_STAT_STAT_H
-#define SLUICE_STAT_STAT_H
+#ifndef PENSTOCK_STAT_STAT_H
+#define PENSTOCK_STAT_STAT_H
 
 /*
  * What can be said about samples: one set (struct stat_summary), two sets
@@ -129,6 +129,6 @@ struct stat_shape {
 	struct stat_peak peak[2]; /* when bimodal: the faster one first */
 	double split_ns;          /* between them */
 };
-int stat_shape(struct stat_shape *ret, const struct sluice_hist *h);
+int stat_shape(struct stat_shape *ret, const struct penstock_hist *h);
 
 #endif

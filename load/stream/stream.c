@@ -22,37 +22,37 @@
 /* ------------------------------------------------------------------ workers */
 
 /* What files and blocks are like, whoever opens them later. */
-static int stream_look_at_file(struct stream_worker *w, struct sluice_err *err)
+static int stream_look_at_file(struct stream_worker *w, struct penstock_err *err)
 {
 	const struct bed_file *f = &w->stream->job->files[0];
-	struct sluice_file *file;
-	int r = sluice_file_open(&file, w->io, f->at, bed_file_flags(f, false), 0, err);
+	struct penstock_file *file;
+	int r = penstock_file_open(&file, w->io, f->at, bed_file_flags(f, false), 0, err);
 
 	if (r < 0)
 		return r;
 	w->seen.file.size = sizeof(w->seen.file);
-	sluice_file_stat(file, &w->seen.file);
-	return sluice_file_abort(file, err); /* one that is there stays, an object, too */
+	penstock_file_stat(file, &w->seen.file);
+	return penstock_file_abort(file, err); /* one that is there stays, an object, too */
 }
 
-static int stream_open_files(struct stream_worker *w, struct sluice_err *err)
+static int stream_open_files(struct stream_worker *w, struct penstock_err *err)
 {
 	const struct stream_job *job = w->stream->job;
 	int r = job->rounds ? 0 : stream_look_at_file(w, err);
 
 	if (r < 0 || job->open_each)
 		return r;
-	w->files = calloc(job->nr_files, sizeof(struct sluice_file *));
+	w->files = calloc(job->nr_files, sizeof(struct penstock_file *));
 	if (!w->files)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < job->nr_files && r == 0; i++)
-		r = sluice_file_open(
+		r = penstock_file_open(
 			&w->files[i], w->io, job->files[i].at,
 			bed_file_flags(&job->files[i], bed_file_remote(&job->files[i])), 0, err);
 	return r;
 }
 
-static int worker_open(struct stream_worker *w, struct sluice_err *err)
+static int worker_open(struct stream_worker *w, struct penstock_err *err)
 {
 	const struct stream_job *job = w->stream->job;
 	int r;
@@ -60,13 +60,13 @@ static int worker_open(struct stream_worker *w, struct sluice_err *err)
 	w->slots = calloc(job->depth, sizeof(*w->slots));
 	w->series = calloc(job->nr_series, sizeof(*w->series));
 	if (!w->slots || !w->series)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < job->nr_series; i++)
 		if (series_init(&w->series[i]) < 0)
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < job->depth; i++)
 		w->slots[i].buf = job->buffers->at[w->id * job->depth + i];
-	r = sluice_open(&w->io, &job->opts, err);
+	r = penstock_open(&w->io, &job->opts, err);
 	if (r == 0)
 		r = bed_buffers_register(job->buffers, w->id * job->depth, job->depth, w->io,
 					 &w->seen.buf, err);
@@ -79,7 +79,7 @@ static void worker_close(struct stream_worker *w)
 
 	if (w->io)
 		bed_buffers_unregister(job->buffers, w->id * job->depth, job->depth, w->io);
-	sluice_close(w->io, NULL);
+	penstock_close(w->io, NULL);
 	for (unsigned i = 0; w->series && i < job->nr_series; i++)
 		series_fini(&w->series[i]);
 	free(w->series);
@@ -90,11 +90,11 @@ static void worker_close(struct stream_worker *w)
 /* Bytes that all workers have moved so far, of operations in flight as well. */
 static void stream_tick(struct stream *s)
 {
-	struct sluice_stats stats = {.size = sizeof(stats)};
+	struct penstock_stats stats = {.size = sizeof(stats)};
 	uint64_t bytes = 0;
 
 	for (unsigned i = 0; i < s->job->workers; i++)
-		if (sluice_get_stats(s->workers[i].io, &stats) == 0)
+		if (penstock_get_stats(s->workers[i].io, &stats) == 0)
 			bytes += stats.bytes_read + stats.bytes_written;
 	gate_moved(bytes);
 	if (s->job->progress)
@@ -118,7 +118,7 @@ static void stream_watch(struct stream *s, struct stream_worker *w)
 static void start_workers(struct stream *s)
 {
 	const struct stream_job *job = s->job;
-	struct sluice_err err;
+	struct penstock_err err;
 
 	for (unsigned i = 0; i < job->workers; i++) {
 		struct stream_worker *w = &s->workers[i];
@@ -128,8 +128,8 @@ static void start_workers(struct stream *s)
 		if (r == 0)
 			continue;
 		s->abandoned = true;
-		sluice_fail(&err, r, "cannot start thread %u of %u: %s", i + 1, job->workers,
-			    sluice_strerror(r));
+		penstock_fail(&err, r, "cannot start thread %u of %u: %s", i + 1, job->workers,
+			    penstock_strerror(r));
 		stream_fail_locked(s, &err);
 		break;
 	}
@@ -187,7 +187,7 @@ static void stream_add_run(struct stream *s, struct run_series *series, const st
 		 atomic_load(&s->failed) ? s->err.msg : "interrupted");
 }
 
-static int stream_collect(struct stream *s, const struct rusage *after, struct sluice_err *err)
+static int stream_collect(struct stream *s, const struct rusage *after, struct penstock_err *err)
 {
 	unsigned n = s->job->nr_series;
 	uint64_t bytes = 0;
@@ -195,7 +195,7 @@ static int stream_collect(struct stream *s, const struct rusage *after, struct s
 	for (unsigned i = 0; i < n; i++) {
 		for (unsigned k = 0; k < s->job->workers; k++)
 			if (series_merge(&s->series[i], &s->workers[k].series[i]) < 0)
-				return sluice_fail(err, -ENOMEM, "out of memory");
+				return penstock_fail(err, -ENOMEM, "out of memory");
 		series_finish(&s->series[i]);
 		stream_add_run(s, &s->series[i], after);
 		bytes += s->series[i].bytes;
@@ -207,18 +207,18 @@ static int stream_collect(struct stream *s, const struct rusage *after, struct s
 	return 0;
 }
 
-static int stream_open(struct stream *s, struct sluice_err *err)
+static int stream_open(struct stream *s, struct penstock_err *err)
 {
 	int r = 0;
 
 	s->workers = calloc(s->job->workers, sizeof(*s->workers));
 	if (!s->workers)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < s->job->workers; i++)
 		s->workers[i].stream = s;
 	for (unsigned i = 0; i < s->job->nr_series && r == 0; i++)
 		if (!s->series[i].hist && series_init(&s->series[i]) < 0)
-			r = sluice_fail(err, -ENOMEM, "out of memory");
+			r = penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < s->job->workers && r == 0; i++) {
 		s->workers[i].id = i;
 		r = worker_open(&s->workers[i], err);
@@ -226,11 +226,11 @@ static int stream_open(struct stream *s, struct sluice_err *err)
 	return r;
 }
 
-int run_stream(const struct stream_job *job, struct run_series *series, struct sluice_err *err)
+int run_stream(const struct stream_job *job, struct run_series *series, struct penstock_err *err)
 {
 	struct stream s = {
 		.job = job, .series = series, .earlier_ns = (uint64_t)(series[0].sec * 1e9)};
-	struct sluice_err local;
+	struct penstock_err local;
 	struct rusage after;
 	int r;
 

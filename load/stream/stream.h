@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_STREAM_STREAM_H
-#define SLUICE_STREAM_STREAM_H
+#ifndef PENSTOCK_STREAM_STREAM_H
+#define PENSTOCK_STREAM_STREAM_H
 
 /*
  * The operation stream, and the one runner that carries it out.
@@ -29,7 +29,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "load/bed/bed_file.h"
 #include "load/bed/buffers.h"
@@ -54,22 +54,22 @@ struct op_source {
 	 * The next operation of @worker: 1, or 0 when there is none left, or
 	 * -errno.  One call at a time, from any worker's thread; must be quick.
 	 */
-	int (*next)(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err);
+	int (*next)(void *arg, unsigned worker, struct load_op *op, struct penstock_err *err);
 	/*
 	 * Optional: before the submission, and after a completion without error; in the
 	 * worker's thread.
 	 */
-	int (*prepare)(void *arg, const struct load_op *op, void *buf, struct sluice_err *err);
-	int (*finish)(void *arg, const struct load_op *op, void *buf, struct sluice_err *err);
+	int (*prepare)(void *arg, const struct load_op *op, void *buf, struct penstock_err *err);
+	int (*finish)(void *arg, const struct load_op *op, void *buf, struct penstock_err *err);
 	void *arg;
 };
 
 /* What one worker met. */
 struct stream_seen {
-	struct sluice_stats stats;
-	struct sluice_file_info file;
-	struct sluice_buf_info buf;
-	uint32_t ways; /* SLUICE_DONE_* of all its operations together */
+	struct penstock_stats stats;
+	struct penstock_file_info file;
+	struct penstock_buf_info buf;
+	uint32_t ways; /* PENSTOCK_DONE_* of all its operations together */
 };
 
 struct stream_job {
@@ -80,7 +80,7 @@ struct stream_job {
 	bool rounds;      /* workers wait for each other; with open_each, depth 1, no not_before */
 	unsigned workers; /* threads with a handle each, >= 1 */
 	unsigned depth;   /* operations in flight per worker, >= 1 */
-	struct sluice_opts opts;
+	struct penstock_opts opts;
 	const struct bed_buffers *buffers; /* workers * depth, in their order */
 	unsigned nr_series;
 	uint64_t runtime_ns;    /* of counted operations; 0: until the source ends */
@@ -99,6 +99,6 @@ struct stream_job {
  * operation or the source failed, which ends the run.  What was counted up to
  * there is in @series, marked partial, as it is when stop was set.
  */
-int run_stream(const struct stream_job *job, struct run_series *series, struct sluice_err *err);
+int run_stream(const struct stream_job *job, struct run_series *series, struct penstock_err *err);
 
 #endif

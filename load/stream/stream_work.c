@@ -17,12 +17,12 @@
 
 #define POLL_NS 50000000 /* how soon a stop is noticed */
 #define REAP    64
-/* One block or so: done by sluice_run(), which needs no queue, but cannot be given up. */
+/* One block or so: done by penstock_run(), which needs no queue, but cannot be given up. */
 #define INLINE_MAX (1u << 20)
 
 /* ------------------------------------------------------------------ failure */
 
-void stream_fail_locked(struct stream *s, const struct sluice_err *err)
+void stream_fail_locked(struct stream *s, const struct penstock_err *err)
 {
 	if (atomic_load(&s->failed))
 		return;
@@ -30,7 +30,7 @@ void stream_fail_locked(struct stream *s, const struct sluice_err *err)
 	atomic_store(&s->failed, true);
 }
 
-void stream_fail(struct stream *s, const struct sluice_err *err)
+void stream_fail(struct stream *s, const struct penstock_err *err)
 {
 	pthread_mutex_lock(&s->lock);
 	stream_fail_locked(s, err);
@@ -81,9 +81,9 @@ static void count_begin(struct stream *s)
 	if (!atomic_load(&s->counting)) {
 		now = gate_wait(); /* what was done up to here is nobody's time */
 		for (unsigned i = 0; i < s->job->workers; i++) {
-			struct sluice_stats stats = {.size = sizeof(stats)};
+			struct penstock_stats stats = {.size = sizeof(stats)};
 
-			sluice_get_stats(s->workers[i].io, &stats);
+			penstock_get_stats(s->workers[i].io, &stats);
 			s->library_ns += stats.cpu_ns;
 		}
 		getrusage(RUSAGE_SELF, &s->before);
@@ -119,8 +119,8 @@ static uint64_t count_time(struct stream *s, uint64_t now)
 
 /* Call prepare() or finish(), which do not belong to the measurement. */
 static int stream_outside(struct stream_worker *w,
-			  int (*hook)(void *, const struct load_op *, void *, struct sluice_err *),
-			  const struct slot *slot, struct sluice_err *err)
+			  int (*hook)(void *, const struct load_op *, void *, struct penstock_err *),
+			  const struct slot *slot, struct penstock_err *err)
 {
 	uint64_t before;
 	int r;
@@ -140,7 +140,7 @@ static int stream_outside(struct stream_worker *w,
 /* --------------------------------------------------------------- operations */
 
 /* Look for the next operation, unless one is waiting already.  False when there is none. */
-static bool stream_take(struct stream_worker *w, struct sluice_err *err)
+static bool stream_take(struct stream_worker *w, struct penstock_err *err)
 {
 	struct stream *s = w->stream;
 	int r;
@@ -162,25 +162,25 @@ static bool stream_take(struct stream_worker *w, struct sluice_err *err)
 }
 
 /* The file of a round: what it is like is known when it was used. */
-static int round_open(struct stream_worker *w, struct slot *slot, struct sluice_err *err)
+static int round_open(struct stream_worker *w, struct slot *slot, struct penstock_err *err)
 {
 	const struct bed_file *f = &w->stream->job->files[slot->op.file];
 
-	return sluice_file_open(&slot->file, w->io, f->at, bed_file_flags(f, slot->op.read), 0,
+	return penstock_file_open(&slot->file, w->io, f->at, bed_file_flags(f, slot->op.read), 0,
 				err);
 }
 
 static int round_close(struct stream_worker *w, struct slot *slot, bool good,
-		       struct sluice_err *err)
+		       struct penstock_err *err)
 {
 	int r;
 
 	if (!slot->file)
 		return 0;
 	w->seen.file.size = sizeof(w->seen.file);
-	sluice_file_stat(slot->file, &w->seen.file);
+	penstock_file_stat(slot->file, &w->seen.file);
 	/* Of an object that could not be written nothing is to be left. */
-	r = good ? sluice_file_close(slot->file, err) : sluice_file_abort(slot->file, err);
+	r = good ? penstock_file_close(slot->file, err) : penstock_file_abort(slot->file, err);
 	slot->file = NULL;
 	return r;
 }
@@ -201,7 +201,7 @@ static void stream_op_failed(struct stream_worker *w, const struct slot *slot, i
 			     const char *msg)
 {
 	struct run_series *series = &w->series[slot->op.series];
-	struct sluice_err err = {.code = code};
+	struct penstock_err err = {.code = code};
 
 	/* What was given up because of a stop did not fail. */
 	if (code == -ECANCELED && stream_stopped(w->stream))
@@ -217,14 +217,14 @@ static void stream_op_count(struct stream_worker *w, struct slot *slot)
 {
 	struct stream *s = w->stream;
 	struct run_series *series = &w->series[slot->op.series];
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	slot->op.took_ns = slot->end_ns - slot->begin_ns;
 	if (slot->op.warmup || past_deadline(s, slot->end_ns)) {
 		series->warmup_bytes += slot->bytes;
 	} else if (series_add(series, slot->bytes, slot->op.took_ns, count_time(s, slot->end_ns)) <
 		   0) {
-		sluice_fail(&err, -ENOMEM, "out of memory");
+		penstock_fail(&err, -ENOMEM, "out of memory");
 		stream_fail(s, &err);
 	}
 	if (s->job->rounds)
@@ -234,9 +234,9 @@ static void stream_op_count(struct stream_worker *w, struct slot *slot)
 }
 
 static void stream_op_done(struct stream_worker *w, struct slot *slot,
-			   const struct sluice_done *done, uint64_t now)
+			   const struct penstock_done *done, uint64_t now)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	bool rounds = w->stream->job->rounds;
 	int r = rounds ? round_close(w, slot, done->res >= 0, &err) : 0;
 
@@ -255,16 +255,16 @@ static void stream_op_done(struct stream_worker *w, struct slot *slot,
 		stream_op_count(w, slot);
 }
 
-static struct sluice_op make_op(const struct stream_worker *w, const struct slot *slot)
+static struct penstock_op make_op(const struct stream_worker *w, const struct slot *slot)
 {
 	const struct load_op *op = &slot->op;
 	const struct bed_file *f = &w->stream->job->files[op->file];
 	/* By name an object is written as a whole. */
-	uint32_t whole = bed_file_remote(f) && !slot->file ? SLUICE_OP_TRUNCATE : 0;
+	uint32_t whole = bed_file_remote(f) && !slot->file ? PENSTOCK_OP_TRUNCATE : 0;
 
-	return (struct sluice_op){
-		.opcode = op->read ? SLUICE_READ : SLUICE_WRITE,
-		.flags = op->read ? SLUICE_OP_EXACT : whole,
+	return (struct penstock_op){
+		.opcode = op->read ? PENSTOCK_READ : PENSTOCK_WRITE,
+		.flags = op->read ? PENSTOCK_OP_EXACT : whole,
 		.file = w->files ? w->files[op->file] : slot->file,
 		.path = f->at,
 		.buf = slot->buf,
@@ -278,9 +278,9 @@ static struct sluice_op make_op(const struct stream_worker *w, const struct slot
 static void stream_op_start(struct stream_worker *w, struct slot *slot, uint64_t due_ns)
 {
 	bool inline_ = w->stream->job->depth == 1 && slot->op.len <= INLINE_MAX;
-	struct sluice_err err = {0, ""};
-	struct sluice_op op;
-	struct sluice_done done;
+	struct penstock_err err = {0, ""};
+	struct penstock_op op;
+	struct penstock_done done;
 	uint64_t now;
 	int r;
 
@@ -297,8 +297,8 @@ static void stream_op_start(struct stream_worker *w, struct slot *slot, uint64_t
 	r = w->stream->job->rounds ? round_open(w, slot, &err) : 0;
 	op = make_op(w, slot);
 	if (r == 0)
-		r = inline_ ? sluice_run(w->io, &op, &done, &err)
-			    : sluice_submit(w->io, &op, 1, &slot->ticket, &err);
+		r = inline_ ? penstock_run(w->io, &op, &done, &err)
+			    : penstock_submit(w->io, &op, 1, &slot->ticket, &err);
 	if (r < 0) {
 		round_close(w, slot, false, NULL);
 		slot->busy = false;
@@ -329,7 +329,7 @@ static uint64_t due_time(const struct stream_worker *w)
 /* Start what can be started.  Returns how long the next operation has to wait, ns. */
 static uint64_t stream_fill_queue(struct stream_worker *w)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct slot *slot;
 
 	while ((slot = stream_free_slot(w)) && stream_take(w, &err)) {
@@ -351,19 +351,19 @@ static void stream_give_up(struct stream_worker *w)
 {
 	for (unsigned i = 0; i < w->stream->job->depth; i++)
 		if (w->slots[i].busy)
-			sluice_cancel(w->io, w->slots[i].ticket);
+			penstock_cancel(w->io, w->slots[i].ticket);
 }
 
 /* Collect what is finished; wait at most @wait_ns for the first. */
 static void stream_reap(struct stream_worker *w, int64_t wait_ns)
 {
-	struct sluice_done done[REAP];
+	struct penstock_done done[REAP];
 	uint64_t now;
 	int n;
 
 	if (stream_stopped(w->stream))
 		stream_give_up(w);
-	n = sluice_wait_any(w->io, done, 1, w->in_flight < REAP ? w->in_flight : REAP, wait_ns);
+	n = penstock_wait_any(w->io, done, 1, w->in_flight < REAP ? w->in_flight : REAP, wait_ns);
 	now = clock_ns(); /* one for all: what finish() takes is nobody's latency */
 	for (int i = 0; i < n; i++)
 		stream_op_done(w, &w->slots[done[i].tag], &done[i], now);
@@ -415,7 +415,7 @@ static bool one_round(struct stream_worker *w)
 {
 	struct stream *s = w->stream;
 	struct slot *slot = &w->slots[0];
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	bool have = stream_take(w, &err);
 
 	w->have_next = slot->moved = false;
@@ -468,6 +468,6 @@ void *stream_work(void *arg)
 	else
 		stream_loop(w);
 	w->seen.stats.size = sizeof(w->seen.stats);
-	sluice_get_stats(w->io, &w->seen.stats);
+	penstock_get_stats(w->io, &w->seen.stats);
 	return NULL;
 }

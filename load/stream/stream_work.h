@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_STREAM_STREAM_WORK_H
-#define SLUICE_STREAM_STREAM_WORK_H
+#ifndef PENSTOCK_STREAM_STREAM_WORK_H
+#define PENSTOCK_STREAM_STREAM_WORK_H
 
 /* What stream.c, which sets up and adds up, and stream_work.c, which works, share. */
 #include <pthread.h>
@@ -12,7 +12,7 @@
 struct slot {
 	struct load_op op;
 	char *buf;
-	struct sluice_file *file; /* of a round: open while it is in flight */
+	struct penstock_file *file; /* of a round: open while it is in flight */
 	uint64_t ticket;
 	uint64_t begin_ns, end_ns;
 	uint64_t bytes;
@@ -27,8 +27,8 @@ struct stream_worker {
 	unsigned id;
 	pthread_t thread;
 	bool started;
-	struct sluice_io *io;
-	struct sluice_file **files; /* open ones; NULL with open_each */
+	struct penstock_io *io;
+	struct penstock_file **files; /* open ones; NULL with open_each */
 	struct stream_seen seen;
 	struct run_series *series;
 	struct slot *slots;
@@ -56,7 +56,7 @@ struct stream {
 	atomic_bool counting;         /* the warm-up is over */
 	_Atomic uint64_t deadline_ns; /* 0: none (yet) */
 	atomic_bool failed;
-	struct sluice_err err;
+	struct penstock_err err;
 	/* Rounds: set between two barriers by the first worker, read behind the second. */
 	pthread_barrier_t barrier;
 	bool abandoned;        /* not all workers could be started */
@@ -68,8 +68,8 @@ struct stream {
 };
 
 /* Remember the first failure, which ends the run; the second with the lock held. */
-void stream_fail(struct stream *s, const struct sluice_err *err);
-void stream_fail_locked(struct stream *s, const struct sluice_err *err);
+void stream_fail(struct stream *s, const struct penstock_err *err);
+void stream_fail_locked(struct stream *s, const struct penstock_err *err);
 /* Has something failed, or does the user want to stop? */
 bool stream_stopped(struct stream *s);
 

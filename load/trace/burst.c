@@ -80,7 +80,7 @@ struct trace_burst {
 
 /* Says what is missing; rows are bad then. */
 static int read_header(struct trace_burst *b, char *row, size_t len, uint64_t line,
-		       struct sluice_err *err)
+		       struct penstock_err *err)
 {
 	struct csv_field f[CSV_FIELDS];
 
@@ -95,7 +95,7 @@ static int read_header(struct trace_burst *b, char *row, size_t len, uint64_t li
 
 /* 1, or what request_bad() gives. */
 static int read_row(struct trace_burst *b, struct trace_request *ret, char *row, size_t len,
-		    uint64_t line, struct sluice_err *err)
+		    uint64_t line, struct penstock_err *err)
 {
 	struct csv_field f[CSV_FIELDS];
 	int nr = csv_split(row, len, ',', f);
@@ -118,7 +118,7 @@ static int read_row(struct trace_burst *b, struct trace_request *ret, char *row,
 }
 
 /* The next of this file: as trace_burst_next(). */
-static int next_of_file(struct trace_burst *b, struct trace_request *ret, struct sluice_err *err)
+static int next_of_file(struct trace_burst *b, struct trace_request *ret, struct penstock_err *err)
 {
 	uint64_t line;
 	size_t len;
@@ -147,7 +147,7 @@ static void close_file(struct trace_burst *b)
 	b->open = false;
 }
 
-static int burst_open_file(struct trace_burst *b, struct sluice_err *err)
+static int burst_open_file(struct trace_burst *b, struct penstock_err *err)
 {
 	int r;
 
@@ -159,7 +159,7 @@ static int burst_open_file(struct trace_burst *b, struct sluice_err *err)
 	return r;
 }
 
-int trace_burst_next(struct trace_burst *b, struct trace_request *ret, struct sluice_err *err)
+int trace_burst_next(struct trace_burst *b, struct trace_request *ret, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -196,13 +196,13 @@ bool trace_burst_lasts(const struct trace_burst *b)
 }
 
 int trace_burst_open(struct trace_burst **out, const char *path, struct trace_bad *bad,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	CLEANUP_FREE struct trace_burst *b = calloc(1, sizeof(*b));
 	int r;
 
 	if (!b)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	r = burst_files_find(&b->files, path, err);
 	if (r < 0)
 		return r;
@@ -222,7 +222,7 @@ void trace_burst_close(struct trace_burst *b)
 }
 
 int trace_burst_load(struct trace_request **out, size_t *nr, const char *path,
-		     struct trace_bad *bad, struct sluice_err *err)
+		     struct trace_bad *bad, struct penstock_err *err)
 {
 	struct request_list list = {.v = NULL};
 	struct trace_request req;
@@ -235,7 +235,7 @@ int trace_burst_load(struct trace_request **out, size_t *nr, const char *path,
 		if (request_add(&list, &req, 0) < 0)
 			break;
 	if (r == 1 || (r == 0 && request_finish(&list, out, nr) < 0))
-		r = sluice_fail(err, -ENOMEM, "out of memory");
+		r = penstock_fail(err, -ENOMEM, "out of memory");
 	request_list_fini(&list);
 	trace_burst_close(b);
 	return r;

@@ -13,7 +13,7 @@
 #include "load/trace/trace.h"
 
 /* What has to be searched for with glob(3), or NULL: a single file. */
-static int pattern_of(char **out, const char *path, struct sluice_err *err)
+static int pattern_of(char **out, const char *path, struct penstock_err *err)
 {
 	struct stat st;
 	bool there = stat(path, &st) == 0;
@@ -21,25 +21,25 @@ static int pattern_of(char **out, const char *path, struct sluice_err *err)
 	*out = NULL;
 	if (there ? !S_ISDIR(st.st_mode) : !strpbrk(path, "*?"))
 		return 0;
-	*out = there ? sluice_glob_folder(path, "*.csv") : strdup(path);
-	return *out ? 0 : sluice_fail(err, -ENOMEM, "out of memory");
+	*out = there ? penstock_glob_folder(path, "*.csv") : strdup(path);
+	return *out ? 0 : penstock_fail(err, -ENOMEM, "out of memory");
 }
 
-static int search(glob_t *g, const char *pattern, const char *path, struct sluice_err *err)
+static int search(glob_t *g, const char *pattern, const char *path, struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 	int r = glob(pattern, 0, NULL, g);
 
 	if (r == GLOB_NOMATCH)
-		return sluice_fail(err, -ENOENT, "%s: no CSV file there",
-				   sluice_shorten(&room, path));
+		return penstock_fail(err, -ENOENT, "%s: no CSV file there",
+				   penstock_shorten(&room, path));
 	if (r)
-		return sluice_fail(err, r == GLOB_NOSPACE ? -ENOMEM : -EIO,
-				   "%s: cannot be searched", sluice_shorten(&room, path));
+		return penstock_fail(err, r == GLOB_NOSPACE ? -ENOMEM : -EIO,
+				   "%s: cannot be searched", penstock_shorten(&room, path));
 	return 0;
 }
 
-int burst_files_find(struct burst_files *f, const char *path, struct sluice_err *err)
+int burst_files_find(struct burst_files *f, const char *path, struct penstock_err *err)
 {
 	CLEANUP_FREE char *pattern = NULL;
 	int r = pattern_of(&pattern, path, err);
@@ -50,7 +50,7 @@ int burst_files_find(struct burst_files *f, const char *path, struct sluice_err 
 	if (pattern)
 		return search(&f->found, pattern, path, err);
 	f->one = strdup(path);
-	return f->one ? 0 : sluice_fail(err, -ENOMEM, "out of memory");
+	return f->one ? 0 : penstock_fail(err, -ENOMEM, "out of memory");
 }
 
 void burst_files_fini(struct burst_files *f)
@@ -70,16 +70,16 @@ const char *burst_files_name(const struct burst_files *f, size_t i)
 	return f->one ? f->one : f->found.gl_pathv[i];
 }
 
-int trace_burst_find(const char *path, struct sluice_err *err)
+int trace_burst_find(const char *path, struct penstock_err *err)
 {
 	struct burst_files f;
-	struct sluice_short room;
+	struct penstock_short room;
 	int r = burst_files_find(&f, path, err);
 
 	if (r < 0)
 		return r;
 	if (f.one && access(path, R_OK) < 0)
-		r = sluice_fail(err, -errno, "%s: %s", sluice_shorten(&room, path),
+		r = penstock_fail(err, -errno, "%s: %s", penstock_shorten(&room, path),
 				strerror(errno));
 	burst_files_fini(&f);
 	return r;

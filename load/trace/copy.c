@@ -43,10 +43,10 @@ static bool is_wanted(const struct copier *p, const struct trace_row *row)
 {
 	if (row->time_ns < p->from_ns || (p->c->to.given && row->time_ns >= p->to_ns))
 		return false;
-	return !p->below || sluice_key_hash(row->key, row->key_len, p->c->seed) < p->below;
+	return !p->below || penstock_key_hash(row->key, row->key_len, p->c->seed) < p->below;
 }
 
-static int copy_raw(struct copier *p, struct sluice_err *err)
+static int copy_raw(struct copier *p, struct penstock_err *err)
 {
 	const char *text;
 	size_t len;
@@ -59,7 +59,7 @@ static int copy_raw(struct copier *p, struct sluice_err *err)
 	return trace_write_raw(p->w, text, len, err);
 }
 
-static int copy_row(struct copier *p, struct trace_row *row, struct sluice_err *err)
+static int copy_row(struct copier *p, struct trace_row *row, struct penstock_err *err)
 {
 	unsigned lost;
 
@@ -79,7 +79,7 @@ static int copy_row(struct copier *p, struct trace_row *row, struct sluice_err *
 	return n;
 }
 
-static int copy_all(struct copier *p, struct sluice_err *err)
+static int copy_all(struct copier *p, struct penstock_err *err)
 {
 	struct trace_copy *c = p->c;
 	struct trace_row row;
@@ -94,7 +94,7 @@ static int copy_all(struct copier *p, struct sluice_err *err)
 				return n;
 		}
 		if (asked_to_stop(c->stop))
-			return sluice_fail(err, -EINTR, "stopped");
+			return penstock_fail(err, -EINTR, "stopped");
 	}
 	c->lost[TRACE_LOSS_EPOCH] = p->w->first_ns > 0;
 	c->lost[TRACE_LOSS_EARLY] = p->w->early;
@@ -111,7 +111,7 @@ static bool can_be_raw(const struct trace_copy *c, enum trace_format from, enum 
 	       c->tier == TRACE_NO_TIER;
 }
 
-static int open_output(struct copier *p, struct sluice_err *err)
+static int open_output(struct copier *p, struct penstock_err *err)
 {
 	struct trace_copy *c = p->c;
 	const char *head;
@@ -135,11 +135,11 @@ static int open_output(struct copier *p, struct sluice_err *err)
 	return n;
 }
 
-int trace_copy(struct trace_copy *c, struct sluice_err *err)
+int trace_copy(struct trace_copy *c, struct penstock_err *err)
 {
 	struct copier p = {.c = c, .wo = c->writer, .to_ns = UINT64_MAX};
 	struct trace_reader_opts ro = c->reader;
-	struct sluice_err second;
+	struct penstock_err second;
 	int n, closed;
 
 	if (c->share > 0 && c->share < 1)

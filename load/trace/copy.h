@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_COPY_H
-#define SLUICE_TRACE_COPY_H
+#ifndef PENSTOCK_TRACE_COPY_H
+#define PENSTOCK_TRACE_COPY_H
 
 /* A trace from one file to another: in another format, or a part of it. */
 #include <stdatomic.h>
@@ -58,6 +58,6 @@ struct trace_copy {
 	struct trace_bad bad;
 };
 /* The output is created when the input has turned out to be a trace. */
-int trace_copy(struct trace_copy *c, struct sluice_err *err);
+int trace_copy(struct trace_copy *c, struct penstock_err *err);
 
 #endif

@@ -43,7 +43,7 @@ static bool scan_to(struct scan *s, const char *row, size_t len, char separator)
 }
 
 int csv_row(struct source *s, char separator, char **ret_row, size_t *ret_len, uint64_t *ret_line,
-	    struct sluice_err *err)
+	    struct penstock_err *err)
 {
 	struct scan scan = {0, false};
 	size_t len, first;

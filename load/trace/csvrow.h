@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_CSVROW_H
-#define SLUICE_TRACE_CSVROW_H
+#ifndef PENSTOCK_TRACE_CSVROW_H
+#define PENSTOCK_TRACE_CSVROW_H
 
 /* Rows of RFC 4180 (and its kin with TABs), whose quoted fields may hold newlines. */
 #include "load/trace/source.h"
@@ -14,7 +14,7 @@ struct csv_field {
 
 /* As source_line(); *@ret_line is the number of the row's first line. */
 int csv_row(struct source *s, char separator, char **ret_row, size_t *ret_len, uint64_t *ret_line,
-	    struct sluice_err *err);
+	    struct penstock_err *err);
 
 /*
  * Cut a row into fields, unquoted where it lies.  Returns how many there are, or -EINVAL when

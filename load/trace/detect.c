@@ -48,7 +48,7 @@ static bool is_kv_row(struct line l)
 /* The first line with something on it; of one that does not fit (JSON has such) the beginning. */
 static struct line first_line(struct source *s)
 {
-	struct sluice_err ignored;
+	struct penstock_err ignored;
 	size_t blank = 0, end;
 	int n;
 

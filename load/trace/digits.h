@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_DIGITS_H
-#define SLUICE_TRACE_DIGITS_H
+#ifndef PENSTOCK_TRACE_DIGITS_H
+#define PENSTOCK_TRACE_DIGITS_H
 
 /* Decimal numbers to and from text, without locale, errno or a final 0. */
 #include <stdbool.h>

@@ -112,7 +112,7 @@ static int one_line(struct trace_reader *r, struct trace_row *row, char *line, s
 	return ret;
 }
 
-static int fio_in_next(struct trace_reader *r, struct trace_row *row, struct sluice_err *err)
+static int fio_in_next(struct trace_reader *r, struct trace_row *row, struct penstock_err *err)
 {
 	char *line;
 	size_t len;
@@ -127,10 +127,10 @@ static int fio_in_next(struct trace_reader *r, struct trace_row *row, struct slu
 	return n;
 }
 
-static int fio_in_begin(struct trace_reader *r, struct sluice_err *err)
+static int fio_in_begin(struct trace_reader *r, struct penstock_err *err)
 {
 	struct fio_in *f = r->state;
-	struct sluice_short room;
+	struct penstock_short room;
 	char *line;
 	size_t len;
 	int n = source_line(&r->s, &line, &len, err);
@@ -145,10 +145,10 @@ static int fio_in_begin(struct trace_reader *r, struct sluice_err *err)
 	}
 	return f->version
 		       ? 0
-		       : sluice_fail(err, -EINVAL,
+		       : penstock_fail(err, -EINVAL,
 				     "%s: line 1: is not 'fio version 2 iolog' or 'fio version 3 "
 				     "iolog'",
-				     sluice_shorten(&room, source_path(&r->s)));
+				     penstock_shorten(&room, source_path(&r->s)));
 }
 
 const struct trace_input trace_fio_input = {

@@ -59,7 +59,7 @@ static size_t file_name(char name[FIO_NAME_MAX], const char *key, size_t len)
 	for (; n < len && n < FIO_NAME_MAX - 17; n++)
 		name[n] = fio_log_fits(key[n]) && (n || *key != '.') ? key[n] : '_';
 	name[n++] = '-';
-	for (uint64_t h = sluice_key_hash(key, len, 0), i = 0; i < 16; i++, h <<= 4)
+	for (uint64_t h = penstock_key_hash(key, len, 0), i = 0; i < 16; i++, h <<= 4)
 		name[n++] = digits[h >> 60];
 	return n;
 }
@@ -73,7 +73,7 @@ static char *put_action(char *to, uint64_t us, const char *name, size_t len, con
 	return put_bytes(to, action, strlen(action));
 }
 
-static int fio_out_row(struct trace_writer *w, const struct trace_row *row, struct sluice_err *err)
+static int fio_out_row(struct trace_writer *w, const struct trace_row *row, struct penstock_err *err)
 {
 	static const char *const actions[] = {"read ", "write ", "trim "};
 	struct fio_out *f = w->state;
@@ -86,7 +86,7 @@ static int fio_out_row(struct trace_writer *w, const struct trace_row *row, stru
 		return 0;
 	us = since_first(w, row->time_ns);
 	len = file_name(name, row->key, row->key_len);
-	new = idset_add(&f->known, sluice_key_hash(name, len, 0));
+	new = idset_add(&f->known, penstock_key_hash(name, len, 0));
 	to = sink_room(&w->sink, 4 * (FIO_NAME_MAX + 64), err);
 	if (new < 0 || !to)
 		return new < 0 ? new : sink_error(&w->sink);
@@ -103,7 +103,7 @@ static int fio_out_row(struct trace_writer *w, const struct trace_row *row, stru
 	return 0;
 }
 
-static int fio_out_begin(struct trace_writer *w, struct sluice_err *err)
+static int fio_out_begin(struct trace_writer *w, struct penstock_err *err)
 {
 	char *to = sink_room(&w->sink, 64, err);
 

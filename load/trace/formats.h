@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_FORMATS_H
-#define SLUICE_TRACE_FORMATS_H
+#ifndef PENSTOCK_TRACE_FORMATS_H
+#define PENSTOCK_TRACE_FORMATS_H
 
 /* What reader and writer of a format share. */
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_IDSET_H
-#define SLUICE_TRACE_IDSET_H
+#ifndef PENSTOCK_TRACE_IDSET_H
+#define PENSTOCK_TRACE_IDSET_H
 
 /*
  * A set of 64-bit numbers: 11 to 27 bytes each, and where they have values half as much again.

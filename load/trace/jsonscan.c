@@ -68,7 +68,7 @@ struct text {
 static void text_put_code(struct text *t, uint32_t code)
 {
 	char utf8[4];
-	size_t n = (size_t)(sluice_utf8_put(utf8, code) - utf8);
+	size_t n = (size_t)(penstock_utf8_put(utf8, code) - utf8);
 
 	t->chars++;
 	if (t->end - t->out >= (ptrdiff_t)n) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_JSONSCAN_H
-#define SLUICE_TRACE_JSONSCAN_H
+#ifndef PENSTOCK_TRACE_JSONSCAN_H
+#define PENSTOCK_TRACE_JSONSCAN_H
 
 /*
  * JSON read piece by piece, from memory or as it comes out of a file: neither a document of many
@@ -22,7 +22,7 @@
 struct jscan {
 	char *at, *end;
 	struct source *source;  /* where more comes from; NULL: there is none */
-	struct sluice_err *err; /* of the source */
+	struct penstock_err *err; /* of the source */
 	int error;              /* -errno of the source */
 	bool failed;
 };

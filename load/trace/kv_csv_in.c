@@ -233,7 +233,7 @@ static bool kv_csv_get_field(struct trace_row *row, int column, struct csv_field
 	return false;
 }
 
-static int kv_in_next(struct trace_reader *r, struct trace_row *row, struct sluice_err *err)
+static int kv_in_next(struct trace_reader *r, struct trace_row *row, struct penstock_err *err)
 {
 	const struct kv_in *k = r->state;
 	char *p = r->s.at, *nl = memchr(p, '\n', (size_t)(r->s.end - p));
@@ -244,7 +244,7 @@ static int kv_in_next(struct trace_reader *r, struct trace_row *row, struct slui
 		r->s.at = nl + 1;
 		r->row_line = ++r->s.line;
 		if (r->o.raw && reader_keep(&r->raw, p, (size_t)(nl - p)) < 0)
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 		return 1;
 	}
 	return table_row(r, &k->table, row, kv_csv_get_field, err);
@@ -253,13 +253,13 @@ static int kv_in_next(struct trace_reader *r, struct trace_row *row, struct slui
 /* ------------------------------------------------------------------ header */
 
 /* Without a header, as a part of a file is: the columns are the first so many. */
-static int no_header(struct table *t, const char *line, size_t len, struct sluice_err *err)
+static int no_header(struct table *t, const char *line, size_t len, struct penstock_err *err)
 {
 	CLEANUP_FREE char *copy = malloc(len + 1);
 	struct csv_field f[CSV_FIELDS];
 
 	if (!copy)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	memcpy(copy, line, len);
 	t->nr = csv_split(copy, len, ',', f);
 	t->need = t->nr < KV_SIX ? t->nr : KV_SIX;
@@ -276,7 +276,7 @@ static bool in_order(const struct table *t)
 	return t->nr == KV_FOUR || t->nr == KV_SIX;
 }
 
-static int kv_in_begin(struct trace_reader *r, struct sluice_err *err)
+static int kv_in_begin(struct trace_reader *r, struct penstock_err *err)
 {
 	static const int needed[] = {KV_COL_TIME, KV_COL_OP, KV_COL_SIZE};
 	struct kv_in *k = r->state;

@@ -120,7 +120,7 @@ static char *put_extra(char *to, unsigned columns, const struct trace_row *row)
 	return to;
 }
 
-static int kv_out_row(struct trace_writer *w, const struct trace_row *row, struct sluice_err *err)
+static int kv_out_row(struct trace_writer *w, const struct trace_row *row, struct penstock_err *err)
 {
 	struct kv_out *k = w->state;
 	char *to;
@@ -143,7 +143,7 @@ static int kv_out_row(struct trace_writer *w, const struct trace_row *row, struc
 	return 0;
 }
 
-static int kv_out_begin(struct trace_writer *w, struct sluice_err *err)
+static int kv_out_begin(struct trace_writer *w, struct penstock_err *err)
 {
 	struct kv_out *k = w->state;
 	char *to = sink_room(&w->sink, FIXED_ROOM, err);

@@ -64,7 +64,7 @@ static bool read_time(struct mooncake_in *m, struct jscan *j)
 }
 
 /* One line; 1, or what reader_bad() gives. */
-static int read_request(struct trace_reader *r, char *line, size_t len, struct sluice_err *err)
+static int read_request(struct trace_reader *r, char *line, size_t len, struct penstock_err *err)
 {
 	struct mooncake_in *m = r->state;
 	struct jscan j = {.at = line, .end = line + len};
@@ -83,7 +83,7 @@ static int read_request(struct trace_reader *r, char *line, size_t len, struct s
 		} else if (!strcmp(key, "hash_ids")) {
 			n = read_ids(m, &j);
 			if (n == -ENOMEM)
-				return sluice_fail(err, n, "out of memory");
+				return penstock_fail(err, n, "out of memory");
 			if (n < 0)
 				return reader_bad(r, r->s.line,
 						  "hash_ids is not a list of numbers");
@@ -114,7 +114,7 @@ static uint32_t next_tokens(const struct mooncake_in *m)
 	return (uint32_t)min_u64(m->input_length - before, whole);
 }
 
-static int next_request(struct trace_reader *r, struct sluice_err *err)
+static int next_request(struct trace_reader *r, struct penstock_err *err)
 {
 	struct mooncake_in *m = r->state;
 	char *line;
@@ -132,14 +132,14 @@ static int next_request(struct trace_reader *r, struct sluice_err *err)
 	} while (!len);
 	r->row_line = r->s.line;
 	if (r->o.raw && reader_keep(&r->raw, line, len) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	n = read_request(r, line, len, err);
 	if (n != 1)
 		m->ids.nr = 0;
 	return n;
 }
 
-static int mooncake_in_next(struct trace_reader *r, struct trace_row *row, struct sluice_err *err)
+static int mooncake_in_next(struct trace_reader *r, struct trace_row *row, struct penstock_err *err)
 {
 	struct mooncake_in *m = r->state;
 	uint32_t tokens;
@@ -153,7 +153,7 @@ static int mooncake_in_next(struct trace_reader *r, struct trace_row *row, struc
 	tokens = next_tokens(m);
 	n = idset_add_value(&m->seen, m->ids.v[m->next], &tokens);
 	if (n < 0)
-		return sluice_fail(err, n, "out of memory");
+		return penstock_fail(err, n, "out of memory");
 	row->op = n ? TRACE_WRITE : TRACE_READ;
 	row->phase = n ? TRACE_PREFILL : TRACE_DECODE;
 	row->time_ns = m->time_ns;
@@ -164,22 +164,22 @@ static int mooncake_in_next(struct trace_reader *r, struct trace_row *row, struc
 	return 1;
 }
 
-static int mooncake_in_begin(struct trace_reader *r, struct sluice_err *err)
+static int mooncake_in_begin(struct trace_reader *r, struct penstock_err *err)
 {
 	struct mooncake_in *m = r->state;
-	struct sluice_short room;
+	struct penstock_short room;
 	uint64_t tokens = r->o.block_tokens ? r->o.block_tokens : TRACE_BLOCK_TOKENS, bytes;
 
 	m->request = -1;
 	if (!r->o.bytes_per_token && !r->o.sizeless)
-		return sluice_fail(
+		return penstock_fail(
 			err, -EINVAL,
 			"%s: a mooncake trace has no sizes; give --bytes-per-token or --model",
-			sluice_shorten(&room, source_path(&r->s)));
+			penstock_shorten(&room, source_path(&r->s)));
 	m->block_tokens = tokens;
 	m->bytes_per_token = r->o.bytes_per_token;
 	if (tokens > UINT32_MAX || __builtin_mul_overflow(tokens, m->bytes_per_token, &bytes))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "block-tokens: a block of %" PRIu64 " tokens of %" PRIu64
 				   " bytes is too large",
 				   tokens, r->o.bytes_per_token);

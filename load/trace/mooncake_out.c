@@ -33,7 +33,7 @@ bool mooncake_id(uint64_t *out, const char *key, size_t len)
 {
 	if (get_u64(out, key, len) && (*key != '0' || len == 1))
 		return true;
-	*out = sluice_key_hash(key, len, 0) >> 11;
+	*out = penstock_key_hash(key, len, 0) >> 11;
 	return false;
 }
 
@@ -51,7 +51,7 @@ static char *put_ms(char *to, uint64_t ns)
 }
 
 /* The line that was put together, in pieces: it may be longer than a record. */
-static int put_line(struct trace_writer *w, struct sluice_err *err)
+static int put_line(struct trace_writer *w, struct penstock_err *err)
 {
 	struct mooncake_out *m = w->state;
 	char *to = sink_room(&w->sink, 256, err);
@@ -75,7 +75,7 @@ static int put_line(struct trace_writer *w, struct sluice_err *err)
 }
 
 static int mooncake_out_row(struct trace_writer *w, const struct trace_row *row,
-			    struct sluice_err *err)
+			    struct penstock_err *err)
 {
 	struct mooncake_out *m = w->state;
 	uint64_t id;
@@ -93,7 +93,7 @@ static int mooncake_out_row(struct trace_writer *w, const struct trace_row *row,
 	return r < 0 ? r : id_list_add(&m->ids, id);
 }
 
-static int mooncake_out_begin(struct trace_writer *w, struct sluice_err *err)
+static int mooncake_out_begin(struct trace_writer *w, struct penstock_err *err)
 {
 	struct mooncake_out *m = w->state;
 
@@ -102,7 +102,7 @@ static int mooncake_out_begin(struct trace_writer *w, struct sluice_err *err)
 	return 0;
 }
 
-static int mooncake_out_end(struct trace_writer *w, struct sluice_err *err)
+static int mooncake_out_end(struct trace_writer *w, struct penstock_err *err)
 {
 	const struct mooncake_out *m = w->state;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_NUMBERS_H
-#define SLUICE_TRACE_NUMBERS_H
+#ifndef PENSTOCK_TRACE_NUMBERS_H
+#define PENSTOCK_TRACE_NUMBERS_H
 
 /* Numbers and times as traces have them. */
 #include <stdbool.h>

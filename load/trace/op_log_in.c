@@ -79,12 +79,12 @@ static bool op_log_get_field(struct trace_row *row, int column, struct csv_field
 	}
 }
 
-static int op_in_next(struct trace_reader *r, struct trace_row *row, struct sluice_err *err)
+static int op_in_next(struct trace_reader *r, struct trace_row *row, struct penstock_err *err)
 {
 	return table_row(r, r->state, row, op_log_get_field, err);
 }
 
-static int op_in_begin(struct trace_reader *r, struct sluice_err *err)
+static int op_in_begin(struct trace_reader *r, struct penstock_err *err)
 {
 	static const int needed[] = {OPLOG_OP, OPLOG_BYTES, OPLOG_FILE, OPLOG_START};
 	struct table *t = r->state;

@@ -21,7 +21,7 @@ static char *put_known(char *to, uint64_t v)
 	return to;
 }
 
-static int op_out_row(struct trace_writer *w, const struct trace_row *row, struct sluice_err *err)
+static int op_out_row(struct trace_writer *w, const struct trace_row *row, struct penstock_err *err)
 {
 	static const char *const ops[TRACE_OPS] = {"GET\t", "PUT\t", "DELETE\t", "STAT\t",
 						   "LIST\t"};
@@ -49,7 +49,7 @@ static int op_out_row(struct trace_writer *w, const struct trace_row *row, struc
 	return 0;
 }
 
-static int op_out_begin(struct trace_writer *w, struct sluice_err *err)
+static int op_out_begin(struct trace_writer *w, struct penstock_err *err)
 {
 	char *to = sink_room(&w->sink, FIXED_ROOM, err);
 

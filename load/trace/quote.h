@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_QUOTE_H
-#define SLUICE_TRACE_QUOTE_H
+#ifndef PENSTOCK_TRACE_QUOTE_H
+#define PENSTOCK_TRACE_QUOTE_H
 
 /* Fields of RFC 4180, in quotes only where they need them. */
 #include <stdbool.h>

@@ -64,35 +64,35 @@ int reader_keep(struct reader_text *t, const char *text, size_t len)
 }
 
 /* Is it one that can be read as operations? */
-static int pick_format(struct trace_reader *r, struct sluice_err *err)
+static int pick_format(struct trace_reader *r, struct penstock_err *err)
 {
-	struct sluice_short room;
-	const char *path = sluice_shorten(&room, source_path(&r->s));
+	struct penstock_short room;
+	const char *path = penstock_shorten(&room, source_path(&r->s));
 
 	r->format = trace_detect_source(&r->s);
 	if (r->s.torn && r->s.at == r->s.end)
-		return sluice_fail(err, -EINVAL, "%s: line 1: " SOURCE_TORN, path);
+		return penstock_fail(err, -EINVAL, "%s: line 1: " SOURCE_TORN, path);
 	if (r->o.format != TRACE_AUTO)
 		r->format = r->o.format;
 	if (r->format == TRACE_AUTO && r->s.at == r->s.end)
-		return sluice_fail(err, -EINVAL, "%s: is empty", path);
+		return penstock_fail(err, -EINVAL, "%s: is empty", path);
 	if (r->format == TRACE_AUTO)
-		return sluice_fail(
+		return penstock_fail(
 			err, -EINVAL,
 			"%s: does not look like a trace of a known format (kv, mooncake, "
 			"burstgpt, sharegpt, fio, oplog)",
 			path);
 	r->in = inputs[r->format];
 	if (!r->in)
-		return sluice_fail(
+		return penstock_fail(
 			err, -ENOTSUP,
 			"%s: holds requests (%s), not operations; make operations of them "
-			"with 'sluice trace convert IN OUT.csv'",
+			"with 'penstock trace convert IN OUT.csv'",
 			path, trace_format_names[r->format]);
 	return 0;
 }
 
-static int reader_begin(struct trace_reader *r, struct sluice_err *err)
+static int reader_begin(struct trace_reader *r, struct penstock_err *err)
 {
 	int n = pick_format(r, err);
 
@@ -102,16 +102,16 @@ static int reader_begin(struct trace_reader *r, struct sluice_err *err)
 	r->columns = r->in->columns;
 	r->state = calloc(1, r->in->state_size);
 	if (!r->state)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	return r->in->begin(r, err);
 }
 
-static int next_made(struct trace_reader *r, struct trace_row *row, struct sluice_err *err)
+static int next_made(struct trace_reader *r, struct trace_row *row, struct penstock_err *err)
 {
 	return r->o.maker->next(r->made, row, err);
 }
 
-static int maker_begin(struct trace_reader *r, struct sluice_err *err)
+static int maker_begin(struct trace_reader *r, struct penstock_err *err)
 {
 	r->format = r->o.maker->format;
 	r->next = next_made;
@@ -120,13 +120,13 @@ static int maker_begin(struct trace_reader *r, struct sluice_err *err)
 }
 
 int trace_reader_open(struct trace_reader **out, const char *path,
-		      const struct trace_reader_opts *o, struct sluice_err *err)
+		      const struct trace_reader_opts *o, struct penstock_err *err)
 {
 	struct trace_reader *r = calloc(1, sizeof(*r));
 	int n;
 
 	if (!r)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	r->o = *o;
 	if (o->maker) {
 		n = maker_begin(r, err);
@@ -143,19 +143,19 @@ int trace_reader_open(struct trace_reader **out, const char *path,
 }
 
 /* -EBADMSG where that ends it, 0 where it was counted. */
-static int count_bad(struct trace_reader *r, struct sluice_err *err)
+static int count_bad(struct trace_reader *r, struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 
 	if (r->o.strict)
-		return sluice_fail(err, -EBADMSG, "%s: line %" PRIu64 ": %s",
-				   sluice_shorten(&room, source_path(&r->s)), r->row_line, r->why);
+		return penstock_fail(err, -EBADMSG, "%s: line %" PRIu64 ": %s",
+				   penstock_shorten(&room, source_path(&r->s)), r->row_line, r->why);
 	trace_bad_add(&r->bad, "line %" PRIu64 ": %s", r->row_line, r->why);
 	return 0;
 }
 
 /* The end of the file; one that was cut off is told as a row that is none. */
-static int at_end(struct trace_reader *r, struct sluice_err *err)
+static int at_end(struct trace_reader *r, struct penstock_err *err)
 {
 	if (!r->s.torn || r->torn_told)
 		return 0;
@@ -164,7 +164,7 @@ static int at_end(struct trace_reader *r, struct sluice_err *err)
 	return count_bad(r, err);
 }
 
-int trace_read(struct trace_reader *r, struct trace_row *row, struct sluice_err *err)
+int trace_read(struct trace_reader *r, struct trace_row *row, struct penstock_err *err)
 {
 	for (;;) {
 		int n = r->next(r, row, err);
@@ -226,7 +226,7 @@ void trace_reader_close(struct trace_reader *r)
 	free(r);
 }
 
-int trace_detect(enum trace_format *out, const char *path, struct sluice_err *err)
+int trace_detect(enum trace_format *out, const char *path, struct penstock_err *err)
 {
 	struct source s;
 	int n = source_open(&s, path, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_READER_H
-#define SLUICE_TRACE_READER_H
+#ifndef PENSTOCK_TRACE_READER_H
+#define PENSTOCK_TRACE_READER_H
 
 /* Inside of a reader: what the formats share. */
 #include "load/trace/source.h"
@@ -13,18 +13,18 @@ struct trace_input {
 	size_t state_size; /* zeroed */
 	unsigned columns;  /* of the extra ones of kv, those its rows may fill: TRACE_COL_* */
 	/* Read what is before the first row.  0 or -errno. */
-	int (*begin)(struct trace_reader *r, struct sluice_err *err);
+	int (*begin)(struct trace_reader *r, struct penstock_err *err);
 	/*
 	 * 1 and all of @row; 0 at the end; what reader_bad() returned for a row that is none; or
 	 * another -errno, of the source.
 	 */
-	int (*next)(struct trace_reader *r, struct trace_row *row, struct sluice_err *err);
+	int (*next)(struct trace_reader *r, struct trace_row *row, struct penstock_err *err);
 	void (*fini)(void *state); /* optional */
 };
 
 struct trace_reader {
 	struct source s;
-	int (*next)(struct trace_reader *r, struct trace_row *row, struct sluice_err *err);
+	int (*next)(struct trace_reader *r, struct trace_row *row, struct penstock_err *err);
 	void *state;
 	uint64_t row_line; /* first line of the row */
 	struct trace_reader_opts o;

@@ -65,10 +65,10 @@ void trace_requests_free(struct trace_request *v, size_t nr)
 }
 
 int request_bad(struct trace_bad *b, const struct request_place *at, uint64_t number,
-		struct sluice_err *err, const char *fmt, ...)
+		struct penstock_err *err, const char *fmt, ...)
 {
 	const char *slash = strrchr(at->path, '/');
-	struct sluice_short room;
+	struct penstock_short room;
 	char why[120];
 	va_list ap;
 
@@ -77,8 +77,8 @@ int request_bad(struct trace_bad *b, const struct request_place *at, uint64_t nu
 	va_end(ap);
 	trace_printable(why);
 	if (b->strict)
-		return sluice_fail(err, -EBADMSG, "%s: %s %" PRIu64 ": %s",
-				   sluice_shorten(&room, at->path), at->unit, number, why);
+		return penstock_fail(err, -EBADMSG, "%s: %s %" PRIu64 ": %s",
+				   penstock_shorten(&room, at->path), at->unit, number, why);
 	trace_bad_add(b, "%.50s%s%s %" PRIu64 ": %s",
 		      !at->named ? ""
 		      : slash    ? slash + 1

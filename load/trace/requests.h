@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_REQUESTS_H
-#define SLUICE_TRACE_REQUESTS_H
+#ifndef PENSTOCK_TRACE_REQUESTS_H
+#define PENSTOCK_TRACE_REQUESTS_H
 
 /* A list of requests that grows, and the texts they point to.  Zeroed is empty. */
 #include "load/trace/trace.h"
@@ -31,6 +31,6 @@ struct request_place {
 	bool named;
 };
 int request_bad(struct trace_bad *b, const struct request_place *at, uint64_t number,
-		struct sluice_err *err, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+		struct penstock_err *err, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_REUSE_H
-#define SLUICE_TRACE_REUSE_H
+#ifndef PENSTOCK_TRACE_REUSE_H
+#define PENSTOCK_TRACE_REUSE_H
 
 /*
  * Which objects a trace touches, how far apart, and when.  The distance of a touch is what an LRU

@@ -41,7 +41,7 @@ static bool item_bad(struct loader *l, const char *why)
 
 static bool sharegpt_no_memory(struct loader *l)
 {
-	l->failed = sluice_fail(l->j.err, -ENOMEM, "out of memory");
+	l->failed = penstock_fail(l->j.err, -ENOMEM, "out of memory");
 	return false;
 }
 
@@ -159,9 +159,9 @@ static bool read_conversation(struct loader *l, uint32_t index)
 	return true;
 }
 
-static int sharegpt_read_all(struct loader *l, const char *path, struct sluice_err *err)
+static int sharegpt_read_all(struct loader *l, const char *path, struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 	enum jscan_at it = JSCAN_BEGIN;
 	bool ok = true;
 	int r = 0;
@@ -178,8 +178,8 @@ static int sharegpt_read_all(struct loader *l, const char *path, struct sluice_e
 		return l->j.error;
 	if (ok && r >= 0)
 		return 0;
-	return sluice_fail(err, -EINVAL, "%s: line %" PRIu64 ": not the JSON of ShareGPT%s",
-			   sluice_shorten(&room, path), l->j.source->line + 1,
+	return penstock_fail(err, -EINVAL, "%s: line %" PRIu64 ": not the JSON of ShareGPT%s",
+			   penstock_shorten(&room, path), l->j.source->line + 1,
 			   l->j.source->torn     ? ": " SOURCE_TORN
 			   : l->j.at == l->j.end ? ": it ends too early"
 						 : "");
@@ -187,7 +187,7 @@ static int sharegpt_read_all(struct loader *l, const char *path, struct sluice_e
 
 int trace_sharegpt_load(struct trace_request **out, size_t *nr, const char *path,
 			const struct trace_sharegpt_opts *o, struct trace_bad *bad,
-			struct sluice_err *err)
+			struct penstock_err *err)
 {
 	struct trace_bad unseen = {.nr = 0};
 	struct loader l = {
@@ -200,7 +200,7 @@ int trace_sharegpt_load(struct trace_request **out, size_t *nr, const char *path
 	l.j = (struct jscan){.at = s.at, .end = s.end, .source = &s, .err = err};
 	r = sharegpt_read_all(&l, path, err);
 	if (r == 0 && request_finish(&l.list, out, nr) < 0)
-		r = sluice_fail(err, -ENOMEM, "out of memory");
+		r = penstock_fail(err, -ENOMEM, "out of memory");
 	request_list_fini(&l.list);
 	source_close(&s);
 	return r;

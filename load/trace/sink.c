@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -185,12 +185,12 @@ static void *sink_run(void *arg)
 
 /* ------------------------------------------------------------------- owner */
 
-static int sink_failed(const struct sink_private *p, int r, struct sluice_err *err)
+static int sink_failed(const struct sink_private *p, int r, struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 
-	return sluice_fail(err, r, "%s: cannot be written: %s", sluice_shorten(&room, p->path),
-			   sluice_strerror(r));
+	return penstock_fail(err, r, "%s: cannot be written: %s", penstock_shorten(&room, p->path),
+			   penstock_strerror(r));
 }
 
 /* Hand over what is filled; called with the lock. */
@@ -219,7 +219,7 @@ int sink_error(struct sink *s)
 	return r;
 }
 
-int sink_swap(struct sink *s, struct sluice_err *err)
+int sink_swap(struct sink *s, struct penstock_err *err)
 {
 	int r;
 
@@ -245,7 +245,7 @@ static void sink_free(struct sink *s)
 	free(p);
 }
 
-int sink_close(struct sink *s, struct sluice_err *err)
+int sink_close(struct sink *s, struct penstock_err *err)
 {
 	struct sink_private *p = s->p;
 	int r;
@@ -269,24 +269,24 @@ int sink_close(struct sink *s, struct sluice_err *err)
 /* ------------------------------------------------------------------ opening */
 
 /* The folders in which @path will be. */
-static int make_folders(const char *path, struct sluice_err *err)
+static int make_folders(const char *path, struct penstock_err *err)
 {
 	CLEANUP_FREE char *name = strdup(path);
-	struct sluice_short room;
+	struct penstock_short room;
 
 	if (!name)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (char *slash = strchr(name + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
 		if (mkdir(name, 0777) < 0 && errno != EEXIST)
-			return sluice_fail(err, -errno, "%s: cannot be created: %s",
-					   sluice_shorten(&room, name), sluice_strerror(-errno));
+			return penstock_fail(err, -errno, "%s: cannot be created: %s",
+					   penstock_shorten(&room, name), penstock_strerror(-errno));
 		*slash = '/';
 	}
 	return 0;
 }
 
-static int sink_open_file(struct sink_private *p, int fd, struct sluice_err *err)
+static int sink_open_file(struct sink_private *p, int fd, struct penstock_err *err)
 {
 	int r;
 
@@ -301,8 +301,8 @@ static int sink_open_file(struct sink_private *p, int fd, struct sluice_err *err
 	r = make_folders(p->path, err);
 	if (r < 0)
 		return r;
-	if (sluice_stripe_is(p->path) == 1) /* its members would be left behind */
-		return sluice_fail(err, -EEXIST, "%s: is a striped file, which cannot be replaced",
+	if (penstock_stripe_is(p->path) == 1) /* its members would be left behind */
+		return penstock_fail(err, -EEXIST, "%s: is a striped file, which cannot be replaced",
 				   p->path);
 	p->fd = open(p->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	return p->fd < 0 ? sink_failed(p, -errno, err) : 0;
@@ -348,18 +348,18 @@ static struct sink_private *private_new(const char *path)
 	return p;
 }
 
-int sink_open(struct sink *s, const char *path, const struct sink_opts *o, struct sluice_err *err)
+int sink_open(struct sink *s, const char *path, const struct sink_opts *o, struct penstock_err *err)
 {
 	struct sink_private *p = private_new(path);
 	int r;
 
 	if (!p)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	s->p = p;
 	p->steady = o->steady;
 	r = setup_memory(p, o);
 	if (r < 0) {
-		sluice_fail(err, r, "%s", sluice_strerror(r));
+		penstock_fail(err, r, "%s", penstock_strerror(r));
 		goto fail;
 	}
 	s->at = p->buf[0];
@@ -371,7 +371,7 @@ int sink_open(struct sink *s, const char *path, const struct sink_opts *o, struc
 	r = thread_start(&p->thread, sink_run, s);
 	if (r == 0)
 		return 0;
-	sluice_fail(err, r, "no thread can be started: %s", sluice_strerror(r));
+	penstock_fail(err, r, "no thread can be started: %s", penstock_strerror(r));
 	if (p->fd != STDOUT_FILENO)
 		close(p->fd);
 fail:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_SINK_H
-#define SLUICE_TRACE_SINK_H
+#ifndef PENSTOCK_TRACE_SINK_H
+#define PENSTOCK_TRACE_SINK_H
 
 /*
  * Bytes on their way to a file, plain or compressed.  The owner of a sink puts records into one
@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 struct sink {
 	char *at, *end;         /* of the buffer that is being filled */
@@ -38,17 +38,17 @@ struct sink_opts {
 };
 
 /* Create @path ("-": standard output) and the folders it is in. */
-int sink_open(struct sink *s, const char *path, const struct sink_opts *o, struct sluice_err *err);
+int sink_open(struct sink *s, const char *path, const struct sink_opts *o, struct penstock_err *err);
 /* Everything is in the file when it returns 0.  The sink is gone in any case. */
-int sink_close(struct sink *s, struct sluice_err *err);
+int sink_close(struct sink *s, struct penstock_err *err);
 /* Hand the buffer over and go on with the other one; waits for it.  0 or -errno. */
-int sink_swap(struct sink *s, struct sluice_err *err);
+int sink_swap(struct sink *s, struct penstock_err *err);
 
 /* -errno of the first failure. */
 int sink_error(struct sink *s);
 
 /* Room for @len <= SINK_RECORD_MAX bytes; NULL when writing has failed, with the reason in @err. */
-static inline char *sink_room(struct sink *s, size_t len, struct sluice_err *err)
+static inline char *sink_room(struct sink *s, size_t len, struct penstock_err *err)
 {
 	if (__builtin_expect((size_t)(s->end - s->at) < len, 0) && sink_swap(s, err) < 0)
 		return NULL;

@@ -33,17 +33,17 @@ const char *source_path(const struct source *s)
 	return s->p->path;
 }
 
-static ssize_t read_some(struct source *s, char *to, size_t len, struct sluice_err *err)
+static ssize_t read_some(struct source *s, char *to, size_t len, struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 	ssize_t n;
 
 	do
 		n = read(s->p->fd, to, len);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
-		return sluice_fail(err, -errno, "%s: cannot be read: %s",
-				   sluice_shorten(&room, s->p->path), sluice_strerror(errno));
+		return penstock_fail(err, -errno, "%s: cannot be read: %s",
+				   penstock_shorten(&room, s->p->path), penstock_strerror(errno));
 	if (n == 0)
 		s->p->eof = true;
 	return n;
@@ -60,16 +60,16 @@ static bool is_packed(const unsigned char *m, size_t len)
 	return (m[0] & 0xf0) == 0x50 && !memcmp(m + 1, "\x2a\x4d\x18", 3); /* to be skipped */
 }
 
-static int unreadable(const struct source *s, size_t code, struct sluice_err *err)
+static int unreadable(const struct source *s, size_t code, struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 
-	return sluice_fail(err, -EIO, "%s: cannot be decompressed behind line %" PRIu64 ": %s",
-			   sluice_shorten(&room, s->p->path), s->line, ZSTD_getErrorName(code));
+	return penstock_fail(err, -EIO, "%s: cannot be decompressed behind line %" PRIu64 ": %s",
+			   penstock_shorten(&room, s->p->path), s->line, ZSTD_getErrorName(code));
 }
 
 /* Up to @len bytes to @to; 0 at the end. */
-static ssize_t unpack(struct source *s, char *to, size_t len, struct sluice_err *err)
+static ssize_t unpack(struct source *s, char *to, size_t len, struct penstock_err *err)
 {
 	struct source_private *p = s->p;
 	ZSTD_outBuffer out = {to, len, 0};
@@ -121,7 +121,7 @@ static void limits(struct source *s, size_t len)
 }
 
 /* The first bytes tell what it is. */
-static int source_begin(struct source *s, struct sluice_err *err)
+static int source_begin(struct source *s, struct penstock_err *err)
 {
 	struct source_private *p = s->p;
 	size_t have = 0;
@@ -137,7 +137,7 @@ static int source_begin(struct source *s, struct sluice_err *err)
 	s->at = p->buf;
 	if (is_packed((unsigned char *)p->buf, have)) {
 		if (setup_zstd(p, have) < 0)
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 		have = 0;
 	}
 	limits(s, have);
@@ -150,30 +150,30 @@ static int source_begin(struct source *s, struct sluice_err *err)
 	return 0;
 }
 
-static int source_open_file(struct source_private *p, struct sluice_err *err)
+static int source_open_file(struct source_private *p, struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 
 	p->fd = STDIN_FILENO;
 	if (strcmp(p->path, "-") != 0)
 		p->fd = open(p->path, O_RDONLY | O_CLOEXEC);
 	if (p->fd < 0)
-		return sluice_fail(err, -errno, "%s: %s", sluice_shorten(&room, p->path),
-				   sluice_strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", penstock_shorten(&room, p->path),
+				   penstock_strerror(errno));
 	posix_fadvise(p->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 	return 0;
 }
 
-int source_open(struct source *s, const char *path, struct sluice_err *err)
+int source_open(struct source *s, const char *path, struct penstock_err *err)
 {
 	int r;
 
 	*s = (struct source){.p = calloc(1, sizeof(*s->p))};
 	if (!s->p)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	s->p->fd = -1;
 	s->p->path = strdup(path);
-	r = s->p->path ? source_open_file(s->p, err) : sluice_fail(err, -ENOMEM, "out of memory");
+	r = s->p->path ? source_open_file(s->p, err) : penstock_fail(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = source_begin(s, err);
 	if (r < 0)
@@ -198,7 +198,7 @@ void source_close(struct source *s)
 
 /* ------------------------------------------------------------------- moving */
 
-int source_more(struct source *s, struct sluice_err *err)
+int source_more(struct source *s, struct penstock_err *err)
 {
 	struct source_private *p = s->p;
 	size_t left = (size_t)(s->end - s->at);
@@ -216,7 +216,7 @@ int source_more(struct source *s, struct sluice_err *err)
 	return n < 0 ? (int)n : n > 0;
 }
 
-int source_find(struct source *s, size_t from, size_t *ret, struct sluice_err *err)
+int source_find(struct source *s, size_t from, size_t *ret, struct penstock_err *err)
 {
 	for (;;) {
 		size_t have = (size_t)(s->end - s->at);
@@ -249,7 +249,7 @@ void source_take(struct source *s, size_t len, uint64_t lines)
 }
 
 /* Go to the beginning of the next line.  As source_line(). */
-static int source_skip_line(struct source *s, struct sluice_err *err)
+static int source_skip_line(struct source *s, struct penstock_err *err)
 {
 	size_t len;
 	int r;
@@ -261,7 +261,7 @@ static int source_skip_line(struct source *s, struct sluice_err *err)
 	return r;
 }
 
-int source_line(struct source *s, char **ret_line, size_t *ret_len, struct sluice_err *err)
+int source_line(struct source *s, char **ret_line, size_t *ret_len, struct penstock_err *err)
 {
 	size_t len;
 	int r = source_find(s, 0, &len, err);

@@ -121,7 +121,7 @@ static int add_use(struct maker *m, const struct trace_row *row, unsigned window
 {
 	struct trace_summary *s = m->s;
 	/* Of a file every place is an object of its own. */
-	uint64_t hash = sluice_key_hash(row->key, row->key_len, row->offset);
+	uint64_t hash = penstock_key_hash(row->key, row->key_len, row->offset);
 	struct reuse_hit hit;
 	int r;
 
@@ -165,7 +165,7 @@ static int add_row(struct maker *m, const struct trace_row *row)
 	s->failed += row->failed;
 	sum->rows++;
 	sum->bytes += row->size;
-	sluice_hist_add(&s->sizes, row->size);
+	penstock_hist_add(&s->sizes, row->size);
 	s->window[window].rows++;
 	s->window[window].read_bytes += row->op == TRACE_READ ? row->size : 0;
 	s->window[window].write_bytes += row->op == TRACE_WRITE ? row->size : 0;
@@ -191,16 +191,16 @@ static void summary_finish(struct maker *m, const struct trace_reader *r)
 	s->bad = *trace_reader_bad(r);
 }
 
-static int summary_read_all(struct maker *m, struct trace_reader *r, struct sluice_err *err)
+static int summary_read_all(struct maker *m, struct trace_reader *r, struct penstock_err *err)
 {
 	struct trace_row row;
 	int n;
 
 	while ((n = trace_read(r, &row, err)) == 1) {
 		if (add_row(m, &row) < 0)
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 		if (asked_to_stop(m->o->stop))
-			return sluice_fail(err, -EINTR, "stopped");
+			return penstock_fail(err, -EINTR, "stopped");
 	}
 	if (n == 0)
 		summary_finish(m, r);
@@ -209,7 +209,7 @@ static int summary_read_all(struct maker *m, struct trace_reader *r, struct slui
 
 int trace_summary_make(struct trace_summary **out, const char *path,
 		       const struct trace_reader_opts *ro, const struct trace_summary_opts *o,
-		       struct sluice_err *err)
+		       struct penstock_err *err)
 {
 	CLEANUP_FREE struct trace_summary *s = calloc(1, sizeof(*s));
 	struct maker m = {.s = s, .o = o};
@@ -218,7 +218,7 @@ int trace_summary_make(struct trace_summary **out, const char *path,
 
 	m.reuse = reuse_new(o->max_keys ? o->max_keys : REUSE_KEYS);
 	if (!s || !m.reuse)
-		n = sluice_fail(err, -ENOMEM, "out of memory");
+		n = penstock_fail(err, -ENOMEM, "out of memory");
 	else
 		n = trace_reader_open(&r, path, ro, err);
 	if (n == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_SUMMARY_H
-#define SLUICE_TRACE_SUMMARY_H
+#ifndef PENSTOCK_TRACE_SUMMARY_H
+#define PENSTOCK_TRACE_SUMMARY_H
 
 /* What is in a trace: counts, sizes, reuse, working set.  Memory is bounded; see reuse.h. */
 #include <stdatomic.h>
@@ -40,7 +40,7 @@ struct trace_summary {
 	uint64_t failed;
 	/* by operation, tier (the last: none), phase */
 	struct trace_sum sum[TRACE_OPS][TRACE_TIERS + 1][TRACE_PHASES];
-	struct sluice_hist sizes;
+	struct penstock_hist sizes;
 	/*
 	 * Reuse of what is used; moves between tiers (phase Evict) are no uses unless one tier
 	 * alone is looked at.
@@ -62,7 +62,7 @@ struct trace_summary_opts {
 /* Read all of @path.  The result is freed by free(). */
 int trace_summary_make(struct trace_summary **out, const char *path,
 		       const struct trace_reader_opts *ro, const struct trace_summary_opts *o,
-		       struct sluice_err *err);
+		       struct penstock_err *err);
 
 /* Of all operations, tiers or phases with -1. */
 struct trace_sum trace_summary_sum(const struct trace_summary *s, int op, int tier, int phase);

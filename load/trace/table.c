@@ -56,10 +56,10 @@ static size_t table_whole(const char *text, size_t len)
 }
 
 int table_header(struct trace_reader *r, struct table *t, const int *needed, int nr,
-		 const char *what, struct sluice_err *err)
+		 const char *what, struct penstock_err *err)
 {
 	struct csv_field f[CSV_FIELDS];
-	struct sluice_short room;
+	struct penstock_short room;
 	uint64_t line;
 	char *text;
 	size_t len;
@@ -68,22 +68,22 @@ int table_header(struct trace_reader *r, struct table *t, const int *needed, int
 	if (n < 0 && n != -E2BIG)
 		return n;
 	if (n == 1 && r->o.raw && reader_keep(&r->head, text, table_whole(text, len)) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	table_columns(t, f, n == 1 ? csv_split(text, len, t->separator, f) : 0);
 	for (int i = 0; i < nr; i++)
 		if (t->at[needed[i]] < 0)
-			return sluice_fail(
+			return penstock_fail(
 				err, -EINVAL,
 				"%s: line 1: is not the header of %s: there is no column "
 				"'%s'",
-				sluice_shorten(&room, source_path(&r->s)), what,
+				penstock_shorten(&room, source_path(&r->s)), what,
 				t->names[needed[i]]);
 	name_unknown(r->unknown, sizeof(r->unknown), t, f);
 	return 0;
 }
 
 int table_row(struct trace_reader *r, const struct table *t, struct trace_row *row,
-	      table_field *set, struct sluice_err *err)
+	      table_field *set, struct penstock_err *err)
 {
 	struct csv_field f[CSV_FIELDS];
 	uint64_t line;
@@ -98,7 +98,7 @@ int table_row(struct trace_reader *r, const struct table *t, struct trace_row *r
 	} while (!len || (t->comment && *text == t->comment));
 	r->row_line = line;
 	if (r->o.raw && reader_keep(&r->raw, text, table_whole(text, len)) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	n = csv_split(text, len, t->separator, f);
 	if (n < 0)
 		return reader_bad(r, line, CSV_BAD_QUOTES);

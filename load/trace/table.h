@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_TABLE_H
-#define SLUICE_TRACE_TABLE_H
+#ifndef PENSTOCK_TRACE_TABLE_H
+#define PENSTOCK_TRACE_TABLE_H
 
 /* Traces that are tables: columns with names, which a header puts in any order. */
 #include <string.h>
@@ -30,12 +30,12 @@ static inline bool field_is(struct csv_field f, const char *word)
 void table_columns(struct table *t, const struct csv_field *f, int nr);
 /* The first row is a header of @what, with at least the @needed columns; 0, -EINVAL, ... */
 int table_header(struct trace_reader *r, struct table *t, const int *needed, int nr,
-		 const char *what, struct sluice_err *err);
+		 const char *what, struct penstock_err *err);
 
 /* Put one field where it belongs; false when it is not valid. */
 typedef bool table_field(struct trace_row *row, int column, struct csv_field f);
 /* The next row that is neither empty nor a comment; as struct trace_input.next(). */
 int table_row(struct trace_reader *r, const struct table *t, struct trace_row *row,
-	      table_field *set, struct sluice_err *err);
+	      table_field *set, struct penstock_err *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TRACE_TRACE_H
-#define SLUICE_TRACE_TRACE_H
+#ifndef PENSTOCK_TRACE_TRACE_H
+#define PENSTOCK_TRACE_TRACE_H
 
 /*
  * The operation stream on disk: one row per operation, whatever the format.  Readers and
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 enum trace_op { TRACE_READ, TRACE_WRITE, TRACE_DELETE, TRACE_STAT, TRACE_LIST, TRACE_OPS };
 enum trace_phase { TRACE_NONE, TRACE_PREFILL, TRACE_DECODE, TRACE_EVICT, TRACE_BOTH, TRACE_PHASES };
@@ -101,17 +101,17 @@ struct trace_writer;
  * plain file may end in a torn row.
  */
 int trace_writer_open(struct trace_writer **out, const char *path,
-		      const struct trace_writer_opts *o, struct sluice_err *err);
+		      const struct trace_writer_opts *o, struct penstock_err *err);
 /*
  * Errors of earlier rows may show up here, or at the close.  What the format has no place for is
  * left out: fields of the row, and rows of a kv trace that are neither Read nor Write unless it is
  * extended.  -EINVAL when the key is longer than TRACE_KEY_MAX.
  */
-int trace_write(struct trace_writer *w, const struct trace_row *row, struct sluice_err *err);
+int trace_write(struct trace_writer *w, const struct trace_row *row, struct penstock_err *err);
 /* A row as it was in another file of the same format; a newline is put behind it. */
-int trace_write_raw(struct trace_writer *w, const char *text, size_t len, struct sluice_err *err);
+int trace_write_raw(struct trace_writer *w, const char *text, size_t len, struct penstock_err *err);
 /* Everything is in the file when it returns 0.  Frees @w in any case. */
-int trace_writer_close(struct trace_writer *w, struct sluice_err *err);
+int trace_writer_close(struct trace_writer *w, struct penstock_err *err);
 
 /* ---- reading ---- */
 
@@ -127,8 +127,8 @@ struct trace_bad {
 struct trace_maker {
 	enum trace_format format;
 	const void *arg;
-	int (*open)(void **state, const void *arg, struct sluice_err *err);
-	int (*next)(void *state, struct trace_row *row, struct sluice_err *err); /* trace_read() */
+	int (*open)(void **state, const void *arg, struct penstock_err *err);
+	int (*next)(void *state, struct trace_row *row, struct penstock_err *err); /* trace_read() */
 	const struct trace_bad *(*bad)(const void *state); /* trace_reader_bad() */
 	void (*close)(void *state);
 };
@@ -145,16 +145,16 @@ struct trace_reader_opts {
 };
 struct trace_reader;
 /* What @path looks like; TRACE_AUTO when it is nothing known.  "-" cannot be read again. */
-int trace_detect(enum trace_format *out, const char *path, struct sluice_err *err);
+int trace_detect(enum trace_format *out, const char *path, struct penstock_err *err);
 /*
  * "-" is standard input; compressed or not is told by content.  BurstGPT and ShareGPT hold
  * requests: -ENOTSUP without a maker.  -EINVAL when the format is not known, or bytes_per_token is
  * needed.
  */
 int trace_reader_open(struct trace_reader **out, const char *path,
-		      const struct trace_reader_opts *o, struct sluice_err *err);
+		      const struct trace_reader_opts *o, struct penstock_err *err);
 /* 1 and a row; 0 at the end; -errno with file name and line number in @err. */
-int trace_read(struct trace_reader *r, struct trace_row *row, struct sluice_err *err);
+int trace_read(struct trace_reader *r, struct trace_row *row, struct penstock_err *err);
 enum trace_format trace_reader_format(const struct trace_reader *r);
 uint64_t trace_reader_line(const struct trace_reader *r); /* 0: rows are made */
 /* Rows that were skipped so far. */
@@ -183,18 +183,18 @@ struct trace_request {
  */
 struct trace_burst;
 int trace_burst_open(struct trace_burst **out, const char *path, struct trace_bad *bad,
-		     struct sluice_err *err);
+		     struct penstock_err *err);
 /* 1 and a request that can be used; 0 at the end; -errno. */
-int trace_burst_next(struct trace_burst *b, struct trace_request *ret, struct sluice_err *err);
+int trace_burst_next(struct trace_burst *b, struct trace_request *ret, struct penstock_err *err);
 void trace_burst_rewind(struct trace_burst *b); /* the first one is next */
 /* Can it be read again?  What comes through a pipe cannot. */
 bool trace_burst_lasts(const struct trace_burst *b);
 void trace_burst_close(struct trace_burst *b);
 /* All of its requests. */
 int trace_burst_load(struct trace_request **out, size_t *nr, const char *path,
-		     struct trace_bad *bad, struct sluice_err *err);
+		     struct trace_bad *bad, struct penstock_err *err);
 /* Is there anything it could be loaded from?  0, or what is wrong in @err. */
-int trace_burst_find(const char *path, struct sluice_err *err);
+int trace_burst_find(const char *path, struct penstock_err *err);
 /*
  * The first @max_conversations of a ShareGPT file, in order, turn by turn; tokens: max(1,
  * characters / chars_per_token), capped (0: not).  Memory does not grow with the rest of the file.
@@ -206,7 +206,7 @@ struct trace_sharegpt_opts {
 };
 int trace_sharegpt_load(struct trace_request **out, size_t *nr, const char *path,
 			const struct trace_sharegpt_opts *o, struct trace_bad *bad,
-			struct sluice_err *err);
+			struct penstock_err *err);
 /* Frees what either gave. */
 void trace_requests_free(struct trace_request *v, size_t nr);
 

@@ -30,27 +30,27 @@ static bool ends_in_zst(const char *path)
 }
 
 int trace_writer_open(struct trace_writer **out, const char *path,
-		      const struct trace_writer_opts *o, struct sluice_err *err)
+		      const struct trace_writer_opts *o, struct penstock_err *err)
 {
 	CLEANUP_FREE struct trace_writer *w = calloc(1, sizeof(*w));
 	CLEANUP_FREE void *state = NULL;
 	struct sink_opts so = {.level = o->zstd_level, .steady = o->steady, .fd = o->fd};
-	struct sluice_err ignored;
+	struct penstock_err ignored;
 	int r;
 
 	if (!w)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	w->o = *o;
 	w->out = outputs[o->format];
 	if (!w->out)
-		return sluice_fail(err, -ENOTSUP,
+		return penstock_fail(err, -ENOTSUP,
 				   "a trace cannot be written as %s, which is a "
 				   "list of requests, not of operations",
 				   trace_format_names[o->format]);
 	w->row = w->out->row;
 	w->state = state = calloc(1, w->out->state_size);
 	if (!state)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	so.zstd = o->pack == TRACE_PACK_ZSTD || (o->pack == TRACE_PACK_NAME && ends_in_zst(path));
 	r = sink_open(&w->sink, path, &so, err);
 	if (r < 0)
@@ -65,15 +65,15 @@ int trace_writer_open(struct trace_writer **out, const char *path,
 	return 0;
 }
 
-int trace_write(struct trace_writer *w, const struct trace_row *row, struct sluice_err *err)
+int trace_write(struct trace_writer *w, const struct trace_row *row, struct penstock_err *err)
 {
 	if (row->key_len > TRACE_KEY_MAX)
-		return sluice_fail(err, -EINVAL, "a key of %u bytes is longer than %d",
+		return penstock_fail(err, -EINVAL, "a key of %u bytes is longer than %d",
 				   row->key_len, TRACE_KEY_MAX);
 	return w->row(w, row, err);
 }
 
-int trace_write_raw(struct trace_writer *w, const char *text, size_t len, struct sluice_err *err)
+int trace_write_raw(struct trace_writer *w, const char *text, size_t len, struct penstock_err *err)
 {
 	char *to;
 
@@ -94,9 +94,9 @@ int trace_write_raw(struct trace_writer *w, const char *text, size_t len, struct
 	return 0;
 }
 
-int trace_writer_close(struct trace_writer *w, struct sluice_err *err)
+int trace_writer_close(struct trace_writer *w, struct penstock_err *err)
 {
-	struct sluice_err second;
+	struct penstock_err second;
 	int r = 0, closed;
 
 	if (!w)

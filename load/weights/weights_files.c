@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <sluice/object.h>
-#include <sluice/stripe.h>
+#include <penstock/object.h>
+#include <penstock/stripe.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -25,40 +25,40 @@ static int by_address(const void *a, const void *b)
  * Where the model's files are: its names may be links, as in the cache of a hub, and who drops
  * pages or measures a limit follows none.
  */
-int weights_files_find(struct weights_files *f, const struct sluice_model *m,
-		       struct sluice_err *err)
+int weights_files_find(struct weights_files *f, const struct penstock_model *m,
+		       struct penstock_err *err)
 {
 	CLEANUP_FREE const char **names = NULL;
 	uint64_t n = 0;
 
-	while (sluice_model_get_weight(m, n))
+	while (penstock_model_get_weight(m, n))
 		n++;
 	names = calloc(n + 1, sizeof(*names));
 	f->paths = calloc(n + 1, sizeof(*f->paths));
 	f->lens = calloc(n + 1, sizeof(*f->lens));
 	if (!names || !f->paths || !f->lens)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (uint64_t i = 0; i < n; i++)
-		names[i] = sluice_model_get_weight(m, i)->path;
+		names[i] = penstock_model_get_weight(m, i)->path;
 	qsort(names, n, sizeof(*names), by_address); /* each file has one name */
 	for (uint64_t i = 0; i < n; i++) {
 		if (i && names[i] == names[i - 1])
 			continue;
-		f->paths[f->nr] = sluice_object_is_uri(names[i], NULL) ? strdup(names[i])
+		f->paths[f->nr] = penstock_object_is_uri(names[i], NULL) ? strdup(names[i])
 								       : realpath(names[i], NULL);
 		if (!f->paths[f->nr])
-			return sluice_fail(err, -errno, "%s: %s", names[i], strerror(errno));
+			return penstock_fail(err, -errno, "%s: %s", names[i], strerror(errno));
 		f->nr++;
 	}
 	return 0;
 }
 
 /* What is not there reads as zeros at the speed of memory. */
-static int check_object(struct weights_files *f, uint64_t i, struct sluice_object *c,
-			struct sluice_err *err)
+static int check_object(struct weights_files *f, uint64_t i, struct penstock_object *c,
+			struct penstock_err *err)
 {
-	struct sluice_object_info info = {.size = sizeof(info)};
-	int r = sluice_object_stat(c, f->paths[i], &info, err);
+	struct penstock_object_info info = {.size = sizeof(info)};
+	int r = penstock_object_stat(c, f->paths[i], &info, err);
 
 	if (r < 0)
 		return r;
@@ -67,7 +67,7 @@ static int check_object(struct weights_files *f, uint64_t i, struct sluice_objec
 	return 0;
 }
 
-static int check_file(struct weights_files *f, uint64_t i, struct sluice_err *err)
+static int check_file(struct weights_files *f, uint64_t i, struct penstock_err *err)
 {
 	CLEANUP_CLOSE int fd = open(f->paths[i], O_RDONLY | O_CLOEXEC);
 	struct stat st;
@@ -75,14 +75,14 @@ static int check_file(struct weights_files *f, uint64_t i, struct sluice_err *er
 	off_t hole;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return sluice_fail(err, -errno, "%s: %s", f->paths[i], strerror(errno));
-	bytes = sluice_stripe_bytes(f->paths[i], st.st_size);
+		return penstock_fail(err, -errno, "%s: %s", f->paths[i], strerror(errno));
+	bytes = penstock_stripe_bytes(f->paths[i], st.st_size);
 	if (bytes < 0)
-		return sluice_fail(err, (int)bytes, "%s: %s", f->paths[i], strerror((int)-bytes));
+		return penstock_fail(err, (int)bytes, "%s: %s", f->paths[i], strerror((int)-bytes));
 	f->lens[i] = (uint64_t)bytes;
 	hole = lseek(fd, 0, SEEK_HOLE);
 	if (hole >= 0 && hole < st.st_size)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: has a hole at byte %lld: reading it would tell nothing of "
 				   "the storage",
 				   f->paths[i], (long long)hole);
@@ -90,8 +90,8 @@ static int check_file(struct weights_files *f, uint64_t i, struct sluice_err *er
 	return 0;
 }
 
-int weights_files_check(struct weights_files *f, struct sluice_object *objects,
-			struct sluice_err *err)
+int weights_files_check(struct weights_files *f, struct penstock_object *objects,
+			struct penstock_err *err)
 {
 	int r = 0;
 

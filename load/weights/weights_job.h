@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_LOAD_WEIGHTS_JOB_H
-#define SLUICE_LOAD_WEIGHTS_JOB_H
+#ifndef PENSTOCK_LOAD_WEIGHTS_JOB_H
+#define PENSTOCK_LOAD_WEIGHTS_JOB_H
 
 /*
- * Weights streamed as by a program that runs a model larger than memory: `sluice stream'.  No model
+ * Weights streamed as by a program that runs a model larger than memory: `penstock stream'.  No model
  * is run: groups are waited for, held for the time that computing would take, and released.
  *
  * The work is done in turns, between which plain threads find out what the device can do.  A turn
@@ -13,13 +13,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/probe.h>
-#include <sluice/weights.h>
+#include <penstock/probe.h>
+#include <penstock/weights.h>
 
 #include "load/measure/cache.h"
 #include "load/measure/series.h"
 
-extern const char *const weights_by_words[]; /* of enum sluice_model_by */
+extern const char *const weights_by_words[]; /* of enum penstock_model_by */
 
 /* A model that is known by its shape.  Numbers are parameters. */
 struct weights_shape {
@@ -43,7 +43,7 @@ struct weights_job {
 	const char *folder; /* of a shape: where its file is made, ... */
 	uint64_t size;      /* ... of so many bytes */
 	uint32_t bits;      /* of a shape: of a parameter; 0: as published */
-	uint32_t by;        /* enum sluice_model_by */
+	uint32_t by;        /* enum penstock_model_by */
 	uint64_t window;
 	uint32_t batch;
 	double compute_ms;   /* of a group */
@@ -54,7 +54,7 @@ struct weights_job {
 	uint64_t seed;
 	bool gpu;
 	uint32_t device;
-	struct sluice_opts opts;
+	struct penstock_opts opts;
 	uint64_t limit; /* bytes per second; 0: not given */
 	bool measure_limit;
 	const atomic_int *stop;
@@ -75,7 +75,7 @@ struct weights_result {
 	struct weights_plan plan;
 	struct run_series series; /* an operation is a group; latency: since the one before */
 	bool ran;
-	struct sluice_weights_stats stats; /* of all turns */
+	struct penstock_weights_stats stats; /* of all turns */
 	double compute_sec;
 	double ideal_sec; /* the same turns, by a device at the limit and a caller that waits */
 	double bound;     /* tokens per second, of the limit; 0: it is not known */
@@ -83,13 +83,13 @@ struct weights_result {
 	double steps;     /* of all tokens of a batch: passes over the model */
 	int64_t cached;   /* bytes of the files that the page cache holds afterwards; or -errno */
 	uint64_t made;    /* bytes written for a shape */
-	struct sluice_path_info path;
+	struct penstock_path_info path;
 };
 
 /* The window as asked for, or what suits the largest group. */
-int weights_look(struct weights_job *job, struct weights_plan *plan, struct sluice_err *err);
+int weights_look(struct weights_job *job, struct weights_plan *plan, struct penstock_err *err);
 /* 0 or -errno; what was measured up to there is in @res.  weights_result_fini() is due. */
-int weights_run(const struct weights_job *job, struct weights_result *res, struct sluice_err *err);
+int weights_run(const struct weights_job *job, struct weights_result *res, struct penstock_err *err);
 void weights_result_fini(struct weights_result *res);
 
 /* Tokens per second at most: every byte is read once for each step of the batch. */
@@ -101,8 +101,8 @@ static inline double weights_bound(double batch, double bytes_per_sec, double mo
 /* ------------------------------------------------------ between its files */
 
 /* The model of a job: on disk, or of a shape in the file @path of @len bytes. */
-int weights_model(struct sluice_model **out, struct sluice_io *io, const struct weights_job *job,
-		  const char *path, uint64_t len, struct sluice_err *err);
+int weights_model(struct penstock_model **out, struct penstock_io *io, const struct weights_job *job,
+		  const char *path, uint64_t len, struct penstock_err *err);
 
 /* Its files, each once. */
 struct weights_files {
@@ -111,11 +111,11 @@ struct weights_files {
 	uint64_t nr, largest;
 	struct cache_facts facts;
 };
-int weights_files_find(struct weights_files *f, const struct sluice_model *m,
-		       struct sluice_err *err);
+int weights_files_find(struct weights_files *f, const struct penstock_model *m,
+		       struct penstock_err *err);
 /* They are whole, and out of the page cache as far as that can be: 0 or -EINVAL. */
-int weights_files_check(struct weights_files *f, struct sluice_object *objects,
-			struct sluice_err *err);
+int weights_files_check(struct weights_files *f, struct penstock_object *objects,
+			struct penstock_err *err);
 /* Bytes of them in the page cache, or -errno. */
 int64_t weights_files_resident(const struct weights_files *f);
 void weights_files_fini(struct weights_files *f);
@@ -123,8 +123,8 @@ void weights_files_fini(struct weights_files *f);
 /* Which experts are used: sets of groups, layer by layer. */
 struct weights_router;
 int weights_router_open(struct weights_router **out, const struct weights_job *job,
-			const struct sluice_model *m, const struct weights_shape *shape,
-			struct sluice_err *err);
+			const struct penstock_model *m, const struct weights_shape *shape,
+			struct penstock_err *err);
 void weights_router_close(struct weights_router *r);
 /* The next set; *@ret lives until the next but one call. */
 uint64_t weights_router_next(struct weights_router *r, const uint64_t **ret);

@@ -25,7 +25,7 @@ struct weights_router {
 	uint64_t *grid;
 	uint64_t layers, experts;
 	/* zipf */
-	struct sluice_random rnd;
+	struct penstock_random rnd;
 	double *sums; /* of weights, by rank */
 	uint32_t *favourites;
 	uint32_t batch, active;
@@ -56,28 +56,28 @@ bool weights_expert_of(const char *name, uint64_t *ret_layer, uint64_t *ret_expe
 	return true;
 }
 
-static int grid_make(struct weights_router *r, const struct sluice_model *m, const char *model,
-		     struct sluice_err *err)
+static int grid_make(struct weights_router *r, const struct penstock_model *m, const char *model,
+		     struct penstock_err *err)
 {
-	const struct sluice_group *g;
+	const struct penstock_group *g;
 	uint64_t layer, expert;
 
-	for (uint64_t i = 0; (g = sluice_model_get_group(m, i)); i++)
+	for (uint64_t i = 0; (g = penstock_model_get_group(m, i)); i++)
 		if (weights_expert_of(g->name, &layer, &expert) && layer < 1 << 20 &&
 		    expert < 1 << 20) {
 			r->layers = max_u64(r->layers, layer + 1);
 			r->experts = max_u64(r->experts, expert + 1);
 		}
 	if (!r->layers)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: has no group with a layer and an expert, as "
 				   "'layers.3.experts.17'",
 				   model);
 	r->grid = reallocarray(NULL, r->layers * r->experts, sizeof(*r->grid));
 	if (!r->grid)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	memset(r->grid, 0xff, r->layers * r->experts * sizeof(*r->grid));
-	for (uint64_t i = 0; (g = sluice_model_get_group(m, i)); i++)
+	for (uint64_t i = 0; (g = penstock_model_get_group(m, i)); i++)
 		if (weights_expert_of(g->name, &layer, &expert) && layer < r->layers &&
 		    expert < r->experts)
 			r->grid[layer * r->experts + expert] = i;
@@ -86,7 +86,7 @@ static int grid_make(struct weights_router *r, const struct sluice_model *m, con
 
 /* --------------------------------------------------------------------- zipf */
 
-static int zipf_make(struct weights_router *r, struct sluice_err *err)
+static int zipf_make(struct weights_router *r, struct penstock_err *err)
 {
 	double sum = 0;
 
@@ -96,14 +96,14 @@ static int zipf_make(struct weights_router *r, struct sluice_err *err)
 	for (unsigned i = 0; i < 2; i++)
 		r->sets[i] = calloc(r->experts, sizeof(**r->sets));
 	if (!r->sums || !r->favourites || !r->marked || !r->sets[0] || !r->sets[1])
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (uint64_t e = 0; e < r->experts; e++)
 		r->sums[e] = sum += 1 / (double)(e + 1);
 	for (uint64_t l = 0; l < r->layers; l++) {
 		uint32_t *f = r->favourites + l * r->experts;
 
 		for (uint32_t e = 0; e < r->experts; e++) {
-			uint64_t k = sluice_random_below(&r->rnd, e + 1);
+			uint64_t k = penstock_random_below(&r->rnd, e + 1);
 
 			f[e] = f[k];
 			f[k] = e;
@@ -114,7 +114,7 @@ static int zipf_make(struct weights_router *r, struct sluice_err *err)
 
 static uint32_t zipf_rank(struct weights_router *r)
 {
-	double u = (double)(sluice_random_next(&r->rnd) >> 11) * 0x1p-53 * r->sums[r->experts - 1];
+	double u = (double)(penstock_random_next(&r->rnd) >> 11) * 0x1p-53 * r->sums[r->experts - 1];
 	uint32_t low = 0, high = (uint32_t)r->experts - 1;
 
 	while (low < high) {
@@ -164,7 +164,7 @@ static uint64_t zipf_next(struct weights_router *r, const uint64_t **ret)
 /* --------------------------------------------------------------------- file */
 
 static int file_line(struct weights_router *r, char *text, uint64_t nr, const char *path,
-		     uint64_t *before, struct sluice_err *err)
+		     uint64_t *before, struct penstock_err *err)
 {
 	struct line line = {.first = r->nr_all};
 	char *end, *at = text;
@@ -173,7 +173,7 @@ static int file_line(struct weights_router *r, char *text, uint64_t nr, const ch
 	if (end == at && !text[strspn(text, " \t\r\n")])
 		return 0;
 	if (end == at || layer >= r->layers)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: line %" PRIu64
 				   ": begins with no layer of the model's %" PRIu64,
 				   path, nr, r->layers);
@@ -183,22 +183,22 @@ static int file_line(struct weights_router *r, char *text, uint64_t nr, const ch
 		if (end == at)
 			break;
 		if (e >= r->experts || r->grid[layer * r->experts + e] == UINT64_MAX)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "%s: line %" PRIu64 ": layer %" PRIu64
 					   " has no expert %" PRIu64,
 					   path, nr, layer, e);
 		if (ARRAY_ROOM(r->all, r->room_all, r->nr_all + 1) < 0)
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 		r->all[r->nr_all++] = r->grid[layer * r->experts + e];
 		line.nr++;
 	}
 	if (at[strspn(at, " \t\r\n")] || !line.nr)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: line %" PRIu64
 				   ": a layer and its experts, as numbers, are due",
 				   path, nr);
 	if (ARRAY_ROOM(r->lines, r->room_lines, r->nr_lines + 1) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (!r->nr_lines || layer <= *before)
 		r->steps++;
 	*before = layer;
@@ -206,7 +206,7 @@ static int file_line(struct weights_router *r, char *text, uint64_t nr, const ch
 	return 0;
 }
 
-static int file_read(struct weights_router *r, const char *path, struct sluice_err *err)
+static int file_read(struct weights_router *r, const char *path, struct penstock_err *err)
 {
 	FILE *f = fopen(path, "re");
 	CLEANUP_FREE char *text = NULL;
@@ -215,12 +215,12 @@ static int file_read(struct weights_router *r, const char *path, struct sluice_e
 	int res = 0;
 
 	if (!f)
-		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	while (res == 0 && getline(&text, &room, f) >= 0)
 		res = file_line(r, text, ++nr, path, &before, err);
 	fclose(f);
 	if (res == 0 && !r->nr_lines)
-		return sluice_fail(err, -EINVAL, "%s: has no line with a layer and its experts",
+		return penstock_fail(err, -EINVAL, "%s: has no line with a layer and its experts",
 				   path);
 	return res;
 }
@@ -228,20 +228,20 @@ static int file_read(struct weights_router *r, const char *path, struct sluice_e
 /* --------------------------------------------------------------------- both */
 
 int weights_router_open(struct weights_router **out, const struct weights_job *job,
-			const struct sluice_model *m, const struct weights_shape *shape,
-			struct sluice_err *err)
+			const struct penstock_model *m, const struct weights_shape *shape,
+			struct penstock_err *err)
 {
 	struct weights_router *r = calloc(1, sizeof(*r));
 	int res;
 
 	if (!r)
-		return sluice_fail(err, -ENOMEM, "out of memory");
-	sluice_random_seed(&r->rnd, job->seed);
+		return penstock_fail(err, -ENOMEM, "out of memory");
+	penstock_random_seed(&r->rnd, job->seed);
 	r->batch = job->batch;
 	r->active = job->active ? job->active : shape && shape->active ? shape->active : 2;
 	res = grid_make(r, m, job->model, err);
 	if (res == 0 && job->active > r->experts)
-		res = sluice_fail(err, -EINVAL,
+		res = penstock_fail(err, -EINVAL,
 				  "--active: %" PRIu32 ", and a layer has %" PRIu64 " experts",
 				  job->active, r->experts);
 	if (res == 0)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <sluice/gpu.h>
+#include <penstock/gpu.h>
 
 #include "base/err.h"
 #include "base/size.h"
@@ -19,12 +19,12 @@
 
 /* --------------------------------------------------------------------- model */
 
-static void measure_model(struct weights_plan *p, const struct sluice_model *m)
+static void measure_model(struct weights_plan *p, const struct penstock_model *m)
 {
-	const struct sluice_group *g;
+	const struct penstock_group *g;
 	uint64_t layer, expert;
 
-	for (uint64_t i = 0; (g = sluice_model_get_group(m, i)); i++) {
+	for (uint64_t i = 0; (g = penstock_model_get_group(m, i)); i++) {
 		p->groups++;
 		p->bytes += g->bytes;
 		p->weights += g->nr;
@@ -38,60 +38,60 @@ static void measure_model(struct weights_plan *p, const struct sluice_model *m)
 
 /* The window holds two groups and not the model, so that each use is a read. */
 static int check_window(const struct weights_job *job, const struct weights_plan *p,
-			struct sluice_err *err)
+			struct penstock_err *err)
 {
-	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
+	char a[PENSTOCK_SIZE_TEXT], b[PENSTOCK_SIZE_TEXT];
 
 	if (job->window < p->largest)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "--window: %s is smaller than the largest group of %s; a larger "
 				   "one, or --by tensor",
-				   sluice_size_format(a, job->window),
-				   sluice_size_format(b, p->largest));
+				   penstock_size_format(a, job->window),
+				   penstock_size_format(b, p->largest));
 	if (!p->bytes)
-		return sluice_fail(err, -EINVAL, "%s: its weights have no bytes", job->model);
+		return penstock_fail(err, -EINVAL, "%s: its weights have no bytes", job->model);
 	return 0;
 }
 
 /* What was asked for and would not be done. */
 static int weights_check_options(const struct weights_job *job, const struct weights_shape *shape,
-				 struct sluice_err *err)
+				 struct penstock_err *err)
 {
 	if (!shape && job->bits)
-		return sluice_fail(err, -EINVAL, "--bits: '%s' is a model on disk and has its own",
+		return penstock_fail(err, -EINVAL, "--bits: '%s' is a model on disk and has its own",
 				   job->model);
 	if (shape && job->size < 64 << 20)
-		return sluice_fail(err, -EINVAL, "--size: a file of less than 64M tells nothing");
-	if (shape && job->by != SLUICE_BY_LAYER)
-		return sluice_fail(err, -EINVAL, "--by: '%s' is no model on disk", job->model);
-	if (job->experts && job->by == SLUICE_BY_TENSOR)
-		return sluice_fail(err, -EINVAL, "--by: with --experts what is used are experts");
+		return penstock_fail(err, -EINVAL, "--size: a file of less than 64M tells nothing");
+	if (shape && job->by != PENSTOCK_BY_LAYER)
+		return penstock_fail(err, -EINVAL, "--by: '%s' is no model on disk", job->model);
+	if (job->experts && job->by == PENSTOCK_BY_TENSOR)
+		return penstock_fail(err, -EINVAL, "--by: with --experts what is used are experts");
 	if (job->active && (!job->experts || strcmp(job->experts, "zipf") != 0))
-		return sluice_fail(err, -EINVAL, "--active: is about --experts zipf");
+		return penstock_fail(err, -EINVAL, "--active: is about --experts zipf");
 	if (job->device && !job->gpu)
-		return sluice_fail(err, -EINVAL, "--device: is about --gpu");
+		return penstock_fail(err, -EINVAL, "--device: is about --gpu");
 	return shape && bed_check_folder(job->folder, true, err) < 0 ? -EINVAL : 0;
 }
 
 /* Before a file is made for it. */
-static int check_gpu(const struct weights_job *job, struct sluice_err *err)
+static int check_gpu(const struct weights_job *job, struct penstock_err *err)
 {
 	void *p = NULL;
-	int r = job->gpu ? sluice_gpu_alloc(&p, job->device, 1 << 20, err) : 0;
+	int r = job->gpu ? penstock_gpu_alloc(&p, job->device, 1 << 20, err) : 0;
 
-	sluice_gpu_free(p);
+	penstock_gpu_free(p);
 	return r;
 }
 
 static int weights_look_at(const struct weights_job *job, struct weights_plan *plan,
-			   struct sluice_io *io, struct sluice_err *err)
+			   struct penstock_io *io, struct penstock_err *err)
 {
 	struct weights_router *router = NULL;
-	struct sluice_model *m;
+	struct penstock_model *m;
 	int r = weights_model(&m, io, job, "", job->size, err);
 
 	if (r == -ENOENT && !strchr(job->model, '/') && access(job->model, F_OK) < 0)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: is no file, no folder, and not the name of a shape",
 				   job->model);
 	if (r < 0)
@@ -101,13 +101,13 @@ static int weights_look_at(const struct weights_job *job, struct weights_plan *p
 	if (r == 0 && job->experts)
 		r = weights_router_open(&router, job, m, plan->shape, err);
 	weights_router_close(router);
-	sluice_model_close(m);
+	penstock_model_close(m);
 	return r;
 }
 
-int weights_look(struct weights_job *job, struct weights_plan *plan, struct sluice_err *err)
+int weights_look(struct weights_job *job, struct weights_plan *plan, struct penstock_err *err)
 {
-	struct sluice_io *io;
+	struct penstock_io *io;
 	int r;
 
 	memset(plan, 0, sizeof(*plan));
@@ -115,15 +115,15 @@ int weights_look(struct weights_job *job, struct weights_plan *plan, struct slui
 	plan->file_bytes = plan->shape ? job->size : 0;
 	r = weights_check_options(job, plan->shape, err);
 	if (r == 0)
-		r = sluice_open(&io, &job->opts, err);
+		r = penstock_open(&io, &job->opts, err);
 	if (r < 0)
 		return r;
 	r = weights_look_at(job, plan, io, err);
-	sluice_close(io, NULL);
+	penstock_close(io, NULL);
 	return r < 0 ? r : check_gpu(job, err);
 }
 
-static int weights_make_file(struct weights_run *run, struct sluice_err *err)
+static int weights_make_file(struct weights_run *run, struct penstock_err *err)
 {
 	const struct weights_job *job = run->job;
 	struct bed_need need = {job->folder, job->size};
@@ -152,7 +152,7 @@ static double ideal_turn(const struct weights_run *run, const struct weights_tur
 	for (uint64_t i = 0; i < t->nr; i++) {
 		uint64_t k = (t->first + i) % run->res->plan.groups;
 
-		there += (double)sluice_model_get_group(run->m, k)->bytes / limit;
+		there += (double)penstock_model_get_group(run->m, k)->bytes / limit;
 		free_at = (there > free_at ? there : free_at) + held;
 	}
 	return free_at;
@@ -183,22 +183,22 @@ static void conclude(struct weights_run *run)
 	res->bound = weights_bound(run->job->batch, limit, (double)res->plan.bytes);
 }
 
-static void finish_series(struct weights_run *run, int r, const struct sluice_err *err)
+static void finish_series(struct weights_run *run, int r, const struct penstock_err *err)
 {
 	struct run_series *s = &run->res->series;
-	struct sluice_file *f;
+	struct penstock_file *f;
 
 	s->stats.size = sizeof(s->stats);
-	sluice_get_stats(run->io, &s->stats);
+	penstock_get_stats(run->io, &s->stats);
 	s->library_sec = (double)(s->stats.cpu_ns - run->warm.cpu_ns) / 1e9;
 	s->run_bytes = s->bytes;
-	if (sluice_file_open(&f, run->io, run->files.paths[run->files.largest], O_RDONLY, 0,
+	if (penstock_file_open(&f, run->io, run->files.paths[run->files.largest], O_RDONLY, 0,
 			     NULL) == 0) {
 		s->file.size = sizeof(s->file);
-		sluice_file_stat(f, &s->file);
-		sluice_file_close(f, NULL);
+		penstock_file_stat(f, &s->file);
+		penstock_file_close(f, NULL);
 	}
-	s->ways = run->res->stats.direct ? SLUICE_DONE_DIRECT : SLUICE_DONE_BUFFERED;
+	s->ways = run->res->stats.direct ? PENSTOCK_DONE_DIRECT : PENSTOCK_DONE_BUFFERED;
 	s->partial = r < 0;
 	snprintf(s->partial_why, sizeof(s->partial_why), "%.150s", r < 0 ? err->msg : "");
 	cache_describe(s, &run->files.facts, &run->res->path, 1);
@@ -207,18 +207,18 @@ static void finish_series(struct weights_run *run, int r, const struct sluice_er
 	run->res->ran = s->ops > 0;
 }
 
-static int run_window_make(struct weights_run *run, struct sluice_err *err)
+static int run_window_make(struct weights_run *run, struct penstock_err *err)
 {
 	struct bed_buffers_want want = {.memory = BED_OWN, .len = WEIGHTS_LIMIT_BUFFER, .nr = 1};
 	uint64_t len = run->job->window + (64 << 10);
-	int r = run->job->gpu ? sluice_gpu_alloc(&run->window, run->job->device, len, err)
-			      : sluice_buf_alloc(&run->window, run->io, len, 0,
+	int r = run->job->gpu ? penstock_gpu_alloc(&run->window, run->job->device, len, err)
+			      : penstock_buf_alloc(&run->window, run->io, len, 0,
 						 &run->res->series.buf, err);
 
 	return r < 0 ? r : bed_buffers_open(&run->limit_buffers, &want, err);
 }
 
-static int weights_run_all(struct weights_run *run, struct sluice_err *err)
+static int weights_run_all(struct weights_run *run, struct penstock_err *err)
 {
 	struct run_series *s = &run->res->series;
 	struct rusage before;
@@ -240,7 +240,7 @@ static int weights_run_all(struct weights_run *run, struct sluice_err *err)
 	if (r < 0)
 		return r;
 	run->warm.size = sizeof(run->warm);
-	sluice_get_stats(run->io, &run->warm);
+	penstock_get_stats(run->io, &run->warm);
 	getrusage(RUSAGE_SELF, &before);
 	r = weights_turns(run, err);
 	cpu_time_since(&before, &s->user_sec, &s->system_sec);
@@ -253,10 +253,10 @@ static void run_free(struct weights_run *run)
 {
 	weights_router_close(run->router);
 	if (run->job->gpu)
-		sluice_gpu_free(run->window);
-	sluice_close(run->io, NULL);
+		penstock_gpu_free(run->window);
+	penstock_close(run->io, NULL);
 	bed_buffers_close(&run->limit_buffers);
-	sluice_model_close(run->m);
+	penstock_model_close(run->m);
 	weights_files_fini(&run->files);
 	if (run->file.path)
 		bed_file_fini(&run->file, false);
@@ -264,7 +264,7 @@ static void run_free(struct weights_run *run)
 		bed_folder_close(&run->folder, false);
 }
 
-int weights_run(const struct weights_job *job, struct weights_result *res, struct sluice_err *err)
+int weights_run(const struct weights_job *job, struct weights_result *res, struct penstock_err *err)
 {
 	struct weights_run run = {.job = job, .res = res, .limit = {.read = true}};
 	int r;
@@ -277,9 +277,9 @@ int weights_run(const struct weights_job *job, struct weights_result *res, struc
 	res->plan.shape = weights_shape_find(job->model);
 	res->plan.file_bytes = res->plan.shape ? job->size : 0;
 	res->path.size = sizeof(res->path);
-	r = sluice_probe_path(res->plan.shape ? job->folder : job->model, &res->path, err);
+	r = penstock_probe_path(res->plan.shape ? job->folder : job->model, &res->path, err);
 	if (r == 0)
-		r = sluice_open(&run.io, &job->opts, err);
+		r = penstock_open(&run.io, &job->opts, err);
 	if (r < 0)
 		return r;
 	if (res->plan.shape)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_LOAD_WEIGHTS_RUN_H
-#define SLUICE_LOAD_WEIGHTS_RUN_H
+#ifndef PENSTOCK_LOAD_WEIGHTS_RUN_H
+#define PENSTOCK_LOAD_WEIGHTS_RUN_H
 
 /* A job of streamed weights while it runs: between weights_run.c and weights_turns.c. */
 #include "load/bed/bed_file.h"
@@ -20,10 +20,10 @@ struct weights_turn {
 struct weights_run {
 	const struct weights_job *job;
 	struct weights_result *res;
-	struct sluice_io *io;
+	struct penstock_io *io;
 	struct bed_folder folder;
 	struct bed_file file; /* of a shape */
-	struct sluice_model *m;
+	struct penstock_model *m;
 	struct weights_files files;
 	void *window;
 	struct limit limit;
@@ -32,14 +32,14 @@ struct weights_run {
 	struct weights_turn turns[WEIGHTS_TURNS];
 	unsigned nr_turns;
 	double planned_sec;       /* that the turns so far were meant to take */
-	struct sluice_stats warm; /* of the handle, before the first turn */
+	struct penstock_stats warm; /* of the handle, before the first turn */
 	uint64_t last_ns;         /* when the group before was there */
 	uint64_t counted;         /* of experts: bytes read */
 };
 
 /* The window is used as the turns will, and nothing is counted.  0 or -errno. */
-int weights_warm_up(struct weights_run *run, struct sluice_err *err);
+int weights_warm_up(struct weights_run *run, struct penstock_err *err);
 /* All turns, and tries of the limit between them: @run->res has what was measured.  0 or -errno. */
-int weights_turns(struct weights_run *run, struct sluice_err *err);
+int weights_turns(struct weights_run *run, struct penstock_err *err);
 
 #endif

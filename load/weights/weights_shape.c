@@ -42,12 +42,12 @@ static uint64_t bytes_of(uint64_t parameters, uint32_t bits)
 
 /* A model that is being written down. */
 struct sketch {
-	struct sluice_model *m;
+	struct penstock_model *m;
 	const char *path;
 	uint64_t len, at; /* of the file; where the next block of it begins */
 	uint64_t most;    /* bytes of a group */
 	uint32_t bits;
-	struct sluice_err *err;
+	struct penstock_err *err;
 };
 
 /* As many groups as it takes, each of them one stretch of the file. */
@@ -59,7 +59,7 @@ static int shape_put(struct sketch *k, uint64_t parameters, const char *name)
 
 	for (uint64_t i = 0; i < parts && r == 0; i++) {
 		uint64_t len = bytes / parts + (i < bytes % parts);
-		struct sluice_weight w = {.path = k->path, .len = len};
+		struct penstock_weight w = {.path = k->path, .len = len};
 		char group[96], tensor[128];
 
 		if (k->at + len > k->len)
@@ -72,9 +72,9 @@ static int shape_put(struct sketch *k, uint64_t parameters, const char *name)
 			snprintf(group, sizeof(group), "%s", name);
 		snprintf(tensor, sizeof(tensor), "%s.weight", group);
 		w.name = tensor;
-		r = sluice_model_group(k->m, group, k->err);
+		r = penstock_model_group(k->m, group, k->err);
 		if (r == 0)
-			r = sluice_model_add(k->m, &w, k->err);
+			r = penstock_model_add(k->m, &w, k->err);
 	}
 	return r;
 }
@@ -103,35 +103,35 @@ static int draw(struct sketch *k, const struct weights_shape *s)
 	return r < 0 ? r : shape_put(k, s->head, "head");
 }
 
-int weights_model(struct sluice_model **out, struct sluice_io *io, const struct weights_job *job,
-		  const char *path, uint64_t len, struct sluice_err *err)
+int weights_model(struct penstock_model **out, struct penstock_io *io, const struct weights_job *job,
+		  const char *path, uint64_t len, struct penstock_err *err)
 {
 	const struct weights_shape *s = weights_shape_find(job->model);
-	struct sluice_model_opts o = SLUICE_MODEL_OPTS_INIT;
+	struct penstock_model_opts o = PENSTOCK_MODEL_OPTS_INIT;
 	struct sketch k = {.path = path, .len = len, .err = err};
 	int r;
 
-	o.by = job->experts ? SLUICE_BY_EXPERT : job->by;
+	o.by = job->experts ? PENSTOCK_BY_EXPERT : job->by;
 	if (!s)
-		return sluice_model_open(out, io, job->model, &o, err);
+		return penstock_model_open(out, io, job->model, &o, err);
 	/* two of them fit into the window, and one into the file */
 	k.most = min_u64(align_down(job->window / 2 - 8192, 4096), len);
 	k.bits = job->bits ? job->bits : s->bits;
 	/* of one in parts, each use would have to be of all of them */
 	if (job->experts && bytes_of(s->expert, k.bits) > k.most) {
-		char a[SLUICE_SIZE_TEXT];
+		char a[PENSTOCK_SIZE_TEXT];
 
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: an expert has %s: --size has to be at least that, and "
 				   "--window twice as much",
-				   s->name, sluice_size_format(a, bytes_of(s->expert, k.bits)));
+				   s->name, penstock_size_format(a, bytes_of(s->expert, k.bits)));
 	}
-	r = sluice_model_new(&k.m, err);
+	r = penstock_model_new(&k.m, err);
 	if (r < 0)
 		return r;
 	r = draw(&k, s);
 	if (r < 0)
-		sluice_model_close(k.m);
+		penstock_model_close(k.m);
 	else
 		*out = k.m;
 	return r;

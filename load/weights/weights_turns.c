@@ -75,11 +75,11 @@ static void compute(struct weights_run *run)
 	run->res->compute_sec += (double)(clock_ns() - begun) / 1e9;
 }
 
-static void add_stats(struct sluice_weights_stats *sum, struct sluice_weights *w)
+static void add_stats(struct penstock_weights_stats *sum, struct penstock_weights *w)
 {
-	struct sluice_weights_stats s = {.size = sizeof(s)};
+	struct penstock_weights_stats s = {.size = sizeof(s)};
 
-	sluice_weights_get_stats(w, &s);
+	penstock_weights_get_stats(w, &s);
 	sum->direct = s.direct;
 	sum->window = s.window;
 	sum->largest = max_u64(sum->largest, s.largest);
@@ -99,49 +99,49 @@ static void add_stats(struct sluice_weights_stats *sum, struct sluice_weights *w
 	sum->stall_caller_ns += s.stall_caller_ns;
 }
 
-static int stream_open(struct weights_run *run, struct sluice_weights **w,
-		       const struct sluice_model *m, uint32_t flags, struct sluice_err *err)
+static int stream_open(struct weights_run *run, struct penstock_weights **w,
+		       const struct penstock_model *m, uint32_t flags, struct penstock_err *err)
 {
-	struct sluice_weights_opts o = SLUICE_WEIGHTS_OPTS_INIT;
+	struct penstock_weights_opts o = PENSTOCK_WEIGHTS_OPTS_INIT;
 
 	o.flags = flags;
 	o.addr = run->window;
 	o.window = run->job->window + (64 << 10);
-	return sluice_weights_open(w, run->io, m, &o, err);
+	return penstock_weights_open(w, run->io, m, &o, err);
 }
 
 /* What it took of the storage: an expert that was in the window is no speed of it. */
-static uint64_t bytes_for(struct weights_run *run, struct sluice_weights *w,
-			  const struct sluice_group *g)
+static uint64_t bytes_for(struct weights_run *run, struct penstock_weights *w,
+			  const struct penstock_group *g)
 {
-	struct sluice_weights_stats now = {.size = sizeof(now)};
+	struct penstock_weights_stats now = {.size = sizeof(now)};
 	uint64_t before = run->counted;
 
 	if (!run->job->experts)
 		return g->bytes;
-	sluice_weights_get_stats(w, &now);
+	penstock_weights_get_stats(w, &now);
 	run->counted = now.bytes_read;
 	return now.bytes_read - before;
 }
 
 /* One group: waited for, used, given back.  1, 0 at the end, or -errno. */
-static int one_group(struct weights_run *run, struct sluice_weights *w,
-		     const struct sluice_model *m, uint64_t begun_ns, struct sluice_err *err)
+static int one_group(struct weights_run *run, struct penstock_weights *w,
+		     const struct penstock_model *m, uint64_t begun_ns, struct penstock_err *err)
 {
 	struct run_series *s = &run->res->series;
-	struct sluice_view v;
-	int r = sluice_weights_next(w, &v, err);
+	struct penstock_view v;
+	int r = penstock_weights_next(w, &v, err);
 	uint64_t now = clock_ns();
 
 	if (r <= 0)
 		return r;
-	r = series_add(s, bytes_for(run, w, sluice_model_get_group(m, v.group)), now - run->last_ns,
+	r = series_add(s, bytes_for(run, w, penstock_model_get_group(m, v.group)), now - run->last_ns,
 		       (uint64_t)(s->sec * 1e9) + now - begun_ns);
 	run->last_ns = now;
 	if (r < 0)
-		return sluice_fail(err, r, "out of memory");
+		return penstock_fail(err, r, "out of memory");
 	compute(run);
-	r = sluice_weights_release(w, v.group, err);
+	r = penstock_weights_release(w, v.group, err);
 	return r < 0 ? r : 1;
 }
 
@@ -158,50 +158,50 @@ static void turn_plan(struct weights_run *run, struct weights_turn *t)
 	planned = left;
 	while (left > 0 || t->nr < LEAST) {
 		uint64_t k = (t->first + t->nr++) % groups;
-		double sec = (double)sluice_model_get_group(run->m, k)->bytes / speed;
+		double sec = (double)penstock_model_get_group(run->m, k)->bytes / speed;
 
 		left -= fmax(fmax(sec, run->job->compute_ms / 1000), GROUP_SEC);
 	}
 	run->planned_sec += planned - left;
 }
 
-static int turn_model(struct sluice_model **out, const struct weights_run *run,
-		      const struct weights_turn *t, struct sluice_err *err)
+static int turn_model(struct penstock_model **out, const struct weights_run *run,
+		      const struct weights_turn *t, struct penstock_err *err)
 {
-	struct sluice_model *m;
-	int r = sluice_model_new(&m, err);
+	struct penstock_model *m;
+	int r = penstock_model_new(&m, err);
 
 	if (r < 0)
 		return r;
 	for (uint64_t i = 0; i < t->nr && r == 0; i++) {
-		const struct sluice_group *g =
-			sluice_model_get_group(run->m, (t->first + i) % run->res->plan.groups);
+		const struct penstock_group *g =
+			penstock_model_get_group(run->m, (t->first + i) % run->res->plan.groups);
 
-		r = sluice_model_group(m, g->name, err);
+		r = penstock_model_group(m, g->name, err);
 		for (uint64_t k = 0; k < g->nr && r == 0; k++)
-			r = sluice_model_add(m, sluice_model_get_weight(run->m, g->first + k), err);
+			r = penstock_model_add(m, penstock_model_get_weight(run->m, g->first + k), err);
 	}
 	if (r < 0)
-		sluice_model_close(m);
+		penstock_model_close(m);
 	else
 		*out = m;
 	return r;
 }
 
 /* Its first reads were made before it was there. */
-static uint64_t begun_at(struct sluice_weights *w)
+static uint64_t begun_at(struct penstock_weights *w)
 {
-	struct sluice_weights_stats s = {.size = sizeof(s)};
+	struct penstock_weights_stats s = {.size = sizeof(s)};
 
-	sluice_weights_get_stats(w, &s);
+	penstock_weights_get_stats(w, &s);
 	return clock_ns() - s.disk_ns;
 }
 
-static int turn_groups(struct weights_run *run, struct sluice_err *err)
+static int turn_groups(struct weights_run *run, struct penstock_err *err)
 {
 	struct weights_turn *t = &run->turns[run->nr_turns];
-	struct sluice_weights *w;
-	struct sluice_model *m;
+	struct penstock_weights *w;
+	struct penstock_model *m;
 	uint64_t begun;
 	int r;
 
@@ -214,18 +214,18 @@ static int turn_groups(struct weights_run *run, struct sluice_err *err)
 		begun = run->last_ns = begun_at(w);
 		do
 			r = one_group(run, w, m, begun, err);
-		while (r == 1 && sluice_stopped(run->job->stop, NULL) == 0);
+		while (r == 1 && penstock_stopped(run->job->stop, NULL) == 0);
 		run->res->series.sec += (double)(clock_ns() - begun) / 1e9;
 		add_stats(&run->res->stats, w);
-		sluice_weights_close(w);
+		penstock_weights_close(w);
 		run->nr_turns++;
 	}
-	sluice_model_close(m);
-	return r < 0 ? r : sluice_stopped(run->job->stop, err);
+	penstock_model_close(m);
+	return r < 0 ? r : penstock_stopped(run->job->stop, err);
 }
 
 /* Sets of experts, layer by layer, for the time of a turn. */
-static int turn_experts(struct weights_run *run, struct sluice_weights *w, struct sluice_err *err)
+static int turn_experts(struct weights_run *run, struct penstock_weights *w, struct penstock_err *err)
 {
 	uint64_t begun = clock_ns(), end = begun + (uint64_t)(run->job->sec / WEIGHTS_TURNS * 1e9);
 	const uint64_t *set, *next = NULL;
@@ -235,14 +235,14 @@ static int turn_experts(struct weights_run *run, struct sluice_weights *w, struc
 	run->last_ns = begun;
 	nr = weights_router_next(run->router, &set);
 	while (r >= 0 && nr) {
-		r = sluice_weights_want(w, set, nr, err);
+		r = penstock_weights_want(w, set, nr, err);
 		nr_next = clock_ns() >= end ? 0 : weights_router_next(run->router, &next);
 		if (r == 0 && run->job->ahead && nr_next)
-			r = sluice_weights_hint(w, next, nr_next, err);
+			r = penstock_weights_hint(w, next, nr_next, err);
 		while (r >= 0 && (r = one_group(run, w, run->m, begun, err)) == 1)
 			;
 		run->res->steps += weights_router_share(run->router);
-		r = r < 0 ? r : sluice_stopped(run->job->stop, err);
+		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
 		set = next;
 		nr = nr_next;
 	}
@@ -256,25 +256,25 @@ static int turn_experts(struct weights_run *run, struct sluice_weights *w, struc
  * Where the machine is a virtual one, its host is slow when it touches a page of the guest for the
  * first time or two, and that is not the storage.  At most as long as what is measured.
  */
-int weights_warm_up(struct weights_run *run, struct sluice_err *err)
+int weights_warm_up(struct weights_run *run, struct penstock_err *err)
 {
 	uint64_t end = clock_ns() + (uint64_t)(run->job->sec * 1e9),
 		 left = TOUCHED * run->job->window;
-	struct sluice_weights *w;
-	struct sluice_view v;
-	int r = stream_open(run, &w, run->m, SLUICE_WEIGHTS_CYCLIC, err);
+	struct penstock_weights *w;
+	struct penstock_view v;
+	int r = stream_open(run, &w, run->m, PENSTOCK_WEIGHTS_CYCLIC, err);
 
 	if (r < 0)
 		return r;
 	do {
-		r = sluice_weights_next(w, &v, err);
+		r = penstock_weights_next(w, &v, err);
 		if (r == 1) {
-			left -= min_u64(left, sluice_model_get_group(run->m, v.group)->bytes);
-			r = sluice_weights_release(w, v.group, err);
+			left -= min_u64(left, penstock_model_get_group(run->m, v.group)->bytes);
+			r = penstock_weights_release(w, v.group, err);
 		}
-	} while (r == 0 && left && clock_ns() < end && sluice_stopped(run->job->stop, NULL) == 0);
-	sluice_weights_close(w);
-	return r < 0 ? r : sluice_stopped(run->job->stop, err);
+	} while (r == 0 && left && clock_ns() < end && penstock_stopped(run->job->stop, NULL) == 0);
+	penstock_weights_close(w);
+	return r < 0 ? r : penstock_stopped(run->job->stop, err);
 }
 
 static void turns_tell(const struct weights_run *run, unsigned turn)
@@ -286,13 +286,13 @@ static void turns_tell(const struct weights_run *run, unsigned turn)
 			      (uint64_t)(job->sec * 1e3));
 }
 
-static int run_experts(struct weights_run *run, struct sluice_err *err)
+static int run_experts(struct weights_run *run, struct penstock_err *err)
 {
-	struct sluice_weights *w;
+	struct penstock_weights *w;
 	int r = weights_router_open(&run->router, run->job, run->m, run->res->plan.shape, err);
 
 	if (r == 0)
-		r = stream_open(run, &w, run->m, SLUICE_WEIGHTS_EXPERTS, err);
+		r = stream_open(run, &w, run->m, PENSTOCK_WEIGHTS_EXPERTS, err);
 	if (r < 0)
 		return r;
 	for (unsigned i = 0; i < WEIGHTS_TURNS && r == 0; i++) {
@@ -301,11 +301,11 @@ static int run_experts(struct weights_run *run, struct sluice_err *err)
 		turns_tell(run, i + 1);
 	}
 	add_stats(&run->res->stats, w);
-	sluice_weights_close(w);
+	penstock_weights_close(w);
 	return r;
 }
 
-static int run_groups(struct weights_run *run, struct sluice_err *err)
+static int run_groups(struct weights_run *run, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -319,7 +319,7 @@ static int run_groups(struct weights_run *run, struct sluice_err *err)
 	return r;
 }
 
-int weights_turns(struct weights_run *run, struct sluice_err *err)
+int weights_turns(struct weights_run *run, struct penstock_err *err)
 {
 	return run->job->experts ? run_experts(run, err) : run_groups(run, err);
 }

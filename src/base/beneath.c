@@ -53,15 +53,15 @@ static int beneath_walk(int dir, const char *name, int flags, mode_t mode)
 		next = beneath_step(at, part, BENEATH_FOLDER, 0);
 		if (next < 0)
 			break;
-		sluice_beneath_done(dir, at);
+		penstock_beneath_done(dir, at);
 		at = next;
 		name = rest;
 	}
-	sluice_beneath_done(dir, at);
+	penstock_beneath_done(dir, at);
 	return next;
 }
 
-int sluice_beneath_open(int dir, const char *name, int flags, mode_t mode)
+int penstock_beneath_open(int dir, const char *name, int flags, mode_t mode)
 {
 	struct open_how how = {.flags = (unsigned)(flags | O_NOFOLLOW | O_CLOEXEC),
 			       .mode = flags & O_CREAT ? mode : 0,
@@ -79,7 +79,7 @@ int sluice_beneath_open(int dir, const char *name, int flags, mode_t mode)
 	return -errno;
 }
 
-int sluice_beneath_parent(int dir, const char *name, const char **ret_last)
+int penstock_beneath_parent(int dir, const char *name, const char **ret_last)
 {
 	const char *slash = strrchr(name, '/');
 	size_t len = slash ? (size_t)(slash - name) : 0;
@@ -92,25 +92,25 @@ int sluice_beneath_parent(int dir, const char *name, const char **ret_last)
 		return -ENAMETOOLONG;
 	memcpy(folder, name, len);
 	folder[len] = '\0';
-	return len ? sluice_beneath_open(dir, folder, BENEATH_FOLDER, 0) : -EXDEV;
+	return len ? penstock_beneath_open(dir, folder, BENEATH_FOLDER, 0) : -EXDEV;
 }
 
-void sluice_beneath_done(int dir, int parent)
+void penstock_beneath_done(int dir, int parent)
 {
 	if (parent >= 0 && parent != dir)
 		close(parent);
 }
 
-int sluice_beneath_unlink(int dir, const char *name, int flags)
+int penstock_beneath_unlink(int dir, const char *name, int flags)
 {
 	const char *last;
-	int parent = sluice_beneath_parent(dir, name, &last), r = 0;
+	int parent = penstock_beneath_parent(dir, name, &last), r = 0;
 
 	if (parent < 0)
 		return parent;
 	if (unlinkat(parent, last, flags) < 0)
 		r = -errno;
-	sluice_beneath_done(dir, parent);
+	penstock_beneath_done(dir, parent);
 	return r;
 }
 
@@ -136,14 +136,14 @@ static int rename_new(int a, const char *old, int b, const char *new)
 	return cannot_do(errno) ? -ENOSYS : -errno;
 }
 
-int sluice_beneath_rename(int dir, const char *from, const char *to)
+int penstock_beneath_rename(int dir, const char *from, const char *to)
 {
 	const char *old, *new;
-	int a = sluice_beneath_parent(dir, from, &old), r;
-	int b = a < 0 ? a : sluice_beneath_parent(dir, to, &new);
+	int a = penstock_beneath_parent(dir, from, &old), r;
+	int b = a < 0 ? a : penstock_beneath_parent(dir, to, &new);
 
 	r = b < 0 ? b : rename_new(a, old, b, new);
-	sluice_beneath_done(dir, a);
-	sluice_beneath_done(dir, b);
+	penstock_beneath_done(dir, a);
+	penstock_beneath_done(dir, b);
 	return r;
 }

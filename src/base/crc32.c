@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 
 #include "base/crcarm.h"
 #include "base/crcfold.h"
@@ -172,7 +172,7 @@ static size_t by_processor(uint32_t *crc, const uint8_t *buf, size_t len)
 }
 #endif
 
-uint32_t sluice_crc32(uint32_t crc, const void *buf, size_t len)
+uint32_t penstock_crc32(uint32_t crc, const void *buf, size_t len)
 {
 	const uint8_t *bytes = buf;
 	size_t n;

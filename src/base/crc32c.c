@@ -60,7 +60,7 @@ static uint32_t crc_power(uint64_t bytes)
 	return result;
 }
 
-uint32_t sluice_crc32c_combine(uint32_t a, uint32_t b, uint64_t len_b)
+uint32_t penstock_crc32c_combine(uint32_t a, uint32_t b, uint64_t len_b)
 {
 	return crc_multiply(a, crc_power(len_b)) ^ b;
 }
@@ -101,7 +101,7 @@ static inline uint64_t load_word(const unsigned char *p)
 	return le64toh(w);
 }
 
-uint32_t sluice_crc32c_portable(uint32_t crc, const void *buf, size_t len)
+uint32_t penstock_crc32c_portable(uint32_t crc, const void *buf, size_t len)
 {
 	const unsigned char *p = buf;
 	uint32_t c = ~crc;
@@ -216,16 +216,16 @@ CRC_TARGET static uint32_t crc_processor(uint32_t crc, const unsigned char *p, s
 	return (uint32_t)~c;
 }
 
-uint32_t sluice_crc32c_plain(uint32_t crc, const void *buf, size_t len)
+uint32_t penstock_crc32c_plain(uint32_t crc, const void *buf, size_t len)
 {
-	return crc_usable() ? crc_processor(crc, buf, len) : sluice_crc32c_portable(crc, buf, len);
+	return crc_usable() ? crc_processor(crc, buf, len) : penstock_crc32c_portable(crc, buf, len);
 }
 
 #else
 
-uint32_t sluice_crc32c_plain(uint32_t crc, const void *buf, size_t len)
+uint32_t penstock_crc32c_plain(uint32_t crc, const void *buf, size_t len)
 {
-	return sluice_crc32c_portable(crc, buf, len);
+	return penstock_crc32c_portable(crc, buf, len);
 }
 
 #endif
@@ -269,17 +269,17 @@ CRCFOLD_TARGET static uint32_t crc_fold(uint32_t crc, const unsigned char *p, si
 	return crc_processor((uint32_t)~fold_end(x), p + done, len - done);
 }
 
-uint32_t sluice_crc32c(uint32_t crc, const void *buf, size_t len)
+uint32_t penstock_crc32c(uint32_t crc, const void *buf, size_t len)
 {
 	return crcfold_usable(len) && crc_usable() ? crc_fold(crc, buf, len)
-						   : sluice_crc32c_plain(crc, buf, len);
+						   : penstock_crc32c_plain(crc, buf, len);
 }
 
 #else
 
-uint32_t sluice_crc32c(uint32_t crc, const void *buf, size_t len)
+uint32_t penstock_crc32c(uint32_t crc, const void *buf, size_t len)
 {
-	return sluice_crc32c_plain(crc, buf, len);
+	return penstock_crc32c_plain(crc, buf, len);
 }
 
 #endif

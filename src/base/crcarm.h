@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BASE_CRCARM_H
-#define SLUICE_BASE_CRCARM_H
+#ifndef PENSTOCK_BASE_CRCARM_H
+#define PENSTOCK_BASE_CRCARM_H
 
 /* aarch64 has instructions for both CRCs, in all processors but the first ones. */
 #ifdef __aarch64__

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BASE_CRCFOLD_H
-#define SLUICE_BASE_CRCFOLD_H
+#ifndef PENSTOCK_BASE_CRCFOLD_H
+#define PENSTOCK_BASE_CRCFOLD_H
 
 /*
  * CRCs of reflected values by carry-less multiplication, 256 bytes at a time (AVX-512 with

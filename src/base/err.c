@@ -28,7 +28,7 @@ static void leave_out_the_middle(char *room, size_t size, const char *text, size
 	snprintf(room, size, "%.*s...%s", (int)head, text, rest);
 }
 
-void sluice_vline(char *room, size_t size, const char *fmt, va_list ap)
+void penstock_vline(char *room, size_t size, const char *fmt, va_list ap)
 {
 	va_list again;
 	char *text;
@@ -45,16 +45,16 @@ void sluice_vline(char *room, size_t size, const char *fmt, va_list ap)
 	va_end(again);
 }
 
-void sluice_line(char *room, size_t size, const char *fmt, ...)
+void penstock_line(char *room, size_t size, const char *fmt, ...)
 {
 	va_list ap;
 
 	va_start(ap, fmt);
-	sluice_vline(room, size, fmt, ap);
+	penstock_vline(room, size, fmt, ap);
 	va_end(ap);
 }
 
-int sluice_fail(struct sluice_err *err, int code, const char *fmt, ...)
+int penstock_fail(struct penstock_err *err, int code, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -62,17 +62,17 @@ int sluice_fail(struct sluice_err *err, int code, const char *fmt, ...)
 		return code;
 	err->code = code;
 	va_start(ap, fmt);
-	sluice_vline(err->msg, sizeof(err->msg), fmt, ap);
+	penstock_vline(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
 	return code;
 }
 
-int sluice_stopped(const atomic_int *stop, struct sluice_err *err)
+int penstock_stopped(const atomic_int *stop, struct penstock_err *err)
 {
-	return asked_to_stop(stop) ? sluice_fail(err, -ECANCELED, "interrupted") : 0;
+	return asked_to_stop(stop) ? penstock_fail(err, -ECANCELED, "interrupted") : 0;
 }
 
-const char *sluice_shorten(struct sluice_short *room, const char *name)
+const char *penstock_shorten(struct penstock_short *room, const char *name)
 {
 	size_t len = strlen(name), keep = sizeof(room->text) - sizeof("...");
 
@@ -82,7 +82,7 @@ const char *sluice_shorten(struct sluice_short *room, const char *name)
 	return room->text;
 }
 
-const char *sluice_strerror(int code)
+const char *penstock_strerror(int code)
 {
 	const char *s = strerrordesc_np(code < 0 ? -code : code);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BASE_ERR_H
-#define SLUICE_BASE_ERR_H
+#ifndef PENSTOCK_BASE_ERR_H
+#define PENSTOCK_BASE_ERR_H
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -11,28 +11,28 @@
  * Print one line of explanation into @room.  Of one that is too long for @size bytes the
  * middle is left out ("open /a/very...name: No space left on device"), never the reason.
  */
-void sluice_line(char *room, size_t size, const char *fmt, ...)
+void penstock_line(char *room, size_t size, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-void sluice_vline(char *room, size_t size, const char *fmt, va_list ap)
+void penstock_vline(char *room, size_t size, const char *fmt, va_list ap)
 	__attribute__((format(printf, 3, 0)));
 
 /*
  * Store @code and one line of explanation in @err (which may be NULL) and
- * return @code: "return sluice_fail(err, -EINVAL, "depth: %u is ...", n);".
+ * return @code: "return penstock_fail(err, -EINVAL, "depth: %u is ...", n);".
  */
-int sluice_fail(struct sluice_err *err, int code, const char *fmt, ...)
+int penstock_fail(struct penstock_err *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* -ECANCELED where somebody has set @stop, which may be NULL; else 0. */
-int sluice_stopped(const atomic_int *stop, struct sluice_err *err);
+int penstock_stopped(const atomic_int *stop, struct penstock_err *err);
 
 /*
  * A file's name as it fits into a message: of a long one the end, which tells more
  * than the beginning.  @room is used where it must be shortened.
  */
-struct sluice_short {
+struct penstock_short {
 	char text[256];
 };
-const char *sluice_shorten(struct sluice_short *room, const char *name);
+const char *penstock_shorten(struct penstock_short *room, const char *name);
 
 #endif

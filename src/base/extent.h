@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BASE_EXTENT_H
-#define SLUICE_BASE_EXTENT_H
+#ifndef PENSTOCK_BASE_EXTENT_H
+#define PENSTOCK_BASE_EXTENT_H
 
 /*
  * Who has which part of a slab or an arena.  Space is counted in units; an object gets as few

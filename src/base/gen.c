@@ -26,30 +26,30 @@ static uint64_t gen_hash(uint64_t x)
 {
 	uint64_t w;
 
-	sluice_gen_kernel(0)->words(&w, x, 1);
+	penstock_gen_kernel(0)->words(&w, x, 1);
 	return le64toh(w);
 }
 
 /* ------------------------------------------------------------------------- open */
 
-void sluice_gen_plain(struct sluice_gen *g, uint64_t seed)
+void penstock_gen_plain(struct penstock_gen *g, uint64_t seed)
 {
-	*g = (struct sluice_gen){
+	*g = (struct penstock_gen){
 		.seed = seed,
 		.words = (uint64_t)GEN_UNIT_WORDS << 32,
-		.kernel = sluice_gen_kernel(0)->words,
+		.kernel = penstock_gen_kernel(0)->words,
 	};
 }
 
-static int gen_check_ratio(const char *name, double ratio, double max, struct sluice_err *err)
+static int gen_check_ratio(const char *name, double ratio, double max, struct penstock_err *err)
 {
 	if (ratio >= 1 && ratio <= max)
 		return 0;
-	return sluice_fail(err, -EINVAL, "%s: %g is outside 1..%g", name, ratio, max);
+	return penstock_fail(err, -EINVAL, "%s: %g is outside 1..%g", name, ratio, max);
 }
 
-int sluice_gen_init(struct sluice_gen *g, uint64_t seed, double dedup, double compress,
-		    struct sluice_err *err)
+int penstock_gen_init(struct penstock_gen *g, uint64_t seed, double dedup, double compress,
+		    struct penstock_err *err)
 {
 	int r;
 
@@ -60,7 +60,7 @@ int sluice_gen_init(struct sluice_gen *g, uint64_t seed, double dedup, double co
 		r = gen_check_ratio("compress", compress, GEN_COMPRESS_MAX, err);
 	if (r < 0)
 		return r;
-	sluice_gen_plain(g, seed);
+	penstock_gen_plain(g, seed);
 	if (dedup > 1)
 		g->fresh = (uint64_t)(0x1p64 / dedup);
 	if (compress > 1)
@@ -68,21 +68,21 @@ int sluice_gen_init(struct sluice_gen *g, uint64_t seed, double dedup, double co
 	return 0;
 }
 
-int sluice_gen_open(struct sluice_gen **out, uint64_t seed, double dedup, double compress,
-		    struct sluice_err *err)
+int penstock_gen_open(struct penstock_gen **out, uint64_t seed, double dedup, double compress,
+		    struct penstock_err *err)
 {
-	CLEANUP_FREE struct sluice_gen *g = malloc(sizeof(*g));
+	CLEANUP_FREE struct penstock_gen *g = malloc(sizeof(*g));
 	int r;
 
 	if (!g)
-		return sluice_fail(err, -ENOMEM, "out of memory");
-	r = sluice_gen_init(g, seed, dedup, compress, err);
+		return penstock_fail(err, -ENOMEM, "out of memory");
+	r = penstock_gen_init(g, seed, dedup, compress, err);
 	if (r == 0)
 		*out = TAKE_PTR(g);
 	return r;
 }
 
-void sluice_gen_close(struct sluice_gen *gen)
+void penstock_gen_close(struct penstock_gen *gen)
 {
 	free(gen);
 }
@@ -90,7 +90,7 @@ void sluice_gen_close(struct sluice_gen *gen)
 /* -------------------------------------------------------------------- one unit */
 
 /* Units that are new among the first @n: exactly 1 of @dedup, rounded up. */
-static uint64_t fresh_before(const struct sluice_gen *g, uint64_t n)
+static uint64_t fresh_before(const struct penstock_gen *g, uint64_t n)
 {
 	return (uint64_t)(((unsigned __int128)n * g->fresh + UINT64_MAX) >> 64);
 }
@@ -99,7 +99,7 @@ static uint64_t fresh_before(const struct sluice_gen *g, uint64_t n)
  * A copy is of one of the units in the first half of those that are new so far, by turns: so
  * two of one content are as far apart as they can be, and few within a compressor's window.
  */
-static uint64_t unit_id(const struct sluice_gen *g, uint64_t key, uint64_t unit)
+static uint64_t unit_id(const struct penstock_gen *g, uint64_t key, uint64_t unit)
 {
 	uint64_t before, half;
 
@@ -113,12 +113,12 @@ static uint64_t unit_id(const struct sluice_gen *g, uint64_t key, uint64_t unit)
 }
 
 /* Random words in all units before @id. */
-static uint64_t words_before(const struct sluice_gen *g, uint64_t id)
+static uint64_t words_before(const struct penstock_gen *g, uint64_t id)
 {
 	return (uint64_t)(((unsigned __int128)id * g->words) >> 32);
 }
 
-static void make_unit(const struct sluice_gen *g, uint64_t key, uint64_t id, unsigned char *out)
+static void make_unit(const struct penstock_gen *g, uint64_t key, uint64_t id, unsigned char *out)
 {
 	uint64_t x = key + id * GEN_UNIT_WORDS * GEN_STEP;
 	unsigned nr = (unsigned)(words_before(g, id + 1) - words_before(g, id)), n;
@@ -138,12 +138,12 @@ static void make_unit(const struct sluice_gen *g, uint64_t key, uint64_t id, uns
 /* ------------------------------------------------------------------ any range */
 
 /* Neighbouring seeds and objects must not give the same stream a few words apart. */
-static uint64_t stream_key(const struct sluice_gen *g, uint64_t object)
+static uint64_t stream_key(const struct penstock_gen *g, uint64_t object)
 {
 	return gen_hash(gen_hash(g->seed ^ 0x736c756963650a1aull) + object);
 }
 
-void sluice_gen_fill(const struct sluice_gen *g, uint64_t object, uint64_t offset, void *buf,
+void penstock_gen_fill(const struct penstock_gen *g, uint64_t object, uint64_t offset, void *buf,
 		     size_t len)
 {
 	uint64_t key = stream_key(g, object), n;
@@ -168,7 +168,7 @@ static size_t first_difference(const unsigned char *a, const unsigned char *b, s
 	return i;
 }
 
-size_t sluice_gen_check(const struct sluice_gen *g, uint64_t object, uint64_t offset,
+size_t penstock_gen_check(const struct penstock_gen *g, uint64_t object, uint64_t offset,
 			const void *buf, size_t len)
 {
 	const unsigned char *p = buf;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BASE_GEN_H
-#define SLUICE_BASE_GEN_H
+#ifndef PENSTOCK_BASE_GEN_H
+#define PENSTOCK_BASE_GEN_H
 
 /* The generator of content from inside: without memory of its own, and its kernels one by one. */
-#include <sluice/gen.h>
+#include <penstock/gen.h>
 
 enum {
 	GEN_UNIT = 4096, /* bytes; what is deduplicated, and has the ratio of compression */
@@ -21,19 +21,19 @@ struct gen_kernel {
 	gen_words_fn *words;
 };
 /* Number @i of those that run on this machine, best first; NULL past the end. */
-const struct gen_kernel *sluice_gen_kernel(unsigned i);
+const struct gen_kernel *penstock_gen_kernel(unsigned i);
 
-struct sluice_gen {
+struct penstock_gen {
 	uint64_t seed;
 	uint64_t fresh; /* units that are new, of 2^64; 0: all */
 	uint64_t words; /* random ones of a unit, times 2^32 */
 	gen_words_fn *kernel;
 };
 
-/* What sluice_gen_open() does, into the caller's memory: 0 or -EINVAL. */
-int sluice_gen_init(struct sluice_gen *g, uint64_t seed, double dedup, double compress,
-		    struct sluice_err *err);
+/* What penstock_gen_open() does, into the caller's memory: 0 or -EINVAL. */
+int penstock_gen_init(struct penstock_gen *g, uint64_t seed, double dedup, double compress,
+		    struct penstock_err *err);
 /* Without ratios, which cannot fail. */
-void sluice_gen_plain(struct sluice_gen *g, uint64_t seed);
+void penstock_gen_plain(struct penstock_gen *g, uint64_t seed);
 
 #endif

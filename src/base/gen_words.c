@@ -158,7 +158,7 @@ static void words_neon(void *out, uint64_t x, size_t nr)
 
 #endif
 
-const struct gen_kernel *sluice_gen_kernel(unsigned i)
+const struct gen_kernel *penstock_gen_kernel(unsigned i)
 {
 	static const struct gen_kernel kernels[] = {
 #if defined(__x86_64__)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BASE_GLOB_H
-#define SLUICE_BASE_GLOB_H
+#ifndef PENSTOCK_BASE_GLOB_H
+#define PENSTOCK_BASE_GLOB_H
 
 /*
  * A pattern for glob(3): @what in the folder @path, whose name may have characters that mean
  * something there.  To be freed; NULL for want of memory.
  */
-char *sluice_glob_folder(const char *path, const char *what);
+char *penstock_glob_folder(const char *path, const char *what);
 
 #endif

@@ -6,18 +6,18 @@
 
 #define WAYS 4
 
-int sluice_heap_reserve(struct sluice_heap *h, uint64_t room)
+int penstock_heap_reserve(struct penstock_heap *h, uint64_t room)
 {
 	return ARRAY_ROOM(h->v, h->room, room);
 }
 
-void sluice_heap_fini(struct sluice_heap *h)
+void penstock_heap_fini(struct penstock_heap *h)
 {
 	free(h->v);
-	*h = (struct sluice_heap){.nr = 0};
+	*h = (struct penstock_heap){.nr = 0};
 }
 
-static void sluice_heap_sink(struct sluice_heap *h, uint64_t i, struct sluice_heap_item item)
+static void penstock_heap_sink(struct penstock_heap *h, uint64_t i, struct penstock_heap_item item)
 {
 	for (;;) {
 		uint64_t child = i * WAYS + 1, least = child, end = min_u64(child + WAYS, h->nr);
@@ -25,9 +25,9 @@ static void sluice_heap_sink(struct sluice_heap *h, uint64_t i, struct sluice_he
 		if (child >= h->nr)
 			break;
 		while (++child < end)
-			if (sluice_heap_before(h->v[child], h->v[least]))
+			if (penstock_heap_before(h->v[child], h->v[least]))
 				least = child;
-		if (!sluice_heap_before(h->v[least], item))
+		if (!penstock_heap_before(h->v[least], item))
 			break;
 		h->v[i] = h->v[least];
 		i = least;
@@ -35,36 +35,36 @@ static void sluice_heap_sink(struct sluice_heap *h, uint64_t i, struct sluice_he
 	h->v[i] = item;
 }
 
-int sluice_heap_put(struct sluice_heap *h, uint64_t key, uint64_t who)
+int penstock_heap_put(struct penstock_heap *h, uint64_t key, uint64_t who)
 {
-	struct sluice_heap_item item = {key, who};
+	struct penstock_heap_item item = {key, who};
 	uint64_t i;
 
-	if (sluice_heap_reserve(h, h->nr + 1) < 0)
+	if (penstock_heap_reserve(h, h->nr + 1) < 0)
 		return -ENOMEM;
-	for (i = h->nr++; i && sluice_heap_before(item, h->v[(i - 1) / WAYS]); i = (i - 1) / WAYS)
+	for (i = h->nr++; i && penstock_heap_before(item, h->v[(i - 1) / WAYS]); i = (i - 1) / WAYS)
 		h->v[i] = h->v[(i - 1) / WAYS];
 	h->v[i] = item;
 	return 0;
 }
 
-struct sluice_heap_item sluice_heap_take(struct sluice_heap *h)
+struct penstock_heap_item penstock_heap_take(struct penstock_heap *h)
 {
-	struct sluice_heap_item top = h->v[0];
+	struct penstock_heap_item top = h->v[0];
 
 	if (--h->nr)
-		sluice_heap_sink(h, 0, h->v[h->nr]);
+		penstock_heap_sink(h, 0, h->v[h->nr]);
 	return top;
 }
 
-void sluice_heap_remove(struct sluice_heap *h, uint64_t i)
+void penstock_heap_remove(struct penstock_heap *h, uint64_t i)
 {
 	for (; i; i = (i - 1) / WAYS)
 		h->v[i] = h->v[(i - 1) / WAYS];
-	sluice_heap_take(h);
+	penstock_heap_take(h);
 }
 
-void sluice_heap_cut(struct sluice_heap *h, uint64_t limit)
+void penstock_heap_cut(struct penstock_heap *h, uint64_t limit)
 {
 	uint64_t nr = 0;
 
@@ -73,5 +73,5 @@ void sluice_heap_cut(struct sluice_heap *h, uint64_t limit)
 			h->v[nr++] = h->v[i];
 	h->nr = nr;
 	for (uint64_t i = nr; i-- > 0;)
-		sluice_heap_sink(h, i, h->v[i]);
+		penstock_heap_sink(h, i, h->v[i]);
 }

@@ -7,7 +7,7 @@
 
 #include "base/util.h"
 
-#define SUB (1u << SLUICE_HIST_BITS)
+#define SUB (1u << PENSTOCK_HIST_BITS)
 
 static unsigned hist_bucket(uint64_t ns)
 {
@@ -15,21 +15,21 @@ static unsigned hist_bucket(uint64_t ns)
 
 	if (ns < SUB)
 		return (unsigned)ns;
-	if (ns >> SLUICE_HIST_TOP)
-		return SLUICE_HIST_SIZE - 1;
-	shift = 63u - (unsigned)__builtin_clzll(ns) - SLUICE_HIST_BITS;
-	return (shift << SLUICE_HIST_BITS) + (unsigned)(ns >> shift);
+	if (ns >> PENSTOCK_HIST_TOP)
+		return PENSTOCK_HIST_SIZE - 1;
+	shift = 63u - (unsigned)__builtin_clzll(ns) - PENSTOCK_HIST_BITS;
+	return (shift << PENSTOCK_HIST_BITS) + (unsigned)(ns >> shift);
 }
 
 static void bucket_range(unsigned i, uint64_t *low, uint64_t *high)
 {
-	unsigned shift = i < 2 * SUB ? 0 : (i >> SLUICE_HIST_BITS) - 1;
+	unsigned shift = i < 2 * SUB ? 0 : (i >> PENSTOCK_HIST_BITS) - 1;
 
-	*low = (uint64_t)(i - (shift << SLUICE_HIST_BITS)) << shift;
+	*low = (uint64_t)(i - (shift << PENSTOCK_HIST_BITS)) << shift;
 	*high = *low + (1ull << shift);
 }
 
-void sluice_hist_add(struct sluice_hist *h, uint64_t ns)
+void penstock_hist_add(struct penstock_hist *h, uint64_t ns)
 {
 	h->min = h->count ? min_u64(h->min, ns) : ns;
 	h->max = max_u64(h->max, ns);
@@ -37,29 +37,29 @@ void sluice_hist_add(struct sluice_hist *h, uint64_t ns)
 	h->count++;
 }
 
-void sluice_hist_merge(struct sluice_hist *h, const struct sluice_hist *other)
+void penstock_hist_merge(struct penstock_hist *h, const struct penstock_hist *other)
 {
 	if (!other->count)
 		return;
 	h->min = h->count ? min_u64(h->min, other->min) : other->min;
 	h->max = max_u64(h->max, other->max);
 	h->count += other->count;
-	for (unsigned i = 0; i < SLUICE_HIST_SIZE; i++)
+	for (unsigned i = 0; i < PENSTOCK_HIST_SIZE; i++)
 		h->bucket[i] += other->bucket[i];
 }
 
-bool sluice_hist_next(const struct sluice_hist *h, unsigned *pos, struct sluice_hist_bucket *ret)
+bool penstock_hist_next(const struct penstock_hist *h, unsigned *pos, struct penstock_hist_bucket *ret)
 {
-	while (*pos < SLUICE_HIST_SIZE && !h->bucket[*pos])
+	while (*pos < PENSTOCK_HIST_SIZE && !h->bucket[*pos])
 		++*pos;
-	if (*pos == SLUICE_HIST_SIZE)
+	if (*pos == PENSTOCK_HIST_SIZE)
 		return false;
 	bucket_range(*pos, &ret->low, &ret->high);
 	ret->count = h->bucket[(*pos)++];
 	return true;
 }
 
-bool sluice_hist_add_bucket(struct sluice_hist *h, const struct sluice_hist_bucket *b)
+bool penstock_hist_add_bucket(struct penstock_hist *h, const struct penstock_hist_bucket *b)
 {
 	unsigned i = hist_bucket(b->low);
 	uint64_t low, high;
@@ -75,9 +75,9 @@ bool sluice_hist_add_bucket(struct sluice_hist *h, const struct sluice_hist_buck
 }
 
 /* The value of rank @k (0: the smallest). */
-static double value_at(const struct sluice_hist *h, uint64_t k)
+static double value_at(const struct penstock_hist *h, uint64_t k)
 {
-	struct sluice_hist_bucket b;
+	struct penstock_hist_bucket b;
 	uint64_t before = 0;
 	double v = 0;
 
@@ -85,7 +85,7 @@ static double value_at(const struct sluice_hist *h, uint64_t k)
 		return (double)h->min;
 	if (k >= h->count - 1)
 		return (double)h->max;
-	for (unsigned pos = 0; sluice_hist_next(h, &pos, &b); before += b.count) {
+	for (unsigned pos = 0; penstock_hist_next(h, &pos, &b); before += b.count) {
 		if (k >= before + b.count)
 			continue;
 		v = (double)b.low +
@@ -97,7 +97,7 @@ static double value_at(const struct sluice_hist *h, uint64_t k)
 	return v > (double)h->max ? (double)h->max : v;
 }
 
-double sluice_hist_percentile(const struct sluice_hist *h, double p)
+double penstock_hist_percentile(const struct penstock_hist *h, double p)
 {
 	double at, low;
 	uint64_t k;

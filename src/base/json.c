@@ -11,49 +11,49 @@
 
 enum { DEPTH_MAX = 64 };
 
-int sluice_json_fail(const struct sluice_json *j, const char *why)
+int penstock_json_fail(const struct penstock_json *j, const char *why)
 {
-	return sluice_fail(j->err, -EINVAL, "%s, byte %td: %s", j->what, j->p - j->text, why);
+	return penstock_fail(j->err, -EINVAL, "%s, byte %td: %s", j->what, j->p - j->text, why);
 }
 
-static void json_space(struct sluice_json *j)
+static void json_space(struct penstock_json *j)
 {
 	while (j->p < j->end && (*j->p == ' ' || *j->p == '\t' || *j->p == '\n' || *j->p == '\r'))
 		j->p++;
 }
 
-int sluice_json_peek(struct sluice_json *j)
+int penstock_json_peek(struct penstock_json *j)
 {
 	json_space(j);
 	return j->p < j->end ? (unsigned char)*j->p : -1;
 }
 
-int sluice_json_expect(struct sluice_json *j, char c)
+int penstock_json_expect(struct penstock_json *j, char c)
 {
 	char why[] = "'?' is missing";
 
-	if (sluice_json_peek(j) == (unsigned char)c) {
+	if (penstock_json_peek(j) == (unsigned char)c) {
 		j->p++;
 		return 0;
 	}
 	why[1] = c;
-	return sluice_json_fail(j, why);
+	return penstock_json_fail(j, why);
 }
 
-int sluice_json_more(struct sluice_json *j, char close)
+int penstock_json_more(struct penstock_json *j, char close)
 {
-	int c = sluice_json_peek(j);
+	int c = penstock_json_peek(j);
 
 	if (c == ',' || c == (unsigned char)close) {
 		j->p++;
 		return c == ',';
 	}
-	return sluice_json_fail(j,
+	return penstock_json_fail(j,
 				close == '}' ? "',' or '}' is missing" : "',' or ']' is missing");
 }
 
 /* Four hexadecimal digits, or -1. */
-static int32_t json_hex(struct sluice_json *j)
+static int32_t json_hex(struct penstock_json *j)
 {
 	int32_t v = 0;
 
@@ -73,7 +73,7 @@ static int32_t json_hex(struct sluice_json *j)
 }
 
 /* What stands behind "\u", or -1: no character, or half of one. */
-static int32_t json_unicode(struct sluice_json *j)
+static int32_t json_unicode(struct penstock_json *j)
 {
 	int32_t c = json_hex(j), low;
 
@@ -87,7 +87,7 @@ static int32_t json_unicode(struct sluice_json *j)
 }
 
 /* What stands behind a backslash. */
-static int json_escape(struct sluice_json *j, char **to)
+static int json_escape(struct penstock_json *j, char **to)
 {
 	static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
 	char c = j->p < j->end ? *j->p++ : '\0';
@@ -100,22 +100,22 @@ static int json_escape(struct sluice_json *j, char **to)
 	}
 	u = c == 'u' ? json_unicode(j) : -1;
 	if (u <= 0)
-		return sluice_json_fail(j, u ? "no such escape" : "a NUL in a string");
-	*to = sluice_utf8_put(*to, (uint32_t)u);
+		return penstock_json_fail(j, u ? "no such escape" : "a NUL in a string");
+	*to = penstock_utf8_put(*to, (uint32_t)u);
 	return 0;
 }
 
-int sluice_json_string(struct sluice_json *j, char **ret)
+int penstock_json_string(struct penstock_json *j, char **ret)
 {
 	char *to;
-	int r = sluice_json_expect(j, '"');
+	int r = penstock_json_expect(j, '"');
 
 	if (r < 0)
 		return r;
 	*ret = to = j->p;
 	while (j->p < j->end && *j->p != '"') {
 		if ((unsigned char)*j->p < 0x20)
-			return sluice_json_fail(j, "a control character in a string");
+			return penstock_json_fail(j, "a control character in a string");
 		if (*j->p != '\\') {
 			*to++ = *j->p++;
 			continue;
@@ -126,33 +126,33 @@ int sluice_json_string(struct sluice_json *j, char **ret)
 			return r;
 	}
 	if (j->p == j->end)
-		return sluice_json_fail(j, "a string does not end");
+		return penstock_json_fail(j, "a string does not end");
 	j->p++;
 	*to = '\0';
 	return 0;
 }
 
-int sluice_json_u64(struct sluice_json *j, uint64_t *ret)
+int penstock_json_u64(struct penstock_json *j, uint64_t *ret)
 {
-	int c = sluice_json_peek(j);
+	int c = penstock_json_peek(j);
 	const char *begin = j->p;
 	uint64_t v = 0;
 
 	if (c < '0' || c > '9')
-		return sluice_json_fail(j, "no whole number of at least 0");
+		return penstock_json_fail(j, "no whole number of at least 0");
 	for (; j->p < j->end && *j->p >= '0' && *j->p <= '9'; j->p++)
 		if (__builtin_mul_overflow(v, 10, &v) ||
 		    __builtin_add_overflow(v, (uint64_t)(*j->p - '0'), &v))
-			return sluice_json_fail(j, "a number beyond 2^64");
+			return penstock_json_fail(j, "a number beyond 2^64");
 	if (*begin == '0' && j->p - begin > 1)
-		return sluice_json_fail(j, "a number that begins with 0");
+		return penstock_json_fail(j, "a number that begins with 0");
 	if (j->p < j->end && (*j->p == '.' || *j->p == 'e' || *j->p == 'E'))
-		return sluice_json_fail(j, "no whole number");
+		return penstock_json_fail(j, "no whole number");
 	*ret = v;
 	return 0;
 }
 
-static bool json_digits(struct sluice_json *j)
+static bool json_digits(struct penstock_json *j)
 {
 	const char *begin = j->p;
 
@@ -162,7 +162,7 @@ static bool json_digits(struct sluice_json *j)
 }
 
 /* A number of any kind, or true, false, null. */
-static int json_skip_plain(struct sluice_json *j)
+static int json_skip_plain(struct penstock_json *j)
 {
 	static const char *const words[] = {"true", "false", "null"};
 	char *begin;
@@ -179,73 +179,73 @@ static int json_skip_plain(struct sluice_json *j)
 		j->p++;
 	begin = j->p;
 	if (!json_digits(j) || (*begin == '0' && j->p - begin > 1))
-		return sluice_json_fail(j, "no JSON value");
+		return penstock_json_fail(j, "no JSON value");
 	if (j->p < j->end && *j->p == '.') {
 		j->p++;
 		if (!json_digits(j))
-			return sluice_json_fail(j, "no JSON value");
+			return penstock_json_fail(j, "no JSON value");
 	}
 	if (j->p < j->end && (*j->p | 0x20) == 'e') {
 		j->p++;
 		if (j->p < j->end && (*j->p == '+' || *j->p == '-'))
 			j->p++;
 		if (!json_digits(j))
-			return sluice_json_fail(j, "no JSON value");
+			return penstock_json_fail(j, "no JSON value");
 	}
 	return 0;
 }
 
-static int json_skip(struct sluice_json *j, unsigned depth)
+static int json_skip(struct penstock_json *j, unsigned depth)
 {
-	int c = sluice_json_peek(j), r, more = 1;
+	int c = penstock_json_peek(j), r, more = 1;
 	char close = c == '{' ? '}' : ']', *ignored;
 
 	if (c == '"')
-		return sluice_json_string(j, &ignored);
+		return penstock_json_string(j, &ignored);
 	if (c != '{' && c != '[')
 		return json_skip_plain(j);
 	if (depth == DEPTH_MAX)
-		return sluice_json_fail(j, "nested too deeply");
+		return penstock_json_fail(j, "nested too deeply");
 	j->p++;
-	if (sluice_json_peek(j) == (unsigned char)close) {
+	if (penstock_json_peek(j) == (unsigned char)close) {
 		j->p++;
 		return 0;
 	}
 	while (more > 0) {
-		r = c == '{' ? sluice_json_string(j, &ignored) : 0;
+		r = c == '{' ? penstock_json_string(j, &ignored) : 0;
 		if (r == 0 && c == '{')
-			r = sluice_json_expect(j, ':');
+			r = penstock_json_expect(j, ':');
 		if (r == 0)
 			r = json_skip(j, depth + 1);
-		more = r < 0 ? r : sluice_json_more(j, close);
+		more = r < 0 ? r : penstock_json_more(j, close);
 	}
 	return more;
 }
 
-int sluice_json_skip(struct sluice_json *j)
+int penstock_json_skip(struct penstock_json *j)
 {
 	return json_skip(j, 0);
 }
 
-int sluice_json_object(struct sluice_json *j,
-		       int (*member)(struct sluice_json *j, char *key, void *arg), void *arg)
+int penstock_json_object(struct penstock_json *j,
+		       int (*member)(struct penstock_json *j, char *key, void *arg), void *arg)
 {
-	int r = sluice_json_expect(j, '{'), more = 1;
+	int r = penstock_json_expect(j, '{'), more = 1;
 	char *key;
 
 	if (r < 0)
 		return r;
-	if (sluice_json_peek(j) == '}') {
+	if (penstock_json_peek(j) == '}') {
 		j->p++;
 		return 0;
 	}
 	while (more > 0) {
-		r = sluice_json_string(j, &key);
+		r = penstock_json_string(j, &key);
 		if (r == 0)
-			r = sluice_json_expect(j, ':');
+			r = penstock_json_expect(j, ':');
 		if (r == 0)
 			r = member(j, key, arg);
-		more = r < 0 ? r : sluice_json_more(j, '}');
+		more = r < 0 ? r : penstock_json_more(j, '}');
 	}
 	return more;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BASE_JSON_H
-#define SLUICE_BASE_JSON_H
+#ifndef PENSTOCK_BASE_JSON_H
+#define PENSTOCK_BASE_JSON_H
 
 /*
  * JSON, read in one pass over the text itself: strings are decoded where they stand, which never
@@ -8,28 +8,28 @@
  */
 #include <stdint.h>
 
-struct sluice_err;
+struct penstock_err;
 
-struct sluice_json {
+struct penstock_json {
 	char *text, *p, *end; /* begin with @p at @text */
 	const char *what;     /* for messages */
-	struct sluice_err *err;
+	struct penstock_err *err;
 };
 
-int sluice_json_fail(const struct sluice_json *j, const char *why);
+int penstock_json_fail(const struct penstock_json *j, const char *why);
 /* The next character that is no space, or -1. */
-int sluice_json_peek(struct sluice_json *j);
-int sluice_json_expect(struct sluice_json *j, char c);
+int penstock_json_peek(struct penstock_json *j);
+int penstock_json_expect(struct penstock_json *j, char c);
 /* After an element: 1 when there is one more, 0 at @close. */
-int sluice_json_more(struct sluice_json *j, char close);
+int penstock_json_more(struct penstock_json *j, char close);
 /* A string, decoded in place and ended by a NUL. */
-int sluice_json_string(struct sluice_json *j, char **ret);
+int penstock_json_string(struct penstock_json *j, char **ret);
 /* A whole number, not negative. */
-int sluice_json_u64(struct sluice_json *j, uint64_t *ret);
+int penstock_json_u64(struct penstock_json *j, uint64_t *ret);
 /* Any value. */
-int sluice_json_skip(struct sluice_json *j);
+int penstock_json_skip(struct penstock_json *j);
 /* The members of an object: @member is called behind each "KEY":, with the key. */
-int sluice_json_object(struct sluice_json *j,
-		       int (*member)(struct sluice_json *j, char *key, void *arg), void *arg);
+int penstock_json_object(struct penstock_json *j,
+		       int (*member)(struct penstock_json *j, char *key, void *arg), void *arg);
 
 #endif

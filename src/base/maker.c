@@ -16,7 +16,7 @@ static void find_where(char out[192])
 	ssize_t n = readlink("/proc/self/ns/pid", space, sizeof(space) - 1);
 
 	gethostname(host, sizeof(host) - 1);
-	sluice_textfile_line(boot, sizeof(boot), "/proc/sys/kernel/random/boot_id");
+	penstock_textfile_line(boot, sizeof(boot), "/proc/sys/kernel/random/boot_id");
 	space[n > 0 ? n : 0] = 0;
 	snprintf(out, 192, "%s/%s/%s", host[0] ? host : "?", boot, space);
 }
@@ -27,7 +27,7 @@ static uint64_t find_started(int pid)
 	char text[1024], *at;
 	uint64_t v = 0;
 
-	if (sluice_textfile_line(text, sizeof(text), "/proc/%d/stat", pid) < 0)
+	if (penstock_textfile_line(text, sizeof(text), "/proc/%d/stat", pid) < 0)
 		return 0;
 	at = strrchr(text, ')'); /* the name may hold anything */
 	for (unsigned i = 2; at && i < 22; i++)
@@ -37,14 +37,14 @@ static uint64_t find_started(int pid)
 	return v;
 }
 
-void sluice_maker_self(struct sluice_maker *m)
+void penstock_maker_self(struct penstock_maker *m)
 {
 	find_where(m->where);
 	m->pid = (int)getpid();
 	m->started = find_started(m->pid);
 }
 
-bool sluice_maker_is_here(const struct sluice_maker *m)
+bool penstock_maker_is_here(const struct penstock_maker *m)
 {
 	char where[sizeof(m->where)];
 
@@ -52,7 +52,7 @@ bool sluice_maker_is_here(const struct sluice_maker *m)
 	return !strcmp(where, m->where);
 }
 
-bool sluice_maker_runs(const struct sluice_maker *m)
+bool penstock_maker_runs(const struct penstock_maker *m)
 {
 	uint64_t started = find_started(m->pid);
 

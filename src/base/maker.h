@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BASE_MAKER_H
-#define SLUICE_BASE_MAKER_H
+#ifndef PENSTOCK_BASE_MAKER_H
+#define PENSTOCK_BASE_MAKER_H
 
 /*
  * Which process made something where there are no locks: so that what a dead one has left is told
@@ -9,17 +9,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct sluice_maker {
+struct penstock_maker {
 	char where[192]; /* host, boot and PIDs' name space: what a process number has a meaning in
 			  */
 	int pid;
 	uint64_t started; /* in ticks since boot */
 };
 
-void sluice_maker_self(struct sluice_maker *m);
+void penstock_maker_self(struct penstock_maker *m);
 /* Is that on this machine, since it was booted? */
-bool sluice_maker_is_here(const struct sluice_maker *m);
+bool penstock_maker_is_here(const struct penstock_maker *m);
 /* Of one that is: does it still run? */
-bool sluice_maker_runs(const struct sluice_maker *m);
+bool penstock_maker_runs(const struct penstock_maker *m);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "base/util.h"
 
-int sluice_opts_copy(void *o, uint32_t size, const void *user, struct sluice_err *err)
+int penstock_opts_copy(void *o, uint32_t size, const void *user, struct penstock_err *err)
 {
 	const unsigned char *bytes = user;
 	uint32_t known;
@@ -17,14 +17,14 @@ int sluice_opts_copy(void *o, uint32_t size, const void *user, struct sluice_err
 		return 0;
 	memcpy(&known, user, sizeof(known));
 	if (known < sizeof(known) * 2)
-		return sluice_fail(err, -EINVAL, "size: %u is too small; start from ..._OPTS_INIT",
+		return penstock_fail(err, -EINVAL, "size: %u is too small; start from ..._OPTS_INIT",
 				   known);
 	memcpy(o, user, min_u64(known, size));
 	for (uint32_t i = size; i < known; i++)
 		if (bytes[i])
-			return sluice_fail(err, -E2BIG,
+			return penstock_fail(err, -E2BIG,
 					   "size: a field is set that this library (%s) does not "
 					   "know",
-					   SLUICE_VERSION_STRING);
+					   PENSTOCK_VERSION_STRING);
 	return 0;
 }

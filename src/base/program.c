@@ -38,7 +38,7 @@ static int program_attributes(posix_spawnattr_t *attr)
 }
 
 /* Its errors are lost: they may be secrets, and ours are not to be mixed with them. */
-static int program_start(const struct sluice_program *p, pid_t *pid, int out)
+static int program_start(const struct penstock_program *p, pid_t *pid, int out)
 {
 	extern char **environ;
 	posix_spawn_file_actions_t files;
@@ -64,7 +64,7 @@ static int program_start(const struct sluice_program *p, pid_t *pid, int out)
 }
 
 /* Ask it to end, once, if that is wanted; the time it still has. */
-static uint64_t program_left(const struct sluice_program *p, pid_t pid, uint64_t end_ns, bool *told)
+static uint64_t program_left(const struct penstock_program *p, pid_t pid, uint64_t end_ns, bool *told)
 {
 	uint64_t now = clock_ns();
 
@@ -74,7 +74,7 @@ static uint64_t program_left(const struct sluice_program *p, pid_t pid, uint64_t
 }
 
 /* Until there is something to read: 0, or -errno. */
-static int program_wait(const struct sluice_program *p, pid_t pid, int fd, uint64_t end_ns,
+static int program_wait(const struct penstock_program *p, pid_t pid, int fd, uint64_t end_ns,
 			bool *told)
 {
 	struct pollfd one = {fd, POLLIN, 0};
@@ -94,7 +94,7 @@ static int program_wait(const struct sluice_program *p, pid_t pid, int fd, uint6
 }
 
 /* All it prints, with a zero behind it. */
-static int program_read(const struct sluice_program *p, pid_t pid, int fd, uint64_t end_ns,
+static int program_read(const struct penstock_program *p, pid_t pid, int fd, uint64_t end_ns,
 			bool *told, char **text)
 {
 	size_t len = 0, room = 0;
@@ -120,7 +120,7 @@ static int program_read(const struct sluice_program *p, pid_t pid, int fd, uint6
 }
 
 /* It prints no more, but may run on. */
-static int program_reap(const struct sluice_program *p, pid_t pid, uint64_t end_ns, bool *told,
+static int program_reap(const struct penstock_program *p, pid_t pid, uint64_t end_ns, bool *told,
 			int *status)
 {
 	struct timespec nap = {0, 250000};
@@ -135,7 +135,7 @@ static int program_reap(const struct sluice_program *p, pid_t pid, uint64_t end_
 	return 0;
 }
 
-int sluice_program_run(const struct sluice_program *p, char **text, int *status)
+int penstock_program_run(const struct penstock_program *p, char **text, int *status)
 {
 	uint64_t end_ns = p->limit_ns ? clock_ns() + p->limit_ns : UINT64_MAX;
 	bool told = false;

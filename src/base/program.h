@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BASE_PROGRAM_H
-#define SLUICE_BASE_PROGRAM_H
+#ifndef PENSTOCK_BASE_PROGRAM_H
+#define PENSTOCK_BASE_PROGRAM_H
 
 /* Another program, run for what it prints. */
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct sluice_program {
+struct penstock_program {
 	char *const *argv;      /* a path, or a name in PATH */
 	const char *dir;        /* where it works; NULL: here */
 	size_t most;            /* it prints less than so many bytes; 0: any number */
@@ -23,6 +23,6 @@ struct sluice_program {
  * *@text, to be freed in any case, is what it printed, in @most + 1 bytes where there is a bound:
  * no copy of them is left elsewhere.  NULL: nothing.
  */
-int sluice_program_run(const struct sluice_program *p, char **text, int *status);
+int penstock_program_run(const struct penstock_program *p, char **text, int *status);
 
 #endif

@@ -9,13 +9,13 @@ static inline uint64_t rotl(uint64_t v, unsigned n)
 	return (v << n) | (v >> (64 - n));
 }
 
-void sluice_random_seed(struct sluice_random *r, uint64_t seed)
+void penstock_random_seed(struct penstock_random *r, uint64_t seed)
 {
 	for (unsigned i = 0; i < 4; i++)
-		r->s[i] = sluice_random_split(&seed);
+		r->s[i] = penstock_random_split(&seed);
 }
 
-uint64_t sluice_random_next(struct sluice_random *r)
+uint64_t penstock_random_next(struct penstock_random *r)
 {
 	uint64_t *s = r->s;
 	uint64_t result = rotl(s[1] * 5, 7) * 9;
@@ -31,31 +31,31 @@ uint64_t sluice_random_next(struct sluice_random *r)
 }
 
 /* Lemire's multiplication method; the loop runs once but for a chance of n / 2^64. */
-uint64_t sluice_random_below(struct sluice_random *r, uint64_t n)
+uint64_t penstock_random_below(struct penstock_random *r, uint64_t n)
 {
-	unsigned __int128 m = (unsigned __int128)sluice_random_next(r) * n;
+	unsigned __int128 m = (unsigned __int128)penstock_random_next(r) * n;
 
 	if ((uint64_t)m < n) {
 		uint64_t floor = -n % n;
 
 		while ((uint64_t)m < floor)
-			m = (unsigned __int128)sluice_random_next(r) * n;
+			m = (unsigned __int128)penstock_random_next(r) * n;
 	}
 	return (uint64_t)(m >> 64);
 }
 
-void sluice_pattern_fill(void *buf, size_t len, uint64_t seed, uint64_t offset)
+void penstock_pattern_fill(void *buf, size_t len, uint64_t seed, uint64_t offset)
 {
-	struct sluice_gen g;
+	struct penstock_gen g;
 
-	sluice_gen_plain(&g, seed);
-	sluice_gen_fill(&g, 0, offset, buf, len);
+	penstock_gen_plain(&g, seed);
+	penstock_gen_fill(&g, 0, offset, buf, len);
 }
 
-size_t sluice_pattern_check(const void *buf, size_t len, uint64_t seed, uint64_t offset)
+size_t penstock_pattern_check(const void *buf, size_t len, uint64_t seed, uint64_t offset)
 {
-	struct sluice_gen g;
+	struct penstock_gen g;
 
-	sluice_gen_plain(&g, seed);
-	return sluice_gen_check(&g, 0, offset, buf, len);
+	penstock_gen_plain(&g, seed);
+	return penstock_gen_check(&g, 0, offset, buf, len);
 }

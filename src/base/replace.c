@@ -22,7 +22,7 @@ enum {
 	BEHIND = 64 << 20, /* bytes of an old file from which on it is given back behind us */
 };
 
-#define WORD SLUICE_REPLACE_WORD
+#define WORD PENSTOCK_REPLACE_WORD
 
 /* ------------------------------------------------------------------- names */
 
@@ -88,7 +88,7 @@ static int follow(int *dir, char **name)
 	return fd < 0 ? fd : 0;
 }
 
-int sluice_replace_resolve(const char *path, int *ret_dir, char **ret_name)
+int penstock_replace_resolve(const char *path, int *ret_dir, char **ret_name)
 {
 	char *name = NULL;
 	int dir = open_folder(AT_FDCWD, path, &name), r;
@@ -154,7 +154,7 @@ static int remove_dead(int dir, const char *name, int (*before)(int dir, int fd)
 	return unlinkat(dir, name, 0) == 0 ? 0 : -EEXIST;
 }
 
-void sluice_replace_clear(int dir, const char *name, const char *word,
+void penstock_replace_clear(int dir, const char *name, const char *word,
 			  int (*before)(int dir, int fd))
 {
 	for (unsigned k = 0; k < TEMPS; k++) {
@@ -165,9 +165,9 @@ void sluice_replace_clear(int dir, const char *name, const char *word,
 	}
 }
 
-static void remove_all_dead(const struct sluice_replace *r)
+static void remove_all_dead(const struct penstock_replace *r)
 {
-	sluice_replace_clear(r->dir, r->name, WORD, NULL);
+	penstock_replace_clear(r->dir, r->name, WORD, NULL);
 }
 
 /* Give the open file a name that nobody has. */
@@ -183,7 +183,7 @@ static int link_temp(int fd, int dir, const char *temp)
 	return linkat(AT_FDCWD, path, dir, temp, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
-static void close_new(struct sluice_replace *r)
+static void close_new(struct penstock_replace *r)
 {
 	if (r->lock >= 0)
 		close(r->lock);
@@ -197,7 +197,7 @@ static void close_new(struct sluice_replace *r)
  * description of its own: that of ->fd may be held by the kernel for transfers, for a while after
  * the process is gone.  0, or -EWOULDBLOCK: somebody did.  Where there are no locks nobody can.
  */
-static int lock_new(struct sluice_replace *r, int dir, const char *path)
+static int lock_new(struct penstock_replace *r, int dir, const char *path)
 {
 	r->lock = openat(dir, path, O_RDWR | O_CLOEXEC);
 	return flock(r->lock >= 0 ? r->lock : r->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK
@@ -206,7 +206,7 @@ static int lock_new(struct sluice_replace *r, int dir, const char *path)
 }
 
 /* Make the file under a name that nobody has; -EEXIST where somebody was faster. */
-static int create_temp(struct sluice_replace *r, const char *temp, mode_t mode)
+static int create_temp(struct penstock_replace *r, const char *temp, mode_t mode)
 {
 	r->fd = openat(r->dir, temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
 	if (r->fd < 0)
@@ -219,7 +219,7 @@ static int create_temp(struct sluice_replace *r, const char *temp, mode_t mode)
 }
 
 /* A name, for a new file or one that is there. */
-static int take_temp(struct sluice_replace *r, mode_t mode)
+static int take_temp(struct penstock_replace *r, mode_t mode)
 {
 	for (unsigned k = 0; k < TEMPS_MAX; k++) {
 		CLEANUP_FREE char *temp = temp_name(r->name, WORD, k);
@@ -237,7 +237,7 @@ static int take_temp(struct sluice_replace *r, mode_t mode)
 	return -EEXIST;
 }
 
-int sluice_replace_link(int fd, int dir, const char *name, const char *word, char **ret)
+int penstock_replace_link(int fd, int dir, const char *name, const char *word, char **ret)
 {
 	for (unsigned k = 0; k < TEMPS; k++) {
 		CLEANUP_FREE char *temp = temp_name(name, word, k);
@@ -254,7 +254,7 @@ int sluice_replace_link(int fd, int dir, const char *name, const char *word, cha
 /* ---------------------------------------------------------------- the file */
 
 /* Without a name, if it can be given one later. */
-static int open_unnamed(struct sluice_replace *r, mode_t mode)
+static int open_unnamed(struct penstock_replace *r, mode_t mode)
 {
 	char path[32];
 
@@ -268,7 +268,7 @@ static int open_unnamed(struct sluice_replace *r, mode_t mode)
 	return -ENOTSUP;
 }
 
-static int open_new(struct sluice_replace *r, mode_t mode)
+static int open_new(struct penstock_replace *r, mode_t mode)
 {
 	mode_t first;
 	int e;
@@ -293,11 +293,11 @@ static int open_new(struct sluice_replace *r, mode_t mode)
 	return e;
 }
 
-static int open_here(struct sluice_replace *r, int dir, char *name, mode_t mode)
+static int open_here(struct penstock_replace *r, int dir, char *name, mode_t mode)
 {
 	int e;
 
-	*r = (struct sluice_replace)SLUICE_REPLACE_NONE;
+	*r = (struct penstock_replace)PENSTOCK_REPLACE_NONE;
 	r->dir = dir;
 	r->name = name;
 	if (!name)
@@ -307,19 +307,19 @@ static int open_here(struct sluice_replace *r, int dir, char *name, mode_t mode)
 	else
 		e = open_new(r, mode);
 	if (e < 0)
-		sluice_replace_close(r, false);
+		penstock_replace_close(r, false);
 	return e;
 }
 
-int sluice_replace_open(struct sluice_replace *r, const char *path, mode_t mode)
+int penstock_replace_open(struct penstock_replace *r, const char *path, mode_t mode)
 {
 	char *name;
-	int dir, e = sluice_replace_resolve(path, &dir, &name);
+	int dir, e = penstock_replace_resolve(path, &dir, &name);
 
 	return e < 0 ? e : open_here(r, dir, name, mode);
 }
 
-int sluice_replace_open_at(struct sluice_replace *r, int dir, const char *name, mode_t mode)
+int penstock_replace_open_at(struct penstock_replace *r, int dir, const char *name, mode_t mode)
 {
 	int fd = fcntl(dir, F_DUPFD_CLOEXEC, 0);
 
@@ -332,12 +332,12 @@ static bool is_unknown(int e)
 	return e == ENOTSUP || e == ENOSYS;
 }
 
-int sluice_replace_mode(int fd, mode_t mode)
+int penstock_replace_mode(int fd, mode_t mode)
 {
 	return fchmod(fd, mode) == 0 || errno == EPERM || is_unknown(errno) ? 0 : -errno;
 }
 
-int sluice_replace_rights(const struct sluice_replace *r)
+int penstock_replace_rights(const struct penstock_replace *r)
 {
 	if (!r->there)
 		return 0;
@@ -345,10 +345,10 @@ int sluice_replace_rights(const struct sluice_replace *r)
 	    fchown(r->fd, r->old.st_uid, r->old.st_gid) < 0 && errno != EPERM && errno != EINVAL &&
 	    !is_unknown(errno))
 		return -errno;
-	return sluice_replace_mode(r->fd, r->old.st_mode & 07777);
+	return penstock_replace_mode(r->fd, r->old.st_mode & 07777);
 }
 
-int sluice_replace_show(struct sluice_replace *r)
+int penstock_replace_show(struct penstock_replace *r)
 {
 	int e;
 
@@ -385,7 +385,7 @@ static bool is_room_without(int fd)
  * behind us: a ring that holds a file lets go of it in a thread of the kernel's, so that there is
  * none of ours to wait for.  Where that does not work it is an ordinary close(2).
  */
-void sluice_replace_release(int fd)
+void penstock_replace_release(int fd)
 {
 	struct io_uring_params p = {0};
 	int ring = is_room_without(fd) ? (int)syscall(__NR_io_uring_setup, 1, &p) : -1;
@@ -397,7 +397,7 @@ void sluice_replace_release(int fd)
 		close(ring);
 }
 
-void sluice_replace_close(struct sluice_replace *r, bool forked)
+void penstock_replace_close(struct penstock_replace *r, bool forked)
 {
 	if (r->temp && !forked)
 		unlinkat(r->dir, r->temp, 0);
@@ -405,13 +405,13 @@ void sluice_replace_close(struct sluice_replace *r, bool forked)
 	free(TAKE_PTR(r->name));
 	close_new(r);
 	if (r->kept >= 0)
-		sluice_replace_release(r->kept);
+		penstock_replace_release(r->kept);
 	if (r->dir >= 0)
 		close(r->dir);
 	r->dir = r->kept = -1;
 }
 
-int sluice_replace_sync(int dir)
+int penstock_replace_sync(int dir)
 {
 	if (fsync(dir) == 0 || errno == EINVAL || errno == ENOTSUP)
 		return 0;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BASE_REPLACE_H
-#define SLUICE_BASE_REPLACE_H
+#ifndef PENSTOCK_BASE_REPLACE_H
+#define PENSTOCK_BASE_REPLACE_H
 
 /*
  * A new file in place of an old one, so that its name always stands for one of the two, complete:
  *
- *	sluice_replace_open -> write to ->fd -> sluice_replace_rights -> sluice_replace_show
- *			    -> sluice_replace_close
+ *	penstock_replace_open -> write to ->fd -> penstock_replace_rights -> penstock_replace_show
+ *			    -> penstock_replace_close
  *
- * Without sluice_replace_show() nothing of it is left.  The file has no name so far where the file
- * system allows it, else one of the form .NAME.sluice-N, which is locked (flock(2)) as long as
+ * Without penstock_replace_show() nothing of it is left.  The file has no name so far where the file
+ * system allows it, else one of the form .NAME.penstock-N, which is locked (flock(2)) as long as
  * somebody writes to it: what the dead have left is removed by whoever replaces the same file next.
- * Nothing is made durable here but the folder, by sluice_replace_sync().
+ * Nothing is made durable here but the folder, by penstock_replace_sync().
  */
 #include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
-struct sluice_replace {
+struct penstock_replace {
 	int dir;         /* the folder, open for reading */
 	char *name;      /* of the file in it, no link */
 	int fd;          /* the new file, for reading and writing */
@@ -28,10 +28,10 @@ struct sluice_replace {
 	struct stat old; /* that is how it was */
 };
 
-#define SLUICE_REPLACE_WORD "sluice" /* in names of new files */
+#define PENSTOCK_REPLACE_WORD "penstock" /* in names of new files */
 
-/* Nothing, for sluice_replace_close(). */
-#define SLUICE_REPLACE_NONE                                 \
+/* Nothing, for penstock_replace_close(). */
+#define PENSTOCK_REPLACE_NONE                                 \
 	{                                                   \
 		.dir = -1, .fd = -1, .lock = -1, .kept = -1 \
 	}
@@ -42,34 +42,34 @@ struct sluice_replace {
  * -errno: -EACCES for a link in a sticky folder that others may have put there, as the kernel has
  * it.
  */
-int sluice_replace_resolve(const char *path, int *ret_dir, char **ret_name);
+int penstock_replace_resolve(const char *path, int *ret_dir, char **ret_name);
 
 /* Begin; @mode is that of a file that is not there yet, less the umask.  0 or -errno. */
-int sluice_replace_open(struct sluice_replace *r, const char *path, mode_t mode);
+int penstock_replace_open(struct penstock_replace *r, const char *path, mode_t mode);
 /* The same for a file @name in the folder @dir, which is duplicated. */
-int sluice_replace_open_at(struct sluice_replace *r, int dir, const char *name, mode_t mode);
+int penstock_replace_open_at(struct penstock_replace *r, int dir, const char *name, mode_t mode);
 
 /* Give it permissions and owner of the old one, as far as permitted. */
-int sluice_replace_rights(const struct sluice_replace *r);
+int penstock_replace_rights(const struct penstock_replace *r);
 /* fchmod(2); 0 where the file system knows no such thing. */
-int sluice_replace_mode(int fd, mode_t mode);
+int penstock_replace_mode(int fd, mode_t mode);
 /* The one step: the name stands for the new file. */
-int sluice_replace_show(struct sluice_replace *r);
+int penstock_replace_show(struct penstock_replace *r);
 /* Close all and, before the step, remove all.  @forked: leave what has a name to the parent. */
-void sluice_replace_close(struct sluice_replace *r, bool forked);
+void penstock_replace_close(struct penstock_replace *r, bool forked);
 
 /*
  * For those who need a name of their own kind, .NAME.WORD-N, before the step: another name for an
  * open file, which is told from a dead one by its lock.  0 with *@ret to be freed, or -errno.
  */
-int sluice_replace_link(int fd, int dir, const char *name, const char *word, char **ret);
+int penstock_replace_link(int fd, int dir, const char *name, const char *word, char **ret);
 /* Remove files of such names that nobody has locked, if @before says 0 of each. */
-void sluice_replace_clear(int dir, const char *name, const char *word,
+void penstock_replace_clear(int dir, const char *name, const char *word,
 			  int (*before)(int dir, int fd));
 /* close(2) of a file that was removed; where it is large its space is given back behind us. */
-void sluice_replace_release(int fd);
+void penstock_replace_release(int fd);
 
 /* fsync(2) of a folder; 0 where the file system knows no such thing. */
-int sluice_replace_sync(int dir);
+int penstock_replace_sync(int dir);
 
 #endif

@@ -53,7 +53,7 @@ static int suffix_parse(const char *s)
 	return 10 * (int)(p - letters + 1);
 }
 
-int sluice_size_parse(uint64_t *out, const char *s)
+int penstock_size_parse(uint64_t *out, const char *s)
 {
 	bool hex = s[0] == '0' && (s[1] == 'x' || s[1] == 'X');
 	uint64_t whole, frac = 0, scale = 1, part;
@@ -85,7 +85,7 @@ int sluice_size_parse(uint64_t *out, const char *s)
 	return 0;
 }
 
-char *sluice_size_format(char buf[SLUICE_SIZE_TEXT], uint64_t bytes)
+char *penstock_size_format(char buf[PENSTOCK_SIZE_TEXT], uint64_t bytes)
 {
 	double v = (double)bytes;
 	size_t len;
@@ -94,20 +94,20 @@ char *sluice_size_format(char buf[SLUICE_SIZE_TEXT], uint64_t bytes)
 	/* 1023.995 would be shown as 1024 */
 	for (; v >= 1023.995 && letters[i + 1]; v /= 1024)
 		i++;
-	len = (size_t)snprintf(buf, SLUICE_SIZE_TEXT, "%.*f", v < 10 ? 2 : v < 1000 ? 1 : 0, v);
+	len = (size_t)snprintf(buf, PENSTOCK_SIZE_TEXT, "%.*f", v < 10 ? 2 : v < 1000 ? 1 : 0, v);
 	while (strchr(buf, '.') && (buf[len - 1] == '0' || buf[len - 1] == '.'))
 		buf[--len] = 0;
-	snprintf(buf + len, SLUICE_SIZE_TEXT - len, " %.*sB", i < 0 ? 0 : 2,
+	snprintf(buf + len, PENSTOCK_SIZE_TEXT - len, " %.*sB", i < 0 ? 0 : 2,
 		 (char[]){letters[i < 0 ? 0 : i], 'i', 0});
 	return buf;
 }
 
-char *sluice_size_exact(char buf[SLUICE_SIZE_TEXT], uint64_t bytes)
+char *penstock_size_exact(char buf[PENSTOCK_SIZE_TEXT], uint64_t bytes)
 {
 	int i = -1;
 
 	for (; bytes && bytes % 1024 == 0 && letters[i + 1]; bytes /= 1024)
 		i++;
-	snprintf(buf, SLUICE_SIZE_TEXT, "%" PRIu64 "%.*s", bytes, i >= 0, &letters[i >= 0 ? i : 0]);
+	snprintf(buf, PENSTOCK_SIZE_TEXT, "%" PRIu64 "%.*s", bytes, i >= 0, &letters[i >= 0 ? i : 0]);
 	return buf;
 }

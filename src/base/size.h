@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BASE_SIZE_H
-#define SLUICE_BASE_SIZE_H
+#ifndef PENSTOCK_BASE_SIZE_H
+#define PENSTOCK_BASE_SIZE_H
 
 /* Sizes in bytes as people type and read them. */
 #include <stddef.h>
@@ -12,13 +12,13 @@
  * to whole bytes.  Returns 0, -EINVAL for anything else, or -ERANGE when it
  * does not fit; *@out is written only on success.
  */
-int sluice_size_parse(uint64_t *out, const char *s);
+int penstock_size_parse(uint64_t *out, const char *s);
 
 /* "1.5 GiB", "4 KiB", "512 B" for people; returns @buf. */
-#define SLUICE_SIZE_TEXT 24
-char *sluice_size_format(char buf[SLUICE_SIZE_TEXT], uint64_t bytes);
+#define PENSTOCK_SIZE_TEXT 24
+char *penstock_size_format(char buf[PENSTOCK_SIZE_TEXT], uint64_t bytes);
 
-/* "64K", "1M", "4097": exact and short, what sluice_size_parse() takes; returns @buf. */
-char *sluice_size_exact(char buf[SLUICE_SIZE_TEXT], uint64_t bytes);
+/* "64K", "1M", "4097": exact and short, what penstock_size_parse() takes; returns @buf. */
+char *penstock_size_exact(char buf[PENSTOCK_SIZE_TEXT], uint64_t bytes);
 
 #endif

@@ -8,21 +8,21 @@
 enum { FIRST_BUCKETS = 1024 };
 
 /* Hashes may be numbers that follow each other. */
-static struct sluice_node **bucket_of(const struct sluice_table *t, uint64_t hash)
+static struct penstock_node **bucket_of(const struct penstock_table *t, uint64_t hash)
 {
 	return &t->buckets[hash * 0x9e3779b97f4a7c15ull >> 20 & (t->nr_buckets - 1)];
 }
 
-static void link_node(struct sluice_table *t, struct sluice_node *n)
+static void link_node(struct penstock_table *t, struct penstock_node *n)
 {
 	n->next = *bucket_of(t, n->hash);
 	*bucket_of(t, n->hash) = n;
 }
 
-static void table_grow(struct sluice_table *t)
+static void table_grow(struct penstock_table *t)
 {
-	struct sluice_table old = *t;
-	struct sluice_node *n, *next;
+	struct penstock_table old = *t;
+	struct penstock_node *n, *next;
 
 	t->nr_buckets = old.nr_buckets ? 2 * old.nr_buckets : FIRST_BUCKETS;
 	t->buckets = calloc(t->nr_buckets, sizeof(*t->buckets));
@@ -38,24 +38,24 @@ static void table_grow(struct sluice_table *t)
 	free(old.buckets);
 }
 
-static struct sluice_node *table_same(struct sluice_node *n, uint64_t hash)
+static struct penstock_node *table_same(struct penstock_node *n, uint64_t hash)
 {
 	while (n && n->hash != hash)
 		n = n->next;
 	return n;
 }
 
-struct sluice_node *sluice_table_find(const struct sluice_table *t, uint64_t hash)
+struct penstock_node *penstock_table_find(const struct penstock_table *t, uint64_t hash)
 {
 	return t->nr_buckets ? table_same(*bucket_of(t, hash), hash) : NULL;
 }
 
-struct sluice_node *sluice_table_again(const struct sluice_node *n)
+struct penstock_node *penstock_table_again(const struct penstock_node *n)
 {
 	return table_same(n->next, n->hash);
 }
 
-int sluice_table_put(struct sluice_table *t, struct sluice_node *n, uint64_t hash)
+int penstock_table_put(struct penstock_table *t, struct penstock_node *n, uint64_t hash)
 {
 	if (t->nr >= t->nr_buckets)
 		table_grow(t);
@@ -67,9 +67,9 @@ int sluice_table_put(struct sluice_table *t, struct sluice_node *n, uint64_t has
 	return 0;
 }
 
-void sluice_table_drop(struct sluice_table *t, struct sluice_node *n)
+void penstock_table_drop(struct penstock_table *t, struct penstock_node *n)
 {
-	struct sluice_node **at = bucket_of(t, n->hash);
+	struct penstock_node **at = bucket_of(t, n->hash);
 
 	while (*at != n)
 		at = &(*at)->next;
@@ -77,18 +77,18 @@ void sluice_table_drop(struct sluice_table *t, struct sluice_node *n)
 	t->nr--;
 }
 
-struct sluice_node *sluice_table_next(const struct sluice_table *t, uint64_t *pos,
-				      const struct sluice_node *n)
+struct penstock_node *penstock_table_next(const struct penstock_table *t, uint64_t *pos,
+				      const struct penstock_node *n)
 {
-	struct sluice_node *next = n ? n->next : NULL;
+	struct penstock_node *next = n ? n->next : NULL;
 
 	while (!next && *pos < t->nr_buckets)
 		next = t->buckets[(*pos)++];
 	return next;
 }
 
-void sluice_table_fini(struct sluice_table *t)
+void penstock_table_fini(struct penstock_table *t)
 {
 	free(t->buckets);
-	*t = (struct sluice_table){.nr = 0};
+	*t = (struct penstock_table){.nr = 0};
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BASE_TEXTFILE_H
-#define SLUICE_BASE_TEXTFILE_H
+#ifndef PENSTOCK_BASE_TEXTFILE_H
+#define PENSTOCK_BASE_TEXTFILE_H
 
 /* The small files of /proc and /sys; the path is a printf format. */
 #include <stddef.h>
@@ -10,14 +10,14 @@
  * The first line, without blanks at its ends, cut to what fits.  Returns its
  * length or -errno, with @out empty.
  */
-int sluice_textfile_line(char *out, size_t size, const char *fmt, ...)
+int penstock_textfile_line(char *out, size_t size, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* A decimal number; returns 0, or -errno with *@out untouched. */
-int sluice_textfile_u64(uint64_t *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int penstock_textfile_u64(uint64_t *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Of "none [mq-deadline] bfq" the word in brackets; of a line without any, the line. */
-int sluice_textfile_choice(char *out, size_t size, const char *fmt, ...)
+int penstock_textfile_choice(char *out, size_t size, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 #endif

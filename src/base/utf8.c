@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/utf8.h"
 
-unsigned sluice_utf8_claim(unsigned char c)
+unsigned penstock_utf8_claim(unsigned char c)
 {
 	return c < 0x80 ? 1 : c < 0xc2 || c > 0xf4 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
 }
 
-unsigned sluice_utf8_len(const char *text, size_t left)
+unsigned penstock_utf8_len(const char *text, size_t left)
 {
 	const unsigned char *s = (const unsigned char *)text;
-	unsigned n = sluice_utf8_claim(s[0]);
+	unsigned n = penstock_utf8_claim(s[0]);
 
 	if (!s[0] || left < n)
 		return 0;
@@ -23,19 +23,19 @@ unsigned sluice_utf8_len(const char *text, size_t left)
 	return n;
 }
 
-bool sluice_utf8_valid(const char *text, size_t len)
+bool penstock_utf8_valid(const char *text, size_t len)
 {
 	unsigned n;
 
 	for (size_t i = 0; i < len; i += n) {
-		n = sluice_utf8_len(text + i, len - i);
+		n = penstock_utf8_len(text + i, len - i);
 		if (!n)
 			return false;
 	}
 	return true;
 }
 
-char *sluice_utf8_put(char *to, uint32_t c)
+char *penstock_utf8_put(char *to, uint32_t c)
 {
 	unsigned more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
 	static const unsigned char first[] = {0, 0xc0, 0xe0, 0xf0};

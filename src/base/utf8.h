@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BASE_UTF8_H
-#define SLUICE_BASE_UTF8_H
+#ifndef PENSTOCK_BASE_UTF8_H
+#define PENSTOCK_BASE_UTF8_H
 
 /* Characters as bytes, by RFC 3629. */
 #include <stdbool.h>
@@ -8,18 +8,18 @@
 #include <stdint.h>
 
 /* How many bytes a character has that begins with this one; 0: none does. */
-unsigned sluice_utf8_claim(unsigned char c);
+unsigned penstock_utf8_claim(unsigned char c);
 
 /*
  * Bytes of the character at @text, of which @left are there or a NUL ends it; 0: it is none, or a
  * NUL.  No overlong forms, no surrogates, nothing beyond Unicode.
  */
-unsigned sluice_utf8_len(const char *text, size_t left);
+unsigned penstock_utf8_len(const char *text, size_t left);
 
 /* Are these @len bytes characters, none of them a NUL? */
-bool sluice_utf8_valid(const char *text, size_t len);
+bool penstock_utf8_valid(const char *text, size_t len);
 
 /* Up to four bytes for @c; returns where the next one goes. */
-char *sluice_utf8_put(char *to, uint32_t c);
+char *penstock_utf8_put(char *to, uint32_t c);
 
 #endif

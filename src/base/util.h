@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BASE_UTIL_H
-#define SLUICE_BASE_UTIL_H
+#ifndef PENSTOCK_BASE_UTIL_H
+#define PENSTOCK_BASE_UTIL_H
 
 /* Small things that libc lacks: cleanup attributes, alignment, min and max, the clock. */
 #include <errno.h>
@@ -19,18 +19,18 @@
 #define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 /* Free or close when the variable goes out of scope; TAKE_PTR hands the value over. */
-static inline void sluice_cleanup_free(void *p)
+static inline void penstock_cleanup_free(void *p)
 {
 	free(*(void **)p);
 }
 
-static inline void sluice_cleanup_close(const int *fd)
+static inline void penstock_cleanup_close(const int *fd)
 {
 	if (*fd >= 0)
 		close(*fd);
 }
 
-static inline void *sluice_array_room(void *v, size_t size, uint64_t *room, uint64_t need)
+static inline void *penstock_array_room(void *v, size_t size, uint64_t *room, uint64_t need)
 {
 	uint64_t n = *room ? *room : 16;
 
@@ -45,15 +45,15 @@ static inline void *sluice_array_room(void *v, size_t size, uint64_t *room, uint
 }
 
 /* Grows whenever @nr is a power of two, so that nobody has to know how much room there is. */
-static inline void *sluice_array_more(void *v, size_t size, uint64_t nr)
+static inline void *penstock_array_more(void *v, size_t size, uint64_t nr)
 {
 	if (nr & (nr - 1))
 		return v;
 	return nr > SIZE_MAX / 2 ? NULL : reallocarray(v, nr ? 2 * nr : 1, size);
 }
 
-#define CLEANUP_FREE  __attribute__((cleanup(sluice_cleanup_free)))
-#define CLEANUP_CLOSE __attribute__((cleanup(sluice_cleanup_close)))
+#define CLEANUP_FREE  __attribute__((cleanup(penstock_cleanup_free)))
+#define CLEANUP_CLOSE __attribute__((cleanup(penstock_cleanup_close)))
 
 /*
  * Room for @need elements in the array @v, which has room for @room: twice as much each time.
@@ -62,7 +62,7 @@ static inline void *sluice_array_more(void *v, size_t size, uint64_t nr)
 #define ARRAY_ROOM(v, room, need)                                                    \
 	({                                                                           \
 		uint64_t room_ = (room);                                             \
-		void *grown_ = sluice_array_room((v), sizeof(*(v)), &room_, (need)); \
+		void *grown_ = penstock_array_room((v), sizeof(*(v)), &room_, (need)); \
 		if (grown_) {                                                        \
 			(v) = grown_;                                                \
 			(room) = (__typeof__(room))room_;                            \
@@ -73,7 +73,7 @@ static inline void *sluice_array_more(void *v, size_t size, uint64_t nr)
 /* Room for one more in the array @v of @nr elements, which has none but by this.  0 or -ENOMEM. */
 #define ARRAY_MORE(v, nr)                                                 \
 	({                                                                \
-		void *more_ = sluice_array_more((v), sizeof(*(v)), (nr)); \
+		void *more_ = penstock_array_more((v), sizeof(*(v)), (nr)); \
 		if (more_)                                                \
 			(v) = more_;                                      \
 		more_ ? 0 : -ENOMEM;                                      \

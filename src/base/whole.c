@@ -24,7 +24,7 @@ static bool again(unsigned *tries)
 	return true;
 }
 
-int64_t sluice_whole_read(int fd, void *buf, uint64_t len, uint64_t at)
+int64_t penstock_whole_read(int fd, void *buf, uint64_t len, uint64_t at)
 {
 	uint64_t done = 0;
 	unsigned tries = 0;
@@ -42,7 +42,7 @@ int64_t sluice_whole_read(int fd, void *buf, uint64_t len, uint64_t at)
 	return (int64_t)done;
 }
 
-int sluice_whole_write(int fd, const void *buf, uint64_t len, uint64_t at)
+int penstock_whole_write(int fd, const void *buf, uint64_t len, uint64_t at)
 {
 	uint64_t done = 0;
 	unsigned tries = 0;

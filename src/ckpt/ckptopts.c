@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 
-int ckpt_opts_buffers(uint32_t *buffers, uint64_t *bytes, uint64_t preset, struct sluice_err *err)
+int ckpt_opts_buffers(uint32_t *buffers, uint64_t *bytes, uint64_t preset, struct penstock_err *err)
 {
 	enum { PRESET = 4, MIN = 2, MAX = 64 };
 	const uint64_t most = 1ull << 30;
@@ -16,10 +16,10 @@ int ckpt_opts_buffers(uint32_t *buffers, uint64_t *bytes, uint64_t preset, struc
 	if (!*bytes)
 		*bytes = preset;
 	if (*buffers < MIN || *buffers > MAX)
-		return sluice_fail(err, -EINVAL, "buffers: %u is outside %d..%d", *buffers, MIN,
+		return penstock_fail(err, -EINVAL, "buffers: %u is outside %d..%d", *buffers, MIN,
 				   MAX);
-	if (*bytes % SLUICE_CHUNK || *bytes > most)
-		return sluice_fail(err, -EINVAL,
+	if (*bytes % PENSTOCK_CHUNK || *bytes > most)
+		return penstock_fail(err, -EINVAL,
 				   "buffer_bytes: %" PRIu64
 				   " is not a multiple of 1 MiB of at most 1 GiB",
 				   *bytes);

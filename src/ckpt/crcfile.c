@@ -13,7 +13,7 @@
 #include "base/whole.h"
 #include "store/stripe.h"
 
-static const char magic[] = "sluice.crc32c 1\n";
+static const char magic[] = "penstock.crc32c 1\n";
 
 enum {
 	MAGIC = sizeof(magic) - 1,
@@ -69,11 +69,11 @@ static const char *parse_head(const unsigned char *p, size_t len)
 {
 	if (len < HEAD + TAIL || memcmp(p, magic, MAGIC) != 0)
 		return "it is no file of checksums";
-	if (get_u32(p + len - TAIL) != sluice_crc32c(0, p, len - TAIL))
+	if (get_u32(p + len - TAIL) != penstock_crc32c(0, p, len - TAIL))
 		return "its own checksum does not fit";
 	if (get_u32(p + MAGIC) > CRC_SETS_MAX)
 		return "it has too many sets";
-	if (get_u32(p + MAGIC + 4) != SLUICE_CHUNK)
+	if (get_u32(p + MAGIC + 4) != PENSTOCK_CHUNK)
 		return "its chunks are not of 1 MiB";
 	return NULL;
 }
@@ -130,7 +130,7 @@ void *crcfile_format(const struct crc_set *sets, unsigned nr, size_t *ret_len)
 		return NULL;
 	memcpy(p, magic, MAGIC);
 	put_u32(p + MAGIC, nr);
-	put_u32(p + MAGIC + 4, SLUICE_CHUNK);
+	put_u32(p + MAGIC + 4, PENSTOCK_CHUNK);
 	p += HEAD;
 	for (unsigned i = 0; i < nr; i++) {
 		const struct crc_set *s = &sets[i];
@@ -144,7 +144,7 @@ void *crcfile_format(const struct crc_set *sets, unsigned nr, size_t *ret_len)
 		for (uint64_t k = 0; k < s->nr; k++, p += 4)
 			put_u32(p, s->crcs[k]);
 	}
-	put_u32(p, sluice_crc32c(0, data, len - TAIL));
+	put_u32(p, penstock_crc32c(0, data, len - TAIL));
 	*ret_len = len;
 	return data;
 }
@@ -205,7 +205,7 @@ static int crcfile_read_all(int fd, void **ret, size_t *ret_len)
 	data = malloc(len + 1);
 	if (!data)
 		return -ENOMEM;
-	n = sluice_whole_read(fd, data, len, 0);
+	n = penstock_whole_read(fd, data, len, 0);
 	if (n < 0)
 		return (int)n;
 	*ret = TAKE_PTR(data);
@@ -213,7 +213,7 @@ static int crcfile_read_all(int fd, void **ret, size_t *ret_len)
 	return 0;
 }
 
-int crcfile_load(struct crcfile *out, int dir, const char *name, struct sluice_err *err)
+int crcfile_load(struct crcfile *out, int dir, const char *name, struct penstock_err *err)
 {
 	CLEANUP_CLOSE int fd = openat(dir, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	CLEANUP_FREE void *data = NULL;
@@ -224,17 +224,17 @@ int crcfile_load(struct crcfile *out, int dir, const char *name, struct sluice_e
 	if (fd < 0)
 		return errno == ENOENT
 			       ? -ENOENT
-			       : sluice_fail(err, -errno, "open %s: %s", name, strerror(errno));
+			       : penstock_fail(err, -errno, "open %s: %s", name, strerror(errno));
 	r = crcfile_read_all(fd, &data, &len);
 	if (r == 0)
 		r = crcfile_parse(out, data, len, &why);
 	if (r < 0)
-		return sluice_fail(err, r, "%s: %s", name, r == -EBADMSG ? why : strerror(-r));
+		return penstock_fail(err, r, "%s: %s", name, r == -EBADMSG ? why : strerror(-r));
 	return 0;
 }
 
 /* 1, 0: nothing is there, or -errno. */
-static int stat_file(const struct sluice_replace *of, struct stat *st)
+static int stat_file(const struct penstock_replace *of, struct stat *st)
 {
 	if (fstatat(of->dir, of->name, st, AT_SYMLINK_NOFOLLOW) == 0)
 		return 1;
@@ -244,7 +244,7 @@ static int stat_file(const struct sluice_replace *of, struct stat *st)
 /* What FILE.crc will be, to be freed. */
 static void *next_content(const struct crc_next *n, size_t *ret_len)
 {
-	int64_t bytes = sluice_stripe_bytes_at(n->of->dir, n->of->name, n->seen.st_size);
+	int64_t bytes = penstock_stripe_bytes_at(n->of->dir, n->of->name, n->seen.st_size);
 	struct crc_set sets[CRC_SETS_MAX],
 		seen = crc_set_of(&n->seen, (uint64_t)(bytes < 0 ? n->seen.st_size : bytes));
 	struct crcfile now = {0};
@@ -277,26 +277,26 @@ static int next_write(const struct crc_next *n)
 		return -ENOMEM;
 	if (fstat(n->of->fd, &st) < 0)
 		return -errno;
-	e = sluice_whole_write(n->rep.fd, data, len, 0);
+	e = penstock_whole_write(n->rep.fd, data, len, 0);
 	if (e == 0) /* for whoever may read the file itself */
-		e = sluice_replace_mode(n->rep.fd, st.st_mode & 0666);
+		e = penstock_replace_mode(n->rep.fd, st.st_mode & 0666);
 	if (e == 0 && n->sync && fsync(n->rep.fd) < 0)
 		e = -errno;
 	return e;
 }
 
-int crc_next_make(struct crc_next *n, const struct sluice_replace *of, const char *name,
+int crc_next_make(struct crc_next *n, const struct penstock_replace *of, const char *name,
 		  const struct crc_set *set, bool sync)
 {
 	int e;
 
 	*n = (struct crc_next){
-		.rep = SLUICE_REPLACE_NONE, .of = of, .name = name, .set = set, .sync = sync};
+		.rep = PENSTOCK_REPLACE_NONE, .of = of, .name = name, .set = set, .sync = sync};
 	e = stat_file(of, &n->seen);
 	if (e < 0)
 		return e;
 	n->there = e;
-	e = sluice_replace_open_at(&n->rep, of->dir, name, 0600);
+	e = penstock_replace_open_at(&n->rep, of->dir, name, 0600);
 	if (e < 0)
 		return e;
 	e = next_write(n);
@@ -321,12 +321,12 @@ int crc_next_show(struct crc_next *n)
 		if (e < 0)
 			return e;
 	}
-	return sluice_replace_show(&n->rep);
+	return penstock_replace_show(&n->rep);
 }
 
 void crc_next_free(struct crc_next *n)
 {
 	if (n->of)
-		sluice_replace_close(&n->rep, false);
-	n->rep = (struct sluice_replace)SLUICE_REPLACE_NONE;
+		penstock_replace_close(&n->rep, false);
+	n->rep = (struct penstock_replace)PENSTOCK_REPLACE_NONE;
 }

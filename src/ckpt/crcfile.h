@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CKPT_CRCFILE_H
-#define SLUICE_CKPT_CRCFILE_H
+#ifndef PENSTOCK_CKPT_CRCFILE_H
+#define PENSTOCK_CKPT_CRCFILE_H
 
 /*
  * FILE.crc: the checksums of FILE, of one file or, around the step in which a new one takes the
  * place of an old one, of both.  Little endian:
  *
- *	"sluice.crc32c 1\n"
+ *	"penstock.crc32c 1\n"
  *	u32 sets, u32 bytes of a chunk (1 MiB)
  *	for each set  u64 bytes of the file, u64 inode, s64 mtime in ns, u32 flags, u32 0,
  *	              u32 CRC-32C of each chunk; none with CRC_SET_NONE
@@ -15,7 +15,7 @@
  * Inode and time say which set is that of the file; where they fit none, because the file was
  * copied, every set of the same size may be.
  */
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -44,7 +44,7 @@ struct crcfile {
 
 static inline uint64_t crc_chunks(uint64_t bytes)
 {
-	return bytes / SLUICE_CHUNK + (bytes % SLUICE_CHUNK != 0);
+	return bytes / PENSTOCK_CHUNK + (bytes % PENSTOCK_CHUNK != 0);
 }
 
 /* A set without checksums of this file; @bytes: of a striped one the whole's. */
@@ -63,15 +63,15 @@ void crcfile_free(struct crcfile *f);
 bool crcfile_narrow(struct crcfile *f, const struct crc_set *is);
 
 /* Read @name in folder @dir; -ENOENT where there is none, -EBADMSG with a message. */
-int crcfile_load(struct crcfile *out, int dir, const char *name, struct sluice_err *err);
+int crcfile_load(struct crcfile *out, int dir, const char *name, struct penstock_err *err);
 
 /*
  * FILE.crc on its way: with the sets of the file that was there when it was made, and that of the
  * one that will be.
  */
 struct crc_next {
-	struct sluice_replace rep;
-	const struct sluice_replace *of; /* the file that is about to be replaced */
+	struct penstock_replace rep;
+	const struct penstock_replace *of; /* the file that is about to be replaced */
 	const char *name;
 	const struct crc_set *set;
 	bool sync;
@@ -80,7 +80,7 @@ struct crc_next {
 };
 
 /* Write it, durably with @sync, beside the file of @of, under no name so far.  0 or -errno. */
-int crc_next_make(struct crc_next *n, const struct sluice_replace *of, const char *name,
+int crc_next_make(struct crc_next *n, const struct penstock_replace *of, const char *name,
 		  const struct crc_set *set, bool sync);
 /*
  * Give it its name; where another file has come to the name of the one it describes, it is made

@@ -17,65 +17,65 @@
 
 struct entry {
 	struct header *h;
-	struct sluice_tensor t;
+	struct penstock_tensor t;
 	uint64_t first_dim, begin, end;
 	bool has_dtype, has_shape, has_offsets;
 };
 
-static int parse_shape(struct sluice_json *j, struct entry *e)
+static int parse_shape(struct penstock_json *j, struct entry *e)
 {
 	struct header *h = e->h;
-	int r = sluice_json_expect(j, '['), more = 1;
+	int r = penstock_json_expect(j, '['), more = 1;
 
 	if (r < 0)
 		return r;
-	if (sluice_json_peek(j) == ']') {
+	if (penstock_json_peek(j) == ']') {
 		j->p++;
 		return 0;
 	}
 	while (more > 0) {
 		if (e->t.rank == RANK_MAX)
-			return sluice_json_fail(j, "a tensor of more than 64 dimensions");
+			return penstock_json_fail(j, "a tensor of more than 64 dimensions");
 		if (ARRAY_ROOM(h->dims, h->room_dims, h->nr_dims + 1) < 0)
-			return sluice_fail(j->err, -ENOMEM, "out of memory");
-		r = sluice_json_u64(j, &h->dims[h->nr_dims]);
+			return penstock_fail(j->err, -ENOMEM, "out of memory");
+		r = penstock_json_u64(j, &h->dims[h->nr_dims]);
 		if (r < 0)
 			return r;
 		h->nr_dims++;
 		e->t.rank++;
-		more = sluice_json_more(j, ']');
+		more = penstock_json_more(j, ']');
 	}
 	return more;
 }
 
-static int parse_offsets(struct sluice_json *j, struct entry *e)
+static int parse_offsets(struct penstock_json *j, struct entry *e)
 {
-	int r = sluice_json_expect(j, '[');
+	int r = penstock_json_expect(j, '[');
 
 	if (r == 0)
-		r = sluice_json_u64(j, &e->begin);
+		r = penstock_json_u64(j, &e->begin);
 	if (r == 0)
-		r = sluice_json_expect(j, ',');
+		r = penstock_json_expect(j, ',');
 	if (r == 0)
-		r = sluice_json_u64(j, &e->end);
-	return r == 0 ? sluice_json_expect(j, ']') : r;
+		r = penstock_json_u64(j, &e->end);
+	return r == 0 ? penstock_json_expect(j, ']') : r;
 }
 
-static int parse_dtype(struct sluice_json *j, struct entry *e)
+static int parse_dtype(struct penstock_json *j, struct entry *e)
 {
 	char *name;
-	int r = sluice_json_string(j, &name);
+	int r = penstock_json_string(j, &name);
 
 	if (r < 0)
 		return r;
-	r = sluice_dtype_find(name);
+	r = penstock_dtype_find(name);
 	if (r < 0)
-		return sluice_json_fail(j, "an unknown dtype");
+		return penstock_json_fail(j, "an unknown dtype");
 	e->t.dtype = (uint32_t)r;
 	return 0;
 }
 
-static int parse_field(struct sluice_json *j, char *key, void *arg)
+static int parse_field(struct penstock_json *j, char *key, void *arg)
 {
 	struct entry *e = arg;
 	bool *has = !strcmp(key, "dtype")          ? &e->has_dtype
@@ -84,32 +84,32 @@ static int parse_field(struct sluice_json *j, char *key, void *arg)
 						   : NULL;
 
 	if (!has)
-		return sluice_json_skip(j);
+		return penstock_json_skip(j);
 	if (*has)
-		return sluice_json_fail(j, "a field that is there twice");
+		return penstock_json_fail(j, "a field that is there twice");
 	*has = true;
 	return has == &e->has_dtype   ? parse_dtype(j, e)
 	       : has == &e->has_shape ? parse_shape(j, e)
 				      : parse_offsets(j, e);
 }
 
-static int parse_meta(struct sluice_json *j, char *key, void *arg)
+static int parse_meta(struct penstock_json *j, char *key, void *arg)
 {
 	struct header *h = arg;
 	char *value;
-	int r = sluice_json_string(j, &value);
+	int r = penstock_json_string(j, &value);
 
 	if (r < 0)
 		return r;
 	if (ARRAY_ROOM(h->meta, h->room_meta, h->nr_meta + 1) < 0)
-		return sluice_fail(j->err, -ENOMEM, "out of memory");
-	h->meta[h->nr_meta++] = (struct sluice_meta){key, value};
+		return penstock_fail(j->err, -ENOMEM, "out of memory");
+	h->meta[h->nr_meta++] = (struct penstock_meta){key, value};
 	return 0;
 }
 
-int tensor_bytes(const struct sluice_tensor *t, uint64_t *ret)
+int tensor_bytes(const struct penstock_tensor *t, uint64_t *ret)
 {
-	uint64_t n = sluice_dtype_bits(t->dtype);
+	uint64_t n = penstock_dtype_bits(t->dtype);
 	bool empty = false;
 
 	for (unsigned i = 0; i < t->rank; i++)
@@ -125,17 +125,17 @@ int tensor_bytes(const struct sluice_tensor *t, uint64_t *ret)
 	return 0;
 }
 
-static int tensor_fail(const struct sluice_json *j, const char *name, const char *why)
+static int tensor_fail(const struct penstock_json *j, const char *name, const char *why)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 
-	return sluice_fail(j->err, -EINVAL, "tensor '%s': %s", sluice_shorten(&room, name), why);
+	return penstock_fail(j->err, -EINVAL, "tensor '%s': %s", penstock_shorten(&room, name), why);
 }
 
 /* The shape lies at @first_dim of an array that may still move: @shape is set at the end. */
-static int check_entry(const struct sluice_json *j, struct entry *e)
+static int check_entry(const struct penstock_json *j, struct entry *e)
 {
-	struct sluice_tensor t = e->t;
+	struct penstock_tensor t = e->t;
 	int r;
 
 	if (!e->has_dtype || !e->has_shape || !e->has_offsets)
@@ -157,7 +157,7 @@ static int check_entry(const struct sluice_json *j, struct entry *e)
 	return 0;
 }
 
-static int parse_entry(struct sluice_json *j, char *key, void *arg)
+static int parse_entry(struct penstock_json *j, char *key, void *arg)
 {
 	struct header *h = arg;
 	struct entry e = {.h = h, .t = {.name = key}, .first_dim = h->nr_dims};
@@ -165,18 +165,18 @@ static int parse_entry(struct sluice_json *j, char *key, void *arg)
 
 	if (!strcmp(key, "__metadata__")) {
 		if (h->meta)
-			return sluice_json_fail(j, "__metadata__ is there twice");
+			return penstock_json_fail(j, "__metadata__ is there twice");
 		if (ARRAY_ROOM(h->meta, h->room_meta, 1) < 0)
-			return sluice_fail(j->err, -ENOMEM, "out of memory");
-		return sluice_json_object(j, parse_meta, h);
+			return penstock_fail(j->err, -ENOMEM, "out of memory");
+		return penstock_json_object(j, parse_meta, h);
 	}
-	r = sluice_json_object(j, parse_field, &e);
+	r = penstock_json_object(j, parse_field, &e);
 	if (r == 0)
 		r = check_entry(j, &e);
 	if (r < 0)
 		return r;
 	if (ARRAY_ROOM(h->tensors, h->room, h->nr + 1) < 0)
-		return sluice_fail(j->err, -ENOMEM, "out of memory");
+		return penstock_fail(j->err, -ENOMEM, "out of memory");
 	h->tensors[h->nr++] = e.t;
 	return 0;
 }
@@ -185,7 +185,7 @@ static int parse_entry(struct sluice_json *j, char *key, void *arg)
 
 static int tensor_order(const void *a, const void *b)
 {
-	const struct sluice_tensor *x = a, *y = b;
+	const struct penstock_tensor *x = a, *y = b;
 	uint64_t xe = x->offset + x->len, ye = y->offset + y->len;
 
 	if (x->offset != y->offset)
@@ -197,25 +197,25 @@ static int tensor_order(const void *a, const void *b)
 
 static int name_order(const void *a, const void *b, void *arg)
 {
-	const struct sluice_tensor *t = arg;
+	const struct penstock_tensor *t = arg;
 
 	return strcmp(t[*(const uint64_t *)a].name, t[*(const uint64_t *)b].name);
 }
 
 static int meta_order(const void *a, const void *b)
 {
-	const struct sluice_meta *const *x = a, *const *y = b;
+	const struct penstock_meta *const *x = a, *const *y = b;
 
 	return strcmp((*x)->key, (*y)->key);
 }
 
-static int check_names(const struct sluice_json *j, struct header *h)
+static int check_names(const struct penstock_json *j, struct header *h)
 {
-	const struct sluice_tensor *t = h->tensors;
+	const struct penstock_tensor *t = h->tensors;
 
 	h->by_name = malloc((h->nr + 1) * sizeof(*h->by_name));
 	if (!h->by_name)
-		return sluice_fail(j->err, -ENOMEM, "out of memory");
+		return penstock_fail(j->err, -ENOMEM, "out of memory");
 	for (uint64_t i = 0; i < h->nr; i++)
 		h->by_name[i] = i;
 	qsort_r(h->by_name, h->nr, sizeof(*h->by_name), name_order, h->tensors);
@@ -225,24 +225,24 @@ static int check_names(const struct sluice_json *j, struct header *h)
 	return 0;
 }
 
-static int check_meta(const struct sluice_json *j, const struct header *h)
+static int check_meta(const struct penstock_json *j, const struct header *h)
 {
-	CLEANUP_FREE const struct sluice_meta **v = malloc((h->nr_meta + 1) * sizeof(*v));
+	CLEANUP_FREE const struct penstock_meta **v = malloc((h->nr_meta + 1) * sizeof(*v));
 
 	if (!v)
-		return sluice_fail(j->err, -ENOMEM, "out of memory");
+		return penstock_fail(j->err, -ENOMEM, "out of memory");
 	for (uint64_t i = 0; i < h->nr_meta; i++)
 		v[i] = &h->meta[i];
 	qsort(v, h->nr_meta, sizeof(*v), meta_order);
 	for (uint64_t i = 1; i < h->nr_meta; i++)
 		if (!strcmp(v[i]->key, v[i - 1]->key))
-			return sluice_fail(j->err, -EINVAL, "__metadata__: '%s' is there twice",
+			return penstock_fail(j->err, -EINVAL, "__metadata__: '%s' is there twice",
 					   v[i]->key);
 	return 0;
 }
 
 /* Without overlap or hole, from the header to the end of the file. */
-static int header_check_ranges(const struct sluice_json *j, struct header *h, uint64_t data,
+static int header_check_ranges(const struct penstock_json *j, struct header *h, uint64_t data,
 			       uint64_t file_bytes)
 {
 	uint64_t at = 0, left = file_bytes - data;
@@ -250,7 +250,7 @@ static int header_check_ranges(const struct sluice_json *j, struct header *h, ui
 	if (h->nr) /* else there is no array */
 		qsort(h->tensors, h->nr, sizeof(*h->tensors), tensor_order);
 	for (uint64_t i = 0; i < h->nr; i++) {
-		struct sluice_tensor *t = &h->tensors[i];
+		struct penstock_tensor *t = &h->tensors[i];
 
 		if (t->offset != at)
 			return tensor_fail(j, t->name,
@@ -262,27 +262,27 @@ static int header_check_ranges(const struct sluice_json *j, struct header *h, ui
 		t->offset += data;
 	}
 	if (at != left)
-		return sluice_fail(j->err, -EINVAL,
+		return penstock_fail(j->err, -EINVAL,
 				   "the file has %" PRIu64 " bytes that belong to no tensor",
 				   left - at);
 	return 0;
 }
 
 int header_parse(struct header *h, char *text, size_t len, uint64_t file_bytes,
-		 struct sluice_err *err)
+		 struct penstock_err *err)
 {
-	struct sluice_json j = {text, text, text + len, "header", err};
+	struct penstock_json j = {text, text, text + len, "header", err};
 	uint64_t dim = 0;
 	int r;
 
 	*h = (struct header){0};
 	if (!len || *text != '{')
-		return sluice_json_fail(&j, "'{' is missing");
-	if (!sluice_utf8_valid(text, len))
-		return sluice_fail(err, -EINVAL, "header: is not UTF-8");
-	r = sluice_json_object(&j, parse_entry, h);
-	if (r == 0 && sluice_json_peek(&j) >= 0)
-		r = sluice_json_fail(&j, "more than spaces behind the last '}'");
+		return penstock_json_fail(&j, "'{' is missing");
+	if (!penstock_utf8_valid(text, len))
+		return penstock_fail(err, -EINVAL, "header: is not UTF-8");
+	r = penstock_json_object(&j, parse_entry, h);
+	if (r == 0 && penstock_json_peek(&j) >= 0)
+		r = penstock_json_fail(&j, "more than spaces behind the last '}'");
 	for (uint64_t i = 0; r == 0 && i < h->nr; dim += h->tensors[i++].rank)
 		h->tensors[i].shape = h->dims + dim; /* entries still stand as they were read */
 	if (r == 0)
@@ -355,11 +355,11 @@ static void text_string(struct text *t, const char *s)
 	text_puts(t, "\"");
 }
 
-static void text_entry(struct text *t, const struct sluice_tensor *tensor, uint64_t *at)
+static void text_entry(struct text *t, const struct penstock_tensor *tensor, uint64_t *at)
 {
 	text_string(t, tensor->name);
 	text_puts(t, ":{\"dtype\":\"");
-	text_puts(t, sluice_dtype_name(tensor->dtype));
+	text_puts(t, penstock_dtype_name(tensor->dtype));
 	text_puts(t, "\",\"shape\":[");
 	for (unsigned i = 0; i < tensor->rank; i++) {
 		text_puts(t, i ? "," : "");
@@ -373,8 +373,8 @@ static void text_entry(struct text *t, const struct sluice_tensor *tensor, uint6
 	text_puts(t, "]}");
 }
 
-char *header_format(const struct sluice_tensor *tensors, const uint64_t *order, uint64_t n,
-		    const struct sluice_meta *meta, uint64_t nr_meta, size_t *ret_len)
+char *header_format(const struct penstock_tensor *tensors, const uint64_t *order, uint64_t n,
+		    const struct penstock_meta *meta, uint64_t nr_meta, size_t *ret_len)
 {
 	struct text t = {0};
 	uint64_t at = 0, len;

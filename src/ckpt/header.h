@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CKPT_HEADER_H
-#define SLUICE_CKPT_HEADER_H
+#ifndef PENSTOCK_CKPT_HEADER_H
+#define PENSTOCK_CKPT_HEADER_H
 
 /* The header of a safetensors file: from JSON, checked by every rule, and back. */
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -13,10 +13,10 @@ enum {
 };
 
 struct header {
-	struct sluice_tensor *tensors; /* in the order of the file */
+	struct penstock_tensor *tensors; /* in the order of the file */
 	uint64_t nr;
 	uint64_t *by_name; /* their numbers, in the order of names */
-	struct sluice_meta *meta;
+	struct penstock_meta *meta;
 	uint64_t nr_meta;
 	uint64_t *dims; /* of all shapes */
 	uint64_t room, room_meta, nr_dims, room_dims;
@@ -27,17 +27,17 @@ struct header {
  * @file_bytes.  0, -ENOMEM, or -EINVAL with a message that does not name the file.
  */
 int header_parse(struct header *h, char *text, size_t len, uint64_t file_bytes,
-		 struct sluice_err *err);
+		 struct penstock_err *err);
 void header_free(struct header *h);
 
 /* Bytes that dtype and shape make; -EOVERFLOW, or -EINVAL: not whole bytes. */
-int tensor_bytes(const struct sluice_tensor *t, uint64_t *ret);
+int tensor_bytes(const struct penstock_tensor *t, uint64_t *ret);
 
 /*
  * The eight bytes, JSON and padding for @n tensors that lie in the file in the order @order, their
  * offsets relative to the end of the header; to be freed.  NULL: no memory.
  */
-char *header_format(const struct sluice_tensor *tensors, const uint64_t *order, uint64_t n,
-		    const struct sluice_meta *meta, uint64_t nr_meta, size_t *ret_len);
+char *header_format(const struct penstock_tensor *tensors, const uint64_t *order, uint64_t n,
+		    const struct penstock_meta *meta, uint64_t nr_meta, size_t *ret_len);
 
 #endif

@@ -6,7 +6,7 @@
  */
 #include "ckpt/reader.h"
 
-#include <sluice/gpu.h>
+#include <penstock/gpu.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,11 +17,11 @@
 
 /* ------------------------------------------------------------------- ranges */
 
-static int reader_copy_out(struct reader_task *t, const struct want *w, struct sluice_err *err)
+static int reader_copy_out(struct reader_task *t, const struct want *w, struct penstock_err *err)
 {
 	char *from = t->mem + (w->offset - t->span.offset);
-	struct sluice_iov iov[2] = {{w->buf, w->len}, {from, w->len}};
-	struct sluice_op op = {.opcode = SLUICE_COPY, .nr_iov = 2, .iov = iov};
+	struct penstock_iov iov[2] = {{w->buf, w->len}, {from, w->len}};
+	struct penstock_op op = {.opcode = PENSTOCK_COPY, .nr_iov = 2, .iov = iov};
 
 	if (w->device)
 		return reader_task_submit(t, &op, err);
@@ -29,7 +29,7 @@ static int reader_copy_out(struct reader_task *t, const struct want *w, struct s
 	return 0;
 }
 
-static int deliver(struct reader_task *t, const struct wants *w, struct sluice_err *err)
+static int deliver(struct reader_task *t, const struct wants *w, struct penstock_err *err)
 {
 	int e = 0;
 
@@ -42,8 +42,8 @@ static int deliver(struct reader_task *t, const struct wants *w, struct sluice_e
 }
 
 /* Submit what there is room for, from want *@next on. */
-static int submit_some(struct sluice_reader *r, const struct wants *w, uint64_t *next,
-		       struct sluice_err *err)
+static int submit_some(struct penstock_reader *r, const struct wants *w, uint64_t *next,
+		       struct penstock_err *err)
 {
 	while (*next < w->nr) {
 		struct span s = wants_span(w, *next);
@@ -57,7 +57,7 @@ static int submit_some(struct sluice_reader *r, const struct wants *w, uint64_t 
 }
 
 /* The oldest is over, with all its copies. */
-static int retire_checked(struct sluice_reader *r, struct sluice_err *err)
+static int retire_checked(struct penstock_reader *r, struct penstock_err *err)
 {
 	int e = reader_task_result(r, reader_task_at(r, r->head), err);
 
@@ -65,7 +65,7 @@ static int retire_checked(struct sluice_reader *r, struct sluice_err *err)
 	return e;
 }
 
-static int fetch_wants(struct sluice_reader *r, const struct wants *w, struct sluice_err *err)
+static int fetch_wants(struct penstock_reader *r, const struct wants *w, struct penstock_err *err)
 {
 	uint64_t next = 0;
 	struct reader_task *t;
@@ -93,30 +93,30 @@ static int fetch_wants(struct sluice_reader *r, const struct wants *w, struct sl
 	return e;
 }
 
-static int plan(struct sluice_reader *r, struct wants *w, const struct sluice_piece *pieces,
-		uint64_t n, struct sluice_err *err)
+static int plan(struct penstock_reader *r, struct wants *w, const struct penstock_piece *pieces,
+		uint64_t n, struct penstock_err *err)
 {
 	for (uint64_t i = 0; i < n; i++) {
-		const struct sluice_piece *p = &pieces[i];
+		const struct penstock_piece *p = &pieces[i];
 		bool device;
 
 		if (p->len > r->bytes || p->offset > r->bytes - p->len)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "%s: offset %" PRIu64 " length %" PRIu64
 					   " is not within the file of %" PRIu64 " bytes",
 					   r->path, p->offset, p->len, r->bytes);
-		device = p->buf && p->len && sluice_gpu_device(p->buf) >= 0;
+		device = p->buf && p->len && penstock_gpu_device(p->buf) >= 0;
 		if (device && !r->pinned && reader_pool_make(r, err) == 0)
-			r->pinned = sluice_gpu_pin(r->pool, r->pool_len, NULL) == 0;
+			r->pinned = penstock_gpu_pin(r->pool, r->pool_len, NULL) == 0;
 		if (wants_add(w, p, device) < 0)
-			return sluice_fail(err, -ENOMEM, "%s: out of memory", r->path);
+			return penstock_fail(err, -ENOMEM, "%s: out of memory", r->path);
 	}
 	wants_sort(w);
 	return 0;
 }
 
-int sluice_reader_fetch(struct sluice_reader *r, const struct sluice_piece *pieces, uint64_t n,
-			struct sluice_err *err)
+int penstock_reader_fetch(struct penstock_reader *r, const struct penstock_piece *pieces, uint64_t n,
+			struct penstock_err *err)
 {
 	struct wants w = {
 		.bytes = r->bytes,
@@ -133,28 +133,28 @@ int sluice_reader_fetch(struct sluice_reader *r, const struct sluice_piece *piec
 	return e;
 }
 
-int64_t sluice_reader_pread(struct sluice_reader *r, void *buf, uint64_t len, uint64_t offset,
-			    struct sluice_err *err)
+int64_t penstock_reader_pread(struct penstock_reader *r, void *buf, uint64_t len, uint64_t offset,
+			    struct penstock_err *err)
 {
-	struct sluice_piece p = {offset, 0, buf};
+	struct penstock_piece p = {offset, 0, buf};
 	int e;
 
 	p.len = offset < r->bytes ? min_u64(len, r->bytes - offset) : 0;
 	if (!p.len)
 		return 0;
 	if (!buf)
-		return sluice_fail(err, -EFAULT, "buf: is NULL but len is %" PRIu64, len);
-	e = sluice_reader_fetch(r, &p, 1, err);
+		return penstock_fail(err, -EFAULT, "buf: is NULL but len is %" PRIu64, len);
+	e = penstock_reader_fetch(r, &p, 1, err);
 	return e < 0 ? e : (int64_t)p.len;
 }
 
 /* ------------------------------------------------------------------- stream */
 
 /* Keep as much on its way as the stream has earned so far. */
-static int read_ahead(struct sluice_reader *r, struct sluice_err *err)
+static int read_ahead(struct penstock_reader *r, struct penstock_err *err)
 {
 	while (r->ahead_next < r->bytes && r->ahead_next < r->pos + r->ahead) {
-		struct span s = {.offset = align_down(r->ahead_next, SLUICE_CHUNK)};
+		struct span s = {.offset = align_down(r->ahead_next, PENSTOCK_CHUNK)};
 		int e;
 
 		s.len = min_u64(r->bytes - s.offset, min_u64(r->ahead, r->o.buffer_bytes));
@@ -167,7 +167,7 @@ static int read_ahead(struct sluice_reader *r, struct sluice_err *err)
 }
 
 /* The task that has the byte at the position, looked at; there is one, or all have been dropped. */
-static int stream_task(struct sluice_reader *r, struct reader_task **ret, struct sluice_err *err)
+static int stream_task(struct penstock_reader *r, struct reader_task **ret, struct penstock_err *err)
 {
 	struct reader_task *t = NULL;
 	int e = 0;
@@ -192,8 +192,8 @@ static int stream_task(struct sluice_reader *r, struct reader_task **ret, struct
 }
 
 /* What of the next @len bytes is in one task; returns how much, or what failed. */
-static int64_t stream_some(struct sluice_reader *r, char *to, uint64_t len, bool device,
-			   struct sluice_err *err)
+static int64_t stream_some(struct penstock_reader *r, char *to, uint64_t len, bool device,
+			   struct penstock_err *err)
 {
 	struct reader_task *t;
 	const char *from;
@@ -204,21 +204,21 @@ static int64_t stream_some(struct sluice_reader *r, char *to, uint64_t len, bool
 	from = t->mem + (r->pos - t->span.offset);
 	len = min_u64(len, t->span.offset + t->span.len - r->pos);
 	if (device)
-		e = sluice_gpu_copy(to, from, len, err);
+		e = penstock_gpu_copy(to, from, len, err);
 	else
 		memcpy(to, from, len);
 	return e < 0 ? e : (int64_t)len;
 }
 
-int64_t sluice_reader_read(struct sluice_reader *r, void *buf, uint64_t len, struct sluice_err *err)
+int64_t penstock_reader_read(struct penstock_reader *r, void *buf, uint64_t len, struct penstock_err *err)
 {
 	uint64_t done = 0;
 	bool device;
 
 	len = r->pos < r->bytes ? min_u64(len, r->bytes - r->pos) : 0;
 	if (len && !buf)
-		return sluice_fail(err, -EFAULT, "buf: is NULL but len is %" PRIu64, len);
-	device = len && sluice_gpu_device(buf) >= 0;
+		return penstock_fail(err, -EFAULT, "buf: is NULL but len is %" PRIu64, len);
+	device = len && penstock_gpu_device(buf) >= 0;
 	while (done < len) {
 		int64_t n = stream_some(r, (char *)buf + done, len - done, device, err);
 
@@ -232,23 +232,23 @@ int64_t sluice_reader_read(struct sluice_reader *r, void *buf, uint64_t len, str
 	return (int64_t)done;
 }
 
-int sluice_reader_seek(struct sluice_reader *r, uint64_t offset, struct sluice_err *err)
+int penstock_reader_seek(struct penstock_reader *r, uint64_t offset, struct penstock_err *err)
 {
 	if (offset > INT64_MAX)
-		return sluice_fail(err, -EINVAL, "%s: offset %" PRIu64 " is beyond 2^63", r->path,
+		return penstock_fail(err, -EINVAL, "%s: offset %" PRIu64 " is beyond 2^63", r->path,
 				   offset);
 	r->pos = offset;
 	return 0;
 }
 
-uint64_t sluice_reader_tell(const struct sluice_reader *r)
+uint64_t penstock_reader_tell(const struct penstock_reader *r)
 {
 	return r->pos;
 }
 
-int sluice_reader_stat(const struct sluice_reader *r, struct sluice_reader_info *info)
+int penstock_reader_stat(const struct penstock_reader *r, struct penstock_reader_info *info)
 {
-	struct sluice_reader_info full = {
+	struct penstock_reader_info full = {
 		.size = info->size,
 		.verify = r->crc.nr > 0,
 		.bytes = r->bytes,

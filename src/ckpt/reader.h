@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CKPT_READER_H
-#define SLUICE_CKPT_READER_H
+#ifndef PENSTOCK_CKPT_READER_H
+#define PENSTOCK_CKPT_READER_H
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 
 #include "ckpt/crcfile.h"
 #include "ckpt/wants.h"
@@ -15,12 +15,12 @@
 
 enum {
 	READER_TASKS = 512,                /* transfers at a time */
-	READER_AHEAD_FIRST = SLUICE_CHUNK, /* read ahead at first, then more and more */
+	READER_AHEAD_FIRST = PENSTOCK_CHUNK, /* read ahead at first, then more and more */
 };
 
 /* A transfer, from its submission until nobody needs its memory any more. */
 struct reader_task {
-	struct sluice_reader *r;
+	struct penstock_reader *r;
 	struct span span;
 	char *mem;
 	uint64_t ring; /* bytes of the pool it holds, those skipped at its end included */
@@ -29,10 +29,10 @@ struct reader_task {
 	bool checked;  /* its content was looked at */
 };
 
-struct sluice_reader {
-	struct sluice_io *io;
-	struct sluice_file *file;
-	struct sluice_reader_opts o;
+struct penstock_reader {
+	struct penstock_io *io;
+	struct penstock_file *file;
+	struct penstock_reader_opts o;
 	char *path;
 	uint64_t bytes;
 	struct crcfile crc; /* no set: nothing is verified */
@@ -57,23 +57,23 @@ struct sluice_reader {
 	char msg[508];                    /* and its words */
 };
 
-struct reader_task *reader_task_at(struct sluice_reader *r, unsigned i);
-void reader_task_wait(struct sluice_reader *r, const struct reader_task *t);
-bool reader_task_over(struct sluice_reader *r, const struct reader_task *t);
+struct reader_task *reader_task_at(struct penstock_reader *r, unsigned i);
+void reader_task_wait(struct penstock_reader *r, const struct reader_task *t);
+bool reader_task_over(struct penstock_reader *r, const struct reader_task *t);
 /* Give a task one more thing to wait for; undone where the library does not take it. */
-int reader_task_submit(struct reader_task *t, struct sluice_op *op, struct sluice_err *err);
-void reader_retire(struct sluice_reader *r);
+int reader_task_submit(struct reader_task *t, struct penstock_op *op, struct penstock_err *err);
+void reader_retire(struct penstock_reader *r);
 /* Forget all that was begun. */
-void reader_drop(struct sluice_reader *r);
+void reader_drop(struct penstock_reader *r);
 /* Its buffers, once. */
-int reader_pool_make(struct sluice_reader *r, struct sluice_err *err);
+int reader_pool_make(struct penstock_reader *r, struct penstock_err *err);
 /* Read a span into @mem or, where that is NULL, into the pool.  Returns 1, or 0: no room now. */
-int reader_start(struct sluice_reader *r, const struct span *span, char *mem,
-		 struct sluice_err *err);
+int reader_start(struct penstock_reader *r, const struct span *span, char *mem,
+		 struct penstock_err *err);
 /* Wait for the oldest task nobody has looked at, and verify it. */
-int reader_look(struct sluice_reader *r, struct reader_task **ret, struct sluice_err *err);
+int reader_look(struct penstock_reader *r, struct reader_task **ret, struct penstock_err *err);
 /* How it ended, when it is over. */
-int reader_task_result(struct sluice_reader *r, const struct reader_task *t,
-		       struct sluice_err *err);
+int reader_task_result(struct penstock_reader *r, const struct reader_task *t,
+		       struct penstock_err *err);
 
 #endif

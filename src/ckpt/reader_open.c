@@ -2,7 +2,7 @@
 /* The stream reader's beginning, where file and checksums must belong together, and its end. */
 #include "ckpt/reader.h"
 
-#include <sluice/gpu.h>
+#include <penstock/gpu.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ enum {
  * of it; -ENOENT: they are of others.  *@ret_own: it is the file they were made of, not one of the
  * same size.
  */
-static int pick_sums(struct sluice_reader *r, const struct crc_set *is, bool *ret_own)
+static int pick_sums(struct penstock_reader *r, const struct crc_set *is, bool *ret_own)
 {
 	bool none = false;
 
@@ -43,16 +43,16 @@ static int pick_sums(struct sluice_reader *r, const struct crc_set *is, bool *re
 	return none ? 0 : -ENOENT;
 }
 
-static int other_size(const struct sluice_reader *r, struct sluice_err *err)
+static int other_size(const struct penstock_reader *r, struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 	const char *base = strrchr(r->path, '/') ? strrchr(r->path, '/') + 1 : r->path;
 
-	return sluice_fail(
+	return penstock_fail(
 		err, -EBADMSG,
 		"%s has %" PRIu64 " bytes and %s.crc describes a file of another size: it was "
 		"written by another program, or cut; remove %s.crc, or read without verification",
-		sluice_shorten(&room, r->path), r->bytes, base, base);
+		penstock_shorten(&room, r->path), r->bytes, base, base);
 }
 
 /* Does the name stand for another file than this one by now? */
@@ -68,8 +68,8 @@ static bool is_other(int dir, const char *name, const struct stat *st)
  * The checksums of the file that is open, and is @st.  -EAGAIN: it has been replaced meanwhile;
  * what is there may be of two later ones, of the same size.
  */
-static int load_sums(struct sluice_reader *r, int dir, const char *name, const struct stat *st,
-		     struct sluice_err *err)
+static int load_sums(struct penstock_reader *r, int dir, const char *name, const struct stat *st,
+		     struct penstock_err *err)
 {
 	const struct crc_set is = crc_set_of(st, r->bytes);
 	CLEANUP_FREE char *crcname = NULL;
@@ -78,7 +78,7 @@ static int load_sums(struct sluice_reader *r, int dir, const char *name, const s
 
 	if (asprintf(&crcname, "%s.crc", name) < 0) {
 		crcname = NULL;
-		return sluice_fail(err, -ENOMEM, "%s: out of memory", r->path);
+		return penstock_fail(err, -ENOMEM, "%s: out of memory", r->path);
 	}
 	e = crcfile_load(&r->crc, dir, crcname, err);
 	if (e < 0 && e != -ENOENT && e != -ENAMETOOLONG)
@@ -97,10 +97,10 @@ static int load_sums(struct sluice_reader *r, int dir, const char *name, const s
  * The checksums of an object that was @was before it was opened.  -EAGAIN: it has been replaced
  * meanwhile.
  */
-static int load_object_sums(struct sluice_reader *r, struct sluice_object *c,
-			    const struct sluice_object_info *was, struct sluice_err *err)
+static int load_object_sums(struct penstock_reader *r, struct penstock_object *c,
+			    const struct penstock_object_info *was, struct penstock_err *err)
 {
-	struct sluice_object_info now = {.size = sizeof(now)};
+	struct penstock_object_info now = {.size = sizeof(now)};
 	struct crc_set is = crc_set_of_object(was);
 	struct crc_object crc;
 	bool own;
@@ -112,7 +112,7 @@ static int load_object_sums(struct sluice_reader *r, struct sluice_object *c,
 	e = crc.there ? pick_sums(r, &is, &own) : 0;
 	if (e == 0)
 		return 0;
-	if (sluice_object_stat(c, r->path, &now, NULL) < 0 || strcmp(now.etag, was->etag) != 0) {
+	if (penstock_object_stat(c, r->path, &now, NULL) < 0 || strcmp(now.etag, was->etag) != 0) {
 		crcfile_free(&r->crc);
 		return -EAGAIN;
 	}
@@ -120,85 +120,85 @@ static int load_object_sums(struct sluice_reader *r, struct sluice_object *c,
 }
 
 /* One try. */
-static int open_object(struct sluice_reader *r, struct sluice_err *err)
+static int open_object(struct penstock_reader *r, struct penstock_err *err)
 {
-	struct sluice_object *c = sluice_get_objects(r->io);
-	struct sluice_file_info info = {.size = sizeof(info)};
-	struct sluice_object_info was = {.size = sizeof(was)};
-	bool sums = c && r->o.verify != SLUICE_VERIFY_NEVER;
-	int e = sums ? sluice_object_stat(c, r->path, &was, err) : 0;
+	struct penstock_object *c = penstock_get_objects(r->io);
+	struct penstock_file_info info = {.size = sizeof(info)};
+	struct penstock_object_info was = {.size = sizeof(was)};
+	bool sums = c && r->o.verify != PENSTOCK_VERIFY_NEVER;
+	int e = sums ? penstock_object_stat(c, r->path, &was, err) : 0;
 
 	if (e == 0)
-		e = sluice_file_open(&r->file, r->io, r->path, O_RDONLY, 0, err);
+		e = penstock_file_open(&r->file, r->io, r->path, O_RDONLY, 0, err);
 	if (e < 0)
 		return e;
-	sluice_file_stat(r->file, &info);
+	penstock_file_stat(r->file, &info);
 	r->bytes = info.bytes;
 	e = sums ? load_object_sums(r, c, &was, err) : 0;
 	if (e < 0)
-		sluice_file_close(TAKE_PTR(r->file), NULL);
+		penstock_file_close(TAKE_PTR(r->file), NULL);
 	return e;
 }
 
 /* One try. */
-static int open_data(struct sluice_reader *r, struct sluice_err *err)
+static int open_data(struct penstock_reader *r, struct penstock_err *err)
 {
 	CLEANUP_FREE char *name = NULL;
 	CLEANUP_CLOSE int dir = -1;
 	CLEANUP_CLOSE int fd = -1;
-	struct sluice_file_info info = {.size = sizeof(info)};
+	struct penstock_file_info info = {.size = sizeof(info)};
 	struct stat st;
-	int e = sluice_replace_resolve(r->path, &dir, &name), taken;
+	int e = penstock_replace_resolve(r->path, &dir, &name), taken;
 
 	if (e < 0)
-		return sluice_fail(err, e, "open %s: %s", r->path, strerror(-e));
+		return penstock_fail(err, e, "open %s: %s", r->path, strerror(-e));
 	fd = openat(dir, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return sluice_fail(err, -errno, "open %s: %s", r->path, strerror(errno));
+		return penstock_fail(err, -errno, "open %s: %s", r->path, strerror(errno));
 	if (!S_ISREG(st.st_mode))
-		return sluice_fail(err, -EINVAL, "%s: is no regular file", r->path);
+		return penstock_fail(err, -EINVAL, "%s: is no regular file", r->path);
 	/* It was for what is no file; with it io_uring answers instead of waiting for the disk. */
 	if (fcntl(fd, F_SETFL, O_RDONLY) < 0)
-		return sluice_fail(err, -errno, "open %s: %s", r->path, strerror(errno));
+		return penstock_fail(err, -errno, "open %s: %s", r->path, strerror(errno));
 	taken = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (taken < 0)
-		return sluice_fail(err, -errno, "open %s: %s", r->path, strerror(errno));
-	e = sluice_file_take_fd(&r->file, r->io, taken, r->path, err);
+		return penstock_fail(err, -errno, "open %s: %s", r->path, strerror(errno));
+	e = penstock_file_take_fd(&r->file, r->io, taken, r->path, err);
 	if (e < 0) /* the members of a striped one go when it is replaced */
 		return is_other(dir, name, &st) ? -EAGAIN : e;
-	r->bytes = sluice_file_stat(r->file, &info) == 0 ? info.bytes : (uint64_t)st.st_size;
-	e = r->o.verify != SLUICE_VERIFY_NEVER ? load_sums(r, dir, name, &st, err) : 0;
+	r->bytes = penstock_file_stat(r->file, &info) == 0 ? info.bytes : (uint64_t)st.st_size;
+	e = r->o.verify != PENSTOCK_VERIFY_NEVER ? load_sums(r, dir, name, &st, err) : 0;
 	if (e < 0)
-		sluice_file_close(TAKE_PTR(r->file), NULL);
+		penstock_file_close(TAKE_PTR(r->file), NULL);
 	return e;
 }
 
-static int load_opts(struct sluice_reader_opts *o, const struct sluice_reader_opts *user,
-		     struct sluice_err *err)
+static int load_opts(struct penstock_reader_opts *o, const struct penstock_reader_opts *user,
+		     struct penstock_err *err)
 {
-	int r = sluice_opts_copy(o, sizeof(*o), user, err);
+	int r = penstock_opts_copy(o, sizeof(*o), user, err);
 
 	if (r < 0)
 		return r;
 	if (o->flags)
-		return sluice_fail(err, -EINVAL, "flags: 0x%x has unknown bits", o->flags);
-	if (o->verify > SLUICE_VERIFY_NEVER)
-		return sluice_fail(err, -EINVAL,
-				   "verify: %u is none of SLUICE_VERIFY_AUTO, _ALWAYS, _NEVER",
+		return penstock_fail(err, -EINVAL, "flags: 0x%x has unknown bits", o->flags);
+	if (o->verify > PENSTOCK_VERIFY_NEVER)
+		return penstock_fail(err, -EINVAL,
+				   "verify: %u is none of PENSTOCK_VERIFY_AUTO, _ALWAYS, _NEVER",
 				   o->verify);
 	return ckpt_opts_buffers(&o->buffers, &o->buffer_bytes, BUFFER, err);
 }
 
-int sluice_reader_open(struct sluice_reader **out, struct sluice_io *io, const char *path,
-		       const struct sluice_reader_opts *opts, struct sluice_err *err)
+int penstock_reader_open(struct penstock_reader **out, struct penstock_io *io, const char *path,
+		       const struct penstock_reader_opts *opts, struct penstock_err *err)
 {
-	struct sluice_reader_opts o;
-	struct sluice_reader *r;
+	struct penstock_reader_opts o;
+	struct penstock_reader *r;
 	int e, object;
 
 	if (!io || !path)
-		return sluice_fail(err, -EINVAL, "%s: is NULL", io ? "path" : "io");
-	object = sluice_object_is_uri(path, err);
+		return penstock_fail(err, -EINVAL, "%s: is NULL", io ? "path" : "io");
+	object = penstock_object_is_uri(path, err);
 	e = object < 0 ? object : load_opts(&o, opts, err);
 	if (e < 0)
 		return e;
@@ -207,7 +207,7 @@ int sluice_reader_open(struct sluice_reader **out, struct sluice_io *io, const c
 		r->path = strdup(path);
 	if (!r || !r->path) {
 		free(r);
-		return sluice_fail(err, -ENOMEM, "%s: out of memory", path);
+		return penstock_fail(err, -ENOMEM, "%s: out of memory", path);
 	}
 	r->io = io;
 	r->o = o;
@@ -218,28 +218,28 @@ int sluice_reader_open(struct sluice_reader **out, struct sluice_io *io, const c
 	for (unsigned i = 0; i < OPEN_TRIES && e == -EAGAIN; i++)
 		e = object ? open_object(r, err) : open_data(r, err);
 	if (e == -EAGAIN)
-		e = sluice_fail(err, -EBUSY, "%s: is replaced again and again", path);
-	if (e == 0 && o.verify == SLUICE_VERIFY_ALWAYS && !r->crc.nr)
-		e = sluice_fail(err, -ENODATA, "%s: there are no checksums to verify it with",
+		e = penstock_fail(err, -EBUSY, "%s: is replaced again and again", path);
+	if (e == 0 && o.verify == PENSTOCK_VERIFY_ALWAYS && !r->crc.nr)
+		e = penstock_fail(err, -ENODATA, "%s: there are no checksums to verify it with",
 				path);
 	r->alive = (1u << r->crc.nr) - 1;
 	if (e < 0)
-		sluice_reader_close(r);
+		penstock_reader_close(r);
 	else
 		*out = r;
 	return e;
 }
 
-void sluice_reader_close(struct sluice_reader *r)
+void penstock_reader_close(struct penstock_reader *r)
 {
 	if (!r)
 		return;
 	reader_drop(r);
 	if (r->pinned)
-		sluice_gpu_unpin(r->pool);
+		penstock_gpu_unpin(r->pool);
 	if (r->pool)
-		sluice_buf_free(r->io, r->pool);
-	sluice_file_close(r->file, NULL);
+		penstock_buf_free(r->io, r->pool);
+	penstock_file_close(r->file, NULL);
 	crcfile_free(&r->crc);
 	pthread_mutex_destroy(&r->lock);
 	pthread_cond_destroy(&r->back);

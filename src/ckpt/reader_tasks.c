@@ -18,32 +18,32 @@ enum {
 
 /* ------------------------------------------------------------- verification */
 
-static int bad_chunk(struct sluice_reader *r, uint64_t offset, uint64_t len, uint32_t got,
-		     struct sluice_err *err)
+static int bad_chunk(struct penstock_reader *r, uint64_t offset, uint64_t len, uint32_t got,
+		     struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 
 	r->bad_offset = offset;
 	r->bad_len = len;
-	return sluice_fail(err, -EBADMSG,
+	return penstock_fail(err, -EBADMSG,
 			   "%s: bytes %" PRIu64 " to %" PRIu64
 			   " are not what was saved: their CRC-32C is %08x, that in %s.crc %08x",
-			   sluice_shorten(&room, r->path), offset, offset + len - 1, got,
+			   penstock_shorten(&room, r->path), offset, offset + len - 1, got,
 			   strrchr(r->path, '/') ? strrchr(r->path, '/') + 1 : r->path,
-			   r->crc.sets[0].crcs[offset / SLUICE_CHUNK]);
+			   r->crc.sets[0].crcs[offset / PENSTOCK_CHUNK]);
 }
 
 /* Whole chunks, but for the end of the file. */
-static int task_verify(struct sluice_reader *r, uint64_t offset, const char *data, uint64_t len,
-		       struct sluice_err *err)
+static int task_verify(struct penstock_reader *r, uint64_t offset, const char *data, uint64_t len,
+		       struct penstock_err *err)
 {
 	for (uint64_t n; len; offset += n, data += n, len -= n) {
 		uint32_t crc, fits = 0;
 
-		n = min_u64(len, SLUICE_CHUNK);
-		crc = sluice_crc32c(0, data, n);
+		n = min_u64(len, PENSTOCK_CHUNK);
+		crc = penstock_crc32c(0, data, n);
 		for (unsigned i = 0; i < r->crc.nr; i++)
-			if (r->crc.sets[i].crcs[offset / SLUICE_CHUNK] == crc)
+			if (r->crc.sets[i].crcs[offset / PENSTOCK_CHUNK] == crc)
 				fits |= 1u << i;
 		if (!(r->alive & fits))
 			return bad_chunk(r, offset, n, crc, err);
@@ -54,15 +54,15 @@ static int task_verify(struct sluice_reader *r, uint64_t offset, const char *dat
 
 /* -------------------------------------------------------------------- tasks */
 
-struct reader_task *reader_task_at(struct sluice_reader *r, unsigned i)
+struct reader_task *reader_task_at(struct penstock_reader *r, unsigned i)
 {
 	return &r->tasks[i % READER_TASKS];
 }
 
-static void task_done(void *arg, const struct sluice_done *done)
+static void task_done(void *arg, const struct penstock_done *done)
 {
 	struct reader_task *t = arg;
-	struct sluice_reader *r = t->r;
+	struct penstock_reader *r = t->r;
 
 	pthread_mutex_lock(&r->lock);
 	if (done->res < 0 && !t->code)
@@ -76,7 +76,7 @@ static void task_done(void *arg, const struct sluice_done *done)
 	pthread_mutex_unlock(&r->lock);
 }
 
-void reader_task_wait(struct sluice_reader *r, const struct reader_task *t)
+void reader_task_wait(struct penstock_reader *r, const struct reader_task *t)
 {
 	pthread_mutex_lock(&r->lock);
 	while (t->busy)
@@ -84,7 +84,7 @@ void reader_task_wait(struct sluice_reader *r, const struct reader_task *t)
 	pthread_mutex_unlock(&r->lock);
 }
 
-bool reader_task_over(struct sluice_reader *r, const struct reader_task *t)
+bool reader_task_over(struct penstock_reader *r, const struct reader_task *t)
 {
 	bool over;
 
@@ -94,22 +94,22 @@ bool reader_task_over(struct sluice_reader *r, const struct reader_task *t)
 	return over;
 }
 
-int reader_task_result(struct sluice_reader *r, const struct reader_task *t, struct sluice_err *err)
+int reader_task_result(struct penstock_reader *r, const struct reader_task *t, struct penstock_err *err)
 {
 	int code;
 
 	pthread_mutex_lock(&r->lock);
 	code = t->code;
 	if (code && r->failed == t)
-		sluice_fail(err, code, "%s", r->msg);
+		penstock_fail(err, code, "%s", r->msg);
 	else if (code)
-		sluice_fail(err, code, "read %s: offset %" PRIu64 " length %" PRIu64 ": %s",
+		penstock_fail(err, code, "read %s: offset %" PRIu64 " length %" PRIu64 ": %s",
 			    r->path, t->span.offset, t->span.len, strerror(-code));
 	pthread_mutex_unlock(&r->lock);
 	return code;
 }
 
-int reader_task_submit(struct reader_task *t, struct sluice_op *op, struct sluice_err *err)
+int reader_task_submit(struct reader_task *t, struct penstock_op *op, struct penstock_err *err)
 {
 	int n;
 
@@ -118,7 +118,7 @@ int reader_task_submit(struct reader_task *t, struct sluice_op *op, struct sluic
 	pthread_mutex_lock(&t->r->lock);
 	t->busy++;
 	pthread_mutex_unlock(&t->r->lock);
-	n = sluice_submit(t->r->io, op, 1, NULL, err);
+	n = penstock_submit(t->r->io, op, 1, NULL, err);
 	if (n == 1)
 		return 0;
 	pthread_mutex_lock(&t->r->lock);
@@ -127,7 +127,7 @@ int reader_task_submit(struct reader_task *t, struct sluice_op *op, struct sluic
 	return n;
 }
 
-void reader_retire(struct sluice_reader *r)
+void reader_retire(struct penstock_reader *r)
 {
 	struct reader_task *t = reader_task_at(r, r->head++);
 
@@ -138,7 +138,7 @@ void reader_retire(struct sluice_reader *r)
 		r->flight -= t->span.len;
 }
 
-void reader_drop(struct sluice_reader *r)
+void reader_drop(struct penstock_reader *r)
 {
 	while (r->head != r->tail) {
 		reader_task_wait(r, reader_task_at(r, r->head));
@@ -153,16 +153,16 @@ void reader_drop(struct sluice_reader *r)
 
 /* --------------------------------------------------------------------- pool */
 
-int reader_pool_make(struct sluice_reader *r, struct sluice_err *err)
+int reader_pool_make(struct penstock_reader *r, struct penstock_err *err)
 {
 	uint64_t len = min_u64(r->o.buffers * r->o.buffer_bytes,
-			       align_up(max_u64(r->bytes, 1), SLUICE_CHUNK));
+			       align_up(max_u64(r->bytes, 1), PENSTOCK_CHUNK));
 	void *pool;
 	int e;
 
 	if (r->pool)
 		return 0;
-	e = sluice_buf_alloc(&pool, r->io, len, 0, NULL, err);
+	e = penstock_buf_alloc(&pool, r->io, len, 0, NULL, err);
 	if (e < 0)
 		return e;
 	r->pool = pool;
@@ -171,7 +171,7 @@ int reader_pool_make(struct sluice_reader *r, struct sluice_err *err)
 }
 
 /* @len bytes in one piece: where, or NULL.  *@ret_ring: what the holder gives back. */
-static char *pool_take(struct sluice_reader *r, uint64_t len, uint64_t *ret_ring)
+static char *pool_take(struct penstock_reader *r, uint64_t len, uint64_t *ret_ring)
 {
 	uint64_t at, skip = 0;
 
@@ -193,17 +193,17 @@ static char *pool_take(struct sluice_reader *r, uint64_t len, uint64_t *ret_ring
 
 /* ---------------------------------------------------------------- transfers */
 
-int reader_start(struct sluice_reader *r, const struct span *span, char *mem,
-		 struct sluice_err *err)
+int reader_start(struct penstock_reader *r, const struct span *span, char *mem,
+		 struct penstock_err *err)
 {
 	struct reader_task *t = reader_task_at(r, r->tail);
-	struct sluice_op op = {
-		.opcode = SLUICE_READ,
-		.flags = SLUICE_OP_EXACT,
+	struct penstock_op op = {
+		.opcode = PENSTOCK_READ,
+		.flags = PENSTOCK_OP_EXACT,
 		.file = r->file,
 		.len = span->len,
 		.offset = span->offset,
-		.memory = mem ? SLUICE_MEMORY_ANY : SLUICE_MEMORY_HOST,
+		.memory = mem ? PENSTOCK_MEMORY_ANY : PENSTOCK_MEMORY_HOST,
 	};
 	uint64_t ring = 0;
 	int e;
@@ -225,7 +225,7 @@ int reader_start(struct sluice_reader *r, const struct span *span, char *mem,
 	return e < 0 ? e : 1;
 }
 
-int reader_look(struct sluice_reader *r, struct reader_task **ret, struct sluice_err *err)
+int reader_look(struct penstock_reader *r, struct reader_task **ret, struct penstock_err *err)
 {
 	struct reader_task *t = reader_task_at(r, r->mid++);
 	int e;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of safetensors, on the streams. */
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 
 #include <endian.h>
 #include <errno.h>
@@ -16,8 +16,8 @@
 
 enum { BATCH = 1 << 16 }; /* ranges that are planned together */
 
-struct sluice_safetensors {
-	struct sluice_reader *reader;
+struct penstock_safetensors {
+	struct penstock_reader *reader;
 	char *path;
 	char *text; /* the header, decoded */
 	struct header h;
@@ -25,34 +25,34 @@ struct sluice_safetensors {
 
 /* ------------------------------------------------------------------------ opening */
 
-static int read_header(struct sluice_safetensors *s, struct sluice_err *err)
+static int read_header(struct penstock_safetensors *s, struct penstock_err *err)
 {
-	struct sluice_reader_info info = {.size = sizeof(info)};
-	struct sluice_short room;
-	struct sluice_err why = {0, ""};
+	struct penstock_reader_info info = {.size = sizeof(info)};
+	struct penstock_short room;
+	struct penstock_err why = {0, ""};
 	uint64_t len;
 	int64_t n;
 	int r;
 
-	sluice_reader_stat(s->reader, &info);
-	n = sluice_reader_pread(s->reader, &len, sizeof(len), 0, err);
+	penstock_reader_stat(s->reader, &info);
+	n = penstock_reader_pread(s->reader, &len, sizeof(len), 0, err);
 	if (n < 0)
 		return (int)n;
 	len = n == sizeof(len) ? le64toh(len) : 0;
 	if (len < 2 || len > HEADER_MAX || len > info.bytes - 8)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: is no safetensors file: its header would have %" PRIu64
 				   " bytes, of a file of %" PRIu64,
-				   sluice_shorten(&room, s->path), len, info.bytes);
+				   penstock_shorten(&room, s->path), len, info.bytes);
 	s->text = malloc(len);
 	if (!s->text)
-		return sluice_fail(err, -ENOMEM, "%s: out of memory", s->path);
-	n = sluice_reader_pread(s->reader, s->text, len, 8, err);
+		return penstock_fail(err, -ENOMEM, "%s: out of memory", s->path);
+	n = penstock_reader_pread(s->reader, s->text, len, 8, err);
 	if (n < 0)
 		return (int)n;
 	r = header_parse(&s->h, s->text, len, info.bytes, &why);
 	if (r < 0)
-		return sluice_fail(err, r, "%s: %s", sluice_shorten(&room, s->path), why.msg);
+		return penstock_fail(err, r, "%s: %s", penstock_shorten(&room, s->path), why.msg);
 	return 0;
 }
 
@@ -60,22 +60,22 @@ static int read_header(struct sluice_safetensors *s, struct sluice_err *err)
  * Which tensors of @h lie in what was found to be wrong, or whether it is what comes before them;
  * an @h that could not be read has none.
  */
-static int name_damage(const struct sluice_safetensors *s, const struct header *h,
-		       struct sluice_err *err)
+static int name_damage(const struct penstock_safetensors *s, const struct header *h,
+		       struct penstock_err *err)
 {
-	struct sluice_reader_info info = {.size = sizeof(info)};
-	const struct sluice_tensor *first = NULL;
-	struct sluice_short room;
-	struct sluice_err was;
+	struct penstock_reader_info info = {.size = sizeof(info)};
+	const struct penstock_tensor *first = NULL;
+	struct penstock_short room;
+	struct penstock_err was;
 	const char *head;
 	uint64_t nr = 0;
 
 	if (!err)
 		return -EBADMSG;
 	was = *err;
-	sluice_reader_stat(s->reader, &info);
+	penstock_reader_stat(s->reader, &info);
 	for (uint64_t i = 0; i < h->nr; i++) {
-		const struct sluice_tensor *t = &h->tensors[i];
+		const struct penstock_tensor *t = &h->tensors[i];
 
 		if (t->offset >= info.bad_offset + info.bad_len)
 			break;
@@ -85,21 +85,21 @@ static int name_damage(const struct sluice_safetensors *s, const struct header *
 		nr++;
 	}
 	if (!first)
-		return sluice_fail(err, -EBADMSG, "the header: %s", was.msg);
+		return penstock_fail(err, -EBADMSG, "the header: %s", was.msg);
 	head = info.bad_offset >= h->tensors[0].offset ? ""
 	       : nr == 1                               ? "the header or "
 						       : "the header, ";
 	if (nr == 1)
-		return sluice_fail(err, -EBADMSG, "%stensor '%s': %s", head,
-				   sluice_shorten(&room, first->name), was.msg);
-	return sluice_fail(err, -EBADMSG, "%stensor '%s' or one of the %" PRIu64 " behind it: %s",
-			   head, sluice_shorten(&room, first->name), nr - 1, was.msg);
+		return penstock_fail(err, -EBADMSG, "%stensor '%s': %s", head,
+				   penstock_shorten(&room, first->name), was.msg);
+	return penstock_fail(err, -EBADMSG, "%stensor '%s' or one of the %" PRIu64 " behind it: %s",
+			   head, penstock_shorten(&room, first->name), nr - 1, was.msg);
 }
 
-static int open_with(struct sluice_safetensors *s, struct sluice_io *io,
-		     const struct sluice_reader_opts *opts, struct sluice_err *err)
+static int open_with(struct penstock_safetensors *s, struct penstock_io *io,
+		     const struct penstock_reader_opts *opts, struct penstock_err *err)
 {
-	int r = sluice_reader_open(&s->reader, io, s->path, opts, err);
+	int r = penstock_reader_open(&s->reader, io, s->path, opts, err);
 
 	return r < 0 ? r : read_header(s, err);
 }
@@ -108,60 +108,60 @@ static int open_with(struct sluice_safetensors *s, struct sluice_io *io,
  * What is wrong lies in the same chunk as the header, which tells what else is there as far as it
  * can be read without being believed.
  */
-static int name_unverified(const struct sluice_safetensors *s, struct sluice_io *io,
-			   struct sluice_err *err)
+static int name_unverified(const struct penstock_safetensors *s, struct penstock_io *io,
+			   struct penstock_err *err)
 {
-	struct sluice_reader_opts opts = SLUICE_READER_OPTS_INIT;
-	struct sluice_safetensors plain = {.path = s->path};
+	struct penstock_reader_opts opts = PENSTOCK_READER_OPTS_INIT;
+	struct penstock_safetensors plain = {.path = s->path};
 	int r;
 
-	opts.verify = SLUICE_VERIFY_NEVER;
+	opts.verify = PENSTOCK_VERIFY_NEVER;
 	open_with(&plain, io, &opts, NULL);
 	r = name_damage(s, &plain.h, err);
-	sluice_reader_close(plain.reader);
+	penstock_reader_close(plain.reader);
 	header_free(&plain.h);
 	free(plain.text);
 	return r;
 }
 
-int sluice_safetensors_open(struct sluice_safetensors **out, struct sluice_io *io, const char *path,
-			    const struct sluice_reader_opts *opts, struct sluice_err *err)
+int penstock_safetensors_open(struct penstock_safetensors **out, struct penstock_io *io, const char *path,
+			    const struct penstock_reader_opts *opts, struct penstock_err *err)
 {
-	struct sluice_safetensors *s = calloc(1, sizeof(*s));
+	struct penstock_safetensors *s = calloc(1, sizeof(*s));
 	int r;
 
 	if (s)
 		s->path = strdup(path);
 	if (!s || !s->path)
-		r = sluice_fail(err, -ENOMEM, "%s: out of memory", path);
+		r = penstock_fail(err, -ENOMEM, "%s: out of memory", path);
 	else
 		r = open_with(s, io, opts, err);
 	if (r == -EBADMSG && s->reader)
 		r = name_unverified(s, io, err);
 	if (r < 0)
-		sluice_safetensors_close(s);
+		penstock_safetensors_close(s);
 	else
 		*out = s;
 	return r;
 }
 
-void sluice_safetensors_close(struct sluice_safetensors *s)
+void penstock_safetensors_close(struct penstock_safetensors *s)
 {
 	if (!s)
 		return;
-	sluice_reader_close(s->reader);
+	penstock_reader_close(s->reader);
 	header_free(&s->h);
 	free(s->text);
 	free(s->path);
 	free(s);
 }
 
-const struct sluice_tensor *sluice_safetensors_get(const struct sluice_safetensors *s, uint64_t i)
+const struct penstock_tensor *penstock_safetensors_get(const struct penstock_safetensors *s, uint64_t i)
 {
 	return i < s->h.nr ? &s->h.tensors[i] : NULL;
 }
 
-int64_t sluice_safetensors_find(const struct sluice_safetensors *s, const char *name)
+int64_t penstock_safetensors_find(const struct penstock_safetensors *s, const char *name)
 {
 	uint64_t lo = 0, hi = s->h.nr;
 
@@ -179,44 +179,44 @@ int64_t sluice_safetensors_find(const struct sluice_safetensors *s, const char *
 	return -ENOENT;
 }
 
-const struct sluice_meta *sluice_safetensors_metadata(const struct sluice_safetensors *s,
+const struct penstock_meta *penstock_safetensors_metadata(const struct penstock_safetensors *s,
 						      uint64_t i)
 {
 	return i < s->h.nr_meta ? &s->h.meta[i] : NULL;
 }
 
-struct sluice_reader *sluice_safetensors_reader(struct sluice_safetensors *s)
+struct penstock_reader *penstock_safetensors_reader(struct penstock_safetensors *s)
 {
 	return s->reader;
 }
 
 /* ------------------------------------------------------------------------ reading */
 
-/* Ranges on their way to sluice_reader_fetch(). */
+/* Ranges on their way to penstock_reader_fetch(). */
 struct batch {
-	struct sluice_safetensors *s;
-	struct sluice_piece *v;
+	struct penstock_safetensors *s;
+	struct penstock_piece *v;
 	uint64_t nr, room;
 };
 
-static int batch_flush(struct batch *b, struct sluice_err *err)
+static int batch_flush(struct batch *b, struct penstock_err *err)
 {
-	int r = sluice_reader_fetch(b->s->reader, b->v, b->nr, err);
+	int r = penstock_reader_fetch(b->s->reader, b->v, b->nr, err);
 
 	b->nr = 0;
 	return r == -EBADMSG ? name_damage(b->s, &b->s->h, err) : r;
 }
 
 static int safetensors_batch_add(struct batch *b, uint64_t offset, uint64_t len, char *buf,
-				 struct sluice_err *err)
+				 struct penstock_err *err)
 {
 	int r = b->nr < BATCH ? 0 : batch_flush(b, err);
 
 	if (r < 0)
 		return r;
 	if (ARRAY_ROOM(b->v, b->room, b->nr + 1) < 0)
-		return sluice_fail(err, -ENOMEM, "%s: out of memory", b->s->path);
-	b->v[b->nr++] = (struct sluice_piece){offset, len, buf};
+		return penstock_fail(err, -ENOMEM, "%s: out of memory", b->s->path);
+	b->v[b->nr++] = (struct penstock_piece){offset, len, buf};
 	return 0;
 }
 
@@ -225,30 +225,30 @@ static int safetensors_batch_add(struct batch *b, uint64_t offset, uint64_t len,
  * @outer dimensions.
  */
 struct slice {
-	const struct sluice_tensor *t;
+	const struct penstock_tensor *t;
 	const uint64_t *start, *count;
 	unsigned outer;
 	uint64_t run;              /* bytes */
 	uint64_t stride[RANK_MAX]; /* of each dimension, bits */
 };
 
-static int slice_fail(const struct sluice_safetensors *s, const struct sluice_tensor *t,
-		      const char *why, struct sluice_err *err)
+static int slice_fail(const struct penstock_safetensors *s, const struct penstock_tensor *t,
+		      const char *why, struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 
-	return sluice_fail(err, -EINVAL, "%s: tensor '%s': %s", s->path,
-			   sluice_shorten(&room, t->name), why);
+	return penstock_fail(err, -EINVAL, "%s: tensor '%s': %s", s->path,
+			   penstock_shorten(&room, t->name), why);
 }
 
-static int slice_check(const struct sluice_safetensors *s, const struct sluice_tensor *t,
-		       const struct sluice_tensor_read *rd, struct sluice_err *err)
+static int slice_check(const struct penstock_safetensors *s, const struct penstock_tensor *t,
+		       const struct penstock_tensor_read *rd, struct penstock_err *err)
 {
 	if (!rd->start || !rd->count)
 		return slice_fail(s, t, "a slice has both start and count", err);
 	for (unsigned i = 0; i < t->rank; i++)
 		if (rd->count[i] > t->shape[i] || rd->start[i] > t->shape[i] - rd->count[i])
-			return sluice_fail(
+			return penstock_fail(
 				err, -EINVAL,
 				"%s: tensor '%s': dimension %u has %" PRIu64
 				" elements, and %" PRIu64 " from %" PRIu64 " on are asked for",
@@ -257,11 +257,11 @@ static int slice_check(const struct sluice_safetensors *s, const struct sluice_t
 }
 
 /* The shape was checked when the file was opened, so nothing here overflows. */
-static int slice_make(struct slice *c, const struct sluice_safetensors *s,
-		      const struct sluice_tensor_read *rd, struct sluice_err *err)
+static int slice_make(struct slice *c, const struct penstock_safetensors *s,
+		      const struct penstock_tensor_read *rd, struct penstock_err *err)
 {
-	const struct sluice_tensor *t = c->t;
-	uint64_t bits = sluice_dtype_bits(t->dtype), run = bits;
+	const struct penstock_tensor *t = c->t;
+	uint64_t bits = penstock_dtype_bits(t->dtype), run = bits;
 	unsigned i = t->rank;
 
 	c->start = rd->start;
@@ -287,7 +287,7 @@ static int slice_make(struct slice *c, const struct sluice_safetensors *s,
 }
 
 /* Every run, the last of the outer dimensions fastest. */
-static int slice_add(struct batch *b, const struct slice *c, char *buf, struct sluice_err *err)
+static int slice_add(struct batch *b, const struct slice *c, char *buf, struct penstock_err *err)
 {
 	uint64_t index[RANK_MAX] = {0}, base = 0;
 	int r = 0;
@@ -310,14 +310,14 @@ static int slice_add(struct batch *b, const struct slice *c, char *buf, struct s
 	}
 }
 
-static int add_read(struct batch *b, const struct sluice_tensor_read *rd, struct sluice_err *err)
+static int add_read(struct batch *b, const struct penstock_tensor_read *rd, struct penstock_err *err)
 {
-	struct slice c = {.t = sluice_safetensors_get(b->s, rd->tensor)};
+	struct slice c = {.t = penstock_safetensors_get(b->s, rd->tensor)};
 	bool empty = false;
 	int r;
 
 	if (!c.t)
-		return sluice_fail(err, -EINVAL, "%s: there is no tensor %" PRIu64, b->s->path,
+		return penstock_fail(err, -EINVAL, "%s: there is no tensor %" PRIu64, b->s->path,
 				   rd->tensor);
 	if (!rd->start && !rd->count)
 		return safetensors_batch_add(b, c.t->offset, c.t->len, rd->buf, err);
@@ -330,8 +330,8 @@ static int add_read(struct batch *b, const struct sluice_tensor_read *rd, struct
 	return r < 0 ? r : slice_add(b, &c, rd->buf, err);
 }
 
-int sluice_safetensors_read(struct sluice_safetensors *s, const struct sluice_tensor_read *reads,
-			    uint64_t n, struct sluice_err *err)
+int penstock_safetensors_read(struct penstock_safetensors *s, const struct penstock_tensor_read *reads,
+			    uint64_t n, struct penstock_err *err)
 {
 	struct batch b = {.s = s};
 	int r = 0;
@@ -346,41 +346,41 @@ int sluice_safetensors_read(struct sluice_safetensors *s, const struct sluice_te
 
 /* ------------------------------------------------------------------------ writing */
 
-static int check_tensor(const struct sluice_tensor *t, struct sluice_err *err)
+static int check_tensor(const struct penstock_tensor *t, struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 	const char *name;
 	uint64_t bytes;
 	int r;
 
-	if (!t->name || !sluice_utf8_valid(t->name, strlen(t->name)) ||
+	if (!t->name || !penstock_utf8_valid(t->name, strlen(t->name)) ||
 	    !strcmp(t->name, "__metadata__"))
-		return sluice_fail(err, -EINVAL, "a tensor's name is %s",
+		return penstock_fail(err, -EINVAL, "a tensor's name is %s",
 				   !t->name                           ? "NULL"
 				   : !strcmp(t->name, "__metadata__") ? "__metadata__"
 								      : "not UTF-8");
-	name = sluice_shorten(&room, t->name);
-	if (!sluice_dtype_name(t->dtype))
-		return sluice_fail(err, -EINVAL, "tensor '%s': there is no dtype %u", name,
+	name = penstock_shorten(&room, t->name);
+	if (!penstock_dtype_name(t->dtype))
+		return penstock_fail(err, -EINVAL, "tensor '%s': there is no dtype %u", name,
 				   t->dtype);
 	if (t->rank > RANK_MAX || (t->rank && !t->shape))
-		return sluice_fail(err, -EINVAL, "tensor '%s': has no shape of rank %u", name,
+		return penstock_fail(err, -EINVAL, "tensor '%s': has no shape of rank %u", name,
 				   t->rank);
 	r = tensor_bytes(t, &bytes);
 	if (r < 0 || bytes != t->len)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "tensor '%s': its len is %" PRIu64
 				   ", which is not what dtype and shape say",
 				   name, t->len);
 	if (t->len && !t->buf)
-		return sluice_fail(err, -EFAULT, "tensor '%s': buf is NULL", name);
+		return penstock_fail(err, -EFAULT, "tensor '%s': buf is NULL", name);
 	return 0;
 }
 
 static int file_order(const void *a, const void *b, void *arg)
 {
-	const struct sluice_tensor *t = arg;
-	const struct sluice_tensor *x = &t[*(const uint64_t *)a], *y = &t[*(const uint64_t *)b];
+	const struct penstock_tensor *t = arg;
+	const struct penstock_tensor *x = &t[*(const uint64_t *)a], *y = &t[*(const uint64_t *)b];
 
 	if (x->dtype != y->dtype)
 		return x->dtype > y->dtype ? -1 : 1;
@@ -389,15 +389,15 @@ static int file_order(const void *a, const void *b, void *arg)
 
 static int name_order(const void *a, const void *b, void *arg)
 {
-	const struct sluice_tensor *t = arg;
+	const struct penstock_tensor *t = arg;
 
 	return strcmp(t[*(const uint64_t *)a].name, t[*(const uint64_t *)b].name);
 }
 
 /* Everything that could be wrong with them, before the first byte; leaves the order in @order. */
-static int safetensors_check_all(const struct sluice_tensor *t, uint64_t n,
-				 const struct sluice_meta *meta, uint64_t nr_meta, uint64_t *order,
-				 struct sluice_err *err)
+static int safetensors_check_all(const struct penstock_tensor *t, uint64_t n,
+				 const struct penstock_meta *meta, uint64_t nr_meta, uint64_t *order,
+				 struct penstock_err *err)
 {
 	void *arg = (void *)(uintptr_t)t;
 	int r = 0;
@@ -411,18 +411,18 @@ static int safetensors_check_all(const struct sluice_tensor *t, uint64_t n,
 	qsort_r(order, n, sizeof(*order), name_order, arg);
 	for (uint64_t i = 1; i < n; i++)
 		if (!strcmp(t[order[i]].name, t[order[i - 1]].name))
-			return sluice_fail(err, -EINVAL, "tensor '%s': is there twice",
+			return penstock_fail(err, -EINVAL, "tensor '%s': is there twice",
 					   t[order[i]].name);
 	qsort_r(order, n, sizeof(*order), file_order, arg);
 	for (uint64_t i = 0; i < nr_meta; i++) {
-		const struct sluice_meta *m = &meta[i];
+		const struct penstock_meta *m = &meta[i];
 
-		if (!m->key || !m->value || !sluice_utf8_valid(m->key, strlen(m->key)) ||
-		    !sluice_utf8_valid(m->value, strlen(m->value)))
-			return sluice_fail(err, -EINVAL, "metadata %" PRIu64 ": is not UTF-8", i);
+		if (!m->key || !m->value || !penstock_utf8_valid(m->key, strlen(m->key)) ||
+		    !penstock_utf8_valid(m->value, strlen(m->value)))
+			return penstock_fail(err, -EINVAL, "metadata %" PRIu64 ": is not UTF-8", i);
 		for (uint64_t k = 0; k < i; k++)
 			if (!strcmp(meta[k].key, m->key))
-				return sluice_fail(err, -EINVAL, "metadata '%s': is there twice",
+				return penstock_fail(err, -EINVAL, "metadata '%s': is there twice",
 						   m->key);
 	}
 	return 0;
@@ -441,21 +441,21 @@ static void layout_free(struct layout *l)
 	free(l->order);
 }
 
-static int layout_make(struct layout *l, const struct sluice_tensor *tensors, uint64_t n,
-		       const struct sluice_meta *meta, uint64_t nr_meta, struct sluice_err *err)
+static int layout_make(struct layout *l, const struct penstock_tensor *tensors, uint64_t n,
+		       const struct penstock_meta *meta, uint64_t nr_meta, struct penstock_err *err)
 {
 	int r;
 
 	*l = (struct layout){.order = malloc((n + 1) * sizeof(*l->order))};
 	if (!l->order)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	r = safetensors_check_all(tensors, n, meta, nr_meta, l->order, err);
 	if (r == 0) {
 		l->header = header_format(tensors, l->order, n, meta, nr_meta, &l->len);
 		if (!l->header)
-			r = sluice_fail(err, -ENOMEM, "out of memory");
+			r = penstock_fail(err, -ENOMEM, "out of memory");
 		else if (l->len - 8 > HEADER_MAX)
-			r = sluice_fail(err, -EINVAL,
+			r = penstock_fail(err, -EINVAL,
 					"the header would have %zu bytes, and the format allows %d",
 					l->len - 8, HEADER_MAX);
 	}
@@ -464,19 +464,19 @@ static int layout_make(struct layout *l, const struct sluice_tensor *tensors, ui
 	return r;
 }
 
-static int layout_write(const struct layout *l, struct sluice_writer *w,
-			const struct sluice_tensor *tensors, uint64_t n, struct sluice_err *err)
+static int layout_write(const struct layout *l, struct penstock_writer *w,
+			const struct penstock_tensor *tensors, uint64_t n, struct penstock_err *err)
 {
-	int r = sluice_writer_write(w, l->header, l->len, err);
+	int r = penstock_writer_write(w, l->header, l->len, err);
 
 	for (uint64_t i = 0; i < n && r == 0; i++)
-		r = sluice_writer_write(w, tensors[l->order[i]].buf, tensors[l->order[i]].len, err);
+		r = penstock_writer_write(w, tensors[l->order[i]].buf, tensors[l->order[i]].len, err);
 	return r;
 }
 
-int sluice_safetensors_write(struct sluice_writer *w, const struct sluice_tensor *tensors,
-			     uint64_t n, const struct sluice_meta *meta, uint64_t nr_meta,
-			     struct sluice_err *err)
+int penstock_safetensors_write(struct penstock_writer *w, const struct penstock_tensor *tensors,
+			     uint64_t n, const struct penstock_meta *meta, uint64_t nr_meta,
+			     struct penstock_err *err)
 {
 	struct layout l;
 	int r = layout_make(&l, tensors, n, meta, nr_meta, err);
@@ -489,13 +489,13 @@ int sluice_safetensors_write(struct sluice_writer *w, const struct sluice_tensor
 }
 
 /* The file is as long as they say. */
-static int save_layout(struct sluice_io *io, const char *path, const struct layout *l,
-		       const struct sluice_tensor *tensors, uint64_t n,
-		       const struct sluice_writer_opts *opts, struct sluice_err *err)
+static int save_layout(struct penstock_io *io, const char *path, const struct layout *l,
+		       const struct penstock_tensor *tensors, uint64_t n,
+		       const struct penstock_writer_opts *opts, struct penstock_err *err)
 {
-	struct sluice_writer_opts o;
-	struct sluice_writer *w;
-	int r = sluice_opts_copy(&o, sizeof(o), opts, err);
+	struct penstock_writer_opts o;
+	struct penstock_writer *w;
+	int r = penstock_opts_copy(&o, sizeof(o), opts, err);
 
 	if (r < 0)
 		return r;
@@ -503,20 +503,20 @@ static int save_layout(struct sluice_io *io, const char *path, const struct layo
 	o.expected = l->len;
 	for (uint64_t i = 0; i < n; i++)
 		o.expected += tensors[i].len;
-	r = sluice_writer_open(&w, io, path, &o, err);
+	r = penstock_writer_open(&w, io, path, &o, err);
 	if (r < 0)
 		return r;
 	r = layout_write(l, w, tensors, n, err);
 	if (r == 0)
-		return sluice_writer_commit(w, err);
-	sluice_writer_abort(w);
+		return penstock_writer_commit(w, err);
+	penstock_writer_abort(w);
 	return r;
 }
 
-int sluice_safetensors_save(struct sluice_io *io, const char *path,
-			    const struct sluice_tensor *tensors, uint64_t n,
-			    const struct sluice_meta *meta, uint64_t nr_meta,
-			    const struct sluice_writer_opts *opts, struct sluice_err *err)
+int penstock_safetensors_save(struct penstock_io *io, const char *path,
+			    const struct penstock_tensor *tensors, uint64_t n,
+			    const struct penstock_meta *meta, uint64_t nr_meta,
+			    const struct penstock_writer_opts *opts, struct penstock_err *err)
 {
 	struct layout l;
 	int r = layout_make(&l, tensors, n, meta, nr_meta, err);

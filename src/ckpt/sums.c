@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ckpt/sums.h"
 
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 
 #include "base/crc32c.h"
 #include "base/util.h"
@@ -12,7 +12,7 @@ static struct sum *sums_at(struct sums *s, uint64_t offset)
 	struct sum *last = s->nr ? &s->v[s->nr - 1] : NULL;
 	uint64_t end = last ? last->offset + last->len : 0;
 
-	if (last && end == offset && offset % SLUICE_CHUNK)
+	if (last && end == offset && offset % PENSTOCK_CHUNK)
 		return last;
 	if (ARRAY_ROOM(s->v, s->room, s->nr + 1) < 0)
 		return NULL;
@@ -26,12 +26,12 @@ int sums_add(struct sums *s, uint64_t offset, const void *data, uint64_t len)
 	const char *p = data;
 
 	while (len) {
-		uint64_t n = min_u64(len, SLUICE_CHUNK - offset % SLUICE_CHUNK);
+		uint64_t n = min_u64(len, PENSTOCK_CHUNK - offset % PENSTOCK_CHUNK);
 		struct sum *at = sums_at(s, offset);
 
 		if (!at)
 			return -ENOMEM;
-		at->crc = sluice_crc32c(at->crc, p, n);
+		at->crc = penstock_crc32c(at->crc, p, n);
 		at->len += (uint32_t)n;
 		p += n;
 		offset += n;
@@ -50,13 +50,13 @@ static int sum_order(const void *a, const void *b)
 /* Of @len zero bytes. */
 static uint32_t zeros(uint64_t len)
 {
-	return ~sluice_crc32c_combine(UINT32_MAX, 0, len);
+	return ~penstock_crc32c_combine(UINT32_MAX, 0, len);
 }
 
 /* @crc of @done bytes, followed by @len with @next. */
 static uint32_t sums_append(uint32_t crc, uint64_t done, uint32_t next, uint64_t len)
 {
-	return done ? sluice_crc32c_combine(crc, next, len) : next;
+	return done ? penstock_crc32c_combine(crc, next, len) : next;
 }
 
 /* The chunk from @begin to @end out of the stretches from *@i on; false: some overlap. */
@@ -93,8 +93,8 @@ int sums_join(struct sums *s, uint64_t bytes, uint32_t *crcs,
 
 	if (s->disorder)
 		qsort(s->v, s->nr, sizeof(*s->v), sum_order);
-	for (uint64_t begin = 0; begin < bytes && r == 0; begin += SLUICE_CHUNK, crcs++) {
-		uint64_t end = min_u64(begin + SLUICE_CHUNK, bytes);
+	for (uint64_t begin = 0; begin < bytes && r == 0; begin += PENSTOCK_CHUNK, crcs++) {
+		uint64_t end = min_u64(begin + PENSTOCK_CHUNK, bytes);
 
 		if (!join_chunk(s, &i, begin, end, crcs))
 			r = again(arg, begin, end - begin, crcs);

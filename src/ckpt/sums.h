@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CKPT_SUMS_H
-#define SLUICE_CKPT_SUMS_H
+#ifndef PENSTOCK_CKPT_SUMS_H
+#define PENSTOCK_CKPT_SUMS_H
 
 /*
  * The checksums of a file while it is written, in whatever order: of each stretch that was written

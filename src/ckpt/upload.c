@@ -18,16 +18,16 @@ enum {
 };
 
 struct ckpt_upload {
-	struct sluice_object *c;
-	struct sluice_upload *up;
+	struct penstock_object *c;
+	struct penstock_upload *up;
 	char *uri, *crcuri;
 };
 
 /* --------------------------------------------------------------------- checksums */
 
-struct crc_set crc_set_of_object(const struct sluice_object_info *info)
+struct crc_set crc_set_of_object(const struct penstock_object_info *info)
 {
-	uint64_t hash = sluice_key_hash(info->etag, strlen(info->etag), 0);
+	uint64_t hash = penstock_key_hash(info->etag, strlen(info->etag), 0);
 
 	return (struct crc_set){
 		.bytes = info->bytes, .inode = hash ? hash : 1, .flags = CRC_SET_NONE};
@@ -40,34 +40,34 @@ static bool is_pending(const struct crc_set *s)
 }
 
 /* One try; -ESTALE: it was replaced meanwhile. */
-static int load_once(struct crc_object *out, struct sluice_object *c, const char *crcuri,
-		     struct sluice_err *err)
+static int load_once(struct crc_object *out, struct penstock_object *c, const char *crcuri,
+		     struct penstock_err *err)
 {
-	struct sluice_object_info info = {.size = sizeof(info)};
+	struct penstock_object_info info = {.size = sizeof(info)};
 	const char *why = "it is no file of checksums";
 	CLEANUP_FREE char *data = NULL;
 	int64_t n;
-	int r = sluice_object_stat(c, crcuri, &info, err);
+	int r = penstock_object_stat(c, crcuri, &info, err);
 
 	*out = (struct crc_object){.there = r == 0};
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	memcpy(out->etag, info.etag, sizeof(out->etag));
 	if (info.bytes > FILE_MAX)
-		return sluice_fail(err, -EBADMSG, "%s: %s", crcuri, why);
+		return penstock_fail(err, -EBADMSG, "%s: %s", crcuri, why);
 	data = malloc(info.bytes + 1);
 	if (!data)
-		return sluice_fail(err, -ENOMEM, "%s: out of memory", crcuri);
-	n = sluice_object_read(c, crcuri, data, info.bytes, 0, info.etag, err);
+		return penstock_fail(err, -ENOMEM, "%s: out of memory", crcuri);
+	n = penstock_object_read(c, crcuri, data, info.bytes, 0, info.etag, err);
 	if (n < 0)
 		return n == -ENOENT ? -ESTALE : (int)n;
 	r = crcfile_parse(&out->f, data, (size_t)n, &why);
-	return r < 0 ? sluice_fail(err, r, "%s: %s", crcuri, r == -EBADMSG ? why : strerror(-r))
+	return r < 0 ? penstock_fail(err, r, "%s: %s", crcuri, r == -EBADMSG ? why : strerror(-r))
 		     : 0;
 }
 
-static int load_sums(struct crc_object *out, struct sluice_object *c, const char *crcuri,
-		     struct sluice_err *err)
+static int load_sums(struct crc_object *out, struct penstock_object *c, const char *crcuri,
+		     struct penstock_err *err)
 {
 	int r = -ESTALE;
 
@@ -76,14 +76,14 @@ static int load_sums(struct crc_object *out, struct sluice_object *c, const char
 	return r;
 }
 
-int crc_object_load(struct crc_object *out, struct sluice_object *c, const char *uri,
-		    struct sluice_err *err)
+int crc_object_load(struct crc_object *out, struct penstock_object *c, const char *uri,
+		    struct penstock_err *err)
 {
 	CLEANUP_FREE char *crcuri = NULL;
 
 	if (asprintf(&crcuri, "%s.crc", uri) < 0) {
 		crcuri = NULL;
-		return sluice_fail(err, -ENOMEM, "%s: out of memory", uri);
+		return penstock_fail(err, -ENOMEM, "%s: out of memory", uri);
 	}
 	return load_sums(out, c, crcuri, err);
 }
@@ -139,24 +139,24 @@ static void content_keep(struct content *t, const struct crcfile *f, const struc
 }
 
 static int put_sums(const struct ckpt_upload *u, const struct content *t,
-		    const struct crc_object *over, struct sluice_object_info *info,
-		    struct sluice_err *err)
+		    const struct crc_object *over, struct penstock_object_info *info,
+		    struct penstock_err *err)
 {
 	CLEANUP_FREE void *data = NULL;
 	size_t len;
 
 	data = crcfile_format(t->sets, t->nr, &len);
 	if (!data)
-		return sluice_fail(err, -ENOMEM, "%s: out of memory", u->crcuri);
-	return sluice_object_put(u->c, u->crcuri, data, len, over->there ? 0 : SLUICE_OBJECT_NEW,
+		return penstock_fail(err, -ENOMEM, "%s: out of memory", u->crcuri);
+	return penstock_object_put(u->c, u->crcuri, data, len, over->there ? 0 : PENSTOCK_OBJECT_NEW,
 				 over->there ? over->etag : NULL, info, err);
 }
 
 /* One try to announce @set; leaves in @over what is there now, for what follows. */
 static int announce_once(const struct ckpt_upload *u, const struct crc_set *set,
-			 struct crc_object *over, struct sluice_err *err)
+			 struct crc_object *over, struct penstock_err *err)
 {
-	struct sluice_object_info now = {.size = sizeof(now)}, put = {.size = sizeof(put)};
+	struct penstock_object_info now = {.size = sizeof(now)}, put = {.size = sizeof(put)};
 	struct content t = {.nr = 0};
 	struct crc_set is;
 	int r = load_sums(over, u->c, u->crcuri, err), there;
@@ -165,7 +165,7 @@ static int announce_once(const struct ckpt_upload *u, const struct crc_set *set,
 		r = 0;
 	if (r < 0 || (!over->there && set->flags & CRC_SET_NONE))
 		return r;
-	there = sluice_object_stat(u->c, u->uri, &now, err);
+	there = penstock_object_stat(u->c, u->uri, &now, err);
 	if (there < 0 && there != -ENOENT)
 		return there;
 	is = crc_set_of_object(&now);
@@ -181,7 +181,7 @@ static int announce_once(const struct ckpt_upload *u, const struct crc_set *set,
 
 /* FILE.crc with @set of an object that is about to come. */
 static int announce(const struct ckpt_upload *u, const struct crc_set *set, struct crc_object *over,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
 	int r = -ESTALE;
 
@@ -197,7 +197,7 @@ static int announce(const struct ckpt_upload *u, const struct crc_set *set, stru
  * leaves a FILE.crc that is right, but has more sets than it needs.
  */
 static void confirm(const struct ckpt_upload *u, const struct crc_set *set,
-		    const struct crc_object *over, const struct sluice_object_info *info)
+		    const struct crc_object *over, const struct penstock_object_info *info)
 {
 	const char *crcuri = u->crcuri;
 	struct content t = {.nr = 0};
@@ -206,7 +206,7 @@ static void confirm(const struct ckpt_upload *u, const struct crc_set *set,
 	if (!over->there)
 		return;
 	if (set->flags & CRC_SET_NONE) {
-		sluice_object_delete(u->c, &crcuri, 1, NULL);
+		penstock_object_delete(u->c, &crcuri, 1, NULL);
 		return;
 	}
 	if (!info->etag[0] || !over->etag[0]) /* there are such servers */
@@ -228,42 +228,42 @@ static void upload_free(struct ckpt_upload *u)
 }
 
 /* Is there something under the name of the checksums that is none? */
-static int check_crcname(const struct ckpt_upload *u, struct sluice_err *err)
+static int check_crcname(const struct ckpt_upload *u, struct penstock_err *err)
 {
-	struct sluice_err why = {0, ""};
+	struct penstock_err why = {0, ""};
 	struct crc_object over;
 	int r = load_sums(&over, u->c, u->crcuri, &why);
 
 	if (r == 0)
 		crcfile_free(&over.f);
 	if (r == -EBADMSG && strstr(why.msg, "no file of checksums"))
-		return sluice_fail(err, -EEXIST,
+		return penstock_fail(err, -EEXIST,
 				   "%s is there and is no file of checksums of ours: it would be "
 				   "replaced",
 				   u->crcuri);
-	return r == 0 || r == -EBADMSG ? 0 : sluice_fail(err, r, "%s", why.msg);
+	return r == 0 || r == -EBADMSG ? 0 : penstock_fail(err, r, "%s", why.msg);
 }
 
-static int ckpt_upload_begin(struct ckpt_upload *u, const struct sluice_writer_opts *o,
-			     struct sluice_err *err)
+static int ckpt_upload_begin(struct ckpt_upload *u, const struct penstock_writer_opts *o,
+			     struct penstock_err *err)
 {
-	struct sluice_upload_opts up = SLUICE_UPLOAD_OPTS_INIT;
+	struct penstock_upload_opts up = PENSTOCK_UPLOAD_OPTS_INIT;
 	int r = check_crcname(u, err);
 
 	up.part = min_u64(max_u64(o->buffer_bytes, PART_MIN), PART_MAX);
 	up.in_flight = o->buffers;
 	up.expected = o->expected;
-	return r < 0 ? r : sluice_upload_open(&u->up, u->c, u->uri, &up, err);
+	return r < 0 ? r : penstock_upload_open(&u->up, u->c, u->uri, &up, err);
 }
 
-int ckpt_upload_open(struct ckpt_upload **out, struct sluice_object *c, const char *uri,
-		     const struct sluice_writer_opts *o, struct sluice_err *err)
+int ckpt_upload_open(struct ckpt_upload **out, struct penstock_object *c, const char *uri,
+		     const struct penstock_writer_opts *o, struct penstock_err *err)
 {
 	struct ckpt_upload *u = calloc(1, sizeof(*u));
 	int r;
 
 	if (!u)
-		return sluice_fail(err, -ENOMEM, "%s: out of memory", uri);
+		return penstock_fail(err, -ENOMEM, "%s: out of memory", uri);
 	u->c = c;
 	u->uri = strdup(uri);
 	if (asprintf(&u->crcuri, "%s.crc", uri) < 0)
@@ -271,7 +271,7 @@ int ckpt_upload_open(struct ckpt_upload **out, struct sluice_object *c, const ch
 	if (u->uri && u->crcuri)
 		r = ckpt_upload_begin(u, o, err);
 	else
-		r = sluice_fail(err, -ENOMEM, "%s: out of memory", uri);
+		r = penstock_fail(err, -ENOMEM, "%s: out of memory", uri);
 	if (r < 0)
 		upload_free(u);
 	else
@@ -279,14 +279,14 @@ int ckpt_upload_open(struct ckpt_upload **out, struct sluice_object *c, const ch
 	return r;
 }
 
-int ckpt_upload_write(struct ckpt_upload *u, const void *buf, uint64_t len, struct sluice_err *err)
+int ckpt_upload_write(struct ckpt_upload *u, const void *buf, uint64_t len, struct penstock_err *err)
 {
-	return sluice_upload_write(u->up, buf, len, err);
+	return penstock_upload_write(u->up, buf, len, err);
 }
 
-int ckpt_upload_commit(struct ckpt_upload *u, const struct crc_set *set, struct sluice_err *err)
+int ckpt_upload_commit(struct ckpt_upload *u, const struct crc_set *set, struct penstock_err *err)
 {
-	struct sluice_object_info info = {.size = sizeof(info)};
+	struct penstock_object_info info = {.size = sizeof(info)};
 	struct crc_object over = {.there = false};
 	struct crc_set pending = *set;
 	struct timespec now;
@@ -297,7 +297,7 @@ int ckpt_upload_commit(struct ckpt_upload *u, const struct crc_set *set, struct 
 	pending.mtime_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 	r = announce(u, &pending, &over, err);
 	if (r == 0)
-		r = sluice_upload_commit(TAKE_PTR(u->up), &info, err);
+		r = penstock_upload_commit(TAKE_PTR(u->up), &info, err);
 	if (r == 0)
 		confirm(u, set, &over, &info);
 	crcfile_free(&over.f);
@@ -309,6 +309,6 @@ void ckpt_upload_abort(struct ckpt_upload *u)
 {
 	if (!u)
 		return;
-	sluice_upload_abort(u->up);
+	penstock_upload_abort(u->up);
 	upload_free(u);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CKPT_UPLOAD_H
-#define SLUICE_CKPT_UPLOAD_H
+#ifndef PENSTOCK_CKPT_UPLOAD_H
+#define PENSTOCK_CKPT_UPLOAD_H
 
 /*
  * Checkpoints in an object store: FILE as an upload that is seen when it is complete, and FILE.crc
@@ -12,8 +12,8 @@
  * more behind it, to say whose is which.  It is put only in place of the one that was read
  * (If-Match), so that of two writers none loses the set of the other.
  */
-#include <sluice/ckpt.h>
-#include <sluice/object.h>
+#include <penstock/ckpt.h>
+#include <penstock/object.h>
 
 #include "ckpt/crcfile.h"
 
@@ -21,25 +21,25 @@
 struct crc_object {
 	struct crcfile f;
 	bool there;
-	char etag[SLUICE_OBJECT_ETAG];
+	char etag[PENSTOCK_OBJECT_ETAG];
 };
 
 /*
  * Read that of @uri.  0, and not ->there where there is none; -EBADMSG: there is something else,
  * told in @err.  ->f is to be freed after 0.
  */
-int crc_object_load(struct crc_object *out, struct sluice_object *c, const char *uri,
-		    struct sluice_err *err);
+int crc_object_load(struct crc_object *out, struct penstock_object *c, const char *uri,
+		    struct penstock_err *err);
 /* A set without checksums of an object. */
-struct crc_set crc_set_of_object(const struct sluice_object_info *info);
+struct crc_set crc_set_of_object(const struct penstock_object_info *info);
 
 struct ckpt_upload;
 
-int ckpt_upload_open(struct ckpt_upload **out, struct sluice_object *c, const char *uri,
-		     const struct sluice_writer_opts *o, struct sluice_err *err);
-int ckpt_upload_write(struct ckpt_upload *u, const void *buf, uint64_t len, struct sluice_err *err);
+int ckpt_upload_open(struct ckpt_upload **out, struct penstock_object *c, const char *uri,
+		     const struct penstock_writer_opts *o, struct penstock_err *err);
+int ckpt_upload_write(struct ckpt_upload *u, const void *buf, uint64_t len, struct penstock_err *err);
 /* Ends it in every case.  @set: its size and checksums, or CRC_SET_NONE. */
-int ckpt_upload_commit(struct ckpt_upload *u, const struct crc_set *set, struct sluice_err *err);
+int ckpt_upload_commit(struct ckpt_upload *u, const struct crc_set *set, struct penstock_err *err);
 /* As if nothing had been written.  NULL is allowed. */
 void ckpt_upload_abort(struct ckpt_upload *u);
 

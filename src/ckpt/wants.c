@@ -11,12 +11,12 @@ enum {
 
 static uint64_t span_begin(const struct wants *w, uint64_t offset)
 {
-	return align_down(offset, w->verify ? SLUICE_CHUNK : PAGE);
+	return align_down(offset, w->verify ? PENSTOCK_CHUNK : PAGE);
 }
 
 static uint64_t span_end(const struct wants *w, uint64_t end)
 {
-	return min_u64(align_up(end, w->verify ? SLUICE_CHUNK : PAGE), w->bytes);
+	return min_u64(align_up(end, w->verify ? PENSTOCK_CHUNK : PAGE), w->bytes);
 }
 
 /* Cut at multiples of the window. */
@@ -37,7 +37,7 @@ static int add_cut(struct wants *w, struct want t, uint64_t end)
 }
 
 /* The part from @begin to @end of a piece. */
-static int add_part(struct wants *w, const struct sluice_piece *p, uint64_t begin, uint64_t end,
+static int add_part(struct wants *w, const struct penstock_piece *p, uint64_t begin, uint64_t end,
 		    bool direct, bool device)
 {
 	struct want t = {.offset = begin, .direct = direct, .device = device};
@@ -48,14 +48,14 @@ static int add_part(struct wants *w, const struct sluice_piece *p, uint64_t begi
 	return add_cut(w, t, end);
 }
 
-int wants_add(struct wants *w, const struct sluice_piece *p, bool device)
+int wants_add(struct wants *w, const struct penstock_piece *p, bool device)
 {
 	uint64_t end = p->offset + p->len, lo = p->offset, hi = end;
 	int r;
 
 	if (w->verify) {
-		lo = align_up(lo, SLUICE_CHUNK);
-		hi = end == w->bytes ? end : align_down(end, SLUICE_CHUNK);
+		lo = align_up(lo, PENSTOCK_CHUNK);
+		hi = end == w->bytes ? end : align_down(end, PENSTOCK_CHUNK);
 	}
 	/* What has to be summed must be seen by the processor. */
 	if (!p->buf || (w->verify && device) || hi < lo || hi - lo < DIRECT_MIN)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CKPT_WANTS_H
-#define SLUICE_CKPT_WANTS_H
+#ifndef PENSTOCK_CKPT_WANTS_H
+#define PENSTOCK_CKPT_WANTS_H
 
 /*
  * Which transfers bring many ranges of a file: large ones straight into place, small ones and the
  * ragged ends of large ones through buffers, neighbours together.  Without any I/O.
  */
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -36,7 +36,7 @@ struct span {
 };
 
 /* 0 or -ENOMEM.  The piece lies within the file. */
-int wants_add(struct wants *w, const struct sluice_piece *piece, bool device);
+int wants_add(struct wants *w, const struct penstock_piece *piece, bool device);
 void wants_sort(struct wants *w);
 /* The transfer for the wants from @first on, of which there is one. */
 struct span wants_span(const struct wants *w, uint64_t first);

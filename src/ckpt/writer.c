@@ -7,7 +7,7 @@
  */
 #include "ckpt/writer.h"
 
-#include <sluice/gpu.h>
+#include <penstock/gpu.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,16 +41,16 @@ struct source {
 };
 
 /* The checksums that are wanted of @len bytes at @data, which are written at @offset. */
-static int sum(struct sluice_writer *w, const struct source *s, uint64_t offset, const char *data,
+static int sum(struct penstock_writer *w, const struct source *s, uint64_t offset, const char *data,
 	       uint64_t len)
 {
 	if (s->crc)
-		*s->crc = sluice_crc32(*s->crc, data, len);
-	return w->o.flags & SLUICE_WRITER_NO_CRC ? 0 : sums_add(&w->sums, offset, data, len);
+		*s->crc = penstock_crc32(*s->crc, data, len);
+	return w->o.flags & PENSTOCK_WRITER_NO_CRC ? 0 : sums_add(&w->sums, offset, data, len);
 }
 
 /* A step at a time: the checksums and the copy read it while it is in the processor's cache. */
-static int copy_host(struct sluice_writer *w, char *to, const struct source *s, uint64_t len)
+static int copy_host(struct penstock_writer *w, char *to, const struct source *s, uint64_t len)
 {
 	int r = 0;
 
@@ -63,18 +63,18 @@ static int copy_host(struct sluice_writer *w, char *to, const struct source *s, 
 	return r < 0 ? writer_note_errno(w, "write", r) : 0;
 }
 
-static int copy_device(struct sluice_writer *w, char *to, const struct source *s, uint64_t len)
+static int copy_device(struct penstock_writer *w, char *to, const struct source *s, uint64_t len)
 {
-	struct sluice_iov iov[2] = {{to, len}, {(void *)(uintptr_t)s->from, len}};
-	struct sluice_op op = {.opcode = SLUICE_COPY, .nr_iov = 2, .iov = iov};
+	struct penstock_iov iov[2] = {{to, len}, {(void *)(uintptr_t)s->from, len}};
+	struct penstock_op op = {.opcode = PENSTOCK_COPY, .nr_iov = 2, .iov = iov};
 	struct source there = {to, false, s->crc};
-	struct sluice_done done;
-	struct sluice_err err;
+	struct penstock_done done;
+	struct penstock_err err;
 	int r;
 
 	if (!w->cur->pinned) /* else it is only slower */
-		w->cur->pinned = sluice_gpu_pin(w->cur->buf, w->cur->room, NULL) == 0;
-	r = sluice_run(w->io, &op, &done, &err);
+		w->cur->pinned = penstock_gpu_pin(w->cur->buf, w->cur->room, NULL) == 0;
+	r = penstock_run(w->io, &op, &done, &err);
 	if (r < 0)
 		return writer_note(w, r, err.msg);
 	if (done.res < 0)
@@ -83,7 +83,7 @@ static int copy_device(struct sluice_writer *w, char *to, const struct source *s
 }
 
 /* As much as fits into the buffer at hand; returns how much, or what failed. */
-static int64_t write_some(struct sluice_writer *w, const struct source *src, uint64_t len)
+static int64_t write_some(struct penstock_writer *w, const struct source *src, uint64_t len)
 {
 	struct writer_slot *s;
 	char *to;
@@ -113,10 +113,10 @@ static int64_t write_some(struct sluice_writer *w, const struct source *src, uin
  * To an upload, which has buffers of its own, as much as goes in one step; what comes from a device
  * goes through one of ours.
  */
-static int64_t upload_some(struct sluice_writer *w, const struct source *src, uint64_t len)
+static int64_t upload_some(struct penstock_writer *w, const struct source *src, uint64_t len)
 {
 	struct writer_slot *s = &w->slots[0];
-	struct sluice_err err;
+	struct penstock_err err;
 	int r = src->device ? writer_slot_alloc(w, s) : 0;
 
 	len = min_u64(len, src->device ? s->room : STEP);
@@ -135,7 +135,7 @@ static int64_t upload_some(struct sluice_writer *w, const struct source *src, ui
 }
 
 /* Zeros up to the position, where that was moved on. */
-static int upload_gap(struct sluice_writer *w)
+static int upload_gap(struct penstock_writer *w)
 {
 	static const char zeros[4096];
 	const struct source src = {zeros, false, NULL};
@@ -148,32 +148,32 @@ static int upload_gap(struct sluice_writer *w)
 }
 
 /* A writer of this process that writes itself. */
-static int check_inside(struct sluice_writer *w, struct sluice_err *err)
+static int check_inside(struct penstock_writer *w, struct penstock_err *err)
 {
 	int r = writer_check(w, err);
 
-	if (r == 0 && w->o.flags & SLUICE_WRITER_OUTSIDE)
-		return sluice_fail(err, -EINVAL, "%s: its bytes are the caller's to write",
+	if (r == 0 && w->o.flags & PENSTOCK_WRITER_OUTSIDE)
+		return penstock_fail(err, -EINVAL, "%s: its bytes are the caller's to write",
 				   w->path);
 	return r;
 }
 
-static int check_range(const struct sluice_writer *w, const void *buf, uint64_t len,
-		       uint64_t offset, struct sluice_err *err)
+static int check_range(const struct penstock_writer *w, const void *buf, uint64_t len,
+		       uint64_t offset, struct penstock_err *err)
 {
 	uint64_t end;
 
 	if (!buf)
-		return sluice_fail(err, -EFAULT, "buf: is NULL but len is %" PRIu64, len);
+		return penstock_fail(err, -EFAULT, "buf: is NULL but len is %" PRIu64, len);
 	if (__builtin_add_overflow(offset, len, &end) || end > INT64_MAX)
-		return sluice_fail(err, -EFBIG,
+		return penstock_fail(err, -EFBIG,
 				   "%s: offset %" PRIu64 " + length %" PRIu64 " is beyond 2^63",
 				   w->path, offset, len);
 	return 0;
 }
 
-int sluice_writer_write_sum(struct sluice_writer *w, const void *buf, uint64_t len, uint32_t *crc,
-			    struct sluice_err *err)
+int penstock_writer_write_sum(struct penstock_writer *w, const void *buf, uint64_t len, uint32_t *crc,
+			    struct penstock_err *err)
 {
 	struct source src = {buf, false, crc};
 	int r = check_inside(w, err);
@@ -183,7 +183,7 @@ int sluice_writer_write_sum(struct sluice_writer *w, const void *buf, uint64_t l
 	r = check_range(w, buf, len, w->pos, err);
 	if (r < 0)
 		return r;
-	src.device = sluice_gpu_device(buf) >= 0;
+	src.device = penstock_gpu_device(buf) >= 0;
 	if (w->up && upload_gap(w) < 0)
 		return writer_failed(w, err);
 	while (len) {
@@ -197,31 +197,31 @@ int sluice_writer_write_sum(struct sluice_writer *w, const void *buf, uint64_t l
 	return writer_failed(w, err);
 }
 
-int sluice_writer_write(struct sluice_writer *w, const void *buf, uint64_t len,
-			struct sluice_err *err)
+int penstock_writer_write(struct penstock_writer *w, const void *buf, uint64_t len,
+			struct penstock_err *err)
 {
-	return sluice_writer_write_sum(w, buf, len, NULL, err);
+	return penstock_writer_write_sum(w, buf, len, NULL, err);
 }
 
 /* Within the buffer at hand; beyond what is in it only over bytes that nobody has written. */
-static bool is_here(const struct sluice_writer *w, uint64_t offset)
+static bool is_here(const struct penstock_writer *w, uint64_t offset)
 {
 	const struct writer_slot *s = w->cur;
 
 	return s && offset >= s->lo && offset <= s->stop && (offset <= s->hi || s->hi == w->end);
 }
 
-int sluice_writer_seek(struct sluice_writer *w, uint64_t offset, struct sluice_err *err)
+int penstock_writer_seek(struct penstock_writer *w, uint64_t offset, struct penstock_err *err)
 {
 	int r = check_inside(w, err);
 
 	if (r < 0 || offset == w->pos)
 		return r;
 	if (offset > INT64_MAX)
-		return sluice_fail(err, -EFBIG, "%s: offset %" PRIu64 " is beyond 2^63", w->path,
+		return penstock_fail(err, -EFBIG, "%s: offset %" PRIu64 " is beyond 2^63", w->path,
 				   offset);
 	if (w->up && offset < w->end)
-		return sluice_fail(err, -ESPIPE,
+		return penstock_fail(err, -ESPIPE,
 				   "%s: an object is written from its beginning to its end, and "
 				   "offset %" PRIu64 " was written already",
 				   w->path, offset);
@@ -231,24 +231,24 @@ int sluice_writer_seek(struct sluice_writer *w, uint64_t offset, struct sluice_e
 	return 0;
 }
 
-uint64_t sluice_writer_tell(const struct sluice_writer *w)
+uint64_t penstock_writer_tell(const struct penstock_writer *w)
 {
 	return w->pos;
 }
 
 /* ------------------------------------------------- bytes that others write */
 
-static int check_outside(struct sluice_writer *w, struct sluice_err *err)
+static int check_outside(struct penstock_writer *w, struct penstock_err *err)
 {
 	int r = writer_check(w, err);
 
-	if (r == 0 && !(w->o.flags & SLUICE_WRITER_OUTSIDE))
-		return sluice_fail(err, -EINVAL, "%s: was opened without SLUICE_WRITER_OUTSIDE",
+	if (r == 0 && !(w->o.flags & PENSTOCK_WRITER_OUTSIDE))
+		return penstock_fail(err, -EINVAL, "%s: was opened without PENSTOCK_WRITER_OUTSIDE",
 				   w->path);
 	return r;
 }
 
-int sluice_writer_fd(struct sluice_writer *w, struct sluice_err *err)
+int penstock_writer_fd(struct penstock_writer *w, struct penstock_err *err)
 {
 	int r = check_outside(w, err), flags = r < 0 ? -1 : fcntl(w->rep.fd, F_GETFL);
 
@@ -256,19 +256,19 @@ int sluice_writer_fd(struct sluice_writer *w, struct sluice_err *err)
 		return r;
 	/* its other half is w->file, for which it may have been changed */
 	if (flags < 0 || fcntl(w->rep.fd, F_SETFL, flags & ~O_DIRECT) < 0)
-		return sluice_fail(err, -errno, "%s: %s", w->path, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", w->path, strerror(errno));
 	return w->rep.fd;
 }
 
-int sluice_writer_sum(struct sluice_writer *w, const void *buf, uint64_t len, uint64_t offset,
-		      struct sluice_err *err)
+int penstock_writer_sum(struct penstock_writer *w, const void *buf, uint64_t len, uint64_t offset,
+		      struct penstock_err *err)
 {
 	int r = check_outside(w, err);
 
 	if (r < 0 || !len)
 		return r;
 	r = check_range(w, buf, len, offset, err);
-	if (r < 0 || w->o.flags & SLUICE_WRITER_NO_CRC)
+	if (r < 0 || w->o.flags & PENSTOCK_WRITER_NO_CRC)
 		return r;
 	r = sums_add(&w->sums, offset, buf, len);
 	if (r < 0)
@@ -278,7 +278,7 @@ int sluice_writer_sum(struct sluice_writer *w, const void *buf, uint64_t len, ui
 
 /* ------------------------------------------------------------------ opening */
 
-void writer_free(struct sluice_writer *w)
+void writer_free(struct penstock_writer *w)
 {
 	bool forked = w->pid != getpid();
 
@@ -286,10 +286,10 @@ void writer_free(struct sluice_writer *w)
 		writer_slot_free(&w->slots[i]);
 	if (!forked) /* else the upload is the parent's */
 		ckpt_upload_abort(w->up);
-	sluice_file_close(w->file, NULL);
+	penstock_file_close(w->file, NULL);
 	if (!forked)
-		sluice_stripe_abandon(&w->rep);
-	sluice_replace_close(&w->rep, forked);
+		penstock_stripe_abandon(&w->rep);
+	penstock_replace_close(&w->rep, forked);
 	sums_free(&w->sums);
 	free(w->slots);
 	free(w->crcname);
@@ -299,37 +299,37 @@ void writer_free(struct sluice_writer *w)
 	free(w);
 }
 
-static int load_opts(struct sluice_writer_opts *o, const struct sluice_writer_opts *user,
-		     struct sluice_err *err)
+static int load_opts(struct penstock_writer_opts *o, const struct penstock_writer_opts *user,
+		     struct penstock_err *err)
 {
-	int r = sluice_opts_copy(o, sizeof(*o), user, err);
+	int r = penstock_opts_copy(o, sizeof(*o), user, err);
 
 	if (r < 0)
 		return r;
 	if (!o->mode)
 		o->mode = 0666;
-	if (o->flags & ~(SLUICE_WRITER_NO_SYNC | SLUICE_WRITER_NO_CRC | SLUICE_WRITER_OUTSIDE))
-		return sluice_fail(err, -EINVAL, "flags: 0x%x has unknown bits", o->flags);
-	if (o->flags & SLUICE_WRITER_OUTSIDE && o->expected)
-		return sluice_fail(err, -EINVAL, "expected: what others write they reserve");
+	if (o->flags & ~(PENSTOCK_WRITER_NO_SYNC | PENSTOCK_WRITER_NO_CRC | PENSTOCK_WRITER_OUTSIDE))
+		return penstock_fail(err, -EINVAL, "flags: 0x%x has unknown bits", o->flags);
+	if (o->flags & PENSTOCK_WRITER_OUTSIDE && o->expected)
+		return penstock_fail(err, -EINVAL, "expected: what others write they reserve");
 	if (o->mode > 07777)
-		return sluice_fail(err, -EINVAL, "mode: 0%o is beyond 07777", o->mode);
+		return penstock_fail(err, -EINVAL, "mode: 0%o is beyond 07777", o->mode);
 	if (o->expected > INT64_MAX)
-		return sluice_fail(err, -EINVAL, "expected: %" PRIu64 " is beyond 2^63",
+		return penstock_fail(err, -EINVAL, "expected: %" PRIu64 " is beyond 2^63",
 				   o->expected);
 	return ckpt_opts_buffers(&o->buffers, &o->buffer_bytes, BUFFER, err);
 }
 
-static int writer_make(struct sluice_writer **out, const char *path,
-		       const struct sluice_writer_opts *o)
+static int writer_make(struct penstock_writer **out, const char *path,
+		       const struct penstock_writer_opts *o)
 {
-	struct sluice_writer *w = calloc(1, sizeof(*w));
+	struct penstock_writer *w = calloc(1, sizeof(*w));
 
 	if (!w)
 		return -ENOMEM;
 	w->o = *o;
 	w->pid = getpid();
-	w->rep = (struct sluice_replace)SLUICE_REPLACE_NONE;
+	w->rep = (struct penstock_replace)PENSTOCK_REPLACE_NONE;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->back, NULL);
 	w->path = strdup(path);
@@ -345,27 +345,27 @@ static int writer_make(struct sluice_writer **out, const char *path,
 }
 
 /* Can there be checksums, and is there nothing else under their name? */
-static int check_crcname(struct sluice_writer *w, struct sluice_err *err)
+static int check_crcname(struct penstock_writer *w, struct penstock_err *err)
 {
-	struct sluice_err why = {0, ""};
+	struct penstock_err why = {0, ""};
 	struct crcfile f;
 	struct stat st;
 	int r;
 
 	if (asprintf(&w->crcname, "%s.crc", w->rep.name) < 0) {
 		w->crcname = NULL;
-		return sluice_fail(err, -ENOMEM, "%s: out of memory", w->path);
+		return penstock_fail(err, -ENOMEM, "%s: out of memory", w->path);
 	}
 	r = crcfile_load(&f, w->rep.dir, w->crcname, &why);
 	if (r == 0)
 		crcfile_free(&f);
-	if (r == -ENAMETOOLONG && !(w->o.flags & SLUICE_WRITER_NO_CRC))
-		return sluice_fail(err, r, "%s is too long a name to have a .crc beside it",
+	if (r == -ENAMETOOLONG && !(w->o.flags & PENSTOCK_WRITER_NO_CRC))
+		return penstock_fail(err, r, "%s is too long a name to have a .crc beside it",
 				   w->rep.name);
 	if ((r == -EBADMSG && strstr(why.msg, "no file of checksums")) ||
 	    (fstatat(w->rep.dir, w->crcname, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 	     !S_ISREG(st.st_mode))) /* a link, which may lead to one of ours */
-		return sluice_fail(err, -EEXIST,
+		return penstock_fail(err, -EEXIST,
 				   "%s.crc is there and is no file of checksums of ours: it would "
 				   "be replaced",
 				   w->path);
@@ -373,7 +373,7 @@ static int check_crcname(struct sluice_writer *w, struct sluice_err *err)
 }
 
 /* What is not supported is no failure; that there is no room is one, now instead of later. */
-static int writer_reserve(struct sluice_writer *w, struct sluice_err *err)
+static int writer_reserve(struct penstock_writer *w, struct penstock_err *err)
 {
 	int r;
 
@@ -384,35 +384,35 @@ static int writer_reserve(struct sluice_writer *w, struct sluice_err *err)
 	} while (r == -EINTR);
 	if (r == 0 || r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL)
 		return 0;
-	return sluice_fail(err, r, "%s: there is no room for %" PRIu64 " bytes: %s", w->path,
+	return penstock_fail(err, r, "%s: there is no room for %" PRIu64 " bytes: %s", w->path,
 			   w->o.expected, strerror(-r));
 }
 
-static int writer_upload_begin(struct sluice_writer *w, struct sluice_err *err)
+static int writer_upload_begin(struct penstock_writer *w, struct penstock_err *err)
 {
-	struct sluice_object *c = sluice_get_objects(w->io);
+	struct penstock_object *c = penstock_get_objects(w->io);
 
 	if (!c)
-		return sluice_fail(err, -ENOTSUP,
+		return penstock_fail(err, -ENOTSUP,
 				   "%s: the handle has no client of object stores (objects of "
-				   "struct sluice_opts)",
+				   "struct penstock_opts)",
 				   w->path);
 	return ckpt_upload_open(&w->up, c, w->path, &w->o, err);
 }
 
-static int file_begin(struct sluice_writer *w, struct sluice_err *err)
+static int file_begin(struct penstock_writer *w, struct penstock_err *err)
 {
 	int r, fd;
 
-	r = sluice_replace_open(&w->rep, w->path, w->o.mode);
+	r = penstock_replace_open(&w->rep, w->path, w->o.mode);
 	if (r == -EINVAL)
-		return sluice_fail(err, r, "%s: only a regular file can be replaced", w->path);
+		return penstock_fail(err, r, "%s: only a regular file can be replaced", w->path);
 	if (r < 0)
-		return sluice_fail(err, r, "open %s: %s", w->path, strerror(-r));
+		return penstock_fail(err, r, "open %s: %s", w->path, strerror(-r));
 	r = check_crcname(w, err);
-	if (r == 0 && !(w->o.flags & SLUICE_WRITER_OUTSIDE))
-		r = sluice_stripe_next(&w->rep, w->o.expected,
-				       !(w->o.flags & SLUICE_WRITER_NO_SYNC), err);
+	if (r == 0 && !(w->o.flags & PENSTOCK_WRITER_OUTSIDE))
+		r = penstock_stripe_next(&w->rep, w->o.expected,
+				       !(w->o.flags & PENSTOCK_WRITER_NO_SYNC), err);
 	w->striped = r == 1;
 	if (r == 0)
 		r = writer_reserve(w, err);
@@ -420,36 +420,36 @@ static int file_begin(struct sluice_writer *w, struct sluice_err *err)
 		return r;
 	fd = fcntl(w->rep.fd, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
-		return sluice_fail(err, -errno, "open %s: %s", w->path, strerror(errno));
-	return sluice_file_take_fd(&w->file, w->io, fd, w->path, err);
+		return penstock_fail(err, -errno, "open %s: %s", w->path, strerror(errno));
+	return penstock_file_take_fd(&w->file, w->io, fd, w->path, err);
 }
 
-static int writer_begin(struct sluice_writer *w, struct sluice_err *err)
+static int writer_begin(struct penstock_writer *w, struct penstock_err *err)
 {
-	int r = sluice_object_is_uri(w->path, err);
+	int r = penstock_object_is_uri(w->path, err);
 
 	if (r < 0)
 		return r;
-	if (r && w->o.flags & SLUICE_WRITER_OUTSIDE)
-		return sluice_fail(err, -EOPNOTSUPP, "%s: an object has no descriptor", w->path);
+	if (r && w->o.flags & PENSTOCK_WRITER_OUTSIDE)
+		return penstock_fail(err, -EOPNOTSUPP, "%s: an object has no descriptor", w->path);
 	return r ? writer_upload_begin(w, err) : file_begin(w, err);
 }
 
-int sluice_writer_open(struct sluice_writer **out, struct sluice_io *io, const char *path,
-		       const struct sluice_writer_opts *opts, struct sluice_err *err)
+int penstock_writer_open(struct penstock_writer **out, struct penstock_io *io, const char *path,
+		       const struct penstock_writer_opts *opts, struct penstock_err *err)
 {
-	struct sluice_writer_opts o;
-	struct sluice_writer *w;
+	struct penstock_writer_opts o;
+	struct penstock_writer *w;
 	int r;
 
 	if (!io || !path)
-		return sluice_fail(err, -EINVAL, "%s: is NULL", io ? "path" : "io");
+		return penstock_fail(err, -EINVAL, "%s: is NULL", io ? "path" : "io");
 	r = load_opts(&o, opts, err);
 	if (r < 0)
 		return r;
 	r = writer_make(&w, path, &o);
 	if (r < 0)
-		return sluice_fail(err, r, "%s: out of memory", path);
+		return penstock_fail(err, r, "%s: out of memory", path);
 	w->io = io;
 	r = writer_begin(w, err);
 	if (r < 0)
@@ -459,7 +459,7 @@ int sluice_writer_open(struct sluice_writer **out, struct sluice_io *io, const c
 	return r;
 }
 
-void sluice_writer_abort(struct sluice_writer *w)
+void penstock_writer_abort(struct penstock_writer *w)
 {
 	if (!w)
 		return;
@@ -468,8 +468,8 @@ void sluice_writer_abort(struct sluice_writer *w)
 	writer_free(w);
 }
 
-void sluice_writer_sweep(int dir, const char *name)
+void penstock_writer_sweep(int dir, const char *name)
 {
-	sluice_replace_clear(dir, name, SLUICE_REPLACE_WORD, NULL);
-	sluice_stripe_clear(dir, name);
+	penstock_replace_clear(dir, name, PENSTOCK_REPLACE_WORD, NULL);
+	penstock_stripe_clear(dir, name);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CKPT_WRITER_H
-#define SLUICE_CKPT_WRITER_H
+#ifndef PENSTOCK_CKPT_WRITER_H
+#define PENSTOCK_CKPT_WRITER_H
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 
 #include "base/replace.h"
 #include "ckpt/sums.h"
@@ -15,7 +15,7 @@
 /* The parts of the stream writer: writer.c, writer_slots.c (buffers), writer_commit.c. */
 
 struct writer_slot {
-	struct sluice_writer *w;
+	struct penstock_writer *w;
 	char *buf;
 	uint64_t room;   /* of @buf, bytes */
 	uint64_t base;   /* offset in the file of its first byte, a multiple of a page */
@@ -25,11 +25,11 @@ struct writer_slot {
 	bool pinned;
 };
 
-struct sluice_writer {
-	struct sluice_io *io;
-	struct sluice_file *file;
-	struct sluice_writer_opts o;
-	struct sluice_replace rep;
+struct penstock_writer {
+	struct penstock_io *io;
+	struct penstock_file *file;
+	struct penstock_writer_opts o;
+	struct penstock_replace rep;
 	bool striped;           /* the new file is a manifest, the bytes are in its members */
 	struct ckpt_upload *up; /* instead of a file: an object */
 	char *path;             /* as the caller calls it */
@@ -48,24 +48,24 @@ struct sluice_writer {
 };
 
 /* Keep the first failure; returns it. */
-int writer_note(struct sluice_writer *w, int code, const char *msg);
-int writer_note_errno(struct sluice_writer *w, const char *what, int code);
+int writer_note(struct penstock_writer *w, int code, const char *msg);
+int writer_note_errno(struct penstock_writer *w, const char *what, int code);
 /* What has failed so far, with its message. */
-int writer_failed(struct sluice_writer *w, struct sluice_err *err);
+int writer_failed(struct penstock_writer *w, struct penstock_err *err);
 /* The same, and whether it is a writer of this process. */
-int writer_check(struct sluice_writer *w, struct sluice_err *err);
-void writer_free(struct sluice_writer *w);
+int writer_check(struct penstock_writer *w, struct penstock_err *err);
+void writer_free(struct penstock_writer *w);
 
 /* A slot for what is written at the position. */
-int writer_slot_take(struct sluice_writer *w);
+int writer_slot_take(struct penstock_writer *w);
 /* Memory of it, as large as it will be needed. */
-int writer_slot_alloc(struct sluice_writer *w, struct writer_slot *s);
+int writer_slot_alloc(struct penstock_writer *w, struct writer_slot *s);
 void writer_slot_free(struct writer_slot *s);
 /* Send off what has been filled. */
-int writer_slot_flush(struct sluice_writer *w);
+int writer_slot_flush(struct penstock_writer *w);
 /* A transfer of a slot is over. */
-void writer_slot_done(void *arg, const struct sluice_done *done);
+void writer_slot_done(void *arg, const struct penstock_done *done);
 /* Until no slot is on its way. */
-void writer_drain(struct sluice_writer *w);
+void writer_drain(struct penstock_writer *w);
 
 #endif

@@ -21,25 +21,25 @@
 /* A chunk that was written over: what counts is what is there now. */
 static int sum_again(void *arg, uint64_t offset, uint64_t len, uint32_t *ret_crc)
 {
-	struct sluice_writer *w = arg;
+	struct penstock_writer *w = arg;
 	CLEANUP_FREE char *data = malloc(len);
-	struct sluice_err err;
+	struct penstock_err err;
 	int64_t n;
 
 	if (!data)
 		return writer_note_errno(w, "read", -ENOMEM);
-	n = sluice_pread(w->file, data, len, offset, &err);
+	n = penstock_pread(w->file, data, len, offset, &err);
 	if (n != (int64_t)len)
 		return n < 0 ? writer_note(w, (int)n, err.msg)
 			     : writer_note_errno(w, "read", -ENODATA);
-	*ret_crc = sluice_crc32c(0, data, len);
+	*ret_crc = penstock_crc32c(0, data, len);
 	return 0;
 }
 
 /* Its checksums; @set has all else. */
-static int make_sums(struct sluice_writer *w, struct crc_set *set)
+static int make_sums(struct penstock_writer *w, struct crc_set *set)
 {
-	if (w->o.flags & SLUICE_WRITER_NO_CRC)
+	if (w->o.flags & PENSTOCK_WRITER_NO_CRC)
 		return 0;
 	set->flags = 0;
 	set->nr = crc_chunks(w->end);
@@ -49,7 +49,7 @@ static int make_sums(struct sluice_writer *w, struct crc_set *set)
 	return sums_join(&w->sums, w->end, set->crcs, sum_again, w);
 }
 
-static int make_set(struct sluice_writer *w, struct crc_set *set)
+static int make_set(struct penstock_writer *w, struct crc_set *set)
 {
 	struct stat st;
 
@@ -59,9 +59,9 @@ static int make_set(struct sluice_writer *w, struct crc_set *set)
 	return make_sums(w, set);
 }
 
-static int upload_commit(struct sluice_writer *w, struct crc_set *set)
+static int upload_commit(struct penstock_writer *w, struct crc_set *set)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 	int r;
 
 	*set = (struct crc_set){.bytes = w->end, .flags = CRC_SET_NONE};
@@ -73,7 +73,7 @@ static int upload_commit(struct sluice_writer *w, struct crc_set *set)
 }
 
 /* All bytes in the file, and no more. */
-static int finish_data(struct sluice_writer *w, struct crc_set *set)
+static int finish_data(struct penstock_writer *w, struct crc_set *set)
 {
 	struct stat st;
 	int r;
@@ -84,19 +84,19 @@ static int finish_data(struct sluice_writer *w, struct crc_set *set)
 		return w->code;
 	if (!w->striped && fstat(w->rep.fd, &st) < 0)
 		return writer_note_errno(w, "stat", -errno);
-	if (w->o.flags & SLUICE_WRITER_OUTSIDE)
+	if (w->o.flags & PENSTOCK_WRITER_OUTSIDE)
 		w->end = (uint64_t)st.st_size;
 	if (!w->striped && /* which is never longer than what was written */
 	    (uint64_t)st.st_size != w->end && ftruncate(w->rep.fd, (off_t)w->end) < 0)
 		return writer_note_errno(w, "truncate", -errno);
 	if (w->striped && w->end < w->o.expected)
-		sluice_stripe_trim(&w->rep);
-	r = sluice_replace_rights(&w->rep);
+		penstock_stripe_trim(&w->rep);
+	r = penstock_replace_rights(&w->rep);
 	return r < 0 ? writer_note_errno(w, "set permissions of", r) : make_set(w, set);
 }
 
 /* Is there a FILE.crc, or may there be one? */
-static bool has_crc(const struct sluice_writer *w)
+static bool has_crc(const struct penstock_writer *w)
 {
 	return faccessat(w->rep.dir, w->crcname, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
 	       (errno != ENOENT && errno != ENAMETOOLONG);
@@ -106,16 +106,16 @@ static bool has_crc(const struct sluice_writer *w)
  * The data durable, and meanwhile FILE.crc, if there is to be one: what two fsync(2) wait for is
  * mostly the same.
  */
-static int settle(struct sluice_writer *w, const struct crc_set *set, struct crc_next *next)
+static int settle(struct penstock_writer *w, const struct crc_set *set, struct crc_next *next)
 {
-	bool sync = !(w->o.flags & SLUICE_WRITER_NO_SYNC);
+	bool sync = !(w->o.flags & PENSTOCK_WRITER_NO_SYNC);
 	struct writer_slot flushing = {.w = w, .busy = sync};
-	struct sluice_op op = {.opcode = SLUICE_SYNC,
+	struct penstock_op op = {.opcode = PENSTOCK_SYNC,
 			       .file = w->file,
 			       .on_done = writer_slot_done,
 			       .arg = &flushing};
-	struct sluice_err err;
-	int r = sync ? sluice_submit(w->io, &op, 1, NULL, &err) : 1;
+	struct penstock_err err;
+	int r = sync ? penstock_submit(w->io, &op, 1, NULL, &err) : 1;
 
 	if (r != 1)
 		return writer_note(w, r, err.msg);
@@ -133,32 +133,32 @@ static int settle(struct sluice_writer *w, const struct crc_set *set, struct crc
 	return w->code;
 }
 
-static int sync_folder(const struct sluice_writer *w)
+static int sync_folder(const struct penstock_writer *w)
 {
-	return w->o.flags & SLUICE_WRITER_NO_SYNC ? 0 : sluice_replace_sync(w->rep.dir);
+	return w->o.flags & PENSTOCK_WRITER_NO_SYNC ? 0 : penstock_replace_sync(w->rep.dir);
 }
 
 /*
  * FILE.crc, which describes the file that is there now and the one that will be, and then the file.
  * Under the lock of the folder: no other writer does the same meanwhile.
  */
-static int show(struct sluice_writer *w, struct crc_next *next)
+static int show(struct penstock_writer *w, struct crc_next *next)
 {
-	bool sync = !(w->o.flags & SLUICE_WRITER_NO_SYNC);
-	struct sluice_stripe_old old;
+	bool sync = !(w->o.flags & PENSTOCK_WRITER_NO_SYNC);
+	struct penstock_stripe_old old;
 	int r = next->of ? crc_next_show(next) : 0;
 
 	if (r == 0 && next->of)
 		r = sync_folder(w);
 	if (r < 0)
 		return writer_note_errno(w, "write the checksums of", r);
-	r = sluice_stripe_show(&w->rep, &old);
+	r = penstock_stripe_show(&w->rep, &old);
 	if (r < 0) {
-		sluice_stripe_forget(&w->rep, &old, false, sync);
+		penstock_stripe_forget(&w->rep, &old, false, sync);
 		return writer_note_errno(w, "rename to", r);
 	}
 	r = sync_folder(w);
-	sluice_stripe_forget(&w->rep, &old, r == 0, sync);
+	penstock_stripe_forget(&w->rep, &old, r == 0, sync);
 	if (r < 0)
 		return writer_note_errno(
 			w, "the new file is visible, but may not stay: fsync the folder of", r);
@@ -167,7 +167,7 @@ static int show(struct sluice_writer *w, struct crc_next *next)
 	return 0;
 }
 
-unsigned sluice_writer_lock_ms = 120 * 1000;
+unsigned penstock_writer_lock_ms = 120 * 1000;
 
 /* Nobody can lock this folder, or we may not open it. */
 static bool has_no_lock(int code)
@@ -184,7 +184,7 @@ static int lock_folder(int fd)
 {
 	const struct timespec moment = {.tv_nsec = 2000000};
 
-	for (uint64_t end = clock_ns() + sluice_writer_lock_ms * 1000000ull;;) {
+	for (uint64_t end = clock_ns() + penstock_writer_lock_ms * 1000000ull;;) {
 		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
 			return 0;
 		if (errno != EWOULDBLOCK && errno != EINTR)
@@ -195,7 +195,7 @@ static int lock_folder(int fd)
 	}
 }
 
-static void show_locked(struct sluice_writer *w, struct crc_next *next)
+static void show_locked(struct penstock_writer *w, struct crc_next *next)
 {
 	/* A description of its own: that of rep.dir would be shared with a child of fork(). */
 	int lock = openat(w->rep.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -211,7 +211,7 @@ static void show_locked(struct sluice_writer *w, struct crc_next *next)
 		close(lock);
 }
 
-int sluice_writer_commit(struct sluice_writer *w, struct sluice_err *err)
+int penstock_writer_commit(struct penstock_writer *w, struct penstock_err *err)
 {
 	struct crc_next next = {0};
 	struct crc_set set = {0};

@@ -2,7 +2,7 @@
 /* Buffers of the stream writer, each a stretch of the file, and what fails on their way. */
 #include "ckpt/writer.h"
 
-#include <sluice/gpu.h>
+#include <penstock/gpu.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ enum {
 
 /* ----------------------------------------------------------------- failures */
 
-int writer_note(struct sluice_writer *w, int code, const char *msg)
+int writer_note(struct penstock_writer *w, int code, const char *msg)
 {
 	pthread_mutex_lock(&w->lock);
 	if (!w->code) {
@@ -32,31 +32,31 @@ int writer_note(struct sluice_writer *w, int code, const char *msg)
 	return code;
 }
 
-int writer_note_errno(struct sluice_writer *w, const char *what, int code)
+int writer_note_errno(struct penstock_writer *w, const char *what, int code)
 {
-	struct sluice_short room;
-	struct sluice_err err;
+	struct penstock_short room;
+	struct penstock_err err;
 
-	sluice_fail(&err, code, "%s %s: %s", what, sluice_shorten(&room, w->path), strerror(-code));
+	penstock_fail(&err, code, "%s %s: %s", what, penstock_shorten(&room, w->path), strerror(-code));
 	return writer_note(w, code, err.msg);
 }
 
-int writer_failed(struct sluice_writer *w, struct sluice_err *err)
+int writer_failed(struct penstock_writer *w, struct penstock_err *err)
 {
 	int code;
 
 	pthread_mutex_lock(&w->lock);
 	code = w->code;
 	if (code)
-		sluice_fail(err, code, "%s", w->msg);
+		penstock_fail(err, code, "%s", w->msg);
 	pthread_mutex_unlock(&w->lock);
 	return code;
 }
 
-int writer_check(struct sluice_writer *w, struct sluice_err *err)
+int writer_check(struct penstock_writer *w, struct penstock_err *err)
 {
 	if (w->pid != getpid())
-		return sluice_fail(err, -ECHILD, "%s: the writer belongs to the parent process",
+		return penstock_fail(err, -ECHILD, "%s: the writer belongs to the parent process",
 				   w->path);
 	return writer_failed(w, err);
 }
@@ -68,14 +68,14 @@ void writer_slot_free(struct writer_slot *s)
 	if (!s->buf)
 		return;
 	if (s->pinned)
-		sluice_gpu_unpin(s->buf);
-	sluice_buf_free(s->w->io, s->buf);
+		penstock_gpu_unpin(s->buf);
+	penstock_buf_free(s->w->io, s->buf);
 	s->buf = NULL;
 	s->pinned = false;
 }
 
 /* As large as it will be needed, as far as that is known. */
-static uint64_t slot_want(const struct sluice_writer *w)
+static uint64_t slot_want(const struct penstock_writer *w)
 {
 	uint64_t full = w->o.buffer_bytes;
 
@@ -84,9 +84,9 @@ static uint64_t slot_want(const struct sluice_writer *w)
 	return w->end ? full : min_u64(full, FIRST);
 }
 
-int writer_slot_alloc(struct sluice_writer *w, struct writer_slot *s)
+int writer_slot_alloc(struct penstock_writer *w, struct writer_slot *s)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 	uint64_t want = slot_want(w);
 	void *buf;
 	int r;
@@ -94,7 +94,7 @@ int writer_slot_alloc(struct sluice_writer *w, struct writer_slot *s)
 	if (s->buf && s->room >= want)
 		return 0;
 	writer_slot_free(s);
-	r = sluice_buf_alloc(&buf, w->io, want, 0, NULL, &err);
+	r = penstock_buf_alloc(&buf, w->io, want, 0, NULL, &err);
 	if (r < 0)
 		return writer_note(w, r, err.msg);
 	s->buf = buf;
@@ -102,7 +102,7 @@ int writer_slot_alloc(struct sluice_writer *w, struct writer_slot *s)
 	return 0;
 }
 
-static struct writer_slot *idle_slot(struct sluice_writer *w)
+static struct writer_slot *idle_slot(struct penstock_writer *w)
 {
 	for (unsigned i = 0; i < w->o.buffers; i++)
 		if (!w->slots[i].busy)
@@ -110,7 +110,7 @@ static struct writer_slot *idle_slot(struct sluice_writer *w)
 	return NULL;
 }
 
-int writer_slot_take(struct sluice_writer *w)
+int writer_slot_take(struct penstock_writer *w)
 {
 	struct writer_slot *s;
 	int r;
@@ -129,10 +129,10 @@ int writer_slot_take(struct sluice_writer *w)
 	return 0;
 }
 
-void writer_slot_done(void *arg, const struct sluice_done *done)
+void writer_slot_done(void *arg, const struct penstock_done *done)
 {
 	struct writer_slot *s = arg;
-	struct sluice_writer *w = s->w;
+	struct penstock_writer *w = s->w;
 
 	if (done->res < 0)
 		writer_note(w, (int)done->res, done->msg);
@@ -143,7 +143,7 @@ void writer_slot_done(void *arg, const struct sluice_done *done)
 }
 
 /* Is some of it on its way already?  Two transfers of one byte must not race.  Under the lock. */
-static bool is_under_way(const struct sluice_writer *w, const struct writer_slot *s)
+static bool is_under_way(const struct penstock_writer *w, const struct writer_slot *s)
 {
 	bool any = false;
 
@@ -157,16 +157,16 @@ static bool is_under_way(const struct sluice_writer *w, const struct writer_slot
 	return any;
 }
 
-int writer_slot_flush(struct sluice_writer *w)
+int writer_slot_flush(struct penstock_writer *w)
 {
 	struct writer_slot *s = TAKE_PTR(w->cur);
-	struct sluice_err err;
-	struct sluice_op op = {
-		.opcode = SLUICE_WRITE,
+	struct penstock_err err;
+	struct penstock_op op = {
+		.opcode = PENSTOCK_WRITE,
 		.file = w->file,
 		.on_done = writer_slot_done,
 		.arg = s,
-		.memory = SLUICE_MEMORY_HOST,
+		.memory = PENSTOCK_MEMORY_HOST,
 	};
 	int r;
 
@@ -180,14 +180,14 @@ int writer_slot_flush(struct sluice_writer *w)
 		pthread_cond_wait(&w->back, &w->lock);
 	s->busy = true;
 	pthread_mutex_unlock(&w->lock);
-	r = sluice_submit(w->io, &op, 1, NULL, &err);
+	r = penstock_submit(w->io, &op, 1, NULL, &err);
 	if (r == 1)
 		return 0;
 	s->busy = false; /* nobody else has seen it */
 	return writer_note(w, r, err.msg);
 }
 
-void writer_drain(struct sluice_writer *w)
+void writer_drain(struct penstock_writer *w)
 {
 	bool any;
 

@@ -83,30 +83,30 @@ static int64_t find_end(const unsigned char *tail, uint64_t n)
 
 /* Of a file that is too large for the end record at @end, its larger brother's. */
 static int read_end64(struct directory *d, const struct zip_source *src, uint64_t end,
-		      struct sluice_err *err)
+		      struct penstock_err *err)
 {
 	unsigned char b[END64_BYTES];
 	uint64_t at;
 	int r;
 
 	if (end < LOCATOR_BYTES + END64_BYTES)
-		return sluice_fail(err, -EINVAL, "zip: the zip64 locator is missing");
+		return penstock_fail(err, -EINVAL, "zip: the zip64 locator is missing");
 	r = src->read(src->arg, b, LOCATOR_BYTES, end - LOCATOR_BYTES, err);
 	if (r < 0)
 		return r;
 	at = le64(b + 8);
 	if (le32(b) != LOCATOR_MAGIC || !within(at, END64_BYTES, end - LOCATOR_BYTES))
-		return sluice_fail(err, -EINVAL, "zip: the zip64 locator is missing or wrong");
+		return penstock_fail(err, -EINVAL, "zip: the zip64 locator is missing or wrong");
 	r = src->read(src->arg, b, END64_BYTES, at, err);
 	if (r < 0)
 		return r;
 	if (le32(b) != END64_MAGIC)
-		return sluice_fail(err, -EINVAL, "zip: no zip64 end record at %" PRIu64, at);
+		return penstock_fail(err, -EINVAL, "zip: no zip64 end record at %" PRIu64, at);
 	*d = (struct directory){le64(b + 48), le64(b + 40), le64(b + 32)};
 	return 0;
 }
 
-static int find_directory(struct directory *d, const struct zip_source *src, struct sluice_err *err)
+static int find_directory(struct directory *d, const struct zip_source *src, struct penstock_err *err)
 {
 	uint64_t n = min_u64(src->bytes, END_BYTES + COMMENT_MAX), end;
 	CLEANUP_FREE unsigned char *tail = malloc(n ? n : 1);
@@ -115,13 +115,13 @@ static int find_directory(struct directory *d, const struct zip_source *src, str
 	int r;
 
 	if (!tail)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	r = src->read(src->arg, tail, n, src->bytes - n, err);
 	if (r < 0)
 		return r;
 	at = find_end(tail, n);
 	if (at < 0)
-		return sluice_fail(err, -EINVAL, "zip: no directory at its end; is it complete?");
+		return penstock_fail(err, -EINVAL, "zip: no directory at its end; is it complete?");
 	e = tail + at;
 	end = src->bytes - n + (uint64_t)at;
 	*d = (struct directory){le32(e + 16), le32(e + 12), le16(e + 10)};
@@ -129,7 +129,7 @@ static int find_directory(struct directory *d, const struct zip_source *src, str
 		r = read_end64(d, src, end, err);
 	if (r == 0 && (!within(d->offset, d->bytes, end) || d->bytes > DIRECTORY_MAX ||
 		       d->nr > d->bytes / ENTRY_BYTES))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "zip: a directory of %" PRIu64 " records in %" PRIu64
 				   " bytes at %" PRIu64 " cannot be",
 				   d->nr, d->bytes, d->offset);
@@ -139,7 +139,7 @@ static int find_directory(struct directory *d, const struct zip_source *src, str
 /* ------------------------------------------------------------------- an entry */
 
 /* Values that did not fit into 32 bits are in an extra field, in this order. */
-static int read_extra(struct sluice_record *rec, const unsigned char *extra, unsigned len,
+static int read_extra(struct penstock_record *rec, const unsigned char *extra, unsigned len,
 		      uint64_t *packed)
 {
 	uint64_t *values[] = {&rec->len, packed, &rec->header};
@@ -165,63 +165,63 @@ static int read_extra(struct sluice_record *rec, const unsigned char *extra, uns
 	return 0;
 }
 
-static bool has_wide(const struct sluice_record *rec, uint64_t packed)
+static bool has_wide(const struct penstock_record *rec, uint64_t packed)
 {
 	return rec->len == UINT32_MAX || packed == UINT32_MAX || rec->header == UINT32_MAX;
 }
 
 /* The entry at @p, of @left bytes: how many it has, or -errno. */
-static int64_t read_entry(struct sluice_record *rec, const unsigned char *p, uint64_t left,
-			  uint64_t bytes, struct sluice_err *err)
+static int64_t read_entry(struct penstock_record *rec, const unsigned char *p, uint64_t left,
+			  uint64_t bytes, struct penstock_err *err)
 {
 	unsigned name, extra, comment;
 	uint64_t packed;
 
 	if (left < ENTRY_BYTES || le32(p) != ENTRY_MAGIC)
-		return sluice_fail(err, -EINVAL, "zip: the directory is damaged");
+		return penstock_fail(err, -EINVAL, "zip: the directory is damaged");
 	name = le16(p + 28);
 	extra = le16(p + 30);
 	comment = le16(p + 32);
 	if (left - ENTRY_BYTES < (uint64_t)name + extra + comment)
-		return sluice_fail(err, -EINVAL, "zip: the directory is damaged");
+		return penstock_fail(err, -EINVAL, "zip: the directory is damaged");
 	rec->crc = le32(p + 16);
 	packed = le32(p + 20);
 	rec->len = le32(p + 24);
 	rec->header = le32(p + 42);
 	rec->name = strndup((const char *)p + ENTRY_BYTES, name);
 	if (!rec->name)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (strlen(rec->name) != name)
-		return sluice_fail(err, -EINVAL, "zip: a name with a zero byte in it");
+		return penstock_fail(err, -EINVAL, "zip: a name with a zero byte in it");
 	if (has_wide(rec, packed) && read_extra(rec, p + ENTRY_BYTES + name, extra, &packed) < 0)
-		return sluice_fail(err, -EINVAL, "zip: %s: damaged zip64 field", rec->name);
+		return penstock_fail(err, -EINVAL, "zip: %s: damaged zip64 field", rec->name);
 	if (le16(p + 10) != 0 || packed != rec->len || le16(p + 8) & 1)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "zip: %s: is compressed or encrypted; torch stores records as "
 				   "they are",
 				   rec->name);
 	if (!within(rec->header, LOCAL_BYTES, bytes) ||
 	    !within(rec->header + LOCAL_BYTES, rec->len, bytes))
-		return sluice_fail(err, -EINVAL, "zip: %s: lies beyond the end of the file",
+		return penstock_fail(err, -EINVAL, "zip: %s: lies beyond the end of the file",
 				   rec->name);
 	return (int64_t)ENTRY_BYTES + name + extra + comment;
 }
 
 static int read_entries(struct zip *z, const struct directory *d, const unsigned char *p,
-			struct sluice_err *err)
+			struct penstock_err *err)
 {
 	uint64_t left = d->bytes;
 	int64_t n = 0;
 
 	while (z->nr < d->nr && n >= 0) {
-		struct sluice_record *rec = &z->records[z->nr++];
+		struct penstock_record *rec = &z->records[z->nr++];
 
 		n = read_entry(rec, p, left, d->offset, err);
 		p += n > 0 ? n : 0;
 		left -= n > 0 ? (uint64_t)n : 0;
 	}
 	if (n >= 0 && left)
-		return sluice_fail(err, -EINVAL, "zip: %" PRIu64 " bytes too many in the directory",
+		return penstock_fail(err, -EINVAL, "zip: %" PRIu64 " bytes too many in the directory",
 				   left);
 	return n < 0 ? (int)n : 0;
 }
@@ -229,8 +229,8 @@ static int read_entries(struct zip *z, const struct directory *d, const unsigned
 /* ----------------------------------------------------------------- the content */
 
 /* From its header. */
-static int read_place(struct sluice_record *rec, const struct zip_source *src,
-		      struct sluice_err *err)
+static int read_place(struct penstock_record *rec, const struct zip_source *src,
+		      struct penstock_err *err)
 {
 	unsigned char b[LOCAL_BYTES];
 	int r = src->read(src->arg, b, sizeof(b), rec->header, err);
@@ -239,13 +239,13 @@ static int read_place(struct sluice_record *rec, const struct zip_source *src,
 		return r;
 	rec->offset = rec->header + LOCAL_BYTES + le16(b + 26) + le16(b + 28);
 	if (le32(b) != LOCAL_MAGIC || !within(rec->offset, rec->len, src->bytes))
-		return sluice_fail(err, -EINVAL, "zip: %s: no local header at %" PRIu64, rec->name,
+		return penstock_fail(err, -EINVAL, "zip: %s: no local header at %" PRIu64, rec->name,
 				   rec->header);
 	return 0;
 }
 
 /* As torch lays it out; returns where the next one then begins. */
-static uint64_t guess_place(struct sluice_record *rec, uint64_t alignment)
+static uint64_t guess_place(struct penstock_record *rec, uint64_t alignment)
 {
 	bool large = rec->len >= UINT32_MAX, far = rec->header >= UINT32_MAX;
 	unsigned extra = large || far ? 4 + 16 * large + 8 * far : 0;
@@ -257,7 +257,7 @@ static uint64_t guess_place(struct sluice_record *rec, uint64_t alignment)
 
 /* What the archive says of the alignment of contents; the default where that is no such number. */
 static int read_alignment(const struct zip *z, const struct zip_source *src, uint64_t *ret,
-			  struct sluice_err *err)
+			  struct penstock_err *err)
 {
 	static const char end[] = "/.storage_alignment";
 	char text[10] = "";
@@ -265,7 +265,7 @@ static int read_alignment(const struct zip *z, const struct zip_source *src, uin
 	int r = 0;
 
 	for (uint64_t i = 0; i < z->nr && r == 0; i++) {
-		struct sluice_record rec = z->records[i];
+		struct penstock_record rec = z->records[i];
 		size_t n = strlen(rec.name);
 
 		if (n < sizeof(end) - 1 || strcmp(rec.name + n - (sizeof(end) - 1), end) != 0 ||
@@ -283,7 +283,7 @@ static int read_alignment(const struct zip *z, const struct zip_source *src, uin
 
 static int by_header(const void *a, const void *b)
 {
-	const struct sluice_record *x = a, *y = b;
+	const struct penstock_record *x = a, *y = b;
 
 	if (x->header != y->header)
 		return x->header < y->header ? -1 : 1;
@@ -294,26 +294,26 @@ static int by_header(const void *a, const void *b)
  * Find the content of every record, and that none overlaps another.  Where torch's own layout leads
  * from each header to the next, none of them has to be read.  @end: where the directory begins.
  */
-static int locate(struct zip *z, const struct zip_source *src, uint64_t end, struct sluice_err *err)
+static int locate(struct zip *z, const struct zip_source *src, uint64_t end, struct penstock_err *err)
 {
 	uint64_t alignment;
 	int r = read_alignment(z, src, &alignment, err);
 
 	qsort(z->records, z->nr, sizeof(*z->records), by_header);
 	for (uint64_t i = 0; i < z->nr && r == 0; i++) {
-		struct sluice_record *rec = &z->records[i];
+		struct penstock_record *rec = &z->records[i];
 		uint64_t next = i + 1 < z->nr ? rec[1].header : end;
 
 		if (guess_place(rec, alignment) != next)
 			r = read_place(rec, src, err);
 		if (r == 0 && rec->offset + rec->len > next)
-			r = sluice_fail(err, -EINVAL, "zip: %s and %s overlap", rec->name,
+			r = penstock_fail(err, -EINVAL, "zip: %s and %s overlap", rec->name,
 					i + 1 < z->nr ? rec[1].name : "the directory");
 	}
 	return r;
 }
 
-int zip_open(struct zip *z, const struct zip_source *src, struct sluice_err *err)
+int zip_open(struct zip *z, const struct zip_source *src, struct penstock_err *err)
 {
 	CLEANUP_FREE unsigned char *dir = NULL;
 	struct directory d = {0};
@@ -326,7 +326,7 @@ int zip_open(struct zip *z, const struct zip_source *src, struct sluice_err *err
 	dir = malloc(d.bytes ? d.bytes : 1);
 	z->records = calloc(d.nr ? d.nr : 1, sizeof(*z->records));
 	if (!dir || !z->records)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	r = src->read(src->arg, dir, d.bytes, d.offset, err);
 	if (r == 0)
 		r = read_entries(z, &d, dir, err);
@@ -343,47 +343,47 @@ void zip_fini(struct zip *z)
 
 /* ------------------------------------------------------------- for everybody */
 
-struct sluice_archive {
+struct penstock_archive {
 	struct zip zip;
 };
 
-static int read_file(void *arg, void *buf, uint64_t len, uint64_t offset, struct sluice_err *err)
+static int read_file(void *arg, void *buf, uint64_t len, uint64_t offset, struct penstock_err *err)
 {
-	int64_t n = sluice_reader_pread(arg, buf, len, offset, err);
+	int64_t n = penstock_reader_pread(arg, buf, len, offset, err);
 
 	if (n < 0)
 		return (int)n;
-	return (uint64_t)n == len ? 0 : sluice_fail(err, -ENODATA, "the file has become shorter");
+	return (uint64_t)n == len ? 0 : penstock_fail(err, -ENODATA, "the file has become shorter");
 }
 
-int sluice_archive_open(struct sluice_archive **out, struct sluice_reader *r,
-			struct sluice_err *err)
+int penstock_archive_open(struct penstock_archive **out, struct penstock_reader *r,
+			struct penstock_err *err)
 {
-	struct sluice_reader_info info = {.size = sizeof(info)};
-	struct sluice_archive *a = calloc(1, sizeof(*a));
+	struct penstock_reader_info info = {.size = sizeof(info)};
+	struct penstock_archive *a = calloc(1, sizeof(*a));
 	struct zip_source src;
 	int e;
 
 	if (!a)
-		return sluice_fail(err, -ENOMEM, "out of memory");
-	sluice_reader_stat(r, &info);
+		return penstock_fail(err, -ENOMEM, "out of memory");
+	penstock_reader_stat(r, &info);
 	src = (struct zip_source){read_file, r, info.bytes};
 	e = zip_open(&a->zip, &src, err);
 	if (e < 0)
-		sluice_archive_close(a);
+		penstock_archive_close(a);
 	else
 		*out = a;
 	return e;
 }
 
-void sluice_archive_close(struct sluice_archive *a)
+void penstock_archive_close(struct penstock_archive *a)
 {
 	if (a)
 		zip_fini(&a->zip);
 	free(a);
 }
 
-const struct sluice_record *sluice_archive_get(const struct sluice_archive *a, uint64_t i)
+const struct penstock_record *penstock_archive_get(const struct penstock_archive *a, uint64_t i)
 {
 	return i < a->zip.nr ? &a->zip.records[i] : NULL;
 }

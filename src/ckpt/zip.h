@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CKPT_ZIP_H
-#define SLUICE_CKPT_ZIP_H
+#ifndef PENSTOCK_CKPT_ZIP_H
+#define PENSTOCK_CKPT_ZIP_H
 
 /*
  * The directory of a zip file, as torch.save writes it: records that are stored, zip64 where they
@@ -9,17 +9,17 @@
  */
 #include <stdint.h>
 
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 
 /* Where bytes come from: exactly @len of them at @offset, which lie within @bytes; 0 or -errno. */
 struct zip_source {
-	int (*read)(void *arg, void *buf, uint64_t len, uint64_t offset, struct sluice_err *err);
+	int (*read)(void *arg, void *buf, uint64_t len, uint64_t offset, struct penstock_err *err);
 	void *arg;
 	uint64_t bytes;
 };
 
 struct zip {
-	struct sluice_record *records; /* in the order of their content */
+	struct penstock_record *records; /* in the order of their content */
 	uint64_t nr;
 };
 
@@ -27,7 +27,7 @@ struct zip {
  * Read the directory, and find the content of every record; none overlaps another.  0, -ENOMEM,
  * what read() says, or -EINVAL with what is wrong.  zip_fini() is due in every case.
  */
-int zip_open(struct zip *z, const struct zip_source *src, struct sluice_err *err);
+int zip_open(struct zip *z, const struct zip_source *src, struct penstock_err *err);
 void zip_fini(struct zip *z);
 
 #endif

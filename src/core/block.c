@@ -26,7 +26,7 @@ static void block_copy(const struct op *op, const struct block *b, void *mem, bo
 		step = min_u64(len, op->iov[seg].len - seg_off);
 		user = (char *)op->iov[seg].addr + seg_off;
 		if (step)
-			sluice_copy_stream(to_mem ? m : user, to_mem ? user : m, step);
+			penstock_copy_stream(to_mem ? m : user, to_mem ? user : m, step);
 		m += step;
 		len -= step;
 	}
@@ -53,35 +53,35 @@ static void block_copy_out(const struct op *op, const struct block *b, const voi
 	block_copy(op, &part, (void *)(uintptr_t)mem, false);
 }
 
-static int use_plain(struct sluice_io *io, struct block *b)
+static int use_plain(struct penstock_io *io, struct block *b)
 {
-	struct sluice_file *f = b->op->file;
+	struct penstock_file *f = b->op->file;
 	bool direct = f->store.direct;
-	int fd = sluice_backing_plain(b->part->store);
+	int fd = penstock_backing_plain(b->part->store);
 
 	if (fd < 0)
 		return fd;
 	if (f->store.stripe && !b->part->store->direct)
-		sluice_stripe_follow(&f->store);
+		penstock_stripe_follow(&f->store);
 	if (direct && !f->store.direct)
-		io_fell(io, SLUICE_FELL_BUFFERED, f->name, "it cannot be opened a second time");
+		io_fell(io, PENSTOCK_FELL_BUFFERED, f->name, "it cannot be opened a second time");
 	b->plain = true;
 	b->req.fd = fd;
 	b->req.file_slot = -1;
 	return 0;
 }
 
-_Static_assert(sizeof(struct sluice_iov) == sizeof(struct iovec) &&
-		       offsetof(struct sluice_iov, len) == offsetof(struct iovec, iov_len),
+_Static_assert(sizeof(struct penstock_iov) == sizeof(struct iovec) &&
+		       offsetof(struct penstock_iov, len) == offsetof(struct iovec, iov_len),
 	       "lists are handed on as they are");
 
 /* What is left of a list; after a segment that was moved in part, the rest of that one alone. */
 static void set_list(struct block *b)
 {
-	const struct sluice_iov *v = &b->op->iov[b->seg];
+	const struct penstock_iov *v = &b->op->iov[b->seg];
 	uint64_t done = b->moved;
 	unsigned n = b->segs;
-	struct sluice_req *r = &b->req;
+	struct penstock_req *r = &b->req;
 
 	for (; done && done >= v->len; v++, n--)
 		done -= v->len;
@@ -97,7 +97,7 @@ static void set_list(struct block *b)
  */
 static inline bool is_blocking(const struct block *b)
 {
-	const struct sluice_backing *s = b->part->store;
+	const struct penstock_backing *s = b->part->store;
 
 	return s->fuse || (s->tmpfs && b->len <= COPY_SMALL);
 }
@@ -105,10 +105,10 @@ static inline bool is_blocking(const struct block *b)
 static void set_request(struct block *b)
 {
 	const struct op *op = b->op;
-	const struct sluice_backing *s = b->part->store;
-	struct sluice_req *r = &b->req;
+	const struct penstock_backing *s = b->part->store;
+	struct penstock_req *r = &b->req;
 
-	r->code = op->opcode == SLUICE_READ ? SLUICE_REQ_READ : SLUICE_REQ_WRITE;
+	r->code = op->opcode == PENSTOCK_READ ? PENSTOCK_REQ_READ : PENSTOCK_REQ_WRITE;
 	r->off = b->at;
 	r->len = (uint32_t)b->len;
 	r->fd = s->fd;
@@ -163,13 +163,13 @@ static inline int find_file_slot(struct queue *q, struct part *p)
 }
 
 /* What an engine that takes device memory has to know besides. */
-static int set_device(struct sluice_io *io, struct block *b)
+static int set_device(struct penstock_io *io, struct block *b)
 {
-	const struct sluice_attached *a = &b->part->attached;
+	const struct penstock_attached *a = &b->part->attached;
 
 	b->req.handle = a->handle;
-	b->flags |= a->direct ? SLUICE_DONE_CUFILE : SLUICE_DONE_CUFILE_COMPAT;
-	return sluice_gpus_ctx(&io->gpus, b->op->places[b->seg].device, &b->req.context, &b->fault);
+	b->flags |= a->direct ? PENSTOCK_DONE_CUFILE : PENSTOCK_DONE_CUFILE_COMPAT;
+	return penstock_gpus_ctx(&io->gpus, b->op->places[b->seg].device, &b->req.context, &b->fault);
 }
 
 void block_pause(const struct block *b)
@@ -187,14 +187,14 @@ bool block_wants_pause(const struct block *b)
 bool block_may_start(struct block *b)
 {
 	const struct op *op = b->op;
-	struct sluice_backing *s;
+	struct penstock_backing *s;
 
-	if (b->mode == BLOCK_SYNC || op->opcode != SLUICE_WRITE)
+	if (b->mode == BLOCK_SYNC || op->opcode != PENSTOCK_WRITE)
 		return true;
 	s = &op->file->store;
 	if (!s->extend || !s->direct)
 		return true;
-	b->ranged = sluice_overlap_begin(&s->extend->overlap, &b->range, op->offset + b->pos,
+	b->ranged = penstock_overlap_begin(&s->extend->overlap, &b->range, op->offset + b->pos,
 					 b->len, b->plain);
 	return b->ranged;
 }
@@ -210,15 +210,15 @@ static void start_sync(struct block *b)
 }
 
 /* What does not go straight between file and memory of the host's. */
-static int start_other(struct sluice_io *io, struct queue *q, struct block *b, struct counters *c)
+static int start_other(struct penstock_io *io, struct queue *q, struct block *b, struct counters *c)
 {
 	if (b->mode == BLOCK_BOUNCE) {
-		if (b->op->opcode == SLUICE_WRITE)
+		if (b->op->opcode == PENSTOCK_WRITE)
 			block_copy(b->op, b, b->bounce, true);
-		b->flags |= SLUICE_DONE_BOUNCED;
+		b->flags |= PENSTOCK_DONE_BOUNCED;
 		COUNT(c, bounced, 1);
 	} else if (b->mode == BLOCK_DEVICE) {
-		b->flags |= SLUICE_DONE_RING;
+		b->flags |= PENSTOCK_DONE_RING;
 		COUNT(c, ring, 1);
 		b->req.buf_slot = ring_slot(q);
 	} else if (b->mode == BLOCK_CUFILE) {
@@ -233,10 +233,10 @@ static int start_other(struct sluice_io *io, struct queue *q, struct block *b, s
 static void start_direct(struct queue *q, struct block *b)
 {
 	const struct op *op = b->op;
-	const struct sluice_backing *s = b->part->store;
-	struct sluice_req *r = &b->req;
+	const struct penstock_backing *s = b->part->store;
+	struct penstock_req *r = &b->req;
 
-	r->code = op->opcode == SLUICE_READ ? SLUICE_REQ_READ : SLUICE_REQ_WRITE;
+	r->code = op->opcode == PENSTOCK_READ ? PENSTOCK_REQ_READ : PENSTOCK_REQ_WRITE;
 	r->buf = (char *)op->iov[b->seg].addr + b->seg_off;
 	r->off = b->at;
 	r->len = (uint32_t)b->len;
@@ -251,7 +251,7 @@ static void start_direct(struct queue *q, struct block *b)
 	r->file_slot = find_file_slot(q, b->part);
 }
 
-int block_start(struct sluice_io *io, struct queue *q, struct block *b)
+int block_start(struct penstock_io *io, struct queue *q, struct block *b)
 {
 	struct counters *c = q ? &q->count : &b->op->port->count;
 	int r = 0;
@@ -286,18 +286,18 @@ int block_start(struct sluice_io *io, struct queue *q, struct block *b)
 }
 
 /* The kernel said EINVAL to an aligned direct request: this file does not do O_DIRECT after all. */
-static bool fall_back(struct sluice_io *io, struct block *b)
+static bool fall_back(struct penstock_io *io, struct block *b)
 {
-	struct sluice_file *f = b->op->file;
-	const char *why = b->req.code == SLUICE_REQ_READ
+	struct penstock_file *f = b->op->file;
+	const char *why = b->req.code == PENSTOCK_REQ_READ
 				  ? "O_DIRECT was accepted at open and refused by a read"
 				  : "O_DIRECT was accepted at open and refused by a write";
 
-	if (b->plain || b->mode == BLOCK_CUFILE || io->opts.direct == SLUICE_DIRECT_ALWAYS)
+	if (b->plain || b->mode == BLOCK_CUFILE || io->opts.direct == PENSTOCK_DIRECT_ALWAYS)
 		return false;
-	if (sluice_backing_give_up_direct(b->part->store, why) < 0 || use_plain(io, b) < 0)
+	if (penstock_backing_give_up_direct(b->part->store, why) < 0 || use_plain(io, b) < 0)
 		return false;
-	io_fell(io, SLUICE_FELL_BUFFERED, f->name, why);
+	io_fell(io, PENSTOCK_FELL_BUFFERED, f->name, why);
 	b->req.off += b->skip;
 	if (b->mode != BLOCK_LIST)
 		b->req.len = (uint32_t)(b->len - b->moved);
@@ -308,7 +308,7 @@ static bool fall_back(struct sluice_io *io, struct block *b)
 }
 
 /* True: it is over, failed.  False: worth another try. */
-static bool judge_error(struct sluice_io *io, struct block *b, int res)
+static bool judge_error(struct penstock_io *io, struct block *b, int res)
 {
 	bool later = res == -EAGAIN || res == -ECANCELED;
 
@@ -319,18 +319,18 @@ static bool judge_error(struct sluice_io *io, struct block *b, int res)
 		return false;
 	b->code = res;
 	if (b->mode == BLOCK_CUFILE && b->req.detail)
-		b->fault = (struct sluice_fault){b->req.call, b->req.detail};
+		b->fault = (struct penstock_fault){b->req.call, b->req.detail};
 	return true;
 }
 
 /* What is left of a short block; where it is not aligned any more the page cache takes it. */
-static bool block_set_rest(struct sluice_io *io, struct block *b, uint64_t step)
+static bool block_set_rest(struct penstock_io *io, struct block *b, uint64_t step)
 {
 	const struct op *op = b->op;
-	const struct sluice_backing *s = &op->file->store;
-	uint32_t align = op->opcode == SLUICE_READ ? s->off_align : s->edge_align;
-	struct sluice_req *r = &b->req;
-	bool read_bounce = b->mode == BLOCK_BOUNCE && op->opcode == SLUICE_READ;
+	const struct penstock_backing *s = &op->file->store;
+	uint32_t align = op->opcode == PENSTOCK_READ ? s->off_align : s->edge_align;
+	struct penstock_req *r = &b->req;
+	bool read_bounce = b->mode == BLOCK_BOUNCE && op->opcode == PENSTOCK_READ;
 
 	r->off = b->at + b->moved;
 	r->len = (uint32_t)(b->len - b->moved);
@@ -349,7 +349,7 @@ static bool block_set_rest(struct sluice_io *io, struct block *b, uint64_t step)
 	return b->code < 0;
 }
 
-bool block_finish(struct sluice_io *io, struct block *b, struct counters *count)
+bool block_finish(struct penstock_io *io, struct block *b, struct counters *count)
 {
 	struct op *op = b->op;
 	uint64_t n, got;
@@ -361,14 +361,14 @@ bool block_finish(struct sluice_io *io, struct block *b, struct counters *count)
 	}
 	n = (uint64_t)b->req.res;
 	got = n > b->skip ? min_u64(n - b->skip, b->len - b->moved) : 0;
-	if (b->mode == BLOCK_BOUNCE && op->opcode == SLUICE_READ && got)
+	if (b->mode == BLOCK_BOUNCE && op->opcode == PENSTOCK_READ && got)
 		block_copy_out(op, b, (char *)b->req.buf + b->skip, b->moved, got);
 	b->moved += got;
-	b->flags |= b->plain ? SLUICE_DONE_BUFFERED : SLUICE_DONE_DIRECT;
+	b->flags |= b->plain ? PENSTOCK_DONE_BUFFERED : PENSTOCK_DONE_DIRECT;
 	if (b->moved == b->len)
 		return true;
-	if (op->opcode == SLUICE_READ) {
-		int64_t size = n ? sluice_backing_size(b->part->store) : 0;
+	if (op->opcode == PENSTOCK_READ) {
+		int64_t size = n ? penstock_backing_size(b->part->store) : 0;
 
 		b->eof = !n || (size >= 0 && b->req.off + n >= (uint64_t)size);
 		if (b->eof)
@@ -382,8 +382,8 @@ bool block_finish(struct sluice_io *io, struct block *b, struct counters *count)
 		return true;
 again:
 	COUNT(count, resubmissions, 1);
-	b->flags |= SLUICE_DONE_RETRIED;
-	io_trace(io, SLUICE_TRACE_RETRY, b->req.res < 0 ? b->req.res : 0, op->file->name,
+	b->flags |= PENSTOCK_DONE_RETRIED;
+	io_trace(io, PENSTOCK_TRACE_RETRY, b->req.res < 0 ? b->req.res : 0, op->file->name,
 		 b->req.off, b->req.len, "block submitted again");
 	return false;
 }
@@ -393,11 +393,11 @@ void block_account(struct op *op, struct block *b)
 	uint64_t end = b->pos + b->moved;
 
 	if (b->ranged)
-		sluice_overlap_end(&op->file->store.extend->overlap, &b->range);
+		penstock_overlap_end(&op->file->store.extend->overlap, &b->range);
 	b->ranged = false;
 
 	op->inflight--;
-	op->done_flags |= b->flags | (b->eof ? SLUICE_DONE_EOF : 0u);
+	op->done_flags |= b->flags | (b->eof ? PENSTOCK_DONE_EOF : 0u);
 	if (b->code < 0 && (!op->code || op->offset + end < op->fail_off)) {
 		op->code = b->code;
 		op->fault = b->fault;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CORE_BLOCK_H
-#define SLUICE_CORE_BLOCK_H
+#ifndef PENSTOCK_CORE_BLOCK_H
+#define PENSTOCK_CORE_BLOCK_H
 
 /* Blocks: pieces of operations, as engines take them. */
 #include <stdatomic.h>
@@ -23,7 +23,7 @@ enum block_mode {
 };
 
 struct block {
-	struct sluice_req req; /* first: the engine hands it back */
+	struct penstock_req req; /* first: the engine hands it back */
 	struct op *op;
 	struct part *part; /* of the file, that has its bytes, */
 	uint64_t at;       /* from here on */
@@ -40,7 +40,7 @@ struct block {
 	void *bounce;      /* or a piece of the ring */
 	uint32_t skip;     /* bounce, ring: bytes before the wanted ones */
 	unsigned tries;
-	uint32_t flags; /* SLUICE_DONE_* */
+	uint32_t flags; /* PENSTOCK_DONE_* */
 	int code;       /* 0 or -errno */
 	bool plain;     /* through the page cache, by plain_fd */
 	bool started;   /* block_start() has been here */
@@ -50,32 +50,32 @@ struct block {
 	bool ranged;    /* @range is on its file's list */
 	bool eof;
 	bool staged; /* device: a write's bytes are there; cuFile: its turn has come */
-	struct sluice_fault fault;
+	struct penstock_fault fault;
 
 	char *data; /* device: where in the piece the wanted bytes start */
-	struct sluice_range range;
+	struct penstock_range range;
 };
 
 /* ---- plan.c */
 /* Fill @b with the next block of @op and move the cursor; false when there is none left. */
 bool plan_block(struct op *op, struct block *b);
-uint64_t plan_split(const struct sluice_file *f, bool huge);
+uint64_t plan_split(const struct penstock_file *f, bool huge);
 bool plan_small_pages(const struct op *op); /* memory on these, on such a disk: is it copied? */
 /* The same where it is found out; under no lock.  plan_staged() when it is over, or came to
  * nothing. */
-void plan_stage(struct sluice_io *io, struct op *op, bool huge);
-void plan_staged(struct sluice_io *io, struct op *op);
+void plan_stage(struct penstock_io *io, struct op *op, bool huge);
+void plan_staged(struct penstock_io *io, struct op *op);
 
 /* ---- block.c */
 /* Set up the request of a planned block: descriptor, slots, bounce copy. */
-int block_start(struct sluice_io *io, struct queue *q, struct block *b); /* q NULL: inline */
+int block_start(struct penstock_io *io, struct queue *q, struct block *b); /* q NULL: inline */
 /* The kernel said "later": give it time, a little more after each try. */
 bool block_wants_pause(const struct block *b);
 void block_pause(const struct block *b);
 /* May the block be submitted now?  Not while an overlapping write takes the other way. */
 bool block_may_start(struct block *b);
 /* Look at a finished request.  True: over, see b->moved and b->code; false: submit it again. */
-bool block_finish(struct sluice_io *io, struct block *b, struct counters *count);
+bool block_finish(struct penstock_io *io, struct block *b, struct counters *count);
 /* Account for a finished block in its operation. */
 void block_account(struct op *op, struct block *b);
 

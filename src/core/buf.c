@@ -22,7 +22,7 @@ static bool region_holds(const struct region *r, uint64_t addr, uint64_t len)
 }
 
 /* A thread remembers where its memory was last: then it need not look at what all share. */
-const struct region *region_find(struct sluice_io *io, struct here *here, uint64_t addr,
+const struct region *region_find(struct penstock_io *io, struct here *here, uint64_t addr,
 				 uint64_t len)
 {
 	const struct region *found = NULL;
@@ -64,9 +64,9 @@ static int set_slot(struct queue *q, void *arg)
 	return q->io->engine->set_buf(q->engine, c->bank, c->slot, c->addr, c->len);
 }
 
-void *bank_put(struct sluice_io *io, unsigned slot, void *addr, uint64_t len)
+void *bank_put(struct penstock_io *io, unsigned slot, void *addr, uint64_t len)
 {
-	const struct sluice_engine_params p = {.nr_bufs = BUF_SLOTS};
+	const struct penstock_engine_params p = {.nr_bufs = BUF_SLOTS};
 	void *bank = NULL;
 
 	/* What is in it goes also where the second queue could not be made since. */
@@ -83,14 +83,14 @@ void *bank_put(struct sluice_io *io, unsigned slot, void *addr, uint64_t len)
 }
 
 /* The same in a child of fork(), where the pages are the parent's. */
-void bank_free(struct sluice_io *io)
+void bank_free(struct penstock_io *io)
 {
 	if (io->bank)
 		io->engine->bank_close(io->bank);
 	pthread_mutex_destroy(&io->bank_lock);
 }
 
-static void clear_slots(struct sluice_io *io, unsigned slot, unsigned n)
+static void clear_slots(struct penstock_io *io, unsigned slot, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		struct slot_call c = {.slot = slot + i};
@@ -105,7 +105,7 @@ static void clear_slots(struct sluice_io *io, unsigned slot, unsigned n)
 	pthread_mutex_unlock(&io->lock);
 }
 
-int buf_slots_take(struct sluice_io *io, uint64_t n)
+int buf_slots_take(struct penstock_io *io, uint64_t n)
 {
 	unsigned run = 0;
 	int first = -ENOSPC;
@@ -123,7 +123,7 @@ int buf_slots_take(struct sluice_io *io, uint64_t n)
 }
 
 /* Make a region known to every queue's engine; 0 or why not. */
-static int engine_register(struct sluice_io *io, struct region *r)
+static int engine_register(struct penstock_io *io, struct region *r)
 {
 	uint64_t n = (r->len + REGION_PIECE - 1) / REGION_PIECE;
 	unsigned queues = io->nr_queues;
@@ -159,7 +159,7 @@ static int engine_register(struct sluice_io *io, struct region *r)
 
 /* ---------------------------------------------------------- the regions */
 
-static int region_add(struct sluice_io *io, const struct region *r)
+static int region_add(struct penstock_io *io, const struct region *r)
 {
 	struct region *more;
 	int res = -ENOMEM;
@@ -178,7 +178,7 @@ static int region_add(struct sluice_io *io, const struct region *r)
 }
 
 /* Take out the region that starts at @addr; own: allocated here. */
-static bool region_take(struct sluice_io *io, const void *addr, bool own, struct region *out)
+static bool region_take(struct penstock_io *io, const void *addr, bool own, struct region *out)
 {
 	bool found = false;
 
@@ -197,7 +197,7 @@ static bool region_take(struct sluice_io *io, const void *addr, bool own, struct
 	return found;
 }
 
-__attribute__((format(printf, 2, 3))) static void buf_note(struct sluice_buf_info *info,
+__attribute__((format(printf, 2, 3))) static void buf_note(struct penstock_buf_info *info,
 							   const char *fmt, ...)
 {
 	size_t used = strlen(info->note);
@@ -212,76 +212,76 @@ __attribute__((format(printf, 2, 3))) static void buf_note(struct sluice_buf_inf
 	va_end(ap);
 }
 
-static void note_lock(struct sluice_buf_info *info, int code)
+static void note_lock(struct penstock_buf_info *info, int code)
 {
 	if (!code)
-		info->got |= SLUICE_BUF_LOCKED;
+		info->got |= PENSTOCK_BUF_LOCKED;
 	else
 		buf_note(info, "not locked: %s (RLIMIT_MEMLOCK)", strerror(code));
 }
 
-static void fell_unlocked(struct sluice_io *io, int code)
+static void fell_unlocked(struct penstock_io *io, int code)
 {
 	if (code)
-		io_fell(io, SLUICE_FELL_UNLOCKED, NULL, "mlock refused (RLIMIT_MEMLOCK)");
+		io_fell(io, PENSTOCK_FELL_UNLOCKED, NULL, "mlock refused (RLIMIT_MEMLOCK)");
 }
 
-static void note_register(struct sluice_io *io, struct sluice_buf_info *info, int r)
+static void note_register(struct penstock_io *io, struct penstock_buf_info *info, int r)
 {
 	if (!r) {
-		info->got |= SLUICE_BUF_REGISTERED;
+		info->got |= PENSTOCK_BUF_REGISTERED;
 	} else if (r == -ENOTSUP) {
 		buf_note(info, "not registered: engine %s has no such thing", io->engine->name);
 	} else {
 		buf_note(info, "not registered: %s%s", strerror(-r),
 			 r == -ENOMEM ? " (RLIMIT_MEMLOCK)" : "");
-		io_fell(io, SLUICE_FELL_UNREGISTERED, NULL,
+		io_fell(io, PENSTOCK_FELL_UNREGISTERED, NULL,
 			io->engine->device ? "cuFile could not register device memory"
 					   : "the engine could not register memory "
 					     "(RLIMIT_MEMLOCK)");
 	}
 }
 
-static int may_register(struct sluice_io *io, struct sluice_err *err)
+static int may_register(struct penstock_io *io, struct penstock_err *err)
 {
 	int r = io_check(io, err);
 
 	if (r == 0 && queue_current(io))
-		r = sluice_fail(err, -EDEADLK,
+		r = penstock_fail(err, -EDEADLK,
 				"a completion callback must not allocate or register memory");
 	return r;
 }
 
 /* Map memory and say what it is; *@got is filled in any case. */
-static int area_get(struct sluice_area *a, uint64_t len, uint32_t huge, uint32_t want,
-		    struct sluice_buf_info *got, struct sluice_err *err)
+static int area_get(struct penstock_area *a, uint64_t len, uint32_t huge, uint32_t want,
+		    struct penstock_buf_info *got, struct penstock_err *err)
 {
-	int r = sluice_area_map(a, len, huge, want & SLUICE_BUF_LOCKED ? SLUICE_AREA_LOCK : 0);
+	int r = penstock_area_map(a, len, huge, want & PENSTOCK_BUF_LOCKED ? PENSTOCK_AREA_LOCK : 0);
 
-	*got = (struct sluice_buf_info){.page = a->page, .got = a->huge ? SLUICE_BUF_HUGE : 0};
+	*got = (struct penstock_buf_info){.page = a->page, .got = a->huge ? PENSTOCK_BUF_HUGE : 0};
 	if (r < 0)
-		return sluice_fail(err, r, "cannot allocate %llu bytes: %s",
+		return penstock_fail(err, r, "cannot allocate %llu bytes: %s",
 				   (unsigned long long)len, strerror(-r));
 	if (a->huge_errno)
 		buf_note(got, "no huge pages: switched off or not in this kernel");
-	if (want & SLUICE_BUF_LOCKED)
+	if (want & PENSTOCK_BUF_LOCKED)
 		note_lock(got, a->lock_errno);
 	return 0;
 }
 
-int sluice_mem_alloc(void **out, uint64_t len, uint32_t huge, uint32_t want,
-		     struct sluice_buf_info *info, struct sluice_err *err)
+int penstock_mem_alloc(void **out, uint64_t len, uint32_t huge, uint32_t want,
+		     struct penstock_buf_info *info, struct penstock_err *err)
 {
 	NO_CANCEL;
-	struct sluice_buf_info got;
-	struct sluice_area a;
+	struct penstock_buf_info got;
+	struct penstock_area a;
 	int r;
 
-	if (huge > SLUICE_HUGE_NEVER)
-		return sluice_fail(err, -EINVAL, "huge: %u is outside 0..%d", huge,
-				   SLUICE_HUGE_NEVER);
-	if (want & ~(SLUICE_BUF_HUGE | SLUICE_BUF_LOCKED))
-		return sluice_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
+	if (huge > PENSTOCK_HUGE_NEVER)
+		return penstock_fail(err, -EINVAL, "huge: %u is outside 0..%d", huge,
+				   PENSTOCK_HUGE_NEVER);
+	if (want & ~(PENSTOCK_BUF_HUGE | PENSTOCK_BUF_LOCKED))
+		return penstock_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
 	r = area_get(&a, len, huge, want, &got, err);
 	if (r < 0)
 		return r;
@@ -291,16 +291,16 @@ int sluice_mem_alloc(void **out, uint64_t len, uint32_t huge, uint32_t want,
 	return 0;
 }
 
-void sluice_mem_free(void *addr, uint64_t len)
+void penstock_mem_free(void *addr, uint64_t len)
 {
-	struct sluice_area a = {.addr = addr, .len = len};
+	struct penstock_area a = {.addr = addr, .len = len};
 
-	sluice_area_unmap(&a);
+	penstock_area_unmap(&a);
 }
 
 /* Make a region known to the engine and to region_find(). */
-static int region_register(struct sluice_io *io, struct region *r, struct sluice_buf_info *got,
-			   struct sluice_err *err)
+static int region_register(struct penstock_io *io, struct region *r, struct penstock_buf_info *got,
+			   struct penstock_err *err)
 {
 	int res;
 
@@ -309,24 +309,24 @@ static int region_register(struct sluice_io *io, struct region *r, struct sluice
 	res = region_add(io, r);
 	if (res < 0) {
 		clear_slots(io, r->slot, r->nr_slots);
-		sluice_fail(err, res, "out of memory");
+		penstock_fail(err, res, "out of memory");
 	}
 	pthread_mutex_unlock(&io->region_lock);
 	return res;
 }
 
-int sluice_buf_alloc(void **out, struct sluice_io *io, uint64_t len, uint32_t want,
-		     struct sluice_buf_info *info, struct sluice_err *err)
+int penstock_buf_alloc(void **out, struct penstock_io *io, uint64_t len, uint32_t want,
+		     struct penstock_buf_info *info, struct penstock_err *err)
 {
 	NO_CANCEL;
-	struct sluice_buf_info got;
+	struct penstock_buf_info got;
 	struct region r = {.device = -1};
 	int res = may_register(io, err);
 
 	if (res < 0)
 		return res;
-	if (want & ~(SLUICE_BUF_HUGE | SLUICE_BUF_LOCKED | SLUICE_BUF_REGISTERED))
-		return sluice_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
+	if (want & ~(PENSTOCK_BUF_HUGE | PENSTOCK_BUF_LOCKED | PENSTOCK_BUF_REGISTERED))
+		return penstock_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
 	res = area_get(&r.area, len, io->opts.huge, want, &got, err);
 	if (res < 0)
 		return res;
@@ -334,11 +334,11 @@ int sluice_buf_alloc(void **out, struct sluice_io *io, uint64_t len, uint32_t wa
 	r.len = r.area.len;
 	r.huge = r.area.huge;
 	if (r.area.huge_errno)
-		io_fell(io, SLUICE_FELL_SMALL_PAGES, NULL, "no transparent huge pages");
+		io_fell(io, PENSTOCK_FELL_SMALL_PAGES, NULL, "no transparent huge pages");
 	fell_unlocked(io, r.area.lock_errno);
 	res = region_register(io, &r, &got, err);
 	if (res < 0) {
-		sluice_area_unmap(&r.area);
+		penstock_area_unmap(&r.area);
 		return res;
 	}
 	*out = r.area.addr;
@@ -347,7 +347,7 @@ int sluice_buf_alloc(void **out, struct sluice_io *io, uint64_t len, uint32_t wa
 	return 0;
 }
 
-static int region_end(struct sluice_io *io, const void *addr, bool own)
+static int region_end(struct penstock_io *io, const void *addr, bool own)
 {
 	NO_CANCEL;
 	struct region r;
@@ -360,7 +360,7 @@ static int region_end(struct sluice_io *io, const void *addr, bool own)
 		clear_slots(io, r.slot, r.nr_slots);
 		if (r.locked_here)
 			munlock(addr, r.len);
-		sluice_area_unmap(&r.area);
+		penstock_area_unmap(&r.area);
 	} else {
 		res = -ENOENT;
 	}
@@ -368,44 +368,44 @@ static int region_end(struct sluice_io *io, const void *addr, bool own)
 	return res;
 }
 
-int sluice_buf_free(struct sluice_io *io, void *addr)
+int penstock_buf_free(struct penstock_io *io, void *addr)
 {
 	return region_end(io, addr, true);
 }
 
-int sluice_buf_unregister(struct sluice_io *io, void *addr)
+int penstock_buf_unregister(struct penstock_io *io, void *addr)
 {
 	return region_end(io, addr, false);
 }
 
 /* What the caller's memory is on, after what can be done about it. */
-static void region_pages(struct region *r, uint32_t want, struct sluice_buf_info *got)
+static void region_pages(struct region *r, uint32_t want, struct penstock_buf_info *got)
 {
 	void *addr = (void *)(uintptr_t)r->addr;
-	int res = want & SLUICE_BUF_COLLAPSE ? sluice_area_collapse(addr, r->len) : 0;
+	int res = want & PENSTOCK_BUF_COLLAPSE ? penstock_area_collapse(addr, r->len) : 0;
 
 	if (res < 0)
 		buf_note(got, "not collapsed to huge pages: %s", strerror(-res));
 	else
-		got->got |= want & SLUICE_BUF_COLLAPSE;
-	r->huge = want & SLUICE_BUF_HUGE || got->got & SLUICE_BUF_COLLAPSE;
-	got->got |= r->huge ? SLUICE_BUF_HUGE : 0;
-	got->page = r->huge ? SLUICE_AREA_HUGE : (uint32_t)sysconf(_SC_PAGESIZE);
+		got->got |= want & PENSTOCK_BUF_COLLAPSE;
+	r->huge = want & PENSTOCK_BUF_HUGE || got->got & PENSTOCK_BUF_COLLAPSE;
+	got->got |= r->huge ? PENSTOCK_BUF_HUGE : 0;
+	got->page = r->huge ? PENSTOCK_AREA_HUGE : (uint32_t)sysconf(_SC_PAGESIZE);
 }
 
 /* What is asked of the kernel for memory that becomes a region. */
-static void ask_kernel(struct sluice_io *io, struct region *r, void *addr, uint32_t want,
-		       struct sluice_buf_info *got)
+static void ask_kernel(struct penstock_io *io, struct region *r, void *addr, uint32_t want,
+		       struct penstock_buf_info *got)
 {
 	int code;
 
 	if (r->device >= 0) {
-		if (want & (SLUICE_BUF_COLLAPSE | SLUICE_BUF_LOCKED | SLUICE_BUF_HUGE))
+		if (want & (PENSTOCK_BUF_COLLAPSE | PENSTOCK_BUF_LOCKED | PENSTOCK_BUF_HUGE))
 			buf_note(got, "device memory is neither locked nor on huge pages");
 		return;
 	}
 	region_pages(r, want, got);
-	if (want & SLUICE_BUF_LOCKED) {
+	if (want & PENSTOCK_BUF_LOCKED) {
 		r->locked_here = mlock(addr, r->len) == 0;
 		code = r->locked_here ? 0 : errno;
 		note_lock(got, code);
@@ -413,24 +413,24 @@ static void ask_kernel(struct sluice_io *io, struct region *r, void *addr, uint3
 	}
 }
 
-int sluice_buf_register(struct sluice_io *io, void *addr, uint64_t len, uint32_t want,
-			struct sluice_buf_info *info, struct sluice_err *err)
+int penstock_buf_register(struct penstock_io *io, void *addr, uint64_t len, uint32_t want,
+			struct penstock_buf_info *info, struct penstock_err *err)
 {
 	NO_CANCEL;
 	struct region r = {.addr = (uint64_t)(uintptr_t)addr, .len = len, .device = -1};
-	const struct sluice_cuda *cuda = sluice_cuda_present();
-	struct sluice_buf_info got = {0};
+	const struct penstock_cuda *cuda = penstock_cuda_present();
+	struct penstock_buf_info got = {0};
 	int res = may_register(io, err);
 
 	if (res < 0)
 		return res;
 	if (!addr || !len || r.addr + len < len)
-		return sluice_fail(err, -EINVAL, "addr, len: NULL or empty memory");
+		return penstock_fail(err, -EINVAL, "addr, len: NULL or empty memory");
 	if (want &
-	    ~(SLUICE_BUF_HUGE | SLUICE_BUF_LOCKED | SLUICE_BUF_COLLAPSE | SLUICE_BUF_REGISTERED))
-		return sluice_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
+	    ~(PENSTOCK_BUF_HUGE | PENSTOCK_BUF_LOCKED | PENSTOCK_BUF_COLLAPSE | PENSTOCK_BUF_REGISTERED))
+		return penstock_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
 	if (cuda)
-		r.device = sluice_place_of(cuda, addr, NULL).device;
+		r.device = penstock_place_of(cuda, addr, NULL).device;
 	ask_kernel(io, &r, addr, want, &got);
 	res = region_register(io, &r, &got, err);
 	if (res == 0 && info)
@@ -439,12 +439,12 @@ int sluice_buf_register(struct sluice_io *io, void *addr, uint64_t len, uint32_t
 }
 
 /* The handle is going: its engines are closed already, or belong to another process. */
-void regions_free(struct sluice_io *io)
+void regions_free(struct penstock_io *io)
 {
 	for (unsigned i = 0; i < io->nr_regions; i++) {
 		if (io->regions[i].locked_here)
 			munlock((void *)(uintptr_t)io->regions[i].addr, io->regions[i].len);
-		sluice_area_unmap(&io->regions[i].area);
+		penstock_area_unmap(&io->regions[i].area);
 	}
 	free(io->regions);
 }

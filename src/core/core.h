@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CORE_CORE_H
-#define SLUICE_CORE_CORE_H
+#ifndef PENSTOCK_CORE_CORE_H
+#define PENSTOCK_CORE_CORE_H
 
 /*
  * The inside of a handle.  Who touches what:
  *
- *  - struct sluice_io: io->lock guards the list of operations that all queues share,
+ *  - struct penstock_io: io->lock guards the list of operations that all queues share,
  *    files, memory regions and those who wait for the handle as a whole.  It is held
  *    for list work only, never across a system call that does I/O, and no small
  *    operation needs it.
@@ -34,7 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "base/util.h"
 #include "core/file.h"
@@ -56,9 +56,9 @@ struct region {
 	unsigned slot;           /* of its first piece */
 	unsigned nr_slots;       /* 0: not registered with the engine */
 	unsigned known;          /* the engines of so many queues have it */
-	struct sluice_area area; /* area.addr NULL: the caller's memory */
+	struct penstock_area area; /* area.addr NULL: the caller's memory */
 	bool huge;
-	bool locked_here; /* mlocked by sluice_buf_register() */
+	bool locked_here; /* mlocked by penstock_buf_register() */
 	int device;       /* whose memory it is, -1: the host's */
 };
 
@@ -92,7 +92,7 @@ struct ring {
 	pthread_mutex_t making;     /* it takes long: once, and not under the other one */
 	pthread_mutex_t lock;       /* pieces and waiters; may be taken under io->lock */
 	atomic_uint_fast64_t bytes; /* 0: not made yet */
-	struct sluice_area area;
+	struct penstock_area area;
 	struct ring_page *pages;
 	uint32_t *lists; /* of free pieces, by order */
 	int slot;        /* with the engines, -1: none */
@@ -100,9 +100,9 @@ struct ring {
 	struct queue *waiters, **waiters_tail;
 };
 
-struct sluice_io {
-	struct sluice_opts opts; /* with defaults filled in */
-	const struct sluice_engine *engine;
+struct penstock_io {
+	struct penstock_opts opts; /* with defaults filled in */
+	const struct penstock_engine *engine;
 	char *settings;  /* of the engine */
 	uint32_t *guard; /* 1 in the process that opened it, 0 after fork() */
 	uint64_t opened; /* as which: tells it from an earlier one at the same address */
@@ -110,7 +110,7 @@ struct sluice_io {
 	atomic_uint nr_queues;  /* grows where the number is left to us, */
 	atomic_uint nr_active;  /* of these, take part in what is shared: the first ones, */
 	atomic_uint max_queues; /* up to this, or less where the machine has no more */
-	_Atomic(struct sluice_object *) objects; /* NULL: none yet */
+	_Atomic(struct penstock_object *) objects; /* NULL: none yet */
 	bool auto_depth;
 	bool huge_by_default; /* ordinary memory is on huge pages */
 	struct port *ports[PORTS_MAX];
@@ -137,11 +137,11 @@ struct sluice_io {
 	pthread_cond_t called; /* a call is done, a file has lost an operation, a thread is ready */
 	unsigned next_port, next_home;
 
-	struct sluice_file *files[PATH_BUCKETS];
+	struct penstock_file *files[PATH_BUCKETS];
 	atomic_uint nr_by_path; /* of them, opened for operations */
 	struct part *slots[FILE_SLOTS];
 	atomic_uint_fast64_t flight_bytes; /* in flight of a queue whose depth is left to us */
-	struct sluice_extend *extends;     /* files that are being written */
+	struct penstock_extend *extends;     /* files that are being written */
 	struct device devices[8];          /* the last few met */
 	unsigned nr_devices;
 	struct device_stages stages[8];
@@ -151,7 +151,7 @@ struct sluice_io {
 	pthread_mutex_t bank_lock;   /* no other is taken under it */
 	void *bank;                  /* the engine's, where it pins memory once for all queues */
 	bool bank_tried;
-	struct sluice_gpus gpus;
+	struct penstock_gpus gpus;
 	struct ring ring;
 
 	/* by the first queue's thread: how many it takes, see pace.h */
@@ -196,34 +196,34 @@ static inline void *zalloc_lines(size_t len)
 
 /* ---- opts.c */
 /* The fields that the caller knows, with defaults filled in. */
-int opts_load(struct sluice_opts *o, const struct sluice_opts *user, struct sluice_err *err);
+int opts_load(struct penstock_opts *o, const struct penstock_opts *user, struct penstock_err *err);
 
 /* ---- handle.c */
-int io_check(const struct sluice_io *io, struct sluice_err *err); /* -ECHILD after fork() */
-void io_fell(struct sluice_io *io, uint32_t bit, const char *file, const char *why);
-void io_trace(const struct sluice_io *io, enum sluice_trace what, int code, const char *file,
+int io_check(const struct penstock_io *io, struct penstock_err *err); /* -ECHILD after fork() */
+void io_fell(struct penstock_io *io, uint32_t bit, const char *file, const char *why);
+void io_trace(const struct penstock_io *io, enum penstock_trace what, int code, const char *file,
 	      uint64_t offset, uint64_t len, const char *text);
 
 /* A blocking transfer of one block takes no queue; 0: an engine that all must go through. */
-static inline uint64_t io_inline_bytes(const struct sluice_io *io)
+static inline uint64_t io_inline_bytes(const struct penstock_io *io)
 {
 	return io->engine->bypass ? io->opts.block ? io->opts.block : BLOCK_AUTO : 0;
 }
 
 /* More than this of a queue's blocks need not be in flight where the depth is left to us. */
-static inline uint64_t io_flight_bytes(struct sluice_io *io)
+static inline uint64_t io_flight_bytes(struct penstock_io *io)
 {
 	return atomic_load_explicit(&io->flight_bytes, memory_order_relaxed);
 }
 
 /* ---- buf.c */
 /* What holds it, until this thread asks again; NULL: nothing. */
-const struct region *region_find(struct sluice_io *io, struct here *here, uint64_t addr,
+const struct region *region_find(struct penstock_io *io, struct here *here, uint64_t addr,
 				 uint64_t len);
-void regions_free(struct sluice_io *io);
-int buf_slots_take(struct sluice_io *io, uint64_t n); /* neighbours; the first, or -ENOSPC */
+void regions_free(struct penstock_io *io);
+int buf_slots_take(struct penstock_io *io, uint64_t n); /* neighbours; the first, or -ENOSPC */
 /* Pin memory for all queues; returns the bank for set_buf(), or NULL: each pins for itself. */
-void *bank_put(struct sluice_io *io, unsigned slot, void *addr, uint64_t len);
-void bank_free(struct sluice_io *io);
+void *bank_put(struct penstock_io *io, unsigned slot, void *addr, uint64_t len);
+void bank_free(struct penstock_io *io);
 
 #endif

@@ -22,7 +22,7 @@
 
 enum {
 	BEHIND = 3, /* lanes for streams of the user's; with more of these some share one */
-	LANES = 2 * (1 + BEHIND) * SLUICE_GPUS_MAX,
+	LANES = 2 * (1 + BEHIND) * PENSTOCK_GPUS_MAX,
 	SPINS = 50,          /* looks at the lanes before sleeping in between, or for longer */
 	NAP_NS = 20000,      /* the first of these sleeps, */
 	NAP_MAX_NS = 500000, /* and the longest */
@@ -30,28 +30,28 @@ enum {
 	LARGE = 256 << 10, /* a block worth an event of its own */
 };
 
-static int fault_fail(struct sluice_err *err, const char *what, int code,
-		      const struct sluice_fault *fault)
+static int fault_fail(struct penstock_err *err, const char *what, int code,
+		      const struct penstock_fault *fault)
 {
 	if (!code)
 		return 0;
 	if (!fault->code)
-		return sluice_fail(err, code, "out of memory");
-	return sluice_fail(err, code, "%s: %s: %s", what, fault->call,
-			   sluice_cuda_name(fault->code));
+		return penstock_fail(err, code, "out of memory");
+	return penstock_fail(err, code, "%s: %s: %s", what, fault->call,
+			   penstock_cuda_name(fault->code));
 }
 
 /* ------------------------------------------------------------------ places */
 
 /* Also where the driver failed to say: that makes an error later, with its name. */
-static bool is_device(const struct sluice_cuda *cuda, const void *addr, uint64_t len)
+static bool is_device(const struct penstock_cuda *cuda, const void *addr, uint64_t len)
 {
-	struct sluice_fault fault = {0};
+	struct penstock_fault fault = {0};
 
-	return len && (sluice_place_of(cuda, addr, &fault).device >= 0 || fault.code);
+	return len && (penstock_place_of(cuda, addr, &fault).device >= 0 || fault.code);
 }
 
-bool device_any(const struct sluice_cuda *cuda, const struct sluice_op *u)
+bool device_any(const struct penstock_cuda *cuda, const struct penstock_op *u)
 {
 	bool any = false;
 
@@ -62,10 +62,10 @@ bool device_any(const struct sluice_cuda *cuda, const struct sluice_op *u)
 	return any;
 }
 
-int device_find(const struct sluice_cuda *cuda, struct op *op, struct sluice_err *err)
+int device_find(const struct penstock_cuda *cuda, struct op *op, struct penstock_err *err)
 {
-	struct sluice_place *places = &op->one_place;
-	struct sluice_fault fault = {0};
+	struct penstock_place *places = &op->one_place;
+	struct penstock_fault fault = {0};
 	bool any = false;
 
 	if (!op->len)
@@ -73,10 +73,10 @@ int device_find(const struct sluice_cuda *cuda, struct op *op, struct sluice_err
 	if (op->nr_iov > 1)
 		places = calloc(op->nr_iov, sizeof(*places));
 	if (!places)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < op->nr_iov; i++) {
-		places[i] = op->iov[i].len ? sluice_place_of(cuda, op->iov[i].addr, &fault)
-					   : (struct sluice_place){-1, false};
+		places[i] = op->iov[i].len ? penstock_place_of(cuda, op->iov[i].addr, &fault)
+					   : (struct penstock_place){-1, false};
 		any |= places[i].device >= 0;
 	}
 	op->order = NULL;
@@ -84,7 +84,7 @@ int device_find(const struct sluice_cuda *cuda, struct op *op, struct sluice_err
 		op->places = places;
 	else if (places != &op->one_place)
 		free(places);
-	return fault_fail(err, "buf", sluice_cuda_errno(fault.code), &fault);
+	return fault_fail(err, "buf", penstock_cuda_errno(fault.code), &fault);
 }
 
 static int first_device(const struct op *op)
@@ -96,16 +96,16 @@ static int first_device(const struct op *op)
 	return op->places[i].device;
 }
 
-int device_order(struct sluice_io *io, struct op *op, void *stream, struct sluice_order **last,
-		 struct sluice_err *err)
+int device_order(struct penstock_io *io, struct op *op, void *stream, struct penstock_order **last,
+		 struct penstock_err *err)
 {
-	struct sluice_fault fault = {0};
+	struct penstock_fault fault = {0};
 	int r;
 
 	if (!*last || (*last)->stream != stream) {
-		sluice_order_put(*last);
+		penstock_order_put(*last);
 		*last = NULL;
-		r = sluice_order_new(last, &io->gpus, first_device(op), stream, &fault);
+		r = penstock_order_new(last, &io->gpus, first_device(op), stream, &fault);
 		if (r < 0)
 			return fault_fail(err, "stream", r, &fault);
 	}
@@ -120,11 +120,11 @@ int device_order(struct sluice_io *io, struct op *op, void *stream, struct sluic
 static int add_blocks(struct queue *q)
 {
 	if (!q->lanes)
-		q->lanes = calloc(LANES, sizeof(struct sluice_lane *));
+		q->lanes = calloc(LANES, sizeof(struct penstock_lane *));
 	if (!q->more_blocks) {
 		q->more_blocks = calloc(COPY_BLOCKS, sizeof(*q->more_blocks));
 		for (unsigned i = 0; q->more_blocks && i < COPY_BLOCKS; i++) {
-			q->more_blocks[i].req.next = (struct sluice_req *)q->free;
+			q->more_blocks[i].req.next = (struct penstock_req *)q->free;
 			q->free = &q->more_blocks[i];
 			q->nr_free++;
 		}
@@ -132,42 +132,42 @@ static int add_blocks(struct queue *q)
 	return q->lanes && q->more_blocks ? 0 : -ENOMEM;
 }
 
-static int set_ctx(struct queue *q, void *ctx, struct sluice_fault *fault)
+static int set_ctx(struct queue *q, void *ctx, struct penstock_fault *fault)
 {
 	int r;
 
 	if (q->ctx == ctx)
 		return 0;
-	r = sluice_fault_set(fault, "cuCtxSetCurrent", q->io->gpus.cuda->ctx_set(ctx));
+	r = penstock_fault_set(fault, "cuCtxSetCurrent", q->io->gpus.cuda->ctx_set(ctx));
 	q->ctx = r < 0 ? NULL : ctx;
 	return r;
 }
 
 int device_enter(struct queue *q, int device)
 {
-	struct sluice_fault ignored = {0};
+	struct penstock_fault ignored = {0};
 	void *ctx;
-	int r = sluice_gpus_ctx(&q->io->gpus, device, &ctx, &ignored);
+	int r = penstock_gpus_ctx(&q->io->gpus, device, &ctx, &ignored);
 
 	return r < 0 ? r : set_ctx(q, ctx, &ignored);
 }
 
-static int open_lane(struct queue *q, int device, struct sluice_lane **out,
-		     struct sluice_fault *fault)
+static int open_lane(struct queue *q, int device, struct penstock_lane **out,
+		     struct penstock_fault *fault)
 {
-	CLEANUP_FREE struct sluice_lane *lane = calloc(1, sizeof(*lane));
+	CLEANUP_FREE struct penstock_lane *lane = calloc(1, sizeof(*lane));
 	int r;
 
 	if (!lane)
 		return -ENOMEM;
-	r = sluice_gpus_ctx(&q->io->gpus, device, &lane->ctx, fault);
+	r = penstock_gpus_ctx(&q->io->gpus, device, &lane->ctx, fault);
 	if (r < 0)
 		return r;
 	lane->cuda = q->io->gpus.cuda;
 	r = set_ctx(q, lane->ctx, fault);
 	if (r < 0)
 		return r;
-	r = sluice_lane_open(lane, fault);
+	r = penstock_lane_open(lane, fault);
 	if (r < 0)
 		return r;
 	lane->next = q->open_lanes;
@@ -192,9 +192,9 @@ static int block_device(const struct block *b)
 }
 
 /* Of the lanes for orders that of the stream, else a new one, else one that has nothing to do. */
-static struct sluice_lane **lane_behind(struct sluice_lane **lanes, const void *stream)
+static struct penstock_lane **lane_behind(struct penstock_lane **lanes, const void *stream)
 {
-	struct sluice_lane **at = lanes;
+	struct penstock_lane **at = lanes;
 
 	for (unsigned i = 0; i < BEHIND; i++) {
 		if (!lanes[i] || lanes[i]->behind == stream)
@@ -206,14 +206,14 @@ static struct sluice_lane **lane_behind(struct sluice_lane **lanes, const void *
 }
 
 /* The lane of a block, with its context current, and behind what the operation waits for. */
-static int get_lane(struct queue *q, struct block *b, struct sluice_lane **out)
+static int get_lane(struct queue *q, struct block *b, struct penstock_lane **out)
 {
 	const struct op *op = b->op;
 	int device = block_device(b), r = 0;
-	bool leaves = op->opcode == SLUICE_WRITE ||
-		      (op->opcode == SLUICE_COPY && op->places[0].device < 0);
-	bool waits = op->order && !sluice_order_reached(op->order);
-	struct sluice_lane **at;
+	bool leaves = op->opcode == PENSTOCK_WRITE ||
+		      (op->opcode == PENSTOCK_COPY && op->places[0].device < 0);
+	bool waits = op->order && !penstock_order_reached(op->order);
+	struct penstock_lane **at;
 
 	if (device < 0)
 		device = first_device(op); /* gathered from host memory alone: any will do */
@@ -226,7 +226,7 @@ static int get_lane(struct queue *q, struct block *b, struct sluice_lane **out)
 		r = set_ctx(q, (*at)->ctx, &b->fault);
 	if (!r && waits) {
 		(*at)->behind = op->order->stream;
-		r = sluice_lane_wait(*at, op->order, &b->fault);
+		r = penstock_lane_wait(*at, op->order, &b->fault);
 	}
 	*out = *at;
 	return r;
@@ -235,26 +235,26 @@ static int get_lane(struct queue *q, struct block *b, struct sluice_lane **out)
 /* ------------------------------------------------------------------ copies */
 
 /* One stretch of a segment; *@queued when the lane has something to do. */
-static int copy_stretch(struct sluice_lane *lane, const struct block *b, bool device, char *user,
-			char *piece, uint64_t len, struct sluice_fault *fault)
+static int copy_stretch(struct penstock_lane *lane, const struct block *b, bool device, char *user,
+			char *piece, uint64_t len, struct penstock_fault *fault)
 {
-	const struct sluice_cuda *cuda = lane->cuda;
-	bool read = b->op->opcode == SLUICE_READ;
+	const struct penstock_cuda *cuda = lane->cuda;
+	bool read = b->op->opcode == PENSTOCK_READ;
 
 	if (!device) {
-		sluice_copy_stream(read ? user : piece, read ? piece : user, len);
+		penstock_copy_stream(read ? user : piece, read ? piece : user, len);
 		return 0;
 	}
 	if (read)
-		return sluice_fault_set(
+		return penstock_fault_set(
 			fault, "cuMemcpyHtoDAsync",
 			cuda->copy_to_device((uintptr_t)user, piece, len, lane->stream));
-	return sluice_fault_set(fault, "cuMemcpyDtoHAsync",
+	return penstock_fault_set(fault, "cuMemcpyDtoHAsync",
 				cuda->copy_from_device(piece, (uintptr_t)user, len, lane->stream));
 }
 
 /* Queue the copies of @len bytes of a block.  After a failure some may be queued all the same. */
-static int device_copy(struct sluice_lane *lane, struct block *b, uint64_t len)
+static int device_copy(struct penstock_lane *lane, struct block *b, uint64_t len)
 {
 	const struct op *op = b->op;
 	uint64_t seg_off = b->seg_off, step;
@@ -278,9 +278,9 @@ static int device_copy(struct sluice_lane *lane, struct block *b, uint64_t len)
  * May the lane be looked after?  Not without its context, but that cannot be waited for
  * for ever: in the end the calls fail for want of it, and so do the blocks.
  */
-static bool lane_use(struct queue *q, struct sluice_lane *lane)
+static bool lane_use(struct queue *q, struct penstock_lane *lane)
 {
-	struct sluice_fault ignored = {0};
+	struct penstock_fault ignored = {0};
 
 	if (!set_ctx(q, lane->ctx, &ignored))
 		lane->failures = 0;
@@ -290,7 +290,7 @@ static bool lane_use(struct queue *q, struct sluice_lane *lane)
 }
 
 /* Give the block to its lane: it comes back by device_done(), failed ones included. */
-static void lane_enlist(struct queue *q, struct sluice_lane *lane, struct block *b)
+static void lane_enlist(struct queue *q, struct penstock_lane *lane, struct block *b)
 {
 	b->req.next = lane->open;
 	lane->open = b;
@@ -298,7 +298,7 @@ static void lane_enlist(struct queue *q, struct sluice_lane *lane, struct block 
 	q->copy_bytes += b->len;
 	q->polls = 0;
 	if (b->len >= LARGE && lane_use(q, lane))
-		sluice_lane_mark(lane); /* else with others, by device_flush() */
+		penstock_lane_mark(lane); /* else with others, by device_flush() */
 }
 
 static void starve(struct queue *q, struct block *b)
@@ -317,15 +317,15 @@ static uint64_t piece_len(const struct block *b)
 /* From memory to memory: nothing but the copy. */
 static int stage_copy(struct queue *q, struct block *b)
 {
-	const struct sluice_iov *iov = b->op->iov;
-	struct sluice_lane *lane;
+	const struct penstock_iov *iov = b->op->iov;
+	struct penstock_lane *lane;
 	int r = add_blocks(q);
 
 	if (!r)
 		r = get_lane(q, b, &lane);
 	if (r < 0)
 		return r;
-	b->code = sluice_fault_set(&b->fault, "cuMemcpyAsync",
+	b->code = penstock_fault_set(&b->fault, "cuMemcpyAsync",
 				   lane->cuda->copy((uintptr_t)iov[0].addr + b->seg_off,
 						    (uintptr_t)iov[1].addr + b->seg_off, b->len,
 						    lane->stream));
@@ -336,7 +336,7 @@ static int stage_copy(struct queue *q, struct block *b)
 
 int device_stage(struct queue *q, struct block *b)
 {
-	struct sluice_lane *lane = NULL;
+	struct penstock_lane *lane = NULL;
 	int r;
 
 	if (b->mode == BLOCK_COPY)
@@ -348,7 +348,7 @@ int device_stage(struct queue *q, struct block *b)
 	if (!r)
 		r = get_lane(q, b, &lane);
 	if (!r && b->mode == BLOCK_CUFILE) {
-		if (sluice_order_reached(b->op->order))
+		if (penstock_order_reached(b->op->order))
 			return 0;
 		lane_enlist(q, lane, b); /* nothing to copy: behind the stream it waits for */
 		return 1;
@@ -361,7 +361,7 @@ int device_stage(struct queue *q, struct block *b)
 		starve(q, b);
 		return 1;
 	}
-	if (r < 0 || b->op->opcode == SLUICE_READ)
+	if (r < 0 || b->op->opcode == PENSTOCK_READ)
 		return r;
 	b->data = b->bounce;
 	b->code = device_copy(lane, b, b->len);
@@ -371,10 +371,10 @@ int device_stage(struct queue *q, struct block *b)
 
 bool device_unload(struct queue *q, struct block *b)
 {
-	struct sluice_lane *lane;
+	struct penstock_lane *lane;
 	int r;
 
-	if (b->op->opcode != SLUICE_READ || !b->moved)
+	if (b->op->opcode != PENSTOCK_READ || !b->moved)
 		return false;
 	r = get_lane(q, b, &lane);
 	if (!r)
@@ -392,14 +392,14 @@ bool device_unload(struct queue *q, struct block *b)
 
 void device_flush(struct queue *q)
 {
-	for (struct sluice_lane *lane = q->open_lanes; lane; lane = lane->next)
+	for (struct penstock_lane *lane = q->open_lanes; lane; lane = lane->next)
 		if (lane->open && lane_use(q, lane))
-			sluice_lane_mark(lane);
+			penstock_lane_mark(lane);
 }
 
 /* ------------------------------------------------------------- coming back */
 
-static void copied(struct queue *q, struct block *b, const struct sluice_fault *fault)
+static void copied(struct queue *q, struct block *b, const struct penstock_fault *fault)
 {
 	q->nr_copying--;
 	q->copy_bytes -= b->len;
@@ -407,26 +407,26 @@ static void copied(struct queue *q, struct block *b, const struct sluice_fault *
 	b->staged = true;
 	if (!fault->code)
 		return;
-	if (b->op->opcode != SLUICE_WRITE)
+	if (b->op->opcode != PENSTOCK_WRITE)
 		b->moved = 0;
 	if (b->code < 0)
 		return;
-	b->code = sluice_cuda_errno(fault->code);
+	b->code = penstock_cuda_errno(fault->code);
 	b->fault = *fault;
 }
 
 struct block *device_done(struct queue *q)
 {
 	struct block *list = NULL, *b, *next;
-	struct sluice_fault fault;
+	struct penstock_fault fault;
 
 	device_flush(q);
-	for (struct sluice_lane *lane = q->open_lanes; lane; lane = lane->next)
-		while (lane->first && lane_use(q, lane) && (b = sluice_lane_reached(lane, &fault)))
+	for (struct penstock_lane *lane = q->open_lanes; lane; lane = lane->next)
+		while (lane->first && lane_use(q, lane) && (b = penstock_lane_reached(lane, &fault)))
 			for (; b; b = next) {
 				next = (struct block *)b->req.next;
 				copied(q, b, &fault);
-				b->req.next = (struct sluice_req *)list;
+				b->req.next = (struct penstock_req *)list;
 				list = b;
 			}
 	return list;
@@ -470,11 +470,11 @@ int64_t device_patience(struct queue *q)
 
 void device_close(struct queue *q)
 {
-	struct sluice_fault ignored = {0};
+	struct penstock_fault ignored = {0};
 
-	for (struct sluice_lane *lane = q->open_lanes; lane; lane = lane->next) {
+	for (struct penstock_lane *lane = q->open_lanes; lane; lane = lane->next) {
 		set_ctx(q, lane->ctx, &ignored);
-		sluice_lane_close(lane);
+		penstock_lane_close(lane);
 	}
 	if (q->open_lanes)
 		q->io->gpus.cuda->ctx_set(NULL);
@@ -482,7 +482,7 @@ void device_close(struct queue *q)
 
 void device_free(struct queue *q)
 {
-	struct sluice_lane *lane;
+	struct penstock_lane *lane;
 
 	while ((lane = q->open_lanes)) {
 		q->open_lanes = lane->next;

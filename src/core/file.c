@@ -11,8 +11,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <sluice/object.h>
-#include <sluice/probe.h>
+#include <penstock/object.h>
+#include <penstock/probe.h>
 
 #include "base/err.h"
 #include "core/block.h"
@@ -29,18 +29,18 @@ static unsigned path_bucket(const char *name)
 	return h % PATH_BUCKETS;
 }
 
-static void link_file(struct sluice_io *io, struct sluice_file *f)
+static void link_file(struct penstock_io *io, struct penstock_file *f)
 {
-	struct sluice_file **head = &io->files[path_bucket(f->name)];
+	struct penstock_file **head = &io->files[path_bucket(f->name)];
 
 	f->next = *head;
 	*head = f;
 	io->nr_by_path += f->by_path;
 }
 
-static void unlink_file(struct sluice_io *io, struct sluice_file *f)
+static void unlink_file(struct penstock_io *io, struct penstock_file *f)
 {
-	struct sluice_file **at = &io->files[path_bucket(f->name)];
+	struct penstock_file **at = &io->files[path_bucket(f->name)];
 
 	while (*at != f)
 		at = &(*at)->next;
@@ -48,15 +48,15 @@ static void unlink_file(struct sluice_io *io, struct sluice_file *f)
 	io->nr_by_path -= f->by_path;
 }
 
-static struct sluice_file *new_file(struct sluice_io *io, const char *name, struct sluice_err *err)
+static struct penstock_file *new_file(struct penstock_io *io, const char *name, struct penstock_err *err)
 {
-	struct sluice_file *f = zalloc_lines(sizeof(*f));
+	struct penstock_file *f = zalloc_lines(sizeof(*f));
 
 	if (f)
 		f->name = strdup(name);
 	if (!f || !f->name) {
 		free(f);
-		sluice_fail(err, -ENOMEM, "%s: out of memory", name);
+		penstock_fail(err, -ENOMEM, "%s: out of memory", name);
 		return NULL;
 	}
 	f->io = io;
@@ -64,14 +64,14 @@ static struct sluice_file *new_file(struct sluice_io *io, const char *name, stru
 	return f;
 }
 
-static void detach_parts(struct sluice_file *f, unsigned n)
+static void detach_parts(struct penstock_file *f, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
 		f->io->engine->detach(f->parts[i].attached.handle);
 }
 
 /* All parts or none. */
-static void attach(struct sluice_file *f, struct sluice_err *err)
+static void attach(struct penstock_file *f, struct penstock_err *err)
 {
 	for (unsigned i = 0; i < f->nr_parts; i++) {
 		struct part *p = &f->parts[i];
@@ -87,25 +87,25 @@ static void attach(struct sluice_file *f, struct sluice_err *err)
 	atomic_store(&f->attach, ATTACH_DONE);
 }
 
-static void note_refused(struct sluice_file *f, const struct sluice_err *err)
+static void note_refused(struct penstock_file *f, const struct penstock_err *err)
 {
 	char why[700], udev[224] = "", *cure;
 
-	/* That has one cause; the cure, which is long, is told by `sluice info'. */
+	/* That has one cause; the cure, which is long, is told by `penstock info'. */
 	if (strstr(err->msg, "(5027)"))
-		sluice_blockdev_udev(udev, sizeof(udev), major(f->store.dev), minor(f->store.dev),
+		penstock_blockdev_udev(udev, sizeof(udev), major(f->store.dev), minor(f->store.dev),
 				     "the file system");
 	cure = strstr(udev, ": cuFile");
 	if (cure)
 		*cure = '\0';
 	snprintf(why, sizeof(why), "%s%s%s", err->msg, *udev ? ": " : "", udev);
-	io_fell(f->io, SLUICE_FELL_CUFILE, f->name, why);
+	io_fell(f->io, PENSTOCK_FELL_CUFILE, f->name, why);
 }
 
-bool file_attach(struct sluice_file *f)
+bool file_attach(struct penstock_file *f)
 {
-	const struct sluice_engine *engine = f->io->engine;
-	struct sluice_err err = {0, ""};
+	const struct penstock_engine *engine = f->io->engine;
+	struct penstock_err err = {0, ""};
 
 	if (!engine->device || f->store.remote)
 		return false;
@@ -121,13 +121,13 @@ bool file_attach(struct sluice_file *f)
 }
 
 /* Before the descriptor is closed.  In a child of fork() the registration is the parent's. */
-static void detach(struct sluice_file *f)
+static void detach(struct penstock_file *f)
 {
 	if (atomic_load(&f->attach) == ATTACH_DONE && io_check(f->io, NULL) == 0)
 		detach_parts(f, f->nr_parts);
 }
 
-static void free_file(struct sluice_file *f)
+static void free_file(struct penstock_file *f)
 {
 	if (f->parts != &f->whole)
 		free(f->parts);
@@ -137,23 +137,23 @@ static void free_file(struct sluice_file *f)
 }
 
 /* Tell what was refused, or is not to be trusted, and is done in another way. */
-static void note_ways(struct sluice_io *io, const struct sluice_file *f)
+static void note_ways(struct penstock_io *io, const struct penstock_file *f)
 {
 	/*
 	 * Where a FUSE server does not announce asynchronous direct I/O, the
 	 * kernel (6.18) finishes a short io_uring transfer at the wrong position:
 	 * a read of a 10-byte file returns 1290 bytes, and says all is well.
 	 */
-	if (f->store.fuse && io->engine == sluice_engine_find("io_uring", NULL))
-		io_fell(io, SLUICE_FELL_BLOCKING, f->name,
+	if (f->store.fuse && io->engine == penstock_engine_find("io_uring", NULL))
+		io_fell(io, PENSTOCK_FELL_BLOCKING, f->name,
 			"FUSE: io_uring is not safe there, pread and pwrite are used");
-	if (!f->store.direct && io->opts.direct == SLUICE_DIRECT_AUTO && f->store.borrowed < 0 &&
+	if (!f->store.direct && io->opts.direct == PENSTOCK_DIRECT_AUTO && f->store.borrowed < 0 &&
 	    !f->store.remote)
-		io_fell(io, SLUICE_FELL_BUFFERED, f->name, f->store.why);
+		io_fell(io, PENSTOCK_FELL_BUFFERED, f->name, f->store.why);
 }
 
 /* Under io->lock. */
-static void take_slot(struct sluice_io *io, struct part *p)
+static void take_slot(struct penstock_io *io, struct part *p)
 {
 	for (int i = 0; i < FILE_SLOTS && io->engine->set_file; i++)
 		if (!io->slots[i]) {
@@ -163,7 +163,7 @@ static void take_slot(struct sluice_io *io, struct part *p)
 		}
 }
 
-static bool known_device(struct sluice_io *io, struct part *f)
+static bool known_device(struct penstock_io *io, struct part *f)
 {
 	bool known = false;
 
@@ -177,14 +177,14 @@ static bool known_device(struct sluice_io *io, struct part *f)
 	return known;
 }
 
-static void find_device(struct sluice_io *io, struct part *f)
+static void find_device(struct penstock_io *io, struct part *f)
 {
-	struct sluice_blockdev dev;
+	struct penstock_blockdev dev;
 
 	if (known_device(io, f))
 		return;
 	f->device.dev = f->store->dev;
-	if (sluice_blockdev_load(&dev, major(f->store->dev), minor(f->store->dev)) == 0) {
+	if (penstock_blockdev_load(&dev, major(f->store->dev), minor(f->store->dev)) == 0) {
 		f->device.max_segments = dev.max_segments;
 		f->device.virtual = !strncmp(dev.name, "vd", 2) || !strncmp(dev.name, "xvd", 3);
 	}
@@ -194,9 +194,9 @@ static void find_device(struct sluice_io *io, struct part *f)
 }
 
 /* The store is open: its parts are those of its members, or it is the only one. */
-static int find_parts(struct sluice_io *io, struct sluice_file *f)
+static int find_parts(struct penstock_io *io, struct penstock_file *f)
 {
-	struct sluice_stripe *t = f->store.stripe;
+	struct penstock_stripe *t = f->store.stripe;
 
 	f->parts = t ? calloc(t->nr, sizeof(*f->parts)) : &f->whole;
 	f->held = t ? calloc((size_t)io->max_queues * t->nr, sizeof(*f->held)) : NULL;
@@ -223,7 +223,7 @@ static int find_parts(struct sluice_io *io, struct sluice_file *f)
 }
 
 /* All members are to be busy: more of it is in flight together. */
-static void widen_flight(struct sluice_io *io, const struct sluice_file *f)
+static void widen_flight(struct penstock_io *io, const struct penstock_file *f)
 {
 	uint64_t want = (uint64_t)f->nr_parts * PART_BYTES, now = atomic_load(&io->flight_bytes);
 
@@ -233,10 +233,10 @@ static void widen_flight(struct sluice_io *io, const struct sluice_file *f)
 }
 
 /* The store is open: make the file one of the handle's.  Gives it back on failure. */
-static int file_settle(struct sluice_io *io, struct sluice_file *f, bool slot,
-		       struct sluice_err *err)
+static int file_settle(struct penstock_io *io, struct penstock_file *f, bool slot,
+		       struct penstock_err *err)
 {
-	struct sluice_backing *s = &f->store;
+	struct penstock_backing *s = &f->store;
 	bool writes = s->access != O_RDONLY && !s->device && !s->remote;
 	bool bad = find_parts(io, f) < 0;
 
@@ -245,7 +245,7 @@ static int file_settle(struct sluice_io *io, struct sluice_file *f, bool slot,
 	widen_flight(io, f);
 	pthread_mutex_lock(&io->lock);
 	if (writes && !bad)
-		s->extend = sluice_extend_get(&io->extends, s->dev, s->ino);
+		s->extend = penstock_extend_get(&io->extends, s->dev, s->ino);
 	bad |= writes && !s->extend;
 	bad |= s->remote && remote_settle(io) < 0;
 	for (unsigned i = 0; !bad && slot && !s->remote && i < f->nr_parts; i++)
@@ -254,9 +254,9 @@ static int file_settle(struct sluice_io *io, struct sluice_file *f, bool slot,
 		link_file(io, f);
 	pthread_mutex_unlock(&io->lock);
 	if (bad) {
-		sluice_fail(err, -ENOMEM, "%s: out of memory", f->name);
+		penstock_fail(err, -ENOMEM, "%s: out of memory", f->name);
 		remote_close(f, false, NULL);
-		sluice_backing_close(s);
+		penstock_backing_close(s);
 		free_file(f);
 		return -ENOMEM;
 	}
@@ -265,15 +265,15 @@ static int file_settle(struct sluice_io *io, struct sluice_file *f, bool slot,
 }
 
 /* Under io->lock. */
-static void file_unsettle(struct sluice_io *io, struct sluice_file *f)
+static void file_unsettle(struct penstock_io *io, struct penstock_file *f)
 {
 	unlink_file(io, f);
-	sluice_extend_put(&io->extends, f->store.extend);
+	penstock_extend_put(&io->extends, f->store.extend);
 }
 
 /* @r: of opening the store. */
-static int file_ready(struct sluice_io *io, struct sluice_file *f, int r, struct sluice_file **out,
-		      struct sluice_err *err)
+static int file_ready(struct penstock_io *io, struct penstock_file *f, int r, struct penstock_file **out,
+		      struct penstock_err *err)
 {
 	if (r < 0) {
 		free_file(f);
@@ -286,29 +286,29 @@ static int file_ready(struct sluice_io *io, struct sluice_file *f, int r, struct
 }
 
 /* By its name: a path, or an object's. */
-static int store_open(struct sluice_io *io, struct sluice_file *f, int oflags, unsigned mode,
-		      struct sluice_err *err)
+static int store_open(struct penstock_io *io, struct penstock_file *f, int oflags, unsigned mode,
+		      struct penstock_err *err)
 {
-	int r = sluice_object_is_uri(f->name, err);
+	int r = penstock_object_is_uri(f->name, err);
 
 	if (r < 0)
 		return r;
 	if (r)
 		return remote_open(io, f, oflags, f->by_path, err);
-	return sluice_backing_open(&f->store, f->name, oflags, mode, io->opts.direct, err);
+	return penstock_backing_open(&f->store, f->name, oflags, mode, io->opts.direct, err);
 }
 
-int sluice_file_open(struct sluice_file **out, struct sluice_io *io, const char *path, int oflags,
-		     unsigned mode, struct sluice_err *err)
+int penstock_file_open(struct penstock_file **out, struct penstock_io *io, const char *path, int oflags,
+		     unsigned mode, struct penstock_err *err)
 {
 	NO_CANCEL;
-	struct sluice_file *f;
+	struct penstock_file *f;
 	int r = io_check(io, err);
 
 	if (r < 0)
 		return r;
 	if (!path)
-		return sluice_fail(err, -EINVAL, "path: is NULL");
+		return penstock_fail(err, -EINVAL, "path: is NULL");
 	f = new_file(io, path, err);
 	if (!f)
 		return -ENOMEM;
@@ -316,15 +316,15 @@ int sluice_file_open(struct sluice_file **out, struct sluice_io *io, const char 
 	return file_ready(io, f, r, out, err);
 }
 
-int sluice_file_take_fd(struct sluice_file **out, struct sluice_io *io, int fd, const char *name,
-			struct sluice_err *err)
+int penstock_file_take_fd(struct penstock_file **out, struct penstock_io *io, int fd, const char *name,
+			struct penstock_err *err)
 {
 	NO_CANCEL;
-	struct sluice_file *f = NULL;
+	struct penstock_file *f = NULL;
 	int r = io_check(io, err);
 
 	if (r == 0 && !name)
-		r = sluice_fail(err, -EINVAL, "name: is NULL");
+		r = penstock_fail(err, -EINVAL, "name: is NULL");
 	if (r == 0) {
 		f = new_file(io, name, err);
 		r = f ? 0 : -ENOMEM;
@@ -334,14 +334,14 @@ int sluice_file_take_fd(struct sluice_file **out, struct sluice_io *io, int fd, 
 			close(fd);
 		return r;
 	}
-	r = sluice_backing_take(&f->store, fd, name, io->opts.direct, err);
+	r = penstock_backing_take(&f->store, fd, name, io->opts.direct, err);
 	return file_ready(io, f, r, out, err);
 }
 
-static int file_adopt(struct sluice_io *io, int fd, bool keep, struct sluice_file **out,
-		      struct sluice_err *err)
+static int file_adopt(struct penstock_io *io, int fd, bool keep, struct penstock_file **out,
+		      struct penstock_err *err)
 {
-	struct sluice_file *f;
+	struct penstock_file *f;
 	char name[32];
 	int r;
 
@@ -350,7 +350,7 @@ static int file_adopt(struct sluice_io *io, int fd, bool keep, struct sluice_fil
 	if (!f)
 		return -ENOMEM;
 	f->by_path = !keep; /* lives as long as the operation */
-	r = sluice_backing_adopt(&f->store, fd, io->opts.direct, err);
+	r = penstock_backing_adopt(&f->store, fd, io->opts.direct, err);
 	if (r < 0) {
 		free_file(f);
 		return r;
@@ -361,8 +361,8 @@ static int file_adopt(struct sluice_io *io, int fd, bool keep, struct sluice_fil
 	return r;
 }
 
-int sluice_file_from_fd(struct sluice_file **out, struct sluice_io *io, int fd,
-			struct sluice_err *err)
+int penstock_file_from_fd(struct penstock_file **out, struct penstock_io *io, int fd,
+			struct penstock_err *err)
 {
 	NO_CANCEL;
 	int r = io_check(io, err);
@@ -372,7 +372,7 @@ int sluice_file_from_fd(struct sluice_file **out, struct sluice_io *io, int fd,
 
 static int file_forget(struct queue *q, void *arg)
 {
-	const struct sluice_file *f = arg;
+	const struct penstock_file *f = arg;
 
 	for (unsigned i = 0; i < f->nr_parts; i++) {
 		const struct part *p = &f->parts[i];
@@ -385,9 +385,9 @@ static int file_forget(struct queue *q, void *arg)
 	return 0;
 }
 
-static int file_close(struct sluice_file *f, bool commit, struct sluice_err *err)
+static int file_close(struct penstock_file *f, bool commit, struct penstock_err *err)
 {
-	struct sluice_io *io;
+	struct penstock_io *io;
 	int r, lost;
 
 	if (!f)
@@ -397,7 +397,7 @@ static int file_close(struct sluice_file *f, bool commit, struct sluice_err *err
 	if (r < 0)
 		return r;
 	if (queue_current(io))
-		return sluice_fail(err, -EDEADLK, "%s: a completion callback must not close files",
+		return penstock_fail(err, -EDEADLK, "%s: a completion callback must not close files",
 				   f->name);
 	pthread_mutex_lock(&io->lock);
 	atomic_fetch_add(&io->closers, 1);
@@ -416,31 +416,31 @@ static int file_close(struct sluice_file *f, bool commit, struct sluice_err *err
 	pthread_mutex_unlock(&io->lock);
 	detach(f);
 	r = remote_close(f, commit, err);
-	lost = sluice_backing_close(&f->store);
+	lost = penstock_backing_close(&f->store);
 	if (lost < 0)
-		r = sluice_fail(err, lost, "%s: close: %s", f->name, strerror(-lost));
+		r = penstock_fail(err, lost, "%s: close: %s", f->name, strerror(-lost));
 	free_file(f);
 	return r;
 }
 
-int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
+int penstock_file_close(struct penstock_file *f, struct penstock_err *err)
 {
 	NO_CANCEL;
 
 	return file_close(f, true, err);
 }
 
-int sluice_file_abort(struct sluice_file *f, struct sluice_err *err)
+int penstock_file_abort(struct penstock_file *f, struct penstock_err *err)
 {
 	NO_CANCEL;
 
 	return file_close(f, false, err);
 }
 
-int sluice_file_stat(struct sluice_file *f, struct sluice_file_info *info)
+int penstock_file_stat(struct penstock_file *f, struct penstock_file_info *info)
 {
 	NO_CANCEL;
-	struct sluice_file_info i = {0};
+	struct penstock_file_info i = {0};
 	int64_t size;
 	int r;
 
@@ -449,7 +449,7 @@ int sluice_file_stat(struct sluice_file *f, struct sluice_file_info *info)
 	r = io_check(f->io, NULL);
 	if (r < 0)
 		return r;
-	size = sluice_backing_size(&f->store);
+	size = penstock_backing_size(&f->store);
 	if (size < 0)
 		return (int)size;
 	i.size = info->size;
@@ -468,9 +468,9 @@ int sluice_file_stat(struct sluice_file *f, struct sluice_file_info *info)
 }
 
 /* For reading, as long as it is known to be what is there. */
-static struct sluice_file *find_remote(struct sluice_io *io, const char *uri)
+static struct penstock_file *find_remote(struct penstock_io *io, const char *uri)
 {
-	struct sluice_file *f;
+	struct penstock_file *f;
 
 	pthread_mutex_lock(&io->lock);
 	for (f = io->files[path_bucket(uri)]; f; f = f->next)
@@ -484,21 +484,21 @@ static struct sluice_file *find_remote(struct sluice_io *io, const char *uri)
 }
 
 /* The same file still?  It may have been replaced under its name. */
-static bool still_there(const struct sluice_file *f, const struct stat *st)
+static bool still_there(const struct penstock_file *f, const struct stat *st)
 {
 	dev_t dev = S_ISBLK(st->st_mode) ? st->st_rdev : st->st_dev;
 
 	return st->st_ino == f->store.ino && dev == f->store.dev;
 }
 
-static struct sluice_file *find_path(struct sluice_io *io, const char *path, int access)
+static struct penstock_file *find_path(struct penstock_io *io, const char *path, int access)
 {
-	struct sluice_file *f;
+	struct penstock_file *f;
 	struct stat st;
 
 	if (!atomic_load(&io->nr_by_path))
 		return NULL;
-	if (sluice_object_is_uri(path, NULL) > 0)
+	if (penstock_object_is_uri(path, NULL) > 0)
 		return access == O_RDONLY ? find_remote(io, path) : NULL;
 	if (stat(path, &st) < 0)
 		return NULL;
@@ -513,11 +513,11 @@ static struct sluice_file *find_path(struct sluice_io *io, const char *path, int
 	return f;
 }
 
-static int file_open_path(struct sluice_io *io, const struct sluice_op *u, struct sluice_file **out,
-			  struct sluice_err *err)
+static int file_open_path(struct penstock_io *io, const struct penstock_op *u, struct penstock_file **out,
+			  struct penstock_err *err)
 {
-	int access = u->opcode == SLUICE_READ ? O_RDONLY : O_WRONLY, flags;
-	struct sluice_file *f = find_path(io, u->path, access);
+	int access = u->opcode == PENSTOCK_READ ? O_RDONLY : O_WRONLY, flags;
+	struct penstock_file *f = find_path(io, u->path, access);
 	int r;
 
 	if (f) {
@@ -528,9 +528,9 @@ static int file_open_path(struct sluice_io *io, const struct sluice_op *u, struc
 	if (!f)
 		return -ENOMEM;
 	f->by_path = true;
-	flags = access | (u->opcode == SLUICE_WRITE ? O_CREAT : 0);
+	flags = access | (u->opcode == PENSTOCK_WRITE ? O_CREAT : 0);
 	/* An object is written as a whole, or remote_prepare() refuses it. */
-	if (sluice_object_is_uri(u->path, NULL) > 0)
+	if (penstock_object_is_uri(u->path, NULL) > 0)
 		flags |= O_TRUNC;
 	r = store_open(io, f, flags, io->opts.mode, err);
 	if (r < 0) {
@@ -544,7 +544,7 @@ static int file_open_path(struct sluice_io *io, const struct sluice_op *u, struc
 }
 
 /* References are taken for several operations at once: they are on a line that all write to. */
-static void file_get(struct sluice_file *f, struct file_refs *refs)
+static void file_get(struct penstock_file *f, struct file_refs *refs)
 {
 	if (refs->file != f || !refs->left) {
 		file_put_many(refs->file, refs->left);
@@ -555,12 +555,12 @@ static void file_get(struct sluice_file *f, struct file_refs *refs)
 	refs->left--;
 }
 
-int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct file_refs *refs,
-		struct sluice_file **out, struct sluice_err *err)
+int file_for_op(struct penstock_io *io, const struct penstock_op *u, struct file_refs *refs,
+		struct penstock_file **out, struct penstock_err *err)
 {
 	if (u->file) {
 		if (u->file->io != io)
-			return sluice_fail(err, -EINVAL, "%s: belongs to another handle",
+			return penstock_fail(err, -EINVAL, "%s: belongs to another handle",
 					   u->file->name);
 		file_get(u->file, refs);
 		*out = u->file;
@@ -571,10 +571,10 @@ int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct file_ref
 	return file_adopt(io, u->fd, false, out, err);
 }
 
-void file_put_many(struct sluice_file *f, unsigned n)
+void file_put_many(struct penstock_file *f, unsigned n)
 {
 	/* Somebody may free the file as soon as the references are gone. */
-	struct sluice_io *io = n && f ? f->io : NULL;
+	struct penstock_io *io = n && f ? f->io : NULL;
 
 	if (io && atomic_fetch_sub(&f->refs, n) == n + 1 && atomic_load(&io->closers)) {
 		pthread_mutex_lock(&io->lock);
@@ -583,9 +583,9 @@ void file_put_many(struct sluice_file *f, unsigned n)
 	}
 }
 
-int file_put(struct sluice_file *f)
+int file_put(struct penstock_file *f)
 {
-	struct sluice_io *io = f->io;
+	struct penstock_io *io = f->io;
 	bool last;
 	int r;
 
@@ -602,25 +602,25 @@ int file_put(struct sluice_file *f)
 		return 0;
 	detach(f);
 	remote_close(f, false, NULL); /* what was written well is an object already */
-	r = sluice_backing_close(&f->store);
+	r = penstock_backing_close(&f->store);
 	free_file(f);
 	return r;
 }
 
-void files_free(struct sluice_io *io)
+void files_free(struct penstock_io *io)
 {
-	struct sluice_file *f, *next;
+	struct penstock_file *f, *next;
 
 	for (unsigned i = 0; i < PATH_BUCKETS; i++)
 		for (f = io->files[i]; f; f = next) {
 			next = f->next;
-			sluice_extend_put(&io->extends, f->store.extend);
+			penstock_extend_put(&io->extends, f->store.extend);
 			/* In a child of fork() how long it has become is the parent's to say. */
 			if (f->store.stripe && io_check(io, NULL) < 0)
 				atomic_store(&f->store.stripe->grown, false);
 			detach(f);
 			remote_close(f, false, NULL);
-			sluice_backing_close(&f->store);
+			penstock_backing_close(&f->store);
 			free_file(f);
 		}
 }

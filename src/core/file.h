@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CORE_FILE_H
-#define SLUICE_CORE_FILE_H
+#ifndef PENSTOCK_CORE_FILE_H
+#define PENSTOCK_CORE_FILE_H
 
 /* Files of a handle, and their members. */
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "core/limits.h"
 #include "core/stage.h"
@@ -16,7 +16,7 @@
 #include "store/path.h"
 #include "store/stripe.h"
 
-struct sluice_io;
+struct penstock_io;
 
 /* What is worth remembering of a block device: reading it from sysfs takes long. */
 struct device {
@@ -36,10 +36,10 @@ enum file_attach { ATTACH_UNTRIED, ATTACH_DONE, ATTACH_REFUSED };
 
 /* What engines are told of: a file, or a member of a striped one. */
 struct part {
-	struct sluice_backing *store;
+	struct penstock_backing *store;
 	int slot; /* for registration with engines, -1: none */
 	struct device device;
-	struct sluice_attached attached; /* with ATTACH_DONE */
+	struct penstock_attached attached; /* with ATTACH_DONE */
 };
 
 /* What blocks of one queue have for one member of a striped file. */
@@ -49,10 +49,10 @@ struct held {
 	unsigned bounced; /* of these, in need of a bounce buffer */
 };
 
-struct sluice_file {
-	struct sluice_io *io;
-	struct sluice_file *next; /* in its bucket */
-	struct sluice_backing store;
+struct penstock_file {
+	struct penstock_io *io;
+	struct penstock_file *next; /* in its bucket */
+	struct penstock_backing store;
 	char *name;
 	struct device device; /* of a striped file: what suits all members */
 	struct part whole;    /* with one part this is it */
@@ -75,18 +75,18 @@ struct sluice_file {
 
 /* References to a file that are taken together, for operations to come. */
 struct file_refs {
-	struct sluice_file *file;
+	struct penstock_file *file;
 	unsigned left;
 	unsigned ahead; /* operations to come, the next one included */
 };
 
 /* ---- file.c */
-int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct file_refs *refs,
-		struct sluice_file **out, struct sluice_err *err);
-int file_put(struct sluice_file *f); /* what close(2) said if that was the last use, else 0 */
-void file_put_many(struct sluice_file *f, unsigned n); /* of the user's; NULL: nothing */
-void files_free(struct sluice_io *io);                 /* when the handle is closed */
+int file_for_op(struct penstock_io *io, const struct penstock_op *u, struct file_refs *refs,
+		struct penstock_file **out, struct penstock_err *err);
+int file_put(struct penstock_file *f); /* what close(2) said if that was the last use, else 0 */
+void file_put_many(struct penstock_file *f, unsigned n); /* of the user's; NULL: nothing */
+void files_free(struct penstock_io *io);                 /* when the handle is closed */
 /* Can the engine move device memory of this file?  Tried once; why not is told as a fallback. */
-bool file_attach(struct sluice_file *f);
+bool file_attach(struct penstock_file *f);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory for programs without CUDA of their own. */
-#include <sluice/gpu.h>
+#include <penstock/gpu.h>
 
 #include <errno.h>
 
@@ -8,31 +8,31 @@
 #include "base/util.h"
 #include "core/gpu.h"
 
-int gpu_find(struct gpu *g, unsigned device, struct sluice_err *err)
+int gpu_find(struct gpu *g, unsigned device, struct penstock_err *err)
 {
 	const char *why;
 	int n = 0;
 
-	g->cuda = sluice_cuda(&why);
+	g->cuda = penstock_cuda(&why);
 	if (!g->cuda)
-		return sluice_fail(err, -ENOTSUP, "no GPU memory: %s", why);
+		return penstock_fail(err, -ENOTSUP, "no GPU memory: %s", why);
 	if (g->cuda->device_count(&n) != CUDA_OK || device >= (unsigned)n)
-		return sluice_fail(err, -ENODEV,
+		return penstock_fail(err, -ENODEV,
 				   "no GPU memory: device %u: there %s %d CUDA device%s", device,
 				   n == 1 ? "is" : "are", n, n == 1 ? "" : "s");
-	return sluice_cuda_check(g->cuda->device_get(&g->device, (int)device), "cuDeviceGet", err);
+	return penstock_cuda_check(g->cuda->device_get(&g->device, (int)device), "cuDeviceGet", err);
 }
 
-int gpu_enter(struct gpu *g, unsigned device, struct sluice_err *err)
+int gpu_enter(struct gpu *g, unsigned device, struct penstock_err *err)
 {
 	int r = gpu_find(g, device, err);
 
 	if (r == 0)
-		r = sluice_cuda_check(g->cuda->primary_retain(&g->context, g->device),
+		r = penstock_cuda_check(g->cuda->primary_retain(&g->context, g->device),
 				      "cuDevicePrimaryCtxRetain", err);
 	if (r < 0)
 		return r;
-	r = sluice_cuda_check(g->cuda->ctx_push(g->context), "cuCtxPushCurrent", err);
+	r = penstock_cuda_check(g->cuda->ctx_push(g->context), "cuCtxPushCurrent", err);
 	if (r < 0)
 		g->cuda->primary_release(g->device);
 	return r;
@@ -47,7 +47,7 @@ void gpu_leave(struct gpu *g)
 /* The device that has this memory, or -errno; CUDA must be there for it to have any. */
 static int device_of(const void *addr)
 {
-	const struct sluice_cuda *cuda = sluice_cuda_present();
+	const struct penstock_cuda *cuda = penstock_cuda_present();
 	int what[] = {CUDA_POINTER_MEMORY_TYPE, CUDA_POINTER_ORDINAL};
 	unsigned type = 0;
 	int ordinal = -1;
@@ -61,14 +61,14 @@ static int device_of(const void *addr)
 	return ordinal;
 }
 
-int sluice_gpu_device(const void *addr)
+int penstock_gpu_device(const void *addr)
 {
 	int device = device_of(addr);
 
 	return device < 0 ? -ENOENT : device;
 }
 
-int sluice_gpu_alloc(void **out, unsigned device, uint64_t len, struct sluice_err *err)
+int penstock_gpu_alloc(void **out, unsigned device, uint64_t len, struct penstock_err *err)
 {
 	struct gpu g;
 	uint64_t ptr;
@@ -76,7 +76,7 @@ int sluice_gpu_alloc(void **out, unsigned device, uint64_t len, struct sluice_er
 
 	if (r < 0)
 		return r;
-	r = sluice_cuda_check(g.cuda->mem_alloc(&ptr, max_u64(len, 1)), "cuMemAlloc", err);
+	r = penstock_cuda_check(g.cuda->mem_alloc(&ptr, max_u64(len, 1)), "cuMemAlloc", err);
 	if (r < 0) {
 		gpu_leave(&g);
 		return r;
@@ -86,7 +86,7 @@ int sluice_gpu_alloc(void **out, unsigned device, uint64_t len, struct sluice_er
 	return 0;
 }
 
-int sluice_gpu_free(void *addr)
+int penstock_gpu_free(void *addr)
 {
 	struct gpu g;
 	int device, r;
@@ -99,14 +99,14 @@ int sluice_gpu_free(void *addr)
 	r = gpu_enter(&g, (unsigned)device, NULL);
 	if (r < 0)
 		return r;
-	r = sluice_cuda_errno(g.cuda->mem_free((uint64_t)(uintptr_t)addr));
+	r = penstock_cuda_errno(g.cuda->mem_free((uint64_t)(uintptr_t)addr));
 	if (r == 0)
 		g.cuda->primary_release(g.device);
 	gpu_leave(&g);
 	return r;
 }
 
-int sluice_gpu_copy(void *to, const void *from, uint64_t len, struct sluice_err *err)
+int penstock_gpu_copy(void *to, const void *from, uint64_t len, struct penstock_err *err)
 {
 	int device = device_of(to), r;
 	struct gpu g;
@@ -117,18 +117,18 @@ int sluice_gpu_copy(void *to, const void *from, uint64_t len, struct sluice_err 
 	if (device < 0)
 		device = device_of(from);
 	if (device < 0)
-		return sluice_fail(err, -EINVAL, "to, from: neither is device memory");
+		return penstock_fail(err, -EINVAL, "to, from: neither is device memory");
 	r = gpu_enter(&g, (unsigned)device, err);
 	if (r < 0)
 		return r;
-	r = sluice_cuda_check(g.cuda->stream_create(&stream, CUDA_STREAM_NON_BLOCKING),
+	r = penstock_cuda_check(g.cuda->stream_create(&stream, CUDA_STREAM_NON_BLOCKING),
 			      "cuStreamCreate", err);
 	if (r == 0) {
-		r = sluice_cuda_check(g.cuda->copy((uint64_t)(uintptr_t)to,
+		r = penstock_cuda_check(g.cuda->copy((uint64_t)(uintptr_t)to,
 						   (uint64_t)(uintptr_t)from, len, stream),
 				      "cuMemcpyAsync", err);
 		if (r == 0)
-			r = sluice_cuda_check(g.cuda->stream_sync(stream), "cuStreamSynchronize",
+			r = penstock_cuda_check(g.cuda->stream_sync(stream), "cuStreamSynchronize",
 					      err);
 		g.cuda->stream_destroy(stream);
 	}
@@ -137,14 +137,14 @@ int sluice_gpu_copy(void *to, const void *from, uint64_t len, struct sluice_err 
 }
 
 /* Pinned memory belongs to the context of the first device, which lives as long as it does. */
-int sluice_gpu_pin(void *addr, uint64_t len, struct sluice_err *err)
+int penstock_gpu_pin(void *addr, uint64_t len, struct penstock_err *err)
 {
 	struct gpu g;
 	int r = gpu_enter(&g, 0, err);
 
 	if (r < 0)
 		return r;
-	r = sluice_cuda_check(g.cuda->host_register(addr, len, CUDA_HOST_PORTABLE),
+	r = penstock_cuda_check(g.cuda->host_register(addr, len, CUDA_HOST_PORTABLE),
 			      "cuMemHostRegister", err);
 	if (r < 0)
 		gpu_leave(&g);
@@ -153,14 +153,14 @@ int sluice_gpu_pin(void *addr, uint64_t len, struct sluice_err *err)
 	return r;
 }
 
-int sluice_gpu_unpin(void *addr)
+int penstock_gpu_unpin(void *addr)
 {
 	struct gpu g;
 	int r = gpu_enter(&g, 0, NULL);
 
 	if (r < 0)
 		return r;
-	r = sluice_cuda_errno(g.cuda->host_unregister(addr));
+	r = penstock_cuda_errno(g.cuda->host_unregister(addr));
 	if (r == 0)
 		g.cuda->primary_release(g.device);
 	gpu_leave(&g);

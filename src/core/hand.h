@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CORE_HAND_H
-#define SLUICE_CORE_HAND_H
+#ifndef PENSTOCK_CORE_HAND_H
+#define PENSTOCK_CORE_HAND_H
 
 /*
  * Handing over without locks: from the threads that submit to the I/O thread that carries

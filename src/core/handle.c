@@ -13,32 +13,32 @@
 
 static atomic_uint_fast64_t handles_opened; /* ever */
 
-unsigned sluice_version(void)
+unsigned penstock_version(void)
 {
-	return SLUICE_VERSION_NUMBER;
+	return PENSTOCK_VERSION_NUMBER;
 }
 
-int io_check(const struct sluice_io *io, struct sluice_err *err)
+int io_check(const struct penstock_io *io, struct penstock_err *err)
 {
 	if (!io)
-		return sluice_fail(err, -EINVAL, "io: is NULL");
+		return penstock_fail(err, -EINVAL, "io: is NULL");
 	if (!__atomic_load_n(io->guard, __ATOMIC_RELAXED))
-		return sluice_fail(err, -ECHILD,
+		return penstock_fail(err, -ECHILD,
 				   "the handle was opened by another process and "
 				   "does not survive fork()");
 	return 0;
 }
 
-void io_trace(const struct sluice_io *io, enum sluice_trace what, int code, const char *file,
+void io_trace(const struct penstock_io *io, enum penstock_trace what, int code, const char *file,
 	      uint64_t offset, uint64_t len, const char *text)
 {
-	struct sluice_event e = {what, code, file, text, offset, len};
+	struct penstock_event e = {what, code, file, text, offset, len};
 
 	if (io->opts.trace)
 		io->opts.trace(io->opts.trace_arg, &e);
 }
 
-void io_fell(struct sluice_io *io, uint32_t bit, const char *file, const char *why)
+void io_fell(struct penstock_io *io, uint32_t bit, const char *file, const char *why)
 {
 	size_t used;
 
@@ -49,12 +49,12 @@ void io_fell(struct sluice_io *io, uint32_t bit, const char *file, const char *w
 			 used ? "; " : "", file ? file : "", file ? ": " : "", why);
 		pthread_mutex_unlock(&io->lock);
 	}
-	io_trace(io, SLUICE_TRACE_FALLBACK, 0, file, 0, 0, why);
+	io_trace(io, PENSTOCK_TRACE_FALLBACK, 0, file, 0, 0, why);
 }
 
 /* ---------------------------------------------------------------- opening */
 
-static void stop_queues(struct sluice_io *io)
+static void stop_queues(struct penstock_io *io)
 {
 	queue_stop(io);
 	for (unsigned i = 0; i < io->nr_queues; i++)
@@ -66,19 +66,19 @@ static void stop_queues(struct sluice_io *io)
 }
 
 /* How many it may become where the caller does not say. */
-static unsigned threads_auto(const struct sluice_io *io)
+static unsigned threads_auto(const struct penstock_io *io)
 {
 	cpu_set_t cpus;
 
 	/* Where the queue is to run empty there is one; device memory is not copied by threads. */
-	if ((io->opts.flags & SLUICE_NO_OVERLAP) || io->engine->device ||
+	if ((io->opts.flags & PENSTOCK_NO_OVERLAP) || io->engine->device ||
 	    sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
 		return 1;
 	return (unsigned)max_u64(min_u64((uint64_t)CPU_COUNT(&cpus), PACE_MOST), 1);
 }
 
-static int start_queues(struct sluice_io *io, const struct sluice_engine *engine,
-			struct sluice_err *err)
+static int start_queues(struct penstock_io *io, const struct penstock_engine *engine,
+			struct penstock_err *err)
 {
 	int r = 0;
 
@@ -86,7 +86,7 @@ static int start_queues(struct sluice_io *io, const struct sluice_engine *engine
 	io->max_queues = io->opts.threads ? io->opts.threads : threads_auto(io);
 	io->queues = zalloc_lines(io->max_queues * sizeof(*io->queues));
 	if (!io->queues)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	io->nr_queues = io->opts.threads ? io->opts.threads : 1;
 	io->nr_active = io->nr_queues;
 	for (unsigned i = 0; i < io->nr_queues && !r; i++) {
@@ -100,46 +100,46 @@ static int start_queues(struct sluice_io *io, const struct sluice_engine *engine
 }
 
 /* The first engine that works; why the better ones do not is kept for the statistics. */
-static int start_first_usable(struct sluice_io *io, struct sluice_err *err)
+static int start_first_usable(struct penstock_io *io, struct penstock_err *err)
 {
-	struct sluice_err why = {-ENOTSUP, "no engine is built in"};
-	const struct sluice_engine *e;
+	struct penstock_err why = {-ENOTSUP, "no engine is built in"};
+	const struct penstock_engine *e;
 	int r = -ENOTSUP;
 
-	for (unsigned i = 0; (e = sluice_engines[i]); i++) {
+	for (unsigned i = 0; (e = penstock_engines[i]); i++) {
 		if (!e->automatic)
 			continue;
 		r = start_queues(io, e, &why);
 		if (r == 0)
 			return 0;
 		io->engine = e;
-		io_fell(io, SLUICE_FELL_ENGINE, NULL, why.msg);
+		io_fell(io, PENSTOCK_FELL_ENGINE, NULL, why.msg);
 	}
-	return sluice_fail(err, r, "%s", why.msg);
+	return penstock_fail(err, r, "%s", why.msg);
 }
 
-static int start_named(struct sluice_io *io, struct sluice_err *err)
+static int start_named(struct penstock_io *io, struct penstock_err *err)
 {
 	const char *settings;
-	const struct sluice_engine *e = sluice_engine_find(io->opts.engine, &settings);
-	struct sluice_err why;
+	const struct penstock_engine *e = penstock_engine_find(io->opts.engine, &settings);
+	struct penstock_err why;
 	int r;
 
 	if (!e)
-		return sluice_fail(err, -ENOTSUP, "engine: no engine \"%s\" is built in",
+		return penstock_fail(err, -ENOTSUP, "engine: no engine \"%s\" is built in",
 				   io->opts.engine);
-	if (settings && e != &sluice_engine_fault)
-		return sluice_fail(err, -EINVAL, "engine: %s takes no settings, got \"%s\"",
+	if (settings && e != &penstock_engine_fault)
+		return penstock_fail(err, -EINVAL, "engine: %s takes no settings, got \"%s\"",
 				   e->name, settings);
 	if (settings) {
 		io->settings = strdup(settings);
 		if (!io->settings)
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	/* Asking first takes longer than trying: libaio's probe waits for the kernel. */
 	r = start_queues(io, e, err);
 	if (r < 0 && r != -ENOMEM && r != -EAGAIN && e->probe(&why) < 0)
-		return sluice_fail(err, -ENOTSUP, "engine: %s", why.msg);
+		return penstock_fail(err, -ENOTSUP, "engine: %s", why.msg);
 	return r;
 }
 
@@ -160,7 +160,7 @@ static uint32_t *make_guard(void)
 	return guard;
 }
 
-static void free_io(struct sluice_io *io)
+static void free_io(struct penstock_io *io)
 {
 	ports_free(io);
 	free(io->settings);
@@ -170,26 +170,26 @@ static void free_io(struct sluice_io *io)
 	pthread_mutex_destroy(&io->region_lock);
 	bank_free(io);
 	ring_free(io);
-	sluice_gpus_fini(&io->gpus);
+	penstock_gpus_fini(&io->gpus);
 	pthread_mutex_destroy(&io->lock);
 	free(io);
 }
 
-int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct sluice_err *err)
+int penstock_open(struct penstock_io **out, const struct penstock_opts *opts, struct penstock_err *err)
 {
 	NO_CANCEL;
-	struct sluice_opts o;
-	struct sluice_io *io;
+	struct penstock_opts o;
+	struct penstock_io *io;
 	int r;
 
 	if (!out)
-		return sluice_fail(err, -EINVAL, "out: is NULL");
+		return penstock_fail(err, -EINVAL, "out: is NULL");
 	r = opts_load(&o, opts, err);
 	if (r < 0)
 		return r;
 	io = zalloc_lines(sizeof(*io));
 	if (!io)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	io->opts = o;
 	io->auto_depth = !opts || !opts->depth;
 	io->objects = o.objects;
@@ -197,15 +197,15 @@ int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct s
 	pthread_mutex_init(&io->lock, NULL);
 	pthread_mutex_init(&io->region_lock, NULL);
 	pthread_mutex_init(&io->bank_lock, NULL);
-	sluice_gpus_init(&io->gpus);
+	penstock_gpus_init(&io->gpus);
 	ring_setup(&io->ring);
 	pthread_cond_init(&io->called, NULL);
 	op_list_init(&io->pending);
 	io->opened = atomic_fetch_add(&handles_opened, 1);
-	io->huge_by_default = sluice_area_huge_by_default();
+	io->huge_by_default = penstock_area_huge_by_default();
 	io->guard = make_guard();
 	if (!io->guard)
-		r = sluice_fail(err, -ENOMEM, "out of memory");
+		r = penstock_fail(err, -ENOMEM, "out of memory");
 	else if (o.engine)
 		r = start_named(io, err);
 	else
@@ -219,9 +219,9 @@ int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct s
 	return 0;
 }
 
-int sluice_set_objects(struct sluice_io *io, struct sluice_object *objects)
+int penstock_set_objects(struct penstock_io *io, struct penstock_object *objects)
 {
-	struct sluice_object *none = NULL;
+	struct penstock_object *none = NULL;
 	int r = io_check(io, NULL);
 
 	if (r < 0)
@@ -229,7 +229,7 @@ int sluice_set_objects(struct sluice_io *io, struct sluice_object *objects)
 	return atomic_compare_exchange_strong(&io->objects, &none, objects) ? 0 : -EBUSY;
 }
 
-struct sluice_object *sluice_get_objects(struct sluice_io *io)
+struct penstock_object *penstock_get_objects(struct penstock_io *io)
 {
 	return atomic_load(&io->objects);
 }
@@ -237,13 +237,13 @@ struct sluice_object *sluice_get_objects(struct sluice_io *io)
 /* ---------------------------------------------------------------- closing */
 
 /* In a child of fork(): the threads and the I/O are the parent's, the memory and files ours. */
-static int close_copy(struct sluice_io *io)
+static int close_copy(struct penstock_io *io)
 {
 	for (unsigned i = 0; i < io->nr_queues; i++) {
 		struct queue *q = &io->queues[i];
 
 		io->engine->abandon(q->engine);
-		sluice_area_unmap(&q->bounce_area);
+		penstock_area_unmap(&q->bounce_area);
 		free(q->bounce_free);
 		device_free(q);
 		free(q->remote_blocks);
@@ -262,31 +262,31 @@ static int close_copy(struct sluice_io *io)
 	return 0;
 }
 
-int sluice_close(struct sluice_io *io, struct sluice_err *err)
+int penstock_close(struct penstock_io *io, struct penstock_err *err)
 {
 	NO_CANCEL;
-	struct sluice_summary sum;
+	struct penstock_summary sum;
 	int r;
 
 	if (!io)
 		return 0;
 	if (io_check(io, NULL) < 0)
 		return close_copy(io);
-	r = sluice_wait_all(io, -1, &sum);
+	r = penstock_wait_all(io, -1, &sum);
 	if (r < 0)
-		return sluice_fail(err, r, "a completion callback must not close its handle");
+		return penstock_fail(err, r, "a completion callback must not close its handle");
 	stop_queues(io);
 	files_free(io);
 	regions_free(io);
 	free_io(io);
 	if (sum.failed)
-		return sluice_fail(err, (int)sum.first, "%s", sum.msg);
+		return penstock_fail(err, (int)sum.first, "%s", sum.msg);
 	return 0;
 }
 
 /* ------------------------------------------------------------- statistics */
 
-static void add_counters(struct sluice_stats *s, struct counters *c)
+static void add_counters(struct penstock_stats *s, struct counters *c)
 {
 	s->ops += c->ops;
 	s->ops_failed += c->ops_failed;
@@ -307,10 +307,10 @@ static void add_counters(struct sluice_stats *s, struct counters *c)
 	s->wakeups += c->wakeups;
 }
 
-int sluice_get_stats(struct sluice_io *io, struct sluice_stats *stats)
+int penstock_get_stats(struct penstock_io *io, struct penstock_stats *stats)
 {
 	NO_CANCEL;
-	struct sluice_stats s = {0};
+	struct penstock_stats s = {0};
 	int r = io_check(io, NULL);
 
 	if (r < 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CORE_LIMITS_H
-#define SLUICE_CORE_LIMITS_H
+#ifndef PENSTOCK_CORE_LIMITS_H
+#define PENSTOCK_CORE_LIMITS_H
 
 /* Numbers that several files of the core need. */
 enum {

@@ -19,9 +19,9 @@ const char *op_word(const struct op *op)
 /* How bytes of device memory went. */
 static const char *device_way(const struct op *op)
 {
-	return op->done_flags & SLUICE_DONE_CUFILE          ? ", cuFile"
-	       : op->done_flags & SLUICE_DONE_CUFILE_COMPAT ? ", cuFile in compatibility mode"
-	       : op->done_flags & SLUICE_DONE_RING          ? ", ring"
+	return op->done_flags & PENSTOCK_DONE_CUFILE          ? ", cuFile"
+	       : op->done_flags & PENSTOCK_DONE_CUFILE_COMPAT ? ", cuFile in compatibility mode"
+	       : op->done_flags & PENSTOCK_DONE_RING          ? ", ring"
 							    : "";
 }
 
@@ -30,45 +30,45 @@ static const char *why(const struct op *op, char *room, size_t size)
 	if (op->why)
 		return op->why;
 	if (!op->fault.code)
-		return sluice_strerror(op->code);
+		return penstock_strerror(op->code);
 	if (op->fault.code > CUFILE_BASE_ERROR)
 		snprintf(room, size, "%s: %s (%d)", op->fault.call,
-			 sluice_cufile_name(op->fault.code), op->fault.code);
+			 penstock_cufile_name(op->fault.code), op->fault.code);
 	else
-		snprintf(room, size, "%s: %s", op->fault.call, sluice_cuda_name(op->fault.code));
+		snprintf(room, size, "%s: %s", op->fault.call, penstock_cuda_name(op->fault.code));
 	return room;
 }
 
 /* By what was moved; where nothing was, as the file would have been. */
 static const char *file_way(const struct op *op)
 {
-	uint32_t moved = op->done_flags & (SLUICE_DONE_DIRECT | SLUICE_DONE_BUFFERED);
-	bool direct = moved ? moved & SLUICE_DONE_DIRECT : op->direct;
+	uint32_t moved = op->done_flags & (PENSTOCK_DONE_DIRECT | PENSTOCK_DONE_BUFFERED);
+	bool direct = moved ? moved & PENSTOCK_DONE_DIRECT : op->direct;
 
-	if (op->opcode == SLUICE_COPY)
+	if (op->opcode == PENSTOCK_COPY)
 		return "by the device";
 	return direct ? "direct" : "buffered";
 }
 
-char *op_message(const struct sluice_io *io, const struct op *op, const char *name, bool remote)
+char *op_message(const struct penstock_io *io, const struct op *op, const char *name, bool remote)
 {
-	uint64_t bytes = op->opcode == SLUICE_SYNC ? 0 : op->stop;
+	uint64_t bytes = op->opcode == PENSTOCK_SYNC ? 0 : op->stop;
 	char how[300], room[120], *msg = NULL;
 
 	if (op->code == -ECANCELED && op->cancelled)
 		snprintf(how, sizeof(how), "cancelled after %" PRIu64 " bytes", bytes);
 	else if (op->code == -ENODATA)
 		snprintf(how, sizeof(how), "the file ends after %" PRIu64 " of these bytes", bytes);
-	else if (op->code < 0 && op->opcode != SLUICE_SYNC)
+	else if (op->code < 0 && op->opcode != PENSTOCK_SYNC)
 		snprintf(how, sizeof(how),
 			 "failed at offset %" PRIu64 " length %" PRIu64 " after %" PRIu64
 			 " bytes: %s",
 			 op->fail_off, op->fail_len, bytes, why(op, room, sizeof(room)));
 	else if (op->code < 0)
-		snprintf(how, sizeof(how), "failed: %s", sluice_strerror(op->code));
+		snprintf(how, sizeof(how), "failed: %s", penstock_strerror(op->code));
 	else
 		snprintf(how, sizeof(how), "%" PRIu64 " bytes%s", bytes,
-			 op->done_flags & SLUICE_DONE_EOF ? ", the file ends there" : "");
+			 op->done_flags & PENSTOCK_DONE_EOF ? ", the file ends there" : "");
 	if (asprintf(&msg, "%s %s: offset %" PRIu64 " length %" PRIu64 " by %s (%s%s): %s",
 		     op_word(op), name, op->offset, op->len, remote ? "s3" : io->engine->name,
 		     remote ? "object" : file_way(op), device_way(op), how) < 0)

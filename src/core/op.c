@@ -16,10 +16,10 @@
 #include "core/port.h"
 #include "core/queue.h"
 
-enum { SYNC_FLAGS = SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC };
+enum { SYNC_FLAGS = PENSTOCK_OP_DATASYNC | PENSTOCK_OP_FULLSYNC };
 
-static const uint32_t known_flags = SLUICE_OP_EXACT | SLUICE_OP_TRUNCATE | SLUICE_OP_DATASYNC |
-				    SLUICE_OP_FULLSYNC | SLUICE_OP_STREAM;
+static const uint32_t known_flags = PENSTOCK_OP_EXACT | PENSTOCK_OP_TRUNCATE | PENSTOCK_OP_DATASYNC |
+				    PENSTOCK_OP_FULLSYNC | PENSTOCK_OP_STREAM;
 
 void op_cancel(struct op *op)
 {
@@ -32,13 +32,13 @@ bool op_needs_sync(const struct op *op)
 {
 	if (op->remote)
 		return op_ends(op) && !op_synced(op);
-	return op->opcode == SLUICE_WRITE && op->len && !op->code && !op_synced(op) &&
-	       !op->cancelled && !(op->flags & SLUICE_OP_TRUNCATE) && (op->flags & SYNC_FLAGS);
+	return op->opcode == PENSTOCK_WRITE && op->len && !op->code && !op_synced(op) &&
+	       !op->cancelled && !(op->flags & PENSTOCK_OP_TRUNCATE) && (op->flags & SYNC_FLAGS);
 }
 
 /* --------------------------------------------------------------- checking */
 
-static int op_check_memory(const struct sluice_op *u, uint64_t *ret_len, struct sluice_err *err)
+static int op_check_memory(const struct penstock_op *u, uint64_t *ret_len, struct penstock_err *err)
 {
 	uint64_t total = 0;
 
@@ -47,16 +47,16 @@ static int op_check_memory(const struct sluice_op *u, uint64_t *ret_len, struct 
 		return 0;
 	}
 	if (u->nr_iov && !u->iov)
-		return sluice_fail(err, -EINVAL, "iov: is NULL but nr_iov is %u", u->nr_iov);
+		return penstock_fail(err, -EINVAL, "iov: is NULL but nr_iov is %u", u->nr_iov);
 	for (unsigned i = 0; i < u->nr_iov; i++) {
 		if (u->iov[i].len && !u->iov[i].addr)
-			return sluice_fail(err, -EFAULT, "iov[%u].addr: is NULL", i);
+			return penstock_fail(err, -EFAULT, "iov[%u].addr: is NULL", i);
 		if (__builtin_add_overflow(total, u->iov[i].len, &total))
-			return sluice_fail(err, -EINVAL, "iov: lengths add up to more than 2^64");
+			return penstock_fail(err, -EINVAL, "iov: lengths add up to more than 2^64");
 	}
 	if (!u->nr_iov) {
 		if (u->len)
-			return sluice_fail(err, -EFAULT, "buf: is NULL but len is %" PRIu64,
+			return penstock_fail(err, -EFAULT, "buf: is NULL but len is %" PRIu64,
 					   u->len);
 	}
 	*ret_len = total;
@@ -64,29 +64,29 @@ static int op_check_memory(const struct sluice_op *u, uint64_t *ret_len, struct 
 }
 
 /* What a newer header has in its place, or names by a kind that only a newer library knows. */
-static int check_newer(const struct sluice_op *u, struct sluice_err *err)
+static int check_newer(const struct penstock_op *u, struct penstock_err *err)
 {
 	uint32_t set = 0;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(u->reserved); i++)
 		set |= u->reserved[i];
 	if (set)
-		return sluice_fail(err, -E2BIG,
+		return penstock_fail(err, -E2BIG,
 				   "reserved: a field is set that this library (%s) does not know",
-				   SLUICE_VERSION_STRING);
-	if (u->memory > SLUICE_MEMORY_HOST)
-		return sluice_fail(err, -EINVAL,
-				   "memory: %u is none of SLUICE_MEMORY_ANY, _HOST, which is what "
+				   PENSTOCK_VERSION_STRING);
+	if (u->memory > PENSTOCK_MEMORY_HOST)
+		return penstock_fail(err, -EINVAL,
+				   "memory: %u is none of PENSTOCK_MEMORY_ANY, _HOST, which is what "
 				   "this library (%s) knows",
-				   u->memory, SLUICE_VERSION_STRING);
+				   u->memory, PENSTOCK_VERSION_STRING);
 	if (u->memory_handle)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "memory_handle: is %" PRIu64 " but memory is named by addresses",
 				   u->memory_handle);
 	return 0;
 }
 
-static int op_check(const struct sluice_op *u, uint64_t *ret_len, struct sluice_err *err)
+static int op_check(const struct penstock_op *u, uint64_t *ret_len, struct penstock_err *err)
 {
 	uint64_t end;
 	int r;
@@ -95,26 +95,26 @@ static int op_check(const struct sluice_op *u, uint64_t *ret_len, struct sluice_
 	r = check_newer(u, err);
 	if (r < 0)
 		return r;
-	if (u->opcode < SLUICE_READ || u->opcode > SLUICE_COPY)
-		return sluice_fail(err, -EINVAL,
-				   "opcode: %u is none of SLUICE_READ, _WRITE, _SYNC, _COPY",
+	if (u->opcode < PENSTOCK_READ || u->opcode > PENSTOCK_COPY)
+		return penstock_fail(err, -EINVAL,
+				   "opcode: %u is none of PENSTOCK_READ, _WRITE, _SYNC, _COPY",
 				   u->opcode);
 	if (u->flags & ~known_flags)
-		return sluice_fail(err, -EINVAL, "flags: 0x%x has unknown bits", u->flags);
-	if (u->opcode == SLUICE_SYNC)
+		return penstock_fail(err, -EINVAL, "flags: 0x%x has unknown bits", u->flags);
+	if (u->opcode == PENSTOCK_SYNC)
 		return 0;
 	r = op_check_memory(u, ret_len, err);
 	if (r < 0)
 		return r;
-	if (u->opcode == SLUICE_COPY) {
+	if (u->opcode == PENSTOCK_COPY) {
 		if (u->nr_iov != 2 || u->iov[0].len != u->iov[1].len)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "iov: a copy has two of equal length, the target first");
 		*ret_len /= 2;
 		return 0;
 	}
 	if (__builtin_add_overflow(u->offset, *ret_len, &end) || end > INT64_MAX)
-		return sluice_fail(err, -EOVERFLOW,
+		return penstock_fail(err, -EOVERFLOW,
 				   "offset: %" PRIu64 " + length %" PRIu64 " is beyond 2^63",
 				   u->offset, *ret_len);
 	return 0;
@@ -122,12 +122,12 @@ static int op_check(const struct sluice_op *u, uint64_t *ret_len, struct sluice_
 
 /* -------------------------------------------------------------- preparing */
 
-static int copy_iov(struct op *op, const struct sluice_op *u)
+static int copy_iov(struct op *op, const struct penstock_op *u)
 {
-	struct sluice_iov *copy;
+	struct penstock_iov *copy;
 
 	if (u->nr_iov <= 1) {
-		op->one = u->nr_iov ? u->iov[0] : (struct sluice_iov){u->buf, u->len};
+		op->one = u->nr_iov ? u->iov[0] : (struct penstock_iov){u->buf, u->len};
 		op->iov = &op->one;
 		op->nr_iov = 1;
 		return 0;
@@ -152,47 +152,47 @@ static void free_iov(struct op *op)
 	if (op->places != &op->one_place)
 		free((void *)(uintptr_t)op->places);
 	op->places = NULL;
-	sluice_order_put(op->order);
+	penstock_order_put(op->order);
 }
 
-static int check_access(const struct op *op, struct sluice_err *err)
+static int check_access(const struct op *op, struct penstock_err *err)
 {
 	int access = op->file->store.access;
 
-	if (op->opcode == SLUICE_READ && access == O_WRONLY)
-		return sluice_fail(err, -EBADF, "%s: is open for writing only", op->file->name);
-	if (op->opcode == SLUICE_WRITE && access == O_RDONLY)
-		return sluice_fail(err, -EBADF, "%s: is open for reading only", op->file->name);
+	if (op->opcode == PENSTOCK_READ && access == O_WRONLY)
+		return penstock_fail(err, -EBADF, "%s: is open for writing only", op->file->name);
+	if (op->opcode == PENSTOCK_WRITE && access == O_RDONLY)
+		return penstock_fail(err, -EBADF, "%s: is open for reading only", op->file->name);
 	return 0;
 }
 
 /* Space for a file that grows.  No room is an error of the operation, before anything moved. */
-static int op_reserve(struct sluice_io *io, struct op *op, struct counters *count,
-		      struct sluice_err *err)
+static int op_reserve(struct penstock_io *io, struct op *op, struct counters *count,
+		      struct penstock_err *err)
 {
-	struct sluice_backing *s = &op->file->store;
-	struct sluice_short room;
+	struct penstock_backing *s = &op->file->store;
+	struct penstock_short room;
 	bool reserved;
 	int r;
 
-	r = sluice_extend_begin(s, op->offset, op->len, &reserved);
+	r = penstock_extend_begin(s, op->offset, op->len, &reserved);
 	if (r < 0)
-		return sluice_fail(err, r,
+		return penstock_fail(err, r,
 				   "write %s: offset %" PRIu64 " length %" PRIu64
 				   ": cannot reserve space, 0 bytes written: %s",
-				   sluice_shorten(&room, op->file->name), op->offset, op->len,
+				   penstock_shorten(&room, op->file->name), op->offset, op->len,
 				   strerror(-r));
 	op->extends = r > 0;
 	if (reserved)
 		COUNT(count, preallocations, 1);
 	if (op->extends && s->extend->unable)
-		io_fell(io, SLUICE_FELL_NO_PREALLOC, op->file->name,
+		io_fell(io, PENSTOCK_FELL_NO_PREALLOC, op->file->name,
 			"the file system cannot preallocate");
 	return 0;
 }
 
 /* A list is in registered memory where all of it is in one piece. */
-static bool find_region_of_list(struct sluice_io *io, struct here *here, struct op *op)
+static bool find_region_of_list(struct penstock_io *io, struct here *here, struct op *op)
 {
 	uint64_t low = UINT64_MAX, high = 0, first, last;
 	const struct region *r;
@@ -216,7 +216,7 @@ static bool find_region_of_list(struct sluice_io *io, struct here *here, struct 
 	return r->huge;
 }
 
-static bool find_region(struct sluice_io *io, struct here *here, struct op *op)
+static bool find_region(struct penstock_io *io, struct here *here, struct op *op)
 {
 	uint64_t addr = (uint64_t)(uintptr_t)op->one.addr;
 	const struct region *r;
@@ -236,7 +236,7 @@ static bool find_region(struct sluice_io *io, struct here *here, struct op *op)
 	return r->huge;
 }
 
-static void find_device_memory(struct sluice_io *io, struct here *here, struct op *op)
+static void find_device_memory(struct penstock_io *io, struct here *here, struct op *op)
 {
 	op->block = min_u64(plan_split(op->file, true), RING_PIECE);
 	if (!file_attach(op->file))
@@ -247,7 +247,7 @@ static void find_device_memory(struct sluice_io *io, struct here *here, struct o
 }
 
 /* The part of preparing that concerns registered memory and the split size. */
-static void find_memory(struct sluice_io *io, struct here *here, struct op *op)
+static void find_memory(struct penstock_io *io, struct here *here, struct op *op)
 {
 	bool huge = io->huge_by_default;
 
@@ -263,17 +263,17 @@ static void find_memory(struct sluice_io *io, struct here *here, struct op *op)
 	op->block = op->remote ? plan_split(op->file, huge) : op->file->split[huge];
 }
 
-static uint32_t durability_flags(const struct sluice_io *io, const struct sluice_op *u)
+static uint32_t durability_flags(const struct penstock_io *io, const struct penstock_op *u)
 {
-	if (u->opcode != SLUICE_WRITE)
+	if (u->opcode != PENSTOCK_WRITE)
 		return 0;
-	if (io->opts.durability == SLUICE_DURABLE_FULL)
-		return SLUICE_OP_FULLSYNC;
-	return io->opts.durability == SLUICE_DURABLE_DATA ? SLUICE_OP_DATASYNC : 0;
+	if (io->opts.durability == PENSTOCK_DURABLE_FULL)
+		return PENSTOCK_OP_FULLSYNC;
+	return io->opts.durability == PENSTOCK_DURABLE_DATA ? PENSTOCK_OP_DATASYNC : 0;
 }
 
-int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struct sluice_op *u,
-	       struct sluice_err *err)
+int op_prepare(struct penstock_io *io, struct maker *m, struct op *op, const struct penstock_op *u,
+	       struct penstock_err *err)
 {
 	uint64_t len;
 	int r;
@@ -295,13 +295,13 @@ int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struc
 	op->on_done = u->on_done;
 	op->arg = u->arg;
 	if (copy_iov(op, u) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
-	r = m->cuda && u->memory != SLUICE_MEMORY_HOST ? device_find(m->cuda, op, err) : 0;
-	if (!r && op->opcode == SLUICE_COPY) {
+		return penstock_fail(err, -ENOMEM, "out of memory");
+	r = m->cuda && u->memory != PENSTOCK_MEMORY_HOST ? device_find(m->cuda, op, err) : 0;
+	if (!r && op->opcode == PENSTOCK_COPY) {
 		op->block = COPY_BLOCK;
 		if (op->places || !op->len)
 			return 0;
-		r = sluice_fail(err, -EINVAL, "iov: neither is device memory");
+		r = penstock_fail(err, -EINVAL, "iov: neither is device memory");
 	}
 	if (!r)
 		r = file_for_op(io, u, &m->refs, &op->file, err);
@@ -313,7 +313,7 @@ int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struc
 	r = check_access(op, err);
 	if (r == 0 && op->remote)
 		r = remote_prepare(op, u, err);
-	else if (r == 0 && op->opcode == SLUICE_WRITE)
+	else if (r == 0 && op->opcode == PENSTOCK_WRITE)
 		r = op_reserve(io, op, &op->port->count, err);
 	if (r < 0) {
 		op_drop(op);
@@ -330,7 +330,7 @@ void op_drop(struct op *op)
 	if (op->extends && op->remote)
 		remote_give_up(op, -ECANCELED);
 	else if (op->extends)
-		sluice_extend_end(&op->file->store, op->offset, 0, true);
+		penstock_extend_end(&op->file->store, op->offset, 0, true);
 	op->extends = false;
 	if (op->file)
 		file_put(op->file);
@@ -343,20 +343,20 @@ void op_drop(struct op *op)
 static int truncate_here(const struct op *op)
 {
 	uint64_t end = op->offset + op->len;
-	int64_t size = sluice_backing_size(&op->file->store);
+	int64_t size = penstock_backing_size(&op->file->store);
 
 	if (op->file->store.device || size < 0 || (uint64_t)size == end)
 		return size < 0 ? (int)size : 0;
-	return sluice_backing_truncate(&op->file->store, end);
+	return penstock_backing_truncate(&op->file->store, end);
 }
 
 struct part *op_sync_next(struct op *op)
 {
-	const struct sluice_stripe *t = op->file->store.stripe;
+	const struct penstock_stripe *t = op->file->store.stripe;
 	int64_t size;
 
 	if (!op->syncs) {
-		size = t && atomic_load(&t->grown) ? sluice_stripe_size(t) : 0;
+		size = t && atomic_load(&t->grown) ? penstock_stripe_size(t) : 0;
 		op->settles = size > 0 ? (uint64_t)size : 0;
 	}
 	return &op->file->parts[op->syncs++];
@@ -365,23 +365,23 @@ struct part *op_sync_next(struct op *op)
 /* All parts of the file that have not been yet, and then what tells how long a striped one is. */
 static int sync_file(struct op *op)
 {
-	struct sluice_req req = {
-		.code = op->flags & SLUICE_OP_FULLSYNC ? SLUICE_REQ_FSYNC : SLUICE_REQ_FDATASYNC,
+	struct penstock_req req = {
+		.code = op->flags & PENSTOCK_OP_FULLSYNC ? PENSTOCK_REQ_FSYNC : PENSTOCK_REQ_FDATASYNC,
 	};
-	struct sluice_file *f = op->file;
+	struct penstock_file *f = op->file;
 	int r = 0;
 
 	while (!r && !op_synced(op)) {
 		req.fd = op_sync_next(op)->store->fd;
 		do {
-			r = sluice_req_run(&req);
+			r = penstock_req_run(&req);
 		} while (r == -EINTR);
 	}
-	return r || !f->store.stripe ? r : sluice_stripe_settle(f->store.stripe, op->settles, true);
+	return r || !f->store.stripe ? r : penstock_stripe_settle(f->store.stripe, op->settles, true);
 }
 
 /* The directory that has the file's name now, wherever the caller's name for it leads. */
-static int open_directory(const struct sluice_backing *s, const char *name)
+static int open_directory(const struct penstock_backing *s, const char *name)
 {
 	char link[32], path[PATH_MAX], *slash;
 	ssize_t n;
@@ -403,7 +403,7 @@ static int open_directory(const struct sluice_backing *s, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
-static int sync_directory(const struct sluice_backing *s, const char *name)
+static int sync_directory(const struct penstock_backing *s, const char *name)
 {
 	int fd = open_directory(s, name), r;
 
@@ -415,9 +415,9 @@ static int sync_directory(const struct sluice_backing *s, const char *name)
 }
 
 /* A new name is durable when its directory is; those of members, too. */
-static int sync_names(const struct sluice_file *f)
+static int sync_names(const struct penstock_file *f)
 {
-	const struct sluice_stripe *t = f->store.stripe;
+	const struct penstock_stripe *t = f->store.stripe;
 	int r = sync_directory(&f->store, f->name);
 
 	for (unsigned i = 0; t && i < t->nr && !r; i++)
@@ -429,7 +429,7 @@ static void op_note_failure(struct op *op, int code)
 {
 	if (code < 0 && !op->code) {
 		op->code = code;
-		op->fault = (struct sluice_fault){0};
+		op->fault = (struct penstock_fault){0};
 		op->fail_off = op->offset;
 		op->fail_len = op->len;
 	}
@@ -438,8 +438,8 @@ static void op_note_failure(struct op *op, int code)
 /* A part that is not there is an object that is not. */
 static void conclude_remote(struct op *op)
 {
-	if (!op->code && (op->flags & SLUICE_OP_TRUNCATE) &&
-	    sluice_backing_size(&op->file->store) != (int64_t)(op->offset + op->len))
+	if (!op->code && (op->flags & PENSTOCK_OP_TRUNCATE) &&
+	    penstock_backing_size(&op->file->store) != (int64_t)(op->offset + op->len))
 		op_note_failure(op, -EINVAL);
 	if (op->code < 0)
 		remote_give_up(op, op->code);
@@ -459,15 +459,15 @@ static void conclude_write(struct op *op)
 	}
 	failed = op->code < 0;
 	if (op->extends)
-		sluice_extend_end(&op->file->store, op->offset, op->stop,
+		penstock_extend_end(&op->file->store, op->offset, op->stop,
 				  failed && op->stop < op->len);
 	op->extends = false;
-	if (!failed && (op->flags & SLUICE_OP_TRUNCATE))
+	if (!failed && (op->flags & PENSTOCK_OP_TRUNCATE))
 		op_note_failure(op, truncate_here(op));
 	/* The new end must be durable as well; and what has no blocks has had no turn yet. */
 	if (!op->code && (op->flags & SYNC_FLAGS))
 		op_note_failure(op, sync_file(op));
-	if (!op->code && (op->flags & SLUICE_OP_FULLSYNC) && !op->file->store.device)
+	if (!op->code && (op->flags & PENSTOCK_OP_FULLSYNC) && !op->file->store.device)
 		op_note_failure(op, sync_names(op->file));
 }
 
@@ -476,17 +476,17 @@ static void count_op(struct counters *count, const struct op *op)
 	COUNT(count, ops, 1);
 	if (op->code < 0)
 		COUNT(count, ops_failed, 1);
-	if (op->opcode == SLUICE_READ)
+	if (op->opcode == PENSTOCK_READ)
 		COUNT(count, bytes_read, op->stop);
-	else if (op->opcode == SLUICE_WRITE)
+	else if (op->opcode == PENSTOCK_WRITE)
 		COUNT(count, bytes_written, op->stop);
 }
 
 static void conclude_read(struct op *op)
 {
-	if (op->cancelled && op->stop < op->len && !(op->done_flags & SLUICE_DONE_EOF))
+	if (op->cancelled && op->stop < op->len && !(op->done_flags & PENSTOCK_DONE_EOF))
 		op_note_failure(op, -ECANCELED);
-	if (!op->code && op->stop < op->len && (op->flags & SLUICE_OP_EXACT))
+	if (!op->code && op->stop < op->len && (op->flags & PENSTOCK_OP_EXACT))
 		op_note_failure(op, -ENODATA);
 }
 
@@ -494,10 +494,10 @@ static void conclude_read(struct op *op)
  * How it went, in words where there is something to tell.  The last user of a file opened by path
  * closes it, and close(2) may report lost data: so that comes first, but for the name.
  */
-static void op_tell_result(struct sluice_io *io, struct op *op, bool asked)
+static void op_tell_result(struct penstock_io *io, struct op *op, bool asked)
 {
-	struct sluice_short room;
-	const char *name = op->file ? sluice_shorten(&room, op->file->name) : "memory";
+	struct penstock_short room;
+	const char *name = op->file ? penstock_shorten(&room, op->file->name) : "memory";
 	bool remote = op->remote;
 	int r;
 
@@ -507,31 +507,31 @@ static void op_tell_result(struct sluice_io *io, struct op *op, bool asked)
 		name = room.text;
 		r = file_put(op->file);
 		op->file = NULL;
-		if (r < 0 && op->opcode == SLUICE_WRITE)
+		if (r < 0 && op->opcode == PENSTOCK_WRITE)
 			op_note_failure(op, r);
 	}
 	if (asked || op->code < 0)
 		op->msg = op_message(io, op, name, remote);
 	if (op->code < 0)
-		io_trace(io, SLUICE_TRACE_ERROR, op->code, name, op->fail_off, op->fail_len,
+		io_trace(io, PENSTOCK_TRACE_ERROR, op->code, name, op->fail_off, op->fail_len,
 			 op->msg ? op->msg : "operation failed");
 }
 
-void op_conclude(struct sluice_io *io, struct op *op, struct counters *count)
+void op_conclude(struct penstock_io *io, struct op *op, struct counters *count)
 {
 	bool asked;
 
 	if (op->staged)
 		plan_staged(io, op);
-	if (op->opcode == SLUICE_WRITE)
+	if (op->opcode == PENSTOCK_WRITE)
 		conclude_write(op);
-	else if (op->opcode != SLUICE_SYNC)
+	else if (op->opcode != PENSTOCK_SYNC)
 		conclude_read(op);
 	else if (op->cancelled)
 		op_note_failure(op, -ECANCELED);
 	else if (!op->code)
 		op_note_failure(op, sync_file(op));
-	asked = op->stop < op->len || (io->opts.flags & SLUICE_DESCRIBE);
+	asked = op->stop < op->len || (io->opts.flags & PENSTOCK_DESCRIBE);
 	op->direct = op->file && op->file->store.direct;
 	if (op->nr_iov > 1 || op->places)
 		free_iov(op);
@@ -542,18 +542,18 @@ void op_conclude(struct sluice_io *io, struct op *op, struct counters *count)
 	count_op(count, op);
 }
 
-void op_result(const struct op *op, struct sluice_done *done)
+void op_result(const struct op *op, struct penstock_done *done)
 {
 	done->ticket = op->on_done ? 0 : op_ticket(op);
 	done->tag = op->tag;
-	done->bytes = op->opcode == SLUICE_SYNC ? 0 : op->stop;
+	done->bytes = op->opcode == PENSTOCK_SYNC ? 0 : op->stop;
 	done->res = op->code < 0 ? op->code : (int64_t)done->bytes;
 	done->flags = op->done_flags;
 	done->reserved = 0;
 	done->msg[0] = '\0';
 	if (op->msg)
-		sluice_line(done->msg, sizeof(done->msg), "%s", op->msg);
+		penstock_line(done->msg, sizeof(done->msg), "%s", op->msg);
 	else if (op->code < 0)
 		snprintf(done->msg, sizeof(done->msg), "%s: %s", op_word(op),
-			 sluice_strerror(op->code));
+			 penstock_strerror(op->code));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CORE_OP_H
-#define SLUICE_CORE_OP_H
+#ifndef PENSTOCK_CORE_OP_H
+#define PENSTOCK_CORE_OP_H
 
 /* Operations: what is asked for, and how far it is. */
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "core/file.h"
 #include "core/hand.h"
@@ -47,26 +47,26 @@ struct op {
 	atomic_uint state; /* enum op_state */
 	uint32_t index;    /* in its port */
 	uint32_t gen;      /* under port->lock, as the next */
-	unsigned waiters;  /* threads in sluice_wait() for this one */
+	unsigned waiters;  /* threads in penstock_wait() for this one */
 	uint64_t stop;     /* bytes without a gap: everything before it is moved */
 	int code;          /* 0 or the first failure, -errno */
 	uint32_t done_flags;
 	char *msg; /* NULL but for finished ones */
 
 	/* what is asked for */
-	struct sluice_file *file;
+	struct penstock_file *file;
 	struct queue *home; /* has it alone; NULL: io->lock guards it; changes under io->lock */
 	uint32_t opcode;
 	uint32_t flags;
 	uint64_t offset;
 	uint64_t len;
 	uint64_t tag;
-	void (*on_done)(void *arg, const struct sluice_done *done);
+	void (*on_done)(void *arg, const struct penstock_done *done);
 	void *arg;
 
-	const struct sluice_iov *iov; /* memory; points to one or to an allocated copy */
-	struct sluice_iov one;
-	const struct sluice_place *places; /* of each segment; NULL: all in host memory */
+	const struct penstock_iov *iov; /* memory; points to one or to an allocated copy */
+	struct penstock_iov one;
+	const struct penstock_place *places; /* of each segment; NULL: all in host memory */
 	uint64_t block;                    /* split size */
 	uint64_t region_at;                /* where in registered memory @one begins; of a list 0 */
 	uint16_t region_slot;  /* of its first piece; of a list the piece with all of it */
@@ -81,7 +81,7 @@ struct op {
 				};
 				uint16_t apart; /* of the file */
 			};
-			bool extends;     /* sluice_extend_end() is owed, or bytes to one */
+			bool extends;     /* penstock_extend_end() is owed, or bytes to one */
 			bool small_pages; /* goes through bounce buffers, see plan.c */
 			bool staged;      /* @stage learns from it */
 			bool spare;       /* goes back to its queue's spare ones */
@@ -103,15 +103,15 @@ struct op {
 	char *why;         /* with code < 0: in words of a store's */
 	uint64_t finished; /* when, in nanoseconds, where there are several ports */
 
-	struct sluice_fault fault; /* with code < 0: of CUDA, what made it fail */
+	struct penstock_fault fault; /* with code < 0: of CUDA, what made it fail */
 	uint64_t fail_off;         /* with code < 0 */
 	uint64_t fail_len;
 	uint64_t est;               /* pending: share in io->pend_blocks */
-	struct sluice_order *order; /* with places: not before this; NULL: any time */
+	struct penstock_order *order; /* with places: not before this; NULL: any time */
 	struct stage *stage;        /* with @staged */
 	uint64_t stage_ns;          /* when it began, */
 	unsigned stage_turn;        /* as which; 0: not alone */
-	struct sluice_place one_place;
+	struct penstock_place one_place;
 } __attribute__((aligned(LINE / 2)));
 
 /* Nothing of it is handed out yet.  By who is the first to do so. */
@@ -161,8 +161,8 @@ static inline void op_list_del(struct op *op)
 }
 
 /* Fill @op, which has its place already; takes what op_drop() gives back. */
-int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struct sluice_op *u,
-	       struct sluice_err *err);
+int op_prepare(struct penstock_io *io, struct maker *m, struct op *op, const struct penstock_op *u,
+	       struct penstock_err *err);
 void op_drop(struct op *op);
 /* Nothing left to hand out or in flight? */
 static inline bool op_is_over(const struct op *op)
@@ -175,13 +175,13 @@ static inline bool op_is_over(const struct op *op)
  * All blocks are back: truncate, give back space, write the message.  Without io->lock.
  * A file of the user's stays referenced until the result can be seen.
  */
-void op_conclude(struct sluice_io *io, struct op *op, struct counters *count);
-void op_result(const struct op *op, struct sluice_done *done);
+void op_conclude(struct penstock_io *io, struct op *op, struct counters *count);
+void op_result(const struct op *op, struct penstock_done *done);
 bool op_needs_sync(const struct op *op); /* or whatever ends it, see op_ends() */
 /* Of an object by path: it becomes one, or is given up, when all is written. */
 static inline bool op_ends(const struct op *op)
 {
-	return op->opcode == SLUICE_WRITE && op->file && op->file->by_path &&
+	return op->opcode == PENSTOCK_WRITE && op->file && op->file->by_path &&
 	       op->file->store.remote;
 }
 static inline bool op_synced(const struct op *op)
@@ -195,6 +195,6 @@ void op_cancel(struct op *op); /* nothing more of it is to be issued */
 /* ---- message.c */
 const char *op_word(const struct op *op); /* "read", ... */
 /* One line: which operation, where, by what, and how it went; NULL: no memory. */
-char *op_message(const struct sluice_io *io, const struct op *op, const char *name, bool remote);
+char *op_message(const struct penstock_io *io, const struct op *op, const char *name, bool remote);
 
 #endif

@@ -7,25 +7,25 @@
 #include "core/core.h"
 
 #define OPT(field) \
-#field, offsetof(struct sluice_opts, field), sizeof(((struct sluice_opts *)0)->field)
+#field, offsetof(struct penstock_opts, field), sizeof(((struct penstock_opts *)0)->field)
 
 static const struct opt {
 	const char *name;
 	size_t at, size;
-	struct sluice_bounds is;
+	struct penstock_bounds is;
 } opts_table[] = {
 	{OPT(depth), {1, 4096, 1, DEPTH_AUTO}},
 	{OPT(block), {512, 1ull << 30, 512, 0}},
 	{OPT(threads), {1, 256, 1, 0}},
 	{OPT(flags),
-	 {0, SLUICE_SINGLE_SUBMIT | SLUICE_NO_OVERLAP | SLUICE_DESCRIBE | SLUICE_SPARE_CPU, 1, 0}},
-	{OPT(direct), {0, SLUICE_DIRECT_NEVER, 1, SLUICE_DIRECT_AUTO}},
-	{OPT(durability), {0, SLUICE_DURABLE_FULL, 1, SLUICE_DURABLE_NONE}},
-	{OPT(huge), {0, SLUICE_HUGE_NEVER, 1, SLUICE_HUGE_AUTO}},
+	 {0, PENSTOCK_SINGLE_SUBMIT | PENSTOCK_NO_OVERLAP | PENSTOCK_DESCRIBE | PENSTOCK_SPARE_CPU, 1, 0}},
+	{OPT(direct), {0, PENSTOCK_DIRECT_NEVER, 1, PENSTOCK_DIRECT_AUTO}},
+	{OPT(durability), {0, PENSTOCK_DURABLE_FULL, 1, PENSTOCK_DURABLE_NONE}},
+	{OPT(huge), {0, PENSTOCK_HUGE_NEVER, 1, PENSTOCK_HUGE_AUTO}},
 	{OPT(mode), {0, 07777, 1, 0644}},
 };
 
-int sluice_get_bounds(const char *field, struct sluice_bounds *out)
+int penstock_get_bounds(const char *field, struct penstock_bounds *out)
 {
 	if (!field || !out)
 		return -EINVAL;
@@ -37,7 +37,7 @@ int sluice_get_bounds(const char *field, struct sluice_bounds *out)
 	return -ENOENT;
 }
 
-static uint64_t opt_get(const struct sluice_opts *o, const struct opt *f)
+static uint64_t opt_get(const struct penstock_opts *o, const struct opt *f)
 {
 	const char *at = (const char *)o + f->at;
 
@@ -45,7 +45,7 @@ static uint64_t opt_get(const struct sluice_opts *o, const struct opt *f)
 					   : *(const uint32_t *)(const void *)at;
 }
 
-static void opt_set(struct sluice_opts *o, const struct opt *f, uint64_t v)
+static void opt_set(struct penstock_opts *o, const struct opt *f, uint64_t v)
 {
 	char *at = (char *)o + f->at;
 
@@ -55,38 +55,38 @@ static void opt_set(struct sluice_opts *o, const struct opt *f, uint64_t v)
 		*(uint32_t *)(void *)at = (uint32_t)v;
 }
 
-static int opt_check(const struct opt *f, uint64_t v, struct sluice_err *err)
+static int opt_check(const struct opt *f, uint64_t v, struct penstock_err *err)
 {
 	if (v < f->is.min || v > f->is.max)
-		return sluice_fail(err, -EINVAL, "%s: %llu is outside %llu..%llu", f->name,
+		return penstock_fail(err, -EINVAL, "%s: %llu is outside %llu..%llu", f->name,
 				   (unsigned long long)v, (unsigned long long)f->is.min,
 				   (unsigned long long)f->is.max);
 	if (v % f->is.step)
-		return sluice_fail(err, -EINVAL, "%s: %llu is not a multiple of %llu", f->name,
+		return penstock_fail(err, -EINVAL, "%s: %llu is not a multiple of %llu", f->name,
 				   (unsigned long long)v, (unsigned long long)f->is.step);
 	return 0;
 }
 
 /* Take the fields the caller knows; refuse those only a newer library would. */
-static int opts_copy(struct sluice_opts *o, const struct sluice_opts *user, struct sluice_err *err)
+static int opts_copy(struct penstock_opts *o, const struct penstock_opts *user, struct penstock_err *err)
 {
 	const unsigned char *bytes = (const unsigned char *)user;
 
-	if (user->size < offsetof(struct sluice_opts, engine))
-		return sluice_fail(err, -EINVAL,
-				   "size: %u is too small; start from SLUICE_OPTS_INIT",
+	if (user->size < offsetof(struct penstock_opts, engine))
+		return penstock_fail(err, -EINVAL,
+				   "size: %u is too small; start from PENSTOCK_OPTS_INIT",
 				   user->size);
 	memcpy(o, user, min_u64(user->size, sizeof(*o)));
 	for (uint32_t i = sizeof(*o); i < user->size; i++)
 		if (bytes[i])
-			return sluice_fail(err, -E2BIG,
+			return penstock_fail(err, -E2BIG,
 					   "size: a field is set that this library (%s) does not "
 					   "know",
-					   SLUICE_VERSION_STRING);
+					   PENSTOCK_VERSION_STRING);
 	return 0;
 }
 
-int opts_load(struct sluice_opts *o, const struct sluice_opts *user, struct sluice_err *err)
+int opts_load(struct penstock_opts *o, const struct penstock_opts *user, struct penstock_err *err)
 {
 	int r = 0;
 

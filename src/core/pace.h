@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CORE_PACE_H
-#define SLUICE_CORE_PACE_H
+#ifndef PENSTOCK_CORE_PACE_H
+#define PENSTOCK_CORE_PACE_H
 
 /*
  * How many I/O threads the work needs, where the caller leaves it to the handle.  Looked at

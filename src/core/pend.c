@@ -33,7 +33,7 @@ static unsigned op_kind(const struct op *op)
 }
 
 /* One more or one less. */
-static void pend_count(struct sluice_io *io, const struct op *op, int n)
+static void pend_count(struct penstock_io *io, const struct op *op, int n)
 {
 	unsigned kind = op_kind(op);
 
@@ -41,7 +41,7 @@ static void pend_count(struct sluice_io *io, const struct op *op, int n)
 	atomic_fetch_add(kind & KIND_REMOTE ? &io->pend_remote : &io->pend_ops, (uint64_t)n);
 }
 
-void pend_add(struct sluice_io *io, struct op *op)
+void pend_add(struct penstock_io *io, struct op *op)
 {
 	atomic_store_explicit(&op->state, OP_PENDING, memory_order_relaxed);
 	op_begin(op);
@@ -53,7 +53,7 @@ void pend_add(struct sluice_io *io, struct op *op)
 	op_list_add(&io->pending, op);
 }
 
-void pend_del(struct sluice_io *io, struct op *op)
+void pend_del(struct penstock_io *io, struct op *op)
 {
 	op_list_del(op);
 	atomic_fetch_sub(&io->pend_blocks, op->est);
@@ -66,22 +66,22 @@ void pend_del(struct sluice_io *io, struct op *op)
 /* Has @op to stay behind @before, of which something is to be handed out yet? */
 static bool is_in_the_way(const struct op *before, const struct op *op)
 {
-	const struct sluice_backing *a, *b;
+	const struct penstock_backing *a, *b;
 
-	if (op->opcode == SLUICE_READ && before->opcode == SLUICE_READ)
+	if (op->opcode == PENSTOCK_READ && before->opcode == PENSTOCK_READ)
 		return false;
-	if (!op->file || !before->file || op->opcode == SLUICE_SYNC)
+	if (!op->file || !before->file || op->opcode == PENSTOCK_SYNC)
 		return true;
 	a = &before->file->store;
 	b = &op->file->store;
 	if (a->dev != b->dev || a->ino != b->ino)
 		return false;
-	return ((before->flags | op->flags) & SLUICE_OP_TRUNCATE) ||
+	return ((before->flags | op->flags) & PENSTOCK_OP_TRUNCATE) ||
 	       (op->offset < before->offset + before->len &&
 		before->offset + before->cursor < op->offset + op->len);
 }
 
-static bool may_pass(const struct sluice_io *io, const struct op *op)
+static bool may_pass(const struct penstock_io *io, const struct op *op)
 {
 	const struct op *before = io->pending.next;
 
@@ -96,11 +96,11 @@ static bool is_for(const struct op *op, unsigned can)
 	unsigned kind = op_kind(op);
 
 	return !(kind & ~can) &&
-	       (!(kind & KIND_REMOTE) || op->opcode != SLUICE_WRITE || remote_is_next(op));
+	       (!(kind & KIND_REMOTE) || op->opcode != PENSTOCK_WRITE || remote_is_next(op));
 }
 
 /* A small one behind @huge; NULL: none that may pass. */
-static struct op *pend_small(const struct sluice_io *io, const struct op *huge, unsigned can)
+static struct op *pend_small(const struct penstock_io *io, const struct op *huge, unsigned can)
 {
 	struct op *op = huge->next;
 
@@ -113,8 +113,8 @@ static struct op *pend_small(const struct sluice_io *io, const struct op *huge, 
 /* What @q has for the member that byte @pos of @op lies in; NULL: none is next. */
 static const struct held *held_next(const struct queue *q, const struct op *op, uint64_t pos)
 {
-	const struct sluice_file *f = op->file;
-	const struct sluice_stripe *t;
+	const struct penstock_file *f = op->file;
+	const struct penstock_stripe *t;
 
 	if (!op->striped || pos >= op->len)
 		return NULL;
@@ -153,7 +153,7 @@ bool pend_lets_by(const struct queue *q, const struct op *op)
 	const struct held *h = held_next(q, op, 0);
 
 	return is_full(q, h) ||
-	       (pend_seen(q->io) && (op->opcode == SLUICE_WRITE || has_share(q, op, h)));
+	       (pend_seen(q->io) && (op->opcode == PENSTOCK_WRITE || has_share(q, op, h)));
 }
 
 /* One behind @slow whose member has less than its share; NULL: none that may pass. */
@@ -173,7 +173,7 @@ static struct op *pend_other(const struct queue *q, const struct op *slow, unsig
 
 struct op *pend_choose(struct queue *q, unsigned can)
 {
-	struct sluice_io *io = q->io;
+	struct penstock_io *io = q->io;
 	struct op *op = io->pending.next, *other;
 	const struct held *h;
 	bool full;

@@ -78,8 +78,8 @@ static void plan_plain(const struct op *op, struct block *b, uint64_t seg_left)
 /* The segment goes straight as a whole.  So may those behind it, in the same block. */
 static void plan_list(const struct op *op, struct block *b, uint64_t align)
 {
-	const struct sluice_backing *s = &op->file->store;
-	const struct sluice_iov *v = &op->iov[op->seg];
+	const struct penstock_backing *s = &op->file->store;
+	const struct penstock_iov *v = &op->iov[op->seg];
 	uint64_t most = min_u64(op->block, op->len - b->pos), len = 0;
 	unsigned n = 0, left = (unsigned)min_u64(op->nr_iov - op->seg, LIST_MAX);
 
@@ -105,7 +105,7 @@ static bool may_list(const struct op *op)
 static inline void plan_direct_read(const struct op *op, struct block *b, uint64_t addr,
 				    uint64_t seg_left)
 {
-	const struct sluice_backing *s = &op->file->store;
+	const struct penstock_backing *s = &op->file->store;
 	uint64_t align = s->off_align, off = op->offset + b->pos;
 	uint64_t left = op->len - b->pos;
 
@@ -134,7 +134,7 @@ static inline void plan_direct_read(const struct op *op, struct block *b, uint64
 static void plan_direct_write(const struct op *op, struct block *b, uint64_t addr,
 			      uint64_t seg_left)
 {
-	const struct sluice_backing *s = &op->file->store;
+	const struct penstock_backing *s = &op->file->store;
 	uint64_t align = s->edge_align, off = op->offset + b->pos;
 	uint64_t left = op->len - b->pos;
 
@@ -166,7 +166,7 @@ static inline void plan_host(const struct op *op, struct block *b)
 			b->len = min_u64(b->len, seg_left);
 	} else if (!op->file->store.direct)
 		plan_plain(op, b, seg_left);
-	else if (op->opcode == SLUICE_READ)
+	else if (op->opcode == PENSTOCK_READ)
 		plan_direct_read(op, b, addr, seg_left);
 	else
 		plan_direct_write(op, b, addr, seg_left);
@@ -191,16 +191,16 @@ static uint64_t one_device(const struct op *op, uint64_t len)
 
 static void plan_device(const struct op *op, struct block *b)
 {
-	const struct sluice_backing *s = &op->file->store;
+	const struct penstock_backing *s = &op->file->store;
 	uint64_t off = op->offset + b->pos, left = op->len - b->pos, end;
-	uint64_t align = op->opcode == SLUICE_READ ? s->off_align : s->edge_align;
+	uint64_t align = op->opcode == PENSTOCK_READ ? s->off_align : s->edge_align;
 	uint64_t block = min_u64(op->block, RING_PIECE);
 
 	b->mode = BLOCK_DEVICE;
 	b->plain = !s->direct;
 	b->skip = 0;
 	b->len = min_u64(block, left);
-	if (s->direct && op->opcode == SLUICE_READ) {
+	if (s->direct && op->opcode == PENSTOCK_READ) {
 		b->skip = (uint32_t)(off & (align - 1));
 		b->len = min_u64(b->len, block - b->skip);
 	} else if (s->direct && (!is_aligned(off, align) || left < align)) {
@@ -208,7 +208,7 @@ static void plan_device(const struct op *op, struct block *b)
 		b->len = min_u64(left, align_up(off + 1, align) - off);
 	}
 	b->len = one_device(op, b->len);
-	if (b->plain || op->opcode == SLUICE_READ)
+	if (b->plain || op->opcode == PENSTOCK_READ)
 		return;
 	/* Whole pages; one that two devices share is written in two parts. */
 	end = align_down(off + b->len, align);
@@ -225,11 +225,11 @@ static void plan_device(const struct op *op, struct block *b)
  */
 static bool plan_cufile(const struct op *op, struct block *b)
 {
-	const struct sluice_backing *s = &op->file->store;
+	const struct penstock_backing *s = &op->file->store;
 	uint64_t off = op->offset + b->pos, left = op->len - b->pos;
 	uint64_t seg_left = op->iov[op->seg].len - op->seg_off, end;
 	uint64_t len = min_u64(min_u64(op->block, left), seg_left);
-	bool whole = s->direct && op->opcode == SLUICE_WRITE;
+	bool whole = s->direct && op->opcode == PENSTOCK_WRITE;
 
 	if (atomic_load(&op->file->attach) != ATTACH_DONE || op->places[op->seg].managed ||
 	    (seg_left < left && seg_left < GATHER_BELOW))
@@ -263,9 +263,9 @@ static void plan_mixed(const struct op *op, struct block *b)
  * Which member of a striped file has the block, and where.  It ends with the unit: that is
  * a border of pages, whatever way it takes.
  */
-static void plan_member(const struct sluice_file *f, struct block *b, uint64_t off)
+static void plan_member(const struct penstock_file *f, struct block *b, uint64_t off)
 {
-	const struct sluice_stripe *t = f->store.stripe;
+	const struct penstock_stripe *t = f->store.stripe;
 	uint64_t within = off % t->unit;
 	unsigned i = (unsigned)(off / t->unit % t->nr);
 
@@ -274,14 +274,14 @@ static void plan_member(const struct sluice_file *f, struct block *b, uint64_t o
 	b->at = STRIPE_DATA + off / (t->unit * t->nr) * t->unit + within;
 	/* Behind the last unit that all devices have there is nothing: let the kernel say so. */
 	if (t->limit && off >= t->limit)
-		b->at = align_down((uint64_t)sluice_backing_size(b->part->store),
+		b->at = align_down((uint64_t)penstock_backing_size(b->part->store),
 				   f->store.edge_align) +
 			(1ull << 50) + within;
 }
 
 static void plan_part(const struct op *op, struct block *b)
 {
-	struct sluice_file *f = op->file;
+	struct penstock_file *f = op->file;
 	uint64_t off = op->offset + b->pos;
 
 	if (f->store.stripe) {
@@ -306,7 +306,7 @@ bool plan_block(struct op *op, struct block *b)
 	b->seg = op->seg;
 	b->seg_off = op->seg_off;
 	b->len = min_u64(op->block, left);
-	if (op->opcode == SLUICE_COPY)
+	if (op->opcode == PENSTOCK_COPY)
 		b->mode = BLOCK_COPY;
 	else if (op->places)
 		plan_mixed(op, b);
@@ -323,7 +323,7 @@ bool plan_block(struct op *op, struct block *b)
  * small pages gives a segment per page, and a block with more segments than one
  * request of the device can carry is split again by the kernel: stay below.
  */
-uint64_t plan_split(const struct sluice_file *f, bool huge)
+uint64_t plan_split(const struct penstock_file *f, bool huge)
 {
 	uint64_t asked = f->io->opts.block;
 	uint64_t block = asked ? asked : BLOCK_AUTO;
@@ -340,9 +340,9 @@ uint64_t plan_split(const struct sluice_file *f, bool huge)
 /* May it go either way? */
 static bool has_ways(const struct op *op)
 {
-	return op->opcode != SLUICE_SYNC && op->file->device.virtual &&
+	return op->opcode != PENSTOCK_SYNC && op->file->device.virtual &&
 	       op->file->io->engine->bypass && /* it moves data as it is told */
-	       op->file->store.direct && !(op->file->io->opts.flags & SLUICE_SPARE_CPU);
+	       op->file->store.direct && !(op->file->io->opts.flags & PENSTOCK_SPARE_CPU);
 }
 
 /* On such a disk, is the transfer worth the copy? */
@@ -352,7 +352,7 @@ bool plan_small_pages(const struct op *op)
 }
 
 /* Under io->lock; NULL: there are too many devices. */
-static struct stage *find_stage(struct sluice_io *io, const struct op *op, bool huge)
+static struct stage *find_stage(struct penstock_io *io, const struct op *op, bool huge)
 {
 	dev_t dev = op->file->store.dev;
 
@@ -362,12 +362,12 @@ static struct stage *find_stage(struct sluice_io *io, const struct op *op, bool 
 		if (!d->used)
 			*d = (struct device_stages){.dev = dev, .used = true};
 		if (d->dev == dev)
-			return &d->of[op->opcode == SLUICE_WRITE][huge];
+			return &d->of[op->opcode == PENSTOCK_WRITE][huge];
 	}
 	return NULL;
 }
 
-void plan_stage(struct sluice_io *io, struct op *op, bool huge)
+void plan_stage(struct penstock_io *io, struct op *op, bool huge)
 {
 	struct stage *s;
 
@@ -386,7 +386,7 @@ void plan_stage(struct sluice_io *io, struct op *op, bool huge)
 	pthread_mutex_unlock(&io->lock);
 }
 
-void plan_staged(struct sluice_io *io, struct op *op)
+void plan_staged(struct penstock_io *io, struct op *op)
 {
 	struct stage *s = op->stage;
 	uint64_t ns = clock_ns() - op->stage_ns;

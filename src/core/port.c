@@ -32,7 +32,7 @@ static struct port *port_new(unsigned index)
 }
 
 /* Under io->lock: the one it had before it used other handles, or the next one in turn. */
-static unsigned port_choose(struct sluice_io *io)
+static unsigned port_choose(struct penstock_io *io)
 {
 	for (unsigned i = 0; i < io->nr_ports; i++)
 		if (io->port_owners[i] == heres)
@@ -40,7 +40,7 @@ static unsigned port_choose(struct sluice_io *io)
 	return io->next_port++ % PORTS_MAX;
 }
 
-static struct port *port_assign(struct sluice_io *io)
+static struct port *port_assign(struct penstock_io *io)
 {
 	struct port *port;
 	unsigned i;
@@ -64,7 +64,7 @@ static struct port *port_assign(struct sluice_io *io)
 	return port;
 }
 
-struct here *here_of(struct sluice_io *io)
+struct here *here_of(struct penstock_io *io)
 {
 	struct here *h = &heres[io->opened % ARRAY_SIZE(heres)];
 
@@ -78,7 +78,7 @@ struct here *here_of(struct sluice_io *io)
 	return h;
 }
 
-void ports_rehome(struct sluice_io *io)
+void ports_rehome(struct penstock_io *io)
 {
 	pthread_mutex_lock(&io->lock);
 	for (unsigned i = 0; i < io->nr_ports; i++)
@@ -86,7 +86,7 @@ void ports_rehome(struct sluice_io *io)
 	pthread_mutex_unlock(&io->lock);
 }
 
-void ports_free(struct sluice_io *io)
+void ports_free(struct penstock_io *io)
 {
 	for (unsigned i = 0; i < io->nr_ports; i++) {
 		struct port *port = io->ports[i];
@@ -177,7 +177,7 @@ uint64_t op_ticket(const struct op *op)
 	       (((uint64_t)op->port->index << OP_INDEX_BITS | op->index) + 1);
 }
 
-struct port *port_of_ticket(struct sluice_io *io, uint64_t ticket)
+struct port *port_of_ticket(struct penstock_io *io, uint64_t ticket)
 {
 	uint64_t place = (ticket & UINT32_MAX) - 1;
 
@@ -264,7 +264,7 @@ void returns_add(struct returns *r, struct op *op)
 		r->oldest = op;
 }
 
-unsigned ports_lock(struct sluice_io *io, bool *quiet)
+unsigned ports_lock(struct penstock_io *io, bool *quiet)
 {
 	unsigned n = 0;
 
@@ -289,7 +289,7 @@ static struct op *port_offers(struct port *port, const struct op *op, const stru
 										       : NULL;
 }
 
-bool ports_offer(struct sluice_io *io, unsigned n, const struct offer *of, unsigned min)
+bool ports_offer(struct penstock_io *io, unsigned n, const struct offer *of, unsigned min)
 {
 	unsigned offered = 0;
 
@@ -306,13 +306,13 @@ bool ports_offer(struct sluice_io *io, unsigned n, const struct offer *of, unsig
 	return offered >= min;
 }
 
-void ports_unlock(struct sluice_io *io, unsigned n)
+void ports_unlock(struct penstock_io *io, unsigned n)
 {
 	while (n)
 		pthread_mutex_unlock(&io->ports[--n]->lock);
 }
 
-struct op *ports_oldest(struct sluice_io *io, unsigned n, const struct offer *of)
+struct op *ports_oldest(struct penstock_io *io, unsigned n, const struct offer *of)
 {
 	struct op *oldest = NULL, *op;
 
@@ -328,7 +328,7 @@ struct op *ports_oldest(struct sluice_io *io, unsigned n, const struct offer *of
  * Counters only grow, and what is finished was submitted before.  So where those that were
  * read later are not larger than those that were read first, nothing was under way in between.
  */
-bool ports_quiet(struct sluice_io *io)
+bool ports_quiet(struct penstock_io *io)
 {
 	uint64_t finished = 0, submitted = 0;
 
@@ -341,7 +341,7 @@ bool ports_quiet(struct sluice_io *io)
 	return submitted == finished;
 }
 
-uint64_t ports_available(struct sluice_io *io)
+uint64_t ports_available(struct penstock_io *io)
 {
 	uint64_t claimed = 0, results = 0;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CORE_PORT_H
-#define SLUICE_CORE_PORT_H
+#ifndef PENSTOCK_CORE_PORT_H
+#define PENSTOCK_CORE_PORT_H
 
 /* Where threads of the user's meet a handle. */
 #include <pthread.h>
@@ -37,7 +37,7 @@ struct port {
 	struct op done;               /* head of the list of finished ones nobody has collected */
 	unsigned offered;             /* of these, nobody waits for by ticket */
 	uint64_t drained;             /* operations that came back, ever */
-	atomic_uint_fast64_t claimed; /* results that are not for sluice_wait_any(), ever */
+	atomic_uint_fast64_t claimed; /* results that are not for penstock_wait_any(), ever */
 	struct op **chunks;
 	unsigned nr_chunks;
 	struct waiter *waiters;
@@ -53,7 +53,7 @@ struct port {
 
 /* What a thread remembers of a handle, see port.c. */
 struct here {
-	const struct sluice_io *io;
+	const struct penstock_io *io;
 	uint64_t opened;
 	struct port *port;
 	unsigned regions_version;
@@ -68,15 +68,15 @@ struct here {
 
 /* What operations that are made together have in common. */
 struct maker {
-	const struct sluice_cuda *cuda; /* as sluice_cuda_present() says */
+	const struct penstock_cuda *cuda; /* as penstock_cuda_present() says */
 	struct here *here;
 	struct file_refs refs;
 };
 
 /* ---- port.c */
-struct here *here_of(struct sluice_io *io); /* NULL: no memory */
+struct here *here_of(struct penstock_io *io); /* NULL: no memory */
 uint64_t op_ticket(const struct op *op);
-struct port *port_of_ticket(struct sluice_io *io, uint64_t ticket); /* NULL: nobody's */
+struct port *port_of_ticket(struct penstock_io *io, uint64_t ticket); /* NULL: nobody's */
 /* Under port->lock. */
 struct op *port_find(struct port *port, uint64_t ticket);
 void port_drain(struct port *port); /* look at what came back */
@@ -89,29 +89,29 @@ void port_put(struct op *list); /* operations that came to nothing */
  * All of them, and look at what came back; returns how many, for the others.  *@quiet: at one
  * moment since they are locked nothing was under way, and all results there were are here.
  */
-unsigned ports_lock(struct sluice_io *io, bool *quiet);
-void ports_unlock(struct sluice_io *io, unsigned n);
+unsigned ports_lock(struct penstock_io *io, bool *quiet);
+void ports_unlock(struct penstock_io *io, unsigned n);
 /* Results nobody waits for by ticket: all of @own, of the others those that came about by @until.
  */
 struct offer {
 	const struct port *own;
 	uint64_t until; /* UINT64_MAX: whenever */
 };
-bool ports_offer(struct sluice_io *io, unsigned n, const struct offer *of, unsigned min);
+bool ports_offer(struct penstock_io *io, unsigned n, const struct offer *of, unsigned min);
 /* That came about first; NULL: none. */
-struct op *ports_oldest(struct sluice_io *io, unsigned n, const struct offer *of);
-bool ports_quiet(struct sluice_io *io); /* no operation is under way */
-/* Results for sluice_wait_any(); without a lock, so who changes it has to tell waiters after that.
+struct op *ports_oldest(struct penstock_io *io, unsigned n, const struct offer *of);
+bool ports_quiet(struct penstock_io *io); /* no operation is under way */
+/* Results for penstock_wait_any(); without a lock, so who changes it has to tell waiters after that.
  */
-uint64_t ports_available(struct sluice_io *io);
-void ports_free(struct sluice_io *io);
-void ports_rehome(struct sluice_io *io); /* among the queues that are active now */
+uint64_t ports_available(struct penstock_io *io);
+void ports_free(struct penstock_io *io);
+void ports_rehome(struct penstock_io *io); /* among the queues that are active now */
 
 /* Operations on the way back; those of one port and one file together. */
 struct returns {
 	struct op *newest, *oldest;
 	struct port *port;
-	struct sluice_file *file;
+	struct penstock_file *file;
 	unsigned refs;
 	struct hand_far far;
 };
@@ -120,7 +120,7 @@ void returns_file(struct returns *r, struct op *op); /* only its file goes */
 void returns_send(struct returns *r);
 
 /* ---- wait.c */
-void waiters_tell(struct sluice_io *io); /* operations are over */
+void waiters_tell(struct penstock_io *io); /* operations are over */
 void waiters_tell_port(struct port *port);
 
 #endif

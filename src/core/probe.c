@@ -16,8 +16,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <sluice/object.h>
-#include <sluice/probe.h>
+#include <penstock/object.h>
+#include <penstock/probe.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -100,7 +100,7 @@ static int size_of(int fd, uint64_t *ret_size)
 	return 0;
 }
 
-int64_t sluice_probe_resident(int fd, uint64_t offset, uint64_t len)
+int64_t penstock_probe_resident(int fd, uint64_t offset, uint64_t len)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), size;
 	int64_t pages;
@@ -136,9 +136,9 @@ static int move_one(int fd, bool write, uint32_t mem, uint32_t off)
 	return n >= 0 || n == -ENOSPC || n == -EDQUOT ? 0 : (int)n;
 }
 
-static void direct_refused(struct sluice_path_info *p, const char *what, int code)
+static void direct_refused(struct penstock_path_info *p, const char *what, int code)
 {
-	snprintf(p->direct_why, sizeof(p->direct_why), "%s: %s", what, sluice_strerror(code));
+	snprintf(p->direct_why, sizeof(p->direct_why), "%s: %s", what, penstock_strerror(code));
 }
 
 /* A new file in @dir that is gone when closed; @flags may add O_DIRECT.  fd or -errno. */
@@ -149,7 +149,7 @@ static int open_nameless(const char *dir, int flags)
 
 	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
 		return fd >= 0 ? fd : -errno;
-	r = snprintf(name, sizeof(name), "%s/.sluice-probe-%d-%llu", dir, (int)getpid(),
+	r = snprintf(name, sizeof(name), "%s/.penstock-probe-%d-%llu", dir, (int)getpid(),
 		     (unsigned long long)clock_ns());
 	if (r >= (int)sizeof(name))
 		return -ENAMETOOLONG;
@@ -162,7 +162,7 @@ static int open_nameless(const char *dir, int flags)
 }
 
 /* Open something to try O_DIRECT on; -errno with the reason in @p. */
-static int probe_open_direct(struct sluice_path_info *p, const char *path)
+static int probe_open_direct(struct penstock_path_info *p, const char *path)
 {
 	int plain, fd;
 
@@ -185,7 +185,7 @@ static int probe_open_direct(struct sluice_path_info *p, const char *path)
 	return fd;
 }
 
-static void probe_direct(struct sluice_path_info *p, const char *path)
+static void probe_direct(struct penstock_path_info *p, const char *path)
 {
 	CLEANUP_CLOSE int fd = probe_open_direct(p, path);
 	const char *from;
@@ -193,7 +193,7 @@ static void probe_direct(struct sluice_path_info *p, const char *path)
 
 	if (fd < 0)
 		return;
-	r = sluice_backing_align(fd, &p->mem_align, &p->offset_align, &from);
+	r = penstock_backing_align(fd, &p->mem_align, &p->offset_align, &from);
 	if (r == -EOPNOTSUPP) {
 		snprintf(p->direct_why, sizeof(p->direct_why),
 			 "accepted at open, but statx says this file cannot do it");
@@ -212,25 +212,25 @@ static void probe_direct(struct sluice_path_info *p, const char *path)
 		p->direct = 1;
 }
 
-static void probe_cache(struct sluice_path_info *p, const char *path)
+static void probe_cache(struct penstock_path_info *p, const char *path)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-	int64_t n = fd < 0 ? -errno : sluice_probe_resident(fd, 0, UINT64_MAX);
+	int64_t n = fd < 0 ? -errno : penstock_probe_resident(fd, 0, UINT64_MAX);
 
 	if (n >= 0)
 		p->resident_bytes = (uint64_t)n;
 	else
-		snprintf(p->resident_why, sizeof(p->resident_why), "%s", sluice_strerror((int)n));
+		snprintf(p->resident_why, sizeof(p->resident_why), "%s", penstock_strerror((int)n));
 }
 
-static void probe_fs(struct sluice_path_info *p, const struct sluice_statx *x, const char *path)
+static void probe_fs(struct penstock_path_info *p, const struct penstock_statx *x, const char *path)
 {
-	struct sluice_mount m = {.fs = ""};
+	struct penstock_mount m = {.fs = ""};
 	struct statvfs vfs;
 	struct stat source;
 
-	if (x->st.stx_mask & SLUICE_STATX_MNT_ID)
-		sluice_mount_find(&m, x->mnt_id);
+	if (x->st.stx_mask & PENSTOCK_STATX_MNT_ID)
+		penstock_mount_find(&m, x->mnt_id);
 	snprintf(p->fs, sizeof(p->fs), "%s", m.fs);
 	snprintf(p->mount, sizeof(p->mount), "%s", m.point);
 	if (statvfs(path, &vfs) == 0) {
@@ -243,7 +243,7 @@ static void probe_fs(struct sluice_path_info *p, const struct sluice_statx *x, c
 		p->dev_major = major(source.st_rdev);
 		p->dev_minor = minor(source.st_rdev);
 	}
-	sluice_blockdev_udev(p->gds_why, sizeof(p->gds_why), p->dev_major, p->dev_minor,
+	penstock_blockdev_udev(p->gds_why, sizeof(p->gds_why), p->dev_major, p->dev_minor,
 			     p->fs[0] ? p->fs : "the file system");
 }
 
@@ -255,30 +255,30 @@ static const char *kind_name(mode_t mode)
 				: "something else";
 }
 
-int sluice_probe_path(const char *path, struct sluice_path_info *info, struct sluice_err *err)
+int penstock_probe_path(const char *path, struct penstock_path_info *info, struct penstock_err *err)
 {
-	struct sluice_path_info p = {.size = info->size};
-	struct sluice_statx x;
+	struct penstock_path_info p = {.size = info->size};
+	struct penstock_statx x;
 	mode_t mode;
 	int r;
 
 	if (info->size < sizeof(p.size))
-		return sluice_fail(err, -EINVAL, "size: %u is not the size of the struct",
+		return penstock_fail(err, -EINVAL, "size: %u is not the size of the struct",
 				   info->size);
-	if (sluice_object_is_uri(path, NULL) > 0) { /* what is behind it is not ours to see */
+	if (penstock_object_is_uri(path, NULL) > 0) { /* what is behind it is not ours to see */
 		snprintf(p.fs, sizeof(p.fs), "s3");
 		snprintf(p.direct_why, sizeof(p.direct_why), "an object");
 		memcpy(info, &p, min_u64(info->size, sizeof(p)));
 		return 0;
 	}
-	r = sluice_statx(AT_FDCWD, path, 0, &x);
+	r = penstock_statx(AT_FDCWD, path, 0, &x);
 	if (r < 0)
-		return sluice_fail(err, r, "%s: %s", path, sluice_strerror(r));
+		return penstock_fail(err, r, "%s: %s", path, penstock_strerror(r));
 	mode = x.st.stx_mode;
 	p.is_dir = S_ISDIR(mode);
 	p.is_device = S_ISBLK(mode);
 	if (!p.is_dir && !p.is_device && !S_ISREG(mode))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: is %s; a file, a directory or a block device is needed",
 				   path, kind_name(mode));
 
@@ -286,7 +286,7 @@ int sluice_probe_path(const char *path, struct sluice_path_info *info, struct sl
 	p.dev_minor = p.is_device ? x.st.stx_rdev_minor : x.st.stx_dev_minor;
 	if (!p.is_device)
 		probe_fs(&p, &x, path);
-	p.has_device = sluice_blockdev_load(&p.device, p.dev_major, p.dev_minor) == 0;
+	p.has_device = penstock_blockdev_load(&p.device, p.dev_major, p.dev_minor) == 0;
 	if (!p.is_dir) {
 		p.file_bytes = p.is_device ? p.device.bytes : x.st.stx_size;
 		probe_cache(&p, path);

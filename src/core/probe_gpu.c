@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <sluice/probe.h>
+#include <penstock/probe.h>
 
 #include "base/err.h"
 #include "base/textfile.h"
@@ -29,17 +29,17 @@ static void hand_out(void *to, const void *from, uint32_t wanted, size_t have)
 	memcpy(to, from, min_u64(wanted, have));
 }
 
-int sluice_probe_gpu(struct sluice_gpu_info *info)
+int penstock_probe_gpu(struct penstock_gpu_info *info)
 {
-	struct sluice_gpu_info g = {.size = info->size};
-	const struct sluice_cufile *cufile;
-	const struct sluice_cuda *cuda;
+	struct penstock_gpu_info g = {.size = info->size};
+	const struct penstock_cufile *cufile;
+	const struct penstock_cuda *cuda;
 	const char *why;
 	int n;
 
 	if (info->size < sizeof(g.size))
 		return -EINVAL;
-	cuda = sluice_cuda(&why);
+	cuda = penstock_cuda(&why);
 	if (cuda) {
 		g.cuda = 1;
 		cuda->driver_version(&g.cuda_version);
@@ -50,7 +50,7 @@ int sluice_probe_gpu(struct sluice_gpu_info *info)
 	} else {
 		snprintf(g.cuda_why, sizeof(g.cuda_why), "%s", why);
 	}
-	cufile = sluice_cufile(&why);
+	cufile = penstock_cufile(&why);
 	if (cufile) {
 		g.cufile = 1;
 		if (cufile->version)
@@ -72,7 +72,7 @@ static uint32_t link_gen(const char *pci, const char *name)
 	char line[64];
 	unsigned whole = 0, part = 0;
 
-	sluice_textfile_line(line, sizeof(line), "/sys/bus/pci/devices/%s/%s", pci, name);
+	penstock_textfile_line(line, sizeof(line), "/sys/bus/pci/devices/%s/%s", pci, name);
 	sscanf(line, "%u.%u", &whole, &part);
 	for (unsigned i = 0; i < ARRAY_SIZE(tenths); i++)
 		if (whole * 10 + part == tenths[i])
@@ -84,11 +84,11 @@ static uint32_t link_width(const char *pci, const char *name)
 {
 	uint64_t v = 0;
 
-	sluice_textfile_u64(&v, "/sys/bus/pci/devices/%s/%s", pci, name);
+	penstock_textfile_u64(&v, "/sys/bus/pci/devices/%s/%s", pci, name);
 	return v > 64 ? 0 : (uint32_t)v; /* 255: not known */
 }
 
-static void load_link(struct sluice_gpu_device *d, const char *id)
+static void load_link(struct penstock_gpu_device *d, const char *id)
 {
 	unsigned domain, bus, dev, fn;
 	char node[16];
@@ -101,21 +101,21 @@ static void load_link(struct sluice_gpu_device *d, const char *id)
 	d->pcie_gen_max = link_gen(d->pci, "max_link_speed");
 	d->pcie_width = link_width(d->pci, "current_link_width");
 	d->pcie_width_max = link_width(d->pci, "max_link_width");
-	if (sluice_textfile_line(node, sizeof(node), "/sys/bus/pci/devices/%s/numa_node", d->pci) >
+	if (penstock_textfile_line(node, sizeof(node), "/sys/bus/pci/devices/%s/numa_node", d->pci) >
 	    0)
 		sscanf(node, "%d", &d->numa_node);
 }
 
-int sluice_probe_gpu_device(unsigned device, struct sluice_gpu_device *info, struct sluice_err *err)
+int penstock_probe_gpu_device(unsigned device, struct penstock_gpu_device *info, struct penstock_err *err)
 {
-	struct sluice_gpu_device d = {.size = info->size, .numa_node = -1};
+	struct penstock_gpu_device d = {.size = info->size, .numa_node = -1};
 	struct gpu g;
 	int major = 0, minor = 0, r;
 	size_t memory = 0;
 	char pci[32] = "";
 
 	if (info->size < sizeof(d.size))
-		return sluice_fail(err, -EINVAL, "size: %u is not the size of the struct",
+		return penstock_fail(err, -EINVAL, "size: %u is not the size of the struct",
 				   info->size);
 	r = gpu_find(&g, device, err);
 	if (r < 0)
@@ -137,7 +137,7 @@ int sluice_probe_gpu_device(unsigned device, struct sluice_gpu_device *info, str
 /* What one measurement needs, in the device's context. */
 struct bench {
 	struct gpu gpu;
-	struct sluice_area host;
+	struct penstock_area host;
 	uint64_t ptr;
 	void *stream;
 	bool registered;
@@ -150,7 +150,7 @@ static int bench_copy(const struct bench *b, bool to_device)
 	return b->gpu.cuda->copy_from_device(b->host.addr, b->ptr, SPEED_BYTES, b->stream);
 }
 
-static int bench_measure(const struct bench *b, bool to_device, uint64_t *ret, struct sluice_err *e)
+static int bench_measure(const struct bench *b, bool to_device, uint64_t *ret, struct penstock_err *e)
 {
 	uint64_t begin = 0;
 	int r = 0;
@@ -165,31 +165,31 @@ static int bench_measure(const struct bench *b, bool to_device, uint64_t *ret, s
 	if (!r)
 		*ret = (uint64_t)((double)SPEED_BYTES * SPEED_LOOPS * 1e9 /
 				  (double)(clock_ns() - begin));
-	return sluice_cuda_check(r, "copying", e);
+	return penstock_cuda_check(r, "copying", e);
 }
 
-static int bench_open(struct bench *b, struct sluice_err *err)
+static int bench_open(struct bench *b, struct penstock_err *err)
 {
-	const struct sluice_cuda *cuda = b->gpu.cuda;
-	int r = sluice_area_map(&b->host, SPEED_BYTES, SLUICE_HUGE_AUTO, 0);
+	const struct penstock_cuda *cuda = b->gpu.cuda;
+	int r = penstock_area_map(&b->host, SPEED_BYTES, PENSTOCK_HUGE_AUTO, 0);
 
 	if (r < 0)
-		return sluice_fail(err, r, "out of memory");
+		return penstock_fail(err, r, "out of memory");
 	memset(b->host.addr, 0, SPEED_BYTES);
-	r = sluice_cuda_check(cuda->host_register(b->host.addr, b->host.len, 0),
+	r = penstock_cuda_check(cuda->host_register(b->host.addr, b->host.len, 0),
 			      "cuMemHostRegister", err);
 	b->registered = r == 0;
 	if (r == 0)
-		r = sluice_cuda_check(cuda->mem_alloc(&b->ptr, SPEED_BYTES), "cuMemAlloc", err);
+		r = penstock_cuda_check(cuda->mem_alloc(&b->ptr, SPEED_BYTES), "cuMemAlloc", err);
 	if (r == 0)
-		r = sluice_cuda_check(cuda->stream_create(&b->stream, CUDA_STREAM_NON_BLOCKING),
+		r = penstock_cuda_check(cuda->stream_create(&b->stream, CUDA_STREAM_NON_BLOCKING),
 				      "cuStreamCreate", err);
 	return r;
 }
 
 static void bench_close(struct bench *b)
 {
-	const struct sluice_cuda *cuda = b->gpu.cuda;
+	const struct penstock_cuda *cuda = b->gpu.cuda;
 
 	if (b->stream)
 		cuda->stream_destroy(b->stream);
@@ -197,17 +197,17 @@ static void bench_close(struct bench *b)
 		cuda->mem_free(b->ptr);
 	if (b->registered)
 		cuda->host_unregister(b->host.addr);
-	sluice_area_unmap(&b->host);
+	penstock_area_unmap(&b->host);
 }
 
-int sluice_probe_gpu_speed(unsigned device, struct sluice_gpu_speed *speed, struct sluice_err *err)
+int penstock_probe_gpu_speed(unsigned device, struct penstock_gpu_speed *speed, struct penstock_err *err)
 {
-	struct sluice_gpu_speed s = {.size = speed->size};
+	struct penstock_gpu_speed s = {.size = speed->size};
 	struct bench b = {.ptr = 0};
 	int r;
 
 	if (speed->size < sizeof(s.size))
-		return sluice_fail(err, -EINVAL, "size: %u is not the size of the struct",
+		return penstock_fail(err, -EINVAL, "size: %u is not the size of the struct",
 				   speed->size);
 	r = gpu_enter(&b.gpu, device, err);
 	if (r < 0)
@@ -226,15 +226,15 @@ int sluice_probe_gpu_speed(unsigned device, struct sluice_gpu_speed *speed, stru
 
 /* ------------------------------------------------------------------ cuFile */
 
-int sluice_probe_cufile(struct sluice_cufile_info *info)
+int penstock_probe_cufile(struct penstock_cufile_info *info)
 {
-	struct sluice_cufile_info c = {.size = info->size};
-	struct sluice_cufile_driver driver;
-	struct sluice_err err;
+	struct penstock_cufile_info c = {.size = info->size};
+	struct penstock_cufile_driver driver;
+	struct penstock_err err;
 
 	if (info->size < sizeof(c.size))
 		return -EINVAL;
-	if (sluice_cufile_open(&driver, &err) < 0) {
+	if (penstock_cufile_open(&driver, &err) < 0) {
 		snprintf(c.why, sizeof(c.why), "%s", err.msg);
 	} else {
 		c.opened = 1;

@@ -15,7 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <sluice/probe.h>
+#include <penstock/probe.h>
 
 #include "base/textfile.h"
 #include "base/util.h"
@@ -169,8 +169,8 @@ static bool has_write_streams(const char *path)
 		return false;
 	ma = S_ISBLK(st.st_mode) ? major(st.st_rdev) : major(st.st_dev);
 	mi = S_ISBLK(st.st_mode) ? minor(st.st_rdev) : minor(st.st_dev);
-	if (sluice_textfile_u64(&n, "/sys/dev/block/%u:%u/queue/max_write_streams", ma, mi) < 0 &&
-	    sluice_textfile_u64(&n, "/sys/dev/block/%u:%u/../queue/max_write_streams", ma, mi) < 0)
+	if (penstock_textfile_u64(&n, "/sys/dev/block/%u:%u/queue/max_write_streams", ma, mi) < 0 &&
+	    penstock_textfile_u64(&n, "/sys/dev/block/%u:%u/../queue/max_write_streams", ma, mi) < 0)
 		return false;
 	return n > 0;
 }
@@ -190,7 +190,7 @@ static const struct {
 	{"write streams", "6.16", true, false, has_write_streams},
 };
 
-int sluice_probe_kernel(unsigned index, const char *path, struct sluice_kernel_offer *offer)
+int penstock_probe_kernel(unsigned index, const char *path, struct penstock_kernel_offer *offer)
 {
 	uint32_t size = offer->size;
 
@@ -198,7 +198,7 @@ int sluice_probe_kernel(unsigned index, const char *path, struct sluice_kernel_o
 		return -EINVAL;
 	if (index >= ARRAY_SIZE(offers))
 		return -ENOENT;
-	*offer = (struct sluice_kernel_offer){.size = size};
+	*offer = (struct penstock_kernel_offer){.size = size};
 	offer->of_path = offers[index].of_path;
 	offer->used = offers[index].used;
 	offer->found = offers[index].has(path ? path : ".");

@@ -31,7 +31,7 @@ static void block_put(struct queue *q, struct block *b)
 		return;
 	}
 	q->nr_free++;
-	b->req.next = (struct sluice_req *)q->free;
+	b->req.next = (struct penstock_req *)q->free;
 	q->free = b;
 }
 
@@ -60,7 +60,7 @@ static inline void harvest_op(struct queue *q, struct block *b, struct harvest *
 	block_put(q, b);
 	if (!op_is_over(op) || op == q->local) /* that one is seen to by pull_local() */
 		return;
-	if (op->opcode != SLUICE_WRITE || !op_needs_sync(op)) {
+	if (op->opcode != PENSTOCK_WRITE || !op_needs_sync(op)) {
 		over_add(&h->over, op);
 		return;
 	}
@@ -100,7 +100,7 @@ static void harvest_shared(struct queue *q, struct harvest *h)
 
 static void run_callback(struct queue *q, struct op *op)
 {
-	struct sluice_done done;
+	struct penstock_done done;
 
 	op_result(op, &done);
 	if (op->msg)
@@ -109,7 +109,7 @@ static void run_callback(struct queue *q, struct op *op)
 	q->ctx = NULL; /* it may have made another one current */
 }
 
-static void op_finish(struct sluice_io *io, struct queue *q, struct op *op, struct returns *back)
+static void op_finish(struct penstock_io *io, struct queue *q, struct op *op, struct returns *back)
 {
 	op_conclude(io, op, q ? &q->count : &op->port->count);
 	if (op->on_done)
@@ -131,7 +131,7 @@ static void step_aside_for_callbacks(struct queue *q)
 		queue_share(q);
 }
 
-void ops_finish(struct sluice_io *io, struct queue *q, struct op *list)
+void ops_finish(struct penstock_io *io, struct queue *q, struct op *list)
 {
 	uint64_t now = list && atomic_load(&io->nr_ports) > 1 ? clock_ns() : 0;
 	struct returns back = {0};
@@ -180,11 +180,11 @@ static inline bool is_whole(struct block *b)
 	if (b->mode > BLOCK_LIST || b->req.res < 0 || b->moved + (uint64_t)b->req.res != b->len)
 		return false;
 	b->moved = b->len;
-	b->flags |= b->plain ? SLUICE_DONE_BUFFERED : SLUICE_DONE_DIRECT;
+	b->flags |= b->plain ? PENSTOCK_DONE_BUFFERED : PENSTOCK_DONE_DIRECT;
 	return true;
 }
 
-void queue_harvest(struct queue *q, struct sluice_req *list)
+void queue_harvest(struct queue *q, struct penstock_req *list)
 {
 	struct harvest h = {0};
 	uint64_t moved = 0;
@@ -205,7 +205,7 @@ void queue_harvest(struct queue *q, struct sluice_req *list)
 		q->inflight_bytes -= block_weight(b, b->req.len);
 		if (b->req.res > 0)
 			moved += (uint64_t)b->req.res;
-		copied = b->mode == BLOCK_BOUNCE && b->op->opcode == SLUICE_READ;
+		copied = b->mode == BLOCK_BOUNCE && b->op->opcode == PENSTOCK_READ;
 		if (!block_finish(q->io, b, &q->count))
 			ready_return(q, b);
 		else if (b->mode != BLOCK_DEVICE || !device_unload(q, b))
@@ -232,7 +232,7 @@ void queue_copied(struct queue *q)
 
 	for (b = device_done(q); b; b = next) {
 		next = (struct block *)b->req.next;
-		if (!b->code && (b->op->opcode == SLUICE_WRITE || b->mode == BLOCK_CUFILE))
+		if (!b->code && (b->op->opcode == PENSTOCK_WRITE || b->mode == BLOCK_CUFILE))
 			ready_add(q, b);
 		else
 			harvest_block(q, b, &h);
@@ -278,8 +278,8 @@ static int bounce_get(struct queue *q, struct block *b)
 	int r;
 
 	if (!q->bounce_ready) {
-		r = sluice_area_map(&q->bounce_area, (uint64_t)BOUNCE_SLOTS * BOUNCE_BYTES,
-				    q->io->opts.huge, SLUICE_AREA_LAZY);
+		r = penstock_area_map(&q->bounce_area, (uint64_t)BOUNCE_SLOTS * BOUNCE_BYTES,
+				    q->io->opts.huge, PENSTOCK_AREA_LAZY);
 		if (r < 0)
 			return r;
 		for (unsigned i = 0; i < BOUNCE_SLOTS; i++)
@@ -300,14 +300,14 @@ static inline int make_ready(struct queue *q, struct block *b)
 		return q->broken;
 	if (b->started)
 		return 0;
-	q->held_up = b->op->opcode == SLUICE_WRITE && !b->ranged && !block_may_start(b);
+	q->held_up = b->op->opcode == PENSTOCK_WRITE && !b->ranged && !block_may_start(b);
 	if (q->held_up)
 		return -EBUSY;
 	return b->mode == BLOCK_BOUNCE ? bounce_get(q, b) : 0;
 }
 
 /* Prepare blocks from the ready list; stops where bounce buffers run out. */
-static unsigned queue_gather(struct queue *q, struct sluice_req **reqs, unsigned max)
+static unsigned queue_gather(struct queue *q, struct penstock_req **reqs, unsigned max)
 {
 	unsigned n = 0;
 	struct block *b;
@@ -342,7 +342,7 @@ static unsigned queue_gather(struct queue *q, struct sluice_req **reqs, unsigned
 }
 
 /* The kernel may hold up who submits, but not where the engine only takes a note. */
-static bool may_take_long(const struct queue *q, struct sluice_req *const *reqs, unsigned n)
+static bool may_take_long(const struct queue *q, struct penstock_req *const *reqs, unsigned n)
 {
 	uint32_t quick = q->io->engine->quick;
 
@@ -353,7 +353,7 @@ static bool may_take_long(const struct queue *q, struct sluice_req *const *reqs,
 }
 
 /* This thread may have to wait for them: that is told from its work, for pace.h. */
-static int submit_blocking(struct queue *q, struct sluice_req *const *reqs, unsigned n)
+static int submit_blocking(struct queue *q, struct penstock_req *const *reqs, unsigned n)
 {
 	uint64_t start = clock_ns(), cpu = thread_cpu_ns(pthread_self());
 	int r = q->io->engine->submit(q->engine, reqs, n);
@@ -363,7 +363,7 @@ static int submit_blocking(struct queue *q, struct sluice_req *const *reqs, unsi
 	return r;
 }
 
-static int submit_some(struct queue *q, struct sluice_req *const *reqs, unsigned n)
+static int submit_some(struct queue *q, struct penstock_req *const *reqs, unsigned n)
 {
 	bool aside = q->io->nr_queues > 1 && may_take_long(q, reqs, n);
 	int r;
@@ -388,8 +388,8 @@ static void not_taken(struct queue *q, struct block *b)
 
 void queue_submit(struct queue *q)
 {
-	struct sluice_req *reqs[PULL_MAX];
-	unsigned most = q->io->opts.flags & SLUICE_SINGLE_SUBMIT ? 1 : PULL_MAX, n;
+	struct penstock_req *reqs[PULL_MAX];
+	unsigned most = q->io->opts.flags & PENSTOCK_SINGLE_SUBMIT ? 1 : PULL_MAX, n;
 	struct block *b;
 	int r;
 

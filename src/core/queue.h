@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CORE_QUEUE_H
-#define SLUICE_CORE_QUEUE_H
+#ifndef PENSTOCK_CORE_QUEUE_H
+#define PENSTOCK_CORE_QUEUE_H
 
 /* Queues: I/O threads, and where their blocks go besides the engine. */
 #include <pthread.h>
@@ -23,7 +23,7 @@ struct queue {
 	pthread_mutex_t nap;             /* only for sleeping with HAND_IDLE, with */
 	pthread_cond_t work;
 
-	_Alignas(LINE) struct sluice_io *io;
+	_Alignas(LINE) struct penstock_io *io;
 	unsigned index;
 	pthread_t thread;
 	bool started;
@@ -50,7 +50,7 @@ struct queue {
 	atomic_uint_fast64_t held_ns;  /* as the time that submitting held up the thread */
 	atomic_uint_fast64_t finished; /* operations, and of these */
 	atomic_uint_fast64_t results;  /* those somebody has to collect */
-	struct sluice_area bounce_area;
+	struct penstock_area bounce_area;
 	void **bounce_free;
 	unsigned nr_bounce_free;
 	bool bounce_ready;
@@ -61,8 +61,8 @@ struct queue {
 	struct block *more_blocks;             /* the first device block brings them */
 	struct block *starved, **starved_tail; /* that wait for a piece of the ring */
 	unsigned nr_starved;
-	struct sluice_lane **lanes; /* by device, direction and order, see device.c */
-	struct sluice_lane *open_lanes;
+	struct penstock_lane **lanes; /* by device, direction and order, see device.c */
+	struct penstock_lane *open_lanes;
 	void *ctx;           /* current in this thread, as far as we know */
 	unsigned nr_copying; /* blocks in lanes */
 	uint64_t copy_bytes; /* of these */
@@ -84,7 +84,7 @@ struct queue {
 	struct call *calls;
 	bool ready_to_go; /* the thread has tried to open its engine: see open_result */
 	int open_result;
-	struct sluice_err open_err;
+	struct penstock_err open_err;
 };
 
 /* Something a queue's own thread must do: register memory, forget a file. */
@@ -98,11 +98,11 @@ struct call {
 
 /* ---- device.c */
 /* Ask where the memory of @op lives; sets op->places. */
-int device_find(const struct sluice_cuda *cuda, struct op *op, struct sluice_err *err);
-bool device_any(const struct sluice_cuda *cuda, const struct sluice_op *u);
+int device_find(const struct penstock_cuda *cuda, struct op *op, struct penstock_err *err);
+bool device_any(const struct penstock_cuda *cuda, const struct penstock_op *u);
 /* Device memory of @op waits for the stream it names; *@last is shared by operations in a row. */
-int device_order(struct sluice_io *io, struct op *op, void *stream, struct sluice_order **last,
-		 struct sluice_err *err);
+int device_order(struct penstock_io *io, struct op *op, void *stream, struct penstock_order **last,
+		 struct penstock_err *err);
 /* Make the context of @device current in the queue's thread, in which this is called. */
 int device_enter(struct queue *q, int device);
 /* May this queue take on another block of device memory? */
@@ -132,14 +132,14 @@ void device_free(struct queue *q);        /* the memory alone */
 
 /* ---- remote.c */
 /* @f has its name.  By path nothing is asked of the store before the first transfer. */
-int remote_open(struct sluice_io *io, struct sluice_file *f, int oflags, bool by_path,
-		struct sluice_err *err);
-int remote_settle(struct sluice_io *io); /* under io->lock */
+int remote_open(struct penstock_io *io, struct penstock_file *f, int oflags, bool by_path,
+		struct penstock_err *err);
+int remote_settle(struct penstock_io *io); /* under io->lock */
 /* Make it the object, or nothing; before its store is closed.  Waits for the network. */
-int remote_close(struct sluice_file *f, bool commit, struct sluice_err *err);
-bool remote_is_stale(const struct sluice_file *f);
-uint64_t remote_part(const struct sluice_file *f);
-int remote_prepare(struct op *op, const struct sluice_op *u, struct sluice_err *err);
+int remote_close(struct penstock_file *f, bool commit, struct penstock_err *err);
+bool remote_is_stale(const struct penstock_file *f);
+uint64_t remote_part(const struct penstock_file *f);
+int remote_prepare(struct op *op, const struct penstock_op *u, struct penstock_err *err);
 bool remote_is_next(const struct op *op);     /* of writes; under io->lock */
 void remote_give_up(struct op *op, int code); /* it will not write all that it promised */
 struct block *remote_get(struct queue *q);    /* there is one */
@@ -151,22 +151,22 @@ void remote_leave(struct queue *q);                  /* before its engine is clo
 
 /* ---- ring.c */
 void ring_setup(struct ring *ring);
-int ring_make(struct sluice_io *io, struct sluice_fault *fault);
+int ring_make(struct penstock_io *io, struct penstock_fault *fault);
 int ring_get(struct queue *q, uint64_t len, void **out); /* -EBUSY: the queue has to wait */
 void ring_put(struct queue *q, void *piece);
 void ring_leave(struct queue *q); /* it does not wait any more */
 int ring_slot(struct queue *q);   /* the ring's slot in this queue's engine, -1: none */
-void ring_free(struct sluice_io *io);
-void ring_abandon(struct sluice_io *io);
+void ring_free(struct penstock_io *io);
+void ring_abandon(struct penstock_io *io);
 
 /* ---- pend.c, under io->lock */
-void pend_add(struct sluice_io *io, struct op *op);
-void pend_del(struct sluice_io *io, struct op *op);
+void pend_add(struct penstock_io *io, struct op *op);
+void pend_del(struct penstock_io *io, struct op *op);
 /* Whose block is handed out next to a queue that can take these kinds; NULL: nobody's yet. */
 struct op *pend_choose(struct queue *q, unsigned can);
 static inline struct op *pend_next(struct queue *q, unsigned can)
 {
-	struct sluice_io *io = q->io;
+	struct penstock_io *io = q->io;
 	struct op *op = io->pending.next;
 
 	/* Of one that is alone, and for any queue, there is nothing to choose. */
@@ -182,7 +182,7 @@ bool pend_lets_by(const struct queue *q, const struct op *op);
 void pend_returned(struct queue *q, const struct block *b);
 
 /* Is there something for a queue that can take these kinds? */
-static inline bool pend_any(const struct sluice_io *io, unsigned can)
+static inline bool pend_any(const struct penstock_io *io, unsigned can)
 {
 	bool any = false;
 
@@ -192,7 +192,7 @@ static inline bool pend_any(const struct sluice_io *io, unsigned can)
 }
 
 /* The same as far as can be seen without the lock. */
-static inline bool pend_seen(struct sluice_io *io)
+static inline bool pend_seen(struct penstock_io *io)
 {
 	return atomic_load(&io->pend_ops);
 }
@@ -214,7 +214,7 @@ static inline unsigned queue_can(const struct queue *q)
 unsigned queue_room(const struct queue *q); /* blocks it can take now */
 void queue_pull(struct queue *q);
 void queue_submit(struct queue *q);
-void queue_harvest(struct queue *q, struct sluice_req *list);
+void queue_harvest(struct queue *q, struct penstock_req *list);
 void queue_copied(struct queue *q);                   /* look after blocks of device memory */
 void queue_remote(struct queue *q);                   /* and of objects */
 bool queue_add_local(struct queue *q, struct op *op); /* false: others have time, share it */
@@ -223,18 +223,18 @@ void queue_purge(struct queue *q);                    /* finish what was cancell
 /* Share what waits in this queue with the others, by its own thread. */
 void queue_share(struct queue *q);
 /* Finish operations of which all blocks are back; @q NULL: not in an I/O thread. */
-void ops_finish(struct sluice_io *io, struct queue *q, struct op *list);
+void ops_finish(struct penstock_io *io, struct queue *q, struct op *list);
 
 /* ---- thread.c */
-int queue_start(struct queue *q, struct sluice_err *err);
+int queue_start(struct queue *q, struct penstock_err *err);
 void queue_free(struct queue *q);
 /* By the first queue's thread: so many take part from now on, as far as that is possible. */
-void queues_resize(struct sluice_io *io, unsigned n);
+void queues_resize(struct penstock_io *io, unsigned n);
 /* By the first queue's thread: how far all of them have come. */
 struct pace_seen queues_look(struct queue *q);
-uint64_t queues_cpu_ns(struct sluice_io *io); /* processor time of I/O threads and engines */
-void queue_stop(struct sluice_io *io);  /* tell all threads to end when they have nothing to do */
-void queue_wake(struct sluice_io *io);  /* under io->lock: somebody sees to what is pending */
+uint64_t queues_cpu_ns(struct penstock_io *io); /* processor time of I/O threads and engines */
+void queue_stop(struct penstock_io *io);  /* tell all threads to end when they have nothing to do */
+void queue_wake(struct penstock_io *io);  /* under io->lock: somebody sees to what is pending */
 void queue_kick(struct queue *q);       /* make its thread look around, wherever it is */
 void queue_step_aside(struct queue *q); /* before what may take long: others see to the list */
 void queue_step_back(struct queue *q);
@@ -244,11 +244,11 @@ void queue_step_back(struct queue *q);
  */
 bool queue_give(struct queue *q, struct here *here, struct op *newest, struct op *oldest);
 /* Somebody has to wait: what lies before a queue that has no time is for all. */
-void queue_rescue(struct sluice_io *io, struct queue *q);
+void queue_rescue(struct penstock_io *io, struct queue *q);
 
 int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *arg);
 /* Of the calling I/O thread, or NULL. */
-static inline struct queue *queue_current(const struct sluice_io *io)
+static inline struct queue *queue_current(const struct penstock_io *io)
 {
 	return current_queue && current_queue->io == io ? current_queue : NULL;
 }

@@ -27,9 +27,9 @@ static void plan_sync(struct op *op, struct block *b)
 	b->op = op;
 	b->part = op_sync_next(op);
 	b->mode = BLOCK_SYNC;
-	b->req.code = op->opcode == SLUICE_WRITE && !(op->flags & SLUICE_OP_FULLSYNC)
-			      ? SLUICE_REQ_FDATASYNC
-			      : SLUICE_REQ_FSYNC;
+	b->req.code = op->opcode == PENSTOCK_WRITE && !(op->flags & PENSTOCK_OP_FULLSYNC)
+			      ? PENSTOCK_REQ_FDATASYNC
+			      : PENSTOCK_REQ_FSYNC;
 }
 
 void block_of_sync(struct queue *q, struct op *op)
@@ -55,7 +55,7 @@ static inline struct block *block_of(struct queue *q, struct op *op)
 	}
 	if (op->remote) {
 		b->remote = true;
-		if (op->opcode == SLUICE_WRITE)
+		if (op->opcode == PENSTOCK_WRITE)
 			op->file->issued += b->len;
 	}
 	op->inflight++;
@@ -118,7 +118,7 @@ static bool op_claim(struct op *op)
  */
 static bool local_pass(struct queue *q, struct op *op)
 {
-	struct sluice_io *io = q->io;
+	struct penstock_io *io = q->io;
 	bool passed;
 
 	if (!op->places && !op->striped)
@@ -223,7 +223,7 @@ struct op *queue_spare(struct queue *q)
 /* Under io->lock.  Operations without any block end up on *over. */
 static void pull_shared(struct queue *q, unsigned room, struct op **over)
 {
-	struct sluice_io *io = q->io;
+	struct penstock_io *io = q->io;
 	unsigned active = atomic_load(&io->nr_active);
 	uint64_t share = active > 1 ? (io->pend_blocks + active - 1) / active : PULL_MAX;
 	unsigned limit = (unsigned)min_u64(min_u64(room, PULL_MAX), max_u64(share, 1));
@@ -243,14 +243,14 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 			bytes += block_weight(b, b->len);
 			issued += op->est - op_blocks_left(op);
 			op->est = op_blocks_left(op);
-		} else if (op->opcode == SLUICE_SYNC || (!op->len && op_needs_sync(op))) {
+		} else if (op->opcode == PENSTOCK_SYNC || (!op->len && op_needs_sync(op))) {
 			block_of_sync(q, op);
 		}
 		if (op->remote)
 			can = queue_can(q);
 		if (op_waits(op))
 			limit = 0; /* as pull_local() */
-		if (op->cursor < op->len || (op->opcode == SLUICE_SYNC && !op_synced(op)))
+		if (op->cursor < op->len || (op->opcode == PENSTOCK_SYNC && !op_synced(op)))
 			continue;
 		pend_del(io, op);
 		if (!op->inflight)
@@ -263,7 +263,7 @@ unsigned queue_room(const struct queue *q)
 {
 	if (q->ready)
 		return 0; /* these first */
-	if ((q->io->opts.flags & SLUICE_NO_OVERLAP) &&
+	if ((q->io->opts.flags & PENSTOCK_NO_OVERLAP) &&
 	    (q->inflight || q->nr_starved || q->nr_remote))
 		return 0;
 	if (q->io->auto_depth && q->inflight_bytes >= io_flight_bytes(q->io))
@@ -282,7 +282,7 @@ static unsigned room_for_local(struct queue *q, unsigned room)
 
 void queue_pull(struct queue *q)
 {
-	struct sluice_io *io = q->io;
+	struct penstock_io *io = q->io;
 	unsigned room = queue_room(q);
 	struct op *over = NULL;
 
@@ -304,7 +304,7 @@ void queue_pull(struct queue *q)
 
 void queue_share(struct queue *q)
 {
-	struct sluice_io *io = q->io;
+	struct penstock_io *io = q->io;
 	struct op *op, *next;
 
 	local_fill(q);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CORE_READY_H
-#define SLUICE_CORE_READY_H
+#ifndef PENSTOCK_CORE_READY_H
+#define PENSTOCK_CORE_READY_H
 
 /* Lists of a queue that taking on (queue_pull.c), submitting and harvesting (queue.c) share. */
 #include "core/queue.h"
@@ -15,7 +15,7 @@ static inline void ready_add(struct queue *q, struct block *b)
 /* Blocks that have been submitted before go first: they may hold what the others wait for. */
 static inline void ready_return(struct queue *q, struct block *b)
 {
-	b->req.next = (struct sluice_req *)q->ready;
+	b->req.next = (struct penstock_req *)q->ready;
 	if (!q->ready)
 		q->ready_tail = (struct block **)&b->req.next;
 	q->ready = b;

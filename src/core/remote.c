@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <sluice/object.h>
+#include <penstock/object.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -21,36 +21,36 @@ enum { AHEAD = 16 }; /* blocks beyond those the client has in flight */
 
 struct remote_block {
 	struct block block; /* first */
-	struct sluice_remote_req req;
-	struct sluice_iov piece; /* of the ring */
+	struct penstock_remote_req req;
+	struct penstock_iov piece; /* of the ring */
 	struct queue *q;
 };
 
 /* ------------------------------------------------------------------------ files */
 
-int remote_open(struct sluice_io *io, struct sluice_file *f, int oflags, bool by_path,
-		struct sluice_err *err)
+int remote_open(struct penstock_io *io, struct penstock_file *f, int oflags, bool by_path,
+		struct penstock_err *err)
 {
-	struct sluice_object *objects = atomic_load(&io->objects);
-	struct sluice_remote *remote;
+	struct penstock_object *objects = atomic_load(&io->objects);
+	struct penstock_remote *remote;
 	int r;
 
 	if (!objects)
-		return sluice_fail(err, -ENOTSUP,
+		return penstock_fail(err, -ENOTSUP,
 				   "%s: the handle has no client of object stores (objects of "
-				   "struct sluice_opts)",
+				   "struct penstock_opts)",
 				   f->name);
 	if (!by_path && queue_current(io))
-		return sluice_fail(err, -EDEADLK, "%s: a completion callback must not open objects",
+		return penstock_fail(err, -EDEADLK, "%s: a completion callback must not open objects",
 				   f->name);
-	r = sluice_remote_open(&remote, objects, f->name, oflags, by_path, err);
+	r = penstock_remote_open(&remote, objects, f->name, oflags, by_path, err);
 	if (r == 0)
-		sluice_backing_remote(&f->store, remote, oflags);
+		penstock_backing_remote(&f->store, remote, oflags);
 	return r;
 }
 
 /* Under io->lock; 0 or -ENOMEM. */
-int remote_settle(struct sluice_io *io)
+int remote_settle(struct penstock_io *io)
 {
 	struct queue *q = &io->queues[0];
 	unsigned n = atomic_load(&io->objects)->opts.connections + AHEAD;
@@ -63,77 +63,77 @@ int remote_settle(struct sluice_io *io)
 		return -ENOMEM;
 	for (unsigned i = 0; i < n; i++) {
 		blocks[i].q = q;
-		blocks[i].block.req.next = (struct sluice_req *)q->remote_free;
+		blocks[i].block.req.next = (struct penstock_req *)q->remote_free;
 		q->remote_free = &blocks[i].block;
 	}
 	q->remote_blocks = blocks;
 	return 0;
 }
 
-int remote_close(struct sluice_file *f, bool commit, struct sluice_err *err)
+int remote_close(struct penstock_file *f, bool commit, struct penstock_err *err)
 {
-	struct sluice_remote *remote = TAKE_PTR(f->store.remote);
+	struct penstock_remote *remote = TAKE_PTR(f->store.remote);
 
 	if (!remote)
 		return 0;
 	if (io_check(f->io, NULL) == 0)
-		return sluice_remote_close(remote, commit, err);
-	sluice_remote_abandon(remote);
+		return penstock_remote_close(remote, commit, err);
+	penstock_remote_abandon(remote);
 	return 0;
 }
 
-bool remote_is_stale(const struct sluice_file *f)
+bool remote_is_stale(const struct penstock_file *f)
 {
 	return atomic_load(&f->store.remote->stale);
 }
 
-uint64_t remote_part(const struct sluice_file *f)
+uint64_t remote_part(const struct penstock_file *f)
 {
-	return sluice_remote_part(f->store.remote);
+	return penstock_remote_part(f->store.remote);
 }
 
 /* ------------------------------------------------------------------- operations */
 
-int remote_prepare(struct op *op, const struct sluice_op *u, struct sluice_err *err)
+int remote_prepare(struct op *op, const struct penstock_op *u, struct penstock_err *err)
 {
-	struct sluice_file *f = op->file;
+	struct penstock_file *f = op->file;
 	int r;
 
 	/* Keys that have run out are asked for here, where that may take its time. */
 	r = queue_current(f->io) ? 0 : object_client_keys(f->store.remote->c, err);
 	if (r < 0)
 		return r;
-	if (op->opcode == SLUICE_SYNC)
-		return sluice_fail(err, -ENOTSUP,
+	if (op->opcode == PENSTOCK_SYNC)
+		return penstock_fail(err, -ENOTSUP,
 				   "sync %s: an object is durable when it is closed, not before",
 				   f->name);
-	if (op->opcode != SLUICE_WRITE)
+	if (op->opcode != PENSTOCK_WRITE)
 		return 0;
-	if (f->by_path && (op->offset || !(op->flags & SLUICE_OP_TRUNCATE)))
-		return sluice_fail(err, -EINVAL,
+	if (f->by_path && (op->offset || !(op->flags & PENSTOCK_OP_TRUNCATE)))
+		return penstock_fail(err, -EINVAL,
 				   "write %s: by name an object is written as a whole: at offset 0 "
-				   "and with SLUICE_OP_TRUNCATE",
+				   "and with PENSTOCK_OP_TRUNCATE",
 				   f->name);
-	if (!f->by_path && (u->flags & (SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC)))
-		return sluice_fail(err, -ENOTSUP,
+	if (!f->by_path && (u->flags & (PENSTOCK_OP_DATASYNC | PENSTOCK_OP_FULLSYNC)))
+		return penstock_fail(err, -ENOTSUP,
 				   "write %s: an object is durable when it is closed, not before",
 				   f->name);
-	r = sluice_remote_claim(f->store.remote, op->offset, op->len, err);
+	r = penstock_remote_claim(f->store.remote, op->offset, op->len, err);
 	op->extends = r == 0;
 	return r;
 }
 
 bool remote_is_next(const struct op *op)
 {
-	const struct sluice_file *f = op->file;
+	const struct penstock_file *f = op->file;
 
 	return f->issued == op->offset + op->cursor || atomic_load(&f->store.remote->failed);
 }
 
 void remote_give_up(struct op *op, int code)
 {
-	if (op->opcode == SLUICE_WRITE)
-		sluice_remote_fail(op->file->store.remote, code,
+	if (op->opcode == PENSTOCK_WRITE)
+		penstock_remote_fail(op->file->store.remote, code,
 				   code == -ECANCELED ? "a part of it was cancelled"
 						      : "a part of it failed before");
 }
@@ -150,12 +150,12 @@ struct block *remote_get(struct queue *q)
 
 void remote_put(struct queue *q, struct block *b)
 {
-	b->req.next = (struct sluice_req *)q->remote_free;
+	b->req.next = (struct penstock_req *)q->remote_free;
 	q->remote_free = b;
 }
 
 /* In a thread of the store's.  The queue may be freed when it is not busy here. */
-static void block_is_back(struct sluice_remote_req *r)
+static void block_is_back(struct penstock_remote_req *r)
 {
 	struct remote_block *rb = container_of(r, struct remote_block, req);
 	struct hand_item *item = (struct hand_item *)(void *)&rb->block.req;
@@ -172,7 +172,7 @@ static enum remote_what block_what(const struct block *b)
 {
 	if (b->mode == BLOCK_SYNC)
 		return b->op->code < 0 || b->op->cancelled ? REMOTE_ABORT : REMOTE_COMMIT;
-	return b->op->opcode == SLUICE_READ ? REMOTE_READ : REMOTE_WRITE;
+	return b->op->opcode == PENSTOCK_READ ? REMOTE_READ : REMOTE_WRITE;
 }
 
 void remote_start(struct queue *q, struct block *b)
@@ -181,7 +181,7 @@ void remote_start(struct queue *q, struct block *b)
 	struct op *op = b->op;
 
 	b->started = true;
-	rb->req = (struct sluice_remote_req){
+	rb->req = (struct penstock_remote_req){
 		.of = op->file->store.remote,
 		.what = block_what(b),
 		.at = op->offset + b->pos,
@@ -190,9 +190,9 @@ void remote_start(struct queue *q, struct block *b)
 	};
 	if (b->mode == BLOCK_DEVICE) {
 		b->data = b->bounce;
-		rb->piece = (struct sluice_iov){b->bounce, b->len};
+		rb->piece = (struct penstock_iov){b->bounce, b->len};
 		rb->req.iov = &rb->piece;
-		b->flags |= SLUICE_DONE_RING;
+		b->flags |= PENSTOCK_DONE_RING;
 		COUNT(&q->count, ring, 1);
 	} else if (b->mode != BLOCK_SYNC) {
 		rb->req.iov = &op->iov[b->seg];
@@ -201,7 +201,7 @@ void remote_start(struct queue *q, struct block *b)
 	if (b->mode != BLOCK_SYNC)
 		COUNT(&q->count, objects, 1);
 	q->nr_remote++;
-	sluice_remote_start(&rb->req);
+	penstock_remote_start(&rb->req);
 }
 
 struct block *remote_done(struct queue *q)

@@ -115,17 +115,17 @@ static int pieces_init(struct ring *ring)
 
 static void ring_unmake(struct ring *ring)
 {
-	sluice_area_unmap(&ring->area);
+	penstock_area_unmap(&ring->area);
 	free(ring->pages);
 	free(ring->lists);
 	ring->pages = NULL;
 	ring->lists = NULL;
 }
 
-static int ring_make_of(struct sluice_io *io, uint64_t bytes, struct sluice_fault *fault)
+static int ring_make_of(struct penstock_io *io, uint64_t bytes, struct penstock_fault *fault)
 {
 	struct ring *ring = &io->ring;
-	int r = sluice_area_map(&ring->area, bytes, io->opts.huge, 0);
+	int r = penstock_area_map(&ring->area, bytes, io->opts.huge, 0);
 
 	if (r < 0)
 		return r;
@@ -134,7 +134,7 @@ static int ring_make_of(struct sluice_io *io, uint64_t bytes, struct sluice_faul
 	if (!r)
 		madvise(ring->area.addr, ring->area.len, MADV_DONTFORK);
 	if (!r)
-		r = sluice_fault_set(fault, "cuMemHostRegister",
+		r = penstock_fault_set(fault, "cuMemHostRegister",
 				     io->gpus.cuda->host_register(ring->area.addr, ring->area.len,
 								  CUDA_HOST_PORTABLE));
 	if (r < 0)
@@ -143,14 +143,14 @@ static int ring_make_of(struct sluice_io *io, uint64_t bytes, struct sluice_faul
 }
 
 /* Under ring->making, with a context current. */
-static int ring_make_now(struct sluice_io *io, struct sluice_fault *fault)
+static int ring_make_now(struct penstock_io *io, struct penstock_fault *fault)
 {
 	uint64_t bytes = min_u64((uint64_t)io->nr_queues * RING_PER_QUEUE, RING_MAX);
-	struct sluice_fault why;
+	struct penstock_fault why;
 	int r;
 
 	do {
-		why = (struct sluice_fault){0};
+		why = (struct penstock_fault){0};
 		r = ring_make_of(io, bytes, &why);
 		bytes /= 2;
 	} while (r == -ENOMEM && bytes >= RING_MIN);
@@ -166,7 +166,7 @@ static int ring_make_now(struct sluice_io *io, struct sluice_fault *fault)
 	return 0;
 }
 
-int ring_make(struct sluice_io *io, struct sluice_fault *fault)
+int ring_make(struct penstock_io *io, struct penstock_fault *fault)
 {
 	int r = 0;
 
@@ -258,7 +258,7 @@ void ring_leave(struct queue *q)
 /* This queue's engine is told of the ring by its own thread, when it first uses it. */
 int ring_slot(struct queue *q)
 {
-	struct sluice_io *io = q->io;
+	struct penstock_io *io = q->io;
 	const struct ring *ring = &io->ring;
 	int r = -ENOTSUP;
 
@@ -273,7 +273,7 @@ int ring_slot(struct queue *q)
 	if (!r)
 		q->ring_slot = ring->slot;
 	else if (r != -ENOTSUP)
-		io_fell(io, SLUICE_FELL_UNREGISTERED, NULL,
+		io_fell(io, PENSTOCK_FELL_UNREGISTERED, NULL,
 			"the engine could not register memory (RLIMIT_MEMLOCK)");
 	return q->ring_slot;
 }
@@ -287,18 +287,18 @@ void ring_setup(struct ring *ring)
 	ring->waiters_tail = &ring->waiters;
 }
 
-void ring_free(struct sluice_io *io)
+void ring_free(struct penstock_io *io)
 {
 	struct ring *ring = &io->ring;
 	bool entered;
 
 	if (ring->area.addr) {
-		entered = sluice_gpus_enter(&io->gpus);
+		entered = penstock_gpus_enter(&io->gpus);
 		/* Rather lose it than give pages back that a device knows. */
 		if (io->gpus.cuda->host_unregister(ring->area.addr) != CUDA_OK)
 			ring->area.addr = NULL;
 		if (entered)
-			sluice_gpus_leave(&io->gpus);
+			penstock_gpus_leave(&io->gpus);
 	}
 	ring_unmake(ring);
 	pthread_mutex_destroy(&ring->lock);
@@ -306,7 +306,7 @@ void ring_free(struct sluice_io *io)
 }
 
 /* In a child of fork(), which has the tables but neither the memory nor a driver. */
-void ring_abandon(struct sluice_io *io)
+void ring_abandon(struct penstock_io *io)
 {
 	free(io->ring.pages);
 	free(io->ring.lists);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CORE_SPIN_H
-#define SLUICE_CORE_SPIN_H
+#ifndef PENSTOCK_CORE_SPIN_H
+#define PENSTOCK_CORE_SPIN_H
 
 /*
  * Looking for a while before going to sleep: a thread that sleeps costs two system calls and

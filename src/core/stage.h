@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CORE_STAGE_H
-#define SLUICE_CORE_STAGE_H
+#ifndef PENSTOCK_CORE_STAGE_H
+#define PENSTOCK_CORE_STAGE_H
 
 /*
  * Straight, or through a few megabytes of memory that stays hot?  A virtual disk may be faster by

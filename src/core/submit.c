@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sluice/object.h>
+#include <penstock/object.h>
 
 #include "base/err.h"
 #include "core/block.h"
@@ -27,7 +27,7 @@ enum {
 
 /* Operations that are prepared, so that they are handed over together. */
 struct batch {
-	struct sluice_io *io;
+	struct penstock_io *io;
 	struct maker make;
 	struct queue *q;             /* of the calling I/O thread, if it is one */
 	struct queue *home;          /* the port's, for as long as this lasts */
@@ -38,14 +38,14 @@ struct batch {
 	bool shares;   /* some of this call went on the list for all */
 	unsigned most; /* to be handed over together */
 	struct hand_far far;
-	struct sluice_order *order; /* of the last one that asked for one */
+	struct penstock_order *order; /* of the last one that asked for one */
 };
 
 /*
  * One block or not much more that one queue does best: nobody else need know of it.  Where the
  * queue's thread waits for each, the next one is for a thread that does not.
  */
-static bool stays_home(const struct sluice_io *io, const struct op *op)
+static bool stays_home(const struct penstock_io *io, const struct op *op)
 {
 	return op->file && !op->remote && op->len && op->len <= op->block &&
 	       (io->nr_active == 1 || (op->len < ALONE_BYTES && !op_waits(op)));
@@ -69,7 +69,7 @@ static void batch_give(struct batch *b)
 
 static void batch_submit(struct batch *b)
 {
-	struct sluice_io *io = b->io;
+	struct penstock_io *io = b->io;
 	struct port *port = b->make.here->port;
 
 	if (!b->nr_home && !b->nr_shared)
@@ -95,7 +95,7 @@ static void batch_submit(struct batch *b)
  */
 static bool has_to_queue(const struct batch *b, const struct op *op)
 {
-	return b->nr_shared || ((b->shares || op->opcode == SLUICE_WRITE) && pend_seen(b->io));
+	return b->nr_shared || ((b->shares || op->opcode == PENSTOCK_WRITE) && pend_seen(b->io));
 }
 
 static void submit_batch_add(struct batch *b, struct op *op)
@@ -132,19 +132,19 @@ static struct op *batch_op(struct batch *b)
 	return op;
 }
 
-static int submit_one(struct batch *b, const struct sluice_op *u, uint64_t *ticket,
-		      struct sluice_err *err)
+static int submit_one(struct batch *b, const struct penstock_op *u, uint64_t *ticket,
+		      struct penstock_err *err)
 {
-	struct sluice_io *io = b->io;
+	struct penstock_io *io = b->io;
 	struct queue *q = u->on_done ? b->q : NULL;
 	struct op *op = q ? queue_spare(q) : batch_op(b);
 	int r;
 
 	if (!op)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	op->next = NULL;
 	r = op_prepare(io, &b->make, op, u, err);
-	if (!r && op->places && (u->flags & SLUICE_OP_STREAM)) {
+	if (!r && op->places && (u->flags & PENSTOCK_OP_STREAM)) {
 		r = device_order(io, op, u->stream, &b->order, err);
 		if (r < 0)
 			op_drop(op);
@@ -163,8 +163,8 @@ static int submit_one(struct batch *b, const struct sluice_op *u, uint64_t *tick
 	return 0;
 }
 
-int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n, uint64_t *tickets,
-		  struct sluice_err *err)
+int penstock_submit(struct penstock_io *io, const struct penstock_op *ops, unsigned n, uint64_t *tickets,
+		  struct penstock_err *err)
 {
 	NO_CANCEL;
 	struct batch b;
@@ -175,13 +175,13 @@ int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n,
 	if (r < 0)
 		return r;
 	if (!ops && n)
-		return sluice_fail(err, -EINVAL, "ops: is NULL");
+		return penstock_fail(err, -EINVAL, "ops: is NULL");
 	if (n > INT32_MAX)
-		return sluice_fail(err, -EINVAL, "n: %u is outside 0..2147483647", n);
+		return penstock_fail(err, -EINVAL, "n: %u is outside 0..2147483647", n);
 	b.io = io;
 	b.make = (struct maker){.here = here_of(io)};
 	if (!b.make.here)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	b.q = queue_current(io);
 	b.home = atomic_load(&b.make.here->port->home);
 	b.spare = b.newest = b.oldest = NULL;
@@ -191,7 +191,7 @@ int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n,
 	b.make.here->whole -= b.make.here->whole > 0;
 	b.far = (struct hand_far){0};
 	b.order = NULL;
-	b.make.cuda = sluice_cuda_present();
+	b.make.cuda = penstock_cuda_present();
 	for (i = 0; i < n; i++) {
 		b.make.refs.ahead = (unsigned)min_u64(n - i, PULL_MAX);
 		r = submit_one(&b, &ops[i], tickets ? &tickets[i] : NULL, err);
@@ -201,13 +201,13 @@ int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n,
 	batch_submit(&b);
 	port_put(b.spare);
 	file_put_many(b.make.refs.file, b.make.refs.left);
-	sluice_order_put(b.order);
+	penstock_order_put(b.order);
 	return i || !n ? (int)i : r;
 }
 
 /* --------------------------------------------------------------- blocking */
 
-static int inline_block(struct sluice_io *io, struct block *b)
+static int inline_block(struct penstock_io *io, struct block *b)
 {
 	int r = 0;
 
@@ -230,7 +230,7 @@ static int inline_block(struct sluice_io *io, struct block *b)
 		do {
 			if (block_wants_pause(b))
 				block_pause(b);
-			b->req.res = sluice_req_run(&b->req);
+			b->req.res = penstock_req_run(&b->req);
 		} while (!block_finish(io, b, &b->op->port->count));
 	}
 	COUNT(&b->op->port->count, inlined, 1);
@@ -238,12 +238,12 @@ static int inline_block(struct sluice_io *io, struct block *b)
 	return b->code;
 }
 
-static void run_inline(struct sluice_io *io, struct op *op)
+static void run_inline(struct penstock_io *io, struct op *op)
 {
 	struct block b;
 
 	atomic_store_explicit(&op->state, OP_ISSUED, memory_order_relaxed);
-	op->done_flags = SLUICE_DONE_INLINE;
+	op->done_flags = PENSTOCK_DONE_INLINE;
 	while (plan_block(op, &b)) {
 		op->inflight++;
 		inline_block(io, &b);
@@ -254,30 +254,30 @@ static void run_inline(struct sluice_io *io, struct op *op)
 		file_put(op->file);
 }
 
-static int run_queued(struct sluice_io *io, const struct sluice_op *u, struct sluice_done *done,
-		      struct sluice_err *err)
+static int run_queued(struct penstock_io *io, const struct penstock_op *u, struct penstock_done *done,
+		      struct penstock_err *err)
 {
-	struct sluice_op plain = *u;
+	struct penstock_op plain = *u;
 	uint64_t ticket;
 	int r;
 
 	plain.on_done = NULL;
-	r = sluice_submit(io, &plain, 1, &ticket, err);
-	return r < 0 ? r : sluice_wait(io, ticket, -1, done);
+	r = penstock_submit(io, &plain, 1, &ticket, err);
+	return r < 0 ? r : penstock_wait(io, ticket, -1, done);
 }
 
 /* Whether the caller's thread does it: one block, or nothing to hand over. */
-static bool inline_fits(const struct sluice_io *io, const struct sluice_cuda *cuda,
-			const struct sluice_op *u)
+static bool inline_fits(const struct penstock_io *io, const struct penstock_cuda *cuda,
+			const struct penstock_op *u)
 {
 	uint64_t len = u->nr_iov ? 0 : u->len;
 
 	if (!io->engine->bypass)
 		return false;
 	if (u->file ? u->file->store.remote != NULL
-		    : u->path && sluice_object_is_uri(u->path, NULL))
+		    : u->path && penstock_object_is_uri(u->path, NULL))
 		return false;
-	if (u->opcode == SLUICE_SYNC)
+	if (u->opcode == PENSTOCK_SYNC)
 		return true;
 	for (unsigned i = 0; u->iov && i < u->nr_iov; i++)
 		len += u->iov[i].len;
@@ -285,11 +285,11 @@ static bool inline_fits(const struct sluice_io *io, const struct sluice_cuda *cu
 	if (u->file && u->file->store.stripe && len > u->file->store.stripe->unit)
 		return false;
 	return len <= io_inline_bytes(io) &&
-	       !(cuda && u->memory != SLUICE_MEMORY_HOST && device_any(cuda, u));
+	       !(cuda && u->memory != PENSTOCK_MEMORY_HOST && device_any(cuda, u));
 }
 
-int sluice_run(struct sluice_io *io, const struct sluice_op *u, struct sluice_done *done,
-	       struct sluice_err *err)
+int penstock_run(struct penstock_io *io, const struct penstock_op *u, struct penstock_done *done,
+	       struct penstock_err *err)
 {
 	NO_CANCEL;
 	struct maker make = {.refs = {.ahead = 1}};
@@ -299,17 +299,17 @@ int sluice_run(struct sluice_io *io, const struct sluice_op *u, struct sluice_do
 	if (r < 0)
 		return r;
 	if (!u || !done)
-		return sluice_fail(err, -EINVAL, "op, done: one of them is NULL");
-	make.cuda = sluice_cuda_present();
+		return penstock_fail(err, -EINVAL, "op, done: one of them is NULL");
+	make.cuda = penstock_cuda_present();
 	if (!inline_fits(io, make.cuda, u)) {
 		if (queue_current(io))
-			return sluice_fail(err, -EDEADLK,
+			return penstock_fail(err, -EDEADLK,
 					   "a completion callback must not wait for I/O");
 		return run_queued(io, u, done, err);
 	}
 	make.here = here_of(io);
 	if (!make.here)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	op.port = make.here->port;
 	r = op_prepare(io, &make, &op, u, err);
 	if (r < 0)
@@ -321,34 +321,34 @@ int sluice_run(struct sluice_io *io, const struct sluice_op *u, struct sluice_do
 	return 0;
 }
 
-static int64_t run_simple(struct sluice_file *f, const struct sluice_op *u, struct sluice_err *err)
+static int64_t run_simple(struct penstock_file *f, const struct penstock_op *u, struct penstock_err *err)
 {
-	struct sluice_done done;
+	struct penstock_done done;
 	int r;
 
 	if (!f)
-		return sluice_fail(err, -EINVAL, "file: is NULL");
-	r = sluice_run(f->io, u, &done, err);
+		return penstock_fail(err, -EINVAL, "file: is NULL");
+	r = penstock_run(f->io, u, &done, err);
 	if (r < 0)
 		return r;
 	if (done.res < 0)
-		sluice_fail(err, (int)done.res, "%s", done.msg);
+		penstock_fail(err, (int)done.res, "%s", done.msg);
 	return done.res;
 }
 
-int64_t sluice_pread(struct sluice_file *file, void *buf, uint64_t len, uint64_t offset,
-		     struct sluice_err *err)
+int64_t penstock_pread(struct penstock_file *file, void *buf, uint64_t len, uint64_t offset,
+		     struct penstock_err *err)
 {
-	struct sluice_op u = {
-		.opcode = SLUICE_READ, .file = file, .buf = buf, .len = len, .offset = offset};
+	struct penstock_op u = {
+		.opcode = PENSTOCK_READ, .file = file, .buf = buf, .len = len, .offset = offset};
 
 	return run_simple(file, &u, err);
 }
 
-int64_t sluice_pwrite(struct sluice_file *file, const void *buf, uint64_t len, uint64_t offset,
-		      struct sluice_err *err)
+int64_t penstock_pwrite(struct penstock_file *file, const void *buf, uint64_t len, uint64_t offset,
+		      struct penstock_err *err)
 {
-	struct sluice_op u = {.opcode = SLUICE_WRITE,
+	struct penstock_op u = {.opcode = PENSTOCK_WRITE,
 			      .file = file,
 			      .buf = (void *)(uintptr_t)buf,
 			      .len = len,

@@ -37,7 +37,7 @@ void queue_kick(struct queue *q)
 	wake_from(q, hand_claim(&q->hand));
 }
 
-void queue_stop(struct sluice_io *io)
+void queue_stop(struct penstock_io *io)
 {
 	pthread_mutex_lock(&io->lock);
 	atomic_exchange(&io->stop, true); /* see hand.h */
@@ -51,7 +51,7 @@ void queue_stop(struct sluice_io *io)
  * Wake as many sleeping queues as there are blocks for.  One that runs looks at
  * the list before it sleeps, so it counts as awake.
  */
-void queue_wake(struct sluice_io *io)
+void queue_wake(struct penstock_io *io)
 {
 	unsigned active = atomic_load(&io->nr_active), awake = 0;
 	uint64_t need = min_u64(atomic_load(&io->pend_blocks), active);
@@ -74,7 +74,7 @@ void queue_wake(struct sluice_io *io)
 }
 
 /* What lies before a queue becomes everybody's. */
-static void queue_empty(struct sluice_io *io, struct queue *q)
+static void queue_empty(struct penstock_io *io, struct queue *q)
 {
 	struct op *op = (struct op *)pile_take(&q->hand.pile, true), *next, *over = NULL;
 
@@ -122,7 +122,7 @@ bool queue_give(struct queue *q, struct here *here, struct op *newest, struct op
 	return state == HAND_RUNS && !behind;
 }
 
-void queue_rescue(struct sluice_io *io, struct queue *q)
+void queue_rescue(struct penstock_io *io, struct queue *q)
 {
 	if (io->nr_queues > 1 && hand_look(&q->hand) == HAND_BUSY)
 		queue_empty(io, q);
@@ -130,7 +130,7 @@ void queue_rescue(struct sluice_io *io, struct queue *q)
 
 static void run_calls(struct queue *q)
 {
-	struct sluice_io *io = q->io;
+	struct penstock_io *io = q->io;
 	struct call *c;
 
 	pthread_mutex_lock(&io->lock);
@@ -175,8 +175,8 @@ static void nap(struct queue *q)
  */
 static void doze(struct queue *q)
 {
-	struct sluice_io *io = q->io;
-	struct sluice_req *none = NULL;
+	struct penstock_io *io = q->io;
+	struct penstock_req *none = NULL;
 	bool in_engine = io->engine->idles && !q->reap_failures;
 
 	atomic_fetch_add(&io->nr_idle, 1);
@@ -209,7 +209,7 @@ static bool idle(struct queue *q)
 
 void queue_step_aside(struct queue *q)
 {
-	struct sluice_io *io = q->io;
+	struct penstock_io *io = q->io;
 
 	if (io->nr_queues == 1)
 		return;
@@ -231,7 +231,7 @@ void queue_step_back(struct queue *q)
 /* Work of a kind that there is room for. */
 static bool has_work_for(struct queue *q)
 {
-	struct sluice_io *io = q->io;
+	struct penstock_io *io = q->io;
 	unsigned can;
 	bool any;
 
@@ -266,13 +266,13 @@ static bool may_sleep(struct queue *q, bool *ret_marked)
 	return !atomic_load(&q->called) && !atomic_load(&q->purge);
 }
 
-static void blocks_give_up(struct block *blocks, unsigned n, struct sluice_req **list)
+static void blocks_give_up(struct block *blocks, unsigned n, struct penstock_req **list)
 {
 	for (unsigned i = 0; blocks && i < n; i++)
 		if (blocks[i].inflight) {
 			blocks[i].tries = INTERRUPTS_MAX;
 			blocks[i].lost = true;
-			sluice_req_push(list, &blocks[i].req, -EIO);
+			penstock_req_push(list, &blocks[i].req, -EIO);
 		}
 }
 
@@ -283,7 +283,7 @@ static void blocks_give_up(struct block *blocks, unsigned n, struct sluice_req *
 static void reap_failed(struct queue *q, int code)
 {
 	struct timespec ts = {0, 1000000};
-	struct sluice_req *list = NULL;
+	struct penstock_req *list = NULL;
 
 	if (q->reap_failures++ < REAP_PATIENCE) {
 		nanosleep(&ts, NULL);
@@ -295,7 +295,7 @@ static void reap_failed(struct queue *q, int code)
 	queue_harvest(q, list);
 }
 
-uint64_t queues_cpu_ns(struct sluice_io *io)
+uint64_t queues_cpu_ns(struct penstock_io *io)
 {
 	uint64_t sum = 0;
 
@@ -309,7 +309,7 @@ uint64_t queues_cpu_ns(struct sluice_io *io)
 
 struct pace_seen queues_look(struct queue *q)
 {
-	struct sluice_io *io = q->io;
+	struct penstock_io *io = q->io;
 	struct rusage use;
 	struct pace_seen now = {.ns = clock_ns(),
 				.busy_ns = queues_cpu_ns(io),
@@ -329,7 +329,7 @@ struct pace_seen queues_look(struct queue *q)
 
 static void queues_pace(struct queue *q)
 {
-	struct sluice_io *io = q->io;
+	struct penstock_io *io = q->io;
 	struct pace_seen *since = &io->pace_seen, now;
 	unsigned n;
 
@@ -351,9 +351,9 @@ static void queues_pace(struct queue *q)
 }
 
 /* Sleep, if so, until the engine, a store or somebody who wakes it has something. */
-static int queue_reap(struct queue *q, struct sluice_req **list, bool sleep)
+static int queue_reap(struct queue *q, struct penstock_req **list, bool sleep)
 {
-	const struct sluice_engine *engine = q->io->engine;
+	const struct penstock_engine *engine = q->io->engine;
 	int64_t patience;
 
 	if (q->nr_remote)
@@ -369,9 +369,9 @@ static int queue_reap(struct queue *q, struct sluice_req **list, bool sleep)
 }
 
 /* The same, without a word to others where there is something already. */
-static int queue_await(struct queue *q, struct sluice_req **list)
+static int queue_await(struct queue *q, struct penstock_req **list)
 {
-	const struct sluice_engine *engine = q->io->engine;
+	const struct penstock_engine *engine = q->io->engine;
 	bool marked, sleep;
 	int r;
 
@@ -386,8 +386,8 @@ static int queue_await(struct queue *q, struct sluice_req **list)
 
 static void queue_work(struct queue *q)
 {
-	struct sluice_req *list = NULL;
-	struct sluice_io *io = q->io;
+	struct penstock_req *list = NULL;
+	struct penstock_io *io = q->io;
 	int r;
 
 	if (atomic_load(&q->called))
@@ -426,7 +426,7 @@ static void report_open(struct queue *q, int r)
 static void *queue_main(void *arg)
 {
 	struct queue *q = arg;
-	struct sluice_engine_params p = {
+	struct penstock_engine_params p = {
 		.depth = q->io->opts.depth,
 		.settings = q->io->settings,
 		.nr_files = FILE_SLOTS,
@@ -455,7 +455,7 @@ static void *queue_main(void *arg)
 
 int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *arg)
 {
-	struct sluice_io *io = q->io;
+	struct penstock_io *io = q->io;
 	struct call c = {.run = run, .arg = arg};
 
 	if (queue_current(io))
@@ -471,9 +471,9 @@ int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *ar
 	return c.result;
 }
 
-int queue_start(struct queue *q, struct sluice_err *err)
+int queue_start(struct queue *q, struct penstock_err *err)
 {
-	struct sluice_io *io = q->io;
+	struct penstock_io *io = q->io;
 	int r;
 
 	q->spin_ns = SPIN_START_NS;
@@ -486,30 +486,30 @@ int queue_start(struct queue *q, struct sluice_err *err)
 	q->blocks = calloc(io->opts.depth, sizeof(*q->blocks));
 	q->bounce_free = calloc(BOUNCE_SLOTS, sizeof(*q->bounce_free));
 	if (!q->engine || !q->blocks || !q->bounce_free)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < io->opts.depth; i++) {
-		q->blocks[i].req.next = (struct sluice_req *)q->free;
+		q->blocks[i].req.next = (struct penstock_req *)q->free;
 		q->free = &q->blocks[i];
 	}
 	q->nr_free = io->opts.depth;
 	r = thread_start(&q->thread, queue_main, q);
 	q->started = !r;
 	if (r < 0)
-		return sluice_fail(err, r, "threads: cannot start I/O thread %u of %u: %s",
+		return penstock_fail(err, r, "threads: cannot start I/O thread %u of %u: %s",
 				   q->index + 1, io->nr_queues, strerror(-r));
-	pthread_setname_np(q->thread, "sluice-io");
+	pthread_setname_np(q->thread, "penstock-io");
 	pthread_mutex_lock(&io->lock);
 	while (!q->ready_to_go)
 		pthread_cond_wait(&io->called, &io->lock);
 	pthread_mutex_unlock(&io->lock);
 	if (q->open_result < 0)
-		return sluice_fail(err, q->open_result, "%s", q->open_err.msg);
+		return penstock_fail(err, q->open_result, "%s", q->open_err.msg);
 	return 0;
 }
 
-static void queues_grow(struct sluice_io *io, unsigned n)
+static void queues_grow(struct penstock_io *io, unsigned n)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 
 	for (unsigned i = io->nr_queues; i < n && i < io->max_queues; i++) {
 		struct queue *q = &io->queues[i];
@@ -528,7 +528,7 @@ static void queues_grow(struct sluice_io *io, unsigned n)
 }
 
 /* A new queue takes part only when it counts: see ports_quiet(). */
-void queues_resize(struct sluice_io *io, unsigned n)
+void queues_resize(struct penstock_io *io, unsigned n)
 {
 	queues_grow(io, n);
 	atomic_store(&io->nr_active, (unsigned)min_u64(n, io->nr_queues));
@@ -541,7 +541,7 @@ void queue_free(struct queue *q)
 	if (q->started)
 		pthread_join(q->thread, NULL);
 	free(q->remote_blocks);
-	sluice_area_unmap(&q->bounce_area);
+	penstock_area_unmap(&q->bounce_area);
 	free(q->bounce_free);
 	device_free(q);
 	free(q->blocks);

@@ -90,7 +90,7 @@ static void port_learn(struct port *port, uint64_t start)
 }
 
 /* Some I/O thread may be in a callback that does not end. */
-static void queues_rescue(struct sluice_io *io, struct waiter *w)
+static void queues_rescue(struct penstock_io *io, struct waiter *w)
 {
 	w->stuck = false;
 	for (unsigned i = 0; i < io->nr_queues; i++)
@@ -110,7 +110,7 @@ void waiters_tell_port(struct port *port)
 }
 
 /* Under port->lock, which is let go meanwhile.  Returns whether it came about. */
-static bool wait_for_op(struct sluice_io *io, struct port *port, struct op *op, int64_t timeout_ns)
+static bool wait_for_op(struct penstock_io *io, struct port *port, struct op *op, int64_t timeout_ns)
 {
 	NO_CANCEL;
 	struct wait_time t = wait_begin(timeout_ns);
@@ -139,7 +139,7 @@ static bool wait_for_op(struct sluice_io *io, struct port *port, struct op *op, 
 	return atomic_load(&op->state) == OP_DONE;
 }
 
-int sluice_wait(struct sluice_io *io, uint64_t ticket, int64_t timeout_ns, struct sluice_done *done)
+int penstock_wait(struct penstock_io *io, uint64_t ticket, int64_t timeout_ns, struct penstock_done *done)
 {
 	struct port *port;
 	struct op *op;
@@ -161,7 +161,7 @@ int sluice_wait(struct sluice_io *io, uint64_t ticket, int64_t timeout_ns, struc
 		pthread_mutex_unlock(&port->lock);
 		return -ENOENT;
 	}
-	/* sluice_wait_any() and _all() leave it to us. */
+	/* penstock_wait_any() and _all() leave it to us. */
 	if (!op->waiters++ && atomic_load(&op->state) == OP_DONE)
 		port_claim(port);
 	if (atomic_load(&op->state) != OP_DONE &&
@@ -180,7 +180,7 @@ int sluice_wait(struct sluice_io *io, uint64_t ticket, int64_t timeout_ns, struc
 /* ------------------------------------------- whichever, and all of them */
 
 /* Under io->lock.  Each result is for one, as far as there are enough. */
-static void waiters_look(struct sluice_io *io)
+static void waiters_look(struct penstock_io *io)
 {
 	bool quiet = ports_quiet(io);
 	uint64_t available = ports_available(io);
@@ -196,7 +196,7 @@ static void waiters_look(struct sluice_io *io)
 	}
 }
 
-void waiters_tell(struct sluice_io *io)
+void waiters_tell(struct penstock_io *io)
 {
 	if (!atomic_load(&io->nr_waiters))
 		return;
@@ -209,7 +209,7 @@ void waiters_tell(struct sluice_io *io)
  * Sleep until told.  False: the time is over.  Who has been told before and found too little, since
  * somebody else was faster, was counted on to take it: what there is may be enough for the next.
  */
-static bool wait_to_be_told(struct sluice_io *io, struct waiter *w, struct wait_time *t)
+static bool wait_to_be_told(struct penstock_io *io, struct waiter *w, struct wait_time *t)
 {
 	bool in_time = true;
 
@@ -230,7 +230,7 @@ static bool wait_to_be_told(struct sluice_io *io, struct waiter *w, struct wait_
 	return in_time;
 }
 
-static void waiter_enter(struct sluice_io *io, struct waiter *w)
+static void waiter_enter(struct penstock_io *io, struct waiter *w)
 {
 	pthread_mutex_lock(&io->lock);
 	waiter_add(&io->waiters, w);
@@ -239,7 +239,7 @@ static void waiter_enter(struct sluice_io *io, struct waiter *w)
 }
 
 /* What it leaves behind may be for another. */
-static void waiter_leave(struct sluice_io *io, struct waiter *w)
+static void waiter_leave(struct penstock_io *io, struct waiter *w)
 {
 	pthread_mutex_lock(&io->lock);
 	atomic_fetch_sub(&io->nr_waiters, 1);
@@ -254,7 +254,7 @@ static const struct offer whatever = {NULL, UINT64_MAX};
  * At least @min of this port, or none.  *@soon: as many, and one at least, are there or under
  * way; then it may be fewer where @late.
  */
-static unsigned collect_here(struct port *port, struct sluice_done *done, unsigned min,
+static unsigned collect_here(struct port *port, struct penstock_done *done, unsigned min,
 			     unsigned max, bool late, bool *soon)
 {
 	struct op *op, *next;
@@ -281,7 +281,7 @@ static unsigned collect_here(struct port *port, struct sluice_done *done, unsign
  * Of all ports, in the order in which they came about: at least @min, or none.  Fewer where *@over
  * is set, which it is where there is enough, or nothing to wait for.
  */
-static unsigned collect_any(struct sluice_io *io, const struct offer *of, struct sluice_done *done,
+static unsigned collect_any(struct penstock_io *io, const struct offer *of, struct penstock_done *done,
 			    unsigned min, unsigned max, bool *over)
 {
 	bool quiet;
@@ -315,7 +315,7 @@ static bool looks_around(struct here *here, struct offer *of)
 }
 
 /* Look for a while whether enough comes back here. */
-static unsigned collect_soon(struct port *port, struct sluice_done *done, unsigned min,
+static unsigned collect_soon(struct port *port, struct penstock_done *done, unsigned min,
 			     unsigned max, int64_t timeout_ns)
 {
 	uint64_t end = clock_ns() + port_patience(port, timeout_ns), now;
@@ -328,7 +328,7 @@ static unsigned collect_soon(struct port *port, struct sluice_done *done, unsign
 	return n;
 }
 
-static unsigned wait_for_any(struct sluice_io *io, struct sluice_done *done, unsigned min,
+static unsigned wait_for_any(struct penstock_io *io, struct penstock_done *done, unsigned min,
 			     unsigned max, int64_t timeout_ns)
 {
 	NO_CANCEL;
@@ -345,7 +345,7 @@ static unsigned wait_for_any(struct sluice_io *io, struct sluice_done *done, uns
 }
 
 /* A thread's own results first: it need not meet anybody for them. */
-static unsigned wait_collect(struct sluice_io *io, struct here *here, struct sluice_done *done,
+static unsigned wait_collect(struct penstock_io *io, struct here *here, struct penstock_done *done,
 			     unsigned min, unsigned max, int64_t timeout_ns)
 {
 	bool alone = atomic_load(&io->nr_ports) == 1, late = !timeout_ns || !min;
@@ -375,7 +375,7 @@ static unsigned wait_collect(struct sluice_io *io, struct here *here, struct slu
 	return n;
 }
 
-int sluice_wait_any(struct sluice_io *io, struct sluice_done *done, unsigned min, unsigned max,
+int penstock_wait_any(struct penstock_io *io, struct penstock_done *done, unsigned min, unsigned max,
 		    int64_t timeout_ns)
 {
 	struct here *here;
@@ -391,9 +391,9 @@ int sluice_wait_any(struct sluice_io *io, struct sluice_done *done, unsigned min
 	return here ? (int)wait_collect(io, here, done, min, max, timeout_ns) : -ENOMEM;
 }
 
-static void add_up(struct sluice_summary *sum, const struct op *op)
+static void add_up(struct penstock_summary *sum, const struct op *op)
 {
-	struct sluice_done done;
+	struct penstock_done done;
 
 	op_result(op, &done);
 	sum->ops++;
@@ -407,7 +407,7 @@ static void add_up(struct sluice_summary *sum, const struct op *op)
 	snprintf(sum->msg, sizeof(sum->msg), "%s", done.msg);
 }
 
-static bool wait_for_quiet(struct sluice_io *io, int64_t timeout_ns)
+static bool wait_for_quiet(struct penstock_io *io, int64_t timeout_ns)
 {
 	struct wait_time t = wait_begin(timeout_ns);
 	struct waiter w = {0};
@@ -420,10 +420,10 @@ static bool wait_for_quiet(struct sluice_io *io, int64_t timeout_ns)
 	return ports_quiet(io) || in_time;
 }
 
-int sluice_wait_all(struct sluice_io *io, int64_t timeout_ns, struct sluice_summary *sum)
+int penstock_wait_all(struct penstock_io *io, int64_t timeout_ns, struct penstock_summary *sum)
 {
 	NO_CANCEL;
-	struct sluice_summary ignored, *to = sum ? sum : &ignored;
+	struct penstock_summary ignored, *to = sum ? sum : &ignored;
 	struct op *op;
 	unsigned ports;
 	bool quiet;
@@ -449,7 +449,7 @@ int sluice_wait_all(struct sluice_io *io, int64_t timeout_ns, struct sluice_summ
 /* ------------------------------------------------------------- cancelling */
 
 /* Under io->lock: 1: the operation is over; 0: its queue has to see to it. */
-static int cancel_locked(struct sluice_io *io, struct op *op, struct queue **home)
+static int cancel_locked(struct penstock_io *io, struct op *op, struct queue **home)
 {
 	unsigned pending = OP_PENDING;
 
@@ -465,7 +465,7 @@ static int cancel_locked(struct sluice_io *io, struct op *op, struct queue **hom
 	return !op->inflight;
 }
 
-int sluice_cancel(struct sluice_io *io, uint64_t ticket)
+int penstock_cancel(struct penstock_io *io, uint64_t ticket)
 {
 	NO_CANCEL;
 	struct queue *home = NULL;

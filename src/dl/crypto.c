@@ -8,13 +8,13 @@
 #include "dl/load.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct sluice_crypto crypto;
+static struct penstock_crypto crypto;
 static char reason[160];
 static bool usable;
 
 static void crypto_load(void)
 {
-	const struct sluice_dl_symbol symbols[] = {
+	const struct penstock_dl_symbol symbols[] = {
 		{"SHA256_Init", (void **)&crypto.sha256_init, 0},
 		{"SHA256_Update", (void **)&crypto.sha256_update, 0},
 		{"SHA256_Final", (void **)&crypto.sha256_final, 0},
@@ -22,13 +22,13 @@ static void crypto_load(void)
 	};
 	char other[sizeof(reason)];
 
-	usable = sluice_dl_load("libcrypto.so.3", symbols, ARRAY_SIZE(symbols), reason,
+	usable = penstock_dl_load("libcrypto.so.3", symbols, ARRAY_SIZE(symbols), reason,
 				sizeof(reason)) == 0 ||
-		 sluice_dl_load("libcrypto.so.1.1", symbols, ARRAY_SIZE(symbols), other,
+		 penstock_dl_load("libcrypto.so.1.1", symbols, ARRAY_SIZE(symbols), other,
 				sizeof(other)) == 0;
 }
 
-const struct sluice_crypto *sluice_crypto(const char **why)
+const struct penstock_crypto *penstock_crypto(const char **why)
 {
 	pthread_once(&once, crypto_load);
 	if (why)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_DL_CRYPTO_H
-#define SLUICE_DL_CRYPTO_H
+#ifndef PENSTOCK_DL_CRYPTO_H
+#define PENSTOCK_DL_CRYPTO_H
 
 #include <stddef.h>
 
@@ -9,19 +9,19 @@
  * functions of 1.1 that 3 still has: those that replace them look their method up for every few
  * bytes.
  */
-struct sluice_sha256 {
+struct penstock_sha256 {
 	unsigned long long room[32]; /* SHA256_CTX has 112 bytes */
 };
 
-struct sluice_crypto {
-	int (*sha256_init)(struct sluice_sha256 *s);
-	int (*sha256_update)(struct sluice_sha256 *s, const void *data, size_t len);
-	int (*sha256_final)(unsigned char md[32], struct sluice_sha256 *s);
+struct penstock_crypto {
+	int (*sha256_init)(struct penstock_sha256 *s);
+	int (*sha256_update)(struct penstock_sha256 *s, const void *data, size_t len);
+	int (*sha256_final)(unsigned char md[32], struct penstock_sha256 *s);
 	/* NULL where it was left out of the library. */
 	unsigned char *(*md5)(const void *data, size_t len, unsigned char md[16]);
 };
 
 /* The functions, or NULL with the reason in *@why. */
-const struct sluice_crypto *sluice_crypto(const char **why);
+const struct penstock_crypto *penstock_crypto(const char **why);
 
 #endif

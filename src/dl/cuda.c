@@ -21,13 +21,13 @@
 static const char library[] = "libcuda.so.1";
 
 static pthread_once_t load_once = PTHREAD_ONCE_INIT, init_once = PTHREAD_ONCE_INIT;
-static struct sluice_cuda cuda;
+static struct penstock_cuda cuda;
 static char reason[160];
 static bool loaded, usable;
 
 static void cuda_load(void)
 {
-	const struct sluice_dl_symbol symbols[] = {
+	const struct penstock_dl_symbol symbols[] = {
 		{"cuInit", (void **)&cuda.init, 0},
 		{"cuDriverGetVersion", (void **)&cuda.driver_version, 0},
 		{"cuGetErrorName", (void **)&cuda.error_name, 0},
@@ -66,7 +66,7 @@ static void cuda_load(void)
 		{"cuEventDestroy_v2", (void **)&cuda.event_destroy, 0},
 	};
 
-	loaded = sluice_dl_load(library, symbols, ARRAY_SIZE(symbols), reason, sizeof(reason)) == 0;
+	loaded = penstock_dl_load(library, symbols, ARRAY_SIZE(symbols), reason, sizeof(reason)) == 0;
 }
 
 static void cuda_init(void)
@@ -82,11 +82,11 @@ static void cuda_init(void)
 	if (usable)
 		return;
 	cuda.error_string(r, &text);
-	snprintf(reason, sizeof(reason), "cuInit: %s: %s", sluice_cuda_name(r),
+	snprintf(reason, sizeof(reason), "cuInit: %s: %s", penstock_cuda_name(r),
 		 text ? text : "unknown");
 }
 
-const struct sluice_cuda *sluice_cuda(const char **why)
+const struct penstock_cuda *penstock_cuda(const char **why)
 {
 	pthread_once(&init_once, cuda_init);
 	if (why)
@@ -116,7 +116,7 @@ static unsigned long long tick(void)
 	return (unsigned long long)ts.tv_sec * 1000000000u + (unsigned long long)ts.tv_nsec;
 }
 
-const struct sluice_cuda *sluice_cuda_present(void)
+const struct penstock_cuda *penstock_cuda_present(void)
 {
 	static atomic_bool found;
 	static atomic_ullong looked_at; /* dlpi_adds when it was not there */
@@ -144,14 +144,14 @@ const struct sluice_cuda *sluice_cuda_present(void)
 	return loaded ? &cuda : NULL;
 }
 
-int sluice_cuda_errno(int code)
+int penstock_cuda_errno(int code)
 {
 	if (code == CUDA_OK)
 		return 0;
 	return code == CUDA_OUT_OF_MEMORY ? -ENOMEM : -EIO;
 }
 
-const char *sluice_cuda_name(int code)
+const char *penstock_cuda_name(int code)
 {
 	const char *name = NULL;
 
@@ -160,9 +160,9 @@ const char *sluice_cuda_name(int code)
 	return name;
 }
 
-int sluice_cuda_check(int code, const char *call, struct sluice_err *err)
+int penstock_cuda_check(int code, const char *call, struct penstock_err *err)
 {
 	if (code == CUDA_OK)
 		return 0;
-	return sluice_fail(err, sluice_cuda_errno(code), "%s: %s", call, sluice_cuda_name(code));
+	return penstock_fail(err, penstock_cuda_errno(code), "%s: %s", call, penstock_cuda_name(code));
 }

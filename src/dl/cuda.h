@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_DL_CUDA_H
-#define SLUICE_DL_CUDA_H
+#ifndef PENSTOCK_DL_CUDA_H
+#define PENSTOCK_DL_CUDA_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-struct sluice_err;
+struct penstock_err;
 
 /*
  * The CUDA driver, loaded at run time: no toolkit is needed to build, no GPU to
@@ -13,7 +13,7 @@ struct sluice_err;
  * has it; CUresult, CUdevice and the enums are int, CUdeviceptr is uint64_t,
  * CUcontext, CUstream and CUevent are pointers to what we never look into.
  */
-struct sluice_cuda {
+struct penstock_cuda {
 	int (*init)(unsigned flags);
 	int (*driver_version)(int *version);
 	int (*error_name)(int code, const char **name);
@@ -89,20 +89,20 @@ enum {
  * pointing to a reason that lives as long as the process.  The first call
  * loads libcuda.so.1 and may take a second; later ones cost nothing.
  */
-const struct sluice_cuda *sluice_cuda(const char **why);
+const struct penstock_cuda *penstock_cuda(const char **why);
 
 /*
  * The functions if the process has libcuda.so.1 loaded already, whoever did it,
  * else NULL.  Loads and initialises nothing: there can be no device memory in a
  * process that has not, and transfers of host memory must not pay for CUDA.
  */
-const struct sluice_cuda *sluice_cuda_present(void);
+const struct penstock_cuda *penstock_cuda_present(void);
 
 /* -ENOMEM or -EIO for a CUresult, 0 for success. */
-int sluice_cuda_errno(int code);
+int penstock_cuda_errno(int code);
 /* "CUDA_ERROR_...", valid for the life of the process. */
-const char *sluice_cuda_name(int code);
+const char *penstock_cuda_name(int code);
 /* The two together: 0, or @err filled with "@call: CUDA_ERROR_...". */
-int sluice_cuda_check(int code, const char *call, struct sluice_err *err);
+int penstock_cuda_check(int code, const char *call, struct penstock_err *err);
 
 #endif

@@ -17,15 +17,15 @@
 #include "dl/load.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT, open_once = PTHREAD_ONCE_INIT;
-static struct sluice_cufile cufile;
+static struct penstock_cufile cufile;
 static char reason[160];
 static bool usable;
-static struct sluice_cufile_driver driver;
-static struct sluice_err open_err;
+static struct penstock_cufile_driver driver;
+static struct penstock_err open_err;
 
 static void cufile_load(void)
 {
-	const struct sluice_dl_symbol symbols[] = {
+	const struct penstock_dl_symbol symbols[] = {
 		{"cuFileGetVersion", (void **)&cufile.version, 1},
 		{"cuFileDriverOpen", (void **)&cufile.driver_open, 0},
 		{"cuFileDriverGetProperties", (void **)&cufile.properties, 0},
@@ -37,11 +37,11 @@ static void cufile_load(void)
 		{"cuFileWrite", (void **)&cufile.write, 0},
 	};
 
-	usable = sluice_dl_load("libcufile.so.0", symbols, ARRAY_SIZE(symbols), reason,
+	usable = penstock_dl_load("libcufile.so.0", symbols, ARRAY_SIZE(symbols), reason,
 				sizeof(reason)) == 0;
 }
 
-const struct sluice_cufile *sluice_cufile(const char **why)
+const struct penstock_cufile *penstock_cufile(const char **why)
 {
 	pthread_once(&once, cufile_load);
 	if (why)
@@ -54,11 +54,11 @@ const struct sluice_cufile *sluice_cufile(const char **why)
  * Its parameters for the log change nothing (1.15); this variable does, and is looked at
  * now only.  A user who wants the log sets it to a name.
  */
-static struct sluice_cufile_error open_without_log(void)
+static struct penstock_cufile_error open_without_log(void)
 {
 	static const char name[] = "CUFILE_LOGFILE_PATH";
 	bool ours = !getenv(name) && setenv(name, "/dev/null", 0) == 0;
-	struct sluice_cufile_error e = cufile.driver_open();
+	struct penstock_cufile_error e = cufile.driver_open();
 
 	if (ours)
 		unsetenv(name);
@@ -67,17 +67,17 @@ static struct sluice_cufile_error open_without_log(void)
 
 static void open_driver(void)
 {
-	struct sluice_cufile_props props;
-	struct sluice_cufile_error e;
+	struct penstock_cufile_props props;
+	struct penstock_cufile_error e;
 	const char *why;
 
-	if (!sluice_cufile(&why)) {
-		sluice_fail(&open_err, -ENOTSUP, "%s", why);
+	if (!penstock_cufile(&why)) {
+		penstock_fail(&open_err, -ENOTSUP, "%s", why);
 		return;
 	}
 	e = open_without_log();
 	if (e.err != CUFILE_DRIVER_ALREADY_OPEN &&
-	    sluice_cufile_check(e, "cuFileDriverOpen", &open_err) < 0)
+	    penstock_cufile_check(e, "cuFileDriverOpen", &open_err) < 0)
 		return;
 	memset(&props, 0, sizeof(props));
 	if (cufile.properties(&props).err != 0)
@@ -87,11 +87,11 @@ static void open_driver(void)
 	driver.direct = props.nvfs.major || (props.features & CUFILE_FEATURE_P2P);
 }
 
-int sluice_cufile_open(struct sluice_cufile_driver *ret_driver, struct sluice_err *err)
+int penstock_cufile_open(struct penstock_cufile_driver *ret_driver, struct penstock_err *err)
 {
 	pthread_once(&open_once, open_driver);
 	if (open_err.code < 0)
-		return sluice_fail(err, open_err.code, "%s", open_err.msg);
+		return penstock_fail(err, open_err.code, "%s", open_err.msg);
 	*ret_driver = driver;
 	return 0;
 }
@@ -138,7 +138,7 @@ static const char *const names[] = {
 	"CU_FILE_ASYNC_NOT_SUPPORTED",
 };
 
-const char *sluice_cufile_name(int code)
+const char *penstock_cufile_name(int code)
 {
 	unsigned i = (unsigned)(code - CUFILE_BASE_ERROR - 1);
 
@@ -147,12 +147,12 @@ const char *sluice_cufile_name(int code)
 		       : "an unknown cuFile error";
 }
 
-int sluice_cufile_check(struct sluice_cufile_error e, const char *call, struct sluice_err *err)
+int penstock_cufile_check(struct penstock_cufile_error e, const char *call, struct penstock_err *err)
 {
 	if (e.err == 0)
 		return 0;
 	if (e.err == CUFILE_CUDA_DRIVER_ERROR)
-		return sluice_fail(err, -EIO, "%s: %s (%d): %s", call, sluice_cufile_name(e.err),
-				   e.err, sluice_cuda_name(e.cu_err));
-	return sluice_fail(err, -EIO, "%s: %s (%d)", call, sluice_cufile_name(e.err), e.err);
+		return penstock_fail(err, -EIO, "%s: %s (%d): %s", call, penstock_cufile_name(e.err),
+				   e.err, penstock_cuda_name(e.cu_err));
+	return penstock_fail(err, -EIO, "%s: %s (%d)", call, penstock_cufile_name(e.err), e.err);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_DL_CUFILE_H
-#define SLUICE_DL_CUFILE_H
+#ifndef PENSTOCK_DL_CUFILE_H
+#define PENSTOCK_DL_CUFILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
-struct sluice_err;
+struct penstock_err;
 
 /*
  * cuFile (GPUDirect Storage), loaded at run time like dl/cuda.h.  Only what we call
@@ -14,13 +14,13 @@ struct sluice_err;
  */
 
 /* CUfileError_t: two enums, returned by value. */
-struct sluice_cufile_error {
+struct penstock_cufile_error {
 	int err;    /* CUfileOpError, 0: success */
 	int cu_err; /* CUresult, where err is CUFILE_CUDA_DRIVER_ERROR */
 };
 
 /* CUfileDescr_t */
-struct sluice_cufile_descr {
+struct penstock_cufile_descr {
 	int type; /* CUFILE_TYPE_FD */
 	union {
 		int fd;
@@ -30,7 +30,7 @@ struct sluice_cufile_descr {
 };
 
 /* CUfileDrvProps_t; a newer library may know more fields than we do. */
-struct sluice_cufile_props {
+struct penstock_cufile_props {
 	struct {
 		unsigned major, minor; /* of the nvidia-fs module; 0 where it is not in use */
 		size_t poll_thresh_size;
@@ -47,15 +47,15 @@ struct sluice_cufile_props {
 	unsigned newer[64];
 };
 
-struct sluice_cufile {
-	struct sluice_cufile_error (*version)(int *version); /* NULL before cuFile 1.8 */
-	struct sluice_cufile_error (*driver_open)(void);
-	struct sluice_cufile_error (*properties)(struct sluice_cufile_props *props);
-	struct sluice_cufile_error (*handle_register)(void **handle,
-						      struct sluice_cufile_descr *descr);
+struct penstock_cufile {
+	struct penstock_cufile_error (*version)(int *version); /* NULL before cuFile 1.8 */
+	struct penstock_cufile_error (*driver_open)(void);
+	struct penstock_cufile_error (*properties)(struct penstock_cufile_props *props);
+	struct penstock_cufile_error (*handle_register)(void **handle,
+						      struct penstock_cufile_descr *descr);
 	void (*handle_deregister)(void *handle);
-	struct sluice_cufile_error (*buf_register)(const void *base, size_t len, int flags);
-	struct sluice_cufile_error (*buf_deregister)(const void *base);
+	struct penstock_cufile_error (*buf_register)(const void *base, size_t len, int flags);
+	struct penstock_cufile_error (*buf_deregister)(const void *base);
 	/* Bytes, -1 with errno, or a negative CUfileOpError. */
 	ssize_t (*read)(void *handle, void *base, size_t len, off_t file_off, off_t base_off);
 	ssize_t (*write)(void *handle, const void *base, size_t len, off_t file_off,
@@ -76,7 +76,7 @@ enum {
 };
 
 /* What the driver says once it is open. */
-struct sluice_cufile_driver {
+struct penstock_cufile_driver {
 	unsigned nvfs_major, nvfs_minor;
 	bool direct; /* can bypass the host's memory; else everything is in compatibility mode */
 };
@@ -85,17 +85,17 @@ struct sluice_cufile_driver {
  * The functions, or NULL with the reason in *@why.  Loads libcufile.so.0; does
  * not open its driver, which starts threads, pins memory and writes a log file.
  */
-const struct sluice_cufile *sluice_cufile(const char **why);
+const struct penstock_cufile *penstock_cufile(const char **why);
 
 /*
  * Open the driver, once in a process, and ask what it can do.  It is never closed:
  * others in the process may use it, and the library does so at exit.
  */
-int sluice_cufile_open(struct sluice_cufile_driver *ret_driver, struct sluice_err *err);
+int penstock_cufile_open(struct penstock_cufile_driver *ret_driver, struct penstock_err *err);
 
 /* "CU_FILE_...", valid for the life of the process. */
-const char *sluice_cufile_name(int code);
+const char *penstock_cufile_name(int code);
 /* 0, or -errno with @err filled: "@call: CU_FILE_... (5027)". */
-int sluice_cufile_check(struct sluice_cufile_error e, const char *call, struct sluice_err *err);
+int penstock_cufile_check(struct penstock_cufile_error e, const char *call, struct penstock_err *err);
 
 #endif

@@ -8,14 +8,14 @@
 #include "dl/load.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct sluice_curl curl;
+static struct penstock_curl curl;
 static char reason[160];
 static bool usable;
 
 static void curl_load(void)
 {
 	enum { EVERYTHING = 3 };
-	const struct sluice_dl_symbol symbols[] = {
+	const struct penstock_dl_symbol symbols[] = {
 		{"curl_global_init", (void **)&curl.global_init, 0},
 		{"curl_version", (void **)&curl.version, 0},
 		{"curl_easy_strerror", (void **)&curl.strerror, 0},
@@ -39,18 +39,18 @@ static void curl_load(void)
 	};
 
 	/* Debian has it under a second name too, with another library for TLS. */
-	usable = sluice_dl_load("libcurl.so.4", symbols, ARRAY_SIZE(symbols), reason,
+	usable = penstock_dl_load("libcurl.so.4", symbols, ARRAY_SIZE(symbols), reason,
 				sizeof(reason)) == 0;
 	if (!usable) {
 		char other[sizeof(reason)];
 
-		usable = sluice_dl_load("libcurl-gnutls.so.4", symbols, ARRAY_SIZE(symbols), other,
+		usable = penstock_dl_load("libcurl-gnutls.so.4", symbols, ARRAY_SIZE(symbols), other,
 					sizeof(other)) == 0;
 	}
 	usable = usable && curl.global_init(EVERYTHING) == 0;
 }
 
-const struct sluice_curl *sluice_curl(const char **why)
+const struct penstock_curl *penstock_curl(const char **why)
 {
 	pthread_once(&once, curl_load);
 	if (why)

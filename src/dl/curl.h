@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_DL_CURL_H
-#define SLUICE_DL_CURL_H
+#ifndef PENSTOCK_DL_CURL_H
+#define PENSTOCK_DL_CURL_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@
  */
 
 /* CURLMsg */
-struct sluice_curl_msg {
+struct penstock_curl_msg {
 	int msg;
 	void *easy;
 	union {
@@ -20,7 +20,7 @@ struct sluice_curl_msg {
 	} data;
 };
 
-struct sluice_curl {
+struct penstock_curl {
 	int (*global_init)(long flags);
 	char *(*version)(void);
 	const char *(*strerror)(int code);
@@ -39,7 +39,7 @@ struct sluice_curl {
 	int (*multi_perform)(void *multi, int *running);
 	int (*multi_poll)(void *multi, void *fds, unsigned nr, int timeout_ms, int *ret);
 	int (*multi_wakeup)(void *multi);
-	struct sluice_curl_msg *(*multi_info_read)(void *multi, int *left);
+	struct penstock_curl_msg *(*multi_info_read)(void *multi, int *left);
 	int (*multi_cleanup)(void *multi);
 };
 
@@ -116,6 +116,6 @@ enum {
 };
 
 /* The functions, or NULL with the reason in *@why. */
-const struct sluice_curl *sluice_curl(const char **why);
+const struct penstock_curl *penstock_curl(const char **why);
 
 #endif

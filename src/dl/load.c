@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-int sluice_dl_load(const char *library, const struct sluice_dl_symbol *symbols, size_t n, char *why,
+int penstock_dl_load(const char *library, const struct penstock_dl_symbol *symbols, size_t n, char *why,
 		   size_t size)
 {
 	/* Never closed: these libraries start threads that outlive a dlclose(). */

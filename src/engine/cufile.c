@@ -35,30 +35,30 @@ struct cufile_file {
 };
 
 struct cufile_state {
-	struct sluice_pool pool; /* first: the pool's functions take it for the state */
-	const struct sluice_cuda *cuda;
-	const struct sluice_cufile *cufile;
+	struct penstock_pool pool; /* first: the pool's functions take it for the state */
+	const struct penstock_cuda *cuda;
+	const struct penstock_cufile *cufile;
 	struct cufile_buf *bufs;
 	unsigned nr_bufs;
 };
 
-static int cufile_probe(struct sluice_err *err)
+static int cufile_probe(struct penstock_err *err)
 {
-	const struct sluice_cuda *cuda;
+	const struct penstock_cuda *cuda;
 	const char *why;
 	int n = 0;
 
-	if (!sluice_cufile(&why))
-		return sluice_fail(err, -ENOTSUP, "cufile: %s", why);
-	cuda = sluice_cuda(&why);
+	if (!penstock_cufile(&why))
+		return penstock_fail(err, -ENOTSUP, "cufile: %s", why);
+	cuda = penstock_cuda(&why);
 	if (!cuda)
-		return sluice_fail(err, -ENOTSUP, "cufile: %s", why);
+		return penstock_fail(err, -ENOTSUP, "cufile: %s", why);
 	if (cuda->device_count(&n) != CUDA_OK || n < 1)
-		return sluice_fail(err, -ENOTSUP, "cufile: there is no CUDA device");
+		return penstock_fail(err, -ENOTSUP, "cufile: there is no CUDA device");
 	return 0;
 }
 
-static int32_t run_device(const struct cufile_state *s, struct sluice_req *req)
+static int32_t run_device(const struct cufile_state *s, struct penstock_req *req)
 {
 	char *base = req->buf_slot >= 0 ? s->bufs[req->buf_slot].addr : req->buf;
 	const struct cufile_file *file = req->handle;
@@ -68,9 +68,9 @@ static int32_t run_device(const struct cufile_state *s, struct sluice_req *req)
 	req->call = "cuCtxSetCurrent";
 	req->detail = s->cuda->ctx_set(req->context);
 	if (req->detail != CUDA_OK)
-		return sluice_cuda_errno(req->detail);
+		return penstock_cuda_errno(req->detail);
 	errno = 0;
-	if (req->code == SLUICE_REQ_READ) {
+	if (req->code == PENSTOCK_REQ_READ) {
 		req->call = "cuFileRead";
 		n = s->cufile->read(file->handle, base, req->len, (off_t)req->off, base_off);
 	} else {
@@ -85,26 +85,26 @@ static int32_t run_device(const struct cufile_state *s, struct sluice_req *req)
 	return -EIO;
 }
 
-static int32_t cufile_run(struct sluice_pool *pool, struct sluice_req *req)
+static int32_t cufile_run(struct penstock_pool *pool, struct penstock_req *req)
 {
-	return req->context ? run_device((struct cufile_state *)pool, req) : sluice_req_run(req);
+	return req->context ? run_device((struct cufile_state *)pool, req) : penstock_req_run(req);
 }
 
-static int cufile_open(void *state, const struct sluice_engine_params *p, struct sluice_err *err)
+static int cufile_open(void *state, const struct penstock_engine_params *p, struct penstock_err *err)
 {
 	struct cufile_state *s = state;
 	int r = cufile_probe(err);
 
 	if (r < 0)
 		return r;
-	s->cuda = sluice_cuda(NULL);
-	s->cufile = sluice_cufile(NULL);
+	s->cuda = penstock_cuda(NULL);
+	s->cufile = penstock_cufile(NULL);
 	s->nr_bufs = p->nr_bufs;
 	s->bufs = calloc(s->nr_bufs, sizeof(*s->bufs));
 	if (!s->bufs)
-		return sluice_fail(err, -ENOMEM, "cufile: out of memory");
+		return penstock_fail(err, -ENOMEM, "cufile: out of memory");
 	s->pool.run = cufile_run;
-	r = sluice_pool_open(&s->pool, (unsigned)min_u64(p->depth, WORKERS_MAX), "cufile", err);
+	r = penstock_pool_open(&s->pool, (unsigned)min_u64(p->depth, WORKERS_MAX), "cufile", err);
 	if (r < 0)
 		free(s->bufs);
 	return r;
@@ -126,7 +126,7 @@ static void cufile_close(void *state)
 {
 	struct cufile_state *s = state;
 
-	sluice_pool_close(&s->pool);
+	penstock_pool_close(&s->pool);
 	for (unsigned i = 0; i < s->nr_bufs; i++)
 		cufile_take_out(s, &s->bufs[i]);
 	free(s->bufs);
@@ -136,7 +136,7 @@ static void cufile_abandon(void *state)
 {
 	struct cufile_state *s = state;
 
-	sluice_pool_abandon(&s->pool);
+	penstock_pool_abandon(&s->pool);
 	free(s->bufs);
 }
 
@@ -144,20 +144,20 @@ static void cufile_abandon(void *state)
 static int cufile_set_buf(void *state, void *bank, unsigned slot, void *addr, size_t len)
 {
 	struct cufile_state *s = state;
-	struct sluice_cufile_driver driver;
-	struct sluice_cufile_error e;
+	struct penstock_cufile_driver driver;
+	struct penstock_cufile_error e;
 	int r;
 
 	(void)bank;
 	cufile_take_out(s, &s->bufs[slot]);
 	if (!addr)
 		return 0;
-	r = sluice_cufile_open(&driver, NULL);
+	r = penstock_cufile_open(&driver, NULL);
 	if (r < 0)
 		return r;
 	e = s->cufile->buf_register(addr, len, 0);
 	if (e.err && e.err != CUFILE_MEMORY_ALREADY_REGISTERED)
-		return sluice_cufile_check(e, "cuFileBufRegister", NULL);
+		return penstock_cufile_check(e, "cuFileBufRegister", NULL);
 	s->bufs[slot] = (struct cufile_buf){.addr = addr, .ours = !e.err};
 	s->cuda->ctx_current(&s->bufs[slot].context);
 	return 0;
@@ -177,12 +177,12 @@ static int cufile_reopen(int fd, int flags)
 	return open(name, (flags & (O_ACCMODE | O_DIRECT)) | O_CLOEXEC);
 }
 
-static int cufile_register(struct cufile_file *f, int fd, struct sluice_err *err)
+static int cufile_register(struct cufile_file *f, int fd, struct penstock_err *err)
 {
-	struct sluice_cufile_descr descr = {.type = CUFILE_TYPE_FD};
+	struct penstock_cufile_descr descr = {.type = CUFILE_TYPE_FD};
 
 	descr.handle.fd = f->fd >= 0 ? f->fd : fd;
-	return sluice_cufile_check(sluice_cufile(NULL)->handle_register(&f->handle, &descr),
+	return penstock_cufile_check(penstock_cufile(NULL)->handle_register(&f->handle, &descr),
 				   "cuFileHandleRegister", err);
 }
 
@@ -193,14 +193,14 @@ static void cufile_file_free(struct cufile_file *f)
 	free(f);
 }
 
-static int cufile_attach(int fd, struct sluice_attached *out, struct sluice_err *err)
+static int cufile_attach(int fd, struct penstock_attached *out, struct penstock_err *err)
 {
-	struct sluice_cufile_driver driver;
-	int flags = fcntl(fd, F_GETFL), r = sluice_cufile_open(&driver, err);
+	struct penstock_cufile_driver driver;
+	int flags = fcntl(fd, F_GETFL), r = penstock_cufile_open(&driver, err);
 	struct cufile_file *f = r == 0 ? calloc(1, sizeof(*f)) : NULL;
 
 	if (!f)
-		return r < 0 ? r : sluice_fail(err, -ENOMEM, "out of memory");
+		return r < 0 ? r : penstock_fail(err, -ENOMEM, "out of memory");
 	f->fd = cufile_reopen(fd, flags);
 	r = cufile_register(f, fd, err);
 	if (r < 0) {
@@ -217,11 +217,11 @@ static void cufile_detach(void *handle)
 {
 	struct cufile_file *f = handle;
 
-	sluice_cufile(NULL)->handle_deregister(f->handle);
+	penstock_cufile(NULL)->handle_deregister(f->handle);
 	cufile_file_free(f);
 }
 
-const struct sluice_engine sluice_engine_cufile = {
+const struct penstock_engine penstock_engine_cufile = {
 	.name = "cufile",
 	.descr = "device memory by cuFile (GPUDirect Storage), the host's by pread and pwrite",
 	.state_size = sizeof(struct cufile_state),
@@ -231,10 +231,10 @@ const struct sluice_engine sluice_engine_cufile = {
 	.open = cufile_open,
 	.close = cufile_close,
 	.abandon = cufile_abandon,
-	.submit = sluice_pool_submit,
-	.reap = sluice_pool_reap,
-	.wake = sluice_pool_wake,
-	.cpu_ns = sluice_pool_cpu_ns,
+	.submit = penstock_pool_submit,
+	.reap = penstock_pool_reap,
+	.wake = penstock_pool_wake,
+	.cpu_ns = penstock_pool_cpu_ns,
 	.set_buf = cufile_set_buf,
 	.attach = cufile_attach,
 	.detach = cufile_detach,

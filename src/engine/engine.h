@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_ENGINE_ENGINE_H
-#define SLUICE_ENGINE_ENGINE_H
+#ifndef PENSTOCK_ENGINE_ENGINE_H
+#define PENSTOCK_ENGINE_ENGINE_H
 
 /*
  * The engine interface: one way of moving blocks between a file and memory.
@@ -22,17 +22,17 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-struct sluice_err;
+struct penstock_err;
 
-enum sluice_req_code {
-	SLUICE_REQ_READ = 1,
-	SLUICE_REQ_WRITE = 2,
-	SLUICE_REQ_FSYNC = 3,
-	SLUICE_REQ_FDATASYNC = 4,
+enum penstock_req_code {
+	PENSTOCK_REQ_READ = 1,
+	PENSTOCK_REQ_WRITE = 2,
+	PENSTOCK_REQ_FSYNC = 3,
+	PENSTOCK_REQ_FDATASYNC = 4,
 };
 
 /* What the core tells an engine when it opens a queue; ranges are checked. */
-struct sluice_engine_params {
+struct penstock_engine_params {
 	unsigned depth;       /* most requests in flight */
 	const char *settings; /* what followed "NAME:", or NULL */
 	unsigned nr_files;    /* size of the table of registered files */
@@ -40,16 +40,16 @@ struct sluice_engine_params {
 };
 
 /* One block in flight.  Lives in the core's pool; the engine may link it. */
-struct sluice_req {
-	struct sluice_req *next;
+struct penstock_req {
+	struct penstock_req *next;
 	void *buf;
 	uint64_t off;
 	uint32_t len;
 	int fd;
 	int file_slot;        /* of set_file(), or -1 */
 	int buf_slot;         /* of set_buf(), or -1 */
-	uint32_t code;        /* enum sluice_req_code */
-	bool blocking;        /* use sluice_req_run(): asynchronous is not safe for this file */
+	uint32_t code;        /* enum penstock_req_code */
+	bool blocking;        /* use penstock_req_run(): asynchronous is not safe for this file */
 	int32_t res;          /* bytes or -errno */
 	unsigned nr_iov;      /* more than 1: the memory is @iov, of @len bytes in all */
 	uint64_t engine_data; /* the engine's own while in flight */
@@ -62,14 +62,14 @@ struct sluice_req {
 };
 
 /* What a file is to an engine with .device. */
-struct sluice_attached {
+struct penstock_attached {
 	void *handle;
 	bool direct; /* bypasses the host's memory; else passes through some of the engine's own */
 };
 
-struct sluice_engine {
+struct penstock_engine {
 	const char *name;  /* as typed by the user: "io_uring" */
-	const char *descr; /* one line for `sluice info` */
+	const char *descr; /* one line for `penstock info` */
 	size_t state_size; /* the core allocates and zeroes this per queue */
 	bool automatic;    /* may be picked when the user names none */
 	bool bypass;       /* one-block blocking transfers may use pread(2) and pwrite(2) instead */
@@ -78,8 +78,8 @@ struct sluice_engine {
 	uint32_t quick;    /* submit() of shorter requests, none of them `blocking', never waits */
 
 	/* Usable on this machine now?  0, or -errno with the reason in *err. */
-	int (*probe)(struct sluice_err *err);
-	int (*open)(void *state, const struct sluice_engine_params *p, struct sluice_err *err);
+	int (*probe)(struct penstock_err *err);
+	int (*open)(void *state, const struct penstock_engine_params *p, struct penstock_err *err);
 	void (*close)(void *state);
 	/* In a child of fork(): give back descriptors and memory, the queue is the parent's. */
 	void (*abandon)(void *state);
@@ -88,7 +88,7 @@ struct sluice_engine {
 	 * Returns how many of @reqs were accepted, 0..n, or -errno when the
 	 * queue cannot take any for another reason than being full.
 	 */
-	int (*submit)(void *state, struct sluice_req *const *reqs, unsigned n);
+	int (*submit)(void *state, struct penstock_req *const *reqs, unsigned n);
 
 	/*
 	 * Wait until at least one request is finished, wake() was called, or
@@ -96,7 +96,7 @@ struct sluice_engine {
 	 * every finished request on @done.  Returns how many, or -errno if the
 	 * queue itself is broken.
 	 */
-	int (*reap)(void *state, struct sluice_req **done, int64_t timeout_ns);
+	int (*reap)(void *state, struct penstock_req **done, int64_t timeout_ns);
 
 	/* Optional: would reap() not wait, for a request or a wake()?  It need not know. */
 	bool (*ready)(const void *state);
@@ -120,7 +120,7 @@ struct sluice_engine {
 	 * and counts towards limits once.  -ENOTSUP: each queue has to pin for itself.  From any
 	 * thread, one at a time; close with abandon() in mind: it is the same in a child of fork().
 	 */
-	int (*bank_open)(void **bank, const struct sluice_engine_params *p);
+	int (*bank_open)(void **bank, const struct penstock_engine_params *p);
 	int (*bank_set)(void *bank, unsigned slot, void *addr, size_t len);
 	void (*bank_close)(void *bank);
 
@@ -132,11 +132,11 @@ struct sluice_engine {
 	 * must take another way.  Any thread; once per file, not per queue.  set_buf() is
 	 * then for device memory alone, and is called with its context current.
 	 */
-	int (*attach)(int fd, struct sluice_attached *out, struct sluice_err *err);
+	int (*attach)(int fd, struct penstock_attached *out, struct penstock_err *err);
 	void (*detach)(void *handle);
 };
 
-static inline void sluice_req_push(struct sluice_req **list, struct sluice_req *req, int32_t res)
+static inline void penstock_req_push(struct penstock_req **list, struct penstock_req *req, int32_t res)
 {
 	req->res = res;
 	req->next = *list;
@@ -144,19 +144,19 @@ static inline void sluice_req_push(struct sluice_req **list, struct sluice_req *
 }
 
 /* Do one request in the calling thread with pread(2) and friends; returns bytes or -errno. */
-int32_t sluice_req_run(const struct sluice_req *req);
+int32_t penstock_req_run(const struct penstock_req *req);
 
 /* Engines built into this library, best first, NULL-terminated. */
-extern const struct sluice_engine *const sluice_engines[];
+extern const struct penstock_engine *const penstock_engines[];
 
 /* By "NAME" or "NAME:SETTINGS"; *ret_settings (may be NULL) points behind the colon or is NULL. */
-const struct sluice_engine *sluice_engine_find(const char *name, const char **ret_settings);
+const struct penstock_engine *penstock_engine_find(const char *name, const char **ret_settings);
 
-extern const struct sluice_engine sluice_engine_uring;
-extern const struct sluice_engine sluice_engine_libaio;
-extern const struct sluice_engine sluice_engine_threads;
-extern const struct sluice_engine sluice_engine_cufile;
-extern const struct sluice_engine sluice_engine_null;
-extern const struct sluice_engine sluice_engine_fault;
+extern const struct penstock_engine penstock_engine_uring;
+extern const struct penstock_engine penstock_engine_libaio;
+extern const struct penstock_engine penstock_engine_threads;
+extern const struct penstock_engine penstock_engine_cufile;
+extern const struct penstock_engine penstock_engine_null;
+extern const struct penstock_engine penstock_engine_fault;
 
 #endif

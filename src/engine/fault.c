@@ -23,20 +23,20 @@
 #include "engine/engine.h"
 
 struct fault_settings {
-	const struct sluice_engine *inner;
+	const struct penstock_engine *inner;
 	uint64_t seed;
 	double error, shorten, again, delay;
 	uint64_t nth;
 	char until[256]; /* it is gone, the nth is held back */
 	int code;
 	bool reorder;
-	uint32_t only; /* enum sluice_req_code, 0: all */
+	uint32_t only; /* enum penstock_req_code, 0: all */
 };
 
 /* What stands for a request inside the inner engine. */
 struct shadow {
-	struct sluice_req req; /* first: reap() finds the shadow by it */
-	struct sluice_req *real;
+	struct penstock_req req; /* first: reap() finds the shadow by it */
+	struct penstock_req *real;
 	struct shadow *next;
 	unsigned hold; /* calls of reap() to stay hidden for */
 	bool late;     /* and until the file is gone */
@@ -44,12 +44,12 @@ struct shadow {
 
 struct fault_state {
 	struct fault_settings set;
-	struct sluice_random rng;
+	struct penstock_random rng;
 	void *inner; /* the inner engine's state */
 	struct shadow *pool;
 	struct shadow *free;
 	struct shadow *ready; /* finished, perhaps held back */
-	struct sluice_req **shuffle;
+	struct penstock_req **shuffle;
 	unsigned depth;
 	unsigned inside; /* requests in the inner engine */
 	uint64_t count;
@@ -65,14 +65,14 @@ static int fault_number(double *out, const char *value)
 
 static int set_inner(struct fault_settings *f, const char *value)
 {
-	f->inner = sluice_engine_find(value, NULL);
-	return !f->inner || f->inner == &sluice_engine_fault ? -EINVAL : 0;
+	f->inner = penstock_engine_find(value, NULL);
+	return !f->inner || f->inner == &penstock_engine_fault ? -EINVAL : 0;
 }
 
 static int set_only(struct fault_settings *f, const char *value)
 {
-	f->only = !strcmp(value, "read")    ? SLUICE_REQ_READ
-		  : !strcmp(value, "write") ? SLUICE_REQ_WRITE
+	f->only = !strcmp(value, "read")    ? PENSTOCK_REQ_READ
+		  : !strcmp(value, "write") ? PENSTOCK_REQ_WRITE
 					    : 0;
 	return f->only ? 0 : -EINVAL;
 }
@@ -117,19 +117,19 @@ static int set_one(struct fault_settings *f, const char *key, const char *value)
 	return 0;
 }
 
-static int fault_parse(struct fault_settings *f, const char *text, struct sluice_err *err)
+static int fault_parse(struct fault_settings *f, const char *text, struct penstock_err *err)
 {
 	CLEANUP_FREE char *copy = strdup(text ? text : "");
 	char *save, *value;
 
 	if (!copy)
-		return sluice_fail(err, -ENOMEM, "fault: out of memory");
+		return penstock_fail(err, -ENOMEM, "fault: out of memory");
 	for (char *item = strtok_r(copy, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
 		value = strchr(item, '=');
 		if (value)
 			*value++ = '\0';
 		if (!value || set_one(f, item, value) < 0)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "engine: fault: \"%s%s%s\" is not a setting; known are "
 					   "inner, seed, error, errno, short, again, delay, "
 					   "reorder, nth, while, only",
@@ -138,26 +138,26 @@ static int fault_parse(struct fault_settings *f, const char *text, struct sluice
 	return 0;
 }
 
-static const struct sluice_engine *first_usable(void)
+static const struct penstock_engine *first_usable(void)
 {
-	for (unsigned i = 0; sluice_engines[i]; i++)
-		if (sluice_engines[i]->automatic && sluice_engines[i]->probe(NULL) == 0)
-			return sluice_engines[i];
-	return &sluice_engine_threads;
+	for (unsigned i = 0; penstock_engines[i]; i++)
+		if (penstock_engines[i]->automatic && penstock_engines[i]->probe(NULL) == 0)
+			return penstock_engines[i];
+	return &penstock_engine_threads;
 }
 
-static int fault_probe(struct sluice_err *err)
+static int fault_probe(struct penstock_err *err)
 {
 	(void)err;
 	return 0;
 }
 
-static int fault_open(void *state, const struct sluice_engine_params *p, struct sluice_err *err)
+static int fault_open(void *state, const struct penstock_engine_params *p, struct penstock_err *err)
 {
 	struct fault_state *s = state;
-	struct sluice_engine_params inner = *p;
+	struct penstock_engine_params inner = *p;
 	CLEANUP_FREE struct shadow *pool = calloc(p->depth, sizeof(*pool));
-	CLEANUP_FREE struct sluice_req **shuffle = calloc(p->depth, sizeof(struct sluice_req *));
+	CLEANUP_FREE struct penstock_req **shuffle = calloc(p->depth, sizeof(struct penstock_req *));
 	CLEANUP_FREE void *inner_state = NULL;
 	int r;
 
@@ -169,12 +169,12 @@ static int fault_open(void *state, const struct sluice_engine_params *p, struct 
 		s->set.inner = first_usable();
 	inner_state = calloc(1, s->set.inner->state_size);
 	if (!pool || !shuffle || !inner_state)
-		return sluice_fail(err, -ENOMEM, "fault: out of memory");
+		return penstock_fail(err, -ENOMEM, "fault: out of memory");
 	inner.settings = NULL;
 	r = s->set.inner->open(inner_state, &inner, err);
 	if (r < 0)
 		return r;
-	sluice_random_seed(&s->rng, s->set.seed);
+	penstock_random_seed(&s->rng, s->set.seed);
 	for (unsigned i = 0; i < p->depth; i++) {
 		pool[i].next = s->free;
 		s->free = &pool[i];
@@ -211,11 +211,11 @@ static void fault_close(void *state)
 
 static bool fault_chance(struct fault_state *s, double p)
 {
-	return p > 0 && (double)(sluice_random_next(&s->rng) >> 11) * 0x1p-53 < p;
+	return p > 0 && (double)(penstock_random_next(&s->rng) >> 11) * 0x1p-53 < p;
 }
 
 /* The verdict on a request before it is done: 0, or the error it shall have. */
-static int fault_verdict(struct fault_state *s, const struct sluice_req *req)
+static int fault_verdict(struct fault_state *s, const struct penstock_req *req)
 {
 	if (s->set.only && req->code != s->set.only)
 		return 0;
@@ -229,23 +229,23 @@ static int fault_verdict(struct fault_state *s, const struct sluice_req *req)
 
 static void fault_finish(struct fault_state *s, struct shadow *sh, int32_t res)
 {
-	struct sluice_req *real = sh->real;
-	bool moved = real->code == SLUICE_REQ_READ || real->code == SLUICE_REQ_WRITE;
+	struct penstock_req *real = sh->real;
+	bool moved = real->code == PENSTOCK_REQ_READ || real->code == PENSTOCK_REQ_WRITE;
 
 	if (moved && res > 1 && (!s->set.only || real->code == s->set.only) &&
 	    fault_chance(s, s->set.shorten))
-		res = 1 + (int32_t)sluice_random_below(&s->rng, (uint64_t)res - 1);
+		res = 1 + (int32_t)penstock_random_below(&s->rng, (uint64_t)res - 1);
 	real->res = res;
 	sh->hold =
-		fault_chance(s, s->set.delay) ? 1 + (unsigned)sluice_random_below(&s->rng, 4) : 0;
+		fault_chance(s, s->set.delay) ? 1 + (unsigned)penstock_random_below(&s->rng, 4) : 0;
 	sh->next = s->ready;
 	s->ready = sh;
 }
 
-static int fault_submit(void *state, struct sluice_req *const *reqs, unsigned n)
+static int fault_submit(void *state, struct penstock_req *const *reqs, unsigned n)
 {
 	struct fault_state *s = state;
-	struct sluice_req *one;
+	struct penstock_req *one;
 	struct shadow *sh;
 	unsigned i;
 	int r;
@@ -280,11 +280,11 @@ static bool is_late(const struct fault_state *s, const struct shadow *sh)
 }
 
 /* Hand out what is not held back; with nothing else left inside, hold nothing back. */
-static int fault_release(struct fault_state *s, struct sluice_req **done)
+static int fault_release(struct fault_state *s, struct penstock_req **done)
 {
 	struct shadow **at = &s->ready, *sh;
 	unsigned n = 0, k;
-	struct sluice_req *swap;
+	struct penstock_req *swap;
 
 	while ((sh = *at)) {
 		if (is_late(s, sh)) {
@@ -302,13 +302,13 @@ static int fault_release(struct fault_state *s, struct sluice_req **done)
 		s->free = sh;
 	}
 	for (unsigned i = n; s->set.reorder && i > 1; i--) {
-		k = (unsigned)sluice_random_below(&s->rng, i);
+		k = (unsigned)penstock_random_below(&s->rng, i);
 		swap = s->shuffle[i - 1];
 		s->shuffle[i - 1] = s->shuffle[k];
 		s->shuffle[k] = swap;
 	}
 	for (unsigned i = 0; i < n; i++)
-		sluice_req_push(done, s->shuffle[i], s->shuffle[i]->res);
+		penstock_req_push(done, s->shuffle[i], s->shuffle[i]->res);
 	return (int)n;
 }
 
@@ -327,10 +327,10 @@ static int64_t min_ns(int64_t timeout_ns, int64_t most)
 	return timeout_ns < 0 || timeout_ns > most ? most : timeout_ns;
 }
 
-static int fault_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
+static int fault_reap(void *state, struct penstock_req **done, int64_t timeout_ns)
 {
 	struct fault_state *s = state;
-	struct sluice_req *list = NULL, *next;
+	struct penstock_req *list = NULL, *next;
 	int r;
 
 	*done = NULL;
@@ -376,7 +376,7 @@ static uint64_t fault_cpu_ns(void *state)
 	return s->set.inner->cpu_ns ? s->set.inner->cpu_ns(s->inner) : 0;
 }
 
-const struct sluice_engine sluice_engine_fault = {
+const struct penstock_engine penstock_engine_fault = {
 	.name = "fault",
 	.descr = "wraps another engine; errors, short transfers, delays and reordering by seed",
 	.state_size = sizeof(struct fault_state),

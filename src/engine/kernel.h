@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_ENGINE_KERNEL_H
-#define SLUICE_ENGINE_KERNEL_H
+#ifndef PENSTOCK_ENGINE_KERNEL_H
+#define PENSTOCK_ENGINE_KERNEL_H
 
 /* What kernels have had since the headers we build with, by its number in the kernel's interface.
  */

@@ -28,24 +28,24 @@ struct libaio_state {
 	struct iocb *cbs; /* one per request in flight */
 	unsigned *free;
 	unsigned nr_free;
-	struct sluice_req *refused; /* failed in io_submit(2): finished already */
+	struct penstock_req *refused; /* failed in io_submit(2): finished already */
 	struct iocb wake_cb;
 	int wake_fd;
 	bool wake_armed;
 	bool wake_works;
 };
 
-static int setup_fail(struct sluice_err *err, int r)
+static int setup_fail(struct penstock_err *err, int r)
 {
 	if (r == -EAGAIN)
-		return sluice_fail(err, r,
+		return penstock_fail(err, r,
 				   "libaio: no room for another queue: fs.aio-max-nr is reached");
 	if (r == -ENOSYS)
-		return sluice_fail(err, r, "libaio: this kernel does not have native AIO");
-	return sluice_fail(err, r, "libaio: io_setup: %s", strerror(-r));
+		return penstock_fail(err, r, "libaio: this kernel does not have native AIO");
+	return penstock_fail(err, r, "libaio: io_setup: %s", strerror(-r));
 }
 
-static int libaio_probe(struct sluice_err *err)
+static int libaio_probe(struct penstock_err *err)
 {
 	io_context_t ctx = NULL;
 	int r = io_setup(1, &ctx);
@@ -56,7 +56,7 @@ static int libaio_probe(struct sluice_err *err)
 	return 0;
 }
 
-static int libaio_open(void *state, const struct sluice_engine_params *p, struct sluice_err *err)
+static int libaio_open(void *state, const struct penstock_engine_params *p, struct penstock_err *err)
 {
 	struct libaio_state *s = state;
 	CLEANUP_FREE struct iocb *cbs = calloc(p->depth, sizeof(*cbs));
@@ -64,10 +64,10 @@ static int libaio_open(void *state, const struct sluice_engine_params *p, struct
 	int r;
 
 	if (!cbs || !slots)
-		return sluice_fail(err, -ENOMEM, "libaio: out of memory");
+		return penstock_fail(err, -ENOMEM, "libaio: out of memory");
 	s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (s->wake_fd < 0)
-		return sluice_fail(err, -errno, "libaio: eventfd: %s", strerror(errno));
+		return penstock_fail(err, -errno, "libaio: eventfd: %s", strerror(errno));
 	r = io_setup((int)p->depth + 1, &s->ctx); /* one more for the wake-up */
 	if (r < 0) {
 		close(s->wake_fd);
@@ -99,24 +99,24 @@ static void libaio_close(void *state)
 	libaio_abandon(s);
 }
 
-static void libaio_prep(struct iocb *cb, struct sluice_req *req)
+static void libaio_prep(struct iocb *cb, struct penstock_req *req)
 {
 	switch (req->code) {
-	case SLUICE_REQ_READ:
+	case PENSTOCK_REQ_READ:
 		if (req->nr_iov > 1)
 			io_prep_preadv(cb, req->fd, req->iov, (int)req->nr_iov,
 				       (long long)req->off);
 		else
 			io_prep_pread(cb, req->fd, req->buf, req->len, (long long)req->off);
 		break;
-	case SLUICE_REQ_WRITE:
+	case PENSTOCK_REQ_WRITE:
 		if (req->nr_iov > 1)
 			io_prep_pwritev(cb, req->fd, req->iov, (int)req->nr_iov,
 					(long long)req->off);
 		else
 			io_prep_pwrite(cb, req->fd, req->buf, req->len, (long long)req->off);
 		break;
-	case SLUICE_REQ_FSYNC:
+	case PENSTOCK_REQ_FSYNC:
 		io_prep_fsync(cb, req->fd);
 		break;
 	default:
@@ -125,7 +125,7 @@ static void libaio_prep(struct iocb *cb, struct sluice_req *req)
 	cb->data = req;
 }
 
-static void put_cb(struct libaio_state *s, const struct sluice_req *req)
+static void put_cb(struct libaio_state *s, const struct penstock_req *req)
 {
 	s->free[s->nr_free++] = (unsigned)req->engine_data;
 }
@@ -135,15 +135,15 @@ static void put_cb(struct libaio_state *s, const struct sluice_req *req)
  * only if that is the first of the call.  Such a request is finished, failed;
  * fsync, which few file systems take this way, is done here and now.
  */
-static void libaio_refuse(struct libaio_state *s, struct sluice_req *req, int r)
+static void libaio_refuse(struct libaio_state *s, struct penstock_req *req, int r)
 {
-	bool is_sync = req->code == SLUICE_REQ_FSYNC || req->code == SLUICE_REQ_FDATASYNC;
+	bool is_sync = req->code == PENSTOCK_REQ_FSYNC || req->code == PENSTOCK_REQ_FDATASYNC;
 
 	put_cb(s, req);
-	sluice_req_push(&s->refused, req, is_sync && r == -EINVAL ? sluice_req_run(req) : r);
+	penstock_req_push(&s->refused, req, is_sync && r == -EINVAL ? penstock_req_run(req) : r);
 }
 
-static int libaio_submit(void *state, struct sluice_req *const *reqs, unsigned n)
+static int libaio_submit(void *state, struct penstock_req *const *reqs, unsigned n)
 {
 	struct libaio_state *s = state;
 	struct iocb *ptrs[BATCH_MAX];
@@ -189,9 +189,9 @@ static void libaio_arm_wake(struct libaio_state *s)
 }
 
 static int take_events(struct libaio_state *s, const struct io_event *events, int n,
-		       struct sluice_req **done)
+		       struct penstock_req **done)
 {
-	struct sluice_req *req;
+	struct penstock_req *req;
 	uint64_t count;
 	int reaped = 0;
 
@@ -199,7 +199,7 @@ static int take_events(struct libaio_state *s, const struct io_event *events, in
 		req = events[i].data;
 		if (req) {
 			put_cb(s, req);
-			sluice_req_push(done, req, (int32_t)(long)events[i].res);
+			penstock_req_push(done, req, (int32_t)(long)events[i].res);
 			reaped++;
 			continue;
 		}
@@ -210,7 +210,7 @@ static int take_events(struct libaio_state *s, const struct io_event *events, in
 	return reaped;
 }
 
-static int libaio_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
+static int libaio_reap(void *state, struct penstock_req **done, int64_t timeout_ns)
 {
 	struct libaio_state *s = state;
 	struct io_event events[REAP_MAX];
@@ -219,7 +219,7 @@ static int libaio_reap(void *state, struct sluice_req **done, int64_t timeout_ns
 
 	*done = s->refused;
 	s->refused = NULL;
-	for (struct sluice_req *req = *done; req; req = req->next)
+	for (struct penstock_req *req = *done; req; req = req->next)
 		n++;
 	if (n)
 		timeout_ns = 0;
@@ -246,7 +246,7 @@ static void libaio_wake(void *state)
 		return; /* cannot overflow: each wake-up clears the counter */
 }
 
-const struct sluice_engine sluice_engine_libaio = {
+const struct penstock_engine penstock_engine_libaio = {
 	.name = "libaio",
 	.descr = "Linux native AIO; asynchronous for O_DIRECT only",
 	.state_size = sizeof(struct libaio_state),

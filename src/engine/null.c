@@ -7,17 +7,17 @@
 #include "engine/engine.h"
 
 struct null_state {
-	struct sluice_req *done;
+	struct penstock_req *done;
 	unsigned nr_done;
 };
 
-static int null_probe(struct sluice_err *err)
+static int null_probe(struct penstock_err *err)
 {
 	(void)err;
 	return 0;
 }
 
-static int null_open(void *state, const struct sluice_engine_params *p, struct sluice_err *err)
+static int null_open(void *state, const struct penstock_engine_params *p, struct penstock_err *err)
 {
 	(void)state;
 	(void)p;
@@ -30,17 +30,17 @@ static void null_close(void *state)
 	(void)state;
 }
 
-static int null_submit(void *state, struct sluice_req *const *reqs, unsigned n)
+static int null_submit(void *state, struct penstock_req *const *reqs, unsigned n)
 {
 	struct null_state *s = state;
 
 	for (unsigned i = 0; i < n; i++)
-		sluice_req_push(&s->done, reqs[i], (int32_t)reqs[i]->len);
+		penstock_req_push(&s->done, reqs[i], (int32_t)reqs[i]->len);
 	s->nr_done += n;
 	return (int)n;
 }
 
-static int null_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
+static int null_reap(void *state, struct penstock_req **done, int64_t timeout_ns)
 {
 	struct null_state *s = state;
 	int n = (int)s->nr_done;
@@ -62,7 +62,7 @@ static void null_wake(void *state)
 	(void)state;
 }
 
-const struct sluice_engine sluice_engine_null = {
+const struct penstock_engine penstock_engine_null = {
 	.name = "null",
 	.descr = "moves nothing; measures the cost of the library itself",
 	.state_size = sizeof(struct null_state),

@@ -14,8 +14,8 @@
 
 static void *pool_worker(void *arg)
 {
-	struct sluice_pool *s = arg;
-	struct sluice_req *req;
+	struct penstock_pool *s = arg;
+	struct penstock_req *req;
 	int32_t res;
 
 	pthread_mutex_lock(&s->lock);
@@ -37,7 +37,7 @@ static void *pool_worker(void *arg)
 		res = s->run(s, req);
 
 		pthread_mutex_lock(&s->lock);
-		sluice_req_push(&s->done, req, res);
+		penstock_req_push(&s->done, req, res);
 		s->nr_done++;
 		pthread_cond_signal(&s->finish);
 	}
@@ -45,7 +45,7 @@ static void *pool_worker(void *arg)
 	return NULL;
 }
 
-static int add_worker(struct sluice_pool *s)
+static int add_worker(struct penstock_pool *s)
 {
 	int r = thread_start(&s->workers[s->nr_workers], pool_worker, s);
 
@@ -55,16 +55,16 @@ static int add_worker(struct sluice_pool *s)
 }
 
 /* The workers are the parent's, and the locks are as they were left by them. */
-void sluice_pool_abandon(void *state)
+void penstock_pool_abandon(void *state)
 {
-	struct sluice_pool *s = state;
+	struct penstock_pool *s = state;
 
 	free(s->workers);
 }
 
-void sluice_pool_close(void *state)
+void penstock_pool_close(void *state)
 {
-	struct sluice_pool *s = state;
+	struct penstock_pool *s = state;
 
 	pthread_mutex_lock(&s->lock);
 	s->stop = true;
@@ -78,8 +78,8 @@ void sluice_pool_close(void *state)
 	pthread_mutex_destroy(&s->lock);
 }
 
-int sluice_pool_open(struct sluice_pool *s, unsigned workers, const char *name,
-		     struct sluice_err *err)
+int penstock_pool_open(struct penstock_pool *s, unsigned workers, const char *name,
+		     struct penstock_err *err)
 {
 	pthread_condattr_t attr;
 	int r;
@@ -88,7 +88,7 @@ int sluice_pool_open(struct sluice_pool *s, unsigned workers, const char *name,
 	s->max_workers = workers;
 	s->workers = calloc(s->max_workers, sizeof(*s->workers));
 	if (!s->workers)
-		return sluice_fail(err, -ENOMEM, "%s: out of memory", name);
+		return penstock_fail(err, -ENOMEM, "%s: out of memory", name);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->work, NULL);
 	pthread_condattr_init(&attr);
@@ -99,15 +99,15 @@ int sluice_pool_open(struct sluice_pool *s, unsigned workers, const char *name,
 	/* With one worker everything works, if slowly: only the first must start. */
 	r = add_worker(s);
 	if (r < 0) {
-		sluice_pool_close(s);
-		return sluice_fail(err, r, "%s: cannot start a thread: %s", name, strerror(-r));
+		penstock_pool_close(s);
+		return penstock_fail(err, r, "%s: cannot start a thread: %s", name, strerror(-r));
 	}
 	return 0;
 }
 
-int sluice_pool_submit(void *state, struct sluice_req *const *reqs, unsigned n)
+int penstock_pool_submit(void *state, struct penstock_req *const *reqs, unsigned n)
 {
-	struct sluice_pool *s = state;
+	struct penstock_pool *s = state;
 
 	pthread_mutex_lock(&s->lock);
 	for (unsigned i = 0; i < n; i++) {
@@ -124,9 +124,9 @@ int sluice_pool_submit(void *state, struct sluice_req *const *reqs, unsigned n)
 	return (int)n;
 }
 
-int sluice_pool_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
+int penstock_pool_reap(void *state, struct penstock_req **done, int64_t timeout_ns)
 {
-	struct sluice_pool *s = state;
+	struct penstock_pool *s = state;
 	struct timespec until;
 	uint64_t t;
 	int n;
@@ -152,9 +152,9 @@ int sluice_pool_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
 	return n;
 }
 
-void sluice_pool_wake(void *state)
+void penstock_pool_wake(void *state)
 {
-	struct sluice_pool *s = state;
+	struct penstock_pool *s = state;
 
 	pthread_mutex_lock(&s->lock);
 	s->woken = true;
@@ -162,9 +162,9 @@ void sluice_pool_wake(void *state)
 	pthread_mutex_unlock(&s->lock);
 }
 
-uint64_t sluice_pool_cpu_ns(void *state)
+uint64_t penstock_pool_cpu_ns(void *state)
 {
-	struct sluice_pool *s = state;
+	struct penstock_pool *s = state;
 	uint64_t sum = 0;
 
 	pthread_mutex_lock(&s->lock);

@@ -5,23 +5,23 @@
 
 #include "engine/engine.h"
 
-int32_t sluice_req_run(const struct sluice_req *req)
+int32_t penstock_req_run(const struct penstock_req *req)
 {
 	ssize_t n = -1;
 
 	switch (req->code) {
-	case SLUICE_REQ_READ:
+	case PENSTOCK_REQ_READ:
 		n = req->nr_iov > 1 ? preadv(req->fd, req->iov, (int)req->nr_iov, (off_t)req->off)
 				    : pread(req->fd, req->buf, req->len, (off_t)req->off);
 		break;
-	case SLUICE_REQ_WRITE:
+	case PENSTOCK_REQ_WRITE:
 		n = req->nr_iov > 1 ? pwritev(req->fd, req->iov, (int)req->nr_iov, (off_t)req->off)
 				    : pwrite(req->fd, req->buf, req->len, (off_t)req->off);
 		break;
-	case SLUICE_REQ_FSYNC:
+	case PENSTOCK_REQ_FSYNC:
 		n = fsync(req->fd);
 		break;
-	case SLUICE_REQ_FDATASYNC:
+	case PENSTOCK_REQ_FDATASYNC:
 		n = fdatasync(req->fd);
 		break;
 	default:

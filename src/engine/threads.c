@@ -8,38 +8,38 @@
 
 enum { WORKERS_MAX = 32 };
 
-static int threads_probe(struct sluice_err *err)
+static int threads_probe(struct penstock_err *err)
 {
 	(void)err;
 	return 0;
 }
 
-static int32_t threads_run(struct sluice_pool *pool, struct sluice_req *req)
+static int32_t threads_run(struct penstock_pool *pool, struct penstock_req *req)
 {
 	(void)pool;
-	return sluice_req_run(req);
+	return penstock_req_run(req);
 }
 
-static int threads_open(void *state, const struct sluice_engine_params *p, struct sluice_err *err)
+static int threads_open(void *state, const struct penstock_engine_params *p, struct penstock_err *err)
 {
-	struct sluice_pool *pool = state;
+	struct penstock_pool *pool = state;
 
 	pool->run = threads_run;
-	return sluice_pool_open(pool, (unsigned)min_u64(p->depth, WORKERS_MAX), "threads", err);
+	return penstock_pool_open(pool, (unsigned)min_u64(p->depth, WORKERS_MAX), "threads", err);
 }
 
-const struct sluice_engine sluice_engine_threads = {
+const struct penstock_engine penstock_engine_threads = {
 	.name = "threads",
 	.descr = "a pool of threads that call pread and pwrite; works everywhere",
-	.state_size = sizeof(struct sluice_pool),
+	.state_size = sizeof(struct penstock_pool),
 	.automatic = true,
 	.bypass = true,
 	.probe = threads_probe,
 	.open = threads_open,
-	.close = sluice_pool_close,
-	.abandon = sluice_pool_abandon,
-	.submit = sluice_pool_submit,
-	.reap = sluice_pool_reap,
-	.wake = sluice_pool_wake,
-	.cpu_ns = sluice_pool_cpu_ns,
+	.close = penstock_pool_close,
+	.abandon = penstock_pool_abandon,
+	.submit = penstock_pool_submit,
+	.reap = penstock_pool_reap,
+	.wake = penstock_pool_wake,
+	.cpu_ns = penstock_pool_cpu_ns,
 };

@@ -45,7 +45,7 @@ struct uring_state {
 	bool bufs;
 	bool lists;                  /* of registered memory */
 	unsigned small;              /* requests in flight below SMALL */
-	struct sluice_req *finished; /* done already, see uring_submit() */
+	struct penstock_req *finished; /* done already, see uring_submit() */
 };
 
 /* Newest first; a kernel that does not know a flag answers EINVAL. */
@@ -74,27 +74,27 @@ static int uring_setup(struct io_uring *uring, unsigned entries)
 	return r;
 }
 
-static int uring_fail(struct sluice_err *err, int r)
+static int uring_fail(struct penstock_err *err, int r)
 {
 	switch (r) {
 	case -EPERM:
-		return sluice_fail(err, r,
+		return penstock_fail(err, r,
 				   "io_uring: not permitted here (kernel.io_uring_disabled, or a "
 				   "container's seccomp profile)");
 	case -ENOSYS:
-		return sluice_fail(err, r,
+		return penstock_fail(err, r,
 				   "io_uring: this kernel does not have it, or a seccomp "
 				   "profile hides it");
 	case -ENOMEM:
-		return sluice_fail(err, r,
+		return penstock_fail(err, r,
 				   "io_uring: no memory for the queue, or RLIMIT_MEMLOCK is "
 				   "too low");
 	default:
-		return sluice_fail(err, r, "io_uring: cannot set up a queue: %s", strerror(-r));
+		return penstock_fail(err, r, "io_uring: cannot set up a queue: %s", strerror(-r));
 	}
 }
 
-static int uring_probe(struct sluice_err *err)
+static int uring_probe(struct penstock_err *err)
 {
 	struct io_uring uring;
 	unsigned features;
@@ -105,7 +105,7 @@ static int uring_probe(struct sluice_err *err)
 	features = uring.features;
 	io_uring_queue_exit(&uring);
 	if (!(features & IORING_FEAT_EXT_ARG))
-		return sluice_fail(err, -ENOTSUP, "io_uring: kernel 5.11 or later is needed");
+		return penstock_fail(err, -ENOTSUP, "io_uring: kernel 5.11 or later is needed");
 	return 0;
 }
 
@@ -144,14 +144,14 @@ static bool uring_fixed_lists(void *state)
 	return ((struct uring_state *)state)->lists;
 }
 
-static int uring_open(void *state, const struct sluice_engine_params *p, struct sluice_err *err)
+static int uring_open(void *state, const struct penstock_engine_params *p, struct penstock_err *err)
 {
 	struct uring_state *s = state;
 	int r;
 
 	s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (s->wake_fd < 0)
-		return sluice_fail(err, -errno, "io_uring: eventfd: %s", strerror(errno));
+		return penstock_fail(err, -errno, "io_uring: eventfd: %s", strerror(errno));
 	r = uring_setup(&s->uring, p->depth + 1); /* one more for the wake-up */
 	if (r < 0) {
 		close(s->wake_fd);
@@ -159,7 +159,7 @@ static int uring_open(void *state, const struct sluice_engine_params *p, struct 
 	}
 	if (!(s->uring.features & IORING_FEAT_EXT_ARG)) {
 		uring_close(s);
-		return sluice_fail(err, -ENOTSUP, "io_uring: kernel 5.11 or later is needed");
+		return penstock_fail(err, -ENOTSUP, "io_uring: kernel 5.11 or later is needed");
 	}
 	/* Both tables are 5.19; without them the kernel looks things up for each request. */
 	s->files = io_uring_register_files_sparse(&s->uring, p->nr_files) == 0;
@@ -170,9 +170,9 @@ static int uring_open(void *state, const struct sluice_engine_params *p, struct 
 
 /* The kernel has read the list when it has taken the request. */
 static void uring_prep_list(struct uring_state *s, struct io_uring_sqe *sqe,
-			    const struct sluice_req *req, int fd)
+			    const struct penstock_req *req, int fd)
 {
-	bool read = req->code == SLUICE_REQ_READ, fixed = s->lists && req->buf_slot >= 0;
+	bool read = req->code == PENSTOCK_REQ_READ, fixed = s->lists && req->buf_slot >= 0;
 	int op = fixed  ? read ? KERNEL_OP_READV_FIXED : KERNEL_OP_WRITEV_FIXED
 		 : read ? IORING_OP_READV
 			: IORING_OP_WRITEV;
@@ -182,7 +182,7 @@ static void uring_prep_list(struct uring_state *s, struct io_uring_sqe *sqe,
 		sqe->buf_index = (uint16_t)req->buf_slot;
 }
 
-static void uring_prep(struct uring_state *s, struct io_uring_sqe *sqe, struct sluice_req *req)
+static void uring_prep(struct uring_state *s, struct io_uring_sqe *sqe, struct penstock_req *req)
 {
 	bool fixed_file = s->files && req->file_slot >= 0;
 	int fd = fixed_file ? req->file_slot : req->fd;
@@ -192,14 +192,14 @@ static void uring_prep(struct uring_state *s, struct io_uring_sqe *sqe, struct s
 		goto ready;
 	}
 	switch (req->code) {
-	case SLUICE_REQ_READ:
+	case PENSTOCK_REQ_READ:
 		if (s->bufs && req->buf_slot >= 0)
 			io_uring_prep_read_fixed(sqe, fd, req->buf, req->len, req->off,
 						 req->buf_slot);
 		else
 			io_uring_prep_read(sqe, fd, req->buf, req->len, req->off);
 		break;
-	case SLUICE_REQ_WRITE:
+	case PENSTOCK_REQ_WRITE:
 		if (s->bufs && req->buf_slot >= 0)
 			io_uring_prep_write_fixed(sqe, fd, req->buf, req->len, req->off,
 						  req->buf_slot);
@@ -208,7 +208,7 @@ static void uring_prep(struct uring_state *s, struct io_uring_sqe *sqe, struct s
 		break;
 	default:
 		io_uring_prep_fsync(sqe, fd,
-				    req->code == SLUICE_REQ_FDATASYNC ? IORING_FSYNC_DATASYNC : 0);
+				    req->code == PENSTOCK_REQ_FDATASYNC ? IORING_FSYNC_DATASYNC : 0);
 	}
 ready:
 	if (fixed_file)
@@ -220,7 +220,7 @@ ready:
  * What is in the queue is ours: a request the kernel did not take now (EAGAIN,
  * EBUSY, EINTR) goes in with the next system call.
  */
-static int uring_submit(void *state, struct sluice_req *const *reqs, unsigned n)
+static int uring_submit(void *state, struct penstock_req *const *reqs, unsigned n)
 {
 	struct uring_state *s = state;
 	struct io_uring_sqe *sqe;
@@ -229,7 +229,7 @@ static int uring_submit(void *state, struct sluice_req *const *reqs, unsigned n)
 
 	for (i = 0; i < n; i++) {
 		if (reqs[i]->blocking) {
-			sluice_req_push(&s->finished, reqs[i], sluice_req_run(reqs[i]));
+			penstock_req_push(&s->finished, reqs[i], penstock_req_run(reqs[i]));
 			continue;
 		}
 		sqe = io_uring_get_sqe(&s->uring);
@@ -244,10 +244,10 @@ static int uring_submit(void *state, struct sluice_req *const *reqs, unsigned n)
 	return (int)i;
 }
 
-static int uring_collect(struct uring_state *s, struct sluice_req **done)
+static int uring_collect(struct uring_state *s, struct penstock_req **done)
 {
 	struct io_uring_cqe *cqe;
-	struct sluice_req *req;
+	struct penstock_req *req;
 	unsigned head, seen = 0;
 	uint64_t count;
 	int n = 0;
@@ -264,7 +264,7 @@ static int uring_collect(struct uring_state *s, struct sluice_req **done)
 		seen++;
 		if (req) {
 			s->small -= req->len < SMALL;
-			sluice_req_push(done, req, cqe->res);
+			penstock_req_push(done, req, cqe->res);
 			n++;
 			continue;
 		}
@@ -318,7 +318,7 @@ static int wait_some(struct uring_state *s, int64_t timeout_ns)
 	return io_uring_submit_and_wait(&s->uring, 1);
 }
 
-static int uring_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
+static int uring_reap(void *state, struct penstock_req **done, int64_t timeout_ns)
 {
 	struct uring_state *s = state;
 	int r, n;
@@ -414,7 +414,7 @@ static void uring_bank_close(void *bank)
 	free(bank);
 }
 
-static int uring_bank_open(void **bank, const struct sluice_engine_params *p)
+static int uring_bank_open(void **bank, const struct penstock_engine_params *p)
 {
 	struct io_uring *uring = malloc(sizeof(*uring)), trial;
 	int r = uring ? bank_make(uring, p->nr_bufs) : -ENOMEM;
@@ -440,7 +440,7 @@ static int uring_bank_set(void *bank, unsigned slot, void *addr, size_t len)
 	return table_set(bank, slot, addr, len);
 }
 
-const struct sluice_engine sluice_engine_uring = {
+const struct penstock_engine penstock_engine_uring = {
 	.name = "io_uring",
 	.descr = "io_uring: one queue per I/O thread, registered files and memory",
 	.state_size = sizeof(struct uring_state),

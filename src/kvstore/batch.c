@@ -17,7 +17,7 @@
 
 static void batch_put(struct store_batch *b)
 {
-	struct sluice_store *s = b->store;
+	struct penstock_store *s = b->store;
 
 	if (atomic_fetch_sub(&b->refs, 1) != 1)
 		return;
@@ -28,9 +28,9 @@ static void batch_put(struct store_batch *b)
 	pthread_mutex_unlock(&s->line.lock);
 }
 
-static struct sluice_store_done batch_done(const struct store_batch *b)
+static struct penstock_store_done batch_done(const struct store_batch *b)
 {
-	struct sluice_store_done d = {
+	struct penstock_store_done d = {
 		.ticket = b->ticket,
 		.tag = b->user.tag,
 		.opcode = b->user.opcode,
@@ -61,8 +61,8 @@ static void open_remove(struct store_queues *q, struct store_batch *b)
 
 void store_batch_finish(struct store_batch *b)
 {
-	struct sluice_store *s = b->store;
-	struct sluice_store_done d = batch_done(b);
+	struct penstock_store *s = b->store;
+	struct penstock_store_done d = batch_done(b);
 	bool calls = b->user.on_done;
 
 	if (calls)
@@ -84,7 +84,7 @@ void store_batch_finish(struct store_batch *b)
 }
 
 /* Without the lock, which whoever wakes up takes first. */
-void store_announce(struct sluice_store *s)
+void store_announce(struct penstock_store *s)
 {
 	uint64_t one = 1;
 
@@ -135,7 +135,7 @@ void store_finish(struct store_op *op, int64_t result)
 
 static void batch_late(struct store_batch *b)
 {
-	struct sluice_store *s = b->store;
+	struct penstock_store *s = b->store;
 	uint64_t late = 0;
 
 	for (uint32_t i = 0; i < b->nr; i++) {
@@ -155,7 +155,7 @@ static void batch_late(struct store_batch *b)
 }
 
 /* One whose time is over; the others say when to look again. */
-static struct store_batch *next_late(struct sluice_store *s)
+static struct store_batch *next_late(struct penstock_store *s)
 {
 	struct store_batch *found = NULL;
 	uint64_t now = clock_ns(), soonest = UINT64_MAX;
@@ -177,7 +177,7 @@ static struct store_batch *next_late(struct sluice_store *s)
 	return found;
 }
 
-void store_deadlines(struct sluice_store *s)
+void store_deadlines(struct penstock_store *s)
 {
 	struct store_batch *b;
 
@@ -189,13 +189,13 @@ void store_deadlines(struct sluice_store *s)
 
 /* -------------------------------------------------------------- collecting */
 
-int sluice_store_fd(const struct sluice_store *store)
+int penstock_store_fd(const struct penstock_store *store)
 {
 	return store->event;
 }
 
 /* With @line.lock: readable as long as something is to be collected, whoever has read it. */
-static void recount(struct sluice_store *s)
+static void recount(struct penstock_store *s)
 {
 	uint64_t n = 1;
 
@@ -205,7 +205,7 @@ static void recount(struct sluice_store *s)
 		return;
 }
 
-int sluice_store_drain(struct sluice_store *store, struct sluice_store_done *done, unsigned max)
+int penstock_store_drain(struct penstock_store *store, struct penstock_store_done *done, unsigned max)
 {
 	struct store_batch *b, *list = NULL;
 	int n = 0, r = store_check(store, NULL);
@@ -231,7 +231,7 @@ int sluice_store_drain(struct sluice_store *store, struct sluice_store_done *don
 }
 
 /* With @line.lock: the batch, off the list, if it is finished. */
-static struct store_batch *take_done(struct sluice_store *s, uint64_t ticket)
+static struct store_batch *take_done(struct penstock_store *s, uint64_t ticket)
 {
 	struct store_batch **at = &s->line.done_first, *b;
 
@@ -256,7 +256,7 @@ static bool is_open(const struct store_queues *q, uint64_t ticket)
 	return b && !b->user.on_done && !b->awaited;
 }
 
-void store_batch_await(struct store_batch *b, struct sluice_store_done *done)
+void store_batch_await(struct store_batch *b, struct penstock_store_done *done)
 {
 	struct store_queues *q = &b->store->line;
 
@@ -268,8 +268,8 @@ void store_batch_await(struct store_batch *b, struct sluice_store_done *done)
 	batch_put(b);
 }
 
-int sluice_store_wait(struct sluice_store *store, uint64_t ticket, int64_t timeout_ns,
-		      struct sluice_store_done *done)
+int penstock_store_wait(struct penstock_store *store, uint64_t ticket, int64_t timeout_ns,
+		      struct penstock_store_done *done)
 {
 	struct store_queues *q = &store->line;
 	uint64_t end = timeout_ns < 0 ? INT64_MAX : clock_ns() + (uint64_t)timeout_ns;

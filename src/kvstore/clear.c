@@ -13,7 +13,7 @@
 #include "kvstore/kvstore.h"
 
 /* With @lock: nobody finds anything; records of what is gone are not needed. */
-static void clear_index(struct sluice_store *s)
+static void clear_index(struct penstock_store *s)
 {
 	struct store_entry *e;
 	uint32_t pos = 0;
@@ -28,7 +28,7 @@ static void clear_index(struct sluice_store *s)
 
 static int cut_log(struct store_shelf *sh)
 {
-	struct sluice_store *s = sh->store;
+	struct penstock_store *s = sh->store;
 	int r;
 
 	if (sh->rewrite.active)
@@ -51,14 +51,14 @@ static int cut_log(struct store_shelf *sh)
  * Of one that could not be told, or is left out already, nothing is found; nor later, when it comes
  * back beside others, which know that it was away, or empty.
  */
-static void clear_shelf(struct store_shelf *sh, struct sluice_err *err)
+static void clear_shelf(struct store_shelf *sh, struct penstock_err *err)
 {
-	struct sluice_store *s = sh->store;
+	struct penstock_store *s = sh->store;
 	int r = sh->out ? 0 : cut_log(sh);
 
 	if (r < 0) {
 		store_tell(s, r, sh->path, 0, "its log cannot be cleared, and it is left out");
-		sluice_fail(err, r, "%s: log: %s", sh->path, sluice_strerror(r));
+		penstock_fail(err, r, "%s: log: %s", sh->path, penstock_strerror(r));
 		pthread_mutex_lock(&s->lock);
 		store_shelf_leave(sh);
 		store_unlock(s);
@@ -67,10 +67,10 @@ static void clear_shelf(struct store_shelf *sh, struct sluice_err *err)
 		store_shelf_empty(sh);
 }
 
-void store_clear_wanted(struct sluice_store *s)
+void store_clear_wanted(struct penstock_store *s)
 {
 	struct store_queues *q = &s->line;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	pthread_mutex_lock(&s->lock);
 	pthread_mutex_lock(&q->lock);
@@ -93,10 +93,10 @@ void store_clear_wanted(struct sluice_store *s)
 	pthread_mutex_unlock(&q->lock);
 }
 
-int sluice_store_clear(struct sluice_store *store, struct sluice_err *err)
+int penstock_store_clear(struct penstock_store *store, struct penstock_err *err)
 {
 	struct store_queues *q;
-	struct sluice_err found;
+	struct penstock_err found;
 	uint64_t mine;
 	int r = store_check(store, err);
 
@@ -111,5 +111,5 @@ int sluice_store_clear(struct sluice_store *store, struct sluice_err *err)
 		pthread_cond_wait(&q->finished, &q->lock);
 	found = q->clear_err;
 	pthread_mutex_unlock(&q->lock);
-	return found.code < 0 ? sluice_fail(err, found.code, "%s", found.msg) : 0;
+	return found.code < 0 ? penstock_fail(err, found.code, "%s", found.msg) : 0;
 }

@@ -28,7 +28,7 @@ static bool is_this(const struct store_entry *e, const struct store_shelf *sh, u
 
 bool store_journal_is_alive(struct store_shelf *sh, const struct store_record *r)
 {
-	struct sluice_store *s = sh->store;
+	struct penstock_store *s = sh->store;
 	struct store_hash h = r->type == STORE_RECORD_SET
 				      ? store_hash_key(&s->secret, r->key, r->key_len)
 				      : r->hash;
@@ -68,11 +68,11 @@ static int copy_one(void *arg, const struct store_record *r, const void *raw, si
 static int compact_copy_out(struct store_shelf *sh, const struct copying *c, uint64_t from)
 {
 	struct store_rewrite *w = &sh->rewrite;
-	struct sluice_store *s = sh->store;
+	struct penstock_store *s = sh->store;
 	int64_t r = 0;
 
 	if (c->out.len)
-		r = sluice_pwrite(w->to.file, c->out.at, c->out.len, w->to.end, NULL);
+		r = penstock_pwrite(w->to.file, c->out.at, c->out.len, w->to.end, NULL);
 	if (r < 0)
 		return (int)r;
 	w->from = from;

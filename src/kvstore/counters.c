@@ -9,7 +9,7 @@
 #include "base/util.h"
 #include "kvstore/kvstore.h"
 
-static void counters_collect(struct sluice_store *s, struct sluice_store_stats *to)
+static void counters_collect(struct penstock_store *s, struct penstock_store_stats *to)
 {
 	pthread_mutex_lock(&s->lock);
 	*to = s->stats;
@@ -34,9 +34,9 @@ static void counters_collect(struct sluice_store *s, struct sluice_store_stats *
 			to->disk_bytes += store_shelf_disk_bytes(&s->shelves[i]);
 }
 
-int sluice_store_get_stats(struct sluice_store *store, struct sluice_store_stats *stats)
+int penstock_store_get_stats(struct penstock_store *store, struct penstock_store_stats *stats)
 {
-	struct sluice_store_stats now;
+	struct penstock_store_stats now;
 	uint32_t size;
 	int r = store_check(store, NULL);
 
@@ -60,8 +60,8 @@ struct metric {
 
 #define METRIC(field, type, help)                                               \
 	{                                                                       \
-#field, type, help, offsetof(struct sluice_store_stats, field), \
-			sizeof(((struct sluice_store_stats *)0)->field) == 4    \
+#field, type, help, offsetof(struct penstock_store_stats, field), \
+			sizeof(((struct penstock_store_stats *)0)->field) == 4    \
 	}
 
 static const struct metric metrics[] = {
@@ -105,7 +105,7 @@ static const struct metric metrics[] = {
 	METRIC(lost, "gauge", "Values and records found broken then."),
 };
 
-static uint64_t metric_value(const struct sluice_store_stats *s, const struct metric *m)
+static uint64_t metric_value(const struct penstock_store_stats *s, const struct metric *m)
 {
 	const char *at = (const char *)s + m->at;
 	uint32_t narrow;
@@ -118,16 +118,16 @@ static uint64_t metric_value(const struct sluice_store_stats *s, const struct me
 	return wide;
 }
 
-int sluice_store_get_io_stats(struct sluice_store *store, struct sluice_stats *stats)
+int penstock_store_get_io_stats(struct penstock_store *store, struct penstock_stats *stats)
 {
 	int r = store_check(store, NULL);
 
-	return r < 0 ? r : sluice_get_stats(store->io, stats);
+	return r < 0 ? r : penstock_get_stats(store->io, stats);
 }
 
-int sluice_store_metrics(struct sluice_store *store, char *text, size_t size)
+int penstock_store_metrics(struct penstock_store *store, char *text, size_t size)
 {
-	struct sluice_store_stats now;
+	struct penstock_store_stats now;
 	size_t at = 0;
 	int r = store_check(store, NULL);
 
@@ -139,8 +139,8 @@ int sluice_store_metrics(struct sluice_store *store, char *text, size_t size)
 		bool counter = m->type[0] == 'c';
 
 		at += (size_t)snprintf(at < size ? text + at : NULL, at < size ? size - at : 0,
-				       "# HELP sluice_store_%s%s %s\n# TYPE sluice_store_%s%s %s\n"
-				       "sluice_store_%s%s %" PRIu64 "\n",
+				       "# HELP penstock_store_%s%s %s\n# TYPE penstock_store_%s%s %s\n"
+				       "penstock_store_%s%s %" PRIu64 "\n",
 				       m->name, counter ? "_total" : "", m->help, m->name,
 				       counter ? "_total" : "", m->type, m->name,
 				       counter ? "_total" : "", metric_value(&now, m));

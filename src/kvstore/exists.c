@@ -18,7 +18,7 @@ struct group {
 	bool prefix, touch, ended;
 };
 
-static void group_find(struct sluice_store *s, struct group *g)
+static void group_find(struct penstock_store *s, struct group *g)
 {
 	struct store_entry *e;
 	uint64_t now;
@@ -45,14 +45,14 @@ static void group_find(struct sluice_store *s, struct group *g)
 	store_unlock(s);
 }
 
-void store_exists_run(struct sluice_store *s, const struct sluice_store_batch *u,
-		      struct sluice_store_done *done)
+void store_exists_run(struct penstock_store *s, const struct penstock_store_batch *u,
+		      struct penstock_store_done *done)
 {
-	struct group g = {.prefix = u->flags & SLUICE_STORE_PREFIX,
-			  .touch = u->flags & SLUICE_STORE_TOUCH};
+	struct group g = {.prefix = u->flags & PENSTOCK_STORE_PREFIX,
+			  .touch = u->flags & PENSTOCK_STORE_TOUCH};
 
 	for (uint32_t at = 0; at < u->nr; at += g.nr) {
-		const struct sluice_store_item *it = &u->items[at];
+		const struct penstock_store_item *it = &u->items[at];
 
 		g.nr = (unsigned)min_u64(GROUP, u->nr - at);
 		for (unsigned i = 0; i < g.nr; i++)
@@ -70,8 +70,8 @@ void store_exists_run(struct sluice_store *s, const struct sluice_store_batch *u
 void store_exists_step(struct store_op *op)
 {
 	struct store_batch *b = op->batch;
-	struct group g = {.prefix = b->user.flags & SLUICE_STORE_PREFIX,
-			  .touch = b->user.flags & SLUICE_STORE_TOUCH};
+	struct group g = {.prefix = b->user.flags & PENSTOCK_STORE_PREFIX,
+			  .touch = b->user.flags & PENSTOCK_STORE_TOUCH};
 	uint32_t nr = b->nr;
 
 	for (uint32_t at = 0; at < nr; at += g.nr) {

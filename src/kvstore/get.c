@@ -15,7 +15,7 @@
  */
 enum { READING_BYTES = 16 << 20 };
 
-static void count_get(struct sluice_store *s, const struct store_op *op, int64_t result)
+static void count_get(struct penstock_store *s, const struct store_op *op, int64_t result)
 {
 	s->stats.gets++;
 	if (result < 0) {
@@ -31,7 +31,7 @@ static void count_get(struct sluice_store *s, const struct store_op *op, int64_t
 
 static void get_end(struct store_op *op, int64_t result)
 {
-	struct sluice_store *s = op->batch->store;
+	struct penstock_store *s = op->batch->store;
 	bool late = store_is_over(op);
 
 	pthread_mutex_lock(&s->lock);
@@ -49,7 +49,7 @@ static void get_end(struct store_op *op, int64_t result)
 }
 
 /* With @lock.  The entry, or NULL and why not. */
-static struct store_entry *look_up(struct sluice_store *s, const struct store_op *op, int64_t *why)
+static struct store_entry *look_up(struct penstock_store *s, const struct store_op *op, int64_t *why)
 {
 	struct store_entry *e = store_index_find(&s->index, op->hash);
 
@@ -75,7 +75,7 @@ static struct store_entry *look_up(struct sluice_store *s, const struct store_op
  */
 static bool give_up(const struct store_op *op)
 {
-	struct sluice_store *s = op->batch->store;
+	struct penstock_store *s = op->batch->store;
 	bool first;
 
 	pthread_mutex_lock(&s->lock);
@@ -89,7 +89,7 @@ static bool give_up(const struct store_op *op)
 /* What was read, or is about to be delivered, is not what was set. */
 static int broken(const struct store_op *op)
 {
-	struct sluice_store *s = op->batch->store;
+	struct penstock_store *s = op->batch->store;
 
 	store_tell(s, -EBADMSG, s->shelves[op->entry->shelf].path, op->entry->len,
 		   "a value is not what was written");
@@ -100,7 +100,7 @@ static int broken(const struct store_op *op)
 /* A drive is judged by values: one place that is bad is one failure, however many ask for it. */
 static void read_ended(const struct store_op *op, int code)
 {
-	struct sluice_store *s = op->batch->store;
+	struct penstock_store *s = op->batch->store;
 
 	if (code == 0 || code == -ENOMEM || give_up(op))
 		store_shelf_tell(&s->shelves[op->entry->shelf], code, "a value cannot be read");
@@ -129,7 +129,7 @@ static void get_verify(struct store_worker *w, struct store_op *op)
 }
 
 /* With @lock.  A buffer for the value, where it needs one; false: there is none now. */
-static bool get_buffer(struct sluice_store *s, struct store_op *op)
+static bool get_buffer(struct penstock_store *s, struct store_op *op)
 {
 	bool timed = op->batch->user.deadline_ns;
 
@@ -150,7 +150,7 @@ static bool get_buffer(struct sluice_store *s, struct store_op *op)
 
 static void get_start(struct store_worker *w, struct store_op *op)
 {
-	struct sluice_store *s = w->store;
+	struct penstock_store *s = w->store;
 	int64_t why = -ETIME;
 
 	store_know(op);
@@ -183,7 +183,7 @@ static void get_start(struct store_worker *w, struct store_op *op)
 		get_verify(w, op);
 	} else {
 		op->stage = STAGE_READ;
-		store_transfer(w, op, SLUICE_READ);
+		store_transfer(w, op, PENSTOCK_READ);
 	}
 }
 

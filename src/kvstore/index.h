@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_KVSTORE_INDEX_H
-#define SLUICE_KVSTORE_INDEX_H
+#ifndef PENSTOCK_KVSTORE_INDEX_H
+#define PENSTOCK_KVSTORE_INDEX_H
 
 /*
  * Which keys there are, and where their values lie: 80 bytes an entry, in an array that grows in

@@ -9,77 +9,77 @@
 #include "base/util.h"
 #include "kvstore/kvstore.h"
 
-int store_check(const struct sluice_store *s, struct sluice_err *err)
+int store_check(const struct penstock_store *s, struct penstock_err *err)
 {
 	if (!s)
-		return sluice_fail(err, -EINVAL, "store: is NULL");
+		return penstock_fail(err, -EINVAL, "store: is NULL");
 	if (s->pid != getpid())
-		return sluice_fail(err, -ECHILD, "the store belongs to the parent process");
+		return penstock_fail(err, -ECHILD, "the store belongs to the parent process");
 	return 0;
 }
 
-static int check_item(const struct sluice_store_batch *u, uint32_t i, uint64_t *ret_bytes,
-		      struct sluice_err *err)
+static int check_item(const struct penstock_store_batch *u, uint32_t i, uint64_t *ret_bytes,
+		      struct penstock_err *err)
 {
-	const struct sluice_store_item *it = &u->items[i];
-	bool moves = u->opcode == SLUICE_STORE_GET || u->opcode == SLUICE_STORE_SET;
+	const struct penstock_store_item *it = &u->items[i];
+	bool moves = u->opcode == PENSTOCK_STORE_GET || u->opcode == PENSTOCK_STORE_SET;
 	uint64_t len = 0;
 
-	if (!it->key || !it->key_len || it->key_len > SLUICE_STORE_KEY_MAX)
-		return sluice_fail(err, -EINVAL, "items[%u].key_len: %u is outside 1..%u", i,
-				   it->key_len, SLUICE_STORE_KEY_MAX);
+	if (!it->key || !it->key_len || it->key_len > PENSTOCK_STORE_KEY_MAX)
+		return penstock_fail(err, -EINVAL, "items[%u].key_len: %u is outside 1..%u", i,
+				   it->key_len, PENSTOCK_STORE_KEY_MAX);
 	*ret_bytes += it->key_len;
 	if (!moves)
 		return 0;
 	if (it->nr_iov && !it->iov)
-		return sluice_fail(err, -EINVAL, "items[%u].iov: is NULL", i);
+		return penstock_fail(err, -EINVAL, "items[%u].iov: is NULL", i);
 	for (uint32_t j = 0; j < it->nr_iov; j++) {
 		if (it->iov[j].len && !it->iov[j].addr)
-			return sluice_fail(err, -EINVAL, "items[%u].iov[%u].addr: is NULL", i, j);
+			return penstock_fail(err, -EINVAL, "items[%u].iov[%u].addr: is NULL", i, j);
 		if (it->iov[j].len > UINT64_MAX - len)
-			return sluice_fail(err, -EINVAL, "items[%u].iov: is too long", i);
+			return penstock_fail(err, -EINVAL, "items[%u].iov: is too long", i);
 		len += it->iov[j].len;
 	}
-	if (u->opcode == SLUICE_STORE_SET && len > SLUICE_STORE_VALUE_MAX)
-		return sluice_fail(err, -EINVAL, "items[%u]: a value of %llu bytes, at most %u", i,
-				   (unsigned long long)len, SLUICE_STORE_VALUE_MAX);
-	*ret_bytes += it->nr_iov * sizeof(struct sluice_iov);
+	if (u->opcode == PENSTOCK_STORE_SET && len > PENSTOCK_STORE_VALUE_MAX)
+		return penstock_fail(err, -EINVAL, "items[%u]: a value of %llu bytes, at most %u", i,
+				   (unsigned long long)len, PENSTOCK_STORE_VALUE_MAX);
+	*ret_bytes += it->nr_iov * sizeof(struct penstock_iov);
 	return 0;
 }
 
-static int check_batch(const struct sluice_store_batch *u, struct sluice_err *err)
+static int check_batch(const struct penstock_store_batch *u, struct penstock_err *err)
 {
-	static const uint32_t flags[] = {0, 0, SLUICE_STORE_ABSENT,
-					 SLUICE_STORE_PREFIX | SLUICE_STORE_TOUCH, 0};
+	static const uint32_t flags[] = {0, 0, PENSTOCK_STORE_ABSENT,
+					 PENSTOCK_STORE_PREFIX | PENSTOCK_STORE_TOUCH, 0};
 
-	if (u->opcode < SLUICE_STORE_GET || u->opcode > SLUICE_STORE_DELETE)
-		return sluice_fail(err, -EINVAL, "opcode: %u is outside 1..4", u->opcode);
+	if (u->opcode < PENSTOCK_STORE_GET || u->opcode > PENSTOCK_STORE_DELETE)
+		return penstock_fail(err, -EINVAL, "opcode: %u is outside 1..4", u->opcode);
 	if (u->flags & ~flags[u->opcode])
-		return sluice_fail(err, -EINVAL, "flags: 0x%x is not for this opcode", u->flags);
-	if (u->memory > SLUICE_MEMORY_HOST)
-		return sluice_fail(err, -EINVAL, "memory: %u is outside 0..1", u->memory);
+		return penstock_fail(err, -EINVAL, "flags: 0x%x is not for this opcode", u->flags);
+	if (u->memory > PENSTOCK_MEMORY_HOST)
+		return penstock_fail(err, -EINVAL, "memory: %u is outside 0..1", u->memory);
 	if (u->cost > 3)
-		return sluice_fail(err, -EINVAL, "cost: %u is outside 0..3", u->cost);
+		return penstock_fail(err, -EINVAL, "cost: %u is outside 0..3", u->cost);
 	if (u->reserved[0] || u->reserved[1])
-		return sluice_fail(err, -EINVAL, "reserved: is not 0");
+		return penstock_fail(err, -EINVAL, "reserved: is not 0");
 	if (u->nr && !u->items)
-		return sluice_fail(err, -EINVAL, "items: is NULL");
-	return u->nr > (1u << 20) ? sluice_fail(err, -EINVAL, "nr: %u is above 1048576", u->nr) : 0;
+		return penstock_fail(err, -EINVAL, "items: is NULL");
+	return u->nr > (1u << 20) ? penstock_fail(err, -EINVAL, "nr: %u is above 1048576", u->nr) : 0;
 }
 
 /* Keys and scatter lists are copied behind the operations. */
 static void fill_ops(struct store_batch *b, unsigned char *room)
 {
-	const struct sluice_store_batch *u = &b->user;
-	bool moves = u->opcode == SLUICE_STORE_GET || u->opcode == SLUICE_STORE_SET;
+	const struct penstock_store_batch *u = &b->user;
+	bool moves = u->opcode == PENSTOCK_STORE_GET || u->opcode == PENSTOCK_STORE_SET;
 
 	for (uint32_t i = 0; moves && i < u->nr; i++) {
-		const struct sluice_store_item *it = &u->items[i];
+		const struct penstock_store_item *it = &u->items[i];
 		struct store_op *op = &b->ops[i];
 
 		if (it->nr_iov)
 			memcpy(room, it->iov, it->nr_iov * sizeof(*it->iov));
-		op->iov = (const struct sluice_iov *)room;
+		op->iov = (const struct penstock_iov *)room;
 		op->nr_iov = it->nr_iov;
 		room += it->nr_iov * sizeof(*it->iov);
 		for (uint32_t j = 0; j < it->nr_iov; j++)
@@ -96,8 +96,8 @@ static void fill_ops(struct store_batch *b, unsigned char *room)
 	}
 }
 
-static struct store_batch *batch_new(struct sluice_store *s, const struct sluice_store_batch *u,
-				     struct sluice_err *err)
+static struct store_batch *batch_new(struct penstock_store *s, const struct penstock_store_batch *u,
+				     struct penstock_err *err)
 {
 	uint64_t bytes = 0, ops = sizeof(struct store_batch) + u->nr * sizeof(struct store_op);
 	struct store_batch *b;
@@ -109,7 +109,7 @@ static struct store_batch *batch_new(struct sluice_store *s, const struct sluice
 		bytes += u->nr * sizeof(int64_t);
 	b = malloc(ops + bytes);
 	if (!b) {
-		sluice_fail(err, -ENOMEM, "out of memory");
+		penstock_fail(err, -ENOMEM, "out of memory");
 		return NULL;
 	}
 	memset(b, 0, ops);
@@ -126,9 +126,9 @@ static struct store_batch *batch_new(struct sluice_store *s, const struct sluice
 }
 
 /* In line with the others; exists is one piece of work for all its keys. */
-static uint64_t enqueue(struct sluice_store *s, struct store_batch *b)
+static uint64_t enqueue(struct penstock_store *s, struct store_batch *b)
 {
-	bool whole = b->user.opcode == SLUICE_STORE_EXISTS;
+	bool whole = b->user.opcode == PENSTOCK_STORE_EXISTS;
 	uint64_t ticket;
 	bool idle;
 
@@ -148,7 +148,7 @@ static uint64_t enqueue(struct sluice_store *s, struct store_batch *b)
 	return ticket;
 }
 
-int store_submit_promotion(struct sluice_store *s, const struct sluice_store_batch *u, uint64_t gen)
+int store_submit_promotion(struct penstock_store *s, const struct penstock_store_batch *u, uint64_t gen)
 {
 	struct store_batch *b = batch_new(s, u, NULL);
 
@@ -160,15 +160,15 @@ int store_submit_promotion(struct sluice_store *s, const struct sluice_store_bat
 	return 0;
 }
 
-static int batch_take(struct store_batch **out, struct sluice_store *s,
-		      const struct sluice_store_batch *u, struct sluice_err *err)
+static int batch_take(struct store_batch **out, struct penstock_store *s,
+		      const struct penstock_store_batch *u, struct penstock_err *err)
 {
-	struct sluice_err local = {0, ""};
+	struct penstock_err local = {0, ""};
 	int r = store_check(s, err);
 
 	err = err ? err : &local;
 	if (r == 0)
-		r = u ? check_batch(u, err) : sluice_fail(err, -EINVAL, "batch: is NULL");
+		r = u ? check_batch(u, err) : penstock_fail(err, -EINVAL, "batch: is NULL");
 	if (r < 0)
 		return r;
 	*out = batch_new(s, u, err);
@@ -176,7 +176,7 @@ static int batch_take(struct store_batch **out, struct sluice_store *s,
 }
 
 /* One without keys is finished as it comes; any may be gone when this returns. */
-static uint64_t batch_start(struct sluice_store *s, struct store_batch *b)
+static uint64_t batch_start(struct penstock_store *s, struct store_batch *b)
 {
 	uint64_t ticket;
 
@@ -188,8 +188,8 @@ static uint64_t batch_start(struct sluice_store *s, struct store_batch *b)
 	return ticket;
 }
 
-int64_t sluice_store_submit(struct sluice_store *store, const struct sluice_store_batch *batch,
-			    struct sluice_err *err)
+int64_t penstock_store_submit(struct penstock_store *store, const struct penstock_store_batch *batch,
+			    struct penstock_err *err)
 {
 	struct store_batch *b;
 	int r = batch_take(&b, store, batch, err);
@@ -198,8 +198,8 @@ int64_t sluice_store_submit(struct sluice_store *store, const struct sluice_stor
 }
 
 /* By the calling thread: nothing to wait for. */
-static int run_exists(struct sluice_store *s, const struct sluice_store_batch *u,
-		      struct sluice_store_done *done, struct sluice_err *err)
+static int run_exists(struct penstock_store *s, const struct penstock_store_batch *u,
+		      struct penstock_store_done *done, struct penstock_err *err)
 {
 	uint64_t bytes = 0;
 	int r = store_check(s, err);
@@ -210,24 +210,24 @@ static int run_exists(struct sluice_store *s, const struct sluice_store_batch *u
 		r = check_item(u, i, &bytes, err);
 	if (r < 0)
 		return r;
-	*done = (struct sluice_store_done){.tag = u->tag, .opcode = u->opcode, .nr = u->nr};
+	*done = (struct penstock_store_done){.tag = u->tag, .opcode = u->opcode, .nr = u->nr};
 	store_exists_run(s, u, done);
 	return 0;
 }
 
-int sluice_store_run(struct sluice_store *store, const struct sluice_store_batch *batch,
-		     struct sluice_store_done *done, struct sluice_err *err)
+int penstock_store_run(struct penstock_store *store, const struct penstock_store_batch *batch,
+		     struct penstock_store_done *done, struct penstock_err *err)
 {
-	struct sluice_store_done local;
-	struct sluice_store_batch u;
+	struct penstock_store_done local;
+	struct penstock_store_batch u;
 	struct store_batch *b;
 	int r;
 
 	if (!batch)
-		return sluice_fail(err, -EINVAL, "batch: is NULL");
+		return penstock_fail(err, -EINVAL, "batch: is NULL");
 	u = *batch;
 	u.on_done = NULL;
-	if (u.opcode == SLUICE_STORE_EXISTS)
+	if (u.opcode == PENSTOCK_STORE_EXISTS)
 		return run_exists(store, &u, done ? done : &local, err);
 	r = batch_take(&b, store, &u, err);
 	if (r < 0)

@@ -36,7 +36,7 @@ struct walker {
 };
 
 /* More bytes behind those that are left; returns how many, or -errno. */
-static int64_t walk_fill(struct walker *k, struct sluice_err *err)
+static int64_t walk_fill(struct walker *k, struct penstock_err *err)
 {
 	uint64_t at;
 	int64_t r;
@@ -46,7 +46,7 @@ static int64_t walk_fill(struct walker *k, struct sluice_err *err)
 	k->base += k->used;
 	k->used = 0;
 	at = k->base + k->have;
-	r = sluice_pread(k->w->file, k->buf + k->have, min_u64(WALK_BYTES - k->have, k->w->to - at),
+	r = penstock_pread(k->w->file, k->buf + k->have, min_u64(WALK_BYTES - k->have, k->w->to - at),
 			 at, err);
 	if (r > 0)
 		k->have += (size_t)r;
@@ -81,14 +81,14 @@ static int walk_records(struct walker *k, bool last)
 	return 0;
 }
 
-int store_journal_walk(struct store_walk *w, struct sluice_err *err)
+int store_journal_walk(struct store_walk *w, struct penstock_err *err)
 {
 	CLEANUP_FREE unsigned char *buf = malloc(WALK_BYTES);
 	struct walker k = {.w = w, .buf = buf, .base = w->from};
 	int64_t r = 0;
 
 	if (!buf)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	while (k.base + k.have < w->to) {
 		r = walk_fill(&k, err);
 		if (r <= 0)
@@ -121,7 +121,7 @@ static int claim_space(struct store_shelf *sh, struct store_entry *e, const stru
 
 static int load_set(struct store_shelf *sh, const struct store_record *r)
 {
-	struct sluice_store *s = sh->store;
+	struct penstock_store *s = sh->store;
 	struct store_hash h = store_hash_key(&s->secret, r->key, r->key_len);
 	struct store_entry *old = store_index_find(&s->index, h), *e;
 
@@ -162,7 +162,7 @@ static int load_set(struct store_shelf *sh, const struct store_record *r)
 /* Nothing that this shelf's log has said so far is believed. */
 static void load_forget(struct store_shelf *sh)
 {
-	struct sluice_store *s = sh->store;
+	struct penstock_store *s = sh->store;
 	struct store_entry *e;
 	uint32_t pos = 0;
 	uint64_t n = 0;
@@ -180,7 +180,7 @@ static void load_forget(struct store_shelf *sh)
 	store_tell(s, -EBADMSG, sh->path, 0, text);
 }
 
-void store_journal_settle(struct sluice_store *s)
+void store_journal_settle(struct penstock_store *s)
 {
 	struct store_entry *e;
 	uint32_t pos = 0;
@@ -195,7 +195,7 @@ void store_journal_settle(struct sluice_store *s)
 static int load_record(void *arg, const struct store_record *r, const void *raw, size_t size)
 {
 	struct store_shelf *sh = arg;
-	struct sluice_store *s = sh->store;
+	struct penstock_store *s = sh->store;
 	struct store_entry *e;
 
 	(void)raw;
@@ -217,32 +217,32 @@ static int load_record(void *arg, const struct store_record *r, const void *raw,
 	return 0;
 }
 
-int store_journal_head(struct store_shelf *sh, struct sluice_err *err)
+int store_journal_head(struct store_shelf *sh, struct penstock_err *err)
 {
 	unsigned char head[STORE_LOG_HEAD];
-	int64_t n = sluice_pread(sh->log.file, head, sizeof(head), 0, err);
+	int64_t n = penstock_pread(sh->log.file, head, sizeof(head), 0, err);
 	int r;
 
 	if (n < 0)
 		return (int)n;
 	r = n < (int64_t)sizeof(head) ? -EBADMSG : store_log_head_get(&sh->log.head, head);
 	if (r == -EPROTO)
-		return sluice_fail(err, r, "%s: its log is of another version", sh->path);
-	return r < 0 ? sluice_fail(err, r, "%s: its log has no head", sh->path) : 0;
+		return penstock_fail(err, r, "%s: its log is of another version", sh->path);
+	return r < 0 ? penstock_fail(err, r, "%s: its log has no head", sh->path) : 0;
 }
 
-int store_journal_stamp(const struct sluice_store *s, struct store_log *log, struct sluice_err *err)
+int store_journal_stamp(const struct penstock_store *s, struct store_log *log, struct penstock_err *err)
 {
 	unsigned char head[STORE_LOG_HEAD];
 	int64_t r;
 
 	log->head.clock = store_now(s);
 	store_log_head_put(head, &log->head);
-	r = sluice_pwrite(log->file, head, sizeof(head), 0, err);
+	r = penstock_pwrite(log->file, head, sizeof(head), 0, err);
 	return r < 0 ? (int)r : 0;
 }
 
-static int stamp_all(struct sluice_store *s, uint64_t since, uint64_t epoch, bool sync,
+static int stamp_all(struct penstock_store *s, uint64_t since, uint64_t epoch, bool sync,
 		     void (*failed)(struct store_shelf *sh, int code))
 {
 	int first = 0, r;
@@ -264,7 +264,7 @@ static int stamp_all(struct sluice_store *s, uint64_t since, uint64_t epoch, boo
 	return first;
 }
 
-int store_journal_epoch(struct sluice_store *s, uint64_t since, uint64_t epoch,
+int store_journal_epoch(struct penstock_store *s, uint64_t since, uint64_t epoch,
 			void (*failed)(struct store_shelf *sh, int code))
 {
 	int r = s->nr_shelves > 1 ? stamp_all(s, since, epoch, true, failed) : 0;
@@ -273,9 +273,9 @@ int store_journal_epoch(struct sluice_store *s, uint64_t since, uint64_t epoch,
 	return r < 0 && !failed ? r : stamp_all(s, epoch, epoch, !failed, failed);
 }
 
-int store_journal_load(struct store_shelf *sh, struct sluice_err *err)
+int store_journal_load(struct store_shelf *sh, struct penstock_err *err)
 {
-	struct sluice_file_info info = {.size = sizeof(info)};
+	struct penstock_file_info info = {.size = sizeof(info)};
 	struct store_walk w = {
 		.file = sh->log.file,
 		.seed = sh->log.head.seed,
@@ -283,10 +283,10 @@ int store_journal_load(struct store_shelf *sh, struct sluice_err *err)
 		.each = load_record,
 		.arg = sh,
 	};
-	int r = sluice_file_stat(sh->log.file, &info);
+	int r = penstock_file_stat(sh->log.file, &info);
 
 	if (r < 0)
-		return sluice_fail(err, r, "%s: log: %s", sh->path, sluice_strerror(r));
+		return penstock_fail(err, r, "%s: log: %s", sh->path, penstock_strerror(r));
 	w.to = info.bytes;
 	r = store_journal_walk(&w, err);
 	sh->log.end = w.from;
@@ -296,20 +296,20 @@ int store_journal_load(struct store_shelf *sh, struct sluice_err *err)
 /* ----------------------------------------------------------------- writing */
 
 int store_journal_create(struct store_log *log, struct store_shelf *sh, const char *name,
-			 struct sluice_err *err)
+			 struct penstock_err *err)
 {
 	unsigned char head[STORE_LOG_HEAD];
-	struct sluice_short s;
+	struct penstock_short s;
 	int fd = openat(sh->dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int64_t r;
 
 	if (fd < 0)
-		return sluice_fail(err, -errno, "%s/%s: %s", sluice_shorten(&s, sh->path), name,
+		return penstock_fail(err, -errno, "%s/%s: %s", penstock_shorten(&s, sh->path), name,
 				   strerror(errno));
 	store_log_head_put(head, &log->head);
 	r = store_shelf_take_fd(&log->file, &log->fd, sh, fd, name, err);
 	if (r == 0)
-		r = sluice_pwrite(log->file, head, sizeof(head), 0, err);
+		r = penstock_pwrite(log->file, head, sizeof(head), 0, err);
 	if (r < 0)
 		return (int)r;
 	log->end = STORE_LOG_HEAD;
@@ -430,11 +430,11 @@ static int take_group(struct store_shelf *sh)
 	return r;
 }
 
-int store_sync(struct sluice_store *s, struct sluice_file *file)
+int store_sync(struct penstock_store *s, struct penstock_file *file)
 {
-	struct sluice_op op = {.opcode = SLUICE_SYNC, .file = file};
-	struct sluice_done done;
-	int r = sluice_run(s->io, &op, &done, NULL);
+	struct penstock_op op = {.opcode = PENSTOCK_SYNC, .file = file};
+	struct penstock_done done;
+	int r = penstock_run(s->io, &op, &done, NULL);
 
 	if (r == 0 && done.res < 0)
 		r = (int)done.res;
@@ -445,7 +445,7 @@ int store_sync(struct sluice_store *s, struct sluice_file *file)
  * One block of the handle's after the other: of several that are under way a kill may leave a later
  * one alone, and behind such a hole nothing of the log is believed.  Pages are whole or in parts.
  */
-static int64_t write_in_order(struct store_shelf *sh, struct sluice_err *err)
+static int64_t write_in_order(struct store_shelf *sh, struct penstock_err *err)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), at = 0, n;
 	int64_t r = 0;
@@ -457,16 +457,16 @@ static int64_t write_in_order(struct store_shelf *sh, struct sluice_err *err)
 			n = min_u64(to, align_up(from + 1, page)) - from;
 		else
 			n = min_u64(align_down(to - from, page), WRITE_BYTES);
-		r = sluice_pwrite(sh->log.file, sh->group.at + at, n, from, err);
+		r = penstock_pwrite(sh->log.file, sh->group.at + at, n, from, err);
 		at += n;
 	}
 	return r;
 }
 
-static int group_write(struct store_shelf *sh, struct sluice_err *err)
+static int group_write(struct store_shelf *sh, struct penstock_err *err)
 {
-	struct sluice_store *s = sh->store;
-	bool durable = s->opts.flags & SLUICE_STORE_DURABLE;
+	struct penstock_store *s = sh->store;
+	bool durable = s->opts.flags & PENSTOCK_STORE_DURABLE;
 	int64_t r = durable ? store_sync(s, sh->data) : 0;
 
 	if (r == 0)
@@ -507,8 +507,8 @@ static void group_failed(struct store_shelf *sh, bool full)
 
 int store_journal_flush(struct store_shelf *sh)
 {
-	struct sluice_store *s = sh->store;
-	struct sluice_err err = {0, "the log cannot be written"};
+	struct penstock_store *s = sh->store;
+	struct penstock_err err = {0, "the log cannot be written"};
 	int r = take_group(sh);
 	bool full;
 

@@ -12,7 +12,7 @@
 #include "kvstore/kvstore.h"
 
 /* With @lock: a record for what a set has written. */
-static int log_set(struct sluice_store *s, struct store_op *op)
+static int log_set(struct penstock_store *s, struct store_op *op)
 {
 	struct store_entry *e = op->entry, *old = store_index_find(&s->index, e->hash);
 	struct store_shelf *sh = &s->shelves[e->shelf];
@@ -44,7 +44,7 @@ static int log_set(struct sluice_store *s, struct store_op *op)
 	return store_journal_set(sh, op);
 }
 
-static void group_begin(struct sluice_store *s, struct store_op *list)
+static void group_begin(struct penstock_store *s, struct store_op *list)
 {
 	for (struct store_op *op = list; op; op = op->next)
 		if (op->stage == STAGE_WRITE) {
@@ -60,7 +60,7 @@ static void group_begin(struct sluice_store *s, struct store_op *list)
 }
 
 /* With @lock: a set is visible, or has never been. */
-static void settle_set(struct sluice_store *s, struct store_op *op)
+static void settle_set(struct penstock_store *s, struct store_op *op)
 {
 	struct store_entry *e = op->entry;
 
@@ -87,7 +87,7 @@ static void settle_set(struct sluice_store *s, struct store_op *op)
 		store_staging_put(s, op->buf);
 }
 
-static void group_end(struct sluice_store *s, struct store_op *list, int code)
+static void group_end(struct penstock_store *s, struct store_op *list, int code)
 {
 	struct store_op *next;
 
@@ -109,7 +109,7 @@ static void group_end(struct sluice_store *s, struct store_op *list, int code)
 }
 
 /* A shelf that comes back one day is behind the others then. */
-void store_tell_epoch(struct sluice_store *s)
+void store_tell_epoch(struct penstock_store *s)
 {
 	uint64_t epoch = 0;
 	bool lost;
@@ -134,7 +134,7 @@ void store_tell_epoch(struct sluice_store *s)
  * told that it has an older value of the key would give it out after the next start.  And when it
  * is known of a shelf that was left out that it was.
  */
-static void commit(struct sluice_store *s, struct store_op *list)
+static void commit(struct penstock_store *s, struct store_op *list)
 {
 	int code = 0;
 
@@ -150,7 +150,7 @@ static void commit(struct sluice_store *s, struct store_op *list)
 	group_end(s, list, code);
 }
 
-static void let_in(struct sluice_store *s, struct store_shelf *sh)
+static void let_in(struct penstock_store *s, struct store_shelf *sh)
 {
 	struct store_op *list;
 
@@ -162,7 +162,7 @@ static void let_in(struct sluice_store *s, struct store_shelf *sh)
 }
 
 /* Returns whether there is more to do. */
-static bool maintain(struct sluice_store *s)
+static bool maintain(struct penstock_store *s)
 {
 	bool more = false, grow, rewrite;
 
@@ -184,7 +184,7 @@ static bool maintain(struct sluice_store *s)
 }
 
 /* Who dies now, and comes back with a clock that is behind, knows how late it was. */
-static void note_clock(struct sluice_store *s)
+static void note_clock(struct penstock_store *s)
 {
 	for (unsigned i = 0; i < s->nr_shelves; i++) {
 		struct store_log *log = &s->shelves[i].log;
@@ -195,7 +195,7 @@ static void note_clock(struct sluice_store *s)
 }
 
 /* With @line.lock: until there is work; true: it is time to write the clock down. */
-static bool keeper_rest(struct sluice_store *s)
+static bool keeper_rest(struct penstock_store *s)
 {
 	struct store_queues *q = &s->line;
 	uint64_t end = clock_ns() + atomic_load(&s->clock_tick_ns);
@@ -210,7 +210,7 @@ static bool keeper_rest(struct sluice_store *s)
 
 static void *keeper_run(void *arg)
 {
-	struct sluice_store *s = arg;
+	struct penstock_store *s = arg;
 	struct store_queues *q = &s->line;
 	struct store_op *list;
 	bool more = false;
@@ -238,15 +238,15 @@ static void *keeper_run(void *arg)
 	return NULL;
 }
 
-int store_keeper_start(struct sluice_store *s, struct sluice_err *err)
+int store_keeper_start(struct penstock_store *s, struct penstock_err *err)
 {
 	int r = thread_start(&s->keeper, keeper_run, s);
 
 	s->has_keeper = r == 0;
-	return r < 0 ? sluice_fail(err, r, "no thread: %s", strerror(-r)) : 0;
+	return r < 0 ? penstock_fail(err, r, "no thread: %s", strerror(-r)) : 0;
 }
 
-void store_keeper_stop(struct sluice_store *s)
+void store_keeper_stop(struct penstock_store *s)
 {
 	if (!s->has_keeper)
 		return;

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <sluice/object.h>
+#include <penstock/object.h>
 
 #include "base/err.h"
 #include "base/keyhash.h"
@@ -31,15 +31,15 @@ static uint64_t boot_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-uint64_t store_now(const struct sluice_store *s)
+uint64_t store_now(const struct penstock_store *s)
 {
 	return s->clock_base + (boot_ns() - s->clock_from) / 1000000000u;
 }
 
 struct store_hash store_hash_key(const struct store_secret *secret, const void *key, size_t len)
 {
-	return (struct store_hash){sluice_key_hash(key, len, secret->a),
-				   sluice_key_hash(key, len, secret->b)};
+	return (struct store_hash){penstock_key_hash(key, len, secret->a),
+				   penstock_key_hash(key, len, secret->b)};
 }
 
 /* Steps of a sixteenth: at most 6 % of a value's space is empty. */
@@ -52,11 +52,11 @@ uint64_t store_units(uint64_t len)
 	return align_up(units, step);
 }
 
-void store_tell(const struct sluice_store *s, int code, const char *file, uint64_t len,
+void store_tell(const struct penstock_store *s, int code, const char *file, uint64_t len,
 		const char *text)
 {
-	struct sluice_event e = {
-		.what = SLUICE_TRACE_ERROR,
+	struct penstock_event e = {
+		.what = PENSTOCK_TRACE_ERROR,
 		.code = code,
 		.file = file ? file : "",
 		.text = text ? text : "",
@@ -81,7 +81,7 @@ uint64_t store_next_epoch(uint64_t epoch)
 
 /* ------------------------------------------------------------------- parts */
 
-int store_init(struct sluice_store *s)
+int store_init(struct penstock_store *s)
 {
 	struct timespec ts;
 	int r;
@@ -112,14 +112,14 @@ int store_init(struct sluice_store *s)
 	return r;
 }
 
-void store_fini(struct sluice_store *s)
+void store_fini(struct penstock_store *s)
 {
 	store_tier_fini(s);
 	for (unsigned i = 0; i < s->nr_shelves; i++)
 		store_shelf_close(&s->shelves[i]);
 	if (s->io)
 		store_staging_fini(s);
-	sluice_close(s->io, NULL);
+	penstock_close(s->io, NULL);
 	store_index_fini(&s->index);
 	store_policy_fini(&s->policy);
 	free(s->touched.marks);
@@ -136,55 +136,55 @@ void store_fini(struct sluice_store *s)
 
 /* ----------------------------------------------------------------- options */
 
-static int take_opts(struct sluice_store_opts *to, const struct sluice_store_opts *from,
-		     struct sluice_err *err)
+static int take_opts(struct penstock_store_opts *to, const struct penstock_store_opts *from,
+		     struct penstock_err *err)
 {
-	*to = (struct sluice_store_opts)SLUICE_STORE_OPTS_INIT;
+	*to = (struct penstock_store_opts)PENSTOCK_STORE_OPTS_INIT;
 	if (from) {
 		if (from->size < 8)
-			return sluice_fail(err, -EINVAL, "opts.size: %u is too small", from->size);
+			return penstock_fail(err, -EINVAL, "opts.size: %u is too small", from->size);
 		for (size_t i = sizeof(*to); i < from->size; i++)
 			if (((const char *)from)[i])
-				return sluice_fail(err, -E2BIG,
+				return penstock_fail(err, -E2BIG,
 						   "opts: sets a field this library does not know");
 		memcpy(to, from, min_u64(from->size, sizeof(*to)));
 		to->size = sizeof(*to);
 	}
 	to->threads = to->threads ? to->threads : 1;
 	if (to->flags &
-	    ~(SLUICE_STORE_SECOND_TOUCH | SLUICE_STORE_DURABLE | SLUICE_STORE_NO_RECENT))
-		return sluice_fail(err, -EINVAL, "opts.flags: 0x%x is not known", to->flags);
-	if (to->policy > SLUICE_STORE_LRU)
-		return sluice_fail(err, -EINVAL, "opts.policy: %u is outside 0..1", to->policy);
+	    ~(PENSTOCK_STORE_SECOND_TOUCH | PENSTOCK_STORE_DURABLE | PENSTOCK_STORE_NO_RECENT))
+		return penstock_fail(err, -EINVAL, "opts.flags: 0x%x is not known", to->flags);
+	if (to->policy > PENSTOCK_STORE_LRU)
+		return penstock_fail(err, -EINVAL, "opts.policy: %u is outside 0..1", to->policy);
 	if (to->threads > 64)
-		return sluice_fail(err, -EINVAL, "opts.threads: %u is outside 1..64", to->threads);
+		return penstock_fail(err, -EINVAL, "opts.threads: %u is outside 1..64", to->threads);
 	return 0;
 }
 
 static int check_dirs(const char *const *dirs, unsigned nr, uint64_t capacity,
-		      struct sluice_err *err)
+		      struct penstock_err *err)
 {
 	unsigned below = 0;
 	int r;
 
 	if (!dirs || !nr || nr > STORE_SHELVES_MAX)
-		return sluice_fail(err, -EINVAL, "dirs: %u of them, 1..%d can be", nr,
+		return penstock_fail(err, -EINVAL, "dirs: %u of them, 1..%d can be", nr,
 				   STORE_SHELVES_MAX);
 	for (unsigned i = 0; i < nr; i++) {
 		if (!dirs[i] || !dirs[i][0])
-			return sluice_fail(err, -EINVAL, "dirs[%u]: is empty", i);
-		r = sluice_object_is_uri(dirs[i], err);
+			return penstock_fail(err, -EINVAL, "dirs[%u]: is empty", i);
+		r = penstock_object_is_uri(dirs[i], err);
 		if (r < 0)
 			return r;
 		if (r > 0 && (i == 0 || i + 1 < nr))
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "%s: an object store comes last, behind directories",
 					   dirs[i]);
 		below += r > 0;
 	}
 	nr -= below;
 	if (capacity / nr < LEAST_SHARE)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "capacity: %llu bytes for %u directories, each needs 1 MiB",
 				   (unsigned long long)capacity, nr);
 	return 0;
@@ -192,16 +192,16 @@ static int check_dirs(const char *const *dirs, unsigned nr, uint64_t capacity,
 
 /* ----------------------------------------------------------------- opening */
 
-static int open_io(struct sluice_store *s, struct sluice_err *err)
+static int open_io(struct penstock_store *s, struct penstock_err *err)
 {
-	struct sluice_opts o = SLUICE_OPTS_INIT;
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
 
 	o.engine = s->opts.engine;
 	o.threads = s->opts.io_threads;
 	s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (s->event < 0)
-		return sluice_fail(err, -errno, "eventfd: %s", strerror(errno));
-	return sluice_open(&s->io, &o, err);
+		return penstock_fail(err, -errno, "eventfd: %s", strerror(errno));
+	return penstock_open(&s->io, &o, err);
 }
 
 /* What no drive can be blamed for ends it; a drive that fails is left out. */
@@ -211,18 +211,18 @@ static bool is_fatal(int code)
 }
 
 /* Why it is left out. */
-static void tell_out(const struct store_shelf *sh, int code, const struct sluice_err *err)
+static void tell_out(const struct store_shelf *sh, int code, const struct penstock_err *err)
 {
 	char text[sizeof(err->msg) + 32];
 
-	sluice_line(text, sizeof(text), "%s; it is left out", err->msg);
+	penstock_line(text, sizeof(text), "%s; it is left out", err->msg);
 	store_tell(sh->store, code, sh->path, 0, text);
 }
 
 /* It is left out, unless that ends the opening. */
-static int shelf_fails(struct store_shelf *sh, unsigned nr, int code, struct sluice_err *err)
+static int shelf_fails(struct store_shelf *sh, unsigned nr, int code, struct penstock_err *err)
 {
-	struct sluice_store *s = sh->store;
+	struct penstock_store *s = sh->store;
 
 	if (is_fatal(code) || s->stats.dirs_out + 1 == nr)
 		return code;
@@ -233,7 +233,7 @@ static int shelf_fails(struct store_shelf *sh, unsigned nr, int code, struct slu
 }
 
 /* The secret that all heads have, whichever drives are new. */
-static int find_secret(struct sluice_store *s, struct sluice_err *err)
+static int find_secret(struct penstock_store *s, struct penstock_err *err)
 {
 	const struct store_shelf *first = NULL;
 
@@ -244,7 +244,7 @@ static int find_secret(struct sluice_store *s, struct sluice_err *err)
 			continue;
 		first = first ? first : sh;
 		if (sh->secret.a != first->secret.a || sh->secret.b != first->secret.b)
-			return sluice_fail(err, -EEXIST, "%s: belongs to another store than %s",
+			return penstock_fail(err, -EEXIST, "%s: belongs to another store than %s",
 					   sh->path, first->path);
 	}
 	if (first)
@@ -254,14 +254,14 @@ static int find_secret(struct sluice_store *s, struct sluice_err *err)
 	return 0;
 }
 
-static int open_shelves(struct sluice_store *s, const char *const *dirs, unsigned nr,
-			struct sluice_err *err)
+static int open_shelves(struct penstock_store *s, const char *const *dirs, unsigned nr,
+			struct penstock_err *err)
 {
 	int r = 0;
 
 	s->shelves = calloc(nr, sizeof(*s->shelves));
 	if (!s->shelves)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	while (s->nr_shelves < nr && r == 0) {
 		struct store_shelf *sh = &s->shelves[s->nr_shelves];
 
@@ -283,7 +283,7 @@ static int open_shelves(struct sluice_store *s, const char *const *dirs, unsigne
 }
 
 /* Forget what a log says. */
-static int log_anew(struct store_shelf *sh, struct sluice_err *err)
+static int log_anew(struct store_shelf *sh, struct penstock_err *err)
 {
 	store_log_close(&sh->log);
 	unlinkat(sh->dir, STORE_LOG_NAME, 0);
@@ -291,7 +291,7 @@ static int log_anew(struct store_shelf *sh, struct sluice_err *err)
 }
 
 /* Its log as far as it is believed; the head stays as it was. */
-static int load_shelf(struct store_shelf *sh, uint64_t since, struct sluice_err *err)
+static int load_shelf(struct store_shelf *sh, uint64_t since, struct penstock_err *err)
 {
 	int r;
 
@@ -306,7 +306,7 @@ static int load_shelf(struct store_shelf *sh, uint64_t since, struct sluice_err 
 
 /* The newest epoch there is, and since when the shelves that took part in it have missed nothing.
  */
-static uint64_t newest_epoch(struct sluice_store *s, uint64_t *ret_since)
+static uint64_t newest_epoch(struct penstock_store *s, uint64_t *ret_since)
 {
 	uint64_t epoch = 0;
 
@@ -330,7 +330,7 @@ static void head_failed(struct store_shelf *sh, int code)
 	store_shelf_leave(sh);
 }
 
-static int load_logs(struct sluice_store *s, struct sluice_err *err)
+static int load_logs(struct penstock_store *s, struct penstock_err *err)
 {
 	uint64_t since, epoch = newest_epoch(s, &since);
 	int r = 0, c;
@@ -353,14 +353,14 @@ static int load_logs(struct sluice_store *s, struct sluice_err *err)
 		store_shelf_leave(sh);
 	}
 	c = store_journal_epoch(s, since, store_next_epoch(epoch), head_failed);
-	return c < 0 ? sluice_fail(err, c, "a log cannot be written: %s", sluice_strerror(c)) : r;
+	return c < 0 ? penstock_fail(err, c, "a log cannot be written: %s", penstock_strerror(c)) : r;
 }
 
 /*
  * Logs that were written with a larger capacity.  What goes from one of them must not be there with
  * an older value in one that could not be told.
  */
-static int fit_logs(struct sluice_store *s, struct sluice_err *err)
+static int fit_logs(struct penstock_store *s, struct penstock_err *err)
 {
 	bool over = false;
 	int r = 0, c;
@@ -375,8 +375,8 @@ static int fit_logs(struct sluice_store *s, struct sluice_err *err)
 		c = sh->group.len ? -EIO : store_room_shrink(sh);
 		if (c == 0)
 			continue;
-		r = sluice_fail(err, c, "%s: its log cannot be made shorter: %s", sh->path,
-				sluice_strerror(c));
+		r = penstock_fail(err, c, "%s: its log cannot be made shorter: %s", sh->path,
+				penstock_strerror(c));
 		if (is_fatal(c))
 			return r;
 		tell_out(sh, c, err);
@@ -385,7 +385,7 @@ static int fit_logs(struct sluice_store *s, struct sluice_err *err)
 	return s->stats.dirs_out == s->nr_shelves ? r : 0;
 }
 
-static int load_shelves(struct sluice_store *s, struct sluice_err *err)
+static int load_shelves(struct penstock_store *s, struct penstock_err *err)
 {
 	int r = load_logs(s, err);
 
@@ -404,8 +404,8 @@ static int load_shelves(struct sluice_store *s, struct sluice_err *err)
 		store_room_first(sh);
 		r = store_journal_flush(sh);
 		if (store_is_ours(r))
-			return sluice_fail(err, r, "%s: its log cannot be written: %s", sh->path,
-					   sluice_strerror(r));
+			return penstock_fail(err, r, "%s: its log cannot be written: %s", sh->path,
+					   penstock_strerror(r));
 	}
 	r = fit_logs(s, err);
 	if (r < 0)
@@ -417,13 +417,13 @@ static int load_shelves(struct sluice_store *s, struct sluice_err *err)
 	return 0;
 }
 
-int sluice_store_open(struct sluice_store **out, const char *const *dirs, unsigned nr,
-		      uint64_t capacity, const struct sluice_store_opts *opts,
-		      struct sluice_err *err)
+int penstock_store_open(struct penstock_store **out, const char *const *dirs, unsigned nr,
+		      uint64_t capacity, const struct penstock_store_opts *opts,
+		      struct penstock_err *err)
 {
-	struct sluice_store_opts o;
-	struct sluice_err local = {0, ""};
-	struct sluice_store *s;
+	struct penstock_store_opts o;
+	struct penstock_err local = {0, ""};
+	struct penstock_store *s;
 	bool below;
 	int r;
 
@@ -433,16 +433,16 @@ int sluice_store_open(struct sluice_store **out, const char *const *dirs, unsign
 		r = check_dirs(dirs, nr, capacity, err);
 	if (r < 0)
 		return r;
-	below = sluice_object_is_uri(dirs[nr - 1], NULL) > 0;
+	below = penstock_object_is_uri(dirs[nr - 1], NULL) > 0;
 	nr -= below;
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	s->opts = o;
 	s->capacity = capacity;
 	r = store_init(s);
 	if (r < 0)
-		sluice_fail(err, r, "out of memory");
+		penstock_fail(err, r, "out of memory");
 	if (r == 0)
 		r = open_io(s, err);
 	if (r == 0)
@@ -472,7 +472,7 @@ int sluice_store_open(struct sluice_store **out, const char *const *dirs, unsign
 /* ----------------------------------------------------------------- closing */
 
 /* Until nothing is inside but batches that nobody has collected. */
-static void wait_until_idle(struct sluice_store *s)
+static void wait_until_idle(struct penstock_store *s)
 {
 	struct store_queues *q = &s->line;
 	uint64_t waiting;
@@ -490,7 +490,7 @@ static void wait_until_idle(struct sluice_store *s)
 }
 
 /* The child of a fork() has memory and descriptors to give back, and nothing else. */
-static void close_child(struct sluice_store *s)
+static void close_child(struct penstock_store *s)
 {
 	for (unsigned i = 0; i < s->nr_shelves; i++) {
 		struct store_shelf *sh = &s->shelves[i];
@@ -506,13 +506,13 @@ static void close_child(struct sluice_store *s)
 		if (sh->dir >= 0)
 			close(sh->dir);
 	}
-	sluice_close(s->io, NULL);
+	penstock_close(s->io, NULL);
 	close(s->event);
 }
 
-int sluice_store_close(struct sluice_store *store, struct sluice_err *err)
+int penstock_store_close(struct penstock_store *store, struct penstock_err *err)
 {
-	struct sluice_store_done done;
+	struct penstock_store_done done;
 	int r = 0, c;
 
 	if (!store)
@@ -522,7 +522,7 @@ int sluice_store_close(struct sluice_store *store, struct sluice_err *err)
 		return 0;
 	}
 	wait_until_idle(store);
-	while (sluice_store_drain(store, &done, 1) > 0)
+	while (penstock_store_drain(store, &done, 1) > 0)
 		;
 	store_tier_stop(store);
 	store_workers_stop(store);
@@ -534,7 +534,7 @@ int sluice_store_close(struct sluice_store *store, struct sluice_err *err)
 		if (!sh->out && c == 0)
 			c = store_sync(store, sh->log.file);
 		if (c < 0 && r == 0)
-			r = sluice_fail(err, c, "%s: log: %s", sh->path, sluice_strerror(c));
+			r = penstock_fail(err, c, "%s: log: %s", sh->path, penstock_strerror(c));
 	}
 	store_fini(store);
 	return r;

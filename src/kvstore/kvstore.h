@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_KVSTORE_KVSTORE_H
-#define SLUICE_KVSTORE_KVSTORE_H
+#ifndef PENSTOCK_KVSTORE_KVSTORE_H
+#define PENSTOCK_KVSTORE_KVSTORE_H
 
 /*
  * The KV store, inside.
@@ -27,7 +27,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#include <sluice/store.h>
+#include <penstock/store.h>
 
 #include "kvstore/index.h"
 #include "kvstore/policy.h"
@@ -62,7 +62,7 @@ struct store_op {
 	struct store_op *next;
 	struct store_batch *batch;
 	const unsigned char *key;
-	const struct sluice_iov *iov;
+	const struct penstock_iov *iov;
 	uint32_t key_len, nr_iov;
 	uint64_t len; /* of the memory */
 	struct store_hash hash;
@@ -88,8 +88,8 @@ struct store_op {
 struct store_batch {
 	struct store_batch *next;                  /* finished ones */
 	struct store_batch *open_prev, *open_next; /* those not finished */
-	struct sluice_store *store;
-	struct sluice_store_batch user;
+	struct penstock_store *store;
+	struct penstock_store_batch user;
 	uint64_t ticket;
 	uint64_t clears;  /* how many had begun when it was submitted */
 	uint64_t due;     /* of clock_ns(), or UINT64_MAX */
@@ -131,7 +131,7 @@ struct store_queues {
 	uint64_t tickets;
 	/* Of all that was there: how many were asked for, and of these begun and over. */
 	uint64_t clears_wanted, clears, clears_over;
-	struct sluice_err clear_err; /* of the last one */
+	struct penstock_err clear_err; /* of the last one */
 };
 
 /* ----------------------------------------------------------------- staging */
@@ -160,24 +160,24 @@ struct store_staging {
 	uint64_t reading;          /* bytes being read under a deadline */
 };
 
-void store_staging_init(struct sluice_store *s);
-void store_staging_fini(struct sluice_store *s);
+void store_staging_init(struct penstock_store *s);
+void store_staging_fini(struct penstock_store *s);
 /* With @lock, all of these.  NULL: there is none now.  A new one has no memory yet. */
-struct store_buf *store_staging_get(struct sluice_store *s, uint64_t len);
+struct store_buf *store_staging_get(struct penstock_store *s, uint64_t len);
 /* There are values in memory of a GPU: more may be on their way. */
-void store_staging_device(struct sluice_store *s);
+void store_staging_device(struct penstock_store *s);
 /* There was none: stand in line for one, and start again then; false: none will come. */
-bool store_staging_wait(struct sluice_store *s, struct store_op *op);
+bool store_staging_wait(struct penstock_store *s, struct store_op *op);
 /* It does not wait any longer: there may be memory for the next one. */
-void store_staging_served(struct sluice_store *s, struct store_op *op);
-void store_staging_put(struct sluice_store *s, struct store_buf *b);
+void store_staging_served(struct penstock_store *s, struct store_op *op);
+void store_staging_put(struct penstock_store *s, struct store_buf *b);
 /* It is the copy of @e from here on. */
-void store_staging_keep(struct sluice_store *s, struct store_buf *b, struct store_entry *e);
+void store_staging_keep(struct penstock_store *s, struct store_buf *b, struct store_entry *e);
 /* The copy of @e with one more reference, or NULL. */
-struct store_buf *store_staging_recent(struct sluice_store *s, const struct store_entry *e);
-void store_staging_forget(struct sluice_store *s, struct store_entry *e);
+struct store_buf *store_staging_recent(struct penstock_store *s, const struct store_entry *e);
+void store_staging_forget(struct penstock_store *s, struct store_entry *e);
 /* Without @lock, by who has just got it: its memory.  0 or -ENOMEM. */
-int store_staging_fill(struct sluice_store *s, struct store_buf *b);
+int store_staging_fill(struct penstock_store *s, struct store_buf *b);
 /*
  * Without @lock, by who has a reference: before a copy between it and a GPU.  With memory that is
  * not pinned the driver copies itself, in the thread that asks for it, and other I/O waits.
@@ -197,7 +197,7 @@ struct store_bytes {
 };
 
 struct store_log {
-	struct sluice_file *file;
+	struct penstock_file *file;
 	int fd; /* of the same: to cut it off takes no more then */
 	struct store_log_head head;
 	uint64_t end; /* bytes */
@@ -212,14 +212,14 @@ struct store_rewrite {
 };
 
 struct store_shelf {
-	struct sluice_store *store;
+	struct penstock_store *store;
 	char *path;
 	unsigned nr;
 	int dir, head; /* descriptors; the head is @locked */
 	bool locked;   /* the directory is ours */
 	bool fresh;    /* its head says nothing yet */
 	struct store_secret secret;
-	struct sluice_file *data;
+	struct penstock_file *data;
 	int data_fd;
 	struct extent_map *map;
 	uint64_t limit_units;
@@ -246,13 +246,13 @@ struct store_shelf {
 };
 
 /* Make the directory, if it is not there, lock it, and read its head. */
-int store_shelf_open(struct store_shelf *sh, struct sluice_store *s, const char *path,
-		     uint64_t share, struct sluice_err *err);
+int store_shelf_open(struct store_shelf *sh, struct penstock_store *s, const char *path,
+		     uint64_t share, struct penstock_err *err);
 /* Then, once the secret of the store is known: open or make its files. */
-int store_shelf_fill(struct store_shelf *sh, struct sluice_err *err);
+int store_shelf_fill(struct store_shelf *sh, struct penstock_err *err);
 /* The same for one that is there, to look at. */
-int store_shelf_look(struct store_shelf *sh, struct sluice_store *s, const char *path,
-		     struct sluice_err *err);
+int store_shelf_look(struct store_shelf *sh, struct penstock_store *s, const char *path,
+		     struct penstock_err *err);
 void store_shelf_close(struct store_shelf *sh);
 uint64_t store_shelf_disk_bytes(const struct store_shelf *sh);
 /* The keeper: the log or the data file by a step; 0 or -errno. */
@@ -263,8 +263,8 @@ void store_shelf_leave(struct store_shelf *sh);
 /* Nothing of what it has is to be found again, if it is ours. */
 void store_shelf_empty(struct store_shelf *sh);
 /* Hand over @fd, and keep another one of the file if that works. */
-int store_shelf_take_fd(struct sluice_file **out, int *ret_fd, struct store_shelf *sh, int fd,
-			const char *name, struct sluice_err *err);
+int store_shelf_take_fd(struct penstock_file **out, int *ret_fd, struct store_shelf *sh, int fd,
+			const char *name, struct penstock_err *err);
 void store_log_close(struct store_log *log);
 /* Trouble of the process or the machine, for which no directory is to blame. */
 bool store_is_ours(int code);
@@ -280,11 +280,11 @@ struct store_head {
 int store_head_parse(struct store_head *ret, const char *text, size_t len);
 /* Lock and read the head of what must be a store already. */
 int store_head_open(int *ret_dir, int *ret_head, struct store_head *ret, const char *path,
-		    struct sluice_err *err);
+		    struct penstock_err *err);
 
 #define STORE_RETRY_NS 1000000000ull /* the file system was full: do not ask again before */
 
-#define STORE_HEAD_NAME "sluice-store"
+#define STORE_HEAD_NAME "penstock-store"
 #define STORE_DATA_NAME "data"
 #define STORE_LOG_NAME  "log"
 #define STORE_NEW_NAME  "log.new"
@@ -298,40 +298,40 @@ int store_head_open(int *ret_dir, int *ret_head, struct store_head *ret, const c
  * @from then is where the last good record ends.
  */
 struct store_walk {
-	struct sluice_file *file;
+	struct penstock_file *file;
 	uint32_t seed;
 	uint64_t from, to;
 	uint64_t at; /* where the record lies that @each is given */
 	int (*each)(void *arg, const struct store_record *r, const void *raw, size_t size);
 	void *arg;
 };
-int store_journal_walk(struct store_walk *w, struct sluice_err *err);
+int store_journal_walk(struct store_walk *w, struct penstock_err *err);
 
 /* Make one, which is not there or empty, with the head that log->head says. */
 int store_journal_create(struct store_log *log, struct store_shelf *sh, const char *name,
-			 struct sluice_err *err);
+			 struct penstock_err *err);
 /* Read the head of sh->log; -EBADMSG: there is none. */
-int store_journal_head(struct store_shelf *sh, struct sluice_err *err);
+int store_journal_head(struct store_shelf *sh, struct penstock_err *err);
 /* Write it again, as it is in memory, with the time it is now. */
-int store_journal_stamp(const struct sluice_store *s, struct store_log *log,
-			struct sluice_err *err);
+int store_journal_stamp(const struct penstock_store *s, struct store_log *log,
+			struct penstock_err *err);
 /*
  * The next epoch for all shelves that are not left out; @since: see struct store_log_head.  A kill
  * at any time loses nothing.  The first error, of @failed if it is not NULL; without, all is
  * synced.
  */
-int store_journal_epoch(struct sluice_store *s, uint64_t since, uint64_t epoch,
+int store_journal_epoch(struct penstock_store *s, uint64_t since, uint64_t epoch,
 			void (*failed)(struct store_shelf *sh, int code));
 /* Read the log into the index; what is broken is left out and counted. */
-int store_journal_load(struct store_shelf *sh, struct sluice_err *err);
+int store_journal_load(struct store_shelf *sh, struct penstock_err *err);
 /* All have been read: what has no space is gone. */
-void store_journal_settle(struct sluice_store *s);
+void store_journal_settle(struct penstock_store *s);
 /* With @lock: append to what is pending.  0 or -ENOMEM. */
 int store_journal_set(struct store_shelf *sh, const struct store_op *op);
 int store_journal_drop(struct store_shelf *sh, struct store_hash hash, uint64_t gen);
 int store_journal_below(struct store_shelf *sh, const struct store_entry *e, uint64_t run);
 /* fsync(2): 0 or -errno. */
-int store_sync(struct sluice_store *s, struct sluice_file *file);
+int store_sync(struct penstock_store *s, struct penstock_file *file);
 /*
  * The keeper: write what is pending.  0, or -errno: no set of it is in the log or will be, and
  * what is gone is still to be written.
@@ -372,19 +372,19 @@ void store_journal_give_up(struct store_shelf *sh);
 /* ------------------------------------------------------------------- store */
 
 struct store_worker {
-	struct sluice_store *store;
+	struct penstock_store *store;
 	pthread_t thread;
-	struct sluice_op ops[STORE_TRANSFERS];
-	struct sluice_iov iovs[STORE_IOVS];
+	struct penstock_op ops[STORE_TRANSFERS];
+	struct penstock_iov iovs[STORE_IOVS];
 	unsigned nr_ops, nr_iovs;
 };
 
-struct sluice_store {
-	struct sluice_store_opts opts;
+struct penstock_store {
+	struct penstock_store_opts opts;
 	uint64_t capacity;
 	pid_t pid;
 	int event;
-	struct sluice_io *io;
+	struct penstock_io *io;
 	pthread_mutex_t lock;
 	struct store_index index;
 	struct store_policy policy;
@@ -407,7 +407,7 @@ struct sluice_store {
 	_Atomic uint64_t clock_tick_ns;
 	bool expiring;
 	bool spaceless; /* while logs are read: there are entries whose space could not be had */
-	struct sluice_store_stats stats;
+	struct penstock_store_stats stats;
 	struct store_tier *tier; /* below, or NULL */
 	struct store_queues line;
 	pthread_t keeper;
@@ -417,45 +417,45 @@ struct sluice_store {
 };
 
 /* Let go of @lock, and then free what was given up under it: unpinning and unmapping take long. */
-void store_unlock(struct sluice_store *s);
+void store_unlock(struct penstock_store *s);
 /* Seconds of a clock that goes on where the last run was, and never back. */
-uint64_t store_now(const struct sluice_store *s);
+uint64_t store_now(const struct penstock_store *s);
 /* Of the logs, after @epoch. */
 uint64_t store_next_epoch(uint64_t epoch);
 struct store_hash store_hash_key(const struct store_secret *secret, const void *key, size_t len);
 /* Units for a value: few sizes, so that what one leaves the next can use. */
 uint64_t store_units(uint64_t len);
-void store_tell(const struct sluice_store *s, int code, const char *file, uint64_t len,
+void store_tell(const struct penstock_store *s, int code, const char *file, uint64_t len,
 		const char *text);
 /* All but directories, handle and threads. */
-int store_init(struct sluice_store *s);
-void store_fini(struct sluice_store *s);
+int store_init(struct penstock_store *s);
+void store_fini(struct penstock_store *s);
 
 /* With @lock: nobody can find @e any more; its space is free with its last pin. */
-void store_entry_drop(struct sluice_store *s, struct store_entry *e);
+void store_entry_drop(struct penstock_store *s, struct store_entry *e);
 /* With @lock: as before, and the log is told. */
-void store_entry_erase(struct sluice_store *s, struct store_entry *e);
-void store_entry_pin(struct sluice_store *s, struct store_entry *e);
-void store_entry_unpin(struct sluice_store *s, struct store_entry *e);
+void store_entry_erase(struct penstock_store *s, struct store_entry *e);
+void store_entry_pin(struct penstock_store *s, struct store_entry *e);
+void store_entry_unpin(struct penstock_store *s, struct store_entry *e);
 
 /* Lines. */
-void store_ready(struct sluice_store *s, struct store_op *op);
-void store_ready_all(struct sluice_store *s, struct store_op *list);
-void store_logging(struct sluice_store *s, struct store_op *op);
-void store_kick(struct sluice_store *s);
+void store_ready(struct penstock_store *s, struct store_op *op);
+void store_ready_all(struct penstock_store *s, struct store_op *list);
+void store_logging(struct penstock_store *s, struct store_op *op);
+void store_kick(struct penstock_store *s);
 /* A set of one key, of what is below with this @gen.  0 or -ENOMEM. */
-int store_submit_promotion(struct sluice_store *s, const struct sluice_store_batch *u,
+int store_submit_promotion(struct penstock_store *s, const struct penstock_store_batch *u,
 			   uint64_t gen);
 /* -ECHILD after fork(), or -EINVAL without a store. */
-int store_check(const struct sluice_store *s, struct sluice_err *err);
+int store_check(const struct penstock_store *s, struct penstock_err *err);
 /* Until a batch that is awaited is finished; it is collected. */
-void store_batch_await(struct store_batch *b, struct sluice_store_done *done);
+void store_batch_await(struct store_batch *b, struct penstock_store_done *done);
 /* With @line.lock: it is not finished. */
 void store_batch_open(struct store_queues *q, struct store_batch *b);
 /* All keys are over: tell the caller. */
 void store_batch_finish(struct store_batch *b);
 /* After the last of some store_finish(): who polls is to be told. */
-void store_announce(struct sluice_store *s);
+void store_announce(struct penstock_store *s);
 /* Give the key its result, unless its deadline has, and let go of it. */
 void store_finish(struct store_op *op, int64_t result);
 bool store_is_over(struct store_op *op);
@@ -463,28 +463,28 @@ bool store_is_over(struct store_op *op);
 bool store_hold(struct store_op *op);
 /* It is no longer touched; false: it is too late now. */
 bool store_release(struct store_op *op);
-void store_deadlines(struct sluice_store *s);
+void store_deadlines(struct penstock_store *s);
 
 /* The keeper: of shelves that have been left out since, for good. */
-void store_tell_epoch(struct sluice_store *s);
+void store_tell_epoch(struct penstock_store *s);
 /* The keeper: whatever clears of the store are wanted, between two groups. */
-void store_clear_wanted(struct sluice_store *s);
+void store_clear_wanted(struct penstock_store *s);
 
 /* Work. */
-int store_workers_start(struct sluice_store *s, struct sluice_err *err);
-void store_workers_stop(struct sluice_store *s);
-int store_keeper_start(struct sluice_store *s, struct sluice_err *err);
-void store_keeper_stop(struct sluice_store *s);
+int store_workers_start(struct penstock_store *s, struct penstock_err *err);
+void store_workers_stop(struct penstock_store *s);
+int store_keeper_start(struct penstock_store *s, struct penstock_err *err);
+void store_keeper_stop(struct penstock_store *s);
 void store_get_step(struct store_worker *w, struct store_op *op);
 void store_set_step(struct store_worker *w, struct store_op *op);
 void store_delete_step(struct store_worker *w, struct store_op *op);
 void store_exists_step(struct store_op *op); /* all keys of its batch */
 /* Now, for a caller; @results may be NULL.  Counts into @done. */
-void store_exists_run(struct sluice_store *s, const struct sluice_store_batch *u,
-		      struct sluice_store_done *done);
+void store_exists_run(struct penstock_store *s, const struct penstock_store_batch *u,
+		      struct penstock_store_done *done);
 /* With @lock: what a set has written is visible now (0 or -ENOMEM), or is nothing. */
-int store_set_publish(struct sluice_store *s, struct store_op *op);
-void store_set_discard(struct sluice_store *s, struct store_op *op);
+int store_set_publish(struct penstock_store *s, struct store_op *op);
+void store_set_discard(struct penstock_store *s, struct store_op *op);
 /* Transfers between file or staging and memory; the last one to end brings the op back. */
 void store_transfer(struct store_worker *w, struct store_op *op, uint32_t opcode);
 void store_copy_device(struct store_worker *w, struct store_op *op, bool to_device);

@@ -45,13 +45,13 @@ struct store_op *store_line_take(struct store_line *l)
 }
 
 /* Who is woken finds the lock free: here and below it is let go first. */
-void store_ready(struct sluice_store *s, struct store_op *op)
+void store_ready(struct penstock_store *s, struct store_op *op)
 {
 	op->next = NULL;
 	store_ready_all(s, op);
 }
 
-void store_ready_all(struct sluice_store *s, struct store_op *list)
+void store_ready_all(struct penstock_store *s, struct store_op *list)
 {
 	bool idle;
 
@@ -68,7 +68,7 @@ void store_ready_all(struct sluice_store *s, struct store_op *list)
 		pthread_cond_signal(&s->line.work);
 }
 
-void store_logging(struct sluice_store *s, struct store_op *op)
+void store_logging(struct penstock_store *s, struct store_op *op)
 {
 	bool first;
 
@@ -80,7 +80,7 @@ void store_logging(struct sluice_store *s, struct store_op *op)
 		pthread_cond_signal(&s->line.commit);
 }
 
-void store_kick(struct sluice_store *s)
+void store_kick(struct penstock_store *s)
 {
 	pthread_mutex_lock(&s->line.lock);
 	s->line.kick = true;

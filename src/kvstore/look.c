@@ -16,19 +16,19 @@
 enum { READ_BYTES = 4 << 20 };
 
 struct look {
-	struct sluice_store *s;
+	struct penstock_store *s;
 	struct store_shelf *sh;
 	unsigned flags;
-	int (*each)(void *arg, const struct sluice_store_entry *entry);
+	int (*each)(void *arg, const struct penstock_store_entry *entry);
 	void *arg;
-	struct sluice_store_summary sum;
+	struct penstock_store_summary sum;
 	void *buf;
 };
 
 /* Returns bytes, or -errno. */
 static int look_verify(struct look *l, const struct store_record *r)
 {
-	uint32_t crc = sluice_crc32c(0, r->key, r->key_len);
+	uint32_t crc = penstock_crc32c(0, r->key, r->key_len);
 	uint64_t left = r->len;
 
 	for (uint32_t i = 0; i < r->nr && left; i++) {
@@ -39,11 +39,11 @@ static int look_verify(struct look *l, const struct store_record *r)
 		left -= in;
 		while (in) {
 			uint64_t want = min_u64(in, READ_BYTES);
-			int64_t n = sluice_pread(l->sh->data, l->buf, want, at, NULL);
+			int64_t n = penstock_pread(l->sh->data, l->buf, want, at, NULL);
 
 			if (n < (int64_t)want)
 				return n < 0 ? (int)n : -ENODATA;
-			crc = sluice_crc32c(crc, l->buf, want);
+			crc = penstock_crc32c(crc, l->buf, want);
 			at += want;
 			in -= want;
 		}
@@ -54,7 +54,7 @@ static int look_verify(struct look *l, const struct store_record *r)
 static int look_look_at(void *arg, const struct store_record *r, const void *raw, size_t size)
 {
 	struct look *l = arg;
-	struct sluice_store_entry out;
+	struct penstock_store_entry out;
 	const struct store_entry *e;
 
 	(void)raw;
@@ -64,9 +64,9 @@ static int look_look_at(void *arg, const struct store_record *r, const void *raw
 	e = store_index_find(&l->s->index, store_hash_key(&l->s->secret, r->key, r->key_len));
 	if (!e || e->gen != r->gen)
 		return 0;
-	out = (struct sluice_store_entry){
+	out = (struct penstock_store_entry){
 		.key = r->key, .key_len = r->key_len, .len = r->len, .expires = r->expiry};
-	if (l->flags & SLUICE_STORE_VERIFY) {
+	if (l->flags & PENSTOCK_STORE_VERIFY) {
 		out.code = look_verify(l, r);
 		l->sum.bad += out.code < 0;
 	}
@@ -86,7 +86,7 @@ static void summarize(struct look *l)
 	l->sum.data_bytes = fstat(l->sh->data_fd, &st) < 0 ? 0 : (uint64_t)st.st_size;
 }
 
-static int look_run(struct look *l, const char *dir, struct sluice_err *err)
+static int look_run(struct look *l, const char *dir, struct penstock_err *err)
 {
 	struct store_walk w = {.from = STORE_LOG_HEAD, .each = look_look_at, .arg = l};
 	int r = store_shelf_look(l->sh, l->s, dir, err);
@@ -97,7 +97,7 @@ static int look_run(struct look *l, const char *dir, struct sluice_err *err)
 		return r;
 	store_journal_settle(l->s);
 	summarize(l);
-	if (!l->each && !(l->flags & SLUICE_STORE_VERIFY))
+	if (!l->each && !(l->flags & PENSTOCK_STORE_VERIFY))
 		return 0;
 	w.file = l->sh->log.file;
 	w.seed = l->sh->log.head.seed;
@@ -105,44 +105,44 @@ static int look_run(struct look *l, const char *dir, struct sluice_err *err)
 	return store_journal_walk(&w, err);
 }
 
-static struct sluice_store *store_to_look(struct sluice_err *err)
+static struct penstock_store *store_to_look(struct penstock_err *err)
 {
-	struct sluice_store *s = calloc(1, sizeof(*s));
+	struct penstock_store *s = calloc(1, sizeof(*s));
 
 	if (s)
 		s->shelves = calloc(1, sizeof(*s->shelves));
 	if (!s || !s->shelves) {
 		free(s);
-		sluice_fail(err, -ENOMEM, "out of memory");
+		penstock_fail(err, -ENOMEM, "out of memory");
 		return NULL;
 	}
 	s->nr_shelves = 1;
 	s->shelves[0].dir = s->shelves[0].head = s->shelves[0].data_fd = -1;
 	if (store_init(s) < 0) {
-		sluice_fail(err, -ENOMEM, "out of memory");
-	} else if (sluice_open(&s->io, NULL, err) == 0) {
+		penstock_fail(err, -ENOMEM, "out of memory");
+	} else if (penstock_open(&s->io, NULL, err) == 0) {
 		return s;
 	}
 	store_fini(s);
 	return NULL;
 }
 
-int sluice_store_look(const char *dir, unsigned flags,
-		      int (*each)(void *arg, const struct sluice_store_entry *entry), void *arg,
-		      struct sluice_store_summary *sum, struct sluice_err *err)
+int penstock_store_look(const char *dir, unsigned flags,
+		      int (*each)(void *arg, const struct penstock_store_entry *entry), void *arg,
+		      struct penstock_store_summary *sum, struct penstock_err *err)
 {
-	struct sluice_err local = {0, ""};
+	struct penstock_err local = {0, ""};
 	struct look l = {.flags = flags, .each = each, .arg = arg};
 	CLEANUP_FREE void *buf = NULL;
 	int r;
 
 	err = err ? err : &local;
-	if (flags & ~SLUICE_STORE_VERIFY)
-		return sluice_fail(err, -EINVAL, "flags: 0x%x is not known", flags);
+	if (flags & ~PENSTOCK_STORE_VERIFY)
+		return penstock_fail(err, -EINVAL, "flags: 0x%x is not known", flags);
 	buf = aligned_alloc(STORE_UNIT, READ_BYTES);
 	l.s = buf ? store_to_look(err) : NULL;
 	if (!l.s)
-		return err->code ? err->code : sluice_fail(err, -ENOMEM, "out of memory");
+		return err->code ? err->code : penstock_fail(err, -ENOMEM, "out of memory");
 	l.sh = l.s->shelves;
 	l.buf = buf;
 	r = look_run(&l, dir, err);
@@ -157,7 +157,7 @@ int sluice_store_look(const char *dir, unsigned flags,
 	return r;
 }
 
-int sluice_store_drop(const char *dir, struct sluice_err *err)
+int penstock_store_drop(const char *dir, struct penstock_err *err)
 {
 	static const char *const names[] = {STORE_NEW_NAME, STORE_LOG_NAME, STORE_DATA_NAME,
 					    STORE_HEAD_NAME};
@@ -168,8 +168,8 @@ int sluice_store_drop(const char *dir, struct sluice_err *err)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(names) && r == 0; i++)
 		if (unlinkat(fd, names[i], 0) < 0 && errno != ENOENT)
-			r = sluice_fail(err, -errno, "%s/%s: %s", dir, names[i], strerror(errno));
+			r = penstock_fail(err, -errno, "%s/%s: %s", dir, names[i], strerror(errno));
 	if (r == 0 && rmdir(dir) < 0 && errno != ENOTEMPTY && errno != EEXIST && errno != EBUSY)
-		r = sluice_fail(err, -errno, "%s: %s", dir, strerror(errno));
+		r = penstock_fail(err, -errno, "%s: %s", dir, strerror(errno));
 	return r;
 }

@@ -108,7 +108,7 @@ static void list_move(struct store_policy *p, struct store_index *x, struct stor
 
 void store_policy_add(struct store_policy *p, struct store_index *x, struct store_entry *e)
 {
-	if (p->kind == SLUICE_STORE_LRU) {
+	if (p->kind == PENSTOCK_STORE_LRU) {
 		list_push(p, x, e, STORE_QUEUE_MAIN);
 		return;
 	}
@@ -121,7 +121,7 @@ void store_policy_touch(struct store_policy *p, struct store_index *x, struct st
 {
 	if (e->queue == STORE_QUEUE_NONE)
 		return;
-	if (p->kind == SLUICE_STORE_LRU)
+	if (p->kind == PENSTOCK_STORE_LRU)
 		list_move(p, x, e, STORE_QUEUE_MAIN);
 	else if (e->freq < FREQ_MAX)
 		e->freq++;
@@ -142,7 +142,7 @@ static struct store_entry *policy_judge(struct store_policy *p, struct store_ind
 {
 	struct store_entry *e = store_index_at(x, p->list[queue].first);
 
-	if (!e->pins && (any || !e->freq || p->kind != SLUICE_STORE_S3FIFO))
+	if (!e->pins && (any || !e->freq || p->kind != PENSTOCK_STORE_S3FIFO))
 		return e;
 	if (!e->pins)
 		e->freq--;

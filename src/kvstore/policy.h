@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_KVSTORE_POLICY_H
-#define SLUICE_KVSTORE_POLICY_H
+#ifndef PENSTOCK_KVSTORE_POLICY_H
+#define PENSTOCK_KVSTORE_POLICY_H
 
 /*
  * What goes when space is short.
@@ -12,7 +12,7 @@
  * while: when it comes back it enters the main queue at once.  In the main queue a use, or a cost
  * that the caller has named, is worth another round.
  */
-#include <sluice/store.h>
+#include <penstock/store.h>
 
 #include "kvstore/index.h"
 
@@ -30,7 +30,7 @@ struct store_seen {
 };
 
 struct store_policy {
-	uint32_t kind; /* enum sluice_store_policy */
+	uint32_t kind; /* enum penstock_store_policy */
 	struct store_list list[3];
 	struct store_seen gone;
 };

@@ -11,7 +11,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "logs are little endian");
 
 enum { LOG_VERSION = 1 };
-static const char log_magic[8] = "sluicelg";
+static const char log_magic[8] = "penstklg";
 
 struct disk_record {
 	uint32_t sum; /* CRC-32C of seed and all that follows */
@@ -44,7 +44,7 @@ size_t store_record_size(uint32_t key_len, uint32_t nr)
 
 static uint32_t record_sum(uint32_t seed, const unsigned char *at, size_t size)
 {
-	return sluice_crc32c(sluice_crc32c(0, &seed, sizeof(seed)), at + 4, size - 4);
+	return penstock_crc32c(penstock_crc32c(0, &seed, sizeof(seed)), at + 4, size - 4);
 }
 
 struct extent store_record_piece(const struct store_record *r, uint32_t i)
@@ -147,7 +147,7 @@ void store_log_head_put(unsigned char to[STORE_LOG_HEAD], const struct store_log
 			      .since = head->since};
 
 	memcpy(h.magic, log_magic, sizeof(h.magic));
-	h.sum = sluice_crc32c(0, &h, offsetof(struct disk_head, sum));
+	h.sum = penstock_crc32c(0, &h, offsetof(struct disk_head, sum));
 	memcpy(to, &h, sizeof(h));
 }
 
@@ -157,7 +157,7 @@ int store_log_head_get(struct store_log_head *ret, const unsigned char from[STOR
 
 	memcpy(&h, from, sizeof(h));
 	if (memcmp(h.magic, log_magic, sizeof(h.magic)) ||
-	    h.sum != sluice_crc32c(0, &h, offsetof(struct disk_head, sum)))
+	    h.sum != penstock_crc32c(0, &h, offsetof(struct disk_head, sum)))
 		return -EBADMSG;
 	if (h.version != LOG_VERSION)
 		return -EPROTO;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_KVSTORE_RECORD_H
-#define SLUICE_KVSTORE_RECORD_H
+#ifndef PENSTOCK_KVSTORE_RECORD_H
+#define PENSTOCK_KVSTORE_RECORD_H
 
 /*
  * Records of the log: what was stored where, and what went.  Each has its length and a CRC-32C

@@ -119,7 +119,7 @@ void store_room_first(struct store_shelf *sh)
 /* The oldest go, until the others have half of it as always. */
 int store_room_shrink(struct store_shelf *sh)
 {
-	struct sluice_store *s = sh->store;
+	struct penstock_store *s = sh->store;
 	uint64_t most = sh->log_limit / 2 - STORE_LOG_HEAD;
 	struct store_entry *e;
 	uint32_t pos = 0;

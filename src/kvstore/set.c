@@ -10,13 +10,13 @@
 
 /* ----------------------------------------------------------------- entries */
 
-static void entry_free(struct sluice_store *s, struct store_entry *e)
+static void entry_free(struct penstock_store *s, struct store_entry *e)
 {
 	extents_give(&e->space, s->shelves[e->shelf].map);
 	store_index_free(&s->index, e);
 }
 
-void store_entry_drop(struct sluice_store *s, struct store_entry *e)
+void store_entry_drop(struct penstock_store *s, struct store_entry *e)
 {
 	store_staging_forget(s, e);
 	store_policy_remove(&s->policy, &s->index, e);
@@ -29,7 +29,7 @@ void store_entry_drop(struct sluice_store *s, struct store_entry *e)
 		entry_free(s, e);
 }
 
-void store_entry_erase(struct sluice_store *s, struct store_entry *e)
+void store_entry_erase(struct penstock_store *s, struct store_entry *e)
 {
 	/* Without memory for the record it may be back after the next start: told as what it is. */
 	if (store_journal_drop(&s->shelves[e->shelf], e->hash, e->gen) < 0)
@@ -38,7 +38,7 @@ void store_entry_erase(struct sluice_store *s, struct store_entry *e)
 }
 
 /* The set that has waited longest for space may try again. */
-static void next_set(struct sluice_store *s)
+static void next_set(struct penstock_store *s)
 {
 	struct store_op *op = store_line_next(&s->waiting);
 
@@ -47,19 +47,19 @@ static void next_set(struct sluice_store *s)
 }
 
 /* What was in use is free, or can be sent away. */
-static void let_go(struct sluice_store *s)
+static void let_go(struct penstock_store *s)
 {
 	s->holding--;
 	next_set(s);
 }
 
-void store_entry_pin(struct sluice_store *s, struct store_entry *e)
+void store_entry_pin(struct penstock_store *s, struct store_entry *e)
 {
 	e->pins++;
 	s->holding++;
 }
 
-void store_entry_unpin(struct sluice_store *s, struct store_entry *e)
+void store_entry_unpin(struct penstock_store *s, struct store_entry *e)
 {
 	if (--e->pins == 0 && e->state == STORE_DEAD)
 		entry_free(s, e);
@@ -68,7 +68,7 @@ void store_entry_unpin(struct sluice_store *s, struct store_entry *e)
 
 /* ------------------------------------------------------------------- space */
 
-static bool evict(struct sluice_store *s)
+static bool evict(struct penstock_store *s)
 {
 	struct store_entry *e = store_policy_victim(&s->policy, &s->index);
 
@@ -102,7 +102,7 @@ static bool has_soon(const struct store_shelf *sh, const struct store_op *op, ui
 }
 
 /* The shelf with room that has least to do, or NULL; can any have room at all? */
-static struct store_shelf *set_pick(struct sluice_store *s, const struct store_op *op,
+static struct store_shelf *set_pick(struct penstock_store *s, const struct store_op *op,
 				    uint64_t units, bool *ret_fits)
 {
 	struct store_shelf *best = NULL;
@@ -122,7 +122,7 @@ static struct store_shelf *set_pick(struct sluice_store *s, const struct store_o
 	return best;
 }
 
-static void ask_to_grow(struct sluice_store *s, struct store_shelf *sh)
+static void ask_to_grow(struct penstock_store *s, struct store_shelf *sh)
 {
 	if (!sh->growing) {
 		sh->growing = true;
@@ -130,7 +130,7 @@ static void ask_to_grow(struct sluice_store *s, struct store_shelf *sh)
 	}
 }
 
-static int take_space(struct sluice_store *s, struct store_op *op, struct store_shelf *sh,
+static int take_space(struct penstock_store *s, struct store_op *op, struct store_shelf *sh,
 		      uint64_t units)
 {
 	struct store_entry *e = store_index_new(&s->index);
@@ -166,7 +166,7 @@ static int take_space(struct sluice_store *s, struct store_op *op, struct store_
  * With @lock.  Nothing can be sent away now.  What others are writing can be, when it is there, and
  * what is pinned when it is read: wait for that, in the order of arrival.
  */
-static int wait_for_space(struct sluice_store *s, struct store_op *op)
+static int wait_for_space(struct penstock_store *s, struct store_op *op)
 {
 	/* Who has not waited yet stands behind those who do; one of them is always on its way. */
 	if (!s->holding && (op->waited || !s->waiting.first))
@@ -180,7 +180,7 @@ static int wait_for_space(struct sluice_store *s, struct store_op *op)
 }
 
 /* With @lock.  0, 1: wait until a file has grown or others have finished, or -errno. */
-static int find_space(struct sluice_store *s, struct store_op *op)
+static int find_space(struct penstock_store *s, struct store_op *op)
 {
 	uint64_t units = store_units(op->len);
 	struct store_shelf *sh;
@@ -211,7 +211,7 @@ static int find_space(struct sluice_store *s, struct store_op *op)
 
 static void set_end(struct store_op *op, int64_t result)
 {
-	struct sluice_store *s = op->batch->store;
+	struct penstock_store *s = op->batch->store;
 
 	pthread_mutex_lock(&s->lock);
 	s->stats.sets++;
@@ -225,20 +225,20 @@ static void set_end(struct store_op *op, int64_t result)
 }
 
 /* With @lock.  Is it worth writing?  0, or the result: it is there, or was never seen before. */
-static int64_t admit(struct sluice_store *s, struct store_op *op)
+static int64_t admit(struct penstock_store *s, struct store_op *op)
 {
 	struct store_entry *e = store_index_find(&s->index, op->hash);
 
 	if (op->admitted)
 		return 0;
 	op->admitted = true;
-	if (e && (op->batch->user.flags & SLUICE_STORE_ABSENT) && e->len == op->len &&
+	if (e && (op->batch->user.flags & PENSTOCK_STORE_ABSENT) && e->len == op->len &&
 	    !(e->expiry && e->expiry <= store_now(s))) {
 		store_policy_touch(&s->policy, &s->index, e);
 		s->stats.sets_present++;
 		return -EALREADY;
 	}
-	if (e || !(s->opts.flags & SLUICE_STORE_SECOND_TOUCH))
+	if (e || !(s->opts.flags & PENSTOCK_STORE_SECOND_TOUCH))
 		return 0;
 	store_seen_fit(&s->touched, s->index.used);
 	if (store_seen_take(&s->touched, op->hash))
@@ -248,10 +248,10 @@ static int64_t admit(struct sluice_store *s, struct store_op *op)
 }
 
 /* With @lock.  A buffer where one is needed, or useful: 0, 1: wait for memory, or -ENOMEM. */
-static int set_buffer(struct sluice_store *s, struct store_op *op)
+static int set_buffer(struct penstock_store *s, struct store_op *op)
 {
 	bool must = op->device || op->batch->user.deadline_ns;
-	bool recent = !(s->opts.flags & SLUICE_STORE_NO_RECENT) && op->len <= s->staging.limit / 8;
+	bool recent = !(s->opts.flags & PENSTOCK_STORE_NO_RECENT) && op->len <= s->staging.limit / 8;
 
 	if (op->buf || !op->len || (!must && !recent))
 		return 0;
@@ -265,7 +265,7 @@ static int set_buffer(struct sluice_store *s, struct store_op *op)
 }
 
 /* Its memory.  One that would only be useful is done without. */
-static int fill_buffer(struct sluice_store *s, struct store_op *op)
+static int fill_buffer(struct penstock_store *s, struct store_op *op)
 {
 	if (!op->buf || store_staging_fill(s, op->buf) == 0)
 		return 0;
@@ -281,7 +281,7 @@ static int fill_buffer(struct sluice_store *s, struct store_op *op)
 /* What has been taken for a set that does not come about. */
 static void set_undo(struct store_op *op, int64_t result)
 {
-	struct sluice_store *s = op->batch->store;
+	struct penstock_store *s = op->batch->store;
 
 	pthread_mutex_lock(&s->lock);
 	store_set_discard(s, op);
@@ -294,7 +294,7 @@ static void set_write(struct store_worker *w, struct store_op *op, uint32_t crc)
 {
 	op->entry->crc = crc;
 	op->stage = STAGE_WRITE;
-	store_transfer(w, op, SLUICE_WRITE);
+	store_transfer(w, op, PENSTOCK_WRITE);
 }
 
 static void set_pull(struct store_worker *w, struct store_op *op)
@@ -323,7 +323,7 @@ static void set_pull(struct store_worker *w, struct store_op *op)
 
 static void set_start(struct store_worker *w, struct store_op *op)
 {
-	struct sluice_store *s = w->store;
+	struct penstock_store *s = w->store;
 	int64_t r;
 
 	store_know(op);
@@ -366,12 +366,12 @@ void store_set_step(struct store_worker *w, struct store_op *op)
 }
 
 /* Its record is no longer on its way. */
-static void arrived(struct sluice_store *s, const struct store_entry *e)
+static void arrived(struct penstock_store *s, const struct store_entry *e)
 {
 	s->shelves[e->shelf].log_coming -= store_record_size(e->key_len, e->space.nr);
 }
 
-void store_set_discard(struct sluice_store *s, struct store_op *op)
+void store_set_discard(struct penstock_store *s, struct store_op *op)
 {
 	arrived(s, op->entry);
 	entry_free(s, op->entry);
@@ -379,7 +379,7 @@ void store_set_discard(struct sluice_store *s, struct store_op *op)
 	let_go(s);
 }
 
-int store_set_publish(struct sluice_store *s, struct store_op *op)
+int store_set_publish(struct penstock_store *s, struct store_op *op)
 {
 	struct store_entry *e = op->entry, *old = store_index_find(&s->index, e->hash);
 
@@ -400,7 +400,7 @@ int store_set_publish(struct sluice_store *s, struct store_op *op)
 	s->stats.value_bytes += e->len;
 	s->stats.stored++;
 	s->stats.bytes_set += e->len;
-	if (op->buf && !(s->opts.flags & SLUICE_STORE_NO_RECENT)) {
+	if (op->buf && !(s->opts.flags & PENSTOCK_STORE_NO_RECENT)) {
 		store_staging_keep(s, op->buf, e);
 		op->buf = NULL;
 	}
@@ -412,7 +412,7 @@ int store_set_publish(struct sluice_store *s, struct store_op *op)
 
 void store_delete_step(struct store_worker *w, struct store_op *op)
 {
-	struct sluice_store *s = w->store;
+	struct penstock_store *s = w->store;
 	struct store_entry *e;
 	bool below;
 

@@ -33,7 +33,7 @@ enum {
 
 int store_head_parse(struct store_head *ret, const char *text, size_t len)
 {
-	static const char title[] = "sluice-store ";
+	static const char title[] = "penstock-store ";
 	char line[HEAD_BYTES] = "";
 	int end = -1;
 
@@ -45,7 +45,7 @@ int store_head_parse(struct store_head *ret, const char *text, size_t len)
 		return -EEXIST;
 	if (ret->version != HEAD_VERSION)
 		return -EPROTO;
-	if (sscanf(line, "sluice-store %*9u %16" SCNx64 " %16" SCNx64 "\n%n", &ret->secret.a,
+	if (sscanf(line, "penstock-store %*9u %16" SCNx64 " %16" SCNx64 "\n%n", &ret->secret.a,
 		   &ret->secret.b, &end) != 2 ||
 	    end != (int)len)
 		return -EEXIST;
@@ -55,48 +55,48 @@ int store_head_parse(struct store_head *ret, const char *text, size_t len)
 static int head_write(int fd, const struct store_secret *secret)
 {
 	char line[HEAD_BYTES];
-	int len = snprintf(line, sizeof(line), "sluice-store %d %016" PRIx64 " %016" PRIx64 "\n",
+	int len = snprintf(line, sizeof(line), "penstock-store %d %016" PRIx64 " %016" PRIx64 "\n",
 			   HEAD_VERSION, secret->a, secret->b);
 
-	int r = sluice_whole_write(fd, line, (uint64_t)len, 0);
+	int r = penstock_whole_write(fd, line, (uint64_t)len, 0);
 
 	if (!r && (ftruncate(fd, len) < 0 || fsync(fd) < 0))
 		r = -errno;
 	return r;
 }
 
-static int head_read(int fd, struct store_head *ret, const char *path, struct sluice_err *err)
+static int head_read(int fd, struct store_head *ret, const char *path, struct penstock_err *err)
 {
 	char line[HEAD_BYTES];
-	int64_t n = sluice_whole_read(fd, line, sizeof(line), 0);
+	int64_t n = penstock_whole_read(fd, line, sizeof(line), 0);
 	int r = n < 0 ? (int)n : n == 0 ? -ENODATA : store_head_parse(ret, line, (size_t)n);
 
 	if (r == -EPROTO)
-		return sluice_fail(err, r,
+		return penstock_fail(err, r,
 				   "%s: is a store of version %u, and this program knows %d", path,
 				   ret->version, HEAD_VERSION);
 	if (r == -EEXIST)
-		return sluice_fail(err, r, "%s: %s is not the head of a store", path,
+		return penstock_fail(err, r, "%s: %s is not the head of a store", path,
 				   STORE_HEAD_NAME);
-	return r < 0 && r != -ENODATA ? sluice_fail(err, r, "%s: %s", path, strerror(-r)) : r;
+	return r < 0 && r != -ENODATA ? penstock_fail(err, r, "%s: %s", path, strerror(-r)) : r;
 }
 
-static int head_lock(int fd, const char *path, struct sluice_err *err)
+static int head_lock(int fd, const char *path, struct penstock_err *err)
 {
 	struct stat st;
 
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK
-			       ? sluice_fail(err, -EBUSY, "%s: another store has it open", path)
-			       : sluice_fail(err, -errno, "%s: flock: %s", path, strerror(errno));
+			       ? penstock_fail(err, -EBUSY, "%s: another store has it open", path)
+			       : penstock_fail(err, -errno, "%s: flock: %s", path, strerror(errno));
 	/* Who had the lock before us may have removed the store, and another one make a new one. */
 	if (fstat(fd, &st) < 0)
-		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
-	return st.st_nlink ? 0 : sluice_fail(err, -EBUSY, "%s: is being removed", path);
+		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
+	return st.st_nlink ? 0 : penstock_fail(err, -EBUSY, "%s: is being removed", path);
 }
 
 /* May a store be made here?  Only where nothing is. */
-static int check_empty(int dir, const char *path, struct sluice_err *err)
+static int check_empty(int dir, const char *path, struct penstock_err *err)
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -106,47 +106,47 @@ static int check_empty(int dir, const char *path, struct sluice_err *err)
 		r = -errno;
 		if (fd >= 0)
 			close(fd);
-		return sluice_fail(err, r, "%s: %s", path, strerror(-r));
+		return penstock_fail(err, r, "%s: %s", path, strerror(-r));
 	}
 	while (r == 0 && (e = readdir(d)))
 		if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") &&
 		    strcmp(e->d_name, "lost+found") && strcmp(e->d_name, STORE_HEAD_NAME))
-			r = sluice_fail(err, -EEXIST,
+			r = penstock_fail(err, -EEXIST,
 					"%s: holds %s, and a new store needs an empty directory",
 					path, e->d_name);
 	closedir(d);
 	return r;
 }
 
-static int open_dir(const char *path, bool make, struct sluice_err *err)
+static int open_dir(const char *path, bool make, struct penstock_err *err)
 {
 	int fd;
 
 	if (make && mkdir(path, 0700) < 0 && errno != EEXIST)
-		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? sluice_fail(err, -errno, "%s: %s", path, strerror(errno)) : fd;
+	return fd < 0 ? penstock_fail(err, -errno, "%s: %s", path, strerror(errno)) : fd;
 }
 
 int store_head_open(int *ret_dir, int *ret_head, struct store_head *ret, const char *path,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
 	CLEANUP_CLOSE int dir = open_dir(path, false, err);
 	CLEANUP_CLOSE int head =
-		dir < 0 ? -1 : sluice_beneath_open(dir, STORE_HEAD_NAME, O_RDWR, 0);
+		dir < 0 ? -1 : penstock_beneath_open(dir, STORE_HEAD_NAME, O_RDWR, 0);
 	int r;
 
 	if (dir < 0)
 		return dir;
 	if (head < 0)
-		return head == -ENOENT ? sluice_fail(err, head, "%s: there is no store", path)
-				       : sluice_fail(err, head, "%s/%s: %s", path, STORE_HEAD_NAME,
+		return head == -ENOENT ? penstock_fail(err, head, "%s: there is no store", path)
+				       : penstock_fail(err, head, "%s/%s: %s", path, STORE_HEAD_NAME,
 						     strerror(-head));
 	r = head_lock(head, path, err);
 	if (r == 0)
 		r = head_read(head, ret, path, err);
 	if (r == -ENODATA)
-		r = sluice_fail(err, -EEXIST, "%s: %s is empty", path, STORE_HEAD_NAME);
+		r = penstock_fail(err, -EEXIST, "%s: %s is empty", path, STORE_HEAD_NAME);
 	if (r < 0)
 		return r;
 	*ret_dir = dir;
@@ -158,20 +158,20 @@ int store_head_open(int *ret_dir, int *ret_head, struct store_head *ret, const c
 /* ----------------------------------------------------------------- opening */
 
 /* The head that is there, or room for a new one. */
-static int shelf_head(struct store_shelf *sh, struct sluice_err *err)
+static int shelf_head(struct store_shelf *sh, struct penstock_err *err)
 {
 	struct store_head h;
 	int r;
 
-	sh->head = sluice_beneath_open(sh->dir, STORE_HEAD_NAME, O_RDWR, 0);
+	sh->head = penstock_beneath_open(sh->dir, STORE_HEAD_NAME, O_RDWR, 0);
 	if (sh->head == -ENOENT) {
 		r = check_empty(sh->dir, sh->path, err);
 		if (r < 0)
 			return r;
-		sh->head = sluice_beneath_open(sh->dir, STORE_HEAD_NAME, O_RDWR | O_CREAT, 0600);
+		sh->head = penstock_beneath_open(sh->dir, STORE_HEAD_NAME, O_RDWR | O_CREAT, 0600);
 	}
 	if (sh->head < 0)
-		return sluice_fail(err, sh->head, "%s/%s: %s", sh->path, STORE_HEAD_NAME,
+		return penstock_fail(err, sh->head, "%s/%s: %s", sh->path, STORE_HEAD_NAME,
 				   strerror(-sh->head));
 	r = head_lock(sh->head, sh->path, err);
 	sh->locked = r == 0;
@@ -183,25 +183,25 @@ static int shelf_head(struct store_shelf *sh, struct sluice_err *err)
 	return sh->fresh ? check_empty(sh->dir, sh->path, err) : r;
 }
 
-static int shelf_begin(struct store_shelf *sh, struct sluice_err *err)
+static int shelf_begin(struct store_shelf *sh, struct penstock_err *err)
 {
 	int r = head_write(sh->head, &sh->store->secret);
 
-	return r < 0 ? sluice_fail(err, r, "%s/%s: %s", sh->path, STORE_HEAD_NAME, strerror(-r))
+	return r < 0 ? penstock_fail(err, r, "%s/%s: %s", sh->path, STORE_HEAD_NAME, strerror(-r))
 		     : 0;
 }
 
-int store_shelf_take_fd(struct sluice_file **out, int *ret_fd, struct store_shelf *sh, int fd,
-			const char *name, struct sluice_err *err)
+int store_shelf_take_fd(struct penstock_file **out, int *ret_fd, struct store_shelf *sh, int fd,
+			const char *name, struct penstock_err *err)
 {
 	int kept = fcntl(fd, F_DUPFD_CLOEXEC, 0), r;
 
 	if (kept < 0) {
-		r = sluice_fail(err, -errno, "%s: %s", name, strerror(errno));
+		r = penstock_fail(err, -errno, "%s: %s", name, strerror(errno));
 		close(fd);
 		return r;
 	}
-	r = sluice_file_take_fd(out, sh->store->io, fd, name, err);
+	r = penstock_file_take_fd(out, sh->store->io, fd, name, err);
 	if (r < 0)
 		close(kept);
 	else
@@ -213,24 +213,24 @@ void store_log_close(struct store_log *log)
 {
 	if (log->file)
 		close(log->fd);
-	sluice_file_close(log->file, NULL);
+	penstock_file_close(log->file, NULL);
 	log->file = NULL;
 }
 
-static int shelf_open_file(struct sluice_file **out, int *ret_fd, struct store_shelf *sh,
-			   const char *name, int flags, struct sluice_err *err)
+static int shelf_open_file(struct penstock_file **out, int *ret_fd, struct store_shelf *sh,
+			   const char *name, int flags, struct penstock_err *err)
 {
-	int fd = sluice_beneath_open(sh->dir, name, O_RDWR | flags, 0600);
+	int fd = penstock_beneath_open(sh->dir, name, O_RDWR | flags, 0600);
 	char full[512];
 
-	sluice_line(full, sizeof(full), "%s/%s", sh->path, name);
+	penstock_line(full, sizeof(full), "%s/%s", sh->path, name);
 	if (fd < 0)
-		return fd == -ENOENT ? fd : sluice_fail(err, fd, "%s: %s", full, strerror(-fd));
+		return fd == -ENOENT ? fd : penstock_fail(err, fd, "%s: %s", full, strerror(-fd));
 	return store_shelf_take_fd(out, ret_fd, sh, fd, full, err);
 }
 
 /* What is behind the limit, after the capacity was made smaller, goes. */
-static int shelf_data(struct store_shelf *sh, struct sluice_err *err)
+static int shelf_data(struct store_shelf *sh, struct penstock_err *err)
 {
 	struct stat st;
 	uint64_t units;
@@ -239,16 +239,16 @@ static int shelf_data(struct store_shelf *sh, struct sluice_err *err)
 	if (r < 0)
 		return r;
 	if (fstat(sh->data_fd, &st) < 0)
-		return sluice_fail(err, -errno, "%s: %s", sh->path, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", sh->path, strerror(errno));
 	units = (uint64_t)st.st_size / STORE_UNIT;
 	if (units > sh->limit_units &&
 	    ftruncate(sh->data_fd, (off_t)(sh->limit_units * STORE_UNIT)) < 0)
-		return sluice_fail(err, -errno, "%s: %s", sh->path, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", sh->path, strerror(errno));
 	sh->map = extent_map_new(sh->limit_units, min_u64(units, sh->limit_units), 256, false);
-	return sh->map ? 0 : sluice_fail(err, -ENOMEM, "out of memory");
+	return sh->map ? 0 : penstock_fail(err, -ENOMEM, "out of memory");
 }
 
-static int shelf_log(struct store_shelf *sh, struct sluice_err *err)
+static int shelf_log(struct store_shelf *sh, struct penstock_err *err)
 {
 	int r;
 
@@ -281,8 +281,8 @@ static void shelf_sizes(struct store_shelf *sh, uint64_t share)
 	sh->step_units = min_u64(max_u64(sh->limit_units / STEPS, 256), 1 << 16);
 }
 
-int store_shelf_open(struct store_shelf *sh, struct sluice_store *s, const char *path,
-		     uint64_t share, struct sluice_err *err)
+int store_shelf_open(struct store_shelf *sh, struct penstock_store *s, const char *path,
+		     uint64_t share, struct penstock_err *err)
 {
 	sh->store = s;
 	sh->dir = sh->head = sh->data_fd = -1;
@@ -290,14 +290,14 @@ int store_shelf_open(struct store_shelf *sh, struct sluice_store *s, const char 
 	shelf_sizes(sh, share);
 	sh->path = strdup(path);
 	if (!sh->path)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	sh->dir = open_dir(path, true, err);
 	if (sh->dir < 0)
 		return sh->dir;
 	return shelf_head(sh, err);
 }
 
-int store_shelf_fill(struct store_shelf *sh, struct sluice_err *err)
+int store_shelf_fill(struct store_shelf *sh, struct penstock_err *err)
 {
 	int r = sh->fresh ? shelf_begin(sh, err) : 0;
 
@@ -308,8 +308,8 @@ int store_shelf_fill(struct store_shelf *sh, struct sluice_err *err)
 	return r;
 }
 
-int store_shelf_look(struct store_shelf *sh, struct sluice_store *s, const char *path,
-		     struct sluice_err *err)
+int store_shelf_look(struct store_shelf *sh, struct penstock_store *s, const char *path,
+		     struct penstock_err *err)
 {
 	struct store_head h;
 	struct stat st;
@@ -318,7 +318,7 @@ int store_shelf_look(struct store_shelf *sh, struct sluice_store *s, const char 
 	*sh = (struct store_shelf){.store = s, .dir = -1, .head = -1, .data_fd = -1};
 	sh->path = strdup(path);
 	if (!sh->path)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	r = store_head_open(&sh->dir, &sh->head, &h, path, err);
 	if (r < 0)
 		return r;
@@ -327,22 +327,22 @@ int store_shelf_look(struct store_shelf *sh, struct sluice_store *s, const char 
 	if (r == 0)
 		r = shelf_open_file(&sh->log.file, &sh->log.fd, sh, STORE_LOG_NAME, 0, err);
 	if (r == -ENOENT)
-		return sluice_fail(err, r, "%s: the store has no data or no log", path);
+		return penstock_fail(err, r, "%s: the store has no data or no log", path);
 	if (r == 0 && fstat(sh->data_fd, &st) < 0)
-		r = sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+		r = penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	if (r < 0)
 		return r;
 	sh->limit_units = (uint64_t)st.st_size / STORE_UNIT;
 	sh->map = extent_map_new(sh->limit_units, sh->limit_units, 256, false);
 	if (!sh->map)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	return store_journal_head(sh, err);
 }
 
 void store_shelf_close(struct store_shelf *sh)
 {
 	if (sh->store && sh->store->io) {
-		sluice_file_close(sh->data, NULL);
+		penstock_file_close(sh->data, NULL);
 		store_log_close(&sh->log);
 		store_log_close(&sh->rewrite.to);
 	}
@@ -423,7 +423,7 @@ int store_shelf_grow(struct store_shelf *sh)
 /* What was on it is gone, and the others are told that it has missed something. */
 void store_shelf_leave(struct store_shelf *sh)
 {
-	struct sluice_store *s = sh->store;
+	struct penstock_store *s = sh->store;
 	struct store_entry *e;
 	uint32_t pos = 0;
 
@@ -456,7 +456,7 @@ int store_full(int code)
 
 void store_shelf_tell(struct store_shelf *sh, int code, const char *what)
 {
-	struct sluice_store *s = sh->store;
+	struct penstock_store *s = sh->store;
 	bool out = false;
 
 	pthread_mutex_lock(&s->lock);

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include <sluice/gpu.h>
+#include <penstock/gpu.h>
 
 #include "base/util.h"
 #include "kvstore/kvstore.h"
@@ -37,7 +37,7 @@ static void ring_in(struct store_buf *head, struct store_buf *b)
 	head->prev = b;
 }
 
-void store_staging_init(struct sluice_store *s)
+void store_staging_init(struct penstock_store *s)
 {
 	struct store_staging *g = &s->staging;
 
@@ -56,21 +56,21 @@ static void bury(struct store_staging *g, struct store_buf *b)
 	g->dead = b;
 }
 
-static void free_dead(struct sluice_store *s, struct store_buf *b)
+static void free_dead(struct penstock_store *s, struct store_buf *b)
 {
 	struct store_buf *next;
 
 	for (; b; b = next) {
 		next = b->next;
 		if (atomic_load(&b->pinned) == STORE_PINNED)
-			sluice_gpu_unpin(b->addr);
+			penstock_gpu_unpin(b->addr);
 		if (b->addr)
-			sluice_buf_free(s->io, b->addr);
+			penstock_buf_free(s->io, b->addr);
 		free(b);
 	}
 }
 
-void store_unlock(struct sluice_store *s)
+void store_unlock(struct penstock_store *s)
 {
 	struct store_buf *dead = s->staging.dead;
 
@@ -89,7 +89,7 @@ static void bury_all(struct store_staging *g, struct store_buf *head)
 	}
 }
 
-void store_staging_fini(struct sluice_store *s)
+void store_staging_fini(struct penstock_store *s)
 {
 	struct store_staging *g = &s->staging;
 
@@ -113,7 +113,7 @@ static int take_slot(struct store_staging *g, struct store_buf *b)
 	return 0;
 }
 
-static struct store_buf *buf_new(struct sluice_store *s, uint64_t len)
+static struct store_buf *buf_new(struct penstock_store *s, uint64_t len)
 {
 	struct store_buf *b = calloc(1, sizeof(*b));
 
@@ -128,10 +128,10 @@ static struct store_buf *buf_new(struct sluice_store *s, uint64_t len)
 	return b;
 }
 
-int store_staging_fill(struct sluice_store *s, struct store_buf *b)
+int store_staging_fill(struct penstock_store *s, struct store_buf *b)
 {
 	void *addr;
-	int r = b->addr ? 0 : sluice_buf_alloc(&addr, s->io, b->len, 0, NULL, NULL);
+	int r = b->addr ? 0 : penstock_buf_alloc(&addr, s->io, b->len, 0, NULL, NULL);
 
 	if (r == 0 && !b->addr)
 		b->addr = addr;
@@ -145,12 +145,12 @@ void store_staging_pin(struct store_buf *b)
 
 	if (atomic_load(&b->pinned) == STORE_PIN_NEVER &&
 	    atomic_compare_exchange_strong(&b->pinned, &never, STORE_PIN_TRIED) &&
-	    sluice_gpu_pin(b->addr, b->len, NULL) == 0)
+	    penstock_gpu_pin(b->addr, b->len, NULL) == 0)
 		atomic_store(&b->pinned, STORE_PINNED);
 }
 
 /* Nobody has it any more: keep the memory for the next one, within the limit. */
-static void unref(struct sluice_store *s, struct store_buf *b)
+static void unref(struct penstock_store *s, struct store_buf *b)
 {
 	struct store_staging *g = &s->staging;
 
@@ -162,7 +162,7 @@ static void unref(struct sluice_store *s, struct store_buf *b)
 		ring_in(&g->idle, b);
 }
 
-void store_staging_forget(struct sluice_store *s, struct store_entry *e)
+void store_staging_forget(struct penstock_store *s, struct store_entry *e)
 {
 	struct store_buf *b = e->recent == STORE_NONE ? NULL : s->staging.slots[e->recent];
 
@@ -175,7 +175,7 @@ void store_staging_forget(struct sluice_store *s, struct store_entry *e)
 }
 
 /* One that is not in use goes; false: there is none. */
-static bool staging_make_room(struct sluice_store *s)
+static bool staging_make_room(struct penstock_store *s)
 {
 	struct store_staging *g = &s->staging;
 	struct store_buf *b;
@@ -200,7 +200,7 @@ static struct store_buf *find_idle(struct store_staging *g, uint64_t len)
 }
 
 /* A copy nobody reads, of this size, whose memory can be used for another. */
-static struct store_buf *reuse_recent(struct sluice_store *s, uint64_t len)
+static struct store_buf *reuse_recent(struct penstock_store *s, uint64_t len)
 {
 	struct store_staging *g = &s->staging;
 	struct store_buf *b = g->recent.next;
@@ -211,7 +211,7 @@ static struct store_buf *reuse_recent(struct sluice_store *s, uint64_t len)
 	return find_idle(g, len);
 }
 
-struct store_buf *store_staging_get(struct sluice_store *s, uint64_t len)
+struct store_buf *store_staging_get(struct penstock_store *s, uint64_t len)
 {
 	struct store_staging *g = &s->staging;
 	struct store_buf *b;
@@ -237,13 +237,13 @@ struct store_buf *store_staging_get(struct sluice_store *s, uint64_t len)
 }
 
 /* Every value passes: with 64 MiB on their way a drive has too little to do. */
-void store_staging_device(struct sluice_store *s)
+void store_staging_device(struct penstock_store *s)
 {
 	if (!s->opts.memory)
 		s->staging.limit = DEVICE_BYTES;
 }
 
-bool store_staging_wait(struct sluice_store *s, struct store_op *op)
+bool store_staging_wait(struct penstock_store *s, struct store_op *op)
 {
 	struct store_staging *g = &s->staging;
 
@@ -259,7 +259,7 @@ bool store_staging_wait(struct sluice_store *s, struct store_op *op)
 }
 
 /* One at a time: there may be hundreds, and memory for one. */
-static void wake_next(struct sluice_store *s)
+static void wake_next(struct penstock_store *s)
 {
 	struct store_op *op = store_line_next(&s->staging.waiting);
 
@@ -267,21 +267,21 @@ static void wake_next(struct sluice_store *s)
 		store_ready(s, op);
 }
 
-void store_staging_served(struct sluice_store *s, struct store_op *op)
+void store_staging_served(struct penstock_store *s, struct store_op *op)
 {
 	if (op->lined)
 		wake_next(s);
 	op->lined = false;
 }
 
-void store_staging_put(struct sluice_store *s, struct store_buf *b)
+void store_staging_put(struct penstock_store *s, struct store_buf *b)
 {
 	s->staging.busy--;
 	unref(s, b);
 	wake_next(s);
 }
 
-void store_staging_keep(struct sluice_store *s, struct store_buf *b, struct store_entry *e)
+void store_staging_keep(struct penstock_store *s, struct store_buf *b, struct store_entry *e)
 {
 	struct store_staging *g = &s->staging;
 
@@ -292,7 +292,7 @@ void store_staging_keep(struct sluice_store *s, struct store_buf *b, struct stor
 	wake_next(s); /* it can be taken for another now */
 }
 
-struct store_buf *store_staging_recent(struct sluice_store *s, const struct store_entry *e)
+struct store_buf *store_staging_recent(struct penstock_store *s, const struct store_entry *e)
 {
 	struct store_buf *b = e->recent == STORE_NONE ? NULL : s->staging.slots[e->recent];
 
@@ -305,17 +305,17 @@ struct store_buf *store_staging_recent(struct sluice_store *s, const struct stor
 
 /* ------------------------------------------------------------ the caller's */
 
-int sluice_store_register(struct sluice_store *store, void *addr, uint64_t len, uint32_t want,
-			  struct sluice_buf_info *info, struct sluice_err *err)
+int penstock_store_register(struct penstock_store *store, void *addr, uint64_t len, uint32_t want,
+			  struct penstock_buf_info *info, struct penstock_err *err)
 {
 	int r = store_check(store, err);
 
-	return r < 0 ? r : sluice_buf_register(store->io, addr, len, want, info, err);
+	return r < 0 ? r : penstock_buf_register(store->io, addr, len, want, info, err);
 }
 
-int sluice_store_unregister(struct sluice_store *store, void *addr)
+int penstock_store_unregister(struct penstock_store *store, void *addr)
 {
 	int r = store_check(store, NULL);
 
-	return r < 0 ? r : sluice_buf_unregister(store->io, addr);
+	return r < 0 ? r : penstock_buf_unregister(store->io, addr);
 }

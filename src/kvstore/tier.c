@@ -108,14 +108,14 @@ static struct store_entry *tier_find(struct store_tier *t, struct store_hash h)
 	return e;
 }
 
-int64_t store_tier_len(struct sluice_store *s, struct store_hash h)
+int64_t store_tier_len(struct penstock_store *s, struct store_hash h)
 {
 	const struct store_entry *e = tier_find(s->tier, h);
 
 	return e ? (int64_t)e->len : -ENOENT;
 }
 
-bool store_tier_forget(struct sluice_store *s, struct store_hash h)
+bool store_tier_forget(struct penstock_store *s, struct store_hash h)
 {
 	struct store_entry *e = s->tier ? store_index_find(&s->tier->index, h) : NULL;
 
@@ -124,7 +124,7 @@ bool store_tier_forget(struct sluice_store *s, struct store_hash h)
 	return e;
 }
 
-void store_tier_clear(struct sluice_store *s)
+void store_tier_clear(struct penstock_store *s)
 {
 	struct store_entry *e;
 	uint32_t pos = 0;
@@ -136,19 +136,19 @@ void store_tier_clear(struct sluice_store *s)
 		tier_drop(s->tier, e);
 }
 
-uint64_t store_tier_index_bytes(const struct sluice_store *s)
+uint64_t store_tier_index_bytes(const struct penstock_store *s)
 {
 	const struct store_tier *t = s->tier;
 
 	return t ? store_index_bytes(&t->index) + store_policy_bytes(&t->policy) : 0;
 }
 
-const struct store_entry *store_tier_find(const struct sluice_store *s, struct store_hash h)
+const struct store_entry *store_tier_find(const struct penstock_store *s, struct store_hash h)
 {
 	return s->tier ? store_index_find(&s->tier->index, h) : NULL;
 }
 
-bool store_tier_has(struct sluice_store *s, struct store_hash h, uint64_t gen)
+bool store_tier_has(struct penstock_store *s, struct store_hash h, uint64_t gen)
 {
 	const struct store_entry *e = store_tier_find(s, h);
 
@@ -157,7 +157,7 @@ bool store_tier_has(struct sluice_store *s, struct store_hash h, uint64_t gen)
 
 /* ------------------------------------------------------------------------ up */
 
-bool store_tier_want(struct sluice_store *s, struct store_op *op)
+bool store_tier_want(struct penstock_store *s, struct store_op *op)
 {
 	struct store_tier *t = s->tier;
 	const struct store_entry *e = op->promoted ? NULL : tier_find(t, op->hash);
@@ -173,19 +173,19 @@ bool store_tier_want(struct sluice_store *s, struct store_op *op)
 
 /* A value on its way up, and the get that waits for it. */
 struct climb {
-	struct sluice_store *store;
+	struct penstock_store *store;
 	struct store_op *op;
 	void *buf;
-	struct sluice_iov iov;
+	struct penstock_iov iov;
 };
 
 /* It is set, or not: what the get finds now is what it gets. */
-static void climbed(void *arg, const struct sluice_store_done *done)
+static void climbed(void *arg, const struct penstock_store_done *done)
 {
 	struct climb *c = arg;
 
 	(void)done;
-	sluice_buf_free(c->store->io, c->buf);
+	penstock_buf_free(c->store->io, c->buf);
 	store_ready(c->store, c->op);
 	free(c);
 }
@@ -194,16 +194,16 @@ static void climbed(void *arg, const struct sluice_store_done *done)
 static int tier_fetch(struct store_tier *t, const struct store_op *op, const struct store_entry *e,
 		      char *uri, void *buf)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int64_t n = -ENOMEM;
 	uint32_t crc;
 
 	if (uri)
-		n = sluice_object_read(t->client, uri, buf, e->len, 0, NULL, &err);
-	crc = sluice_crc32c(0, op->key, op->key_len);
-	if (n >= 0 && (n != (int64_t)e->len || sluice_crc32c(crc, buf, e->len) != e->crc)) {
+		n = penstock_object_read(t->client, uri, buf, e->len, 0, NULL, &err);
+	crc = penstock_crc32c(0, op->key, op->key_len);
+	if (n >= 0 && (n != (int64_t)e->len || penstock_crc32c(crc, buf, e->len) != e->crc)) {
 		n = -EBADMSG;
-		sluice_line(err.msg, sizeof(err.msg), "a value is not what was written");
+		penstock_line(err.msg, sizeof(err.msg), "a value is not what was written");
 	}
 	if (n < 0)
 		store_tell(t->store, (int)n, uri ? uri : "", e->len, err.msg);
@@ -213,17 +213,17 @@ static int tier_fetch(struct store_tier *t, const struct store_op *op, const str
 /* Set it, unless another one is set meanwhile; then the get goes on. */
 static int climb(struct store_tier *t, struct store_op *op, const struct store_entry *e, void *buf)
 {
-	struct sluice_store *s = t->store;
+	struct penstock_store *s = t->store;
 	uint64_t now = store_now(s);
-	struct sluice_store_item item = {op->key, op->key_len, 1, NULL};
-	struct sluice_store_batch b = {.opcode = SLUICE_STORE_SET, .nr = 1, .items = &item};
+	struct penstock_store_item item = {op->key, op->key_len, 1, NULL};
+	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_SET, .nr = 1, .items = &item};
 	struct climb *c = malloc(sizeof(*c));
 
 	if (!c)
 		return -ENOMEM;
 	*c = (struct climb){s, op, buf, {buf, e->len}};
 	item.iov = &c->iov;
-	b.memory = SLUICE_MEMORY_HOST;
+	b.memory = PENSTOCK_MEMORY_HOST;
 	b.ttl_s = !e->expiry ? 0 : e->expiry > now ? (uint32_t)(e->expiry - now) : 1;
 	b.on_done = climbed;
 	b.arg = c;
@@ -235,7 +235,7 @@ static int climb(struct store_tier *t, struct store_op *op, const struct store_e
 
 static void fetch_one(struct store_tier *t, struct store_op *op)
 {
-	struct sluice_store *s = t->store;
+	struct penstock_store *s = t->store;
 	struct store_entry copy = {0}, *e = NULL;
 	CLEANUP_FREE char *uri = NULL;
 	void *buf = NULL;
@@ -251,7 +251,7 @@ static void fetch_one(struct store_tier *t, struct store_op *op)
 	}
 	store_unlock(s);
 	if (e)
-		r = sluice_buf_alloc(&buf, s->io, align_up(copy.len, STORE_UNIT), 0, NULL, NULL);
+		r = penstock_buf_alloc(&buf, s->io, align_up(copy.len, STORE_UNIT), 0, NULL, NULL);
 	if (e && r == 0)
 		r = tier_fetch(t, op, &copy, uri, buf);
 	pthread_mutex_lock(&s->lock);
@@ -263,14 +263,14 @@ static void fetch_one(struct store_tier *t, struct store_op *op)
 	store_unlock(s);
 	if (r == 0 && climb(t, op, &copy, buf) == 0)
 		return;
-	sluice_buf_free(s->io, buf);
+	penstock_buf_free(s->io, buf);
 	store_ready(s, op);
 }
 
 static void *run_up(void *arg)
 {
 	struct store_tier *t = arg;
-	struct sluice_store *s = t->store;
+	struct penstock_store *s = t->store;
 	struct store_op *op;
 
 	pthread_mutex_lock(&s->lock);
@@ -293,7 +293,7 @@ static void *run_up(void *arg)
 
 static int names(struct store_tier *t, const char *uri)
 {
-	struct sluice_store *s = t->store;
+	struct penstock_store *s = t->store;
 	size_t n = strlen(uri);
 
 	while (n && uri[n - 1] == '/')
@@ -310,35 +310,35 @@ static int names(struct store_tier *t, const char *uri)
 }
 
 /* A name that cannot be is refused here; whether the bucket is there nobody waits for. */
-static int check_uri(struct store_tier *t, const char *uri, struct sluice_err *err)
+static int check_uri(struct store_tier *t, const char *uri, struct penstock_err *err)
 {
-	struct sluice_object_list *list = NULL;
-	int r = sluice_object_list_open(&list, t->client, uri, 0, err);
+	struct penstock_object_list *list = NULL;
+	int r = penstock_object_list_open(&list, t->client, uri, 0, err);
 
-	sluice_object_list_close(list);
+	penstock_object_list_close(list);
 	return r;
 }
 
 /* A cache does not wait long: a value that does not come soon is computed again. */
-static int open_client(struct store_tier *t, struct sluice_err *err)
+static int open_client(struct store_tier *t, struct penstock_err *err)
 {
-	struct sluice_object_opts o = SLUICE_OBJECT_OPTS_INIT;
+	struct penstock_object_opts o = PENSTOCK_OBJECT_OPTS_INIT;
 
 	if (t->store->opts.object)
 		o = *t->store->opts.object;
 	o.attempts = o.attempts ? o.attempts : 2;
 	o.timeout_ms = o.timeout_ms ? o.timeout_ms : 10000;
 	o.stall_ms = o.stall_ms ? o.stall_ms : 5000;
-	return sluice_object_open(&t->client, &o, err);
+	return penstock_object_open(&t->client, &o, err);
 }
 
-int store_tier_init(struct sluice_store *s, const char *uri, struct sluice_err *err)
+int store_tier_init(struct penstock_store *s, const char *uri, struct penstock_err *err)
 {
 	struct store_tier *t = calloc(1, sizeof(*t));
 	int r;
 
 	if (!t)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	t->store = s;
 	t->limit = s->opts.below ? s->opts.below : 10 * s->capacity;
 	pthread_cond_init(&t->work_read, NULL);
@@ -348,19 +348,19 @@ int store_tier_init(struct sluice_store *s, const char *uri, struct sluice_err *
 	r = store_index_init(&t->index);
 	if (r < 0) {
 		free(t);
-		return sluice_fail(err, r, "out of memory");
+		return penstock_fail(err, r, "out of memory");
 	}
 	s->tier = t;
-	r = store_policy_init(&t->policy, SLUICE_STORE_LRU);
+	r = store_policy_init(&t->policy, PENSTOCK_STORE_LRU);
 	if (r == 0)
 		r = names(t, uri);
 	if (r < 0)
-		return sluice_fail(err, r, "out of memory");
+		return penstock_fail(err, r, "out of memory");
 	r = open_client(t, err);
 	return r < 0 ? r : check_uri(t, uri, err);
 }
 
-int store_tier_start(struct sluice_store *s, struct sluice_err *err)
+int store_tier_start(struct penstock_store *s, struct penstock_err *err)
 {
 	static void *(*const run[])(void *arg) = {tier_run_read, tier_run_down, tier_run_sweep};
 	struct store_tier *t = s->tier;
@@ -372,10 +372,10 @@ int store_tier_start(struct sluice_store *s, struct sluice_err *err)
 		r = thread_start(&t->threads[n], n < ARRAY_SIZE(run) ? run[n] : run_up, t);
 		t->nr_threads += r == 0;
 	}
-	return r < 0 ? sluice_fail(err, r, "no thread: %s", strerror(-r)) : 0;
+	return r < 0 ? penstock_fail(err, r, "no thread: %s", strerror(-r)) : 0;
 }
 
-void store_tier_stop(struct sluice_store *s)
+void store_tier_stop(struct penstock_store *s)
 {
 	struct store_tier *t = s->tier;
 
@@ -390,11 +390,11 @@ void store_tier_stop(struct sluice_store *s)
 	while (t->nr_threads)
 		pthread_join(t->threads[--t->nr_threads], NULL);
 	tier_drop_jobs(t);
-	sluice_object_close(t->client);
+	penstock_object_close(t->client);
 	t->client = NULL;
 }
 
-void store_tier_fini(struct sluice_store *s)
+void store_tier_fini(struct penstock_store *s)
 {
 	struct store_tier *t = s->tier;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_KVSTORE_TIER_H
-#define SLUICE_KVSTORE_TIER_H
+#ifndef PENSTOCK_KVSTORE_TIER_H
+#define PENSTOCK_KVSTORE_TIER_H
 
 /* The object store below the directories; tier.c says how it works.  Without one, no-ops. */
 #include <stdbool.h>
@@ -9,37 +9,37 @@
 #include "kvstore/index.h"
 #include "kvstore/record.h"
 
-struct sluice_err;
-struct sluice_store;
+struct penstock_err;
+struct penstock_store;
 struct store_op;
 struct store_shelf;
 
 /* Before logs are read; its threads are started when all else is. */
-int store_tier_init(struct sluice_store *s, const char *uri, struct sluice_err *err);
-int store_tier_start(struct sluice_store *s, struct sluice_err *err);
+int store_tier_init(struct penstock_store *s, const char *uri, struct penstock_err *err);
+int store_tier_start(struct penstock_store *s, struct penstock_err *err);
 /* Nothing is inside the store any more; workers and keeper still run. */
-void store_tier_stop(struct sluice_store *s);
+void store_tier_stop(struct penstock_store *s);
 /* Neither do. */
-void store_tier_fini(struct sluice_store *s);
+void store_tier_fini(struct penstock_store *s);
 
 /* With @lock, all of these. */
 
 /* @e is about to be dropped for space: if there is room in the queue it is pinned, and put. */
-void store_tier_demote(struct sluice_store *s, struct store_entry *e);
+void store_tier_demote(struct penstock_store *s, struct store_entry *e);
 /* Bytes that are pinned for that: their space is free soon. */
-uint64_t store_tier_unread(const struct sluice_store *s);
+uint64_t store_tier_unread(const struct penstock_store *s);
 /* A get that found nothing: true: it is below, and the get is back in line when it is fetched. */
-bool store_tier_want(struct sluice_store *s, struct store_op *op);
+bool store_tier_want(struct penstock_store *s, struct store_op *op);
 /* Length of what is below, or -ENOENT. */
-int64_t store_tier_len(struct sluice_store *s, struct store_hash h);
+int64_t store_tier_len(struct penstock_store *s, struct store_hash h);
 /* What is below is out of date.  Was there anything? */
-bool store_tier_forget(struct sluice_store *s, struct store_hash h);
+bool store_tier_forget(struct penstock_store *s, struct store_hash h);
 /* All is, with every record of it. */
-void store_tier_clear(struct sluice_store *s);
+void store_tier_clear(struct penstock_store *s);
 /* Memory of the index of it. */
-uint64_t store_tier_index_bytes(const struct sluice_store *s);
+uint64_t store_tier_index_bytes(const struct penstock_store *s);
 /* What the index of it says, of any state, or NULL. */
-const struct store_entry *store_tier_find(const struct sluice_store *s, struct store_hash h);
+const struct store_entry *store_tier_find(const struct penstock_store *s, struct store_hash h);
 
 /* Logs (tierlog.c); the first three while they are read. */
 
@@ -52,6 +52,6 @@ bool store_tier_newest(struct store_shelf *sh, struct store_hash h, uint64_t gen
 /* The log is no longer used; was what it said so far true? */
 void store_tier_lose(struct store_shelf *sh, bool believed);
 /* Is it still this one? */
-bool store_tier_has(struct sluice_store *s, struct store_hash h, uint64_t gen);
+bool store_tier_has(struct penstock_store *s, struct store_hash h, uint64_t gen);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/util.h"
 #include "kvstore/tierin.h"
 
-void store_tier_demote(struct sluice_store *s, struct store_entry *e)
+void store_tier_demote(struct penstock_store *s, struct store_entry *e)
 {
 	struct store_tier *t = s->tier;
 	struct store_entry *b;
@@ -50,21 +50,21 @@ void store_tier_demote(struct sluice_store *s, struct store_entry *e)
 	pthread_cond_signal(&t->work_read);
 }
 
-uint64_t store_tier_unread(const struct sluice_store *s)
+uint64_t store_tier_unread(const struct penstock_store *s)
 {
 	return s->tier ? s->tier->unread : 0;
 }
 
 /* The value of an entry that is pinned. */
-static int read_value(struct sluice_store *s, const struct store_entry *e, unsigned char *to)
+static int read_value(struct penstock_store *s, const struct store_entry *e, unsigned char *to)
 {
-	struct sluice_file *file = s->shelves[e->shelf].data;
+	struct penstock_file *file = s->shelves[e->shelf].data;
 	uint64_t at = 0;
 
 	for (uint32_t i = 0; i < e->space.nr && at < e->len; i++) {
 		const struct extent *p = extents_at(&e->space, i);
 		uint64_t n = min_u64(e->len - at, (uint64_t)p->count * STORE_UNIT);
-		int64_t r = sluice_pread(file, to + at, n, (uint64_t)p->start * STORE_UNIT, NULL);
+		int64_t r = penstock_pread(file, to + at, n, (uint64_t)p->start * STORE_UNIT, NULL);
 
 		if (r != (int64_t)n)
 			return r < 0 ? (int)r : -EIO;
@@ -76,7 +76,7 @@ static int read_value(struct sluice_store *s, const struct store_entry *e, unsig
 /* With @lock: it is there now, unless it is out of date already. */
 static void put_end(struct store_tier *t, const struct tier_job *job, int code)
 {
-	struct sluice_store *s = t->store;
+	struct penstock_store *s = t->store;
 	struct store_entry *e = store_index_find(&t->index, job->hash);
 
 	tier_told(t, code);
@@ -97,16 +97,16 @@ static void put_end(struct store_tier *t, const struct tier_job *job, int code)
 
 static void put_one(struct store_tier *t, const struct tier_job *job)
 {
-	struct sluice_store *s = t->store;
+	struct penstock_store *s = t->store;
 	char *uri = tier_uri(t, (struct tier_object){job->hash, job->gen, t->runs[0]});
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r = uri ? job->code : -ENOMEM;
 
 	if (r == 0)
-		r = sluice_object_put(t->client, uri, job->buf, job->len, 0, NULL, NULL, &err);
+		r = penstock_object_put(t->client, uri, job->buf, job->len, 0, NULL, NULL, &err);
 	if (r < 0)
 		store_tell(s, r, uri ? uri : "", job->len, err.msg);
-	sluice_buf_free(s->io, job->buf);
+	penstock_buf_free(s->io, job->buf);
 	free(uri);
 	pthread_mutex_lock(&s->lock);
 	t->job_bytes -= job->len;
@@ -116,10 +116,10 @@ static void put_one(struct store_tier *t, const struct tier_job *job)
 
 static void read_one(struct store_tier *t, struct tier_job *job)
 {
-	struct sluice_store *s = t->store;
+	struct penstock_store *s = t->store;
 
 	job->code =
-		sluice_buf_alloc(&job->buf, s->io, align_up(job->len, STORE_UNIT), 0, NULL, NULL);
+		penstock_buf_alloc(&job->buf, s->io, align_up(job->len, STORE_UNIT), 0, NULL, NULL);
 	if (job->code == 0)
 		job->code = read_value(s, job->from, job->buf);
 }
@@ -128,7 +128,7 @@ static void read_one(struct store_tier *t, struct tier_job *job)
 void *tier_run_read(void *arg)
 {
 	struct store_tier *t = arg;
-	struct sluice_store *s = t->store;
+	struct penstock_store *s = t->store;
 	struct tier_job *job;
 
 	pthread_mutex_lock(&s->lock);
@@ -153,8 +153,8 @@ void *tier_run_read(void *arg)
 
 static void delete_some(struct store_tier *t, char **uris, unsigned n)
 {
-	struct sluice_err err = {0, ""};
-	int r = n ? sluice_object_delete(t->client, (const char *const *)uris, n, &err) : 0;
+	struct penstock_err err = {0, ""};
+	int r = n ? penstock_object_delete(t->client, (const char *const *)uris, n, &err) : 0;
 
 	if (r < 0)
 		store_tell(t->store, r, t->place, n, err.msg);
@@ -208,20 +208,20 @@ static bool is_known(struct store_tier *t, const char *name)
 void *tier_run_sweep(void *arg)
 {
 	struct store_tier *t = arg;
-	struct sluice_object_entry e = {.size = sizeof(e)};
+	struct penstock_object_entry e = {.size = sizeof(e)};
 	const char *bucket = t->place + strlen("s3://");
 	size_t head = (size_t)(strchr(bucket, '/') - t->place) + 1, own = strlen(t->place) - head;
-	struct sluice_object_list *list;
-	struct sluice_err err = {0, ""};
+	struct penstock_object_list *list;
+	struct penstock_err err = {0, ""};
 	char *uris[TIER_SWEEP];
 	unsigned n = 0;
-	int r = sluice_object_list_open(&list, t->client, t->place, SLUICE_OBJECT_LIST_FLAT, &err);
+	int r = penstock_object_list_open(&list, t->client, t->place, PENSTOCK_OBJECT_LIST_FLAT, &err);
 
 	if (r < 0) {
 		store_tell(t->store, r, t->place, 0, err.msg);
 		return NULL;
 	}
-	while (!stopped(t) && (r = sluice_object_list_next(list, &e, &err)) > 0) {
+	while (!stopped(t) && (r = penstock_object_list_next(list, &e, &err)) > 0) {
 		if (strncmp(e.key, t->place + head, own) || is_known(t, e.key + own))
 			continue;
 		if (asprintf(&uris[n], "%.*s%s", (int)head, t->place, e.key) < 0)
@@ -234,14 +234,14 @@ void *tier_run_sweep(void *arg)
 	if (r < 0)
 		store_tell(t->store, r, t->place, 0, err.msg);
 	delete_some(t, uris, n);
-	sluice_object_list_close(list);
+	penstock_object_list_close(list);
 	return NULL;
 }
 
 void *tier_run_down(void *arg)
 {
 	struct store_tier *t = arg;
-	struct sluice_store *s = t->store;
+	struct penstock_store *s = t->store;
 	struct tier_job job;
 
 	pthread_mutex_lock(&s->lock);
@@ -275,7 +275,7 @@ void tier_drop_jobs(struct store_tier *t)
 			t->nr_read--;
 		else
 			store_entry_unpin(t->store, job->from);
-		sluice_buf_free(t->store->io, job->buf);
+		penstock_buf_free(t->store->io, job->buf);
 		t->first_job = (t->first_job + 1) % TIER_JOBS;
 	}
 	store_unlock(t->store);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_KVSTORE_TIERIN_H
-#define SLUICE_KVSTORE_TIERIN_H
+#ifndef PENSTOCK_KVSTORE_TIERIN_H
+#define PENSTOCK_KVSTORE_TIERIN_H
 
 /* What tier.c, tierdown.c and tierlog.c share. */
 #include <pthread.h>
 
-#include <sluice/object.h>
+#include <penstock/object.h>
 
 #include "kvstore/kvstore.h"
 
@@ -37,8 +37,8 @@ struct tier_object {
 };
 
 struct store_tier {
-	struct sluice_store *store;
-	struct sluice_object *client;
+	struct penstock_store *store;
+	struct penstock_object *client;
 	char *place; /* URI of all runs; ends with a slash */
 	pthread_t threads[3 + TIER_UP];
 	unsigned nr_threads;

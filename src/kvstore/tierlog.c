@@ -20,7 +20,7 @@ static void tierlog_count(struct store_shelf *sh, int sign)
 
 void tier_log(struct store_tier *t, struct store_entry *e)
 {
-	struct sluice_store *s = t->store;
+	struct penstock_store *s = t->store;
 
 	for (unsigned i = 0; i < s->nr_shelves; i++) {
 		struct store_shelf *sh = &s->shelves[(e->hash.b + i) % s->nr_shelves];
@@ -39,7 +39,7 @@ void tier_log(struct store_tier *t, struct store_entry *e)
 
 void tier_unlog(struct store_tier *t, const struct store_entry *e)
 {
-	struct sluice_store *s = t->store;
+	struct penstock_store *s = t->store;
 	struct store_shelf *sh = e->shelf == TIER_NO_LOG ? NULL : &s->shelves[e->shelf];
 
 	if (!sh)
@@ -79,7 +79,7 @@ static void unload(struct store_shelf *sh, struct store_entry *e)
 
 int store_tier_load(struct store_shelf *sh, const struct store_record *r)
 {
-	struct sluice_store *s = sh->store;
+	struct penstock_store *s = sh->store;
 	struct store_tier *t = s->tier;
 	struct store_entry *here = store_index_find(&s->index, r->hash), *e;
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sluice/gpu.h>
+#include <penstock/gpu.h>
 
 #include "base/crc32c.h"
 #include "base/err.h"
@@ -25,7 +25,7 @@ enum {
 
 static void part_over(struct store_op *op)
 {
-	struct sluice_store *s = op->batch->store;
+	struct penstock_store *s = op->batch->store;
 
 	if (atomic_fetch_sub(&op->parts, 1) != 1)
 		return;
@@ -43,7 +43,7 @@ static void part_failed(struct store_op *op, int code)
 }
 
 /* From an I/O thread. */
-static void worker_part_done(void *arg, const struct sluice_done *done)
+static void worker_part_done(void *arg, const struct penstock_done *done)
 {
 	struct store_op *op = arg;
 
@@ -58,16 +58,16 @@ static void worker_part_done(void *arg, const struct sluice_done *done)
 
 static void worker_flush(struct store_worker *w)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 	unsigned at = 0;
 	int n;
 
 	while (at < w->nr_ops) {
-		n = sluice_submit(w->store->io, w->ops + at, w->nr_ops - at, NULL, &err);
+		n = penstock_submit(w->store->io, w->ops + at, w->nr_ops - at, NULL, &err);
 		if (n < 0) {
-			struct sluice_done done = {.res = n, .tag = w->ops[at].tag};
+			struct penstock_done done = {.res = n, .tag = w->ops[at].tag};
 
-			sluice_line(done.msg, sizeof(done.msg), "%s", err.msg);
+			penstock_line(done.msg, sizeof(done.msg), "%s", err.msg);
 			worker_part_done(w->ops[at].arg, &done);
 		}
 		at += n > 0 ? (unsigned)n : 1;
@@ -77,15 +77,15 @@ static void worker_flush(struct store_worker *w)
 
 /* A walk along the memory of an operation. */
 struct memory {
-	const struct sluice_iov *iov;
+	const struct penstock_iov *iov;
 	uint32_t nr, i;
 	uint64_t off; /* in iov[i] */
 };
 
 /* The next part of it, at most @max bytes. */
-static struct sluice_iov memory_next(struct memory *m, uint64_t max)
+static struct penstock_iov memory_next(struct memory *m, uint64_t max)
 {
-	struct sluice_iov out = {NULL, 0};
+	struct penstock_iov out = {NULL, 0};
 
 	while (m->i < m->nr && m->off == m->iov[m->i].len) {
 		m->i++;
@@ -99,11 +99,11 @@ static struct sluice_iov memory_next(struct memory *m, uint64_t max)
 	return out;
 }
 
-static void give(struct store_worker *w, struct store_op *op, struct sluice_op x)
+static void give(struct store_worker *w, struct store_op *op, struct penstock_op x)
 {
 	x.on_done = worker_part_done;
 	x.arg = op;
-	x.memory = x.opcode == SLUICE_COPY ? SLUICE_MEMORY_ANY : SLUICE_MEMORY_HOST;
+	x.memory = x.opcode == PENSTOCK_COPY ? PENSTOCK_MEMORY_ANY : PENSTOCK_MEMORY_HOST;
 	atomic_fetch_add(&op->parts, 1);
 	w->ops[w->nr_ops++] = x;
 	if (w->nr_ops == STORE_TRANSFERS)
@@ -117,13 +117,13 @@ static uint64_t worker_gather(struct store_worker *w, struct memory *m, uint64_t
 	uint64_t sum = 0;
 
 	while (sum < len && w->nr_iovs < STORE_IOVS - 1) {
-		struct sluice_iov v = memory_next(m, len - sum);
+		struct penstock_iov v = memory_next(m, len - sum);
 
 		w->iovs[w->nr_iovs++] = v;
 		sum += v.len;
 	}
 	if (sum == len && pad) {
-		w->iovs[w->nr_iovs++] = (struct sluice_iov){(void *)(uintptr_t)zeros, pad};
+		w->iovs[w->nr_iovs++] = (struct penstock_iov){(void *)(uintptr_t)zeros, pad};
 		sum += pad;
 	}
 	return sum;
@@ -131,10 +131,10 @@ static uint64_t worker_gather(struct store_worker *w, struct memory *m, uint64_t
 
 /* One piece of the value: @len bytes of it at @offset of the file. */
 static void transfer_piece(struct store_worker *w, struct store_op *op, struct memory *m,
-			   struct sluice_op x, uint64_t len)
+			   struct penstock_op x, uint64_t len)
 {
 	struct store_shelf *sh = &w->store->shelves[op->entry->shelf];
-	uint64_t pad = x.opcode == SLUICE_WRITE ? align_up(len, STORE_UNIT) - len : 0, n;
+	uint64_t pad = x.opcode == PENSTOCK_WRITE ? align_up(len, STORE_UNIT) - len : 0, n;
 
 	while (len + pad) {
 		if (w->nr_iovs >= STORE_IOVS - 2)
@@ -154,12 +154,12 @@ static void transfer_piece(struct store_worker *w, struct store_op *op, struct m
 void store_transfer(struct store_worker *w, struct store_op *op, uint32_t opcode)
 {
 	const struct store_entry *e = op->entry;
-	struct sluice_iov whole = {op->buf ? op->buf->addr : NULL, e->len};
+	struct penstock_iov whole = {op->buf ? op->buf->addr : NULL, e->len};
 	struct memory m = {.iov = op->buf ? &whole : op->iov, .nr = op->buf ? 1 : op->nr_iov};
-	struct sluice_op x = {.opcode = opcode, .file = w->store->shelves[e->shelf].data};
+	struct penstock_op x = {.opcode = opcode, .file = w->store->shelves[e->shelf].data};
 	uint64_t left = e->len;
 
-	x.flags = opcode == SLUICE_READ ? SLUICE_OP_EXACT : 0;
+	x.flags = opcode == PENSTOCK_READ ? PENSTOCK_OP_EXACT : 0;
 	atomic_store(&op->parts, 1);
 	for (uint32_t i = 0; i < e->space.nr && left; i++) {
 		const struct extent *p = extents_at(&e->space, i);
@@ -180,11 +180,11 @@ void store_copy_device(struct store_worker *w, struct store_op *op, bool to_devi
 
 	atomic_store(&op->parts, 1);
 	while (at < len) {
-		struct sluice_iov v = memory_next(&m, len - at);
-		struct sluice_iov b = {op->buf->addr + at, v.len};
-		struct sluice_op x = {.opcode = SLUICE_COPY, .nr_iov = 2};
+		struct penstock_iov v = memory_next(&m, len - at);
+		struct penstock_iov b = {op->buf->addr + at, v.len};
+		struct penstock_op x = {.opcode = PENSTOCK_COPY, .nr_iov = 2};
 
-		int device = sluice_gpu_device(v.addr);
+		int device = penstock_gpu_device(v.addr);
 
 		at += v.len;
 		if (device ==
@@ -205,7 +205,7 @@ void store_copy_device(struct store_worker *w, struct store_op *op, bool to_devi
 }
 
 /* Those of others: what takes long must not make them late. */
-static void watch(struct sluice_store *s)
+static void watch(struct penstock_store *s)
 {
 	if (atomic_load(&s->line.next_deadline) != UINT64_MAX)
 		store_deadlines(s);
@@ -214,16 +214,16 @@ static void watch(struct sluice_store *s)
 /* A little at a time, so that what is summed up is still in the processor's cache. */
 uint32_t store_copy_host(struct store_op *op, bool to_user)
 {
-	uint32_t crc = sluice_crc32c(0, op->key, op->key_len);
+	uint32_t crc = penstock_crc32c(0, op->key, op->key_len);
 	uint64_t at = 0, len = to_user ? op->entry->len : op->len;
 	struct memory m = {.iov = op->iov, .nr = op->nr_iov};
 
 	while (at < len) {
-		struct sluice_iov v = memory_next(&m, min_u64(len - at, COPY_STEP));
+		struct penstock_iov v = memory_next(&m, min_u64(len - at, COPY_STEP));
 		unsigned char *to = to_user ? v.addr : op->buf->addr + at;
 
 		memcpy(to, to_user ? op->buf->addr + at : v.addr, v.len);
-		crc = sluice_crc32c(crc, to, v.len);
+		crc = penstock_crc32c(crc, to, v.len);
 		if (at / WATCH_STEP != (at + v.len) / WATCH_STEP)
 			watch(op->batch->store);
 		at += v.len;
@@ -233,8 +233,8 @@ uint32_t store_copy_host(struct store_op *op, bool to_user)
 
 static bool on_device(const struct store_op *op)
 {
-	for (uint32_t i = 0; op->batch->user.memory == SLUICE_MEMORY_ANY && i < op->nr_iov; i++)
-		if (op->iov[i].len && sluice_gpu_device(op->iov[i].addr) >= 0)
+	for (uint32_t i = 0; op->batch->user.memory == PENSTOCK_MEMORY_ANY && i < op->nr_iov; i++)
+		if (op->iov[i].len && penstock_gpu_device(op->iov[i].addr) >= 0)
 			return true;
 	return false;
 }
@@ -251,15 +251,15 @@ void store_know(struct store_op *op)
 
 uint32_t store_value_crc(const struct store_op *op, uint64_t len)
 {
-	uint32_t crc = sluice_crc32c(0, op->key, op->key_len);
-	struct sluice_iov whole = {op->buf ? op->buf->addr : NULL, len};
+	uint32_t crc = penstock_crc32c(0, op->key, op->key_len);
+	struct penstock_iov whole = {op->buf ? op->buf->addr : NULL, len};
 	struct memory m = {.iov = op->buf ? &whole : op->iov, .nr = op->buf ? 1 : op->nr_iov};
 	uint64_t at = 0;
 
 	while (at < len) {
-		struct sluice_iov v = memory_next(&m, min_u64(len - at, WATCH_STEP));
+		struct penstock_iov v = memory_next(&m, min_u64(len - at, WATCH_STEP));
 
-		crc = sluice_crc32c(crc, v.addr, v.len);
+		crc = penstock_crc32c(crc, v.addr, v.len);
 		if (at / WATCH_STEP != (at + v.len) / WATCH_STEP)
 			watch(op->batch->store);
 		at += v.len;
@@ -272,13 +272,13 @@ uint32_t store_value_crc(const struct store_op *op, uint64_t len)
 static void step(struct store_worker *w, struct store_op *op)
 {
 	switch (op->batch->user.opcode) {
-	case SLUICE_STORE_GET:
+	case PENSTOCK_STORE_GET:
 		store_get_step(w, op);
 		break;
-	case SLUICE_STORE_SET:
+	case PENSTOCK_STORE_SET:
 		store_set_step(w, op);
 		break;
-	case SLUICE_STORE_EXISTS:
+	case PENSTOCK_STORE_EXISTS:
 		store_exists_step(op);
 		break;
 	default:
@@ -357,24 +357,24 @@ static void *worker_run(void *arg)
 	return NULL;
 }
 
-int store_workers_start(struct sluice_store *s, struct sluice_err *err)
+int store_workers_start(struct penstock_store *s, struct penstock_err *err)
 {
 	int r;
 
 	s->workers = calloc(s->opts.threads, sizeof(*s->workers));
 	if (!s->workers)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (; s->nr_workers < s->opts.threads; s->nr_workers++) {
 		s->workers[s->nr_workers].store = s;
 		r = thread_start(&s->workers[s->nr_workers].thread, worker_run,
 				 &s->workers[s->nr_workers]);
 		if (r < 0)
-			return sluice_fail(err, r, "no thread: %s", strerror(-r));
+			return penstock_fail(err, r, "no thread: %s", strerror(-r));
 	}
 	return 0;
 }
 
-void store_workers_stop(struct sluice_store *s)
+void store_workers_stop(struct penstock_store *s)
 {
 	pthread_mutex_lock(&s->line.lock);
 	s->line.stop = true;

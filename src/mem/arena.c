@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "base/textfile.h"
 #include "base/util.h"
@@ -25,7 +25,7 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-enum { HUGE = SLUICE_AREA_HUGE };
+enum { HUGE = PENSTOCK_AREA_HUGE };
 
 /*
  * How much is mapped for @len bytes, whatever the pages: whoever remembers the length can
@@ -38,7 +38,7 @@ static size_t mapped(uint64_t len)
 	return small < HUGE / 2 ? small : align_up(small, HUGE);
 }
 
-static int map_plain(struct sluice_area *a, size_t len)
+static int map_plain(struct penstock_area *a, size_t len)
 {
 	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -50,7 +50,7 @@ static int map_plain(struct sluice_area *a, size_t len)
 	return 0;
 }
 
-static int map_reserved(struct sluice_area *a, size_t len)
+static int map_reserved(struct penstock_area *a, size_t len)
 {
 	/* By their size: the kernel's default may be 512 MiB or 1 GiB. */
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB;
@@ -70,7 +70,7 @@ static bool transparent_is(const char *choice)
 {
 	char mode[16];
 
-	if (sluice_textfile_choice(mode, sizeof(mode),
+	if (penstock_textfile_choice(mode, sizeof(mode),
 				   "/sys/kernel/mm/transparent_hugepage/enabled") < 0)
 		return !strcmp(choice, "never");
 	return !strcmp(mode, choice);
@@ -84,18 +84,18 @@ static bool transparent_fits(void)
 {
 	uint64_t size;
 
-	return sluice_textfile_u64(&size, "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") <
+	return penstock_textfile_u64(&size, "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") <
 		       0 ||
 	       size == HUGE;
 }
 
-bool sluice_area_huge_by_default(void)
+bool penstock_area_huge_by_default(void)
 {
 	return transparent_is("always") && transparent_fits();
 }
 
 /* Map a huge page more than needed and trim, so that the area starts on a boundary. */
-static int map_transparent(struct sluice_area *a, size_t len, bool lazy)
+static int map_transparent(struct penstock_area *a, size_t len, bool lazy)
 {
 	size_t head;
 	char *p;
@@ -126,23 +126,23 @@ static int map_transparent(struct sluice_area *a, size_t len, bool lazy)
 	return 0;
 }
 
-int sluice_area_map(struct sluice_area *a, uint64_t len, uint32_t huge, unsigned how)
+int penstock_area_map(struct penstock_area *a, uint64_t len, uint32_t huge, unsigned how)
 {
-	bool lock = how & SLUICE_AREA_LOCK;
+	bool lock = how & PENSTOCK_AREA_LOCK;
 	size_t small, size;
 	int r;
 
-	*a = (struct sluice_area){0};
+	*a = (struct penstock_area){0};
 	if (len > SIZE_MAX / 4)
 		return -ENOMEM;
 	small = align_up(len ? len : 1, (size_t)sysconf(_SC_PAGESIZE));
 	size = mapped(len);
-	if (huge == SLUICE_HUGE_NEVER || size < HUGE)
+	if (huge == PENSTOCK_HUGE_NEVER || size < HUGE)
 		r = map_plain(a, size);
-	else if (huge == SLUICE_HUGE_RESERVED && map_reserved(a, size) == 0)
+	else if (huge == PENSTOCK_HUGE_RESERVED && map_reserved(a, size) == 0)
 		r = 0;
 	else
-		r = map_transparent(a, size, how & SLUICE_AREA_LAZY);
+		r = map_transparent(a, size, how & PENSTOCK_AREA_LAZY);
 	if (r < 0)
 		return r;
 	if (!a->huge)
@@ -153,14 +153,14 @@ int sluice_area_map(struct sluice_area *a, uint64_t len, uint32_t huge, unsigned
 	return 0;
 }
 
-void sluice_area_unmap(struct sluice_area *a)
+void penstock_area_unmap(struct penstock_area *a)
 {
 	if (a->addr)
 		munmap(a->addr, mapped(a->len));
 	a->addr = NULL;
 }
 
-int sluice_area_collapse(void *addr, uint64_t len)
+int penstock_area_collapse(void *addr, uint64_t len)
 {
 	uintptr_t from = align_up((uintptr_t)addr, HUGE);
 	uintptr_t to = align_down((uintptr_t)addr + len, HUGE);

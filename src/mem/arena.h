@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MEM_ARENA_H
-#define SLUICE_MEM_ARENA_H
+#ifndef PENSTOCK_MEM_ARENA_H
+#define PENSTOCK_MEM_ARENA_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SLUICE_AREA_HUGE = 2 << 20 }; /* bytes of a huge page */
+enum { PENSTOCK_AREA_HUGE = 2 << 20 }; /* bytes of a huge page */
 
 /* Anonymous memory for I/O: on huge pages if it can be, locked if asked. */
-struct sluice_area {
+struct penstock_area {
 	void *addr;
 	size_t len;    /* what may be used, a multiple of the page size */
 	uint32_t page; /* page size underneath, as far as known */
@@ -20,19 +20,19 @@ struct sluice_area {
 };
 
 enum {
-	SLUICE_AREA_LOCK = 1,
-	SLUICE_AREA_LAZY = 2, /* huge pages appear as they are touched: most may never be */
+	PENSTOCK_AREA_LOCK = 1,
+	PENSTOCK_AREA_LAZY = 2, /* huge pages appear as they are touched: most may never be */
 };
 
-/* @huge: enum sluice_huge.  @how: SLUICE_AREA_*.  Returns 0 or -ENOMEM. */
-int sluice_area_map(struct sluice_area *a, uint64_t len, uint32_t huge, unsigned how);
+/* @huge: enum penstock_huge.  @how: PENSTOCK_AREA_*.  Returns 0 or -ENOMEM. */
+int penstock_area_map(struct penstock_area *a, uint64_t len, uint32_t huge, unsigned how);
 /* Needs no more than @a->addr and, as @a->len, the length that was asked for or given. */
-void sluice_area_unmap(struct sluice_area *a);
+void penstock_area_unmap(struct penstock_area *a);
 
 /* Does the kernel put all large memory on huge pages, unasked? */
-bool sluice_area_huge_by_default(void);
+bool penstock_area_huge_by_default(void);
 
 /* Ask the kernel to put memory of the caller's on huge pages (6.1); 0 or -errno. */
-int sluice_area_collapse(void *addr, uint64_t len);
+int penstock_area_collapse(void *addr, uint64_t len);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MEM_COPY_H
-#define SLUICE_MEM_COPY_H
+#ifndef PENSTOCK_MEM_COPY_H
+#define PENSTOCK_MEM_COPY_H
 
 #include <stddef.h>
 
@@ -8,6 +8,6 @@
  * memcpy() for large data that is not used again soon: it goes past the caches
  * on its way out.
  */
-void sluice_copy_stream(void *to, const void *from, size_t len);
+void penstock_copy_stream(void *to, const void *from, size_t len);
 
 #endif

@@ -15,11 +15,11 @@
 #include "base/util.h"
 #include "dl/cuda.h"
 
-int sluice_fault_set(struct sluice_fault *fault, const char *call, int code)
+int penstock_fault_set(struct penstock_fault *fault, const char *call, int code)
 {
 	if (code != CUDA_OK && fault && !fault->code)
-		*fault = (struct sluice_fault){call, code};
-	return sluice_cuda_errno(code);
+		*fault = (struct penstock_fault){call, code};
+	return penstock_cuda_errno(code);
 }
 
 /* ------------------------------------------------------------------ places */
@@ -48,53 +48,53 @@ static bool cpu_can_read(const void *addr)
  * Asked for each transfer: memory is freed and addresses come back as something
  * else, and the answer takes about as long as looking it up in a cache would.
  */
-struct sluice_place sluice_place_of(const struct sluice_cuda *cuda, const void *addr,
-				    struct sluice_fault *fault)
+struct penstock_place penstock_place_of(const struct penstock_cuda *cuda, const void *addr,
+				    struct penstock_fault *fault)
 {
 	int what[] = {CUDA_POINTER_MEMORY_TYPE, CUDA_POINTER_IS_MANAGED, CUDA_POINTER_ORDINAL};
 	unsigned type = 0, managed = 0;
 	int ordinal = -1;
 	void *data[] = {&type, &managed, &ordinal};
-	struct sluice_place place = {-1, false};
+	struct penstock_place place = {-1, false};
 	int r;
 
 	r = cuda->pointer_attributes(ARRAY_SIZE(what), what, data, (uintptr_t)addr);
 	if (r != CUDA_OK) {
 		if (!is_ignorance(r) && !cpu_can_read(addr))
-			sluice_fault_set(fault, "cuPointerGetAttributes", r);
+			penstock_fault_set(fault, "cuPointerGetAttributes", r);
 		return place;
 	}
 	if (type != CUDA_MEMORY_DEVICE && !managed)
 		return place;
 	place.managed = managed;
-	place.device = ordinal >= 0 && ordinal < SLUICE_GPUS_MAX ? (int16_t)ordinal : 0;
+	place.device = ordinal >= 0 && ordinal < PENSTOCK_GPUS_MAX ? (int16_t)ordinal : 0;
 	return place;
 }
 
 /* ---------------------------------------------------------------- contexts */
 
-void sluice_gpus_init(struct sluice_gpus *g)
+void penstock_gpus_init(struct penstock_gpus *g)
 {
 	pthread_mutex_init(&g->lock, NULL);
 }
 
-void sluice_gpus_fini(struct sluice_gpus *g)
+void penstock_gpus_fini(struct penstock_gpus *g)
 {
-	for (int i = 0; i < SLUICE_GPUS_MAX; i++)
+	for (int i = 0; i < PENSTOCK_GPUS_MAX; i++)
 		if (g->ctx[i])
 			g->cuda->primary_release(i);
 	pthread_mutex_destroy(&g->lock);
 }
 
-int sluice_gpus_ctx(struct sluice_gpus *g, int device, void **ret_ctx, struct sluice_fault *fault)
+int penstock_gpus_ctx(struct penstock_gpus *g, int device, void **ret_ctx, struct penstock_fault *fault)
 {
 	int r = 0;
 
 	pthread_mutex_lock(&g->lock);
 	if (!g->cuda)
-		g->cuda = sluice_cuda_present();
+		g->cuda = penstock_cuda_present();
 	if (!g->ctx[device])
-		r = sluice_fault_set(fault, "cuDevicePrimaryCtxRetain",
+		r = penstock_fault_set(fault, "cuDevicePrimaryCtxRetain",
 				     g->cuda->primary_retain(&g->ctx[device], device));
 	if (r < 0)
 		g->ctx[device] = NULL;
@@ -103,15 +103,15 @@ int sluice_gpus_ctx(struct sluice_gpus *g, int device, void **ret_ctx, struct sl
 	return r;
 }
 
-bool sluice_gpus_enter(struct sluice_gpus *g)
+bool penstock_gpus_enter(struct penstock_gpus *g)
 {
-	for (int i = 0; i < SLUICE_GPUS_MAX; i++)
+	for (int i = 0; i < PENSTOCK_GPUS_MAX; i++)
 		if (g->ctx[i])
 			return g->cuda->ctx_push(g->ctx[i]) == CUDA_OK;
 	return false;
 }
 
-void sluice_gpus_leave(struct sluice_gpus *g)
+void penstock_gpus_leave(struct penstock_gpus *g)
 {
 	void *ctx;
 
@@ -121,33 +121,33 @@ void sluice_gpus_leave(struct sluice_gpus *g)
 /* ------------------------------------------------------------------ orders */
 
 /* The context a stream belongs to; the default streams, 0 to 2, are of the current one. */
-static int stream_ctx(struct sluice_gpus *g, const struct sluice_cuda *cuda, int device,
-		      void *stream, void **ret_ctx, struct sluice_fault *fault)
+static int stream_ctx(struct penstock_gpus *g, const struct penstock_cuda *cuda, int device,
+		      void *stream, void **ret_ctx, struct penstock_fault *fault)
 {
 	int r;
 
 	if ((uintptr_t)stream > 2)
-		return sluice_fault_set(fault, "cuStreamGetCtx", cuda->stream_ctx(stream, ret_ctx));
+		return penstock_fault_set(fault, "cuStreamGetCtx", cuda->stream_ctx(stream, ret_ctx));
 	*ret_ctx = NULL;
-	r = sluice_fault_set(fault, "cuCtxGetCurrent", cuda->ctx_current(ret_ctx));
-	return r < 0 || *ret_ctx ? r : sluice_gpus_ctx(g, device, ret_ctx, fault);
+	r = penstock_fault_set(fault, "cuCtxGetCurrent", cuda->ctx_current(ret_ctx));
+	return r < 0 || *ret_ctx ? r : penstock_gpus_ctx(g, device, ret_ctx, fault);
 }
 
-static int record(struct sluice_order *o, void *ctx, struct sluice_fault *fault)
+static int record(struct penstock_order *o, void *ctx, struct penstock_fault *fault)
 {
-	const struct sluice_cuda *cuda = o->cuda;
+	const struct penstock_cuda *cuda = o->cuda;
 	int r;
 
-	r = sluice_fault_set(fault, "cuCtxPushCurrent", cuda->ctx_push(ctx));
+	r = penstock_fault_set(fault, "cuCtxPushCurrent", cuda->ctx_push(ctx));
 	if (r < 0)
 		return r;
 	/* Mostly nothing is queued, and to ask is cheaper than an event. */
 	o->reached = cuda->stream_query(o->stream) == CUDA_OK;
 	if (!o->reached)
-		r = sluice_fault_set(fault, "cuEventCreate",
+		r = penstock_fault_set(fault, "cuEventCreate",
 				     cuda->event_create(&o->event, CUDA_EVENT_NO_TIMING));
 	if (!r && !o->reached) {
-		r = sluice_fault_set(fault, "cuEventRecord",
+		r = penstock_fault_set(fault, "cuEventRecord",
 				     cuda->event_record(o->event, o->stream));
 		if (r < 0)
 			cuda->event_destroy(o->event);
@@ -156,16 +156,16 @@ static int record(struct sluice_order *o, void *ctx, struct sluice_fault *fault)
 	return r;
 }
 
-int sluice_order_new(struct sluice_order **out, struct sluice_gpus *g, int device, void *stream,
-		     struct sluice_fault *fault)
+int penstock_order_new(struct penstock_order **out, struct penstock_gpus *g, int device, void *stream,
+		     struct penstock_fault *fault)
 {
-	CLEANUP_FREE struct sluice_order *o = calloc(1, sizeof(*o));
+	CLEANUP_FREE struct penstock_order *o = calloc(1, sizeof(*o));
 	void *ctx;
 	int r;
 
 	if (!o)
 		return -ENOMEM;
-	o->cuda = sluice_cuda_present();
+	o->cuda = penstock_cuda_present();
 	o->refs = 1;
 	o->id = atomic_fetch_add(&g->orders, 1) + 1;
 	o->stream = stream;
@@ -177,7 +177,7 @@ int sluice_order_new(struct sluice_order **out, struct sluice_gpus *g, int devic
 	return r;
 }
 
-void sluice_order_put(struct sluice_order *o)
+void penstock_order_put(struct penstock_order *o)
 {
 	if (!o || atomic_fetch_sub(&o->refs, 1) > 1)
 		return;
@@ -186,7 +186,7 @@ void sluice_order_put(struct sluice_order *o)
 	free(o);
 }
 
-bool sluice_order_reached(struct sluice_order *o)
+bool penstock_order_reached(struct penstock_order *o)
 {
 	if (!atomic_load(&o->reached) && o->cuda->event_query(o->event) == CUDA_OK)
 		atomic_store(&o->reached, true);
@@ -195,16 +195,16 @@ bool sluice_order_reached(struct sluice_order *o)
 
 /* ------------------------------------------------------------------- lanes */
 
-int sluice_lane_open(struct sluice_lane *lane, struct sluice_fault *fault)
+int penstock_lane_open(struct penstock_lane *lane, struct penstock_fault *fault)
 {
 	lane->tail = &lane->first;
-	return sluice_fault_set(fault, "cuStreamCreate",
+	return penstock_fault_set(fault, "cuStreamCreate",
 				lane->cuda->stream_create(&lane->stream, CUDA_STREAM_NON_BLOCKING));
 }
 
-static void free_marks(struct sluice_lane *lane, struct sluice_mark *m)
+static void free_marks(struct penstock_lane *lane, struct penstock_mark *m)
 {
-	struct sluice_mark *next;
+	struct penstock_mark *next;
 
 	for (; m; m = next) {
 		next = m->next;
@@ -214,62 +214,62 @@ static void free_marks(struct sluice_lane *lane, struct sluice_mark *m)
 	}
 }
 
-void sluice_lane_close(struct sluice_lane *lane)
+void penstock_lane_close(struct penstock_lane *lane)
 {
 	free_marks(lane, lane->first);
 	free_marks(lane, lane->spare);
 	lane->cuda->stream_destroy(lane->stream);
 }
 
-int sluice_lane_wait(struct sluice_lane *lane, const struct sluice_order *o,
-		     struct sluice_fault *fault)
+int penstock_lane_wait(struct penstock_lane *lane, const struct penstock_order *o,
+		     struct penstock_fault *fault)
 {
 	int r;
 
 	if (lane->waited == o->id)
 		return 0;
-	r = sluice_fault_set(fault, "cuStreamWaitEvent",
+	r = penstock_fault_set(fault, "cuStreamWaitEvent",
 			     lane->cuda->stream_wait(lane->stream, o->event, 0));
 	if (!r)
 		lane->waited = o->id;
 	return r;
 }
 
-void sluice_lane_drain(struct sluice_lane *lane)
+void penstock_lane_drain(struct penstock_lane *lane)
 {
 	/* It fails only with the context, and then nothing moves any more. */
 	lane->cuda->stream_sync(lane->stream);
 }
 
-static struct sluice_mark *mark_get(struct sluice_lane *lane)
+static struct penstock_mark *mark_get(struct penstock_lane *lane)
 {
-	struct sluice_mark *m = lane->spare;
+	struct penstock_mark *m = lane->spare;
 
 	if (!m)
 		return calloc(1, sizeof(*m));
 	lane->spare = m->next;
-	m->fault = (struct sluice_fault){0};
+	m->fault = (struct penstock_fault){0};
 	return m;
 }
 
-int sluice_lane_mark(struct sluice_lane *lane)
+int penstock_lane_mark(struct penstock_lane *lane)
 {
-	const struct sluice_cuda *cuda = lane->cuda;
-	struct sluice_mark *m = mark_get(lane);
+	const struct penstock_cuda *cuda = lane->cuda;
+	struct penstock_mark *m = mark_get(lane);
 	int r = 0;
 
 	if (!m)
 		return -ENOMEM;
 	if (!m->event)
-		r = sluice_fault_set(&m->fault, "cuEventCreate",
+		r = penstock_fault_set(&m->fault, "cuEventCreate",
 				     cuda->event_create(&m->event, CUDA_EVENT_NO_TIMING));
 	if (r < 0)
 		m->event = NULL;
 	else
-		r = sluice_fault_set(&m->fault, "cuEventRecord",
+		r = penstock_fault_set(&m->fault, "cuEventRecord",
 				     cuda->event_record(m->event, lane->stream));
 	if (r < 0)
-		sluice_lane_drain(lane);
+		penstock_lane_drain(lane);
 	m->items = lane->open;
 	lane->open = NULL;
 	m->next = NULL;
@@ -278,9 +278,9 @@ int sluice_lane_mark(struct sluice_lane *lane)
 	return 0;
 }
 
-void *sluice_lane_reached(struct sluice_lane *lane, struct sluice_fault *fault)
+void *penstock_lane_reached(struct penstock_lane *lane, struct penstock_fault *fault)
 {
-	struct sluice_mark *m = lane->first;
+	struct penstock_mark *m = lane->first;
 	int r;
 
 	if (!m)
@@ -288,8 +288,8 @@ void *sluice_lane_reached(struct sluice_lane *lane, struct sluice_fault *fault)
 	r = m->fault.code ? CUDA_OK : lane->cuda->event_query(m->event);
 	if (r == CUDA_NOT_READY)
 		return NULL;
-	if (sluice_fault_set(&m->fault, "cuEventQuery", r) < 0)
-		sluice_lane_drain(lane);
+	if (penstock_fault_set(&m->fault, "cuEventQuery", r) < 0)
+		penstock_lane_drain(lane);
 	*fault = m->fault;
 	lane->first = m->next;
 	if (!lane->first)

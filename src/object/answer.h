@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_ANSWER_H
-#define SLUICE_OBJECT_ANSWER_H
+#ifndef PENSTOCK_OBJECT_ANSWER_H
+#define PENSTOCK_OBJECT_ANSWER_H
 
 /* What the documents say that a store answers with. */
 #include <stdbool.h>

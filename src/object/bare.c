@@ -6,7 +6,7 @@
 #include "dl/curl.h"
 #include "object/client.h"
 
-int object_bare_sign(struct object_bare *b, struct sluice_object *c, struct sluice_err *err)
+int object_bare_sign(struct object_bare *b, struct penstock_object *c, struct penstock_err *err)
 {
 	struct object_req r;
 	int code = object_req_init(&r, c, b->put ? HTTP_PUT : HTTP_GET, "bare loop", b->uri, true,
@@ -18,7 +18,7 @@ int object_bare_sign(struct object_bare *b, struct sluice_object *c, struct slui
 	r.at = b->at;
 	r.len = b->len;
 	r.http.body_len = b->put ? b->len : 0;
-	if (code == 0 && b->put && c->opts.flags & SLUICE_OBJECT_SIGN_BODY)
+	if (code == 0 && b->put && c->opts.flags & PENSTOCK_OBJECT_SIGN_BODY)
 		object_sha256_hex(r.payload, b->body, b->len);
 	if (code == 0) {
 		pthread_mutex_lock(&c->lock);
@@ -35,10 +35,10 @@ int object_bare_sign(struct object_bare *b, struct sluice_object *c, struct slui
 void object_bare_fini(struct object_bare *b)
 {
 	free(TAKE_PTR(b->url));
-	sluice_curl(NULL)->slist_free(TAKE_PTR(b->headers));
+	penstock_curl(NULL)->slist_free(TAKE_PTR(b->headers));
 }
 
-void object_bare_how(struct object_bare_how *ret, const struct sluice_object *c)
+void object_bare_how(struct object_bare_how *ret, const struct penstock_object *c)
 {
 	*ret = (struct object_bare_how){
 		.part = c->opts.part,
@@ -47,6 +47,6 @@ void object_bare_how(struct object_bare_how *ret, const struct sluice_object *c)
 		.ca_file = c->ca_file,
 		.no_proxy = c->http_opts.no_proxy,
 		.signs = c->source,
-		.signs_body = c->opts.flags & SLUICE_OBJECT_SIGN_BODY,
+		.signs_body = c->opts.flags & PENSTOCK_OBJECT_SIGN_BODY,
 	};
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_BARE_H
-#define SLUICE_OBJECT_BARE_H
+#ifndef PENSTOCK_OBJECT_BARE_H
+#define PENSTOCK_OBJECT_BARE_H
 
 /*
  * Requests that somebody else sends, signed as the client signs its own: for the bare loop over
@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct sluice_err;
-struct sluice_object;
+struct penstock_err;
+struct penstock_object;
 
 struct object_bare {
 	bool put;
@@ -23,7 +23,7 @@ struct object_bare {
 	void *headers; /* list of libcurl's */
 };
 
-int object_bare_sign(struct object_bare *b, struct sluice_object *c, struct sluice_err *err);
+int object_bare_sign(struct object_bare *b, struct penstock_object *c, struct penstock_err *err);
 void object_bare_fini(struct object_bare *b);
 
 /* How the client sends its own. */
@@ -34,6 +34,6 @@ struct object_bare_how {
 	bool no_proxy;
 	bool signs, signs_body;
 };
-void object_bare_how(struct object_bare_how *ret, const struct sluice_object *c);
+void object_bare_how(struct object_bare_how *ret, const struct penstock_object *c);
 
 #endif

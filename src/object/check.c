@@ -12,33 +12,33 @@
 enum { REACH_MS = 5000, CLOCK_S = 300 };
 
 struct checking {
-	struct sluice_object *c;
+	struct penstock_object *c;
 	const char *uri;
 	char *probe; /* the object that is put */
-	struct sluice_object_report k;
+	struct penstock_object_report k;
 	char server[64];
 };
 
-static void set_point(struct checking *g, enum sluice_object_point p, int code, const char *fmt,
+static void set_point(struct checking *g, enum penstock_object_point p, int code, const char *fmt,
 		      ...) __attribute__((format(printf, 4, 5)));
 
-static void set_point(struct checking *g, enum sluice_object_point p, int code, const char *fmt,
+static void set_point(struct checking *g, enum penstock_object_point p, int code, const char *fmt,
 		      ...)
 {
 	va_list ap;
 
 	g->k.point[p].code = code;
 	va_start(ap, fmt);
-	sluice_vline(g->k.point[p].text, sizeof(g->k.point[p].text), fmt, ap);
+	penstock_vline(g->k.point[p].text, sizeof(g->k.point[p].text), fmt, ap);
 	va_end(ap);
 }
 
 /* Any answer will do. */
 static void check_reach(struct checking *g)
 {
-	struct sluice_object *c = g->c;
+	struct penstock_object *c = g->c;
 	unsigned nr = c->endpoints.nr ? c->endpoints.nr : 1;
-	struct sluice_err err;
+	struct penstock_err err;
 	char aws[128];
 
 	snprintf(aws, sizeof(aws), "https://s3.%s.amazonaws.com", c->region);
@@ -50,12 +50,12 @@ static void check_reach(struct checking *g)
 		int r = http_fetch(&c->http_opts, &req, &answer, &err);
 
 		if (r < 0) {
-			set_point(g, SLUICE_OBJECT_REACH, r, "%s", err.msg);
+			set_point(g, PENSTOCK_OBJECT_REACH, r, "%s", err.msg);
 			return;
 		}
 		free(answer.body);
 	}
-	set_point(g, SLUICE_OBJECT_REACH, 0, "%s%s", c->endpoints.nr ? c->endpoints.v[0].text : aws,
+	set_point(g, PENSTOCK_OBJECT_REACH, 0, "%s%s", c->endpoints.nr ? c->endpoints.v[0].text : aws,
 		  nr > 1 ? " and all others answer" : " answers");
 }
 
@@ -64,81 +64,81 @@ static void check_clock(struct checking *g, const struct object_req *r)
 	int64_t date = object_time_http(r->http.head.date), off = date - time(NULL);
 
 	if (!date)
-		set_point(g, SLUICE_OBJECT_CLOCK, 1, "the server tells no time");
+		set_point(g, PENSTOCK_OBJECT_CLOCK, 1, "the server tells no time");
 	else if (off > CLOCK_S || off < -CLOCK_S)
-		set_point(g, SLUICE_OBJECT_CLOCK, -ETIME,
+		set_point(g, PENSTOCK_OBJECT_CLOCK, -ETIME,
 			  "the server's clock is %" PRId64 " s %s ours; it is put right for "
 			  "signatures",
 			  off < 0 ? -off : off, off < 0 ? "behind" : "ahead of");
 	else
-		set_point(g, SLUICE_OBJECT_CLOCK, 0, "the server's clock is within %" PRId64 " s",
+		set_point(g, PENSTOCK_OBJECT_CLOCK, 0, "the server's clock is within %" PRId64 " s",
 			  (off < 0 ? -off : off) + 1);
 }
 
 /* HEAD of the bucket: region, clock, and whether the keys are known. */
 static void check_region(struct checking *g, const char *bucket)
 {
-	const struct sluice_object *c = g->c;
+	const struct penstock_object *c = g->c;
 	const char *style = c->virtual_host ? "virtual" : "path";
-	struct sluice_err err;
+	struct penstock_err err;
 	struct object_req r;
 	int code = object_req_init(&r, g->c, HTTP_HEAD, "look at the bucket", bucket, false, &err);
 
 	if (code == 0)
 		code = object_req_run(&r, &err);
 	if (code < 0)
-		set_point(g, SLUICE_OBJECT_REGION, code, "%s", err.msg);
+		set_point(g, PENSTOCK_OBJECT_REGION, code, "%s", err.msg);
 	else if (r.http.head.region[0] && strcmp(r.http.head.region, c->region) != 0)
-		set_point(g, SLUICE_OBJECT_REGION, 0, "the bucket is in %s, not in %s; %s style",
+		set_point(g, PENSTOCK_OBJECT_REGION, 0, "the bucket is in %s, not in %s; %s style",
 			  r.http.head.region, c->region, style);
 	else
-		set_point(g, SLUICE_OBJECT_REGION, 0, "%s, %s style", c->region, style);
+		set_point(g, PENSTOCK_OBJECT_REGION, 0, "%s, %s style", c->region, style);
 	check_clock(g, &r);
 	memcpy(g->server, r.http.head.server, sizeof(g->server));
 	object_req_fini(&r);
 }
 
-static int try_list(struct checking *g, struct sluice_err *err)
+static int try_list(struct checking *g, struct penstock_err *err)
 {
-	struct sluice_object_entry e = {.size = sizeof(e)};
-	struct sluice_object_list *l;
-	int r = sluice_object_list_open(&l, g->c, g->uri, 0, err);
+	struct penstock_object_entry e = {.size = sizeof(e)};
+	struct penstock_object_list *l;
+	int r = penstock_object_list_open(&l, g->c, g->uri, 0, err);
 
 	if (r < 0)
 		return r;
-	r = sluice_object_list_next(l, &e, err);
-	sluice_object_list_close(l);
+	r = penstock_object_list_next(l, &e, err);
+	penstock_object_list_close(l);
 	return r < 0 ? r : 0;
 }
 
-static int try_write(struct checking *g, struct sluice_err *err)
+static int try_write(struct checking *g, struct penstock_err *err)
 {
-	static const char content[] = "sluice";
+	static const char content[] = "penstock";
 	const char *const probe = g->probe;
 	char back[sizeof(content)];
 	int64_t n;
-	int r = sluice_object_put(g->c, probe, content, sizeof(content), 0, NULL, NULL, err);
+	int r = penstock_object_put(g->c, probe, content, sizeof(content), 0, NULL, NULL, err);
 
 	if (r < 0)
 		return r;
-	n = sluice_object_read(g->c, probe, back, sizeof(back), 0, NULL, err);
+	n = penstock_object_read(g->c, probe, back, sizeof(back), 0, NULL, err);
 	if (n >= 0 && (n != sizeof(back) || memcmp(back, content, sizeof(back)) != 0))
-		n = sluice_fail(err, -EBADMSG, "%s: what was read is not what was put", probe);
+		n = penstock_fail(err, -EBADMSG, "%s: what was read is not what was put", probe);
 	return n < 0 ? (int)n : 0;
 }
 
 static void check_rights(struct checking *g, bool write)
 {
 	const char *source = g->c->source ? object_cred_name(g->c->source) : "nothing signed";
-	struct sluice_err err;
+	struct penstock_err err;
 	int r = try_list(g, &err);
 
 	if (r == 0 && write)
 		r = try_write(g, &err);
 	if (r < 0)
-		set_point(g, SLUICE_OBJECT_RIGHTS, r, "%s (keys: %s)", err.msg, source);
+		set_point(g, PENSTOCK_OBJECT_RIGHTS, r, "%s (keys: %s)", err.msg, source);
 	else
-		set_point(g, SLUICE_OBJECT_RIGHTS, 0, "%s (keys: %s)",
+		set_point(g, PENSTOCK_OBJECT_RIGHTS, 0, "%s (keys: %s)",
 			  write ? "list, put, read" : "list; putting was not tried", source);
 }
 
@@ -146,18 +146,18 @@ static void check_rights(struct checking *g, bool write)
  */
 static void check_supports(struct checking *g)
 {
-	struct sluice_object_info info = {.size = sizeof(info)};
-	struct sluice_object_stats before = {.size = sizeof(before)}, after = before;
-	struct sluice_err err;
+	struct penstock_object_info info = {.size = sizeof(info)};
+	struct penstock_object_stats before = {.size = sizeof(before)}, after = before;
+	struct penstock_err err;
 	int r;
 
-	sluice_object_get_stats(g->c, &before);
-	r = sluice_object_put(g->c, g->probe, "again", 5, SLUICE_OBJECT_NEW, NULL, &info, &err);
+	penstock_object_get_stats(g->c, &before);
+	r = penstock_object_put(g->c, g->probe, "again", 5, PENSTOCK_OBJECT_NEW, NULL, &info, &err);
 	if (r == 0)
-		sluice_object_put(g->c, g->probe, "again", 5, 0, NULL, &info, NULL);
-	sluice_object_put(g->c, g->probe, "again", 5, 0, NULL, &info, NULL);
-	sluice_object_get_stats(g->c, &after);
-	set_point(g, SLUICE_OBJECT_SUPPORTS, 0, "%s%s; conditional writes: %s; checksums: %s",
+		penstock_object_put(g->c, g->probe, "again", 5, 0, NULL, &info, NULL);
+	penstock_object_put(g->c, g->probe, "again", 5, 0, NULL, &info, NULL);
+	penstock_object_get_stats(g->c, &after);
+	set_point(g, PENSTOCK_OBJECT_SUPPORTS, 0, "%s%s; conditional writes: %s; checksums: %s",
 		  g->server[0] ? g->server : "server without a name", "",
 		  r == -EEXIST ? "yes"
 		  : r == 0     ? "ignored"
@@ -170,24 +170,24 @@ static void check_supports(struct checking *g)
 /* All of them; those that make no sense after a failure are left as not looked at. */
 static void check_check_all(struct checking *g, const char *bucket, bool write)
 {
-	for (unsigned i = 0; i < SLUICE_OBJECT_POINTS; i++)
+	for (unsigned i = 0; i < PENSTOCK_OBJECT_POINTS; i++)
 		set_point(g, i, 1, "not looked at");
 	check_reach(g);
-	if (g->k.point[SLUICE_OBJECT_REACH].code == 0)
+	if (g->k.point[PENSTOCK_OBJECT_REACH].code == 0)
 		check_region(g, bucket);
-	if (g->k.point[SLUICE_OBJECT_REGION].code == 0)
+	if (g->k.point[PENSTOCK_OBJECT_REGION].code == 0)
 		check_rights(g, write);
-	if (g->k.point[SLUICE_OBJECT_RIGHTS].code == 0 && write) {
+	if (g->k.point[PENSTOCK_OBJECT_RIGHTS].code == 0 && write) {
 		check_supports(g);
-		sluice_object_delete(g->c, (const char *const *)&g->probe, 1, NULL);
+		penstock_object_delete(g->c, (const char *const *)&g->probe, 1, NULL);
 	} else if (g->server[0]) {
-		set_point(g, SLUICE_OBJECT_SUPPORTS, 1, "%s; without putting nothing more is known",
+		set_point(g, PENSTOCK_OBJECT_SUPPORTS, 1, "%s; without putting nothing more is known",
 			  g->server);
 	}
 }
 
-int sluice_object_check(struct sluice_object *c, const char *uri, uint32_t flags,
-			struct sluice_object_report *check, struct sluice_err *err)
+int penstock_object_check(struct penstock_object *c, const char *uri, uint32_t flags,
+			struct penstock_object_report *check, struct penstock_err *err)
 {
 	struct checking g = {.c = c, .uri = uri};
 	CLEANUP_FREE char *bucket = NULL;
@@ -198,18 +198,18 @@ int sluice_object_check(struct sluice_object *c, const char *uri, uint32_t flags
 	if (r < 0)
 		return r;
 	if (asprintf(&bucket, "s3://%s", name.bucket) < 0 ||
-	    asprintf(&probe, "s3://%s/%s%s.sluice-check-%d", name.bucket, name.key,
+	    asprintf(&probe, "s3://%s/%s%s.penstock-check-%d", name.bucket, name.key,
 		     !name.key[0] || name.key[strlen(name.key) - 1] == '/' ? "" : "/",
 		     (int)getpid()) < 0)
-		r = sluice_fail(err, -ENOMEM, "out of memory");
+		r = penstock_fail(err, -ENOMEM, "out of memory");
 	object_name_free(&name);
 	if (r < 0)
 		return r;
 	g.probe = probe;
-	check_check_all(&g, bucket, flags & SLUICE_OBJECT_CHECK_WRITE);
-	for (unsigned i = 0; i < SLUICE_OBJECT_POINTS && r == 0; i++)
+	check_check_all(&g, bucket, flags & PENSTOCK_OBJECT_CHECK_WRITE);
+	for (unsigned i = 0; i < PENSTOCK_OBJECT_POINTS && r == 0; i++)
 		if (g.k.point[i].code < 0)
-			r = sluice_fail(err, g.k.point[i].code, "%s", g.k.point[i].text);
+			r = penstock_fail(err, g.k.point[i].code, "%s", g.k.point[i].text);
 	object_struct_give(check, &g.k, sizeof(g.k));
 	return r;
 }

@@ -11,8 +11,8 @@
 
 enum { CONNECT_MS = 5000 };
 
-static int take_source(struct sluice_object *c, const struct object_settings *s,
-		       struct sluice_err *err)
+static int take_source(struct penstock_object *c, const struct object_settings *s,
+		       struct penstock_err *err)
 {
 	const struct object_cred_opts opts = {
 		.profile = s->o.profile,
@@ -25,39 +25,39 @@ static int take_source(struct sluice_object *c, const struct object_settings *s,
 	};
 	int r;
 
-	if (s->o.flags & SLUICE_OBJECT_ANONYMOUS)
+	if (s->o.flags & PENSTOCK_OBJECT_ANONYMOUS)
 		return 0;
 	r = object_cred_open(&c->source, &opts, err);
 	return r < 0 ? r : object_cred_get(c->source, &c->cred, err);
 }
 
 /* Virtual hosts where there is no endpoint, or where it was asked for and can be. */
-static int choose_style(struct sluice_object *c, struct sluice_err *err)
+static int choose_style(struct penstock_object *c, struct penstock_err *err)
 {
-	c->virtual_host = c->opts.style == SLUICE_OBJECT_STYLE_VIRTUAL ||
-			  (c->opts.style == SLUICE_OBJECT_STYLE_AUTO && c->aws);
+	c->virtual_host = c->opts.style == PENSTOCK_OBJECT_STYLE_VIRTUAL ||
+			  (c->opts.style == PENSTOCK_OBJECT_STYLE_AUTO && c->aws);
 	for (unsigned i = 0; c->virtual_host && i < c->endpoints.nr; i++)
 		if (!object_url_takes_buckets(&c->endpoints.v[i].url))
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "endpoint: %s: an address cannot have buckets in front "
 					   "of it; use style path",
 					   c->endpoints.v[i].text);
 	return 0;
 }
 
-static void seed(struct sluice_object *c)
+static void seed(struct penstock_object *c)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_REALTIME, &ts);
-	sluice_random_seed(&c->random, (uint64_t)ts.tv_nsec ^ (uint64_t)(uintptr_t)c ^
+	penstock_random_seed(&c->random, (uint64_t)ts.tv_nsec ^ (uint64_t)(uintptr_t)c ^
 					       (uint64_t)getpid() << 32);
-	sluice_random_seed(&c->endpoints.random, sluice_random_next(&c->random));
+	penstock_random_seed(&c->endpoints.random, penstock_random_next(&c->random));
 	/* Many clients that start together do not all begin with the first. */
-	c->endpoints.next = (unsigned)sluice_random_below(&c->random, OBJECT_ENDPOINTS);
+	c->endpoints.next = (unsigned)penstock_random_below(&c->random, OBJECT_ENDPOINTS);
 }
 
-static int client_init(struct sluice_object *c, struct object_settings *s, struct sluice_err *err)
+static int client_init(struct penstock_object *c, struct object_settings *s, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -86,16 +86,16 @@ static int client_init(struct sluice_object *c, struct object_settings *s, struc
 	return r;
 }
 
-int sluice_object_open(struct sluice_object **out, const struct sluice_object_opts *opts,
-		       struct sluice_err *err)
+int penstock_object_open(struct penstock_object **out, const struct penstock_object_opts *opts,
+		       struct penstock_err *err)
 {
 	struct object_settings s;
-	struct sluice_object *c;
+	struct penstock_object *c;
 	const char *why;
 	int r = object_settings_load(&s, opts, err);
 
-	if (r == 0 && !sluice_crypto(&why))
-		r = sluice_fail(err, -ENOTSUP, "s3:// needs libcrypto: %s", why);
+	if (r == 0 && !penstock_crypto(&why))
+		r = penstock_fail(err, -ENOTSUP, "s3:// needs libcrypto: %s", why);
 	if (r < 0) {
 		object_settings_free(&s);
 		return r;
@@ -103,7 +103,7 @@ int sluice_object_open(struct sluice_object **out, const struct sluice_object_op
 	c = calloc(1, sizeof(*c));
 	if (!c) {
 		object_settings_free(&s);
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	pthread_mutex_init(&c->lock, NULL);
 	r = client_init(c, &s, err);
@@ -113,13 +113,13 @@ int sluice_object_open(struct sluice_object **out, const struct sluice_object_op
 	c->opts.key_id = c->opts.secret = c->opts.token = NULL;
 	c->opts.env = NULL;
 	if (r < 0)
-		sluice_object_close(c);
+		penstock_object_close(c);
 	else
 		*out = c;
 	return r;
 }
 
-void sluice_object_close(struct sluice_object *c)
+void penstock_object_close(struct penstock_object *c)
 {
 	if (!c)
 		return;
@@ -141,7 +141,7 @@ void sluice_object_close(struct sluice_object *c)
 /* --------------------------------------------------------------------- keys */
 
 /* Under the lock. */
-static bool keys_are_due(const struct sluice_object *c)
+static bool keys_are_due(const struct penstock_object *c)
 {
 	const uint64_t early = 300ull * 1000000000u;
 	struct timespec ts;
@@ -152,7 +152,7 @@ static bool keys_are_due(const struct sluice_object *c)
 	return (uint64_t)ts.tv_sec * 1000000000u + early >= c->cred.expires_ns;
 }
 
-int object_client_keys(struct sluice_object *c, struct sluice_err *err)
+int object_client_keys(struct penstock_object *c, struct penstock_err *err)
 {
 	struct object_cred fresh = {0}, old;
 	bool due;
@@ -176,7 +176,7 @@ int object_client_keys(struct sluice_object *c, struct sluice_err *err)
 
 static void *refresh(void *arg)
 {
-	struct sluice_object *c = arg;
+	struct penstock_object *c = arg;
 
 	object_client_keys(c, NULL); /* who may wait is told of an error */
 	pthread_mutex_lock(&c->lock);
@@ -185,7 +185,7 @@ static void *refresh(void *arg)
 	return NULL;
 }
 
-void object_client_keys_soon(struct sluice_object *c)
+void object_client_keys_soon(struct penstock_object *c)
 {
 	pthread_mutex_lock(&c->lock);
 	if (!c->refreshing && keys_are_due(c)) {
@@ -196,7 +196,7 @@ void object_client_keys_soon(struct sluice_object *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-const char *object_client_region(const struct sluice_object *c, const char *bucket)
+const char *object_client_region(const struct penstock_object *c, const char *bucket)
 {
 	for (unsigned i = 0; i < c->nr_regions; i++)
 		if (!strcmp(c->regions[i].bucket, bucket))
@@ -206,9 +206,9 @@ const char *object_client_region(const struct sluice_object *c, const char *buck
 
 /* ---------------------------------------------------------------- statistics */
 
-int sluice_object_get_stats(struct sluice_object *c, struct sluice_object_stats *stats)
+int penstock_object_get_stats(struct penstock_object *c, struct penstock_object_stats *stats)
 {
-	struct sluice_object_stats s;
+	struct penstock_object_stats s;
 
 	pthread_mutex_lock(&c->lock);
 	s = c->stats;
@@ -218,22 +218,22 @@ int sluice_object_get_stats(struct sluice_object *c, struct sluice_object_stats 
 	s.region = c->region;
 	s.style = c->virtual_host ? "virtual" : "path";
 	s.checksum = object_sum_word(c);
-	s.payload = c->opts.flags & SLUICE_OBJECT_SIGN_BODY ? "signed" : "unsigned";
+	s.payload = c->opts.flags & PENSTOCK_OBJECT_SIGN_BODY ? "signed" : "unsigned";
 	s.credentials = c->source ? object_cred_name(c->source) : "none";
 	return object_struct_give(stats, &s, sizeof(s));
 }
 
-void object_times_get(struct sluice_object *c, enum object_time which, struct object_times *ret)
+void object_times_get(struct penstock_object *c, enum object_time which, struct object_times *ret)
 {
 	pthread_mutex_lock(&c->lock);
 	*ret = c->times[which];
 	pthread_mutex_unlock(&c->lock);
 }
 
-int sluice_object_get_endpoint(struct sluice_object *c, uint32_t i,
-			       struct sluice_object_endpoint *e)
+int penstock_object_get_endpoint(struct penstock_object *c, uint32_t i,
+			       struct penstock_object_endpoint *e)
 {
-	struct sluice_object_endpoint mine = {0};
+	struct penstock_object_endpoint mine = {0};
 	const struct object_endpoint *from;
 
 	if (i >= c->endpoints.nr)

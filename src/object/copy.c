@@ -8,7 +8,7 @@
 #include "object/client.h"
 
 /* "/bucket/key", encoded. */
-static int copy_source(struct object_str *source, const char *from, struct sluice_err *err)
+static int copy_source(struct object_str *source, const char *from, struct penstock_err *err)
 {
 	struct object_name name;
 	int r = object_name_parse(&name, from, true, err);
@@ -18,17 +18,17 @@ static int copy_source(struct object_str *source, const char *from, struct sluic
 	object_str_printf(source, "/%s/", name.bucket);
 	object_str_encode(source, name.key, true);
 	object_name_free(&name);
-	return source->failed ? sluice_fail(err, -ENOMEM, "out of memory") : 0;
+	return source->failed ? penstock_fail(err, -ENOMEM, "out of memory") : 0;
 }
 
 /* The answer has its ETag in a document. */
-static int copy_result(struct object_req *r, uint64_t bytes, struct sluice_object_info *info,
-		       struct sluice_err *err)
+static int copy_result(struct object_req *r, uint64_t bytes, struct penstock_object_info *info,
+		       struct penstock_err *err)
 {
 	CLEANUP_FREE char *etag = object_answer_text(r->http.text.s, r->http.text.len, "ETag");
 
 	if (!etag)
-		return sluice_fail(err, -EBADMSG,
+		return penstock_fail(err, -EBADMSG,
 				   "s3://%s/%s: copy: the answer is no "
 				   "CopyObjectResult",
 				   r->name.bucket, r->name.key);
@@ -38,18 +38,18 @@ static int copy_result(struct object_req *r, uint64_t bytes, struct sluice_objec
 	return 0;
 }
 
-int sluice_object_copy(struct sluice_object *c, const char *from, const char *to,
-		       struct sluice_object_info *info, struct sluice_err *err)
+int penstock_object_copy(struct penstock_object *c, const char *from, const char *to,
+		       struct penstock_object_info *info, struct penstock_err *err)
 {
-	struct sluice_object_info there = {.size = sizeof(there)};
+	struct penstock_object_info there = {.size = sizeof(there)};
 	struct object_str source = {0};
 	struct object_req r;
-	int code = sluice_object_stat(c, from, &there, err);
+	int code = penstock_object_stat(c, from, &there, err);
 
 	if (code < 0)
 		return code;
 	if (there.bytes > OBJECT_PUT_MAX)
-		return sluice_fail(err, -EFBIG,
+		return penstock_fail(err, -EFBIG,
 				   "%s: copy: the store copies at most 5 GiB in one go", from);
 	code = object_req_init(&r, c, HTTP_PUT, "copy", to, true, err);
 	if (code == 0)

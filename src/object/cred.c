@@ -57,41 +57,41 @@ static bool cred_is_plain(const char *text)
 }
 
 int cred_set(struct object_cred *out, const char *where, const char *key_id, const char *secret,
-	     const char *token, struct sluice_err *err)
+	     const char *token, struct penstock_err *err)
 {
 	struct object_cred c = {0};
 
 	if (!key_id || !*key_id || !secret || !*secret)
-		return sluice_fail(err, -EINVAL, "credentials: %s has a key without its secret",
+		return penstock_fail(err, -EINVAL, "credentials: %s has a key without its secret",
 				   where);
 	if (!cred_is_plain(key_id) || !cred_is_plain(secret) || (token && !cred_is_plain(token)))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "credentials: %s has characters that are in no key", where);
 	c.key_id = strdup(key_id);
 	c.secret = strdup(secret);
 	c.token = token && *token ? strdup(token) : NULL;
 	if (!c.key_id || !c.secret || (token && *token && !c.token)) {
 		object_cred_free(&c);
-		return sluice_fail(err, -ENOMEM, "credentials: no memory");
+		return penstock_fail(err, -ENOMEM, "credentials: no memory");
 	}
 	*out = c;
 	return 0;
 }
 
-int cred_read_file(char **out, const char *path, struct sluice_err *err)
+int cred_read_file(char **out, const char *path, struct penstock_err *err)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct sluice_short room;
+	struct penstock_short room;
 	size_t len = 0;
 	ssize_t n = 0;
 	char *text;
 
 	if (fd < 0)
-		return sluice_fail(err, -errno, "credentials: %s: %s", sluice_shorten(&room, path),
+		return penstock_fail(err, -errno, "credentials: %s: %s", penstock_shorten(&room, path),
 				   strerror(errno));
 	text = malloc(CRED_TEXT_MAX + 1);
 	if (!text)
-		return sluice_fail(err, -ENOMEM, "credentials: no memory");
+		return penstock_fail(err, -ENOMEM, "credentials: no memory");
 	while (len < CRED_TEXT_MAX && (n = read(fd, text + len, CRED_TEXT_MAX - len)) > 0)
 		len += (size_t)n;
 	text[len] = 0;
@@ -100,7 +100,7 @@ int cred_read_file(char **out, const char *path, struct sluice_err *err)
 
 		explicit_bzero(text, len);
 		free(text);
-		return sluice_fail(err, code, "credentials: %s: %s", sluice_shorten(&room, path),
+		return penstock_fail(err, code, "credentials: %s: %s", penstock_shorten(&room, path),
 				   n < 0 ? strerror(-code) : "not a text of at most 1 MiB");
 	}
 	*out = text;
@@ -110,7 +110,7 @@ int cred_read_file(char **out, const char *path, struct sluice_err *err)
 /* ------------------------------------------------------------------------------ sources */
 
 static int find_given(struct object_cred_source *s, const struct object_cred_opts *o,
-		      struct sluice_err *err)
+		      struct penstock_err *err)
 {
 	if (!o->key_id && !o->secret)
 		return 0;
@@ -120,7 +120,7 @@ static int find_given(struct object_cred_source *s, const struct object_cred_opt
 
 /* A profile that the caller names is meant, whatever the environment has. */
 static int find_environment(struct object_cred_source *s, const struct object_cred_opts *o,
-			    struct sluice_err *err)
+			    struct penstock_err *err)
 {
 	const char *id = cred_env(o, "AWS_ACCESS_KEY_ID");
 	const char *secret = cred_env(o, "AWS_SECRET_ACCESS_KEY");
@@ -128,7 +128,7 @@ static int find_environment(struct object_cred_source *s, const struct object_cr
 	if (o->profile || (!id && !secret))
 		return 0;
 	if (!id || !secret)
-		return sluice_fail(err, -EINVAL, "credentials: AWS_%s is set and AWS_%s is not",
+		return penstock_fail(err, -EINVAL, "credentials: AWS_%s is set and AWS_%s is not",
 				   id ? "ACCESS_KEY_ID" : "SECRET_ACCESS_KEY",
 				   id ? "SECRET_ACCESS_KEY" : "ACCESS_KEY_ID");
 	snprintf(s->name, sizeof(s->name), "environment");
@@ -153,7 +153,7 @@ static uint64_t due_ns(uint64_t expires_ns, uint64_t now_ns)
 	return expires_ns - min_u64(EARLY_NS, (expires_ns - now_ns) / 2);
 }
 
-static int cred_ask(struct object_cred_source *s, struct sluice_err *err)
+static int cred_ask(struct object_cred_source *s, struct penstock_err *err)
 {
 	struct object_cred got = {0};
 	uint64_t now = wall_ns();
@@ -161,7 +161,7 @@ static int cred_ask(struct object_cred_source *s, struct sluice_err *err)
 
 	if (!r && got.expires_ns && got.expires_ns <= now) {
 		object_cred_free(&got);
-		r = sluice_fail(err, -EINVAL, "credentials: those of %s have expired already",
+		r = penstock_fail(err, -EINVAL, "credentials: those of %s have expired already",
 				s->name);
 	}
 	if (r)
@@ -173,7 +173,7 @@ static int cred_ask(struct object_cred_source *s, struct sluice_err *err)
 }
 
 static int cred_find(struct object_cred_source *s, const struct object_cred_opts *o,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
 		int r = sources[i](s, o, err);
@@ -188,20 +188,20 @@ static int cred_find(struct object_cred_source *s, const struct object_cred_opts
 		if (s->now.key_id)
 			return 0;
 	}
-	return sluice_fail(err, -EACCES,
+	return penstock_fail(err, -EACCES,
 			   "credentials: none in the environment, the shared files%s%s, web "
 			   "identity, container endpoint or instance metadata",
 			   o->profile ? " for profile " : "", o->profile ? o->profile : "");
 }
 
 int object_cred_open(struct object_cred_source **out, const struct object_cred_opts *opts,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	struct object_cred_source *s = calloc(1, sizeof(*s));
 	int r;
 
 	if (!s)
-		return sluice_fail(err, -ENOMEM, "credentials: no memory");
+		return penstock_fail(err, -ENOMEM, "credentials: no memory");
 	pthread_mutex_init(&s->lock, NULL);
 	s->fetch = opts->fetch;
 	s->fetch_ctx = opts->fetch_ctx;
@@ -215,7 +215,7 @@ int object_cred_open(struct object_cred_source **out, const struct object_cred_o
 }
 
 static int copy_now(const struct object_cred_source *s, struct object_cred *out,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
 	int r = cred_set(out, s->name, s->now.key_id, s->now.secret, s->now.token, err);
 
@@ -224,7 +224,7 @@ static int copy_now(const struct object_cred_source *s, struct object_cred *out,
 	return r;
 }
 
-int object_cred_get(struct object_cred_source *s, struct object_cred *out, struct sluice_err *err)
+int object_cred_get(struct object_cred_source *s, struct object_cred *out, struct penstock_err *err)
 {
 	uint64_t now = wall_ns();
 	int r = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_CRED_H
-#define SLUICE_OBJECT_CRED_H
+#ifndef PENSTOCK_OBJECT_CRED_H
+#define PENSTOCK_OBJECT_CRED_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-struct sluice_err;
+struct penstock_err;
 
 /*
  * Where keys come from: environment, shared files and their profiles, credential_process, web
@@ -38,7 +38,7 @@ struct object_fetched {
 
 /* 0 where there was an answer, whatever its status, or -errno. */
 typedef int object_fetch_fn(void *ctx, const struct object_fetch *req, struct object_fetched *ret,
-			    struct sluice_err *err);
+			    struct penstock_err *err);
 
 struct object_cred_opts {
 	const char *profile; /* NULL: what the environment says, then "default" */
@@ -60,13 +60,13 @@ struct object_cred_source;
  * looked; -EINVAL for one that is set and cannot be used, with its name.  Copies what it needs.
  */
 int object_cred_open(struct object_cred_source **out, const struct object_cred_opts *opts,
-		     struct sluice_err *err);
+		     struct penstock_err *err);
 
 /*
  * A copy of the keys as they are now, asked for again when they are due to expire.  Any thread;
  * may block for as long as a source takes to answer.
  */
-int object_cred_get(struct object_cred_source *s, struct object_cred *out, struct sluice_err *err);
+int object_cred_get(struct object_cred_source *s, struct object_cred *out, struct penstock_err *err);
 
 /* Name of the source in use, for reports: "environment", "profile x", ...  Never a key. */
 const char *object_cred_name(const struct object_cred_source *s);

@@ -18,7 +18,7 @@ struct profile {
 
 /* The text of a shared file; one that is not there is no error unless a variable names it. */
 static int shared_file(char **out, const struct object_cred_opts *o, const char *variable,
-		       const char *below_home, struct sluice_err *err)
+		       const char *below_home, struct penstock_err *err)
 {
 	const char *given = cred_env(o, variable), *home = cred_env(o, "HOME");
 	CLEANUP_FREE char *path = NULL;
@@ -28,7 +28,7 @@ static int shared_file(char **out, const struct object_cred_opts *o, const char 
 		return 0;
 	if (!given && asprintf(&path, "%s/%s", home, below_home) < 0) {
 		path = NULL;
-		return sluice_fail(err, -ENOMEM, "credentials: no memory");
+		return penstock_fail(err, -ENOMEM, "credentials: no memory");
 	}
 	r = cred_read_file(out, given ? given : path, err);
 	return (r == -ENOENT || r == -ENOTDIR || r == -EACCES) && !given ? 0 : r;
@@ -46,7 +46,7 @@ static char *lookup(struct profile *p, const char *key)
 	return value;
 }
 
-static int keys_of(struct object_cred_source *s, struct profile *p, struct sluice_err *err)
+static int keys_of(struct object_cred_source *s, struct profile *p, struct penstock_err *err)
 {
 	char *id = lookup(p, "aws_access_key_id");
 	char *secret = lookup(p, "aws_secret_access_key");
@@ -62,7 +62,7 @@ static int keys_of(struct object_cred_source *s, struct profile *p, struct sluic
 }
 
 /* What there is no code for is told, so that nobody wonders why other keys are used. */
-static int unknown(struct profile *p, struct sluice_err *err)
+static int unknown(struct profile *p, struct penstock_err *err)
 {
 	static const char *const keys[] = {"role_arn", "sso_session", "sso_start_url",
 					   "credential_source"};
@@ -73,7 +73,7 @@ static int unknown(struct profile *p, struct sluice_err *err)
 		if (!value)
 			continue;
 		free(value);
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "credentials: profile %s has %s, which is not supported: use "
 				   "credential_process (aws configure export-credentials)",
 				   p->name, keys[i]);
@@ -82,7 +82,7 @@ static int unknown(struct profile *p, struct sluice_err *err)
 }
 
 static int others_of(struct object_cred_source *s, struct profile *p,
-		     const struct object_cred_opts *o, struct sluice_err *err)
+		     const struct object_cred_opts *o, struct penstock_err *err)
 {
 	s->command = lookup(p, "credential_process");
 	if (s->command) {
@@ -98,7 +98,7 @@ static int others_of(struct object_cred_source *s, struct profile *p,
 }
 
 static int cred_file_look(struct object_cred_source *s, struct profile *p,
-			  const struct object_cred_opts *o, struct sluice_err *err)
+			  const struct object_cred_opts *o, struct penstock_err *err)
 {
 	bool named = strcmp(p->name, "default") != 0;
 	int r;
@@ -115,13 +115,13 @@ static int cred_file_look(struct object_cred_source *s, struct profile *p,
 	if (!r)
 		r = others_of(s, p, o, err);
 	if (!r && named && !p->found)
-		r = sluice_fail(err, -EINVAL, "credentials: no profile %s in the shared files",
+		r = penstock_fail(err, -EINVAL, "credentials: no profile %s in the shared files",
 				p->name);
 	return r;
 }
 
 int cred_find_profile(struct object_cred_source *s, const struct object_cred_opts *o,
-		      struct sluice_err *err)
+		      struct penstock_err *err)
 {
 	struct profile p = {.name = o->profile};
 	int r;
@@ -131,7 +131,7 @@ int cred_find_profile(struct object_cred_source *s, const struct object_cred_opt
 	if (!p.name)
 		p.name = "default";
 	if (strlen(p.name) > 64)
-		return sluice_fail(err, -EINVAL, "credentials: profile %s: at most 64 characters",
+		return penstock_fail(err, -EINVAL, "credentials: profile %s: at most 64 characters",
 				   p.name);
 	r = cred_file_look(s, &p, o, err);
 	cred_wipe(p.credentials);

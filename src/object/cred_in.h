@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_CRED_IN_H
-#define SLUICE_OBJECT_CRED_IN_H
+#ifndef PENSTOCK_OBJECT_CRED_IN_H
+#define PENSTOCK_OBJECT_CRED_IN_H
 
 /* Between the files of the sources of keys; others want cred.h. */
 #include <pthread.h>
@@ -14,7 +14,7 @@
 
 /* Ask the source for keys; @out is empty before, and after an error. */
 typedef int cred_ask_fn(struct object_cred_source *s, struct object_cred *out,
-			struct sluice_err *err);
+			struct penstock_err *err);
 
 struct object_cred_source {
 	pthread_mutex_t lock; /* of @now and @due_ns */
@@ -36,7 +36,7 @@ struct object_cred_source {
  * The order of cred.c is that in which they are asked.
  */
 typedef int cred_find_fn(struct object_cred_source *s, const struct object_cred_opts *o,
-			 struct sluice_err *err);
+			 struct penstock_err *err);
 cred_find_fn cred_find_profile, cred_find_web, cred_find_container, cred_find_instance;
 
 cred_ask_fn cred_ask_process, cred_ask_web;
@@ -46,10 +46,10 @@ const char *cred_env(const struct object_cred_opts *o, const char *name);
 
 /* Copies of keys; -EINVAL where one has characters that would end a header.  @token may be NULL. */
 int cred_set(struct object_cred *out, const char *where, const char *key_id, const char *secret,
-	     const char *token, struct sluice_err *err);
+	     const char *token, struct penstock_err *err);
 
 /* The whole of a file, ended by a 0; -errno.  The caller overwrites it when it was a secret. */
-int cred_read_file(char **out, const char *path, struct sluice_err *err);
+int cred_read_file(char **out, const char *path, struct penstock_err *err);
 /* Overwrite a text and free it. */
 void cred_wipe(char *text);
 
@@ -76,6 +76,6 @@ uint64_t cred_date_ns(const char *text);
  * @where is for messages.
  */
 int cred_from_json(struct object_cred *out, const char *text, const char *token_name,
-		   const char *where, struct sluice_err *err);
+		   const char *where, struct penstock_err *err);
 
 #endif

@@ -96,15 +96,15 @@ struct fields {
 	unsigned n;
 };
 
-static int json_field(struct sluice_json *j, char *key, void *arg)
+static int json_field(struct penstock_json *j, char *key, void *arg)
 {
 	struct fields *f = arg;
 	char *text;
 	int r;
 
-	if (sluice_json_peek(j) != '"')
-		return sluice_json_skip(j);
-	r = sluice_json_string(j, &text);
+	if (penstock_json_peek(j) != '"')
+		return penstock_json_skip(j);
+	r = penstock_json_string(j, &text);
 	for (unsigned i = 0; !r && i < f->n; i++) {
 		if (strcmp(key, f->names[i]) != 0)
 			continue;
@@ -119,7 +119,7 @@ int cred_json(const char *text, const char *const *names, char **values, unsigne
 {
 	struct fields f = {names, values, n};
 	char *copy = strdup(text);
-	struct sluice_json j = {.text = copy, .p = copy, .what = "JSON"};
+	struct penstock_json j = {.text = copy, .p = copy, .what = "JSON"};
 	size_t len = strlen(text);
 	int r;
 
@@ -127,8 +127,8 @@ int cred_json(const char *text, const char *const *names, char **values, unsigne
 	if (!copy)
 		return -ENOMEM;
 	j.end = copy + len;
-	r = sluice_json_object(&j, json_field, &f);
-	if (!r && sluice_json_peek(&j) >= 0)
+	r = penstock_json_object(&j, json_field, &f);
+	if (!r && penstock_json_peek(&j) >= 0)
 		r = -EINVAL;
 	explicit_bzero(copy, len);
 	free(copy);
@@ -164,20 +164,20 @@ uint64_t cred_date_ns(const char *text)
 }
 
 int cred_from_json(struct object_cred *out, const char *text, const char *token_name,
-		   const char *where, struct sluice_err *err)
+		   const char *where, struct penstock_err *err)
 {
 	const char *const names[] = {"AccessKeyId", "SecretAccessKey", token_name, "Expiration"};
 	char *values[4];
 	int r = cred_json(text, names, values, 4);
 
 	if (r)
-		return sluice_fail(err, -EINVAL, "credentials: %s did not answer with JSON", where);
+		return penstock_fail(err, -EINVAL, "credentials: %s did not answer with JSON", where);
 	r = cred_set(out, where, values[0], values[1], values[2], err);
 	if (!r && values[3]) {
 		out->expires_ns = cred_date_ns(values[3]);
 		if (!out->expires_ns) {
 			object_cred_free(out);
-			r = sluice_fail(err, -EINVAL,
+			r = penstock_fail(err, -EINVAL,
 					"credentials: %s has an Expiration that is no date", where);
 		}
 	}

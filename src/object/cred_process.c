@@ -11,27 +11,27 @@
 
 #define LIMIT_NS 60000000000ull
 
-static int process_run(struct object_cred_source *s, char **text, struct sluice_err *err)
+static int process_run(struct object_cred_source *s, char **text, struct penstock_err *err)
 {
 	char *const argv[] = {(char *)(uintptr_t) "/bin/sh", (char *)(uintptr_t) "-c",
 			      (char *)(uintptr_t)s->command, NULL};
-	struct sluice_program p = {.argv = argv, .most = CRED_TEXT_MAX, .limit_ns = LIMIT_NS};
-	int status, r = sluice_program_run(&p, text, &status);
+	struct penstock_program p = {.argv = argv, .most = CRED_TEXT_MAX, .limit_ns = LIMIT_NS};
+	int status, r = penstock_program_run(&p, text, &status);
 
 	if (r)
-		return sluice_fail(err, r, "credentials: credential_process of %s: %s", s->name,
+		return penstock_fail(err, r, "credentials: credential_process of %s: %s", s->name,
 				   r == -E2BIG ? "prints more than any keys" : strerror(-r));
 	if (WIFSIGNALED(status))
-		return sluice_fail(err, -EINVAL, "credentials: credential_process of %s: signal %d",
+		return penstock_fail(err, -EINVAL, "credentials: credential_process of %s: signal %d",
 				   s->name, WTERMSIG(status));
 	if (WEXITSTATUS(status))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "credentials: credential_process of %s: exit status %d", s->name,
 				   WEXITSTATUS(status));
 	return 0;
 }
 
-int cred_ask_process(struct object_cred_source *s, struct object_cred *out, struct sluice_err *err)
+int cred_ask_process(struct object_cred_source *s, struct object_cred *out, struct penstock_err *err)
 {
 	char *text;
 	int r = process_run(s, &text, err);

@@ -16,13 +16,13 @@
 /* One request; an answer that is not 200 is an error that names @what, never what was answered. */
 static int cred_server_fetch(struct object_cred_source *s, char **out,
 			     const struct object_fetch *req, const char *what,
-			     struct sluice_err *err)
+			     struct penstock_err *err)
 {
 	struct object_fetched got = {0};
 	int r = s->fetch(s->fetch_ctx, req, &got, err);
 
 	if (!r && (got.status != 200 || got.len > CRED_TEXT_MAX || strlen(got.body) != got.len))
-		r = sluice_fail(err, -EINVAL, "credentials: %s answered with status %u", what,
+		r = penstock_fail(err, -EINVAL, "credentials: %s answered with status %u", what,
 				got.status);
 	if (r) {
 		if (got.body)
@@ -61,13 +61,13 @@ static int sts_element(void *ctx, enum object_xml_event event, unsigned depth, c
 	return 0;
 }
 
-static int from_sts(struct object_cred *out, char *text, const char *where, struct sluice_err *err)
+static int from_sts(struct object_cred *out, char *text, const char *where, struct penstock_err *err)
 {
 	struct sts t = {0};
 	int r = object_xml_walk(text, strlen(text), sts_element, &t);
 
 	if (r)
-		r = sluice_fail(err, -EINVAL, "credentials: %s did not answer with keys", where);
+		r = penstock_fail(err, -EINVAL, "credentials: %s did not answer with keys", where);
 	else
 		r = cred_set(out, where, t.values[0], t.values[1], t.values[2], err);
 	if (!r)
@@ -83,7 +83,7 @@ static void form(struct object_str *body, const char *name, const char *value)
 	object_str_encode(body, value, false);
 }
 
-int cred_ask_web(struct object_cred_source *s, struct object_cred *out, struct sluice_err *err)
+int cred_ask_web(struct object_cred_source *s, struct object_cred *out, struct penstock_err *err)
 {
 	static const char *const headers[] = {"Content-Type: application/x-www-form-urlencoded",
 					      NULL};
@@ -97,12 +97,12 @@ int cred_ask_web(struct object_cred_source *s, struct object_cred *out, struct s
 	token[strcspn(token, "\r\n")] = 0; /* it is read anew each time: it changes */
 	object_str_put(&body, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15");
 	form(&body, "RoleArn", s->role);
-	form(&body, "RoleSessionName", s->session ? s->session : "sluice");
+	form(&body, "RoleSessionName", s->session ? s->session : "penstock");
 	form(&body, "WebIdentityToken", token);
 	cred_wipe(token);
 	req.body = body.s;
 	req.body_len = body.len;
-	r = body.failed ? sluice_fail(err, -ENOMEM, "credentials: no memory")
+	r = body.failed ? penstock_fail(err, -ENOMEM, "credentials: no memory")
 			: cred_server_fetch(s, &text, &req, "STS (web identity)", err);
 	if (body.s)
 		explicit_bzero(body.s, body.len);
@@ -135,7 +135,7 @@ static int sts_url(struct object_cred_source *s, const struct object_cred_opts *
 
 /* A profile has set file and role already; otherwise the environment does. */
 int cred_find_web(struct object_cred_source *s, const struct object_cred_opts *o,
-		  struct sluice_err *err)
+		  struct penstock_err *err)
 {
 	const char *file = cred_env(o, "AWS_WEB_IDENTITY_TOKEN_FILE");
 	const char *role = cred_env(o, "AWS_ROLE_ARN");
@@ -146,14 +146,14 @@ int cred_find_web(struct object_cred_source *s, const struct object_cred_opts *o
 			return 0;
 		if ((role && !keep(&s->role, role)) || !keep(&s->token_file, file) ||
 		    (session && !keep(&s->session, session)))
-			return sluice_fail(err, -ENOMEM, "credentials: no memory");
+			return penstock_fail(err, -ENOMEM, "credentials: no memory");
 		snprintf(s->name, sizeof(s->name), "web identity");
 	}
 	if (!s->role)
-		return sluice_fail(err, -EINVAL, "credentials: %s has a token file and no role",
+		return penstock_fail(err, -EINVAL, "credentials: %s has a token file and no role",
 				   s->name);
 	if (sts_url(s, o))
-		return sluice_fail(err, -ENOMEM, "credentials: no memory");
+		return penstock_fail(err, -ENOMEM, "credentials: no memory");
 	s->ask = cred_ask_web;
 	return 1;
 }
@@ -161,7 +161,7 @@ int cred_find_web(struct object_cred_source *s, const struct object_cred_opts *o
 /* ---------------------------------------------------------------------------- container */
 
 static int ask_container(struct object_cred_source *s, struct object_cred *out,
-			 struct sluice_err *err)
+			 struct penstock_err *err)
 {
 	const char *headers[2] = {NULL, NULL};
 	struct object_fetch req = {"GET", s->url, headers, NULL, 0, 5000};
@@ -177,7 +177,7 @@ static int ask_container(struct object_cred_source *s, struct object_cred *out,
 	if ((token || s->auth) &&
 	    asprintf(&line, "Authorization: %s", token ? token : s->auth) < 0) {
 		line = NULL;
-		r = sluice_fail(err, -ENOMEM, "credentials: no memory");
+		r = penstock_fail(err, -ENOMEM, "credentials: no memory");
 	}
 	headers[0] = line;
 	if (!r)
@@ -209,7 +209,7 @@ static bool is_near(const char *url)
 }
 
 int cred_find_container(struct object_cred_source *s, const struct object_cred_opts *o,
-			struct sluice_err *err)
+			struct penstock_err *err)
 {
 	const char *relative = cred_env(o, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
 	const char *full = cred_env(o, "AWS_CONTAINER_CREDENTIALS_FULL_URI");
@@ -219,23 +219,23 @@ int cred_find_container(struct object_cred_source *s, const struct object_cred_o
 	if ((!relative && !full) || !o->fetch)
 		return 0;
 	if (relative && relative[0] != '/')
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "credentials: AWS_CONTAINER_CREDENTIALS_RELATIVE_URI %s: a path "
 				   "that begins with a slash is needed",
 				   relative);
 	if (!relative && !is_near(full))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "credentials: AWS_CONTAINER_CREDENTIALS_FULL_URI %s: https, or "
 				   "an address of this machine, is needed",
 				   full);
 	if (auth && strpbrk(auth, "\r\n"))
-		return sluice_fail(
+		return penstock_fail(
 			err, -EINVAL,
 			"credentials: AWS_CONTAINER_AUTHORIZATION_TOKEN is not one line");
 	if (asprintf(&s->url, "%s%s", relative ? TASK : "", relative ? relative : full) < 0)
 		s->url = NULL;
 	if (!s->url || (file && !keep(&s->token_file, file)) || (auth && !keep(&s->auth, auth)))
-		return sluice_fail(err, -ENOMEM, "credentials: no memory");
+		return penstock_fail(err, -ENOMEM, "credentials: no memory");
 	snprintf(s->name, sizeof(s->name), "container endpoint");
 	s->ask = ask_container;
 	return 1;
@@ -245,7 +245,7 @@ int cred_find_container(struct object_cred_source *s, const struct object_cred_o
 
 /* GET of @path below the metadata with the session's token. */
 static int metadata(struct object_cred_source *s, char **out, const char *path, const char *token,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
 	const char *headers[2] = {NULL, NULL};
 	CLEANUP_FREE char *url = NULL, *line = NULL;
@@ -256,14 +256,14 @@ static int metadata(struct object_cred_source *s, char **out, const char *path, 
 	if (asprintf(&line, "X-aws-ec2-metadata-token: %s", token) < 0)
 		line = NULL;
 	if (!url || !line)
-		return sluice_fail(err, -ENOMEM, "credentials: no memory");
+		return penstock_fail(err, -ENOMEM, "credentials: no memory");
 	req.url = url;
 	headers[0] = line;
 	return cred_server_fetch(s, out, &req, "instance metadata", err);
 }
 
 static int ask_with(struct object_cred_source *s, struct object_cred *out, char *token,
-		    struct sluice_err *err)
+		    struct penstock_err *err)
 {
 	char *role = NULL, *text = NULL;
 	int r;
@@ -274,7 +274,7 @@ static int ask_with(struct object_cred_source *s, struct object_cred *out, char 
 		return r;
 	role[strcspn(role, "\r\n")] = 0;
 	if (!*role || strpbrk(role, "/?# \t%"))
-		r = sluice_fail(err, -EINVAL, "credentials: instance metadata name no role");
+		r = penstock_fail(err, -EINVAL, "credentials: instance metadata name no role");
 	if (!r)
 		r = metadata(s, &text, role, token, err);
 	if (!r)
@@ -285,7 +285,7 @@ static int ask_with(struct object_cred_source *s, struct object_cred *out, char 
 }
 
 static int ask_instance(struct object_cred_source *s, struct object_cred *out,
-			struct sluice_err *err)
+			struct penstock_err *err)
 {
 	static const char *const headers[] = {"X-aws-ec2-metadata-token-ttl-seconds: 21600", NULL};
 	CLEANUP_FREE char *url = NULL;
@@ -295,7 +295,7 @@ static int ask_instance(struct object_cred_source *s, struct object_cred *out,
 
 	if (asprintf(&url, "%s/latest/api/token", s->url) < 0) {
 		url = NULL;
-		return sluice_fail(err, -ENOMEM, "credentials: no memory");
+		return penstock_fail(err, -ENOMEM, "credentials: no memory");
 	}
 	req.url = url;
 	r = cred_server_fetch(s, &token, &req, "instance metadata", err);
@@ -306,7 +306,7 @@ static int ask_instance(struct object_cred_source *s, struct object_cred *out,
 }
 
 int cred_find_instance(struct object_cred_source *s, const struct object_cred_opts *o,
-		       struct sluice_err *err)
+		       struct penstock_err *err)
 {
 	const char *off = cred_env(o, "AWS_EC2_METADATA_DISABLED");
 	const char *given = cred_env(o, "AWS_EC2_METADATA_SERVICE_ENDPOINT");
@@ -315,7 +315,7 @@ int cred_find_instance(struct object_cred_source *s, const struct object_cred_op
 	if ((off && !strcasecmp(off, "true")) || !o->fetch)
 		return 0;
 	if (!keep(&s->url, given ? given : INSTANCE))
-		return sluice_fail(err, -ENOMEM, "credentials: no memory");
+		return penstock_fail(err, -ENOMEM, "credentials: no memory");
 	len = strlen(s->url);
 	if (len && s->url[len - 1] == '/')
 		s->url[len - 1] = 0;

@@ -44,7 +44,7 @@ static struct object_outcome outcome_of(struct object_req *r)
 }
 
 /* Fewer in flight, at once and once for all that say so together; more again one by one. */
-static void adjust_limit(struct sluice_object *c, enum object_verdict v)
+static void adjust_limit(struct penstock_object *c, enum object_verdict v)
 {
 	uint64_t now = clock_ns();
 
@@ -63,7 +63,7 @@ static void adjust_limit(struct sluice_object *c, enum object_verdict v)
 
 static void count_time(struct object_req *r, enum object_time which, uint64_t ns)
 {
-	sluice_hist_add(&r->c->times[which].hist, ns);
+	penstock_hist_add(&r->c->times[which].hist, ns);
 	r->c->times[which].sum_ns += ns;
 }
 
@@ -84,8 +84,8 @@ static void count_times(struct object_req *r, enum object_verdict v)
 static void ending_count(struct object_req *r, const struct object_outcome *o,
 			 enum object_verdict v)
 {
-	struct sluice_object *c = r->c;
-	struct sluice_object_stats *s = &c->stats;
+	struct penstock_object *c = r->c;
+	struct penstock_object_stats *s = &c->stats;
 	struct http_req *h = &r->http;
 
 	s->throttled += v == OBJECT_SLOWER;
@@ -151,19 +151,19 @@ static void finish_failed(struct object_req *r, const struct object_outcome *o)
 		object_str_printf(&s, "%s: the answer contradicts what was asked for (%u)", place,
 				  o->status);
 	else if (o->refused)
-		object_str_put(&s, sluice_strerror(o->refused));
+		object_str_put(&s, penstock_strerror(o->refused));
 	else if (o->curl != CURLE_OK)
 		object_str_printf(&s, "%s%s%s", place, *place ? ": " : "",
 				  r->http.why[0] ? r->http.why
-						 : sluice_curl(NULL)->strerror(o->curl));
+						 : penstock_curl(NULL)->strerror(o->curl));
 	else if (r->error.code[0])
 		object_str_printf(&s, "%s%s%s (%u)", r->error.code, r->error.message[0] ? ": " : "",
 				  r->error.message, o->status);
 	else
-		object_str_printf(&s, "%s (%u)", sluice_strerror(code), o->status);
+		object_str_printf(&s, "%s (%u)", penstock_strerror(code), o->status);
 	if (r->attempts > 1)
 		object_str_printf(&s, ", after %u attempts", r->attempts);
-	sluice_fail(&r->err, code, "%s", s.failed ? "out of memory" : s.s);
+	penstock_fail(&r->err, code, "%s", s.failed ? "out of memory" : s.s);
 	object_str_fini(&s);
 	ending_finish(r, code);
 }
@@ -182,7 +182,7 @@ static bool keep_progress(struct object_req *r)
 
 static void again(struct object_req *r, const struct object_outcome *o)
 {
-	struct sluice_object *c = r->c;
+	struct penstock_object *c = r->c;
 	uint64_t delay, spent = clock_ns() - r->start_ns;
 	bool blamed = object_blames_endpoint(o);
 
@@ -212,7 +212,7 @@ static void again(struct object_req *r, const struct object_outcome *o)
 /* The bucket is in another region; false: it was said to be in none. */
 static bool move_region(struct object_req *r)
 {
-	struct sluice_object *c = r->c;
+	struct penstock_object *c = r->c;
 	const char *region = r->http.head.region;
 	struct object_region *e = NULL;
 
@@ -298,7 +298,7 @@ static bool content_is_right(struct object_req *r)
 
 	if (!r->crc32c[0] || r->have != r->total)
 		return true;
-	object_sum_base64(sum, sluice_crc32c(0, r->into, r->have), 4);
+	object_sum_base64(sum, penstock_crc32c(0, r->into, r->have), 4);
 	if (strcmp(sum, r->crc32c) != 0)
 		return false;
 	pthread_mutex_lock(&r->c->lock);

@@ -2,7 +2,7 @@
 #include "object/endpoint.h"
 
 #include <errno.h>
-#include <sluice/object.h>
+#include <penstock/object.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +15,13 @@ enum { FAILURES = 2, DOWN_MS = 500, DOWN_MAX_MS = 30000 };
 
 /* --------------------------------------------------------------------- parsing */
 
-static int add_one(struct object_endpoints *s, const char *text, struct sluice_err *err)
+static int add_one(struct object_endpoints *s, const char *text, struct penstock_err *err)
 {
 	struct object_endpoint e = {0};
 	int r;
 
 	if (s->nr == OBJECT_ENDPOINTS)
-		return sluice_fail(err, -EINVAL, "endpoint: more than %d", OBJECT_ENDPOINTS);
+		return penstock_fail(err, -EINVAL, "endpoint: more than %d", OBJECT_ENDPOINTS);
 	r = object_url_parse(&e.url, text, err);
 	if (r < 0)
 		return r;
@@ -29,14 +29,14 @@ static int add_one(struct object_endpoints *s, const char *text, struct sluice_e
 	if (!e.text || ARRAY_MORE(s->v, s->nr) < 0) {
 		free(e.text);
 		object_url_free(&e.url);
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	s->v[s->nr++] = e;
 	return 0;
 }
 
 /* "a{1...8}b": each number in turn, with as many digits as the first has. */
-static int add_template(struct object_endpoints *s, const char *text, struct sluice_err *err)
+static int add_template(struct object_endpoints *s, const char *text, struct penstock_err *err)
 {
 	const char *open = strchr(text, '{');
 	unsigned from, to;
@@ -47,7 +47,7 @@ static int add_template(struct object_endpoints *s, const char *text, struct slu
 		return add_one(s, text, err);
 	if (sscanf(open, "{%6u...%6u}%n", &from, &to, &used) != 2 || !used || from > to ||
 	    to - from >= OBJECT_ENDPOINTS || strchr(open + 1, '{'))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "endpoint: '%s' is no template; give one {1...8}, at most %d",
 				   text, OBJECT_ENDPOINTS);
 	if (open[1] == '0')
@@ -61,7 +61,7 @@ static int add_template(struct object_endpoints *s, const char *text, struct slu
 }
 
 /* @text is ours to write to. */
-static int add_list(struct object_endpoints *s, char *text, struct sluice_err *err)
+static int add_list(struct object_endpoints *s, char *text, struct penstock_err *err)
 {
 	static const char blanks[] = ", \t\r\n";
 	char *rest, *word;
@@ -73,7 +73,7 @@ static int add_list(struct object_endpoints *s, char *text, struct sluice_err *e
 	return r;
 }
 
-static int endpoint_add_file(struct object_endpoints *s, const char *name, struct sluice_err *err)
+static int endpoint_add_file(struct object_endpoints *s, const char *name, struct penstock_err *err)
 {
 	FILE *f = fopen(name, "re");
 	char *line = NULL;
@@ -81,7 +81,7 @@ static int endpoint_add_file(struct object_endpoints *s, const char *name, struc
 	int r = 0;
 
 	if (!f)
-		return sluice_fail(err, -errno, "endpoint: %s: %s", name, sluice_strerror(errno));
+		return penstock_fail(err, -errno, "endpoint: %s: %s", name, penstock_strerror(errno));
 	while (r == 0 && getline(&line, &room, f) >= 0) {
 		*strchrnul(line, '#') = 0;
 		r = add_list(s, line, err);
@@ -91,7 +91,7 @@ static int endpoint_add_file(struct object_endpoints *s, const char *name, struc
 	return r;
 }
 
-int object_endpoints_parse(struct object_endpoints *s, const char *text, struct sluice_err *err)
+int object_endpoints_parse(struct object_endpoints *s, const char *text, struct penstock_err *err)
 {
 	CLEANUP_FREE char *copy = NULL;
 	int r;
@@ -100,10 +100,10 @@ int object_endpoints_parse(struct object_endpoints *s, const char *text, struct 
 		r = endpoint_add_file(s, text + 1, err);
 	} else {
 		copy = strdup(text);
-		r = copy ? add_list(s, copy, err) : sluice_fail(err, -ENOMEM, "out of memory");
+		r = copy ? add_list(s, copy, err) : penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	if (r == 0 && !s->nr)
-		r = sluice_fail(err, -EINVAL, "endpoint: '%s' names none", text);
+		r = penstock_fail(err, -EINVAL, "endpoint: '%s' names none", text);
 	if (r < 0)
 		object_endpoints_free(s);
 	return r;
@@ -143,7 +143,7 @@ static int pick_any(const struct object_endpoints *s, uint64_t number, int avoid
 	return -1;
 }
 
-/* In turns; with SLUICE_OBJECT_LEAST of those that have the fewest in flight. */
+/* In turns; with PENSTOCK_OBJECT_LEAST of those that have the fewest in flight. */
 static int pick_next(struct object_endpoints *s, int avoid, uint64_t now_ns)
 {
 	int best = -1;
@@ -157,7 +157,7 @@ static int pick_next(struct object_endpoints *s, int avoid, uint64_t now_ns)
 		if (best < 0 || e->down || e->in_flight < s->v[best].in_flight)
 			best = (int)i;
 		/* One that is due for a try comes first: nobody else would find out. */
-		if (e->down || s->balance != SLUICE_OBJECT_LEAST)
+		if (e->down || s->balance != PENSTOCK_OBJECT_LEAST)
 			break;
 	}
 	if (best >= 0)
@@ -170,9 +170,9 @@ static int pick_usable(struct object_endpoints *s, int avoid, uint64_t now_ns)
 {
 	unsigned mine = s->rank % s->nr;
 
-	if (s->balance == SLUICE_OBJECT_RANDOM)
-		return pick_any(s, sluice_random_next(&s->random), avoid, now_ns);
-	if (s->balance != SLUICE_OBJECT_RANK)
+	if (s->balance == PENSTOCK_OBJECT_RANDOM)
+		return pick_any(s, penstock_random_next(&s->random), avoid, now_ns);
+	if (s->balance != PENSTOCK_OBJECT_RANK)
 		return pick_next(s, avoid, now_ns);
 	if (is_usable(s, mine, avoid, now_ns))
 		return (int)mine;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_ENDPOINT_H
-#define SLUICE_OBJECT_ENDPOINT_H
+#ifndef PENSTOCK_OBJECT_ENDPOINT_H
+#define PENSTOCK_OBJECT_ENDPOINT_H
 
 /*
  * The endpoints of a client and who is asked next.  One that fails is left out for a while, which
@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "object/uri.h"
 
-struct sluice_err;
+struct penstock_err;
 
 enum { OBJECT_ENDPOINTS = 1024 };
 
@@ -31,17 +31,17 @@ struct object_endpoint {
 struct object_endpoints {
 	struct object_endpoint *v;
 	unsigned nr;
-	uint32_t balance; /* enum sluice_object_balance */
+	uint32_t balance; /* enum penstock_object_balance */
 	uint32_t rank;
 	unsigned next;
-	struct sluice_random random;
+	struct penstock_random random;
 };
 
 /*
  * "URL,URL", templates with {1...8}, "@FILE".  Returns 0, or -EINVAL and others with a line that
  * names what is wrong.
  */
-int object_endpoints_parse(struct object_endpoints *s, const char *text, struct sluice_err *err);
+int object_endpoints_parse(struct object_endpoints *s, const char *text, struct penstock_err *err);
 void object_endpoints_free(struct object_endpoints *s);
 
 /*

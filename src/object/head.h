@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_HEAD_H
-#define SLUICE_OBJECT_HEAD_H
+#ifndef PENSTOCK_OBJECT_HEAD_H
+#define PENSTOCK_OBJECT_HEAD_H
 
 /* The lines of an answer before its body. */
 #include "object/http.h"

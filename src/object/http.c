@@ -22,7 +22,7 @@ struct queue {
 };
 
 struct http {
-	const struct sluice_curl *curl;
+	const struct penstock_curl *curl;
 	struct http_transfer_opts how;
 	void *multi;
 	pthread_t thread;
@@ -33,7 +33,7 @@ struct http {
 
 	/* The thread's own. */
 	struct queue ready;
-	struct sluice_heap later;
+	struct penstock_heap later;
 	unsigned active, limit;
 	void **idle; /* easy handles that have their options no more */
 	unsigned nr_idle;
@@ -114,7 +114,7 @@ static void attempt_start(struct http *h, struct http_req *r)
 
 static void take_ended(struct http *h)
 {
-	struct sluice_curl_msg *m;
+	struct penstock_curl_msg *m;
 	struct http_req *r;
 	long connects = 0;
 	int left;
@@ -140,8 +140,8 @@ static void start_ready(struct http *h)
 	uint64_t now = clock_ns();
 	struct http_req *r;
 
-	while (sluice_heap_first(&h->later) <= now)
-		queue_add(&h->ready, (struct http_req *)(uintptr_t)sluice_heap_take(&h->later).who);
+	while (penstock_heap_first(&h->later) <= now)
+		queue_add(&h->ready, (struct http_req *)(uintptr_t)penstock_heap_take(&h->later).who);
 	while (h->active < h->limit && (r = queue_take(&h->ready)))
 		attempt_start(h, r);
 }
@@ -162,7 +162,7 @@ static bool take_new(struct http *h)
 
 static int sleep_ms(const struct http *h)
 {
-	uint64_t first = sluice_heap_first(&h->later), now = clock_ns();
+	uint64_t first = penstock_heap_first(&h->later), now = clock_ns();
 
 	if (first == UINT64_MAX)
 		return 10000;
@@ -201,7 +201,7 @@ void http_submit(struct http *h, struct http_req *r)
 void http_again(struct http *h, struct http_req *r, uint64_t delay_ns)
 {
 	/* Without memory for the heap it does not wait, which is no harm to it. */
-	if (!delay_ns || sluice_heap_put(&h->later, clock_ns() + delay_ns, (uintptr_t)r) < 0)
+	if (!delay_ns || penstock_heap_put(&h->later, clock_ns() + delay_ns, (uintptr_t)r) < 0)
 		queue_add(&h->ready, r);
 }
 
@@ -234,23 +234,23 @@ static void http_free(struct http *h)
 		h->curl->multi_cleanup(h->multi);
 	free(h->idle);
 	free(h->how.ca_file);
-	sluice_heap_fini(&h->later);
+	penstock_heap_fini(&h->later);
 	pthread_mutex_destroy(&h->lock);
 	free(h);
 }
 
-int http_open(struct http **out, const struct http_opts *opts, struct sluice_err *err)
+int http_open(struct http **out, const struct http_opts *opts, struct penstock_err *err)
 {
 	const char *why;
-	const struct sluice_curl *curl = sluice_curl(&why);
+	const struct penstock_curl *curl = penstock_curl(&why);
 	struct http *h;
 	int r;
 
 	if (!curl)
-		return sluice_fail(err, -ENOTSUP, "s3:// needs libcurl: %s", why);
+		return penstock_fail(err, -ENOTSUP, "s3:// needs libcurl: %s", why);
 	h = calloc(1, sizeof(*h));
 	if (!h)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	h->curl = curl;
 	pthread_mutex_init(&h->lock, NULL);
 	queue_init(&h->in);
@@ -258,7 +258,7 @@ int http_open(struct http **out, const struct http_opts *opts, struct sluice_err
 	r = http_init(h, opts);
 	if (r < 0) {
 		http_free(h);
-		return sluice_fail(err, r, "a client of object stores: %s", sluice_strerror(r));
+		return penstock_fail(err, r, "a client of object stores: %s", penstock_strerror(r));
 	}
 	*out = h;
 	return 0;

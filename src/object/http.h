@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_HTTP_H
-#define SLUICE_OBJECT_HTTP_H
+#ifndef PENSTOCK_OBJECT_HTTP_H
+#define PENSTOCK_OBJECT_HTTP_H
 
 /*
  * The transport: requests of HTTP/1.1 over many connections, by libcurl.  One thread owns all of
  * it; what a request calls back runs there.  Knows nothing of objects.
  */
-#include <sluice/object.h>
+#include <penstock/object.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@
 #include "object/str.h"
 
 struct http;
-struct sluice_err;
+struct penstock_err;
 
 enum http_method { HTTP_GET, HTTP_HEAD, HTTP_PUT, HTTP_POST, HTTP_DELETE };
 const char *http_method_name(enum http_method m);
@@ -27,7 +27,7 @@ struct http_head {
 	uint64_t length; /* Content-Length */
 	bool has_range;
 	uint64_t range_at, range_len, range_total; /* Content-Range; total UINT64_MAX: "*" */
-	char etag[SLUICE_OBJECT_ETAG];
+	char etag[PENSTOCK_OBJECT_ETAG];
 	char date[40], modified[40];
 	char region[64];    /* x-amz-bucket-region */
 	char location[512]; /* of a redirect; "" too where it is longer */
@@ -84,7 +84,7 @@ struct http_opts {
 	uint32_t connect_ms;
 };
 
-int http_open(struct http **out, const struct http_opts *opts, struct sluice_err *err);
+int http_open(struct http **out, const struct http_opts *opts, struct penstock_err *err);
 /* All requests must have ended. */
 void http_close(struct http *h);
 
@@ -101,6 +101,6 @@ bool http_header(struct http_req *r, const char *name, const char *value);
 /* object_fetch_fn with @ctx = struct http_opts: in the caller's thread, for sources of credentials.
  */
 int http_fetch(void *ctx, const struct object_fetch *req, struct object_fetched *ret,
-	       struct sluice_err *err);
+	       struct penstock_err *err);
 
 #endif

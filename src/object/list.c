@@ -7,8 +7,8 @@
 
 #include "object/client.h"
 
-struct sluice_object_list {
-	struct sluice_object *c;
+struct penstock_object_list {
+	struct penstock_object *c;
 	char *uri; /* of the bucket */
 	struct object_name name;
 	uint32_t flags;
@@ -17,32 +17,32 @@ struct sluice_object_list {
 	size_t at;
 };
 
-int sluice_object_list_open(struct sluice_object_list **out, struct sluice_object *c,
-			    const char *uri, uint32_t flags, struct sluice_err *err)
+int penstock_object_list_open(struct penstock_object_list **out, struct penstock_object *c,
+			    const char *uri, uint32_t flags, struct penstock_err *err)
 {
-	struct sluice_object_list *l;
+	struct penstock_object_list *l;
 	int r;
 
-	if (flags & ~(SLUICE_OBJECT_LIST_FLAT | SLUICE_OBJECT_LIST_UPLOADS))
-		return sluice_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing", flags);
+	if (flags & ~(PENSTOCK_OBJECT_LIST_FLAT | PENSTOCK_OBJECT_LIST_UPLOADS))
+		return penstock_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing", flags);
 	l = calloc(1, sizeof(*l));
 	if (!l)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	l->c = c;
 	l->flags = flags;
 	r = object_name_parse(&l->name, uri, false, err);
 	if (r == 0 && asprintf(&l->uri, "s3://%s", l->name.bucket) < 0) {
 		l->uri = NULL;
-		r = sluice_fail(err, -ENOMEM, "out of memory");
+		r = penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	if (r < 0)
-		sluice_object_list_close(l);
+		penstock_object_list_close(l);
 	else
 		*out = l;
 	return r;
 }
 
-void sluice_object_list_close(struct sluice_object_list *l)
+void penstock_object_list_close(struct penstock_object_list *l)
 {
 	if (!l)
 		return;
@@ -60,9 +60,9 @@ static void add_parameter(struct object_str *q, const char *name, const char *va
 	object_str_encode(q, value, false);
 }
 
-static void make_query(struct object_str *q, const struct sluice_object_list *l)
+static void make_query(struct object_str *q, const struct penstock_object_list *l)
 {
-	bool uploads = l->flags & SLUICE_OBJECT_LIST_UPLOADS;
+	bool uploads = l->flags & PENSTOCK_OBJECT_LIST_UPLOADS;
 
 	if (!uploads) {
 		add_parameter(q, "list-type", "2");
@@ -72,7 +72,7 @@ static void make_query(struct object_str *q, const struct sluice_object_list *l)
 		add_parameter(q, "key-marker", l->page.next);
 		add_parameter(q, "upload-id-marker", l->page.next_upload);
 	}
-	if (!(l->flags & SLUICE_OBJECT_LIST_FLAT))
+	if (!(l->flags & PENSTOCK_OBJECT_LIST_FLAT))
 		add_parameter(q, "delimiter", "/");
 	if (l->name.key[0])
 		add_parameter(q, "prefix", l->name.key);
@@ -86,7 +86,7 @@ static bool is_stuck(const struct object_page *old, const struct object_page *pa
 		       page->next_upload ? page->next_upload : "");
 }
 
-static int next_page(struct sluice_object_list *l, struct sluice_err *err)
+static int next_page(struct penstock_object_list *l, struct penstock_err *err)
 {
 	struct object_str query = {0};
 	struct object_page page;
@@ -96,7 +96,7 @@ static int next_page(struct sluice_object_list *l, struct sluice_err *err)
 	make_query(&query, l);
 	r.query = query.s;
 	if (code == 0 && query.failed)
-		code = sluice_fail(err, -ENOMEM, "out of memory");
+		code = penstock_fail(err, -ENOMEM, "out of memory");
 	if (code == 0)
 		code = object_req_run(&r, err);
 	if (code == 0) {
@@ -106,7 +106,7 @@ static int next_page(struct sluice_object_list *l, struct sluice_err *err)
 			code = -EBADMSG;
 		}
 		if (code < 0)
-			sluice_fail(err, code, "%s: list: the answer is no list (%zu bytes)",
+			penstock_fail(err, code, "%s: list: the answer is no list (%zu bytes)",
 				    l->uri, r.http.text.len);
 	}
 	object_req_fini(&r);
@@ -119,10 +119,10 @@ static int next_page(struct sluice_object_list *l, struct sluice_err *err)
 	return 0;
 }
 
-int sluice_object_list_next(struct sluice_object_list *l, struct sluice_object_entry *entry,
-			    struct sluice_err *err)
+int penstock_object_list_next(struct penstock_object_list *l, struct penstock_object_entry *entry,
+			    struct penstock_err *err)
 {
-	struct sluice_object_entry e = {0};
+	struct penstock_object_entry e = {0};
 	const struct object_item *i;
 	int r;
 
@@ -141,5 +141,5 @@ int sluice_object_list_next(struct sluice_object_list *l, struct sluice_object_e
 	e.bytes = i->bytes;
 	e.mtime = i->mtime;
 	r = object_struct_give(entry, &e, sizeof(e));
-	return r < 0 ? sluice_fail(err, r, "size: is not set") : 1;
+	return r < 0 ? penstock_fail(err, r, "size: is not set") : 1;
 }

@@ -12,10 +12,10 @@ static int64_t answer_time(const struct object_req *r)
 	return object_time_http(r->http.head.modified);
 }
 
-void object_info_give(struct sluice_object_info *user, const struct object_req *r, uint64_t bytes,
+void object_info_give(struct penstock_object_info *user, const struct object_req *r, uint64_t bytes,
 		      const struct object_sum *sum)
 {
-	struct sluice_object_info info = {.bytes = bytes};
+	struct penstock_object_info info = {.bytes = bytes};
 
 	if (!user)
 		return;
@@ -32,19 +32,19 @@ void object_info_give(struct sluice_object_info *user, const struct object_req *
 	object_struct_give(user, &info, sizeof(info));
 }
 
-int sluice_object_stat(struct sluice_object *c, const char *uri, struct sluice_object_info *info,
-		       struct sluice_err *err)
+int penstock_object_stat(struct penstock_object *c, const char *uri, struct penstock_object_info *info,
+		       struct penstock_err *err)
 {
 	struct object_req r;
 	int code = object_req_init(&r, c, HTTP_HEAD, "stat", uri, true, err);
 
 	if (code == 0) {
-		if (c->opts.checksum != SLUICE_OBJECT_SUM_NONE)
+		if (c->opts.checksum != PENSTOCK_OBJECT_SUM_NONE)
 			object_req_header(&r, "x-amz-checksum-mode", "ENABLED");
 		code = object_req_run(&r, err);
 	}
 	if (code == 0 && !r.http.head.has_length)
-		code = sluice_fail(err, -EBADMSG, "%s: stat: the answer tells no length", uri);
+		code = penstock_fail(err, -EBADMSG, "%s: stat: the answer tells no length", uri);
 	if (code == 0)
 		object_info_give(info, &r, r.http.head.length, NULL);
 	object_req_fini(&r);
@@ -53,16 +53,16 @@ int sluice_object_stat(struct sluice_object *c, const char *uri, struct sluice_o
 
 /* The server computed another one than we did, of what it has stored. */
 static int sum_acknowledged(struct object_req *r, const struct object_sum *sum,
-			    struct sluice_err *err)
+			    struct penstock_err *err)
 {
-	const char *told = r->c->opts.checksum == SLUICE_OBJECT_SUM_CRC64NVME
+	const char *told = r->c->opts.checksum == PENSTOCK_OBJECT_SUM_CRC64NVME
 				   ? r->http.head.crc64nvme
 				   : r->http.head.crc32c;
 
 	if (!sum->value[0] || !told[0] || strchr(told, '-'))
 		return 0;
 	if (strcmp(told, sum->value) != 0)
-		return sluice_fail(
+		return penstock_fail(
 			err, -EBADMSG,
 			"s3://%s/%s: put: the store has it with the checksum %s, it was sent "
 			"with %s",
@@ -73,25 +73,25 @@ static int sum_acknowledged(struct object_req *r, const struct object_sum *sum,
 	return 0;
 }
 
-int object_put(struct sluice_object *c, const char *uri, const void *buf, uint64_t len,
+int object_put(struct penstock_object *c, const char *uri, const void *buf, uint64_t len,
 	       uint32_t flags, const char *etag, const char *content_type,
-	       struct sluice_object_info *info, struct sluice_err *err)
+	       struct penstock_object_info *info, struct penstock_err *err)
 {
 	struct object_sum sum = {0};
 	struct object_req r;
 	int code;
 
-	if (flags & ~SLUICE_OBJECT_NEW)
-		return sluice_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing", flags);
+	if (flags & ~PENSTOCK_OBJECT_NEW)
+		return penstock_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing", flags);
 	if (len > OBJECT_PUT_MAX)
-		return sluice_fail(err, -EFBIG, "%s: more than 5 GiB need an upload in parts", uri);
-	if (etag && strlen(etag) >= SLUICE_OBJECT_ETAG)
-		return sluice_fail(err, -EINVAL, "%s: '%.40s...' is no ETag", uri, etag);
+		return penstock_fail(err, -EFBIG, "%s: more than 5 GiB need an upload in parts", uri);
+	if (etag && strlen(etag) >= PENSTOCK_OBJECT_ETAG)
+		return penstock_fail(err, -EINVAL, "%s: '%.40s...' is no ETag", uri, etag);
 	code = object_req_init(&r, c, HTTP_PUT, "put", uri, true, err);
 	if (code == 0) {
 		r.http.body = buf;
 		r.http.body_len = len;
-		r.is_new = flags & SLUICE_OBJECT_NEW;
+		r.is_new = flags & PENSTOCK_OBJECT_NEW;
 		if (etag)
 			memcpy(r.etag, etag, strlen(etag) + 1);
 		r.conditional = r.is_new || etag;
@@ -109,15 +109,15 @@ int object_put(struct sluice_object *c, const char *uri, const void *buf, uint64
 	return code;
 }
 
-int sluice_object_put(struct sluice_object *c, const char *uri, const void *buf, uint64_t len,
-		      uint32_t flags, const char *etag, struct sluice_object_info *info,
-		      struct sluice_err *err)
+int penstock_object_put(struct penstock_object *c, const char *uri, const void *buf, uint64_t len,
+		      uint32_t flags, const char *etag, struct penstock_object_info *info,
+		      struct penstock_err *err)
 {
 	return object_put(c, uri, buf, len, flags, etag, NULL, info, err);
 }
 
-int sluice_object_abort(struct sluice_object *c, const char *uri, const char *id,
-			struct sluice_err *err)
+int penstock_object_abort(struct penstock_object *c, const char *uri, const char *id,
+			struct penstock_err *err)
 {
 	struct object_str query = {0};
 	struct object_req r;
@@ -127,7 +127,7 @@ int sluice_object_abort(struct sluice_object *c, const char *uri, const char *id
 	object_str_encode(&query, id, false);
 	r.query = query.s;
 	if (code == 0 && query.failed)
-		code = sluice_fail(err, -ENOMEM, "out of memory");
+		code = penstock_fail(err, -ENOMEM, "out of memory");
 	if (code == 0)
 		code = object_req_run(&r, err);
 	object_req_fini(&r);
@@ -146,21 +146,21 @@ static void object_add_key(struct object_str *doc, const char *key)
 }
 
 /* What the answer says of single keys. */
-static int batch_result(struct object_req *r, struct sluice_err *err)
+static int batch_result(struct object_req *r, struct penstock_err *err)
 {
 	struct object_error e;
 	char *key;
 	int code = object_deleted_parse(&key, &e, r->http.text.s, r->http.text.len);
 
 	if (code < 0)
-		return sluice_fail(err, code, "s3://%s: delete: the answer is no DeleteResult",
+		return penstock_fail(err, code, "s3://%s: delete: the answer is no DeleteResult",
 				   r->name.bucket);
 	if (key || e.code[0]) {
 		struct object_outcome o = {.status = 400, .code = e.code};
 
 		if (!strcmp(e.code, "AccessDenied"))
 			o.status = 403;
-		code = sluice_fail(err, object_errno(&o), "s3://%s/%s: delete: %s: %s",
+		code = penstock_fail(err, object_errno(&o), "s3://%s/%s: delete: %s: %s",
 				   r->name.bucket, key ? key : "", e.code, e.message);
 	}
 	free(key);
@@ -168,8 +168,8 @@ static int batch_result(struct object_req *r, struct sluice_err *err)
 }
 
 /* Keys of one bucket, in @doc. */
-static int delete_batch(struct sluice_object *c, const char *bucket, struct object_str *doc,
-			struct sluice_err *err)
+static int delete_batch(struct penstock_object *c, const char *bucket, struct object_str *doc,
+			struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = NULL;
 	struct object_sum sum;
@@ -180,7 +180,7 @@ static int delete_batch(struct sluice_object *c, const char *bucket, struct obje
 	object_str_put(doc, "<Quiet>true</Quiet></Delete>");
 	if (doc->failed || asprintf(&uri, "s3://%s", bucket) < 0) {
 		uri = NULL;
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	code = object_req_init(&r, c, HTTP_POST, "delete", uri, false, err);
 	r.query = strdup("delete=");
@@ -193,7 +193,7 @@ static int delete_batch(struct sluice_object *c, const char *bucket, struct obje
 	else if (object_sum(&sum, c, doc->s, doc->len))
 		object_req_header(&r, sum.header, sum.value);
 	if (code == 0 && !r.query)
-		code = sluice_fail(err, -ENOMEM, "out of memory");
+		code = penstock_fail(err, -ENOMEM, "out of memory");
 	if (code == 0)
 		code = object_req_run(&r, err);
 	if (code == 0)
@@ -203,8 +203,8 @@ static int delete_batch(struct sluice_object *c, const char *bucket, struct obje
 }
 
 /* From @uris[@at] on, as many as go together; *@at is then the next.  */
-static int delete_some(struct sluice_object *c, const char *const *uris, uint64_t n, uint64_t *at,
-		       struct sluice_err *err)
+static int delete_some(struct penstock_object *c, const char *const *uris, uint64_t n, uint64_t *at,
+		       struct penstock_err *err)
 {
 	struct object_str doc = {0};
 	struct object_name first = {0}, name;
@@ -234,10 +234,10 @@ static int delete_some(struct sluice_object *c, const char *const *uris, uint64_
 	return r;
 }
 
-int sluice_object_delete(struct sluice_object *c, const char *const *uris, uint64_t n,
-			 struct sluice_err *err)
+int penstock_object_delete(struct penstock_object *c, const char *const *uris, uint64_t n,
+			 struct penstock_err *err)
 {
-	struct sluice_err why;
+	struct penstock_err why;
 	struct object_name name;
 	int first = 0, r;
 
@@ -251,7 +251,7 @@ int sluice_object_delete(struct sluice_object *c, const char *const *uris, uint6
 	for (uint64_t at = 0; at < n;) {
 		r = delete_some(c, uris, n, &at, &why);
 		if (r < 0 && first == 0)
-			first = sluice_fail(err, r, "%s", why.msg);
+			first = penstock_fail(err, r, "%s", why.msg);
 	}
 	return first;
 }

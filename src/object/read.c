@@ -15,8 +15,8 @@ struct fetch;
 /* One read of the caller's. */
 struct job {
 	struct fetch *f;
-	struct sluice_object_range *read;
-	char etag[SLUICE_OBJECT_ETAG]; /* of the object, once known; the transport's thread's */
+	struct penstock_object_range *read;
+	char etag[PENSTOCK_OBJECT_ETAG]; /* of the object, once known; the transport's thread's */
 	uint64_t total;                /* its size, UINT64_MAX: not known yet */
 	bool replaced;
 	struct object_req *parts;
@@ -70,8 +70,8 @@ static void read_part_done(struct object_req *r)
 
 /* ----------------------------------------------------------------------- cutting */
 
-static int job_init(struct job *j, struct fetch *f, struct sluice_object *c,
-		    struct sluice_object_range *read, struct sluice_err *err)
+static int job_init(struct job *j, struct fetch *f, struct penstock_object *c,
+		    struct penstock_object_range *read, struct penstock_err *err)
 {
 	uint64_t part = c->opts.part;
 
@@ -80,15 +80,15 @@ static int job_init(struct job *j, struct fetch *f, struct sluice_object *c,
 	j->read = read;
 	j->total = UINT64_MAX;
 	if (read->etag && strlen(read->etag) >= sizeof(j->etag))
-		return sluice_fail(err, -EINVAL, "%s: an ETag has fewer than %d characters",
-				   read->uri, SLUICE_OBJECT_ETAG);
+		return penstock_fail(err, -EINVAL, "%s: an ETag has fewer than %d characters",
+				   read->uri, PENSTOCK_OBJECT_ETAG);
 	if (read->etag)
 		memcpy(j->etag, read->etag, strlen(read->etag) + 1);
 	if (read->len > INT64_MAX || read->offset > INT64_MAX - read->len)
-		return sluice_fail(err, -EINVAL, "%s: offset and length are too large", read->uri);
+		return penstock_fail(err, -EINVAL, "%s: offset and length are too large", read->uri);
 	j->parts = calloc(read->len / part + 1, sizeof(*j->parts));
 	if (!j->parts)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (uint64_t at = 0; at < read->len; at += part) {
 		struct object_req *r = &j->parts[j->nr];
 		int code = object_req_init(r, c, HTTP_GET, "read", read->uri, true, err);
@@ -105,7 +105,7 @@ static int job_init(struct job *j, struct fetch *f, struct sluice_object *c,
 		r->prepare = part_prepare;
 		r->done = read_part_done;
 		r->arg = j;
-		if (c->opts.checksum != SLUICE_OBJECT_SUM_NONE)
+		if (c->opts.checksum != PENSTOCK_OBJECT_SUM_NONE)
 			object_req_header(r, "x-amz-checksum-mode", "ENABLED");
 	}
 	return 0;
@@ -121,16 +121,16 @@ static void job_fini(struct job *j)
 /* ---------------------------------------------------------------------- together */
 
 /* Bytes, from the beginning on; -errno of the first range that failed. */
-static int64_t job_result(const struct job *j, struct sluice_err *err)
+static int64_t job_result(const struct job *j, struct penstock_err *err)
 {
-	const struct sluice_object_range *read = j->read;
+	const struct penstock_object_range *read = j->read;
 	uint64_t sum = 0, want = read->len;
 
 	for (uint64_t i = 0; i < j->nr; i++) {
 		const struct object_req *r = &j->parts[i];
 
 		if (r->code < 0)
-			return sluice_fail(err, r->code, "%s", r->err.msg);
+			return penstock_fail(err, r->code, "%s", r->err.msg);
 		sum += r->have;
 	}
 	if (j->total != UINT64_MAX)
@@ -138,24 +138,24 @@ static int64_t job_result(const struct job *j, struct sluice_err *err)
 	else
 		want = 0; /* not one byte came: all of it lies behind the end */
 	if (j->replaced || sum != want)
-		return sluice_fail(err, -ESTALE,
+		return penstock_fail(err, -ESTALE,
 				   "%s: read: it was replaced: its ETag or size is another",
 				   read->uri);
 	return (int64_t)sum;
 }
 
-static int jobs_finish(struct job *jobs, uint64_t nr, struct sluice_err *err)
+static int jobs_finish(struct job *jobs, uint64_t nr, struct penstock_err *err)
 {
-	struct sluice_err why;
+	struct penstock_err why;
 	int first = 0;
 
 	for (uint64_t i = 0; i < nr; i++) {
-		struct sluice_object_range *read = jobs[i].read;
+		struct penstock_object_range *read = jobs[i].read;
 
 		read->res = job_result(&jobs[i], &why);
 		memcpy(read->got, jobs[i].etag, sizeof(read->got));
 		if (read->res < 0 && first == 0)
-			first = sluice_fail(err, (int)read->res, "%s", why.msg);
+			first = penstock_fail(err, (int)read->res, "%s", why.msg);
 	}
 	return first;
 }
@@ -171,8 +171,8 @@ static void read_run_all(struct fetch *f, struct job *jobs, uint64_t nr)
 	pthread_mutex_unlock(&f->lock);
 }
 
-int sluice_object_fetch(struct sluice_object *c, struct sluice_object_range *reads, uint64_t n,
-			struct sluice_err *err)
+int penstock_object_fetch(struct penstock_object *c, struct penstock_object_range *reads, uint64_t n,
+			struct penstock_err *err)
 {
 	struct fetch f = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
 	struct job *jobs = calloc(n ? n : 1, sizeof(*jobs));
@@ -180,7 +180,7 @@ int sluice_object_fetch(struct sluice_object *c, struct sluice_object_range *rea
 	int r = 0;
 
 	if (!jobs)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	while (made < n && r == 0) {
 		reads[made].res = 0;
 		reads[made].got[0] = 0;
@@ -200,12 +200,12 @@ int sluice_object_fetch(struct sluice_object *c, struct sluice_object_range *rea
 	return r;
 }
 
-int64_t sluice_object_read(struct sluice_object *c, const char *uri, void *buf, uint64_t len,
-			   uint64_t offset, const char *etag, struct sluice_err *err)
+int64_t penstock_object_read(struct penstock_object *c, const char *uri, void *buf, uint64_t len,
+			   uint64_t offset, const char *etag, struct penstock_err *err)
 {
-	struct sluice_object_range read = {
+	struct penstock_object_range read = {
 		.uri = uri, .buf = buf, .len = len, .offset = offset, .etag = etag};
-	int r = sluice_object_fetch(c, &read, 1, err);
+	int r = penstock_object_fetch(c, &read, 1, err);
 
 	return r < 0 ? r : read.res;
 }

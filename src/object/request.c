@@ -6,8 +6,8 @@
 
 #include "object/client.h"
 
-int object_req_init(struct object_req *r, struct sluice_object *c, enum http_method method,
-		    const char *what, const char *uri, bool whole, struct sluice_err *err)
+int object_req_init(struct object_req *r, struct penstock_object *c, enum http_method method,
+		    const char *what, const char *uri, bool whole, struct penstock_err *err)
 {
 	memset(r, 0, sizeof(*r));
 	r->c = c;
@@ -36,7 +36,7 @@ void object_req_fini(struct object_req *r)
 
 void object_req_start(struct object_req *r)
 {
-	struct sluice_object *c = r->c;
+	struct penstock_object *c = r->c;
 	int code = 0;
 
 	if (r->hurry)
@@ -52,7 +52,7 @@ void object_req_start(struct object_req *r)
 		r->done(r);
 		return;
 	}
-	if (c->opts.flags & SLUICE_OBJECT_SIGN_BODY && r->http.body_len)
+	if (c->opts.flags & PENSTOCK_OBJECT_SIGN_BODY && r->http.body_len)
 		object_sha256_hex(r->payload, r->http.body, r->http.body_len);
 	http_submit(c->http, &r->http);
 }
@@ -73,7 +73,7 @@ static void wake(struct object_req *r)
 	pthread_mutex_unlock(&w->lock);
 }
 
-int object_req_run(struct object_req *r, struct sluice_err *err)
+int object_req_run(struct object_req *r, struct penstock_err *err)
 {
 	struct waiter w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
 
@@ -86,5 +86,5 @@ int object_req_run(struct object_req *r, struct sluice_err *err)
 	pthread_mutex_unlock(&w.lock);
 	pthread_cond_destroy(&w.cond);
 	pthread_mutex_destroy(&w.lock);
-	return r->code < 0 ? sluice_fail(err, r->code, "%s", r->err.msg) : 0;
+	return r->code < 0 ? penstock_fail(err, r->code, "%s", r->err.msg) : 0;
 }

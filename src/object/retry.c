@@ -170,10 +170,10 @@ int object_errno(const struct object_outcome *o)
 	}
 }
 
-uint64_t object_backoff_ns(struct sluice_random *random, unsigned failures)
+uint64_t object_backoff_ns(struct penstock_random *random, unsigned failures)
 {
 	unsigned doubled = failures ? (unsigned)min_u64(failures - 1, 16) : 0;
 	uint64_t window = min_u64((uint64_t)WINDOW_MS << doubled, WINDOW_MAX_MS);
 
-	return sluice_random_below(random, window * 1000000 + 1);
+	return penstock_random_below(random, window * 1000000 + 1);
 }

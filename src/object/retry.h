@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_RETRY_H
-#define SLUICE_OBJECT_RETRY_H
+#ifndef PENSTOCK_OBJECT_RETRY_H
+#define PENSTOCK_OBJECT_RETRY_H
 
 /* What follows from how an attempt ended; no state, no I/O. */
 #include <stdbool.h>
 #include <stdint.h>
 
-struct sluice_random;
+struct penstock_random;
 
 enum object_verdict {
 	OBJECT_DONE,
@@ -39,6 +39,6 @@ int object_errno(const struct object_outcome *o);
  * How long to wait after @failures in a row that gained nothing: drawn from all of a window that
  * doubles, so that those who failed together do not come back together.
  */
-uint64_t object_backoff_ns(struct sluice_random *random, unsigned failures);
+uint64_t object_backoff_ns(struct penstock_random *random, unsigned failures);
 
 #endif

@@ -22,7 +22,7 @@ int object_struct_give(void *user, const void *ours, uint32_t size)
 
 /* ------------------------------------------------------------------ environment */
 
-static const char *env_of(const struct sluice_object_opts *o, const char *name)
+static const char *env_of(const struct penstock_object_opts *o, const char *name)
 {
 	const char *v = o->env ? o->env(name) : NULL;
 
@@ -30,7 +30,7 @@ static const char *env_of(const struct sluice_object_opts *o, const char *name)
 }
 
 /* The first of @names (ended by NULL) that is set. */
-static const char *first_of(const struct sluice_object_opts *o, const char *given,
+static const char *first_of(const struct penstock_object_opts *o, const char *given,
 			    const char *const *names)
 {
 	for (; !given && *names; names++)
@@ -38,7 +38,7 @@ static const char *first_of(const struct sluice_object_opts *o, const char *give
 	return given;
 }
 
-static int take_endpoint(struct object_settings *s, struct sluice_err *err)
+static int take_endpoint(struct object_settings *s, struct penstock_err *err)
 {
 	static const char *const names[] = {"S3_ENDPOINT_URIS",    "S3_ENDPOINT_TEMPLATE",
 					    "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL",
@@ -50,24 +50,24 @@ static int take_endpoint(struct object_settings *s, struct sluice_err *err)
 		return 0;
 	if (asprintf(&s->endpoint, "%s%s", file ? "@" : "", file ? file : given) < 0) {
 		s->endpoint = NULL;
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	return 0;
 }
 
 static int take_word(uint32_t *out, const char *variable, const char *value,
-		     const char *const *words, struct sluice_err *err)
+		     const char *const *words, struct penstock_err *err)
 {
 	for (uint32_t i = 0; words[i]; i++)
 		if (!strcmp(words[i], value)) {
 			*out = i;
 			return 0;
 		}
-	return sluice_fail(err, -EINVAL, "%s: '%s' is not known; '%s' is", variable, value,
+	return penstock_fail(err, -EINVAL, "%s: '%s' is not known; '%s' is", variable, value,
 			   words[0]);
 }
 
-static int take_words(struct object_settings *s, struct sluice_err *err)
+static int take_words(struct object_settings *s, struct penstock_err *err)
 {
 	static const char *const styles[] = {"auto", "path", "virtual", NULL};
 	static const char *const balances[] = {"round_robin", "least_connections", "random", "rank",
@@ -91,7 +91,7 @@ static void take_rank(struct object_settings *s)
 		s->o.rank = (uint32_t)strtoul(v, NULL, 10);
 }
 
-static int take_region(struct object_settings *s, struct sluice_err *err)
+static int take_region(struct object_settings *s, struct penstock_err *err)
 {
 	static const char *const names[] = {"AWS_REGION", "AWS_DEFAULT_REGION", NULL};
 	const char *v = first_of(&s->o, s->o.region, names);
@@ -100,7 +100,7 @@ static int take_region(struct object_settings *s, struct sluice_err *err)
 	if (!*v || strlen(v) >= sizeof(s->region) ||
 	    strspn(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") !=
 		    strlen(v))
-		return sluice_fail(err, -EINVAL, "region: '%.80s' is none, such as us-east-1", v);
+		return penstock_fail(err, -EINVAL, "region: '%.80s' is none, such as us-east-1", v);
 	snprintf(s->region, sizeof(s->region), "%s", v);
 	return 0;
 }
@@ -108,30 +108,30 @@ static int take_region(struct object_settings *s, struct sluice_err *err)
 /* ----------------------------------------------------------------------- ranges */
 
 static int check_u32(uint32_t *v, const char *name, uint32_t preset, uint32_t most,
-		     struct sluice_err *err)
+		     struct penstock_err *err)
 {
 	if (!*v)
 		*v = preset;
 	if (*v > most)
-		return sluice_fail(err, -EINVAL, "%s: %u is outside 1..%u", name, *v, most);
+		return penstock_fail(err, -EINVAL, "%s: %u is outside 1..%u", name, *v, most);
 	return 0;
 }
 
-static int settings_check_ranges(struct sluice_object_opts *o, struct sluice_err *err)
+static int settings_check_ranges(struct penstock_object_opts *o, struct penstock_err *err)
 {
 	int r = 0;
 
-	if (o->flags & ~(SLUICE_OBJECT_ANONYMOUS | SLUICE_OBJECT_SIGN_BODY))
-		return sluice_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing",
+	if (o->flags & ~(PENSTOCK_OBJECT_ANONYMOUS | PENSTOCK_OBJECT_SIGN_BODY))
+		return penstock_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing",
 				   o->flags);
-	if (o->style > SLUICE_OBJECT_STYLE_VIRTUAL)
-		return sluice_fail(err, -EINVAL, "style: %u is outside 0..2", o->style);
-	if (o->balance > SLUICE_OBJECT_RANK)
-		return sluice_fail(err, -EINVAL, "balance: %u is outside 0..3", o->balance);
-	if (o->checksum > SLUICE_OBJECT_SUM_NONE)
-		return sluice_fail(err, -EINVAL, "checksum: %u is outside 0..3", o->checksum);
+	if (o->style > PENSTOCK_OBJECT_STYLE_VIRTUAL)
+		return penstock_fail(err, -EINVAL, "style: %u is outside 0..2", o->style);
+	if (o->balance > PENSTOCK_OBJECT_RANK)
+		return penstock_fail(err, -EINVAL, "balance: %u is outside 0..3", o->balance);
+	if (o->checksum > PENSTOCK_OBJECT_SUM_NONE)
+		return penstock_fail(err, -EINVAL, "checksum: %u is outside 0..3", o->checksum);
 	if (!o->key_id != !o->secret)
-		return sluice_fail(err, -EINVAL, "key_id and secret go together");
+		return penstock_fail(err, -EINVAL, "key_id and secret go together");
 	r = check_u32(&o->connections, "connections", 64, 1024, err);
 	if (r == 0)
 		r = check_u32(&o->attempts, "attempts", 10, 100, err);
@@ -142,20 +142,20 @@ static int settings_check_ranges(struct sluice_object_opts *o, struct sluice_err
 	if (!o->part)
 		o->part = 8 << 20;
 	if (r == 0 && (o->part < OBJECT_PART_MIN || o->part > OBJECT_PART_MAX))
-		r = sluice_fail(err, -EINVAL, "part: %llu is outside 5 MiB..1 GiB",
+		r = penstock_fail(err, -EINVAL, "part: %llu is outside 5 MiB..1 GiB",
 				(unsigned long long)o->part);
 	return r;
 }
 
-int object_settings_load(struct object_settings *s, const struct sluice_object_opts *user,
-			 struct sluice_err *err)
+int object_settings_load(struct object_settings *s, const struct penstock_object_opts *user,
+			 struct penstock_err *err)
 {
 	static const char *const ca[] = {"AWS_CA_BUNDLE", NULL};
 	const char *v;
 	int r;
 
 	memset(s, 0, sizeof(*s));
-	r = sluice_opts_copy(&s->o, sizeof(s->o), user, err);
+	r = penstock_opts_copy(&s->o, sizeof(s->o), user, err);
 	if (r == 0)
 		r = settings_check_ranges(&s->o, err);
 	if (r == 0)
@@ -169,7 +169,7 @@ int object_settings_load(struct object_settings *s, const struct sluice_object_o
 	take_rank(s);
 	v = first_of(&s->o, s->o.ca_file, ca);
 	s->ca_file = v ? strdup(v) : NULL;
-	return v && !s->ca_file ? sluice_fail(err, -ENOMEM, "out of memory") : 0;
+	return v && !s->ca_file ? penstock_fail(err, -ENOMEM, "out of memory") : 0;
 }
 
 void object_settings_free(struct object_settings *s)

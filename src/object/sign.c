@@ -18,8 +18,8 @@ const char object_empty_payload[] =
 
 static void sha256(uint8_t md[HASH], const void *data, size_t len)
 {
-	const struct sluice_crypto *crypto = sluice_crypto(NULL);
-	struct sluice_sha256 s;
+	const struct penstock_crypto *crypto = penstock_crypto(NULL);
+	struct penstock_sha256 s;
 
 	crypto->sha256_init(&s);
 	crypto->sha256_update(&s, data, len);
@@ -29,9 +29,9 @@ static void sha256(uint8_t md[HASH], const void *data, size_t len)
 /* RFC 2104, of keys of any length. */
 static void hmac(uint8_t md[HASH], const void *key, size_t key_len, const char *text)
 {
-	const struct sluice_crypto *crypto = sluice_crypto(NULL);
+	const struct penstock_crypto *crypto = penstock_crypto(NULL);
 	uint8_t pad[BLOCK] = {0}, inner[HASH];
-	struct sluice_sha256 s;
+	struct penstock_sha256 s;
 
 	if (key_len > BLOCK)
 		sha256(pad, key, key_len);

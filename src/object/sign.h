@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_SIGN_H
-#define SLUICE_OBJECT_SIGN_H
+#ifndef PENSTOCK_OBJECT_SIGN_H
+#define PENSTOCK_OBJECT_SIGN_H
 
 /*
  * Signature Version 4.  What is sent is what is signed: path and query come encoded, once, as S3

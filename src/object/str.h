@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_STR_H
-#define SLUICE_OBJECT_STR_H
+#ifndef PENSTOCK_OBJECT_STR_H
+#define PENSTOCK_OBJECT_STR_H
 
 /* A text that grows.  Want of memory is told at the end, once: @failed, and nothing more is added.
  */

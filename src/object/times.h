@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_TIMES_H
-#define SLUICE_OBJECT_TIMES_H
+#ifndef PENSTOCK_OBJECT_TIMES_H
+#define PENSTOCK_OBJECT_TIMES_H
 
 /* How long attempts took that were answered in full, from their beginning. */
 #include <stdint.h>
 
 #include "base/hist.h"
 
-struct sluice_object;
+struct penstock_object;
 
 enum object_time {
 	OBJECT_FIRST_BYTE, /* of content that was read */
@@ -17,11 +17,11 @@ enum object_time {
 };
 
 struct object_times {
-	struct sluice_hist hist;
+	struct penstock_hist hist;
 	uint64_t sum_ns;
 };
 
 /* A copy of what there is by now. */
-void object_times_get(struct sluice_object *c, enum object_time which, struct object_times *ret);
+void object_times_get(struct penstock_object *c, enum object_time which, struct object_times *ret);
 
 #endif

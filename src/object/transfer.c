@@ -105,7 +105,7 @@ static int rewind_body(void *arg, int64_t offset, int origin)
 /* --------------------------------------------------------------------- options */
 
 /* One of these only: taking another one back would change the method. */
-static void set_method(const struct sluice_curl *curl, void *easy, struct http_req *r)
+static void set_method(const struct penstock_curl *curl, void *easy, struct http_req *r)
 {
 	switch (r->method) {
 	case HTTP_HEAD:
@@ -128,7 +128,7 @@ static void set_method(const struct sluice_curl *curl, void *easy, struct http_r
 		curl->easy_setopt(easy, CURLOPT_CUSTOMREQUEST, http_method_name(r->method));
 }
 
-static void set_limits(const struct sluice_curl *curl, void *easy, const struct http_req *r,
+static void set_limits(const struct penstock_curl *curl, void *easy, const struct http_req *r,
 		       const struct http_transfer_opts *how)
 {
 	curl->easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
@@ -139,7 +139,7 @@ static void set_limits(const struct sluice_curl *curl, void *easy, const struct 
 	curl->easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)((r->stall_ms + 999) / 1000));
 }
 
-void http_transfer_set(const struct sluice_curl *curl, void *easy, struct http_req *r,
+void http_transfer_set(const struct penstock_curl *curl, void *easy, struct http_req *r,
 		       const struct http_transfer_opts *how)
 {
 	set_method(curl, easy, r);
@@ -166,7 +166,7 @@ void http_transfer_set(const struct sluice_curl *curl, void *easy, struct http_r
 
 bool http_header(struct http_req *r, const char *name, const char *value)
 {
-	const struct sluice_curl *curl = sluice_curl(NULL);
+	const struct penstock_curl *curl = penstock_curl(NULL);
 	struct object_str line = {0};
 	void *list = NULL;
 
@@ -192,7 +192,7 @@ static enum http_method find_method(const char *name)
 
 static int fetch_headers(struct http_req *r, const char *const *headers)
 {
-	const struct sluice_curl *curl = sluice_curl(NULL);
+	const struct penstock_curl *curl = penstock_curl(NULL);
 
 	for (; headers && *headers; headers++) {
 		void *list = curl->slist_append(r->headers, *headers);
@@ -207,7 +207,7 @@ static int fetch_headers(struct http_req *r, const char *const *headers)
 /* The answer to @r, which is filled in, over a connection of its own. */
 static int fetch_once(struct http_req *r, const struct http_opts *opts)
 {
-	const struct sluice_curl *curl = sluice_curl(NULL);
+	const struct penstock_curl *curl = penstock_curl(NULL);
 	const struct http_transfer_opts how = {
 		.no_proxy = opts->no_proxy,
 		.connect_ms = (uint32_t)r->timeout_ms,
@@ -227,10 +227,10 @@ static int fetch_once(struct http_req *r, const struct http_opts *opts)
 }
 
 int http_fetch(void *ctx, const struct object_fetch *req, struct object_fetched *ret,
-	       struct sluice_err *err)
+	       struct penstock_err *err)
 {
 	enum { MOST = 1 << 20 };
-	const struct sluice_curl *curl = sluice_curl(NULL);
+	const struct penstock_curl *curl = penstock_curl(NULL);
 	struct http_req r = {
 		.method = find_method(req->method),
 		.url = strdup(req->url),
@@ -249,8 +249,8 @@ int http_fetch(void *ctx, const struct object_fetch *req, struct object_fetched 
 	curl->slist_free(r.headers);
 	if (code < 0) {
 		object_str_fini(&r.text);
-		return sluice_fail(err, code, "%s: %s", req->url,
-				   r.why[0] ? r.why : sluice_strerror(code));
+		return penstock_fail(err, code, "%s: %s", req->url,
+				   r.why[0] ? r.why : penstock_strerror(code));
 	}
 	ret->status = r.head.status;
 	ret->body = r.text.s;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_TRANSFER_H
-#define SLUICE_OBJECT_TRANSFER_H
+#ifndef PENSTOCK_OBJECT_TRANSFER_H
+#define PENSTOCK_OBJECT_TRANSFER_H
 
 /* One attempt as libcurl sees it: its options, and where its bytes come from and go to. */
 #include "object/http.h"
 
-struct sluice_curl;
+struct penstock_curl;
 
 struct http_transfer_opts {
 	char *ca_file;
@@ -15,7 +15,7 @@ struct http_transfer_opts {
 
 /* Nothing of the attempt before is left but memory. */
 void http_transfer_clear(struct http_req *r);
-void http_transfer_set(const struct sluice_curl *curl, void *easy, struct http_req *r,
+void http_transfer_set(const struct penstock_curl *curl, void *easy, struct http_req *r,
 		       const struct http_transfer_opts *how);
 
 #endif

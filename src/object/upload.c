@@ -15,21 +15,21 @@
 
 /* What the store said of a part that it has. */
 struct part {
-	char etag[SLUICE_OBJECT_ETAG];
+	char etag[PENSTOCK_OBJECT_ETAG];
 	char sum[24];
 };
 
 struct slot {
 	struct object_req req;
-	struct sluice_upload *u;
+	struct penstock_upload *u;
 	unsigned char *buf;
 	unsigned part; /* from 0 on */
 	struct object_sum sum;
 	bool busy;
 };
 
-struct sluice_upload {
-	struct sluice_object *c;
+struct penstock_upload {
+	struct penstock_object *c;
 	char *uri, *etag, *content_type, *id;
 	uint32_t flags;
 	uint64_t size; /* of a part */
@@ -40,7 +40,7 @@ struct sluice_upload {
 	unsigned nr_slots, nr_busy;
 	struct part *parts;
 	unsigned nr_parts;
-	struct sluice_err err; /* the first */
+	struct penstock_err err; /* the first */
 
 	struct slot *now; /* that is being filled; NULL: none yet */
 	uint64_t fill, total;
@@ -48,20 +48,20 @@ struct sluice_upload {
 
 /* ---------------------------------------------------------------------- opening */
 
-static int upload_size(struct sluice_upload *u, const struct sluice_upload_opts *o,
-		       struct sluice_err *err)
+static int upload_size(struct penstock_upload *u, const struct penstock_upload_opts *o,
+		       struct penstock_err *err)
 {
 	uint64_t mib = 1 << 20, least;
 
 	u->size = o->part ? o->part : u->c->opts.part;
 	if (u->size < OBJECT_PART_MIN || u->size > OBJECT_PART_MAX)
-		return sluice_fail(err, -EINVAL, "part: %" PRIu64 " is outside 5 MiB..1 GiB",
+		return penstock_fail(err, -EINVAL, "part: %" PRIu64 " is outside 5 MiB..1 GiB",
 				   u->size);
 	least = (o->expected + OBJECT_PARTS - 1) / OBJECT_PARTS;
 	if (least > u->size)
 		u->size = (least + mib - 1) / mib * mib;
 	if (u->size > OBJECT_PUT_MAX)
-		return sluice_fail(err, -EFBIG, "expected: %" PRIu64 " bytes are too many",
+		return penstock_fail(err, -EFBIG, "expected: %" PRIu64 " bytes are too many",
 				   o->expected);
 	return 0;
 }
@@ -74,8 +74,8 @@ static char *copy_or_null(const char *s, bool *failed)
 	return copy;
 }
 
-static int upload_init(struct sluice_upload *u, const char *uri, const struct sluice_upload_opts *o,
-		       struct sluice_err *err)
+static int upload_init(struct penstock_upload *u, const char *uri, const struct penstock_upload_opts *o,
+		       struct penstock_err *err)
 {
 	struct object_name name;
 	bool failed = false;
@@ -84,13 +84,13 @@ static int upload_init(struct sluice_upload *u, const char *uri, const struct sl
 	object_name_free(&name);
 	if (r < 0)
 		return r;
-	if (o->flags & ~SLUICE_OBJECT_NEW)
-		return sluice_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing",
+	if (o->flags & ~PENSTOCK_OBJECT_NEW)
+		return penstock_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing",
 				   o->flags);
 	if (o->in_flight > 64)
-		return sluice_fail(err, -EINVAL, "in_flight: %u is outside 1..64", o->in_flight);
-	if (o->etag && strlen(o->etag) >= SLUICE_OBJECT_ETAG)
-		return sluice_fail(err, -EINVAL, "%s: '%.40s...' is no ETag", uri, o->etag);
+		return penstock_fail(err, -EINVAL, "in_flight: %u is outside 1..64", o->in_flight);
+	if (o->etag && strlen(o->etag) >= PENSTOCK_OBJECT_ETAG)
+		return penstock_fail(err, -EINVAL, "%s: '%.40s...' is no ETag", uri, o->etag);
 	u->flags = o->flags;
 	u->uri = copy_or_null(uri, &failed);
 	u->etag = copy_or_null(o->etag, &failed);
@@ -98,11 +98,11 @@ static int upload_init(struct sluice_upload *u, const char *uri, const struct sl
 	u->nr_slots = o->in_flight ? o->in_flight : 4;
 	u->slots = calloc(u->nr_slots, sizeof(*u->slots));
 	if (failed || !u->slots)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	return upload_size(u, o, err);
 }
 
-static void upload_free(struct sluice_upload *u)
+static void upload_free(struct penstock_upload *u)
 {
 	for (unsigned i = 0; u->slots && i < u->nr_slots; i++)
 		free(u->slots[i].buf);
@@ -117,18 +117,18 @@ static void upload_free(struct sluice_upload *u)
 	free(u);
 }
 
-int sluice_upload_open(struct sluice_upload **out, struct sluice_object *c, const char *uri,
-		       const struct sluice_upload_opts *opts, struct sluice_err *err)
+int penstock_upload_open(struct penstock_upload **out, struct penstock_object *c, const char *uri,
+		       const struct penstock_upload_opts *opts, struct penstock_err *err)
 {
-	struct sluice_upload_opts o;
-	struct sluice_upload *u;
-	int r = sluice_opts_copy(&o, sizeof(o), opts, err);
+	struct penstock_upload_opts o;
+	struct penstock_upload *u;
+	int r = penstock_opts_copy(&o, sizeof(o), opts, err);
 
 	if (r < 0)
 		return r;
 	u = calloc(1, sizeof(*u));
 	if (!u)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	u->c = c;
 	pthread_mutex_init(&u->lock, NULL);
 	pthread_cond_init(&u->cond, NULL);
@@ -143,7 +143,7 @@ int sluice_upload_open(struct sluice_upload **out, struct sluice_object *c, cons
 /* ------------------------------------------------------------------------ parts */
 
 /* The first stays. */
-static int upload_fail(struct sluice_upload *u, const struct sluice_err *why)
+static int upload_fail(struct penstock_upload *u, const struct penstock_err *why)
 {
 	pthread_mutex_lock(&u->lock);
 	if (u->err.code == 0)
@@ -155,11 +155,11 @@ static int upload_fail(struct sluice_upload *u, const struct sluice_err *why)
 static void upload_part_done(struct object_req *r)
 {
 	struct slot *s = r->arg;
-	struct sluice_upload *u = s->u;
+	struct penstock_upload *u = s->u;
 	struct part *p = &u->parts[s->part];
 
 	if (r->code == 0 && !r->http.head.etag[0])
-		r->code = sluice_fail(&r->err, -EBADMSG,
+		r->code = penstock_fail(&r->err, -EBADMSG,
 				      "%s: upload: the store gave no ETag for part %u", u->uri,
 				      s->part + 1);
 	if (r->code < 0)
@@ -175,7 +175,7 @@ static void upload_part_done(struct object_req *r)
 }
 
 /* Ask the store for an upload.  0 or -errno. */
-static int upload_begin_parts(struct sluice_upload *u, struct sluice_err *err)
+static int upload_begin_parts(struct penstock_upload *u, struct penstock_err *err)
 {
 	struct object_sum sum;
 	struct object_req r;
@@ -185,25 +185,25 @@ static int upload_begin_parts(struct sluice_upload *u, struct sluice_err *err)
 	r.slow = true;
 	if (object_sum_names(&sum, u->c))
 		object_req_header(&r, "x-amz-checksum-algorithm", sum.algorithm);
-	if (u->c->opts.checksum == SLUICE_OBJECT_SUM_CRC64NVME)
+	if (u->c->opts.checksum == PENSTOCK_OBJECT_SUM_CRC64NVME)
 		object_req_header(&r, "x-amz-checksum-type", "FULL_OBJECT");
 	if (u->content_type)
 		object_req_header(&r, "content-type", u->content_type);
 	if (code == 0 && !r.query)
-		code = sluice_fail(err, -ENOMEM, "out of memory");
+		code = penstock_fail(err, -ENOMEM, "out of memory");
 	if (code == 0)
 		code = object_req_run(&r, err);
 	if (code == 0) {
 		u->id = object_answer_text(r.http.text.s, r.http.text.len, "UploadId");
 		if (!u->id || !*u->id)
-			code = sluice_fail(err, -EBADMSG, "%s: upload: the store gave no UploadId",
+			code = penstock_fail(err, -EBADMSG, "%s: upload: the store gave no UploadId",
 					   u->uri);
 	}
 	object_req_fini(&r);
 	return code;
 }
 
-static int part_query(char **query, const struct sluice_upload *u, unsigned part)
+static int part_query(char **query, const struct penstock_upload *u, unsigned part)
 {
 	struct object_str q = {0};
 
@@ -214,24 +214,24 @@ static int part_query(char **query, const struct sluice_upload *u, unsigned part
 }
 
 /* Send what the slot holds as the next part. */
-static int part_send(struct sluice_upload *u, struct slot *s, uint64_t len, struct sluice_err *err)
+static int part_send(struct penstock_upload *u, struct slot *s, uint64_t len, struct penstock_err *err)
 {
 	struct object_req *r = &s->req;
 	int code;
 
 	if (u->nr_parts == OBJECT_PARTS)
-		return sluice_fail(err, -EFBIG,
+		return penstock_fail(err, -EFBIG,
 				   "%s: upload: more than %d parts of %" PRIu64
 				   " bytes; tell how much is expected",
 				   u->uri, OBJECT_PARTS, u->size);
 	if (!u->parts) {
 		u->parts = calloc(OBJECT_PARTS, sizeof(*u->parts));
 		if (!u->parts)
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	code = object_req_init(r, u->c, HTTP_PUT, "upload", u->uri, true, err);
 	if (code == 0 && part_query(&r->query, u, u->nr_parts) < 0)
-		code = sluice_fail(err, -ENOMEM, "out of memory");
+		code = penstock_fail(err, -ENOMEM, "out of memory");
 	if (code < 0) {
 		object_req_fini(r);
 		return code;
@@ -253,7 +253,7 @@ static int part_send(struct sluice_upload *u, struct slot *s, uint64_t len, stru
 }
 
 /* A slot to fill, with its buffer; NULL after an error.  Waits for one. */
-static struct slot *slot_take(struct sluice_upload *u)
+static struct slot *slot_take(struct penstock_upload *u)
 {
 	struct slot *s = NULL;
 
@@ -272,7 +272,7 @@ static struct slot *slot_take(struct sluice_upload *u)
 /* ---------------------------------------------------------------------- writing */
 
 /* The part is full and more is to come. */
-static int next_part(struct sluice_upload *u, struct sluice_err *err)
+static int next_part(struct penstock_upload *u, struct penstock_err *err)
 {
 	int r = u->id ? 0 : upload_begin_parts(u, err);
 
@@ -286,35 +286,35 @@ static int next_part(struct sluice_upload *u, struct sluice_err *err)
 }
 
 /* Room for at least one byte in u->now. */
-static int upload_make_room(struct sluice_upload *u, struct sluice_err *err)
+static int upload_make_room(struct penstock_upload *u, struct penstock_err *err)
 {
 	int r = u->now && u->fill == u->size ? next_part(u, err) : 0;
 
 	if (r == 0 && !u->now) {
 		u->now = slot_take(u);
 		if (!u->now)
-			r = sluice_fail(err, -ENOMEM, "out of memory");
+			r = penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	return r;
 }
 
-static int first_error(struct sluice_upload *u, struct sluice_err *err)
+static int first_error(struct penstock_upload *u, struct penstock_err *err)
 {
 	int r;
 
 	pthread_mutex_lock(&u->lock);
 	r = u->err.code;
 	if (r < 0)
-		sluice_fail(err, r, "%s", u->err.msg);
+		penstock_fail(err, r, "%s", u->err.msg);
 	pthread_mutex_unlock(&u->lock);
 	return r;
 }
 
-int sluice_upload_write(struct sluice_upload *u, const void *buf, uint64_t len,
-			struct sluice_err *err)
+int penstock_upload_write(struct penstock_upload *u, const void *buf, uint64_t len,
+			struct penstock_err *err)
 {
 	const unsigned char *p = buf;
-	struct sluice_err why;
+	struct penstock_err why;
 	int r = first_error(u, err);
 
 	while (len && r == 0) {
@@ -338,7 +338,7 @@ int sluice_upload_write(struct sluice_upload *u, const void *buf, uint64_t len,
 
 /* ----------------------------------------------------------------------- ending */
 
-static void wait_all(struct sluice_upload *u)
+static void wait_all(struct penstock_upload *u)
 {
 	pthread_mutex_lock(&u->lock);
 	while (u->nr_busy)
@@ -346,7 +346,7 @@ static void wait_all(struct sluice_upload *u)
 	pthread_mutex_unlock(&u->lock);
 }
 
-static void list_parts(struct object_str *doc, const struct sluice_upload *u)
+static void list_parts(struct object_str *doc, const struct penstock_upload *u)
 {
 	struct object_sum sum;
 	bool sums = object_sum_names(&sum, u->c);
@@ -369,13 +369,13 @@ static void list_parts(struct object_str *doc, const struct sluice_upload *u)
  * The answer to an attempt was lost, and the next said that there is no such upload: is the object
  * there, of our size and made of as many parts?
  */
-static int complete_lost(struct sluice_upload *u, struct sluice_object_info *info)
+static int complete_lost(struct penstock_upload *u, struct penstock_object_info *info)
 {
-	struct sluice_object_info there = {.size = sizeof(there)};
+	struct penstock_object_info there = {.size = sizeof(there)};
 	char parts[16];
 	size_t len, tail;
 
-	if (sluice_object_stat(u->c, u->uri, &there, NULL) < 0 || there.bytes != u->total)
+	if (penstock_object_stat(u->c, u->uri, &there, NULL) < 0 || there.bytes != u->total)
 		return -ENOENT;
 	snprintf(parts, sizeof(parts), "-%u\"", u->nr_parts);
 	len = strlen(there.etag);
@@ -388,8 +388,8 @@ static int complete_lost(struct sluice_upload *u, struct sluice_object_info *inf
 }
 
 /* The request that makes an object of the parts in @doc.  0 or -errno. */
-static int complete_init(struct object_req *r, struct sluice_upload *u, struct object_str *doc,
-			 struct sluice_err *err)
+static int complete_init(struct object_req *r, struct penstock_upload *u, struct object_str *doc,
+			 struct penstock_err *err)
 {
 	struct object_str query = {0};
 	int code = object_req_init(r, u->c, HTTP_POST, "commit", u->uri, true, err);
@@ -401,12 +401,12 @@ static int complete_init(struct object_req *r, struct sluice_upload *u, struct o
 	if (code < 0)
 		return code;
 	if (query.failed || doc->failed)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	r->slow = true;
 	r->http.body = doc->s;
 	r->http.body_len = doc->len;
 	object_sha256_hex(r->payload, doc->s, doc->len);
-	r->is_new = u->flags & SLUICE_OBJECT_NEW;
+	r->is_new = u->flags & PENSTOCK_OBJECT_NEW;
 	if (u->etag)
 		memcpy(r->etag, u->etag, strlen(u->etag) + 1);
 	r->conditional = r->is_new || u->etag;
@@ -417,20 +417,20 @@ static int complete_init(struct object_req *r, struct sluice_upload *u, struct o
  * Stores that know conditions of a put may not know those of a commit (radosgw 16) and say nothing:
  * what can be seen is looked at right before.
  */
-static int look_before(struct sluice_upload *u, struct sluice_err *err)
+static int look_before(struct penstock_upload *u, struct penstock_err *err)
 {
-	struct sluice_object_info there = {.size = sizeof(there)};
+	struct penstock_object_info there = {.size = sizeof(there)};
 	int r;
 
-	if (!u->etag && !(u->flags & SLUICE_OBJECT_NEW))
+	if (!u->etag && !(u->flags & PENSTOCK_OBJECT_NEW))
 		return 0;
-	r = sluice_object_stat(u->c, u->uri, &there, err);
+	r = penstock_object_stat(u->c, u->uri, &there, err);
 	if (r < 0 && r != -ENOENT)
 		return r;
-	if (r == 0 && u->flags & SLUICE_OBJECT_NEW)
-		return sluice_fail(err, -EEXIST, "%s: commit: it is there already", u->uri);
+	if (r == 0 && u->flags & PENSTOCK_OBJECT_NEW)
+		return penstock_fail(err, -EEXIST, "%s: commit: it is there already", u->uri);
 	if (u->etag && (r == -ENOENT || strcmp(u->etag, there.etag) != 0))
-		return sluice_fail(err, -ESTALE, "%s: commit: it was replaced: its ETag is another",
+		return penstock_fail(err, -ESTALE, "%s: commit: it was replaced: its ETag is another",
 				   u->uri);
 	return 0;
 }
@@ -445,8 +445,8 @@ static void take_etag(struct object_req *r)
 		memcpy(r->http.head.etag, etag, strlen(etag) + 1);
 }
 
-static int complete(struct sluice_upload *u, struct sluice_object_info *info,
-		    struct sluice_err *err)
+static int complete(struct penstock_upload *u, struct penstock_object_info *info,
+		    struct penstock_err *err)
 {
 	struct object_str doc = {0};
 	struct object_req r;
@@ -469,8 +469,8 @@ static int complete(struct sluice_upload *u, struct sluice_object_info *info,
 	return code;
 }
 
-int sluice_upload_commit(struct sluice_upload *u, struct sluice_object_info *info,
-			 struct sluice_err *err)
+int penstock_upload_commit(struct penstock_upload *u, struct penstock_object_info *info,
+			 struct penstock_err *err)
 {
 	int r = first_error(u, err);
 
@@ -484,16 +484,16 @@ int sluice_upload_commit(struct sluice_upload *u, struct sluice_object_info *inf
 	else if (r == 0)
 		r = object_put(u->c, u->uri, u->now ? u->now->buf : NULL, u->fill, u->flags,
 			       u->etag, u->content_type, info, err);
-	sluice_upload_abort(u);
+	penstock_upload_abort(u);
 	return r;
 }
 
-void sluice_upload_abort(struct sluice_upload *u)
+void penstock_upload_abort(struct penstock_upload *u)
 {
 	if (!u)
 		return;
 	wait_all(u);
 	if (u->id)
-		sluice_object_abort(u->c, u->uri, u->id, NULL);
+		penstock_object_abort(u->c, u->uri, u->id, NULL);
 	upload_free(u);
 }

@@ -3,7 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <sluice/object.h>
+#include <penstock/object.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,16 +20,16 @@ static bool starts_with(const char *text, const char *start)
 	return strncasecmp(text, start, strlen(start)) == 0;
 }
 
-int sluice_object_is_uri(const char *name, struct sluice_err *err)
+int penstock_object_is_uri(const char *name, struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 
 	if (starts_with(name, scheme))
 		return 1;
 	if (starts_with(name, "az://") || starts_with(name, "gs://"))
-		return sluice_fail(err, -ENOTSUP,
+		return penstock_fail(err, -ENOTSUP,
 				   "%s: only s3:// is built; az:// and gs:// are not",
-				   sluice_shorten(&room, name));
+				   penstock_shorten(&room, name));
 	return 0;
 }
 
@@ -44,35 +44,35 @@ static bool is_bucket(const char *s, size_t len)
 	return true;
 }
 
-int object_name_parse(struct object_name *n, const char *uri, bool whole, struct sluice_err *err)
+int object_name_parse(struct object_name *n, const char *uri, bool whole, struct penstock_err *err)
 {
 	const char *bucket = uri + strlen(scheme), *slash;
-	struct sluice_short room;
-	int r = sluice_object_is_uri(uri, err);
+	struct penstock_short room;
+	int r = penstock_object_is_uri(uri, err);
 
 	memset(n, 0, sizeof(*n));
 	if (r < 0)
 		return r;
 	if (r == 0)
-		return sluice_fail(err, -EINVAL, "%s: is no s3://BUCKET/KEY",
-				   sluice_shorten(&room, uri));
+		return penstock_fail(err, -EINVAL, "%s: is no s3://BUCKET/KEY",
+				   penstock_shorten(&room, uri));
 	slash = strchrnul(bucket, '/');
 	if (!is_bucket(bucket, (size_t)(slash - bucket)))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: '%.*s' is no bucket; a bucket has 3 to 255 of "
 				   "a-z, 0-9, '-' and '.'",
-				   sluice_shorten(&room, uri), (int)(slash - bucket), bucket);
+				   penstock_shorten(&room, uri), (int)(slash - bucket), bucket);
 	if (whole && (!*slash || !slash[1]))
-		return sluice_fail(err, -EINVAL, "%s: has no key; give s3://BUCKET/KEY", uri);
+		return penstock_fail(err, -EINVAL, "%s: has no key; give s3://BUCKET/KEY", uri);
 	if (*slash && strlen(slash + 1) > KEY_MAX)
-		return sluice_fail(err, -EINVAL, "%s: a key has at most %d bytes",
-				   sluice_shorten(&room, uri), KEY_MAX);
+		return penstock_fail(err, -EINVAL, "%s: a key has at most %d bytes",
+				   penstock_shorten(&room, uri), KEY_MAX);
 	n->bucket = strndup(bucket, (size_t)(slash - bucket));
 	n->key = strdup(*slash ? slash + 1 : "");
 	if (n->bucket && n->key)
 		return 0;
 	object_name_free(n);
-	return sluice_fail(err, -ENOMEM, "out of memory");
+	return penstock_fail(err, -ENOMEM, "out of memory");
 }
 
 void object_name_free(struct object_name *n)
@@ -121,37 +121,37 @@ static bool is_base(const char *base)
 	return true;
 }
 
-int object_url_parse(struct object_url *u, const char *text, struct sluice_err *err)
+int object_url_parse(struct object_url *u, const char *text, struct penstock_err *err)
 {
 	const char *rest, *slash;
-	struct sluice_short room;
+	struct penstock_short room;
 
 	memset(u, 0, sizeof(*u));
 	if (strchr(text, '@'))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "endpoint: has a user's name in it; keys are given otherwise");
 	if (text[strcspn(text, " \t\r\n")])
-		return sluice_fail(err, -EINVAL, "endpoint: has a blank in it");
+		return penstock_fail(err, -EINVAL, "endpoint: has a blank in it");
 	u->tls = starts_with(text, "https://");
 	if (!u->tls && !starts_with(text, "http://"))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "endpoint: '%s' does not begin with http:// or https://",
-				   sluice_shorten(&room, text));
+				   penstock_shorten(&room, text));
 	rest = strstr(text, "://") + 3;
 	slash = strchrnul(rest, '/');
 	u->host = strndup(rest, (size_t)(slash - rest));
 	u->base = strdup(slash);
 	if (!u->host || !u->base) {
 		object_url_free(u);
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	while (*u->base && u->base[strlen(u->base) - 1] == '/')
 		u->base[strlen(u->base) - 1] = 0;
 	if (is_host(u->host, u->tls) && is_base(u->base))
 		return 0;
 	object_url_free(u);
-	return sluice_fail(err, -EINVAL, "endpoint: '%s' is no http://HOST:PORT",
-			   sluice_shorten(&room, text));
+	return penstock_fail(err, -EINVAL, "endpoint: '%s' is no http://HOST:PORT",
+			   penstock_shorten(&room, text));
 }
 
 void object_url_free(struct object_url *u)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_URI_H
-#define SLUICE_OBJECT_URI_H
+#ifndef PENSTOCK_OBJECT_URI_H
+#define PENSTOCK_OBJECT_URI_H
 
 /* Names of objects, and where requests for them go. */
 #include <stdbool.h>
 
 #include "object/str.h"
 
-struct sluice_err;
+struct penstock_err;
 
 /* Zeroed is none. */
 struct object_name {
@@ -19,7 +19,7 @@ struct object_name {
  * s3://BUCKET/KEY; @whole: a key must be there.  Returns 0, or -EINVAL or -ENOTSUP with a line that
  * names @uri.
  */
-int object_name_parse(struct object_name *n, const char *uri, bool whole, struct sluice_err *err);
+int object_name_parse(struct object_name *n, const char *uri, bool whole, struct penstock_err *err);
 void object_name_free(struct object_name *n);
 
 /* http://HOST[:PORT][/BASE] */
@@ -30,7 +30,7 @@ struct object_url {
 };
 
 /* @text is not shown in messages where it has a user's name in it, and a password perhaps. */
-int object_url_parse(struct object_url *u, const char *text, struct sluice_err *err);
+int object_url_parse(struct object_url *u, const char *text, struct penstock_err *err);
 void object_url_free(struct object_url *u);
 
 /* Can the host name a bucket in front of it: neither an address nor "localhost"? */

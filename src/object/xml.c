@@ -57,7 +57,7 @@ static char *xml_put_number(char *out, const char *digits, size_t len)
 	c = strtoul(text, &rest, base);
 	if (*rest || !c || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
 		return NULL;
-	return sluice_utf8_put(out, (uint32_t)c);
+	return penstock_utf8_put(out, (uint32_t)c);
 }
 
 static char *put_entity(char *out, const char *name, size_t len)

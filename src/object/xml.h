@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_OBJECT_XML_H
-#define SLUICE_OBJECT_XML_H
+#ifndef PENSTOCK_OBJECT_XML_H
+#define PENSTOCK_OBJECT_XML_H
 
 /*
  * The XML that object stores answer with: elements and text.  From a server nobody knows, so

@@ -12,26 +12,26 @@
 /* 0 when the device does not say. */
 static uint32_t device_block(int fd, const struct statx *st)
 {
-	struct sluice_blockdev b;
+	struct penstock_blockdev b;
 	int size;
 
 	if (S_ISBLK(st->stx_mode))
 		return ioctl(fd, BLKSSZGET, &size) == 0 && size > 0 ? (uint32_t)size : 0;
-	if (sluice_blockdev_load(&b, st->stx_dev_major, st->stx_dev_minor) == 0)
+	if (penstock_blockdev_load(&b, st->stx_dev_major, st->stx_dev_minor) == 0)
 		return b.logical_block;
 	return 0;
 }
 
-int sluice_backing_align(int fd, uint32_t *mem, uint32_t *off, const char **from)
+int penstock_backing_align(int fd, uint32_t *mem, uint32_t *off, const char **from)
 {
-	struct sluice_statx x;
+	struct penstock_statx x;
 	const char *who = "statx";
 	uint32_t m = 0, o = 0;
-	int r = sluice_statx(fd, "", AT_EMPTY_PATH, &x);
+	int r = penstock_statx(fd, "", AT_EMPTY_PATH, &x);
 
 	if (r < 0)
 		return r;
-	if (x.st.stx_mask & SLUICE_STATX_DIOALIGN) {
+	if (x.st.stx_mask & PENSTOCK_STATX_DIOALIGN) {
 		m = x.dio_mem_align;
 		o = x.dio_offset_align;
 		if (!m || !o)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_STORE_ALIGN_H
-#define SLUICE_STORE_ALIGN_H
+#ifndef PENSTOCK_STORE_ALIGN_H
+#define PENSTOCK_STORE_ALIGN_H
 
 #include <stdint.h>
 
@@ -11,6 +11,6 @@
  * NULL.  Returns 0, or -EOPNOTSUPP when the kernel says that this file cannot
  * do O_DIRECT, or another -errno when @fd cannot be examined.
  */
-int sluice_backing_align(int fd, uint32_t *mem, uint32_t *off, const char **from);
+int penstock_backing_align(int fd, uint32_t *mem, uint32_t *off, const char **from);
 
 #endif

@@ -20,7 +20,7 @@ static uint32_t queue_u32(const char *dir, const char *name)
 {
 	uint64_t v = 0;
 
-	sluice_textfile_u64(&v, "%s/queue/%s", dir, name);
+	penstock_textfile_u64(&v, "%s/queue/%s", dir, name);
 	return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
 }
 
@@ -50,13 +50,13 @@ static unsigned each_name(const char *dir, const char *sub, void (*fn)(void *arg
 
 static void append_name(void *arg, const char *name)
 {
-	struct sluice_blockdev *b = arg;
+	struct penstock_blockdev *b = arg;
 	size_t used = strlen(b->backing);
 
 	snprintf(b->backing + used, sizeof(b->backing) - used, "%s%s", used ? " " : "", name);
 }
 
-static void load_identity(struct sluice_blockdev *b, const char *dir)
+static void load_identity(struct penstock_blockdev *b, const char *dir)
 {
 	CLEANUP_FREE char *real = realpath(dir, NULL);
 	const char *base = real ? strrchr(real, '/') : NULL;
@@ -69,34 +69,34 @@ static void load_identity(struct sluice_blockdev *b, const char *dir)
 	for (char *c = b->name; *c; c++)
 		if (*c == '!')
 			*c = '/';
-	if (sluice_textfile_line(dev, sizeof(dev), "%s/dev", dir) > 0 &&
+	if (penstock_textfile_line(dev, sizeof(dev), "%s/dev", dir) > 0 &&
 	    sscanf(dev, "%u:%u", &major, &minor) == 2) {
 		b->major = major;
 		b->minor = minor;
 	}
-	if (sluice_textfile_line(b->model, sizeof(b->model), "%s/device/model", dir) <= 0)
-		sluice_textfile_line(b->model, sizeof(b->model), "%s/dm/name", dir);
-	if (sluice_textfile_line(b->backing, sizeof(b->backing), "%s/loop/backing_file", dir) <= 0)
+	if (penstock_textfile_line(b->model, sizeof(b->model), "%s/device/model", dir) <= 0)
+		penstock_textfile_line(b->model, sizeof(b->model), "%s/dm/name", dir);
+	if (penstock_textfile_line(b->backing, sizeof(b->backing), "%s/loop/backing_file", dir) <= 0)
 		each_name(dir, "slaves", append_name, b);
 }
 
 /* O_DIRECT ends at the device: some of them are memory, or go through the page cache again. */
-static void load_cached(struct sluice_blockdev *b, const char *dir)
+static void load_cached(struct penstock_blockdev *b, const char *dir)
 {
 	uint64_t dio;
 
 	if (!strncmp(b->name, "zram", 4) || !strncmp(b->name, "ram", 3))
 		snprintf(b->cached, sizeof(b->cached), "the device is memory");
-	else if (sluice_textfile_u64(&dio, "%s/loop/dio", dir) == 0 && !dio)
+	else if (penstock_textfile_u64(&dio, "%s/loop/dio", dir) == 0 && !dio)
 		snprintf(b->cached, sizeof(b->cached), "loop device, its file is cached");
 }
 
-static void load_queue(struct sluice_blockdev *b, const char *dir)
+static void load_queue(struct penstock_blockdev *b, const char *dir)
 {
 	uint64_t sectors = 0, dma;
 
-	sluice_textfile_choice(b->scheduler, sizeof(b->scheduler), "%s/queue/scheduler", dir);
-	sluice_textfile_line(b->write_cache, sizeof(b->write_cache), "%s/queue/write_cache", dir);
+	penstock_textfile_choice(b->scheduler, sizeof(b->scheduler), "%s/queue/scheduler", dir);
+	penstock_textfile_line(b->write_cache, sizeof(b->write_cache), "%s/queue/write_cache", dir);
 	b->logical_block = queue_u32(dir, "logical_block_size");
 	b->physical_block = queue_u32(dir, "physical_block_size");
 	b->max_segments = queue_u32(dir, "max_segments");
@@ -104,16 +104,16 @@ static void load_queue(struct sluice_blockdev *b, const char *dir)
 	b->max_hw_sectors_kb = queue_u32(dir, "max_hw_sectors_kb");
 	b->nr_requests = queue_u32(dir, "nr_requests");
 	b->rotational = queue_u32(dir, "rotational");
-	if (sluice_textfile_u64(&dma, "%s/queue/dma_alignment", dir) == 0 && dma < UINT32_MAX)
+	if (penstock_textfile_u64(&dma, "%s/queue/dma_alignment", dir) == 0 && dma < UINT32_MAX)
 		b->dma_alignment = (uint32_t)dma + 1;
 	b->nr_queues = each_name(dir, "mq", NULL, NULL);
-	sluice_textfile_u64(&sectors, "%s/size", dir);
+	penstock_textfile_u64(&sectors, "%s/size", dir);
 	b->bytes = sectors * 512; /* sysfs counts in 512 bytes whatever the block size */
 }
 
-static int load_from(struct sluice_blockdev *out, const char *root, unsigned major, unsigned minor)
+static int load_from(struct penstock_blockdev *out, const char *root, unsigned major, unsigned minor)
 {
-	struct sluice_blockdev b = {.major = major, .minor = minor};
+	struct penstock_blockdev b = {.major = major, .minor = minor};
 	char dir[256], part[280];
 
 	snprintf(dir, sizeof(dir), "%s/%u:%u", root, major, minor);
@@ -130,7 +130,7 @@ static int load_from(struct sluice_blockdev *out, const char *root, unsigned maj
 	return 0;
 }
 
-int sluice_blockdev_load(struct sluice_blockdev *out, unsigned major, unsigned minor)
+int penstock_blockdev_load(struct penstock_blockdev *out, unsigned major, unsigned minor)
 {
 	return load_from(out, "/sys/dev/block", major, minor);
 }
@@ -164,7 +164,7 @@ static int udev_from(char *why, size_t size, const char *root, unsigned major, u
 	return -ENODATA;
 }
 
-int sluice_blockdev_udev(char *why, size_t size, unsigned major, unsigned minor, const char *fs)
+int penstock_blockdev_udev(char *why, size_t size, unsigned major, unsigned minor, const char *fs)
 {
 	return udev_from(why, size, "/run/udev/data", major, minor, fs);
 }

@@ -18,9 +18,9 @@
 
 enum { BLOCK = 4096 }; /* of file systems; a larger one only keeps a little more */
 
-struct sluice_extend *sluice_extend_get(struct sluice_extend **list, dev_t dev, ino_t ino)
+struct penstock_extend *penstock_extend_get(struct penstock_extend **list, dev_t dev, ino_t ino)
 {
-	struct sluice_extend *x;
+	struct penstock_extend *x;
 
 	for (x = *list; x; x = x->next)
 		if (x->dev == dev && x->ino == ino)
@@ -32,7 +32,7 @@ struct sluice_extend *sluice_extend_get(struct sluice_extend **list, dev_t dev, 
 		x->dev = dev;
 		x->ino = ino;
 		pthread_mutex_init(&x->lock, NULL);
-		sluice_overlap_init(&x->overlap);
+		penstock_overlap_init(&x->overlap);
 		x->next = *list;
 		*list = x;
 	}
@@ -40,7 +40,7 @@ struct sluice_extend *sluice_extend_get(struct sluice_extend **list, dev_t dev, 
 	return x;
 }
 
-void sluice_extend_put(struct sluice_extend **list, struct sluice_extend *x)
+void penstock_extend_put(struct penstock_extend **list, struct penstock_extend *x)
 {
 	if (!x || --x->refs)
 		return;
@@ -48,7 +48,7 @@ void sluice_extend_put(struct sluice_extend **list, struct sluice_extend *x)
 		list = &(*list)->next;
 	*list = x->next;
 	pthread_mutex_destroy(&x->lock);
-	sluice_overlap_fini(&x->overlap);
+	penstock_overlap_fini(&x->overlap);
 	free(x);
 }
 
@@ -57,7 +57,7 @@ void sluice_extend_put(struct sluice_extend **list, struct sluice_extend *x)
 static uint64_t end_of_bytes(int fd, uint64_t from, uint64_t to)
 {
 	unsigned char part[BLOCK];
-	int64_t n = to > from ? sluice_whole_read(fd, part, to - from, from) : 0;
+	int64_t n = to > from ? penstock_whole_read(fd, part, to - from, from) : 0;
 
 	if (n < 0)
 		return to;
@@ -72,9 +72,9 @@ static uint64_t end_of_bytes(int fd, uint64_t from, uint64_t to)
  * reads as a hole.  SEEK_DATA counts in blocks, so the parts of blocks at either
  * end are looked at by byte.  Returns the end of the last data there, at least @end.
  */
-static uint64_t end_in_file(const struct sluice_backing *s, uint64_t end, uint64_t limit)
+static uint64_t end_in_file(const struct penstock_backing *s, uint64_t end, uint64_t limit)
 {
-	int fd = sluice_backing_reopen(s, O_RDONLY); /* its offset is ours to move */
+	int fd = penstock_backing_reopen(s, O_RDONLY); /* its offset is ours to move */
 	uint64_t first = min_u64(align_up(end, BLOCK), limit);
 	uint64_t last = max_u64(align_down(limit, BLOCK), first);
 	off_t data, hole = (off_t)first;
@@ -93,63 +93,63 @@ static uint64_t end_in_file(const struct sluice_backing *s, uint64_t end, uint64
 	return end;
 }
 
-static uint64_t end_of_data(const struct sluice_backing *s, uint64_t end, uint64_t limit)
+static uint64_t end_of_data(const struct penstock_backing *s, uint64_t end, uint64_t limit)
 {
-	const struct sluice_stripe *t = s->stripe;
+	const struct penstock_stripe *t = s->stripe;
 	uint64_t last = end, from, to, got;
 
 	if (!t)
 		return end_in_file(s, end, limit);
 	for (unsigned i = 0; i < t->nr; i++) {
-		from = sluice_stripe_share(t, i, end);
-		to = sluice_stripe_share(t, i, limit);
+		from = penstock_stripe_share(t, i, end);
+		to = penstock_stripe_share(t, i, limit);
 		got = from < to
 			      ? end_in_file(&t->members[i], STRIPE_DATA + from, STRIPE_DATA + to) -
 					STRIPE_DATA
 			      : from;
 		if (got > from)
-			last = max_u64(last, sluice_stripe_whole(t, i, got - 1) + 1);
+			last = max_u64(last, penstock_stripe_whole(t, i, got - 1) + 1);
 	}
 	return last;
 }
 
 /* Give back what lies behind the data, unless somebody else has made the file longer still. */
-static void extend_give_back(struct sluice_backing *s)
+static void extend_give_back(struct penstock_backing *s)
 {
-	struct sluice_extend *x = s->extend;
+	struct penstock_extend *x = s->extend;
 	uint64_t end = max_u64(x->base, x->kept);
-	int64_t size = sluice_backing_size(s);
+	int64_t size = penstock_backing_size(s);
 
 	x->failed = false;
 	if (size <= 0 || (uint64_t)size <= end || (uint64_t)size > x->reach)
 		return;
 	if (end < x->fail_from)
 		end = end_of_data(s, end, x->fail_from);
-	sluice_backing_truncate(s, end);
+	penstock_backing_truncate(s, end);
 }
 
-static void extend_note_failure(struct sluice_extend *x, uint64_t off)
+static void extend_note_failure(struct penstock_extend *x, uint64_t off)
 {
 	x->fail_from = x->failed ? min_u64(x->fail_from, off) : off;
 	x->failed = true;
 }
 
 /* Has the file blocks for all of it, and those behind its end have been reserved before? */
-static bool has_blocks(const struct sluice_backing *s, uint64_t end)
+static bool has_blocks(const struct penstock_backing *s, uint64_t end)
 {
 	struct stat st;
 
 	return fstat(s->fd, &st) == 0 && (uint64_t)st.st_blocks * 512 >= end;
 }
 
-static int extend_reserve(struct sluice_backing *s, uint64_t from, uint64_t end, bool *ret_reserved)
+static int extend_reserve(struct penstock_backing *s, uint64_t from, uint64_t end, bool *ret_reserved)
 {
 	int r;
 
 	if (s->stripe) {
 		bool unable = s->extend->unable;
 
-		r = sluice_stripe_reserve(s->stripe, from, end, &unable);
+		r = penstock_stripe_reserve(s->stripe, from, end, &unable);
 		s->extend->unable = unable;
 		*ret_reserved = !r && !unable;
 		return r;
@@ -172,9 +172,9 @@ static int extend_reserve(struct sluice_backing *s, uint64_t from, uint64_t end,
 	return -errno;
 }
 
-int sluice_extend_begin(struct sluice_backing *s, uint64_t off, uint64_t len, bool *ret_reserved)
+int penstock_extend_begin(struct penstock_backing *s, uint64_t off, uint64_t len, bool *ret_reserved)
 {
-	struct sluice_extend *x = s->extend;
+	struct penstock_extend *x = s->extend;
 	uint64_t end = off + len;
 	int64_t size;
 	int r;
@@ -185,7 +185,7 @@ int sluice_extend_begin(struct sluice_backing *s, uint64_t off, uint64_t len, bo
 	pthread_mutex_lock(&x->lock);
 	/* Not before: a write that fails meanwhile gives back what it had made the file longer by.
 	 */
-	size = sluice_backing_size(s);
+	size = penstock_backing_size(s);
 	if (size < 0) {
 		pthread_mutex_unlock(&x->lock);
 		return (int)size;
@@ -213,9 +213,9 @@ int sluice_extend_begin(struct sluice_backing *s, uint64_t off, uint64_t len, bo
 	return r;
 }
 
-void sluice_extend_end(struct sluice_backing *s, uint64_t off, uint64_t good, bool failed)
+void penstock_extend_end(struct penstock_backing *s, uint64_t off, uint64_t good, bool failed)
 {
-	struct sluice_extend *x = s->extend;
+	struct penstock_extend *x = s->extend;
 
 	pthread_mutex_lock(&x->lock);
 	if (good)

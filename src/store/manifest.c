@@ -12,11 +12,11 @@
 #include "base/util.h"
 #include "base/whole.h"
 
-#define MANIFEST_MAGIC "sluice striped file 1\n"
-#define FOLDER_MAGIC   "sluice striped folder 1\n"
-#define MEMBER_MAGIC   "sluice member of a striped file 1\n"
+#define MANIFEST_MAGIC "penstock striped file 1\n"
+#define FOLDER_MAGIC   "penstock striped folder 1\n"
+#define MEMBER_MAGIC   "penstock member of a striped file 1\n"
 
-void sluice_manifest_free(struct sluice_manifest *m)
+void penstock_manifest_free(struct penstock_manifest *m)
 {
 	for (unsigned i = 0; m && i < m->nr; i++)
 		free(m->members[i]);
@@ -27,7 +27,7 @@ void sluice_manifest_free(struct sluice_manifest *m)
 static void end_text(FILE *f, char **text, const size_t *len)
 {
 	fflush(f);
-	fprintf(f, "crc %08" PRIx32 "\n", sluice_crc32c(0, *text, *len));
+	fprintf(f, "crc %08" PRIx32 "\n", penstock_crc32c(0, *text, *len));
 }
 
 /* Where the text with its magic word ends, which it does with the right sum; NULL: it does not. */
@@ -39,10 +39,10 @@ static const char *check_text(const char *text, size_t size)
 	/* A name may not hold such a line: the first one is it. */
 	if (!end || sscanf(end + 5, "%8x", &crc) != 1)
 		return NULL;
-	return sluice_crc32c(0, text, (size_t)(end + 1 - text)) == crc ? end + 1 : NULL;
+	return penstock_crc32c(0, text, (size_t)(end + 1 - text)) == crc ? end + 1 : NULL;
 }
 
-char *sluice_manifest_text(const struct sluice_manifest *m, size_t *len)
+char *penstock_manifest_text(const struct penstock_manifest *m, size_t *len)
 {
 	char *text = NULL;
 	size_t n = 0;
@@ -69,7 +69,7 @@ char *sluice_manifest_text(const struct sluice_manifest *m, size_t *len)
 	return text;
 }
 
-static int parse_members(struct sluice_manifest *m, const char *at, const char *end, unsigned nr)
+static int parse_members(struct penstock_manifest *m, const char *at, const char *end, unsigned nr)
 {
 	const char *line_end;
 
@@ -90,7 +90,7 @@ static bool manifest_begins(const char *text, const char *magic)
 	return !strncmp(text, magic, strlen(magic));
 }
 
-static int parse_manifest(struct sluice_manifest *m, const char *text, size_t size)
+static int parse_manifest(struct penstock_manifest *m, const char *text, size_t size)
 {
 	const char *end = check_text(text, size), *at = strchr(text, '\n') + 1;
 	unsigned nr;
@@ -99,28 +99,28 @@ static int parse_manifest(struct sluice_manifest *m, const char *text, size_t si
 	if (!end || sscanf(at, "id %32[0-9a-f]\nunit %" SCNu64 "\nmembers %u\n%n", m->id, &m->unit,
 			   &nr, &used) != 3)
 		return -EBADMSG;
-	if (!used || !nr || nr > SLUICE_STRIPE_MEMBERS || !m->unit || m->unit > UNIT_MOST ||
+	if (!used || !nr || nr > PENSTOCK_STRIPE_MEMBERS || !m->unit || m->unit > UNIT_MOST ||
 	    m->unit % UNIT_STEP)
 		return -EBADMSG;
 	return parse_members(m, at + used, end, nr);
 }
 
-int sluice_manifest_read(struct sluice_manifest **out, int fd)
+int penstock_manifest_read(struct penstock_manifest **out, int fd)
 {
 	CLEANUP_FREE char *text = NULL;
-	struct sluice_manifest *m;
+	struct penstock_manifest *m;
 	struct stat st;
 	int64_t n;
 	int r;
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode) || !sluice_manifest_may_be(st.st_size))
+	if (!S_ISREG(st.st_mode) || !penstock_manifest_may_be(st.st_size))
 		return 0;
 	text = calloc(1, (size_t)st.st_size + 1);
 	if (!text)
 		return -ENOMEM;
-	n = sluice_whole_read(fd, text, (uint64_t)st.st_size, 0);
+	n = penstock_whole_read(fd, text, (uint64_t)st.st_size, 0);
 	if (n < 0)
 		return (int)n;
 	if (n != st.st_size ||
@@ -131,14 +131,14 @@ int sluice_manifest_read(struct sluice_manifest **out, int fd)
 		m->folder = manifest_begins(text, FOLDER_MAGIC);
 	r = m ? parse_manifest(m, text, (size_t)n) : -ENOMEM;
 	if (r < 0) {
-		sluice_manifest_free(m);
+		penstock_manifest_free(m);
 		return r;
 	}
 	*out = m;
 	return 1;
 }
 
-int sluice_member_head_text(const struct sluice_member_head *h, char *room)
+int penstock_member_head_text(const struct penstock_member_head *h, char *room)
 {
 	char *text = NULL;
 	size_t n = 0;
@@ -160,7 +160,7 @@ int sluice_member_head_text(const struct sluice_member_head *h, char *room)
 	return bad ? -ENOMEM : 0;
 }
 
-int sluice_member_head_parse(struct sluice_member_head *h, const char *text)
+int penstock_member_head_parse(struct penstock_member_head *h, const char *text)
 {
 	const char *end = check_text(text, MEMBER_HEAD), *at;
 	int used = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_STORE_MANIFEST_H
-#define SLUICE_STORE_MANIFEST_H
+#ifndef PENSTOCK_STORE_MANIFEST_H
+#define PENSTOCK_STORE_MANIFEST_H
 
 /* The texts of striped files: the manifest, and the header of a member. */
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 enum {
 	MANIFEST_STEP = 4093, /* a manifest's size is a multiple: few other files' is, */
@@ -19,17 +19,17 @@ enum {
 	UNIT_MOST = 1 << 30,
 };
 
-#define FOLDER_MARK ".sluice-stripe" /* the manifest of a striped folder */
+#define FOLDER_MARK ".penstock-stripe" /* the manifest of a striped folder */
 
-struct sluice_manifest {
+struct penstock_manifest {
 	bool folder; /* of a folder: members are folders, too */
 	char id[33];
 	uint64_t unit;
 	unsigned nr;
-	char *members[SLUICE_STRIPE_MEMBERS];
+	char *members[PENSTOCK_STRIPE_MEMBERS];
 };
 
-struct sluice_member_head {
+struct penstock_member_head {
 	char id[33];
 	unsigned index, nr;
 	uint64_t unit;
@@ -37,19 +37,19 @@ struct sluice_member_head {
 	char name[3072];  /* of the manifest, when it was made; empty: too long */
 };
 
-static inline bool sluice_manifest_may_be(off_t size)
+static inline bool penstock_manifest_may_be(off_t size)
 {
 	return size > 0 && size % MANIFEST_STEP == 0 && size / MANIFEST_STEP <= MANIFEST_MOST;
 }
 
 /* 1 with *@out, 0: the open file is something else, -EBADMSG: a damaged one, or -errno. */
-int sluice_manifest_read(struct sluice_manifest **out, int fd);
+int penstock_manifest_read(struct penstock_manifest **out, int fd);
 /* The text of @m, with all that belongs to the file; NULL: no memory, or too long. */
-char *sluice_manifest_text(const struct sluice_manifest *m, size_t *len);
-void sluice_manifest_free(struct sluice_manifest *m);
+char *penstock_manifest_text(const struct penstock_manifest *m, size_t *len);
+void penstock_manifest_free(struct penstock_manifest *m);
 
 /* Into MEMBER_HEAD bytes: 0 or -ENOMEM; and back: 0, or -EBADMSG. */
-int sluice_member_head_text(const struct sluice_member_head *h, char *room);
-int sluice_member_head_parse(struct sluice_member_head *h, const char *text);
+int penstock_member_head_text(const struct penstock_member_head *h, char *room);
+int penstock_member_head_parse(struct penstock_member_head *h, const char *text);
 
 #endif

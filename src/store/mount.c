@@ -33,7 +33,7 @@ static bool mount_field(char *out, size_t size, const char **s)
 	return true;
 }
 
-int sluice_mount_parse(struct sluice_mount *out, uint64_t *ret_id, const char *line)
+int penstock_mount_parse(struct penstock_mount *out, uint64_t *ret_id, const char *line)
 {
 	/* id parent major:minor root point options [optional...] - fs source options */
 	const char *rest = strstr(line, " - ");
@@ -54,10 +54,10 @@ int sluice_mount_parse(struct sluice_mount *out, uint64_t *ret_id, const char *l
 	return 0;
 }
 
-int sluice_mount_find(struct sluice_mount *out, uint64_t id)
+int penstock_mount_find(struct penstock_mount *out, uint64_t id)
 {
 	CLEANUP_FREE char *line = NULL;
-	struct sluice_mount m;
+	struct penstock_mount m;
 	size_t room = 0;
 	uint64_t found;
 	int r = -ENOENT;
@@ -66,7 +66,7 @@ int sluice_mount_find(struct sluice_mount *out, uint64_t id)
 	if (!f)
 		return -errno;
 	while (r < 0 && getline(&line, &room, f) > 0)
-		if (sluice_mount_parse(&m, &found, line) == 0 && found == id) {
+		if (penstock_mount_parse(&m, &found, line) == 0 && found == id) {
 			*out = m;
 			r = 0;
 		}

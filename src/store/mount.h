@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_STORE_MOUNT_H
-#define SLUICE_STORE_MOUNT_H
+#ifndef PENSTOCK_STORE_MOUNT_H
+#define PENSTOCK_STORE_MOUNT_H
 
 #include <stdint.h>
 
-struct sluice_mount {
+struct penstock_mount {
 	char fs[32];      /* "ext4", "fuse.sshfs" */
 	char point[256];  /* where it is mounted */
 	char source[256]; /* "/dev/nvme0n1p2", "server:/export" */
 };
 
 /* The mount with this id (statx's stx_mnt_id).  Returns 0, -ENOENT, or -errno without /proc. */
-int sluice_mount_find(struct sluice_mount *out, uint64_t id);
+int penstock_mount_find(struct penstock_mount *out, uint64_t id);
 
 /* One line of /proc/self/mountinfo.  Returns 0 or -EINVAL. */
-int sluice_mount_parse(struct sluice_mount *out, uint64_t *ret_id, const char *line);
+int penstock_mount_parse(struct penstock_mount *out, uint64_t *ret_id, const char *line);
 
 #endif

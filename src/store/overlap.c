@@ -3,30 +3,30 @@
 
 #include <unistd.h>
 
-void sluice_overlap_init(struct sluice_overlap *o)
+void penstock_overlap_init(struct penstock_overlap *o)
 {
 	pthread_mutex_init(&o->lock, NULL);
 	o->direct.prev = o->direct.next = &o->direct;
 	o->cached.prev = o->cached.next = &o->cached;
 }
 
-void sluice_overlap_fini(struct sluice_overlap *o)
+void penstock_overlap_fini(struct penstock_overlap *o)
 {
 	pthread_mutex_destroy(&o->lock);
 }
 
-bool sluice_overlap_begin(struct sluice_overlap *o, struct sluice_range *r, uint64_t off,
+bool penstock_overlap_begin(struct penstock_overlap *o, struct penstock_range *r, uint64_t off,
 			  uint64_t len, bool cached)
 {
-	struct sluice_range *mine = cached ? &o->cached : &o->direct;
-	struct sluice_range *others = cached ? &o->direct : &o->cached;
+	struct penstock_range *mine = cached ? &o->cached : &o->direct;
+	struct penstock_range *others = cached ? &o->direct : &o->cached;
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	bool free = true;
 
 	r->first = off / page;
 	r->last = (off + len - 1) / page;
 	pthread_mutex_lock(&o->lock);
-	for (struct sluice_range *x = others->next; x != others && free; x = x->next)
+	for (struct penstock_range *x = others->next; x != others && free; x = x->next)
 		free = r->last < x->first || x->last < r->first;
 	if (free) {
 		r->prev = mine->prev;
@@ -38,7 +38,7 @@ bool sluice_overlap_begin(struct sluice_overlap *o, struct sluice_range *r, uint
 	return free;
 }
 
-void sluice_overlap_end(struct sluice_overlap *o, struct sluice_range *r)
+void penstock_overlap_end(struct penstock_overlap *o, struct penstock_range *r)
 {
 	pthread_mutex_lock(&o->lock);
 	r->prev->next = r->next;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_STORE_OVERLAP_H
-#define SLUICE_STORE_OVERLAP_H
+#ifndef PENSTOCK_STORE_OVERLAP_H
+#define PENSTOCK_STORE_OVERLAP_H
 
 /*
  * Pages of a file that are being written: by O_DIRECT, or in part through the page
@@ -13,23 +13,23 @@
 #include <stdint.h>
 
 /* A write of pages first..last that is in flight. */
-struct sluice_range {
-	struct sluice_range *prev, *next;
+struct penstock_range {
+	struct penstock_range *prev, *next;
 	uint64_t first, last;
 };
 
 /* The writes in flight to one file. */
-struct sluice_overlap {
+struct penstock_overlap {
 	pthread_mutex_t lock;
-	struct sluice_range direct, cached; /* heads of lists */
+	struct penstock_range direct, cached; /* heads of lists */
 };
 
-void sluice_overlap_init(struct sluice_overlap *o);
-void sluice_overlap_fini(struct sluice_overlap *o);
+void penstock_overlap_init(struct penstock_overlap *o);
+void penstock_overlap_fini(struct penstock_overlap *o);
 
 /* May bytes [off, off + len) be written this way now?  Then @r is on the list until the end. */
-bool sluice_overlap_begin(struct sluice_overlap *o, struct sluice_range *r, uint64_t off,
+bool penstock_overlap_begin(struct penstock_overlap *o, struct penstock_range *r, uint64_t off,
 			  uint64_t len, bool cached);
-void sluice_overlap_end(struct sluice_overlap *o, struct sluice_range *r);
+void penstock_overlap_end(struct penstock_overlap *o, struct penstock_range *r);
 
 #endif

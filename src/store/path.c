@@ -33,7 +33,7 @@ static int store_reopen(int fd, int flags)
 	return r < 0 ? -errno : r;
 }
 
-static void set_why(struct sluice_backing *s, const char *why)
+static void set_why(struct penstock_backing *s, const char *why)
 {
 	pthread_mutex_lock(&s->lock);
 	if (!s->why[0])
@@ -45,17 +45,17 @@ static void set_why(struct sluice_backing *s, const char *why)
  * Regular files and block devices have offsets; pipes, sockets and directories do not.  1: it
  * may be a manifest.  2: it may become one.
  */
-static int check_kind(struct sluice_backing *s, const char *name, struct sluice_err *err)
+static int check_kind(struct penstock_backing *s, const char *name, struct penstock_err *err)
 {
 	struct statfs fs;
 	struct stat st;
 
 	if (fstat(s->fd, &st) < 0)
-		return sluice_fail(err, -errno, "%s: fstat: %s", name, strerror(errno));
+		return penstock_fail(err, -errno, "%s: fstat: %s", name, strerror(errno));
 	if (S_ISDIR(st.st_mode))
-		return sluice_fail(err, -EISDIR, "%s: is a directory; a file is needed", name);
+		return penstock_fail(err, -EISDIR, "%s: is a directory; a file is needed", name);
 	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
-		return sluice_fail(err, -ESPIPE, "%s: is neither a regular file nor a block device",
+		return penstock_fail(err, -ESPIPE, "%s: is neither a regular file nor a block device",
 				   name);
 	s->device = S_ISBLK(st.st_mode);
 	s->dev = s->device ? st.st_rdev : st.st_dev;
@@ -66,25 +66,25 @@ static int check_kind(struct sluice_backing *s, const char *name, struct sluice_
 	s->tmpfs = fs.f_type == TMPFS_MAGIC;
 	if (!s->device && !st.st_size && st.st_nlink && s->access != O_RDONLY)
 		return 2;
-	return !s->device && sluice_manifest_may_be(st.st_size);
+	return !s->device && penstock_manifest_may_be(st.st_size);
 }
 
 /* The manifest of a striped file?  0: no. */
-static int read_manifest(int file, struct sluice_manifest **out, const char *name,
-			 struct sluice_err *err)
+static int read_manifest(int file, struct penstock_manifest **out, const char *name,
+			 struct penstock_err *err)
 {
 	CLEANUP_CLOSE int fd = store_reopen(file, O_RDONLY);
-	int r = fd < 0 ? 0 : sluice_manifest_read(out, fd);
+	int r = fd < 0 ? 0 : penstock_manifest_read(out, fd);
 
 	if (r < 0)
-		return sluice_fail(err, r, "%s: %s", name,
+		return penstock_fail(err, r, "%s: %s", name,
 				   r == -EBADMSG ? "is the damaged manifest of a striped file"
 						 : strerror(-r));
 	return r;
 }
 
 /* What O_DIRECT asks for.  A file system may take the flag and give no alignment. */
-static void find_limits(struct sluice_backing *s)
+static void find_limits(struct penstock_backing *s)
 {
 	uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
 	const char *from;
@@ -92,7 +92,7 @@ static void find_limits(struct sluice_backing *s)
 	s->mem_align = s->off_align = 1;
 	if (!s->direct)
 		return;
-	if (sluice_backing_align(s->fd, &s->mem_align, &s->off_align, &from) < 0) {
+	if (penstock_backing_align(s->fd, &s->mem_align, &s->off_align, &from) < 0) {
 		set_why(s, "the file system does not do direct I/O on this file");
 		s->direct = false;
 		s->mem_align = s->off_align = 1;
@@ -105,7 +105,7 @@ static void find_limits(struct sluice_backing *s)
 	s->edge_align = s->off_align > page ? s->off_align : page;
 }
 
-static void store_init(struct sluice_backing *s, int fd)
+static void store_init(struct penstock_backing *s, int fd)
 {
 	memset(s, 0, sizeof(*s));
 	s->fd = fd;
@@ -137,7 +137,7 @@ static int set_flags(int fd, int on, int off)
 }
 
 /* The caller or the alignment query said no: go on without O_DIRECT. */
-static int drop_direct(struct sluice_backing *s)
+static int drop_direct(struct penstock_backing *s)
 {
 	int flags, fd;
 
@@ -157,27 +157,27 @@ static int drop_direct(struct sluice_backing *s)
 }
 
 /* 1: it is a striped file, and open. */
-static int settle_stripe(struct sluice_backing *s, const char *name, uint32_t direct, bool fresh,
-			 struct sluice_err *err)
+static int settle_stripe(struct penstock_backing *s, const char *name, uint32_t direct, bool fresh,
+			 struct penstock_err *err)
 {
-	struct sluice_manifest *m;
-	int r = fresh ? sluice_stripe_adopt(s, &m, err) : read_manifest(s->fd, &m, name, err);
+	struct penstock_manifest *m;
+	int r = fresh ? penstock_stripe_adopt(s, &m, err) : read_manifest(s->fd, &m, name, err);
 
 	if (r != 1)
 		return r;
 	if (m->folder) { /* its mark is a file like others */
-		sluice_manifest_free(m);
+		penstock_manifest_free(m);
 		return 0;
 	}
-	r = sluice_stripe_open(s, m, name, direct, err);
+	r = penstock_stripe_open(s, m, name, direct, err);
 	if (r < 0)
 		return r;
 	s->stripe->fresh = fresh;
 	return 1;
 }
 
-static int store_settle(struct sluice_backing *s, const char *name, uint32_t direct, bool member,
-			struct sluice_err *err)
+static int store_settle(struct penstock_backing *s, const char *name, uint32_t direct, bool member,
+			struct penstock_err *err)
 {
 	int r = check_kind(s, name, err);
 
@@ -186,12 +186,12 @@ static int store_settle(struct sluice_backing *s, const char *name, uint32_t dir
 	if (r)
 		return r < 0 ? r : 0;
 	find_limits(s);
-	if (direct == SLUICE_DIRECT_ALWAYS && !s->direct)
-		return sluice_fail(err, -EINVAL, "%s: O_DIRECT was asked for: %s", name, s->why);
+	if (direct == PENSTOCK_DIRECT_ALWAYS && !s->direct)
+		return penstock_fail(err, -EINVAL, "%s: O_DIRECT was asked for: %s", name, s->why);
 	if (!s->direct) {
 		r = drop_direct(s);
 		if (r < 0)
-			return sluice_fail(err, r, "%s: cannot reopen without O_DIRECT: %s", name,
+			return penstock_fail(err, r, "%s: cannot reopen without O_DIRECT: %s", name,
 					   strerror(-r));
 		s->plain_fd = s->fd;
 	}
@@ -218,43 +218,43 @@ static int store_open_direct(const char *path, int flags, unsigned mode, bool *r
 }
 
 /* @fd is ours from here on; @direct_now: O_DIRECT is set. */
-static int store_begin(struct sluice_backing *s, int fd, int oflags, bool direct_now,
-		       const char *name, uint32_t direct, bool member, struct sluice_err *err)
+static int store_begin(struct penstock_backing *s, int fd, int oflags, bool direct_now,
+		       const char *name, uint32_t direct, bool member, struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 	int r;
 
 	store_init(s, fd);
 	set_flags(fd, 0, O_NONBLOCK);
 	s->access = oflags & O_ACCMODE;
 	s->synced = oflags & (O_SYNC | O_DSYNC);
-	s->insist = direct == SLUICE_DIRECT_ALWAYS;
+	s->insist = direct == PENSTOCK_DIRECT_ALWAYS;
 	s->direct = direct_now;
 	if (!direct_now)
-		set_why(s, direct == SLUICE_DIRECT_NEVER
+		set_why(s, direct == PENSTOCK_DIRECT_NEVER
 				   ? "O_DIRECT was not asked for"
 				   : "the file system refuses O_DIRECT at open");
-	r = store_settle(s, sluice_shorten(&room, name), direct, member, err);
+	r = store_settle(s, penstock_shorten(&room, name), direct, member, err);
 	if (r < 0)
-		sluice_backing_close(s);
+		penstock_backing_close(s);
 	return r;
 }
 
-static int open_store(struct sluice_backing *s, const char *path, int oflags, unsigned mode,
-		      uint32_t direct, bool member, struct sluice_err *err)
+static int open_store(struct penstock_backing *s, const char *path, int oflags, unsigned mode,
+		      uint32_t direct, bool member, struct penstock_err *err)
 {
 	int flags = (oflags & ~(O_DIRECT | O_APPEND)) | O_CLOEXEC | O_NOCTTY;
-	struct sluice_short room;
+	struct penstock_short room;
 	bool got = false;
 	int fd;
 
-	if (direct == SLUICE_DIRECT_NEVER)
+	if (direct == PENSTOCK_DIRECT_NEVER)
 		fd = open_at(path, flags, mode);
 	else
 		fd = store_open_direct(path, flags, mode, &got);
 	if (fd < 0)
-		return sluice_fail(
-			err, fd, "%s: cannot open for %s: %s", sluice_shorten(&room, path),
+		return penstock_fail(
+			err, fd, "%s: cannot open for %s: %s", penstock_shorten(&room, path),
 			(oflags & O_ACCMODE) == O_RDONLY ? "reading" : "writing", strerror(-fd));
 	return store_begin(s, fd, oflags, got, path, direct, member, err);
 }
@@ -262,17 +262,17 @@ static int open_store(struct sluice_backing *s, const char *path, int oflags, un
 /* O_TRUNC would make a manifest nothing before anybody has seen what it was. */
 static bool is_striped(const char *path)
 {
-	struct sluice_manifest *m = NULL;
+	struct penstock_manifest *m = NULL;
 	CLEANUP_CLOSE int fd = open_at(path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
 
-	if (fd < 0 || sluice_manifest_read(&m, fd) == 0)
+	if (fd < 0 || penstock_manifest_read(&m, fd) == 0)
 		return false;
-	sluice_manifest_free(m);
+	penstock_manifest_free(m);
 	return true; /* a damaged one, too */
 }
 
 /* Another file has come to its name, and the members of a striped one are gone. */
-static bool was_replaced(const struct sluice_backing *s, const char *path)
+static bool was_replaced(const struct penstock_backing *s, const char *path)
 {
 	struct stat st;
 
@@ -280,8 +280,8 @@ static bool was_replaced(const struct sluice_backing *s, const char *path)
 	       (st.st_ino != s->ino || st.st_dev != s->dev);
 }
 
-int sluice_backing_open(struct sluice_backing *s, const char *path, int oflags, unsigned mode,
-			uint32_t direct, struct sluice_err *err)
+int penstock_backing_open(struct penstock_backing *s, const char *path, int oflags, unsigned mode,
+			uint32_t direct, struct penstock_err *err)
 {
 	bool cut = (oflags & O_TRUNC) && (oflags & O_ACCMODE) != O_RDONLY && is_striped(path);
 	int flags = cut ? oflags & ~O_TRUNC : oflags, r;
@@ -292,36 +292,36 @@ int sluice_backing_open(struct sluice_backing *s, const char *path, int oflags, 
 		r = open_store(s, path, flags, mode, direct, false, err);
 	if (r < 0 || !cut || !s->stripe)
 		return r;
-	r = sluice_stripe_truncate(s->stripe, 0);
+	r = penstock_stripe_truncate(s->stripe, 0);
 	if (r < 0) {
-		sluice_backing_close(s);
-		return sluice_fail(err, r, "%s: cannot be made empty: %s", path, strerror(-r));
+		penstock_backing_close(s);
+		return penstock_fail(err, r, "%s: cannot be made empty: %s", path, strerror(-r));
 	}
 	return 0;
 }
 
-int sluice_backing_open_member(struct sluice_backing *s, const char *path, int oflags,
-			       uint32_t direct, struct sluice_err *err)
+int penstock_backing_open_member(struct penstock_backing *s, const char *path, int oflags,
+			       uint32_t direct, struct penstock_err *err)
 {
 	return open_store(s, path, oflags, 0, direct, true, err);
 }
 
-int sluice_backing_take(struct sluice_backing *s, int fd, const char *name, uint32_t direct,
-			struct sluice_err *err)
+int penstock_backing_take(struct penstock_backing *s, int fd, const char *name, uint32_t direct,
+			struct penstock_err *err)
 {
-	bool never = direct == SLUICE_DIRECT_NEVER;
+	bool never = direct == PENSTOCK_DIRECT_NEVER;
 	int flags = fcntl(fd, F_GETFL), r;
 
 	if (flags < 0) {
 		r = -errno;
 		close(fd);
-		return sluice_fail(err, r, "%s: %s", name, strerror(-r));
+		return penstock_fail(err, r, "%s: %s", name, strerror(-r));
 	}
 	r = set_flags(fd, never ? 0 : O_DIRECT, O_APPEND | (never ? O_DIRECT : 0));
 	return store_begin(s, fd, flags, !never && r == 0, name, direct, false, err);
 }
 
-int sluice_backing_adopt(struct sluice_backing *s, int fd, uint32_t direct, struct sluice_err *err)
+int penstock_backing_adopt(struct penstock_backing *s, int fd, uint32_t direct, struct penstock_err *err)
 {
 	int flags = fcntl(fd, F_GETFL);
 	char name[32];
@@ -329,9 +329,9 @@ int sluice_backing_adopt(struct sluice_backing *s, int fd, uint32_t direct, stru
 
 	snprintf(name, sizeof(name), "fd %d", fd);
 	if (flags < 0)
-		return sluice_fail(err, -errno, "%s: %s", name, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", name, strerror(errno));
 	if ((flags & O_APPEND) && (flags & O_ACCMODE) != O_RDONLY)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: was opened with O_APPEND, where writes ignore their offset",
 				   name);
 	store_init(s, fd);
@@ -339,16 +339,16 @@ int sluice_backing_adopt(struct sluice_backing *s, int fd, uint32_t direct, stru
 	s->access = flags & O_ACCMODE;
 	s->synced = flags & (O_SYNC | O_DSYNC);
 	s->direct = flags & O_DIRECT;
-	s->insist = direct == SLUICE_DIRECT_ALWAYS;
+	s->insist = direct == PENSTOCK_DIRECT_ALWAYS;
 	/* With O_NONBLOCK io_uring answers EAGAIN instead of waiting for the disk. */
 	if (flags & O_NONBLOCK) {
 		r = store_reopen(fd, s->access | (flags & (O_DIRECT | O_SYNC | O_DSYNC)));
 		if (r >= 0)
 			s->fd = r;
 	}
-	if (direct == SLUICE_DIRECT_NEVER) {
+	if (direct == PENSTOCK_DIRECT_NEVER) {
 		s->direct = false;
-	} else if (direct == SLUICE_DIRECT_ALWAYS && !s->direct) {
+	} else if (direct == PENSTOCK_DIRECT_ALWAYS && !s->direct) {
 		r = store_reopen(fd, s->access | O_DIRECT | (flags & (O_SYNC | O_DSYNC)));
 		if (r >= 0) {
 			s->plain_fd = s->fd;
@@ -360,11 +360,11 @@ int sluice_backing_adopt(struct sluice_backing *s, int fd, uint32_t direct, stru
 		set_why(s, "the descriptor was opened without O_DIRECT");
 	r = store_settle(s, name, direct, false, err);
 	if (r < 0)
-		sluice_backing_close(s);
+		penstock_backing_close(s);
 	return r;
 }
 
-void sluice_backing_remote(struct sluice_backing *s, struct sluice_remote *remote, int oflags)
+void penstock_backing_remote(struct penstock_backing *s, struct penstock_remote *remote, int oflags)
 {
 	store_init(s, -1);
 	s->access = oflags & O_ACCMODE;
@@ -374,10 +374,10 @@ void sluice_backing_remote(struct sluice_backing *s, struct sluice_remote *remot
 	set_why(s, "an object");
 }
 
-int sluice_backing_close(struct sluice_backing *s)
+int penstock_backing_close(struct penstock_backing *s)
 {
 	int plain = s->plain_fd;
-	int r = s->stripe ? sluice_stripe_close(s) : 0;
+	int r = s->stripe ? penstock_stripe_close(s) : 0;
 
 	if (plain >= 0 && plain != s->fd && plain != s->borrowed && close(plain) < 0)
 		r = -errno;
@@ -387,7 +387,7 @@ int sluice_backing_close(struct sluice_backing *s)
 	return r;
 }
 
-int sluice_backing_reopen(const struct sluice_backing *s, int flags)
+int penstock_backing_reopen(const struct penstock_backing *s, int flags)
 {
 	return store_reopen(s->fd, flags);
 }
@@ -397,7 +397,7 @@ int sluice_backing_reopen(const struct sluice_backing *s, int flags)
  * 0444, privileges dropped), /proc is not mounted, or there are too many open files.
  * The first one is ours and can do without O_DIRECT.  Under s->lock.
  */
-static int sole_descriptor(struct sluice_backing *s, int why)
+static int sole_descriptor(struct penstock_backing *s, int why)
 {
 	if (s->fd == s->borrowed || s->insist || set_flags(s->fd, 0, O_DIRECT) < 0)
 		return why;
@@ -408,7 +408,7 @@ static int sole_descriptor(struct sluice_backing *s, int why)
 	return s->fd;
 }
 
-int sluice_backing_plain(struct sluice_backing *s)
+int penstock_backing_plain(struct penstock_backing *s)
 {
 	int fd = s->plain_fd;
 
@@ -427,9 +427,9 @@ int sluice_backing_plain(struct sluice_backing *s)
 	return fd;
 }
 
-int sluice_backing_give_up_direct(struct sluice_backing *s, const char *why)
+int penstock_backing_give_up_direct(struct penstock_backing *s, const char *why)
 {
-	int fd = sluice_backing_plain(s);
+	int fd = penstock_backing_plain(s);
 
 	if (fd < 0)
 		return fd;
@@ -438,26 +438,26 @@ int sluice_backing_give_up_direct(struct sluice_backing *s, const char *why)
 	return 0;
 }
 
-int64_t sluice_backing_size(const struct sluice_backing *s)
+int64_t penstock_backing_size(const struct penstock_backing *s)
 {
 	struct stat st;
 	uint64_t bytes;
 
 	if (s->stripe)
-		return sluice_stripe_size(s->stripe);
+		return penstock_stripe_size(s->stripe);
 	if (s->remote)
-		return sluice_remote_size(s->remote);
+		return penstock_remote_size(s->remote);
 	if (s->device)
 		return ioctl(s->fd, BLKGETSIZE64, &bytes) < 0 ? -errno : (int64_t)bytes;
 	return fstat(s->fd, &st) < 0 ? -errno : (int64_t)st.st_size;
 }
 
-int sluice_backing_truncate(struct sluice_backing *s, uint64_t size)
+int penstock_backing_truncate(struct penstock_backing *s, uint64_t size)
 {
 	int r;
 
 	if (s->stripe)
-		return sluice_stripe_truncate(s->stripe, size);
+		return penstock_stripe_truncate(s->stripe, size);
 	if (s->device)
 		return 0;
 	do {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_STORE_PATH_H
-#define SLUICE_STORE_PATH_H
+#ifndef PENSTOCK_STORE_PATH_H
+#define PENSTOCK_STORE_PATH_H
 
 /*
  * A file as bytes at offsets: how it was opened, what O_DIRECT asks for, and a
@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "store/overlap.h"
 
@@ -20,8 +20,8 @@
  * Space for a file that grows: who extends it, and where it must end if that
  * fails.  One per inode and handle, however often the file is open there.
  */
-struct sluice_extend {
-	struct sluice_extend *next;
+struct penstock_extend {
+	struct penstock_extend *next;
 	dev_t dev;
 	ino_t ino;
 	unsigned refs;
@@ -33,14 +33,14 @@ struct sluice_extend {
 	bool failed;        /* one of them failed */
 	uint64_t fail_from; /* where the first of those that failed starts */
 	atomic_bool unable; /* the file system cannot preallocate */
-	struct sluice_overlap overlap;
+	struct penstock_overlap overlap;
 };
 
 /* The one for this inode in @list, made if need be; NULL: no memory.  The caller locks @list. */
-struct sluice_extend *sluice_extend_get(struct sluice_extend **list, dev_t dev, ino_t ino);
-void sluice_extend_put(struct sluice_extend **list, struct sluice_extend *x);
+struct penstock_extend *penstock_extend_get(struct penstock_extend **list, dev_t dev, ino_t ino);
+void penstock_extend_put(struct penstock_extend **list, struct penstock_extend *x);
 
-struct sluice_backing {
+struct penstock_backing {
 	int fd;              /* for bulk data; O_DIRECT while @direct */
 	atomic_int plain_fd; /* the same file without O_DIRECT, or -1; may equal @fd */
 	atomic_bool direct;
@@ -58,51 +58,51 @@ struct sluice_backing {
 	ino_t ino;
 	pthread_mutex_t lock;         /* of plain_fd being opened and of @why */
 	char why[128];                /* why not direct */
-	struct sluice_extend *extend; /* the owner of the store sets it; NULL: nothing to track */
-	struct sluice_stripe *stripe; /* @fd is a manifest: the bytes are in its members */
-	struct sluice_remote *remote; /* an object; there is no @fd.  The owner closes it */
+	struct penstock_extend *extend; /* the owner of the store sets it; NULL: nothing to track */
+	struct penstock_stripe *stripe; /* @fd is a manifest: the bytes are in its members */
+	struct penstock_remote *remote; /* an object; there is no @fd.  The owner closes it */
 };
 
-/* Open @path with open(2)'s flags and mode, O_DIRECT as @direct (enum sluice_direct) says. */
-int sluice_backing_open(struct sluice_backing *s, const char *path, int oflags, unsigned mode,
-			uint32_t direct, struct sluice_err *err);
+/* Open @path with open(2)'s flags and mode, O_DIRECT as @direct (enum penstock_direct) says. */
+int penstock_backing_open(struct penstock_backing *s, const char *path, int oflags, unsigned mode,
+			uint32_t direct, struct penstock_err *err);
 /* The same for a member of a striped file, which is not one itself whatever is in it. */
-int sluice_backing_open_member(struct sluice_backing *s, const char *path, int oflags,
-			       uint32_t direct, struct sluice_err *err);
+int penstock_backing_open_member(struct penstock_backing *s, const char *path, int oflags,
+			       uint32_t direct, struct penstock_err *err);
 /* The same for a descriptor, which is the store's then and closed on failure, too. */
-int sluice_backing_take(struct sluice_backing *s, int fd, const char *name, uint32_t direct,
-			struct sluice_err *err);
+int penstock_backing_take(struct penstock_backing *s, int fd, const char *name, uint32_t direct,
+			struct penstock_err *err);
 /* The same for a descriptor that stays the caller's. */
-int sluice_backing_adopt(struct sluice_backing *s, int fd, uint32_t direct, struct sluice_err *err);
+int penstock_backing_adopt(struct penstock_backing *s, int fd, uint32_t direct, struct penstock_err *err);
 /* The same for an object, which is the store's then. */
-void sluice_backing_remote(struct sluice_backing *s, struct sluice_remote *remote, int oflags);
+void penstock_backing_remote(struct penstock_backing *s, struct penstock_remote *remote, int oflags);
 /* Returns 0 or what close(2) said. */
-int sluice_backing_close(struct sluice_backing *s);
+int penstock_backing_close(struct penstock_backing *s);
 
 /* The descriptor without O_DIRECT, opened when first asked for; or -errno. */
-int sluice_backing_plain(struct sluice_backing *s);
+int penstock_backing_plain(struct penstock_backing *s);
 /* O_DIRECT was accepted at open and refused now: do without from here on; or -errno. */
-int sluice_backing_give_up_direct(struct sluice_backing *s, const char *why);
+int penstock_backing_give_up_direct(struct penstock_backing *s, const char *why);
 
 /* Size now, or -errno. */
-int64_t sluice_backing_size(const struct sluice_backing *s);
+int64_t penstock_backing_size(const struct penstock_backing *s);
 /* As ftruncate(2); 0 or -errno.  Nothing for block devices. */
-int sluice_backing_truncate(struct sluice_backing *s, uint64_t size);
+int penstock_backing_truncate(struct penstock_backing *s, uint64_t size);
 
 /*
  * A write of [off, off + len) is about to start: preallocate what lies behind
  * the end of the file.  Returns 1 when it extends the file (then
- * sluice_extend_end() must follow), 0 when it does not, -errno when there is no
+ * penstock_extend_end() must follow), 0 when it does not, -errno when there is no
  * room; then the file is as it was.  *ret_reserved: space was allocated.
  */
-int sluice_extend_begin(struct sluice_backing *s, uint64_t off, uint64_t len, bool *ret_reserved);
+int penstock_extend_begin(struct penstock_backing *s, uint64_t off, uint64_t len, bool *ret_reserved);
 /*
  * That write is over and @good bytes of it are in the file.  When the last one
  * in flight ends and any failed, what nobody wrote is given back.
  */
-void sluice_extend_end(struct sluice_backing *s, uint64_t off, uint64_t good, bool failed);
+void penstock_extend_end(struct penstock_backing *s, uint64_t off, uint64_t good, bool failed);
 
 /* Open the store's file once more, with other flags; or -errno. */
-int sluice_backing_reopen(const struct sluice_backing *s, int flags);
+int penstock_backing_reopen(const struct penstock_backing *s, int flags);
 
 #endif

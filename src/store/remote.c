@@ -13,14 +13,14 @@ enum { PARTS_IN_FLIGHT = 8 };
 
 /* ---------------------------------------------------------------------- opening */
 
-static int check_flags(const char *uri, int oflags, struct sluice_err *err)
+static int check_flags(const char *uri, int oflags, struct penstock_err *err)
 {
 	int access = oflags & O_ACCMODE;
 
 	if (access == O_RDWR)
-		return sluice_fail(err, -EINVAL, "%s: an object is read or written, not both", uri);
+		return penstock_fail(err, -EINVAL, "%s: an object is read or written, not both", uri);
 	if (access == O_WRONLY && !(oflags & (O_TRUNC | O_EXCL)))
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: an object is written as a whole: it has to be opened with "
 				   "O_TRUNC or O_EXCL",
 				   uri);
@@ -28,10 +28,10 @@ static int check_flags(const char *uri, int oflags, struct sluice_err *err)
 }
 
 /* What is there now. */
-static int remote_look_up(struct sluice_remote *f, struct sluice_err *err)
+static int remote_look_up(struct penstock_remote *f, struct penstock_err *err)
 {
-	struct sluice_object_info info = {.size = sizeof(info)};
-	int r = sluice_object_stat(f->c, f->uri, &info, err);
+	struct penstock_object_info info = {.size = sizeof(info)};
+	int r = penstock_object_stat(f->c, f->uri, &info, err);
 
 	if (r < 0)
 		return r;
@@ -42,24 +42,24 @@ static int remote_look_up(struct sluice_remote *f, struct sluice_err *err)
 
 static void *writer_main(void *arg);
 
-static int begin_upload(struct sluice_remote *f, int oflags, struct sluice_err *err)
+static int begin_upload(struct penstock_remote *f, int oflags, struct penstock_err *err)
 {
-	struct sluice_upload_opts o = SLUICE_UPLOAD_OPTS_INIT;
+	struct penstock_upload_opts o = PENSTOCK_UPLOAD_OPTS_INIT;
 	int r;
 
 	o.in_flight = PARTS_IN_FLIGHT;
-	o.flags = oflags & O_EXCL ? SLUICE_OBJECT_NEW : 0;
-	r = sluice_upload_open(&f->upload, f->c, f->uri, &o, err);
+	o.flags = oflags & O_EXCL ? PENSTOCK_OBJECT_NEW : 0;
+	r = penstock_upload_open(&f->upload, f->c, f->uri, &o, err);
 	if (r < 0)
 		return r;
 	r = thread_start(&f->thread, writer_main, f);
 	if (r == 0)
 		return 0;
-	sluice_upload_abort(TAKE_PTR(f->upload));
-	return sluice_fail(err, r, "%s: cannot start a thread: %s", f->uri, sluice_strerror(r));
+	penstock_upload_abort(TAKE_PTR(f->upload));
+	return penstock_fail(err, r, "%s: cannot start a thread: %s", f->uri, penstock_strerror(r));
 }
 
-static void remote_free(struct sluice_remote *f)
+static void remote_free(struct penstock_remote *f)
 {
 	pthread_cond_destroy(&f->cond);
 	pthread_mutex_destroy(&f->lock);
@@ -67,7 +67,7 @@ static void remote_free(struct sluice_remote *f)
 	free(f);
 }
 
-static int remote_begin(struct sluice_remote *f, int oflags, bool lazy, struct sluice_err *err)
+static int remote_begin(struct penstock_remote *f, int oflags, bool lazy, struct penstock_err *err)
 {
 	struct object_name name;
 	int r = object_name_parse(&name, f->uri, true, err);
@@ -81,14 +81,14 @@ static int remote_begin(struct sluice_remote *f, int oflags, bool lazy, struct s
 	return r == 0 && f->writes ? begin_upload(f, oflags, err) : r;
 }
 
-int sluice_remote_open(struct sluice_remote **out, struct sluice_object *c, const char *uri,
-		       int oflags, bool lazy, struct sluice_err *err)
+int penstock_remote_open(struct penstock_remote **out, struct penstock_object *c, const char *uri,
+		       int oflags, bool lazy, struct penstock_err *err)
 {
-	struct sluice_remote *f = calloc(1, sizeof(*f));
+	struct penstock_remote *f = calloc(1, sizeof(*f));
 	int r;
 
 	if (!f)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	f->c = c;
 	f->uri = strdup(uri);
 	f->writes = (oflags & O_ACCMODE) != O_RDONLY;
@@ -97,7 +97,7 @@ int sluice_remote_open(struct sluice_remote **out, struct sluice_object *c, cons
 	pthread_mutex_init(&f->lock, NULL);
 	pthread_cond_init(&f->cond, NULL);
 	r = f->uri ? remote_begin(f, oflags, lazy, err)
-		   : sluice_fail(err, -ENOMEM, "out of memory");
+		   : penstock_fail(err, -ENOMEM, "out of memory");
 	if (r < 0)
 		remote_free(f);
 	else
@@ -105,7 +105,7 @@ int sluice_remote_open(struct sluice_remote **out, struct sluice_object *c, cons
 	return r;
 }
 
-int64_t sluice_remote_size(struct sluice_remote *f)
+int64_t penstock_remote_size(struct penstock_remote *f)
 {
 	int64_t size;
 
@@ -122,15 +122,15 @@ int64_t sluice_remote_size(struct sluice_remote *f)
 /* The ranges in flight with this one may have told which object it is. */
 static void read_prepare(struct object_req *q)
 {
-	const struct sluice_remote_req *r = q->arg;
+	const struct penstock_remote_req *r = q->arg;
 
 	if (!q->etag[0])
 		memcpy(q->etag, r->of->etag, sizeof(q->etag));
 }
 
 /* Where two answers are of two objects, what was read is neither. */
-static int remote_note_object(struct sluice_remote *f, const struct object_req *q,
-			      struct sluice_err *err)
+static int remote_note_object(struct penstock_remote *f, const struct object_req *q,
+			      struct penstock_err *err)
 {
 	const struct http_head *head = &q->http.head;
 	uint64_t total = head->status == 200 ? head->length : head->range_total;
@@ -140,7 +140,7 @@ static int remote_note_object(struct sluice_remote *f, const struct object_req *
 		return 0;
 	other = other || (total != UINT64_MAX && f->total != UINT64_MAX && total != f->total);
 	if (other)
-		return sluice_fail(err, -ESTALE,
+		return penstock_fail(err, -ESTALE,
 				   "%s: read: it was replaced: its ETag or size is another",
 				   f->uri);
 	if (!f->etag[0])
@@ -152,7 +152,7 @@ static int remote_note_object(struct sluice_remote *f, const struct object_req *
 
 static void read_done(struct object_req *q)
 {
-	struct sluice_remote_req *r = q->arg;
+	struct penstock_remote_req *r = q->arg;
 	int code = q->code;
 
 	r->err = q->err;
@@ -169,8 +169,8 @@ static void read_done(struct object_req *q)
 static void read_scatter(struct http_req *h, const void *data, size_t len)
 {
 	const struct object_req *q = container_of(h, struct object_req, http);
-	const struct sluice_remote_req *r = q->arg;
-	const struct sluice_iov *iov = r->iov;
+	const struct penstock_remote_req *r = q->arg;
+	const struct penstock_iov *iov = r->iov;
 	uint64_t at = r->skip + q->have + h->got;
 	const char *from = data;
 
@@ -185,9 +185,9 @@ static void read_scatter(struct http_req *h, const void *data, size_t len)
 	}
 }
 
-static void read_start(struct sluice_remote_req *r)
+static void read_start(struct penstock_remote_req *r)
 {
-	struct sluice_remote *f = r->of;
+	struct penstock_remote *f = r->of;
 	struct object_req *q = &r->http;
 	uint64_t len = r->len;
 	int code;
@@ -219,19 +219,19 @@ static void read_start(struct sluice_remote_req *r)
 	q->prepare = read_prepare;
 	q->done = read_done;
 	q->arg = r;
-	if (f->c->opts.checksum != SLUICE_OBJECT_SUM_NONE)
+	if (f->c->opts.checksum != PENSTOCK_OBJECT_SUM_NONE)
 		object_req_header(q, "x-amz-checksum-mode", "ENABLED");
 	object_req_start(q);
 }
 
 /* ---------------------------------------------------------------------- writing */
 
-static int failure(struct sluice_remote *f, struct sluice_err *err)
+static int failure(struct penstock_remote *f, struct penstock_err *err)
 {
-	return sluice_fail(err, f->err.code, "%s", f->err.msg);
+	return penstock_fail(err, f->err.code, "%s", f->err.msg);
 }
 
-int sluice_remote_claim(struct sluice_remote *f, uint64_t off, uint64_t len, struct sluice_err *err)
+int penstock_remote_claim(struct penstock_remote *f, uint64_t off, uint64_t len, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -239,7 +239,7 @@ int sluice_remote_claim(struct sluice_remote *f, uint64_t off, uint64_t len, str
 	if (f->err.code < 0)
 		r = failure(f, err);
 	else if (off != f->claimed)
-		r = sluice_fail(err, -EINVAL,
+		r = penstock_fail(err, -EINVAL,
 				"write %s: offset %" PRIu64
 				": an object is written from its beginning to its end, and %" PRIu64
 				" is next",
@@ -250,20 +250,20 @@ int sluice_remote_claim(struct sluice_remote *f, uint64_t off, uint64_t len, str
 	return r;
 }
 
-void sluice_remote_fail(struct sluice_remote *f, int code, const char *why)
+void penstock_remote_fail(struct penstock_remote *f, int code, const char *why)
 {
 	pthread_mutex_lock(&f->lock);
 	if (f->err.code == 0)
-		sluice_fail(&f->err, code, "%s: write: %s", f->uri, why);
+		penstock_fail(&f->err, code, "%s: write: %s", f->uri, why);
 	atomic_store(&f->failed, true);
 	pthread_cond_broadcast(&f->cond);
 	pthread_mutex_unlock(&f->lock);
 }
 
 /* Whose turn it is: the next bytes; after a failure anybody's; the end comes last.  Locked. */
-static struct sluice_remote_req *writer_next(struct sluice_remote *f)
+static struct penstock_remote_req *writer_next(struct penstock_remote *f)
 {
-	struct sluice_remote_req **at = &f->first, *r;
+	struct penstock_remote_req **at = &f->first, *r;
 
 	while ((r = *at) && r->what == REMOTE_WRITE && r->at != f->written && f->err.code == 0)
 		at = &r->next;
@@ -275,16 +275,16 @@ static struct sluice_remote_req *writer_next(struct sluice_remote *f)
 	return r;
 }
 
-static int write_block(struct sluice_remote *f, struct sluice_remote_req *r)
+static int write_block(struct penstock_remote *f, struct penstock_remote_req *r)
 {
-	const struct sluice_iov *iov = r->iov;
+	const struct penstock_iov *iov = r->iov;
 	uint64_t skip = r->skip, left = r->len;
 	int code = 0;
 
 	for (; left && code == 0; iov++) {
 		uint64_t step = skip < iov->len ? min_u64(left, iov->len - skip) : 0;
 
-		code = sluice_upload_write(f->upload, (const char *)iov->addr + skip, step,
+		code = penstock_upload_write(f->upload, (const char *)iov->addr + skip, step,
 					   &r->err);
 		skip = 0;
 		left -= step;
@@ -292,19 +292,19 @@ static int write_block(struct sluice_remote *f, struct sluice_remote_req *r)
 	return code;
 }
 
-static int end_upload(struct sluice_remote *f, bool commit, struct sluice_err *err)
+static int end_upload(struct penstock_remote *f, bool commit, struct penstock_err *err)
 {
 	int code = 0;
 
 	f->ended = true;
 	if (commit)
-		code = sluice_upload_commit(TAKE_PTR(f->upload), NULL, err);
+		code = penstock_upload_commit(TAKE_PTR(f->upload), NULL, err);
 	else
-		sluice_upload_abort(TAKE_PTR(f->upload));
+		penstock_upload_abort(TAKE_PTR(f->upload));
 	return code;
 }
 
-static void writer_do(struct sluice_remote *f, struct sluice_remote_req *r)
+static void writer_do(struct penstock_remote *f, struct penstock_remote_req *r)
 {
 	bool failed = atomic_load(&f->failed);
 	int code = 0;
@@ -329,8 +329,8 @@ static void writer_do(struct sluice_remote *f, struct sluice_remote_req *r)
 
 static void *writer_main(void *arg)
 {
-	struct sluice_remote *f = arg;
-	struct sluice_remote_req *r;
+	struct penstock_remote *f = arg;
+	struct penstock_remote_req *r;
 
 	pthread_mutex_lock(&f->lock);
 	for (;;) {
@@ -349,9 +349,9 @@ static void *writer_main(void *arg)
 	return NULL;
 }
 
-void sluice_remote_start(struct sluice_remote_req *r)
+void penstock_remote_start(struct penstock_remote_req *r)
 {
-	struct sluice_remote *f = r->of;
+	struct penstock_remote *f = r->of;
 
 	if (r->what == REMOTE_READ) {
 		read_start(r);
@@ -367,7 +367,7 @@ void sluice_remote_start(struct sluice_remote_req *r)
 
 /* ----------------------------------------------------------------------- ending */
 
-int sluice_remote_close(struct sluice_remote *f, bool commit, struct sluice_err *err)
+int penstock_remote_close(struct penstock_remote *f, bool commit, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -389,7 +389,7 @@ int sluice_remote_close(struct sluice_remote *f, bool commit, struct sluice_err 
 	return r;
 }
 
-void sluice_remote_abandon(struct sluice_remote *f)
+void penstock_remote_abandon(struct penstock_remote *f)
 {
 	free(f->uri);
 	free(f);

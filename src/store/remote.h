@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_STORE_REMOTE_H
-#define SLUICE_STORE_REMOTE_H
+#ifndef PENSTOCK_STORE_REMOTE_H
+#define PENSTOCK_STORE_REMOTE_H
 
 /*
  * An object as a file.  It is read by ranges, in any order and all of them from one object, and
@@ -21,46 +21,46 @@ enum remote_what {
 	REMOTE_ABORT,  /* nothing of it is */
 };
 
-struct sluice_remote;
+struct penstock_remote;
 
 /* One block. */
-struct sluice_remote_req {
-	struct sluice_remote *of;
+struct penstock_remote_req {
+	struct penstock_remote *of;
 	enum remote_what what;
 	uint64_t at, len;
 	/* Memory: from @skip on of the first of these. */
-	const struct sluice_iov *iov;
+	const struct penstock_iov *iov;
 	uint64_t skip;
-	void (*done)(struct sluice_remote_req *r); /* in another thread, or before start returns */
+	void (*done)(struct penstock_remote_req *r); /* in another thread, or before start returns */
 
 	int64_t res; /* bytes or -errno, then with a line in @err; of a read fewer at the end only
 		      */
-	struct sluice_err err;
+	struct penstock_err err;
 
 	struct object_req http;
-	struct sluice_remote_req *next;
+	struct penstock_remote_req *next;
 };
 
-struct sluice_remote {
-	struct sluice_object *c;
+struct penstock_remote {
+	struct penstock_object *c;
 	char *uri;
 	bool writes;
 	atomic_bool stale; /* it is another object now, or none */
 
 	/* Reading.  The transport's thread's, once there is a request. */
-	char etag[SLUICE_OBJECT_ETAG];
+	char etag[PENSTOCK_OBJECT_ETAG];
 	uint64_t total;  /* UINT64_MAX: not known */
 	uint64_t opened; /* what it was at open; the same */
 
 	/* Writing. */
-	struct sluice_upload *upload;
+	struct penstock_upload *upload;
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
-	struct sluice_remote_req *first, **last; /* that wait for their turn */
+	struct penstock_remote_req *first, **last; /* that wait for their turn */
 	uint64_t claimed, written;               /* bytes that were promised, that went */
 	atomic_bool failed;
-	struct sluice_err err; /* the first */
+	struct penstock_err err; /* the first */
 	bool stop, ended;      /* the thread is to end; the upload has */
 };
 
@@ -68,27 +68,27 @@ struct sluice_remote {
  * @oflags as for open(2).  @lazy: what it is turns out with the first read, and need not be asked
  * for now.
  */
-int sluice_remote_open(struct sluice_remote **out, struct sluice_object *c, const char *uri,
-		       int oflags, bool lazy, struct sluice_err *err);
+int penstock_remote_open(struct penstock_remote **out, struct penstock_object *c, const char *uri,
+		       int oflags, bool lazy, struct penstock_err *err);
 /* Make it the object (@commit) if it was written, and free it.  Nothing may be in flight. */
-int sluice_remote_close(struct sluice_remote *f, bool commit, struct sluice_err *err);
+int penstock_remote_close(struct penstock_remote *f, bool commit, struct penstock_err *err);
 /* In a child of fork(): the memory only. */
-void sluice_remote_abandon(struct sluice_remote *f);
+void penstock_remote_abandon(struct penstock_remote *f);
 
 /* Ranges and parts are of this size. */
-static inline uint64_t sluice_remote_part(const struct sluice_remote *f)
+static inline uint64_t penstock_remote_part(const struct penstock_remote *f)
 {
 	return f->c->opts.part;
 }
 
-int64_t sluice_remote_size(struct sluice_remote *f);
+int64_t penstock_remote_size(struct penstock_remote *f);
 
 /* [off, off + len) is going to be written; what was not promised in order is refused. */
-int sluice_remote_claim(struct sluice_remote *f, uint64_t off, uint64_t len,
-			struct sluice_err *err);
+int penstock_remote_claim(struct penstock_remote *f, uint64_t off, uint64_t len,
+			struct penstock_err *err);
 /* Something that was promised will not come: neither will the object. */
-void sluice_remote_fail(struct sluice_remote *f, int code, const char *why);
+void penstock_remote_fail(struct penstock_remote *f, int code, const char *why);
 
-void sluice_remote_start(struct sluice_remote_req *r);
+void penstock_remote_start(struct penstock_remote_req *r);
 
 #endif

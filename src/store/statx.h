@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_STORE_STATX_H
-#define SLUICE_STORE_STATX_H
+#ifndef PENSTOCK_STORE_STATX_H
+#define PENSTOCK_STORE_STATX_H
 
 /*
  * The fields of statx(2) that glibc 2.36's struct statx does not name yet: the
@@ -14,10 +14,10 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#define SLUICE_STATX_MNT_ID   0x1000u
-#define SLUICE_STATX_DIOALIGN 0x2000u
+#define PENSTOCK_STATX_MNT_ID   0x1000u
+#define PENSTOCK_STATX_DIOALIGN 0x2000u
 
-struct sluice_statx {
+struct penstock_statx {
 	union {
 		struct statx st;
 		struct {
@@ -32,15 +32,15 @@ struct sluice_statx {
 _Static_assert(offsetof(struct statx, stx_dev_minor) + 4 == 0x90, "struct statx has moved");
 
 /* As statx(2), with -errno. */
-static inline int sluice_statx(int dirfd, const char *path, int flags, struct sluice_statx *out)
+static inline int penstock_statx(int dirfd, const char *path, int flags, struct penstock_statx *out)
 {
-	*out = (struct sluice_statx){0};
+	*out = (struct penstock_statx){0};
 	if (statx(dirfd, path, flags,
-		  STATX_BASIC_STATS | SLUICE_STATX_MNT_ID | SLUICE_STATX_DIOALIGN, &out->st) < 0)
+		  STATX_BASIC_STATS | PENSTOCK_STATX_MNT_ID | PENSTOCK_STATX_DIOALIGN, &out->st) < 0)
 		return -errno;
 	/* Emulators (qemu-user) hand on the mask as it is, and only the fields they know. */
 	if (!out->mnt_id)
-		out->st.stx_mask &= ~(SLUICE_STATX_MNT_ID | SLUICE_STATX_DIOALIGN);
+		out->st.stx_mask &= ~(PENSTOCK_STATX_MNT_ID | PENSTOCK_STATX_DIOALIGN);
 	return 0;
 }
 

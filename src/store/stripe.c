@@ -14,13 +14,13 @@
 /* ------------------------------------------------------------- one member */
 
 /* Memory for a header as O_DIRECT will have it, and @len of it that is read and written. */
-static char *head_room(const struct sluice_backing *b, size_t *len)
+static char *head_room(const struct penstock_backing *b, size_t *len)
 {
 	*len = max_u64(MEMBER_HEAD, b->edge_align);
 	return aligned_alloc(max_u64(MEMBER_HEAD, b->mem_align), *len + MEMBER_HEAD);
 }
 
-int sluice_member_read(const struct sluice_backing *b, struct sluice_member_head *out)
+int penstock_member_read(const struct penstock_backing *b, struct penstock_member_head *out)
 {
 	size_t len;
 	CLEANUP_FREE char *room = head_room(b, &len);
@@ -30,15 +30,15 @@ int sluice_member_read(const struct sluice_backing *b, struct sluice_member_head
 	if (!room)
 		return -ENOMEM;
 	memset(room, 0, len + MEMBER_HEAD);
-	n = sluice_whole_read(b->fd, room, len, 0);
+	n = penstock_whole_read(b->fd, room, len, 0);
 	if (n < 0)
 		return (int)n;
 	if (n >= MEMBER_HEAD)
-		sluice_member_head_parse(out, room);
+		penstock_member_head_parse(out, room);
 	return 0;
 }
 
-int sluice_member_write(const struct sluice_backing *b, const struct sluice_member_head *head)
+int penstock_member_write(const struct penstock_backing *b, const struct penstock_member_head *head)
 {
 	size_t len;
 	CLEANUP_FREE char *room = head_room(b, &len);
@@ -47,37 +47,37 @@ int sluice_member_write(const struct sluice_backing *b, const struct sluice_memb
 	if (!room)
 		return -ENOMEM;
 	memset(room, 0, len);
-	r = head ? sluice_member_head_text(head, room) : 0;
-	return r < 0 ? r : sluice_whole_write(b->fd, room, len, 0);
+	r = head ? penstock_member_head_text(head, room) : 0;
+	return r < 0 ? r : penstock_whole_write(b->fd, room, len, 0);
 }
 
-int64_t sluice_member_bytes(const struct sluice_backing *b)
+int64_t penstock_member_bytes(const struct penstock_backing *b)
 {
-	int64_t size = sluice_backing_size(b);
+	int64_t size = penstock_backing_size(b);
 
 	return size < 0 ? size : size > (int64_t)STRIPE_DATA ? size - (int64_t)STRIPE_DATA : 0;
 }
 
-static int foreign(struct sluice_err *err, uint32_t *state, unsigned i,
-		   const struct sluice_manifest *m, const char *what)
+static int foreign(struct penstock_err *err, uint32_t *state, unsigned i,
+		   const struct penstock_manifest *m, const char *what)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 
-	*state = SLUICE_MEMBER_FOREIGN;
-	return sluice_fail(err, -EBADMSG, "member %u of %u, %s: %s", i + 1, m->nr,
-			   sluice_shorten(&room, m->members[i]), what);
+	*state = PENSTOCK_MEMBER_FOREIGN;
+	return penstock_fail(err, -EBADMSG, "member %u of %u, %s: %s", i + 1, m->nr,
+			   penstock_shorten(&room, m->members[i]), what);
 }
 
-int sluice_member_judge(const struct sluice_manifest *m, unsigned i, struct sluice_backing *b,
-			struct sluice_member_head *out, uint32_t *state, struct sluice_err *err)
+int penstock_member_judge(const struct penstock_manifest *m, unsigned i, struct penstock_backing *b,
+			struct penstock_member_head *out, uint32_t *state, struct penstock_err *err)
 {
-	struct sluice_short room;
-	int r = sluice_member_read(b, out);
+	struct penstock_short room;
+	int r = penstock_member_read(b, out);
 
-	*state = SLUICE_MEMBER_MISSING;
+	*state = PENSTOCK_MEMBER_MISSING;
 	if (r < 0)
-		return sluice_fail(err, r, "member %u of %u, %s: its header cannot be read: %s",
-				   i + 1, m->nr, sluice_shorten(&room, m->members[i]),
+		return penstock_fail(err, r, "member %u of %u, %s: its header cannot be read: %s",
+				   i + 1, m->nr, penstock_shorten(&room, m->members[i]),
 				   strerror(-r));
 	if (!out->id[0])
 		return foreign(err, state, i, m, "is foreign: it has no header of a member");
@@ -85,29 +85,29 @@ int sluice_member_judge(const struct sluice_manifest *m, unsigned i, struct slui
 		return foreign(err, state, i, m, "is foreign: it belongs to another striped file");
 	if (out->unit != m->unit || out->nr != m->nr)
 		return foreign(err, state, i, m, "is foreign: unit or number of members differ");
-	*state = SLUICE_MEMBER_EXCHANGED;
+	*state = PENSTOCK_MEMBER_EXCHANGED;
 	if (out->index != i)
-		return sluice_fail(err, -EBADMSG,
+		return penstock_fail(err, -EBADMSG,
 				   "member %u of %u, %s: is exchanged: it is member %u", i + 1,
-				   m->nr, sluice_shorten(&room, m->members[i]), out->index + 1);
-	*state = SLUICE_MEMBER_GOOD;
+				   m->nr, penstock_shorten(&room, m->members[i]), out->index + 1);
+	*state = PENSTOCK_MEMBER_GOOD;
 	return 0;
 }
 
-int sluice_member_whole(const struct sluice_manifest *m, unsigned i, const struct sluice_backing *b,
-			uint64_t settled, struct sluice_err *err)
+int penstock_member_whole(const struct penstock_manifest *m, unsigned i, const struct penstock_backing *b,
+			uint64_t settled, struct penstock_err *err)
 {
-	const struct sluice_stripe t = {.nr = m->nr, .unit = m->unit};
-	uint64_t share = sluice_stripe_share(&t, i, settled);
-	int64_t size = sluice_backing_size(b);
-	struct sluice_short room;
+	const struct penstock_stripe t = {.nr = m->nr, .unit = m->unit};
+	uint64_t share = penstock_stripe_share(&t, i, settled);
+	int64_t size = penstock_backing_size(b);
+	struct penstock_short room;
 
 	if (size >= 0 && (uint64_t)size >= STRIPE_DATA + share)
 		return 0;
-	return sluice_fail(err, size < 0 ? (int)size : -ENODATA,
+	return penstock_fail(err, size < 0 ? (int)size : -ENODATA,
 			   "member %u of %u, %s: is short: it has %" PRId64 " bytes, and %" PRIu64
 			   " belong to it",
-			   i + 1, m->nr, sluice_shorten(&room, m->members[i]), size,
+			   i + 1, m->nr, penstock_shorten(&room, m->members[i]), size,
 			   (uint64_t)STRIPE_DATA + share);
 }
 
@@ -118,7 +118,7 @@ int sluice_member_whole(const struct sluice_manifest *m, unsigned i, const struc
  * other processes and other openings in this one, but not threads that share this one.  Where
  * there are no locks it goes without.
  */
-static void stripe_lock(struct sluice_stripe *t, short how)
+static void stripe_lock(struct penstock_stripe *t, short how)
 {
 	struct flock l = {.l_type = how, .l_whence = SEEK_SET, .l_len = 1};
 
@@ -130,21 +130,21 @@ static void stripe_lock(struct sluice_stripe *t, short how)
 		pthread_mutex_unlock(&t->lock);
 }
 
-int64_t sluice_stripe_size(const struct sluice_stripe *t)
+int64_t penstock_stripe_size(const struct penstock_stripe *t)
 {
 	uint64_t size = t->limit ? t->limit : INT64_MAX;
 	int64_t bytes;
 
 	for (unsigned i = 0; !t->limit && i < t->nr; i++) {
-		bytes = sluice_member_bytes(&t->members[i]);
+		bytes = penstock_member_bytes(&t->members[i]);
 		if (bytes < 0)
 			return bytes;
-		size = min_u64(size, sluice_stripe_whole(t, i, (uint64_t)bytes));
+		size = min_u64(size, penstock_stripe_whole(t, i, (uint64_t)bytes));
 	}
 	return (int64_t)size;
 }
 
-static int set_size(const struct sluice_backing *b, uint64_t size)
+static int set_size(const struct penstock_backing *b, uint64_t size)
 {
 	int r;
 
@@ -155,13 +155,13 @@ static int set_size(const struct sluice_backing *b, uint64_t size)
 }
 
 /* Under the lock.  @only_shorter: what has less stays. */
-static int set_sizes(const struct sluice_stripe *t, uint64_t size, bool only_shorter)
+static int set_sizes(const struct penstock_stripe *t, uint64_t size, bool only_shorter)
 {
 	int r = 0;
 
 	for (unsigned i = 0; i < t->nr && !r; i++) {
-		uint64_t want = STRIPE_DATA + sluice_stripe_share(t, i, size);
-		int64_t now = sluice_backing_size(&t->members[i]);
+		uint64_t want = STRIPE_DATA + penstock_stripe_share(t, i, size);
+		int64_t now = penstock_backing_size(&t->members[i]);
 
 		if (now < 0)
 			r = (int)now;
@@ -172,18 +172,18 @@ static int set_sizes(const struct sluice_stripe *t, uint64_t size, bool only_sho
 }
 
 /* Under the lock, if that is shorter than what the header tells, or longer. */
-static int write_settled(const struct sluice_stripe *t, uint64_t size, bool shorter)
+static int write_settled(const struct penstock_stripe *t, uint64_t size, bool shorter)
 {
-	struct sluice_member_head head;
-	int r = sluice_member_read(&t->members[0], &head);
+	struct penstock_member_head head;
+	int r = penstock_member_read(&t->members[0], &head);
 
 	if (r < 0 || !head.id[0] || (shorter ? head.settled <= size : head.settled >= size))
 		return r;
 	head.settled = size;
-	return sluice_member_write(&t->members[0], &head);
+	return penstock_member_write(&t->members[0], &head);
 }
 
-int sluice_stripe_truncate(struct sluice_stripe *t, uint64_t size)
+int penstock_stripe_truncate(struct penstock_stripe *t, uint64_t size)
 {
 	int r;
 
@@ -199,7 +199,7 @@ int sluice_stripe_truncate(struct sluice_stripe *t, uint64_t size)
 	return r;
 }
 
-int sluice_stripe_settle(struct sluice_stripe *t, uint64_t synced, bool sync)
+int penstock_stripe_settle(struct penstock_stripe *t, uint64_t synced, bool sync)
 {
 	int64_t size;
 	int r;
@@ -209,7 +209,7 @@ int sluice_stripe_settle(struct sluice_stripe *t, uint64_t synced, bool sync)
 	if (!atomic_exchange(&t->grown, false))
 		return 0;
 	stripe_lock(t, F_WRLCK);
-	size = sluice_stripe_size(t);
+	size = penstock_stripe_size(t);
 	r = size < 0 ? (int)size : write_settled(t, min_u64((uint64_t)size, synced), false);
 	stripe_lock(t, F_UNLCK);
 	if (!r && sync && fdatasync(t->members[0].fd) < 0)
@@ -220,7 +220,7 @@ int sluice_stripe_settle(struct sluice_stripe *t, uint64_t synced, bool sync)
 }
 
 /* Space for [from, to) of member @i.  1: the file system knows no such thing. */
-static int stripe_reserve(const struct sluice_backing *b, uint64_t from, uint64_t to)
+static int stripe_reserve(const struct penstock_backing *b, uint64_t from, uint64_t to)
 {
 	int r;
 
@@ -233,33 +233,33 @@ static int stripe_reserve(const struct sluice_backing *b, uint64_t from, uint64_
 											   : -errno;
 }
 
-static int reserve_all(const struct sluice_stripe *t, uint64_t from, uint64_t end, bool *unable)
+static int reserve_all(const struct penstock_stripe *t, uint64_t from, uint64_t end, bool *unable)
 {
 	int r = 0;
 
 	for (unsigned i = 0; i < t->nr && r >= 0 && !*unable; i++) {
-		uint64_t a = sluice_stripe_share(t, i, from), z = sluice_stripe_share(t, i, end);
+		uint64_t a = penstock_stripe_share(t, i, from), z = penstock_stripe_share(t, i, end);
 
 		r = z > a ? stripe_reserve(&t->members[i], STRIPE_DATA + a, STRIPE_DATA + z) : 0;
 		*unable |= r > 0;
 	}
 	/* Those of which nothing will be written grow as well, or the whole would end there. */
 	for (unsigned i = 0; i < t->nr && r >= 0; i++) {
-		uint64_t want = STRIPE_DATA + sluice_stripe_share(t, i, end);
-		int64_t now = sluice_backing_size(&t->members[i]);
+		uint64_t want = STRIPE_DATA + penstock_stripe_share(t, i, end);
+		int64_t now = penstock_backing_size(&t->members[i]);
 
 		r = now < 0 ? (int)now : (uint64_t)now < want ? set_size(&t->members[i], want) : 0;
 	}
 	return r < 0 ? r : 0;
 }
 
-int sluice_stripe_reserve(struct sluice_stripe *t, uint64_t from, uint64_t end, bool *unable)
+int penstock_stripe_reserve(struct penstock_stripe *t, uint64_t from, uint64_t end, bool *unable)
 {
 	int64_t before;
 	int r;
 
 	stripe_lock(t, F_WRLCK);
-	before = sluice_stripe_size(t);
+	before = penstock_stripe_size(t);
 	r = before < 0 ? (int)before : reserve_all(t, from, end, unable);
 	if (r < 0 && before >= 0)
 		set_sizes(t, (uint64_t)before, true);
@@ -272,7 +272,7 @@ int sluice_stripe_reserve(struct sluice_stripe *t, uint64_t from, uint64_t end, 
 /* ---------------------------------------------------------- open and close */
 
 /* What holds for all: the strictest of their alignments, and O_DIRECT if all have it. */
-static void stripe_merge(struct sluice_backing *s, const struct sluice_backing *b)
+static void stripe_merge(struct penstock_backing *s, const struct penstock_backing *b)
 {
 	s->mem_align = (uint32_t)max_u64(s->mem_align, b->mem_align);
 	s->off_align = (uint32_t)max_u64(s->off_align, b->off_align);
@@ -284,7 +284,7 @@ static void stripe_merge(struct sluice_backing *s, const struct sluice_backing *
 	}
 }
 
-void sluice_stripe_follow(struct sluice_backing *s)
+void penstock_stripe_follow(struct penstock_backing *s)
 {
 	pthread_mutex_lock(&s->lock);
 	for (unsigned i = 0; i < s->stripe->nr; i++)
@@ -296,21 +296,21 @@ void sluice_stripe_follow(struct sluice_backing *s)
 }
 
 /* Sizes of files as a writer that was killed may have left them, or the size of the whole. */
-static int open_sizes(const struct sluice_backing *s, struct sluice_stripe *t)
+static int open_sizes(const struct penstock_backing *s, struct penstock_stripe *t)
 {
 	int64_t least = INT64_MAX, size;
 
 	if (s->device) {
 		for (unsigned i = 0; i < t->nr; i++)
 			least = (int64_t)min_u64((uint64_t)least,
-						 (uint64_t)sluice_member_bytes(&t->members[i]));
+						 (uint64_t)penstock_member_bytes(&t->members[i]));
 		t->limit = align_down((uint64_t)least, t->unit) * t->nr;
 		return t->limit ? 0 : -ENOSPC;
 	}
 	if (s->access == O_RDONLY)
 		return 0;
 	stripe_lock(t, F_WRLCK);
-	size = sluice_stripe_size(t);
+	size = penstock_stripe_size(t);
 	if (size >= 0)
 		size = set_sizes(t, (uint64_t)size, true);
 	stripe_lock(t, F_UNLCK);
@@ -318,49 +318,49 @@ static int open_sizes(const struct sluice_backing *s, struct sluice_stripe *t)
 }
 
 /* Have all members what belongs to them?  Not while another changes sizes. */
-static int open_whole(struct sluice_stripe *t, struct sluice_err *err)
+static int open_whole(struct penstock_stripe *t, struct penstock_err *err)
 {
-	struct sluice_member_head head;
+	struct penstock_member_head head;
 	int r;
 
 	stripe_lock(t, F_RDLCK);
-	r = sluice_member_read(&t->members[0], &head);
+	r = penstock_member_read(&t->members[0], &head);
 	if (r < 0)
-		sluice_fail(err, r, "%s: %s", t->manifest->members[0], strerror(-r));
+		penstock_fail(err, r, "%s: %s", t->manifest->members[0], strerror(-r));
 	for (unsigned i = 0; i < t->nr && !r; i++)
-		r = sluice_member_whole(t->manifest, i, &t->members[i], head.settled, err);
+		r = penstock_member_whole(t->manifest, i, &t->members[i], head.settled, err);
 	stripe_lock(t, F_UNLCK);
 	return r;
 }
 
 /* The next member: open and judged, t->nr counts it. */
-static int open_member(struct sluice_backing *s, struct sluice_stripe *t, uint32_t direct,
-		       struct sluice_err *err)
+static int open_member(struct penstock_backing *s, struct penstock_stripe *t, uint32_t direct,
+		       struct penstock_err *err)
 {
-	const struct sluice_manifest *m = t->manifest;
-	struct sluice_backing *b = &t->members[t->nr];
+	const struct penstock_manifest *m = t->manifest;
+	struct penstock_backing *b = &t->members[t->nr];
 	int flags = s->access == O_RDONLY ? O_RDONLY : O_RDWR;
-	struct sluice_member_head head;
-	struct sluice_err why;
+	struct penstock_member_head head;
+	struct penstock_err why;
 	unsigned i = t->nr;
 	uint32_t state;
 	int r;
 
-	r = sluice_backing_open_member(b, m->members[i], flags | (s->synced ? O_DSYNC : 0), direct,
+	r = penstock_backing_open_member(b, m->members[i], flags | (s->synced ? O_DSYNC : 0), direct,
 				       &why);
 	if (r < 0)
-		return sluice_fail(err, r, "member %u of %u, %s", i + 1, m->nr, why.msg);
+		return penstock_fail(err, r, "member %u of %u, %s", i + 1, m->nr, why.msg);
 	t->nr++;
-	r = sluice_member_judge(m, i, b, &head, &state, err);
+	r = penstock_member_judge(m, i, b, &head, &state, err);
 	if (r < 0)
 		return r;
 	if (i == 0)
 		s->device = b->device;
 	if (b->device != s->device)
-		return sluice_fail(err, -EBADMSG, "member %u of %u, %s: is %s block device", i + 1,
+		return penstock_fail(err, -EBADMSG, "member %u of %u, %s: is %s block device", i + 1,
 				   m->nr, m->members[i], b->device ? "a" : "no");
 	if (t->unit % b->edge_align)
-		return sluice_fail(
+		return penstock_fail(
 			err, -EINVAL,
 			"member %u of %u, %s: needs units of a multiple of %u, not %" PRIu64, i + 1,
 			m->nr, m->members[i], b->edge_align, t->unit);
@@ -368,29 +368,29 @@ static int open_member(struct sluice_backing *s, struct sluice_stripe *t, uint32
 	return 0;
 }
 
-static void stripe_free(struct sluice_stripe *t)
+static void stripe_free(struct penstock_stripe *t)
 {
-	sluice_manifest_free(t->manifest);
+	penstock_manifest_free(t->manifest);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
 }
 
-int sluice_stripe_open(struct sluice_backing *s, struct sluice_manifest *m, const char *name,
-		       uint32_t direct, struct sluice_err *err)
+int penstock_stripe_open(struct penstock_backing *s, struct penstock_manifest *m, const char *name,
+		       uint32_t direct, struct penstock_err *err)
 {
-	struct sluice_stripe *t = calloc(1, sizeof(*t) + m->nr * sizeof(t->members[0]));
-	struct sluice_err why = {-ENOMEM, "out of memory"};
+	struct penstock_stripe *t = calloc(1, sizeof(*t) + m->nr * sizeof(t->members[0]));
+	struct penstock_err why = {-ENOMEM, "out of memory"};
 	int r = t ? 0 : -ENOMEM;
 
 	if (!t) {
-		sluice_manifest_free(m);
-		return sluice_fail(err, r, "%s: out of memory", name);
+		penstock_manifest_free(m);
+		return penstock_fail(err, r, "%s: out of memory", name);
 	}
 	pthread_mutex_init(&t->lock, NULL);
 	t->manifest = m;
 	t->file = s->fd;
 	t->unit = m->unit;
-	s->direct = direct != SLUICE_DIRECT_NEVER;
+	s->direct = direct != PENSTOCK_DIRECT_NEVER;
 	s->mem_align = s->off_align = s->edge_align = 1;
 	s->why[0] = '\0';
 	while (!r && t->nr < m->nr)
@@ -400,25 +400,25 @@ int sluice_stripe_open(struct sluice_backing *s, struct sluice_manifest *m, cons
 	if (!r) {
 		r = open_sizes(s, t);
 		if (r < 0)
-			sluice_fail(&why, r, "the sizes of its members: %s", strerror(-r));
+			penstock_fail(&why, r, "the sizes of its members: %s", strerror(-r));
 	}
 	if (r < 0) {
 		for (unsigned i = 0; i < t->nr; i++)
-			sluice_backing_close(&t->members[i]);
+			penstock_backing_close(&t->members[i]);
 		stripe_free(t);
-		return sluice_fail(err, r, "%s: %s", name, why.msg);
+		return penstock_fail(err, r, "%s: %s", name, why.msg);
 	}
 	s->stripe = t;
 	return 0;
 }
 
-int sluice_stripe_close(struct sluice_backing *s)
+int penstock_stripe_close(struct penstock_backing *s)
 {
-	struct sluice_stripe *t = s->stripe;
-	int r = sluice_stripe_settle(t, UINT64_MAX, false), r2;
+	struct penstock_stripe *t = s->stripe;
+	int r = penstock_stripe_settle(t, UINT64_MAX, false), r2;
 
 	for (unsigned i = 0; i < t->nr; i++) {
-		r2 = sluice_backing_close(&t->members[i]);
+		r2 = penstock_backing_close(&t->members[i]);
 		r = r < 0 ? r : r2;
 	}
 	stripe_free(t);

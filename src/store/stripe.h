@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_STORE_STRIPE_H
-#define SLUICE_STORE_STRIPE_H
+#ifndef PENSTOCK_STORE_STRIPE_H
+#define PENSTOCK_STORE_STRIPE_H
 
 /*
  * Striped files: where bytes lie, and what holds for the members together.
@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/replace.h"
 #include "store/manifest.h"
@@ -26,8 +26,8 @@
 
 #define STRIPE_DATA (1ull << 20) /* where a member's units begin */
 
-struct sluice_stripe {
-	struct sluice_manifest *manifest;
+struct penstock_stripe {
+	struct penstock_manifest *manifest;
 	unsigned nr;
 	uint64_t unit;
 	uint64_t limit;       /* of block devices: the size of the whole; 0: of files, that grow */
@@ -35,11 +35,11 @@ struct sluice_stripe {
 	atomic_bool grown;    /* longer than settled, as far as this one knows */
 	int file;             /* the manifest, the store's */
 	atomic_bool fresh;    /* made a moment ago, and durable when it is synced */
-	struct sluice_backing members[];
+	struct penstock_backing members[];
 };
 
 /* How many of the first @end bytes lie in member @i. */
-static inline uint64_t sluice_stripe_share(const struct sluice_stripe *t, unsigned i, uint64_t end)
+static inline uint64_t penstock_stripe_share(const struct penstock_stripe *t, unsigned i, uint64_t end)
 {
 	uint64_t row = t->unit * t->nr, before = i * t->unit, rest = end % row;
 	uint64_t last = rest > before ? rest - before : 0;
@@ -48,7 +48,7 @@ static inline uint64_t sluice_stripe_share(const struct sluice_stripe *t, unsign
 }
 
 /* Where byte @at of member @i's share lies in the whole. */
-static inline uint64_t sluice_stripe_whole(const struct sluice_stripe *t, unsigned i, uint64_t at)
+static inline uint64_t penstock_stripe_whole(const struct penstock_stripe *t, unsigned i, uint64_t at)
 {
 	uint64_t row = t->unit * t->nr, rows = at / t->unit;
 
@@ -59,100 +59,100 @@ static inline uint64_t sluice_stripe_whole(const struct sluice_stripe *t, unsign
  * Open the members for what @s->fd, which is its manifest, was opened for.  Takes @m.  What is
  * wrong with a member is said in a line that names it.
  */
-int sluice_stripe_open(struct sluice_backing *s, struct sluice_manifest *m, const char *name,
-		       uint32_t direct, struct sluice_err *err);
-int sluice_stripe_close(struct sluice_backing *s); /* settles; 0 or -errno */
+int penstock_stripe_open(struct penstock_backing *s, struct penstock_manifest *m, const char *name,
+		       uint32_t direct, struct penstock_err *err);
+int penstock_stripe_close(struct penstock_backing *s); /* settles; 0 or -errno */
 
 /* A member failed to do O_DIRECT: all do without from here on. */
-void sluice_stripe_follow(struct sluice_backing *s);
+void penstock_stripe_follow(struct penstock_backing *s);
 
-int64_t sluice_stripe_size(const struct sluice_stripe *t);
-int sluice_stripe_truncate(struct sluice_stripe *t, uint64_t size);
+int64_t penstock_stripe_size(const struct penstock_stripe *t);
+int penstock_stripe_truncate(struct penstock_stripe *t, uint64_t size);
 /* Make it @end bytes long, with space for what lies behind @from; *@unable: but without space. */
-int sluice_stripe_reserve(struct sluice_stripe *t, uint64_t from, uint64_t end, bool *unable);
+int penstock_stripe_reserve(struct penstock_stripe *t, uint64_t from, uint64_t end, bool *unable);
 /*
  * Write down how long it is, if it has grown; no more than @synced.  @sync: for good, as the end of
  * a sync, after all members: a loss of power before leaves a header that tells what they have.
  */
-int sluice_stripe_settle(struct sluice_stripe *t, uint64_t synced, bool sync);
+int penstock_stripe_settle(struct penstock_stripe *t, uint64_t synced, bool sync);
 
 /*
  * Judge an open member: 0 with *@out, or -errno and its state in *@state with a line in @err.
  * Its size is not looked at.
  */
-int sluice_member_judge(const struct sluice_manifest *m, unsigned i, struct sluice_backing *b,
-			struct sluice_member_head *out, uint32_t *state, struct sluice_err *err);
+int penstock_member_judge(const struct penstock_manifest *m, unsigned i, struct penstock_backing *b,
+			struct penstock_member_head *out, uint32_t *state, struct penstock_err *err);
 /* Bytes of data that it has, or has room for; or -errno. */
-int64_t sluice_member_bytes(const struct sluice_backing *b);
+int64_t penstock_member_bytes(const struct penstock_backing *b);
 /* Has it its share of @settled? */
-int sluice_member_whole(const struct sluice_manifest *m, unsigned i, const struct sluice_backing *b,
-			uint64_t settled, struct sluice_err *err);
+int penstock_member_whole(const struct penstock_manifest *m, unsigned i, const struct penstock_backing *b,
+			uint64_t settled, struct penstock_err *err);
 
 /*
  * An empty file that is open for writing: in a striped folder it becomes a striped one.  1 with
  * its manifest, 0: it is none, or -errno.
  */
-int sluice_stripe_adopt(const struct sluice_backing *s, struct sluice_manifest **out,
-			struct sluice_err *err);
+int penstock_stripe_adopt(const struct penstock_backing *s, struct penstock_manifest **out,
+			struct penstock_err *err);
 /*
  * The mark of the open folder @dir, or of one above it, that goes for a file of that name; @full:
  * its path, as far as there is one.  1, 0: there is none, also where @out is NULL; or -errno.
  */
-int sluice_stripe_mark_of(int dir, const char *name, char *full, size_t room,
-			  struct sluice_manifest **out);
+int penstock_stripe_mark_of(int dir, const char *name, char *full, size_t room,
+			  struct penstock_manifest **out);
 /* Make the mark and the folders of members, which @m names. */
-int sluice_stripe_make_folder(const struct sluice_manifest *m, const char *name,
-			      struct sluice_err *err);
-int sluice_stripe_remove_folder(const struct sluice_manifest *m, const char *name,
-				struct sluice_err *err);
+int penstock_stripe_make_folder(const struct penstock_manifest *m, const char *name,
+			      struct penstock_err *err);
+int penstock_stripe_remove_folder(const struct penstock_manifest *m, const char *name,
+				struct penstock_err *err);
 /* What is not this one's is left alone, and told. */
-int sluice_member_remove(const struct sluice_manifest *m, unsigned i, struct sluice_err *err);
+int penstock_member_remove(const struct penstock_manifest *m, unsigned i, struct penstock_err *err);
 /* 0 with *@out, of a file or a folder; or -errno with a line. */
-int sluice_manifest_load(struct sluice_manifest **out, const char *name, struct sluice_err *err);
+int penstock_manifest_load(struct penstock_manifest **out, const char *name, struct penstock_err *err);
 
 /*
  * A striped file in the place of what @r is open for (stripe_next.c): of a striped file with the
  * same folders, or as the mark of the folder says.  1: the new file is its manifest, and empty; 0:
  * it stays a plain one; or -errno with a line.  @expected: bytes to have room for, or 0.
  */
-int sluice_stripe_next(struct sluice_replace *r, uint64_t expected, bool sync,
-		       struct sluice_err *err);
+int penstock_stripe_next(struct penstock_replace *r, uint64_t expected, bool sync,
+		       struct penstock_err *err);
 /* The same with members that @m has; @name is for the eyes. */
-int sluice_stripe_begin(struct sluice_replace *r, const struct sluice_manifest *m, const char *name,
-			uint64_t expected, bool sync, struct sluice_err *err);
+int penstock_stripe_begin(struct penstock_replace *r, const struct penstock_manifest *m, const char *name,
+			uint64_t expected, bool sync, struct penstock_err *err);
 /* What was begun in place of @name and neither shown nor abandoned, with its members. */
-void sluice_stripe_clear(int dir, const char *name);
+void penstock_stripe_clear(int dir, const char *name);
 /* Give back what was expected and is not needed. */
-void sluice_stripe_trim(const struct sluice_replace *r);
-/* It will not be shown: its members go; before sluice_replace_close(). */
-void sluice_stripe_abandon(const struct sluice_replace *r);
+void penstock_stripe_trim(const struct penstock_replace *r);
+/* It will not be shown: its members go; before penstock_replace_close(). */
+void penstock_stripe_abandon(const struct penstock_replace *r);
 
-struct sluice_stripe_old {
+struct penstock_stripe_old {
 	int fd;
 	char *temp;
-	struct sluice_manifest *m; /* NULL: it was no striped file */
+	struct penstock_manifest *m; /* NULL: it was no striped file */
 };
 
-/* sluice_replace_show(), whatever the new and the old one are. */
-int sluice_stripe_show(struct sluice_replace *r, struct sluice_stripe_old *old);
+/* penstock_replace_show(), whatever the new and the old one are. */
+int penstock_stripe_show(struct penstock_replace *r, struct penstock_stripe_old *old);
 /* After it.  @gone: the old one will not come back, and its members go, with @sync for good. */
-void sluice_stripe_forget(const struct sluice_replace *r, struct sluice_stripe_old *old, bool gone,
+void penstock_stripe_forget(const struct penstock_replace *r, struct penstock_stripe_old *old, bool gone,
 			  bool sync);
 
-int sluice_stripe_new_id(char *id);
-char *sluice_stripe_member_name(const char *folder, const char *name, const char *id, unsigned i);
+int penstock_stripe_new_id(char *id);
+char *penstock_stripe_member_name(const char *folder, const char *name, const char *id, unsigned i);
 /* A file for member @i, with owner and permissions of @look; 0 or -errno. */
-int sluice_member_make(const struct sluice_manifest *m, unsigned i, const char *name,
+int penstock_member_make(const struct penstock_manifest *m, unsigned i, const char *name,
 		       const struct stat *look, uint64_t expected, bool sync);
-int sluice_member_head_make(const struct sluice_manifest *m, unsigned i,
-			    const struct sluice_backing *b, const char *name);
-int sluice_stripe_sync_folder(const char *path); /* that @path is in */
-/* sluice_stripe_bytes() of a file in folder @dir. */
-int64_t sluice_stripe_bytes_at(int dir, const char *name, int64_t size);
+int penstock_member_head_make(const struct penstock_manifest *m, unsigned i,
+			    const struct penstock_backing *b, const char *name);
+int penstock_stripe_sync_folder(const char *path); /* that @path is in */
+/* penstock_stripe_bytes() of a file in folder @dir. */
+int64_t penstock_stripe_bytes_at(int dir, const char *name, int64_t size);
 
 /* The header of an open member; @out->id empty: it has none. */
-int sluice_member_read(const struct sluice_backing *b, struct sluice_member_head *out);
+int penstock_member_read(const struct penstock_backing *b, struct penstock_member_head *out);
 /* NULL: wipe it. */
-int sluice_member_write(const struct sluice_backing *b, const struct sluice_member_head *head);
+int penstock_member_write(const struct penstock_backing *b, const struct penstock_member_head *head);
 
 #endif

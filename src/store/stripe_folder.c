@@ -34,7 +34,7 @@ static bool is_trusted(int fd, dev_t dev)
 }
 
 /* The mark of the folder of @path, which is spoilt, or of one above it; 0: there is none. */
-static int find_mark(char *path, dev_t dev, struct sluice_manifest **out)
+static int find_mark(char *path, dev_t dev, struct penstock_manifest **out)
 {
 	char *slash = strrchr(path, '/');
 	int fd, r = 0;
@@ -49,18 +49,18 @@ static int find_mark(char *path, dev_t dev, struct sluice_manifest **out)
 		*slash = '\0';
 		if (fd < 0)
 			continue;
-		r = is_trusted(fd, dev) ? sluice_manifest_read(out, fd) : 0;
+		r = is_trusted(fd, dev) ? penstock_manifest_read(out, fd) : 0;
 		close(fd);
 		if (r == 1 && !(*out)->folder) {
-			sluice_manifest_free(*out);
+			penstock_manifest_free(*out);
 			r = 0;
 		}
 	}
 	return r;
 }
 
-int sluice_stripe_mark_of(int dir, const char *name, char *full, size_t room,
-			  struct sluice_manifest **out)
+int penstock_stripe_mark_of(int dir, const char *name, char *full, size_t room,
+			  struct penstock_manifest **out)
 {
 	char link[32], path[PATH_MAX + NAME_MAX + 2 + sizeof(FOLDER_MARK)];
 	struct stat st;
@@ -80,7 +80,7 @@ int sluice_stripe_mark_of(int dir, const char *name, char *full, size_t room,
 /* ------------------------------------------------------------- one new file */
 
 /* The folder's manifest becomes that of a file in it. */
-static int name_members(struct sluice_manifest *m, ino_t ino)
+static int name_members(struct penstock_manifest *m, ino_t ino)
 {
 	char *path;
 
@@ -91,31 +91,31 @@ static int name_members(struct sluice_manifest *m, ino_t ino)
 		m->members[i] = path;
 	}
 	m->folder = false;
-	return sluice_stripe_new_id(m->id);
+	return penstock_stripe_new_id(m->id);
 }
 
 /* One of that number has no file any more. */
-static int make_member(const struct sluice_manifest *m, unsigned i, const char *name,
+static int make_member(const struct penstock_manifest *m, unsigned i, const char *name,
 		       const struct stat *look)
 {
 	if (unlink(m->members[i]) < 0 && errno != ENOENT)
 		return -errno;
-	return sluice_member_make(m, i, name, look, 0, false);
+	return penstock_member_make(m, i, name, look, 0, false);
 }
 
 /* Under a lock on @fd, which is empty. */
-static int make_striped(int fd, const struct sluice_manifest *m, const char *name,
+static int make_striped(int fd, const struct penstock_manifest *m, const char *name,
 			const struct stat *look)
 {
 	size_t len = 0;
-	CLEANUP_FREE char *text = sluice_manifest_text(m, &len);
+	CLEANUP_FREE char *text = penstock_manifest_text(m, &len);
 	unsigned made = 0;
 	int r = text ? 0 : -ENAMETOOLONG;
 
 	for (; made < m->nr && !r; made++)
 		r = make_member(m, made, name, look);
 	if (!r) {
-		r = sluice_whole_write(fd, text, len, 0);
+		r = penstock_whole_write(fd, text, len, 0);
 		if (r < 0 && ftruncate(fd, 0) < 0)
 			return r; /* a damaged one, which is told */
 	}
@@ -124,10 +124,10 @@ static int make_striped(int fd, const struct sluice_manifest *m, const char *nam
 	return r;
 }
 
-static int adopt(int fd, struct sluice_manifest **m, const char *name)
+static int adopt(int fd, struct penstock_manifest **m, const char *name)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
-	struct sluice_manifest *other;
+	struct penstock_manifest *other;
 	struct stat st;
 	int r;
 
@@ -136,9 +136,9 @@ static int adopt(int fd, struct sluice_manifest **m, const char *name)
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (st.st_size) { /* somebody was faster */
-		r = sluice_manifest_read(&other, fd);
+		r = penstock_manifest_read(&other, fd);
 		if (r == 1) {
-			sluice_manifest_free(*m);
+			penstock_manifest_free(*m);
 			*m = other;
 		}
 		return r;
@@ -149,8 +149,8 @@ static int adopt(int fd, struct sluice_manifest **m, const char *name)
 	return r < 0 ? r : 1;
 }
 
-int sluice_stripe_adopt(const struct sluice_backing *s, struct sluice_manifest **out,
-			struct sluice_err *err)
+int penstock_stripe_adopt(const struct penstock_backing *s, struct penstock_manifest **out,
+			struct penstock_err *err)
 {
 	char link[32], path[PATH_MAX + sizeof(FOLDER_MARK)], name[PATH_MAX];
 	CLEANUP_CLOSE int fd = -1;
@@ -167,13 +167,13 @@ int sluice_stripe_adopt(const struct sluice_backing *s, struct sluice_manifest *
 	if (r == 0)
 		return 0;
 	if (r == 1) {
-		fd = sluice_backing_reopen(s, O_RDWR);
+		fd = penstock_backing_reopen(s, O_RDWR);
 		r = fd < 0 ? fd : adopt(fd, out, name);
 		if (r != 1)
-			sluice_manifest_free(*out);
+			penstock_manifest_free(*out);
 	}
 	if (r < 0)
-		return sluice_fail(err, r, "%s: cannot be made a striped file: %s", name,
+		return penstock_fail(err, r, "%s: cannot be made a striped file: %s", name,
 				   strerror(-r));
 	return r;
 }
@@ -194,39 +194,39 @@ static bool is_empty(const char *path)
 	return d && !n;
 }
 
-static int write_mark(const struct sluice_manifest *m, const char *name)
+static int write_mark(const struct penstock_manifest *m, const char *name)
 {
-	struct sluice_replace file = SLUICE_REPLACE_NONE;
+	struct penstock_replace file = PENSTOCK_REPLACE_NONE;
 	CLEANUP_FREE char *path = NULL;
 	size_t len = 0;
-	CLEANUP_FREE char *text = sluice_manifest_text(m, &len);
+	CLEANUP_FREE char *text = penstock_manifest_text(m, &len);
 	int r = text && asprintf(&path, "%s/" FOLDER_MARK, name) >= 0 ? 0 : -ENOMEM;
 
 	if (!r)
-		r = sluice_replace_open(&file, path, 0644);
+		r = penstock_replace_open(&file, path, 0644);
 	if (!r && file.there)
 		r = -EEXIST;
 	if (!r)
-		r = sluice_whole_write(file.fd, text, len, 0);
+		r = penstock_whole_write(file.fd, text, len, 0);
 	if (!r)
 		r = fchmod(file.fd, 0644) < 0 || fsync(file.fd) < 0 ? -errno : 0;
 	if (!r)
-		r = sluice_replace_show(&file);
+		r = penstock_replace_show(&file);
 	if (!r)
-		r = sluice_replace_sync(file.dir);
-	sluice_replace_close(&file, false);
+		r = penstock_replace_sync(file.dir);
+	penstock_replace_close(&file, false);
 	return r;
 }
 
-int sluice_stripe_make_folder(const struct sluice_manifest *m, const char *name,
-			      struct sluice_err *err)
+int penstock_stripe_make_folder(const struct penstock_manifest *m, const char *name,
+			      struct penstock_err *err)
 {
 	int r = mkdir(name, 0777) < 0 && errno != EEXIST ? -errno : 0;
 	bool was_there = r == 0 && errno == EEXIST && !is_empty(name);
 	unsigned made = 0;
 
 	if (was_there)
-		return sluice_fail(err, -ENOTEMPTY, "%s: is not empty", name);
+		return penstock_fail(err, -ENOTEMPTY, "%s: is not empty", name);
 	for (; made < m->nr && !r; made++)
 		r = mkdir(m->members[made], 0777) < 0 && errno != EEXIST ? -errno : 0;
 	if (!r)
@@ -235,7 +235,7 @@ int sluice_stripe_make_folder(const struct sluice_manifest *m, const char *name,
 		return 0;
 	while (made--)
 		rmdir(m->members[made]);
-	return sluice_fail(err, r, "%s: %s", name, strerror(-r));
+	return penstock_fail(err, r, "%s: %s", name, strerror(-r));
 }
 
 /* Is it called as members are, INODE.N or NAME.ID.N? */
@@ -264,18 +264,18 @@ static void clear_folder(const char *path)
 	rmdir(path);
 }
 
-int sluice_stripe_remove_folder(const struct sluice_manifest *m, const char *name,
-				struct sluice_err *err)
+int penstock_stripe_remove_folder(const struct penstock_manifest *m, const char *name,
+				struct penstock_err *err)
 {
 	CLEANUP_FREE char *mark = NULL;
 
 	if (!is_empty(name))
-		return sluice_fail(err, -ENOTEMPTY, "%s: is not empty; remove its files first",
+		return penstock_fail(err, -ENOTEMPTY, "%s: is not empty; remove its files first",
 				   name);
 	if (asprintf(&mark, "%s/" FOLDER_MARK, name) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (unlink(mark) < 0)
-		return sluice_fail(err, -errno, "%s: %s", mark, strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", mark, strerror(errno));
 	for (unsigned i = 0; i < m->nr; i++)
 		clear_folder(m->members[i]);
 	rmdir(name);
@@ -285,53 +285,53 @@ int sluice_stripe_remove_folder(const struct sluice_manifest *m, const char *nam
 /* Is it of a file in @folder, "/a/b/", that has this number no more? */
 static bool is_orphan(const char *path, const char *folder, uint64_t ino)
 {
-	struct sluice_member_head head = {.id = ""};
-	struct sluice_backing b;
+	struct penstock_member_head head = {.id = ""};
+	struct penstock_backing b;
 	struct stat st;
 
-	if (sluice_backing_open_member(&b, path, O_RDONLY | O_NOFOLLOW, SLUICE_DIRECT_NEVER, NULL) <
+	if (penstock_backing_open_member(&b, path, O_RDONLY | O_NOFOLLOW, PENSTOCK_DIRECT_NEVER, NULL) <
 	    0)
 		return false;
-	sluice_member_read(&b, &head);
-	sluice_backing_close(&b);
+	penstock_member_read(&b, &head);
+	penstock_backing_close(&b);
 	return !strncmp(head.name, folder, strlen(folder)) &&
 	       (lstat(head.name, &st) < 0 ? errno == ENOENT : st.st_ino != ino);
 }
 
-void sluice_stripe_sweep(const char *folder, uint64_t ino)
+void penstock_stripe_sweep(const char *folder, uint64_t ino)
 {
 	CLEANUP_CLOSE int dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	struct sluice_manifest *m;
+	struct penstock_manifest *m;
 	char path[PATH_MAX], real[PATH_MAX];
 
-	if (dir < 0 || sluice_stripe_mark_of(dir, "", real, sizeof(real), &m) != 1)
+	if (dir < 0 || penstock_stripe_mark_of(dir, "", real, sizeof(real), &m) != 1)
 		return;
 	for (unsigned i = 0; i < m->nr; i++)
 		if (snprintf(path, sizeof(path), "%s/%" PRIu64 ".%u", m->members[i], ino, i) <
 			    (int)sizeof(path) &&
 		    is_orphan(path, real, ino))
 			unlink(path);
-	sluice_manifest_free(m);
+	penstock_manifest_free(m);
 }
 
-int sluice_stripe_unlink(int dir, const char *name)
+int penstock_stripe_unlink(int dir, const char *name)
 {
-	struct sluice_manifest *m = NULL;
+	struct penstock_manifest *m = NULL;
 	CLEANUP_CLOSE int fd =
 		openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
 	int r = 0, r2;
 
-	if (fd >= 0 && sluice_manifest_read(&m, fd) != 1)
+	if (fd >= 0 && penstock_manifest_read(&m, fd) != 1)
 		m = NULL;
 	if (unlinkat(dir, name, 0) < 0) {
 		r = -errno;
-		sluice_manifest_free(m);
+		penstock_manifest_free(m);
 		return r;
 	}
 	for (unsigned i = 0; m && !m->folder && i < m->nr; i++) {
-		r2 = sluice_member_remove(m, i, NULL);
+		r2 = penstock_member_remove(m, i, NULL);
 		r = r < 0 ? r : r2;
 	}
-	sluice_manifest_free(m);
+	penstock_manifest_free(m);
 	return r;
 }

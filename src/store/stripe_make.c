@@ -24,14 +24,14 @@ struct making {
 	char *full;       /* from the root */
 	uint32_t flags;
 	bool devices;
-	struct sluice_manifest m;
+	struct penstock_manifest m;
 	unsigned made;                                       /* block devices that were taken, */
-	struct sluice_backing opened[SLUICE_STRIPE_MEMBERS]; /* open */
+	struct penstock_backing opened[PENSTOCK_STRIPE_MEMBERS]; /* open */
 };
 
-static int said(struct sluice_err *err, const char *name, int code)
+static int said(struct penstock_err *err, const char *name, int code)
 {
-	return sluice_fail(err, code, "%s: %s", name, strerror(-code));
+	return penstock_fail(err, code, "%s: %s", name, strerror(-code));
 }
 
 /* From the root, with links resolved but for the last name, which need not be there. */
@@ -55,7 +55,7 @@ static int full_name(const char *name, char **out)
 	return asprintf(out, "%s/%s", strcmp(dir, "/") ? dir : "", base) < 0 ? -ENOMEM : 0;
 }
 
-static int find_member(struct making *k, unsigned i, const char *given, struct sluice_err *err)
+static int find_member(struct making *k, unsigned i, const char *given, struct penstock_err *err)
 {
 	CLEANUP_FREE char *real = realpath(given, NULL);
 	const char *base = strrchr(k->full, '/') + 1;
@@ -67,150 +67,150 @@ static int find_member(struct making *k, unsigned i, const char *given, struct s
 		return said(err, given, -errno);
 	device = S_ISBLK(st.st_mode);
 	if (!device && !S_ISDIR(st.st_mode))
-		return sluice_fail(err, -EINVAL, "%s: is neither a folder nor a block device",
+		return penstock_fail(err, -EINVAL, "%s: is neither a folder nor a block device",
 				   given);
 	if (i && device != k->devices)
-		return sluice_fail(err, -EINVAL, "%s: members are all folders or all block devices",
+		return penstock_fail(err, -EINVAL, "%s: members are all folders or all block devices",
 				   given);
 	k->devices = device;
-	if (device && (k->flags & SLUICE_STRIPE_FOLDER))
-		return sluice_fail(err, -EINVAL, "%s: members of a striped folder are folders",
+	if (device && (k->flags & PENSTOCK_STRIPE_FOLDER))
+		return penstock_fail(err, -EINVAL, "%s: members of a striped folder are folders",
 				   given);
 	if (strchr(real, '\n') || strchr(base, '\n'))
-		return sluice_fail(err, -EINVAL, "%s: there is a line break in a name", given);
+		return penstock_fail(err, -EINVAL, "%s: there is a line break in a name", given);
 	for (unsigned j = 0; device && j < i; j++)
 		if (!strcmp(k->m.members[j], real))
-			return sluice_fail(err, -EINVAL, "%s: is named twice", given);
-	snprintf(hash, sizeof(hash), "%08" PRIx32, sluice_crc32c(0, k->full, strlen(k->full)));
+			return penstock_fail(err, -EINVAL, "%s: is named twice", given);
+	snprintf(hash, sizeof(hash), "%08" PRIx32, penstock_crc32c(0, k->full, strlen(k->full)));
 	if (device)
 		k->m.members[i] = TAKE_PTR(real);
 	else
-		k->m.members[i] = sluice_stripe_member_name(
-			real, k->full, k->flags & SLUICE_STRIPE_FOLDER ? hash : k->m.id, i);
+		k->m.members[i] = penstock_stripe_member_name(
+			real, k->full, k->flags & PENSTOCK_STRIPE_FOLDER ? hash : k->m.id, i);
 	if (!k->m.members[i])
 		return said(err, given, -ENOMEM);
 	k->m.nr++;
 	return 0;
 }
 
-static bool is_alive(const struct sluice_member_head *head)
+static bool is_alive(const struct penstock_member_head *head)
 {
-	struct sluice_manifest *m = NULL;
+	struct penstock_manifest *m = NULL;
 	CLEANUP_CLOSE int fd = open(head->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	bool alive = fd >= 0 && sluice_manifest_read(&m, fd) == 1 && !strcmp(m->id, head->id);
+	bool alive = fd >= 0 && penstock_manifest_read(&m, fd) == 1 && !strcmp(m->id, head->id);
 
-	sluice_manifest_free(m);
+	penstock_manifest_free(m);
 	return alive;
 }
 
-static bool is_blank(const struct sluice_backing *b)
+static bool is_blank(const struct penstock_backing *b)
 {
 	char part[4096];
 	bool blank = true;
 
 	for (uint64_t at = 0; blank && at < STRIPE_DATA; at += sizeof(part)) {
-		blank = sluice_whole_read(b->fd, part, sizeof(part), at) == sizeof(part);
+		blank = penstock_whole_read(b->fd, part, sizeof(part), at) == sizeof(part);
 		for (size_t i = 0; blank && i < sizeof(part); i++)
 			blank = !part[i];
 	}
 	return blank;
 }
 
-static int take_device(const struct making *k, struct sluice_backing *b, const char *path,
-		       struct sluice_err *err)
+static int take_device(const struct making *k, struct penstock_backing *b, const char *path,
+		       struct penstock_err *err)
 {
-	struct sluice_member_head head;
-	int r = sluice_backing_open_member(b, path, O_RDWR | O_EXCL, SLUICE_DIRECT_NEVER, err);
+	struct penstock_member_head head;
+	int r = penstock_backing_open_member(b, path, O_RDWR | O_EXCL, PENSTOCK_DIRECT_NEVER, err);
 
 	if (r < 0)
 		return r;
-	r = sluice_member_read(b, &head);
+	r = penstock_member_read(b, &head);
 	if (r < 0)
 		said(err, path, r);
 	else if (head.id[0] && is_alive(&head))
-		r = sluice_fail(err, -EEXIST, "%s: is a member of %s", path, head.name);
-	else if (head.id[0] && !(k->flags & SLUICE_STRIPE_FORCE))
-		r = sluice_fail(err, -EEXIST,
+		r = penstock_fail(err, -EEXIST, "%s: is a member of %s", path, head.name);
+	else if (head.id[0] && !(k->flags & PENSTOCK_STRIPE_FORCE))
+		r = penstock_fail(err, -EEXIST,
 				"%s: was a member of %s, which is not there or has another name "
 				"now; --force takes it",
 				path, head.name);
-	else if (!head.id[0] && !(k->flags & SLUICE_STRIPE_FORCE) && !is_blank(b))
-		r = sluice_fail(
+	else if (!head.id[0] && !(k->flags & PENSTOCK_STRIPE_FORCE) && !is_blank(b))
+		r = penstock_fail(
 			err, -EEXIST,
 			"%s: there is something on it, which would be lost; --force takes it",
 			path);
-	else if (sluice_member_bytes(b) < (int64_t)k->m.unit)
-		r = sluice_fail(err, -ENOSPC, "%s: has no room for a unit", path);
+	else if (penstock_member_bytes(b) < (int64_t)k->m.unit)
+		r = penstock_fail(err, -ENOSPC, "%s: has no room for a unit", path);
 	if (r < 0)
-		sluice_backing_close(b);
+		penstock_backing_close(b);
 	return r;
 }
 
-static int make_device(struct making *k, unsigned i, struct sluice_err *err)
+static int make_device(struct making *k, unsigned i, struct penstock_err *err)
 {
-	struct sluice_backing *b = &k->opened[i];
+	struct penstock_backing *b = &k->opened[i];
 	const char *path = k->m.members[i];
 	int r = take_device(k, b, path, err);
 
 	if (r < 0)
 		return r;
 	k->made++;
-	r = sluice_member_head_make(&k->m, i, b, k->full);
+	r = penstock_member_head_make(&k->m, i, b, k->full);
 	if (!r && fsync(b->fd) < 0)
 		r = -errno;
 	return r < 0 ? said(err, path, r) : 0;
 }
 
 /* The manifest, and before it members that are files. */
-static int make_member_file(const struct making *k, struct sluice_err *err)
+static int make_member_file(const struct making *k, struct penstock_err *err)
 {
-	struct sluice_replace file = SLUICE_REPLACE_NONE;
+	struct penstock_replace file = PENSTOCK_REPLACE_NONE;
 	size_t len = 0;
-	CLEANUP_FREE char *text = sluice_manifest_text(&k->m, &len);
-	int r = text ? sluice_replace_open(&file, k->full, 0666) : -ENAMETOOLONG;
+	CLEANUP_FREE char *text = penstock_manifest_text(&k->m, &len);
+	int r = text ? penstock_replace_open(&file, k->full, 0666) : -ENAMETOOLONG;
 
 	if (!r && file.there)
 		r = -EEXIST;
 	if (!r && !k->devices) {
-		r = sluice_stripe_begin(&file, &k->m, k->name, 0, true, err);
+		r = penstock_stripe_begin(&file, &k->m, k->name, 0, true, err);
 		if (r < 0) {
-			sluice_stripe_abandon(&file);
-			sluice_replace_close(&file, false);
+			penstock_stripe_abandon(&file);
+			penstock_replace_close(&file, false);
 			return r;
 		}
 	} else if (!r) {
-		r = sluice_whole_write(file.fd, text, len, 0);
+		r = penstock_whole_write(file.fd, text, len, 0);
 		if (!r && fsync(file.fd) < 0)
 			r = -errno;
 	}
 	if (!r)
-		r = sluice_replace_show(&file);
+		r = penstock_replace_show(&file);
 	if (r < 0 && !k->devices)
-		sluice_stripe_abandon(&file);
+		penstock_stripe_abandon(&file);
 	if (!r)
-		r = sluice_replace_sync(file.dir);
-	sluice_replace_close(&file, false);
+		r = penstock_replace_sync(file.dir);
+	penstock_replace_close(&file, false);
 	return r < 0 ? said(err, k->name, r) : 0;
 }
 
 static int check_wish(struct making *k, const char *const *members, unsigned nr,
-		      struct sluice_err *err)
+		      struct penstock_err *err)
 {
 	struct stat st;
 	int r = full_name(k->name, &k->full);
 
 	if (r < 0)
 		return said(err, k->name, r);
-	if (lstat(k->full, &st) == 0 && !(S_ISDIR(st.st_mode) && (k->flags & SLUICE_STRIPE_FOLDER)))
-		return sluice_fail(err, -EEXIST, "%s: is there already", k->name);
-	if (!nr || nr > SLUICE_STRIPE_MEMBERS)
-		return sluice_fail(err, -EINVAL, "members: %u is outside 1..%d", nr,
-				   SLUICE_STRIPE_MEMBERS);
+	if (lstat(k->full, &st) == 0 && !(S_ISDIR(st.st_mode) && (k->flags & PENSTOCK_STRIPE_FOLDER)))
+		return penstock_fail(err, -EEXIST, "%s: is there already", k->name);
+	if (!nr || nr > PENSTOCK_STRIPE_MEMBERS)
+		return penstock_fail(err, -EINVAL, "members: %u is outside 1..%d", nr,
+				   PENSTOCK_STRIPE_MEMBERS);
 	if (k->m.unit % UNIT_STEP || k->m.unit > UNIT_MOST)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "unit: %" PRIu64 " is no multiple of %d of at most 1 GiB",
 				   k->m.unit, UNIT_STEP);
-	r = sluice_stripe_new_id(k->m.id);
+	r = penstock_stripe_new_id(k->m.id);
 	if (r < 0)
 		return said(err, k->name, r);
 	for (unsigned i = 0; i < nr && !r; i++)
@@ -222,8 +222,8 @@ static void unmake(struct making *k, bool keep)
 {
 	for (unsigned i = 0; i < k->made; i++) {
 		if (!keep)
-			sluice_member_write(&k->opened[i], NULL);
-		sluice_backing_close(&k->opened[i]);
+			penstock_member_write(&k->opened[i], NULL);
+		penstock_backing_close(&k->opened[i]);
 	}
 	for (unsigned i = 0; i < k->m.nr; i++)
 		free(k->m.members[i]);
@@ -231,21 +231,21 @@ static void unmake(struct making *k, bool keep)
 	free(k);
 }
 
-int sluice_stripe_create(const char *name, uint64_t unit, const char *const *members, unsigned nr,
-			 uint32_t flags, struct sluice_err *err)
+int penstock_stripe_create(const char *name, uint64_t unit, const char *const *members, unsigned nr,
+			 uint32_t flags, struct penstock_err *err)
 {
 	struct making *k = calloc(1, sizeof(*k));
 	int r;
 
 	if (!k)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	k->name = name;
 	k->flags = flags;
 	k->m.unit = unit ? unit : UNIT_DEFAULT;
 	r = check_wish(k, members, nr, err);
-	k->m.folder = flags & SLUICE_STRIPE_FOLDER;
+	k->m.folder = flags & PENSTOCK_STRIPE_FOLDER;
 	if (!r && k->m.folder)
-		r = sluice_stripe_make_folder(&k->m, k->full, err);
+		r = penstock_stripe_make_folder(&k->m, k->full, err);
 	for (unsigned i = 0; i < nr && !r && k->devices; i++)
 		r = make_device(k, i, err);
 	if (!r && !k->m.folder)
@@ -256,8 +256,8 @@ int sluice_stripe_create(const char *name, uint64_t unit, const char *const *mem
 
 /* ----------------------------------------------------------------- looking */
 
-static int manifest_load(struct sluice_manifest **out, int dir, const char *name,
-			 struct sluice_err *err)
+static int manifest_load(struct penstock_manifest **out, int dir, const char *name,
+			 struct penstock_err *err)
 {
 	CLEANUP_FREE char *mark = NULL;
 	CLEANUP_CLOSE int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -270,104 +270,104 @@ static int manifest_load(struct sluice_manifest **out, int dir, const char *name
 			     ? -1
 			     : openat(dir, mark, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	}
-	r = fd < 0 ? mark && errno == ENOENT ? 0 : -errno : sluice_manifest_read(out, fd);
+	r = fd < 0 ? mark && errno == ENOENT ? 0 : -errno : penstock_manifest_read(out, fd);
 	if (r == 0)
-		return sluice_fail(err, -EINVAL, "%s: is not a striped %s", name,
+		return penstock_fail(err, -EINVAL, "%s: is not a striped %s", name,
 				   mark ? "folder" : "file");
 	if (r == -EBADMSG)
-		return sluice_fail(err, r, "%s: is the damaged manifest of a striped file", name);
+		return penstock_fail(err, r, "%s: is the damaged manifest of a striped file", name);
 	return r < 0 ? said(err, name, r) : 0;
 }
 
-int sluice_manifest_load(struct sluice_manifest **out, const char *name, struct sluice_err *err)
+int penstock_manifest_load(struct penstock_manifest **out, const char *name, struct penstock_err *err)
 {
 	return manifest_load(out, AT_FDCWD, name, err);
 }
 
 static int stripe_is(int dir, const char *name)
 {
-	struct sluice_manifest *m;
+	struct penstock_manifest *m;
 	int r;
 
 	if (!name || manifest_load(&m, dir, name, NULL) < 0)
 		return 0;
 	r = m->folder ? 2 : 1;
-	sluice_manifest_free(m);
+	penstock_manifest_free(m);
 	return r;
 }
 
-int sluice_stripe_is(const char *name)
+int penstock_stripe_is(const char *name)
 {
 	return stripe_is(AT_FDCWD, name);
 }
 
-static void make_look_at(struct sluice_member *out, const struct sluice_manifest *m, unsigned i,
+static void make_look_at(struct penstock_member *out, const struct penstock_manifest *m, unsigned i,
 			 uint64_t *settled)
 {
-	struct sluice_member_head head;
-	struct sluice_err err = {0, ""};
-	struct sluice_backing b;
+	struct penstock_member_head head;
+	struct penstock_err err = {0, ""};
+	struct penstock_backing b;
 	int64_t bytes;
 
 	out->path = m->members[i];
-	out->state = SLUICE_MEMBER_MISSING;
+	out->state = PENSTOCK_MEMBER_MISSING;
 	if (m->folder) {
-		out->state = access(out->path, R_OK | X_OK) ? out->state : SLUICE_MEMBER_GOOD;
+		out->state = access(out->path, R_OK | X_OK) ? out->state : PENSTOCK_MEMBER_GOOD;
 		if (out->state)
-			sluice_line(out->why, sizeof(out->why), "member %u of %u, %s: %s", i + 1,
+			penstock_line(out->why, sizeof(out->why), "member %u of %u, %s: %s", i + 1,
 				    m->nr, out->path, strerror(errno));
 		return;
 	}
-	if (sluice_backing_open_member(&b, m->members[i], O_RDONLY, SLUICE_DIRECT_NEVER, &err) <
+	if (penstock_backing_open_member(&b, m->members[i], O_RDONLY, PENSTOCK_DIRECT_NEVER, &err) <
 	    0) {
-		sluice_line(out->why, sizeof(out->why), "member %u of %u, %s", i + 1, m->nr,
+		penstock_line(out->why, sizeof(out->why), "member %u of %u, %s", i + 1, m->nr,
 			    err.msg);
 		return;
 	}
-	bytes = sluice_member_bytes(&b);
+	bytes = penstock_member_bytes(&b);
 	out->bytes = bytes > 0 ? (uint64_t)bytes : 0;
 	out->device = b.device;
-	if (sluice_member_judge(m, i, &b, &head, &out->state, &err) == 0) {
+	if (penstock_member_judge(m, i, &b, &head, &out->state, &err) == 0) {
 		*settled = i ? *settled : head.settled;
-		if (!b.device && sluice_member_whole(m, i, &b, *settled, &err) < 0)
-			out->state = SLUICE_MEMBER_SHORT;
+		if (!b.device && penstock_member_whole(m, i, &b, *settled, &err) < 0)
+			out->state = PENSTOCK_MEMBER_SHORT;
 	}
-	sluice_line(out->why, sizeof(out->why), "%s", err.msg);
-	sluice_backing_close(&b);
+	penstock_line(out->why, sizeof(out->why), "%s", err.msg);
+	penstock_backing_close(&b);
 }
 
 /* One piece of memory, which has the manifest behind it. */
 struct loaded {
-	struct sluice_stripe_info info;
-	struct sluice_manifest *manifest;
-	struct sluice_member members[];
+	struct penstock_stripe_info info;
+	struct penstock_manifest *manifest;
+	struct penstock_member members[];
 };
 
-static uint64_t whole_bytes(const struct sluice_stripe_info *info)
+static uint64_t whole_bytes(const struct penstock_stripe_info *info)
 {
-	const struct sluice_stripe t = {.nr = info->nr, .unit = info->unit};
+	const struct penstock_stripe t = {.nr = info->nr, .unit = info->unit};
 	uint64_t bytes = INT64_MAX, here;
 
 	for (unsigned i = 0; i < info->nr; i++) {
-		const struct sluice_member *m = &info->members[i];
+		const struct penstock_member *m = &info->members[i];
 
 		here = m->device ? align_down(m->bytes, t.unit) * t.nr
-				 : sluice_stripe_whole(&t, i, m->bytes);
-		if (m->state != SLUICE_MEMBER_MISSING && m->state != SLUICE_MEMBER_FOREIGN)
+				 : penstock_stripe_whole(&t, i, m->bytes);
+		if (m->state != PENSTOCK_MEMBER_MISSING && m->state != PENSTOCK_MEMBER_FOREIGN)
 			bytes = min_u64(bytes, here);
 	}
 	return bytes == INT64_MAX ? 0 : bytes;
 }
 
 /* @m is the info's now, or freed. */
-static int info_make(struct sluice_stripe_info **out, struct sluice_manifest *m, const char *name,
-		     struct sluice_err *err)
+static int info_make(struct penstock_stripe_info **out, struct penstock_manifest *m, const char *name,
+		     struct penstock_err *err)
 {
 	struct loaded *l = calloc(1, sizeof(*l) + m->nr * sizeof(l->members[0]));
 	uint64_t settled = 0;
 
 	if (!l) {
-		sluice_manifest_free(m);
+		penstock_manifest_free(m);
 		return said(err, name, -ENOMEM);
 	}
 	l->manifest = m;
@@ -382,88 +382,88 @@ static int info_make(struct sluice_stripe_info **out, struct sluice_manifest *m,
 	return 0;
 }
 
-static int stripe_load(struct sluice_stripe_info **out, int dir, const char *name,
-		       struct sluice_err *err)
+static int stripe_load(struct penstock_stripe_info **out, int dir, const char *name,
+		       struct penstock_err *err)
 {
-	struct sluice_manifest *m;
+	struct penstock_manifest *m;
 	int r = manifest_load(&m, dir, name, err);
 
 	return r < 0 ? r : info_make(out, m, name, err);
 }
 
-int sluice_stripe_find(struct sluice_stripe_info **out, const char *folder, struct sluice_err *err)
+int penstock_stripe_find(struct penstock_stripe_info **out, const char *folder, struct penstock_err *err)
 {
 	CLEANUP_CLOSE int dir = folder ? open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
 	char path[PATH_MAX];
-	struct sluice_manifest *m;
+	struct penstock_manifest *m;
 	int r;
 
 	if (dir < 0)
 		return said(err, folder ? folder : "(null)", folder ? -errno : -EINVAL);
-	r = sluice_stripe_mark_of(dir, "", path, sizeof(path), &m);
+	r = penstock_stripe_mark_of(dir, "", path, sizeof(path), &m);
 	if (r < 0)
-		return sluice_fail(err, r, "%s: the mark that makes its files striped: %s", folder,
+		return penstock_fail(err, r, "%s: the mark that makes its files striped: %s", folder,
 				   r == -EBADMSG ? "is damaged" : strerror(-r));
 	if (r == 0)
 		return 0;
 	if (out)
 		r = info_make(out, m, folder, err);
 	else
-		sluice_manifest_free(m);
+		penstock_manifest_free(m);
 	return r < 0 ? r : 1;
 }
 
-void sluice_stripe_free(struct sluice_stripe_info *info)
+void penstock_stripe_free(struct penstock_stripe_info *info)
 {
 	struct loaded *l = container_of(info, struct loaded, info);
 
 	if (!info)
 		return;
-	sluice_manifest_free(l->manifest);
+	penstock_manifest_free(l->manifest);
 	free(l);
 }
 
-int sluice_stripe_load(struct sluice_stripe_info **out, const char *name, struct sluice_err *err)
+int penstock_stripe_load(struct penstock_stripe_info **out, const char *name, struct penstock_err *err)
 {
 	return stripe_load(out, AT_FDCWD, name, err);
 }
 
-int64_t sluice_stripe_bytes_at(int dir, const char *name, int64_t size)
+int64_t penstock_stripe_bytes_at(int dir, const char *name, int64_t size)
 {
-	struct sluice_stripe_info *info;
+	struct penstock_stripe_info *info;
 	int r;
 
-	if (!sluice_manifest_may_be(size) || stripe_is(dir, name) != 1)
+	if (!penstock_manifest_may_be(size) || stripe_is(dir, name) != 1)
 		return size;
 	r = stripe_load(&info, dir, name, NULL);
 	if (r < 0)
 		return r;
 	size = (int64_t)info->bytes;
-	sluice_stripe_free(info);
+	penstock_stripe_free(info);
 	return size;
 }
 
-int64_t sluice_stripe_bytes(const char *name, int64_t size)
+int64_t penstock_stripe_bytes(const char *name, int64_t size)
 {
-	return sluice_stripe_bytes_at(AT_FDCWD, name, size);
+	return penstock_stripe_bytes_at(AT_FDCWD, name, size);
 }
 
 /* ---------------------------------------------------------------- removing */
 
-int sluice_member_remove(const struct sluice_manifest *m, unsigned i, struct sluice_err *err)
+int penstock_member_remove(const struct penstock_manifest *m, unsigned i, struct penstock_err *err)
 {
-	struct sluice_member_head head;
-	struct sluice_backing b;
-	struct sluice_err why;
+	struct penstock_member_head head;
+	struct penstock_backing b;
+	struct penstock_err why;
 	uint32_t state;
 	int gone = -1;
-	int r = sluice_backing_open_member(&b, m->members[i], O_RDWR, SLUICE_DIRECT_NEVER, &why);
+	int r = penstock_backing_open_member(&b, m->members[i], O_RDWR, PENSTOCK_DIRECT_NEVER, &why);
 
 	if (r < 0)
-		return r == -ENOENT ? 0 : sluice_fail(err, r, "%s", why.msg);
-	r = sluice_member_judge(m, i, &b, &head, &state, &why);
-	if (r == 0 || state == SLUICE_MEMBER_EXCHANGED) {
-		r = b.device                    ? sluice_member_write(&b, NULL)
+		return r == -ENOENT ? 0 : penstock_fail(err, r, "%s", why.msg);
+	r = penstock_member_judge(m, i, &b, &head, &state, &why);
+	if (r == 0 || state == PENSTOCK_MEMBER_EXCHANGED) {
+		r = b.device                    ? penstock_member_write(&b, NULL)
 		    : unlink(m->members[i]) < 0 ? -errno
 						: 0;
 		if (r < 0)
@@ -471,49 +471,49 @@ int sluice_member_remove(const struct sluice_manifest *m, unsigned i, struct slu
 		else if (!b.device)
 			gone = fcntl(b.fd, F_DUPFD_CLOEXEC, 0);
 	} else {
-		sluice_fail(err, r, "%s; left as it is", why.msg);
+		penstock_fail(err, r, "%s; left as it is", why.msg);
 	}
-	sluice_backing_close(&b);
+	penstock_backing_close(&b);
 	if (gone >= 0)
-		sluice_replace_release(gone);
+		penstock_replace_release(gone);
 	return r;
 }
 
-static int stripe_remove(const char *name, struct sluice_err *err)
+static int stripe_remove(const char *name, struct penstock_err *err)
 {
 	/* its number is not another's before the members are gone: they may be called by it */
 	CLEANUP_CLOSE int held = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	struct sluice_manifest *m;
-	struct sluice_err why, first = {0};
-	int r = sluice_manifest_load(&m, name, err);
+	struct penstock_manifest *m;
+	struct penstock_err why, first = {0};
+	int r = penstock_manifest_load(&m, name, err);
 	unsigned left = 0;
 
 	(void)held;
 	if (r < 0)
 		return r;
 	if (m->folder) {
-		r = sluice_stripe_remove_folder(m, name, err);
-		sluice_manifest_free(m);
+		r = penstock_stripe_remove_folder(m, name, err);
+		penstock_manifest_free(m);
 		return r;
 	}
 	if (unlink(name) < 0) {
 		r = said(err, name, -errno);
-		sluice_manifest_free(m);
+		penstock_manifest_free(m);
 		return r;
 	}
 	for (unsigned i = 0; i < m->nr; i++) {
-		r = sluice_member_remove(m, i, &why);
+		r = penstock_member_remove(m, i, &why);
 		if (r < 0 && !left++)
 			first = why;
 	}
 	r = !left ? 0
-		  : sluice_fail(err, first.code, "%s: removed, but not %u of its %u members: %s",
+		  : penstock_fail(err, first.code, "%s: removed, but not %u of its %u members: %s",
 				name, left, m->nr, first.msg);
-	sluice_manifest_free(m);
+	penstock_manifest_free(m);
 	return r;
 }
 
-int sluice_stripe_remove(const char *name, struct sluice_err *err)
+int penstock_stripe_remove(const char *name, struct penstock_err *err)
 {
 	struct stat st;
 	bool link = lstat(name, &st) == 0 && S_ISLNK(st.st_mode);

@@ -23,7 +23,7 @@
 
 #define WORD "stripe" /* in names of manifests that are not shown, or no longer */
 
-int sluice_stripe_new_id(char *id)
+int penstock_stripe_new_id(char *id)
 {
 	unsigned char raw[16];
 
@@ -36,7 +36,7 @@ int sluice_stripe_new_id(char *id)
 
 /* ------------------------------------------------------------------ members */
 
-int sluice_stripe_sync_folder(const char *path)
+int penstock_stripe_sync_folder(const char *path)
 {
 	CLEANUP_FREE char *dir = strdup(path);
 	CLEANUP_CLOSE int fd = -1;
@@ -45,18 +45,18 @@ int sluice_stripe_sync_folder(const char *path)
 		return -ENOMEM;
 	strrchr(dir, '/')[strrchr(dir, '/') == dir] = '\0';
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? -errno : sluice_replace_sync(fd);
+	return fd < 0 ? -errno : penstock_replace_sync(fd);
 }
 
-int sluice_member_head_make(const struct sluice_manifest *m, unsigned i,
-			    const struct sluice_backing *b, const char *name)
+int penstock_member_head_make(const struct penstock_manifest *m, unsigned i,
+			    const struct penstock_backing *b, const char *name)
 {
-	struct sluice_member_head head = {.index = i, .nr = m->nr, .unit = m->unit};
+	struct penstock_member_head head = {.index = i, .nr = m->nr, .unit = m->unit};
 
 	memcpy(head.id, m->id, sizeof(head.id));
 	if (strlen(name) < sizeof(head.name) && !strchr(name, '\n'))
 		memcpy(head.name, name, strlen(name) + 1);
-	return sluice_member_write(b, &head);
+	return penstock_member_write(b, &head);
 }
 
 /* Space for data.  What is not supported is no failure. */
@@ -70,41 +70,41 @@ static int next_reserve(int fd, uint64_t bytes)
 	return r == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL ? 0 : -errno;
 }
 
-int sluice_member_make(const struct sluice_manifest *m, unsigned i, const char *name,
+int penstock_member_make(const struct penstock_manifest *m, unsigned i, const char *name,
 		       const struct stat *look, uint64_t expected, bool sync)
 {
-	const struct sluice_stripe t = {.nr = m->nr, .unit = m->unit};
-	struct sluice_replace one = {.there = true, .old = *look};
+	const struct penstock_stripe t = {.nr = m->nr, .unit = m->unit};
+	struct penstock_replace one = {.there = true, .old = *look};
 	const char *path = m->members[i];
-	struct sluice_backing b;
+	struct penstock_backing b;
 	int r;
 
 	one.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (one.fd < 0)
 		return -errno;
-	r = sluice_replace_rights(&one);
-	if (!r && sluice_stripe_share(&t, i, expected))
-		r = next_reserve(one.fd, sluice_stripe_share(&t, i, expected));
+	r = penstock_replace_rights(&one);
+	if (!r && penstock_stripe_share(&t, i, expected))
+		r = next_reserve(one.fd, penstock_stripe_share(&t, i, expected));
 	if (r < 0) {
 		close(one.fd);
 		return r;
 	}
-	r = sluice_backing_take(&b, one.fd, path, SLUICE_DIRECT_NEVER, NULL);
+	r = penstock_backing_take(&b, one.fd, path, PENSTOCK_DIRECT_NEVER, NULL);
 	if (r < 0)
 		return r;
-	r = sluice_member_head_make(m, i, &b, name);
+	r = penstock_member_head_make(m, i, &b, name);
 	if (!r)
-		r = sluice_backing_truncate(&b, STRIPE_DATA);
+		r = penstock_backing_truncate(&b, STRIPE_DATA);
 	if (!r && sync && fsync(b.fd) < 0)
 		r = -errno;
 	if (!r && sync)
-		r = sluice_stripe_sync_folder(path);
-	sluice_backing_close(&b);
+		r = penstock_stripe_sync_folder(path);
+	penstock_backing_close(&b);
 	return r;
 }
 
 /* One that a killed maker left before it had a header; nobody else makes such a name. */
-static bool is_unborn(const struct sluice_manifest *m, unsigned i)
+static bool is_unborn(const struct penstock_manifest *m, unsigned i)
 {
 	const char *base = strrchr(m->members[i], '/') + 1, *id = strstr(base, m->id);
 	struct stat st;
@@ -114,16 +114,16 @@ static bool is_unborn(const struct sluice_manifest *m, unsigned i)
 }
 
 /* @sync: for good, so that the manifest, by which they are found, may go. */
-static int remove_members(const struct sluice_manifest *m, bool sync)
+static int remove_members(const struct penstock_manifest *m, bool sync)
 {
 	int r = 0, r2;
 
 	for (unsigned i = 0; i < m->nr; i++) {
-		r2 = is_unborn(m, i) ? unlink(m->members[i]) : sluice_member_remove(m, i, NULL);
+		r2 = is_unborn(m, i) ? unlink(m->members[i]) : penstock_member_remove(m, i, NULL);
 		r = r < 0 ? r : r2;
 	}
 	for (unsigned i = 0; i < m->nr && r >= 0 && sync; i++)
-		r = sluice_stripe_sync_folder(m->members[i]);
+		r = penstock_stripe_sync_folder(m->members[i]);
 	return r;
 }
 
@@ -133,109 +133,109 @@ static int remove_members(const struct sluice_manifest *m, bool sync)
  */
 static int clear_one(int dir, int fd)
 {
-	struct sluice_manifest *m;
+	struct penstock_manifest *m;
 	struct stat st;
 	int r;
 
 	if (fstat(fd, &st) < 0 || st.st_uid != geteuid())
 		return -EPERM;
-	r = st.st_nlink > 1 ? 0 : sluice_manifest_read(&m, fd);
+	r = st.st_nlink > 1 ? 0 : penstock_manifest_read(&m, fd);
 	if (r != 1)
 		return r == -EBADMSG ? 0 : r; /* its text was never complete: no members yet */
 	/* The one that took its place must not go in a loss of power, when this is no file any
 	 * more. */
-	r = m->folder ? 0 : sluice_replace_sync(dir);
+	r = m->folder ? 0 : penstock_replace_sync(dir);
 	if (!r && !m->folder)
 		r = remove_members(m, true);
-	sluice_manifest_free(m);
+	penstock_manifest_free(m);
 	return r;
 }
 
-void sluice_stripe_clear(int dir, const char *name)
+void penstock_stripe_clear(int dir, const char *name)
 {
-	sluice_replace_clear(dir, name, WORD, clear_one);
+	penstock_replace_clear(dir, name, WORD, clear_one);
 }
 
 /* --------------------------------------------------------------- before the step */
 
-int sluice_stripe_begin(struct sluice_replace *r, const struct sluice_manifest *m, const char *name,
-			uint64_t expected, bool sync, struct sluice_err *err)
+int penstock_stripe_begin(struct penstock_replace *r, const struct penstock_manifest *m, const char *name,
+			uint64_t expected, bool sync, struct penstock_err *err)
 {
 	size_t len = 0;
-	CLEANUP_FREE char *text = sluice_manifest_text(m, &len);
+	CLEANUP_FREE char *text = penstock_manifest_text(m, &len);
 	char *temp = NULL;
 	struct stat look = r->old;
 	int e = text ? 0 : -ENAMETOOLONG;
 
-	sluice_stripe_clear(r->dir, r->name);
+	penstock_stripe_clear(r->dir, r->name);
 	if (!e && !r->there && fstat(r->fd, &look) < 0)
 		e = -errno;
 	if (!e)
-		e = sluice_whole_write(r->fd, text, len, 0);
+		e = penstock_whole_write(r->fd, text, len, 0);
 	if (!e && sync && fsync(r->fd) < 0)
 		e = -errno;
 	if (!e)
-		e = sluice_replace_link(r->fd, r->dir, r->name, WORD, &temp);
+		e = penstock_replace_link(r->fd, r->dir, r->name, WORD, &temp);
 	if (!e) {
 		if (r->temp)
 			unlinkat(r->dir, r->temp, 0);
 		free(r->temp);
 		r->temp = temp;
-		e = sync ? sluice_replace_sync(r->dir) : 0;
+		e = sync ? penstock_replace_sync(r->dir) : 0;
 	}
 	if (e < 0)
-		return sluice_fail(err, e, "%s: %s", name, strerror(-e));
+		return penstock_fail(err, e, "%s: %s", name, strerror(-e));
 	for (unsigned i = 0; i < m->nr; i++) {
-		e = sluice_member_make(m, i, name, &look, expected, sync);
+		e = penstock_member_make(m, i, name, &look, expected, sync);
 		if (e < 0)
-			return sluice_fail(err, e, "%s: member %u of %u, %s: %s", name, i + 1,
+			return penstock_fail(err, e, "%s: member %u of %u, %s: %s", name, i + 1,
 					   m->nr, m->members[i], strerror(-e));
 	}
 	return 0;
 }
 
 /* The manifest that the new file is to be like: that of the old one, or the folder's.  0: none. */
-static int find_layout(const struct sluice_replace *r, char *full, size_t room,
-		       struct sluice_manifest **out)
+static int find_layout(const struct penstock_replace *r, char *full, size_t room,
+		       struct penstock_manifest **out)
 {
 	CLEANUP_CLOSE int fd =
 		openat(r->dir, r->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-	int e = fd < 0 ? 0 : sluice_manifest_read(out, fd), found;
+	int e = fd < 0 ? 0 : penstock_manifest_read(out, fd), found;
 
 	if (e == 1 && (*out)->folder) { /* a mark is a file like others */
-		sluice_manifest_free(*out);
+		penstock_manifest_free(*out);
 		return 0;
 	}
-	found = sluice_stripe_mark_of(r->dir, r->name, full, room, e ? NULL : out);
+	found = penstock_stripe_mark_of(r->dir, r->name, full, room, e ? NULL : out);
 	return e ? e : found;
 }
 
 /* Members of another file become those of the next one, in the same folders. */
-static int name_members(struct sluice_manifest *m, const char *name, struct sluice_err *err)
+static int name_members(struct penstock_manifest *m, const char *name, struct penstock_err *err)
 {
-	int e = sluice_stripe_new_id(m->id);
+	int e = penstock_stripe_new_id(m->id);
 
 	for (unsigned i = 0; i < m->nr && !e; i++) {
 		char *old = m->members[i];
 		struct stat st;
 
 		if (!m->folder && stat(old, &st) == 0 && S_ISBLK(st.st_mode))
-			return sluice_fail(err, -EOPNOTSUPP,
+			return penstock_fail(err, -EOPNOTSUPP,
 					   "%s: is striped over block devices, where no other can "
-					   "be beside it until it takes its place; `sluice stripe "
+					   "be beside it until it takes its place; `penstock stripe "
 					   "rm' removes it",
 					   name);
 		if (!m->folder)
 			*strrchr(old, '/') = '\0';
-		m->members[i] = sluice_stripe_member_name(old, name, m->id, i);
+		m->members[i] = penstock_stripe_member_name(old, name, m->id, i);
 		free(old);
 		e = m->members[i] ? 0 : -ENOMEM;
 	}
 	m->folder = false;
-	return e < 0 ? sluice_fail(err, e, "%s: %s", name, strerror(-e)) : 0;
+	return e < 0 ? penstock_fail(err, e, "%s: %s", name, strerror(-e)) : 0;
 }
 
-char *sluice_stripe_member_name(const char *folder, const char *name, const char *id, unsigned i)
+char *penstock_stripe_member_name(const char *folder, const char *name, const char *id, unsigned i)
 {
 	const char *base = strrchr(name, '/');
 	char *path;
@@ -246,52 +246,52 @@ char *sluice_stripe_member_name(const char *folder, const char *name, const char
 	return path;
 }
 
-int sluice_stripe_next(struct sluice_replace *r, uint64_t expected, bool sync,
-		       struct sluice_err *err)
+int penstock_stripe_next(struct penstock_replace *r, uint64_t expected, bool sync,
+		       struct penstock_err *err)
 {
 	char full[PATH_MAX + NAME_MAX + 2];
-	struct sluice_manifest *m = NULL;
+	struct penstock_manifest *m = NULL;
 	int e = find_layout(r, full, sizeof(full), &m);
 
 	if (e == -EBADMSG)
-		return sluice_fail(err, e, "%s: is the damaged manifest of a striped file", full);
+		return penstock_fail(err, e, "%s: is the damaged manifest of a striped file", full);
 	if (e < 0)
-		return sluice_fail(err, e, "%s: %s", full, strerror(-e));
+		return penstock_fail(err, e, "%s: %s", full, strerror(-e));
 	if (e == 0)
 		return 0;
 	e = name_members(m, full, err);
 	if (!e)
-		e = sluice_stripe_begin(r, m, full, expected, sync, err);
-	sluice_manifest_free(m);
+		e = penstock_stripe_begin(r, m, full, expected, sync, err);
+	penstock_manifest_free(m);
 	return e < 0 ? e : 1;
 }
 
 /* The new manifest; NULL: there is none, or it is shown.  r->fd may be O_DIRECT by now. */
-static struct sluice_manifest *read_new(const struct sluice_replace *r)
+static struct penstock_manifest *read_new(const struct penstock_replace *r)
 {
 	CLEANUP_CLOSE int fd =
 		r->temp ? openat(r->dir, r->temp, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
-	struct sluice_manifest *m = NULL;
+	struct penstock_manifest *m = NULL;
 
-	if (fd >= 0 && sluice_manifest_read(&m, fd) == 1 && m->folder) {
-		sluice_manifest_free(m);
+	if (fd >= 0 && penstock_manifest_read(&m, fd) == 1 && m->folder) {
+		penstock_manifest_free(m);
 		m = NULL;
 	}
 	return m;
 }
 
-void sluice_stripe_abandon(const struct sluice_replace *r)
+void penstock_stripe_abandon(const struct penstock_replace *r)
 {
-	struct sluice_manifest *m = read_new(r);
+	struct penstock_manifest *m = read_new(r);
 
 	if (m)
 		remove_members(m, true);
-	sluice_manifest_free(m);
+	penstock_manifest_free(m);
 }
 
-void sluice_stripe_trim(const struct sluice_replace *r)
+void penstock_stripe_trim(const struct penstock_replace *r)
 {
-	struct sluice_manifest *m = read_new(r);
+	struct penstock_manifest *m = read_new(r);
 	struct stat st;
 
 	for (unsigned i = 0; m && i < m->nr; i++) {
@@ -300,35 +300,35 @@ void sluice_stripe_trim(const struct sluice_replace *r)
 		if (fd >= 0 && fstat(fd, &st) == 0 && ftruncate(fd, st.st_size) < 0)
 			continue; /* then it has space that it does not need */
 	}
-	sluice_manifest_free(m);
+	penstock_manifest_free(m);
 }
 
 /* -------------------------------------------------------------------- the step */
 
-int sluice_stripe_show(struct sluice_replace *r, struct sluice_stripe_old *old)
+int penstock_stripe_show(struct penstock_replace *r, struct penstock_stripe_old *old)
 {
-	struct sluice_manifest *m = NULL;
+	struct penstock_manifest *m = NULL;
 	int e;
 
-	*old = (struct sluice_stripe_old){
+	*old = (struct penstock_stripe_old){
 		.fd = openat(r->dir, r->name,
 			     O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)};
-	e = old->fd < 0 ? 0 : sluice_manifest_read(&m, old->fd);
+	e = old->fd < 0 ? 0 : penstock_manifest_read(&m, old->fd);
 	if (e == 1 && !m->folder) {
 		/* Whom its lock does not guard, that name would be taken for a dead one's. */
 		if (flock(old->fd, LOCK_EX | LOCK_NB) == 0)
-			sluice_replace_link(old->fd, r->dir, r->name, WORD, &old->temp);
+			penstock_replace_link(old->fd, r->dir, r->name, WORD, &old->temp);
 		old->m = m;
 	} else if (e == 1) {
-		sluice_manifest_free(m);
+		penstock_manifest_free(m);
 	}
-	e = sluice_replace_show(r);
+	e = penstock_replace_show(r);
 	if (e < 0 && old->temp)
 		unlinkat(r->dir, old->temp, 0);
 	return e;
 }
 
-void sluice_stripe_forget(const struct sluice_replace *r, struct sluice_stripe_old *old, bool gone,
+void penstock_stripe_forget(const struct penstock_replace *r, struct penstock_stripe_old *old, bool gone,
 			  bool sync)
 {
 	struct stat st;
@@ -336,9 +336,9 @@ void sluice_stripe_forget(const struct sluice_replace *r, struct sluice_stripe_o
 	if (gone && old->m && fstat(old->fd, &st) == 0 && st.st_nlink == (old->temp ? 1 : 0) &&
 	    remove_members(old->m, sync) == 0 && old->temp)
 		unlinkat(r->dir, old->temp, 0);
-	sluice_manifest_free(old->m);
+	penstock_manifest_free(old->m);
 	free(old->temp);
 	if (old->fd >= 0)
 		close(old->fd);
-	*old = (struct sluice_stripe_old){.fd = -1};
+	*old = (struct penstock_stripe_old){.fd = -1};
 }

@@ -6,23 +6,23 @@
 #include "base/util.h"
 #include "weights/weights_in.h"
 
-uint64_t agenda_len(const struct sluice_weights *w)
+uint64_t agenda_len(const struct penstock_weights *w)
 {
-	if (w->o.flags & SLUICE_WEIGHTS_EXPERTS)
+	if (w->o.flags & PENSTOCK_WEIGHTS_EXPERTS)
 		return w->nr_front;
-	if (w->o.flags & SLUICE_WEIGHTS_CYCLIC) /* farther than once around nobody looks */
+	if (w->o.flags & PENSTOCK_WEIGHTS_CYCLIC) /* farther than once around nobody looks */
 		return w->nr_front + w->nr_groups;
 	return w->nr_front + w->nr_groups - w->seq;
 }
 
-struct weights_group *agenda_at(const struct sluice_weights *w, uint64_t k)
+struct weights_group *agenda_at(const struct penstock_weights *w, uint64_t k)
 {
 	if (k < w->nr_front)
 		return &w->groups[w->front[w->at_front + k]];
 	return &w->groups[(w->seq + k - w->nr_front) % w->nr_groups];
 }
 
-void agenda_rewind(struct sluice_weights *w)
+void agenda_rewind(struct penstock_weights *w)
 {
 	for (uint64_t k = 0; k < w->cursor; k++)
 		agenda_at(w, k)->due--;
@@ -40,7 +40,7 @@ static int queue_room(uint64_t **v, uint64_t *at, uint64_t nr, uint64_t *room, u
 }
 
 /* Those that are there first: the others can be read meanwhile. */
-static uint64_t put_some(struct sluice_weights *w, const uint64_t *groups, uint64_t n, bool ready)
+static uint64_t put_some(struct penstock_weights *w, const uint64_t *groups, uint64_t n, bool ready)
 {
 	uint64_t put = 0;
 
@@ -52,9 +52,9 @@ static uint64_t put_some(struct sluice_weights *w, const uint64_t *groups, uint6
 	return put;
 }
 
-int agenda_append(struct sluice_weights *w, const uint64_t *groups, uint64_t n)
+int agenda_append(struct penstock_weights *w, const uint64_t *groups, uint64_t n)
 {
-	bool experts = w->o.flags & SLUICE_WEIGHTS_EXPERTS;
+	bool experts = w->o.flags & PENSTOCK_WEIGHTS_EXPERTS;
 
 	if (queue_room(&w->front, &w->at_front, w->nr_front, &w->room_front, n) < 0)
 		return -ENOMEM;
@@ -69,7 +69,7 @@ int agenda_append(struct sluice_weights *w, const uint64_t *groups, uint64_t n)
 	return 0;
 }
 
-void agenda_pop(struct sluice_weights *w)
+void agenda_pop(struct penstock_weights *w)
 {
 	if (w->cursor) {
 		agenda_at(w, 0)->due--;
@@ -93,7 +93,7 @@ static void agenda_begin_group(struct weights_group *g)
 	g->given = false;
 }
 
-static void begin_hints(struct sluice_weights *w)
+static void begin_hints(struct penstock_weights *w)
 {
 	while (w->nr_hints) {
 		struct weights_group *g = &w->groups[w->hints[w->at_hints]];
@@ -112,7 +112,7 @@ static void begin_hints(struct sluice_weights *w)
 	}
 }
 
-void agenda_begin(struct sluice_weights *w)
+void agenda_begin(struct penstock_weights *w)
 {
 	while (w->cursor < agenda_len(w)) {
 		struct weights_group *g = agenda_at(w, w->cursor);
@@ -132,7 +132,7 @@ void agenda_begin(struct sluice_weights *w)
 	begin_hints(w);
 }
 
-struct weights_group *agenda_to_read(struct sluice_weights *w)
+struct weights_group *agenda_to_read(struct penstock_weights *w)
 {
 	struct weights_group *g;
 

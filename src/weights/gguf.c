@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sluice/weights.h>
+#include <penstock/weights.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -54,15 +54,15 @@ struct gguf {
 	uint64_t nr, alignment;
 	bool needs_more;
 	uint32_t by;
-	struct sluice_err *err;
+	struct penstock_err *err;
 };
 
 static int bad(struct gguf *g, const char *why)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 
-	return sluice_fail(g->err, -EINVAL, "%s: byte %" PRIu64 ": %s",
-			   sluice_shorten(&room, g->path), g->at, why);
+	return penstock_fail(g->err, -EINVAL, "%s: byte %" PRIu64 ": %s",
+			   penstock_shorten(&room, g->path), g->at, why);
 }
 
 static int gguf_take(struct gguf *g, uint64_t n, const unsigned char **ret)
@@ -174,7 +174,7 @@ static int info_len(struct gguf *g, struct info *t)
 	uint64_t n = 1, blocks;
 
 	if (t->type >= ARRAY_SIZE(types) || !types[t->type].name)
-		return sluice_fail(g->err, -EINVAL, "%s: tensor '%s': type %u is not known",
+		return penstock_fail(g->err, -EINVAL, "%s: tensor '%s': type %u is not known",
 				   g->path, t->name, t->type);
 	for (uint32_t i = 0; i < t->rank; i++)
 		if (__builtin_mul_overflow(n, t->shape[i], &n))
@@ -211,9 +211,9 @@ static int take_info(struct gguf *g, struct info *t)
 	return r < 0 ? r : info_len(g, t);
 }
 
-static int add_info(struct gguf *g, struct sluice_model *m, const struct info *t, uint64_t data)
+static int add_info(struct gguf *g, struct penstock_model *m, const struct info *t, uint64_t data)
 {
-	struct sluice_weight w = {
+	struct penstock_weight w = {
 		.name = t->name,
 		.path = g->path,
 		.dtype = types[t->type].name,
@@ -224,14 +224,14 @@ static int add_info(struct gguf *g, struct sluice_model *m, const struct info *t
 	};
 
 	if (t->offset > g->file_bytes || t->len > g->file_bytes || w.offset + w.len > g->file_bytes)
-		return sluice_fail(g->err, -EINVAL,
+		return penstock_fail(g->err, -EINVAL,
 				   "%s: tensor '%s': ends at byte %" PRIu64
 				   ", and the file has %" PRIu64,
 				   g->path, t->name, w.offset + w.len, g->file_bytes);
 	return model_add_parts(m, &w, g->by, g->err);
 }
 
-static int gguf_parse(struct gguf *g, struct sluice_model *m)
+static int gguf_parse(struct gguf *g, struct penstock_model *m)
 {
 	CLEANUP_FREE struct info *infos = NULL;
 	const unsigned char *magic;
@@ -251,7 +251,7 @@ static int gguf_parse(struct gguf *g, struct sluice_model *m)
 		r = take_meta(g);
 	for (uint64_t i = 0; i < g->nr && r == 0; i++) {
 		if (ARRAY_MORE(infos, i) < 0)
-			return sluice_fail(g->err, -ENOMEM, "out of memory");
+			return penstock_fail(g->err, -ENOMEM, "out of memory");
 		r = take_info(g, &infos[i]);
 	}
 	data = align_up(g->at, g->alignment);
@@ -261,12 +261,12 @@ static int gguf_parse(struct gguf *g, struct sluice_model *m)
 }
 
 /* With as much of the file as it takes. */
-static int parse_file(struct gguf *g, struct sluice_file *f, struct sluice_model *m)
+static int parse_file(struct gguf *g, struct penstock_file *f, struct penstock_model *m)
 {
 	for (uint64_t room = HEAD_FIRST; room <= HEAD_MOST; room *= 2) {
 		CLEANUP_FREE unsigned char *text = malloc(room);
-		int64_t n = text ? sluice_pread(f, text, room, 0, g->err)
-				 : sluice_fail(g->err, -ENOMEM, "out of memory");
+		int64_t n = text ? penstock_pread(f, text, room, 0, g->err)
+				 : penstock_fail(g->err, -ENOMEM, "out of memory");
 		int r;
 
 		if (n < 0)
@@ -280,7 +280,7 @@ static int parse_file(struct gguf *g, struct sluice_file *f, struct sluice_model
 		if (!g->needs_more)
 			return r;
 	}
-	return sluice_fail(g->err, -EINVAL, "%s: its header is larger than 1 GiB", g->path);
+	return penstock_fail(g->err, -EINVAL, "%s: its header is larger than 1 GiB", g->path);
 }
 
 bool gguf_is(const unsigned char *head, uint64_t len)
@@ -288,20 +288,20 @@ bool gguf_is(const unsigned char *head, uint64_t len)
 	return len >= 4 && !memcmp(head, "GGUF", 4);
 }
 
-int gguf_add(struct sluice_model *m, struct sluice_io *io, const char *path, uint32_t by,
-	     struct sluice_err *err)
+int gguf_add(struct penstock_model *m, struct penstock_io *io, const char *path, uint32_t by,
+	     struct penstock_err *err)
 {
-	struct sluice_file_info info = {.size = sizeof(info)};
+	struct penstock_file_info info = {.size = sizeof(info)};
 	struct gguf g = {.path = path, .by = by, .err = err};
-	struct sluice_file *f;
-	int r = sluice_file_open(&f, io, path, O_RDONLY, 0, err);
+	struct penstock_file *f;
+	int r = penstock_file_open(&f, io, path, O_RDONLY, 0, err);
 
 	if (r < 0)
 		return r;
-	r = sluice_file_stat(f, &info);
+	r = penstock_file_stat(f, &info);
 	g.file_bytes = info.bytes;
 	if (r == 0)
 		r = parse_file(&g, f, m);
-	sluice_file_close(f, NULL);
+	penstock_file_close(f, NULL);
 	return r;
 }

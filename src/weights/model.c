@@ -10,14 +10,14 @@
 #include "base/util.h"
 #include "weights/model.h"
 
-static int model_no_memory(struct sluice_err *err)
+static int model_no_memory(struct penstock_err *err)
 {
-	return sluice_fail(err, -ENOMEM, "out of memory");
+	return penstock_fail(err, -ENOMEM, "out of memory");
 }
 
-int sluice_model_new(struct sluice_model **out, struct sluice_err *err)
+int penstock_model_new(struct penstock_model **out, struct penstock_err *err)
 {
-	struct sluice_model *m = calloc(1, sizeof(*m));
+	struct penstock_model *m = calloc(1, sizeof(*m));
 
 	if (!m)
 		return model_no_memory(err);
@@ -30,7 +30,7 @@ static void free_const(const void *p)
 	free((void *)(uintptr_t)p);
 }
 
-void sluice_model_close(struct sluice_model *m)
+void penstock_model_close(struct penstock_model *m)
 {
 	if (!m)
 		return;
@@ -43,7 +43,7 @@ void sluice_model_close(struct sluice_model *m)
 		free_const(m->groups[i].name);
 	for (uint64_t i = 0; i < m->nr_paths; i++)
 		free(m->paths[i]);
-	sluice_table_fini(&m->by_path);
+	penstock_table_fini(&m->by_path);
 	free(m->weights);
 	free(m->files);
 	free(m->groups);
@@ -51,37 +51,37 @@ void sluice_model_close(struct sluice_model *m)
 	free(m);
 }
 
-int sluice_model_group(struct sluice_model *m, const char *name, struct sluice_err *err)
+int penstock_model_group(struct penstock_model *m, const char *name, struct penstock_err *err)
 {
 	char *copy;
 
 	if (!name)
-		return sluice_fail(err, -EINVAL, "name: a group has none");
+		return penstock_fail(err, -EINVAL, "name: a group has none");
 	copy = strdup(name);
 	if (!copy || ARRAY_ROOM(m->groups, m->room_groups, m->nr_groups + 1) < 0) {
 		free(copy);
 		return model_no_memory(err);
 	}
-	m->groups[m->nr_groups++] = (struct sluice_group){.name = copy, .first = m->nr};
+	m->groups[m->nr_groups++] = (struct penstock_group){.name = copy, .first = m->nr};
 	return 0;
 }
 
 /* The file of this name, a new one if need be; NULL: no memory. */
-static struct model_path *path_of(struct sluice_model *m, const char *path)
+static struct model_path *path_of(struct penstock_model *m, const char *path)
 {
 	size_t len = strlen(path);
-	uint64_t hash = sluice_key_hash(path, len, 0);
+	uint64_t hash = penstock_key_hash(path, len, 0);
 	struct model_path *p;
 
-	for (struct sluice_node *n = sluice_table_find(&m->by_path, hash); n;
-	     n = sluice_table_again(n)) {
+	for (struct penstock_node *n = penstock_table_find(&m->by_path, hash); n;
+	     n = penstock_table_again(n)) {
 		p = container_of(n, struct model_path, node);
 		if (!strcmp(p->text, path))
 			return p;
 	}
 	p = malloc(sizeof(*p) + len + 1);
 	if (!p || ARRAY_ROOM(m->paths, m->room_paths, m->nr_paths + 1) < 0 ||
-	    sluice_table_put(&m->by_path, &p->node, hash) < 0) {
+	    penstock_table_put(&m->by_path, &p->node, hash) < 0) {
 		free(p);
 		return NULL;
 	}
@@ -91,26 +91,26 @@ static struct model_path *path_of(struct sluice_model *m, const char *path)
 	return p;
 }
 
-static int check_weight(const struct sluice_model *m, const struct sluice_weight *t,
-			struct sluice_err *err)
+static int check_weight(const struct penstock_model *m, const struct penstock_weight *t,
+			struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 
 	if (!m->nr_groups)
-		return sluice_fail(err, -EINVAL, "a weight is in a group: sluice_model_group()");
+		return penstock_fail(err, -EINVAL, "a weight is in a group: penstock_model_group()");
 	if (!t->name || !t->path || (t->rank && !t->shape))
-		return sluice_fail(err, -EINVAL, "%s: a weight has name, path and shape",
-				   t->name ? sluice_shorten(&room, t->name) : "weight");
+		return penstock_fail(err, -EINVAL, "%s: a weight has name, path and shape",
+				   t->name ? penstock_shorten(&room, t->name) : "weight");
 	if (t->offset > INT64_MAX || t->len > INT64_MAX - t->offset)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "%s: offset %" PRIu64 " and length %" PRIu64 " are beyond 2^63",
-				   sluice_shorten(&room, t->name), t->offset, t->len);
+				   penstock_shorten(&room, t->name), t->offset, t->len);
 	return 0;
 }
 
-int sluice_model_add(struct sluice_model *m, const struct sluice_weight *t, struct sluice_err *err)
+int penstock_model_add(struct penstock_model *m, const struct penstock_weight *t, struct penstock_err *err)
 {
-	struct sluice_weight copy = *t;
+	struct penstock_weight copy = *t;
 	struct model_path *path;
 	uint64_t *shape = NULL;
 	int r = check_weight(m, t, err);
@@ -141,14 +141,14 @@ int sluice_model_add(struct sluice_model *m, const struct sluice_weight *t, stru
 	return 0;
 }
 
-int sluice_model_order(struct sluice_model *m, const uint64_t *order, uint64_t n,
-		       struct sluice_err *err)
+int penstock_model_order(struct penstock_model *m, const uint64_t *order, uint64_t n,
+		       struct penstock_err *err)
 {
 	CLEANUP_FREE bool *seen = calloc(n + 1, sizeof(*seen));
-	struct sluice_group *v;
+	struct penstock_group *v;
 
 	if (n != m->nr_groups)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "n: an order of %" PRIu64 " groups, and there are %" PRIu64, n,
 				   m->nr_groups);
 	v = calloc(n + 1, sizeof(*v));
@@ -159,7 +159,7 @@ int sluice_model_order(struct sluice_model *m, const uint64_t *order, uint64_t n
 	for (uint64_t i = 0; i < n; i++) {
 		if (order[i] >= n || seen[order[i]]) {
 			free(v);
-			return sluice_fail(err, -EINVAL, "order: group %" PRIu64 " is %s", order[i],
+			return penstock_fail(err, -EINVAL, "order: group %" PRIu64 " is %s", order[i],
 					   order[i] >= n ? "none of the model's" : "there twice");
 		}
 		seen[order[i]] = true;
@@ -171,12 +171,12 @@ int sluice_model_order(struct sluice_model *m, const uint64_t *order, uint64_t n
 	return 0;
 }
 
-const struct sluice_group *sluice_model_get_group(const struct sluice_model *m, uint64_t i)
+const struct penstock_group *penstock_model_get_group(const struct penstock_model *m, uint64_t i)
 {
 	return i < m->nr_groups ? &m->groups[i] : NULL;
 }
 
-const struct sluice_weight *sluice_model_get_weight(const struct sluice_model *m, uint64_t i)
+const struct penstock_weight *penstock_model_get_weight(const struct penstock_model *m, uint64_t i)
 {
 	return i < m->nr ? &m->weights[i] : NULL;
 }

@@ -1,51 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_WEIGHTS_MODEL_H
-#define SLUICE_WEIGHTS_MODEL_H
+#ifndef PENSTOCK_WEIGHTS_MODEL_H
+#define PENSTOCK_WEIGHTS_MODEL_H
 
 /* The list of weights from inside, and those who fill it from what is on disk. */
-#include <sluice/weights.h>
+#include <penstock/weights.h>
 #include <stdbool.h>
 
 #include "base/table.h"
 
 struct model_path {
-	struct sluice_node node;
+	struct penstock_node node;
 	uint32_t nr; /* of the file */
 	char text[];
 };
 
-struct sluice_model {
-	struct sluice_weight *weights;
+struct penstock_model {
+	struct penstock_weight *weights;
 	uint32_t *files; /* of each weight, its file */
 	uint64_t nr, room, room_files;
-	struct sluice_group *groups;
+	struct penstock_group *groups;
 	uint64_t nr_groups, room_groups;
 	struct model_path **paths; /* of the files, each once */
 	uint64_t nr_paths, room_paths;
-	struct sluice_table by_path;
+	struct penstock_table by_path;
 };
 
 /* Weights were added in one group: make groups by their names, in order of use.  0 or -ENOMEM. */
-int model_regroup(struct sluice_model *m, uint32_t by, struct sluice_err *err);
+int model_regroup(struct penstock_model *m, uint32_t by, struct penstock_err *err);
 
 /*
  * Add a weight of a file; one that holds all experts of a layer, along its first dimension, as
  * many weights where @by says so.
  */
-int model_add_parts(struct sluice_model *m, const struct sluice_weight *t, uint32_t by,
-		    struct sluice_err *err);
+int model_add_parts(struct penstock_model *m, const struct penstock_weight *t, uint32_t by,
+		    struct penstock_err *err);
 
 /* All weights of a file of GGUF. */
-int gguf_add(struct sluice_model *m, struct sluice_io *io, const char *path, uint32_t by,
-	     struct sluice_err *err);
+int gguf_add(struct penstock_model *m, struct penstock_io *io, const char *path, uint32_t by,
+	     struct penstock_err *err);
 /* Does it begin like one? */
 bool gguf_is(const unsigned char *head, uint64_t len);
 
 /* All tensors of a file of safetensors. */
-int shard_add(struct sluice_model *m, struct sluice_io *io, const char *path,
-	      struct sluice_err *err);
+int shard_add(struct penstock_model *m, struct penstock_io *io, const char *path,
+	      struct penstock_err *err);
 /* Those that an index of several files names, which lie in the same folder. */
-int shards_add(struct sluice_model *m, struct sluice_io *io, const char *index,
-	       struct sluice_err *err);
+int shards_add(struct penstock_model *m, struct penstock_io *io, const char *index,
+	       struct penstock_err *err);
 
 #endif

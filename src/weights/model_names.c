@@ -55,9 +55,9 @@ static size_t key_len(const char *name, uint32_t by, bool *numbered)
 		at += n + 1;
 	}
 	*numbered = layer > 0;
-	if (by == SLUICE_BY_TENSOR)
+	if (by == PENSTOCK_BY_TENSOR)
 		return strlen(name);
-	if (by == SLUICE_BY_EXPERT && expert)
+	if (by == PENSTOCK_BY_EXPERT && expert)
 		return expert;
 	return layer ? layer : last;
 }
@@ -88,10 +88,10 @@ static int use_order(const void *a, const void *b)
 	return (x->nr > y->nr) - (x->nr < y->nr);
 }
 
-static int name_all(struct named *v, const struct sluice_model *m, uint32_t by)
+static int name_all(struct named *v, const struct penstock_model *m, uint32_t by)
 {
 	for (uint64_t i = 0; i < m->nr; i++) {
-		const struct sluice_weight *t = &m->weights[i];
+		const struct penstock_weight *t = &m->weights[i];
 		bool numbered;
 		size_t len = key_len(t->name, by, &numbered);
 
@@ -111,11 +111,11 @@ static int name_all(struct named *v, const struct sluice_model *m, uint32_t by)
 }
 
 /* The weights in their new order, and where the key changes a new group. */
-static int take_order(struct sluice_model *m, const struct named *v, struct sluice_err *err)
+static int take_order(struct penstock_model *m, const struct named *v, struct penstock_err *err)
 {
-	struct sluice_weight *old = m->weights;
+	struct penstock_weight *old = m->weights;
 	CLEANUP_FREE uint32_t *files = m->files;
-	CLEANUP_FREE struct sluice_weight *moved = NULL;
+	CLEANUP_FREE struct penstock_weight *moved = NULL;
 	int r = 0;
 
 	m->weights = reallocarray(NULL, m->room, sizeof(*m->weights));
@@ -125,7 +125,7 @@ static int take_order(struct sluice_model *m, const struct named *v, struct slui
 		free(m->files);
 		m->weights = old;
 		m->files = TAKE_PTR(files);
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	moved = old;
 	for (uint64_t i = 0; i < m->nr; i++) {
@@ -133,10 +133,10 @@ static int take_order(struct sluice_model *m, const struct named *v, struct slui
 		m->files[i] = files[v[i].nr];
 	}
 	for (uint64_t i = 0; i < m->nr && r == 0; i++) {
-		struct sluice_group *g;
+		struct penstock_group *g;
 
 		if (i == 0 || strcmp(v[i].key, v[i - 1].key))
-			r = sluice_model_group(m, v[i].key, err);
+			r = penstock_model_group(m, v[i].key, err);
 		g = &m->groups[m->nr_groups - 1];
 		g->first = g->nr ? g->first : i;
 		g->nr++;
@@ -145,7 +145,7 @@ static int take_order(struct sluice_model *m, const struct named *v, struct slui
 	return r;
 }
 
-int model_regroup(struct sluice_model *m, uint32_t by, struct sluice_err *err)
+int model_regroup(struct penstock_model *m, uint32_t by, struct penstock_err *err)
 {
 	struct named *v = calloc(m->nr + 1, sizeof(*v));
 	int r;
@@ -162,7 +162,7 @@ int model_regroup(struct sluice_model *m, uint32_t by, struct sluice_err *err)
 		m->nr_groups = 0;
 		r = take_order(m, v, err);
 	} else {
-		sluice_fail(err, r, "out of memory");
+		penstock_fail(err, r, "out of memory");
 	}
 	for (uint64_t i = 0; v && i < m->nr; i++)
 		free(v[i].key);
@@ -183,27 +183,27 @@ static int expert_name(char *out, size_t size, const char *name, uint64_t i)
 		       : -ENAMETOOLONG;
 }
 
-int model_add_parts(struct sluice_model *m, const struct sluice_weight *t, uint32_t by,
-		    struct sluice_err *err)
+int model_add_parts(struct penstock_model *m, const struct penstock_weight *t, uint32_t by,
+		    struct penstock_err *err)
 {
 	uint64_t n =
-		by == SLUICE_BY_EXPERT && t->rank > 1 && strstr(t->name, "_exps") ? t->shape[0] : 1;
-	struct sluice_weight part = *t;
+		by == PENSTOCK_BY_EXPERT && t->rank > 1 && strstr(t->name, "_exps") ? t->shape[0] : 1;
+	struct penstock_weight part = *t;
 	char name[512];
 	int r = 0;
 
 	if (n <= 1 || t->len % n)
-		return sluice_model_add(m, t, err);
+		return penstock_model_add(m, t, err);
 	part.shape++;
 	part.rank--;
 	part.len = t->len / n;
 	part.name = name;
 	for (uint64_t i = 0; i < n && r == 0; i++, part.offset += part.len) {
 		if (expert_name(name, sizeof(name), t->name, i) < 0)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "%s: tensor '%.200s': its name is too long", t->path,
 					   t->name);
-		r = sluice_model_add(m, &part, err);
+		r = penstock_model_add(m, &part, err);
 	}
 	return r;
 }

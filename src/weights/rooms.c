@@ -8,13 +8,13 @@
 #include "base/util.h"
 #include "weights/weights_in.h"
 
-void rooms_init(struct sluice_weights *w)
+void rooms_init(struct penstock_weights *w)
 {
 	w->walls.before = w->walls.behind = w->last = &w->walls;
 	w->by_use.older = w->by_use.newer = &w->by_use;
 }
 
-static bool fit(struct sluice_weights *w, struct weights_group *g)
+static bool fit(struct penstock_weights *w, struct weights_group *g)
 {
 	struct weights_group *p = w->last;
 
@@ -46,7 +46,7 @@ static void use_out(struct weights_group *g)
 	g->newer->older = g->older;
 }
 
-static void use_in(struct sluice_weights *w, struct weights_group *g)
+static void use_in(struct penstock_weights *w, struct weights_group *g)
 {
 	g->older = w->by_use.older;
 	g->newer = &w->by_use;
@@ -54,13 +54,13 @@ static void use_in(struct sluice_weights *w, struct weights_group *g)
 	w->by_use.older = g;
 }
 
-void room_used(struct sluice_weights *w, struct weights_group *g)
+void room_used(struct penstock_weights *w, struct weights_group *g)
 {
 	use_out(g);
 	use_in(w, g);
 }
 
-static void rooms_leave(struct sluice_weights *w, struct weights_group *g)
+static void rooms_leave(struct penstock_weights *w, struct weights_group *g)
 {
 	if (w->last == g)
 		w->last = g->before;
@@ -76,7 +76,7 @@ static void rooms_leave(struct sluice_weights *w, struct weights_group *g)
 	g->hinted = false;
 }
 
-void room_drop(struct sluice_weights *w, struct weights_group *g)
+void room_drop(struct penstock_weights *w, struct weights_group *g)
 {
 	if (g->state == WEIGHTS_GONE)
 		return;
@@ -99,9 +99,9 @@ static bool is_spare(const struct weights_group *g, bool hint)
  * Of experts the least recently used; of an order that was interrupted what was begun last, which
  * is needed last.
  */
-static struct weights_group *victim(struct sluice_weights *w, bool hint)
+static struct weights_group *victim(struct penstock_weights *w, bool hint)
 {
-	bool lru = w->o.flags & SLUICE_WEIGHTS_EXPERTS;
+	bool lru = w->o.flags & PENSTOCK_WEIGHTS_EXPERTS;
 	struct weights_group *g = lru ? w->by_use.newer : w->by_use.older;
 
 	while (g != &w->by_use && !is_spare(g, hint))
@@ -109,7 +109,7 @@ static struct weights_group *victim(struct sluice_weights *w, bool hint)
 	return g == &w->by_use ? NULL : g;
 }
 
-bool room_take(struct sluice_weights *w, struct weights_group *g, bool hint)
+bool room_take(struct penstock_weights *w, struct weights_group *g, bool hint)
 {
 	while (!fit(w, g)) {
 		struct weights_group *v = w->dying ? NULL : victim(w, hint);

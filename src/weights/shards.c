@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -15,34 +15,34 @@
 
 enum { INDEX_MAX = 256 << 20 };
 
-static int add_tensor(struct sluice_model *m, const char *path, const struct sluice_tensor *t,
-		      struct sluice_err *err)
+static int add_tensor(struct penstock_model *m, const char *path, const struct penstock_tensor *t,
+		      struct penstock_err *err)
 {
-	struct sluice_weight w = {
+	struct penstock_weight w = {
 		.name = t->name,
 		.path = path,
-		.dtype = sluice_dtype_name(t->dtype),
+		.dtype = penstock_dtype_name(t->dtype),
 		.offset = t->offset,
 		.len = t->len,
 		.shape = t->shape,
 		.rank = t->rank,
 	};
 
-	return sluice_model_add(m, &w, err);
+	return penstock_model_add(m, &w, err);
 }
 
-int shard_add(struct sluice_model *m, struct sluice_io *io, const char *path,
-	      struct sluice_err *err)
+int shard_add(struct penstock_model *m, struct penstock_io *io, const char *path,
+	      struct penstock_err *err)
 {
-	struct sluice_safetensors *s;
-	int r = sluice_safetensors_open(&s, io, path, NULL, err);
-	const struct sluice_tensor *t;
+	struct penstock_safetensors *s;
+	int r = penstock_safetensors_open(&s, io, path, NULL, err);
+	const struct penstock_tensor *t;
 
 	if (r < 0)
 		return r;
-	for (uint64_t i = 0; r == 0 && (t = sluice_safetensors_get(s, i)); i++)
+	for (uint64_t i = 0; r == 0 && (t = penstock_safetensors_get(s, i)); i++)
 		r = add_tensor(m, path, t, err);
-	sluice_safetensors_close(s);
+	penstock_safetensors_close(s);
 	return r;
 }
 
@@ -61,11 +61,11 @@ struct index {
 	uint64_t nr;
 };
 
-static int index_bad(const struct index *x, const char *why, struct sluice_err *err)
+static int index_bad(const struct index *x, const char *why, struct penstock_err *err)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 
-	return sluice_fail(err, -EINVAL, "%s: byte %td: %s", sluice_shorten(&room, x->path),
+	return penstock_fail(err, -EINVAL, "%s: byte %td: %s", penstock_shorten(&room, x->path),
 			   x->at - x->text, why);
 }
 
@@ -98,7 +98,7 @@ static char *string(struct index *x)
 	return start;
 }
 
-static int index_pairs(struct index *x, struct sluice_err *err)
+static int index_pairs(struct index *x, struct penstock_err *err)
 {
 	bool more = !token(x, '}');
 
@@ -111,7 +111,7 @@ static int index_pairs(struct index *x, struct sluice_err *err)
 		if (strchr(e.file, '/') || !strcmp(e.file, "..") || !*e.file)
 			return index_bad(x, "the file is not one of the same folder", err);
 		if (ARRAY_MORE(x->v, x->nr) < 0)
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 		x->v[x->nr++] = e;
 		more = token(x, ',');
 		if (!more && !token(x, '}'))
@@ -128,7 +128,7 @@ static int by_file(const void *a, const void *b)
 	return r ? r : (x->nr > y->nr) - (x->nr < y->nr);
 }
 
-static int index_parse(struct index *x, struct sluice_err *err)
+static int index_parse(struct index *x, struct penstock_err *err)
 {
 	char *map = strstr(x->text, "\"weight_map\"");
 	int r;
@@ -143,54 +143,54 @@ static int index_parse(struct index *x, struct sluice_err *err)
 }
 
 /* Entries from @i on that are in the same file; *@ret_next: the first behind them. */
-static int add_shard(struct sluice_model *m, struct sluice_io *io, const struct index *x,
-		     uint64_t i, uint64_t *ret_next, struct sluice_err *err)
+static int add_shard(struct penstock_model *m, struct penstock_io *io, const struct index *x,
+		     uint64_t i, uint64_t *ret_next, struct penstock_err *err)
 {
 	size_t dir =
 		(size_t)((strrchr(x->path, '/') ? strrchr(x->path, '/') + 1 : x->path) - x->path);
 	const char *file = x->v[i].file;
 	CLEANUP_FREE char *path = NULL;
-	struct sluice_safetensors *s;
-	struct sluice_short room;
+	struct penstock_safetensors *s;
+	struct penstock_short room;
 	int r;
 
 	if (asprintf(&path, "%.*s%s", (int)dir, x->path, file) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
-	r = sluice_safetensors_open(&s, io, path, NULL, err);
+		return penstock_fail(err, -ENOMEM, "out of memory");
+	r = penstock_safetensors_open(&s, io, path, NULL, err);
 	if (r < 0)
 		return r;
 	for (; r == 0 && i < x->nr && !strcmp(x->v[i].file, file); i++) {
-		int64_t k = sluice_safetensors_find(s, x->v[i].name);
+		int64_t k = penstock_safetensors_find(s, x->v[i].name);
 
-		r = k < 0 ? sluice_fail(err, -EINVAL,
+		r = k < 0 ? penstock_fail(err, -EINVAL,
 					"%s: has no tensor '%.200s', which the index says it has",
-					sluice_shorten(&room, path), x->v[i].name)
-			  : add_tensor(m, path, sluice_safetensors_get(s, (uint64_t)k), err);
+					penstock_shorten(&room, path), x->v[i].name)
+			  : add_tensor(m, path, penstock_safetensors_get(s, (uint64_t)k), err);
 	}
-	sluice_safetensors_close(s);
+	penstock_safetensors_close(s);
 	*ret_next = i;
 	return r;
 }
 
 /* The text of a small file, with a NUL behind it. */
-static int read_text(char **ret, struct sluice_io *io, const char *path, struct sluice_err *err)
+static int read_text(char **ret, struct penstock_io *io, const char *path, struct penstock_err *err)
 {
-	struct sluice_file_info info = {.size = sizeof(info)};
-	struct sluice_file *f;
+	struct penstock_file_info info = {.size = sizeof(info)};
+	struct penstock_file *f;
 	char *text = NULL;
 	int64_t n;
-	int r = sluice_file_open(&f, io, path, O_RDONLY, 0, err);
+	int r = penstock_file_open(&f, io, path, O_RDONLY, 0, err);
 
 	if (r < 0)
 		return r;
-	r = sluice_file_stat(f, &info);
+	r = penstock_file_stat(f, &info);
 	if (r == 0 && info.bytes > INDEX_MAX)
-		r = sluice_fail(err, -EINVAL, "%s: is no index: it has %" PRIu64 " bytes", path,
+		r = penstock_fail(err, -EINVAL, "%s: is no index: it has %" PRIu64 " bytes", path,
 				info.bytes);
 	if (r == 0 && !(text = calloc(1, info.bytes + 1)))
-		r = sluice_fail(err, -ENOMEM, "out of memory");
-	n = r < 0 ? r : sluice_pread(f, text, info.bytes, 0, err);
-	sluice_file_close(f, NULL);
+		r = penstock_fail(err, -ENOMEM, "out of memory");
+	n = r < 0 ? r : penstock_pread(f, text, info.bytes, 0, err);
+	penstock_file_close(f, NULL);
 	if (n < 0) {
 		free(text);
 		return (int)n;
@@ -200,8 +200,8 @@ static int read_text(char **ret, struct sluice_io *io, const char *path, struct 
 	return 0;
 }
 
-int shards_add(struct sluice_model *m, struct sluice_io *io, const char *index,
-	       struct sluice_err *err)
+int shards_add(struct penstock_model *m, struct penstock_io *io, const char *index,
+	       struct penstock_err *err)
 {
 	struct index x = {.path = index};
 	int r = read_text(&x.text, io, index, err);

@@ -10,27 +10,27 @@
 #include "base/util.h"
 #include "weights/weights_in.h"
 
-static int check_process(const struct sluice_weights *w, struct sluice_err *err)
+static int check_process(const struct penstock_weights *w, struct penstock_err *err)
 {
 	return w->pid == getpid()
 		       ? 0
-		       : sluice_fail(err, -ECHILD, "the stream belongs to the parent process");
+		       : penstock_fail(err, -ECHILD, "the stream belongs to the parent process");
 }
 
-static int no_room(const struct sluice_weights *w, const struct weights_group *g,
-		   struct sluice_err *err)
+static int no_room(const struct penstock_weights *w, const struct weights_group *g,
+		   struct penstock_err *err)
 {
-	char need[SLUICE_SIZE_TEXT], all[SLUICE_SIZE_TEXT];
+	char need[PENSTOCK_SIZE_TEXT], all[PENSTOCK_SIZE_TEXT];
 
-	return sluice_fail(err, -ENOBUFS,
+	return penstock_fail(err, -ENOBUFS,
 			   "window: the groups that are held leave no room for '%s' of %s in %s: "
 			   "release one, or take a larger window",
-			   w->m->groups[g - w->groups].name, sluice_size_format(need, g->room),
-			   sluice_size_format(all, w->window_len));
+			   w->m->groups[g - w->groups].name, penstock_size_format(need, g->room),
+			   penstock_size_format(all, w->window_len));
 }
 
 /* How long the caller waited, and for what. */
-static void count_stall(struct sluice_weights *w, const struct weights_group *g, uint64_t since)
+static void count_stall(struct penstock_weights *w, const struct weights_group *g, uint64_t since)
 {
 	uint64_t now = clock_ns(), disk = now;
 
@@ -41,12 +41,12 @@ static void count_stall(struct sluice_weights *w, const struct weights_group *g,
 }
 
 /* Until it is there, or has failed; or there is nothing that could bring it. */
-static int wait_for(struct sluice_weights *w, const struct weights_group *g)
+static int wait_for(struct penstock_weights *w, const struct weights_group *g)
 {
 	bool there = g->state == WEIGHTS_READY;
 	uint64_t since;
 
-	if (!(w->o.flags & SLUICE_WEIGHTS_EXPERTS)) {
+	if (!(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS)) {
 		w->stats.hits += there;
 		w->stats.misses += !there;
 	}
@@ -63,10 +63,10 @@ static int wait_for(struct sluice_weights *w, const struct weights_group *g)
 }
 
 /* It will not be given: what went wrong with it. */
-static int weights_give_up(struct sluice_weights *w, struct weights_group *g,
-			   struct sluice_err *err)
+static int weights_give_up(struct penstock_weights *w, struct weights_group *g,
+			   struct penstock_err *err)
 {
-	int code = sluice_fail(err, g->code, "%s", g->msg ? g->msg : strerror(-g->code));
+	int code = penstock_fail(err, g->code, "%s", g->msg ? g->msg : strerror(-g->code));
 
 	agenda_pop(w);
 	if (g->due) /* again, later: it is read again, then */
@@ -77,9 +77,9 @@ static int weights_give_up(struct sluice_weights *w, struct weights_group *g,
 	return code;
 }
 
-static void give(struct sluice_weights *w, struct weights_group *g, struct sluice_view *view)
+static void give(struct penstock_weights *w, struct weights_group *g, struct penstock_view *view)
 {
-	const struct sluice_group *mg = &w->m->groups[g - w->groups];
+	const struct penstock_group *mg = &w->m->groups[g - w->groups];
 
 	agenda_pop(w);
 	g->held++;
@@ -87,7 +87,7 @@ static void give(struct sluice_weights *w, struct weights_group *g, struct sluic
 	g->hinted = false;
 	w->stats.groups++;
 	w->stats.bytes += mg->bytes;
-	*view = (struct sluice_view){
+	*view = (struct penstock_view){
 		.group = (uint64_t)(g - w->groups),
 		.first = mg->first,
 		.nr = mg->nr,
@@ -96,7 +96,7 @@ static void give(struct sluice_weights *w, struct weights_group *g, struct sluic
 	};
 }
 
-static int next_locked(struct sluice_weights *w, struct sluice_view *view, struct sluice_err *err)
+static int next_locked(struct penstock_weights *w, struct penstock_view *view, struct penstock_err *err)
 {
 	struct weights_group *g;
 	int r;
@@ -115,7 +115,7 @@ static int next_locked(struct sluice_weights *w, struct sluice_view *view, struc
 	return 1;
 }
 
-int sluice_weights_next(struct sluice_weights *w, struct sluice_view *view, struct sluice_err *err)
+int penstock_weights_next(struct penstock_weights *w, struct penstock_view *view, struct penstock_err *err)
 {
 	int r = check_process(w, err);
 
@@ -127,15 +127,15 @@ int sluice_weights_next(struct sluice_weights *w, struct sluice_view *view, stru
 	return r;
 }
 
-static int release_locked(struct sluice_weights *w, uint64_t group, bool fence, void *stream,
-			  struct sluice_err *err)
+static int release_locked(struct penstock_weights *w, uint64_t group, bool fence, void *stream,
+			  struct penstock_err *err)
 {
 	struct weights_group *g = group < w->nr_groups ? &w->groups[group] : NULL;
 
 	if (!g || !g->held)
-		return sluice_fail(err, -EINVAL, "group: %" PRIu64 " is not held", group);
+		return penstock_fail(err, -EINVAL, "group: %" PRIu64 " is not held", group);
 	if (fence && !w->scrap)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "stream: is for a window in device memory, and this is not");
 	if (fence)
 		return weights_fence(w, g, stream, err);
@@ -144,7 +144,7 @@ static int release_locked(struct sluice_weights *w, uint64_t group, bool fence, 
 	return 0;
 }
 
-int sluice_weights_release(struct sluice_weights *w, uint64_t group, struct sluice_err *err)
+int penstock_weights_release(struct penstock_weights *w, uint64_t group, struct penstock_err *err)
 {
 	int r = check_process(w, err);
 
@@ -156,8 +156,8 @@ int sluice_weights_release(struct sluice_weights *w, uint64_t group, struct slui
 	return r;
 }
 
-int sluice_weights_release_after(struct sluice_weights *w, uint64_t group, void *stream,
-				 struct sluice_err *err)
+int penstock_weights_release_after(struct penstock_weights *w, uint64_t group, void *stream,
+				 struct penstock_err *err)
 {
 	int r = check_process(w, err);
 
@@ -169,22 +169,22 @@ int sluice_weights_release_after(struct sluice_weights *w, uint64_t group, void 
 	return r;
 }
 
-static int check_groups(const struct sluice_weights *w, const uint64_t *groups, uint64_t n,
-			struct sluice_err *err)
+static int check_groups(const struct penstock_weights *w, const uint64_t *groups, uint64_t n,
+			struct penstock_err *err)
 {
 	int r = check_process(w, err);
 
 	for (uint64_t i = 0; r == 0 && i < n; i++)
 		if (groups[i] >= w->nr_groups)
-			r = sluice_fail(err, -EINVAL,
+			r = penstock_fail(err, -EINVAL,
 					"group: %" PRIu64 " is not within the %" PRIu64
 					" of the model",
 					groups[i], w->nr_groups);
 	return r;
 }
 
-int sluice_weights_want(struct sluice_weights *w, const uint64_t *groups, uint64_t n,
-			struct sluice_err *err)
+int penstock_weights_want(struct penstock_weights *w, const uint64_t *groups, uint64_t n,
+			struct penstock_err *err)
 {
 	int r = check_groups(w, groups, n, err);
 
@@ -193,29 +193,29 @@ int sluice_weights_want(struct sluice_weights *w, const uint64_t *groups, uint64
 	pthread_mutex_lock(&w->lock);
 	r = agenda_append(w, groups, n);
 	if (r < 0)
-		sluice_fail(err, r, "out of memory");
+		penstock_fail(err, r, "out of memory");
 	else
 		weights_kick(w);
 	pthread_mutex_unlock(&w->lock);
 	return r;
 }
 
-int sluice_weights_hint(struct sluice_weights *w, const uint64_t *groups, uint64_t n,
-			struct sluice_err *err)
+int penstock_weights_hint(struct penstock_weights *w, const uint64_t *groups, uint64_t n,
+			struct penstock_err *err)
 {
 	int r = check_groups(w, groups, n, err);
 
 	if (r < 0)
 		return r;
-	if (!(w->o.flags & SLUICE_WEIGHTS_EXPERTS))
-		return sluice_fail(err, -EINVAL,
+	if (!(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
+		return penstock_fail(err, -EINVAL,
 				   "hints are for a stream of experts: this one reads ahead");
 	pthread_mutex_lock(&w->lock);
 	/* what was hinted at before and has not been read is of no interest any more */
 	w->nr_hints = w->at_hints = 0;
 	r = ARRAY_ROOM(w->hints, w->room_hints, n);
 	if (r < 0) {
-		sluice_fail(err, r, "out of memory");
+		penstock_fail(err, r, "out of memory");
 	} else {
 		memcpy(w->hints, groups, n * sizeof(*groups));
 		w->nr_hints = n;
@@ -225,7 +225,7 @@ int sluice_weights_hint(struct sluice_weights *w, const uint64_t *groups, uint64
 	return r;
 }
 
-int64_t sluice_weights_skip(struct sluice_weights *w, uint64_t n, struct sluice_err *err)
+int64_t penstock_weights_skip(struct penstock_weights *w, uint64_t n, struct penstock_err *err)
 {
 	int64_t skipped = 0;
 	int r = check_process(w, err);
@@ -237,7 +237,7 @@ int64_t sluice_weights_skip(struct sluice_weights *w, uint64_t n, struct sluice_
 		struct weights_group *g = agenda_at(w, 0);
 
 		agenda_pop(w);
-		if (!g->due && !g->held && !(w->o.flags & SLUICE_WEIGHTS_EXPERTS))
+		if (!g->due && !g->held && !(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
 			room_drop(w, g);
 	}
 	weights_kick(w);
@@ -246,9 +246,9 @@ int64_t sluice_weights_skip(struct sluice_weights *w, uint64_t n, struct sluice_
 }
 
 /* With what is going on at this moment. */
-int sluice_weights_get_stats(struct sluice_weights *w, struct sluice_weights_stats *stats)
+int penstock_weights_get_stats(struct penstock_weights *w, struct penstock_weights_stats *stats)
 {
-	struct sluice_weights_stats s;
+	struct penstock_weights_stats s;
 	uint64_t now = clock_ns();
 
 	pthread_mutex_lock(&w->lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_WEIGHTS_IN_H
-#define SLUICE_WEIGHTS_IN_H
+#ifndef PENSTOCK_WEIGHTS_IN_H
+#define PENSTOCK_WEIGHTS_IN_H
 
 /*
  * A stream of weights from inside.  The agenda says what is used next; groups on it get room in
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include <sluice/weights.h>
+#include <penstock/weights.h>
 
 #include "weights/model.h"
 
@@ -59,7 +59,7 @@ struct weights_group {
 };
 
 struct weights_read {
-	struct sluice_weights *w;
+	struct penstock_weights *w;
 	struct weights_group *g;
 	uint32_t file;
 	uint64_t offset, len;
@@ -70,14 +70,14 @@ struct weights_read {
 };
 
 struct weights_file {
-	struct sluice_file *file; /* NULL: there are too many, it is opened when it is used */
+	struct penstock_file *file; /* NULL: there are too many, it is opened when it is used */
 	const char *path;
 };
 
-struct sluice_weights {
-	struct sluice_io *io;
-	const struct sluice_model *m;
-	struct sluice_weights_opts o;
+struct penstock_weights {
+	struct penstock_io *io;
+	const struct penstock_model *m;
+	struct penstock_weights_opts o;
 	pid_t pid;
 	struct weights_file *files;
 	struct weights_run *runs;
@@ -117,33 +117,33 @@ struct sluice_weights {
 	uint64_t flight; /* bytes */
 	uint64_t reading, copying, nr_flight;
 	uint64_t reading_since, copying_since, idle_since;
-	struct sluice_weights_stats stats;
+	struct penstock_weights_stats stats;
 };
 
 /* agenda.c: what comes next. */
-uint64_t agenda_len(const struct sluice_weights *w);
-struct weights_group *agenda_at(const struct sluice_weights *w, uint64_t k);
-int agenda_append(struct sluice_weights *w, const uint64_t *groups, uint64_t n);
+uint64_t agenda_len(const struct penstock_weights *w);
+struct weights_group *agenda_at(const struct penstock_weights *w, uint64_t k);
+int agenda_append(struct penstock_weights *w, const uint64_t *groups, uint64_t n);
 /* What has room has it without a claim from now on, until agenda_begin() finds it again. */
-void agenda_rewind(struct sluice_weights *w);
-void agenda_pop(struct sluice_weights *w);
+void agenda_rewind(struct penstock_weights *w);
+void agenda_pop(struct penstock_weights *w);
 /* Give room to what is on it, as far as there is room. */
-void agenda_begin(struct sluice_weights *w);
+void agenda_begin(struct penstock_weights *w);
 /* The group whose reads are to be made; NULL: none. */
-struct weights_group *agenda_to_read(struct sluice_weights *w);
+struct weights_group *agenda_to_read(struct penstock_weights *w);
 
 /* rooms.c: who is where in the window. */
-void rooms_init(struct sluice_weights *w);
+void rooms_init(struct penstock_weights *w);
 /* Throws out what nobody needs; @hint: not for what was hinted at, either. */
-bool room_take(struct sluice_weights *w, struct weights_group *g, bool hint);
-void room_used(struct sluice_weights *w, struct weights_group *g);
+bool room_take(struct penstock_weights *w, struct weights_group *g, bool hint);
+void room_used(struct penstock_weights *w, struct weights_group *g);
 /* The group is not needed any more: now, or when its reads are back. */
-void room_drop(struct sluice_weights *w, struct weights_group *g);
+void room_drop(struct penstock_weights *w, struct weights_group *g);
 
 /* weights_read.c: the reads. */
-void weights_kick(struct sluice_weights *w);
-int weights_fence(struct sluice_weights *w, struct weights_group *g, void *stream,
-		  struct sluice_err *err);
-void weights_released(struct sluice_weights *w, struct weights_group *g);
+void weights_kick(struct penstock_weights *w);
+int weights_fence(struct penstock_weights *w, struct weights_group *g, void *stream,
+		  struct penstock_err *err);
+void weights_released(struct penstock_weights *w, struct weights_group *g);
 
 #endif

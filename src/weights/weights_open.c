@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <sluice/gpu.h>
+#include <penstock/gpu.h>
 
 #include "base/err.h"
 #include "base/optscopy.h"
@@ -22,34 +22,34 @@ enum {
 	SLACK = 2,        /* pages that are given on top of a window, for those around a group */
 };
 
-static int stream_no_memory(struct sluice_err *err)
+static int stream_no_memory(struct penstock_err *err)
 {
-	return sluice_fail(err, -ENOMEM, "out of memory");
+	return penstock_fail(err, -ENOMEM, "out of memory");
 }
 
 /* -------------------------------------------------------------------- files */
 
-static int file_open(struct sluice_weights *w, struct weights_file *f, bool keep, uint64_t *bytes,
-		     struct sluice_err *err)
+static int file_open(struct penstock_weights *w, struct weights_file *f, bool keep, uint64_t *bytes,
+		     struct penstock_err *err)
 {
-	struct sluice_file_info info = {.size = sizeof(info)};
-	struct sluice_file *file;
-	int r = sluice_file_open(&file, w->io, f->path, O_RDONLY, 0, err);
+	struct penstock_file_info info = {.size = sizeof(info)};
+	struct penstock_file *file;
+	int r = penstock_file_open(&file, w->io, f->path, O_RDONLY, 0, err);
 
 	if (r < 0)
 		return r;
-	sluice_file_stat(file, &info);
+	penstock_file_stat(file, &info);
 	*bytes = info.bytes;
 	w->page = max_u64(w->page, info.offset_align);
 	w->stats.direct &= info.direct;
 	if (keep)
 		f->file = file;
 	else
-		sluice_file_close(file, NULL);
+		penstock_file_close(file, NULL);
 	return 0;
 }
 
-static int files_open(struct sluice_weights *w, uint64_t *bytes, struct sluice_err *err)
+static int files_open(struct penstock_weights *w, uint64_t *bytes, struct penstock_err *err)
 {
 	uint64_t n = w->m->nr_paths;
 	int r = 0;
@@ -66,20 +66,20 @@ static int files_open(struct sluice_weights *w, uint64_t *bytes, struct sluice_e
 	return r;
 }
 
-static int check_ends(const struct sluice_weights *w, const uint64_t *bytes, struct sluice_err *err)
+static int check_ends(const struct penstock_weights *w, const uint64_t *bytes, struct penstock_err *err)
 {
-	struct sluice_short a, b;
+	struct penstock_short a, b;
 
 	for (uint64_t i = 0; i < w->m->nr; i++) {
-		const struct sluice_weight *t = &w->m->weights[i];
+		const struct penstock_weight *t = &w->m->weights[i];
 		uint64_t has = bytes[w->m->files[i]];
 
 		if (t->offset + t->len > has)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "%s: has %" PRIu64
 					   " bytes, and '%s' ends at byte %" PRIu64,
-					   sluice_shorten(&a, t->path), has,
-					   sluice_shorten(&b, t->name), t->offset + t->len);
+					   penstock_shorten(&a, t->path), has,
+					   penstock_shorten(&b, t->name), t->offset + t->len);
 	}
 	return 0;
 }
@@ -88,7 +88,7 @@ static int check_ends(const struct sluice_weights *w, const uint64_t *bytes, str
 
 static int file_order(const void *a, const void *b, void *arg)
 {
-	const struct sluice_model *m = arg;
+	const struct penstock_model *m = arg;
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
 	if (m->files[x] != m->files[y])
@@ -99,9 +99,9 @@ static int file_order(const void *a, const void *b, void *arg)
 }
 
 /* Put a weight behind the others of its group: into the last run, or a new one. */
-static void run_add(struct sluice_weights *w, struct weights_group *g, uint64_t i)
+static void run_add(struct penstock_weights *w, struct weights_group *g, uint64_t i)
 {
-	const struct sluice_weight *t = &w->m->weights[i];
+	const struct penstock_weight *t = &w->m->weights[i];
 	uint64_t low = align_down(t->offset, w->page), end = t->offset + t->len;
 	struct weights_run *r = g->nr_runs ? &g->runs[g->nr_runs - 1] : NULL;
 
@@ -122,7 +122,7 @@ static void run_add(struct sluice_weights *w, struct weights_group *g, uint64_t 
  * Groups of the same bytes take the same room, wherever they begin within a page: one that takes a
  * page more would not fit where another was.
  */
-static uint64_t room_of(const struct sluice_weights *w, const struct weights_group *g)
+static uint64_t room_of(const struct penstock_weights *w, const struct weights_group *g)
 {
 	uint64_t room = 0;
 
@@ -131,9 +131,9 @@ static uint64_t room_of(const struct sluice_weights *w, const struct weights_gro
 	return max_u64(room, w->page);
 }
 
-static int runs_make(struct sluice_weights *w, struct sluice_err *err)
+static int runs_make(struct penstock_weights *w, struct penstock_err *err)
 {
-	const struct sluice_model *m = w->m;
+	const struct penstock_model *m = w->m;
 	CLEANUP_FREE uint64_t *order = calloc(m->nr + 1, sizeof(*order));
 
 	w->nr_groups = m->nr_groups;
@@ -143,7 +143,7 @@ static int runs_make(struct sluice_weights *w, struct sluice_err *err)
 	if (!order || !w->groups || !w->runs || !w->at)
 		return stream_no_memory(err);
 	for (uint64_t k = 0; k < m->nr_groups; k++) {
-		const struct sluice_group *mg = &m->groups[k];
+		const struct penstock_group *mg = &m->groups[k];
 		struct weights_group *g = &w->groups[k];
 
 		g->runs = w->runs + mg->first;
@@ -160,10 +160,10 @@ static int runs_make(struct sluice_weights *w, struct sluice_err *err)
 
 /* ------------------------------------------------------------------- window */
 
-static int window_size(struct sluice_weights *w, struct sluice_err *err)
+static int window_size(struct penstock_weights *w, struct penstock_err *err)
 {
 	const uint64_t most = 1ull << 30;
-	char have[SLUICE_SIZE_TEXT], need[SLUICE_SIZE_TEXT];
+	char have[PENSTOCK_SIZE_TEXT], need[PENSTOCK_SIZE_TEXT];
 	uint64_t all = 0, largest = 0;
 
 	for (uint64_t k = 0; k < w->nr_groups; k++) {
@@ -175,80 +175,80 @@ static int window_size(struct sluice_weights *w, struct sluice_err *err)
 		w->o.window = max_u64(min_u64(all, most), min_u64(all, 2 * w->stats.largest)) +
 			      2 * w->page;
 	if (w->o.window > INT64_MAX / 2)
-		return sluice_fail(err, -EINVAL, "window: %" PRIu64 " is beyond 2^62", w->o.window);
+		return penstock_fail(err, -EINVAL, "window: %" PRIu64 " is beyond 2^62", w->o.window);
 	if (w->nr_groups && w->o.window + (w->o.addr ? 0 : SLACK * w->page) < w->stats.largest)
-		return sluice_fail(
+		return penstock_fail(
 			err, -EINVAL, "window: %s is smaller than group '%s', which takes %s",
-			sluice_size_format(have, w->o.window), w->m->groups[largest].name,
-			sluice_size_format(need, w->stats.largest));
+			penstock_size_format(have, w->o.window), w->m->groups[largest].name,
+			penstock_size_format(need, w->stats.largest));
 	return 0;
 }
 
 /* Memory of the caller's begins where it likes, and a page of a device's is for fences. */
-static int window_cut(struct sluice_weights *w, char *mem, struct sluice_err *err)
+static int window_cut(struct penstock_weights *w, char *mem, struct penstock_err *err)
 {
 	uint64_t skip = align_up((uintptr_t)mem, w->page) - (uintptr_t)mem;
 	uint64_t take = skip + (w->device ? w->page : 0);
-	char need[SLUICE_SIZE_TEXT];
+	char need[PENSTOCK_SIZE_TEXT];
 
 	w->window = mem + skip;
 	w->window_len = w->o.window > take ? align_down(w->o.window - take, w->page) : 0;
 	if (w->device)
 		w->scrap = w->window + w->window_len;
 	if (w->window_len < w->stats.largest)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "window: what is left of it in whole pages is smaller than the "
 				   "largest group, which takes %s",
-				   sluice_size_format(need, w->stats.largest));
+				   penstock_size_format(need, w->stats.largest));
 	w->stats.window = w->window_len;
 	return 0;
 }
 
-static int window_alloc(struct sluice_weights *w, struct sluice_err *err)
+static int window_alloc(struct penstock_weights *w, struct penstock_err *err)
 {
 	uint64_t len = align_up(w->o.window, w->page) + (SLACK + 1) * w->page;
 	int r;
 
-	if (w->o.memory == SLUICE_WEIGHTS_DEVICE) {
+	if (w->o.memory == PENSTOCK_WEIGHTS_DEVICE) {
 		w->device = true;
-		r = sluice_gpu_alloc(&w->own, w->o.device, len, err);
+		r = penstock_gpu_alloc(&w->own, w->o.device, len, err);
 	} else {
-		r = sluice_buf_alloc(&w->own, w->io, len, 0, NULL, err);
+		r = penstock_buf_alloc(&w->own, w->io, len, 0, NULL, err);
 	}
 	if (r < 0)
 		return r;
 	w->o.window = len;
-	if (w->o.memory == SLUICE_WEIGHTS_PINNED) {
-		r = sluice_gpu_pin(w->own, len, err);
+	if (w->o.memory == PENSTOCK_WEIGHTS_PINNED) {
+		r = penstock_gpu_pin(w->own, len, err);
 		w->pinned = r == 0;
 	}
 	return r < 0 ? r : window_cut(w, w->own, err);
 }
 
-static int window_make(struct sluice_weights *w, struct sluice_err *err)
+static int window_make(struct penstock_weights *w, struct penstock_err *err)
 {
-	struct sluice_buf_info info;
+	struct penstock_buf_info info;
 
 	if (!w->o.addr)
 		return window_alloc(w, err);
-	w->device = sluice_gpu_device(w->o.addr) >= 0;
+	w->device = penstock_gpu_device(w->o.addr) >= 0;
 	if (!w->device)
 		w->registered =
-			sluice_buf_register(w->io, w->o.addr, w->o.window, 0, &info, NULL) == 0;
+			penstock_buf_register(w->io, w->o.addr, w->o.window, 0, &info, NULL) == 0;
 	return window_cut(w, w->o.addr, err);
 }
 
 /* ------------------------------------------------------------------- stages */
 
 /* Engine cufile reads into device memory by itself. */
-static bool needs_stages(struct sluice_weights *w)
+static bool needs_stages(struct penstock_weights *w)
 {
-	struct sluice_stats s = {.size = sizeof(s)};
+	struct penstock_stats s = {.size = sizeof(s)};
 
-	return w->device && sluice_get_stats(w->io, &s) == 0 && strncmp(s.engine, "cufile", 6) != 0;
+	return w->device && penstock_get_stats(w->io, &s) == 0 && strncmp(s.engine, "cufile", 6) != 0;
 }
 
-static int reads_make(struct sluice_weights *w, struct sluice_err *err)
+static int reads_make(struct penstock_weights *w, struct penstock_err *err)
 {
 	unsigned n = WEIGHTS_READS;
 	void *mem = NULL;
@@ -256,11 +256,11 @@ static int reads_make(struct sluice_weights *w, struct sluice_err *err)
 
 	if (needs_stages(w)) {
 		n = w->nr_stages = WEIGHTS_FLIGHT / WEIGHTS_READ;
-		r = sluice_buf_alloc(&mem, w->io, WEIGHTS_FLIGHT, 0, NULL, err);
+		r = penstock_buf_alloc(&mem, w->io, WEIGHTS_FLIGHT, 0, NULL, err);
 		if (r < 0)
 			return r;
 		w->stages = mem;
-		r = sluice_gpu_pin(mem, WEIGHTS_FLIGHT, err);
+		r = penstock_gpu_pin(mem, WEIGHTS_FLIGHT, err);
 		if (r < 0)
 			return r;
 	}
@@ -275,30 +275,30 @@ static int reads_make(struct sluice_weights *w, struct sluice_err *err)
 
 /* --------------------------------------------------------------- open, close */
 
-static int opts_take(struct sluice_weights *w, const struct sluice_weights_opts *user,
-		     struct sluice_err *err)
+static int opts_take(struct penstock_weights *w, const struct penstock_weights_opts *user,
+		     struct penstock_err *err)
 {
-	const uint32_t known = SLUICE_WEIGHTS_CYCLIC | SLUICE_WEIGHTS_EXPERTS;
-	int r = sluice_opts_copy(&w->o, sizeof(w->o), user, err);
+	const uint32_t known = PENSTOCK_WEIGHTS_CYCLIC | PENSTOCK_WEIGHTS_EXPERTS;
+	int r = penstock_opts_copy(&w->o, sizeof(w->o), user, err);
 
 	if (r < 0)
 		return r;
 	if (w->o.flags & ~known)
-		return sluice_fail(err, -EINVAL, "flags: 0x%x has bits that are not known",
+		return penstock_fail(err, -EINVAL, "flags: 0x%x has bits that are not known",
 				   w->o.flags);
 	if ((w->o.flags & known) == known)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "flags: a stream is cyclic or of experts, not both");
-	if (w->o.memory > SLUICE_WEIGHTS_DEVICE)
-		return sluice_fail(err, -EINVAL, "memory: %u is none of enum sluice_weights_memory",
+	if (w->o.memory > PENSTOCK_WEIGHTS_DEVICE)
+		return penstock_fail(err, -EINVAL, "memory: %u is none of enum penstock_weights_memory",
 				   w->o.memory);
 	if (w->o.addr && !w->o.window)
-		return sluice_fail(err, -EINVAL, "window: the size of what is at addr is missing");
+		return penstock_fail(err, -EINVAL, "window: the size of what is at addr is missing");
 	return 0;
 }
 
-static int stream_prepare(struct sluice_weights *w, const struct sluice_weights_opts *opts,
-			  struct sluice_err *err)
+static int stream_prepare(struct penstock_weights *w, const struct penstock_weights_opts *opts,
+			  struct penstock_err *err)
 {
 	CLEANUP_FREE uint64_t *bytes = calloc(w->m->nr_paths + 1, sizeof(*bytes));
 	int r = bytes ? opts_take(w, opts, err) : stream_no_memory(err);
@@ -317,23 +317,23 @@ static int stream_prepare(struct sluice_weights *w, const struct sluice_weights_
 }
 
 /* Memory in use by nobody. */
-static void weights_free(struct sluice_weights *w, bool forked)
+static void weights_free(struct penstock_weights *w, bool forked)
 {
 	if (!forked) {
 		for (uint64_t i = 0; w->files && i < w->m->nr_paths; i++)
-			sluice_file_close(w->files[i].file, NULL);
+			penstock_file_close(w->files[i].file, NULL);
 		if (w->registered)
-			sluice_buf_unregister(w->io, w->o.addr);
+			penstock_buf_unregister(w->io, w->o.addr);
 		if (w->pinned)
-			sluice_gpu_unpin(w->own);
+			penstock_gpu_unpin(w->own);
 		if (w->stages)
-			sluice_gpu_unpin(w->stages);
+			penstock_gpu_unpin(w->stages);
 		if (w->own && w->device)
-			sluice_gpu_free(w->own);
+			penstock_gpu_free(w->own);
 		else if (w->own)
-			sluice_buf_free(w->io, w->own);
+			penstock_buf_free(w->io, w->own);
 		if (w->stages)
-			sluice_buf_free(w->io, w->stages);
+			penstock_buf_free(w->io, w->stages);
 	}
 	for (uint64_t k = 0; w->groups && k < w->nr_groups; k++)
 		free(w->groups[k].msg);
@@ -348,11 +348,11 @@ static void weights_free(struct sluice_weights *w, bool forked)
 	free(w);
 }
 
-int sluice_weights_open(struct sluice_weights **out, struct sluice_io *io,
-			const struct sluice_model *m, const struct sluice_weights_opts *opts,
-			struct sluice_err *err)
+int penstock_weights_open(struct penstock_weights **out, struct penstock_io *io,
+			const struct penstock_model *m, const struct penstock_weights_opts *opts,
+			struct penstock_err *err)
 {
-	struct sluice_weights *w = calloc(1, sizeof(*w));
+	struct penstock_weights *w = calloc(1, sizeof(*w));
 	int r;
 
 	if (!w)
@@ -375,7 +375,7 @@ int sluice_weights_open(struct sluice_weights **out, struct sluice_io *io,
 	return 0;
 }
 
-void sluice_weights_close(struct sluice_weights *w)
+void penstock_weights_close(struct penstock_weights *w)
 {
 	bool forked;
 

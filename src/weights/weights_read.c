@@ -28,7 +28,7 @@ static void span_end(uint64_t *nr, uint64_t since, uint64_t *sum)
 }
 
 /* Is the disk idle because there is no room for what comes next? */
-static void watch_idle(struct sluice_weights *w)
+static void watch_idle(struct penstock_weights *w)
 {
 	bool idle = !w->reading && !w->closing && w->cursor < agenda_len(w);
 
@@ -52,7 +52,7 @@ static void group_failed(struct weights_group *g, int code, const char *msg)
 }
 
 /* All of a read is over. */
-static void read_over(struct sluice_weights *w, struct weights_read *r)
+static void read_over(struct penstock_weights *w, struct weights_read *r)
 {
 	struct weights_group *g = r->g;
 
@@ -70,23 +70,23 @@ static void read_over(struct sluice_weights *w, struct weights_read *r)
 }
 
 /* Callbacks come in here and leave here: what may be free afterwards is not touched. */
-static void reads_enter(struct sluice_weights *w)
+static void reads_enter(struct penstock_weights *w)
 {
 	pthread_mutex_lock(&w->lock);
 	w->busy++;
 }
 
-static void reads_leave(struct sluice_weights *w)
+static void reads_leave(struct penstock_weights *w)
 {
 	w->busy--;
 	pthread_cond_signal(&w->back);
 	pthread_mutex_unlock(&w->lock);
 }
 
-static void copy_done(void *arg, const struct sluice_done *done)
+static void copy_done(void *arg, const struct penstock_done *done)
 {
 	struct weights_read *r = arg;
-	struct sluice_weights *w = r->w;
+	struct penstock_weights *w = r->w;
 
 	reads_enter(w);
 	span_end(&w->copying, w->copying_since, &w->stats.copy_ns);
@@ -100,17 +100,17 @@ static void copy_done(void *arg, const struct sluice_done *done)
 }
 
 /* To the device.  The lock is held, but not while it is submitted. */
-static void copy_start(struct sluice_weights *w, struct weights_read *r, uint64_t len)
+static void copy_start(struct penstock_weights *w, struct weights_read *r, uint64_t len)
 {
-	struct sluice_iov iov[2] = {{r->to, len}, {r->stage, len}};
-	struct sluice_op op = {
-		.opcode = SLUICE_COPY, .nr_iov = 2, .iov = iov, .on_done = copy_done, .arg = r};
-	struct sluice_err err = {0, ""};
+	struct penstock_iov iov[2] = {{r->to, len}, {r->stage, len}};
+	struct penstock_op op = {
+		.opcode = PENSTOCK_COPY, .nr_iov = 2, .iov = iov, .on_done = copy_done, .arg = r};
+	struct penstock_err err = {0, ""};
 	int n;
 
 	span_begin(&w->copying, &w->copying_since);
 	pthread_mutex_unlock(&w->lock);
-	n = sluice_submit(w->io, &op, 1, NULL, &err);
+	n = penstock_submit(w->io, &op, 1, NULL, &err);
 	pthread_mutex_lock(&w->lock);
 	if (n == 1)
 		return;
@@ -119,22 +119,22 @@ static void copy_start(struct sluice_weights *w, struct weights_read *r, uint64_
 	read_over(w, r);
 }
 
-static void came_short(struct sluice_weights *w, const struct weights_read *r, uint64_t got)
+static void came_short(struct penstock_weights *w, const struct weights_read *r, uint64_t got)
 {
-	struct sluice_short room;
+	struct penstock_short room;
 	char msg[508];
 
-	sluice_line(msg, sizeof(msg),
+	penstock_line(msg, sizeof(msg),
 		    "%s: ends at byte %" PRIu64 ", and weights of group '%s' at byte %" PRIu64,
-		    sluice_shorten(&room, w->files[r->file].path), r->offset + got,
+		    penstock_shorten(&room, w->files[r->file].path), r->offset + got,
 		    w->m->groups[r->g - w->groups].name, r->offset + r->need);
 	group_failed(r->g, -ENODATA, msg);
 }
 
-static void read_done(void *arg, const struct sluice_done *done)
+static void read_done(void *arg, const struct penstock_done *done)
 {
 	struct weights_read *r = arg;
-	struct sluice_weights *w = r->w;
+	struct penstock_weights *w = r->w;
 
 	reads_enter(w);
 	span_end(&w->reading, w->reading_since, &w->stats.disk_ns);
@@ -156,7 +156,7 @@ static void read_done(void *arg, const struct sluice_done *done)
 /* ------------------------------------------------------------------- begins */
 
 /* The next piece of the group: equal ones, whole pages, of at most WEIGHTS_READ. */
-static void cut(struct sluice_weights *w, struct weights_group *g, struct weights_read *r)
+static void cut(struct penstock_weights *w, struct weights_group *g, struct weights_read *r)
 {
 	const struct weights_run *run = &g->runs[g->run];
 	uint64_t n = (run->len + WEIGHTS_READ - 1) / WEIGHTS_READ;
@@ -176,7 +176,7 @@ static void cut(struct sluice_weights *w, struct weights_group *g, struct weight
 	}
 }
 
-static struct weights_read *reads_pick(struct sluice_weights *w)
+static struct weights_read *reads_pick(struct penstock_weights *w)
 {
 	struct weights_group *g;
 	struct weights_read *r;
@@ -197,12 +197,12 @@ static struct weights_read *reads_pick(struct sluice_weights *w)
 	return r;
 }
 
-static struct sluice_op op_of(const struct sluice_weights *w, struct weights_read *r)
+static struct penstock_op op_of(const struct penstock_weights *w, struct weights_read *r)
 {
 	const struct weights_file *f = &w->files[r->file];
 
-	return (struct sluice_op){
-		.opcode = SLUICE_READ,
+	return (struct penstock_op){
+		.opcode = PENSTOCK_READ,
 		.file = f->file,
 		.path = f->file ? NULL : f->path,
 		.buf = r->stage ? r->stage : r->to,
@@ -210,15 +210,15 @@ static struct sluice_op op_of(const struct sluice_weights *w, struct weights_rea
 		.offset = r->offset,
 		.on_done = read_done,
 		.arg = r,
-		.memory = r->stage || !w->device ? SLUICE_MEMORY_HOST : SLUICE_MEMORY_ANY,
+		.memory = r->stage || !w->device ? PENSTOCK_MEMORY_HOST : PENSTOCK_MEMORY_ANY,
 	};
 }
 
 /* Without the lock for as long as it takes; what is not taken has failed. */
-static void submit(struct sluice_weights *w, struct weights_read **v, unsigned n)
+static void submit(struct penstock_weights *w, struct weights_read **v, unsigned n)
 {
-	struct sluice_op ops[WEIGHTS_BATCH];
-	struct sluice_err err = {0, ""};
+	struct penstock_op ops[WEIGHTS_BATCH];
+	struct penstock_err err = {0, ""};
 	unsigned done = 0;
 
 	for (unsigned i = 0; i < n; i++)
@@ -227,7 +227,7 @@ static void submit(struct sluice_weights *w, struct weights_read **v, unsigned n
 		int r;
 
 		pthread_mutex_unlock(&w->lock);
-		r = sluice_submit(w->io, ops + done, n - done, NULL, &err);
+		r = penstock_submit(w->io, ops + done, n - done, NULL, &err);
 		pthread_mutex_lock(&w->lock);
 		if (r > 0) {
 			done += (unsigned)r;
@@ -239,7 +239,7 @@ static void submit(struct sluice_weights *w, struct weights_read **v, unsigned n
 	}
 }
 
-void weights_kick(struct sluice_weights *w)
+void weights_kick(struct penstock_weights *w)
 {
 	struct weights_read *v[WEIGHTS_BATCH], *r;
 	unsigned n;
@@ -259,23 +259,23 @@ void weights_kick(struct sluice_weights *w)
 /* ------------------------------------------------------------------- fences */
 
 /* The caller has it no more. */
-void weights_released(struct sluice_weights *w, struct weights_group *g)
+void weights_released(struct penstock_weights *w, struct weights_group *g)
 {
 	g->held--;
 	room_used(w, g);
-	if (!g->held && !g->due && !(w->o.flags & SLUICE_WEIGHTS_EXPERTS))
+	if (!g->held && !g->due && !(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
 		room_drop(w, g);
 }
 
 struct fence {
-	struct sluice_weights *w;
+	struct penstock_weights *w;
 	struct weights_group *g;
 };
 
-static void fence_done(void *arg, const struct sluice_done *done)
+static void fence_done(void *arg, const struct penstock_done *done)
 {
 	CLEANUP_FREE struct fence *f = arg;
-	struct sluice_weights *w = f->w;
+	struct penstock_weights *w = f->w;
 
 	(void)done; /* a stream that failed uses nothing any more, either */
 	reads_enter(w);
@@ -286,13 +286,13 @@ static void fence_done(void *arg, const struct sluice_done *done)
 }
 
 /* A copy of a few bytes that nobody needs is done when all before it in the stream is. */
-int weights_fence(struct sluice_weights *w, struct weights_group *g, void *stream,
-		  struct sluice_err *err)
+int weights_fence(struct penstock_weights *w, struct weights_group *g, void *stream,
+		  struct penstock_err *err)
 {
 	enum { BYTES = 16 };
-	struct sluice_iov iov[2] = {{w->scrap, BYTES}, {w->scrap + BYTES, BYTES}};
-	struct sluice_op op = {.opcode = SLUICE_COPY,
-			       .flags = SLUICE_OP_STREAM,
+	struct penstock_iov iov[2] = {{w->scrap, BYTES}, {w->scrap + BYTES, BYTES}};
+	struct penstock_op op = {.opcode = PENSTOCK_COPY,
+			       .flags = PENSTOCK_OP_STREAM,
 			       .nr_iov = 2,
 			       .iov = iov,
 			       .on_done = fence_done,
@@ -301,12 +301,12 @@ int weights_fence(struct sluice_weights *w, struct weights_group *g, void *strea
 	int n;
 
 	if (!f)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	*f = (struct fence){w, g};
 	op.arg = f;
 	w->fences++;
 	pthread_mutex_unlock(&w->lock);
-	n = sluice_submit(w->io, &op, 1, NULL, err);
+	n = penstock_submit(w->io, &op, 1, NULL, err);
 	pthread_mutex_lock(&w->lock);
 	if (n == 1)
 		return 0;

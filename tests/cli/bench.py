@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice bench`, from outside: what it prints, measures, leaves behind and refuses.
+"""`penstock bench`, from outside: what it prints, measures, leaves behind and refuses.
 
-    bench.py SLUICE ROOT
+    bench.py PENSTOCK ROOT
 """
 import os
 import sys
@@ -24,7 +24,7 @@ import time
 import clikit
 import resultcheck
 import tap
-from clikit import ROOT, SLUICE
+from clikit import ROOT, PENSTOCK
 from tap import folder
 
 resultcheck.need('jsonschema', 'openpyxl')
@@ -112,7 +112,7 @@ def what_one_iteration_does_not_tell_is_a_dash():
 def a_terminal_sees_both_bars_and_a_pipe_none():
     with folder() as f:
         main, other = pty.openpty()
-        process = subprocess.Popen([SLUICE, 'bench', '--nvme-path', f, '--sizes', '8M', '-n', '60',
+        process = subprocess.Popen([PENSTOCK, 'bench', '--nvme-path', f, '--sizes', '8M', '-n', '60',
                                     '--no-limit'], stdout=subprocess.DEVNULL, stderr=other)
         os.close(other)
         seen = b''
@@ -209,7 +209,7 @@ def without_arguments_it_works_in_a_private_folder():
             seen.update(os.listdir(f))
         out, err = process.communicate()
         assert process.returncode == 0, err
-        assert any(re.fullmatch(r'sluice-bench-\w{6}', name) for name in seen), seen
+        assert any(re.fullmatch(r'penstock-bench-\w{6}', name) for name in seen), seen
         assert sorted(os.listdir(f)) == ['mine', 'sub']
         with open('mine') as file:
             assert file.read() == 'precious'
@@ -242,13 +242,13 @@ def a_wrong_byte_is_found_and_named():
         while filled < 3:  # what is written into a file before may be all that it holds
             assert process.poll() is None, process.communicate()
             filled = 0
-            for name in glob.glob('sluice-bench-*/tensor-?'):
+            for name in glob.glob('penstock-bench-*/tensor-?'):
                 with open(name, 'rb') as file:
                     data = file.read()
                 filled += len(data) == 65536 and data[:4096].count(0) < 64 and data[-4096:].count(0) < 64
         while process.poll() is None:
             with contextlib.suppress(OSError, IndexError):
-                with open(glob.glob('sluice-bench-*/tensor-1')[0], 'r+b') as file:
+                with open(glob.glob('penstock-bench-*/tensor-1')[0], 'r+b') as file:
                     file.seek(1000)
                     file.write(b'xx')
         out, err = process.communicate()
@@ -335,7 +335,7 @@ def a_rate_is_not_exceeded():
 def a_rate_is_not_exceeded_by_what_an_interruption_leaves():
     with folder():
         process = start('--sizes', '1M', '-n', 1000, '--warmup', 0, '--no-limit', '--rate', '4M', '--json', 'r.json')
-        while not any(map(os.path.getsize, glob.glob('sluice-bench-*/tensor-1'))):
+        while not any(map(os.path.getsize, glob.glob('penstock-bench-*/tensor-1'))):
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
@@ -369,7 +369,7 @@ def what_ran_is_told():
 
 
 def settings_have_every_option_as_it_was_asked_for():
-    done = subprocess.run([SLUICE, '--dump-options'], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run([PENSTOCK, '--dump-options'], stdout=subprocess.PIPE, text=True, check=True)
     command, = (c for c in json.loads(done.stdout)['commands'] if c['name'] == 'bench')
     other = {'threads': 'io_parallel'}
     names = [o['name'].replace('-', '_') for o in command['options'] if o['group'] != 'Output']
@@ -505,7 +505,7 @@ def an_interruption_of_fio_leaves_a_partial_result():
 def without_fio_it_says_so_first():
     with folder() as f:
         _, err = bench(*QUICK, '--compare-fio', status=3, env={'PATH': '/nonexistent'})
-        assert err == 'sluice bench: --compare-fio: fio is not installed\n', err
+        assert err == 'penstock bench: --compare-fio: fio is not installed\n', err
         assert os.listdir(f) == []
 
 
@@ -575,7 +575,7 @@ def a_full_device_is_called_so():
     with folder():
         for option in '--json', '--csv', '--html':
             _, err = bench('--sizes', '4K', '-n', 2, '--no-limit', option, '/dev/full', status=1)
-            assert err == f"sluice bench: {option}: '/dev/full' was not written: No space left on device\n", err
+            assert err == f"penstock bench: {option}: '/dev/full' was not written: No space left on device\n", err
 
 
 def a_workbook_that_cannot_be_written_is_one_line():
@@ -584,7 +584,7 @@ def a_workbook_that_cannot_be_written_is_one_line():
         if 'libxlsxwriter' in err:
             raise tap.Skip('xlsxwriter', err.strip())
         _, err = bench('--sizes', '4K', '-n', 2, '--no-limit', '--xlsx', '/dev/full', status=1)
-        assert err == "sluice bench: --xlsx: '/dev/full' was not written: No space left on device\n", err
+        assert err == "penstock bench: --xlsx: '/dev/full' was not written: No space left on device\n", err
         assert os.listdir(f) == ['r.xlsx'], os.listdir(f)
 
 
@@ -596,12 +596,12 @@ def without_its_library_a_workbook_is_a_table():
         environ = dict(os.environ, LD_LIBRARY_PATH=lib)
         work = '--nvme-path', f, '--sizes', '4K', '-n', 2, '--no-limit', '--xlsx', 'r.xlsx'
         _, err = bench(*work, '--csv', 'want.csv', env=environ)
-        assert err == 'sluice bench: note: --xlsx: libxlsxwriter is not installed; the table is in r.csv\n', err
+        assert err == 'penstock bench: note: --xlsx: libxlsxwriter is not installed; the table is in r.csv\n', err
         assert clikit.load('r.csv') == clikit.load('want.csv')
         assert sorted(os.listdir(f)) == ['r.csv', 'want.csv'], os.listdir(f)
         clikit.save('r.csv', 'mine')
         _, err = bench(*work, env=environ, status=1)
-        assert err == "sluice bench: --xlsx: libxlsxwriter is not installed, and 'r.csv' is there already\n", err
+        assert err == "penstock bench: --xlsx: libxlsxwriter is not installed, and 'r.csv' is there already\n", err
         assert clikit.load('r.csv') == b'mine'
         done = clikit.call('kv', '--io-trace-log', 'ops.csv', '--num-users', 3, '--duration', 60, '--seed', 1,
                            '--model', 'tiny-1b', '--output', 'o.json', '--xlsx-output', 'k.xlsx', env=environ)
@@ -618,7 +618,7 @@ def one_file_cannot_be_two_results():
         for a, b in ('x', 'x'), ('x', './x'), ('x', f + '/x'), ('old', 'link'), ('-', '-'):
             for more in [], ['--dry-run']:
                 _, err = bench(*QUICK, '--json', a, '--csv', b, *more, status=2)
-                assert err.startswith('sluice bench: --json and --csv: ') and err.count('\n') == 1, err
+                assert err.startswith('penstock bench: --json and --csv: ') and err.count('\n') == 1, err
         _, err = bench(*QUICK, '--html', 'x', '--xlsx', 'x', status=2)
         assert '--html and --xlsx' in err, err
         bench('--sizes', '4K', '-n', 2, '--no-limit', '--json', '/dev/null', '--csv', '/dev/null')
@@ -700,8 +700,8 @@ def stopping_case(number, *args):
         with folder() as f:
             process = start('--nvme-path', f, '--sizes', '256K', '--iterations', 100000000, '--files', 4,
                             '--no-limit', '--json', 'r.json', *args)
-            while not glob.glob('sluice-bench-*/tensor-0') or \
-                    not os.path.getsize(glob.glob('sluice-bench-*/tensor-0')[0]):
+            while not glob.glob('penstock-bench-*/tensor-0') or \
+                    not os.path.getsize(glob.glob('penstock-bench-*/tensor-0')[0]):
                 assert process.poll() is None, process.communicate()
                 time.sleep(0.01)
             process.send_signal(number)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice ckpt ls`, `verify` and `cp` on files of safetensors, torch's zip and others.  ckpt.py SLUICE ROOT"""
+"""`penstock ckpt ls`, `verify` and `cp` on files of safetensors, torch's zip and others.  ckpt.py PENSTOCK ROOT"""
 import os
 import sys
 
@@ -57,7 +57,7 @@ def flip(name, offset):
 
 def listing(command, *args, **more):
     got = json.loads(command('--json', '-', *args, **more).out)
-    resultcheck.validate(ROOT, got, 'sluice-ckpt/1')
+    resultcheck.validate(ROOT, got, 'penstock-ckpt/1')
     return got['files']
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice ckpt bench` as a user starts it.  ckpt_bench.py SLUICE ROOT"""
+"""`penstock ckpt bench` as a user starts it.  ckpt_bench.py PENSTOCK ROOT"""
 import os
 import sys
 
@@ -42,7 +42,7 @@ def with_torch(text=TORCH):
 
 
 def left():
-    return glob.glob('sluice-ckpt-*')
+    return glob.glob('penstock-ckpt-*')
 
 
 @in_folder
@@ -151,7 +151,7 @@ def two_results_can_be_compared():
 
 def started():
     process = bench.start('-s', '1M', '-p', '2', '--saves', '100000', '--methods', 'stream', '--no-limit')
-    while not glob.glob('sluice-ckpt-*/checkpoint-*'):
+    while not glob.glob('penstock-ckpt-*/checkpoint-*'):
         assert process.poll() is None, process.communicate()
         time.sleep(0.005)
     return process

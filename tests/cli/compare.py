@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice compare`, from outside: its verdicts on data whose truth is known.  compare.py SLUICE ROOT"""
+"""`penstock compare`, from outside: its verdicts on data whose truth is known.  compare.py PENSTOCK ROOT"""
 import os
 import sys
 
@@ -314,7 +314,7 @@ def every_comparison_is_of_the_schema():
     figures = [row[name] for c in SEEN for row in c['rows'] for name in FIGURES]
     assert {f['method'] for f in figures} == {'rank', 'tail', 'seconds', 'operations', 't', None}
     for c in SEEN:
-        resultcheck.validate(ROOT, c, 'sluice-compare/1')
+        resultcheck.validate(ROOT, c, 'penstock-compare/1')
 
 
 def a_page_comes_with_it():
@@ -324,7 +324,7 @@ def a_page_comes_with_it():
         if done.returncode == 3:
             raise tap.Skip('chartjs', done.err.strip())
         with open('c.html', encoding='utf-8') as f:
-            assert done.returncode == 0 and '"sluice-compare/1"' in f.read(), done
+            assert done.returncode == 0 and '"penstock-compare/1"' in f.read(), done
         assert 'No difference seen in 6 series.' in done.out, done.out
 
 
@@ -400,7 +400,7 @@ def reference(scale=1.0, n=400):
 
 
 def results_of_the_reference_benchmark_are_compared():
-    ours = {**reference(), 'sluice': {'schema': 'sluice-result/1'}}
+    ours = {**reference(), 'penstock': {'schema': 'penstock-result/1'}}
     for a, b, verdict in ((reference(), reference(1.5), 'slower'), (reference(1.5), reference(), 'faster'),
                           (reference(), ours, 'no difference seen')):
         rows = verdicts(a, b)['rows']

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice gen`: files of stated content, and what it says of them later.  gen.py SLUICE ROOT"""
+"""`penstock gen`: files of stated content, and what it says of them later.  gen.py PENSTOCK ROOT"""
 import os
 import sys
 
@@ -70,7 +70,7 @@ def what_is_there_is_replaced_only_when_asked():
     with open('f', 'w') as f:
         f.write('mine')
     gen.refused('-s', '64K', 'f', says=['f: is there already', '--overwrite'])
-    gen.refused('-s', '64K', 'none/f', says='sluice gen: none: No such file')
+    gen.refused('-s', '64K', 'none/f', says='penstock gen: none: No such file')
     assert content('f') == b'mine'
     gen('-s', '64K', '--overwrite', '--no-crc', 'f')
     assert os.path.getsize('f') == 65536 and os.listdir('.') == ['f']

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What crafted names in files may do to a terminal, a table or another program: nothing.  harmless.py SLUICE ROOT"""
+"""What crafted names in files may do to a terminal, a table or another program: nothing.  harmless.py PENSTOCK ROOT"""
 import os
 import sys
 
@@ -15,7 +15,7 @@ import subprocess
 import tap
 from tap import in_folder
 
-SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
+PENSTOCK, ROOT = map(os.path.abspath, sys.argv[1:3])
 
 # Sets the title, goes up a line, one character that begins a sequence, turns the direction, is not seen.
 EVIL = '\x1b]0;gotcha\x07\x1b[1A\u009b2J\u202egpj\u200b\r'
@@ -23,7 +23,7 @@ HEADER = 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n'
 
 
 def call(*args, status=0):
-    done = subprocess.run([SLUICE, *args], stdin=subprocess.DEVNULL, capture_output=True)
+    done = subprocess.run([PENSTOCK, *args], stdin=subprocess.DEVNULL, capture_output=True)
     assert done.returncode == status, (args, done)
     for out in (done.stdout, done.stderr):
         text = out.decode()      # strictly UTF-8
@@ -45,7 +45,7 @@ def save(name, result):
 
 def on_terminal(*args):
     terminal, inner = pty.openpty()
-    process = subprocess.Popen([SLUICE, *args], stdout=inner)
+    process = subprocess.Popen([PENSTOCK, *args], stdout=inner)
     os.close(inner)
     seen = b''
     with contextlib.suppress(OSError):
@@ -94,7 +94,7 @@ def a_name_makes_no_lines_of_its_own():
 @in_folder
 def bad_values_are_quoted_harmlessly():
     r = sample()
-    r['schema'] = 'sluice' + EVIL
+    r['schema'] = 'penstock' + EVIL
     for command in (['report', '-o', 'p.html'], ['compare', save('good.json', sample())]):
         _, err = call(*command, save('a.json', r), status=2)
         assert err.count('\n') == 1 and '\\x1b' in err, err
@@ -121,7 +121,7 @@ def names_of_files_are_told_harmlessly():
 @in_folder
 def data_on_standard_output_is_as_it_is():
     os.mkdir('d\u202e')
-    done = subprocess.run([SLUICE, 'info', 'd\u202e', '--json', '-'], capture_output=True, check=True)
+    done = subprocess.run([PENSTOCK, 'info', 'd\u202e', '--json', '-'], capture_output=True, check=True)
     assert json.loads(done.stdout)['paths'][0]['path'] == 'd\u202e', done.stdout
 
 

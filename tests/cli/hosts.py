@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Several ranks as one run.  hosts.py SLUICE ROOT LAUNCHER...
+"""Several ranks as one run.  hosts.py PENSTOCK ROOT LAUNCHER...
 
 The launchers are those of MPI whose plug-in was built, "meet" for none, and "srun-pmix", "srun-pmi2" and "srun-meet": a Slurm of two
 nodes is started for these (tools/slurm.sh).
@@ -27,7 +27,7 @@ import tempfile
 import time
 
 import resultcheck
-from clikit import ROOT, SLUICE
+from clikit import ROOT, PENSTOCK
 from tap import Skip, folder, run
 
 BUSY = 5  # tries of what a busy machine may upset; what is wrong is so in all of them
@@ -47,7 +47,7 @@ LAUNCHERS = {
 def meet(host='127.0.0.1', ranks=2):
     with socket.socket() as s:
         s.bind(('', 0))
-        return {'SLUICE_MEET': f'{host}:{s.getsockname()[1]}:{secrets.token_hex(16)}', 'SLURM_STEP_NUM_TASKS': str(ranks)}
+        return {'PENSTOCK_MEET': f'{host}:{s.getsockname()[1]}:{secrets.token_hex(16)}', 'SLURM_STEP_NUM_TASKS': str(ranks)}
 
 
 def is_meet(mpi):
@@ -63,7 +63,7 @@ NULL = ['io', '--engine', 'null', '-s', '1M', '--loops', '2']
 
 
 def launch(mpi, ranks, *args, env=None):
-    return launch_words(mpi, ranks, SLUICE, *args, env=env)
+    return launch_words(mpi, ranks, PENSTOCK, *args, env=env)
 
 
 def launch_words(mpi, ranks, *args, env=None):
@@ -134,7 +134,7 @@ def ranges_of_one_file(mpi):
     seen = set()
     while process.poll() is None:
         with contextlib.suppress(OSError):
-            seen |= {(name, os.path.getsize(name)) for name in glob.glob('sluice-bench-*/t*')}
+            seen |= {(name, os.path.getsize(name)) for name in glob.glob('penstock-bench-*/t*')}
         time.sleep(0.01)
     done(process)
     assert len({name for name, _ in seen}) == 1 and max(size for _, size in seen) == 3 * 4 * 102400, seen
@@ -167,7 +167,7 @@ def only_rank(rank, *words):
 def hosts_that_fell_back_differently(mpi):
     """One has no io_uring: that is told, and no reason to throw away what all have measured."""
     words = ['bench', '-s', '64K', '-n', '20', '-w', '--no-limit', '--json', 'all.json']
-    out, _ = done(launch_words(mpi, 2, *only_rank(1, sys.executable, '-c', FORBID), SLUICE, *words))
+    out, _ = done(launch_words(mpi, 2, *only_rank(1, sys.executable, '-c', FORBID), PENSTOCK, *words))
     with open('all.json', encoding='utf-8') as f:
         j = json.load(f)
     resultcheck.check(ROOT, j)
@@ -199,14 +199,14 @@ KV = ['kv', '--model', 'tiny-1b', '--num-users', '20', '--seed', '7', '--gpu-mem
 def kv(mpi):
     """All ranks together do what one does: the rows of their traces are its rows, for a seed that rank 0 has drawn, too."""
     words = [*KV, '--duration', '60', '--disable-prefix-caching', '--io-trace-log', 't.csv', '--trace-extended']
-    done(subprocess.Popen([SLUICE, *words, '--output', '/dev/null'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    done(subprocess.Popen([PENSTOCK, *words, '--output', '/dev/null'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     j, _ = result(mpi, 3, *words)
     parts = [f't.rank-{i}.csv' for i in range(3)]
     assert rows_of(*parts) == rows_of('t.csv') and j['kv']['rows'] == len(rows_of('t.csv')) > 100, j['kv']
     assert sorted(os.listdir('.')) == ['all.json', 't.csv', *parts], os.listdir('.')
     # with prefix caching all but this: what one process reads of a system prompt, a rank may have to write first
     words.remove('--disable-prefix-caching')
-    done(subprocess.Popen([SLUICE, *words, '--output', '/dev/null'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    done(subprocess.Popen([PENSTOCK, *words, '--output', '/dev/null'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     result(mpi, 3, *words)
     one, many = (collections.Counter(rows_of(*names)) for names in (['t.csv'], parts))
     read, written = one - many, many - one
@@ -217,7 +217,7 @@ def kv(mpi):
     words.remove('7')
     j, _ = result(mpi, 2, *words)
     words += ['--seed', str(j['settings']['seed'])]
-    done(subprocess.Popen([SLUICE, *words, '--output', '/dev/null'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    done(subprocess.Popen([PENSTOCK, *words, '--output', '/dev/null'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     assert rows_of(*parts[:2]) == rows_of('t.csv')
 
 
@@ -225,7 +225,7 @@ def kv_on_storage(mpi):
     """The same requests, however they are done; each rank has its own folder."""
     words = [*KV, '--generation-mode', 'none', '--duration', '3600', '--max-requests', '20', '--storage-capacity-gb', '1', '--verify']
     os.mkdir('one')
-    done(subprocess.Popen([SLUICE, *words, '--cache-dir', 'one', '--json', 'one.json', '--output', '/dev/null'],
+    done(subprocess.Popen([PENSTOCK, *words, '--cache-dir', 'one', '--json', 'one.json', '--output', '/dev/null'],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     with open('one.json', encoding='utf-8') as f:
         one = json.load(f)
@@ -238,7 +238,7 @@ def objects_below_a_mark(mpi):
     """The folders of ranks are below a striped one: objects are striped there, and go with their members."""
     for name in 'a', 'b':
         os.mkdir(name)
-    subprocess.run([SLUICE, 'stripe', 'create', '--folder', '--unit', '64K', 'f', 'a', 'b'], check=True)
+    subprocess.run([PENSTOCK, 'stripe', 'create', '--folder', '--unit', '64K', 'f', 'a', 'b'], check=True)
     before = [f for f in glob.glob('**', recursive=True, include_hidden=True) if os.path.isfile(f)]
     with open('t.csv', 'w', encoding='utf-8') as f:
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
@@ -249,7 +249,7 @@ def objects_below_a_mark(mpi):
         kept = [f for f in glob.glob('f/rank-*/*') if os.path.isfile(f)]
         assert len(kept) == (8 if words == ['--keep'] else 0), kept
         for file in kept:
-            told = json.loads(subprocess.run([SLUICE, 'stripe', 'info', '--json', file], check=True, capture_output=True).stdout)[0]
+            told = json.loads(subprocess.run([PENSTOCK, 'stripe', 'info', '--json', file], check=True, capture_output=True).stdout)[0]
             assert told['bytes'] == 300000 and told['good'] and len(told['members']) == 2, told
     now = [f for f in glob.glob('**', recursive=True, include_hidden=True) if os.path.isfile(f)]
     assert sorted(now) == sorted([*before, 'all.json', 't.csv']), now
@@ -289,21 +289,21 @@ def bad_command_line(mpi):
 def by_themselves(mpi):
     _, err = done(launch(mpi, 2, 'tune', '--nothing'), status=2)
     assert err.count('note: tune is no run of several ranks: each runs by itself') == 1, err
-    out, _ = done(launch(mpi, 2, 'bench', '-s', '4K', '-n', '3', '-w', '--no-limit', env={'SLUICE_MPI': 'off'}))
+    out, _ = done(launch(mpi, 2, 'bench', '-s', '4K', '-n', '3', '-w', '--no-limit', env={'PENSTOCK_MPI': 'off'}))
     assert 'ranks' not in out and out.count('Write Statistics') == 2, out
     if mpi == 'srun-meet':
-        out, err = done(launch(mpi, 2, *NULL, env={'SLUICE_MEET': ''}))
+        out, err = done(launch(mpi, 2, *NULL, env={'PENSTOCK_MEET': ''}))
         assert 'ranks' not in out and err.count('srun has started several tasks without PMI') == 1, (out, err)
     if is_meet(mpi):
-        _, err = done(launch(mpi, 2, 'bench', env={'SLUICE_MEET': 'here'}), status=1)
-        assert 'SLUICE_MEET is not HOST:PORT:SECRET' in err, err
+        _, err = done(launch(mpi, 2, 'bench', env={'PENSTOCK_MEET': 'here'}), status=1)
+        assert 'PENSTOCK_MEET is not HOST:PORT:SECRET' in err, err
         for rank, says in (('2', 'SLURM_PROCID is 2, which is none of the 2 ranks of SLURM_STEP_NUM_TASKS'), (None, 'SLURM_PROCID is not set, ')):
             env = {k: v for k, v in {**os.environ, **meet(), 'SLURM_PROCID': rank}.items() if v is not None}
-            one = subprocess.run([SLUICE, *NULL], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            one = subprocess.run([PENSTOCK, *NULL], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
             assert one.returncode == 1 and says in one.stderr, one
         return
-    _, err = done(launch(mpi, 2, 'bench', '-s', '4K', env={'SLUICE_MPI_PLUGIN': '/nothing.so'}), status=3)
-    assert 'plug-in' in err and 'SLUICE_MPI=off' in err, err
+    _, err = done(launch(mpi, 2, 'bench', '-s', '4K', env={'PENSTOCK_MPI_PLUGIN': '/nothing.so'}), status=3)
+    assert 'plug-in' in err and 'PENSTOCK_MPI=off' in err, err
 
 
 def worker_of(rank, word):
@@ -312,7 +312,7 @@ def worker_of(rank, word):
     for pid in filter(str.isdigit, os.listdir('/proc')):
         try:
             with open(f'/proc/{pid}/environ', 'rb') as e, open(f'/proc/{pid}/cmdline', 'rb') as c, open(f'/proc/{pid}/stat') as s:
-                if c.read().startswith(SLUICE.encode()) and re.search(rb'(OMPI_COMM_WORLD_RANK|PMI_RANK|SLURM_PROCID)=%d\0' % rank, e.read()):
+                if c.read().startswith(PENSTOCK.encode()) and re.search(rb'(OMPI_COMM_WORLD_RANK|PMI_RANK|SLURM_PROCID)=%d\0' % rank, e.read()):
                     if os.readlink(f'/proc/{pid}/cwd') == word:
                         found[int(pid)] = int(s.read().rsplit(')', 1)[1].split()[1])
         except OSError:
@@ -334,12 +334,12 @@ def held(process, pid, off, on):
 def while_it_runs(mpi, *length, rank=1, ranks=3, host=(), env=None):
     """A run of three ranks that has begun, and the process of a rank."""
     here = os.path.realpath('.')
-    process = launch_words(mpi, ranks, *host, SLUICE, 'bench', '-s', '64K', *(length or ('--runtime', '600')), '-w', '--overwrite', '--files', '4',
+    process = launch_words(mpi, ranks, *host, PENSTOCK, 'bench', '-s', '64K', *(length or ('--runtime', '600')), '-w', '--overwrite', '--files', '4',
                            '--no-limit', '--json', 'all.json', env=env)
     seen, changes = {}, collections.Counter()  # files are filled, and then written to in the time that counts
     while not (pid := worker_of(rank, here)) or len(changes) < ranks or min(changes.values()) < 5:
         assert process.poll() is None, process.communicate()
-        for folder in filter(os.path.isdir, glob.glob('sluice-bench*')):
+        for folder in filter(os.path.isdir, glob.glob('penstock-bench*')):
             with contextlib.suppress(OSError):
                 last = max((e.stat().st_mtime_ns for e in os.scandir(folder)), default=0)
                 changes[folder] += seen.get(folder) != last
@@ -382,7 +382,7 @@ def a_rank_that_begins_late(mpi):
     for _ in range(BUSY):
         process = launch(mpi, 3, 'bench', '-s', '64K', '--runtime', '3', '-w', '--overwrite', '--files', '4', '--no-limit', '--json', 'all.json')
         while not ((second := worker_of(2, here)) and (first := worker_of(1, here))) or \
-                sum(n.startswith('sluice-bench') for n in os.listdir('.')) < 3:
+                sum(n.startswith('penstock-bench') for n in os.listdir('.')) < 3:
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
         os.kill(second, signal.SIGSTOP)
@@ -412,14 +412,14 @@ def rank_0_is_lost(mpi):
     _, err = done(process, status=1)
     assert 'rank 0 is lost: its connection ended' in err and err.count('is in its own file beside') == 2, err
     # it could remove nothing of its own
-    assert sorted(n for n in os.listdir('.') if not n.startswith('sluice-bench')) == ['all.rank-1.json', 'all.rank-2.json'], os.listdir('.')
+    assert sorted(n for n in os.listdir('.') if not n.startswith('penstock-bench')) == ['all.rank-1.json', 'all.rank-2.json'], os.listdir('.')
     parts = []
     for i in 1, 2:
         with open(f'all.rank-{i}.json', encoding='utf-8') as f:
             parts.append(json.load(f))
         resultcheck.check(ROOT, parts[-1])
         assert parts[-1]['clock']['rank'] == i and parts[-1]['partial'] and parts[-1]['series'][0]['ops'] > 0, parts[-1]['partial_why']
-    out = subprocess.run([SLUICE, 'merge', 'all.rank-1.json', 'all.rank-2.json', '--json', '-'], capture_output=True, check=True).stdout
+    out = subprocess.run([PENSTOCK, 'merge', 'all.rank-1.json', 'all.rank-2.json', '--json', '-'], capture_output=True, check=True).stdout
     j = json.loads(out)
     resultcheck.check(ROOT, j)
     assert j['series'][0]['ops'] == sum(p['series'][0]['ops'] for p in parts) and j['partial']
@@ -427,7 +427,7 @@ def rank_0_is_lost(mpi):
 
 
 def a_launcher_that_dies(mpi):
-    """Nobody is left who wants the run: it stops, and what was measured is there.  With SLUICE_MEET who started a rank may leave."""
+    """Nobody is left who wants the run: it stops, and what was measured is there.  With PENSTOCK_MEET who started a rank may leave."""
     if is_meet(mpi) or mpi.startswith('srun'):
         raise Skip(mpi, 'who started a rank is not the process that was started here')
     process, pid = while_it_runs(mpi)
@@ -443,7 +443,7 @@ def a_rank_that_hangs(mpi):
     process, pid = while_it_runs(mpi)
     os.kill(pid, signal.SIGSTOP)
     err = named_as_lost(process, 'its connection ended')
-    assert 'sluice: rank 1 gives no sign of life' in err, err
+    assert 'penstock: rank 1 gives no sign of life' in err, err
     assert not os.path.exists(f'/proc/{pid}')
 
 
@@ -472,7 +472,7 @@ def freezer(path):
 def in_its_own_folder(mpi, ranks, *args, env=None):
     with open('there.sh', 'w', encoding='utf-8') as f:
         f.write('cd ${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$SLURM_PROCID}} && exec "$@"\n')
-    return launch_words(mpi, ranks, 'sh', 'there.sh', SLUICE, *args, env=env)
+    return launch_words(mpi, ranks, 'sh', 'there.sh', PENSTOCK, *args, env=env)
 
 
 def a_rank_whose_storage_hangs(mpi):
@@ -481,12 +481,12 @@ def a_rank_whose_storage_hangs(mpi):
     os.mkdir('2')
     with freezer('1') as freeze:
         process = in_its_own_folder(mpi, 3, 'bench', '-s', '64K', '-n', '10000', '-w', '--overwrite', '--files', '4', '--no-limit', '--json',
-                                    '../all.json', env={'SLUICE_RANK_TIMEOUT': '4'})
+                                    '../all.json', env={'PENSTOCK_RANK_TIMEOUT': '4'})
         times = set()  # of its files: they are filled, and then written to in the time that counts
         while len(times) < 5:
             assert process.poll() is None, process.communicate()
             with contextlib.suppress(OSError):
-                times |= {os.stat(name).st_mtime_ns for name in glob.glob('1/sluice-bench*/*')[:1]}
+                times |= {os.stat(name).st_mtime_ns for name in glob.glob('1/penstock-bench*/*')[:1]}
             time.sleep(0.02)
         freeze()
         said = ''
@@ -505,7 +505,7 @@ def a_rank_with_a_pause(mpi):
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
         f.writelines(f'0.0,Write,4096,Tier-2,k{i},Prefill\n' for i in range(20))
         f.write('7.0,Read,4096,Tier-2,k1,Decode\n')
-    _, err = done(launch(mpi, 3, 'replay', 't.csv', '-T', 'x', env={'SLUICE_RANK_TIMEOUT': '2'}))
+    _, err = done(launch(mpi, 3, 'replay', 't.csv', '-T', 'x', env={'PENSTOCK_RANK_TIMEOUT': '2'}))
     assert 'lost' not in err, err
 
 
@@ -513,13 +513,13 @@ def a_rank_that_does_not_come(mpi):
     """It cannot tell how far it is: no program can that is started as a rank."""
     with open('late.py', 'w', encoding='utf-8') as f:
         f.write('import os, socket, sys, time\n'
-                's = socket.socket(fileno=int(os.environ["SLUICE_RANKS_FD"])).makefile("rw")\n'
+                's = socket.socket(fileno=int(os.environ["PENSTOCK_RANKS_FD"])).makefile("rw")\n'
                 'time.sleep(600 * s.readline().startswith("1 "))\n'
                 's.write("gate\\n")\ns.flush()\ns.readline()\n')
-    _, err = done(launch(mpi, 3, '--ranks', sys.executable, 'late.py', env={'SLUICE_RANK_TIMEOUT': '3'}), status=1)
+    _, err = done(launch(mpi, 3, '--ranks', sys.executable, 'late.py', env={'PENSTOCK_RANK_TIMEOUT': '3'}), status=1)
     assert re.search(r'rank 1 \(.*\) is lost: the others have waited for it for [0-9]+ s', err), err
-    _, err = done(launch(mpi, 2, *NULL, env={'SLUICE_RANK_TIMEOUT': 'x'}), status=1)
-    assert "SLUICE_RANK_TIMEOUT: 'x' is no number of seconds" in err, err
+    _, err = done(launch(mpi, 2, *NULL, env={'PENSTOCK_RANK_TIMEOUT': 'x'}), status=1)
+    assert "PENSTOCK_RANK_TIMEOUT: 'x' is no number of seconds" in err, err
 
 
 def a_rank_that_failed(mpi):
@@ -603,7 +603,7 @@ class TwoHosts:
         self.processes[-1].send_signal(signal.SIGSTOP)
 
     def run(self, mpi, clocks, *args):
-        done(launch_words(mpi, 2, *self.script(clocks), SLUICE, *args, '--json', 'all.json', env=meet(self.first) if is_meet(mpi) else {}))
+        done(launch_words(mpi, 2, *self.script(clocks), PENSTOCK, *args, '--json', 'all.json', env=meet(self.first) if is_meet(mpi) else {}))
         with open('all.json', encoding='utf-8') as f:
             j = json.load(f)
         resultcheck.check(ROOT, j)
@@ -646,7 +646,7 @@ def no_ipv4_between_them(mpi):
     if is_pmix(mpi):
         raise Skip('netns', 'a launcher with PMIx cannot be reached from another network namespace')
     if is_meet(mpi):
-        raise Skip('ipv6', 'SLUICE_MEET takes names of hosts, or addresses of IPv4')
+        raise Skip('ipv6', 'PENSTOCK_MEET takes names of hosts, or addresses of IPv4')
     two = TwoHosts(0, 'fd00:99::1/64', 'fd00:99::2/64')
     try:
         j = two.run(mpi, 0, *NULL)

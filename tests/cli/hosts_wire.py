@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A run of ranks of which this test is one: it says what no other would, or too late.  hosts_wire.py SLUICE ROOT"""
+"""A run of ranks of which this test is one: it says what no other would, or too late.  hosts_wire.py PENSTOCK ROOT"""
 import os
 import sys
 
@@ -18,7 +18,7 @@ import threading
 import time
 
 import resultcheck
-from clikit import ROOT, SLUICE, load_json, start
+from clikit import ROOT, PENSTOCK, load_json, start
 from tap import Skip, in_folder, run_all
 
 resultcheck.need('jsonschema')
@@ -106,7 +106,7 @@ class Peer:
 
 
 def environment(rank, port, secret, more, host='127.0.0.1'):
-    return {**os.environ, 'SLURM_STEP_NUM_TASKS': '2', 'SLURM_PROCID': str(rank), 'SLUICE_MEET': f'{host}:{port}:{secret}', **more}
+    return {**os.environ, 'SLURM_STEP_NUM_TASKS': '2', 'SLURM_PROCID': str(rank), 'PENSTOCK_MEET': f'{host}:{port}:{secret}', **more}
 
 
 def free_port():
@@ -172,7 +172,7 @@ def as_rank_0(*args, at=('127.0.0.1', 0), host='127.0.0.1', there=(), let_in=lam
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
         listener.bind(at)
         listener.listen()
-        process = subprocess.Popen([*there, SLUICE, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        process = subprocess.Popen([*there, PENSTOCK, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                    env=environment(1, listener.getsockname()[1], secret, env, host))
         sock, _ = listener.accept()
     peer = Peer(sock, 0)
@@ -182,7 +182,7 @@ def as_rank_0(*args, at=('127.0.0.1', 0), host='127.0.0.1', there=(), let_in=lam
         sock.sendall(GREETING.pack(secret.encode(), 7, 0, b''))
         time.sleep(others_come)
         peer.beat()
-        peer.send(SHARE, text=b''.join(str(w).encode() + b'\0' for w in ('sluice', *args)))
+        peer.send(SHARE, text=b''.join(str(w).encode() + b'\0' for w in ('penstock', *args)))
         yield process, peer
     finally:
         peer.close()
@@ -227,7 +227,7 @@ def leads_to_the_end(process, peer):
 @in_folder
 def results_that_cannot_be_added_are_in_a_file_for_each_rank():
     with as_rank_1(*NULL, '--json', 'all.json') as (process, peer):
-        work(peer, {'schema': 'sluice-result/1', 'command': 'kv', 'series': []})
+        work(peer, {'schema': 'penstock-result/1', 'command': 'kv', 'series': []})
         peer.send(DONE)
         peer.until(END)
         status, out, err = ended(process)
@@ -241,7 +241,7 @@ def results_that_cannot_be_added_are_in_a_file_for_each_rank():
 
 def done_by_one():
     """A result that can be added to that of another rank."""
-    subprocess.run([SLUICE, *NULL, '--json', 'one.json'], check=True, capture_output=True)
+    subprocess.run([PENSTOCK, *NULL, '--json', 'one.json'], check=True, capture_output=True)
     one = load_json('one.json')
     os.remove('one.json')
     return one
@@ -306,8 +306,8 @@ def ranks_for_which_there_are_no_files_are_told():
 def ports_that_are_none_are_refused():
     for rank in 0, 1:
         for port in '0', '65536', '65537', '9999999':
-            done = subprocess.run([SLUICE, *NULL], env=environment(rank, port, 'secret', {}), capture_output=True, text=True, check=False)
-            assert done.returncode and done.stderr == f'sluice: SLUICE_MEET: port {port} is outside 1..65535\n', done
+            done = subprocess.run([PENSTOCK, *NULL], env=environment(rank, port, 'secret', {}), capture_output=True, text=True, check=False)
+            assert done.returncode and done.stderr == f'penstock: PENSTOCK_MEET: port {port} is outside 1..65535\n', done
 
 
 @in_folder
@@ -359,7 +359,7 @@ def a_rank_that_goes_is_named_within_five_seconds():
 def a_rank_that_hangs_at_its_end_is_waited_for_no_longer_than_others():
     """All it had to say is there."""
     one = done_by_one()
-    with as_rank_1(*NULL, '--json', 'all.json', SLUICE_RANK_TIMEOUT='2') as (process, peer):
+    with as_rank_1(*NULL, '--json', 'all.json', PENSTOCK_RANK_TIMEOUT='2') as (process, peer):
         peer.still = (1 << 64) - 1  # it cannot tell
         work(peer, one)
         with contextlib.suppress(EOFError, OSError):
@@ -423,7 +423,7 @@ def an_end_is_not_a_loss():
 def a_result_that_comes_slowly_holds_up_nobody():
     """For longer than a keeper waits for a sign of life of rank 0."""
     with as_rank_1(*NULL, '--json', 'all.json') as (process, peer):
-        work(peer, {'schema': 'sluice-result/1', 'command': 'kv', 'series': []}, slow=26)
+        work(peer, {'schema': 'penstock-result/1', 'command': 'kv', 'series': []}, slow=26)
         peer.send(DONE)
         peer.until(END)
         status, out, err = ended(process)
@@ -434,7 +434,7 @@ def a_result_that_comes_slowly_holds_up_nobody():
 def a_large_result_is_whole_however_slowly_it_is_taken():
     """And the rank gives signs of life meanwhile, to its keeper and to rank 0: both wait for less than this."""
     with open('large.py', 'w', encoding='utf-8') as f:
-        f.write('import os, socket\ns = socket.socket(fileno=int(os.environ["SLUICE_RANKS_FD"])).makefile("rw")\n'
+        f.write('import os, socket\ns = socket.socket(fileno=int(os.environ["PENSTOCK_RANKS_FD"])).makefile("rw")\n'
                 's.readline()\ns.write("say 24000000\\n" + "0123456789ab" * 2000000)\ns.flush()\nassert s.readline() == "said\\n"\n')
     with as_rank_0('--ranks', sys.executable, 'large.py') as (process, peer):
         peer.slow = 40

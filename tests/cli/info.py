@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice info, against what Python finds out about the same machine.
+"""penstock info, against what Python finds out about the same machine.
 
-    info.py SLUICE ROOT
+    info.py PENSTOCK ROOT
 """
 import copy
 import json
@@ -18,18 +18,18 @@ import tap
 
 resultcheck.need('jsonschema')
 
-SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
+PENSTOCK, ROOT = map(os.path.abspath, sys.argv[1:3])
 SEEN = []    # all that --json wrote
 
 
-def sluice(*args, **more):
-    done = subprocess.run([SLUICE, 'info', *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+def penstock(*args, **more):
+    done = subprocess.run([PENSTOCK, 'info', *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
     return done.returncode, done.stdout, done.stderr.decode(errors='replace')
 
 
 def info(*args, status=0, **more):
     """What --json - says."""
-    got, out, err = sluice('--json', '-', *args, **more)
+    got, out, err = penstock('--json', '-', *args, **more)
     assert got == status, f'status {got}: {err}'
     return seen(out)
 
@@ -45,7 +45,7 @@ def line(path):
 
 
 def text_has_every_part_and_fits():
-    status, out, err = sluice()
+    status, out, err = penstock()
     assert (status, err) == (0, '')
     out = out.decode()
     for part in ('Machine', 'kernel', 'Engines', 'io_uring', 'threads', 'Limits', 'locked memory',
@@ -78,9 +78,9 @@ def what_the_kernel_does_not_tell_is_null():
     away = ['unshare', '--user', '--map-root-user', '--mount', 'sh', '-c', hidden, 'sh']
     quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}
     # a sanitizer does not start without /proc
-    if not shutil.which('unshare') or subprocess.run([*away, SLUICE, '--version'], **quiet).returncode:
+    if not shutil.which('unshare') or subprocess.run([*away, PENSTOCK, '--version'], **quiet).returncode:
         raise tap.Skip('namespaces', '/proc and /sys cannot be hidden')
-    i = seen(subprocess.run([*away, SLUICE, 'info', '--json', '-'], stdout=subprocess.PIPE, check=True).stdout)
+    i = seen(subprocess.run([*away, PENSTOCK, 'info', '--json', '-'], stdout=subprocess.PIPE, check=True).stdout)
     m, (p,) = i['machine'], i['paths']
     assert m['cpu'] is None and m['io_uring_disabled'] is None and set(m['aio'].values()) == {None}, m
     assert set(m['transparent_huge_pages'].values()) == {None} and m['hugetlb'] == [], m
@@ -97,7 +97,7 @@ def limits_of_the_process_are_told():
 
 def engines_have_a_reason_when_they_do_not_work():
     i = info()
-    assert i['schema'] == 'sluice-info/1' and i['usable'] is True
+    assert i['schema'] == 'penstock-info/1' and i['usable'] is True
     for e in i['engines']:
         assert (e['reason'] is None) == e['usable'], e
         assert e['description']
@@ -183,10 +183,10 @@ def several_paths_are_told_in_order():
 
 
 def a_missing_path_is_one_line_and_status_1():
-    status, out, err = sluice('/no/such', '.', '/no\nsuch/either')
+    status, out, err = penstock('/no/such', '.', '/no\nsuch/either')
     assert status == 1
-    assert err == ('sluice info: /no/such: No such file or directory\n'
-                   'sluice info: /no\\x0asuch/either: No such file or directory\n')
+    assert err == ('penstock info: /no/such: No such file or directory\n'
+                   'penstock info: /no\\x0asuch/either: No such file or directory\n')
     assert b'\n.\n' in out, 'the others are described all the same'
     i = info('/no/such', '.', status=1)
     assert i['paths'][0]['errno'] == 2 and 'No such file' in i['paths'][0]['error']
@@ -197,7 +197,7 @@ def what_is_no_file_is_refused_without_hanging():
     with tempfile.TemporaryDirectory(dir='.') as d:
         os.mkfifo(d + '/pipe')
         for path, word in ((d + '/pipe', 'a pipe'), ('/dev/null', 'a character device')):
-            status, _, err = sluice(path)
+            status, _, err = penstock(path)
             assert status == 1 and word in err and err.count('\n') == 1, err
 
 
@@ -215,7 +215,7 @@ def odd_names_do_not_break_the_json():
                 assert 'path_hex' not in p
             except UnicodeDecodeError:
                 assert 'path_hex' in p
-            status, out, err = sluice(path)
+            status, out, err = penstock(path)
             assert status == 0 and err == ''
 
 
@@ -225,13 +225,13 @@ def a_file_that_may_not_be_read_is_still_described():
         raise tap.Skip('root', 'needs another user')
     with tempfile.TemporaryDirectory(dir='/var/tmp') as d:
         os.chmod(d, 0o755)
-        shutil.copy(SLUICE, d + '/sluice')
+        shutil.copy(PENSTOCK, d + '/penstock')
         with open(d + '/secret', 'w') as f:
             f.write('x' * 8192)
         os.chmod(d + '/secret', 0o600)
         with open(d + '/public', 'w') as f:
             f.write('x' * 8192)
-        done = subprocess.run([d + '/sluice', 'info', '--json', '-', d + '/secret', d + '/public', d],
+        done = subprocess.run([d + '/penstock', 'info', '--json', '-', d + '/secret', d + '/public', d],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd='/', user=user, group=user)
         assert done.returncode == 0, done.stderr
         secret, public, folder = seen(done.stdout)['paths']
@@ -243,12 +243,12 @@ def a_file_that_may_not_be_read_is_still_described():
 
 def json_goes_to_a_file_beside_the_text():
     with tempfile.TemporaryDirectory(dir='.') as d:
-        status, out, err = sluice('--json', d + '/x.json', d)
+        status, out, err = penstock('--json', d + '/x.json', d)
         assert (status, err) == (0, '')
-        assert out.startswith(b'sluice ')
+        assert out.startswith(b'penstock ')
         with open(d + '/x.json', 'rb') as f:
-            assert seen(f.read())['schema'] == 'sluice-info/1'
-        status, out, err = sluice('--json', d + '/no/x.json')
+            assert seen(f.read())['schema'] == 'penstock-info/1'
+        status, out, err = penstock('--json', d + '/no/x.json')
         assert status == 2 and err.count('\n') == 1 and "'%s/no/x.json'" % d in err, err
         assert out == b''
 
@@ -256,7 +256,7 @@ def json_goes_to_a_file_beside_the_text():
 def a_full_disk_under_the_json_is_noticed():
     if not os.path.exists('/dev/full'):
         raise tap.Skip('full', 'no /dev/full')
-    status, _, err = sluice('--json', '/dev/full')
+    status, _, err = penstock('--json', '/dev/full')
     assert status == 1 and 'No space left' in err and err.count('\n') == 1, err
 
 
@@ -265,7 +265,7 @@ def all_that_was_written_is_of_the_schema():
     assert {'directory', 'file', None} <= {p.get('kind') for p in paths}
     assert {'path_hex' in p for p in paths} == {True, False}
     for i in SEEN:
-        resultcheck.validate(ROOT, i, 'sluice-info/1')
+        resultcheck.validate(ROOT, i, 'penstock-info/1')
 
 
 def a_wrong_one_is_not_of_the_schema():
@@ -276,7 +276,7 @@ def a_wrong_one_is_not_of_the_schema():
         i = copy.deepcopy(whole)
         change(*i['paths'], i)
         try:
-            resultcheck.validate(ROOT, i, 'sluice-info/1')
+            resultcheck.validate(ROOT, i, 'penstock-info/1')
         except AssertionError:
             return
         raise AssertionError('it passed')

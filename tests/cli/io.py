@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice io`, from outside: what it prints, leaves behind, refuses and finds.
+"""`penstock io`, from outside: what it prints, leaves behind, refuses and finds.
 
-    io.py SLUICE ROOT
+    io.py PENSTOCK ROOT
 """
 import os
 import sys
@@ -25,7 +25,7 @@ import time
 import clikit
 import resultcheck
 import tap
-from clikit import ROOT, SLUICE
+from clikit import ROOT, PENSTOCK
 from tap import folder
 
 resultcheck.need('jsonschema', 'openpyxl')
@@ -50,7 +50,7 @@ def lines_of(out):
 
 
 def need_engine(name):
-    _, err = subprocess.Popen([SLUICE, 'io', '--engine', name, '--io_size', '4K', '--loops', '1'],
+    _, err = subprocess.Popen([PENSTOCK, 'io', '--engine', name, '--io_size', '4K', '--loops', '1'],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True).communicate()
     if err:
@@ -110,7 +110,7 @@ def a_pipe_sees_no_progress():
 def a_terminal_sees_progress():
     terminal, inner = pty.openpty()
     with folder() as f:
-        process = subprocess.Popen([SLUICE, 'io', '--folder', f, '--io_size', '4M', '--loops', '5'],
+        process = subprocess.Popen([PENSTOCK, 'io', '--folder', f, '--io_size', '4M', '--loops', '5'],
                                    stdout=subprocess.PIPE, stderr=inner, text=True)
         os.close(inner)
         seen = b''
@@ -137,11 +137,11 @@ def nothing_is_left_behind():
 def without_arguments_it_makes_its_own_folder_and_removes_it():
     with folder() as f:
         out, _ = io('--io_size', '1M')
-        assert re.search(r'^\[0\]: process 0 <----> \./sluice-io-\w{6}$', out, re.M), out
+        assert re.search(r'^\[0\]: process 0 <----> \./penstock-io-\w{6}$', out, re.M), out
         assert os.listdir(f) == []
         _, err = io('--io_size', '1M', '--keep')
-        assert re.fullmatch(r'sluice io: note: \./sluice-io-\w{6} was left: .*\n', err), err
-        assert len(glob.glob('sluice-io-*/_aio_write_1048576.pt.0_0')) == 1
+        assert re.fullmatch(r'penstock io: note: \./penstock-io-\w{6} was left: .*\n', err), err
+        assert len(glob.glob('penstock-io-*/_aio_write_1048576.pt.0_0')) == 1
 
 
 def kept_files_have_ds_io_names():
@@ -538,7 +538,7 @@ def the_numbers_of_the_json_agree():
     with folder() as f:
         r = result('--folder', f, '--multi_process', 2, '--io_size', '512K', '--loops', 4,
                    '--warmup_loops', 2, '--read', '--validate', '--seed', 99)
-    assert r['schema'] == 'sluice-result/1' and r['command'] == 'io'
+    assert r['schema'] == 'penstock-result/1' and r['command'] == 'io'
     assert r['settings']['read'] is True and r['settings']['seed'] == 99
     assert r['settings']['multi_process'] == 2 and r['settings']['folder'] == [f]
     for w in r['io']['workers']:
@@ -622,15 +622,15 @@ def csv_and_workbook_say_the_same():
 
 
 def report_and_compare_take_the_results():
-    def sluice(*args):
-        return subprocess.run([SLUICE, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    def penstock(*args):
+        return subprocess.run([PENSTOCK, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True)
     with folder():
         for name in 'a.json', 'b.json':
             io('--io_size', '256K', '--read', '--loops', 20, '--json', name)
-        done = sluice('compare', 'a.json', 'b.json')
+        done = penstock('compare', 'a.json', 'b.json')
         assert done.returncode == 0 and 'read 256K' in done.stdout, done
-        done = sluice('report', 'a.json', 'b.json', '-o', 'page.html')
+        done = penstock('report', 'a.json', 'b.json', '-o', 'page.html')
         if done.returncode == 3:
             raise tap.Skip('page', done.stderr.strip())
         assert done.returncode == 0 and os.path.getsize('page.html') > 0, done
@@ -809,7 +809,7 @@ def stopping_case(number, *args):
 def stopping_before_the_first_loop_leaves_an_empty_result():
     with folder() as f:
         process = start('--io_size', '1G', '--loops', 3, '--warmup_loops', 0, '--read', '--json', 'r.json')
-        while not glob.glob('sluice-io-*/_aio*'):
+        while not glob.glob('penstock-io-*/_aio*'):
             assert process.poll() is None
             time.sleep(0.001)
         process.send_signal(signal.SIGINT)
@@ -825,7 +825,7 @@ def stopping_before_the_first_loop_leaves_an_empty_result():
 def stopping_removes_the_private_folder():
     with folder() as f:
         process = start('--io_size', '16M', '--loops', 1000000)
-        while not glob.glob('sluice-io-*/_aio*'):
+        while not glob.glob('penstock-io-*/_aio*'):
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)

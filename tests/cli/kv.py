@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice kv`, from outside: its options, its configuration and what it writes.  kv.py SLUICE ROOT
+"""`penstock kv`, from outside: its options, its configuration and what it writes.  kv.py PENSTOCK ROOT
 
 Bounds, defaults and names are those of kv-cache.py, written down here once more.
 """
@@ -20,7 +20,7 @@ import time
 import clikit
 import resultcheck
 import tap
-from clikit import ROOT, SLUICE, save
+from clikit import ROOT, PENSTOCK, save
 from tap import folder
 
 resultcheck.need('numpy', 'jsonschema', 'openpyxl')
@@ -41,8 +41,8 @@ def problems(*args):
     out, err = kv('--model', 'list', *args, status=1)
     assert not out and err.endswith('\n'), (out, err)
     lines = err.splitlines()
-    assert all(line.startswith('sluice kv: ') for line in lines), lines
-    return [line[len('sluice kv: '):] for line in lines]
+    assert all(line.startswith('penstock kv: ') for line in lines), lines
+    return [line[len('penstock kv: '):] for line in lines]
 
 
 def refused(*args):
@@ -98,7 +98,7 @@ UPSTREAM = sorted([*BOUNDS, *CHOICES, *FLAGS, *TEXTS])
 
 
 def table():
-    done = subprocess.run([SLUICE, '--dump-options'], stdout=subprocess.PIPE, check=True)
+    done = subprocess.run([PENSTOCK, '--dump-options'], stdout=subprocess.PIPE, check=True)
     return {o['name']: o for c in json.loads(done.stdout)['commands'] if c['name'] == 'kv' for o in c['options']}
 
 
@@ -306,7 +306,7 @@ def models_can_be_described_and_changed():
         assert sizes['plain'] == 32 * 8 * 128 * 2 * 2 and sizes['tiny-1b'] == 2 * 24576 and sizes['bytes'] == 14, sizes
         assert sizes['llama3.1-8b'] == 131072 and len(sizes) == 13, sizes
         result = trace('--config', 'c.yaml', '--model', 'mine')[2]
-        assert result['sluice']['kv']['model']['bytes_per_token'] == 20000
+        assert result['penstock']['kv']['model']['bytes_per_token'] == 20000
         assert 'num_layers is 0' in config('model_configs: {m: {num_layers: 0}}\n')[0]
         lines = kv('--model', 'mine', status=1).err
         assert "'mine' is unknown" in lines and 'gpt-oss-20b' in lines, lines
@@ -354,7 +354,7 @@ CACHE = ['cache_hit_rate', 'cache_hits', 'cache_misses', 'gpu_entries', 'cpu_ent
 def the_JSON_has_upstreams_names():
     with folder():
         _, _, result = trace('--num-users', '30')
-        assert list(result) == [*TOP, 'sluice'], list(result)
+        assert list(result) == [*TOP, 'penstock'], list(result)
         summary = result['summary']
         assert list(summary) == SUMMARY, list(summary)
         for name in ('end_to_end', 'storage_io', 'generation'):
@@ -411,7 +411,7 @@ def the_common_result_is_inside_and_follows_the_schema():
         _, _, result = trace('--json', 'common.json', '--html', 'page.html', '--csv', 'series.csv')
         with open('common.json', encoding='utf-8') as f:
             common = json.load(f)
-        inside = result['sluice']
+        inside = result['penstock']
         assert {k: v for k, v in common.items() if k != 'duration_sec'} == \
                {k: v for k, v in inside.items() if k != 'duration_sec'}
         resultcheck.check(ROOT, common)
@@ -427,7 +427,7 @@ def the_common_result_is_inside_and_follows_the_schema():
             rows = f.read().count('\r\n') - 1
         assert k['rows'] == rows > 0
         for name in ('common.json', 'out.json'):
-            subprocess.run([SLUICE, 'report', name, '-o', 'again.html'], check=True)
+            subprocess.run([PENSTOCK, 'report', name, '-o', 'again.html'], check=True)
             assert os.path.getsize('again.html') > 10000 and os.path.getsize('page.html') > 10000
 
 
@@ -537,7 +537,7 @@ def a_seed_that_is_not_given_is_null_and_told():
         out, _ = kv(*QUICK[:-2], '--io-trace-log', 't.csv', '--output', 'o.json')
         with open('o.json', encoding='utf-8') as f:
             result = json.load(f)
-        seed = result['sluice']['settings']['seed']
+        seed = result['penstock']['settings']['seed']
         assert result['seed'] is None and f'seed {seed} (drawn)' in out, (seed, out)
         again = trace('--seed', seed)[2]
         with open('t.csv', 'rb') as a, open('trace.csv', 'rb') as b:
@@ -550,10 +550,10 @@ def without_requests_there_is_no_summary():
                                           ('chatbot', 'coding', 'document')).join(['user_templates:\n', '']))
         for more in [], ['--compat']:
             out, err, result = trace('--config', slow, '--xlsx-output', 'o.xlsx', *more)
-            assert list(result) == [n for n in TOP if n != 'summary'] + ['sluice'], list(result)
+            assert list(result) == [n for n in TOP if n != 'summary'] + ['penstock'], list(result)
             assert result['requests_completed'] == 0 and not os.path.exists('o.xlsx'), os.listdir()
             assert 'No request was completed' in out and ('warning: no request was completed' in err) == (not more), err
-            resultcheck.check(ROOT, result['sluice'])
+            resultcheck.check(ROOT, result['penstock'])
 
 
 def only_one_output_is_standard_output():
@@ -620,13 +620,13 @@ def a_rank_says_that_it_is_one():
             assert ('has all of that' if compat else 'its part of that, the node\'s; bytes below are this rank\'s') in out, out
             for head in 'Tiers', 'Notes':
                 assert f'### {head}, of one of 8 ranks ###' in out, out
-            own = result['sluice']['kv']
+            own = result['penstock']['kv']
             assert own['tensor_ranks'] == 8 and own['model']['object_bytes_per_1000_tokens'] == 1000 * 131072 // 8, own['model']
             assert [t['limit_bytes'] for t in own['tiers']] == [(2 << 30) // part, (1 << 30) // part, (64 << 30) // part], own['tiers']
             assert all(t['used_bytes'] <= t['limit_bytes'] for t in own['tiers']), own['tiers']
         assert 'Would do, of one of 8 ranks, if' in kv('--dry-run', *QUICK, *args, '--tensor-parallel', 8, '--cache-dir', 'cache').out
         out, _, result = trace(*args)
-        assert 'rank' not in out and result['sluice']['kv']['tensor_ranks'] == 1, out
+        assert 'rank' not in out and result['penstock']['kv']['tensor_ranks'] == 1, out
 
 
 def a_dry_run_tells_and_creates_nothing():
@@ -677,7 +677,7 @@ def a_small_file_system_is_never_filled():
               '--generation-mode none --seed 3 --cache-dir mnt/kv --output out.json')
     with folder():
         os.mkdir('mnt')
-        done = subprocess.run(['unshare', '-m', 'sh', '-c', script, SLUICE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(['unshare', '-m', 'sh', '-c', script, PENSTOCK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 0 and not done.stderr, done
 
 
@@ -735,7 +735,7 @@ def a_run_on_storage_is_measured_and_leaves_nothing():
     with folder():
         out, err, result = real('--cache-dir', 'cache', '--verify', '--export-fio', 'job.fio', '--csv', 'series.csv')
         assert sorted(os.listdir()) == ['job.fio', 'out.json', 'series.csv'] and not err, (os.listdir(), err)
-        common = result['sluice']
+        common = result['penstock']
         resultcheck.check(ROOT, common)
         k, c = common['kv'], result['summary']['cache_stats']
         assert k['mode'] == 'real' and result['requests_completed'] == 6
@@ -780,11 +780,11 @@ def book_of_a_run(*args):
     """What the run wrote down about its files, up to the last look at it."""
     book = ''
     with open('said', 'w', encoding='utf-8') as said:
-        process = subprocess.Popen([SLUICE, 'kv', *QUICK, '--model', 'tiny-1b', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
+        process = subprocess.Popen([PENSTOCK, 'kv', *QUICK, '--model', 'tiny-1b', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
                                     '--storage-capacity-gb', '0.1', '--max-requests', '10', '--cache-dir', 'cache', *args],
                                    stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         while process.poll() is None:
-            with contextlib.suppress(FileNotFoundError), open('cache/.sluice-objects', encoding='utf-8') as f:
+            with contextlib.suppress(FileNotFoundError), open('cache/.penstock-objects', encoding='utf-8') as f:
                 book = f.read() or book
             time.sleep(0.001)
     assert process.returncode == 0, process.returncode
@@ -803,7 +803,7 @@ def an_interruption_ends_with_what_was_measured():
     import signal
     with folder():
         args = [a for a in REAL if a not in ('--max-requests', '6')]
-        process = subprocess.Popen([SLUICE, 'kv', *args, '--cache-dir', 'cache', '--json', 'j.json'], text=True,
+        process = subprocess.Popen([PENSTOCK, 'kv', *args, '--cache-dir', 'cache', '--json', 'j.json'], text=True,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while not glob.glob('cache/*.npy'):
             assert process.poll() is None, process.communicate()

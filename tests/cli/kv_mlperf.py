@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice kv mlperf`, from outside: what it runs, where results go, the summary.
+"""`penstock kv mlperf`, from outside: what it runs, where results go, the summary.
 
-    kv_mlperf.py SLUICE PACKAGE
+    kv_mlperf.py PENSTOCK PACKAGE
 """
 import os
 import sys
@@ -22,7 +22,7 @@ import time
 import tap
 from tap import Skip, folder
 
-SLUICE, PACKAGE = map(os.path.abspath, sys.argv[1:])
+PENSTOCK, PACKAGE = map(os.path.abspath, sys.argv[1:])
 # The least that is a run: a small model, few users, few requests, in whatever time they take.
 SHORT = ['--duration', '3600', '--delay', '0']
 SMALL = ['--model=tiny-1b', '--num-users=2', '--storage-capacity-gb=1', '--max-requests=4']
@@ -36,7 +36,7 @@ WORST = {'aggregated_p95_latency_ms': 'storage_io_latency_ms.p95',
 
 
 def start(*args, cwd=None, **env):
-    return subprocess.Popen([sys.executable, '-m', 'sluice', 'kv', 'mlperf', *map(str, args)], stdin=subprocess.DEVNULL, cwd=cwd,
+    return subprocess.Popen([sys.executable, '-m', 'penstock', 'kv', 'mlperf', *map(str, args)], stdin=subprocess.DEVNULL, cwd=cwd,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, 'PYTHONPATH': PACKAGE, **env})
 
 
@@ -49,7 +49,7 @@ def meeting():
 
 def start_ranks(size, *args):
     at = meeting()
-    return [start('--cache-dir', 'cache', '--results-dir', 'run', '--options', 1, *SHORT, *args, *SMALL, SLUICE_MEET=at,
+    return [start('--cache-dir', 'cache', '--results-dir', 'run', '--options', 1, *SHORT, *args, *SMALL, PENSTOCK_MEET=at,
                   OMPI_COMM_WORLD_RANK=str(r), OMPI_COMM_WORLD_SIZE=str(size)) for r in range(size)]
 
 
@@ -98,7 +98,7 @@ def check_option(o, option, trials, ranks):
 def the_options_are_those_of_a_submission():
     with folder():
         out, err = mlperf('--cache-dir', 'cache', '--dry-run')
-        lines = [line for line in out.splitlines() if line.startswith('  sluice kv')]
+        lines = [line for line in out.splitlines() if line.startswith('  penstock kv')]
         want = [('llama3.1-8b', 200, 0, 16), ('llama3.1-8b', 100, 4, 16), ('llama3.1-70b-instruct', 70, 0, 4)]
         assert len(lines) == 3 and not err and 'submission' not in out, out
         for line, (model, users, cpu, allocs) in zip(lines, want):
@@ -114,16 +114,16 @@ def a_run_leaves_results_and_a_summary():
         out, err = mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 2, '--options', '1,3', *SHORT, *SMALL)
         s = load('run/summary.json')
         assert list(s) == ['schema_version', 'run_datetime', 'npernode', 'host_count', 'total_ranks', 'trials_per_option',
-                           'options', 'partial_failure', 'sluice'], list(s)
+                           'options', 'partial_failure', 'penstock'], list(s)
         assert s['schema_version'] == '1.0' and s['partial_failure'] is False and s['trials_per_option'] == 2
         assert (s['npernode'], s['host_count'], s['total_ranks']) == (1, 1, 1)
         assert load(f'run/kvcache_run_summary_{s["run_datetime"]}.json') == s
         assert list(s['options']) == ['1', '3']
         for option in 1, 3:
             check_option(s['options'][str(option)], option, 2, 1)
-        assert s['sluice']['as_submitted'] is False
+        assert s['penstock']['as_submitted'] is False
         for word in ('--duration', '--trials', 'options'):
-            assert word in s['sluice']['why_not'] and word in out, out
+            assert word in s['penstock']['why_not'] and word in out, out
         assert err.splitlines() == [f'option {o} ({n}), trial {t} of 2, 1 rank' for o, n in
                                     ((1, 'Max Storage Stress'), (3, 'Large Model')) for t in (1, 2)], err
         assert not os.path.exists('cache'), os.listdir('cache')
@@ -149,7 +149,7 @@ def ranks_wait_for_each_other_and_the_first_writes_the_summary():
             for r in range(3):
                 os.mkdir(f'host{r}')
             ranks = [start('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 2, '--options', 1, *SHORT, *SMALL, cwd=f'host{r}',
-                           **{names[0]: str(r), names[1]: '3', 'OMPI_COMM_WORLD_LOCAL_SIZE': '1', 'SLUICE_MEET': at}) for r in range(3)]
+                           **{names[0]: str(r), names[1]: '3', 'OMPI_COMM_WORLD_LOCAL_SIZE': '1', 'PENSTOCK_MEET': at}) for r in range(3)]
             outs = [p.communicate() for p in ranks]
             assert [p.returncode for p in ranks] == [0, 0, 0], outs
             assert 'Summary' in outs[0][0] and outs[1] == outs[2] == ('', ''), outs
@@ -171,7 +171,7 @@ def a_launcher_does_not_make_one_run_of_them():
         if not shutil.which(words[0]):
             raise Skip('mpi', f'{words[0]} is not there')
         with folder():
-            done = subprocess.run([*words, '-n', '2', sys.executable, '-m', 'sluice', 'kv', 'mlperf', '--cache-dir', 'cache',
+            done = subprocess.run([*words, '-n', '2', sys.executable, '-m', 'penstock', 'kv', 'mlperf', '--cache-dir', 'cache',
                                    '--results-dir', 'run', '--options', '1', *SHORT, *SMALL, '--trials', '2'], stdin=subprocess.DEVNULL,
                                   capture_output=True, text=True, check=False, env={**os.environ, 'PYTHONPATH': PACKAGE})
             assert done.returncode == 0, done
@@ -214,7 +214,7 @@ def a_rank_of_the_front_end_runs_once():
         names = os.listdir('out/rank_5')
         assert len(names) == 1 and re.fullmatch(r'kvcache_results_\d{8}_\d{6}\.json', names[0]), names
         r = load(f'out/rank_5/{names[0]}')
-        assert r['seed'] == 12 and r['sluice']['settings']['cache_dir'] == 'cache/rank_5', r['seed']
+        assert r['seed'] == 12 and r['penstock']['settings']['cache_dir'] == 'cache/rank_5', r['seed']
         assert 'Requests completed' in out
         _, err = mlperf('--rank-output-base', 'out', '--rank-cache-base', 'cache', '--start-delay', 0, '--end-delay', 0,
                         '--num-users', 0, status=1)
@@ -229,7 +229,7 @@ def a_rank_that_completed_nothing_is_no_missing_file():
         o = s['options']['1']
         assert o['missing_files'] == [] and not o['partial_failure'] and o['trial_count'] == 1, o
         assert o['aggregated_read_bandwidth_gbps'] == 0 and o['aggregated_p95_latency_ms'] is None, o
-        assert s['sluice']['without_requests'] == ['option_1/trial_1/rank_0'] and 'incomplete' not in out, s
+        assert s['penstock']['without_requests'] == ['option_1/trial_1/rank_0'] and 'incomplete' not in out, s
         assert 'option_1/trial_1/rank_0: no request was completed' in err, err
 
 
@@ -256,7 +256,7 @@ def when_a_rank_is_lost_the_others_stop():
     with folder():
         outs, s = killed(1)
         assert 'rank 1 (' in outs[0][1] and ' is lost: its connection ended' in outs[0][1], outs
-        assert list(s['sluice']['lost_ranks']) == ['1'] and s['partial_failure'], s
+        assert list(s['penstock']['lost_ranks']) == ['1'] and s['partial_failure'], s
         o = s['options']['1']
         assert o['trial_count'] < 3 and 'option_1/trial_3/rank_1' in o['missing_files'], o
 
@@ -265,7 +265,7 @@ def a_command_that_died_is_not_waited_for():
     with folder():
         outs, s = killed(2)
         o = s['options']['1']
-        assert s['sluice']['lost_ranks'] == {'1': 'it ended without a result'}, s
+        assert s['penstock']['lost_ranks'] == {'1': 'it ended without a result'}, s
         assert o['partial_failure'] and o['trial_count'] == 3, (o, outs)
         assert 'option_1/trial_3/rank_1' in o['missing_files'] and 'option_1/trial_3/rank_2' not in o['missing_files'], o
 
@@ -293,9 +293,9 @@ def failures_of_all_ranks_are_in_the_summary():
 
 
 def the_command_in_c_says_where_it_is():
-    done = subprocess.run([SLUICE, 'kv', 'mlperf', '--cache-dir', 'x', '--model', 'y'], stdin=subprocess.DEVNULL,
+    done = subprocess.run([PENSTOCK, 'kv', 'mlperf', '--cache-dir', 'x', '--model', 'y'], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 3 and done.stdout.count('\n') == 1 and 'python3 -m sluice kv mlperf' in done.stdout, done
+    assert done.returncode == 3 and done.stdout.count('\n') == 1 and 'python3 -m penstock kv mlperf' in done.stdout, done
 
 
 def an_interruption_ends_with_what_there_is():
@@ -326,22 +326,22 @@ def bad_command_lines_create_nothing():
         _, err = mlperf('--cache-dir', '/etc/kv', status=1)
         assert 'cannot be a system directory' in err
         at = meeting()
-        ranks = [start('--cache-dir', 'c', SLUICE_MEET=at, PMI_RANK=str(r), PMI_SIZE='2') for r in range(2)]
+        ranks = [start('--cache-dir', 'c', PENSTOCK_MEET=at, PMI_RANK=str(r), PMI_SIZE='2') for r in range(2)]
         assert '--results-dir: is needed' in ranks[0].communicate()[1] and ranks[0].returncode == 2
         ranks[1].communicate()
-        _, err = mlperf('--cache-dir', 'c', status=1, SLUICE_MEET='here', PMI_RANK='0', PMI_SIZE='2')
-        assert 'SLUICE_MEET is not HOST:PORT:SECRET' in err, err
+        _, err = mlperf('--cache-dir', 'c', status=1, PENSTOCK_MEET='here', PMI_RANK='0', PMI_SIZE='2')
+        assert 'PENSTOCK_MEET is not HOST:PORT:SECRET' in err, err
         _, err = mlperf('--cache-dir', 'c', status=1, PMI_RANK='x')
         assert 'not a number' in err
         assert os.listdir() == ['old'], os.listdir()
 
 
-if not glob.glob(f'{PACKAGE}/sluice/_sluice*.so'):
+if not glob.glob(f'{PACKAGE}/penstock/_penstock*.so'):
     print('1..0 # SKIP the Python package is not built')
     sys.exit()
 def ranks(*words, **more):
     env = {k: v for k, v in more.items() if k.isupper()}
-    return subprocess.Popen([SLUICE, '--ranks', *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    return subprocess.Popen([PENSTOCK, '--ranks', *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             text=True, env={**os.environ, **env}, **{k: v for k, v in more.items() if not k.isupper()})
 
 
@@ -350,7 +350,7 @@ def ranks_may_come_one_after_the_other():
     at = meeting()
     there = []
     for r in range(2):
-        there.append(ranks('true', SLUICE_MEET=at, PMI_RANK=str(r), PMI_SIZE='2'))
+        there.append(ranks('true', PENSTOCK_MEET=at, PMI_RANK=str(r), PMI_SIZE='2'))
         time.sleep(10 * (r == 0))
     outs = [p.communicate()[0] for p in there]
     assert [p.returncode for p in there] == [0, 0], outs
@@ -365,12 +365,12 @@ def a_program_has_its_status_where_children_are_ignored():
 def ranks_that_cannot_meet_are_told():
     with folder():
         _, err = mlperf('--cache-dir', 'cache', '--results-dir', 'run', *SHORT, *SMALL, status=1, SLURM_PROCID='1', SLURM_STEP_NUM_TASKS='2')
-        assert 'SLUICE_MEET' in err and not os.path.exists('run'), err
+        assert 'PENSTOCK_MEET' in err and not os.path.exists('run'), err
 
 
 def python(*words):
     """Any command that is written in Python: its status and what it says."""
-    done = subprocess.run([sys.executable, '-m', 'sluice', *words], stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, 'PYTHONPATH': PACKAGE})
+    done = subprocess.run([sys.executable, '-m', 'penstock', *words], stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, 'PYTHONPATH': PACKAGE})
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -396,10 +396,10 @@ def output_that_cannot_be_written_is_told_once():
         for words in dry, ['kv', 'mlperf', '--help'], ['s3', 'compare', '--help'], ['io', '--engine', 'torch_io', '--help']:
             for unbuffered in '', '1':
                 for out, says in (full, 'No space left on device'), (closed, 'Broken pipe'), (None, 'Bad file descriptor'):
-                    done = subprocess.run([sys.executable, '-m', 'sluice', *words], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE,
+                    done = subprocess.run([sys.executable, '-m', 'penstock', *words], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE,
                                           text=True, env={**os.environ, 'PYTHONPATH': PACKAGE, 'PYTHONUNBUFFERED': unbuffered},
                                           preexec_fn=None if out else lambda: os.close(1), check=False)
-                    assert (done.returncode, done.stderr) == (1, f'sluice: standard output: {says}\n'), (words, done)
+                    assert (done.returncode, done.stderr) == (1, f'penstock: standard output: {says}\n'), (words, done)
     os.close(closed)
 
 

@@ -197,8 +197,8 @@ static int read_all(const char *name, char **out, size_t *len)
 static int load_ops(struct vectors *v, const char *name)
 {
 	CLEANUP_FREE char *text = NULL;
-	struct sluice_short shown;
-	struct sluice_err err;
+	struct penstock_short shown;
+	struct penstock_err err;
 	size_t len = 0;
 	int r = read_all(name, &text, &len);
 
@@ -207,7 +207,7 @@ static int load_ops(struct vectors *v, const char *name)
 				strerror(-r));
 	r = kv_ops_parse(&v->ops, text, len, v->texts, &err);
 	if (r < 0)
-		return cli_fail(&cmd_kv_vectors, CLI_USAGE, "%s: %s", sluice_shorten(&shown, name),
+		return cli_fail(&cmd_kv_vectors, CLI_USAGE, "%s: %s", penstock_shorten(&shown, name),
 				err.msg);
 	return CLI_OK;
 }
@@ -220,10 +220,10 @@ static int set_options(struct vectors *v, const struct vectors_args *a)
 	v->o.model = kv_models_find(&v->models, a->model);
 	if (!v->o.model)
 		return cli_usage(&cmd_kv_vectors,
-				 "--model: '%s' is not known; 'sluice kv --model list' shows all",
+				 "--model: '%s' is not known; 'penstock kv --model list' shows all",
 				 a->model);
 	if (strcmp(a->nvme_bytes, "unlimited") != 0 &&
-	    (sluice_size_parse(&nvme, a->nvme_bytes) < 0 || nvme > 1ull << 62))
+	    (penstock_size_parse(&nvme, a->nvme_bytes) < 0 || nvme > 1ull << 62))
 		return cli_usage(&cmd_kv_vectors,
 				 "--nvme-bytes: '%.80s' is neither a size nor 'unlimited'",
 				 a->nvme_bytes);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What runs leave in a folder, and whose files are touched there.
 
-    leftovers.py SLUICE ROOT
+    leftovers.py PENSTOCK ROOT
 """
 import os
 import sys
@@ -17,7 +17,7 @@ import clikit
 import tap
 from tap import folder
 
-BOOK = '.sluice-bed'
+BOOK = '.penstock-bed'
 LONG = {
     'bench': ['--sizes', '64K', '--runtime', '1000', '--files', '2', '--no-limit'],
     'io': ['--folder', '.', '--io_size', '64K', '--loops', '1000000'],
@@ -43,7 +43,7 @@ def wait_for(process, pattern):
 def killed(command, *args):
     """Start it, kill it without a word, return the folder it leaves."""
     process = clikit.start(command, *(args or LONG[command]))
-    (name, *_) = wait_for(process, f'sluice-{command}-*/*')
+    (name, *_) = wait_for(process, f'penstock-{command}-*/*')
     process.send_signal(signal.SIGKILL)
     process.communicate()
     left = os.path.dirname(name)
@@ -57,7 +57,7 @@ def killed_case(command):
             left = killed(command)
             clikit.Command('io')(*SHORT['io'])
             assert not os.path.exists(left), os.listdir(left)
-            assert not glob.glob('sluice-*'), os.listdir('.')
+            assert not glob.glob('penstock-*'), os.listdir('.')
     return f'what a killed {command} left is removed by the next run', case
 
 
@@ -71,11 +71,11 @@ def what_a_killed_io_without_a_folder_left_is_removed():
 def a_folder_in_use_is_not_removed():
     with folder():
         process = clikit.start('bench', *LONG['bench'])
-        wait_for(process, 'sluice-bench-*/tensor-*')
-        before = sorted(glob.glob('sluice-*'))
+        wait_for(process, 'penstock-bench-*/tensor-*')
+        before = sorted(glob.glob('penstock-*'))
         for command, args in SHORT.items():
             clikit.Command(command)(*args)
-            assert sorted(glob.glob('sluice-*')) == before, os.listdir('.')
+            assert sorted(glob.glob('penstock-*')) == before, os.listdir('.')
         assert process.poll() is None, process.communicate()
         process.send_signal(signal.SIGINT)
         process.communicate()
@@ -102,7 +102,7 @@ def what_was_not_written_down_stays():
         left = killed('bench')
         with open(os.path.join(left, 'empty'), 'w'):
             pass
-        with open(os.path.join(left, '.sluice-new'), 'w'):
+        with open(os.path.join(left, '.penstock-new'), 'w'):
             pass
         with open(os.path.join(left, BOOK)) as f:
             title, line, *rest = f.read().splitlines(True)
@@ -149,7 +149,7 @@ def a_link_in_place_of_a_folder_is_not_followed():
             before = sorted(os.listdir('victim'))
             if command == 'sweep':
                 process = clikit.start('sweep', *LONG['sweep'], '--resume')
-                while len(glob.glob('sluice-sweep-*')) < 2:
+                while len(glob.glob('penstock-sweep-*')) < 2:
                     assert process.poll() is None, process.communicate()
                 process.send_signal(signal.SIGINT)
                 process.communicate()
@@ -176,7 +176,7 @@ def a_file_that_becomes_a_link_is_not_written_through():
 def what_was_swapped_is_not_removed():
     with folder():
         process = clikit.start('io', '--folder', '.', '--io_size', '64K', '--loops', '1000000')
-        (name,) = wait_for(process, 'sluice-io-*/_aio_write_65536.pt.0_0')
+        (name,) = wait_for(process, 'penstock-io-*/_aio_write_65536.pt.0_0')
         with open('mine', 'w') as f:
             f.write('precious')
         os.rename('mine', name)
@@ -189,8 +189,8 @@ def a_folder_put_in_the_place_of_ours_is_not_written_to():
     with folder():
         os.chmod('.', 0o777)
         process = clikit.start('bench', *LONG['bench'], '--write-only')
-        wait_for(process, 'sluice-bench-*/tensor-*')
-        (ours,) = glob.glob('sluice-bench-*')
+        wait_for(process, 'penstock-bench-*/tensor-*')
+        (ours,) = glob.glob('penstock-bench-*')
         names = os.listdir(ours)
         os.mkdir('theirs')
         for name in names:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Limits and odd surroundings: sizes, open files, what a machine lacks.  limits.py SLUICE ROOT"""
+"""Limits and odd surroundings: sizes, open files, what a machine lacks.  limits.py PENSTOCK ROOT"""
 import os
 import resource
 import sys

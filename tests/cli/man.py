@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manual pages and completion: complete, current, and clean.
 
-    man.py SLUICE ROOT [MADE]
+    man.py PENSTOCK ROOT [MADE]
 
 MADE is the folder that the build has made with tools/mkman.py.
 """
@@ -18,7 +18,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
 import tap
 
-SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+PENSTOCK, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 MADE = sys.argv[3] if len(sys.argv) > 3 else None
 WORK = tempfile.TemporaryDirectory()
 OUT = WORK.name + '/out'
@@ -26,21 +26,21 @@ OUT = WORK.name + '/out'
 
 def options():
     """The tables of all commands, those that are written in Python too."""
-    table = json.loads(subprocess.run([SLUICE, '--dump-options'], check=True,
+    table = json.loads(subprocess.run([PENSTOCK, '--dump-options'], check=True,
                                       stdout=subprocess.PIPE).stdout)
     sys.path.insert(0, ROOT + '/tools')
     for module in '_mlperf.py', '_s3_compare.py':
-        importlib.import_module('mkman').add_python(table['commands'], f'{ROOT}/python/sluice/{module}')
+        importlib.import_module('mkman').add_python(table['commands'], f'{ROOT}/python/penstock/{module}')
     return table
 
 
 def public_headers():
-    with open(f'{ROOT}/include/sluice/meson.build') as f:
+    with open(f'{ROOT}/include/penstock/meson.build') as f:
         return re.findall(r"'(\w+\.h)'", re.search(r'^public_headers = .*$', f.read(), re.M)[0])
 
 
 def mkman(table, prose=ROOT + '/docs/man', out=OUT):
-    headers = [f'--header={ROOT}/include/sluice/{h}' for h in public_headers()]
+    headers = [f'--header={ROOT}/include/penstock/{h}' for h in public_headers()]
     with open(WORK.name + '/options.json', 'w') as f:
         json.dump(table, f)
     return subprocess.run([sys.executable, ROOT + '/tools/mkman.py', '--options', f.name, '--prose', prose,
@@ -48,7 +48,7 @@ def mkman(table, prose=ROOT + '/docs/man', out=OUT):
 
 
 def page_name(cmd):
-    return 'sluice-' + cmd['name'].replace(' ', '-')
+    return 'penstock-' + cmd['name'].replace(' ', '-')
 
 
 def read(name):
@@ -87,7 +87,7 @@ def a_command_without_a_page_is_noticed():
     table = options()
     table['commands'].append(dict(table['commands'][0], name='made-up'))
     done = mkman(table, out=WORK.name + '/no')
-    assert done.returncode == 1 and 'sluice-made-up.md: is needed' in done.stdout, done.stdout
+    assert done.returncode == 1 and 'penstock-made-up.md: is needed' in done.stdout, done.stdout
 
 
 def what_the_build_has_made_is_current():
@@ -124,10 +124,10 @@ def every_page_shows_its_name_and_nothing_raw():
 
 
 def every_public_function_is_in_the_manual():
-    text = read('man3/sluice.3').replace('\\-', '-')
+    text = read('man3/penstock.3').replace('\\-', '-')
     for header in public_headers():
-        with open(f'{ROOT}/include/sluice/{header}') as f:
-            names = re.findall(r'^SLUICE_API[^;(]*?\b(\w+)\s*\(', f.read(), re.M)
+        with open(f'{ROOT}/include/penstock/{header}') as f:
+            names = re.findall(r'^PENSTOCK_API[^;(]*?\b(\w+)\s*\(', f.read(), re.M)
         assert names
         for name in names:
             assert re.search(rf'\b{name}\(', text), name
@@ -135,7 +135,7 @@ def every_public_function_is_in_the_manual():
 
 def complete(words, out=OUT):
     """What bash offers for the last word."""
-    script = f'source {out}/bash/sluice; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sluice; ' \
+    script = f'source {out}/bash/penstock; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _penstock; ' \
              'printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(['bash', '-c', script, 'bash', *words], check=True, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True)
@@ -162,18 +162,18 @@ def commands_of_commands_have_pages_and_completion():
     out = WORK.name + '/box'
     done = mkman(table, prose, out)
     assert done.returncode == 0, done.stdout
-    with open(out + '/man1/sluice-box-shut.1') as f:
-        assert 'sluice box shut\\fR [\\fIOPTION' in f.read()
-    with open(out + '/man1/sluice-box.1') as f:
+    with open(out + '/man1/penstock-box-shut.1') as f:
+        assert 'penstock box shut\\fR [\\fIOPTION' in f.read()
+    with open(out + '/man1/penstock-box.1') as f:
         text = f.read()
-    assert 'sluice box\\fR \\fBopen' in text and 'sluice box\\fR [' not in text, text
-    assert 'box' in complete(['sluice', ''], out) and 'open' not in complete(['sluice', ''], out)
-    assert complete(['sluice', 'box', ''], out) == ['open', 'shut']
-    assert complete(['sluice', 'help', 'box', 's'], out) == ['shut']
-    assert complete(['sluice', 'box', '--'], out) == ['--help', '--help-all']
-    assert complete(['sluice', 'box', 'shut', '--'], out) == ['--soft', '--hard', '--help', '--help-all']
-    assert complete(['sluice', 'box', 'open', '--'], out) == ['--wide', '--help', '--help-all']
-    for shell, arg, name in (('zsh', '-n', 'zsh/_sluice'), ('fish', '--no-execute', 'fish/sluice.fish')):
+    assert 'penstock box\\fR \\fBopen' in text and 'penstock box\\fR [' not in text, text
+    assert 'box' in complete(['penstock', ''], out) and 'open' not in complete(['penstock', ''], out)
+    assert complete(['penstock', 'box', ''], out) == ['open', 'shut']
+    assert complete(['penstock', 'help', 'box', 's'], out) == ['shut']
+    assert complete(['penstock', 'box', '--'], out) == ['--help', '--help-all']
+    assert complete(['penstock', 'box', 'shut', '--'], out) == ['--soft', '--hard', '--help', '--help-all']
+    assert complete(['penstock', 'box', 'open', '--'], out) == ['--wide', '--help', '--help-all']
+    for shell, arg, name in (('zsh', '-n', 'zsh/_penstock'), ('fish', '--no-execute', 'fish/penstock.fish')):
         if shutil.which(shell):
             subprocess.run([shell, arg, f'{out}/{name}'], check=True)
 
@@ -181,10 +181,10 @@ def commands_of_commands_have_pages_and_completion():
 def bash_completes_commands_options_and_words():
     table = options()
     names = [c['name'] for c in table['commands'] if ' ' not in c['name']]
-    assert set(names) <= set(complete(['sluice', '']))
-    assert complete(['sluice', names[0][:2]])[0].startswith(names[0][:2])
+    assert set(names) <= set(complete(['penstock', '']))
+    assert complete(['penstock', names[0][:2]])[0].startswith(names[0][:2])
     for cmd in table['commands']:
-        words = ['sluice', *cmd['name'].split()]
+        words = ['penstock', *cmd['name'].split()]
         offered = complete([*words, '--'])
         for opt in cmd['options']:
             assert f'--{opt["name"]}' in offered
@@ -209,5 +209,5 @@ tap.run(every_option_has_a_paragraph, an_option_without_a_paragraph_is_noticed,
         what_the_build_has_made_is_current, mandoc_finds_nothing_wrong,
         every_page_shows_its_name_and_nothing_raw, every_public_function_is_in_the_manual,
         bash_completes_commands_options_and_words, commands_of_commands_have_pages_and_completion,
-        syntax('bash', '-n', OUT + '/bash/sluice'), syntax('zsh', '-n', OUT + '/zsh/_sluice'),
-        syntax('fish', '--no-execute', OUT + '/fish/sluice.fish'))
+        syntax('bash', '-n', OUT + '/bash/penstock'), syntax('zsh', '-n', OUT + '/zsh/_penstock'),
+        syntax('fish', '--no-execute', OUT + '/fish/penstock.fish'))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice merge`, from outside: what each command wrote, added up.  merge.py SLUICE ROOT"""
+"""`penstock merge`, from outside: what each command wrote, added up.  merge.py PENSTOCK ROOT"""
 import os
 import sys
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files and places that options name: what is read is not overwritten, what is written is whole.
 
-    names.py SLUICE
+    names.py PENSTOCK
 """
 import json
 import os
@@ -13,19 +13,19 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
 from tap import in_folder, run_all
 
-SLUICE = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ['SLUICE'])
+PENSTOCK = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ['PENSTOCK'])
 BENCH = ['bench', '--sizes', '64K', '-n', '3', '--no-limit']
 ROLES = {'r': 'read', 'w': 'write', 'p': 'place', 'o': 'object', 'i': 'read object'}
 
 
-def sluice(*args, status=0, **more):
-    done = subprocess.run([SLUICE, *args], capture_output=True, text=True, **more)
+def penstock(*args, status=0, **more):
+    done = subprocess.run([PENSTOCK, *args], capture_output=True, text=True, **more)
     assert done.returncode == status, f'{args}: {done.returncode} {done.stderr}'
     return done
 
 
 def refused(*args, says):
-    done = sluice(*args, status=2)
+    done = penstock(*args, status=2)
     assert done.stderr.count('\n') == 1 and not done.stdout, f'{args}: {done}'
     for word in says:
         assert word in done.stderr, f'{args}: {word!r} is not in {done.stderr!r}'
@@ -33,7 +33,7 @@ def refused(*args, says):
 
 def commands():
     """Every command that runs: its words and [(role, [words that name a file], what it is called)]."""
-    for cmd in json.loads(sluice('--dump-options').stdout)['commands']:
+    for cmd in json.loads(penstock('--dump-options').stdout)['commands']:
         named = [(o['role'], [f'--{o["name"]}'], f'--{o["name"]}') for o in cmd['options'] if o['role']]
         words = (cmd['usage'] or '').replace('[', '').replace(']', '').split()
         for word, letter in zip(words, cmd['operands'] or ''):
@@ -135,12 +135,12 @@ def an_empty_place_is_said_of_the_option_that_names_it():
 @in_folder
 def file_in_front_of_a_path_is_taken_off():
     here = os.getcwd()
-    done = sluice(*BENCH, '--nvme-path', f'file://{here}', '--json', f'file://{here}/r.json')
+    done = penstock(*BENCH, '--nvme-path', f'file://{here}', '--json', f'file://{here}/r.json')
     assert 'write 64K' in done.stdout
     assert json.loads(load('r.json'))['targets'][0]['folder'] == here
-    assert f'\n{here}\n' in sluice('info', f'FILE://{here}').stdout
+    assert f'\n{here}\n' in penstock('info', f'FILE://{here}').stdout
     os.makedirs('s3:/x')
-    sluice(*BENCH, '--nvme-path', './s3://x')
+    penstock(*BENCH, '--nvme-path', './s3://x')
 
 
 @in_folder
@@ -160,21 +160,21 @@ def what_is_wrong_with_a_place_is_said_of_the_option_that_names_it():
             (['kv', '--num-users', '1', '--duration', '1', '--cpu-mem-gb', '0'], '--cache-dir', 'file', 'file: '),
             (['replay', 't.csv'], '--target', 'file', 'file: is not a slab'), (['replay', 't.csv'], '--tier', '2=file', 'file: is not a slab'),
             (['replay', 't.csv', '--target', 'd'], '--tier', '0=store:file', 'file: ')):
-        done = subprocess.run([SLUICE, *words, option, place], capture_output=True, text=True)
+        done = subprocess.run([PENSTOCK, *words, option, place], capture_output=True, text=True)
         assert done.returncode in (1, 2) and f' {option}: {says}' in done.stderr.splitlines()[-1], (words, option, place, done)
-    done = subprocess.run([SLUICE, 'bench'], cwd='/proc', capture_output=True, text=True)
+    done = subprocess.run([PENSTOCK, 'bench'], cwd='/proc', capture_output=True, text=True)
     assert ' --nvme-path: .: cannot make' in done.stderr, done
-    refused('gen', 'no/x', '1M', says=['sluice gen: no: No such file'])  # an operand's
+    refused('gen', 'no/x', '1M', says=['penstock gen: no: No such file'])  # an operand's
 
 
 @in_folder
 def a_place_that_is_called_like_an_option_is_no_option():
     save('files', 'x')
     os.mkdir('seed')
-    refused('bench', '--folder', 'files', says=['sluice bench: --folder: files: is not a directory'])
-    refused('gen', 'seed', '1M', says=['sluice gen: seed: is no regular file'])
-    refused('gen', 'count/x', '1M', says=['sluice gen: count: No such file'])
-    refused('bench', '--sizes', '64K', '64K', says=['sluice bench: --sizes: 64K is there twice'])
+    refused('bench', '--folder', 'files', says=['penstock bench: --folder: files: is not a directory'])
+    refused('gen', 'seed', '1M', says=['penstock gen: seed: is no regular file'])
+    refused('gen', 'count/x', '1M', says=['penstock gen: count: No such file'])
+    refused('bench', '--sizes', '64K', '64K', says=['penstock bench: --sizes: 64K is there twice'])
 
 
 @in_folder
@@ -182,12 +182,12 @@ def a_file_that_is_rewritten_keeps_its_rights():
     for mode in (0o600, 0o640, 0o444 if os.geteuid() == 0 else 0o644):
         save('r.json', 'old')
         os.chmod('r.json', mode)
-        sluice('info', '--json', 'r.json')
+        penstock('info', '--json', 'r.json')
         assert os.stat('r.json').st_mode & 0o7777 == mode, oct(os.stat('r.json').st_mode)
         assert json.loads(load('r.json'))['schema'] and os.listdir() == ['r.json']
         os.remove('r.json')
     old = os.umask(0o027)
-    sluice('info', '--json', 'r.json')
+    penstock('info', '--json', 'r.json')
     os.umask(old)
     assert os.stat('r.json').st_mode & 0o7777 == 0o640
 
@@ -196,13 +196,13 @@ def a_file_that_is_rewritten_keeps_its_rights():
 def nothing_is_left_beside_a_result_that_was_killed():
     save('b.json', 'old')
     for name in ('a.json', 'b.json'):
-        job = subprocess.Popen([SLUICE, 'bench', '--sizes', '64K', '--runtime', '1000', '--no-limit', '--json', name],
+        job = subprocess.Popen([PENSTOCK, 'bench', '--sizes', '64K', '--runtime', '1000', '--no-limit', '--json', name],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        while not any(f.startswith('sluice-bench-') for f in os.listdir()):
+        while not any(f.startswith('penstock-bench-') for f in os.listdir()):
             assert job.poll() is None
         job.send_signal(signal.SIGKILL)
         job.communicate()
-    left = [f for f in os.listdir() if not f.startswith('sluice-bench-')]
+    left = [f for f in os.listdir() if not f.startswith('penstock-bench-')]
     assert left == ['b.json'] and load('b.json') == 'old', left
 
 
@@ -215,12 +215,12 @@ def no_proc():
 def without_proc_a_result_is_written_as_well():
     if os.geteuid() != 0 or not no_proc():
         return
-    subprocess.run(['unshare', '-m', 'sh', '-c', f'umount -l /proc && {SLUICE} info --json r.json > /dev/null'], check=True)
+    subprocess.run(['unshare', '-m', 'sh', '-c', f'umount -l /proc && {PENSTOCK} info --json r.json > /dev/null'], check=True)
     assert json.loads(load('r.json'))['schema'] and os.listdir() == ['r.json']
 
 
 def one_line(args, word, **more):
-    done = subprocess.run([SLUICE, *args], stderr=subprocess.PIPE, text=True, **more)
+    done = subprocess.run([PENSTOCK, *args], stderr=subprocess.PIPE, text=True, **more)
     assert done.returncode == 1 and done.stderr.count('\n') == 1 and word in done.stderr, f'{args}: {done}'
 
 
@@ -261,8 +261,8 @@ def a_limit_on_files_is_named_as_such():
     """The writer notices only at the end; what the first write came to is told."""
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384))
-    sluice(*BENCH, '--json', 'r.json')
-    done = subprocess.run([SLUICE, 'report', *['r.json'] * 8, '-o', 'p.html'], capture_output=True, text=True, preexec_fn=limit)
+    penstock(*BENCH, '--json', 'r.json')
+    done = subprocess.run([PENSTOCK, 'report', *['r.json'] * 8, '-o', 'p.html'], capture_output=True, text=True, preexec_fn=limit)
     assert (done.returncode, os.path.exists('p.html')) in ((1, False), (-signal.SIGXFSZ, False)), done
     assert done.returncode < 0 or 'File too large' in done.stderr, done
 
@@ -272,12 +272,12 @@ def a_yaml_file_of_many_keys_is_read_in_linear_time():
     def limit():
         resource.setrlimit(resource.RLIMIT_CPU, (30, 30))  # of which 1 is needed, or 70 when it is not linear
     save('c.yaml', ''.join(f'k{i}: 1\n' for i in range(60000)))
-    done = sluice('kv', '--config', 'c.yaml', '--model', 'list', status=1, preexec_fn=limit)
+    done = penstock('kv', '--config', 'c.yaml', '--model', 'list', status=1, preexec_fn=limit)
     assert 'and 59900 more' in done.stderr
     save('c.yaml', 'decode:\n  batch_size: 1\ndecode:\n  batch_size: 2\n')
-    assert "line 3: duplicate key 'decode'" in sluice('kv', '--config', 'c.yaml', '--model', 'list', status=1).stderr
+    assert "line 3: duplicate key 'decode'" in penstock('kv', '--config', 'c.yaml', '--model', 'list', status=1).stderr
     save('c.yaml', 'model_configs:\n' + ''.join(f'  m{i}: {{num_layers: 2}}\n' for i in range(1001)))
-    assert 'more than 1000 models' in sluice('kv', '--config', 'c.yaml', '--model', 'list', status=1).stderr
+    assert 'more than 1000 models' in penstock('kv', '--config', 'c.yaml', '--model', 'list', status=1).stderr
 
 
 run_all(globals())

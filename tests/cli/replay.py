@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice replay` from outside: traces, targets, pace.  replay.py SLUICE ROOT"""
+"""`penstock replay` from outside: traces, targets, pace.  replay.py PENSTOCK ROOT"""
 import os
 import sys
 
@@ -17,7 +17,7 @@ import shutil
 import subprocess
 
 import tap
-from clikit import SLUICE, call, tree
+from clikit import PENSTOCK, call, tree
 from replaykit import (FLAT, SIX, counts, done_of, fio_log, left_behind, op_log, refused, replay, some_rows,
                        write_rows, write_trace)
 from tap import in_folder
@@ -73,7 +73,7 @@ def objects_of_several_folders_are_spread():
     write_trace('t.csv', some_rows())
     replay('t.csv', *FLAT, '--target', 'a', '--target', 'b', '--keep')
     names = [set(os.listdir(d)) for d in 'ab']
-    assert min(map(len, names)) > 20 and len(names[0] & names[1] - {'.sluice-objects'}) == 0, names
+    assert min(map(len, names)) > 20 and len(names[0] & names[1] - {'.penstock-objects'}) == 0, names
 
 
 @in_folder
@@ -200,7 +200,7 @@ def a_part_of_an_object_is_its_beginning_and_none_is_nothing():
 
 # --------------------------------------------------------------- odd contents
 
-ODD = ['with/slash', '../up', '/etc/passwd', 'grüß dich', 'k' * 4096, '.', '..', 'a,b', 'say "hi"', 'two\r\nlines', '.sluice-objects', 'CON', '~', '%41']
+ODD = ['with/slash', '../up', '/etc/passwd', 'grüß dich', 'k' * 4096, '.', '..', 'a,b', 'say "hi"', 'two\r\nlines', '.penstock-objects', 'CON', '~', '%41']
 
 
 @in_folder
@@ -283,7 +283,7 @@ def standard_input_is_read_once():
     result = replay('-', *FLAT, '--target', 'd', '--verify', stdin=text)
     assert done_of(result) == counts(rows) and result['replay']['trace'] is None
     assert 'not checked' in result['said']
-    piped = ['bash', '-c', '"$0" replay <(cat t.csv) --pace flat-out --target d --verify --json pipe.json', SLUICE]
+    piped = ['bash', '-c', '"$0" replay <(cat t.csv) --pace flat-out --target d --verify --json pipe.json', PENSTOCK]
     said = subprocess.run(piped, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE).stderr
     with open('pipe.json') as f:
         assert done_of(json.load(f)) == counts(rows) and b'not checked' in said, said

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice replay` from outside: what becomes of objects.  replay_objects.py SLUICE ROOT"""
+"""`penstock replay` from outside: what becomes of objects.  replay_objects.py PENSTOCK ROOT"""
 import os
 import sys
 
@@ -19,7 +19,7 @@ import subprocess
 import time
 
 import tap
-from clikit import ROOT, SLUICE, call, tree
+from clikit import ROOT, PENSTOCK, call, tree
 from replaykit import (FLAT, counts, done_of, fio_log, left_behind, op_log, refused, replay, some_rows,
                        write_rows, write_trace)
 from tap import in_folder
@@ -106,7 +106,7 @@ def writes_wait_for_deletions_before_they_exceed_the_capacity():
     write_trace('t.csv', [(i, op, mib, 2, f'k{i}', 'Evict') for i in range(600) for op in ('Write', 'Read')])  # written, read, gone
     for more in [], ['--new-files'], ['--layout', 'hashed']:
         most = 0
-        command = [SLUICE, 'replay', 't.csv', *FLAT, '--target', 'd', '--capacity', '4M', '--json', 'r.json', *more]
+        command = [PENSTOCK, 'replay', 't.csv', *FLAT, '--target', 'd', '--capacity', '4M', '--json', 'r.json', *more]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:
             while running.poll() is None:
                 most = max(most, allocated('d'))
@@ -215,11 +215,11 @@ def a_line_of_the_marker_that_was_cut_off_spoils_nothing():
     write_rows('r.csv', 'R a 100000\nR b 100000')
     for more, found in ([], 0), (['--reuse'], 1):
         replay('w.csv', *FLAT, '--target', 'd', '--keep')
-        with open('d/.sluice-objects') as f:
+        with open('d/.penstock-objects') as f:
             lines = f.read().replace('!kept\n', '').splitlines()
         at = next(i for i, line in enumerate(lines) if line.startswith('=b '))
         lines[at] = lines[at][:8]
-        with open('d/.sluice-objects', 'w') as f:
+        with open('d/.penstock-objects', 'w') as f:
             f.write('\n'.join(lines) + '\n')
         result = replay('r.csv', *FLAT, '--target', 'd', '--missing', 'skip', *more)
         assert result['replay']['cache']['reused'] == found and not os.path.exists('d'), result['replay']['cache']
@@ -239,7 +239,7 @@ def files_of_deleted_objects_are_written_over_unless_new_ones_are_asked_for():
     op_log('log.tsv', [('PUT', 100000, 'b/x', ''), ('DELETE', 0, 'b/x', ''), ('PUT', 90000, 'b/y', ''), ('GET', 90000, 'b/y', '')])
     for more in [], ['--new-files']:
         replay('log.tsv', *FLAT, '--target', 'd', '--depth', 1, '--verify', '--keep', '--fresh', *more)
-        with open('d/.sluice-objects', encoding='utf-8') as f:
+        with open('d/.penstock-objects', encoding='utf-8') as f:
             assert ('spare' in f.read()) == (not more)
         assert [os.path.getsize(f) for f in glob.glob('d/*')] == [90000], os.listdir('d')
 
@@ -366,7 +366,7 @@ def after_a_kill_the_next_run_is_right_and_foreign_files_stay():
     rows = [(i * .001, 'Write', 100000, 2, f'k{i}', 'Evict') for i in range(3000)]
     write_trace('t.csv', rows)
     for target in ['d'], ['h', '--layout', 'hashed'], ['s/', '--layout', 'slab']:
-        with subprocess.Popen([SLUICE, 'replay', 't.csv', '--target', *target], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        with subprocess.Popen([PENSTOCK, 'replay', 't.csv', '--target', *target], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
             folder_name = target[0]
             while not (os.path.isdir(folder_name) and left_behind(folder_name)):
                 assert running.poll() is None, running.stderr.read()
@@ -382,7 +382,7 @@ def after_a_kill_the_next_run_is_right_and_foreign_files_stay():
         with open(outside) as f:
             assert f.read() == 'mine'
     # A foreign file that came into what a killed run left: refused, and still there.
-    with subprocess.Popen([SLUICE, 'replay', 't.csv', '--target', 'd'], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    with subprocess.Popen([PENSTOCK, 'replay', 't.csv', '--target', 'd'], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         while not (os.path.isdir('d') and left_behind('d')):
             assert running.poll() is None
         running.send_signal(signal.SIGKILL)
@@ -396,7 +396,7 @@ def after_a_kill_the_next_run_is_right_and_foreign_files_stay():
 def an_interruption_leaves_a_partial_result_and_no_objects():
     rows = [(i * .01, 'Write', 4096, 2, f'k{i}', 'Evict') for i in range(100000)]
     write_trace('t.csv', rows)
-    with subprocess.Popen([SLUICE, 'replay', 't.csv', '--depth', '2', '--target', 'd', '--json', 'r.json', '--csv', 'r.csv'],
+    with subprocess.Popen([PENSTOCK, 'replay', 't.csv', '--depth', '2', '--target', 'd', '--json', 'r.json', '--csv', 'r.csv'],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         while not (os.path.isdir('d') and len(left_behind('d')) >= 5):  # so that some of them are complete
             assert running.poll() is None

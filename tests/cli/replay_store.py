@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice replay` and `sluice kv` on a KV store: what they do, and the hit rates of its policies.  replay_store.py SLUICE ROOT"""
+"""`penstock replay` and `penstock kv` on a KV store: what they do, and the hit rates of its policies.  replay_store.py PENSTOCK ROOT"""
 import collections
 import json
 import os
@@ -195,7 +195,7 @@ def a_trace_of_mooncake_has_the_hits_it_should_at_each_capacity():
     curve_of('m.jsonl', keys, len(keys) - len(set(keys)), '--bytes-per-token', VALUE // 512)
 
 
-# ----------------------------------------------------------------------- sluice kv
+# ----------------------------------------------------------------------- penstock kv
 
 @in_folder
 def kv_runs_on_a_store_and_says_so():

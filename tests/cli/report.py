@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice report`, from outside: what it writes, refuses and leaves alone.  report.py SLUICE ROOT
+"""`penstock report`, from outside: what it writes, refuses and leaves alone.  report.py PENSTOCK ROOT
 
 What a browser makes of the page is in tests/report/page.py.
 """
@@ -20,7 +20,7 @@ import subprocess
 
 import clikit
 import tap
-from clikit import ROOT, SLUICE, save
+from clikit import ROOT, PENSTOCK, save
 from tap import folder
 
 LIMIT = 2_000_000
@@ -87,7 +87,7 @@ def many_results_fit_into_a_page():
         names = [save(f'{i}.json', sample()) for i in range(64)]
         report(*names, '-o', 'page.html')
         assert len(results_of('page.html')) == 64 and os.path.getsize('page.html') < LIMIT
-        help_text = subprocess.run([SLUICE, 'report', '--help'], stdout=subprocess.PIPE, text=True).stdout
+        help_text = subprocess.run([PENSTOCK, 'report', '--help'], stdout=subprocess.PIPE, text=True).stdout
         assert 'Up to 64 results' in help_text, help_text
 
 
@@ -194,7 +194,7 @@ def a_pipe_is_written_to_and_not_replaced():
     with folder():
         report(save('a.json', sample()), '-o', '/dev/null')
         os.mkfifo('pipe')
-        with subprocess.Popen([SLUICE, 'report', 'a.json', '-o', 'pipe'], stderr=subprocess.PIPE) as job:
+        with subprocess.Popen([PENSTOCK, 'report', 'a.json', '-o', 'pipe'], stderr=subprocess.PIPE) as job:
             with subprocess.Popen(['cat', 'pipe'], stdout=subprocess.PIPE) as cat:
                 out, _ = cat.communicate()
         assert job.returncode == 0 and out.startswith(b'<!DOCTYPE'), job.returncode
@@ -239,8 +239,8 @@ BAD = {
     'no JSON': ('{', 'is not JSON: line 1'),
     'nothing': ('', 'is not JSON'),
     'a list': ('[]', 'it has no schema'),
-    'another schema': ('{"schema": "sluice-result/2"}', "has schema 'sluice-result/2'"),
-    'no more than a schema': ('{"schema": "sluice-result/1"}', ': sluice is missing'),
+    'another schema': ('{"schema": "penstock-result/2"}', "has schema 'penstock-result/2'"),
+    'no more than a schema': ('{"schema": "penstock-result/1"}', ': penstock is missing'),
     'a key twice': ('{"schema": "a", "schema": "b"}', 'is not JSON'),
     'a series that is none': (broken(lambda r: r['series'].append(3)), ': series[6] is 3, not an object'),
     'a member of another type': (broken(lambda r: r['series'][2].update(bytes='many')),
@@ -283,8 +283,8 @@ def mutate(draw, value):
 
 
 def damaged_results_never_crash_it():
-    seed = int(os.environ.get('SLUICE_TEST_SEED', 1))
-    print(f'# SLUICE_TEST_SEED={seed}')
+    seed = int(os.environ.get('PENSTOCK_TEST_SEED', 1))
+    print(f'# PENSTOCK_TEST_SEED={seed}')
     draw = random.Random(seed)
     with folder():
         good = save('good.json', sample())
@@ -306,10 +306,10 @@ def what_is_refused_is_what_the_schema_refuses():
         import jsonschema
     except ImportError:
         raise tap.Skip('jsonschema', 'python3-jsonschema is not installed')
-    with open(f'{ROOT}/share/sluice-result-1.schema.json', encoding='utf-8') as f:
+    with open(f'{ROOT}/share/penstock-result-1.schema.json', encoding='utf-8') as f:
         schema = json.loads(f.read().replace('"additionalProperties": false', '"additionalProperties": true'))
     judge = jsonschema.Draft202012Validator(schema)
-    draw = random.Random(int(os.environ.get('SLUICE_TEST_SEED', 2)))
+    draw = random.Random(int(os.environ.get('PENSTOCK_TEST_SEED', 2)))
     with folder():
         for name in ('bench', 'kv', 'replay', 'sweep', 'tune'):
             whole = sample(name)
@@ -319,7 +319,7 @@ def what_is_refused_is_what_the_schema_refuses():
                 if not isinstance(result, dict) or 'schema' not in result:
                     continue
                 good = judge.is_valid(result)
-                done = subprocess.run([SLUICE, 'report', save('a.json', result), '-o', '/dev/null'],
+                done = subprocess.run([PENSTOCK, 'report', save('a.json', result), '-o', '/dev/null'],
                                       stderr=subprocess.PIPE, text=True)
                 if done.returncode == 3:
                     raise tap.Skip('chartjs', done.stderr.strip())

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice cp`, `ls`, `rm` and `info` of s3://, against the server that fails on purpose.  s3.py SLUICE ROOT"""
+"""`penstock cp`, `ls`, `rm` and `info` of s3://, against the server that fails on purpose.  s3.py PENSTOCK ROOT"""
 import json
 import os
 import re
@@ -172,7 +172,7 @@ def failures_that_stay_leave_nothing():
     S.rules()
     assert ls('-r', 's3://bucket').out == '' and S.stats()['uploads'] == 0
     done = cp('s3://bucket/k', 'g', status=1)
-    assert done.err == 'sluice cp: s3://bucket/k: stat: No such file or directory (404)\n', done
+    assert done.err == 'penstock cp: s3://bucket/k: stat: No such file or directory (404)\n', done
     cp('f', 's3://bucket/k')
     S.rules('method=GET range')
     done = cp('s3://bucket/k', 'g', '--attempts', '2', status=1)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice bench`, `io`, `sweep` and `ckpt` on s3://, against the server of tests/s3.  s3_bench.py SLUICE ROOT"""
+"""`penstock bench`, `io`, `sweep` and `ckpt` on s3://, against the server of tests/s3.  s3_bench.py PENSTOCK ROOT"""
 import json
 import os
 import socket
@@ -59,11 +59,11 @@ def each_rank_has_its_endpoint():
     for balance, share in ((None, 2), ('round_robin', 1)):
         with socket.socket() as s:
             s.bind(('127.0.0.1', 0))
-            env = {'SLUICE_MEET': f'127.0.0.1:{s.getsockname()[1]}:x', 'PMI_SIZE': '3'}
+            env = {'PENSTOCK_MEET': f'127.0.0.1:{s.getsockname()[1]}:x', 'PMI_SIZE': '3'}
         if balance:
             env['S3_LOAD_BALANCE_STRATEGY'] = balance
         before = sent_to(0), sent_to(1)
-        ranks = [subprocess.Popen([clikit.SLUICE, 'bench', '-f', 's3://bucket/p', '-s', '64K', '-n', '20', '-w', '--no-limit',
+        ranks = [subprocess.Popen([clikit.PENSTOCK, 'bench', '-f', 's3://bucket/p', '-s', '64K', '-n', '20', '-w', '--no-limit',
                                    '--json', 'all.json'],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                   env={**os.environ, **env, 'PMI_RANK': str(r)}) for r in range(3)]
@@ -142,16 +142,16 @@ def what_a_killed_run_left_goes_with_the_next_and_a_living_one_stays():
             assert run.poll() is None, run.communicate()
         with open('foreign', 'w') as f:
             f.write('x')
-        cp('-q', 'foreign', 's3://bucket/p/sluice-bench-abcdef/foreign')
+        cp('-q', 'foreign', 's3://bucket/p/penstock-bench-abcdef/foreign')
         bench(*small)
-        assert any('sluice-bench-' in key and key.endswith('.sluice-bed') for key in keys()), keys()
+        assert any('penstock-bench-' in key and key.endswith('.penstock-bed') for key in keys()), keys()
     finally:
         run.kill()
         run.wait()
         S.rules()
     assert len(keys()) > 2, keys()
     bench(*small)
-    assert keys() == ['p/sluice-bench-abcdef/foreign'] and not S.stats()['uploads'], (keys(), S.stats())
+    assert keys() == ['p/penstock-bench-abcdef/foreign'] and not S.stats()['uploads'], (keys(), S.stats())
     clikit.Command('rm')('-r', 's3://bucket')
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice s3 compare` with sluice and a client of this test's own.  s3_compare.py SLUICE PACKAGE"""
+"""`penstock s3 compare` with penstock and a client of this test's own.  s3_compare.py PENSTOCK PACKAGE"""
 import json
 import os
 import subprocess
@@ -21,9 +21,9 @@ S = s3kit.Server('--bucket', 'bucket')
 S.use()
 FAKE = """
 import time
-from sluice._s3_clients import Sluice
+from penstock._s3_clients import Penstock
 
-class Slow(Sluice):
+class Slow(Penstock):
     def put(self, key, data):
         time.sleep(0.02)
         super().put(key, data)
@@ -32,18 +32,18 @@ class Slow(Sluice):
         time.sleep(0.02)
         return super().get(key)
 
-class Broken(Sluice):
+class Broken(Penstock):
     def get(self, key):
         return super().get(key)[1:]
 """
 
 
 def compare(*words, status=0, stdout=subprocess.PIPE):
-    if not os.path.exists(f'{PACKAGE}/sluice/_sluice.abi3.so'):
+    if not os.path.exists(f'{PACKAGE}/penstock/_penstock.abi3.so'):
         raise tap.Skip('package', 'the Python package is not built')
     with open('fake.py', 'w') as f:
         f.write(FAKE)
-    done = subprocess.run([sys.executable, '-m', 'sluice', 's3', 'compare', *words], stdin=subprocess.DEVNULL, stdout=stdout,
+    done = subprocess.run([sys.executable, '-m', 'penstock', 's3', 'compare', *words], stdin=subprocess.DEVNULL, stdout=stdout,
                           stderr=subprocess.PIPE, text=True, env={**os.environ, 'PYTHONPATH': f'{PACKAGE}:{os.getcwd()}'})
     assert done.returncode == status, (words, done)
     assert s3kit.SECRET not in (done.stdout or '') + done.stderr
@@ -57,7 +57,7 @@ SMALL = 's3://bucket/tests', '--files', '6', '--size', '20K', '--threads', '2', 
 def the_same_objects_go_through_both():
     before = S.stats()['by']
     result = json.loads(compare(*SMALL, '--library', 'fake:Slow', '--json', '-').stdout)
-    assert [(e['name'], bool(e['version'])) for e in result['libraries']] == [('sluice', True), ('fake:Slow', False)] and result['errors'] == {}
+    assert [(e['name'], bool(e['version'])) for e in result['libraries']] == [('penstock', True), ('fake:Slow', False)] and result['errors'] == {}
     rows = {(r['library'], r['operation']): r for r in result['rows']}
     assert len(rows) == 4 and all(len(r['turns']) == 3 and r['cpu_sec_per_gib'] > 0 and r['memory_bytes'] > 1 << 20 for r in rows.values())
     # sleeping is slower, by far more than anything else here can be
@@ -76,7 +76,7 @@ def left():
 @in_folder
 def reads_alone_and_the_table():
     out = compare(*SMALL, '--compare', 'fake:Slow', '--skip-write-test').stdout
-    assert 'sluice' in out and 'fake:Slow' in out and ' read ' in out and '\nwrite ' not in out and ' write ' not in out, out
+    assert 'penstock' in out and 'fake:Slow' in out and ' read ' in out and '\nwrite ' not in out and ' write ' not in out, out
     assert 'read   against fake:Slow: ' in out and 'payload not signed' in out and left() == [], out
 
 
@@ -86,14 +86,14 @@ def a_client_that_fails_is_named_and_the_others_are_told():
     out = compare(*SMALL, '--library', 'fake:Broken', status=1).stdout
     S.rules()
     assert 'fake:Broken: failed: read: ValueError' in out and 'is not what was written' in out and 'against' not in out, out
-    assert out.count('\nsluice ') == 2 and left() == [], out
+    assert out.count('\npenstock ') == 2 and left() == [], out
 
 
 @in_folder
 def statistics_say_when_nothing_is_decided():
     sys.path.insert(1, f'{PACKAGE}/..')
     code = ('import math\n'
-            'from sluice._s3_compare import rate_interval, ratio_interval\n'
+            'from penstock._s3_compare import rate_interval, ratio_interval\n'
             'm, (low, high) = rate_interval([math.exp(v) for v in (1, 2, 3, 4, 5)])\n'
             'assert abs(math.log(m) - 3) < 1e-9 and abs(math.log(high) - 4.963) < 1e-3 and abs(math.log(low) - 1.037) < 1e-3\n'
             'r, (low, high) = ratio_interval([10, 20, 40], [5, 10, 20])\n'
@@ -106,11 +106,11 @@ def statistics_say_when_nothing_is_decided():
 
 @in_folder
 def the_result_is_of_the_schema():
-    resultcheck.validator_of(ROOT, 'sluice-s3-compare/1')
+    resultcheck.validator_of(ROOT, 'penstock-s3-compare/1')
     S.rules('method=GET key=tests/* p=0.2 status:503')
     for words, status in ((('--library', 'fake:Slow'), 0), (('--library', 'fake:Broken'), 1), (('--compare', 'fake:Slow', '--rounds', '2'), 0)):
         result = json.loads(compare(*SMALL, *words, '--json', '-', status=status).stdout)
-        resultcheck.validate(ROOT, result, 'sluice-s3-compare/1')
+        resultcheck.validate(ROOT, result, 'penstock-s3-compare/1')
     S.rules()
     # two rounds tell nothing, however far apart they are
     assert all(v['verdict'] == 'not decided' and v['ratio_ci95'] is None for v in result['verdicts']) and result['verdicts']
@@ -132,7 +132,7 @@ def a_result_that_cannot_be_written_is_told_once():
     with open('/dev/full', 'wb') as full:
         for json_to in ((), ('--json', '-')):
             done = compare(*SMALL, '--library', 'fake:Slow', *json_to, status=1, stdout=full)
-            assert done.stderr == 'sluice: standard output: No space left on device\n' and left() == [], done
+            assert done.stderr == 'penstock: standard output: No space left on device\n' and left() == [], done
 
 
 tap.run(

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice replay` and `sluice kv` on s3://, against the server that fails on purpose.  s3_jobs.py SLUICE ROOT"""
+"""`penstock replay` and `penstock kv` on s3://, against the server that fails on purpose.  s3_jobs.py PENSTOCK ROOT"""
 import os
 import signal
 import sys
@@ -186,9 +186,9 @@ def what_is_not_ours_is_refused_and_left():
     put('runner')  # begins with the same letters
     replay('t.csv', *FLAT, *TO)
     assert below() == ['runner']
-    put('run/.sluice-objects')
+    put('run/.penstock-objects')
     refused('t.csv', *FLAT, *TO, says='is no marker')
-    assert below() == ['run/.sluice-objects', 'runner']
+    assert below() == ['run/.penstock-objects', 'runner']
 
 
 @in_folder

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of every source reach the store, and no output of any command.  s3_secrets.py SLUICE ROOT PACKAGE
+"""Keys of every source reach the store, and no output of any command.  s3_secrets.py PENSTOCK ROOT PACKAGE
 
 All is run with a secret and a token that are marked, those that the store takes and others; then standard output, standard error
 and every file that was left are searched for the mark.
@@ -22,7 +22,7 @@ import tap
 from replaykit import FLAT, some_rows, write_trace
 from tap import in_folder
 
-SLUICE, PACKAGE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[3])
+PENSTOCK, PACKAGE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[3])
 MARK = 'MARKEDsecret'
 RIGHT, WRONG, TOKEN = MARK + 'right', MARK + 'wrong', MARK + 'token'
 S = s3kit.Server('--bucket', 'bucket', '--secret', RIGHT)
@@ -152,14 +152,14 @@ def refused(done):
 @in_folder
 def no_command_tells_the_keys():
     for words in commands():
-        done = call([SLUICE, *words], environment(RIGHT))
+        done = call([PENSTOCK, *words], environment(RIGHT))
         assert done.returncode == 0, (words, done.stderr)
 
 
 @in_folder
 def no_command_tells_keys_that_are_refused():
     for words in commands():
-        done = call([SLUICE, *words], environment(WRONG))
+        done = call([PENSTOCK, *words], environment(WRONG))
         assert done.returncode and refused(done), (words, done)
 
 
@@ -168,9 +168,9 @@ def keys_of_every_source_work_and_are_not_told():
     with open('f', 'wb') as f:
         f.write(b'x')
     for source in SOURCES:
-        done = call([SLUICE, 'cp', 'f', 's3://bucket/source'], source(RIGHT))
+        done = call([PENSTOCK, 'cp', 'f', 's3://bucket/source'], source(RIGHT))
         assert done.returncode == 0, (source.__name__, done)
-        done = call([SLUICE, 'info', 's3://bucket', '--json', 'info.json'], source(WRONG))
+        done = call([PENSTOCK, 'info', 's3://bucket', '--json', 'info.json'], source(WRONG))
         assert done.returncode == 1 and refused(done), (source.__name__, done)
 
 
@@ -183,19 +183,19 @@ def what_a_source_answers_wrong_is_not_told():
              {**web_identity(RIGHT), 'AWS_WEB_IDENTITY_TOKEN_FILE': in_hidden('other', MARK + 'other')}, \
              {'AWS_SECRET_ACCESS_KEY': RIGHT}
     for env in broken:
-        done = call([SLUICE, 'ls', 's3://bucket'], env)
+        done = call([PENSTOCK, 'ls', 's3://bucket'], env)
         assert done.returncode != 0 and done.stderr.count('\n') == 1, done
 
 
 @in_folder
 def python_does_not_tell_them():
-    if not os.path.exists(f'{PACKAGE}/sluice/_sluice.abi3.so'):
+    if not os.path.exists(f'{PACKAGE}/penstock/_penstock.abi3.so'):
         raise tap.Skip('package', 'the Python package is not built')
-    words = [sys.executable, '-m', 'sluice', 's3', 'compare', 's3://bucket/c', '--library', 'sluice', '--files', '2', '--size', '4K', '--rounds', '2',
+    words = [sys.executable, '-m', 'penstock', 's3', 'compare', 's3://bucket/c', '--library', 'penstock', '--files', '2', '--size', '4K', '--rounds', '2',
              '--json', 'compare.json']
     for secret, status in ((RIGHT, 0), (WRONG, 1)):
         assert call(words, {**environment(secret), 'PYTHONPATH': PACKAGE}).returncode == status
-    code = ('import pickle, sluice.s3 as s\n'
+    code = ('import pickle, penstock.s3 as s\n'
             f'c = s.Client(key_id={s3kit.ACCESS!r}, secret={WRONG!r}, token={TOKEN!r})\n'
             'print(c, repr(c), vars(c).keys(), c.stats())\n'
             "c.get('s3://bucket/x')\n")

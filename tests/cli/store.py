@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sluice store: what is in the directory of a KV store, whether it is whole, and away with it.
+"""penstock store: what is in the directory of a KV store, whether it is whole, and away with it.
 
-    store.py SLUICE PYTHON
+    store.py PENSTOCK PYTHON
 
 PYTHON is the folder of the Python package, which makes the stores.
 """
@@ -18,7 +18,7 @@ from tap import in_folder
 
 sys.path.insert(0, sys.argv[2])
 try:
-    import sluice
+    import penstock
 except ImportError:
     print('1..0 # SKIP the Python package is not built')
     sys.exit(0)
@@ -27,7 +27,7 @@ info, ls, verify, drop = (clikit.Command('store', word) for word in ('info', 'ls
 
 
 def make(name='s'):
-    store = sluice.Store([name], 16 << 20)
+    store = penstock.Store([name], 16 << 20)
     store['first'] = b'x' * 10000
     store[b'two \\\0'] = b'12345'
     store.set('gone', b'1')
@@ -85,19 +85,19 @@ def drop_removes_the_store_and_nothing_else():
 def what_is_no_store_or_in_use_is_refused_in_one_line():
     os.mkdir('empty')
     for command in (info, ls, verify, drop):
-        assert command('empty', status=2).err == f'sluice {" ".join(command.words)}: empty: there is no store\n'
+        assert command('empty', status=2).err == f'penstock {" ".join(command.words)}: empty: there is no store\n'
         assert 'a directory is needed' in command(status=2).err
         assert 'nowhere' in command('nowhere', status=2).err
     store = make()
     assert 'another store has it open' in verify('s', status=1).err
     store.close()
-    with open('s/sluice-store', 'w') as f:
-        f.write('sluice-store 9 what it has\n')
+    with open('s/penstock-store', 'w') as f:
+        f.write('penstock-store 9 what it has\n')
     assert 'version 9, and this program knows 1' in drop('s', status=1).err
     assert os.path.exists('s/data')
-    os.unlink('s/sluice-store')
-    os.mkdir('s/sluice-store')
-    assert info('s', status=1).err == 'sluice store info: s/sluice-store: Is a directory\n'
+    os.unlink('s/penstock-store')
+    os.mkdir('s/penstock-store')
+    assert info('s', status=1).err == 'penstock store info: s/penstock-store: Is a directory\n'
 
 
 tap.run(info_counts_values, ls_shows_keys_in_order, verify_finds_what_is_broken,

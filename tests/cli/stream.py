@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice stream`: the bound, what is reached, and where the time went.  stream.py SLUICE ROOT"""
+"""`penstock stream`: the bound, what is reached, and where the time went.  stream.py PENSTOCK ROOT"""
 import json
 import os
 import re

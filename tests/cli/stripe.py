@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sluice stripe: made, shown, checked and removed.
+"""penstock stripe: made, shown, checked and removed.
 
-    stripe.py SLUICE PYTHON
+    stripe.py PENSTOCK PYTHON
 
 PYTHON is the folder of the Python package, which writes to the files.
 """
@@ -21,8 +21,8 @@ from tap import in_folder
 
 sys.path.insert(0, sys.argv[2])
 try:
-    import sluice
-    from sluice._writer import Writer
+    import penstock
+    from penstock._writer import Writer
 except ImportError:
     print('1..0 # SKIP the Python package is not built')
     sys.exit(0)
@@ -48,7 +48,7 @@ def look(name='t'):
 def a_tensor_goes_through_by_its_name():
     make()
     data = os.urandom(1000001)
-    with sluice.Handle() as h:
+    with penstock.Handle() as h:
         assert h.write(data, 't') == len(data)
         back = bytearray(len(data))
         assert h.read(back, 't') == len(data) and back == data
@@ -63,7 +63,7 @@ def a_tensor_goes_through_by_its_name():
 @in_folder
 def info_tells_size_unit_and_members():
     make()
-    with sluice.Handle() as h:
+    with penstock.Handle() as h:
         h.write(b'x' * (5 * UNIT), 't')
     out = info('t').out
     assert out.startswith('t: 320 KiB in 3 members, units of 64 KiB, id '), out
@@ -77,7 +77,7 @@ def info_tells_size_unit_and_members():
 @in_folder
 def check_names_what_is_wrong():
     make()
-    with sluice.Handle() as h:
+    with penstock.Handle() as h:
         h.write(b'x' * (5 * UNIT), 't')
     second = look()['members'][1]['path']
     os.truncate(second, os.path.getsize(second) - 1)
@@ -142,7 +142,7 @@ def a_striped_file_in_the_place_of_a_folder_is_named():
 @in_folder
 def what_replaces_a_file_leaves_a_striped_one_alone():
     make()
-    with sluice.Handle() as h:
+    with penstock.Handle() as h:
         h.write(b'x' * 300000, 't')
     before = look()
     clikit.Command('bench').refused('-s', '4K', '-n', '1', '--json', 't', status=2, says="--json: 't' is a striped file")
@@ -165,8 +165,8 @@ def write_safetensors(name):
 
 @in_folder
 def the_examples_of_the_manual_run():
-    with open(os.path.join(SOURCE, 'docs/man/sluice-stripe.md'), encoding='utf-8') as f:
-        lines = re.findall('^sluice (.*)$', f.read(), re.M)
+    with open(os.path.join(SOURCE, 'docs/man/penstock-stripe.md'), encoding='utf-8') as f:
+        lines = re.findall('^penstock (.*)$', f.read(), re.M)
     assert len(lines) == 7, lines
     for i in range(4):
         os.makedirs(f'nvme{i}/t')
@@ -189,7 +189,7 @@ def save_load(name):
     assert open('back.safetensors', 'rb').read() == data
     with Writer(name) as w:
         w.write(data[:-1])
-    with sluice.Handle() as h:
+    with penstock.Handle() as h:
         back = bytearray(len(data) - 1)
         assert h.read(back, name) == len(data) - 1 and back == data[:-1]
     assert look(name)['bytes'] == len(data) - 1
@@ -234,8 +234,8 @@ def checkpoints_in_a_striped_folder_are_striped():
 def torch_and_safetensors_save_and_load_striped_names():
     try:
         import torch
-        import sluice.safetensors
-        import sluice.torch
+        import penstock.safetensors
+        import penstock.torch
     except ImportError as error:
         raise tap.Skip('torch', str(error))
     for folder in ('a', 'b'):
@@ -243,9 +243,9 @@ def torch_and_safetensors_save_and_load_striped_names():
     create('swap', '--folder', '--unit', '64K', 'a', 'b')
     state = {'w': torch.arange(100000, dtype=torch.float32), 'b': torch.ones(7)}
     for turn in range(2):
-        sluice.torch.save(state, 'swap/s.pt')
-        sluice.safetensors.save_file(state, 'swap/s.safetensors')
-        for got in (sluice.torch.load('swap/s.pt'), sluice.safetensors.load_file('swap/s.safetensors')):
+        penstock.torch.save(state, 'swap/s.pt')
+        penstock.safetensors.save_file(state, 'swap/s.safetensors')
+        for got in (penstock.torch.load('swap/s.pt'), penstock.safetensors.load_file('swap/s.safetensors')):
             assert all(torch.equal(state[k], got[k]) for k in state), got
         assert look('swap/s.pt')['good'] and look('swap/s.safetensors')['good']
 
@@ -346,11 +346,11 @@ def the_room_is_that_of_the_members_drives():
     sh = f"""
         mount -t tmpfs -o size=8M none small && mkdir small/c || exit 77
         exec 2>&1
-        {clikit.SLUICE} stripe create --folder from_small a small/c || exit 1
-        {clikit.SLUICE} io -f from_small -s 20M
+        {clikit.PENSTOCK} stripe create --folder from_small a small/c || exit 1
+        {clikit.PENSTOCK} io -f from_small -s 20M
         [ $? = 2 ] || exit 2
-        {clikit.SLUICE} stripe create --folder small/to_large a b || exit 3
-        {clikit.SLUICE} io -f small/to_large -s 20M || exit 4"""
+        {clikit.PENSTOCK} stripe create --folder small/to_large a b || exit 3
+        {clikit.PENSTOCK} io -f small/to_large -s 20M || exit 4"""
     done = subprocess.run(['unshare', '-m', 'sh', '-c', sh], capture_output=True, text=True)
     if os.geteuid() or done.returncode == 77 or done.stderr:
         raise tap.Skip('root', f'no mount: {done.stderr}')
@@ -405,7 +405,7 @@ def fio_is_not_let_at_striped_files():
 def a_swap_folder_of_deepspeed_may_be_striped():
     try:
         import torch
-        from sluice.deepspeed import aio_handle
+        from penstock.deepspeed import aio_handle
     except ImportError as error:
         raise tap.Skip('torch', str(error))
     for folder in ('a', 'b', 'c'):

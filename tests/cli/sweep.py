@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice sweep`, from outside: grid, logs, interruption, refusals.
+"""`penstock sweep`, from outside: grid, logs, interruption, refusals.
 
-    sweep.py SLUICE ROOT
+    sweep.py PENSTOCK ROOT
 """
 import os
 import sys
@@ -23,7 +23,7 @@ import time
 import clikit
 import resultcheck
 import tap
-from clikit import ROOT, SLUICE
+from clikit import ROOT, PENSTOCK
 from tap import folder
 
 resultcheck.need('jsonschema')
@@ -32,7 +32,7 @@ sweep = clikit.Command('sweep')
 start, result = sweep.start, sweep.result
 SMALL = ['--io_size', '256K', '--block_size', '64K', '128K', '--queue_depth', 4, 8, '--io_parallel', 1, 2,
          '--requests', 'overlap', '--submit', 'batch', '--no-limit']
-STATE = 'sluice-sweep-state.jsonl'
+STATE = 'penstock-sweep-state.jsonl'
 
 
 def logs(kind, log_dir='_aio_bench_logs'):
@@ -187,7 +187,7 @@ def a_sweep_json_takes_every_option_of_ds_io():
             json.dump({'queue_depth': [1], **DS_IO, **DS_IO_IGNORED}, f)
         _, err = sweep(*args, '--log_dir', 'c')
         assert [line.split()[4] for line in err.splitlines()] == list(DS_IO_IGNORED), err
-        assert all(line.startswith('sluice sweep: note: --sweep_config: ') for line in err.splitlines()), err
+        assert all(line.startswith('penstock sweep: note: --sweep_config: ') for line in err.splitlines()), err
 
 
 def both_ways_have_a_word():
@@ -355,7 +355,7 @@ def loops_are_interleaved_in_an_order_of_the_seed():
 def a_terminal_sees_how_far_it_is():
     with folder():
         main, other = pty.openpty()
-        process = subprocess.Popen([SLUICE, 'sweep', '--io_size', '16M', '--no-limit'],
+        process = subprocess.Popen([PENSTOCK, 'sweep', '--io_size', '16M', '--no-limit'],
                                    stdout=subprocess.DEVNULL, stderr=other)
         os.close(other)
         seen = b''
@@ -470,7 +470,7 @@ def a_sweep_can_be_repeated_in_one_place():
     with folder():
         sweep(*SMALL)
         _, err = sweep(*SMALL)
-        assert err == 'sluice sweep: note: logs go to _aio_bench_logs-2: _aio_bench_logs has those of another sweep\n', err
+        assert err == 'penstock sweep: note: logs go to _aio_bench_logs-2: _aio_bench_logs has those of another sweep\n', err
         assert sorted(os.listdir('.')) == ['_aio_bench_logs', '_aio_bench_logs-2']
         with open(os.path.join('_aio_bench_logs-2', STATE)) as f:
             lines = f.readlines()
@@ -497,7 +497,7 @@ def a_sweep_that_still_runs_cannot_be_resumed():
         second = start(*SMALL, '--loops', 100000, '--log_dir', 'logs', '--resume')
         try:
             while second.poll() is None:  # a second process that begins makes a folder
-                assert len(glob.glob('sluice-sweep-*')) == 1
+                assert len(glob.glob('penstock-sweep-*')) == 1
                 time.sleep(0.01)
             out, err = second.communicate()
             assert second.returncode == 2 and process.poll() is None, (second.returncode, process.poll())
@@ -520,7 +520,7 @@ def what_a_killed_sweep_left_is_removed_by_resume():
         process.kill()
         process.communicate()
         (left,) = os.listdir('d')
-        os.mkdir('d/sluice-sweep-mine')  # of somebody else
+        os.mkdir('d/penstock-sweep-mine')  # of somebody else
         again = start(*SMALL, '--loops', 100000, '--log_dir', 'logs', '--nvme_dir', 'd', '--resume')
         state = os.path.join('logs', STATE)
         before = open(state).read().count('\n')
@@ -529,7 +529,7 @@ def what_a_killed_sweep_left_is_removed_by_resume():
             time.sleep(0.01)
         again.send_signal(signal.SIGINT)
         again.communicate()
-        assert left.startswith('sluice-sweep-') and os.listdir('d') == ['sluice-sweep-mine'], os.listdir('d')
+        assert left.startswith('penstock-sweep-') and os.listdir('d') == ['penstock-sweep-mine'], os.listdir('d')
 
 
 def a_dry_run_of_a_resumption_counts_what_is_left():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice trace convert`, `stat` and `cut`, from outside.  trace.py SLUICE"""
+"""`penstock trace convert`, `stat` and `cut`, from outside.  trace.py PENSTOCK"""
 import os
 import sys
 
@@ -20,7 +20,7 @@ import time
 
 import clikit
 import tap
-from clikit import SLUICE, load, save
+from clikit import PENSTOCK, load, save
 from tap import in_folder
 
 trace = clikit.Command('trace')
@@ -142,7 +142,7 @@ def extended_columns_of_a_kv_trace_stay():
 @in_folder
 def columns_nobody_knows_are_named_where_they_are_lost():
     save('a.csv', kv_text([['1.000000', 'Read', '5', 'Tier-2', 'a', 'Decode', 'x', '7', 'y']], header=SIX + ',Foo,Thread,B\tr'))
-    told = "sluice trace convert: lost: columns of unknown meaning: 'Foo', 'B?r'\n"
+    told = "penstock trace convert: lost: columns of unknown meaning: 'Foo', 'B?r'\n"
     assert trace('convert', '--extended', 'a.csv', 'b.csv').err == told
     assert kv_read('b.csv') == [SIX.split(',') + ['Thread'], ['1.000000', 'Read', '5', 'Tier-2', 'a', 'Decode', '7']]
     assert told in trace('convert', 'a.csv', 'b.iolog').err
@@ -162,7 +162,7 @@ def a_fio_log_goes_to_kv_and_back():
             '7 g add\n7 g open\n7 g trim 1 2\n9 f read 0 4096\n')
     save('a.iolog', text)
     done = trace('convert', '--extended', 'a.iolog', 'b.csv')
-    assert done.err == 'sluice trace convert: lost: lines that open, close and sync files\n', done
+    assert done.err == 'penstock trace convert: lost: lines that open, close and sync files\n', done
     assert kv_read('b.csv')[2] == ['0.000005', 'Write', '512', '', 'f', '', '8192'], kv_read('b.csv')
     assert trace('convert', 'b.csv', 'c.iolog').err == ''
     assert load('c.iolog').decode() == text
@@ -206,13 +206,13 @@ def what_is_lost_is_said_with_the_number_of_rows():
                            ['1.5', 'Stat', '5', '', 'c', ''], ['1.5000005', 'Read', '7', '', 'c', '']]))
     done = trace('convert', 'a.csv', 'b.iolog')
     assert done.err.splitlines() == [
-        'sluice trace convert: lost: rows whose operation the format does not have (1 of 4 rows)',
-        'sluice trace convert: lost: rows of 0 bytes (1 of 4 rows)',
-        'sluice trace convert: lost: fractions of a microsecond (1 of 4 rows)',
-        'sluice trace convert: lost: the date: times count from the first row',
-        'sluice trace convert: lost: tier (1 of 4 rows)',
-        'sluice trace convert: lost: phase (1 of 4 rows)',
-        'sluice trace convert: lost: name: the object has another one (1 of 4 rows)'], done.err
+        'penstock trace convert: lost: rows whose operation the format does not have (1 of 4 rows)',
+        'penstock trace convert: lost: rows of 0 bytes (1 of 4 rows)',
+        'penstock trace convert: lost: fractions of a microsecond (1 of 4 rows)',
+        'penstock trace convert: lost: the date: times count from the first row',
+        'penstock trace convert: lost: tier (1 of 4 rows)',
+        'penstock trace convert: lost: phase (1 of 4 rows)',
+        'penstock trace convert: lost: name: the object has another one (1 of 4 rows)'], done.err
     lines = load('b.iolog').decode().splitlines()
     assert len(lines) == 7 and lines[1].startswith('0 a_b-') and lines[1].endswith(' add'), lines
     done = trace('convert', 'a.csv', 'c.csv', '--lf')
@@ -223,7 +223,7 @@ def what_is_lost_is_said_with_the_number_of_rows():
 def times_before_the_first_row_are_told_where_they_are_lost():
     times = '5.000000', '3.000000', '5.100000', '1.000000'
     save('a.csv', kv_text([[t, 'Read', '5', '', 'k', ''] for t in times]))
-    told = 'sluice trace convert: lost: times earlier than that of the first row: they become 0 (2 of 4 rows)'
+    told = 'penstock trace convert: lost: times earlier than that of the first row: they become 0 (2 of 4 rows)'
     assert told in trace('convert', 'a.csv', 'b.iolog').err.splitlines()
     assert [line.split()[0] for line in load('b.iolog').decode().splitlines()[3:]] == ['0', '0', '100000', '0']
     # a row that is left out is not the first
@@ -271,7 +271,7 @@ def memory_does_not_grow_with_the_length():
         resource.setrlimit(resource.RLIMIT_AS, (80 << 20, 80 << 20))
 
     for args in ['convert', '--to', 'oplog', '-', '/dev/null'], ['stat', '-'], ['cut', '--keys', '1/2', '-', 'b.csv.zst']:
-        child = subprocess.Popen([SLUICE, 'trace', *args], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        child = subprocess.Popen([PENSTOCK, 'trace', *args], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                  preexec_fn=limit)
         with child.stdin:
             child.stdin.write(SIX.encode() + b'\r\n')
@@ -291,7 +291,7 @@ def memory_does_not_grow_with_the_number_of_requests():
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (80 << 20, 80 << 20))
 
-    done = subprocess.run([SLUICE, 'trace', 'convert', *storage, 'many.csv', 'many.tsv.zst'], stderr=subprocess.PIPE, preexec_fn=limit)
+    done = subprocess.run([PENSTOCK, 'trace', 'convert', *storage, 'many.csv', 'many.tsv.zst'], stderr=subprocess.PIPE, preexec_fn=limit)
     assert done.returncode == 0, done
     draw = random.Random(5)
     text = header + ''.join(f'{i / 9:.3f},{draw.randrange(3000)},{draw.randrange(500)}\n' for i in range(70000)) + 'soon,1,1\n'
@@ -308,8 +308,8 @@ def bad_rows_are_counted_or_end_it():
     save('a.csv', kv_text(kv_rows(10)) + 'oops\r\n' + '1.0,Read,x,Tier-0,k,Decode\r\n')
     done = trace('convert', 'a.csv', 'b.csv')
     at = load('a.csv').split(b'oops')[0].count(b'\n') + 1
-    told = f'''sluice trace convert: a bad row was left out: line {at}: 1 column instead of 6
-sluice trace convert: a bad row was left out: line {at + 1}: Object_Size_Bytes 'x' is not valid
+    told = f'''penstock trace convert: a bad row was left out: line {at}: 1 column instead of 6
+penstock trace convert: a bad row was left out: line {at + 1}: Object_Size_Bytes 'x' is not valid
 '''
     assert done.err == told, done
     assert len(kv_read('b.csv')) == 11
@@ -329,7 +329,7 @@ def ten_bad_rows_are_told_and_how_many_there_are():
         if bad > 10:
             lines.append(f'{bad} bad rows were left out in all')
         for name, args in ('convert', ['a.csv', 'b.csv']), ('stat', ['a.csv']), ('cut', ['--from', '+0', 'a.csv', 'b.csv']):
-            assert trace(name, *args).err.splitlines() == [f'sluice trace {name}: {line}' for line in lines]
+            assert trace(name, *args).err.splitlines() == [f'penstock trace {name}: {line}' for line in lines]
     save('burst.csv', 'Timestamp,Request tokens,Response tokens\n' + '1,2,3\n1,two,3\n' * 12)
     told = trace('stat', 'burst.csv').err.splitlines()
     assert len(told) == 11 and told[9].endswith("line 21: Request tokens 'two' is not valid") and '12 bad rows' in told[10], told
@@ -411,7 +411,7 @@ def what_cannot_be_done_is_refused_before_anything_is_created():
             (['convert', 'junk', 'b.csv'], 'known format'),
             (['convert', 's.json', 'b.csv'], 'has no conversation that can be used'),
             (['convert', 'burst.csv', 'b.csv', '--tensor-parallel', '2'], '--tensor-parallel: 2 is more than --num-gpus 1'),
-            (['cut', '--from', '+1', 'burst.csv', 'b.csv'], "'sluice trace convert IN OUT.csv'"),
+            (['cut', '--from', '+1', 'burst.csv', 'b.csv'], "'penstock trace convert IN OUT.csv'"),
             (['convert', 'm.jsonl', 'b.csv'], '--bytes-per-token'),
             (['convert', 'm.jsonl', 'b.csv', '--model', 'gpt-9'], "'gpt-9'"),
             (['convert', 'm.jsonl', 'b.csv', '--model', 'tiny-1b', '--bytes-per-token', '5'], 'exclude'),
@@ -458,7 +458,7 @@ def what_comes_through_a_pipe_is_all_there():
     for n in 50, 5000:
         save('in.csv', kv_text(kv_rows(n)))
         for args, out in ('convert <(cat in.csv) out.csv', 'out.csv'), ('stat --json stat.json <(cat in.csv)', 'stat.json'):
-            subprocess.run(['bash', '-c', f'"$0" trace {args}', SLUICE], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(['bash', '-c', f'"$0" trace {args}', PENSTOCK], check=True, stdout=subprocess.DEVNULL)
         assert load('out.csv') == load('in.csv')
         assert json.loads(load('stat.json'))['rows'] == n
 
@@ -484,7 +484,7 @@ def is_writing(pid):
 @in_folder
 def an_interrupted_command_leaves_nothing():
     os.mkfifo('in')
-    child = subprocess.Popen([SLUICE, 'trace', 'convert', 'in', 'b.csv'], stderr=subprocess.PIPE)
+    child = subprocess.Popen([PENSTOCK, 'trace', 'convert', 'in', 'b.csv'], stderr=subprocess.PIPE)
     with open('in', 'wb') as f:
         while not is_writing(child.pid):
             f.write(kv_text(kv_rows(10)).encode())
@@ -495,7 +495,7 @@ def an_interrupted_command_leaves_nothing():
             while child.poll() is None:
                 f.write(b'1.0,Read,1,Tier-0,k,Decode\r\n' * 1000)
                 f.flush()
-    assert child.wait() == 1 and child.stderr.read() == b'sluice trace convert: stopped\n'
+    assert child.wait() == 1 and child.stderr.read() == b'penstock trace convert: stopped\n'
     assert os.listdir('.') == ['in'], os.listdir('.')
 
 
@@ -550,14 +550,14 @@ def other_formats_are_cut_too():
     assert trace('cut', '--from', '1', '--to', '3', 'a.jsonl', 'b.jsonl').err == ''
     assert load('b.jsonl') == b''.join(load('a.jsonl').splitlines(True)[1:3])
     done = trace('cut', '--keys', '50%', '--block-tokens', '16', 'a.jsonl', 'c.jsonl')
-    assert done.err == 'sluice trace cut: lost: input_length and output_length, and what else its lines have\n', done
+    assert done.err == 'penstock trace cut: lost: input_length and output_length, and what else its lines have\n', done
     got = [json.loads(line) for line in load('c.jsonl').splitlines()]
     assert len(got) == 5 and 10 < len(got[4]['hash_ids']) < 40
     assert all(line['input_length'] == 16 * len(line['hash_ids']) for line in got), got
     assert set(got[3]['hash_ids']) == {i for i in got[4]['hash_ids'] if i < 40}
     save('a.iolog', 'fio version 2 iolog\nf add\nf open\nf read 0 1\nf wait 2000000 0\nf read 5 6\n')
     done = trace('cut', '--from', '1', 'a.iolog', 'b.iolog')
-    assert 'sluice trace cut: lost: the date: times count from the first row\n' in done.err, done
+    assert 'penstock trace cut: lost: the date: times count from the first row\n' in done.err, done
     assert load('b.iolog').decode().splitlines() == ['fio version 3 iolog', '0 f add', '0 f open', '0 f read 5 6']
 
 
@@ -569,7 +569,7 @@ def stat_tells_what_is_in_a_trace():
          '101.0,Read,1024,Tier-0,a,Decode\n101.0,Read,1024,Tier-0,a,Evict\n101.0,Write,1024,Tier-2,a,Evict\n'
          '100.9,Read,1024,Tier-2,a,Decode\n110.0,Read,4096,Tier-2,c,Decode\n')
     got = json.loads(trace('stat', '--json', '-', 'a.csv').data)
-    assert got['schema'] == 'sluice-trace/1' and got['format'] == 'kv' and got['rows'] == 7 and got['bytes'] == 11264, got
+    assert got['schema'] == 'penstock-trace/1' and got['format'] == 'kv' and got['rows'] == 7 and got['bytes'] == 11264, got
     assert got['span_seconds'] == 10 and got['first_seconds'] == 100 and got['backwards'] == 1
     assert {'tier': 'Tier-2', 'phase': 'Evict', 'operation': 'Write', 'rows': 1, 'bytes': 1024} in got['operations']
     assert sum(o['rows'] for o in got['operations']) == 7

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON of `sluice trace stat` is of its schema, whatever the trace.  trace_stat.py SLUICE ROOT"""
+"""The JSON of `penstock trace stat` is of its schema, whatever the trace.  trace_stat.py PENSTOCK ROOT"""
 import os
 import sys
 
@@ -47,7 +47,7 @@ FORMATS = {
 
 def stat(text, *args):
     got = json.loads(clikit.Command('trace', 'stat')('--json', '-', *args, save('in', text)).data)
-    resultcheck.validate(ROOT, got, 'sluice-trace/1')
+    resultcheck.validate(ROOT, got, 'penstock-trace/1')
     return got
 
 
@@ -58,12 +58,12 @@ def every_format_is_of_the_schema():
         assert got['format'] == format and got['rows'] >= rows and got['operations'] and got['working_set']['windows'], (name, got)
         assert got['bad'] == {'rows': 0, 'first': None}, (name, got)
         assert (got['objects']['keys'] == 0) == (name == 'four columns'), (name, got)
-    assert {f[0] for f in FORMATS.values()} == set(resultcheck.schema_of(ROOT, 'sluice-trace/1')['properties']['format']['enum'])
+    assert {f[0] for f in FORMATS.values()} == set(resultcheck.schema_of(ROOT, 'penstock-trace/1')['properties']['format']['enum'])
 
 
 @in_folder
 def every_word_is_seen():
-    words = resultcheck.schema_of(ROOT, 'sluice-trace/1')['properties']['operations']['items']['properties']
+    words = resultcheck.schema_of(ROOT, 'penstock-trace/1')['properties']['operations']['items']['properties']
     got = stat(FORMATS['six columns'][1])
     for member in 'tier', 'phase', 'operation':
         assert {o[member] for o in got['operations']} == set(words[member]['enum']), (member, got['operations'])
@@ -109,7 +109,7 @@ def a_wrong_one_is_not_of_the_schema():
         got = copy.deepcopy(whole)
         change(got)
         try:
-            resultcheck.validate(ROOT, got, 'sluice-trace/1')
+            resultcheck.validate(ROOT, got, 'penstock-trace/1')
         except AssertionError:
             return
         raise AssertionError('it passed')

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice tune`, from outside: what it prints, writes, refuses and leaves behind.  tune.py SLUICE ROOT
+"""`penstock tune`, from outside: what it prints, writes, refuses and leaves behind.  tune.py PENSTOCK ROOT
 
 Whether it finds the best settings is tests/unit/tune_race.c and tests/perf/tune.py.
 """
@@ -78,7 +78,7 @@ def the_result_follows_the_schema_and_names_every_try():
             assert s['cache'].startswith('cold') or s['kind'] == 'write' or s['ran']['direct'] != 'O_DIRECT', s['cache']
 
 
-def what_it_writes_sluice_io_reads():
+def what_it_writes_penstock_io_reads():
     with folder():
         tune('--sweep_config', 'space.json', *QUICK, '-o', 'best.json')
         with open('best.json', encoding='utf-8') as f:
@@ -217,7 +217,7 @@ def the_verdict_claims_no_more_than_was_compared():
 def loops_without_a_walk_are_told_to_be_ignored():
     with folder():
         _, err = tune('--dry-run', '--loops', '3')
-        assert err == 'sluice tune: note: --loops: ignored without --exhaustive: the race decides\n', err
+        assert err == 'penstock tune: note: --loops: ignored without --exhaustive: the race decides\n', err
         for args in ['--exhaustive', '--loops', '3'], ['--exhaustive'], []:
             out, err = tune('--dry-run', '--sweep_config', 'space.json', *args)
             assert err == '', err
@@ -355,7 +355,7 @@ def an_early_interruption_leaves_a_result_without_a_winner():
     with folder():
         process = start('--sweep_config', 'space.json', '--io_size', '1G', '--no-limit', '--max_write', '1T',
                         '--json', 'r.json', '--html', 'r.html', '--output', 'o.json')
-        while not glob.glob('sluice-*/data'):
+        while not glob.glob('penstock-*/data'):
             assert process.poll() is None, process.communicate()
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
@@ -470,7 +470,7 @@ def bad_command_lines_create_nothing():
 
 
 tap.run(the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration, the_result_follows_the_schema_and_names_every_try,
-        what_it_writes_sluice_io_reads, io_refuses_a_configuration_it_does_not_understand, every_goal_finds_a_winner,
+        what_it_writes_penstock_io_reads, io_refuses_a_configuration_it_does_not_understand, every_goal_finds_a_winner,
         io_takes_the_names_and_words_of_other_tools, an_option_of_io_wins_over_the_configuration,
         exhaustive_measures_everything_as_often_as_asked_for, loops_without_a_walk_are_told_to_be_ignored,
         a_space_may_say_what_is_the_same_for_all,

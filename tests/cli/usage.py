@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line as a whole: help, version, and what is said about mistakes.
 
-    usage.py SLUICE
+    usage.py PENSTOCK
 """
 import glob
 import json
@@ -13,19 +13,19 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
 import tap
 
-SLUICE = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ['SLUICE'])
+PENSTOCK = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ['PENSTOCK'])
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../..')
 
 
-def sluice(*args, **more):
+def penstock(*args, **more):
     """Exit status, standard output, standard error."""
-    done = subprocess.run([SLUICE, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+    done = subprocess.run([PENSTOCK, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
     return done.returncode, done.stdout.decode(), done.stderr.decode(errors='replace')
 
 
 def tables():
     """All commands; `words` is what is typed to get there: ['kv', 'vectors']."""
-    status, out, _ = sluice('--dump-options')
+    status, out, _ = penstock('--dump-options')
     assert status == 0
     commands = json.loads(out)['commands']
     for cmd in commands:
@@ -36,11 +36,11 @@ def tables():
 
 def refused(*args, says=()):
     """One line on standard error that names what is wrong, nothing else, status 2."""
-    status, out, err = sluice(*args)
+    status, out, err = penstock(*args)
     assert status == 2, f'{args}: status {status}'
     assert out == '', f'{args}: {out!r}'
     assert err.endswith('\n') and err.count('\n') == 1, f'{args}: {err!r}'
-    assert err.startswith('sluice'), err
+    assert err.startswith('penstock'), err
     for word in says:
         assert word in err, f'{args}: {word!r} is not in {err!r}'
 
@@ -52,13 +52,13 @@ def on_one_screen(out):
 
 def help_lists_every_command():
     for args in (['--help'], ['-h'], ['help']):
-        status, out, err = sluice(*args)
+        status, out, err = penstock(*args)
         assert (status, err) == (0, '')
         for cmd in tables():
             assert (f'\n  {cmd["name"]} ' in out) == (len(cmd['words']) == 1), cmd['name']
         on_one_screen(out)
     for arg in ('--help-all', '--help_all'):
-        status, full, err = sluice(arg)
+        status, full, err = penstock(arg)
         assert (status, err) == (0, '') and full.startswith(out[:out.rindex('\nEach')]), full
         assert 'Exit status: ' in full and '2MB and 2MiB are both 2M' in full, full
         assert max(map(len, full.splitlines())) <= 80
@@ -67,20 +67,20 @@ def help_lists_every_command():
 def help_of_a_command_lists_every_option():
     for cmd in tables():
         words = cmd['words']
-        status, out, err = sluice(*words, '--help-all')
+        status, out, err = penstock(*words, '--help-all')
         assert (status, err) == (0, '')
         for opt in cmd['options']:
             assert f'--{opt["name"]}' in out, opt['name']
             assert not opt['letter'] or f'-{opt["letter"]}, --{opt["name"]}' in out
         assert max(map(len, out.splitlines())) <= 80
-        assert sluice(*words, 'x', '--help_all') == (0, out, '')
+        assert penstock(*words, 'x', '--help_all') == (0, out, '')
 
 
 def the_short_help_fits_one_screen():
     for cmd in tables():
         words = cmd['words']
-        texts = [sluice('help', *words), sluice(*words, '--help'), sluice(*words, '-h'),
-                 sluice(*words, 'x', '--help')]
+        texts = [penstock('help', *words), penstock(*words, '--help'), penstock(*words, '-h'),
+                 penstock(*words, 'x', '--help')]
         for status, out, err in texts:
             assert (status, err) == (0, '')
             assert out == texts[0][1]
@@ -109,16 +109,16 @@ def commands_of(path, names):
 
 
 def messages_name_options_that_exist():
-    """Of the command that prints them, or of the one that the message names: `sluice replay --keep'."""
+    """Of the command that prints them, or of the one that the message names: `penstock replay --keep'."""
     known = {cmd['name']: {name.replace('_', '-') for opt in cmd['options'] for name in [opt['name'], *opt['aliases']]}
              | {'help', 'version', 'ranks'} for cmd in tables()}
     found = 0
     for path in glob.glob('cli/**/*.c', root_dir=ROOT, recursive=True) + glob.glob('load/**/*.c', root_dir=ROOT, recursive=True):
         with open(f'{ROOT}/{path}') as f:
             text = f.read()
-        for m in re.finditer(r'\b(?:sluice_fail|cli_usage|cli_fail|cli_note)\(([^;]*);', text):
+        for m in re.finditer(r'\b(?:penstock_fail|cli_usage|cli_fail|cli_note)\(([^;]*);', text):
             words = ' '.join(re.findall(r'"((?:[^"\\]|\\.)*)"', m[1]))
-            for option in re.finditer(r"(?:`sluice ([a-z ]+) )?--([a-z][a-z_-]+)\b(?!%)", words):
+            for option in re.finditer(r"(?:`penstock ([a-z ]+) )?--([a-z][a-z_-]+)\b(?!%)", words):
                 commands = [option[1]] if option[1] else commands_of(path, known)
                 assert commands, f'{path} names --{option[2]}: whose is it?'
                 for command in commands:
@@ -173,7 +173,7 @@ def a_message_says_neither_a_path_nor_a_length_twice():
                 f.write(content)
         before = sorted(os.listdir())
         for line in FAILING.splitlines():
-            status, out, err = sluice(*line.split())
+            status, out, err = penstock(*line.split())
             assert status in (1, 2) and not out and err.count('\n') == 1, (line, status, out, err)
             assert err.count(W) <= 1, err
             numbers = re.findall(r'\d{3,}', err.replace(W, ''))
@@ -183,20 +183,20 @@ def a_message_says_neither_a_path_nor_a_length_twice():
 
 def version_is_one_line():
     for arg in ('--version', '-V'):
-        status, out, err = sluice(arg)
+        status, out, err = penstock(arg)
         assert (status, err) == (0, '')
-        assert out.startswith('sluice ') and out.count('\n') == 1
+        assert out.startswith('penstock ') and out.count('\n') == 1
 
 
 def no_command_shows_the_help_and_is_status_2():
-    status, out, err = sluice()
+    status, out, err = penstock()
     assert (status, out) == (2, '')
-    assert 'usage: sluice COMMAND' in err
+    assert 'usage: penstock COMMAND' in err
 
 
 def an_unknown_command_gets_a_suggestion():
     refused('inof', says=["unknown command 'inof'", "did you mean 'info'?"])
-    refused('xyzzy', says=["unknown command 'xyzzy'", 'sluice --help'])
+    refused('xyzzy', says=["unknown command 'xyzzy'", 'penstock --help'])
     refused('help', 'inof', says=["did you mean 'info'?"])
     refused('--versoin', says=["unknown option '--versoin'", "did you mean '--version'?"])
     refused('--help-al', says=["did you mean '--help-all'?"])
@@ -279,8 +279,8 @@ def a_command_of_a_command_gets_a_suggestion():
             continue
         sub = cmd['subs'][0]
         for words in ([*cmd['words'], sub + 'x'], ['help', *cmd['words'], sub + 'x']):
-            refused(*words, says=[f"sluice {cmd['name']}: unknown command '{sub}x'; did you mean '{sub}'?",
-                                  f"'sluice {cmd['name']} --help'"])
+            refused(*words, says=[f"penstock {cmd['name']}: unknown command '{sub}x'; did you mean '{sub}'?",
+                                  f"'penstock {cmd['name']} --help'"])
         if cmd['usage'] is None:
             refused(*cmd['words'], 'xyzzy', says=["unknown command 'xyzzy'"])
         if not cmd['runs']:
@@ -299,7 +299,7 @@ def a_full_disk_is_a_failure():
         raise tap.Skip('full', 'no /dev/full')
     for args in (['--help'], ['--dump-options'], ['--version'], ['info']):
         with open('/dev/full', 'w') as full:
-            done = subprocess.run([SLUICE, *args], stdout=full, stderr=subprocess.PIPE, text=True)
+            done = subprocess.run([PENSTOCK, *args], stdout=full, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 1, args
         assert 'No space left' in done.stderr
 
@@ -308,7 +308,7 @@ def a_closed_pipe_is_no_crash():
     for args in (['--help'], ['--dump-options']):
         read, write = os.pipe()
         os.close(read)
-        done = subprocess.run([SLUICE, *args], stdout=write, stderr=subprocess.PIPE)
+        done = subprocess.run([PENSTOCK, *args], stdout=write, stderr=subprocess.PIPE)
         os.close(write)
         assert done.returncode in (1, -13), done.returncode
 

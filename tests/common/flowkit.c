@@ -17,7 +17,7 @@ static unsigned next_tag;
 
 void fk_setup(void)
 {
-	fk_opts = (struct flow_opts){.io = SLUICE_OPTS_INIT,
+	fk_opts = (struct flow_opts){.io = PENSTOCK_OPTS_INIT,
 				     .verify = strcmp(fk_engine, "null") != 0,
 				     .fill = true,
 				     .seed = 1,
@@ -42,7 +42,7 @@ void fk_teardown(void)
 
 unsigned fk_add(struct place_opts o, const char *name)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	const char *path = name ? t_path(name) : NULL;
 	unsigned i = fk_opts.nr_places;
 
@@ -83,7 +83,7 @@ unsigned fk_null(double bytes_per_sec)
 
 void fk_open(void)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	T_ERR(flow_new(&fk_flow, &fk_opts, &err), 0, &err);
 }
@@ -96,7 +96,7 @@ void fk_close_flow(void)
 
 void fk_close(void)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	fk_close_flow();
 	for (unsigned i = 0; i < FK_PLACES; i++) {
@@ -154,7 +154,7 @@ struct flow_op fk_range(struct flow_op op, uint64_t offset, uint64_t len)
 unsigned fk_start(const struct flow_op *ops, unsigned n)
 {
 	struct flow_op copy[64];
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	unsigned first = next_tag;
 
 	T_OK(n <= T_COUNT(copy) && first + n <= FK_DONE);
@@ -228,7 +228,7 @@ int fk_entries(const char *name)
 		return -1;
 	while ((e = readdir(d)))
 		n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..") &&
-		     strcmp(e->d_name, ".sluice-objects");
+		     strcmp(e->d_name, ".penstock-objects");
 	closedir(d);
 	return n;
 }

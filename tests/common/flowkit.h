@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_FLOWKIT_H
-#define SLUICE_TESTS_FLOWKIT_H
+#ifndef PENSTOCK_TESTS_FLOWKIT_H
+#define PENSTOCK_TESTS_FLOWKIT_H
 
 /* A flow with its places for a test, and small words for chains. */
 #include "load/object/content.h"

@@ -28,12 +28,12 @@ struct parser {
 	unsigned nr;
 	unsigned column[COLUMNS]; /* which field */
 	struct kv_texts *texts;
-	struct sluice_err *err;
+	struct penstock_err *err;
 };
 
 static int bad(const struct parser *p, const char *what, const struct field *f)
 {
-	return sluice_fail(p->err, -EINVAL, "line %zu: %s: '%.*s'", p->row_line, what,
+	return penstock_fail(p->err, -EINVAL, "line %zu: %s: '%.*s'", p->row_line, what,
 			   (int)min_u64(f->len, 80), f->at);
 }
 
@@ -54,7 +54,7 @@ static int quoted(struct parser *p, struct field *f)
 		*to++ = *from;
 	}
 	if (from == p->end)
-		return sluice_fail(p->err, -EINVAL, "line %zu: a quote is not closed", p->row_line);
+		return penstock_fail(p->err, -EINVAL, "line %zu: a quote is not closed", p->row_line);
 	f->len = (size_t)(to - f->at);
 	p->at = from + 1;
 	return 0;
@@ -80,7 +80,7 @@ static int separator(struct parser *p)
 	if (p->at == p->end)
 		return 0;
 	if (*p->at != '\n')
-		return sluice_fail(p->err, -EINVAL, "line %zu: a comma or the end is missing",
+		return penstock_fail(p->err, -EINVAL, "line %zu: a comma or the end is missing",
 				   p->row_line);
 	p->at++;
 	p->line++;
@@ -212,7 +212,7 @@ static int rows(struct parser *p, struct kv_ops *o)
 }
 
 int kv_ops_parse(struct kv_ops *o, const char *text, size_t len, struct kv_texts *texts,
-		 struct sluice_err *err)
+		 struct penstock_err *err)
 {
 	CLEANUP_FREE char *copy = malloc(len + 1);
 	struct parser p = {.line = 1, .texts = texts, .err = err};
@@ -220,12 +220,12 @@ int kv_ops_parse(struct kv_ops *o, const char *text, size_t len, struct kv_texts
 
 	*o = (struct kv_ops){0};
 	if (!copy)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	memcpy(copy, text, len);
 	p.at = copy;
 	p.end = copy + len;
 	r = rows(&p, o);
-	return r == -ENOMEM ? sluice_fail(err, r, "out of memory") : r;
+	return r == -ENOMEM ? penstock_fail(err, r, "out of memory") : r;
 }
 
 void kv_ops_fini(struct kv_ops *o)

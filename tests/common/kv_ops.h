@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_KV_OPS_H
-#define SLUICE_TESTS_KV_OPS_H
+#ifndef PENSTOCK_TESTS_KV_OPS_H
+#define PENSTOCK_TESTS_KV_OPS_H
 
 /*
  * Operations of the cache as a CSV text: one row each, `A' allocate or `R' read.
@@ -14,7 +14,7 @@
  */
 #include <stddef.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "load/model/kv_key.h"
 
@@ -31,7 +31,7 @@ struct kv_ops {
 
 /* 0, -ENOMEM, or -EINVAL with the number of the line in @err; @o is to be freed in any case. */
 int kv_ops_parse(struct kv_ops *o, const char *text, size_t len, struct kv_texts *texts,
-		 struct sluice_err *err);
+		 struct penstock_err *err);
 void kv_ops_fini(struct kv_ops *o);
 
 #endif

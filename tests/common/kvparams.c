@@ -47,7 +47,7 @@ void t_kv_teardown(void)
 
 void t_kv_begin(void)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 
 	kv_load_free(t_kv.load);
 	t_kv.load = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_KVPARAMS_H
-#define SLUICE_TESTS_KVPARAMS_H
+#ifndef PENSTOCK_TESTS_KVPARAMS_H
+#define PENSTOCK_TESTS_KVPARAMS_H
 
 /* Parameters of a KV-cache workload as the command has them without options, and its load. */
 #include "load/model/kv_load.h"

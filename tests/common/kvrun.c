@@ -35,7 +35,7 @@ void kvrun_setup(void)
 		.verify = !T_TSAN, /* but where a case asks for it */
 		.gpu_simulated = true,
 		.gpu_bandwidth = 64e9,
-		.opts = SLUICE_OPTS_INIT,
+		.opts = PENSTOCK_OPTS_INIT,
 		.stop = &kvrun.stop,
 	};
 }
@@ -128,7 +128,7 @@ static void on_done(void *arg, const struct kv_real *k, const struct flow_done *
 
 static void on_end(void *arg, const struct kv_real *k)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 	struct kvrun *v = arg;
 
 	for (int t = 0; t < KV_TIERS; t++) {

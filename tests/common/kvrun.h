@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_KVRUN_H
-#define SLUICE_TESTS_KVRUN_H
+#ifndef PENSTOCK_TESTS_KVRUN_H
+#define PENSTOCK_TESTS_KVRUN_H
 
 /*
  * Small real runs of the KV-cache workload, watched while they go on.  One at a time: setup, change
@@ -26,7 +26,7 @@ struct kvrun {
 	struct kv_params params;
 	struct kv_job job;
 	struct kv_result r;
-	struct sluice_err err;
+	struct penstock_err err;
 	atomic_int stop;
 	char dir[PATH_MAX], burst[PATH_MAX];
 

@@ -9,7 +9,7 @@ static const struct model_setup *on;
 static uint64_t seed;
 
 struct dice {
-	struct sluice_random rnd;
+	struct penstock_random rnd;
 	unsigned long left;
 };
 
@@ -17,7 +17,7 @@ static uint64_t dice_below(void *arg, uint64_t n)
 {
 	struct dice *d = arg;
 
-	return sluice_random_below(&d->rnd, n);
+	return penstock_random_below(&d->rnd, n);
 }
 
 static bool dice_more(void *arg)
@@ -43,7 +43,7 @@ static void run_model(struct model_config *c, unsigned long ops, uint64_t salt)
 	struct model_source s = {dice_below, dice_more, &d};
 	struct model_result r;
 
-	sluice_random_seed(&d.rnd, seed + salt);
+	penstock_random_seed(&d.rnd, seed + salt);
 	c->engine = on->engine;
 	c->dir = t_dir();
 	c->device = on->device;
@@ -93,15 +93,15 @@ static const struct t_case cases[] = {
 int model_cases_run(const struct model_setup *s)
 {
 	const struct t_group group = {"model", s->setup, s->teardown, cases, T_COUNT(cases)};
-	struct sluice_opts o = SLUICE_OPTS_INIT;
-	struct sluice_err err = {0, ""};
-	struct sluice_io *io = NULL;
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
+	struct penstock_err err = {0, ""};
+	struct penstock_io *io = NULL;
 
 	on = s;
 	o.engine = s->engine;
-	if (sluice_open(&io, &o, &err) < 0)
+	if (penstock_open(&io, &o, &err) < 0)
 		t_skip_all(t_engine_need(s->engine), "%s: %s", s->engine, err.msg);
-	sluice_close(io, NULL);
+	penstock_close(io, NULL);
 	seed = t_seed();
 	return t_run(&group, 1, NULL);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_MODELCASES_H
-#define SLUICE_TESTS_MODELCASES_H
+#ifndef PENSTOCK_TESTS_MODELCASES_H
+#define PENSTOCK_TESTS_MODELCASES_H
 
 /*
  * The model test: random operations of three kinds against a model in memory, on whatever
- * memory a program brings.  SLUICE_TEST_SEED and SLUICE_TEST_OPS say which and how many.
+ * memory a program brings.  PENSTOCK_TEST_SEED and PENSTOCK_TEST_OPS say which and how many.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@ struct model_setup {
 	const char *engine;
 	const char *device;  /* a block device to overwrite, instead of files */
 	bool striped;        /* striped files, instead of plain ones */
-	unsigned long ops;   /* unless SLUICE_TEST_OPS says otherwise */
+	unsigned long ops;   /* unless PENSTOCK_TEST_OPS says otherwise */
 	void (*setup)(void); /* of every case; NULL: none */
 	void (*teardown)(void);
 	/* As in struct model_config. */

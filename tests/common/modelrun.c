@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <sluice/sluice.h>
-#include <sluice/stripe.h>
+#include <penstock/penstock.h>
+#include <penstock/stripe.h>
 
 #include "base/random.h"
 #include "tests/common/modelrun.h"
@@ -27,7 +27,7 @@ struct mfile {
 	char path[PATH_MAX];
 	unsigned char *data; /* zero behind @size */
 	uint64_t size;
-	struct sluice_file *file;
+	struct penstock_file *file;
 	int fd; /* of the test, with or without O_DIRECT */
 };
 
@@ -45,10 +45,10 @@ struct slot {
 	uint64_t off, len;
 	uint64_t ticket;
 	sem_t finished;
-	struct sluice_done done;
+	struct penstock_done done;
 	unsigned char *arena; /* room for max_len and gaps */
 	unsigned char *used_from, *used_to;
-	struct sluice_iov iov[NR_PIECES];
+	struct penstock_iov iov[NR_PIECES];
 	unsigned nr_iov;
 };
 
@@ -56,7 +56,7 @@ struct model {
 	const struct model_config *c;
 	const struct model_source *s;
 	struct model_result *r;
-	struct sluice_io *io;
+	struct penstock_io *io;
 	struct mfile files[4];
 	struct slot slots[NR_SLOTS];
 	unsigned char *arenas, *scratch;
@@ -87,13 +87,13 @@ __attribute__((format(printf, 2, 3))) static void wrong(struct model *m, const c
 /* Unit by unit, as the layout is described. */
 static int64_t read_striped(struct model *m, struct mfile *f)
 {
-	struct sluice_stripe_info *info = NULL;
-	struct sluice_err err;
-	int fd[SLUICE_STRIPE_MEMBERS];
+	struct penstock_stripe_info *info = NULL;
+	struct penstock_err err;
+	int fd[PENSTOCK_STRIPE_MEMBERS];
 	uint64_t at = 0, step;
 	int64_t size;
 
-	if (sluice_stripe_load(&info, f->path, &err) < 0) {
+	if (penstock_stripe_load(&info, f->path, &err) < 0) {
 		wrong(m, "%s", err.msg);
 		return -1;
 	}
@@ -114,7 +114,7 @@ static int64_t read_striped(struct model *m, struct mfile *f)
 	}
 	for (unsigned i = 0; i < info->nr; i++)
 		close(fd[i]);
-	sluice_stripe_free(info);
+	penstock_stripe_free(info);
 	return size;
 }
 
@@ -170,8 +170,8 @@ static void describe(const struct slot *s, char *buf, size_t len)
 {
 	snprintf(buf, len, "%s%s of %llu bytes at %llu in %u pieces%s%s",
 		 s->truncates ? "truncating " : "",
-		 s->opcode == SLUICE_READ    ? "read"
-		 : s->opcode == SLUICE_WRITE ? "write"
+		 s->opcode == PENSTOCK_READ    ? "read"
+		 : s->opcode == PENSTOCK_WRITE ? "write"
 					     : "sync",
 		 (unsigned long long)s->len, (unsigned long long)s->off, s->nr_iov,
 		 s->by_callback ? ", by callback" : "", s->cancelled ? ", cancelled" : "");
@@ -313,15 +313,15 @@ out:
 /* Look at a finished operation and carry it out on the model. */
 static void finish(struct model *m, struct slot *s)
 {
-	const struct sluice_done *d = &s->done;
+	const struct penstock_done *d = &s->done;
 	struct mfile *f = s->f;
 	char what[200];
-	uint64_t want = s->opcode == SLUICE_SYNC ? 0 : s->len;
+	uint64_t want = s->opcode == PENSTOCK_SYNC ? 0 : s->len;
 
 	describe(s, what, sizeof(what));
 	m->r->ops++;
 	m->r->bytes += d->bytes;
-	m->r->direct += (d->flags & SLUICE_DONE_DIRECT) != 0;
+	m->r->direct += (d->flags & PENSTOCK_DONE_DIRECT) != 0;
 	if (d->bytes > s->len)
 		wrong(m, "%s: %llu bytes", what, (unsigned long long)d->bytes);
 	if (!outside_is_untouched(s))
@@ -337,16 +337,16 @@ static void finish(struct model *m, struct slot *s)
 			wrong(m, "%s failed without a message", what);
 		if (m->bad)
 			goto out;
-		if (s->opcode == SLUICE_WRITE)
+		if (s->opcode == PENSTOCK_WRITE)
 			adopt(m, s);
-		else if (s->opcode == SLUICE_READ && !memory_is(s, f->data + s->off, d->bytes))
+		else if (s->opcode == PENSTOCK_READ && !memory_is(s, f->data + s->off, d->bytes))
 			wrong(m, "%s: wrong data before the failure", what);
 		goto out;
 	}
-	if (s->opcode == SLUICE_READ) {
+	if (s->opcode == PENSTOCK_READ) {
 		want = s->off >= f->size ? 0 : f->size - s->off;
 		want = want < s->len ? want : s->len;
-		if (want < s->len && !(d->flags & SLUICE_DONE_EOF))
+		if (want < s->len && !(d->flags & PENSTOCK_DONE_EOF))
 			wrong(m, "%s is short and does not say so", what);
 	}
 	if (d->res != (int64_t)want || d->bytes != want)
@@ -355,9 +355,9 @@ static void finish(struct model *m, struct slot *s)
 		      d->msg);
 	if (m->bad)
 		goto out;
-	if (s->opcode == SLUICE_READ && !memory_is(s, f->data + s->off, want))
+	if (s->opcode == PENSTOCK_READ && !memory_is(s, f->data + s->off, want))
 		wrong(m, "%s: wrong data", what);
-	if (s->opcode == SLUICE_WRITE) {
+	if (s->opcode == PENSTOCK_WRITE) {
 		apply(s, s->len);
 		if (s->truncates) {
 			f->size = s->off + s->len;
@@ -378,7 +378,7 @@ static void settle(struct model *m, struct slot *s)
 		while (sem_wait(&s->finished) < 0)
 			;
 	} else {
-		r = sluice_wait(m->io, s->ticket, -1, &s->done);
+		r = penstock_wait(m->io, s->ticket, -1, &s->done);
 		if (r < 0) {
 			wrong(m, "wait: %d", r);
 			s->busy = false;
@@ -405,10 +405,10 @@ static void settle_all(struct model *m)
 /* Collect whichever are finished. */
 static void settle_any(struct model *m)
 {
-	struct sluice_done d[4];
+	struct penstock_done d[4];
 	struct slot *hit[4];
 	unsigned min = (unsigned)pick(m, 3);
-	int n = sluice_wait_any(m->io, d, min, 4, min ? -1 : 0);
+	int n = penstock_wait_any(m->io, d, min, 4, min ? -1 : 0);
 
 	if (n < 0 || n > 4) {
 		wrong(m, "wait_any: %d", n);
@@ -422,7 +422,7 @@ static void settle_any(struct model *m)
 		}
 		hit[i]->done = d[i];
 		hit[i]->busy = false;
-		hit[i]->unresolved = d[i].res < 0 && hit[i]->opcode == SLUICE_WRITE;
+		hit[i]->unresolved = d[i].res < 0 && hit[i]->opcode == PENSTOCK_WRITE;
 	}
 	/* to see what a failed one left, the others must be known */
 	for (int i = 0; i < n && !m->bad; i++)
@@ -435,7 +435,7 @@ static void settle_any(struct model *m)
 
 /* ------------------------------------------------------------ submitting */
 
-static void called_back(void *arg, const struct sluice_done *done)
+static void called_back(void *arg, const struct penstock_done *done)
 {
 	struct slot *s = arg;
 
@@ -494,7 +494,7 @@ static void lay_out(struct model *m, struct slot *s)
 		uint64_t n = i + 1 == s->nr_iov ? left : pick(m, left + 1);
 
 		memset(p - GAP, CANARY, GAP);
-		s->iov[i] = (struct sluice_iov){p, n};
+		s->iov[i] = (struct penstock_iov){p, n};
 		left -= n;
 		p += n;
 		memset(p, CANARY, GAP);
@@ -507,8 +507,8 @@ static void fill(struct model *m, struct slot *s)
 {
 	m->stamp++;
 	for (unsigned i = 0; i < s->nr_iov; i++) {
-		if (s->opcode == SLUICE_WRITE)
-			sluice_pattern_fill(s->iov[i].addr, s->iov[i].len, m->stamp, i * 77);
+		if (s->opcode == PENSTOCK_WRITE)
+			penstock_pattern_fill(s->iov[i].addr, s->iov[i].len, m->stamp, i * 77);
 		else if (s->iov[i].len)
 			memset(s->iov[i].addr, 0x11, s->iov[i].len);
 	}
@@ -522,9 +522,9 @@ static bool overlap(const struct slot *a, const struct slot *b)
 /* May @s be in flight together with @other? */
 static bool in_the_way(const struct slot *s, const struct slot *other)
 {
-	bool writes = s->opcode == SLUICE_WRITE || other->opcode == SLUICE_WRITE;
-	bool past_end = (s->opcode == SLUICE_READ && s->off + s->len > s->f->size) ||
-			(other->opcode == SLUICE_READ && other->off + other->len > s->f->size);
+	bool writes = s->opcode == PENSTOCK_WRITE || other->opcode == PENSTOCK_WRITE;
+	bool past_end = (s->opcode == PENSTOCK_READ && s->off + s->len > s->f->size) ||
+			(other->opcode == PENSTOCK_READ && other->off + other->len > s->f->size);
 
 	if (s->f != other->f)
 		return false;
@@ -558,8 +558,8 @@ static void make_way(struct model *m, struct slot *s)
 	}
 }
 
-static void tell_memory(const struct model *m, const struct slot *s, struct sluice_op *op,
-			struct sluice_iov *iov)
+static void tell_memory(const struct model *m, const struct slot *s, struct penstock_op *op,
+			struct penstock_iov *iov)
 {
 	for (unsigned i = 0; i < s->nr_iov; i++) {
 		iov[i] = s->iov[i];
@@ -577,18 +577,18 @@ static void tell_memory(const struct model *m, const struct slot *s, struct slui
 
 static void submit(struct model *m, struct slot *s)
 {
-	struct sluice_op op = {.opcode = s->opcode, .offset = s->off};
-	struct sluice_err err = {0, ""};
-	struct sluice_iov iov[NR_PIECES];
+	struct penstock_op op = {.opcode = s->opcode, .offset = s->off};
+	struct penstock_err err = {0, ""};
+	struct penstock_iov iov[NR_PIECES];
 	unsigned how = (unsigned)pick(m, 4);
 	char what[200];
 	int r;
 
 	op.tag = (uint64_t)(s - m->slots);
 	if (s->truncates)
-		op.flags |= SLUICE_OP_TRUNCATE;
-	if (s->opcode == SLUICE_WRITE && pick(m, 50) == 0)
-		op.flags |= SLUICE_OP_DATASYNC;
+		op.flags |= PENSTOCK_OP_TRUNCATE;
+	if (s->opcode == PENSTOCK_WRITE && pick(m, 50) == 0)
+		op.flags |= PENSTOCK_OP_DATASYNC;
 	switch (pick(m, 4)) {
 	case 0:
 		op.path = s->f->path;
@@ -602,7 +602,7 @@ static void submit(struct model *m, struct slot *s)
 	tell_memory(m, s, &op, iov);
 	describe(s, what, sizeof(what));
 	if (how == 0) {
-		r = sluice_run(m->io, &op, &s->done, &err);
+		r = penstock_run(m->io, &op, &s->done, &err);
 		if (r < 0)
 			wrong(m, "%s was refused: %d (%s)", what, r, err.msg);
 		else
@@ -614,7 +614,7 @@ static void submit(struct model *m, struct slot *s)
 		op.on_done = called_back;
 		op.arg = s;
 	}
-	r = sluice_submit(m->io, &op, 1, &s->ticket, &err);
+	r = penstock_submit(m->io, &op, 1, &s->ticket, &err);
 	if (r != 1) {
 		wrong(m, "%s was refused: %d (%s)", what, r, err.msg);
 		return;
@@ -637,19 +637,19 @@ static void new_operation(struct model *m)
 	}
 	s->cancelled = s->by_callback = s->truncates = s->unresolved = false;
 	s->f = &m->files[pick(m, m->c->nr_files)];
-	s->opcode = pick(m, 60) == 0 ? SLUICE_SYNC : pick(m, 2) ? SLUICE_READ : SLUICE_WRITE;
-	s->len = s->opcode == SLUICE_SYNC ? 0 : pick_len(m);
+	s->opcode = pick(m, 60) == 0 ? PENSTOCK_SYNC : pick(m, 2) ? PENSTOCK_READ : PENSTOCK_WRITE;
+	s->len = s->opcode == PENSTOCK_SYNC ? 0 : pick_len(m);
 	s->off = pick_off(m, s->f, s->len);
-	if (s->opcode == SLUICE_WRITE && !m->c->device)
+	if (s->opcode == PENSTOCK_WRITE && !m->c->device)
 		s->truncates = pick(m, 30) == 0;
 	do { /* making way may change the size of the file */
 		size = s->f->size;
-		s->extends = s->opcode == SLUICE_WRITE && s->off + s->len > size;
+		s->extends = s->opcode == PENSTOCK_WRITE && s->off + s->len > size;
 		make_way(m, s);
 	} while (s->f->size != size);
 	lay_out(m, s);
 	fill(m, s);
-	if (s->opcode == SLUICE_SYNC)
+	if (s->opcode == PENSTOCK_SYNC)
 		s->nr_iov = 1;
 	if (!m->bad)
 		submit(m, s);
@@ -662,7 +662,7 @@ static void cancel_one(struct model *m)
 
 	if (!s->busy || s->by_callback)
 		return;
-	r = sluice_cancel(m->io, s->ticket);
+	r = penstock_cancel(m->io, s->ticket);
 	if (r != 0 && r != -EALREADY)
 		wrong(m, "cancel: %d", r);
 	if (r == 0)
@@ -673,13 +673,13 @@ static void cancel_one(struct model *m)
 
 static void close_handle(struct model *m)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r;
 
 	if (!m->io)
 		return;
 	settle_all(m);
-	r = sluice_close(m->io, &err);
+	r = penstock_close(m->io, &err);
 	m->io = NULL;
 	if (r < 0)
 		wrong(m, "close: %d (%s)", r, err.msg);
@@ -696,8 +696,8 @@ static void close_handle(struct model *m)
 static void open_handle(struct model *m)
 {
 	static const uint64_t blocks[] = {0, 512, 4096, 16384, 65536, 3584};
-	struct sluice_opts o = SLUICE_OPTS_INIT;
-	struct sluice_err err = {0, ""};
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
+	struct penstock_err err = {0, ""};
 	int r;
 
 	o.engine = m->c->engine;
@@ -705,8 +705,8 @@ static void open_handle(struct model *m)
 	o.depth = 1 + (uint32_t)pick(m, 16);
 	o.threads = 1 + (uint32_t)pick(m, 3);
 	o.flags = (uint32_t)pick(m, 4); /* SINGLE_SUBMIT, NO_OVERLAP */
-	o.direct = pick(m, 4) ? SLUICE_DIRECT_AUTO : SLUICE_DIRECT_NEVER;
-	r = sluice_open(&m->io, &o, &err);
+	o.direct = pick(m, 4) ? PENSTOCK_DIRECT_AUTO : PENSTOCK_DIRECT_NEVER;
+	r = penstock_open(&m->io, &o, &err);
 	if (r < 0) {
 		m->io = NULL;
 		wrong(m, "open: %d (%s)", r, err.msg);
@@ -719,12 +719,12 @@ static void open_handle(struct model *m)
 		f->fd = open(f->path, O_RDWR | O_CLOEXEC | direct);
 		if (f->fd < 0)
 			f->fd = open(f->path, O_RDWR | O_CLOEXEC);
-		r = sluice_file_open(&f->file, m->io, f->path, O_RDWR, 0, &err);
+		r = penstock_file_open(&f->file, m->io, f->path, O_RDWR, 0, &err);
 		if (f->fd < 0 || r < 0)
 			wrong(m, "%s: %d (%s)", f->path, r, err.msg);
 	}
 	if (pick(m, 2) && m->io && !m->bad)
-		sluice_buf_register(m->io, m->arenas, m->arena_size * NR_SLOTS / 2, 0, NULL, NULL);
+		penstock_buf_register(m->io, m->arenas, m->arena_size * NR_SLOTS / 2, 0, NULL, NULL);
 }
 
 /* ----------------------------------------------------------------- whole */
@@ -733,8 +733,8 @@ static bool make_striped(struct model *m, struct mfile *f)
 {
 	static const uint64_t units[] = {4096, 12288, 69632, 1 << 20};
 	const char *in[5] = {m->c->dir, m->c->dir, m->c->dir, m->c->dir, m->c->dir};
-	struct sluice_err err = {0, ""};
-	int r = sluice_stripe_create(f->path, units[pick(m, 4)], in, 2 + (unsigned)pick(m, 4), 0,
+	struct penstock_err err = {0, ""};
+	int r = penstock_stripe_create(f->path, units[pick(m, 4)], in, 2 + (unsigned)pick(m, 4), 0,
 				     &err);
 
 	if (r < 0)
@@ -820,13 +820,13 @@ bool model_run(const struct model_config *config, const struct model_source *sou
 		}
 	}
 	if (m->bad) /* what is in flight uses our memory */
-		sluice_close(m->io, NULL);
+		penstock_close(m->io, NULL);
 	else
 		close_handle(m);
 	for (unsigned i = 0; i < config->nr_files; i++) {
 		free(m->files[i].data);
 		if (config->striped)
-			sluice_stripe_remove(m->files[i].path, NULL);
+			penstock_stripe_remove(m->files[i].path, NULL);
 		else if (!config->device)
 			unlink(m->files[i].path);
 		if (m->files[i].fd >= 0)

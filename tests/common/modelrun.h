@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_MODELRUN_H
-#define SLUICE_TESTS_MODELRUN_H
+#ifndef PENSTOCK_TESTS_MODELRUN_H
+#define PENSTOCK_TESTS_MODELRUN_H
 
 /*
  * Random operations on a few files, checked against the same files in memory.

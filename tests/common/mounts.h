@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_MOUNTS_H
-#define SLUICE_TESTS_MOUNTS_H
+#ifndef PENSTOCK_TESTS_MOUNTS_H
+#define PENSTOCK_TESTS_MOUNTS_H
 
 /*
  * File systems of a test.  They live in a mount namespace of its own, so they

@@ -16,14 +16,14 @@ static struct {
 
 static void need_libcurl(void)
 {
-	struct sluice_object_opts o = SLUICE_OBJECT_OPTS_INIT;
-	struct sluice_object *probe = NULL;
-	struct sluice_err err;
+	struct penstock_object_opts o = PENSTOCK_OBJECT_OPTS_INIT;
+	struct penstock_object *probe = NULL;
+	struct penstock_err err;
 
-	o.flags = SLUICE_OBJECT_ANONYMOUS;
-	if (sluice_object_open(&probe, &o, &err) == -ENOTSUP)
+	o.flags = PENSTOCK_OBJECT_ANONYMOUS;
+	if (penstock_object_open(&probe, &o, &err) == -ENOTSUP)
 		t_skip_all("libcurl", "%s", err.msg);
-	sluice_object_close(probe);
+	penstock_object_close(probe);
 }
 
 void s3_start(const char *python, const char *script)
@@ -66,7 +66,7 @@ void s3_stop(void)
 void s3_tell(const char *what, const char *body)
 {
 	struct http_opts opts = {.no_proxy = true};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct object_fetched answer;
 	char url[256];
 	struct object_fetch req = {.method = "PUT",
@@ -95,42 +95,42 @@ void s3_port(unsigned i, bool up)
 	s3_tell(what, "");
 }
 
-struct sluice_object *s3_client(const char *endpoint, uint32_t attempts, uint32_t timeout_ms)
+struct penstock_object *s3_client(const char *endpoint, uint32_t attempts, uint32_t timeout_ms)
 {
-	struct sluice_object_opts o = SLUICE_OBJECT_OPTS_INIT;
-	struct sluice_err err = {0, ""};
-	struct sluice_object *c;
+	struct penstock_object_opts o = PENSTOCK_OBJECT_OPTS_INIT;
+	struct penstock_err err = {0, ""};
+	struct penstock_object *c;
 
 	o.endpoint = endpoint;
-	o.key_id = "sluiceaccess";
-	o.secret = "sluicesecretsluicesecretsluice";
+	o.key_id = "penstockaccess";
+	o.secret = "penstocksecretpenstocksecretpenstock";
 	o.attempts = attempts;
 	o.timeout_ms = timeout_ms;
 	o.stall_ms = 1000;
 	o.part = S3_PART;
-	T_ERR(sluice_object_open(&c, &o, &err), 0, &err);
+	T_ERR(penstock_object_open(&c, &o, &err), 0, &err);
 	return c;
 }
 
-void s3_put_pattern(struct sluice_object *c, const char *uri, uint64_t seed, size_t len)
+void s3_put_pattern(struct penstock_object *c, const char *uri, uint64_t seed, size_t len)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	char *buf = malloc(len);
 
-	sluice_pattern_fill(buf, len, seed, 0);
-	T_ERR(sluice_object_put(c, uri, buf, len, 0, NULL, NULL, &err), 0, &err);
+	penstock_pattern_fill(buf, len, seed, 0);
+	T_ERR(penstock_object_put(c, uri, buf, len, 0, NULL, NULL, &err), 0, &err);
 	free(buf);
 }
 
-unsigned s3_nr_uploads(struct sluice_object *c)
+unsigned s3_nr_uploads(struct penstock_object *c)
 {
-	struct sluice_object_entry e = {.size = sizeof(e)};
-	struct sluice_object_list *l;
+	struct penstock_object_entry e = {.size = sizeof(e)};
+	struct penstock_object_list *l;
 	unsigned n = 0;
 
-	T_EQ(sluice_object_list_open(&l, c, "s3://bucket", SLUICE_OBJECT_LIST_UPLOADS, NULL), 0);
-	while (sluice_object_list_next(l, &e, NULL) > 0)
+	T_EQ(penstock_object_list_open(&l, c, "s3://bucket", PENSTOCK_OBJECT_LIST_UPLOADS, NULL), 0);
+	while (penstock_object_list_next(l, &e, NULL) > 0)
 		n++;
-	sluice_object_list_close(l);
+	penstock_object_list_close(l);
 	return n;
 }

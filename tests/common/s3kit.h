@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_S3KIT_H
-#define SLUICE_TESTS_S3KIT_H
+#ifndef PENSTOCK_TESTS_S3KIT_H
+#define PENSTOCK_TESTS_S3KIT_H
 
 /* The server of tests/s3, a program of its own that fails by rules, and clients of it. */
-#include <sluice/object.h>
+#include <penstock/object.h>
 
 #include "tests/common/t.h"
 
@@ -20,9 +20,9 @@ void s3_tell(const char *what, const char *body);
 void s3_rules(const char *lines);
 void s3_port(unsigned i, bool up);
 
-struct sluice_object *s3_client(const char *endpoint, uint32_t attempts, uint32_t timeout_ms);
-void s3_put_pattern(struct sluice_object *c, const char *uri, uint64_t seed, size_t len);
+struct penstock_object *s3_client(const char *endpoint, uint32_t attempts, uint32_t timeout_ms);
+void s3_put_pattern(struct penstock_object *c, const char *uri, uint64_t seed, size_t len);
 /* Begun in the bucket of the tests, and not ended. */
-unsigned s3_nr_uploads(struct sluice_object *c);
+unsigned s3_nr_uploads(struct penstock_object *c);
 
 #endif

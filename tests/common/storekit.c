@@ -5,12 +5,12 @@
 
 #include "base/random.h"
 
-struct sluice_store *sk;
-struct sluice_store_opts sk_opts;
+struct penstock_store *sk;
+struct penstock_store_opts sk_opts;
 
 static atomic_uint told;
 
-static void tell(void *arg, const struct sluice_event *event)
+static void tell(void *arg, const struct penstock_event *event)
 {
 	(void)arg;
 	if (event->code < 0)
@@ -24,12 +24,12 @@ unsigned sk_told(void)
 
 void sk_reset(void)
 {
-	sk_opts = (struct sluice_store_opts)SLUICE_STORE_OPTS_INIT;
+	sk_opts = (struct penstock_store_opts)PENSTOCK_STORE_OPTS_INIT;
 	sk_opts.tell = tell;
 	atomic_store(&told, 0);
 }
 
-int sk_try_open(const char *dirs, uint64_t capacity, struct sluice_err *err)
+int sk_try_open(const char *dirs, uint64_t capacity, struct penstock_err *err)
 {
 	char names[256], paths[8][512];
 	const char *list[8];
@@ -41,20 +41,20 @@ int sk_try_open(const char *dirs, uint64_t capacity, struct sluice_err *err)
 		list[n] = paths[n];
 		n++;
 	}
-	return sluice_store_open(&sk, list, n, capacity, &sk_opts, err);
+	return penstock_store_open(&sk, list, n, capacity, &sk_opts, err);
 }
 
 void sk_open(const char *dirs, uint64_t capacity)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	T_ERR(sk_try_open(dirs, capacity, &err), 0, &err);
 }
 
 void sk_close(void)
 {
-	struct sluice_err err = {0, ""};
-	int r = sluice_store_close(sk, &err);
+	struct penstock_err err = {0, ""};
+	int r = penstock_store_close(sk, &err);
 
 	sk = NULL;
 	T_ERR(r, 0, &err);
@@ -79,15 +79,15 @@ void sk_end(void)
 int64_t sk_op(uint32_t opcode, const void *key, uint32_t key_len, void *buf, uint64_t len,
 	      uint64_t deadline_ns)
 {
-	struct sluice_iov iov = {buf, len};
-	struct sluice_store_item item = {key, key_len, buf ? 1 : 0, buf ? &iov : NULL};
-	struct sluice_store_batch b = {
+	struct penstock_iov iov = {buf, len};
+	struct penstock_store_item item = {key, key_len, buf ? 1 : 0, buf ? &iov : NULL};
+	struct penstock_store_batch b = {
 		.opcode = opcode, .nr = 1, .items = &item, .deadline_ns = deadline_ns};
 	int64_t result = -EINVAL;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	b.results = &result;
-	T_ERR(sluice_store_run(sk, &b, NULL, &err), 0, &err);
+	T_ERR(penstock_store_run(sk, &b, NULL, &err), 0, &err);
 	return result;
 }
 
@@ -97,8 +97,8 @@ int64_t sk_set(const char *key, uint64_t seed, uint64_t len)
 	int64_t r;
 
 	T_OK(buf != NULL);
-	sluice_pattern_fill(buf, len, seed, 0);
-	r = sk_op(SLUICE_STORE_SET, key, (uint32_t)strlen(key), buf, len, 0);
+	penstock_pattern_fill(buf, len, seed, 0);
+	r = sk_op(PENSTOCK_STORE_SET, key, (uint32_t)strlen(key), buf, len, 0);
 	free(buf);
 	return r;
 }
@@ -109,27 +109,27 @@ int64_t sk_get(const char *key, uint64_t seed, uint64_t room)
 	int64_t r;
 
 	T_OK(buf != NULL);
-	r = sk_op(SLUICE_STORE_GET, key, (uint32_t)strlen(key), buf, room, 0);
+	r = sk_op(PENSTOCK_STORE_GET, key, (uint32_t)strlen(key), buf, room, 0);
 	if (r >= 0)
-		T_EQ(sluice_pattern_check(buf, (size_t)r, seed, 0), r);
+		T_EQ(penstock_pattern_check(buf, (size_t)r, seed, 0), r);
 	free(buf);
 	return r;
 }
 
 int64_t sk_exists(const char *key)
 {
-	return sk_op(SLUICE_STORE_EXISTS, key, (uint32_t)strlen(key), NULL, 0, 0);
+	return sk_op(PENSTOCK_STORE_EXISTS, key, (uint32_t)strlen(key), NULL, 0, 0);
 }
 
 int64_t sk_delete(const char *key)
 {
-	return sk_op(SLUICE_STORE_DELETE, key, (uint32_t)strlen(key), NULL, 0, 0);
+	return sk_op(PENSTOCK_STORE_DELETE, key, (uint32_t)strlen(key), NULL, 0, 0);
 }
 
-struct sluice_store_stats sk_stats(void)
+struct penstock_store_stats sk_stats(void)
 {
-	struct sluice_store_stats s = {.size = sizeof(s)};
+	struct penstock_store_stats s = {.size = sizeof(s)};
 
-	T_EQ(sluice_store_get_stats(sk, &s), 0);
+	T_EQ(penstock_store_get_stats(sk, &s), 0);
 	return s;
 }

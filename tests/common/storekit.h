@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_STOREKIT_H
-#define SLUICE_TESTS_STOREKIT_H
+#ifndef PENSTOCK_TESTS_STOREKIT_H
+#define PENSTOCK_TESTS_STOREKIT_H
 
 /* What the tests of the KV store share: one at a time in t_dir(), and calls for one key. */
-#include <sluice/store.h>
+#include <penstock/store.h>
 
 #include "tests/common/t.h"
 
-extern struct sluice_store *sk;          /* the one that is open */
-extern struct sluice_store_opts sk_opts; /* for the next one; sk_reset() */
+extern struct penstock_store *sk;          /* the one that is open */
+extern struct penstock_store_opts sk_opts; /* for the next one; sk_reset() */
 unsigned sk_told(void);                  /* failures told since sk_reset() */
 
 void sk_reset(void);
 /* @dirs: names separated by spaces, in t_dir(). */
-int sk_try_open(const char *dirs, uint64_t capacity, struct sluice_err *err);
+int sk_try_open(const char *dirs, uint64_t capacity, struct penstock_err *err);
 void sk_open(const char *dirs, uint64_t capacity);
 void sk_close(void);
 
@@ -27,7 +27,7 @@ int64_t sk_set(const char *key, uint64_t seed, uint64_t len);
 int64_t sk_get(const char *key, uint64_t seed, uint64_t room);
 int64_t sk_exists(const char *key);
 int64_t sk_delete(const char *key);
-struct sluice_store_stats sk_stats(void);
+struct penstock_store_stats sk_stats(void);
 
 /* One operation with everything; the key has @key_len bytes. */
 int64_t sk_op(uint32_t opcode, const void *key, uint32_t key_len, void *buf, uint64_t len,

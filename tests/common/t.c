@@ -122,7 +122,7 @@ void t_skip(const char *need, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(current->name + at, sizeof(current->name) - at, fmt, ap);
 	va_end(ap);
-	if (t_in_list(getenv("SLUICE_TEST_REQUIRE"), need)) {
+	if (t_in_list(getenv("PENSTOCK_TEST_REQUIRE"), need)) {
 		t_note("%s is required: %s", need, current->name + at);
 		current->name[at - strlen(" # SKIP ")] = '\0';
 		_fail(__FILE__, __LINE__);
@@ -138,7 +138,7 @@ void t_skip_all(const char *need, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
-	if (t_in_list(getenv("SLUICE_TEST_REQUIRE"), need)) {
+	if (t_in_list(getenv("PENSTOCK_TEST_REQUIRE"), need)) {
 		printf("1..1\nnot ok 1 - %s is required\n# %s\n", need, why);
 		exit(1);
 	}
@@ -179,7 +179,7 @@ void t_eq(int64_t a, int64_t b, const char *what, const char *file, int line)
 		t_fail(file, line, "%s is %lld, not %lld", what, (long long)a, (long long)b);
 }
 
-void t_err(int64_t r, int64_t want, const struct sluice_err *err, const char *what,
+void t_err(int64_t r, int64_t want, const struct penstock_err *err, const char *what,
 	   const char *file, int line)
 {
 	if (r != want)
@@ -239,7 +239,7 @@ static void remove_dir(void)
 
 const char *t_dir(void)
 {
-	const char *base = getenv("SLUICE_TEST_DIR");
+	const char *base = getenv("PENSTOCK_TEST_DIR");
 	char full[PATH_MAX];
 
 	if (dir[0])
@@ -248,7 +248,7 @@ const char *t_dir(void)
 		printf("Bail out! %s: %s\n", base, strerror(errno));
 		exit(1);
 	}
-	snprintf(dir, sizeof(dir), "%.4000s/sluice-test-XXXXXX", full);
+	snprintf(dir, sizeof(dir), "%.4000s/penstock-test-XXXXXX", full);
 	if (!mkdtemp(dir)) {
 		printf("Bail out! %s: %s\n", dir, strerror(errno));
 		exit(1);
@@ -291,7 +291,7 @@ void t_file_make(const char *path, uint64_t seed, uint64_t len)
 	for (uint64_t at = 0; at < len;) {
 		size_t n = len - at < sizeof(buf) ? (size_t)(len - at) : sizeof(buf);
 
-		sluice_pattern_fill(buf, n, seed, at);
+		penstock_pattern_fill(buf, n, seed, at);
 		if (write(fd, buf, n) != (ssize_t)n)
 			T_FAIL("%s: %s", path, strerror(errno));
 		at += n;
@@ -333,7 +333,7 @@ static void file_is(const char *path, const unsigned char *want, uint64_t seed, 
 		}
 		n = (size_t)r;
 		if (!want)
-			sluice_pattern_fill(made, n, seed, at);
+			penstock_pattern_fill(made, n, seed, at);
 		if (memcmp(got, want ? want + at : made, n)) {
 			const unsigned char *w = want ? want + at : made;
 			size_t i = 0;
@@ -445,27 +445,27 @@ const char *t_engine_need(const char *engine)
 
 uint64_t t_seed(void)
 {
-	const char *s = getenv("SLUICE_TEST_SEED");
+	const char *s = getenv("PENSTOCK_TEST_SEED");
 	struct timespec ts;
 	uint64_t seed;
 
 	clock_gettime(CLOCK_REALTIME, &ts);
 	seed = s && *s ? strtoull(s, NULL, 0)
 		       : (uint64_t)ts.tv_sec * 1000003u + (uint64_t)ts.tv_nsec;
-	t_note("SLUICE_TEST_SEED=%llu", (unsigned long long)seed);
+	t_note("PENSTOCK_TEST_SEED=%llu", (unsigned long long)seed);
 	return seed;
 }
 
 unsigned long t_ops(unsigned long fallback)
 {
-	const char *s = getenv("SLUICE_TEST_OPS");
+	const char *s = getenv("PENSTOCK_TEST_OPS");
 
 	return s && *s ? strtoul(s, NULL, 0) : fallback;
 }
 
 bool t_is_emulated(void)
 {
-	return getenv("SLUICE_TEST_RUN") != NULL;
+	return getenv("PENSTOCK_TEST_RUN") != NULL;
 }
 
 bool t_is_root(void)

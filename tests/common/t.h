@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_T_H
-#define SLUICE_TESTS_T_H
+#ifndef PENSTOCK_TESTS_T_H
+#define PENSTOCK_TESTS_T_H
 
 /*
  * What the test programs share: cmocka with sentences for names, skips that
  * say why, a directory for files, memory with unmapped pages around it.
  *
- *	SLUICE_TEST_DIR      where files are made (.)
- *	SLUICE_TEST_REQUIRE  comma-separated: a skip for want of one of these is a failure
- *	SLUICE_TEST_SEED     seed of random tests (the clock)
- *	SLUICE_TEST_OPS      number of random operations
+ *	PENSTOCK_TEST_DIR      where files are made (.)
+ *	PENSTOCK_TEST_REQUIRE  comma-separated: a skip for want of one of these is a failure
+ *	PENSTOCK_TEST_SEED     seed of random tests (the clock)
+ *	PENSTOCK_TEST_OPS      number of random operations
  */
 #include <errno.h>
 #include <limits.h>
@@ -25,7 +25,7 @@
 
 #include <cmocka.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #if defined(__SANITIZE_THREAD__)
 #define T_TSAN 1
@@ -90,7 +90,7 @@ int t_run(const struct t_group *groups, size_t nr, char *const *only);
 
 /*
  * End the running test, or the whole program outside of one, as skipped.
- * @need is the word SLUICE_TEST_REQUIRE would have for what is missing.
+ * @need is the word PENSTOCK_TEST_REQUIRE would have for what is missing.
  */
 #define T_SKIP(need, ...)                    \
 	do {                                 \
@@ -131,7 +131,7 @@ void t_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 void t_fail(const char *file, int line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void t_eq(int64_t a, int64_t b, const char *what, const char *file, int line);
-void t_err(int64_t r, int64_t want, const struct sluice_err *err, const char *what,
+void t_err(int64_t r, int64_t want, const struct penstock_err *err, const char *what,
 	   const char *file, int line);
 void t_str_has(const char *hay, const char *needle, const char *what, const char *file, int line);
 void t_mem_eq(const void *a, const void *b, size_t len, const char *what, const char *file,
@@ -183,12 +183,12 @@ void t_mem_free(struct t_mem *m);
  * spoil nothing, so it and a few more names stand for useful settings.
  */
 const char *t_engine(const char *name);
-/* The word SLUICE_TEST_REQUIRE would have for that engine. */
+/* The word PENSTOCK_TEST_REQUIRE would have for that engine. */
 const char *t_engine_need(const char *engine);
 
-/* From SLUICE_TEST_SEED, else the clock; printed. */
+/* From PENSTOCK_TEST_SEED, else the clock; printed. */
 uint64_t t_seed(void);
-/* From SLUICE_TEST_OPS, else @fallback. */
+/* From PENSTOCK_TEST_OPS, else @fallback. */
 unsigned long t_ops(unsigned long fallback);
 bool t_is_root(void);
 /* Is @word in the comma-separated @list? */

@@ -43,7 +43,7 @@ def options_in(text):
 
 @functools.cache
 def tables():
-    dump = subprocess.run([f'{build}/sluice', '--dump-options'], check=True, stdout=subprocess.PIPE).stdout
+    dump = subprocess.run([f'{build}/penstock', '--dump-options'], check=True, stdout=subprocess.PIPE).stdout
     return {c['name']: {n.replace('_', '-') for o in c['options'] for n in (o['name'], *o['aliases'])}
             for c in json.loads(dump)['commands']}
 
@@ -53,28 +53,28 @@ def the_page_has_commands_and_options_of_every_tool():
         text = f.read()
     for tool in ('DeepSpeed', 'DS-AIO-Benchmark', 'KV-cache benchmark', 'fio', 'elbencho'):
         assert re.search(rf'^## .*{tool}', text, re.M), tool
-    assert len([1 for head, _ in rows() if head[1] == 'sluice']) > 20
-    assert len([1 for head, _ in rows() if head[1] != 'sluice']) > 30
+    assert len([1 for head, _ in rows() if head[1] == 'penstock']) > 20
+    assert len([1 for head, _ in rows() if head[1] != 'penstock']) > 30
 
 
 def every_option_is_there():
     for head, cells in rows():
-        for command in re.findall(r'`sluice (\w+)`', head[1]):
+        for command in re.findall(r'`penstock (\w+)`', head[1]):
             named = options_in(cells[0] if cells[1].startswith('the same') else cells[1])
             missing = [n for n in named if n.replace('_', '-') not in tables()[command]]
-            assert not missing, f'sluice {command}: {missing}: {cells}'
+            assert not missing, f'penstock {command}: {missing}: {cells}'
 
 
 def commands():
-    return [re.fullmatch(r'`sluice ([^`]*)`', cells[1])[1] for head, cells in rows() if head[1] == 'sluice']
+    return [re.fullmatch(r'`penstock ([^`]*)`', cells[1])[1] for head, cells in rows() if head[1] == 'penstock']
 
 
 def run(words, folder):
     if words[:2] == ['kv', 'mlperf']:
-        start = [sys.executable, '-m', 'sluice']
+        start = [sys.executable, '-m', 'penstock']
         more = SMALL['kv'] if '--rank-output-base' in words else ['--dry-run']
     else:
-        start, more = [f'{build}/sluice'], SMALL[words[0]]
+        start, more = [f'{build}/penstock'], SMALL[words[0]]
     env = dict(os.environ, PYTHONPATH=f'{build}/python')
     done = subprocess.run([*start, *words, *more], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True)
@@ -84,7 +84,7 @@ def run(words, folder):
 
 
 def every_command_runs():
-    if not os.path.exists(f'{build}/python/sluice/_sluice.abi3.so'):
+    if not os.path.exists(f'{build}/python/penstock/_penstock.abi3.so'):
         raise tap.Skip('package', 'the Python package is not built')
     for command in commands():
         with tap.folder():

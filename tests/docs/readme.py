@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What README.md and its companions say is so.
 
-    readme.py SOURCE BUILD LIBSLUICE_SO CC...
+    readme.py SOURCE BUILD LIBPENSTOCK_SO CC...
 """
 import importlib
 import os
@@ -46,7 +46,7 @@ def the_example_is_C99_without_a_warning():
         f.write(block('docs/c.md', 'c'))
     subprocess.run([*cc, '-std=c99', '-Wall', '-Wextra', '-pedantic', '-Werror',
                     f'-I{source}/include', f'-I{build}/include', c, '-o', program,
-                    f'-L{os.path.dirname(library)}', '-lsluice'], check=True)
+                    f'-L{os.path.dirname(library)}', '-lpenstock'], check=True)
 
 
 def the_example_copies_a_file():
@@ -84,7 +84,7 @@ def the_targets_are_those_of_the_Makefile():
 def it_opens_with_three_lines_a_picture_and_three_people():
     """The rest is in docs: somebody who does not know what this is reads a page, not a manual."""
     lines = text('README.md').splitlines()
-    assert lines[0] == '# sluice' and all(lines[2:5]) and not lines[5] and lines[6].startswith('!['), lines[:7]
+    assert lines[0] == '# penstock' and all(lines[2:5]) and not lines[5] and lines[6].startswith('!['), lines[:7]
     parts = re.split(r'^## (.*)\n', text('README.md'), flags=re.M)
     people = [(title, body) for title, body in zip(parts[1::2], parts[2::2]) if title.startswith('You ')]
     assert [p[0] for p in people] == ['You have DeepSpeed code', 'You have a drive to measure', 'You have a KV cache to size']

@@ -13,7 +13,7 @@ resultcheck.need('jsonschema')
 
 root = sys.argv[1]
 # By section of the page; the rest is of results.
-OTHERS = {'Comparisons': 'sluice-compare/1', 'info': 'sluice-info/1', 'trace stat': 'sluice-trace/1'}
+OTHERS = {'Comparisons': 'penstock-compare/1', 'info': 'penstock-info/1', 'trace stat': 'penstock-trace/1'}
 
 
 def load(name):
@@ -45,7 +45,7 @@ def every_member_is_explained():
              'fallback_why', 'unit', 'n', 'text'}
     sections = dict(section.split('\n', 1) for section in text.split('\n## '))
     pages = [(name, sections.pop(title)) for title, name in OTHERS.items()]
-    for name, page in ('sluice-result/1', ''.join(sections.values())), *pages:
+    for name, page in ('penstock-result/1', ''.join(sections.values())), *pages:
         found = set(members(resultcheck.schema_of(root, name)))
         missing = {m for m in found if f'`{m}' not in page} - plain
         assert found and not missing, (name, missing)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_CONFORMANCE_H
-#define SLUICE_TESTS_CONFORMANCE_H
+#ifndef PENSTOCK_TESTS_CONFORMANCE_H
+#define PENSTOCK_TESTS_CONFORMANCE_H
 
 /* The fixture of the conformance suite and small words for operations. */
 #include <fcntl.h>
@@ -14,8 +14,8 @@ extern bool cf_null;          /* it moves nothing: no look at the data */
 extern bool cf_fault;         /* it is slower and retries; counters are not exact */
 
 /* Of the running test; cf_teardown() ends what is left of them. */
-extern struct sluice_io *cf_io;
-extern struct sluice_file *cf_file;
+extern struct penstock_io *cf_io;
+extern struct penstock_file *cf_file;
 extern const char *cf_path; /* a path in the test directory where nothing is yet */
 
 extern const struct t_group cf_transfer, cf_large, cf_files, cf_tickets, cf_together, cf_limits,
@@ -25,26 +25,26 @@ void cf_setup(void);
 void cf_teardown(void);
 
 /* Options of the engine under test; small blocks, so that small transfers have several. */
-struct sluice_opts cf_opts(void);
+struct penstock_opts cf_opts(void);
 /* Open cf_io; NULL for cf_opts(). */
-void cf_open(const struct sluice_opts *opts);
+void cf_open(const struct penstock_opts *opts);
 /* Close cf_io, with this result. */
 void cf_close(int want);
 /* Open cf_file on cf_io. */
 void cf_file_open(int oflags);
 
-struct sluice_op cf_op(enum sluice_opcode code, void *buf, uint64_t len, uint64_t offset);
-struct sluice_op cf_path_op(enum sluice_opcode code, const char *path, void *buf, uint64_t len,
+struct penstock_op cf_op(enum penstock_opcode code, void *buf, uint64_t len, uint64_t offset);
+struct penstock_op cf_path_op(enum penstock_opcode code, const char *path, void *buf, uint64_t len,
 			    uint64_t offset);
 
 /* Submit and wait; the operation must be taken. */
-struct sluice_done cf_async(const struct sluice_op *op);
-struct sluice_done cf_sync(const struct sluice_op *op);
+struct penstock_done cf_async(const struct penstock_op *op);
+struct penstock_done cf_sync(const struct penstock_op *op);
 /* The same, alternating by @turn; it must succeed with @want bytes. */
 #define CF_DO(op, want, turn) cf_do((op), (int64_t)(want), (turn), __FILE__, __LINE__)
-struct sluice_done cf_do(const struct sluice_op *op, int64_t want, unsigned turn, const char *file,
+struct penstock_done cf_do(const struct penstock_op *op, int64_t want, unsigned turn, const char *file,
 			 int line);
-uint64_t cf_submit(const struct sluice_op *op);
+uint64_t cf_submit(const struct penstock_op *op);
 
 /*
  * Hold the only I/O thread of the handle inside a callback: what is submitted

@@ -14,19 +14,19 @@
 enum { SEED = 61, DEPTH = 16, LEN = 4096, SLOTS = 8 };
 
 static const char *name = "threads";
-static const struct sluice_engine *engine;
+static const struct penstock_engine *engine;
 static const char *settings;
 static bool moves; /* not the null engine */
 static void *state;
 static int fd = -1;
 static unsigned char *mem; /* DEPTH * 4 blocks, aligned */
-static struct sluice_req reqs[DEPTH * 4];
+static struct penstock_req reqs[DEPTH * 4];
 
 static void setup(void)
 {
-	struct sluice_engine_params p = {
+	struct penstock_engine_params p = {
 		.depth = DEPTH, .settings = settings, .nr_files = SLOTS, .nr_bufs = SLOTS};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	t_file_make(t_path("file"), SEED, T_COUNT(reqs) * LEN);
 	fd = open(t_path("file"), O_RDWR | O_CLOEXEC);
@@ -52,9 +52,9 @@ static void teardown(void)
 	unlink(t_path("file"));
 }
 
-static struct sluice_req *req(unsigned i, uint32_t code)
+static struct penstock_req *req(unsigned i, uint32_t code)
 {
-	reqs[i] = (struct sluice_req){
+	reqs[i] = (struct penstock_req){
 		.buf = mem + (size_t)i * LEN,
 		.off = (uint64_t)i * LEN,
 		.len = LEN,
@@ -70,18 +70,18 @@ static struct sluice_req *req(unsigned i, uint32_t code)
 /* The fault engine says "again" now and then. */
 static bool spoiled(int32_t res)
 {
-	return engine == &sluice_engine_fault && res == -EAGAIN;
+	return engine == &penstock_engine_fault && res == -EAGAIN;
 }
 
 static bool woken; /* wake() is called, for which an engine may be ready as well */
 
 /* Submit all of @list, reaping when the queue is full, until all are back. */
-static unsigned run_all(struct sluice_req **list, unsigned n, unsigned *seen)
+static unsigned run_all(struct penstock_req **list, unsigned n, unsigned *seen)
 {
 	unsigned sent = 0, back = 0;
 
 	while (back < n) {
-		struct sluice_req *done = NULL;
+		struct penstock_req *done = NULL;
 		unsigned pushed = 0;
 		bool ready;
 		int r = 0;
@@ -111,11 +111,11 @@ static unsigned run_all(struct sluice_req **list, unsigned n, unsigned *seen)
 
 static void what_is_accepted_comes_back_once(void)
 {
-	struct sluice_req *list[DEPTH * 4];
+	struct penstock_req *list[DEPTH * 4];
 	unsigned seen[DEPTH * 4] = {0};
 
 	for (unsigned i = 0; i < T_COUNT(list); i++)
-		list[i] = req(i, SLUICE_REQ_READ);
+		list[i] = req(i, PENSTOCK_REQ_READ);
 	T_EQ(run_all(list, T_COUNT(list), seen), T_COUNT(list));
 	for (unsigned i = 0; i < T_COUNT(list); i++) {
 		T_EQ(seen[i], 1);
@@ -123,7 +123,7 @@ static void what_is_accepted_comes_back_once(void)
 			continue;
 		T_OK(reqs[i].res > 0 && reqs[i].res <= LEN);
 		if (moves)
-			T_EQ(sluice_pattern_check(reqs[i].buf, (size_t)reqs[i].res, SEED,
+			T_EQ(penstock_pattern_check(reqs[i].buf, (size_t)reqs[i].res, SEED,
 						  reqs[i].off),
 			     (size_t)reqs[i].res);
 	}
@@ -131,19 +131,19 @@ static void what_is_accepted_comes_back_once(void)
 
 static void what_is_not_accepted_is_not_touched(void)
 {
-	struct sluice_req *list[DEPTH * 4], before[DEPTH * 4];
+	struct penstock_req *list[DEPTH * 4], before[DEPTH * 4];
 	unsigned back = 0;
 	int n;
 
 	for (unsigned i = 0; i < T_COUNT(list); i++)
-		list[i] = req(i, SLUICE_REQ_READ);
+		list[i] = req(i, PENSTOCK_REQ_READ);
 	memcpy(before, reqs, sizeof(reqs));
 	n = engine->submit(state, list, T_COUNT(list));
 	T_OK(n > 0 && n <= (int)T_COUNT(list));
 	for (unsigned i = (unsigned)n; i < T_COUNT(list); i++)
 		T_MEM(&reqs[i], &before[i], sizeof(reqs[i]));
 	while (back < (unsigned)n) {
-		struct sluice_req *done = NULL;
+		struct penstock_req *done = NULL;
 		int r = engine->reap(state, &done, -1);
 
 		T_OK(r >= 0);
@@ -154,15 +154,15 @@ static void what_is_not_accepted_is_not_touched(void)
 
 static void writes_and_syncs_are_requests_too(void)
 {
-	struct sluice_req *list[DEPTH];
+	struct penstock_req *list[DEPTH];
 	unsigned seen[DEPTH * 4] = {0};
 	unsigned char got[LEN];
 
 	for (unsigned i = 0; i < DEPTH; i++) {
-		list[i] = req(i, i == 3   ? SLUICE_REQ_FSYNC
-				 : i == 5 ? SLUICE_REQ_FDATASYNC
-					  : SLUICE_REQ_WRITE);
-		sluice_pattern_fill(reqs[i].buf, LEN, SEED + 1, reqs[i].off);
+		list[i] = req(i, i == 3   ? PENSTOCK_REQ_FSYNC
+				 : i == 5 ? PENSTOCK_REQ_FDATASYNC
+					  : PENSTOCK_REQ_WRITE);
+		penstock_pattern_fill(reqs[i].buf, LEN, SEED + 1, reqs[i].off);
 		if (i == 3 || i == 5) {
 			reqs[i].buf = NULL;
 			reqs[i].len = 0;
@@ -184,7 +184,7 @@ static void writes_and_syncs_are_requests_too(void)
 
 static void a_failed_block_is_a_negative_result(void)
 {
-	struct sluice_req *list[4];
+	struct penstock_req *list[4];
 	unsigned seen[DEPTH * 4] = {0};
 	int none = open(t_path("file"), O_WRONLY | O_CLOEXEC);
 
@@ -193,7 +193,7 @@ static void a_failed_block_is_a_negative_result(void)
 		T_SKIP("data", "the null engine never fails");
 	}
 	for (unsigned i = 0; i < 4; i++)
-		list[i] = req(i, SLUICE_REQ_READ);
+		list[i] = req(i, PENSTOCK_REQ_READ);
 	reqs[0].fd = 99999;                /* no such descriptor */
 	reqs[1].fd = none;                 /* not for reading */
 	reqs[2].off = T_COUNT(reqs) * LEN; /* nothing there: 0, not an error */
@@ -207,7 +207,7 @@ static void a_failed_block_is_a_negative_result(void)
 
 static void an_empty_queue_waits_no_longer_than_told(void)
 {
-	struct sluice_req *done = NULL;
+	struct penstock_req *done = NULL;
 
 	T_EQ(engine->reap(state, &done, 0), 0);
 	T_EQ(engine->reap(state, &done, 1000000), 0);
@@ -216,7 +216,7 @@ static void an_empty_queue_waits_no_longer_than_told(void)
 
 static void wake_before_reap_ends_it(void)
 {
-	struct sluice_req *done = NULL;
+	struct penstock_req *done = NULL;
 
 	for (unsigned i = 0; i < 50; i++) {
 		engine->wake(state);
@@ -238,7 +238,7 @@ static void *wake_it(void *arg)
 
 static void wake_from_another_thread_ends_a_reap(void)
 {
-	struct sluice_req *done = NULL;
+	struct penstock_req *done = NULL;
 
 	for (unsigned i = 0; i < 50; i++) {
 		pthread_t t;
@@ -265,20 +265,20 @@ static void *fill_pipe(void *arg)
  */
 static void a_reap_without_limit_brings_something(void)
 {
-	bool brings = true, may_keep = engine == &sluice_engine_fault;
-	struct sluice_req *list[DEPTH];
+	bool brings = true, may_keep = engine == &penstock_engine_fault;
+	struct penstock_req *list[DEPTH];
 	int ends[2], r, back = 0;
 	pthread_t t;
 
 	T_EQ(pipe2(ends, O_CLOEXEC), 0);
 	for (unsigned i = 0; i < DEPTH; i++) {
-		list[i] = req(i, SLUICE_REQ_READ);
+		list[i] = req(i, PENSTOCK_REQ_READ);
 		list[i]->fd = ends[0];
 	}
 	T_EQ(pthread_create(&t, NULL, fill_pipe, &ends[1]), 0);
 	T_EQ(engine->submit(state, list, DEPTH), DEPTH); /* libaio waits here */
 	while (back < DEPTH) {
-		struct sluice_req *done = NULL;
+		struct penstock_req *done = NULL;
 
 		r = engine->reap(state, &done, -1);
 		if (r < 0)
@@ -310,11 +310,11 @@ static void wakes_lose_no_completion(void)
 	woken = true;
 	T_EQ(pthread_create(&t, NULL, wake_often, &stop), 0);
 	for (unsigned round = 0; round < 20; round++) {
-		struct sluice_req *list[DEPTH * 4];
+		struct penstock_req *list[DEPTH * 4];
 		unsigned seen[DEPTH * 4] = {0};
 
 		for (unsigned i = 0; i < T_COUNT(list); i++)
-			list[i] = req(i, SLUICE_REQ_READ);
+			list[i] = req(i, PENSTOCK_REQ_READ);
 		run_all(list, T_COUNT(list), seen);
 		for (unsigned i = 0; i < T_COUNT(list); i++)
 			if (seen[i] != 1)
@@ -323,7 +323,7 @@ static void wakes_lose_no_completion(void)
 	stop = true;
 	pthread_join(t, NULL);
 	while (engine->ready && engine->ready(state)) {
-		struct sluice_req *done = NULL;
+		struct penstock_req *done = NULL;
 
 		T_EQ(engine->reap(state, &done, 0), 0);
 	}
@@ -332,7 +332,7 @@ static void wakes_lose_no_completion(void)
 
 static void registered_files_and_memory_work_and_can_be_taken_out(void)
 {
-	struct sluice_req *list[DEPTH];
+	struct penstock_req *list[DEPTH];
 	unsigned seen[DEPTH * 4] = {0};
 	int r;
 
@@ -354,7 +354,7 @@ static void registered_files_and_memory_work_and_can_be_taken_out(void)
 		memset(mem, 0, DEPTH * LEN);
 		memset(seen, 0, sizeof(seen));
 		for (unsigned i = 0; i < DEPTH; i++) {
-			list[i] = req(i, SLUICE_REQ_READ);
+			list[i] = req(i, PENSTOCK_REQ_READ);
 			if (file_ok && i % 2)
 				reqs[i].file_slot = SLOTS - 1;
 			if (buf_ok && i % 4 < 2)
@@ -366,7 +366,7 @@ static void registered_files_and_memory_work_and_can_be_taken_out(void)
 				continue;
 			T_OK(reqs[i].res > 0);
 			if (moves)
-				T_EQ(sluice_pattern_check(reqs[i].buf, (size_t)reqs[i].res, SEED,
+				T_EQ(penstock_pattern_check(reqs[i].buf, (size_t)reqs[i].res, SEED,
 							  reqs[i].off),
 				     (size_t)reqs[i].res);
 		}
@@ -381,13 +381,13 @@ static void a_name_finds_its_engine_and_its_settings(void)
 {
 	const char *s = "x";
 
-	T_OK(sluice_engine_find("threads", &s) == &sluice_engine_threads && !s);
-	T_OK(sluice_engine_find("null:a=1", &s) == &sluice_engine_null);
+	T_OK(penstock_engine_find("threads", &s) == &penstock_engine_threads && !s);
+	T_OK(penstock_engine_find("null:a=1", &s) == &penstock_engine_null);
 	T_OK(s && !strcmp(s, "a=1"));
-	T_OK(sluice_engine_find("threads:", NULL) == &sluice_engine_threads);
-	T_OK(!sluice_engine_find("thread", NULL));
-	T_OK(!sluice_engine_find("threadss", NULL));
-	T_OK(!sluice_engine_find("", NULL));
+	T_OK(penstock_engine_find("threads:", NULL) == &penstock_engine_threads);
+	T_OK(!penstock_engine_find("thread", NULL));
+	T_OK(!penstock_engine_find("threadss", NULL));
+	T_OK(!penstock_engine_find("", NULL));
 }
 
 static const struct t_case cases[] = {
@@ -407,15 +407,15 @@ static const struct t_case cases[] = {
 int main(int argc, char **argv)
 {
 	static const struct t_group group = {"contract", setup, teardown, cases, T_COUNT(cases)};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	if (argc > 1)
 		name = t_engine(argv[1]);
-	engine = sluice_engine_find(name, &settings);
+	engine = penstock_engine_find(name, &settings);
 	if (!engine)
 		t_skip_all(name, "%s: not built in", name);
 	if (engine->probe(&err) < 0)
 		t_skip_all(t_engine_need(name), "%s: %s", name, err.msg);
-	moves = engine != &sluice_engine_null;
+	moves = engine != &penstock_engine_null;
 	return t_run(&group, 1, NULL);
 }

@@ -13,34 +13,34 @@ enum { SEED = 8 };
 static void a_fifo_is_refused_and_does_not_block(void)
 {
 	char buf[10];
-	struct sluice_op op;
-	struct sluice_file *f = NULL;
-	struct sluice_done d;
+	struct penstock_op op;
+	struct penstock_file *f = NULL;
+	struct penstock_done d;
 
 	cf_open(NULL);
 	T_EQ(mkfifo(cf_path, 0600), 0);
-	op = cf_path_op(SLUICE_READ, cf_path, buf, sizeof(buf), 0);
-	T_EQ(sluice_run(cf_io, &op, &d, NULL), -ESPIPE);
-	T_EQ(sluice_submit(cf_io, &op, 1, NULL, NULL), -ESPIPE);
-	op.opcode = SLUICE_WRITE;
-	T_OK(sluice_submit(cf_io, &op, 1, NULL, NULL) < 0);
-	T_EQ(sluice_file_open(&f, cf_io, cf_path, O_RDWR, 0, NULL), -ESPIPE);
+	op = cf_path_op(PENSTOCK_READ, cf_path, buf, sizeof(buf), 0);
+	T_EQ(penstock_run(cf_io, &op, &d, NULL), -ESPIPE);
+	T_EQ(penstock_submit(cf_io, &op, 1, NULL, NULL), -ESPIPE);
+	op.opcode = PENSTOCK_WRITE;
+	T_OK(penstock_submit(cf_io, &op, 1, NULL, NULL) < 0);
+	T_EQ(penstock_file_open(&f, cf_io, cf_path, O_RDWR, 0, NULL), -ESPIPE);
 }
 
 static void a_descriptor_that_does_not_block_works_as_others_do(void)
 {
 	unsigned char want[70000], got[70000];
-	struct sluice_op op = {.opcode = SLUICE_WRITE, .buf = want, .len = sizeof(want)};
+	struct penstock_op op = {.opcode = PENSTOCK_WRITE, .buf = want, .len = sizeof(want)};
 
 	cf_open(NULL);
-	sluice_pattern_fill(want, sizeof(want), SEED, 0);
+	penstock_pattern_fill(want, sizeof(want), SEED, 0);
 	op.fd = open(cf_path, O_RDWR | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0644);
 	T_OK(op.fd >= 0);
 	for (unsigned turn = 0; turn < 4; turn++) {
-		op.opcode = SLUICE_WRITE;
+		op.opcode = PENSTOCK_WRITE;
 		op.buf = want;
 		CF_DO(&op, sizeof(want), turn);
-		op.opcode = SLUICE_READ;
+		op.opcode = PENSTOCK_READ;
 		op.buf = got;
 		CF_DO(&op, sizeof(got), turn);
 		if (!cf_null)
@@ -52,31 +52,31 @@ static void a_descriptor_that_does_not_block_works_as_others_do(void)
 /* In a child without privileges; returns 0, a line that failed, or 249: not to be had here. */
 static int write_what_cannot_be_reopened(void)
 {
-	struct sluice_stats st = {.size = sizeof(st)};
-	struct sluice_opts o = cf_opts();
+	struct penstock_stats st = {.size = sizeof(st)};
+	struct penstock_opts o = cf_opts();
 	unsigned char buf[10000];
-	struct sluice_file *f;
+	struct penstock_file *f;
 
 	if (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0)
 		return 249;
-	sluice_pattern_fill(buf, sizeof(buf), SEED, 0);
-	if (sluice_open(&cf_io, &o, NULL) < 0)
+	penstock_pattern_fill(buf, sizeof(buf), SEED, 0);
+	if (penstock_open(&cf_io, &o, NULL) < 0)
 		return __LINE__ % 249;
-	if (sluice_file_open(&f, cf_io, cf_path, O_RDWR | O_CREAT, 0400, NULL) < 0)
+	if (penstock_file_open(&f, cf_io, cf_path, O_RDWR | O_CREAT, 0400, NULL) < 0)
 		return 249; /* the directory is not for everyone */
 	/* ragged first, then whole pages, then ragged again */
-	if (sluice_pwrite(f, buf, 100, 0, NULL) != 100 ||
-	    sluice_pwrite(f, buf + 100, 9000, 100, NULL) != 9000 ||
-	    sluice_pwrite(f, buf + 9100, 900, 9100, NULL) != 900)
+	if (penstock_pwrite(f, buf, 100, 0, NULL) != 100 ||
+	    penstock_pwrite(f, buf + 100, 9000, 100, NULL) != 9000 ||
+	    penstock_pwrite(f, buf + 9100, 900, 9100, NULL) != 900)
 		return __LINE__ % 249;
 	memset(buf, 0, sizeof(buf));
-	if (sluice_pread(f, buf, sizeof(buf), 0, NULL) != sizeof(buf))
+	if (penstock_pread(f, buf, sizeof(buf), 0, NULL) != sizeof(buf))
 		return __LINE__ % 249;
-	if (!cf_null && sluice_pattern_check(buf, sizeof(buf), SEED, 0) != sizeof(buf))
+	if (!cf_null && penstock_pattern_check(buf, sizeof(buf), SEED, 0) != sizeof(buf))
 		return __LINE__ % 249;
-	if (sluice_get_stats(cf_io, &st) < 0)
+	if (penstock_get_stats(cf_io, &st) < 0)
 		return __LINE__ % 249;
-	return sluice_close(cf_io, NULL) ? __LINE__ % 249 : 0;
+	return penstock_close(cf_io, NULL) ? __LINE__ % 249 : 0;
 }
 
 static void a_file_that_cannot_be_opened_again_takes_ragged_writes(void)
@@ -104,23 +104,23 @@ static void a_file_that_cannot_be_opened_again_takes_ragged_writes(void)
 static void a_truncating_write_is_durable_and_ends_the_file(void)
 {
 	unsigned char buf[5000];
-	struct sluice_op op;
+	struct penstock_op op;
 
 	cf_open(NULL);
-	sluice_pattern_fill(buf, sizeof(buf), SEED, 0);
+	penstock_pattern_fill(buf, sizeof(buf), SEED, 0);
 	for (unsigned turn = 0; turn < 4; turn++) {
 		t_file_make(cf_path, SEED, 20000);
 		cf_file_open(O_RDWR);
-		op = cf_op(SLUICE_WRITE, buf, sizeof(buf), 0);
+		op = cf_op(PENSTOCK_WRITE, buf, sizeof(buf), 0);
 		op.flags =
-			SLUICE_OP_TRUNCATE | (turn & 2 ? SLUICE_OP_DATASYNC : SLUICE_OP_FULLSYNC);
+			PENSTOCK_OP_TRUNCATE | (turn & 2 ? PENSTOCK_OP_DATASYNC : PENSTOCK_OP_FULLSYNC);
 		CF_DO(&op, sizeof(buf), turn);
 		T_EQ(t_file_size(cf_path), sizeof(buf));
 		op.len = 0;
 		op.offset = 77;
 		CF_DO(&op, 0, turn);
 		T_EQ(t_file_size(cf_path), 77);
-		T_EQ(sluice_file_close(cf_file, NULL), 0);
+		T_EQ(penstock_file_close(cf_file, NULL), 0);
 		cf_file = NULL;
 	}
 }
@@ -134,8 +134,8 @@ static void writes_that_overlap_lose_no_byte_of_either(void)
 	enum { ROUNDS = 1500, WHOLE = 4096, RAGGED = 9000, AT = 3 };
 	void *whole = aligned_alloc(4096, WHOLE), *ragged = aligned_alloc(4096, 12288);
 	unsigned char got[AT];
-	struct sluice_op ops[2];
-	struct sluice_summary sum;
+	struct penstock_op ops[2];
+	struct penstock_summary sum;
 
 	if (cf_null) {
 		free(whole);
@@ -148,15 +148,15 @@ static void writes_that_overlap_lose_no_byte_of_either(void)
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		memset(whole, (int)(i & 0xff), WHOLE);
 		memset(ragged, 0xee, RAGGED);
-		ops[i & 1] = cf_op(SLUICE_WRITE, ragged, RAGGED, AT);
-		ops[!(i & 1)] = cf_op(SLUICE_WRITE, whole, WHOLE, 0);
-		T_EQ(sluice_submit(cf_io, ops, 2, NULL, NULL), 2);
-		T_EQ(sluice_wait_all(cf_io, T_NO_LIMIT, &sum), 0);
+		ops[i & 1] = cf_op(PENSTOCK_WRITE, ragged, RAGGED, AT);
+		ops[!(i & 1)] = cf_op(PENSTOCK_WRITE, whole, WHOLE, 0);
+		T_EQ(penstock_submit(cf_io, ops, 2, NULL, NULL), 2);
+		T_EQ(penstock_wait_all(cf_io, T_NO_LIMIT, &sum), 0);
 		T_EQ(sum.failed, 0);
-		T_EQ(sluice_pread(cf_file, got, AT, 0, NULL), AT);
+		T_EQ(penstock_pread(cf_file, got, AT, 0, NULL), AT);
 		T_MEM(got, whole, AT);
 	}
-	ops[0] = cf_op(SLUICE_SYNC, NULL, 0, 0);
+	ops[0] = cf_op(PENSTOCK_SYNC, NULL, 0, 0);
 	CF_DO(&ops[0], 0, 1);
 	free(whole);
 	free(ragged);
@@ -166,7 +166,7 @@ static void writes_that_overlap_lose_no_byte_of_either(void)
 
 static sem_t entered, leave;
 
-static void stay(void *arg, const struct sluice_done *done)
+static void stay(void *arg, const struct penstock_done *done)
 {
 	(void)arg;
 	(void)done;
@@ -177,10 +177,10 @@ static void stay(void *arg, const struct sluice_done *done)
 
 static void a_busy_io_thread_does_not_hold_up_an_idle_one(void)
 {
-	struct sluice_opts o = cf_opts();
+	struct penstock_opts o = cf_opts();
 	unsigned char a, b;
-	struct sluice_op op;
-	struct sluice_done d;
+	struct penstock_op op;
+	struct penstock_done d;
 	uint64_t ticket;
 
 	o.threads = 2;
@@ -190,15 +190,15 @@ static void a_busy_io_thread_does_not_hold_up_an_idle_one(void)
 	cf_file_open(O_RDONLY);
 	sem_init(&entered, 0, 0);
 	sem_init(&leave, 0, 0);
-	op = cf_op(SLUICE_READ, &a, 1, 0);
+	op = cf_op(PENSTOCK_READ, &a, 1, 0);
 	op.on_done = stay;
-	T_EQ(sluice_submit(cf_io, &op, 1, NULL, NULL), 1);
+	T_EQ(penstock_submit(cf_io, &op, 1, NULL, NULL), 1);
 	while (sem_wait(&entered) < 0)
 		;
 	for (unsigned i = 0; i < 20; i++) {
-		op = cf_op(SLUICE_READ, &b, 1, i % 10);
+		op = cf_op(PENSTOCK_READ, &b, 1, i % 10);
 		ticket = cf_submit(&op);
-		T_EQ(sluice_wait(cf_io, ticket, T_NO_LIMIT, &d), 0);
+		T_EQ(penstock_wait(cf_io, ticket, T_NO_LIMIT, &d), 0);
 		T_EQ(d.res, 1);
 	}
 	sem_post(&leave);
@@ -206,20 +206,20 @@ static void a_busy_io_thread_does_not_hold_up_an_idle_one(void)
 
 static void *wait_for_ticket(void *arg)
 {
-	struct sluice_done d;
+	struct penstock_done d;
 
 	sem_post(&entered);
-	sluice_wait(cf_io, *(uint64_t *)arg, T_NO_LIMIT, &d);
+	penstock_wait(cf_io, *(uint64_t *)arg, T_NO_LIMIT, &d);
 	pthread_testcancel();
 	return arg;
 }
 
 static void a_cancelled_thread_leaves_the_handle_usable(void)
 {
-	struct sluice_opts o = cf_opts();
+	struct penstock_opts o = cf_opts();
 	unsigned char byte;
-	struct sluice_op op;
-	struct sluice_done d;
+	struct penstock_op op;
+	struct penstock_done d;
 	uint64_t ticket, other;
 	pthread_t thread;
 
@@ -231,17 +231,17 @@ static void a_cancelled_thread_leaves_the_handle_usable(void)
 	cf_file_open(O_RDONLY);
 	sem_init(&entered, 0, 0);
 	cf_gate_shut();
-	op = cf_op(SLUICE_READ, &byte, 1, 0);
+	op = cf_op(PENSTOCK_READ, &byte, 1, 0);
 	ticket = cf_submit(&op);
 	other = cf_submit(&op);
 	T_EQ(pthread_create(&thread, NULL, wait_for_ticket, &ticket), 0);
 	while (sem_wait(&entered) < 0)
 		;
 	pthread_cancel(thread);
-	T_EQ(sluice_wait(cf_io, other, 0, &d), -ETIMEDOUT);
+	T_EQ(penstock_wait(cf_io, other, 0, &d), -ETIMEDOUT);
 	cf_gate_open();
 	T_EQ(pthread_join(thread, NULL), 0);
-	T_EQ(sluice_wait(cf_io, other, T_NO_LIMIT, &d), 0);
+	T_EQ(penstock_wait(cf_io, other, T_NO_LIMIT, &d), 0);
 	T_EQ(d.res, 1);
 	cf_close(0);
 }
@@ -251,11 +251,11 @@ static void *read_a_byte(void *arg)
 	unsigned char byte;
 
 	(void)arg;
-	sluice_pread(cf_file, &byte, 1, 0, NULL);
+	penstock_pread(cf_file, &byte, 1, 0, NULL);
 	return NULL;
 }
 
-static void ignore(void *arg, const struct sluice_done *done)
+static void ignore(void *arg, const struct penstock_done *done)
 {
 	(void)arg;
 	(void)done;
@@ -265,17 +265,17 @@ static void ignore(void *arg, const struct sluice_done *done)
 static void a_file_may_be_closed_as_soon_as_its_work_is_done(void)
 {
 	unsigned char byte;
-	struct sluice_op op;
+	struct penstock_op op;
 
 	cf_open(NULL);
 	t_file_make(cf_path, SEED, 10);
 	for (unsigned i = 0; i < 200; i++) {
 		cf_file_open(O_RDONLY);
-		op = cf_op(SLUICE_READ, &byte, 1, 0);
+		op = cf_op(PENSTOCK_READ, &byte, 1, 0);
 		op.on_done = ignore;
-		T_EQ(sluice_submit(cf_io, &op, 1, NULL, NULL), 1);
+		T_EQ(penstock_submit(cf_io, &op, 1, NULL, NULL), 1);
 		read_a_byte(NULL);
-		T_EQ(sluice_file_close(cf_file, NULL), 0);
+		T_EQ(penstock_file_close(cf_file, NULL), 0);
 	}
 	cf_file = NULL;
 }
@@ -293,7 +293,7 @@ static void a_forked_copy_is_closed_without_a_trace(void)
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
-		sluice_close(cf_io, NULL);
+		penstock_close(cf_io, NULL);
 		_exit(t_nr_fds() == before ? 0 : 1);
 	}
 	T_OK(pid > 0);

@@ -15,23 +15,23 @@ static const uint64_t spots[][2] = {
 };
 
 /* Write and read through @op's way of naming the file, aligned and not. */
-static void all_spots_work(struct sluice_op op, unsigned seed)
+static void all_spots_work(struct penstock_op op, unsigned seed)
 {
 	enum { SIZE = 200000 };
 	static unsigned char model[SIZE], buf[SIZE];
 
 	t_file_make(cf_path, seed, SIZE);
-	sluice_pattern_fill(model, SIZE, seed, 0);
+	penstock_pattern_fill(model, SIZE, seed, 0);
 	for (unsigned i = 0; i < T_COUNT(spots); i++) {
 		op.offset = spots[i][0];
 		op.len = spots[i][1];
 		op.buf = buf + (i & 1);
-		op.opcode = SLUICE_WRITE;
-		sluice_pattern_fill(op.buf, op.len, seed + 1 + i, 0);
+		op.opcode = PENSTOCK_WRITE;
+		penstock_pattern_fill(op.buf, op.len, seed + 1 + i, 0);
 		memcpy(model + op.offset, op.buf, op.len);
 		CF_DO(&op, op.len, i);
 		memset(op.buf, 0, op.len);
-		op.opcode = SLUICE_READ;
+		op.opcode = PENSTOCK_READ;
 		CF_DO(&op, op.len, i / 2);
 		T_MEM(op.buf, model + op.offset, op.len);
 	}
@@ -41,29 +41,29 @@ static void all_spots_work(struct sluice_op op, unsigned seed)
 static void path_file_and_descriptor_reach_the_same_bytes(void)
 {
 	static const int extra[] = {0, O_DIRECT};
-	struct sluice_op op = {0};
-	struct sluice_err err;
-	struct sluice_file *f;
+	struct penstock_op op = {0};
+	struct penstock_err err;
+	struct penstock_file *f;
 
 	cf_open(NULL);
 	t_file_make(cf_path, SEED, 1);
 	cf_file_open(O_RDWR);
-	all_spots_work(cf_op(SLUICE_READ, NULL, 0, 0), SEED);
-	all_spots_work(cf_path_op(SLUICE_READ, cf_path, NULL, 0, 0), SEED + 1);
+	all_spots_work(cf_op(PENSTOCK_READ, NULL, 0, 0), SEED);
+	all_spots_work(cf_path_op(PENSTOCK_READ, cf_path, NULL, 0, 0), SEED + 1);
 	for (unsigned i = 0; i < 2 * T_COUNT(extra); i++) {
 		int fd = open(cf_path, O_RDWR | O_CLOEXEC | extra[i / 2]);
 
 		if (fd < 0 && errno == EINVAL)
 			continue; /* no O_DIRECT here */
 		T_OK(fd >= 0);
-		op = (struct sluice_op){.fd = fd};
+		op = (struct penstock_op){.fd = fd};
 		f = NULL;
 		if (i & 1) {
-			T_ERR(sluice_file_from_fd(&f, cf_io, fd, &err), 0, &err);
+			T_ERR(penstock_file_from_fd(&f, cf_io, fd, &err), 0, &err);
 			op.file = f;
 		}
 		all_spots_work(op, SEED + 2 + i);
-		T_EQ(sluice_file_close(f, NULL), 0);
+		T_EQ(penstock_file_close(f, NULL), 0);
 		T_OK(fcntl(fd, F_GETFD) >= 0);                     /* still ours, still open */
 		T_EQ(lseek(fd, 0, SEEK_CUR), 0);                   /* its position is untouched */
 		T_EQ(fcntl(fd, F_GETFL) & O_DIRECT, extra[i / 2]); /* and so are its flags */
@@ -73,31 +73,31 @@ static void path_file_and_descriptor_reach_the_same_bytes(void)
 
 static void a_descriptor_that_is_handed_over_is_a_file_like_any_other(void)
 {
-	struct sluice_file_info opened = {.size = sizeof(opened)}, taken = {.size = sizeof(taken)};
-	struct sluice_err err = {0, ""};
-	struct sluice_file *f = NULL;
-	struct sluice_op op;
+	struct penstock_file_info opened = {.size = sizeof(opened)}, taken = {.size = sizeof(taken)};
+	struct penstock_err err = {0, ""};
+	struct penstock_file *f = NULL;
+	struct penstock_op op;
 	int fds, fd;
 
 	cf_open(NULL);
 	t_file_make(cf_path, SEED, 1);
 	cf_file_open(O_RDWR);
-	T_EQ(sluice_file_stat(cf_file, &opened), 0);
+	T_EQ(penstock_file_stat(cf_file, &opened), 0);
 	fds = t_nr_fds();
 	fd = open(cf_path, O_RDWR | O_CLOEXEC);
-	T_ERR(sluice_file_take_fd(&f, cf_io, fd, "a name", &err), 0, &err);
-	T_EQ(sluice_file_stat(f, &taken), 0);
+	T_ERR(penstock_file_take_fd(&f, cf_io, fd, "a name", &err), 0, &err);
+	T_EQ(penstock_file_stat(f, &taken), 0);
 	T_EQ(taken.direct, opened.direct);
 	T_OK(!strcmp(taken.why, opened.why));
-	op = (struct sluice_op){.file = f};
+	op = (struct penstock_op){.file = f};
 	all_spots_work(op, SEED + 9);
-	T_EQ(sluice_file_close(f, NULL), 0);
+	T_EQ(penstock_file_close(f, NULL), 0);
 	T_EQ(t_nr_fds(), fds);
 	f = NULL;
 	fd = open(t_dir(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	T_EQ(sluice_file_take_fd(&f, cf_io, fd, "a name", &err), -EISDIR);
+	T_EQ(penstock_file_take_fd(&f, cf_io, fd, "a name", &err), -EISDIR);
 	T_STR_HAS(err.msg, "a name: ");
-	T_EQ(sluice_file_take_fd(&f, cf_io, -1, "a name", &err), -EBADF);
+	T_EQ(penstock_file_take_fd(&f, cf_io, -1, "a name", &err), -EBADF);
 	T_OK(!f);
 	T_EQ(t_nr_fds(), fds);
 }
@@ -110,25 +110,25 @@ static void a_write_only_descriptor_takes_unaligned_writes(void)
 
 	cf_open(NULL);
 	for (unsigned i = 0; i < 2 * T_COUNT(extra); i++) {
-		struct sluice_op op = {.opcode = SLUICE_WRITE, .buf = buf, .len = sizeof(buf)};
-		struct sluice_done d;
+		struct penstock_op op = {.opcode = PENSTOCK_WRITE, .buf = buf, .len = sizeof(buf)};
+		struct penstock_done d;
 		int fd;
 
 		t_file_make(cf_path, SEED, sizeof(want));
-		sluice_pattern_fill(want, sizeof(want), SEED, 0);
+		penstock_pattern_fill(want, sizeof(want), SEED, 0);
 		fd = open(cf_path, O_WRONLY | O_CLOEXEC | extra[i / 2]);
 		if (fd < 0 && errno == EINVAL)
 			continue;
 		T_OK(fd >= 0);
-		sluice_pattern_fill(buf, sizeof(buf), i, 0);
+		penstock_pattern_fill(buf, sizeof(buf), i, 0);
 		memcpy(want + 1234, buf, sizeof(buf));
 		op.fd = fd;
 		op.offset = 1234;
 		CF_DO(&op, sizeof(buf), i);
 		T_FILE(cf_path, want, sizeof(want));
 		/* and reads through it fail */
-		op.opcode = SLUICE_READ;
-		if (sluice_run(cf_io, &op, &d, NULL) == 0)
+		op.opcode = PENSTOCK_READ;
+		if (penstock_run(cf_io, &op, &d, NULL) == 0)
 			T_OK(d.res < 0);
 		close(fd);
 	}
@@ -137,24 +137,24 @@ static void a_write_only_descriptor_takes_unaligned_writes(void)
 static void a_read_only_file_is_not_written(void)
 {
 	unsigned char buf[4096] = {0};
-	struct sluice_op op;
-	struct sluice_done d;
+	struct penstock_op op;
+	struct penstock_done d;
 
 	t_file_make(cf_path, SEED, 8192);
 	cf_open(NULL);
 	cf_file_open(O_RDONLY);
 	for (unsigned i = 0; i < 4; i++) {
-		op = cf_op(SLUICE_WRITE, buf, i & 2 ? 4096 : 100, 0);
+		op = cf_op(PENSTOCK_WRITE, buf, i & 2 ? 4096 : 100, 0);
 		if (i & 1) {
-			int r = sluice_submit(cf_io, &op, 1, NULL, NULL);
+			int r = penstock_submit(cf_io, &op, 1, NULL, NULL);
 
 			T_OK(r == 1 || r == -EBADF);
 			if (r == 1) {
-				T_EQ(sluice_wait_any(cf_io, &d, 1, 1, T_NO_LIMIT), 1);
+				T_EQ(penstock_wait_any(cf_io, &d, 1, 1, T_NO_LIMIT), 1);
 				T_EQ(d.res, -EBADF);
 			}
 		} else {
-			int r = sluice_run(cf_io, &op, &d, NULL);
+			int r = penstock_run(cf_io, &op, &d, NULL);
 
 			T_OK(r == -EBADF || (r == 0 && d.res == -EBADF));
 		}
@@ -170,17 +170,17 @@ static void an_unlinked_file_still_works_by_descriptor(void)
 	cf_open(NULL);
 	for (unsigned i = 0; i < T_COUNT(extra); i++) {
 		int fd = open(cf_path, O_RDWR | O_CREAT | O_CLOEXEC | extra[i], 0600);
-		struct sluice_op op = {.opcode = SLUICE_WRITE, .buf = buf, .len = sizeof(buf)};
+		struct penstock_op op = {.opcode = PENSTOCK_WRITE, .buf = buf, .len = sizeof(buf)};
 
 		if (fd < 0 && errno == EINVAL)
 			continue;
 		T_OK(fd >= 0);
 		T_EQ(unlink(cf_path), 0);
-		sluice_pattern_fill(buf, sizeof(buf), i, 0);
+		penstock_pattern_fill(buf, sizeof(buf), i, 0);
 		op.fd = fd;
 		op.offset = 77;
 		CF_DO(&op, sizeof(buf), i);
-		op.opcode = SLUICE_READ;
+		op.opcode = PENSTOCK_READ;
 		op.buf = got;
 		CF_DO(&op, sizeof(buf), i + 1);
 		T_MEM(got, buf, sizeof(buf));
@@ -193,9 +193,9 @@ static void what_has_no_offset_is_refused(void)
 {
 	char byte = 'x';
 	int fds[5], pipes[2], socks[2];
-	struct sluice_op op = {.opcode = SLUICE_WRITE, .buf = &byte, .len = 1};
-	struct sluice_err err = {0, ""};
-	struct sluice_file *f = NULL;
+	struct penstock_op op = {.opcode = PENSTOCK_WRITE, .buf = &byte, .len = 1};
+	struct penstock_err err = {0, ""};
+	struct penstock_file *f = NULL;
 
 	t_file_make(cf_path, SEED, 100);
 	T_EQ(pipe2(pipes, O_CLOEXEC), 0);
@@ -207,11 +207,11 @@ static void what_has_no_offset_is_refused(void)
 	fds[4] = -1;
 	cf_open(NULL);
 	for (unsigned i = 0; i < T_COUNT(fds); i++) {
-		struct sluice_done d;
+		struct penstock_done d;
 		int r;
 
 		T_OK(fds[i] >= 0 || i == 4);
-		r = sluice_file_from_fd(&f, cf_io, fds[i], &err);
+		r = penstock_file_from_fd(&f, cf_io, fds[i], &err);
 		T_OK(r < 0 && !f);
 		T_EQ(err.code, r);
 		T_OK(err.msg[0]);
@@ -222,8 +222,8 @@ static void what_has_no_offset_is_refused(void)
 		if (i == 4)
 			T_EQ(r, -EBADF);
 		op.fd = fds[i];
-		T_EQ(sluice_submit(cf_io, &op, 1, NULL, &err), r);
-		T_EQ(sluice_run(cf_io, &op, &d, &err), r);
+		T_EQ(penstock_submit(cf_io, &op, 1, NULL, &err), r);
+		T_EQ(penstock_run(cf_io, &op, &d, &err), r);
 	}
 	T_FILE_PATTERN(cf_path, SEED, 100);
 	close(fds[0]);
@@ -236,17 +236,17 @@ static void what_has_no_offset_is_refused(void)
 
 static void an_appending_open_is_refused_or_harmless(void)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	char byte = 'x';
 
 	t_file_make(cf_path, SEED, 100);
 	cf_open(NULL);
-	if (sluice_file_open(&cf_file, cf_io, cf_path, O_RDWR | O_APPEND, 0, &err) < 0) {
+	if (penstock_file_open(&cf_file, cf_io, cf_path, O_RDWR | O_APPEND, 0, &err) < 0) {
 		cf_file = NULL;
 		T_EQ(err.code, -EINVAL);
 		return;
 	}
-	T_EQ(sluice_pwrite(cf_file, &byte, 1, 50, NULL), 1);
+	T_EQ(penstock_pwrite(cf_file, &byte, 1, 50, NULL), 1);
 	T_EQ(t_file_size(cf_path), 100);
 }
 
@@ -256,35 +256,35 @@ static void paths_that_cannot_be_opened_say_so(void)
 	unsigned char byte = 0;
 	struct {
 		const char *path;
-		enum sluice_opcode code;
+		enum penstock_opcode code;
 		int want;
 	} rows[] = {
-		{t_path("missing"), SLUICE_READ, -ENOENT},
-		{t_path("missing/file"), SLUICE_WRITE, -ENOENT},
-		{t_dir(), SLUICE_WRITE, -EISDIR},
-		{t_dir(), SLUICE_READ, -EISDIR},
-		{"", SLUICE_READ, -ENOENT},
-		{long_path, SLUICE_WRITE, -ENAMETOOLONG},
-		{t_path("a-file/below"), SLUICE_WRITE, -ENOTDIR},
+		{t_path("missing"), PENSTOCK_READ, -ENOENT},
+		{t_path("missing/file"), PENSTOCK_WRITE, -ENOENT},
+		{t_dir(), PENSTOCK_WRITE, -EISDIR},
+		{t_dir(), PENSTOCK_READ, -EISDIR},
+		{"", PENSTOCK_READ, -ENOENT},
+		{long_path, PENSTOCK_WRITE, -ENAMETOOLONG},
+		{t_path("a-file/below"), PENSTOCK_WRITE, -ENOTDIR},
 	};
 
 	memset(long_path, 'x', sizeof(long_path) - 1);
 	t_file_make(t_path("a-file"), SEED, 1);
 	cf_open(NULL);
 	for (unsigned i = 0; i < T_COUNT(rows); i++) {
-		struct sluice_op op = cf_path_op(rows[i].code, rows[i].path, &byte, 1, 0);
-		struct sluice_err err = {0, ""};
-		struct sluice_file *f = NULL;
-		struct sluice_done d;
+		struct penstock_op op = cf_path_op(rows[i].code, rows[i].path, &byte, 1, 0);
+		struct penstock_err err = {0, ""};
+		struct penstock_file *f = NULL;
+		struct penstock_done d;
 		uint64_t ticket = 77;
 
-		T_ERR(sluice_submit(cf_io, &op, 1, &ticket, &err), rows[i].want, &err);
+		T_ERR(penstock_submit(cf_io, &op, 1, &ticket, &err), rows[i].want, &err);
 		T_OK(ticket == 77);
 		if (i < 4)
 			T_STR_HAS(err.msg, rows[i].path);
-		T_ERR(sluice_run(cf_io, &op, &d, &err), rows[i].want, &err);
-		T_ERR(sluice_file_open(&f, cf_io, rows[i].path,
-				       rows[i].code == SLUICE_READ ? O_RDONLY : O_RDWR, 0644, &err),
+		T_ERR(penstock_run(cf_io, &op, &d, &err), rows[i].want, &err);
+		T_ERR(penstock_file_open(&f, cf_io, rows[i].path,
+				       rows[i].code == PENSTOCK_READ ? O_RDONLY : O_RDWR, 0644, &err),
 		      rows[i].want, &err);
 		T_OK(!f);
 	}
@@ -296,12 +296,12 @@ static void new_files_have_the_asked_mode(void)
 {
 	mode_t old = umask(022);
 	unsigned char byte = 1;
-	struct sluice_op op = cf_path_op(SLUICE_WRITE, cf_path, &byte, 1, 0);
+	struct penstock_op op = cf_path_op(PENSTOCK_WRITE, cf_path, &byte, 1, 0);
 	struct stat st;
 	static const uint32_t modes[][2] = {{0, 0644}, {0600, 0600}, {0666, 0644}};
 
 	for (unsigned i = 0; i < T_COUNT(modes); i++) {
-		struct sluice_opts o = cf_opts();
+		struct penstock_opts o = cf_opts();
 
 		unlink(cf_path);
 		o.mode = modes[i][0];
@@ -316,40 +316,40 @@ static void new_files_have_the_asked_mode(void)
 
 static void open_flags_mean_what_open_says(void)
 {
-	struct sluice_err err = {0, ""};
-	struct sluice_file *f = NULL;
+	struct penstock_err err = {0, ""};
+	struct penstock_file *f = NULL;
 	struct stat st;
 	mode_t old = umask(0);
 
 	cf_open(NULL);
-	T_ERR(sluice_file_open(&f, cf_io, cf_path, O_RDWR, 0, &err), -ENOENT, &err);
+	T_ERR(penstock_file_open(&f, cf_io, cf_path, O_RDWR, 0, &err), -ENOENT, &err);
 	T_STR_HAS(err.msg, cf_path);
-	T_ERR(sluice_file_open(&f, cf_io, cf_path, O_RDWR | O_CREAT | O_EXCL, 0640, &err), 0, &err);
+	T_ERR(penstock_file_open(&f, cf_io, cf_path, O_RDWR | O_CREAT | O_EXCL, 0640, &err), 0, &err);
 	T_EQ(stat(cf_path, &st), 0);
 	T_EQ(st.st_mode & 07777, 0640);
-	T_EQ(sluice_pwrite(f, "abc", 3, 0, &err), 3);
-	T_EQ(sluice_file_close(f, &err), 0);
+	T_EQ(penstock_pwrite(f, "abc", 3, 0, &err), 3);
+	T_EQ(penstock_file_close(f, &err), 0);
 	f = NULL;
-	T_ERR(sluice_file_open(&f, cf_io, cf_path, O_RDWR | O_CREAT | O_EXCL, 0640, &err), -EEXIST,
+	T_ERR(penstock_file_open(&f, cf_io, cf_path, O_RDWR | O_CREAT | O_EXCL, 0640, &err), -EEXIST,
 	      &err);
-	T_ERR(sluice_file_open(&f, cf_io, cf_path, O_RDWR | O_TRUNC, 0, &err), 0, &err);
+	T_ERR(penstock_file_open(&f, cf_io, cf_path, O_RDWR | O_TRUNC, 0, &err), 0, &err);
 	T_EQ(t_file_size(cf_path), 0);
-	T_EQ(sluice_file_close(f, &err), 0);
-	T_EQ(sluice_file_close(NULL, &err), 0);
+	T_EQ(penstock_file_close(f, &err), 0);
+	T_EQ(penstock_file_close(NULL, &err), 0);
 	umask(old);
 }
 
 static void a_replaced_file_is_opened_anew(void)
 {
 	unsigned char buf[5000];
-	struct sluice_op op = cf_path_op(SLUICE_READ, cf_path, buf, sizeof(buf), 0);
+	struct penstock_op op = cf_path_op(PENSTOCK_READ, cf_path, buf, sizeof(buf), 0);
 
 	cf_open(NULL);
 	for (unsigned i = 0; i < 20; i++) {
 		t_file_make(t_path("new"), i, sizeof(buf));
 		T_EQ(rename(t_path("new"), cf_path), 0);
 		CF_DO(&op, sizeof(buf), i);
-		T_EQ(sluice_pattern_check(buf, sizeof(buf), i, 0), sizeof(buf));
+		T_EQ(penstock_pattern_check(buf, sizeof(buf), i, 0), sizeof(buf));
 	}
 }
 
@@ -357,21 +357,21 @@ static void reads_and_writes_of_one_path_may_be_in_flight_together(void)
 {
 	enum { HALF = 1 << 20 };
 	static unsigned char got[HALF], put[HALF];
-	struct sluice_op ops[2];
-	struct sluice_summary sum;
+	struct penstock_op ops[2];
+	struct penstock_summary sum;
 
 	cf_open(NULL);
 	for (unsigned i = 0; i < 8; i++) {
 		t_file_make(cf_path, SEED, 2 * HALF);
-		sluice_pattern_fill(put, HALF, SEED + 1 + i, 0);
+		penstock_pattern_fill(put, HALF, SEED + 1 + i, 0);
 		memset(got, 0, HALF);
-		ops[i & 1] = cf_path_op(SLUICE_READ, cf_path, got, HALF, 0);
-		ops[!(i & 1)] = cf_path_op(SLUICE_WRITE, cf_path, put, HALF, HALF);
-		T_EQ(sluice_submit(cf_io, ops, 2, NULL, NULL), 2);
-		T_EQ(sluice_wait_all(cf_io, T_NO_LIMIT, &sum), 0);
+		ops[i & 1] = cf_path_op(PENSTOCK_READ, cf_path, got, HALF, 0);
+		ops[!(i & 1)] = cf_path_op(PENSTOCK_WRITE, cf_path, put, HALF, HALF);
+		T_EQ(penstock_submit(cf_io, ops, 2, NULL, NULL), 2);
+		T_EQ(penstock_wait_all(cf_io, T_NO_LIMIT, &sum), 0);
 		T_EQ(sum.failed, 0);
-		T_EQ(sluice_pattern_check(got, HALF, SEED, 0), HALF);
-		ops[0] = cf_path_op(SLUICE_READ, cf_path, got, HALF, HALF);
+		T_EQ(penstock_pattern_check(got, HALF, SEED, 0), HALF);
+		ops[0] = cf_path_op(PENSTOCK_READ, cf_path, got, HALF, HALF);
 		CF_DO(&ops[0], HALF, i);
 		T_MEM(got, put, HALF);
 	}
@@ -381,26 +381,26 @@ static void a_relative_path_survives_a_change_of_directory(void)
 {
 	char was[PATH_MAX];
 	unsigned char buf[5001];
-	struct sluice_err err;
-	struct sluice_op op;
+	struct penstock_err err;
+	struct penstock_op op;
 	uint64_t ticket;
-	struct sluice_done d;
+	struct penstock_done d;
 
 	T_OK(getcwd(was, sizeof(was)));
 	t_file_make(cf_path, SEED, 20000);
 	T_EQ(chdir(t_dir()), 0);
 	cf_open(NULL);
-	T_ERR(sluice_file_open(&cf_file, cf_io, strrchr(cf_path, '/') + 1, O_RDWR, 0, &err), 0,
+	T_ERR(penstock_file_open(&cf_file, cf_io, strrchr(cf_path, '/') + 1, O_RDWR, 0, &err), 0,
 	      &err);
-	op = cf_path_op(SLUICE_READ, strrchr(cf_path, '/') + 1, buf, sizeof(buf), 3);
+	op = cf_path_op(PENSTOCK_READ, strrchr(cf_path, '/') + 1, buf, sizeof(buf), 3);
 	ticket = cf_submit(&op);
 	T_EQ(chdir("/"), 0);
-	T_EQ(sluice_wait(cf_io, ticket, T_NO_LIMIT, &d), 0);
+	T_EQ(penstock_wait(cf_io, ticket, T_NO_LIMIT, &d), 0);
 	T_EQ(d.res, sizeof(buf));
-	T_EQ(sluice_pattern_check(buf, sizeof(buf), SEED, 3), sizeof(buf));
-	T_EQ(sluice_pwrite(cf_file, buf, 1001, 3, &err), 1001);
-	T_EQ(sluice_pread(cf_file, buf, sizeof(buf), 1, &err), sizeof(buf));
-	T_EQ(sluice_pattern_check(buf, sizeof(buf), SEED, 1), sizeof(buf));
+	T_EQ(penstock_pattern_check(buf, sizeof(buf), SEED, 3), sizeof(buf));
+	T_EQ(penstock_pwrite(cf_file, buf, 1001, 3, &err), 1001);
+	T_EQ(penstock_pread(cf_file, buf, sizeof(buf), 1, &err), sizeof(buf));
+	T_EQ(penstock_pattern_check(buf, sizeof(buf), SEED, 1), sizeof(buf));
 	T_EQ(chdir(was), 0);
 }
 
@@ -409,30 +409,30 @@ static void a_relative_path_survives_a_change_of_directory(void)
 static void never_direct_means_the_page_cache(void)
 {
 	static unsigned char buf[100001];
-	struct sluice_opts o = cf_opts();
-	struct sluice_file_info info = {.size = sizeof(info)};
-	struct sluice_stats st = {.size = sizeof(st)};
-	struct sluice_op op;
-	struct sluice_done d;
+	struct penstock_opts o = cf_opts();
+	struct penstock_file_info info = {.size = sizeof(info)};
+	struct penstock_stats st = {.size = sizeof(st)};
+	struct penstock_op op;
+	struct penstock_done d;
 
-	o.direct = SLUICE_DIRECT_NEVER;
+	o.direct = PENSTOCK_DIRECT_NEVER;
 	cf_open(&o);
 	cf_file_open(O_RDWR | O_CREAT);
-	sluice_pattern_fill(buf, sizeof(buf), SEED, 0);
+	penstock_pattern_fill(buf, sizeof(buf), SEED, 0);
 	for (unsigned i = 0; i < 4; i++) {
-		op = cf_op(i & 1 ? SLUICE_READ : SLUICE_WRITE, buf, sizeof(buf), 5);
+		op = cf_op(i & 1 ? PENSTOCK_READ : PENSTOCK_WRITE, buf, sizeof(buf), 5);
 		d = CF_DO(&op, sizeof(buf), i / 2);
-		T_OK(!(d.flags & SLUICE_DONE_DIRECT));
-		T_OK(d.flags & SLUICE_DONE_BUFFERED);
+		T_OK(!(d.flags & PENSTOCK_DONE_DIRECT));
+		T_OK(d.flags & PENSTOCK_DONE_BUFFERED);
 	}
-	T_EQ(sluice_pattern_check(buf, sizeof(buf), SEED, 0), sizeof(buf));
-	T_EQ(sluice_file_stat(cf_file, &info), 0);
+	T_EQ(penstock_pattern_check(buf, sizeof(buf), SEED, 0), sizeof(buf));
+	T_EQ(penstock_file_stat(cf_file, &info), 0);
 	T_EQ(info.direct, 0);
 	T_EQ(info.mem_align, 1);
 	T_EQ(info.offset_align, 1);
 	T_EQ(info.bytes, sizeof(buf) + 5);
 	T_OK(info.why[0]);
-	T_EQ(sluice_get_stats(cf_io, &st), 0);
+	T_EQ(penstock_get_stats(cf_io, &st), 0);
 	T_EQ(st.blocks_direct, 0);
 	T_OK(st.blocks_buffered > 0);
 }
@@ -440,34 +440,34 @@ static void never_direct_means_the_page_cache(void)
 /* What the file says of itself agrees with what its transfers did. */
 static void direct_is_used_where_the_file_says_so(void)
 {
-	struct sluice_file_info info = {.size = sizeof(info)};
-	struct sluice_opts o = cf_opts();
-	struct sluice_op op;
-	struct sluice_done d;
+	struct penstock_file_info info = {.size = sizeof(info)};
+	struct penstock_opts o = cf_opts();
+	struct penstock_op op;
+	struct penstock_done d;
 	void *buf = aligned_alloc(65536, MIB(1));
 
 	T_OK(buf);
 	cf_open(&o);
 	t_file_make(cf_path, SEED, MIB(1));
 	cf_file_open(O_RDWR);
-	T_EQ(sluice_file_stat(cf_file, &info), 0);
+	T_EQ(penstock_file_stat(cf_file, &info), 0);
 	T_EQ(info.bytes, MIB(1));
 	T_OK(info.block >= 512 && info.block <= o.block);
 	T_OK(info.mem_align && info.offset_align);
 	for (unsigned i = 0; i < 4; i++) {
-		op = cf_op(i & 1 ? SLUICE_READ : SLUICE_WRITE, buf, MIB(1), 0);
+		op = cf_op(i & 1 ? PENSTOCK_READ : PENSTOCK_WRITE, buf, MIB(1), 0);
 		d = CF_DO(&op, MIB(1), i / 2);
-		T_EQ(T_BIT(d.flags, SLUICE_DONE_DIRECT), info.direct);
+		T_EQ(T_BIT(d.flags, PENSTOCK_DONE_DIRECT), info.direct);
 		if (cf_fault) /* what is left of a short block may be ragged */
 			continue;
-		T_EQ(T_BIT(d.flags, SLUICE_DONE_BUFFERED), !info.direct);
-		T_OK(!(d.flags & SLUICE_DONE_BOUNCED));
+		T_EQ(T_BIT(d.flags, PENSTOCK_DONE_BUFFERED), !info.direct);
+		T_OK(!(d.flags & PENSTOCK_DONE_BOUNCED));
 	}
 	if (info.direct) {
 		/* what is aligned goes straight, whatever the head and the tail need */
-		op = cf_op(SLUICE_WRITE, (char *)buf + 1, 300000, 1);
+		op = cf_op(PENSTOCK_WRITE, (char *)buf + 1, 300000, 1);
 		d = CF_DO(&op, 300000, 1);
-		T_OK(d.flags & (SLUICE_DONE_DIRECT | SLUICE_DONE_BUFFERED | SLUICE_DONE_BOUNCED));
+		T_OK(d.flags & (PENSTOCK_DONE_DIRECT | PENSTOCK_DONE_BUFFERED | PENSTOCK_DONE_BOUNCED));
 		T_EQ(info.why[0], '\0');
 	} else {
 		T_OK(info.why[0]);
@@ -478,17 +478,17 @@ static void direct_is_used_where_the_file_says_so(void)
 static void always_direct_is_direct_or_an_error(void)
 {
 	static unsigned char buf[1 << 18];
-	struct sluice_opts o = cf_opts();
-	struct sluice_err err = {0, ""};
-	struct sluice_op op;
-	struct sluice_done d;
+	struct penstock_opts o = cf_opts();
+	struct penstock_err err = {0, ""};
+	struct penstock_op op;
+	struct penstock_done d;
 	int fd, r;
 
 	t_file_make(cf_path, SEED, sizeof(buf));
 	fd = open(cf_path, O_RDWR | O_DIRECT | O_CLOEXEC);
-	o.direct = SLUICE_DIRECT_ALWAYS;
+	o.direct = PENSTOCK_DIRECT_ALWAYS;
 	cf_open(&o);
-	r = sluice_file_open(&cf_file, cf_io, cf_path, O_RDWR, 0, &err);
+	r = penstock_file_open(&cf_file, cf_io, cf_path, O_RDWR, 0, &err);
 	if (fd < 0) {
 		cf_file = NULL;
 		T_OK(r < 0 && err.code == r && err.msg[0]);
@@ -496,13 +496,13 @@ static void always_direct_is_direct_or_an_error(void)
 	}
 	close(fd);
 	T_ERR(r, 0, &err);
-	op = cf_op(SLUICE_READ, buf, sizeof(buf), 0);
+	op = cf_op(PENSTOCK_READ, buf, sizeof(buf), 0);
 	d = CF_DO(&op, sizeof(buf), 0);
-	T_OK(d.flags & SLUICE_DONE_DIRECT);
-	op = cf_op(SLUICE_READ, buf + 1, 100001, 3); /* ragged ones work as well */
+	T_OK(d.flags & PENSTOCK_DONE_DIRECT);
+	op = cf_op(PENSTOCK_READ, buf + 1, 100001, 3); /* ragged ones work as well */
 	CF_DO(&op, 100001, 1);
-	T_EQ(sluice_pattern_check(buf + 1, 100001, SEED, 3), 100001);
-	op = cf_op(SLUICE_WRITE, buf + 1, 100001, 3);
+	T_EQ(penstock_pattern_check(buf + 1, 100001, SEED, 3), 100001);
+	op = cf_op(PENSTOCK_WRITE, buf + 1, 100001, 3);
 	CF_DO(&op, 100001, 1);
 	T_FILE_PATTERN(cf_path, SEED, sizeof(buf));
 }
@@ -513,7 +513,7 @@ static void ten_thousand_operations_by_path_leak_no_descriptor(void)
 {
 	static unsigned char buf[100][600];
 	char name[4][PATH_MAX];
-	struct sluice_summary sum;
+	struct penstock_summary sum;
 	uint64_t failed = 0, ops = 0;
 	int before;
 
@@ -527,19 +527,19 @@ static void ten_thousand_operations_by_path_leak_no_descriptor(void)
 	cf_open(NULL);
 	before = t_nr_fds();
 	for (unsigned i = 0; i < 10000; i++) {
-		struct sluice_op op =
-			cf_path_op(SLUICE_READ, name[i % 4], buf[i % 100], 1 + i % 600, 0);
-		struct sluice_done d;
+		struct penstock_op op =
+			cf_path_op(PENSTOCK_READ, name[i % 4], buf[i % 100], 1 + i % 600, 0);
+		struct penstock_done d;
 
 		if (i % 100 < 20) { /* one by one, and failing ones, too */
 			op.path = i % 100 < 15 ? op.path : t_path("missing");
-			if (sluice_run(cf_io, &op, &d, NULL) == 0)
+			if (penstock_run(cf_io, &op, &d, NULL) == 0)
 				T_EQ(d.res, op.len);
 			continue;
 		}
 		cf_submit(&op);
 		if (i % 100 == 99) {
-			T_EQ(sluice_wait_all(cf_io, T_NO_LIMIT, &sum), 0);
+			T_EQ(penstock_wait_all(cf_io, T_NO_LIMIT, &sum), 0);
 			failed += sum.failed;
 			ops += sum.ops;
 		}
@@ -556,22 +556,22 @@ static void ten_thousand_operations_by_path_leak_no_descriptor(void)
 static void a_completed_operation_by_path_has_closed_its_file(void)
 {
 	unsigned char buf[600];
-	struct sluice_op op = cf_path_op(SLUICE_WRITE, cf_path, buf, sizeof(buf), 0);
+	struct penstock_op op = cf_path_op(PENSTOCK_WRITE, cf_path, buf, sizeof(buf), 0);
 	int before;
 
 	memset(buf, 1, sizeof(buf));
 	cf_open(NULL);
 	before = t_nr_fds();
 	for (unsigned i = 0; i < 1000; i++) {
-		struct sluice_done d;
+		struct penstock_done d;
 
 		CF_DO(&op, sizeof(buf), i);
 		T_EQ(t_nr_fds(), before);
 		cf_submit(&op);
 		if (i & 2)
-			T_EQ(sluice_wait_any(cf_io, &d, 1, 1, T_NO_LIMIT), 1);
+			T_EQ(penstock_wait_any(cf_io, &d, 1, 1, T_NO_LIMIT), 1);
 		else
-			T_EQ(sluice_wait_all(cf_io, T_NO_LIMIT, NULL), 0);
+			T_EQ(penstock_wait_all(cf_io, T_NO_LIMIT, NULL), 0);
 		T_EQ(t_nr_fds(), before);
 	}
 }
@@ -582,14 +582,14 @@ static void a_handle_leaves_no_descriptor_behind(void)
 	int before = t_nr_fds();
 
 	for (unsigned i = 0; i < 20; i++) {
-		struct sluice_op op = cf_path_op(SLUICE_WRITE, cf_path, buf, sizeof(buf), 1);
+		struct penstock_op op = cf_path_op(PENSTOCK_WRITE, cf_path, buf, sizeof(buf), 1);
 
 		cf_open(NULL);
 		cf_file_open(O_RDWR | O_CREAT);
-		sluice_pattern_fill(buf, sizeof(buf), i, 0);
+		penstock_pattern_fill(buf, sizeof(buf), i, 0);
 		CF_DO(&op, sizeof(buf), i);
 		if (i & 1)
-			T_EQ(sluice_file_close(cf_file, NULL), 0);
+			T_EQ(penstock_file_close(cf_file, NULL), 0);
 		cf_submit(&op);
 		cf_close(0);
 		T_EQ(t_nr_fds(), before);
@@ -600,7 +600,7 @@ static void descriptors_are_closed_on_exec(void)
 {
 	static unsigned char buf[100000];
 	bool old[1024] = {false};
-	struct sluice_op op;
+	struct penstock_op op;
 	struct dirent *e;
 	DIR *d;
 
@@ -608,7 +608,7 @@ static void descriptors_are_closed_on_exec(void)
 		old[fd] = fcntl(fd, F_GETFD) >= 0;
 	cf_open(NULL);
 	cf_file_open(O_RDWR | O_CREAT);
-	op = cf_op(SLUICE_WRITE, buf, sizeof(buf), 3);
+	op = cf_op(PENSTOCK_WRITE, buf, sizeof(buf), 3);
 	CF_DO(&op, sizeof(buf), 1);
 	d = opendir("/proc/self/fd");
 	T_OK(d);
@@ -627,9 +627,9 @@ static void no_descriptor_left_is_an_error_and_passes(void)
 {
 	unsigned char buf[100];
 	struct rlimit old, low;
-	struct sluice_op op = cf_path_op(SLUICE_READ, cf_path, buf, sizeof(buf), 0);
-	struct sluice_err err = {0, ""};
-	struct sluice_done d;
+	struct penstock_op op = cf_path_op(PENSTOCK_READ, cf_path, buf, sizeof(buf), 0);
+	struct penstock_err err = {0, ""};
+	struct penstock_done d;
 	int r;
 
 	t_file_make(cf_path, SEED, sizeof(buf));
@@ -638,11 +638,11 @@ static void no_descriptor_left_is_an_error_and_passes(void)
 	low = old;
 	low.rlim_cur = 3;
 	T_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
-	r = sluice_run(cf_io, &op, &d, &err);
+	r = penstock_run(cf_io, &op, &d, &err);
 	T_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
 	T_ERR(r, -EMFILE, &err);
 	CF_DO(&op, sizeof(buf), 0);
-	T_EQ(sluice_pattern_check(buf, sizeof(buf), SEED, 0), sizeof(buf));
+	T_EQ(penstock_pattern_check(buf, sizeof(buf), SEED, 0), sizeof(buf));
 }
 
 /* ----------------------------------------------------------------- messages */
@@ -650,15 +650,15 @@ static void no_descriptor_left_is_an_error_and_passes(void)
 static void a_failure_says_what_where_and_how(void)
 {
 	unsigned char buf[9000];
-	struct sluice_op op;
-	struct sluice_done d;
+	struct penstock_op op;
+	struct penstock_done d;
 	char name[32];
 
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(cf_engine, ":"), cf_engine);
 	t_file_make(cf_path, SEED, 100);
 	cf_open(NULL);
-	op = cf_path_op(SLUICE_READ, cf_path, buf, 8765, 43);
-	op.flags = SLUICE_OP_EXACT;
+	op = cf_path_op(PENSTOCK_READ, cf_path, buf, 8765, 43);
+	op.flags = PENSTOCK_OP_EXACT;
 	for (unsigned i = 0; i < 2; i++) {
 		d = CF_DO(&op, -ENODATA, i);
 		T_STR_HAS(d.msg, cf_path);
@@ -675,11 +675,11 @@ static void success_is_described_only_when_asked(void)
 	static unsigned char buf[100000];
 
 	for (unsigned i = 0; i < 4; i++) {
-		struct sluice_opts o = cf_opts();
-		struct sluice_op op = cf_path_op(SLUICE_WRITE, cf_path, buf, sizeof(buf), 0);
-		struct sluice_done d;
+		struct penstock_opts o = cf_opts();
+		struct penstock_op op = cf_path_op(PENSTOCK_WRITE, cf_path, buf, sizeof(buf), 0);
+		struct penstock_done d;
 
-		o.flags = i & 2 ? SLUICE_DESCRIBE : 0;
+		o.flags = i & 2 ? PENSTOCK_DESCRIBE : 0;
 		cf_open(&o);
 		d = CF_DO(&op, sizeof(buf), i);
 		if (i & 2)

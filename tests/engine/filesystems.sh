@@ -15,15 +15,15 @@ set -u
 
 conformance=$1
 model=$2
-here=${SLUICE_TEST_DIR:-.}
-engines=${SLUICE_TEST_ENGINES:-"io_uring libaio threads"}
-only=${SLUICE_TEST_FILESYSTEMS:-} # names as below; all of them
+here=${PENSTOCK_TEST_DIR:-.}
+engines=${PENSTOCK_TEST_ENGINES:-"io_uring libaio threads"}
+only=${PENSTOCK_TEST_FILESYSTEMS:-} # names as below; all of them
 n=0
 failed=0
 
-# $1: the word SLUICE_TEST_REQUIRE would have for it; $2: why
+# $1: the word PENSTOCK_TEST_REQUIRE would have for it; $2: why
 skip_all() {
-	case ",${SLUICE_TEST_REQUIRE:-}," in
+	case ",${PENSTOCK_TEST_REQUIRE:-}," in
 	*",$1,"*)
 		echo "1..1"
 		echo "not ok 1 - $1 is required"
@@ -35,14 +35,14 @@ skip_all() {
 	exit 0
 }
 
-if [ -z "${SLUICE_TEST_UNSHARED:-}" ]; then
+if [ -z "${PENSTOCK_TEST_UNSHARED:-}" ]; then
 	[ "$(id -u)" = 0 ] || skip_all root "only root can mount file systems"
 	unshare --mount --propagation private true 2>/dev/null ||
 		skip_all root "no mount namespace"
-	SLUICE_TEST_UNSHARED=1 exec unshare --mount --propagation private "$0" "$@"
+	PENSTOCK_TEST_UNSHARED=1 exec unshare --mount --propagation private "$0" "$@"
 fi
 
-work=$(mktemp -d "$(realpath "$here")/sluice-test-fs-XXXXXX") || exit 1
+work=$(mktemp -d "$(realpath "$here")/penstock-test-fs-XXXXXX") || exit 1
 # shellcheck disable=SC2317
 clean() {
 	exec 9>&-
@@ -74,7 +74,7 @@ run() {
 }
 
 skip() {
-	case ",${SLUICE_TEST_REQUIRE:-}," in
+	case ",${PENSTOCK_TEST_REQUIRE:-}," in
 	*",$1,"*)
 		n=$((n + 1))
 		echo "not ok $n - $1 is required"
@@ -93,8 +93,8 @@ run_in() {
 		groups="transfer files"
 		[ "$e" = libaio ] && groups=transfer # it is slow to close
 		# shellcheck disable=SC2086
-		SLUICE_TEST_DIR=$2 run "conformance of $e on $1" "$conformance" "$e" $groups
-		SLUICE_TEST_DIR=$2 SLUICE_TEST_OPS=${SLUICE_TEST_OPS:-1500} \
+		PENSTOCK_TEST_DIR=$2 run "conformance of $e on $1" "$conformance" "$e" $groups
+		PENSTOCK_TEST_DIR=$2 PENSTOCK_TEST_OPS=${PENSTOCK_TEST_OPS:-1500} \
 			run "model of $e on $1" "$model" "$e"
 	done
 }
@@ -165,7 +165,7 @@ on_device() {
 	exec 9<>"$dev"
 	losetup -d "$dev" # from now on it goes with descriptor 9
 	for e in $engines; do
-		SLUICE_TEST_DIR=$work SLUICE_TEST_OPS=${SLUICE_TEST_OPS:-1500} \
+		PENSTOCK_TEST_DIR=$work PENSTOCK_TEST_OPS=${PENSTOCK_TEST_OPS:-1500} \
 			run "model of $e on $what" "$model" "$e" "$dev"
 	done
 	exec 9>&-

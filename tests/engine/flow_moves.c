@@ -201,7 +201,7 @@ static void a_file_is_closed_without_the_thread_that_submits(void)
 	uint64_t limit = clock_ns() + 120 * 1000000000ull;
 	unsigned p = fk_add((struct place_opts){.kind = PLACE_FILES,
 						.layout = PLACE_RAW,
-						.durability = SLUICE_DURABLE_DATA},
+						.durability = PENSTOCK_DURABLE_DATA},
 			    "files");
 
 	fk_open();

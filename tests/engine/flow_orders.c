@@ -21,20 +21,20 @@ struct expected {
 	int64_t result;
 };
 
-static struct flow_op draw(struct sluice_random *random, struct fate *fates, struct expected *e)
+static struct flow_op draw(struct penstock_random *random, struct fate *fates, struct expected *e)
 {
 	static char names[OBJECTS][16];
-	unsigned n = (unsigned)sluice_random_below(random, OBJECTS);
-	unsigned to = (unsigned)sluice_random_below(random, fk_opts.nr_places);
-	uint64_t size = sluice_random_below(random, 10) ? 1 + sluice_random_below(random, KIB(200))
-							: 1 + sluice_random_below(random, MIB(4));
+	unsigned n = (unsigned)penstock_random_below(random, OBJECTS);
+	unsigned to = (unsigned)penstock_random_below(random, fk_opts.nr_places);
+	uint64_t size = penstock_random_below(random, 10) ? 1 + penstock_random_below(random, KIB(200))
+							: 1 + penstock_random_below(random, MIB(4));
 	struct fate *f = &fates[n];
-	unsigned place = sluice_random_below(random, 20) ? f->place : to;
+	unsigned place = penstock_random_below(random, 20) ? f->place : to;
 	bool there = f->exists && f->place == place;
 
 	snprintf(names[n], sizeof(names[n]), "object-%u", n);
 	*e = (struct expected){n, true, there ? 0 : -ENOENT};
-	switch (sluice_random_below(random, 8)) {
+	switch (penstock_random_below(random, 8)) {
 	case 0:
 	case 1:
 		*f = (struct fate){true, to, size};
@@ -83,17 +83,17 @@ static void operations_on_an_object_happen_in_the_order_of_their_chains(void)
 {
 	static struct expected expected[CHAINS * MOST];
 	struct fate fates[OBJECTS] = {{false, 0, 0}};
-	struct sluice_random random;
+	struct penstock_random random;
 	struct flow_op ops[MOST];
 	unsigned nr = 0;
 
-	sluice_random_seed(&random, t_seed());
+	penstock_random_seed(&random, t_seed());
 	fk_files("npy", PLACE_NPY);
 	fk_slab("slab", MIB(256));
 	fk_memory(MIB(256));
 	fk_open();
 	for (unsigned c = 0; c < CHAINS; c++) {
-		unsigned n = 1 + (unsigned)sluice_random_below(&random, MOST);
+		unsigned n = 1 + (unsigned)penstock_random_below(&random, MOST);
 
 		for (unsigned i = 0; i < n; i++)
 			ops[i] = draw(&random, fates, &expected[nr + i]);
@@ -204,21 +204,21 @@ static void a_place_as_large_as_its_account_never_overflows(void)
 {
 	enum { SLOTS = 8, NR = 300 };
 	unsigned small = fk_memory(SLOTS * KIB(512)), below = fk_slab("below", MIB(256));
-	struct sluice_random random;
+	struct penstock_random random;
 	uint64_t size[NR];
 	unsigned first = 0;
 	uint64_t used = 0;
 	char name[16];
 
-	sluice_random_seed(&random, t_seed());
+	penstock_random_seed(&random, t_seed());
 	fk_open();
 	for (unsigned i = 0; i < NR; i++) {
 		struct flow_op ops[20];
 		unsigned n = 0;
 
-		size[i] = 1 + sluice_random_below(&random, KIB(900));
-		if (sluice_random_below(&random, 3) == 0)
-			ops[n++] = fk_pause(sluice_random_below(&random, 300000));
+		size[i] = 1 + penstock_random_below(&random, KIB(900));
+		if (penstock_random_below(&random, 3) == 0)
+			ops[n++] = fk_pause(penstock_random_below(&random, 300000));
 		for (; used + align_up(size[i], KIB(64)) > SLOTS * KIB(512); first++) {
 			ops[n++] = fk_move(small, below, first, size[first]);
 			used -= align_up(size[first], KIB(64));
@@ -367,7 +367,7 @@ static void a_chain_that_stops_on_errors_stops(void)
 	unsigned p = fk_memory(MIB(1));
 	struct flow_op ops[] = {fk_write(p, 1, "a", 100), fk_read(p, 2), fk_write(p, 3, "c", 100),
 				fk_read(p, 1)};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	fk_open();
 	for (unsigned i = 0; i < T_COUNT(ops); i++)
@@ -468,7 +468,7 @@ static void bad_chains_are_refused(void)
 {
 	unsigned p = fk_memory(MIB(1));
 	struct flow_op good = fk_write(p, 1, "a", 10), bad[] = {good, good, good};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	fk_open();
 	T_EQ(flow_start(fk_flow, &good, 0, sizeof(struct flow_op), 0, false, &err), -EINVAL);
@@ -489,7 +489,7 @@ static void bad_chains_are_refused(void)
 static void bad_flows_are_refused(void)
 {
 	struct flow_opts good = fk_opts, bad[] = {good, good, good, good};
-	struct sluice_err err;
+	struct penstock_err err;
 	struct flow *f;
 
 	bad[0].nr_places = 9;

@@ -154,14 +154,14 @@ struct drawn {
 	uint64_t from, to;
 };
 
-static struct flow_op draw(struct sluice_random *random, struct drawn *d)
+static struct flow_op draw(struct penstock_random *random, struct drawn *d)
 {
 	uint64_t len =
-		1 + sluice_random_below(random, sluice_random_below(random, 4) ? KIB(16) : MIB(2));
-	unsigned what = (unsigned)sluice_random_below(random, 20);
+		1 + penstock_random_below(random, penstock_random_below(random, 4) ? KIB(16) : MIB(2));
+	unsigned what = (unsigned)penstock_random_below(random, 20);
 
-	d->object = (unsigned)sluice_random_below(random, OBJECTS);
-	d->from = sluice_random_below(random, SIZE);
+	d->object = (unsigned)penstock_random_below(random, OBJECTS);
+	d->from = penstock_random_below(random, SIZE);
 	d->to = min_u64(SIZE, d->from + len);
 	d->reads = what > 9;
 	if (what > 17 || what == 0) { /* all of it */
@@ -177,9 +177,9 @@ static struct flow_op draw(struct sluice_random *random, struct drawn *d)
 static void at_random_nothing_runs_beside_what_it_must_not(void)
 {
 	static struct drawn drawn[NR];
-	struct sluice_random random;
+	struct penstock_random random;
 
-	sluice_random_seed(&random, t_seed());
+	penstock_random_seed(&random, t_seed());
 	fk_files("raw", PLACE_RAW);
 	fk_slab("slab", MIB(64));
 	fk_open();

@@ -29,15 +29,15 @@ static void offsets_around_and_beyond_4_gib_work(void)
 	cf_file_open(O_RDWR);
 	for (unsigned i = 0; i < 2 * T_COUNT(around); i++) {
 		uint64_t len = i & 1 ? sizeof(buf) : 3000, off = around[i / 2] - len / 2 - 1;
-		struct sluice_op op = cf_op(SLUICE_WRITE, buf, len, off);
+		struct penstock_op op = cf_op(PENSTOCK_WRITE, buf, len, off);
 
-		sluice_pattern_fill(buf, len, SEED + i, off);
+		penstock_pattern_fill(buf, len, SEED + i, off);
 		CF_DO(&op, len, i);
 		T_EQ(t_file_size(cf_path), off + len);
-		op = cf_op(SLUICE_READ, got, len, off);
+		op = cf_op(PENSTOCK_READ, got, len, off);
 		CF_DO(&op, len, i / 2);
 		T_MEM(got, buf, len);
-		op = cf_op(SLUICE_READ, got, 4096, off - 5000); /* a hole */
+		op = cf_op(PENSTOCK_READ, got, 4096, off - 5000); /* a hole */
 		CF_DO(&op, 4096, i / 2);
 		T_MEM(got, zero, 4096);
 	}
@@ -52,9 +52,9 @@ static void one_operation_may_exceed_4_gib(void)
 	const uint64_t piece = MIB(64), total = GIB(4) + 4096;
 	uint64_t span = (total + piece - 1) / piece * piece;
 	static unsigned char mark[8192], got[8192];
-	struct sluice_opts o = cf_opts();
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_opts o = cf_opts();
+	struct penstock_done d;
+	struct penstock_op op;
 	unsigned char *mem;
 	int fd;
 
@@ -75,15 +75,15 @@ static void one_operation_may_exceed_4_gib(void)
 	cf_open(&o);
 	cf_file_open(O_RDWR);
 	/* the last 8 KiB share no memory with other non-zero bytes of the file */
-	sluice_pattern_fill(mark, sizeof(mark), SEED, 0);
-	op = cf_op(SLUICE_WRITE, mark, sizeof(mark), total - sizeof(mark));
+	penstock_pattern_fill(mark, sizeof(mark), SEED, 0);
+	op = cf_op(PENSTOCK_WRITE, mark, sizeof(mark), total - sizeof(mark));
 	CF_DO(&op, sizeof(mark), 0);
 	/* and it meets the end of the file */
-	op = cf_op(SLUICE_READ, mem, span, 0);
+	op = cf_op(PENSTOCK_READ, mem, span, 0);
 	d = CF_DO(&op, total, 1);
-	T_OK(d.flags & SLUICE_DONE_EOF);
+	T_OK(d.flags & PENSTOCK_DONE_EOF);
 	/* memory is shared, so ask for the end again, with a long way to it */
-	op = cf_op(SLUICE_READ, got, sizeof(got), total - sizeof(got));
+	op = cf_op(PENSTOCK_READ, got, sizeof(got), total - sizeof(got));
 	CF_DO(&op, sizeof(got), 1);
 	T_MEM(got, mark, sizeof(mark));
 	cf_close(0);
@@ -95,13 +95,13 @@ static void one_operation_may_exceed_4_gib(void)
 static void block_times_depth_may_exceed_2_gib(void)
 {
 	const size_t len = MIB(20);
-	static const uint32_t flags[] = {0, SLUICE_NO_OVERLAP};
+	static const uint32_t flags[] = {0, PENSTOCK_NO_OVERLAP};
 	unsigned char *buf = aligned_alloc(4096, MIB(33));
 
 	T_OK(buf);
 	for (unsigned i = 0; i < 2 * T_COUNT(flags); i++) {
-		struct sluice_opts o = cf_opts();
-		struct sluice_op op;
+		struct penstock_opts o = cf_opts();
+		struct penstock_op op;
 
 		o.block = i & 1 ? MIB(16) : GIB(1);
 		o.depth = 256;
@@ -109,15 +109,15 @@ static void block_times_depth_may_exceed_2_gib(void)
 		o.flags = flags[i / 2];
 		cf_open(&o);
 		unlink(cf_path);
-		sluice_pattern_fill(buf, len, SEED, 0);
-		op = cf_path_op(SLUICE_WRITE, cf_path, buf, len, 0);
+		penstock_pattern_fill(buf, len, SEED, 0);
+		op = cf_path_op(PENSTOCK_WRITE, cf_path, buf, len, 0);
 		CF_DO(&op, len, i);
 		T_FILE_PATTERN(cf_path, SEED, len);
 		t_file_make(cf_path, SEED, MIB(32) + 1000);
 		memset(buf, 0xa5, MIB(33));
-		op = cf_path_op(SLUICE_READ, cf_path, buf, len, 0);
+		op = cf_path_op(PENSTOCK_READ, cf_path, buf, len, 0);
 		CF_DO(&op, len, i);
-		T_EQ(sluice_pattern_check(buf, len, SEED, 0), len);
+		T_EQ(penstock_pattern_check(buf, len, SEED, 0), len);
 		for (size_t k = len; k < MIB(33); k++)
 			if (buf[k] != 0xa5)
 				T_FAIL("byte %zu behind the buffer was written", k - len);
@@ -142,13 +142,13 @@ static void offsets_beyond_what_a_file_can_have_are_refused(void)
 	cf_open(NULL);
 	cf_file_open(O_RDWR);
 	for (unsigned i = 0; i < 2 * T_COUNT(rows); i++) {
-		struct sluice_op op = cf_op(SLUICE_WRITE, buf, rows[i / 2].len, rows[i / 2].off);
-		struct sluice_done d;
+		struct penstock_op op = cf_op(PENSTOCK_WRITE, buf, rows[i / 2].len, rows[i / 2].off);
+		struct penstock_done d;
 		uint64_t ticket = 77;
 		int r;
 
-		r = i & 1 ? sluice_submit(cf_io, &op, 1, &ticket, NULL)
-			  : sluice_run(cf_io, &op, &d, NULL);
+		r = i & 1 ? penstock_submit(cf_io, &op, 1, &ticket, NULL)
+			  : penstock_run(cf_io, &op, &d, NULL);
 		T_OK(r < 0);
 		T_EQ(ticket, 77);
 		T_EQ(t_file_size(cf_path), 4096);
@@ -160,16 +160,16 @@ static void offsets_beyond_what_a_file_can_have_are_refused(void)
 static void a_scatter_list_longer_than_a_file_is_refused(void)
 {
 	unsigned char buf[16];
-	struct sluice_iov iov[] = {{buf, UINT64_MAX - 7}, {buf, 16}};
-	struct sluice_op op;
+	struct penstock_iov iov[] = {{buf, UINT64_MAX - 7}, {buf, 16}};
+	struct penstock_op op;
 
 	t_file_make(cf_path, SEED, 4096);
 	cf_open(NULL);
 	cf_file_open(O_RDWR);
-	op = cf_op(SLUICE_WRITE, NULL, 0, 0);
+	op = cf_op(PENSTOCK_WRITE, NULL, 0, 0);
 	op.iov = iov;
 	op.nr_iov = 2;
-	T_OK(sluice_submit(cf_io, &op, 1, NULL, NULL) < 0);
+	T_OK(penstock_submit(cf_io, &op, 1, NULL, NULL) < 0);
 	T_FILE_PATTERN(cf_path, SEED, 4096);
 }
 

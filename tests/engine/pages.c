@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The conformance tests where a page is as large as SLUICE_TEST_PAGE says, and where a direct
+ * The conformance tests where a page is as large as PENSTOCK_TEST_PAGE says, and where a direct
  * write of less than whole pages, which would lose bytes on such a kernel, ends the program.
  * Linked with --wrap=sysconf --wrap=pwrite64.
  */
@@ -16,7 +16,7 @@ ssize_t __wrap_pwrite64(int fd, const void *buf, size_t len, off_t off);
 
 long __wrap_sysconf(int name)
 {
-	const char *page = getenv("SLUICE_TEST_PAGE");
+	const char *page = getenv("PENSTOCK_TEST_PAGE");
 
 	return name == _SC_PAGESIZE && page ? atol(page) : __real_sysconf(name);
 }

@@ -28,42 +28,42 @@ static void *hammer(void *arg)
 {
 	enum { SLOTS = 4 };
 	struct worker *w = arg;
-	struct sluice_random rnd;
+	struct penstock_random rnd;
 	unsigned char *model = malloc(w->span), *buf = malloc(SLOTS * w->span);
 	void *msg = NULL;
 
-	sluice_random_seed(&rnd, w->nr);
-	sluice_pattern_fill(model, w->span, SEED, w->base);
+	penstock_random_seed(&rnd, w->nr);
+	penstock_pattern_fill(model, w->span, SEED, w->base);
 	for (unsigned r = 0; r < w->rounds && !msg; r++) {
-		struct sluice_op ops[SLOTS];
+		struct penstock_op ops[SLOTS];
 		uint64_t tickets[SLOTS], part = w->span / SLOTS;
-		struct sluice_done d;
+		struct penstock_done d;
 
 		for (unsigned s = 0; s < SLOTS; s++) {
-			uint64_t off = s * part + sluice_random_below(&rnd, part);
-			uint64_t len = sluice_random_below(&rnd, (s + 1) * part - off + 1);
-			unsigned char *mem = buf + s * w->span + sluice_random_below(&rnd, 9);
+			uint64_t off = s * part + penstock_random_below(&rnd, part);
+			uint64_t len = penstock_random_below(&rnd, (s + 1) * part - off + 1);
+			unsigned char *mem = buf + s * w->span + penstock_random_below(&rnd, 9);
 
-			ops[s] = cf_op(r & 1 ? SLUICE_READ : SLUICE_WRITE, mem, len, w->base + off);
+			ops[s] = cf_op(r & 1 ? PENSTOCK_READ : PENSTOCK_WRITE, mem, len, w->base + off);
 			ops[s].tag = w->nr * 100 + s;
 			if (w->own_path) {
 				ops[s].file = NULL;
 				ops[s].path = w->path;
 			}
-			if (ops[s].opcode == SLUICE_WRITE) {
-				sluice_pattern_fill(mem, len, r * 977 + w->nr, off);
+			if (ops[s].opcode == PENSTOCK_WRITE) {
+				penstock_pattern_fill(mem, len, r * 977 + w->nr, off);
 				memcpy(model + off, mem, len);
 			}
 		}
 		if (r % 5 == 4) { /* blocking calls among them */
 			for (unsigned s = 0; s < SLOTS; s++) {
-				T_CHECK(sluice_run(cf_io, &ops[s], &d, NULL) == 0);
+				T_CHECK(penstock_run(cf_io, &ops[s], &d, NULL) == 0);
 				T_CHECK(d.res == (int64_t)ops[s].len);
 			}
 		} else {
-			T_CHECK(sluice_submit(cf_io, ops, SLOTS, tickets, NULL) == SLOTS);
+			T_CHECK(penstock_submit(cf_io, ops, SLOTS, tickets, NULL) == SLOTS);
 			for (unsigned s = SLOTS; s-- > 0;) {
-				T_CHECK(sluice_wait(cf_io, tickets[s], T_NO_LIMIT, &d) == 0);
+				T_CHECK(penstock_wait(cf_io, tickets[s], T_NO_LIMIT, &d) == 0);
 				T_CHECK(d.ticket == tickets[s] && d.tag == ops[s].tag);
 				T_CHECK(d.res == (int64_t)ops[s].len);
 			}
@@ -71,7 +71,7 @@ static void *hammer(void *arg)
 		for (unsigned s = 0; s < SLOTS && (r & 1); s++)
 			T_CHECK(!memcmp(ops[s].buf, model + (ops[s].offset - w->base), ops[s].len));
 	}
-	T_CHECK(sluice_pread(cf_file, buf, w->span, w->base, NULL) == (int64_t)w->span);
+	T_CHECK(penstock_pread(cf_file, buf, w->span, w->base, NULL) == (int64_t)w->span);
 	T_CHECK(!memcmp(buf, model, w->span));
 	free(model);
 	free(buf);
@@ -120,9 +120,9 @@ enum { MANY = 16, BATCH = 8, ROUNDS = T_TSAN ? 20 : 60 };
 static atomic_uint seen[MANY * ROUNDS * BATCH];
 static atomic_uint nr_seen;
 
-static void *take_what_comes(unsigned min, struct sluice_done *d)
+static void *take_what_comes(unsigned min, struct penstock_done *d)
 {
-	int n = sluice_wait_any(cf_io, d, min, BATCH, T_NO_LIMIT);
+	int n = penstock_wait_any(cf_io, d, min, BATCH, T_NO_LIMIT);
 
 	T_CHECK(n >= 0);
 	for (int i = 0; i < n; i++) {
@@ -136,30 +136,30 @@ static void *take_what_comes(unsigned min, struct sluice_done *d)
 static void *submit_and_take(void *arg)
 {
 	const struct worker *w = arg;
-	struct sluice_done *d = calloc(BATCH, sizeof(*d));
+	struct penstock_done *d = calloc(BATCH, sizeof(*d));
 	unsigned char *buf = malloc(ROUNDS * BATCH * KIB(4)); /* any may be in flight long */
-	struct sluice_random rnd;
+	struct penstock_random rnd;
 	void *msg = NULL;
 
-	sluice_random_seed(&rnd, w->nr);
+	penstock_random_seed(&rnd, w->nr);
 	for (unsigned r = 0; r < ROUNDS && !msg; r++) {
-		struct sluice_op ops[BATCH];
+		struct penstock_op ops[BATCH];
 		uint64_t tickets[BATCH];
-		unsigned n = 1 + (unsigned)sluice_random_below(&rnd, BATCH);
+		unsigned n = 1 + (unsigned)penstock_random_below(&rnd, BATCH);
 
 		for (unsigned i = 0; i < BATCH; i++) {
 			uint64_t tag = (w->nr * ROUNDS + r) * BATCH + i;
 
-			ops[i] = cf_op(SLUICE_READ, buf + (r * BATCH + i) * KIB(4),
+			ops[i] = cf_op(PENSTOCK_READ, buf + (r * BATCH + i) * KIB(4),
 				       100 + tag % 3000, tag);
 			ops[i].tag = tag;
 		}
-		T_CHECK(sluice_submit(cf_io, ops, n, tickets, NULL) == (int)n);
-		T_CHECK(sluice_submit(cf_io, ops + n, BATCH - n, tickets + n, NULL) ==
+		T_CHECK(penstock_submit(cf_io, ops, n, tickets, NULL) == (int)n);
+		T_CHECK(penstock_submit(cf_io, ops + n, BATCH - n, tickets + n, NULL) ==
 			(int)(BATCH - n));
 		if (r % 3 == 0) /* it may be another thread's by now, or nobody's */
-			sluice_cancel(cf_io, tickets[sluice_random_below(&rnd, BATCH)]);
-		msg = take_what_comes((unsigned)sluice_random_below(&rnd, BATCH + 1), d);
+			penstock_cancel(cf_io, tickets[penstock_random_below(&rnd, BATCH)]);
+		msg = take_what_comes((unsigned)penstock_random_below(&rnd, BATCH + 1), d);
 	}
 	while (!msg && atomic_load(&nr_seen) < T_COUNT(seen))
 		msg = take_what_comes(1, d);
@@ -170,7 +170,7 @@ static void *submit_and_take(void *arg)
 
 static void results_go_to_whoever_asks_and_to_nobody_twice(void)
 {
-	struct sluice_opts o = cf_opts();
+	struct penstock_opts o = cf_opts();
 	struct worker w[MANY];
 	void *msg[MANY] = {NULL};
 
@@ -204,14 +204,14 @@ static unsigned char asked[ASKERS][ASKED][BATCH];
 static void *ask_for_as_many(void *arg)
 {
 	const struct worker *w = arg;
-	struct sluice_op ops[BATCH];
-	struct sluice_done *d = calloc(BATCH, sizeof(*d));
+	struct penstock_op ops[BATCH];
+	struct penstock_done *d = calloc(BATCH, sizeof(*d));
 
 	for (unsigned r = 0; r < ASKED; r++) {
 		for (unsigned i = 0; i < BATCH; i++)
-			ops[i] = cf_op(SLUICE_READ, &asked[w->nr][r][i], 1, w->nr);
-		T_CHECK(sluice_submit(cf_io, ops, BATCH, NULL, NULL) == BATCH);
-		T_CHECK(sluice_wait_any(cf_io, d, BATCH, BATCH, T_NO_LIMIT) == BATCH);
+			ops[i] = cf_op(PENSTOCK_READ, &asked[w->nr][r][i], 1, w->nr);
+		T_CHECK(penstock_submit(cf_io, ops, BATCH, NULL, NULL) == BATCH);
+		T_CHECK(penstock_wait_any(cf_io, d, BATCH, BATCH, T_NO_LIMIT) == BATCH);
 	}
 	free(d);
 	return NULL;
@@ -238,8 +238,8 @@ static void who_asks_for_as_many_as_it_submitted_gets_them(void)
 
 static void *ask_for_two(void *arg)
 {
-	struct sluice_done *d = calloc(2, sizeof(*d));
-	int n = sluice_wait_any(cf_io, d, 2, 2, T_NO_LIMIT);
+	struct penstock_done *d = calloc(2, sizeof(*d));
+	int n = penstock_wait_any(cf_io, d, 2, 2, T_NO_LIMIT);
 
 	(void)arg;
 	free(d);
@@ -249,9 +249,9 @@ static void *ask_for_two(void *arg)
 
 static void *submit_one_byte(void *arg)
 {
-	struct sluice_op op = cf_op(SLUICE_READ, arg, 1, 0);
+	struct penstock_op op = cf_op(PENSTOCK_READ, arg, 1, 0);
 
-	T_CHECK(sluice_submit(cf_io, &op, 1, NULL, NULL) == 1);
+	T_CHECK(penstock_submit(cf_io, &op, 1, NULL, NULL) == 1);
 	return NULL;
 }
 
@@ -259,8 +259,8 @@ static void *submit_one_byte(void *arg)
 static void who_asks_for_one_is_not_kept_waiting_by_who_asks_for_more(void)
 {
 	static unsigned char byte[12];
-	struct sluice_opts o = cf_opts();
-	struct sluice_done d;
+	struct penstock_opts o = cf_opts();
+	struct penstock_done d;
 	pthread_t two, one;
 	void *msg;
 
@@ -275,7 +275,7 @@ static void who_asks_for_one_is_not_kept_waiting_by_who_asks_for_more(void)
 		pthread_join(one, &msg);
 		T_JOINED(msg);
 		if (i + 2 < T_COUNT(byte))
-			T_EQ(sluice_wait_any(cf_io, &d, 1, 1, T_NO_LIMIT), 1);
+			T_EQ(penstock_wait_any(cf_io, &d, 1, 1, T_NO_LIMIT), 1);
 	}
 	pthread_join(two, &msg);
 	T_JOINED(msg);
@@ -285,8 +285,8 @@ static void who_asks_for_one_is_not_kept_waiting_by_who_asks_for_more(void)
 /* It looks around for microseconds before it sleeps, and then it sleeps. */
 static void an_idle_handle_uses_no_processor(void)
 {
-	struct sluice_stats before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
-	struct sluice_opts o = cf_opts();
+	struct penstock_stats before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
+	struct penstock_opts o = cf_opts();
 	unsigned char byte;
 
 	o.threads = 4;
@@ -294,15 +294,15 @@ static void an_idle_handle_uses_no_processor(void)
 	t_file_make(cf_path, SEED, 10);
 	cf_file_open(O_RDONLY);
 	for (unsigned i = 0; i < 100; i++) {
-		struct sluice_op op = cf_op(SLUICE_READ, &byte, 1, 0);
+		struct penstock_op op = cf_op(PENSTOCK_READ, &byte, 1, 0);
 
 		CF_DO(&op, 1, 1);
 	}
 	/* On a busy machine its threads may come to rest later; what does not sleep never does. */
 	for (unsigned i = 0; i < 10; i++) {
-		T_EQ(sluice_get_stats(cf_io, &before), 0);
+		T_EQ(penstock_get_stats(cf_io, &before), 0);
 		usleep(200000);
-		T_EQ(sluice_get_stats(cf_io, &after), 0);
+		T_EQ(penstock_get_stats(cf_io, &after), 0);
 		if (after.cpu_ns - before.cpu_ns < 20000000)
 			break;
 	}
@@ -318,16 +318,16 @@ struct leaver {
 static void *submit_and_leave(void *arg)
 {
 	struct leaver *l = arg;
-	struct sluice_op op = cf_op(SLUICE_WRITE, l->buf, l->len, 0);
+	struct penstock_op op = cf_op(PENSTOCK_WRITE, l->buf, l->len, 0);
 
-	T_CHECK(sluice_submit(cf_io, &op, 1, &l->ticket, NULL) == 1);
+	T_CHECK(penstock_submit(cf_io, &op, 1, &l->ticket, NULL) == 1);
 	return NULL;
 }
 
 static void a_thread_may_leave_before_its_work_is_done(void)
 {
 	struct leaver l = {malloc(MIB(4)), MIB(4), 0};
-	struct sluice_done d;
+	struct penstock_done d;
 
 	T_OK(l.buf);
 	cf_open(NULL);
@@ -336,11 +336,11 @@ static void a_thread_may_leave_before_its_work_is_done(void)
 		pthread_t t;
 		void *msg;
 
-		sluice_pattern_fill(l.buf, l.len, i, 0);
+		penstock_pattern_fill(l.buf, l.len, i, 0);
 		T_EQ(pthread_create(&t, NULL, submit_and_leave, &l), 0);
 		pthread_join(t, &msg);
 		T_JOINED(msg);
-		T_EQ(sluice_wait(cf_io, l.ticket, T_NO_LIMIT, &d), 0);
+		T_EQ(penstock_wait(cf_io, l.ticket, T_NO_LIMIT, &d), 0);
 		T_EQ(d.res, l.len);
 		T_FILE_PATTERN(cf_path, i, l.len);
 	}
@@ -350,7 +350,7 @@ static void a_thread_may_leave_before_its_work_is_done(void)
 /* The handle is used by a thread that did not open it, and closed by a third. */
 static void *close_handle(void *arg)
 {
-	T_CHECK(sluice_close(arg, NULL) == 0);
+	T_CHECK(penstock_close(arg, NULL) == 0);
 	return NULL;
 }
 
@@ -363,7 +363,7 @@ static void a_handle_belongs_to_no_thread(void)
 
 	cf_open(NULL);
 	cf_file_open(O_RDWR | O_CREAT);
-	sluice_pattern_fill(buf, sizeof(buf), SEED, 0);
+	penstock_pattern_fill(buf, sizeof(buf), SEED, 0);
 	T_EQ(pthread_create(&t, NULL, submit_and_leave, &l), 0);
 	pthread_join(t, &msg);
 	T_JOINED(msg);
@@ -385,43 +385,43 @@ static void a_handle_belongs_to_no_thread(void)
 static void child_uses_the_handle(uint64_t ticket)
 {
 	unsigned char buf[100];
-	struct sluice_op op = cf_op(SLUICE_READ, buf, sizeof(buf), 0);
-	struct sluice_file_info info = {.size = sizeof(info)};
-	struct sluice_stats st = {.size = sizeof(st)};
-	struct sluice_err err = {0, ""};
-	struct sluice_summary sum;
-	struct sluice_file *f = NULL;
-	struct sluice_done d;
+	struct penstock_op op = cf_op(PENSTOCK_READ, buf, sizeof(buf), 0);
+	struct penstock_file_info info = {.size = sizeof(info)};
+	struct penstock_stats st = {.size = sizeof(st)};
+	struct penstock_err err = {0, ""};
+	struct penstock_summary sum;
+	struct penstock_file *f = NULL;
+	struct penstock_done d;
 	void *p = NULL;
 
-	IN_CHILD(sluice_submit(cf_io, &op, 1, NULL, &err) == -ECHILD);
+	IN_CHILD(penstock_submit(cf_io, &op, 1, NULL, &err) == -ECHILD);
 	IN_CHILD(err.code == -ECHILD && err.msg[0]);
-	IN_CHILD(sluice_run(cf_io, &op, &d, NULL) == -ECHILD);
-	IN_CHILD(sluice_pread(cf_file, buf, 1, 0, NULL) == -ECHILD);
-	IN_CHILD(sluice_pwrite(cf_file, buf, 1, 0, NULL) == -ECHILD);
-	IN_CHILD(sluice_wait(cf_io, ticket, T_NO_LIMIT, &d) == -ECHILD);
-	IN_CHILD(sluice_wait_any(cf_io, &d, 1, 1, T_NO_LIMIT) == -ECHILD);
-	IN_CHILD(sluice_wait_all(cf_io, T_NO_LIMIT, &sum) == -ECHILD);
-	IN_CHILD(sluice_cancel(cf_io, ticket) == -ECHILD);
-	IN_CHILD(sluice_file_open(&f, cf_io, cf_path, O_RDONLY, 0, NULL) == -ECHILD);
-	IN_CHILD(sluice_file_from_fd(&f, cf_io, 0, NULL) == -ECHILD);
-	IN_CHILD(sluice_file_stat(cf_file, &info) == -ECHILD);
-	IN_CHILD(sluice_buf_alloc(&p, cf_io, 4096, 0, NULL, NULL) == -ECHILD);
-	IN_CHILD(sluice_buf_register(cf_io, buf, 100, 0, NULL, NULL) == -ECHILD);
-	IN_CHILD(sluice_buf_unregister(cf_io, buf) == -ECHILD);
-	IN_CHILD(sluice_get_stats(cf_io, &st) == -ECHILD);
+	IN_CHILD(penstock_run(cf_io, &op, &d, NULL) == -ECHILD);
+	IN_CHILD(penstock_pread(cf_file, buf, 1, 0, NULL) == -ECHILD);
+	IN_CHILD(penstock_pwrite(cf_file, buf, 1, 0, NULL) == -ECHILD);
+	IN_CHILD(penstock_wait(cf_io, ticket, T_NO_LIMIT, &d) == -ECHILD);
+	IN_CHILD(penstock_wait_any(cf_io, &d, 1, 1, T_NO_LIMIT) == -ECHILD);
+	IN_CHILD(penstock_wait_all(cf_io, T_NO_LIMIT, &sum) == -ECHILD);
+	IN_CHILD(penstock_cancel(cf_io, ticket) == -ECHILD);
+	IN_CHILD(penstock_file_open(&f, cf_io, cf_path, O_RDONLY, 0, NULL) == -ECHILD);
+	IN_CHILD(penstock_file_from_fd(&f, cf_io, 0, NULL) == -ECHILD);
+	IN_CHILD(penstock_file_stat(cf_file, &info) == -ECHILD);
+	IN_CHILD(penstock_buf_alloc(&p, cf_io, 4096, 0, NULL, NULL) == -ECHILD);
+	IN_CHILD(penstock_buf_register(cf_io, buf, 100, 0, NULL, NULL) == -ECHILD);
+	IN_CHILD(penstock_buf_unregister(cf_io, buf) == -ECHILD);
+	IN_CHILD(penstock_get_stats(cf_io, &st) == -ECHILD);
 	IN_CHILD(!f && !p);
-	sluice_close(cf_io, NULL);
+	penstock_close(cf_io, NULL);
 	if (!T_TSAN) { /* which dies when a forked child makes threads */
-		struct sluice_opts o = cf_opts();
+		struct penstock_opts o = cf_opts();
 
 		cf_io = NULL;
-		IN_CHILD(sluice_open(&cf_io, &o, &err) == 0);
-		op = cf_path_op(SLUICE_READ, cf_path, buf, sizeof(buf), 0);
-		IN_CHILD(sluice_submit(cf_io, &op, 1, &ticket, NULL) == 1);
-		IN_CHILD(sluice_wait(cf_io, ticket, T_NO_LIMIT, &d) == 0);
+		IN_CHILD(penstock_open(&cf_io, &o, &err) == 0);
+		op = cf_path_op(PENSTOCK_READ, cf_path, buf, sizeof(buf), 0);
+		IN_CHILD(penstock_submit(cf_io, &op, 1, &ticket, NULL) == 1);
+		IN_CHILD(penstock_wait(cf_io, ticket, T_NO_LIMIT, &d) == 0);
 		IN_CHILD(d.res == sizeof(buf));
-		IN_CHILD(sluice_close(cf_io, NULL) == 0);
+		IN_CHILD(penstock_close(cf_io, NULL) == 0);
 	}
 	_exit(0);
 }
@@ -431,7 +431,7 @@ static void fork_leaves_the_handle_with_the_parent(void)
 	enum { NR = 16, LEN = 1 << 20 };
 	unsigned char *buf = malloc(NR * LEN);
 	uint64_t tickets[NR];
-	struct sluice_done d;
+	struct penstock_done d;
 	int status;
 
 	if (t_is_emulated())
@@ -440,13 +440,13 @@ static void fork_leaves_the_handle_with_the_parent(void)
 	cf_open(NULL);
 	t_file_make(cf_path, SEED, 1000);
 	cf_file_open(O_RDWR);
-	sluice_pattern_fill(buf, NR * LEN, SEED, 0);
+	penstock_pattern_fill(buf, NR * LEN, SEED, 0);
 	for (unsigned round = 0; round < 3; round++) {
 		pid_t pid;
 
 		for (unsigned i = 0; i < NR; i++) {
-			struct sluice_op op =
-				cf_op(SLUICE_WRITE, buf + i * LEN, LEN, (uint64_t)i * LEN);
+			struct penstock_op op =
+				cf_op(PENSTOCK_WRITE, buf + i * LEN, LEN, (uint64_t)i * LEN);
 
 			tickets[i] = cf_submit(&op);
 		}
@@ -456,7 +456,7 @@ static void fork_leaves_the_handle_with_the_parent(void)
 			child_uses_the_handle(tickets[0]);
 		T_OK(pid > 0);
 		for (unsigned i = 0; i < NR; i++) {
-			T_EQ(sluice_wait(cf_io, tickets[i], T_NO_LIMIT, &d), 0);
+			T_EQ(penstock_wait(cf_io, tickets[i], T_NO_LIMIT, &d), 0);
 			T_EQ(d.res, LEN);
 		}
 		T_EQ(waitpid(pid, &status, 0), pid);
@@ -464,7 +464,7 @@ static void fork_leaves_the_handle_with_the_parent(void)
 			T_FAIL("the child ended with 0x%x: line %d modulo 250", status,
 			       WEXITSTATUS(status) - 1);
 		T_FILE_PATTERN(cf_path, SEED, NR * LEN);
-		T_EQ(sluice_pread(cf_file, buf, 1000, 0, NULL), 1000);
+		T_EQ(penstock_pread(cf_file, buf, 1000, 0, NULL), 1000);
 	}
 	cf_close(0);
 	free(buf);
@@ -486,7 +486,7 @@ static void signals_interrupt_nothing(void)
 	struct sigaction act = {.sa_handler = on_alarm}, old; /* no SA_RESTART */
 	struct itimerval every = {{0, 1000}, {0, 1000}}, off = {{0, 0}, {0, 0}};
 	unsigned char *buf = malloc(LEN), *want = malloc(LEN);
-	struct sluice_op op;
+	struct penstock_op op;
 	unsigned before = alarms;
 
 	T_OK(buf && want);
@@ -495,16 +495,16 @@ static void signals_interrupt_nothing(void)
 	sigaction(SIGALRM, &act, &old);
 	setitimer(ITIMER_REAL, &every, NULL);
 	for (unsigned i = 0; i < 1000 && (i < 12 || alarms - before < 50); i++) {
-		sluice_pattern_fill(want, LEN, i, 0);
-		op = cf_op(SLUICE_WRITE, want, LEN, i & 4 ? 0 : 3);
+		penstock_pattern_fill(want, LEN, i, 0);
+		op = cf_op(PENSTOCK_WRITE, want, LEN, i & 4 ? 0 : 3);
 		CF_DO(&op, LEN, i);
-		op = cf_op(SLUICE_READ, buf, LEN, op.offset);
+		op = cf_op(PENSTOCK_READ, buf, LEN, op.offset);
 		CF_DO(&op, LEN, i / 2);
 		T_MEM(buf, want, LEN);
-		op = cf_op(SLUICE_WRITE, want, 777, 1);
+		op = cf_op(PENSTOCK_WRITE, want, 777, 1);
 		CF_DO(&op, 777, i);
-		op = cf_path_op(SLUICE_WRITE, cf_path, want, 100, 1);
-		op.flags = SLUICE_OP_DATASYNC;
+		op = cf_path_op(PENSTOCK_WRITE, cf_path, want, 100, 1);
+		op.flags = PENSTOCK_OP_DATASYNC;
 		CF_DO(&op, 100, i);
 	}
 	setitimer(ITIMER_REAL, &off, NULL);
@@ -529,7 +529,7 @@ static void signals_do_not_disturb_open_and_close(void)
 	sigaction(SIGALRM, &act, &old);
 	setitimer(ITIMER_REAL, &every, NULL);
 	for (unsigned i = 0; i < 2000 && (i < 30 || alarms - before < 50); i++) {
-		struct sluice_op op = cf_path_op(SLUICE_READ, cf_path, buf, sizeof(buf), 0);
+		struct penstock_op op = cf_path_op(PENSTOCK_READ, cf_path, buf, sizeof(buf), 0);
 
 		cf_open(NULL);
 		CF_DO(&op, sizeof(buf), i);
@@ -546,7 +546,7 @@ static void signals_do_not_disturb_open_and_close(void)
 static void signal_masks_and_handlers_stay_as_they_were(void)
 {
 	unsigned char buf[5000];
-	struct sluice_op op = cf_path_op(SLUICE_READ, cf_path, buf, sizeof(buf), 0);
+	struct penstock_op op = cf_path_op(PENSTOCK_READ, cf_path, buf, sizeof(buf), 0);
 	struct sigaction acts[NSIG], now;
 	sigset_t mask, mask_now;
 
@@ -580,13 +580,13 @@ static void a_file_size_limit_is_an_error_with_the_bytes_written(void)
 	struct sigaction ignore = {.sa_handler = SIG_IGN}, old_act;
 	struct rlimit old, low;
 
-	sluice_pattern_fill(buf, sizeof(buf), SEED, 0);
+	penstock_pattern_fill(buf, sizeof(buf), SEED, 0);
 	cf_open(NULL);
 	T_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
 	sigaction(SIGXFSZ, &ignore, &old_act);
 	for (unsigned i = 0; i < 4; i++) {
-		struct sluice_op op = cf_path_op(SLUICE_WRITE, cf_path, buf, sizeof(buf), 0);
-		struct sluice_done d = {.res = 0};
+		struct penstock_op op = cf_path_op(PENSTOCK_WRITE, cf_path, buf, sizeof(buf), 0);
+		struct penstock_done d = {.res = 0};
 		int r;
 
 		unlink(cf_path);
@@ -597,11 +597,11 @@ static void a_file_size_limit_is_an_error_with_the_bytes_written(void)
 		if (i & 1) {
 			uint64_t ticket;
 
-			r = sluice_submit(cf_io, &op, 1, &ticket, NULL);
+			r = penstock_submit(cf_io, &op, 1, &ticket, NULL);
 			if (r == 1)
-				r = sluice_wait(cf_io, ticket, T_NO_LIMIT, &d);
+				r = penstock_wait(cf_io, ticket, T_NO_LIMIT, &d);
 		} else {
-			r = sluice_run(cf_io, &op, &d, NULL);
+			r = penstock_run(cf_io, &op, &d, NULL);
 		}
 		T_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
 		if (r == 0) {

@@ -12,7 +12,7 @@
 #include "base/util.h"
 #include "tests/common/flowkit.h"
 
-static struct sluice_err err;
+static struct penstock_err err;
 static const struct place_opts raw = {.kind = PLACE_FILES, .layout = PLACE_RAW};
 static const struct place_opts hashed = {.kind = PLACE_FILES, .layout = PLACE_RAW, .hashed = true};
 static const struct place_opts slab = {.kind = PLACE_SLAB, .capacity = MIB(8)};
@@ -95,12 +95,12 @@ static void lines_added_to_the_marker_claim_nothing(void)
 	begin(raw, "f");
 	FK_DO(fk_write(0, 1, "ours", 5000), 5000);
 	put_text("f/theirs", precious, 0);
-	put_text("f/.sluice-objects", "+theirs\n+../outside\n", O_APPEND);
+	put_text("f/.penstock-objects", "+theirs\n+../outside\n", O_APPEND);
 	put_text("outside", precious, 0);
 	fk_close();
 	T_PRECIOUS("f/theirs");
 	T_PRECIOUS("outside");
-	T_OK(!is_there("f/ours") && !is_there("f/.sluice-objects"));
+	T_OK(!is_there("f/ours") && !is_there("f/.penstock-objects"));
 }
 
 static void another_file_under_our_name_is_not_touched(void)
@@ -176,7 +176,7 @@ static void a_folder_put_in_the_place_of_ours_is_not_touched(void)
 	fk_close();
 	T_PRECIOUS("f/a");
 	T_EQ(fk_entries("f"), 1);
-	T_OK(!is_there("moved/b") && !is_there("moved/.sluice-objects"));
+	T_OK(!is_there("moved/b") && !is_there("moved/.penstock-objects"));
 }
 
 static void a_slab_put_in_the_place_of_ours_is_not_removed(void)
@@ -195,12 +195,12 @@ static void a_slab_put_in_the_place_of_ours_is_not_removed(void)
 static void a_marker_that_others_may_write_is_not_believed(void)
 {
 	killed_run(raw, "f");
-	T_EQ(chmod(t_path("f/.sluice-objects"), 0664), 0);
+	T_EQ(chmod(t_path("f/.penstock-objects"), 0664), 0);
 	T_EQ(try_open(raw, "f"), -EPERM);
-	T_STR_HAS(err.msg, "f/.sluice-objects: ");
+	T_STR_HAS(err.msg, "f/.penstock-objects: ");
 	T_OK(is_there("f/ours") && is_there("f/half"));
-	T_EQ(chmod(t_path("f/.sluice-objects"), 0644), 0);
-	T_EQ(link(t_path("f/.sluice-objects"), t_path("again")), 0);
+	T_EQ(chmod(t_path("f/.penstock-objects"), 0644), 0);
+	T_EQ(link(t_path("f/.penstock-objects"), t_path("again")), 0);
 	T_EQ(try_open(raw, "f"), -EPERM);
 	T_EQ(unlink(t_path("again")), 0);
 	T_ERR(try_open(raw, "f"), 0, &err);
@@ -214,7 +214,7 @@ static void what_another_user_left_is_not_believed(void)
 	if (!t_is_root())
 		T_SKIP("root", "needs a second user");
 	killed_run(raw, "f");
-	T_EQ(chown(t_path("f/.sluice-objects"), 65534, 65534), 0);
+	T_EQ(chown(t_path("f/.penstock-objects"), 65534, 65534), 0);
 	T_EQ(try_open(raw, "f"), -EPERM);
 	T_STR_HAS(err.msg, "user 65534");
 	T_OK(is_there("f/ours"));
@@ -265,13 +265,13 @@ static void an_empty_file_of_a_name_that_was_begun_is_not_removed(void)
 	char new[64];
 
 	killed_run(raw, "f");
-	put_text("f/.sluice-objects", "+begun\n", O_APPEND);
+	put_text("f/.penstock-objects", "+begun\n", O_APPEND);
 	put_text("f/begun", "", 0);
 	T_EQ(try_open(raw, "f"), -EEXIST);
 	T_STR_HAS(err.msg, "f/begun: was not made here");
 	T_OK(is_there("f/begun") && is_there("f/ours"));
 	T_EQ(unlink(t_path("f/begun")), 0);
-	snprintf(new, sizeof(new), "f/~new~%016" PRIx64 "~7", owner_of("f/.sluice-objects"));
+	snprintf(new, sizeof(new), "f/~new~%016" PRIx64 "~7", owner_of("f/.penstock-objects"));
 	put_text(new, precious, 0);
 	T_EQ(try_open(raw, "f"), -EEXIST);
 	T_PRECIOUS(new);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_BADLOG_H
-#define SLUICE_TESTS_BADLOG_H
+#ifndef PENSTOCK_TESTS_BADLOG_H
+#define PENSTOCK_TESTS_BADLOG_H
 
 /*
  * What badfs was asked to do, in order, in the file that the variable BADFS_LOG names: what

@@ -6,7 +6,7 @@
  * What the kernel had not written yet is lost, as with the machine; what a drive reorders in a
  * cache of its own is not tried here, but in ckpt_power.
  *
- * SLUICE_TEST_OPS is the number of crashes for each layout (8).
+ * PENSTOCK_TEST_OPS is the number of crashes for each layout (8).
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -21,13 +21,13 @@
 enum { DRIVES = 1 + CKPT_MEMBERS };
 
 static const char *const drives[DRIVES] = {"disk/d", "disk/d.0", "disk/d.1"};
-static struct sluice_err err;
-static struct sluice_random rnd;
+static struct penstock_err err;
+static struct penstock_random rnd;
 static struct ckpt_place at;
 
 static void setup(void)
 {
-	sluice_random_seed(&rnd, t_seed());
+	penstock_random_seed(&rnd, t_seed());
 }
 
 static void teardown(void)
@@ -56,16 +56,16 @@ static void make_drives(const char *type, uint64_t bytes)
 /* What was told to be done, or the one after it; and the next save leaves nothing else. */
 static uint64_t check(uint64_t done)
 {
-	struct sluice_io *io;
+	struct penstock_io *io;
 	int64_t there;
 
-	T_ERR(sluice_open(&io, NULL, &err), 0, &err);
+	T_ERR(penstock_open(&io, NULL, &err), 0, &err);
 	there = ckpt_load(io, at.file);
 	if (there != (int64_t)done && there != (int64_t)done + 1)
 		T_FAIL("%lld is there, %llu was saved", (long long)there, (unsigned long long)done);
 	T_ERR(ckpt_save(io, at.file, (uint64_t)++there, 0, &err), 0, &err);
 	T_EQ(ckpt_load(io, at.file), there);
-	T_EQ(sluice_close(io, NULL), 0);
+	T_EQ(penstock_close(io, NULL), 0);
 	ckpt_nothing_else(&at, "f,f.crc");
 	return (uint64_t)there;
 }
@@ -75,9 +75,9 @@ static uint64_t crash(uint64_t nr)
 	int told, status = 0;
 	pid_t pid = ckpt_start(at.file, nr + 1, &told);
 
-	if (sluice_random_below(&rnd, 2)) /* not only in the first save, however slow it is */
+	if (penstock_random_below(&rnd, 2)) /* not only in the first save, however slow it is */
 		T_EQ(read(told, &nr, sizeof(nr)), sizeof(nr));
-	usleep((useconds_t)sluice_random_below(&rnd, at.striped ? 200000 : 60000));
+	usleep((useconds_t)penstock_random_below(&rnd, at.striped ? 200000 : 60000));
 	T_OK(kill(pid, SIGSTOP) == 0 && waitpid(pid, &status, WUNTRACED) == pid);
 	if (!WIFSTOPPED(status))
 		T_FAIL("a save failed: status %d", status);
@@ -93,16 +93,16 @@ static uint64_t crash(uint64_t nr)
 static void crash_often(const char *type, uint64_t bytes, bool striped)
 {
 	unsigned long crashes = t_ops(8), hits = 0;
-	struct sluice_io *io;
+	struct penstock_io *io;
 	uint64_t nr = 1;
 
 	if (!t_is_root())
 		T_SKIP("root", "only root can mount file systems");
 	make_drives(type, bytes);
 	ckpt_use(&at, drives[0], striped);
-	T_ERR(sluice_open(&io, NULL, &err), 0, &err);
+	T_ERR(penstock_open(&io, NULL, &err), 0, &err);
 	T_ERR(ckpt_save(io, at.file, nr, 0, &err), 0, &err);
-	T_EQ(sluice_close(io, NULL), 0);
+	T_EQ(penstock_close(io, NULL), 0);
 	for (unsigned long i = 0; i < crashes; i++) {
 		uint64_t done = crash(nr);
 

@@ -5,7 +5,7 @@
  *
  *	ckpt_kill [BADFS]
  *
- * SLUICE_TEST_OPS is the number of kills for each file system (80; 1000 is a soak).
+ * PENSTOCK_TEST_OPS is the number of kills for each file system (80; 1000 is a soak).
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -18,20 +18,20 @@
 #include "tests/fault/ckptkit.h"
 
 static const char *badfs;
-static struct sluice_io *io;
-static struct sluice_err err;
-static struct sluice_random rnd;
+static struct penstock_io *io;
+static struct penstock_err err;
+static struct penstock_random rnd;
 static struct ckpt_place at;
 
 static void setup(void)
 {
-	T_ERR(sluice_open(&io, NULL, &err), 0, &err);
-	sluice_random_seed(&rnd, t_seed());
+	T_ERR(penstock_open(&io, NULL, &err), 0, &err);
+	penstock_random_seed(&rnd, t_seed());
 }
 
 static void teardown(void)
 {
-	T_EQ(sluice_close(io, NULL), 0);
+	T_EQ(penstock_close(io, NULL), 0);
 }
 
 /* ---------------------------------------------------------------------- kill -9 */
@@ -59,7 +59,7 @@ static void kill_often(const char *name, bool striped)
 		uint64_t done;
 		int64_t there;
 
-		usleep((useconds_t)sluice_random_below(&rnd, striped ? 60000 : 25000));
+		usleep((useconds_t)penstock_random_below(&rnd, striped ? 60000 : 25000));
 		kill(pid, SIGKILL);
 		T_OK(waitpid(pid, &status, 0) == pid);
 		if (!WIFSIGNALED(status))
@@ -74,7 +74,7 @@ static void kill_often(const char *name, bool striped)
 		nr = (uint64_t)there;
 		if (i % 3)
 			continue;
-		T_ERR(ckpt_save(io, at.file, ++nr, SLUICE_WRITER_NO_SYNC, &err), 0, &err);
+		T_ERR(ckpt_save(io, at.file, ++nr, PENSTOCK_WRITER_NO_SYNC, &err), 0, &err);
 		T_EQ(ckpt_load(io, at.file), nr);
 		ckpt_nothing_else(&at, "f,f.crc,lost+found"); /* which ext4 has */
 	}
@@ -220,8 +220,8 @@ static void device_that_fails(const char *name, bool striped)
 	ckpt_use(&at, name, striped);
 	T_ERR(ckpt_save(io, at.file, nr, 0, &err), 0, &err);
 	for (unsigned i = 0; i < 90; i += T_STEP) {
-		struct sluice_opts o = SLUICE_OPTS_INIT;
-		struct sluice_io *bad;
+		struct penstock_opts o = PENSTOCK_OPTS_INIT;
+		struct penstock_io *bad;
 		char engine[128];
 		int r;
 
@@ -229,7 +229,7 @@ static void device_that_fails(const char *name, bool striped)
 			 faults[i % 3]);
 		o.engine = engine;
 		o.block = 65536;
-		T_ERR(sluice_open(&bad, &o, &err), 0, &err);
+		T_ERR(penstock_open(&bad, &o, &err), 0, &err);
 		r = ckpt_save(bad, at.file, nr + 1, 0, &err);
 		if (r < 0)
 			T_ERR(r, i % 3 == 0 ? -EIO : -ENOSPC, &err);
@@ -237,7 +237,7 @@ static void device_that_fails(const char *name, bool striped)
 			nr++;
 		failures += r < 0;
 		saves += r == 0;
-		T_EQ(sluice_close(bad, NULL), 0);
+		T_EQ(penstock_close(bad, NULL), 0);
 		T_EQ(ckpt_load(io, at.file), nr);
 		ckpt_nothing_else(&at, "f,f.crc");
 	}

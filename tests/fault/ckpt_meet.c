@@ -13,18 +13,18 @@
 #include "tests/common/t.h"
 #include "tests/fault/ckptkit.h"
 
-static struct sluice_io *io;
-static struct sluice_err err;
+static struct penstock_io *io;
+static struct penstock_err err;
 static struct ckpt_place at;
 
 static void setup(void)
 {
-	T_ERR(sluice_open(&io, NULL, &err), 0, &err);
+	T_ERR(penstock_open(&io, NULL, &err), 0, &err);
 }
 
 static void teardown(void)
 {
-	T_EQ(sluice_close(io, NULL), 0);
+	T_EQ(penstock_close(io, NULL), 0);
 }
 
 /* ----------------------------------------------------------------- the moments */
@@ -135,11 +135,11 @@ static int lock = -1;
 
 static void begin_another(void)
 {
-	struct sluice_writer *w;
+	struct penstock_writer *w;
 
 	close(lock);
-	T_ERR(sluice_writer_open(&w, io, at.file, NULL, &err), 0, &err);
-	sluice_writer_abort(w);
+	T_ERR(penstock_writer_open(&w, io, at.file, NULL, &err), 0, &err);
+	penstock_writer_abort(w);
 }
 
 /* The name by which the old file's members are found is cleared away only with its lock. */
@@ -209,11 +209,11 @@ static void the_step_of_the_dead_is_durable_before_the_old_members_go(void)
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
-		struct sluice_io *mine;
+		struct penstock_io *mine;
 
 		saver = gettid();
 		at_step = die_at_sync;
-		if (sluice_open(&mine, NULL, NULL) == 0)
+		if (penstock_open(&mine, NULL, NULL) == 0)
 			ckpt_save(mine, at.file, 2, 0, NULL);
 		_exit(1);
 	}
@@ -223,7 +223,7 @@ static void the_step_of_the_dead_is_durable_before_the_old_members_go(void)
 	T_EQ(ckpt_load(io, at.file), 2);
 	nr_syncs = 0;
 	at_remove = count_syncs;
-	T_ERR(ckpt_save(io, at.file, 3, SLUICE_WRITER_NO_SYNC, &err), 0, &err);
+	T_ERR(ckpt_save(io, at.file, 3, PENSTOCK_WRITER_NO_SYNC, &err), 0, &err);
 	T_OK(!at_remove);
 	T_EQ(ckpt_load(io, at.file), 3);
 	ckpt_nothing_else(&at, "f,f.crc");

@@ -19,17 +19,17 @@
 enum { BYTES = 6 << 20, ODD = 1234567 }; /* two parts */
 
 static const char uri[] = "s3://bucket/model", sums[] = "s3://bucket/model.crc";
-static struct sluice_object *client;
-static struct sluice_io *io;
+static struct penstock_object *client;
+static struct penstock_io *io;
 
-static struct sluice_io *handle(struct sluice_object *c)
+static struct penstock_io *handle(struct penstock_object *c)
 {
-	struct sluice_opts o = SLUICE_OPTS_INIT;
-	struct sluice_err err = {0, ""};
-	struct sluice_io *out;
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
+	struct penstock_err err = {0, ""};
+	struct penstock_io *out;
 
 	o.objects = c;
-	T_ERR(sluice_open(&out, &o, &err), 0, &err);
+	T_ERR(penstock_open(&out, &o, &err), 0, &err);
 	return out;
 }
 
@@ -37,7 +37,7 @@ static void begin_anew(void)
 {
 	const char *const all[] = {uri, sums};
 
-	T_EQ(sluice_object_delete(client, all, 2, NULL), 0);
+	T_EQ(penstock_object_delete(client, all, 2, NULL), 0);
 }
 
 static void setup(void)
@@ -50,34 +50,34 @@ static void setup(void)
 
 static void teardown(void)
 {
-	sluice_close(TAKE_PTR(io), NULL);
-	sluice_object_close(TAKE_PTR(client));
+	penstock_close(TAKE_PTR(io), NULL);
+	penstock_object_close(TAKE_PTR(client));
 	s3_rules("");
 }
 
 /* ------------------------------------------------------------------------ helpers */
 
-static struct sluice_writer *begin(struct sluice_io *on, uint32_t flags)
+static struct penstock_writer *begin(struct penstock_io *on, uint32_t flags)
 {
-	struct sluice_writer_opts o = SLUICE_WRITER_OPTS_INIT;
-	struct sluice_err err = {0, ""};
-	struct sluice_writer *w = NULL;
+	struct penstock_writer_opts o = PENSTOCK_WRITER_OPTS_INIT;
+	struct penstock_err err = {0, ""};
+	struct penstock_writer *w = NULL;
 
 	o.flags = flags;
 	o.buffer_bytes = 5 << 20;
-	T_ERR(sluice_writer_open(&w, on, uri, &o, &err), 0, &err);
+	T_ERR(penstock_writer_open(&w, on, uri, &o, &err), 0, &err);
 	return w;
 }
 
-static int put(struct sluice_writer *w, uint64_t seed, uint64_t len)
+static int put(struct penstock_writer *w, uint64_t seed, uint64_t len)
 {
 	char *buf = malloc(ODD);
 	int r = 0;
 
 	for (uint64_t at = 0, n; at < len && r == 0; at += n) {
 		n = min_u64(len - at, ODD);
-		sluice_pattern_fill(buf, n, seed, at);
-		r = sluice_writer_write(w, buf, n, NULL);
+		penstock_pattern_fill(buf, n, seed, at);
+		r = penstock_writer_write(w, buf, n, NULL);
 	}
 	free(buf);
 	return r;
@@ -85,37 +85,37 @@ static int put(struct sluice_writer *w, uint64_t seed, uint64_t len)
 
 static int save(uint64_t seed, uint64_t len)
 {
-	struct sluice_writer_opts o = SLUICE_WRITER_OPTS_INIT;
-	struct sluice_writer *w;
+	struct penstock_writer_opts o = PENSTOCK_WRITER_OPTS_INIT;
+	struct penstock_writer *w;
 	int r;
 
 	o.buffer_bytes = 5 << 20;
-	r = sluice_writer_open(&w, io, uri, &o, NULL);
+	r = penstock_writer_open(&w, io, uri, &o, NULL);
 	if (r == 0 && put(w, seed, len) < 0) {
-		sluice_writer_abort(w);
+		penstock_writer_abort(w);
 		return -EIO;
 	}
-	return r < 0 ? r : sluice_writer_commit(w, NULL);
+	return r < 0 ? r : penstock_writer_commit(w, NULL);
 }
 
 /* Read all of it, verified; -errno, or 0 with the bytes, to be freed. */
-static int load(char **ret, uint64_t *ret_len, struct sluice_err *err)
+static int load(char **ret, uint64_t *ret_len, struct penstock_err *err)
 {
-	struct sluice_reader_opts o = SLUICE_READER_OPTS_INIT;
-	struct sluice_reader_info info = {.size = sizeof(info)};
-	struct sluice_reader *r;
+	struct penstock_reader_opts o = PENSTOCK_READER_OPTS_INIT;
+	struct penstock_reader_info info = {.size = sizeof(info)};
+	struct penstock_reader *r;
 	int64_t n;
 	int e;
 
-	o.verify = SLUICE_VERIFY_ALWAYS;
-	e = sluice_reader_open(&r, io, uri, &o, err);
+	o.verify = PENSTOCK_VERIFY_ALWAYS;
+	e = penstock_reader_open(&r, io, uri, &o, err);
 	if (e < 0)
 		return e;
-	sluice_reader_stat(r, &info);
+	penstock_reader_stat(r, &info);
 	*ret = malloc(info.bytes + 1);
 	*ret_len = info.bytes;
-	n = sluice_reader_pread(r, *ret, info.bytes, 0, err);
-	sluice_reader_close(r);
+	n = penstock_reader_pread(r, *ret, info.bytes, 0, err);
+	penstock_reader_close(r);
 	if (n < 0)
 		free(*ret);
 	return n < 0 ? (int)n : 0;
@@ -124,14 +124,14 @@ static int load(char **ret, uint64_t *ret_len, struct sluice_err *err)
 /* Is it what was made with one of these seeds?  Returns which. */
 static uint64_t expect(uint64_t old, uint64_t new, uint64_t bytes)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	uint64_t len, seeds[2] = {old, new}, got = 0;
 	char *buf, *want = malloc(bytes);
 
 	T_ERR(load(&buf, &len, &err), 0, &err);
 	T_EQ(len, bytes);
 	for (unsigned i = 0; i < 2 && !got; i++) {
-		sluice_pattern_fill(want, bytes, seeds[i], 0);
+		penstock_pattern_fill(want, bytes, seeds[i], 0);
 		if (!memcmp(buf, want, bytes))
 			got = seeds[i];
 	}
@@ -143,7 +143,7 @@ static uint64_t expect(uint64_t old, uint64_t new, uint64_t bytes)
 
 static unsigned nr_sets(void)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct crc_object crc;
 	unsigned nr;
 
@@ -155,26 +155,26 @@ static unsigned nr_sets(void)
 
 static bool is_there(const char *name)
 {
-	struct sluice_object_info info = {.size = sizeof(info)};
+	struct penstock_object_info info = {.size = sizeof(info)};
 
-	return sluice_object_stat(client, name, &info, NULL) == 0;
+	return penstock_object_stat(client, name, &info, NULL) == 0;
 }
 
 /* -------------------------------------------------------------------------- cases */
 
 static void it_is_there_when_it_is_committed_and_not_before(void)
 {
-	struct sluice_writer *w = begin(io, 0);
+	struct penstock_writer *w = begin(io, 0);
 
 	T_EQ(put(w, 1, BYTES), 0);
 	T_OK(!is_there(uri));
-	T_EQ(sluice_writer_commit(w, NULL), 0);
+	T_EQ(penstock_writer_commit(w, NULL), 0);
 	expect(1, 1, BYTES);
 	T_EQ(nr_sets(), 1);
 	w = begin(io, 0);
 	T_EQ(put(w, 2, BYTES), 0);
 	expect(1, 1, BYTES);
-	T_EQ(sluice_writer_commit(w, NULL), 0);
+	T_EQ(penstock_writer_commit(w, NULL), 0);
 	expect(2, 2, BYTES);
 	T_EQ(nr_sets(), 1);
 	T_EQ(save(3, 100), 0); /* in one request */
@@ -186,47 +186,47 @@ static void it_is_there_when_it_is_committed_and_not_before(void)
 
 static void what_is_given_up_leaves_the_old_one(void)
 {
-	struct sluice_writer *w;
+	struct penstock_writer *w;
 
 	T_EQ(save(1, BYTES), 0);
 	w = begin(io, 0);
 	T_EQ(put(w, 2, BYTES), 0);
-	sluice_writer_abort(w);
+	penstock_writer_abort(w);
 	expect(1, 1, BYTES);
 	T_EQ(s3_nr_uploads(client), 0);
 }
 
 static void damage_is_found(void)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	uint64_t len;
 	char *buf = NULL;
 
 	T_EQ(save(1, 3 << 20), 0);
 	T_EQ(load(&buf, &len, &err), 0);
 	buf[(2 << 20) + 5] ^= 1;
-	T_EQ(sluice_object_put(client, uri, buf, len, 0, NULL, NULL, NULL), 0);
+	T_EQ(penstock_object_put(client, uri, buf, len, 0, NULL, NULL, NULL), 0);
 	free(buf);
 	T_EQ(load(&buf, &len, &err), -EBADMSG);
 	T_OK(strstr(err.msg, uri) && strstr(err.msg, "2097152"));
-	T_EQ(sluice_object_put(client, uri, "short", 5, 0, NULL, NULL, NULL), 0);
+	T_EQ(penstock_object_put(client, uri, "short", 5, 0, NULL, NULL, NULL), 0);
 	T_EQ(load(&buf, &len, &err), -EBADMSG);
 	T_OK(strstr(err.msg, "another size"));
 }
 
 static void zeros_are_where_the_position_was_moved_on(void)
 {
-	struct sluice_writer *w = begin(io, 0);
-	struct sluice_err err = {0, ""};
+	struct penstock_writer *w = begin(io, 0);
+	struct penstock_err err = {0, ""};
 	uint64_t len;
 	char *buf;
 
-	T_EQ(sluice_writer_write(w, "a", 1, NULL), 0);
-	T_EQ(sluice_writer_seek(w, 3 << 20, NULL), 0);
-	T_EQ(sluice_writer_write(w, "b", 1, NULL), 0);
-	T_EQ(sluice_writer_seek(w, 5, &err), -ESPIPE);
-	T_EQ(sluice_writer_seek(w, 9 << 20, NULL), 0); /* does not make it longer */
-	T_EQ(sluice_writer_commit(w, NULL), 0);
+	T_EQ(penstock_writer_write(w, "a", 1, NULL), 0);
+	T_EQ(penstock_writer_seek(w, 3 << 20, NULL), 0);
+	T_EQ(penstock_writer_write(w, "b", 1, NULL), 0);
+	T_EQ(penstock_writer_seek(w, 5, &err), -ESPIPE);
+	T_EQ(penstock_writer_seek(w, 9 << 20, NULL), 0); /* does not make it longer */
+	T_EQ(penstock_writer_commit(w, NULL), 0);
 	T_ERR(load(&buf, &len, &err), 0, &err);
 	T_EQ(len, (3 << 20) + 1);
 	T_OK(buf[0] == 'a' && buf[3 << 20] == 'b' && !buf[1] &&
@@ -236,37 +236,37 @@ static void zeros_are_where_the_position_was_moved_on(void)
 
 static void checksums_of_others_stay_and_ours_go_with_no_crc(void)
 {
-	struct sluice_writer_opts o = SLUICE_WRITER_OPTS_INIT;
-	struct sluice_writer *w;
-	struct sluice_err err = {0, ""};
+	struct penstock_writer_opts o = PENSTOCK_WRITER_OPTS_INIT;
+	struct penstock_writer *w;
+	struct penstock_err err = {0, ""};
 	uint64_t len;
 	char *buf;
 
-	T_EQ(sluice_object_put(client, sums, "notes", 5, 0, NULL, NULL, NULL), 0);
-	T_EQ(sluice_writer_open(&w, io, uri, &o, &err), -EEXIST);
+	T_EQ(penstock_object_put(client, sums, "notes", 5, 0, NULL, NULL, NULL), 0);
+	T_EQ(penstock_writer_open(&w, io, uri, &o, &err), -EEXIST);
 	T_OK(strstr(err.msg, sums));
 	const char *const one = sums;
-	T_EQ(sluice_object_delete(client, &one, 1, NULL), 0);
+	T_EQ(penstock_object_delete(client, &one, 1, NULL), 0);
 	T_EQ(save(1, 1000), 0);
-	w = begin(io, SLUICE_WRITER_NO_CRC);
+	w = begin(io, PENSTOCK_WRITER_NO_CRC);
 	T_EQ(put(w, 2, 1000), 0);
-	T_EQ(sluice_writer_commit(w, NULL), 0);
+	T_EQ(penstock_writer_commit(w, NULL), 0);
 	T_OK(!is_there(sums));
 	T_EQ(load(&buf, &len, &err), -ENODATA);
 }
 
 static void without_a_client_it_is_refused_in_one_line(void)
 {
-	struct sluice_err err = {0, ""};
-	struct sluice_io *bare = handle(NULL);
-	struct sluice_reader *r;
-	struct sluice_writer *w;
+	struct penstock_err err = {0, ""};
+	struct penstock_io *bare = handle(NULL);
+	struct penstock_reader *r;
+	struct penstock_writer *w;
 
-	T_EQ(sluice_writer_open(&w, bare, uri, NULL, &err), -ENOTSUP);
+	T_EQ(penstock_writer_open(&w, bare, uri, NULL, &err), -ENOTSUP);
 	T_OK(strstr(err.msg, uri));
-	T_EQ(sluice_reader_open(&r, bare, uri, NULL, &err), -ENOTSUP);
-	T_EQ(sluice_writer_open(&w, io, "az://box/model", NULL, &err), -ENOTSUP);
-	sluice_close(bare, NULL);
+	T_EQ(penstock_reader_open(&r, bare, uri, NULL, &err), -ENOTSUP);
+	T_EQ(penstock_writer_open(&w, io, "az://box/model", NULL, &err), -ENOTSUP);
+	penstock_close(bare, NULL);
 }
 
 /* From request N on all fail, at once or after they were carried out. */
@@ -315,8 +315,8 @@ static void so_they_do_where_the_old_one_was_never_confirmed(void)
 	static const unsigned failures[] = {4, 20};
 
 	for (unsigned k = 0; k < T_COUNT(failures); k++) {
-		struct sluice_err err = {0, ""};
-		struct sluice_reader *r;
+		struct penstock_err err = {0, ""};
+		struct penstock_reader *r;
 		char buf[1000];
 
 		begin_anew();
@@ -326,10 +326,10 @@ static void so_they_do_where_the_old_one_was_never_confirmed(void)
 		for (unsigned i = 0; i < failures[k]; i++)
 			T_OK(save(2 + i, i % 5 ? 1000 : 2000) < 0);
 		s3_rules("");
-		T_ERR(sluice_reader_open(&r, io, uri, NULL, &err), 0, &err);
-		T_ERR(sluice_reader_pread(r, buf, 1000, 0, &err), 1000, &err);
-		T_EQ(sluice_pattern_check(buf, 1000, 1, 0), 1000);
-		sluice_reader_close(r);
+		T_ERR(penstock_reader_open(&r, io, uri, NULL, &err), 0, &err);
+		T_ERR(penstock_reader_pread(r, buf, 1000, 0, &err), 1000, &err);
+		T_EQ(penstock_pattern_check(buf, 1000, 1, 0), 1000);
+		penstock_reader_close(r);
 		T_EQ(save(50, 1000), 0);
 		expect(50, 50, 1000);
 	}
@@ -339,13 +339,13 @@ static void of_two_at_once_one_wins_whole(void)
 {
 	for (unsigned i = 0; i < 6; i++) {
 		uint64_t seed = 10 + 2 * i;
-		struct sluice_writer *a = begin(io, 0), *b = begin(io, 0);
+		struct penstock_writer *a = begin(io, 0), *b = begin(io, 0);
 
 		T_EQ(put(a, seed, BYTES), 0);
 		T_EQ(put(b, seed + 1, BYTES), 0);
-		T_EQ(sluice_writer_commit(i % 2 ? a : b, NULL), 0);
+		T_EQ(penstock_writer_commit(i % 2 ? a : b, NULL), 0);
 		T_EQ(expect(seed, seed + 1, BYTES), i % 2 ? seed : seed + 1);
-		T_EQ(sluice_writer_commit(i % 2 ? b : a, NULL), 0);
+		T_EQ(penstock_writer_commit(i % 2 ? b : a, NULL), 0);
 		T_EQ(expect(seed, seed + 1, BYTES), i % 2 ? seed + 1 : seed);
 	}
 	T_OK(nr_sets() <= CRC_SETS_MAX);
@@ -353,12 +353,12 @@ static void of_two_at_once_one_wins_whole(void)
 
 static void a_killed_save_leaves_the_old_one_or_the_new_one(void)
 {
-	struct sluice_random x;
+	struct penstock_random x;
 
-	sluice_random_seed(&x, 1);
+	penstock_random_seed(&x, 1);
 	T_EQ(save(1, BYTES), 0);
 	for (uint64_t seed = 2, old = 1; seed < 22; seed++) {
-		struct timespec t = {.tv_nsec = (long)(sluice_random_next(&x) % 150000000)};
+		struct timespec t = {.tv_nsec = (long)(penstock_random_next(&x) % 150000000)};
 		char text[24];
 		pid_t pid;
 

@@ -40,8 +40,8 @@ static struct badlog changes[CHANGES];                /* of names since */
 static unsigned nr_changes;
 static int64_t saved; /* the last that was said to be */
 
-static struct sluice_io *io;
-static struct sluice_err err;
+static struct penstock_io *io;
+static struct penstock_err err;
 static unsigned long nr_states;
 
 /* ------------------------------------------------------------------------ contents */
@@ -154,7 +154,7 @@ static void check_state(const struct name *v, enum kept kept, unsigned long at)
 		T_FAIL("record %lu: %lld is there, %lld was saved", at, (long long)there,
 		       (long long)saved);
 	if (nr_states++ % 4 == 0) {
-		T_ERR(ckpt_save(io, t_path("state/f"), 99, SLUICE_WRITER_NO_SYNC, &err), 0, &err);
+		T_ERR(ckpt_save(io, t_path("state/f"), 99, PENSTOCK_WRITER_NO_SYNC, &err), 0, &err);
 		T_EQ(ckpt_load(io, t_path("state/f")), 99);
 		ckpt_only(t_path("state"), "f,f.crc");
 	}
@@ -236,12 +236,12 @@ static void play_log(const char *path)
 
 static void setup(void)
 {
-	T_ERR(sluice_open(&io, NULL, &err), 0, &err);
+	T_ERR(penstock_open(&io, NULL, &err), 0, &err);
 }
 
 static void teardown(void)
 {
-	T_EQ(sluice_close(io, NULL), 0);
+	T_EQ(penstock_close(io, NULL), 0);
 }
 
 static void power_that_fails_leaves_the_old_file_or_the_new_one(void)
@@ -251,7 +251,7 @@ static void power_that_fails_leaves_the_old_file_or_the_new_one(void)
 		int fd;
 
 		/* once without checksums: those of the file before must not stay for it */
-		T_ERR(ckpt_save(io, t_path("bad/f"), nr, nr == 5 ? SLUICE_WRITER_NO_CRC : 0, &err),
+		T_ERR(ckpt_save(io, t_path("bad/f"), nr, nr == 5 ? PENSTOCK_WRITER_NO_CRC : 0, &err),
 		      0, &err);
 		snprintf(mark, sizeof(mark), "bad/mark%d", (int)nr);
 		fd = open(t_path(mark), O_WRONLY | O_CREAT, 0600);

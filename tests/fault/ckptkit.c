@@ -7,7 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/random.h"
 #include "base/util.h"
@@ -23,15 +23,15 @@ uint64_t ckpt_len(uint64_t nr)
 static void ckpt_fill(unsigned char *buf, uint64_t nr)
 {
 	memcpy(buf, &nr, 8);
-	sluice_pattern_fill(buf + 8, ckpt_len(nr) - 8, nr, 8);
+	penstock_pattern_fill(buf + 8, ckpt_len(nr) - 8, nr, 8);
 }
 
-int ckpt_save(struct sluice_io *io, const char *path, uint64_t nr, uint32_t flags,
-	      struct sluice_err *err)
+int ckpt_save(struct penstock_io *io, const char *path, uint64_t nr, uint32_t flags,
+	      struct penstock_err *err)
 {
 	CLEANUP_FREE unsigned char *buf = malloc(CKPT_MAX);
-	struct sluice_writer_opts o = SLUICE_WRITER_OPTS_INIT;
-	struct sluice_writer *w;
+	struct penstock_writer_opts o = PENSTOCK_WRITER_OPTS_INIT;
+	struct penstock_writer *w;
 	uint64_t len = ckpt_len(nr);
 	int r;
 
@@ -42,32 +42,32 @@ int ckpt_save(struct sluice_io *io, const char *path, uint64_t nr, uint32_t flag
 	o.buffer_bytes = MIB(1);
 	o.flags = flags;
 	o.expected = nr % 2 ? len : 0;
-	r = sluice_writer_open(&w, io, path, &o, err);
+	r = penstock_writer_open(&w, io, path, &o, err);
 	for (uint64_t at = 0, n; r == 0 && at < len; at += n) {
 		n = min_u64(len - at, 300001);
-		r = sluice_writer_write(w, buf + at, n, err);
+		r = penstock_writer_write(w, buf + at, n, err);
 		if (r < 0)
-			sluice_writer_abort(w);
+			penstock_writer_abort(w);
 	}
-	return r < 0 ? r : sluice_writer_commit(w, err);
+	return r < 0 ? r : penstock_writer_commit(w, err);
 }
 
-int64_t ckpt_load(struct sluice_io *io, const char *path)
+int64_t ckpt_load(struct penstock_io *io, const char *path)
 {
 	CLEANUP_FREE unsigned char *got = malloc(CKPT_MAX);
 	CLEANUP_FREE unsigned char *want = malloc(CKPT_MAX);
-	struct sluice_err err = {0, ""};
-	struct sluice_reader *r;
+	struct penstock_err err = {0, ""};
+	struct penstock_reader *r;
 	int64_t n;
 	uint64_t nr;
 
 	T_OK(got && want);
-	n = sluice_reader_open(&r, io, path, NULL, &err);
+	n = penstock_reader_open(&r, io, path, NULL, &err);
 	if (n == -ENOENT)
 		return n;
 	T_ERR(n, 0, &err);
-	n = sluice_reader_read(r, got, CKPT_MAX, &err);
-	sluice_reader_close(r);
+	n = penstock_reader_read(r, got, CKPT_MAX, &err);
+	penstock_reader_close(r);
 	T_ERR(n < 0 ? n : 0, 0, &err);
 	if (n < 8)
 		T_FAIL("%s has %lld bytes", path, (long long)n);
@@ -81,10 +81,10 @@ int64_t ckpt_load(struct sluice_io *io, const char *path)
 /* Tells each that is done. */
 static void save_for_ever(const char *path, uint64_t nr, int tell)
 {
-	struct sluice_io *mine;
+	struct penstock_io *mine;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a stopped one would stay when the test fails */
-	if (sluice_open(&mine, NULL, NULL) < 0)
+	if (penstock_open(&mine, NULL, NULL) < 0)
 		_exit(2);
 	for (;; nr++)
 		if (ckpt_save(mine, path, nr, 0, NULL) < 0 || write(tell, &nr, 8) != 8)
@@ -133,7 +133,7 @@ void ckpt_only(const char *dir, const char *names)
 void ckpt_use(struct ckpt_place *at, const char *name, bool striped)
 {
 	const char *in[CKPT_MEMBERS];
-	struct sluice_err err;
+	struct penstock_err err;
 
 	at->striped = striped;
 	snprintf(at->folder, sizeof(at->folder), "%s", t_path(name));
@@ -145,18 +145,18 @@ void ckpt_use(struct ckpt_place *at, const char *name, bool striped)
 		in[i] = at->members[i];
 	}
 	if (striped)
-		T_ERR(sluice_stripe_create(at->file, 65536, in, CKPT_MEMBERS, 0, &err), 0, &err);
+		T_ERR(penstock_stripe_create(at->file, 65536, in, CKPT_MEMBERS, 0, &err), 0, &err);
 }
 
 void ckpt_nothing_else(const struct ckpt_place *at, const char *names)
 {
-	struct sluice_stripe_info *info;
-	struct sluice_err err;
+	struct penstock_stripe_info *info;
+	struct penstock_err err;
 
 	ckpt_only(at->folder, names);
 	if (!at->striped)
 		return;
-	T_ERR(sluice_stripe_load(&info, at->file, &err), 0, &err);
+	T_ERR(penstock_stripe_load(&info, at->file, &err), 0, &err);
 	T_EQ(info->nr, CKPT_MEMBERS);
 	for (unsigned i = 0; i < CKPT_MEMBERS; i++) {
 		const char *path = info->members[i].path, *folder = at->members[i];
@@ -164,5 +164,5 @@ void ckpt_nothing_else(const struct ckpt_place *at, const char *names)
 		T_EQ(strncmp(path, folder, strlen(folder)), 0);
 		ckpt_only(folder, path + strlen(folder) + 1);
 	}
-	sluice_stripe_free(info);
+	penstock_stripe_free(info);
 }

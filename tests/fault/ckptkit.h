@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_CKPTKIT_H
-#define SLUICE_TESTS_CKPTKIT_H
+#ifndef PENSTOCK_TESTS_CKPTKIT_H
+#define PENSTOCK_TESTS_CKPTKIT_H
 
 /*
  * Checkpoints that say which they are: eight bytes of number, then the pattern of that number; of
  * different lengths.
  */
 #include <limits.h>
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -16,11 +16,11 @@ enum { CKPT_MAX = 1 << 21 };
 uint64_t ckpt_len(uint64_t nr);
 
 /* Save it under @path; 0 or -errno.  It may be called in a child, and checks nothing. */
-int ckpt_save(struct sluice_io *io, const char *path, uint64_t nr, uint32_t flags,
-	      struct sluice_err *err);
+int ckpt_save(struct penstock_io *io, const char *path, uint64_t nr, uint32_t flags,
+	      struct penstock_err *err);
 
 /* The number of the one that is there, whole and verified; -ENOENT, or the test fails. */
-int64_t ckpt_load(struct sluice_io *io, const char *path);
+int64_t ckpt_load(struct penstock_io *io, const char *path);
 
 /* A child that saves one after the other, from @nr on, until somebody ends it. */
 pid_t ckpt_start(const char *path, uint64_t nr, int *ret_told);

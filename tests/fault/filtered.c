@@ -15,30 +15,30 @@
 /* Another engine is chosen when a handle is opened, and what it moves arrives. */
 static void child(long nr, int errnum)
 {
-	struct sluice_opts named = SLUICE_OPTS_INIT;
-	struct sluice_stats st = {.size = sizeof(st)};
-	struct sluice_err err = {0, ""};
-	struct sluice_io *io;
-	struct sluice_op op;
-	struct sluice_done d;
+	struct penstock_opts named = PENSTOCK_OPTS_INIT;
+	struct penstock_stats st = {.size = sizeof(st)};
+	struct penstock_err err = {0, ""};
+	struct penstock_io *io;
+	struct penstock_op op;
+	struct penstock_done d;
 	char out[5000] = "filtered", in[5000] = "";
 
 	IN_CHILD(t_forbid(nr, errnum) == 0);
-	IN_CHILD(sluice_engine_probe("io_uring", &err) < 0);
+	IN_CHILD(penstock_engine_probe("io_uring", &err) < 0);
 	IN_CHILD(strstr(err.msg, "seccomp"));
 	named.engine = "io_uring";
-	IN_CHILD(sluice_open(&io, &named, &err) == -ENOTSUP);
-	IN_CHILD(sluice_open(&io, NULL, &err) == 0);
-	op = (struct sluice_op){
-		.opcode = SLUICE_WRITE, .path = t_path("f"), .buf = out, .len = sizeof(out)};
-	IN_CHILD(sluice_run(io, &op, &d, &err) == 0 && d.res == sizeof(out));
-	op.opcode = SLUICE_READ;
+	IN_CHILD(penstock_open(&io, &named, &err) == -ENOTSUP);
+	IN_CHILD(penstock_open(&io, NULL, &err) == 0);
+	op = (struct penstock_op){
+		.opcode = PENSTOCK_WRITE, .path = t_path("f"), .buf = out, .len = sizeof(out)};
+	IN_CHILD(penstock_run(io, &op, &d, &err) == 0 && d.res == sizeof(out));
+	op.opcode = PENSTOCK_READ;
 	op.buf = in;
-	IN_CHILD(sluice_run(io, &op, &d, &err) == 0 && d.res == sizeof(in));
+	IN_CHILD(penstock_run(io, &op, &d, &err) == 0 && d.res == sizeof(in));
 	IN_CHILD(!memcmp(in, out, sizeof(in)));
-	IN_CHILD(sluice_get_stats(io, &st) == 0 && strcmp(st.engine, "io_uring") != 0);
-	IN_CHILD(st.fallbacks & SLUICE_FELL_ENGINE);
-	IN_CHILD(sluice_close(io, &err) == 0);
+	IN_CHILD(penstock_get_stats(io, &st) == 0 && strcmp(st.engine, "io_uring") != 0);
+	IN_CHILD(st.fallbacks & PENSTOCK_FELL_ENGINE);
+	IN_CHILD(penstock_close(io, &err) == 0);
 	_exit(0);
 }
 
@@ -47,7 +47,7 @@ static void refused(long nr, int errnum)
 	int status;
 	pid_t pid;
 
-	if (sluice_engine_probe("io_uring", NULL) < 0)
+	if (penstock_engine_probe("io_uring", NULL) < 0)
 		T_SKIP("io_uring", "there is none to refuse");
 	t_path("f");
 	pid = fork();

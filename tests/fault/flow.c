@@ -110,7 +110,7 @@ static void a_slab_that_does_not_fit_is_refused_and_leaves_nothing(void)
 	const char *path = t_path("mnt/slab");
 	struct place_opts o = {
 		.kind = PLACE_SLAB, .capacity = MIB(100), .paths = &path, .nr_paths = 1};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	uint64_t before = room();
 	struct place *p;
 
@@ -256,15 +256,15 @@ struct known {
 	uint64_t size;
 };
 
-static bool step(struct known *k, unsigned n, struct sluice_random *random)
+static bool step(struct known *k, unsigned n, struct penstock_random *random)
 {
-	unsigned to = (unsigned)sluice_random_below(random, fk_opts.nr_places);
-	uint64_t size = 1 + sluice_random_below(random, MIB(2));
+	unsigned to = (unsigned)penstock_random_below(random, fk_opts.nr_places);
+	uint64_t size = 1 + penstock_random_below(random, MIB(2));
 	char name[16];
 	int64_t r;
 
 	snprintf(name, sizeof(name), "e-%u", n);
-	switch (k->exists ? sluice_random_below(random, 5) : 0) {
+	switch (k->exists ? penstock_random_below(random, 5) : 0) {
 	case 0:
 		r = fk_do(fk_write(to, n, name, size));
 		*k = (struct known){r >= 0, to, size};
@@ -291,16 +291,16 @@ static void errors_are_results_and_nothing_half_stays(void)
 {
 	enum { OBJECTS = 20 };
 	struct known known[OBJECTS] = {{false, 0, 0}};
-	struct sluice_random random;
+	struct penstock_random random;
 	unsigned failed = 0, live[3] = {0};
 
-	sluice_random_seed(&random, t_seed());
+	penstock_random_seed(&random, t_seed());
 	fk_files("raw", PLACE_RAW);
 	fk_slab("slab", MIB(64));
 	fk_memory(MIB(64));
 	fk_open();
 	for (unsigned long i = t_ops(1000); i > 0; i--) {
-		unsigned n = (unsigned)sluice_random_below(&random, OBJECTS);
+		unsigned n = (unsigned)penstock_random_below(&random, OBJECTS);
 
 		failed += step(&known[n], n, &random);
 	}
@@ -344,7 +344,7 @@ static void what_the_file_system_refuses_is_the_result(void)
 		{"f,flush=1", -EIO, 0},
 		{"f,fsync=1", -EIO, 0},
 	};
-	struct place_opts o = {.kind = PLACE_FILES, .durability = SLUICE_DURABLE_DATA};
+	struct place_opts o = {.kind = PLACE_FILES, .durability = PENSTOCK_DURABLE_DATA};
 	unsigned p = fk_add(o, "bad/files");
 
 	fk_open();
@@ -376,11 +376,11 @@ int main(int argc, char **argv)
 		{"full", setup_full, teardown_full, full_cases, T_COUNT(full_cases)},
 		{"bad", fk_setup, fk_teardown, bad_cases, T_COUNT(bad_cases)},
 	};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	if (argc > 1)
 		fk_engine = t_engine(argv[1]);
-	if (sluice_engine_probe(t_engine_need(fk_engine), &err) < 0)
+	if (penstock_engine_probe(t_engine_need(fk_engine), &err) < 0)
 		t_skip_all(t_engine_need(fk_engine), "%s: %s", fk_engine, err.msg);
 	mounts_need();
 	if (argc > 2)

@@ -20,7 +20,7 @@ enum { SEED = 71, SLACK = 256 << 10 }; /* what a file system uses for itself */
 
 static const char *engine = "threads";
 static const char *fs; /* of the running group */
-static struct sluice_io *io;
+static struct penstock_io *io;
 static unsigned char *data; /* of the pattern SEED */
 static size_t data_len;
 static char path[PATH_MAX];
@@ -49,14 +49,14 @@ static bool room_is_back(uint64_t before, uint64_t used)
 
 static void open_handle(void)
 {
-	struct sluice_opts o = SLUICE_OPTS_INIT;
-	struct sluice_err err = {0, ""};
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
+	struct penstock_err err = {0, ""};
 
 	o.engine = engine;
 	o.block = KIB(64);
 	o.depth = 8;
 	o.threads = 2;
-	T_ERR(sluice_open(&io, &o, &err), 0, &err);
+	T_ERR(penstock_open(&io, &o, &err), 0, &err);
 }
 
 static void setup(void)
@@ -72,7 +72,7 @@ static void setup(void)
 	data_len = 2 * room() + MIB(1);
 	data = malloc(data_len);
 	T_OK(data);
-	sluice_pattern_fill(data, data_len, SEED, 0);
+	penstock_pattern_fill(data, data_len, SEED, 0);
 	open_handle();
 }
 
@@ -90,7 +90,7 @@ static void setup_tmpfs(void)
 
 static void teardown(void)
 {
-	sluice_close(io, NULL);
+	penstock_close(io, NULL);
 	io = NULL;
 	free(data);
 	data = NULL;
@@ -99,21 +99,21 @@ static void teardown(void)
 
 /* Run or submit; returns the result of the operation, even of a refused one. */
 static int64_t write_at(const char *to, void *buf, uint64_t len, uint64_t off, unsigned turn,
-			struct sluice_done *d)
+			struct penstock_done *d)
 {
-	struct sluice_op op = {
-		.opcode = SLUICE_WRITE, .path = to, .buf = buf, .len = len, .offset = off};
-	struct sluice_err err = {0, ""};
+	struct penstock_op op = {
+		.opcode = PENSTOCK_WRITE, .path = to, .buf = buf, .len = len, .offset = off};
+	struct penstock_err err = {0, ""};
 	uint64_t ticket;
 	int r;
 
 	memset(d, 0, sizeof(*d));
 	if (turn & 1) {
-		r = sluice_submit(io, &op, 1, &ticket, &err);
+		r = penstock_submit(io, &op, 1, &ticket, &err);
 		if (r == 1)
-			r = sluice_wait(io, ticket, T_NO_LIMIT, d);
+			r = penstock_wait(io, ticket, T_NO_LIMIT, d);
 	} else {
-		r = sluice_run(io, &op, d, &err);
+		r = penstock_run(io, &op, d, &err);
 	}
 	if (r < 0) {
 		snprintf(d->msg, sizeof(d->msg), "%s", err.msg);
@@ -126,7 +126,7 @@ static int64_t write_at(const char *to, void *buf, uint64_t len, uint64_t off, u
 static void a_write_larger_than_the_room_fails_and_says_how_far(void)
 {
 	uint64_t before = room();
-	struct sluice_done d;
+	struct penstock_done d;
 
 	for (unsigned turn = 0; turn < 4; turn++) {
 		uint64_t len = before + MIB(1) + (turn & 2 ? 0 : 777);
@@ -150,7 +150,7 @@ static void a_hole_that_cannot_be_filled_fails_with_what_fitted(void)
 {
 	uint64_t before = room(), len = before + MIB(1);
 	unsigned char *got = malloc(len);
-	struct sluice_done d;
+	struct penstock_done d;
 
 	T_OK(got);
 	for (unsigned turn = 0; turn < 4; turn++) {
@@ -177,7 +177,7 @@ static void a_hole_that_cannot_be_filled_fails_with_what_fitted(void)
 static void a_file_that_cannot_grow_keeps_what_it_had(void)
 {
 	uint64_t before = room(), had = before / 2 + 123;
-	struct sluice_done d;
+	struct penstock_done d;
 
 	for (unsigned turn = 0; turn < 2; turn++) {
 		unlink(path);
@@ -210,12 +210,12 @@ static void bytes_that_are_there_can_be_overwritten(void)
 {
 	enum { LEN = 300001 };
 	unsigned char *fresh = malloc(LEN);
-	struct sluice_done d;
+	struct penstock_done d;
 
 	T_OK(fresh);
 	t_file_make(path, SEED + 1, LEN);
 	fill_up();
-	sluice_pattern_fill(fresh, LEN, SEED + 2, 0);
+	penstock_pattern_fill(fresh, LEN, SEED + 2, 0);
 	for (unsigned turn = 0; turn < 2; turn++)
 		T_EQ(write_at(path, fresh, LEN, 0, turn, &d), LEN);
 	T_FILE_PATTERN(path, SEED + 2, LEN);
@@ -225,7 +225,7 @@ static void bytes_that_are_there_can_be_overwritten(void)
 static void no_room_at_all_is_an_error_every_time(void)
 {
 	static const uint64_t lens[] = {1, 4096, 5000, 300001};
-	struct sluice_done d;
+	struct penstock_done d;
 
 	fill_up();
 	for (unsigned i = 0; i < 2 * T_COUNT(lens); i++) {
@@ -247,7 +247,7 @@ static void no_room_at_all_is_an_error_every_time(void)
 
 static void small_writes_one_by_one_end_with_all_before_them_right(void)
 {
-	struct sluice_done d;
+	struct penstock_done d;
 	uint64_t at = 0;
 	int64_t r = 0;
 
@@ -269,7 +269,7 @@ static void small_writes_one_by_one_end_with_all_before_them_right(void)
 static void many_writers_fail_each_with_its_own_bytes(void)
 {
 	enum { NR = 8 };
-	struct sluice_op ops[NR];
+	struct penstock_op ops[NR];
 	uint64_t tickets[NR], each = room() / 4, before = room();
 	char paths[NR][PATH_MAX];
 	unsigned failed = 0;
@@ -278,13 +278,13 @@ static void many_writers_fail_each_with_its_own_bytes(void)
 	memset(ops, 0, sizeof(ops));
 	for (unsigned i = 0; i < NR; i++) {
 		snprintf(paths[i], sizeof(paths[i]), "%s-%u", path, i);
-		ops[i].opcode = SLUICE_WRITE;
+		ops[i].opcode = PENSTOCK_WRITE;
 		ops[i].path = paths[i];
 		ops[i].buf = data + i * 1000;
 		ops[i].len = each - i;
 	}
 	while (taken < NR) { /* one that finds no room to reserve may be refused at once */
-		int r = sluice_submit(io, ops + taken, (unsigned)(NR - taken), tickets + taken,
+		int r = penstock_submit(io, ops + taken, (unsigned)(NR - taken), tickets + taken,
 				      NULL);
 
 		if (r > 0) {
@@ -296,10 +296,10 @@ static void many_writers_fail_each_with_its_own_bytes(void)
 		failed++;
 	}
 	for (unsigned i = 0; i < NR; i++) {
-		struct sluice_done d = {.bytes = 0};
+		struct penstock_done d = {.bytes = 0};
 
 		if (tickets[i]) {
-			T_EQ(sluice_wait(io, tickets[i], T_NO_LIMIT, &d), 0);
+			T_EQ(penstock_wait(io, tickets[i], T_NO_LIMIT, &d), 0);
 			failed += d.res < 0;
 			if (d.res < 0)
 				T_EQ(d.res, -ENOSPC);
@@ -333,11 +333,11 @@ int main(int argc, char **argv)
 		{"ext4", setup_ext4, teardown, cases, T_COUNT(cases)},
 		{"tmpfs", setup_tmpfs, teardown, cases, T_COUNT(cases)},
 	};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	if (argc > 1)
 		engine = t_engine(argv[1]);
-	if (sluice_engine_probe(t_engine_need(engine), &err) < 0)
+	if (penstock_engine_probe(t_engine_need(engine), &err) < 0)
 		t_skip_all(t_engine_need(engine), "%s: %s", engine, err.msg);
 	mounts_need();
 	return t_run(groups, T_COUNT(groups), argc > 2 ? argv + 2 : NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_INJECT_H
-#define SLUICE_TESTS_INJECT_H
+#ifndef PENSTOCK_TESTS_INJECT_H
+#define PENSTOCK_TESTS_INJECT_H
 
 /*
  * Calls of the library into libc, liburing and libaio, one of which fails.

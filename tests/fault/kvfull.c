@@ -83,7 +83,7 @@ static void set_and_get(unsigned from, unsigned to)
 
 static void a_full_file_system_is_an_eviction(void)
 {
-	struct sluice_store_stats before;
+	struct penstock_store_stats before;
 	uint64_t entries;
 
 	sk_open("mnt/kv", MIB(32));

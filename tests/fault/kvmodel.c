@@ -32,7 +32,7 @@ struct model {
 };
 
 static struct model *m;
-static struct sluice_random rng;
+static struct penstock_random rng;
 static const char *inner = "io_uring";
 static const char *faults; /* settings of engine "fault", or NULL */
 static char engine[200];
@@ -40,7 +40,7 @@ static unsigned char *bufs[BATCH];
 
 static uint64_t below(uint64_t n)
 {
-	return sluice_random_below(&rng, n);
+	return penstock_random_below(&rng, n);
 }
 
 static uint64_t seed_of(unsigned key, uint32_t version)
@@ -51,12 +51,12 @@ static uint64_t seed_of(unsigned key, uint32_t version)
 /* A length follows from the version: some are empty, most small, few large. */
 static uint64_t len_of(uint64_t seed)
 {
-	struct sluice_random r;
+	struct penstock_random r;
 	uint64_t kind;
 
-	sluice_random_seed(&r, seed);
-	kind = sluice_random_below(&r, 20);
-	return kind == 0 ? 0 : sluice_random_below(&r, kind < 15 ? 20000 : MOST);
+	penstock_random_seed(&r, seed);
+	kind = penstock_random_below(&r, 20);
+	return kind == 0 ? 0 : penstock_random_below(&r, kind < 15 ? 20000 : MOST);
 }
 
 static void allow(struct model_key *k, uint32_t version)
@@ -72,7 +72,7 @@ static bool is_version(unsigned key, uint32_t version, const unsigned char *valu
 {
 	uint64_t seed = seed_of(key, version);
 
-	return len == len_of(seed) && sluice_pattern_check(value, len, seed, 0) == len;
+	return len == len_of(seed) && penstock_pattern_check(value, len, seed, 0) == len;
 }
 
 /* Which of all that the key has had is it?  0: none. */
@@ -111,10 +111,10 @@ struct batch {
 	unsigned char keys[BATCH][4096];
 	unsigned key[BATCH];
 	uint32_t version[BATCH];
-	struct sluice_iov iov[BATCH];
-	struct sluice_store_item items[BATCH];
+	struct penstock_iov iov[BATCH];
+	struct penstock_store_item items[BATCH];
 	int64_t results[BATCH];
-	struct sluice_store_batch user;
+	struct penstock_store_batch user;
 };
 
 static void make_item(struct batch *b, unsigned i, unsigned key)
@@ -123,27 +123,27 @@ static void make_item(struct batch *b, unsigned i, unsigned key)
 	uint64_t len = MOST;
 
 	b->key[i] = key;
-	if (b->user.opcode == SLUICE_STORE_SET) {
+	if (b->user.opcode == PENSTOCK_STORE_SET) {
 		b->version[i] = ++k->made;
 		len = len_of(seed_of(key, b->version[i]));
-		sluice_pattern_fill(bufs[i], len, seed_of(key, b->version[i]), 0);
+		penstock_pattern_fill(bufs[i], len, seed_of(key, b->version[i]), 0);
 		allow(k, b->version[i]); /* while it is under way, and where it fails */
 	} else {
 		memset(bufs[i], 0xee, 64);
 	}
-	b->iov[i] = (struct sluice_iov){bufs[i], len};
+	b->iov[i] = (struct penstock_iov){bufs[i], len};
 	b->items[i] =
-		(struct sluice_store_item){b->keys[i], key_bytes(b->keys[i], key), 1, &b->iov[i]};
+		(struct penstock_store_item){b->keys[i], key_bytes(b->keys[i], key), 1, &b->iov[i]};
 }
 
 static void make_batch(struct batch *b)
 {
-	static const uint32_t codes[] = {SLUICE_STORE_GET,    SLUICE_STORE_GET,
-					 SLUICE_STORE_SET,    SLUICE_STORE_SET,
-					 SLUICE_STORE_EXISTS, SLUICE_STORE_DELETE};
+	static const uint32_t codes[] = {PENSTOCK_STORE_GET,    PENSTOCK_STORE_GET,
+					 PENSTOCK_STORE_SET,    PENSTOCK_STORE_SET,
+					 PENSTOCK_STORE_EXISTS, PENSTOCK_STORE_DELETE};
 	unsigned n = 1 + (unsigned)below(BATCH);
 
-	b->user = (struct sluice_store_batch){
+	b->user = (struct penstock_store_batch){
 		.opcode = codes[below(T_COUNT(codes))], .items = b->items, .results = b->results};
 	if (below(8) == 0)
 		b->user.deadline_ns = 1 + below(2000000);
@@ -164,7 +164,7 @@ static void judge(struct batch *b, unsigned i)
 
 	k->busy = 0;
 	switch (b->user.opcode) {
-	case SLUICE_STORE_GET:
+	case PENSTOCK_STORE_GET:
 		m->hits += r >= 0;
 		m->misses += r < 0;
 		if (r >= 0 && !is_allowed(b->key[i], bufs[i], (uint64_t)r))
@@ -173,13 +173,13 @@ static void judge(struct batch *b, unsigned i)
 			       b->key[i], (long long)r, version_of(b->key[i], bufs[i], (uint64_t)r),
 			       k->made, k->version[0], k->nr, engine);
 		break;
-	case SLUICE_STORE_SET:
+	case PENSTOCK_STORE_SET:
 		if (r >= 0) {
 			k->version[0] = b->version[i];
 			k->nr = 1;
 		}
 		break;
-	case SLUICE_STORE_DELETE:
+	case PENSTOCK_STORE_DELETE:
 		if (r == 0)
 			k->nr = 0;
 		break;
@@ -193,10 +193,10 @@ static void judge(struct batch *b, unsigned i)
 static void random_batch(void)
 {
 	static struct batch b;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	make_batch(&b);
-	T_ERR(sluice_store_run(sk, &b.user, NULL, &err), 0, &err);
+	T_ERR(penstock_store_run(sk, &b.user, NULL, &err), 0, &err);
 	for (unsigned i = 0; i < b.user.nr; i++)
 		judge(&b, i);
 	m->ops += b.user.nr;
@@ -215,13 +215,13 @@ static void set_engine(void)
 
 static void open_model(void)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	set_engine();
 	sk_opts.memory = MIB(1) << below(4);
 	sk_opts.policy = (uint32_t)below(2);
 	sk_opts.threads = 1 + (uint32_t)below(3);
-	sk_opts.flags = below(2) ? SLUICE_STORE_NO_RECENT : 0;
+	sk_opts.flags = below(2) ? PENSTOCK_STORE_NO_RECENT : 0;
 	/* A device may fail while the store is opened, too. */
 	while (sk_try_open("x y", MIB(16), &err) < 0) {
 		T_OK(err.code == -EIO || err.code == -ENOSPC);
@@ -235,7 +235,7 @@ static void set_up(void)
 {
 	uint64_t seed = t_seed();
 
-	sluice_random_seed(&rng, seed);
+	penstock_random_seed(&rng, seed);
 	sk_reset();
 	m = mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	T_OK(m != MAP_FAILED);
@@ -248,7 +248,7 @@ static void tear_down(void)
 {
 	char cmd[600];
 
-	sluice_store_close(sk, NULL);
+	penstock_store_close(sk, NULL);
 	sk = NULL;
 	munmap(m, sizeof(*m));
 	for (unsigned i = 0; i < BATCH; i++)
@@ -290,7 +290,7 @@ static void run_some(unsigned long ops)
 		random_batch();
 		if (below(400) == 0) {
 			m->corrupt += sk_stats().corrupt;
-			sluice_store_close(sk, NULL); /* an error of the device is told */
+			penstock_store_close(sk, NULL); /* an error of the device is told */
 			open_model();
 		}
 	}
@@ -319,7 +319,7 @@ static void a_failing_device_gives_no_wrong_buffer(void)
 		faults = settings[i];
 		open_model();
 		run_some(t_ops(8000) / 4 / T_STEP);
-		sluice_store_close(sk, NULL);
+		penstock_store_close(sk, NULL);
 		sk = NULL;
 	}
 	t_note("%llu hits, %llu misses", (unsigned long long)m->hits,
@@ -371,7 +371,7 @@ static void a_killed_store_gives_no_wrong_buffer(void)
 		pid_t pid = fork();
 
 		if (pid == 0) {
-			sluice_random_seed(&rng, life * 7919 + i);
+			penstock_random_seed(&rng, life * 7919 + i);
 			open_model();
 			for (;;)
 				random_batch();
@@ -407,7 +407,7 @@ static void what_goes_while_a_log_is_rewritten_stays_gone(void)
 		T_EQ(sk_set("k", 1, 100), 100);
 		for (unsigned n = 0; n < 60; n++) {
 			snprintf(name, 16, "%u", n % 10);
-			T_EQ(sk_op(SLUICE_STORE_SET, name, sizeof(name), NULL, 0, 0), 0);
+			T_EQ(sk_op(PENSTOCK_STORE_SET, name, sizeof(name), NULL, 0, 0), 0);
 		}
 		atomic_store(&sk->log_piece, KIB(8));
 		usleep(50u << i % 5);

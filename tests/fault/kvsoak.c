@@ -2,7 +2,7 @@
 /*
  * The KV store at work for long: descriptors and memory are what they were after the first rounds.
  * Each round overfills the store some times, with deadlines and times to live, closes it and opens
- * it again.  SLUICE_TEST_OPS=100000000 is a soak of hours.
+ * it again.  PENSTOCK_TEST_OPS=100000000 is a soak of hours.
  */
 #include <dirent.h>
 #include <malloc.h>
@@ -88,15 +88,15 @@ static void must_not_grow(const char *when, struct held was, struct held is)
 }
 
 /* Of 4000 keys, which are eight times what fits; the value of a key is always the same. */
-static void one_operation(struct sluice_random *random)
+static void one_operation(struct penstock_random *random)
 {
 	static unsigned char buf[LENGTH];
-	uint64_t n = sluice_random_below(random, 4000), len = n * 2654435761u % LENGTH;
+	uint64_t n = penstock_random_below(random, 4000), len = n * 2654435761u % LENGTH;
 	char key[32];
 	int64_t r;
 
 	snprintf(key, sizeof(key), "key %llu", (unsigned long long)n);
-	switch (sluice_random_below(random, 8)) {
+	switch (penstock_random_below(random, 8)) {
 	case 0:
 		sk_delete(key);
 		break;
@@ -104,8 +104,8 @@ static void one_operation(struct sluice_random *random)
 		sk_exists(key);
 		break;
 	case 2:
-		r = sk_op(SLUICE_STORE_GET, key, (uint32_t)strlen(key), buf, LENGTH, 200000);
-		T_OK(r < 0 || sluice_pattern_check(buf, (size_t)r, n, 0) == len);
+		r = sk_op(PENSTOCK_STORE_GET, key, (uint32_t)strlen(key), buf, LENGTH, 200000);
+		T_OK(r < 0 || penstock_pattern_check(buf, (size_t)r, n, 0) == len);
 		break;
 	case 3:
 	case 4:
@@ -122,9 +122,9 @@ static void memory_and_descriptors_do_not_grow(void)
 {
 	unsigned long rounds = t_ops(T_FEWER(20) * ROUND) / ROUND;
 	struct held open = {0}, closed = {0};
-	struct sluice_random random;
+	struct penstock_random random;
 
-	sluice_random_seed(&random, t_seed());
+	penstock_random_seed(&random, t_seed());
 	sk_opts.ttl_s = 20;
 	for (unsigned long i = 0; i < WARM || i < rounds; i++) {
 		sk_open("a b", LIMIT);

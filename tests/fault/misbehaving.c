@@ -21,21 +21,21 @@ enum { SEED = 81, LEN = 500001 };
 
 static const char *engine = "threads";
 static bool async_dio; /* short writes become EIO in the kernel */
-static struct sluice_io *io;
+static struct penstock_io *io;
 static char path[PATH_MAX];
 static unsigned char *data, *got;
 
 static void open_with_threads(uint32_t direct, unsigned threads)
 {
-	struct sluice_opts o = SLUICE_OPTS_INIT;
-	struct sluice_err err = {0, ""};
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
+	struct penstock_err err = {0, ""};
 
 	o.engine = engine;
 	o.block = KIB(64);
 	o.depth = 8;
 	o.threads = threads;
 	o.direct = direct;
-	T_ERR(sluice_open(&io, &o, &err), 0, &err);
+	T_ERR(penstock_open(&io, &o, &err), 0, &err);
 }
 
 static void open_handle(uint32_t direct)
@@ -48,13 +48,13 @@ static void setup(void)
 	data = aligned_alloc(4096, (LEN + 4096) / 4096 * 4096);
 	got = aligned_alloc(4096, (LEN + 4096) / 4096 * 4096);
 	T_OK(data && got);
-	sluice_pattern_fill(data, LEN, SEED, 0);
-	open_handle(SLUICE_DIRECT_AUTO);
+	penstock_pattern_fill(data, LEN, SEED, 0);
+	open_handle(PENSTOCK_DIRECT_AUTO);
 }
 
 static void teardown(void)
 {
-	sluice_close(io, NULL);
+	penstock_close(io, NULL);
 	io = NULL;
 	free(data);
 	free(got);
@@ -89,18 +89,18 @@ static void fill_then_name(const char *name)
 	close(fd);
 }
 
-static struct sluice_done move(uint32_t code, void *buf, uint64_t len, uint64_t off, unsigned turn)
+static struct penstock_done move(uint32_t code, void *buf, uint64_t len, uint64_t off, unsigned turn)
 {
-	struct sluice_op op = {.opcode = code, .path = path, .buf = buf, .len = len, .offset = off};
-	struct sluice_err err = {0, ""};
-	struct sluice_done d;
+	struct penstock_op op = {.opcode = code, .path = path, .buf = buf, .len = len, .offset = off};
+	struct penstock_err err = {0, ""};
+	struct penstock_done d;
 	uint64_t ticket;
 
 	if (turn & 1) {
-		T_ERR(sluice_submit(io, &op, 1, &ticket, &err), 1, &err);
-		T_EQ(sluice_wait(io, ticket, T_NO_LIMIT, &d), 0);
+		T_ERR(penstock_submit(io, &op, 1, &ticket, &err), 1, &err);
+		T_EQ(penstock_wait(io, ticket, T_NO_LIMIT, &d), 0);
 	} else {
-		T_ERR(sluice_run(io, &op, &d, &err), 0, &err);
+		T_ERR(penstock_run(io, &op, &d, &err), 0, &err);
 	}
 	return d;
 }
@@ -121,12 +121,12 @@ static uint32_t all_is_right(void)
 
 	for (unsigned i = 0; i < 2 * T_COUNT(spots); i++) {
 		uint64_t off = spots[i / 2][0], len = spots[i / 2][1];
-		struct sluice_done d = move(SLUICE_WRITE, data + off, len, off, i);
+		struct penstock_done d = move(PENSTOCK_WRITE, data + off, len, off, i);
 
 		MOVED(d, len);
 		flags |= d.flags;
 		memset(got, 0, len);
-		d = move(SLUICE_READ, got, len, off, i);
+		d = move(PENSTOCK_READ, got, len, off, i);
 		MOVED(d, len);
 		flags |= d.flags;
 		T_MEM(got, data + off, len);
@@ -134,7 +134,7 @@ static uint32_t all_is_right(void)
 	T_EQ(t_file_size(path), LEN);
 	/* small ones, many at a time */
 	for (unsigned i = 0; i < 60; i++) {
-		struct sluice_done d = move(SLUICE_READ, got, 777, i * 1000, i);
+		struct penstock_done d = move(PENSTOCK_READ, got, 777, i * 1000, i);
 
 		MOVED(d, 777);
 		T_MEM(got, data + i * 1000, 777);
@@ -152,12 +152,12 @@ static bool name_fits(const char *name)
 
 static void a_file_without_faults_works(void)
 {
-	struct sluice_stats st = {.size = sizeof(st)};
+	struct penstock_stats st = {.size = sizeof(st)};
 
 	file_named("plain");
 	all_is_right();
-	T_EQ(sluice_get_stats(io, &st), 0);
-	T_OK(st.fallbacks & SLUICE_FELL_NO_PREALLOC);
+	T_EQ(penstock_get_stats(io, &st), 0);
+	T_OK(st.fallbacks & PENSTOCK_FELL_NO_PREALLOC);
 }
 
 static void a_read_past_the_end_is_short(void)
@@ -166,14 +166,14 @@ static void a_read_past_the_end_is_short(void)
 
 	for (unsigned i = 0; i < 4 * T_COUNT(sizes); i++) {
 		uint64_t size = sizes[i / 4], off = i & 2 ? 3 : 0;
-		struct sluice_done d;
+		struct penstock_done d;
 
 		file_named("plain");
-		MOVED(move(SLUICE_WRITE, data, size, 0, i), size);
+		MOVED(move(PENSTOCK_WRITE, data, size, 0, i), size);
 		memset(got, 0xa5, LEN);
-		d = move(SLUICE_READ, got, LEN, off, i);
+		d = move(PENSTOCK_READ, got, LEN, off, i);
 		MOVED(d, size - off);
-		T_OK(d.flags & SLUICE_DONE_EOF);
+		T_OK(d.flags & PENSTOCK_DONE_EOF);
 		T_MEM(got, data + off, size - off);
 	}
 }
@@ -186,7 +186,7 @@ static void short_transfers_are_finished(void)
 		if (!name_fits(names[i]))
 			continue;
 		file_named(names[i]);
-		T_OK(all_is_right() & SLUICE_DONE_RETRIED);
+		T_OK(all_is_right() & PENSTOCK_DONE_RETRIED);
 	}
 }
 
@@ -199,7 +199,7 @@ static void busy_and_interrupted_transfers_are_tried_again(void)
 		if (!name_fits(names[i]))
 			continue;
 		file_named(names[i]);
-		T_OK(all_is_right() & SLUICE_DONE_RETRIED);
+		T_OK(all_is_right() & PENSTOCK_DONE_RETRIED);
 	}
 }
 
@@ -209,10 +209,10 @@ static void forever_busy_is_an_error(void)
 	static const char *const names[] = {"f,again=1", "f,intr=1,again=1"};
 
 	for (unsigned i = 0; i < 2 * T_COUNT(names); i++) {
-		struct sluice_done d;
+		struct penstock_done d;
 
 		file_named(names[i / 2]);
-		d = move(SLUICE_WRITE, data, 100000, 0, i);
+		d = move(PENSTOCK_WRITE, data, 100000, 0, i);
 		T_EQ(d.res, -EAGAIN);
 		T_EQ(d.bytes, 0);
 	}
@@ -224,24 +224,24 @@ static void a_read_error_is_in_the_completion(void)
 
 	for (unsigned i = 0; i < 4 * T_COUNT(at); i++) {
 		uint64_t bad = at[i / 4], off = i & 2 ? bad / 2 : 0;
-		struct sluice_done d;
+		struct penstock_done d;
 		char name[64];
 
 		snprintf(name, sizeof(name), "f,reio=%llu", (unsigned long long)bad);
 		fill_then_name(name);
 		memset(got, 0, LEN);
-		d = move(SLUICE_READ, got, LEN - off, off, i);
+		d = move(PENSTOCK_READ, got, LEN - off, off, i);
 		MOVED(d, -EIO);
 		T_STR_HAS(d.msg, path);
 		T_OK(d.bytes <= bad - off);
 		T_MEM(got, data + off, d.bytes);
 		/* around it all is well */
 		if (bad) {
-			d = move(SLUICE_READ, got, bad, 0, i);
+			d = move(PENSTOCK_READ, got, bad, 0, i);
 			MOVED(d, bad);
 			T_MEM(got, data, bad);
 		}
-		d = move(SLUICE_READ, got, LEN - bad - 1, bad + 1, i);
+		d = move(PENSTOCK_READ, got, LEN - bad - 1, bad + 1, i);
 		if (d.res < 0) /* its first sector may have to be read */
 			MOVED(d, -EIO);
 		else
@@ -256,13 +256,13 @@ static void a_write_error_is_in_the_completion(void)
 
 	for (unsigned i = 0; i < 4 * T_COUNT(at); i++) {
 		uint64_t bad = at[i / 4], off = i & 2 ? bad / 2 : 0;
-		struct sluice_done d;
+		struct penstock_done d;
 		char name[64];
 		int fd;
 
 		snprintf(name, sizeof(name), "f,weio=%llu", (unsigned long long)bad);
 		file_named(name);
-		d = move(SLUICE_WRITE, data + off, LEN - off, off, i);
+		d = move(PENSTOCK_WRITE, data + off, LEN - off, off, i);
 		MOVED(d, -EIO);
 		T_STR_HAS(d.msg, path);
 		T_OK(d.bytes <= bad - off);
@@ -280,24 +280,24 @@ static void a_write_error_is_in_the_completion(void)
 static void one_bad_block_fails_one_operation_of_many(void)
 {
 	enum { NR = 50, EACH = 10000 };
-	struct sluice_op ops[NR];
+	struct penstock_op ops[NR];
 	uint64_t tickets[NR];
 
 	fill_then_name("f,reio=123456");
 	memset(ops, 0, sizeof(ops));
 	memset(got, 0, LEN);
 	for (unsigned i = 0; i < NR; i++) {
-		ops[i].opcode = SLUICE_READ;
+		ops[i].opcode = PENSTOCK_READ;
 		ops[i].path = path;
 		ops[i].buf = got + i * EACH;
 		ops[i].len = EACH;
 		ops[i].offset = i * EACH;
 	}
-	T_EQ(sluice_submit(io, ops, NR, tickets, NULL), NR);
+	T_EQ(penstock_submit(io, ops, NR, tickets, NULL), NR);
 	for (unsigned i = 0; i < NR; i++) {
-		struct sluice_done d;
+		struct penstock_done d;
 
-		T_EQ(sluice_wait(io, tickets[i], T_NO_LIMIT, &d), 0);
+		T_EQ(penstock_wait(io, tickets[i], T_NO_LIMIT, &d), 0);
 		if (i == 123456 / EACH) {
 			MOVED(d, -EIO);
 			T_OK(d.bytes <= 123456 % EACH);
@@ -312,20 +312,20 @@ static void one_bad_block_fails_one_operation_of_many(void)
 static void read_small(const uint64_t *off, unsigned nr, bool together)
 {
 	enum { MOST = 8, EACH = 777 };
-	struct sluice_op ops[MOST] = {0};
-	struct sluice_done d[MOST];
+	struct penstock_op ops[MOST] = {0};
+	struct penstock_done d[MOST];
 
 	for (unsigned i = 0; i < nr; i++)
-		ops[i] = (struct sluice_op){.opcode = SLUICE_READ,
+		ops[i] = (struct penstock_op){.opcode = PENSTOCK_READ,
 					    .path = path,
 					    .buf = got + i * EACH,
 					    .len = EACH,
 					    .offset = off[i],
 					    .tag = off[i] < LEN ? EACH : 0};
 	for (unsigned i = 0; i < nr; i += together ? nr : 1)
-		T_EQ(sluice_submit(io, ops + i, together ? nr : 1, NULL, NULL), together ? nr : 1);
+		T_EQ(penstock_submit(io, ops + i, together ? nr : 1, NULL, NULL), together ? nr : 1);
 	for (unsigned n = 0; n < nr;) { /* who sleeps for a result would see that all is begun */
-		int r = sluice_wait_any(io, d, 0, MOST, 0);
+		int r = penstock_wait_any(io, d, 0, MOST, 0);
 
 		T_OK(r >= 0);
 		for (int i = 0; i < r; i++)
@@ -354,7 +354,7 @@ static void a_slow_small_one_holds_up_no_other(void)
 static void slow_small_ones_get_more_threads(void)
 {
 	static const uint64_t off[8] = {0};
-	struct sluice_stats st = {.size = sizeof(st)};
+	struct penstock_stats st = {.size = sizeof(st)};
 	cpu_set_t cpus;
 
 	if (strcmp(engine, "io_uring")) /* others need not wait where they submit */
@@ -362,12 +362,12 @@ static void slow_small_ones_get_more_threads(void)
 	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0 || CPU_COUNT(&cpus) < 2)
 		T_SKIP("processors", "one processor, one thread");
 	fill_then_name("f,sleep=1");
-	T_EQ(sluice_close(io, NULL), 0);
+	T_EQ(penstock_close(io, NULL), 0);
 	io = NULL;
-	open_with_threads(SLUICE_DIRECT_AUTO, 0);
+	open_with_threads(PENSTOCK_DIRECT_AUTO, 0);
 	for (unsigned i = 0; i < 500 && st.threads < 2; i++) {
 		read_small(off, T_COUNT(off), true);
-		T_EQ(sluice_get_stats(io, &st), 0);
+		T_EQ(penstock_get_stats(io, &st), 0);
 	}
 	T_OK(st.threads >= 2);
 }
@@ -377,12 +377,12 @@ static void a_full_device_fails_with_what_fitted(void)
 	static const uint64_t fits[] = {0, 1, 5000, 65536, 262144, 300001};
 
 	for (unsigned i = 0; i < 2 * T_COUNT(fits); i++) {
-		struct sluice_done d;
+		struct penstock_done d;
 		char name[64];
 
 		snprintf(name, sizeof(name), "f,full=%llu", (unsigned long long)fits[i / 2]);
 		file_named(name);
-		d = move(SLUICE_WRITE, data, LEN, 0, i);
+		d = move(PENSTOCK_WRITE, data, LEN, 0, i);
 		if (!async_dio || d.res != -EIO)
 			MOVED(d, -ENOSPC);
 		T_OK(d.bytes <= fits[i / 2]);
@@ -394,24 +394,24 @@ static void a_full_device_fails_with_what_fitted(void)
 
 static void direct_refused_at_open_falls_back_and_is_told(void)
 {
-	struct sluice_stats st = {.size = sizeof(st)};
-	struct sluice_file_info info = {.size = sizeof(info)};
-	struct sluice_file *f = NULL;
-	struct sluice_err err = {0, ""};
+	struct penstock_stats st = {.size = sizeof(st)};
+	struct penstock_file_info info = {.size = sizeof(info)};
+	struct penstock_file *f = NULL;
+	struct penstock_err err = {0, ""};
 
 	file_named("f,nodirect=1");
-	T_OK(!(all_is_right() & SLUICE_DONE_DIRECT));
-	T_EQ(sluice_get_stats(io, &st), 0);
-	T_OK(st.fallbacks & SLUICE_FELL_BUFFERED);
+	T_OK(!(all_is_right() & PENSTOCK_DONE_DIRECT));
+	T_EQ(penstock_get_stats(io, &st), 0);
+	T_OK(st.fallbacks & PENSTOCK_FELL_BUFFERED);
 	T_OK(st.fallback_why[0]);
-	T_ERR(sluice_file_open(&f, io, path, O_RDWR, 0, &err), 0, &err);
-	T_EQ(sluice_file_stat(f, &info), 0);
+	T_ERR(penstock_file_open(&f, io, path, O_RDWR, 0, &err), 0, &err);
+	T_EQ(penstock_file_stat(f, &info), 0);
 	T_EQ(info.direct, 0);
 	T_OK(info.why[0]);
-	T_EQ(sluice_close(io, NULL), 0);
+	T_EQ(penstock_close(io, NULL), 0);
 	io = NULL;
-	open_handle(SLUICE_DIRECT_ALWAYS);
-	T_ERR(sluice_file_open(&f, io, path, O_RDWR, 0, &err), -EINVAL, &err);
+	open_handle(PENSTOCK_DIRECT_ALWAYS);
+	T_ERR(penstock_file_open(&f, io, path, O_RDWR, 0, &err), -EINVAL, &err);
 }
 
 static void direct_refused_by_transfers_falls_back_and_is_told(void)
@@ -419,21 +419,21 @@ static void direct_refused_by_transfers_falls_back_and_is_told(void)
 	static const char *const names[] = {"f,nodirect=2", "f,nodirect=3"};
 
 	for (unsigned i = 0; i < T_COUNT(names); i++) {
-		struct sluice_stats st = {.size = sizeof(st)};
-		struct sluice_done d;
+		struct penstock_stats st = {.size = sizeof(st)};
+		struct penstock_done d;
 
 		file_named(names[i]);
-		T_OK(all_is_right() & SLUICE_DONE_BUFFERED);
-		T_EQ(sluice_get_stats(io, &st), 0);
-		T_OK(st.fallbacks & SLUICE_FELL_BUFFERED);
-		T_EQ(sluice_close(io, NULL), 0);
+		T_OK(all_is_right() & PENSTOCK_DONE_BUFFERED);
+		T_EQ(penstock_get_stats(io, &st), 0);
+		T_OK(st.fallbacks & PENSTOCK_FELL_BUFFERED);
+		T_EQ(penstock_close(io, NULL), 0);
 		io = NULL;
-		open_handle(SLUICE_DIRECT_ALWAYS);
-		d = move(SLUICE_WRITE, data, 262144, 0, 1);
+		open_handle(PENSTOCK_DIRECT_ALWAYS);
+		d = move(PENSTOCK_WRITE, data, 262144, 0, 1);
 		T_EQ(d.res, -EINVAL);
-		T_EQ(sluice_close(io, NULL), 0);
+		T_EQ(penstock_close(io, NULL), 0);
 		io = NULL;
-		open_handle(SLUICE_DIRECT_AUTO);
+		open_handle(PENSTOCK_DIRECT_AUTO);
 	}
 }
 
@@ -455,49 +455,49 @@ static void direct_refused_by_odd_alignment_is_survived(void)
 
 static void a_failed_fsync_is_an_error(void)
 {
-	static const uint32_t flags[] = {SLUICE_OP_DATASYNC, SLUICE_OP_FULLSYNC};
-	struct sluice_op op = {.path = path};
-	struct sluice_done d;
+	static const uint32_t flags[] = {PENSTOCK_OP_DATASYNC, PENSTOCK_OP_FULLSYNC};
+	struct penstock_op op = {.path = path};
+	struct penstock_done d;
 
 	for (unsigned i = 0; i < 4; i++) {
 		file_named("f,fsync=1");
-		op.opcode = SLUICE_WRITE;
+		op.opcode = PENSTOCK_WRITE;
 		op.buf = data;
 		op.len = i & 2 ? LEN : 100;
 		op.flags = flags[i & 1];
-		T_EQ(sluice_run(io, &op, &d, NULL), 0);
+		T_EQ(penstock_run(io, &op, &d, NULL), 0);
 		MOVED(d, -EIO);
 		T_STR_HAS(d.msg, path);
-		op = (struct sluice_op){.opcode = SLUICE_SYNC, .path = path};
-		T_EQ(sluice_run(io, &op, &d, NULL), 0);
+		op = (struct penstock_op){.opcode = PENSTOCK_SYNC, .path = path};
+		T_EQ(penstock_run(io, &op, &d, NULL), 0);
 		MOVED(d, -EIO);
 	}
 }
 
 static void a_failed_close_is_an_error(void)
 {
-	struct sluice_file *f = NULL;
-	struct sluice_err err = {0, ""};
+	struct penstock_file *f = NULL;
+	struct penstock_err err = {0, ""};
 
 	file_named("f,flush=1");
-	T_ERR(sluice_file_open(&f, io, path, O_RDWR | O_CREAT, 0644, &err), 0, &err);
-	T_EQ(sluice_pwrite(f, data, 1000, 0, NULL), 1000);
-	T_ERR(sluice_file_close(f, &err), -EIO, &err);
+	T_ERR(penstock_file_open(&f, io, path, O_RDWR | O_CREAT, 0644, &err), 0, &err);
+	T_EQ(penstock_pwrite(f, data, 1000, 0, NULL), 1000);
+	T_ERR(penstock_file_close(f, &err), -EIO, &err);
 }
 
 static void a_failed_reservation_is_an_error_or_harmless(void)
 {
 	static const char *const names[] = {"f,falloc=28", "f,falloc=5", "f,falloc=22",
 					    "f,falloc=38", "f,falloc=4"};
-	struct sluice_op op = {.opcode = SLUICE_WRITE, .path = path, .buf = data, .len = LEN};
-	struct sluice_done d;
+	struct penstock_op op = {.opcode = PENSTOCK_WRITE, .path = path, .buf = data, .len = LEN};
+	struct penstock_done d;
 
 	for (unsigned i = 0; i < T_COUNT(names); i++) {
 		int r;
 
 		file_named(names[i]);
 		memset(&d, 0, sizeof(d));
-		r = sluice_run(io, &op, &d, NULL);
+		r = penstock_run(io, &op, &d, NULL);
 		T_OK(r <= 0);
 		if (r == 0 && d.res == LEN)
 			T_FILE(path, data, LEN);
@@ -509,7 +509,7 @@ static void a_failed_reservation_is_an_error_or_harmless(void)
 }
 
 struct dice {
-	struct sluice_random rnd;
+	struct penstock_random rnd;
 	unsigned long left;
 };
 
@@ -517,7 +517,7 @@ static uint64_t below(void *arg, uint64_t n)
 {
 	struct dice *d = arg;
 
-	return sluice_random_below(&d->rnd, n);
+	return penstock_random_below(&d->rnd, n);
 }
 
 static bool more(void *arg)
@@ -549,7 +549,7 @@ static void random_operations_agree_with_the_model(void)
 			continue;
 		file_named(names[i]);
 		T_EQ(mkdir(path, 0755), 0);
-		sluice_random_seed(&d.rnd, seed + i);
+		penstock_random_seed(&d.rnd, seed + i);
 		c.engine = engine;
 		c.dir = path;
 		if (!model_run(&c, &s, &r))
@@ -563,28 +563,28 @@ static void what_may_be_a_manifest_is_read_whole(void)
 {
 	static const char *const names[] = {"f,again=2", "f,intr=2", "f,short=1",
 					    "f,again=3,short=2"};
-	static char text[4093] = "sluice striped file 1\nand nothing that belongs to one\n";
-	struct sluice_err err;
+	static char text[4093] = "penstock striped file 1\nand nothing that belongs to one\n";
+	struct penstock_err err;
 
 	for (unsigned i = 0; i < T_COUNT(names); i++) {
 		if (!name_fits(names[i]))
 			continue;
 		for (unsigned n = 0; n < 50; n++) {
-			struct sluice_op op = {
-				.opcode = SLUICE_READ, .path = path, .buf = got, .len = 1};
-			struct sluice_done d;
+			struct penstock_op op = {
+				.opcode = PENSTOCK_READ, .path = path, .buf = got, .len = 1};
+			struct penstock_done d;
 			int fd;
 
 			file_named(names[i]);
-			d = move(SLUICE_WRITE, data, sizeof(text), 0, n);
+			d = move(PENSTOCK_WRITE, data, sizeof(text), 0, n);
 			MOVED(d, sizeof(text));
-			d = move(SLUICE_READ, got, sizeof(text), 0, n);
+			d = move(PENSTOCK_READ, got, sizeof(text), 0, n);
 			MOVED(d, sizeof(text));
 			T_MEM(got, data, sizeof(text));
 			fd = open(path, O_WRONLY | O_CLOEXEC);
-			T_EQ(sluice_whole_write(fd, text, sizeof(text), 0), 0);
+			T_EQ(penstock_whole_write(fd, text, sizeof(text), 0), 0);
 			close(fd);
-			T_EQ(sluice_run(io, &op, &d, &err), -EBADMSG);
+			T_EQ(penstock_run(io, &op, &d, &err), -EBADMSG);
 		}
 	}
 }
@@ -614,7 +614,7 @@ static const struct t_case cases[] = {
 int main(int argc, char **argv)
 {
 	static const struct t_group group = {"misbehaving", setup, teardown, cases, T_COUNT(cases)};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	if (argc < 3) {
 		fprintf(stderr, "usage: misbehaving ENGINE BADFS [async]\n");
@@ -622,7 +622,7 @@ int main(int argc, char **argv)
 	}
 	async_dio = argc > 3 && !strcmp(argv[3], "async");
 	engine = t_engine(argv[1]);
-	if (sluice_engine_probe(t_engine_need(engine), &err) < 0)
+	if (penstock_engine_probe(t_engine_need(engine), &err) < 0)
 		t_skip_all(t_engine_need(engine), "%s: %s", engine, err.msg);
 	mounts_need();
 	mounts_badfs("bad", argv[2], async_dio);

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kill a run at a random moment, again and again: the next one always works, and nothing is left.
 
-soak_kill.py SLUICE [KILLS] [LAYOUT...]
+soak_kill.py PENSTOCK [KILLS] [LAYOUT...]
 
 KILLS kills per layout (5; 1000 is a soak, about twenty minutes a layout), among files, hashed, slab (a name of its own), folder (a slab in a
-folder), keep (files that are kept and taken over) and kv.  SLUICE_TEST_SEED repeats a soak.
+folder), keep (files that are kept and taken over) and kv.  PENSTOCK_TEST_SEED repeats a soak.
 """
 import os
 import random
@@ -19,7 +19,7 @@ import time
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 import tap
 
-SLUICE = os.path.abspath(sys.argv[1])
+PENSTOCK = os.path.abspath(sys.argv[1])
 KILLS = int(sys.argv[2]) if len(sys.argv) > 2 else 5
 LONGEST = 0.25  # seconds until the kill; a run takes about that long
 PRECIOUS = b'precious'
@@ -48,12 +48,12 @@ def write_trace(draw):
 
 
 def run(args):
-    return subprocess.run([SLUICE, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return subprocess.run([PENSTOCK, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
 def kill_one(args, after):
     """Returns whether it was still running."""
-    process = subprocess.Popen([SLUICE, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([PENSTOCK, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         process.wait(after)
     except subprocess.TimeoutExpired:
@@ -94,6 +94,6 @@ def case(name, seed):
     return f'killed at any moment, {name} needs nobody', function
 
 
-SEED = int(os.environ.get('SLUICE_TEST_SEED') or random.randrange(1 << 32))
-print(f'# SLUICE_TEST_SEED={SEED}')
+SEED = int(os.environ.get('PENSTOCK_TEST_SEED') or random.randrange(1 << 32))
+print(f'# PENSTOCK_TEST_SEED={SEED}')
 tap.run(*[case(name, SEED + i) for i, name in enumerate(sys.argv[3:] or LAYOUTS)])

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include <sluice/stripe.h>
+#include <penstock/stripe.h>
 
 #include "base/random.h"
 #include "base/util.h"
@@ -47,38 +47,38 @@ static unsigned files_in(const char *folder)
 /* The name stands for a whole one or for nothing, and the next creation finds no obstacle. */
 static void a_killed_creation_leaves_nothing_half(void)
 {
-	struct sluice_stripe_info *info;
-	struct sluice_random dice;
-	struct sluice_err err;
+	struct penstock_stripe_info *info;
+	struct penstock_random dice;
+	struct penstock_err err;
 	unsigned whole = 0, nothing = 0;
 	uint64_t took = clock_ns();
 
 	use("a");
-	sluice_random_seed(&dice, t_seed());
-	T_ERR(sluice_stripe_create(name, 0, folders, MEMBERS, 0, &err), 0, &err);
-	T_ERR(sluice_stripe_remove(name, &err), 0, &err);
+	penstock_random_seed(&dice, t_seed());
+	T_ERR(penstock_stripe_create(name, 0, folders, MEMBERS, 0, &err), 0, &err);
+	T_ERR(penstock_stripe_remove(name, &err), 0, &err);
 	took = min_u64(clock_ns() - took, 500000000);
 	for (unsigned n = 0; n < 20; n++) {
 		pid_t pid = fork();
-		struct timespec t = {0, (long)sluice_random_below(&dice, 2 * took)};
+		struct timespec t = {0, (long)penstock_random_below(&dice, 2 * took)};
 
 		if (!pid)
-			_exit(sluice_stripe_create(name, 0, folders, MEMBERS, 0, NULL) ? 1 : 0);
+			_exit(penstock_stripe_create(name, 0, folders, MEMBERS, 0, NULL) ? 1 : 0);
 		nanosleep(&t, NULL);
 		kill(pid, SIGKILL);
 		T_EQ(waitpid(pid, NULL, 0), pid);
 		if (access(name, F_OK) < 0) {
 			nothing++;
-			T_ERR(sluice_stripe_create(name, 0, folders, MEMBERS, 0, &err), 0, &err);
+			T_ERR(penstock_stripe_create(name, 0, folders, MEMBERS, 0, &err), 0, &err);
 		} else {
 			whole++;
 		}
-		T_ERR(sluice_stripe_load(&info, name, &err), 0, &err);
+		T_ERR(penstock_stripe_load(&info, name, &err), 0, &err);
 		for (unsigned i = 0; i < MEMBERS; i++)
-			T_EQ(info->members[i].state, SLUICE_MEMBER_GOOD);
-		sluice_stripe_free(info);
+			T_EQ(info->members[i].state, PENSTOCK_MEMBER_GOOD);
+		penstock_stripe_free(info);
 		T_EQ(files_in(t_dir()), MEMBERS + 1);
-		T_ERR(sluice_stripe_remove(name, &err), 0, &err);
+		T_ERR(penstock_stripe_remove(name, &err), 0, &err);
 		T_EQ(files_in(t_dir()), 0);
 	}
 	t_note("%u were complete when they were killed, %u were not", whole, nothing);
@@ -88,44 +88,44 @@ static unsigned char buf[8 << 20];
 
 static void move(bool write, uint64_t len)
 {
-	struct sluice_file *f;
-	struct sluice_err err;
-	struct sluice_io *io;
+	struct penstock_file *f;
+	struct penstock_err err;
+	struct penstock_io *io;
 
-	T_ERR(sluice_open(&io, NULL, &err), 0, &err);
-	T_ERR(sluice_file_open(&f, io, name, O_RDWR, 0, &err), 0, &err);
+	T_ERR(penstock_open(&io, NULL, &err), 0, &err);
+	T_ERR(penstock_file_open(&f, io, name, O_RDWR, 0, &err), 0, &err);
 	if (write)
-		T_ERR(sluice_pwrite(f, buf, len, 0, &err), (int64_t)len, &err);
+		T_ERR(penstock_pwrite(f, buf, len, 0, &err), (int64_t)len, &err);
 	else
-		T_ERR(sluice_pread(f, buf, len, 0, &err), (int64_t)len, &err);
-	T_ERR(sluice_file_close(f, &err), 0, &err);
-	T_ERR(sluice_close(io, &err), 0, &err);
+		T_ERR(penstock_pread(f, buf, len, 0, &err), (int64_t)len, &err);
+	T_ERR(penstock_file_close(f, &err), 0, &err);
+	T_ERR(penstock_close(io, &err), 0, &err);
 }
 
 static void write_until_killed(void)
 {
-	struct sluice_file *f;
-	struct sluice_io *io;
+	struct penstock_file *f;
+	struct penstock_io *io;
 
-	if (sluice_open(&io, NULL, NULL) < 0 || sluice_file_open(&f, io, name, O_RDWR, 0, NULL) < 0)
+	if (penstock_open(&io, NULL, NULL) < 0 || penstock_file_open(&f, io, name, O_RDWR, 0, NULL) < 0)
 		_exit(1);
 	for (uint64_t at = 500000;; at = at > MIB(4) ? 500000 : at + 70001)
-		sluice_pwrite(f, buf, MIB(1), at, NULL);
+		penstock_pwrite(f, buf, MIB(1), at, NULL);
 }
 
 /* A writer that dies leaves what is settled, and the file can be used. */
 static void a_killed_writer_leaves_the_file_usable(void)
 {
-	struct sluice_random dice;
-	struct sluice_err err;
+	struct penstock_random dice;
+	struct penstock_err err;
 
 	use("w");
-	sluice_random_seed(&dice, t_seed());
-	sluice_pattern_fill(buf, sizeof(buf), 1, 0);
-	T_ERR(sluice_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
+	penstock_random_seed(&dice, t_seed());
+	penstock_pattern_fill(buf, sizeof(buf), 1, 0);
+	T_ERR(penstock_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
 	move(true, 500000);
 	for (unsigned n = 0; n < 20; n++) {
-		struct timespec t = {0, (long)sluice_random_below(&dice, 10000000)};
+		struct timespec t = {0, (long)penstock_random_below(&dice, 10000000)};
 		pid_t pid = fork();
 
 		if (!pid)
@@ -135,55 +135,55 @@ static void a_killed_writer_leaves_the_file_usable(void)
 		T_EQ(waitpid(pid, NULL, 0), pid);
 		memset(buf, 0, 500000);
 		move(false, 500000);
-		T_EQ(sluice_pattern_check(buf, 500000, 1, 0), 500000);
+		T_EQ(penstock_pattern_check(buf, 500000, 1, 0), 500000);
 	}
-	T_ERR(sluice_stripe_remove(name, &err), 0, &err);
+	T_ERR(penstock_stripe_remove(name, &err), 0, &err);
 }
 
 static void one_member_without_room_fails_the_write_and_leaves_the_size(void)
 {
 	static unsigned char back[1 << 20];
-	struct sluice_stripe_info *info;
-	struct sluice_err err;
-	struct sluice_file *f;
-	struct sluice_io *io;
+	struct penstock_stripe_info *info;
+	struct penstock_err err;
+	struct penstock_file *f;
+	struct penstock_io *io;
 
 	if (!t_is_root())
 		T_SKIP("root", "only root can mount file systems");
 	use("e");
 	T_OK(mounts_tmpfs("e1", "size=2m") == 0);
-	sluice_pattern_fill(buf, sizeof(buf), 3, 0);
-	T_ERR(sluice_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
-	T_ERR(sluice_open(&io, NULL, &err), 0, &err);
-	T_ERR(sluice_file_open(&f, io, name, O_RDWR, 0, &err), 0, &err);
-	T_ERR(sluice_pwrite(f, buf, sizeof(back), 0, &err), sizeof(back), &err);
-	T_ERR(sluice_pwrite(f, buf, sizeof(buf), 0, &err), -ENOSPC, &err);
+	penstock_pattern_fill(buf, sizeof(buf), 3, 0);
+	T_ERR(penstock_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
+	T_ERR(penstock_open(&io, NULL, &err), 0, &err);
+	T_ERR(penstock_file_open(&f, io, name, O_RDWR, 0, &err), 0, &err);
+	T_ERR(penstock_pwrite(f, buf, sizeof(back), 0, &err), sizeof(back), &err);
+	T_ERR(penstock_pwrite(f, buf, sizeof(buf), 0, &err), -ENOSPC, &err);
 	T_STR_HAS(err.msg, "tensor");
-	T_ERR(sluice_pread(f, back, sizeof(back), 0, &err), sizeof(back), &err);
-	T_EQ(sluice_pattern_check(back, sizeof(back), 3, 0), sizeof(back));
-	T_ERR(sluice_file_close(f, &err), 0, &err);
-	T_ERR(sluice_stripe_load(&info, name, &err), 0, &err);
+	T_ERR(penstock_pread(f, back, sizeof(back), 0, &err), sizeof(back), &err);
+	T_EQ(penstock_pattern_check(back, sizeof(back), 3, 0), sizeof(back));
+	T_ERR(penstock_file_close(f, &err), 0, &err);
+	T_ERR(penstock_stripe_load(&info, name, &err), 0, &err);
 	T_EQ(info->bytes, sizeof(back));
 	for (unsigned i = 0; i < MEMBERS; i++)
 		T_OK(info->members[i].bytes <= sizeof(back) / MEMBERS + 65536);
-	sluice_stripe_free(info);
-	T_ERR(sluice_close(io, &err), 0, &err);
-	T_ERR(sluice_stripe_remove(name, &err), 0, &err);
+	penstock_stripe_free(info);
+	T_ERR(penstock_close(io, &err), 0, &err);
+	T_ERR(penstock_stripe_remove(name, &err), 0, &err);
 	mounts_end("e1");
 }
 
-static struct sluice_stripe *extended;
+static struct penstock_stripe *extended;
 static unsigned nr_reserved;
 static pthread_t settler;
 static atomic_int settler_tid;
 
 static void *settle(void *arg)
 {
-	struct sluice_stripe *stripe = arg;
+	struct penstock_stripe *stripe = arg;
 
 	atomic_store(&stripe->grown, true);
 	settler_tid = gettid();
-	sluice_stripe_settle(stripe, UINT64_MAX, true);
+	penstock_stripe_settle(stripe, UINT64_MAX, true);
 	settler_tid = -1;
 	return NULL;
 }
@@ -222,33 +222,33 @@ int __wrap_fallocate64(int fd, int mode, off_t from, off_t len)
 /* A size that was never the whole's is not written down as settled, or its members are short. */
 static void a_thread_that_syncs_sees_no_size_of_a_write_that_finds_no_room(void)
 {
-	struct sluice_backing store;
+	struct penstock_backing store;
 	bool unable = false;
-	struct sluice_err err;
+	struct penstock_err err;
 
 	use("s");
-	T_ERR(sluice_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
+	T_ERR(penstock_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
 	move(true, 5000); /* ends in the first member */
-	T_ERR(sluice_backing_open(&store, name, O_RDWR, 0, SLUICE_DIRECT_NEVER, &err), 0, &err);
+	T_ERR(penstock_backing_open(&store, name, O_RDWR, 0, PENSTOCK_DIRECT_NEVER, &err), 0, &err);
 	extended = store.stripe;
-	T_EQ(sluice_stripe_reserve(store.stripe, 5000, MIB(4), &unable), -ENOSPC);
+	T_EQ(penstock_stripe_reserve(store.stripe, 5000, MIB(4), &unable), -ENOSPC);
 	extended = NULL;
 	T_EQ(pthread_join(settler, NULL), 0);
-	T_EQ(sluice_stripe_size(store.stripe), 5000);
-	T_EQ(sluice_backing_close(&store), 0);
+	T_EQ(penstock_stripe_size(store.stripe), 5000);
+	T_EQ(penstock_backing_close(&store), 0);
 	move(false, 5000);
-	T_ERR(sluice_stripe_remove(name, &err), 0, &err);
+	T_ERR(penstock_stripe_remove(name, &err), 0, &err);
 }
 
-static struct sluice_backing *watched;
+static struct penstock_backing *watched;
 static atomic_uint nr_flushed;
 static atomic_ullong told[MEMBERS + 2]; /* by the first header when the n-th flush was over */
 
-static uint64_t told_now(const struct sluice_backing *store)
+static uint64_t told_now(const struct penstock_backing *store)
 {
-	struct sluice_member_head head;
+	struct penstock_member_head head;
 
-	T_EQ(sluice_member_read(&store->stripe->members[0], &head), 0);
+	T_EQ(penstock_member_read(&store->stripe->members[0], &head), 0);
 	return head.settled;
 }
 
@@ -283,45 +283,45 @@ int __wrap_fdatasync(int fd)
 /* What the first header tells all members have for good, whenever the power fails. */
 static void a_sync_tells_the_new_size_when_all_members_have_it(void)
 {
-	struct sluice_opts opts = SLUICE_OPTS_INIT;
-	struct sluice_backing store;
-	struct sluice_file *f;
-	struct sluice_err err;
-	struct sluice_io *io;
+	struct penstock_opts opts = PENSTOCK_OPTS_INIT;
+	struct penstock_backing store;
+	struct penstock_file *f;
+	struct penstock_err err;
+	struct penstock_io *io;
 
 	use("p");
 	opts.engine = "threads"; /* flushes by fsync(2), where they are seen */
-	T_ERR(sluice_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
+	T_ERR(penstock_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
 	move(true, 5000);
-	T_ERR(sluice_backing_open(&store, name, O_RDONLY, 0, SLUICE_DIRECT_NEVER, &err), 0, &err);
-	T_ERR(sluice_open(&io, &opts, &err), 0, &err);
+	T_ERR(penstock_backing_open(&store, name, O_RDONLY, 0, PENSTOCK_DIRECT_NEVER, &err), 0, &err);
+	T_ERR(penstock_open(&io, &opts, &err), 0, &err);
 	for (unsigned way = 0; way < 3; way++) {
 		uint64_t before = told_now(&store), size = before + 300000;
-		struct sluice_op op = {.opcode = SLUICE_WRITE, .buf = buf, .len = size};
-		struct sluice_op sync = {.opcode = SLUICE_SYNC};
-		struct sluice_done done;
+		struct penstock_op op = {.opcode = PENSTOCK_WRITE, .buf = buf, .len = size};
+		struct penstock_op sync = {.opcode = PENSTOCK_SYNC};
+		struct penstock_done done;
 
-		T_ERR(sluice_file_open(&f, io, name, O_RDWR, 0, &err), 0, &err);
+		T_ERR(penstock_file_open(&f, io, name, O_RDWR, 0, &err), 0, &err);
 		op.file = sync.file = f;
-		op.flags = way == 1   ? SLUICE_OP_DATASYNC
-			   : way == 2 ? SLUICE_OP_DATASYNC | SLUICE_OP_TRUNCATE
+		op.flags = way == 1   ? PENSTOCK_OP_DATASYNC
+			   : way == 2 ? PENSTOCK_OP_DATASYNC | PENSTOCK_OP_TRUNCATE
 				      : 0;
 		atomic_store(&nr_flushed, 0);
 		watched = &store;
-		T_ERR(sluice_run(io, &op, &done, &err), 0, &err);
+		T_ERR(penstock_run(io, &op, &done, &err), 0, &err);
 		if (!way)
-			T_ERR(sluice_run(io, &sync, &done, &err), 0, &err);
+			T_ERR(penstock_run(io, &sync, &done, &err), 0, &err);
 		T_EQ(done.res, way ? (int64_t)size : 0);
 		watched = NULL;
 		for (unsigned n = 0; n < MEMBERS; n++)
 			T_EQ(told[n], before);
 		T_EQ(told[MEMBERS], size);
 		T_EQ(nr_flushed, MEMBERS + 1);
-		T_ERR(sluice_file_close(f, &err), 0, &err);
+		T_ERR(penstock_file_close(f, &err), 0, &err);
 	}
-	T_ERR(sluice_close(io, &err), 0, &err);
-	T_EQ(sluice_backing_close(&store), 0);
-	T_ERR(sluice_stripe_remove(name, &err), 0, &err);
+	T_ERR(penstock_close(io, &err), 0, &err);
+	T_EQ(penstock_backing_close(&store), 0);
+	T_ERR(penstock_stripe_remove(name, &err), 0, &err);
 }
 
 static bool no_memory;
@@ -336,21 +336,21 @@ FILE *__wrap_open_memstream(char **text, size_t *len)
 
 static void a_header_for_which_there_is_no_memory_stays_as_it_is(void)
 {
-	struct sluice_backing store;
-	struct sluice_err err;
+	struct penstock_backing store;
+	struct penstock_err err;
 
 	use("m");
-	sluice_pattern_fill(buf, sizeof(buf), 1, 0);
-	T_ERR(sluice_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
+	penstock_pattern_fill(buf, sizeof(buf), 1, 0);
+	T_ERR(penstock_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
 	move(true, 5000);
-	T_ERR(sluice_backing_open(&store, name, O_RDWR, 0, SLUICE_DIRECT_NEVER, &err), 0, &err);
+	T_ERR(penstock_backing_open(&store, name, O_RDWR, 0, PENSTOCK_DIRECT_NEVER, &err), 0, &err);
 	no_memory = true;
-	T_EQ(sluice_stripe_truncate(store.stripe, 4000), -ENOMEM);
+	T_EQ(penstock_stripe_truncate(store.stripe, 4000), -ENOMEM);
 	no_memory = false;
-	T_EQ(sluice_backing_close(&store), 0);
+	T_EQ(penstock_backing_close(&store), 0);
 	move(false, 5000);
-	T_EQ(sluice_pattern_check(buf, 5000, 1, 0), 5000);
-	T_ERR(sluice_stripe_remove(name, &err), 0, &err);
+	T_EQ(penstock_pattern_check(buf, 5000, 1, 0), 5000);
+	T_ERR(penstock_stripe_remove(name, &err), 0, &err);
 }
 
 static const struct t_case cases[] = {

@@ -19,8 +19,8 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include <sluice/ckpt.h>
-#include <sluice/probe.h>
+#include <penstock/ckpt.h>
+#include <penstock/probe.h>
 
 #include "base/random.h"
 #include "tests/common/t.h"
@@ -218,10 +218,10 @@ static void check_read(const unsigned char *buf, uint64_t off, int64_t n)
 	}
 }
 
-static struct sluice_op write_op(unsigned i, unsigned char *from)
+static struct penstock_op write_op(unsigned i, unsigned char *from)
 {
-	return (struct sluice_op){
-		.opcode = SLUICE_WRITE,
+	return (struct penstock_op){
+		.opcode = PENSTOCK_WRITE,
 		.path = path,
 		.buf = from + writes[i].off,
 		.len = writes[i].len,
@@ -230,21 +230,21 @@ static struct sluice_op write_op(unsigned i, unsigned char *from)
 }
 
 /* Queue three writes and a sync, and collect them in two ways. */
-static void async_part(struct sluice_io *io, struct sluice_file *file, unsigned char *from)
+static void async_part(struct penstock_io *io, struct penstock_file *file, unsigned char *from)
 {
-	struct sluice_op ops[4] = {write_op(1, from), write_op(2, from), write_op(3, from)};
+	struct penstock_op ops[4] = {write_op(1, from), write_op(2, from), write_op(3, from)};
 	uint64_t tickets[4] = {0};
-	struct sluice_done d;
+	struct penstock_done d;
 	int n = 0, taken = 0;
 
 	if (file) {
 		ops[0].path = NULL;
 		ops[0].file = file;
 	}
-	ops[1].flags = SLUICE_OP_DATASYNC;
-	ops[3] = (struct sluice_op){.opcode = SLUICE_SYNC, .path = path};
+	ops[1].flags = PENSTOCK_OP_DATASYNC;
+	ops[3] = (struct penstock_op){.opcode = PENSTOCK_SYNC, .path = path};
 	while (taken < 4) {
-		n = sluice_submit(io, ops + taken, (unsigned)(4 - taken), tickets + taken, NULL);
+		n = penstock_submit(io, ops + taken, (unsigned)(4 - taken), tickets + taken, NULL);
 		if (n <= 0)
 			noted(n < 0 ? n : -1);
 		taken += n > 0 ? n : 1; /* go on behind the one that was refused */
@@ -252,8 +252,8 @@ static void async_part(struct sluice_io *io, struct sluice_file *file, unsigned 
 	for (unsigned i = 0; i < 4; i++) {
 		if (!tickets[i])
 			continue;
-		n = i == 1 ? sluice_wait(io, tickets[i], 3600000000000, &d)
-			   : sluice_wait(io, tickets[i], T_NO_LIMIT, &d);
+		n = i == 1 ? penstock_wait(io, tickets[i], 3600000000000, &d)
+			   : penstock_wait(io, tickets[i], T_NO_LIMIT, &d);
 		T_EQ(n, 0); /* an accepted operation always has a result */
 		noted(d.res);
 		if (d.res >= 0 && i < 3) {
@@ -263,100 +263,100 @@ static void async_part(struct sluice_io *io, struct sluice_file *file, unsigned 
 	}
 }
 
-static void sync_part(struct sluice_io *io, struct sluice_file *file, unsigned char *from)
+static void sync_part(struct penstock_io *io, struct penstock_file *file, unsigned char *from)
 {
-	struct sluice_op op = write_op(4, from);
-	struct sluice_done d;
+	struct penstock_op op = write_op(4, from);
+	struct penstock_done d;
 	int64_t r;
 
 	if (file) {
-		r = noted(sluice_pwrite(file, from + writes[0].off, writes[0].len, writes[0].off,
+		r = noted(penstock_pwrite(file, from + writes[0].off, writes[0].len, writes[0].off,
 					NULL));
 		T_OK(r < 0 || r == (int64_t)writes[0].len);
 		written[0] = r > 0;
 	}
-	op.flags = SLUICE_OP_FULLSYNC;
+	op.flags = PENSTOCK_OP_FULLSYNC;
 	memset(&d, 0, sizeof(d));
-	r = noted(sluice_run(io, &op, &d, NULL));
+	r = noted(penstock_run(io, &op, &d, NULL));
 	if (r == 0 && noted(d.res) >= 0) {
 		T_EQ(d.res, op.len);
 		written[4] = true;
 	}
 }
 
-static void read_part(struct sluice_io *io, struct sluice_file *file)
+static void read_part(struct penstock_io *io, struct penstock_file *file)
 {
 	static unsigned char got[131072];
-	struct sluice_op op = {
-		.opcode = SLUICE_READ, .path = path, .buf = got, .len = 100000, .offset = 1};
-	struct sluice_done d;
+	struct penstock_op op = {
+		.opcode = PENSTOCK_READ, .path = path, .buf = got, .len = 100000, .offset = 1};
+	struct penstock_done d;
 	uint64_t ticket;
 	int64_t r;
 
 	if (file) {
-		r = noted(sluice_pread(file, got, 4096, 4096, NULL));
+		r = noted(penstock_pread(file, got, 4096, 4096, NULL));
 		check_read(got, 4096, r);
-		r = noted(sluice_pread(file, got, sizeof(got), 0, NULL));
+		r = noted(penstock_pread(file, got, sizeof(got), 0, NULL));
 		check_read(got, 0, r);
 	}
-	if (noted(sluice_submit(io, &op, 1, &ticket, NULL)) == 1) {
-		T_EQ(sluice_wait(io, ticket, T_NO_LIMIT, &d), 0);
+	if (noted(penstock_submit(io, &op, 1, &ticket, NULL)) == 1) {
+		T_EQ(penstock_wait(io, ticket, T_NO_LIMIT, &d), 0);
 		check_read(got, 1, noted(d.res));
 		check_read(got, 1, (int64_t)d.bytes);
 	}
 }
 
 /* Many small ones: engines handle them in groups. */
-static void small_part(struct sluice_io *io, struct sluice_file *file)
+static void small_part(struct penstock_io *io, struct penstock_file *file)
 {
 	enum { NR = 24, EACH = 4096 };
 	static unsigned char got[NR * EACH] __attribute__((aligned(4096)));
-	struct sluice_op ops[NR];
+	struct penstock_op ops[NR];
 	uint64_t tickets[NR];
-	struct sluice_done d;
+	struct penstock_done d;
 	int n;
 
 	if (!file)
 		return;
 	memset(ops, 0, sizeof(ops));
 	for (unsigned i = 0; i < NR; i++) {
-		ops[i].opcode = SLUICE_READ;
+		ops[i].opcode = PENSTOCK_READ;
 		ops[i].file = file;
 		ops[i].buf = got + i * EACH;
 		ops[i].len = EACH;
 		ops[i].offset = i * EACH;
 	}
-	n = sluice_submit(io, ops, NR, tickets, NULL);
+	n = penstock_submit(io, ops, NR, tickets, NULL);
 	if (n < NR)
 		errors++;
 	for (int i = 0; i < n; i++) {
-		T_EQ(sluice_wait(io, tickets[i], T_NO_LIMIT, &d), 0);
+		T_EQ(penstock_wait(io, tickets[i], T_NO_LIMIT, &d), 0);
 		check_read(ops[i].buf, ops[i].offset, noted(d.res));
 	}
 }
 
 static void probes(void)
 {
-	struct sluice_path_info info = {.size = sizeof(info)};
-	struct sluice_gpu_info gpu = {.size = sizeof(gpu)};
-	struct sluice_kernel_offer offer = {.size = sizeof(offer)};
+	struct penstock_path_info info = {.size = sizeof(info)};
+	struct penstock_gpu_info gpu = {.size = sizeof(gpu)};
+	struct penstock_kernel_offer offer = {.size = sizeof(offer)};
 
-	sluice_probe_path(path, &info, NULL);
+	penstock_probe_path(path, &info, NULL);
 	info.size = sizeof(info);
-	sluice_probe_path(t_dir(), &info, NULL);
-	sluice_probe_gpu(&gpu);
-	for (unsigned i = 0; sluice_probe_kernel(i, path, &offer) == 0; i++)
+	penstock_probe_path(t_dir(), &info, NULL);
+	penstock_probe_gpu(&gpu);
+	for (unsigned i = 0; penstock_probe_kernel(i, path, &offer) == 0; i++)
 		;
-	sluice_engine_probe(engine, NULL);
+	penstock_engine_probe(engine, NULL);
 }
 
 static void transfers(void)
 {
-	struct sluice_opts o = SLUICE_OPTS_INIT;
-	struct sluice_stats st = {.size = sizeof(st)};
-	struct sluice_io *io = NULL;
-	struct sluice_file *file = NULL;
-	struct sluice_err err;
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
+	struct penstock_stats st = {.size = sizeof(st)};
+	struct penstock_io *io = NULL;
+	struct penstock_file *file = NULL;
+	struct penstock_err err;
 	void *mem = NULL;
 	unsigned char *from = data;
 
@@ -364,25 +364,25 @@ static void transfers(void)
 	o.block = 8192;
 	o.depth = 16;
 	o.threads = 2;
-	if (noted(sluice_open(&io, &o, &err)) < 0) {
+	if (noted(penstock_open(&io, &o, &err)) < 0) {
 		T_OK(!io);
 		return;
 	}
-	if (noted(sluice_buf_alloc(&mem, io, sizeof(data), SLUICE_BUF_LOCKED, NULL, &err)) == 0) {
+	if (noted(penstock_buf_alloc(&mem, io, sizeof(data), PENSTOCK_BUF_LOCKED, NULL, &err)) == 0) {
 		from = mem;
 		memcpy(from, data, sizeof(data));
 	}
-	if (noted(sluice_file_open(&file, io, path, O_RDWR | O_CREAT, 0644, &err)) < 0)
+	if (noted(penstock_file_open(&file, io, path, O_RDWR | O_CREAT, 0644, &err)) < 0)
 		file = NULL;
 	sync_part(io, file, from);
 	async_part(io, file, from);
 	read_part(io, file);
 	small_part(io, file);
-	sluice_get_stats(io, &st);
-	noted(sluice_file_close(file, NULL));
+	penstock_get_stats(io, &st);
+	noted(penstock_file_close(file, NULL));
 	if (mem)
-		noted(sluice_buf_free(io, mem));
-	noted(sluice_close(io, NULL));
+		noted(penstock_buf_free(io, mem));
+	noted(penstock_close(io, NULL));
 }
 
 /* ------------------------------------------------------------- checkpoints */
@@ -392,65 +392,65 @@ enum { CKPT_BYTES = (1 << 20) + 4567 };
 static uint64_t ckpt_old, ckpt_new; /* seeds of what is there and of what is saved over it */
 static bool ckpt_saved, ckpt_shown;
 
-static void ckpt_save(struct sluice_io *io, const char *name)
+static void ckpt_save(struct penstock_io *io, const char *name)
 {
 	static unsigned char bytes[CKPT_BYTES];
-	struct sluice_writer_opts o = SLUICE_WRITER_OPTS_INIT;
-	struct sluice_err err = {0, ""};
-	struct sluice_writer *w;
+	struct penstock_writer_opts o = PENSTOCK_WRITER_OPTS_INIT;
+	struct penstock_err err = {0, ""};
+	struct penstock_writer *w;
 	int r;
 
-	sluice_pattern_fill(bytes, CKPT_BYTES, ckpt_new, 0);
+	penstock_pattern_fill(bytes, CKPT_BYTES, ckpt_new, 0);
 	o.buffer_bytes = MIB(1);
 	o.buffers = 2;
 	o.expected = ckpt_new % 2 ? CKPT_BYTES : 0;
-	if (noted(sluice_writer_open(&w, io, name, &o, &err)) < 0)
+	if (noted(penstock_writer_open(&w, io, name, &o, &err)) < 0)
 		return;
-	r = sluice_writer_write(w, bytes, 300000, &err);
+	r = penstock_writer_write(w, bytes, 300000, &err);
 	if (r == 0)
-		r = sluice_writer_write(w, bytes + 300000, CKPT_BYTES - 300000, &err);
+		r = penstock_writer_write(w, bytes + 300000, CKPT_BYTES - 300000, &err);
 	if (r == 0)
-		r = sluice_writer_seek(w, 1000, &err);
+		r = penstock_writer_seek(w, 1000, &err);
 	if (r == 0)
-		r = sluice_writer_write(w, bytes + 1000, 500,
+		r = penstock_writer_write(w, bytes + 1000, 500,
 					&err); /* summed again from the file */
 	if (noted(r) < 0) {
 		T_OK(err.msg[0]);
-		sluice_writer_abort(w);
+		penstock_writer_abort(w);
 		return;
 	}
-	r = (int)noted(sluice_writer_commit(w, &err));
+	r = (int)noted(penstock_writer_commit(w, &err));
 	T_OK(r == 0 || err.msg[0]);
 	ckpt_saved = r == 0;
 	ckpt_shown = r < 0 && strstr(err.msg, "the new file is visible");
 }
 
-static int ckpt_load(struct sluice_io *io, const char *name, uint64_t seed)
+static int ckpt_load(struct penstock_io *io, const char *name, uint64_t seed)
 {
 	static unsigned char got[CKPT_BYTES];
-	struct sluice_reader_opts o = SLUICE_READER_OPTS_INIT;
-	struct sluice_err err = {0, ""};
-	struct sluice_reader *r;
+	struct penstock_reader_opts o = PENSTOCK_READER_OPTS_INIT;
+	struct penstock_err err = {0, ""};
+	struct penstock_reader *r;
 	int64_t n;
 
 	o.buffer_bytes = MIB(1);
 	o.buffers = 2;
-	n = noted(sluice_reader_open(&r, io, name, &o, &err));
+	n = noted(penstock_reader_open(&r, io, name, &o, &err));
 	if (n < 0)
 		return (int)n;
-	n = noted(sluice_reader_pread(r, got, CKPT_BYTES, 0, &err));
-	sluice_reader_close(r);
+	n = noted(penstock_reader_pread(r, got, CKPT_BYTES, 0, &err));
+	penstock_reader_close(r);
 	if (n < 0)
 		return (int)n;
 	T_EQ(n, CKPT_BYTES);
-	T_EQ(sluice_pattern_check(got, CKPT_BYTES, seed, 0), CKPT_BYTES);
+	T_EQ(penstock_pattern_check(got, CKPT_BYTES, seed, 0), CKPT_BYTES);
 	return 0;
 }
 
 /* Little memory: there are a thousand of these, and the kernel clears it. */
-static struct sluice_opts ckpt_opts(const char *by)
+static struct penstock_opts ckpt_opts(const char *by)
 {
-	struct sluice_opts o = SLUICE_OPTS_INIT;
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
 
 	o.engine = by;
 	o.block = KIB(256);
@@ -461,43 +461,43 @@ static struct sluice_opts ckpt_opts(const char *by)
 /* Save over what is there, through a link, and load it. */
 static void checkpoints(void)
 {
-	struct sluice_opts o = ckpt_opts(engine);
-	struct sluice_io *io;
+	struct penstock_opts o = ckpt_opts(engine);
+	struct penstock_io *io;
 
 	if (ckpt_saved || ckpt_shown)
 		ckpt_old = ckpt_new;
 	ckpt_saved = ckpt_shown = false;
 	ckpt_new++;
-	if (noted(sluice_open(&io, &o, NULL)) < 0)
+	if (noted(penstock_open(&io, &o, NULL)) < 0)
 		return;
 	ckpt_save(io, t_path("ck/link"));
 	if (ckpt_saved)
 		ckpt_load(io, t_path("ck/link"), ckpt_new);
-	noted(sluice_close(io, NULL));
+	noted(penstock_close(io, NULL));
 }
 
 /* Whatever failed, the file is one of the two, whole, and its checksums agree. */
 static void old_or_new_is_there(void)
 {
-	struct sluice_opts o = ckpt_opts(NULL);
-	struct sluice_io *io;
+	struct penstock_opts o = ckpt_opts(NULL);
+	struct penstock_io *io;
 	bool is_new = ckpt_saved || ckpt_shown;
 
-	T_EQ(sluice_open(&io, &o, NULL), 0);
+	T_EQ(penstock_open(&io, &o, NULL), 0);
 	T_EQ(ckpt_load(io, t_path("ck/f"), is_new ? ckpt_new : ckpt_old), 0);
-	T_EQ(sluice_close(io, NULL), 0);
+	T_EQ(penstock_close(io, NULL), 0);
 }
 
 static void ckpt_begin(void)
 {
-	struct sluice_io *io;
+	struct penstock_io *io;
 
 	mkdir(t_path("ck"), 0755);
 	T_OK(symlink("f", t_path("ck/link")) == 0);
 	ckpt_new = 1;
-	T_EQ(sluice_open(&io, NULL, NULL), 0);
+	T_EQ(penstock_open(&io, NULL, NULL), 0);
 	ckpt_save(io, t_path("ck/f"));
-	T_EQ(sluice_close(io, NULL), 0);
+	T_EQ(penstock_close(io, NULL), 0);
 	T_OK(ckpt_saved);
 }
 
@@ -656,7 +656,7 @@ static void run_all(void (*what_to_run)(void), bool for_good)
 
 static void setup(void)
 {
-	sluice_pattern_fill(data, sizeof(data), SEED, 0);
+	penstock_pattern_fill(data, sizeof(data), SEED, 0);
 }
 
 static void teardown(void)
@@ -706,7 +706,7 @@ static void any_function_of_a_checkpoint_may_fail_for_good(void)
 static bool is_harmless(const char *name)
 {
 	static const char *const tools[] = {"__asan_",     "__ubsan_", "__tsan_", "__lsan_",
-					    "__sanitizer", "__gcov",   "__llvm",  "sluice_"};
+					    "__sanitizer", "__gcov",   "__llvm",  "penstock_"};
 
 	for (size_t i = 0; i < T_COUNT(tools); i++)
 		if (!strncmp(name, tools[i], strlen(tools[i])))
@@ -795,7 +795,7 @@ int main(int argc, char **argv)
 		{"calls", setup, teardown, cases, T_COUNT(cases)},
 		{"checkpoints", setup, teardown, ckpt_cases, T_COUNT(ckpt_cases)},
 	};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct sigaction act = {.sa_handler = on_term};
 
 	if (argc < 4) {
@@ -805,7 +805,7 @@ int main(int argc, char **argv)
 	engine = t_engine(argv[1]);
 	library = argv[2];
 	wrapped = argv[3];
-	if (sluice_engine_probe(t_engine_need(engine), &err) < 0)
+	if (penstock_engine_probe(t_engine_need(engine), &err) < 0)
 		t_skip_all(t_engine_need(engine), "%s: %s", engine, err.msg);
 	sigaction(SIGTERM, &act, NULL);
 	t_dir();

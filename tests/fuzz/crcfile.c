@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memcpy(buf, data + 1, len);
 	if (data[0] & 1 && len >= 4) {
-		uint32_t crc = sluice_crc32c(0, buf, len - 4);
+		uint32_t crc = penstock_crc32c(0, buf, len - 4);
 
 		for (unsigned i = 0; i < 4; i++)
 			buf[len - 4 + i] = (unsigned char)(crc >> 8 * i);

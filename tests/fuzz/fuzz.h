@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_FUZZ_H
-#define SLUICE_TESTS_FUZZ_H
+#ifndef PENSTOCK_TESTS_FUZZ_H
+#define PENSTOCK_TESTS_FUZZ_H
 
 /*
  * A fuzz target is one file with this function.  With clang -fsanitize=fuzzer

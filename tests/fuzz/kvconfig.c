@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the YAML file of `sluice kv'. */
+/* Fuzz target: the YAML file of `penstock kv'. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static void check_lines(const struct cli_problems *p)
 /* Whatever was taken can be worked with. */
 static void check_config(const struct kv_config *c)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	FUZZ_CHECK(kv_config_check(c, &err) == 0);
 	for (unsigned i = 0; i < KV_TEMPLATES; i++)

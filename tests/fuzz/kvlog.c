@@ -4,7 +4,7 @@
  * says otherwise, with checksums made right.  Whatever it says, the store opens, and what it finds
  * lies within the data file and does not overlap.
  */
-#include <sluice/store.h>
+#include <penstock/store.h>
 
 #include "base/crc32c.h"
 #include "base/util.h"
@@ -22,42 +22,42 @@ static void mend(unsigned char *log, size_t len)
 		memcpy(&size, log + at + 4, 4);
 		if (size < STORE_RECORD_HEAD || size % 8 || size > len - at)
 			return;
-		sum = sluice_crc32c(sluice_crc32c(0, &seed, 4), log + at + 4, size - 4);
+		sum = penstock_crc32c(penstock_crc32c(0, &seed, 4), log + at + 4, size - 4);
 		memcpy(log + at, &sum, 4);
 	}
 }
 
-static void use(struct sluice_store *s)
+static void use(struct penstock_store *s)
 {
 	char key[] = "key", buf[64];
-	struct sluice_iov iov = {buf, sizeof(buf)};
-	struct sluice_store_item item = {key, 3, 1, &iov};
-	struct sluice_store_batch b = {.opcode = SLUICE_STORE_GET, .nr = 1, .items = &item};
-	struct sluice_store_stats st = {.size = sizeof(st)};
+	struct penstock_iov iov = {buf, sizeof(buf)};
+	struct penstock_store_item item = {key, 3, 1, &iov};
+	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_GET, .nr = 1, .items = &item};
+	struct penstock_store_stats st = {.size = sizeof(st)};
 
-	FUZZ_CHECK(sluice_store_run(s, &b, NULL, NULL) == 0);
-	b.opcode = SLUICE_STORE_SET;
-	FUZZ_CHECK(sluice_store_run(s, &b, NULL, NULL) == 0);
-	FUZZ_CHECK(sluice_store_get_stats(s, &st) == 0);
+	FUZZ_CHECK(penstock_store_run(s, &b, NULL, NULL) == 0);
+	b.opcode = PENSTOCK_STORE_SET;
+	FUZZ_CHECK(penstock_store_run(s, &b, NULL, NULL) == 0);
+	FUZZ_CHECK(penstock_store_get_stats(s, &st) == 0);
 	FUZZ_CHECK(st.used_bytes <= st.capacity && st.entries <= 1 << 20);
 }
 
-static int each(void *arg, const struct sluice_store_entry *e)
+static int each(void *arg, const struct penstock_store_entry *e)
 {
 	(void)arg;
-	FUZZ_CHECK(e->key_len && e->key_len <= SLUICE_STORE_KEY_MAX);
+	FUZZ_CHECK(e->key_len && e->key_len <= PENSTOCK_STORE_KEY_MAX);
 	return 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct sluice_store_opts o = SLUICE_STORE_OPTS_INIT;
+	struct penstock_store_opts o = PENSTOCK_STORE_OPTS_INIT;
 	struct store_log_head head = {.seed = SEED, .epoch = 1};
 	const char *dir = scratch_path("s");
 	CLEANUP_FREE unsigned char *log = malloc(size + STORE_LOG_HEAD);
 	CLEANUP_FREE char *zeros = calloc(1, DATA);
 	char path[128];
-	struct sluice_store *s;
+	struct penstock_store *s;
 
 	if (!size || !log || !zeros)
 		return 0;
@@ -67,15 +67,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		mend(log, size - 1 + STORE_LOG_HEAD);
 	snprintf(path, sizeof(path), "%s", dir);
 	FUZZ_CHECK(mkdir(path, 0700) == 0);
-	scratch_write("s/sluice-store", "sluice-store 1 0000000000000001 0000000000000002\n", 49);
+	scratch_write("s/penstock-store", "penstock-store 1 0000000000000001 0000000000000002\n", 49);
 	scratch_write("s/data", zeros, DATA);
 	scratch_write("s/log", log, size - 1 + STORE_LOG_HEAD);
 	dir = path;
 	o.engine = "threads";
-	FUZZ_CHECK(sluice_store_look(path, SLUICE_STORE_VERIFY, each, NULL, NULL, NULL) == 0);
-	FUZZ_CHECK(sluice_store_open(&s, &dir, 1, 4 << 20, &o, NULL) == 0);
+	FUZZ_CHECK(penstock_store_look(path, PENSTOCK_STORE_VERIFY, each, NULL, NULL, NULL) == 0);
+	FUZZ_CHECK(penstock_store_open(&s, &dir, 1, 4 << 20, &o, NULL) == 0);
 	use(s);
-	FUZZ_CHECK(sluice_store_close(s, NULL) == 0);
-	FUZZ_CHECK(sluice_store_drop(path, NULL) == 0);
+	FUZZ_CHECK(penstock_store_close(s, NULL) == 0);
+	FUZZ_CHECK(penstock_store_drop(path, NULL) == 0);
 	return 0;
 }

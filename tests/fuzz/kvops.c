@@ -12,7 +12,7 @@ static void carry_out(const struct kv_ops *ops, unsigned char limits)
 	static const struct kv_model small = {"small", "", 1, 1, 1, 1, 0, "int8", "mla", 1, 0};
 	struct kv_cache_opts o;
 	struct kv_cache *c = NULL;
-	struct sluice_err err;
+	struct penstock_err err;
 
 	kv_cache_opts_defaults(&o);
 	o.model = &small;
@@ -35,7 +35,7 @@ static void carry_out(const struct kv_ops *ops, unsigned char limits)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct kv_texts *texts = kv_texts_new();
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct kv_ops ops;
 	int r;
 

@@ -31,7 +31,7 @@ static void check_files(unsigned which)
 static void run_once(struct place_opts o)
 {
 	const char *path = scratch_path("d");
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct place_found found;
 	struct place *p;
 	uint64_t pos = 0;
@@ -51,7 +51,7 @@ static void run_once(struct place_opts o)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const char title[] = "sluice-objects 3 ";
+	static const char title[] = "penstock-objects 3 ";
 	struct place_opts o = {0};
 	CLEANUP_FREE char *text = malloc(size + sizeof(title));
 	size_t n = 0;
@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	memcpy(text + n, data + 1, size - 1);
 	put_files(data[0] >> 5);
-	scratch_write("d/.sluice-objects", text, n + size - 1);
+	scratch_write("d/.penstock-objects", text, n + size - 1);
 	run_once(o);
 	check_files(data[0] >> 5);
 	scratch_remove();

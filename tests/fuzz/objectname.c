@@ -22,7 +22,7 @@ static void check_sent(const char *s)
 static void check_name(const char *text)
 {
 	struct object_name n;
-	struct sluice_err err;
+	struct penstock_err err;
 	struct object_str s = {0};
 	char none[] = "", host[] = "h";
 	struct object_url u = {.host = host, .base = none};
@@ -42,7 +42,7 @@ static void check_name(const char *text)
 static void check_endpoints(const char *text)
 {
 	struct object_endpoints s = {0};
-	struct sluice_err err;
+	struct penstock_err err;
 
 	/* Another file is nothing to it. */
 	if (text[0] == '@')

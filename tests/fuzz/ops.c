@@ -46,10 +46,10 @@ static void remove_dir(void)
 
 static const char *own_dir(void)
 {
-	const char *base = getenv("SLUICE_TEST_DIR");
+	const char *base = getenv("PENSTOCK_TEST_DIR");
 
 	if (!dir[0]) {
-		snprintf(dir, sizeof(dir), "%s/sluice-fuzz-XXXXXX", base && *base ? base : ".");
+		snprintf(dir, sizeof(dir), "%s/penstock-fuzz-XXXXXX", base && *base ? base : ".");
 		FUZZ_CHECK(mkdtemp(dir));
 		atexit(remove_dir);
 	}

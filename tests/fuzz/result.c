@@ -14,7 +14,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const char *path = scratch_path("r"), *name = "<script>";
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	json_t *root = NULL;
 	char *page = NULL;
 	size_t len = 0;

@@ -15,12 +15,12 @@
 static void check_ranges(const struct header *h, uint64_t begin, uint64_t end)
 {
 	for (uint64_t i = 0; i < h->nr; i++) {
-		const struct sluice_tensor *t = &h->tensors[i];
+		const struct penstock_tensor *t = &h->tensors[i];
 		uint64_t bytes;
 
 		FUZZ_CHECK(t->offset == begin && t->len <= end - begin);
 		FUZZ_CHECK(tensor_bytes(t, &bytes) == 0 && bytes == t->len);
-		FUZZ_CHECK(t->rank <= RANK_MAX && sluice_dtype_name(t->dtype));
+		FUZZ_CHECK(t->rank <= RANK_MAX && penstock_dtype_name(t->dtype));
 		begin += t->len;
 	}
 	FUZZ_CHECK(begin == end);
@@ -30,7 +30,7 @@ static void check_again(const struct header *h)
 {
 	CLEANUP_FREE uint64_t *order = malloc((h->nr + 1) * sizeof(*order));
 	CLEANUP_FREE char *text = NULL;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct header again;
 	uint64_t data = 0;
 	size_t len;
@@ -54,7 +54,7 @@ static void check_again(const struct header *h)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	CLEANUP_FREE char *text = NULL;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct header h;
 	uint64_t file;
 	int r;

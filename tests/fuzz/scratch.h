@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_FUZZ_SCRATCH_H
-#define SLUICE_TESTS_FUZZ_SCRATCH_H
+#ifndef PENSTOCK_TESTS_FUZZ_SCRATCH_H
+#define PENSTOCK_TESTS_FUZZ_SCRATCH_H
 
 /* A folder of this process for targets that need files; it goes with the process. */
 #include <fcntl.h>
@@ -34,7 +34,7 @@ static inline const char *scratch_path(const char *name)
 	static unsigned next;
 
 	if (!scratch[0]) {
-		snprintf(scratch, sizeof(scratch), "%s/sluice-fuzz-XXXXXX",
+		snprintf(scratch, sizeof(scratch), "%s/penstock-fuzz-XXXXXX",
 			 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : ".");
 		FUZZ_CHECK(mkdtemp(scratch));
 		atexit(scratch_remove);

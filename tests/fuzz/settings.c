@@ -13,7 +13,7 @@
 
 static void read_config(const char *path)
 {
-	struct sluice_opts opts = SLUICE_OPTS_INIT;
+	struct penstock_opts opts = PENSTOCK_OPTS_INIT;
 	int r = cli_config_read(&opts, &cmd_io, path);
 
 	FUZZ_CHECK(r == CLI_OK || r == CLI_USAGE);
@@ -34,7 +34,7 @@ static void read_space(const char *path)
 
 static void read_validation(const char *path)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	json_t *out = NULL;
 	int r = kv_validation(&out, path, 0.5, &err);
 

@@ -19,7 +19,7 @@ struct input {
 
 static struct slab_head make_head(const struct input *in, const uint8_t *index, size_t len)
 {
-	struct slab_head h = {.magic = "sluice slab 2\n\x01",
+	struct slab_head h = {.magic = "penstock slab 2\n",
 			      .units = in->units,
 			      .unit = 4096u << (in->shift & 31) % 20,
 			      .kept = 1,
@@ -37,9 +37,9 @@ static void write_slab(const struct slab_head *h, const uint8_t *index, size_t l
 	uint64_t at = slab_index_offset(h->units, h->unit);
 	int fd = open(scratch_path("s"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
-	FUZZ_CHECK(fd >= 0 && sluice_whole_write(fd, h, sizeof(*h), 0) == 0);
+	FUZZ_CHECK(fd >= 0 && penstock_whole_write(fd, h, sizeof(*h), 0) == 0);
 	if (at < 4u << 20)
-		FUZZ_CHECK(sluice_whole_write(fd, index, len, at) == 0);
+		FUZZ_CHECK(penstock_whole_write(fd, index, len, at) == 0);
 	close(fd);
 }
 
@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const char *path = scratch_path("s");
 	struct place_opts o = {
 		.kind = PLACE_SLAB, .paths = &path, .nr_paths = 1, .capacity = 1 << 20};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct place_found found;
 	struct slab_head h;
 	struct input in;

@@ -25,7 +25,7 @@ static void check_points(const struct sweep_result *res)
 
 static void resume(const struct sweep_job *job)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct sweep_result res;
 	struct sweep_plan plan;
 	int r = sweep_state_check(job, job->state, &err);
@@ -49,14 +49,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sweep_job job = {.folders = folders,
 				.nr_folders = 1,
 				.space = &space,
-				.opts = SLUICE_OPTS_INIT,
+				.opts = PENSTOCK_OPTS_INIT,
 				.read = true,
 				.write = true,
 				.io_size = 4096,
 				.loops = 2,
 				.state = state,
 				.stop = &stopped};
-	struct sluice_err err;
+	struct penstock_err err;
 	FILE *f;
 
 	if (!size)

@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct trace_sharegpt_opts o = {
 		.max_context = 50, .max_generation = 20, .chars_per_token = 4};
 	struct trace_request *v = NULL;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	char path[64];
 	struct trace_bad bad = {.strict = size > 1 && data[1] & 1};
 	size_t nr = 0;

@@ -41,7 +41,7 @@ static void check_row(const struct trace_row *row)
 
 static size_t read_rows(struct kept *v, const char *path, const struct trace_reader_opts *o)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct trace_reader *r;
 	struct trace_row row;
 	uint64_t line = 0;
@@ -74,7 +74,7 @@ static size_t read_rows(struct kept *v, const char *path, const struct trace_rea
 static void write_rows(const struct kept *v, size_t nr, const char *path)
 {
 	const struct trace_writer_opts o = {.extended = true, .columns = 127};
-	struct sluice_err err;
+	struct penstock_err err;
 	struct trace_writer *w;
 
 	FUZZ_CHECK(trace_writer_open(&w, path, &o, &err) == 0);

@@ -12,7 +12,7 @@ struct memory {
 	size_t size;
 };
 
-static int read_memory(void *arg, void *buf, uint64_t len, uint64_t offset, struct sluice_err *err)
+static int read_memory(void *arg, void *buf, uint64_t len, uint64_t offset, struct penstock_err *err)
 {
 	const struct memory *m = arg;
 
@@ -26,7 +26,7 @@ static int read_memory(void *arg, void *buf, uint64_t len, uint64_t offset, stru
 static void check_records(const struct zip *z, size_t size)
 {
 	for (uint64_t i = 0; i < z->nr; i++) {
-		const struct sluice_record *r = &z->records[i];
+		const struct penstock_record *r = &z->records[i];
 
 		FUZZ_CHECK(r->name && r->len <= size && r->offset <= size - r->len);
 		FUZZ_CHECK(!i || r->offset >= r[-1].offset + r[-1].len);
@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct memory m = {data, size};
 	struct zip_source src = {read_memory, &m, size};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct zip z;
 	int r = zip_open(&z, &src, &err);
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice io --gpu` and the GPU section of `sluice info`, with stand-ins for CUDA and cuFile.
+"""`penstock io --gpu` and the GPU section of `penstock info`, with stand-ins for CUDA and cuFile.
 
-    cli.py SLUICE ROOT
+    cli.py PENSTOCK ROOT
 """
 import os
 import sys
@@ -18,13 +18,13 @@ from tap import folder
 
 resultcheck.need('jsonschema')
 
-SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
+PENSTOCK, ROOT = map(os.path.abspath, sys.argv[1:3])
 ENGINES = ['io_uring', 'libaio', 'threads']
 
 
 def run(*args, status=0, cufile='', more=None):
     env = {**os.environ, 'STANDIN_CUFILE': cufile, **(more or {})}
-    done = subprocess.run([SLUICE, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    done = subprocess.run([PENSTOCK, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, env=env)
     assert done.returncode == status, (args, done.returncode, done.stdout, done.stderr)
     return done.stdout, done.stderr
@@ -195,7 +195,7 @@ def what_libraries_do_at_the_end_harms_nothing():
 def gpu_info(*args, **more):
     out, _ = run('info', '--json', '-', *args, **more)
     i = json.loads(out)
-    resultcheck.validate(ROOT, i, 'sluice-info/1')
+    resultcheck.validate(ROOT, i, 'penstock-info/1')
     return i['gpu']
 
 

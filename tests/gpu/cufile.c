@@ -32,7 +32,7 @@ void cf_teardown(void)
 	int handles, bufs;
 
 	cf->refuse_handle = cf->refuse_buf = cf->shorten = cf->fail_nth = cf->together = 0;
-	sluice_close(rg_io, NULL);
+	penstock_close(rg_io, NULL);
 	rg_io = NULL;
 	handles = cf->handles;
 	bufs = cf->bufs;
@@ -42,11 +42,11 @@ void cf_teardown(void)
 	T_EQ(cf->ragged, 0);
 }
 
-struct sluice_stats cf_stats(void)
+struct penstock_stats cf_stats(void)
 {
-	struct sluice_stats s = {.size = sizeof(s)};
+	struct penstock_stats s = {.size = sizeof(s)};
 
-	T_EQ(sluice_get_stats(rg_io, &s), 0);
+	T_EQ(penstock_get_stats(rg_io, &s), 0);
 	return s;
 }
 
@@ -71,8 +71,8 @@ static void around_is_untouched(CUdeviceptr dev, uint64_t at, uint64_t len)
 static void reads_of_every_size_and_place_arrive(void)
 {
 	CUdeviceptr dev = rg_alloc(0, SPACE);
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_done d;
+	struct penstock_op op;
 	unsigned turn = 0;
 
 	t_file_make(rg_path, SEED, MIB(6));
@@ -82,12 +82,12 @@ static void reads_of_every_size_and_place_arrive(void)
 		for (unsigned o = 0; o < T_COUNT(offsets); o++, turn++) {
 			uint64_t at = 4096 + shifts[turn % T_COUNT(shifts)];
 
-			op = rg_op(SLUICE_READ, dev + at, sizes[s], offsets[o]);
+			op = rg_op(PENSTOCK_READ, dev + at, sizes[s], offsets[o]);
 			d = RG_DO(&op, sizes[s], turn);
-			T_OK(d.flags & SLUICE_DONE_CUFILE_COMPAT);
-			T_OK(!(d.flags & (SLUICE_DONE_RING | SLUICE_DONE_CUFILE |
-					  SLUICE_DONE_INLINE | SLUICE_DONE_BOUNCED)));
-			T_EQ(sluice_pattern_check(rg_see(dev, SPACE) + at, sizes[s], SEED,
+			T_OK(d.flags & PENSTOCK_DONE_CUFILE_COMPAT);
+			T_OK(!(d.flags & (PENSTOCK_DONE_RING | PENSTOCK_DONE_CUFILE |
+					  PENSTOCK_DONE_INLINE | PENSTOCK_DONE_BOUNCED)));
+			T_EQ(penstock_pattern_check(rg_see(dev, SPACE) + at, sizes[s], SEED,
 						  offsets[o]),
 			     sizes[s]);
 			around_is_untouched(dev, at, sizes[s]);
@@ -104,16 +104,16 @@ static void writes(CUdeviceptr dev)
 	unsigned char *model = calloc(1, SPACE), *p = rg_see(dev, SPACE);
 	uint64_t end = 0;
 	unsigned turn = 0;
-	struct sluice_op op;
+	struct penstock_op op;
 
 	rg_file_open(O_RDWR | O_CREAT);
 	for (unsigned s = 0; s < T_COUNT(sizes); s++)
 		for (unsigned o = 0; o < T_COUNT(offsets); o++, turn++) {
 			uint64_t shift = shifts[turn % T_COUNT(shifts)], off = offsets[o];
 
-			sluice_pattern_fill(p + shift, sizes[s], SEED + turn, off);
+			penstock_pattern_fill(p + shift, sizes[s], SEED + turn, off);
 			memcpy(model + off, p + shift, sizes[s]);
-			op = rg_op(SLUICE_WRITE, dev + shift, sizes[s], off);
+			op = rg_op(PENSTOCK_WRITE, dev + shift, sizes[s], off);
 			RG_DO(&op, sizes[s], turn);
 			end = off + sizes[s] > end ? off + sizes[s] : end;
 			T_FILE(rg_path, model, end);
@@ -132,58 +132,58 @@ static void writes_of_every_size_and_place_arrive(void)
 
 static void without_o_direct_cufile_writes_parts_of_pages_too(void)
 {
-	struct sluice_opts o = rg_opts();
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_opts o = rg_opts();
+	struct penstock_done d;
+	struct penstock_op op;
 	CUdeviceptr dev;
 
-	o.direct = SLUICE_DIRECT_NEVER;
+	o.direct = PENSTOCK_DIRECT_NEVER;
 	rg_open(&o);
 	dev = rg_alloc(0, SPACE);
 	writes(dev);
 	T_EQ(cf_stats().blocks_ring, 0);
-	op = rg_op(SLUICE_READ, dev, MIB(5), 3);
+	op = rg_op(PENSTOCK_READ, dev, MIB(5), 3);
 	d = RG_DO(&op, MIB(5), 1);
-	T_OK(d.flags & SLUICE_DONE_CUFILE_COMPAT);
-	T_OK(d.flags & SLUICE_DONE_BUFFERED);
-	T_OK(!(d.flags & SLUICE_DONE_DIRECT));
+	T_OK(d.flags & PENSTOCK_DONE_CUFILE_COMPAT);
+	T_OK(d.flags & PENSTOCK_DONE_BUFFERED);
+	T_OK(!(d.flags & PENSTOCK_DONE_DIRECT));
 }
 
 static void the_end_of_the_file_ends_a_read(void)
 {
 	static const uint64_t ends[] = {0, 1, 4096, 70001, 131072};
 	CUdeviceptr dev = rg_alloc(0, SPACE);
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_done d;
+	struct penstock_op op;
 
 	rg_open(NULL);
 	for (unsigned i = 0; i < T_COUNT(ends); i++) {
 		t_file_make(rg_path, SEED, ends[i]);
 		rg_file_open(O_RDONLY);
 		memset(rg_see(dev, SPACE), GUARD, SPACE);
-		op = rg_op(SLUICE_READ, dev + 4096, MIB(1), 0);
+		op = rg_op(PENSTOCK_READ, dev + 4096, MIB(1), 0);
 		d = RG_DO(&op, ends[i], 1);
-		T_OK(d.flags & SLUICE_DONE_EOF);
-		T_EQ(sluice_pattern_check(rg_see(dev, SPACE) + 4096, ends[i], SEED, 0), ends[i]);
+		T_OK(d.flags & PENSTOCK_DONE_EOF);
+		T_EQ(penstock_pattern_check(rg_see(dev, SPACE) + 4096, ends[i], SEED, 0), ends[i]);
 		around_is_untouched(dev, 4096, ends[i]);
-		T_EQ(sluice_file_close(rg_file, NULL), 0);
+		T_EQ(penstock_file_close(rg_file, NULL), 0);
 	}
 }
 
 static void large_operations_are_split_and_run_in_parallel(void)
 {
-	struct sluice_opts o = SLUICE_OPTS_INIT;
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
 	const uint64_t len = MIB(65) + 1;
 	CUdeviceptr dev = rg_alloc(0, len);
-	struct sluice_op op;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, len);
 	rg_open(&o);
 	rg_file_open(O_RDONLY);
 	cf->together = 4;
-	op = rg_op(SLUICE_READ, dev, len, 0);
+	op = rg_op(PENSTOCK_READ, dev, len, 0);
 	RG_DO(&op, len, 1);
-	T_EQ(sluice_pattern_check(rg_see(dev, len), len, SEED, 0), len);
+	T_EQ(penstock_pattern_check(rg_see(dev, len), len, SEED, 0), len);
 	T_EQ(cf->reads, 5);
 	T_EQ(cf_stats().ring_bytes, 0);
 }
@@ -192,7 +192,7 @@ static void host_and_device_memory_mix(void)
 {
 	CUdeviceptr a = rg_alloc(0, SPACE), b = rg_alloc(1, SPACE);
 	unsigned char *host = malloc(MIB(1));
-	struct sluice_iov iov[] = {
+	struct penstock_iov iov[] = {
 		{(void *)(uintptr_t)(a + 1), 300000},
 		{host, 100001},
 		{(void *)(uintptr_t)(b + 5), 17},
@@ -201,7 +201,7 @@ static void host_and_device_memory_mix(void)
 		{host + 200000, 5},
 		{(void *)(uintptr_t)(a + 400000), 65536},
 	};
-	struct sluice_op op;
+	struct penstock_op op;
 	uint64_t len = 0, at = 0;
 
 	for (unsigned i = 0; i < T_COUNT(iov); i++)
@@ -209,7 +209,7 @@ static void host_and_device_memory_mix(void)
 	t_file_make(rg_path, SEED, len);
 	rg_open(NULL);
 	rg_file_open(O_RDWR);
-	op = rg_op(SLUICE_READ, 0, 0, 0);
+	op = rg_op(PENSTOCK_READ, 0, 0, 0);
 	op.iov = iov;
 	op.nr_iov = T_COUNT(iov);
 	RG_DO(&op, len, 1);
@@ -218,11 +218,11 @@ static void host_and_device_memory_mix(void)
 		bool dev = standin_ordinal((uintptr_t)iov[i].addr) >= 0;
 		unsigned char *p = dev ? rg_see((uintptr_t)iov[i].addr, iov[i].len) : iov[i].addr;
 
-		T_EQ(sluice_pattern_check(p, iov[i].len, SEED, at), iov[i].len);
+		T_EQ(penstock_pattern_check(p, iov[i].len, SEED, at), iov[i].len);
 		/* and something else to write */
-		sluice_pattern_fill(p, iov[i].len, SEED + 1, at + 7);
+		penstock_pattern_fill(p, iov[i].len, SEED + 1, at + 7);
 	}
-	op.opcode = SLUICE_WRITE;
+	op.opcode = PENSTOCK_WRITE;
 	op.offset = 7;
 	RG_DO(&op, len, 0);
 	T_EQ(truncate(rg_path, 7), 0);
@@ -238,15 +238,15 @@ static void host_and_device_memory_mix(void)
 static void host_memory_takes_no_part(void)
 {
 	unsigned char *host = malloc(MIB(1));
-	struct sluice_op op;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
-	op = rg_op(SLUICE_READ, 0, MIB(1), 0);
+	op = rg_op(PENSTOCK_READ, 0, MIB(1), 0);
 	op.buf = host;
 	RG_DO(&op, MIB(1), 1);
-	T_EQ(sluice_pattern_check(host, MIB(1), SEED, 0), MIB(1));
+	T_EQ(penstock_pattern_check(host, MIB(1), SEED, 0), MIB(1));
 	T_EQ(cf->handle_registers, 0);
 	T_EQ(cf->reads, 0);
 	free(host);
@@ -255,18 +255,18 @@ static void host_memory_takes_no_part(void)
 static void managed_memory_takes_the_ring(void)
 {
 	CUdeviceptr ptr;
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_done d;
+	struct penstock_op op;
 
 	T_EQ(cuMemAllocManaged(&ptr, MIB(1), 1), 0);
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
-	op = rg_op(SLUICE_READ, ptr, MIB(1), 0);
+	op = rg_op(PENSTOCK_READ, ptr, MIB(1), 0);
 	d = RG_DO(&op, MIB(1), 1);
-	T_OK(d.flags & SLUICE_DONE_RING);
+	T_OK(d.flags & PENSTOCK_DONE_RING);
 	T_EQ(cf->reads, 0);
-	T_EQ(sluice_pattern_check((void *)(uintptr_t)ptr, MIB(1), SEED, 0), MIB(1));
+	T_EQ(penstock_pattern_check((void *)(uintptr_t)ptr, MIB(1), SEED, 0), MIB(1));
 	rg_close(0);
 	T_EQ(cuMemFree_v2(ptr), 0);
 }
@@ -276,18 +276,18 @@ static void managed_memory_takes_the_ring(void)
 static void a_file_is_registered_once(void)
 {
 	CUdeviceptr dev = rg_alloc(0, SPACE);
-	struct sluice_op op;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
 	T_EQ(cf->handles, 0);
-	op = rg_op(SLUICE_READ, dev, MIB(1), 0);
+	op = rg_op(PENSTOCK_READ, dev, MIB(1), 0);
 	for (unsigned i = 0; i < 20; i++)
 		RG_DO(&op, MIB(1), i);
 	T_EQ(cf->handle_registers, 1);
 	T_EQ(cf->handles, 1);
-	T_EQ(sluice_file_close(rg_file, NULL), 0);
+	T_EQ(penstock_file_close(rg_file, NULL), 0);
 	T_EQ(cf->handles, 0);
 	/* By path it is open as long as somebody uses it. */
 	op.file = NULL;
@@ -300,14 +300,14 @@ static void a_file_is_registered_once(void)
 static void closing_the_handle_ends_registrations(void)
 {
 	CUdeviceptr dev = rg_alloc(0, SPACE);
-	struct sluice_buf_info info;
-	struct sluice_op op;
+	struct penstock_buf_info info;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
-	T_EQ(sluice_buf_register(rg_io, (void *)(uintptr_t)dev, SPACE, 0, &info, NULL), 0);
-	op = rg_op(SLUICE_READ, dev, MIB(1), 0);
+	T_EQ(penstock_buf_register(rg_io, (void *)(uintptr_t)dev, SPACE, 0, &info, NULL), 0);
+	op = rg_op(PENSTOCK_READ, dev, MIB(1), 0);
 	RG_DO(&op, MIB(1), 0);
 	T_EQ(cf->handles, 1);
 	T_EQ(cf->bufs, 1);
@@ -320,27 +320,27 @@ static void registered_memory_is_used_as_such(void)
 {
 	CUdeviceptr dev = rg_alloc(1, SPACE);
 	void *addr = (void *)(uintptr_t)(dev + 4096);
-	struct sluice_buf_info info;
-	struct sluice_op op;
+	struct penstock_buf_info info;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, MIB(4));
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
-	T_EQ(sluice_buf_register(rg_io, addr, MIB(4), SLUICE_BUF_LOCKED, &info, NULL), 0);
-	T_EQ(info.got, SLUICE_BUF_REGISTERED);
+	T_EQ(penstock_buf_register(rg_io, addr, MIB(4), PENSTOCK_BUF_LOCKED, &info, NULL), 0);
+	T_EQ(info.got, PENSTOCK_BUF_REGISTERED);
 	T_STR_HAS(info.note, "neither locked");
 	T_EQ(cf->bufs, 1);
 	for (unsigned i = 0; i < 10; i++) {
-		op = rg_op(SLUICE_READ, dev + 4096 + i * 1001, MIB(2), i * 999);
+		op = rg_op(PENSTOCK_READ, dev + 4096 + i * 1001, MIB(2), i * 999);
 		RG_DO(&op, MIB(2), i);
-		T_EQ(sluice_pattern_check(rg_see(dev, SPACE) + 4096 + i * 1001, MIB(2), SEED,
+		T_EQ(penstock_pattern_check(rg_see(dev, SPACE) + 4096 + i * 1001, MIB(2), SEED,
 					  i * 999),
 		     MIB(2));
 	}
 	T_EQ(cf->in_registered, cf->reads);
 	T_EQ(cf_stats().blocks_fixed, cf->reads);
 	T_EQ(cf->bufs, 1);
-	T_EQ(sluice_buf_unregister(rg_io, addr), 0);
+	T_EQ(penstock_buf_unregister(rg_io, addr), 0);
 	T_EQ(cf->bufs, 0);
 	RG_DO(&op, MIB(2), 0);
 }
@@ -348,30 +348,30 @@ static void registered_memory_is_used_as_such(void)
 static void memory_that_cannot_be_registered_works_all_the_same(void)
 {
 	CUdeviceptr dev = rg_alloc(0, SPACE);
-	struct sluice_buf_info info;
-	struct sluice_op op;
+	struct penstock_buf_info info;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
 	cf->refuse_buf = 5036;
-	T_EQ(sluice_buf_register(rg_io, (void *)(uintptr_t)dev, SPACE, 0, &info, NULL), 0);
+	T_EQ(penstock_buf_register(rg_io, (void *)(uintptr_t)dev, SPACE, 0, &info, NULL), 0);
 	T_EQ(info.got, 0);
 	T_STR_HAS(info.note, "not registered");
-	T_OK(cf_stats().fallbacks & SLUICE_FELL_UNREGISTERED);
-	op = rg_op(SLUICE_READ, dev, MIB(1), 0);
+	T_OK(cf_stats().fallbacks & PENSTOCK_FELL_UNREGISTERED);
+	op = rg_op(PENSTOCK_READ, dev, MIB(1), 0);
 	RG_DO(&op, MIB(1), 0);
 	T_EQ(cf->in_registered, 0);
 }
 
 static void host_memory_is_not_registered_with_cufile(void)
 {
-	struct sluice_buf_info info;
+	struct penstock_buf_info info;
 	void *mem;
 
 	rg_open(NULL);
-	T_EQ(sluice_buf_alloc(&mem, rg_io, MIB(1), 0, &info, NULL), 0);
-	T_OK(!(info.got & SLUICE_BUF_REGISTERED));
+	T_EQ(penstock_buf_alloc(&mem, rg_io, MIB(1), 0, &info, NULL), 0);
+	T_OK(!(info.got & PENSTOCK_BUF_REGISTERED));
 	T_EQ(cf->buf_registers, 0);
 }
 
@@ -380,7 +380,7 @@ static void host_memory_is_not_registered_with_cufile(void)
 static void operations_wait_for_their_stream(void)
 {
 	CUdeviceptr dev = rg_alloc(0, SPACE), other = rg_alloc(0, SPACE);
-	struct sluice_op op, free_op;
+	struct penstock_op op, free_op;
 	unsigned char *model = malloc(MIB(1));
 	CUstream stream;
 	uint64_t ticket;
@@ -390,12 +390,12 @@ static void operations_wait_for_their_stream(void)
 	T_EQ(cuStreamCreate(&stream, 1), 0);
 	T_EQ(standin_hold(stream), 0);
 	T_EQ(standin_fill(dev, 0x77, MIB(1), stream), 0);
-	op = rg_op(SLUICE_WRITE, dev, MIB(1), 0);
-	op.flags = SLUICE_OP_STREAM;
+	op = rg_op(PENSTOCK_WRITE, dev, MIB(1), 0);
+	op.flags = PENSTOCK_OP_STREAM;
 	op.stream = stream;
 	ticket = rg_submit(&op);
 	/* Others do not wait with it. */
-	free_op = rg_op(SLUICE_WRITE, other, MIB(1), MIB(1));
+	free_op = rg_op(PENSTOCK_WRITE, other, MIB(1), MIB(1));
 	RG_DO(&free_op, MIB(1), 1);
 	T_EQ(cf->writes, 16);
 	standin_release();
@@ -404,7 +404,7 @@ static void operations_wait_for_their_stream(void)
 	memset(model, 0x77, MIB(1));
 	T_EQ(truncate(rg_path, (off_t)MIB(1)), 0);
 	T_FILE(rg_path, model, MIB(1));
-	op.opcode = SLUICE_READ;
+	op.opcode = PENSTOCK_READ;
 	T_EQ(standin_hold(stream), 0);
 	T_EQ(standin_fill(dev, 0x11, MIB(1), stream), 0);
 	ticket = rg_submit(&op);
@@ -418,7 +418,7 @@ static void operations_wait_for_their_stream(void)
 /* ------------------------------------------------------------------ others */
 
 struct reader {
-	struct sluice_io *io;
+	struct penstock_io *io;
 	CUdeviceptr dev;
 	unsigned nr;
 };
@@ -426,16 +426,16 @@ struct reader {
 static void *read_often(void *arg)
 {
 	const struct reader *r = arg;
-	struct sluice_op op = {
-		.opcode = SLUICE_READ, .path = rg_path, .buf = (void *)(uintptr_t)r->dev};
-	struct sluice_done d;
+	struct penstock_op op = {
+		.opcode = PENSTOCK_READ, .path = rg_path, .buf = (void *)(uintptr_t)r->dev};
+	struct penstock_done d;
 
 	for (unsigned i = 0; i < 40; i++) {
 		op.offset = (uint64_t)i * 977 * (r->nr + 1);
 		op.len = 100000 + i;
-		T_CHECK(sluice_run(r->io, &op, &d, NULL) == 0);
+		T_CHECK(penstock_run(r->io, &op, &d, NULL) == 0);
 		T_CHECK(d.res == (int64_t)op.len);
-		T_CHECK(sluice_pattern_check(standin_hidden(r->dev, op.len), op.len, SEED,
+		T_CHECK(penstock_pattern_check(standin_hidden(r->dev, op.len), op.len, SEED,
 					     op.offset) == op.len);
 	}
 	return NULL;
@@ -443,15 +443,15 @@ static void *read_often(void *arg)
 
 static void threads_and_handles_do_not_disturb_each_other(void)
 {
-	struct sluice_opts o = rg_opts();
-	struct sluice_io *second;
+	struct penstock_opts o = rg_opts();
+	struct penstock_io *second;
 	struct reader readers[4];
 	pthread_t threads[4];
 	void *msg;
 
 	t_file_make(rg_path, SEED, MIB(2));
 	rg_open(NULL);
-	T_EQ(sluice_open(&second, &o, NULL), 0);
+	T_EQ(penstock_open(&second, &o, NULL), 0);
 	for (unsigned i = 0; i < 4; i++) {
 		readers[i] = (struct reader){i & 2 ? second : rg_io, rg_alloc(i & 1, MIB(1)), i};
 		T_EQ(pthread_create(&threads[i], NULL, read_often, &readers[i]), 0);
@@ -460,30 +460,30 @@ static void threads_and_handles_do_not_disturb_each_other(void)
 		pthread_join(threads[i], &msg);
 		T_JOINED(msg);
 	}
-	T_EQ(sluice_close(second, NULL), 0);
+	T_EQ(penstock_close(second, NULL), 0);
 }
 
 static void a_child_leaves_registrations_to_its_parent(void)
 {
 	CUdeviceptr dev = rg_alloc(0, SPACE);
-	struct sluice_buf_info info;
-	struct sluice_op op;
+	struct penstock_buf_info info;
+	struct penstock_op op;
 	int status;
 	pid_t pid;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
-	T_EQ(sluice_buf_register(rg_io, (void *)(uintptr_t)dev, SPACE, 0, &info, NULL), 0);
-	op = rg_op(SLUICE_READ, dev, MIB(1), 0);
+	T_EQ(penstock_buf_register(rg_io, (void *)(uintptr_t)dev, SPACE, 0, &info, NULL), 0);
+	op = rg_op(PENSTOCK_READ, dev, MIB(1), 0);
 	RG_DO(&op, MIB(1), 0);
 	pid = fork();
 	T_OK(pid >= 0);
 	if (pid == 0) {
-		struct sluice_done d;
-		int r = sluice_run(rg_io, &op, &d, NULL);
+		struct penstock_done d;
+		int r = penstock_run(rg_io, &op, &d, NULL);
 
-		sluice_close(rg_io, NULL);
+		penstock_close(rg_io, NULL);
 		_exit(r == -ECHILD && cf->handles == 1 && cf->bufs == 1 ? 0 : 1);
 	}
 	T_EQ(waitpid(pid, &status, 0), pid);

@@ -9,22 +9,22 @@ static void short_returns_are_finished(void)
 	static const int most[] = {1000, 4096, 70001};
 	const uint64_t len = MIB(1) + 77;
 	CUdeviceptr dev = rg_alloc(0, MIB(2));
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_done d;
+	struct penstock_op op;
 
 	rg_open(NULL);
 	rg_file_open(O_RDWR | O_CREAT);
 	for (unsigned i = 0; i < T_COUNT(most); i++) {
 		cf->shorten = most[i];
-		sluice_pattern_fill(rg_see(dev, MIB(2)) + 5, len, SEED + i, 0);
-		op = rg_op(SLUICE_WRITE, dev + 5, len, 0);
+		penstock_pattern_fill(rg_see(dev, MIB(2)) + 5, len, SEED + i, 0);
+		op = rg_op(PENSTOCK_WRITE, dev + 5, len, 0);
 		d = RG_DO(&op, len, i);
-		T_OK(T_BIT(d.flags, SLUICE_DONE_RETRIED) == (most[i] < 65536));
+		T_OK(T_BIT(d.flags, PENSTOCK_DONE_RETRIED) == (most[i] < 65536));
 		T_FILE_PATTERN(rg_path, SEED + i, len);
 		memset(rg_see(dev, MIB(2)), 0, MIB(2));
-		op.opcode = SLUICE_READ;
+		op.opcode = PENSTOCK_READ;
 		RG_DO(&op, len, i);
-		T_EQ(sluice_pattern_check(rg_see(dev, MIB(2)) + 5, len, SEED + i, 0), len);
+		T_EQ(penstock_pattern_check(rg_see(dev, MIB(2)) + 5, len, SEED + i, 0), len);
 	}
 	cf->ragged = 0; /* what is left of a page is written as part of one */
 }
@@ -44,8 +44,8 @@ static void errors_have_their_names(void)
 		{-1, 0, -EIO, "Input/output error"},
 	};
 	CUdeviceptr dev = rg_alloc(0, MIB(1));
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_done d;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_open(NULL);
@@ -54,7 +54,7 @@ static void errors_have_their_names(void)
 		cf->fail_with = errors[i].with;
 		cf->fail_errno = errors[i].code;
 		cf->fail_nth = 4;
-		op = rg_op(SLUICE_READ, dev, MIB(1), 0);
+		op = rg_op(PENSTOCK_READ, dev, MIB(1), 0);
 		d = rg_wait(rg_submit(&op));
 		T_EQ(d.res, errors[i].want);
 		T_STR_HAS(d.msg, errors[i].name);
@@ -68,8 +68,8 @@ static void interruptions_are_tried_again(void)
 {
 	static const int codes[] = {EINTR, EAGAIN};
 	CUdeviceptr dev = rg_alloc(0, MIB(1));
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_done d;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_open(NULL);
@@ -78,66 +78,66 @@ static void interruptions_are_tried_again(void)
 		cf->fail_with = -1;
 		cf->fail_errno = codes[i];
 		cf->fail_nth = 3;
-		op = rg_op(SLUICE_READ, dev, MIB(1), 0);
+		op = rg_op(PENSTOCK_READ, dev, MIB(1), 0);
 		d = RG_DO(&op, MIB(1), 1);
-		T_OK(d.flags & SLUICE_DONE_RETRIED);
+		T_OK(d.flags & PENSTOCK_DONE_RETRIED);
 	}
 }
 
 static void a_refused_file_takes_the_ring(void)
 {
 	CUdeviceptr dev = rg_alloc(0, MIB(1));
-	struct sluice_stats s;
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_stats s;
+	struct penstock_done d;
+	struct penstock_op op;
 
 	cf->refuse_handle = 5027;
 	rg_open(NULL);
 	rg_file_open(O_RDWR | O_CREAT);
-	sluice_pattern_fill(rg_see(dev, MIB(1)), MIB(1), SEED, 0);
-	op = rg_op(SLUICE_WRITE, dev, MIB(1), 0);
+	penstock_pattern_fill(rg_see(dev, MIB(1)), MIB(1), SEED, 0);
+	op = rg_op(PENSTOCK_WRITE, dev, MIB(1), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		d = RG_DO(&op, MIB(1), i);
-		T_OK(d.flags & SLUICE_DONE_RING);
-		T_OK(!(d.flags & (SLUICE_DONE_CUFILE | SLUICE_DONE_CUFILE_COMPAT)));
+		T_OK(d.flags & PENSTOCK_DONE_RING);
+		T_OK(!(d.flags & (PENSTOCK_DONE_CUFILE | PENSTOCK_DONE_CUFILE_COMPAT)));
 	}
 	T_FILE_PATTERN(rg_path, SEED, MIB(1));
 	s = cf_stats();
 	T_EQ(cf->handle_registers, 1);
-	T_EQ(s.fallbacks & SLUICE_FELL_CUFILE, SLUICE_FELL_CUFILE);
+	T_EQ(s.fallbacks & PENSTOCK_FELL_CUFILE, PENSTOCK_FELL_CUFILE);
 	T_STR_HAS(s.fallback_why, "CU_FILE_HANDLE_NOT_REGISTERED (5027)");
 	T_STR_HAS(s.fallback_why, rg_path);
 	T_EQ(s.blocks_cufile, 0);
 	T_OK(s.blocks_ring && s.ring_bytes);
 	/* Another file may be taken. */
-	T_EQ(sluice_file_close(rg_file, NULL), 0);
+	T_EQ(penstock_file_close(rg_file, NULL), 0);
 	cf->refuse_handle = 0;
 	rg_file_open(O_RDONLY);
-	op = rg_op(SLUICE_READ, dev, MIB(1), 0);
-	T_OK(RG_DO(&op, MIB(1), 1).flags & SLUICE_DONE_CUFILE_COMPAT);
+	op = rg_op(PENSTOCK_READ, dev, MIB(1), 0);
+	T_OK(RG_DO(&op, MIB(1), 1).flags & PENSTOCK_DONE_CUFILE_COMPAT);
 }
 
 /* One run in which the @n-th call of @function fails; false: there are no more of them. */
 static bool one_fails(const char *function, unsigned long n, CUdeviceptr dev, CUstream stream)
 {
-	struct sluice_err err = {0, ""};
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_err err = {0, ""};
+	struct penstock_done d;
+	struct penstock_op op;
 	const char *failed;
 
 	rg_open(NULL);
 	rg_file_open(O_RDWR);
 	memset(rg_see(dev, MIB(1)), 0, MIB(1));
-	op = rg_op(SLUICE_READ, dev, MIB(1) - 1, 1);
-	op.flags = stream ? SLUICE_OP_STREAM : 0;
+	op = rg_op(PENSTOCK_READ, dev, MIB(1) - 1, 1);
+	op.flags = stream ? PENSTOCK_OP_STREAM : 0;
 	op.stream = stream;
 	standin_fail(function, n, 700, false);
-	if (sluice_run(rg_io, &op, &d, &err) < 0)
+	if (penstock_run(rg_io, &op, &d, &err) < 0)
 		T_STR_HAS(err.msg, "CUDA_ERROR_ILLEGAL_ADDRESS");
 	else if (d.res < 0)
 		T_STR_HAS(d.msg, "CUDA_ERROR_ILLEGAL_ADDRESS");
 	else
-		T_EQ(sluice_pattern_check(rg_see(dev, MIB(1)), MIB(1) - 1, SEED, 1), MIB(1) - 1);
+		T_EQ(penstock_pattern_check(rg_see(dev, MIB(1)), MIB(1) - 1, SEED, 1), MIB(1) - 1);
 	failed = standin_failed();
 	standin_fail(NULL, 0, 0, false);
 	/* The handle is none the worse. */
@@ -176,20 +176,20 @@ static void any_cuda_call_may_fail(void)
 static void cancelling_gives_up_what_has_not_begun(void)
 {
 	CUdeviceptr dev = rg_alloc(0, MIB(64));
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_done d;
+	struct penstock_op op;
 	uint64_t ticket;
 	int r;
 
 	t_file_make(rg_path, SEED, MIB(64));
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
-	op = rg_op(SLUICE_READ, dev, MIB(64), 0);
+	op = rg_op(PENSTOCK_READ, dev, MIB(64), 0);
 	ticket = rg_submit(&op);
-	r = sluice_cancel(rg_io, ticket);
+	r = penstock_cancel(rg_io, ticket);
 	d = rg_wait(ticket);
 	T_OK(r == 0 ? d.res == -ECANCELED : d.res == (int64_t)MIB(64));
-	T_EQ(sluice_pattern_check(rg_see(dev, MIB(64)), d.bytes, SEED, 0), d.bytes);
+	T_EQ(penstock_pattern_check(rg_see(dev, MIB(64)), d.bytes, SEED, 0), d.bytes);
 }
 
 static const struct t_case fault_cases[] = {
@@ -204,35 +204,35 @@ const struct t_group cf_fault = {"fault", cf_setup, cf_teardown, fault_cases, T_
 /* Not on a virtual disk; in memory, where the kernel lets O_DIRECT have its way. */
 static void what_bypasses_the_host_is_told_apart(void)
 {
-	struct sluice_file_info info = {.size = sizeof(info)};
+	struct penstock_file_info info = {.size = sizeof(info)};
 	CUdeviceptr dev = rg_alloc(0, MIB(1));
-	struct sluice_opts o = rg_opts();
+	struct penstock_opts o = rg_opts();
 	char path[64];
-	struct sluice_op op;
+	struct penstock_op op;
 	uint32_t flags;
 
-	snprintf(path, sizeof(path), "/dev/shm/sluice-test-%d", (int)getpid());
+	snprintf(path, sizeof(path), "/dev/shm/penstock-test-%d", (int)getpid());
 	rg_open(NULL);
-	if (sluice_file_open(&rg_file, rg_io, path, O_RDWR | O_CREAT, 0600, NULL) < 0)
+	if (penstock_file_open(&rg_file, rg_io, path, O_RDWR | O_CREAT, 0600, NULL) < 0)
 		T_SKIP("shm", "no files in /dev/shm");
 	unlink(path);
-	T_EQ(sluice_file_stat(rg_file, &info), 0);
+	T_EQ(penstock_file_stat(rg_file, &info), 0);
 	if (!info.direct)
 		T_SKIP("shm", "no O_DIRECT in /dev/shm");
-	op = rg_op(SLUICE_WRITE, dev, MIB(1), 0);
+	op = rg_op(PENSTOCK_WRITE, dev, MIB(1), 0);
 	flags = RG_DO(&op, MIB(1), 1).flags;
-	T_OK(flags & SLUICE_DONE_CUFILE);
-	T_OK(!(flags & (SLUICE_DONE_CUFILE_COMPAT | SLUICE_DONE_RING)));
+	T_OK(flags & PENSTOCK_DONE_CUFILE);
+	T_OK(!(flags & (PENSTOCK_DONE_CUFILE_COMPAT | PENSTOCK_DONE_RING)));
 	rg_close(0);
 
-	o.direct = SLUICE_DIRECT_NEVER;
+	o.direct = PENSTOCK_DIRECT_NEVER;
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_open(&o);
 	rg_file_open(O_RDONLY);
-	op = rg_op(SLUICE_READ, dev, MIB(1), 0);
+	op = rg_op(PENSTOCK_READ, dev, MIB(1), 0);
 	flags = RG_DO(&op, MIB(1), 1).flags;
-	T_OK(flags & SLUICE_DONE_CUFILE_COMPAT);
-	T_OK(!(flags & SLUICE_DONE_CUFILE));
+	T_OK(flags & PENSTOCK_DONE_CUFILE_COMPAT);
+	T_OK(!(flags & PENSTOCK_DONE_CUFILE));
 }
 
 static const struct t_case direct_cases[] = {
@@ -244,17 +244,17 @@ const struct t_group cf_direct = {"direct", cf_setup, cf_teardown, direct_cases,
 static void without_its_driver_the_ring_does_it(void)
 {
 	CUdeviceptr dev = rg_alloc(0, MIB(1));
-	struct sluice_buf_info info;
-	struct sluice_op op;
+	struct penstock_buf_info info;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
-	T_EQ(sluice_buf_register(rg_io, (void *)(uintptr_t)dev, MIB(1), 0, &info, NULL), 0);
+	T_EQ(penstock_buf_register(rg_io, (void *)(uintptr_t)dev, MIB(1), 0, &info, NULL), 0);
 	T_EQ(info.got, 0);
-	op = rg_op(SLUICE_READ, dev, MIB(1), 0);
-	T_OK(RG_DO(&op, MIB(1), 1).flags & SLUICE_DONE_RING);
-	T_EQ(sluice_pattern_check(rg_see(dev, MIB(1)), MIB(1), SEED, 0), MIB(1));
+	op = rg_op(PENSTOCK_READ, dev, MIB(1), 0);
+	T_OK(RG_DO(&op, MIB(1), 1).flags & PENSTOCK_DONE_RING);
+	T_EQ(penstock_pattern_check(rg_see(dev, MIB(1)), MIB(1), SEED, 0), MIB(1));
 	T_STR_HAS(cf_stats().fallback_why, "CU_FILE_DRIVER_VERSION_MISMATCH (5004)");
 	T_EQ(cf->driver_opens, 1);
 	T_EQ(cf->handle_registers, 0);

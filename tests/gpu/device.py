@@ -12,7 +12,7 @@ import threading
 
 from kit import MIB, case, cases, each, handle, path, raises, run
 
-import sluice
+import penstock
 import torch
 
 WAY = sys.argv[1] if len(sys.argv) > 1 else ''
@@ -26,7 +26,7 @@ OFFSETS = [(0, 0), (1, 0), (0, 1), (511, 13), (4096, 512), (4097, 4095), (3 * MI
 
 
 def engines():
-    usable = {e['name'] for e in sluice.info()['engines'] if e['usable']} - {'null', 'fault'}
+    usable = {e['name'] for e in penstock.info()['engines'] if e['usable']} - {'null', 'fault'}
     return sorted(usable & {'cufile'} if WAY == 'ring' else usable)
 
 

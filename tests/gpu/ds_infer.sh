@@ -14,7 +14,7 @@ build=$(cd "${2:-$root/build-portable}" && pwd)
 folder=${3:-/var/tmp}
 python=${PYTHON:-python3}
 [ $# -lt 3 ] && set -- || shift 3
-site=$(mktemp -d "${TMPDIR:-/tmp}/sluice-site-XXXXXX")
+site=$(mktemp -d "${TMPDIR:-/tmp}/penstock-site-XXXXXX")
 trap 'rm -rf "$site"' EXIT
 
 for wheel in "$carried"/wheels/*.whl; do

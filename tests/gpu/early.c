@@ -20,18 +20,18 @@ static void host_memory_works(void)
 {
 	static unsigned char buf[300001];
 	const char *path = t_path("file");
-	struct sluice_op op = {.opcode = SLUICE_READ, .path = path, .buf = buf, .len = sizeof(buf)};
-	struct sluice_done d;
-	struct sluice_io *io;
+	struct penstock_op op = {.opcode = PENSTOCK_READ, .path = path, .buf = buf, .len = sizeof(buf)};
+	struct penstock_done d;
+	struct penstock_io *io;
 
 	memset(buf, 0, sizeof(buf));
 	t_file_make(path, SEED, sizeof(buf));
-	T_EQ(sluice_open(&io, NULL, NULL), 0);
-	T_EQ(sluice_run(io, &op, &d, NULL), 0);
+	T_EQ(penstock_open(&io, NULL, NULL), 0);
+	T_EQ(penstock_run(io, &op, &d, NULL), 0);
 	T_EQ(d.res, sizeof(buf));
-	T_OK(!(d.flags & SLUICE_DONE_RING));
-	T_EQ(sluice_pattern_check(buf, sizeof(buf), SEED, 0), sizeof(buf));
-	T_EQ(sluice_close(io, NULL), 0);
+	T_OK(!(d.flags & PENSTOCK_DONE_RING));
+	T_EQ(penstock_pattern_check(buf, sizeof(buf), SEED, 0), sizeof(buf));
+	T_EQ(penstock_close(io, NULL), 0);
 }
 
 /* Each in a process of its own: what is loaded stays. */
@@ -62,25 +62,25 @@ static void in_a_child(void (*fn)(void))
 static void load_late(void)
 {
 	int (*init)(unsigned);
-	const struct sluice_cuda *cuda;
-	struct sluice_fault fault = {0};
+	const struct penstock_cuda *cuda;
+	struct penstock_fault fault = {0};
 	void *dl;
 
-	NEED(!sluice_cuda_present());
-	NEED(!sluice_cuda_present());
+	NEED(!penstock_cuda_present());
+	NEED(!penstock_cuda_present());
 	dl = dlopen(standin, RTLD_NOW);
 	NEED(dl);
 	usleep(30000); /* a tick of the kernel's clock, at least */
-	cuda = sluice_cuda_present();
+	cuda = penstock_cuda_present();
 	NEED(cuda);
 	/* nobody has initialised it: that is not our business */
-	NEED(sluice_place_of(cuda, &dl, &fault).device == -1);
+	NEED(penstock_place_of(cuda, &dl, &fault).device == -1);
 	NEED(cuda->pointer_attributes(0, NULL, NULL, 1) == CUDA_NOT_INITIALIZED);
 	NEED(!fault.code);
 	*(void **)&init = dlsym(dl, "cuInit");
 	NEED(init && init(0) == 0);
-	NEED(sluice_place_of(cuda, &dl, &fault).device == -1);
-	NEED(sluice_cuda_present() == cuda && sluice_cuda(NULL) == cuda);
+	NEED(penstock_place_of(cuda, &dl, &fault).device == -1);
+	NEED(penstock_cuda_present() == cuda && penstock_cuda(NULL) == cuda);
 }
 
 static void load_old(void)
@@ -88,8 +88,8 @@ static void load_old(void)
 	const char *why = NULL;
 
 	NEED(dlopen(old, RTLD_NOW));
-	NEED(!sluice_cuda_present());
-	NEED(!sluice_cuda(&why));
+	NEED(!penstock_cuda_present());
+	NEED(!penstock_cuda(&why));
 	NEED(why && strstr(why, "has no cu"));
 }
 

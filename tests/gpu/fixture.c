@@ -4,8 +4,8 @@
 
 const char *rg_engine = "threads";
 bool rg_faulty;
-struct sluice_io *rg_io;
-struct sluice_file *rg_file;
+struct penstock_io *rg_io;
+struct penstock_file *rg_file;
 const char *rg_path;
 CUcontext rg_ctx[STANDIN_DEVICES];
 unsigned long rg_errors;
@@ -48,14 +48,14 @@ static void check_left(void)
 
 void rg_teardown(void)
 {
-	struct sluice_io *io = rg_io;
+	struct penstock_io *io = rg_io;
 	CUcontext now = NULL;
 
 	standin_fail(NULL, 0, 0, false);
 	standin_release();
 	rg_io = NULL;
 	rg_file = NULL;
-	sluice_close(io, NULL);
+	penstock_close(io, NULL);
 	unlink(rg_path);
 	while (nr_allocated)
 		cuMemFree_v2(allocated[--nr_allocated]);
@@ -68,9 +68,9 @@ void rg_teardown(void)
 	check_left();
 }
 
-struct sluice_opts rg_opts(void)
+struct penstock_opts rg_opts(void)
 {
-	struct sluice_opts o = SLUICE_OPTS_INIT;
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
 
 	o.engine = rg_engine;
 	o.block = KIB(64);
@@ -79,31 +79,31 @@ struct sluice_opts rg_opts(void)
 	return o;
 }
 
-void rg_open(const struct sluice_opts *opts)
+void rg_open(const struct penstock_opts *opts)
 {
-	struct sluice_opts o = opts ? *opts : rg_opts();
-	struct sluice_err err = {0, ""};
+	struct penstock_opts o = opts ? *opts : rg_opts();
+	struct penstock_err err = {0, ""};
 
 	T_OK(!rg_io);
 	o.engine = rg_engine;
-	T_ERR(sluice_open(&rg_io, &o, &err), 0, &err);
+	T_ERR(penstock_open(&rg_io, &o, &err), 0, &err);
 }
 
 void rg_close(int want)
 {
-	struct sluice_err err = {0, ""};
-	struct sluice_io *io = rg_io;
+	struct penstock_err err = {0, ""};
+	struct penstock_io *io = rg_io;
 
 	rg_io = NULL;
 	rg_file = NULL;
-	T_ERR(sluice_close(io, &err), want, &err);
+	T_ERR(penstock_close(io, &err), want, &err);
 }
 
 void rg_file_open(int oflags)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
-	T_ERR(sluice_file_open(&rg_file, rg_io, rg_path, oflags, 0644, &err), 0, &err);
+	T_ERR(penstock_file_open(&rg_file, rg_io, rg_path, oflags, 0644, &err), 0, &err);
 }
 
 /* ------------------------------------------------------------------ memory */
@@ -142,46 +142,46 @@ unsigned char *rg_see(CUdeviceptr ptr, size_t len)
 
 /* -------------------------------------------------------------- operations */
 
-struct sluice_op rg_op(enum sluice_opcode code, CUdeviceptr buf, uint64_t len, uint64_t offset)
+struct penstock_op rg_op(enum penstock_opcode code, CUdeviceptr buf, uint64_t len, uint64_t offset)
 {
-	return (struct sluice_op){.opcode = code,
+	return (struct penstock_op){.opcode = code,
 				  .file = rg_file,
 				  .buf = (void *)(uintptr_t)buf,
 				  .len = len,
 				  .offset = offset};
 }
 
-uint64_t rg_submit(const struct sluice_op *op)
+uint64_t rg_submit(const struct penstock_op *op)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	uint64_t ticket = 0;
 
-	T_ERR(sluice_submit(rg_io, op, 1, &ticket, &err), 1, &err);
+	T_ERR(penstock_submit(rg_io, op, 1, &ticket, &err), 1, &err);
 	return ticket;
 }
 
-struct sluice_done rg_wait(uint64_t ticket)
+struct penstock_done rg_wait(uint64_t ticket)
 {
-	struct sluice_done done;
+	struct penstock_done done;
 
-	T_EQ(sluice_wait(rg_io, ticket, T_NO_LIMIT, &done), 0);
+	T_EQ(penstock_wait(rg_io, ticket, T_NO_LIMIT, &done), 0);
 	return done;
 }
 
-struct sluice_done rg_do(const struct sluice_op *op, int64_t want, unsigned turn, const char *file,
+struct penstock_done rg_do(const struct penstock_op *op, int64_t want, unsigned turn, const char *file,
 			 int line)
 {
-	struct sluice_err err = {0, ""};
-	struct sluice_done done;
+	struct penstock_err err = {0, ""};
+	struct penstock_done done;
 
 	if (turn & 1)
 		done = rg_wait(rg_submit(op));
 	else
-		T_ERR(sluice_run(rg_io, op, &done, &err), 0, &err);
+		T_ERR(penstock_run(rg_io, op, &done, &err), 0, &err);
 	if (done.res != want || (want >= 0 && done.bytes != (uint64_t)want))
 		t_fail(file, line,
 		       "%s of %llu bytes at %llu: res %lld, not %lld; bytes %llu; \"%s\"",
-		       op->opcode == SLUICE_READ ? "read" : "write", (unsigned long long)op->len,
+		       op->opcode == PENSTOCK_READ ? "read" : "write", (unsigned long long)op->len,
 		       (unsigned long long)op->offset, (long long)done.res, (long long)want,
 		       (unsigned long long)done.bytes, done.msg);
 	return done;

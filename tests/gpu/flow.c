@@ -98,7 +98,7 @@ static void copies_keep_within_what_was_pinned_at_once(void)
 static void more_than_the_device_has_is_refused(void)
 {
 	struct place_opts o = {.kind = PLACE_GPU, .capacity = 1ull << 60};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct place *p;
 
 	T_EQ(place_check(&o, &err), -ENOMEM);
@@ -121,11 +121,11 @@ static const struct t_case cases[] = {
 int main(int argc, char **argv)
 {
 	struct t_group groups[] = {fk_moves, {"device", NULL, NULL, cases, T_COUNT(cases)}};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	if (argc > 1)
 		fk_engine = t_engine(argv[1]);
-	if (sluice_engine_probe(t_engine_need(fk_engine), &err) < 0)
+	if (penstock_engine_probe(t_engine_need(fk_engine), &err) < 0)
 		t_skip_all(t_engine_need(fk_engine), "%s: %s", fk_engine, err.msg);
 	fk_gpu = true;
 	for (unsigned i = 0; i < T_COUNT(groups); i++) {

@@ -11,7 +11,7 @@
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-$root/build-portable}" && pwd)
-scratch=$(mktemp -d "${2:-/var/tmp}/sluice-kv-tiers-XXXXXX")
+scratch=$(mktemp -d "${2:-/var/tmp}/penstock-kv-tiers-XXXXXX")
 seconds=${3:-60}
 trap 'rm -rf "$scratch"' EXIT
 
@@ -19,12 +19,12 @@ trap 'rm -rf "$scratch"' EXIT
 run() {
 	local name=$1
 	shift
-	"$build/sluice" kv --model llama3.1-8b --num-users 80 --duration "$seconds" --gpu-mem-gb 8 --cpu-mem-gb 8 \
+	"$build/penstock" kv --model llama3.1-8b --num-users 80 --duration "$seconds" --gpu-mem-gb 8 --cpu-mem-gb 8 \
 		--storage-capacity-gb 16 --generation-mode none --seed 1 --cache-dir "$scratch/cache" \
 		--output "$scratch/kv.json" "$@" >"$scratch/log" 2>&1 || { tail -40 "$scratch/log"; exit 1; }
 	python3 - "$scratch/kv.json" "$scratch/log" "$name" <<'END'
 import json, re, sys
-result = json.load(open(sys.argv[1]))['sluice']
+result = json.load(open(sys.argv[1]))['penstock']
 kv, log, name = result['kv'], open(sys.argv[2]).read(), sys.argv[3]
 user, system = map(float, re.search(r'([\d.]+) s of processor time for the user, ([\d.]+) s', log).groups())
 cores = (user + system) / kv['elapsed_sec']

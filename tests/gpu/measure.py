@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice bench` and `sluice sweep` on device memory, with stand-ins for CUDA and cuFile.
+"""`penstock bench` and `penstock sweep` on device memory, with stand-ins for CUDA and cuFile.
 
-    measure.py SLUICE ROOT
+    measure.py PENSTOCK ROOT
 """
 import os
 import sys
@@ -18,12 +18,12 @@ from tap import folder
 
 resultcheck.need('jsonschema')
 
-SLUICE = os.path.abspath(sys.argv[1])
+PENSTOCK = os.path.abspath(sys.argv[1])
 ROOT = sys.argv[2]
 
 
 def run(*args, status=0, **more):
-    done = subprocess.run([SLUICE, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    done = subprocess.run([PENSTOCK, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, env={**os.environ, **more})
     assert done.returncode == status, (args, done.returncode, done.stdout, done.stderr)
     return done.stdout, done.stderr

@@ -7,11 +7,11 @@
 #include "tests/common/s3kit.h"
 #include "tests/gpu/ring.h"
 
-static struct sluice_object *client;
+static struct penstock_object *client;
 
 static void setup(void)
 {
-	struct sluice_opts o;
+	struct penstock_opts o;
 
 	rg_setup();
 	s3_rules("");
@@ -25,7 +25,7 @@ static void setup(void)
 static void teardown(void)
 {
 	rg_teardown();
-	sluice_object_close(client);
+	penstock_object_close(client);
 	client = NULL;
 }
 
@@ -33,22 +33,22 @@ static void ranges_arrive_in_device_memory(void)
 {
 	size_t len = 3 * S3_PART + 777;
 	CUdeviceptr dev = rg_alloc(0, len);
-	struct sluice_stats s = {.size = sizeof(s)};
-	struct sluice_op op = rg_op(SLUICE_READ, dev, len, 0);
-	struct sluice_done d;
+	struct penstock_stats s = {.size = sizeof(s)};
+	struct penstock_op op = rg_op(PENSTOCK_READ, dev, len, 0);
+	struct penstock_done d;
 
 	s3_put_pattern(client, "s3://bucket/dev", 3, len);
 	op.file = NULL;
 	op.path = "s3://bucket/dev";
 	s3_rules("method=GET times=3 short:100000");
 	d = RG_DO(&op, len, 0);
-	T_OK(d.flags & SLUICE_DONE_RING);
-	T_EQ(sluice_pattern_check(rg_see(dev, len), len, 3, 0), len);
+	T_OK(d.flags & PENSTOCK_DONE_RING);
+	T_EQ(penstock_pattern_check(rg_see(dev, len), len, 3, 0), len);
 	op.offset = 12345;
 	op.len = 5000;
 	RG_DO(&op, 5000, 1);
-	T_EQ(sluice_pattern_check(rg_see(dev, len), 5000, 3, 12345), 5000);
-	sluice_get_stats(rg_io, &s);
+	T_EQ(penstock_pattern_check(rg_see(dev, len), 5000, 3, 12345), 5000);
+	penstock_get_stats(rg_io, &s);
 	T_OK(s.blocks_object && s.blocks_object == s.blocks_ring);
 }
 
@@ -56,18 +56,18 @@ static void device_memory_becomes_an_object(void)
 {
 	size_t len = 40u << 20; /* more blocks than the ring has pieces for at a time */
 	CUdeviceptr dev = rg_alloc(1, len);
-	struct sluice_op op = rg_op(SLUICE_WRITE, dev, len, 0);
-	struct sluice_err err = {0, ""};
+	struct penstock_op op = rg_op(PENSTOCK_WRITE, dev, len, 0);
+	struct penstock_err err = {0, ""};
 	char *back = malloc(len);
 
-	sluice_pattern_fill(rg_see(dev, len), len, 4, 0);
+	penstock_pattern_fill(rg_see(dev, len), len, 4, 0);
 	op.file = NULL;
 	op.path = "s3://bucket/out";
-	op.flags = SLUICE_OP_TRUNCATE;
+	op.flags = PENSTOCK_OP_TRUNCATE;
 	RG_DO(&op, len, 0);
-	T_ERR(sluice_object_read(client, "s3://bucket/out", back, len, 0, NULL, &err), (int64_t)len,
+	T_ERR(penstock_object_read(client, "s3://bucket/out", back, len, 0, NULL, &err), (int64_t)len,
 	      &err);
-	T_EQ(sluice_pattern_check(back, len, 4, 0), len);
+	T_EQ(penstock_pattern_check(back, len, 4, 0), len);
 	free(back);
 }
 
@@ -76,28 +76,28 @@ static void a_list_of_both_memories_is_one_range(void)
 	enum { A = 3000000, B = 4000000, C = 5000000 };
 	CUdeviceptr dev = rg_alloc(0, B);
 	char *a = malloc(A), *c = malloc(C);
-	struct sluice_iov iov[] = {{a, A}, {(void *)(uintptr_t)dev, B}, {c, C}};
-	struct sluice_op op = {.opcode = SLUICE_READ,
-			       .flags = SLUICE_OP_EXACT,
+	struct penstock_iov iov[] = {{a, A}, {(void *)(uintptr_t)dev, B}, {c, C}};
+	struct penstock_op op = {.opcode = PENSTOCK_READ,
+			       .flags = PENSTOCK_OP_EXACT,
 			       .path = "s3://bucket/both",
 			       .iov = iov,
 			       .nr_iov = 3};
 
 	s3_put_pattern(client, "s3://bucket/both", 5, A + B + C);
 	RG_DO(&op, A + B + C, 0);
-	T_EQ(sluice_pattern_check(a, A, 5, 0), A);
-	T_EQ(sluice_pattern_check(rg_see(dev, B), B, 5, A), B);
-	T_EQ(sluice_pattern_check(c, C, 5, A + B), C);
-	op.opcode = SLUICE_WRITE;
-	op.flags = SLUICE_OP_TRUNCATE;
+	T_EQ(penstock_pattern_check(a, A, 5, 0), A);
+	T_EQ(penstock_pattern_check(rg_see(dev, B), B, 5, A), B);
+	T_EQ(penstock_pattern_check(c, C, 5, A + B), C);
+	op.opcode = PENSTOCK_WRITE;
+	op.flags = PENSTOCK_OP_TRUNCATE;
 	op.path = "s3://bucket/back";
 	RG_DO(&op, A + B + C, 0);
 	free(a);
 	free(c);
 	a = malloc(A + B + C);
-	T_EQ(sluice_object_read(client, "s3://bucket/back", a, A + B + C, 0, NULL, NULL),
+	T_EQ(penstock_object_read(client, "s3://bucket/back", a, A + B + C, 0, NULL, NULL),
 	     A + B + C);
-	T_EQ(sluice_pattern_check(a, A + B + C, 5, 0), A + B + C);
+	T_EQ(penstock_pattern_check(a, A + B + C, 5, 0), A + B + C);
 	free(a);
 }
 
@@ -111,13 +111,13 @@ int main(int argc, char **argv)
 	static const struct t_group groups[] = {
 		{"objects", setup, teardown, cases, T_COUNT(cases)},
 	};
-	struct sluice_err err;
+	struct penstock_err err;
 	int r;
 
 	if (argc < 4)
 		return 2;
 	rg_engine = argv[1];
-	if (sluice_engine_probe(rg_engine, &err) < 0)
+	if (penstock_engine_probe(rg_engine, &err) < 0)
 		t_skip_all(t_engine_need(rg_engine), "%s", err.msg);
 	if (cuInit(0))
 		return 2;

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu.h and what probe.h says about GPUs, with a stand-in for the CUDA driver. */
-#include <sluice/gpu.h>
-#include <sluice/probe.h>
+#include <penstock/gpu.h>
+#include <penstock/probe.h>
 
 #include "tests/gpu/ring.h"
 
 static void memory_is_handed_out_and_copied(void)
 {
 	unsigned char *a = malloc(MIB(1)), *b = calloc(1, MIB(1));
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	void *mem[STANDIN_DEVICES];
 
 	T_EQ(cuMemHostRegister_v2(a, MIB(1), 0), 0); /* the teardown counts what is not */
 	T_EQ(cuMemHostRegister_v2(b, MIB(1), 0), 0);
-	sluice_pattern_fill(a, MIB(1), 3, 0);
+	penstock_pattern_fill(a, MIB(1), 3, 0);
 	for (unsigned i = 0; i < STANDIN_DEVICES; i++) {
-		T_ERR(sluice_gpu_alloc(&mem[i], i, MIB(1), &err), 0, &err);
+		T_ERR(penstock_gpu_alloc(&mem[i], i, MIB(1), &err), 0, &err);
 		T_EQ(standin_ordinal((uintptr_t)mem[i]), i);
-		T_ERR(sluice_gpu_copy(mem[i], a, MIB(1), &err), 0, &err);
+		T_ERR(penstock_gpu_copy(mem[i], a, MIB(1), &err), 0, &err);
 		memset(b, 0, MIB(1));
-		T_ERR(sluice_gpu_copy(b, mem[i], MIB(1), &err), 0, &err);
+		T_ERR(penstock_gpu_copy(b, mem[i], MIB(1), &err), 0, &err);
 		T_MEM(b, a, MIB(1));
 	}
-	T_EQ(sluice_gpu_copy(mem[0], mem[0], 0, &err), 0);
-	T_EQ(sluice_gpu_copy(a, b, 10, &err), -EINVAL);
-	T_EQ(sluice_gpu_free(a), -EINVAL);
-	T_EQ(sluice_gpu_free(NULL), 0);
+	T_EQ(penstock_gpu_copy(mem[0], mem[0], 0, &err), 0);
+	T_EQ(penstock_gpu_copy(a, b, 10, &err), -EINVAL);
+	T_EQ(penstock_gpu_free(a), -EINVAL);
+	T_EQ(penstock_gpu_free(NULL), 0);
 	for (unsigned i = 0; i < STANDIN_DEVICES; i++)
-		T_EQ(sluice_gpu_free(mem[i]), 0);
+		T_EQ(penstock_gpu_free(mem[i]), 0);
 	T_EQ(cuMemHostUnregister(a), 0);
 	T_EQ(cuMemHostUnregister(b), 0);
 	free(a);
@@ -38,66 +38,66 @@ static void host_memory_is_pinned_until_it_is_not(void)
 {
 	struct standin_count was = standin_count();
 	unsigned char *a = malloc(MIB(1));
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	void *mem;
 
-	T_ERR(sluice_gpu_alloc(&mem, 1, MIB(1), &err), 0, &err);
-	T_ERR(sluice_gpu_pin(a, MIB(1), &err), 0, &err);
+	T_ERR(penstock_gpu_alloc(&mem, 1, MIB(1), &err), 0, &err);
+	T_ERR(penstock_gpu_pin(a, MIB(1), &err), 0, &err);
 	T_EQ(standin_count().registrations, was.registrations + 1);
-	T_ERR(sluice_gpu_copy(mem, a, MIB(1), &err), 0, &err);
-	T_ERR(sluice_gpu_copy(a, mem, MIB(1), &err), 0, &err);
+	T_ERR(penstock_gpu_copy(mem, a, MIB(1), &err), 0, &err);
+	T_ERR(penstock_gpu_copy(a, mem, MIB(1), &err), 0, &err);
 	T_EQ(standin_count().unpinned, was.unpinned);
-	T_EQ(sluice_gpu_unpin(a), 0);
+	T_EQ(penstock_gpu_unpin(a), 0);
 	T_EQ(standin_count().registrations, was.registrations);
-	T_OK(sluice_gpu_unpin(a) < 0);
+	T_OK(penstock_gpu_unpin(a) < 0);
 	rg_errors = 1; /* that one */
 	standin_fail("cuMemHostRegister_v2", 1, 2, false);
-	T_EQ(sluice_gpu_pin(a, MIB(1), &err), -ENOMEM);
+	T_EQ(penstock_gpu_pin(a, MIB(1), &err), -ENOMEM);
 	T_STR_HAS(err.msg, "cuMemHostRegister");
-	T_EQ(sluice_gpu_free(mem), 0);
+	T_EQ(penstock_gpu_free(mem), 0);
 	free(a);
 }
 
 static void what_is_not_there_is_told(void)
 {
-	struct sluice_gpu_device d = {.size = sizeof(d)};
-	struct sluice_gpu_speed s = {.size = sizeof(s)};
-	struct sluice_err err;
+	struct penstock_gpu_device d = {.size = sizeof(d)};
+	struct penstock_gpu_speed s = {.size = sizeof(s)};
+	struct penstock_err err;
 	void *mem;
 
-	T_EQ(sluice_gpu_alloc(&mem, STANDIN_DEVICES, 1, &err), -ENODEV);
+	T_EQ(penstock_gpu_alloc(&mem, STANDIN_DEVICES, 1, &err), -ENODEV);
 	T_STR_HAS(err.msg, "no GPU memory: device 2: there are 2 CUDA devices");
 	err.msg[0] = 0;
-	T_EQ(sluice_probe_gpu_device(STANDIN_DEVICES, &d, &err), -ENODEV);
+	T_EQ(penstock_probe_gpu_device(STANDIN_DEVICES, &d, &err), -ENODEV);
 	T_STR_HAS(err.msg, "no GPU memory: device 2: there are 2 CUDA devices");
-	T_EQ(sluice_probe_gpu_speed(STANDIN_DEVICES, &s, &err), -ENODEV);
+	T_EQ(penstock_probe_gpu_speed(STANDIN_DEVICES, &s, &err), -ENODEV);
 	d.size = s.size = 0;
-	T_EQ(sluice_probe_gpu_device(0, &d, &err), -EINVAL);
-	T_EQ(sluice_probe_gpu_speed(0, &s, &err), -EINVAL);
+	T_EQ(penstock_probe_gpu_device(0, &d, &err), -EINVAL);
+	T_EQ(penstock_probe_gpu_speed(0, &s, &err), -EINVAL);
 	standin_fail("cuMemAlloc_v2", 1, 2, false);
-	T_EQ(sluice_gpu_alloc(&mem, 0, 1, &err), -ENOMEM);
+	T_EQ(penstock_gpu_alloc(&mem, 0, 1, &err), -ENOMEM);
 	T_STR_HAS(err.msg, "CUDA_ERROR_OUT_OF_MEMORY");
 }
 
 static void devices_are_described(void)
 {
 	struct {
-		struct sluice_gpu_device d;
+		struct penstock_gpu_device d;
 		char behind[16];
 	} newer;
-	struct sluice_gpu_device d = {.size = sizeof(d)};
+	struct penstock_gpu_device d = {.size = sizeof(d)};
 
-	T_EQ(sluice_probe_gpu_device(1, &d, NULL), 0);
+	T_EQ(penstock_probe_gpu_device(1, &d, NULL), 0);
 	T_OK(!strcmp(d.name, "Stand-in 1"));
 	T_OK(!strcmp(d.pci, "0000:02:00.0"));
 	T_OK(d.memory && d.capability);
 	memset(&newer, 0x55, sizeof(newer));
 	newer.d.size = sizeof(newer);
-	T_EQ(sluice_probe_gpu_device(0, &newer.d, NULL), 0);
+	T_EQ(penstock_probe_gpu_device(0, &newer.d, NULL), 0);
 	T_EQ(newer.behind[15], 0);
 	memset(&newer, 0x55, sizeof(newer));
-	newer.d.size = offsetof(struct sluice_gpu_device, name);
-	T_EQ(sluice_probe_gpu_device(0, &newer.d, NULL), 0);
+	newer.d.size = offsetof(struct penstock_gpu_device, name);
+	T_EQ(penstock_probe_gpu_device(0, &newer.d, NULL), 0);
 	T_EQ(newer.d.name[0], 0x55);
 }
 
@@ -106,23 +106,23 @@ static unsigned nr_used;
 
 static void use_all(void)
 {
-	struct sluice_gpu_speed s = {.size = sizeof(s)};
+	struct penstock_gpu_speed s = {.size = sizeof(s)};
 	void *mem = NULL;
 
 	if (nr_used++ % T_STEP == 0)
-		sluice_probe_gpu_speed(0, &s, NULL);
-	if (sluice_gpu_pin(pinned, sizeof(pinned), NULL) == 0 && sluice_gpu_unpin(pinned) < 0) {
+		penstock_probe_gpu_speed(0, &s, NULL);
+	if (penstock_gpu_pin(pinned, sizeof(pinned), NULL) == 0 && penstock_gpu_unpin(pinned) < 0) {
 		standin_fail(NULL, 0, 0, false);
-		T_EQ(sluice_gpu_unpin(pinned), 0);
+		T_EQ(penstock_gpu_unpin(pinned), 0);
 	}
-	if (sluice_gpu_alloc(&mem, 1, sizeof(host), NULL) < 0)
+	if (penstock_gpu_alloc(&mem, 1, sizeof(host), NULL) < 0)
 		return;
-	sluice_gpu_copy(mem, host, sizeof(host), NULL);
-	sluice_gpu_copy(host, mem, sizeof(host), NULL);
+	penstock_gpu_copy(mem, host, sizeof(host), NULL);
+	penstock_gpu_copy(host, mem, sizeof(host), NULL);
 	/* What cannot be freed for want of an answer can be freed later. */
-	if (sluice_gpu_free(mem) < 0) {
+	if (penstock_gpu_free(mem) < 0) {
 		standin_fail(NULL, 0, 0, false);
-		T_EQ(sluice_gpu_free(mem), 0);
+		T_EQ(penstock_gpu_free(mem), 0);
 	}
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice replay` into the memory of a GPU, with a stand-in for CUDA.  replay.py SLUICE ROOT"""
+"""`penstock replay` into the memory of a GPU, with a stand-in for CUDA.  replay.py PENSTOCK ROOT"""
 import os
 import sys
 
@@ -15,7 +15,7 @@ import tap
 
 resultcheck.need('jsonschema')
 
-SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
+PENSTOCK, ROOT = map(os.path.abspath, sys.argv[1:3])
 HEAD = 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase'
 ROWS = ['0.0,Write,3000001,Tier-0,a,Prefill', '0.1,Write,70000,Tier-0,b,Prefill', '0.2,Read,3000001,Tier-0,a,Decode',
         '0.3,Read,3000001,Tier-0,a,Evict', '0.3,Write,3000001,Tier-1,a,Evict', '0.4,Read,3000001,Tier-1,a,Evict',
@@ -25,7 +25,7 @@ ROWS = ['0.0,Write,3000001,Tier-0,a,Prefill', '0.1,Write,70000,Tier-0,b,Prefill'
 def replay(work, *args, env=None):
     with open(f'{work}/t.csv', 'w') as f:
         f.write('\n'.join([HEAD, *ROWS]) + '\n')
-    done = subprocess.run([SLUICE, 'replay', 't.csv', '--pace', 'flat-out', '--json', 'r.json', *args], cwd=work, env=env,
+    done = subprocess.run([PENSTOCK, 'replay', 't.csv', '--pace', 'flat-out', '--json', 'r.json', *args], cwd=work, env=env,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         return done
@@ -36,7 +36,7 @@ def replay(work, *args, env=None):
 
 
 def tiers_can_be_a_GPU_memory_and_a_folder():
-    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir='.') as work:
+    with tempfile.TemporaryDirectory(prefix='penstock-test-', dir='.') as work:
         r = replay(work, '--tier', '0=gpu', '--tier', '1=memory', '--tier', '2=d', '--verify')
         done = {(d['tier'], d['operation']): d['ops'] for d in r['replay']['done']}
         assert done == {('Tier-0', 'Write'): 2, ('Tier-0', 'Read'): 3, ('Tier-1', 'Write'): 1, ('Tier-1', 'Read'): 1,
@@ -46,7 +46,7 @@ def tiers_can_be_a_GPU_memory_and_a_folder():
 
 
 def a_GPU_that_is_not_there_is_status_3_and_nothing_is_made():
-    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir='.') as work:
+    with tempfile.TemporaryDirectory(prefix='penstock-test-', dir='.') as work:
         for args, env in (['--tier', '0=gpu:200'], None), (['--tier', '0=gpu'], {**os.environ, 'LD_LIBRARY_PATH': ''}):
             done = replay(work, *args, '--tier', '2=d', env=env)
             assert not isinstance(done, dict) and done.returncode == 3 and done.stderr.count('\n') == 1, done

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_RING_H
-#define SLUICE_TESTS_RING_H
+#ifndef PENSTOCK_TESTS_RING_H
+#define PENSTOCK_TESTS_RING_H
 
 /* The fixture of the tests of the ring: a process with CUDA in use, and small words. */
 #include <fcntl.h>
@@ -13,8 +13,8 @@ extern const char *rg_engine; /* as given */
 extern bool rg_faulty;        /* it is the engine "fault": counters are not exact */
 
 /* Of the running test; rg_teardown() ends what is left of them. */
-extern struct sluice_io *rg_io;
-extern struct sluice_file *rg_file;
+extern struct penstock_io *rg_io;
+extern struct penstock_file *rg_file;
 extern const char *rg_path; /* a path where nothing is yet */
 extern CUcontext rg_ctx[STANDIN_DEVICES];
 extern unsigned long rg_errors; /* calls that the driver may have refused */
@@ -26,8 +26,8 @@ void rg_setup(void);
 void rg_teardown(void);
 
 /* Open rg_io with @opts (engine added), NULL: small blocks and two threads. */
-struct sluice_opts rg_opts(void);
-void rg_open(const struct sluice_opts *opts);
+struct penstock_opts rg_opts(void);
+void rg_open(const struct penstock_opts *opts);
 void rg_close(int want);
 void rg_file_open(int oflags);
 
@@ -37,12 +37,12 @@ void rg_free(CUdeviceptr ptr);
 /* What is in there: the address for the test's own eyes. */
 unsigned char *rg_see(CUdeviceptr ptr, size_t len);
 
-struct sluice_op rg_op(enum sluice_opcode code, CUdeviceptr buf, uint64_t len, uint64_t offset);
-uint64_t rg_submit(const struct sluice_op *op);
-struct sluice_done rg_wait(uint64_t ticket);
-/* Submit and wait, or sluice_run(), in turns; the result must be @want. */
+struct penstock_op rg_op(enum penstock_opcode code, CUdeviceptr buf, uint64_t len, uint64_t offset);
+uint64_t rg_submit(const struct penstock_op *op);
+struct penstock_done rg_wait(uint64_t ticket);
+/* Submit and wait, or penstock_run(), in turns; the result must be @want. */
 #define RG_DO(op, want, turn) rg_do((op), (int64_t)(want), (turn), __FILE__, __LINE__)
-struct sluice_done rg_do(const struct sluice_op *op, int64_t want, unsigned turn, const char *file,
+struct penstock_done rg_do(const struct penstock_op *op, int64_t want, unsigned turn, const char *file,
 			 int line);
 
 #endif

@@ -31,14 +31,14 @@ static void setup(void)
 
 static void teardown(void)
 {
-	struct sluice_io *io = rg_io;
+	struct penstock_io *io = rg_io;
 
 	standin_fail(NULL, 0, 0, false);
 	standin_release();
 	if (standin_failed())
 		t_note("the last to fail was %s", standin_failed());
 	rg_io = NULL;
-	sluice_close(io, NULL);
+	penstock_close(io, NULL);
 	cuStreamDestroy_v2(stream);
 	standin_delay_us(100);
 	rg_teardown();
@@ -56,16 +56,16 @@ static bool went_well(int64_t res, uint64_t want, const char *msg)
 	return false;
 }
 
-static bool run(const struct sluice_op *op, uint64_t want)
+static bool run(const struct penstock_op *op, uint64_t want)
 {
-	struct sluice_err err = {0, ""};
-	struct sluice_done d;
-	int r = sluice_run(rg_io, op, &d, &err);
+	struct penstock_err err = {0, ""};
+	struct penstock_done d;
+	int r = penstock_run(rg_io, op, &d, &err);
 
 	if (r < 0)
 		return went_well(r, want, err.msg);
-	if (d.res < 0 && op->opcode == SLUICE_READ)
-		T_EQ(sluice_pattern_check(rg_see((uintptr_t)op->buf, d.bytes), d.bytes, SEED,
+	if (d.res < 0 && op->opcode == PENSTOCK_READ)
+		T_EQ(penstock_pattern_check(rg_see((uintptr_t)op->buf, d.bytes), d.bytes, SEED,
 					  op->offset),
 		     d.bytes);
 	return went_well(d.res, want, d.msg);
@@ -73,22 +73,22 @@ static bool run(const struct sluice_op *op, uint64_t want)
 
 static void read_back(int device)
 {
-	struct sluice_op op = rg_op(SLUICE_READ, dev[device] + 1, len, 77);
+	struct penstock_op op = rg_op(PENSTOCK_READ, dev[device] + 1, len, 77);
 
 	memset(rg_see(dev[device], MIB(1)), 0, MIB(1));
 	if (run(&op, len))
-		T_EQ(sluice_pattern_check(rg_see(dev[device] + 1, len), len, SEED, 77), len);
+		T_EQ(penstock_pattern_check(rg_see(dev[device] + 1, len), len, SEED, 77), len);
 }
 
 /* What is in the file is right whatever happened to others that wrote the same there. */
 static void write_some(int device, bool in_order)
 {
-	struct sluice_op op = rg_op(SLUICE_WRITE, dev[device] + 1, len, 77);
+	struct penstock_op op = rg_op(PENSTOCK_WRITE, dev[device] + 1, len, 77);
 	unsigned char *want = malloc(len + 77);
 
-	sluice_pattern_fill(want, len + 77, SEED, 0);
+	penstock_pattern_fill(want, len + 77, SEED, 0);
 	memcpy(rg_see(dev[device] + 1, len), want + 77, len);
-	op.flags = in_order ? SLUICE_OP_STREAM : 0;
+	op.flags = in_order ? PENSTOCK_OP_STREAM : 0;
 	op.stream = stream;
 	if (run(&op, len)) {
 		int fd = open(rg_path, O_RDONLY | O_CLOEXEC);
@@ -106,17 +106,17 @@ static void write_some(int device, bool in_order)
 static void several_at_once(void)
 {
 	enum { NR = 12 };
-	struct sluice_op ops[NR];
+	struct penstock_op ops[NR];
 	uint64_t tickets[NR];
-	struct sluice_err err = {0, ""};
-	struct sluice_done d;
+	struct penstock_err err = {0, ""};
+	struct penstock_done d;
 	int n;
 
 	for (unsigned i = 0; i < NR; i++) {
-		ops[i] = rg_op(SLUICE_READ, dev[i % 2] + i * 16384, 16384, 77 + i * 1000);
+		ops[i] = rg_op(PENSTOCK_READ, dev[i % 2] + i * 16384, 16384, 77 + i * 1000);
 		memset(rg_see(dev[i % 2] + i * 16384, 16384), 0, 16384);
 	}
-	n = sluice_submit(rg_io, ops, NR, tickets, &err);
+	n = penstock_submit(rg_io, ops, NR, tickets, &err);
 	if (n < 0)
 		went_well(n, NR, err.msg);
 	else if (n < NR)
@@ -126,36 +126,36 @@ static void several_at_once(void)
 
 		d = rg_wait(tickets[i]);
 		if (went_well(d.res, 16384, d.msg))
-			T_EQ(sluice_pattern_check(p, 16384, SEED, ops[i].offset), 16384);
+			T_EQ(penstock_pattern_check(p, 16384, SEED, ops[i].offset), 16384);
 	}
 }
 
 static void scatter(void)
 {
-	struct sluice_iov iov[] = {{(void *)(uintptr_t)(dev[0] + 1), 100},
+	struct penstock_iov iov[] = {{(void *)(uintptr_t)(dev[0] + 1), 100},
 				   {(void *)(uintptr_t)(dev[1] + 1), 70000},
 				   {(void *)(uintptr_t)(dev[0] + 4096), 5000},
 				   {(void *)(uintptr_t)(dev[0] + 65536), 30000}};
-	struct sluice_op op = rg_op(SLUICE_READ, 0, 0, 77);
-	struct sluice_err err = {0, ""};
-	struct sluice_done d;
+	struct penstock_op op = rg_op(PENSTOCK_READ, 0, 0, 77);
+	struct penstock_err err = {0, ""};
+	struct penstock_done d;
 	uint64_t at = 77;
 	int r;
 
 	op.iov = iov;
 	op.nr_iov = T_COUNT(iov);
-	r = sluice_run(rg_io, &op, &d, &err);
+	r = penstock_run(rg_io, &op, &d, &err);
 	if (!went_well(r < 0 ? r : d.res, 105100, r < 0 ? err.msg : d.msg))
 		return;
 	for (unsigned i = 0; i < T_COUNT(iov); at += iov[i++].len)
-		T_EQ(sluice_pattern_check(rg_see((uintptr_t)iov[i].addr, iov[i].len), iov[i].len,
+		T_EQ(penstock_pattern_check(rg_see((uintptr_t)iov[i].addr, iov[i].len), iov[i].len,
 					  SEED, at),
 		     iov[i].len);
 }
 
 static void scenario(void)
 {
-	struct sluice_opts o = rg_opts();
+	struct penstock_opts o = rg_opts();
 
 	o.block = block;
 	o.threads = 1; /* so that the Nth call is the same each time */
@@ -292,7 +292,7 @@ static void after_a_failure_the_handle_works(void)
 
 static void a_smaller_ring_is_made_where_memory_is_short(void)
 {
-	struct sluice_stats st = {.size = sizeof(st)};
+	struct penstock_stats st = {.size = sizeof(st)};
 
 	t_file_make(rg_path, SEED, MIB(1));
 	code = OUT_OF_MEMORY;
@@ -302,7 +302,7 @@ static void a_smaller_ring_is_made_where_memory_is_short(void)
 	standin_fail("cuMemHostRegister_v2", 1, code, false);
 	read_back(0);
 	T_EQ(failures, 0);
-	T_EQ(sluice_get_stats(rg_io, &st), 0);
+	T_EQ(penstock_get_stats(rg_io, &st), 0);
 	T_EQ(st.ring_bytes, MIB(64));
 }
 
@@ -310,19 +310,19 @@ static void a_smaller_ring_is_made_where_memory_is_short(void)
 static void host_memory_outlives_the_driver(void)
 {
 	static unsigned char host[100000];
-	struct sluice_err err = {0, ""};
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_err err = {0, ""};
+	struct penstock_done d;
+	struct penstock_op op;
 
 	rg_open(NULL);
 	rg_file_open(O_RDWR | O_CREAT);
-	sluice_pattern_fill(host, sizeof(host), SEED, 0);
+	penstock_pattern_fill(host, sizeof(host), SEED, 0);
 	standin_fail("cuPointerGetAttributes", 1, ILLEGAL_ADDRESS, true);
-	op = rg_op(SLUICE_WRITE, (uintptr_t)host, sizeof(host), 0);
+	op = rg_op(PENSTOCK_WRITE, (uintptr_t)host, sizeof(host), 0);
 	RG_DO(&op, sizeof(host), 0);
 	RG_DO(&op, sizeof(host), 1);
-	op = rg_op(SLUICE_WRITE, dev[0], sizeof(host), 0);
-	T_ERR(sluice_run(rg_io, &op, &d, &err), -EIO, &err);
+	op = rg_op(PENSTOCK_WRITE, dev[0], sizeof(host), 0);
+	T_ERR(penstock_run(rg_io, &op, &d, &err), -EIO, &err);
 	T_STR_HAS(err.msg, "buf: cuPointerGetAttributes: CUDA_ERROR_ILLEGAL_ADDRESS");
 	T_FILE(rg_path, host, sizeof(host));
 }
@@ -332,19 +332,19 @@ static void host_memory_outlives_the_driver(void)
 static void memory_past_the_allocation_is_an_error_of_the_driver(void)
 {
 	struct standin_count before = standin_count();
-	struct sluice_op op;
-	struct sluice_done d;
+	struct penstock_op op;
+	struct penstock_done d;
 
 	t_file_make(rg_path, SEED, MIB(2));
 	rg_open(NULL);
 	rg_file_open(O_RDWR);
-	op = rg_op(SLUICE_READ, dev[0], MIB(1) + 1, 0);
+	op = rg_op(PENSTOCK_READ, dev[0], MIB(1) + 1, 0);
 	d = rg_wait(rg_submit(&op));
 	T_EQ(d.res, -EIO);
 	T_STR_HAS(d.msg, "cuMemcpyHtoDAsync: CUDA_ERROR_INVALID_VALUE");
 	T_EQ(d.bytes, MIB(1) - MIB(1) % KIB(64));
-	T_EQ(sluice_pattern_check(rg_see(dev[0], d.bytes), d.bytes, SEED, 0), d.bytes);
-	op.opcode = SLUICE_WRITE;
+	T_EQ(penstock_pattern_check(rg_see(dev[0], d.bytes), d.bytes, SEED, 0), d.bytes);
+	op.opcode = PENSTOCK_WRITE;
 	d = rg_wait(rg_submit(&op));
 	T_EQ(d.res, -EIO);
 	T_STR_HAS(d.msg, "cuMemcpyDtoHAsync: CUDA_ERROR_INVALID_VALUE");
@@ -355,9 +355,9 @@ static void memory_past_the_allocation_is_an_error_of_the_driver(void)
 static void a_limit_on_the_files_size_ends_a_write(void)
 {
 	struct rlimit old, small;
-	struct sluice_op op;
-	struct sluice_done d;
-	struct sluice_err err = {0, ""};
+	struct penstock_op op;
+	struct penstock_done d;
+	struct penstock_err err = {0, ""};
 	int r;
 
 	rg_open(NULL);
@@ -367,9 +367,9 @@ static void a_limit_on_the_files_size_ends_a_write(void)
 	small.rlim_cur = KIB(256);
 	signal(SIGXFSZ, SIG_IGN);
 	T_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-	sluice_pattern_fill(rg_see(dev[0], MIB(1)), MIB(1), SEED, 0);
-	op = rg_op(SLUICE_WRITE, dev[0], MIB(1), 0);
-	r = sluice_run(rg_io, &op, &d, &err);
+	penstock_pattern_fill(rg_see(dev[0], MIB(1)), MIB(1), SEED, 0);
+	op = rg_op(PENSTOCK_WRITE, dev[0], MIB(1), 0);
+	r = penstock_run(rg_io, &op, &d, &err);
 	T_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
 	T_OK(r == -EFBIG || (r == 0 && d.res == -EFBIG));
 }
@@ -378,9 +378,9 @@ static void a_limit_on_the_files_size_ends_a_write(void)
 static void a_full_file_system_ends_a_write(void)
 {
 	char path[PATH_MAX];
-	struct sluice_op op;
-	struct sluice_done d = {0};
-	struct sluice_err err = {0, ""};
+	struct penstock_op op;
+	struct penstock_done d = {0};
+	struct penstock_err err = {0, ""};
 	int r;
 
 	if (geteuid())
@@ -389,10 +389,10 @@ static void a_full_file_system_ends_a_write(void)
 	T_EQ(mounts_tmpfs("small", "size=256k"), 0);
 	snprintf(path, sizeof(path), "%s/file", t_path("small"));
 	rg_open(NULL);
-	sluice_pattern_fill(rg_see(dev[1], MIB(1)), MIB(1), SEED, 0);
-	op = rg_op(SLUICE_WRITE, dev[1], MIB(1), 0);
+	penstock_pattern_fill(rg_see(dev[1], MIB(1)), MIB(1), SEED, 0);
+	op = rg_op(PENSTOCK_WRITE, dev[1], MIB(1), 0);
 	op.path = path;
-	r = sluice_run(rg_io, &op, &d, &err);
+	r = penstock_run(rg_io, &op, &d, &err);
 	T_OK(r == -ENOSPC || (r == 0 && d.res == -ENOSPC));
 	rg_close(0);
 	mounts_end("small");

@@ -8,11 +8,11 @@
 
 enum { SEED = 21 };
 
-static struct sluice_stats stats(void)
+static struct penstock_stats stats(void)
 {
-	struct sluice_stats st = {.size = sizeof(st)};
+	struct penstock_stats st = {.size = sizeof(st)};
 
-	T_EQ(sluice_get_stats(rg_io, &st), 0);
+	T_EQ(penstock_get_stats(rg_io, &st), 0);
 	return st;
 }
 
@@ -20,9 +20,9 @@ static struct sluice_stats stats(void)
 static void a_transfer_may_be_larger_than_the_ring(void)
 {
 	const uint64_t len = MIB(80) + 4097;
-	struct sluice_opts o = rg_opts();
+	struct penstock_opts o = rg_opts();
 	CUdeviceptr dev = rg_alloc(0, len);
-	struct sluice_op op;
+	struct penstock_op op;
 
 	standin_delay_us(20);
 	o.threads = 1;
@@ -30,13 +30,13 @@ static void a_transfer_may_be_larger_than_the_ring(void)
 	o.block = GIB(1); /* as large as it may be */
 	rg_open(&o);
 	rg_file_open(O_RDWR | O_CREAT);
-	sluice_pattern_fill(rg_see(dev, len), len, SEED, 0);
-	op = rg_op(SLUICE_WRITE, dev, len, 3);
+	penstock_pattern_fill(rg_see(dev, len), len, SEED, 0);
+	op = rg_op(PENSTOCK_WRITE, dev, len, 3);
 	RG_DO(&op, len, 1);
 	memset(rg_see(dev, len), 0, len);
-	op.opcode = SLUICE_READ;
+	op.opcode = PENSTOCK_READ;
 	RG_DO(&op, len, 1);
-	T_EQ(sluice_pattern_check(rg_see(dev, len), len, SEED, 0), len);
+	T_EQ(penstock_pattern_check(rg_see(dev, len), len, SEED, 0), len);
 	T_OK(stats().ring_bytes < len);
 	T_OK(stats().blocks_ring >= 2 * (len / MIB(4)));
 }
@@ -46,9 +46,9 @@ static void many_sizes_share_the_ring(void)
 {
 	enum { NR = 96 };
 	const uint64_t each = MIB(3);
-	struct sluice_opts o = rg_opts();
+	struct penstock_opts o = rg_opts();
 	CUdeviceptr dev = rg_alloc(1, each * NR / 4);
-	struct sluice_op ops[NR];
+	struct penstock_op ops[NR];
 	uint64_t tickets[NR];
 
 	t_file_make(rg_path, SEED, MIB(4));
@@ -58,15 +58,15 @@ static void many_sizes_share_the_ring(void)
 	rg_file_open(O_RDONLY);
 	for (unsigned turn = 0; turn < 2; turn++) {
 		for (unsigned i = 0; i < NR; i++)
-			ops[i] = rg_op(SLUICE_READ, dev + i * (each / 4),
+			ops[i] = rg_op(PENSTOCK_READ, dev + i * (each / 4),
 				       i % 3 ? 4096 + i : each / 4 - 8192, i * 17);
-		T_EQ(sluice_submit(rg_io, ops, NR, tickets, NULL), NR);
+		T_EQ(penstock_submit(rg_io, ops, NR, tickets, NULL), NR);
 		for (unsigned i = 0; i < NR; i++) {
-			struct sluice_done d = rg_wait(tickets[i]);
+			struct penstock_done d = rg_wait(tickets[i]);
 			const unsigned char *p = rg_see((uintptr_t)ops[i].buf, ops[i].len);
 
 			T_EQ(d.res, ops[i].len);
-			T_EQ(sluice_pattern_check(p, ops[i].len, SEED, ops[i].offset), ops[i].len);
+			T_EQ(penstock_pattern_check(p, ops[i].len, SEED, ops[i].offset), ops[i].len);
 		}
 	}
 }
@@ -74,11 +74,11 @@ static void many_sizes_share_the_ring(void)
 static void many_small_ones_share_events(void)
 {
 	enum { NR = 3000, EACH = 4096 };
-	static struct sluice_op ops[NR];
-	struct sluice_opts o = rg_opts();
+	static struct penstock_op ops[NR];
+	struct penstock_opts o = rg_opts();
 	CUdeviceptr dev = rg_alloc(0, (size_t)NR * EACH);
 	struct standin_count before, after;
-	struct sluice_summary sum;
+	struct penstock_summary sum;
 
 	t_file_make(rg_path, SEED, (uint64_t)NR * EACH + 512);
 	standin_delay_us(0);
@@ -87,14 +87,14 @@ static void many_small_ones_share_events(void)
 	rg_open(&o);
 	rg_file_open(O_RDONLY);
 	for (unsigned i = 0; i < NR; i++)
-		ops[i] = rg_op(SLUICE_READ, dev + i * EACH, EACH, i * EACH + (i % 2 ? 77 : 0));
+		ops[i] = rg_op(PENSTOCK_READ, dev + i * EACH, EACH, i * EACH + (i % 2 ? 77 : 0));
 	before = standin_count();
-	T_EQ(sluice_submit(rg_io, ops, NR, NULL, NULL), NR);
-	T_EQ(sluice_wait_all(rg_io, T_NO_LIMIT, &sum), 0);
+	T_EQ(penstock_submit(rg_io, ops, NR, NULL, NULL), NR);
+	T_EQ(penstock_wait_all(rg_io, T_NO_LIMIT, &sum), 0);
 	after = standin_count();
 	T_EQ(sum.failed, 0);
 	for (unsigned i = 0; i < NR; i++)
-		T_EQ(sluice_pattern_check(rg_see(dev + i * EACH, EACH), EACH, SEED, ops[i].offset),
+		T_EQ(penstock_pattern_check(rg_see(dev + i * EACH, EACH), EACH, SEED, ops[i].offset),
 		     EACH);
 	T_OK(after.copies - before.copies >= NR);
 	t_note("%lu copies, %lu events", after.copies - before.copies,
@@ -106,7 +106,7 @@ static void many_small_ones_share_events(void)
 /* ----------------------------------------------------------- beside others */
 
 struct user {
-	struct sluice_io *io;
+	struct penstock_io *io;
 	int device;
 	unsigned nr;
 	CUdeviceptr dev;
@@ -117,21 +117,21 @@ struct user {
 static void *use(void *arg)
 {
 	struct user *u = arg;
-	struct sluice_op op = {.path = u->path, .buf = (void *)(uintptr_t)u->dev, .len = 300001};
-	struct sluice_done d;
+	struct penstock_op op = {.path = u->path, .buf = (void *)(uintptr_t)u->dev, .len = 300001};
+	struct penstock_done d;
 	unsigned char *p = standin_hidden(u->dev, op.len);
 
 	for (unsigned i = 0; i < 8; i++) {
 		op.offset = i * 1001;
-		op.opcode = SLUICE_WRITE;
-		sluice_pattern_fill(p, op.len, u->nr * 100 + i, 0);
-		T_CHECK(sluice_run(u->io, &op, &d, NULL) == 0);
+		op.opcode = PENSTOCK_WRITE;
+		penstock_pattern_fill(p, op.len, u->nr * 100 + i, 0);
+		T_CHECK(penstock_run(u->io, &op, &d, NULL) == 0);
 		T_CHECK(d.res == (int64_t)op.len);
 		memset(p, 0, op.len);
-		op.opcode = SLUICE_READ;
-		T_CHECK(sluice_run(u->io, &op, &d, NULL) == 0);
+		op.opcode = PENSTOCK_READ;
+		T_CHECK(penstock_run(u->io, &op, &d, NULL) == 0);
 		T_CHECK(d.res == (int64_t)op.len);
-		T_CHECK(sluice_pattern_check(p, op.len, u->nr * 100 + i, 0) == op.len);
+		T_CHECK(penstock_pattern_check(p, op.len, u->nr * 100 + i, 0) == op.len);
 	}
 	T_CHECK(standin_depth() == 0);
 	return NULL;
@@ -141,12 +141,12 @@ static void two_handles_and_four_threads_do_not_disturb_each_other(void)
 {
 	struct user users[4];
 	pthread_t threads[4];
-	struct sluice_io *second;
-	struct sluice_opts o = rg_opts();
+	struct penstock_io *second;
+	struct penstock_opts o = rg_opts();
 	void *msg;
 
 	rg_open(NULL);
-	T_EQ(sluice_open(&second, &o, NULL), 0);
+	T_EQ(penstock_open(&second, &o, NULL), 0);
 	for (unsigned i = 0; i < 4; i++) {
 		users[i].io = i / 2 ? second : rg_io;
 		users[i].nr = i;
@@ -159,7 +159,7 @@ static void two_handles_and_four_threads_do_not_disturb_each_other(void)
 		T_JOINED(msg);
 		unlink(users[i].path);
 	}
-	T_EQ(sluice_close(second, NULL), 0);
+	T_EQ(penstock_close(second, NULL), 0);
 }
 
 /* Copies of the one are stuck behind a stream of the user's; the other must not care. */
@@ -167,10 +167,10 @@ static void host_memory_goes_on_while_copies_wait(void)
 {
 	const uint64_t len = MIB(100);
 	static unsigned char host[1 << 20] __attribute__((aligned(4096)));
-	struct sluice_opts o = rg_opts();
+	struct penstock_opts o = rg_opts();
 	CUdeviceptr dev = rg_alloc(0, len);
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_done d;
+	struct penstock_op op;
 	uint64_t t;
 
 	t_file_make(rg_path, SEED, len);
@@ -181,20 +181,20 @@ static void host_memory_goes_on_while_copies_wait(void)
 	rg_open(&o);
 	rg_file_open(O_RDONLY);
 	T_EQ(standin_hold(NULL), 0);
-	op = rg_op(SLUICE_READ, dev, len, 0);
-	op.flags = SLUICE_OP_STREAM;
+	op = rg_op(PENSTOCK_READ, dev, len, 0);
+	op.flags = PENSTOCK_OP_STREAM;
 	t = rg_submit(&op);
 	for (unsigned i = 0; i < 200; i++) {
-		struct sluice_op other = rg_op(SLUICE_READ, (uintptr_t)host, sizeof(host), 0);
+		struct penstock_op other = rg_op(PENSTOCK_READ, (uintptr_t)host, sizeof(host), 0);
 
 		d = rg_wait(rg_submit(&other));
 		T_EQ(d.res, sizeof(host));
-		T_OK(!(d.flags & SLUICE_DONE_RING));
+		T_OK(!(d.flags & PENSTOCK_DONE_RING));
 	}
-	T_EQ(sluice_wait(rg_io, t, 0, &d), -ETIMEDOUT);
+	T_EQ(penstock_wait(rg_io, t, 0, &d), -ETIMEDOUT);
 	standin_release();
 	T_EQ(rg_wait(t).res, len);
-	T_EQ(sluice_pattern_check(rg_see(dev, len), len, SEED, 0), len);
+	T_EQ(penstock_pattern_check(rg_see(dev, len), len, SEED, 0), len);
 }
 
 struct chain {
@@ -203,10 +203,10 @@ struct chain {
 	unsigned left, failed;
 };
 
-static void next_link(void *arg, const struct sluice_done *done)
+static void next_link(void *arg, const struct penstock_done *done)
 {
 	struct chain *c = arg;
-	struct sluice_op op;
+	struct penstock_op op;
 
 	c->failed += done->res != 4096;
 	/* what a callback of the user's may do */
@@ -215,10 +215,10 @@ static void next_link(void *arg, const struct sluice_done *done)
 		sem_post(&c->over);
 		return;
 	}
-	op = rg_op(SLUICE_READ, c->dev + c->left * 4096, 4096, c->left * 4096);
+	op = rg_op(PENSTOCK_READ, c->dev + c->left * 4096, 4096, c->left * 4096);
 	op.on_done = next_link;
 	op.arg = c;
-	if (sluice_submit(rg_io, &op, 1, NULL, NULL) != 1) {
+	if (penstock_submit(rg_io, &op, 1, NULL, NULL) != 1) {
 		c->failed++;
 		sem_post(&c->over);
 	}
@@ -227,21 +227,21 @@ static void next_link(void *arg, const struct sluice_done *done)
 static void a_callback_may_submit_device_memory(void)
 {
 	struct chain c = {.left = 100, .dev = rg_alloc(0, KIB(512))};
-	struct sluice_op op;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, KIB(512));
 	sem_init(&c.over, 0, 0);
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
-	op = rg_op(SLUICE_READ, c.dev + KIB(400), 4096, KIB(400));
+	op = rg_op(PENSTOCK_READ, c.dev + KIB(400), 4096, KIB(400));
 	op.on_done = next_link;
 	op.arg = &c;
-	T_EQ(sluice_submit(rg_io, &op, 1, NULL, NULL), 1);
+	T_EQ(penstock_submit(rg_io, &op, 1, NULL, NULL), 1);
 	while (sem_wait(&c.over) < 0)
 		;
-	T_EQ(sluice_wait_all(rg_io, T_NO_LIMIT, NULL), 0);
+	T_EQ(penstock_wait_all(rg_io, T_NO_LIMIT, NULL), 0);
 	T_EQ(c.failed, 0);
-	T_EQ(sluice_pattern_check(rg_see(c.dev, KIB(404)), KIB(404), SEED, 0), KIB(404));
+	T_EQ(penstock_pattern_check(rg_see(c.dev, KIB(404)), KIB(404), SEED, 0), KIB(404));
 }
 
 /* ------------------------------------------------------------ ends and limits */
@@ -249,51 +249,51 @@ static void a_callback_may_submit_device_memory(void)
 static void a_cancelled_read_tells_how_far_it_came(void)
 {
 	const uint64_t len = MIB(64);
-	struct sluice_opts o = rg_opts();
+	struct penstock_opts o = rg_opts();
 	CUdeviceptr dev = rg_alloc(0, len);
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_done d;
+	struct penstock_op op;
 	uint64_t t;
 
 	t_file_make(rg_path, SEED, len);
 	o.threads = 1;
 	rg_open(&o);
 	rg_file_open(O_RDONLY);
-	op = rg_op(SLUICE_READ, dev, len, 0);
+	op = rg_op(PENSTOCK_READ, dev, len, 0);
 	for (unsigned i = 0; i < 4; i++) {
 		t = rg_submit(&op);
-		T_EQ(sluice_cancel(rg_io, t), 0);
+		T_EQ(penstock_cancel(rg_io, t), 0);
 		d = rg_wait(t);
 		T_EQ(d.res, -ECANCELED);
 		T_OK(d.bytes < len);
-		T_EQ(sluice_pattern_check(rg_see(dev, len), d.bytes, SEED, 0), d.bytes);
+		T_EQ(penstock_pattern_check(rg_see(dev, len), d.bytes, SEED, 0), d.bytes);
 	}
 }
 
 static void in_a_child_the_handle_is_the_parents(void)
 {
 	CUdeviceptr dev = rg_alloc(0, MIB(1));
-	struct sluice_op op;
-	struct sluice_done d;
+	struct penstock_op op;
+	struct penstock_done d;
 	int status;
 	pid_t pid;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
-	op = rg_op(SLUICE_READ, dev, MIB(1), 0);
+	op = rg_op(PENSTOCK_READ, dev, MIB(1), 0);
 	RG_DO(&op, MIB(1), 0);
 	pid = fork();
 	T_OK(pid >= 0);
 	if (!pid) {
-		int r = sluice_run(rg_io, &op, &d, NULL) == -ECHILD ? 0 : 1;
+		int r = penstock_run(rg_io, &op, &d, NULL) == -ECHILD ? 0 : 1;
 
-		r |= sluice_close(rg_io, NULL) ? 2 : 0;
+		r |= penstock_close(rg_io, NULL) ? 2 : 0;
 		_exit(r);
 	}
 	memset(rg_see(dev, MIB(1)), 0, MIB(1));
 	RG_DO(&op, MIB(1), 1);
-	T_EQ(sluice_pattern_check(rg_see(dev, MIB(1)), MIB(1), SEED, 0), MIB(1));
+	T_EQ(penstock_pattern_check(rg_see(dev, MIB(1)), MIB(1), SEED, 0), MIB(1));
 	T_EQ(waitpid(pid, &status, 0), pid);
 	T_EQ(status, 0);
 }
@@ -301,42 +301,42 @@ static void in_a_child_the_handle_is_the_parents(void)
 static void closing_waits_for_copies(void)
 {
 	CUdeviceptr dev = rg_alloc(0, MIB(8));
-	struct sluice_op op;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, MIB(8));
 	standin_delay_us(2000);
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
-	op = rg_op(SLUICE_READ, dev, MIB(8), 0);
+	op = rg_op(PENSTOCK_READ, dev, MIB(8), 0);
 	rg_submit(&op);
 	rg_close(0);
 	standin_delay_us(100);
-	T_EQ(sluice_pattern_check(rg_see(dev, MIB(8)), MIB(8), SEED, 0), MIB(8));
+	T_EQ(penstock_pattern_check(rg_see(dev, MIB(8)), MIB(8), SEED, 0), MIB(8));
 }
 
 static void every_depth_and_number_of_threads_works(void)
 {
 	static const unsigned depths[] = {1, 2, 3, 300}, threads[] = {1, 5};
 	CUdeviceptr dev = rg_alloc(0, MIB(3));
-	struct sluice_op op;
+	struct penstock_op op;
 
 	for (unsigned i = 0; i < 8; i++) {
-		struct sluice_opts o = rg_opts();
+		struct penstock_opts o = rg_opts();
 
 		o.depth = depths[i % 4];
 		o.threads = threads[i / 4];
-		o.flags = i % 3 == 1 ? SLUICE_NO_OVERLAP : i % 3 ? SLUICE_SINGLE_SUBMIT : 0;
+		o.flags = i % 3 == 1 ? PENSTOCK_NO_OVERLAP : i % 3 ? PENSTOCK_SINGLE_SUBMIT : 0;
 		o.block = 512;
 		o.huge = i % 3;
 		rg_open(&o);
 		rg_file_open(O_RDWR | O_CREAT | O_TRUNC);
-		sluice_pattern_fill(rg_see(dev, MIB(3)), MIB(3), SEED + i, 0);
-		op = rg_op(SLUICE_WRITE, dev + 1, 500000, 0);
+		penstock_pattern_fill(rg_see(dev, MIB(3)), MIB(3), SEED + i, 0);
+		op = rg_op(PENSTOCK_WRITE, dev + 1, 500000, 0);
 		RG_DO(&op, 500000, 1);
 		memset(rg_see(dev, MIB(3)) + 1, 0, 500000);
-		op.opcode = SLUICE_READ;
+		op.opcode = PENSTOCK_READ;
 		RG_DO(&op, 500000, 0);
-		T_EQ(sluice_pattern_check(rg_see(dev, MIB(3)), MIB(3), SEED + i, 0), MIB(3));
+		T_EQ(penstock_pattern_check(rg_see(dev, MIB(3)), MIB(3), SEED + i, 0), MIB(3));
 		rg_close(0);
 	}
 }

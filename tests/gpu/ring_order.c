@@ -19,21 +19,21 @@ static void setup(void)
 
 static void teardown(void)
 {
-	struct sluice_io *io = rg_io;
+	struct penstock_io *io = rg_io;
 
 	standin_fail(NULL, 0, 0, false);
 	standin_release();
 	rg_io = NULL;
-	sluice_close(io, NULL);
+	penstock_close(io, NULL);
 	cuStreamDestroy_v2(stream);
 	rg_teardown();
 }
 
-static struct sluice_op ordered(enum sluice_opcode code, CUstream s)
+static struct penstock_op ordered(enum penstock_opcode code, CUstream s)
 {
-	struct sluice_op op = rg_op(code, dev + 1, len, 0);
+	struct penstock_op op = rg_op(code, dev + 1, len, 0);
 
-	op.flags = SLUICE_OP_STREAM;
+	op.flags = PENSTOCK_OP_STREAM;
 	op.stream = s;
 	return op;
 }
@@ -55,14 +55,14 @@ static bool is_filled(const unsigned char *p, int byte)
 
 static void write_after_fill(CUstream s, int byte)
 {
-	struct sluice_op op = ordered(SLUICE_WRITE, s);
+	struct penstock_op op = ordered(PENSTOCK_WRITE, s);
 	unsigned char *got = malloc(len);
-	struct sluice_done d;
+	struct penstock_done d;
 	uint64_t t;
 
 	queue_fill(byte, s);
 	t = rg_submit(&op);
-	T_EQ(sluice_wait(rg_io, t, 20000000, &d), -ETIMEDOUT);
+	T_EQ(penstock_wait(rg_io, t, 20000000, &d), -ETIMEDOUT);
 	standin_release();
 	T_EQ(rg_wait(t).res, len);
 	memset(got, byte, len);
@@ -80,8 +80,8 @@ static void a_write_sees_what_was_queued_before_it(void)
 
 static void a_read_does_not_overtake_what_was_queued_before_it(void)
 {
-	struct sluice_op op;
-	struct sluice_done d;
+	struct penstock_op op;
+	struct penstock_done d;
 	uint64_t t;
 
 	t_file_make(rg_path, SEED, MIB(1));
@@ -89,24 +89,24 @@ static void a_read_does_not_overtake_what_was_queued_before_it(void)
 	for (unsigned i = 0; i < 2; i++) {
 		CUstream s = i ? NULL : stream;
 
-		op = ordered(SLUICE_READ, s);
+		op = ordered(PENSTOCK_READ, s);
 		queue_fill(0x44, s);
 		t = rg_submit(&op);
-		T_EQ(sluice_wait(rg_io, t, 20000000, &d), -ETIMEDOUT);
+		T_EQ(penstock_wait(rg_io, t, 20000000, &d), -ETIMEDOUT);
 		standin_release();
 		T_EQ(rg_wait(t).res, len);
-		T_EQ(sluice_pattern_check(rg_see(dev + 1, len), len, SEED, 0), len);
+		T_EQ(penstock_pattern_check(rg_see(dev + 1, len), len, SEED, 0), len);
 	}
 }
 
 static void without_the_flag_nothing_is_waited_for(void)
 {
-	struct sluice_op op;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_file_open(O_RDONLY);
 	queue_fill(0x55, stream);
-	op = ordered(SLUICE_READ, stream);
+	op = ordered(PENSTOCK_READ, stream);
 	op.flags = 0;
 	RG_DO(&op, len, 0);
 	standin_release();
@@ -117,31 +117,31 @@ static void without_the_flag_nothing_is_waited_for(void)
 static void unordered_transfers_pass_ordered_ones(void)
 {
 	CUdeviceptr other = rg_alloc(0, MIB(1));
-	struct sluice_op op, free_op;
-	struct sluice_done d;
+	struct penstock_op op, free_op;
+	struct penstock_done d;
 	uint64_t t;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_file_open(O_RDONLY);
 	queue_fill(0x66, stream);
-	op = ordered(SLUICE_READ, stream);
+	op = ordered(PENSTOCK_READ, stream);
 	t = rg_submit(&op);
 	for (unsigned i = 0; i < 20; i++) {
-		free_op = rg_op(SLUICE_READ, other, MIB(1), 0);
+		free_op = rg_op(PENSTOCK_READ, other, MIB(1), 0);
 		RG_DO(&free_op, MIB(1), i);
 	}
-	T_EQ(sluice_wait(rg_io, t, 0, &d), -ETIMEDOUT);
+	T_EQ(penstock_wait(rg_io, t, 0, &d), -ETIMEDOUT);
 	standin_release();
 	T_EQ(rg_wait(t).res, len);
-	T_EQ(sluice_pattern_check(rg_see(dev + 1, len), len, SEED, 0), len);
+	T_EQ(penstock_pattern_check(rg_see(dev + 1, len), len, SEED, 0), len);
 }
 
 /* Also where the other waits already, and whether it reads or writes. */
 static void transfers_behind_one_stream_pass_those_behind_another(void)
 {
 	CUdeviceptr other = rg_alloc(0, MIB(1));
-	struct sluice_op op, passing;
-	struct sluice_done d;
+	struct penstock_op op, passing;
+	struct penstock_done d;
 	CUstream second;
 	uint64_t t;
 
@@ -149,20 +149,20 @@ static void transfers_behind_one_stream_pass_those_behind_another(void)
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_file_open(O_RDWR);
 	for (unsigned i = 0; i < 2; i++) {
-		enum sluice_opcode code = i ? SLUICE_WRITE : SLUICE_READ;
+		enum penstock_opcode code = i ? PENSTOCK_WRITE : PENSTOCK_READ;
 
 		queue_fill(0x77, stream);
 		op = ordered(code, stream);
-		op.offset = code == SLUICE_WRITE ? MIB(1) : 0;
+		op.offset = code == PENSTOCK_WRITE ? MIB(1) : 0;
 		t = rg_submit(&op);
-		T_EQ(sluice_wait(rg_io, t, 20000000, &d), -ETIMEDOUT);
+		T_EQ(penstock_wait(rg_io, t, 20000000, &d), -ETIMEDOUT);
 		for (unsigned k = 0; k < 20; k++) {
 			passing = rg_op(code, other, MIB(1), 0);
-			passing.flags = SLUICE_OP_STREAM;
+			passing.flags = PENSTOCK_OP_STREAM;
 			passing.stream = second;
 			RG_DO(&passing, MIB(1), k);
 		}
-		T_EQ(sluice_wait(rg_io, t, 0, &d), -ETIMEDOUT);
+		T_EQ(penstock_wait(rg_io, t, 0, &d), -ETIMEDOUT);
 		standin_release();
 		T_EQ(rg_wait(t).res, len);
 	}
@@ -174,38 +174,38 @@ static void operations_submitted_together_share_a_mark(void)
 {
 	enum { NR = 40 };
 	struct standin_count before, after;
-	struct sluice_op ops[NR];
-	struct sluice_summary sum;
+	struct penstock_op ops[NR];
+	struct penstock_summary sum;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_file_open(O_RDONLY);
 	for (unsigned i = 0; i < NR; i++) {
-		ops[i] = rg_op(SLUICE_READ, dev + i * 4096, 4096, i * 4096);
-		ops[i].flags = SLUICE_OP_STREAM;
+		ops[i] = rg_op(PENSTOCK_READ, dev + i * 4096, 4096, i * 4096);
+		ops[i].flags = PENSTOCK_OP_STREAM;
 		ops[i].stream = i < NR / 2 ? stream : NULL;
 	}
 	T_EQ(standin_hold(stream), 0);
 	before = standin_count();
-	T_EQ(sluice_submit(rg_io, ops, NR, NULL, NULL), NR);
+	T_EQ(penstock_submit(rg_io, ops, NR, NULL, NULL), NR);
 	after = standin_count();
 	/* while the gate is shut the copies of the second half may have had events of their own */
 	T_OK(after.records - before.records < NR / 2);
 	T_OK(after.events - before.events < NR / 2);
 	standin_release();
-	T_EQ(sluice_wait_all(rg_io, T_NO_LIMIT, &sum), 0);
+	T_EQ(penstock_wait_all(rg_io, T_NO_LIMIT, &sum), 0);
 	T_EQ(sum.failed, 0);
-	T_EQ(sluice_pattern_check(rg_see(dev, NR * 4096), NR * 4096, SEED, 0), NR * 4096);
+	T_EQ(penstock_pattern_check(rg_see(dev, NR * 4096), NR * 4096, SEED, 0), NR * 4096);
 }
 
 static void a_stream_of_host_memory_is_not_looked_at(void)
 {
 	static unsigned char host[4096];
-	struct sluice_op op;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_file_open(O_RDONLY);
-	op = rg_op(SLUICE_READ, (uintptr_t)host, sizeof(host), 0);
-	op.flags = SLUICE_OP_STREAM;
+	op = rg_op(PENSTOCK_READ, (uintptr_t)host, sizeof(host), 0);
+	op.flags = PENSTOCK_OP_STREAM;
 	op.stream = (void *)8;
 	RG_DO(&op, sizeof(host), 0);
 	RG_DO(&op, sizeof(host), 1);
@@ -215,17 +215,17 @@ static void a_mark_that_fails_refuses_the_operation(void)
 {
 	static const char *const calls[] = {"cuStreamGetCtx", "cuCtxPushCurrent_v2",
 					    "cuEventCreate", "cuEventRecord"};
-	struct sluice_err err = {0, ""};
-	struct sluice_op op;
+	struct penstock_err err = {0, ""};
+	struct penstock_op op;
 	uint64_t t;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_file_open(O_RDONLY);
-	op = ordered(SLUICE_READ, stream);
+	op = ordered(PENSTOCK_READ, stream);
 	T_EQ(standin_hold(stream), 0);
 	for (unsigned i = 0; i < T_COUNT(calls); i++) {
 		standin_fail(calls[i], 1, 700, false);
-		T_ERR(sluice_submit(rg_io, &op, 1, &t, &err), -EIO, &err);
+		T_ERR(penstock_submit(rg_io, &op, 1, &t, &err), -EIO, &err);
 		T_STR_HAS(err.msg, "CUDA_ERROR_ILLEGAL_ADDRESS");
 		T_OK(!strcmp(standin_failed(), calls[i]));
 		standin_fail(NULL, 0, 0, false);
@@ -237,9 +237,9 @@ static void a_mark_that_fails_refuses_the_operation(void)
 
 static void a_cancelled_operation_forgets_its_mark(void)
 {
-	struct sluice_opts o = rg_opts();
-	struct sluice_op op;
-	struct sluice_done d;
+	struct penstock_opts o = rg_opts();
+	struct penstock_op op;
+	struct penstock_done d;
 	uint64_t tickets[8];
 
 	t_file_make(rg_path, SEED, MIB(8));
@@ -250,11 +250,11 @@ static void a_cancelled_operation_forgets_its_mark(void)
 	rg_file_open(O_RDONLY);
 	queue_fill(0x77, stream);
 	for (unsigned i = 0; i < 8; i++) {
-		op = ordered(SLUICE_READ, stream);
+		op = ordered(PENSTOCK_READ, stream);
 		tickets[i] = rg_submit(&op);
 	}
 	for (unsigned i = 8; i-- > 0;) {
-		int r = sluice_cancel(rg_io, tickets[i]);
+		int r = penstock_cancel(rg_io, tickets[i]);
 
 		T_OK(r == 0 || r == -EALREADY);
 	}

@@ -10,13 +10,13 @@ static struct queue *queues;
 
 static void setup(void)
 {
-	struct sluice_op op;
+	struct penstock_op op;
 
 	rg_setup();
 	t_file_make(rg_path, SEED, 4096);
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
-	op = rg_op(SLUICE_READ, rg_alloc(0, 4096), 4096, 0);
+	op = rg_op(PENSTOCK_READ, rg_alloc(0, 4096), 4096, 0);
 	RG_DO(&op, 4096, 0);
 	queues = rg_io->queues;
 }
@@ -49,12 +49,12 @@ static void nothing_is_lost_and_nothing_given_twice(void)
 	} held[NR];
 	unsigned most = (unsigned)(rg_io->ring.bytes / LARGEST), n;
 	void *pieces[256];
-	struct sluice_random r;
+	struct penstock_random r;
 
-	sluice_random_seed(&r, t_seed());
+	penstock_random_seed(&r, t_seed());
 	for (unsigned long i = 0; i < t_ops(20000); i++) {
-		unsigned k = (unsigned)sluice_random_below(&r, NR);
-		uint64_t len = sluice_random_below(&r, 3) ? 4096 : LARGEST;
+		unsigned k = (unsigned)penstock_random_below(&r, NR);
+		uint64_t len = penstock_random_below(&r, 3) ? 4096 : LARGEST;
 
 		if (held[k].at) {
 			T_EQ(held[k].at[0], k % 251);
@@ -63,7 +63,7 @@ static void nothing_is_lost_and_nothing_given_twice(void)
 			held[k].at = NULL;
 			continue;
 		}
-		held[k].len = 1 + sluice_random_below(&r, len);
+		held[k].len = 1 + penstock_random_below(&r, len);
 		held[k].at = get(0, held[k].len);
 		if (!held[k].at) {
 			ring_leave(&queues[0]);

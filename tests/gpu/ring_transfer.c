@@ -25,13 +25,13 @@ static void guards_hold(CUdeviceptr dev, uint64_t at, uint64_t len)
 
 static void read_one(CUdeviceptr dev, uint64_t len, uint64_t off, unsigned shift, unsigned turn)
 {
-	struct sluice_op op = rg_op(SLUICE_READ, dev + 8192 + shift, len, off);
-	struct sluice_done d = RG_DO(&op, len, turn);
+	struct penstock_op op = rg_op(PENSTOCK_READ, dev + 8192 + shift, len, off);
+	struct penstock_done d = RG_DO(&op, len, turn);
 	unsigned char *p = rg_see(dev, SPACE) + 8192 + shift;
 
-	T_OK(d.flags & SLUICE_DONE_RING);
-	T_OK(!(d.flags & (SLUICE_DONE_INLINE | SLUICE_DONE_BOUNCED)));
-	T_EQ(sluice_pattern_check(p, len, SEED, off), len);
+	T_OK(d.flags & PENSTOCK_DONE_RING);
+	T_OK(!(d.flags & (PENSTOCK_DONE_INLINE | PENSTOCK_DONE_BOUNCED)));
+	T_EQ(penstock_pattern_check(p, len, SEED, off), len);
 	guards_hold(dev, 8192 + shift, len);
 	memset(p, GUARD, len);
 }
@@ -54,14 +54,14 @@ static void reads_of_every_size_and_place_arrive(void)
 static void write_one(CUdeviceptr dev, unsigned char *model, uint64_t *end, uint64_t len,
 		      uint64_t off, unsigned shift, unsigned turn)
 {
-	struct sluice_op op = rg_op(SLUICE_WRITE, dev + shift, len, off);
+	struct penstock_op op = rg_op(PENSTOCK_WRITE, dev + shift, len, off);
 	unsigned char *p = rg_see(dev, SPACE);
-	struct sluice_done d;
+	struct penstock_done d;
 
-	sluice_pattern_fill(p + shift, len, SEED + turn, off);
+	penstock_pattern_fill(p + shift, len, SEED + turn, off);
 	memcpy(model + off, p + shift, len);
 	d = RG_DO(&op, len, turn);
-	T_OK(d.flags & SLUICE_DONE_RING);
+	T_OK(d.flags & PENSTOCK_DONE_RING);
 	*end = off + len > *end ? off + len : *end;
 	T_FILE(rg_path, model, *end);
 }
@@ -86,23 +86,23 @@ static void writes_of_every_size_and_place_arrive(void)
 
 static void without_o_direct_it_works_too(void)
 {
-	struct sluice_opts o = rg_opts();
+	struct penstock_opts o = rg_opts();
 	CUdeviceptr dev = rg_alloc(0, SPACE);
 	unsigned char *model = calloc(1, SPACE);
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_done d;
+	struct penstock_op op;
 	uint64_t end = 0;
 
-	o.direct = SLUICE_DIRECT_NEVER;
+	o.direct = PENSTOCK_DIRECT_NEVER;
 	rg_open(&o);
 	rg_file_open(O_RDWR | O_CREAT);
 	for (unsigned s = 0; s < T_COUNT(sizes); s++)
 		write_one(dev, model, &end, sizes[s], offsets[s % T_COUNT(offsets)], s, s);
 	memset(rg_see(dev, SPACE), GUARD, SPACE);
-	op = rg_op(SLUICE_READ, dev + 3, end, 0);
+	op = rg_op(PENSTOCK_READ, dev + 3, end, 0);
 	d = RG_DO(&op, end, 1);
-	T_OK(d.flags & SLUICE_DONE_BUFFERED);
-	T_OK(!(d.flags & SLUICE_DONE_DIRECT));
+	T_OK(d.flags & PENSTOCK_DONE_BUFFERED);
+	T_OK(!(d.flags & PENSTOCK_DONE_DIRECT));
 	T_MEM(rg_see(dev, SPACE) + 3, model, end);
 	free(model);
 }
@@ -111,22 +111,22 @@ static void the_end_of_the_file_ends_a_read(void)
 {
 	static const uint64_t ends[] = {0, 1, 4096, 70001};
 	CUdeviceptr dev = rg_alloc(0, SPACE);
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_done d;
+	struct penstock_op op;
 
 	rg_open(NULL);
 	for (unsigned i = 0; i < T_COUNT(ends); i++) {
 		t_file_make(rg_path, SEED, ends[i]);
 		memset(rg_see(dev, SPACE), GUARD, SPACE);
 		rg_file_open(O_RDONLY);
-		op = rg_op(SLUICE_READ, dev + 8193, KIB(512), 0);
+		op = rg_op(PENSTOCK_READ, dev + 8193, KIB(512), 0);
 		d = RG_DO(&op, ends[i], i);
-		T_OK(d.flags & SLUICE_DONE_EOF);
-		T_EQ(sluice_pattern_check(rg_see(dev, SPACE) + 8193, ends[i], SEED, 0), ends[i]);
+		T_OK(d.flags & PENSTOCK_DONE_EOF);
+		T_EQ(penstock_pattern_check(rg_see(dev, SPACE) + 8193, ends[i], SEED, 0), ends[i]);
 		guards_hold(dev, 8193, ends[i]);
-		op.flags = SLUICE_OP_EXACT;
+		op.flags = PENSTOCK_OP_EXACT;
 		RG_DO(&op, -ENODATA, i);
-		T_EQ(sluice_file_close(rg_file, NULL), 0);
+		T_EQ(penstock_file_close(rg_file, NULL), 0);
 		unlink(rg_path);
 	}
 	rg_close(0);
@@ -140,10 +140,10 @@ static void scatter(uint64_t off, const uint64_t *lens, unsigned nr, unsigned fi
 	enum { MAX = 12 };
 	CUdeviceptr dev[2] = {rg_alloc(0, SPACE), rg_alloc(1, SPACE)};
 	unsigned char *host = calloc(1, SPACE), *all = malloc(SPACE);
-	struct sluice_iov iov[MAX];
+	struct penstock_iov iov[MAX];
 	unsigned char *see[MAX];
 	uint64_t total = 0, at[3] = {1, 513, 4096};
-	struct sluice_op op;
+	struct penstock_op op;
 
 	T_OK(nr <= MAX);
 	for (unsigned i = 0; i < nr; i++) {
@@ -154,22 +154,22 @@ static void scatter(uint64_t off, const uint64_t *lens, unsigned nr, unsigned fi
 			where == 2 ? host + at[2] : (void *)(uintptr_t)(dev[where] + at[where]);
 		iov[i].len = lens[i];
 		at[where] += lens[i];
-		sluice_pattern_fill(see[i], lens[i], SEED, off + total);
+		penstock_pattern_fill(see[i], lens[i], SEED, off + total);
 		total += lens[i];
 	}
-	op = rg_op(SLUICE_WRITE, 0, 0, off);
+	op = rg_op(PENSTOCK_WRITE, 0, 0, off);
 	op.iov = iov;
 	op.nr_iov = nr;
 	RG_DO(&op, total, first);
-	sluice_pattern_fill(all, total, SEED, off);
+	penstock_pattern_fill(all, total, SEED, off);
 	for (unsigned i = 0; i < nr; i++)
 		memset(see[i], 0, lens[i]);
-	op.opcode = SLUICE_READ;
+	op.opcode = PENSTOCK_READ;
 	RG_DO(&op, total, first + 1);
 	for (unsigned i = 0, done = 0; i < nr; done += (unsigned)lens[i++])
 		T_MEM(see[i], all + done, lens[i]);
 	/* and the file is right, not only the memory */
-	op = rg_op(SLUICE_READ, 0, total, off);
+	op = rg_op(PENSTOCK_READ, 0, total, off);
 	op.buf = host;
 	RG_DO(&op, total, 0);
 	T_MEM(host, all, total);
@@ -203,32 +203,32 @@ static void scatter_lists_may_mix_memory_of_all_kinds(void)
 static void managed_and_registered_memory_work(void)
 {
 	static unsigned char pinned[1 << 20] __attribute__((aligned(4096)));
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_done d;
+	struct penstock_op op;
 	CUdeviceptr managed;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
 	T_EQ(cuMemAllocManaged(&managed, MIB(1), 1), 0);
-	op = rg_op(SLUICE_READ, managed, MIB(1), 0);
+	op = rg_op(PENSTOCK_READ, managed, MIB(1), 0);
 	d = RG_DO(&op, MIB(1), 1);
-	T_OK(d.flags & SLUICE_DONE_RING);
-	T_EQ(sluice_pattern_check((void *)(uintptr_t)managed, MIB(1), SEED, 0), MIB(1));
+	T_OK(d.flags & PENSTOCK_DONE_RING);
+	T_EQ(penstock_pattern_check((void *)(uintptr_t)managed, MIB(1), SEED, 0), MIB(1));
 	T_EQ(cuMemFree_v2(managed), 0);
 
 	T_EQ(cuMemHostRegister_v2(pinned, sizeof(pinned), 1), 0);
-	op = rg_op(SLUICE_READ, (uintptr_t)pinned, MIB(1), 0);
+	op = rg_op(PENSTOCK_READ, (uintptr_t)pinned, MIB(1), 0);
 	d = RG_DO(&op, MIB(1), 1);
-	T_OK(!(d.flags & SLUICE_DONE_RING));
-	T_EQ(sluice_pattern_check(pinned, MIB(1), SEED, 0), MIB(1));
+	T_OK(!(d.flags & PENSTOCK_DONE_RING));
+	T_EQ(penstock_pattern_check(pinned, MIB(1), SEED, 0), MIB(1));
 	T_EQ(cuMemHostUnregister(pinned), 0);
 }
 
 static void an_address_that_changes_its_kind_is_asked_again(void)
 {
-	struct sluice_op op;
-	struct sluice_done d;
+	struct penstock_op op;
+	struct penstock_done d;
 	CUdeviceptr dev;
 
 	t_file_make(rg_path, SEED, KIB(64));
@@ -240,10 +240,10 @@ static void an_address_that_changes_its_kind_is_asked_again(void)
 			T_EQ(cuMemAllocManaged(&dev, MIB(1), 1), 0);
 		else
 			T_EQ(cuMemAlloc_v2(&dev, MIB(1)), 0);
-		op = rg_op(SLUICE_READ, dev, KIB(64), 0);
+		op = rg_op(PENSTOCK_READ, dev, KIB(64), 0);
 		d = RG_DO(&op, KIB(64), i);
-		T_OK(d.flags & SLUICE_DONE_RING);
-		T_EQ(sluice_pattern_check(rg_see(dev, KIB(64)), KIB(64), SEED, 0), KIB(64));
+		T_OK(d.flags & PENSTOCK_DONE_RING);
+		T_EQ(penstock_pattern_check(rg_see(dev, KIB(64)), KIB(64), SEED, 0), KIB(64));
 		T_EQ(cuMemFree_v2(dev), 0);
 	}
 }
@@ -251,39 +251,39 @@ static void an_address_that_changes_its_kind_is_asked_again(void)
 static void memory_called_the_hosts_is_taken_at_that_word(void)
 {
 	CUdeviceptr dev = rg_alloc(0, SPACE);
-	struct sluice_op op;
+	struct penstock_op op;
 
 	if (rg_faulty)
 		T_SKIP("", "the engine fails for other reasons, too");
 	t_file_make(rg_path, SEED, KIB(64));
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
-	op = rg_op(SLUICE_READ, dev, KIB(64), 0);
-	op.memory = SLUICE_MEMORY_HOST;
+	op = rg_op(PENSTOCK_READ, dev, KIB(64), 0);
+	op.memory = PENSTOCK_MEMORY_HOST;
 	RG_DO(&op, -EFAULT, 0);
 	RG_DO(&op, -EFAULT, 1);
-	op.memory = SLUICE_MEMORY_ANY;
+	op.memory = PENSTOCK_MEMORY_ANY;
 	RG_DO(&op, KIB(64), 0);
 }
 
 static void statistics_and_messages_name_the_ring(void)
 {
-	struct sluice_stats st = {.size = sizeof(st)};
-	struct sluice_opts o = rg_opts();
+	struct penstock_stats st = {.size = sizeof(st)};
+	struct penstock_opts o = rg_opts();
 	CUdeviceptr dev = rg_alloc(0, SPACE);
-	struct sluice_done d;
-	struct sluice_op op;
+	struct penstock_done d;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, MIB(1));
-	o.flags = SLUICE_DESCRIBE;
+	o.flags = PENSTOCK_DESCRIBE;
 	rg_open(&o);
 	rg_file_open(O_RDONLY);
-	T_EQ(sluice_get_stats(rg_io, &st), 0);
+	T_EQ(penstock_get_stats(rg_io, &st), 0);
 	T_EQ(st.ring_bytes, 0);
-	op = rg_op(SLUICE_READ, dev, MIB(1), 0);
+	op = rg_op(PENSTOCK_READ, dev, MIB(1), 0);
 	d = RG_DO(&op, MIB(1), 1);
 	T_STR_HAS(d.msg, "ring");
-	T_EQ(sluice_get_stats(rg_io, &st), 0);
+	T_EQ(penstock_get_stats(rg_io, &st), 0);
 	T_EQ(st.blocks_ring, 16);
 	T_EQ(st.blocks, 16);
 	T_EQ(st.blocks_cufile, 0);
@@ -295,7 +295,7 @@ static void the_callers_context_is_left_alone(void)
 	CUdeviceptr dev[2] = {rg_alloc(0, SPACE), rg_alloc(1, SPACE)};
 	CUcontext own, now, stack[] = {NULL, rg_ctx[0], rg_ctx[1]};
 	CUstream stream;
-	struct sluice_op op;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_open(NULL);
@@ -305,8 +305,8 @@ static void the_callers_context_is_left_alone(void)
 	T_EQ(cuCtxPopCurrent_v2(NULL), 0);
 	for (unsigned i = 0; i < 16; i++) {
 		T_EQ(cuCtxSetCurrent(stack[i % 3]), 0);
-		op = rg_op(i & 1 ? SLUICE_READ : SLUICE_WRITE, dev[i / 8], MIB(1), 0);
-		op.flags = i & 2 ? SLUICE_OP_STREAM : 0;
+		op = rg_op(i & 1 ? PENSTOCK_READ : PENSTOCK_WRITE, dev[i / 8], MIB(1), 0);
+		op.flags = i & 2 ? PENSTOCK_OP_STREAM : 0;
 		op.stream = i & 4 ? stream : NULL;
 		RG_DO(&op, MIB(1), i / 2);
 		T_EQ(cuCtxGetCurrent(&now), 0);
@@ -326,14 +326,14 @@ static void the_users_streams_are_not_used(void)
 {
 	struct standin_count before = standin_count(), after;
 	CUdeviceptr dev = rg_alloc(0, SPACE);
-	struct sluice_op op;
+	struct penstock_op op;
 
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_open(NULL);
 	rg_file_open(O_RDONLY);
 	/* with everything behind a closed gate in the default stream, it works all the same */
 	T_EQ(standin_hold(NULL), 0);
-	op = rg_op(SLUICE_READ, dev, MIB(1), 0);
+	op = rg_op(PENSTOCK_READ, dev, MIB(1), 0);
 	RG_DO(&op, MIB(1), 0);
 	standin_release();
 	T_EQ(cuStreamSynchronize(NULL), 0);
@@ -341,11 +341,11 @@ static void the_users_streams_are_not_used(void)
 	T_EQ(after.blocking_streams, before.blocking_streams);
 }
 
-static struct sluice_op copy_op(struct sluice_iov iov[2], void *to, void *from, uint64_t len)
+static struct penstock_op copy_op(struct penstock_iov iov[2], void *to, void *from, uint64_t len)
 {
-	iov[0] = (struct sluice_iov){to, len};
-	iov[1] = (struct sluice_iov){from, len};
-	return (struct sluice_op){.opcode = SLUICE_COPY, .iov = iov, .nr_iov = 2};
+	iov[0] = (struct penstock_iov){to, len};
+	iov[1] = (struct penstock_iov){from, len};
+	return (struct penstock_op){.opcode = PENSTOCK_COPY, .iov = iov, .nr_iov = 2};
 }
 
 static void copies_between_memories_need_no_file(void)
@@ -353,15 +353,15 @@ static void copies_between_memories_need_no_file(void)
 	CUdeviceptr a = rg_alloc(0, MIB(40)), b = rg_alloc(0, MIB(40));
 	unsigned char *host = aligned_alloc(4096, MIB(40));
 	void *at = (void *)(uintptr_t)(a + 5), *there = (void *)(uintptr_t)(b + 1);
-	struct sluice_iov iov[2];
-	struct sluice_op op;
+	struct penstock_iov iov[2];
+	struct penstock_op op;
 
 	T_EQ(cuMemHostRegister_v2(host, MIB(40), 0), 0);
 	rg_open(NULL);
 	for (unsigned i = 0; i < T_COUNT(sizes) + 1; i++) {
 		uint64_t n = i < T_COUNT(sizes) ? sizes[i] : MIB(39); /* several blocks */
 
-		sluice_pattern_fill(host, n, SEED + i, 0);
+		penstock_pattern_fill(host, n, SEED + i, 0);
 		op = copy_op(iov, at, host, n);
 		RG_DO(&op, n, i);
 		op = copy_op(iov, there, at, n);
@@ -369,7 +369,7 @@ static void copies_between_memories_need_no_file(void)
 		memset(host, 0, n);
 		op = copy_op(iov, host, there, n);
 		RG_DO(&op, n, i);
-		T_EQ(sluice_pattern_check(host, n, SEED + i, 0), n);
+		T_EQ(penstock_pattern_check(host, n, SEED + i, 0), n);
 	}
 	op = copy_op(iov, host, there, 0);
 	RG_DO(&op, 0, 0);
@@ -381,29 +381,29 @@ static void copies_between_memories_need_no_file(void)
 static void a_copy_that_makes_no_sense_is_refused(void)
 {
 	void *dev = (void *)(uintptr_t)rg_alloc(0, MIB(1));
-	struct sluice_iov iov[2];
-	struct sluice_op op;
-	struct sluice_err err;
+	struct penstock_iov iov[2];
+	struct penstock_op op;
+	struct penstock_err err;
 	char host[64];
 
 	rg_open(NULL);
 	op = copy_op(iov, host, host + 32, 32);
-	T_EQ(sluice_submit(rg_io, &op, 1, NULL, &err), -EINVAL);
+	T_EQ(penstock_submit(rg_io, &op, 1, NULL, &err), -EINVAL);
 	T_STR_HAS(err.msg, "neither is device memory");
 	op = copy_op(iov, dev, host, 32);
 	iov[1].len = 33;
-	T_EQ(sluice_submit(rg_io, &op, 1, NULL, &err), -EINVAL);
+	T_EQ(penstock_submit(rg_io, &op, 1, NULL, &err), -EINVAL);
 	T_STR_HAS(err.msg, "two of equal length");
 	op.nr_iov = 1;
-	T_EQ(sluice_submit(rg_io, &op, 1, NULL, &err), -EINVAL);
+	T_EQ(penstock_submit(rg_io, &op, 1, NULL, &err), -EINVAL);
 }
 
 static void a_copy_that_fails_says_which_call(void)
 {
 	CUdeviceptr a = rg_alloc(0, MIB(40)), b = rg_alloc(0, MIB(40));
-	struct sluice_iov iov[2];
-	struct sluice_op op;
-	struct sluice_done d;
+	struct penstock_iov iov[2];
+	struct penstock_op op;
+	struct penstock_done d;
 
 	rg_open(NULL);
 	op = copy_op(iov, (void *)(uintptr_t)a, (void *)(uintptr_t)b, MIB(40));

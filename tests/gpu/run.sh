@@ -12,11 +12,11 @@ set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-$root/build-portable}" && pwd) || exit 2
 python=${PYTHON:-python3}
-sluice=$build/sluice
-scratch=$(mktemp -d "${2:-/var/tmp}/sluice-gpu-XXXXXX") || exit 2
+penstock=$build/penstock
+scratch=$(mktemp -d "${2:-/var/tmp}/penstock-gpu-XXXXXX") || exit 2
 record=
 export PYTHONPATH=$build/python:$root/tests:$root/tests/python
-export SLUICE_TEST_REQUIRE=cuda
+export PENSTOCK_TEST_REQUIRE=cuda
 steps=0
 failed=0
 
@@ -44,7 +44,7 @@ step() {
 	local name=$1 begin=$SECONDS verdict=ok
 	shift
 	mkdir -p "$scratch/work"
-	(cd "$scratch/work" && SLUICE_TEST_DIR=$scratch/work "$@") >"$scratch/log" 2>&1 </dev/null ||
+	(cd "$scratch/work" && PENSTOCK_TEST_DIR=$scratch/work "$@") >"$scratch/log" 2>&1 </dev/null ||
 		verdict=FAILED
 	if [ -e "$scratch/work/cufile.log" ]; then
 		echo "cufile.log is in the current folder" >>"$scratch/log"
@@ -65,7 +65,7 @@ io() {
 	shift 2
 	step "$name" sh -c 'way=$1; shift; out=$("$@") || exit; echo "$out"
 		case $out in *" by $way"*"validation: passed"*) ;; *) exit 1 ;; esac' sh "$way" \
-		"$sluice" io --gpu 0 --loops 1 --warmup_loops 0 --validate "$@"
+		"$penstock" io --gpu 0 --loops 1 --warmup_loops 0 --validate "$@"
 }
 
 # sanitized NAME ERRORS OPTION...: ERRORS are the CUDA calls of which errors count as well.  cuFile
@@ -74,11 +74,11 @@ sanitized() {
 	local name=$1 errors=$2
 	shift 2
 	step "compute-sanitizer, $name" "$sanitizer" --error-exitcode 9 --report-api-errors "$errors" \
-		"$sluice" io -s 32M --gpu 0 --loops 1 --validate "$@"
+		"$penstock" io -s 32M --gpu 0 --loops 1 --validate "$@"
 }
 
 row test time result notes
-step "sluice info" "$sluice" info --measure_gpu "$scratch"
+step "penstock info" "$penstock" info --measure_gpu "$scratch"
 
 # Does cuFile refuse files here, as it does without udev?  Then the ring must take over.
 number=$(stat -c %d "$scratch")
@@ -116,16 +116,16 @@ measured() {
 	step "$name" sh -c 'p=$1; shift; "$@" --json result.json || exit; grep -q "$p" result.json' sh \
 		"$pattern" "$@"
 }
-measured "bench, verified" '"memory": "gpu"' "$sluice" bench -m gpu --sizes 2M 32M -n 20 --verify --no-limit
-measured "bench, cuFile, verified" '"memory": "gpu"' "$sluice" bench -m gpu -e cufile --sizes 2M 32M -n 20 \
+measured "bench, verified" '"memory": "gpu"' "$penstock" bench -m gpu --sizes 2M 32M -n 20 --verify --no-limit
+measured "bench, cuFile, verified" '"memory": "gpu"' "$penstock" bench -m gpu -e cufile --sizes 2M 32M -n 20 \
 	--verify --no-limit
-measured "sweep" '"memory": "gpu"' "$sluice" sweep --gpu --io_size 64M --loops 1 --block_size 1M 8M \
+measured "sweep" '"memory": "gpu"' "$penstock" sweep --gpu --io_size 64M --loops 1 --block_size 1M 8M \
 	--queue_depth 32 --no-limit --log_dir logs
-measured "sweep, cuFile" '"memory": "gpu"' "$sluice" sweep --gpu --gds --io_size 64M --loops 1 --block_size 1M 8M \
+measured "sweep, cuFile" '"memory": "gpu"' "$penstock" sweep --gpu --gds --io_size 64M --loops 1 --block_size 1M 8M \
 	--queue_depth 32 --no-limit --log_dir logs
-measured "tune" '"memory": "gpu"' "$sluice" tune --gpu --budget 8 --io_size 64M --no-limit -o best.json
+measured "tune" '"memory": "gpu"' "$penstock" tune --gpu --budget 8 --io_size 64M --no-limit -o best.json
 for layout in npy raw slab; do
-	measured "kv, $layout, verified" 'memory of' "$sluice" kv --model tiny-1b --num-users 20 --duration 10 \
+	measured "kv, $layout, verified" 'memory of' "$penstock" kv --model tiny-1b --num-users 20 --duration 10 \
 		--max-requests 60 --gpu-mem-gb 1 --cpu-mem-gb 0.25 --storage-capacity-gb 2 \
 		--generation-mode none --seed 1 --layout $layout --verify --cache-dir cache --output kv.json
 done

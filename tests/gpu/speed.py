@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPU memory beside host memory: checkpoints, the store, striped files, small reads; for tests/gpu/speed.sh.
 
-    speed.py SLUICE FOLDER [--device cuda] [--size 4G] [--rounds 3] [--seconds 270] [--only PART,...] [--json FILE]
+    speed.py PENSTOCK FOLDER [--device cuda] [--size 4G] [--rounds 3] [--seconds 270] [--only PART,...] [--json FILE]
         [--memory 64M,...]
 
 --memory: what the store has for buffers, one after the other.
@@ -26,13 +26,13 @@ import traceback
 import torch
 
 import pyckpt
-import sluice
-import sluice.safetensors
-import sluice.torch
+import penstock
+import penstock.safetensors
+import penstock.torch
 
 MIB, VALUE, SMALL = 1 << 20, 4 << 20, 4096
 parser = argparse.ArgumentParser(usage=__doc__)
-parser.add_argument('sluice')
+parser.add_argument('penstock')
 parser.add_argument('folder')
 parser.add_argument('--device', default='cuda')
 parser.add_argument('--size', type=pyckpt.size_of)
@@ -135,9 +135,9 @@ def ckpt():
     own, count = pyckpt.st_torch, 32
     state = memories({f'layer.{i}': noise(size // count, i).view(torch.bfloat16) for i in range(count)})
     ways = {
-        'sluice.torch': ('.pt', lambda s, p: sluice.torch.save(s, p), lambda p, d: sluice.torch.load(p, d)),
-        'sluice.safetensors': ('.safetensors', lambda s, p: sluice.safetensors.save_file(s, p),
-                               lambda p, d: sluice.safetensors.load_file(p, d)),
+        'penstock.torch': ('.pt', lambda s, p: penstock.torch.save(s, p), lambda p, d: penstock.torch.load(p, d)),
+        'penstock.safetensors': ('.safetensors', lambda s, p: penstock.safetensors.save_file(s, p),
+                               lambda p, d: penstock.safetensors.load_file(p, d)),
         'torch': ('.pt', lambda s, p: pyckpt.durable(lambda q: torch.save(s, q), p), lambda p, d: torch.load(p, d))}
     if own:
         ways['safetensors'] = ('.safetensors', lambda s, p: pyckpt.durable(lambda q: own.save_file(s, q), p),
@@ -156,9 +156,9 @@ def ckpt():
                     lambda got, k=place, w=way: same(w, got, state[k]))
         for what, contenders, share in ('save', saves, 0.4), ('load', loads, 0.2):
             part = f'{what}, {size >> 20} MiB, {"durable" if what == "save" else "cold"}'
-            seconds = take_turns(contenders, share, slow=[c for c in contenders if not c.startswith('sluice')])
+            seconds = take_turns(contenders, share, slow=[c for c in contenders if not c.startswith('penstock')])
             add(part, seconds, size)
-            for way in 'sluice.torch', 'sluice.safetensors':
+            for way in 'penstock.torch', 'penstock.safetensors':
                 of_host(what, seconds, way, 0.95)
 
 
@@ -185,11 +185,11 @@ def store_with(memory, label):
         assert all(done), f'{sum(done)} of {count}'
 
     share = 0.08 / len(args.memory)
-    with sluice.Store([os.path.join(args.folder, 'store')], 4 * count * VALUE, memory=memory) as s:
+    with penstock.Store([os.path.join(args.folder, 'store')], 4 * count * VALUE, memory=memory) as s:
         for what in 'set', 'get':
             contenders = {}
             for place in views:
-                name = f'sluice.Store, {place}'
+                name = f'penstock.Store, {place}'
                 if what == 'set':
                     contenders[name] = (lambda v=views[place]: all_of(s.set_many(keys, v)), None, None)
                 else:
@@ -198,7 +198,7 @@ def store_with(memory, label):
             part = f'{what}, {count} values of 4 MiB{label}'
             seconds = take_turns(contenders, share, 7)
             add(part, seconds, count * VALUE)
-            of_host(what + label, seconds, 'sluice.Store', 0.9)
+            of_host(what + label, seconds, 'penstock.Store', 0.9)
         stats = s.stats()
         print(f'  {stats["hits_recent"] / stats["gets"]:.3f} of the gets from memory')
 
@@ -209,10 +209,10 @@ def stripe():
     folders = [os.path.join(args.folder, f'member{i}') for i in (1, 2)]
     for f in folders:
         os.mkdir(f)
-    subprocess.run([args.sluice, 'stripe', 'create', name, '--unit', '2M', *folders], check=True)
+    subprocess.run([args.penstock, 'stripe', 'create', name, '--unit', '2M', *folders], check=True)
     want = memories({'all': noise(max(size // 4, 32 * MIB), 200)})
     into = {k: torch.zeros_like(w['all']) for k, w in want.items()}
-    with sluice.Handle() as h:
+    with penstock.Handle() as h:
         def read(place):
             assert h.read(into[place], name) == nbytes(into[place])
 
@@ -238,7 +238,7 @@ def stripe():
     members = [os.path.getsize(os.path.join(f, n)) for f in folders for n in os.listdir(f)]
     print(f'  right, also at odd places; members of {", ".join(map(str, members))} bytes')
     for command in 'check', 'rm':
-        subprocess.run([args.sluice, 'stripe', command, name], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([args.penstock, 'stripe', command, name], check=True, stdout=subprocess.DEVNULL)
     for f in folders:
         os.rmdir(f)
 
@@ -251,7 +251,7 @@ def small():
     pieces = {k: list(t.view(count, SMALL)) for k, t in into.items()}
     for where, folder, direct in (('tmpfs', '/dev/shm', 'never'), ('page cache', args.folder, 'never'),
                                   ('O_DIRECT', args.folder, 'auto')):
-        path = os.path.join(folder, f'sluice-small-{os.getpid()}')
+        path = os.path.join(folder, f'penstock-small-{os.getpid()}')
         part = f'{count} reads of 4 KiB, {where}'
         try:
             with contextlib.ExitStack() as undo:
@@ -260,7 +260,7 @@ def small():
                     f.write(want.cpu().numpy().tobytes())
                     os.fsync(f.fileno())
                 for label, options in ('', {}), (', 4 I/O threads', {'threads': 4}):
-                    h = undo.enter_context(sluice.Handle(direct=direct, **options))
+                    h = undo.enter_context(penstock.Handle(direct=direct, **options))
                     file = undo.enter_context(h.open(path))
                     for k, list_ in pieces.items():
                         items = [(p, file, i * SMALL) for i, p in enumerate(list_)]
@@ -286,7 +286,7 @@ def small():
                 os.unlink(path)
 
 
-print(f'{torch.cuda.get_device_name() if on_gpu else "CPU"}, torch {torch.__version__}, sluice {sluice.__version__}, '
+print(f'{torch.cuda.get_device_name() if on_gpu else "CPU"}, torch {torch.__version__}, penstock {penstock.__version__}, '
       f'{os.cpu_count()} processors, {size >> 20} MiB')
 begin = time.perf_counter()
 for word in args.only.split(','):

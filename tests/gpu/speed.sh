@@ -10,9 +10,9 @@
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-$root/build-portable}" && pwd)
-scratch=$(mktemp -d "${2:-/var/tmp}/sluice-speed-XXXXXX")
+scratch=$(mktemp -d "${2:-/var/tmp}/penstock-speed-XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 [ $# -lt 2 ] && set -- || shift 2
 export PYTHONPATH=$build/python:$root/tests/perf PYTHONUNBUFFERED=1
-timeout 330 "${PYTHON:-python3}" "$root/tests/gpu/speed.py" "$build/sluice" "$scratch" --device "${DEVICE:-cuda}" "$@"
+timeout 330 "${PYTHON:-python3}" "$root/tests/gpu/speed.py" "$build/penstock" "$scratch" --device "${DEVICE:-cuda}" "$@"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The KV store with memory of a GPU, alone and beside the host's. */
-#include <sluice/gpu.h>
+#include <penstock/gpu.h>
 
 #include "base/random.h"
 #include "tests/common/storekit.h"
@@ -17,23 +17,23 @@ static void begin(void)
 	sk_reset();
 	sk_opts.engine = engine;
 	sk_open("d", MIB(64));
-	T_EQ(sluice_gpu_alloc(&dev, 0, LEN, NULL), 0);
+	T_EQ(penstock_gpu_alloc(&dev, 0, LEN, NULL), 0);
 	host = malloc(LEN);
 	T_OK(host != NULL);
 }
 
 static void end(void)
 {
-	T_EQ(sluice_gpu_free(dev), 0);
+	T_EQ(penstock_gpu_free(dev), 0);
 	free(host);
 	sk_close();
-	T_EQ(sluice_store_drop(t_path("d"), NULL), 0);
+	T_EQ(penstock_store_drop(t_path("d"), NULL), 0);
 }
 
 static void fill(uint64_t seed)
 {
-	sluice_pattern_fill(host, LEN, seed, 0);
-	T_EQ(sluice_gpu_copy(dev, host, LEN, NULL), 0);
+	penstock_pattern_fill(host, LEN, seed, 0);
+	T_EQ(penstock_gpu_copy(dev, host, LEN, NULL), 0);
 	memset(host, 0, LEN);
 }
 
@@ -47,41 +47,41 @@ static void ask_store(void)
 
 static void device_memory_is_set_and_got(void)
 {
-	T_EQ(sluice_gpu_device(dev), 0);
-	T_EQ(sluice_gpu_device(host), -ENOENT);
+	T_EQ(penstock_gpu_device(dev), 0);
+	T_EQ(penstock_gpu_device(host), -ENOENT);
 	for (int recent = 0; recent < 2; recent++) {
 		fill(7);
-		T_EQ(sk_op(SLUICE_STORE_SET, "k", 1, dev, LEN, 0), LEN);
+		T_EQ(sk_op(PENSTOCK_STORE_SET, "k", 1, dev, LEN, 0), LEN);
 		T_EQ(sk_get("k", 7, LEN), LEN);
 		fill(8);
-		T_EQ(sk_op(SLUICE_STORE_GET, "k", 1, dev, LEN, recent ? 60000000000ull : 0), LEN);
-		T_EQ(sluice_gpu_copy(host, dev, LEN, NULL), 0);
-		T_EQ(sluice_pattern_check(host, LEN, 7, 0), LEN);
+		T_EQ(sk_op(PENSTOCK_STORE_GET, "k", 1, dev, LEN, recent ? 60000000000ull : 0), LEN);
+		T_EQ(penstock_gpu_copy(host, dev, LEN, NULL), 0);
+		T_EQ(penstock_pattern_check(host, LEN, 7, 0), LEN);
 		sk_close();
-		sk_opts.flags = SLUICE_STORE_NO_RECENT;
+		sk_opts.flags = PENSTOCK_STORE_NO_RECENT;
 		sk_open("d", MIB(64));
 	}
 }
 
 static void host_and_device_memory_are_one_value(void)
 {
-	struct sluice_iov iov[] = {{host, 5000}, {dev, LEN - 5000}};
-	struct sluice_store_item item = {"k", 1, 2, iov};
-	struct sluice_store_batch b = {.opcode = SLUICE_STORE_SET, .nr = 1, .items = &item};
-	struct sluice_store_done d;
+	struct penstock_iov iov[] = {{host, 5000}, {dev, LEN - 5000}};
+	struct penstock_store_item item = {"k", 1, 2, iov};
+	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_SET, .nr = 1, .items = &item};
+	struct penstock_store_done d;
 
-	sluice_pattern_fill(host, LEN, 3, 0);
-	T_EQ(sluice_gpu_copy(dev, host + 5000, LEN - 5000, NULL), 0);
-	T_EQ(sluice_store_run(sk, &b, &d, NULL), 0);
+	penstock_pattern_fill(host, LEN, 3, 0);
+	T_EQ(penstock_gpu_copy(dev, host + 5000, LEN - 5000, NULL), 0);
+	T_EQ(penstock_store_run(sk, &b, &d, NULL), 0);
 	T_EQ(d.good, 1);
 	T_EQ(sk_get("k", 3, LEN), LEN);
 	fill(9);
-	b.opcode = SLUICE_STORE_GET;
-	T_EQ(sluice_store_run(sk, &b, &d, NULL), 0);
+	b.opcode = PENSTOCK_STORE_GET;
+	T_EQ(penstock_store_run(sk, &b, &d, NULL), 0);
 	T_EQ(d.good, 1);
-	T_EQ(sluice_pattern_check(host, 5000, 3, 0), 5000);
-	T_EQ(sluice_gpu_copy(host, dev, LEN - 5000, NULL), 0);
-	T_EQ(sluice_pattern_check(host, LEN - 5000, 3, 5000), LEN - 5000);
+	T_EQ(penstock_pattern_check(host, 5000, 3, 0), 5000);
+	T_EQ(penstock_gpu_copy(host, dev, LEN - 5000, NULL), 0);
+	T_EQ(penstock_pattern_check(host, LEN - 5000, 3, 5000), LEN - 5000);
 }
 
 /* Where it is not, the driver copies in the thread of the I/O. */
@@ -90,8 +90,8 @@ static void what_values_pass_through_is_pinned(void)
 	struct standin_count before = standin_count(), now;
 
 	for (int i = 0; i < 8; i++) {
-		T_EQ(sk_op(SLUICE_STORE_SET, "k", 1, dev, LEN, 0), LEN);
-		T_EQ(sk_op(SLUICE_STORE_GET, "k", 1, dev, LEN, 0), LEN);
+		T_EQ(sk_op(PENSTOCK_STORE_SET, "k", 1, dev, LEN, 0), LEN);
+		T_EQ(sk_op(PENSTOCK_STORE_GET, "k", 1, dev, LEN, 0), LEN);
 	}
 	now = standin_count();
 	T_OK(now.copies >= before.copies + 16);
@@ -112,16 +112,16 @@ static void values_of_a_device_get_more_memory(void)
 	sk_open("d", MIB(256));
 	for (unsigned i = 0; i < 30; i++) {
 		snprintf(key, sizeof(key), "%u", i);
-		T_EQ(sk_op(SLUICE_STORE_SET, key, (uint32_t)strlen(key), dev, LEN, 0), LEN);
+		T_EQ(sk_op(PENSTOCK_STORE_SET, key, (uint32_t)strlen(key), dev, LEN, 0), LEN);
 	}
 	T_OK(sk_stats().buffer_bytes > MIB(80));
 	sk_close();
 	sk_opts.memory = MIB(16);
 	sk_open("d", MIB(256));
-	T_EQ(sk_op(SLUICE_STORE_GET, "0", 1, dev, LEN, 0), LEN);
+	T_EQ(sk_op(PENSTOCK_STORE_GET, "0", 1, dev, LEN, 0), LEN);
 	for (unsigned i = 0; i < 30; i++) {
 		snprintf(key, sizeof(key), "%u", i);
-		T_EQ(sk_op(SLUICE_STORE_SET, key, (uint32_t)strlen(key), dev, LEN, 0), LEN);
+		T_EQ(sk_op(PENSTOCK_STORE_SET, key, (uint32_t)strlen(key), dev, LEN, 0), LEN);
 	}
 	T_OK(sk_stats().buffer_bytes <= MIB(16));
 }
@@ -130,35 +130,35 @@ static void values_of_a_device_get_more_memory(void)
 static void those_that_wait_for_memory_are_served_in_turn(void)
 {
 	enum { N = 200, PART = LEN / N };
-	struct sluice_iov iov[N];
-	struct sluice_store_item items[N];
-	struct sluice_store_batch b = {.opcode = SLUICE_STORE_SET, .nr = N, .items = items};
+	struct penstock_iov iov[N];
+	struct penstock_store_item items[N];
+	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_SET, .nr = N, .items = items};
 	unsigned long before = standin_count().attributes;
-	struct sluice_store_done d;
+	struct penstock_store_done d;
 	char keys[N][8];
 
 	sk_close();
-	sk_opts.flags = SLUICE_STORE_NO_RECENT;
+	sk_opts.flags = PENSTOCK_STORE_NO_RECENT;
 	sk_opts.memory = 65536; /* three of them */
 	sk_open("d", MIB(64));
 	fill(5);
 	for (unsigned i = 0; i < N; i++) {
 		snprintf(keys[i], sizeof(keys[i]), "%u", i);
-		iov[i] = (struct sluice_iov){(char *)dev + i * PART, PART};
+		iov[i] = (struct penstock_iov){(char *)dev + i * PART, PART};
 		items[i] =
-			(struct sluice_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov[i]};
+			(struct penstock_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov[i]};
 	}
-	T_EQ(sluice_store_run(sk, &b, &d, NULL), 0);
+	T_EQ(penstock_store_run(sk, &b, &d, NULL), 0);
 	T_EQ(d.good, N);
 	fill(6);
-	b.opcode = SLUICE_STORE_GET;
+	b.opcode = PENSTOCK_STORE_GET;
 	for (int timed = 0; timed < 2; timed++) {
 		b.deadline_ns = timed ? 60000000000ull : 0;
-		T_EQ(sluice_store_run(sk, &b, &d, NULL), 0);
+		T_EQ(penstock_store_run(sk, &b, &d, NULL), 0);
 		T_EQ(d.good, N);
 	}
-	T_EQ(sluice_gpu_copy(host, dev, LEN, NULL), 0);
-	T_EQ(sluice_pattern_check(host, (size_t)N * PART, 5, 0), (size_t)N * PART);
+	T_EQ(penstock_gpu_copy(host, dev, LEN, NULL), 0);
+	T_EQ(penstock_pattern_check(host, (size_t)N * PART, 5, 0), (size_t)N * PART);
 	T_OK(standin_count().attributes - before < 3 * N * 6);
 }
 
@@ -168,16 +168,16 @@ static void nobody_waits_while_memory_is_unpinned(void)
 	struct standin_count before = standin_count();
 
 	sk_close();
-	sk_opts.flags = SLUICE_STORE_NO_RECENT;
+	sk_opts.flags = PENSTOCK_STORE_NO_RECENT;
 	sk_opts.memory = MIB(4);
 	sk_open("d", MIB(64));
-	T_EQ(sk_op(SLUICE_STORE_SET, "k", 1, dev, LEN, 0), LEN);
+	T_EQ(sk_op(PENSTOCK_STORE_SET, "k", 1, dev, LEN, 0), LEN);
 	standin_on_unregister(ask_store);
-	T_EQ(sk_op(SLUICE_STORE_SET, "l", 1, dev, LEN / 2, 0), LEN / 2);
-	T_EQ(sk_op(SLUICE_STORE_GET, "k", 1, dev, LEN, 0), LEN);
+	T_EQ(sk_op(PENSTOCK_STORE_SET, "l", 1, dev, LEN / 2, 0), LEN / 2);
+	T_EQ(sk_op(PENSTOCK_STORE_GET, "k", 1, dev, LEN, 0), LEN);
 	standin_on_unregister(NULL);
 	T_OK(asked > 0);
-	T_EQ(sk_op(SLUICE_STORE_GET, "l", 1, dev, LEN, 0), LEN / 2);
+	T_EQ(sk_op(PENSTOCK_STORE_GET, "l", 1, dev, LEN, 0), LEN / 2);
 	sk_close();
 	T_EQ(standin_count().registrations, before.registrations);
 	sk_open("d", MIB(64));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.WeightStream and stream_modules() with a window on a device: what they give, and how fast; for tests/gpu/streams.sh.
+"""penstock.WeightStream and stream_modules() with a window on a device: what they give, and how fast; for tests/gpu/streams.sh.
 
     streams.py FOLDER [--device cuda] [--bytes 2G] [--rounds 3]
 
@@ -17,9 +17,9 @@ import traceback
 
 import torch
 
-import sluice
-import sluice.safetensors
-import sluice.torch
+import penstock
+import penstock.safetensors
+import penstock.torch
 
 UNITS = {'M': 20, 'G': 30}
 
@@ -113,14 +113,14 @@ def rate(seconds):
 
 
 def saved():
-    seconds, _ = timed(lambda: sluice.safetensors.save_file(state, name))
+    seconds, _ = timed(lambda: penstock.safetensors.save_file(state, name))
     return f'{total / 1e9:.2f} GB at {rate([seconds])}'
 
 
 def every_tensor_is_the_one_of_the_model():
     count = 0
     for turn in range(2):
-        with sluice.WeightStream(name, window=window, device=args.device, framework='pt') as stream:
+        with penstock.WeightStream(name, window=window, device=args.device, framework='pt') as stream:
             for layer in stream:
                 for key, tensor in layer.items():
                     # The view is used by work that is queued; it must be done before the room is used again.
@@ -132,7 +132,7 @@ def every_tensor_is_the_one_of_the_model():
 
 def read_all(device, **how):
     def run():
-        with sluice.WeightStream(name, window=window, device=device, framework='pt', **how) as stream:
+        with penstock.WeightStream(name, window=window, device=device, framework='pt', **how) as stream:
             for _ in stream:
                 pass
             return stream.stats()
@@ -157,7 +157,7 @@ def WeightStream_into_host_and_device():
 def modules_run_as_the_plain_ones_do():
     with torch.no_grad():
         want = forward(plain, x)
-        with sluice.torch.stream_modules(empty, name, window=window, device=args.device) as streamed:
+        with penstock.torch.stream_modules(empty, name, window=window, device=args.device) as streamed:
             apart = max(same(forward(empty, x), want) for _ in range(args.rounds))
             took = [timed(lambda: forward(empty, x))[0] for _ in range(args.rounds)]
             s = streamed.stream.stats()
@@ -170,7 +170,7 @@ def modules_run_as_the_plain_ones_do():
 def gradients_are_those_of_the_plain_ones():
     a, b = (x.clone().requires_grad_() for _ in range(2))
     forward(plain, a).float().square().mean().backward()
-    with sluice.torch.stream_modules(empty, name, window=window, device=args.device):
+    with penstock.torch.stream_modules(empty, name, window=window, device=args.device):
         forward(empty, b).float().square().mean().backward()
     return said(same(a.grad, b.grad))
 
@@ -189,15 +189,15 @@ def gradients_of_weights_are_those_of_the_plain_ones():
         new.write(weight, -tensor)
         written += weight.nbytes
 
-    with sluice.WeightUpdate(name) as new, \
-            sluice.torch.stream_modules(empty, name, window=window, device=args.device, on_grad=step):
+    with penstock.WeightUpdate(name) as new, \
+            penstock.torch.stream_modules(empty, name, window=window, device=args.device, on_grad=step):
         forward(empty, x).float().square().mean().backward()
     plain.requires_grad_(False)
     empty.requires_grad_(False)
     for p in plain.parameters():
         p.grad = None
     assert apart.keys() == state.keys() and written == total
-    with sluice.WeightStream(name, window=window, device=args.device, framework='pt') as stream:
+    with penstock.WeightStream(name, window=window, device=args.device, framework='pt') as stream:
         assert all(torch.equal(tensor, -state[key]) for layer in stream for key, tensor in layer.items()), 'written'
     return f'{said(max(apart.values()))}, {written / 1e9:.2f} GB written beside it'
 

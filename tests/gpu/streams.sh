@@ -10,7 +10,7 @@
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-$root/build-portable}" && pwd) || exit 2
-scratch=$(mktemp -d "${2:-/var/tmp}/sluice-streams-XXXXXX") || exit 2
+scratch=$(mktemp -d "${2:-/var/tmp}/penstock-streams-XXXXXX") || exit 2
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 python=${PYTHON:-python3}

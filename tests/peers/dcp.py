@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.dcp as torch tests its own storage: both ways, over an older checkpoint, resharded, asynchronously."""
+"""penstock.dcp as torch tests its own storage: both ways, over an older checkpoint, resharded, asynchronously."""
 import concurrent.futures
 import dataclasses
 import functools
@@ -24,8 +24,8 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 
-from sluice import _reader
-from sluice.dcp import Reader, Writer
+from penstock import _reader
+from penstock.dcp import Reader, Writer
 
 warnings.simplefilter('ignore')
 KINDS = [k for k in ('float64', 'float32', 'float16', 'bfloat16', 'complex64', 'int64', 'int8', 'uint8', 'bool', 'uint16',
@@ -184,7 +184,7 @@ def metadata_that_are_damaged_do_not_keep_a_new_checkpoint_away():
     place = path('ckpt')
     dcp.save(state(1), storage_writer=Writer(place))
     whole = content(os.path.join(place, '.metadata'))
-    bare = whole[:whole.rindex(b'\nsluice')]
+    bare = whole[:whole.rindex(b'\npenstock')]
     seed = random.randrange(1 << 32)
     print(f'# seed {seed}')
     rng = random.Random(seed)
@@ -210,8 +210,8 @@ def a_save_that_is_killed_before_the_metadata_leaves_the_older_checkpoint_whole(
     code = '''
 import os, sys, warnings
 warnings.simplefilter('ignore')
-import torch, torch.distributed.checkpoint as dcp, sluice.dcp
-class Killed(sluice.dcp.Writer):
+import torch, torch.distributed.checkpoint as dcp, penstock.dcp
+class Killed(penstock.dcp.Writer):
     def finish(self, metadata, results):
         os.kill(os.getpid(), 9)
 dcp.save({'large': torch.ones(1000)}, storage_writer=Killed(sys.argv[1]))
@@ -348,14 +348,14 @@ def torch_saves_asynchronously_through_our_writer():
     code = '''
 import sys, warnings
 warnings.simplefilter('ignore')
-import torch, torch.distributed as dist, torch.distributed.checkpoint as dcp, sluice.dcp
+import torch, torch.distributed as dist, torch.distributed.checkpoint as dcp, penstock.dcp
 dist.init_process_group('gloo', init_method=f'file://{sys.argv[1]}.meet', rank=0, world_size=1)
 t = torch.ones(1 << 20)
-future = dcp.async_save({'t': t}, storage_writer=sluice.dcp.Writer(sys.argv[1]))
+future = dcp.async_save({'t': t}, storage_writer=penstock.dcp.Writer(sys.argv[1]))
 t.zero_()
 future.result()
 got = {'t': torch.zeros(1 << 20)}
-dcp.load(got, storage_reader=sluice.dcp.Reader(sys.argv[1]))
+dcp.load(got, storage_reader=penstock.dcp.Reader(sys.argv[1]))
 assert (got['t'] == 1).all()
 dist.destroy_process_group()
 print('good')
@@ -367,7 +367,7 @@ print('good')
 SHARDED = '''
 import sys, warnings
 warnings.simplefilter('ignore')
-import torch, torch.distributed as dist, torch.distributed.checkpoint as dcp, sluice.dcp
+import torch, torch.distributed as dist, torch.distributed.checkpoint as dcp, penstock.dcp
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 place, rank, world, dim, what = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
@@ -376,10 +376,10 @@ mesh = init_device_mesh('cpu', (world,))
 whole = torch.arange(2400 * 1200, dtype=torch.int32).reshape(2400, 1200)
 if what == 'save':
     state = {'w': distribute_tensor(whole, mesh, [Shard(dim)]), 'same': torch.arange(10)}
-    dcp.save(state, storage_writer=sluice.dcp.Writer(place))
+    dcp.save(state, storage_writer=penstock.dcp.Writer(place))
 else:
     got = {'w': distribute_tensor(torch.zeros_like(whole), mesh, [Shard(dim)]), 'same': torch.zeros(10, dtype=torch.int64)}
-    reader = sluice.dcp.Reader if what == 'load' else dcp.FileSystemReader
+    reader = penstock.dcp.Reader if what == 'load' else dcp.FileSystemReader
     dcp.load(got, storage_reader=reader(place))
     assert torch.equal(got['w'].full_tensor(), whole) and torch.equal(got['same'], torch.arange(10))
 dist.barrier()

@@ -21,7 +21,7 @@ from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner, _EmptyStateDictLoadPlanner
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
 
-from sluice.dcp import Reader, Writer
+from penstock.dcp import Reader, Writer
 
 warnings.simplefilter('ignore')
 READERS = Reader, FileSystemReader
@@ -30,11 +30,11 @@ READERS = Reader, FileSystemReader
 COMMON = '''
 import io, os, sys, warnings
 warnings.simplefilter('ignore')
-import torch, torch.distributed as dist, torch.distributed.checkpoint as dcp, sluice.dcp
+import torch, torch.distributed as dist, torch.distributed.checkpoint as dcp, penstock.dcp
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
-sluice._dcp_read._WHOLE = 32 << 10  # what is larger is read straight into place
+penstock._dcp_read._WHOLE = 32 << 10  # what is larger is read straight into place
 place, rank, world = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 dist.init_process_group('gloo', init_method=f'file://{place}.meet{world}', rank=rank, world_size=world)
 mesh = init_device_mesh('cpu', (world,))
@@ -54,7 +54,7 @@ def check(got, seed):
     assert got['step'] == seed and got['text'] == ['a', seed] and got['bytes'].getvalue() == b'raw' * seed
     assert (got[f'own{rank}'] == seed + rank).all()
 def load(seed, how, place=place, planner=None):
-    for reader in sluice.dcp.Reader, dcp.FileSystemReader:
+    for reader in penstock.dcp.Reader, dcp.FileSystemReader:
         got = state(0, how)
         dcp.load(got, storage_reader=reader(place), planner=planner)
         check(got, seed)
@@ -69,17 +69,17 @@ def refused(*args, **kwargs):
 # Saved with every kind of writing, over and over in one folder.
 SAVE = COMMON + '''
 rows = {'even': 0, 'odd': 0, 'few': 0}
-dcp.save(state(1, rows), storage_writer=sluice.dcp.Writer(place))
+dcp.save(state(1, rows), storage_writer=penstock.dcp.Writer(place))
 load(1, rows)
 load(1, {'even': 1, 'odd': 1})
-future = dcp.async_save(state(2, rows), storage_writer=sluice.dcp.Writer(place))
+future = dcp.async_save(state(2, rows), storage_writer=penstock.dcp.Writer(place))
 future.result()
 load(2, {})
 for seed in 3, 4, 5:  # plans are made once, and kept with what writers have put there
     planner = DefaultSavePlanner(enable_plan_caching=True)
-    dcp.save(state(seed, rows), storage_writer=sluice.dcp.Writer(place, thread_count=2), planner=planner)
+    dcp.save(state(seed, rows), storage_writer=penstock.dcp.Writer(place, thread_count=2), planner=planner)
     load(seed, rows)
-dcp.save(state(6, {'even': 1}), storage_writer=sluice.dcp.Writer(place), planner=DefaultSavePlanner(
+dcp.save(state(6, {'even': 1}), storage_writer=penstock.dcp.Writer(place), planner=DefaultSavePlanner(
     dedup_save_to_lowest_rank=True))
 load(6, rows)
 dist.barrier()
@@ -87,7 +87,7 @@ if rank == 0:
     names = os.listdir(place)
     assert {n.rpartition('.')[2] for n in names} == {'metadata', 'distcp', 'crc'} and len(names) <= 2 * world + 1, names
 for seed in 7, 8:  # every rank for itself
-    dcp.save(state(seed, rows), storage_writer=sluice.dcp.Writer(f'{place}-own'), use_collectives=False)
+    dcp.save(state(seed, rows), storage_writer=penstock.dcp.Writer(f'{place}-own'), use_collectives=False)
     dist.barrier()
     names = [n for n in os.listdir(f'{place}-own') if n.startswith(f'__{rank}')]
     assert len(names) == 3, names
@@ -102,14 +102,14 @@ LOAD = COMMON + '''
 for how in {}, {'even': 0, 'odd': 0, 'few': 0}, {'even': 1, 'odd': 1}:
     load(6, how)
 some = {'model': {'odd': spread(torch.zeros(7, 5, dtype=torch.float64), 1)}, 'own2': torch.zeros(3, dtype=torch.int64)}
-dcp.load(some, storage_reader=sluice.dcp.Reader(place))
+dcp.load(some, storage_reader=penstock.dcp.Reader(place))
 assert torch.equal(some['model']['odd'].full_tensor(), whole(6)['odd']) and (some['own2'] == 8).all()
 more = {'step': 0, 'new': torch.ones(2)}
-dcp.load(more, storage_reader=sluice.dcp.Reader(place), planner=DefaultLoadPlanner(allow_partial_load=True))
+dcp.load(more, storage_reader=penstock.dcp.Reader(place), planner=DefaultLoadPlanner(allow_partial_load=True))
 assert more['step'] == 6 and (more['new'] == 1).all()
-assert 'new' in str(refused({'new': torch.ones(2)}, storage_reader=sluice.dcp.Reader(place)))
+assert 'new' in str(refused({'new': torch.ones(2)}, storage_reader=penstock.dcp.Reader(place)))
 for wrong in torch.zeros(7, 6, dtype=torch.float64), torch.zeros(35, dtype=torch.float64):
-    for reader in sluice.dcp.Reader, dcp.FileSystemReader:
+    for reader in penstock.dcp.Reader, dcp.FileSystemReader:
         refused({'model': {'odd': wrong}}, storage_reader=reader(place))
 dist.barrier()
 dist.destroy_process_group()

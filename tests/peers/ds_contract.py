@@ -28,11 +28,11 @@ from deepspeed.ops.op_builder.gds import GDSBuilder  # as it is imported where t
 
 theirs = AsyncIOBuilder().load()
 their_pins = PinMemoryBuilder().load()
-import sluice.deepspeed
+import penstock.deepspeed
 
-sluice.deepspeed.install()
-OPS = {'original': theirs, 'sluice': AsyncIOBuilder().load()}
-PINS = {'original': their_pins, 'sluice': PinMemoryBuilder().load()}
+penstock.deepspeed.install()
+OPS = {'original': theirs, 'penstock': AsyncIOBuilder().load()}
+PINS = {'original': their_pins, 'penstock': PinMemoryBuilder().load()}
 AIO = {'block_size': 1 << 18, 'queue_depth': 8, 'single_submit': False, 'overlap_events': True, 'intra_op_parallelism': 2}
 ALIGNED = 1024 * AIO['intra_op_parallelism']
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -60,8 +60,8 @@ def raw(t):
 
 @case
 def the_two_are_not_the_same():
-    assert OPS['original'] is not OPS['sluice'] and PINS['original'] is not PINS['sluice']
-    assert issubclass(OPS['sluice'].aio_handle, sluice.deepspeed.aio_handle), OPS
+    assert OPS['original'] is not OPS['penstock'] and PINS['original'] is not PINS['penstock']
+    assert issubclass(OPS['penstock'].aio_handle, penstock.deepspeed.aio_handle), OPS
 
 
 @each(OPS)
@@ -118,9 +118,9 @@ sys.path[:0] = {0!r}
 import ds_ops
 ds_ops.use()
 import torch
-if {1!r} == 'sluice':
-    import sluice.deepspeed
-    sluice.deepspeed.install()
+if {1!r} == 'penstock':
+    import penstock.deepspeed
+    penstock.deepspeed.install()
 from deepspeed.ops.op_builder import AsyncIOBuilder
 
 class Pool:

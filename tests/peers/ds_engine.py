@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.deepspeed.CheckpointEngine under a real DeepSpeed, and its FastFileWriter over a longer file."""
+"""penstock.deepspeed.CheckpointEngine under a real DeepSpeed, and its FastFileWriter over a longer file."""
 import os
 
 os.environ.setdefault('DS_ACCELERATOR', 'cpu')
@@ -12,15 +12,15 @@ import torch
 from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointCommitInfo
 from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointEngine as Theirs
 
-import sluice.deepspeed
-import sluice.torch
+import penstock.deepspeed
+import penstock.torch
 
 INFO = CheckpointCommitInfo(tag='tag', save_dir='folder', save_latest=True)
 
 
 @case
 def it_is_one_of_deepspeeds_and_has_all_of_its_methods():
-    engine = sluice.deepspeed.CheckpointEngine()
+    engine = penstock.deepspeed.CheckpointEngine()
     assert isinstance(engine, Theirs)
     assert not {n for n in vars(Theirs) if not n.startswith('_')} - set(dir(engine))
 
@@ -28,7 +28,7 @@ def it_is_one_of_deepspeeds_and_has_all_of_its_methods():
 @case
 def what_it_saves_it_loads_and_torch_does_too():
     for options in ({}, {'memory': 4 * MIB}):
-        engine = sluice.deepspeed.CheckpointEngine(None, **options)
+        engine = penstock.deepspeed.CheckpointEngine(None, **options)
         name, state = path('state.pt'), {'a': torch.arange(1 << 20), 'n': 5}
         engine.create(INFO)
         engine.save(state, name)
@@ -42,7 +42,7 @@ def what_it_saves_it_loads_and_torch_does_too():
 @case
 def a_file_over_an_older_longer_one_has_nothing_of_it():
     """What deepspeed.io.FastFileWriter does with its tail, see docs/from-deepspeed.md."""
-    for save in (lambda obj, name: sluice.deepspeed.CheckpointEngine().save(obj, name), _by_fast_file_writer):
+    for save in (lambda obj, name: penstock.deepspeed.CheckpointEngine().save(obj, name), _by_fast_file_writer):
         name = make(b'\xff' * (5 * MIB + 13), 'older.pt')
         save({'a': torch.full((300001,), 2.)}, name)
         assert torch.equal(torch.load(name)['a'], torch.full((300001,), 2.))
@@ -50,10 +50,10 @@ def a_file_over_an_older_longer_one_has_nothing_of_it():
 
 
 def _by_fast_file_writer(obj, name):
-    handle = sluice.deepspeed.aio_handle()
+    handle = penstock.deepspeed.aio_handle()
     buffer = handle.new_cpu_locked_tensor(2 * MIB, torch.empty(0, dtype=torch.uint8))
-    config = sluice.deepspeed.FastFileWriterConfig(handle, buffer)
-    with sluice.deepspeed.FastFileWriter(name, config) as writer:
+    config = penstock.deepspeed.FastFileWriterConfig(handle, buffer)
+    with penstock.deepspeed.FastFileWriter(name, config) as writer:
         torch.save(obj, writer)
 
 
@@ -64,10 +64,10 @@ def the_original_still_does_it():
 
     class Utils:
         def load(self):
-            return sluice.deepspeed
+            return penstock.deepspeed
 
     original.UtilsBuilder = Utils
-    handle = sluice.deepspeed.aio_handle()
+    handle = penstock.deepspeed.aio_handle()
     name = make(b'\xff' * 3_000_000, 'older')
     buffer = handle.new_cpu_locked_tensor(4 * MIB, torch.empty(0, dtype=torch.uint8))
     writer = original.FastFileWriter(name, original.FastFileWriterConfig(dnvme_handle=handle, pinned_tensor=buffer))
@@ -82,7 +82,7 @@ TRAIN = """
 import os, sys, torch
 folder = sys.argv[1]
 os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='0', RANK='0', WORLD_SIZE='1', LOCAL_RANK='0', DS_ACCELERATOR='cpu')
-import deepspeed, sluice.deepspeed
+import deepspeed, penstock.deepspeed
 sys.modules['deepspeed.comm.torch'].build_shm_op = lambda: None  # would be compiled
 torch.distributed.init_process_group('gloo', init_method=f'file://{folder}/meet', rank=0, world_size=1)
 
@@ -104,13 +104,13 @@ def step(e):
 for memory in (None, 8 << 20):
     place = os.path.join(folder, str(memory))
     one = engine()
-    one.checkpoint_engine = sluice.deepspeed.CheckpointEngine(memory=memory)
+    one.checkpoint_engine = penstock.deepspeed.CheckpointEngine(memory=memory)
     step(one)
     one.save_checkpoint(place, tag='first')
     want = [step(one), step(one)]
     assert open(os.path.join(place, 'latest')).read() == 'first'
     other = engine()
-    other.checkpoint_engine = sluice.deepspeed.CheckpointEngine()
+    other.checkpoint_engine = penstock.deepspeed.CheckpointEngine()
     path, _ = other.load_checkpoint(place)
     assert path, 'nothing was loaded'
     assert [step(other), step(other)] == want

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What DeepSpeed does with its NVMe operators, with its own or with ours: see ds_train.py.
 
-    ds_job.py original|sluice FOLDER STEPS
+    ds_job.py original|penstock FOLDER STEPS
 
 Trains by ZeRO-3 with parameters, gradients and optimizer on storage, saves by FastPersist, infers with parameters on
 storage.  Prints what came out as JSON: the bits of every loss, and seconds.
@@ -17,8 +17,8 @@ import ds_ops
 
 class Utils:
     def load(self):
-        import sluice.deepspeed
-        return sluice.deepspeed
+        import penstock.deepspeed
+        return penstock.deepspeed
 
 
 which, folder, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -28,9 +28,9 @@ os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='0', RANK='0', WORLD_SIZE
 
 import torch
 
-if which == 'sluice':
-    import sluice.deepspeed
-    sluice.deepspeed.install()
+if which == 'penstock':
+    import penstock.deepspeed
+    penstock.deepspeed.install()
 ds_ops.use()
 import deepspeed
 from deepspeed.ops.op_builder import AsyncIOBuilder

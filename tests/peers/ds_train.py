@@ -36,7 +36,7 @@ def job(which):
 
 
 def both(what):
-    (theirs, _), (ours, _) = job('original'), job('sluice')
+    (theirs, _), (ours, _) = job('original'), job('penstock')
     return theirs[what], ours[what]
 
 
@@ -48,7 +48,7 @@ def files(folder, name):
 @case
 def one_had_operators_of_its_own_and_the_other_ours():
     theirs, ours = both('handle')
-    assert theirs.startswith('async_io.') and ours.startswith('sluice.deepspeed.'), (theirs, ours)
+    assert theirs.startswith('async_io.') and ours.startswith('penstock.deepspeed.'), (theirs, ours)
 
 
 def losses_are_the_same(what, swapper, count):
@@ -72,7 +72,7 @@ def they_are_where_gradients_and_states_share_a_handle():
 
 @case
 def swap_files_have_the_same_names_and_bytes():
-    (_, theirs), (_, ours) = job('original'), job('sluice')
+    (_, theirs), (_, ours) = job('original'), job('penstock')
     for name in ('train', 'shared', 'infer'):
         names = files(theirs, name)
         assert names == files(ours, name) and names, (names, files(ours, name))
@@ -86,7 +86,7 @@ def swap_files_have_the_same_names_and_bytes():
 def what_fastpersist_saves_is_the_same():
     theirs, ours = both('save')
     assert theirs['engine'] == ours['engine'] == 'FastCheckpointEngine', (theirs, ours)
-    folders = [os.path.join(folder, 'checkpoint') for _, folder in (job('original'), job('sluice'))]
+    folders = [os.path.join(folder, 'checkpoint') for _, folder in (job('original'), job('penstock'))]
     names = files(folders[1], '.')
     assert names == files(folders[0], '.')
     saved = [n for n in names if '.pt' in n]
@@ -113,7 +113,7 @@ def inference_from_storage_gives_the_same():
 
 
 def nothing_is_left():
-    for _, folder in (job('original'), job('sluice')):
+    for _, folder in (job('original'), job('penstock')):
         shutil.rmtree(folder)
 
 

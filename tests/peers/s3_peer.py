@@ -17,9 +17,9 @@ import time
 import peer
 
 boto3, minio, fsspec, theirs = peer.need('boto3', 'minio', 'fsspec', 's3torchconnector')
-from sluice import s3  # noqa: E402
-from sluice.compat import s3torchconnector as ours  # noqa: E402
-from sluice.fsspec import FileSystem  # noqa: E402
+from penstock import s3  # noqa: E402
+from penstock.compat import s3torchconnector as ours  # noqa: E402
+from penstock.fsspec import FileSystem  # noqa: E402
 from tap import run  # noqa: E402
 
 SCRIPT = os.path.join(sys.argv[1], 'tools', 's3-server.sh')
@@ -28,7 +28,7 @@ PORT = 17480 + os.getpid() % 1000 * 8
 # Keys of object.md's table: what signers get wrong.
 KEYS = ('plain', 'a b', 'a+b=c:d', 'ünï/çødé', 'a//b', "*()'!", '@,$&;', 'x%20y', 'q?r#s', 'meta~-_.')
 
-folder = tempfile.mkdtemp(prefix='sluice-s3-')
+folder = tempfile.mkdtemp(prefix='penstock-s3-')
 
 
 def start():
@@ -108,11 +108,11 @@ def datasets_are_the_same():
 
 
 def fsspec_finds_its_way():
-    fsspec.register_implementation('sluice', FileSystem)
-    fs = fsspec.filesystem('sluice')
-    with fs.open('sluice://bucket/fs/a.txt', 'wb') as f:
+    fsspec.register_implementation('penstock', FileSystem)
+    fs = fsspec.filesystem('penstock')
+    with fs.open('penstock://bucket/fs/a.txt', 'wb') as f:
         f.write(b'one\ntwo\n')
-    with fsspec.open('sluice://bucket/fs/a.txt', 'rt') as f:
+    with fsspec.open('penstock://bucket/fs/a.txt', 'rt') as f:
         assert f.readlines() == ['one\n', 'two\n']
     fs.pipe('bucket/fs/d/b', b'12345')
     assert fs.ls('bucket/fs', detail=False) == ['bucket/fs/a.txt', 'bucket/fs/d'] and fs.isdir('bucket/fs/d')
@@ -131,9 +131,9 @@ def fsspec_finds_its_way():
     assert fs.cat('bucket/fs/put/d/b') == b'12345' and fs.du('bucket/fs/put') == 13
     assert [(root, sorted(dirs), sorted(files)) for root, dirs, files in fs.walk('bucket/fs/put')] == [
         ('bucket/fs/put', ['d'], ['a.txt']), ('bucket/fs/put/d', [], ['b'])]
-    with fsspec.open('sluice://bucket/fs/c.gz', 'wb', compression='gzip') as f:
+    with fsspec.open('penstock://bucket/fs/c.gz', 'wb', compression='gzip') as f:
         f.write(b'z' * 1000)
-    with fsspec.open('sluice://bucket/fs/c.gz', 'rb', compression='gzip') as f:
+    with fsspec.open('penstock://bucket/fs/c.gz', 'rb', compression='gzip') as f:
         assert f.read() == b'z' * 1000
     fs.rm('bucket/fs/put', recursive=True)
     fs.rm('bucket/fs/c.gz')
@@ -184,7 +184,7 @@ def wrong_keys_are_refused_and_not_told():
 
 
 def compare(*words):
-    done = subprocess.run([sys.executable, '-m', 'sluice', 's3', 'compare', 's3://bucket/compared', '--files', '4', '--size', '9', '--threads',
+    done = subprocess.run([sys.executable, '-m', 'penstock', 's3', 'compare', 's3://bucket/compared', '--files', '4', '--size', '9', '--threads',
                            '2', '--rounds', '2', '--json', '-', '--compare', *words], stdout=subprocess.PIPE, text=True)
     result = json.loads(done.stdout)
     assert done.returncode == 0 and result['errors'] == {}, result['errors']
@@ -215,9 +215,9 @@ def traces_are_replayed():
         for i in range(60):
             op = 'PUT' if i < 20 else 'GET' if i < 50 else 'DELETE'
             f.write(f'{i}\t0\t{op}\tc\t1\t{4096 << i % 5}\thttp://h\tset/a b+ü/{i % 20}\t\t2025-01-01T00:00:00.{i:06}Z\t\t2025-01-01T00:00:01.{i:06}Z\t1000\n')
-    sluice = os.path.join(sys.argv[2], 'sluice')
+    penstock = os.path.join(sys.argv[2], 'penstock')
     for name, more, ops in (('kv.csv', (), 60), ('mooncake.jsonl', ('--bytes-per-token', '4096'), 20), ('warp.tsv', (), 50)):  # deletes are no series
-        words = [sluice, 'replay', f'{folder}/{name}', '--target', 's3://bucket/replay', '--pace', 'flat-out', '--verify', '--endpoint', ','.join(PLAIN),
+        words = [penstock, 'replay', f'{folder}/{name}', '--target', 's3://bucket/replay', '--pace', 'flat-out', '--verify', '--endpoint', ','.join(PLAIN),
                  '--json', f'{folder}/r.json', *more]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
         with open(f'{folder}/r.json', encoding='utf-8') as f:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.safetensors beside the package safetensors: the same files, both ways."""
+"""penstock.safetensors beside the package safetensors: the same files, both ways."""
 import os
 import random
 
@@ -14,7 +14,7 @@ import safetensors.numpy
 import safetensors.torch
 import torch
 
-from sluice.safetensors import SafetensorError, load_file, safe_open, save_file
+from penstock.safetensors import SafetensorError, load_file, safe_open, save_file
 
 KINDS = ('float64', 'float32', 'float16', 'bfloat16', 'complex64', 'int64', 'int32', 'int16', 'int8', 'uint8', 'uint16',
          'uint32', 'uint64', 'bool', 'float8_e4m3fn', 'float8_e5m2', 'float8_e4m3fnuz', 'float8_e5m2fnuz',
@@ -83,8 +83,8 @@ def each_reads_what_the_other_has_written():
 
 @case
 def slices_are_those_of_the_package():
-    seed = int(os.environ.get('SLUICE_TEST_SEED', random.randrange(1 << 32)))
-    print(f'# SLUICE_TEST_SEED={seed}')
+    seed = int(os.environ.get('PENSTOCK_TEST_SEED', random.randrange(1 << 32)))
+    print(f'# PENSTOCK_TEST_SEED={seed}')
     rng = random.Random(seed)
     name = path('slices')
     save_file({'w': torch.arange(24000.).reshape(20, 30, 40)}, name)
@@ -102,8 +102,8 @@ def slices_are_those_of_the_package():
 
 @case
 def what_the_package_refuses_is_refused_here():
-    seed = int(os.environ.get('SLUICE_TEST_SEED', random.randrange(1 << 32)))
-    print(f'# SLUICE_TEST_SEED={seed}')
+    seed = int(os.environ.get('PENSTOCK_TEST_SEED', random.randrange(1 << 32)))
+    print(f'# PENSTOCK_TEST_SEED={seed}')
     rng = random.Random(seed)
     name = path('good')
     save_file({'a': torch.ones(3), 'b': torch.ones(2, dtype=torch.int8)}, name, checksum=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SGLang's HiCache controller on sluice.sglang.SluiceStorage: pages of its own host pool are backed up by its
+"""SGLang's HiCache controller on penstock.sglang.PenstockStorage: pages of its own host pool are backed up by its
 threads and prefetched by those of another one, on the CPU.  The copies between host pool and GPU are not run: SGLang has them
 for GPUs alone."""
 import functools

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.sglang.SluiceStorage made by SGLang's own factory of HiCache back ends, from the configuration that
+"""penstock.sglang.PenstockStorage made by SGLang's own factory of HiCache back ends, from the configuration that
 docs/sglang.md shows.  The pool of pages is a stand-in: SGLang's own wants its kernels."""
 import os
 

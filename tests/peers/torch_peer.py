@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.torch with today's torch: what torch 1 does not have."""
+"""penstock.torch with today's torch: what torch 1 does not have."""
 import os
 import struct
 import warnings
@@ -14,7 +14,7 @@ try:
 except ImportError:
     need('torch.utils.serialization')
 
-import sluice.torch
+import penstock.torch
 
 warnings.simplefilter('ignore')
 
@@ -22,7 +22,7 @@ warnings.simplefilter('ignore')
 def saved_by_both(obj, **options):
     """What both write, in files of one name."""
     files = []
-    for save in sluice.torch.save, torch.save:
+    for save in penstock.torch.save, torch.save:
         place = path('by')
         os.mkdir(place)
         name = os.path.join(place, 'x.pt')
@@ -52,7 +52,7 @@ def files_are_the_same_at_every_alignment():
             obj = {str(i): torch.full((i,), i) for i in range(0, 3000, 997)}
             ours, theirs = saved_by_both(obj)
             assert differences(ours, theirs) == [], alignment
-            back = sluice.torch.load(ours)
+            back = penstock.torch.load(ours)
             assert all(torch.equal(back[k], obj[k]) for k in obj)
     finally:
         config.save.storage_alignment = before
@@ -62,7 +62,7 @@ def files_are_the_same_at_every_alignment():
 def torch_finds_storages_in_our_files_by_calculation():
     name = path('calc.pt')
     obj = {str(i): torch.full((i,), i) for i in range(0, 300, 7)}
-    sluice.torch.save(obj, name)
+    penstock.torch.save(obj, name)
     before, os.environ['TORCH_SERIALIZATION_DEBUG'] = config.load.calculate_storage_offsets, '1'
     try:
         config.load.calculate_storage_offsets = True
@@ -78,7 +78,7 @@ def torch_finds_storages_in_our_files_by_calculation():
 def skip_data_is_left_to_torch():
     name = path('holes.pt')
     with torch.serialization.skip_data():
-        sluice.torch.save({'a': torch.ones(1000)}, name)
+        penstock.torch.save({'a': torch.ones(1000)}, name)
     back = torch.load(name)
     assert back['a'].shape == (1000,)
     assert os.path.getsize(name) > 4000
@@ -89,9 +89,9 @@ def fake_tensors_get_their_offsets():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     name = path('fake.pt')
-    sluice.torch.save({'a': torch.arange(1000)}, name)
+    penstock.torch.save({'a': torch.arange(1000)}, name)
     with FakeTensorMode():
-        fake = sluice.torch.load(name)
+        fake = penstock.torch.load(name)
     offset = fake['a'].untyped_storage()._checkpoint_offset
     assert content(name)[offset:offset + 8000] == torch.arange(1000).numpy().tobytes()
 
@@ -121,7 +121,7 @@ def archives_of_more_than_4_GiB_are_laid_out_as_torch_does():
         big = torch.zeros(5 << 30, dtype=torch.uint8)
         obj = {'big': big, 'small': torch.ones(3)}
         torch.save(obj, theirs)
-        sluice.torch.save(obj, name, durable=False, checksum=False)
+        penstock.torch.save(obj, name, durable=False, checksum=False)
     finally:
         torch.serialization.set_crc32_options(True)
     assert os.path.getsize(name) == theirs.at, (os.path.getsize(name), theirs.at)
@@ -147,8 +147,8 @@ def tensor_subclasses_and_sparse_tensors_come_back():
     obj = {'sparse': torch.eye(5).to_sparse(), 'csr': torch.eye(4).to_sparse_csr(), 'mine': torch.ones(3).as_subclass(Mine),
            'quantized': torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8),
            'nested': torch.nn.Parameter(torch.ones(2)), 'conj': torch.ones(3, dtype=torch.complex64).conj()}
-    sluice.torch.save(obj, name)
-    want, got = torch.load(name, weights_only=False), sluice.torch.load(name, weights_only=False)
+    penstock.torch.save(obj, name)
+    want, got = torch.load(name, weights_only=False), penstock.torch.load(name, weights_only=False)
     for key in obj:
         assert type(got[key]) is type(want[key]) is type(obj[key]), key
         assert torch.equal(got[key].to_dense() if key in ('sparse', 'csr') else got[key],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM serves a small model of random weights with sluice.vllm.SluiceTier below it.
+"""vLLM serves a small model of random weights with penstock.vllm.PenstockTier below it.
 
 What it answers is what transformers answers with the same weights; what it took from the store it says.
 vllm_serve.py is the engine, and says what is not vLLM's in it.

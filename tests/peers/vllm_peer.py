@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.vllm.SluiceTier beside vLLM's own tiers: made by its factory from the configuration that
+"""penstock.vllm.PenstockTier beside vLLM's own tiers: made by its factory from the configuration that
 docs/vllm.md shows, and called as its tiering manager does.  vllm_engine.py runs all of vLLM."""
 import mmap
 import time
@@ -63,7 +63,7 @@ def store_and_load(config):
 @case
 def its_factory_makes_the_tier_that_the_documentation_shows():
     tier = store_and_load({**documented_tier(), 'dirs': [path('kv')], 'capacity_gb': 1 / 16})
-    assert tier.tier_type == 'SluiceTier' and tier.cache_hit_source == base.CacheHitSource.DISK
+    assert tier.tier_type == 'PenstockTier' and tier.cache_hit_source == base.CacheHitSource.DISK
 
 
 @case

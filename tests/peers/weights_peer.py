@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.WeightStream and sluice.torch.stream_modules with today's torch."""
+"""penstock.WeightStream and penstock.torch.stream_modules with today's torch."""
 from peer import need
 
 need('torch')

@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "measure.h"
 
@@ -26,7 +26,7 @@ enum { SMALL = 4096, COUNT_MAX = 4096, ROUNDS_MAX = 1000, MEMBERS = 2 };
 
 static double ended[MEMBERS * COUNT_MAX + 1]; /* the huge one first */
 
-static void note_end(void *arg, const struct sluice_done *done)
+static void note_end(void *arg, const struct penstock_done *done)
 {
 	if (done->res < 0)
 		die("%s", done->msg);
@@ -46,9 +46,9 @@ static double median(double *values, unsigned n)
 	return values[n / 2];
 }
 
-static struct sluice_op read_op(struct sluice_file *file, char *buf, uint64_t len, unsigned i)
+static struct penstock_op read_op(struct penstock_file *file, char *buf, uint64_t len, unsigned i)
 {
-	return (struct sluice_op){.opcode = SLUICE_READ,
+	return (struct penstock_op){.opcode = PENSTOCK_READ,
 				  .file = file,
 				  .buf = buf,
 				  .len = len,
@@ -58,19 +58,19 @@ static struct sluice_op read_op(struct sluice_file *file, char *buf, uint64_t le
 }
 
 /* Seconds until the huge one was over; *@first and *@last of the small ones, as parts of that. */
-static double one_round(struct sluice_io *io, struct sluice_file *file, char *buf, uint64_t len,
+static double one_round(struct penstock_io *io, struct penstock_file *file, char *buf, uint64_t len,
 			unsigned count, double *first, double *last)
 {
-	static struct sluice_op ops[COUNT_MAX + 1];
+	static struct penstock_op ops[COUNT_MAX + 1];
 	double start, t;
 
 	ops[0] = read_op(file, buf, len, 0);
 	for (unsigned i = 1; i <= count; i++)
 		ops[i] = read_op(file, buf + len + (size_t)i * SMALL, SMALL, i);
 	start = wall_now();
-	if (sluice_submit(io, ops, count + 1, NULL, NULL) != (int)count + 1)
+	if (penstock_submit(io, ops, count + 1, NULL, NULL) != (int)count + 1)
 		die("submit");
-	sluice_wait_all(io, -1, NULL);
+	penstock_wait_all(io, -1, NULL);
 	t = ended[0] - start;
 	if (!count)
 		return t;
@@ -87,10 +87,10 @@ struct members {
 };
 
 /* @count reads from member @m, each into a place of its own. */
-static void read_member(struct sluice_io *io, struct sluice_file *file, const struct members *a,
+static void read_member(struct penstock_io *io, struct penstock_file *file, const struct members *a,
 			char *buf, unsigned m, unsigned count)
 {
-	static struct sluice_op ops[COUNT_MAX];
+	static struct penstock_op ops[COUNT_MAX];
 	uint64_t at;
 
 	for (unsigned i = 0; i < count; i++) {
@@ -99,7 +99,7 @@ static void read_member(struct sluice_io *io, struct sluice_file *file, const st
 		ops[i].offset = (at / a->unit * MEMBERS + m) * a->unit + at % a->unit;
 		ops[i].arg = &ended[m * COUNT_MAX + i];
 	}
-	if (sluice_submit(io, ops, count, NULL, NULL) != (int)count)
+	if (penstock_submit(io, ops, count, NULL, NULL) != (int)count)
 		die("submit");
 }
 
@@ -110,26 +110,26 @@ static double member_ended(unsigned m, unsigned count)
 	return ended[m * COUNT_MAX + count - 1];
 }
 
-static void slow_member(struct sluice_io *io, struct sluice_file *file, const struct members *a,
+static void slow_member(struct penstock_io *io, struct penstock_file *file, const struct members *a,
 			unsigned count)
 {
 	double start, alone, behind, all;
-	struct sluice_err err;
+	struct penstock_err err;
 	void *buf;
 
-	if (sluice_buf_alloc(&buf, io, MEMBERS * count * a->size + SMALL, 0, NULL, &err))
+	if (penstock_buf_alloc(&buf, io, MEMBERS * count * a->size + SMALL, 0, NULL, &err))
 		die("%s", err.msg);
 	fill(buf, MEMBERS * count * a->size);
 	start = wall_now();
 	read_member(io, file, a, buf, 1, count);
-	sluice_wait_all(io, -1, NULL);
+	penstock_wait_all(io, -1, NULL);
 	alone = member_ended(1, count) - start;
 	start = wall_now();
 	read_member(io, file, a, buf, 0, count);
 	usleep(a->wait_ms * 1000);
 	behind = wall_now();
 	read_member(io, file, a, buf, 1, count);
-	sluice_wait_all(io, -1, NULL);
+	penstock_wait_all(io, -1, NULL);
 	behind = member_ended(1, count) - behind;
 	all = member_ended(0, count) - start;
 	printf("{\"alone\": %.4f, \"behind\": %.4f, \"all\": %.4f}\n", alone, behind, all);
@@ -138,14 +138,14 @@ static void slow_member(struct sluice_io *io, struct sluice_file *file, const st
 int main(int argc, char **argv)
 {
 	static double alone[ROUNDS_MAX], beside[ROUNDS_MAX], first[ROUNDS_MAX], last[ROUNDS_MAX];
-	struct sluice_opts o = SLUICE_OPTS_INIT;
-	struct sluice_file_info info = {.size = sizeof(info)};
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
+	struct penstock_file_info info = {.size = sizeof(info)};
 	struct members members = {0};
 	unsigned rounds = 9, count = 64;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	const char *path = NULL;
-	struct sluice_file *file;
-	struct sluice_io *io;
+	struct penstock_file *file;
+	struct penstock_io *io;
 	void *buf;
 	int c;
 
@@ -174,17 +174,17 @@ int main(int argc, char **argv)
 	if (!path || !rounds || rounds > ROUNDS_MAX || !count || count > COUNT_MAX ||
 	    (members.unit && !members.size))
 		die("see the top of behind.c");
-	if (sluice_open(&io, &o, &err) < 0 ||
-	    sluice_file_open(&file, io, path, O_RDONLY, 0, &err) < 0)
+	if (penstock_open(&io, &o, &err) < 0 ||
+	    penstock_file_open(&file, io, path, O_RDONLY, 0, &err) < 0)
 		die("%s", err.msg);
 	if (members.unit) {
 		slow_member(io, file, &members, count);
-		sluice_close(io, NULL);
+		penstock_close(io, NULL);
 		return 0;
 	}
-	sluice_file_stat(file, &info);
+	penstock_file_stat(file, &info);
 	info.bytes = info.bytes > 1u << 30 ? 1u << 30 : info.bytes / SMALL * SMALL;
-	if (sluice_buf_alloc(&buf, io, info.bytes + (uint64_t)(count + 1) * SMALL, 0, NULL, &err))
+	if (penstock_buf_alloc(&buf, io, info.bytes + (uint64_t)(count + 1) * SMALL, 0, NULL, &err))
 		die("%s", err.msg);
 	fill(buf, info.bytes);
 	for (unsigned i = 0; i < WARM_UP; i++)
@@ -198,6 +198,6 @@ int main(int argc, char **argv)
 	       median(alone, rounds), median(beside, rounds),
 	       median(alone, rounds) / median(beside, rounds), median(first, rounds),
 	       median(last, rounds));
-	sluice_close(io, NULL);
+	penstock_close(io, NULL);
 	return 0;
 }

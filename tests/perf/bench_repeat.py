@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Do the intervals of `sluice bench` cover what changes from one run to the next?
+"""Do the intervals of `penstock bench` cover what changes from one run to the next?
 
     bench_repeat.py [--build DIR] [--dir DIR] [--runs N] [WORD ...]
 
@@ -29,11 +29,11 @@ def overlap(a, b):
 
 def main():
     args, words = arguments()
-    sluice = os.path.join(os.path.abspath(args.build), 'sluice')
+    penstock = os.path.join(os.path.abspath(args.build), 'penstock')
     runs = []
-    with tempfile.TemporaryDirectory(prefix='sluice-perf-', dir=args.dir) as folder:
+    with tempfile.TemporaryDirectory(prefix='penstock-perf-', dir=args.dir) as folder:
         for _ in range(args.runs):
-            out = subprocess.run([sluice, 'bench', '--nvme-path', folder, '--no-limit', '--json', '-', *words],
+            out = subprocess.run([penstock, 'bench', '--nvme-path', folder, '--no-limit', '--json', '-', *words],
                                  check=True, stdout=subprocess.PIPE, text=True).stdout
             runs.append(json.loads(out)['series'])
     pairs = list(zip(runs, runs[1:]))

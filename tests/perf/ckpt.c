@@ -29,7 +29,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 
 #include "measure.h"
 
@@ -40,7 +40,7 @@ static uint64_t size;
 static uint64_t room; /* of @memory: SIZE, or what a large one goes through */
 static char *memory;
 
-static void check(int64_t r, const struct sluice_err *err)
+static void check(int64_t r, const struct penstock_err *err)
 {
 	if (r < 0)
 		die("%s", err->msg);
@@ -101,26 +101,26 @@ static void limit_load(void)
 	close(fd);
 }
 
-/* --------------------------------------------------------------------------- sluice */
+/* --------------------------------------------------------------------------- penstock */
 
-static void save(struct sluice_io *io, uint32_t flags)
+static void save(struct penstock_io *io, uint32_t flags)
 {
-	struct sluice_writer_opts o = SLUICE_WRITER_OPTS_INIT;
-	struct sluice_writer *w;
-	struct sluice_err err;
+	struct penstock_writer_opts o = PENSTOCK_WRITER_OPTS_INIT;
+	struct penstock_writer *w;
+	struct penstock_err err;
 
 	o.flags = flags;
 	o.expected = size;
-	check(sluice_writer_open(&w, io, path, &o, &err), &err);
+	check(penstock_writer_open(&w, io, path, &o, &err), &err);
 	for (uint64_t at = 0, n; at < size; at += n) {
 		n = size - at < 50000001 ? size - at : 50000001; /* tensors */
-		check(sluice_writer_write(w, memory + (room < size ? 0 : at), n, &err), &err);
+		check(penstock_writer_write(w, memory + (room < size ? 0 : at), n, &err), &err);
 	}
-	check(sluice_writer_commit(w, &err), &err);
+	check(penstock_writer_commit(w, &err), &err);
 }
 
 /* Neighbours in a file, in an order of their own. */
-static void cut(struct sluice_piece *p)
+static void cut(struct penstock_piece *p)
 {
 	uint64_t x = 88172645463325252u, at = 0, each = size / PIECES;
 
@@ -128,51 +128,51 @@ static void cut(struct sluice_piece *p)
 		uint64_t len = i == PIECES - 1 ? size - at : each / 2 + random_next(&x) % each;
 
 		len = at + len > size ? size - at : len;
-		p[i] = (struct sluice_piece){at, len, memory + at};
+		p[i] = (struct penstock_piece){at, len, memory + at};
 		at += len;
 	}
 	for (unsigned i = PIECES - 1; i > 0; i--) {
 		unsigned k = (unsigned)(random_next(&x) % (i + 1));
-		struct sluice_piece t = p[i];
+		struct penstock_piece t = p[i];
 
 		p[i] = p[k];
 		p[k] = t;
 	}
 }
 
-static void load(struct sluice_io *io, bool verify, bool small)
+static void load(struct penstock_io *io, bool verify, bool small)
 {
-	static struct sluice_piece pieces[PIECES];
-	struct sluice_reader_opts o = SLUICE_READER_OPTS_INIT;
-	struct sluice_reader *r;
-	struct sluice_err err;
+	static struct penstock_piece pieces[PIECES];
+	struct penstock_reader_opts o = PENSTOCK_READER_OPTS_INIT;
+	struct penstock_reader *r;
+	struct penstock_err err;
 
-	o.verify = verify ? SLUICE_VERIFY_ALWAYS : SLUICE_VERIFY_NEVER;
-	check(sluice_reader_open(&r, io, path, &o, &err), &err);
-	pieces[0] = (struct sluice_piece){0, size, memory};
+	o.verify = verify ? PENSTOCK_VERIFY_ALWAYS : PENSTOCK_VERIFY_NEVER;
+	check(penstock_reader_open(&r, io, path, &o, &err), &err);
+	pieces[0] = (struct penstock_piece){0, size, memory};
 	if (small)
 		cut(pieces);
-	check(sluice_reader_fetch(r, pieces, small ? PIECES : 1, &err), &err);
-	sluice_reader_close(r);
+	check(penstock_reader_fetch(r, pieces, small ? PIECES : 1, &err), &err);
+	penstock_reader_close(r);
 }
 
-static void load_large(struct sluice_io *io)
+static void load_large(struct penstock_io *io)
 {
-	struct sluice_reader_opts o = SLUICE_READER_OPTS_INIT;
-	struct sluice_reader *r;
-	struct sluice_err err;
+	struct penstock_reader_opts o = PENSTOCK_READER_OPTS_INIT;
+	struct penstock_reader *r;
+	struct penstock_err err;
 	int64_t n = 1;
 
-	o.verify = SLUICE_VERIFY_ALWAYS;
-	check(sluice_reader_open(&r, io, path, &o, &err), &err);
+	o.verify = PENSTOCK_VERIFY_ALWAYS;
+	check(penstock_reader_open(&r, io, path, &o, &err), &err);
 	while (n > 0) {
-		n = sluice_reader_read(r, memory, room, &err);
+		n = penstock_reader_read(r, memory, room, &err);
 		check(n, &err);
 	}
-	sluice_reader_close(r);
+	penstock_reader_close(r);
 }
 
-static void once(struct sluice_io *io)
+static void once(struct penstock_io *io)
 {
 	if (!strcmp(mode, "limit-save"))
 		limit_save();
@@ -183,7 +183,7 @@ static void once(struct sluice_io *io)
 	else if (!strcmp(mode, "save") || !strcmp(mode, "save-large"))
 		save(io, 0);
 	else if (!strcmp(mode, "save-plain"))
-		save(io, SLUICE_WRITER_NO_CRC);
+		save(io, PENSTOCK_WRITER_NO_CRC);
 	else if (!strcmp(mode, "load"))
 		load(io, true, false);
 	else if (!strcmp(mode, "load-plain"))
@@ -204,8 +204,8 @@ static void fill_words(void)
 
 int main(int argc, char **argv)
 {
-	struct sluice_io *io;
-	struct sluice_err err;
+	struct penstock_io *io;
+	struct penstock_err err;
 	struct rusage u;
 	struct span t;
 
@@ -224,7 +224,7 @@ int main(int argc, char **argv)
 		fill_words();
 	else
 		fill(memory, room);
-	check(sluice_open(&io, NULL, &err), &err);
+	check(penstock_open(&io, NULL, &err), &err);
 	if (room == size)
 		once(io);
 	t = span_start();
@@ -236,6 +236,6 @@ int main(int argc, char **argv)
 	       ", \"own_kib\": %ld}\n",
 	       size, t.wall, t.cpu, size,
 	       room < size ? u.ru_maxrss : u.ru_maxrss - (long)(size >> 10));
-	sluice_close(io, NULL);
+	penstock_close(io, NULL);
 	return 0;
 }

@@ -6,9 +6,9 @@
                 [--device cuda|cpu]
 
 Two engines of DeepSpeed's in one process have the same random weights in files of their own, one with the operators
-that DeepSpeed builds and one with sluice.deepspeed.install().  They take turns at decoding one token for each
+that DeepSpeed builds and one with penstock.deepspeed.install().  They take turns at decoding one token for each
 sequence of the batch, which reads every weight once; the tokens must be the same.  Beside them, in turn too: all of the
-files read by sluice.Handle and no model at all, which is the bound.
+files read by penstock.Handle and no model at all, which is the bound.
 
 What the parameters are read into: locked is what DeepSpeed takes, memory of the operator's own; ordinary is torch.empty();
 pinned is torch's; gpu is memory of the device.  Needs DeepSpeed, torch, a compiler, libaio with its header.
@@ -57,8 +57,8 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
 import deepspeed
-import sluice
-import sluice.deepspeed
+import penstock
+import penstock.deepspeed
 from deepspeed.ops.op_builder import AsyncIOBuilder
 
 
@@ -166,8 +166,8 @@ def synchronize():
 def read_all(files):
     """Seconds to read the files into memory in their order, with nothing else to do."""
     largest = max(map(os.path.getsize, files))
-    memory = [sluice.empty(largest, torch.uint8) for _ in range(8)]
-    with sluice.Handle() as handle:
+    memory = [penstock.empty(largest, torch.uint8) for _ in range(8)]
+    with penstock.Handle() as handle:
         begin, pending = time.perf_counter(), []
         for name, buffer in zip(files, itertools.cycle(memory)):
             if len(pending) == len(memory):
@@ -203,7 +203,7 @@ def report(row):
     middle = {name: statistics.median(times) for name, times in row['seconds'].items()}
     for name, seconds in middle.items():
         print(f'{row["memory"]:9} {name:9} {args.batch / seconds:9.2f} tokens/s {row["bytes"] / seconds / 1e9:7.2f} GB/s')
-    print(f'{row["memory"]:9} sluice is {middle["original"] / middle["sluice"]:.2f} times as fast, at {middle["bound"] / middle["sluice"]:.2f} '
+    print(f'{row["memory"]:9} penstock is {middle["original"] / middle["penstock"]:.2f} times as fast, at {middle["bound"] / middle["penstock"]:.2f} '
           f'of the bound; the tokens are {"the same" if row["same_tokens"] else "NOT the same"}')
     print(json.dumps(row), flush=True)
 
@@ -218,8 +218,8 @@ def main():
         AsyncIOBuilder().load()
         print(f'operators of DeepSpeed built in {time.perf_counter() - begin:.1f} s', flush=True)
         engines = [Engine('original', folder)]
-        sluice.deepspeed.install()
-        engines.append(Engine('sluice', folder))
+        penstock.deepspeed.install()
+        engines.append(Engine('penstock', folder))
         rows = [measure(engines, kind) for kind in args.memory.split(',')]
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -41,7 +41,7 @@ struct state {
 	bool *moved;
 };
 
-static struct sluice_err err;
+static struct penstock_err err;
 
 static struct place *open_place(const struct args *a, const char *kind, const char *path)
 {
@@ -204,7 +204,7 @@ int main(int argc, char **argv)
 			 .count = 1024,
 			 .chains = 128,
 			 .seconds = 5,
-			 .flow = {.io = SLUICE_OPTS_INIT, .fill = true, .seed = 1}};
+			 .flow = {.io = PENSTOCK_OPTS_INIT, .fill = true, .seed = 1}};
 	struct state s = {.a = &a, .random = 20011029, .filling = true};
 	struct span t;
 

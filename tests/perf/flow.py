@@ -110,7 +110,7 @@ def row(part):
 def main():
     args = arguments()
     parts = []
-    folder = tempfile.mkdtemp(prefix='sluice-perf-', dir=args.dir)
+    folder = tempfile.mkdtemp(prefix='penstock-perf-', dir=args.dir)
     try:
         for name in args.only.split(','):
             parts.append(measure(args, folder, name))

@@ -21,7 +21,7 @@ static double cpu_seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static double speed(const struct sluice_gen *g, void *buf, bool check)
+static double speed(const struct penstock_gen *g, void *buf, bool check)
 {
 	double best = 0, t;
 	size_t right = 0;
@@ -30,13 +30,13 @@ static double speed(const struct sluice_gen *g, void *buf, bool check)
 		t = cpu_seconds();
 		for (unsigned i = 0; i < TIMES; i++) {
 			if (check)
-				right += sluice_gen_check(g, 1, 0, buf, LEN) == LEN;
+				right += penstock_gen_check(g, 1, 0, buf, LEN) == LEN;
 			else
-				sluice_gen_fill(g, 1, (uint64_t)i * LEN, buf, LEN);
+				penstock_gen_fill(g, 1, (uint64_t)i * LEN, buf, LEN);
 		}
 		t = (double)TIMES * LEN / (cpu_seconds() - t) / 1e9;
 		best = t > best ? t : best;
-		sluice_gen_fill(g, 1, 0, buf, LEN);
+		penstock_gen_fill(g, 1, 0, buf, LEN);
 	}
 	if (check && right != TURNS * TIMES)
 		exit(1);
@@ -47,20 +47,20 @@ int main(void)
 {
 	static const double ratios[][2] = {{1, 1}, {1.5, 1}, {1, 2}, {2.7, 2.7}};
 	void *buf = aligned_alloc(4096, LEN);
-	struct sluice_gen g;
+	struct penstock_gen g;
 	double made;
 
 	if (!buf)
 		return 1;
-	for (unsigned k = 0; sluice_gen_kernel(k); k++)
+	for (unsigned k = 0; penstock_gen_kernel(k); k++)
 		for (unsigned i = 0; i < ARRAY_SIZE(ratios); i++) {
-			if (sluice_gen_init(&g, 1, ratios[i][0], ratios[i][1], NULL) < 0)
+			if (penstock_gen_init(&g, 1, ratios[i][0], ratios[i][1], NULL) < 0)
 				return 1;
-			g.kernel = sluice_gen_kernel(k)->words;
+			g.kernel = penstock_gen_kernel(k)->words;
 			made = speed(&g, buf, false);
 			printf("{\"kernel\": \"%s\", \"dedup\": %g, \"compress\": %g, "
 			       "\"fill_gb_s\": %.1f, \"check_gb_s\": %.1f}\n",
-			       sluice_gen_kernel(k)->name, ratios[i][0], ratios[i][1], made,
+			       penstock_gen_kernel(k)->name, ratios[i][0], ratios[i][1], made,
 			       speed(&g, buf, true));
 		}
 	free(buf);

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-import sluice
+import penstock
 import torch
 
 GIB = 1 << 30
@@ -171,12 +171,12 @@ def same(part, got, want):
 def bulk(args, table, path, host, device):
     """One blocking call for everything: the same handle for host and device memory."""
     want = pattern(args.size, 1)
-    with sluice.Handle() as handle, contextlib.ExitStack() as undo:
+    with penstock.Handle() as handle, contextlib.ExitStack() as undo:
         handle.write(want, path)
         by_cufile, bare = None, None
         try:
             bare = undo.enter_context(CuFile(path, device, os.O_RDWR | os.O_DIRECT))
-            by_cufile = undo.enter_context(sluice.Handle('cufile'))
+            by_cufile = undo.enter_context(penstock.Handle('cufile'))
             by_cufile.register(device)
         except (Refused, OSError) as why:
             print(f'  without cuFile: {why}')
@@ -218,14 +218,14 @@ def cached(args, table, path, host, device):
         for name, options in (('ring, 1 I/O thread', {}), ('ring, 4 I/O threads', {'threads': 4}),
                               ('ring, 8 I/O threads', {'threads': 8}),
                               ('ring, engine threads', {'engine': 'threads', 'threads': 4})):
-            handle = undo.enter_context(sluice.Handle(direct='never', **options))
+            handle = undo.enter_context(penstock.Handle(direct='never', **options))
             contenders[name] = lambda h=handle: h.read(device, path)
-        handle = undo.enter_context(sluice.Handle(direct='never', threads=8))
+        handle = undo.enter_context(penstock.Handle(direct='never', threads=8))
         contenders['pinned host memory, 8 I/O threads'] = lambda: handle.read(host, path)
         try:
             bare = undo.enter_context(CuFile(path, device, os.O_RDONLY))
             contenders['cuFileRead of everything'] = bare.read
-            by_cufile = undo.enter_context(sluice.Handle('cufile', direct='never'))
+            by_cufile = undo.enter_context(penstock.Handle('cufile', direct='never'))
             by_cufile.register(device)
             contenders['engine cufile'] = lambda: by_cufile.read(device, path)
         except (Refused, OSError) as why:
@@ -249,7 +249,7 @@ def small(args, table, path, device):
         with contextlib.ExitStack() as undo:
             contenders = {}
             for threads in (1, 4):
-                handle = undo.enter_context(sluice.Handle(threads=threads))
+                handle = undo.enter_context(penstock.Handle(threads=threads))
                 file = undo.enter_context(handle.open(path))
                 items = [(piece, file, i * size) for i, piece in enumerate(pieces)]
                 name = f'{threads} I/O thread{"s" * (threads > 1)}'
@@ -275,12 +275,12 @@ def main():
     args = p.parse_args()
     if not torch.cuda.is_available():
         sys.exit('gpu.py: no CUDA device')
-    print(torch.cuda.get_device_name(), '- torch', torch.__version__, '- sluice',
-          sluice.__version__)
+    print(torch.cuda.get_device_name(), '- torch', torch.__version__, '- penstock',
+          penstock.__version__)
     os.environ['CUFILE_LOGFILE_PATH'] = os.devnull  # else cuFile leaves a log in this folder
     table = Table()
     device = torch.empty(args.size, dtype=torch.uint8, device='cuda')
-    host = sluice.empty(args.size, torch.uint8)
+    host = penstock.empty(args.size, torch.uint8)
     with tempfile.TemporaryDirectory(dir=args.dir) as folder:
         path = os.path.join(folder, 'data')
         bulk(args, table, path, host, device)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What it costs that several ranks are one run: how far apart they begin, and the CPU time of what keeps them together.
 
-    hosts.py SLUICE [--ranks N...] [--rounds N] [--seconds N]
+    hosts.py PENSTOCK [--ranks N...] [--rounds N] [--seconds N]
 
 Ranks replay a trace of a few rows against memory, so that they sleep nearly all of the time.  The same trace by a process alone
 takes what the replay itself costs; what a rank takes more is the control.  All ranks are on this machine: with more of them than
@@ -42,12 +42,12 @@ def cpu(result):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', 1)[0])
-    parser.add_argument('sluice')
+    parser.add_argument('penstock')
     parser.add_argument('--ranks', type=int, nargs='+', default=[4, 16, 64])
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--seconds', type=int, default=10)
     a = parser.parse_args()
-    sluice = os.path.abspath(a.sluice)
+    penstock = os.path.abspath(a.penstock)
     print(f'{"":8} {"ranks":>5} {"skew":>24} {"worst error of clocks":>22} {"control, of a core per rank":>28}')
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -55,7 +55,7 @@ def main():
             if not shutil.which(launcher[0]):
                 continue
             for ranks in a.ranks:
-                words = [sluice, 'replay', 't.csv', '-T', 'memory']
+                words = [penstock, 'replay', 't.csv', '-T', 'memory']
                 make_trace('t.csv', 1, a.seconds)
                 alone = statistics.median(cpu(run(words)) for _ in range(a.rounds))
                 make_trace('t.csv', ranks, a.seconds)

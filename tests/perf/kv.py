@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Storage bandwidth of `sluice kv` beside fio's, on the same disk.
+"""Storage bandwidth of `penstock kv` beside fio's, on the same disk.
 
     kv.py [--build DIR] [--dir DIR] [--rounds N] [--seconds N] [--users N] [--capacity GIB] [--model NAME]
           [--layout NAME,...] [--precondition] [--huge] [--json FILE]
@@ -12,7 +12,7 @@ blocks of the same size with the same share of reads and the same number in flig
     replayed   block by block what the run does, in its order, in one such file
 
 both with buffers on small pages and on huge ones (--huge: only these, which are faster).  Promised is 0.9 of the
-best of them.  The file of fio has been written before; the storage of sluice only with --precondition.  The bytes of `sluice kv` are those storage moved inside the interval.  CPU seconds and peak memory are
+best of them.  The file of fio has been written before; the storage of penstock only with --precondition.  The bytes of `penstock kv` are those storage moved inside the interval.  CPU seconds and peak memory are
 those of whole processes.  The exit status says whether everything ran, never how fast.
 """
 import argparse
@@ -52,7 +52,7 @@ def arguments():
 class Workload:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
-        self.sluice = os.path.join(os.path.abspath(args.build), 'sluice')
+        self.penstock = os.path.join(os.path.abspath(args.build), 'penstock')
         self.cache = os.path.join(folder, 'cache')
         self.options = ['kv', '--model', args.model, '--num-users', str(args.users), '--duration', str(args.seconds),
                         '--gpu-mem-gb', '0', '--cpu-mem-gb', '0', '--generation-mode', 'none', '--seed', '42',
@@ -62,7 +62,7 @@ class Workload:
     def run(self, layout):
         """The run itself; bytes and time are of its measured interval."""
         output = os.path.join(self.folder, 'kv.json')
-        _, usage = measured([self.sluice, *self.options, *self.before, '--cache-dir', self.cache, '--layout', layout,
+        _, usage = measured([self.penstock, *self.options, *self.before, '--cache-dir', self.cache, '--layout', layout,
                              '--output', output, '--json', os.path.join(self.folder, 'result.json')], self.folder)
         with open(output) as f:
             stats = json.load(f)['summary']
@@ -74,7 +74,7 @@ class Workload:
     def operations(self):
         """What it does, in order: (operation, bytes, key)."""
         trace = os.path.join(self.folder, 'trace.csv')
-        measured([self.sluice, *self.options, '--io-trace-log', trace, '--trace-extended',
+        measured([self.penstock, *self.options, '--io-trace-log', trace, '--trace-extended',
                   '--output', os.path.join(self.folder, 'trace.json')], self.folder)
         with open(trace, newline='') as f:
             for row in csv.DictReader(f):
@@ -146,10 +146,10 @@ class Fio:
 
 
 def variants(args, folder, undo):
-    """sluice first; the others move the share of reads that its first run had."""
+    """penstock first; the others move the share of reads that its first run had."""
     kv, other = Workload(args, folder), Fio(args, folder)
     layouts = args.layout.split(',')
-    result = [Variant(f'sluice kv, {x}', lambda x=x: kv.run(x)) for x in layouts]
+    result = [Variant(f'penstock kv, {x}', lambda x=x: kv.run(x)) for x in layouts]
     if not shutil.which('fio'):
         raise Unavailable('fio is not installed')
     other.make()
@@ -165,7 +165,7 @@ def variants(args, folder, undo):
 
 
 def report(all_variants):
-    ours = [v for v in all_variants if v.name.startswith('sluice')]
+    ours = [v for v in all_variants if v.name.startswith('penstock')]
     others = [v for v in all_variants if v not in ours]
     show(['', 'GB/s', 'from .. to', 'reads', 'CPU s/GiB', 'peak memory'],
          [[v.name, f'{v.median(speed):.2f}', v.spread(speed, '.2f'),

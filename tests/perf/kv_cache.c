@@ -23,7 +23,7 @@ enum { READS = 8, RECENT = 1000 };
 
 struct bench {
 	struct kv_cache *cache;
-	struct sluice_random random;
+	struct penstock_random random;
 	uint64_t entries, first, next; /* entries in it: keys first <= n < next */
 	uint64_t events, misses;
 };
@@ -61,7 +61,7 @@ static int open_cache(struct bench *b, uint64_t entries, bool limited)
 			entries * size - o.limit[KV_GPU] * 8 / 10 - o.limit[KV_CPU] * 8 / 10;
 	}
 	*b = (struct bench){.entries = entries};
-	sluice_random_seed(&b->random, 1);
+	penstock_random_seed(&b->random, 1);
 	return kv_cache_new(&b->cache, &o, on_event, b);
 }
 
@@ -127,7 +127,7 @@ static void turns(struct bench *b)
 
 	allocate(b);
 	for (int i = 0; i < READS; i++)
-		touch(b, b->next - 1 - sluice_random_below(&b->random, recent));
+		touch(b, b->next - 1 - penstock_random_below(&b->random, recent));
 }
 
 /* Not the oldest, which the next allocations drop. */
@@ -135,7 +135,7 @@ static uint64_t any(struct bench *b)
 {
 	uint64_t all = b->next - b->first;
 
-	return b->next - 1 - sluice_random_below(&b->random, all / 2);
+	return b->next - 1 - penstock_random_below(&b->random, all / 2);
 }
 
 static void anywhere(struct bench *b)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The reference and `sluice kv` on the same folder with the same options, side by side.
+"""The reference and `penstock kv` on the same folder with the same options, side by side.
 
     kv_reference.py [--build DIR] [--dir DIR] [--python PROGRAM] [--rounds N] [--json FILE] [PATH [-- OPTION...]]
 
 PATH is MLPerf Storage's kv-cache.py, which is not part of this project: without it nothing is run and the
-exit status is 3.  The options go to all; without any a small run on storage alone is made.  sluice runs twice
+exit status is 3.  The options go to all; without any a small run on storage alone is made.  penstock runs twice
 a round: as it is, and with --compat, which counts what the reference counts.  Where rounds are many, figures
 are medians.  CPU and memory are those of whole processes, and the time on the wall of a run is from its start
 to its end: the reference goes on counting after the time that it divides by.
@@ -96,9 +96,9 @@ def main():
     if not os.path.isfile(args.path):
         print(f'kv_reference: {args.path}: no such file', file=sys.stderr)
         return 2
-    sluice = [os.path.join(os.path.abspath(args.build), 'sluice'), 'kv']
-    runs = {'reference': [args.python, os.path.abspath(args.path)], 'sluice --compat': [*sluice, '--compat'],
-            'sluice': sluice}
+    penstock = [os.path.join(os.path.abspath(args.build), 'penstock'), 'kv']
+    runs = {'reference': [args.python, os.path.abspath(args.path)], 'penstock --compat': [*penstock, '--compat'],
+            'penstock': penstock}
     samples = {name: [] for name in runs}
     try:
         with places.scratch(args.dir) as folder:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How fast `sluice kv` writes traces, and what memory that takes.
+"""How fast `penstock kv` writes traces, and what memory that takes.
 
     kv_trace.py [--build DIR] [--dir DIR] [--rounds N] [--only PART,...] [--quick] [--json FILE]
 
@@ -59,17 +59,17 @@ def parts(quick):
     }
 
 
-def measure(sluice, folder, options, name):
+def measure(penstock, folder, options, name):
     """One run: its time, its processor time and its peak memory are those of the process."""
     result = os.path.join(folder, 'result.json')
     trace = os.path.join(folder, name)
     begin = time.monotonic()
-    process = subprocess.Popen([sluice, 'kv', *options, '--seed', '42', '--io-trace-log', trace, '--output', result],
+    process = subprocess.Popen([penstock, 'kv', *options, '--seed', '42', '--io-trace-log', trace, '--output', result],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.monotonic() - begin
     if status:
-        raise RuntimeError(f'sluice kv {" ".join(options)}: status {os.waitstatus_to_exitcode(status)}')
+        raise RuntimeError(f'penstock kv {" ".join(options)}: status {os.waitstatus_to_exitcode(status)}')
     with open(result, encoding='utf-8') as f:
         j = json.load(f)
     stats = j['summary']['cache_stats']
@@ -77,7 +77,7 @@ def measure(sluice, folder, options, name):
     if not name.startswith('/'):
         os.unlink(trace)
     return {
-        'rows': j['sluice']['kv']['rows'],
+        'rows': j['penstock']['kv']['rows'],
         'entries': sum(stats[t + '_entries'] for t in ('gpu', 'cpu', 'storage')),
         'wall_sec': wall,
         'cpu_sec': usage.ru_utime + usage.ru_stime,
@@ -105,14 +105,14 @@ def line(name, samples):
 
 def main():
     args = arguments()
-    sluice = os.path.join(os.path.abspath(args.build), 'sluice')
+    penstock = os.path.join(os.path.abspath(args.build), 'penstock')
     chosen = {k: v for k, v in parts(args.quick).items() if k in args.only.split(',')}
     samples = {name: [] for name in chosen}
-    with tempfile.TemporaryDirectory(prefix='sluice-perf-', dir=args.dir) as folder:
+    with tempfile.TemporaryDirectory(prefix='penstock-perf-', dir=args.dir) as folder:
         for turn in range(args.rounds):
             for name, (options, path, once) in chosen.items():
                 if turn == 0 or not once:
-                    samples[name].append(measure(sluice, folder, options, path))
+                    samples[name].append(measure(penstock, folder, options, path))
     bench.show(['', 'rows', 's', 'CPU s', 'M rows/s', 'M rows/CPU s', 'peak MB', 'entries', 'B/entry', 'B/row'],
                [line(name, v) for name, v in samples.items()])
     if args.json:

@@ -10,12 +10,12 @@
  *	null-large, null-single	-c blocks of 4 KiB through engine null: one operation, or one each,
  *				which completions submit
  *	null-batch, null-ticket	the same 32 in a call, and a call to wait for them, or one for each
- *	sync, sync-cached	sluice_pread() of 4 KiB against pread(2) on the same descriptor
+ *	sync, sync-cached	penstock_pread() of 4 KiB against pread(2) on the same descriptor
  *	many-read, many-write	512 operations of 128 KiB against one of 64 MiB
  *	lists			-s bytes read in operations of 1 MiB, each into pieces of -b bytes
  *
  *	-s SIZE  -b BLOCK  -d DEPTH  -t THREADS  -e ENGINE	(the library's defaults)
- *	-m own|plain|odd	sluice_buf_alloc(); the caller's memory on 4 KiB pages; the
+ *	-m own|plain|odd	penstock_buf_alloc(); the caller's memory on 4 KiB pages; the
  *				same, one byte further (own)
  *	-w SECONDS  -c COUNT  -C: copy nothing that can go straight
  *
@@ -31,7 +31,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "measure.h"
 
@@ -47,34 +47,34 @@ struct args {
 	const char *mode;
 	const char *path;
 	const char *memory;
-	struct sluice_opts opts;
+	struct penstock_opts opts;
 	uint64_t size;
 	uint64_t count;
 	double seconds;
 };
 
-static struct sluice_io *io;
-static struct sluice_file *file;
-static struct sluice_err err;
+static struct penstock_io *io;
+static struct penstock_file *file;
+static struct penstock_err err;
 
 static void handle_open(const struct args *a)
 {
-	if (sluice_open(&io, &a->opts, &err) < 0)
+	if (penstock_open(&io, &a->opts, &err) < 0)
 		die("%s", err.msg);
 }
 
 static void data_open(const char *path, int oflags)
 {
-	if (sluice_file_open(&file, io, path, oflags, 0644, &err) < 0)
+	if (penstock_file_open(&file, io, path, oflags, 0644, &err) < 0)
 		die("%s", err.msg);
 }
 
 /* Size of the open file in blocks of @block bytes, at least one. */
 static uint64_t file_blocks(uint64_t block)
 {
-	struct sluice_file_info info = {.size = sizeof(info)};
+	struct penstock_file_info info = {.size = sizeof(info)};
 
-	sluice_file_stat(file, &info);
+	penstock_file_stat(file, &info);
 	if (info.bytes < block)
 		die("the file is too small: %" PRIu64 " bytes are needed", block);
 	return info.bytes / block;
@@ -84,7 +84,7 @@ static void *own_memory(uint64_t len)
 {
 	void *p = NULL;
 
-	if (sluice_buf_alloc(&p, io, len, 0, NULL, &err) < 0)
+	if (penstock_buf_alloc(&p, io, len, 0, NULL, &err) < 0)
 		die("%s", err.msg);
 	fill(p, len);
 	return p;
@@ -118,11 +118,11 @@ static void *memory(const struct args *a)
 /* Everything about one run but the line's last fields, which are the mode's. */
 static void report(const char *mode, struct span t, uint64_t ops, uint64_t bytes)
 {
-	struct sluice_file_info info = {.size = sizeof(info)};
-	struct sluice_stats st = {.size = sizeof(st)};
+	struct penstock_file_info info = {.size = sizeof(info)};
+	struct penstock_stats st = {.size = sizeof(st)};
 
-	sluice_file_stat(file, &info);
-	sluice_get_stats(io, &st);
+	penstock_file_stat(file, &info);
+	penstock_get_stats(io, &st);
 	printf("{\"mode\": \"%s\", \"engine\": \"%s\", \"direct\": %s, \"block\": %" PRIu64
 	       ", \"depth\": %u, "
 	       "\"threads\": %u, \"fallbacks\": %u, \"blocks\": %" PRIu64 ", \"blocks_fixed\": "
@@ -137,7 +137,7 @@ static void report(const char *mode, struct span t, uint64_t ops, uint64_t bytes
 static void report_end(void)
 {
 	printf("}\n");
-	if (sluice_close(io, &err) < 0)
+	if (penstock_close(io, &err) < 0)
 		die("%s", err.msg);
 }
 
@@ -145,8 +145,8 @@ static void report_end(void)
 
 static void move(bool write, void *buf, uint64_t size)
 {
-	int64_t r = write ? sluice_pwrite(file, buf, size, 0, &err)
-			  : sluice_pread(file, buf, size, 0, &err);
+	int64_t r = write ? penstock_pwrite(file, buf, size, 0, &err)
+			  : penstock_pread(file, buf, size, 0, &err);
 
 	if (r < 0)
 		die("%s", err.msg);
@@ -167,7 +167,7 @@ static void run_bulk(const struct args *a)
 	for (int i = 0; i < WARM_UP; i++)
 		move(write, buf, a->size);
 	if (fresh) {
-		sluice_file_close(file, NULL);
+		penstock_file_close(file, NULL);
 		unlink(a->path);
 	}
 	t = span_start();
@@ -197,12 +197,12 @@ struct slot {
 
 static atomic_bool stop;
 
-static void slot_done(void *arg, const struct sluice_done *done);
+static void slot_done(void *arg, const struct penstock_done *done);
 
 static void slot_submit(struct slot *s)
 {
-	struct sluice_op op = {
-		.opcode = SLUICE_READ,
+	struct penstock_op op = {
+		.opcode = PENSTOCK_READ,
 		.file = file,
 		.buf = s->buf,
 		.len = SMALL,
@@ -210,13 +210,13 @@ static void slot_submit(struct slot *s)
 		.on_done = slot_done,
 		.arg = s,
 	};
-	struct sluice_err e;
+	struct penstock_err e;
 
-	if (sluice_submit(io, &op, 1, NULL, &e) != 1)
+	if (penstock_submit(io, &op, 1, NULL, &e) != 1)
 		die("%s", e.msg);
 }
 
-static void slot_done(void *arg, const struct sluice_done *done)
+static void slot_done(void *arg, const struct penstock_done *done)
 {
 	struct slot *s = arg;
 
@@ -250,7 +250,7 @@ static void circle(const char *mode, unsigned n, uint64_t each, double seconds)
 		nanosleep(&nap, NULL);
 		atomic_store(&stop, true);
 	}
-	sluice_wait_all(io, -1, NULL);
+	penstock_wait_all(io, -1, NULL);
 	t = span_since(t);
 	for (unsigned i = 0; i < n; i++)
 		ops += slots[i].done;
@@ -261,11 +261,11 @@ static void circle(const char *mode, unsigned n, uint64_t each, double seconds)
 
 static void run_randread(const struct args *a)
 {
-	struct sluice_stats st = {.size = sizeof(st)};
+	struct penstock_stats st = {.size = sizeof(st)};
 
 	handle_open(a);
 	data_open(a->path, O_RDONLY);
-	sluice_get_stats(io, &st);
+	penstock_get_stats(io, &st);
 	circle(a->mode, st.depth * st.threads, UINT64_MAX, a->seconds);
 }
 
@@ -274,27 +274,27 @@ static void run_randread(const struct args *a)
 /* Submitting, the hand-over, the way back and waiting, which operations of callbacks have not. */
 static void batches(const char *mode, uint64_t count)
 {
-	struct sluice_op ops[BATCH];
-	struct sluice_done done[BATCH];
+	struct penstock_op ops[BATCH];
+	struct penstock_done done[BATCH];
 	uint64_t tickets[BATCH];
 	char *buf = own_memory((uint64_t)BATCH * SMALL);
 	bool by_ticket = !strcmp(mode, "null-ticket");
 	struct span t;
 
 	for (unsigned i = 0; i < BATCH; i++)
-		ops[i] = (struct sluice_op){.opcode = SLUICE_READ,
+		ops[i] = (struct penstock_op){.opcode = PENSTOCK_READ,
 					    .file = file,
 					    .buf = buf + (size_t)i * SMALL,
 					    .len = SMALL,
 					    .offset = (uint64_t)i * SMALL};
 	t = span_start();
 	for (uint64_t n = 0; n < count; n += BATCH) {
-		if (sluice_submit(io, ops, BATCH, tickets, &err) != BATCH)
+		if (penstock_submit(io, ops, BATCH, tickets, &err) != BATCH)
 			die("%s", err.msg);
 		for (unsigned i = 0; by_ticket && i < BATCH; i++)
-			if (sluice_wait(io, tickets[i], -1, &done[i]) < 0)
+			if (penstock_wait(io, tickets[i], -1, &done[i]) < 0)
 				die("a ticket was lost");
-		if (!by_ticket && sluice_wait_any(io, done, BATCH, BATCH, -1) != BATCH)
+		if (!by_ticket && penstock_wait_any(io, done, BATCH, BATCH, -1) != BATCH)
 			die("a batch was lost");
 	}
 	t = span_since(t);
@@ -314,9 +314,9 @@ static void run_null(const struct args *a)
 	handle_open(&null);
 	data_open(a->path, O_RDONLY);
 	if (!strcmp(a->mode, "null-single")) {
-		struct sluice_stats st = {.size = sizeof(st)};
+		struct penstock_stats st = {.size = sizeof(st)};
 
-		sluice_get_stats(io, &st);
+		penstock_get_stats(io, &st);
 		circle(a->mode, st.depth, (a->count + st.depth - 1) / st.depth, 0);
 		return;
 	}
@@ -326,7 +326,7 @@ static void run_null(const struct args *a)
 	}
 	buf = map(len, MAP_NORESERVE); /* never touched */
 	t = span_start();
-	if (sluice_pread(file, buf, len, 0, &err) != (int64_t)len)
+	if (penstock_pread(file, buf, len, 0, &err) != (int64_t)len)
 		die("%s", err.msg);
 	t = span_since(t);
 	report(a->mode, t, a->count, len);
@@ -347,11 +347,11 @@ static double quantile(double *values, unsigned n, double q)
 	return values[(unsigned)(q * (double)(n - 1) + 0.5)];
 }
 
-static double time_sluice(void *buf, uint64_t offset)
+static double time_penstock(void *buf, uint64_t offset)
 {
 	double t = wall_now();
 
-	if (sluice_pread(file, buf, SMALL, offset, &err) != SMALL)
+	if (penstock_pread(file, buf, SMALL, offset, &err) != SMALL)
 		die("%s", err.msg);
 	return wall_now() - t;
 }
@@ -384,7 +384,7 @@ static void run_sync(const struct args *a)
 	if (fd < 0 || !ours || !bare || !more)
 		die("%s: %s", a->path, strerror(errno));
 	handle_open(a);
-	if (sluice_file_from_fd(&file, io, fd, &err) < 0)
+	if (penstock_file_from_fd(&file, io, fd, &err) < 0)
 		die("%s", err.msg);
 	buf = own_memory(SMALL);
 	blocks = file_blocks(SMALL);
@@ -402,7 +402,7 @@ static void run_sync(const struct args *a)
 
 			for (unsigned k = 0; k < BATCH; k++)
 				*(first ? &ours[i + k] : &bare[i + k]) =
-					first ? time_sluice(buf, offsets[k])
+					first ? time_penstock(buf, offsets[k])
 					      : time_bare(fd, buf, offsets[k]);
 		}
 	}
@@ -410,7 +410,7 @@ static void run_sync(const struct args *a)
 	for (unsigned i = 0; i < n; i++)
 		more[i] = ours[i] - bare[i];
 	report(a->mode, t, 2 * (uint64_t)n, 2 * (uint64_t)n * SMALL);
-	printf(", \"sluice_us\": %.3f, \"bare_us\": %.3f, \"more_us\": %.3f, "
+	printf(", \"penstock_us\": %.3f, \"bare_us\": %.3f, \"more_us\": %.3f, "
 	       "\"more_us_q1\": %.3f, \"more_us_q3\": %.3f",
 	       1e6 * quantile(ours, n, 0.5), 1e6 * quantile(bare, n, 0.5),
 	       1e6 * quantile(more, n, 0.5), 1e6 * quantile(more, n, 0.25),
@@ -427,21 +427,21 @@ static void run_sync(const struct args *a)
 /* Submit @n equal parts of 64 MiB at @offset, wait for all of them; returns seconds. */
 static double time_parts(uint32_t opcode, char *buf, uint64_t offset, unsigned n)
 {
-	static struct sluice_op ops[PIECES];
+	static struct penstock_op ops[PIECES];
 	uint64_t total = (uint64_t)PIECES * PIECE, len = total / n;
-	struct sluice_summary sum;
+	struct penstock_summary sum;
 	double t;
 
 	for (unsigned i = 0; i < n; i++)
-		ops[i] = (struct sluice_op){.opcode = opcode,
+		ops[i] = (struct penstock_op){.opcode = opcode,
 					    .file = file,
 					    .buf = buf + i * len,
 					    .len = len,
 					    .offset = offset + i * len};
 	t = wall_now();
-	if (sluice_submit(io, ops, n, NULL, &err) != (int)n)
+	if (penstock_submit(io, ops, n, NULL, &err) != (int)n)
 		die("%s", err.msg);
-	sluice_wait_all(io, -1, &sum);
+	penstock_wait_all(io, -1, &sum);
 	t = wall_now() - t;
 	if (sum.failed || sum.bytes != total)
 		die("%s", sum.failed ? sum.msg : "a short transfer");
@@ -450,7 +450,7 @@ static double time_parts(uint32_t opcode, char *buf, uint64_t offset, unsigned n
 
 static void run_many(const struct args *a)
 {
-	uint32_t opcode = !strcmp(a->mode, "many-write") ? SLUICE_WRITE : SLUICE_READ;
+	uint32_t opcode = !strcmp(a->mode, "many-write") ? PENSTOCK_WRITE : PENSTOCK_READ;
 	uint64_t total = (uint64_t)PIECES * PIECE, ranges, next = 0;
 	unsigned n = (unsigned)a->count;
 	double *small = calloc(n, sizeof(*small)), *large = calloc(n, sizeof(*large));
@@ -460,7 +460,7 @@ static void run_many(const struct args *a)
 	if (!small || !large)
 		die("no memory");
 	handle_open(a);
-	data_open(a->path, opcode == SLUICE_WRITE ? O_RDWR : O_RDONLY);
+	data_open(a->path, opcode == PENSTOCK_WRITE ? O_RDWR : O_RDONLY);
 	buf = own_memory(total);
 	ranges = file_blocks(total);
 	time_parts(opcode, buf, 0, 1); /* first contact */
@@ -493,9 +493,9 @@ static void run_lists(const struct args *a)
 {
 	uint64_t piece = a->opts.block ? a->opts.block : 64 << 10, rounds = a->size / LIST / LISTS;
 	unsigned n = (unsigned)(LIST / piece);
-	struct sluice_iov *iov = calloc((size_t)LISTS * n, sizeof(*iov));
-	struct sluice_op ops[LISTS];
-	struct sluice_summary sum;
+	struct penstock_iov *iov = calloc((size_t)LISTS * n, sizeof(*iov));
+	struct penstock_op ops[LISTS];
+	struct penstock_summary sum;
 	struct args plain = *a;
 	struct span t;
 	char *buf;
@@ -509,18 +509,18 @@ static void run_lists(const struct args *a)
 		die("the file is too small");
 	buf = own_memory((uint64_t)LISTS * LIST);
 	for (unsigned k = 0; k < LISTS; k++) {
-		ops[k] = (struct sluice_op){
-			.opcode = SLUICE_READ, .file = file, .iov = iov + k * n, .nr_iov = n};
+		ops[k] = (struct penstock_op){
+			.opcode = PENSTOCK_READ, .file = file, .iov = iov + k * n, .nr_iov = n};
 		for (unsigned i = 0; i < n; i++)
-			iov[k * n + i] = (struct sluice_iov){buf + (i * LISTS + k) * piece, piece};
+			iov[k * n + i] = (struct penstock_iov){buf + (i * LISTS + k) * piece, piece};
 	}
 	t = span_start();
 	for (uint64_t r = 0; r < rounds; r++) {
 		for (unsigned k = 0; k < LISTS; k++)
 			ops[k].offset = (r * LISTS + k) * LIST;
-		if (sluice_submit(io, ops, LISTS, NULL, &err) != LISTS)
+		if (penstock_submit(io, ops, LISTS, NULL, &err) != LISTS)
 			die("%s", err.msg);
-		sluice_wait_all(io, -1, &sum);
+		penstock_wait_all(io, -1, &sum);
 		if (sum.failed || sum.bytes != (uint64_t)LISTS * LIST)
 			die("%s", sum.failed ? sum.msg : "a short transfer");
 	}
@@ -554,12 +554,12 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-	struct args a = {.memory = "own", .opts = SLUICE_OPTS_INIT, .size = 1 << 30, .seconds = 2};
+	struct args a = {.memory = "own", .opts = PENSTOCK_OPTS_INIT, .size = 1 << 30, .seconds = 2};
 	int c;
 
 	while ((c = getopt(argc, argv, "Cb:c:d:e:f:m:s:t:w:")) != -1) {
 		if (c == 'C')
-			a.opts.flags |= SLUICE_SPARE_CPU;
+			a.opts.flags |= PENSTOCK_SPARE_CPU;
 		else if (c == 'b')
 			a.opts.block = size_arg(optarg);
 		else if (c == 'c')

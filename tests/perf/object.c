@@ -8,7 +8,7 @@
  *
  * URL is that of tests/s3/server.py --no-sign with a bucket `bucket'.
  */
-#include <sluice/object.h>
+#include <penstock/object.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,8 @@ enum {
 	WARM = 2, /* rounds that make connections */
 };
 
-static const struct sluice_curl *curl;
-static struct sluice_object *client;
+static const struct penstock_curl *curl;
+static struct penstock_object *client;
 static const char *endpoint;
 static unsigned char *content, *back;
 
@@ -84,7 +84,7 @@ static void slot_set(struct slot *s, const char *key, const char *header, unsign
 /* What has been added, and @more like it; each slot into the same memory. */
 static void bare_run(int more)
 {
-	struct sluice_curl_msg *m;
+	struct penstock_curl_msg *m;
 	int running = 1, left;
 	struct slot *s;
 	long status;
@@ -147,7 +147,7 @@ static void bare_small(void)
 
 /* ------------------------------------------------------------------ the library */
 
-static void need(int64_t r, const struct sluice_err *err)
+static void need(int64_t r, const struct penstock_err *err)
 {
 	if (r < 0)
 		die("perf-object: %s", err->msg);
@@ -155,39 +155,39 @@ static void need(int64_t r, const struct sluice_err *err)
 
 static void our_put(void)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
-	need(sluice_object_put(client, "s3://bucket/big", content, LEN, 0, NULL, NULL, &err), &err);
+	need(penstock_object_put(client, "s3://bucket/big", content, LEN, 0, NULL, NULL, &err), &err);
 }
 
 static void our_get(void)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
-	need(sluice_object_read(client, "s3://bucket/big", back, LEN, 0, NULL, &err), &err);
+	need(penstock_object_read(client, "s3://bucket/big", back, LEN, 0, NULL, &err), &err);
 }
 
 static void our_small(void)
 {
-	static struct sluice_object_range reads[SMALLS];
-	struct sluice_err err = {0, ""};
+	static struct penstock_object_range reads[SMALLS];
+	struct penstock_err err = {0, ""};
 
 	for (int i = 0; i < SMALLS; i++)
-		reads[i] = (struct sluice_object_range){.uri = "s3://bucket/small",
+		reads[i] = (struct penstock_object_range){.uri = "s3://bucket/small",
 							.buf = back + (size_t)(i % DEPTH) * SMALL,
 							.len = SMALL};
-	need(sluice_object_fetch(client, reads, SMALLS, &err), &err);
+	need(penstock_object_fetch(client, reads, SMALLS, &err), &err);
 }
 
 static void open_client(uint32_t connections)
 {
-	struct sluice_object_opts o = SLUICE_OBJECT_OPTS_INIT;
-	struct sluice_err err = {0, ""};
+	struct penstock_object_opts o = PENSTOCK_OBJECT_OPTS_INIT;
+	struct penstock_err err = {0, ""};
 
 	o.endpoint = endpoint;
 	o.key_id = o.secret = "any";
 	o.connections = connections;
-	need(sluice_object_open(&client, &o, &err), &err);
+	need(penstock_object_open(&client, &o, &err), &err);
 }
 
 /* ------------------------------------------------------------------------- bulk */
@@ -223,9 +223,9 @@ static double median(double *v, unsigned n)
 static void bulk(int rounds)
 {
 	static double wall[WAYS][ROUNDS], cpu[WAYS][ROUNDS], share[WAYS][ROUNDS];
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
-	need(sluice_object_put(client, "s3://bucket/small", content, SMALL, 0, NULL, NULL, &err),
+	need(penstock_object_put(client, "s3://bucket/small", content, SMALL, 0, NULL, NULL, &err),
 	     &err);
 	for (int round = -WARM; round < rounds; round++)
 		for (int k = 0; k < WAYS; k++) {
@@ -261,7 +261,7 @@ static void run_bulk(int rounds)
 {
 	if (rounds < 1 || rounds > ROUNDS)
 		die("perf-object: 1 to %d rounds", ROUNDS);
-	curl = sluice_curl(NULL);
+	curl = penstock_curl(NULL);
 	multi = curl->multi_init();
 	for (int i = 0; i < DEPTH; i++)
 		slots[i].easy = curl->easy_init();
@@ -269,7 +269,7 @@ static void run_bulk(int rounds)
 	back = malloc(LEN);
 	if (!content || !back)
 		die("perf-object: out of memory");
-	sluice_pattern_fill(content, LEN, 1, 0);
+	penstock_pattern_fill(content, LEN, 1, 0);
 	memset(back, 0, LEN);
 	bulk(rounds);
 	our_get();
@@ -299,12 +299,12 @@ static void tell_large(const char *what, uint64_t bytes, struct span s)
 static void read_large(uint64_t bytes)
 {
 	struct span s = span_start();
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	char uri[64];
 
 	snprintf(uri, sizeof(uri), "s3://bucket/virtual/%llu", (unsigned long long)bytes);
 	for (uint64_t at = 0; at < bytes; at += LEN) {
-		int64_t n = sluice_object_read(client, uri, back, LEN, at, NULL, &err);
+		int64_t n = penstock_object_read(client, uri, back, LEN, at, NULL, &err);
 
 		need(n, &err);
 		for (uint64_t i = 0; i < (uint64_t)n; i += 8) {
@@ -321,16 +321,16 @@ static void read_large(uint64_t bytes)
 
 static void write_large(uint64_t bytes)
 {
-	struct sluice_upload_opts o = SLUICE_UPLOAD_OPTS_INIT;
+	struct penstock_upload_opts o = PENSTOCK_UPLOAD_OPTS_INIT;
 	struct span s = span_start();
-	struct sluice_err err = {0, ""};
-	struct sluice_upload *u;
+	struct penstock_err err = {0, ""};
+	struct penstock_upload *u;
 
 	o.expected = bytes;
-	need(sluice_upload_open(&u, client, "s3://bucket/discard/large", &o, &err), &err);
+	need(penstock_upload_open(&u, client, "s3://bucket/discard/large", &o, &err), &err);
 	for (uint64_t at = 0; at < bytes; at += LEN)
-		need(sluice_upload_write(u, back, min_u64(LEN, bytes - at), &err), &err);
-	need(sluice_upload_commit(u, NULL, &err), &err);
+		need(penstock_upload_write(u, back, min_u64(LEN, bytes - at), &err), &err);
+	need(penstock_upload_commit(u, NULL, &err), &err);
 	tell_large("write", bytes, span_since(s));
 }
 
@@ -356,6 +356,6 @@ int main(int argc, char **argv)
 		run_bulk(atoi(argv[3]));
 	else
 		run_large(size_arg(argv[3]));
-	sluice_object_close(client);
+	penstock_object_close(client);
 	return 0;
 }

@@ -5,7 +5,7 @@
     object.py [--build DIR] [--only PART,...] [--rounds N] [--clients NAME,...] [--large SIZE]
 
 bulk        64 MiB and 4 KiB beside the bare loop, in turns; promised: 0.9 of its rate, 2 GB/s of a core
-small       gets of 4 KiB beside the clients that are installed, by `sluice s3 compare'; promised: 3 times boto3's and minio's per
+small       gets of 4 KiB beside the clients that are installed, by `penstock s3 compare'; promised: 3 times boto3's and minio's per
             second of CPU time, 1.5 times s3dlio's
 endpoints   one of four, which are processes of their own, is killed while objects are read; promised: at most 1 s and 30 % of the
             rate are lost, and no operation fails
@@ -58,14 +58,14 @@ def small(a):
         s.use()
         words = ['--files', '1000', '--size', '4K', '--threads', '8', '--rounds', str(max(2, a.rounds // 2)), '--endpoint', s.urls[0]]
         words += ['--compare', *a.clients.split(',')] if a.clients else []
-        done = subprocess.run([sys.executable, '-m', 'sluice', 's3', 'compare', 's3://bucket/small', *words, '--json', '-'], check=True,
+        done = subprocess.run([sys.executable, '-m', 'penstock', 's3', 'compare', 's3://bucket/small', *words, '--json', '-'], check=True,
                               stdout=subprocess.PIPE, env={**os.environ, 'PYTHONPATH': os.path.join(a.build, 'python')})
     rows = json.loads(done.stdout)['rows']
     cpu = {(r['library'], r['operation']): statistics.median(t['cpu_sec'] for t in r['turns']) / 1000 for r in rows}
-    print(f'{"4 KiB, 8 threads":18}{"a second":>12}{"CPU us/op":>12}{"sluice per CPU second":>24}')
+    print(f'{"4 KiB, 8 threads":18}{"a second":>12}{"CPU us/op":>12}{"penstock per CPU second":>24}')
     for r in rows:
         who = r['library'], r['operation']
-        times = '' if who[0] == 'sluice' else f'{cpu[who] / cpu["sluice", who[1]]:.1f} times'
+        times = '' if who[0] == 'penstock' else f'{cpu[who] / cpu["penstock", who[1]]:.1f} times'
         print(f'{" ".join(who):18}{r["bytes_per_sec"] / 4096:12.0f}{cpu[who] * 1e6:12.0f}{times:>24}')
 
 
@@ -123,7 +123,7 @@ def told(reader, start, killed):
 
 def endpoints(a):
     sys.path.insert(0, os.path.join(a.build, 'python'))
-    from sluice import s3
+    from penstock import s3
     servers = [s3kit.Server() for _ in range(4)]
     try:
         servers[0].use()

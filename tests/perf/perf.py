@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of sluice beside fio and beside a bare io_uring loop; this is `make perf`.
+"""Speed of penstock beside fio and beside a bare io_uring loop; this is `make perf`.
 
     perf.py [--build DIR] [--dir DIR] [--rounds N] [--only NAME,...] [--json FILE] [--quick]
 
@@ -173,7 +173,7 @@ def bulk(b, mode):
     bare_command = [b.program('perf-bare'), mode, path, str(size), str(BLOCK), str(DEPTH)]
     bare = Variant('bare loop', functools.partial(fio.program, bare_command))
     own, plain, odd = (
-        Variant(f'sluice, {name}', b.mover(mode, path, '-s', size, '-m', memory))
+        Variant(f'penstock, {name}', b.mover(mode, path, '-s', size, '-m', memory))
         for name, memory in (('own buffers', 'own'), ('ordinary', 'plain'), ('odd address', 'odd')))
     rivals = fio_bulk(b, mode, path)
     variants = [bare, own, plain, odd] + rivals
@@ -208,7 +208,7 @@ def bulk(b, mode):
 
 def random_case(b, path, size, depth, jobs):
     seconds = b.args.seconds
-    ours = Variant(f'sluice, depth {depth}, {jobs} I/O thread{"s" * (jobs > 1)}',
+    ours = Variant(f'penstock, depth {depth}, {jobs} I/O thread{"s" * (jobs > 1)}',
                    b.mover('randread', path, '-d', depth, '-t', jobs, '-w', seconds))
     variants, rival = [ours], None
     if b.with_fio:
@@ -303,13 +303,13 @@ def callgrind(b):
 
 
 def sync(b):
-    print('sluice_pread() of 4 KiB against pread(2): same descriptor, same offsets')
+    print('penstock_pread() of 4 KiB against pread(2): same descriptor, same offsets')
     calls = 512 if b.args.quick else 8192
     variants = [Variant('O_DIRECT', b.mover('sync', b.data, '-c', calls)),
                 Variant('page cache', b.mover('sync-cached', b.small, '-c', 8 * calls))]
     b.interleave(variants)
-    show(['', 'sluice us', 'pread us', 'difference', 'min .. max', 'quartiles in a run'],
-         [[v.name, f'{v.median(lambda s: s["sluice_us"]):.2f}',
+    show(['', 'penstock us', 'pread us', 'difference', 'min .. max', 'quartiles in a run'],
+         [[v.name, f'{v.median(lambda s: s["penstock_us"]):.2f}',
            f'{v.median(lambda s: s["bare_us"]):.2f}', f'{v.median(lambda s: s["more_us"]):.2f}',
            v.spread(lambda s: s['more_us'], '.2f'),
            f'{v.median(lambda s: s["more_us_q1"]):.2f} .. '

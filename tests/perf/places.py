@@ -85,7 +85,7 @@ def machine(path):
 def scratch(parent):
     """A folder of our own; its parent is made too and left."""
     os.makedirs(parent, exist_ok=True)
-    folder = tempfile.mkdtemp(prefix='sluice-perf-', dir=parent)
+    folder = tempfile.mkdtemp(prefix='penstock-perf-', dir=parent)
     try:
         yield folder
     finally:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long sluice.torch.save_async() keeps its caller, beside a copy of the same tensors.
+"""How long penstock.torch.save_async() keeps its caller, beside a copy of the same tensors.
 
     PYTHONPATH=build/python PYTHON tests/perf/pyasync.py [--size 96M] [--tensors 1] [--rounds 15] [--dir .] [--device cuda] [--memory 128M]
 
-The copies go into memory that is as fresh as a save's own: torch's, as clone() has it, and a sluice.Memory, on huge pages, by one memcpy(3).
+The copies go into memory that is as fresh as a save's own: torch's, as clone() has it, and a penstock.Memory, on huge pages, by one memcpy(3).
 With --device cuda they are clone(), which stays on the GPU, and a copy to pinned memory that is there before.
 All take turns, and a save is over before the next one begins; what is printed are medians, with the quartiles.
 """
@@ -17,8 +17,8 @@ import time
 
 import torch
 
-import sluice
-import sluice.torch
+import penstock
+import penstock.torch
 from pyckpt import size_of
 
 
@@ -30,7 +30,7 @@ def cloned(state, _):
 
 
 def copied(state, _):
-    memory = sluice.Memory(sum(t.numel() * t.element_size() for t in state.values()), pinned=False)
+    memory = penstock.Memory(sum(t.numel() * t.element_size() for t in state.values()), pinned=False)
     at = memory.address
     for tensor in state.values():
         nbytes = tensor.numel() * tensor.element_size()
@@ -47,7 +47,7 @@ def pinned(state, _):
     return lambda: None
 
 
-CONTENDERS = {'clone()': cloned, 'memcpy into sluice.Memory': copied}
+CONTENDERS = {'clone()': cloned, 'memcpy into penstock.Memory': copied}
 ON_DEVICE = {'clone()': cloned, 'copy to pinned memory': pinned}
 PINNED = {}
 
@@ -66,7 +66,7 @@ def main():
     if a.device != 'cpu':
         PINNED.update((name, torch.empty(t.shape, pin_memory=True)) for name, t in state.items())
         torch.cuda.synchronize()
-    contenders = {**contenders, 'save_async()': lambda s, path: sluice.torch.save_async(s, path, memory=a.memory).result}
+    contenders = {**contenders, 'save_async()': lambda s, path: penstock.torch.save_async(s, path, memory=a.memory).result}
     seen = {name: [] for name in contenders}
     with tempfile.TemporaryDirectory(prefix='async-', dir=a.dir) as place:
         for turn in range(a.rounds + 1):  # of which the first is not counted

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints: how fast sluice.torch and sluice.safetensors save and load, beside others and beside the disk.
+"""Checkpoints: how fast penstock.torch and penstock.safetensors save and load, beside others and beside the disk.
 
     PYTHONPATH=build/python PYTHON tests/perf/pyckpt.py [--size 1G] [--rounds 5] [--device cpu] [--dir .] [--only WORD,...]
 
@@ -24,8 +24,8 @@ import warnings
 
 import torch
 
-import sluice.safetensors
-import sluice.torch
+import penstock.safetensors
+import penstock.torch
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BARE = os.path.join(ROOT, 'build', 'tests', 'perf', 'perf-bare')
@@ -115,26 +115,26 @@ def runai_load(path, device):
 def contenders(state, many, place, device):
     """Of saving: name, file, call; of loading: name, file, call."""
     file = {key: os.path.join(place, name) for key, name in (
-        ('pt', 'sluice.pt'), ('many', 'many.pt'), ('torch', 'torch.pt'), ('npy', 'array.npy'),
-        ('st', 'sluice.safetensors'), ('st_many', 'many.safetensors'), ('theirs', 'theirs.safetensors'))}
+        ('pt', 'penstock.pt'), ('many', 'many.pt'), ('torch', 'torch.pt'), ('npy', 'array.npy'),
+        ('st', 'penstock.safetensors'), ('st_many', 'many.safetensors'), ('theirs', 'theirs.safetensors'))}
     saves = [
-        ('sluice.torch.save', file['pt'], lambda p: sluice.torch.save(state, p)),
-        ('sluice.torch.save, 10,000 tensors', file['many'], lambda p: sluice.torch.save(many, p)),
+        ('penstock.torch.save', file['pt'], lambda p: penstock.torch.save(state, p)),
+        ('penstock.torch.save, 10,000 tensors', file['many'], lambda p: penstock.torch.save(many, p)),
         ('torch.save', file['torch'], lambda p: durable(lambda q: torch.save(state, q), p)),
-        ('sluice save_file', file['st'], lambda p: sluice.safetensors.save_file(state, p)),
-        ('sluice save_file, 10,000 tensors', file['st_many'], lambda p: sluice.safetensors.save_file(many, p))]
+        ('penstock save_file', file['st'], lambda p: penstock.safetensors.save_file(state, p)),
+        ('penstock save_file, 10,000 tensors', file['st_many'], lambda p: penstock.safetensors.save_file(many, p))]
     loads = [
-        ('sluice.torch.load', file['pt'], lambda p: sluice.torch.load(p, device)),
-        ('sluice.torch.load, not verified', file['pt'], lambda p: sluice.torch.load(p, device, verify=False)),
-        ('sluice.torch.load, 10,000 tensors', file['many'], lambda p: sluice.torch.load(p, device)),
+        ('penstock.torch.load', file['pt'], lambda p: penstock.torch.load(p, device)),
+        ('penstock.torch.load, not verified', file['pt'], lambda p: penstock.torch.load(p, device, verify=False)),
+        ('penstock.torch.load, 10,000 tensors', file['many'], lambda p: penstock.torch.load(p, device)),
         ('torch.load', file['torch'], lambda p: torch.load(p, device)),
-        ('sluice load_file', file['st'], lambda p: sluice.safetensors.load_file(p, device)),
-        ('sluice load_file, not verified', file['st'],
-         lambda p: sluice.safetensors.load_file(p, device, verify=False)),
-        ('sluice load_file, 10,000 tensors', file['st_many'],
-         lambda p: sluice.safetensors.load_file(p, device))]
+        ('penstock load_file', file['st'], lambda p: penstock.safetensors.load_file(p, device)),
+        ('penstock load_file, not verified', file['st'],
+         lambda p: penstock.safetensors.load_file(p, device, verify=False)),
+        ('penstock load_file, 10,000 tensors', file['st_many'],
+         lambda p: penstock.safetensors.load_file(p, device))]
     if device != 'cpu':
-        loads.append(('sluice.torch.load, 10,000, as they were', file['many'], sluice.torch.load))
+        loads.append(('penstock.torch.load, 10,000, as they were', file['many'], penstock.torch.load))
     if np and device == 'cpu':
         array = state['0'].numpy()
         saves.append(('numpy.save', file['npy'], lambda p: durable(lambda q: np.save(q, array), p)))
@@ -144,13 +144,13 @@ def contenders(state, many, place, device):
                       lambda p: durable(lambda q: st_torch.save_file(state, q), p)))
         loads.append(('safetensors load_file', file['theirs'], lambda p: st_torch.load_file(p, device)))
     if dcp:
-        from sluice.dcp import Reader, Writer
+        from penstock.dcp import Reader, Writer
         for key, what in ('dcp', state), ('dcp, 10,000 tensors', many):
-            ours, theirs = os.path.join(place, f'sluice {key}'), os.path.join(place, f'torch {key}')
-            saves += [(f'sluice.{key}', ours, lambda p, what=what: dcp_save(what, Writer(p))),
+            ours, theirs = os.path.join(place, f'penstock {key}'), os.path.join(place, f'torch {key}')
+            saves += [(f'penstock.{key}', ours, lambda p, what=what: dcp_save(what, Writer(p))),
                       (f"torch's {key}", theirs, lambda p, what=what: durable(
                           lambda q: dcp_save(what, dcp.FileSystemWriter(q)), p))]
-            loads += [(f'sluice.{key}', ours, lambda p, what=what: dcp_load(what, Reader(p))),
+            loads += [(f'penstock.{key}', ours, lambda p, what=what: dcp_load(what, Reader(p))),
                       (f"torch's {key}", theirs, lambda p, what=what: dcp_load(what, dcp.FileSystemReader(p)))]
     if fast:
         loads.append(('fastsafetensors', file['st'], lambda p: fast_load(p, device)))

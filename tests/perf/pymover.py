@@ -5,9 +5,9 @@
     pymover.py MODE -f FILE [-s SIZE] [-m MEMORY] [-w WAY] [-c COUNT]
 
     read, overwrite, fresh   one blocking transfer of -s bytes, as perf-mover does it; -m pinned is
-                             sluice.empty(), plain a torch tensor as torch allocates it
+                             penstock.empty(), plain a torch tensor as torch allocates it
     load, store              the same bytes, cold from the file into new memory or durable in it, by
-                             -w sluice, numpy (fromfile, tofile), torch (load, save), preadv
+                             -w penstock, numpy (fromfile, tofile), torch (load, save), preadv
                              (os.preadv, os.pwritev with O_DIRECT, 1 MiB a call)
     submit                   -c asynchronous reads of -s bytes on engine null from one thread
     threads                  the same from -t Python threads on one handle with as many I/O threads: -w
@@ -25,7 +25,7 @@ import resource
 import threading
 import time
 
-import sluice
+import penstock
 
 try:
     import numpy
@@ -65,8 +65,8 @@ def plain(size):
 # ------------------------------------------------------------- one transfer
 
 def bulk(args):
-    with sluice.Handle() as handle:
-        memory = sluice.empty(args.size, torch.uint8) if args.memory == 'pinned' else plain(args.size)
+    with penstock.Handle() as handle:
+        memory = penstock.empty(args.size, torch.uint8) if args.memory == 'pinned' else plain(args.size)
         memory.fill_(7)
         mode = {'read': 'r', 'overwrite': 'r+', 'fresh': 'w+'}[args.mode]
 
@@ -122,15 +122,15 @@ def sync(path):
     os.close(fd)
 
 
-def sluice_load(path, size):
-    memory = sluice.empty(size, torch.uint8)
-    with sluice.Handle() as handle:
+def penstock_load(path, size):
+    memory = penstock.empty(size, torch.uint8)
+    with penstock.Handle() as handle:
         handle.read(memory, path)
     return memory
 
 
-def sluice_store(path, tensor):
-    with sluice.Handle(durability='data') as handle:
+def penstock_store(path, tensor):
+    with penstock.Handle(durability='data') as handle:
         handle.write(tensor, path, truncate=True)
 
 
@@ -145,12 +145,12 @@ def torch_store(path, tensor):
 
 
 LOAD = {
-    'sluice': sluice_load,
+    'penstock': penstock_load,
     'numpy': lambda path, size: numpy.fromfile(path, dtype=numpy.uint8),
     'torch': lambda path, size: torch.load(path),
     'preadv': preadv,
 }
-STORE = {'sluice': sluice_store, 'numpy': numpy_store, 'torch': torch_store, 'preadv': pwritev}
+STORE = {'penstock': penstock_store, 'numpy': numpy_store, 'torch': torch_store, 'preadv': pwritev}
 
 
 def forget(path):
@@ -199,7 +199,7 @@ def store(args):
 def submit(args):
     memory = torch.empty(args.size, dtype=torch.uint8)
     count = args.count
-    with sluice.Handle('null') as handle, handle.open(args.file, 'r') as file:
+    with penstock.Handle('null') as handle, handle.open(args.file, 'r') as file:
         def each():
             for _ in range(count):
                 handle.read_async(memory, file)
@@ -255,7 +255,7 @@ def threads(args):
             w.join()
 
     count = args.count // IN_FLIGHT * IN_FLIGHT
-    with sluice.Handle(args.engine or None, threads=args.threads) as handle, handle.open(args.file, 'r') as file:
+    with penstock.Handle(args.engine or None, threads=args.threads) as handle, handle.open(args.file, 'r') as file:
         all_of(min(count, 10 * IN_FLIGHT))
         _, sample = timed(lambda: all_of(count))
     total = count * args.threads
@@ -264,7 +264,7 @@ def threads(args):
 
 
 def dropin(args):
-    from sluice.deepspeed import aio_handle
+    from penstock.deepspeed import aio_handle
 
     count = args.count // IN_FLIGHT * IN_FLIGHT
     handle = aio_handle(1 << 20, 32, False, True, args.threads)
@@ -291,7 +291,7 @@ def main():
     p.add_argument('-f', dest='file', required=True)
     p.add_argument('-s', dest='size', type=int, default=1 << 30)
     p.add_argument('-m', dest='memory', choices=['pinned', 'plain'], default='pinned')
-    p.add_argument('-w', dest='way', choices=[*LOAD, *THREADS], default='sluice')
+    p.add_argument('-w', dest='way', choices=[*LOAD, *THREADS], default='penstock')
     p.add_argument('-t', dest='threads', type=int, default=1)
     p.add_argument('-e', dest='engine', default='null')
     p.add_argument('-c', dest='count', type=int, default=200000)

@@ -9,17 +9,17 @@ from bench import Variant, cpu_per_gib, fresh_run, iops, ratio, show, speed
 from places import Unavailable
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-WAYS = ('sluice', 'numpy', 'torch', 'preadv')
+WAYS = ('penstock', 'numpy', 'torch', 'preadv')
 
 
 def interpreter(b):
     """A command that runs pymover.py with the package of the build directory."""
     path = os.path.abspath(os.path.join(b.args.build, 'python'))
-    if not os.path.exists(path + '/sluice/_sluice.abi3.so'):
+    if not os.path.exists(path + '/penstock/_penstock.abi3.so'):
         raise Unavailable(f'no Python package in {b.args.build}: make python')
     for python in filter(None, ['/usr/bin/python3', shutil.which('python3')]):
         command = ['env', f'PYTHONPATH={path}', python]
-        if subprocess.run([*command, '-c', 'import numpy, sluice, torch'],
+        if subprocess.run([*command, '-c', 'import numpy, penstock, torch'],
                           capture_output=True).returncode == 0:
             return command
     raise Unavailable('no Python with numpy and torch')

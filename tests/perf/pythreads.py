@@ -4,7 +4,7 @@
 
     pythreads.py [--threads 1,2,4,8] [--ways futures,batch] [--rounds 3] [PYTHON ...]
 
-Engine null, 4 KiB, one handle for all threads; per PYTHON (with sluice in its path), else this one.  Per
+Engine null, 4 KiB, one handle for all threads; per PYTHON (with penstock in its path), else this one.  Per
 line: threads, thousand operations a second, of one thread's, CPU microseconds an operation.
 """
 import argparse

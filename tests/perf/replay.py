@@ -28,9 +28,9 @@ from places import GIB, Unavailable
 SLAB_HEAD = 1 << 20  # bytes of a slab before the first object
 
 
-def sluice_replay(sluice, trace, target, layout, *more):
+def penstock_replay(penstock, trace, target, layout, *more):
     """One replay: bytes, seconds, CPU seconds of the measured part."""
-    out, _ = fio.call([sluice, 'replay', trace, '--pace', 'flat-out', '--target', target, '--layout', layout, '--json', '-', *more])
+    out, _ = fio.call([penstock, 'replay', trace, '--pace', 'flat-out', '--target', target, '--layout', layout, '--json', '-', *more])
     result = json.loads(out)
     r = result['replay']
     assert not result['partial'] and not r['errors']['reads'] + r['errors']['writes'], r['errors']
@@ -38,10 +38,10 @@ def sluice_replay(sluice, trace, target, layout, *more):
             'cpu_seconds': r['cpu']['user_sec'] + r['cpu']['system_sec'], 'ops': sum(d['ops'] for d in r['done'])}
 
 
-def fio_job(sluice, trace, *more):
-    """The job that sluice exports for a trace, as options."""
+def fio_job(penstock, trace, *more):
+    """The job that penstock exports for a trace, as options."""
     with tempfile.NamedTemporaryFile('r', suffix='.fio') as f:
-        fio.call([sluice, 'replay', trace, '--target', 'null', '--pace', 'flat-out', '--dry-run', '--export-fio', f.name, *more])
+        fio.call([penstock, 'replay', trace, '--target', 'null', '--pace', 'flat-out', '--dry-run', '--export-fio', f.name, *more])
         with open(f.name) as job:
             lines = [line.strip() for line in job]
     keep = ('rw=', 'rwmixread=', 'bssplit=', 'iodepth=')
@@ -63,8 +63,8 @@ def lay_out(path, size):
               f'--size={size}', '--output-format=json'])
 
 
-def kv_trace(sluice, path, requests):
-    fio.call([sluice, 'kv', '--model', 'tiny-1b', '--num-users', '20', '--duration', '600', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
+def kv_trace(penstock, path, requests):
+    fio.call([penstock, 'kv', '--model', 'tiny-1b', '--num-users', '20', '--duration', '600', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
               '--storage-capacity-gb', '4', '--generation-mode', 'none', '--seed', '42', '--max-requests', str(requests),
               '--io-trace-log', path, '--trace-extended', '--output', path + '.json'])
 
@@ -96,14 +96,14 @@ def compare(name, rounds, variants):
 
 def measure_kv(a, work, undo):
     trace, file = f'{work}/kv.csv', f'{work}/fio.file'
-    kv_trace(a.sluice, trace, a.requests)
-    job, size = fio_job(a.sluice, trace), 4 * GIB
+    kv_trace(a.penstock, trace, a.requests)
+    job, size = fio_job(a.penstock, trace), 4 * GIB
     lay_out(file, size)
-    total = sluice_replay(a.sluice, trace, 'null', 'files')['bytes']
+    total = penstock_replay(a.penstock, trace, 'null', 'files')['bytes']
     print(f'kv: {total / GIB:.1f} GiB, fio {" ".join(job)}')
     results = []
     for layout in a.layouts.split(','):
-        variants = [Variant('sluice', lambda layout=layout: sluice_replay(a.sluice, trace, f'{work}/target/', layout))]
+        variants = [Variant('penstock', lambda layout=layout: penstock_replay(a.penstock, trace, f'{work}/target/', layout))]
         variants += [Variant(f'fio{name}', lambda memory=memory: run_fio(file, size, total, job + memory))
                      for name, memory in fio.memories(undo, 64 << 20)]
         results.append(compare(f'kv, {layout}', a.rounds, variants))
@@ -114,15 +114,15 @@ def measure_kv(a, work, undo):
 def measure_small(a, work, undo):
     trace, slab, size = f'{work}/small.csv', f'{work}/slab', a.objects * 65536
     small_trace(trace, a.objects)
-    job = [o for o in fio_job(a.sluice, trace) if o.startswith('--iodepth')] + ['--bs=64K', f'--offset={SLAB_HEAD}']
+    job = [o for o in fio_job(a.penstock, trace) if o.startswith('--iodepth')] + ['--bs=64K', f'--offset={SLAB_HEAD}']
     places.need_space(work, int(size * 1.01))
-    sluice_replay(a.sluice, trace, slab, 'slab', '--keep')
+    penstock_replay(a.penstock, trace, slab, 'slab', '--keep')
 
     def theirs(memory):
         """The same: all of it written, then as much read at random."""
         parts = [run_fio(slab, size, size, job + memory + [f'--rw={rw}']) for rw in ('randwrite', 'randread')]
         return {k: sum(p[k] for p in parts) for k in parts[0]}
-    variants = [Variant('sluice', lambda: sluice_replay(a.sluice, trace, slab, 'slab', '--keep', '--reuse'))]
+    variants = [Variant('penstock', lambda: penstock_replay(a.penstock, trace, slab, 'slab', '--keep', '--reuse'))]
     variants += [Variant(f'fio{name}', lambda memory=memory: theirs(memory)) for name, memory in fio.memories(undo, 64 << 16)]
     result = compare(f'{a.objects} objects of 64 KiB, slab', a.rounds, variants)
     os.unlink(slab)
@@ -140,9 +140,9 @@ def main():
     p.add_argument('--layouts', default='files,slab')
     p.add_argument('--json')
     a = p.parse_args()
-    a.sluice = os.path.join(a.build, 'sluice')
+    a.penstock = os.path.join(a.build, 'penstock')
     results = []
-    with tempfile.TemporaryDirectory(prefix='sluice-perf-', dir=a.dir) as work, contextlib.ExitStack() as undo:
+    with tempfile.TemporaryDirectory(prefix='penstock-perf-', dir=a.dir) as work, contextlib.ExitStack() as undo:
         for part, measure in ('kv', measure_kv), ('small', measure_small):
             if part in a.only.split(','):
                 results += measure(a, work, undo)

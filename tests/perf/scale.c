@@ -5,7 +5,7 @@
  *	perf-scale [-f FILE] [-e ENGINE] [-w SECONDS] [-m any|ticket|run] [-p] [-T MOST]
  *
  * Each submitter reads 4 KiB at a time, 32 in one call, and waits for them: `any' (the
- * default) by one call of sluice_wait_any(), `ticket' by each ticket, `run' by blocking calls
+ * default) by one call of penstock_wait_any(), `ticket' by each ticket, `run' by blocking calls
  * instead of batches.  Rows are I/O threads of one handle: 1, 4, 8, and as many as submitters;
  * the last row has a handle of one I/O thread for each submitter.  -p asks for the time of one
  * hand-over and back as well.  Without -f, engine null and a file of its own; a file on tmpfs, or
@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "measure.h"
 
@@ -32,8 +32,8 @@ static atomic_uint ready;
 
 struct submitter {
 	pthread_t thread;
-	struct sluice_io *io;
-	struct sluice_file *file;
+	struct penstock_io *io;
+	struct penstock_file *file;
 	uint64_t ops;
 	uint64_t random;
 	void *buf;    /* another may collect what is read into it: it lives as long as the handle */
@@ -46,11 +46,11 @@ static void check(int64_t got, int64_t want, const char *what)
 		die("%s: %" PRId64 " instead of %" PRId64, what, got, want);
 }
 
-static void wait_batch(struct submitter *s, const uint64_t *tickets, struct sluice_done *done)
+static void wait_batch(struct submitter *s, const uint64_t *tickets, struct penstock_done *done)
 {
 	if (*mode == 'a') {
 		/* Another submitter may have collected some of ours, and we some of theirs. */
-		int n = sluice_wait_any(s->io, done, BATCH, BATCH, -1);
+		int n = penstock_wait_any(s->io, done, BATCH, BATCH, -1);
 
 		if (n < 0)
 			die("wait_any: %d", n);
@@ -58,26 +58,26 @@ static void wait_batch(struct submitter *s, const uint64_t *tickets, struct slui
 		return;
 	}
 	for (unsigned i = 0; i < BATCH; i++)
-		check(sluice_wait(s->io, tickets[i], -1, &done[i]), 0, "wait");
+		check(penstock_wait(s->io, tickets[i], -1, &done[i]), 0, "wait");
 }
 
-static void one_batch(struct submitter *s, char *buf, uint64_t blocks, struct sluice_done *done)
+static void one_batch(struct submitter *s, char *buf, uint64_t blocks, struct penstock_done *done)
 {
-	struct sluice_op ops[BATCH];
+	struct penstock_op ops[BATCH];
 	uint64_t tickets[BATCH];
-	struct sluice_err err;
+	struct penstock_err err;
 
 	for (unsigned i = 0; i < BATCH; i++)
-		ops[i] = (struct sluice_op){.opcode = SLUICE_READ,
+		ops[i] = (struct penstock_op){.opcode = PENSTOCK_READ,
 					    .file = s->file,
 					    .buf = buf + (size_t)i * SMALL,
 					    .len = SMALL,
 					    .offset = random_next(&s->random) % blocks * SMALL};
 	if (*mode == 'r') {
 		for (unsigned i = 0; i < BATCH; i++)
-			check(sluice_run(s->io, &ops[i], &done[i], &err), 0, "run");
+			check(penstock_run(s->io, &ops[i], &done[i], &err), 0, "run");
 	} else {
-		check(sluice_submit(s->io, ops, BATCH, tickets, &err), BATCH, "submit");
+		check(penstock_submit(s->io, ops, BATCH, tickets, &err), BATCH, "submit");
 		wait_batch(s, tickets, done);
 	}
 	if (*mode != 'a')
@@ -87,13 +87,13 @@ static void one_batch(struct submitter *s, char *buf, uint64_t blocks, struct sl
 static void *submitter_main(void *arg)
 {
 	struct submitter *s = arg;
-	struct sluice_file_info info = {.size = sizeof(info)};
-	struct sluice_done *done = calloc(BATCH, sizeof(*done));
+	struct penstock_file_info info = {.size = sizeof(info)};
+	struct penstock_done *done = calloc(BATCH, sizeof(*done));
 
-	if (!done || sluice_mem_alloc(&s->buf, (uint64_t)BATCH * SMALL, 0, 0, NULL, NULL) < 0)
+	if (!done || penstock_mem_alloc(&s->buf, (uint64_t)BATCH * SMALL, 0, 0, NULL, NULL) < 0)
 		die("no memory");
 	fill(s->buf, (uint64_t)BATCH * SMALL);
-	sluice_file_stat(s->file, &info);
+	penstock_file_stat(s->file, &info);
 	atomic_fetch_add(&ready, 1);
 	while (!atomic_load_explicit(&stop, memory_order_relaxed))
 		one_batch(s, s->buf, info.bytes / SMALL, done);
@@ -103,13 +103,13 @@ static void *submitter_main(void *arg)
 
 static void open_one(struct submitter *s, unsigned threads)
 {
-	struct sluice_opts o = SLUICE_OPTS_INIT;
-	struct sluice_err err;
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
+	struct penstock_err err;
 
 	o.engine = engine;
 	o.threads = threads;
-	if (sluice_open(&s->io, &o, &err) < 0 ||
-	    sluice_file_open(&s->file, s->io, path, O_RDONLY, 0, &err) < 0)
+	if (penstock_open(&s->io, &o, &err) < 0 ||
+	    penstock_file_open(&s->file, s->io, path, O_RDONLY, 0, &err) < 0)
 		die("%s", err.msg);
 }
 
@@ -145,10 +145,10 @@ static double measure(unsigned n, unsigned threads, bool each)
 	for (unsigned i = 0; i < n; i++) {
 		ops += s[i].ops;
 		if (each || !i)
-			sluice_close(s[i].io, NULL);
+			penstock_close(s[i].io, NULL);
 	}
 	for (unsigned i = 0; i < n; i++)
-		sluice_mem_free(s[i].buf, (uint64_t)BATCH * SMALL);
+		penstock_mem_free(s[i].buf, (uint64_t)BATCH * SMALL);
 	free(s);
 	return 1e-6 * (double)ops / t;
 }
@@ -159,8 +159,8 @@ static void hand_over(void)
 	enum { TIMES = 200000 };
 	struct submitter s = {0};
 	static char buf[SMALL] __attribute__((aligned(SMALL)));
-	struct sluice_op op = {.opcode = SLUICE_READ, .buf = buf, .len = SMALL};
-	struct sluice_done done;
+	struct penstock_op op = {.opcode = PENSTOCK_READ, .buf = buf, .len = SMALL};
+	struct penstock_done done;
 	uint64_t ticket;
 	double t;
 
@@ -168,11 +168,11 @@ static void hand_over(void)
 	op.file = s.file;
 	t = wall_now();
 	for (unsigned i = 0; i < TIMES; i++) {
-		check(sluice_submit(s.io, &op, 1, &ticket, NULL), 1, "submit");
-		check(sluice_wait(s.io, ticket, -1, &done), 0, "wait");
+		check(penstock_submit(s.io, &op, 1, &ticket, NULL), 1, "submit");
+		check(penstock_wait(s.io, ticket, -1, &done), 0, "wait");
 	}
 	printf("hand-over and back: %.2f us\n", 1e6 * (wall_now() - t) / TIMES);
-	sluice_close(s.io, NULL);
+	penstock_close(s.io, NULL);
 }
 
 static void row(const char *name, unsigned threads, bool each, unsigned most)

@@ -62,7 +62,7 @@ def main():
         p.error('--zram: needs --dir')
     try:
         with data(args) as path:
-            print(f'{"threads":>8} {"sluice":>10} {"fio":>10} {"ratio":>6}')
+            print(f'{"threads":>8} {"penstock":>10} {"fio":>10} {"ratio":>6}')
             for jobs in [n for n in (1, 2, 4, 8, 16) if n <= os.cpu_count()]:
                 turns = [(ours(args, path, jobs), theirs(args, path, jobs))
                          for _ in range(args.rounds)]

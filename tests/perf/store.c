@@ -18,20 +18,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sluice/store.h>
+#include <penstock/store.h>
 
 #include "base/crc32c.h"
 #include "measure.h"
 
 enum { KEYS = 128, TIMED_KEYS = 32, DEPTH_MAX = 256, LATENCIES = 1 << 20 };
 
-static struct sluice_store *store;
+static struct penstock_store *store;
 static const char *dirs[8];
 static unsigned nr_dirs;
 static uint64_t size, count;
-static struct sluice_store_opts opts = SLUICE_STORE_OPTS_INIT;
+static struct penstock_store_opts opts = PENSTOCK_STORE_OPTS_INIT;
 static uint64_t deadline_ns;
-static double *calls;  /* seconds in sluice_store_submit() */
+static double *calls;  /* seconds in penstock_store_submit() */
 static double *late;   /* of each batch, seconds after its deadline */
 static double *sleeps; /* how late a thread wakes up that does nothing but sleep */
 static uint64_t nr_late, nr_calls, nr_sleeps, hits;
@@ -39,20 +39,20 @@ static uint64_t nr_late, nr_calls, nr_sleeps, hits;
 static void open_store(void)
 {
 	uint64_t need = size * count;
-	struct sluice_err err;
+	struct penstock_err err;
 
 	opts.log_bytes = count * 512 + (1 << 20);
 	need += need / 4 + nr_dirs * (4 * opts.log_bytes + (256 << 20));
-	if (sluice_store_open(&store, dirs, nr_dirs, need, &opts, &err) < 0)
+	if (penstock_store_open(&store, dirs, nr_dirs, need, &opts, &err) < 0)
 		die("%s", err.msg);
 }
 
 struct slot {
 	char key[KEYS][32];
-	struct sluice_iov iov;
-	struct sluice_store_item items[KEYS];
+	struct penstock_iov iov;
+	struct penstock_store_item items[KEYS];
 	int64_t results[KEYS];
-	struct sluice_store_batch b;
+	struct penstock_store_batch b;
 	double began;
 };
 
@@ -75,24 +75,24 @@ static void start(struct slot *s, uint32_t opcode, uint64_t n, uint32_t nr)
 	for (uint32_t i = 0; i < nr; i++) {
 		uint32_t len = make_key(s->key[i], (n * nr + i) % count);
 
-		s->items[i] = (struct sluice_store_item){s->key[i], len, size ? 1 : 0, &s->iov};
+		s->items[i] = (struct penstock_store_item){s->key[i], len, size ? 1 : 0, &s->iov};
 	}
-	s->b = (struct sluice_store_batch){.opcode = opcode,
+	s->b = (struct penstock_store_batch){.opcode = opcode,
 					   .nr = nr,
 					   .items = s->items,
 					   .results = s->results,
 					   .tag = (uint64_t)(uintptr_t)s,
 					   .deadline_ns = deadline_ns,
-					   .memory = SLUICE_MEMORY_HOST};
+					   .memory = PENSTOCK_MEMORY_HOST};
 	s->began = wall_now();
-	if (sluice_store_submit(store, &s->b, NULL) < 0)
+	if (penstock_store_submit(store, &s->b, NULL) < 0)
 		die("a batch was refused");
 	took = wall_now() - s->began;
 	if (calls && nr_calls < LATENCIES)
 		calls[nr_calls++] = took;
 }
 
-static void ended(const struct sluice_store_done *d)
+static void ended(const struct penstock_store_done *d)
 {
 	const struct slot *s = (const struct slot *)(uintptr_t)d->tag;
 
@@ -136,8 +136,8 @@ static void *sleep_often(void *arg)
 static uint64_t go(struct slot *slots, unsigned depth, uint32_t opcode, uint32_t nr, double seconds,
 		   uint64_t most)
 {
-	struct pollfd p = {sluice_store_fd(store), POLLIN, 0};
-	struct sluice_store_done d[DEPTH_MAX];
+	struct pollfd p = {penstock_store_fd(store), POLLIN, 0};
+	struct penstock_store_done d[DEPTH_MAX];
 	double end = wall_now() + seconds;
 	uint64_t given = 0;
 	unsigned inside = 0;
@@ -146,7 +146,7 @@ static uint64_t go(struct slot *slots, unsigned depth, uint32_t opcode, uint32_t
 	for (unsigned i = 0; i < depth && given < most; i++, inside++)
 		start(&slots[i], opcode, given++, nr);
 	while (inside) {
-		int n = sluice_store_drain(store, d, DEPTH_MAX);
+		int n = penstock_store_drain(store, d, DEPTH_MAX);
 
 		if (!n)
 			poll(&p, 1, -1);
@@ -172,7 +172,7 @@ static uint64_t sum_up(const char *mem, unsigned depth, double seconds)
 	uint32_t crc = 0;
 
 	for (; wall_now() < end; n++)
-		crc ^= sluice_crc32c(0, mem + n % depth * size, size);
+		crc ^= penstock_crc32c(0, mem + n % depth * size, size);
 	return crc == 1 ? n + 1 : n;
 }
 
@@ -193,23 +193,23 @@ static void split(char *list)
 
 static void fill_store(struct slot *slots, unsigned depth)
 {
-	struct sluice_store_stats st = {.size = sizeof(st)};
+	struct penstock_store_stats st = {.size = sizeof(st)};
 	uint32_t nr = size ? 1 : KEYS;
 
-	sluice_store_get_stats(store, &st);
+	penstock_store_get_stats(store, &st);
 	if (st.entries < count)
-		go(slots, depth, SLUICE_STORE_SET, nr, 1e9, (count + nr - 1) / nr);
+		go(slots, depth, PENSTOCK_STORE_SET, nr, 1e9, (count + nr - 1) / nr);
 }
 
 static const struct mode {
 	const char *name;
 	uint32_t opcode, nr; /* 0: none is run */
 } modes[] = {
-	{"get", SLUICE_STORE_GET, 1},
-	{"set", SLUICE_STORE_SET, 1},
-	{"exists", SLUICE_STORE_EXISTS, KEYS},
-	{"submit", SLUICE_STORE_GET, KEYS},
-	{"deadline", SLUICE_STORE_GET, TIMED_KEYS},
+	{"get", PENSTOCK_STORE_GET, 1},
+	{"set", PENSTOCK_STORE_SET, 1},
+	{"exists", PENSTOCK_STORE_EXISTS, KEYS},
+	{"submit", PENSTOCK_STORE_GET, KEYS},
+	{"deadline", PENSTOCK_STORE_GET, TIMED_KEYS},
 	{"open", 0, 0},
 	{"crc", 0, 1},
 };
@@ -224,20 +224,20 @@ static const struct mode *find_mode(const char *name)
 
 static char *make_memory(int argc, char **argv, struct slot *slots, unsigned depth)
 {
-	uint32_t pages = has(argc, argv, "small") ? SLUICE_HUGE_NEVER : SLUICE_HUGE_AUTO;
+	uint32_t pages = has(argc, argv, "small") ? PENSTOCK_HUGE_NEVER : PENSTOCK_HUGE_AUTO;
 	char *mem;
 
-	if (sluice_mem_alloc((void **)&mem, depth * (size + 1), pages, 0, NULL, NULL) < 0)
+	if (penstock_mem_alloc((void **)&mem, depth * (size + 1), pages, 0, NULL, NULL) < 0)
 		die("no memory");
 	memset(mem, 0x5a, depth * (size + 1));
 	for (unsigned i = 0; i < depth; i++)
-		slots[i].iov = (struct sluice_iov){mem + i * size, size};
+		slots[i].iov = (struct penstock_iov){mem + i * size, size};
 	return mem;
 }
 
 int main(int argc, char **argv)
 {
-	struct sluice_store_stats st = {.size = sizeof(st)};
+	struct penstock_store_stats st = {.size = sizeof(st)};
 	const struct mode *mode;
 	struct slot *slots;
 	struct span s;
@@ -254,7 +254,7 @@ int main(int argc, char **argv)
 	size = strtoull(argv[3], NULL, 0);
 	count = strtoull(argv[4], NULL, 0);
 	depth = (unsigned)atoi(argv[5]);
-	opts.flags = has(argc, argv, "recent") ? 0 : SLUICE_STORE_NO_RECENT;
+	opts.flags = has(argc, argv, "recent") ? 0 : PENSTOCK_STORE_NO_RECENT;
 	if (depth < 1 || depth > DEPTH_MAX)
 		die("DEPTH: 1..%d", DEPTH_MAX);
 	slots = calloc(depth, sizeof(*slots));
@@ -266,8 +266,8 @@ int main(int argc, char **argv)
 		open_store();
 	s = span_since(s);
 	if (store && has(argc, argv, "register") &&
-	    sluice_store_register(store, mem, depth * size,
-				  has(argc, argv, "small") ? 0 : SLUICE_BUF_HUGE, NULL, NULL) < 0)
+	    penstock_store_register(store, mem, depth * size,
+				  has(argc, argv, "small") ? 0 : PENSTOCK_BUF_HUGE, NULL, NULL) < 0)
 		die("the memory cannot be registered");
 	if (store)
 		fill_store(slots, depth);
@@ -289,7 +289,7 @@ int main(int argc, char **argv)
 	if (sleeps)
 		pthread_join(sleeper, NULL);
 	if (store)
-		sluice_store_get_stats(store, &st);
+		penstock_store_get_stats(store, &st);
 	printf("{\"seconds\": %.6f, \"cpu_seconds\": %.6f, \"keys\": %llu, \"hits\": %llu, "
 	       "\"bytes\": %llu, \"call_us\": [%.3f, %.3f], ",
 	       s.wall, s.cpu, (unsigned long long)keys, (unsigned long long)hits,
@@ -303,5 +303,5 @@ int main(int argc, char **argv)
 	       (unsigned long long)st.entries, (unsigned long long)st.recovered,
 	       (unsigned long long)st.index_bytes,
 	       st.bytes_set ? (double)st.bytes_written / (double)st.bytes_set : 0);
-	return sluice_store_close(store, NULL) < 0;
+	return penstock_store_close(store, NULL) < 0;
 }

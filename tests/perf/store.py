@@ -75,7 +75,7 @@ def fio_run(args, folder, memory, op, size, count, depth):
 def compare(args, name):
     op, size = name.split('-')
     rows = {'store': [], 'fio': [], 'bare': [], 'crc': []}
-    with tempfile.TemporaryDirectory(dir=args.dir, prefix='sluice-store-') as folder, contextlib.ExitStack() as undo:
+    with tempfile.TemporaryDirectory(dir=args.dir, prefix='penstock-store-') as folder, contextlib.ExitStack() as undo:
         memory = fio.memories(undo, SIZES[size][0] * SIZES[size][2])[-1]
         fio.call(['fio', '--name=fill', f'--filename={os.path.join(folder, "fio")}', '--rw=write', '--bs=1m',
                   f'--size={SIZES[size][0] * SIZES[size][1]}', '--direct=1', '--ioengine=io_uring', '--iodepth=16'])
@@ -97,7 +97,7 @@ def compare(args, name):
 
 
 def alone(args, name):
-    with tempfile.TemporaryDirectory(dir=args.dir, prefix='sluice-store-') as folder:
+    with tempfile.TemporaryDirectory(dir=args.dir, prefix='penstock-store-') as folder:
         size = 65536 if name == 'submit' else 0
         runs = [store_run(args, folder, name, size, 1024 if size else 1000000, 4) for _ in range(args.rounds)]
     last = runs[-1]
@@ -119,12 +119,12 @@ def alone(args, name):
 def python(args):
     """The same call from Python, four such batches at once: keys and memory are objects."""
     sys.path.insert(0, os.path.join(args.build, 'python'))
-    import sluice.store
+    import penstock.store
     size, nr = 65536, 128
     wall, cpu = [], []
-    with tempfile.TemporaryDirectory(dir=args.dir, prefix='sluice-store-') as folder, \
-            sluice.Store(os.path.join(folder, 'store'), 1 << 30) as store, \
-            memoryview(sluice.Memory(4 * nr * size)) as memory:
+    with tempfile.TemporaryDirectory(dir=args.dir, prefix='penstock-store-') as folder, \
+            penstock.Store(os.path.join(folder, 'store'), 1 << 30) as store, \
+            memoryview(penstock.Memory(4 * nr * size)) as memory:
         keys = [f'model@0@0@{i:016x}' for i in range(8 * nr)]
         views = [memory[at:at + size] for at in range(0, len(memory), size)]
         assert all(store.set_many(keys[at:at + nr], views[:nr]) == [True] * nr for at in range(0, len(keys), nr))
@@ -135,7 +135,7 @@ def python(args):
                 some, at, n = keys[n % 8 * nr:][:nr], free.pop(), n + 1
                 into = views[at * nr:(at + 1) * nr]
                 times = time.perf_counter(), time.thread_time()
-                ticket = store.submit(sluice.store.GET, some, into)
+                ticket = store.submit(penstock.store.GET, some, into)
                 cpu.append(time.thread_time() - times[1])
                 wall.append(time.perf_counter() - times[0])
                 slots[ticket] = at
@@ -154,7 +154,7 @@ def python(args):
 def deadline(args):
     """Batches of 32 values of 1 MiB, four of them at once, which no disk here delivers in 5 or 20 ms."""
     found = {'part': 'deadline'}
-    with tempfile.TemporaryDirectory(dir=args.dir, prefix='sluice-store-') as folder:
+    with tempfile.TemporaryDirectory(dir=args.dir, prefix='penstock-store-') as folder:
         for ms in (5, 20):
             runs = [store_run(args, folder, 'deadline', 1 << 20, 512, 4, str(ms)) for _ in range(args.rounds)]
             late, sleep = ([statistics.median(r[of][i] for r in runs) for i in range(3)]
@@ -168,7 +168,7 @@ def deadline(args):
 
 @contextlib.contextmanager
 def mounted(devices):
-    with tempfile.TemporaryDirectory(prefix='sluice-store-') as folder, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory(prefix='penstock-store-') as folder, contextlib.ExitStack() as stack:
         for i, device in enumerate(devices):
             path = os.path.join(folder, str(i))
             os.mkdir(path)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sluice's adapters beside the disk tiers that vLLM and LMCache bring themselves, on the same disk.
+"""penstock's adapters beside the disk tiers that vLLM and LMCache bring themselves, on the same disk.
 
     store_engines.py [--build DIR] [--dir DIR] [--rounds N] [--sizes MIB,...] [--only PART,...] [--json FILE]
 
@@ -51,18 +51,18 @@ def vllm_spec():
                 blocks_per_chunk=1, storage_format=None)
 
 
-OPTIONS = {'sluice, durable': {'durable': True}, 'sluice, copies': {'recent': True}, 'sluice, two workers': {'threads': 2}}
+OPTIONS = {'penstock, durable': {'durable': True}, 'penstock, copies': {'recent': True}, 'penstock, two workers': {'threads': 2}}
 
 
 def vllm_tier(who, folder, view):
     from vllm.v1.kv_offload.tiering.fs.manager import FileSystemTierManager
 
-    import sluice.vllm
+    import penstock.vllm
     if who == 'fs':
         return FileSystemTierManager(vllm_spec(), view, 'fs', root_dir=folder)
-    tier = sluice.vllm.SluiceTier(vllm_spec(), view, 'SluiceTier', dirs=folder, capacity_gb=2 * TOTAL / GIB,
+    tier = penstock.vllm.PenstockTier(vllm_spec(), view, 'PenstockTier', dirs=folder, capacity_gb=2 * TOTAL / GIB,
                                   **OPTIONS.get(who, {}))
-    if who == 'sluice, not registered':
+    if who == 'penstock, not registered':
         tier._store.unregister(tier._view)
     return tier
 
@@ -107,7 +107,7 @@ def vllm_round(args, who, folder, size):
     keys = [n.to_bytes(32, 'big') + bytes(4) for n in random.sample(range(1 << 40), count)]
     place = tempfile.mkdtemp(dir=folder)
     found = {}
-    if who == 'sluice, files grown':
+    if who == 'penstock, files grown':
         vllm_grow(who, place, view, keys, numpy.arange(count))
     for op, rows in (('store', range(count)), ('load', random.sample(range(count), count))):
         tier = vllm_tier(who, place, view)
@@ -140,8 +140,8 @@ def lmcache_bench(args, op, size, adapter):
 
 def lmcache_round(args, who, folder, size):
     place = tempfile.mkdtemp(dir=folder)
-    adapter = {'type': 'native_plugin', 'module_path': 'sluice.lmcache', 'class_name': 'Store',
-               'adapter_params': {'dirs': [place], 'capacity_gb': 2 * TOTAL / GIB, 'durable': who == 'sluice, durable'}}
+    adapter = {'type': 'native_plugin', 'module_path': 'penstock.lmcache', 'class_name': 'Store',
+               'adapter_params': {'dirs': [place], 'capacity_gb': 2 * TOTAL / GIB, 'durable': who == 'penstock, durable'}}
     if who.startswith('fs_native'):
         adapter = {'type': 'fs_native', 'base_path': place, 'use_odirect': 'O_DIRECT' in who}
     try:
@@ -152,10 +152,10 @@ def lmcache_round(args, who, folder, size):
 
 # ---- both
 
-PARTS = {'vllm': (vllm_round, ('sluice', 'sluice, durable', 'fs')),
-         'vllm-why': (vllm_round, ('sluice', 'sluice, copies', 'sluice, two workers', 'sluice, not registered',
-                                   'sluice, files grown', 'fs')),
-         'lmcache': (lmcache_round, ('sluice', 'sluice, durable', 'fs_native, O_DIRECT', 'fs_native, page cache'))}
+PARTS = {'vllm': (vllm_round, ('penstock', 'penstock, durable', 'fs')),
+         'vllm-why': (vllm_round, ('penstock', 'penstock, copies', 'penstock, two workers', 'penstock, not registered',
+                                   'penstock, files grown', 'fs')),
+         'lmcache': (lmcache_round, ('penstock', 'penstock, durable', 'fs_native, O_DIRECT', 'fs_native, page cache'))}
 
 
 def compare(args, folder, part, size):
@@ -179,7 +179,7 @@ def main():
     args = arguments()
     sys.path.insert(0, os.path.join(args.build, 'python'))
     found = []
-    with tempfile.TemporaryDirectory(dir=args.dir, prefix='sluice-engines-') as folder:
+    with tempfile.TemporaryDirectory(dir=args.dir, prefix='penstock-engines-') as folder:
         for part in args.only.split(','):
             if importlib.util.find_spec(part.partition('-')[0]) is None:
                 print(f'{part}: skipped: it is not installed')

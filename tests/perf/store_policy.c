@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hit rates of the store's policies on a trace of KV operations (CSV of `sluice kv --io-trace-log`
- * or of `sluice trace convert --to kv`) on standard input, for several capacities:
+ * Hit rates of the store's policies on a trace of KV operations (CSV of `penstock kv --io-trace-log`
+ * or of `penstock trace convert --to kv`) on standard input, for several capacities:
  *
  *	perf-store_policy < trace.csv
  *
@@ -36,8 +36,8 @@ static void read_rows(void)
 			continue;
 		if (ARRAY_ROOM(rows, room, nr_rows + 1) < 0)
 			exit(1);
-		rows[nr_rows++] = (struct row){{sluice_key_hash(key, strlen(key), 1),
-						sluice_key_hash(key, strlen(key), 2)},
+		rows[nr_rows++] = (struct row){{penstock_key_hash(key, strlen(key), 1),
+						penstock_key_hash(key, strlen(key), 2)},
 					       size,
 					       op[0] == 'R'};
 	}
@@ -113,7 +113,7 @@ int main(void)
 	       (unsigned long long)nr_rows, x.used, (double)all / 1e9);
 	store_index_fini(&x);
 	for (unsigned part = 4096; part; part /= 4)
-		printf("1/%-6u %.3f  %.3f\n", part, play(SLUICE_STORE_LRU, all / part),
-		       play(SLUICE_STORE_S3FIFO, all / part));
+		printf("1/%-6u %.3f  %.3f\n", part, play(PENSTOCK_STORE_LRU, all / part),
+		       play(PENSTOCK_STORE_S3FIFO, all / part));
 	return 0;
 }

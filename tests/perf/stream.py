@@ -113,7 +113,7 @@ class Streams:
 
 
 def command(args, model, *options, **how):
-    words = [os.path.join(args.build, 'sluice'), 'stream', model, '--window', str(args.window), '--time', str(args.seconds),
+    words = [os.path.join(args.build, 'penstock'), 'stream', model, '--window', str(args.window), '--time', str(args.seconds),
              '--json', '-', *map(str, options)]
     r = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, **how).stdout)
     one, s = r['series'][0], r['stream']
@@ -188,8 +188,8 @@ def stripes(s):
 def striped(s, throttle, devices, size, *options):
     """The devices are those of the round before: each round makes its file anew."""
     path = os.path.join(s.folder, 'striped.safetensors')
-    sluice = os.path.join(s.args.build, 'sluice')
-    stripe.run(sluice, 'stripe', 'create', path, '--force', *devices)
+    penstock = os.path.join(s.args.build, 'penstock')
+    stripe.run(penstock, 'stripe', 'create', path, '--force', *devices)
     try:
         for at, device in enumerate(devices):
             with open(device, 'r+b') as f:
@@ -197,13 +197,13 @@ def striped(s, throttle, devices, size, *options):
                 f.write(header(size, LAYERS * TENSORS) if at == 0 else b'')
         return command(s.args, path, '--window', size // 2, *(options or ['--no-limit']), preexec_fn=throttle.enter)
     finally:
-        stripe.run(sluice, 'stripe', 'rm', path)
+        stripe.run(penstock, 'stripe', 'rm', path)
 
 
 def main():
     args = arguments()
     args.only = args.only.split(',')
-    with tempfile.TemporaryDirectory(dir=args.dir, prefix='sluice-stream-') as folder:
+    with tempfile.TemporaryDirectory(dir=args.dir, prefix='penstock-stream-') as folder:
         places.need_space(folder, 2 * args.size)
         s = Streams(args, folder)
         print(f'weight streams: {args.size >> 20} MiB through a window of {args.window >> 20} MiB')

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Striped files on throttled block devices: n of them against one, one that is slow, and saves.
 
-    stripe.py [--sluice PROGRAM] [--mover PROGRAM] [--behind PROGRAM] [--rate MB/S] [--size MIB] [--rounds N]
+    stripe.py [--penstock PROGRAM] [--mover PROGRAM] [--behind PROGRAM] [--rate MB/S] [--size MIB] [--rounds N]
               [--only rates,saves,behind]
 
 Loop devices on files in memory, each limited by the kernel's own throttle (cgroup), so that a
@@ -48,7 +48,7 @@ class Throttle:
 
     def __init__(self):
         self.old = os.path.exists(V1 + '/blkio.throttle.read_bps_device')
-        self.path = (V1 if self.old else V2) + f'/sluice-perf-{os.getpid()}'
+        self.path = (V1 if self.old else V2) + f'/penstock-perf-{os.getpid()}'
         os.mkdir(self.path)
 
     def put(self, name, text):
@@ -89,12 +89,12 @@ def rates(throttle, args, devices):
                 path = devices[0]
                 if n > 1:
                     path = stripes[n]
-                    run(args.sluice, 'stripe', 'create', path, '--force', *devices[:n])
+                    run(args.penstock, 'stripe', 'create', path, '--force', *devices[:n])
                 for mode in ('overwrite', 'read'):
                     sample = measure(throttle, args.mover, mode, path, size)
                     got.setdefault((mode, n, slow), []).append(size / sample['seconds'])
                 if n > 1:
-                    run(args.sluice, 'stripe', 'rm', path)
+                    run(args.penstock, 'stripe', 'rm', path)
     print(f'{"":10} {"members":>8} {"GB/s":>7} {"of one":>7} {"of what the layout gives":>25}')
     for mode in ('read', 'overwrite'):
         one = statistics.median(got[mode, 1, False])
@@ -105,8 +105,8 @@ def rates(throttle, args, devices):
                   + ('  one at half speed' if slow else ''))
 
 
-def saves(throttle, sluice, devices, size, rate, rounds):
-    """Checkpoints (sluice gen) on one device's file system, and striped over two; each replaces the one before."""
+def saves(throttle, penstock, devices, size, rate, rounds):
+    """Checkpoints (penstock gen) on one device's file system, and striped over two; each replaces the one before."""
     got = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
         rooms = []
@@ -118,11 +118,11 @@ def saves(throttle, sluice, devices, size, rate, rounds):
             ends.callback(run, 'umount', rooms[i])
             throttle.limit(device, rate * 10**6)
         both = os.path.join(rooms[0], 'both')
-        run(sluice, 'stripe', 'create', '--folder', both, *rooms)
+        run(penstock, 'stripe', 'create', '--folder', both, *rooms)
         for _ in range(rounds + 1):  # the first replaces nothing
             for n, name in ((1, rooms[0] + '/plain'), (2, both + '/striped')):
                 start = time.monotonic()
-                run(sluice, 'gen', name, '-s', str(size), '--overwrite', preexec_fn=throttle.enter)
+                run(penstock, 'gen', name, '-s', str(size), '--overwrite', preexec_fn=throttle.enter)
                 got[n].append(size / (time.monotonic() - start))
     one, two = (statistics.median(got[n][1:]) for n in (1, 2))
     print(f'save       {1:>8} {one / 1e9:7.3f} {1:7.2f}')
@@ -135,12 +135,12 @@ BEHIND = {'units of 2 MiB': (2 << 20, 24), 'late by 0.5 s': (2 << 20, 24, '-w', 
           '4 KiB': (4096, 2000), '4 KiB, odd address': (4096, 2000, '-o'), '4 KiB, depth 32': (4096, 2000, '-d', '32')}
 
 
-def behind(throttle, sluice, program, devices, rate, rounds):
+def behind(throttle, penstock, program, devices, rate, rounds):
     """Reads of one member behind those of a slow one."""
     got = {}
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'striped')
-        run(sluice, 'stripe', 'create', path, '--force', '--unit', '2M', *devices[:2])
+        run(penstock, 'stripe', 'create', path, '--force', '--unit', '2M', *devices[:2])
         throttle.limit(devices[0], rate * 10**6 // 20)
         throttle.limit(devices[1], rate * 10**6)
         for _ in range(rounds):
@@ -148,7 +148,7 @@ def behind(throttle, sluice, program, devices, rate, rounds):
                 line = run(program, '-f', path, '-u', str(2 << 20), '-s', str(size), '-c', str(count), *more,
                            preexec_fn=throttle.enter)
                 got.setdefault(name, []).append(json.loads(line))
-        run(sluice, 'stripe', 'rm', path)
+        run(penstock, 'stripe', 'rm', path)
     print(f'{"behind a slow member":22} {"alone s":>8} {"behind s":>8} {"all s":>8}')
     for name, samples in got.items():
         print(f'{name:22}', *(f'{statistics.median(s[key] for s in samples):8.3f}' for key in ('alone', 'behind', 'all')))
@@ -156,7 +156,7 @@ def behind(throttle, sluice, program, devices, rate, rounds):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument('--sluice', default=os.path.join(ROOT, 'build', 'sluice'))
+    p.add_argument('--penstock', default=os.path.join(ROOT, 'build', 'penstock'))
     p.add_argument('--mover', default=os.path.join(ROOT, 'build', 'tests', 'perf', 'perf-mover'))
     p.add_argument('--behind', default=os.path.join(ROOT, 'build', 'tests', 'perf', 'perf-behind'))
     p.add_argument('--only', default='rates,saves,behind')
@@ -170,9 +170,9 @@ def main():
         if 'rates' in only:
             rates(throttle, args, devices)
         if 'saves' in only:  # old and new one of both
-            saves(throttle, args.sluice, devices, size // 4, args.rate, args.rounds)
+            saves(throttle, args.penstock, devices, size // 4, args.rate, args.rounds)
         if 'behind' in only:
-            behind(throttle, args.sluice, args.behind, devices, args.rate, args.rounds)
+            behind(throttle, args.penstock, args.behind, devices, args.rate, args.rounds)
 
 
 if __name__ == '__main__':

@@ -4,7 +4,7 @@
 
     tests/perf/trace.py [ROWS] [ROUNDS]
 
-Rows as `sluice kv --io-trace-log` writes them, ROWS (5 million) of them; every case ROUNDS (5) times in turn; the
+Rows as `penstock kv --io-trace-log` writes them, ROWS (5 million) of them; every case ROUNDS (5) times in turn; the
 median is shown.  Reading is one thread; writing is two, one of which compresses.  The file is in the page cache.
 """
 import json
@@ -35,7 +35,7 @@ def main():
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 5000000
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
     results = {name: [] for name, _, _ in CASES}
-    with tempfile.TemporaryDirectory(prefix='sluice-perf-', dir='.') as folder:
+    with tempfile.TemporaryDirectory(prefix='penstock-perf-', dir='.') as folder:
         os.chdir(folder)
         for _ in range(rounds):
             for name, args, _ in CASES:

@@ -2,7 +2,7 @@
 /*
  * One measurement of load/trace, printed as one line of JSON:
  *
- *	perf-tracer write FILE ROWS	rows like those of `sluice kv', formatted and written
+ *	perf-tracer write FILE ROWS	rows like those of `penstock kv', formatted and written
  *	perf-tracer read FILE		all rows of a trace, and what they add up to
  */
 #include <inttypes.h>
@@ -56,7 +56,7 @@ static int report(struct used from, uint64_t rows, uint64_t bytes)
 	return 0;
 }
 
-static int failed(const struct sluice_err *err)
+static int failed(const struct penstock_err *err)
 {
 	fprintf(stderr, "perf-tracer: %s\n", err->msg);
 	return 1;
@@ -70,21 +70,21 @@ static int write_rows(const char *path, uint64_t rows)
 	static char keys[KEYS][64];
 	struct trace_row row = TRACE_ROW_INIT;
 	struct trace_writer *w;
-	struct sluice_random random;
-	struct sluice_err err;
+	struct penstock_random random;
+	struct penstock_err err;
 	uint64_t bytes = 0;
 	struct used from;
 
-	sluice_random_seed(&random, 1);
+	penstock_random_seed(&random, 1);
 	for (unsigned i = 0; i < KEYS; i++)
 		snprintf(keys[i], sizeof(keys[i]), "conv_user_%04u_%" PRIu64 "_turn_%u", i % 1000,
-			 1735689600000 + sluice_random_below(&random, 1000000), 1 + i % 9);
+			 1735689600000 + penstock_random_below(&random, 1000000), 1 + i % 9);
 	from = now();
 	if (trace_writer_open(&w, path, &(struct trace_writer_opts){.format = TRACE_KV}, &err) < 0)
 		return failed(&err);
 	row.time_ns = 1735689600000000000;
 	for (uint64_t i = 0; i < rows; i++) {
-		uint64_t draw = sluice_random_next(&random);
+		uint64_t draw = penstock_random_next(&random);
 
 		row.time_ns += 1000 + draw % 65536;
 		row.key = keys[draw % KEYS];
@@ -106,7 +106,7 @@ static int read_rows(const char *path)
 {
 	struct trace_row row;
 	struct trace_reader *r;
-	struct sluice_err err;
+	struct penstock_err err;
 	uint64_t rows = 0, bytes = 0;
 	struct used from = now();
 	int n;

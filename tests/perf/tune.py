@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Is what `sluice tune` finds as good as what a walk of the whole grid finds, and how much sooner?
+"""Is what `penstock tune` finds as good as what a walk of the whole grid finds, and how much sooner?
 
     tune.py [--build DIR] [--dir DIR] [--rounds N] [--io_size BYTES] [--loops N] [--json FILE]
 
 In each round the grid of ds_nvme_tune (64 configurations) is measured exhaustively, then raced with a
-fifth of that time as its budget.  Then both winners are measured in turn with `sluice io`, which
+fifth of that time as its budget.  Then both winners are measured in turn with `penstock io`, which
 neither of them was chosen by: the highest of 64 noisy figures is too high by luck.  Promised is a
 ratio of at least 0.97 in at most a fifth of the time.  The exit status says whether everything ran.
 """
@@ -35,10 +35,10 @@ def arguments():
 class Tuner:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
-        self.sluice = os.path.join(os.path.abspath(args.build), 'sluice')
+        self.penstock = os.path.join(os.path.abspath(args.build), 'penstock')
 
     def json(self, *args):
-        return json.loads(subprocess.run([self.sluice, *args, '--json', '-'], check=True,
+        return json.loads(subprocess.run([self.penstock, *args, '--json', '-'], check=True,
                                          stdout=subprocess.PIPE, text=True).stdout)
 
     def tune(self, *args):
@@ -77,7 +77,7 @@ class Tuner:
 def main():
     args = arguments()
     rounds = []
-    with tempfile.TemporaryDirectory(prefix='sluice-perf-', dir=args.dir) as folder:
+    with tempfile.TemporaryDirectory(prefix='penstock-perf-', dir=args.dir) as folder:
         tuner = Tuner(args, folder)
         for number in range(1, args.rounds + 1):
             r = tuner.round(number)

@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
 import tap
 
 command = sys.argv[1]
-start = [*shlex.split(os.environ.get('SLUICE_TEST_RUN', '')), command]
+start = [*shlex.split(os.environ.get('PENSTOCK_TEST_RUN', '')), command]
 
 # The loader, and the parts glibc comes in.
 LIBC = re.compile(r'(ld-linux.*|lib(c|m|dl|pthread|rt))\.so\.\d+$')
@@ -33,7 +33,7 @@ def nothing_is_looked_for_in_a_private_folder():
 
 
 def it_starts():
-    assert 'sluice' in output(*start, '--version')
+    assert 'penstock' in output(*start, '--version')
 
 
 def both_kernel_engines_are_in_it():

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.compat: StreamingCheckpointing and dgen, with what was wrong in them put right."""
+"""penstock.compat: StreamingCheckpointing and dgen, with what was wrong in them put right."""
 import errno
 import os
 import random
 
 from kit import MIB, PAGE, case, cases, content, folder, make, path, raises, run
 
-from sluice._reader import Reader
-from sluice.compat import Generator, StreamingCheckpointing, create_bytearrays, generate_buffer
+from penstock._reader import Reader
+from penstock.compat import Generator, StreamingCheckpointing, create_bytearrays, generate_buffer
 
 SAVED = {'gen_time', 'io_time', 'close_time', 'total_time', 'total_bytes', 'chunks', 'gen_throughput_gbps',
          'io_throughput_gbps', 'throughput_ratio', 'pipeline_overhead_pct', 'bottleneck', 'backend_stats'}
@@ -78,7 +78,7 @@ def a_save_that_fails_leaves_the_old_file():
         raise ZeroDivisionError
 
     raises(ZeroDivisionError, StreamingCheckpointing(chunk_size=MIB).save, name, 10 * MIB, fail)
-    assert content(name) == b'old' and not [n for n in os.listdir(folder) if '.sluice-' in n]
+    assert content(name) == b'old' and not [n for n in os.listdir(folder) if '.penstock-' in n]
 
 
 @case

@@ -7,7 +7,7 @@ import sys
 import threading
 import weakref
 
-import sluice
+import penstock
 from kit import MIB, Skip, case, cases, content, data, each, handle, make, path, raises, run
 
 try:
@@ -16,7 +16,7 @@ try:
 except ImportError as e:
     WHY = str(e)
 if WHY:
-    if 'cuda' in os.environ.get('SLUICE_TEST_REQUIRE', '').split(','):
+    if 'cuda' in os.environ.get('PENSTOCK_TEST_REQUIRE', '').split(','):
         print(f'1..1\nnot ok 1 - {WHY}')
         sys.exit(1)
     print(f'1..0 # SKIP {WHY}')
@@ -27,7 +27,7 @@ SIZES = [0, 1, 3, 511, 512, 4095, 4096, 65537, MIB, 3 * MIB + 5, 20 * MIB + 1]
 
 
 def engines():
-    return [e['name'] for e in sluice.info()['engines']
+    return [e['name'] for e in penstock.info()['engines']
             if e['usable'] and e['name'] not in ('null', 'fault')]
 
 
@@ -59,20 +59,20 @@ def dtypes():
 
 @case
 def weights_pass_through_a_window_of_the_device():
-    import sluice.safetensors
-    import sluice.torch
+    import penstock.safetensors
+    import penstock.torch
     name = path('model.safetensors')
     blocks = [torch.randn(300, 300) for _ in range(8)]
-    sluice.safetensors.save_file({f'layers.{i}.weight': b for i, b in enumerate(blocks)}, name)
+    penstock.safetensors.save_file({f'layers.{i}.weight': b for i, b in enumerate(blocks)}, name)
     kept = []
-    with sluice.WeightStream(name, window='900KB', device=GPU) as stream:
+    with penstock.WeightStream(name, window='900KB', device=GPU) as stream:
         for layer in stream:
             busy()
             kept.append(layer[f'{layer.name}.weight'] * 2)  # queued; the room is used after it
     assert all(torch.equal(k.cpu(), b * 2) for k, b in zip(kept, blocks, strict=True))
     modules = torch.nn.ModuleList([torch.nn.Linear(300, 300, bias=False, device='meta') for _ in blocks])
     x, want = torch.randn(4, 300, device=GPU), None
-    with torch.no_grad(), sluice.torch.stream_modules(modules, name, window='900KB', device=GPU):
+    with torch.no_grad(), penstock.torch.stream_modules(modules, name, window='900KB', device=GPU):
         got = want = x
         for m, b in zip(modules, blocks):
             got, want = m(got), torch.nn.functional.linear(want, b.to(GPU))
@@ -83,18 +83,18 @@ def weights_pass_through_a_window_of_the_device():
 
 @each([None, 'cpu', 'cuda', GPU, {'cpu': 'cuda:0'}])
 def many_tensors_of_a_file_come_to_where_they_are_wanted(where):
-    import sluice.safetensors
-    import sluice.torch
+    import penstock.safetensors
+    import penstock.torch
     name, other = path('many.pt'), path('many.safetensors')
     obj = {f't{i}': torch.randn(2000 + i, device=GPU if i % 3 else 'cpu') for i in range(600)}
-    sluice.torch.save(obj, name)
+    penstock.torch.save(obj, name)
     want = torch.load(name, where)
     for more in {}, {'weights_only': False}:
-        back = sluice.torch.load(name, where, **more)
+        back = penstock.torch.load(name, where, **more)
         assert all(back[k].device == t.device and torch.equal(back[k], t) for k, t in want.items())
-    sluice.safetensors.save_file(obj, other)
+    penstock.safetensors.save_file(obj, other)
     for device in 'cpu', GPU:
-        back = sluice.safetensors.load_file(other, device)
+        back = penstock.safetensors.load_file(other, device)
         assert all(back[k].device == torch.device(device) and torch.equal(back[k].cpu(), t.cpu()) for k, t in obj.items())
 
 
@@ -111,10 +111,10 @@ class Halved:
 
 @case
 def what_is_queued_while_pickling_is_saved_when_it_is_there():
-    import sluice.torch
+    import penstock.torch
     name = path('halved.pt')
     late = [Halved(torch.full((1 << 20,), float(i), device=GPU)) for i in range(1, 4)]
-    sluice.torch.save([[torch.ones(10, device=GPU) for _ in range(300)], late], name)
+    penstock.torch.save([[torch.ones(10, device=GPU) for _ in range(300)], late], name)
     _, back = torch.load(name, 'cpu', weights_only=False)
     assert [h.tensor.unique().tolist() for h in back] == [[1.], [2.], [3.]]
 
@@ -447,7 +447,7 @@ def the_way_is_told(engine):
 
 @case
 def info_lists_the_gpus():
-    gpu = sluice.info()['gpu']
+    gpu = penstock.info()['gpu']
     assert gpu['cuda'] is True and gpu['devices'] == len(gpu['list']) >= 1, gpu
     assert gpu['list'][0]['memory'] > 1 << 30, gpu
 
@@ -455,7 +455,7 @@ def info_lists_the_gpus():
 # ------------------------------------------------------------------ DeepSpeed's handles
 
 def deepspeed(kind):
-    from sluice import deepspeed
+    from penstock import deepspeed
     return getattr(deepspeed, kind)
 
 

@@ -24,9 +24,9 @@ except ImportError:
     print('1..0 # SKIP no torch')
     raise SystemExit(0)
 
-import sluice.deepspeed
+import penstock.deepspeed
 
-sluice.deepspeed.install()
+penstock.deepspeed.install()
 
 import deepspeed
 from deepspeed.accelerator import get_accelerator
@@ -202,8 +202,8 @@ def the_example_is_the_large_buffer_itself():
 AT_EXIT = """
 import builtins, sys
 sys.path.insert(0, sys.argv[1])
-import torch, sluice.deepspeed
-sluice.deepspeed.install()
+import torch, penstock.deepspeed
+penstock.deepspeed.install()
 from deepspeed.ops.op_builder import AsyncIOBuilder, PinMemoryBuilder
 
 class Manager:
@@ -341,7 +341,7 @@ def builders_are_found_through_the_accelerator():
         builder = get_accelerator().get_op_builder(name)()
         assert builder.is_compatible() and builder.load() is getattr(
             deepspeed.ops.op_builder, name)().load()
-    assert type(AsyncIOBuilder().load().aio_handle()).__module__.startswith('sluice.deepspeed')
+    assert type(AsyncIOBuilder().load().aio_handle()).__module__.startswith('penstock.deepspeed')
 
 
 @case

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.deepspeed: every way in which DeepSpeed's handles abort, hang, or lose bytes."""
+"""penstock.deepspeed: every way in which DeepSpeed's handles abort, hang, or lose bytes."""
 import contextlib
 import errno
 import gc
@@ -21,7 +21,7 @@ except ImportError:
     print('1..0 # SKIP no torch')
     raise SystemExit(0)
 
-from sluice.deepspeed import _pending, aio_handle, aio_read, aio_write, deepspeed_memcpy
+from penstock.deepspeed import _pending, aio_handle, aio_read, aio_write, deepspeed_memcpy
 
 FAULTY = 'fault:inner=threads,errno=5,'
 
@@ -98,7 +98,7 @@ def a_file_that_cannot_be_opened_is_minus_1():
         for size in (100, 3 * MIB):
             for write in every_write(h):
                 line = refused(write, tensor(size), name)
-                assert 'sluice: ' in line, line
+                assert 'penstock: ' in line, line
     for name in (folder, file + '/file', loop):
         for read in every_read(h):
             refused(read, tensor(100), name)
@@ -112,7 +112,7 @@ def a_file_of_somebody_else_is_minus_1():
     os.chmod(kit.folder, 0o711)
     code = '''
 import os, sys, torch
-from sluice.deepspeed import aio_handle
+from penstock.deepspeed import aio_handle
 h = aio_handle()
 if os.geteuid() == 0:
     os.setuid(65534)
@@ -424,7 +424,7 @@ def ctrl_c_anywhere_in_a_wait_leaves_everything_pending():
 def locked_memory_has_no_limit_that_kills():
     code = '''
 import os, resource, torch
-from sluice.deepspeed import aio_handle, pin_handle
+from penstock.deepspeed import aio_handle, pin_handle
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
 if os.geteuid() == 0:
     os.setuid(65534)
@@ -450,7 +450,7 @@ def memory_that_cannot_be_is_a_MemoryError():
 def a_handle_that_cannot_be_made_is_an_OSError():
     code = '''
 import os, resource
-from sluice.deepspeed import aio_handle
+from penstock.deepspeed import aio_handle
 if os.geteuid() == 0:  # whom no limit on threads holds; only now, others may not read this Python
     os.setgid(65534)
     os.setuid(65534)

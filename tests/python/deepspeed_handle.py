@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.deepspeed.aio_handle: what it is made with, every method, how operations are counted."""
+"""penstock.deepspeed.aio_handle: what it is made with, every method, how operations are counted."""
 import contextlib
 import copy
 import errno
@@ -25,7 +25,7 @@ except ImportError:
     print('1..0 # SKIP no torch')
     raise SystemExit(0)
 
-from sluice.deepspeed import aio_handle, gds_handle
+from penstock.deepspeed import aio_handle, gds_handle
 
 METHODS = ('sync_pread', 'sync_pwrite', 'async_pread', 'async_pwrite')
 
@@ -857,7 +857,7 @@ def a_process_that_ends_finishes_what_is_pending():
     name = path()
     out = kit.child_ok('''
 import sys, torch
-from sluice.deepspeed import aio_handle
+from penstock.deepspeed import aio_handle
 h = aio_handle(65536, 2)
 assert h.async_pwrite(torch.full((3000001,), 5, dtype=torch.uint8), sys.argv[1]) == 0
 ''', name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.deepspeed.install(): DeepSpeed, for which ./standin stands in, uses our operators."""
+"""penstock.deepspeed.install(): DeepSpeed, for which ./standin stands in, uses our operators."""
 import contextlib
 import glob
 import io
@@ -21,17 +21,17 @@ except ImportError:
     print('1..0 # SKIP no torch')
     raise SystemExit(0)
 
-import sluice.deepspeed
-from sluice.deepspeed import AsyncIOBuilder, GDSBuilder, PinMemoryBuilder, _install
+import penstock.deepspeed
+from penstock.deepspeed import AsyncIOBuilder, GDSBuilder, PinMemoryBuilder, _install
 
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(sluice.__file__)))
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(penstock.__file__)))
 
 # What every piece of code below begins with.
-BEGIN = f'import os, sys; sys.path.insert(0, {STANDIN!r}); import sluice.deepspeed\n'
+BEGIN = f'import os, sys; sys.path.insert(0, {STANDIN!r}); import penstock.deepspeed\n'
 
 STATE = '''
 def ours(module):
-    return module.__name__.startswith('sluice.deepspeed.')
+    return module.__name__.startswith('penstock.deepspeed.')
 
 def check():
     """Everything that finds an operator finds ours."""
@@ -84,7 +84,7 @@ def plain():
 @case
 def deepspeed_is_imported_after_install():
     child_ok(BEGIN + STATE + '''
-sluice.deepspeed.install()
+penstock.deepspeed.install()
 import deepspeed
 assert check()
 from deepspeed.ops.op_builder.builder import OpBuilder
@@ -97,7 +97,7 @@ def deepspeed_is_imported_before_install():
     child_ok(BEGIN + STATE + '''
 import deepspeed
 assert plain()
-sluice.deepspeed.install()
+penstock.deepspeed.install()
 assert check()
 ''')
 
@@ -109,7 +109,7 @@ import deepspeed
 for name in [n for n in sys.modules if n.startswith('deepspeed.ops.op_builder.cpu')]:
     del sys.modules[name]
 del deepspeed.ops.op_builder.cpu
-sluice.deepspeed.install()
+penstock.deepspeed.install()
 assert check()
 ''')
 
@@ -120,11 +120,11 @@ def uninstall_gives_everything_back():
 import torch
 before, path = dict(os.environ), list(sys.meta_path)
 for times in range(2):
-    sluice.deepspeed.install()
-    assert sluice.deepspeed.installed()
+    penstock.deepspeed.install()
+    assert penstock.deepspeed.installed()
     assert check()
-    sluice.deepspeed.uninstall()
-    assert not sluice.deepspeed.installed()
+    penstock.deepspeed.uninstall()
+    assert not penstock.deepspeed.installed()
     import deepspeed
     assert plain()
     assert dict(os.environ) == before and sys.meta_path == path
@@ -137,14 +137,14 @@ def install_and_uninstall_may_be_repeated():
 import deepspeed
 import torch
 before, path = dict(os.environ), list(sys.meta_path)
-sluice.deepspeed.uninstall()
+penstock.deepspeed.uninstall()
 assert plain()
 for _ in range(3):
-    sluice.deepspeed.install()
+    penstock.deepspeed.install()
 assert check() and len(sys.meta_path) == len(path) + 1
 assert os.environ.get('PYTHONPATH', '').count('_hook') <= 1
 for _ in range(3):
-    sluice.deepspeed.uninstall()
+    penstock.deepspeed.uninstall()
 assert plain() and dict(os.environ) == before and sys.meta_path == path
 ''')
 
@@ -152,8 +152,8 @@ assert plain() and dict(os.environ) == before and sys.meta_path == path
 @case
 def uninstall_before_deepspeed_is_imported_leaves_it_alone():
     child_ok(BEGIN + STATE + '''
-sluice.deepspeed.install()
-sluice.deepspeed.uninstall()
+penstock.deepspeed.install()
+penstock.deepspeed.uninstall()
 assert plain()
 ''')
 
@@ -166,9 +166,9 @@ from deepspeed.ops.op_builder.builder import OpBuilder
 own, pin = types.ModuleType('own'), types.ModuleType('pin')
 OpBuilder._loaded_ops['async_io'], sys._deepspeed_pin_memory_op_module = own, pin
 assert deepspeed.ops.aio.AsyncIOBuilder().load() is own
-sluice.deepspeed.install()
+penstock.deepspeed.install()
 assert check()
-sluice.deepspeed.uninstall()
+penstock.deepspeed.uninstall()
 assert deepspeed.ops.aio.AsyncIOBuilder().load() is own
 assert sys._deepspeed_pin_memory_op_module is pin
 ''')
@@ -180,7 +180,7 @@ def operators_that_are_installed_are_replaced():
 import types, deepspeed
 deepspeed.git_version_info.installed_ops['async_io'] = True
 sys.modules['deepspeed.ops.aio.async_io_op'] = types.ModuleType('theirs')
-sluice.deepspeed.install()
+penstock.deepspeed.install()
 assert check()
 ''')
 
@@ -191,8 +191,8 @@ def without_deepspeed_it_waits():
 import importlib.machinery as m  # as if there were none, where there is one
 find = m.PathFinder.find_spec
 m.PathFinder.find_spec = lambda name, *more: None if name == 'deepspeed' else find(name, *more)
-import sys, sluice.deepspeed
-sluice.deepspeed.install()
+import sys, penstock.deepspeed
+penstock.deepspeed.install()
 assert 'torch' not in sys.modules, 'torch is imported'
 try:
     import deepspeed
@@ -200,7 +200,7 @@ except ModuleNotFoundError as e:
     assert e.name == 'deepspeed'
 else:
     raise AssertionError('there is a DeepSpeed here')
-sluice.deepspeed.uninstall()
+penstock.deepspeed.uninstall()
 ''')
 
 
@@ -218,11 +218,11 @@ for builder in (op_builder.AsyncIOBuilder, op_builder.GDSBuilder, op_builder.Pin
     assert builder.__module__.startswith('op_builder.') and ours(builder().load())
     assert ours(OpBuilder._loaded_ops[builder.NAME])
 assert check()
-sluice.deepspeed.uninstall()
+penstock.deepspeed.uninstall()
 assert 'async_io' not in OpBuilder._loaded_ops
 '''
-    for order in (('import op_builder', 'sluice.deepspeed.install()'),
-                  ('sluice.deepspeed.install()', 'import op_builder')):
+    for order in (('import op_builder', 'penstock.deepspeed.install()'),
+                  ('penstock.deepspeed.install()', 'import op_builder')):
         child_ok(code.format(*order), twice)
 
 
@@ -230,13 +230,13 @@ assert 'async_io' not in OpBuilder._loaded_ops
 def deepspeeds_modules_look_as_always():
     child_ok(BEGIN + '''
 import importlib, importlib.machinery, inspect
-sluice.deepspeed.install()
+penstock.deepspeed.install()
 import deepspeed.ops.op_builder.async_io as module
 assert type(module.__loader__) is importlib.machinery.SourceFileLoader
 assert type(module.__spec__.loader) is importlib.machinery.SourceFileLoader
 assert 'class AsyncIOBuilder' in inspect.getsource(module)
 again = importlib.reload(module)
-assert again.AsyncIOBuilder().load().__name__ == 'sluice.deepspeed.async_io_op'
+assert again.AsyncIOBuilder().load().__name__ == 'penstock.deepspeed.async_io_op'
 import deepspeed
 assert type(deepspeed.comm.__loader__) is importlib.machinery.SourceFileLoader
 ''')
@@ -246,12 +246,12 @@ assert type(deepspeed.comm.__loader__) is importlib.machinery.SourceFileLoader
 def without_torch_deepspeed_keeps_its_own():
     done = child(BEGIN + '''
 sys.modules['torch'] = None
-sluice.deepspeed.install()
+penstock.deepspeed.install()
 import deepspeed
 assert deepspeed.ops.__compatible_ops__['async_io'] is False
 ''')
     assert done.returncode == 0, done
-    assert done.stderr.count('UserWarning: sluice: DeepSpeed keeps operators') == 1, done
+    assert done.stderr.count('UserWarning: penstock: DeepSpeed keeps operators') == 1, done
 
 
 @case
@@ -259,7 +259,7 @@ def the_gds_operator_is_for_machines_with_cuda():
     child_ok(BEGIN + STATE + '''
 os.environ['DS_ACCELERATOR'] = 'cuda'
 import torch, deepspeed
-sluice.deepspeed.install()
+penstock.deepspeed.install()
 assert check()
 assert deepspeed.ops.__compatible_ops__['gds'] is (torch.cuda.device_count() > 0)
 assert deepspeed.ops.gds.GDSBuilder().is_compatible() is (torch.cuda.device_count() > 0)
@@ -279,11 +279,11 @@ MAIN = '''
 import multiprocessing, os, sys
 import worker
 if __name__ == '__main__':
-    import sluice.deepspeed
+    import penstock.deepspeed
     function = getattr(worker, sys.argv[2])
-    sluice.deepspeed.install()
+    penstock.deepspeed.install()
     if sys.argv[2] == 'left_alone':
-        sluice.deepspeed.uninstall()
+        penstock.deepspeed.uninstall()
     os.chdir('/')
     with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
         (right, pid), = pool.map(function, [0])
@@ -323,7 +323,7 @@ def after_uninstall_processes_do_not(method):
 def a_relative_path_to_the_package_is_no_matter(method):
     folder = path('relative')
     os.mkdir(folder)
-    os.symlink(os.path.join(PACKAGE, 'sluice'), os.path.join(folder, 'sluice'))
+    os.symlink(os.path.join(PACKAGE, 'penstock'), os.path.join(folder, 'penstock'))
     program = script()
     env = {**os.environ, 'PYTHONPATH': os.pathsep.join(['.', STANDIN])}
     done = subprocess.run([sys.executable, os.path.join(program, 'main.py'), method, 'at_work'],
@@ -336,10 +336,10 @@ def a_relative_path_to_the_package_is_no_matter(method):
 def a_started_python_is_light():
     code = BEGIN + '''
 import subprocess
-sluice.deepspeed.install()
+penstock.deepspeed.install()
 print(subprocess.run([sys.executable, '-c',
     "import sys; print(sorted({'torch', 'numpy', 'deepspeed'} & set(sys.modules)), "
-    "'sluice.deepspeed._site' in sys.modules)"],
+    "'penstock.deepspeed._site' in sys.modules)"],
     check=True, stdout=subprocess.PIPE, text=True).stdout, end='')
 '''
     assert child_ok(code) == '[] True\n'
@@ -348,10 +348,10 @@ print(subprocess.run([sys.executable, '-c',
 @case
 def the_switch_can_be_off():
     hook = os.path.join(os.path.dirname(_install.__file__), '_hook')
-    code = "import sys; print('sluice.deepspeed._site' in sys.modules)"
+    code = "import sys; print('penstock.deepspeed._site' in sys.modules)"
     for value, expected in (('', False), ('0', False), ('1', True), ('yes', True)):
         env = {**os.environ, 'PYTHONPATH': os.pathsep.join([hook, PACKAGE]),
-               'SLUICE_DEEPSPEED': value}
+               'PENSTOCK_DEEPSPEED': value}
         out = subprocess.run([sys.executable, '-c', code], env=env, check=True,
                              stdout=subprocess.PIPE, text=True).stdout
         assert out == f'{expected}\n', (value, out)
@@ -362,14 +362,14 @@ def a_switch_that_was_off_is_off_again():
     for before in (None, '0', ''):
         code = BEGIN + f'''
 before = {before!r}
-os.environ.pop('SLUICE_DEEPSPEED', None)
+os.environ.pop('PENSTOCK_DEEPSPEED', None)
 if before is not None:
-    os.environ['SLUICE_DEEPSPEED'] = before
-sluice.deepspeed.install()
-assert os.environ['SLUICE_DEEPSPEED'] == '1'
+    os.environ['PENSTOCK_DEEPSPEED'] = before
+penstock.deepspeed.install()
+assert os.environ['PENSTOCK_DEEPSPEED'] == '1'
 os.environ['PYTHONPATH'] += ':/added/later'
-sluice.deepspeed.uninstall()
-assert os.environ.get('SLUICE_DEEPSPEED') == before
+penstock.deepspeed.uninstall()
+assert os.environ.get('PENSTOCK_DEEPSPEED') == before
 path = os.environ['PYTHONPATH']
 assert path.endswith(':/added/later') and '_hook' not in path
 '''
@@ -380,10 +380,10 @@ assert path.endswith(':/added/later') and '_hook' not in path
 def modules_can_be_inspected_as_torch_does():
     code = BEGIN + '''
 import inspect
-sluice.deepspeed.install()
+penstock.deepspeed.install()
 import deepspeed
 for name, module in sys.modules.copy().items():
-    if name.startswith('sluice') and hasattr(module, '__file__'):
+    if name.startswith('penstock') and hasattr(module, '__file__'):
         inspect.getfile(module)
 '''
     child_ok(code)
@@ -398,7 +398,7 @@ def with_sitecustomize(text, code='import sitecustomize; print(sitecustomize.__f
         f.write(text)
     hook = os.path.join(os.path.dirname(_install.__file__), '_hook')
     env = {**os.environ, 'PYTHONPATH': os.pathsep.join([hook, folder, PACKAGE]),
-           'SLUICE_DEEPSPEED': value}
+           'PENSTOCK_DEEPSPEED': value}
     done = subprocess.run([sys.executable, '-c', code], env=env, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True)
     return folder, done
@@ -429,13 +429,13 @@ import sitecustomize
 assert sitecustomize.__file__.startswith({hook!r})
 '''
     subprocess.run([sys.executable, '-c', code], check=True,
-                   env={**os.environ, 'SLUICE_DEEPSPEED': '0'})
+                   env={**os.environ, 'PENSTOCK_DEEPSPEED': '0'})
 
 
 @each(['link', 'copy', 'with a dot'])
 def the_folder_under_two_names_is_run_once(name):
     hook = os.path.join(os.path.dirname(_install.__file__), '_hook')
-    other = os.path.join(path('other'), 'sluice', 'deepspeed', '_hook')
+    other = os.path.join(path('other'), 'penstock', 'deepspeed', '_hook')
     if name == 'copy':
         shutil.copytree(hook, other)
     elif name == 'link':
@@ -443,19 +443,19 @@ def the_folder_under_two_names_is_run_once(name):
         os.symlink(hook, other)
     else:
         other = os.path.join(os.path.dirname(hook), '.', '_hook')
-    env = {**os.environ, 'PYTHONPATH': os.pathsep.join([hook, other, PACKAGE]), 'SLUICE_DEEPSPEED': '1'}
-    code = "import sys; print('sluice.deepspeed._site' in sys.modules)"
+    env = {**os.environ, 'PYTHONPATH': os.pathsep.join([hook, other, PACKAGE]), 'PENSTOCK_DEEPSPEED': '1'}
+    code = "import sys; print('penstock.deepspeed._site' in sys.modules)"
     done = subprocess.run([sys.executable, '-c', code], env=env, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True)
     assert done.returncode == 0 and done.stdout == 'True\n' and not done.stderr, done
 
 
 @case
-def a_python_that_cannot_use_sluice_starts_quietly():
+def a_python_that_cannot_use_penstock_starts_quietly():
     copy = path('copy')
-    hook = os.path.join(copy, 'sluice', 'deepspeed', '_hook')
+    hook = os.path.join(copy, 'penstock', 'deepspeed', '_hook')
     shutil.copytree(os.path.join(os.path.dirname(_install.__file__), '_hook'), hook)
-    env = {**os.environ, 'PYTHONPATH': hook, 'SLUICE_DEEPSPEED': '1'}
+    env = {**os.environ, 'PYTHONPATH': hook, 'PENSTOCK_DEEPSPEED': '1'}
     code = 'import sys; print(sys.path.count(sys.argv[1]))'
     done = subprocess.run([sys.executable, '-c', code, copy], env=env,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -464,8 +464,8 @@ def a_python_that_cannot_use_sluice_starts_quietly():
 
 # ------------------------------------------------------------------ .pth
 
-PTH = ("import os; os.environ.get('SLUICE_DEEPSPEED') and "
-       "__import__('sluice.deepspeed._site')\n")
+PTH = ("import os; os.environ.get('PENSTOCK_DEEPSPEED') and "
+       "__import__('penstock.deepspeed._site')\n")
 
 
 def environment_with_pth():
@@ -477,7 +477,7 @@ def environment_with_pth():
     if done.returncode:
         raise Skip('venv', f'no venv: {done.stdout.strip()}')
     site, = glob.glob(f'{folder}/lib/python*/site-packages')
-    shutil.copytree(os.path.join(PACKAGE, 'sluice'), os.path.join(site, 'sluice'))
+    shutil.copytree(os.path.join(PACKAGE, 'penstock'), os.path.join(site, 'penstock'))
     with open(os.path.join(site, _install.PTH), 'w') as f:
         f.write(PTH)
     return os.path.join(folder, 'bin', 'python3')
@@ -489,10 +489,10 @@ def with_the_wheel_no_path_is_needed(method):
     with_torch = os.path.dirname(os.path.dirname(torch.__file__))  # when we are in an environment
     run_script(method, 'at_work', python, PYTHONPATH=os.pathsep.join([STANDIN, with_torch]))
     code = '''
-import os, sluice.deepspeed
-sluice.deepspeed.install()
-assert 'PYTHONPATH' not in os.environ and os.environ['SLUICE_DEEPSPEED'] == '1'
-sluice.deepspeed.uninstall()
+import os, penstock.deepspeed
+penstock.deepspeed.install()
+assert 'PYTHONPATH' not in os.environ and os.environ['PENSTOCK_DEEPSPEED'] == '1'
+penstock.deepspeed.uninstall()
 '''
     env = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'}
     subprocess.run([python, '-c', code], env=env, check=True)
@@ -529,18 +529,18 @@ def builders_are_as_the_contract_says(name):
 
 @case
 def the_package_has_all_names():
-    for name in sluice.deepspeed.__all__:
-        assert getattr(sluice.deepspeed, name) is not None
-    assert set(sluice.deepspeed.__all__) <= set(dir(sluice.deepspeed))
-    kit.raises(AttributeError, getattr, sluice.deepspeed, 'no_such_name')
-    assert child_ok("import sys, sluice.deepspeed; print('torch' in sys.modules)") == 'False\n'
+    for name in penstock.deepspeed.__all__:
+        assert getattr(penstock.deepspeed, name) is not None
+    assert set(penstock.deepspeed.__all__) <= set(dir(penstock.deepspeed))
+    kit.raises(AttributeError, getattr, penstock.deepspeed, 'no_such_name')
+    assert child_ok("import sys, penstock.deepspeed; print('torch' in sys.modules)") == 'False\n'
 
 
 @case
 def the_first_write_warns_once_through_deepspeeds_logger():
     code = BEGIN + '''
 import torch, logging
-from sluice.deepspeed import aio_handle
+from penstock.deepspeed import aio_handle
 h, t = aio_handle(), torch.zeros(10)
 assert h.sync_pwrite(t, sys.argv[1]) == 1  # nothing to warn through yet
 lines = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.deepspeed: locked host memory, of which there is one register for all handles."""
+"""penstock.deepspeed: locked host memory, of which there is one register for all handles."""
 import copy
 import gc
 import mmap
@@ -16,8 +16,8 @@ except ImportError:
     print('1..0 # SKIP no torch')
     raise SystemExit(0)
 
-from sluice import _sluice
-from sluice.deepspeed import _pin, aio_handle, gds_handle, pin_handle
+from penstock import _penstock
+from penstock.deepspeed import _pin, aio_handle, gds_handle, pin_handle
 
 BYTE = torch.empty(0, dtype=torch.uint8)
 HANDLES = [aio_handle, gds_handle, pin_handle]
@@ -131,9 +131,9 @@ def memory_outlives_its_handle_and_its_tensor():
     address = t.data_ptr()
     del h, t
     gc.collect()
-    assert _sluice.in_memory(address, 100)
+    assert _penstock.in_memory(address, 100)
     assert pin_handle().free_cpu_locked_tensor_by_ptr(address) is True
-    assert not _sluice.in_memory(address, 100)
+    assert not _penstock.in_memory(address, 100)
 
 
 @case
@@ -144,10 +144,10 @@ def a_freed_tensor_in_use_keeps_its_memory():
     assert h.free_cpu_locked_tensor(t)
     del t
     gc.collect()
-    assert bool((view == 7).all()) and _sluice.in_memory(address, 100000)
+    assert bool((view == 7).all()) and _penstock.in_memory(address, 100000)
     del view
     gc.collect()
-    assert not _sluice.in_memory(address, 1)
+    assert not _penstock.in_memory(address, 1)
 
 
 @case
@@ -158,11 +158,11 @@ def memory_freed_during_a_write_is_written():
     assert h.async_pwrite(t, name) == 0
     assert h.free_cpu_locked_tensor(t)
     del t
-    assert _sluice.in_memory(address, 1)
+    assert _penstock.in_memory(address, 1)
     assert h.wait() == 1
     assert content(name) == b'\11' * (3 << 20)
     gc.collect()
-    assert not _sluice.in_memory(address, 1)
+    assert not _penstock.in_memory(address, 1)
 
 
 @case

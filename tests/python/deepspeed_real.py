@@ -16,9 +16,9 @@ if not importlib.util.find_spec('deepspeed'):
 
 import torch
 
-import sluice.deepspeed
+import penstock.deepspeed
 
-sluice.deepspeed.install()
+penstock.deepspeed.install()
 os.environ.setdefault('DS_ACCELERATOR', 'cpu')
 import deepspeed
 from deepspeed.ops.op_builder import AsyncIOBuilder
@@ -33,7 +33,7 @@ def new_handle():
 @case
 def its_builder_loads_our_handle():
     assert AsyncIOBuilder.__module__.startswith('deepspeed.') and AsyncIOBuilder().is_compatible()
-    assert isinstance(new_handle(), sluice.deepspeed.aio_handle)
+    assert isinstance(new_handle(), penstock.deepspeed.aio_handle)
     assert deepspeed.accelerator.get_accelerator().create_op_builder('AsyncIOBuilder').load() is AsyncIOBuilder().load()
 
 
@@ -69,15 +69,15 @@ def its_swapper_writes_through_buffers_of_our_handle():
 @case
 def nothing_of_ours_stands_in_the_way_of_inspect():
     for name, module in sys.modules.copy().items():
-        if name.startswith('sluice') and hasattr(module, '__file__'):
+        if name.startswith('penstock') and hasattr(module, '__file__'):
             assert inspect.getfile(module)
 
 
 IO = """
 import sys
-import sluice.deepspeed
+import penstock.deepspeed
 if __name__ == '__main__':
-    sluice.deepspeed.install()
+    penstock.deepspeed.install()
     from deepspeed.nvme import ds_io_main
     sys.argv = ['ds_io', '--folder', sys.argv[1], '--io_size', '4M', '--loops', '1', *sys.argv[2:]]
     ds_io_main()
@@ -111,7 +111,7 @@ def script(name, *words, **env):
 def its_ds_report_finds_ours_where_nothing_can_be_compiled():
     """Its own answer is a program that has to compile and link."""
     for switch, verdict in (('1', '[OKAY]'), ('0', '[NO]')):
-        line = next(x for x in script('ds_report', CC='/bin/false', SLUICE_DEEPSPEED=switch).splitlines()
+        line = next(x for x in script('ds_report', CC='/bin/false', PENSTOCK_DEEPSPEED=switch).splitlines()
                     if x.startswith('async_io'))
         assert re.sub('\033\\[[0-9]+m', '', line).endswith(verdict), (switch, line)
 
@@ -133,8 +133,8 @@ TRAIN = """
 import os, sys, torch
 nvme = sys.argv[1]
 os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='0', RANK='0', WORLD_SIZE='1', LOCAL_RANK='0', DS_ACCELERATOR='cpu')
-import sluice.deepspeed
-sluice.deepspeed.install()
+import penstock.deepspeed
+penstock.deepspeed.install()
 import deepspeed
 sys.modules['deepspeed.comm.torch'].build_shm_op = lambda: None  # would be compiled
 torch.distributed.init_process_group('gloo', init_method=f'file://{nvme}/meet', rank=0, world_size=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.deepspeed.FastFileWriter and its kind: torch.save() through a handle, crash-safely."""
+"""penstock.deepspeed.FastFileWriter and its kind: torch.save() through a handle, crash-safely."""
 import array
 import ast
 import contextlib
@@ -23,8 +23,8 @@ except ImportError:
     print('1..0 # SKIP no torch')
     raise SystemExit(0)
 
-import sluice.torch
-from sluice.deepspeed import (FastFileWriter, FastFileWriterConfig, MockFileWriter, PyFileWriter,
+import penstock.torch
+from penstock.deepspeed import (FastFileWriter, FastFileWriterConfig, MockFileWriter, PyFileWriter,
                               aio_handle, cast_to_byte_tensor)
 
 BYTE = torch.empty(0, dtype=torch.uint8)
@@ -73,7 +73,7 @@ def same(a, b):
 
 
 def left_over(folder):
-    return [n for n in os.listdir(folder) if '.sluice-' in n]
+    return [n for n in os.listdir(folder) if '.penstock-' in n]
 
 
 def names(folder):
@@ -355,7 +355,7 @@ def what_is_dropped_leaves_the_old_file(kind):
 
 END = '''
 import os, sys, torch
-from sluice.deepspeed import FastFileWriter, FastFileWriterConfig, PyFileWriter, aio_handle
+from penstock.deepspeed import FastFileWriter, FastFileWriterConfig, PyFileWriter, aio_handle
 h = aio_handle()
 locked = h.new_cpu_locked_tensor(1 << 20, torch.empty(0, dtype=torch.uint8))
 writers = [FastFileWriter(sys.argv[1], FastFileWriterConfig(h, locked)), PyFileWriter(sys.argv[1])]
@@ -399,7 +399,7 @@ def a_process_that_is_killed_leaves_the_old_file():
 def what_a_killed_one_has_left_is_removed_by(kind):
     """As it is where the file system has no files without names."""
     folder = own_folder()
-    with open(os.path.join(folder, '.file.sluice-0'), 'wb') as f:
+    with open(os.path.join(folder, '.file.penstock-0'), 'wb') as f:
         f.write(b'half')
     with WRITERS[kind](os.path.join(folder, 'file')) as writer:
         writer.write(b'whole')
@@ -409,17 +409,17 @@ def what_a_killed_one_has_left_is_removed_by(kind):
 @each(WRITERS)
 def checksums_of_an_older_file_are_renewed(kind):
     name = path()
-    for i, writer in enumerate((sluice.torch.writer, WRITERS[kind], sluice.torch.writer, WRITERS[kind])):
+    for i, writer in enumerate((penstock.torch.writer, WRITERS[kind], penstock.torch.writer, WRITERS[kind])):
         want = checkpoint()
         want['big'] += i
         want['small'] *= 1 + i // 2
         with writer(name) as file:
             torch.save(want, f=file)
-        assert same(sluice.torch.load(name, verify='require'), want)
+        assert same(penstock.torch.load(name, verify='require'), want)
         with open(name, 'r+b') as file:
             file.seek(4000000)
             file.write(b'damaged!')
-        assert raises(OSError, sluice.torch.load, name).errno == errno.EBADMSG
+        assert raises(OSError, penstock.torch.load, name).errno == errno.EBADMSG
 
 
 @case

@@ -7,7 +7,7 @@ import pathlib
 import pickle
 import subprocess
 
-import sluice
+import penstock
 from kit import (MIB, PAGE, Gate, Skip, case, cases, child, content, data, each, failing, folder,
                  handle, in_fork, make, path, raises, run, unraisable)
 
@@ -85,7 +85,7 @@ def what_is_forbidden_is_PermissionError():
         os.setgroups([])
         os.setresgid(65534, 65534, 65534)
         os.setresuid(65534, 65534, 65534)
-        with sluice.Handle('threads') as h:
+        with penstock.Handle('threads') as h:
             for word, p in (('read', name), ('write', name), ('write', os.path.join(folder, 'new'))):
                 for e in both(h, word, bytearray(1), p):
                     assert isinstance(e, PermissionError), e
@@ -310,7 +310,7 @@ def a_dropped_handle_without_failures_is_silent():
 
 @case
 def a_dropped_handle_warns_nobody_by_default():
-    done = child('import sluice; sluice.Handle()')
+    done = child('import penstock; penstock.Handle()')
     assert done.returncode == 0 and not done.stdout and not done.stderr, done
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths in all their forms, and sluice.File."""
+"""Paths in all their forms, and penstock.File."""
 import errno
 import os
 import pathlib
 import subprocess
 
-import sluice
+import penstock
 from kit import (MIB, PAGE, Gate, Skip, case, cases, content, data, each, folder, handle, make,
                  path, raises, run)
 
@@ -238,14 +238,14 @@ def a_loop_device_is_read_and_written():
         subprocess.run(['losetup', '-d', device], check=True)
 
 
-# ------------------------------------------------------------------ sluice.File
+# ------------------------------------------------------------------ penstock.File
 
 @case
 def a_file_takes_the_place_of_a_path():
     name, want = path(), data(3 * MIB + 5)
     with handle() as h:
         with h.open(name, 'w+') as f:
-            assert isinstance(f, sluice.File) and not f.closed and f.name == name
+            assert isinstance(f, penstock.File) and not f.closed and f.name == name
             assert h.write(want, f) == len(want)
             assert h.write_async(b'abc', f, 100).result() == 3
             got = bytearray(len(want))
@@ -423,9 +423,9 @@ def a_file_keeps_working_when_the_handle_is_dropped():
 
 @case
 def files_are_made_by_open_only():
-    raises(TypeError, sluice.File)
-    raises(TypeError, sluice.File, 'name')
-    raises(TypeError, sluice.Future)
+    raises(TypeError, penstock.File)
+    raises(TypeError, penstock.File, 'name')
+    raises(TypeError, penstock.Future)
 
 
 @case

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.Future: results, callbacks, asyncio."""
+"""penstock.Future: results, callbacks, asyncio."""
 import asyncio
 import concurrent.futures
 import copy
@@ -10,7 +10,7 @@ import pickle
 import threading
 import weakref
 
-import sluice
+import penstock
 from kit import (MIB, PAGE, Gate, case, cases, content, data, failing, handle, make, path, raises,
                  run, unraisable)
 
@@ -622,7 +622,7 @@ def copies_and_pickles_are_refused_with_the_reason():
 
 @case
 def they_cannot_be_subclassed_or_given_attributes():
-    for kind in (sluice.Handle, sluice.File, sluice.Future):
+    for kind in (penstock.Handle, penstock.File, penstock.Future):
         raises(TypeError, lambda: type('Sub', (kind,), {}))
     with handle() as h:
         raises(AttributeError, setattr, h, 'new', 1)
@@ -631,8 +631,8 @@ def they_cannot_be_subclassed_or_given_attributes():
 
 @case
 def their_names_are_those_of_the_package():
-    for kind in (sluice.Handle, sluice.File, sluice.Future, sluice.Memory):
-        assert kind.__module__ == 'sluice', kind.__module__
+    for kind in (penstock.Handle, penstock.File, penstock.Future, penstock.Memory):
+        assert kind.__module__ == 'penstock', kind.__module__
         assert kind.__doc__
 
 

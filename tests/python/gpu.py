@@ -13,7 +13,7 @@ import sys
 import threading
 import weakref
 
-import sluice
+import penstock
 from dl import Dl, DlVersioned
 from kit import (MIB, PAGE, Skip, case, cases, child_ok, content, data, each, handle, make, path,
                  raises, run)
@@ -296,7 +296,7 @@ def a_layer_of_weights_stays_until_the_stream_has_used_it():
     there, stream = Device(bytes(size + 4 * PAGE)), new_stream()  # one layer, and no other beside it
     seen = ctypes.create_string_buffer(size)
     ok(cuda.cuMemHostRegister_v2(seen, ctypes.c_size_t(size), 0))
-    core = sluice._sluice.WeightsCore(place)
+    core = penstock._penstock.WeightsCore(place)
     core.begin(there, there.at, there.nbytes, 0)
     for i in range(3):
         group, (at,) = core.next()
@@ -395,10 +395,10 @@ def cufile_is_told():
 
 
 CUFILE = '''
-import sluice
+import penstock
 from gpu import Device, path
 there, name = Device(b'x' * 100000), path()
-with sluice.Handle('cufile') as h:
+with penstock.Handle('cufile') as h:
     f = h.write_async(there.array(), name)
     f.result()
     print(f.ways, h.stats()['fallbacks'], h.stats()['fallback_why'])
@@ -407,7 +407,7 @@ with sluice.Handle('cufile') as h:
 
 @case
 def files_that_cufile_refuses_go_through_the_ring():
-    if not any(e['name'] == 'cufile' and e['usable'] for e in sluice.info()['engines']):
+    if not any(e['name'] == 'cufile' and e['usable'] for e in penstock.info()['engines']):
         raise Skip('cufile', 'no engine cufile')
     code = CUFILE
     told = child_ok(code, env={'STANDIN_CUFILE': 'refuse_handle=5027'})
@@ -418,7 +418,7 @@ def files_that_cufile_refuses_go_through_the_ring():
 
 @case
 def info_lists_the_devices():
-    gpu = sluice.info()['gpu']
+    gpu = penstock.info()['gpu']
     assert gpu['cuda'] is True and gpu['devices'] == len(gpu['list']) == 2, gpu
     assert [d['name'] for d in gpu['list']] == ['Stand-in 0', 'Stand-in 1']
     assert gpu['list'][1]['pci'] == '0000:02:00.0' and gpu['list'][1]['memory'] > 0
@@ -585,7 +585,7 @@ def host_memory_is_registered_too():
         assert not taken or h.stats()['blocks_fixed'] > 0
         h.unregister(buffer)
         buffer.close()
-        memory = sluice.Memory(MIB)
+        memory = penstock.Memory(MIB)
         assert h.register(memory) in (True, False)
         assert h.register(memory) == h.register(memory)
         h.unregister(memory)
@@ -618,7 +618,7 @@ def threads_register_at_once():
 # A tensor of torch without CUDA that is taken for one of a device.
 TENSOR = '''
 import torch
-import sluice._torch
+import penstock._torch
 from gpu import Device, content, cuda, new_stream, ok, path
 
 class Fake(torch.Tensor):
@@ -628,11 +628,11 @@ class Fake(torch.Tensor):
     def get_device(self): return 1
 
 asked, streams = [], [0, new_stream()]
-sluice._torch.stream = lambda device: asked.append(device) or streams[len(asked) % 2]
+penstock._torch.stream = lambda device: asked.append(device) or streams[len(asked) % 2]
 t = torch.zeros(1000, dtype=torch.int64).as_subclass(Fake)
 t.there = Device(bytes(range(250)) * 32)
 name = path('tensor')
-with sluice.Handle() as h:
+with penstock.Handle() as h:
     assert h.write(t, name) == 8000 and content(name) == bytes(t.there)
     ok(cuda.standin_fill(t.there.at, 0, 8000, streams[0]))
     f = h.read_async(t, name, 0, 7000)
@@ -663,7 +663,7 @@ def a_cuda_tensor_is_moved_after_the_current_stream_of_its_device():
 def a_gds_handle_takes_cufile_and_host_tensors():
     try:
         import torch
-        from sluice.deepspeed import aio_handle, gds_handle
+        from penstock.deepspeed import aio_handle, gds_handle
     except ImportError as e:
         raise Skip('torch', str(e))
     for made, engine in ((gds_handle(), 'cufile'), (aio_handle(), None)):
@@ -679,11 +679,11 @@ def a_gds_handle_takes_cufile_and_host_tensors():
 
 @case
 def checkpoints_are_written_from_and_read_into_device_memory():
-    """What sluice.torch and sluice.safetensors do with tensors on a GPU."""
+    """What penstock.torch and penstock.safetensors do with tensors on a GPU."""
     import zipfile
     from array import array
 
-    from sluice._sluice import Input, Output
+    from penstock._penstock import Input, Output
 
     raw = data(70 * MIB + 12345)
     source, name = Device(raw), path('device.ckpt')
@@ -713,7 +713,7 @@ def checkpoints_are_written_from_and_read_into_device_memory():
 
 @case
 def a_copy_that_fails_ends_a_save_and_leaves_the_old_file():
-    from sluice._sluice import Output
+    from penstock._penstock import Output
 
     source, name = Device(data(40 * MIB)), make(b'old', 'old.ckpt')
     with failing('cuMemcpyAsync', nth=2):

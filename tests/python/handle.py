@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.Handle: options, transfers of every size and place, waiting, closing."""
+"""penstock.Handle: options, transfers of every size and place, waiting, closing."""
 import errno
 import json
 import mmap
@@ -7,7 +7,7 @@ import os
 import pathlib
 import stat
 
-import sluice
+import penstock
 from kit import (MIB, PAGE, Gate, case, cases, content, data, each, failing, handle, make, path,
                  raises, run, unraisable)
 from tap import Skip
@@ -273,7 +273,7 @@ def all_options_together():
 def _stats_of_a_read(engine, **options):
     """After 256 blocks, at most 16 of them in flight."""
     with handle(engine, block=65536, depth=16, **options) as h:
-        assert h.read_async(sluice.Memory(16 * MIB, pinned=False), make(bytes(16 * MIB))).result()
+        assert h.read_async(penstock.Memory(16 * MIB, pinned=False), make(bytes(16 * MIB))).result()
         assert h.stats()['blocks'] == 256, h.stats()
         return h.stats()
 
@@ -313,7 +313,7 @@ def zero_is_the_default():
 
 def _refused(word, values, *more):
     for value in values:
-        e = raises(ValueError, sluice.Handle, **{word: value})
+        e = raises(ValueError, penstock.Handle, **{word: value})
         assert word in str(e) and str(value) in str(e), e
         assert all(text in str(e) for text in more), e
         assert '\n' not in str(e), e
@@ -343,7 +343,7 @@ def a_configuration_gives_what_the_call_does_not():
             h.write(bytes(MIB), path())
             h.write_async(bytes(MIB), path()).result()
             assert h.stats()['blocks'] >= 8
-    with handle(config=_config(engine='threads')) as h:  # as `sluice tune' writes it where one was named
+    with handle(config=_config(engine='threads')) as h:  # as `penstock tune' writes it where one was named
         assert h.stats()['engine'] == 'threads'
     with handle(config=name, threads=2) as h:
         assert (h.stats()['threads'], h.stats()['depth']) == (2, 16)
@@ -366,7 +366,7 @@ def a_bad_configuration_is_refused_with_what_is_wrong():
             (7, TypeError, ('7',)),
             (make(b'{'), ValueError, ('JSON',)),
             (path(), FileNotFoundError, ())):
-        text = str(raises(kind, sluice.Handle, config=config))
+        text = str(raises(kind, penstock.Handle, config=config))
         assert all(word in text for word in words), text
 
 
@@ -381,23 +381,23 @@ def words_that_are_not_known_are_refused_with_those_that_are():
 def options_of_the_wrong_type_are_a_TypeError():
     for word in ('threads', 'depth', 'block', 'mode'):
         for value in ('2', 2.0, [], b'2'):
-            assert word in str(raises(TypeError, sluice.Handle, **{word: value}))
+            assert word in str(raises(TypeError, penstock.Handle, **{word: value}))
     for word in ('direct', 'durability', 'huge_pages'):
         for value in (1, None, b'never'):
-            assert word in str(raises(TypeError, sluice.Handle, **{word: value}))
-    raises(TypeError, sluice.Handle, 5)
-    raises(TypeError, sluice.Handle, b'threads')
-    raises(TypeError, sluice.Handle, 'threads', 2)
-    assert 'thread' in str(raises(TypeError, sluice.Handle, thread=2))
+            assert word in str(raises(TypeError, penstock.Handle, **{word: value}))
+    raises(TypeError, penstock.Handle, 5)
+    raises(TypeError, penstock.Handle, b'threads')
+    raises(TypeError, penstock.Handle, 'threads', 2)
+    assert 'thread' in str(raises(TypeError, penstock.Handle, thread=2))
 
 
 @case
 def an_unknown_engine_is_refused_by_name():
     for name in ('warp', '', 'IO_URING', 'warp:speed=9'):
-        e = raises((ValueError, OSError), sluice.Handle, name)
+        e = raises((ValueError, OSError), penstock.Handle, name)
         assert name.split(':')[0] in str(e) and '\n' not in str(e), e
-    raises(ValueError, sluice.Handle, 'thre\0ads')
-    e = raises((ValueError, OSError), sluice.Handle, 'fault:nonsense=1')
+    raises(ValueError, penstock.Handle, 'thre\0ads')
+    e = raises((ValueError, OSError), penstock.Handle, 'fault:nonsense=1')
     assert 'nonsense' in str(e), e
 
 
@@ -405,9 +405,9 @@ def an_unknown_engine_is_refused_by_name():
 def a_refused_handle_leaves_nothing_behind():
     before = len(os.listdir('/proc/self/fd')), len(os.listdir('/proc/self/task'))
     for _ in range(50):
-        raises(ValueError, sluice.Handle, depth=5000)
-        raises((ValueError, OSError), sluice.Handle, 'warp')
-        raises((ValueError, OSError), sluice.Handle, 'fault:nonsense=1')
+        raises(ValueError, penstock.Handle, depth=5000)
+        raises((ValueError, OSError), penstock.Handle, 'warp')
+        raises((ValueError, OSError), penstock.Handle, 'fault:nonsense=1')
     assert (len(os.listdir('/proc/self/fd')), len(os.listdir('/proc/self/task'))) == before
 
 
@@ -566,7 +566,7 @@ def stats_count_what_was_done():
 def a_handle_is_a_context_manager():
     name = path()
     with handle() as h:
-        assert isinstance(h, sluice.Handle) and not h.closed
+        assert isinstance(h, penstock.Handle) and not h.closed
         h.write_async(data(MIB), name)
     assert h.closed
     assert content(name) == data(MIB)
@@ -656,7 +656,7 @@ def init_cannot_be_called_a_second_time():
 
 @case
 def a_handle_without_init_is_refused_not_fatal():
-    h = sluice.Handle.__new__(sluice.Handle)
+    h = penstock.Handle.__new__(penstock.Handle)
     raises((ValueError, RuntimeError), h.read, bytearray(1), make(b'x'))
     raises((ValueError, RuntimeError), h.wait)
     h.close()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 at random moments of whatever saves: the old content or the new, and nothing else in the folder after the next save.
 
-SLUICE_TEST_OPS is the number of kills for each kind (8; 300 is a soak).
+PENSTOCK_TEST_OPS is the number of kills for each kind (8; 300 is a soak).
 """
 import os
 import random
@@ -17,12 +17,12 @@ if torch is None:
     print('1..0 # SKIP no torch')
     raise SystemExit(0)
 
-import sluice.torch  # noqa: E402
-from sluice.compat import StreamingCheckpointing  # noqa: E402
-from sluice.deepspeed import FastFileWriter, FastFileWriterConfig, PyFileWriter, aio_handle  # noqa: E402
+import penstock.torch  # noqa: E402
+from penstock.compat import StreamingCheckpointing  # noqa: E402
+from penstock.deepspeed import FastFileWriter, FastFileWriterConfig, PyFileWriter, aio_handle  # noqa: E402
 
 dcp = None if torch.__version__.startswith('1.') else kit.module('torch.distributed.checkpoint')
-KILLS = int(os.environ.get('SLUICE_TEST_OPS', 8))
+KILLS = int(os.environ.get('PENSTOCK_TEST_OPS', 8))
 COUNT = 1 << 20
 warnings.simplefilter('ignore')
 torch.set_num_threads(1)  # threads of torch do not live on in a child of fork()
@@ -51,12 +51,12 @@ class File:
             torch.save(state(seed), f=writer)
 
     def load(self):
-        return seed_of(sluice.torch.load(self.path, verify='require'))
+        return seed_of(penstock.torch.load(self.path, verify='require'))
 
 
 class Torch(File):
     def save(self, seed):
-        sluice.torch.save(state(seed), self.path)
+        penstock.torch.save(state(seed), self.path)
 
 
 class Fast(File):
@@ -87,11 +87,11 @@ class Distributed(File):
         self.path, self.allowed = folder, None
 
     def save(self, seed):
-        from sluice.dcp import Writer
+        from penstock.dcp import Writer
         dcp.save(state(seed), storage_writer=Writer(self.path), no_dist=True)
 
     def load(self):
-        from sluice.dcp import Reader
+        from penstock.dcp import Reader
         got = state(0)
         dcp.load(got, storage_reader=Reader(self.path, verify='require'), no_dist=True)
         return seed_of(got)
@@ -120,8 +120,8 @@ def saved_until_killed(kind, seed, delay):
         return seed + len(begun.read())
 
 
-KINDS = {'sluice.torch.save': Torch, 'FastFileWriter': Fast, 'PyFileWriter': Plain, 'StreamingCheckpointing': Streamed,
-         'sluice.dcp': Distributed}
+KINDS = {'penstock.torch.save': Torch, 'FastFileWriter': Fast, 'PyFileWriter': Plain, 'StreamingCheckpointing': Streamed,
+         'penstock.dcp': Distributed}
 
 
 @each(KINDS)

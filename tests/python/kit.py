@@ -18,12 +18,12 @@ import tempfile
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
-import sluice
+import penstock
 from tap import Skip, run  # noqa: F401  for those who import this
 
 PAGE = mmap.PAGESIZE
 MIB = 1 << 20
-folder = os.environ.get('SLUICE_TEST_DIR') or tempfile.mkdtemp(prefix='sluice-')
+folder = os.environ.get('PENSTOCK_TEST_DIR') or tempfile.mkdtemp(prefix='penstock-')
 cases = []
 _numbers = itertools.count()
 
@@ -68,7 +68,7 @@ def s3_server(*options, ports=1):
     """The server of tests/s3, which this process's client then uses; ends the program where there is no libcurl."""
     sys.path.insert(0, os.path.join(sys.argv[1], 'tests', 's3'))
     from s3kit import Server
-    from sluice import s3
+    from penstock import s3
 
     server = Server(*options, ports=ports)
     os.environ.update(server.env, AWS_EC2_METADATA_DISABLED='true')
@@ -121,7 +121,7 @@ def failing(h, nbytes=10, offset=0, name='short'):
 def handle(engine=None, **options):
     """A handle, or a skip where the engine does not work."""
     try:
-        return sluice.Handle(engine, **options)
+        return penstock.Handle(engine, **options)
     except OSError as e:
         if engine and e.errno == errno.ENOTSUP:
             raise Skip(engine.split(':')[0], str(e))
@@ -131,7 +131,7 @@ def handle(engine=None, **options):
 def child(code, *args, **more):
     """Run Python code in a process of its own."""
     here = os.path.dirname(os.path.abspath(__file__))
-    env = dict(os.environ, PYTHONPATH=os.pathsep.join([here, *sys.path]), SLUICE_TEST_DIR=folder,
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join([here, *sys.path]), PENSTOCK_TEST_DIR=folder,
                **more.pop('env', {}))
     return subprocess.run([sys.executable, '-c', code, *args], env=env, cwd=folder, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -245,7 +245,7 @@ class Gate:
 class Lease:
     """A descriptor whose file nobody can open again until the lease is given up.
 
-    sluice opens a second time what was opened with O_NONBLOCK; that open sleeps.
+    penstock opens a second time what was opened with O_NONBLOCK; that open sleeps.
     """
 
     def __init__(self, name):

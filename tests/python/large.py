@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfers of 0 bytes to 2.5 GiB, through sluice.Handle and through the drop-in for DeepSpeed.
+"""Transfers of 0 bytes to 2.5 GiB, through penstock.Handle and through the drop-in for DeepSpeed.
 
 Sizes around 2 GiB are where counts in 32 bits end.  Every byte is looked at, in chunks.
 """
@@ -7,7 +7,7 @@ import mmap
 import os
 import shutil
 
-import sluice
+import penstock
 from kit import MIB, case, cases, each, path
 from tap import Skip, run
 
@@ -17,7 +17,7 @@ except ImportError:
     print('1..0 # SKIP no torch')
     raise SystemExit(0)
 
-from sluice.deepspeed import FastFileWriter, FastFileWriterConfig, aio_handle
+from penstock.deepspeed import FastFileWriter, FastFileWriterConfig, aio_handle
 
 GIB = 1 << 30
 CHUNK = 4 * MIB
@@ -35,7 +35,7 @@ def room(memory, disk):
     if available < memory + GIB:
         raise Skip('memory', f'{available >> 20} MiB of memory are free, '
                              f'{(memory + GIB) >> 20} MiB are needed')
-    st = os.statvfs(os.environ.get('SLUICE_TEST_DIR', '.'))
+    st = os.statvfs(os.environ.get('PENSTOCK_TEST_DIR', '.'))
     free = st.f_bavail * st.f_frsize
     if free < disk + GIB:
         raise Skip('disk', f'{free >> 20} MiB of disk are free, '
@@ -138,7 +138,7 @@ def a_handle_of_the_package_moves_as_much():
     memory = mmap.mmap(-1, size)
     tensor = torch.frombuffer(memory, dtype=torch.uint8)
     fill(tensor, 9)
-    with sluice.Handle() as h:
+    with penstock.Handle() as h:
         assert h.write(memory, name) == size
         assert file_holds(name, 0, size, 9)
         tensor.zero_()
@@ -153,10 +153,10 @@ def a_store_keeps_a_value_of_1_GiB():
     name = path()
     tensor = torch.empty(GIB, dtype=torch.uint8)
     fill(tensor, 10)
-    with sluice.Store(name, 5 * GIB // 2) as store:
+    with penstock.Store(name, 5 * GIB // 2) as store:
         assert store.set('large', tensor) and store.set('empty', b'')
         tensor.zero_()
-    with sluice.Store(name, 5 * GIB // 2) as store:
+    with penstock.Store(name, 5 * GIB // 2) as store:
         assert store.get_many(['large', 'empty'], [tensor, bytearray()]) == [True, True]
         assert holds(tensor, 10)
     shutil.rmtree(name)
@@ -182,7 +182,7 @@ def a_checkpoint_takes_as_much_in_one_write():
 def archives_of_more_than_4_GiB_have_their_large_numbers():
     import zipfile
 
-    from sluice._sluice import Input, Output, crc32
+    from penstock._penstock import Input, Output, crc32
 
     size = 4 * GIB + 5
     room(0, size)

@@ -8,7 +8,7 @@ import sys
 import threading
 import weakref
 
-import sluice
+import penstock
 from kit import (PAGE, Gate, case, cases, data, descriptors, handle, make, module, path, raises,
                  run)
 
@@ -209,9 +209,9 @@ def constants_and_types_have_as_many_references_as_before():
             h.wait(), h.closed, h.pending, h.engine, h.stats(), h.sync(name)
             with h.open(name) as f:
                 f.stat(), f.name, f.closed
-            sluice.Handle('null').close()
+            penstock.Handle('null').close()
 
-        things = [None, True, False, (), sluice.Handle, sluice.File, sluice.Future, OSError, id]
+        things = [None, True, False, (), penstock.Handle, penstock.File, penstock.Future, OSError, id]
         for _ in range(50):
             work()
         gc.collect()
@@ -330,7 +330,7 @@ def calls(h, f, name):
         'read of a File': lambda: h.read(buffer, f),
         'strided': lambda: (h.write(strided, name), h.read_async(strided, name).result()),
         'long runs': lambda: (h.write(runs, name + '-runs'), h.read(runs, name + '-runs')),
-        'Memory': lambda: h.read(sluice.Memory(512, pinned=False), name),
+        'Memory': lambda: h.read(penstock.Memory(512, pinned=False), name),
         'future': lambda: h.read_async(buffer, name).result(),
         'future dropped': lambda: (h.read_async(buffer, name), h.wait()),
         'batch': lambda: h.read_batch([(buffer, name), (buffer, f, 7)]),
@@ -375,14 +375,14 @@ def python_memory_does_not_grow_with_handles_and_loops():
         await asyncio.gather(*(h.read_async(bytearray(10), name) for _ in range(5)))
 
     def loop():
-        with sluice.Handle('null') as h:
+        with penstock.Handle('null') as h:
             asyncio.run(work(h))
 
     assert blocks_per_call(loop, 500, enough=1) < 1
-    assert blocks_per_call(lambda: sluice.Handle('null').close(), 200) < 0.1
-    assert blocks_per_call(lambda: raises(ValueError, sluice.Handle, depth=-1), 200) < 0.1
-    assert blocks_per_call(lambda: raises(OSError, sluice.Handle, 'warp')
-                           if False else sluice.Handle('null'), 200) < 0.1
+    assert blocks_per_call(lambda: penstock.Handle('null').close(), 200) < 0.1
+    assert blocks_per_call(lambda: raises(ValueError, penstock.Handle, depth=-1), 200) < 0.1
+    assert blocks_per_call(lambda: raises(OSError, penstock.Handle, 'warp')
+                           if False else penstock.Handle('null'), 200) < 0.1
 
 
 @case

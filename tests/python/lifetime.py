@@ -8,7 +8,7 @@ import subprocess
 import threading
 import weakref
 
-import sluice
+import penstock
 from kit import (MIB, PAGE, Gate, case, cases, child, child_ok, content, data, each, handle,
                  in_fork, make, module, path, raises, run, skip, torch_or_skip)
 
@@ -228,11 +228,11 @@ def a_storage_in_use_is_not_resized(combination):
 ELSEWHERE = """
 import _xxsubinterpreters as interpreters
 try:
-    interpreters.run_string(interpreters.create(), 'import sluice; h = sluice.Handle()')
+    interpreters.run_string(interpreters.create(), 'import penstock; h = penstock.Handle()')
 except interpreters.RunFailedError as e:
     print(e)
-import sluice
-with sluice.Handle() as h:
+import penstock
+with penstock.Handle() as h:
     print(h.read(bytearray(1), __import__('sys').executable))
 """
 
@@ -298,9 +298,9 @@ def a_future_dropped_by_its_own_callback_is_no_trouble():
 # ------------------------------------------------------------------ the end of the interpreter
 
 WRITES = '''
-import sluice, sys
+import penstock, sys
 from kit import data, MIB
-h = sluice.Handle({options})
+h = penstock.Handle({options})
 for i, name in enumerate(sys.argv[1:]):
     h.write_async(data(2 * MIB + i, seed=i), name)
 '''
@@ -324,7 +324,7 @@ def at_the_end_everything_in_flight_is_finished(options):
 
 @case
 def at_the_end_a_failure_nobody_saw_is_on_standard_error():
-    done = child('import sluice, sys; h = sluice.Handle(); h.read_async(bytearray(9), sys.argv[1], 5)',
+    done = child('import penstock, sys; h = penstock.Handle(); h.read_async(bytearray(9), sys.argv[1], 5)',
                  make(b'', 'short'))
     assert done.returncode == 0 and not done.stdout, done
     assert 'OSError' in done.stderr and '-short' in done.stderr, done.stderr
@@ -333,7 +333,7 @@ def at_the_end_a_failure_nobody_saw_is_on_standard_error():
 
 @case
 def at_the_end_a_failure_somebody_saw_is_not():
-    out = child_ok('import sluice, sys; h = sluice.Handle()\n'
+    out = child_ok('import penstock, sys; h = penstock.Handle()\n'
                    'print(h.read_async(bytearray(9), sys.argv[1]).exception().errno)', make(b''))
     assert out == f'{errno.ENODATA}\n'
 
@@ -388,8 +388,8 @@ del h
 def exit_functions_can_still_use_a_handle():
     name = path()
     assert child_ok('''
-import atexit, sluice, sys
-h = sluice.Handle()
+import atexit, penstock, sys
+h = penstock.Handle()
 def last():
     h.write_async(b'asynchronous', sys.argv[1]).result()
     h.write(b'A', sys.argv[1])
@@ -411,10 +411,10 @@ def last():
         h.write_async(gate.memory, sys.argv[1]).add_done_callback(lambda f: over.set())
     over.wait()
     print(h.wait(), h.write(b'A', sys.argv[1]))
-atexit.register(last)  # before the import: runs when sluice has finished
-import sluice
+atexit.register(last)  # before the import: runs when penstock has finished
+import penstock
 from kit import PAGE, Gate, data
-h = sluice.Handle()
+h = penstock.Handle()
 ''', name) == '1 1\n'
     assert content(name) == b'A' + data(PAGE)[1:]
 
@@ -423,9 +423,9 @@ h = sluice.Handle()
 def a_destructor_at_the_very_end_is_refused_or_served():
     name = path()
     done = child('''
-import builtins, sluice, sys
+import builtins, penstock, sys
 class Last:
-    def __init__(self): self.h, self.error = sluice.Handle(), OSError
+    def __init__(self): self.h, self.error = penstock.Handle(), OSError
     def __del__(self):
         try:
             self.h.write(b'x', sys.argv[1])
@@ -441,9 +441,9 @@ def callbacks_that_are_due_run_before_the_end():
     code = '''
 import atexit, sys
 called = []
-atexit.register(lambda: print(len(called)))  # before the import: runs when sluice has finished
-import sluice
-h = sluice.Handle(threads=2)
+atexit.register(lambda: print(len(called)))  # before the import: runs when penstock has finished
+import penstock
+h = penstock.Handle(threads=2)
 for i in range(200):
     h.write_async(bytes(4096), sys.argv[1]).add_done_callback(lambda f: called.append(f.result()))
 '''
@@ -454,9 +454,9 @@ for i in range(200):
 def what_callbacks_submit_at_the_end_is_finished_too():
     name = path()
     assert child_ok('''
-import sluice, sys
+import penstock, sys
 from kit import data
-h, want = sluice.Handle(), data(100000)
+h, want = penstock.Handle(), data(100000)
 at = 0
 def more(f=None):
     global at
@@ -471,10 +471,10 @@ more()
 @case
 def exit_inside_a_callback_is_reported_and_ends_nothing():
     done = child('''
-import sluice, sys, threading
+import penstock, sys, threading
 over = threading.Event()
 from kit import Gate
-h, gate = sluice.Handle(), Gate()
+h, gate = penstock.Handle(), Gate()
 f = h.write_async(gate.memory, sys.argv[1])
 f.add_done_callback(lambda f: sys.exit(7))
 f.add_done_callback(lambda f: over.set())
@@ -489,8 +489,8 @@ print(f.result())
 @case
 def hard_exit_inside_a_callback_ends_at_once():
     done = child('''
-import os, sluice, sys, threading
-h = sluice.Handle()
+import os, penstock, sys, threading
+h = penstock.Handle()
 h.write_async(bytes(5000000), sys.argv[1]).add_done_callback(lambda f: os._exit(9))
 threading.Event().wait()
 ''', path())
@@ -517,29 +517,29 @@ for _ in range(4):
 @case
 def a_loop_that_is_never_finished_is_no_trouble():
     assert child_ok('''
-import asyncio, sluice, sys
+import asyncio, penstock, sys
 async def main(h):
     asyncio.ensure_future(task(h))
     await asyncio.sleep(0)
 async def task(h):
     await h.write_async(bytes(50000000), sys.argv[1])
-h = sluice.Handle()
+h = penstock.Handle()
 asyncio.run(main(h))
 ''', path()) == ''
 
 
 @case
 def importing_and_leaving_is_silent():
-    assert child_ok('import sluice') == ''
-    assert child_ok('import sluice._sluice') == ''
-    assert child_ok('import sluice; h = sluice.Handle(); f = h.open("/proc/self/exe")') == ''
-    assert child_ok('import sys, sluice; del sys.modules["sluice"], sys.modules["sluice._sluice"]\n'
-                    'import gc; h = sluice.Handle(); del sluice; gc.collect(); h.close()') == ''
+    assert child_ok('import penstock') == ''
+    assert child_ok('import penstock._penstock') == ''
+    assert child_ok('import penstock; h = penstock.Handle(); f = h.open("/proc/self/exe")') == ''
+    assert child_ok('import sys, penstock; del sys.modules["penstock"], sys.modules["penstock._penstock"]\n'
+                    'import gc; h = penstock.Handle(); del penstock; gc.collect(); h.close()') == ''
 
 
 @case
 def importing_starts_no_thread():
-    assert child_ok('import os, sluice; print(len(os.listdir("/proc/self/task")))') == '1\n'
+    assert child_ok('import os, penstock; print(len(os.listdir("/proc/self/task")))') == '1\n'
 
 
 # ------------------------------------------------------------------ fork
@@ -703,7 +703,7 @@ def the_child_makes_a_handle_of_its_own():
 
         def work():
             called = threading.Event()
-            with sluice.Handle() as mine:
+            with penstock.Handle() as mine:
                 assert mine.write_async(data(MIB), new).result() == MIB
                 with Gate() as second:
                     mine.read_async(second.memory, name).add_done_callback(lambda f: called.set())
@@ -721,10 +721,10 @@ def the_child_makes_a_handle_of_its_own():
 def a_child_that_ends_as_a_program_does_is_quiet():
     name = path()
     out = child_ok('''
-import os, sluice, sys, warnings
+import os, penstock, sys, warnings
 from kit import data, MIB
 warnings.simplefilter('ignore')  # Python 3.12 does not like fork() with threads
-h = sluice.Handle()
+h = penstock.Handle()
 f = h.open(sys.argv[1], 'w')
 futures = [h.write_async(data(4 * MIB), f) for _ in range(4)]
 futures[0].add_done_callback(lambda f: None)
@@ -797,7 +797,7 @@ def programs_that_are_started_inherit_no_descriptor():
 # ------------------------------------------------------------------ multiprocessing
 
 def read_in_a_process(name, connection):
-    with sluice.Handle() as h:
+    with penstock.Handle() as h:
         got = bytearray(os.path.getsize(name))
         connection.send((h.read_async(got, name).result(), bytes(got)))
 

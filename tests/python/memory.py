@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.Memory and sluice.empty()."""
+"""penstock.Memory and penstock.empty()."""
 import copy
 import ctypes
 import gc
@@ -11,10 +11,10 @@ import random
 import sys
 import threading
 
-import sluice
+import penstock
 from kit import (MIB, PAGE, Skip, case, cases, child_ok, content, data, each, handle, in_fork, make,
                  module, numpy_or_skip, path, raises, run, torch_or_skip)
-from sluice._sluice import in_memory
+from penstock._penstock import in_memory
 
 numpy, torch = module('numpy'), module('torch')
 SIZES = (0, 1, 4095, 4096, 4097, MIB - 1, MIB, 2 * MIB, 2 * MIB + 1, 5 * MIB)
@@ -30,7 +30,7 @@ def mapped_pages():
 @each(SIZES)
 def memory_is_zero_writable_and_aligned_bytes(size):
     for pinned in (False, True):
-        m = sluice.Memory(size, pinned=pinned)
+        m = penstock.Memory(size, pinned=pinned)
         assert len(m) == m.nbytes == size
         assert m.address % PAGE == 0 and m.address
         view = memoryview(m)
@@ -44,7 +44,7 @@ def memory_is_zero_writable_and_aligned_bytes(size):
 def memory_says_what_it_is():
     for pinned in (False, True):
         for size in (PAGE, 8 * MIB):
-            m = sluice.Memory(size, pinned=pinned)
+            m = penstock.Memory(size, pinned=pinned)
             assert m.pinned in ((True, False) if pinned else (False,))
             assert isinstance(m.huge, bool) and isinstance(m.note, str)
             assert m.note or m.pinned == pinned
@@ -56,12 +56,12 @@ def memory_says_what_it_is():
 @case
 def what_is_refused_is_left_out_and_told():
     out = child_ok('''if True:
-        import os, resource, sluice
+        import os, resource, penstock
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
         if os.geteuid() == 0:
             os.setgid(65534)
             os.setuid(65534)
-        m = sluice.Memory(100000)
+        m = penstock.Memory(100000)
         memoryview(m)[:5] = b'hello'
         print(m.pinned, m.note)
     ''')
@@ -72,28 +72,28 @@ def what_is_refused_is_left_out_and_told():
 
 @case
 def a_size_that_makes_no_sense_is_refused():
-    assert str(raises(ValueError, sluice.Memory, -1)) == 'nbytes: -1 is negative'
+    assert str(raises(ValueError, penstock.Memory, -1)) == 'nbytes: -1 is negative'
     for size in (1 << 60, sys.maxsize):
-        assert str(size) in str(raises(MemoryError, sluice.Memory, size))
-    raises(OverflowError, sluice.Memory, 1 << 64)
+        assert str(size) in str(raises(MemoryError, penstock.Memory, size))
+    raises(OverflowError, penstock.Memory, 1 << 64)
     for size in (1.5, 'x', None, b''):
-        raises(TypeError, sluice.Memory, size)
-    raises(TypeError, sluice.Memory)
-    raises(TypeError, sluice.Memory, 1, False)
-    raises(TypeError, sluice.Memory, 1, locked=True)
+        raises(TypeError, penstock.Memory, size)
+    raises(TypeError, penstock.Memory)
+    raises(TypeError, penstock.Memory, 1, False)
+    raises(TypeError, penstock.Memory, 1, locked=True)
 
 
 @case
 def memory_cannot_be_pickled_copied_or_derived_from():
-    m = sluice.Memory(10)
+    m = penstock.Memory(10)
     for function in (pickle.dumps, copy.copy, copy.deepcopy):
         assert 'Memory' in str(raises(TypeError, function, m))
-    raises(TypeError, type, 'Mine', (sluice.Memory,), {})
+    raises(TypeError, type, 'Mine', (penstock.Memory,), {})
 
 
 @case
 def memory_is_freed_with_the_last_object_that_uses_it():
-    m = sluice.Memory(3 * MIB)
+    m = penstock.Memory(3 * MIB)
     address = m.address
     views = [memoryview(m), memoryview(m)[5:9]]
     if numpy is not None:
@@ -110,10 +110,10 @@ def memory_is_freed_with_the_last_object_that_uses_it():
 
 @case
 def freed_memory_goes_back_to_the_system():
-    sluice.Memory(4 * MIB)
+    penstock.Memory(4 * MIB)
     before = mapped_pages()
     for i in range(300):
-        m = sluice.Memory((1 + i % 9) * MIB - i % 5, pinned=i % 2 == 0)
+        m = penstock.Memory((1 + i % 9) * MIB - i % 5, pinned=i % 2 == 0)
         memoryview(m)[0] = 1
         del m
     assert mapped_pages() - before < 8 * MIB // PAGE
@@ -122,7 +122,7 @@ def freed_memory_goes_back_to_the_system():
 @case
 def an_address_is_in_memory_when_all_of_it_is():
     assert not in_memory(0, 0) and not in_memory(1 << 63, 5)
-    m = sluice.Memory(10000)
+    m = penstock.Memory(10000)
     a = m.address
     for start, size, want in ((0, 10000, True), (0, 10001, False), (0, 0, True), (9999, 1, True),
                               (9999, 2, False), (10000, 1, False), (-1, 1, False), (-1, 5, False),
@@ -142,7 +142,7 @@ def every_one_of_many_is_found():
         if alive and rng.random() < 0.45:
             del alive[rng.choice(list(alive))]
         else:
-            m = sluice.Memory(rng.randrange(1, 3 * PAGE), pinned=False)
+            m = penstock.Memory(rng.randrange(1, 3 * PAGE), pinned=False)
             assert m.address not in alive
             alive[m.address] = m
             del m
@@ -168,14 +168,14 @@ def moves_through(h, m, seed=1):
 
 @each((*SIZES, 20 * MIB))
 def memory_goes_through_handles_bytes(size):
-    m = sluice.Memory(size)
+    m = penstock.Memory(size)
     with handle() as first, handle() as second:
         for h in (first, second, first):
             moves_through(h, m)
     with handle() as third:
         moves_through(third, m)
         del m
-        moves_through(third, sluice.Memory(size))
+        moves_through(third, penstock.Memory(size))
 
 
 def registers_or_skip(stats):
@@ -189,7 +189,7 @@ def registers_or_skip(stats):
 @case
 def memory_is_known_to_the_engine_once():
     with handle('io_uring') as h:
-        m = sluice.Memory(4 * MIB)
+        m = penstock.Memory(4 * MIB)
         moves_through(h, m)
         first = h.stats()
         registers_or_skip(first)
@@ -209,7 +209,7 @@ def an_address_that_is_used_again_is_registered_again():
     with handle() as h:
         seen = set()
         for i in range(40):
-            m = sluice.Memory((1 + i % 3) * MIB)
+            m = penstock.Memory((1 + i % 3) * MIB)
             seen.add(m.address)
             moves_through(h, m, i)
             del m
@@ -219,7 +219,7 @@ def an_address_that_is_used_again_is_registered_again():
 @case
 def more_memory_than_an_engine_can_know_works():
     with handle() as h:
-        memories = [sluice.Memory(PAGE, pinned=False) for _ in range(1100)]
+        memories = [penstock.Memory(PAGE, pinned=False) for _ in range(1100)]
         name = make(data(PAGE))
         assert h.read_batch([(m, name) for m in memories]) == [PAGE] * len(memories)
         assert all(bytes(m) == data(PAGE) for m in memories)
@@ -235,7 +235,7 @@ def memory_may_be_freed_while_handles_are_closed():
             rng = random.Random(seed)
             for _ in range(30):
                 with handle() as h, handle() as other:
-                    for m in [sluice.Memory(MIB, pinned=False) for _ in range(rng.randrange(1, 4))]:
+                    for m in [penstock.Memory(MIB, pinned=False) for _ in range(rng.randrange(1, 4))]:
                         h.read(m, name)
                         other.read(m, name)
                         shared.append(m)
@@ -262,7 +262,7 @@ def one_handle_may_be_used_with_memory_of_many_threads():
     def work():
         try:
             for _ in range(40):
-                m = sluice.Memory(MIB, pinned=False)
+                m = penstock.Memory(MIB, pinned=False)
                 assert h.read(m, name) == MIB and bytes(m) == data(MIB)
         except BaseException as e:
             errors.append(e)
@@ -278,7 +278,7 @@ def one_handle_may_be_used_with_memory_of_many_threads():
 
 @case
 def a_child_of_fork_has_memory_of_its_own():
-    m = sluice.Memory(3 * MIB)
+    m = penstock.Memory(3 * MIB)
     with handle() as h:
         moves_through(h, m)
 
@@ -289,7 +289,7 @@ def a_child_of_fork_has_memory_of_its_own():
             with handle() as own:
                 moves_through(own, m, 7)
                 m = None
-                moves_through(own, sluice.Memory(MIB))
+                moves_through(own, penstock.Memory(MIB))
             return ok
 
         in_fork(in_child)
@@ -300,9 +300,9 @@ def a_child_of_fork_has_memory_of_its_own():
 @case
 def memory_in_use_at_the_end_of_python_does_no_harm():
     assert child_ok('''if True:
-        import sluice
-        m = sluice.Memory(5 << 20)
-        h = sluice.Handle()
+        import penstock
+        m = penstock.Memory(5 << 20)
+        h = penstock.Handle()
         h.write(m, 'at-exit')
         f = h.write_async(m, 'at-exit')
         keep = [memoryview(m), h, m]
@@ -336,7 +336,7 @@ def empty_gives_arrays_of_every_shape():
     if torch is not None:
         shapes.append((torch.zeros(2, 3).shape, (2, 3)))
     for shape, want in shapes:
-        a = sluice.empty(shape)
+        a = penstock.empty(shape)
         assert a.shape == want and a.dtype == numpy.float64 and a.flags.writeable
         assert a.flags.c_contiguous and a.flags.aligned
         check_empty(a, a.nbytes)
@@ -347,7 +347,7 @@ def empty_gives_arrays_of_every_shape():
 def empty_gives_arrays_of_dtype(name):
     kind = numpy_or_skip().dtype(name)
     for pinned in (False, True):
-        a = sluice.empty((3, 4), name, pinned)
+        a = penstock.empty((3, 4), name, pinned)
         want = numpy.empty((3, 4), name)
         assert a.dtype == want.dtype and a.shape == want.shape and a.strides == want.strides
         check_empty(a, 12 * kind.itemsize)
@@ -369,14 +369,14 @@ def empty_gives_tensors_of(name):
     except (RuntimeError, ValueError, TypeError):
         itemsize = 0
     if not itemsize or name.startswith('q'):
-        assert str(dtype) in str(raises(TypeError, sluice.empty, 3, dtype))
+        assert str(dtype) in str(raises(TypeError, penstock.empty, 3, dtype))
         return
     for pinned in (False, True):
-        t = sluice.empty((3, 4), dtype, pinned=pinned)
+        t = penstock.empty((3, 4), dtype, pinned=pinned)
         assert t.shape == (3, 4) and t.dtype == dtype and t.is_contiguous()
         assert not t.requires_grad and t.device.type == 'cpu'
         check_empty(t, 12 * itemsize)
-    assert sluice.empty((), dtype).shape == () and sluice.empty(5, dtype).shape == (5,)
+    assert penstock.empty((), dtype).shape == () and penstock.empty(5, dtype).shape == (5,)
 
 
 @case
@@ -384,7 +384,7 @@ def empty_of_no_elements_works():
     for kind in [numpy and 'f4', torch and torch.bfloat16]:
         for shape in (0, (0,), (3, 0, 2)):
             if kind is not None:
-                a = sluice.empty(shape, kind)
+                a = penstock.empty(shape, kind)
                 assert tuple(a.shape) == ((0,) if shape == 0 else shape)
                 with handle() as h:
                     assert h.write(a, path()) == 0
@@ -408,11 +408,11 @@ def locks_or_skip():
 @case
 def memory_is_locked_unless_told_otherwise():
     locks_or_skip()
-    kinds = {'Memory': sluice.Memory}
+    kinds = {'Memory': penstock.Memory}
     if numpy is not None:
-        kinds['numpy'] = lambda n, **more: sluice.empty(n, 'u1', **more)
+        kinds['numpy'] = lambda n, **more: penstock.empty(n, 'u1', **more)
     if torch is not None:
-        kinds['torch'] = lambda n, **more: sluice.empty(n, torch.uint8, **more)
+        kinds['torch'] = lambda n, **more: penstock.empty(n, torch.uint8, **more)
     for name, make_one in kinds.items():
         for more, want in (({}, True), ({'pinned': True}, True), ({'pinned': False}, False)):
             gc.collect()
@@ -427,24 +427,24 @@ def what_empty_cannot_give_is_refused():
     numpy_or_skip()
     for dtype in ['f4'] + ([torch.float32] if torch is not None else []):
         for shape in (-1, (2, -3), (0, -1)):
-            assert 'negative' in str(raises(ValueError, sluice.empty, shape, dtype))
+            assert 'negative' in str(raises(ValueError, penstock.empty, shape, dtype))
         for shape in (1.5, 'abc', None, (1, 2.5), ((1, 2), 3)):
-            assert 'shape' in str(raises(TypeError, sluice.empty, shape, dtype))
+            assert 'shape' in str(raises(TypeError, penstock.empty, shape, dtype))
         for shape in (1 << 63, (1 << 40, 1 << 40), (0, 1 << 62, 4)):
-            e = raises(ValueError, sluice.empty, shape, dtype)
+            e = raises(ValueError, penstock.empty, shape, dtype)
             assert 'more than memory can have' in str(e)
-        raises(MemoryError, sluice.empty, 1 << 58, dtype)
+        raises(MemoryError, penstock.empty, 1 << 58, dtype)
     for dtype in (object, 'i4,O'):
-        assert 'Python objects' in str(raises(TypeError, sluice.empty, 3, dtype))
-    raises(TypeError, sluice.empty, 3, 'no such dtype')
-    raises(TypeError, sluice.empty)
+        assert 'Python objects' in str(raises(TypeError, penstock.empty, 3, dtype))
+    raises(TypeError, penstock.empty, 3, 'no such dtype')
+    raises(TypeError, penstock.empty)
 
 
 @case
 def what_empty_gave_is_freed_with_the_last_view_of_it():
     kinds = [k for k in (numpy and 'f8', torch and torch.float64) if k is not None]
     for kind in kinds:
-        a = sluice.empty((100, 100), kind)
+        a = penstock.empty((100, 100), kind)
         address = address_of(a)
         view = a[5:, ::2]
         del a
@@ -463,19 +463,19 @@ def what_empty_gave_is_freed_with_the_last_view_of_it():
 def empty_needs_no_more_than_it_gives():
     numpy_or_skip()
     assert child_ok('''if True:
-        import sys, sluice
+        import sys, penstock
         print('torch' in sys.modules, 'numpy' in sys.modules)
-        sluice.empty(3, 'f4')
+        penstock.empty(3, 'f4')
         print('torch' in sys.modules)
     ''').split() == ['False', 'False', 'False']
     assert child_ok('''if True:
-        import sys, sluice
+        import sys, penstock
         sys.modules['numpy'] = None
         try:
-            sluice.empty(3)
+            penstock.empty(3)
         except ImportError as e:
             print(e)
-    ''') == 'sluice.empty() needs numpy unless dtype is a torch.dtype\n'
+    ''') == 'penstock.empty() needs numpy unless dtype is a torch.dtype\n'
 
 
 run(*cases)

@@ -562,8 +562,8 @@ def slices_of_one_tensor_share_one_file():
 @case
 def torch_is_not_imported_for_its_sake():
     assert child_ok('''if True:
-        import sys, sluice
-        with sluice.Handle() as h:
+        import sys, penstock
+        with penstock.Handle() as h:
             h.write(bytearray(100), 'f')
             h.read(memoryview(bytearray(200))[::2], 'f')
         print('torch' in sys.modules, 'numpy' in sys.modules)
@@ -574,9 +574,9 @@ def torch_is_not_imported_for_its_sake():
 def something_else_by_the_name_of_torch_does_no_harm():
     for module in ('None', 'types.ModuleType("torch")', 'types.SimpleNamespace(Tensor=3)'):
         assert child_ok(f'''if True:
-            import sys, types, sluice
+            import sys, types, penstock
             sys.modules['torch'] = {module}
-            with sluice.Handle() as h:
+            with penstock.Handle() as h:
                 print(h.write(bytearray(100), 'f'))
         ''') == '100\n'
 

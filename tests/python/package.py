@@ -15,9 +15,9 @@ import tap
 
 source, build = sys.argv[1:3]
 folder = f'{build}/python'
-extension = glob.glob(f'{folder}/sluice/_sluice.*.so')[0]
+extension = glob.glob(f'{folder}/penstock/_penstock.*.so')[0]
 # Only the package is there, neither this folder nor what the environment names.
-START = f'import sys; sys.path.insert(0, {folder!r}); import sluice\n'
+START = f'import sys; sys.path.insert(0, {folder!r}); import penstock\n'
 
 
 def output(*words):
@@ -43,7 +43,7 @@ def importing_it_imports_neither_torch_nor_numpy():
 
 def importing_it_starts_no_thread_and_opens_no_file():
     code = ("import os; a = os.listdir('/proc/self/fd'), os.listdir('/proc/self/task'); "
-            'import sluice; '
+            'import penstock; '
             "b = os.listdir('/proc/self/fd'), os.listdir('/proc/self/task'); print(a == b)")
     path = f'import sys; sys.path.insert(0, {folder!r}); '
     assert output(sys.executable, '-I', '-c', path + code) == 'True\n'
@@ -54,7 +54,7 @@ def importing_it_warns_of_nothing():
 
 
 def it_starts_without_bytecode_and_docstrings():
-    assert python('print(sluice.__version__)', '-OO', '-B') == version()
+    assert python('print(penstock.__version__)', '-OO', '-B') == version()
 
 
 def version():
@@ -63,7 +63,7 @@ def version():
 
 
 def the_version_is_the_library_s():
-    assert python('print(sluice.__version__)') == version()
+    assert python('print(penstock.__version__)') == version()
 
 
 def every_file_of_the_source_is_in_the_build():
@@ -75,23 +75,23 @@ def every_file_of_the_source_is_in_the_build():
 
 
 def it_is_marked_as_typed():
-    assert os.path.isfile(f'{folder}/sluice/py.typed')
+    assert os.path.isfile(f'{folder}/penstock/py.typed')
 
 
 def public_names_are_in_all_and_nothing_else_is():
-    import sluice
-    public = {n for n, v in vars(sluice).items()
+    import penstock
+    public = {n for n, v in vars(penstock).items()
               if not n.startswith('_') and not isinstance(v, types.ModuleType)}
-    assert set(sluice.__all__) - {'__version__'} == public, public ^ set(sluice.__all__)
-    assert len(set(sluice.__all__)) == len(sluice.__all__)
+    assert set(penstock.__all__) - {'__version__'} == public, public ^ set(penstock.__all__)
+    assert len(set(penstock.__all__)) == len(penstock.__all__)
 
 
 def public_things_have_a_docstring_and_a_signature():
     import inspect
-    import sluice
+    import penstock
     bare = []
-    for name in set(sluice.__all__) - {'__version__'}:
-        thing = getattr(sluice, name)
+    for name in set(penstock.__all__) - {'__version__'}:
+        thing = getattr(penstock, name)
         members = [(f'{name}.{n}', m) for n, m in vars(thing).items()
                    if not n.startswith('_')] if inspect.isclass(thing) else []
         for label, member in [(name, thing), *members]:
@@ -103,22 +103,22 @@ def public_things_have_a_docstring_and_a_signature():
 
 
 def classes_are_named_as_users_call_them():
-    import sluice
-    for name in sluice.__all__:
-        thing = getattr(sluice, name)
+    import penstock
+    for name in penstock.__all__:
+        thing = getattr(penstock, name)
         if isinstance(thing, type):
-            assert f'{thing.__module__}.{thing.__qualname__}' == f'sluice.{name}', thing
+            assert f'{thing.__module__}.{thing.__qualname__}' == f'penstock.{name}', thing
 
 
 def the_extension_exports_only_what_Python_looks_up():
     fields = [line.split() for line in output('nm', '-D', '--defined-only', extension).splitlines()]
     # type A is the name of a version
-    assert [f[2].split('@')[0] for f in fields if f[1] != 'A'] == ['PyInit__sluice']
+    assert [f[2].split('@')[0] for f in fields if f[1] != 'A'] == ['PyInit__penstock']
 
 
 def the_extension_is_not_linked_to_a_Python():
     needed = re.findall(r'\(NEEDED\).*\[(.*)\]', output('readelf', '-dW', extension))
-    assert needed and not [n for n in needed if 'python' in n or 'sluice' in n], needed
+    assert needed and not [n for n in needed if 'python' in n or 'penstock' in n], needed
 
 
 tap.run(importing_it_imports_neither_torch_nor_numpy, importing_it_starts_no_thread_and_opens_no_file,

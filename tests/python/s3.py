@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.s3: the calls that MLPerf's storage code makes, against the server of tests/s3."""
+"""penstock.s3: the calls that MLPerf's storage code makes, against the server of tests/s3."""
 import errno
 import gc
 import json
@@ -10,8 +10,8 @@ import threading
 import kit
 from kit import MIB, case, data
 
-import sluice
-from sluice import s3
+import penstock
+from penstock import s3
 
 server = kit.s3_server(ports=3)
 
@@ -51,7 +51,7 @@ def schemes_may_be_in_capitals():
     with s3.MultipartUploadWriter.from_uri('S3://bucket/capital/b') as w:
         w.write(b'text')
     piece = bytearray(4)
-    sluice.Handle().read(piece, 'S3://bucket/capital/b')
+    penstock.Handle().read(piece, 'S3://bucket/capital/b')
     assert piece == b'text' == bytes(s3.get('S3://bucket/capital/b'))
     assert s3.list('S3://bucket/capital/') == ['s3://bucket/capital/b']
     s3.delete('S3://bucket/capital/b')
@@ -164,11 +164,11 @@ def uploads_are_there_when_they_are_closed():
 def a_content_type_is_that_of_the_object_however_small():
     with type(server)('--no-sign', '--bucket', 'bucket') as open_to_all:
         for size in 10, 6 * MIB:
-            with s3.MultipartUploadWriter('bucket', 'typed', part_size=5 * MIB, content_type='text/x-sluice',
+            with s3.MultipartUploadWriter('bucket', 'typed', part_size=5 * MIB, content_type='text/x-penstock',
                                           client=s3.Client(endpoint=open_to_all.urls[0])) as w:
                 w.write(bytes(size))
             headers = open_to_all.ask('HEAD', '/bucket/typed')[1]
-            assert (headers['Content-Length'], headers['Content-Type']) == (str(size), 'text/x-sluice'), headers
+            assert (headers['Content-Length'], headers['Content-Type']) == (str(size), 'text/x-penstock'), headers
 
 
 @case
@@ -255,7 +255,7 @@ def no_secret_is_told():
 @case
 def a_handle_reads_and_writes_objects_by_name():
     content = data(20 * MIB + 7, 5)
-    with sluice.Handle() as h:
+    with penstock.Handle() as h:
         assert h.write(content, 's3://bucket/h/whole', truncate=True) == len(content)
         assert s3.get('s3://bucket/h/whole') == content
         back = bytearray(len(content))
@@ -266,14 +266,14 @@ def a_handle_reads_and_writes_objects_by_name():
         raises(OSError, h.write, content, 's3://bucket/h/part', 0, says='as a whole')
         raises(FileNotFoundError, h.read, piece, 's3://bucket/h/none', says='s3://bucket/h/none')
         raises(ValueError, s3.client().core.close, says='in use')
-    raises(OSError, sluice.Handle().read, piece, 'gs://bucket/x', says='gs://')
+    raises(OSError, penstock.Handle().read, piece, 'gs://bucket/x', says='gs://')
 
 
 @case
 def a_file_of_a_handle_is_an_object_when_it_is_closed_well():
     content = data(13 * MIB, 6)
     piece = bytearray(4096)
-    with sluice.Handle() as h:
+    with penstock.Handle() as h:
         with h.open('s3://bucket/h/file', 'w') as f:
             for at in range(0, len(content), MIB):
                 h.write_async(content[at:at + MIB], f, at)
@@ -313,10 +313,10 @@ def readers_of_weights_read_objects():
                          for i in range(4)}).encode()
     values = data(1200000, 8)
     s3.put_bytes('s3://bucket/m/model.safetensors', len(header).to_bytes(8, 'little') + header + values)
-    with sluice.WeightStream('s3://bucket/m/model.safetensors', window='1MiB', framework='bytes') as w:
+    with penstock.WeightStream('s3://bucket/m/model.safetensors', window='1MiB', framework='bytes') as w:
         got = [bytes(layer['model.layers.%d.w' % i]) for i, layer in enumerate(w)]
     assert b''.join(got) == values
-    raises(FileNotFoundError, sluice.WeightStream, 's3://bucket/m/none.safetensors', says='s3://bucket/m/none')
+    raises(FileNotFoundError, penstock.WeightStream, 's3://bucket/m/none.safetensors', says='s3://bucket/m/none')
 
 
 try:

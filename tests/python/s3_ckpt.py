@@ -13,11 +13,11 @@ except kit.Skip as skip:
     print(f'1..0 # SKIP {skip}')
     sys.exit()
 
-import sluice.safetensors  # noqa: E402
-import sluice.torch  # noqa: E402
-from sluice import s3  # noqa: E402
-from sluice.compat import StreamingCheckpointing  # noqa: E402
-from sluice.deepspeed import CheckpointEngine  # noqa: E402
+import penstock.safetensors  # noqa: E402
+import penstock.torch  # noqa: E402
+from penstock import s3  # noqa: E402
+from penstock.compat import StreamingCheckpointing  # noqa: E402
+from penstock.deepspeed import CheckpointEngine  # noqa: E402
 
 server = kit.s3_server(ports=1)
 
@@ -35,14 +35,14 @@ def same(a, b):
 def a_save_is_there_when_it_returns_and_is_verified():
     uri = 's3://bucket/a/model.pt'
     for seed in 1, 2:
-        sluice.torch.save(state(seed), uri, memory=24 * MIB)
-        assert same(sluice.torch.load(uri, verify='require'), state(seed))
+        penstock.torch.save(state(seed), uri, memory=24 * MIB)
+        assert same(penstock.torch.load(uri, verify='require'), state(seed))
     assert sorted(s3.list('s3://bucket/a/')) == [uri, f'{uri}.crc']
-    future = sluice.torch.save_async(state(3), uri)
+    future = penstock.torch.save_async(state(3), uri)
     future.result()
-    assert same(sluice.torch.load(uri, verify='require'), state(3))
-    torch.save(state(4), sluice.torch.writer(uri))
-    assert same(sluice.torch.load(uri, verify='require'), state(4))
+    assert same(penstock.torch.load(uri, verify='require'), state(3))
+    torch.save(state(4), penstock.torch.writer(uri))
+    assert same(penstock.torch.load(uri, verify='require'), state(4))
 
 
 @case
@@ -71,44 +71,44 @@ def deepspeeds_engine_saves_and_makes_no_folder_of_that_name():
 @case
 def what_fails_leaves_the_old_one():
     uri = 's3://bucket/b/model.pt'
-    sluice.torch.save(state(1), uri)
+    penstock.torch.save(state(1), uri)
 
     def fail():
-        with sluice.torch.writer(uri) as file:
+        with penstock.torch.writer(uri) as file:
             file.write(b'x' * 20 * MIB)
             raise KeyError
 
     raises(KeyError, fail)
     server.rules('method=PUT status:403')
-    raises(PermissionError, sluice.torch.save, state(2), uri)
-    assert isinstance(sluice.torch.save_async(state(2), uri).exception(), PermissionError)
+    raises(PermissionError, penstock.torch.save, state(2), uri)
+    assert isinstance(penstock.torch.save_async(state(2), uri).exception(), PermissionError)
     server.rules('')
-    assert same(sluice.torch.load(uri, verify='require'), state(1))
-    assert 's3://bucket/b/none' in str(raises(FileNotFoundError, sluice.torch.load, 's3://bucket/b/none'))
+    assert same(penstock.torch.load(uri, verify='require'), state(1))
+    assert 's3://bucket/b/none' in str(raises(FileNotFoundError, penstock.torch.load, 's3://bucket/b/none'))
 
 
 @case
 def damage_is_found_and_named():
     uri = 's3://bucket/c/model.pt'
-    sluice.torch.save(state(1), uri)
+    penstock.torch.save(state(1), uri)
     data = bytearray(s3.get(uri))
     data[9 * MIB] ^= 1
     s3.put_bytes(uri, data)
-    assert 'large' in str(raises(OSError, sluice.torch.load, uri))
+    assert 'large' in str(raises(OSError, penstock.torch.load, uri))
 
 
 @case
 def safetensors_and_a_model_of_shards():
     tensors = {'x': torch.rand(2 * MIB), 'y': torch.arange(10)}
     where = 's3://bucket/d/'
-    sluice.safetensors.save_file({'x': tensors['x']}, f'{where}1.safetensors')
-    sluice.safetensors.save_file({'y': tensors['y']}, f'{where}2.safetensors')
+    penstock.safetensors.save_file({'x': tensors['x']}, f'{where}1.safetensors')
+    penstock.safetensors.save_file({'y': tensors['y']}, f'{where}2.safetensors')
     index = {'weight_map': {'x': '1.safetensors', 'y': '2.safetensors'}}
     s3.put_bytes(f'{where}model.safetensors.index.json', json.dumps(index).encode())
     for name in where, f'{where}model.safetensors.index.json':
-        back = sluice.safetensors.load_file(name, verify='require')
+        back = penstock.safetensors.load_file(name, verify='require')
         assert list(back) == ['x', 'y'] and all(torch.equal(back[k], tensors[k]) for k in back)
-    with sluice.safetensors.safe_open(f'{where}1.safetensors') as file:
+    with penstock.safetensors.safe_open(f'{where}1.safetensors') as file:
         assert torch.equal(file.get_slice('x')[5:9], tensors['x'][5:9])
 
 
@@ -149,14 +149,14 @@ def distributed_checkpoints_are_replaced_whole():
         raise kit.Skip('torch', 'DCP of this torch is another one')
     import torch.distributed.checkpoint as dcp
 
-    import sluice.dcp
+    import penstock.dcp
 
     for seed in 1, 2:
         torch.manual_seed(seed)
         old = {'a': torch.rand(3 * MIB), 'b': torch.rand(9)}
-        dcp.save(old, storage_writer=sluice.dcp.Writer('s3://bucket/dcp'))
+        dcp.save(old, storage_writer=penstock.dcp.Writer('s3://bucket/dcp'))
         new = {key: torch.zeros_like(value) for key, value in old.items()}
-        dcp.load(new, storage_reader=sluice.dcp.Reader('s3://bucket/dcp', verify='require'))
+        dcp.load(new, storage_reader=penstock.dcp.Reader('s3://bucket/dcp', verify='require'))
         assert all(torch.equal(new[key], old[key]) for key in old)
         assert len(s3.list('s3://bucket/dcp/')) == 3  # data, checksums and metadata of the last
 

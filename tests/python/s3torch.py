@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.compat.s3torchconnector: the names of that package, against the server of tests/s3."""
+"""penstock.compat.s3torchconnector: the names of that package, against the server of tests/s3."""
 import io
 import os
 import pickle
@@ -10,8 +10,8 @@ from kit import MIB, case, data
 
 sys.path.insert(0, os.path.join(sys.argv[1], 'tests', 's3'))
 import s3kit  # noqa: E402
-from sluice import s3  # noqa: E402
-from sluice.compat import s3torchconnector as c  # noqa: E402
+from penstock import s3  # noqa: E402
+from penstock.compat import s3torchconnector as c  # noqa: E402
 
 server = s3kit.Server()
 URL, REGION = server.urls[0], 'us-east-1'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.safetensors: the rules of the format, slices, shards; with what of torch and numpy is here."""
+"""penstock.safetensors: the rules of the format, slices, shards; with what of torch and numpy is here."""
 import json
 import os
 import random
@@ -14,7 +14,7 @@ if np is None:
     print('1..0 # SKIP no numpy')
     sys.exit()
 
-from sluice.safetensors import SafetensorError, load_file, safe_open, save_file
+from penstock.safetensors import SafetensorError, load_file, safe_open, save_file
 
 KINDS = ('float64', 'float32', 'float16', 'complex64', 'int64', 'int32', 'int16', 'int8', 'uint64', 'uint32', 'uint16',
          'uint8', 'bool')
@@ -117,8 +117,8 @@ def what_the_format_cannot_say_is_refused_before_anything_is_written():
 
 @case
 def slices_read_what_they_are():
-    seed = int(os.environ.get('SLUICE_TEST_SEED', random.randrange(1 << 32)))
-    print(f'# SLUICE_TEST_SEED={seed}')
+    seed = int(os.environ.get('PENSTOCK_TEST_SEED', random.randrange(1 << 32)))
+    print(f'# PENSTOCK_TEST_SEED={seed}')
     rng = random.Random(seed)
     whole = {'cube': array('float32', (20, 30, 40)), 'flat': array('int16', (50000,)), 'thin': array('int8', (3, 1, 7)),
              'none': array('int8', (3, 0, 7))}

@@ -267,7 +267,7 @@ def other_threads_wait_on():
 def a_handler_may_wait_for_what_it_interrupts_the_end_of():
     """A read into a conjugated tensor is finished by Python code, in which a handler may run."""
     torch = torch_or_skip()
-    from sluice import _torch
+    from penstock import _torch
     put, waits = _torch._put, []
     name = make(data(64))
 
@@ -325,19 +325,19 @@ class Impatient(concurrent.futures.Future):
 @each(['safetensors', 'torch'])
 def what_a_thread_reads_into_stays_when_nobody_waits_for_it_any_more(which):
     """Of many tensors, which a thread reads: the first Ctrl-C waits for it, the second does not."""
-    from sluice import _async
-    from sluice._reader import Reader
+    from penstock import _async
+    from penstock._reader import Reader
     if which == 'torch':
         torch = torch_or_skip()
-        import sluice.torch
-        from sluice import _torch_archive as owner
+        import penstock.torch
+        from penstock import _torch_archive as owner
         how = '_fresh'
-        save, load = sluice.torch.save, lambda name: sluice.torch.load(name, 'cpu')
+        save, load = penstock.torch.save, lambda name: penstock.torch.load(name, 'cpu')
         tensors = {f't{i}': torch.full((5000,), i) for i in range(300)}
     else:
         numpy = numpy_or_skip()
-        from sluice._frameworks import Numpy as owner
-        from sluice.safetensors import load_file, save_file
+        from penstock._frameworks import Numpy as owner
+        from penstock.safetensors import load_file, save_file
         how = 'share'
         save, load = save_file, lambda name: load_file(name, framework='np')
         tensors = {f't{i}': numpy.full(5000, i) for i in range(300)}
@@ -371,7 +371,7 @@ def what_a_thread_reads_into_stays_when_nobody_waits_for_it_any_more(which):
         _async.Future, _async.wait = before
         go.set()
     for thread in threading.enumerate():
-        if thread.name == 'sluice-load':
+        if thread.name == 'penstock-load':
             thread.join()
     gc.collect()
     assert ended == [[True]], f'memory that was to be read into is gone: {ended}'
@@ -383,9 +383,9 @@ def ctrl_C_ends_a_program_that_waits_and_the_data_is_complete():
     name = path()
     code = '''
 import os, signal, sys, threading, time
-import sluice
+import penstock
 from kit import Gate, data, MIB
-h = sluice.Handle(block=65536)
+h = penstock.Handle(block=65536)
 gate = Gate(data(4 * MIB))
 def peer():
     gate.reached()

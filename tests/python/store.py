@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.Store: like a dictionary, in batches, with asyncio."""
+"""penstock.Store: like a dictionary, in batches, with asyncio."""
 import asyncio
 import contextlib
 import errno
@@ -10,13 +10,13 @@ import pathlib
 import select
 import threading
 
-import sluice.store
+import penstock.store
 from kit import (MIB, case, cases, data, in_fork, make, numpy_or_skip, path, raises,
                  run, torch_or_skip)
 
 
 def store(**options):
-    return sluice.Store([path('store')], 64 * MIB, **options)
+    return penstock.Store([path('store')], 64 * MIB, **options)
 
 
 @case
@@ -47,7 +47,7 @@ def batches_fill_the_memory_they_are_given():
         assert s.prefix(keys) == 7 and s.prefix(keys[8:]) == 42 and s.prefix([]) == 0
         assert s.set_many(['k6'], [bytes(len(wants[6]))], absent=True) == [True] and s['k6'] == wants[6]
         assert s.set_many(['k6'], [b'new'], absent=True) == [True] and s['k6'] == b'new'  # another length
-        assert s.stats()['deletes'] == 1 and 'sluice_store_hits_total' in s.metrics()
+        assert s.stats()['deletes'] == 1 and 'penstock_store_hits_total' in s.metrics()
 
 
 @case
@@ -61,7 +61,7 @@ def a_list_of_buffers_is_one_value():
 
 @case
 def addresses_will_do():
-    mem = sluice.Memory(8192)
+    mem = penstock.Memory(8192)
     memoryview(mem)[:3] = b'xyz'
     with store() as s:
         assert s.set_many(['a'], [(mem.address, 8192)]) == [True]
@@ -81,7 +81,7 @@ def memory_is_registered_until_it_is_not_or_the_store_is_closed():
         assert 'obj: its memory is not registered with this store' in str(raises(ValueError, lambda: s.unregister(view)))
         assert s.get_many(['a'], [view[3 * MIB:]]) == [True] and view[3 * MIB:] == data(MIB)
         assert s.register(view) is took and s.register(view, huge=True) is took
-        memory = sluice.Memory(MIB)
+        memory = penstock.Memory(MIB)
         assert s.register(memory) is took and s.register((memory.address, MIB)) is took
         raises(ValueError, lambda: s.register(view[::2]))
         raises(TypeError, lambda: s.register(7))
@@ -93,7 +93,7 @@ def memory_is_registered_until_it_is_not_or_the_store_is_closed():
 @case
 def what_is_touched_stays_as_what_is_read_does():
     for touch in (lambda s: s.touch(['old', 'none']), lambda s: s.get('old'), None):
-        with sluice.Store([path('store')], 16 * MIB, policy='lru') as s:
+        with penstock.Store([path('store')], 16 * MIB, policy='lru') as s:
             s['old'] = bytes(MIB)
             for i in range(40):
                 s[f'{i}'] = bytes(MIB)
@@ -119,10 +119,10 @@ def arrays_and_tensors_are_values():
 @case
 def finished_batches_are_drained():
     with store() as s:
-        ticket = s.submit(sluice.store.SET, ['a', 'b'], [b'1', b'22'])
+        ticket = s.submit(penstock.store.SET, ['a', 'b'], [b'1', b'22'])
         select.select([s.fileno()], [], [])
         assert s.drain() == [(ticket, [1, 2])] and s.drain() == []
-        ticket = s.submit(sluice.store.GET, ['a', 'c'], [bytearray(9), bytearray(9)])
+        ticket = s.submit(penstock.store.GET, ['a', 'c'], [bytearray(9), bytearray(9)])
         select.select([s.fileno()], [], [])
         assert s.drain() == [(ticket, [1, -errno.ENOENT])]
 
@@ -131,9 +131,9 @@ def finished_batches_are_drained():
 def batches_can_be_awaited():
     async def go(s):
         keys = [f'k{i}' for i in range(20)]
-        await asyncio.gather(*(s.run_async(sluice.store.SET, [k], [k.encode()]) for k in keys))
+        await asyncio.gather(*(s.run_async(penstock.store.SET, [k], [k.encode()]) for k in keys))
         got = [bytearray(3) for _ in keys]
-        sizes = await asyncio.gather(*(s.run_async(sluice.store.GET, [k], [b])
+        sizes = await asyncio.gather(*(s.run_async(penstock.store.GET, [k], [b])
                                        for k, b in zip(keys, got)))
         assert [bytes(b[:n]) for b, (n,) in zip(got, sizes)] == [k.encode() for k in keys]
     with store() as s:
@@ -154,7 +154,7 @@ def threads_that_wait_take_nothing_from_who_awaits():
     async def go(s):
         for i in range(300):
             keys = [f'{i}-{j}' for j in range(4)]
-            done = await asyncio.gather(*(s.run_async(sluice.store.SET, [k], [bytes(5000)]) for k in keys))
+            done = await asyncio.gather(*(s.run_async(penstock.store.SET, [k], [bytes(5000)]) for k in keys))
             assert done == [[5000]] * 4
 
     with store(threads=2) as s:
@@ -184,12 +184,12 @@ def threads_that_wait_take_nothing_from_who_awaits():
 @case
 def a_loop_that_ended_does_not_hold_up_the_next():
     async def leave(s):
-        task = asyncio.create_task(s.run_async(sluice.store.SET, ['a'], [bytes(8 * MIB)]))
+        task = asyncio.create_task(s.run_async(penstock.store.SET, ['a'], [bytes(8 * MIB)]))
         await asyncio.sleep(0)
         task.cancel()
 
     async def go(s):
-        return await s.run_async(sluice.store.EXISTS, ['none'])
+        return await s.run_async(penstock.store.EXISTS, ['none'])
     with store() as s:
         asyncio.run(leave(s))
         assert asyncio.run(go(s)) == [-errno.ENOENT]
@@ -202,7 +202,7 @@ def a_loop_that_ended_does_not_hold_up_the_next():
 @case
 def close_ends_the_waiting_for_a_batch():
     async def go(s):
-        task = asyncio.create_task(s.run_async(sluice.store.SET, ['a'], [bytes(8 * MIB)]))
+        task = asyncio.create_task(s.run_async(penstock.store.SET, ['a'], [bytes(8 * MIB)]))
         await asyncio.sleep(0)
         s.close()
         try:
@@ -216,20 +216,20 @@ def close_ends_the_waiting_for_a_batch():
 def one_name_is_one_directory():
     name = path('store')
     for one in (name, os.fsencode(name), pathlib.Path(name), (name,)):
-        with sluice.Store(one, 16 * MIB) as s:
+        with penstock.Store(one, 16 * MIB) as s:
             s['a'] = b'1'
             assert s['a'] == b'1'
-    assert 'sluice-store' in os.listdir(name), os.listdir(name)
+    assert 'penstock-store' in os.listdir(name), os.listdir(name)
 
 
 @case
 def a_restart_finds_the_values():
     name = path('store')
-    with sluice.Store([name], 16 * MIB) as s:
+    with penstock.Store([name], 16 * MIB) as s:
         s['a'] = b'1'
-        e = raises(OSError, lambda: sluice.Store([name], 16 * MIB))
+        e = raises(OSError, lambda: penstock.Store([name], 16 * MIB))
         assert e.errno == errno.EBUSY
-    with sluice.Store([name], 16 * MIB) as s:
+    with penstock.Store([name], 16 * MIB) as s:
         assert s['a'] == b'1'
 
 
@@ -238,11 +238,11 @@ class Log(logging.Handler):
 
     def __enter__(self):
         self.lines = []
-        logging.getLogger('sluice').addHandler(self)
+        logging.getLogger('penstock').addHandler(self)
         return self
 
     def __exit__(self, *_):
-        logging.getLogger('sluice').removeHandler(self)
+        logging.getLogger('penstock').removeHandler(self)
 
     def emit(self, record):
         assert record.levelno == logging.WARNING
@@ -252,17 +252,17 @@ class Log(logging.Handler):
 @case
 def what_is_lost_or_left_out_is_logged_and_not_line_by_line():
     name, none = path('store'), make(b'')
-    with Log() as log, sluice.Store([name, none], 64 * MIB) as s:
-        assert log.lines == [f'sluice.Store: {none}: Not a directory; it is left out']
+    with Log() as log, penstock.Store([name, none], 64 * MIB) as s:
+        assert log.lines == [f'penstock.Store: {none}: Not a directory; it is left out']
         s.set_many([f'k{i}' for i in range(100)], [data(5000, seed=i) for i in range(100)])
     with open(os.path.join(name, 'data'), 'r+b') as f:
         f.write(bytes(os.path.getsize(f.name)))
     with Log() as log:
-        with sluice.Store(name, 64 * MIB) as s:
+        with penstock.Store(name, 64 * MIB) as s:
             assert not any(s.get(f'k{i}') for i in range(100))
         told = [int(line.split()[1]) if 'more like these' in line else 1 for line in log.lines]
         assert sum(told) == 100 and len(told) < 100, log.lines
-        assert f'sluice.Store: {name}: a value is not what was written' in log.lines
+        assert f'penstock.Store: {name}: a value is not what was written' in log.lines
     with Log() as log, store() as s:
         s['a'] = b'value'
         assert s['a'] == b'value' and not log.lines
@@ -271,23 +271,23 @@ def what_is_lost_or_left_out_is_logged_and_not_line_by_line():
 @case
 def what_is_cleared_is_gone_and_stays_so():
     keys, name = [f'k{i}' for i in range(50)], path('store')
-    with sluice.Store(name, 64 * MIB) as s:
+    with penstock.Store(name, 64 * MIB) as s:
         s.set_many(keys, [data(1000, seed=i) for i in range(50)])
         s.clear()
         assert s.prefix(keys) == 0 and s.get('k7') is None and s.stats()['entries'] == 0
         s['new'] = b'value'
-    with sluice.Store(name, 64 * MIB) as s:
+    with penstock.Store(name, 64 * MIB) as s:
         assert s.exists_many(keys) == [False] * 50 and s['new'] == b'value'
         s.clear()
-    with sluice.Store(name, 64 * MIB) as s:
+    with penstock.Store(name, 64 * MIB) as s:
         assert s.stats()['recovered'] == 0
     raises(ValueError, s.clear)
 
 
 @case
 def bad_arguments_are_refused():
-    assert raises(OSError, lambda: sluice.Store([path('x')], 1000)).errno == errno.EINVAL
-    raises(TypeError, lambda: sluice.Store())
+    assert raises(OSError, lambda: penstock.Store([path('x')], 1000)).errno == errno.EINVAL
+    raises(TypeError, lambda: penstock.Store())
     raises(ValueError, lambda: store(policy='best'))
     with store() as s:
         raises(ValueError, lambda: s.get('k' * 5000))
@@ -326,7 +326,7 @@ def after_fork_the_child_gets_ECHILD_and_the_parent_goes_on():
         s['a'] = b'value'
 
         def work():
-            for call in (lambda: s['a'], lambda: s.submit(sluice.store.GET, ['a'], [bytearray(5)]), s.drain,
+            for call in (lambda: s['a'], lambda: s.submit(penstock.store.GET, ['a'], [bytearray(5)]), s.drain,
                          s.stats, s.metrics, s.clear, lambda: s.register(bytearray(4096))):
                 assert raises(OSError, call).errno == errno.ECHILD, call
             s.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The object store below a sluice.Store: what is evicted goes there, comes back for a get, and is never wrong."""
+"""The object store below a penstock.Store: what is evicted goes there, comes back for a get, and is never wrong."""
 import concurrent.futures
 import errno
 import os
@@ -10,8 +10,8 @@ import time
 import kit
 from kit import MIB, case, cases, data, path, raises, run
 
-import sluice.store
-from sluice import s3
+import penstock.store
+from penstock import s3
 
 server = kit.s3_server('--bucket', 'bucket', ports=2)
 
@@ -21,7 +21,7 @@ SIZE, KEYS = 100_000, 60  # 6 MB, of which less than 4 MiB fit
 def below(name=None, capacity=4 * MIB, **more):
     server.rules()
     name = name or path('kv')
-    return sluice.Store([name, f's3://bucket/{os.path.basename(name)}/'], capacity, policy='lru', **more)
+    return penstock.Store([name, f's3://bucket/{os.path.basename(name)}/'], capacity, policy='lru', **more)
 
 
 def wait(store, ready):
@@ -56,7 +56,7 @@ def what_is_evicted_comes_back():
         stats = store.stats()
         assert stats['demotions_lost'] == 0 and stats['demoted'] == stats['below_entries'] > 15
         assert stats['below_bytes'] == SIZE * stats['below_entries']
-        assert store._run(sluice.store.GET, ['k0'], [bytearray(SIZE - 1)]) == [-errno.EMSGSIZE]
+        assert store._run(penstock.store.GET, ['k0'], [bytearray(SIZE - 1)]) == [-errno.EMSGSIZE]
         assert 'k0' in store and store.prefix([f'k{i}' for i in range(KEYS)]) == KEYS
         for i in range(KEYS):
             assert store[f'k{i}'] == value(i), i
@@ -68,7 +68,7 @@ def what_is_evicted_comes_back():
 
 @case
 def the_memory_of_its_index_is_counted():
-    with sluice.Store([path('alone')], 4 * MIB, policy='lru') as alone:
+    with penstock.Store([path('alone')], 4 * MIB, policy='lru') as alone:
         for i in range(KEYS):
             alone[f'k{i}'] = value(i)
         before = alone.stats()['index_bytes']
@@ -97,7 +97,7 @@ def what_is_set_while_the_old_one_comes_up_stays():
         fill(store)
         server.rules('method=GET times=1 stall:1')
         old = bytearray(SIZE)
-        ticket = store.submit(sluice.store.GET, ['k0'], [old])
+        ticket = store.submit(penstock.store.GET, ['k0'], [old])
         store['k0'] = b'new'
         done = []
         while not done:
@@ -190,7 +190,7 @@ def what_is_on_its_way_is_cleared_too():
                 fill(store)
             server.rules(f'method={method} stall:1')
             if method == 'GET':
-                ticket = store.submit(sluice.store.GET, ['k0'], [bytearray(SIZE)])
+                ticket = store.submit(penstock.store.GET, ['k0'], [bytearray(SIZE)])
             else:
                 for i in range(KEYS):
                     store[f'k{i}'] = value(i)
@@ -255,7 +255,7 @@ def a_run_without_the_tier_forgets_it():
     name = path('kv')
     with below(name) as store:
         fill(store)
-    with sluice.Store(name, 4 * MIB, policy='lru') as store:
+    with penstock.Store(name, 4 * MIB, policy='lru') as store:
         assert store.get('k0') is None
         store['k0'] = b'new'
         del store['k0']
@@ -298,8 +298,8 @@ def the_next_run_removes_what_no_log_knows_of():
 
 
 CHILD = '''
-import random, sys, sluice
-store = sluice.Store(sys.argv[2:], 4 << 20, policy='lru')
+import random, sys, penstock
+store = penstock.Store(sys.argv[2:], 4 << 20, policy='lru')
 n = int(sys.argv[1])
 rng = random.Random(n)
 while True:
@@ -343,7 +343,7 @@ def a_killed_process_leaves_nothing_wrong_below():
             else:
                 key, now = map(int, rest)
                 may[key] = may[key] | {now, 0}
-        with sluice.Store(names, 4 * MIB, policy='lru') as store:
+        with penstock.Store(names, 4 * MIB, policy='lru') as store:
             for key in range(KEYS):
                 got = store.get(f'k{key}')
                 n = int.from_bytes(got[:8], 'little') if got else 0
@@ -358,7 +358,7 @@ def a_list_that_takes_long_holds_up_nothing():
     """Of what earlier runs have left.  A machine that is slower than the list tries again."""
     for _ in range(5):
         server.rules('method=GET query=list-type stall:5')
-        with sluice.Store([path('kv'), 's3://bucket/list/'], 4 * MIB, policy='lru') as store:
+        with penstock.Store([path('kv'), 's3://bucket/list/'], 4 * MIB, policy='lru') as store:
             fill(store)
             if server.stats()['in_flight']:  # it is still being told
                 assert store.stats()['demoted'] > 10
@@ -386,10 +386,10 @@ def several_come_up_at_once():
 
 @case
 def names_that_cannot_be_are_refused():
-    raises(OSError, lambda: sluice.Store(['s3://bucket/x'], 4 * MIB))
-    raises(OSError, lambda: sluice.Store(['s3://bucket/x', path('d')], 4 * MIB))
+    raises(OSError, lambda: penstock.Store(['s3://bucket/x'], 4 * MIB))
+    raises(OSError, lambda: penstock.Store(['s3://bucket/x', path('d')], 4 * MIB))
     for name in 'gs://bucket/x', 's3://', 's3:///x', 's3://No/x':
-        raises(OSError, lambda name=name: sluice.Store([path('d'), name], 4 * MIB))
+        raises(OSError, lambda name=name: penstock.Store([path('d'), name], 4 * MIB))
 
 
 run(*cases)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LMCache, vLLM and SGLang on sluice.Store: what each of them calls.
+"""LMCache, vLLM and SGLang on penstock.Store: what each of them calls.
 
 The base classes are those of vLLM and SGLang where `make peers` has installed them, else stand-ins; what is
 printed first says which.  tests/peers/{lmcache,vllm,sglang}_peer.py go through the packages' own factories.
@@ -25,9 +25,9 @@ for name in ('vllm', 'sglang'):
 
 import mmap
 
-import sluice.lmcache
-import sluice.sglang
-import sluice.vllm
+import penstock.lmcache
+import penstock.sglang
+import penstock.vllm
 from kit import case, cases, data, path, raises, run, skip, torch_or_skip
 
 CAPACITY_GB = 1 / 16
@@ -36,7 +36,7 @@ CAPACITY_GB = 1 / 16
 # ---- LMCache: six methods
 
 def lm(**more):
-    return sluice.lmcache.Store(dirs=[path('lm')], capacity_gb=CAPACITY_GB, **more)
+    return penstock.lmcache.Store(dirs=[path('lm')], capacity_gb=CAPACITY_GB, **more)
 
 
 def lm_wait(s):
@@ -125,13 +125,13 @@ class Tier:
     def __init__(self, model='m', where=None, engine_id='e', **more):
         self.memory = mmap.mmap(-1, 8 * ROW)
         view = memoryview(self.memory).cast('B', (8, ROW))
-        self.tier = sluice.vllm.SluiceTier(spec(model, engine_id=engine_id), view, 'SluiceTier',
+        self.tier = penstock.vllm.PenstockTier(spec(model, engine_id=engine_id), view, 'PenstockTier',
                                            dirs=where or path('vllm'), **{'capacity_gb': CAPACITY_GB, **more})
         self.jobs = 0
 
     def job(self, keys, chunks):
         self.jobs += 1
-        return sluice.vllm.base.TransferJob(self.jobs, keys, chunks, False, None)
+        return penstock.vllm.base.TransferJob(self.jobs, keys, chunks, False, None)
 
     def finish(self):
         select.select([self.tier._store.fileno()], [], [])
@@ -150,7 +150,7 @@ def vllm_moves_blocks_between_its_memory_and_the_store():
     keys = [b'hash-one....', b'hash-two....']
     wants = [data(ROW, seed=i) for i in (3, 4)]
     t.row(1, wants[0]), t.row(6, wants[1])
-    Result = sluice.vllm.base.LookupResult
+    Result = penstock.vllm.base.LookupResult
     assert t.tier.lookup(keys[0], None) == Result.MISS
     t.tier.submit_store(t.job(keys, [1, 6]))
     assert t.tier.lookup(keys[0], None) in (Result.RETRY, Result.HIT)
@@ -207,7 +207,7 @@ def vllm_blocks_of_another_model_are_others():
     where, want = path('vllm'), data(ROW, seed=5)
     for model, hit in (('one', False), ('one', True), ('other', False)):
         t = Tier(model, where)
-        assert (t.tier.lookup(b'tokens', None) == sluice.vllm.base.LookupResult.HIT) is hit
+        assert (t.tier.lookup(b'tokens', None) == penstock.vllm.base.LookupResult.HIT) is hit
         t.tier.submit_load(t.job([b'tokens'], [1]))
         assert t.finish().success is hit and t.row(1) == (want if hit else bytes(ROW))
         t.row(0, want)
@@ -217,7 +217,7 @@ def vllm_blocks_of_another_model_are_others():
         t.tier._primary_kv_view.release()  # as vLLM does
         t.memory.close()  # nothing holds it any more
     view = memoryview(bytearray(ROW)).cast('B', (1, ROW))
-    raises(ValueError, sluice.vllm.SluiceTier, None, view, 'SluiceTier', dirs=where, capacity_gb=CAPACITY_GB)
+    raises(ValueError, penstock.vllm.PenstockTier, None, view, 'PenstockTier', dirs=where, capacity_gb=CAPACITY_GB)
 
 
 @case
@@ -226,7 +226,7 @@ def vllm_engines_with_data_parallel_have_a_store_each():
     for hit in (False, True):
         tiers = [Tier(where=where, engine_id=f'e_dp{i}') for i in range(2)]  # as vLLM names them
         for i, t in enumerate(tiers):
-            assert (t.tier.lookup(b'%d' % i) == sluice.vllm.base.LookupResult.HIT) is hit
+            assert (t.tier.lookup(b'%d' % i) == penstock.vllm.base.LookupResult.HIT) is hit
             t.tier.submit_store(t.job([b'%d' % i], [0]))
             assert t.finish().success
         for t in tiers:
@@ -243,7 +243,7 @@ def vllm_blocks_that_it_uses_above_stay_here():
             assert t.tier._store.set(t.tier._identity + key, bytes(1 << 20))
             if touch:
                 t.tier.touch(keys[:1], None)
-        assert (t.tier.lookup(b'old') == sluice.vllm.base.LookupResult.HIT) is touch
+        assert (t.tier.lookup(b'old') == penstock.vllm.base.LookupResult.HIT) is touch
         t.tier.shutdown()
 
 
@@ -281,7 +281,7 @@ PAGE = 5000
 class Pool:
     """Two buffers per page, keys and values of the attention, as MHA has them."""
     def __init__(self, pages):
-        self.memory = sluice.Memory(2 * PAGE * pages)
+        self.memory = penstock.Memory(2 * PAGE * pages)
 
     def get_page_buffer_meta(self, indices):
         at = self.memory.address
@@ -297,9 +297,9 @@ class Pool:
 
 def sg(name, **rank):
     config = types.SimpleNamespace(tp_rank=0, tp_size=1, model_name='m', extra_config={
-        'backend_name': 'sluice', 'dirs': [name], 'capacity_gb': CAPACITY_GB})
+        'backend_name': 'penstock', 'dirs': [name], 'capacity_gb': CAPACITY_GB})
     vars(config).update(rank)
-    return sluice.sglang.SluiceStorage(config, {})
+    return penstock.sglang.PenstockStorage(config, {})
 
 
 @case
@@ -367,7 +367,7 @@ def sglang_ranks_do_not_meet():
     assert e.errno == errno.EBUSY and 'SGLang' in str(e), e
     a.close(), b.close()
     config = types.SimpleNamespace(extra_config={})
-    raises(ValueError, lambda: sluice.sglang.SluiceStorage(config, {}))
+    raises(ValueError, lambda: penstock.sglang.PenstockStorage(config, {}))
 
 
 @case
@@ -409,7 +409,7 @@ def sglang_ranks_with_the_same_pages_share_those_that_one_writes():
         assert [pools[1].page(i) for i in (3, 4, 5)] == wants and pools[1].page(1) == bytes(2 * PAGE)
         assert other.set('x', bytearray(b'12345')) and one.exists('x') and other.exists('x')
         assert other.get('x', target := bytearray(5)) is target and target == b'12345'
-        assert other.delete('x') and not one.exists('x') and 'sluice_store_hits_total' in other.metrics()
+        assert other.delete('x') and not one.exists('x') and 'penstock_store_hits_total' in other.metrics()
         one.close()
         assert other.batch_exists(keys) == 0 and other.batch_get_v1(keys, [0, 1, 2]) == [False] * 3
     other.close()
@@ -457,17 +457,17 @@ def sglang_pages_go_to_the_other_ranks_in_parts_that_fit():
     one, other = mla(name, 0), mla(name, 1)
     wants = [bytearray(data(5000 + 4096 * i, seed=i)) for i in range(9)]
     got = [bytearray(len(want)) for want in wants]
-    room, sluice._lend.ROOM = sluice._lend.ROOM, 16384  # three of the first, and less than one of the last
+    room, penstock._lend.ROOM = penstock._lend.ROOM, 16384  # three of the first, and less than one of the last
     assert one.batch_set(keys, wants) and other.batch_get(keys, got) == wants
-    sluice._lend.ROOM = room
+    penstock._lend.ROOM = room
     other.close(), one.close()
 
 
 @case
 def sglang_passes_on_every_option_of_the_store():
-    with open(os.path.join(os.path.dirname(sluice.__file__), '_sluice.pyi'), encoding='utf-8') as f:
+    with open(os.path.join(os.path.dirname(penstock.__file__), '_penstock.pyi'), encoding='utf-8') as f:
         said = re.search(r'class StoreCore:.*?\*, (.*?)\)', f.read(), re.S)[1]
-    assert sorted(sluice.sglang.OPTIONS) == sorted(re.findall(r'(\w+): ', said)), said
+    assert sorted(penstock.sglang.OPTIONS) == sorted(re.findall(r'(\w+): ', said)), said
     raises(ValueError, sg, path('sg'), extra_config={'dirs': path('sg'), 'capacity_gb': CAPACITY_GB, 'log_bytes': -1})
 
 

@@ -13,13 +13,13 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
 import tap
 
 build = sys.argv[2]
-folder = tempfile.TemporaryDirectory(dir=os.environ.get('SLUICE_TEST_DIR'))
+folder = tempfile.TemporaryDirectory(dir=os.environ.get('PENSTOCK_TEST_DIR'))
 
 # In the stubs and not in the module: names for types, and what classes written in C have from
 # Python 3.12 on.
 ALLOWED = r'''
-sluice\._sluice\.(Data|Durability|Item|Path)
-sluice\._sluice\.(BytesView|Memory)\.__buffer__
+penstock\._penstock\.(Data|Durability|Item|Path)
+penstock\._penstock\.(BytesView|Memory)\.__buffer__
 '''
 
 # What numpy and torch say of themselves changes with their versions; here they may be anything.
@@ -38,17 +38,17 @@ SAMPLE = '''
 import asyncio
 import pathlib
 
-import sluice
+import penstock
 
 
 def copy(source: str, target: pathlib.Path) -> int:
     buffer = bytearray(4096)
-    with sluice.Handle('threads', threads=2, depth=8, durability='data') as h:
+    with penstock.Handle('threads', threads=2, depth=8, durability='data') as h:
         n = h.read(buffer, source, partial=True)
         return n + h.write(memoryview(buffer)[:n], target, truncate=True)
 
 
-def both(h: sluice.Handle, a: bytearray, b: bytearray) -> list[int]:
+def both(h: penstock.Handle, a: bytearray, b: bytearray) -> list[int]:
     futures = h.read_batch_async([(a, 'a'), (b, b'b', 512)])
     futures[0].add_done_callback(lambda f: print(f.result(timeout=1.5)))
     error: OSError | None = futures[1].exception()
@@ -56,28 +56,28 @@ def both(h: sluice.Handle, a: bytearray, b: bytearray) -> list[int]:
     return [f.result() for f in futures] + h.write_batch([(a, 3)]) + [h.wait()]
 
 
-async def later(h: sluice.Handle, data: bytes) -> int:
+async def later(h: penstock.Handle, data: bytes) -> int:
     return await h.write_async(data, 'x') + await asyncio.wait_for(h.read_async(bytearray(1), 'x'), 1)
 
 
-def memory() -> sluice.Memory:
-    m = sluice.Memory(1 << 20, pinned=False)
-    with sluice.Handle() as h, h.open('x', 'r+') as f:
+def memory() -> penstock.Memory:
+    m = penstock.Memory(1 << 20, pinned=False)
+    with penstock.Handle() as h, h.open('x', 'r+') as f:
         h.write(m, f)
         print(f.stat()['bytes'], m.nbytes + len(m), m.note.upper())
     return m
 
 
-def wrong(h: sluice.Handle) -> None:
+def wrong(h: penstock.Handle) -> None:
     h.read(bytearray(1))  # type: ignore[call-arg]
     h.read(bytearray(1), 1.5)  # type: ignore[arg-type]
     h.write(b'', 'x', partial=True)  # type: ignore[call-arg]
     h.write(b'', 'x', durability='some')  # type: ignore[arg-type]
-    sluice.Handle(direct='sometimes')  # type: ignore[arg-type]
-    sluice.Handle(None, 4)  # type: ignore[misc]
-    sluice.Memory('1 MiB')  # type: ignore[arg-type]
+    penstock.Handle(direct='sometimes')  # type: ignore[arg-type]
+    penstock.Handle(None, 4)  # type: ignore[misc]
+    penstock.Memory('1 MiB')  # type: ignore[arg-type]
     h.closed = True  # type: ignore[misc]
-    name: str = sluice.info()  # type: ignore[assignment]
+    name: str = penstock.info()  # type: ignore[assignment]
 '''
 
 
@@ -98,12 +98,12 @@ def write(name, text):
 
 
 def the_stubs_say_what_the_package_has():
-    mypy('mypy.stubtest', 'sluice._sluice', '--mypy-config-file', write('config', CONFIG),
+    mypy('mypy.stubtest', 'penstock._penstock', '--mypy-config-file', write('config', CONFIG),
          '--allowlist', write('allowed', ALLOWED), '--ignore-unused-allowlist')
 
 
 def the_package_is_strictly_typed():
-    mypy('mypy', '--config-file', write('config', CONFIG), '-p', 'sluice')
+    mypy('mypy', '--config-file', write('config', CONFIG), '-p', 'penstock')
 
 
 def a_program_that_uses_it_is_checked():

@@ -293,7 +293,7 @@ def the_first_callbacks_of_several_threads_share_one_thread():
     Gate().open()
     code = '''
 import sys, threading
-import sluice
+import penstock
 from kit import PAGE, Gate, data, make
 sys.setswitchinterval(1e-6)
 idents, called, start = set(), threading.Semaphore(0), threading.Barrier(8)
@@ -303,7 +303,7 @@ def callback(f):
 def add(future):
     start.wait()
     future.add_done_callback(callback)
-with sluice.Handle() as h:
+with penstock.Handle() as h:
     gates = [Gate() for _ in range(8)]
     name = make(data(PAGE))
     threads = [threading.Thread(target=add, args=(h.read_async(g.memory, name),)) for g in gates]

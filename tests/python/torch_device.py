@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.torch with storages that say they are a GPU's, and are the host's: what has to wait for what."""
+"""penstock.torch with storages that say they are a GPU's, and are the host's: what has to wait for what."""
 import contextlib
 import os
 import sys
@@ -13,11 +13,11 @@ except Skip as skip:
     print(f'1..0 # SKIP {skip}')
     sys.exit()
 
-import sluice.torch
-from sluice import _torch_archive, _torch_save
-from sluice._frameworks import Torch
-from sluice._reader import Ranges
-from sluice.safetensors import safe_open, save_file
+import penstock.torch
+from penstock import _torch_archive, _torch_save
+from penstock._frameworks import Torch
+from penstock._reader import Ranges
+from penstock.safetensors import safe_open, save_file
 
 GPU = torch.device('cuda', 0)
 untyped = getattr(torch.Tensor, 'untyped_storage', torch.Tensor.storage)
@@ -84,7 +84,7 @@ def what_is_queued_while_pickling_is_waited_for():
     stream, name = Stream(), path('queued.pt')
     obj = [torch.full((10,), float(i)) for i in range(300)], [Made(stream, 1. + i) for i in range(5)]
     with on_device(), patched(torch.cuda, current_stream=lambda device: stream):
-        sluice.torch.save(obj, name)
+        penstock.torch.save(obj, name)
     _, made = torch.load(name, 'cpu', weights_only=False)
     assert [m.half.unique().tolist() for m in made] == [[1. + i] for i in range(5)]
     assert stream.waits == 5, f'{stream.waits} waits for a stream that was behind 5 times'
@@ -98,7 +98,7 @@ def tensors_without_data_have_no_room_made_for_them():
         torch.save(obj['meta'], os.devnull)
     except (NotImplementedError, RuntimeError) as error:
         raise Skip('torch2', f'torch {torch.__version__} saves none: {error}')
-    sluice.torch.save(obj, name)
+    penstock.torch.save(obj, name)
     back = torch.load(name)
     assert back['meta'].shape == (1 << 58,) and all(map(torch.equal, back['own'], obj['own']))
     assert len(content(name)) < 1 << 20
@@ -145,7 +145,7 @@ def same(a, b):
 def saved(obj, *more):
     name = path('state.pt')
     with on_device(lambda t: t.numel() > 1), patched(torch.cuda, current_stream=lambda device: Stream()):
-        sluice.torch.save([obj, *more], name)
+        penstock.torch.save([obj, *more], name)
     return name
 
 
@@ -162,7 +162,7 @@ def many_storages_share_blocks_of_the_memory_where_they_will_be(how):
     name, (where, on_host) = saved(obj), PLACES[how]
     assert b'cuda:0' in content(name)
     with gpu.there():
-        back, = sluice.torch.load(name, where)
+        back, = penstock.torch.load(name, where)
     assert same(obj, back)
     device = CPU if how == 'the host' else GPU
     assert len(gpu.blocks(device)) == 2 and not gpu.blocks(GPU if device == CPU else CPU), gpu.made
@@ -178,7 +178,7 @@ def what_torch_unpickles_itself_is_taken_from_the_same_blocks():
     obj, gpu = state(), Device()
     name = saved(obj, {1, 2, 3})  # a set is not plain
     with gpu.there():
-        back, more = sluice.torch.load(name, 'cuda:0', weights_only=False)
+        back, more = penstock.torch.load(name, 'cuda:0', weights_only=False)
     assert same(obj, back) and more == {1, 2, 3}
     assert len(gpu.blocks(GPU)) == 2 and not gpu.others(GPU) and not gpu.others(CPU), gpu.made
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.torch: files that torch reads and writes, with every torch that is here."""
+"""penstock.torch: files that torch reads and writes, with every torch that is here."""
 import contextlib
 import copy
 import ctypes
@@ -25,10 +25,10 @@ except Skip as skip:
     print(f'1..0 # SKIP {skip}')
     sys.exit()
 
-import sluice.torch
-from sluice._sluice import crc32, is_plain
-from sluice import _torch_save, _writer
-from sluice._writer import Writer
+import penstock.torch
+from penstock._penstock import crc32, is_plain
+from penstock import _torch_save, _writer
+from penstock._writer import Writer
 
 DTYPES = [name for name in (
     'float64', 'float32', 'float16', 'bfloat16', 'complex64', 'complex128', 'complex32', 'int64', 'int32', 'int16',
@@ -89,7 +89,7 @@ class Forbidden:
 
 def fast_load(*args, **kwargs):
     with Forbidden():
-        return sluice.torch.load(*args, **kwargs)
+        return penstock.torch.load(*args, **kwargs)
 
 
 def plain_load(name):
@@ -118,7 +118,7 @@ def what_is_saved_is_loaded_by_torch_and_the_other_way_round(dtype):
         torch.save(obj, theirs)
     except KeyError:
         raise Skip(dtype, f'torch {torch.__version__} does not save {dtype}')
-    sluice.torch.save(obj, ours)
+    penstock.torch.save(obj, ours)
     for name in ours, theirs:
         assert same(obj, plain_load(name)), (dtype, name)
         assert same(obj, fast_load(name)), (dtype, name)
@@ -127,7 +127,7 @@ def what_is_saved_is_loaded_by_torch_and_the_other_way_round(dtype):
 @case
 def views_shared_storages_and_other_objects_come_back_as_they_were():
     obj = sample()
-    for save in sluice.torch.save, torch.save:
+    for save in penstock.torch.save, torch.save:
         name = path('all.pt')
         save(obj, name)
         for load in plain_load, fast_load, lambda n: fast_load(n, weights_only=False):
@@ -146,7 +146,7 @@ def the_files_are_those_of_torch_but_for_their_random_name():
         ours = path(f'{number}.pt')
         theirs = os.path.join(folder, f'same-{number}', os.path.basename(ours))
         os.mkdir(os.path.dirname(theirs))
-        sluice.torch.save(obj, ours)
+        penstock.torch.save(obj, ours)
         torch.save(obj, theirs)
         a, b = content(ours), content(theirs)
         assert len(a) == len(b), (len(a), len(b))
@@ -163,7 +163,7 @@ def the_files_are_those_of_torch_but_for_their_random_name():
 @case
 def every_record_has_the_right_checksum():
     name = path('sums.pt')
-    sluice.torch.save({'a': of_bytes('float32', (100000,)), 'b': of_bytes('int8', (77,))}, name)
+    penstock.torch.save({'a': of_bytes('float32', (100000,)), 'b': of_bytes('int8', (77,))}, name)
     with zipfile.ZipFile(name) as z:
         assert z.testzip() is None
         assert all(i.CRC == crc32(z.read(i)) for i in z.infolist())
@@ -173,8 +173,8 @@ def every_record_has_the_right_checksum():
 def the_checksum_is_that_of_zlib():
     import zlib
 
-    seed = int(os.environ.get('SLUICE_TEST_SEED', random.randrange(1 << 32)))
-    print(f'# SLUICE_TEST_SEED={seed}')
+    seed = int(os.environ.get('PENSTOCK_TEST_SEED', random.randrange(1 << 32)))
+    print(f'# PENSTOCK_TEST_SEED={seed}')
     rng = random.Random(seed)
     raw = data(70000)
     for _ in range(300):
@@ -196,27 +196,27 @@ def archives_that_others_have_packed_are_read_too():
     try:
         want = plain_load(other)
     except RuntimeError:
-        raises(RuntimeError, sluice.torch.load, other)
+        raises(RuntimeError, penstock.torch.load, other)
     else:
-        assert same(want, sluice.torch.load(other))
+        assert same(want, penstock.torch.load(other))
 
 
 @case
 def the_legacy_format_is_loaded_by_torch_itself():
     name = path('legacy.pt')
     torch.save({'a': torch.arange(10)}, name, _use_new_zipfile_serialization=False)
-    assert same({'a': torch.arange(10)}, sluice.torch.load(name))
+    assert same({'a': torch.arange(10)}, penstock.torch.load(name))
 
 
 @case
 def map_location_may_be_all_that_torch_takes():
     name = path('map.pt')
-    sluice.torch.save(sample(), name)
+    penstock.torch.save(sample(), name)
     seen = []
     for where in ('cpu', torch.device('cpu'), {'cpu': 'cpu'}, lambda s, l: seen.append((bytes(s)[:1], l)) or s, None):
         assert same(sample(), fast_load(name, where))
     assert seen and all(where == 'cpu' for _, where in seen)
-    meta = sluice.torch.load(name, 'meta')
+    meta = penstock.torch.load(name, 'meta')
     assert meta['a'].device.type == 'meta' and meta['a'].shape == (1000,)
 
 
@@ -231,22 +231,22 @@ def other_arguments_are_those_of_torch():
                 return super().load()
 
     name, seen = path('arguments.pt'), []
-    sluice.torch.save([Custom(), torch.ones(3)], name)
-    for call in (lambda: sluice.torch.load(name, None, Own), lambda: sluice.torch.load(name, pickle_module=Own, weights_only=False)):
+    penstock.torch.save([Custom(), torch.ones(3)], name)
+    for call in (lambda: penstock.torch.load(name, None, Own), lambda: penstock.torch.load(name, pickle_module=Own, weights_only=False)):
         assert isinstance(call()[0], Custom) and seen.pop()
-    assert 'pickle_module' in str(raises(RuntimeError, sluice.torch.load, name, pickle_module=Own, weights_only=True))
-    raises(pickle.UnpicklingError, sluice.torch.load, name, weights_only=None)
-    sluice.torch.save(sample(), name)
+    assert 'pickle_module' in str(raises(RuntimeError, penstock.torch.load, name, pickle_module=Own, weights_only=True))
+    raises(pickle.UnpicklingError, penstock.torch.load, name, weights_only=None)
+    penstock.torch.save(sample(), name)
     for mmap in True, False, None:
         assert same(sample(), fast_load(name, mmap=mmap))
     assert same(sample(), fast_load(name, encoding='utf-8', weights_only=False))
-    assert 'whatever' in str(raises(TypeError, sluice.torch.load, name, whatever=1))
+    assert 'whatever' in str(raises(TypeError, penstock.torch.load, name, whatever=1))
 
 
 @case
 def map_location_sees_storages_that_are_filled():
     name = path('filled.pt')
-    sluice.torch.save(torch.arange(256).to(torch.uint8), name)
+    penstock.torch.save(torch.arange(256).to(torch.uint8), name)
     seen = []
     fast_load(name, lambda storage, _: seen.append(bytes(storage.tolist())) or storage)
     assert seen == [bytes(range(256))], seen
@@ -273,11 +273,11 @@ class Looked:
 @each([1, 300])
 def code_in_a_pickle_sees_storages_that_are_filled(number):
     name = path('looked.pt')
-    sluice.torch.save([Looked(torch.full((5000,), i + 1)) for i in range(number)], name)
+    penstock.torch.save([Looked(torch.full((5000,), i + 1)) for i in range(number)], name)
     for where in None, 'cpu', {'cpu': 'cpu'}:
         back = fast_load(name, where, weights_only=False)
         assert back == [[i + 1] * 2 for i in range(number)], where
-    sluice.torch.save({'plain': torch.ones(7), 'code': Looked(torch.arange(5000))}, name)
+    penstock.torch.save({'plain': torch.ones(7), 'code': Looked(torch.arange(5000))}, name)
     back = fast_load(name, weights_only=False, verify='require')
     assert back['code'] == [0, 4999] and same(back['plain'], torch.ones(7))
     assert back['plain'].resize_(10000).numel() == 10000
@@ -286,19 +286,19 @@ def code_in_a_pickle_sees_storages_that_are_filled(number):
 @case
 def what_is_not_allowed_is_refused_as_by_torch():
     name = path('code.pt')
-    sluice.torch.save({'a': torch.ones(3), 'c': Custom()}, name)
-    error = raises(pickle.UnpicklingError, sluice.torch.load, name)
+    penstock.torch.save({'a': torch.ones(3), 'c': Custom()}, name)
+    error = raises(pickle.UnpicklingError, penstock.torch.load, name)
     assert 'weights_only' in str(error) or 'Weights only' in str(error), error
-    assert isinstance(sluice.torch.load(name, weights_only=False)['c'], Custom)
+    assert isinstance(penstock.torch.load(name, weights_only=False)['c'], Custom)
 
 
 @case
 def damaged_archives_are_errors_and_nothing_worse():
-    seed = int(os.environ.get('SLUICE_TEST_SEED', random.randrange(1 << 32)))
-    print(f'# SLUICE_TEST_SEED={seed}')
+    seed = int(os.environ.get('PENSTOCK_TEST_SEED', random.randrange(1 << 32)))
+    print(f'# PENSTOCK_TEST_SEED={seed}')
     rng = random.Random(seed)
     name = path('good.pt')
-    sluice.torch.save(sample(), name, checksum=False)
+    penstock.torch.save(sample(), name, checksum=False)
     good = bytearray(content(name))
     for _ in range(150):
         bad = bytearray(good)
@@ -309,7 +309,7 @@ def damaged_archives_are_errors_and_nothing_worse():
             del bad[rng.randrange(len(bad)):]
         other = make(bytes(bad), 'bad.pt')
         try:
-            sluice.torch.load(other)
+            penstock.torch.load(other)
         except Exception as error:
             assert not isinstance(error, (MemoryError, SystemError)), error
         os.unlink(other)
@@ -325,7 +325,7 @@ def a_storage_that_is_longer_than_its_record_is_refused():
             for info in source.infolist():
                 raw = source.read(info)
                 z.writestr(info.filename, raw[:100] if info.filename.endswith('data/0') else raw)
-    assert 'data/0' in str(raises(OSError, sluice.torch.load, name))
+    assert 'data/0' in str(raises(OSError, penstock.torch.load, name))
 
 
 # ---- the writer
@@ -333,14 +333,14 @@ def a_storage_that_is_longer_than_its_record_is_refused():
 @case
 def torch_save_to_a_writer_commits_at_its_end():
     name = path('bare.pt')
-    torch.save(sample(), sluice.torch.writer(name))
+    torch.save(sample(), penstock.torch.writer(name))
     assert same(sample(), fast_load(name)) and same(sample(), plain_load(name))
 
 
 @case
 def a_with_block_commits_at_its_end_and_not_before():
     name = path('with.pt')
-    with sluice.torch.writer(name) as file:
+    with penstock.torch.writer(name) as file:
         torch.save(torch.ones(3), file)
         assert not os.path.exists(name)
     assert file.closed and same(torch.ones(3), fast_load(name))
@@ -355,7 +355,7 @@ def an_exception_in_the_block_leaves_the_old_file():
 
 
 def _divide(name):
-    with sluice.torch.writer(name) as file:
+    with penstock.torch.writer(name) as file:
         file.write(b'new')
         1 / 0
 
@@ -364,24 +364,24 @@ def _divide(name):
 def a_save_that_fails_does_not_commit_the_archive_that_torch_ends_all_the_same():
     name = make(b'old', 'old.pt')
     raises((AttributeError, pickle.PicklingError), torch.save, {'a': torch.ones(3), 'f': lambda: 0},
-           sluice.torch.writer(name))
+           penstock.torch.writer(name))
     gc.collect()
     assert content(name) == b'old'
     try:
         raise ValueError('a save while an error is handled is a save like any other')
     except ValueError:
-        torch.save(torch.ones(2), sluice.torch.writer(name))
+        torch.save(torch.ones(2), penstock.torch.writer(name))
     assert same(torch.ones(2), fast_load(name))
 
 
 @case
 def the_legacy_format_commits_at_close():
     name = path('legacy.pt')
-    file = sluice.torch.writer(name)
+    file = penstock.torch.writer(name)
     torch.save({'a': torch.arange(10)}, file, _use_new_zipfile_serialization=False)
     assert not os.path.exists(name)
     file.close()
-    assert same({'a': torch.arange(10)}, sluice.torch.load(name))
+    assert same({'a': torch.arange(10)}, penstock.torch.load(name))
 
 
 @case
@@ -390,7 +390,7 @@ def a_writer_that_is_dropped_says_so_and_leaves_nothing():
     with warnings.catch_warnings(record=True) as seen:
         warnings.resetwarnings()
         warnings.filterwarnings('ignore', category=ResourceWarning)  # as Python does unless it is told
-        file = sluice.torch.writer(name)
+        file = penstock.torch.writer(name)
         file.write(b'x' * 100)
         del file
         gc.collect()
@@ -400,7 +400,7 @@ def a_writer_that_is_dropped_says_so_and_leaves_nothing():
 
 @case
 def after_the_end_a_writer_refuses():
-    file = sluice.torch.writer(path('ended'))
+    file = penstock.torch.writer(path('ended'))
     file.write(b'abc')
     file.close()
     file.close()
@@ -412,7 +412,7 @@ def after_the_end_a_writer_refuses():
 @case
 def a_writer_takes_any_buffer_and_tells_its_position():
     name = path('raw')
-    with sluice.torch.writer(name, memory=2 * MIB) as file:
+    with penstock.torch.writer(name, memory=2 * MIB) as file:
         assert file.write(b'abc') == 3 and file.tell() == 3
         assert file.write(memoryview(bytearray(5 * MIB))) == 5 * MIB
         file.seek(1)
@@ -429,7 +429,7 @@ def what_is_empty_in_any_shape_writes_nothing():
         empties += [np.ones((4, 6))[:0, ::2], memoryview(np.ones((4, 6))[::2, :0]), torch.empty((0, 3)).numpy()]
     for inside in True, False:
         name = path('empty')
-        file = sluice.torch.writer(name)
+        file = penstock.torch.writer(name)
         with file if inside else contextlib.nullcontext():
             for empty in [b'some', *empties]:
                 assert file.write(empty) == memoryview(empty).nbytes and file.tell() == 4, empty
@@ -440,15 +440,15 @@ def what_is_empty_in_any_shape_writes_nothing():
 @case
 def what_cannot_be_opened_is_told_with_its_name():
     name = os.path.join(folder, 'no', 'such', 'folder.pt')
-    for call in (sluice.torch.save, sluice.torch.save_async):
+    for call in (penstock.torch.save, penstock.torch.save_async):
         assert raises(FileNotFoundError, call, torch.ones(1), name).filename == name
-    assert raises(FileNotFoundError, sluice.torch.load, name).filename == name
-    raises((IsADirectoryError, OSError), sluice.torch.save, torch.ones(1), folder)
+    assert raises(FileNotFoundError, penstock.torch.load, name).filename == name
+    raises((IsADirectoryError, OSError), penstock.torch.save, torch.ones(1), folder)
     for bad in (None, 5, object()):
-        raises(TypeError, sluice.torch.save, torch.ones(1), bad)
+        raises(TypeError, penstock.torch.save, torch.ones(1), bad)
     for memory in (0, -1, 1 << 64):
-        assert 'memory' in str(raises((ValueError, OverflowError), sluice.torch.writer, path(), memory=memory))
-    assert 'verify' in str(raises(ValueError, sluice.torch.load, path(), verify='perhaps'))
+        assert 'memory' in str(raises((ValueError, OverflowError), penstock.torch.writer, path(), memory=memory))
+    assert 'verify' in str(raises(ValueError, penstock.torch.load, path(), verify='perhaps'))
 
 
 @case
@@ -457,7 +457,7 @@ def paths_may_be_str_bytes_and_path_like():
 
     name = path('paths.pt')
     for form in (name, os.fsencode(name), pathlib.Path(name)):
-        sluice.torch.save(torch.ones(3), form)
+        penstock.torch.save(torch.ones(3), form)
         assert same(torch.ones(3), fast_load(form))
         os.unlink(name)
 
@@ -465,7 +465,7 @@ def paths_may_be_str_bytes_and_path_like():
 @case
 def a_writer_belongs_to_the_process_that_made_it():
     name = make(b'old')
-    file = sluice.torch.writer(name)
+    file = penstock.torch.writer(name)
     file.write(b'new')
 
     def in_child():
@@ -492,9 +492,9 @@ def flip(name, offset):
 def damaged(name, offset, **how):
     """What is said of a file with a flipped bit, which is mended again."""
     flip(name, offset)
-    error = raises(OSError, sluice.torch.load, name, **how)
+    error = raises(OSError, penstock.torch.load, name, **how)
     assert error.errno == errno.EBADMSG and name in str(error), error
-    sluice.torch.load(name, verify=False, **how)
+    penstock.torch.load(name, verify=False, **how)
     flip(name, offset)
     return str(error)
 
@@ -503,7 +503,7 @@ def damaged(name, offset, **how):
 def flipped_bits_are_found_and_named():
     name = path('flip.pt')
     obj = {'first': torch.zeros(1 << 19), 'deep': {'second': [torch.zeros(1 << 19)]}}
-    sluice.torch.save(obj, name)
+    penstock.torch.save(obj, name)
     with zipfile.ZipFile(name) as z:
         infos = {i.filename.rpartition('/')[2]: i for i in z.infolist() if '/data/' in i.filename}
     for key, tensor in (('0', 'first'), ('1', 'deep.second.0')):
@@ -514,24 +514,24 @@ def flipped_bits_are_found_and_named():
 @case
 def flipped_bits_where_no_tensor_can_be_told_name_their_record():
     name = path('flip.pt')
-    sluice.torch.save({'a': torch.zeros(1 << 19), 'b': torch.zeros(1 << 19), 'no': Custom()}, name)
+    penstock.torch.save({'a': torch.zeros(1 << 19), 'b': torch.zeros(1 << 19), 'no': Custom()}, name)
     with zipfile.ZipFile(name) as z:
         records, directory = {i.filename.partition('/')[2]: i for i in z.infolist()}, z.start_dir
     second = records['data/1']
     assert f": in record {second.filename}: '" in damaged(name, second.header_offset + (1 << 20), weights_only=False)
     for offset, says in (records['data.pkl'].header_offset + 64, f'record {records["data.pkl"].filename}, '), (directory, 'the directory'):
         flip(name, offset)
-        assert f': in {says}' in str(raises(OSError, sluice.torch.load, name, weights_only=False)), says
+        assert f': in {says}' in str(raises(OSError, penstock.torch.load, name, weights_only=False)), says
 
 
 @case
 def without_checksums_verification_can_be_required_and_is_then_an_error():
     name = path('bare.pt')
-    sluice.torch.save(torch.ones(3), name, checksum=False)
+    penstock.torch.save(torch.ones(3), name, checksum=False)
     assert not os.path.exists(name + '.crc')
     assert same(torch.ones(3), fast_load(name))
-    raises(OSError, sluice.torch.load, name, verify='require')
-    sluice.torch.save(torch.ones(3), name)
+    raises(OSError, penstock.torch.load, name, verify='require')
+    penstock.torch.save(torch.ones(3), name)
     assert os.path.exists(name + '.crc') and same(torch.ones(3), fast_load(name, verify='require'))
 
 
@@ -542,7 +542,7 @@ def tensors_may_be_changed_when_save_async_has_returned():
     for memory in 2 * MIB, 64 * MIB:
         name = path('async.pt')
         obj = {'a': torch.full((1 << 20,), 1.), 'b': torch.full((1 << 20,), 2.)}
-        future = sluice.torch.save_async(obj, name, memory=memory)
+        future = penstock.torch.save_async(obj, name, memory=memory)
         obj['a'].fill_(-1.)
         obj['b'].fill_(-1.)
         assert future.result() is None and future.done()
@@ -553,12 +553,12 @@ def tensors_may_be_changed_when_save_async_has_returned():
 @case
 def what_cannot_be_pickled_or_opened_is_raised_at_once_and_what_fails_later_by_the_future():
     name = make(b'old')
-    raises((AttributeError, pickle.PicklingError), sluice.torch.save_async, lambda: 0, name)
+    raises((AttributeError, pickle.PicklingError), penstock.torch.save_async, lambda: 0, name)
     before = Writer.commit, Writer.end_archive
     for method in 'commit', 'end_archive':
         setattr(Writer, method, lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, 'broken', name)))
         try:
-            error = sluice.torch.save_async(torch.ones(10), name).exception()
+            error = penstock.torch.save_async(torch.ones(10), name).exception()
         finally:
             Writer.commit, Writer.end_archive = before
         assert isinstance(error, OSError) and error.errno == errno.EIO, error
@@ -570,7 +570,7 @@ def what_cannot_be_pickled_or_opened_is_raised_at_once_and_what_fails_later_by_t
 def large_copies_are_shared_out_to_the_byte():
     from array import array
 
-    from sluice._sluice import Memory, copy
+    from penstock._penstock import Memory, copy
 
     sizes = [1, 30 * MIB + 3, 0, 17, 25 * MIB + 1, 16 * MIB]
     tensors = [torch.randint(0, 256, (n,), dtype=torch.uint8) for n in sizes]
@@ -597,7 +597,7 @@ def who_saves_in_the_background_copies_and_leaves_all_else_to_it():
         for memory, here in (64 * MIB, False), (2 * MIB, True):  # of which one has room for all of it
             callers.clear()
             name = path('who.pt')
-            sluice.torch.save_async(obj, name, memory=memory).result()
+            penstock.torch.save_async(obj, name, memory=memory).result()
             assert same(obj, plain_load(name)) and same(obj, fast_load(name, verify='require'))
             assert len(callers) == 1
             assert all((caller == threading.get_ident()) == here for caller in callers), (memory, callers)
@@ -608,12 +608,12 @@ def who_saves_in_the_background_copies_and_leaves_all_else_to_it():
 @case
 def a_save_takes_the_memory_of_its_pool_and_not_of_the_object():
     code = '''
-import sys, torch, sluice.torch
+import sys, torch, penstock.torch
 peak = lambda: next(int(l.split()[1]) for l in open('/proc/self/status') if l.startswith('VmHWM')) << 10
-sluice.torch.save_async(torch.ones(10), sys.argv[1]).result()
+penstock.torch.save_async(torch.ones(10), sys.argv[1]).result()
 big = {str(i): torch.ones(1 << 20) for i in range(64)}
 before = peak()
-sluice.torch.save_async(big, sys.argv[1], memory=int(sys.argv[2])).result()
+penstock.torch.save_async(big, sys.argv[1], memory=int(sys.argv[2])).result()
 print(peak() - before)
 '''
     for pool in 16, 280:  # the second has a copy of all of it
@@ -627,7 +627,7 @@ class Copies:
     """Memory that a weak reference may be made to."""
 
     def __init__(self, nbytes, **options):
-        self._memory = sluice.Memory(nbytes, **options)
+        self._memory = penstock.Memory(nbytes, **options)
         self.address = self._memory.address
 
 
@@ -651,7 +651,7 @@ def the_memory_of_a_save_in_the_background_goes_when_it_was_sent_or_has_failed(s
     try:
         tensor = torch.ones(MIB)
         made.append(weakref.ref(tensor))
-        future = sluice.torch.save_async([tensor], path(), memory=64 * MIB)
+        future = penstock.torch.save_async([tensor], path(), memory=64 * MIB)
         del tensor
         begin.set()
         error = future.exception()
@@ -680,7 +680,7 @@ def a_copy_and_the_buffers_it_is_sent_through_are_one_pool(pool):
 
     _torch_save.Memory, _writer.Output = memory, output
     try:
-        sluice.torch.save_async([torch.ones(16 * MIB), torch.ones(3)], path(), memory=pool * MIB).result()
+        penstock.torch.save_async([torch.ones(16 * MIB), torch.ones(3)], path(), memory=pool * MIB).result()
     finally:
         _torch_save.Memory, _writer.Output = before
     assert sum(taken) <= pool * MIB and len(taken) == (2 if pool > 80 else 1), taken
@@ -719,12 +719,12 @@ def of_saves_under_one_name_the_last_call_stays(second):
 
     _writer.Output, _writer._await = output, awaits
     try:
-        first = sluice.torch.save_async(torch.ones(1), name)
+        first = penstock.torch.save_async(torch.ones(1), name)
         if second == 'save':
-            sluice.torch.save(torch.ones(2), name)
+            penstock.torch.save(torch.ones(2), name)
         else:
             other = name if second == 'save_async' else os.path.join(link, os.path.basename(name))
-            future = sluice.torch.save_async(torch.ones(2), other)
+            future = penstock.torch.save_async(torch.ones(2), other)
             future.add_done_callback(lambda _: until.set())  # if it does not wait
             future.result()
         until.set()
@@ -732,7 +732,7 @@ def of_saves_under_one_name_the_last_call_stays(second):
     finally:
         until.set()
         _writer.Output, _writer._await = before
-    assert sluice.torch.load(name).numel() == 2, 'the older one came last'
+    assert penstock.torch.load(name).numel() == 2, 'the older one came last'
     assert not _writer._lines._lines
 
 
@@ -746,14 +746,14 @@ def a_save_for_which_no_thread_can_be_started_is_given_up():
     for memory in 2 * MIB, 64 * MIB:
         threading.Thread.start = refuse
         try:
-            error = raises(RuntimeError, sluice.torch.save_async, torch.ones(9), name,
+            error = raises(RuntimeError, penstock.torch.save_async, torch.ones(9), name,
                            memory=memory)
         finally:
             threading.Thread.start = before
         # Who keeps the error keeps all that it came through.
         assert 'thread' in str(error) and not _writer._lines._lines, 'the next save waits for ever'
         assert content(name) == b'old' and set(os.listdir(folder)) == names
-    sluice.torch.save(torch.ones(10), name)
+    penstock.torch.save(torch.ones(10), name)
     assert same(torch.ones(10), plain_load(name))
 
 
@@ -772,20 +772,20 @@ def a_process_that_is_forked_waits_for_no_save_of_its_parents():
 
     _writer.Output = lambda *args, **options: Late(before(*args, **options), until)
     try:
-        future = sluice.torch.save_async(torch.ones(1), name, memory=64 * MIB)
+        future = penstock.torch.save_async(torch.ones(1), name, memory=64 * MIB)
         in_fork(in_child)
     finally:
         until.set()
         _writer.Output = before
     future.result()
-    assert sluice.torch.load(name).numel() == 1
+    assert penstock.torch.load(name).numel() == 1
 
 
 @case
 def a_program_that_ends_finishes_its_saves():
     name = path('end.pt')
-    done = child('import sys, torch, sluice.torch\n'
-                 'sluice.torch.save_async(torch.ones(1 << 20), sys.argv[1])', name)
+    done = child('import sys, torch, penstock.torch\n'
+                 'penstock.torch.save_async(torch.ones(1 << 20), sys.argv[1])', name)
     assert done.returncode == 0, done.stderr
     assert same(torch.ones(1 << 20), fast_load(name))
 
@@ -799,7 +799,7 @@ def many_threads_save_and_load_at_once():
             name = path(f'thread-{number}.pt')
             obj = {str(i): torch.full((1000,), number + i) for i in range(20)}
             for _ in range(3):
-                sluice.torch.save(obj, name)
+                penstock.torch.save(obj, name)
                 assert same(obj, fast_load(name))
         except BaseException as error:
             errors.append(error)
@@ -818,24 +818,24 @@ def many_threads_save_and_load_at_once():
 def many_tensors_are_read_while_torch_unpickles_and_what_is_wrong_is_told_all_the_same():
     name = path('many.pt')
     obj = {f't{i}': of_bytes('float32', (1 << 10,), i) for i in range(500)}
-    sluice.torch.save(obj, name)
+    penstock.torch.save(obj, name)
     for where in (None, 'cpu', {'cpu': 'cpu'}, lambda storage, location: storage):
         assert same(obj, fast_load(name, where, verify='require'))
     good = content(name)
     with open(name, 'r+b') as f:
         f.seek(len(good) // 2)
         f.write(bytes([good[len(good) // 2] ^ 1]))
-    error = raises(OSError, sluice.torch.load, name)
+    error = raises(OSError, penstock.torch.load, name)
     assert error.errno == errno.EBADMSG and ' t2' in str(error), error
-    sluice.torch.save({**obj, 'no': Custom()}, name)
-    raises(pickle.UnpicklingError, sluice.torch.load, name)
+    penstock.torch.save({**obj, 'no': Custom()}, name)
+    raises(pickle.UnpicklingError, penstock.torch.load, name)
 
 
 @case
 def ten_thousand_small_tensors_come_back():
     obj = {str(i): torch.full((i % 50,), i) for i in range(10000)}
     name = path('small.pt')
-    sluice.torch.save(obj, name)
+    penstock.torch.save(obj, name)
     back = fast_load(name)
     assert list(back) == list(obj) and all(torch.equal(back[k], obj[k]) for k in obj)
 
@@ -845,7 +845,7 @@ def small_tensors_that_share_memory_know_nothing_of_it():
     obj = {f't{i}': of_bytes('float32', ((i * 37) % 9000 + 1,), i) for i in range(600)}
     obj['large'] = of_bytes('int8', (5 * MIB,))
     name, other = path('many.pt'), path('one.pt')
-    sluice.torch.save(obj, name)
+    penstock.torch.save(obj, name)
     for verify in True, False:
         for where in 'cpu', lambda storage, location: storage:
             back = fast_load(name, where, verify=verify)
@@ -856,7 +856,7 @@ def small_tensors_that_share_memory_know_nothing_of_it():
     one = back['t5']
     get = getattr(torch.Tensor, 'untyped_storage', torch.Tensor.storage)
     assert get(one).nbytes() == one.numel() * 4
-    sluice.torch.save(one, other)
+    penstock.torch.save(one, other)
     assert os.path.getsize(other) < 10000
     for key, tensor in back.items():
         if key != 't5':
@@ -867,8 +867,8 @@ def small_tensors_that_share_memory_know_nothing_of_it():
 @each([1, 300])
 def what_is_loaded_can_be_copied_and_moved_like_anything_else_and_keeps_nothing(number):
     name = path('some.pt')
-    sluice.torch.save({f't{i}': torch.full((5000,), float(i)) for i in range(number)}, name)
-    all_of_it = sluice.torch.load(name)
+    penstock.torch.save({f't{i}': torch.full((5000,), float(i)) for i in range(number)}, name)
+    all_of_it = penstock.torch.load(name)
     again = copy.deepcopy(all_of_it)
     last = all_of_it[f't{number - 1}']
     del all_of_it
@@ -919,7 +919,7 @@ HOSTILE = {
 @each(HOSTILE)
 def a_pickle_that_is_not_plain_is_for_torch(what):
     before = dict(vars(torch._utils._rebuild_tensor_v2)), torch._utils._rebuild_tensor_v2.__defaults__
-    raises(Exception, sluice.torch.load, pickled(b'\x80\2' + HOSTILE[what]), verify=False)
+    raises(Exception, penstock.torch.load, pickled(b'\x80\2' + HOSTILE[what]), verify=False)
     assert before == (vars(torch._utils._rebuild_tensor_v2), torch._utils._rebuild_tensor_v2.__defaults__)
 
 
@@ -946,8 +946,8 @@ def without_torchs_unpickler(call):
 def plain_pickles_are_not_left_to_torchs_unpickler():
     name = path('plain.pt')
     state = torch.nn.Linear(3, 4).state_dict()  # has an attribute
-    sluice.torch.save({'model': state, 'step': 7, 'p': torch.nn.Parameter(torch.ones(2))}, name)
-    back = without_torchs_unpickler(lambda: sluice.torch.load(name))
+    penstock.torch.save({'model': state, 'step': 7, 'p': torch.nn.Parameter(torch.ones(2))}, name)
+    back = without_torchs_unpickler(lambda: penstock.torch.load(name))
     assert same(dict(back['model']), dict(state)) and back['model']._metadata == state._metadata
     assert type(back['p']) is torch.nn.Parameter and back['p'].requires_grad
 
@@ -964,7 +964,7 @@ ALONE = {
 @each(ALONE)
 def a_storage_that_is_more_than_under_a_tensor_is_torchs(what):
     name = pickled(b'\x80\2' + ALONE[what])
-    for back in plain_load(name), sluice.torch.load(name, verify=False):
+    for back in plain_load(name), penstock.torch.load(name, verify=False):
         last = back[-1][0] if isinstance(back[-1], tuple) else back[-1]
         assert isinstance(last, torch.storage.TypedStorage if NEW else torch.FloatStorage), type(last)
         assert list(last) == [0.0] * 4
@@ -975,10 +975,10 @@ def tensors_come_back_in_host_memory_whatever_the_default_device_is(number):
     if not hasattr(torch, 'set_default_device'):
         raise Skip('torch2', 'torch 1 has no default device')
     obj, name = {f't{i}': torch.full((2000,), float(i)) for i in range(number)}, path('some.pt')
-    sluice.torch.save(obj, name)
+    penstock.torch.save(obj, name)
     torch.set_default_device('meta')
     try:
-        back = without_torchs_unpickler(lambda: sluice.torch.load(name, 'cpu'))
+        back = without_torchs_unpickler(lambda: penstock.torch.load(name, 'cpu'))
     finally:
         torch.set_default_device(None)
     assert same(obj, back) and all(t.device.type == 'cpu' for t in back.values())
@@ -995,7 +995,7 @@ def many(number=600):
 @case
 def many_tensors_are_written_before_the_pickle_and_read_by_torch():
     obj, name = many(), path('many.pt')
-    sluice.torch.save(obj, name)
+    penstock.torch.save(obj, name)
     for back in plain_load(name), fast_load(name, verify='require'), fast_load(name, weights_only=False):
         assert same(obj, back)
         assert len(set(addresses(back['views']))) == 1
@@ -1015,7 +1015,7 @@ def many_tensors_are_written_before_the_pickle_and_read_by_torch():
             assert same(obj, torch.load(name, mmap=True))
         finally:
             config.load.calculate_storage_offsets = False
-    sluice.torch.save_async(obj, name).result()
+    penstock.torch.save_async(obj, name).result()
     assert same(obj, plain_load(name))
 
 
@@ -1023,14 +1023,14 @@ def many_tensors_are_written_before_the_pickle_and_read_by_torch():
 def what_fails_among_many_tensors_leaves_the_old_file():
     name = make(b'old')
     before = set(os.listdir(folder))
-    raises((AttributeError, pickle.PicklingError), sluice.torch.save, [many(), lambda: 0], name)
+    raises((AttributeError, pickle.PicklingError), penstock.torch.save, [many(), lambda: 0], name)
     gc.collect()
     code = '''
-import resource, sys, types, torch, sluice.torch
+import resource, sys, types, torch, penstock.torch
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 hidden = types.SimpleNamespace(tensors=[torch.ones(1 << 14) for _ in range(400)])  # of 25 MiB nobody knows before
 try:
-    sluice.torch.save(hidden, sys.argv[1])
+    penstock.torch.save(hidden, sys.argv[1])
 except OSError as error:
     print(error.errno, error.filename)
 '''
@@ -1069,7 +1069,7 @@ def odd_tensors_are_pickled_as_by_torch():
         with warnings.catch_warnings():
             warnings.simplefilter('ignore')
             torch.save({'x': obj, 'again': obj}, theirs)
-            sluice.torch.save({'x': obj, 'again': obj}, ours)
+            penstock.torch.save({'x': obj, 'again': obj}, ours)
         with zipfile.ZipFile(ours) as a, zipfile.ZipFile(theirs) as b:
             pickles = [z.read(next(n for n in z.namelist() if n.endswith('/data.pkl'))) for z in (a, b)]
         assert pickles[0] == pickles[1], what

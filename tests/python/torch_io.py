@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ds_io's engines torch_io and torch_fastio, by `python -m sluice io`."""
+"""ds_io's engines torch_io and torch_fastio, by `python -m penstock io`."""
 import os
 import re
 import subprocess
@@ -16,7 +16,7 @@ except Skip as skip:
 
 def io(*words, folder=None):
     where = ['--folder', folder] if folder else []
-    return subprocess.run([sys.executable, '-m', 'sluice', 'io', *words, *where], text=True, stdin=subprocess.DEVNULL,
+    return subprocess.run([sys.executable, '-m', 'penstock', 'io', *words, *where], text=True, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
 

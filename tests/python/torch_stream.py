@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.WeightStream with tensors, and sluice.torch.stream_modules."""
+"""penstock.WeightStream with tensors, and penstock.torch.stream_modules."""
 import gc
 import sys
 import weakref
@@ -12,8 +12,8 @@ except Skip as skip:
     print(f'1..0 # SKIP {skip}')
     sys.exit()
 
-import sluice.safetensors
-import sluice.torch
+import penstock.safetensors
+import penstock.torch
 
 N, WIDTH = 5, 48
 
@@ -40,7 +40,7 @@ def blocks(**how):
 def saved(modules, prefix='model.layers.'):
     name = path('model.safetensors')
     state = {prefix + n: t for n, t in modules.state_dict().items()}
-    sluice.safetensors.save_file({**state, 'embed.weight': torch.ones(300), 'lm_head.weight': torch.ones(7)}, name)
+    penstock.safetensors.save_file({**state, 'embed.weight': torch.ones(300), 'lm_head.weight': torch.ones(7)}, name)
     return name
 
 
@@ -69,8 +69,8 @@ def tensors_are_views_with_dtype_and_shape():
         ('a', torch.randn(7, 9)), ('b', torch.randn(5).bfloat16()), ('c', torch.arange(4)), ('d', torch.tensor([True])),
         ('e', torch.empty(0, 3)), ('f', torch.tensor(2.5)))}
     name = path('m.safetensors')
-    sluice.safetensors.save_file(tensors, name)
-    with sluice.WeightStream(name) as stream:
+    penstock.safetensors.save_file(tensors, name)
+    with penstock.WeightStream(name) as stream:
         seen = 0
         for layer in stream:
             for key, tensor in layer.items():
@@ -80,7 +80,7 @@ def tensors_are_views_with_dtype_and_shape():
             a, b = layer[f'{layer.name}.a'], layer._window
             assert b.data_ptr() <= a.data_ptr() < b.data_ptr() + b.numel() and not a.requires_grad
         assert seen == len(tensors)
-    with sluice.WeightStream(name, framework='bytes') as stream:
+    with penstock.WeightStream(name, framework='bytes') as stream:
         assert isinstance(next(stream)['l.0.a'], memoryview)
 
 
@@ -91,7 +91,7 @@ def a_tensor_where_none_can_begin_is_a_copy():
     with open(name, 'wb') as f:
         f.write(len(head).to_bytes(8, 'little') + head + bytes(want.numpy().tobytes()))
     assert (8 + len(head)) % 4
-    with sluice.WeightStream(name) as stream:
+    with penstock.WeightStream(name) as stream:
         assert torch.equal(next(stream)['a'], want)
 
 
@@ -99,8 +99,8 @@ def a_tensor_where_none_can_begin_is_a_copy():
 def devices_that_are_not_there_are_refused():
     _, name, _ = model()
     if not torch.cuda.is_available():
-        assert 'cuda:0' in str(raises(ValueError, sluice.WeightStream, name, device='cuda:0'))
-    raises(ValueError, sluice.WeightStream, name, device='meta')
+        assert 'cuda:0' in str(raises(ValueError, penstock.WeightStream, name, device='cuda:0'))
+    raises(ValueError, penstock.WeightStream, name, device='meta')
 
 
 @case
@@ -109,7 +109,7 @@ def modules_run_with_weights_from_storage():
     x = torch.randn(3, WIDTH)
     with torch.no_grad():
         want = forward(full, x, gain=2)
-        with sluice.torch.stream_modules(empty, name, window='128KiB') as streamed:
+        with penstock.torch.stream_modules(empty, name, window='128KiB') as streamed:
             for _ in range(3):
                 assert torch.equal(forward(empty, x, gain=2), want)
                 assert all(p.device.type == 'meta' for p in empty.parameters())
@@ -124,7 +124,7 @@ def modules_run_with_weights_from_storage():
 def a_model_that_fits_is_read_once():
     full, name, empty = model()
     x = torch.randn(3, WIDTH)
-    with torch.no_grad(), sluice.torch.stream_modules(empty, name) as streamed:
+    with torch.no_grad(), penstock.torch.stream_modules(empty, name) as streamed:
         for _ in range(4):
             forward(empty, x)
         stats = streamed.stream.stats()
@@ -138,7 +138,7 @@ def gradients_of_inputs_are_computed():
     forward(full, x).square().sum().backward()
     want = x.grad
     for window in '128KiB', None:
-        with sluice.torch.stream_modules(empty, name, window=window) as streamed:
+        with penstock.torch.stream_modules(empty, name, window=window) as streamed:
             for _ in range(2):
                 x.grad = None
                 y = forward(empty, x).square().sum()
@@ -154,7 +154,7 @@ def gradients_of_inputs_are_computed():
 def gradients_without_a_place_are_refused():
     full, name, empty = model()
     empty.requires_grad_(True)
-    with sluice.torch.stream_modules(empty, name):
+    with penstock.torch.stream_modules(empty, name):
         e = raises(RuntimeError, forward, empty, torch.ones(1, WIDTH))
         assert 'requires_grad_(False)' in str(e) and 'on_grad' in str(e)
         with torch.no_grad():
@@ -191,7 +191,7 @@ def gradients_of_weights_are_told_once_each(window):
         assert torch.equal(tensor, full.get_parameter(weight.name.removeprefix('model.layers.')))
         got[weight.name] = grad.clone()
 
-    with sluice.torch.stream_modules(empty, name, window=window, on_grad=keep):
+    with penstock.torch.stream_modules(empty, name, window=window, on_grad=keep):
         loss(empty, x).backward()
     assert got.keys() == want.keys() and all(torch.equal(got[n], want[n]) for n in want)
     assert is_as_before(empty) and all(p.grad is None for p in empty.parameters())
@@ -207,7 +207,7 @@ def weights_in_storage_are_trained(window):
 
     for i in range(4):
         x = torch.randn(3, WIDTH)
-        with sluice.WeightUpdate(name) as new, sluice.torch.stream_modules(empty, name, window=window, on_grad=step):
+        with penstock.WeightUpdate(name) as new, penstock.torch.stream_modules(empty, name, window=window, on_grad=step):
             want, got = loss(full, x), loss(empty, x)
             want.backward()
             got.backward()
@@ -218,7 +218,7 @@ def weights_in_storage_are_trained(window):
                 if p.grad is not None:
                     p.sub_(p.grad, alpha=0.1)
                     p.grad = None
-    there = sluice.safetensors.load_file(name, verify='require')
+    there = penstock.safetensors.load_file(name, verify='require')
     assert all(torch.equal(there[f'model.layers.{n}'], t) for n, t in full.state_dict().items())
 
 
@@ -230,7 +230,7 @@ def an_exception_in_on_grad_ends_backward_and_nothing_else():
     def fails(weight, tensor, grad):
         raise ArithmeticError('as asked')
 
-    with sluice.torch.stream_modules(empty, name, window='128KiB', on_grad=fails):
+    with penstock.torch.stream_modules(empty, name, window='128KiB', on_grad=fails):
         for _ in range(20):
             raises(ArithmeticError, loss(empty, x).backward)
             assert torch.equal(loss(empty, x), loss(full, x))
@@ -241,7 +241,7 @@ def an_exception_in_on_grad_ends_backward_and_nothing_else():
 def an_exception_in_a_module_leaves_nothing_behind():
     full, name, empty = model()
     x = torch.randn(3, WIDTH)
-    with sluice.torch.stream_modules(empty, name, window='128KiB'):
+    with penstock.torch.stream_modules(empty, name, window='128KiB'):
         for _ in range(20):  # would fill the window if layers were not given back
             empty[2].fails = True
             raises(ArithmeticError, forward, empty, x)
@@ -257,14 +257,14 @@ def what_does_not_fit_is_named():
     full, name, empty = model()
 
     def why(*args, **how):
-        return str(raises(ValueError, sluice.torch.stream_modules, *args, **how))
+        return str(raises(ValueError, penstock.torch.stream_modules, *args, **how))
 
     assert 'model.layers.0.up.weight' in why(blocks(device='meta', dtype=torch.float16), name)
     assert 'model.layers.0.weight' in why([torch.nn.Linear(3, 3)], name)
     assert '0 to 5' in why([*empty, *empty[:1]], name)
     assert 'other' in why(empty, name, prefix='other')
     assert 'none' in why([], name)
-    with sluice.WeightStream(name) as stream:
+    with penstock.WeightStream(name) as stream:
         assert 'experts' in why(empty, stream)
     assert is_as_before(empty)
 
@@ -273,9 +273,9 @@ def what_does_not_fit_is_named():
 def a_stream_that_is_given_stays_open():
     full, name, empty = model()
     x = torch.randn(2, WIDTH)
-    with sluice.WeightStream(name, experts=True) as stream, torch.no_grad():
+    with penstock.WeightStream(name, experts=True) as stream, torch.no_grad():
         for _ in range(2):
-            handle = sluice.torch.stream_modules(empty, stream, prefix='model.layers')
+            handle = penstock.torch.stream_modules(empty, stream, prefix='model.layers')
             assert torch.equal(empty[0](x), full[0](x))  # the rest is wanted, and never taken
             handle.remove()
             handle.remove()
@@ -297,7 +297,7 @@ def hooks_leak_nothing():
         count += 1
 
     def once():
-        handle = sluice.torch.stream_modules(empty, name, window='128KiB', on_grad=told if train else None)
+        handle = penstock.torch.stream_modules(empty, name, window='128KiB', on_grad=told if train else None)
         forward(empty, x).sum().backward()
         window = weakref.ref(handle.stream)
         handle.remove()

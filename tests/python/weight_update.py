@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.WeightUpdate: a model is the old one or the new one, whatever happens on the way."""
+"""penstock.WeightUpdate: a model is the old one or the new one, whatever happens on the way."""
 import json
 import os
 import random
@@ -7,8 +7,8 @@ import signal
 import sys
 import time
 
-import sluice
-import sluice.safetensors
+import penstock
+import penstock.safetensors
 from kit import Skip, case, cases, descriptors, each, numpy_or_skip, path, raises, run
 
 try:
@@ -33,7 +33,7 @@ def one():
     place = path('model')
     os.mkdir(place)
     name = os.path.join(place, 'model.safetensors')
-    sluice.safetensors.save_file(tensors(0), name)
+    penstock.safetensors.save_file(tensors(0), name)
     return name
 
 
@@ -44,7 +44,7 @@ def several():
     where = {n: f'model-{3 if "layers" not in n else 1 + int(n.split(".")[2]) % 2}.safetensors' for n in tensors(0)}
     for shard in sorted(set(where.values())):
         some = {n: t for n, t in tensors(0).items() if where[n] == shard}
-        sluice.safetensors.save_file(some, os.path.join(place, shard))
+        penstock.safetensors.save_file(some, os.path.join(place, shard))
     with open(os.path.join(place, INDEX), 'w') as f:
         json.dump({'metadata': {'total_size': 5}, 'weight_map': where}, f)
     return place
@@ -52,7 +52,7 @@ def several():
 
 def train(name, generation, **options):
     """One pass over the model, from the last layer to the first, as backward has it."""
-    with sluice.WeightUpdate(name, **options) as new, sluice.WeightStream(name, framework='np') as stream:
+    with penstock.WeightUpdate(name, **options) as new, penstock.WeightStream(name, framework='np') as stream:
         for layer in reversed(stream.names):
             for weight in stream.weights(layer):
                 if 'layers' in weight.name:
@@ -61,7 +61,7 @@ def train(name, generation, **options):
 
 def generation(name):
     """Of the model, all of it, checked against its checksums."""
-    with sluice.safetensors.safe_open(name, 'np', verify='require') as f:
+    with penstock.safetensors.safe_open(name, 'np', verify='require') as f:
         there = {n: f.get_tensor(n) for n in f.keys()}
     found = {int(v) for n, t in there.items() if 'layers' in n for v in numpy.unique(t)}
     assert len(found) == 1, f'a mixture of {sorted(found)}'
@@ -102,8 +102,8 @@ def what_was_written_is_the_model_and_the_rest_is_as_it_was(kind):
 @each(MODELS)
 def until_the_end_the_old_one_is_there(kind):
     name = MODELS[kind]()
-    with sluice.WeightStream(name, framework='np', window='32MiB') as stream:
-        with sluice.WeightUpdate(name) as new:
+    with penstock.WeightStream(name, framework='np', window='32MiB') as stream:
+        with penstock.WeightUpdate(name) as new:
             weights = [w for layer in stream.names for w in stream.weights(layer) if 'layers' in w.name]
             for w in weights:
                 new.write(w, numpy.zeros(w.shape, tensors(0)[w.name].dtype))  # and again
@@ -119,7 +119,7 @@ def an_exception_leaves_the_old_one(kind):
     name = MODELS[kind]()
     for g in 1, 2:
         try:
-            with sluice.WeightUpdate(name) as new, sluice.WeightStream(name, framework='np') as stream:
+            with penstock.WeightUpdate(name) as new, penstock.WeightStream(name, framework='np') as stream:
                 new.write(stream.weights('model.layers.1')[0], tensors(g)[stream.weights('model.layers.1')[0].name])
                 raise ArithmeticError('as asked')
         except ArithmeticError:
@@ -132,22 +132,22 @@ def an_exception_leaves_the_old_one(kind):
 @case
 def what_is_wrong_is_refused():
     name, place = one(), several()
-    with sluice.WeightStream(place, framework='np') as stream, sluice.WeightStream(name, framework='np') as other:
+    with penstock.WeightStream(place, framework='np') as stream, penstock.WeightStream(name, framework='np') as other:
         (w,) = [w for w in stream.weights('model.layers.0') if w.name.endswith('.b')]
-        with sluice.WeightUpdate(place) as new:
+        with penstock.WeightUpdate(place) as new:
             for wrong in numpy.ones(8, 'f4'), numpy.ones(7, 'i4'), numpy.ones((7, 1), 'f4'):
                 assert w.name in str(raises(ValueError, new.write, w, wrong))
             raises(ValueError, new.write, other.weights('model.layers.0')[0], tensors(0)['model.layers.0.b'])
-            raises(BlockingIOError, sluice.WeightUpdate, place)  # two at once
+            raises(BlockingIOError, penstock.WeightUpdate, place)  # two at once
         raises(ValueError, new.write, w, numpy.ones(7, 'f4'))
         raises(ValueError, new.commit)
         os.unlink(os.path.join(place, INDEX))
-        with sluice.WeightUpdate(place) as new:  # files that nothing holds together
+        with penstock.WeightUpdate(place) as new:  # files that nothing holds together
             a, b = (next(w for w in stream.weights(f'model.layers.{i}') if w.name.endswith('.b')) for i in (0, 1))
             new.write(a, numpy.ones(7, 'f4'))
             assert 'no index' in str(raises(ValueError, new.write, b, numpy.ones(7, 'f4')))
             new.abort()
-    raises(ValueError, sluice.WeightUpdate, 's3://bucket/model')
+    raises(ValueError, penstock.WeightUpdate, 's3://bucket/model')
 
 
 @case
@@ -155,7 +155,7 @@ def what_links_lead_to_stays():
     name = one()
     link = path('linked.safetensors')
     os.symlink(name, link)
-    with sluice.WeightUpdate(link) as new, sluice.WeightStream(link, framework='np') as stream:
+    with penstock.WeightUpdate(link) as new, penstock.WeightStream(link, framework='np') as stream:
         w = stream.weights('model.layers.0')[0]
         assert 'link' in str(raises(ValueError, new.write, w, tensors(1)[w.name]))
     assert generation(name) == 0 and os.path.islink(link)
@@ -165,14 +165,14 @@ def what_links_lead_to_stays():
 def a_file_that_is_damaged_is_not_made_new(kind):
     name = MODELS[kind]()
     victim = name if kind == 'one file' else os.path.join(name, 'model-1.safetensors')
-    with sluice.WeightStream(name, framework='np') as stream:
+    with penstock.WeightStream(name, framework='np') as stream:
         (w,) = [w for w in stream.weights('model.layers.0') if w.name.endswith('.b')]
     with open(victim, 'r+b') as f:
         f.seek(-1, os.SEEK_END)  # in what is copied
         f.write(b'~')
     with open(victim, 'rb') as f:
         there = f.read()
-    with sluice.WeightUpdate(name) as new:
+    with penstock.WeightUpdate(name) as new:
         raises(OSError, lambda: (new.write(w, numpy.ones(7, 'f4')), new.commit()))
     with open(victim, 'rb') as f:
         assert f.read() == there
@@ -190,7 +190,7 @@ def what_a_dead_one_has_left_is_removed():
     mine = {'model-1.safetensors', 'model-9.g1.safetensors', 'model-1.bak.safetensors', 'notes'}
     for other in mine:
         open(os.path.join(name, other), 'w').close()
-    with sluice.WeightUpdate(name):
+    with penstock.WeightUpdate(name):
         pass
     assert files(name) == mine and generation(name) == 1
 
@@ -203,7 +203,7 @@ def what_another_index_names_stays():
         copy.write(f.read())
     train(name, 2)
     assert generation(name) == 2 and generation(os.path.join(name, 'base.index.json')) == 1
-    with sluice.WeightUpdate(os.path.join(name, 'base.index.json')):
+    with penstock.WeightUpdate(os.path.join(name, 'base.index.json')):
         pass
     assert generation(name) == 2 and generation(os.path.join(name, 'base.index.json')) == 1
 
@@ -211,7 +211,7 @@ def what_another_index_names_stays():
 @case
 def an_error_behind_the_one_step_loses_neither():
     """As a signal, or a folder that cannot be synced, after the index has got its name."""
-    name, update = several(), sys.modules['sluice._update']
+    name, update = several(), sys.modules['penstock._update']
 
     class Late(update.Writer):
         def __exit__(self, *what):
@@ -231,9 +231,9 @@ def an_error_behind_the_one_step_loses_neither():
 @case
 def a_file_is_updated_by_one_at_a_time():
     name = one()
-    with sluice.WeightStream(name, framework='np') as stream:
+    with penstock.WeightStream(name, framework='np') as stream:
         w = stream.weights('model.layers.0')[0]
-        with sluice.WeightUpdate(name) as new, sluice.WeightUpdate(name) as other:
+        with penstock.WeightUpdate(name) as new, penstock.WeightUpdate(name) as other:
             new.write(w, tensors(0)[w.name])
             raises(BlockingIOError, other.write, w, tensors(0)[w.name])
             other.abort()
@@ -244,13 +244,13 @@ def a_file_is_updated_by_one_at_a_time():
 @case
 def weights_of_a_file_that_was_replaced_are_refused():
     name = one()
-    with sluice.WeightStream(name, framework='np') as stream:
+    with penstock.WeightStream(name, framework='np') as stream:
         w = stream.weights('model.layers.0')[0]
-        sluice.safetensors.save_file({'another': numpy.zeros(SIZE, 'u1'), **tensors(0)}, name)
-        with sluice.WeightUpdate(name) as new:
+        penstock.safetensors.save_file({'another': numpy.zeros(SIZE, 'u1'), **tensors(0)}, name)
+        with penstock.WeightUpdate(name) as new:
             assert w.name in str(raises(ValueError, new.write, w, tensors(1)[w.name]))
             new.abort()
-    with sluice.safetensors.safe_open(name, 'np') as f:
+    with penstock.safetensors.safe_open(name, 'np') as f:
         assert 'another' in f.keys()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.WeightStream: models that pass through a window, as bytes and as arrays."""
+"""penstock.WeightStream: models that pass through a window, as bytes and as arrays."""
 import errno
 import gc
 import json
@@ -8,9 +8,9 @@ import struct
 import threading
 import weakref
 
-import sluice
+import penstock
 from kit import MIB, PAGE, case, cases, data, descriptors, each, in_fork, make, numpy_or_skip, path, raises, run
-from sluice._safetensors import Entry, build
+from penstock._safetensors import Entry, build
 
 LAYERS = 6
 SIZE = 100_000
@@ -50,7 +50,7 @@ def order():
 
 
 def stream(place, **options):
-    return sluice.WeightStream(place, **{'framework': 'bytes', 'window': '512KiB', **options})
+    return penstock.WeightStream(place, **{'framework': 'bytes', 'window': '512KiB', **options})
 
 
 @case

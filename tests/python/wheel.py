@@ -21,20 +21,20 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 import tap
 
 source, build = sys.argv[1:3]
-tmp = tempfile.TemporaryDirectory(dir=os.environ.get('SLUICE_TEST_DIR'))
+tmp = tempfile.TemporaryDirectory(dir=os.environ.get('PENSTOCK_TEST_DIR'))
 
 # Every engine that works here moves some bytes, there and back.
 ROUND_TRIP = '''
-import os, sys, sluice
-usable = [e["name"] for e in sluice.info()["engines"] if e["usable"]]
-assert os.path.realpath(sluice.__file__).startswith(os.path.realpath(sys.prefix)), sluice.__file__
+import os, sys, penstock
+usable = [e["name"] for e in penstock.info()["engines"] if e["usable"]]
+assert os.path.realpath(penstock.__file__).startswith(os.path.realpath(sys.prefix)), penstock.__file__
 for engine in {"io_uring", "libaio", "threads"} & set(usable):
-    with sluice.Handle(engine) as h:
+    with penstock.Handle(engine) as h:
         data, back = os.urandom(3 << 20), bytearray(3 << 20)
         assert h.write(data, engine) == len(data)
         assert h.read_async(back, engine).result() == len(data)
         assert back == data and h.engine == engine
-print(sluice.__version__)
+print(penstock.__version__)
 '''
 
 
@@ -69,8 +69,8 @@ def unpacked():
 
 
 def binaries():
-    return (f'{unpacked()}/sluice/_sluice.abi3.so',
-            f'{unpacked()}/sluice/bin/sluice')
+    return (f'{unpacked()}/penstock/_penstock.abi3.so',
+            f'{unpacked()}/penstock/bin/penstock')
 
 
 def environment(name):
@@ -81,7 +81,7 @@ def environment(name):
             raise tap.Skip('venv', f'{sys.executable} has no {module}')
     run(sys.executable, '-m', 'venv', folder)
     env = {k: v for k, v in os.environ.items()
-           if not k.startswith(('LD_', 'PYTHON', 'PIP_', 'SLUICE_'))}
+           if not k.startswith(('LD_', 'PYTHON', 'PIP_', 'PENSTOCK_'))}
     return folder, dict(env, PATH=f'{folder}/bin', PIP_CONFIG_FILE='/dev/null', PIP_NO_INDEX='1',
                         PIP_DISABLE_PIP_VERSION_CHECK='1', HOME=tmp.name)
 
@@ -97,25 +97,25 @@ def installed():
 def works(folder, env):
     work = tempfile.mkdtemp(dir=tmp.name)
     assert run(f'{folder}/bin/python', '-c', ROUND_TRIP, env=env, cwd=work) == f'{version()}\n'
-    assert run(f'{folder}/bin/sluice', '--version', env=env) == f'sluice {version()}\n'
+    assert run(f'{folder}/bin/penstock', '--version', env=env) == f'penstock {version()}\n'
 
 
 def it_holds_the_package_and_the_command_and_nothing_else():
     with zipfile.ZipFile(wheel()) as z:
         names = z.namelist()
     package = [os.path.relpath(os.path.join(path, n), f'{source}/python')
-               for path, _, files in os.walk(f'{source}/python/sluice') for n in files
+               for path, _, files in os.walk(f'{source}/python/penstock') for n in files
                if n.endswith(('.py', '.pyi')) or n == 'py.typed']
-    info = f'sluice-{version()}.dist-info/'
-    want = package + ['sluice/_sluice.abi3.so', 'sluice-deepspeed.pth',
-                      'sluice/bin/sluice', info + 'METADATA', info + 'WHEEL', info + 'LICENSE',
+    info = f'penstock-{version()}.dist-info/'
+    want = package + ['penstock/_penstock.abi3.so', 'penstock-deepspeed.pth',
+                      'penstock/bin/penstock', info + 'METADATA', info + 'WHEEL', info + 'LICENSE',
                       info + 'entry_points.txt', info + 'RECORD']
     assert sorted(names) == sorted(want), set(names) ^ set(want)
     assert names[-1] == info + 'RECORD'
 
 
 def the_record_is_right():
-    record = f'sluice-{version()}.dist-info/RECORD'
+    record = f'penstock-{version()}.dist-info/RECORD'
     with zipfile.ZipFile(wheel()) as z:
         lines = z.read(record).decode().splitlines()
         assert sorted(line.split(',')[0] for line in lines) == sorted(z.namelist())
@@ -126,10 +126,10 @@ def the_record_is_right():
 
 
 def the_name_says_what_it_runs_on():
-    name = re.fullmatch(rf'sluice-{re.escape(version())}-(cp311-abi3-manylinux_2_(\d+)_\w+)\.whl',
+    name = re.fullmatch(rf'penstock-{re.escape(version())}-(cp311-abi3-manylinux_2_(\d+)_\w+)\.whl',
                         os.path.basename(wheel()))
     assert name, wheel()
-    with open(f'{unpacked()}/sluice-{version()}.dist-info/WHEEL') as f:
+    with open(f'{unpacked()}/penstock-{version()}.dist-info/WHEEL') as f:
         assert f'Tag: {name[1]}\n' in f.read()
     text = ''.join(run('readelf', '-VW', b) for b in binaries())
     needs = [int(n) for n in re.findall(r'Name: GLIBC_2\.(\d+)', text)]
@@ -156,16 +156,16 @@ def the_binaries_need_libc_only_and_are_stripped():
 def the_extension_exports_only_what_Python_looks_up():
     lines = [line.split() for line in run('nm', '-D', '--defined-only', binaries()[0]).splitlines()]
     # type A is the name of a version
-    assert [f[2].split('@')[0] for f in lines if f[1] != 'A'] == ['PyInit__sluice']
+    assert [f[2].split('@')[0] for f in lines if f[1] != 'A'] == ['PyInit__penstock']
 
 
 def the_metadata_says_what_pyproject_says():
     folder, env = installed()
-    code = ('import importlib.metadata as m, json; d = m.distribution("sluice");'
+    code = ('import importlib.metadata as m, json; d = m.distribution("penstock");'
             'print(json.dumps([d.version, d.requires, d.metadata.json]))')
     got, requires, meta = json.loads(run(f'{folder}/bin/python', '-c', code, env=env))
     assert got == version() and not requires, (got, requires)
-    assert (meta['name'], meta['license'], meta['requires_python']) == ('sluice', 'Apache-2.0', '>=3.11')
+    assert (meta['name'], meta['license'], meta['requires_python']) == ('penstock', 'Apache-2.0', '>=3.11')
     with open(f'{source}/README.md') as f:
         assert f.read().strip() == meta['description'].strip()
 
@@ -176,7 +176,7 @@ def it_installs_and_works_without_a_compiler():
 
 def the_command_finds_out_what_the_machine_can_do():
     folder, env = installed()
-    text = run(f'{folder}/bin/sluice', 'info', env=env)
+    text = run(f'{folder}/bin/penstock', 'info', env=env)
     assert 'io_uring' in text and 'libaio' in text, text
 
 
@@ -186,31 +186,31 @@ def the_names_that_people_type_are_installed():
 
     def tool(name, *words, **more):
         return run(f'{folder}/bin/{name}', *words, env=env, cwd=work, **more)
-    assert tool('python', '-m', 'sluice', '--version') == f'sluice {version()}\n'
+    assert tool('python', '-m', 'penstock', '--version') == f'penstock {version()}\n'
     text = tool('ds_io', '--folder', '.', '--read', '--io_size', '1M', '--loops', '1')
     assert 'Read Speed' in text or 'GB/s' in text, text
     assert 'io_uring' in tool('ds_report')
-    assert 'usage: sluice tune' in tool('ds_nvme_tune', '--help')
+    assert 'usage: penstock tune' in tool('ds_nvme_tune', '--help')
     text = tool('kv-cache', '--model', 'tiny-1b', '--num-users', '2', '--duration', '3600', '--max-requests', '2',
                 '--gpu-mem-gb', '0', '--cpu-mem-gb', '0', '--generation-mode', 'none', '--storage-capacity-gb', '1',
                 '--cache-dir', 'cache', '--output', 'kv.json')
     assert 'Requests completed' in text, text
-    assert 'sluice kv --model=' in tool('sluice', 'kv', 'mlperf', '--cache-dir', 'cache', '--dry-run')
+    assert 'penstock kv --model=' in tool('penstock', 'kv', 'mlperf', '--cache-dir', 'cache', '--dry-run')
     assert 'unknown option' in tool('ds_io', '--xyzzy', status=2)
 
 
 def fsspec_finds_it_by_its_name():
-    code = ("import importlib.metadata as m; e, = m.entry_points(group='fsspec.specs', name='sluice'); assert e.value == 'sluice.fsspec:FileSystem'\n"
-            "import importlib.util as u; assert u.find_spec('sluice.fsspec')")
+    code = ("import importlib.metadata as m; e, = m.entry_points(group='fsspec.specs', name='penstock'); assert e.value == 'penstock.fsspec:FileSystem'\n"
+            "import importlib.util as u; assert u.find_spec('penstock.fsspec')")
     folder, env = installed()
     run(f'{folder}/bin/python', '-c', code, env=env)
 
 
 def the_start_of_Python_stays_as_it_was_unless_asked():
     folder, env = installed()
-    code = "import sys; print('sluice' in sys.modules, 'sluice.deepspeed._site' in sys.modules)"
+    code = "import sys; print('penstock' in sys.modules, 'penstock.deepspeed._site' in sys.modules)"
     assert run(f'{folder}/bin/python', '-c', code, env=env) == 'False False\n'
-    env = dict(env, SLUICE_DEEPSPEED='1')
+    env = dict(env, PENSTOCK_DEEPSPEED='1')
     assert run(f'{folder}/bin/python', '-c', code, env=env) == 'True True\n'
 
 
@@ -237,7 +237,7 @@ def pip_makes_the_same_from_the_sources():
     assert tree() == before, 'written among the sources'
     works(folder, env)
     shared = f'lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages'
-    for path in (f'{shared}/sluice/_sluice.abi3.so', f'{shared}/sluice/bin/sluice'):
+    for path in (f'{shared}/penstock/_penstock.abi3.so', f'{shared}/penstock/bin/penstock'):
         with open(f'{folder}/{path}', 'rb') as a, open(f'{installed()[0]}/{path}', 'rb') as b:
             assert a.read() == b.read(), path
 
@@ -251,11 +251,11 @@ def a_source_archive_holds_the_tree():
             for path, _, files in os.walk(copy) for n in files}
     # As from a release, where there is no git to ask.
     name = run(sys.executable, '-B', '-c', code, copy, 'build_sdist', tmp.name).strip()
-    assert name == f'sluice-{version()}.tar.gz', name
+    assert name == f'penstock-{version()}.tar.gz', name
     with tarfile.open(f'{tmp.name}/{name}') as t:
-        names = {n.removeprefix(f'sluice-{version()}/') for n in t.getnames()}
+        names = {n.removeprefix(f'penstock-{version()}/') for n in t.getnames()}
     assert names == want | {'PKG-INFO'}, names ^ want
-    assert {'pyproject.toml', 'meson.build', 'src/sluice.map', 'tools/wheel.py'} <= names
+    assert {'pyproject.toml', 'meson.build', 'src/penstock.map', 'tools/wheel.py'} <= names
     assert not [n for n in names if re.match(r'/|\.\.|\.git/|build|dist/', n) or n.endswith('.pyc')]
 
 

@@ -11,8 +11,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 import tap
 
 source, build, machine = sys.argv[1:4]
-tmp = tempfile.TemporaryDirectory(dir=os.environ.get('SLUICE_TEST_DIR'))
-BINARIES = ('sluice/_sluice.abi3.so', 'sluice/bin/sluice')
+tmp = tempfile.TemporaryDirectory(dir=os.environ.get('PENSTOCK_TEST_DIR'))
+BINARIES = ('penstock/_penstock.abi3.so', 'penstock/bin/penstock')
 
 subprocess.run([sys.executable, f'{source}/tools/wheel.py', build, tmp.name], check=True,
                stdout=subprocess.DEVNULL)
@@ -20,7 +20,7 @@ name, = os.listdir(tmp.name)
 
 
 def its_name_says_the_processor_and_a_glibc():
-    assert re.fullmatch(rf'sluice-.*-cp311-abi3-manylinux_2_\d+_{machine}\.whl', name), name
+    assert re.fullmatch(rf'penstock-.*-cp311-abi3-manylinux_2_\d+_{machine}\.whl', name), name
 
 
 def its_binaries_are_for_that_processor_and_stripped():

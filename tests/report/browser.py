@@ -20,8 +20,8 @@ def selenium():
         from selenium.webdriver.chrome.service import Service
         return webdriver, Service
     except ImportError:
-        if os.path.exists(DEBIAN) and not os.environ.get('SLUICE_TEST_DEBIAN_PYTHON'):
-            os.environ['SLUICE_TEST_DEBIAN_PYTHON'] = '1'
+        if os.path.exists(DEBIAN) and not os.environ.get('PENSTOCK_TEST_DEBIAN_PYTHON'):
+            os.environ['PENSTOCK_TEST_DEBIAN_PYTHON'] = '1'
             os.execv(DEBIAN, [DEBIAN, *sys.argv])
         return None
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of `sluice report` and `sluice compare` in a browser: page.py SLUICE SHOTS
+"""The pages of `penstock report` and `penstock compare` in a browser: page.py PENSTOCK SHOTS
 
 Screenshots of every kind of page, at desktop width and light, at phone width and dark, go to SHOTS.
 """
@@ -20,8 +20,8 @@ import tempfile
 import browser as chromium
 import tap
 
-SLUICE, SHOTS = map(os.path.abspath, sys.argv[1:3])
-folder = tempfile.TemporaryDirectory(prefix='sluice-page-')
+PENSTOCK, SHOTS = map(os.path.abspath, sys.argv[1:3])
+folder = tempfile.TemporaryDirectory(prefix='penstock-page-')
 PIXELS = '''
 const c = arguments[0], data = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
 const seen = new Set();
@@ -29,7 +29,7 @@ for (let i = 0; i < data.length; i += 4)
     if (data[i + 3]) seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
 return seen.size'''
 
-CHARTS = subprocess.run([SLUICE, 'report', os.path.join(HERE, 'sample-bench.json'), '-o', '/dev/null'],
+CHARTS = subprocess.run([PENSTOCK, 'report', os.path.join(HERE, 'sample-bench.json'), '-o', '/dev/null'],
                         stderr=subprocess.DEVNULL).returncode != 3
 pages = {}    # kind -> path
 web = None    # the browser
@@ -47,8 +47,8 @@ def save(name, result):
     return path
 
 
-def sluice(*args, status=0):
-    done = subprocess.run([SLUICE, *args], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+def penstock(*args, status=0):
+    done = subprocess.run([PENSTOCK, *args], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE)
     assert done.returncode == status, (args, done)
     return done.stdout
@@ -221,7 +221,7 @@ def long_run():
 def store(policy, mib, hit_rate, broken=0):
     """A replay on a KV store."""
     result = sample('replay')
-    with open(os.path.join(HERE, '../../share/sluice-result-1.schema.json'), encoding='utf-8') as f:
+    with open(os.path.join(HERE, '../../share/penstock-result-1.schema.json'), encoding='utf-8') as f:
         counts = {name: 7 for name in json.load(f)['$defs']['store']['required']}
     result['store'] = {**counts, 'policy': policy, 'capacity_bytes': mib << 20, 'hit_rate': hit_rate, 'written_per_set': 1.25,
                        'corrupt': broken, 'errors': 0, 'directories_out': 0}
@@ -237,7 +237,7 @@ def requests(failed):
     result = sample('bench')
     levels = {'n': 9, 'exact': False, 'mean': 0.003, 'max': 0.03, 'p50': 0.002, 'p90': 0.004, 'p95': 0.005, 'p99': 0.01, 'p99.9': 0.02, 'p99.99': 0.03,
               'histogram': {'unit': 'ns', 'max_error': 0.004, 'buckets': []}}
-    with open(os.path.join(HERE, '../../share/sluice-result-1.schema.json'), encoding='utf-8') as f:
+    with open(os.path.join(HERE, '../../share/penstock-result-1.schema.json'), encoding='utf-8') as f:
         counts = {name: 7 for name in json.load(f)['$defs']['objects']['required']}
     endpoints = [{'url': f'http://host{i}:9000', 'up': i == 0, 'attempts': 40 + i, 'failed': i, 'left_out': i, 'read_bytes': 1 << 20, 'written_bytes': 5}
                  for i in range(2)]
@@ -248,33 +248,33 @@ def requests(failed):
 
 
 MAKERS = {
-    'bench': lambda out: sluice('report', save('bench.json', sample('bench')), '-o', out),
-    'sweep': lambda out: sluice('report', save('sweep.json', sample('sweep')), '-o', out),
-    'tune': lambda out: sluice('report', save('tune.json', sample('tune')), '-o', out),
-    'both': lambda out: sluice('report', save('nvme0.json', sample('bench')), save('nvme1.json', slower()),
+    'bench': lambda out: penstock('report', save('bench.json', sample('bench')), '-o', out),
+    'sweep': lambda out: penstock('report', save('sweep.json', sample('sweep')), '-o', out),
+    'tune': lambda out: penstock('report', save('tune.json', sample('tune')), '-o', out),
+    'both': lambda out: penstock('report', save('nvme0.json', sample('bench')), save('nvme1.json', slower()),
                                save('grid.json', sample('sweep')), save('race.json', sample('tune')), '-o', out),
-    'many': lambda out: sluice('report', *(save(f'run{i}.json', sample('bench')) for i in range(30)), '-o', out),
-    'hostile': lambda out: sluice('report', save('x<y>.json', hostile()), '-o', out),
-    'odd': lambda out: sluice('report', save('odd.json', odd()), '-o', out),
-    'nothing': lambda out: sluice('report', save('nothing.json', nothing()), '-o', out),
-    'limits': lambda out: sluice('report', save('limits.json', limits()), '-o', out),
-    'tiers': lambda out: sluice('report', save('tiers.json', tiers()), '-o', out),
-    'kv': lambda out: sluice('report', save('kv.json', {'requests_completed': 1, 'sluice': sample('kv')}), '-o', out),
-    'kv_trace': lambda out: sluice('report', save('kvtrace.json', kv_trace()), '-o', out),
-    'kv_odd': lambda out: sluice('report', save('kvodd.json', kv_odd()), '-o', out),
-    'kv_both': lambda out: sluice('report', save('a.json', sample('kv')), save('b.json', kv_trace()), '-o', out),
-    'replay': lambda out: sluice('report', save('replay.json', sample('replay')), '-o', out),
-    'replay_late': lambda out: sluice('report', save('late.json', replay_late()), save('fine.json', sample('replay')), '-o', out),
-    'stores': lambda out: sluice('report', *(save(f'store{i}.json', r) for i, r in enumerate(stores())), '-o', out),
-    'objects': lambda out: sluice('report', *(save(f'objects{i}.json', requests(i)) for i in range(2)), '-o', out),
-    'ckpt': lambda out: sluice('report', save('ckpt.json', sample('ckpt')), '-o', out),
-    'ranks': lambda out: sluice('report', save('ranks.json', ranks()), '-o', out),
-    'trace': lambda out: sluice('report', save('trace.json', sample('trace')), '-o', out),
-    'summary': lambda out: sluice('report', save('summary.json', sample('summary')), '-o', out),
-    'reference': lambda out: sluice('report', save('reference.json', sample('reference')), save('kv.json', sample('kv')), '-o', out),
-    'null': lambda out: sluice('report', save('null.json', null_engine()), '-o', out),
-    'long': lambda out: sluice('report', save('long.json', long_run()), '-o', out),
-    'compare': lambda out: sluice('compare', save('before.json', sample('bench')), save('after.json', slower()),
+    'many': lambda out: penstock('report', *(save(f'run{i}.json', sample('bench')) for i in range(30)), '-o', out),
+    'hostile': lambda out: penstock('report', save('x<y>.json', hostile()), '-o', out),
+    'odd': lambda out: penstock('report', save('odd.json', odd()), '-o', out),
+    'nothing': lambda out: penstock('report', save('nothing.json', nothing()), '-o', out),
+    'limits': lambda out: penstock('report', save('limits.json', limits()), '-o', out),
+    'tiers': lambda out: penstock('report', save('tiers.json', tiers()), '-o', out),
+    'kv': lambda out: penstock('report', save('kv.json', {'requests_completed': 1, 'penstock': sample('kv')}), '-o', out),
+    'kv_trace': lambda out: penstock('report', save('kvtrace.json', kv_trace()), '-o', out),
+    'kv_odd': lambda out: penstock('report', save('kvodd.json', kv_odd()), '-o', out),
+    'kv_both': lambda out: penstock('report', save('a.json', sample('kv')), save('b.json', kv_trace()), '-o', out),
+    'replay': lambda out: penstock('report', save('replay.json', sample('replay')), '-o', out),
+    'replay_late': lambda out: penstock('report', save('late.json', replay_late()), save('fine.json', sample('replay')), '-o', out),
+    'stores': lambda out: penstock('report', *(save(f'store{i}.json', r) for i, r in enumerate(stores())), '-o', out),
+    'objects': lambda out: penstock('report', *(save(f'objects{i}.json', requests(i)) for i in range(2)), '-o', out),
+    'ckpt': lambda out: penstock('report', save('ckpt.json', sample('ckpt')), '-o', out),
+    'ranks': lambda out: penstock('report', save('ranks.json', ranks()), '-o', out),
+    'trace': lambda out: penstock('report', save('trace.json', sample('trace')), '-o', out),
+    'summary': lambda out: penstock('report', save('summary.json', sample('summary')), '-o', out),
+    'reference': lambda out: penstock('report', save('reference.json', sample('reference')), save('kv.json', sample('kv')), '-o', out),
+    'null': lambda out: penstock('report', save('null.json', null_engine()), '-o', out),
+    'long': lambda out: penstock('report', save('long.json', long_run()), '-o', out),
+    'compare': lambda out: penstock('compare', save('before.json', sample('bench')), save('after.json', slower()),
                                   '--fail-if', 'slower:5%', '--html', out, status=1),
 }
 
@@ -480,7 +480,7 @@ def the_heat_map_can_be_turned_and_filtered():
 
 def a_comparison_shows_its_verdicts_and_its_gate():
     show('compare')
-    comparison = json.loads(sluice('compare', f'{folder.name}/before.json', f'{folder.name}/after.json', '--json', '-'))
+    comparison = json.loads(penstock('compare', f'{folder.name}/before.json', f'{folder.name}/after.json', '--json', '-'))
     rows = web.js('''return [...document.querySelectorAll('#table-compare tbody tr')].map((r) =>
         [...r.children].map((c) => c.dataset.value))''')
     for row, expected in zip(rows, comparison['rows'], strict=True):
@@ -760,15 +760,15 @@ def damaged(draw, value):
 def what_is_not_refused_is_drawn_to_the_end():
     if web is None:
         raise tap.Skip('chromium', chromium.missing())
-    seed = int(os.environ.get('SLUICE_TEST_SEED', 3))
-    print(f'# SLUICE_TEST_SEED={seed}')
+    seed = int(os.environ.get('PENSTOCK_TEST_SEED', 3))
+    print(f'# PENSTOCK_TEST_SEED={seed}')
     draw, drawn = random.Random(seed), 0
     out = pages['damaged'] = os.path.join(folder.name, 'damaged.html')
     for name in ('kv', 'replay', 'ckpt', 'tune', 'bench', 'trace', 'summary', 'reference'):
         good = 0
         while good < 6:
             path = save('damaged.json', damaged(draw, sample(name)))
-            done = subprocess.run([SLUICE, 'report', path, '-o', out], stderr=subprocess.PIPE, text=True)
+            done = subprocess.run([PENSTOCK, 'report', path, '-o', out], stderr=subprocess.PIPE, text=True)
             assert done.returncode in (0, 2) and done.stderr.count('\n') == (done.returncode != 0), done
             if done.returncode:
                 continue

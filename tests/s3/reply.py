@@ -275,7 +275,7 @@ def corrupted(body, at):
 
 
 def head_of(reply, request):
-    headers = {'Content-Length': str(reply.length), 'Date': date(time.time()), 'Server': 'sluice-test',
+    headers = {'Content-Length': str(reply.length), 'Date': date(time.time()), 'Server': 'penstock-test',
                'x-amz-request-id': '0', **reply.headers}
     if request.headers.get('connection', '').lower() == 'close':
         headers['Connection'] = 'close'

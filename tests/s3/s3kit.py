@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ACCESS, SECRET = 'sluiceaccess', 'sluicesecretsluicesecretsluice'
+ACCESS, SECRET = 'penstockaccess', 'penstocksecretpenstocksecretpenstock'
 
 
 class Server:

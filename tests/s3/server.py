@@ -264,8 +264,8 @@ def arguments():
     p.add_argument('--md5', action='store_true', help='ETags of large objects too are their MD5')
     p.add_argument('--least-part', type=int, default=5 << 20, help='bytes, of all parts but the last')
     p.add_argument('--plain-uploads', action='store_true', help='names of uploads that clients may leave as they are in a URL')
-    p.add_argument('--access', default='sluiceaccess')
-    p.add_argument('--secret', default='sluicesecretsluicesecretsluice')
+    p.add_argument('--access', default='penstockaccess')
+    p.add_argument('--secret', default='penstocksecretpenstocksecretpenstock')
     return p.parse_args()
 
 

@@ -21,8 +21,8 @@ WARNINGS = ['-Wall', '-Wextra', '-pedantic', '-Wundef', '-Wshadow', '-Werror']
 def compiles(compiler, language, standard, header):
     if not shutil.which(compiler[0]):
         raise tap.Skip(compiler[0], f'no {compiler[0]}')
-    text = f'#include <sluice/{os.path.basename(header)}>\nint main(void);\nint main(void)\n' \
-           '{\n\tstruct sluice_opts o = SLUICE_OPTS_INIT;\n\treturn o.size == 0;\n}\n'
+    text = f'#include <penstock/{os.path.basename(header)}>\nint main(void);\nint main(void)\n' \
+           '{\n\tstruct penstock_opts o = PENSTOCK_OPTS_INIT;\n\treturn o.size == 0;\n}\n'
     done = subprocess.run([*compiler, '-x', language, f'-std={standard}', *WARNINGS, '-fsyntax-only',
                            f'-I{source}/include', f'-I{build}/include', '-'], input=text, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -28,14 +28,14 @@ def it_installs_under_DESTDIR():
 
 
 def everything_is_there():
-    for name in ('bin/sluice', 'lib/**/libsluice.a', 'lib/**/libsluice.so', 'lib/**/libsluice.so.0',
-                 'include/sluice/sluice.h', 'include/sluice/probe.h', 'include/sluice/version.h',
-                 'lib/**/pkgconfig/sluice.pc', 'man/man1/sluice-io.1*', 'man/man1/sluice-info.1*',
-                 'share/sluice/sluice-result-1.schema.json', 'share/sluice/sluice-compare-1.schema.json',
-                 'share/sluice/sluice-info-1.schema.json', 'share/sluice/sluice-trace-1.schema.json',
-                 'share/sluice/sluice-s3-compare-1.schema.json',
-                 'share/sluice/kvcache-result.schema.json', 'share/sluice/kvcache-summary.schema.json',
-                 'bash-completion/completions/sluice'):
+    for name in ('bin/penstock', 'lib/**/libpenstock.a', 'lib/**/libpenstock.so', 'lib/**/libpenstock.so.0',
+                 'include/penstock/penstock.h', 'include/penstock/probe.h', 'include/penstock/version.h',
+                 'lib/**/pkgconfig/penstock.pc', 'man/man1/penstock-io.1*', 'man/man1/penstock-info.1*',
+                 'share/penstock/penstock-result-1.schema.json', 'share/penstock/penstock-compare-1.schema.json',
+                 'share/penstock/penstock-info-1.schema.json', 'share/penstock/penstock-trace-1.schema.json',
+                 'share/penstock/penstock-s3-compare-1.schema.json',
+                 'share/penstock/kvcache-result.schema.json', 'share/penstock/kvcache-summary.schema.json',
+                 'bash-completion/completions/penstock'):
         one(name)
 
 
@@ -45,16 +45,16 @@ def nothing_of_the_tests_is():
 
 
 def the_installed_command_runs():
-    done = subprocess.run([one('bin/sluice'), '--version'], check=True, text=True,
+    done = subprocess.run([one('bin/penstock'), '--version'], check=True, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    assert 'sluice' in done.stdout, done.stdout
+    assert 'penstock' in done.stdout, done.stdout
 
 
 def a_program_is_built_by_pkg_config():
-    pc = one('lib/**/pkgconfig/sluice.pc')
+    pc = one('lib/**/pkgconfig/penstock.pc')
     env = dict(os.environ, PKG_CONFIG_PATH=os.path.dirname(pc), PKG_CONFIG_SYSROOT_DIR=folder.name,
-               LD_LIBRARY_PATH=os.path.dirname(one('lib/**/libsluice.so')))
-    flags = subprocess.run(['pkg-config', '--cflags', '--libs', 'sluice'], env=env, check=True,
+               LD_LIBRARY_PATH=os.path.dirname(one('lib/**/libpenstock.so')))
+    flags = subprocess.run(['pkg-config', '--cflags', '--libs', 'penstock'], env=env, check=True,
                            text=True, stdout=subprocess.PIPE).stdout.split()
     program = os.path.join(folder.name, 'copy')
     subprocess.run(['cc', f'{source}/examples/copy.c', '-o', program, *flags], check=True)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shared library exports the functions of the public headers and nothing else.
 
-    symbols.py LIBSLUICE_SO SLUICE_MAP HEADER...
+    symbols.py LIBPENSTOCK_SO PENSTOCK_MAP HEADER...
 """
 import os
 import re
@@ -18,7 +18,7 @@ def declared():
     names = set()
     for header in headers:
         with open(header) as f:
-            names |= set(re.findall(r'^SLUICE_API[^;(]*?\b(\w+)\s*\(', f.read(), re.M))
+            names |= set(re.findall(r'^PENSTOCK_API[^;(]*?\b(\w+)\s*\(', f.read(), re.M))
     assert names
     return names
 
@@ -26,7 +26,7 @@ def declared():
 def exported():
     text = subprocess.run(['nm', '-D', '--defined-only', library], check=True,
                           stdout=subprocess.PIPE, text=True).stdout
-    # "ADDRESS T name@@SLUICE_0.1"; type A is the name of a version itself
+    # "ADDRESS T name@@PENSTOCK_0.1"; type A is the name of a version itself
     fields = [line.split() for line in text.splitlines()]
     return {f[2] for f in fields if f[1] != 'A'}
 

@@ -13,12 +13,12 @@
 static const uint64_t sizes[] = {4096};
 
 /* Irwin-Hall: near enough to normal. */
-static double gauss(struct sluice_random *r)
+static double gauss(struct penstock_random *r)
 {
 	double sum = 0;
 
 	for (int i = 0; i < 12; i++)
-		sum += (double)(sluice_random_next(r) >> 11) / (double)(1ull << 53);
+		sum += (double)(penstock_random_next(r) >> 11) / (double)(1ull << 53);
 	return sum - 6;
 }
 
@@ -32,7 +32,7 @@ static struct bench_job job_of(uint64_t iterations, uint64_t max_ns)
 				  .max_ns = max_ns,
 				  .files = 1,
 				  .in_flight = 1,
-				  .opts = SLUICE_OPTS_INIT};
+				  .opts = PENSTOCK_OPTS_INIT};
 }
 
 /* The series in the words of the result. */
@@ -119,7 +119,7 @@ static void a_stop_makes_it_partial(void **state)
  * by 10 % from one second to the next while single operations vary by 5 %; a turn is over before it
  * changes.
  */
-static void simulate(struct run_series *s, struct sluice_random *r, unsigned repeats)
+static void simulate(struct run_series *s, struct penstock_random *r, unsigned repeats)
 {
 	memset(s, 0, sizeof(*s));
 	assert_int_equal(series_init(s), 0);
@@ -144,10 +144,10 @@ static void simulate(struct run_series *s, struct sluice_random *r, unsigned rep
 static void intervals_of_repeats_cover_what_changes_between_runs(void **state)
 {
 	unsigned overlap[2] = {0}, speed = 0, pairs = 400;
-	struct sluice_random r;
+	struct penstock_random r;
 
 	(void)state;
-	sluice_random_seed(&r, 1);
+	penstock_random_seed(&r, 1);
 	for (unsigned i = 0; i < 2 * pairs; i++) {
 		bool repeats = i % 2;
 		struct stat_summary v[2];

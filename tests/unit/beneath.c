@@ -13,7 +13,7 @@ static int dir = -1;
 
 static int open_close(const char *name, int flags)
 {
-	int fd = sluice_beneath_open(dir, name, flags, 0600);
+	int fd = penstock_beneath_open(dir, name, flags, 0600);
 
 	if (fd >= 0)
 		close(fd);
@@ -83,16 +83,16 @@ static void nothing_outside_is_reached(void)
 
 static void files_below_are_removed_and_no_others(void)
 {
-	T_OK(sluice_beneath_unlink(dir, "out/victim", 0) < 0);
-	T_OK(sluice_beneath_unlink(dir, "up/other/victim", 0) < 0);
-	T_EQ(sluice_beneath_unlink(dir, "../other/victim", 0), -EXDEV);
-	T_EQ(sluice_beneath_unlink(dir, t_path("other/victim"), 0), -EXDEV);
+	T_OK(penstock_beneath_unlink(dir, "out/victim", 0) < 0);
+	T_OK(penstock_beneath_unlink(dir, "up/other/victim", 0) < 0);
+	T_EQ(penstock_beneath_unlink(dir, "../other/victim", 0), -EXDEV);
+	T_EQ(penstock_beneath_unlink(dir, t_path("other/victim"), 0), -EXDEV);
 	T_EQ(t_file_size(t_path("other/victim")), 10);
-	T_EQ(sluice_beneath_unlink(dir, "a", 0), 0);
-	T_EQ(sluice_beneath_unlink(dir, "sub", AT_REMOVEDIR), -ENOTEMPTY);
-	T_EQ(sluice_beneath_unlink(dir, "sub/b", 0), 0);
-	T_EQ(sluice_beneath_unlink(dir, "sub/b", 0), -ENOENT);
-	T_EQ(sluice_beneath_unlink(dir, "sub", AT_REMOVEDIR), 0);
+	T_EQ(penstock_beneath_unlink(dir, "a", 0), 0);
+	T_EQ(penstock_beneath_unlink(dir, "sub", AT_REMOVEDIR), -ENOTEMPTY);
+	T_EQ(penstock_beneath_unlink(dir, "sub/b", 0), 0);
+	T_EQ(penstock_beneath_unlink(dir, "sub/b", 0), -ENOENT);
+	T_EQ(penstock_beneath_unlink(dir, "sub", AT_REMOVEDIR), 0);
 }
 
 static void nothing_stays_open(void)
@@ -104,11 +104,11 @@ static void nothing_stays_open(void)
 		open_close("sub/../../x", O_RDONLY);
 		open_close("out/x", O_RDONLY);
 		open_close("sub/b", O_RDONLY);
-		parent = sluice_beneath_parent(dir, "sub/b", &last);
+		parent = penstock_beneath_parent(dir, "sub/b", &last);
 		T_OK(parent >= 0 && parent != dir && !strcmp(last, "b"));
-		sluice_beneath_done(dir, parent);
-		T_EQ(sluice_beneath_parent(dir, "b", &last), dir);
-		sluice_beneath_done(dir, dir);
+		penstock_beneath_done(dir, parent);
+		T_EQ(penstock_beneath_parent(dir, "b", &last), dir);
+		penstock_beneath_done(dir, dir);
 	}
 	T_EQ(t_nr_fds(), before);
 }

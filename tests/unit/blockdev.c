@@ -92,7 +92,7 @@ static int teardown(void **state)
 	return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-static void check_disk(const struct sluice_blockdev *b)
+static void check_disk(const struct penstock_blockdev *b)
 {
 	assert_string_equal(b->name, "nvme0n1");
 	assert_string_equal(b->model, "FAST DISK 1TB");
@@ -114,7 +114,7 @@ static void check_disk(const struct sluice_blockdev *b)
 
 static void a_disk_is_itself(void **state)
 {
-	struct sluice_blockdev b;
+	struct penstock_blockdev b;
 
 	(void)state;
 	assert_int_equal(load_from(&b, dev_block, 259, 0), 0);
@@ -123,7 +123,7 @@ static void a_disk_is_itself(void **state)
 
 static void a_partition_is_its_disk(void **state)
 {
-	struct sluice_blockdev b;
+	struct penstock_blockdev b;
 
 	(void)state;
 	assert_int_equal(load_from(&b, dev_block, 259, 2), 0);
@@ -132,7 +132,7 @@ static void a_partition_is_its_disk(void **state)
 
 static void a_mapped_device_says_what_it_is_made_of(void **state)
 {
-	struct sluice_blockdev b;
+	struct penstock_blockdev b;
 
 	(void)state;
 	put("devices/dm-0/dm/name", "vg-models\n");
@@ -150,7 +150,7 @@ static void a_mapped_device_says_what_it_is_made_of(void **state)
 
 static void a_loop_device_names_its_file(void **state)
 {
-	struct sluice_blockdev b;
+	struct penstock_blockdev b;
 
 	(void)state;
 	put("devices/loop3/loop/backing_file", "/srv/a disk.img\n");
@@ -165,7 +165,7 @@ static void a_loop_device_names_its_file(void **state)
 static void odd_contents_do_no_harm(void **state)
 {
 	char many[4096];
-	struct sluice_blockdev b;
+	struct penstock_blockdev b;
 
 	(void)state;
 	memset(many, 'x', sizeof(many) - 1);
@@ -198,7 +198,7 @@ static void odd_contents_do_no_harm(void **state)
 
 static void what_is_not_there_is_enodev(void **state)
 {
-	struct sluice_blockdev b = {.name = "untouched"};
+	struct penstock_blockdev b = {.name = "untouched"};
 
 	(void)state;
 	assert_int_equal(load_from(&b, dev_block, 8, 0), -ENODEV);

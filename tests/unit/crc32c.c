@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CRC-32C, and CRC-32 of zip archives: the published values, every way of computing it, pieces
  * joined. */
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 
 #include "base/crc32c.h"
 #include "base/random.h"
@@ -15,11 +15,11 @@ static void published_values_come_out(void)
 		up[i] = (unsigned char)i;
 		ones[i] = 0xff;
 	}
-	T_EQ(sluice_crc32c(0, "", 0), 0);
-	T_EQ(sluice_crc32c(0, "123456789", 9), 0xe3069283);
-	T_EQ(sluice_crc32c(0, zeros, 32), 0x8a9136aa); /* RFC 3720, B.4 */
-	T_EQ(sluice_crc32c(0, ones, 32), 0x62a8ab43);
-	T_EQ(sluice_crc32c(0, up, 32), 0x46dd794e);
+	T_EQ(penstock_crc32c(0, "", 0), 0);
+	T_EQ(penstock_crc32c(0, "123456789", 9), 0xe3069283);
+	T_EQ(penstock_crc32c(0, zeros, 32), 0x8a9136aa); /* RFC 3720, B.4 */
+	T_EQ(penstock_crc32c(0, ones, 32), 0x62a8ab43);
+	T_EQ(penstock_crc32c(0, up, 32), 0x46dd794e);
 }
 
 /* One bit at a time, from the definition. */
@@ -44,14 +44,14 @@ static void all_ways_agree_at_any_length_and_address(void)
 	for (unsigned shift = 0; shift < 9; shift += 4) {
 		unsigned char *p = buf + shift;
 
-		sluice_pattern_fill(p, MOST, 5, 0);
+		penstock_pattern_fill(p, MOST, 5, 0);
 		want = 0x12345678;
 		for (size_t len = 0; len < MOST; len++) {
-			if (sluice_crc32c(0x12345678, p, len) != want)
+			if (penstock_crc32c(0x12345678, p, len) != want)
 				T_FAIL("%zu bytes at %u", len, shift);
-			if (len % 7 == 1 && sluice_crc32c_plain(0x12345678, p, len) != want)
+			if (len % 7 == 1 && penstock_crc32c_plain(0x12345678, p, len) != want)
 				T_FAIL("%zu bytes at %u, by the instruction", len, shift);
-			if (len % 7 == 0 && sluice_crc32c_portable(0x12345678, p, len) != want)
+			if (len % 7 == 0 && penstock_crc32c_portable(0x12345678, p, len) != want)
 				T_FAIL("%zu bytes at %u, by tables", len, shift);
 			want = by_definition(0x82f63b78u, want, p + len, 1);
 		}
@@ -65,14 +65,14 @@ static void pieces_are_joined(void)
 	uint32_t whole;
 
 	T_OK(buf);
-	sluice_pattern_fill(buf, MOST, 6, 0);
-	whole = sluice_crc32c(0, buf, MOST);
+	penstock_pattern_fill(buf, MOST, 6, 0);
+	whole = penstock_crc32c(0, buf, MOST);
 	for (size_t cut = 0; cut <= MOST; cut += cut < 100 ? 1 : 997) {
-		uint32_t a = sluice_crc32c(0, buf, cut);
-		uint32_t b = sluice_crc32c(0, buf + cut, MOST - cut);
+		uint32_t a = penstock_crc32c(0, buf, cut);
+		uint32_t b = penstock_crc32c(0, buf + cut, MOST - cut);
 
-		T_EQ(sluice_crc32c(a, buf + cut, MOST - cut), whole);
-		T_EQ(sluice_crc32c_combine(a, b, MOST - cut), whole);
+		T_EQ(penstock_crc32c(a, buf + cut, MOST - cut), whole);
+		T_EQ(penstock_crc32c_combine(a, b, MOST - cut), whole);
 	}
 	free(buf);
 }
@@ -83,10 +83,10 @@ static void very_long_pieces_are_joined(void)
 	uint32_t a = 0xdeadbeef, b = 0x01234567;
 	uint64_t period = 0x7fffffff;
 
-	T_EQ(sluice_crc32c_combine(a, b, 0), a ^ b);
-	T_EQ(sluice_crc32c_combine(a, b, period), a ^ b);
-	T_EQ(sluice_crc32c_combine(a, b, period << 30), sluice_crc32c_combine(a, b, 0));
-	T_EQ(sluice_crc32c_combine(a, b, period * 3 + 5), sluice_crc32c_combine(a, b, 5));
+	T_EQ(penstock_crc32c_combine(a, b, 0), a ^ b);
+	T_EQ(penstock_crc32c_combine(a, b, period), a ^ b);
+	T_EQ(penstock_crc32c_combine(a, b, period << 30), penstock_crc32c_combine(a, b, 0));
+	T_EQ(penstock_crc32c_combine(a, b, period * 3 + 5), penstock_crc32c_combine(a, b, 5));
 }
 
 /* By steps of 256, 64 and 16 bytes, of 8 and of one. */
@@ -94,12 +94,12 @@ static void that_of_zip_is_as_defined_at_any_length_and_address(void)
 {
 	unsigned char buf[2000];
 
-	sluice_pattern_fill(buf, sizeof(buf), 3, 0);
-	T_EQ(sluice_crc32(0, "", 0), 0);
-	T_EQ(sluice_crc32(0, "123456789", 9), 0xcbf43926);
+	penstock_pattern_fill(buf, sizeof(buf), 3, 0);
+	T_EQ(penstock_crc32(0, "", 0), 0);
+	T_EQ(penstock_crc32(0, "123456789", 9), 0xcbf43926);
 	for (size_t from = 0; from < 16; from++)
 		for (size_t len = 0; from + len <= sizeof(buf); len += len < 400 ? 1 : 17)
-			T_EQ(sluice_crc32(7, buf + from, len),
+			T_EQ(penstock_crc32(7, buf + from, len),
 			     by_definition(0xedb88320u, 7, buf + from, len));
 }
 

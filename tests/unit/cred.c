@@ -41,7 +41,7 @@ static unsigned nr_asked;
 static char asked[512];
 
 static int fetch(void *ctx, const struct object_fetch *req, struct object_fetched *ret,
-		 struct sluice_err *err)
+		 struct penstock_err *err)
 {
 	(void)ctx;
 	(void)err;
@@ -81,7 +81,7 @@ static void put(const char *name, const char *text)
 	fclose(f);
 }
 
-static struct sluice_err err;
+static struct penstock_err err;
 
 static int open_it(struct object_cred_source **s, const char *profile)
 {
@@ -263,7 +263,7 @@ static void a_web_identity_is_changed_for_keys(void)
 {
 	static const struct answer good[] = {
 		{"POST", "https://sts.eu-west-3.amazonaws.com/", NULL,
-		 "RoleArn=arn%3Aaws%3Aiam&RoleSessionName=sluice&WebIdentityToken=" MARK "%2Fjwt",
+		 "RoleArn=arn%3Aaws%3Aiam&RoleSessionName=penstock&WebIdentityToken=" MARK "%2Fjwt",
 		 200, STS},
 		{0}};
 	static const struct answer denied[] = {{"POST", "sts", NULL, NULL, 403, MARK}, {0}};

@@ -5,25 +5,25 @@
 
 static void a_failure_stores_code_and_message(void)
 {
-	struct sluice_err err = {0, "old"};
+	struct penstock_err err = {0, "old"};
 
-	T_EQ(sluice_fail(&err, -EIO, "%s: %d is outside %d..%d", "depth", 9, 1, 8), -EIO);
+	T_EQ(penstock_fail(&err, -EIO, "%s: %d is outside %d..%d", "depth", 9, 1, 8), -EIO);
 	T_EQ(err.code, -EIO);
 	T_OK(!strcmp(err.msg, "depth: 9 is outside 1..8"));
-	T_EQ(sluice_fail(NULL, -ENOMEM, "nobody %s", "listens"), -ENOMEM);
+	T_EQ(penstock_fail(NULL, -ENOMEM, "nobody %s", "listens"), -ENOMEM);
 }
 
 static void a_long_message_is_cut(void)
 {
 	char text[2000];
 	struct {
-		struct sluice_err err;
+		struct penstock_err err;
 		char after[8];
 	} e = {{0, ""}, "intact"};
 
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
-	T_EQ(sluice_fail(&e.err, -EINVAL, "open %s: no room", text), -EINVAL);
+	T_EQ(penstock_fail(&e.err, -EINVAL, "open %s: no room", text), -EINVAL);
 	T_EQ(strlen(e.err.msg), sizeof(e.err.msg) - 1);
 	T_OK(!strncmp(e.err.msg, "open xxx", 8));
 	T_STR_HAS(e.err.msg, "xxx...xxx");
@@ -42,7 +42,7 @@ static void a_cut_parts_no_character(void)
 		text[0] = '\0';
 		for (int i = 0; i < n; i++)
 			strcat(text, i % 7 == 3 ? "a" : "\u20ac");
-		sluice_line(room, sizeof(room), "%s", text);
+		penstock_line(room, sizeof(room), "%s", text);
 		len = strlen(room);
 		T_OK(len < sizeof(room) && (len == strlen(text) || len > sizeof(room) - 6));
 		for (size_t i = 0; i < len; i++)
@@ -57,11 +57,11 @@ static void a_cut_parts_no_character(void)
 
 static void every_code_has_words(void)
 {
-	T_OK(!strcmp(sluice_strerror(-ENOSPC), sluice_strerror(ENOSPC)));
+	T_OK(!strcmp(penstock_strerror(-ENOSPC), penstock_strerror(ENOSPC)));
 	for (int code = -5000; code < 5000; code++)
-		T_OK(sluice_strerror(code) && sluice_strerror(code)[0]);
-	T_OK(sluice_strerror(INT_MAX)[0]);
-	T_OK(sluice_strerror(INT_MIN + 1)[0]);
+		T_OK(penstock_strerror(code) && penstock_strerror(code)[0]);
+	T_OK(penstock_strerror(INT_MAX)[0]);
+	T_OK(penstock_strerror(INT_MIN + 1)[0]);
 }
 
 int main(void)

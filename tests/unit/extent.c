@@ -76,18 +76,18 @@ static void give(struct model *m, unsigned i)
 static void run_model(bool low, uint32_t good, uint64_t ready)
 {
 	struct model m = {.ready = ready};
-	struct sluice_random random;
+	struct penstock_random random;
 
-	sluice_random_seed(&random, t_seed());
+	penstock_random_seed(&random, t_seed());
 	m.map = extent_map_new(UNITS, ready, good, low);
 	T_OK(m.map);
 	for (unsigned long n = t_ops(20000); n > 0; n--) {
-		unsigned i = (unsigned)sluice_random_below(&random, OBJECTS);
+		unsigned i = (unsigned)penstock_random_below(&random, OBJECTS);
 
 		if (m.size[i])
 			give(&m, i);
 		else
-			take(&m, i, 1 + sluice_random_below(&random, n % 3 ? 8 : 200));
+			take(&m, i, 1 + penstock_random_below(&random, n % 3 ? 8 : 200));
 		if (n % 1000 == 0 && m.ready < UNITS) {
 			m.ready = min_u64(UNITS, m.ready + 400);
 			extent_map_grow(m.map, m.ready);
@@ -159,15 +159,15 @@ static void what_goes_in_turn_stays_in_one_piece(void)
 {
 	struct extent_map *m = extent_map_new(10000, 10000, 16, false);
 	struct extents ring[64];
-	struct sluice_random random;
+	struct penstock_random random;
 	unsigned pieces = 0, nr = 0;
 
 	T_OK(m);
 	memset(ring, 0, sizeof(ring));
-	sluice_random_seed(&random, 1);
+	penstock_random_seed(&random, 1);
 	for (unsigned i = 0; i < 20000; i++, nr++) { /* the oldest goes first, as in a cache */
 		extents_give(&ring[i % 64], m);
-		T_EQ(extents_take(&ring[i % 64], m, 1 + sluice_random_below(&random, 200)), 0);
+		T_EQ(extents_take(&ring[i % 64], m, 1 + penstock_random_below(&random, 200)), 0);
 		pieces += ring[i % 64].nr;
 	}
 	T_OK(pieces < nr + nr / 20);

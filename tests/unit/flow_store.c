@@ -50,9 +50,9 @@ static void open_store(uint64_t capacity)
 	fk_open();
 }
 
-static struct sluice_store_stats stats(void)
+static struct penstock_store_stats stats(void)
 {
-	struct sluice_store_stats s;
+	struct penstock_store_stats s;
 
 	T_OK(place_store_stats(fk_place[0], &s));
 	return s;
@@ -223,7 +223,7 @@ static void memory_is_moved_into_it(void)
 
 static void what_a_store_cannot_do_is_refused(void)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct flow_op op;
 
 	fk_setup();
@@ -245,7 +245,7 @@ static bool there(const char *name)
 	return access(t_path(name), F_OK) == 0;
 }
 
-static int try_open(struct place_opts o, const char *name, struct sluice_err *err)
+static int try_open(struct place_opts o, const char *name, struct penstock_err *err)
 {
 	const char *path = t_path(name);
 	struct place *p = NULL;
@@ -261,7 +261,7 @@ static int try_open(struct place_opts o, const char *name, struct sluice_err *er
 
 static void what_was_made_goes_and_what_was_there_stays(void)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct place_opts o = store_of(MIB(8));
 
 	open_store(MIB(8));
@@ -282,7 +282,7 @@ static void what_was_made_goes_and_what_was_there_stays(void)
 	fk_close();
 	o.keep = false;
 	T_EQ(try_open(o, "store", &err), -EEXIST);
-	T_STR_HAS(err.msg, "holds a store already, which 'sluice store drop' removes");
+	T_STR_HAS(err.msg, "holds a store already, which 'penstock store drop' removes");
 	o.reuse = true;
 	fk_setup();
 	fk_add(o, "store");
@@ -300,7 +300,7 @@ static void what_was_made_goes_and_what_was_there_stays(void)
 static void other_files_are_left_alone(void)
 {
 	struct place_opts o = store_of(UINT64_MAX / 2);
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	const char *path = t_path("new");
 
 	T_EQ(mkdir(t_path("store"), 0700), 0);

@@ -10,9 +10,9 @@
 static void a_span_is_the_union_of_its_intervals(void)
 {
 	enum { AXIS = 400, NR = 12 };
-	struct sluice_random random;
+	struct penstock_random random;
 
-	sluice_random_seed(&random, t_seed());
+	penstock_random_seed(&random, t_seed());
 	for (unsigned turn = 0; turn < 2000; turn++) {
 		bool covered[AXIS] = {false};
 		struct span s = {0};
@@ -20,12 +20,12 @@ static void a_span_is_the_union_of_its_intervals(void)
 
 		/* as chunks come back: begun one after the other, several at a time */
 		for (unsigned i = 0; i < NR; i++) {
-			unsigned len = 1 + (unsigned)sluice_random_below(&random, 25);
+			unsigned len = 1 + (unsigned)penstock_random_below(&random, 25);
 
 			span_add(&s, start, start + len);
 			for (unsigned k = start; k < start + len; k++)
 				covered[k] = true;
-			start += (unsigned)sluice_random_below(&random, 8);
+			start += (unsigned)penstock_random_below(&random, 8);
 		}
 		for (unsigned k = 0; k < AXIS; k++)
 			want += covered[k];
@@ -61,30 +61,30 @@ static struct op *as_op(uint64_t n)
 
 static void a_heap_gives_the_smallest_first(void)
 {
-	struct sluice_random random;
-	struct sluice_heap h = {0};
+	struct penstock_random random;
+	struct penstock_heap h = {0};
 	uint64_t last = 0, key;
 	bool gone[500] = {false};
 
-	sluice_random_seed(&random, t_seed());
+	penstock_random_seed(&random, t_seed());
 	for (uint64_t i = 0; i < 500; i++)
-		T_EQ(ops_wait(&h, sluice_random_below(&random, 300), as_op(i)), 0);
+		T_EQ(ops_wait(&h, penstock_random_below(&random, 300), as_op(i)), 0);
 	for (unsigned i = 0; i < 100; i++) {
-		uint64_t at = sluice_random_below(&random, h.nr);
+		uint64_t at = penstock_random_below(&random, h.nr);
 
 		gone[h.v[at].who] = true;
-		sluice_heap_remove(&h, at);
+		penstock_heap_remove(&h, at);
 	}
 	T_EQ(h.nr, 400);
 	while (h.nr) {
-		key = sluice_heap_first(&h);
+		key = penstock_heap_first(&h);
 		T_OK(key >= last);
 		last = key;
 		key = (uintptr_t)ops_next(&h);
 		T_OK(!gone[key]);
 		gone[key] = true;
 	}
-	T_EQ(sluice_heap_first(&h), UINT64_MAX);
+	T_EQ(penstock_heap_first(&h), UINT64_MAX);
 	free(h.v);
 }
 
@@ -184,7 +184,7 @@ static void ordinary_keys_are_names_as_they_are(void)
 	check_name("rag_doc_0001_chunk_2", 20, "rag_doc_0001_chunk_2.npy");
 	check_name("a..b", 4, "a..b.npy");
 	check_name("..", 2, "%2E..npy");
-	check_name(".sluice-objects", 15, "%2Esluice-objects.npy");
+	check_name(".penstock-objects", 15, "%2Epenstock-objects.npy");
 	check_name("a/b", 3, "a%2Fb.npy");
 	check_name("a b\xc3\xa4", 5, "a%20b%C3%A4.npy");
 	check_name("100%~1", 6, "100%25%7E1.npy");
@@ -196,15 +196,15 @@ static void keys_of_any_bytes_and_length_have_names_of_their_own(void)
 {
 	enum { NR = 400 };
 	static char names[NR][PLACE_NAME];
-	struct sluice_random random;
+	struct penstock_random random;
 	char key[5000];
 
-	sluice_random_seed(&random, t_seed());
+	penstock_random_seed(&random, t_seed());
 	for (unsigned i = 0; i < NR; i++) {
-		uint32_t len = (uint32_t)sluice_random_below(&random, i % 2 ? 5000 : 300);
+		uint32_t len = (uint32_t)penstock_random_below(&random, i % 2 ? 5000 : 300);
 
 		for (uint32_t k = 0; k < len; k++)
-			key[k] = i % 3 ? 'k' : (char)sluice_random_next(&random);
+			key[k] = i % 3 ? 'k' : (char)penstock_random_next(&random);
 		if (len > 8)
 			memcpy(key + len - 8, &(uint64_t){i}, 8); /* they differ at the end only */
 		check_name(key, len, NULL);

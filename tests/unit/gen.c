@@ -22,10 +22,10 @@
 static void fill(uint64_t seed, double dedup, double compress, uint64_t object, void *buf,
 		 size_t len)
 {
-	struct sluice_gen g;
+	struct penstock_gen g;
 
-	assert_int_equal(sluice_gen_init(&g, seed, dedup, compress, NULL), 0);
-	sluice_gen_fill(&g, object, 0, buf, len);
+	assert_int_equal(penstock_gen_init(&g, seed, dedup, compress, NULL), 0);
+	penstock_gen_fill(&g, object, 0, buf, len);
 }
 
 static void all_kernels_make_the_same_words(void **state)
@@ -35,15 +35,15 @@ static void all_kernels_make_the_same_words(void **state)
 	unsigned last = 0;
 
 	(void)state;
-	while (sluice_gen_kernel(last + 1))
+	while (penstock_gen_kernel(last + 1))
 		last++;
-	assert_string_equal(sluice_gen_kernel(last)->name, "portable");
+	assert_string_equal(penstock_gen_kernel(last)->name, "portable");
 	for (unsigned k = 0; k < last; k++)
 		for (unsigned nr = 0; nr < WORDS; nr += nr < 40 ? 1 : 37) {
 			memset(want, 0xee, sizeof(want));
 			memset(got, 0xee, sizeof(got));
-			sluice_gen_kernel(last)->words(want + nr % 8, nr * 77, nr);
-			sluice_gen_kernel(k)->words(got + nr % 8, nr * 77, nr);
+			penstock_gen_kernel(last)->words(want + nr % 8, nr * 77, nr);
+			penstock_gen_kernel(k)->words(got + nr % 8, nr * 77, nr);
 			assert_memory_equal(want, got, sizeof(want));
 		}
 }
@@ -56,9 +56,9 @@ static void the_content_is_the_same_for_ever(void **state)
 	(void)state;
 	assert_non_null(buf);
 	fill(1, 1, 1, 2, buf, 1 << 20);
-	assert_int_equal(sluice_crc32c(0, buf, 1 << 20), 0xd929e9f0);
+	assert_int_equal(penstock_crc32c(0, buf, 1 << 20), 0xd929e9f0);
 	fill(1, 1.5, 2.7, 2, buf, 1 << 20);
-	assert_int_equal(sluice_crc32c(0, buf, 1 << 20), 0x11dd805);
+	assert_int_equal(penstock_crc32c(0, buf, 1 << 20), 0x11dd805);
 	free(buf);
 }
 
@@ -68,32 +68,32 @@ static void any_range_is_a_piece_of_the_whole(void **state)
 	size_t len = 1 << 20;
 	unsigned char *whole = malloc(len), *piece = malloc(len);
 	uint64_t seed = t_seed();
-	struct sluice_random r;
+	struct penstock_random r;
 
 	(void)state;
 	assert_true(whole && piece);
-	sluice_random_seed(&r, seed);
+	penstock_random_seed(&r, seed);
 	for (unsigned i = 0; i < 4 * 200; i++) {
-		struct sluice_gen g;
-		size_t off = sluice_random_below(&r, len), n = sluice_random_below(&r, 20000);
+		struct penstock_gen g;
+		size_t off = penstock_random_below(&r, len), n = penstock_random_below(&r, 20000);
 		unsigned char *p = piece + i % 64;
 
 		assert_int_equal(
-			sluice_gen_init(&g, seed, ratios[i / 200][0], ratios[i / 200][1], NULL), 0);
+			penstock_gen_init(&g, seed, ratios[i / 200][0], ratios[i / 200][1], NULL), 0);
 		if (i % 200 == 0)
-			sluice_gen_fill(&g, 5, 0, whole, len);
+			penstock_gen_fill(&g, 5, 0, whole, len);
 		n = min_u64(n, len - off);
 		p[n] = 0xee;
-		sluice_gen_fill(&g, 5, off, p, n);
+		penstock_gen_fill(&g, 5, off, p, n);
 		assert_memory_equal(p, whole + off, n);
 		assert_int_equal(p[n], 0xee);
-		assert_int_equal(sluice_gen_check(&g, 5, off, p, n), n);
+		assert_int_equal(penstock_gen_check(&g, 5, off, p, n), n);
 		if (n) {
-			size_t wrong = sluice_random_below(&r, n);
+			size_t wrong = penstock_random_below(&r, n);
 
-			p[wrong] ^= 1u << sluice_random_below(&r, 8);
+			p[wrong] ^= 1u << penstock_random_below(&r, 8);
 			p[n - 1] ^= wrong < n - 1;
-			assert_int_equal(sluice_gen_check(&g, 5, off, p, n), wrong);
+			assert_int_equal(penstock_gen_check(&g, 5, off, p, n), wrong);
 		}
 	}
 	free(whole);
@@ -116,7 +116,7 @@ static size_t different_blocks(unsigned char *buf, size_t len)
 
 	memset(table, 0, sizeof(table));
 	for (size_t at = 0; at < len; at += 4096) {
-		uint32_t slot = sluice_crc32c(0, buf + at, 4096) % TABLE;
+		uint32_t slot = penstock_crc32c(0, buf + at, 4096) % TABLE;
 
 		while (table[slot] && memcmp(buf + 4096u * (table[slot] - 1), buf + at, 4096) != 0)
 			slot = (slot + 1) % TABLE;
@@ -174,13 +174,13 @@ static void zstd_and_a_count_of_blocks_confirm_the_ratios(void **state)
 static void every_64_kib_can_be_compressed_as_much(void **state)
 {
 	unsigned char buf[65536], out[70000];
-	struct sluice_gen g;
+	struct penstock_gen g;
 	size_t packed;
 
 	(void)state;
-	sluice_gen_init(&g, 3, 1, 2.7, NULL);
+	penstock_gen_init(&g, 3, 1, 2.7, NULL);
 	for (uint64_t i = 0; i < 50; i++) {
-		sluice_gen_fill(&g, 0, i * sizeof(buf), buf, sizeof(buf));
+		penstock_gen_fill(&g, 0, i * sizeof(buf), buf, sizeof(buf));
 		packed = ZSTD_compress(out, sizeof(out), buf, sizeof(buf), 1);
 		within_2_percent(sizeof(buf) / (double)packed, 2.7, "64 KiB");
 	}
@@ -205,7 +205,7 @@ static void no_word_of_one_object_is_in_another(void **state)
 static void every_bit_depends_on_every_bit(void **state)
 {
 	enum { TRIES = 4000 };
-	gen_words_fn *words = sluice_gen_kernel(0)->words;
+	gen_words_fn *words = penstock_gen_kernel(0)->words;
 
 	(void)state;
 	for (unsigned in = 0; in < 64; in++) {
@@ -227,20 +227,20 @@ static void every_bit_depends_on_every_bit(void **state)
 static void ratios_that_cannot_be_are_refused(void **state)
 {
 	static const double bad[] = {0.99, -1, 1001, 1e300};
-	struct sluice_gen *g = NULL;
-	struct sluice_err err;
+	struct penstock_gen *g = NULL;
+	struct penstock_err err;
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++)
-		assert_int_equal(sluice_gen_open(&g, 1, bad[i], 1, &err), -EINVAL);
+		assert_int_equal(penstock_gen_open(&g, 1, bad[i], 1, &err), -EINVAL);
 	assert_string_equal(err.msg, "dedup: 1e+300 is outside 1..1000");
-	assert_int_equal(sluice_gen_open(&g, 1, 1, 16.1, &err), -EINVAL);
+	assert_int_equal(penstock_gen_open(&g, 1, 1, 16.1, &err), -EINVAL);
 	assert_string_equal(err.msg, "compress: 16.1 is outside 1..16");
-	assert_int_equal(sluice_gen_open(&g, 1, 0.0 / 0.0, 1, &err), -EINVAL);
+	assert_int_equal(penstock_gen_open(&g, 1, 0.0 / 0.0, 1, &err), -EINVAL);
 	assert_null(g);
-	assert_int_equal(sluice_gen_open(&g, 1, 0, 0, &err), 0);
-	sluice_gen_close(g);
-	sluice_gen_close(NULL);
+	assert_int_equal(penstock_gen_open(&g, 1, 0, 0, &err), 0);
+	penstock_gen_close(g);
+	penstock_gen_close(NULL);
 }
 
 int main(void)

@@ -10,7 +10,7 @@ const char report_page_behind[] = "";
 
 static void a_build_without_charts_says_so(void **state)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	(void)state;
 	assert_false(report_html_built());
@@ -20,7 +20,7 @@ static void a_build_without_charts_says_so(void **state)
 
 static void and_writes_no_page(void **state)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	FILE *f = tmpfile();
 
 	(void)state;

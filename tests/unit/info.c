@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice info on machines this one is not: engines are what this file says. */
+/* penstock info on machines this one is not: engines are what this file says. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -22,7 +22,7 @@
 static const char *const *engines;
 static const char *refused; /* names, separated by blanks */
 
-const char *sluice_engine_name(unsigned i)
+const char *penstock_engine_name(unsigned i)
 {
 	for (unsigned n = 0; engines[n]; n++)
 		if (n == i)
@@ -30,16 +30,16 @@ const char *sluice_engine_name(unsigned i)
 	return NULL;
 }
 
-const char *sluice_engine_descr(const char *name)
+const char *penstock_engine_descr(const char *name)
 {
 	(void)name;
 	return "an engine";
 }
 
-int sluice_engine_probe(const char *name, struct sluice_err *err)
+int penstock_engine_probe(const char *name, struct penstock_err *err)
 {
 	if (strstr(refused, name))
-		return sluice_fail(err, -EPERM, "%s: not here", name);
+		return penstock_fail(err, -EPERM, "%s: not here", name);
 	return 0;
 }
 

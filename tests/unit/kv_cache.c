@@ -246,7 +246,7 @@ static void live_entries_have_numbers_of_their_own(void)
 
 static void a_failed_event_ends_the_call_and_leaves_the_cache_sound(void)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 	int r;
 
 	/* of the last allocation: two demotions, a deletion, the write */
@@ -365,19 +365,19 @@ static void every_entry_is_found_whatever_came_and_went(void)
 {
 	enum { KEYS = MANY / 4 };
 	static bool there[KEYS];
-	struct sluice_random rnd;
-	struct sluice_err err;
+	struct penstock_random rnd;
+	struct penstock_err err;
 	uint64_t seed = t_seed(), live = 0;
 
-	sluice_random_seed(&rnd, seed);
+	penstock_random_seed(&rnd, seed);
 	memset(there, 0, sizeof(there));
 	open_cache(0, 0, KV_UNLIMITED);
 	for (int round = 0; round < 6; round++) {
 		for (int i = 0; i < KEYS; i++) {
-			uint64_t n = sluice_random_below(&rnd, KEYS);
+			uint64_t n = penstock_random_below(&rnd, KEYS);
 
 			/* mostly in, then mostly out */
-			if (sluice_random_below(&rnd, 10) < (round % 2 ? 1 : 9)) {
+			if (penstock_random_below(&rnd, 10) < (round % 2 ? 1 : 9)) {
 				T_EQ(allocate(n, 1), KV_NVME);
 				live += !there[n];
 				there[n] = true;

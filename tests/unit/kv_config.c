@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The YAML file of `sluice kv': every key of the table by itself. */
+/* The YAML file of `penstock kv': every key of the table by itself. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

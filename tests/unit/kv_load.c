@@ -101,7 +101,7 @@ static void a_long_context_is_prefill_only(void)
 
 static void a_configuration_that_makes_no_sense_is_refused(void)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 
 	t_kv.params.config.decode_batch = 0;
 	T_EQ(kv_load_new(&t_kv.load, &t_kv.params, NULL, &err), -EINVAL);

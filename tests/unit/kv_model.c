@@ -106,7 +106,7 @@ static void a_new_model_has_the_usual_values(void)
 
 static void what_has_no_size_is_refused(void)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 	struct kv_model m = *kv_model_builtin(0);
 
 	m.layers = 0;
@@ -169,7 +169,7 @@ static void the_limits_of_a_run_become_those_of_the_cache(void)
 
 static void refused(const struct kv_config *c, const char *says)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 
 	T_ERR(kv_config_check(c, &err), -EINVAL, &err);
 	T_STR_HAS(err.msg, says);

@@ -7,7 +7,7 @@
 
 static struct kv_texts *texts;
 static struct kv_ops ops;
-static struct sluice_err err;
+static struct penstock_err err;
 
 static void setup(void)
 {

@@ -10,19 +10,19 @@
 
 /* ------------------------------------------------------------------------- heap */
 
-static bool in_order(struct sluice_heap_item a, struct sluice_heap_item b)
+static bool in_order(struct penstock_heap_item a, struct penstock_heap_item b)
 {
 	return a.key < b.key || (a.key == b.key && a.who < b.who);
 }
 
 /* Take everything: it comes in order, and there are @nr. */
-static void take_all(struct sluice_heap *h, uint32_t nr, uint32_t limit)
+static void take_all(struct penstock_heap *h, uint32_t nr, uint32_t limit)
 {
-	struct sluice_heap_item last = {0}, item;
+	struct penstock_heap_item last = {0}, item;
 
 	T_EQ(h->nr, nr);
 	for (uint32_t i = 0; i < nr; i++) {
-		item = sluice_heap_take(h);
+		item = penstock_heap_take(h);
 		T_OK(item.who < limit);
 		T_OK(i == 0 || in_order(last, item));
 		last = item;
@@ -30,38 +30,38 @@ static void take_all(struct sluice_heap *h, uint32_t nr, uint32_t limit)
 	T_EQ(h->nr, 0);
 }
 
-static void fill(struct sluice_heap *h, struct sluice_random *r)
+static void fill(struct penstock_heap *h, struct penstock_random *r)
 {
 	for (uint32_t i = 0; i < MANY; i++)
-		sluice_heap_put(h, sluice_random_below(r, MANY / 2), i);
+		penstock_heap_put(h, penstock_random_below(r, MANY / 2), i);
 }
 
 static void a_heap_gives_the_earliest_first_and_of_equals_the_lowest_number(void)
 {
-	struct sluice_random r;
-	struct sluice_heap h = {0};
+	struct penstock_random r;
+	struct penstock_heap h = {0};
 
-	sluice_random_seed(&r, t_seed());
-	T_EQ(sluice_heap_reserve(&h, MANY), 0);
+	penstock_random_seed(&r, t_seed());
+	T_EQ(penstock_heap_reserve(&h, MANY), 0);
 	fill(&h, &r);
 	take_all(&h, MANY, MANY);
-	sluice_heap_fini(&h);
+	penstock_heap_fini(&h);
 }
 
 static void a_heap_that_was_cut_is_still_in_order(void)
 {
-	struct sluice_random r;
-	struct sluice_heap h = {0};
+	struct penstock_random r;
+	struct penstock_heap h = {0};
 
-	sluice_random_seed(&r, t_seed());
-	T_EQ(sluice_heap_reserve(&h, MANY), 0);
+	penstock_random_seed(&r, t_seed());
+	T_EQ(penstock_heap_reserve(&h, MANY), 0);
 	fill(&h, &r);
-	sluice_heap_cut(&h, 77);
+	penstock_heap_cut(&h, 77);
 	take_all(&h, 77, 77);
 	fill(&h, &r);
-	sluice_heap_cut(&h, 0);
+	penstock_heap_cut(&h, 0);
 	take_all(&h, 0, 0);
-	sluice_heap_fini(&h);
+	penstock_heap_fini(&h);
 }
 
 /* ------------------------------------------------------------------------ queue */
@@ -82,7 +82,7 @@ static void teardown(void)
 
 static void expect(uint64_t now, int level, uint32_t who)
 {
-	struct sluice_heap_item item;
+	struct penstock_heap_item item;
 
 	T_EQ(kv_queue_take(&queue, now, &item), level);
 	if (level >= 0)
@@ -93,9 +93,9 @@ static void put_three(void)
 {
 	T_EQ(kv_queue_init(&queue, &params, 3), 0);
 	T_EQ(kv_queue_first(&queue), UINT64_MAX);
-	sluice_heap_put(&queue.level[KV_BATCH], 10, 0);
-	sluice_heap_put(&queue.level[KV_RESPONSIVE], 20, 1);
-	sluice_heap_put(&queue.level[KV_INTERACTIVE], 30, 2);
+	penstock_heap_put(&queue.level[KV_BATCH], 10, 0);
+	penstock_heap_put(&queue.level[KV_RESPONSIVE], 20, 1);
+	penstock_heap_put(&queue.level[KV_INTERACTIVE], 30, 2);
 	T_EQ(kv_queue_first(&queue), 10);
 }
 

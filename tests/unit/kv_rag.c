@@ -22,7 +22,7 @@ static void teardown(void)
 
 static void begin(void)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 
 	kv_rag_fini(&rag);
 	T_ERR(kv_rag_init(&rag, &t_kv.params, &err), 0, &err);
@@ -83,7 +83,7 @@ static void a_chunk_is_no_larger_than_allowed(void)
 
 static void documents_that_cannot_be_cut_are_refused(void)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 
 	t_kv.params.config.rag_small_tokens[1] = 1 << 30;
 	t_kv.params.config.rag_chunk_tokens = 1;
@@ -93,7 +93,7 @@ static void documents_that_cannot_be_cut_are_refused(void)
 
 static void the_oldest_document_goes_when_there_are_too_many(void)
 {
-	struct sluice_random r = kv_stream(1, KV_STREAM_DOC, 0, 0);
+	struct penstock_random r = kv_stream(1, KV_STREAM_DOC, 0, 0);
 	uint32_t gone = 0;
 
 	t_kv.params.config.rag_max_documents = 3;
@@ -115,7 +115,7 @@ static void the_oldest_document_goes_when_there_are_too_many(void)
 /* How often each chunk comes first and how often at all, in 20000 retrievals. */
 static void retrieve(uint32_t doc, unsigned *first, unsigned *ever)
 {
-	struct sluice_random r = kv_stream(7, KV_STREAM_DOC, 0, 0);
+	struct penstock_random r = kv_stream(7, KV_STREAM_DOC, 0, 0);
 
 	for (int i = 0; i < 20000; i++) {
 		uint32_t nr = kv_rag_retrieve(&rag, doc, &r);
@@ -168,7 +168,7 @@ static void retrieval_can_be_uniform(void)
 
 static void a_short_document_gives_all_it_has(void)
 {
-	struct sluice_random r = kv_stream(7, KV_STREAM_DOC, 0, 0);
+	struct penstock_random r = kv_stream(7, KV_STREAM_DOC, 0, 0);
 
 	t_kv.params.config.rag_top_k = 1000;
 	begin();

@@ -122,7 +122,7 @@ static void compare(void)
 {
 	char path[PATH_MAX];
 	struct kv_result traced;
-	struct sluice_err err;
+	struct penstock_err err;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "%s", t_path("trace.csv"));

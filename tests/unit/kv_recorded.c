@@ -285,7 +285,7 @@ static void a_long_input_is_read_when_it_is_needed(void)
 static void an_input_that_becomes_shorter_is_an_error(void)
 {
 	struct kv_request *r = calloc(LONG, sizeof(*r));
-	struct sluice_err err;
+	struct penstock_err err;
 	unsigned nr = 0;
 
 	use_long(1);
@@ -303,7 +303,7 @@ static void an_input_that_becomes_shorter_is_an_error(void)
 static void what_cannot_be_read_is_an_error(void)
 {
 	struct kv_load *none = NULL;
-	struct sluice_err err;
+	struct penstock_err err;
 
 	t_kv.params.burst_path = t_path("nothing.csv");
 	T_OK(kv_load_new(&none, &t_kv.params, t_kv.texts, &err) < 0);

@@ -74,7 +74,7 @@ static void what_is_computed_again_is_set_again(void)
 	uint64_t again = 0;
 
 	kvrun.params.gpu_gb = kvrun.params.cpu_gb = 0;
-	kvrun.job.policy = SLUICE_STORE_LRU;
+	kvrun.job.policy = PENSTOCK_STORE_LRU;
 	run_store(2);
 	for (size_t i = 0; i < kvrun.nr_ops; i++)
 		again += kvrun.ops[i].type == FLOW_READ && kvrun.ops[i].missed &&
@@ -97,15 +97,15 @@ static void documents_that_are_forgotten_are_deleted(void)
 static void a_store_that_is_there_is_left_alone(void)
 {
 	const char *dir = kvrun.dir;
-	struct sluice_store *store;
+	struct penstock_store *store;
 
-	T_EQ(sluice_store_open(&store, &dir, 1, MIB(4), NULL, NULL), 0);
-	T_EQ(sluice_store_close(store, NULL), 0);
+	T_EQ(penstock_store_open(&store, &dir, 1, MIB(4), NULL, NULL), 0);
+	T_EQ(penstock_store_close(store, NULL), 0);
 	kvrun.job.backend = KV_BACKEND_STORE;
 	T_EQ(kv_check(&kvrun.job, &kvrun.err), -EEXIST);
 	T_STR_HAS(kvrun.err.msg, "holds a store already");
 	T_EQ(kvrun_go(), -EEXIST);
-	T_EQ(sluice_store_drop(dir, NULL), 0);
+	T_EQ(penstock_store_drop(dir, NULL), 0);
 }
 
 static const struct t_case cases[] = {

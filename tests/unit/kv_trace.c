@@ -35,7 +35,7 @@ static void teardown(void)
 	t_kv_teardown();
 }
 
-static int try_run(struct sluice_err *err)
+static int try_run(struct penstock_err *err)
 {
 	kv_result_fini(&result);
 	T_EQ(kv_result_init(&result), 0);
@@ -44,7 +44,7 @@ static int try_run(struct sluice_err *err)
 
 static void run(void)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 
 	T_ERR(try_run(&err), 0, &err);
 }
@@ -440,7 +440,7 @@ static void a_run_that_is_stopped_says_so(void)
 
 static void bad_input_makes_no_file(void)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 	struct stat st;
 
 	params->burst_path = t_path("no-such.csv");
@@ -451,7 +451,7 @@ static void bad_input_makes_no_file(void)
 
 static void a_file_that_cannot_be_written_is_an_error(void)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 
 	job.trace_path = "/dev/full";
 	T_EQ(try_run(&err), -ENOSPC);

@@ -214,7 +214,7 @@ static struct model model;
 static struct kv_cache *cache;
 static struct kv_event told[EVENTS];
 static unsigned nr_told;
-static struct sluice_random rnd;
+static struct penstock_random rnd;
 
 static int on_event(void *arg, const struct kv_event *ev)
 {
@@ -245,7 +245,7 @@ static void same_events(unsigned long op)
 
 static void same_state(void)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 	struct kv_event ev;
 	uint64_t pos = 0, order = 0, n = 0;
 
@@ -267,7 +267,7 @@ static void same_state(void)
 
 static uint64_t below(uint64_t n)
 {
-	return sluice_random_below(&rnd, n);
+	return penstock_random_below(&rnd, n);
 }
 
 static double share(double lo, double hi)
@@ -367,7 +367,7 @@ static void every_decision_is_that_of_the_simple_model(void)
 	uint64_t seed = t_seed();
 
 	for (unsigned long i = 0; i < caches; i++) {
-		sluice_random_seed(&rnd, seed + i);
+		penstock_random_seed(&rnd, seed + i);
 		one_cache(600);
 	}
 }

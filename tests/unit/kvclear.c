@@ -23,8 +23,8 @@ static void begin(void)
 
 static int clear(void)
 {
-	struct sluice_err err = {0, ""};
-	int r = sluice_store_clear(sk, &err);
+	struct penstock_err err = {0, ""};
+	int r = penstock_store_clear(sk, &err);
 
 	T_EQ(r < 0, err.msg[0] != 0);
 	return r;
@@ -46,7 +46,7 @@ static void fill(uint64_t seed)
 
 static void nothing_is_there(void)
 {
-	struct sluice_store_stats now = sk_stats();
+	struct penstock_store_stats now = sk_stats();
 
 	T_EQ(now.entries, 0);
 	T_EQ(now.value_bytes, 0);
@@ -115,7 +115,7 @@ static void it_stays_so_after_a_kill(void)
 
 static sem_t held, go_on;
 
-static void hold(void *arg, const struct sluice_store_done *done)
+static void hold(void *arg, const struct penstock_store_done *done)
 {
 	(void)arg;
 	(void)done;
@@ -127,22 +127,22 @@ static void hold(void *arg, const struct sluice_store_done *done)
 /* The one worker does nothing from here on until it is let go. */
 static void hold_worker(void)
 {
-	struct sluice_store_item item = {"x", 1, 0, NULL};
-	struct sluice_store_batch b = {
-		.opcode = SLUICE_STORE_EXISTS, .nr = 1, .items = &item, .on_done = hold};
+	struct penstock_store_item item = {"x", 1, 0, NULL};
+	struct penstock_store_batch b = {
+		.opcode = PENSTOCK_STORE_EXISTS, .nr = 1, .items = &item, .on_done = hold};
 
-	T_OK(sluice_store_submit(sk, &b, NULL) > 0);
+	T_OK(penstock_store_submit(sk, &b, NULL) > 0);
 	while (sem_wait(&held) < 0)
 		T_EQ(errno, EINTR);
 }
 
-static int64_t submit(uint32_t opcode, const char *key, const struct sluice_iov *iov,
+static int64_t submit(uint32_t opcode, const char *key, const struct penstock_iov *iov,
 		      int64_t *result)
 {
-	struct sluice_store_item item = {key, (uint32_t)strlen(key), 1, iov};
-	struct sluice_store_batch b = {
+	struct penstock_store_item item = {key, (uint32_t)strlen(key), 1, iov};
+	struct penstock_store_batch b = {
 		.opcode = opcode, .nr = 1, .items = &item, .results = result};
-	int64_t ticket = sluice_store_submit(sk, &b, NULL);
+	int64_t ticket = penstock_store_submit(sk, &b, NULL);
 
 	T_OK(ticket > 0);
 	return ticket;
@@ -150,25 +150,25 @@ static int64_t submit(uint32_t opcode, const char *key, const struct sluice_iov 
 
 static void await(int64_t ticket)
 {
-	struct sluice_store_done done;
+	struct penstock_store_done done;
 
-	T_EQ(sluice_store_wait(sk, (uint64_t)ticket, -1, &done), 0);
+	T_EQ(penstock_store_wait(sk, (uint64_t)ticket, -1, &done), 0);
 }
 
 static void a_set_that_came_before_is_not_found_after(void)
 {
 	char bytes[3][100] = {"early", "late", ""};
-	struct sluice_iov iov[3] = {{bytes[0], 100}, {bytes[1], 100}, {bytes[2], 100}};
+	struct penstock_iov iov[3] = {{bytes[0], 100}, {bytes[1], 100}, {bytes[2], 100}};
 	int64_t results[3], early, late, get;
 
 	T_EQ(sk_set("c", 1, 100), 100);
 	T_EQ(sem_init(&held, 0, 0), 0);
 	T_EQ(sem_init(&go_on, 0, 0), 0);
 	hold_worker();
-	early = submit(SLUICE_STORE_SET, "a", &iov[0], &results[0]);
-	get = submit(SLUICE_STORE_GET, "c", &iov[2], &results[2]);
+	early = submit(PENSTOCK_STORE_SET, "a", &iov[0], &results[0]);
+	get = submit(PENSTOCK_STORE_GET, "c", &iov[2], &results[2]);
 	T_EQ(clear(), 0);
-	late = submit(SLUICE_STORE_SET, "b", &iov[1], &results[1]);
+	late = submit(PENSTOCK_STORE_SET, "b", &iov[1], &results[1]);
 	sem_post(&go_on);
 	await(early);
 	await(late);
@@ -191,14 +191,14 @@ static unsigned round_nr;
 static _Atomic unsigned cleared;
 static atomic_bool over;
 
-static int64_t set_of_this_round(const char *key, unsigned *value, struct sluice_iov iov)
+static int64_t set_of_this_round(const char *key, unsigned *value, struct penstock_iov iov)
 {
 	int64_t ticket, result;
 
 	pthread_rwlock_rdlock(&turn);
 	for (unsigned i = 0; i < iov.len / sizeof(*value); i++)
 		value[i] = round_nr;
-	ticket = submit(SLUICE_STORE_SET, key, &iov, &result);
+	ticket = submit(PENSTOCK_STORE_SET, key, &iov, &result);
 	pthread_rwlock_unlock(&turn);
 	await(ticket);
 	return result;
@@ -207,7 +207,7 @@ static int64_t set_of_this_round(const char *key, unsigned *value, struct sluice
 static void *work(void *arg)
 {
 	unsigned id = (unsigned)(uintptr_t)arg, *value = malloc(40000), least;
-	struct sluice_iov iov = {value, 40000};
+	struct penstock_iov iov = {value, 40000};
 	int64_t r;
 
 	T_CHECK(value != NULL);
@@ -217,7 +217,7 @@ static void *work(void *arg)
 
 		memset(value, 0, iov.len);
 		least = atomic_load(&cleared);
-		r = sk_op(SLUICE_STORE_GET, key, n, value, iov.len, 0);
+		r = sk_op(PENSTOCK_STORE_GET, key, n, value, iov.len, 0);
 		T_CHECK(r == -ENOENT || (r == 40000 && value[0] >= least));
 		for (unsigned j = 0; r > 0 && j < iov.len / sizeof(*value); j++)
 			T_CHECK(value[j] == value[0]);
@@ -300,7 +300,7 @@ static void the_child_of_a_fork_clears_nothing(void)
 	T_EQ(sk_set("a", 1, 10), 10);
 	pid = fork();
 	if (pid == 0)
-		_exit(sluice_store_clear(sk, NULL) == -ECHILD ? 0 : 1);
+		_exit(penstock_store_clear(sk, NULL) == -ECHILD ? 0 : 1);
 	T_EQ(waitpid(pid, &status, 0), pid);
 	T_EQ(status, 0);
 	T_EQ(sk_get("a", 1, 10), 10);

@@ -118,7 +118,7 @@ int flock(int fd, int op)
 {
 	if (removes) {
 		removes = false;
-		T_EQ(sluice_store_drop(t_path("a"), NULL), 0);
+		T_EQ(penstock_store_drop(t_path("a"), NULL), 0);
 	}
 	return (int)syscall(SYS_flock, fd, op);
 }
@@ -135,7 +135,7 @@ static void begin(void)
 {
 	sk_reset();
 	sk_opts.engine = "threads";
-	sk_opts.flags = SLUICE_STORE_NO_RECENT;
+	sk_opts.flags = PENSTOCK_STORE_NO_RECENT;
 }
 
 static void empty(const char *name)
@@ -253,7 +253,7 @@ static void a_drive_that_could_not_be_cleared_comes_back_empty(void)
 		sk_open("a b", MIB(48));
 		stays = true;
 		bad[0] = inode_of("b/log");
-		_exit(sluice_store_clear(sk, NULL) == -EIO && sk_stats().dirs_out == 1 ? 0 : 1);
+		_exit(penstock_store_clear(sk, NULL) == -EIO && sk_stats().dirs_out == 1 ? 0 : 1);
 	}
 	T_EQ(waitpid(child, &status, 0), child);
 	T_EQ(status, 0);
@@ -264,7 +264,7 @@ static void a_drive_that_could_not_be_cleared_comes_back_empty(void)
 
 static void drives_of_two_stores_are_refused(void)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 
 	sk_open("a b", MIB(48));
 	sk_close();
@@ -278,7 +278,7 @@ static void drives_of_two_stores_are_refused(void)
 
 static void a_store_that_is_being_removed_is_refused(void)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct stat st;
 
 	sk_open("a", MIB(24));
@@ -294,31 +294,31 @@ static void a_store_that_is_being_removed_is_refused(void)
 static void a_bad_place_of_a_drive_loses_one_value(void)
 {
 	static unsigned char bufs[20][LEN];
-	struct sluice_iov iov[20];
-	struct sluice_store_item items[20];
+	struct penstock_iov iov[20];
+	struct penstock_store_item items[20];
 	int64_t results[20];
-	struct sluice_store_batch b = {.opcode = SLUICE_STORE_GET, .nr = 20, .items = items};
+	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_GET, .nr = 20, .items = items};
 
 	sk_open("a", MIB(48));
 	set_some(0, 2, 0);
 	b.results = results;
 	for (unsigned i = 0; i < 20; i++) {
-		iov[i] = (struct sluice_iov){bufs[i], LEN};
-		items[i] = (struct sluice_store_item){"k0", 2, 1, &iov[i]};
+		iov[i] = (struct penstock_iov){bufs[i], LEN};
+		items[i] = (struct penstock_store_item){"k0", 2, 1, &iov[i]};
 	}
 	bad[0] = inode_of("a/data");
 	for (unsigned i = 0; i < 2; i++) {
-		T_EQ(sluice_store_run(sk, &b, NULL, NULL), 0);
+		T_EQ(penstock_store_run(sk, &b, NULL, NULL), 0);
 		T_EQ(results[0], i ? -ENOENT : -EIO);
 	}
 	T_EQ(sk_stats().dirs_out, 0);
 	T_EQ(sk_exists("k0"), -ENOENT);
 	bad[0] = 0;
-	b.opcode = SLUICE_STORE_SET;
-	b.flags = SLUICE_STORE_ABSENT;
+	b.opcode = PENSTOCK_STORE_SET;
+	b.flags = PENSTOCK_STORE_ABSENT;
 	b.nr = 1;
-	sluice_pattern_fill(bufs[0], LEN, 3, 0);
-	T_EQ(sluice_store_run(sk, &b, NULL, NULL), 0);
+	penstock_pattern_fill(bufs[0], LEN, 3, 0);
+	T_EQ(penstock_store_run(sk, &b, NULL, NULL), 0);
 	T_EQ(results[0], LEN);
 	T_EQ(sk_get("k0", 3, LEN), LEN);
 	T_EQ(sk_get("k1", 1, LEN), LEN);
@@ -328,22 +328,22 @@ static void a_bad_place_of_a_drive_loses_one_value(void)
 static void a_value_keeps_its_place_while_it_is_read(void)
 {
 	static unsigned char buf[LEN];
-	struct sluice_iov iov = {buf, LEN};
-	struct sluice_store_item item = {"held", 4, 1, &iov};
+	struct penstock_iov iov = {buf, LEN};
+	struct penstock_store_item item = {"held", 4, 1, &iov};
 	int64_t result = 0, ticket;
-	struct sluice_store_batch b = {.opcode = SLUICE_STORE_GET,
+	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_GET,
 				       .nr = 1,
 				       .items = &item,
 				       .results = &result,
-				       .memory = SLUICE_MEMORY_HOST};
-	struct sluice_store_done done;
+				       .memory = PENSTOCK_MEMORY_HOST};
+	struct penstock_store_done done;
 
 	sk_opts.io_threads = 4;
 	sk_open("a", MIB(8));
 	T_EQ(sk_set("held", 7, LEN), LEN);
 	waiting = 0;
 	slow = inode_of("a/data");
-	ticket = sluice_store_submit(sk, &b, NULL);
+	ticket = penstock_store_submit(sk, &b, NULL);
 	T_OK(ticket > 0);
 	while (!waiting)
 		usleep(1000);
@@ -351,9 +351,9 @@ static void a_value_keeps_its_place_while_it_is_read(void)
 	set_some(0, 300, 0); /* 30 MB */
 	T_OK(sk_stats().evictions > 100);
 	slow = 0;
-	T_EQ(sluice_store_wait(sk, (uint64_t)ticket, -1, &done), 0);
+	T_EQ(penstock_store_wait(sk, (uint64_t)ticket, -1, &done), 0);
 	T_EQ(result, LEN);
-	T_EQ(sluice_pattern_check(buf, LEN, 7, 0), LEN);
+	T_EQ(penstock_pattern_check(buf, LEN, 7, 0), LEN);
 	T_EQ(sk_stats().corrupt, 0);
 }
 
@@ -362,7 +362,7 @@ static _Atomic bool is_late, was_late;
 
 enum { LARGE = 8 << 20, FIRST = 2 << 20, SECOND = 6 << 20 };
 
-static void told_late(void *arg, const struct sluice_store_done *done)
+static void told_late(void *arg, const struct penstock_store_done *done)
 {
 	(void)arg;
 	is_late = done->good == 0;
@@ -386,9 +386,9 @@ static void page_read(int sig, siginfo_t *info, void *context)
 static void deadlines_are_seen_while_a_large_value_is_summed_up(void)
 {
 	static unsigned char buf[LEN];
-	struct sluice_iov iov = {buf, LEN};
-	struct sluice_store_item item = {"k", 1, 1, &iov};
-	struct sluice_store_batch b = {.opcode = SLUICE_STORE_GET,
+	struct penstock_iov iov = {buf, LEN};
+	struct penstock_store_item item = {"k", 1, 1, &iov};
+	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_GET,
 				       .nr = 1,
 				       .items = &item,
 				       .deadline_ns = 1800ull * 1000000000,
@@ -408,12 +408,12 @@ static void deadlines_are_seen_while_a_large_value_is_summed_up(void)
 		is_late = was_late = false;
 		waiting = 0;
 		slow = inode_of("a/data");
-		T_OK(sluice_store_submit(sk, &b, NULL) > 0);
+		T_OK(penstock_store_submit(sk, &b, NULL) > 0);
 		while (!waiting)
 			usleep(1000);
 		T_EQ(mprotect(large + FIRST, 4096, PROT_NONE), 0);
 		T_EQ(mprotect(large + SECOND, 4096, PROT_NONE), 0);
-		T_EQ(sk_op(SLUICE_STORE_SET, "large", 5, large, LARGE, copies * (UINT64_MAX / 4)),
+		T_EQ(sk_op(PENSTOCK_STORE_SET, "large", 5, large, LARGE, copies * (UINT64_MAX / 4)),
 		     LARGE);
 		T_OK(was_late);
 		slow = 0;
@@ -439,7 +439,7 @@ static unsigned char *slurp(const char *name, size_t *ret_len)
 
 /* Pages of @name are as they were, each with a chance of one in @of. */
 static void lose_writes(const char *name, const unsigned char *old, size_t len, unsigned of,
-			struct sluice_random *rng)
+			struct penstock_random *rng)
 {
 	int fd = open(t_path(name), O_WRONLY | O_CLOEXEC);
 
@@ -447,7 +447,7 @@ static void lose_writes(const char *name, const unsigned char *old, size_t len, 
 	for (size_t at = 0; at < len; at += 4096) {
 		size_t n = min_u64(4096, len - at);
 
-		if (sluice_random_below(rng, of) == 0)
+		if (penstock_random_below(rng, of) == 0)
 			T_EQ(syscall(SYS_pwrite64, fd, old + at, n, at), n);
 	}
 	close(fd);
@@ -456,10 +456,10 @@ static void lose_writes(const char *name, const unsigned char *old, size_t len, 
 /* Loss of power: the device has forgotten writes that it had said were done. */
 static void writes_that_were_lost_are_misses(void)
 {
-	struct sluice_random rng;
+	struct penstock_random rng;
 	uint64_t corrupt = 0;
 
-	sluice_random_seed(&rng, 5);
+	penstock_random_seed(&rng, 5);
 	for (unsigned round = 0; round < 8; round++) {
 		size_t data_len, log_len;
 		unsigned char *data, *log;
@@ -481,14 +481,14 @@ static void writes_that_were_lost_are_misses(void)
 		sk_open("a", MIB(4));
 		for (unsigned i = 0; i < KEYS; i++) {
 			unsigned char buf[LEN];
-			int64_t r = sk_op(SLUICE_STORE_GET, key_of(i), (uint32_t)strlen(key_of(i)),
+			int64_t r = sk_op(PENSTOCK_STORE_GET, key_of(i), (uint32_t)strlen(key_of(i)),
 					  buf, LEN, 0);
 
 			T_OK(r == LEN || r == -EBADMSG || r == -ENOENT);
 			if (r == LEN)
-				T_OK(sluice_pattern_check(buf, LEN, now + i, 0) == LEN ||
+				T_OK(penstock_pattern_check(buf, LEN, now + i, 0) == LEN ||
 				     (round % 2 &&
-				      sluice_pattern_check(buf, LEN, before + i, 0) == LEN));
+				      penstock_pattern_check(buf, LEN, before + i, 0) == LEN));
 		}
 		corrupt += sk_stats().corrupt;
 		sk_close();
@@ -584,7 +584,7 @@ static void a_newest_value_that_is_lost_brings_nothing_old_back(void)
 /* A log is read in pieces of 4 MiB: of this one the second, which says what has become of "k". */
 static void a_log_that_cannot_be_read_stays_as_it_is(void)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	char key[4000];
 	size_t len;
 
@@ -595,7 +595,7 @@ static void a_log_that_cannot_be_read_stays_as_it_is(void)
 	memset(key, 'x', sizeof(key));
 	for (unsigned i = 0; log_bytes("a/log") < MIB(5); i++) {
 		memcpy(key, &i, sizeof(i));
-		T_EQ(sk_op(SLUICE_STORE_SET, key, sizeof(key), key, 1, 0), 1);
+		T_EQ(sk_op(PENSTOCK_STORE_SET, key, sizeof(key), key, 1, 0), 1);
 	}
 	T_EQ(sk_set("k", 2, LEN), LEN);
 	T_EQ(sk_delete("gone"), 0);
@@ -615,7 +615,7 @@ static void a_log_that_cannot_be_read_stays_as_it_is(void)
 /* A process that opens the store and is killed at its @n-th read or write; was it? */
 static bool killed_at(unsigned n)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 	int status;
 	pid_t child = fork();
 
@@ -707,19 +707,19 @@ static void long_keys_at_once_fit_into_a_short_log(void)
 {
 	enum { N = 64 };
 	static char keys[N][4096];
-	struct sluice_iov iov = {keys, 1};
-	struct sluice_store_item items[N];
+	struct penstock_iov iov = {keys, 1};
+	struct penstock_store_item items[N];
 	int64_t results[N];
-	struct sluice_store_batch b = {
-		.opcode = SLUICE_STORE_SET, .nr = N, .items = items, .results = results};
+	struct penstock_store_batch b = {
+		.opcode = PENSTOCK_STORE_SET, .nr = N, .items = items, .results = results};
 
 	sk_open("a", MIB(2));
 	for (unsigned i = 0; i < N; i++) {
 		memset(keys[i], (int)i + 1, sizeof(keys[i]));
-		items[i] = (struct sluice_store_item){keys[i], sizeof(keys[i]), 1, &iov};
+		items[i] = (struct penstock_store_item){keys[i], sizeof(keys[i]), 1, &iov};
 	}
 	for (unsigned round = 0; round < 3; round++) {
-		T_EQ(sluice_store_run(sk, &b, NULL, NULL), 0);
+		T_EQ(penstock_store_run(sk, &b, NULL, NULL), 0);
 		for (unsigned i = 0; i < N; i++)
 			T_EQ(results[i], 1);
 	}
@@ -741,16 +741,16 @@ static unsigned in_line_for_the_log(void)
 static uint64_t submit(uint32_t opcode, const char *const *keys, unsigned nr, int64_t *results)
 {
 	static unsigned char value[LEN];
-	struct sluice_iov iov = {value, LEN};
-	struct sluice_store_item items[4];
-	struct sluice_store_batch b = {
+	struct penstock_iov iov = {value, LEN};
+	struct penstock_store_item items[4];
+	struct penstock_store_batch b = {
 		.opcode = opcode, .nr = nr, .items = items, .results = results};
 	int64_t ticket;
 
-	sluice_pattern_fill(value, LEN, 9, 0);
+	penstock_pattern_fill(value, LEN, 9, 0);
 	for (unsigned i = 0; i < nr; i++)
-		items[i] = (struct sluice_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov};
-	ticket = sluice_store_submit(sk, &b, NULL);
+		items[i] = (struct penstock_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov};
+	ticket = penstock_store_submit(sk, &b, NULL);
 	T_OK(ticket > 0);
 	return (uint64_t)ticket;
 }
@@ -780,7 +780,7 @@ static void sets_do_not_outlive_their_drive(void)
 {
 	static const char *const sets[] = {"x0", "x1", "x2", "x3"};
 	int64_t gone[2], results[4];
-	struct sluice_store_done done;
+	struct penstock_store_done done;
 	unsigned pos = 0, failed = 0;
 	uint64_t tickets[3];
 	const char *key;
@@ -790,11 +790,11 @@ static void sets_do_not_outlive_their_drive(void)
 	holding = permits = 0;
 	held = inode_of("a/log");
 	key = next_on(0, &pos);
-	tickets[0] = submit(SLUICE_STORE_DELETE, &key, 1, &gone[0]);
+	tickets[0] = submit(PENSTOCK_STORE_DELETE, &key, 1, &gone[0]);
 	wait_for_writes(1); /* and the next group comes together */
 	key = next_on(0, &pos);
-	tickets[1] = submit(SLUICE_STORE_DELETE, &key, 1, &gone[1]);
-	tickets[2] = submit(SLUICE_STORE_SET, sets, 4, results);
+	tickets[1] = submit(PENSTOCK_STORE_DELETE, &key, 1, &gone[1]);
+	tickets[2] = submit(PENSTOCK_STORE_SET, sets, 4, results);
 	while (in_line_for_the_log() < 5)
 		usleep(1000);
 	permits = 1;
@@ -805,7 +805,7 @@ static void sets_do_not_outlive_their_drive(void)
 		T_EQ(sk_get(next_on(1, &pos), 0, LEN), -EIO);
 	bad[0] = held = 0;
 	for (unsigned i = 0; i < 3; i++)
-		T_EQ(sluice_store_wait(sk, tickets[i], -1, &done), 0);
+		T_EQ(penstock_store_wait(sk, tickets[i], -1, &done), 0);
 	for (unsigned i = 0; i < 4; i++) {
 		T_OK(results[i] == LEN || results[i] == -EIO);
 		failed += results[i] < 0;
@@ -823,12 +823,12 @@ static void a_large_group_is_written_in_order(void)
 	enum { N = 512 };
 	static char keys[N][4000];
 	static int64_t results[N];
-	struct sluice_iov iov = {keys, 1};
-	static struct sluice_store_item items[N];
-	struct sluice_store_batch b = {
-		.opcode = SLUICE_STORE_SET, .nr = N, .items = items, .results = results};
+	struct penstock_iov iov = {keys, 1};
+	static struct penstock_store_item items[N];
+	struct penstock_store_batch b = {
+		.opcode = PENSTOCK_STORE_SET, .nr = N, .items = items, .results = results};
 	const char *old = "old";
-	struct sluice_store_done done;
+	struct penstock_store_done done;
 	int64_t gone, ticket;
 	uint64_t first;
 
@@ -845,26 +845,26 @@ static void a_large_group_is_written_in_order(void)
 	for (unsigned i = 0; i < N; i++) {
 		memset(keys[i], 'x', sizeof(keys[i]));
 		memcpy(keys[i], &i, sizeof(i));
-		items[i] = (struct sluice_store_item){keys[i], sizeof(keys[i]), 1, &iov};
+		items[i] = (struct penstock_store_item){keys[i], sizeof(keys[i]), 1, &iov};
 	}
 	holding = permits = behind = 0;
 	held = inode_of("a/log");
-	first = submit(SLUICE_STORE_DELETE, &old, 1, &gone);
+	first = submit(PENSTOCK_STORE_DELETE, &old, 1, &gone);
 	wait_for_writes(1); /* and the next group comes together */
-	ticket = sluice_store_submit(sk, &b, NULL);
+	ticket = penstock_store_submit(sk, &b, NULL);
 	T_OK(ticket > 0);
 	while (in_line_for_the_log() < N)
 		usleep(1000);
 	torn = (off_t)(sk->shelves[0].log.end + sk->shelves[0].group.len);
 	bad[0] = held;
 	held = 0;
-	T_EQ(sluice_store_wait(sk, first, -1, &done), 0);
-	T_EQ(sluice_store_wait(sk, (uint64_t)ticket, -1, &done), 0);
+	T_EQ(penstock_store_wait(sk, first, -1, &done), 0);
+	T_EQ(penstock_store_wait(sk, (uint64_t)ticket, -1, &done), 0);
 	T_EQ(done.good, 0);
 	T_EQ(behind, 0);
 	bad[0] = 0;
 	torn = 0;
-	T_EQ(sluice_store_run(sk, &b, &done, NULL), 0);
+	T_EQ(penstock_store_run(sk, &b, &done, NULL), 0);
 	T_EQ(done.good, N);
 	sk_close();
 	sk_open("a", MIB(128));
@@ -875,7 +875,7 @@ static void a_large_group_is_written_in_order(void)
 
 static void what_is_written_is_counted(void)
 {
-	struct sluice_store_stats st;
+	struct penstock_store_stats st;
 
 	sk_open("a", MIB(64));
 	for (unsigned i = 0; i < 20; i++)

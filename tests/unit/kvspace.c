@@ -10,7 +10,7 @@
 /* Bytes on disk, by what the file system says. */
 static uint64_t disk(const char *dir)
 {
-	static const char *const names[] = {"sluice-store", "data", "log", "log.new"};
+	static const char *const names[] = {"penstock-store", "data", "log", "log.new"};
 	uint64_t sum = 0;
 	struct stat st;
 	char path[600];
@@ -61,11 +61,11 @@ static unsigned long_keys_there(unsigned nr)
 	int64_t r;
 
 	for (unsigned i = 0; i < nr; i++) {
-		r = sk_op(SLUICE_STORE_GET, long_key(i), 4000, buf, sizeof(buf), 0);
+		r = sk_op(PENSTOCK_STORE_GET, long_key(i), 4000, buf, sizeof(buf), 0);
 		T_OK(r == -ENOENT || r == sizeof(buf));
 		if (r == -ENOENT)
 			continue;
-		T_EQ(sluice_pattern_check(buf, sizeof(buf), i, 0), sizeof(buf));
+		T_EQ(penstock_pattern_check(buf, sizeof(buf), i, 0), sizeof(buf));
 		there++;
 	}
 	return there;
@@ -83,8 +83,8 @@ static void a_smaller_capacity_gives_space_back(void)
 	sk_opts.log_bytes = MIB(16);
 	sk_open("d", MIB(256));
 	for (unsigned i = 0; i < N; i++) {
-		sluice_pattern_fill(buf, sizeof(buf), i, 0);
-		T_EQ(sk_op(SLUICE_STORE_SET, long_key(i), 4000, buf, sizeof(buf), 0), sizeof(buf));
+		penstock_pattern_fill(buf, sizeof(buf), i, 0);
+		T_EQ(sk_op(PENSTOCK_STORE_SET, long_key(i), 4000, buf, sizeof(buf), 0), sizeof(buf));
 	}
 	sk_close();
 	sk_open("d", MIB(256));
@@ -143,11 +143,11 @@ static void a_value_larger_than_the_store_is_not_stored(void)
 static void many_sets_at_once_fit_into_a_small_store(void)
 {
 	enum { N = 64, LEN = 250000 };
-	struct sluice_store_item items[N];
-	struct sluice_store_batch b = {.opcode = SLUICE_STORE_SET, .nr = N, .items = items};
-	struct sluice_store_done done;
+	struct penstock_store_item items[N];
+	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_SET, .nr = N, .items = items};
+	struct penstock_store_done done;
 	unsigned char *value = calloc(1, LEN);
-	struct sluice_iov iov = {value, LEN};
+	struct penstock_iov iov = {value, LEN};
 	int64_t results[N], tickets[4];
 	char keys[N][8];
 
@@ -156,23 +156,23 @@ static void many_sets_at_once_fit_into_a_small_store(void)
 	b.results = results;
 	for (unsigned i = 0; i < N; i++) {
 		snprintf(keys[i], sizeof(keys[i]), "k%u", i);
-		items[i] = (struct sluice_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov};
+		items[i] = (struct penstock_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov};
 	}
 	for (unsigned round = 0; round < 4; round++) {
-		T_EQ(sluice_store_run(sk, &b, &done, NULL), 0);
+		T_EQ(penstock_store_run(sk, &b, &done, NULL), 0);
 		T_EQ(done.good, N);
 	}
 	/* The same with one key that is read meanwhile, and one that is too large at any time. */
 	b.results = NULL;
 	b.deadline_ns = UINT64_MAX / 4;
 	for (unsigned i = 0; i < T_COUNT(tickets); i++) {
-		tickets[i] = sluice_store_submit(sk, &b, NULL);
+		tickets[i] = penstock_store_submit(sk, &b, NULL);
 		T_OK(tickets[i] > 0);
 		T_OK(sk_get("k63", 1, 1) < 0);
 		T_EQ(sk_set("big", 1, MIB(3)), -ENOSPC);
 	}
 	for (unsigned i = 0; i < T_COUNT(tickets); i++) {
-		T_EQ(sluice_store_wait(sk, (uint64_t)tickets[i], -1, &done), 0);
+		T_EQ(penstock_store_wait(sk, (uint64_t)tickets[i], -1, &done), 0);
 		T_EQ(done.good, N);
 	}
 	T_EQ(sk_stats().sets_no_space, T_COUNT(tickets));
@@ -182,15 +182,15 @@ static void many_sets_at_once_fit_into_a_small_store(void)
 /* As a batch that is waited for. */
 static void touch_later(const char *key)
 {
-	struct sluice_store_item item = {key, (uint32_t)strlen(key), 0, NULL};
-	struct sluice_store_batch b = {.opcode = SLUICE_STORE_EXISTS,
+	struct penstock_store_item item = {key, (uint32_t)strlen(key), 0, NULL};
+	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_EXISTS,
 				       .nr = 1,
 				       .items = &item,
-				       .flags = SLUICE_STORE_TOUCH | SLUICE_STORE_PREFIX};
-	struct sluice_store_done d;
-	int64_t ticket = sluice_store_submit(sk, &b, NULL);
+				       .flags = PENSTOCK_STORE_TOUCH | PENSTOCK_STORE_PREFIX};
+	struct penstock_store_done d;
+	int64_t ticket = penstock_store_submit(sk, &b, NULL);
 
-	T_EQ(sluice_store_wait(sk, (uint64_t)ticket, T_NO_LIMIT, &d), 0);
+	T_EQ(penstock_store_wait(sk, (uint64_t)ticket, T_NO_LIMIT, &d), 0);
 	T_EQ(d.prefix, 1);
 }
 
@@ -216,20 +216,20 @@ static void what_is_used_stays(uint32_t policy, bool touch)
 
 static void lru_keeps_what_is_used(void)
 {
-	what_is_used_stays(SLUICE_STORE_LRU, false);
+	what_is_used_stays(PENSTOCK_STORE_LRU, false);
 }
 
 static void s3fifo_keeps_what_is_used(void)
 {
-	what_is_used_stays(SLUICE_STORE_S3FIFO, false);
+	what_is_used_stays(PENSTOCK_STORE_S3FIFO, false);
 }
 
 static void what_is_touched_is_used(void)
 {
-	what_is_used_stays(SLUICE_STORE_LRU, true);
+	what_is_used_stays(PENSTOCK_STORE_LRU, true);
 	sk_end();
 	sk_begin();
-	what_is_used_stays(SLUICE_STORE_S3FIFO, true);
+	what_is_used_stays(PENSTOCK_STORE_S3FIFO, true);
 }
 
 /* Also while a table is being moved into a wider one, which is no more than a few places at once.
@@ -305,17 +305,17 @@ static void a_value_that_goes_is_found_soon(void)
 
 static void dear_values_stay_longer(void)
 {
-	struct sluice_iov iov;
-	struct sluice_store_item item = {"dear", 4, 1, &iov};
-	struct sluice_store_batch b = {
-		.opcode = SLUICE_STORE_SET, .nr = 1, .items = &item, .cost = 3};
+	struct penstock_iov iov;
+	struct penstock_store_item item = {"dear", 4, 1, &iov};
+	struct penstock_store_batch b = {
+		.opcode = PENSTOCK_STORE_SET, .nr = 1, .items = &item, .cost = 3};
 	static char value[100000];
 	char key[16];
 
 	sk_close();
 	sk_open("d", MIB(16));
-	iov = (struct sluice_iov){value, sizeof(value)};
-	T_EQ(sluice_store_run(sk, &b, NULL, NULL), 0);
+	iov = (struct penstock_iov){value, sizeof(value)};
+	T_EQ(penstock_store_run(sk, &b, NULL, NULL), 0);
 	for (unsigned i = 0; i < 300; i++) {
 		snprintf(key, sizeof(key), "k%u", i);
 		T_EQ(sk_set(key, i, 100000), 100000);
@@ -327,7 +327,7 @@ static void dear_values_stay_longer(void)
 static void the_second_touch_admits(void)
 {
 	sk_close();
-	sk_opts.flags = SLUICE_STORE_SECOND_TOUCH;
+	sk_opts.flags = PENSTOCK_STORE_SECOND_TOUCH;
 	sk_open("d", MIB(16));
 	T_EQ(sk_set("a", 1, 10), -EAGAIN);
 	T_EQ(sk_get("a", 1, 10), -ENOENT);
@@ -339,23 +339,23 @@ static void the_second_touch_admits(void)
 static void what_is_there_is_not_written_again_if_so_asked(void)
 {
 	char v[8] = "old";
-	struct sluice_iov iov = {v, sizeof(v)};
-	struct sluice_store_item item = {"a", 1, 1, &iov};
-	struct sluice_store_batch b = {
-		.opcode = SLUICE_STORE_SET, .nr = 1, .items = &item, .flags = SLUICE_STORE_ABSENT};
-	struct sluice_store_done d;
+	struct penstock_iov iov = {v, sizeof(v)};
+	struct penstock_store_item item = {"a", 1, 1, &iov};
+	struct penstock_store_batch b = {
+		.opcode = PENSTOCK_STORE_SET, .nr = 1, .items = &item, .flags = PENSTOCK_STORE_ABSENT};
+	struct penstock_store_done d;
 
-	T_EQ(sluice_store_run(sk, &b, &d, NULL), 0);
+	T_EQ(penstock_store_run(sk, &b, &d, NULL), 0);
 	T_EQ(d.good, 1);
 	strcpy(v, "new");
-	T_EQ(sluice_store_run(sk, &b, &d, NULL), 0);
+	T_EQ(penstock_store_run(sk, &b, &d, NULL), 0);
 	T_EQ(d.good, 1);
 	T_EQ(sk_stats().stored, 1);
 	T_EQ(sk_stats().sets_present, 1);
-	T_EQ(sk_op(SLUICE_STORE_GET, "a", 1, v, 8, 0), 8);
+	T_EQ(sk_op(PENSTOCK_STORE_GET, "a", 1, v, 8, 0), 8);
 	T_OK(!strcmp(v, "old"));
 	iov.len = 4; /* another length is another value */
-	T_EQ(sluice_store_run(sk, &b, &d, NULL), 0);
+	T_EQ(penstock_store_run(sk, &b, &d, NULL), 0);
 	T_EQ(sk_stats().stored, 2);
 	T_EQ(sk_get("a", 0, 0), -EMSGSIZE);
 	T_EQ(sk_exists("a"), 4);

@@ -26,18 +26,18 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 static void a_time_to_live_ends(void)
 {
 	char v[8] = "x";
-	struct sluice_iov iov = {v, sizeof(v)};
-	struct sluice_store_item item = {"a", 1, 1, &iov};
-	struct sluice_store_batch b = {
-		.opcode = SLUICE_STORE_SET, .nr = 1, .items = &item, .ttl_s = 1};
+	struct penstock_iov iov = {v, sizeof(v)};
+	struct penstock_store_item item = {"a", 1, 1, &iov};
+	struct penstock_store_batch b = {
+		.opcode = PENSTOCK_STORE_SET, .nr = 1, .items = &item, .ttl_s = 1};
 
-	T_EQ(sluice_store_run(sk, &b, NULL, NULL), 0);
+	T_EQ(penstock_store_run(sk, &b, NULL, NULL), 0);
 	while (sk_exists("a") >= 0)
 		usleep(20000);
 	T_EQ(sk_get("a", 0, 8), -ENOENT);
 	T_EQ(sk_stats().expired, 1);
 	b.ttl_s = 1000;
-	T_EQ(sluice_store_run(sk, &b, NULL, NULL), 0);
+	T_EQ(penstock_store_run(sk, &b, NULL, NULL), 0);
 	T_EQ(sk_exists("a"), 8);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strided memory of the Python extension, against loops over all indices. */
-#include "python/sluice/ext/layout.h"
+#include "python/penstock/ext/layout.h"
 
 #include "base/random.h"
 #include "tests/common/t.h"
@@ -15,12 +15,12 @@ struct array {
 	int64_t low, high; /* of the offsets of its elements, from the first */
 };
 
-static struct sluice_random rng;
+static struct penstock_random rng;
 static unsigned char room[3 * ROOM];
 
 static uint64_t below(uint64_t n)
 {
-	return sluice_random_below(&rng, n);
+	return penstock_random_below(&rng, n);
 }
 
 static struct layout *make(const struct array *a)
@@ -182,7 +182,7 @@ static void check_unpack(const struct array *a, const struct layout *l, uint64_t
 static void check_runs(const struct array *a, const struct layout *l, uint64_t bytes)
 {
 	uint64_t n = layout_runs(l, NULL, bytes), at = 0;
-	struct sluice_iov *iov = malloc((n + 1) * sizeof(*iov));
+	struct penstock_iov *iov = malloc((n + 1) * sizeof(*iov));
 	unsigned char *want = malloc(bytes + 1), *got = malloc(bytes + 1);
 
 	naive_pack(a, want, bytes);
@@ -221,7 +221,7 @@ static void arrays_of_all_shapes_are_packed_and_unpacked(void)
 {
 	struct array a;
 
-	sluice_random_seed(&rng, t_seed());
+	penstock_random_seed(&rng, t_seed());
 	fill(room, sizeof(room));
 	for (unsigned long i = 0; i < t_ops(2000); i++) {
 		if (i % 5 == 0)
@@ -239,7 +239,7 @@ static void ordinary_arrays_never_overlap_however_large(void)
 {
 	struct array a;
 
-	sluice_random_seed(&rng, t_seed());
+	penstock_random_seed(&rng, t_seed());
 	for (unsigned i = 0; i < 2000; i++) {
 		struct layout *l;
 		int64_t k = (int64_t)1 << (20 + i % 4);

@@ -80,7 +80,7 @@ static void make_files(void)
 		snprintf(paths[i], sizeof(paths[i]), "%s/limit-%u", t_dir(), i);
 		names[i] = paths[i];
 		fd = open(paths[i], O_CREAT | O_TRUNC | O_WRONLY, 0600);
-		sluice_pattern_fill(content, LEN, i, 0);
+		penstock_pattern_fill(content, LEN, i, 0);
 		assert_int_equal(write(fd, content, LEN), LEN);
 		close(fd);
 	}
@@ -106,7 +106,7 @@ static void all_the_memory_of_the_work_is_used(void **state)
 	make_files();
 	try_all_bytes(&l, &t);
 	for (unsigned i = 0; i < FILES; i++)
-		assert_int_equal(sluice_pattern_check(buf + i * t.step, LEN, i, 0), LEN);
+		assert_int_equal(penstock_pattern_check(buf + i * t.step, LEN, i, 0), LEN);
 	munmap(buf, FILES * (LEN + 4096));
 }
 
@@ -119,13 +119,13 @@ static void writes_put_down_what_is_at_the_same_offset(void **state)
 	(void)state;
 	make_files();
 	for (unsigned i = 0; i < FILES; i++)
-		sluice_pattern_fill(buf + i * t.step, LEN, i + 7, 0);
+		penstock_pattern_fill(buf + i * t.step, LEN, i + 7, 0);
 	try_all_bytes(&l, &t);
 	for (unsigned i = 0; i < FILES; i++) {
 		int fd = open(names[i], O_RDONLY);
 
 		assert_int_equal(read(fd, back, LEN), LEN);
-		assert_int_equal(sluice_pattern_check(back, LEN, i + 7, 0), LEN);
+		assert_int_equal(penstock_pattern_check(back, LEN, i + 7, 0), LEN);
 		close(fd);
 	}
 	munmap(buf, FILES * (LEN + 4096));

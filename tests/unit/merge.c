@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "base/random.h"
 #include "base/util.h"
@@ -32,7 +32,7 @@ static size_t nr_pooled;
 /* A rank that is @slow times as slow as others, and begins so late. */
 static void fill(struct run_series *s, unsigned ops, unsigned seed, double slow, uint64_t start_ns)
 {
-	struct sluice_random r;
+	struct penstock_random r;
 	uint64_t now = 0;
 
 	*s = (struct run_series){.read = true, .size = 4096};
@@ -40,11 +40,11 @@ static void fill(struct run_series *s, unsigned ops, unsigned seed, double slow,
 	snprintf(s->name, sizeof(s->name), "read 4K");
 	snprintf(s->stats.engine, sizeof(s->stats.engine), "io_uring");
 	snprintf(s->cache, sizeof(s->cache), "cold (O_DIRECT)");
-	sluice_random_seed(&r, seed);
+	penstock_random_seed(&r, seed);
 	pooled = reallocarray(pooled, nr_pooled + ops, sizeof(*pooled));
 	assert_non_null(pooled);
 	for (unsigned i = 0; i < ops; i++) {
-		uint64_t ns = (uint64_t)(slow * (double)(50000 + sluice_random_below(&r, 100000)));
+		uint64_t ns = (uint64_t)(slow * (double)(50000 + penstock_random_below(&r, 100000)));
 
 		now += ns;
 		assert_int_equal(series_add(s, s->size, ns, now), 0);
@@ -99,7 +99,7 @@ static json_t *merge_them(const char *command, unsigned nr)
 {
 	static const char *const names[] = {"a.json", "b.json", "c.json"};
 	struct merge_in in[RANKS] = {{0}};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	json_t *j[RANKS], *out = NULL;
 
 	for (unsigned i = 0; i < nr; i++) {
@@ -257,7 +257,7 @@ static void refused(json_t *a, json_t *b, const char *line)
 {
 	const struct merge_in in[] = {{.result = a, .name = "a.json"},
 				      {.result = b, .name = "b.json"}};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	json_t *out = NULL;
 
 	assert_int_equal(merge_results(&out, in, 2, "merge", &err), -EINVAL);
@@ -298,7 +298,7 @@ static void what_cannot_be_added_is_named(void **state)
 static void a_lost_rank_is_named(void **state)
 {
 	struct merge_in in[2] = {{.name = "rank 0"}, {.name = "rank 1", .lost = "killed"}};
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	json_t *out = NULL, *a;
 
 	(void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Signatures: what AWS has published, and every shape of a key; names of objects and endpoints. */
-#include <sluice/object.h>
+#include <penstock/object.h>
 
 #include "dl/crypto.h"
 #include "object/cred.h"
@@ -148,16 +148,16 @@ static void keys_are_encoded_once(void)
 
 static void names_are_told_from_paths(void)
 {
-	struct sluice_err err;
+	struct penstock_err err;
 
-	T_EQ(sluice_object_is_uri("s3://b/k", &err), 1);
-	T_EQ(sluice_object_is_uri("/a/b", &err), 0);
-	T_EQ(sluice_object_is_uri("s3:/b", &err), 0);
-	T_ERR(sluice_object_is_uri("az://b/k", &err), -ENOTSUP, &err);
+	T_EQ(penstock_object_is_uri("s3://b/k", &err), 1);
+	T_EQ(penstock_object_is_uri("/a/b", &err), 0);
+	T_EQ(penstock_object_is_uri("s3:/b", &err), 0);
+	T_ERR(penstock_object_is_uri("az://b/k", &err), -ENOTSUP, &err);
 	T_STR_HAS(err.msg, "az://b/k: only s3:// is built");
-	T_ERR(sluice_object_is_uri("gs://b", &err), -ENOTSUP, &err);
-	T_EQ(sluice_object_is_uri("S3://b/k", &err), 1);
-	T_ERR(sluice_object_is_uri("Gs://b", &err), -ENOTSUP, &err);
+	T_ERR(penstock_object_is_uri("gs://b", &err), -ENOTSUP, &err);
+	T_EQ(penstock_object_is_uri("S3://b/k", &err), 1);
+	T_ERR(penstock_object_is_uri("Gs://b", &err), -ENOTSUP, &err);
 }
 
 static void names_are_taken_apart(void)
@@ -166,7 +166,7 @@ static void names_are_taken_apart(void)
 					  "s3://bu cket/k", "s3://bu@cket/k", "s3://.bu/k",
 					  "s3://bucket",    "s3://bucket/"};
 	struct object_name n;
-	struct sluice_err err;
+	struct penstock_err err;
 
 	T_EQ(object_name_parse(&n, "s3://my.bucket-1//a/b c", true, &err), 0);
 	T_OK(!strcmp(n.bucket, "my.bucket-1") && !strcmp(n.key, "/a/b c"));
@@ -189,7 +189,7 @@ static void endpoints_are_taken_apart(void)
 		"http://h:x", "http://h:65536",   "http://[::1",     "http://h/a b",
 		"http://a b", "http://user:pw@h", "http://h\r\nX: y"};
 	struct object_url u;
-	struct sluice_err err;
+	struct penstock_err err;
 
 	T_EQ(object_url_parse(&u, "http://h:80/", &err), 0);
 	T_OK(!u.tls && !strcmp(u.host, "h") && !*u.base);
@@ -226,7 +226,7 @@ int main(void)
 	};
 	const char *why;
 
-	if (!sluice_crypto(&why))
+	if (!penstock_crypto(&why))
 		t_note("signatures are not looked at: %s", why);
-	return t_run(groups, sluice_crypto(NULL) ? 2 : 1, NULL);
+	return t_run(groups, penstock_crypto(NULL) ? 2 : 1, NULL);
 }

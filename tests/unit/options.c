@@ -416,7 +416,7 @@ static void the_help_shows_every_option_within_80_columns(void **state)
 	assert_non_null(f);
 	cli_help(f, &cmd, true);
 	fclose(f);
-	assert_non_null(strstr(text, "usage: sluice test [OPTION...] [FILE...]\n"));
+	assert_non_null(strstr(text, "usage: penstock test [OPTION...] [FILE...]\n"));
 	assert_non_null(strstr(text, "  -b, --block-size BYTES      bytes per block (1M)\n"));
 	assert_non_null(strstr(text, "  -m, --mode fast|slow_down   how (fast)\n"));
 	assert_non_null(strstr(text, "      --folder_to_device_mapping DIR:DEV...\n"));

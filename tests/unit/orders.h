@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_UNIT_ORDERS_H
-#define SLUICE_TESTS_UNIT_ORDERS_H
+#ifndef PENSTOCK_TESTS_UNIT_ORDERS_H
+#define PENSTOCK_TESTS_UNIT_ORDERS_H
 
 /*
  * Code of several threads in every order there is.  Threads are coroutines that may change at

@@ -112,8 +112,8 @@ static void from_memory_to_a_disk_it_goes_back_to_one(void)
 
 enum { WORK_NS = 200000000, COPIED = 64 << 20 };
 
-static struct sluice_io *io;
-static struct sluice_file *file;
+static struct penstock_io *io;
+static struct penstock_file *file;
 
 static uint64_t cpu_ns(clockid_t clock)
 {
@@ -156,7 +156,7 @@ static void compute(void *arg)
 
 static void copy(void *arg)
 {
-	T_EQ(sluice_pread(file, arg, COPIED, 0, NULL), COPIED);
+	T_EQ(penstock_pread(file, arg, COPIED, 0, NULL), COPIED);
 }
 
 /* From memory, where the kernel's threads copy for io_uring, and those of engine threads. */
@@ -169,20 +169,20 @@ static void copying_counts_and_what_the_program_computes_does_not(void)
 	T_OK(buf != MAP_FAILED);
 	memset(buf, 1, COPIED);
 	for (unsigned i = 0; i < T_COUNT(engines); i++) {
-		struct sluice_opts o = SLUICE_OPTS_INIT;
+		struct penstock_opts o = PENSTOCK_OPTS_INIT;
 		int fd = memfd_create("pace", 0);
 
 		T_EQ(ftruncate(fd, COPIED), 0);
 		o.engine = engines[i];
-		if (sluice_open(&io, &o, NULL) < 0) {
+		if (penstock_open(&io, &o, NULL) < 0) {
 			close(fd);
 			continue;
 		}
-		T_EQ(sluice_file_from_fd(&file, io, fd, NULL), 0);
-		T_EQ(sluice_pwrite(file, buf, COPIED, 0, NULL), COPIED);
+		T_EQ(penstock_file_from_fd(&file, io, fd, NULL), 0);
+		T_EQ(penstock_pwrite(file, buf, COPIED, 0, NULL), COPIED);
 		T_OK(seen_of(compute, &number) < 50);
 		T_OK(seen_of(copy, buf) > 50);
-		T_EQ(sluice_close(io, NULL), 0);
+		T_EQ(penstock_close(io, NULL), 0);
 		close(fd);
 	}
 	munmap(buf, COPIED);
@@ -196,9 +196,9 @@ static atomic_bool enough;
 static char byte;
 
 /* In the first I/O thread, as queues_pace() does it; then again. */
-static void change_number(void *arg, const struct sluice_done *done)
+static void change_number(void *arg, const struct penstock_done *done)
 {
-	struct sluice_op op = {.opcode = SLUICE_READ, .file = file, .buf = &byte, .len = 1};
+	struct penstock_op op = {.opcode = PENSTOCK_READ, .file = file, .buf = &byte, .len = 1};
 	unsigned n = atomic_load(&io->nr_active) == 1 ? io->max_queues : 1;
 
 	(void)arg;
@@ -206,29 +206,29 @@ static void change_number(void *arg, const struct sluice_done *done)
 	queues_resize(io, n);
 	op.on_done = change_number;
 	if (!atomic_load(&enough))
-		sluice_submit(io, &op, 1, NULL, NULL);
+		penstock_submit(io, &op, 1, NULL, NULL);
 }
 
 static void *submit_batches(void *arg)
 {
 	unsigned char *buf = malloc(BATCH * 2 * ALONE_BYTES);
-	struct sluice_done *d = calloc(BATCH, sizeof(*d));
+	struct penstock_done *d = calloc(BATCH, sizeof(*d));
 	const char *wrong = buf && d ? NULL : "memory";
 
 	(void)arg;
 	for (unsigned r = 0; r < ROUNDS && !wrong; r++) {
-		struct sluice_op ops[BATCH] = {0};
+		struct penstock_op ops[BATCH] = {0};
 		uint64_t tickets[BATCH];
 
 		for (unsigned i = 0; i < BATCH; i++)
-			ops[i] = (struct sluice_op){.opcode = SLUICE_READ,
+			ops[i] = (struct penstock_op){.opcode = PENSTOCK_READ,
 						    .file = file,
 						    .buf = buf + i * 2 * ALONE_BYTES,
 						    .len = i % 2 ? 4096 : 2 * ALONE_BYTES};
-		if (sluice_submit(io, ops, BATCH, tickets, NULL) != BATCH)
+		if (penstock_submit(io, ops, BATCH, tickets, NULL) != BATCH)
 			wrong = "submit";
 		for (unsigned i = 0; i < BATCH && !wrong; i++)
-			if (sluice_wait(io, tickets[i], -1, d) || d->res != (int64_t)ops[i].len)
+			if (penstock_wait(io, tickets[i], -1, d) || d->res != (int64_t)ops[i].len)
 				wrong = "wait";
 	}
 	free(d);
@@ -238,20 +238,20 @@ static void *submit_batches(void *arg)
 
 static void nothing_is_lost_while_the_number_changes(void)
 {
-	struct sluice_opts o = SLUICE_OPTS_INIT;
-	struct sluice_stats st = {.size = sizeof(st)};
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
+	struct penstock_stats st = {.size = sizeof(st)};
 	const char *path = t_path("pace");
 	pthread_t thread[SUBMITTERS];
 	void *wrong;
 
 	o.engine = "threads";
 	t_file_make(path, 1, FILE_BYTES);
-	T_EQ(sluice_open(&io, &o, NULL), 0);
-	T_EQ(sluice_get_stats(io, &st), 0);
+	T_EQ(penstock_open(&io, &o, NULL), 0);
+	T_EQ(penstock_get_stats(io, &st), 0);
 	T_EQ(st.threads, 1);
 	if (io->max_queues == 1)
 		T_SKIP("processors", "one processor, one thread");
-	T_EQ(sluice_file_open(&file, io, path, O_RDONLY, 0, NULL), 0);
+	T_EQ(penstock_file_open(&file, io, path, O_RDONLY, 0, NULL), 0);
 	atomic_store(&enough, false);
 	for (unsigned i = 0; i < SUBMITTERS; i++)
 		T_EQ(pthread_create(&thread[i], NULL, submit_batches, NULL), 0);
@@ -262,24 +262,24 @@ static void nothing_is_lost_while_the_number_changes(void)
 			T_FAIL("%s", (const char *)wrong);
 	}
 	atomic_store(&enough, true);
-	T_EQ(sluice_get_stats(io, &st), 0);
+	T_EQ(penstock_get_stats(io, &st), 0);
 	T_OK(st.threads == 1 || st.threads == io->max_queues);
-	T_EQ(sluice_close(io, NULL), 0);
+	T_EQ(penstock_close(io, NULL), 0);
 }
 
 /* In a process that has pinned nothing before: its exit status. */
 static int memory_pinned_then_freed_with_one_thread(void)
 {
-	struct sluice_buf_info info;
+	struct penstock_buf_info info;
 	void *p;
 	int r;
 
-	if (sluice_open(&io, NULL, NULL) || sluice_buf_alloc(&p, io, 8 << 20, 0, &info, NULL))
+	if (penstock_open(&io, NULL, NULL) || penstock_buf_alloc(&p, io, 8 << 20, 0, &info, NULL))
 		return 1;
-	if (io->max_queues == 1 || !(info.got & SLUICE_BUF_REGISTERED) || !t_pinned_bytes())
+	if (io->max_queues == 1 || !(info.got & PENSTOCK_BUF_REGISTERED) || !t_pinned_bytes())
 		return 2;
 	io->max_queues = 1; /* as where a second thread could not be made */
-	r = sluice_buf_free(io, p);
+	r = penstock_buf_free(io, p);
 	return r || t_pinned_bytes() ? 3 : 0;
 }
 

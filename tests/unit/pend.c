@@ -13,15 +13,15 @@
 enum { UNIT = 2 << 20, BLOCK = 1 << 20, SMALL = 4096, DEPTH = 128, OPS = 200, PAGE = 4096 };
 enum { PIECES = 64, PIECE = 64 << 10 };
 
-static struct sluice_io io;
+static struct penstock_io io;
 static struct queue queues[2];
 #define q queues[0]
-static struct sluice_file file;
+static struct penstock_file file;
 static struct part parts[2];
 static struct held held[2];
 static struct op ops[OPS];
 static struct block blocks[DEPTH];
-static struct sluice_stripe stripe;
+static struct penstock_stripe stripe;
 static unsigned nr_ops;
 
 /* A striped file of two members, and a queue with nothing to do. */
@@ -41,7 +41,7 @@ static void setup(void)
 	q.local_tail = &q.local;
 	q.ready_tail = &q.ready;
 	for (unsigned i = 0; i < DEPTH; i++) {
-		blocks[i].req.next = (struct sluice_req *)q.free;
+		blocks[i].req.next = (struct penstock_req *)q.free;
 		q.free = &blocks[i];
 	}
 	q.nr_free = DEPTH;
@@ -57,7 +57,7 @@ static void setup(void)
 	file.striped = true;
 }
 
-static struct op *new_op(enum sluice_opcode opcode, uint64_t offset, uint64_t len, uintptr_t addr)
+static struct op *new_op(enum penstock_opcode opcode, uint64_t offset, uint64_t len, uintptr_t addr)
 {
 	struct op *op = &ops[nr_ops++];
 
@@ -67,14 +67,14 @@ static struct op *new_op(enum sluice_opcode opcode, uint64_t offset, uint64_t le
 	op->offset = offset;
 	op->len = op->stop = len;
 	op->block = BLOCK;
-	op->one = (struct sluice_iov){(void *)addr, len};
+	op->one = (struct penstock_iov){(void *)addr, len};
 	op->iov = &op->one;
 	op->nr_iov = 1;
 	return op;
 }
 
 /* Reads or writes of one unit each, that all queues share. */
-static void share(enum sluice_opcode opcode, const unsigned *units, unsigned nr)
+static void share(enum penstock_opcode opcode, const unsigned *units, unsigned nr)
 {
 	setup();
 	for (unsigned i = 0; i < nr; i++)
@@ -82,7 +82,7 @@ static void share(enum sluice_opcode opcode, const unsigned *units, unsigned nr)
 }
 
 /* One that has its home here. */
-static struct op *give(enum sluice_opcode opcode, uint64_t offset, uint64_t len, uintptr_t addr)
+static struct op *give(enum penstock_opcode opcode, uint64_t offset, uint64_t len, uintptr_t addr)
 {
 	struct op *op = new_op(opcode, offset, len, addr);
 
@@ -110,7 +110,7 @@ static void who_waits_for_a_slow_member_lets_others_by(void)
 {
 	static const unsigned units[] = {0, 2, 5};
 
-	share(SLUICE_READ, units, 3);
+	share(PENSTOCK_READ, units, 3);
 	T_EQ(next() == &ops[0], true);
 	held[0].bytes = PART_BYTES - 1;
 	T_EQ(next() == &ops[0], true);
@@ -130,7 +130,7 @@ static void nobody_gets_the_last_quarter(void)
 {
 	static const unsigned units[] = {0, 2};
 
-	share(SLUICE_READ, units, 2);
+	share(PENSTOCK_READ, units, 2);
 	held[0].blocks = DEPTH / 4 * 3 - 1;
 	T_EQ(next() == &ops[0], true);
 	held[0].blocks++;
@@ -162,8 +162,8 @@ static void who_may_go_is_found_far_behind(void)
 
 	setup();
 	for (unsigned i = 0; i < 100; i++)
-		pend_add(&io, new_op(SLUICE_READ, 2 * (uint64_t)i * UNIT, UNIT, PAGE));
-	far = new_op(SLUICE_READ, UNIT, UNIT, PAGE);
+		pend_add(&io, new_op(PENSTOCK_READ, 2 * (uint64_t)i * UNIT, UNIT, PAGE));
+	far = new_op(PENSTOCK_READ, UNIT, UNIT, PAGE);
 	pend_add(&io, far);
 	held[0].blocks = DEPTH / 4 * 3;
 	T_EQ(next() == far, true);
@@ -186,7 +186,7 @@ static void the_later_of_two_writes_stays_the_later(void)
 {
 	static const unsigned units[] = {0, 1, 1};
 
-	share(SLUICE_WRITE, units, 3);
+	share(PENSTOCK_WRITE, units, 3);
 	ops[0].len = 2 * UNIT; /* its second unit is where the others write */
 	held[0].bytes = PART_BYTES;
 	T_EQ(next() == &ops[0], true);
@@ -198,16 +198,16 @@ static void small_ones_of_a_queue_let_others_by(void)
 
 	setup();
 	for (unsigned i = 0; i < 150; i++)
-		give(SLUICE_READ, (uint64_t)i * SMALL, SMALL, PAGE);
+		give(PENSTOCK_READ, (uint64_t)i * SMALL, SMALL, PAGE);
 	for (unsigned i = 0; i < 10; i++)
-		give(SLUICE_READ, UNIT + (uint64_t)i * SMALL, SMALL, PAGE);
+		give(PENSTOCK_READ, UNIT + (uint64_t)i * SMALL, SMALL, PAGE);
 	pull();
 	T_EQ(held[0].blocks, DEPTH / 4 * 3);
 	T_EQ(held[0].bytes, DEPTH / 4 * 3 * SMALL);
 	T_EQ(held[1].blocks, 10);
 	/* who comes now as well */
-	give(SLUICE_READ, UNIT, SMALL, PAGE);
-	late = give(SLUICE_READ, 0, SMALL, PAGE);
+	give(PENSTOCK_READ, UNIT, SMALL, PAGE);
+	late = give(PENSTOCK_READ, 0, SMALL, PAGE);
 	pull();
 	T_EQ(held[0].blocks, DEPTH / 4 * 3);
 	T_EQ(held[1].blocks, 11);
@@ -224,9 +224,9 @@ static void odd_addresses_leave_bounce_buffers_to_others(void)
 {
 	setup();
 	for (unsigned i = 0; i < 2 * BOUNCE_SLOTS; i++)
-		give(SLUICE_READ, 2 * (uint64_t)i * UNIT, BLOCK, PAGE + 1);
+		give(PENSTOCK_READ, 2 * (uint64_t)i * UNIT, BLOCK, PAGE + 1);
 	for (unsigned i = 0; i < 3; i++)
-		give(SLUICE_READ, UNIT + 2 * (uint64_t)i * UNIT, BLOCK, PAGE + 1);
+		give(PENSTOCK_READ, UNIT + 2 * (uint64_t)i * UNIT, BLOCK, PAGE + 1);
 	pull();
 	T_EQ(held[0].bounced, BOUNCE_SLOTS / 4 * 3);
 	T_EQ(held[1].bounced, 3);
@@ -239,8 +239,8 @@ static void a_write_does_not_pass_one_that_waits(void)
 
 	setup();
 	held[0].blocks = DEPTH / 4 * 3;
-	first = give(SLUICE_WRITE, 2 * UNIT, SMALL, PAGE);
-	second = give(SLUICE_WRITE, 2 * UNIT - SMALL, 2 * SMALL, PAGE);
+	first = give(PENSTOCK_WRITE, 2 * UNIT, SMALL, PAGE);
+	second = give(PENSTOCK_WRITE, 2 * UNIT - SMALL, 2 * SMALL, PAGE);
 	pull();
 	T_EQ(first->state, OP_PENDING);
 	T_EQ(second->state, OP_PENDING);
@@ -257,16 +257,16 @@ static void a_write_does_not_pass_one_that_waits(void)
 /* Pieces of a list may be smaller than blocks: then there are more of them than was thought. */
 static void who_has_more_blocks_than_expected_is_seen_to_the_end(void)
 {
-	static struct sluice_iov pieces[PIECES];
+	static struct penstock_iov pieces[PIECES];
 	struct op *op;
 
 	setup();
 	io.nr_active = 2;
 	file.store.stripe = NULL;
 	file.store.direct = file.striped = false;
-	op = new_op(SLUICE_READ, 0, (uint64_t)PIECES * PIECE, PAGE);
+	op = new_op(PENSTOCK_READ, 0, (uint64_t)PIECES * PIECE, PAGE);
 	for (unsigned i = 0; i < PIECES; i++)
-		pieces[i] = (struct sluice_iov){(void *)(uintptr_t)(PAGE + 2 * i * PIECE), PIECE};
+		pieces[i] = (struct penstock_iov){(void *)(uintptr_t)(PAGE + 2 * i * PIECE), PIECE};
 	op->iov = pieces;
 	op->nr_iov = PIECES;
 	pend_add(&io, op);
@@ -278,7 +278,7 @@ static void who_has_more_blocks_than_expected_is_seen_to_the_end(void)
 	T_EQ(io.pend_blocks, 0);
 }
 
-static void see_what_is_left(void *arg, const struct sluice_done *done)
+static void see_what_is_left(void *arg, const struct penstock_done *done)
 {
 	(void)done;
 	T_OK(!q.local && !pile_any(&q.hand.pile));
@@ -293,12 +293,12 @@ static void a_callback_may_wait_for_what_was_not_begun(void)
 
 	setup();
 	io.nr_queues = io.nr_active = 2;
-	give(SLUICE_READ, 0, SMALL, PAGE);
+	give(PENSTOCK_READ, 0, SMALL, PAGE);
 	queue_purge(&q); /* off the pile */
-	op = new_op(SLUICE_READ, SMALL, SMALL, PAGE);
+	op = new_op(PENSTOCK_READ, SMALL, SMALL, PAGE);
 	T_OK(queue_add_local(&q, op));
 	T_EQ(q.nr_local, 2);
-	first = new_op(SLUICE_READ, 2 * SMALL, SMALL, PAGE);
+	first = new_op(PENSTOCK_READ, 2 * SMALL, SMALL, PAGE);
 	first->on_done = see_what_is_left;
 	first->arg = &left;
 	first->spare = true;
@@ -309,7 +309,7 @@ static void a_callback_may_wait_for_what_was_not_begun(void)
 }
 
 /* The I/O thread is in here until it may go on. */
-static void hold(void *arg, const struct sluice_done *done)
+static void hold(void *arg, const struct penstock_done *done)
 {
 	sem_t *sems = arg;
 
@@ -322,37 +322,37 @@ static void nothing_overtakes_a_large_one_of_the_same_call(void)
 {
 	enum { MANY = 3 * PULL_MAX };
 	static char mem[64 * SMALL];
-	struct sluice_op some[MANY];
-	struct sluice_done done[MANY];
-	struct sluice_opts opts = SLUICE_OPTS_INIT;
-	struct sluice_io *handle;
+	struct penstock_op some[MANY];
+	struct penstock_done done[MANY];
+	struct penstock_opts opts = PENSTOCK_OPTS_INIT;
+	struct penstock_io *handle;
 	sem_t sems[2];
 
 	opts.engine = "null";
 	opts.threads = 1;
 	opts.block = SMALL;
-	T_EQ(sluice_open(&handle, &opts, NULL), 0);
+	T_EQ(penstock_open(&handle, &opts, NULL), 0);
 	t_file_make(t_path("large"), 1, SMALL);
 	sem_init(&sems[0], 0, 0);
 	sem_init(&sems[1], 0, 0);
 	for (unsigned i = 0; i < MANY; i++)
-		some[i] = (struct sluice_op){.opcode = SLUICE_READ,
+		some[i] = (struct penstock_op){.opcode = PENSTOCK_READ,
 					     .path = t_path("large"),
 					     .buf = mem,
 					     .len = SMALL,
-					     .memory = SLUICE_MEMORY_HOST};
+					     .memory = PENSTOCK_MEMORY_HOST};
 	some[0].on_done = hold;
 	some[0].arg = sems;
-	T_EQ(sluice_submit(handle, some, 1, NULL, NULL), 1);
+	T_EQ(penstock_submit(handle, some, 1, NULL, NULL), 1);
 	sem_wait(&sems[0]);
 	some[0].on_done = NULL;
 	some[0].len = sizeof(mem);
-	T_EQ(sluice_submit(handle, some, MANY, NULL, NULL), MANY);
+	T_EQ(penstock_submit(handle, some, MANY, NULL, NULL), MANY);
 	T_OK(!pile_any(&handle->queues[0].hand.pile));
 	T_EQ(handle->pend_ops, MANY);
 	sem_post(&sems[1]);
-	T_EQ(sluice_wait_any(handle, done, MANY, MANY, -1), MANY);
-	T_EQ(sluice_close(handle, NULL), 0);
+	T_EQ(penstock_wait_any(handle, done, MANY, MANY, -1), MANY);
+	T_EQ(penstock_close(handle, NULL), 0);
 	sem_destroy(&sems[0]);
 	sem_destroy(&sems[1]);
 }

@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "tests/common/flowkit.h"
 
-static struct sluice_err err;
+static struct penstock_err err;
 
 static void touch(const char *name, const char *text)
 {
@@ -107,7 +107,7 @@ static void a_folder_with_something_in_it_is_refused(void)
 	T_STR_HAS(err.msg, "full/mine.npy");
 	T_FILE(t_path("full/mine.npy"), "precious", 8);
 	T_EQ(fk_entries("full"), 1);
-	T_OK(!exists("full/.sluice-objects"));
+	T_OK(!exists("full/.penstock-objects"));
 	clean("full");
 }
 
@@ -128,30 +128,30 @@ static void a_marker_that_is_not_ours_is_refused(void)
 {
 	static const char *const texts[] = {
 		"something else\n",
-		"sluice-objects 1 npy flat owner=0\n",
-		"sluice-objects 3 npy flat owner=0\n*x\n",
-		"sluice-objects 3 npy flat owner=0\n+../x\n",
-		"sluice-objects 3 npy flat owner=0\n+/etc/passwd\n",
-		"sluice-objects 3 npy flat owner=0\n+abc/../x\n",
-		"sluice-objects 3 npy flat owner=0\n+.sluice-objects\n",
+		"penstock-objects 1 npy flat owner=0\n",
+		"penstock-objects 3 npy flat owner=0\n*x\n",
+		"penstock-objects 3 npy flat owner=0\n+../x\n",
+		"penstock-objects 3 npy flat owner=0\n+/etc/passwd\n",
+		"penstock-objects 3 npy flat owner=0\n+abc/../x\n",
+		"penstock-objects 3 npy flat owner=0\n+.penstock-objects\n",
 	};
 
 	mkdir(t_path("marked"), 0755);
 	for (unsigned i = 0; i < T_COUNT(texts); i++) {
-		touch("marked/.sluice-objects", texts[i]);
+		touch("marked/.penstock-objects", texts[i]);
 		T_EQ(try_open(npy, "marked"), i > 1 ? -EINVAL : -EEXIST);
-		T_STR_HAS(err.msg, "marked/.sluice-objects");
-		T_FILE(t_path("marked/.sluice-objects"), texts[i], strlen(texts[i]));
+		T_STR_HAS(err.msg, "marked/.penstock-objects");
+		T_FILE(t_path("marked/.penstock-objects"), texts[i], strlen(texts[i]));
 	}
 	touch("marked/x", "precious"); /* lines that claim nothing */
-	touch("marked/.sluice-objects", "sluice-objects 3 npy flat owner=0\n+x\n@x\n@x 1 2 3\n"
+	touch("marked/.penstock-objects", "penstock-objects 3 npy flat owner=0\n+x\n@x\n@x 1 2 3\n"
 					"=x 1 2 3\n=x -1 8 2 0\n@y 1 2\n");
 	T_EQ(try_open(npy, "marked"), -EEXIST);
 	T_STR_HAS(err.msg, "marked/x: was not made here");
 	unlink(t_path("marked/x"));
-	unlink(t_path("marked/.sluice-objects"));
-	touch("elsewhere", "sluice-objects 3 npy flat owner=0\n+x.npy\n");
-	T_EQ(symlink(t_path("elsewhere"), t_path("marked/.sluice-objects")), 0);
+	unlink(t_path("marked/.penstock-objects"));
+	touch("elsewhere", "penstock-objects 3 npy flat owner=0\n+x.npy\n");
+	T_EQ(symlink(t_path("elsewhere"), t_path("marked/.penstock-objects")), 0);
 	T_EQ(try_open(npy, "marked"), -ELOOP);
 	clean("marked");
 	clean("elsewhere");
@@ -215,7 +215,7 @@ static void what_was_made_is_removed_and_nothing_else(void)
 	T_EQ(try_open(npy, "stays"), 0);
 	T_EQ(try_open(slab, "stays"), 0);
 	T_EQ(fk_entries("stays"), 1);
-	T_OK(!exists("stays/.sluice-objects"));
+	T_OK(!exists("stays/.penstock-objects"));
 	T_EQ(try_open(npy, "made"), 0);
 	T_OK(!exists("made"));
 	fk_setup();
@@ -416,8 +416,8 @@ static void half_an_object_is_not_taken_over(void)
 	}
 	snprintf(line, sizeof(line), "+half.npy\n@half.npy %" PRIu64 " %" PRIu64 "\n",
 		 seen.file.inode, seen.file.birth_ns);
-	note("k/.sluice-objects", line);
-	note("k/.sluice-objects", "+none.npy\n-a.n !\n+cut");
+	note("k/.penstock-objects", line);
+	note("k/.penstock-objects", "+none.npy\n-a.n !\n+cut");
 	fk_setup();
 	o.reuse = true;
 	fk_add(o, "k");

@@ -5,7 +5,7 @@
 
 #include "tests/common/flowkit.h"
 
-static struct sluice_err err;
+static struct penstock_err err;
 
 /* A loop device of 64 MiB, which goes with the descriptor; -1: there are none here. */
 static int loop_make(char *device, size_t size)

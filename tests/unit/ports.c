@@ -7,29 +7,29 @@
 
 enum { HANDLES = 20, TURNS = 50 };
 
-static struct sluice_io *handles[HANDLES];
+static struct penstock_io *handles[HANDLES];
 
 static void setup(void)
 {
-	struct sluice_opts opts = SLUICE_OPTS_INIT;
+	struct penstock_opts opts = PENSTOCK_OPTS_INIT;
 
 	opts.engine = "null";
 	opts.threads = 1;
 	for (unsigned i = 0; i < HANDLES; i++)
-		T_EQ(sluice_open(&handles[i], &opts, NULL), 0);
+		T_EQ(penstock_open(&handles[i], &opts, NULL), 0);
 }
 
 static void teardown(void)
 {
 	for (unsigned i = 0; i < HANDLES; i++)
-		T_EQ(sluice_close(handles[i], NULL), 0);
+		T_EQ(penstock_close(handles[i], NULL), 0);
 }
 
 static void *use_all_in_turns(void *arg)
 {
 	for (unsigned turn = 0; turn < TURNS; turn++)
 		for (unsigned i = 0; i < HANDLES; i++)
-			T_EQ(sluice_wait_any(handles[i], NULL, 0, 0, 0), 0);
+			T_EQ(penstock_wait_any(handles[i], NULL, 0, 0, 0), 0);
 	return arg;
 }
 

@@ -48,7 +48,7 @@ static void alignment_is_a_power_of_two_and_works(void **state)
 	int fd = make_file(8192);
 	uint32_t mem = 0, off = 0;
 	const char *from = NULL;
-	int r = sluice_backing_align(fd, &mem, &off, &from);
+	int r = penstock_backing_align(fd, &mem, &off, &from);
 
 	(void)state;
 	close(fd);
@@ -58,12 +58,12 @@ static void alignment_is_a_power_of_two_and_works(void **state)
 	assert_true(is_pow2(mem) && is_pow2(off));
 	assert_true(!strcmp(from, "statx") || !strcmp(from, "block device") ||
 		    !strcmp(from, "page size"));
-	assert_int_equal(sluice_backing_align(-1, &mem, &off, &from), -EBADF);
+	assert_int_equal(penstock_backing_align(-1, &mem, &off, &from), -EBADF);
 }
 
 static void a_device_number_leads_to_the_whole_disk(void **state)
 {
-	struct sluice_blockdev b;
+	struct penstock_blockdev b;
 	unsigned maj, min, seen = 0;
 	struct dirent *e;
 	DIR *d = opendir("/sys/dev/block");
@@ -75,7 +75,7 @@ static void a_device_number_leads_to_the_whole_disk(void **state)
 		if (sscanf(e->d_name, "%u:%u", &maj, &min) != 2)
 			continue;
 		seen++;
-		assert_int_equal(sluice_blockdev_load(&b, maj, min), 0);
+		assert_int_equal(penstock_blockdev_load(&b, maj, min), 0);
 		assert_true(b.name[0]);
 		assert_true(is_pow2(b.logical_block));
 		assert_true(b.physical_block >= b.logical_block);
@@ -84,8 +84,8 @@ static void a_device_number_leads_to_the_whole_disk(void **state)
 	}
 	if (d)
 		closedir(d);
-	assert_int_equal(sluice_blockdev_load(&b, 0, 5), -ENODEV);
-	assert_int_equal(sluice_blockdev_load(&b, 4095, 1048575), -ENODEV);
+	assert_int_equal(penstock_blockdev_load(&b, 0, 5), -ENODEV);
+	assert_int_equal(penstock_blockdev_load(&b, 4095, 1048575), -ENODEV);
 	if (!seen)
 		skip();
 }
@@ -93,18 +93,18 @@ static void a_device_number_leads_to_the_whole_disk(void **state)
 static void what_was_written_is_in_the_page_cache(void **state)
 {
 	int fd = make_file(1 << 20);
-	int64_t n = sluice_probe_resident(fd, 0, UINT64_MAX);
+	int64_t n = penstock_probe_resident(fd, 0, UINT64_MAX);
 
 	(void)state;
 	if (n == -EOPNOTSUPP || n == -ENOSYS)
 		skip();
 	assert_int_equal(n, 1 << 20);
-	assert_int_equal(sluice_probe_resident(fd, 4096, 4096), 4096);
-	assert_int_equal(sluice_probe_resident(fd, (1 << 20) - 100, 4096), 100);
-	assert_int_equal(sluice_probe_resident(fd, 1 << 20, 4096), 0);
-	assert_int_equal(sluice_probe_resident(fd, UINT64_MAX, UINT64_MAX), 0);
-	assert_int_equal(sluice_probe_resident(fd, 0, 0), 0);
-	assert_int_equal(sluice_probe_resident(-1, 0, 1), -EBADF);
+	assert_int_equal(penstock_probe_resident(fd, 4096, 4096), 4096);
+	assert_int_equal(penstock_probe_resident(fd, (1 << 20) - 100, 4096), 100);
+	assert_int_equal(penstock_probe_resident(fd, 1 << 20, 4096), 0);
+	assert_int_equal(penstock_probe_resident(fd, UINT64_MAX, UINT64_MAX), 0);
+	assert_int_equal(penstock_probe_resident(fd, 0, 0), 0);
+	assert_int_equal(penstock_probe_resident(-1, 0, 1), -EBADF);
 	close(fd);
 }
 
@@ -132,11 +132,11 @@ static void both_ways_of_looking_agree(void **state)
 
 static void a_directory_is_described_and_left_empty(void **state)
 {
-	struct sluice_path_info p = {.size = sizeof(p)};
-	struct sluice_err err;
+	struct penstock_path_info p = {.size = sizeof(p)};
+	struct penstock_err err;
 
 	(void)state;
-	assert_int_equal(sluice_probe_path(dir, &p, &err), 0);
+	assert_int_equal(penstock_probe_path(dir, &p, &err), 0);
 	assert_true(p.is_dir && !p.is_device);
 	assert_true(p.fs_bytes >= p.free_bytes);
 	/* O_DIRECT works, or there is a reason */
@@ -149,68 +149,68 @@ static void a_directory_is_described_and_left_empty(void **state)
 
 static void a_file_has_a_size_and_a_cache_state(void **state)
 {
-	struct sluice_path_info p = {.size = sizeof(p)};
-	struct sluice_err err;
+	struct penstock_path_info p = {.size = sizeof(p)};
+	struct penstock_err err;
 	char file[96];
 
 	(void)state;
 	close(make_file(12345));
 	snprintf(file, sizeof(file), "%s/f", dir);
-	assert_int_equal(sluice_probe_path(file, &p, &err), 0);
+	assert_int_equal(penstock_probe_path(file, &p, &err), 0);
 	assert_int_equal(p.file_bytes, 12345);
 	assert_true(p.resident_why[0] || p.resident_bytes <= p.file_bytes);
 }
 
 static void what_cannot_be_examined_is_refused(void **state)
 {
-	struct sluice_path_info p = {.size = sizeof(p), .fs = "untouched"};
-	struct sluice_err err;
+	struct penstock_path_info p = {.size = sizeof(p), .fs = "untouched"};
+	struct penstock_err err;
 
 	(void)state;
-	assert_int_equal(sluice_probe_path("/no/such/path", &p, &err), -ENOENT);
+	assert_int_equal(penstock_probe_path("/no/such/path", &p, &err), -ENOENT);
 	assert_string_equal(err.msg, "/no/such/path: No such file or directory");
-	assert_int_equal(sluice_probe_path("/dev/null", &p, &err), -EINVAL);
+	assert_int_equal(penstock_probe_path("/dev/null", &p, &err), -EINVAL);
 	assert_non_null(strstr(err.msg, "/dev/null: is a character device"));
-	assert_int_equal(sluice_probe_path("", &p, NULL), -ENOENT);
+	assert_int_equal(penstock_probe_path("", &p, NULL), -ENOENT);
 	assert_string_equal(p.fs, "untouched");
 	p.size = 0;
-	assert_int_equal(sluice_probe_path(dir, &p, &err), -EINVAL);
+	assert_int_equal(penstock_probe_path(dir, &p, &err), -EINVAL);
 }
 
 /* A program built against an older or a newer header. */
 static void structs_of_other_sizes_are_respected(void **state)
 {
 	struct {
-		struct sluice_path_info p;
+		struct penstock_path_info p;
 		char behind[64];
 	} s;
-	struct sluice_gpu_info g;
+	struct penstock_gpu_info g;
 
 	(void)state;
 	memset(&s, 0x55, sizeof(s));
-	s.p.size = offsetof(struct sluice_path_info, fs);
-	assert_int_equal(sluice_probe_path(dir, &s.p, NULL), 0);
+	s.p.size = offsetof(struct penstock_path_info, fs);
+	assert_int_equal(penstock_probe_path(dir, &s.p, NULL), 0);
 	assert_int_equal(s.p.fs[0], 0x55);
 	s.p.size = sizeof(s);
-	assert_int_equal(sluice_probe_path(dir, &s.p, NULL), 0);
+	assert_int_equal(penstock_probe_path(dir, &s.p, NULL), 0);
 	assert_int_equal(s.p.size, sizeof(s));
 	assert_int_equal(s.behind[0], 0);
 	assert_int_equal(s.behind[63], 0);
 
 	memset(&g, 0x55, sizeof(g));
-	g.size = offsetof(struct sluice_gpu_info, device0);
-	assert_int_equal(sluice_probe_gpu(&g), 0);
+	g.size = offsetof(struct penstock_gpu_info, device0);
+	assert_int_equal(penstock_probe_gpu(&g), 0);
 	assert_int_equal(g.device0[0], 0x55);
 	g.size = 0;
-	assert_int_equal(sluice_probe_gpu(&g), -EINVAL);
+	assert_int_equal(penstock_probe_gpu(&g), -EINVAL);
 }
 
 static void a_missing_gpu_has_a_reason(void **state)
 {
-	struct sluice_gpu_info g = {.size = sizeof(g)};
+	struct penstock_gpu_info g = {.size = sizeof(g)};
 
 	(void)state;
-	assert_int_equal(sluice_probe_gpu(&g), 0);
+	assert_int_equal(penstock_probe_gpu(&g), 0);
 	assert_true(g.cuda ? !g.cuda_why[0] : g.cuda_why[0] != 0);
 	assert_true(g.cufile ? !g.cufile_why[0] : g.cufile_why[0] != 0);
 	assert_true(g.devices == 0 || g.device0[0]);
@@ -221,29 +221,29 @@ static void a_missing_udev_record_has_a_cure(void **state)
 	char why[224];
 
 	(void)state;
-	assert_int_equal(sluice_blockdev_udev(why, sizeof(why), 4095, 7, "ext4"), -ENODATA);
+	assert_int_equal(penstock_blockdev_udev(why, sizeof(why), 4095, 7, "ext4"), -ENODATA);
 	assert_non_null(strstr(why, "/run/udev/data/b4095:7 is missing"));
 	assert_non_null(strstr(why, "5027"));
 	assert_non_null(strstr(why, "E:ID_FS_TYPE=ext4"));
-	assert_int_equal(sluice_blockdev_udev(why, sizeof(why), 0, 7, "tmpfs"), -ENODATA);
+	assert_int_equal(penstock_blockdev_udev(why, sizeof(why), 0, 7, "tmpfs"), -ENODATA);
 	assert_non_null(strstr(why, "tmpfs has no block device"));
 }
 
 static void offers_of_the_kernel_are_tried_and_end(void **state)
 {
-	struct sluice_kernel_offer o = {.size = sizeof(o)}, again = o;
+	struct penstock_kernel_offer o = {.size = sizeof(o)}, again = o;
 	unsigned n = 0;
 
 	(void)state;
-	for (; sluice_probe_kernel(n, ".", &o) == 0; n++) {
+	for (; penstock_probe_kernel(n, ".", &o) == 0; n++) {
 		assert_true(o.name[0] && o.since[0] && o.found <= 1);
-		assert_int_equal(sluice_probe_kernel(n, "/nowhere", &again), 0);
+		assert_int_equal(penstock_probe_kernel(n, "/nowhere", &again), 0);
 		assert_int_equal(again.found, o.of_path ? 0 : o.found);
 	}
 	assert_true(n >= 8);
-	assert_int_equal(sluice_probe_kernel(n, NULL, &o), -ENOENT);
+	assert_int_equal(penstock_probe_kernel(n, NULL, &o), -ENOENT);
 	o.size = 0;
-	assert_int_equal(sluice_probe_kernel(0, NULL, &o), -EINVAL);
+	assert_int_equal(penstock_probe_kernel(0, NULL, &o), -EINVAL);
 }
 
 int main(void)

@@ -15,7 +15,7 @@ static void make(const char *path, const char *text, off_t size)
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
 	T_OK(fd >= 0);
-	T_EQ(sluice_whole_write(fd, text, strlen(text), 0), 0);
+	T_EQ(penstock_whole_write(fd, text, strlen(text), 0), 0);
 	T_EQ(ftruncate(fd, size), 0);
 	close(fd);
 }
@@ -26,7 +26,7 @@ static bool begins_with(const char *path, const char *text)
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	T_OK(fd >= 0);
-	T_EQ(sluice_whole_read(fd, got, strlen(text), 0), strlen(text));
+	T_EQ(penstock_whole_read(fd, got, strlen(text), 0), strlen(text));
 	close(fd);
 	return !strcmp(got, text);
 }
@@ -45,16 +45,16 @@ static unsigned entries(const char *path)
 
 static void replace(const char *path, const char *text, bool show)
 {
-	struct sluice_replace r = SLUICE_REPLACE_NONE;
+	struct penstock_replace r = PENSTOCK_REPLACE_NONE;
 
-	T_EQ(sluice_replace_open(&r, path, 0644), 0);
+	T_EQ(penstock_replace_open(&r, path, 0644), 0);
 	T_OK(r.there);
-	T_EQ(sluice_whole_write(r.fd, text, strlen(text), 0), 0);
+	T_EQ(penstock_whole_write(r.fd, text, strlen(text), 0), 0);
 	T_OK(begins_with(path, "old"));
-	T_EQ(sluice_replace_rights(&r), 0);
+	T_EQ(penstock_replace_rights(&r), 0);
 	if (show)
-		T_EQ(sluice_replace_show(&r), 0);
-	sluice_replace_close(&r, false);
+		T_EQ(penstock_replace_show(&r), 0);
+	penstock_replace_close(&r, false);
 }
 
 static void the_name_stands_for_the_old_or_the_new(void)

@@ -46,9 +46,9 @@ static void check_oldest(const struct replay_keys *k, const struct model *m)
 	}
 }
 
-static void step(struct replay_keys *k, struct model *m, struct sluice_random *random)
+static void step(struct replay_keys *k, struct model *m, struct penstock_random *random)
 {
-	unsigned i = (unsigned)sluice_random_below(random, KEYS);
+	unsigned i = (unsigned)penstock_random_below(random, KEYS);
 	struct replay_key *e = replay_keys_find(k, id_of(i));
 
 	T_OK((e != NULL) == m->there[i]);
@@ -58,10 +58,10 @@ static void step(struct replay_keys *k, struct model *m, struct sluice_random *r
 		T_EQ(e->place, i % 3);
 	}
 	if (!e) {
-		m->size[i] = sluice_random_next(random);
+		m->size[i] = penstock_random_next(random);
 		T_OK(replay_keys_add(k, id_of(i), i % 3, m->size[i]) != NULL);
 		m->there[i] = true;
-	} else if (sluice_random_below(random, 3) == 0) {
+	} else if (penstock_random_below(random, 3) == 0) {
 		replay_keys_remove(k, e);
 		m->there[i] = false;
 	} else {
@@ -73,11 +73,11 @@ static void the_table_knows_what_is_there_and_what_was_used_when(void)
 {
 	struct model *m = calloc(1, sizeof(*m));
 	struct replay_keys k = {0};
-	struct sluice_random random;
+	struct penstock_random random;
 	uint32_t n = 0;
 
 	T_OK(m != NULL);
-	sluice_random_seed(&random, 5);
+	penstock_random_seed(&random, 5);
 	for (unsigned i = 0; i < STEPS; i++) {
 		step(&k, m, &random);
 		if (i % 1000 == 0)

@@ -20,11 +20,11 @@
 /* @n operations of 1 ms, of which every @slow-th takes ten times as long; within 1 %. */
 static void fill(struct run_series *s, unsigned n, unsigned slow)
 {
-	struct sluice_random r;
+	struct penstock_random r;
 
 	memset(s, 0, sizeof(*s));
 	assert_int_equal(series_init(s), 0);
-	sluice_random_seed(&r, 1);
+	penstock_random_seed(&r, 1);
 	snprintf(s->name, sizeof(s->name), "read 1M");
 	snprintf(s->stats.engine, sizeof(s->stats.engine), "io_uring");
 	snprintf(s->cache, sizeof(s->cache), "cold (O_DIRECT)");
@@ -32,7 +32,7 @@ static void fill(struct run_series *s, unsigned n, unsigned slow)
 	s->size = 1 << 20;
 	for (unsigned i = 0; i < n; i++) {
 		uint64_t ns = (slow && i % slow == 0 ? 10000000 : 1000000) +
-			      sluice_random_below(&r, 10000);
+			      penstock_random_below(&r, 10000);
 
 		s->sec += (double)ns / 1e9;
 		assert_int_equal(series_add(s, s->size, ns, (uint64_t)(s->sec * 1e9)), 0);

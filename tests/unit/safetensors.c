@@ -3,24 +3,24 @@
 #include <fcntl.h>
 #include <inttypes.h>
 
-#include <sluice/ckpt.h>
+#include <penstock/ckpt.h>
 
 #include "base/random.h"
 #include "base/util.h"
 #include "ckpt/header.h"
 #include "tests/common/t.h"
 
-static struct sluice_io *io;
-static struct sluice_err err;
+static struct penstock_io *io;
+static struct penstock_err err;
 
 static void setup(void)
 {
-	T_ERR(sluice_open(&io, NULL, &err), 0, &err);
+	T_ERR(penstock_open(&io, NULL, &err), 0, &err);
 }
 
 static void teardown(void)
 {
-	T_EQ(sluice_close(io, NULL), 0);
+	T_EQ(penstock_close(io, NULL), 0);
 }
 
 /* -------------------------------------------------------------------- the reference */
@@ -50,25 +50,25 @@ static const uint64_t two[] = {2}, three[] = {3}, hollow[] = {3, 0, 2};
 static const unsigned char count_up[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
 /* In no order at all. */
-static const struct sluice_tensor tensors[] = {
-	{"t.uint8", two, 1, SLUICE_U8, 2, 0, count_up},
-	{"t.float16", two, 1, SLUICE_F16, 4, 0, count_up},
-	{"t.uint64", two, 1, SLUICE_U64, 16, 0, count_up},
-	{"t.bool", two, 1, SLUICE_BOOL, 2, 0, "\x00\x01"},
-	{"empty", hollow, 3, SLUICE_F32, 0, 0, NULL},
-	{"t.int8", two, 1, SLUICE_I8, 2, 0, count_up},
-	{"", three, 1, SLUICE_U8, 3, 0, "\x00\x01\x02"},
-	{"t.int16", two, 1, SLUICE_I16, 4, 0, count_up},
-	{"t.int64", two, 1, SLUICE_I64, 16, 0, count_up},
-	{"t.uint16", two, 1, SLUICE_U16, 4, 0, count_up},
-	{"t.int32", two, 1, SLUICE_I32, 8, 0, count_up},
-	{"t.complex64", two, 1, SLUICE_C64, 16, 0, count_up},
-	{"t.uint32", two, 1, SLUICE_U32, 8, 0, count_up},
-	{"\xc3\xa9\"\\\n\t\x01\x1f/\x7f", NULL, 0, SLUICE_U16, 2, 0, "\x02\x01"},
-	{"t.float32", two, 1, SLUICE_F32, 8, 0, count_up},
-	{"t.float64", two, 1, SLUICE_F64, 16, 0, count_up},
+static const struct penstock_tensor tensors[] = {
+	{"t.uint8", two, 1, PENSTOCK_U8, 2, 0, count_up},
+	{"t.float16", two, 1, PENSTOCK_F16, 4, 0, count_up},
+	{"t.uint64", two, 1, PENSTOCK_U64, 16, 0, count_up},
+	{"t.bool", two, 1, PENSTOCK_BOOL, 2, 0, "\x00\x01"},
+	{"empty", hollow, 3, PENSTOCK_F32, 0, 0, NULL},
+	{"t.int8", two, 1, PENSTOCK_I8, 2, 0, count_up},
+	{"", three, 1, PENSTOCK_U8, 3, 0, "\x00\x01\x02"},
+	{"t.int16", two, 1, PENSTOCK_I16, 4, 0, count_up},
+	{"t.int64", two, 1, PENSTOCK_I64, 16, 0, count_up},
+	{"t.uint16", two, 1, PENSTOCK_U16, 4, 0, count_up},
+	{"t.int32", two, 1, PENSTOCK_I32, 8, 0, count_up},
+	{"t.complex64", two, 1, PENSTOCK_C64, 16, 0, count_up},
+	{"t.uint32", two, 1, PENSTOCK_U32, 8, 0, count_up},
+	{"\xc3\xa9\"\\\n\t\x01\x1f/\x7f", NULL, 0, PENSTOCK_U16, 2, 0, "\x02\x01"},
+	{"t.float32", two, 1, PENSTOCK_F32, 8, 0, count_up},
+	{"t.float64", two, 1, PENSTOCK_F64, 16, 0, count_up},
 };
-static const struct sluice_meta meta[] = {{"format", "pt\"\xe2\x82\xac\b\f\r"}};
+static const struct penstock_meta meta[] = {{"format", "pt\"\xe2\x82\xac\b\f\r"}};
 
 static const unsigned char reference_data[] =
 	"\1\2\3\4\5\6\7\10\11\12\13\14\15\16\17\20\1\2\3\4\5\6\7\10\11\12\13\14\15\16\17\20"
@@ -85,34 +85,34 @@ static void files_are_those_of_the_reference_byte_for_byte(void)
 	T_EQ(data, 111);
 	memcpy(want + 8, reference, text);
 	memcpy(want + 8 + text, reference_data, data);
-	T_ERR(sluice_safetensors_save(io, t_path("f"), tensors, T_COUNT(tensors), meta, 1, NULL,
+	T_ERR(penstock_safetensors_save(io, t_path("f"), tensors, T_COUNT(tensors), meta, 1, NULL,
 				      &err),
 	      0, &err);
 	T_FILE(t_path("f"), want, 8 + text + data);
 	/* none, with metadata that is there and empty, and without any */
-	T_ERR(sluice_safetensors_save(io, t_path("f"), NULL, 0, meta, 0, NULL, &err), 0, &err);
+	T_ERR(penstock_safetensors_save(io, t_path("f"), NULL, 0, meta, 0, NULL, &err), 0, &err);
 	T_FILE(t_path("f"), "\x18\0\0\0\0\0\0\0{\"__metadata__\":{}}     ", 32);
-	T_ERR(sluice_safetensors_save(io, t_path("f"), NULL, 0, NULL, 0, NULL, &err), 0, &err);
+	T_ERR(penstock_safetensors_save(io, t_path("f"), NULL, 0, NULL, 0, NULL, &err), 0, &err);
 	T_FILE(t_path("f"), "\x08\0\0\0\0\0\0\0{}      ", 16);
 }
 
 static void what_was_saved_comes_back(void)
 {
-	struct sluice_safetensors *s;
+	struct penstock_safetensors *s;
 	uint64_t i;
 
-	T_ERR(sluice_safetensors_save(io, t_path("f"), tensors, T_COUNT(tensors), meta, 1, NULL,
+	T_ERR(penstock_safetensors_save(io, t_path("f"), tensors, T_COUNT(tensors), meta, 1, NULL,
 				      &err),
 	      0, &err);
-	T_ERR(sluice_safetensors_open(&s, io, t_path("f"), NULL, &err), 0, &err);
+	T_ERR(penstock_safetensors_open(&s, io, t_path("f"), NULL, &err), 0, &err);
 	for (i = 0; i < T_COUNT(tensors); i++) {
-		int64_t k = sluice_safetensors_find(s, tensors[i].name);
-		const struct sluice_tensor *t;
+		int64_t k = penstock_safetensors_find(s, tensors[i].name);
+		const struct penstock_tensor *t;
 		char buf[16] = "";
-		struct sluice_tensor_read rd = {.buf = buf};
+		struct penstock_tensor_read rd = {.buf = buf};
 
 		T_OK(k >= 0);
-		t = sluice_safetensors_get(s, (uint64_t)k);
+		t = penstock_safetensors_get(s, (uint64_t)k);
 		T_OK(t && !strcmp(t->name, tensors[i].name));
 		T_EQ(t->dtype, tensors[i].dtype);
 		T_EQ(t->rank, tensors[i].rank);
@@ -120,51 +120,51 @@ static void what_was_saved_comes_back(void)
 			T_EQ(t->shape[d], tensors[i].shape[d]);
 		T_EQ(t->len, tensors[i].len);
 		rd.tensor = (uint64_t)k;
-		T_ERR(sluice_safetensors_read(s, &rd, 1, &err), 0, &err);
+		T_ERR(penstock_safetensors_read(s, &rd, 1, &err), 0, &err);
 		if (t->len)
 			T_MEM(buf, tensors[i].buf, t->len);
 	}
-	T_EQ(sluice_safetensors_get(s, i), NULL);
-	T_EQ(sluice_safetensors_find(s, "t.nope"), -ENOENT);
-	T_OK(!strcmp(sluice_safetensors_metadata(s, 0)->key, "format"));
-	T_OK(!strcmp(sluice_safetensors_metadata(s, 0)->value, meta[0].value));
-	T_EQ(sluice_safetensors_metadata(s, 1), NULL);
-	sluice_safetensors_close(s);
+	T_EQ(penstock_safetensors_get(s, i), NULL);
+	T_EQ(penstock_safetensors_find(s, "t.nope"), -ENOENT);
+	T_OK(!strcmp(penstock_safetensors_metadata(s, 0)->key, "format"));
+	T_OK(!strcmp(penstock_safetensors_metadata(s, 0)->value, meta[0].value));
+	T_EQ(penstock_safetensors_metadata(s, 1), NULL);
+	penstock_safetensors_close(s);
 }
 
 static void what_would_be_no_file_is_not_written(void)
 {
 	static const uint64_t huge[] = {1ull << 62, 1ull << 62}, odd[] = {3};
 	static const struct {
-		struct sluice_tensor t;
+		struct penstock_tensor t;
 		const char *why;
 	} bad[] = {
-		{{NULL, two, 1, SLUICE_U8, 2, 0, count_up}, "name is NULL"},
-		{{"\xff", two, 1, SLUICE_U8, 2, 0, count_up}, "name is not UTF-8"},
-		{{"__metadata__", two, 1, SLUICE_U8, 2, 0, count_up}, "name is __metadata__"},
+		{{NULL, two, 1, PENSTOCK_U8, 2, 0, count_up}, "name is NULL"},
+		{{"\xff", two, 1, PENSTOCK_U8, 2, 0, count_up}, "name is not UTF-8"},
+		{{"__metadata__", two, 1, PENSTOCK_U8, 2, 0, count_up}, "name is __metadata__"},
 		{{"a", two, 1, 99, 2, 0, count_up}, "no dtype 99"},
-		{{"a", two, 1, SLUICE_U8, 3, 0, count_up}, "'a': its len is 3"},
-		{{"a", huge, 2, SLUICE_U8, 0, 0, count_up}, "'a': its len is 0"},
-		{{"a", odd, 1, SLUICE_F4, 1, 0, count_up}, "'a': its len is 1"},
-		{{"a", two, 1, SLUICE_U8, 2, 0, NULL}, "'a': buf is NULL"},
-		{{"a", NULL, 1, SLUICE_U8, 2, 0, count_up}, "no shape of rank 1"},
-		{{"a", two, 65, SLUICE_U8, 2, 0, count_up}, "no shape of rank 65"},
+		{{"a", two, 1, PENSTOCK_U8, 3, 0, count_up}, "'a': its len is 3"},
+		{{"a", huge, 2, PENSTOCK_U8, 0, 0, count_up}, "'a': its len is 0"},
+		{{"a", odd, 1, PENSTOCK_F4, 1, 0, count_up}, "'a': its len is 1"},
+		{{"a", two, 1, PENSTOCK_U8, 2, 0, NULL}, "'a': buf is NULL"},
+		{{"a", NULL, 1, PENSTOCK_U8, 2, 0, count_up}, "no shape of rank 1"},
+		{{"a", two, 65, PENSTOCK_U8, 2, 0, count_up}, "no shape of rank 65"},
 	};
-	static const struct sluice_meta twice[] = {{"k", "1"}, {"k", "2"}}, none[] = {{"k", NULL}};
-	struct sluice_tensor pair[2] = {tensors[0], tensors[0]};
+	static const struct penstock_meta twice[] = {{"k", "1"}, {"k", "2"}}, none[] = {{"k", NULL}};
+	struct penstock_tensor pair[2] = {tensors[0], tensors[0]};
 
-	T_ERR(sluice_safetensors_save(io, t_path("f"), NULL, 0, NULL, 0, NULL, &err), 0, &err);
+	T_ERR(penstock_safetensors_save(io, t_path("f"), NULL, 0, NULL, 0, NULL, &err), 0, &err);
 	for (size_t i = 0; i < T_COUNT(bad); i++) {
-		T_OK(sluice_safetensors_save(io, t_path("f"), &bad[i].t, 1, NULL, 0, NULL, &err) <
+		T_OK(penstock_safetensors_save(io, t_path("f"), &bad[i].t, 1, NULL, 0, NULL, &err) <
 		     0);
 		T_STR_HAS(err.msg, bad[i].why);
 	}
-	T_ERR(sluice_safetensors_save(io, t_path("f"), pair, 2, NULL, 0, NULL, &err), -EINVAL,
+	T_ERR(penstock_safetensors_save(io, t_path("f"), pair, 2, NULL, 0, NULL, &err), -EINVAL,
 	      &err);
 	T_STR_HAS(err.msg, "tensor 't.uint8': is there twice");
-	T_ERR(sluice_safetensors_save(io, t_path("f"), NULL, 0, twice, 2, NULL, &err), -EINVAL,
+	T_ERR(penstock_safetensors_save(io, t_path("f"), NULL, 0, twice, 2, NULL, &err), -EINVAL,
 	      &err);
-	T_ERR(sluice_safetensors_save(io, t_path("f"), NULL, 0, none, 1, NULL, &err), -EINVAL,
+	T_ERR(penstock_safetensors_save(io, t_path("f"), NULL, 0, none, 1, NULL, &err), -EINVAL,
 	      &err);
 	T_FILE(t_path("f"), "\x08\0\0\0\0\0\0\0{}      ", 16); /* the old one */
 }
@@ -227,20 +227,20 @@ static void files_in_every_form_the_rules_allow_are_read(void)
 		{"{\"__metadata__\":{}}", 0, 0},
 		{"{" U8("\\ud83d\\ude00\\u0041\\\"\\/", 1, 0, 1) "}", 1, 1},
 	};
-	struct sluice_safetensors *s;
+	struct penstock_safetensors *s;
 
 	for (size_t i = 0; i < T_COUNT(good); i++) {
 		uint64_t n = 0;
 
 		make(good[i].text, strlen(good[i].text), good[i].data);
-		T_ERR(sluice_safetensors_open(&s, io, t_path("f"), NULL, &err), 0, &err);
-		while (sluice_safetensors_get(s, n))
+		T_ERR(penstock_safetensors_open(&s, io, t_path("f"), NULL, &err), 0, &err);
+		while (penstock_safetensors_get(s, n))
 			n++;
 		T_EQ(n, good[i].nr);
 		if (i == T_COUNT(good) - 1)
-			T_OK(sluice_safetensors_find(s, "\xf0\x9f\x98\x80"
+			T_OK(penstock_safetensors_find(s, "\xf0\x9f\x98\x80"
 							"A\"/") == 0);
-		sluice_safetensors_close(s);
+		penstock_safetensors_close(s);
 	}
 }
 
@@ -336,11 +336,11 @@ static void what_breaks_a_rule_is_refused_and_the_rule_is_named(void)
 		{"{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, "'a' is there twice"},
 		{"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__ is there twice"},
 	};
-	struct sluice_safetensors *s;
+	struct penstock_safetensors *s;
 
 	for (size_t i = 0; i < T_COUNT(bad); i++) {
 		make(bad[i].text, strlen(bad[i].text), bad[i].data);
-		T_ERR(sluice_safetensors_open(&s, io, t_path("f"), NULL, &err), -EINVAL, &err);
+		T_ERR(penstock_safetensors_open(&s, io, t_path("f"), NULL, &err), -EINVAL, &err);
 		T_STR_HAS(err.msg, bad[i].why);
 		T_STR_HAS(err.msg, "/f: "); /* behind a path that may be cut */
 	}
@@ -350,7 +350,7 @@ static void a_header_that_nests_deeply_is_refused(void)
 {
 	enum { DEEP = 100000 };
 	char *text = malloc(2 * DEEP + 100);
-	struct sluice_safetensors *s;
+	struct penstock_safetensors *s;
 	size_t n;
 
 	T_OK(text);
@@ -360,7 +360,7 @@ static void a_header_that_nests_deeply_is_refused(void)
 	n += 2 * DEEP;
 	n += (size_t)sprintf(text + n, "}}");
 	make(text, n, 0);
-	T_ERR(sluice_safetensors_open(&s, io, t_path("f"), NULL, &err), -EINVAL, &err);
+	T_ERR(penstock_safetensors_open(&s, io, t_path("f"), NULL, &err), -EINVAL, &err);
 	T_STR_HAS(err.msg, "nested too deeply");
 	free(text);
 }
@@ -368,20 +368,20 @@ static void a_header_that_nests_deeply_is_refused(void)
 static void lengths_of_headers_are_checked(void)
 {
 	static const uint64_t bad[] = {0, 1, 9, 100000001, 1ull << 40, UINT64_MAX, UINT64_MAX - 7};
-	struct sluice_safetensors *s;
+	struct penstock_safetensors *s;
 	int fd;
 
 	for (size_t i = 0; i < T_COUNT(bad); i++) {
 		make("{}      ", 8, 0);
 		fd = open(t_path("f"), O_WRONLY);
 		T_OK(fd >= 0 && pwrite(fd, &bad[i], 8, 0) == 8 && close(fd) == 0);
-		T_ERR(sluice_safetensors_open(&s, io, t_path("f"), NULL, &err), -EINVAL, &err);
+		T_ERR(penstock_safetensors_open(&s, io, t_path("f"), NULL, &err), -EINVAL, &err);
 		T_STR_HAS(err.msg, "is no safetensors file");
 	}
 	for (int64_t i = 0; i < 10; i++) { /* cut */
 		make("{}", 2, 0);
 		T_OK(truncate(t_path("f"), 9 - i) == 0);
-		T_ERR(sluice_safetensors_open(&s, io, t_path("f"), NULL, &err), -EINVAL, &err);
+		T_ERR(penstock_safetensors_open(&s, io, t_path("f"), NULL, &err), -EINVAL, &err);
 	}
 }
 
@@ -391,7 +391,7 @@ static void headers_of_100_mb_are_read(void)
 	enum { EACH = 80 };
 	uint64_t len = T_TSAN || T_ASAN ? 5000000 : 100000000, nr = len / EACH - 1, at = 1;
 	char *text = malloc(len + 1);
-	struct sluice_safetensors *s;
+	struct penstock_safetensors *s;
 
 	T_OK(text);
 	memset(text, ' ', len + 1);
@@ -408,13 +408,13 @@ static void headers_of_100_mb_are_read(void)
 	}
 	text[at] = '}';
 	make(text, len, nr);
-	T_ERR(sluice_safetensors_open(&s, io, t_path("f"), NULL, &err), 0, &err);
-	T_EQ(sluice_safetensors_find(s, "00000001"), nr - 1);
-	T_OK(!sluice_safetensors_get(s, nr));
-	sluice_safetensors_close(s);
+	T_ERR(penstock_safetensors_open(&s, io, t_path("f"), NULL, &err), 0, &err);
+	T_EQ(penstock_safetensors_find(s, "00000001"), nr - 1);
+	T_OK(!penstock_safetensors_get(s, nr));
+	penstock_safetensors_close(s);
 	if (len == HEADER_MAX) {
 		make(text, len + 1, nr);
-		T_ERR(sluice_safetensors_open(&s, io, t_path("f"), NULL, &err), -EINVAL, &err);
+		T_ERR(penstock_safetensors_open(&s, io, t_path("f"), NULL, &err), -EINVAL, &err);
 	}
 	free(text);
 }
@@ -447,39 +447,39 @@ static void any_slice_is_what_indexing_gives(void)
 	static char data[7 * 5 * 33 * 12 * 4];
 	char *big = malloc(3000 * 700 * 2), *got = malloc(3000 * 700 * 2),
 	     *want = malloc(3000 * 700 * 2);
-	struct sluice_tensor t[] = {
-		{"a", shape, 4, SLUICE_F32, sizeof(data), 0, data},
-		{"b", wide, 2, SLUICE_BF16, 3000 * 700 * 2, 0, big},
+	struct penstock_tensor t[] = {
+		{"a", shape, 4, PENSTOCK_F32, sizeof(data), 0, data},
+		{"b", wide, 2, PENSTOCK_BF16, 3000 * 700 * 2, 0, big},
 	};
-	struct sluice_random rnd;
-	struct sluice_safetensors *s;
+	struct penstock_random rnd;
+	struct penstock_safetensors *s;
 
 	T_OK(big && got && want);
-	sluice_random_seed(&rnd, t_seed());
-	sluice_pattern_fill(data, sizeof(data), 1, 0);
-	sluice_pattern_fill(big, 3000 * 700 * 2, 2, 0);
-	T_ERR(sluice_safetensors_save(io, t_path("f"), t, 2, NULL, 0, NULL, &err), 0, &err);
-	T_ERR(sluice_safetensors_open(&s, io, t_path("f"), NULL, &err), 0, &err);
+	penstock_random_seed(&rnd, t_seed());
+	penstock_pattern_fill(data, sizeof(data), 1, 0);
+	penstock_pattern_fill(big, 3000 * 700 * 2, 2, 0);
+	T_ERR(penstock_safetensors_save(io, t_path("f"), t, 2, NULL, 0, NULL, &err), 0, &err);
+	T_ERR(penstock_safetensors_open(&s, io, t_path("f"), NULL, &err), 0, &err);
 	for (unsigned round = 0; round < 200; round += T_STEP) {
-		const struct sluice_tensor *of = &t[round % 2];
+		const struct penstock_tensor *of = &t[round % 2];
 		uint64_t start[4] = {0}, count[4], total = round % 2 ? 2 : 4;
-		struct sluice_tensor_read rd = {.buf = got, .start = start, .count = count};
+		struct penstock_tensor_read rd = {.buf = got, .start = start, .count = count};
 
 		for (unsigned d = 0; d < of->rank; d++) {
-			count[d] = sluice_random_below(&rnd, 3)
-					   ? sluice_random_below(&rnd, of->shape[d] + 1)
+			count[d] = penstock_random_below(&rnd, 3)
+					   ? penstock_random_below(&rnd, of->shape[d] + 1)
 					   : of->shape[d];
-			start[d] = sluice_random_below(&rnd, of->shape[d] - count[d] + 1);
+			start[d] = penstock_random_below(&rnd, of->shape[d] - count[d] + 1);
 			total *= count[d];
 		}
-		rd.tensor = (uint64_t)sluice_safetensors_find(s, of->name);
+		rd.tensor = (uint64_t)penstock_safetensors_find(s, of->name);
 		memset(got, 0x5a, total + 1 < 3000 * 700 * 2 ? total + 1 : total);
-		T_ERR(sluice_safetensors_read(s, &rd, 1, &err), 0, &err);
+		T_ERR(penstock_safetensors_read(s, &rd, 1, &err), 0, &err);
 		slice_by_hand(want, of->buf, round % 2 ? 2 : 4, of->rank, of->shape, start, count);
 		T_MEM(got, want, total);
 		T_OK(total == 3000 * 700 * 2 || got[total] == 0x5a);
 	}
-	sluice_safetensors_close(s);
+	penstock_safetensors_close(s);
 	free(big);
 	free(got);
 	free(want);
@@ -491,28 +491,28 @@ static void slices_outside_or_within_a_byte_are_refused(void)
 			      most[] = {UINT64_MAX, 2}, row[] = {1, 6}, half[] = {4, 4},
 			      at2[] = {0, 2};
 	static const char data[12] = "abcdefghijkl";
-	struct sluice_tensor t = {"q", shape, 2, SLUICE_F4, 12, 0, data};
+	struct penstock_tensor t = {"q", shape, 2, PENSTOCK_F4, 12, 0, data};
 	char got[12];
-	struct sluice_safetensors *s;
-	struct sluice_tensor_read bad[] = {
+	struct penstock_safetensors *s;
+	struct penstock_tensor_read bad[] = {
 		{0, got, one, whole}, {0, got, most, one},  {0, got, zero, most},
 		{1, got, NULL, NULL}, {0, got, zero, NULL}, {0, got, NULL, one},
 		{0, got, one, one},
 	};
-	struct sluice_tensor_read rd = {0, got, one, row};
+	struct penstock_tensor_read rd = {0, got, one, row};
 
-	T_ERR(sluice_safetensors_save(io, t_path("f"), &t, 1, NULL, 0, NULL, &err), 0, &err);
-	T_ERR(sluice_safetensors_open(&s, io, t_path("f"), NULL, &err), 0, &err);
+	T_ERR(penstock_safetensors_save(io, t_path("f"), &t, 1, NULL, 0, NULL, &err), 0, &err);
+	T_ERR(penstock_safetensors_open(&s, io, t_path("f"), NULL, &err), 0, &err);
 	for (size_t i = 0; i < T_COUNT(bad); i++)
-		T_ERR(sluice_safetensors_read(s, &bad[i], 1, &err), -EINVAL, &err);
+		T_ERR(penstock_safetensors_read(s, &bad[i], 1, &err), -EINVAL, &err);
 	T_STR_HAS(err.msg, "smaller than a byte");
 	rd.start = (const uint64_t[]){2, 0};
-	T_ERR(sluice_safetensors_read(s, &rd, 1, &err), 0, &err);
+	T_ERR(penstock_safetensors_read(s, &rd, 1, &err), 0, &err);
 	T_MEM(got, data + 6, 3);
-	rd = (struct sluice_tensor_read){0, got, at2, half};
-	T_ERR(sluice_safetensors_read(s, &rd, 1, &err), 0, &err);
+	rd = (struct penstock_tensor_read){0, got, at2, half};
+	T_ERR(penstock_safetensors_read(s, &rd, 1, &err), 0, &err);
 	T_MEM(got, "bcefhikl", 8);
-	sluice_safetensors_close(s);
+	penstock_safetensors_close(s);
 }
 
 /* -------------------------------------------------------------------- verification */
@@ -521,40 +521,40 @@ static void a_flipped_bit_is_named_with_its_tensor(void)
 {
 	static const uint64_t shape[] = {1 << 20};
 	char *data = calloc(3, 1 << 20);
-	struct sluice_tensor t[] = {
-		{"layer.0", shape, 1, SLUICE_U8, 1 << 20, 0, data},
-		{"layer.1", shape, 1, SLUICE_U8, 1 << 20, 0, data + (1 << 20)},
-		{"layer.2", shape, 1, SLUICE_U8, 1 << 20, 0, data + (2 << 20)},
+	struct penstock_tensor t[] = {
+		{"layer.0", shape, 1, PENSTOCK_U8, 1 << 20, 0, data},
+		{"layer.1", shape, 1, PENSTOCK_U8, 1 << 20, 0, data + (1 << 20)},
+		{"layer.2", shape, 1, PENSTOCK_U8, 1 << 20, 0, data + (2 << 20)},
 	};
-	struct sluice_tensor_read rd = {2, data, NULL, NULL};
-	struct sluice_safetensors *s;
+	struct penstock_tensor_read rd = {2, data, NULL, NULL};
+	struct penstock_safetensors *s;
 	int fd;
 
 	T_OK(data);
-	T_ERR(sluice_safetensors_save(io, t_path("f"), t, 3, NULL, 0, NULL, &err), 0, &err);
+	T_ERR(penstock_safetensors_save(io, t_path("f"), t, 3, NULL, 0, NULL, &err), 0, &err);
 	fd = open(t_path("f"), O_WRONLY);
 	T_OK(fd >= 0 && pwrite(fd, "\x10", 1, (3 << 20) + 5) == 1 && close(fd) == 0);
-	T_ERR(sluice_safetensors_open(&s, io, t_path("f"), NULL, &err), 0, &err);
-	T_ERR(sluice_safetensors_read(s, &rd, 1, &err), -EBADMSG, &err);
+	T_ERR(penstock_safetensors_open(&s, io, t_path("f"), NULL, &err), 0, &err);
+	T_ERR(penstock_safetensors_read(s, &rd, 1, &err), -EBADMSG, &err);
 	T_STR_HAS(err.msg, "tensor 'layer.2'");
 	T_STR_HAS(err.msg, "/f: "); /* behind a path that may be cut */
 	T_STR_HAS(err.msg, "bytes 3145728 to ");
 	rd.tensor = 0;
-	T_ERR(sluice_safetensors_read(s, &rd, 1, &err), 0, &err);
-	sluice_safetensors_close(s);
+	T_ERR(penstock_safetensors_read(s, &rd, 1, &err), 0, &err);
+	penstock_safetensors_close(s);
 	free(data);
 }
 
 /* A byte of the file there, and what opening it then says. */
 static const char *open_damaged(const char *byte, off_t offset)
 {
-	struct sluice_safetensors *s;
+	struct penstock_safetensors *s;
 	char was;
 	int fd = open(t_path("f"), O_RDWR);
 
 	T_OK(fd >= 0 && pread(fd, &was, 1, offset) == 1 && was != *byte);
 	T_EQ(pwrite(fd, byte, 1, offset), 1);
-	T_ERR(sluice_safetensors_open(&s, io, t_path("f"), NULL, &err), -EBADMSG, &err);
+	T_ERR(penstock_safetensors_open(&s, io, t_path("f"), NULL, &err), -EBADMSG, &err);
 	T_OK(pwrite(fd, &was, 1, offset) == 1 && close(fd) == 0);
 	return err.msg;
 }
@@ -564,13 +564,13 @@ static void damage_beside_the_header_is_named_by_what_the_header_says(void)
 {
 	static const uint64_t shape[] = {100};
 	static const char data[100];
-	struct sluice_tensor t[] = {
-		{"layer.0", shape, 1, SLUICE_U8, 100, 0, data},
-		{"layer.1", shape, 1, SLUICE_U8, 100, 0, data},
-		{"layer.2", shape, 1, SLUICE_U8, 100, 0, data},
+	struct penstock_tensor t[] = {
+		{"layer.0", shape, 1, PENSTOCK_U8, 100, 0, data},
+		{"layer.1", shape, 1, PENSTOCK_U8, 100, 0, data},
+		{"layer.2", shape, 1, PENSTOCK_U8, 100, 0, data},
 	};
 
-	T_ERR(sluice_safetensors_save(io, t_path("f"), t, 3, NULL, 0, NULL, &err), 0, &err);
+	T_ERR(penstock_safetensors_save(io, t_path("f"), t, 3, NULL, 0, NULL, &err), 0, &err);
 	T_STR_HAS(open_damaged("X", 400),
 		  "the header, tensor 'layer.0' or one of the 2 behind it: ");
 	T_STR_HAS(err.msg, "/f: ");
@@ -579,7 +579,7 @@ static void damage_beside_the_header_is_named_by_what_the_header_says(void)
 	T_STR_HAS(open_damaged("X", 8), "the header: ");
 	T_STR_HAS(open_damaged("\xff", 7), "the header: ");
 	T_STR_HAS(open_damaged("9", 64), "the header: ");
-	T_ERR(sluice_safetensors_save(io, t_path("f"), t, 1, NULL, 0, NULL, &err), 0, &err);
+	T_ERR(penstock_safetensors_save(io, t_path("f"), t, 1, NULL, 0, NULL, &err), 0, &err);
 	T_STR_HAS(open_damaged("X", 120), "the header or tensor 'layer.0': ");
 }
 
@@ -587,13 +587,13 @@ static void dtypes_have_names_and_sizes(void)
 {
 	unsigned i = 0;
 
-	for (; sluice_dtype_name(i); i++) {
-		T_EQ(sluice_dtype_find(sluice_dtype_name(i)), i);
-		T_OK(sluice_dtype_bits(i) >= 4 && sluice_dtype_bits(i) <= 64);
+	for (; penstock_dtype_name(i); i++) {
+		T_EQ(penstock_dtype_find(penstock_dtype_name(i)), i);
+		T_OK(penstock_dtype_bits(i) >= 4 && penstock_dtype_bits(i) <= 64);
 	}
-	T_EQ(i, SLUICE_U64 + 1);
-	T_EQ(sluice_dtype_bits(i), 0);
-	T_EQ(sluice_dtype_find("F128"), -ENOENT);
+	T_EQ(i, PENSTOCK_U64 + 1);
+	T_EQ(penstock_dtype_bits(i), 0);
+	T_EQ(penstock_dtype_find("F128"), -ENOENT);
 }
 
 int main(void)

@@ -49,7 +49,7 @@ static void a_complaint_names_the_member_what_it_is_and_what_it_should_be(void *
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct sluice_err err = {0, ""};
+		struct penstock_err err = {0, ""};
 		char text[400];
 		json_t *v, *schema;
 		int r;
@@ -80,7 +80,7 @@ struct damage {
 
 static void try_it(struct damage *d)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r = report_check(d->root, "f", &err);
 
 	d->tried++;
@@ -149,7 +149,7 @@ static void whatever_is_damaged_is_refused_in_one_line_or_does_no_harm(void **st
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
-		struct sluice_err err = {0, ""};
+		struct penstock_err err = {0, ""};
 		struct damage d = {.root = NULL};
 		char path[4096];
 
@@ -169,7 +169,7 @@ static void whatever_is_damaged_is_refused_in_one_line_or_does_no_harm(void **st
 
 static void columns_of_seconds_have_one_length(void **state)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	json_t *root = NULL, *seconds;
 	char path[4096];
 

@@ -50,7 +50,7 @@ static void what_people_type_is_understood(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint64_t v = 12345;
 
-		if (sluice_size_parse(&v, cases[i].text) != 0 || v != cases[i].bytes)
+		if (penstock_size_parse(&v, cases[i].text) != 0 || v != cases[i].bytes)
 			fail_msg("%s gave %llu", cases[i].text, (unsigned long long)v);
 	}
 }
@@ -68,7 +68,7 @@ static void junk_is_refused(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint64_t v = 12345;
 
-		if (sluice_size_parse(&v, cases[i]) != -EINVAL)
+		if (penstock_size_parse(&v, cases[i]) != -EINVAL)
 			fail_msg("'%s' was not refused", cases[i]);
 		assert_true(v == 12345);
 	}
@@ -84,13 +84,13 @@ static void what_does_not_fit_is_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 5; i++)
-		if (sluice_size_parse(&v, cases[i]) != -ERANGE)
+		if (penstock_size_parse(&v, cases[i]) != -ERANGE)
 			fail_msg("'%s' was not refused", cases[i]);
-	assert_int_equal(sluice_size_parse(&v, cases[5]), -ERANGE);
+	assert_int_equal(penstock_size_parse(&v, cases[5]), -ERANGE);
 	assert_true(v == 12345);
 	/* a fraction that is not whole bytes; and E is exa, not an exponent */
-	assert_int_equal(sluice_size_parse(&v, cases[6]), -EINVAL);
-	assert_int_equal(sluice_size_parse(&v, cases[7]), 0);
+	assert_int_equal(penstock_size_parse(&v, cases[6]), -EINVAL);
+	assert_int_equal(penstock_size_parse(&v, cases[7]), 0);
 	assert_true(v == 1ull << 60);
 }
 
@@ -115,30 +115,30 @@ static void sizes_are_shown_short(void **state)
 		{1ull << 40, "1 TiB"},
 		{UINT64_MAX, "16 EiB"},
 	};
-	char buf[SLUICE_SIZE_TEXT];
+	char buf[PENSTOCK_SIZE_TEXT];
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		assert_string_equal(sluice_size_format(buf, cases[i].bytes), cases[i].text);
+		assert_string_equal(penstock_size_format(buf, cases[i].bytes), cases[i].text);
 }
 
 static void the_exact_form_can_be_typed_again(void **state)
 {
-	struct sluice_random r;
-	char buf[SLUICE_SIZE_TEXT];
+	struct penstock_random r;
+	char buf[PENSTOCK_SIZE_TEXT];
 
 	(void)state;
-	assert_string_equal(sluice_size_exact(buf, 0), "0");
-	assert_string_equal(sluice_size_exact(buf, 65536), "64K");
-	assert_string_equal(sluice_size_exact(buf, 1536), "1536");
-	assert_string_equal(sluice_size_exact(buf, 1ull << 30), "1G");
-	assert_string_equal(sluice_size_exact(buf, UINT64_MAX), "18446744073709551615");
-	sluice_random_seed(&r, 4);
+	assert_string_equal(penstock_size_exact(buf, 0), "0");
+	assert_string_equal(penstock_size_exact(buf, 65536), "64K");
+	assert_string_equal(penstock_size_exact(buf, 1536), "1536");
+	assert_string_equal(penstock_size_exact(buf, 1ull << 30), "1G");
+	assert_string_equal(penstock_size_exact(buf, UINT64_MAX), "18446744073709551615");
+	penstock_random_seed(&r, 4);
 	for (int i = 0; i < 10000; i++) {
-		uint64_t v = sluice_random_next(&r) >> sluice_random_below(&r, 64), back = 0;
+		uint64_t v = penstock_random_next(&r) >> penstock_random_below(&r, 64), back = 0;
 
-		v <<= sluice_random_below(&r, 30);
-		assert_int_equal(sluice_size_parse(&back, sluice_size_exact(buf, v)), 0);
+		v <<= penstock_random_below(&r, 30);
+		assert_int_equal(penstock_size_parse(&back, penstock_size_exact(buf, v)), 0);
 		assert_true(v == back);
 	}
 }

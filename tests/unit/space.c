@@ -2,7 +2,7 @@
 /* The configurations of sweep and tune: their number, order, meaning and names. */
 #include <errno.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 #include "base/util.h"
 #include "common/t.h"
@@ -21,7 +21,7 @@ static void upstreams_space_has_its_size(void **state)
 
 static void every_point_is_another_configuration(void **state)
 {
-	struct sluice_opts opts = SLUICE_OPTS_INIT;
+	struct penstock_opts opts = PENSTOCK_OPTS_INIT;
 	char names[64][128];
 	struct space s;
 
@@ -42,7 +42,7 @@ static void every_point_is_another_configuration(void **state)
 
 static void a_point_sets_what_it_names_and_nothing_else(void **state)
 {
-	struct sluice_opts opts = SLUICE_OPTS_INIT;
+	struct penstock_opts opts = PENSTOCK_OPTS_INIT;
 	struct space s = {.nr = 0};
 	uint32_t memory = BED_ODD;
 	char name[128];
@@ -56,7 +56,7 @@ static void a_point_sets_what_it_names_and_nothing_else(void **state)
 	assert_int_equal(space_points(&s), 2);
 	space_apply(&s, 1, &opts, &memory);
 	assert_string_equal(opts.engine, "threads");
-	assert_int_equal(opts.flags, SLUICE_SINGLE_SUBMIT);
+	assert_int_equal(opts.flags, PENSTOCK_SINGLE_SUBMIT);
 	assert_int_equal(opts.depth, 7);
 	assert_int_equal(memory, BED_ODD);
 	space_name(name, sizeof(name), &s, 0, false, 2, &opts);
@@ -77,7 +77,7 @@ static void a_name_has_seven_fields_that_upstream_reads(void **state)
 		{MIB(1), "read_block_overlap_ftd1_d1_bs1M_p1"},
 		{MIB(1024), "read_block_overlap_ftd1_d1_bs1024M_p1"},
 	};
-	struct sluice_opts opts = SLUICE_OPTS_INIT;
+	struct penstock_opts opts = PENSTOCK_OPTS_INIT;
 	struct space s = {.nr = 0};
 	char name[128];
 
@@ -101,7 +101,7 @@ static void a_name_has_seven_fields_that_upstream_reads(void **state)
 
 static void what_makes_no_sense_is_refused(void **state)
 {
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	struct space s = {.nr = 0};
 
 	(void)state;
@@ -129,9 +129,9 @@ static void ranges_are_those_of_the_handles_options(void **state)
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(all); i++) {
 		struct space s = {.nr = 0};
-		struct sluice_bounds is;
+		struct penstock_bounds is;
 
-		assert_int_equal(sluice_get_bounds(all[i].field, &is), 0);
+		assert_int_equal(penstock_get_bounds(all[i].field, &is), 0);
 		assert_int_equal(space_add(&s, all[i].kind, is.min - 1, NULL, NULL), -EINVAL);
 		assert_int_equal(space_add(&s, all[i].kind, is.max + 1, NULL, NULL), -EINVAL);
 		assert_int_equal(space_add(&s, all[i].kind, is.min, NULL, NULL), 0);
@@ -146,7 +146,7 @@ static void ranges_are_those_of_the_handles_options(void **state)
 
 static void fewer_threads_are_cheaper_than_less_memory(void **state)
 {
-	struct sluice_opts a = SLUICE_OPTS_INIT, b = SLUICE_OPTS_INIT;
+	struct penstock_opts a = PENSTOCK_OPTS_INIT, b = PENSTOCK_OPTS_INIT;
 
 	(void)state;
 	a.threads = 1;
@@ -160,7 +160,7 @@ static void fewer_threads_are_cheaper_than_less_memory(void **state)
 	b.depth = 64;
 	assert_true(space_cost(&b) < space_cost(&a));
 	b = a;
-	b.flags = SLUICE_SINGLE_SUBMIT;
+	b.flags = PENSTOCK_SINGLE_SUBMIT;
 	assert_true(space_cost(&a) < space_cost(&b));
 }
 

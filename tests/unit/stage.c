@@ -73,29 +73,29 @@ static void who_spares_the_processor_copies_nothing(void)
 {
 	enum { LEN = 8 << 20 };
 	const char *path = t_path("stage");
-	struct sluice_opts o = SLUICE_OPTS_INIT;
-	struct sluice_stats st = {.size = sizeof(st)};
-	struct sluice_file *file;
-	struct sluice_io *io;
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
+	struct penstock_stats st = {.size = sizeof(st)};
+	struct penstock_file *file;
+	struct penstock_io *io;
 	void *buf = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	T_OK(buf != MAP_FAILED);
 	madvise(buf, LEN, MADV_NOHUGEPAGE);
 	t_file_make(path, 1, LEN);
 	for (unsigned i = 0; i < 2; i++) {
-		o.flags = i ? SLUICE_SPARE_CPU : 0;
-		T_EQ(sluice_open(&io, &o, NULL), 0);
-		T_EQ(sluice_file_open(&file, io, path, O_RDONLY, 0, NULL), 0);
+		o.flags = i ? PENSTOCK_SPARE_CPU : 0;
+		T_EQ(penstock_open(&io, &o, NULL), 0);
+		T_EQ(penstock_file_open(&file, io, path, O_RDONLY, 0, NULL), 0);
 		if (io->huge_by_default || !file->device.virtual || !file->store.direct) {
-			sluice_close(io, NULL);
+			penstock_close(io, NULL);
 			munmap(buf, LEN);
 			T_SKIP("virtual disk", "nothing is copied here in any case");
 		}
-		T_EQ(sluice_pread(file, buf, LEN, 0, NULL), LEN);
-		T_EQ(sluice_pattern_check(buf, LEN, 1, 0), LEN);
-		T_EQ(sluice_get_stats(io, &st), 0);
+		T_EQ(penstock_pread(file, buf, LEN, 0, NULL), LEN);
+		T_EQ(penstock_pattern_check(buf, LEN, 1, 0), LEN);
+		T_EQ(penstock_get_stats(io, &st), 0);
 		T_EQ(st.blocks_bounced != 0, i == 0);
-		T_EQ(sluice_close(io, NULL), 0);
+		T_EQ(penstock_close(io, NULL), 0);
 	}
 	munmap(buf, LEN);
 }

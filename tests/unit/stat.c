@@ -44,12 +44,12 @@ static void assert_near(double got, double want, double tolerance)
 
 /* ----------------------------------------------------------- random samples */
 
-static double uniform(struct sluice_random *r)
+static double uniform(struct penstock_random *r)
 {
-	return ((double)(sluice_random_next(r) >> 11) + 0.5) * 0x1p-53;
+	return ((double)(penstock_random_next(r) >> 11) + 0.5) * 0x1p-53;
 }
 
-static double normal(struct sluice_random *r)
+static double normal(struct penstock_random *r)
 {
 	return sqrt(-2 * log(uniform(r))) * cos(2 * M_PI * uniform(r));
 }
@@ -135,7 +135,7 @@ static void few_samples_have_no_far_percentiles(void **state)
  * A run on a device that drifts: figures of repeats that begin somewhere in the drift, follow it,
  * and have noise of their own.
  */
-static void drifting_run(struct sluice_random *r, double *v, unsigned n, double drift, double keeps,
+static void drifting_run(struct penstock_random *r, double *v, unsigned n, double drift, double keeps,
 			 double noise)
 {
 	double at = drift * normal(r);
@@ -161,10 +161,10 @@ static void intervals_of_runs_that_drift_overlap(void **state)
 	static const struct {
 		double drift, keeps, noise;
 	} devices[] = {{0, 0, 3}, {5, 0.3, 2}, {5, 0.6, 2}, {10, 0.7, 3}};
-	struct sluice_random r;
+	struct penstock_random r;
 
 	(void)state;
-	sluice_random_seed(&r, 20);
+	penstock_random_seed(&r, 20);
 	for (unsigned d = 0; d < ARRAY_SIZE(devices); d++) {
 		unsigned overlap = 0, plain = 0, pairs = 2000;
 
@@ -207,10 +207,10 @@ static void moments_of_parts_are_those_of_the_whole(void **state)
 {
 	struct stat_moments a = {0}, b = {0}, all = {0};
 	struct stat_summary x, y;
-	struct sluice_random r;
+	struct penstock_random r;
 
 	(void)state;
-	sluice_random_seed(&r, 1);
+	penstock_random_seed(&r, 1);
 	stat_moments_merge(&all, &a);
 	for (unsigned i = 0; i < 1000; i++) {
 		double v = 1e9 + normal(&r);
@@ -228,11 +228,11 @@ static void moments_of_parts_are_those_of_the_whole(void **state)
 
 static void nineteen_of_twenty_intervals_contain_the_truth(void **state)
 {
-	struct sluice_random r;
+	struct penstock_random r;
 	unsigned hits = 0;
 
 	(void)state;
-	sluice_random_seed(&r, 2);
+	penstock_random_seed(&r, 2);
 	for (unsigned i = 0; i < 2000; i++) {
 		struct stat_summary s;
 		double v[8];
@@ -293,7 +293,7 @@ static void ties_are_corrected_for(void **state)
 static void tails_are_compared_by_whose_the_largest_values_are(void **state)
 {
 	double a[200], b[200], p;
-	struct sluice_random r;
+	struct penstock_random r;
 	unsigned wrong = 0;
 
 	(void)state;
@@ -311,7 +311,7 @@ static void tails_are_compared_by_whose_the_largest_values_are(void **state)
 	assert_int_equal(stat_tail_test(&p, b, 200, a, 200), 0);
 	assert_near(p, 0.00727456, 1e-7);
 	assert_int_equal(stat_tail_test(&p, a, 4, b, 4), -EINVAL);
-	sluice_random_seed(&r, 61);
+	penstock_random_seed(&r, 61);
 	for (unsigned t = 0; t < 500; t++) {
 		for (unsigned i = 0; i < 400; i++)
 			(i < 200 ? a : b)[i % 200] = floor(20 * exp(normal(&r)));
@@ -323,11 +323,11 @@ static void tails_are_compared_by_whose_the_largest_values_are(void **state)
 
 static void equal_distributions_rarely_look_different(void **state)
 {
-	struct sluice_random r;
+	struct penstock_random r;
 	unsigned alarms = 0;
 
 	(void)state;
-	sluice_random_seed(&r, 6);
+	penstock_random_seed(&r, 6);
 	for (unsigned i = 0; i < 1000; i++) {
 		double a[30], b[40];
 		struct stat_rank t;
@@ -346,12 +346,12 @@ static void the_ratio_of_figures_has_an_interval_around_it(void **state)
 {
 	static const enum stat_figure figures[] = {STAT_MEDIAN, STAT_MEAN, STAT_99TH};
 	struct stat_ratio q, again;
-	struct sluice_random r;
+	struct penstock_random r;
 	double a[200], b[200];
 	const struct stat_sample x = {a, 200, 1}, y = {b, 200, 1}, none = {a, 0, 1};
 
 	(void)state;
-	sluice_random_seed(&r, 7);
+	penstock_random_seed(&r, 7);
 	for (unsigned i = 0; i < 200; i++) {
 		a[i] = exp(0.1 * normal(&r));
 		b[i] = 1.2 * exp(0.1 * normal(&r));
@@ -372,18 +372,18 @@ static void the_ratio_of_figures_has_an_interval_around_it(void **state)
 static void figures_are_those_of_sorted_values(void **state)
 {
 	static const double unit = 1;
-	struct sluice_random r;
+	struct penstock_random r;
 	struct stat_ratio q;
 	double a[501], b[501];
 
 	(void)state;
-	sluice_random_seed(&r, 71);
+	penstock_random_seed(&r, 71);
 	for (unsigned t = 0; t < 200; t++) {
-		size_t n = 1 + sluice_random_below(&r, 500);
+		size_t n = 1 + penstock_random_below(&r, 500);
 		const struct stat_sample one = {&unit, 1, 1}, s = {a, n, 1};
 
 		for (size_t i = 0; i < n; i++)
-			b[i] = a[i] = 1 + (double)sluice_random_below(&r, t % 2 ? 1000000 : 7);
+			b[i] = a[i] = 1 + (double)penstock_random_below(&r, t % 2 ? 1000000 : 7);
 		stat_sort(b, n);
 		assert_int_equal(stat_ratio(&q, STAT_99TH, &one, &s, NAN, 1, 1), 0);
 		assert_near(q.ratio, stat_percentile(b, n, 99), 1e-9);
@@ -395,10 +395,10 @@ static void figures_are_those_of_sorted_values(void **state)
 /* Values that remember the one before, of the same distribution: how often are they "different"? */
 static unsigned false_ratios(enum stat_figure of, size_t block, double memory)
 {
-	struct sluice_random r;
+	struct penstock_random r;
 	unsigned wrong = 0;
 
-	sluice_random_seed(&r, 72);
+	penstock_random_seed(&r, 72);
 	for (unsigned t = 0; t < 200; t++) {
 		double v[2][200], z = 0;
 		const struct stat_sample a = {v[0], 200, block}, b = {v[1], 200, block};
@@ -447,7 +447,7 @@ static void a_handful_is_compared_by_students_t(void **state)
 
 enum noise { LOGNORMAL, GAMMA2, EXPONENTIAL, UNIFORM, LAPLACE, NR_NOISE };
 
-static double noise(struct sluice_random *r, enum noise kind, double sigma)
+static double noise(struct penstock_random *r, enum noise kind, double sigma)
 {
 	switch (kind) {
 	case GAMMA2: /* shifted by a fixed cost, as latencies are */
@@ -464,10 +464,10 @@ static double noise(struct sluice_random *r, enum noise kind, double sigma)
 }
 
 /* Of @trials sets of @n values with one peak: how many are said to have two. */
-static unsigned false_peaks(struct sluice_random *r, enum noise kind, double sigma, unsigned n,
+static unsigned false_peaks(struct penstock_random *r, enum noise kind, double sigma, unsigned n,
 			    unsigned trials)
 {
-	CLEANUP_FREE struct sluice_hist *h = calloc(1, sizeof(*h));
+	CLEANUP_FREE struct penstock_hist *h = calloc(1, sizeof(*h));
 	unsigned alarms = 0;
 
 	assert_non_null(h);
@@ -476,7 +476,7 @@ static unsigned false_peaks(struct sluice_random *r, enum noise kind, double sig
 
 		memset(h, 0, sizeof(*h));
 		for (unsigned k = 0; k < n; k++)
-			sluice_hist_add(h, (uint64_t)noise(r, kind, sigma));
+			penstock_hist_add(h, (uint64_t)noise(r, kind, sigma));
 		assert_int_equal(stat_shape(&s, h), 0);
 		alarms += s.bimodal;
 	}
@@ -487,10 +487,10 @@ static void one_peak_is_not_called_two(void **state)
 {
 	static const double sigmas[] = {0.01, 0.1, 0.3, 1};
 	static const unsigned sizes[] = {30, 60, 200, 2000};
-	struct sluice_random r;
+	struct penstock_random r;
 
 	(void)state;
-	sluice_random_seed(&r, 8);
+	penstock_random_seed(&r, 8);
 	for (unsigned i = 0; i < NR_NOISE * 4; i++) {
 		enum noise kind = (enum noise)(i % NR_NOISE);
 		unsigned n = sizes[i / NR_NOISE], alarms = 0;
@@ -506,10 +506,10 @@ static void one_peak_is_not_called_two(void **state)
 static void of_lognormal_latencies_2_in_100_look_like_two_peaks_at_most(void **state)
 {
 	static const double sigmas[] = {0.05, 0.1, 0.3, 0.6, 1};
-	struct sluice_random r;
+	struct penstock_random r;
 
 	(void)state;
-	sluice_random_seed(&r, 81);
+	penstock_random_seed(&r, 81);
 	for (unsigned i = 0; i < 2 * ARRAY_SIZE(sigmas); i++) {
 		unsigned alarms = false_peaks(&r, LOGNORMAL, sigmas[i / 2], i % 2 ? 60 : 200, 500);
 
@@ -519,10 +519,10 @@ static void of_lognormal_latencies_2_in_100_look_like_two_peaks_at_most(void **s
 }
 
 /* Of 100 sets of @n values with two peaks: how many are seen, in the right place. */
-static unsigned peaks_found(struct sluice_random *r, double slow, double share, double sigma,
+static unsigned peaks_found(struct penstock_random *r, double slow, double share, double sigma,
 			    unsigned n)
 {
-	CLEANUP_FREE struct sluice_hist *h = calloc(1, sizeof(*h));
+	CLEANUP_FREE struct penstock_hist *h = calloc(1, sizeof(*h));
 	unsigned found = 0;
 
 	assert_non_null(h);
@@ -531,7 +531,7 @@ static unsigned peaks_found(struct sluice_random *r, double slow, double share, 
 
 		memset(h, 0, sizeof(*h));
 		for (unsigned k = 0; k < n; k++)
-			sluice_hist_add(h, (uint64_t)(1e6 * (k < (unsigned)(share * n) ? slow : 1) *
+			penstock_hist_add(h, (uint64_t)(1e6 * (k < (unsigned)(share * n) ? slow : 1) *
 						      exp(sigma * normal(r))));
 		assert_int_equal(stat_shape(&s, h), 0);
 		if (!s.bimodal)
@@ -569,10 +569,10 @@ static void two_peaks_are_found_with_their_shares(void **state)
 		{1.5, 0.4, 0.02, 200, 100},
 		{1.5, 0.4, 0.1, 200, 80},
 	};
-	struct sluice_random r;
+	struct penstock_random r;
 
 	(void)state;
-	sluice_random_seed(&r, 9);
+	penstock_random_seed(&r, 9);
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		unsigned found =
 			peaks_found(&r, cases[i].slow, cases[i].share, cases[i].sigma, cases[i].n);
@@ -584,27 +584,27 @@ static void two_peaks_are_found_with_their_shares(void **state)
 
 static void a_few_outliers_or_few_values_are_not_a_peak(void **state)
 {
-	CLEANUP_FREE struct sluice_hist *h = calloc(1, sizeof(*h));
+	CLEANUP_FREE struct penstock_hist *h = calloc(1, sizeof(*h));
 	struct stat_shape s;
-	struct sluice_random r;
+	struct penstock_random r;
 
 	(void)state;
 	assert_non_null(h);
 	assert_int_equal(stat_shape(&s, h), 0);
 	assert_false(s.bimodal);
-	sluice_random_seed(&r, 10);
+	penstock_random_seed(&r, 10);
 	for (unsigned k = 0; k < 29; k++)
-		sluice_hist_add(h, k % 2 ? 1000 : 100000);
+		penstock_hist_add(h, k % 2 ? 1000 : 100000);
 	assert_int_equal(stat_shape(&s, h), 0);
 	assert_false(s.bimodal);
 	memset(h, 0, sizeof(*h));
 	for (unsigned k = 0; k < 200; k++)
-		sluice_hist_add(h, k < 6 ? 1000000000 : (uint64_t)(1e5 * exp(0.1 * normal(&r))));
+		penstock_hist_add(h, k < 6 ? 1000000000 : (uint64_t)(1e5 * exp(0.1 * normal(&r))));
 	assert_int_equal(stat_shape(&s, h), 0);
 	assert_false(s.bimodal);
 	memset(h, 0, sizeof(*h));
 	for (unsigned k = 0; k < 200; k++)
-		sluice_hist_add(h, 4711);
+		penstock_hist_add(h, 4711);
 	assert_int_equal(stat_shape(&s, h), 0);
 	assert_false(s.bimodal);
 }

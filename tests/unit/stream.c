@@ -39,7 +39,7 @@ struct source {
 static char paths[NR_FILES][512];
 static struct bed_file files[NR_FILES];
 
-static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err)
+static int next(void *arg, unsigned worker, struct load_op *op, struct penstock_err *err)
 {
 	struct source *s = arg;
 	uint64_t i = s->nr;
@@ -73,7 +73,7 @@ static void burn(uint64_t ns)
 			;
 }
 
-static int prepare(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+static int prepare(void *arg, const struct load_op *op, void *buf, struct penstock_err *err)
 {
 	struct source *s = arg;
 
@@ -85,7 +85,7 @@ static int prepare(void *arg, const struct load_op *op, void *buf, struct sluice
 	return bed_buf_fill(&s->buffers, buf, op->len, op->file, op->offset, err);
 }
 
-static int finish(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+static int finish(void *arg, const struct load_op *op, void *buf, struct penstock_err *err)
 {
 	struct source *s = arg;
 
@@ -99,7 +99,7 @@ static int finish(void *arg, const struct load_op *op, void *buf, struct sluice_
 /* Files of the pattern that operations write. */
 static int files_make(void **state)
 {
-	const char *dir = getenv("SLUICE_TEST_DIR");
+	const char *dir = getenv("PENSTOCK_TEST_DIR");
 	static char content[8 * LEN];
 
 	(void)state;
@@ -110,7 +110,7 @@ static int files_make(void **state)
 			 i);
 		files[i].path = files[i].at = paths[i];
 		fd = open(paths[i], O_CREAT | O_EXCL | O_WRONLY, 0600);
-		sluice_pattern_fill(content, sizeof(content), i, 0);
+		penstock_pattern_fill(content, sizeof(content), i, 0);
 		if (fd < 0 || write(fd, content, sizeof(content)) != sizeof(content))
 			return -1;
 		close(fd);
@@ -134,12 +134,12 @@ static struct stream_job job_of(struct source *s, unsigned workers, unsigned dep
 		.nr_files = NR_FILES,
 		.workers = workers,
 		.depth = depth,
-		.opts = SLUICE_OPTS_INIT,
+		.opts = PENSTOCK_OPTS_INIT,
 		.buffers = &s->buffers,
 		.nr_series = 2,
 	};
 	struct bed_buffers_want want = {.len = LEN, .nr = workers * depth};
-	struct sluice_err err;
+	struct penstock_err err;
 
 	s->per_file = s->per_file ? s->per_file : 8;
 	s->fail_at = s->fail_at ? s->fail_at : -1;
@@ -166,7 +166,7 @@ static void written_is_read_back(void **state)
 					.left = 50, .read = read, .verify = true, .warmup = 5};
 				struct stream_job job = job_of(&s, shapes[i][0], shapes[i][1]);
 				struct run_series series[2] = {0};
-				struct sluice_err err = {0, ""};
+				struct penstock_err err = {0, ""};
 
 				job.open_each = each;
 				if (run_stream(&job, series, &err) != 0)
@@ -337,7 +337,7 @@ static void an_operation_that_fails_ends_the_run_with_its_message(void **state)
 		struct source s = {.left = 1000, .read = true, .fail_at = 12};
 		struct stream_job job = job_of(&s, 1, depth);
 		struct run_series series[2] = {0};
-		struct sluice_err err;
+		struct penstock_err err;
 
 		(void)state;
 		assert_int_equal(run_stream(&job, series, &err), -ENODATA);
@@ -355,7 +355,7 @@ static void a_source_can_refuse_what_was_read(void **state)
 	struct source s = {.left = 12, .read = true, .verify = true};
 	struct stream_job job = job_of(&s, 1, 1);
 	struct run_series series[2] = {0};
-	struct sluice_err err;
+	struct penstock_err err;
 	int fd = open(paths[1], O_WRONLY);
 
 	(void)state;
@@ -424,7 +424,7 @@ static void every_kind_of_buffer_moves_the_same_bytes(void **state)
 			struct stream_job job = job_of(&s, 1, 2);
 			struct bed_buffers_want want = {.memory = kinds[i], .len = LEN, .nr = 2};
 			struct run_series series[2] = {0};
-			struct sluice_err err;
+			struct penstock_err err;
 
 			bed_buffers_close(&s.buffers);
 			assert_int_equal(bed_buffers_open(&s.buffers, &want, &err), 0);
@@ -449,7 +449,7 @@ struct rounds {
 	_Atomic unsigned finished;
 };
 
-static int rounds_next(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err)
+static int rounds_next(void *arg, unsigned worker, struct load_op *op, struct penstock_err *err)
 {
 	struct rounds *r = arg;
 	unsigned i = r->issued[worker]++;
@@ -464,7 +464,7 @@ static int rounds_next(void *arg, unsigned worker, struct load_op *op, struct sl
 	return i < r->rounds;
 }
 
-static int rounds_prepare(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+static int rounds_prepare(void *arg, const struct load_op *op, void *buf, struct penstock_err *err)
 {
 	struct rounds *r = arg;
 
@@ -475,7 +475,7 @@ static int rounds_prepare(void *arg, const struct load_op *op, void *buf, struct
 	return 0;
 }
 
-static int rounds_finish(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+static int rounds_finish(void *arg, const struct load_op *op, void *buf, struct penstock_err *err)
 {
 	struct rounds *r = arg;
 
@@ -500,13 +500,13 @@ static int run_rounds(struct rounds *r, struct run_series *series, struct stream
 		.rounds = true,
 		.workers = WORKERS,
 		.depth = 1,
-		.opts = SLUICE_OPTS_INIT,
+		.opts = PENSTOCK_OPTS_INIT,
 		.buffers = &r->buffers,
 		.nr_series = 1,
 		.seen = seen,
 	};
 	struct bed_buffers_want want = {.len = LEN, .nr = WORKERS};
-	struct sluice_err err;
+	struct penstock_err err;
 	int ret;
 
 	job.opts.engine = "threads";
@@ -554,7 +554,7 @@ static void a_round_that_one_worker_did_not_complete_does_not_count(void **state
 /* Every counter is added, the limits of a handle are not. */
 static void counters_of_handles_are_added(void **state)
 {
-	struct sluice_stats one = {.size = sizeof(one)}, sum = {.size = 0};
+	struct penstock_stats one = {.size = sizeof(one)}, sum = {.size = 0};
 	uint64_t *counters = &one.ops;
 	size_t nr = (size_t)(&one.inline_bytes - &one.ops);
 
@@ -562,16 +562,16 @@ static void counters_of_handles_are_added(void **state)
 	for (size_t i = 0; i < nr; i++)
 		counters[i] = i + 1;
 	one.inline_bytes = 7;
-	one.fallbacks = SLUICE_FELL_BUFFERED;
+	one.fallbacks = PENSTOCK_FELL_BUFFERED;
 	handle_stats_add(&sum, &one);
-	one.fallbacks = SLUICE_FELL_ENGINE;
+	one.fallbacks = PENSTOCK_FELL_ENGINE;
 	strcpy(one.fallback_why, "reason");
 	handle_stats_add(&sum, &one);
 	for (size_t i = 0; i < nr; i++)
 		assert_int_equal((&sum.ops)[i], 2 * (i + 1));
 	assert_int_equal(sum.ring_bytes, 2 * one.ring_bytes);
 	assert_int_equal(sum.inline_bytes, 7);
-	assert_int_equal(sum.fallbacks, SLUICE_FELL_BUFFERED | SLUICE_FELL_ENGINE);
+	assert_int_equal(sum.fallbacks, PENSTOCK_FELL_BUFFERED | PENSTOCK_FELL_ENGINE);
 	assert_string_equal(sum.fallback_why, "reason");
 }
 

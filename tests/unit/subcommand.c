@@ -151,12 +151,12 @@ static void the_help_shows_both_forms(void **state)
 			  *open = help_of(&cmd_open);
 
 	(void)state;
-	assert_non_null(strstr(box, "usage: sluice box [OPTION...]\n"
-				    "       sluice box COMMAND [OPTION...]\nboxes\n"));
+	assert_non_null(strstr(box, "usage: penstock box [OPTION...]\n"
+				    "       penstock box COMMAND [OPTION...]\nboxes\n"));
 	assert_non_null(strstr(box, "\nCommands:\n  open      opens a box\n"));
-	assert_non_null(strstr(rack, "usage: sluice rack COMMAND [OPTION...]\nracks\n"));
-	assert_null(strstr(rack, "sluice rack [OPTION"));
-	assert_non_null(strstr(open, "usage: sluice box open [OPTION...] FILE\n"));
+	assert_non_null(strstr(rack, "usage: penstock rack COMMAND [OPTION...]\nracks\n"));
+	assert_null(strstr(rack, "penstock rack [OPTION"));
+	assert_non_null(strstr(open, "usage: penstock box open [OPTION...] FILE\n"));
 	assert_null(strstr(open, "Commands:"));
 }
 

@@ -288,7 +288,7 @@ static void what_is_no_trace_is_refused_with_a_reason(void)
 	T_EQ(open_bytes("hello\n", 6), -EINVAL);
 	T_STR_HAS(err.msg, "known format");
 	T_EQ(open_bytes("[]", 2), -ENOTSUP);
-	T_STR_HAS(err.msg, "sluice trace convert");
+	T_STR_HAS(err.msg, "penstock trace convert");
 	T_EQ(trace_reader_open(&reader, "/nowhere/x", &opts, &err), -ENOENT);
 	T_STR_HAS(err.msg, "/nowhere/x");
 	T_EQ(trace_reader_open(&reader, t_dir(), &opts, &err), -EISDIR);

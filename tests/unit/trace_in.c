@@ -292,7 +292,7 @@ struct recorded {
 };
 
 /* Of every kind and length, a few per thousand of them with what needs quotes. */
-static void make_recorded(struct recorded *v, size_t nr, struct sluice_random *r)
+static void make_recorded(struct recorded *v, size_t nr, struct penstock_random *r)
 {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_/ ";
 	static const char special[] = "\",\r\n\t#\xc3\xbc";
@@ -300,20 +300,20 @@ static void make_recorded(struct recorded *v, size_t nr, struct sluice_random *r
 
 	for (size_t i = 0; i < nr; i++) {
 		struct trace_row *w = &v[i].row;
-		size_t len = sluice_random_below(r, sizeof(v[i].key));
+		size_t len = penstock_random_below(r, sizeof(v[i].key));
 
 		*w = TRACE_ROW_INIT;
-		now += sluice_random_below(r, 3000000) - (sluice_random_below(r, 9) ? 0 : 1000000);
+		now += penstock_random_below(r, 3000000) - (penstock_random_below(r, 9) ? 0 : 1000000);
 		w->time_ns = now * 1000;
-		w->size = sluice_random_next(r) >> sluice_random_below(r, 64);
-		w->op = (uint8_t)sluice_random_below(r, 2);
-		w->phase = (uint8_t)sluice_random_below(r, TRACE_PHASES);
-		w->tier = (uint8_t)sluice_random_below(r, TRACE_TIERS);
+		w->size = penstock_random_next(r) >> penstock_random_below(r, 64);
+		w->op = (uint8_t)penstock_random_below(r, 2);
+		w->phase = (uint8_t)penstock_random_below(r, TRACE_PHASES);
+		w->tier = (uint8_t)penstock_random_below(r, TRACE_TIERS);
 		for (size_t k = 0; k < len; k++)
-			v[i].key[k] = letters[sluice_random_below(r, strlen(letters))];
-		if (len && !sluice_random_below(r, 100))
-			v[i].key[sluice_random_below(r, len)] =
-				special[sluice_random_below(r, strlen(special))];
+			v[i].key[k] = letters[penstock_random_below(r, strlen(letters))];
+		if (len && !penstock_random_below(r, 100))
+			v[i].key[penstock_random_below(r, len)] =
+				special[penstock_random_below(r, strlen(special))];
 		w->key = v[i].key;
 		w->key_len = (uint32_t)len;
 	}
@@ -348,10 +348,10 @@ static void what_was_written_is_read_back(void)
 	};
 	enum { ROWS = 30000 };
 	struct recorded *v = calloc(ROWS, sizeof(*v));
-	struct sluice_random r;
+	struct penstock_random r;
 
 	T_OK(v);
-	sluice_random_seed(&r, t_seed());
+	penstock_random_seed(&r, t_seed());
 	for (size_t h = 0; h < T_COUNT(how); h++) {
 		make_recorded(v, ROWS, &r);
 		write_recorded(t_path("back"), v, ROWS, &how[h]);
@@ -399,13 +399,13 @@ static void a_compressed_trace_that_was_cut_off_gives_its_rows_and_is_told(void)
 	enum { ROWS = 3000 };
 	struct recorded *v = calloc(ROWS, sizeof(*v));
 	static char packed[1 << 20];
-	struct sluice_random r;
+	struct penstock_random r;
 	uint64_t bad, before = 0;
 	size_t len;
 	FILE *f;
 
 	T_OK(v);
-	sluice_random_seed(&r, 1);
+	penstock_random_seed(&r, 1);
 	make_recorded(v, ROWS, &r);
 	write_recorded(t_path("whole"), v, ROWS,
 		       &(struct trace_writer_opts){.pack = TRACE_PACK_ZSTD});

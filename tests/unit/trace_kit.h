@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_TRACE_KIT_H
-#define SLUICE_TESTS_TRACE_KIT_H
+#ifndef PENSTOCK_TESTS_TRACE_KIT_H
+#define PENSTOCK_TESTS_TRACE_KIT_H
 
 /* A trace from a text, row by row: what the tests of readers share. */
 #include <zstd.h>
@@ -12,7 +12,7 @@
 
 static struct trace_reader *reader;
 static struct trace_row row;
-static struct sluice_err err;
+static struct penstock_err err;
 static struct trace_reader_opts opts;
 
 static inline void make_bytes(const char *name, const void *bytes, size_t len)

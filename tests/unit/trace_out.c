@@ -38,7 +38,7 @@ static void write_one(const char *path, const struct trace_writer_opts *o,
 		      const struct trace_row *row)
 {
 	struct trace_writer *w;
-	struct sluice_err err;
+	struct penstock_err err;
 
 	T_ERR(trace_writer_open(&w, path, o, &err), 0, &err);
 	T_ERR(trace_write(w, row, &err), 0, &err);
@@ -121,7 +121,7 @@ static void a_name_that_looks_like_a_formula_stays_that_name(void)
 		struct trace_writer_opts o = {.format = formats[i % T_COUNT(formats)], .lf = true};
 		struct trace_row row = row_of(TRACE_READ, 0, 1, key), got;
 		struct trace_reader *r;
-		struct sluice_err err;
+		struct penstock_err err;
 		char want[200];
 
 		write_one(t_path("a.csv"), &o, &row);
@@ -169,7 +169,7 @@ static void a_key_may_be_long_but_not_endless(void)
 	char *key = malloc(TRACE_KEY_MAX + 2), *text;
 	struct trace_row row;
 	struct trace_writer *w;
-	struct sluice_err err;
+	struct penstock_err err;
 	size_t len;
 
 	T_OK(key);
@@ -200,7 +200,7 @@ static void folders_are_made(void)
 static void write_many(const char *path, uint64_t rows)
 {
 	struct trace_writer *w;
-	struct sluice_err err;
+	struct penstock_err err;
 
 	T_ERR(trace_writer_open(&w, path, &(struct trace_writer_opts){0}, &err), 0, &err);
 	for (uint64_t i = 0; i < rows; i++) {
@@ -279,7 +279,7 @@ static void kill_a_writer(const char *path, uint64_t rows, int64_t until)
 	T_OK(child >= 0);
 	if (!child) {
 		struct trace_writer *w;
-		struct sluice_err err;
+		struct penstock_err err;
 
 		if (trace_writer_open(&w, path, &(struct trace_writer_opts){0}, &err) < 0)
 			_exit(1);
@@ -327,7 +327,7 @@ static void an_error_of_the_disk_is_told(void)
 {
 	struct trace_row row = row_of(TRACE_READ, 0, 1, "k");
 	struct trace_writer *w;
-	struct sluice_err err = {0, ""};
+	struct penstock_err err = {0, ""};
 	int r = 0;
 
 	T_ERR(trace_writer_open(&w, "/dev/full", &(struct trace_writer_opts){0}, &err), 0, &err);
@@ -343,7 +343,7 @@ static void an_error_of_the_disk_is_told(void)
 static void what_cannot_be_opened_is_named(void)
 {
 	struct trace_writer *w;
-	struct sluice_err err;
+	struct penstock_err err;
 
 	T_EQ(trace_writer_open(&w, "/dev/null/a.csv", &(struct trace_writer_opts){0}, &err),
 	     -ENOTDIR);

@@ -10,7 +10,7 @@
 static struct trace_request *v;
 static size_t nr;
 static struct trace_bad bad;
-static struct sluice_err err;
+static struct penstock_err err;
 
 static const char *make(const char *name, const char *text)
 {

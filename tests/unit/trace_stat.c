@@ -43,7 +43,7 @@ static void model_touch(struct model *m, unsigned object, uint64_t size)
 
 static uint64_t hash_of(unsigned object)
 {
-	return sluice_key_hash((const char *)&object, sizeof(object), 0);
+	return penstock_key_hash((const char *)&object, sizeof(object), 0);
 }
 
 static void check_touch(struct reuse *u, struct model *m, unsigned object, uint64_t size)
@@ -68,18 +68,18 @@ static void distances_are_those_of_an_lru_list(void)
 {
 	struct reuse *u = reuse_new(1000);
 	struct model m = {.nr = 0};
-	struct sluice_random r;
+	struct penstock_random r;
 	uint64_t live, peak = 0;
 
 	T_OK(u);
-	sluice_random_seed(&r, t_seed());
+	penstock_random_seed(&r, t_seed());
 	for (unsigned i = 0; i < 20000; i++) {
 		unsigned object =
-			(unsigned)sluice_random_below(&r, 1 + sluice_random_below(&r, OBJECTS));
+			(unsigned)penstock_random_below(&r, 1 + penstock_random_below(&r, OBJECTS));
 		struct reuse_totals t;
 
-		if (sluice_random_below(&r, 10)) {
-			check_touch(u, &m, object, sluice_random_below(&r, 1000));
+		if (penstock_random_below(&r, 10)) {
+			check_touch(u, &m, object, penstock_random_below(&r, 1000));
 		} else {
 			reuse_remove(u, hash_of(object));
 			if (model_find(&m, object) >= 0)
@@ -132,13 +132,13 @@ static void beyond_the_bound_a_sample_comes_near(void)
 	struct reuse *all = reuse_new(1 << 20), *some = reuse_new(4096);
 	struct trace_bins *a = calloc(2, sizeof(*a)), *b = a + 1;
 	struct reuse_totals ta, tb;
-	struct sluice_random r;
+	struct penstock_random r;
 	struct reuse_hit hit;
 
 	T_OK(all && some && a);
-	sluice_random_seed(&r, 7);
+	penstock_random_seed(&r, 7);
 	for (unsigned i = 0; i < 400000; i++) {
-		uint64_t x = sluice_random_below(&r, 1 + sluice_random_below(&r, 100000));
+		uint64_t x = penstock_random_below(&r, 1 + penstock_random_below(&r, 100000));
 		uint64_t h = hash_of((unsigned)x), size = 1000 + x % 1000;
 
 		T_EQ(reuse_touch(all, h, size, 0, &hit), 1);
@@ -187,7 +187,7 @@ static void bins_are_within_three_percent(void)
 /* ----------------------------------------------------------------- summary */
 
 static struct trace_summary *s;
-static struct sluice_err err;
+static struct penstock_err err;
 
 static int summarize(const char *text, unsigned tiers)
 {

@@ -11,7 +11,7 @@
 /* A device: the true score of a point, noise, a drift with time, and what was spent. */
 struct device {
 	struct tune_race_job job;
-	struct sluice_random random;
+	struct penstock_random random;
 	double effect[TUNE_RACE_AXES][8];
 	double interaction; /* of the first two axes */
 	double noise, drift;
@@ -21,13 +21,13 @@ struct device {
 	unsigned probes;
 };
 
-static double uniform(struct sluice_random *r)
+static double uniform(struct penstock_random *r)
 {
-	return (double)(sluice_random_next(r) >> 11) / (double)(1ull << 53);
+	return (double)(penstock_random_next(r) >> 11) / (double)(1ull << 53);
 }
 
 /* Irwin-Hall: near enough to normal. */
-static double gauss(struct sluice_random *r)
+static double gauss(struct penstock_random *r)
 {
 	double sum = 0;
 
@@ -50,7 +50,7 @@ static double truth(const struct device *d, unsigned point)
 	return score;
 }
 
-static int probe(void *arg, unsigned point, double *ret, struct sluice_err *err)
+static int probe(void *arg, unsigned point, double *ret, struct penstock_err *err)
 {
 	struct device *d = arg;
 
@@ -97,7 +97,7 @@ static void device_init(struct device *d, uint64_t seed)
 	static const unsigned levels[] = {3, 3, 2, 2, 4};
 
 	*d = (struct device){.noise = 0.02};
-	sluice_random_seed(&d->random, seed);
+	penstock_random_seed(&d->random, seed);
 	d->job = (struct tune_race_job){.nr_axes = 5,
 					.probe = probe,
 					.cost = cost,
@@ -328,7 +328,7 @@ static void disk_init(struct device *d, double noise, uint64_t seed)
 		{0, 0.004}, {0, 0.003}, {-0.015, 0}, {0, -0.004}, {-0.15, -0.05, 0, 0.005}};
 
 	*d = (struct device){.noise = noise};
-	sluice_random_seed(&d->random, seed);
+	penstock_random_seed(&d->random, seed);
 	d->job = (struct tune_race_job){.nr_axes = 5,
 					.probe = probe,
 					.cost = disk_cost,

@@ -5,7 +5,7 @@
  */
 #include "waits.h"
 
-static struct sluice_done got[ORDERS_THREADS][OPS];
+static struct penstock_done got[ORDERS_THREADS][OPS];
 static int cancelled;
 
 static void finish(unsigned i)
@@ -16,7 +16,7 @@ static void finish(unsigned i)
 
 static void ask(unsigned min, unsigned max)
 {
-	nr_got[current] = sluice_wait_any(io, got[current], min, max, -1);
+	nr_got[current] = penstock_wait_any(io, got[current], min, max, -1);
 }
 
 /* ----------------------------------------------------------------- cases */
@@ -101,7 +101,7 @@ static void finish_and_take_one(void)
 	ops[0]->next = ops[1];
 	ops[1]->next = NULL;
 	ops_finish(io, queue, ops[0]);
-	nr_got[current] = sluice_wait_any(io, got[current], 1, 1, 0);
+	nr_got[current] = penstock_wait_any(io, got[current], 1, 1, 0);
 	if (nr_got[current])
 		block_while(nobody_has_one, NULL);
 	finish(2);
@@ -118,9 +118,9 @@ static void who_is_told_too_late_leaves_the_rest_to_others(void)
 
 static void ask_for_too_many(void)
 {
-	static struct sluice_done room[OPS + 1];
+	static struct penstock_done room[OPS + 1];
 
-	nr_got[current] = sluice_wait_any(io, room, OPS + 1, OPS + 1, -1);
+	nr_got[current] = penstock_wait_any(io, room, OPS + 1, OPS + 1, -1);
 	memcpy(got[current], room, OPS * sizeof(*room));
 }
 
@@ -134,7 +134,7 @@ static void who_asks_for_more_than_there_will_be_is_not_left_waiting(void)
 
 static void wait_for_the_first(void)
 {
-	T_EQ(sluice_wait(io, tickets[0], -1, &got[current][0]), 0);
+	T_EQ(penstock_wait(io, tickets[0], -1, &got[current][0]), 0);
 	T_EQ(got[current][0].tag, 0);
 	nr_got[current] = 1;
 }
@@ -181,19 +181,19 @@ static bool others_are_not_finished(void *arg)
 /* Each way that a thread with an operation of its own under way comes by those of others. */
 static void ask_while_others_finish(void)
 {
-	struct sluice_done own[OPS];
+	struct penstock_done own[OPS];
 
 	for (unsigned i = 0; i < 2; i++) {
 		here_of(io)->looked_at = 0;
-		T_EQ(sluice_wait_any(io, own, i, OPS, 0), 0);
+		T_EQ(penstock_wait_any(io, own, i, OPS, 0), 0);
 	}
 	block_while(others_are_not_finished, NULL);
 	time_ns += LOOK_NS - 1;
-	T_EQ(sluice_wait_any(io, own, 1, OPS, 0), 0);
+	T_EQ(penstock_wait_any(io, own, 1, OPS, 0), 0);
 	finish(0);
 	here_of(io)->looked_at = 0;
 	here_of(io)->looks = LOOK_EVERY - 1;
-	T_EQ(sluice_wait_any(io, own, 1, OPS, -1), 1);
+	T_EQ(penstock_wait_any(io, own, 1, OPS, -1), 1);
 	T_EQ(own[0].tag, 0);
 	time_ns += LOOK_NS;
 	ask(0, OPS);
@@ -222,7 +222,7 @@ static void what_others_may_be_about_to_collect_is_left_to_them_for_a_while(void
 
 static void cancel_the_last(void)
 {
-	cancelled = sluice_cancel(io, tickets[OPS - 1]);
+	cancelled = penstock_cancel(io, tickets[OPS - 1]);
 }
 
 static void finish_two(void)
@@ -233,9 +233,9 @@ static void finish_two(void)
 
 static void wait_for_all(void)
 {
-	struct sluice_summary sum;
+	struct penstock_summary sum;
 
-	T_EQ(sluice_wait_all(io, -1, &sum), 0);
+	T_EQ(penstock_wait_all(io, -1, &sum), 0);
 	T_EQ(sum.ops, OPS);
 	T_EQ(sum.failed, 1);
 }

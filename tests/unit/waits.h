@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_UNIT_WAITS_H
-#define SLUICE_TESTS_UNIT_WAITS_H
+#ifndef PENSTOCK_TESTS_UNIT_WAITS_H
+#define PENSTOCK_TESTS_UNIT_WAITS_H
 
 /*
  * A handle of which the code runs in every order there is: core/port.c, queue.c, queue_pull.c,
@@ -72,7 +72,7 @@ static uint64_t time_ns;
 enum { OPS = 3, USERS = 2, QUEUES = 2, DEPTH = 2 };
 enum { FEW = T_ASAN ? 1 : 2, MORE = T_ASAN ? 1 : 3 }; /* interruptions */
 
-static struct sluice_io *io;
+static struct penstock_io *io;
 static struct queue *queue;
 static struct op *ops[OPS];
 static uint64_t tickets[OPS];
@@ -111,7 +111,7 @@ static void setup(void)
 	queue = zalloc_lines(QUEUES * sizeof(*queue));
 	T_OK(io && queue);
 	io->guard = &guard;
-	io->engine = &sluice_engine_null;
+	io->engine = &penstock_engine_null;
 	io->opened = 1;
 	io->queues = queue;
 	io->nr_queues = io->nr_active = io->max_queues = io->opts.threads = QUEUES;
@@ -130,7 +130,7 @@ static void setup(void)
 		ops[i] = port_take(kept[owner[i]][1].port, 1);
 		memset((char *)ops[i] + offsetof(struct op, file), 0,
 		       offsetof(struct op, fault) - offsetof(struct op, file));
-		ops[i]->opcode = SLUICE_READ;
+		ops[i]->opcode = PENSTOCK_READ;
 		ops[i]->tag = i;
 		ops[i]->len = ops[i]->stop = ops[i]->block = 1;
 		ops[i]->cursor = pending && i == OPS - 1 ? 0 : 1;

@@ -4,23 +4,23 @@
  */
 #include "waits.h"
 
-static struct sluice_req *engine_has, *engine_keeps;
-static struct sluice_file file;
+static struct penstock_req *engine_has, *engine_keeps;
+static struct penstock_file file;
 static char file_name[] = "file";
 static unsigned woken, answered, slow_reads, held;
 
-static int engine_submit(void *state, struct sluice_req *const *reqs, unsigned n)
+static int engine_submit(void *state, struct penstock_req *const *reqs, unsigned n)
 {
 	(void)state;
 	for (unsigned i = 0; i < n; i++)
-		sluice_req_push(slow_reads && reqs[i]->code == SLUICE_REQ_READ ? &engine_keeps
+		penstock_req_push(slow_reads && reqs[i]->code == PENSTOCK_REQ_READ ? &engine_keeps
 									       : &engine_has,
 				reqs[i], (int32_t)reqs[i]->len);
 	return (int)n;
 }
 
 /* This is where bytes are moved: not after the result has been seen. */
-static int engine_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
+static int engine_reap(void *state, struct penstock_req **done, int64_t timeout_ns)
 {
 	int n = 0;
 
@@ -33,7 +33,7 @@ static int engine_reap(void *state, struct sluice_req **done, int64_t timeout_ns
 	woken = 0;
 	*done = engine_has;
 	engine_has = NULL;
-	for (const struct sluice_req *req = *done; req; req = req->next, n++)
+	for (const struct penstock_req *req = *done; req; req = req->next, n++)
 		T_EQ(answered, 0);
 	return n;
 }
@@ -52,7 +52,7 @@ static void engine_wake(void *state)
 	woken = 1;
 }
 
-static const struct sluice_engine engine = {.name = "test",
+static const struct penstock_engine engine = {.name = "test",
 					    .idles = true,
 					    .submit = engine_submit,
 					    .reap = engine_reap,
@@ -73,13 +73,13 @@ static void setup_queue(void)
 	queue->starved_tail = &queue->starved;
 	queue->started = true;
 	io->queues[1].open_result = -1;
-	file = (struct sluice_file){.io = io, .refs = 1 + OPS, .name = file_name, .nr_parts = 1};
+	file = (struct penstock_file){.io = io, .refs = 1 + OPS, .name = file_name, .nr_parts = 1};
 	file.whole = (struct part){.store = &file.store, .slot = -1};
 	file.parts = &file.whole;
 	for (unsigned i = 0; i < OPS; i++) {
 		ops[i]->file = &file;
 		ops[i]->iov = &ops[i]->one;
-		ops[i]->one = (struct sluice_iov){&file, 1};
+		ops[i]->one = (struct penstock_iov){&file, 1};
 		ops[i]->nr_iov = 1;
 		ops[i]->cursor = 0;
 		ops[i]->home = queue;
@@ -100,14 +100,14 @@ static unsigned victim; /* modulo OPS */
 
 static void cancel_and_wait(void)
 {
-	struct sluice_done d;
+	struct penstock_done d;
 	int r;
 
 	for (unsigned i = 0; i < OPS; i++)
 		queue_give(queue, here_of(io), ops[i], ops[i]);
-	r = sluice_cancel(io, tickets[victim % OPS]);
+	r = penstock_cancel(io, tickets[victim % OPS]);
 	for (unsigned i = 0; i < OPS; i++) {
-		T_EQ(sluice_wait(io, tickets[i], -1, &d), 0);
+		T_EQ(penstock_wait(io, tickets[i], -1, &d), 0);
 		T_EQ(d.res, i == victim % OPS && r == 0 ? -ECANCELED : 1);
 	}
 	T_OK(r == 0 || r == -EALREADY);
@@ -140,37 +140,37 @@ static void what_is_cancelled_on_its_way_is_over_once_and_not_touched_again(void
 	}
 }
 
-static struct sluice_extend extend;
-static struct sluice_range range;
+static struct penstock_extend extend;
+static struct penstock_range range;
 
 /* A write that another one is in the way of, while a read takes its time. */
 static void setup_overlap(void)
 {
 	setup_queue();
-	file.store = (struct sluice_backing){
+	file.store = (struct penstock_backing){
 		.direct = true, .extend = &extend, .off_align = 1, .edge_align = 1, .mem_align = 1};
-	ops[1]->opcode = SLUICE_WRITE;
-	sluice_overlap_init(&extend.overlap);
-	T_OK(sluice_overlap_begin(&extend.overlap, &range, 0, 1, true));
+	ops[1]->opcode = PENSTOCK_WRITE;
+	penstock_overlap_init(&extend.overlap);
+	T_OK(penstock_overlap_begin(&extend.overlap, &range, 0, 1, true));
 	slow_reads = held = 1;
 	engine_keeps = NULL;
 }
 
 static void end_the_other_and_wait(void)
 {
-	struct sluice_done d;
+	struct penstock_done d;
 
 	for (unsigned i = 0; i < OPS; i++)
 		queue_give(queue, here_of(io), ops[i], ops[i]);
 	step();
-	sluice_overlap_end(&extend.overlap, &range);
+	penstock_overlap_end(&extend.overlap, &range);
 	held = 0;
-	T_EQ(sluice_wait(io, tickets[1], -1, &d), 0);
+	T_EQ(penstock_wait(io, tickets[1], -1, &d), 0);
 	slow_reads = 0;
 	engine_has = TAKE_PTR(engine_keeps);
 	woken = 1;
-	T_EQ(sluice_wait(io, tickets[0], -1, &d), 0);
-	T_EQ(sluice_wait(io, tickets[2], -1, &d), 0);
+	T_EQ(penstock_wait(io, tickets[0], -1, &d), 0);
+	T_EQ(penstock_wait(io, tickets[2], -1, &d), 0);
 	queue_stop(io);
 }
 

@@ -3,25 +3,25 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include <sluice/weights.h>
+#include <penstock/weights.h>
 
 #include "base/random.h"
 #include "base/util.h"
 #include "tests/common/t.h"
 
-static struct sluice_io *io;
-static struct sluice_model *model;
-static struct sluice_weights *w;
-static struct sluice_err err;
+static struct penstock_io *io;
+static struct penstock_model *model;
+static struct penstock_weights *w;
+static struct penstock_err err;
 
 static void io_with(const char *engine)
 {
-	struct sluice_opts o = SLUICE_OPTS_INIT;
+	struct penstock_opts o = PENSTOCK_OPTS_INIT;
 
-	T_EQ(sluice_close(io, NULL), 0);
+	T_EQ(penstock_close(io, NULL), 0);
 	io = NULL;
 	o.engine = engine;
-	T_ERR(sluice_open(&io, &o, &err), 0, &err);
+	T_ERR(penstock_open(&io, &o, &err), 0, &err);
 }
 
 static void setup(void)
@@ -29,32 +29,32 @@ static void setup(void)
 	io = NULL;
 	model = NULL;
 	w = NULL;
-	T_ERR(sluice_open(&io, NULL, &err), 0, &err);
-	T_ERR(sluice_model_new(&model, &err), 0, &err);
+	T_ERR(penstock_open(&io, NULL, &err), 0, &err);
+	T_ERR(penstock_model_new(&model, &err), 0, &err);
 }
 
 static void teardown(void)
 {
-	sluice_weights_close(w);
-	sluice_model_close(model);
-	T_EQ(sluice_close(io, NULL), 0);
+	penstock_weights_close(w);
+	penstock_model_close(model);
+	T_EQ(penstock_close(io, NULL), 0);
 }
 
 /* ------------------------------------------------------------- small words */
 
 static void group(const char *name)
 {
-	T_ERR(sluice_model_group(model, name, &err), 0, &err);
+	T_ERR(penstock_model_group(model, name, &err), 0, &err);
 }
 
 /* Files hold the pattern of seed 5. */
 static void add(const char *file, uint64_t offset, uint64_t len)
 {
 	char name[64];
-	struct sluice_weight t = {.name = name, .path = t_path(file), .offset = offset, .len = len};
+	struct penstock_weight t = {.name = name, .path = t_path(file), .offset = offset, .len = len};
 
 	snprintf(name, sizeof(name), "t%llu", (unsigned long long)offset);
-	T_ERR(sluice_model_add(model, &t, &err), 0, &err);
+	T_ERR(penstock_model_add(model, &t, &err), 0, &err);
 }
 
 /* @n groups of @each bytes, one after the other, of a file with @odd bytes before them. */
@@ -72,30 +72,30 @@ static void plain(uint64_t n, uint64_t each, uint64_t odd)
 
 static int open_it(uint64_t window, uint32_t flags)
 {
-	struct sluice_weights_opts o = SLUICE_WEIGHTS_OPTS_INIT;
+	struct penstock_weights_opts o = PENSTOCK_WEIGHTS_OPTS_INIT;
 
 	o.window = window;
 	o.flags = flags;
-	return sluice_weights_open(&w, io, model, &o, &err);
+	return penstock_weights_open(&w, io, model, &o, &err);
 }
 
-static void view_check(const struct sluice_view *v)
+static void view_check(const struct penstock_view *v)
 {
 	for (uint64_t i = 0; i < v->nr; i++) {
-		const struct sluice_weight *t = sluice_model_get_weight(model, v->first + i);
+		const struct penstock_weight *t = penstock_model_get_weight(model, v->first + i);
 
-		T_EQ(sluice_pattern_check(v->base + v->at[i], t->len, 5, t->offset), t->len);
+		T_EQ(penstock_pattern_check(v->base + v->at[i], t->len, 5, t->offset), t->len);
 		if (t->len)
 			T_EQ(((uintptr_t)(v->base + v->at[i]) - t->offset) % 4096, 0);
 	}
 }
 
 /* The next group is @want, and right; it stays held. */
-static struct sluice_view next_is(uint64_t want)
+static struct penstock_view next_is(uint64_t want)
 {
-	struct sluice_view v;
+	struct penstock_view v;
 
-	T_ERR(sluice_weights_next(w, &v, &err), 1, &err);
+	T_ERR(penstock_weights_next(w, &v, &err), 1, &err);
 	T_EQ(v.group, want);
 	view_check(&v);
 	return v;
@@ -104,21 +104,21 @@ static struct sluice_view next_is(uint64_t want)
 static void pass(uint64_t want)
 {
 	next_is(want);
-	T_ERR(sluice_weights_release(w, want, &err), 0, &err);
+	T_ERR(penstock_weights_release(w, want, &err), 0, &err);
 }
 
 static void ends(void)
 {
-	struct sluice_view v;
+	struct penstock_view v;
 
-	T_ERR(sluice_weights_next(w, &v, &err), 0, &err);
+	T_ERR(penstock_weights_next(w, &v, &err), 0, &err);
 }
 
-static struct sluice_weights_stats stats(void)
+static struct penstock_weights_stats stats(void)
 {
-	struct sluice_weights_stats s = {.size = sizeof(s)};
+	struct penstock_weights_stats s = {.size = sizeof(s)};
 
-	T_EQ(sluice_weights_get_stats(w, &s), 0);
+	T_EQ(penstock_weights_get_stats(w, &s), 0);
 	return s;
 }
 
@@ -130,7 +130,7 @@ static void groups_come_in_order_through_any_window(void)
 
 	plain(9, MIB(3) - 1000, 12345);
 	for (size_t i = 0; i < T_COUNT(windows); i++) {
-		struct sluice_weights_stats s;
+		struct penstock_weights_stats s;
 
 		T_ERR(open_it(windows[i], 0), 0, &err);
 		for (uint64_t k = 0; k < 9; k++)
@@ -143,7 +143,7 @@ static void groups_come_in_order_through_any_window(void)
 		T_EQ(s.hits + s.misses, 9);
 		T_EQ(s.wasted, 0);
 		T_OK(s.reads >= 9 && s.largest <= s.window);
-		sluice_weights_close(w);
+		penstock_weights_close(w);
 		w = NULL;
 	}
 }
@@ -151,12 +151,12 @@ static void groups_come_in_order_through_any_window(void)
 static void a_cycle_goes_on_and_several_can_be_held(void)
 {
 	plain(5, MIB(1), 100);
-	T_ERR(open_it(MIB(4), SLUICE_WEIGHTS_CYCLIC), 0, &err);
+	T_ERR(open_it(MIB(4), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
 	for (uint64_t k = 0; k < 23; k++) {
-		struct sluice_view v = next_is(k % 5);
+		struct penstock_view v = next_is(k % 5);
 
 		if (k)
-			T_ERR(sluice_weights_release(w, (k - 1) % 5, &err), 0, &err);
+			T_ERR(penstock_weights_release(w, (k - 1) % 5, &err), 0, &err);
 		view_check(&v); /* it stays as it is while the one before goes */
 	}
 	T_OK(stats().bytes_read >= 20 * MIB(1));
@@ -166,18 +166,18 @@ static void a_cycle_goes_on_and_several_can_be_held(void)
 static void groups_of_one_size_fit_where_one_was(void)
 {
 	plain(9, 700001, 0);
-	T_ERR(open_it(2 * KIB(692), SLUICE_WEIGHTS_CYCLIC), 0, &err);
+	T_ERR(open_it(2 * KIB(692), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
 	next_is(0);
 	for (uint64_t k = 1; k < 30; k++) {
 		next_is(k % 9);
-		T_ERR(sluice_weights_release(w, (k - 1) % 9, &err), 0, &err);
+		T_ERR(penstock_weights_release(w, (k - 1) % 9, &err), 0, &err);
 	}
 }
 
 static void what_fits_as_a_whole_is_read_once(void)
 {
 	plain(4, MIB(1), 0);
-	T_ERR(open_it(MIB(5), SLUICE_WEIGHTS_CYCLIC), 0, &err);
+	T_ERR(open_it(MIB(5), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
 	for (uint64_t k = 0; k < 40; k++)
 		pass(k % 4);
 	T_EQ(stats().bytes_read, MIB(4));
@@ -191,19 +191,19 @@ static void wanted_groups_come_first_and_then_the_order_goes_on(void)
 	plain(10, MIB(1), 777);
 	T_ERR(open_it(MIB(3), 0), 0, &err);
 	pass(0);
-	T_ERR(sluice_weights_want(w, set, 3, &err), 0, &err);
+	T_ERR(penstock_weights_want(w, set, 3, &err), 0, &err);
 	pass(7);
-	T_ERR(sluice_weights_want(w, more, 2, &err), 0, &err);
+	T_ERR(penstock_weights_want(w, more, 2, &err), 0, &err);
 	pass(3);
 	pass(9);
 	next_is(8);
 	pass(8); /* once more, while it is held */
-	T_ERR(sluice_weights_release(w, 8, &err), 0, &err);
-	T_ERR(sluice_weights_release(w, 8, &err), -EINVAL, &err);
+	T_ERR(penstock_weights_release(w, 8, &err), 0, &err);
+	T_ERR(penstock_weights_release(w, 8, &err), -EINVAL, &err);
 	for (uint64_t k = 1; k < 10; k++)
 		pass(k);
 	ends();
-	T_ERR(sluice_weights_want(w, (const uint64_t[]){10}, 1, &err), -EINVAL, &err);
+	T_ERR(penstock_weights_want(w, (const uint64_t[]){10}, 1, &err), -EINVAL, &err);
 	T_STR_HAS(err.msg, "10 is not within the 10");
 }
 
@@ -212,38 +212,38 @@ static void skipped_groups_do_not_come(void)
 	plain(12, MIB(1), 1);
 	T_ERR(open_it(MIB(3) + KIB(64), 0), 0, &err);
 	pass(0);
-	T_EQ(sluice_weights_skip(w, 3, &err), 3);
+	T_EQ(penstock_weights_skip(w, 3, &err), 3);
 	pass(4);
 	pass(5);
-	T_EQ(sluice_weights_skip(w, 0, &err), 0);
-	T_EQ(sluice_weights_skip(w, 5, &err), 5);
+	T_EQ(penstock_weights_skip(w, 0, &err), 0);
+	T_EQ(penstock_weights_skip(w, 5, &err), 5);
 	pass(11);
-	T_EQ(sluice_weights_skip(w, 5, &err), 0);
+	T_EQ(penstock_weights_skip(w, 5, &err), 0);
 	ends();
 }
 
 static void random_calls_give_what_was_asked_for(void)
 {
-	struct sluice_random rnd;
+	struct penstock_random rnd;
 	uint64_t expect[4096], nr = 0, seq = 0, held = UINT64_MAX;
 
-	sluice_random_seed(&rnd, t_seed());
+	penstock_random_seed(&rnd, t_seed());
 	t_file_make(t_path("f"), 5, MIB(12));
 	for (uint64_t i = 0; i < 20; i++) {
 		group("g");
-		for (uint64_t k = sluice_random_below(&rnd, 4); k-- > 0;)
-			add("f", sluice_random_below(&rnd, MIB(11)),
-			    sluice_random_below(&rnd, KIB(300)));
+		for (uint64_t k = penstock_random_below(&rnd, 4); k-- > 0;)
+			add("f", penstock_random_below(&rnd, MIB(11)),
+			    penstock_random_below(&rnd, KIB(300)));
 	}
-	T_ERR(open_it(MIB(5), SLUICE_WEIGHTS_CYCLIC), 0, &err);
+	T_ERR(open_it(MIB(5), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
 	for (unsigned i = 0; i < 400; i++) {
-		uint64_t what = sluice_random_below(&rnd, 10), g = sluice_random_below(&rnd, 20);
+		uint64_t what = penstock_random_below(&rnd, 10), g = penstock_random_below(&rnd, 20);
 
 		if (what == 0) {
-			T_ERR(sluice_weights_want(w, &g, 1, &err), 0, &err);
+			T_ERR(penstock_weights_want(w, &g, 1, &err), 0, &err);
 			expect[nr++] = g;
 		} else if (what == 1) {
-			T_EQ(sluice_weights_skip(w, 1, &err), 1);
+			T_EQ(penstock_weights_skip(w, 1, &err), 1);
 			if (nr)
 				memmove(expect, expect + 1, --nr * sizeof(*expect));
 			else
@@ -252,7 +252,7 @@ static void random_calls_give_what_was_asked_for(void)
 			g = nr ? expect[0] : seq % 20;
 			next_is(g);
 			if (held != UINT64_MAX)
-				T_ERR(sluice_weights_release(w, held, &err), 0, &err);
+				T_ERR(penstock_weights_release(w, held, &err), 0, &err);
 			held = g;
 			if (nr)
 				memmove(expect, expect + 1, --nr * sizeof(*expect));
@@ -304,39 +304,39 @@ static void it_can_be_closed_at_any_moment(void)
 {
 	plain(16, MIB(1), 4096);
 	for (unsigned i = 0; i < 60; i++) {
-		struct sluice_view v;
+		struct penstock_view v;
 
-		T_ERR(open_it(MIB(4), i % 2 ? SLUICE_WEIGHTS_CYCLIC : 0), 0, &err);
+		T_ERR(open_it(MIB(4), i % 2 ? PENSTOCK_WEIGHTS_CYCLIC : 0), 0, &err);
 		for (uint64_t k = 0; k < i % 7; k++)
 			pass(k);
 		if (i % 3 == 0)
-			sluice_weights_want(w, (const uint64_t[]){9, 2}, 2, &err);
+			penstock_weights_want(w, (const uint64_t[]){9, 2}, 2, &err);
 		if (i % 5 == 0)
-			sluice_weights_skip(w, 3, &err);
+			penstock_weights_skip(w, 3, &err);
 		if (i % 4 == 0)
-			T_ERR(sluice_weights_next(w, &v, &err), 1, &err);
-		sluice_weights_close(w);
+			T_ERR(penstock_weights_next(w, &v, &err), 1, &err);
+		penstock_weights_close(w);
 		w = NULL;
 	}
 }
 
 static void holding_everything_is_told_and_not_waited_for(void)
 {
-	struct sluice_view v;
+	struct penstock_view v;
 
 	plain(4, MIB(2), 0);
 	T_ERR(open_it(MIB(5), 0), 0, &err);
 	next_is(0);
 	next_is(1);
-	T_ERR(sluice_weights_next(w, &v, &err), -ENOBUFS, &err);
+	T_ERR(penstock_weights_next(w, &v, &err), -ENOBUFS, &err);
 	T_STR_HAS(err.msg, "no room for 'g2' of 2 MiB");
-	T_ERR(sluice_weights_release(w, 0, &err), 0, &err);
+	T_ERR(penstock_weights_release(w, 0, &err), 0, &err);
 	next_is(2); /* it is as it was */
 }
 
 static void the_caller_is_told_where_time_went(void)
 {
-	struct sluice_weights_stats s;
+	struct penstock_weights_stats s;
 
 	plain(4, MIB(1), 0);
 	T_ERR(open_it(MIB(2), 0), 0, &err);
@@ -347,7 +347,7 @@ static void the_caller_is_told_where_time_went(void)
 	s = stats();
 	T_OK(s.stall_caller_ns >= 20000000);
 	T_OK(s.disk_ns > 0 && s.stall_copy_ns == 0 && s.bytes_copied == 0);
-	T_ERR(sluice_weights_release(w, 0, &err), 0, &err);
+	T_ERR(penstock_weights_release(w, 0, &err), 0, &err);
 	pass(1);
 	pass(2);
 	pass(3);
@@ -359,20 +359,20 @@ static void the_caller_is_told_where_time_went(void)
 static void experts_stay_until_their_room_is_needed(void)
 {
 	static const uint64_t first[] = {5, 1, 8}, again[] = {2, 8, 1};
-	struct sluice_weights_stats s;
-	struct sluice_view v;
+	struct penstock_weights_stats s;
+	struct penstock_view v;
 
 	plain(10, MIB(1), 500);
-	T_ERR(open_it(4 * (MIB(1) + KIB(4)), SLUICE_WEIGHTS_EXPERTS), 0, &err);
+	T_ERR(open_it(4 * (MIB(1) + KIB(4)), PENSTOCK_WEIGHTS_EXPERTS), 0, &err);
 	ends();
-	T_ERR(sluice_weights_want(w, first, 3, &err), 0, &err);
+	T_ERR(penstock_weights_want(w, first, 3, &err), 0, &err);
 	pass(5);
 	pass(1);
 	pass(8);
 	ends();
 	T_EQ(stats().misses, 3);
 	/* those that are there come first */
-	T_ERR(sluice_weights_want(w, again, 3, &err), 0, &err);
+	T_ERR(penstock_weights_want(w, again, 3, &err), 0, &err);
 	pass(8);
 	pass(1);
 	pass(2);
@@ -381,70 +381,70 @@ static void experts_stay_until_their_room_is_needed(void)
 	T_EQ(s.misses, 4);
 	T_EQ(s.evicted, 0);
 	/* 5 is the least recently used */
-	T_ERR(sluice_weights_want(w, (const uint64_t[]){9}, 1, &err), 0, &err);
+	T_ERR(penstock_weights_want(w, (const uint64_t[]){9}, 1, &err), 0, &err);
 	pass(9);
 	T_EQ(stats().evicted, 1);
-	T_ERR(sluice_weights_want(w, (const uint64_t[]){8, 1, 2}, 3, &err), 0, &err);
+	T_ERR(penstock_weights_want(w, (const uint64_t[]){8, 1, 2}, 3, &err), 0, &err);
 	for (unsigned i = 0; i < 3; i++) {
-		T_ERR(sluice_weights_next(w, &v, &err), 1, &err);
-		T_ERR(sluice_weights_release(w, v.group, &err), 0, &err);
+		T_ERR(penstock_weights_next(w, &v, &err), 1, &err);
+		T_ERR(penstock_weights_release(w, v.group, &err), 0, &err);
 	}
 	T_EQ(stats().hits, 5);
-	T_ERR(sluice_weights_want(w, (const uint64_t[]){5}, 1, &err), 0, &err);
+	T_ERR(penstock_weights_want(w, (const uint64_t[]){5}, 1, &err), 0, &err);
 	pass(5);
 	T_EQ(stats().misses, 6);
 }
 
 static void hints_are_read_before_they_are_wanted(void)
 {
-	struct sluice_weights_stats s;
+	struct penstock_weights_stats s;
 
 	plain(10, MIB(1), 0);
-	T_ERR(open_it(MIB(4), SLUICE_WEIGHTS_EXPERTS), 0, &err);
-	T_ERR(sluice_weights_hint(w, (const uint64_t[]){3, 4, 3}, 3, &err), 0, &err);
+	T_ERR(open_it(MIB(4), PENSTOCK_WEIGHTS_EXPERTS), 0, &err);
+	T_ERR(penstock_weights_hint(w, (const uint64_t[]){3, 4, 3}, 3, &err), 0, &err);
 	while (stats().resident < MIB(2))
 		usleep(1000);
-	T_ERR(sluice_weights_want(w, (const uint64_t[]){4, 6}, 2, &err), 0, &err);
+	T_ERR(penstock_weights_want(w, (const uint64_t[]){4, 6}, 2, &err), 0, &err);
 	pass(4);
 	pass(6);
 	s = stats();
 	T_EQ(s.hits, 1);
 	T_EQ(s.misses, 1);
 	/* more hints than there is room for do no harm, and wants come before them */
-	T_ERR(sluice_weights_hint(w, (const uint64_t[]){0, 1, 2, 5, 7, 8, 9}, 7, &err), 0, &err);
-	T_ERR(sluice_weights_want(w, (const uint64_t[]){9, 8, 7, 6, 5}, 5, &err), 0, &err);
+	T_ERR(penstock_weights_hint(w, (const uint64_t[]){0, 1, 2, 5, 7, 8, 9}, 7, &err), 0, &err);
+	T_ERR(penstock_weights_want(w, (const uint64_t[]){9, 8, 7, 6, 5}, 5, &err), 0, &err);
 	for (unsigned i = 0; i < 5; i++) {
-		struct sluice_view v;
+		struct penstock_view v;
 
-		T_ERR(sluice_weights_next(w, &v, &err), 1, &err);
+		T_ERR(penstock_weights_next(w, &v, &err), 1, &err);
 		view_check(&v);
-		T_ERR(sluice_weights_release(w, v.group, &err), 0, &err);
+		T_ERR(penstock_weights_release(w, v.group, &err), 0, &err);
 	}
 	ends();
-	sluice_weights_close(w);
+	penstock_weights_close(w);
 	w = NULL;
 	T_ERR(open_it(MIB(4), 0), 0, &err);
-	T_ERR(sluice_weights_hint(w, (const uint64_t[]){0}, 1, &err), -EINVAL, &err);
+	T_ERR(penstock_weights_hint(w, (const uint64_t[]){0}, 1, &err), -EINVAL, &err);
 }
 
 /* ------------------------------------------------------------------- errors */
 
 static void a_group_that_fails_is_told_and_the_next_one_comes(void)
 {
-	struct sluice_view v;
+	struct penstock_view v;
 
 	plain(6, MIB(1), 0);
-	T_ERR(open_it(MIB(2), SLUICE_WEIGHTS_CYCLIC), 0, &err);
+	T_ERR(open_it(MIB(2), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
 	pass(0);
 	T_EQ(truncate(t_path("f"), (off_t)(MIB(3) + 5)), 0);
 	for (uint64_t k = 1; k < 13; k++) {
-		int r = sluice_weights_next(w, &v, &err);
+		int r = penstock_weights_next(w, &v, &err);
 
 		if (k > 6) /* read when it was short already */
 			T_EQ(r == 1, k % 6 < 3);
 		if (r == 1) {
 			T_EQ(v.group, k % 6);
-			T_ERR(sluice_weights_release(w, v.group, &err), 0, &err);
+			T_ERR(penstock_weights_release(w, v.group, &err), 0, &err);
 			continue;
 		}
 		T_EQ(r, -ENODATA);
@@ -456,14 +456,14 @@ static void a_group_that_fails_is_told_and_the_next_one_comes(void)
 
 static void a_failed_read_is_told_by_its_own_group(void)
 {
-	struct sluice_view v;
+	struct penstock_view v;
 	unsigned failed = 0;
 
 	plain(6, MIB(1), 0);
 	io_with("fault:nth=4");
 	T_ERR(open_it(MIB(6), 0), 0, &err);
 	for (unsigned k = 0; k < 6; k++) {
-		int r = sluice_weights_next(w, &v, &err);
+		int r = penstock_weights_next(w, &v, &err);
 
 		if (r == -EIO) {
 			T_STR_HAS(err.msg, "/f: offset");
@@ -480,9 +480,9 @@ static void a_failed_read_is_told_by_its_own_group(void)
 
 static void what_cannot_be_streamed_is_told_in_a_line(void)
 {
-	struct sluice_weight none = {.name = "x", .path = "y"};
+	struct penstock_weight none = {.name = "x", .path = "y"};
 
-	T_ERR(sluice_model_add(model, &none, &err), -EINVAL, &err);
+	T_ERR(penstock_model_add(model, &none, &err), -EINVAL, &err);
 	plain(3, MIB(3), 0);
 	T_ERR(open_it(MIB(2), 0), -EINVAL, &err);
 	T_STR_HAS(err.msg, "window: 2 MiB is smaller than group 'g0', which takes 3 MiB");
@@ -505,7 +505,7 @@ static void what_cannot_be_streamed_is_told_in_a_line(void)
 static void small_tensors_are_read_together(void)
 {
 	enum { N = 100000, EACH = 220, GROUPS = 10 };
-	struct sluice_weights_stats s;
+	struct penstock_weights_stats s;
 
 	t_file_make(t_path("f"), 5, N * EACH);
 	for (uint64_t i = 0; i < N; i++) {
@@ -565,21 +565,21 @@ static void many_files_are_opened_when_they_are_used(void)
 /* The caller's memory, wherever it begins. */
 static void the_window_can_be_the_callers(void)
 {
-	struct sluice_weights_opts o = SLUICE_WEIGHTS_OPTS_INIT;
+	struct penstock_weights_opts o = PENSTOCK_WEIGHTS_OPTS_INIT;
 	struct t_mem m = t_mem_new(MIB(4), 24);
 
 	plain(6, MIB(1), 60);
 	o.addr = m.buf;
-	T_ERR(sluice_weights_open(&w, io, model, &o, &err), -EINVAL, &err);
+	T_ERR(penstock_weights_open(&w, io, model, &o, &err), -EINVAL, &err);
 	o.window = m.len;
-	T_ERR(sluice_weights_open(&w, io, model, &o, &err), 0, &err);
+	T_ERR(penstock_weights_open(&w, io, model, &o, &err), 0, &err);
 	for (uint64_t k = 0; k < 6; k++) {
-		struct sluice_view v = next_is(k);
+		struct penstock_view v = next_is(k);
 
 		T_OK((unsigned char *)v.base >= m.buf);
-		T_ERR(sluice_weights_release(w, k, &err), 0, &err);
+		T_ERR(penstock_weights_release(w, k, &err), 0, &err);
 	}
-	sluice_weights_close(w);
+	penstock_weights_close(w);
 	w = NULL;
 	T_MEM_CHECK(&m);
 	t_mem_free(&m);

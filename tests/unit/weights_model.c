@@ -4,28 +4,28 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <sluice/ckpt.h>
-#include <sluice/stripe.h>
-#include <sluice/weights.h>
+#include <penstock/ckpt.h>
+#include <penstock/stripe.h>
+#include <penstock/weights.h>
 
 #include "base/random.h"
 #include "base/util.h"
 #include "tests/common/t.h"
 
-static struct sluice_io *io;
-static struct sluice_model *model;
-static struct sluice_err err;
+static struct penstock_io *io;
+static struct penstock_model *model;
+static struct penstock_err err;
 
 static void setup(void)
 {
-	T_ERR(sluice_open(&io, NULL, &err), 0, &err);
+	T_ERR(penstock_open(&io, NULL, &err), 0, &err);
 	model = NULL;
 }
 
 static void teardown(void)
 {
-	sluice_model_close(model);
-	T_EQ(sluice_close(io, NULL), 0);
+	penstock_model_close(model);
+	T_EQ(penstock_close(io, NULL), 0);
 }
 
 static void put(const char *name, const void *data, size_t len)
@@ -45,56 +45,56 @@ static void folder(const char *name)
 /* A file with tensors of these names, 100 + i bytes each, full of the letter 'a' + i. */
 static void save(const char *path, const char *const *names, unsigned n)
 {
-	struct sluice_tensor t[16];
+	struct penstock_tensor t[16];
 	uint64_t shape[16];
 	static char data[16][128];
 
 	for (unsigned i = 0; i < n; i++) {
 		shape[i] = 100 + i;
 		memset(data[i], 'a' + (int)i, sizeof(data[i]));
-		t[i] = (struct sluice_tensor){names[i], &shape[i], 1,      SLUICE_U8,
+		t[i] = (struct penstock_tensor){names[i], &shape[i], 1,      PENSTOCK_U8,
 					      shape[i], 0,         data[i]};
 	}
-	T_ERR(sluice_safetensors_save(io, t_path(path), t, n, NULL, 0, NULL, &err), 0, &err);
+	T_ERR(penstock_safetensors_save(io, t_path(path), t, n, NULL, 0, NULL, &err), 0, &err);
 }
 
 static int open_by(const char *path, uint32_t by)
 {
-	struct sluice_model_opts o = SLUICE_MODEL_OPTS_INIT;
+	struct penstock_model_opts o = PENSTOCK_MODEL_OPTS_INIT;
 
-	sluice_model_close(model);
+	penstock_model_close(model);
 	model = NULL;
 	o.by = by;
-	return sluice_model_open(&model, io, t_path(path), &o, &err);
+	return penstock_model_open(&model, io, t_path(path), &o, &err);
 }
 
 /* The groups are these, and each of their weights is where it says. */
 static void groups_are(const char *const *names, unsigned n)
 {
-	struct sluice_weights *w;
-	struct sluice_view v;
+	struct penstock_weights *w;
+	struct penstock_view v;
 	uint64_t i = 0;
 
-	for (; sluice_model_get_group(model, i); i++) {
+	for (; penstock_model_get_group(model, i); i++) {
 		T_OK(i < n);
-		T_STR_HAS(sluice_model_get_group(model, i)->name, names[i]);
-		T_STR_HAS(names[i], sluice_model_get_group(model, i)->name);
+		T_STR_HAS(penstock_model_get_group(model, i)->name, names[i]);
+		T_STR_HAS(names[i], penstock_model_get_group(model, i)->name);
 	}
 	T_EQ(i, n);
-	T_ERR(sluice_weights_open(&w, io, model, NULL, &err), 0, &err);
+	T_ERR(penstock_weights_open(&w, io, model, NULL, &err), 0, &err);
 	for (i = 0; i < n; i++) {
-		T_ERR(sluice_weights_next(w, &v, &err), 1, &err);
+		T_ERR(penstock_weights_next(w, &v, &err), 1, &err);
 		for (uint64_t k = 0; k < v.nr; k++) {
-			const struct sluice_weight *t = sluice_model_get_weight(model, v.first + k);
+			const struct penstock_weight *t = penstock_model_get_weight(model, v.first + k);
 
 			for (uint64_t b = 0; b < t->len; b++)
 				T_EQ(v.base[v.at[k] + b], v.base[v.at[k]]);
 			if (!strcmp(t->dtype, "U8"))
 				T_EQ(v.base[v.at[k]], 'a' + (int)t->len - 100);
 		}
-		T_ERR(sluice_weights_release(w, v.group, &err), 0, &err);
+		T_ERR(penstock_weights_release(w, v.group, &err), 0, &err);
 	}
-	sluice_weights_close(w);
+	penstock_weights_close(w);
 }
 
 #define GROUPS(...)                                    \
@@ -115,26 +115,26 @@ static const char *const llama[] = {
 static void layers_come_in_the_order_of_use(void)
 {
 	save("m.safetensors", llama, T_COUNT(llama));
-	T_ERR(open_by("m.safetensors", SLUICE_BY_LAYER), 0, &err);
+	T_ERR(open_by("m.safetensors", PENSTOCK_BY_LAYER), 0, &err);
 	GROUPS("model.embed_tokens", "model.layers.2", "model.layers.10", "lm_head", "model.norm");
-	T_EQ(sluice_model_get_group(model, 1)->nr, 4);
-	T_EQ(sluice_model_get_group(model, 1)->bytes, 103 + 104 + 105 + 106);
-	T_ERR(open_by("m.safetensors", SLUICE_BY_EXPERT), 0, &err);
+	T_EQ(penstock_model_get_group(model, 1)->nr, 4);
+	T_EQ(penstock_model_get_group(model, 1)->bytes, 103 + 104 + 105 + 106);
+	T_ERR(open_by("m.safetensors", PENSTOCK_BY_EXPERT), 0, &err);
 	GROUPS("model.embed_tokens", "model.layers.2", "model.layers.2.mlp.experts.3",
 	       "model.layers.2.mlp.experts.11", "model.layers.10", "lm_head", "model.norm");
-	T_ERR(open_by("m.safetensors", SLUICE_BY_TENSOR), 0, &err);
-	T_OK(sluice_model_get_group(model, 7) && !sluice_model_get_group(model, 8));
+	T_ERR(open_by("m.safetensors", PENSTOCK_BY_TENSOR), 0, &err);
+	T_OK(penstock_model_get_group(model, 7) && !penstock_model_get_group(model, 8));
 	T_ERR(open_by("m.safetensors", 3), -EINVAL, &err);
 }
 
 static void another_order_can_be_given(void)
 {
 	save("m.safetensors", llama, T_COUNT(llama));
-	T_ERR(open_by("m.safetensors", SLUICE_BY_LAYER), 0, &err);
-	T_ERR(sluice_model_order(model, (const uint64_t[]){4, 3, 2, 1, 0}, 5, &err), 0, &err);
+	T_ERR(open_by("m.safetensors", PENSTOCK_BY_LAYER), 0, &err);
+	T_ERR(penstock_model_order(model, (const uint64_t[]){4, 3, 2, 1, 0}, 5, &err), 0, &err);
 	GROUPS("model.norm", "lm_head", "model.layers.10", "model.layers.2", "model.embed_tokens");
-	T_ERR(sluice_model_order(model, (const uint64_t[]){4, 3, 2, 1, 4}, 5, &err), -EINVAL, &err);
-	T_ERR(sluice_model_order(model, (const uint64_t[]){0, 1}, 2, &err), -EINVAL, &err);
+	T_ERR(penstock_model_order(model, (const uint64_t[]){4, 3, 2, 1, 4}, 5, &err), -EINVAL, &err);
+	T_ERR(penstock_model_order(model, (const uint64_t[]){0, 1}, 2, &err), -EINVAL, &err);
 }
 
 static void folders_are_read_with_and_without_an_index(void)
@@ -146,13 +146,13 @@ static void folders_are_read_with_and_without_an_index(void)
 	folder("dir");
 	save("dir/a.safetensors", a, 2);
 	save("dir/b.safetensors", b, 2);
-	T_ERR(open_by("dir", SLUICE_BY_LAYER), 0, &err);
+	T_ERR(open_by("dir", PENSTOCK_BY_LAYER), 0, &err);
 	GROUPS("x.0", "x.1", "x.2");
-	T_EQ(sluice_model_get_group(model, 1)->nr, 2);
+	T_EQ(penstock_model_get_group(model, 1)->nr, 2);
 	put("dir/model.safetensors.index.json", index, sizeof(index) - 1);
-	T_ERR(open_by("dir", SLUICE_BY_LAYER), 0, &err);
+	T_ERR(open_by("dir", PENSTOCK_BY_LAYER), 0, &err);
 	GROUPS("x.0", "x.2");
-	T_ERR(open_by("dir/model.safetensors.index.json", SLUICE_BY_LAYER), 0, &err);
+	T_ERR(open_by("dir/model.safetensors.index.json", PENSTOCK_BY_LAYER), 0, &err);
 	GROUPS("x.0", "x.2");
 }
 
@@ -175,7 +175,7 @@ static void a_wrong_index_is_told(void)
 	save("bad/a.safetensors", a, 1);
 	for (size_t i = 0; i < T_COUNT(bad); i++) {
 		put("bad/m.safetensors.index.json", bad[i].text, strlen(bad[i].text));
-		T_OK(open_by("bad", SLUICE_BY_LAYER) < 0);
+		T_OK(open_by("bad", PENSTOCK_BY_LAYER) < 0);
 		T_STR_HAS(err.msg, bad[i].why);
 	}
 }
@@ -266,29 +266,29 @@ static void gguf_data(const char *path, size_t cut)
 
 static void gguf_is_read(void)
 {
-	const struct sluice_weight *t;
+	const struct penstock_weight *t;
 
 	gguf_head(3, 3);
 	tensor("blk.0.ffn_up_exps.weight", 0, 0, 2, 16, 4);
 	tensor("output.weight", 12, 256, 1, 256, 0);
 	tensor("token_embd.weight", 8, 448, 2, 16, 2);
 	gguf_data("m.gguf", 0);
-	T_ERR(open_by("m.gguf", SLUICE_BY_LAYER), 0, &err);
+	T_ERR(open_by("m.gguf", PENSTOCK_BY_LAYER), 0, &err);
 	GROUPS("token_embd", "blk.0", "output");
-	t = sluice_model_get_weight(model, 0);
+	t = penstock_model_get_weight(model, 0);
 	T_STR_HAS(t->dtype, "Q8_0");
 	T_EQ(t->len, 34);
 	T_EQ(t->shape[0], 2);
 	T_EQ(t->shape[1], 16);
-	T_EQ(sluice_model_get_weight(model, 1)->len, 256);
-	T_EQ(sluice_model_get_weight(model, 2)->len, 144);
+	T_EQ(penstock_model_get_weight(model, 1)->len, 256);
+	T_EQ(penstock_model_get_weight(model, 2)->len, 144);
 	/* tensors of all experts are as many weights */
-	T_ERR(open_by("m.gguf", SLUICE_BY_EXPERT), 0, &err);
+	T_ERR(open_by("m.gguf", PENSTOCK_BY_EXPERT), 0, &err);
 	GROUPS("token_embd", "blk.0.experts.0", "blk.0.experts.1", "blk.0.experts.2",
 	       "blk.0.experts.3", "output");
-	T_EQ(sluice_model_get_weight(model, 2)->offset,
-	     sluice_model_get_weight(model, 1)->offset + 64);
-	T_STR_HAS(sluice_model_get_weight(model, 2)->name, "blk.0.experts.1.ffn_up.weight");
+	T_EQ(penstock_model_get_weight(model, 2)->offset,
+	     penstock_model_get_weight(model, 1)->offset + 64);
+	T_STR_HAS(penstock_model_get_weight(model, 2)->name, "blk.0.experts.1.ffn_up.weight");
 }
 
 static void a_wrong_gguf_is_told(void)
@@ -334,8 +334,8 @@ static void a_swap_folder_is_a_group_for_each_parameter(void)
 	put("swap/bfloat16params/rank0/2_param.tensor.swp", data, 4096);
 	T_ERR(open_by("swap/bfloat16params/rank0", 0), 0, &err);
 	groups_are(order, 2);
-	T_STR_HAS(sluice_model_get_weight(model, 0)->dtype, "BF16");
-	T_EQ(sluice_model_get_weight(model, 0)->shape[0], 2048);
+	T_STR_HAS(penstock_model_get_weight(model, 0)->dtype, "BF16");
+	T_EQ(penstock_model_get_weight(model, 0)->shape[0], 2048);
 	put("swap/bfloat16params/rank0/3_param.tensor.swp", data, 4095);
 	T_ERR(open_by("swap/bfloat16params/rank0", 0), -EINVAL, &err);
 	T_STR_HAS(err.msg, "whole elements of BF16");
@@ -345,16 +345,16 @@ static void a_swap_folder_is_a_group_for_each_parameter(void)
 static void put_striped(const char *name, const void *data, size_t len)
 {
 	const char *members[2];
-	struct sluice_file *f;
+	struct penstock_file *f;
 
 	folder("a");
 	folder("b");
 	members[0] = t_path("a");
 	members[1] = t_path("b");
-	T_ERR(sluice_stripe_create(t_path(name), 4096, members, 2, 0, &err), 0, &err);
-	T_ERR(sluice_file_open(&f, io, t_path(name), O_RDWR, 0, &err), 0, &err);
-	T_EQ(sluice_pwrite(f, data, len, 0, &err), len);
-	T_EQ(sluice_file_close(f, &err), 0);
+	T_ERR(penstock_stripe_create(t_path(name), 4096, members, 2, 0, &err), 0, &err);
+	T_ERR(penstock_file_open(&f, io, t_path(name), O_RDWR, 0, &err), 0, &err);
+	T_EQ(penstock_pwrite(f, data, len, 0, &err), len);
+	T_EQ(penstock_file_close(f, &err), 0);
 }
 
 /* stat(2) knows a striped file by the size of its manifest. */
@@ -370,7 +370,7 @@ static void striped_files_are_as_long_as_their_parts(void)
 	memset(data, 'x', sizeof(data));
 	put_striped("drives/1_param.tensor.swp", data, sizeof(data));
 	T_ERR(open_by("drives", 0), 0, &err);
-	T_EQ(sluice_model_get_weight(model, 0)->len, sizeof(data));
+	T_EQ(penstock_model_get_weight(model, 0)->len, sizeof(data));
 
 	save("plain", names, 2);
 	fd = open(t_path("plain"), O_RDONLY);
@@ -380,7 +380,7 @@ static void striped_files_are_as_long_as_their_parts(void)
 	put_striped("drives/m.safetensors", data, (size_t)n);
 	T_ERR(open_by("drives/m.safetensors", 0), 0, &err);
 	groups_are(order, 2);
-	T_EQ(sluice_model_get_weight(model, 1)->offset + 101, n);
+	T_EQ(penstock_model_get_weight(model, 1)->offset + 101, n);
 }
 
 static void what_is_no_model_is_told(void)

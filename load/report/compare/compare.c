@@ -141,7 +141,7 @@ static int rows_load(struct compare *c)
 	return r;
 }
 
-int compare_run(struct compare *c, const struct compare_input *in, struct sluice_err *err)
+int compare_run(struct compare *c, const struct compare_input *in, struct penstock_err *err)
 {
 	int r;
 
@@ -156,10 +156,10 @@ int compare_run(struct compare *c, const struct compare_input *in, struct sluice
 	for (unsigned i = 0; i < COMPARE_FIGURES && r == 0; i++)
 		r = correct(c, i);
 	if (r == 0 && !c->nr)
-		r = sluice_fail(err, -ENOENT, "'%s' and '%s' have no series in common", in->a_name,
+		r = penstock_fail(err, -ENOENT, "'%s' and '%s' have no series in common", in->a_name,
 				in->b_name);
 	else if (r < 0)
-		sluice_fail(err, r, "out of memory");
+		penstock_fail(err, r, "out of memory");
 	if (r < 0) {
 		compare_fini(c);
 		return r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_COMPARE_COMPARE_H
-#define SLUICE_REPORT_COMPARE_COMPARE_H
+#ifndef PENSTOCK_REPORT_COMPARE_COMPARE_H
+#define PENSTOCK_REPORT_COMPARE_COMPARE_H
 
 /*
  * Two results side by side: is B slower or faster than A, and how sure is that?
@@ -28,7 +28,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-struct sluice_err;
+struct penstock_err;
 
 enum compare_verdict {
 	COMPARE_SAME, /* no difference seen, which is not: there is none */
@@ -83,7 +83,7 @@ struct compare_gate {
 };
 
 struct compare_input {
-	json_t *a, *b; /* of schema sluice-result/1, checked */
+	json_t *a, *b; /* of schema penstock-result/1, checked */
 	const char *a_name, *b_name;
 	struct compare_gate gates[COMPARE_GATES];
 	unsigned nr_gates;
@@ -105,12 +105,12 @@ struct compare {
  * Compare.  Returns 0, -ENOENT when no series of A is in B, or -ENOMEM.  The
  * results must stay until compare_fini().
  */
-int compare_run(struct compare *c, const struct compare_input *in, struct sluice_err *err);
+int compare_run(struct compare *c, const struct compare_input *in, struct penstock_err *err);
 void compare_fini(struct compare *c);
 
 /* The table and what it comes to, for people. */
 void compare_text(FILE *f, const struct compare *c);
-/* An object of schema "sluice-compare/1"; NULL when there is no memory. */
+/* An object of schema "penstock-compare/1"; NULL when there is no memory. */
 json_t *compare_json(const struct compare *c);
 
 /* ---- between the files of the comparison ---- */

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include <sluice/version.h>
+#include <penstock/version.h>
 
 #include "base/util.h"
 #include "load/report/compare/compare.h"
@@ -301,7 +301,7 @@ json_t *compare_json(const struct compare *c)
 	compare_summary(summary, sizeof(summary), c);
 	return json_pack(
 		"{s:s, s:s, s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:O, s:O, s:O, s:o, s:o}",
-		"schema", "sluice-compare/1", "sluice", SLUICE_VERSION_STRING, "a",
+		"schema", "penstock-compare/1", "penstock", PENSTOCK_VERSION_STRING, "a",
 		name_json(c->in.a, c->in.a_name), "b", name_json(c->in.b, c->in.b_name), "summary",
 		summary, "method", method, "slower", (json_int_t)c->slower, "faster",
 		(json_int_t)c->faster, "same", (json_int_t)c->same, "mixed", (json_int_t)c->mixed,

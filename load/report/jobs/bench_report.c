@@ -46,15 +46,15 @@ static void stats_lines(FILE *f, const char *what, const struct stat_summary *v,
 /* ------------------------------------------------------------- the distribution */
 
 /* Counts of @BARS steps between the fastest and the slowest, on a logarithmic axis. */
-static uint64_t bars(uint64_t counts[BARS], const struct sluice_hist *h)
+static uint64_t bars(uint64_t counts[BARS], const struct penstock_hist *h)
 {
 	double low = log((double)max_u64(h->min, 1)), high = log((double)max_u64(h->max, 1));
 	double step = (high - low) / BARS;
-	struct sluice_hist_bucket b;
+	struct penstock_hist_bucket b;
 	uint64_t most = 0;
 
 	memset(counts, 0, BARS * sizeof(*counts));
-	for (unsigned pos = 0; sluice_hist_next(h, &pos, &b);) {
+	for (unsigned pos = 0; penstock_hist_next(h, &pos, &b);) {
 		double x = log(fmax((double)(b.low + b.high) / 2, 1));
 		int i = step > 0 ? (int)((x - low) / step) : 0;
 
@@ -184,7 +184,7 @@ static void time_line(FILE *f, const struct bench_job *job, const struct bench_r
 
 void bench_report_summary(FILE *f, const struct bench_job *job, const struct bench_result *res)
 {
-	char written[SLUICE_SIZE_TEXT], verified[SLUICE_SIZE_TEXT];
+	char written[PENSTOCK_SIZE_TEXT], verified[PENSTOCK_SIZE_TEXT];
 	uint64_t sum = 0;
 
 	if (!res->nr_series)
@@ -200,10 +200,10 @@ void bench_report_summary(FILE *f, const struct bench_job *job, const struct ben
 	report_path(f, job->folder, &res->path);
 	fputc('\n', f);
 	per_kind_lines(f, job, res);
-	fprintf(f, "written:    %s in all\n", sluice_size_format(written, res->bytes_written));
+	fprintf(f, "written:    %s in all\n", penstock_size_format(written, res->bytes_written));
 	time_line(f, job, res);
 	if (job->verify)
-		fprintf(f, "verified:   %s compared%s\n", sluice_size_format(verified, sum),
+		fprintf(f, "verified:   %s compared%s\n", penstock_size_format(verified, sum),
 			res->failed ? " before the run ended early" : ", all right");
 }
 
@@ -212,7 +212,7 @@ void bench_report_summary(FILE *f, const struct bench_job *job, const struct ben
 void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_plan *plan)
 {
 	const char *each = job->rwmix ? "in all" : "each"; /* of a mix, for both together */
-	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
+	char a[PENSTOCK_SIZE_TEXT], b[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "Would run %u series in a new folder in %s:\n", plan->nr_series, job->folder);
 	for (unsigned i = 0; i < job->nr_sizes; i++) {
@@ -221,7 +221,7 @@ void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_
 			: job->read && job->write ? "writes, then reads"
 			: job->read               ? "reads"
 						  : "writes",
-			sluice_size_exact(a, job->sizes[i]));
+			penstock_size_exact(a, job->sizes[i]));
 		if (job->runtime_ns)
 			fprintf(f, "%.0f s %s", (double)job->runtime_ns / 1e9, each);
 		else
@@ -229,15 +229,15 @@ void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_
 				job->iterations, job->iterations == 1 ? "" : "s", each,
 				job->warmup);
 		if (job->random)
-			fprintf(f, ", in a file of %s\n", sluice_size_format(b, job->span));
+			fprintf(f, ", in a file of %s\n", penstock_size_format(b, job->span));
 		else
 			fprintf(f, ", in %u file%s\n", bench_nr_files(job, job->sizes[i]),
 				bench_nr_files(job, job->sizes[i]) == 1 ? "" : "s");
 	}
 	report_plan_writes(f, plan->write_bytes, plan->limit_bytes, plan->open_ended);
-	fprintf(f, "reads:      %s\n", sluice_size_format(a, plan->read_bytes));
-	fprintf(f, "disk space: %s at a time; memory: %s\n", sluice_size_format(a, plan->space),
-		sluice_size_format(b, plan->memory));
+	fprintf(f, "reads:      %s\n", penstock_size_format(a, plan->read_bytes));
+	fprintf(f, "disk space: %s at a time; memory: %s\n", penstock_size_format(a, plan->space),
+		penstock_size_format(b, plan->memory));
 	fprintf(f, "time:       about %.0f s at %.0f MB/s (%s)\n", ceil(plan->seconds),
 		plan->speed / MB, plan->speed_how);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_JOBS_BENCH_REPORT_H
-#define SLUICE_REPORT_JOBS_BENCH_REPORT_H
+#ifndef PENSTOCK_REPORT_JOBS_BENCH_REPORT_H
+#define PENSTOCK_REPORT_JOBS_BENCH_REPORT_H
 
-/* What `sluice bench' prints.  The blocks of statistics are those of DS-AIO-Benchmark: MB = 10^6.
+/* What `penstock bench' prints.  The blocks of statistics are those of DS-AIO-Benchmark: MB = 10^6.
  */
 #include <jansson.h>
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include <sluice/version.h>
+#include <penstock/version.h>
 
 #include "base/size.h"
 #include "load/ckpt/model_file.h"
@@ -41,14 +41,14 @@ static uint64_t files_count(const struct model_file *m)
 void ckpt_ls_text(FILE *f, const struct model_file *m, const char *name, bool brief)
 {
 	const char *what = m->format == MODEL_TORCH ? "record" : "tensor", *sums = sums_word(m);
-	char size[SLUICE_SIZE_TEXT], shape[160];
+	char size[PENSTOCK_SIZE_TEXT], shape[160];
 	uint64_t nr = files_count(m);
 	struct model_entry e;
 
 	fprintf(f, "%s: %s, ", name, model_format_words[m->format]);
 	if (m->format != MODEL_OTHER)
 		fprintf(f, "%" PRIu64 " %s%s, ", nr, what, nr == 1 ? "" : "s");
-	fprintf(f, "%s, checksums: %s\n", sluice_size_format(size, m->bytes), sums ? sums : "none");
+	fprintf(f, "%s, checksums: %s\n", penstock_size_format(size, m->bytes), sums ? sums : "none");
 	for (uint64_t i = 0; !brief && model_file_entry(m, i, &e); i++) {
 		fprintf(f, "  %14" PRIu64 "  %-8s %-20s ", e.bytes, e.dtype ? e.dtype : "",
 			shape_text(shape, sizeof(shape), &e));
@@ -72,13 +72,13 @@ static json_t *entry_json(const struct model_entry *e)
 json_t *ckpt_ls_json(const struct model_file *m, const char *name)
 {
 	json_t *entries = json_array(), *metadata = json_object(), *j = json_object();
-	const struct sluice_meta *meta;
+	const struct penstock_meta *meta;
 	const char *sums = sums_word(m);
 	struct model_entry e;
 
 	for (uint64_t i = 0; model_file_entry(m, i, &e); i++)
 		json_array_append_new(entries, entry_json(&e));
-	for (uint64_t i = 0; m->tensors && (meta = sluice_safetensors_metadata(m->tensors, i)); i++)
+	for (uint64_t i = 0; m->tensors && (meta = penstock_safetensors_metadata(m->tensors, i)); i++)
 		json_object_set_new(metadata, meta->key, report_str(meta->value));
 	report_set_path(j, "file", name);
 	json_object_set_new(j, "format", json_string(model_format_words[m->format]));
@@ -91,11 +91,11 @@ json_t *ckpt_ls_json(const struct model_file *m, const char *name)
 
 void ckpt_verify_text(FILE *f, const struct model_pass *p)
 {
-	char size[SLUICE_SIZE_TEXT];
+	char size[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "%s%s%s: %s, %s, %s%s; %.2f s, %.1f MB/s\n", p->path, p->to ? " -> " : "",
 		p->to ? p->to : "", model_format_words[p->format],
-		sluice_size_format(size, p->bytes), p->how ? "all right by " : "no checksums",
+		penstock_size_format(size, p->bytes), p->how ? "all right by " : "no checksums",
 		p->how ? p->how : "", p->sec, p->sec > 0 ? (double)p->bytes / p->sec / 1e6 : 0);
 }
 
@@ -118,6 +118,6 @@ json_t *ckpt_verify_json(const struct model_pass *p, const char *why)
 
 json_t *ckpt_files_json(const char *command, json_t *files)
 {
-	return json_pack("{s:s, s:s, s:s, s:o}", "schema", "sluice-ckpt/1", "sluice",
-			 SLUICE_VERSION_STRING, "command", command, "files", files);
+	return json_pack("{s:s, s:s, s:s, s:o}", "schema", "penstock-ckpt/1", "penstock",
+			 PENSTOCK_VERSION_STRING, "command", command, "files", files);
 }

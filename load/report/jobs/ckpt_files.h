@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_JOBS_CKPT_FILES_H
-#define SLUICE_REPORT_JOBS_CKPT_FILES_H
+#ifndef PENSTOCK_REPORT_JOBS_CKPT_FILES_H
+#define PENSTOCK_REPORT_JOBS_CKPT_FILES_H
 
-/* What `sluice ckpt ls', `verify' and `cp' say of files: lines, and objects of "sluice-ckpt/1". */
+/* What `penstock ckpt ls', `verify' and `cp' say of files: lines, and objects of "penstock-ckpt/1". */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>

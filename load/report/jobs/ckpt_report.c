@@ -102,12 +102,12 @@ static void honest_lines(FILE *f, const struct ckpt_result *res)
 
 void ckpt_report_text(FILE *f, const struct ckpt_job *job, const struct ckpt_result *res)
 {
-	char all[SLUICE_SIZE_TEXT], one[SLUICE_SIZE_TEXT], seen[SLUICE_SIZE_TEXT];
+	char all[PENSTOCK_SIZE_TEXT], one[PENSTOCK_SIZE_TEXT], seen[PENSTOCK_SIZE_TEXT];
 	uint64_t verified = 0;
 
 	fprintf(f, "Checkpoints of %s: %u process%s, %s each%s%s\n\n",
-		sluice_size_format(all, job->size * job->processes), job->processes,
-		job->processes == 1 ? "" : "es", sluice_size_format(one, job->size),
+		penstock_size_format(all, job->size * job->processes), job->processes,
+		job->processes == 1 ? "" : "es", penstock_size_format(one, job->size),
 		job->shape ? ", as MLPerf's " : "", job->shape ? ckpt_shape_words[job->shape] : "");
 	fprintf(f, "%-14s %4s %9s %8s %22s %11s %11s %9s\n", "", "", "all", "", "slowest process",
 		"of it", "to make", "");
@@ -132,16 +132,16 @@ void ckpt_report_text(FILE *f, const struct ckpt_job *job, const struct ckpt_res
 	honest_lines(f, res);
 	if (verified)
 		fprintf(f, "verified:   checksums in every load; %s compared besides\n",
-			sluice_size_format(seen, verified));
+			penstock_size_format(seen, verified));
 }
 
 void ckpt_report_plan(FILE *f, const struct ckpt_job *job, const struct ckpt_plan *plan)
 {
-	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
+	char a[PENSTOCK_SIZE_TEXT], b[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "Would save checkpoints of %s in a new folder in %s: %u process%s, %s each\n",
-		sluice_size_format(a, plan->bytes), job->folder, job->processes,
-		job->processes == 1 ? "" : "es", sluice_size_format(b, job->size));
+		penstock_size_format(a, plan->bytes), job->folder, job->processes,
+		job->processes == 1 ? "" : "es", penstock_size_format(b, job->size));
 	for (unsigned m = 0; m < CKPT_METHODS; m++) {
 		char why[192];
 
@@ -149,14 +149,14 @@ void ckpt_report_plan(FILE *f, const struct ckpt_job *job, const struct ckpt_pla
 			continue;
 		fprintf(f, "  %s: %u save%s, %u load%s, %s of memory", ckpt_method_words[m],
 			job->saves, job->saves == 1 ? "" : "s", job->loads,
-			job->loads == 1 ? "" : "s", sluice_size_format(a, plan->memory[m]));
+			job->loads == 1 ? "" : "s", penstock_size_format(a, plan->memory[m]));
 		if (ckpt_method_missing(job, m, why))
 			fprintf(f, ": would be left out: %s", why);
 		fputc('\n', f);
 	}
 	report_plan_writes(f, plan->writes, plan->limit, false);
-	fprintf(f, "reads:      %s\n", sluice_size_format(a, plan->reads));
-	fprintf(f, "disk space: %s at a time\n", sluice_size_format(a, plan->space));
+	fprintf(f, "reads:      %s\n", penstock_size_format(a, plan->reads));
+	fprintf(f, "disk space: %s at a time\n", penstock_size_format(a, plan->space));
 }
 
 /* ---------------------------------------------------------------------- JSON */

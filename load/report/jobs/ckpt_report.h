@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_JOBS_CKPT_REPORT_H
-#define SLUICE_REPORT_JOBS_CKPT_REPORT_H
+#ifndef PENSTOCK_REPORT_JOBS_CKPT_REPORT_H
+#define PENSTOCK_REPORT_JOBS_CKPT_REPORT_H
 
-/* What `sluice ckpt bench' prints, and its part of a result. */
+/* What `penstock ckpt bench' prints, and its part of a result. */
 #include <jansson.h>
 #include <stdio.h>
 

@@ -10,11 +10,11 @@
 void gen_report_text(FILE *f, const struct gen_job *job, const struct gen_result *res)
 {
 	const struct run_series *s = &res->series;
-	char size[SLUICE_SIZE_TEXT];
+	char size[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "%s %" PRIu64 " file%s, %s, in %.2f s: %.1f MB/s\n",
 		job->verify ? "compared" : "wrote", s->ops, s->ops == 1 ? "" : "s",
-		sluice_size_format(size, s->bytes), s->sec, series_speed(s) / 1e6);
+		penstock_size_format(size, s->bytes), s->sec, series_speed(s) / 1e6);
 	fprintf(f, "content:    seed %" PRIu64 ", dedup %g, compress %g; %.1f %% of the time\n",
 		job->seed, job->dedup, job->compress,
 		s->sec > 0 ? 100 * res->made_sec / s->sec : 0);
@@ -26,6 +26,6 @@ void gen_report_text(FILE *f, const struct gen_job *job, const struct gen_result
 		fprintf(f, "durable:    yes%s\n",
 			job->no_crc ? "" : ", with checksums in FILE.crc");
 	else
-		fprintf(f, "verified:   %s, %s\n", sluice_size_format(size, s->verified_bytes),
+		fprintf(f, "verified:   %s, %s\n", penstock_size_format(size, s->verified_bytes),
 			s->partial ? "up to the first wrong byte" : "all right");
 }

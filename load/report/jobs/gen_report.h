@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_JOBS_GEN_REPORT_H
-#define SLUICE_REPORT_JOBS_GEN_REPORT_H
+#ifndef PENSTOCK_REPORT_JOBS_GEN_REPORT_H
+#define PENSTOCK_REPORT_JOBS_GEN_REPORT_H
 
-/* What `sluice gen' prints. */
+/* What `penstock gen' prints. */
 #include <stdio.h>
 
 struct gen_job;

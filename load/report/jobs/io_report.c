@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `sluice io' prints. */
+/* What `penstock io' prints. */
 #include "load/report/jobs/io_report.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@
 
 static const char *path_used(const struct io_result *res)
 {
-	const struct sluice_stats *st = &res->series.stats;
+	const struct penstock_stats *st = &res->series.stats;
 
 	if (st->blocks_object)
 		return "objects";
@@ -51,14 +51,14 @@ void io_report_places(FILE *f, const struct io_job *job)
 void io_report_plan(FILE *f, const struct io_job *job, const struct io_plan *plan)
 {
 	uint64_t writes = plan->prepares + plan->limit + (job->read ? 0 : plan->moves);
-	char size[SLUICE_SIZE_TEXT];
+	char size[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "Would %s %s by %u worker%s, %u loop%s after %u to warm up\n",
-		job->read ? "read" : "write", sluice_size_exact(size, job->io_size), job->nr_places,
+		job->read ? "read" : "write", penstock_size_exact(size, job->io_size), job->nr_places,
 		job->nr_places == 1 ? "" : "s", job->loops, job->loops == 1 ? "" : "s",
 		job->warmup);
 	report_plan_writes(f, writes, plan->limit, false);
-	fprintf(f, "disk space: %s\n", sluice_size_format(size, plan->space));
+	fprintf(f, "disk space: %s\n", penstock_size_format(size, plan->space));
 	report_plan_time(f, plan->seconds, plan->speed, job->limit);
 }
 
@@ -73,18 +73,18 @@ static void text_results(FILE *f, const char *word, const struct io_result *res)
 
 static void text_engine(FILE *f, const struct io_worker_result *w)
 {
-	char block[SLUICE_SIZE_TEXT];
+	char block[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "engine:     %s, queue depth %u, %u I/O thread%s, blocks of %s\n",
 		w->seen.stats.engine, w->seen.stats.depth, w->seen.stats.threads,
 		w->seen.stats.threads == 1 ? "" : "s",
-		sluice_size_format(block, w->seen.file.block));
+		penstock_size_format(block, w->seen.file.block));
 	if (w->gpu.size)
 		return;
 	fprintf(f, "memory:     %s%s%s%s%s\n",
-		w->seen.buf.got & SLUICE_BUF_HUGE ? "huge pages" : "ordinary pages",
-		w->seen.buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "",
-		w->seen.buf.got & SLUICE_BUF_LOCKED ? ", locked" : "",
+		w->seen.buf.got & PENSTOCK_BUF_HUGE ? "huge pages" : "ordinary pages",
+		w->seen.buf.got & PENSTOCK_BUF_REGISTERED ? ", registered" : "",
+		w->seen.buf.got & PENSTOCK_BUF_LOCKED ? ", locked" : "",
 		*w->seen.buf.note ? "; " : "", w->seen.buf.note);
 }
 
@@ -101,22 +101,22 @@ static bool first_with(const struct io_result *res, unsigned i)
 /* Which GPU, its memory, and the way the bytes took. */
 static void text_gpu(FILE *f, const struct io_worker_result *w)
 {
-	char ring[SLUICE_SIZE_TEXT];
+	char ring[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "memory:     GPU %u (%s%s%s)%s%s%s,", w->device, w->gpu.name,
 		*w->gpu.pci ? " at " : "", w->gpu.pci,
-		w->seen.buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "",
+		w->seen.buf.got & PENSTOCK_BUF_REGISTERED ? ", registered" : "",
 		*w->seen.buf.note ? "; " : "", w->seen.buf.note);
 	if (w->seen.ways)
 		fputs(" by ", f);
 	report_gpu_path(f, w->seen.ways, " and ");
-	if (w->seen.ways & SLUICE_DONE_RING)
-		fprintf(f, " (%s)", sluice_size_format(ring, w->seen.stats.ring_bytes));
+	if (w->seen.ways & PENSTOCK_DONE_RING)
+		fprintf(f, " (%s)", penstock_size_format(ring, w->seen.stats.ring_bytes));
 	fputc('\n', f);
 }
 
 static void text_path(FILE *f, const struct io_worker_result *w,
-		      const struct sluice_path_info *path)
+		      const struct penstock_path_info *path)
 {
 	report_path(f, w->folder, path);
 	if (w->seen.stats.blocks_object)
@@ -158,10 +158,10 @@ static void text_limit(FILE *f, const struct io_result *res)
 static void text_counted(FILE *f, const struct io_job *job, const struct io_result *res)
 {
 	uint32_t loops = res->nr_loops - res->first;
-	char size[SLUICE_SIZE_TEXT];
+	char size[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "counted:    %u loop%s of %s by %u worker%s, ", loops, loops == 1 ? "" : "s",
-		sluice_size_format(size, job->io_size), res->nr_workers,
+		penstock_size_format(size, job->io_size), res->nr_workers,
 		res->nr_workers == 1 ? "" : "s");
 	if (job->read)
 		fprintf(f, "%s\n", path_used(res));

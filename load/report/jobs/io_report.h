@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_JOBS_IO_REPORT_H
-#define SLUICE_REPORT_JOBS_IO_REPORT_H
+#ifndef PENSTOCK_REPORT_JOBS_IO_REPORT_H
+#define PENSTOCK_REPORT_JOBS_IO_REPORT_H
 
 /*
  * What an I/O job found out, for people and for programs, from the same struct.

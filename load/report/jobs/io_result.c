@@ -11,7 +11,7 @@
 
 /* ----------------------------------------------------------------------- io */
 
-static json_t *gpu_json(const struct sluice_gpu_device *d)
+static json_t *gpu_json(const struct penstock_gpu_device *d)
 {
 	if (!d->size)
 		return json_null();
@@ -21,7 +21,7 @@ static json_t *gpu_json(const struct sluice_gpu_device *d)
 			 "pcie_width", (json_int_t)d->pcie_width_max);
 }
 
-static json_t *io_stats_json(const struct sluice_stats *s)
+static json_t *io_stats_json(const struct penstock_stats *s)
 {
 	json_t *j = json_pack(
 		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "ops",

@@ -48,7 +48,7 @@ int replay_report_fio(FILE *f, const struct replay_report *r)
 		     r->job->trace) < 0)
 		return -ENOMEM;
 	return fio_job_write(f, &(struct fio_job){.what = "Blocks, mix and depth of a trace, made "
-							  "by sluice replay --export-fio.",
+							  "by penstock replay --export-fio.",
 						  .origin = origin,
 						  .section = "replay",
 						  .read = &s->mix[0],

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_JOBS_REPLAY_REPORT_H
-#define SLUICE_REPORT_JOBS_REPLAY_REPORT_H
+#ifndef PENSTOCK_REPORT_JOBS_REPLAY_REPORT_H
+#define PENSTOCK_REPORT_JOBS_REPLAY_REPORT_H
 
-/* What `sluice replay' found in a trace, and what came of it: text, JSON, a job for fio. */
+/* What `penstock replay' found in a trace, and what came of it: text, JSON, a job for fio. */
 #include <jansson.h>
 #include <stdio.h>
 

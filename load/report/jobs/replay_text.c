@@ -102,7 +102,7 @@ static void target_lines(FILE *f, const struct replay_report *r)
 
 static void need_lines(FILE *f, const struct replay_report *r)
 {
-	char peak[SLUICE_SIZE_TEXT], initial[SLUICE_SIZE_TEXT];
+	char peak[PENSTOCK_SIZE_TEXT], initial[PENSTOCK_SIZE_TEXT];
 	struct replay_need all = {0};
 	uint64_t most = 0;
 
@@ -116,18 +116,18 @@ static void need_lines(FILE *f, const struct replay_report *r)
 	fprintf(f, "needs:      ");
 	if (r->job->capacity && most < all.peak)
 		fprintf(f, "%s at once, for --capacity; without it ",
-			sluice_size_format(peak, most));
-	fprintf(f, "%s at once, in %" PRIu64 " objects\n", sluice_size_format(peak, all.peak),
+			penstock_size_format(peak, most));
+	fprintf(f, "%s at once, in %" PRIu64 " objects\n", penstock_size_format(peak, all.peak),
 		all.objects);
 	if (all.initial)
 		fprintf(f,
 			"            %" PRIu64 " objects (%s) are read before they are written\n",
-			all.initial, sluice_size_format(initial, all.initial_bytes));
+			all.initial, penstock_size_format(initial, all.initial_bytes));
 }
 
 void replay_report_plan(FILE *f, const struct replay_report *r)
 {
-	char bytes[SLUICE_SIZE_TEXT], pace[PACE_TEXT];
+	char bytes[PENSTOCK_SIZE_TEXT], pace[PACE_TEXT];
 
 	trace_lines(f, r);
 	target_lines(f, r);
@@ -140,7 +140,7 @@ void replay_report_plan(FILE *f, const struct replay_report *r)
 			if (n->ops)
 				fprintf(f, "            %-7s %-6s %12" PRIu64 "  %s%s\n",
 					replay_tier_names[t], trace_op_names[o], n->ops,
-					sluice_size_format(bytes, n->bytes),
+					penstock_size_format(bytes, n->bytes),
 					r->job->tiers[t].used ? "" : "  (passed over)");
 		}
 	need_lines(f, r);
@@ -204,7 +204,7 @@ static void total_line(FILE *f, const struct replay_report *r)
 	double sec = res->elapsed_sec;
 	uint64_t ops = 0, bytes = 0;
 	bool speed = true;
-	char text[SLUICE_SIZE_TEXT], pace[PACE_TEXT], took[REPORT_TIME_TEXT];
+	char text[PENSTOCK_SIZE_TEXT], pace[PACE_TEXT], took[REPORT_TIME_TEXT];
 
 	for (unsigned t = 0; t < REPLAY_TIERS; t++)
 		for (unsigned o = 0; o <= TRACE_DELETE; o++) {
@@ -213,7 +213,7 @@ static void total_line(FILE *f, const struct replay_report *r)
 			speed &= !res->done[t][o].bytes || has_speed(r->job, t);
 		}
 	fprintf(f, "replayed:   %" PRIu64 " operations, %s in %s: ", ops,
-		sluice_size_format(text, bytes), report_time(took, sec));
+		penstock_size_format(text, bytes), report_time(took, sec));
 	if (speed)
 		fprintf(f, "%.1f MB/s, ", sec > 0 ? (double)bytes / sec / 1e6 : 0);
 	fprintf(f, "%.0f ops/s\n", sec > 0 ? (double)ops / sec : 0);
@@ -241,7 +241,7 @@ static void lag_lines(FILE *f, const struct replay_report *r)
 static void cache_lines(FILE *f, const struct replay_report *r)
 {
 	const struct replay_result *res = r->res;
-	char text[SLUICE_SIZE_TEXT];
+	char text[PENSTOCK_SIZE_TEXT];
 
 	if (res->hits + res->misses)
 		fprintf(f,
@@ -249,12 +249,12 @@ static void cache_lines(FILE *f, const struct replay_report *r)
 			res->hits, res->misses);
 	if (res->prefilled.ops)
 		fprintf(f, "prefill:    %" PRIu64 " objects, %s in %.3f s\n", res->prefilled.ops,
-			sluice_size_format(text, res->prefilled.bytes), res->prefill_sec);
+			penstock_size_format(text, res->prefilled.bytes), res->prefill_sec);
 	if (res->reused)
 		fprintf(f, "reused:     %" PRIu64 " objects of an earlier run\n", res->reused);
 	if (res->created.ops)
 		fprintf(f, "created:    %" PRIu64 " objects, %s, %s%s\n", res->created.ops,
-			sluice_size_format(text, res->created.bytes),
+			penstock_size_format(text, res->created.bytes),
 			res->has_store ? "set again after a miss"
 				       : "on the way to their first read",
 			r->job->prefill || res->has_store ? ""
@@ -266,7 +266,7 @@ static void cache_lines(FILE *f, const struct replay_report *r)
 			res->skipped, res->skipped_deletes);
 	if (res->evicted.ops)
 		fprintf(f, "capacity:   %" PRIu64 " objects, %s deleted for it\n", res->evicted.ops,
-			sluice_size_format(text, res->evicted.bytes));
+			penstock_size_format(text, res->evicted.bytes));
 	if (res->too_large)
 		fprintf(f, "too large:  %" PRIu64 " objects for %s\n", res->too_large,
 			res->has_store ? "the store" : "--capacity");
@@ -323,7 +323,7 @@ static void error_lines(FILE *f, const struct replay_result *res)
 void replay_report_text(FILE *f, const struct replay_report *r)
 {
 	const struct replay_result *res = r->res;
-	char text[SLUICE_SIZE_TEXT];
+	char text[PENSTOCK_SIZE_TEXT];
 
 	trace_lines(f, r);
 	target_lines(f, r);
@@ -342,9 +342,9 @@ void replay_report_text(FILE *f, const struct replay_report *r)
 	page_cache_lines(f, res);
 	fprintf(f, "cpu:        %.3f s user, %.3f s system\n", res->cpu_user_sec,
 		res->cpu_system_sec);
-	fprintf(f, "written:    %s in all\n", sluice_size_format(text, res->bytes_written));
+	fprintf(f, "written:    %s in all\n", penstock_size_format(text, res->bytes_written));
 	if (r->job->verify)
 		fprintf(f, "verified:   %s compared, %" PRIu64 " reads were wrong\n",
-			sluice_size_format(text, res->verified_bytes), res->verify_errors);
+			penstock_size_format(text, res->verified_bytes), res->verify_errors);
 	error_lines(f, res);
 }

@@ -30,22 +30,22 @@ static int folder_used(const char *dir)
 	return used;
 }
 
-int sweep_logs_check(const char *dir, bool resume, struct sluice_err *err)
+int sweep_logs_check(const char *dir, bool resume, struct penstock_err *err)
 {
 	CLEANUP_FREE char *state = NULL;
 	int used = folder_used(dir);
 
 	if (asprintf(&state, "%s/" SWEEP_STATE, dir) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (resume && access(state, R_OK | W_OK) < 0)
-		return sluice_fail(err, -EINVAL, "log_dir: nothing to resume: %s: %s", state,
-				   sluice_strerror(errno));
+		return penstock_fail(err, -EINVAL, "log_dir: nothing to resume: %s: %s", state,
+				   penstock_strerror(errno));
 	if (resume || used == -ENOENT)
 		return 0;
 	if (used < 0)
-		return sluice_fail(err, -EINVAL, "log_dir: %s: %s", dir, sluice_strerror(used));
+		return penstock_fail(err, -EINVAL, "log_dir: %s: %s", dir, penstock_strerror(used));
 	if (used)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "log_dir: %s is not empty, and logs of two sweeps are never "
 				   "mixed; remove it, name another, or --resume",
 				   dir);
@@ -67,18 +67,18 @@ static char *folder_name(const char *dir, int i)
 	return name;
 }
 
-int sweep_logs_make(const char *dir, unsigned *made, struct sluice_err *err)
+int sweep_logs_make(const char *dir, unsigned *made, struct penstock_err *err)
 {
 	for (int i = 0; i < 3; i++) {
 		CLEANUP_FREE char *name = folder_name(dir, i);
 
 		if (!name)
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 		if (mkdir(name, 0777) == 0)
 			*made |= 1u << i;
 		else if (errno != EEXIST)
-			return sluice_fail(err, -errno, "log_dir: %s: %s", name,
-					   sluice_strerror(errno));
+			return penstock_fail(err, -errno, "log_dir: %s: %s", name,
+					   penstock_strerror(errno));
 	}
 	return 0;
 }
@@ -131,7 +131,7 @@ static void names_fini(struct names *n)
 	free(n->items);
 }
 
-static int check_sub_folder(const char *dir, const struct names *n, struct sluice_err *err)
+static int check_sub_folder(const char *dir, const struct names *n, struct penstock_err *err)
 {
 	struct dirent *e;
 	DIR *d = opendir(dir);
@@ -142,7 +142,7 @@ static int check_sub_folder(const char *dir, const struct names *n, struct sluic
 
 		if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
 		    !bsearch(&name, n->items, n->nr, sizeof(*n->items), log_by_name))
-			r = sluice_fail(err, -EINVAL,
+			r = penstock_fail(err, -EINVAL,
 					"log_dir: %s/%s is not of this sweep; move it away", dir,
 					name);
 	}
@@ -151,7 +151,7 @@ static int check_sub_folder(const char *dir, const struct names *n, struct sluic
 	return r;
 }
 
-int sweep_logs_own(const char *dir, const struct sweep_job *job, struct sluice_err *err)
+int sweep_logs_own(const char *dir, const struct sweep_job *job, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -162,7 +162,7 @@ int sweep_logs_own(const char *dir, const struct sweep_job *job, struct sluice_e
 
 		/* without that direction there are no logs of it at all */
 		if (!sub || ((read ? job->read : job->write) && names_of(&n, job, read) < 0))
-			r = sluice_fail(err, -ENOMEM, "out of memory");
+			r = penstock_fail(err, -ENOMEM, "out of memory");
 		if (r == 0)
 			r = check_sub_folder(sub, &n, err);
 		names_fini(&n);
@@ -190,7 +190,7 @@ static void log_lines(FILE *f, const struct sweep_job *job, const struct run_ser
 
 /* Complete or not there at all. */
 int sweep_log_write(const char *dir, const struct sweep_job *job, const struct run_series *s,
-		    const struct sweep_point *p, struct sluice_err *err)
+		    const struct sweep_point *p, struct penstock_err *err)
 {
 	CLEANUP_FREE char *name = NULL, *temp = NULL;
 	FILE *f;
@@ -198,14 +198,14 @@ int sweep_log_write(const char *dir, const struct sweep_job *job, const struct r
 
 	if (asprintf(&name, "%s/%s/%s.txt", dir, sub_folder(s->read), s->name) < 0 ||
 	    asprintf(&temp, "%s/" SWEEP_STATE ".log", dir) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	f = fopen(temp, "we");
 	if (!f)
-		return sluice_fail(err, -errno, "%s: %s", temp, sluice_strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s", temp, penstock_strerror(errno));
 	log_lines(f, job, s, p);
 	bad = ferror(f) != 0;
 	if (fclose(f) || bad || rename(temp, name) < 0)
-		return sluice_fail(err, errno ? -errno : -EIO, "%s: cannot be written: %s", name,
-				   sluice_strerror(errno ? errno : EIO));
+		return penstock_fail(err, errno ? -errno : -EIO, "%s: cannot be written: %s", name,
+				   penstock_strerror(errno ? errno : EIO));
 	return 0;
 }

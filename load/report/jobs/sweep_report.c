@@ -91,11 +91,11 @@ static void sweep_table(FILE *f, const struct sweep_result *res, const struct ru
 
 static void value_text(char *buf, size_t size, const struct space_axis *a, unsigned i)
 {
-	char text[SLUICE_SIZE_TEXT];
+	char text[PENSTOCK_SIZE_TEXT];
 	uint64_t n = a->values[i].n;
 
 	if (a->kind == SPACE_BLOCK_SIZE)
-		snprintf(buf, size, "%s", sluice_size_exact(text, n));
+		snprintf(buf, size, "%s", penstock_size_exact(text, n));
 	else if (a->kind == SPACE_SEQUENTIAL)
 		snprintf(buf, size, "%s", n ? "sequential" : "overlap");
 	else if (a->kind == SPACE_SINGLE)
@@ -269,7 +269,7 @@ void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_
 {
 	CLEANUP_FREE const struct run_series **list = calloc(res->nr + 1, sizeof(*list));
 	const struct run_series *best[2] = {NULL, NULL};
-	char written[SLUICE_SIZE_TEXT];
+	char written[PENSTOCK_SIZE_TEXT];
 
 	for (int read = 1; list && read >= 0; read--) {
 		unsigned n = direction(res, read, list);
@@ -290,7 +290,7 @@ void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_
 		fprintf(f,
 			"resumed:    %u of %" PRIu64 " measurements were there, of %.1f s before\n",
 			res->resumed, sweep_measurements(job), res->earlier_sec);
-	fprintf(f, "written:    %s in all\n", sluice_size_format(written, res->bytes_written));
+	fprintf(f, "written:    %s in all\n", penstock_size_format(written, res->bytes_written));
 }
 
 void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_plan *plan)
@@ -299,7 +299,7 @@ void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_
 	uint64_t limit = sweep_limit_writes(job), writes = plan->writes + limit;
 	double speed = job->limit ? (double)job->limit : 1e9;
 	double sec = (double)(plan->left * each + each) / speed;
-	char a[SLUICE_SIZE_TEXT];
+	char a[PENSTOCK_SIZE_TEXT];
 
 	if (job->measure_limit && !job->limit && sweep_moves(job))
 		sec += LIMIT_SEC * ((double)job->read + job->write);
@@ -309,7 +309,7 @@ void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_
 		space_points(job->space), space_points(job->space) == 1 ? "" : "s",
 		job->read ? "read" : "", job->read && job->write ? " and " : "",
 		job->write ? "write" : "", job->loops, job->loops == 1 ? "" : "s",
-		sluice_size_exact(a, job->io_size), job->nr_folders,
+		penstock_size_exact(a, job->io_size), job->nr_folders,
 		job->nr_folders == 1 ? "" : "s", n, n == 1 ? "" : "s");
 	if (job->resume)
 		fprintf(f,
@@ -328,7 +328,7 @@ void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_
 		fputc('\n', f);
 	}
 	report_plan_writes(f, writes, limit, false);
-	fprintf(f, "disk space: %s\n", sluice_size_format(a, each));
+	fprintf(f, "disk space: %s\n", penstock_size_format(a, each));
 	report_plan_time(f, sec, speed, job->limit);
 }
 

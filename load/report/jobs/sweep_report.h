@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_JOBS_SWEEP_REPORT_H
-#define SLUICE_REPORT_JOBS_SWEEP_REPORT_H
+#ifndef PENSTOCK_REPORT_JOBS_SWEEP_REPORT_H
+#define PENSTOCK_REPORT_JOBS_SWEEP_REPORT_H
 
 /*
- * What `sluice sweep' prints and the log files it leaves, whose names and result lines
+ * What `penstock sweep' prints and the log files it leaves, whose names and result lines
  * are upstream's, so that upstream's parsers read them:
  *
  *	LOG_DIR/_aio_bench_read_logs/read_block_overlap_ftd1_d32_bs1M_p8.txt
  *	LOG_DIR/_aio_bench_write_logs/...
- *	LOG_DIR/sluice-sweep-state.jsonl	for --resume
+ *	LOG_DIR/penstock-sweep-state.jsonl	for --resume
  *
  * GB in the lines of upstream is 2^30 bytes; ours call that GiB.
  */
@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 struct run_series;
 struct space;
@@ -27,21 +27,21 @@ struct sweep_plan;
 struct sweep_point;
 struct sweep_result;
 
-#define SWEEP_STATE "sluice-sweep-state.jsonl"
+#define SWEEP_STATE "penstock-sweep-state.jsonl"
 
 /* May a sweep use this folder?  A new one must be empty or absent.  -EINVAL if not. */
-int sweep_logs_check(const char *dir, bool resume, struct sluice_err *err);
+int sweep_logs_check(const char *dir, bool resume, struct penstock_err *err);
 /* Are all logs in it such as this job leaves?  -EINVAL if not, with the name of one. */
-int sweep_logs_own(const char *dir, const struct sweep_job *job, struct sluice_err *err);
+int sweep_logs_own(const char *dir, const struct sweep_job *job, struct penstock_err *err);
 /*
  * Make it and the two in it.  *@made, zeroed before, says which of them were not there;
  * sweep_logs_undo() removes those again, if they are empty.
  */
-int sweep_logs_make(const char *dir, unsigned *made, struct sluice_err *err);
+int sweep_logs_make(const char *dir, unsigned *made, struct penstock_err *err);
 void sweep_logs_undo(const char *dir, unsigned made);
 /* The log of one point. */
 int sweep_log_write(const char *dir, const struct sweep_job *job, const struct run_series *s,
-		    const struct sweep_point *p, struct sluice_err *err);
+		    const struct sweep_point *p, struct penstock_err *err);
 
 /* Table (the ten best, or @all), heat map, and the best of each direction. */
 void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_result *res,

@@ -48,11 +48,11 @@ static double cache_hits(const struct trace_summary *s, uint64_t size)
 static void text_sum(FILE *f, const char *tier, const char *phase, const char *op,
 		     struct trace_sum sum)
 {
-	char size[SLUICE_SIZE_TEXT];
+	char size[PENSTOCK_SIZE_TEXT];
 
 	if (sum.rows)
 		fprintf(f, "  %-8s%-9s%-8s%14" PRIu64 "  %12s\n", tier, phase, op, sum.rows,
-			sluice_size_format(size, sum.bytes));
+			penstock_size_format(size, sum.bytes));
 }
 
 static void text_sums(FILE *f, const struct trace_summary *s)
@@ -69,27 +69,27 @@ static void text_sums(FILE *f, const struct trace_summary *s)
 
 static void text_sizes(FILE *f, const struct trace_summary *s)
 {
-	char size[SLUICE_SIZE_TEXT];
+	char size[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "\nSizes: ");
-	fprintf(f, "%s at least", sluice_size_format(size, s->sizes.min));
+	fprintf(f, "%s at least", penstock_size_format(size, s->sizes.min));
 	for (size_t i = 0; i < ARRAY_SIZE(shares); i++)
 		fprintf(f, ", %s %s", share_names[i],
-			sluice_size_format(size, (uint64_t)sluice_hist_percentile(
+			penstock_size_format(size, (uint64_t)penstock_hist_percentile(
 							 &s->sizes, 100 * shares[i])));
-	fprintf(f, ", %s at most", sluice_size_format(size, s->sizes.max));
-	fprintf(f, "; mean %s\n", sluice_size_format(size, s->bytes / max_u64(s->rows, 1)));
+	fprintf(f, ", %s at most", penstock_size_format(size, s->sizes.max));
+	fprintf(f, "; mean %s\n", penstock_size_format(size, s->bytes / max_u64(s->rows, 1)));
 }
 
 static void text_reuse(FILE *f, const struct trace_summary *s)
 {
-	char size[SLUICE_SIZE_TEXT], peak[SLUICE_SIZE_TEXT];
+	char size[PENSTOCK_SIZE_TEXT], peak[PENSTOCK_SIZE_TEXT];
 	uint64_t cache = 0;
 
 	fprintf(f, "\nObjects: %s%" PRIu64 " different ones, %s; at most %s at the same time\n",
 		s->keys.weight > 1 ? "about " : "", s->keys.keys,
-		sluice_size_format(size, s->keys.bytes),
-		sluice_size_format(peak, s->keys.peak_bytes));
+		penstock_size_format(size, s->keys.bytes),
+		penstock_size_format(peak, s->keys.peak_bytes));
 	if (s->keys.weight > 1)
 		fprintf(f,
 			"  (of so many, one of %" PRIu64
@@ -105,17 +105,17 @@ static void text_reuse(FILE *f, const struct trace_summary *s)
 	fprintf(f, "Reuse distance:");
 	for (size_t i = 1; i + 1 < ARRAY_SIZE(shares); i++)
 		fprintf(f, "%s %s %s (%" PRIu64 " objects)", i > 1 ? "," : "", share_names[i],
-			sluice_size_format(size, trace_bins_quantile(&s->distance, shares[i])),
+			penstock_size_format(size, trace_bins_quantile(&s->distance, shares[i])),
 			trace_bins_quantile(&s->objects, shares[i]));
 	fprintf(f, "\n\n  %-12s  %s\n", "LRU cache", "reads it would have had");
 	while (next_cache(s, &cache))
-		fprintf(f, "  %-12s  %21.1f %%\n", sluice_size_format(size, cache),
+		fprintf(f, "  %-12s  %21.1f %%\n", penstock_size_format(size, cache),
 			100 * cache_hits(s, cache));
 }
 
 static void text_windows(FILE *f, const struct trace_summary *s)
 {
-	char size[3][SLUICE_SIZE_TEXT];
+	char size[3][PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "\nWorking set:\n  %12s  %12s  %12s  %12s  %12s  %12s\n", "from s", "rows",
 		"read", "written", "objects", "bytes");
@@ -124,9 +124,9 @@ static void text_windows(FILE *f, const struct trace_summary *s)
 
 		fprintf(f, "  %12.3f  %12" PRIu64 "  %12s  %12s  %12" PRIu64 "  %12s\n",
 			trace_seconds(i * s->window_ns), w->rows,
-			sluice_size_format(size[0], w->read_bytes),
-			sluice_size_format(size[1], w->write_bytes), w->objects,
-			sluice_size_format(size[2], w->bytes));
+			penstock_size_format(size[0], w->read_bytes),
+			penstock_size_format(size[1], w->write_bytes), w->objects,
+			penstock_size_format(size[2], w->bytes));
 	}
 }
 
@@ -197,17 +197,17 @@ static json_t *sizes_json(const struct trace_summary *s)
 {
 	json_t *o = json_pack("{s:I, s:I, s:f}", "min", num(s->sizes.min), "max", num(s->sizes.max),
 			      "mean", (double)s->bytes / (double)max_u64(s->rows, 1));
-	struct sluice_hist_bucket b;
+	struct penstock_hist_bucket b;
 	uint64_t power[64] = {0};
 	json_t *list = json_array();
 	unsigned pos = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(shares); i++)
 		json_object_set_new(o, share_names[i],
-				    json_integer(num((uint64_t)sluice_hist_percentile(
+				    json_integer(num((uint64_t)penstock_hist_percentile(
 					    &s->sizes, 100 * shares[i]))));
 	/* By powers of two: bytes from 2^n up to twice that; 0 and 1 together. */
-	while (sluice_hist_next(&s->sizes, &pos, &b))
+	while (penstock_hist_next(&s->sizes, &pos, &b))
 		power[b.low ? 63 - __builtin_clzll(b.low) : 0] += b.count;
 	for (unsigned i = 0; i < 64; i++)
 		if (power[i])
@@ -263,7 +263,7 @@ json_t *report_trace_json(const struct trace_summary *s, const char *name)
 	return json_pack(
 		"{s:s, s:o, s:s, s:I, s:I, s:f, s:f, s:I, s:f, s:I, s:{s:I, s:o}, s:o, s:o, "
 		"s:{s:I, s:I, s:I, s:b, s:I}, s:o, s:o}",
-		"schema", "sluice-trace/1", "file", report_str(name), "format",
+		"schema", "penstock-trace/1", "file", report_str(name), "format",
 		trace_format_names[s->format], "rows", num(s->rows), "bytes", num(s->bytes),
 		"first_seconds", trace_seconds(s->first_ns), "span_seconds",
 		trace_seconds(s->last_ns - s->first_ns), "backwards", num(s->backwards),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_JOBS_TRACE_REPORT_H
-#define SLUICE_REPORT_JOBS_TRACE_REPORT_H
+#ifndef PENSTOCK_REPORT_JOBS_TRACE_REPORT_H
+#define PENSTOCK_REPORT_JOBS_TRACE_REPORT_H
 
 /* What is in a trace, for people and for programs. */
 #include <jansson.h>
@@ -9,7 +9,7 @@
 #include "load/trace/summary.h"
 
 void report_trace_text(FILE *f, const struct trace_summary *s, const char *name);
-/* Schema sluice-trace/1; NULL for lack of memory. */
+/* Schema penstock-trace/1; NULL for lack of memory. */
 json_t *report_trace_json(const struct trace_summary *s, const char *name);
 
 #endif

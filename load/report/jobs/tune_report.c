@@ -56,12 +56,12 @@ static unsigned fastest(const struct tune_result *res, bool read)
 
 json_t *tune_config_json(const struct tune_job *job, const struct tune_result *res)
 {
-	struct sluice_opts o = tune_opts(job, res->race.winner, NULL);
+	struct penstock_opts o = tune_opts(job, res->race.winner, NULL);
 	const struct run_series *s = some_series(res, res->race.winner);
 
 	json_t *aio = json_pack(
-		"{s:b, s:b, s:I, s:I, s:I}", "single_submit", !!(o.flags & SLUICE_SINGLE_SUBMIT),
-		"overlap_events", !(o.flags & SLUICE_NO_OVERLAP), "intra_op_parallelism",
+		"{s:b, s:b, s:I, s:I, s:I}", "single_submit", !!(o.flags & PENSTOCK_SINGLE_SUBMIT),
+		"overlap_events", !(o.flags & PENSTOCK_NO_OVERLAP), "intra_op_parallelism",
 		(json_int_t)s->stats.threads, "queue_depth", (json_int_t)s->stats.depth,
 		"block_size", (json_int_t)s->file.block);
 
@@ -226,7 +226,7 @@ void tune_report_text(FILE *f, const struct tune_job *job, const struct tune_res
 	const struct tune_race_result *r = &res->race;
 	json_t *config = tune_config_json(job, res);
 	char *text = config ? json_dumps(config, JSON_INDENT(3)) : NULL;
-	char size[SLUICE_SIZE_TEXT], line[VERDICT];
+	char size[PENSTOCK_SIZE_TEXT], line[VERDICT];
 
 	report_best(f, tune_speed(res, r->winner, true), tune_speed(res, r->winner, false));
 	fprintf(f, "%s\n", text ? text : "{}");
@@ -238,7 +238,7 @@ void tune_report_text(FILE *f, const struct tune_job *job, const struct tune_res
 		"s\n",
 		r->tried, r->nr_points, r->nr_points == 1 ? "" : "s", r->rounds,
 		r->rounds == 1 ? "" : "s", r->probes, r->probes == 1 ? "" : "s", res->ops,
-		sluice_size_format(size, res->op_size), res->spent_sec);
+		penstock_size_format(size, res->op_size), res->spent_sec);
 	verdict(line, sizeof(line), res);
 	fprintf(f, "verdict:    %s\n", line);
 	text_floor(f, job, res);
@@ -253,14 +253,14 @@ void tune_report_text(FILE *f, const struct tune_job *job, const struct tune_res
 			tune_speed(res, fastest(res, true), true) / GIB,
 			tune_name_of(res, fastest(res, false)),
 			tune_speed(res, fastest(res, false), false) / GIB);
-	fprintf(f, "written:    %s\n", sluice_size_format(size, res->bytes_written));
+	fprintf(f, "written:    %s\n", penstock_size_format(size, res->bytes_written));
 }
 
 void tune_report_plan(FILE *f, const struct tune_job *job)
 {
 	double speed = job->limit ? (double)job->limit : 1e9;
 	const char *how = job->limit ? "as --limit says" : "assumed; --limit knows better";
-	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
+	char a[PENSTOCK_SIZE_TEXT], b[PENSTOCK_SIZE_TEXT];
 	struct tune_plan plan;
 
 	tune_plan(job, speed, &plan);
@@ -273,7 +273,7 @@ void tune_report_plan(FILE *f, const struct tune_job *job)
 			fprintf(f, " %s",
 				axis->values[k].text ? axis->values[k].text
 				: axis->kind == SPACE_BLOCK_SIZE
-					? sluice_size_exact(a, axis->values[k].n)
+					? penstock_size_exact(a, axis->values[k].n)
 				: axis->kind == SPACE_SEQUENTIAL || axis->kind == SPACE_SINGLE
 					? (axis->values[k].n ? "true" : "false")
 				: axis->kind == SPACE_MEMORY
@@ -284,23 +284,23 @@ void tune_report_plan(FILE *f, const struct tune_job *job)
 		fputc('\n', f);
 	}
 	fprintf(f, "folders:        %u, %s on disk\n", job->nr_folders,
-		sluice_size_format(a, plan.space));
+		penstock_size_format(a, plan.space));
 	fprintf(f, "would write:    at most %s (%llu bytes)",
-		sluice_size_format(a, plan.write_most), (unsigned long long)plan.write_most);
+		penstock_size_format(a, plan.write_most), (unsigned long long)plan.write_most);
 	if (plan.limit_writes)
 		fprintf(f, ", up to %s of it to measure the limit",
-			sluice_size_format(a, plan.limit_writes));
+			penstock_size_format(a, plan.limit_writes));
 	if (plan.write_likely < plan.write_most)
 		fprintf(f, "; about %s at %s per second (%s)",
-			sluice_size_format(a, plan.write_likely),
-			sluice_size_format(b, (uint64_t)speed), how);
+			penstock_size_format(a, plan.write_likely),
+			penstock_size_format(b, (uint64_t)speed), how);
 	fputc('\n', f);
 	if (job->exhaustive)
 		fprintf(f,
 			"would take:     %u probe%s of each configuration, about %.0f s at %s per "
 			"second (%s)\n",
 			job->loops, job->loops == 1 ? "" : "s", ceil(plan.seconds),
-			sluice_size_format(b, (uint64_t)speed), how);
+			penstock_size_format(b, (uint64_t)speed), how);
 	else
 		fprintf(f, "would take:     at most about %.0f s, less when the winner is clear\n",
 			job->budget_sec);

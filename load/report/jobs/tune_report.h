@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_JOBS_TUNE_REPORT_H
-#define SLUICE_REPORT_JOBS_TUNE_REPORT_H
+#ifndef PENSTOCK_REPORT_JOBS_TUNE_REPORT_H
+#define PENSTOCK_REPORT_JOBS_TUNE_REPORT_H
 
 /* What a search for the best settings found, for people and for programs. */
 #include <jansson.h>

@@ -65,27 +65,27 @@ static void weights_table(FILE *f, double limit, double bytes, uint32_t own)
 }
 
 /* In the unit that has figures to show. */
-static const char *decimal(char out[SLUICE_SIZE_TEXT], uint64_t bytes)
+static const char *decimal(char out[PENSTOCK_SIZE_TEXT], uint64_t bytes)
 {
 	if (bytes < 1000000000)
-		snprintf(out, SLUICE_SIZE_TEXT, "%.3g MB", (double)bytes / 1e6);
+		snprintf(out, PENSTOCK_SIZE_TEXT, "%.3g MB", (double)bytes / 1e6);
 	else
-		snprintf(out, SLUICE_SIZE_TEXT, "%.2f GB", (double)bytes / GB);
+		snprintf(out, PENSTOCK_SIZE_TEXT, "%.2f GB", (double)bytes / GB);
 	return out;
 }
 
 static void head(FILE *f, const struct weights_job *job, const struct weights_plan *p)
 {
-	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT], c[SLUICE_SIZE_TEXT];
+	char a[PENSTOCK_SIZE_TEXT], b[PENSTOCK_SIZE_TEXT], c[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "Weights of %s: %s in %" PRIu64 " group%s, the largest %s, window %s\n",
 		job->model, decimal(c, p->bytes), p->groups, p->groups == 1 ? "" : "s",
-		sluice_size_format(a, p->largest), sluice_size_format(b, job->window));
+		penstock_size_format(a, p->largest), penstock_size_format(b, job->window));
 	if (p->shape)
 		fprintf(f,
 			"            in place of them blocks of a file of %s are read again and "
 			"again\n",
-			sluice_size_format(c, p->file_bytes));
+			penstock_size_format(c, p->file_bytes));
 	if (job->experts)
 		fprintf(f,
 			"            %" PRIu64 " groups are experts, %s; the other weights are "
@@ -98,7 +98,7 @@ static void head(FILE *f, const struct weights_job *job, const struct weights_pl
 
 void weights_report_plan(FILE *f, const struct weights_job *job, const struct weights_plan *plan)
 {
-	char a[SLUICE_SIZE_TEXT];
+	char a[PENSTOCK_SIZE_TEXT];
 
 	head(f, job, plan);
 	if (job->limit) {
@@ -110,12 +110,12 @@ void weights_report_plan(FILE *f, const struct weights_job *job, const struct we
 	fprintf(f, "would take: %.0f s, and as long as it takes to find the limit\n", job->sec);
 	if (plan->shape)
 		fprintf(f, "writes:     %s, removed at the end\n",
-			sluice_size_format(a, plan->file_bytes));
+			penstock_size_format(a, plan->file_bytes));
 }
 
 static void stall_line(FILE *f, const struct weights_result *res)
 {
-	const struct sluice_weights_stats *s = &res->stats;
+	const struct penstock_weights_stats *s = &res->stats;
 	double sec = res->series.sec > 0 ? res->series.sec : 1;
 
 	fprintf(f,
@@ -133,7 +133,7 @@ static void stall_line(FILE *f, const struct weights_result *res)
 
 static void expert_line(FILE *f, const struct weights_job *job, const struct weights_result *res)
 {
-	const struct sluice_weights_stats *s = &res->stats;
+	const struct penstock_weights_stats *s = &res->stats;
 	double asked = (double)(s->hits + s->misses), tokens = res->steps * job->batch;
 
 	fprintf(f,
@@ -146,7 +146,7 @@ static void expert_line(FILE *f, const struct weights_job *job, const struct wei
 void weights_report_text(FILE *f, const struct weights_job *job, const struct weights_result *res)
 {
 	const struct run_series *s = &res->series;
-	char a[SLUICE_SIZE_TEXT];
+	char a[PENSTOCK_SIZE_TEXT];
 
 	head(f, job, &res->plan);
 	fprintf(f, "\n%-12s %12s %10s\n", "", "tokens/s", "GB/s");
@@ -169,12 +169,12 @@ void weights_report_text(FILE *f, const struct weights_job *job, const struct we
 	if (job->experts)
 		expert_line(f, job, res);
 	fprintf(f, "reads:      %" PRIu64 " of %s on average\n", res->stats.reads,
-		sluice_size_format(a, res->stats.bytes_read / max_u64(res->stats.reads, 1)));
+		penstock_size_format(a, res->stats.bytes_read / max_u64(res->stats.reads, 1)));
 	report_ran(f, s);
 	report_path(f, res->plan.shape ? job->folder : job->model, &res->path);
 	fprintf(f, "\ncache:      %s; afterwards %s of the files are in it\n", s->cache,
 		res->cached < 0 ? "it is not known how much"
-				: sluice_size_format(a, (uint64_t)res->cached));
+				: penstock_size_format(a, (uint64_t)res->cached));
 	if (s->limit > 0) {
 		fprintf(f, "limit:      %.2f GB/s (%s)\n", s->limit / GB, s->limit_how);
 		report_limit_line(f, series_speed(s) / s->limit, false, s->limit_how);
@@ -193,7 +193,7 @@ static json_t *weights_number(bool known, double v)
 
 static json_t *experts_json(const struct weights_job *job, const struct weights_result *res)
 {
-	const struct sluice_weights_stats *s = &res->stats;
+	const struct penstock_weights_stats *s = &res->stats;
 	double asked = (double)(s->hits + s->misses), tokens = res->steps * job->batch;
 
 	if (!job->experts)
@@ -226,7 +226,7 @@ static json_t *others_json(const struct weights_job *job, const struct weights_r
 	return a;
 }
 
-static json_t *stall_json(const struct sluice_weights_stats *s)
+static json_t *stall_json(const struct penstock_weights_stats *s)
 {
 	return json_pack("{s:f, s:f, s:f, s:f, s:f}", "disk_sec", (double)s->stall_disk_ns / 1e9,
 			 "copy_sec", (double)s->stall_copy_ns / 1e9, "caller_sec",

@@ -87,13 +87,13 @@ void kv_report_banner(FILE *f, const struct kv_report *r)
 {
 	const struct kv_params *p = r->job->params;
 	uint64_t all = kv_model_bytes_per_token(p->model);
-	char each[SLUICE_SIZE_TEXT];
+	char each[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "Model:       %s (%s), %s of KV cache per token", p->model->key, p->model->name,
-		sluice_size_format(each, all));
+		penstock_size_format(each, all));
 	if (p->tensor_parallel > 1)
 		fprintf(f, ", %s on each rank",
-			sluice_size_format(
+			penstock_size_format(
 				each, kv_model_object_bytes(p->model, 1, kv_params_shards(p))));
 	fprintf(f, "\n");
 	system_line(f, p);
@@ -111,7 +111,7 @@ void kv_report_plan(FILE *f, const struct kv_report *r)
 	static const char *const names[KV_TIERS] = {"GPU", "CPU", "storage"};
 	const struct kv_result *res = r->res;
 	const struct kv_counts *n = &res->counts;
-	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT], c[SLUICE_SIZE_TEXT], whose[32];
+	char a[PENSTOCK_SIZE_TEXT], b[PENSTOCK_SIZE_TEXT], c[PENSTOCK_SIZE_TEXT], whose[32];
 
 	fprintf(f,
 		"\nWould do%s, if storage took no time (a slower one gets through less of it):\n"
@@ -121,17 +121,17 @@ void kv_report_plan(FILE *f, const struct kv_report *r)
 		n->evictions);
 	for (unsigned t = 0; t < KV_TIERS; t++)
 		fprintf(f, "  %-8s %12s written, %12s read; at the end %" PRIu64 " entries of %s\n",
-			names[t], sluice_size_format(a, n->tier_written[t]),
-			sluice_size_format(b, n->tier_read[t]), res->entries[t],
-			sluice_size_format(c, res->used[t]));
+			names[t], penstock_size_format(a, n->tier_written[t]),
+			penstock_size_format(b, n->tier_read[t]), res->entries[t],
+			penstock_size_format(c, res->used[t]));
 	if (r->job->trace_path)
 		fprintf(f, "Would write %" PRIu64 " rows to %s.\n", res->rows, r->job->trace_path);
 	else
 		fprintf(f, "Would write %s to %s, in %s.\n",
-			sluice_size_format(a, n->tier_written[KV_NVME]),
+			penstock_size_format(a, n->tier_written[KV_NVME]),
 			r->job->cache_dir ? r->job->cache_dir : "a temporary folder",
 			r->job->backend == KV_BACKEND_STORE ? "a KV store"
-			: r->job->cache_dir && sluice_object_is_uri(r->job->cache_dir, NULL) == 1
+			: r->job->cache_dir && penstock_object_is_uri(r->job->cache_dir, NULL) == 1
 				? "one object per entry"
 			: r->job->layout == KV_LAYOUT_SLAB ? "one file"
 							   : "one file per entry");

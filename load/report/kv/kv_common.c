@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `sluice kv' found out as a result like that of the other commands; docs/result.md. */
+/* What `penstock kv' found out as a result like that of the other commands; docs/result.md. */
 
 #include "base/util.h"
 #include "load/report/kv/kv_report.h"

@@ -33,7 +33,7 @@ int kv_report_fio(FILE *f, const struct kv_report *r)
 		 read->ops, write->ops, r->job->params->model->name);
 	return fio_job_write(
 		f, &(struct fio_job){.what = "Blocks, mix and depth of a KV-cache run, made by "
-					     "sluice kv --export-fio.",
+					     "penstock kv --export-fio.",
 				     .origin = origin,
 				     .section = "kv-cache",
 				     .read = &in,

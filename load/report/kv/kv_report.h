@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_KV_KV_REPORT_H
-#define SLUICE_REPORT_KV_KV_REPORT_H
+#ifndef PENSTOCK_REPORT_KV_KV_REPORT_H
+#define PENSTOCK_REPORT_KV_KV_REPORT_H
 
 /*
- * What `sluice kv' found out, in upstream's names and forms (JSON, workbook, CSV, text) and as a
+ * What `penstock kv' found out, in upstream's names and forms (JSON, workbook, CSV, text) and as a
  * common result.  JSON first: workbook, CSV and text take their numbers from it, so that all of
  * them say the same.
  */
@@ -51,14 +51,14 @@ json_t *kv_health_json(const struct kv_report *r);
  * there is taken for one with a hit rate of 0.65, as upstream does; one that cannot be
  * understood is -EINVAL.
  */
-int kv_validation(json_t **out, const char *path, double hit_rate, struct sluice_err *err);
+int kv_validation(json_t **out, const char *path, double hit_rate, struct penstock_err *err);
 
 /* The common result: settings, series, targets and the sections `kv' and `flows'. */
 void kv_report_result(const struct kv_report *r, struct result *common,
 		      const struct result_target *target);
 
 /* Workbook and CSV; @json is what kv_report_json() gave, with a summary. */
-int kv_report_xlsx(FILE *f, const struct kv_report *r, const json_t *json, struct sluice_err *err);
+int kv_report_xlsx(FILE *f, const struct kv_report *r, const json_t *json, struct penstock_err *err);
 int kv_report_csv(FILE *f, const struct kv_report *r, const json_t *json);
 
 /* For people: before and after the run. */

@@ -185,7 +185,7 @@ static void qos_sheet(struct workbook *b, const struct kv_report *r, const json_
 	}
 }
 
-int kv_report_xlsx(FILE *f, const struct kv_report *r, const json_t *json, struct sluice_err *err)
+int kv_report_xlsx(FILE *f, const struct kv_report *r, const json_t *json, struct penstock_err *err)
 {
 	struct cell c[CELLS];
 	struct workbook *b;

@@ -105,7 +105,7 @@ const char *kv_report_whose(char *buf, size_t size, const struct kv_report *r)
 static void tiers(FILE *f, const struct kv_report *r, const json_t *json)
 {
 	const struct kv_result *res = r->res;
-	char limit[SLUICE_SIZE_TEXT], used[SLUICE_SIZE_TEXT], name[64], whose[32];
+	char limit[PENSTOCK_SIZE_TEXT], used[PENSTOCK_SIZE_TEXT], name[64], whose[32];
 
 	snprintf(name, sizeof(name), "Tiers%s", kv_report_whose(whose, sizeof(whose), r));
 	heading(f, name);
@@ -123,9 +123,9 @@ static void tiers(FILE *f, const struct kv_report *r, const json_t *json)
 		if (t == KV_GPU && !res->has_gpu)
 			continue;
 		fprintf(f, "  %-8s %10" PRIu64 " %12s %12s %12.2f %12.2f %10.3f %10.3f\n",
-			tier_words[t], res->entries[t], sluice_size_format(used, res->used[t]),
+			tier_words[t], res->entries[t], penstock_size_format(used, res->used[t]),
 			res->limit[t] == KV_UNLIMITED ? "none"
-						      : sluice_size_format(limit, res->limit[t]),
+						      : penstock_size_format(limit, res->limit[t]),
 			v[0], v[1], v[2], v[3]);
 	}
 	if (*res->gpu_how)
@@ -313,16 +313,16 @@ bool kv_report_failures(char *buf, size_t size, const struct kv_result *res)
 static void storage_notes(FILE *f, const struct kv_result *res)
 {
 	double moved = (double)res->storage_bytes[0] + (double)res->storage_bytes[1];
-	char read[SLUICE_SIZE_TEXT], written[SLUICE_SIZE_TEXT], all[SLUICE_SIZE_TEXT];
+	char read[PENSTOCK_SIZE_TEXT], written[PENSTOCK_SIZE_TEXT], all[PENSTOCK_SIZE_TEXT];
 
 	if (res->elapsed_sec > 0)
 		fprintf(f,
 			"  storage moved %.2f GiB/s in the interval, block by block: %s read, %s "
 			"written\n",
 			moved / res->elapsed_sec / (1u << 30),
-			sluice_size_format(read, res->storage_bytes[0]),
-			sluice_size_format(written, res->storage_bytes[1]));
-	fprintf(f, "  %s written to storage in all\n", sluice_size_format(all, res->bytes_written));
+			penstock_size_format(read, res->storage_bytes[0]),
+			penstock_size_format(written, res->storage_bytes[1]));
+	fprintf(f, "  %s written to storage in all\n", penstock_size_format(all, res->bytes_written));
 	for (unsigned i = 0; i < ARRAY_SIZE(res->series); i++)
 		if (res->series[i].ops)
 			fprintf(f, "  page cache, %ss: %s\n",

@@ -31,22 +31,22 @@ static int validate_add(struct trace_sums *s, const json_t *record)
 	return 0;
 }
 
-static int sum(struct trace_sums *s, const json_t *root, const char *path, struct sluice_err *err)
+static int sum(struct trace_sums *s, const json_t *root, const char *path, struct penstock_err *err)
 {
 	const json_t *record;
 	size_t i;
 
 	if (!json_is_array(root))
-		return sluice_fail(err, -EINVAL, "'%s' is not a list of records", path);
+		return penstock_fail(err, -EINVAL, "'%s' is not a list of records", path);
 	json_array_foreach(root, i, record)
 	{
 		if (validate_add(s, record) < 0)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "'%s': record %zu has no \"cache_hit\" of true or false",
 					   path, i);
 	}
 	if (!s->records)
-		return sluice_fail(err, -EINVAL, "'%s' has no records", path);
+		return penstock_fail(err, -EINVAL, "'%s' has no records", path);
 	return 0;
 }
 
@@ -77,7 +77,7 @@ static json_t *compare(double ours, double theirs, const struct trace_sums *s)
 			 validate_stats_json(s, theirs));
 }
 
-int kv_validation(json_t **out, const char *path, double hit_rate, struct sluice_err *err)
+int kv_validation(json_t **out, const char *path, double hit_rate, struct penstock_err *err)
 {
 	FILE *f = fopen(path, "re");
 	struct trace_sums s = {0};
@@ -90,11 +90,11 @@ int kv_validation(json_t **out, const char *path, double hit_rate, struct sluice
 		return 0;
 	}
 	if (!f)
-		return sluice_fail(err, -errno, "'%s' cannot be read: %s", path, strerror(errno));
+		return penstock_fail(err, -errno, "'%s' cannot be read: %s", path, strerror(errno));
 	root = json_loadf(f, 0, &e);
 	fclose(f);
 	if (!root)
-		return sluice_fail(err, -EINVAL, "'%s' is not JSON: line %d: %s", path, e.line,
+		return penstock_fail(err, -EINVAL, "'%s' is not JSON: line %d: %s", path, e.line,
 				   e.text);
 	r = sum(&s, root, path, err);
 	json_decref(root);

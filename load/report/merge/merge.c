@@ -32,7 +32,7 @@ struct merging {
 	const struct merge_in *first; /* that has a result */
 	json_t *out;
 	json_t *rows;
-	struct sluice_err *err;
+	struct penstock_err *err;
 };
 
 static bool listed(const char *const *list, size_t nr, const char *word)
@@ -65,7 +65,7 @@ static int refuse(const struct merging *m, const struct merge_in *in, const char
 {
 	char *a = json_dumps(is ? is : json_null(), JSON_ENCODE_ANY | JSON_COMPACT);
 	char *b = json_dumps(first ? first : json_null(), JSON_ENCODE_ANY | JSON_COMPACT);
-	int r = sluice_fail(m->err, -EINVAL,
+	int r = penstock_fail(m->err, -EINVAL,
 			    "'%s': %s is %.80s, not %.80s as in '%s': they cannot be added",
 			    in->name, field, a ? a : "?", b ? b : "?", m->first->name);
 
@@ -104,7 +104,7 @@ static int merge_check_all(const struct merging *m)
 	int r = 0;
 
 	if (!listed(commands, ARRAY_SIZE(commands), json_string_value(command)))
-		return sluice_fail(m->err, -EINVAL,
+		return penstock_fail(m->err, -EINVAL,
 				   "'%s': command is '%s', whose results cannot be added; those of "
 				   "bench, io, kv, replay and ckpt bench can",
 				   m->first->name, json_string_value(command));
@@ -114,7 +114,7 @@ static int merge_check_all(const struct merging *m)
 		if (!j)
 			continue;
 		if (json_object_get(j, "ranks"))
-			r = sluice_fail(m->err, -EINVAL,
+			r = penstock_fail(m->err, -EINVAL,
 					"'%s': ranks is there: it was merged already; give the "
 					"results it was made of",
 					m->in[i].name);
@@ -137,12 +137,12 @@ static bool is_same_result(const json_t *a, const json_t *b)
 		       : json_equal(a, b);
 }
 
-int merge_check_twice(const struct merge_in *in, unsigned nr, struct sluice_err *err)
+int merge_check_twice(const struct merge_in *in, unsigned nr, struct penstock_err *err)
 {
 	for (unsigned i = 1; i < nr; i++)
 		for (unsigned k = 0; k < i; k++)
 			if (is_same_result(in[i].result, in[k].result))
-				return sluice_fail(err, -EINVAL,
+				return penstock_fail(err, -EINVAL,
 						   "'%s': is the same result as '%s': give each of "
 						   "them once",
 						   in[i].name, in[k].name);
@@ -193,7 +193,7 @@ static int place_in_time(const struct merging *m, struct merge_rank *k)
 	size_t nr = json_array_size(turns);
 
 	if (!interval)
-		return sluice_fail(m->err, -EINVAL,
+		return penstock_fail(m->err, -EINVAL,
 				   "'%s': interval of series '%s' is missing: it was written by an "
 				   "older version",
 				   k->in->name, report_text(k->j, "name"));
@@ -220,7 +220,7 @@ static int merge_collect(const struct merging *m, struct merge_rank *ranks, cons
 			.in = &m->in[i],
 			.j = report_named(json_object_get(m->in[i].result, "series"), name)};
 		if (!k->j && !may_lack(m->in[i].result))
-			return sluice_fail(m->err, -EINVAL,
+			return penstock_fail(m->err, -EINVAL,
 					   "'%s': series has no '%s', which others have: they "
 					   "cannot be added",
 					   m->in[i].name, name);
@@ -231,7 +231,7 @@ static int merge_collect(const struct merging *m, struct merge_rank *ranks, cons
 		if (r == 0)
 			r = place_in_time(m, k);
 		if (r == 0 && k->j && first && fabs(k->start - first->start) > APART_SEC)
-			r = sluice_fail(m->err, -EINVAL,
+			r = penstock_fail(m->err, -EINVAL,
 					"'%s': interval of series '%s' is %.1f days from that of "
 					"'%s': they are not of one run",
 					k->in->name, name,
@@ -248,7 +248,7 @@ static int add_one_series(struct merging *m, const char *name)
 	     any = false;
 	json_t *one = NULL;
 	int r = ranks ? merge_collect(m, ranks, name)
-		      : sluice_fail(m->err, -ENOMEM, "out of memory");
+		      : penstock_fail(m->err, -ENOMEM, "out of memory");
 
 	for (unsigned i = 0; r == 0 && i < m->nr; i++)
 		any |= ranks[i].j != NULL;
@@ -449,7 +449,7 @@ static json_t *begin_json(const struct merging *m)
 }
 
 int merge_results(json_t **out, const struct merge_in *in, unsigned nr, const char *how,
-		  struct sluice_err *err)
+		  struct penstock_err *err)
 {
 	struct merging m = {.in = in, .nr = nr, .err = err};
 	int r;
@@ -458,7 +458,7 @@ int merge_results(json_t **out, const struct merge_in *in, unsigned nr, const ch
 	for (unsigned i = 0; i < nr && !m.first; i++)
 		m.first = in[i].result ? &in[i] : NULL;
 	if (!m.first)
-		return sluice_fail(err, -EINVAL, "no rank has a result");
+		return penstock_fail(err, -EINVAL, "no rank has a result");
 	r = merge_check_all(&m);
 	if (r < 0)
 		return r;

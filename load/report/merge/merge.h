@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_MERGE_MERGE_H
-#define SLUICE_REPORT_MERGE_MERGE_H
+#ifndef PENSTOCK_REPORT_MERGE_MERGE_H
+#define PENSTOCK_REPORT_MERGE_MERGE_H
 
 /*
  * Results of several processes as one, of the same schema: what one process would have written
@@ -11,7 +11,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-struct sluice_err;
+struct penstock_err;
 
 struct merge_in {
 	const json_t *result; /* checked by its schema; NULL: there is none */
@@ -24,13 +24,13 @@ struct merge_in {
  * cannot be added to the others.  @how: the word for `ranks.how'.
  */
 int merge_results(json_t **out, const struct merge_in *in, unsigned nr, const char *how,
-		  struct sluice_err *err);
+		  struct penstock_err *err);
 
 /*
  * -EINVAL, with the two named, where one result is given twice: to be asked before merge_shift().
  * Of one rank of one run rank 0 and the rank itself may have written files that differ.
  */
-int merge_check_twice(const struct merge_in *in, unsigned nr, struct sluice_err *err);
+int merge_check_twice(const struct merge_in *in, unsigned nr, struct penstock_err *err);
 
 /* @result was made on a host whose clock is so many seconds ahead: all its times are put right. */
 void merge_shift(json_t *result, double ahead);

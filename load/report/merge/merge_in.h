@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_MERGE_MERGE_IN_H
-#define SLUICE_REPORT_MERGE_MERGE_IN_H
+#ifndef PENSTOCK_REPORT_MERGE_MERGE_IN_H
+#define PENSTOCK_REPORT_MERGE_MERGE_IN_H
 
 /* What the files of this folder share. */
 #include <stdbool.h>
@@ -18,15 +18,15 @@ struct merge_rank {
 };
 
 /* The histogram of @j, which a series and the figures of a cache have, into @h, added. */
-int merge_hist_read(struct sluice_hist *h, const json_t *j, const char *name, const char *where,
-		    struct sluice_err *err);
+int merge_hist_read(struct penstock_hist *h, const json_t *j, const char *name, const char *where,
+		    struct penstock_err *err);
 
 /*
  * One series out of those of all ranks, which have the same name; @together: an operation is one of
  * all ranks, and the n-th of each belong to each other.
  */
 int merge_series(json_t **out, const struct merge_rank *ranks, unsigned nr, bool together,
-		 struct sluice_err *err);
+		 struct penstock_err *err);
 
 /* An element of `ranks.series': the rows of a series, and what the slowest cost. */
 json_t *merge_rows(const json_t *merged, const struct merge_rank *ranks, unsigned nr);
@@ -40,7 +40,7 @@ json_t *merge_reference(const struct merge_in *in, unsigned nr);
 /* Add the member @part ("kv", "io", ...) of another result to @to; @shift: seconds it began later.
  */
 int merge_part(json_t *to, const json_t *from, const char *part, double shift, const char *name,
-	       struct sluice_err *err);
+	       struct penstock_err *err);
 /* What follows from others in it, once all were added. */
 void merge_part_end(json_t *part, const json_t *series);
 

@@ -54,7 +54,7 @@ struct adding {
 	const char *name; /* of the result that is added */
 	const char *part;
 	double shift;
-	struct sluice_err *err;
+	struct penstock_err *err;
 };
 
 static int parts_add_value(struct adding *a, json_t *to, const json_t *from, const char *key);
@@ -76,16 +76,16 @@ static bool is_levels(const json_t *j)
 
 static int add_levels(struct adding *a, json_t *to, const json_t *from, const char *key)
 {
-	CLEANUP_FREE struct sluice_hist *h = calloc(1, sizeof(*h));
+	CLEANUP_FREE struct penstock_hist *h = calloc(1, sizeof(*h));
 	const json_t *both[2] = {to, from};
 	double n = 0, sum = 0, most = 0;
-	int r = h ? 0 : sluice_fail(a->err, -ENOMEM, "out of memory");
+	int r = h ? 0 : penstock_fail(a->err, -ENOMEM, "out of memory");
 
 	for (unsigned i = 0; i < 2 && r == 0; i++) {
 		double one = json_number_value(json_object_get(both[i], "n"));
 
 		if (!json_object_get(both[i], "histogram"))
-			return sluice_fail(a->err, -EINVAL,
+			return penstock_fail(a->err, -EINVAL,
 					   "'%s': %s has no histogram in %s: it was written by an "
 					   "older version",
 					   a->name, a->part, key);
@@ -107,7 +107,7 @@ static int add_levels(struct adding *a, json_t *to, const json_t *from, const ch
 		if (json_object_get(to, *p))
 			json_object_set_new(
 				to, *p,
-				json_real(sluice_hist_percentile(h, strtod(*p + 1, NULL)) / 1e9));
+				json_real(penstock_hist_percentile(h, strtod(*p + 1, NULL)) / 1e9));
 	json_object_set_new(to, "histogram", report_histogram(h));
 	return 0;
 }
@@ -220,7 +220,7 @@ static int add_member(struct adding *a, json_t *to, const char *key, const json_
 	enum rule rule = rule_of(key);
 
 	if (rule == RULE_SAME && !json_equal(x, y))
-		return sluice_fail(a->err, -EINVAL,
+		return penstock_fail(a->err, -EINVAL,
 				   "'%s': %s.%s is not that of the first: they cannot be added",
 				   a->name, a->part, key);
 	if (rule == RULE_SAME || !y || json_is_null(y))
@@ -240,7 +240,7 @@ static int add_slowest(struct adding *a, json_t *to, const json_t *from)
 	size_t nr = min_u64(json_array_size(x), json_array_size(y));
 
 	if (!x || !y)
-		return sluice_fail(a->err, -EINVAL,
+		return penstock_fail(a->err, -EINVAL,
 				   "'%s': %s has no operations_sec in reference: it was written by "
 				   "an older version",
 				   a->name, a->part);
@@ -307,7 +307,7 @@ static void worst_of(json_t *to, const json_t *from)
 /* ------------------------------------------------------------------ the whole */
 
 int merge_part(json_t *to, const json_t *from, const char *part, double shift, const char *name,
-	       struct sluice_err *err)
+	       struct penstock_err *err)
 {
 	struct adding a = {.name = name, .part = part, .shift = shift, .err = err};
 

@@ -83,15 +83,15 @@ static int read_seconds(struct run_series *s, const json_t *j, double behind)
 
 /* What the schema cannot say: that the members speak of the same operations. */
 static int check_counts(const struct run_series *s, const struct merge_rank *k,
-			struct sluice_err *err)
+			struct penstock_err *err)
 {
 	if (s->hist->count != s->ops)
-		return sluice_fail(err, -EINVAL,
+		return penstock_fail(err, -EINVAL,
 				   "'%s': histogram of '%s' holds %llu operations, but ops is %llu",
 				   k->in->name, s->name, (unsigned long long)s->hist->count,
 				   (unsigned long long)s->ops);
 	if (s->ops && s->latency.n != s->ops)
-		return sluice_fail(err, -EINVAL, "'%s': latency.n of '%s' is %llu, but ops is %llu",
+		return penstock_fail(err, -EINVAL, "'%s': latency.n of '%s' is %llu, but ops is %llu",
 				   k->in->name, s->name, (unsigned long long)s->latency.n,
 				   (unsigned long long)s->ops);
 	return 0;
@@ -99,7 +99,7 @@ static int check_counts(const struct run_series *s, const struct merge_rank *k,
 
 /* @behind: seconds after the first rank began. */
 static int read_series(struct run_series *s, const struct merge_rank *k, double behind,
-		       struct sluice_err *err)
+		       struct penstock_err *err)
 {
 	const json_t *j = k->j, *cpu = json_object_get(j, "cpu"),
 		     *late = json_object_get(j, "late");
@@ -107,7 +107,7 @@ static int read_series(struct run_series *s, const struct merge_rank *k, double 
 	int r;
 
 	if (series_init(s) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	snprintf(s->name, sizeof(s->name), "%s", json_string_value(json_object_get(j, "name")));
 	snprintf(s->first_error, sizeof(s->first_error), "%s",
 		 json_is_string(json_object_get(j, "first_error"))
@@ -143,7 +143,7 @@ static int read_series(struct run_series *s, const struct merge_rank *k, double 
 	s->hist->min = (uint64_t)(s->latency.min * 1e9 + 0.5);
 	s->hist->max = (uint64_t)(s->latency.max * 1e9 + 0.5);
 	if (read_samples(s, j, behind) < 0 || read_seconds(s, j, behind) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	return 0;
 }
 
@@ -339,7 +339,7 @@ static json_t *series_tell(struct run_series *sum, const struct merge_rank *rank
 /* ------------------------------------------------------------------ the whole */
 
 static int add_ranks(struct run_series *sum, const struct merge_rank *ranks, unsigned nr,
-		     bool together, struct sluice_err *err)
+		     bool together, struct penstock_err *err)
 {
 	double begin = INFINITY;
 	int r = 0;
@@ -365,22 +365,22 @@ static int add_ranks(struct run_series *sum, const struct merge_rank *ranks, uns
 		sum->run_bytes += one.run_bytes;
 		sum->size = one.size;
 		if (r == 0 && !together && series_merge(sum, &one) < 0)
-			r = sluice_fail(err, -ENOMEM, "out of memory");
+			r = penstock_fail(err, -ENOMEM, "out of memory");
 		sum->errors += together ? one.errors : 0;
 		series_fini(&one);
 	}
 	if (r == 0 && together && add_together(sum, ranks, nr) < 0)
-		r = sluice_fail(err, -ENOMEM, "out of memory");
+		r = penstock_fail(err, -ENOMEM, "out of memory");
 	return r;
 }
 
 int merge_series(json_t **out, const struct merge_rank *ranks, unsigned nr, bool together,
-		 struct sluice_err *err)
+		 struct penstock_err *err)
 {
 	struct run_series sum = {.ops = 0};
 	json_t *turns = json_array();
 	double sec = cover(turns, ranks, nr);
-	int r = series_init(&sum) < 0 ? sluice_fail(err, -ENOMEM, "out of memory") : 0;
+	int r = series_init(&sum) < 0 ? penstock_fail(err, -ENOMEM, "out of memory") : 0;
 
 	if (r == 0)
 		r = add_ranks(&sum, ranks, nr, together, err);

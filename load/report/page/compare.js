@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two results side by side, as `sluice compare` judged them. */
+/* Two results side by side, as `penstock compare` judged them. */
 
 const judged = {slower: 'bad', faster: 'good', mixed: 'warn', 'no difference seen': '', 'not comparable': 'warn'};
 

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include <sluice/version.h>
+#include <penstock/version.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -26,11 +26,11 @@ bool report_html_built(void)
 	return *report_page_before != '\0';
 }
 
-int report_html_check(struct sluice_err *err)
+int report_html_check(struct penstock_err *err)
 {
 	if (report_html_built())
 		return 0;
-	return sluice_fail(err, -ENOTSUP,
+	return penstock_fail(err, -ENOTSUP,
 			   "this build has no HTML pages: Chart.js (libjs-chart.js) was not there "
 			   "when it was made");
 }
@@ -181,8 +181,8 @@ static char *data_text(const struct report_html *page, const struct thin *thin)
 				      json_pack("{s:o, s:o}", "name", report_str(page->names[i]),
 						"result",
 						thin_result(page->results[i], thin, &less)));
-	root = json_pack("{s:s, s:s, s:o, s:o, s:o, s:O?, s:s?}", "schema", "sluice-page/1",
-			 "sluice", SLUICE_VERSION_STRING, "results", of[REPORT_RESULT], "traces",
+	root = json_pack("{s:s, s:s, s:o, s:o, s:o, s:O?, s:s?}", "schema", "penstock-page/1",
+			 "penstock", PENSTOCK_VERSION_STRING, "results", of[REPORT_RESULT], "traces",
 			 of[REPORT_TRACE], "summaries", of[REPORT_SUMMARY], "compare",
 			 page->comparison, "thinned",
 			 less ? "To keep this page small, single operations, histograms or seconds "
@@ -212,7 +212,7 @@ static void data_write(FILE *f, const char *text)
 	fputs(text, f);
 }
 
-int report_html_write(FILE *f, const struct report_html *page, struct sluice_err *err)
+int report_html_write(FILE *f, const struct report_html *page, struct penstock_err *err)
 {
 	size_t room = REPORT_HTML_MAX - strlen(report_page_before) - strlen(report_page_behind);
 	char *text = NULL;
@@ -224,12 +224,12 @@ int report_html_write(FILE *f, const struct report_html *page, struct sluice_err
 		free(text);
 		text = data_text(page, &steps[i]);
 		if (!text)
-			return sluice_fail(err, -ENOMEM, "out of memory");
+			return penstock_fail(err, -ENOMEM, "out of memory");
 		if (data_size(text) <= room)
 			break;
 	}
 	if (data_size(text) > room) {
-		r = sluice_fail(err, -EFBIG,
+		r = penstock_fail(err, -EFBIG,
 				"the page would be larger than %d bytes: too many series",
 				REPORT_HTML_MAX);
 		goto out;
@@ -239,7 +239,7 @@ int report_html_write(FILE *f, const struct report_html *page, struct sluice_err
 	data_write(f, text);
 	fputs(report_page_behind, f);
 	if (fflush(f) || ferror(f))
-		r = sluice_fail(err, errno ? -errno : -EIO, "%s", strerror(errno ? errno : EIO));
+		r = penstock_fail(err, errno ? -errno : -EIO, "%s", strerror(errno ? errno : EIO));
 out:
 	free(text);
 	return r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_PAGE_HTML_H
-#define SLUICE_REPORT_PAGE_HTML_H
+#ifndef PENSTOCK_REPORT_PAGE_HTML_H
+#define PENSTOCK_REPORT_PAGE_HTML_H
 
 /*
  * Results as one HTML page that needs nothing else: no network, no other file.
@@ -12,16 +12,16 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-struct sluice_err;
+struct penstock_err;
 
 #define REPORT_HTML_MAX 2000000 /* bytes of a page */
 
 /* Was Chart.js there when this was built?  Else the functions below say -ENOTSUP. */
 bool report_html_built(void);
-int report_html_check(struct sluice_err *err);
+int report_html_check(struct penstock_err *err);
 
 struct report_html {
-	json_t *const *results;   /* of schema sluice-result/1 */
+	json_t *const *results;   /* of schema penstock-result/1 */
 	const char *const *names; /* how the page calls each of them */
 	size_t nr;
 	json_t *comparison; /* of the two results, or NULL; see compare.h */
@@ -32,7 +32,7 @@ struct report_html {
  * -ENOTSUP, -ENOMEM, -EFBIG when it cannot be made small enough, or -errno of
  * the writing.
  */
-int report_html_write(FILE *f, const struct report_html *page, struct sluice_err *err);
+int report_html_write(FILE *f, const struct report_html *page, struct penstock_err *err);
 
 /*
  * The HTML page, made from the files in page/ and Chart.js by tools/mkpage.py:

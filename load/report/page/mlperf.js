@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Summaries of KV-cache runs for MLPerf Storage: `sluice kv mlperf`, or the reference's own. */
+/* Summaries of KV-cache runs for MLPerf Storage: `penstock kv mlperf`, or the reference's own. */
 
 const summaries = page.summaries.map((s, i) => ({...s.result, label: s.name, index: i}));
 const mlperfNames = {1: 'Max Storage Stress', 2: 'Storage Throughput', 3: 'Large Model'};
@@ -24,7 +24,7 @@ function mlperfCard(row) {
 function addSummary(s) {
 	const head = summaries.length > 1 ? s.label + ': ' : '', id = summaries.length > 1 ? String(s.index + 1) : '';
 	const rows = Object.entries(s.options).map(([key, o]) => mlperfRow(key, o));
-	const why = s.sluice && s.sluice.why_not;
+	const why = s.penstock && s.penstock.why_not;
 	if (why)
 		note('warn', `${head}Not as a submission must be: ${why}`);
 	if (s.partial_failure)

@@ -132,10 +132,10 @@ function addFio() {
 	if (!rows.length)
 		return;
 	section('fio', 'Against fio', {class: 'full'},
-		el('p', {class: 'lead'}, 'The same work done by fio. A ratio above 1 means that sluice is faster.'),
+		el('p', {class: 'lead'}, 'The same work done by fio. A ratio above 1 means that penstock is faster.'),
 		dataTable('fio', [
 			{head: several ? 'result, series' : 'series', value: (x) => (several ? x.r.label + ': ' : '') + x.f.series, kind: 'text'},
-			{head: 'sluice', value: (x) => x.f.ours_bytes_per_sec, kind: 'rate'},
+			{head: 'penstock', value: (x) => x.f.ours_bytes_per_sec, kind: 'rate'},
 			{head: 'fio', value: (x) => x.f.bytes_per_sec, kind: 'rate'},
 			{head: 'ratio', value: (x) => x.f.ratio, kind: 'count'},
 			{head: 'mean latency of fio', value: (x) => x.f.latency_mean, kind: 'time'},

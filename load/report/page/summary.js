@@ -11,12 +11,12 @@ function addTitle() {
 	const first = results[0] || {};
 	const what = page.compare ? 'compare' : [...new Set([...results.map((r) => r.command),
 		...traces.map(() => 'trace stat'), ...summaries.map(() => 'kv mlperf')])].join(', ');
-	const title = 'sluice ' + what + ': ' + [...new Set([...results.map(deviceOf), ...traces.map((t) => t.file),
+	const title = 'penstock ' + what + ': ' + [...new Set([...results.map(deviceOf), ...traces.map((t) => t.file),
 		...summaries.map((s) => s.run_datetime)])].filter(Boolean).join(', ');
 	const engines = [...new Set(series.map((s) => s.ran.engine + ', ' + s.ran.direct))];
 	document.title = title;
 	document.getElementById('title').textContent = title;
-	document.getElementById('version').textContent = page.sluice;
+	document.getElementById('version').textContent = page.penstock;
 	document.getElementById('subtitle').textContent = [
 		several ? results.length + ' results' : (first.time || '').replace('T', ' ').replace('Z', ' UTC'),
 		...new Set(results.map((r) => r.machine.cpu || r.machine.kernel)),

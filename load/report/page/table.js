@@ -185,7 +185,7 @@ function ranFacts(r) {
 	return facts('What ran', [
 		['command', r.command_line.join(' ')],
 		['started', r.time.replace('T', ' ').replace('Z', ' UTC')],
-		['sluice', r.sluice],
+		['penstock', r.penstock],
 		['engine', one((s) => s.ran.engine)],
 		['page cache', one((s) => s.cache)],
 		['memory', one((s) => s.ran.memory + (s.ran.huge_pages ? ', huge pages' : '') + (s.ran.registered ? ', registered' : ''))],

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is in a trace: `sluice trace stat`. */
+/* What is in a trace: `penstock trace stat`. */
 
 const traces = page.traces.map((t, i) => ({...t.result, label: t.name, index: i}));
 const traceHead = (t) => traces.length > 1 ? t.label + ': ' : '';

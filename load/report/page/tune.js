@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How `sluice tune` found its settings. */
+/* How `penstock tune` found its settings. */
 
 const tuneEnds = {
 	clear: ['good', 'the winner is clear'],
@@ -61,7 +61,7 @@ function addTune(r) {
 		el('p', {class: 'lead'}, el('span', {class: 'badge ' + kind}, end), ' ' + t.verdict + '. Goal: ' + t.goal + '. ' +
 			`${t.tried} of ${t.configurations} configurations in ${t.rounds} rounds, ${t.probes} probes, ${show('time', t.spent_sec)}.`),
 		el('div', {class: 'pair'},
-			el('div', {}, el('h3', {}, 'For DeepSpeed and sluice'), el('pre', {class: 'config', tabindex: '0'}, config),
+			el('div', {}, el('h3', {}, 'For DeepSpeed and penstock'), el('pre', {class: 'config', tabindex: '0'}, config),
 				copyButton('Copy', () => config + '\n')),
 			importance(t)));
 	const entry = addChart(s, 'chart-behind' + id, () => behindChart(rows));

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_RESULT_CELLS_H
-#define SLUICE_REPORT_RESULT_CELLS_H
+#ifndef PENSTOCK_REPORT_RESULT_CELLS_H
+#define PENSTOCK_REPORT_RESULT_CELLS_H
 
 /*
  * A line of named cells, written once and told in each form: CSV as RFC 4180 has it, a line of a
  * sheet, or a column of names and values.
  */
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -55,10 +55,10 @@ struct sheet {
 };
 
 /* 0, -ENOTSUP when libxlsxwriter is not installed, or another -errno; the reason is in @err. */
-int workbook_open(struct workbook **out, struct sluice_err *err);
+int workbook_open(struct workbook **out, struct penstock_err *err);
 struct sheet workbook_sheet(struct workbook *b, const char *name);
 /* Write it to @f, free @b.  0 or -errno with the reason in @err. */
-int workbook_close(struct workbook *b, FILE *f, struct sluice_err *err);
+int workbook_close(struct workbook *b, FILE *f, struct penstock_err *err);
 
 void sheet_text(struct sheet *s, unsigned col, const char *text);
 /* A cell of what is not known (NAN) stays empty. */

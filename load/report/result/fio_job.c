@@ -24,7 +24,7 @@ static void split(FILE *f, const struct blocks *b, uint64_t block)
 {
 	unsigned percent[BLOCKS_ENDS + 1], left = 100, most = 0, shown = 0;
 	double sum = blocks_total(b), n[BLOCKS_ENDS + 1];
-	char text[SLUICE_SIZE_TEXT];
+	char text[PENSTOCK_SIZE_TEXT];
 
 	for (unsigned i = 0; i <= BLOCKS_ENDS; i++) {
 		n[i] = i < BLOCKS_ENDS ? b->ends[i] : b->whole;
@@ -37,12 +37,12 @@ static void split(FILE *f, const struct blocks *b, uint64_t block)
 	for (unsigned i = 0; i <= BLOCKS_ENDS; i++)
 		if (percent[i])
 			fprintf(f, "%s%s/%u", shown++ ? ":" : "",
-				sluice_size_exact(text, step_size(b, i, block)), percent[i]);
+				penstock_size_exact(text, step_size(b, i, block)), percent[i]);
 }
 
 static void head(FILE *f, const struct fio_job *job)
 {
-	char size[SLUICE_SIZE_TEXT];
+	char size[PENSTOCK_SIZE_TEXT];
 
 	/* A line end in a name would begin an option, of which some run programs. */
 	fprintf(f, "; %s\n; ", job->what);
@@ -60,7 +60,7 @@ static void head(FILE *f, const struct fio_job *job)
 		"randrepeat=0\n"
 		"percentile_list=50:95:99:99.9:99.99\n"
 		"\n",
-		sluice_size_exact(size, align_up(max_u64(job->bytes, LEAST_BYTES), 1u << 20)));
+		penstock_size_exact(size, align_up(max_u64(job->bytes, LEAST_BYTES), 1u << 20)));
 }
 
 int fio_job_write(FILE *f, const struct fio_job *job)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_RESULT_FIO_JOB_H
-#define SLUICE_REPORT_RESULT_FIO_JOB_H
+#ifndef PENSTOCK_REPORT_RESULT_FIO_JOB_H
+#define PENSTOCK_REPORT_RESULT_FIO_JOB_H
 
 /* A job for fio with the block sizes, the mix and the depth of what was run. */
 #include <stdint.h>

@@ -276,7 +276,7 @@ static int make_series(struct run_series s[3], const json_t *root)
 /* What a run of our own would know of itself. */
 static void set_unknown(json_t *j, const json_t *root)
 {
-	json_object_set_new(j, "sluice", json_string("none: written by kv-cache.py"));
+	json_object_set_new(j, "penstock", json_string("none: written by kv-cache.py"));
 	json_object_set_new(j, "command_line", json_array());
 	json_object_set_new(j, "machine",
 			    json_pack("{s:n, s:n, s:n, s:n, s:n}", "kernel", "cpu", "cpus",
@@ -287,7 +287,7 @@ static void set_unknown(json_t *j, const json_t *root)
 }
 
 int foreign_kv(json_t **out, const json_t *root, const char *name, time_t when,
-	       struct sluice_err *err)
+	       struct penstock_err *err)
 {
 	struct result_target target = {.folder = "not told"};
 	struct run_series series[3] = {{.read = false}};
@@ -314,5 +314,5 @@ int foreign_kv(json_t **out, const json_t *root, const char *name, time_t when,
 	for (unsigned i = 0; i < 3; i++)
 		series_fini(&series[i]);
 	result_fini(&res);
-	return r == -ENOMEM ? sluice_fail(err, r, "out of memory") : r;
+	return r == -ENOMEM ? penstock_fail(err, r, "out of memory") : r;
 }

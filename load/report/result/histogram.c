@@ -4,19 +4,19 @@
 #include "base/util.h"
 #include "load/report/result/text.h"
 
-json_t *report_histogram(const struct sluice_hist *h)
+json_t *report_histogram(const struct penstock_hist *h)
 {
 	json_t *buckets = json_array();
-	struct sluice_hist_bucket b;
+	struct penstock_hist_bucket b;
 
-	for (unsigned pos = 0; h && sluice_hist_next(h, &pos, &b);)
+	for (unsigned pos = 0; h && penstock_hist_next(h, &pos, &b);)
 		json_array_append_new(buckets, json_pack("[I, I, I]", (json_int_t)b.low,
 							 (json_int_t)b.high, (json_int_t)b.count));
-	return json_pack("{s:s, s:f, s:o}", "unit", "ns", "max_error", SLUICE_HIST_ERROR, "buckets",
+	return json_pack("{s:s, s:f, s:o}", "unit", "ns", "max_error", PENSTOCK_HIST_ERROR, "buckets",
 			 buckets);
 }
 
-json_t *report_hist_levels(const struct sluice_hist *h, uint64_t sum_ns)
+json_t *report_hist_levels(const struct penstock_hist *h, uint64_t sum_ns)
 {
 	static const char *const names[] = {"p50", "p90", "p95", "p99", "p99.9", "p99.99"};
 	static const double levels[] = {50, 90, 95, 99, 99.9, 99.99};
@@ -28,7 +28,7 @@ json_t *report_hist_levels(const struct sluice_hist *h, uint64_t sum_ns)
 		      (double)sum_ns / (double)h->count / 1e9, "max", (double)h->max / 1e9);
 	for (unsigned i = 0; i < ARRAY_SIZE(levels); i++)
 		json_object_set_new(j, names[i],
-				    json_real(sluice_hist_percentile(h, levels[i]) / 1e9));
+				    json_real(penstock_hist_percentile(h, levels[i]) / 1e9));
 	json_object_set_new(j, "histogram", report_histogram(h));
 	return j;
 }

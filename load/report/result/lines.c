@@ -33,23 +33,23 @@ char *report_time(char buf[REPORT_TIME_TEXT], double sec)
 
 void report_ran(FILE *f, const struct run_series *s)
 {
-	char block[SLUICE_SIZE_TEXT];
+	char block[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "engine:     %s, queue depth %u, %u I/O thread%s, %s%s%s%s\n", s->stats.engine,
 		s->stats.depth, s->stats.threads, s->stats.threads == 1 ? "" : "s",
 		s->file.block ? "blocks of " : "",
-		s->file.block ? sluice_size_format(block, s->file.block) : "",
+		s->file.block ? penstock_size_format(block, s->file.block) : "",
 		s->file.block ? ", " : "", result_direct_word(s));
 	fprintf(f, "memory:     %s%s%s%s%s%s\n", bed_memory_words[s->memory],
-		s->buf.got & SLUICE_BUF_HUGE ? ", huge pages" : ", ordinary pages",
-		s->buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "",
-		s->buf.got & SLUICE_BUF_LOCKED ? ", locked" : "", *s->buf.note ? "; " : "",
+		s->buf.got & PENSTOCK_BUF_HUGE ? ", huge pages" : ", ordinary pages",
+		s->buf.got & PENSTOCK_BUF_REGISTERED ? ", registered" : "",
+		s->buf.got & PENSTOCK_BUF_LOCKED ? ", locked" : "", *s->buf.note ? "; " : "",
 		s->buf.note);
 	if (s->stats.fallbacks)
 		fprintf(f, "fallbacks:  %s\n", s->stats.fallback_why);
 }
 
-void report_path(FILE *f, const char *folder, const struct sluice_path_info *p)
+void report_path(FILE *f, const char *folder, const struct penstock_path_info *p)
 {
 	fprintf(f, "path:       %s: %s", folder, *p->fs ? p->fs : "unknown file system");
 	if (p->has_device && *p->device.name)
@@ -60,13 +60,13 @@ void report_path(FILE *f, const char *folder, const struct sluice_path_info *p)
 
 void report_plan_writes(FILE *f, uint64_t bytes, uint64_t limit, bool open_ended)
 {
-	char all[SLUICE_SIZE_TEXT], part[SLUICE_SIZE_TEXT];
+	char all[PENSTOCK_SIZE_TEXT], part[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "writes:     %s %s (%" PRIu64 " bytes)", open_ended ? "about" : "at most",
-		sluice_size_format(all, bytes), bytes);
+		penstock_size_format(all, bytes), bytes);
 	if (limit)
 		fprintf(f, ", up to %s of it to measure the limit",
-			sluice_size_format(part, limit));
+			penstock_size_format(part, limit));
 	fprintf(f, "%s\n",
 		open_ended ? "; more on a faster device, as it is time that ends it" : "");
 }
@@ -110,21 +110,21 @@ struct bit_word {
 
 /* Ways that were refused, in the words of the JSON and of the text. */
 static const struct bit_word fallback_words[] = {
-	{SLUICE_FELL_BUFFERED, "buffered", NULL},
-	{SLUICE_FELL_UNREGISTERED, "unregistered", NULL},
-	{SLUICE_FELL_SMALL_PAGES, "small_pages", NULL},
-	{SLUICE_FELL_UNLOCKED, "unlocked", NULL},
-	{SLUICE_FELL_NO_PREALLOC, "no_prealloc", NULL},
-	{SLUICE_FELL_ENGINE, "engine", NULL},
-	{SLUICE_FELL_BLOCKING, "blocking", NULL},
-	{SLUICE_FELL_CUFILE, "cufile", NULL},
+	{PENSTOCK_FELL_BUFFERED, "buffered", NULL},
+	{PENSTOCK_FELL_UNREGISTERED, "unregistered", NULL},
+	{PENSTOCK_FELL_SMALL_PAGES, "small_pages", NULL},
+	{PENSTOCK_FELL_UNLOCKED, "unlocked", NULL},
+	{PENSTOCK_FELL_NO_PREALLOC, "no_prealloc", NULL},
+	{PENSTOCK_FELL_ENGINE, "engine", NULL},
+	{PENSTOCK_FELL_BLOCKING, "blocking", NULL},
+	{PENSTOCK_FELL_CUFILE, "cufile", NULL},
 };
 
 /* How device memory was reached: the words of the JSON, and the same for people. */
 static const struct bit_word gpu_ways[] = {
-	{SLUICE_DONE_CUFILE, "cufile", "cuFile, direct (GPUDirect Storage)"},
-	{SLUICE_DONE_CUFILE_COMPAT, "cufile_compat", "cuFile in compatibility mode"},
-	{SLUICE_DONE_RING, "ring", "the ring of pinned memory"},
+	{PENSTOCK_DONE_CUFILE, "cufile", "cuFile, direct (GPUDirect Storage)"},
+	{PENSTOCK_DONE_CUFILE_COMPAT, "cufile_compat", "cuFile in compatibility mode"},
+	{PENSTOCK_DONE_RING, "ring", "the ring of pinned memory"},
 };
 
 static json_t *bits_json(const struct bit_word *w, unsigned nr, uint32_t bits)

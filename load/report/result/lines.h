@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_RESULT_LINES_H
-#define SLUICE_REPORT_RESULT_LINES_H
+#ifndef PENSTOCK_REPORT_RESULT_LINES_H
+#define PENSTOCK_REPORT_RESULT_LINES_H
 
 /* Lines and words that the reports of several commands have in common. */
 #include <jansson.h>
@@ -10,8 +10,8 @@
 
 struct remote;
 struct run_series;
-struct sluice_path_info;
-struct sluice_store_stats;
+struct penstock_path_info;
+struct penstock_store_stats;
 
 /* "1.234 ms": a time with a unit that suits it. */
 #define REPORT_TIME_TEXT 24
@@ -21,16 +21,16 @@ char *report_time(char buf[REPORT_TIME_TEXT], double sec);
 void report_ran(FILE *f, const struct run_series *s);
 
 /* A KV store after a run: the member `store', and lines that begin with a word. */
-extern const char *const report_policy_words[]; /* by SLUICE_STORE_*; NULL at the end */
-json_t *report_store_json(const struct sluice_store_stats *s, uint32_t policy);
-void report_store_lines(FILE *f, const struct sluice_store_stats *s, uint32_t policy);
+extern const char *const report_policy_words[]; /* by PENSTOCK_STORE_*; NULL at the end */
+json_t *report_store_json(const struct penstock_store_stats *s, uint32_t policy);
+void report_store_lines(FILE *f, const struct penstock_store_stats *s, uint32_t policy);
 
 /* Requests to an object store: the member `objects', and lines that begin with a word. */
 json_t *report_remote_json(const struct remote *r);
 void report_remote_lines(FILE *f, const struct remote *r);
 
 /* "path:       FOLDER: ext4 on vda (MODEL)", to which the caller adds the end of the line. */
-void report_path(FILE *f, const char *folder, const struct sluice_path_info *p);
+void report_path(FILE *f, const char *folder, const struct penstock_path_info *p);
 
 /*
  * Of a dry run: the bytes that would be written, @limit of them to measure the limit;
@@ -52,7 +52,7 @@ char *report_limit_note(char buf[REPORT_LIMIT_NOTE], double share, bool fresh, c
 /* The same as a line under that of the limit, if there is something to say. */
 void report_limit_line(FILE *f, double share, bool fresh, const char *how);
 
-/* Bits SLUICE_FELL_*, and SLUICE_DONE_* of device memory, as an array of words. */
+/* Bits PENSTOCK_FELL_*, and PENSTOCK_DONE_* of device memory, as an array of words. */
 json_t *report_fallbacks_json(uint32_t bits);
 json_t *report_gpu_path_json(uint32_t ways);
 /* The same for people: the words of all that are set, parted by @between. */

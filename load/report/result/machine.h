@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_RESULT_MACHINE_H
-#define SLUICE_REPORT_RESULT_MACHINE_H
+#ifndef PENSTOCK_REPORT_RESULT_MACHINE_H
+#define PENSTOCK_REPORT_RESULT_MACHINE_H
 
 /*
  * The machine as far as it matters for I/O, from /proc and /sys.  Every result
- * carries it, and `sluice info` prints it.
+ * carries it, and `penstock info` prints it.
  */
 #include <jansson.h>
 #include <stdbool.h>

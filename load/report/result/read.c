@@ -14,11 +14,11 @@
 #include "base/err.h"
 #include "load/report/result/schema.h"
 
-#define SCHEMA "sluice-result/1"
+#define SCHEMA "penstock-result/1"
 
 /* What a schema cannot say: the columns of a table of seconds are of one length. */
 static int check_seconds(json_t *seconds, const char *where, const char *name,
-			 struct sluice_err *err)
+			 struct penstock_err *err)
 {
 	size_t nr = json_array_size(json_object_get(seconds, "t"));
 	const char *key;
@@ -27,7 +27,7 @@ static int check_seconds(json_t *seconds, const char *where, const char *name,
 	json_object_foreach(seconds, key, j)
 	{
 		if (json_array_size(j) != nr)
-			return sluice_fail(err, -EINVAL,
+			return penstock_fail(err, -EINVAL,
 					   "'%s': %s.%.60s has %zu elements, but %s.t has %zu",
 					   name, where, key, json_array_size(j), where, nr);
 	}
@@ -35,17 +35,17 @@ static int check_seconds(json_t *seconds, const char *where, const char *name,
 }
 
 /* Parsed once: a page takes many results. */
-static int check_schema(const json_t *root, const char *name, struct sluice_err *err)
+static int check_schema(const json_t *root, const char *name, struct penstock_err *err)
 {
 	static json_t *schema;
 
 	if (!schema)
 		schema = json_loads(report_schema_result, 0, NULL);
 	return schema ? schema_check(schema, root, name, err)
-		      : sluice_fail(err, -ENOMEM, "out of memory");
+		      : penstock_fail(err, -ENOMEM, "out of memory");
 }
 
-int report_check(const json_t *root, const char *name, struct sluice_err *err)
+int report_check(const json_t *root, const char *name, struct penstock_err *err)
 {
 	const char *schema = json_string_value(json_object_get(root, "schema"));
 	const json_t *s;
@@ -54,15 +54,15 @@ int report_check(const json_t *root, const char *name, struct sluice_err *err)
 	int r;
 
 	if (!schema && json_object_get(root, "schema_version"))
-		return sluice_fail(
+		return penstock_fail(
 			err, -EINVAL,
-			"'%s' is the summary of a run, not a result; `sluice report' takes it",
+			"'%s' is the summary of a run, not a result; `penstock report' takes it",
 			name);
 	if (!schema)
-		return sluice_fail(err, -EINVAL, "'%s' is not a result of sluice: it has no schema",
+		return penstock_fail(err, -EINVAL, "'%s' is not a result of penstock: it has no schema",
 				   name);
 	if (strcmp(schema, SCHEMA) != 0)
-		return sluice_fail(err, -EINVAL, "'%s' has schema '%s'; this command reads %s",
+		return penstock_fail(err, -EINVAL, "'%s' has schema '%s'; this command reads %s",
 				   name, schema, SCHEMA);
 	r = check_schema(root, name, err);
 	json_array_foreach(json_object_get(root, "series"), i, s)
@@ -90,15 +90,15 @@ static time_t written_at(const char *path)
 
 /* A result out of @root, which is taken; @foreign: rather in the reference's form. */
 static int take_result(json_t **out, json_t *root, bool foreign, const char *path,
-		       struct sluice_err *err)
+		       struct penstock_err *err)
 {
-	json_t *inner = json_object_get(root, "sluice"), *made = NULL;
+	json_t *inner = json_object_get(root, "penstock"), *made = NULL;
 	int r = 0;
 
 	if (foreign_is_kv(root) && (foreign || !json_is_object(inner)))
 		r = foreign_kv(&made, root, path, written_at(path), err);
 	else if (!json_object_get(root, "schema_version") && json_is_object(inner))
-		made = json_incref(inner); /* what `sluice kv' writes by --output */
+		made = json_incref(inner); /* what `penstock kv' writes by --output */
 	else
 		made = json_incref(root);
 	json_decref(root);
@@ -111,7 +111,7 @@ static int take_result(json_t **out, json_t *root, bool foreign, const char *pat
 	return r;
 }
 
-int report_read_pair(json_t *out[2], char *const path[2], struct sluice_err *err)
+int report_read_pair(json_t *out[2], char *const path[2], struct penstock_err *err)
 {
 	json_t *root[2] = {NULL, NULL};
 	bool foreign = false;
@@ -120,7 +120,7 @@ int report_read_pair(json_t *out[2], char *const path[2], struct sluice_err *err
 	for (unsigned i = 0; i < 2 && r == 0; i++) {
 		r = report_json_read(&root[i], path[i], err);
 		foreign |= r == 0 && foreign_is_kv(root[i]) &&
-			   !json_is_object(json_object_get(root[i], "sluice"));
+			   !json_is_object(json_object_get(root[i], "penstock"));
 	}
 	out[0] = out[1] = NULL;
 	for (unsigned i = 0; i < 2; i++) {
@@ -132,7 +132,7 @@ int report_read_pair(json_t *out[2], char *const path[2], struct sluice_err *err
 	return r;
 }
 
-int report_read_result(json_t **out, const char *path, struct sluice_err *err)
+int report_read_result(json_t **out, const char *path, struct penstock_err *err)
 {
 	json_t *root = NULL;
 	int r = report_json_read(&root, path, err);
@@ -144,14 +144,14 @@ enum report_kind report_kind(const json_t *root)
 {
 	const char *schema = json_string_value(json_object_get(root, "schema"));
 
-	if (schema && !strncmp(schema, "sluice-trace/", 13))
+	if (schema && !strncmp(schema, "penstock-trace/", 13))
 		return REPORT_TRACE;
 	return json_object_get(root, "schema_version") && json_object_get(root, "options")
 		       ? REPORT_SUMMARY
 		       : REPORT_RESULT;
 }
 
-int report_read_any(json_t **out, const char *path, struct sluice_err *err)
+int report_read_any(json_t **out, const char *path, struct penstock_err *err)
 {
 	json_t *root;
 	int r = report_json_read(&root, path, err);

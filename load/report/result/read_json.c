@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 
-int report_json_read(json_t **out, const char *path, struct sluice_err *err)
+int report_json_read(json_t **out, const char *path, struct penstock_err *err)
 {
 	bool standard = !strcmp(path, "-");
 	FILE *f = standard ? stdin : fopen(path, "re");
@@ -18,15 +18,15 @@ int report_json_read(json_t **out, const char *path, struct sluice_err *err)
 	int r = 0;
 
 	if (!f)
-		return sluice_fail(err, -errno, "'%s' cannot be read: %s", path, strerror(errno));
+		return penstock_fail(err, -errno, "'%s' cannot be read: %s", path, strerror(errno));
 	errno = 0;
 	root = json_loadf(f, JSON_REJECT_DUPLICATES, &e);
 	if (ferror(f)) { /* a folder, for example; the parser calls it an early end */
 		r = errno ? -errno : -EIO;
 		json_decref(root);
-		sluice_fail(err, r, "'%s' cannot be read: %s", path, strerror(-r));
+		penstock_fail(err, r, "'%s' cannot be read: %s", path, strerror(-r));
 	} else if (!root) {
-		r = sluice_fail(err, -EINVAL, "'%s' is not JSON: line %d: %s", path,
+		r = penstock_fail(err, -EINVAL, "'%s' is not JSON: line %d: %s", path,
 				e.line > 0 ? e.line : 1, e.text);
 	} else {
 		*out = root;

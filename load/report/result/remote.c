@@ -21,7 +21,7 @@ static json_t *endpoint_json(const struct remote_endpoint *e)
 
 json_t *report_remote_json(const struct remote *r)
 {
-	const struct sluice_object_stats *s = &r->stats;
+	const struct penstock_object_stats *s = &r->stats;
 	const struct {
 		const char *name;
 		uint64_t v;
@@ -55,14 +55,14 @@ static void time_line(FILE *f, const char *what, const struct object_times *t)
 
 	if (t->hist.count)
 		fprintf(f, "            %-11s p50 %s, p99 %s, %s at most, of %" PRIu64 "\n", what,
-			report_time(half, sluice_hist_percentile(&t->hist, 50) / 1e9),
-			report_time(high, sluice_hist_percentile(&t->hist, 99) / 1e9),
+			report_time(half, penstock_hist_percentile(&t->hist, 50) / 1e9),
+			report_time(high, penstock_hist_percentile(&t->hist, 99) / 1e9),
 			report_time(most, (double)t->hist.max / 1e9), t->hist.count);
 }
 
 void report_remote_lines(FILE *f, const struct remote *r)
 {
-	const struct sluice_object_stats *s = &r->stats;
+	const struct penstock_object_stats *s = &r->stats;
 
 	fprintf(f,
 		"objects:    %" PRIu64 " requests, %" PRIu64 " failed, %" PRIu64

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A result as JSON; docs/result.md and share/sluice-result-1.schema.json are the definition. */
+/* A result as JSON; docs/result.md and share/penstock-result-1.schema.json are the definition. */
 #include "load/report/result/result.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/timex.h>
 
-#include <sluice/version.h>
+#include <penstock/version.h>
 
 #include "base/util.h"
 #include "load/bed/buffers.h"
@@ -67,22 +67,22 @@ static json_t *interval(double low, double high)
 /* The settings of one series, as JSON: a new object. */
 static json_t *result_settings_json(const struct run_series *s)
 {
-	const struct sluice_opts *o = &s->opts;
+	const struct penstock_opts *o = &s->opts;
 
 	return json_pack(
 		"{s:o, s:o, s:o, s:I, s:b, s:b, s:s, s:s, s:s, s:s, s:b}", "engine",
 		report_str_or_null(o->engine), "block_size", report_count_or_null(o->block),
 		"queue_depth", report_count_or_null(o->depth), "io_parallel",
 		(json_int_t)(o->threads ? o->threads : 1), "single_submit",
-		!!(o->flags & SLUICE_SINGLE_SUBMIT), "sequential_requests",
-		!!(o->flags & SLUICE_NO_OVERLAP), "direct", io_direct_words[o->direct],
+		!!(o->flags & PENSTOCK_SINGLE_SUBMIT), "sequential_requests",
+		!!(o->flags & PENSTOCK_NO_OVERLAP), "direct", io_direct_words[o->direct],
 		"durability", io_durability_words[o->durability], "huge", io_huge_words[o->huge],
 		"memory", bed_memory_words[s->memory], "lock", s->lock);
 }
 
 const char *result_direct_word(const struct run_series *s)
 {
-	const struct sluice_stats *st = &s->stats;
+	const struct penstock_stats *st = &s->stats;
 
 	if (st->blocks_object)
 		return "objects";
@@ -96,23 +96,23 @@ const char *result_direct_word(const struct run_series *s)
 /* Where device memory went through; cuFile's compatibility mode is cuFile. */
 static const char *path_word(const struct run_series *s)
 {
-	if (s->ways & (SLUICE_DONE_CUFILE | SLUICE_DONE_CUFILE_COMPAT))
+	if (s->ways & (PENSTOCK_DONE_CUFILE | PENSTOCK_DONE_CUFILE_COMPAT))
 		return "cufile";
-	return s->ways & SLUICE_DONE_RING ? "ring" : "host";
+	return s->ways & PENSTOCK_DONE_RING ? "ring" : "host";
 }
 
 static json_t *ran_json(const struct run_series *s)
 {
-	const struct sluice_stats *st = &s->stats;
+	const struct penstock_stats *st = &s->stats;
 
 	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:o, s:o}", "engine",
 			 st->engine, "direct", result_direct_word(s), "path", path_word(s),
 			 "block_size", (json_int_t)s->file.block, "queue_depth",
 			 (json_int_t)st->depth, "io_parallel", (json_int_t)st->threads, "memory",
 			 bed_memory_words[s->memory], "huge_pages",
-			 !!(s->buf.got & SLUICE_BUF_HUGE), "registered",
-			 !!(s->buf.got & SLUICE_BUF_REGISTERED), "locked",
-			 !!(s->buf.got & SLUICE_BUF_LOCKED), "fallbacks",
+			 !!(s->buf.got & PENSTOCK_BUF_HUGE), "registered",
+			 !!(s->buf.got & PENSTOCK_BUF_REGISTERED), "locked",
+			 !!(s->buf.got & PENSTOCK_BUF_LOCKED), "fallbacks",
 			 report_fallbacks_json(st->fallbacks), "fallback_why",
 			 report_str_or_null(st->fallback_why));
 }
@@ -319,13 +319,13 @@ json_t *result_series_json(const struct result *r, const struct run_series *s, b
 
 static json_t *machine_json(void)
 {
-	struct sluice_gpu_info gpu = {.size = sizeof(gpu)};
+	struct penstock_gpu_info gpu = {.size = sizeof(gpu)};
 	struct report_machine m;
 	json_t *j;
 
 	report_machine_load(&m);
 	j = report_machine_json(&m);
-	sluice_probe_gpu(&gpu);
+	penstock_probe_gpu(&gpu);
 	json_object_set_new(j, "gpu", report_str_or_null(gpu.devices ? gpu.device0 : ""));
 	json_object_set_new(j, "host", report_str_or_null(m.host));
 	return j;
@@ -344,7 +344,7 @@ static json_t *wall_clock_json(void)
 
 static json_t *target_json(const struct result_target *t)
 {
-	const struct sluice_path_info *p = &t->info;
+	const struct penstock_path_info *p = &t->info;
 	json_t *device = json_null(), *j = json_object();
 
 	if (p->has_device)
@@ -403,7 +403,7 @@ json_t *result_json(const struct result *r)
 		json_array_append_new(series,
 				      result_series_json(r, &r->series[i], fresh_writes(r)));
 	j = json_pack("{s:s, s:s, s:s, s:o, s:s, s:f, s:b, s:o, s:o, s:o, s:O?, s:I, s:o}",
-		      "schema", "sluice-result/1", "sluice", SLUICE_VERSION_STRING, "command",
+		      "schema", "penstock-result/1", "penstock", PENSTOCK_VERSION_STRING, "command",
 		      r->command, "command_line", command_line_json(), "time", when, "duration_sec",
 		      r->duration_sec, "partial", r->partial, "partial_why",
 		      report_str_or_null(r->partial_why), "machine", machine_json(), "targets",

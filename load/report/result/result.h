@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_RESULT_RESULT_H
-#define SLUICE_REPORT_RESULT_RESULT_H
+#ifndef PENSTOCK_REPORT_RESULT_RESULT_H
+#define PENSTOCK_REPORT_RESULT_RESULT_H
 
 /*
  * The result of a command that measures, and the forms it is written in: JSON of
- * schema "sluice-result/1" (docs/result.md), and of that CSV and XLSX.
+ * schema "penstock-result/1" (docs/result.md), and of that CSV and XLSX.
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -12,13 +12,13 @@
 #include <stdio.h>
 #include <time.h>
 
-#include <sluice/probe.h>
+#include <penstock/probe.h>
 
 #include "load/measure/series.h"
 
 struct result_target {
 	const char *folder;
-	struct sluice_path_info info;
+	struct penstock_path_info info;
 };
 
 struct result {
@@ -60,7 +60,7 @@ int result_csv(FILE *f, const json_t *result);
  * A workbook to @f.  Returns 0, -ENOTSUP when libxlsxwriter is not installed, or
  * another -errno; the reason is in @err.
  */
-int result_xlsx(FILE *f, const json_t *result, struct sluice_err *err);
+int result_xlsx(FILE *f, const json_t *result, struct penstock_err *err);
 
 /* How the bytes went, in the words of the JSON: "O_DIRECT", "page cache", ... */
 const char *result_direct_word(const struct run_series *s);

@@ -362,25 +362,25 @@ static bool schema_fits(struct schema_walk *w, const json_t *schema, const json_
 }
 
 int schema_check(const json_t *schema, const json_t *value, const char *name,
-		 struct sluice_err *err)
+		 struct penstock_err *err)
 {
 	struct schema_walk w = {.root = schema};
 	const struct spot top = {.up = NULL};
 	int r = 0;
 
 	if (!schema_fits(&w, w.root, value, &top))
-		r = sluice_fail(err, -EINVAL, "'%s': %s", name, w.what);
+		r = penstock_fail(err, -EINVAL, "'%s': %s", name, w.what);
 	for (unsigned i = 0; i < w.nr_patterns; i++)
 		regfree(&w.patterns[i].r);
 	return r;
 }
 
 int schema_check_text(const char *schema, const json_t *value, const char *name,
-		      struct sluice_err *err)
+		      struct penstock_err *err)
 {
 	json_t *parsed = json_loads(schema, 0, NULL);
 	int r = parsed ? schema_check(parsed, value, name, err)
-		       : sluice_fail(err, -ENOMEM, "out of memory");
+		       : penstock_fail(err, -ENOMEM, "out of memory");
 
 	json_decref(parsed);
 	return r;

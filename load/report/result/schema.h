@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_RESULT_SCHEMA_H
-#define SLUICE_REPORT_RESULT_SCHEMA_H
+#ifndef PENSTOCK_REPORT_RESULT_SCHEMA_H
+#define PENSTOCK_REPORT_RESULT_SCHEMA_H
 
 /*
  * Is a JSON value what its schema says?  The schemas of share/ are in the command, so that what
@@ -14,7 +14,7 @@
  */
 #include <jansson.h>
 
-#include <sluice/sluice.h>
+#include <penstock/penstock.h>
 
 /* Made from share/ by tools/mkschema.py. */
 extern const char report_schema_result[];
@@ -27,9 +27,9 @@ extern const char report_schema_summary[]; /* of its runs for MLPerf */
  * messages call the file.
  */
 int schema_check(const json_t *schema, const json_t *value, const char *name,
-		 struct sluice_err *err);
+		 struct penstock_err *err);
 /* The same by the text of a schema; -ENOMEM, too. */
 int schema_check_text(const char *schema, const json_t *value, const char *name,
-		      struct sluice_err *err);
+		      struct penstock_err *err);
 
 #endif

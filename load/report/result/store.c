@@ -2,7 +2,7 @@
 /* What a KV store says of a run, for every command that had one: the member `store', and lines. */
 #include <inttypes.h>
 
-#include <sluice/store.h>
+#include <penstock/store.h>
 
 #include "base/size.h"
 #include "base/util.h"
@@ -21,12 +21,12 @@ static json_t *share_json(uint64_t part, uint64_t of)
 }
 
 /* Is there a tier below, and did anything go there? */
-static bool below_used(const struct sluice_store_stats *s)
+static bool below_used(const struct penstock_store_stats *s)
 {
 	return s->demoted || s->demotions_lost || s->below_errors;
 }
 
-json_t *report_store_json(const struct sluice_store_stats *s, uint32_t policy)
+json_t *report_store_json(const struct penstock_store_stats *s, uint32_t policy)
 {
 	const struct {
 		const char *name;
@@ -76,19 +76,19 @@ json_t *report_store_json(const struct sluice_store_stats *s, uint32_t policy)
 	return j;
 }
 
-void report_store_lines(FILE *f, const struct sluice_store_stats *s, uint32_t policy)
+void report_store_lines(FILE *f, const struct penstock_store_stats *s, uint32_t policy)
 {
-	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
+	char a[PENSTOCK_SIZE_TEXT], b[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "store:      %s, %s of %s, %" PRIu64 " values in %u director%s\n",
-		report_policy_words[policy], sluice_size_format(a, s->disk_bytes),
-		sluice_size_format(b, s->capacity), s->entries, s->dirs,
+		report_policy_words[policy], penstock_size_format(a, s->disk_bytes),
+		penstock_size_format(b, s->capacity), s->entries, s->dirs,
 		s->dirs == 1 ? "y" : "ies");
 	fprintf(f,
 		"            %" PRIu64 " of %" PRIu64 " gets were hits (%.2f %%), %" PRIu64
 		" of them from memory; %" PRIu64 " values, %s, made room for others\n",
 		s->hits, s->gets, 100 * share(s->hits, s->gets), s->hits_recent, s->evictions,
-		sluice_size_format(a, s->evicted_bytes));
+		penstock_size_format(a, s->evicted_bytes));
 	if (s->bytes_set)
 		fprintf(f, "            %.3f bytes written for a byte set, log included\n",
 			share(s->bytes_written, s->bytes_set));
@@ -97,7 +97,7 @@ void report_store_lines(FILE *f, const struct sluice_store_stats *s, uint32_t po
 			"            below: %" PRIu64 " values, %s; %" PRIu64
 			" went there, %" PRIu64 " came back, %" PRIu64
 			" were lost on the way, %" PRIu64 " requests failed\n",
-			s->below_entries, sluice_size_format(a, s->below_bytes), s->demoted,
+			s->below_entries, penstock_size_format(a, s->below_bytes), s->demoted,
 			s->promoted, s->demotions_lost, s->below_errors);
 	if (s->corrupt + s->errors + s->dirs_out)
 		fprintf(f,

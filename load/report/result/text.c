@@ -23,7 +23,7 @@ json_t *report_str(const char *s)
 	if (!out)
 		return NULL;
 	while (*s) {
-		unsigned len = sluice_utf8_len(s, SIZE_MAX);
+		unsigned len = penstock_utf8_len(s, SIZE_MAX);
 
 		if (len) {
 			memcpy(o, s, len);
@@ -97,7 +97,7 @@ void report_set_path(json_t *obj, const char *key, const char *path)
 	size_t len = strlen(path);
 
 	json_object_set_new(obj, key, report_str(path));
-	if (sluice_utf8_valid(path, len))
+	if (penstock_utf8_valid(path, len))
 		return;
 	hex = malloc(2 * len + 1);
 	if (!hex)
@@ -139,7 +139,7 @@ static bool is_harmful(uint32_t c)
 /* The character at @s into @out, as text; returns how many bytes of @s it was. */
 static unsigned plain_char(char out[PLAIN_MAX], const char *s)
 {
-	unsigned len = sluice_utf8_len(s, SIZE_MAX);
+	unsigned len = penstock_utf8_len(s, SIZE_MAX);
 	uint32_t c = len ? code_point(s, len) : 0;
 
 	if (len && !is_harmful(c)) {
@@ -210,7 +210,7 @@ static int write_plain(struct plain_stream *p, const char *text, size_t len)
 
 	p->held = 0;
 	for (size_t i = 0; i < len;) {
-		unsigned claim = sluice_utf8_claim((unsigned char)text[i]);
+		unsigned claim = penstock_utf8_claim((unsigned char)text[i]);
 
 		if (claim > len - i) {
 			p->held = (unsigned)(len - i);

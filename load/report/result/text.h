@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_RESULT_TEXT_H
-#define SLUICE_REPORT_RESULT_TEXT_H
+#ifndef PENSTOCK_REPORT_RESULT_TEXT_H
+#define PENSTOCK_REPORT_RESULT_TEXT_H
 
 /* Text in results: what jansson leaves to us. */
 #include <jansson.h>
@@ -39,10 +39,10 @@ json_t *report_real(double v);
 struct samples;
 json_t *report_samples(const struct samples *s, bool p90);
 /* Which buckets of @h are not empty, as it stands in a series; @h may be NULL. */
-struct sluice_hist;
-json_t *report_histogram(const struct sluice_hist *h);
+struct penstock_hist;
+json_t *report_histogram(const struct penstock_hist *h);
 /* As report_samples(), of a histogram alone. */
-json_t *report_hist_levels(const struct sluice_hist *h, uint64_t sum_ns);
+json_t *report_hist_levels(const struct penstock_hist *h, uint64_t sum_ns);
 /* Null where @s is empty or NULL, else as above. */
 json_t *report_str_or_null(const char *s);
 /*

@@ -35,7 +35,7 @@ struct workbook {
 				       void *format);
 };
 
-static int load(struct workbook *b, struct sluice_err *err)
+static int load(struct workbook *b, struct penstock_err *err)
 {
 	static const char *const names[] = {
 		"libxlsxwriter.so.4",  "libxlsxwriter.so.5", "libxlsxwriter.so.6",
@@ -58,12 +58,12 @@ static int load(struct workbook *b, struct sluice_err *err)
 	for (unsigned i = 0; !b->lib && i < ARRAY_SIZE(names); i++)
 		b->lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
 	if (!b->lib)
-		return sluice_fail(err, -ENOTSUP, "libxlsxwriter is not installed");
+		return penstock_fail(err, -ENOTSUP, "libxlsxwriter is not installed");
 	for (unsigned i = 0; i < ARRAY_SIZE(functions); i++) {
 		void *f = dlsym(b->lib, functions[i].name);
 
 		if (!f)
-			return sluice_fail(err, -ENOTSUP, "libxlsxwriter has no %s()",
+			return penstock_fail(err, -ENOTSUP, "libxlsxwriter has no %s()",
 					   functions[i].name);
 		memcpy(functions[i].at, &f, sizeof(f));
 	}
@@ -79,21 +79,21 @@ static void release(struct workbook *b)
 	free(b);
 }
 
-int workbook_open(struct workbook **out, struct sluice_err *err)
+int workbook_open(struct workbook **out, struct penstock_err *err)
 {
 	char path[64];
 	struct workbook *b = calloc(1, sizeof(*b));
 	int r;
 
 	if (!b)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+		return penstock_fail(err, -ENOMEM, "out of memory");
 	b->memory = memfd_create("workbook", MFD_CLOEXEC);
 	r = load(b, err);
 	if (r == 0) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", b->memory);
 		b->book = b->memory >= 0 ? b->workbook_new(path) : NULL;
 		if (!b->book)
-			r = sluice_fail(err, -ENOMEM, "out of memory");
+			r = penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	if (r < 0)
 		release(b);
@@ -134,7 +134,7 @@ static int finish_quietly(struct workbook *b)
 	return r;
 }
 
-static int workbook_copy_out(int from, FILE *f, struct sluice_err *err)
+static int workbook_copy_out(int from, FILE *f, struct penstock_err *err)
 {
 	char buf[65536];
 	ssize_t n = 0;
@@ -142,15 +142,15 @@ static int workbook_copy_out(int from, FILE *f, struct sluice_err *err)
 	for (off_t at = 0; (n = pread(from, buf, sizeof(buf), at)) > 0; at += n)
 		if (fwrite(buf, 1, (size_t)n, f) != (size_t)n)
 			break;
-	return n == 0 ? 0 : sluice_fail(err, -errno, "%s", sluice_strerror(errno));
+	return n == 0 ? 0 : penstock_fail(err, -errno, "%s", penstock_strerror(errno));
 }
 
-int workbook_close(struct workbook *b, FILE *f, struct sluice_err *err)
+int workbook_close(struct workbook *b, FILE *f, struct penstock_err *err)
 {
 	int closed = finish_quietly(b), r;
 
 	if (closed || b->failed)
-		r = sluice_fail(err, -EIO, "libxlsxwriter failed: %s",
+		r = penstock_fail(err, -EIO, "libxlsxwriter failed: %s",
 				b->strerror(closed ? closed : b->failed));
 	else
 		r = workbook_copy_out(b->memory, f, err);

@@ -119,7 +119,7 @@ static void about_sheet(struct sheet *s, const json_t *result)
 			json_rows(s, parts[i], v);
 }
 
-int result_xlsx(FILE *f, const json_t *result, struct sluice_err *err)
+int result_xlsx(FILE *f, const json_t *result, struct penstock_err *err)
 {
 	static const struct {
 		const char *name;

@@ -98,22 +98,22 @@ __attribute__((constructor)) static void from_environment(void)
 	}
 }
 
-static struct sluice_cufile_error result(int code)
+static struct penstock_cufile_error result(int code)
 {
-	return (struct sluice_cufile_error){code, 0};
+	return (struct penstock_cufile_error){code, 0};
 }
 
 /* --------------------------------------------------------- driver, settings */
 
-EXPORT struct sluice_cufile_error cuFileGetVersion(int *version);
-EXPORT struct sluice_cufile_error cuFileGetVersion(int *version)
+EXPORT struct penstock_cufile_error cuFileGetVersion(int *version);
+EXPORT struct penstock_cufile_error cuFileGetVersion(int *version)
 {
 	*version = 1150;
 	return result(0);
 }
 
-EXPORT struct sluice_cufile_error cuFileDriverOpen(void);
-EXPORT struct sluice_cufile_error cuFileDriverOpen(void)
+EXPORT struct penstock_cufile_error cuFileDriverOpen(void);
+EXPORT struct penstock_cufile_error cuFileDriverOpen(void)
 {
 	const char *log = getenv("CUFILE_LOGFILE_PATH");
 
@@ -123,10 +123,10 @@ EXPORT struct sluice_cufile_error cuFileDriverOpen(void)
 }
 
 /* As much as the library of CUDA 12 knows, no more. */
-EXPORT struct sluice_cufile_error cuFileDriverGetProperties(struct sluice_cufile_props *props);
-EXPORT struct sluice_cufile_error cuFileDriverGetProperties(struct sluice_cufile_props *props)
+EXPORT struct penstock_cufile_error cuFileDriverGetProperties(struct penstock_cufile_props *props);
+EXPORT struct penstock_cufile_error cuFileDriverGetProperties(struct penstock_cufile_props *props)
 {
-	memset(props, 0, offsetof(struct sluice_cufile_props, newer));
+	memset(props, 0, offsetof(struct penstock_cufile_props, newer));
 	props->nvfs.major = (unsigned)control.nvfs;
 	props->nvfs.minor = control.nvfs ? 24 : 0;
 	props->features = (unsigned)control.features;
@@ -161,10 +161,10 @@ static int add_file(void **handle, int fd)
 	return 0;
 }
 
-EXPORT struct sluice_cufile_error cuFileHandleRegister(void **handle,
-						       struct sluice_cufile_descr *descr);
-EXPORT struct sluice_cufile_error cuFileHandleRegister(void **handle,
-						       struct sluice_cufile_descr *descr)
+EXPORT struct penstock_cufile_error cuFileHandleRegister(void **handle,
+						       struct penstock_cufile_descr *descr);
+EXPORT struct penstock_cufile_error cuFileHandleRegister(void **handle,
+						       struct penstock_cufile_descr *descr)
 {
 	int r;
 
@@ -219,8 +219,8 @@ static int check_memory(const char *at, size_t len)
 	return standin_current() == ordinal ? 0 : E_CONTEXT_MISMATCH;
 }
 
-EXPORT struct sluice_cufile_error cuFileBufRegister(const void *base, size_t len, int flags);
-EXPORT struct sluice_cufile_error cuFileBufRegister(const void *base, size_t len, int flags)
+EXPORT struct penstock_cufile_error cuFileBufRegister(const void *base, size_t len, int flags);
+EXPORT struct penstock_cufile_error cuFileBufRegister(const void *base, size_t len, int flags)
 {
 	int r = check_memory(base, len), at = -1;
 
@@ -243,8 +243,8 @@ EXPORT struct sluice_cufile_error cuFileBufRegister(const void *base, size_t len
 	return result(r);
 }
 
-EXPORT struct sluice_cufile_error cuFileBufDeregister(const void *base);
-EXPORT struct sluice_cufile_error cuFileBufDeregister(const void *base)
+EXPORT struct penstock_cufile_error cuFileBufDeregister(const void *base);
+EXPORT struct penstock_cufile_error cuFileBufDeregister(const void *base)
 {
 	int r = E_NOT_REGISTERED;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_STANDIN_CUFILE_H
-#define SLUICE_TESTS_STANDIN_CUFILE_H
+#ifndef PENSTOCK_TESTS_STANDIN_CUFILE_H
+#define PENSTOCK_TESTS_STANDIN_CUFILE_H
 
 /*
  * What a test sets in the stand-in libcufile, and what it has counted.  A test finds it

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_STANDIN_INNER_H
-#define SLUICE_TESTS_STANDIN_INNER_H
+#ifndef PENSTOCK_TESTS_STANDIN_INNER_H
+#define PENSTOCK_TESTS_STANDIN_INNER_H
 
 /* What the files of the stand-in share. */
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_TESTS_STANDIN_H
-#define SLUICE_TESTS_STANDIN_H
+#ifndef PENSTOCK_TESTS_STANDIN_H
+#define PENSTOCK_TESTS_STANDIN_H
 
 /*
  * A CUDA driver without a GPU, for tests: libcuda.so.1 with the functions the

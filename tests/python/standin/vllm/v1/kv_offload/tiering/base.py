@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of vLLM 0.33's secondary tiers that sluice.vllm uses, and nothing behind them."""
+"""The names of vLLM 0.33's secondary tiers that penstock.vllm uses, and nothing behind them."""
 import abc
 import dataclasses
 import enum

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors between storage and memory, at the speed of the device.
+
+    import penstock, torch
+
+    with penstock.Handle() as h:
+        h.write(torch.arange(1000), 'numbers')
+        t = penstock.empty(1000, torch.int64)
+        h.read(t, 'numbers')
+
+docs/python.md is the manual; penstock.deepspeed is a drop-in for DeepSpeed's handles.
+"""
+from ._empty import empty
+from ._penstock import File, Future, Handle, Memory, __version__, info
+from ._update import WeightUpdate
+from .store import Store
+from .weights import WeightStream
+
+__all__ = ['File', 'Future', 'Handle', 'Memory', 'Store', 'WeightStream', 'WeightUpdate', '__version__',
+           'empty', 'info']

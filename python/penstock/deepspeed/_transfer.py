@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transfers on one penstock.Handle, with DeepSpeed's results.
+
+-1 and a line on stderr for a file that cannot be used as asked, which shows at submission; a
+transfer that fails raises OSError where it is waited for, a full disk always there, although
+some file systems tell it at submission already.
+"""
+import errno
+import os
+import sys
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import torch
+
+from .. import _penstock
+from . import _args, _validate, _wear
+from ._args import Target
+from ._pending import Op, Pending
+from ._tensor import nbytes
+
+Kind: TypeAlias = Literal['read', 'write']
+
+SECTOR = 512
+MAX_BLOCK = 1 << 30
+MAX_DEPTH = 4096
+MAX_THREADS = 256
+LARGE_BLOCK = 16 << 20  # smaller ones are left to an engine that has a size of its own
+INLINE = 1 << 20  # the extension does as much without a thread; there is nothing to interrupt
+
+# What says that a file cannot be used as asked.
+REFUSALS = frozenset({
+    errno.EACCES, errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.EMFILE,
+    errno.ENAMETOOLONG, errno.ENFILE, errno.ENODATA, errno.ENODEV, errno.ENOENT, errno.ENOTDIR,
+    errno.ENXIO, errno.EPERM, errno.EROFS, errno.ESPIPE, errno.ETXTBSY,
+})
+
+
+class Call(NamedTuple):
+    """The checked arguments of a method."""
+
+    method: str
+    kind: Kind
+    buffer: torch.Tensor
+    target: Target
+    offset: int
+    validate: bool
+
+
+class Last(NamedTuple):
+    """The file of the last read."""
+
+    target: Target
+    which: tuple[int, int]  # device, inode
+    file: _penstock.File | None  # from the second on
+
+
+def call(
+    method: str, kind: Kind, buffer: Any, target: Target, offset: Any, validate: Any = False
+) -> Call:
+    # What nearly every call has is looked at here: a call of a function takes longer.
+    if type(offset) is not int or not 0 <= offset <= _args.INT64_MAX:
+        offset = _args.count('file_offset', offset)
+    if validate is not False:
+        validate = _args.flag('validate', validate)
+    return Call(method, kind, _args.tensor('buffer', buffer), target, offset, validate)
+
+
+def refused(c: Call, error: OSError) -> int:
+    """-1 for a file that cannot be used; anything else is no answer to that and is raised."""
+    if error.errno not in REFUSALS:
+        raise error
+    print(f'penstock: {c.method}: {error.strerror}', file=sys.stderr)
+    return -1
+
+
+def need_bytes(c: Call) -> tuple[int, int]:
+    """A file that is too short is refused before anything is read from it.  Which file it is."""
+    there, device, inode = _penstock.file_state(c.target)
+    size = nbytes(c.buffer)
+    if 0 <= there < c.offset + size:
+        raise OSError(errno.ENODATA, f'{name_of(c)}: file_offset {c.offset} + {size} bytes of the '
+                      f'buffer are more than the {there} bytes of the file')
+    return device, inode
+
+
+def name_of(c: Call) -> str:
+    return f'fd {c.target}' if isinstance(c.target, int) else os.fsdecode(c.target)
+
+
+def report(c: Call) -> None:
+    _validate.report(c.kind, c.target, c.offset, c.buffer)
+
+
+class Transfers:
+    """Queues are always kept full, which DeepSpeed does only with overlap_events."""
+
+    def __init__(
+        self, block_size: int, queue_depth: int, single_submit: bool, threads: int,
+        engine: str | None = None,
+    ) -> None:
+        block = min(-(-block_size // SECTOR) * SECTOR, MAX_BLOCK)
+        self._inline_bytes = min(block, INLINE)
+        self._pending = Pending()
+        self._last: Last | None = None
+        if engine and block < LARGE_BLOCK:
+            block = 0
+        self._handle = _penstock.Handle(
+            engine,
+            threads=min(threads, MAX_THREADS),
+            depth=min(queue_depth, MAX_DEPTH),
+            block=block,
+            single_submit=single_submit,
+            mode=0o600,
+        )
+
+    def submit(self, c: Call) -> int:
+        """Start it.  0, or -1."""
+        try:
+            op = self._start(c)
+        except OSError as error:
+            return refused(c, error)
+        self._pending.add(op)
+        return 0
+
+    def sync(self, c: Call) -> int:
+        """Carry it out, and wait for all that was pending.  How many that were together, or -1."""
+        if self._pending.empty() and nbytes(c.buffer) <= self._inline_bytes:
+            return self._inline(c)
+        try:
+            op = self._start(c)
+        except OSError as error:
+            return refused(c, error)
+        self._last = None
+        return self._pending.wait_with(op)
+
+    def alone(self, c: Call) -> int:
+        """Carry it out, whatever is pending.  0, or -1."""
+        if nbytes(c.buffer) <= self._inline_bytes:
+            return min(self._inline(c), 0)
+        try:
+            op = self._start(c)
+        except OSError as error:
+            return refused(c, error)
+        self._last = None
+        self._pending.wait_for(op)
+        return 0
+
+    def wait(self) -> int:
+        self._last = None  # what is under way keeps it open
+        return self._pending.wait()
+
+    def pin(self, buffer: torch.Tensor) -> None:
+        self._handle.register(buffer)
+
+    def unpin(self, buffer: torch.Tensor) -> None:
+        """Nothing to do for one that is not pinned."""
+        try:
+            self._handle.unregister(buffer)
+        except ValueError:
+            if self._handle.closed:
+                raise
+
+    def close(self) -> None:
+        try:
+            self.wait()
+        finally:
+            self._handle.close()
+
+    def _opened(self, c: Call, which: tuple[int, int]) -> Target | _penstock.File:
+        """The file of a read: open until the next wait(), where the read before it was of the same.
+
+        A name may come to mean another file; one that is open keeps its inode to itself.
+        """
+        last = self._last
+        if isinstance(c.target, int):
+            return c.target
+        if last is None or last.target != c.target or last.which != which:
+            self._last = Last(c.target, which, None)
+            return c.target
+        if last.file is not None:
+            return last.file
+        try:
+            file = self._handle.open(c.target)
+            if _penstock.file_state(c.target)[1:] != which:
+                return c.target
+        except OSError:  # told by who reads
+            return c.target
+        self._last = Last(c.target, which, file)
+        return file
+
+    def _start(self, c: Call) -> Op:
+        """Raises OSError for a file that cannot be used, and in a child of fork()."""
+        try:
+            if c.kind == 'read':
+                file = self._opened(c, need_bytes(c))
+                future = self._handle.read_async(c.buffer, file, c.offset)
+            else:
+                _wear.warn_once()
+                future = self._handle.write_async(c.buffer, c.target, c.offset)
+        except OSError as error:
+            if error.errno in REFUSALS or error.errno == errno.ECHILD:
+                raise
+            return Op(None, c.buffer, error)
+        return Op(future, c.buffer, after=partial(report, c) if c.validate else None)
+
+    def _inline(self, c: Call) -> int:
+        """One block: without a thread.  1, or -1."""
+        try:
+            if c.kind == 'read':
+                need_bytes(c)
+                self._handle.read(c.buffer, c.target, c.offset)
+            else:
+                _wear.warn_once()
+                self._handle.write(c.buffer, c.target, c.offset)
+        except OSError as error:
+            return refused(c, error)
+        if c.validate:
+            report(c)
+        return 1

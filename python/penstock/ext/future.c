@@ -1,0 +1,634 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * penstock.Future: one operation, from submission to result.
+ *
+ * While it is under way the library has a reference.  It becomes `over` in an I/O
+ * thread, which cannot touch Python objects, and is *settled* by the next thread of
+ * Python that looks: what was read is put where it belongs, references are dropped,
+ * a failure is remembered until somebody sees it.  All that users see is settled.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "handle.h"
+
+enum { UNPACK_WITHOUT_GIL = 256 * 1024 }; /* bytes */
+
+/* ------------------------------------------------------------- submission */
+
+static void on_done(void *arg, const struct penstock_done *d)
+{
+	struct future *f = arg;
+
+	f->res = d->res;
+	f->flags = d->flags;
+	if (d->res < 0)
+		f->msg = strdup(d->msg);
+	hub_done(f);
+}
+
+/* What only an open handle knows: the file, and whether the engine knows the memory. */
+static int bind(struct hub *h, struct future *f, struct penstock_op *op)
+{
+	const struct target *t = &f->target;
+
+	if (f->path.file) {
+		op->file = file_use(f->path.file, h);
+		if (!op->file)
+			return -1;
+	}
+	if (!t->nr_iov && !t->staged && !t->device && t->bytes)
+		memory_register(t->addr, t->bytes, h->io);
+	return 0;
+}
+
+static void unbind(struct future *f)
+{
+	if (f->path.file)
+		file_unuse(f->path.file);
+}
+
+struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
+			   const struct future_spec_args *a, struct penstock_op *op)
+{
+	PyTypeObject *type = module_state()->future_type;
+	struct future *f = (struct future *)PyType_GenericAlloc(type, 0);
+
+	if (!f)
+		return NULL;
+	f->hub = hub_get(h);
+	f->opcode = a->opcode;
+	f->offset = a->offset;
+	*op = (struct penstock_op){.opcode = a->opcode,
+				 .flags = a->flags,
+				 .offset = a->offset,
+				 .on_done = on_done,
+				 .arg = f};
+	if (path_take(&f->path, path) < 0 || hub_objects(h, &f->path) < 0 ||
+	    target_take(&f->target, obj, a->opcode == PENSTOCK_READ, a->length) < 0) {
+		Py_DECREF(future_object(f));
+		return NULL;
+	}
+	op->path = f->path.path;
+	op->fd = f->path.fd;
+	op->buf = f->target.addr;
+	op->len = f->target.bytes;
+	op->iov = f->target.iov;
+	op->nr_iov = f->target.nr_iov;
+	if (f->target.ordered) {
+		op->flags |= PENSTOCK_OP_STREAM;
+		op->stream = f->target.stream;
+	}
+	return f;
+}
+
+/* From here on it is pending; the reference is the library's. */
+static void future_begin(struct hub *h, struct future *f)
+{
+	Py_INCREF(future_object(f));
+	f->late = dispatch_is_late();
+	hub_begun(h, f);
+}
+
+/* The library would not take it; its message does not say what for. */
+static void refused(struct future *f, int code, const char *why)
+{
+	char text[640];
+
+	snprintf(text, sizeof(text), "%s (%s of %llu bytes at offset %llu)", why,
+		 f->opcode == PENSTOCK_READ ? "read" : "write", (unsigned long long)f->target.bytes,
+		 (unsigned long long)f->offset);
+	f->res = code;
+	f->refused = true;
+	f->counted = false;
+	f->msg = strdup(text);
+}
+
+/* Between hub_enter() and hub_leave(), by the calling thread only; 0, or -1 with an exception. */
+static int begin_all(struct hub *h, struct future **f, struct penstock_op *ops, unsigned n)
+{
+	if (hub_enter(h) < 0)
+		return -1;
+	for (unsigned i = 0; i < n; i++)
+		if (bind(h, f[i], &ops[i]) < 0) {
+			while (i--)
+				unbind(f[i]);
+			hub_leave(h);
+			hub_tell(h, &h->room);
+			return -1;
+		}
+	for (unsigned i = 0; i < n; i++)
+		future_begin(h, f[i]);
+	return 0;
+}
+
+int futures_submit(struct hub *h, struct future **f, struct penstock_op *ops, unsigned n)
+{
+	struct penstock_err err;
+	int r;
+
+	if (begin_all(h, f, ops, n) < 0)
+		return -1;
+	Py_BEGIN_ALLOW_THREADS
+	for (unsigned i = 0; i < n; i += (unsigned)r) {
+		r = penstock_submit(h->io, ops + i, n - i, NULL, &err);
+		if (r <= 0) {
+			refused(f[i], r, err.msg);
+			hub_done(f[i]);
+			r = 1;
+		}
+	}
+	Py_END_ALLOW_THREADS
+	hub_leave(h);
+	return 0;
+}
+
+int future_run(struct hub *h, struct future *f, struct penstock_op *op)
+{
+	struct penstock_done done;
+	struct penstock_err err;
+	int r;
+
+	if (begin_all(h, &f, op, 1) < 0)
+		return -1;
+	op->on_done = NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = penstock_run(h->io, op, &done, &err);
+	if (r < 0) {
+		refused(f, r, err.msg);
+	} else {
+		f->res = done.res;
+		f->flags = done.flags;
+		f->msg = done.res < 0 ? strdup(done.msg) : NULL;
+	}
+	Py_END_ALLOW_THREADS
+	hub_leave(h);
+	atomic_store(&f->stage, OVER);
+	future_settle(f);
+	Py_DECREF(future_object(f));
+	return 0;
+}
+
+/* --------------------------------------------------------------- settling */
+
+static bool is_settled(struct hub *h, void *arg)
+{
+	struct future *f = arg;
+
+	(void)h;
+	return f->stage == SETTLED;
+}
+
+static void future_finish(struct future *f)
+{
+	PyObject *type, *tb;
+
+	if (f->opcode != PENSTOCK_READ || f->res < 0)
+		return;
+	if (f->target.layout && f->res >= UNPACK_WITHOUT_GIL) {
+		Py_BEGIN_ALLOW_THREADS
+		target_unpack(&f->target, (uint64_t)f->res);
+		Py_END_ALLOW_THREADS
+	} else {
+		target_unpack(&f->target, (uint64_t)f->res);
+	}
+	if (target_finish(&f->target, (uint64_t)f->res) < 0) {
+		PyErr_Fetch(&type, &f->trouble, &tb);
+		PyErr_NormalizeException(&type, &f->trouble, &tb);
+		Py_XDECREF(type);
+		Py_XDECREF(tb);
+	}
+}
+
+static void remember_failure(struct hub *h, struct future *f)
+{
+	Py_INCREF(future_object(f));
+	hub_lock(h);
+	f->next_failed = NULL;
+	f->place_failed = h->last;
+	*h->last = f;
+	h->last = &f->next_failed;
+	hub_unlock(h);
+}
+
+void future_unlist(struct future *f)
+{
+	*f->place_failed = f->next_failed;
+	if (f->next_failed)
+		f->next_failed->place_failed = f->place_failed;
+	else
+		f->hub->last = f->place_failed;
+	f->place_failed = NULL;
+}
+
+/* The caller has a reference. */
+void future_mark_seen(struct future *f)
+{
+	bool listed;
+
+	hub_lock(f->hub);
+	listed = f->place_failed;
+	if (listed)
+		future_unlist(f);
+	hub_unlock(f->hub);
+	if (listed)
+		Py_DECREF(future_object(f));
+}
+
+bool future_failed(const struct future *f)
+{
+	return f->res < 0 || f->trouble;
+}
+
+static __thread struct settler *innermost;
+
+unsigned settling_here(const struct hub *h)
+{
+	unsigned n = 0;
+
+	for (const struct settler *s = innermost; s; s = s->outer)
+		n += s->hub == h;
+	return n;
+}
+
+static bool settled_by_us(const struct future *f)
+{
+	for (const struct settler *s = innermost; s; s = s->outer)
+		if (f->settler == s)
+			return true;
+	return false;
+}
+
+/* It is over.  Another thread may be at it already, or this one, further down. */
+void future_settle(struct future *f)
+{
+	struct hub *h = f->hub;
+	struct settler here = {innermost, f->late ? NULL : h};
+	enum stage over = OVER;
+	PyObject *type, *value, *tb;
+
+	if (f->stage == SETTLED)
+		return;
+	if (!atomic_compare_exchange_strong(&f->stage, &over, SETTLING)) {
+		if (settled_by_us(f))
+			return;
+		if (!hub_foreign(h)) {
+			hub_wait(h, &f->lane->room, is_settled, f, -1, false);
+		} else if (f->stage != SETTLED) { /* who was at it is a thread of the parent's */
+			f->res = -ECHILD;
+			f->stage = SETTLED;
+		}
+		return;
+	}
+	f->settler = innermost = &here;
+	PyErr_Fetch(&type, &value, &tb);
+	future_finish(f);
+	unbind(f);
+	target_drop(&f->target);
+	Py_CLEAR(f->path.bytes);
+	Py_CLEAR(f->path.file);
+	if (future_failed(f))
+		remember_failure(h, f);
+	PyErr_Restore(type, value, tb);
+	innermost = here.outer;
+	f->settler = NULL;
+	f->stage = SETTLED;
+	hub_settled(f);
+}
+
+static bool is_over(struct hub *h, void *arg)
+{
+	struct future *f = arg;
+
+	(void)h;
+	return atomic_load_explicit(&f->stage, memory_order_acquire) >= OVER;
+}
+
+int future_wait(struct future *f, int64_t deadline, bool signals)
+{
+	int r = 1;
+
+	if (f->stage == SETTLED)
+		return 1;
+	if (!is_over(f->hub, f))
+		r = hub_wait(f->hub, &f->lane->room, is_over, f, deadline, signals);
+	if (r > 0) {
+		future_settle(f);
+		hub_reap(f->hub);
+	}
+	return r;
+}
+
+/* ---------------------------------------------------------------- results */
+
+PyObject *future_raise(struct future *f)
+{
+	if (f->trouble) {
+		PyErr_SetObject((PyObject *)Py_TYPE(f->trouble), f->trouble);
+		return NULL;
+	}
+	return raise_os((int)f->res, f->msg ? f->msg : penstock_strerror((int)f->res),
+			f->path.filename);
+}
+
+PyObject *future_outcome(struct future *f)
+{
+	if (!future_failed(f))
+		return PyLong_FromLongLong(f->res);
+	Py_INCREF(future_object(f));
+	future_mark_seen(f);
+	future_raise(f);
+	Py_DECREF(future_object(f));
+	return NULL;
+}
+
+/* Wait as result() and exception() do.  0, or -1 with an exception. */
+static int wait_for_user(struct future *f, const char *function, PyObject *const *args,
+			 Py_ssize_t nargs, PyObject *kwnames)
+{
+	static const char *const names[] = {"timeout", NULL};
+	struct params p = {function, names, 1, 0};
+	PyObject *timeout;
+	int64_t deadline;
+	int r;
+
+	if (args_parse(&p, args, nargs, kwnames, &timeout) < 0 ||
+	    hub_deadline(timeout, &deadline) < 0)
+		return -1;
+	r = future_wait(f, deadline, true);
+	if (r == 0)
+		PyErr_Format(PyExc_TimeoutError, "%s(): not finished within %S seconds", function,
+			     timeout);
+	return r > 0 ? 0 : -1;
+}
+
+static PyObject *result(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+	struct future *f = (struct future *)self;
+
+	if (wait_for_user(f, "result", args, nargs, kwnames) < 0)
+		return NULL;
+	return future_outcome(f);
+}
+
+static PyObject *exception(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			   PyObject *kwnames)
+{
+	struct future *f = (struct future *)self;
+	PyObject *type, *error, *tb;
+
+	if (wait_for_user(f, "exception", args, nargs, kwnames) < 0)
+		return NULL;
+	if (!future_failed(f))
+		Py_RETURN_NONE;
+	future_mark_seen(f);
+	future_raise(f);
+	PyErr_Fetch(&type, &error, &tb);
+	PyErr_NormalizeException(&type, &error, &tb);
+	Py_XDECREF(type);
+	Py_XDECREF(tb);
+	return error;
+}
+
+static bool future_look(struct future *f)
+{
+	if (is_over(f->hub, f))
+		future_settle(f);
+	return f->stage == SETTLED;
+}
+
+static PyObject *done(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return PyBool_FromLong(future_look((struct future *)self));
+}
+
+static PyObject *running(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return PyBool_FromLong(!future_look((struct future *)self));
+}
+
+static PyObject *no(PyObject *self, PyObject *unused)
+{
+	(void)self;
+	(void)unused;
+	Py_RETURN_FALSE;
+}
+
+static PyObject *get_ways(PyObject *self, void *unused)
+{
+	static const struct {
+		uint32_t flag;
+		const char *word;
+	} words[] = {
+		{PENSTOCK_DONE_DIRECT, "direct"},   {PENSTOCK_DONE_BUFFERED, "buffered"},
+		{PENSTOCK_DONE_BOUNCED, "bounced"}, {PENSTOCK_DONE_RING, "ring"},
+		{PENSTOCK_DONE_CUFILE, "cufile"},   {PENSTOCK_DONE_CUFILE_COMPAT, "cufile-compat"},
+		{PENSTOCK_DONE_RETRIED, "retried"}, {PENSTOCK_DONE_INLINE, "inline"},
+		{PENSTOCK_DONE_EOF, "eof"},
+	};
+	struct future *f = (struct future *)self;
+	PyObject *list = PyList_New(0), *tuple;
+
+	(void)unused;
+	for (size_t i = 0; list && future_look(f) && i < sizeof(words) / sizeof(*words); i++) {
+		PyObject *word;
+
+		if (!(f->flags & words[i].flag))
+			continue;
+		word = PyUnicode_FromString(words[i].word);
+		if (!word || PyList_Append(list, word) < 0)
+			Py_CLEAR(list);
+		Py_XDECREF(word);
+	}
+	tuple = list ? PyList_AsTuple(list) : NULL;
+	Py_XDECREF(list);
+	return tuple;
+}
+
+/* -------------------------------------------------------------- callbacks */
+
+struct callback {
+	struct callback *next;
+	PyObject *fn;
+};
+
+static void call_one(struct future *f, PyObject *fn)
+{
+	PyObject *r = PyObject_CallFunctionObjArgs(fn, (PyObject *)f, NULL);
+
+	if (!r)
+		PyErr_WriteUnraisable(fn);
+	Py_XDECREF(r);
+}
+
+void future_call_back(struct future *f)
+{
+	struct callback *c, *next;
+
+	pthread_mutex_lock(&f->lane->room.lock);
+	c = f->callbacks;
+	f->callbacks = NULL;
+	f->called_back = true;
+	pthread_mutex_unlock(&f->lane->room.lock);
+	for (; c; c = next) {
+		next = c->next;
+		call_one(f, c->fn);
+		Py_DECREF(c->fn);
+		free(c);
+	}
+}
+
+/* Have the dispatcher look after it, unless it is over; with the lock of its lane. */
+static void future_watch(struct future *f)
+{
+	enum stage under_way = UNDER_WAY;
+
+	Py_INCREF(future_object(f)); /* the dispatcher's */
+	dispatch_expect(f);
+	f->watched = atomic_compare_exchange_strong(&f->stage, &under_way, WATCHED);
+	if (f->watched)
+		return;
+	dispatch_unexpect(f);
+	Py_DECREF(future_object(f));
+}
+
+/* 1: the dispatcher will call it; 0: it is too late for that; -1 with an exception. */
+static int call_later(struct future *f, PyObject *fn)
+{
+	struct callback *c = malloc(sizeof(*c));
+	bool later;
+
+	if (!c) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	*c = (struct callback){NULL, fn};
+	pthread_mutex_lock(&f->lane->room.lock);
+	if (!f->watched)
+		future_watch(f);
+	later = f->watched && !f->called_back;
+	if (later) {
+		*(f->callbacks ? f->last_callback : &f->callbacks) = c;
+		f->last_callback = &c->next;
+		Py_INCREF(fn);
+	}
+	pthread_mutex_unlock(&f->lane->room.lock);
+	if (!later)
+		free(c);
+	return later;
+}
+
+static PyObject *add_done_callback(PyObject *self, PyObject *fn)
+{
+	struct future *f = (struct future *)self;
+	int later = 0;
+
+	if (!PyCallable_Check(fn)) {
+		PyErr_Format(PyExc_TypeError, "fn: %R is not callable", fn);
+		return NULL;
+	}
+	if (hub_foreign(f->hub) && f->stage != SETTLED) {
+		raise_os(-ECHILD, "the operation belongs to the parent process", f->path.filename);
+		return NULL;
+	}
+	if (dispatch_ended())
+		future_wait(f, -1, false);
+	else if (!is_over(f->hub, f) && dispatch_start() < 0)
+		return NULL;
+	if (f->stage != SETTLED)
+		later = call_later(f, fn);
+	if (later < 0)
+		return NULL;
+	if (!later) {
+		future_settle(f);
+		call_one(f, fn);
+	}
+	Py_RETURN_NONE;
+}
+
+static PyObject *await(PyObject *self)
+{
+	PyObject *module = PyImport_ImportModule("penstock._await"), *r = NULL;
+
+	if (module)
+		r = PyObject_CallMethod(module, "iterate", "O", self);
+	Py_XDECREF(module);
+	return r;
+}
+
+/* ------------------------------------------------------------------- type */
+
+static void future_dealloc(PyObject *self)
+{
+	struct future *f = (struct future *)self;
+	PyTypeObject *type = Py_TYPE(self);
+
+	target_drop(&f->target);
+	path_drop(&f->path);
+	Py_CLEAR(f->trouble);
+	free(f->msg);
+	hub_put(f->hub);
+	PyObject_Free(self);
+	Py_DECREF(type);
+}
+
+static PyObject *future_repr(PyObject *self)
+{
+	struct future *f = (struct future *)self;
+	const char *state = !future_look(f) ? "running" : future_failed(f) ? "failed" : "done";
+
+	return PyUnicode_FromFormat("<penstock.Future: %s of %R at offset %llu, %s>",
+				    f->opcode == PENSTOCK_READ ? "read" : "write", f->path.filename,
+				    (unsigned long long)f->offset, state);
+}
+
+static PyMethodDef methods[] = {
+	{"result", FAST(result),
+	 "result($self, timeout=None)\n--\n\n"
+	 "Wait, at most timeout seconds, and return the bytes moved, or raise what went wrong."},
+	{"exception", FAST(exception),
+	 "exception($self, timeout=None)\n--\n\n"
+	 "Wait, at most timeout seconds, and return what went wrong, or None."},
+	{"done", done, METH_NOARGS, "done($self)\n--\n\nWhether the operation has ended."},
+	{"running", running, METH_NOARGS, "running($self)\n--\n\nWhether it has not."},
+	{"cancel", no, METH_NOARGS,
+	 "cancel($self)\n--\n\nFalse: an operation under way cannot be called back."},
+	{"cancelled", no, METH_NOARGS, "cancelled($self)\n--\n\nFalse, see cancel()."},
+	{"add_done_callback", add_done_callback, METH_O,
+	 "add_done_callback($self, fn, /)\n--\n\n"
+	 "Call fn(future) when the operation has ended: from the callback thread, or now if it "
+	 "has."},
+	{"__reduce__", refuse_pickle, METH_NOARGS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+	{"ways", get_ways, NULL,
+	 "How the bytes went: of 'direct', 'buffered', 'bounced', 'ring', 'cufile', "
+	 "'cufile-compat', 'retried', 'inline', 'eof'.",
+	 NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static char doc[] = "One transfer under way; made by the *_async methods only.";
+
+static PyType_Slot slots[] = {
+	{Py_tp_doc, doc},
+	{Py_tp_dealloc, future_dealloc},
+	{Py_tp_repr, future_repr},
+	{Py_tp_methods, methods},
+	{Py_tp_getset, getset},
+	{Py_am_await, await},
+	{0, NULL},
+};
+
+PyType_Spec future_spec = {
+	.name = "penstock.Future",
+	.basicsize = sizeof(struct future),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+	.slots = slots,
+};

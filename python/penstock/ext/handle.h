@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PENSTOCK_PYTHON_HANDLE_H
+#define PENSTOCK_PYTHON_HANDLE_H
+
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+
+#include "ext.h"
+
+#define FAST(function) (PyCFunction)(void (*)(void)) function, METH_FASTCALL | METH_KEYWORDS
+
+/* Where threads wait, each for something of its own; who changes that wakes those it is for. */
+struct room {
+	pthread_mutex_t lock;
+	atomic_uint nr;
+	struct waiter *first;
+};
+
+/*
+ * The part of a hub that a thread uses: the same one all the time, so that threads with lanes of
+ * their own have nothing in common on the way of an operation.  Futures stay with the lane of the
+ * thread that submitted them.
+ */
+enum { LANES = 16 };
+struct lane {
+	alignas(64) struct room room; /* waiting for one future */
+	atomic_uint busy;             /* calls into the library under way */
+	atomic_uint turns;            /* how often its threads have reaped */
+	_Atomic uint64_t pending;     /* operations submitted and not settled */
+	_Atomic uint64_t finished;    /* operations since the last wait() */
+	struct future *_Atomic done;  /* to be settled, newest first */
+	struct future *_Atomic ready; /* the same, oldest first, and before those; room.lock */
+};
+
+/*
+ * What a handle, its files and its futures share.  It outlives the handle: a future may
+ * be looked at long after.
+ *
+ * The lock of a room is never held while taking the GIL, or running Python code.
+ */
+struct hub {
+	alignas(64) atomic_uint refs;             /* all threads write to it */
+	alignas(64) struct penstock_io *_Atomic io; /* NULL: closed */
+	unsigned forks; /* how many fork()s deep this process was when it was made */
+	unsigned mode;  /* of files it creates */
+	atomic_bool closing;
+	atomic_bool registering;        /* somebody is at it, see register.c */
+	struct registered *registered;  /* theirs: memory of users */
+	PyObject *_Atomic objects;      /* the client of object stores, once one is needed */
+	struct hub *next_open, **place; /* in the list of open ones */
+
+	struct room room;              /* waiting for anything else; its lock guards what follows */
+	pthread_t closer;              /* while closing */
+	struct future *failed, **last; /* failures nobody has seen, oldest first; referenced */
+
+	struct lane lanes[LANES];
+};
+
+/*
+ * Users of something that can be closed while nobody uses it.  Zero to begin with; negative:
+ * closed.
+ */
+typedef atomic_int gate;
+
+/* false: closed */
+static inline bool gate_enter(gate *g)
+{
+	int n = atomic_load(g);
+
+	while (n >= 0 && !atomic_compare_exchange_weak(g, &n, n + 1))
+		;
+	return n >= 0;
+}
+
+static inline void gate_leave(gate *g)
+{
+	atomic_fetch_sub(g, 1);
+}
+
+/* false: in use, or closed already */
+static inline bool gate_close(gate *g)
+{
+	int none = 0;
+
+	return atomic_compare_exchange_strong(g, &none, -1);
+}
+
+/* A path in one of its forms. */
+struct path {
+	PyObject *bytes;    /* owned: the memory of @path */
+	PyObject *filename; /* owned: as OSError shows it */
+	const char *path;   /* NULL: see fd and file */
+	int fd;
+	PyObject *file; /* owned penstock.File, or NULL */
+};
+
+/* How far an operation is; it only ever goes on. */
+enum stage {
+	UNDER_WAY,
+	WATCHED,  /* the same, and the dispatcher is to be told */
+	OVER,     /* set by an I/O thread: what it fills is filled */
+	SETTLING, /* a thread of Python is giving back what was held */
+	SETTLED,
+};
+
+/* One operation.  The library holds a reference while it is under way. */
+struct future {
+	PyObject_HEAD struct hub *hub;
+	struct lane *lane;
+	struct target target;
+	struct path path;
+	uint64_t offset;
+	uint32_t opcode;
+	bool counted; /* by Handle.wait() */
+	bool late;    /* not pending, see dispatch.c */
+
+	_Atomic enum stage stage;
+
+	/* filled by the I/O thread, before it is over */
+	int64_t res;
+	uint32_t flags;
+	bool refused;            /* the library did not take it */
+	char *msg;               /* malloced; NULL: none, or no memory for it */
+	struct future *next;     /* on lane->done, then on lane->ready */
+	struct future *next_due; /* on the dispatcher's list */
+
+	/* filled while settling */
+	struct settler *_Atomic settler; /* who is at it */
+	PyObject *trouble;               /* what target_finish() raised, or NULL */
+
+	/* lane->room.lock */
+	struct callback *callbacks, **last_callback;
+	bool watched; /* the dispatcher will run them, */
+	bool called_back;
+
+	/* hub->room.lock: failed, and not seen yet */
+	struct future *next_failed, **place_failed;
+};
+
+static inline PyObject *future_object(struct future *f)
+{
+	return (PyObject *)f;
+}
+
+struct file {
+	PyObject_HEAD struct hub *hub;
+	struct penstock_file *file; /* while @users is open */
+	PyObject *name;
+	bool made;      /* an object that is there when this is closed, and not before */
+	char apart[64]; /* from what all threads write to */
+	gate users;     /* futures and calls under way */
+};
+
+struct handle {
+	PyObject_HEAD struct hub *_Atomic hub; /* NULL before __init__ */
+};
+
+/* ---- hub.c */
+int hub_setup(void); /* once, when the module is loaded; 0 or -1 with an exception */
+bool hub_foreign(const struct hub *h); /* made before a fork(): the parent's */
+
+struct hub *hub_new(const struct penstock_opts *opts); /* NULL with an exception */
+struct hub *hub_get(struct hub *h);
+void hub_put(struct hub *h);
+void hub_lock(struct hub *h); /* what h->room.lock guards */
+void hub_unlock(struct hub *h);
+
+/* Before @p is used: if it is an object's name, the handle gets penstock.s3's client.  0 or -1. */
+int hub_objects(struct hub *h, const struct path *p);
+
+/* Is it open, and ours?  0, or -1 with an exception. */
+int hub_check(const struct hub *h);
+int hub_refuse_foreign(void); /* raises OSError: it is the parent's; -1 */
+/*
+ * Around every call into the library, and nothing else: closing waits for those inside, so
+ * Python code, which may close the handle, must not run there.  0, or -1 as hub_check().
+ */
+int hub_enter(struct hub *h);
+bool hub_try_enter(struct hub *h); /* the same without an exception */
+void hub_leave(struct hub *h);
+
+/* ---- lane.c */
+struct lane *lane_here(struct hub *h); /* the calling thread's */
+
+/*
+ * Wait in @room, without the GIL, until over(arg) holds; it is called by any thread, without the
+ * GIL.  @deadline: on CLOCK_MONOTONIC in nanoseconds, negative: none.  Returns 1, 0 when time is
+ * up, -1 with an exception when a signal handler raised one and @signals is set.
+ */
+int hub_wait(struct hub *h, struct room *room, bool (*over)(struct hub *h, void *arg), void *arg,
+	     int64_t deadline, bool signals);
+
+/* From any thread: what somebody waits for there may have come. */
+void hub_tell(struct hub *h, struct room *room);
+
+/* From "timeout" as Python has it: None, or seconds.  -1 with an exception; else 0. */
+int hub_deadline(PyObject *timeout, int64_t *deadline);
+
+/* From an I/O thread: the future is over. */
+void hub_done(struct future *f);
+/* Settle what is done of this thread's, and now and then that of others. */
+void hub_reap(struct hub *h);
+void hub_reap_all(struct hub *h);
+bool hub_has_work(struct hub *h); /* is there something to settle? */
+/* One operation more is pending, of this thread; one less. */
+void hub_begun(struct hub *h, struct future *f);
+void hub_settled(struct future *f);
+uint64_t hub_pending(struct hub *h);
+uint64_t hub_take_finished(struct hub *h); /* and begin to count anew */
+/* Wait until nothing is in flight and everything is settled: as hub_wait(). */
+int hub_drain(struct hub *h, int64_t deadline, bool signals);
+
+/* ---- hub.c again */
+
+/* Behind the message of an exception: how many more operations failed. */
+void hub_add_note(PyObject *error, unsigned more);
+/* Raise the oldest failure nobody has seen, and forget them all.  0: there is none; -1. */
+int hub_raise_unseen(struct hub *h);
+/* Drain, close, forget.  0, or -1 with an exception; only KeyboardInterrupt leaves it open. */
+int hub_close(struct hub *h, bool signals);
+/* When the interpreter ends: nothing is left in flight, no failure is left untold. */
+void hub_finish_all(void);
+bool hub_any_pending(void);
+
+/* ---- future.c */
+extern PyType_Spec future_spec;
+
+/*
+ * A future for one operation that is not submitted yet, and the operation itself in @op.
+ * @path as given by the user.  NULL with an exception.  Before hub_enter(): runs Python code.
+ */
+struct future_spec_args {
+	uint32_t opcode;
+	uint32_t flags; /* PENSTOCK_OP_* */
+	uint64_t offset;
+	int64_t length; /* -1: all */
+};
+struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
+			   const struct future_spec_args *a, struct penstock_op *op);
+/*
+ * Hand over @n of them.  What the library refuses is done at once, with the refusal as its result.
+ * 0, or -1 with an exception and none handed over: the handle or a file is closed.
+ */
+int futures_submit(struct hub *h, struct future **f, struct penstock_op *ops, unsigned n);
+/* The same for one, done now and in this thread: small enough not to be interrupted. */
+int future_run(struct hub *h, struct future *f, struct penstock_op *op);
+/* Wait for it: as hub_wait(). */
+int future_wait(struct future *f, int64_t deadline, bool signals);
+void future_settle(struct future *f);
+/* The result as a new int, or NULL with its exception raised; it counts as seen. */
+PyObject *future_outcome(struct future *f);
+bool future_failed(const struct future *f); /* of a settled one */
+/* Raise the failure of a settled future.  Returns NULL. */
+PyObject *future_raise(struct future *f);
+void future_mark_seen(struct future *f);
+/* With hub_lock(): take it from the list of failures, with the list's reference. */
+void future_unlist(struct future *f);
+/* By the dispatcher: run and drop the callbacks. */
+void future_call_back(struct future *f);
+
+/* ---- dispatch.c */
+int dispatch_start(void);                       /* 0, or -1 with an exception */
+void dispatch_expect(const struct future *f);   /* it will be pushed, */
+void dispatch_unexpect(const struct future *f); /* or not, or it was called back */
+void dispatch_push(struct future *f); /* from any thread, without the GIL; owns a reference */
+void dispatch_forked(void);           /* this is the child */
+/* When the interpreter ends: finish everything, run what is due, end the thread. */
+void dispatch_end(void);
+bool dispatch_is_late(void); /* does this thread begin something after that? */
+bool dispatch_ended(void);
+PyObject *dispatch_loop(PyObject *module, PyObject *unused);
+
+/* ---- options.c */
+extern const char *const durabilities[];
+/*
+ * The arguments of Handle(): 0, or -1 with an exception.  *@settings, which may be NULL, is to be
+ * kept as long as @o is in use.
+ */
+int handle_options(struct penstock_opts *o, PyObject *args, PyObject *kwargs, PyObject **settings);
+
+/* ---- handle.c, for batch.c */
+
+/* The options of a read or a write: what follows the objects.  0, or -1 with an exception. */
+int read_flags(PyObject *partial, uint32_t *flags);
+int write_flags(PyObject *truncate, PyObject *durability, uint32_t *flags);
+
+/* ---- batch.c: methods of penstock.Handle */
+PyObject *read_batch(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+PyObject *write_batch(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+PyObject *read_batch_async(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+PyObject *write_batch_async(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+
+/* ---- register.c: methods of penstock.Handle */
+PyObject *handle_register(PyObject *self, PyObject *obj);
+PyObject *handle_unregister(PyObject *self, PyObject *obj);
+/* The handle is closed: let go of everything. */
+void registered_forget(struct hub *h);
+
+/*
+ * A thread that settles runs Python code, and a signal handler in there may wait for the very
+ * futures this thread has not settled yet: how many of a hub's, innermost first.
+ */
+struct settler {
+	struct settler *outer;
+	const struct hub *hub;
+};
+unsigned settling_here(const struct hub *h);
+
+/* ---- file.c, handle.c */
+extern PyType_Spec file_spec;
+extern PyType_Spec handle_spec;
+PyObject *file_open(struct hub *h, PyObject *path, const char *mode);
+/* It stays open until file_unuse(); NULL with an exception. */
+struct penstock_file *file_use(PyObject *file, struct hub *h);
+void file_unuse(PyObject *file); /* and then hub_tell() */
+
+/* ---- args.c */
+
+/*
+ * Arguments of METH_FASTCALL | METH_KEYWORDS: @names ends with NULL, of these the first
+ * @positional may be given by position and the first @required must be given.  Those not
+ * given stay NULL in @out.  0, or -1 with TypeError.
+ */
+struct params {
+	const char *function;
+	const char *const *names;
+	unsigned positional;
+	unsigned required;
+};
+int args_parse(const struct params *p, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+	       PyObject **out);
+/* The same for a tuple and a dictionary (which may be NULL); borrowed from these. */
+int args_parse_tuple(const struct params *p, PyObject *args, PyObject *kwargs, PyObject **out);
+const char *args_text(const char *what, PyObject *value); /* UTF-8; NULL with an exception */
+/* Which of @names (NULL-terminated) the string is, by index; -1 with ValueError or TypeError. */
+int args_choice(const char *what, PyObject *value, const char *const *names);
+/* An integer in [min, max], or -1 with an exception; NULL or None give @otherwise. */
+int64_t args_int(const char *what, PyObject *value, int64_t min, int64_t max, int64_t otherwise);
+int args_flag(PyObject *value, bool otherwise); /* truth; -1 with an exception */
+
+int path_take(struct path *p, PyObject *path); /* 0, or -1 with an exception */
+void path_drop(struct path *p);
+
+#endif

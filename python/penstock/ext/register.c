@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that users make known to a handle's engine: Handle.register().  Each entry keeps
+ * its object, and with it the memory, until it is unregistered or the handle is closed.
+ * Memory is known by its address and size, whichever object it was given by.
+ *
+ * One thread of a handle is at it at a time.
+ */
+#include <stdlib.h>
+
+#include "handle.h"
+
+struct registered {
+	struct registered *next;
+	struct target target;
+	bool ours;  /* known to the library by this entry */
+	bool taken; /* by the engine */
+};
+
+/* ------------------------------------------------------------------- turns */
+
+static bool my_turn(struct hub *h, void *arg)
+{
+	(void)arg;
+	return !h->registering;
+}
+
+/* From here to end() nobody else changes the list, and the handle stays open.  0, or -1. */
+static int register_begin(struct hub *h)
+{
+	if (hub_check(h) < 0)
+		return -1;
+	while (atomic_exchange(&h->registering, true))
+		if (hub_wait(h, &h->room, my_turn, NULL, -1, true) < 0)
+			return -1;
+	if (hub_enter(h) == 0)
+		return 0;
+	h->registering = false;
+	hub_tell(h, &h->room);
+	return -1;
+}
+
+static void end(struct hub *h)
+{
+	h->registering = false;
+	hub_leave(h);
+	hub_tell(h, &h->room);
+}
+
+/* -------------------------------------------------------------------- list */
+
+static struct registered **register_find(struct hub *h, const struct target *t)
+{
+	struct registered **at = &h->registered;
+
+	while (*at && ((*at)->target.addr != t->addr || (*at)->target.bytes != t->bytes))
+		at = &(*at)->next;
+	return at;
+}
+
+static void drop(struct registered *r)
+{
+	target_drop(&r->target);
+	free(r);
+}
+
+void registered_forget(struct hub *h)
+{
+	struct registered *r;
+
+	while ((r = h->registered)) {
+		h->registered = r->next;
+		drop(r);
+	}
+}
+
+/* ----------------------------------------------------------------- methods */
+
+/* Memory of ours is made known as a whole, by itself. */
+static bool in_memory(struct registered *r, struct hub *h)
+{
+	int taken = r->target.device ? -1 : memory_register(r->target.addr, r->target.bytes, h->io);
+
+	r->taken = taken > 0;
+	return taken >= 0;
+}
+
+/* 0, or -1 with an exception. */
+static int make_known(struct registered *r, struct hub *h)
+{
+	struct penstock_buf_info info = {0};
+	struct penstock_err err;
+	int res;
+
+	if (!r->target.bytes || in_memory(r, h))
+		return 0;
+	Py_BEGIN_ALLOW_THREADS
+	res = penstock_buf_register(h->io, r->target.addr, r->target.bytes, 0, &info, &err);
+	Py_END_ALLOW_THREADS
+	if (res < 0) {
+		raise_os(res, err.msg, NULL);
+		return -1;
+	}
+	r->ours = true;
+	r->taken = info.got & PENSTOCK_BUF_REGISTERED;
+	return 0;
+}
+
+/* The entry of memory that is known from now on; takes over @t.  NULL with an exception. */
+static struct registered *register_add(struct hub *h, struct target *t)
+{
+	struct registered *r = *register_find(h, t);
+
+	if (r) {
+		target_drop(t);
+		return r;
+	}
+	r = calloc(1, sizeof(*r));
+	if (!r) {
+		PyErr_NoMemory();
+		target_drop(t);
+		return NULL;
+	}
+	r->target = *t;
+	if (make_known(r, h) < 0) {
+		drop(r);
+		return NULL;
+	}
+	r->next = h->registered;
+	h->registered = r;
+	return r;
+}
+
+PyObject *handle_register(PyObject *self, PyObject *obj)
+{
+	struct hub *h = ((struct handle *)self)->hub;
+	const struct registered *r;
+	struct target t;
+	bool taken;
+
+	if (hub_check(h) < 0 || target_take_whole(&t, obj) < 0)
+		return NULL;
+	if (register_begin(h) < 0) {
+		target_drop(&t);
+		return NULL;
+	}
+	r = register_add(h, &t);
+	taken = r && r->taken;
+	end(h);
+	return r ? PyBool_FromLong(taken) : NULL;
+}
+
+/* Out of the list and the library; NULL: it is not there. */
+static struct registered *take_out(struct hub *h, const struct target *t)
+{
+	struct registered **at = register_find(h, t), *r = *at;
+
+	if (!r)
+		return NULL;
+	*at = r->next;
+	if (r->ours) {
+		Py_BEGIN_ALLOW_THREADS
+		penstock_buf_unregister(h->io, r->target.addr);
+		Py_END_ALLOW_THREADS
+	}
+	return r;
+}
+
+PyObject *handle_unregister(PyObject *self, PyObject *obj)
+{
+	struct hub *h = ((struct handle *)self)->hub;
+	struct registered *r;
+	struct target t;
+
+	if (hub_check(h) < 0 || target_take_whole(&t, obj) < 0)
+		return NULL;
+	if (register_begin(h) < 0) {
+		target_drop(&t);
+		return NULL;
+	}
+	r = take_out(h, &t);
+	end(h);
+	target_drop(&t);
+	if (!r) {
+		PyErr_SetString(PyExc_ValueError,
+				"obj: its memory is not registered with this handle");
+		return NULL;
+	}
+	drop(r);
+	Py_RETURN_NONE;
+}

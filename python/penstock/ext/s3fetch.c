@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads of an object store: many at once, into memory of ours or of the user's. */
+#include "s3.h"
+
+/* Reads that are under way, and what they keep. */
+struct reads {
+	struct penstock_object_range *v;
+	struct target *targets; /* of memory that is the user's */
+	PyObject *list;
+	Py_ssize_t n;
+};
+
+static void reads_drop(struct reads *r)
+{
+	for (Py_ssize_t i = 0; r->targets && i < r->n; i++)
+		target_drop(&r->targets[i]);
+	for (Py_ssize_t i = 0; r->v && i < r->n; i++) {
+		PyObject *to = PyTuple_GetItem(PyTuple_GetItem(r->list, i), 1);
+
+		if (Py_IS_TYPE(to, module_state()->view_type) && r->v[i].buf)
+			((struct view *)to)->exports--;
+	}
+	PyMem_Free(r->targets);
+	PyMem_Free(r->v);
+	Py_XDECREF(r->list);
+}
+
+/* (uri, memory, position in it, offset, length, etag or None) */
+static int take_read(struct reads *r, Py_ssize_t i)
+{
+	struct penstock_object_range *one = &r->v[i];
+	PyObject *item = PyTuple_GetItem(r->list, i), *to;
+	unsigned long long at, offset, len, room;
+	char *base;
+
+	if (!PyTuple_Check(item)) {
+		PyErr_SetString(PyExc_TypeError, "fetch: a list of tuples is needed");
+		return -1;
+	}
+	if (!PyArg_ParseTuple(item, "sOKKKz:fetch", &one->uri, &to, &at, &offset, &len, &one->etag))
+		return -1;
+	if (Py_IS_TYPE(to, module_state()->view_type)) {
+		base = ((struct view *)to)->bytes;
+		room = ((struct view *)to)->len;
+	} else {
+		if (target_take(&r->targets[i], to, true, -1) < 0)
+			return -1;
+		base = r->targets[i].addr;
+		room = r->targets[i].bytes;
+		if (r->targets[i].device || r->targets[i].nr_iov || r->targets[i].staged) {
+			PyErr_SetString(PyExc_TypeError,
+					"memory of the host without gaps is needed");
+			return -1;
+		}
+	}
+	if (at > room || len > room - at) {
+		PyErr_Format(PyExc_ValueError, "%llu bytes at %llu do not fit into %llu", len, at,
+			     room);
+		return -1;
+	}
+	one->buf = base + at;
+	one->len = len;
+	one->offset = offset;
+	if (Py_IS_TYPE(to, module_state()->view_type))
+		((struct view *)to)->exports++;
+	return 0;
+}
+
+static PyObject *reads_told(const struct reads *r)
+{
+	PyObject *out = PyList_New(r->n);
+
+	for (Py_ssize_t i = 0; out && i < r->n; i++) {
+		PyObject *one = Py_BuildValue("Ls", (long long)r->v[i].res, r->v[i].got);
+
+		if (!one || PyList_SetItem(out, i, one) < 0) {
+			Py_DECREF(out);
+			return NULL;
+		}
+	}
+	return out;
+}
+
+PyObject *client_fetch(PyObject *self, PyObject *args)
+{
+	struct penstock_err err = {0, ""};
+	struct penstock_object *c = NULL;
+	struct reads r = {0};
+	PyObject *list, *out = NULL;
+	int code = 0;
+
+	if (!PyArg_ParseTuple(args, "O!:fetch", &PyList_Type, &list))
+		return NULL;
+	r.list = PyList_AsTuple(list);
+	if (!r.list)
+		return NULL;
+	r.n = PyTuple_Size(r.list);
+	r.v = PyMem_Calloc((size_t)r.n + 1, sizeof(*r.v));
+	r.targets = PyMem_Calloc((size_t)r.n + 1, sizeof(*r.targets));
+	if (!r.v || !r.targets)
+		PyErr_NoMemory();
+	for (Py_ssize_t i = 0; !PyErr_Occurred() && i < r.n; i++)
+		take_read(&r, i);
+	if (!PyErr_Occurred())
+		c = client_enter(self);
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		code = penstock_object_fetch(c, r.v, (uint64_t)r.n, &err);
+		Py_END_ALLOW_THREADS
+		client_leave(self);
+		out = code ? s3_raise(code, &err) : reads_told(&r);
+	}
+	reads_drop(&r);
+	return out;
+}
