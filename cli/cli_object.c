@@ -159,9 +159,10 @@ int cli_objects_json(struct cli_file *f, const struct cli_cmd *cmd, json_t *entr
 	if (c)
 		requests = cli_object_report(NULL, c);
 	return cli_json_write(f, cmd,
-			      json_pack("{s:s, s:s, s:s, s:o, s:o?}", "schema", "penstock-objects/1",
-					"penstock", PENSTOCK_VERSION_STRING, "command", cmd->name,
-					"entries", entries, "objects", requests));
+			      json_pack("{s:s, s:s, s:s, s:o, s:o?}", "schema",
+					"penstock-objects/1", "penstock", PENSTOCK_VERSION_STRING,
+					"command", cmd->name, "entries", entries, "objects",
+					requests));
 }
 
 void cli_object_tell(const struct cli_cmd *cmd, struct penstock_object *c)

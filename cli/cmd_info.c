@@ -132,7 +132,7 @@ static void collect_store(struct info *in, struct info_args *a, const char *uri)
 	if (s->code < 0)
 		return;
 	s->code = penstock_object_check(c, uri, a->try_put ? PENSTOCK_OBJECT_CHECK_WRITE : 0,
-				      &s->report, &s->err);
+					&s->report, &s->err);
 	penstock_object_close(c);
 }
 

@@ -73,7 +73,7 @@ static int shift_one(const char *offset, json_t **read, int argc, char **argv,
 		}
 	}
 	return penstock_fail(err, -EINVAL, "--offset: '%.*s' is none of the results", (int)len,
-			   offset);
+			     offset);
 }
 
 static int merge_main(void *args, int argc, char **argv)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * penstock replay: any trace against any storage.  load/replay/replay.h has the job, load/report the
- * output.
+ * penstock replay: any trace against any storage.  load/replay/replay.h has the job, load/report
+ * the output.
  */
 #include <errno.h>
 #include <inttypes.h>

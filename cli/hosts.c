@@ -232,7 +232,8 @@ static void write_mine(void)
 {
 	if (mine.text && !hosts_ended() && write_rank(mine.cmd, mine.file, hosts_rank(), mine.text))
 		cli_note(mine.cmd,
-			 "the result of rank %u is in its own file beside '%s', for `penstock merge'",
+			 "the result of rank %u is in its own file beside '%s', for `penstock "
+			 "merge'",
 			 hosts_rank(), mine.file);
 	free(mine.text);
 	mine.text = NULL;
@@ -282,7 +283,7 @@ static int hosts_gather_all(json_t **out, const struct cli_cmd *cmd, const char 
 
 	if (r < 0)
 		penstock_fail(err, r, "%s",
-			    r == -ENOMEM ? "out of memory" : "rank 0 takes no result any more");
+			      r == -ENOMEM ? "out of memory" : "rank 0 takes no result any more");
 	else if (!hosts_rank())
 		r = merge_said(out, all, lost, err);
 	if (r == -EINVAL)

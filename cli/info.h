@@ -44,7 +44,7 @@ struct info_gpu {
 struct info {
 	struct report_machine machine;
 	struct penstock_gpu_info gpu;
-	struct info_gpu *gpus;            /* gpu.devices of them */
+	struct info_gpu *gpus;              /* gpu.devices of them */
 	struct penstock_cufile_info cufile; /* size 0: its driver was not opened */
 	struct info_engine *engines;
 	size_t nr_engines;

@@ -174,8 +174,9 @@ json_t *info_json(const struct info *in)
 		json_array_append_new(paths, path_json(&in->paths[i]));
 	for (size_t i = 0; i < in->nr_stores; i++)
 		json_array_append_new(stores, store_json(&in->stores[i]));
-	return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", "penstock-info/1",
-			 "penstock", PENSTOCK_VERSION_STRING, "usable", in->usable, "machine",
-			 report_machine_json(&in->machine), "engines", engines, "kernel",
-			 offers_json(in), "gpu", gpu_json(in), "paths", paths, "stores", stores);
+	return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "schema",
+			 "penstock-info/1", "penstock", PENSTOCK_VERSION_STRING, "usable",
+			 in->usable, "machine", report_machine_json(&in->machine), "engines",
+			 engines, "kernel", offers_json(in), "gpu", gpu_json(in), "paths", paths,
+			 "stores", stores);
 }

@@ -27,7 +27,8 @@ static void help_all_commands(FILE *f, bool all)
 		fprintf(f,
 			"\n"
 			"  penstock help COMMAND, penstock COMMAND --help   options used most\n"
-			"  penstock COMMAND --help-all                    all options of a command\n"
+			"  penstock COMMAND --help-all                    all options of a "
+			"command\n"
 			"  penstock --version                             version of the program\n"
 			"  penstock --dump-options                        all options, as JSON\n"
 			"\n"

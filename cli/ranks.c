@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * penstock --ranks PROGRAM [WORD...]: for a command that is Python and has several ranks.  This
- *process is the rank, as of any other command; the program is its child and asks for what it needs
- *over a socket, whose number is in PENSTOCK_RANKS_FD:
+ * process is the rank, as of any other command; the program is its child and asks for what it needs
+ * over a socket, whose number is in PENSTOCK_RANKS_FD:
  *
  *	rank -> program: "RANK SIZE"
  *	program -> rank: "gate"         answer, when all are there: "go"
- *	program -> rank: "say BYTES"    and a text; answer in rank 0: of each rank "BYTES" and the
- *text, or "lost WHY", in others "said"
+ *	program -> rank: "say BYTES"    and a text
+ *	rank 0 -> program: for each rank "BYTES" and its text, or "lost WHY"
+ *	other ranks -> program: "said"
  */
 #include <poll.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* penstock ckpt cp: a copy that is checked on the way and appears whole; see load/ckpt/model_file.h.
+/* penstock ckpt cp: a copy that is checked on the way and appears whole; see
+ * load/ckpt/model_file.h.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -113,7 +113,7 @@ static int64_t source_read(struct source *s, struct cp_command *c, void *buf, ui
 	n = penstock_object_read(c->c, s->name, buf, len, at, s->etag[0] ? s->etag : NULL, err);
 	if (n >= 0 && (uint64_t)n != len)
 		return penstock_fail(err, -ESTALE, "%s: has become shorter while it was read",
-				   s->name);
+				     s->name);
 	return n;
 }
 
@@ -168,8 +168,8 @@ static int move_bytes(struct cp_command *c, struct source *s, struct target *t,
 		int64_t n = source_read(s, c, buf, min_u64(window, s->bytes - at), at, err);
 
 		if (n == 0)
-			return penstock_fail(err, -ESTALE, "%s: has become shorter while it was read",
-					   s->name);
+			return penstock_fail(err, -ESTALE,
+					     "%s: has become shorter while it was read", s->name);
 		r = n < 0 ? (int)n : target_write(t, buf, (uint64_t)n, err);
 		at += n > 0 ? (uint64_t)n : 0;
 		atomic_fetch_add(&c->moved, n > 0 ? (uint64_t)n : 0);
@@ -225,13 +225,13 @@ static int look_before(const struct cp_command *c, struct cp_item *it)
 		return 0;
 	if (!cli_is_object(it->from) && cli_file_same(it->from, it->to))
 		return penstock_fail(&it->err, -EINVAL, "'%s' and '%s' are the same file", it->from,
-				   it->to);
+				     it->to);
 	if (c->new_only && lstat(it->to, &st) == 0)
 		return penstock_fail(&it->err, -EEXIST, "%s: is there already", it->to);
 	if (c->recursive)
 		r = cp_make_folders(it->to);
 	return r < 0 ? penstock_fail(&it->err, r, "%s: its folder cannot be made: %s", it->to,
-				   strerror(-r))
+				     strerror(-r))
 		     : 0;
 }
 

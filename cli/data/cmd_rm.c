@@ -119,7 +119,8 @@ static int remove_below(struct rm_command *c, const char *prefix, struct penstoc
 {
 	struct penstock_object_entry e = {.size = sizeof(e)};
 	struct penstock_object_list *l;
-	uint32_t flags = PENSTOCK_OBJECT_LIST_FLAT | (c->uploads ? PENSTOCK_OBJECT_LIST_UPLOADS : 0);
+	uint32_t flags =
+		PENSTOCK_OBJECT_LIST_FLAT | (c->uploads ? PENSTOCK_OBJECT_LIST_UPLOADS : 0);
 	int r = penstock_object_list_open(&l, c->c, prefix, flags, err), code = 0;
 
 	if (r < 0)
@@ -139,7 +140,7 @@ static int remove_file(struct rm_command *c, const char *path, struct penstock_e
 		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	if (S_ISDIR(st.st_mode))
 		return penstock_fail(err, -EISDIR,
-				   "%s: is a folder; only files and objects are removed", path);
+				     "%s: is a folder; only files and objects are removed", path);
 	if (!c->dry_run && unlink(path) < 0)
 		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	tell_gone(c, path, NULL);

@@ -39,7 +39,7 @@ static int create_run(void *args, int argc, char **argv)
 						     "its members are needed");
 	flags = (c->force ? PENSTOCK_STRIPE_FORCE : 0u) | (c->folder ? PENSTOCK_STRIPE_FOLDER : 0u);
 	r = penstock_stripe_create(argv[0], c->unit, (const char *const *)argv + 1,
-				 (unsigned)argc - 1, flags, &err);
+				   (unsigned)argc - 1, flags, &err);
 	return r < 0 ? stripe_fail(&cmd_stripe_create, r, &err) : CLI_OK;
 }
 

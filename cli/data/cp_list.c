@@ -80,14 +80,15 @@ static int cp_add_key(struct cp_list *l, const char *bucket, const char *key, co
 	if (n && name[n - 1] == '/') /* what some tools put where a folder would be */
 		return 0;
 	if (!cli_is_object(to) && !names_a_file(name))
-		return penstock_fail(err, -EINVAL, "%s/%s: names no file below %s", bucket, key, to);
+		return penstock_fail(err, -EINVAL, "%s/%s: names no file below %s", bucket, key,
+				     to);
 	return add_item(l, join(bucket, key), join(to, name)) < 0
 		       ? penstock_fail(err, -ENOMEM, "out of memory")
 		       : 0;
 }
 
-static int add_prefix(struct cp_list *l, const char *from, const char *to, struct penstock_object *c,
-		      struct penstock_err *err)
+static int add_prefix(struct cp_list *l, const char *from, const char *to,
+		      struct penstock_object *c, struct penstock_err *err)
 {
 	struct penstock_object_entry e = {.size = sizeof(e)};
 	struct penstock_object_list *list;

@@ -139,18 +139,18 @@ static int kv_cache_dir_check(const char *path, struct penstock_err *err)
 		return 0;
 	if (!full)
 		return penstock_fail(err, -EINVAL, "--cache-dir: '%s': %s", path,
-				   strerror(errno ? errno : ENOMEM));
+				     strerror(errno ? errno : ENOMEM));
 	folder = system_folder(full);
 	if (folder)
 		return penstock_fail(err, -EINVAL,
-				   "--cache-dir: '%s' cannot be a system directory (%s)", path,
-				   folder);
+				     "--cache-dir: '%s' cannot be a system directory (%s)", path,
+				     folder);
 	slash = strrchr(full, '/');
 	if (slash)
 		slash[slash == full] = 0;
 	if (access(full, F_OK) == 0 && access(full, W_OK) < 0)
 		return penstock_fail(err, -EINVAL, "--cache-dir: '%s': '%s' cannot be written to",
-				   path, full);
+				     path, full);
 	return 0;
 }
 
@@ -301,10 +301,11 @@ static void check_odd(struct kv_args *a)
 			    "written beforehand without --storage-capacity-gb or "
 			    "--precondition-size-gb");
 	if (a->latency_tracing)
-		cli_problem(&a->warnings,
-			    "--enable-latency-tracing: penstock does not trace the block layer with "
-			    "bpftrace; what it measured at the device is in the result, and "
-			    "--export-fio writes the job for fio");
+		cli_problem(
+			&a->warnings,
+			"--enable-latency-tracing: penstock does not trace the block layer with "
+			"bpftrace; what it measured at the device is in the result, and "
+			"--export-fio writes the job for fio");
 }
 
 /* A cache computes again what does not come soon: the store's own limits, unless others are given.

@@ -60,7 +60,7 @@ static int read_number(struct penstock_opts *opts, const struct member *m, const
 	penstock_get_bounds(m->field, &is);
 	if (n < is.min || n > is.max)
 		return penstock_fail(err, -EINVAL, "%s is not a number of %" PRIu64 "..%" PRIu64,
-				   m->name, is.min, is.max);
+				     m->name, is.min, is.max);
 	if (!strcmp(m->field, "block"))
 		opts->block = n;
 	else if (!strcmp(m->field, "depth"))

@@ -37,10 +37,10 @@ static int cli_path(const char **out, const char *text, struct penstock_err *err
 	if (!n)
 		return 0;
 	if (strncasecmp(text, PATH_SCHEME, strlen(PATH_SCHEME)) != 0)
-		return penstock_fail(err, -EINVAL,
-				   "'%.80s': %.*s:// is not supported; give a path or " PATH_SCHEME
-				   "/PATH",
-				   text, (int)min_u64(n, 20), text);
+		return penstock_fail(
+			err, -EINVAL,
+			"'%.80s': %.*s:// is not supported; give a path or " PATH_SCHEME "/PATH",
+			text, (int)min_u64(n, 20), text);
 	*out = text + strlen(PATH_SCHEME);
 	if (**out != '/')
 		return penstock_fail(

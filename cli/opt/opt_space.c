@@ -109,11 +109,11 @@ static int space_add_value(struct space *s, enum space_kind kind, const json_t *
 				 err);
 	text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
 	penstock_fail(err, -EINVAL, "%s: %s is not %s", space_names[kind], text ? text : "a value",
-		    is_flag(kind)              ? "true or false"
-		    : kind == SPACE_ENGINE     ? "an engine of this build"
-		    : kind == SPACE_MEMORY     ? "a kind of memory"
-		    : kind == SPACE_BLOCK_SIZE ? "a size"
-					       : "a number");
+		      is_flag(kind)              ? "true or false"
+		      : kind == SPACE_ENGINE     ? "an engine of this build"
+		      : kind == SPACE_MEMORY     ? "a kind of memory"
+		      : kind == SPACE_BLOCK_SIZE ? "a size"
+						 : "a number");
 	free(text);
 	return -EINVAL;
 }
@@ -148,12 +148,12 @@ static int add_other(struct cli_space_job *job, const struct other *o, const jso
 		return penstock_fail(err, -EINVAL, "%s: cannot vary here: %s", o->key, o->why);
 	if (parse_other(&n, o->type, json_array_get(list, 0)) < 0)
 		return penstock_fail(err, -EINVAL, "%s: is not %s", o->key,
-				   o->type == FLAG    ? "true or false"
-				   : o->type == COUNT ? "a number"
-						      : "a size");
+				     o->type == FLAG    ? "true or false"
+				     : o->type == COUNT ? "a number"
+							: "a size");
 	if (o->act == SET && (n > o->most || (o->type != FLAG && !n)))
 		return penstock_fail(err, -EINVAL, "%s: %" PRIu64 " is outside 1..%" PRIu64, o->key,
-				   n, o->most);
+				     n, o->most);
 	if (o->act == SET)
 		set_other(job, o, n);
 	else if (o->act == REFUSE && n != o->usual)
@@ -208,7 +208,7 @@ static int space_add_key(struct reader *r, const char *key, const json_t *list,
 	for (unsigned i = 0; i < ARRAY_SIZE(elsewhere); i++)
 		if (!strcmp(elsewhere[i].key, key))
 			return penstock_fail(err, -EINVAL, "%s: is not a setting: %s", key,
-					   elsewhere[i].instead);
+					     elsewhere[i].instead);
 	if (!json_is_array(list) || !json_array_size(list))
 		return penstock_fail(err, -EINVAL, "%s: is not a list of values", key);
 	for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
@@ -218,10 +218,10 @@ static int space_add_key(struct reader *r, const char *key, const json_t *list,
 		if (!strcmp(space_names[kind], key))
 			return add_axis(&r->space, kind, list, err);
 	return penstock_fail(err, -EINVAL,
-			   "unknown key '%s'; there are block_size, queue_depth, "
-			   "sequential_requests, single_submit, io_parallel, engine, "
-			   "memory, and other options of ds_io with one value",
-			   key);
+			     "unknown key '%s'; there are block_size, queue_depth, "
+			     "sequential_requests, single_submit, io_parallel, engine, "
+			     "memory, and other options of ds_io with one value",
+			     key);
 }
 
 /* What excludes each other on the command line does so here. */
@@ -229,11 +229,12 @@ static int check_whole(const struct reader *r, struct penstock_err *err)
 {
 	if (space_points(&r->space) > CLI_SPACE_MAX)
 		return penstock_fail(err, -EINVAL, "%u configurations are too many, at most %d",
-				   space_points(&r->space), CLI_SPACE_MAX);
+				     space_points(&r->space), CLI_SPACE_MAX);
 	if (r->job->gpu && space_value(&r->space, 0, SPACE_MEMORY))
 		return penstock_fail(err, -EINVAL, "gpu and memory exclude each other");
 	if (r->job->gds && space_value(&r->space, 0, SPACE_ENGINE))
-		return penstock_fail(err, -EINVAL, "use_gds is the engine cufile: leave out engine");
+		return penstock_fail(err, -EINVAL,
+				     "use_gds is the engine cufile: leave out engine");
 	return 0;
 }
 

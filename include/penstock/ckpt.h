@@ -29,10 +29,10 @@ extern "C" {
  * without is read as it is.  FILE.crc is replaced before FILE is, and describes both the old and
  * the new one for that moment.
  *
- * Objects.  Where the handle has a client (penstock_opts.objects) a path may be s3://BUCKET/KEY, for
- * reading and for writing; FILE.crc is an object beside it.  What is written is sent in parts while
- * more is written, and is visible by penstock_writer_commit() only; of two commits the later wins
- * whole.  What is aborted or fails leaves nothing; a process that is killed leaves parts that
+ * Objects.  Where the handle has a client (penstock_opts.objects) a path may be s3://BUCKET/KEY,
+ * for reading and for writing; FILE.crc is an object beside it.  What is written is sent in parts
+ * while more is written, and is visible by penstock_writer_commit() only; of two commits the later
+ * wins whole.  What is aborted or fails leaves nothing; a process that is killed leaves parts that
  * nobody sees (PENSTOCK_OBJECT_LIST_UPLOADS).  Such a writer goes one way: a seek back is -ESPIPE,
  * one forward writes zeros.
  *
@@ -57,7 +57,8 @@ struct penstock_reader; /* a file that is read */
 #define PENSTOCK_WRITER_NO_CRC  0x2u /* without FILE.crc; one that is there is removed */
 #define PENSTOCK_WRITER_OUTSIDE 0x4u /* the caller writes the bytes: penstock_writer_fd() */
 
-/* Options of penstock_writer_open().  Start from PENSTOCK_WRITER_OPTS_INIT; zero means "default". */
+/* Options of penstock_writer_open().  Start from PENSTOCK_WRITER_OPTS_INIT; zero means "default".
+ */
 struct penstock_writer_opts {
 	uint32_t size;         /* set by PENSTOCK_WRITER_OPTS_INIT */
 	uint32_t flags;        /* PENSTOCK_WRITER_* */
@@ -94,8 +95,8 @@ struct penstock_writer_opts {
  * or what open(2) says of the folder.
  */
 PENSTOCK_API int penstock_writer_open(struct penstock_writer **out, struct penstock_io *io,
-				  const char *path, const struct penstock_writer_opts *opts,
-				  struct penstock_err *err);
+				      const char *path, const struct penstock_writer_opts *opts,
+				      struct penstock_err *err);
 
 /*
  * Write at the writer's position, which moves on.  @buf is host or device memory and may be
@@ -104,22 +105,23 @@ PENSTOCK_API int penstock_writer_open(struct penstock_writer **out, struct penst
  * further call fails with it.
  */
 PENSTOCK_API int penstock_writer_write(struct penstock_writer *w, const void *buf, uint64_t len,
-				   struct penstock_err *err);
+				       struct penstock_err *err);
 
 /*
  * Move the position.  Forward beyond what was written leaves zeros, which cost no time where they
  * are many; backward writes over what was written before.  Moving alone does not make the file
  * longer.
  */
-PENSTOCK_API int penstock_writer_seek(struct penstock_writer *w, uint64_t offset, struct penstock_err *err);
+PENSTOCK_API int penstock_writer_seek(struct penstock_writer *w, uint64_t offset,
+				      struct penstock_err *err);
 PENSTOCK_API uint64_t penstock_writer_tell(const struct penstock_writer *w);
 
 /*
- * With PENSTOCK_WRITER_OUTSIDE only, where penstock_writer_write() and _seek() are -EINVAL: bytes are
- * written by calls of the caller's, be it of another library, to this descriptor.  It is the
+ * With PENSTOCK_WRITER_OUTSIDE only, where penstock_writer_write() and _seek() are -EINVAL: bytes
+ * are written by calls of the caller's, be it of another library, to this descriptor.  It is the
  * writer's, open for reading and writing, without O_DIRECT, which may be set (fcntl(2)); what the
- * file is at penstock_writer_commit(), when nothing may be under way any more, becomes visible.  In a
- * striped folder, too, it is a plain file.
+ * file is at penstock_writer_commit(), when nothing may be under way any more, becomes visible.  In
+ * a striped folder, too, it is a plain file.
  * @expected is 0, and an object is -EOPNOTSUPP.  Returns the descriptor or -errno.
  *
  * penstock_writer_sum() tells of bytes in host memory that are written at @offset: for FILE.crc, in
@@ -127,7 +129,7 @@ PENSTOCK_API uint64_t penstock_writer_tell(const struct penstock_writer *w);
  */
 PENSTOCK_API int penstock_writer_fd(struct penstock_writer *w, struct penstock_err *err);
 PENSTOCK_API int penstock_writer_sum(struct penstock_writer *w, const void *buf, uint64_t len,
-				 uint64_t offset, struct penstock_err *err);
+				     uint64_t offset, struct penstock_err *err);
 
 /*
  * Make it durable, then visible under its name in one step, then that durable.  Ends the writer in
@@ -156,7 +158,8 @@ enum penstock_verify {
 	PENSTOCK_VERIFY_NEVER = 2,
 };
 
-/* Options of penstock_reader_open().  Start from PENSTOCK_READER_OPTS_INIT; zero means "default". */
+/* Options of penstock_reader_open().  Start from PENSTOCK_READER_OPTS_INIT; zero means "default".
+ */
 struct penstock_reader_opts {
 	uint32_t size;         /* set by PENSTOCK_READER_OPTS_INIT */
 	uint32_t flags;        /* 0 */
@@ -177,8 +180,8 @@ struct penstock_reader_opts {
  * or what open(2) says.
  */
 PENSTOCK_API int penstock_reader_open(struct penstock_reader **out, struct penstock_io *io,
-				  const char *path, const struct penstock_reader_opts *opts,
-				  struct penstock_err *err);
+				      const char *path, const struct penstock_reader_opts *opts,
+				      struct penstock_err *err);
 /* NULL is allowed. */
 PENSTOCK_API void penstock_reader_close(struct penstock_reader *r);
 
@@ -191,7 +194,8 @@ struct penstock_reader_info {
 	uint64_t bad_len;
 	uint64_t read_bytes; /* read from the file so far, with what was read only to be checked */
 };
-PENSTOCK_API int penstock_reader_stat(const struct penstock_reader *r, struct penstock_reader_info *info);
+PENSTOCK_API int penstock_reader_stat(const struct penstock_reader *r,
+				      struct penstock_reader_info *info);
 
 /*
  * Read at the reader's position, which moves on; what follows is read ahead.  Returns how many
@@ -200,13 +204,14 @@ PENSTOCK_API int penstock_reader_stat(const struct penstock_reader *r, struct pe
  *   -ENODATA	the file has become shorter since it was opened
  */
 PENSTOCK_API int64_t penstock_reader_read(struct penstock_reader *r, void *buf, uint64_t len,
+					  struct penstock_err *err);
+PENSTOCK_API int penstock_reader_seek(struct penstock_reader *r, uint64_t offset,
 				      struct penstock_err *err);
-PENSTOCK_API int penstock_reader_seek(struct penstock_reader *r, uint64_t offset, struct penstock_err *err);
 PENSTOCK_API uint64_t penstock_reader_tell(const struct penstock_reader *r);
 
 /* Read anywhere, without moving the position; returns as penstock_reader_read(). */
 PENSTOCK_API int64_t penstock_reader_pread(struct penstock_reader *r, void *buf, uint64_t len,
-				       uint64_t offset, struct penstock_err *err);
+					   uint64_t offset, struct penstock_err *err);
 
 /* One range of a file and the memory it goes to. */
 struct penstock_piece {
@@ -222,8 +227,9 @@ struct penstock_piece {
  * the buffers.  Every range must lie within the file (-EINVAL).  Returns 0, or as
  * penstock_reader_read(); memory of pieces may be partly written then.
  */
-PENSTOCK_API int penstock_reader_fetch(struct penstock_reader *r, const struct penstock_piece *pieces,
-				   uint64_t n, struct penstock_err *err);
+PENSTOCK_API int penstock_reader_fetch(struct penstock_reader *r,
+				       const struct penstock_piece *pieces, uint64_t n,
+				       struct penstock_err *err);
 
 /* -------------------------------------------------------------- safetensors */
 
@@ -288,20 +294,22 @@ struct penstock_safetensors; /* a file that is read */
  *   -EBADMSG	the chunk of the header is not what was saved; the message says what else is in it,
  *		as far as a header that is not to be trusted tells
  */
-PENSTOCK_API int penstock_safetensors_open(struct penstock_safetensors **out, struct penstock_io *io,
-				       const char *path, const struct penstock_reader_opts *opts,
-				       struct penstock_err *err);
+PENSTOCK_API int penstock_safetensors_open(struct penstock_safetensors **out,
+					   struct penstock_io *io, const char *path,
+					   const struct penstock_reader_opts *opts,
+					   struct penstock_err *err);
 /* NULL is allowed. */
 PENSTOCK_API void penstock_safetensors_close(struct penstock_safetensors *s);
 
 /* The @i-th tensor in the order of the file; NULL past the last.  It lives as long as @s. */
-PENSTOCK_API const struct penstock_tensor *penstock_safetensors_get(const struct penstock_safetensors *s,
-							      uint64_t i);
+PENSTOCK_API const struct penstock_tensor *
+penstock_safetensors_get(const struct penstock_safetensors *s, uint64_t i);
 /* Its number by its name, or -ENOENT. */
-PENSTOCK_API int64_t penstock_safetensors_find(const struct penstock_safetensors *s, const char *name);
+PENSTOCK_API int64_t penstock_safetensors_find(const struct penstock_safetensors *s,
+					       const char *name);
 /* The @i-th entry of __metadata__ in the order of the header; NULL past the last. */
-PENSTOCK_API const struct penstock_meta *penstock_safetensors_metadata(const struct penstock_safetensors *s,
-								 uint64_t i);
+PENSTOCK_API const struct penstock_meta *
+penstock_safetensors_metadata(const struct penstock_safetensors *s, uint64_t i);
 /* The reader underneath, for what is not asked for by tensors.  It stays the file's. */
 PENSTOCK_API struct penstock_reader *penstock_safetensors_reader(struct penstock_safetensors *s);
 
@@ -318,13 +326,13 @@ struct penstock_tensor_read {
 };
 
 /*
- * Read tensors and slices: all ranges of all of them as one penstock_reader_fetch().  Returns 0 or as
- * that; -EBADMSG names the tensors that are concerned.  -EINVAL: there is no such tensor, or a
+ * Read tensors and slices: all ranges of all of them as one penstock_reader_fetch().  Returns 0 or
+ * as that; -EBADMSG names the tensors that are concerned.  -EINVAL: there is no such tensor, or a
  * slice is not within it.
  */
 PENSTOCK_API int penstock_safetensors_read(struct penstock_safetensors *s,
-				       const struct penstock_tensor_read *reads, uint64_t n,
-				       struct penstock_err *err);
+					   const struct penstock_tensor_read *reads, uint64_t n,
+					   struct penstock_err *err);
 
 /*
  * Write a file through @w, from its position on, which should be 0; the caller commits.  The bytes
@@ -334,16 +342,16 @@ PENSTOCK_API int penstock_safetensors_read(struct penstock_safetensors *s,
  * names it.
  */
 PENSTOCK_API int penstock_safetensors_write(struct penstock_writer *w,
-					const struct penstock_tensor *tensors, uint64_t n,
-					const struct penstock_meta *meta, uint64_t nr_meta,
-					struct penstock_err *err);
+					    const struct penstock_tensor *tensors, uint64_t n,
+					    const struct penstock_meta *meta, uint64_t nr_meta,
+					    struct penstock_err *err);
 
 /* A file of these tensors, complete and durable: open, write, commit.  @opts may be NULL. */
 PENSTOCK_API int penstock_safetensors_save(struct penstock_io *io, const char *path,
-				       const struct penstock_tensor *tensors, uint64_t n,
-				       const struct penstock_meta *meta, uint64_t nr_meta,
-				       const struct penstock_writer_opts *opts,
-				       struct penstock_err *err);
+					   const struct penstock_tensor *tensors, uint64_t n,
+					   const struct penstock_meta *meta, uint64_t nr_meta,
+					   const struct penstock_writer_opts *opts,
+					   struct penstock_err *err);
 
 /* ---- torch ---- */
 
@@ -366,19 +374,19 @@ struct penstock_archive; /* the directory of one */
  *   -EINVAL	it is none, or one with records that are compressed; the message says what is wrong
  */
 PENSTOCK_API int penstock_archive_open(struct penstock_archive **out, struct penstock_reader *r,
-				   struct penstock_err *err);
+				       struct penstock_err *err);
 /* NULL is allowed. */
 PENSTOCK_API void penstock_archive_close(struct penstock_archive *a);
 /* The @i-th record in the order of the file; NULL past the last.  It lives as long as @a. */
 PENSTOCK_API const struct penstock_record *penstock_archive_get(const struct penstock_archive *a,
-							  uint64_t i);
+								uint64_t i);
 
 /*
- * As penstock_writer_write(), and *@crc goes on: the CRC-32 of zip archives of what had it before (0:
- * of nothing), followed by these bytes.
+ * As penstock_writer_write(), and *@crc goes on: the CRC-32 of zip archives of what had it before
+ * (0: of nothing), followed by these bytes.
  */
 PENSTOCK_API int penstock_writer_write_sum(struct penstock_writer *w, const void *buf, uint64_t len,
-				       uint32_t *crc, struct penstock_err *err);
+					   uint32_t *crc, struct penstock_err *err);
 
 /*
  * CRC-32 of zip archives, which torch saves: of what had @crc before (0: of nothing), followed by

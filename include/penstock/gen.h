@@ -26,15 +26,15 @@ struct penstock_gen;
  * possible: dedup up to 1000, compress up to 16.
  */
 PENSTOCK_API int penstock_gen_open(struct penstock_gen **out, uint64_t seed, double dedup,
-			       double compress, struct penstock_err *err);
+				   double compress, struct penstock_err *err);
 PENSTOCK_API void penstock_gen_close(struct penstock_gen *gen); /* NULL is allowed */
 
 /* Bytes [@offset, @offset + @len) of @object. */
-PENSTOCK_API void penstock_gen_fill(const struct penstock_gen *gen, uint64_t object, uint64_t offset,
-				void *buf, size_t len);
+PENSTOCK_API void penstock_gen_fill(const struct penstock_gen *gen, uint64_t object,
+				    uint64_t offset, void *buf, size_t len);
 /* Offset into @buf of the first byte that is not right, or @len when all are. */
-PENSTOCK_API size_t penstock_gen_check(const struct penstock_gen *gen, uint64_t object, uint64_t offset,
-				   const void *buf, size_t len);
+PENSTOCK_API size_t penstock_gen_check(const struct penstock_gen *gen, uint64_t object,
+				       uint64_t offset, const void *buf, size_t len);
 
 #ifdef __cplusplus
 }

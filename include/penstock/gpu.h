@@ -20,7 +20,8 @@ extern "C" {
  *   -ENODEV	there is no such device
  *   -ENOMEM	the device has no more memory
  */
-PENSTOCK_API int penstock_gpu_alloc(void **out, unsigned device, uint64_t len, struct penstock_err *err);
+PENSTOCK_API int penstock_gpu_alloc(void **out, unsigned device, uint64_t len,
+				    struct penstock_err *err);
 
 /* Free memory of penstock_gpu_alloc() that no operation uses.  NULL is allowed. */
 PENSTOCK_API int penstock_gpu_free(void *addr);
@@ -35,7 +36,8 @@ PENSTOCK_API int penstock_gpu_device(const void *addr);
  * Copy @len bytes, at least one side of which is device memory; done on return.  Host
  * memory that is pinned is copied several times as fast.
  */
-PENSTOCK_API int penstock_gpu_copy(void *to, const void *from, uint64_t len, struct penstock_err *err);
+PENSTOCK_API int penstock_gpu_copy(void *to, const void *from, uint64_t len,
+				   struct penstock_err *err);
 
 /*
  * Pin host memory for copies to and from every device, until penstock_gpu_unpin() of the

@@ -11,8 +11,8 @@ extern "C" {
 /*
  * Objects of S3 stores: s3://BUCKET/KEY.
  *
- *	penstock_object_open -> penstock_object_stat / _read / _put / _list / ... -> penstock_object_close
- *	                      penstock_upload_open -> _write ... -> _commit or _abort
+ *	penstock_object_open -> penstock_object_stat / _read / _put / _list / ... -> _close
+ *	                        penstock_upload_open -> _write ... -> _commit or _abort
  *
  * A KEY is what stands behind the first slash after the bucket, byte for byte: nothing in it is
  * an escape.  libcurl and libcrypto are loaded when a client is opened; where they are missing,
@@ -21,7 +21,7 @@ extern "C" {
  * Never a mixture.  A read is cut into ranges that are in flight together.  All of them must come
  * from the same object: If-Match is sent as soon as its ETag is known, and the ETag of every answer
  * is compared, so that an object that is replaced meanwhile is an error (-ESTALE).  Status, length
- *and Content-Range of every answer are checked.
+ * and Content-Range of every answer are checked.
  *
  * Never half there.  What is put or uploaded is visible when the call that ends it has returned,
  * or not at all.
@@ -29,9 +29,9 @@ extern "C" {
  * Failures.  What may pass is tried again, after a pause that is drawn from a window that doubles:
  * broken connections, timeouts, 408, 429, 500, 502, 503, 504, SlowDown, RequestTimeout, and 409 of
  * a conditional write; at another endpoint where there is one.  A clock that is off is put right by
- *the server's, 301 and 307 are followed with a new signature.  All else fails at once.  Each such
- *try is counted (struct penstock_object_stats).  When a server says SlowDown, fewer requests are in
- *flight.
+ * the server's, 301 and 307 are followed with a new signature.  All else fails at once.  Each such
+ * try is counted (struct penstock_object_stats).  When a server says SlowDown, fewer requests are
+ * in flight.
  *
  * Secrets stand in no message and no statistic.
  *
@@ -121,8 +121,9 @@ struct penstock_object_opts {
  *   -ENOTSUP	libcurl or libcrypto cannot be loaded
  *   -ENOENT	no credentials were found
  */
-PENSTOCK_API int penstock_object_open(struct penstock_object **out, const struct penstock_object_opts *opts,
-				  struct penstock_err *err);
+PENSTOCK_API int penstock_object_open(struct penstock_object **out,
+				      const struct penstock_object_opts *opts,
+				      struct penstock_err *err);
 
 /* Wait for what is in flight, close the connections, free.  NULL is allowed. */
 PENSTOCK_API void penstock_object_close(struct penstock_object *c);
@@ -142,13 +143,13 @@ struct penstock_object_info {
 	uint32_t size; /* sizeof(struct penstock_object_info), set by the caller */
 	uint32_t reserved;
 	uint64_t bytes;
-	int64_t mtime;                 /* seconds since 1970; 0: not told */
+	int64_t mtime;                   /* seconds since 1970; 0: not told */
 	char etag[PENSTOCK_OBJECT_ETAG]; /* with its quotes, as the server has it; "": none */
-	char checksum[64];             /* "crc32c:..." as sent and acknowledged; "": none */
+	char checksum[64];               /* "crc32c:..." as sent and acknowledged; "": none */
 };
 
 PENSTOCK_API int penstock_object_stat(struct penstock_object *c, const char *uri,
-				  struct penstock_object_info *info, struct penstock_err *err);
+				      struct penstock_object_info *info, struct penstock_err *err);
 
 /*
  * Read up to @len bytes at @offset into @buf, in ranges of opts.part.  Returns the number of bytes,
@@ -157,16 +158,16 @@ PENSTOCK_API int penstock_object_stat(struct penstock_object *c, const char *uri
  * of ranges: it is compared where @etag is given, @offset is 0 and @len is at most opts.part.
  */
 PENSTOCK_API int64_t penstock_object_read(struct penstock_object *c, const char *uri, void *buf,
-				      uint64_t len, uint64_t offset, const char *etag,
-				      struct penstock_err *err);
+					  uint64_t len, uint64_t offset, const char *etag,
+					  struct penstock_err *err);
 
 /* One of many reads. */
 struct penstock_object_range {
 	const char *uri;
 	void *buf;
 	uint64_t len, offset;
-	const char *etag;             /* NULL: any, but one */
-	int64_t res;                  /* bytes or -errno, set by the call */
+	const char *etag;               /* NULL: any, but one */
+	int64_t res;                    /* bytes or -errno, set by the call */
 	char got[PENSTOCK_OBJECT_ETAG]; /* ETag of what was read, set by the call */
 };
 
@@ -174,33 +175,34 @@ struct penstock_object_range {
  * All of @reads, in flight together as far as opts.connections allow.  Returns 0, or the first
  * error in the order of @reads; each says in @res how it went.
  */
-PENSTOCK_API int penstock_object_fetch(struct penstock_object *c, struct penstock_object_range *reads,
-				   uint64_t n, struct penstock_err *err);
+PENSTOCK_API int penstock_object_fetch(struct penstock_object *c,
+				       struct penstock_object_range *reads, uint64_t n,
+				       struct penstock_err *err);
 
 /* Bits of the flags of penstock_object_put() and of an upload. */
 #define PENSTOCK_OBJECT_NEW 0x1u /* If-None-Match: it must not be there */
 
 /*
- * Put @len bytes as one object with one request, at most 5 GiB.  @flags: PENSTOCK_OBJECT_NEW; @etag:
- * only in place of this one (If-Match), or NULL.  @info may be NULL; of it bytes, etag and checksum
- * are set.
+ * Put @len bytes as one object with one request, at most 5 GiB.  @flags: PENSTOCK_OBJECT_NEW;
+ * @etag: only in place of this one (If-Match), or NULL.  @info may be NULL; of it bytes, etag and
+ * checksum are set.
  */
 PENSTOCK_API int penstock_object_put(struct penstock_object *c, const char *uri, const void *buf,
-				 uint64_t len, uint32_t flags, const char *etag,
-				 struct penstock_object_info *info, struct penstock_err *err);
+				     uint64_t len, uint32_t flags, const char *etag,
+				     struct penstock_object_info *info, struct penstock_err *err);
 
 /*
  * Copy within the store, by the store, at most 5 GiB (-EFBIG).  @info, of the copy, may be NULL.
  */
 PENSTOCK_API int penstock_object_copy(struct penstock_object *c, const char *from, const char *to,
-				  struct penstock_object_info *info, struct penstock_err *err);
+				      struct penstock_object_info *info, struct penstock_err *err);
 
 /*
  * Delete, 1000 of a bucket with a request; what is not there counts as deleted.  Returns 0 or the
  * first error, of which the message names the object; the others are deleted all the same.
  */
-PENSTOCK_API int penstock_object_delete(struct penstock_object *c, const char *const *uris, uint64_t n,
-				    struct penstock_err *err);
+PENSTOCK_API int penstock_object_delete(struct penstock_object *c, const char *const *uris,
+					uint64_t n, struct penstock_err *err);
 
 /* --------------------------------------------------------------------- uploads */
 
@@ -229,20 +231,22 @@ struct penstock_upload_opts {
  * PENSTOCK_OBJECT_LIST_UPLOADS.
  */
 PENSTOCK_API int penstock_upload_open(struct penstock_upload **out, struct penstock_object *c,
-				  const char *uri, const struct penstock_upload_opts *opts,
-				  struct penstock_err *err);
-/* As penstock_writer_write(): copied, waits where all parts are in flight, the first error stays. */
+				      const char *uri, const struct penstock_upload_opts *opts,
+				      struct penstock_err *err);
+/* As penstock_writer_write(): copied, waits where all parts are in flight, the first error stays.
+ */
 PENSTOCK_API int penstock_upload_write(struct penstock_upload *u, const void *buf, uint64_t len,
-				   struct penstock_err *err);
+				       struct penstock_err *err);
 /* Make it the object.  Ends the upload in every case; after an error nothing of it is left. */
-PENSTOCK_API int penstock_upload_commit(struct penstock_upload *u, struct penstock_object_info *info,
-				    struct penstock_err *err);
+PENSTOCK_API int penstock_upload_commit(struct penstock_upload *u,
+					struct penstock_object_info *info,
+					struct penstock_err *err);
 /* As if nothing had been written.  NULL is allowed. */
 PENSTOCK_API void penstock_upload_abort(struct penstock_upload *u);
 
 /* Remove an upload that somebody left: its key and @id as a list tells them. */
 PENSTOCK_API int penstock_object_abort(struct penstock_object *c, const char *uri, const char *id,
-				   struct penstock_err *err);
+				       struct penstock_err *err);
 
 /* ----------------------------------------------------------------------- lists */
 
@@ -263,11 +267,13 @@ struct penstock_object_entry {
 };
 
 /* @uri: s3://BUCKET/PREFIX, where PREFIX may be empty. */
-PENSTOCK_API int penstock_object_list_open(struct penstock_object_list **out, struct penstock_object *c,
-				       const char *uri, uint32_t flags, struct penstock_err *err);
+PENSTOCK_API int penstock_object_list_open(struct penstock_object_list **out,
+					   struct penstock_object *c, const char *uri,
+					   uint32_t flags, struct penstock_err *err);
 /* The next in the server's order; pages are asked for as needed.  1, or 0 at the end. */
 PENSTOCK_API int penstock_object_list_next(struct penstock_object_list *l,
-				       struct penstock_object_entry *entry, struct penstock_err *err);
+					   struct penstock_object_entry *entry,
+					   struct penstock_err *err);
 PENSTOCK_API void penstock_object_list_close(struct penstock_object_list *l);
 
 /* ------------------------------------------------------------------- statistics */
@@ -300,7 +306,8 @@ struct penstock_object_stats {
 	uint64_t first_byte_max_ns;
 	uint64_t absent; /* requests that asked whether something is there, and it was not */
 };
-PENSTOCK_API int penstock_object_get_stats(struct penstock_object *c, struct penstock_object_stats *stats);
+PENSTOCK_API int penstock_object_get_stats(struct penstock_object *c,
+					   struct penstock_object_stats *stats);
 
 struct penstock_object_endpoint {
 	uint32_t size; /* sizeof(struct penstock_object_endpoint), set by the caller */
@@ -314,15 +321,16 @@ struct penstock_object_endpoint {
 };
 /* -ENOENT past the last. */
 PENSTOCK_API int penstock_object_get_endpoint(struct penstock_object *c, uint32_t i,
-					  struct penstock_object_endpoint *e);
+					      struct penstock_object_endpoint *e);
 
 /* ------------------------------------------------------------------------ a check */
 
 enum penstock_object_point {
-	PENSTOCK_OBJECT_REACH = 0,    /* every endpoint answers */
-	PENSTOCK_OBJECT_REGION = 1,   /* region and style are the bucket's */
-	PENSTOCK_OBJECT_CLOCK = 2,    /* ours and the server's */
-	PENSTOCK_OBJECT_RIGHTS = 3,   /* list, and with PENSTOCK_OBJECT_CHECK_WRITE put, read, delete */
+	PENSTOCK_OBJECT_REACH = 0,  /* every endpoint answers */
+	PENSTOCK_OBJECT_REGION = 1, /* region and style are the bucket's */
+	PENSTOCK_OBJECT_CLOCK = 2,  /* ours and the server's */
+	PENSTOCK_OBJECT_RIGHTS =
+		3, /* list, and with PENSTOCK_OBJECT_CHECK_WRITE put, read, delete */
 	PENSTOCK_OBJECT_SUPPORTS = 4, /* conditional writes, checksums, multipart */
 	PENSTOCK_OBJECT_POINTS = 5,
 };
@@ -343,7 +351,8 @@ struct penstock_object_report {
  * that was looked at is good, else the first error; @check has a line for each.
  */
 PENSTOCK_API int penstock_object_check(struct penstock_object *c, const char *uri, uint32_t flags,
-				   struct penstock_object_report *check, struct penstock_err *err);
+				       struct penstock_object_report *check,
+				       struct penstock_err *err);
 
 #ifdef __cplusplus
 }

@@ -115,15 +115,16 @@ struct penstock_opts {
 	uint64_t block; /* split size in bytes, multiple of 512, 512..1 GiB (what suits the device,
 			   near 1 MiB) */
 	const char
-		*engine;  /* NAME or NAME:SETTINGS, see penstock_engine_name(); NULL: first usable */
-	uint32_t threads; /* I/O threads, 1..256 (as many as the work needs: one, and more where
-			     threads do nothing but copy; see struct penstock_stats) */
-	uint32_t flags;   /* PENSTOCK_SINGLE_SUBMIT, ... */
-	uint32_t direct;  /* enum penstock_direct */
+		*engine; /* NAME or NAME:SETTINGS, see penstock_engine_name(); NULL: first usable */
+	uint32_t threads;    /* I/O threads, 1..256 (as many as the work needs: one, and more where
+				threads do nothing but copy; see struct penstock_stats) */
+	uint32_t flags;      /* PENSTOCK_SINGLE_SUBMIT, ... */
+	uint32_t direct;     /* enum penstock_direct */
 	uint32_t durability; /* enum penstock_durability, for every write of the handle */
 	uint32_t huge;       /* enum penstock_huge, for memory the library allocates */
 	uint32_t mode;       /* permissions of files created by path (0644), less the umask */
-	void (*trace)(void *arg, const struct penstock_event *event); /* from any thread; optional */
+	void (*trace)(void *arg,
+		      const struct penstock_event *event); /* from any thread; optional */
 	void *trace_arg;
 	/*
 	 * Where names are s3://BUCKET/KEY, see penstock_file_open().  The caller's, to be closed
@@ -143,7 +144,7 @@ struct penstock_opts {
  *   -ENOMEM, -EAGAIN	no memory, no threads, or no queues (fs.aio-max-nr)
  */
 PENSTOCK_API int penstock_open(struct penstock_io **out, const struct penstock_opts *opts,
-			   struct penstock_err *err);
+			       struct penstock_err *err);
 
 /*
  * Wait for what is in flight, close the handle's files, free its buffers and
@@ -190,16 +191,17 @@ PENSTOCK_API int penstock_get_bounds(const char *field, struct penstock_bounds *
  * Writing: a new object as a whole, O_WRONLY with O_TRUNC, or with O_EXCL where there must be none
  * yet.  Operations are submitted in the order of their offsets, without gaps; they may all be in
  * flight. A write is complete when it was copied into a part; parts are sent while others are
- * written.  The object is there when penstock_file_close() has returned 0.  That tells what failed of
- * any part; then, after penstock_file_abort(), after a write that failed or was cancelled, and where
- * the handle is closed before the file, nothing of it is left, and what was there before stays.
- * PENSTOCK_SYNC and flags that sync are -ENOTSUP: before that nothing is durable.
+ * written.  The object is there when penstock_file_close() has returned 0.  That tells what failed
+ * of any part; then, after penstock_file_abort(), after a write that failed or was cancelled, and
+ * where the handle is closed before the file, nothing of it is left, and what was there before
+ * stays. PENSTOCK_SYNC and flags that sync are -ENOTSUP: before that nothing is durable.
  *
  * By path, a read asks for its ranges right away, all of one object; a write, at offset 0 and with
  * PENSTOCK_OP_TRUNCATE, is the object, and complete when that is there.
  */
-PENSTOCK_API int penstock_file_open(struct penstock_file **out, struct penstock_io *io, const char *path,
-				int oflags, unsigned mode, struct penstock_err *err);
+PENSTOCK_API int penstock_file_open(struct penstock_file **out, struct penstock_io *io,
+				    const char *path, int oflags, unsigned mode,
+				    struct penstock_err *err);
 
 /*
  * Use the caller's file descriptor, which stays the caller's and must stay open
@@ -210,7 +212,7 @@ PENSTOCK_API int penstock_file_open(struct penstock_file **out, struct penstock_
  * descriptor.
  */
 PENSTOCK_API int penstock_file_from_fd(struct penstock_file **out, struct penstock_io *io, int fd,
-				   struct penstock_err *err);
+				       struct penstock_err *err);
 
 /*
  * Hand over a file descriptor: it is the library's from here on, closed with the file and where
@@ -218,7 +220,7 @@ PENSTOCK_API int penstock_file_from_fd(struct penstock_file **out, struct pensto
  * was opened); else as penstock_file_open(), O_DIRECT included.  Messages call it @name.
  */
 PENSTOCK_API int penstock_file_take_fd(struct penstock_file **out, struct penstock_io *io, int fd,
-				   const char *name, struct penstock_err *err);
+				       const char *name, struct penstock_err *err);
 
 /*
  * Wait for the file's operations and close it.  Returns 0, or -errno when
@@ -230,7 +232,8 @@ PENSTOCK_API int penstock_file_close(struct penstock_file *file, struct penstock
 PENSTOCK_API int penstock_file_abort(struct penstock_file *file, struct penstock_err *err);
 
 struct penstock_file_info {
-	uint32_t size; /* sizeof(struct penstock_file_info), set by the caller; no more is written */
+	uint32_t
+		size; /* sizeof(struct penstock_file_info), set by the caller; no more is written */
 	uint32_t direct;       /* 1: O_DIRECT is in use now */
 	uint32_t mem_align;    /* address alignment O_DIRECT asks for, bytes; 1 when buffered */
 	uint32_t offset_align; /* the same for offset and length */
@@ -288,7 +291,7 @@ struct penstock_op {
 	int32_t fd;
 	uint32_t nr_iov; /* > 0: @iov describes the memory, @buf and @len are ignored */
 	const struct penstock_iov *iov; /* read at submission, need not outlive it */
-	void *buf;                    /* untouched by the caller until completion */
+	void *buf;                      /* untouched by the caller until completion */
 	uint64_t len;
 	uint64_t offset;
 	uint64_t tag; /* handed back in the completion */
@@ -355,7 +358,7 @@ struct penstock_done {
  * on_done get 0 there.
  */
 PENSTOCK_API int penstock_submit(struct penstock_io *io, const struct penstock_op *ops, unsigned n,
-			     uint64_t *tickets, struct penstock_err *err);
+				 uint64_t *tickets, struct penstock_err *err);
 
 /*
  * Wait for one operation, at most @timeout_ns (negative: without limit; 0:
@@ -367,7 +370,7 @@ PENSTOCK_API int penstock_submit(struct penstock_io *io, const struct penstock_o
  * the same ticket at the same time all get the result.
  */
 PENSTOCK_API int penstock_wait(struct penstock_io *io, uint64_t ticket, int64_t timeout_ns,
-			   struct penstock_done *done);
+			       struct penstock_done *done);
 
 /*
  * Collect finished operations, whichever they are: at least @min, at most
@@ -377,7 +380,7 @@ PENSTOCK_API int penstock_wait(struct penstock_io *io, uint64_t ticket, int64_t 
  * fewer than @min only after @timeout_ns, or when nothing is left to wait for.
  */
 PENSTOCK_API int penstock_wait_any(struct penstock_io *io, struct penstock_done *done, unsigned min,
-			       unsigned max, int64_t timeout_ns);
+				   unsigned max, int64_t timeout_ns);
 
 /* What penstock_wait_all() collected. */
 struct penstock_summary {
@@ -394,7 +397,7 @@ struct penstock_summary {
  * nothing collected.  @sum may be NULL only if the caller does not care.
  */
 PENSTOCK_API int penstock_wait_all(struct penstock_io *io, int64_t timeout_ns,
-			       struct penstock_summary *sum);
+				   struct penstock_summary *sum);
 
 /*
  * Give up the blocks of an operation that have not been issued yet; it then
@@ -410,11 +413,11 @@ PENSTOCK_API int penstock_cancel(struct penstock_io *io, uint64_t ticket);
  * kept it from being taken.  The other two return bytes moved or -errno.
  */
 PENSTOCK_API int penstock_run(struct penstock_io *io, const struct penstock_op *op,
-			  struct penstock_done *done, struct penstock_err *err);
-PENSTOCK_API int64_t penstock_pread(struct penstock_file *file, void *buf, uint64_t len, uint64_t offset,
-				struct penstock_err *err);
+			      struct penstock_done *done, struct penstock_err *err);
+PENSTOCK_API int64_t penstock_pread(struct penstock_file *file, void *buf, uint64_t len,
+				    uint64_t offset, struct penstock_err *err);
 PENSTOCK_API int64_t penstock_pwrite(struct penstock_file *file, const void *buf, uint64_t len,
-				 uint64_t offset, struct penstock_err *err);
+				     uint64_t offset, struct penstock_err *err);
 
 /* ------------------------------------------------------------------ memory */
 
@@ -438,7 +441,7 @@ struct penstock_buf_info {
  * The handle owns it; penstock_buf_free() ends it early.
  */
 PENSTOCK_API int penstock_buf_alloc(void **out, struct penstock_io *io, uint64_t len, uint32_t want,
-				struct penstock_buf_info *info, struct penstock_err *err);
+				    struct penstock_buf_info *info, struct penstock_err *err);
 
 /* Free memory of penstock_buf_alloc() that no operation uses.  NULL is allowed. */
 PENSTOCK_API int penstock_buf_free(struct penstock_io *io, void *addr);
@@ -451,8 +454,9 @@ PENSTOCK_API int penstock_buf_free(struct penstock_io *io, void *addr);
  * The memory must stay mapped until it is unregistered.  Returns 0 even when
  * a limit refused it: see @info.
  */
-PENSTOCK_API int penstock_buf_register(struct penstock_io *io, void *addr, uint64_t len, uint32_t want,
-				   struct penstock_buf_info *info, struct penstock_err *err);
+PENSTOCK_API int penstock_buf_register(struct penstock_io *io, void *addr, uint64_t len,
+				       uint32_t want, struct penstock_buf_info *info,
+				       struct penstock_err *err);
 PENSTOCK_API int penstock_buf_unregister(struct penstock_io *io, void *addr);
 
 /*
@@ -462,7 +466,7 @@ PENSTOCK_API int penstock_buf_unregister(struct penstock_io *io, void *addr);
  * handle that moves it, with PENSTOCK_BUF_HUGE where info->got has it.
  */
 PENSTOCK_API int penstock_mem_alloc(void **out, uint64_t len, uint32_t huge, uint32_t want,
-				struct penstock_buf_info *info, struct penstock_err *err);
+				    struct penstock_buf_info *info, struct penstock_err *err);
 /*
  * Free it; @len as it was allocated.  No operation may use it, and no handle
  * may have it registered any more.  NULL is allowed.

@@ -69,7 +69,7 @@ struct penstock_path_info {
  *   -EINVAL	it is none of the three, or info->size is not set
  */
 PENSTOCK_API int penstock_probe_path(const char *path, struct penstock_path_info *info,
-				 struct penstock_err *err);
+				     struct penstock_err *err);
 
 /*
  * How many bytes of [@offset, @offset + @len) of an open file are in the page
@@ -113,7 +113,7 @@ struct penstock_gpu_device {
  * -ENODEV when there is no such device.
  */
 PENSTOCK_API int penstock_probe_gpu_device(unsigned device, struct penstock_gpu_device *info,
-				       struct penstock_err *err);
+					   struct penstock_err *err);
 
 struct penstock_gpu_speed {
 	uint32_t size; /* sizeof(struct penstock_gpu_speed), set by the caller */
@@ -127,7 +127,7 @@ struct penstock_gpu_speed {
  * the device's memory and as much of the host's.
  */
 PENSTOCK_API int penstock_probe_gpu_speed(unsigned device, struct penstock_gpu_speed *speed,
-				      struct penstock_err *err);
+					  struct penstock_err *err);
 
 struct penstock_cufile_info {
 	uint32_t size;       /* sizeof(struct penstock_cufile_info), set by the caller */
@@ -160,7 +160,7 @@ struct penstock_kernel_offer {
  * Returns 0, -ENOENT behind the last, or -EINVAL when offer->size is not set.
  */
 PENSTOCK_API int penstock_probe_kernel(unsigned index, const char *path,
-				   struct penstock_kernel_offer *offer);
+				       struct penstock_kernel_offer *offer);
 
 #ifdef __cplusplus
 }

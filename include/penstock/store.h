@@ -90,9 +90,10 @@ struct penstock_store_opts {
  *   -EMFILE, -ENFILE, -ENOMEM	of the process, for which no directory is left out
  *   -ENOTSUP	libcurl or libcrypto cannot be loaded; a URI of another kind
  */
-PENSTOCK_API int penstock_store_open(struct penstock_store **out, const char *const *dirs, unsigned nr,
-				 uint64_t capacity, const struct penstock_store_opts *opts,
-				 struct penstock_err *err);
+PENSTOCK_API int penstock_store_open(struct penstock_store **out, const char *const *dirs,
+				     unsigned nr, uint64_t capacity,
+				     const struct penstock_store_opts *opts,
+				     struct penstock_err *err);
 
 /*
  * Wait for what is in flight, write the log to the device, and free the store, always.  Batches
@@ -107,8 +108,8 @@ PENSTOCK_API int penstock_store_close(struct penstock_store *store, struct penst
  * mapped until it is unregistered or the store is closed.
  */
 PENSTOCK_API int penstock_store_register(struct penstock_store *store, void *addr, uint64_t len,
-				     uint32_t want, struct penstock_buf_info *info,
-				     struct penstock_err *err);
+					 uint32_t want, struct penstock_buf_info *info,
+					 struct penstock_err *err);
 PENSTOCK_API int penstock_store_unregister(struct penstock_store *store, void *addr);
 
 /* ----------------------------------------------------------------- batches */
@@ -127,9 +128,9 @@ enum penstock_store_opcode {
 #define PENSTOCK_STORE_TOUCH  0x4u /* exists: what is there counts as used, as by a get */
 
 struct penstock_store_item {
-	const void *key;              /* copied at submission */
-	uint32_t key_len;             /* 1..PENSTOCK_STORE_KEY_MAX */
-	uint32_t nr_iov;              /* get and set */
+	const void *key;                /* copied at submission */
+	uint32_t key_len;               /* 1..PENSTOCK_STORE_KEY_MAX */
+	uint32_t nr_iov;                /* get and set */
 	const struct penstock_iov *iov; /* copied at submission; its memory is used until the end */
 };
 
@@ -187,8 +188,8 @@ struct penstock_store_batch {
  * device memory nothing may be under way in the GPU's streams that touches it.
  */
 PENSTOCK_API int64_t penstock_store_submit(struct penstock_store *store,
-				       const struct penstock_store_batch *batch,
-				       struct penstock_err *err);
+					   const struct penstock_store_batch *batch,
+					   struct penstock_err *err);
 
 /*
  * Readable while finished batches wait to be collected; an eventfd(2), the store's.  It may be so
@@ -197,22 +198,23 @@ PENSTOCK_API int64_t penstock_store_submit(struct penstock_store *store,
 PENSTOCK_API int penstock_store_fd(const struct penstock_store *store);
 
 /* Collect finished batches, at most @max; never waits.  Returns how many. */
-PENSTOCK_API int penstock_store_drain(struct penstock_store *store, struct penstock_store_done *done,
-				  unsigned max);
+PENSTOCK_API int penstock_store_drain(struct penstock_store *store,
+				      struct penstock_store_done *done, unsigned max);
 
 /*
  * Wait for one batch, at most @timeout_ns (negative: without limit).  Returns 0 with *@done
  * filled, -ETIMEDOUT, or -ENOENT when there is no such ticket.
  */
-PENSTOCK_API int penstock_store_wait(struct penstock_store *store, uint64_t ticket, int64_t timeout_ns,
-				 struct penstock_store_done *done);
+PENSTOCK_API int penstock_store_wait(struct penstock_store *store, uint64_t ticket,
+				     int64_t timeout_ns, struct penstock_store_done *done);
 
 /*
  * Submit and wait; nobody else can collect the batch.  Exists is answered by the calling thread.
  * Returns 0 or as submit.
  */
-PENSTOCK_API int penstock_store_run(struct penstock_store *store, const struct penstock_store_batch *batch,
-				struct penstock_store_done *done, struct penstock_err *err);
+PENSTOCK_API int penstock_store_run(struct penstock_store *store,
+				    const struct penstock_store_batch *batch,
+				    struct penstock_store_done *done, struct penstock_err *err);
 
 /*
  * Forget everything: for what the keys say no longer, as after new weights.  When this returns no
@@ -265,10 +267,12 @@ struct penstock_store_stats {
 	uint64_t below_errors;               /* requests that failed */
 };
 
-PENSTOCK_API int penstock_store_get_stats(struct penstock_store *store, struct penstock_store_stats *stats);
+PENSTOCK_API int penstock_store_get_stats(struct penstock_store *store,
+					  struct penstock_store_stats *stats);
 
 /* Those of the handle below, as of penstock_get_stats(): engine, O_DIRECT or not, CPU time. */
-PENSTOCK_API int penstock_store_get_io_stats(struct penstock_store *store, struct penstock_stats *stats);
+PENSTOCK_API int penstock_store_get_io_stats(struct penstock_store *store,
+					     struct penstock_stats *stats);
 
 /*
  * The same as text for Prometheus, with a 0 at its end.  Returns the length of all of it, as
@@ -303,10 +307,10 @@ struct penstock_store_summary {
  * Look into one directory of a store that nobody has open; nothing is changed.  @each (may be
  * NULL) gets every entry, oldest first; non-zero ends it and is returned.  Errors as of open.
  */
-PENSTOCK_API int penstock_store_look(const char *dir, unsigned flags,
-				 int (*each)(void *arg, const struct penstock_store_entry *entry),
-				 void *arg, struct penstock_store_summary *sum,
-				 struct penstock_err *err);
+PENSTOCK_API int
+penstock_store_look(const char *dir, unsigned flags,
+		    int (*each)(void *arg, const struct penstock_store_entry *entry), void *arg,
+		    struct penstock_store_summary *sum, struct penstock_err *err);
 
 /* Remove a store's files from a directory, and no others, and the directory if it is empty. */
 PENSTOCK_API int penstock_store_drop(const char *dir, struct penstock_err *err);

@@ -41,7 +41,7 @@ enum penstock_stripe_flags {
  * What a creation that was killed has left is removed by the next one of the same name.
  */
 PENSTOCK_API int penstock_stripe_create(const char *name, uint64_t unit, const char *const *members,
-				    unsigned nr, uint32_t flags, struct penstock_err *err);
+					unsigned nr, uint32_t flags, struct penstock_err *err);
 
 /*
  * With PENSTOCK_STRIPE_FOLDER @name is a folder, which is made, or empty, and members are folders:
@@ -78,7 +78,7 @@ struct penstock_stripe_info;
  * with the mark's info, which is to be freed, in *@out unless that is NULL; 0 or -errno.
  */
 PENSTOCK_API int penstock_stripe_find(struct penstock_stripe_info **out, const char *folder,
-				  struct penstock_err *err);
+				      struct penstock_err *err);
 
 /* Bytes of the file @name, of which stat(2) says @size: of a striped one the whole's; or -errno. */
 PENSTOCK_API int64_t penstock_stripe_bytes(const char *name, int64_t size);
@@ -109,7 +109,7 @@ struct penstock_stripe_info {
 
 /* What the manifest says and how its members are; 0 also if these are not good, or -errno. */
 PENSTOCK_API int penstock_stripe_load(struct penstock_stripe_info **out, const char *name,
-				  struct penstock_err *err);
+				      struct penstock_err *err);
 PENSTOCK_API void penstock_stripe_free(struct penstock_stripe_info *info);
 
 #ifdef __cplusplus

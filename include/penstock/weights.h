@@ -12,10 +12,10 @@ extern "C" {
  * Weights that are streamed from storage: a model larger than memory passes through a window.
  *
  *	penstock_model_open                            a model on disk, or
- *	penstock_model_new -> penstock_model_group -> penstock_model_add ...   a list of the caller's
+ *	penstock_model_new -> penstock_model_group -> penstock_model_add ...  the caller's list
  *
  *	penstock_weights_open -> penstock_weights_next -> (use it) -> penstock_weights_release ...
- *	                    -> penstock_weights_close, at any moment
+ *	                      -> penstock_weights_close, at any moment
  *
  * A model is a list of weights, each a range of a file, in groups: what is used at once, a layer
  * or an expert.  A stream reads groups ahead of their use, in that order, into as much memory as
@@ -83,32 +83,34 @@ struct penstock_model_opts {
  *     that says which weights and files count;
  *   - a folder of DeepSpeed with swapped parameters (N_param.tensor.swp): a group each.
  * Groups come in the order of use as names tell it: what embeds, then by number, then the rest;
- * see penstock_model_order() for another one.  @opts may be NULL.  Only what describes the weights is
- * read.  Returns 0, or
+ * see penstock_model_order() for another one.  @opts may be NULL.  Only what describes the weights
+ * is read.  Returns 0, or
  *   -EINVAL	a file is none of these, or damaged, or shorter than it says; the message names it
  *   -ENOENT	there is nothing of the kind in the folder
  */
-PENSTOCK_API int penstock_model_open(struct penstock_model **out, struct penstock_io *io, const char *path,
-				 const struct penstock_model_opts *opts, struct penstock_err *err);
+PENSTOCK_API int penstock_model_open(struct penstock_model **out, struct penstock_io *io,
+				     const char *path, const struct penstock_model_opts *opts,
+				     struct penstock_err *err);
 
 /* An empty one: begin a group, then add its weights.  Names and shapes are copied. */
 PENSTOCK_API int penstock_model_new(struct penstock_model **out, struct penstock_err *err);
-PENSTOCK_API int penstock_model_group(struct penstock_model *m, const char *name, struct penstock_err *err);
+PENSTOCK_API int penstock_model_group(struct penstock_model *m, const char *name,
+				      struct penstock_err *err);
 PENSTOCK_API int penstock_model_add(struct penstock_model *m, const struct penstock_weight *weight,
-				struct penstock_err *err);
+				    struct penstock_err *err);
 
 /*
  * The groups in another order of use: number @order[i] comes i-th from now on; each of them once.
  * Before streams are opened.
  */
 PENSTOCK_API int penstock_model_order(struct penstock_model *m, const uint64_t *order, uint64_t n,
-				  struct penstock_err *err);
+				      struct penstock_err *err);
 
 /* The @i-th; NULL past the last.  They live as long as @m, and until something is added. */
 PENSTOCK_API const struct penstock_group *penstock_model_get_group(const struct penstock_model *m,
-							     uint64_t i);
+								   uint64_t i);
 PENSTOCK_API const struct penstock_weight *penstock_model_get_weight(const struct penstock_model *m,
-							       uint64_t i);
+								     uint64_t i);
 PENSTOCK_API void penstock_model_close(struct penstock_model *m); /* NULL is allowed */
 
 /* ------------------------------------------------------------------ streams */
@@ -127,7 +129,8 @@ enum penstock_weights_memory {
  */
 #define PENSTOCK_WEIGHTS_EXPERTS 0x2u
 
-/* Options of penstock_weights_open().  Start from PENSTOCK_WEIGHTS_OPTS_INIT; zero means "default". */
+/* Options of penstock_weights_open().  Start from PENSTOCK_WEIGHTS_OPTS_INIT; zero means "default".
+ */
 struct penstock_weights_opts {
 	uint32_t size;   /* set by PENSTOCK_WEIGHTS_OPTS_INIT */
 	uint32_t flags;  /* PENSTOCK_WEIGHTS_* */
@@ -155,8 +158,9 @@ struct penstock_weights_opts {
  * or what open(2) says of a file.
  */
 PENSTOCK_API int penstock_weights_open(struct penstock_weights **out, struct penstock_io *io,
-				   const struct penstock_model *m,
-				   const struct penstock_weights_opts *opts, struct penstock_err *err);
+				       const struct penstock_model *m,
+				       const struct penstock_weights_opts *opts,
+				       struct penstock_err *err);
 
 /* A group in the window. */
 struct penstock_view {
@@ -175,39 +179,39 @@ struct penstock_view {
  * or what else reading it met: that group is over, and the one behind it comes next.
  */
 PENSTOCK_API int penstock_weights_next(struct penstock_weights *w, struct penstock_view *view,
-				   struct penstock_err *err);
+				       struct penstock_err *err);
 
 /*
  * Give a group back, once for each time it was given: its room is used for the next ones.  -EINVAL:
  * it is not held.
  */
 PENSTOCK_API int penstock_weights_release(struct penstock_weights *w, uint64_t group,
-				      struct penstock_err *err);
+					  struct penstock_err *err);
 /*
  * The same, when all that is queued in the CUDA stream @stream by now is done; returns at once. For
  * a window in device memory.
  */
-PENSTOCK_API int penstock_weights_release_after(struct penstock_weights *w, uint64_t group, void *stream,
-					    struct penstock_err *err);
+PENSTOCK_API int penstock_weights_release_after(struct penstock_weights *w, uint64_t group,
+						void *stream, struct penstock_err *err);
 
 /*
  * These groups come next, behind those wanted before, and then the order goes on where it was.  For
  * a stream of experts there is no other order; of one call those come first that are in the
  * window, the others in the order given.
  */
-PENSTOCK_API int penstock_weights_want(struct penstock_weights *w, const uint64_t *groups, uint64_t n,
-				   struct penstock_err *err);
+PENSTOCK_API int penstock_weights_want(struct penstock_weights *w, const uint64_t *groups,
+				       uint64_t n, struct penstock_err *err);
 
 /*
  * These will be wanted, perhaps: read them when nothing else is left to read.  Only for a stream
  * of experts.
  */
-PENSTOCK_API int penstock_weights_hint(struct penstock_weights *w, const uint64_t *groups, uint64_t n,
-				   struct penstock_err *err);
+PENSTOCK_API int penstock_weights_hint(struct penstock_weights *w, const uint64_t *groups,
+				       uint64_t n, struct penstock_err *err);
 
 /* The next @n groups in order of use are not needed; returns how many there were. */
 PENSTOCK_API int64_t penstock_weights_skip(struct penstock_weights *w, uint64_t n,
-				       struct penstock_err *err);
+					   struct penstock_err *err);
 
 struct penstock_weights_stats {
 	uint32_t size;         /* sizeof(struct penstock_weights_stats), set by the caller */
@@ -234,7 +238,7 @@ struct penstock_weights_stats {
 	uint64_t resident;
 };
 PENSTOCK_API int penstock_weights_get_stats(struct penstock_weights *w,
-					struct penstock_weights_stats *stats);
+					    struct penstock_weights_stats *stats);
 
 /* Wait for what is in flight and free all of it; views are gone.  NULL is allowed. */
 PENSTOCK_API void penstock_weights_close(struct penstock_weights *w);

@@ -29,14 +29,14 @@ int bed_check_folder(const char *folder, bool write, struct penstock_err *err)
 		return penstock_fail(err, -EINVAL, "%s: %s", folder, penstock_strerror(errno));
 	if (penstock_stripe_is(folder) == 1)
 		return penstock_fail(err, -EINVAL,
-				   "%s: is a striped file, not a folder; in a striped "
-				   "folder (`penstock stripe create --folder') files are striped",
-				   folder);
+				     "%s: is a striped file, not a folder; in a striped "
+				     "folder (`penstock stripe create --folder') files are striped",
+				     folder);
 	if (!S_ISDIR(st.st_mode))
 		return penstock_fail(err, -EINVAL, "%s: is not a directory", folder);
 	if (write && access(folder, W_OK | X_OK) < 0)
 		return penstock_fail(err, -EINVAL, "%s: cannot be written to: %s", folder,
-				   penstock_strerror(errno));
+				     penstock_strerror(errno));
 	return 0;
 }
 
@@ -75,11 +75,11 @@ int bed_check_room(const struct bed_need *needs, unsigned nr, struct penstock_er
 				need += needs[k].bytes;
 		if (have >= 0 && need > (uint64_t)have)
 			return penstock_fail(err, -EINVAL,
-					   "%s: not enough free space: %s (%" PRIu64
-					   " bytes) needed, %s (%" PRId64 " bytes) available",
-					   needs[i].folder, penstock_size_format(need_text, need),
-					   need, penstock_size_format(have_text, (uint64_t)have),
-					   have);
+					     "%s: not enough free space: %s (%" PRIu64
+					     " bytes) needed, %s (%" PRId64 " bytes) available",
+					     needs[i].folder, penstock_size_format(need_text, need),
+					     need, penstock_size_format(have_text, (uint64_t)have),
+					     have);
 	}
 	return 0;
 }
@@ -94,9 +94,9 @@ int bed_check_memory(uint64_t len, uint64_t nr, struct penstock_err *err)
 	if (!have || need <= have)
 		return 0;
 	return penstock_fail(err, -EINVAL,
-			   "not enough memory: %s needed for %" PRIu64 " buffer%s, %s available",
-			   penstock_size_format(need_text, need), nr, nr == 1 ? "" : "s",
-			   penstock_size_format(have_text, have));
+			     "not enough memory: %s needed for %" PRIu64 " buffer%s, %s available",
+			     penstock_size_format(need_text, need), nr, nr == 1 ? "" : "s",
+			     penstock_size_format(have_text, have));
 }
 
 /* Is folder @i another one than those before it? */
@@ -108,8 +108,8 @@ static int check_new(const char *const *folders, unsigned i, struct penstock_err
 		if (stat(folders[k], &other) == 0 && other.st_dev == st.st_dev &&
 		    other.st_ino == st.st_ino)
 			return penstock_fail(err, -EINVAL,
-					   "%s: is the same as %s; name each folder once",
-					   folders[i], folders[k]);
+					     "%s: is the same as %s; name each folder once",
+					     folders[i], folders[k]);
 	return 0;
 }
 

@@ -89,8 +89,9 @@ static int look_at_object(struct bed_file *f, struct penstock_err *err)
 	for (unsigned end = 0; end < 2 && f->full; end++) {
 		uint64_t at = end ? f->len - n : 0;
 
-		f->full = penstock_object_read(c, f->at, buf, n, at, info.etag, NULL) == (int64_t)n &&
-			  penstock_pattern_check(buf, n, f->seed, at) == n;
+		f->full =
+			penstock_object_read(c, f->at, buf, n, at, info.etag, NULL) == (int64_t)n &&
+			penstock_pattern_check(buf, n, f->seed, at) == n;
 	}
 	return 0;
 }
@@ -130,7 +131,7 @@ static int bed_file_empty(const struct bed_file *f, struct penstock_err *err)
 	/* What is written over the manifest of a striped file goes to its members. */
 	if (fd < 0 || (!f->striped && ftruncate(fd, 0) < 0))
 		return penstock_fail(err, -errno, "%s: cannot empty: %s", f->path,
-				   penstock_strerror(errno));
+				     penstock_strerror(errno));
 	return 0;
 }
 
@@ -146,7 +147,8 @@ int bed_file_make(struct bed_file *f, struct penstock_err *err)
 		return bed_file_empty(f, err);
 	fd = bed_folder_add(f->folder, f->name, &f->id);
 	if (fd < 0)
-		return penstock_fail(err, fd, "%s: cannot create: %s", f->path, penstock_strerror(fd));
+		return penstock_fail(err, fd, "%s: cannot create: %s", f->path,
+				     penstock_strerror(fd));
 	close(fd);
 	f->made = true;
 	return 0;
@@ -193,7 +195,7 @@ int bed_files_share(struct bed_file *files, unsigned nr, uint64_t len,
 	for (unsigned i = 0; i < nr && r == 0; i++)
 		if (bed_id_see(&files[i].id, folder->fd, name) < 0)
 			r = penstock_fail(err, -ESTALE, "%s: is not there, which rank 0 has made",
-					files[i].path);
+					  files[i].path);
 	return r;
 }
 
@@ -336,7 +338,7 @@ static int move_pieces(struct mover *m, struct penstock_err *err)
 		got = penstock_wait_any(m->io, &done, 1, 1, -1);
 		if (got != 1)
 			return penstock_fail(err, got < 0 ? got : -EIO,
-					   "cannot wait for what is being moved");
+					     "cannot wait for what is being moved");
 		busy--;
 		r = r < 0 ? r : end_lane(m, &done, err);
 	}
@@ -355,7 +357,7 @@ static int move_group(struct mover *m, struct penstock_err *err)
 		r = bed_file_same(f, err);
 		if (r == 0)
 			r = penstock_file_open(&m->open[opened], m->io, f->at,
-					     bed_file_flags(f, m->read), 0, err);
+					       bed_file_flags(f, m->read), 0, err);
 	}
 	gate_moved(m->work->bytes);
 	if (r == 0)

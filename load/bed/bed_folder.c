@@ -192,7 +192,8 @@ static int find_way(struct bed_folder *f)
 }
 
 /* A name in a store, without slashes at its end. */
-static int open_prefix(struct bed_folder *f, struct penstock_object *objects, struct penstock_err *err)
+static int open_prefix(struct bed_folder *f, struct penstock_object *objects,
+		       struct penstock_err *err)
 {
 	size_t n = strlen(f->path);
 
@@ -203,7 +204,7 @@ static int open_prefix(struct bed_folder *f, struct penstock_object *objects, st
 	if (f->at && objects)
 		return 0;
 	penstock_fail(err, f->at ? -ENOTSUP : -ENOMEM, "%s: %s", f->path,
-		    f->at ? "this is not for objects" : "out of memory");
+		      f->at ? "this is not for objects" : "out of memory");
 	bed_folder_close(f, true);
 	return err->code;
 }
@@ -325,7 +326,7 @@ static int make_numbered(struct bed_folder *f, const char *parent, const char *j
 		return 0;
 	bed_folder_close(f, true);
 	return penstock_fail(err, r, "%s: cannot make a folder in it: %s", parent,
-			   penstock_strerror(r));
+			     penstock_strerror(r));
 }
 
 int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
@@ -353,9 +354,9 @@ int bed_folder_share(struct bed_folder *f, const char *parent, const char *job,
 		r = bed_folder_open(f, path, NULL, err);
 	if (r == -ENOENT && share->rank)
 		penstock_fail(err, r,
-			    "%s: is not there, which rank 0 has made: the folder has to be one "
-			    "that all ranks share",
-			    path);
+			      "%s: is not there, which rank 0 has made: the folder has to be one "
+			      "that all ranks share",
+			      path);
 	return r;
 }
 
@@ -395,7 +396,8 @@ int bed_folder_add(const struct bed_folder *f, const char *name, struct bed_id *
 int bed_folder_expect(const struct bed_folder *f, const char *name, struct penstock_err *err)
 {
 	if (f->book >= 0 && dprintf(f->book, "0 0 %s\n", name) < 0)
-		return penstock_fail(err, -errno, "%s/" BOOK ": %s", f->path, penstock_strerror(errno));
+		return penstock_fail(err, -errno, "%s/" BOOK ": %s", f->path,
+				     penstock_strerror(errno));
 	return 0;
 }
 

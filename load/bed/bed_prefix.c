@@ -56,7 +56,8 @@ static void end_upload(struct penstock_object *c, char *uri, const struct pensto
 }
 
 /* The mark is the last to go. */
-static void remove_object(struct penstock_object *c, char *uri, const struct penstock_object_entry *e)
+static void remove_object(struct penstock_object *c, char *uri,
+			  const struct penstock_object_entry *e)
 {
 	size_t n = strlen(uri);
 

@@ -39,7 +39,7 @@ static int plain_open(struct bed_buffers *b, struct penstock_err *err)
 
 	if (m == MAP_FAILED)
 		return penstock_fail(err, -errno, "no memory for buffers: %s",
-				   penstock_strerror(errno));
+				     penstock_strerror(errno));
 	b->map = m;
 	b->info.page = (uint32_t)sysconf(_SC_PAGESIZE);
 	madvise(m, b->map_len, MADV_NOHUGEPAGE);
@@ -61,11 +61,11 @@ static int host_open(struct bed_buffers *b, struct penstock_err *err)
 	b->step = align_up(want->len + want->odd, want->len < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES);
 	if (b->step < want->len || __builtin_mul_overflow(b->step, (uint64_t)want->nr, &b->map_len))
 		return penstock_fail(err, -ENOMEM, "no memory for %u buffers of %s", want->nr,
-				   penstock_size_format(size, want->len));
+				     penstock_size_format(size, want->len));
 	r = want->memory != BED_OWN
 		    ? plain_open(b, err)
 		    : penstock_mem_alloc(&b->map, b->map_len, want->huge,
-				       want->lock ? PENSTOCK_BUF_LOCKED : 0, &b->info, err);
+					 want->lock ? PENSTOCK_BUF_LOCKED : 0, &b->info, err);
 	for (unsigned i = 0; i < want->nr && r == 0; i++)
 		b->at[i] = (char *)b->map + i * b->step + want->odd;
 	return r;
@@ -80,7 +80,7 @@ static int device_open(struct bed_buffers *b, struct penstock_err *err)
 		void *p = NULL;
 
 		r = penstock_gpu_alloc(&p, want->devices ? want->devices[i] : 0,
-				     want->len + want->odd, err);
+				       want->len + want->odd, err);
 		b->at[i] = r == 0 ? (char *)p + want->odd : NULL;
 	}
 	return r;
@@ -122,11 +122,13 @@ static bool bed_registers(const struct bed_buffers *b, struct penstock_io *io)
 
 	if (b->want.memory != BED_GPU)
 		return b->want.memory == BED_OWN;
-	return !b->want.odd && penstock_get_stats(io, &stats) == 0 && !strcmp(stats.engine, "cufile");
+	return !b->want.odd && penstock_get_stats(io, &stats) == 0 &&
+	       !strcmp(stats.engine, "cufile");
 }
 
 int bed_buffers_register(const struct bed_buffers *b, unsigned first, unsigned nr,
-			 struct penstock_io *io, struct penstock_buf_info *info, struct penstock_err *err)
+			 struct penstock_io *io, struct penstock_buf_info *info,
+			 struct penstock_err *err)
 {
 	uint32_t had = b->info.got & (PENSTOCK_BUF_HUGE | PENSTOCK_BUF_LOCKED);
 	bool device = b->want.memory == BED_GPU;
@@ -138,7 +140,7 @@ int bed_buffers_register(const struct bed_buffers *b, unsigned first, unsigned n
 		return 0;
 	for (unsigned i = 0; i < times && r == 0; i++)
 		r = penstock_buf_register(io, b->at[first + i], device ? b->want.len : nr * b->step,
-					had & PENSTOCK_BUF_HUGE, info, err);
+					  had & PENSTOCK_BUF_HUGE, info, err);
 	info->got |= had;
 	if (!info->note[0])
 		memcpy(info->note, b->info.note, sizeof(info->note));
@@ -218,9 +220,9 @@ static int check_at(const struct look *l, char *host, uint64_t at, uint64_t len,
 		return 0;
 	penstock_pattern_fill(&right, 1, l->seed, l->offset + at + wrong);
 	return penstock_fail(err, -EBADMSG,
-			   "verification failed: %s: offset %llu holds 0x%02x, should be 0x%02x",
-			   l->name, (unsigned long long)(l->offset + at + wrong),
-			   (unsigned char)host[wrong], right);
+			     "verification failed: %s: offset %llu holds 0x%02x, should be 0x%02x",
+			     l->name, (unsigned long long)(l->offset + at + wrong),
+			     (unsigned char)host[wrong], right);
 }
 
 int bed_buf_fill(const struct bed_buffers *b, void *buf, uint64_t len, uint64_t seed,

@@ -84,12 +84,14 @@ void model_file_close(struct model_file *m)
 
 bool model_file_entry(const struct model_file *m, uint64_t i, struct model_entry *ret)
 {
-	const struct penstock_tensor *t = m->tensors ? penstock_safetensors_get(m->tensors, i) : NULL;
+	const struct penstock_tensor *t =
+		m->tensors ? penstock_safetensors_get(m->tensors, i) : NULL;
 	const struct penstock_record *r = m->zip ? penstock_archive_get(m->zip, i) : NULL;
 
 	if (t)
-		*ret = (struct model_entry){
-			t->name, penstock_dtype_name(t->dtype), t->shape, t->rank, t->offset, t->len};
+		*ret = (struct model_entry){t->name,   penstock_dtype_name(t->dtype),
+					    t->shape,  t->rank,
+					    t->offset, t->len};
 	else if (r)
 		*ret = (struct model_entry){.name = r->name, .offset = r->offset, .bytes = r->len};
 	return t || r;

@@ -56,8 +56,10 @@ static void name_place(const struct model_file *file, uint64_t offset, uint64_t 
 	if (!*list && !hits)
 		return;
 	if (hits > 1)
-		penstock_line(more, sizeof(more), " and %u other%s", hits - 1, hits == 2 ? "" : "s");
-	penstock_line(out, size, "; there is %s%s%s%s", list, *list && hits ? ", " : "", first, more);
+		penstock_line(more, sizeof(more), " and %u other%s", hits - 1,
+			      hits == 2 ? "" : "s");
+	penstock_line(out, size, "; there is %s%s%s%s", list, *list && hits ? ", " : "", first,
+		      more);
 }
 
 /*
@@ -83,7 +85,8 @@ static void name_unverified(const struct model_pass *p, uint64_t offset, uint64_
 	model_file_close(&file);
 }
 
-static int tell_damage(const struct pass *s, const struct penstock_err *why, struct penstock_err *err)
+static int tell_damage(const struct pass *s, const struct penstock_err *why,
+		       struct penstock_err *err)
 {
 	const struct model_file *file = &s->file;
 	struct penstock_reader *reader =
@@ -106,8 +109,8 @@ static int end_record(struct pass *s, const struct penstock_record *rec, struct 
 {
 	if (s->crc != rec->crc)
 		return penstock_fail(err, -EBADMSG,
-				   "%s: record '%s' at %" PRIu64 " has CRC-32 %08x, not %08x",
-				   s->p->path, rec->name, rec->offset, s->crc, rec->crc);
+				     "%s: record '%s' at %" PRIu64 " has CRC-32 %08x, not %08x",
+				     s->p->path, rec->name, rec->offset, s->crc, rec->crc);
 	s->p->checked += rec->len;
 	s->record++;
 	s->crc = 0;
@@ -149,8 +152,8 @@ static int move_pieces(struct pass *s, struct penstock_reader *reader, struct pe
 		if (n <= 0)
 			return n < 0 ? (int)n
 				     : penstock_fail(err, -ENODATA,
-						   "%s: ends at %" PRIu64 " of %" PRIu64 " bytes",
-						   p->path, at, p->bytes);
+						     "%s: ends at %" PRIu64 " of %" PRIu64 " bytes",
+						     p->path, at, p->bytes);
 		if (s->file.zip && !s->file.sums)
 			r = check_records(s, s->buf, at, (uint64_t)n, err);
 		if (r == 0 && s->writer)

@@ -21,7 +21,7 @@ static int get_patience(struct hosts *h, struct penstock_err *err)
 
 	if (given && (end == given || *end || !(sec >= 0 && sec <= 1e9)))
 		return penstock_fail(err, -EINVAL,
-				   "PENSTOCK_RANK_TIMEOUT: '%s' is no number of seconds", given);
+				     "PENSTOCK_RANK_TIMEOUT: '%s' is no number of seconds", given);
 	h->patience_ns = (uint64_t)(sec * 1e9);
 	h->strict = given;
 	return 0;

@@ -27,8 +27,8 @@
 /*
  * A rank that lives and does not come to where others wait for it is slow, or its storage does not
  * answer.  It says with its signs of life for how long nothing of its own has moved: so long, and
- * waited for as long, it is lost.  PENSTOCK_RANK_TIMEOUT changes it, and is then also for a rank that
- * cannot tell.
+ * waited for as long, it is lost.  PENSTOCK_RANK_TIMEOUT changes it, and is then also for a rank
+ * that cannot tell.
  */
 #define HOSTS_STILL_NS 60000000000u
 #define HOSTS_TELL_NS  10000000000u /* that others are waited for is said first, and then seldom */

@@ -129,11 +129,12 @@ static int find_plugin(const struct rendezvous **out, const char *mpi, struct pe
 		r = NULL;
 	}
 	if (!r)
-		return penstock_fail(err, -ENOTSUP,
-				   "several ranks were started, but the plug-in penstock-mpi-%s.so "
-				   "cannot be used: %s; PENSTOCK_MPI=off lets each rank run by "
-				   "itself",
-				   mpi, why);
+		return penstock_fail(
+			err, -ENOTSUP,
+			"several ranks were started, but the plug-in penstock-mpi-%s.so "
+			"cannot be used: %s; PENSTOCK_MPI=off lets each rank run by "
+			"itself",
+			mpi, why);
 	*out = r;
 	return 0;
 }
@@ -334,8 +335,8 @@ static int call_rank0(struct hosts *h, const struct address *a, struct penstock_
 			close(p[i].fd);
 	if (fd < 0)
 		return penstock_fail(err, -EHOSTUNREACH,
-				   "rank %u cannot reach rank 0 at any of its %u addresses",
-				   h->rank, a->nr);
+				     "rank %u cannot reach rank 0 at any of its %u addresses",
+				     h->rank, a->nr);
 	tend(fd);
 	h->peers[0].fd = fd;
 	snprintf(h->peers[0].name, HOSTS_NAME, "rank 0");
@@ -404,7 +405,8 @@ static int door_knock(struct door *d)
 	return 0;
 }
 
-static int wait_for_ranks(struct hosts *h, int fd, const struct address *a, struct penstock_err *err)
+static int wait_for_ranks(struct hosts *h, int fd, const struct address *a,
+			  struct penstock_err *err)
 {
 	struct door d = {.nr = 1, .room = 1 + h->size + STRANGERS};
 	uint64_t until = clock_ns() + HOSTS_MEET_NS, now = 0;
@@ -428,12 +430,13 @@ static int wait_for_ranks(struct hosts *h, int fd, const struct address *a, stru
 		close(door_leave(&d, 1));
 	free(d.p);
 	if (r < 0)
-		return penstock_fail(err, r,
-				   "%u of %u ranks have come, and there are no files for more: %s",
-				   nr, h->size, strerror(-r));
-	return nr == h->size ? 0
-			     : penstock_fail(err, -ETIMEDOUT, "only %u of %u ranks came within %u s",
-					   nr, h->size, (unsigned)(HOSTS_MEET_NS / 1000000000u));
+		return penstock_fail(
+			err, r, "%u of %u ranks have come, and there are no files for more: %s", nr,
+			h->size, strerror(-r));
+	return nr == h->size
+		       ? 0
+		       : penstock_fail(err, -ETIMEDOUT, "only %u of %u ranks came within %u s", nr,
+				       h->size, (unsigned)(HOSTS_MEET_NS / 1000000000u));
 }
 
 /* ------------------------------------------------------------------ the whole */
@@ -481,8 +484,8 @@ static int check_rank(const struct hosts *h, const struct launcher *by, struct p
 
 	if (rank && h->rank < h->size)
 		return 0;
-	return penstock_fail(err, -EINVAL, "%s is %s, which is none of the %u ranks of %s", by->rank,
-			   rank ? rank : "not set", h->size, by->size);
+	return penstock_fail(err, -EINVAL, "%s is %s, which is none of the %u ranks of %s",
+			     by->rank, rank ? rank : "not set", h->size, by->size);
 }
 
 /* The same by HOST:PORT:SECRET. */
@@ -499,11 +502,13 @@ static int meet_by_name(struct hosts *h, const struct launcher *by, const char *
 		return r;
 	parsed = sscanf(text, "%255[^:]:%7[0-9]:%32s", host, port, secret) == 3;
 	if (parsed && (atoi(port) < 1 || atoi(port) > UINT16_MAX))
-		return penstock_fail(err, -EINVAL, "PENSTOCK_MEET: port %s is outside 1..65535", port);
+		return penstock_fail(err, -EINVAL, "PENSTOCK_MEET: port %s is outside 1..65535",
+				     port);
 	if (!parsed || getaddrinfo(host, port, &hints, &all) != 0)
-		return penstock_fail(err, -EINVAL,
-				   "PENSTOCK_MEET is not HOST:PORT:SECRET of rank 0, or there is no "
-				   "such host");
+		return penstock_fail(
+			err, -EINVAL,
+			"PENSTOCK_MEET is not HOST:PORT:SECRET of rank 0, or there is no "
+			"such host");
 	memcpy(a->cookie, secret, strlen(secret));
 	a->port = htons((uint16_t)atoi(port));
 	for (struct addrinfo *i = all; i && a->nr < ADDRESSES; i = i->ai_next)
@@ -513,7 +518,7 @@ static int meet_by_name(struct hosts *h, const struct launcher *by, const char *
 		*fd = listen_anywhere(a, h, true);
 	return h->rank || *fd >= 0 ? 0
 				   : penstock_fail(err, -errno, "PENSTOCK_MEET: port %s: %s", port,
-						 strerror(errno));
+						   strerror(errno));
 }
 
 /* Where rank 0 is known. */

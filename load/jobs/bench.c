@@ -140,9 +140,9 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 		names[i] = z->files.paths[(src->warm_end + i) % src->nr_files];
 	if (penstock_stripe_is(names[0]))
 		return penstock_fail(err, -EOPNOTSUPP,
-				   "%s: --compare-fio: the files are striped, of which fio knows "
-				   "nothing",
-				   job->folder);
+				     "%s: --compare-fio: the files are striped, of which fio knows "
+				     "nothing",
+				     job->folder);
 	fio_turn(fio, job, b->folder.at, s, names, (unsigned)files, ops - before->ops,
 		 (double)(bytes - before->bytes) / (s->sec - before->sec));
 	b->res->nr_fio = at / nr + 1 > b->res->nr_fio ? at / nr + 1 : b->res->nr_fio;

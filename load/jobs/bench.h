@@ -22,8 +22,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <penstock/probe.h>
 #include <penstock/penstock.h>
+#include <penstock/probe.h>
 
 #include "load/bed/bed_folder.h"
 #include "load/jobs/fio.h"

@@ -151,7 +151,7 @@ static int bench_prepare(void *arg, const struct load_op *op, void *buf, struct 
 	}
 	if (!s->job->overwrite && f->full && !bed_file_remote(f) && truncate(f->at, 0) < 0)
 		return penstock_fail(err, -errno, "%s: cannot empty: %s", f->path,
-				   penstock_strerror(errno));
+				     penstock_strerror(errno));
 	f->full = s->job->overwrite;
 	f->seed += versions_are_clear(s->job);
 	if (!s->job->verify)

@@ -234,18 +234,18 @@ static int check_settings(const struct bench_job *job, struct penstock_err *err)
 	if (!job->nr_sizes || (!job->iterations && !job->runtime_ns) || !job->in_flight ||
 	    (!job->write && !job->read))
 		return penstock_fail(err, -EINVAL,
-				   "a job needs a size, an iteration and a direction");
+				     "a job needs a size, an iteration and a direction");
 	for (unsigned i = 0; i < job->nr_sizes; i++) {
 		for (unsigned k = 0; k < i; k++)
 			if (job->sizes[i] == job->sizes[k])
 				return penstock_fail(err, -EINVAL, "sizes: %s is there twice",
-						   penstock_size_exact(a, job->sizes[i]));
+						     penstock_size_exact(a, job->sizes[i]));
 		if (check_rate(job, job->sizes[i], err) < 0)
 			return -EINVAL;
 		if (job->random && job->span && job->sizes[i] > job->span)
 			return penstock_fail(err, -EINVAL, "span: %s is less than a tensor of %s",
-					   penstock_size_exact(a, job->span),
-					   penstock_size_exact(b, job->sizes[i]));
+					     penstock_size_exact(a, job->span),
+					     penstock_size_exact(b, job->sizes[i]));
 		if (!job->random && job->verify &&
 		    bench_nr_files(job, job->sizes[i]) < job->in_flight)
 			return penstock_fail(

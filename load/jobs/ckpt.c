@@ -267,11 +267,11 @@ static void take_stats(struct ckpt_way *way, const struct ckpt_ranks *ranks,
 	if (ranks->method == CKPT_TORCH) {
 		/* It goes through the page cache, one thread for each process. */
 		*st = (struct penstock_stats){.size = sizeof(*st),
-					    .engine = "torch",
-					    .threads = 1,
-					    .depth = 1,
-					    .blocks = 1,
-					    .blocks_buffered = 1};
+					      .engine = "torch",
+					      .threads = 1,
+					      .depth = 1,
+					      .blocks = 1,
+					      .blocks_buffered = 1};
 		return;
 	}
 	for (unsigned i = 0; i < ranks->nr; i++)

@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <penstock/probe.h>
 #include <penstock/penstock.h>
+#include <penstock/probe.h>
 
 #include "load/measure/series.h"
 

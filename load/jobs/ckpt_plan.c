@@ -98,7 +98,8 @@ int ckpt_check(struct ckpt_job *job, struct penstock_err *err)
 	if (!nr_methods(job))
 		return penstock_fail(err, -EINVAL, "no method is left to measure");
 	if (job->loads && !job->saves)
-		return penstock_fail(err, -EINVAL, "saves: there is nothing to load without a save");
+		return penstock_fail(err, -EINVAL,
+				     "saves: there is nothing to load without a save");
 	if (job->size > UINT64_MAX / 4096 / job->processes / (job->saves + 1ull))
 		return penstock_fail(err, -EINVAL, "size: %" PRIu64 " is too much", job->size);
 	ckpt_plan(job, &plan);

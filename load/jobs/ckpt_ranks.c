@@ -115,7 +115,7 @@ static int died(const struct ckpt_rank *k, unsigned rank, struct penstock_err *e
 	if (waitid(P_PID, (id_t)k->pid, &info, WEXITED | WNOWAIT) == 0)
 		status = info.si_status;
 	return penstock_fail(err, -ECHILD, "process %u has died (%s %d)", rank,
-			   info.si_code == CLD_EXITED ? "exit status" : "signal", status);
+			     info.si_code == CLD_EXITED ? "exit status" : "signal", status);
 }
 
 static bool stopping(const struct ckpt_ranks *r)

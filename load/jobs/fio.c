@@ -218,8 +218,8 @@ void fio_turn(struct fio_result *ret, const struct bench_job *job, const char *d
 	unsigned depth = (unsigned)min_u64(pieces * job->in_flight,
 					   split ? (uint64_t)s->stats.depth * s->stats.threads
 						 : job->in_flight);
-	bool huge =
-		(s->buf.got & PENSTOCK_BUF_HUGE) && huge_pages_for((split ? block : s->size) * depth);
+	bool huge = (s->buf.got & PENSTOCK_BUF_HUGE) &&
+		    huge_pages_for((split ? block : s->size) * depth);
 	struct fio_way *w = &ret->way[split];
 	struct fio_result one = {.bytes_per_sec = 0};
 	struct fio_args a = {w->args, 0};

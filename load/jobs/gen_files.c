@@ -30,14 +30,15 @@ static int check_file(const struct gen_job *job, const struct gen_file *f, struc
 
 	if (stat(f->path, &st) < 0) {
 		if (job->verify || errno != ENOENT)
-			return penstock_fail(err, -EINVAL, "%s: %s", f->path, penstock_strerror(errno));
+			return penstock_fail(err, -EINVAL, "%s: %s", f->path,
+					     penstock_strerror(errno));
 		return 0;
 	}
 	if (!S_ISREG(st.st_mode))
 		return penstock_fail(err, -EINVAL, "%s: is no regular file", f->path);
 	if (!job->verify && !job->overwrite)
 		return penstock_fail(err, -EINVAL, "%s: is there already; --overwrite replaces it",
-				   f->path);
+				     f->path);
 	return 0;
 }
 

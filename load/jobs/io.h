@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <penstock/probe.h>
 #include <penstock/penstock.h>
+#include <penstock/probe.h>
 
 #include "load/bed/bed_folder.h"
 #include "load/stream/stream.h"
@@ -36,24 +36,24 @@ enum io_step { IO_STEP_PREPARE, IO_STEP_RUN, IO_STEP_LIMIT, IO_STEP_CHECK };
 struct io_job {
 	const struct io_place *places; /* one worker each */
 	unsigned nr_places;
-	bool read;               /* else write */
-	uint64_t io_size;        /* bytes per operation, > 0 */
-	uint32_t loops;          /* counted, > 0 */
-	uint32_t warmup;         /* before them, not counted ... */
-	bool include_warmup;     /* ... unless this is set */
-	bool different_file;     /* each loop has its own file */
-	struct bed_share share;  /* files are ranges of one, also those of other ranks */
-	bool validate;           /* compare what was moved */
-	bool keep;               /* leave the files that were created */
-	bool overwrite;          /* replace files that are not ours */
-	uint64_t seed;           /* of the data */
-	uint32_t memory;         /* enum bed_memory */
-	unsigned first_place;    /* files are called as if so many places were before */
-	bool gpu;                /* memory of the GPU that a place names, not the host's */
-	bool gds;                /* by cuFile: opts.engine is that */
-	bool lock;               /* mlock the buffers */
+	bool read;                 /* else write */
+	uint64_t io_size;          /* bytes per operation, > 0 */
+	uint32_t loops;            /* counted, > 0 */
+	uint32_t warmup;           /* before them, not counted ... */
+	bool include_warmup;       /* ... unless this is set */
+	bool different_file;       /* each loop has its own file */
+	struct bed_share share;    /* files are ranges of one, also those of other ranks */
+	bool validate;             /* compare what was moved */
+	bool keep;                 /* leave the files that were created */
+	bool overwrite;            /* replace files that are not ours */
+	uint64_t seed;             /* of the data */
+	uint32_t memory;           /* enum bed_memory */
+	unsigned first_place;      /* files are called as if so many places were before */
+	bool gpu;                  /* memory of the GPU that a place names, not the host's */
+	bool gds;                  /* by cuFile: opts.engine is that */
+	bool lock;                 /* mlock the buffers */
 	struct penstock_opts opts; /* of each worker's handle */
-	uint64_t limit;          /* of the device, bytes per second; 0: not known */
+	uint64_t limit;            /* of the device, bytes per second; 0: not known */
 	bool measure_limit;
 	const struct bed_folder *in_own; /* optional: all places are this one, of this run alone */
 	const atomic_int *stop;          /* optional: give up when it is not 0 */
@@ -82,8 +82,8 @@ struct io_result {
 	unsigned nr_workers;
 	struct io_worker_result *workers;
 	struct penstock_path_info *paths; /* of each */
-	uint32_t nr_loops;              /* that all workers completed, warm-up included */
-	uint32_t first;                 /* index of the first loop that counts */
+	uint32_t nr_loops;                /* that all workers completed, warm-up included */
+	uint32_t first;                   /* index of the first loop that counts */
 	bool partial;    /* interrupted: fewer than the job has, or not all was compared */
 	double task_sec; /* of the slowest worker */
 	double e2e_sec;

@@ -48,15 +48,15 @@ static int io_file_refuse(const struct bed_file *f, const struct io_job *job, bo
 		return 0;
 	if (job->read && f->had != f->len)
 		return penstock_fail(err, -EEXIST,
-				   "%s: exists and has %" PRIu64 " bytes, not %" PRIu64
-				   "; remove it, or allow --overwrite",
-				   f->path, f->had, f->len);
+				     "%s: exists and has %" PRIu64 " bytes, not %" PRIu64
+				     "; remove it, or allow --overwrite",
+				     f->path, f->had, f->len);
 	if (job->read && !job->validate)
 		return 0;
 	return penstock_fail(err, -EEXIST,
-			   "%s: exists and does not hold the data of this job (seed %" PRIu64
-			   ")%s; remove it, or allow --overwrite",
-			   f->path, job->seed, what);
+			     "%s: exists and does not hold the data of this job (seed %" PRIu64
+			     ")%s; remove it, or allow --overwrite",
+			     f->path, job->seed, what);
 }
 
 static int io_file_look(struct io_files *f, unsigned i, struct penstock_err *err)

@@ -50,15 +50,16 @@ static int space_check_value(const struct space_axis *axis, enum space_kind kind
 	struct penstock_bounds is = space_bounds(kind);
 
 	if (n < is.min || n > is.max)
-		return penstock_fail(err, -EINVAL, "%s: %" PRIu64 " is outside %" PRIu64 "..%" PRIu64,
-				   space_names[kind], n, is.min, is.max);
+		return penstock_fail(err, -EINVAL,
+				     "%s: %" PRIu64 " is outside %" PRIu64 "..%" PRIu64,
+				     space_names[kind], n, is.min, is.max);
 	if (n % is.step)
 		return penstock_fail(err, -EINVAL, "%s: %" PRIu64 " is not a multiple of %" PRIu64,
-				   space_names[kind], n, is.step);
+				     space_names[kind], n, is.step);
 	for (unsigned i = 0; axis && i < axis->nr; i++)
 		if (axis->values[i].n == n && (!text || !strcmp(text, axis->values[i].text)))
 			return penstock_fail(err, -EEXIST, "%s: a value is there twice",
-					   space_names[kind]);
+					     space_names[kind]);
 	return 0;
 }
 
@@ -121,7 +122,8 @@ static void space_set_flag(struct penstock_opts *opts, uint32_t flag, const stru
 		opts->flags = v->n ? opts->flags | flag : opts->flags & ~flag;
 }
 
-void space_apply(const struct space *s, unsigned point, struct penstock_opts *opts, uint32_t *memory)
+void space_apply(const struct space *s, unsigned point, struct penstock_opts *opts,
+		 uint32_t *memory)
 {
 	const struct space_value *v[SPACE_KINDS];
 

@@ -56,7 +56,8 @@ unsigned space_points(const struct space *s);
 /* The value of @point on the axis of @kind; NULL when the space has no such axis. */
 const struct space_value *space_value(const struct space *s, unsigned point, enum space_kind kind);
 /* Set in @opts, and in *@memory, what the axes say; the rest stays. */
-void space_apply(const struct space *s, unsigned point, struct penstock_opts *opts, uint32_t *memory);
+void space_apply(const struct space *s, unsigned point, struct penstock_opts *opts,
+		 uint32_t *memory);
 
 /*
  * What a configuration takes, to choose between equals: threads first, then

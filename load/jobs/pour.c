@@ -94,7 +94,7 @@ static int read_piece(struct pour *p, struct penstock_reader *rd, uint64_t at, u
 		return (int)got;
 	if ((uint64_t)got < n)
 		return penstock_fail(err, -EBADMSG, "%s: ends at %" PRIu64 ", not at %" PRIu64,
-				   p->path, at + (uint64_t)got, p->len);
+				     p->path, at + (uint64_t)got, p->len);
 	return 0;
 }
 
@@ -109,7 +109,7 @@ static int compare_piece(struct pour *p, uint64_t at, uint64_t n, struct penstoc
 		return 0;
 	penstock_gen_fill(p->gen, p->object, p->offset + at + right, &want, 1);
 	return penstock_fail(err, -EBADMSG, "%s: byte %" PRIu64 " is 0x%02x, not 0x%02x", p->path,
-			   at + right, ((unsigned char *)p->buf)[right], want);
+			     at + right, ((unsigned char *)p->buf)[right], want);
 }
 
 static int read_pieces(struct pour *p, struct penstock_reader *rd, bool compare,
@@ -121,7 +121,7 @@ static int read_pieces(struct pour *p, struct penstock_reader *rd, bool compare,
 
 	if (r == 0 && info.bytes != p->len)
 		return penstock_fail(err, -EBADMSG, "%s: has %" PRIu64 " bytes, not %" PRIu64,
-				   p->path, info.bytes, p->len);
+				     p->path, info.bytes, p->len);
 	for (uint64_t at = 0; at < p->len && r == 0; at += n) {
 		n = pour_piece(p, at);
 		r = read_piece(p, rd, at, n, err);

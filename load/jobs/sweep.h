@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <penstock/probe.h>
 #include <penstock/penstock.h>
+#include <penstock/probe.h>
 
 #include "load/jobs/job_space.h"
 #include "load/measure/series.h"
@@ -31,7 +31,7 @@ struct sweep_job {
 	unsigned nr_folders;
 	const struct space *space;
 	struct penstock_opts opts; /* what is not an axis */
-	uint32_t memory;         /* BED_*, unless an axis */
+	uint32_t memory;           /* BED_*, unless an axis */
 	bool read, write;
 	uint64_t io_size;
 	uint32_t loops;
@@ -67,10 +67,10 @@ struct sweep_result {
 	struct run_series *series;
 	struct sweep_point *points;
 	uint64_t bytes_written;
-	unsigned resumed;               /* measurements taken from the state file */
-	double earlier_sec;             /* how long those who made them took, up to the last */
+	unsigned resumed;                 /* measurements taken from the state file */
+	double earlier_sec;               /* how long those who made them took, up to the last */
 	struct penstock_path_info *paths; /* of the folders */
-	bool began;                     /* if not, nothing was left behind but what ready() made */
+	bool began; /* if not, nothing was left behind but what ready() made */
 };
 
 /*

@@ -152,7 +152,7 @@ int sweep_check(const struct sweep_job *job, struct penstock_err *err)
 
 	if (!job->nr_folders || !job->io_size || !job->loops || (!job->read && !job->write))
 		return penstock_fail(err, -EINVAL,
-				   "a sweep needs a folder, a size, a loop and a direction");
+				     "a sweep needs a folder, a size, a loop and a direction");
 	trials = sweep_trials_job(job);
 	r = count_kinds(job, err);
 	if (r >= 0)

@@ -43,8 +43,8 @@ static json_t *header_json(const struct sweep_job *job)
 		json_array_append_new(folders, json_integer(0));
 	}
 	return json_pack("{s:s, s:s, s:o, s:o, s:b, s:b, s:I, s:I, s:I, s:i, s:i, s:i, s:b}",
-			 "sweep", "penstock-sweep-state/1", "version", PENSTOCK_VERSION_STRING, "axes",
-			 axes, "folders", folders, "read", job->read, "write", job->write,
+			 "sweep", "penstock-sweep-state/1", "version", PENSTOCK_VERSION_STRING,
+			 "axes", axes, "folders", folders, "read", job->read, "write", job->write,
 			 "io_size", (json_int_t)job->io_size, "loops", (json_int_t)job->loops,
 			 "seed", (json_int_t)job->seed, "direct", (int)job->opts.direct,
 			 "durability", (int)job->opts.durability, "memory", (int)job->memory,
@@ -83,7 +83,8 @@ int sweep_state_check(const struct sweep_job *job, const char *file, struct pens
 	if (r == 0 && !json_is_object(theirs))
 		r = penstock_fail(err, -EINVAL, "%s: is not the state of a sweep", file);
 	if (r == 0 && (differs = state_difference(ours, theirs)))
-		r = penstock_fail(err, -EINVAL, "%s: is of another sweep: %s differs", file, differs);
+		r = penstock_fail(err, -EINVAL, "%s: is of another sweep: %s differs", file,
+				  differs);
 	json_decref(ours);
 	json_decref(theirs);
 	return r;
@@ -99,8 +100,8 @@ static int state_put_line(FILE *f, json_t *j, const char *name, struct penstock_
 	putc('\n', f);
 	json_decref(j);
 	if (bad || fflush(f))
-		return penstock_fail(err, errno ? -errno : -ENOMEM, "%s: cannot be written: %s", name,
-				   penstock_strerror(errno ? errno : ENOMEM));
+		return penstock_fail(err, errno ? -errno : -ENOMEM, "%s: cannot be written: %s",
+				     name, penstock_strerror(errno ? errno : ENOMEM));
 	return 0;
 }
 
@@ -129,7 +130,7 @@ int sweep_state_open(FILE **out, const struct sweep_job *job, struct penstock_er
 
 	if (!f)
 		return penstock_fail(err, -errno, "%s: cannot be written: %s", job->state,
-				   penstock_strerror(errno));
+				     penstock_strerror(errno));
 	r = state_lock(f, job->state, err);
 	if (r == 0 && job->resume)
 		mend_end(f);

@@ -166,7 +166,8 @@ static void trials_cool(struct trials *t, struct cache_facts *f)
 	penstock_cleanup_close(&fd);
 }
 
-int trial_once(struct trials *t, struct trial *how, struct run_series *one, struct penstock_err *err)
+int trial_once(struct trials *t, struct trial *how, struct run_series *one,
+	       struct penstock_err *err)
 {
 	const struct trials_job *job = &t->job;
 	CLEANUP_FREE unsigned *done = calloc(job->nr_folders, sizeof(*done));
@@ -268,7 +269,8 @@ int trial_run(struct trials *t, const struct penstock_opts *opts, uint32_t memor
 
 /* -------------------------------------------------------------------- limit */
 
-int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn, struct penstock_err *err)
+int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn,
+		 struct penstock_err *err)
 {
 	unsigned nr = t->job.nr_folders;
 	CLEANUP_FREE struct limit_target *targets = calloc(nr, sizeof(*targets));

@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <penstock/probe.h>
 #include <penstock/penstock.h>
+#include <penstock/probe.h>
 
 #include "base/random.h"
 #include "load/bed/bed_file.h"
@@ -31,8 +31,8 @@ struct trials_job {
 	const char *const *folders; /* one worker each */
 	unsigned nr_folders;
 	struct penstock_object *objects; /* where folders are prefixes of a store; else NULL */
-	uint64_t file_size;            /* of each file */
-	uint64_t op_size;              /* of one operation, at most the file's */
+	uint64_t file_size;              /* of each file */
+	uint64_t op_size;                /* of one operation, at most the file's */
 	bool rounds;   /* as ds_io does it: all begin together, and open and close the file */
 	bool flush;    /* let the kernel drop all caches before each read; needs root */
 	uint32_t huge; /* of the buffers */
@@ -83,7 +83,8 @@ struct trial {
 	struct cache_facts facts;
 	double *worker_sec; /* optional, one for each folder, of jobs with rounds */
 };
-int trial_once(struct trials *t, struct trial *how, struct run_series *one, struct penstock_err *err);
+int trial_once(struct trials *t, struct trial *how, struct run_series *one,
+	       struct penstock_err *err);
 
 /*
  * The same, added to @sum, which is zeroed before the first time; after
@@ -106,6 +107,7 @@ uint64_t trial_bytes(const struct trials_job *job, unsigned ops);
  * Let plain threads try in the same files and buffers, as limit_beside() does.  @turn->most is of
  * writes: reads take what fits into the time.
  */
-int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn, struct penstock_err *err);
+int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn,
+		 struct penstock_err *err);
 
 #endif

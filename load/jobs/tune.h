@@ -39,7 +39,7 @@ struct tune_job {
 	uint32_t memory;
 	bool lock;
 	struct penstock_opts opts; /* what the space does not say */
-	uint64_t limit;          /* of the device, bytes per second; 0: not known */
+	uint64_t limit;            /* of the device, bytes per second; 0: not known */
 	bool measure_limit;
 	const atomic_int *stop;
 	/* Optional: @done of @total bytes, or thousandths of a second. */
@@ -67,9 +67,9 @@ struct tune_result {
 	char limit_how[2][160];
 	double spent_sec;
 	uint64_t bytes_written;
-	bool worn;                     /* max_write ended it, not the time */
+	bool worn;                       /* max_write ended it, not the time */
 	struct penstock_path_info *info; /* of each folder */
-	bool began;                    /* if not, nothing was made and nothing is left */
+	bool began;                      /* if not, nothing was made and nothing is left */
 };
 
 /* Is it possible?  0, -EINVAL, -ENOTSUP; creates nothing. */

@@ -121,9 +121,10 @@ static int check_wear(const struct tune_job *job, struct penstock_err *err)
 		return 0;
 	if (need <= job->max_write)
 		return 0;
-	return penstock_fail(
-		err, -EINVAL, "max_write: %s is less than what files and a measurement take: %s",
-		penstock_size_format(most_text, job->max_write), penstock_size_format(need_text, need));
+	return penstock_fail(err, -EINVAL,
+			     "max_write: %s is less than what files and a measurement take: %s",
+			     penstock_size_format(most_text, job->max_write),
+			     penstock_size_format(need_text, need));
 }
 
 /* Every kind of memory that is named must be there. */
@@ -158,7 +159,7 @@ int tune_check(const struct tune_job *job, struct penstock_err *err)
 		return penstock_fail(err, -EINVAL, "neither reading nor writing is to be measured");
 	if ((job->goal == TUNE_READ && !job->read) || (job->goal == TUNE_WRITE && !job->write))
 		return penstock_fail(err, -EINVAL, "goal: %s is what is not to be measured",
-				   tune_goal_words[job->goal]);
+				     tune_goal_words[job->goal]);
 	r = trials_check(&l, 1, err);
 	if (r == 0)
 		r = check_wear(job, err);

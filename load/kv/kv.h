@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include <penstock/object.h>
-#include <penstock/probe.h>
 #include <penstock/penstock.h>
+#include <penstock/probe.h>
 #include <penstock/store.h>
 
 #include "load/measure/remote.h"
@@ -100,7 +100,7 @@ struct kv_result {
 	uint32_t users_start, users_end, users_peak;
 	double peak_tokens_per_sec;
 	double cpu_user_sec, cpu_system_sec;
-	uint64_t bytes_written;          /* to storage, all told: wear */
+	uint64_t bytes_written;            /* to storage, all told: wear */
 	struct penstock_store_stats store; /* since it was opened, where there is one */
 	bool has_store;
 	struct remote remote; /* the same of an object store */

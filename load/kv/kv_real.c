@@ -230,8 +230,9 @@ static void series_end(struct kv_real *k, unsigned i, const struct flow_stats *f
 	if (k->pl.opts[KV_NVME].kind == PLACE_BUCKET)
 		cache_describe_remote(s->cache);
 	else
-		cache_describe_objects(s->cache, s->read, k->job->durability != PENSTOCK_DURABLE_NONE,
-				       &r->path, &f->io);
+		cache_describe_objects(s->cache, s->read,
+				       k->job->durability != PENSTOCK_DURABLE_NONE, &r->path,
+				       &f->io);
 	s->verify = k->job->verify;
 	s->verified_bytes = i == 0 ? f->verified : 0;
 	s->partial = r->partial;

@@ -179,8 +179,8 @@ static int gpu_check(const struct real_places *pl, double share, struct penstock
 	return penstock_fail(
 		err, -ENOMEM,
 		"%s needed, of %s no more than gpu_backend.memory_fraction, %g, is taken",
-		penstock_size_format(want, pl->opts[KV_GPU].capacity), penstock_size_format(have, room),
-		share);
+		penstock_size_format(want, pl->opts[KV_GPU].capacity),
+		penstock_size_format(have, room), share);
 }
 
 static int places_check(const struct real_places *pl, const struct kv_params *p,
@@ -279,7 +279,8 @@ static int flow_open(struct kv_real *k, struct penstock_err *err)
 		.nr_places = KV_TIERS,
 	};
 
-	o.io.durability = PENSTOCK_DURABLE_NONE; /* whole objects are made durable, by their place */
+	o.io.durability =
+		PENSTOCK_DURABLE_NONE; /* whole objects are made durable, by their place */
 	for (int t = 0; t < KV_TIERS; t++)
 		o.places[t] = k->places[t];
 	return flow_new(&k->flow, &o, err);

@@ -57,7 +57,7 @@ static int virtual_name(struct kv_virtual *v, struct kv_key key, struct penstock
 
 	if (len >= KEY_ROOM)
 		return penstock_fail(err, -EINVAL, "a key has %zu bytes; at most %d are possible",
-				   len, TRACE_KEY_MAX);
+				     len, TRACE_KEY_MAX);
 	v->key = key;
 	v->row.key = v->name;
 	v->row.key_len = (uint32_t)len;

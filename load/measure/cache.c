@@ -20,8 +20,8 @@ static const char *memory_behind(const struct penstock_path_info *p)
 	return p->has_device && p->device.cached[0] ? p->device.cached : NULL;
 }
 
-static void cache_words_read(char *out, const struct penstock_stats *st, const struct cache_facts *f,
-			     const char *memory)
+static void cache_words_read(char *out, const struct penstock_stats *st,
+			     const struct cache_facts *f, const char *memory)
 {
 	bool direct = st->blocks_direct && !st->blocks_buffered;
 
@@ -41,8 +41,8 @@ static void cache_words_read(char *out, const struct penstock_stats *st, const s
 			 penstock_strerror((int)f->unknown));
 }
 
-static void cache_words_write(char *out, const struct penstock_stats *st, const struct cache_facts *f,
-			      const char *memory)
+static void cache_words_write(char *out, const struct penstock_stats *st,
+			      const struct cache_facts *f, const char *memory)
 {
 	if (memory)
 		snprintf(out, CACHE_TEXT, "used (%s)", memory);

@@ -58,7 +58,7 @@ struct run_series {
 	uint64_t warmup_bytes; /* moved, not counted */
 	uint64_t errors;
 	char first_error[508];
-	struct penstock_hist *hist;      /* ns */
+	struct penstock_hist *hist;    /* ns */
 	struct stat_moments latency;   /* seconds */
 	struct stat_moments bandwidth; /* bytes per second */
 	struct stat_moments late;      /* seconds */

@@ -27,8 +27,8 @@ static int check_list(const struct kv_cache *c, int tier, int touched, struct su
 		if (n++ >= c->s.live || !e->live || e->tier != tier || e->touched != touched ||
 		    e->prev != before || e->stamp <= stamp)
 			return penstock_fail(err, -EINVAL,
-					   "%s, list %d: entry %u does not belong where it is",
-					   kv_tier_names[tier], touched, i);
+					     "%s, list %d: entry %u does not belong where it is",
+					     kv_tier_names[tier], touched, i);
 		stamp = e->stamp;
 		before = i;
 		ret->used += e->size;
@@ -36,7 +36,7 @@ static int check_list(const struct kv_cache *c, int tier, int touched, struct su
 	ret->entries += n;
 	if (l->tail != before)
 		return penstock_fail(err, -EINVAL, "%s, list %d: ends with %u, not %u",
-				   kv_tier_names[tier], touched, before, l->tail);
+				     kv_tier_names[tier], touched, before, l->tail);
 	return 0;
 }
 
@@ -52,10 +52,10 @@ static int check_tier(const struct kv_cache *c, int tier, struct penstock_err *e
 		return r;
 	if (sums.used != t->used || sums.entries != t->entries)
 		return penstock_fail(err, -EINVAL,
-				   "%s: %" PRIu64 " bytes used in %" PRIu64
-				   " entries, but the entries are %" PRIu64 " bytes and %" PRIu64,
-				   kv_tier_names[tier], t->used, t->entries, sums.used,
-				   sums.entries);
+				     "%s: %" PRIu64 " bytes used in %" PRIu64
+				     " entries, but the entries are %" PRIu64 " bytes and %" PRIu64,
+				     kv_tier_names[tier], t->used, t->entries, sums.used,
+				     sums.entries);
 	return 0;
 }
 
@@ -71,8 +71,8 @@ int kv_cache_check(const struct kv_cache *c, struct penstock_err *err)
 		entries += c->tiers[i].entries;
 	}
 	if (entries != c->s.live)
-		return penstock_fail(err, -EINVAL, "%" PRIu64 " entries in tiers, %u in all", entries,
-				   c->s.live);
+		return penstock_fail(err, -EINVAL, "%" PRIu64 " entries in tiers, %u in all",
+				     entries, c->s.live);
 	if (!kv_entries_sound(&c->s))
 		return penstock_fail(err, -EINVAL, "an entry is not where it is looked for");
 	return 0;

@@ -192,18 +192,18 @@ static int kv_config_check_ranges(const struct kv_config *c, struct penstock_err
 
 		if (r->v[0] < r->least || r->v[1] < r->v[0] || r->v[1] > INT32_MAX)
 			return penstock_fail(err, -EINVAL,
-					   "%s: %lld to %lld is no range within %lld..%d", r->name,
-					   (long long)r->v[0], (long long)r->v[1],
-					   (long long)r->least, INT32_MAX);
+					     "%s: %lld to %lld is no range within %lld..%d",
+					     r->name, (long long)r->v[0], (long long)r->v[1],
+					     (long long)r->least, INT32_MAX);
 	}
 	for (int i = 0; i < KV_TEMPLATES; i++) {
 		const double *v = c->user[i].think;
 
 		if (!(v[0] >= 0 && v[1] >= v[0] && v[1] <= 1e6))
 			return penstock_fail(err, -EINVAL,
-					   "user_templates.%s.think_time_range: %g to %g is no "
-					   "range within 0..1000000",
-					   kv_template_names[i], v[0], v[1]);
+					     "user_templates.%s.think_time_range: %g to %g is no "
+					     "range within 0..1000000",
+					     kv_template_names[i], v[0], v[1]);
 	}
 	return 0;
 }
@@ -240,8 +240,8 @@ static int check_integers(const struct kv_config *c, struct penstock_err *err)
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		if (all[i].v < all[i].least || all[i].v > all[i].most)
 			return penstock_fail(err, -EINVAL, "%s: %lld is outside %lld..%lld",
-					   all[i].name, (long long)all[i].v,
-					   (long long)all[i].least, (long long)all[i].most);
+					     all[i].name, (long long)all[i].v,
+					     (long long)all[i].least, (long long)all[i].most);
 	return 0;
 }
 
@@ -270,7 +270,7 @@ static int check_numbers(const struct kv_config *c, struct penstock_err *err)
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		if (!(all[i].v >= 0 && all[i].v <= all[i].most))
 			return penstock_fail(err, -EINVAL, "%s: %g is outside 0..%g", all[i].name,
-					   all[i].v, all[i].most);
+					     all[i].v, all[i].most);
 	return 0;
 }
 

@@ -25,7 +25,7 @@
  * Of several parts (p->parts), each of which has a cache of its own, one gets the requests of its
  * users, of recorded inputs its conversations, and every document.  All parts together do what one
  * would do alone.  On the virtual clock that is exact: each part runs the whole, with the cache
- *that it would have, and passes on what is its own.  Live, only its own come into the queue.
+ * that it would have, and passes on what is its own.  Live, only its own come into the queue.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -54,8 +54,8 @@ static void walk_on(const struct kv_load *l, struct kv_walk *w)
 	else
 		burst_fail(w, r < 0 ? r
 				    : penstock_fail(&w->err, -EIO,
-						  "%s: has become shorter while it was read",
-						  l->p->burst_path));
+						    "%s: has become shorter while it was read",
+						    l->p->burst_path));
 }
 
 /* Cursors go forward only. */

@@ -41,7 +41,7 @@ static inline struct penstock_random kv_stream_at(uint64_t key, uint64_t n)
 }
 
 static inline struct penstock_random kv_stream(uint64_t seed, enum kv_stream kind, uint64_t number,
-					     uint64_t n)
+					       uint64_t n)
 {
 	return kv_stream_at(kv_stream_key(seed, kind, number), n);
 }

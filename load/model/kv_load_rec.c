@@ -105,8 +105,8 @@ static void cursor_step(const struct kv_load *l, struct kv_cursor *c, uint64_t c
 static int level_at(const struct kv_load *l, const struct kv_cursor *c)
 {
 	struct penstock_random r = l->rec.share && !l->p->policy.bare_recordings
-					 ? kv_stream(l->p->seed, KV_STREAM_CONV, c->pass, c->conv)
-					 : kv_stream(l->p->seed, KV_STREAM_RECORDED, 0, c->n);
+					   ? kv_stream(l->p->seed, KV_STREAM_CONV, c->pass, c->conv)
+					   : kv_stream(l->p->seed, KV_STREAM_RECORDED, 0, c->n);
 
 	return kv_qos_draw(l->p, &r);
 }
@@ -208,7 +208,7 @@ void kv_rec_take(struct kv_load *l, struct penstock_heap_item who, struct kv_req
 	const struct trace_request *t =
 		l->rec.share ? &l->rec.v[l->rec.first[conv] + c->turn] : kv_burst_at(l, c, &offset);
 	struct penstock_random random = kv_stream(l->p->seed, KV_STREAM_RECORDED, c->pass + 1,
-						(uint64_t)conv << 32 | c->turn);
+						  (uint64_t)conv << 32 | c->turn);
 
 	r->random = penstock_random_next(&random);
 	r->user = l->p->closed_loop
@@ -269,8 +269,9 @@ static int find_convs(struct kv_load *l, struct penstock_err *err)
 		int64_t text;
 
 		if (v->v[i].turn > UINT16_MAX)
-			return penstock_fail(err, -EINVAL, "%s: conversation '%s': has over %u turns",
-					   l->p->sharegpt_path, v->v[i].id, UINT16_MAX);
+			return penstock_fail(err, -EINVAL,
+					     "%s: conversation '%s': has over %u turns",
+					     l->p->sharegpt_path, v->v[i].id, UINT16_MAX);
 		if (!begins_conv(v->v, i))
 			continue;
 		text = kv_texts_add(l->texts, v->v[i].id, strlen(v->v[i].id));
@@ -353,17 +354,17 @@ int kv_rec_init(struct kv_load *l, struct penstock_err *err)
 		return r;
 	if (v->nr == 0 && v->bad.nr && l->p->input != KV_INPUT_ANY)
 		return penstock_fail(err, -EINVAL, "%s: has no request that can be used: %s", path,
-				   v->bad.text[0]);
+				     v->bad.text[0]);
 	if (v->nr == 0 && !v->share)
 		return 0; /* no request ever, as upstream */
 	if (v->nr == 0)
 		return penstock_fail(err, -EINVAL,
-				   "%s: has no conversation that can be used; it takes a user's "
-				   "turn and an answer",
-				   path);
+				     "%s: has no conversation that can be used; it takes a user's "
+				     "turn and an answer",
+				     path);
 	if (v->nr >= UINT32_MAX)
 		return penstock_fail(err, -EINVAL, "%s: has %zu requests; at most %u are possible",
-				   path, v->nr, UINT32_MAX - 1);
+				     path, v->nr, UINT32_MAX - 1);
 	v->passes = l->p->replay_cycles ? l->p->replay_cycles : UINT64_MAX;
 	r = v->share ? find_convs(l, err) : 0;
 	if (r == 0 && v->share)

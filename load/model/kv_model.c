@@ -126,20 +126,21 @@ int kv_model_check(const struct kv_model *m, struct penstock_err *err)
 		return penstock_fail(err, -EINVAL, "model '%s': num_layers is 0", m->key);
 	if (kv_model_is_mla(m) && !v)
 		return penstock_fail(err, -EINVAL,
-				   "model '%s': kv_lora_rank and qk_rope_head_dim are both 0",
-				   m->key);
+				     "model '%s': kv_lora_rank and qk_rope_head_dim are both 0",
+				     m->key);
 	if (!kv_model_is_mla(m) && !m->kv_heads)
 		return penstock_fail(err, -EINVAL, "model '%s': kv_heads is 0", m->key);
 	if (!kv_model_is_mla(m) && !kv_model_head_dim(m))
 		return penstock_fail(err, -EINVAL,
-				   "model '%s': hidden_dim %u of num_heads %u is no width of a "
-				   "head; give kv_dim_per_head",
-				   m->key, m->hidden_dim, m->heads);
+				     "model '%s': hidden_dim %u of num_heads %u is no width of a "
+				     "head; give kv_dim_per_head",
+				     m->key, m->hidden_dim, m->heads);
 	if (v > MOST_BYTES_PER_TOKEN)
-		return penstock_fail(err, -EINVAL,
-				   "model '%s': more than %llu bytes per token; check num_layers, "
-				   "kv_heads and kv_dim_per_head",
-				   m->key, MOST_BYTES_PER_TOKEN);
+		return penstock_fail(
+			err, -EINVAL,
+			"model '%s': more than %llu bytes per token; check num_layers, "
+			"kv_heads and kv_dim_per_head",
+			m->key, MOST_BYTES_PER_TOKEN);
 	return 0;
 }
 

@@ -26,10 +26,10 @@ int kv_rag_init(struct kv_rag *g, const struct kv_params *p, struct penstock_err
 
 	if (tokens[1] < tokens[0] || ((uint64_t)tokens[1] + chunk - 1) / chunk > MAX_CHUNKS)
 		return penstock_fail(err, -EINVAL,
-				   "rag: documents of %lld to %lld tokens in chunks of %llu; at "
-				   "most %u chunks are possible",
-				   (long long)tokens[0], (long long)tokens[1],
-				   (unsigned long long)chunk, MAX_CHUNKS);
+				     "rag: documents of %lld to %lld tokens in chunks of %llu; at "
+				     "most %u chunks are possible",
+				     (long long)tokens[0], (long long)tokens[1],
+				     (unsigned long long)chunk, MAX_CHUNKS);
 	*g = (struct kv_rag){
 		.seed = p->seed,
 		.tokens = {(uint32_t)tokens[0], (uint32_t)tokens[1]},
@@ -39,7 +39,7 @@ int kv_rag_init(struct kv_rag *g, const struct kv_params *p, struct penstock_err
 		.max_documents = (uint32_t)min_u64((uint64_t)c->rag_max_documents, UINT32_MAX),
 	};
 	if (penstock_heap_reserve(&g->candidate,
-				(uint32_t)(((uint64_t)tokens[1] + chunk - 1) / chunk)) < 0)
+				  (uint32_t)(((uint64_t)tokens[1] + chunk - 1) / chunk)) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	return 0;
 }

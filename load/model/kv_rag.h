@@ -20,8 +20,8 @@ struct kv_rag {
 	uint32_t chunk_tokens; /* of a chunk */
 	uint32_t top_k;
 	bool zipfian;
-	uint32_t max_documents;       /* kept at once; 0: all */
-	uint32_t first, end;          /* documents that are there: [first, end) */
+	uint32_t max_documents;         /* kept at once; 0: all */
+	uint32_t first, end;            /* documents that are there: [first, end) */
 	struct penstock_heap candidate; /* of a retrieval */
 };
 

@@ -148,7 +148,7 @@ static int flow_check(struct flow_opts *o, struct penstock_err *err)
 		o->chunk = CONTENT_PERIOD;
 	if (o->chunk % CONTENT_PERIOD)
 		return penstock_fail(err, -EINVAL, "chunk: %" PRIu64 " is not a multiple of %u",
-				   o->chunk, CONTENT_PERIOD);
+				     o->chunk, CONTENT_PERIOD);
 	if (o->verify && !o->fill)
 		return penstock_fail(err, -EINVAL, "verify: needs fill");
 	if (!o->copiers)
@@ -307,11 +307,11 @@ int flow_adopt(struct flow *f, unsigned place, uint64_t object, const char *name
 
 	if (!old)
 		return penstock_fail(err, -ENOENT, "%.*s: no earlier run left it in place %u",
-				   (int)min_u64(name_len, 100), name, place);
+				     (int)min_u64(name_len, 100), name, place);
 	o = object_get(f, object);
 	if (!o || o->exists || o->first)
 		return penstock_fail(err, o ? -EEXIST : -ENOMEM, "object %" PRIu64 ": %s", object,
-				   o ? "is in use" : "out of memory");
+				     o ? "is in use" : "out of memory");
 	o->label = label_new(&f->labels, name, name_len, old->shape);
 	if (!o->label) {
 		object_forget(f, o);

@@ -96,7 +96,7 @@ static int copy_memory(struct op *op, const struct end *memory, uint64_t pos, ui
 		n = len - at;
 		char *there = end_addr(memory, pos + at, &n), *here = op->carried->hold + at;
 		struct penstock_iov iov[2] = {{into_hold ? here : there, n},
-					    {into_hold ? there : here, n}};
+					      {into_hold ? there : here, n}};
 		struct penstock_op u = {.opcode = PENSTOCK_COPY, .iov = iov, .nr_iov = 2};
 		struct penstock_done done;
 		int r;
@@ -137,15 +137,18 @@ static const char *bytes_at(struct op *op, uint64_t pos, uint64_t len, struct pe
 	return hold;
 }
 
-static int put_whole(struct op *op, const struct place *p, const char *uri, struct penstock_err *err)
+static int put_whole(struct op *op, const struct place *p, const char *uri,
+		     struct penstock_err *err)
 {
 	const char *bytes = bytes_at(op, 0, op->size, err);
 
-	return bytes ? penstock_object_put(p->bucket.client, uri, bytes, op->size, 0, NULL, NULL, err)
+	return bytes ? penstock_object_put(p->bucket.client, uri, bytes, op->size, 0, NULL, NULL,
+					   err)
 		     : -EIO;
 }
 
-static int put_parts(struct op *op, const struct place *p, const char *uri, struct penstock_err *err)
+static int put_parts(struct op *op, const struct place *p, const char *uri,
+		     struct penstock_err *err)
 {
 	struct penstock_upload_opts o = PENSTOCK_UPLOAD_OPTS_INIT;
 	struct penstock_upload *u;
@@ -184,7 +187,7 @@ static int bucket_fetch(struct op *op, const struct place *p, struct penstock_ob
 	for (unsigned i = 0; r == 0 && i < nr; i++) {
 		if ((uint64_t)v[i].res != v[i].len)
 			return penstock_fail(err, -EBADMSG, "it ends at %" PRIu64 " of %" PRIu64,
-					   v[i].offset + (uint64_t)v[i].res, op->size);
+					     v[i].offset + (uint64_t)v[i].res, op->size);
 		if (!c->etag[0])
 			memcpy(c->etag, v[i].got, sizeof(c->etag));
 		else if (strcmp(c->etag, v[i].got) != 0)
@@ -227,12 +230,13 @@ static int check_bytes(struct op *op, const char *hold, uint64_t pos, uint64_t l
 
 	if (good == len)
 		return 0;
-	return penstock_fail(err, -EBADMSG,
-			   "verification failed: %.120s: offset %" PRIu64 " holds 0x%02x",
-			   label_print(name, op_label(op)), pos + good, (unsigned char)hold[good]);
+	return penstock_fail(
+		err, -EBADMSG, "verification failed: %.120s: offset %" PRIu64 " holds 0x%02x",
+		label_print(name, op_label(op)), pos + good, (unsigned char)hold[good]);
 }
 
-static int read_hold(struct op *op, const struct place *p, const char *uri, struct penstock_err *err)
+static int read_hold(struct op *op, const struct place *p, const char *uri,
+		     struct penstock_err *err)
 {
 	struct carried *c = op->carried;
 	uint64_t stretch = hold_bytes(op->flow, c->kind);

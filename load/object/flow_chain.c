@@ -41,7 +41,7 @@ static void op_tell(struct flow *f, const struct op *op)
 	}
 	if (op->code < 0)
 		penstock_line(d.error, sizeof(d.error), "%s",
-			    op->msg ? op->msg : strerror(-op->code));
+			      op->msg ? op->msg : strerror(-op->code));
 	if (f->handler && f->handler->op)
 		f->handler->op(f->handler->arg, &d);
 }
@@ -109,7 +109,7 @@ static int check_bucket(const struct flow *f, const struct flow_op *u, struct pe
 
 	if (place_is_bucket(from) && u->type == FLOW_WRITE && u->len)
 		return penstock_fail(err, -EINVAL, "place: %u: objects are written as a whole",
-				   u->place);
+				     u->place);
 	if (!to || (!place_is_bucket(from) && !place_is_bucket(to)))
 		return 0;
 	if (place_is_bucket(from))
@@ -117,9 +117,9 @@ static int check_bucket(const struct flow *f, const struct flow_op *u, struct pe
 	return place_is_memory(from) || from->o.kind == PLACE_NULL
 		       ? 0
 		       : penstock_fail(err, -EINVAL,
-				     "place: %u, to: %u: objects are moved to memory and from "
-				     "there only",
-				     u->place, u->to);
+				       "place: %u, to: %u: objects are moved to memory and from "
+				       "there only",
+				       u->place, u->to);
 }
 
 static int check_op(const struct flow *f, const struct flow_op *u, struct penstock_err *err)
@@ -129,24 +129,24 @@ static int check_op(const struct flow *f, const struct flow_op *u, struct pensto
 	if (u->type == FLOW_PAUSE)
 		return 0;
 	if (u->place >= f->o.nr_places || (u->type == FLOW_MOVE && u->to >= f->o.nr_places))
-		return penstock_fail(err, -EINVAL, "place: %u, to: %u: there are %u places", u->place,
-				   u->to, f->o.nr_places);
+		return penstock_fail(err, -EINVAL, "place: %u, to: %u: there are %u places",
+				     u->place, u->to, f->o.nr_places);
 	if (u->name_len > FLOW_NAME_MAX)
 		return penstock_fail(err, -ENAMETOOLONG, "name: %u bytes, at most %d", u->name_len,
-				   FLOW_NAME_MAX);
+				     FLOW_NAME_MAX);
 	if (u->shape && strlen(u->shape) > FLOW_SHAPE_MAX)
 		return penstock_fail(err, -EINVAL, "shape: longer than %d characters",
-				   FLOW_SHAPE_MAX);
+				     FLOW_SHAPE_MAX);
 	if (u->size > INT64_MAX / 2 || u->offset > INT64_MAX / 2 || u->len > INT64_MAX / 2)
 		return penstock_fail(err, -EINVAL,
-				   "size, offset, len: %" PRIu64 ", %" PRIu64 ", %" PRIu64
-				   ": one is more than 2^62",
-				   u->size, u->offset, u->len);
+				     "size, offset, len: %" PRIu64 ", %" PRIu64 ", %" PRIu64
+				     ": one is more than 2^62",
+				     u->size, u->offset, u->len);
 	if (u->len && u->type != FLOW_READ && u->type != FLOW_WRITE)
 		return penstock_fail(err, -EINVAL, "len: only reads and writes have a range");
 	if (place_is_store(flow_place(f, u->place)) && (u->len || u->type == FLOW_MOVE))
 		return penstock_fail(err, -EINVAL, "place: %u, a store, has whole values that stay",
-				   u->place);
+				     u->place);
 	return check_bucket(f, u, err);
 }
 

@@ -80,11 +80,11 @@ static void batch_transfer(struct flow *f, struct slot *s, struct penstock_file 
 {
 	chunk_batch_add(f, s,
 			(struct penstock_op){.opcode = s->writing ? PENSTOCK_WRITE : PENSTOCK_READ,
-					   .flags = s->writing ? 0 : PENSTOCK_OP_EXACT,
-					   .file = file,
-					   .buf = buf,
-					   .len = len,
-					   .offset = offset});
+					     .flags = s->writing ? 0 : PENSTOCK_OP_EXACT,
+					     .file = file,
+					     .buf = buf,
+					     .len = len,
+					     .offset = offset});
 	s->bytes += len;
 	f->dev_ops++;
 	f->dev_bytes += len;
@@ -136,8 +136,9 @@ static void copy_pieces(struct flow *f, struct slot *s, const struct end *to,
 		iov[1].addr = from ? end_addr(from, s->pos + at, &n) : s->data + at;
 		iov[0].addr = to ? end_addr(to, s->pos + at, &n) : s->data + at;
 		iov[0].len = iov[1].len = n;
-		chunk_batch_add(f, s,
-				(struct penstock_op){.opcode = PENSTOCK_COPY, .iov = iov, .nr_iov = 2});
+		chunk_batch_add(
+			f, s,
+			(struct penstock_op){.opcode = PENSTOCK_COPY, .iov = iov, .nr_iov = 2});
 	}
 	piece_over(s);
 }

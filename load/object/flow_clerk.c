@@ -42,7 +42,8 @@ static void remove_old(struct op *op)
 	penstock_file_close(TAKE_PTR(op->old_file), NULL);
 	if (place_is_bucket(p)) {
 		uri = bucket_uri(p, op->old_ref, l->text, l->name_len);
-		r = uri ? penstock_object_delete(p->bucket.client, (const char *const *)&uri, 1, &err)
+		r = uri ? penstock_object_delete(p->bucket.client, (const char *const *)&uri, 1,
+						 &err)
 			: penstock_fail(&err, -ENOMEM, "out of memory");
 	} else {
 		r = place_file_retire(p, op->old_ref, l->text, l->name_len, &err);
@@ -213,7 +214,7 @@ static void errand_grow(struct task *t)
 	e->code = place_memory_grow(p, e->from * p->unit, e->len * p->unit);
 	if (e->code == 0 && e->flow->io)
 		penstock_buf_register(e->flow->io, p->base + e->from * p->unit, e->len * p->unit,
-				    p->huge, NULL, NULL);
+				      p->huge, NULL, NULL);
 	if (e->code == 0 && e->flow->gpu)
 		place_pin(p, p->base + e->from * p->unit, e->len * p->unit);
 }

@@ -139,7 +139,7 @@ struct handle {
 };
 
 struct object {
-	struct penstock_node node;   /* its hash is the number of the object */
+	struct penstock_node node; /* its hash is the number of the object */
 	struct op *first, *last;   /* operations that have not ended, in order */
 	struct label *label;       /* of what exists */
 	struct handle *handle;     /* left open for those that follow */

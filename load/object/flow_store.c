@@ -117,7 +117,8 @@ static uint32_t store_opcode(const struct op *op)
 {
 	if (op->type == FLOW_DELETE)
 		return PENSTOCK_STORE_DELETE;
-	return op->type == FLOW_READ && !op->store->setting ? PENSTOCK_STORE_GET : PENSTOCK_STORE_SET;
+	return op->type == FLOW_READ && !op->store->setting ? PENSTOCK_STORE_GET
+							    : PENSTOCK_STORE_SET;
 }
 
 static void store_over(struct task *t, void *owner);

@@ -35,23 +35,24 @@ static int check_opts(const struct place_opts *o, struct penstock_err *err)
 		return penstock_fail(err, -EINVAL, "kind: %d is none of PLACE_*", (int)o->kind);
 	if ((files && !o->nr_paths) || (slab && o->nr_paths != 1))
 		return penstock_fail(err, -EINVAL, "paths: %u given, %s needed", o->nr_paths,
-				   slab ? "one is" : "at least one is");
+				     slab ? "one is" : "at least one is");
 	for (unsigned i = 0; (files || slab) && i < o->nr_paths; i++)
 		if (!o->paths[i] || !o->paths[i][0])
 			return penstock_fail(err, -EINVAL, "paths: an empty one");
 	if (o->nr_paths > UINT16_MAX)
 		return penstock_fail(err, -EINVAL, "paths: %u given, at most %d possible",
-				   o->nr_paths, UINT16_MAX);
+				     o->nr_paths, UINT16_MAX);
 	if (o->unit && !place_unit_fits(o->unit))
 		return penstock_fail(err, -EINVAL,
-				   "unit: %u is not a power of two between 4096 and 1 GiB",
-				   o->unit);
+				     "unit: %u is not a power of two between 4096 and 1 GiB",
+				     o->unit);
 	if ((o->kind == PLACE_MEMORY || o->kind == PLACE_GPU) && !o->capacity)
 		return penstock_fail(err, -EINVAL, "capacity: memory needs one");
 	if (o->stretch && o->kind != PLACE_SLAB)
 		return penstock_fail(err, -EINVAL, "stretch: only a slab can do that");
 	if (o->bytes_per_sec < 0)
-		return penstock_fail(err, -EINVAL, "bytes_per_sec: %g is negative", o->bytes_per_sec);
+		return penstock_fail(err, -EINVAL, "bytes_per_sec: %g is negative",
+				     o->bytes_per_sec);
 	return 0;
 }
 
@@ -154,10 +155,11 @@ int place_check(const struct place_opts *o, struct penstock_err *err)
 	if (r < 0 || o->capacity <= room)
 		return r;
 	return penstock_fail(err, memory ? -ENOMEM : -ENOSPC, "%s: %s needed, %s free",
-			   o->kind == PLACE_GPU ? "GPU memory"
-			   : memory             ? "memory"
-						: o->paths[0],
-			   penstock_size_format(want, o->capacity), penstock_size_format(have, room));
+			     o->kind == PLACE_GPU ? "GPU memory"
+			     : memory             ? "memory"
+						  : o->paths[0],
+			     penstock_size_format(want, o->capacity),
+			     penstock_size_format(have, room));
 }
 
 /* --------------------------------------------------------------------- memory */
@@ -167,7 +169,7 @@ static bool huge_pages(void)
 	char mode[16];
 
 	return penstock_textfile_choice(mode, sizeof(mode),
-				      "/sys/kernel/mm/transparent_hugepage/enabled") > 0 &&
+					"/sys/kernel/mm/transparent_hugepage/enabled") > 0 &&
 	       strcmp(mode, "never") != 0;
 }
 
@@ -183,7 +185,7 @@ static int memory_open(struct place *p, struct penstock_err *err)
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (m == MAP_FAILED)
 		return penstock_fail(err, -errno, "no memory for %s: %s",
-				   penstock_size_format(text, bytes), strerror(errno));
+				     penstock_size_format(text, bytes), strerror(errno));
 	head = align_up((uintptr_t)m, HUGE) - (uintptr_t)m;
 	if (head)
 		munmap(m, head);
@@ -231,7 +233,8 @@ static int gpu_open(struct place *p, struct penstock_err *err)
 		return r;
 	p->base = m;
 	p->map = extent_map_new(bytes / p->unit, bytes / p->unit, 1, true);
-	return p->map ? 0 : penstock_fail(err, -ENOMEM, "no memory for the map of the GPU's memory");
+	return p->map ? 0
+		      : penstock_fail(err, -ENOMEM, "no memory for the map of the GPU's memory");
 }
 
 /* -------------------------------------------------------- what was there before */

@@ -53,11 +53,11 @@ struct place_dir {
 	unsigned made; /* names at the end of the path whose folders were made for it */
 	bool marked;   /* the marker was made just now */
 	struct penstock_stripe_info *striped; /* files in it are striped; NULL: they are not */
-	bool vague;                         /* files cannot be known by their numbers here (FUSE) */
-	atomic_bool fixed;                  /* names are for ever: the file system cannot rename */
-	atomic_uint next;                   /* file that is made */
-	pthread_mutex_t lock;               /* of the book */
-	struct book book;                   /* the files that are there */
+	bool vague;           /* files cannot be known by their numbers here (FUSE) */
+	atomic_bool fixed;    /* names are for ever: the file system cannot rename */
+	atomic_uint next;     /* file that is made */
+	pthread_mutex_t lock; /* of the book */
+	struct book book;     /* the files that are there */
 	_Atomic uint64_t subs[PLACE_SUBS / 64]; /* sub-folders that are there, a bit each */
 };
 
@@ -67,8 +67,8 @@ struct place_bucket {
 	char *prefix; /* "s3://BUCKET/PREFIX/" */
 	char run[BUCKET_RUN];
 	char etag[PENSTOCK_OBJECT_ETAG]; /* of the marker */
-	bool ours;                     /* it is */
-	uint32_t serial;               /* of the next object */
+	bool ours;                       /* it is */
+	uint32_t serial;                 /* of the next object */
 };
 
 struct place {

@@ -301,12 +301,12 @@ static int take_lines(struct book *b, FILE *f, const char *path, struct penstock
 		r = nr > 1 ? take_line(b, line) : take_title(b, line) ? 0 : -EEXIST;
 		if (r == -EEXIST)
 			penstock_fail(err, r,
-				    "%s/%s: was not made by this version of penstock; "
-				    "remove it",
-				    path, BOOK_NAME);
+				      "%s/%s: was not made by this version of penstock; "
+				      "remove it",
+				      path, BOOK_NAME);
 		else if (r < 0)
 			penstock_fail(err, r, "%s/%s: line %" PRIu64 ": %s", path, BOOK_NAME, nr,
-				    r == -ENOMEM ? "out of memory" : "makes no sense");
+				      r == -ENOMEM ? "out of memory" : "makes no sense");
 	}
 	return r;
 }

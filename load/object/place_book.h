@@ -5,7 +5,7 @@
 /*
  * The marker of a folder, `.penstock-objects', is the book of the files made in it.  Its first line
  * says what they are, how many folders were made for them, and a number that nobody can guess;
- *every other one what happened to one of them:
+ * every other one what happened to one of them:
  *
  *	+NAME[ KEY]	is about to be named; KEY where the name was cut, escaped
  *	@NAME INODE BIRTH
@@ -16,11 +16,11 @@
  *	!WORD		of all of them: "kept" by the run that ends here, "used" by another one
  *
  * A name alone says nothing: ours is the file that was made for it.  A file is made under a name
- *with the number of the first line in it (book_new_name()), and gets its own when its lines are
- *written: whenever a run is killed, each file is known.  What belongs together is appended with one
- *write(2), so that it survives a killed program and several threads.  The book is read once, when
- *the folder is opened, and only where nobody else can have written to it; from then on it is kept
- *in memory as well (place_live.c).
+ * with the number of the first line in it (book_new_name()), and gets its own when its lines are
+ * written: whenever a run is killed, each file is known.  What belongs together is appended with
+ * one write(2), so that it survives a killed program and several threads.  The book is read once,
+ * when the folder is opened, and only where nobody else can have written to it; from then on it is
+ * kept in memory as well (place_live.c).
  */
 #include <stdbool.h>
 #include <stdint.h>

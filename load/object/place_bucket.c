@@ -92,12 +92,13 @@ static int marker_load(struct marker *m, struct penstock_object *c, const char *
 	m->there = true;
 	if (marker_parse(m, text) < 0)
 		return penstock_fail(err, -EEXIST, "%s" MARKER ": is no marker of this program",
-				   prefix);
+				     prefix);
 	return 0;
 }
 
 /* Ours from now on: @etag of the one that it replaces, or NULL where there is none. */
-static int marker_save(struct place *p, const char *state, const char *etag, struct penstock_err *err)
+static int marker_save(struct place *p, const char *state, const char *etag,
+		       struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = NULL;
 	struct penstock_object_info info = {.size = sizeof(info)};
@@ -114,10 +115,10 @@ static int marker_save(struct place *p, const char *state, const char *etag, str
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	r = penstock_object_put(p->bucket.client, uri, text, (uint64_t)n,
-			      etag ? 0 : PENSTOCK_OBJECT_NEW, etag, &info, err);
+				etag ? 0 : PENSTOCK_OBJECT_NEW, etag, &info, err);
 	if (r == -EEXIST || r == -ESTALE)
 		return penstock_fail(err, -EBUSY, "%s: another run has just begun there",
-				   p->bucket.prefix);
+				     p->bucket.prefix);
 	if (r == 0)
 		memcpy(p->bucket.etag, info.etag, sizeof(p->bucket.etag));
 	return r;
@@ -131,10 +132,11 @@ static int marker_busy(const struct marker *m, const char *prefix, struct pensto
 	if (!m->there || m->kept)
 		return 0;
 	if (!penstock_maker_is_here(by))
-		return penstock_fail(err, -EBUSY,
-				   "%s: a run of process %d on %.*s has begun there and not ended; "
-				   "if it is gone, remove all below the prefix",
-				   prefix, by->pid, (int)strcspn(by->where, "/"), by->where);
+		return penstock_fail(
+			err, -EBUSY,
+			"%s: a run of process %d on %.*s has begun there and not ended; "
+			"if it is gone, remove all below the prefix",
+			prefix, by->pid, (int)strcspn(by->where, "/"), by->where);
 	if (penstock_maker_runs(by))
 		return penstock_fail(err, -EBUSY, "%s: process %d is using it", prefix, by->pid);
 	return 0;
@@ -169,7 +171,8 @@ static int each_name(struct penstock_object *c, const char *prefix, uint32_t fla
 {
 	struct penstock_object_entry e = {.size = sizeof(e)};
 	struct penstock_object_list *l;
-	int r = penstock_object_list_open(&l, c, prefix, PENSTOCK_OBJECT_LIST_FLAT | flags, err), more;
+	int r = penstock_object_list_open(&l, c, prefix, PENSTOCK_OBJECT_LIST_FLAT | flags, err),
+	    more;
 
 	if (r < 0)
 		return r;
@@ -199,8 +202,8 @@ static int refuse_foreign(void *arg, const char *name, const struct penstock_obj
 	if (l->m->there && name_is_ours(name, l->m->run))
 		return 0;
 	return penstock_fail(err, -EEXIST,
-			   "%s: holds %.200s; what a run makes needs a prefix of its own",
-			   l->prefix, name);
+			     "%s: holds %.200s; what a run makes needs a prefix of its own",
+			     l->prefix, name);
 }
 
 /* All that can be refused, before anything is touched. */
@@ -213,8 +216,8 @@ static int bucket_look(struct marker *m, struct penstock_object *c, const char *
 	if (r == 0)
 		r = marker_busy(m, prefix, err);
 	if (r == 0 && m->kept && !o->reuse && !o->replace)
-		return penstock_fail(err, -EEXIST, "%s: holds what `penstock replay --keep' has left",
-				   prefix);
+		return penstock_fail(err, -EEXIST,
+				     "%s: holds what `penstock replay --keep' has left", prefix);
 	return r < 0 ? r : each_name(c, prefix, 0, refuse_foreign, &l, err);
 }
 
@@ -230,7 +233,7 @@ struct removal {
 static int removal_flush(struct removal *rm, struct penstock_err *err)
 {
 	int r = rm->nr ? penstock_object_delete(rm->p->bucket.client, (const char *const *)rm->uris,
-					      rm->nr, err)
+						rm->nr, err)
 		       : 0;
 
 	while (rm->nr)
@@ -293,8 +296,8 @@ static int adopt_name(void *arg, const char *name, const struct penstock_object_
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (place_name_key(old->name, &old->name_len, name, tail) < 0)
 		return penstock_fail(err, -EINVAL,
-				   "%s%.200s: its name was cut, so that it cannot be used again",
-				   p->bucket.prefix, name);
+				     "%s%.200s: its name was cut, so that it cannot be used again",
+				     p->bucket.prefix, name);
 	old->size = e->bytes;
 	old->ref = (struct place_ref){(uint16_t)(serial >> 16), (uint16_t)serial};
 	p->bucket.serial = (uint32_t)max_u64(p->bucket.serial, serial + 1);

@@ -142,18 +142,19 @@ int device_look(int fd, uint64_t bytes, bool ours, const char *path, struct pens
 
 	blkid_name(what, fd);
 	if (what[0])
-		return penstock_fail(err, -EEXIST,
-				   "%s: holds %s; clear it (wipefs -a) if nothing on it is needed",
-				   path, what);
+		return penstock_fail(
+			err, -EEXIST,
+			"%s: holds %s; clear it (wipefs -a) if nothing on it is needed", path,
+			what);
 	if (ours)
 		good = all_zero(fd, sizeof(struct slab_head), SLAB_HEAD - sizeof(struct slab_head));
 	else
 		good = device_visit(fd, bytes, all_zero) == 0;
 	return good ? 0
 		    : penstock_fail(err, -EEXIST,
-				  "%s: is not a slab of penstock's; clear it (blkdiscard -z) "
-				  "if nothing on it is needed",
-				  path);
+				    "%s: is not a slab of penstock's; clear it (blkdiscard -z) "
+				    "if nothing on it is needed",
+				    path);
 }
 
 /* The head goes last: until then it is ours. */

@@ -99,7 +99,8 @@ static int remember_entry(struct place *p, unsigned dir, const struct book_entry
  * Objects of an earlier run that are complete.  One whose file has become shorter is still as long
  * as it was: who reads it shall hear of that.
  */
-static int dir_remember(struct place *p, unsigned dir, const struct look *l, struct penstock_err *err)
+static int dir_remember(struct place *p, unsigned dir, const struct look *l,
+			struct penstock_err *err)
 {
 	struct book_entry *e = NULL;
 	uint64_t pos = 0;
@@ -132,7 +133,8 @@ static void remove_subfolders(int fd)
 	}
 }
 
-static int start_marker(const struct place *p, unsigned dir, struct look *l, struct penstock_err *err)
+static int start_marker(const struct place *p, unsigned dir, struct look *l,
+			struct penstock_err *err)
 {
 	unsigned made = p->dirs[dir].made ? p->dirs[dir].made : l->book.made;
 	int r;
@@ -158,7 +160,7 @@ static int take_over(struct place *p, unsigned dir, struct look *l, struct penst
 		r = dir_remove_old(l, reuse);
 	if (r < 0)
 		return penstock_fail(err, r, "%s: cannot remove what an earlier run left: %s",
-				   l->path, strerror(-r));
+				     l->path, strerror(-r));
 	if (!reuse)
 		return start_marker(p, dir, l, err);
 	return p->o.kind == PLACE_FILES ? dir_remember(p, dir, l, err) : 0;
@@ -280,7 +282,8 @@ static int note_use(struct place *p, struct penstock_err *err)
 	for (unsigned i = 0; r == 0 && p->o.reuse && i < p->o.nr_paths; i++) {
 		r = book_write_all(p->dirs[i].journal, false);
 		if (r < 0)
-			penstock_fail(err, r, "%s/%s: %s", p->dirs[i].path, BOOK_NAME, strerror(-r));
+			penstock_fail(err, r, "%s/%s: %s", p->dirs[i].path, BOOK_NAME,
+				      strerror(-r));
 	}
 	return r;
 }
@@ -313,7 +316,7 @@ static int dir_empty(const struct place *p, struct place_dir *d, struct penstock
 		remove_subfolders(d->fd);
 	if (r < 0)
 		return penstock_fail(err, r, "%s: cannot remove an object: %s", d->path,
-				   strerror(-r));
+				     strerror(-r));
 	if (is_same(d->fd, BOOK_NAME, d->journal) && unlinkat(d->fd, BOOK_NAME, 0) < 0)
 		return penstock_fail(err, -errno, "%s/%s: %s", d->path, BOOK_NAME, strerror(errno));
 	remove_folders(d, d->fd, d->book.made);

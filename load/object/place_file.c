@@ -100,7 +100,7 @@ static int file_fail(const struct place *p, struct place_ref ref, const char *na
 		     const char *what, int code, struct penstock_err *err)
 {
 	return penstock_fail(err, code, "%s/%s: %s: %s", p->dirs[ref.dir].path, name, what,
-			   code == -ESTALE ? "another file has its name" : strerror(-code));
+			     code == -ESTALE ? "another file has its name" : strerror(-code));
 }
 
 int place_file_make(struct place *p, struct place_ref *ref, const char *key, uint32_t len,

@@ -23,11 +23,12 @@ static bool is_subfolder(const char *name)
 	return strlen(name) == 3 && strspn(name, "0123456789abcdef") == 3;
 }
 
-static int strange(const struct look *l, const char *sub, const char *name, struct penstock_err *err)
+static int strange(const struct look *l, const char *sub, const char *name,
+		   struct penstock_err *err)
 {
 	return penstock_fail(err, -EEXIST,
-			   "%s/%s%s: was not made here; use an empty folder, or move it away",
-			   l->path, sub, name);
+			     "%s/%s%s: was not made here; use an empty folder, or move it away",
+			     l->path, sub, name);
 }
 
 /* Made, and not yet named when the run was killed: there is nothing in it. */
@@ -100,12 +101,13 @@ static int look_owner(const struct look *l, const struct stat *st, struct pensto
 {
 	if (!S_ISREG(st->st_mode))
 		return penstock_fail(err, -EEXIST, "%s/%s: is not a regular file", l->path,
-				   BOOK_NAME);
+				     BOOK_NAME);
 	if (!book_is_own(st))
-		return penstock_fail(err, -EPERM,
-				   "%s/%s: belongs to somebody else (user %u), or others may write "
-				   "to it; remove it with what it names, or use another folder",
-				   l->path, BOOK_NAME, st->st_uid);
+		return penstock_fail(
+			err, -EPERM,
+			"%s/%s: belongs to somebody else (user %u), or others may write "
+			"to it; remove it with what it names, or use another folder",
+			l->path, BOOK_NAME, st->st_uid);
 	return 0;
 }
 
@@ -117,13 +119,13 @@ static int look_layout(const struct look *l, struct penstock_err *err)
 	    (b->slab || (b->npy == (l->o->layout == PLACE_NPY) && b->hashed == l->o->hashed)))
 		return 0;
 	return penstock_fail(err, -EINVAL,
-			   "%s: the objects of the earlier run are %s%s; use the same layout "
-			   "to take them over, or have them removed (--fresh)",
-			   l->path,
-			   b->slab  ? "in a slab"
-			   : b->npy ? "npy files"
-				    : "raw files",
-			   b->hashed ? " in sub-folders" : "");
+			     "%s: the objects of the earlier run are %s%s; use the same layout "
+			     "to take them over, or have them removed (--fresh)",
+			     l->path,
+			     b->slab  ? "in a slab"
+			     : b->npy ? "npy files"
+				      : "raw files",
+			     b->hashed ? " in sub-folders" : "");
 }
 
 static int look_marker(struct look *l, struct penstock_err *err)
@@ -151,9 +153,9 @@ int look_no_stripe(const char *path, struct penstock_err *err)
 	if (penstock_stripe_is(path) != 1)
 		return 0;
 	return penstock_fail(err, -EEXIST,
-			   "%s: is a striped file, which holds no objects; in a striped folder "
-			   "(`penstock stripe create --folder') each is a striped file",
-			   path);
+			     "%s: is a striped file, which holds no objects; in a striped folder "
+			     "(`penstock stripe create --folder') each is a striped file",
+			     path);
 }
 
 /* Cut the last name off; false: there is nothing above. */
@@ -191,9 +193,9 @@ int look_no_slab(const char *path, struct penstock_err *err)
 	if (penstock_stripe_find(NULL, dir, NULL) != 1)
 		return 0;
 	return penstock_fail(err, -EINVAL,
-			   "%s: files are striped there, and a slab is one file; use another "
-			   "layout, or another folder",
-			   path);
+			     "%s: files are striped there, and a slab is one file; use another "
+			     "layout, or another folder",
+			     path);
 }
 
 int look_begin(struct look *l, struct penstock_err *err)

@@ -10,11 +10,11 @@ struct look {
 	const char *path;
 	const struct place_opts *o;
 	struct book book;
-	int fd;                             /* of the folder */
-	int marker;                         /* its book, -1: none */
-	bool marked;                        /* it was made just now */
+	int fd;                               /* of the folder */
+	int marker;                           /* its book, -1: none */
+	bool marked;                          /* it was made just now */
 	struct penstock_stripe_info *striped; /* what is made in it is */
-	uint64_t freed;                     /* bytes that would be free if it were emptied */
+	uint64_t freed;                       /* bytes that would be free if it were emptied */
 };
 
 /* A striped file holds no objects: -EEXIST; its name is not to be removed by others than us. */

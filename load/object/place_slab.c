@@ -36,7 +36,7 @@ static int slab_reserve(struct place *p, uint64_t units, struct penstock_err *er
 	if (r < 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
 		r = ftruncate(p->slab_fd, (off_t)bytes);
 	return r < 0 ? penstock_fail(err, -errno, "%s: cannot reserve %s: %s", p->slab,
-				   penstock_size_format(text, bytes), strerror(errno))
+				     penstock_size_format(text, bytes), strerror(errno))
 		     : 0;
 }
 
@@ -71,12 +71,12 @@ static int slab_units(const struct place *p, const struct slab_look *l, bool reo
 	else if (l->device && !units)
 		units = most;
 	if (units > most)
-		return penstock_fail(err, -ENOSPC, "%s: has room for %" PRIu64 " bytes only", p->slab,
-				   most * p->unit);
+		return penstock_fail(err, -ENOSPC, "%s: has room for %" PRIu64 " bytes only",
+				     p->slab, most * p->unit);
 	if (!units)
 		return penstock_fail(err, -EINVAL,
-				   "%s: a capacity of at least one unit (%s) is needed", p->slab,
-				   penstock_size_format(text, p->unit));
+				     "%s: a capacity of at least one unit (%s) is needed", p->slab,
+				     penstock_size_format(text, p->unit));
 	*ret = units;
 	return 0;
 }
@@ -274,7 +274,7 @@ static int write_index(struct place *p)
 	if (p->index_failed)
 		return -ENOMEM;
 	r = penstock_whole_write(p->slab_fd, p->index, p->index_len,
-			       slab_index_offset(units, p->unit));
+				 slab_index_offset(units, p->unit));
 	if (r == 0 && fsync(p->slab_fd) < 0)
 		r = -errno;
 	if (r == 0)

@@ -168,7 +168,7 @@ static int take_entry(struct place *p, const char **at, const char *end)
 int slab_damaged(const struct place *p, struct penstock_err *err)
 {
 	return penstock_fail(err, -EINVAL, "%s: its index is damaged; have it made anew (--fresh)",
-			   p->slab);
+			     p->slab);
 }
 
 int slab_index_load(struct place *p, const struct slab_head *h, struct penstock_err *err)

@@ -33,14 +33,15 @@ static int look_file(struct slab_look *l, const struct stat *st, const char *pat
 	if (r < 0)
 		return r;
 	if (!l->ours && !known)
-		return penstock_fail(err, -EEXIST,
-				   "%s: is not a slab of penstock's; remove it, or use another name",
-				   path);
+		return penstock_fail(
+			err, -EEXIST,
+			"%s: is not a slab of penstock's; remove it, or use another name", path);
 	if (!book_is_own(st))
-		return penstock_fail(err, -EPERM,
-				   "%s: belongs to somebody else (user %u), or others may write to "
-				   "it; remove it, or use another name",
-				   path, st->st_uid);
+		return penstock_fail(
+			err, -EPERM,
+			"%s: belongs to somebody else (user %u), or others may write to "
+			"it; remove it, or use another name",
+			path, st->st_uid);
 	return 0;
 }
 
@@ -83,8 +84,9 @@ int slab_look(struct slab_look *l, int dir, const char *name, const char *path, 
 
 	*l = (struct slab_look){.fd = -1, .folder = n && name[n - 1] == '/'};
 	if (fstatat(dir, name, &st, 0) < 0)
-		return errno == ENOENT ? look_no_slab(path, err)
-				       : penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
+		return errno == ENOENT
+			       ? look_no_slab(path, err)
+			       : penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	l->exists = true;
 	l->folder = S_ISDIR(st.st_mode);
 	l->device = S_ISBLK(st.st_mode);
@@ -92,7 +94,7 @@ int slab_look(struct slab_look *l, int dir, const char *name, const char *path, 
 		return 0;
 	if (!l->device && !S_ISREG(st.st_mode))
 		return penstock_fail(err, -EEXIST,
-				   "%s: is neither a file, a block device nor a folder", path);
+				     "%s: is neither a file, a block device nor a folder", path);
 	l->fd = open_slab(l, dir, name, write);
 	if (l->fd < 0)
 		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));

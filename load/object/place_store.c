@@ -23,7 +23,8 @@ enum { BATCH = 1000 }; /* objects that are deleted together */
 #define STAY_NAME ".penstock-stay" /* keeps a directory from being removed with its store */
 
 /* 0, or -ENOENT where there is none and none is in the way. */
-static int store_look(const char *path, struct penstock_store_summary *sum, struct penstock_err *err)
+static int store_look(const char *path, struct penstock_store_summary *sum,
+		      struct penstock_err *err)
 {
 	struct penstock_err why = {0, ""};
 	int r;
@@ -48,13 +49,14 @@ static int check_empty(const char *path, struct penstock_err *err)
 	int r = 0;
 
 	if (!d)
-		return errno == ENOENT ? 0
-				       : penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
+		return errno == ENOENT
+			       ? 0
+			       : penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	while (r == 0 && (e = readdir(d)))
 		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
 			r = penstock_fail(err, -EEXIST,
-					"%s: holds %s; a store needs a directory of its own", path,
-					e->d_name);
+					  "%s: holds %s; a store needs a directory of its own",
+					  path, e->d_name);
 	closedir(d);
 	return r;
 }
@@ -69,9 +71,9 @@ int store_place_check(const char *path, const struct place_opts *o, uint64_t *re
 	if (r == -ENOENT)
 		return check_empty(path, err);
 	if (r == 0 && !o->reuse && !o->replace)
-		return penstock_fail(err, -EEXIST,
-				   "%s: holds a store already, which 'penstock store drop' removes",
-				   path);
+		return penstock_fail(
+			err, -EEXIST,
+			"%s: holds a store already, which 'penstock store drop' removes", path);
 	return r;
 }
 

@@ -14,8 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <penstock/probe.h>
 #include <penstock/penstock.h>
+#include <penstock/probe.h>
 
 #include "load/measure/blocks.h"
 #include "load/measure/series.h"
@@ -178,8 +178,8 @@ struct replay_result {
 	unsigned nr_series;
 	struct replay_class *classes;
 	unsigned nr_classes;
-	uint64_t objects, used_bytes;    /* at the end */
-	uint64_t bytes_written;          /* to storage, all told */
+	uint64_t objects, used_bytes;      /* at the end */
+	uint64_t bytes_written;            /* to storage, all told */
 	struct penstock_store_stats store; /* since it was opened, where there is one */
 	bool has_store;
 	struct remote remote; /* the same of the first object store */

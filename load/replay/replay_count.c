@@ -315,7 +315,8 @@ static void replay_series_end(struct replay *p, struct run_series *s, unsigned t
 	if (p->map.opts[p->map.tiers[tier].first].kind == PLACE_BUCKET)
 		cache_describe_remote(s->cache);
 	else
-		cache_describe_objects(s->cache, s->read, p->job->durability != PENSTOCK_DURABLE_NONE,
+		cache_describe_objects(s->cache, s->read,
+				       p->job->durability != PENSTOCK_DURABLE_NONE,
 				       path_of(p, tier), &f->io);
 	series_finish(s);
 }

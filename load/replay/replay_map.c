@@ -35,13 +35,14 @@ static int path_kind(enum place_kind *ret, const char *path, const struct replay
 
 	*ret = folder;
 	if (stat(path, &st) < 0)
-		return errno == ENOENT ? 0
-				       : penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
+		return errno == ENOENT
+			       ? 0
+			       : penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	if (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode))
 		*ret = PLACE_SLAB;
 	else if (!S_ISDIR(st.st_mode))
 		return penstock_fail(err, -EINVAL,
-				   "%s: is neither a folder, a file nor a block device", path);
+				     "%s: is neither a folder, a file nor a block device", path);
 	return 0;
 }
 
@@ -70,9 +71,10 @@ static int add_paths(struct replay_map *m, const struct replay_target *t,
 		if (r < 0)
 			return r;
 		if (i && kind != o.kind)
-			return penstock_fail(err, -EINVAL,
-					   "%s and %s: folders of files and slabs cannot be mixed",
-					   t->paths[0], t->paths[i]);
+			return penstock_fail(
+				err, -EINVAL,
+				"%s and %s: folders of files and slabs cannot be mixed",
+				t->paths[0], t->paths[i]);
 		o.kind = kind;
 	}
 	o.paths = t->paths;
@@ -100,8 +102,9 @@ static int add_store(struct replay_map *m, const struct replay_target *t,
 
 	for (unsigned i = 0; i < m->nr; i++)
 		if (m->opts[i].kind == PLACE_STORE)
-			return penstock_fail(err, -EINVAL, "%s and %s: one store is all there can be",
-					   m->paths[i], t->paths[0]);
+			return penstock_fail(err, -EINVAL,
+					     "%s and %s: one store is all there can be",
+					     m->paths[i], t->paths[0]);
 	return add_place(m, &o, err);
 }
 
@@ -238,9 +241,9 @@ int replay_map_size(struct replay_map *m, const struct replay_job *job,
 			continue;
 		if (!n && !job->capacity)
 			return penstock_fail(err, -EINVAL,
-					   "%s: how much room the trace needs is not known: give "
-					   "--capacity",
-					   m->paths[i] ? m->paths[i] : "memory");
+					     "%s: how much room the trace needs is not known: give "
+					     "--capacity",
+					     m->paths[i] ? m->paths[i] : "memory");
 		choose_unit(o, n, n ? n->peak : job->capacity);
 		/* what was kept may be in the way of what the trace needs */
 		o->stretch = o->kind == PLACE_SLAB && o->reuse && !job->capacity;
@@ -267,10 +270,10 @@ static int map_check_room(const struct replay_map *m, unsigned i, const struct r
 	if (r < 0 || need <= room)
 		return r;
 	return penstock_fail(err, -ENOSPC,
-			   "%s: the trace needs %s at once, %s are free; --capacity deletes what "
-			   "has not been used for longest",
-			   o->paths[0], penstock_size_format(want, need),
-			   penstock_size_format(have, room));
+			     "%s: the trace needs %s at once, %s are free; --capacity deletes what "
+			     "has not been used for longest",
+			     o->paths[0], penstock_size_format(want, need),
+			     penstock_size_format(have, room));
 }
 
 int replay_map_suits(const struct replay_map *m, enum trace_format format,
@@ -278,9 +281,10 @@ int replay_map_suits(const struct replay_map *m, enum trace_format format,
 {
 	for (unsigned i = 0; format == TRACE_FIO && i < m->nr; i++)
 		if (m->opts[i].kind == PLACE_STORE || m->opts[i].kind == PLACE_BUCKET)
-			return penstock_fail(err, -EINVAL,
-					   "%s: a fio log has parts of files, a store whole values",
-					   job->trace);
+			return penstock_fail(
+				err, -EINVAL,
+				"%s: a fio log has parts of files, a store whole values",
+				job->trace);
 	return 0;
 }
 
@@ -299,9 +303,9 @@ int replay_check(const struct replay_job *job, const struct replay_scan *scan,
 
 		if (o->kind == PLACE_STORE && !o->reuse && !o->replace && place_is_kept(o))
 			r = penstock_fail(err, -EEXIST,
-					"%s: holds a store already: --reuse goes on with it, "
-					"--fresh removes it",
-					m.paths[i]);
+					  "%s: holds a store already: --reuse goes on with it, "
+					  "--fresh removes it",
+					  m.paths[i]);
 		else if (m.opts[i].kind == PLACE_FILES)
 			r = map_check_room(&m, i, job, scan, err);
 		else

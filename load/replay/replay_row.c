@@ -173,8 +173,8 @@ static struct replay_key *read_missing(struct replay *p, const struct replay_wha
 			 w->key);
 		p->r->absent = p->absent = true;
 		penstock_fail(&p->err, -ENODATA,
-			    "%s:%" PRIu64 ": %s is read, but nothing has written it", p->job->trace,
-			    trace_reader_line(p->source), key);
+			      "%s:%" PRIu64 ": %s is read, but nothing has written it",
+			      p->job->trace, trace_reader_line(p->source), key);
 		return NULL;
 	default:
 		p->r->skipped++;

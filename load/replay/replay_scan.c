@@ -153,9 +153,9 @@ int replay_row_check(const struct replay_job *job, const struct trace_row *row, 
 	if (row->size <= ROW_END_MAX && row->offset <= ROW_END_MAX - row->size)
 		return 0;
 	return penstock_fail(err, -EINVAL,
-			   "%s: line %" PRIu64 ": ends at more than 2^60 bytes, which no storage "
-			   "has",
-			   job->trace, line);
+			     "%s: line %" PRIu64 ": ends at more than 2^60 bytes, which no storage "
+			     "has",
+			     job->trace, line);
 }
 
 static int do_row(struct scan *s, const struct trace_row *row)
@@ -209,9 +209,10 @@ static int scan_read_all(struct scan *s, struct trace_reader *src, struct pensto
 		r = do_row(s, &row);
 		if (r == -EOVERFLOW)
 			return penstock_fail(err, r,
-					   "%s: line %" PRIu64 ": with this one objects take more "
-					   "than 2^62 bytes at once",
-					   s->job->trace, trace_reader_line(src));
+					     "%s: line %" PRIu64
+					     ": with this one objects take more "
+					     "than 2^62 bytes at once",
+					     s->job->trace, trace_reader_line(src));
 		if (r < 0)
 			return r == -ENOMEM ? penstock_fail(err, r, "out of memory") : r;
 	}
@@ -245,12 +246,12 @@ static int nothing(const struct replay_scan *r, const struct replay_job *job,
 				 tiers[0] ? ", " : "", replay_tier_names[i]);
 	if (!r->rows)
 		return penstock_fail(err, -ENODATA, "%s: holds no operation%s%s", job->trace,
-				   r->bad.nr ? ": " : "", r->bad.text[0]);
+				     r->bad.nr ? ": " : "", r->bad.text[0]);
 	return penstock_fail(err, -ENODATA,
-			   "%s: none of its %" PRIu64
-			   " rows has a target; it has rows of %s: give them one with --tier",
-			   job->trace, r->rows,
-			   tiers[0] ? tiers : replay_tier_names[REPLAY_NO_TIER]);
+			     "%s: none of its %" PRIu64
+			     " rows has a target; it has rows of %s: give them one with --tier",
+			     job->trace, r->rows,
+			     tiers[0] ? tiers : replay_tier_names[REPLAY_NO_TIER]);
 }
 
 static int scan(const struct replay_job *job, struct replay_scan *ret, replay_initial *found,

@@ -83,7 +83,7 @@ static void read_missed(struct replay *p, const struct flow_done *d)
 		return;
 	p->r->absent = p->absent = true;
 	penstock_fail(&p->err, -ENODATA, "%s: is read, but the store has not got it: %s",
-		    p->job->trace, d->error);
+		      p->job->trace, d->error);
 }
 
 bool replay_store_answer(struct replay *p, struct replay_op *op, unsigned role,

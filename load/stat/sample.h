@@ -49,7 +49,7 @@ struct sample {
 struct samples {
 	uint64_t n;
 	double sum, max;
-	struct draw kept;         /* struct sample; none of many equal ones, see samples_add_n() */
+	struct draw kept; /* struct sample; none of many equal ones, see samples_add_n() */
 	struct penstock_hist *hist; /* ns; all of them */
 };
 

@@ -129,7 +129,7 @@ static void start_workers(struct stream *s)
 			continue;
 		s->abandoned = true;
 		penstock_fail(&err, r, "cannot start thread %u of %u: %s", i + 1, job->workers,
-			    penstock_strerror(r));
+			      penstock_strerror(r));
 		stream_fail_locked(s, &err);
 		break;
 	}

@@ -119,7 +119,8 @@ static uint64_t count_time(struct stream *s, uint64_t now)
 
 /* Call prepare() or finish(), which do not belong to the measurement. */
 static int stream_outside(struct stream_worker *w,
-			  int (*hook)(void *, const struct load_op *, void *, struct penstock_err *),
+			  int (*hook)(void *, const struct load_op *, void *,
+				      struct penstock_err *),
 			  const struct slot *slot, struct penstock_err *err)
 {
 	uint64_t before;
@@ -167,7 +168,7 @@ static int round_open(struct stream_worker *w, struct slot *slot, struct penstoc
 	const struct bed_file *f = &w->stream->job->files[slot->op.file];
 
 	return penstock_file_open(&slot->file, w->io, f->at, bed_file_flags(f, slot->op.read), 0,
-				err);
+				  err);
 }
 
 static int round_close(struct stream_worker *w, struct slot *slot, bool good,

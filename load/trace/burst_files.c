@@ -32,10 +32,10 @@ static int search(glob_t *g, const char *pattern, const char *path, struct penst
 
 	if (r == GLOB_NOMATCH)
 		return penstock_fail(err, -ENOENT, "%s: no CSV file there",
-				   penstock_shorten(&room, path));
+				     penstock_shorten(&room, path));
 	if (r)
 		return penstock_fail(err, r == GLOB_NOSPACE ? -ENOMEM : -EIO,
-				   "%s: cannot be searched", penstock_shorten(&room, path));
+				     "%s: cannot be searched", penstock_shorten(&room, path));
 	return 0;
 }
 
@@ -80,7 +80,7 @@ int trace_burst_find(const char *path, struct penstock_err *err)
 		return r;
 	if (f.one && access(path, R_OK) < 0)
 		r = penstock_fail(err, -errno, "%s: %s", penstock_shorten(&room, path),
-				strerror(errno));
+				  strerror(errno));
 	burst_files_fini(&f);
 	return r;
 }

@@ -146,9 +146,9 @@ static int fio_in_begin(struct trace_reader *r, struct penstock_err *err)
 	return f->version
 		       ? 0
 		       : penstock_fail(err, -EINVAL,
-				     "%s: line 1: is not 'fio version 2 iolog' or 'fio version 3 "
-				     "iolog'",
-				     penstock_shorten(&room, source_path(&r->s)));
+				       "%s: line 1: is not 'fio version 2 iolog' or 'fio version 3 "
+				       "iolog'",
+				       penstock_shorten(&room, source_path(&r->s)));
 }
 
 const struct trace_input trace_fio_input = {

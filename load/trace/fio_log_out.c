@@ -73,7 +73,8 @@ static char *put_action(char *to, uint64_t us, const char *name, size_t len, con
 	return put_bytes(to, action, strlen(action));
 }
 
-static int fio_out_row(struct trace_writer *w, const struct trace_row *row, struct penstock_err *err)
+static int fio_out_row(struct trace_writer *w, const struct trace_row *row,
+		       struct penstock_err *err)
 {
 	static const char *const actions[] = {"read ", "write ", "trim "};
 	struct fio_out *f = w->state;

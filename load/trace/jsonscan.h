@@ -21,9 +21,9 @@
 
 struct jscan {
 	char *at, *end;
-	struct source *source;  /* where more comes from; NULL: there is none */
+	struct source *source;    /* where more comes from; NULL: there is none */
 	struct penstock_err *err; /* of the source */
-	int error;              /* -errno of the source */
+	int error;                /* -errno of the source */
 	bool failed;
 };
 

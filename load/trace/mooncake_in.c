@@ -180,9 +180,9 @@ static int mooncake_in_begin(struct trace_reader *r, struct penstock_err *err)
 	m->bytes_per_token = r->o.bytes_per_token;
 	if (tokens > UINT32_MAX || __builtin_mul_overflow(tokens, m->bytes_per_token, &bytes))
 		return penstock_fail(err, -EINVAL,
-				   "block-tokens: a block of %" PRIu64 " tokens of %" PRIu64
-				   " bytes is too large",
-				   tokens, r->o.bytes_per_token);
+				     "block-tokens: a block of %" PRIu64 " tokens of %" PRIu64
+				     " bytes is too large",
+				     tokens, r->o.bytes_per_token);
 	return 0;
 }
 

@@ -149,7 +149,8 @@ static int count_bad(struct trace_reader *r, struct penstock_err *err)
 
 	if (r->o.strict)
 		return penstock_fail(err, -EBADMSG, "%s: line %" PRIu64 ": %s",
-				   penstock_shorten(&room, source_path(&r->s)), r->row_line, r->why);
+				     penstock_shorten(&room, source_path(&r->s)), r->row_line,
+				     r->why);
 	trace_bad_add(&r->bad, "line %" PRIu64 ": %s", r->row_line, r->why);
 	return 0;
 }

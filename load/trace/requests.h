@@ -31,6 +31,7 @@ struct request_place {
 	bool named;
 };
 int request_bad(struct trace_bad *b, const struct request_place *at, uint64_t number,
-		struct penstock_err *err, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+		struct penstock_err *err, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
 
 #endif

@@ -179,10 +179,10 @@ static int sharegpt_read_all(struct loader *l, const char *path, struct penstock
 	if (ok && r >= 0)
 		return 0;
 	return penstock_fail(err, -EINVAL, "%s: line %" PRIu64 ": not the JSON of ShareGPT%s",
-			   penstock_shorten(&room, path), l->j.source->line + 1,
-			   l->j.source->torn     ? ": " SOURCE_TORN
-			   : l->j.at == l->j.end ? ": it ends too early"
-						 : "");
+			     penstock_shorten(&room, path), l->j.source->line + 1,
+			     l->j.source->torn     ? ": " SOURCE_TORN
+			     : l->j.at == l->j.end ? ": it ends too early"
+						   : "");
 }
 
 int trace_sharegpt_load(struct trace_request **out, size_t *nr, const char *path,

@@ -190,7 +190,7 @@ static int sink_failed(const struct sink_private *p, int r, struct penstock_err 
 	struct penstock_short room;
 
 	return penstock_fail(err, r, "%s: cannot be written: %s", penstock_shorten(&room, p->path),
-			   penstock_strerror(r));
+			     penstock_strerror(r));
 }
 
 /* Hand over what is filled; called with the lock. */
@@ -280,7 +280,8 @@ static int make_folders(const char *path, struct penstock_err *err)
 		*slash = '\0';
 		if (mkdir(name, 0777) < 0 && errno != EEXIST)
 			return penstock_fail(err, -errno, "%s: cannot be created: %s",
-					   penstock_shorten(&room, name), penstock_strerror(-errno));
+					     penstock_shorten(&room, name),
+					     penstock_strerror(-errno));
 		*slash = '/';
 	}
 	return 0;
@@ -302,8 +303,8 @@ static int sink_open_file(struct sink_private *p, int fd, struct penstock_err *e
 	if (r < 0)
 		return r;
 	if (penstock_stripe_is(p->path) == 1) /* its members would be left behind */
-		return penstock_fail(err, -EEXIST, "%s: is a striped file, which cannot be replaced",
-				   p->path);
+		return penstock_fail(err, -EEXIST,
+				     "%s: is a striped file, which cannot be replaced", p->path);
 	p->fd = open(p->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	return p->fd < 0 ? sink_failed(p, -errno, err) : 0;
 }

@@ -38,7 +38,8 @@ struct sink_opts {
 };
 
 /* Create @path ("-": standard output) and the folders it is in. */
-int sink_open(struct sink *s, const char *path, const struct sink_opts *o, struct penstock_err *err);
+int sink_open(struct sink *s, const char *path, const struct sink_opts *o,
+	      struct penstock_err *err);
 /* Everything is in the file when it returns 0.  The sink is gone in any case. */
 int sink_close(struct sink *s, struct penstock_err *err);
 /* Hand the buffer over and go on with the other one; waits for it.  0 or -errno. */

@@ -43,7 +43,7 @@ static ssize_t read_some(struct source *s, char *to, size_t len, struct penstock
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return penstock_fail(err, -errno, "%s: cannot be read: %s",
-				   penstock_shorten(&room, s->p->path), penstock_strerror(errno));
+				     penstock_shorten(&room, s->p->path), penstock_strerror(errno));
 	if (n == 0)
 		s->p->eof = true;
 	return n;
@@ -65,7 +65,7 @@ static int unreadable(const struct source *s, size_t code, struct penstock_err *
 	struct penstock_short room;
 
 	return penstock_fail(err, -EIO, "%s: cannot be decompressed behind line %" PRIu64 ": %s",
-			   penstock_shorten(&room, s->p->path), s->line, ZSTD_getErrorName(code));
+			     penstock_shorten(&room, s->p->path), s->line, ZSTD_getErrorName(code));
 }
 
 /* Up to @len bytes to @to; 0 at the end. */
@@ -159,7 +159,7 @@ static int source_open_file(struct source_private *p, struct penstock_err *err)
 		p->fd = open(p->path, O_RDONLY | O_CLOEXEC);
 	if (p->fd < 0)
 		return penstock_fail(err, -errno, "%s: %s", penstock_shorten(&room, p->path),
-				   penstock_strerror(errno));
+				     penstock_strerror(errno));
 	posix_fadvise(p->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 	return 0;
 }

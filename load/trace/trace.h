@@ -128,7 +128,8 @@ struct trace_maker {
 	enum trace_format format;
 	const void *arg;
 	int (*open)(void **state, const void *arg, struct penstock_err *err);
-	int (*next)(void *state, struct trace_row *row, struct penstock_err *err); /* trace_read() */
+	int (*next)(void *state, struct trace_row *row,
+		    struct penstock_err *err);             /* trace_read() */
 	const struct trace_bad *(*bad)(const void *state); /* trace_reader_bad() */
 	void (*close)(void *state);
 };

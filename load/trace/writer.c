@@ -44,9 +44,9 @@ int trace_writer_open(struct trace_writer **out, const char *path,
 	w->out = outputs[o->format];
 	if (!w->out)
 		return penstock_fail(err, -ENOTSUP,
-				   "a trace cannot be written as %s, which is a "
-				   "list of requests, not of operations",
-				   trace_format_names[o->format]);
+				     "a trace cannot be written as %s, which is a "
+				     "list of requests, not of operations",
+				     trace_format_names[o->format]);
 	w->row = w->out->row;
 	w->state = state = calloc(1, w->out->state_size);
 	if (!state)
@@ -69,7 +69,7 @@ int trace_write(struct trace_writer *w, const struct trace_row *row, struct pens
 {
 	if (row->key_len > TRACE_KEY_MAX)
 		return penstock_fail(err, -EINVAL, "a key of %u bytes is longer than %d",
-				   row->key_len, TRACE_KEY_MAX);
+				     row->key_len, TRACE_KEY_MAX);
 	return w->row(w, row, err);
 }
 

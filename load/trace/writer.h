@@ -14,7 +14,7 @@ struct trace_output {
 	int (*begin)(struct trace_writer *w, struct penstock_err *err);
 	int (*row)(struct trace_writer *w, const struct trace_row *row, struct penstock_err *err);
 	int (*end)(struct trace_writer *w, struct penstock_err *err); /* optional: the last bytes */
-	void (*fini)(void *state);                                  /* optional */
+	void (*fini)(void *state);                                    /* optional */
 };
 
 struct trace_writer {

@@ -45,7 +45,7 @@ int weights_files_find(struct weights_files *f, const struct penstock_model *m,
 		if (i && names[i] == names[i - 1])
 			continue;
 		f->paths[f->nr] = penstock_object_is_uri(names[i], NULL) ? strdup(names[i])
-								       : realpath(names[i], NULL);
+									 : realpath(names[i], NULL);
 		if (!f->paths[f->nr])
 			return penstock_fail(err, -errno, "%s: %s", names[i], strerror(errno));
 		f->nr++;
@@ -82,10 +82,11 @@ static int check_file(struct weights_files *f, uint64_t i, struct penstock_err *
 	f->lens[i] = (uint64_t)bytes;
 	hole = lseek(fd, 0, SEEK_HOLE);
 	if (hole >= 0 && hole < st.st_size)
-		return penstock_fail(err, -EINVAL,
-				   "%s: has a hole at byte %lld: reading it would tell nothing of "
-				   "the storage",
-				   f->paths[i], (long long)hole);
+		return penstock_fail(
+			err, -EINVAL,
+			"%s: has a hole at byte %lld: reading it would tell nothing of "
+			"the storage",
+			f->paths[i], (long long)hole);
 	cache_note(&f->facts, cache_drop(f->paths[i], 0, f->lens[i]));
 	return 0;
 }

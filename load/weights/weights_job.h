@@ -3,8 +3,8 @@
 #define PENSTOCK_LOAD_WEIGHTS_JOB_H
 
 /*
- * Weights streamed as by a program that runs a model larger than memory: `penstock stream'.  No model
- * is run: groups are waited for, held for the time that computing would take, and released.
+ * Weights streamed as by a program that runs a model larger than memory: `penstock stream'.  No
+ * model is run: groups are waited for, held for the time that computing would take, and released.
  *
  * The work is done in turns, between which plain threads find out what the device can do.  A turn
  * is a list of groups with an end, so that nothing is read in its time but what is counted.
@@ -89,7 +89,8 @@ struct weights_result {
 /* The window as asked for, or what suits the largest group. */
 int weights_look(struct weights_job *job, struct weights_plan *plan, struct penstock_err *err);
 /* 0 or -errno; what was measured up to there is in @res.  weights_result_fini() is due. */
-int weights_run(const struct weights_job *job, struct weights_result *res, struct penstock_err *err);
+int weights_run(const struct weights_job *job, struct weights_result *res,
+		struct penstock_err *err);
 void weights_result_fini(struct weights_result *res);
 
 /* Tokens per second at most: every byte is read once for each step of the batch. */
@@ -101,8 +102,9 @@ static inline double weights_bound(double batch, double bytes_per_sec, double mo
 /* ------------------------------------------------------ between its files */
 
 /* The model of a job: on disk, or of a shape in the file @path of @len bytes. */
-int weights_model(struct penstock_model **out, struct penstock_io *io, const struct weights_job *job,
-		  const char *path, uint64_t len, struct penstock_err *err);
+int weights_model(struct penstock_model **out, struct penstock_io *io,
+		  const struct weights_job *job, const char *path, uint64_t len,
+		  struct penstock_err *err);
 
 /* Its files, each once. */
 struct weights_files {

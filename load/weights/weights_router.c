@@ -70,9 +70,9 @@ static int grid_make(struct weights_router *r, const struct penstock_model *m, c
 		}
 	if (!r->layers)
 		return penstock_fail(err, -EINVAL,
-				   "%s: has no group with a layer and an expert, as "
-				   "'layers.3.experts.17'",
-				   model);
+				     "%s: has no group with a layer and an expert, as "
+				     "'layers.3.experts.17'",
+				     model);
 	r->grid = reallocarray(NULL, r->layers * r->experts, sizeof(*r->grid));
 	if (!r->grid)
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -114,7 +114,8 @@ static int zipf_make(struct weights_router *r, struct penstock_err *err)
 
 static uint32_t zipf_rank(struct weights_router *r)
 {
-	double u = (double)(penstock_random_next(&r->rnd) >> 11) * 0x1p-53 * r->sums[r->experts - 1];
+	double u =
+		(double)(penstock_random_next(&r->rnd) >> 11) * 0x1p-53 * r->sums[r->experts - 1];
 	uint32_t low = 0, high = (uint32_t)r->experts - 1;
 
 	while (low < high) {
@@ -174,9 +175,9 @@ static int file_line(struct weights_router *r, char *text, uint64_t nr, const ch
 		return 0;
 	if (end == at || layer >= r->layers)
 		return penstock_fail(err, -EINVAL,
-				   "%s: line %" PRIu64
-				   ": begins with no layer of the model's %" PRIu64,
-				   path, nr, r->layers);
+				     "%s: line %" PRIu64
+				     ": begins with no layer of the model's %" PRIu64,
+				     path, nr, r->layers);
 	for (at = end;; at = end) {
 		uint64_t e = strtoull(at, &end, 10);
 
@@ -184,9 +185,9 @@ static int file_line(struct weights_router *r, char *text, uint64_t nr, const ch
 			break;
 		if (e >= r->experts || r->grid[layer * r->experts + e] == UINT64_MAX)
 			return penstock_fail(err, -EINVAL,
-					   "%s: line %" PRIu64 ": layer %" PRIu64
-					   " has no expert %" PRIu64,
-					   path, nr, layer, e);
+					     "%s: line %" PRIu64 ": layer %" PRIu64
+					     " has no expert %" PRIu64,
+					     path, nr, layer, e);
 		if (ARRAY_ROOM(r->all, r->room_all, r->nr_all + 1) < 0)
 			return penstock_fail(err, -ENOMEM, "out of memory");
 		r->all[r->nr_all++] = r->grid[layer * r->experts + e];
@@ -194,9 +195,9 @@ static int file_line(struct weights_router *r, char *text, uint64_t nr, const ch
 	}
 	if (at[strspn(at, " \t\r\n")] || !line.nr)
 		return penstock_fail(err, -EINVAL,
-				   "%s: line %" PRIu64
-				   ": a layer and its experts, as numbers, are due",
-				   path, nr);
+				     "%s: line %" PRIu64
+				     ": a layer and its experts, as numbers, are due",
+				     path, nr);
 	if (ARRAY_ROOM(r->lines, r->room_lines, r->nr_lines + 1) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (!r->nr_lines || layer <= *before)
@@ -221,7 +222,7 @@ static int file_read(struct weights_router *r, const char *path, struct penstock
 	fclose(f);
 	if (res == 0 && !r->nr_lines)
 		return penstock_fail(err, -EINVAL, "%s: has no line with a layer and its experts",
-				   path);
+				     path);
 	return res;
 }
 
@@ -242,8 +243,8 @@ int weights_router_open(struct weights_router **out, const struct weights_job *j
 	res = grid_make(r, m, job->model, err);
 	if (res == 0 && job->active > r->experts)
 		res = penstock_fail(err, -EINVAL,
-				  "--active: %" PRIu32 ", and a layer has %" PRIu64 " experts",
-				  job->active, r->experts);
+				    "--active: %" PRIu32 ", and a layer has %" PRIu64 " experts",
+				    job->active, r->experts);
 	if (res == 0)
 		res = !strcmp(job->experts, "zipf") ? zipf_make(r, err)
 						    : file_read(r, job->experts, err);

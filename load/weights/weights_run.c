@@ -43,11 +43,11 @@ static int check_window(const struct weights_job *job, const struct weights_plan
 	char a[PENSTOCK_SIZE_TEXT], b[PENSTOCK_SIZE_TEXT];
 
 	if (job->window < p->largest)
-		return penstock_fail(err, -EINVAL,
-				   "--window: %s is smaller than the largest group of %s; a larger "
-				   "one, or --by tensor",
-				   penstock_size_format(a, job->window),
-				   penstock_size_format(b, p->largest));
+		return penstock_fail(
+			err, -EINVAL,
+			"--window: %s is smaller than the largest group of %s; a larger "
+			"one, or --by tensor",
+			penstock_size_format(a, job->window), penstock_size_format(b, p->largest));
 	if (!p->bytes)
 		return penstock_fail(err, -EINVAL, "%s: its weights have no bytes", job->model);
 	return 0;
@@ -58,8 +58,8 @@ static int weights_check_options(const struct weights_job *job, const struct wei
 				 struct penstock_err *err)
 {
 	if (!shape && job->bits)
-		return penstock_fail(err, -EINVAL, "--bits: '%s' is a model on disk and has its own",
-				   job->model);
+		return penstock_fail(err, -EINVAL,
+				     "--bits: '%s' is a model on disk and has its own", job->model);
 	if (shape && job->size < 64 << 20)
 		return penstock_fail(err, -EINVAL, "--size: a file of less than 64M tells nothing");
 	if (shape && job->by != PENSTOCK_BY_LAYER)
@@ -92,8 +92,8 @@ static int weights_look_at(const struct weights_job *job, struct weights_plan *p
 
 	if (r == -ENOENT && !strchr(job->model, '/') && access(job->model, F_OK) < 0)
 		return penstock_fail(err, -EINVAL,
-				   "%s: is no file, no folder, and not the name of a shape",
-				   job->model);
+				     "%s: is no file, no folder, and not the name of a shape",
+				     job->model);
 	if (r < 0)
 		return r;
 	measure_model(plan, m);
@@ -193,7 +193,7 @@ static void finish_series(struct weights_run *run, int r, const struct penstock_
 	s->library_sec = (double)(s->stats.cpu_ns - run->warm.cpu_ns) / 1e9;
 	s->run_bytes = s->bytes;
 	if (penstock_file_open(&f, run->io, run->files.paths[run->files.largest], O_RDONLY, 0,
-			     NULL) == 0) {
+			       NULL) == 0) {
 		s->file.size = sizeof(s->file);
 		penstock_file_stat(f, &s->file);
 		penstock_file_close(f, NULL);
@@ -213,7 +213,7 @@ static int run_window_make(struct weights_run *run, struct penstock_err *err)
 	uint64_t len = run->job->window + (64 << 10);
 	int r = run->job->gpu ? penstock_gpu_alloc(&run->window, run->job->device, len, err)
 			      : penstock_buf_alloc(&run->window, run->io, len, 0,
-						 &run->res->series.buf, err);
+						   &run->res->series.buf, err);
 
 	return r < 0 ? r : bed_buffers_open(&run->limit_buffers, &want, err);
 }

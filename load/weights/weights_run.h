@@ -31,10 +31,10 @@ struct weights_run {
 	struct weights_router *router;
 	struct weights_turn turns[WEIGHTS_TURNS];
 	unsigned nr_turns;
-	double planned_sec;       /* that the turns so far were meant to take */
+	double planned_sec;         /* that the turns so far were meant to take */
 	struct penstock_stats warm; /* of the handle, before the first turn */
-	uint64_t last_ns;         /* when the group before was there */
-	uint64_t counted;         /* of experts: bytes read */
+	uint64_t last_ns;           /* when the group before was there */
+	uint64_t counted;           /* of experts: bytes read */
 };
 
 /* The window is used as the turns will, and nothing is counted.  0 or -errno. */

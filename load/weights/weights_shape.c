@@ -103,8 +103,9 @@ static int draw(struct sketch *k, const struct weights_shape *s)
 	return r < 0 ? r : shape_put(k, s->head, "head");
 }
 
-int weights_model(struct penstock_model **out, struct penstock_io *io, const struct weights_job *job,
-		  const char *path, uint64_t len, struct penstock_err *err)
+int weights_model(struct penstock_model **out, struct penstock_io *io,
+		  const struct weights_job *job, const char *path, uint64_t len,
+		  struct penstock_err *err)
 {
 	const struct weights_shape *s = weights_shape_find(job->model);
 	struct penstock_model_opts o = PENSTOCK_MODEL_OPTS_INIT;
@@ -122,9 +123,9 @@ int weights_model(struct penstock_model **out, struct penstock_io *io, const str
 		char a[PENSTOCK_SIZE_TEXT];
 
 		return penstock_fail(err, -EINVAL,
-				   "%s: an expert has %s: --size has to be at least that, and "
-				   "--window twice as much",
-				   s->name, penstock_size_format(a, bytes_of(s->expert, k.bits)));
+				     "%s: an expert has %s: --size has to be at least that, and "
+				     "--window twice as much",
+				     s->name, penstock_size_format(a, bytes_of(s->expert, k.bits)));
 	}
 	r = penstock_model_new(&k.m, err);
 	if (r < 0)

@@ -135,8 +135,8 @@ static int one_group(struct weights_run *run, struct penstock_weights *w,
 
 	if (r <= 0)
 		return r;
-	r = series_add(s, bytes_for(run, w, penstock_model_get_group(m, v.group)), now - run->last_ns,
-		       (uint64_t)(s->sec * 1e9) + now - begun_ns);
+	r = series_add(s, bytes_for(run, w, penstock_model_get_group(m, v.group)),
+		       now - run->last_ns, (uint64_t)(s->sec * 1e9) + now - begun_ns);
 	run->last_ns = now;
 	if (r < 0)
 		return penstock_fail(err, r, "out of memory");
@@ -179,7 +179,8 @@ static int turn_model(struct penstock_model **out, const struct weights_run *run
 
 		r = penstock_model_group(m, g->name, err);
 		for (uint64_t k = 0; k < g->nr && r == 0; k++)
-			r = penstock_model_add(m, penstock_model_get_weight(run->m, g->first + k), err);
+			r = penstock_model_add(m, penstock_model_get_weight(run->m, g->first + k),
+					       err);
 	}
 	if (r < 0)
 		penstock_model_close(m);
@@ -225,7 +226,8 @@ static int turn_groups(struct weights_run *run, struct penstock_err *err)
 }
 
 /* Sets of experts, layer by layer, for the time of a turn. */
-static int turn_experts(struct weights_run *run, struct penstock_weights *w, struct penstock_err *err)
+static int turn_experts(struct weights_run *run, struct penstock_weights *w,
+			struct penstock_err *err)
 {
 	uint64_t begun = clock_ns(), end = begun + (uint64_t)(run->job->sec / WEIGHTS_TURNS * 1e9);
 	const uint64_t *set, *next = NULL;

@@ -218,7 +218,8 @@ CRC_TARGET static uint32_t crc_processor(uint32_t crc, const unsigned char *p, s
 
 uint32_t penstock_crc32c_plain(uint32_t crc, const void *buf, size_t len)
 {
-	return crc_usable() ? crc_processor(crc, buf, len) : penstock_crc32c_portable(crc, buf, len);
+	return crc_usable() ? crc_processor(crc, buf, len)
+			    : penstock_crc32c_portable(crc, buf, len);
 }
 
 #else

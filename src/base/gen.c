@@ -49,7 +49,7 @@ static int gen_check_ratio(const char *name, double ratio, double max, struct pe
 }
 
 int penstock_gen_init(struct penstock_gen *g, uint64_t seed, double dedup, double compress,
-		    struct penstock_err *err)
+		      struct penstock_err *err)
 {
 	int r;
 
@@ -69,7 +69,7 @@ int penstock_gen_init(struct penstock_gen *g, uint64_t seed, double dedup, doubl
 }
 
 int penstock_gen_open(struct penstock_gen **out, uint64_t seed, double dedup, double compress,
-		    struct penstock_err *err)
+		      struct penstock_err *err)
 {
 	CLEANUP_FREE struct penstock_gen *g = malloc(sizeof(*g));
 	int r;
@@ -144,7 +144,7 @@ static uint64_t stream_key(const struct penstock_gen *g, uint64_t object)
 }
 
 void penstock_gen_fill(const struct penstock_gen *g, uint64_t object, uint64_t offset, void *buf,
-		     size_t len)
+		       size_t len)
 {
 	uint64_t key = stream_key(g, object), n;
 	unsigned char unit[GEN_UNIT], *p = buf;
@@ -169,7 +169,7 @@ static size_t first_difference(const unsigned char *a, const unsigned char *b, s
 }
 
 size_t penstock_gen_check(const struct penstock_gen *g, uint64_t object, uint64_t offset,
-			const void *buf, size_t len)
+			  const void *buf, size_t len)
 {
 	const unsigned char *p = buf;
 	uint64_t key = stream_key(g, object), n;

@@ -32,7 +32,7 @@ struct penstock_gen {
 
 /* What penstock_gen_open() does, into the caller's memory: 0 or -EINVAL. */
 int penstock_gen_init(struct penstock_gen *g, uint64_t seed, double dedup, double compress,
-		    struct penstock_err *err);
+		      struct penstock_err *err);
 /* Without ratios, which cannot fail. */
 void penstock_gen_plain(struct penstock_gen *g, uint64_t seed);
 

@@ -48,7 +48,8 @@ void penstock_hist_merge(struct penstock_hist *h, const struct penstock_hist *ot
 		h->bucket[i] += other->bucket[i];
 }
 
-bool penstock_hist_next(const struct penstock_hist *h, unsigned *pos, struct penstock_hist_bucket *ret)
+bool penstock_hist_next(const struct penstock_hist *h, unsigned *pos,
+			struct penstock_hist_bucket *ret)
 {
 	while (*pos < PENSTOCK_HIST_SIZE && !h->bucket[*pos])
 		++*pos;

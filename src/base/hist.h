@@ -36,7 +36,8 @@ void penstock_hist_merge(struct penstock_hist *h, const struct penstock_hist *ot
  * The next bucket with something in it: start with *@pos = 0 and go on until it
  * returns false.
  */
-bool penstock_hist_next(const struct penstock_hist *h, unsigned *pos, struct penstock_hist_bucket *ret);
+bool penstock_hist_next(const struct penstock_hist *h, unsigned *pos,
+			struct penstock_hist_bucket *ret);
 
 /*
  * Add what such a bucket of another one held.  min and max become no better known than by it.

@@ -49,7 +49,7 @@ int penstock_json_more(struct penstock_json *j, char close)
 		return c == ',';
 	}
 	return penstock_json_fail(j,
-				close == '}' ? "',' or '}' is missing" : "',' or ']' is missing");
+				  close == '}' ? "',' or '}' is missing" : "',' or ']' is missing");
 }
 
 /* Four hexadecimal digits, or -1. */
@@ -228,7 +228,7 @@ int penstock_json_skip(struct penstock_json *j)
 }
 
 int penstock_json_object(struct penstock_json *j,
-		       int (*member)(struct penstock_json *j, char *key, void *arg), void *arg)
+			 int (*member)(struct penstock_json *j, char *key, void *arg), void *arg)
 {
 	int r = penstock_json_expect(j, '{'), more = 1;
 	char *key;

@@ -30,6 +30,6 @@ int penstock_json_u64(struct penstock_json *j, uint64_t *ret);
 int penstock_json_skip(struct penstock_json *j);
 /* The members of an object: @member is called behind each "KEY":, with the key. */
 int penstock_json_object(struct penstock_json *j,
-		       int (*member)(struct penstock_json *j, char *key, void *arg), void *arg);
+			 int (*member)(struct penstock_json *j, char *key, void *arg), void *arg);
 
 #endif

@@ -17,14 +17,14 @@ int penstock_opts_copy(void *o, uint32_t size, const void *user, struct penstock
 		return 0;
 	memcpy(&known, user, sizeof(known));
 	if (known < sizeof(known) * 2)
-		return penstock_fail(err, -EINVAL, "size: %u is too small; start from ..._OPTS_INIT",
-				   known);
+		return penstock_fail(err, -EINVAL,
+				     "size: %u is too small; start from ..._OPTS_INIT", known);
 	memcpy(o, user, min_u64(known, size));
 	for (uint32_t i = size; i < known; i++)
 		if (bytes[i])
 			return penstock_fail(err, -E2BIG,
-					   "size: a field is set that this library (%s) does not "
-					   "know",
-					   PENSTOCK_VERSION_STRING);
+					     "size: a field is set that this library (%s) does not "
+					     "know",
+					     PENSTOCK_VERSION_STRING);
 	return 0;
 }

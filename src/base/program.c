@@ -64,7 +64,8 @@ static int program_start(const struct penstock_program *p, pid_t *pid, int out)
 }
 
 /* Ask it to end, once, if that is wanted; the time it still has. */
-static uint64_t program_left(const struct penstock_program *p, pid_t pid, uint64_t end_ns, bool *told)
+static uint64_t program_left(const struct penstock_program *p, pid_t pid, uint64_t end_ns,
+			     bool *told)
 {
 	uint64_t now = clock_ns();
 

@@ -155,7 +155,7 @@ static int remove_dead(int dir, const char *name, int (*before)(int dir, int fd)
 }
 
 void penstock_replace_clear(int dir, const char *name, const char *word,
-			  int (*before)(int dir, int fd))
+			    int (*before)(int dir, int fd))
 {
 	for (unsigned k = 0; k < TEMPS; k++) {
 		CLEANUP_FREE char *temp = temp_name(name, word, k);

@@ -8,10 +8,10 @@
  *	penstock_replace_open -> write to ->fd -> penstock_replace_rights -> penstock_replace_show
  *			    -> penstock_replace_close
  *
- * Without penstock_replace_show() nothing of it is left.  The file has no name so far where the file
- * system allows it, else one of the form .NAME.penstock-N, which is locked (flock(2)) as long as
- * somebody writes to it: what the dead have left is removed by whoever replaces the same file next.
- * Nothing is made durable here but the folder, by penstock_replace_sync().
+ * Without penstock_replace_show() nothing of it is left.  The file has no name so far where the
+ * file system allows it, else one of the form .NAME.penstock-N, which is locked (flock(2)) as long
+ * as somebody writes to it: what the dead have left is removed by whoever replaces the same file
+ * next. Nothing is made durable here but the folder, by penstock_replace_sync().
  */
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -31,7 +31,7 @@ struct penstock_replace {
 #define PENSTOCK_REPLACE_WORD "penstock" /* in names of new files */
 
 /* Nothing, for penstock_replace_close(). */
-#define PENSTOCK_REPLACE_NONE                                 \
+#define PENSTOCK_REPLACE_NONE                               \
 	{                                                   \
 		.dir = -1, .fd = -1, .lock = -1, .kept = -1 \
 	}
@@ -65,7 +65,7 @@ void penstock_replace_close(struct penstock_replace *r, bool forked);
 int penstock_replace_link(int fd, int dir, const char *name, const char *word, char **ret);
 /* Remove files of such names that nobody has locked, if @before says 0 of each. */
 void penstock_replace_clear(int dir, const char *name, const char *word,
-			  int (*before)(int dir, int fd));
+			    int (*before)(int dir, int fd));
 /* close(2) of a file that was removed; where it is large its space is given back behind us. */
 void penstock_replace_release(int fd);
 

@@ -108,6 +108,7 @@ char *penstock_size_exact(char buf[PENSTOCK_SIZE_TEXT], uint64_t bytes)
 
 	for (; bytes && bytes % 1024 == 0 && letters[i + 1]; bytes /= 1024)
 		i++;
-	snprintf(buf, PENSTOCK_SIZE_TEXT, "%" PRIu64 "%.*s", bytes, i >= 0, &letters[i >= 0 ? i : 0]);
+	snprintf(buf, PENSTOCK_SIZE_TEXT, "%" PRIu64 "%.*s", bytes, i >= 0,
+		 &letters[i >= 0 ? i : 0]);
 	return buf;
 }

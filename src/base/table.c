@@ -78,7 +78,7 @@ void penstock_table_drop(struct penstock_table *t, struct penstock_node *n)
 }
 
 struct penstock_node *penstock_table_next(const struct penstock_table *t, uint64_t *pos,
-				      const struct penstock_node *n)
+					  const struct penstock_node *n)
 {
 	struct penstock_node *next = n ? n->next : NULL;
 

@@ -24,7 +24,7 @@ int penstock_table_put(struct penstock_table *t, struct penstock_node *n, uint64
 void penstock_table_drop(struct penstock_table *t, struct penstock_node *n);
 /* All of them: start with *@pos = 0 and NULL. */
 struct penstock_node *penstock_table_next(const struct penstock_table *t, uint64_t *pos,
-				      const struct penstock_node *n);
+					  const struct penstock_node *n);
 /* The nodes are their owner's. */
 void penstock_table_fini(struct penstock_table *t);
 

@@ -59,24 +59,24 @@ static inline void *penstock_array_more(void *v, size_t size, uint64_t nr)
  * Room for @need elements in the array @v, which has room for @room: twice as much each time.
  * 0, or -ENOMEM with nothing changed.
  */
-#define ARRAY_ROOM(v, room, need)                                                    \
-	({                                                                           \
-		uint64_t room_ = (room);                                             \
+#define ARRAY_ROOM(v, room, need)                                                      \
+	({                                                                             \
+		uint64_t room_ = (room);                                               \
 		void *grown_ = penstock_array_room((v), sizeof(*(v)), &room_, (need)); \
-		if (grown_) {                                                        \
-			(v) = grown_;                                                \
-			(room) = (__typeof__(room))room_;                            \
-		}                                                                    \
-		grown_ ? 0 : -ENOMEM;                                                \
+		if (grown_) {                                                          \
+			(v) = grown_;                                                  \
+			(room) = (__typeof__(room))room_;                              \
+		}                                                                      \
+		grown_ ? 0 : -ENOMEM;                                                  \
 	})
 
 /* Room for one more in the array @v of @nr elements, which has none but by this.  0 or -ENOMEM. */
-#define ARRAY_MORE(v, nr)                                                 \
-	({                                                                \
+#define ARRAY_MORE(v, nr)                                                   \
+	({                                                                  \
 		void *more_ = penstock_array_more((v), sizeof(*(v)), (nr)); \
-		if (more_)                                                \
-			(v) = more_;                                      \
-		more_ ? 0 : -ENOMEM;                                      \
+		if (more_)                                                  \
+			(v) = more_;                                        \
+		more_ ? 0 : -ENOMEM;                                        \
 	})
 
 #define TAKE_PTR(p)                         \

@@ -17,11 +17,11 @@ int ckpt_opts_buffers(uint32_t *buffers, uint64_t *bytes, uint64_t preset, struc
 		*bytes = preset;
 	if (*buffers < MIN || *buffers > MAX)
 		return penstock_fail(err, -EINVAL, "buffers: %u is outside %d..%d", *buffers, MIN,
-				   MAX);
+				     MAX);
 	if (*bytes % PENSTOCK_CHUNK || *bytes > most)
 		return penstock_fail(err, -EINVAL,
-				   "buffer_bytes: %" PRIu64
-				   " is not a multiple of 1 MiB of at most 1 GiB",
-				   *bytes);
+				     "buffer_bytes: %" PRIu64
+				     " is not a multiple of 1 MiB of at most 1 GiB",
+				     *bytes);
 	return 0;
 }

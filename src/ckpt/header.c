@@ -129,7 +129,8 @@ static int tensor_fail(const struct penstock_json *j, const char *name, const ch
 {
 	struct penstock_short room;
 
-	return penstock_fail(j->err, -EINVAL, "tensor '%s': %s", penstock_shorten(&room, name), why);
+	return penstock_fail(j->err, -EINVAL, "tensor '%s': %s", penstock_shorten(&room, name),
+			     why);
 }
 
 /* The shape lies at @first_dim of an array that may still move: @shape is set at the end. */
@@ -237,7 +238,7 @@ static int check_meta(const struct penstock_json *j, const struct header *h)
 	for (uint64_t i = 1; i < h->nr_meta; i++)
 		if (!strcmp(v[i]->key, v[i - 1]->key))
 			return penstock_fail(j->err, -EINVAL, "__metadata__: '%s' is there twice",
-					   v[i]->key);
+					     v[i]->key);
 	return 0;
 }
 
@@ -263,8 +264,8 @@ static int header_check_ranges(const struct penstock_json *j, struct header *h, 
 	}
 	if (at != left)
 		return penstock_fail(j->err, -EINVAL,
-				   "the file has %" PRIu64 " bytes that belong to no tensor",
-				   left - at);
+				     "the file has %" PRIu64 " bytes that belong to no tensor",
+				     left - at);
 	return 0;
 }
 

@@ -102,9 +102,9 @@ static int plan(struct penstock_reader *r, struct wants *w, const struct penstoc
 
 		if (p->len > r->bytes || p->offset > r->bytes - p->len)
 			return penstock_fail(err, -EINVAL,
-					   "%s: offset %" PRIu64 " length %" PRIu64
-					   " is not within the file of %" PRIu64 " bytes",
-					   r->path, p->offset, p->len, r->bytes);
+					     "%s: offset %" PRIu64 " length %" PRIu64
+					     " is not within the file of %" PRIu64 " bytes",
+					     r->path, p->offset, p->len, r->bytes);
 		device = p->buf && p->len && penstock_gpu_device(p->buf) >= 0;
 		if (device && !r->pinned && reader_pool_make(r, err) == 0)
 			r->pinned = penstock_gpu_pin(r->pool, r->pool_len, NULL) == 0;
@@ -115,8 +115,8 @@ static int plan(struct penstock_reader *r, struct wants *w, const struct penstoc
 	return 0;
 }
 
-int penstock_reader_fetch(struct penstock_reader *r, const struct penstock_piece *pieces, uint64_t n,
-			struct penstock_err *err)
+int penstock_reader_fetch(struct penstock_reader *r, const struct penstock_piece *pieces,
+			  uint64_t n, struct penstock_err *err)
 {
 	struct wants w = {
 		.bytes = r->bytes,
@@ -134,7 +134,7 @@ int penstock_reader_fetch(struct penstock_reader *r, const struct penstock_piece
 }
 
 int64_t penstock_reader_pread(struct penstock_reader *r, void *buf, uint64_t len, uint64_t offset,
-			    struct penstock_err *err)
+			      struct penstock_err *err)
 {
 	struct penstock_piece p = {offset, 0, buf};
 	int e;
@@ -167,7 +167,8 @@ static int read_ahead(struct penstock_reader *r, struct penstock_err *err)
 }
 
 /* The task that has the byte at the position, looked at; there is one, or all have been dropped. */
-static int stream_task(struct penstock_reader *r, struct reader_task **ret, struct penstock_err *err)
+static int stream_task(struct penstock_reader *r, struct reader_task **ret,
+		       struct penstock_err *err)
 {
 	struct reader_task *t = NULL;
 	int e = 0;
@@ -210,7 +211,8 @@ static int64_t stream_some(struct penstock_reader *r, char *to, uint64_t len, bo
 	return e < 0 ? e : (int64_t)len;
 }
 
-int64_t penstock_reader_read(struct penstock_reader *r, void *buf, uint64_t len, struct penstock_err *err)
+int64_t penstock_reader_read(struct penstock_reader *r, void *buf, uint64_t len,
+			     struct penstock_err *err)
 {
 	uint64_t done = 0;
 	bool device;
@@ -236,7 +238,7 @@ int penstock_reader_seek(struct penstock_reader *r, uint64_t offset, struct pens
 {
 	if (offset > INT64_MAX)
 		return penstock_fail(err, -EINVAL, "%s: offset %" PRIu64 " is beyond 2^63", r->path,
-				   offset);
+				     offset);
 	r->pos = offset;
 	return 0;
 }

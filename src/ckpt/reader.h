@@ -14,7 +14,7 @@
 /* The parts of the stream reader: reader_open.c, reader_tasks.c (transfers), reader.c. */
 
 enum {
-	READER_TASKS = 512,                /* transfers at a time */
+	READER_TASKS = 512,                  /* transfers at a time */
 	READER_AHEAD_FIRST = PENSTOCK_CHUNK, /* read ahead at first, then more and more */
 };
 

@@ -184,13 +184,13 @@ static int load_opts(struct penstock_reader_opts *o, const struct penstock_reade
 		return penstock_fail(err, -EINVAL, "flags: 0x%x has unknown bits", o->flags);
 	if (o->verify > PENSTOCK_VERIFY_NEVER)
 		return penstock_fail(err, -EINVAL,
-				   "verify: %u is none of PENSTOCK_VERIFY_AUTO, _ALWAYS, _NEVER",
-				   o->verify);
+				     "verify: %u is none of PENSTOCK_VERIFY_AUTO, _ALWAYS, _NEVER",
+				     o->verify);
 	return ckpt_opts_buffers(&o->buffers, &o->buffer_bytes, BUFFER, err);
 }
 
 int penstock_reader_open(struct penstock_reader **out, struct penstock_io *io, const char *path,
-		       const struct penstock_reader_opts *opts, struct penstock_err *err)
+			 const struct penstock_reader_opts *opts, struct penstock_err *err)
 {
 	struct penstock_reader_opts o;
 	struct penstock_reader *r;
@@ -221,7 +221,7 @@ int penstock_reader_open(struct penstock_reader **out, struct penstock_io *io, c
 		e = penstock_fail(err, -EBUSY, "%s: is replaced again and again", path);
 	if (e == 0 && o.verify == PENSTOCK_VERIFY_ALWAYS && !r->crc.nr)
 		e = penstock_fail(err, -ENODATA, "%s: there are no checksums to verify it with",
-				path);
+				  path);
 	r->alive = (1u << r->crc.nr) - 1;
 	if (e < 0)
 		penstock_reader_close(r);

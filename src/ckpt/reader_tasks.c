@@ -26,11 +26,11 @@ static int bad_chunk(struct penstock_reader *r, uint64_t offset, uint64_t len, u
 	r->bad_offset = offset;
 	r->bad_len = len;
 	return penstock_fail(err, -EBADMSG,
-			   "%s: bytes %" PRIu64 " to %" PRIu64
-			   " are not what was saved: their CRC-32C is %08x, that in %s.crc %08x",
-			   penstock_shorten(&room, r->path), offset, offset + len - 1, got,
-			   strrchr(r->path, '/') ? strrchr(r->path, '/') + 1 : r->path,
-			   r->crc.sets[0].crcs[offset / PENSTOCK_CHUNK]);
+			     "%s: bytes %" PRIu64 " to %" PRIu64
+			     " are not what was saved: their CRC-32C is %08x, that in %s.crc %08x",
+			     penstock_shorten(&room, r->path), offset, offset + len - 1, got,
+			     strrchr(r->path, '/') ? strrchr(r->path, '/') + 1 : r->path,
+			     r->crc.sets[0].crcs[offset / PENSTOCK_CHUNK]);
 }
 
 /* Whole chunks, but for the end of the file. */
@@ -94,7 +94,8 @@ bool reader_task_over(struct penstock_reader *r, const struct reader_task *t)
 	return over;
 }
 
-int reader_task_result(struct penstock_reader *r, const struct reader_task *t, struct penstock_err *err)
+int reader_task_result(struct penstock_reader *r, const struct reader_task *t,
+		       struct penstock_err *err)
 {
 	int code;
 
@@ -104,7 +105,7 @@ int reader_task_result(struct penstock_reader *r, const struct reader_task *t, s
 		penstock_fail(err, code, "%s", r->msg);
 	else if (code)
 		penstock_fail(err, code, "read %s: offset %" PRIu64 " length %" PRIu64 ": %s",
-			    r->path, t->span.offset, t->span.len, strerror(-code));
+			      r->path, t->span.offset, t->span.len, strerror(-code));
 	pthread_mutex_unlock(&r->lock);
 	return code;
 }

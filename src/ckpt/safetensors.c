@@ -41,9 +41,9 @@ static int read_header(struct penstock_safetensors *s, struct penstock_err *err)
 	len = n == sizeof(len) ? le64toh(len) : 0;
 	if (len < 2 || len > HEADER_MAX || len > info.bytes - 8)
 		return penstock_fail(err, -EINVAL,
-				   "%s: is no safetensors file: its header would have %" PRIu64
-				   " bytes, of a file of %" PRIu64,
-				   penstock_shorten(&room, s->path), len, info.bytes);
+				     "%s: is no safetensors file: its header would have %" PRIu64
+				     " bytes, of a file of %" PRIu64,
+				     penstock_shorten(&room, s->path), len, info.bytes);
 	s->text = malloc(len);
 	if (!s->text)
 		return penstock_fail(err, -ENOMEM, "%s: out of memory", s->path);
@@ -91,9 +91,9 @@ static int name_damage(const struct penstock_safetensors *s, const struct header
 						       : "the header, ";
 	if (nr == 1)
 		return penstock_fail(err, -EBADMSG, "%stensor '%s': %s", head,
-				   penstock_shorten(&room, first->name), was.msg);
+				     penstock_shorten(&room, first->name), was.msg);
 	return penstock_fail(err, -EBADMSG, "%stensor '%s' or one of the %" PRIu64 " behind it: %s",
-			   head, penstock_shorten(&room, first->name), nr - 1, was.msg);
+			     head, penstock_shorten(&room, first->name), nr - 1, was.msg);
 }
 
 static int open_with(struct penstock_safetensors *s, struct penstock_io *io,
@@ -124,8 +124,9 @@ static int name_unverified(const struct penstock_safetensors *s, struct penstock
 	return r;
 }
 
-int penstock_safetensors_open(struct penstock_safetensors **out, struct penstock_io *io, const char *path,
-			    const struct penstock_reader_opts *opts, struct penstock_err *err)
+int penstock_safetensors_open(struct penstock_safetensors **out, struct penstock_io *io,
+			      const char *path, const struct penstock_reader_opts *opts,
+			      struct penstock_err *err)
 {
 	struct penstock_safetensors *s = calloc(1, sizeof(*s));
 	int r;
@@ -156,7 +157,8 @@ void penstock_safetensors_close(struct penstock_safetensors *s)
 	free(s);
 }
 
-const struct penstock_tensor *penstock_safetensors_get(const struct penstock_safetensors *s, uint64_t i)
+const struct penstock_tensor *penstock_safetensors_get(const struct penstock_safetensors *s,
+						       uint64_t i)
 {
 	return i < s->h.nr ? &s->h.tensors[i] : NULL;
 }
@@ -180,7 +182,7 @@ int64_t penstock_safetensors_find(const struct penstock_safetensors *s, const ch
 }
 
 const struct penstock_meta *penstock_safetensors_metadata(const struct penstock_safetensors *s,
-						      uint64_t i)
+							  uint64_t i)
 {
 	return i < s->h.nr_meta ? &s->h.meta[i] : NULL;
 }
@@ -238,7 +240,7 @@ static int slice_fail(const struct penstock_safetensors *s, const struct penstoc
 	struct penstock_short room;
 
 	return penstock_fail(err, -EINVAL, "%s: tensor '%s': %s", s->path,
-			   penstock_shorten(&room, t->name), why);
+			     penstock_shorten(&room, t->name), why);
 }
 
 static int slice_check(const struct penstock_safetensors *s, const struct penstock_tensor *t,
@@ -310,7 +312,8 @@ static int slice_add(struct batch *b, const struct slice *c, char *buf, struct p
 	}
 }
 
-static int add_read(struct batch *b, const struct penstock_tensor_read *rd, struct penstock_err *err)
+static int add_read(struct batch *b, const struct penstock_tensor_read *rd,
+		    struct penstock_err *err)
 {
 	struct slice c = {.t = penstock_safetensors_get(b->s, rd->tensor)};
 	bool empty = false;
@@ -318,7 +321,7 @@ static int add_read(struct batch *b, const struct penstock_tensor_read *rd, stru
 
 	if (!c.t)
 		return penstock_fail(err, -EINVAL, "%s: there is no tensor %" PRIu64, b->s->path,
-				   rd->tensor);
+				     rd->tensor);
 	if (!rd->start && !rd->count)
 		return safetensors_batch_add(b, c.t->offset, c.t->len, rd->buf, err);
 	r = slice_check(b->s, c.t, rd, err);
@@ -330,8 +333,9 @@ static int add_read(struct batch *b, const struct penstock_tensor_read *rd, stru
 	return r < 0 ? r : slice_add(b, &c, rd->buf, err);
 }
 
-int penstock_safetensors_read(struct penstock_safetensors *s, const struct penstock_tensor_read *reads,
-			    uint64_t n, struct penstock_err *err)
+int penstock_safetensors_read(struct penstock_safetensors *s,
+			      const struct penstock_tensor_read *reads, uint64_t n,
+			      struct penstock_err *err)
 {
 	struct batch b = {.s = s};
 	int r = 0;
@@ -356,22 +360,22 @@ static int check_tensor(const struct penstock_tensor *t, struct penstock_err *er
 	if (!t->name || !penstock_utf8_valid(t->name, strlen(t->name)) ||
 	    !strcmp(t->name, "__metadata__"))
 		return penstock_fail(err, -EINVAL, "a tensor's name is %s",
-				   !t->name                           ? "NULL"
-				   : !strcmp(t->name, "__metadata__") ? "__metadata__"
-								      : "not UTF-8");
+				     !t->name                           ? "NULL"
+				     : !strcmp(t->name, "__metadata__") ? "__metadata__"
+									: "not UTF-8");
 	name = penstock_shorten(&room, t->name);
 	if (!penstock_dtype_name(t->dtype))
 		return penstock_fail(err, -EINVAL, "tensor '%s': there is no dtype %u", name,
-				   t->dtype);
+				     t->dtype);
 	if (t->rank > RANK_MAX || (t->rank && !t->shape))
 		return penstock_fail(err, -EINVAL, "tensor '%s': has no shape of rank %u", name,
-				   t->rank);
+				     t->rank);
 	r = tensor_bytes(t, &bytes);
 	if (r < 0 || bytes != t->len)
 		return penstock_fail(err, -EINVAL,
-				   "tensor '%s': its len is %" PRIu64
-				   ", which is not what dtype and shape say",
-				   name, t->len);
+				     "tensor '%s': its len is %" PRIu64
+				     ", which is not what dtype and shape say",
+				     name, t->len);
 	if (t->len && !t->buf)
 		return penstock_fail(err, -EFAULT, "tensor '%s': buf is NULL", name);
 	return 0;
@@ -396,8 +400,8 @@ static int name_order(const void *a, const void *b, void *arg)
 
 /* Everything that could be wrong with them, before the first byte; leaves the order in @order. */
 static int safetensors_check_all(const struct penstock_tensor *t, uint64_t n,
-				 const struct penstock_meta *meta, uint64_t nr_meta, uint64_t *order,
-				 struct penstock_err *err)
+				 const struct penstock_meta *meta, uint64_t nr_meta,
+				 uint64_t *order, struct penstock_err *err)
 {
 	void *arg = (void *)(uintptr_t)t;
 	int r = 0;
@@ -412,7 +416,7 @@ static int safetensors_check_all(const struct penstock_tensor *t, uint64_t n,
 	for (uint64_t i = 1; i < n; i++)
 		if (!strcmp(t[order[i]].name, t[order[i - 1]].name))
 			return penstock_fail(err, -EINVAL, "tensor '%s': is there twice",
-					   t[order[i]].name);
+					     t[order[i]].name);
 	qsort_r(order, n, sizeof(*order), file_order, arg);
 	for (uint64_t i = 0; i < nr_meta; i++) {
 		const struct penstock_meta *m = &meta[i];
@@ -423,7 +427,7 @@ static int safetensors_check_all(const struct penstock_tensor *t, uint64_t n,
 		for (uint64_t k = 0; k < i; k++)
 			if (!strcmp(meta[k].key, m->key))
 				return penstock_fail(err, -EINVAL, "metadata '%s': is there twice",
-						   m->key);
+						     m->key);
 	}
 	return 0;
 }
@@ -455,9 +459,10 @@ static int layout_make(struct layout *l, const struct penstock_tensor *tensors, 
 		if (!l->header)
 			r = penstock_fail(err, -ENOMEM, "out of memory");
 		else if (l->len - 8 > HEADER_MAX)
-			r = penstock_fail(err, -EINVAL,
-					"the header would have %zu bytes, and the format allows %d",
-					l->len - 8, HEADER_MAX);
+			r = penstock_fail(
+				err, -EINVAL,
+				"the header would have %zu bytes, and the format allows %d",
+				l->len - 8, HEADER_MAX);
 	}
 	if (r < 0)
 		layout_free(l);
@@ -470,13 +475,14 @@ static int layout_write(const struct layout *l, struct penstock_writer *w,
 	int r = penstock_writer_write(w, l->header, l->len, err);
 
 	for (uint64_t i = 0; i < n && r == 0; i++)
-		r = penstock_writer_write(w, tensors[l->order[i]].buf, tensors[l->order[i]].len, err);
+		r = penstock_writer_write(w, tensors[l->order[i]].buf, tensors[l->order[i]].len,
+					  err);
 	return r;
 }
 
 int penstock_safetensors_write(struct penstock_writer *w, const struct penstock_tensor *tensors,
-			     uint64_t n, const struct penstock_meta *meta, uint64_t nr_meta,
-			     struct penstock_err *err)
+			       uint64_t n, const struct penstock_meta *meta, uint64_t nr_meta,
+			       struct penstock_err *err)
 {
 	struct layout l;
 	int r = layout_make(&l, tensors, n, meta, nr_meta, err);
@@ -514,9 +520,9 @@ static int save_layout(struct penstock_io *io, const char *path, const struct la
 }
 
 int penstock_safetensors_save(struct penstock_io *io, const char *path,
-			    const struct penstock_tensor *tensors, uint64_t n,
-			    const struct penstock_meta *meta, uint64_t nr_meta,
-			    const struct penstock_writer_opts *opts, struct penstock_err *err)
+			      const struct penstock_tensor *tensors, uint64_t n,
+			      const struct penstock_meta *meta, uint64_t nr_meta,
+			      const struct penstock_writer_opts *opts, struct penstock_err *err)
 {
 	struct layout l;
 	int r = layout_make(&l, tensors, n, meta, nr_meta, err);

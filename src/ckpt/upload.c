@@ -148,8 +148,9 @@ static int put_sums(const struct ckpt_upload *u, const struct content *t,
 	data = crcfile_format(t->sets, t->nr, &len);
 	if (!data)
 		return penstock_fail(err, -ENOMEM, "%s: out of memory", u->crcuri);
-	return penstock_object_put(u->c, u->crcuri, data, len, over->there ? 0 : PENSTOCK_OBJECT_NEW,
-				 over->there ? over->etag : NULL, info, err);
+	return penstock_object_put(u->c, u->crcuri, data, len,
+				   over->there ? 0 : PENSTOCK_OBJECT_NEW,
+				   over->there ? over->etag : NULL, info, err);
 }
 
 /* One try to announce @set; leaves in @over what is there now, for what follows. */
@@ -238,9 +239,9 @@ static int check_crcname(const struct ckpt_upload *u, struct penstock_err *err)
 		crcfile_free(&over.f);
 	if (r == -EBADMSG && strstr(why.msg, "no file of checksums"))
 		return penstock_fail(err, -EEXIST,
-				   "%s is there and is no file of checksums of ours: it would be "
-				   "replaced",
-				   u->crcuri);
+				     "%s is there and is no file of checksums of ours: it would be "
+				     "replaced",
+				     u->crcuri);
 	return r == 0 || r == -EBADMSG ? 0 : penstock_fail(err, r, "%s", why.msg);
 }
 
@@ -279,7 +280,8 @@ int ckpt_upload_open(struct ckpt_upload **out, struct penstock_object *c, const 
 	return r;
 }
 
-int ckpt_upload_write(struct ckpt_upload *u, const void *buf, uint64_t len, struct penstock_err *err)
+int ckpt_upload_write(struct ckpt_upload *u, const void *buf, uint64_t len,
+		      struct penstock_err *err)
 {
 	return penstock_upload_write(u->up, buf, len, err);
 }

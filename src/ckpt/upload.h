@@ -37,7 +37,8 @@ struct ckpt_upload;
 
 int ckpt_upload_open(struct ckpt_upload **out, struct penstock_object *c, const char *uri,
 		     const struct penstock_writer_opts *o, struct penstock_err *err);
-int ckpt_upload_write(struct ckpt_upload *u, const void *buf, uint64_t len, struct penstock_err *err);
+int ckpt_upload_write(struct ckpt_upload *u, const void *buf, uint64_t len,
+		      struct penstock_err *err);
 /* Ends it in every case.  @set: its size and checksums, or CRC_SET_NONE. */
 int ckpt_upload_commit(struct ckpt_upload *u, const struct crc_set *set, struct penstock_err *err);
 /* As if nothing had been written.  NULL is allowed. */

@@ -154,7 +154,7 @@ static int check_inside(struct penstock_writer *w, struct penstock_err *err)
 
 	if (r == 0 && w->o.flags & PENSTOCK_WRITER_OUTSIDE)
 		return penstock_fail(err, -EINVAL, "%s: its bytes are the caller's to write",
-				   w->path);
+				     w->path);
 	return r;
 }
 
@@ -167,13 +167,13 @@ static int check_range(const struct penstock_writer *w, const void *buf, uint64_
 		return penstock_fail(err, -EFAULT, "buf: is NULL but len is %" PRIu64, len);
 	if (__builtin_add_overflow(offset, len, &end) || end > INT64_MAX)
 		return penstock_fail(err, -EFBIG,
-				   "%s: offset %" PRIu64 " + length %" PRIu64 " is beyond 2^63",
-				   w->path, offset, len);
+				     "%s: offset %" PRIu64 " + length %" PRIu64 " is beyond 2^63",
+				     w->path, offset, len);
 	return 0;
 }
 
-int penstock_writer_write_sum(struct penstock_writer *w, const void *buf, uint64_t len, uint32_t *crc,
-			    struct penstock_err *err)
+int penstock_writer_write_sum(struct penstock_writer *w, const void *buf, uint64_t len,
+			      uint32_t *crc, struct penstock_err *err)
 {
 	struct source src = {buf, false, crc};
 	int r = check_inside(w, err);
@@ -198,7 +198,7 @@ int penstock_writer_write_sum(struct penstock_writer *w, const void *buf, uint64
 }
 
 int penstock_writer_write(struct penstock_writer *w, const void *buf, uint64_t len,
-			struct penstock_err *err)
+			  struct penstock_err *err)
 {
 	return penstock_writer_write_sum(w, buf, len, NULL, err);
 }
@@ -219,12 +219,12 @@ int penstock_writer_seek(struct penstock_writer *w, uint64_t offset, struct pens
 		return r;
 	if (offset > INT64_MAX)
 		return penstock_fail(err, -EFBIG, "%s: offset %" PRIu64 " is beyond 2^63", w->path,
-				   offset);
+				     offset);
 	if (w->up && offset < w->end)
 		return penstock_fail(err, -ESPIPE,
-				   "%s: an object is written from its beginning to its end, and "
-				   "offset %" PRIu64 " was written already",
-				   w->path, offset);
+				     "%s: an object is written from its beginning to its end, and "
+				     "offset %" PRIu64 " was written already",
+				     w->path, offset);
 	if (!w->up && !is_here(w, offset) && writer_slot_flush(w) < 0)
 		return writer_failed(w, err);
 	w->pos = offset;
@@ -244,7 +244,7 @@ static int check_outside(struct penstock_writer *w, struct penstock_err *err)
 
 	if (r == 0 && !(w->o.flags & PENSTOCK_WRITER_OUTSIDE))
 		return penstock_fail(err, -EINVAL, "%s: was opened without PENSTOCK_WRITER_OUTSIDE",
-				   w->path);
+				     w->path);
 	return r;
 }
 
@@ -261,7 +261,7 @@ int penstock_writer_fd(struct penstock_writer *w, struct penstock_err *err)
 }
 
 int penstock_writer_sum(struct penstock_writer *w, const void *buf, uint64_t len, uint64_t offset,
-		      struct penstock_err *err)
+			struct penstock_err *err)
 {
 	int r = check_outside(w, err);
 
@@ -308,7 +308,8 @@ static int load_opts(struct penstock_writer_opts *o, const struct penstock_write
 		return r;
 	if (!o->mode)
 		o->mode = 0666;
-	if (o->flags & ~(PENSTOCK_WRITER_NO_SYNC | PENSTOCK_WRITER_NO_CRC | PENSTOCK_WRITER_OUTSIDE))
+	if (o->flags &
+	    ~(PENSTOCK_WRITER_NO_SYNC | PENSTOCK_WRITER_NO_CRC | PENSTOCK_WRITER_OUTSIDE))
 		return penstock_fail(err, -EINVAL, "flags: 0x%x has unknown bits", o->flags);
 	if (o->flags & PENSTOCK_WRITER_OUTSIDE && o->expected)
 		return penstock_fail(err, -EINVAL, "expected: what others write they reserve");
@@ -316,7 +317,7 @@ static int load_opts(struct penstock_writer_opts *o, const struct penstock_write
 		return penstock_fail(err, -EINVAL, "mode: 0%o is beyond 07777", o->mode);
 	if (o->expected > INT64_MAX)
 		return penstock_fail(err, -EINVAL, "expected: %" PRIu64 " is beyond 2^63",
-				   o->expected);
+				     o->expected);
 	return ckpt_opts_buffers(&o->buffers, &o->buffer_bytes, BUFFER, err);
 }
 
@@ -361,14 +362,15 @@ static int check_crcname(struct penstock_writer *w, struct penstock_err *err)
 		crcfile_free(&f);
 	if (r == -ENAMETOOLONG && !(w->o.flags & PENSTOCK_WRITER_NO_CRC))
 		return penstock_fail(err, r, "%s is too long a name to have a .crc beside it",
-				   w->rep.name);
+				     w->rep.name);
 	if ((r == -EBADMSG && strstr(why.msg, "no file of checksums")) ||
 	    (fstatat(w->rep.dir, w->crcname, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 	     !S_ISREG(st.st_mode))) /* a link, which may lead to one of ours */
-		return penstock_fail(err, -EEXIST,
-				   "%s.crc is there and is no file of checksums of ours: it would "
-				   "be replaced",
-				   w->path);
+		return penstock_fail(
+			err, -EEXIST,
+			"%s.crc is there and is no file of checksums of ours: it would "
+			"be replaced",
+			w->path);
 	return 0; /* a damaged one is replaced */
 }
 
@@ -385,7 +387,7 @@ static int writer_reserve(struct penstock_writer *w, struct penstock_err *err)
 	if (r == 0 || r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL)
 		return 0;
 	return penstock_fail(err, r, "%s: there is no room for %" PRIu64 " bytes: %s", w->path,
-			   w->o.expected, strerror(-r));
+			     w->o.expected, strerror(-r));
 }
 
 static int writer_upload_begin(struct penstock_writer *w, struct penstock_err *err)
@@ -394,9 +396,9 @@ static int writer_upload_begin(struct penstock_writer *w, struct penstock_err *e
 
 	if (!c)
 		return penstock_fail(err, -ENOTSUP,
-				   "%s: the handle has no client of object stores (objects of "
-				   "struct penstock_opts)",
-				   w->path);
+				     "%s: the handle has no client of object stores (objects of "
+				     "struct penstock_opts)",
+				     w->path);
 	return ckpt_upload_open(&w->up, c, w->path, &w->o, err);
 }
 
@@ -412,7 +414,7 @@ static int file_begin(struct penstock_writer *w, struct penstock_err *err)
 	r = check_crcname(w, err);
 	if (r == 0 && !(w->o.flags & PENSTOCK_WRITER_OUTSIDE))
 		r = penstock_stripe_next(&w->rep, w->o.expected,
-				       !(w->o.flags & PENSTOCK_WRITER_NO_SYNC), err);
+					 !(w->o.flags & PENSTOCK_WRITER_NO_SYNC), err);
 	w->striped = r == 1;
 	if (r == 0)
 		r = writer_reserve(w, err);
@@ -436,7 +438,7 @@ static int writer_begin(struct penstock_writer *w, struct penstock_err *err)
 }
 
 int penstock_writer_open(struct penstock_writer **out, struct penstock_io *io, const char *path,
-		       const struct penstock_writer_opts *opts, struct penstock_err *err)
+			 const struct penstock_writer_opts *opts, struct penstock_err *err)
 {
 	struct penstock_writer_opts o;
 	struct penstock_writer *w;

@@ -111,9 +111,9 @@ static int settle(struct penstock_writer *w, const struct crc_set *set, struct c
 	bool sync = !(w->o.flags & PENSTOCK_WRITER_NO_SYNC);
 	struct writer_slot flushing = {.w = w, .busy = sync};
 	struct penstock_op op = {.opcode = PENSTOCK_SYNC,
-			       .file = w->file,
-			       .on_done = writer_slot_done,
-			       .arg = &flushing};
+				 .file = w->file,
+				 .on_done = writer_slot_done,
+				 .arg = &flushing};
 	struct penstock_err err;
 	int r = sync ? penstock_submit(w->io, &op, 1, NULL, &err) : 1;
 

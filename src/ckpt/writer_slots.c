@@ -37,7 +37,8 @@ int writer_note_errno(struct penstock_writer *w, const char *what, int code)
 	struct penstock_short room;
 	struct penstock_err err;
 
-	penstock_fail(&err, code, "%s %s: %s", what, penstock_shorten(&room, w->path), strerror(-code));
+	penstock_fail(&err, code, "%s %s: %s", what, penstock_shorten(&room, w->path),
+		      strerror(-code));
 	return writer_note(w, code, err.msg);
 }
 
@@ -57,7 +58,7 @@ int writer_check(struct penstock_writer *w, struct penstock_err *err)
 {
 	if (w->pid != getpid())
 		return penstock_fail(err, -ECHILD, "%s: the writer belongs to the parent process",
-				   w->path);
+				     w->path);
 	return writer_failed(w, err);
 }
 

@@ -106,7 +106,8 @@ static int read_end64(struct directory *d, const struct zip_source *src, uint64_
 	return 0;
 }
 
-static int find_directory(struct directory *d, const struct zip_source *src, struct penstock_err *err)
+static int find_directory(struct directory *d, const struct zip_source *src,
+			  struct penstock_err *err)
 {
 	uint64_t n = min_u64(src->bytes, END_BYTES + COMMENT_MAX), end;
 	CLEANUP_FREE unsigned char *tail = malloc(n ? n : 1);
@@ -130,9 +131,9 @@ static int find_directory(struct directory *d, const struct zip_source *src, str
 	if (r == 0 && (!within(d->offset, d->bytes, end) || d->bytes > DIRECTORY_MAX ||
 		       d->nr > d->bytes / ENTRY_BYTES))
 		return penstock_fail(err, -EINVAL,
-				   "zip: a directory of %" PRIu64 " records in %" PRIu64
-				   " bytes at %" PRIu64 " cannot be",
-				   d->nr, d->bytes, d->offset);
+				     "zip: a directory of %" PRIu64 " records in %" PRIu64
+				     " bytes at %" PRIu64 " cannot be",
+				     d->nr, d->bytes, d->offset);
 	return r;
 }
 
@@ -197,13 +198,13 @@ static int64_t read_entry(struct penstock_record *rec, const unsigned char *p, u
 		return penstock_fail(err, -EINVAL, "zip: %s: damaged zip64 field", rec->name);
 	if (le16(p + 10) != 0 || packed != rec->len || le16(p + 8) & 1)
 		return penstock_fail(err, -EINVAL,
-				   "zip: %s: is compressed or encrypted; torch stores records as "
-				   "they are",
-				   rec->name);
+				     "zip: %s: is compressed or encrypted; torch stores records as "
+				     "they are",
+				     rec->name);
 	if (!within(rec->header, LOCAL_BYTES, bytes) ||
 	    !within(rec->header + LOCAL_BYTES, rec->len, bytes))
 		return penstock_fail(err, -EINVAL, "zip: %s: lies beyond the end of the file",
-				   rec->name);
+				     rec->name);
 	return (int64_t)ENTRY_BYTES + name + extra + comment;
 }
 
@@ -221,8 +222,8 @@ static int read_entries(struct zip *z, const struct directory *d, const unsigned
 		left -= n > 0 ? (uint64_t)n : 0;
 	}
 	if (n >= 0 && left)
-		return penstock_fail(err, -EINVAL, "zip: %" PRIu64 " bytes too many in the directory",
-				   left);
+		return penstock_fail(err, -EINVAL,
+				     "zip: %" PRIu64 " bytes too many in the directory", left);
 	return n < 0 ? (int)n : 0;
 }
 
@@ -239,8 +240,8 @@ static int read_place(struct penstock_record *rec, const struct zip_source *src,
 		return r;
 	rec->offset = rec->header + LOCAL_BYTES + le16(b + 26) + le16(b + 28);
 	if (le32(b) != LOCAL_MAGIC || !within(rec->offset, rec->len, src->bytes))
-		return penstock_fail(err, -EINVAL, "zip: %s: no local header at %" PRIu64, rec->name,
-				   rec->header);
+		return penstock_fail(err, -EINVAL, "zip: %s: no local header at %" PRIu64,
+				     rec->name, rec->header);
 	return 0;
 }
 
@@ -294,7 +295,8 @@ static int by_header(const void *a, const void *b)
  * Find the content of every record, and that none overlaps another.  Where torch's own layout leads
  * from each header to the next, none of them has to be read.  @end: where the directory begins.
  */
-static int locate(struct zip *z, const struct zip_source *src, uint64_t end, struct penstock_err *err)
+static int locate(struct zip *z, const struct zip_source *src, uint64_t end,
+		  struct penstock_err *err)
 {
 	uint64_t alignment;
 	int r = read_alignment(z, src, &alignment, err);
@@ -308,7 +310,7 @@ static int locate(struct zip *z, const struct zip_source *src, uint64_t end, str
 			r = read_place(rec, src, err);
 		if (r == 0 && rec->offset + rec->len > next)
 			r = penstock_fail(err, -EINVAL, "zip: %s and %s overlap", rec->name,
-					i + 1 < z->nr ? rec[1].name : "the directory");
+					  i + 1 < z->nr ? rec[1].name : "the directory");
 	}
 	return r;
 }
@@ -357,7 +359,7 @@ static int read_file(void *arg, void *buf, uint64_t len, uint64_t offset, struct
 }
 
 int penstock_archive_open(struct penstock_archive **out, struct penstock_reader *r,
-			struct penstock_err *err)
+			  struct penstock_err *err)
 {
 	struct penstock_reader_info info = {.size = sizeof(info)};
 	struct penstock_archive *a = calloc(1, sizeof(*a));

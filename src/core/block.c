@@ -169,7 +169,8 @@ static int set_device(struct penstock_io *io, struct block *b)
 
 	b->req.handle = a->handle;
 	b->flags |= a->direct ? PENSTOCK_DONE_CUFILE : PENSTOCK_DONE_CUFILE_COMPAT;
-	return penstock_gpus_ctx(&io->gpus, b->op->places[b->seg].device, &b->req.context, &b->fault);
+	return penstock_gpus_ctx(&io->gpus, b->op->places[b->seg].device, &b->req.context,
+				 &b->fault);
 }
 
 void block_pause(const struct block *b)
@@ -195,7 +196,7 @@ bool block_may_start(struct block *b)
 	if (!s->extend || !s->direct)
 		return true;
 	b->ranged = penstock_overlap_begin(&s->extend->overlap, &b->range, op->offset + b->pos,
-					 b->len, b->plain);
+					   b->len, b->plain);
 	return b->ranged;
 }
 

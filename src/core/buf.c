@@ -248,7 +248,7 @@ static int may_register(struct penstock_io *io, struct penstock_err *err)
 
 	if (r == 0 && queue_current(io))
 		r = penstock_fail(err, -EDEADLK,
-				"a completion callback must not allocate or register memory");
+				  "a completion callback must not allocate or register memory");
 	return r;
 }
 
@@ -256,12 +256,13 @@ static int may_register(struct penstock_io *io, struct penstock_err *err)
 static int area_get(struct penstock_area *a, uint64_t len, uint32_t huge, uint32_t want,
 		    struct penstock_buf_info *got, struct penstock_err *err)
 {
-	int r = penstock_area_map(a, len, huge, want & PENSTOCK_BUF_LOCKED ? PENSTOCK_AREA_LOCK : 0);
+	int r = penstock_area_map(a, len, huge,
+				  want & PENSTOCK_BUF_LOCKED ? PENSTOCK_AREA_LOCK : 0);
 
 	*got = (struct penstock_buf_info){.page = a->page, .got = a->huge ? PENSTOCK_BUF_HUGE : 0};
 	if (r < 0)
 		return penstock_fail(err, r, "cannot allocate %llu bytes: %s",
-				   (unsigned long long)len, strerror(-r));
+				     (unsigned long long)len, strerror(-r));
 	if (a->huge_errno)
 		buf_note(got, "no huge pages: switched off or not in this kernel");
 	if (want & PENSTOCK_BUF_LOCKED)
@@ -270,7 +271,7 @@ static int area_get(struct penstock_area *a, uint64_t len, uint32_t huge, uint32
 }
 
 int penstock_mem_alloc(void **out, uint64_t len, uint32_t huge, uint32_t want,
-		     struct penstock_buf_info *info, struct penstock_err *err)
+		       struct penstock_buf_info *info, struct penstock_err *err)
 {
 	NO_CANCEL;
 	struct penstock_buf_info got;
@@ -279,7 +280,7 @@ int penstock_mem_alloc(void **out, uint64_t len, uint32_t huge, uint32_t want,
 
 	if (huge > PENSTOCK_HUGE_NEVER)
 		return penstock_fail(err, -EINVAL, "huge: %u is outside 0..%d", huge,
-				   PENSTOCK_HUGE_NEVER);
+				     PENSTOCK_HUGE_NEVER);
 	if (want & ~(PENSTOCK_BUF_HUGE | PENSTOCK_BUF_LOCKED))
 		return penstock_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
 	r = area_get(&a, len, huge, want, &got, err);
@@ -316,7 +317,7 @@ static int region_register(struct penstock_io *io, struct region *r, struct pens
 }
 
 int penstock_buf_alloc(void **out, struct penstock_io *io, uint64_t len, uint32_t want,
-		     struct penstock_buf_info *info, struct penstock_err *err)
+		       struct penstock_buf_info *info, struct penstock_err *err)
 {
 	NO_CANCEL;
 	struct penstock_buf_info got;
@@ -414,7 +415,7 @@ static void ask_kernel(struct penstock_io *io, struct region *r, void *addr, uin
 }
 
 int penstock_buf_register(struct penstock_io *io, void *addr, uint64_t len, uint32_t want,
-			struct penstock_buf_info *info, struct penstock_err *err)
+			  struct penstock_buf_info *info, struct penstock_err *err)
 {
 	NO_CANCEL;
 	struct region r = {.addr = (uint64_t)(uintptr_t)addr, .len = len, .device = -1};
@@ -426,8 +427,8 @@ int penstock_buf_register(struct penstock_io *io, void *addr, uint64_t len, uint
 		return res;
 	if (!addr || !len || r.addr + len < len)
 		return penstock_fail(err, -EINVAL, "addr, len: NULL or empty memory");
-	if (want &
-	    ~(PENSTOCK_BUF_HUGE | PENSTOCK_BUF_LOCKED | PENSTOCK_BUF_COLLAPSE | PENSTOCK_BUF_REGISTERED))
+	if (want & ~(PENSTOCK_BUF_HUGE | PENSTOCK_BUF_LOCKED | PENSTOCK_BUF_COLLAPSE |
+		     PENSTOCK_BUF_REGISTERED))
 		return penstock_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
 	if (cuda)
 		r.device = penstock_place_of(cuda, addr, NULL).device;

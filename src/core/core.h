@@ -53,9 +53,9 @@ struct waiter;
 struct region {
 	uint64_t addr;
 	uint64_t len;
-	unsigned slot;           /* of its first piece */
-	unsigned nr_slots;       /* 0: not registered with the engine */
-	unsigned known;          /* the engines of so many queues have it */
+	unsigned slot;             /* of its first piece */
+	unsigned nr_slots;         /* 0: not registered with the engine */
+	unsigned known;            /* the engines of so many queues have it */
 	struct penstock_area area; /* area.addr NULL: the caller's memory */
 	bool huge;
 	bool locked_here; /* mlocked by penstock_buf_register() */
@@ -141,7 +141,7 @@ struct penstock_io {
 	atomic_uint nr_by_path; /* of them, opened for operations */
 	struct part *slots[FILE_SLOTS];
 	atomic_uint_fast64_t flight_bytes; /* in flight of a queue whose depth is left to us */
-	struct penstock_extend *extends;     /* files that are being written */
+	struct penstock_extend *extends;   /* files that are being written */
 	struct device devices[8];          /* the last few met */
 	unsigned nr_devices;
 	struct device_stages stages[8];

@@ -38,7 +38,7 @@ static int fault_fail(struct penstock_err *err, const char *what, int code,
 	if (!fault->code)
 		return penstock_fail(err, code, "out of memory");
 	return penstock_fail(err, code, "%s: %s: %s", what, fault->call,
-			   penstock_cuda_name(fault->code));
+			     penstock_cuda_name(fault->code));
 }
 
 /* ------------------------------------------------------------------ places */
@@ -249,8 +249,9 @@ static int copy_stretch(struct penstock_lane *lane, const struct block *b, bool 
 		return penstock_fault_set(
 			fault, "cuMemcpyHtoDAsync",
 			cuda->copy_to_device((uintptr_t)user, piece, len, lane->stream));
-	return penstock_fault_set(fault, "cuMemcpyDtoHAsync",
-				cuda->copy_from_device(piece, (uintptr_t)user, len, lane->stream));
+	return penstock_fault_set(
+		fault, "cuMemcpyDtoHAsync",
+		cuda->copy_from_device(piece, (uintptr_t)user, len, lane->stream));
 }
 
 /* Queue the copies of @len bytes of a block.  After a failure some may be queued all the same. */
@@ -326,9 +327,9 @@ static int stage_copy(struct queue *q, struct block *b)
 	if (r < 0)
 		return r;
 	b->code = penstock_fault_set(&b->fault, "cuMemcpyAsync",
-				   lane->cuda->copy((uintptr_t)iov[0].addr + b->seg_off,
-						    (uintptr_t)iov[1].addr + b->seg_off, b->len,
-						    lane->stream));
+				     lane->cuda->copy((uintptr_t)iov[0].addr + b->seg_off,
+						      (uintptr_t)iov[1].addr + b->seg_off, b->len,
+						      lane->stream));
 	b->moved = b->code ? 0 : b->len;
 	lane_enlist(q, lane, b);
 	return 1;
@@ -422,7 +423,8 @@ struct block *device_done(struct queue *q)
 
 	device_flush(q);
 	for (struct penstock_lane *lane = q->open_lanes; lane; lane = lane->next)
-		while (lane->first && lane_use(q, lane) && (b = penstock_lane_reached(lane, &fault)))
+		while (lane->first && lane_use(q, lane) &&
+		       (b = penstock_lane_reached(lane, &fault)))
 			for (; b; b = next) {
 				next = (struct block *)b->req.next;
 				copied(q, b, &fault);

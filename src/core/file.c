@@ -48,7 +48,8 @@ static void unlink_file(struct penstock_io *io, struct penstock_file *f)
 	io->nr_by_path -= f->by_path;
 }
 
-static struct penstock_file *new_file(struct penstock_io *io, const char *name, struct penstock_err *err)
+static struct penstock_file *new_file(struct penstock_io *io, const char *name,
+				      struct penstock_err *err)
 {
 	struct penstock_file *f = zalloc_lines(sizeof(*f));
 
@@ -94,7 +95,7 @@ static void note_refused(struct penstock_file *f, const struct penstock_err *err
 	/* That has one cause; the cure, which is long, is told by `penstock info'. */
 	if (strstr(err->msg, "(5027)"))
 		penstock_blockdev_udev(udev, sizeof(udev), major(f->store.dev), minor(f->store.dev),
-				     "the file system");
+				       "the file system");
 	cure = strstr(udev, ": cuFile");
 	if (cure)
 		*cure = '\0';
@@ -272,8 +273,8 @@ static void file_unsettle(struct penstock_io *io, struct penstock_file *f)
 }
 
 /* @r: of opening the store. */
-static int file_ready(struct penstock_io *io, struct penstock_file *f, int r, struct penstock_file **out,
-		      struct penstock_err *err)
+static int file_ready(struct penstock_io *io, struct penstock_file *f, int r,
+		      struct penstock_file **out, struct penstock_err *err)
 {
 	if (r < 0) {
 		free_file(f);
@@ -298,8 +299,8 @@ static int store_open(struct penstock_io *io, struct penstock_file *f, int oflag
 	return penstock_backing_open(&f->store, f->name, oflags, mode, io->opts.direct, err);
 }
 
-int penstock_file_open(struct penstock_file **out, struct penstock_io *io, const char *path, int oflags,
-		     unsigned mode, struct penstock_err *err)
+int penstock_file_open(struct penstock_file **out, struct penstock_io *io, const char *path,
+		       int oflags, unsigned mode, struct penstock_err *err)
 {
 	NO_CANCEL;
 	struct penstock_file *f;
@@ -316,8 +317,8 @@ int penstock_file_open(struct penstock_file **out, struct penstock_io *io, const
 	return file_ready(io, f, r, out, err);
 }
 
-int penstock_file_take_fd(struct penstock_file **out, struct penstock_io *io, int fd, const char *name,
-			struct penstock_err *err)
+int penstock_file_take_fd(struct penstock_file **out, struct penstock_io *io, int fd,
+			  const char *name, struct penstock_err *err)
 {
 	NO_CANCEL;
 	struct penstock_file *f = NULL;
@@ -362,7 +363,7 @@ static int file_adopt(struct penstock_io *io, int fd, bool keep, struct penstock
 }
 
 int penstock_file_from_fd(struct penstock_file **out, struct penstock_io *io, int fd,
-			struct penstock_err *err)
+			  struct penstock_err *err)
 {
 	NO_CANCEL;
 	int r = io_check(io, err);
@@ -397,8 +398,8 @@ static int file_close(struct penstock_file *f, bool commit, struct penstock_err 
 	if (r < 0)
 		return r;
 	if (queue_current(io))
-		return penstock_fail(err, -EDEADLK, "%s: a completion callback must not close files",
-				   f->name);
+		return penstock_fail(err, -EDEADLK,
+				     "%s: a completion callback must not close files", f->name);
 	pthread_mutex_lock(&io->lock);
 	atomic_fetch_add(&io->closers, 1);
 	while (atomic_load(&f->refs) > 1)
@@ -513,8 +514,8 @@ static struct penstock_file *find_path(struct penstock_io *io, const char *path,
 	return f;
 }
 
-static int file_open_path(struct penstock_io *io, const struct penstock_op *u, struct penstock_file **out,
-			  struct penstock_err *err)
+static int file_open_path(struct penstock_io *io, const struct penstock_op *u,
+			  struct penstock_file **out, struct penstock_err *err)
 {
 	int access = u->opcode == PENSTOCK_READ ? O_RDONLY : O_WRONLY, flags;
 	struct penstock_file *f = find_path(io, u->path, access);
@@ -561,7 +562,7 @@ int file_for_op(struct penstock_io *io, const struct penstock_op *u, struct file
 	if (u->file) {
 		if (u->file->io != io)
 			return penstock_fail(err, -EINVAL, "%s: belongs to another handle",
-					   u->file->name);
+					     u->file->name);
 		file_get(u->file, refs);
 		*out = u->file;
 		return 0;

@@ -18,9 +18,10 @@ int gpu_find(struct gpu *g, unsigned device, struct penstock_err *err)
 		return penstock_fail(err, -ENOTSUP, "no GPU memory: %s", why);
 	if (g->cuda->device_count(&n) != CUDA_OK || device >= (unsigned)n)
 		return penstock_fail(err, -ENODEV,
-				   "no GPU memory: device %u: there %s %d CUDA device%s", device,
-				   n == 1 ? "is" : "are", n, n == 1 ? "" : "s");
-	return penstock_cuda_check(g->cuda->device_get(&g->device, (int)device), "cuDeviceGet", err);
+				     "no GPU memory: device %u: there %s %d CUDA device%s", device,
+				     n == 1 ? "is" : "are", n, n == 1 ? "" : "s");
+	return penstock_cuda_check(g->cuda->device_get(&g->device, (int)device), "cuDeviceGet",
+				   err);
 }
 
 int gpu_enter(struct gpu *g, unsigned device, struct penstock_err *err)
@@ -29,7 +30,7 @@ int gpu_enter(struct gpu *g, unsigned device, struct penstock_err *err)
 
 	if (r == 0)
 		r = penstock_cuda_check(g->cuda->primary_retain(&g->context, g->device),
-				      "cuDevicePrimaryCtxRetain", err);
+					"cuDevicePrimaryCtxRetain", err);
 	if (r < 0)
 		return r;
 	r = penstock_cuda_check(g->cuda->ctx_push(g->context), "cuCtxPushCurrent", err);
@@ -122,14 +123,14 @@ int penstock_gpu_copy(void *to, const void *from, uint64_t len, struct penstock_
 	if (r < 0)
 		return r;
 	r = penstock_cuda_check(g.cuda->stream_create(&stream, CUDA_STREAM_NON_BLOCKING),
-			      "cuStreamCreate", err);
+				"cuStreamCreate", err);
 	if (r == 0) {
 		r = penstock_cuda_check(g.cuda->copy((uint64_t)(uintptr_t)to,
-						   (uint64_t)(uintptr_t)from, len, stream),
-				      "cuMemcpyAsync", err);
+						     (uint64_t)(uintptr_t)from, len, stream),
+					"cuMemcpyAsync", err);
 		if (r == 0)
 			r = penstock_cuda_check(g.cuda->stream_sync(stream), "cuStreamSynchronize",
-					      err);
+						err);
 		g.cuda->stream_destroy(stream);
 	}
 	gpu_leave(&g);
@@ -145,7 +146,7 @@ int penstock_gpu_pin(void *addr, uint64_t len, struct penstock_err *err)
 	if (r < 0)
 		return r;
 	r = penstock_cuda_check(g.cuda->host_register(addr, len, CUDA_HOST_PORTABLE),
-			      "cuMemHostRegister", err);
+				"cuMemHostRegister", err);
 	if (r < 0)
 		gpu_leave(&g);
 	else

@@ -24,8 +24,8 @@ int io_check(const struct penstock_io *io, struct penstock_err *err)
 		return penstock_fail(err, -EINVAL, "io: is NULL");
 	if (!__atomic_load_n(io->guard, __ATOMIC_RELAXED))
 		return penstock_fail(err, -ECHILD,
-				   "the handle was opened by another process and "
-				   "does not survive fork()");
+				     "the handle was opened by another process and "
+				     "does not survive fork()");
 	return 0;
 }
 
@@ -127,10 +127,10 @@ static int start_named(struct penstock_io *io, struct penstock_err *err)
 
 	if (!e)
 		return penstock_fail(err, -ENOTSUP, "engine: no engine \"%s\" is built in",
-				   io->opts.engine);
+				     io->opts.engine);
 	if (settings && e != &penstock_engine_fault)
 		return penstock_fail(err, -EINVAL, "engine: %s takes no settings, got \"%s\"",
-				   e->name, settings);
+				     e->name, settings);
 	if (settings) {
 		io->settings = strdup(settings);
 		if (!io->settings)
@@ -175,7 +175,8 @@ static void free_io(struct penstock_io *io)
 	free(io);
 }
 
-int penstock_open(struct penstock_io **out, const struct penstock_opts *opts, struct penstock_err *err)
+int penstock_open(struct penstock_io **out, const struct penstock_opts *opts,
+		  struct penstock_err *err)
 {
 	NO_CANCEL;
 	struct penstock_opts o;

@@ -18,8 +18,9 @@
 
 enum { SYNC_FLAGS = PENSTOCK_OP_DATASYNC | PENSTOCK_OP_FULLSYNC };
 
-static const uint32_t known_flags = PENSTOCK_OP_EXACT | PENSTOCK_OP_TRUNCATE | PENSTOCK_OP_DATASYNC |
-				    PENSTOCK_OP_FULLSYNC | PENSTOCK_OP_STREAM;
+static const uint32_t known_flags = PENSTOCK_OP_EXACT | PENSTOCK_OP_TRUNCATE |
+				    PENSTOCK_OP_DATASYNC | PENSTOCK_OP_FULLSYNC |
+				    PENSTOCK_OP_STREAM;
 
 void op_cancel(struct op *op)
 {
@@ -57,7 +58,7 @@ static int op_check_memory(const struct penstock_op *u, uint64_t *ret_len, struc
 	if (!u->nr_iov) {
 		if (u->len)
 			return penstock_fail(err, -EFAULT, "buf: is NULL but len is %" PRIu64,
-					   u->len);
+					     u->len);
 	}
 	*ret_len = total;
 	return 0;
@@ -71,18 +72,21 @@ static int check_newer(const struct penstock_op *u, struct penstock_err *err)
 	for (unsigned i = 0; i < ARRAY_SIZE(u->reserved); i++)
 		set |= u->reserved[i];
 	if (set)
-		return penstock_fail(err, -E2BIG,
-				   "reserved: a field is set that this library (%s) does not know",
-				   PENSTOCK_VERSION_STRING);
+		return penstock_fail(
+			err, -E2BIG,
+			"reserved: a field is set that this library (%s) does not know",
+			PENSTOCK_VERSION_STRING);
 	if (u->memory > PENSTOCK_MEMORY_HOST)
-		return penstock_fail(err, -EINVAL,
-				   "memory: %u is none of PENSTOCK_MEMORY_ANY, _HOST, which is what "
-				   "this library (%s) knows",
-				   u->memory, PENSTOCK_VERSION_STRING);
+		return penstock_fail(
+			err, -EINVAL,
+			"memory: %u is none of PENSTOCK_MEMORY_ANY, _HOST, which is what "
+			"this library (%s) knows",
+			u->memory, PENSTOCK_VERSION_STRING);
 	if (u->memory_handle)
 		return penstock_fail(err, -EINVAL,
-				   "memory_handle: is %" PRIu64 " but memory is named by addresses",
-				   u->memory_handle);
+				     "memory_handle: is %" PRIu64
+				     " but memory is named by addresses",
+				     u->memory_handle);
 	return 0;
 }
 
@@ -97,8 +101,8 @@ static int op_check(const struct penstock_op *u, uint64_t *ret_len, struct penst
 		return r;
 	if (u->opcode < PENSTOCK_READ || u->opcode > PENSTOCK_COPY)
 		return penstock_fail(err, -EINVAL,
-				   "opcode: %u is none of PENSTOCK_READ, _WRITE, _SYNC, _COPY",
-				   u->opcode);
+				     "opcode: %u is none of PENSTOCK_READ, _WRITE, _SYNC, _COPY",
+				     u->opcode);
 	if (u->flags & ~known_flags)
 		return penstock_fail(err, -EINVAL, "flags: 0x%x has unknown bits", u->flags);
 	if (u->opcode == PENSTOCK_SYNC)
@@ -108,15 +112,16 @@ static int op_check(const struct penstock_op *u, uint64_t *ret_len, struct penst
 		return r;
 	if (u->opcode == PENSTOCK_COPY) {
 		if (u->nr_iov != 2 || u->iov[0].len != u->iov[1].len)
-			return penstock_fail(err, -EINVAL,
-					   "iov: a copy has two of equal length, the target first");
+			return penstock_fail(
+				err, -EINVAL,
+				"iov: a copy has two of equal length, the target first");
 		*ret_len /= 2;
 		return 0;
 	}
 	if (__builtin_add_overflow(u->offset, *ret_len, &end) || end > INT64_MAX)
 		return penstock_fail(err, -EOVERFLOW,
-				   "offset: %" PRIu64 " + length %" PRIu64 " is beyond 2^63",
-				   u->offset, *ret_len);
+				     "offset: %" PRIu64 " + length %" PRIu64 " is beyond 2^63",
+				     u->offset, *ret_len);
 	return 0;
 }
 
@@ -178,10 +183,10 @@ static int op_reserve(struct penstock_io *io, struct op *op, struct counters *co
 	r = penstock_extend_begin(s, op->offset, op->len, &reserved);
 	if (r < 0)
 		return penstock_fail(err, r,
-				   "write %s: offset %" PRIu64 " length %" PRIu64
-				   ": cannot reserve space, 0 bytes written: %s",
-				   penstock_shorten(&room, op->file->name), op->offset, op->len,
-				   strerror(-r));
+				     "write %s: offset %" PRIu64 " length %" PRIu64
+				     ": cannot reserve space, 0 bytes written: %s",
+				     penstock_shorten(&room, op->file->name), op->offset, op->len,
+				     strerror(-r));
 	op->extends = r > 0;
 	if (reserved)
 		COUNT(count, preallocations, 1);
@@ -366,7 +371,8 @@ struct part *op_sync_next(struct op *op)
 static int sync_file(struct op *op)
 {
 	struct penstock_req req = {
-		.code = op->flags & PENSTOCK_OP_FULLSYNC ? PENSTOCK_REQ_FSYNC : PENSTOCK_REQ_FDATASYNC,
+		.code = op->flags & PENSTOCK_OP_FULLSYNC ? PENSTOCK_REQ_FSYNC
+							 : PENSTOCK_REQ_FDATASYNC,
 	};
 	struct penstock_file *f = op->file;
 	int r = 0;
@@ -377,7 +383,8 @@ static int sync_file(struct op *op)
 			r = penstock_req_run(&req);
 		} while (r == -EINTR);
 	}
-	return r || !f->store.stripe ? r : penstock_stripe_settle(f->store.stripe, op->settles, true);
+	return r || !f->store.stripe ? r
+				     : penstock_stripe_settle(f->store.stripe, op->settles, true);
 }
 
 /* The directory that has the file's name now, wherever the caller's name for it leads. */
@@ -460,7 +467,7 @@ static void conclude_write(struct op *op)
 	failed = op->code < 0;
 	if (op->extends)
 		penstock_extend_end(&op->file->store, op->offset, op->stop,
-				  failed && op->stop < op->len);
+				    failed && op->stop < op->len);
 	op->extends = false;
 	if (!failed && (op->flags & PENSTOCK_OP_TRUNCATE))
 		op_note_failure(op, truncate_here(op));

@@ -67,8 +67,8 @@ struct op {
 	const struct penstock_iov *iov; /* memory; points to one or to an allocated copy */
 	struct penstock_iov one;
 	const struct penstock_place *places; /* of each segment; NULL: all in host memory */
-	uint64_t block;                    /* split size */
-	uint64_t region_at;                /* where in registered memory @one begins; of a list 0 */
+	uint64_t block;                      /* split size */
+	uint64_t region_at;    /* where in registered memory @one begins; of a list 0 */
 	uint16_t region_slot;  /* of its first piece; of a list the piece with all of it */
 	uint16_t region_known; /* to so many queues; 0: it is not in any */
 	unsigned nr_iov;
@@ -104,13 +104,13 @@ struct op {
 	uint64_t finished; /* when, in nanoseconds, where there are several ports */
 
 	struct penstock_fault fault; /* with code < 0: of CUDA, what made it fail */
-	uint64_t fail_off;         /* with code < 0 */
+	uint64_t fail_off;           /* with code < 0 */
 	uint64_t fail_len;
-	uint64_t est;               /* pending: share in io->pend_blocks */
+	uint64_t est;                 /* pending: share in io->pend_blocks */
 	struct penstock_order *order; /* with places: not before this; NULL: any time */
-	struct stage *stage;        /* with @staged */
-	uint64_t stage_ns;          /* when it began, */
-	unsigned stage_turn;        /* as which; 0: not alone */
+	struct stage *stage;          /* with @staged */
+	uint64_t stage_ns;            /* when it began, */
+	unsigned stage_turn;          /* as which; 0: not alone */
 	struct penstock_place one_place;
 } __attribute__((aligned(LINE / 2)));
 

@@ -18,7 +18,8 @@ static const struct opt {
 	{OPT(block), {512, 1ull << 30, 512, 0}},
 	{OPT(threads), {1, 256, 1, 0}},
 	{OPT(flags),
-	 {0, PENSTOCK_SINGLE_SUBMIT | PENSTOCK_NO_OVERLAP | PENSTOCK_DESCRIBE | PENSTOCK_SPARE_CPU, 1, 0}},
+	 {0, PENSTOCK_SINGLE_SUBMIT | PENSTOCK_NO_OVERLAP | PENSTOCK_DESCRIBE | PENSTOCK_SPARE_CPU,
+	  1, 0}},
 	{OPT(direct), {0, PENSTOCK_DIRECT_NEVER, 1, PENSTOCK_DIRECT_AUTO}},
 	{OPT(durability), {0, PENSTOCK_DURABLE_FULL, 1, PENSTOCK_DURABLE_NONE}},
 	{OPT(huge), {0, PENSTOCK_HUGE_NEVER, 1, PENSTOCK_HUGE_AUTO}},
@@ -59,30 +60,31 @@ static int opt_check(const struct opt *f, uint64_t v, struct penstock_err *err)
 {
 	if (v < f->is.min || v > f->is.max)
 		return penstock_fail(err, -EINVAL, "%s: %llu is outside %llu..%llu", f->name,
-				   (unsigned long long)v, (unsigned long long)f->is.min,
-				   (unsigned long long)f->is.max);
+				     (unsigned long long)v, (unsigned long long)f->is.min,
+				     (unsigned long long)f->is.max);
 	if (v % f->is.step)
 		return penstock_fail(err, -EINVAL, "%s: %llu is not a multiple of %llu", f->name,
-				   (unsigned long long)v, (unsigned long long)f->is.step);
+				     (unsigned long long)v, (unsigned long long)f->is.step);
 	return 0;
 }
 
 /* Take the fields the caller knows; refuse those only a newer library would. */
-static int opts_copy(struct penstock_opts *o, const struct penstock_opts *user, struct penstock_err *err)
+static int opts_copy(struct penstock_opts *o, const struct penstock_opts *user,
+		     struct penstock_err *err)
 {
 	const unsigned char *bytes = (const unsigned char *)user;
 
 	if (user->size < offsetof(struct penstock_opts, engine))
 		return penstock_fail(err, -EINVAL,
-				   "size: %u is too small; start from PENSTOCK_OPTS_INIT",
-				   user->size);
+				     "size: %u is too small; start from PENSTOCK_OPTS_INIT",
+				     user->size);
 	memcpy(o, user, min_u64(user->size, sizeof(*o)));
 	for (uint32_t i = sizeof(*o); i < user->size; i++)
 		if (bytes[i])
 			return penstock_fail(err, -E2BIG,
-					   "size: a field is set that this library (%s) does not "
-					   "know",
-					   PENSTOCK_VERSION_STRING);
+					     "size: a field is set that this library (%s) does not "
+					     "know",
+					     PENSTOCK_VERSION_STRING);
 	return 0;
 }
 

@@ -101,7 +101,8 @@ bool ports_offer(struct penstock_io *io, unsigned n, const struct offer *of, uns
 /* That came about first; NULL: none. */
 struct op *ports_oldest(struct penstock_io *io, unsigned n, const struct offer *of);
 bool ports_quiet(struct penstock_io *io); /* no operation is under way */
-/* Results for penstock_wait_any(); without a lock, so who changes it has to tell waiters after that.
+/* Results for penstock_wait_any(); without a lock, so who changes it has to tell waiters after
+ * that.
  */
 uint64_t ports_available(struct penstock_io *io);
 void ports_free(struct penstock_io *io);

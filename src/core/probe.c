@@ -244,7 +244,7 @@ static void probe_fs(struct penstock_path_info *p, const struct penstock_statx *
 		p->dev_minor = minor(source.st_rdev);
 	}
 	penstock_blockdev_udev(p->gds_why, sizeof(p->gds_why), p->dev_major, p->dev_minor,
-			     p->fs[0] ? p->fs : "the file system");
+			       p->fs[0] ? p->fs : "the file system");
 }
 
 static const char *kind_name(mode_t mode)
@@ -264,7 +264,7 @@ int penstock_probe_path(const char *path, struct penstock_path_info *info, struc
 
 	if (info->size < sizeof(p.size))
 		return penstock_fail(err, -EINVAL, "size: %u is not the size of the struct",
-				   info->size);
+				     info->size);
 	if (penstock_object_is_uri(path, NULL) > 0) { /* what is behind it is not ours to see */
 		snprintf(p.fs, sizeof(p.fs), "s3");
 		snprintf(p.direct_why, sizeof(p.direct_why), "an object");
@@ -279,8 +279,8 @@ int penstock_probe_path(const char *path, struct penstock_path_info *info, struc
 	p.is_device = S_ISBLK(mode);
 	if (!p.is_dir && !p.is_device && !S_ISREG(mode))
 		return penstock_fail(err, -EINVAL,
-				   "%s: is %s; a file, a directory or a block device is needed",
-				   path, kind_name(mode));
+				     "%s: is %s; a file, a directory or a block device is needed",
+				     path, kind_name(mode));
 
 	p.dev_major = p.is_device ? x.st.stx_rdev_major : x.st.stx_dev_major;
 	p.dev_minor = p.is_device ? x.st.stx_rdev_minor : x.st.stx_dev_minor;

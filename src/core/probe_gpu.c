@@ -101,12 +101,13 @@ static void load_link(struct penstock_gpu_device *d, const char *id)
 	d->pcie_gen_max = link_gen(d->pci, "max_link_speed");
 	d->pcie_width = link_width(d->pci, "current_link_width");
 	d->pcie_width_max = link_width(d->pci, "max_link_width");
-	if (penstock_textfile_line(node, sizeof(node), "/sys/bus/pci/devices/%s/numa_node", d->pci) >
-	    0)
+	if (penstock_textfile_line(node, sizeof(node), "/sys/bus/pci/devices/%s/numa_node",
+				   d->pci) > 0)
 		sscanf(node, "%d", &d->numa_node);
 }
 
-int penstock_probe_gpu_device(unsigned device, struct penstock_gpu_device *info, struct penstock_err *err)
+int penstock_probe_gpu_device(unsigned device, struct penstock_gpu_device *info,
+			      struct penstock_err *err)
 {
 	struct penstock_gpu_device d = {.size = info->size, .numa_node = -1};
 	struct gpu g;
@@ -116,7 +117,7 @@ int penstock_probe_gpu_device(unsigned device, struct penstock_gpu_device *info,
 
 	if (info->size < sizeof(d.size))
 		return penstock_fail(err, -EINVAL, "size: %u is not the size of the struct",
-				   info->size);
+				     info->size);
 	r = gpu_find(&g, device, err);
 	if (r < 0)
 		return r;
@@ -150,7 +151,8 @@ static int bench_copy(const struct bench *b, bool to_device)
 	return b->gpu.cuda->copy_from_device(b->host.addr, b->ptr, SPEED_BYTES, b->stream);
 }
 
-static int bench_measure(const struct bench *b, bool to_device, uint64_t *ret, struct penstock_err *e)
+static int bench_measure(const struct bench *b, bool to_device, uint64_t *ret,
+			 struct penstock_err *e)
 {
 	uint64_t begin = 0;
 	int r = 0;
@@ -177,13 +179,13 @@ static int bench_open(struct bench *b, struct penstock_err *err)
 		return penstock_fail(err, r, "out of memory");
 	memset(b->host.addr, 0, SPEED_BYTES);
 	r = penstock_cuda_check(cuda->host_register(b->host.addr, b->host.len, 0),
-			      "cuMemHostRegister", err);
+				"cuMemHostRegister", err);
 	b->registered = r == 0;
 	if (r == 0)
 		r = penstock_cuda_check(cuda->mem_alloc(&b->ptr, SPEED_BYTES), "cuMemAlloc", err);
 	if (r == 0)
 		r = penstock_cuda_check(cuda->stream_create(&b->stream, CUDA_STREAM_NON_BLOCKING),
-				      "cuStreamCreate", err);
+					"cuStreamCreate", err);
 	return r;
 }
 
@@ -200,7 +202,8 @@ static void bench_close(struct bench *b)
 	penstock_area_unmap(&b->host);
 }
 
-int penstock_probe_gpu_speed(unsigned device, struct penstock_gpu_speed *speed, struct penstock_err *err)
+int penstock_probe_gpu_speed(unsigned device, struct penstock_gpu_speed *speed,
+			     struct penstock_err *err)
 {
 	struct penstock_gpu_speed s = {.size = speed->size};
 	struct bench b = {.ptr = 0};
@@ -208,7 +211,7 @@ int penstock_probe_gpu_speed(unsigned device, struct penstock_gpu_speed *speed, 
 
 	if (speed->size < sizeof(s.size))
 		return penstock_fail(err, -EINVAL, "size: %u is not the size of the struct",
-				   speed->size);
+				     speed->size);
 	r = gpu_enter(&b.gpu, device, err);
 	if (r < 0)
 		return r;

@@ -279,7 +279,7 @@ static int bounce_get(struct queue *q, struct block *b)
 
 	if (!q->bounce_ready) {
 		r = penstock_area_map(&q->bounce_area, (uint64_t)BOUNCE_SLOTS * BOUNCE_BYTES,
-				    q->io->opts.huge, PENSTOCK_AREA_LAZY);
+				      q->io->opts.huge, PENSTOCK_AREA_LAZY);
 		if (r < 0)
 			return r;
 		for (unsigned i = 0; i < BOUNCE_SLOTS; i++)

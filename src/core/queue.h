@@ -233,10 +233,10 @@ void queues_resize(struct penstock_io *io, unsigned n);
 /* By the first queue's thread: how far all of them have come. */
 struct pace_seen queues_look(struct queue *q);
 uint64_t queues_cpu_ns(struct penstock_io *io); /* processor time of I/O threads and engines */
-void queue_stop(struct penstock_io *io);  /* tell all threads to end when they have nothing to do */
-void queue_wake(struct penstock_io *io);  /* under io->lock: somebody sees to what is pending */
-void queue_kick(struct queue *q);       /* make its thread look around, wherever it is */
-void queue_step_aside(struct queue *q); /* before what may take long: others see to the list */
+void queue_stop(struct penstock_io *io); /* tell all threads to end when they have nothing to do */
+void queue_wake(struct penstock_io *io); /* under io->lock: somebody sees to what is pending */
+void queue_kick(struct queue *q);        /* make its thread look around, wherever it is */
+void queue_step_aside(struct queue *q);  /* before what may take long: others see to the list */
 void queue_step_back(struct queue *q);
 /*
  * Hand it operations, newest first, which have their home there.  True: it was awake and had

@@ -7,8 +7,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <penstock/object.h>
+#include <sched.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -37,12 +37,12 @@ int remote_open(struct penstock_io *io, struct penstock_file *f, int oflags, boo
 
 	if (!objects)
 		return penstock_fail(err, -ENOTSUP,
-				   "%s: the handle has no client of object stores (objects of "
-				   "struct penstock_opts)",
-				   f->name);
+				     "%s: the handle has no client of object stores (objects of "
+				     "struct penstock_opts)",
+				     f->name);
 	if (!by_path && queue_current(io))
-		return penstock_fail(err, -EDEADLK, "%s: a completion callback must not open objects",
-				   f->name);
+		return penstock_fail(err, -EDEADLK,
+				     "%s: a completion callback must not open objects", f->name);
 	r = penstock_remote_open(&remote, objects, f->name, oflags, by_path, err);
 	if (r == 0)
 		penstock_backing_remote(&f->store, remote, oflags);
@@ -105,19 +105,20 @@ int remote_prepare(struct op *op, const struct penstock_op *u, struct penstock_e
 		return r;
 	if (op->opcode == PENSTOCK_SYNC)
 		return penstock_fail(err, -ENOTSUP,
-				   "sync %s: an object is durable when it is closed, not before",
-				   f->name);
+				     "sync %s: an object is durable when it is closed, not before",
+				     f->name);
 	if (op->opcode != PENSTOCK_WRITE)
 		return 0;
 	if (f->by_path && (op->offset || !(op->flags & PENSTOCK_OP_TRUNCATE)))
-		return penstock_fail(err, -EINVAL,
-				   "write %s: by name an object is written as a whole: at offset 0 "
-				   "and with PENSTOCK_OP_TRUNCATE",
-				   f->name);
+		return penstock_fail(
+			err, -EINVAL,
+			"write %s: by name an object is written as a whole: at offset 0 "
+			"and with PENSTOCK_OP_TRUNCATE",
+			f->name);
 	if (!f->by_path && (u->flags & (PENSTOCK_OP_DATASYNC | PENSTOCK_OP_FULLSYNC)))
 		return penstock_fail(err, -ENOTSUP,
-				   "write %s: an object is durable when it is closed, not before",
-				   f->name);
+				     "write %s: an object is durable when it is closed, not before",
+				     f->name);
 	r = penstock_remote_claim(f->store.remote, op->offset, op->len, err);
 	op->extends = r == 0;
 	return r;
@@ -134,8 +135,8 @@ void remote_give_up(struct op *op, int code)
 {
 	if (op->opcode == PENSTOCK_WRITE)
 		penstock_remote_fail(op->file->store.remote, code,
-				   code == -ECANCELED ? "a part of it was cancelled"
-						      : "a part of it failed before");
+				     code == -ECANCELED ? "a part of it was cancelled"
+							: "a part of it failed before");
 }
 
 /* ----------------------------------------------------------------------- blocks */

@@ -135,8 +135,8 @@ static int ring_make_of(struct penstock_io *io, uint64_t bytes, struct penstock_
 		madvise(ring->area.addr, ring->area.len, MADV_DONTFORK);
 	if (!r)
 		r = penstock_fault_set(fault, "cuMemHostRegister",
-				     io->gpus.cuda->host_register(ring->area.addr, ring->area.len,
-								  CUDA_HOST_PORTABLE));
+				       io->gpus.cuda->host_register(ring->area.addr, ring->area.len,
+								    CUDA_HOST_PORTABLE));
 	if (r < 0)
 		ring_unmake(ring);
 	return r;

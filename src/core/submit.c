@@ -163,8 +163,8 @@ static int submit_one(struct batch *b, const struct penstock_op *u, uint64_t *ti
 	return 0;
 }
 
-int penstock_submit(struct penstock_io *io, const struct penstock_op *ops, unsigned n, uint64_t *tickets,
-		  struct penstock_err *err)
+int penstock_submit(struct penstock_io *io, const struct penstock_op *ops, unsigned n,
+		    uint64_t *tickets, struct penstock_err *err)
 {
 	NO_CANCEL;
 	struct batch b;
@@ -254,8 +254,8 @@ static void run_inline(struct penstock_io *io, struct op *op)
 		file_put(op->file);
 }
 
-static int run_queued(struct penstock_io *io, const struct penstock_op *u, struct penstock_done *done,
-		      struct penstock_err *err)
+static int run_queued(struct penstock_io *io, const struct penstock_op *u,
+		      struct penstock_done *done, struct penstock_err *err)
 {
 	struct penstock_op plain = *u;
 	uint64_t ticket;
@@ -289,7 +289,7 @@ static bool inline_fits(const struct penstock_io *io, const struct penstock_cuda
 }
 
 int penstock_run(struct penstock_io *io, const struct penstock_op *u, struct penstock_done *done,
-	       struct penstock_err *err)
+		 struct penstock_err *err)
 {
 	NO_CANCEL;
 	struct maker make = {.refs = {.ahead = 1}};
@@ -304,7 +304,7 @@ int penstock_run(struct penstock_io *io, const struct penstock_op *u, struct pen
 	if (!inline_fits(io, make.cuda, u)) {
 		if (queue_current(io))
 			return penstock_fail(err, -EDEADLK,
-					   "a completion callback must not wait for I/O");
+					     "a completion callback must not wait for I/O");
 		return run_queued(io, u, done, err);
 	}
 	make.here = here_of(io);
@@ -321,7 +321,8 @@ int penstock_run(struct penstock_io *io, const struct penstock_op *u, struct pen
 	return 0;
 }
 
-static int64_t run_simple(struct penstock_file *f, const struct penstock_op *u, struct penstock_err *err)
+static int64_t run_simple(struct penstock_file *f, const struct penstock_op *u,
+			  struct penstock_err *err)
 {
 	struct penstock_done done;
 	int r;
@@ -337,7 +338,7 @@ static int64_t run_simple(struct penstock_file *f, const struct penstock_op *u, 
 }
 
 int64_t penstock_pread(struct penstock_file *file, void *buf, uint64_t len, uint64_t offset,
-		     struct penstock_err *err)
+		       struct penstock_err *err)
 {
 	struct penstock_op u = {
 		.opcode = PENSTOCK_READ, .file = file, .buf = buf, .len = len, .offset = offset};
@@ -346,13 +347,13 @@ int64_t penstock_pread(struct penstock_file *file, void *buf, uint64_t len, uint
 }
 
 int64_t penstock_pwrite(struct penstock_file *file, const void *buf, uint64_t len, uint64_t offset,
-		      struct penstock_err *err)
+			struct penstock_err *err)
 {
 	struct penstock_op u = {.opcode = PENSTOCK_WRITE,
-			      .file = file,
-			      .buf = (void *)(uintptr_t)buf,
-			      .len = len,
-			      .offset = offset};
+				.file = file,
+				.buf = (void *)(uintptr_t)buf,
+				.len = len,
+				.offset = offset};
 
 	return run_simple(file, &u, err);
 }

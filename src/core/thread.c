@@ -496,7 +496,7 @@ int queue_start(struct queue *q, struct penstock_err *err)
 	q->started = !r;
 	if (r < 0)
 		return penstock_fail(err, r, "threads: cannot start I/O thread %u of %u: %s",
-				   q->index + 1, io->nr_queues, strerror(-r));
+				     q->index + 1, io->nr_queues, strerror(-r));
 	pthread_setname_np(q->thread, "penstock-io");
 	pthread_mutex_lock(&io->lock);
 	while (!q->ready_to_go)

@@ -110,7 +110,8 @@ void waiters_tell_port(struct port *port)
 }
 
 /* Under port->lock, which is let go meanwhile.  Returns whether it came about. */
-static bool wait_for_op(struct penstock_io *io, struct port *port, struct op *op, int64_t timeout_ns)
+static bool wait_for_op(struct penstock_io *io, struct port *port, struct op *op,
+			int64_t timeout_ns)
 {
 	NO_CANCEL;
 	struct wait_time t = wait_begin(timeout_ns);
@@ -139,7 +140,8 @@ static bool wait_for_op(struct penstock_io *io, struct port *port, struct op *op
 	return atomic_load(&op->state) == OP_DONE;
 }
 
-int penstock_wait(struct penstock_io *io, uint64_t ticket, int64_t timeout_ns, struct penstock_done *done)
+int penstock_wait(struct penstock_io *io, uint64_t ticket, int64_t timeout_ns,
+		  struct penstock_done *done)
 {
 	struct port *port;
 	struct op *op;
@@ -281,8 +283,8 @@ static unsigned collect_here(struct port *port, struct penstock_done *done, unsi
  * Of all ports, in the order in which they came about: at least @min, or none.  Fewer where *@over
  * is set, which it is where there is enough, or nothing to wait for.
  */
-static unsigned collect_any(struct penstock_io *io, const struct offer *of, struct penstock_done *done,
-			    unsigned min, unsigned max, bool *over)
+static unsigned collect_any(struct penstock_io *io, const struct offer *of,
+			    struct penstock_done *done, unsigned min, unsigned max, bool *over)
 {
 	bool quiet;
 	unsigned ports = ports_lock(io, &quiet), n = 0;
@@ -375,8 +377,8 @@ static unsigned wait_collect(struct penstock_io *io, struct here *here, struct p
 	return n;
 }
 
-int penstock_wait_any(struct penstock_io *io, struct penstock_done *done, unsigned min, unsigned max,
-		    int64_t timeout_ns)
+int penstock_wait_any(struct penstock_io *io, struct penstock_done *done, unsigned min,
+		      unsigned max, int64_t timeout_ns)
 {
 	struct here *here;
 	int r = io_check(io, NULL);

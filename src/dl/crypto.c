@@ -23,9 +23,9 @@ static void crypto_load(void)
 	char other[sizeof(reason)];
 
 	usable = penstock_dl_load("libcrypto.so.3", symbols, ARRAY_SIZE(symbols), reason,
-				sizeof(reason)) == 0 ||
+				  sizeof(reason)) == 0 ||
 		 penstock_dl_load("libcrypto.so.1.1", symbols, ARRAY_SIZE(symbols), other,
-				sizeof(other)) == 0;
+				  sizeof(other)) == 0;
 }
 
 const struct penstock_crypto *penstock_crypto(const char **why)

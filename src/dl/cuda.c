@@ -66,7 +66,8 @@ static void cuda_load(void)
 		{"cuEventDestroy_v2", (void **)&cuda.event_destroy, 0},
 	};
 
-	loaded = penstock_dl_load(library, symbols, ARRAY_SIZE(symbols), reason, sizeof(reason)) == 0;
+	loaded = penstock_dl_load(library, symbols, ARRAY_SIZE(symbols), reason, sizeof(reason)) ==
+		 0;
 }
 
 static void cuda_init(void)
@@ -164,5 +165,6 @@ int penstock_cuda_check(int code, const char *call, struct penstock_err *err)
 {
 	if (code == CUDA_OK)
 		return 0;
-	return penstock_fail(err, penstock_cuda_errno(code), "%s: %s", call, penstock_cuda_name(code));
+	return penstock_fail(err, penstock_cuda_errno(code), "%s: %s", call,
+			     penstock_cuda_name(code));
 }

@@ -38,7 +38,7 @@ static void cufile_load(void)
 	};
 
 	usable = penstock_dl_load("libcufile.so.0", symbols, ARRAY_SIZE(symbols), reason,
-				sizeof(reason)) == 0;
+				  sizeof(reason)) == 0;
 }
 
 const struct penstock_cufile *penstock_cufile(const char **why)
@@ -147,12 +147,14 @@ const char *penstock_cufile_name(int code)
 		       : "an unknown cuFile error";
 }
 
-int penstock_cufile_check(struct penstock_cufile_error e, const char *call, struct penstock_err *err)
+int penstock_cufile_check(struct penstock_cufile_error e, const char *call,
+			  struct penstock_err *err)
 {
 	if (e.err == 0)
 		return 0;
 	if (e.err == CUFILE_CUDA_DRIVER_ERROR)
-		return penstock_fail(err, -EIO, "%s: %s (%d): %s", call, penstock_cufile_name(e.err),
-				   e.err, penstock_cuda_name(e.cu_err));
+		return penstock_fail(err, -EIO, "%s: %s (%d): %s", call,
+				     penstock_cufile_name(e.err), e.err,
+				     penstock_cuda_name(e.cu_err));
 	return penstock_fail(err, -EIO, "%s: %s (%d)", call, penstock_cufile_name(e.err), e.err);
 }

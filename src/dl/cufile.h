@@ -52,7 +52,7 @@ struct penstock_cufile {
 	struct penstock_cufile_error (*driver_open)(void);
 	struct penstock_cufile_error (*properties)(struct penstock_cufile_props *props);
 	struct penstock_cufile_error (*handle_register)(void **handle,
-						      struct penstock_cufile_descr *descr);
+							struct penstock_cufile_descr *descr);
 	void (*handle_deregister)(void *handle);
 	struct penstock_cufile_error (*buf_register)(const void *base, size_t len, int flags);
 	struct penstock_cufile_error (*buf_deregister)(const void *base);
@@ -96,6 +96,7 @@ int penstock_cufile_open(struct penstock_cufile_driver *ret_driver, struct penst
 /* "CU_FILE_...", valid for the life of the process. */
 const char *penstock_cufile_name(int code);
 /* 0, or -errno with @err filled: "@call: CU_FILE_... (5027)". */
-int penstock_cufile_check(struct penstock_cufile_error e, const char *call, struct penstock_err *err);
+int penstock_cufile_check(struct penstock_cufile_error e, const char *call,
+			  struct penstock_err *err);
 
 #endif

@@ -40,12 +40,12 @@ static void curl_load(void)
 
 	/* Debian has it under a second name too, with another library for TLS. */
 	usable = penstock_dl_load("libcurl.so.4", symbols, ARRAY_SIZE(symbols), reason,
-				sizeof(reason)) == 0;
+				  sizeof(reason)) == 0;
 	if (!usable) {
 		char other[sizeof(reason)];
 
-		usable = penstock_dl_load("libcurl-gnutls.so.4", symbols, ARRAY_SIZE(symbols), other,
-					sizeof(other)) == 0;
+		usable = penstock_dl_load("libcurl-gnutls.so.4", symbols, ARRAY_SIZE(symbols),
+					  other, sizeof(other)) == 0;
 	}
 	usable = usable && curl.global_init(EVERYTHING) == 0;
 }

@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-int penstock_dl_load(const char *library, const struct penstock_dl_symbol *symbols, size_t n, char *why,
-		   size_t size)
+int penstock_dl_load(const char *library, const struct penstock_dl_symbol *symbols, size_t n,
+		     char *why, size_t size)
 {
 	/* Never closed: these libraries start threads that outlive a dlclose(). */
 	void *dl = dlopen(library, RTLD_NOW | RTLD_LOCAL);

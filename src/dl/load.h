@@ -14,7 +14,7 @@ struct penstock_dl_symbol {
  * Load @library for the life of the process and look up @n symbols.  Returns 0,
  * or -ENOENT with the reason in @why: library absent, or too old for a symbol.
  */
-int penstock_dl_load(const char *library, const struct penstock_dl_symbol *symbols, size_t n, char *why,
-		   size_t size);
+int penstock_dl_load(const char *library, const struct penstock_dl_symbol *symbols, size_t n,
+		     char *why, size_t size);
 
 #endif

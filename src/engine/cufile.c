@@ -90,7 +90,8 @@ static int32_t cufile_run(struct penstock_pool *pool, struct penstock_req *req)
 	return req->context ? run_device((struct cufile_state *)pool, req) : penstock_req_run(req);
 }
 
-static int cufile_open(void *state, const struct penstock_engine_params *p, struct penstock_err *err)
+static int cufile_open(void *state, const struct penstock_engine_params *p,
+		       struct penstock_err *err)
 {
 	struct cufile_state *s = state;
 	int r = cufile_probe(err);
@@ -183,7 +184,7 @@ static int cufile_register(struct cufile_file *f, int fd, struct penstock_err *e
 
 	descr.handle.fd = f->fd >= 0 ? f->fd : fd;
 	return penstock_cufile_check(penstock_cufile(NULL)->handle_register(&f->handle, &descr),
-				   "cuFileHandleRegister", err);
+				     "cuFileHandleRegister", err);
 }
 
 static void cufile_file_free(struct cufile_file *f)

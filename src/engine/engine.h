@@ -136,7 +136,8 @@ struct penstock_engine {
 	void (*detach)(void *handle);
 };
 
-static inline void penstock_req_push(struct penstock_req **list, struct penstock_req *req, int32_t res)
+static inline void penstock_req_push(struct penstock_req **list, struct penstock_req *req,
+				     int32_t res)
 {
 	req->res = res;
 	req->next = *list;

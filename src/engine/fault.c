@@ -129,11 +129,12 @@ static int fault_parse(struct fault_settings *f, const char *text, struct pensto
 		if (value)
 			*value++ = '\0';
 		if (!value || set_one(f, item, value) < 0)
-			return penstock_fail(err, -EINVAL,
-					   "engine: fault: \"%s%s%s\" is not a setting; known are "
-					   "inner, seed, error, errno, short, again, delay, "
-					   "reorder, nth, while, only",
-					   item, value ? "=" : "", value ? value : "");
+			return penstock_fail(
+				err, -EINVAL,
+				"engine: fault: \"%s%s%s\" is not a setting; known are "
+				"inner, seed, error, errno, short, again, delay, "
+				"reorder, nth, while, only",
+				item, value ? "=" : "", value ? value : "");
 	}
 	return 0;
 }
@@ -157,7 +158,8 @@ static int fault_open(void *state, const struct penstock_engine_params *p, struc
 	struct fault_state *s = state;
 	struct penstock_engine_params inner = *p;
 	CLEANUP_FREE struct shadow *pool = calloc(p->depth, sizeof(*pool));
-	CLEANUP_FREE struct penstock_req **shuffle = calloc(p->depth, sizeof(struct penstock_req *));
+	CLEANUP_FREE struct penstock_req **shuffle =
+		calloc(p->depth, sizeof(struct penstock_req *));
 	CLEANUP_FREE void *inner_state = NULL;
 	int r;
 

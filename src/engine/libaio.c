@@ -39,7 +39,7 @@ static int setup_fail(struct penstock_err *err, int r)
 {
 	if (r == -EAGAIN)
 		return penstock_fail(err, r,
-				   "libaio: no room for another queue: fs.aio-max-nr is reached");
+				     "libaio: no room for another queue: fs.aio-max-nr is reached");
 	if (r == -ENOSYS)
 		return penstock_fail(err, r, "libaio: this kernel does not have native AIO");
 	return penstock_fail(err, r, "libaio: io_setup: %s", strerror(-r));
@@ -56,7 +56,8 @@ static int libaio_probe(struct penstock_err *err)
 	return 0;
 }
 
-static int libaio_open(void *state, const struct penstock_engine_params *p, struct penstock_err *err)
+static int libaio_open(void *state, const struct penstock_engine_params *p,
+		       struct penstock_err *err)
 {
 	struct libaio_state *s = state;
 	CLEANUP_FREE struct iocb *cbs = calloc(p->depth, sizeof(*cbs));

@@ -28,6 +28,6 @@ int penstock_engine_probe(const char *name, struct penstock_err *err)
 
 	if (!e)
 		return penstock_fail(err, -ENOTSUP, "engine: no engine \"%s\" is built in",
-				   name ? name : "");
+				     name ? name : "");
 	return e->probe(err);
 }

@@ -79,7 +79,7 @@ void penstock_pool_close(void *state)
 }
 
 int penstock_pool_open(struct penstock_pool *s, unsigned workers, const char *name,
-		     struct penstock_err *err)
+		       struct penstock_err *err)
 {
 	pthread_condattr_t attr;
 	int r;

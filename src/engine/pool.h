@@ -34,7 +34,7 @@ struct penstock_pool {
 
 /* @pool is zeroed but for run; at most @workers threads.  @name begins messages. */
 int penstock_pool_open(struct penstock_pool *pool, unsigned workers, const char *name,
-		     struct penstock_err *err);
+		       struct penstock_err *err);
 void penstock_pool_close(void *state);
 void penstock_pool_abandon(void *state);
 int penstock_pool_submit(void *state, struct penstock_req *const *reqs, unsigned n);

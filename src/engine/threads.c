@@ -20,7 +20,8 @@ static int32_t threads_run(struct penstock_pool *pool, struct penstock_req *req)
 	return penstock_req_run(req);
 }
 
-static int threads_open(void *state, const struct penstock_engine_params *p, struct penstock_err *err)
+static int threads_open(void *state, const struct penstock_engine_params *p,
+			struct penstock_err *err)
 {
 	struct penstock_pool *pool = state;
 

@@ -43,8 +43,8 @@ struct uring_state {
 	bool wake_armed;
 	bool files; /* the table of registered files exists */
 	bool bufs;
-	bool lists;                  /* of registered memory */
-	unsigned small;              /* requests in flight below SMALL */
+	bool lists;                    /* of registered memory */
+	unsigned small;                /* requests in flight below SMALL */
 	struct penstock_req *finished; /* done already, see uring_submit() */
 };
 
@@ -79,16 +79,16 @@ static int uring_fail(struct penstock_err *err, int r)
 	switch (r) {
 	case -EPERM:
 		return penstock_fail(err, r,
-				   "io_uring: not permitted here (kernel.io_uring_disabled, or a "
-				   "container's seccomp profile)");
+				     "io_uring: not permitted here (kernel.io_uring_disabled, or a "
+				     "container's seccomp profile)");
 	case -ENOSYS:
 		return penstock_fail(err, r,
-				   "io_uring: this kernel does not have it, or a seccomp "
-				   "profile hides it");
+				     "io_uring: this kernel does not have it, or a seccomp "
+				     "profile hides it");
 	case -ENOMEM:
 		return penstock_fail(err, r,
-				   "io_uring: no memory for the queue, or RLIMIT_MEMLOCK is "
-				   "too low");
+				     "io_uring: no memory for the queue, or RLIMIT_MEMLOCK is "
+				     "too low");
 	default:
 		return penstock_fail(err, r, "io_uring: cannot set up a queue: %s", strerror(-r));
 	}
@@ -207,8 +207,8 @@ static void uring_prep(struct uring_state *s, struct io_uring_sqe *sqe, struct p
 			io_uring_prep_write(sqe, fd, req->buf, req->len, req->off);
 		break;
 	default:
-		io_uring_prep_fsync(sqe, fd,
-				    req->code == PENSTOCK_REQ_FDATASYNC ? IORING_FSYNC_DATASYNC : 0);
+		io_uring_prep_fsync(
+			sqe, fd, req->code == PENSTOCK_REQ_FDATASYNC ? IORING_FSYNC_DATASYNC : 0);
 	}
 ready:
 	if (fixed_file)

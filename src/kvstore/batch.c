@@ -205,7 +205,8 @@ static void recount(struct penstock_store *s)
 		return;
 }
 
-int penstock_store_drain(struct penstock_store *store, struct penstock_store_done *done, unsigned max)
+int penstock_store_drain(struct penstock_store *store, struct penstock_store_done *done,
+			 unsigned max)
 {
 	struct store_batch *b, *list = NULL;
 	int n = 0, r = store_check(store, NULL);
@@ -269,7 +270,7 @@ void store_batch_await(struct store_batch *b, struct penstock_store_done *done)
 }
 
 int penstock_store_wait(struct penstock_store *store, uint64_t ticket, int64_t timeout_ns,
-		      struct penstock_store_done *done)
+			struct penstock_store_done *done)
 {
 	struct store_queues *q = &store->line;
 	uint64_t end = timeout_ns < 0 ? INT64_MAX : clock_ns() + (uint64_t)timeout_ns;

@@ -58,8 +58,8 @@ struct metric {
 	bool narrow; /* 32 bits */
 };
 
-#define METRIC(field, type, help)                                               \
-	{                                                                       \
+#define METRIC(field, type, help)                                                 \
+	{                                                                         \
 #field, type, help, offsetof(struct penstock_store_stats, field), \
 			sizeof(((struct penstock_store_stats *)0)->field) == 4    \
 	}
@@ -138,12 +138,12 @@ int penstock_store_metrics(struct penstock_store *store, char *text, size_t size
 		const struct metric *m = &metrics[i];
 		bool counter = m->type[0] == 'c';
 
-		at += (size_t)snprintf(at < size ? text + at : NULL, at < size ? size - at : 0,
-				       "# HELP penstock_store_%s%s %s\n# TYPE penstock_store_%s%s %s\n"
-				       "penstock_store_%s%s %" PRIu64 "\n",
-				       m->name, counter ? "_total" : "", m->help, m->name,
-				       counter ? "_total" : "", m->type, m->name,
-				       counter ? "_total" : "", metric_value(&now, m));
+		at += (size_t)snprintf(
+			at < size ? text + at : NULL, at < size ? size - at : 0,
+			"# HELP penstock_store_%s%s %s\n# TYPE penstock_store_%s%s %s\n"
+			"penstock_store_%s%s %" PRIu64 "\n",
+			m->name, counter ? "_total" : "", m->help, m->name, counter ? "_total" : "",
+			m->type, m->name, counter ? "_total" : "", metric_value(&now, m));
 	}
 	return (int)at;
 }

@@ -49,7 +49,8 @@ static void get_end(struct store_op *op, int64_t result)
 }
 
 /* With @lock.  The entry, or NULL and why not. */
-static struct store_entry *look_up(struct penstock_store *s, const struct store_op *op, int64_t *why)
+static struct store_entry *look_up(struct penstock_store *s, const struct store_op *op,
+				   int64_t *why)
 {
 	struct store_entry *e = store_index_find(&s->index, op->hash);
 

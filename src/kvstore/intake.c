@@ -27,7 +27,7 @@ static int check_item(const struct penstock_store_batch *u, uint32_t i, uint64_t
 
 	if (!it->key || !it->key_len || it->key_len > PENSTOCK_STORE_KEY_MAX)
 		return penstock_fail(err, -EINVAL, "items[%u].key_len: %u is outside 1..%u", i,
-				   it->key_len, PENSTOCK_STORE_KEY_MAX);
+				     it->key_len, PENSTOCK_STORE_KEY_MAX);
 	*ret_bytes += it->key_len;
 	if (!moves)
 		return 0;
@@ -41,8 +41,8 @@ static int check_item(const struct penstock_store_batch *u, uint32_t i, uint64_t
 		len += it->iov[j].len;
 	}
 	if (u->opcode == PENSTOCK_STORE_SET && len > PENSTOCK_STORE_VALUE_MAX)
-		return penstock_fail(err, -EINVAL, "items[%u]: a value of %llu bytes, at most %u", i,
-				   (unsigned long long)len, PENSTOCK_STORE_VALUE_MAX);
+		return penstock_fail(err, -EINVAL, "items[%u]: a value of %llu bytes, at most %u",
+				     i, (unsigned long long)len, PENSTOCK_STORE_VALUE_MAX);
 	*ret_bytes += it->nr_iov * sizeof(struct penstock_iov);
 	return 0;
 }
@@ -64,7 +64,8 @@ static int check_batch(const struct penstock_store_batch *u, struct penstock_err
 		return penstock_fail(err, -EINVAL, "reserved: is not 0");
 	if (u->nr && !u->items)
 		return penstock_fail(err, -EINVAL, "items: is NULL");
-	return u->nr > (1u << 20) ? penstock_fail(err, -EINVAL, "nr: %u is above 1048576", u->nr) : 0;
+	return u->nr > (1u << 20) ? penstock_fail(err, -EINVAL, "nr: %u is above 1048576", u->nr)
+				  : 0;
 }
 
 /* Keys and scatter lists are copied behind the operations. */
@@ -148,7 +149,8 @@ static uint64_t enqueue(struct penstock_store *s, struct store_batch *b)
 	return ticket;
 }
 
-int store_submit_promotion(struct penstock_store *s, const struct penstock_store_batch *u, uint64_t gen)
+int store_submit_promotion(struct penstock_store *s, const struct penstock_store_batch *u,
+			   uint64_t gen)
 {
 	struct store_batch *b = batch_new(s, u, NULL);
 
@@ -188,8 +190,8 @@ static uint64_t batch_start(struct penstock_store *s, struct store_batch *b)
 	return ticket;
 }
 
-int64_t penstock_store_submit(struct penstock_store *store, const struct penstock_store_batch *batch,
-			    struct penstock_err *err)
+int64_t penstock_store_submit(struct penstock_store *store,
+			      const struct penstock_store_batch *batch, struct penstock_err *err)
 {
 	struct store_batch *b;
 	int r = batch_take(&b, store, batch, err);
@@ -216,7 +218,7 @@ static int run_exists(struct penstock_store *s, const struct penstock_store_batc
 }
 
 int penstock_store_run(struct penstock_store *store, const struct penstock_store_batch *batch,
-		     struct penstock_store_done *done, struct penstock_err *err)
+		       struct penstock_store_done *done, struct penstock_err *err)
 {
 	struct penstock_store_done local;
 	struct penstock_store_batch u;

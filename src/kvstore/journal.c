@@ -46,8 +46,8 @@ static int64_t walk_fill(struct walker *k, struct penstock_err *err)
 	k->base += k->used;
 	k->used = 0;
 	at = k->base + k->have;
-	r = penstock_pread(k->w->file, k->buf + k->have, min_u64(WALK_BYTES - k->have, k->w->to - at),
-			 at, err);
+	r = penstock_pread(k->w->file, k->buf + k->have,
+			   min_u64(WALK_BYTES - k->have, k->w->to - at), at, err);
 	if (r > 0)
 		k->have += (size_t)r;
 	return r;
@@ -231,7 +231,8 @@ int store_journal_head(struct store_shelf *sh, struct penstock_err *err)
 	return r < 0 ? penstock_fail(err, r, "%s: its log has no head", sh->path) : 0;
 }
 
-int store_journal_stamp(const struct penstock_store *s, struct store_log *log, struct penstock_err *err)
+int store_journal_stamp(const struct penstock_store *s, struct store_log *log,
+			struct penstock_err *err)
 {
 	unsigned char head[STORE_LOG_HEAD];
 	int64_t r;
@@ -305,7 +306,7 @@ int store_journal_create(struct store_log *log, struct store_shelf *sh, const ch
 
 	if (fd < 0)
 		return penstock_fail(err, -errno, "%s/%s: %s", penstock_shorten(&s, sh->path), name,
-				   strerror(errno));
+				     strerror(errno));
 	store_log_head_put(head, &log->head);
 	r = store_shelf_take_fd(&log->file, &log->fd, sh, fd, name, err);
 	if (r == 0)

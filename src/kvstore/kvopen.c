@@ -142,11 +142,13 @@ static int take_opts(struct penstock_store_opts *to, const struct penstock_store
 	*to = (struct penstock_store_opts)PENSTOCK_STORE_OPTS_INIT;
 	if (from) {
 		if (from->size < 8)
-			return penstock_fail(err, -EINVAL, "opts.size: %u is too small", from->size);
+			return penstock_fail(err, -EINVAL, "opts.size: %u is too small",
+					     from->size);
 		for (size_t i = sizeof(*to); i < from->size; i++)
 			if (((const char *)from)[i])
-				return penstock_fail(err, -E2BIG,
-						   "opts: sets a field this library does not know");
+				return penstock_fail(
+					err, -E2BIG,
+					"opts: sets a field this library does not know");
 		memcpy(to, from, min_u64(from->size, sizeof(*to)));
 		to->size = sizeof(*to);
 	}
@@ -157,7 +159,8 @@ static int take_opts(struct penstock_store_opts *to, const struct penstock_store
 	if (to->policy > PENSTOCK_STORE_LRU)
 		return penstock_fail(err, -EINVAL, "opts.policy: %u is outside 0..1", to->policy);
 	if (to->threads > 64)
-		return penstock_fail(err, -EINVAL, "opts.threads: %u is outside 1..64", to->threads);
+		return penstock_fail(err, -EINVAL, "opts.threads: %u is outside 1..64",
+				     to->threads);
 	return 0;
 }
 
@@ -169,7 +172,7 @@ static int check_dirs(const char *const *dirs, unsigned nr, uint64_t capacity,
 
 	if (!dirs || !nr || nr > STORE_SHELVES_MAX)
 		return penstock_fail(err, -EINVAL, "dirs: %u of them, 1..%d can be", nr,
-				   STORE_SHELVES_MAX);
+				     STORE_SHELVES_MAX);
 	for (unsigned i = 0; i < nr; i++) {
 		if (!dirs[i] || !dirs[i][0])
 			return penstock_fail(err, -EINVAL, "dirs[%u]: is empty", i);
@@ -178,15 +181,15 @@ static int check_dirs(const char *const *dirs, unsigned nr, uint64_t capacity,
 			return r;
 		if (r > 0 && (i == 0 || i + 1 < nr))
 			return penstock_fail(err, -EINVAL,
-					   "%s: an object store comes last, behind directories",
-					   dirs[i]);
+					     "%s: an object store comes last, behind directories",
+					     dirs[i]);
 		below += r > 0;
 	}
 	nr -= below;
 	if (capacity / nr < LEAST_SHARE)
 		return penstock_fail(err, -EINVAL,
-				   "capacity: %llu bytes for %u directories, each needs 1 MiB",
-				   (unsigned long long)capacity, nr);
+				     "capacity: %llu bytes for %u directories, each needs 1 MiB",
+				     (unsigned long long)capacity, nr);
 	return 0;
 }
 
@@ -245,7 +248,7 @@ static int find_secret(struct penstock_store *s, struct penstock_err *err)
 		first = first ? first : sh;
 		if (sh->secret.a != first->secret.a || sh->secret.b != first->secret.b)
 			return penstock_fail(err, -EEXIST, "%s: belongs to another store than %s",
-					   sh->path, first->path);
+					     sh->path, first->path);
 	}
 	if (first)
 		s->secret = first->secret;
@@ -353,7 +356,8 @@ static int load_logs(struct penstock_store *s, struct penstock_err *err)
 		store_shelf_leave(sh);
 	}
 	c = store_journal_epoch(s, since, store_next_epoch(epoch), head_failed);
-	return c < 0 ? penstock_fail(err, c, "a log cannot be written: %s", penstock_strerror(c)) : r;
+	return c < 0 ? penstock_fail(err, c, "a log cannot be written: %s", penstock_strerror(c))
+		     : r;
 }
 
 /*
@@ -376,7 +380,7 @@ static int fit_logs(struct penstock_store *s, struct penstock_err *err)
 		if (c == 0)
 			continue;
 		r = penstock_fail(err, c, "%s: its log cannot be made shorter: %s", sh->path,
-				penstock_strerror(c));
+				  penstock_strerror(c));
 		if (is_fatal(c))
 			return r;
 		tell_out(sh, c, err);
@@ -405,7 +409,7 @@ static int load_shelves(struct penstock_store *s, struct penstock_err *err)
 		r = store_journal_flush(sh);
 		if (store_is_ours(r))
 			return penstock_fail(err, r, "%s: its log cannot be written: %s", sh->path,
-					   penstock_strerror(r));
+					     penstock_strerror(r));
 	}
 	r = fit_logs(s, err);
 	if (r < 0)
@@ -418,8 +422,8 @@ static int load_shelves(struct penstock_store *s, struct penstock_err *err)
 }
 
 int penstock_store_open(struct penstock_store **out, const char *const *dirs, unsigned nr,
-		      uint64_t capacity, const struct penstock_store_opts *opts,
-		      struct penstock_err *err)
+			uint64_t capacity, const struct penstock_store_opts *opts,
+			struct penstock_err *err)
 {
 	struct penstock_store_opts o;
 	struct penstock_err local = {0, ""};

@@ -10,7 +10,7 @@
  * index, in memory (index.c); who goes when space is short is the policy's business (policy.c).
  *
  * Operations, one per key, belong to a batch (intake.c, batch.c).  Three kinds of threads work on
- *them:
+ * them:
  *
  *	workers		look up, make space, verify and copy; never wait for a device (worker.c)
  *	I/O threads	those of the handle below; their callbacks put operations back into line

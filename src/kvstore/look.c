@@ -128,8 +128,8 @@ static struct penstock_store *store_to_look(struct penstock_err *err)
 }
 
 int penstock_store_look(const char *dir, unsigned flags,
-		      int (*each)(void *arg, const struct penstock_store_entry *entry), void *arg,
-		      struct penstock_store_summary *sum, struct penstock_err *err)
+			int (*each)(void *arg, const struct penstock_store_entry *entry), void *arg,
+			struct penstock_store_summary *sum, struct penstock_err *err)
 {
 	struct penstock_err local = {0, ""};
 	struct look l = {.flags = flags, .each = each, .arg = arg};

@@ -251,7 +251,8 @@ static int64_t admit(struct penstock_store *s, struct store_op *op)
 static int set_buffer(struct penstock_store *s, struct store_op *op)
 {
 	bool must = op->device || op->batch->user.deadline_ns;
-	bool recent = !(s->opts.flags & PENSTOCK_STORE_NO_RECENT) && op->len <= s->staging.limit / 8;
+	bool recent =
+		!(s->opts.flags & PENSTOCK_STORE_NO_RECENT) && op->len <= s->staging.limit / 8;
 
 	if (op->buf || !op->len || (!must && !recent))
 		return 0;

@@ -73,11 +73,11 @@ static int head_read(int fd, struct store_head *ret, const char *path, struct pe
 
 	if (r == -EPROTO)
 		return penstock_fail(err, r,
-				   "%s: is a store of version %u, and this program knows %d", path,
-				   ret->version, HEAD_VERSION);
+				     "%s: is a store of version %u, and this program knows %d",
+				     path, ret->version, HEAD_VERSION);
 	if (r == -EEXIST)
 		return penstock_fail(err, r, "%s: %s is not the head of a store", path,
-				   STORE_HEAD_NAME);
+				     STORE_HEAD_NAME);
 	return r < 0 && r != -ENODATA ? penstock_fail(err, r, "%s: %s", path, strerror(-r)) : r;
 }
 
@@ -112,8 +112,8 @@ static int check_empty(int dir, const char *path, struct penstock_err *err)
 		if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") &&
 		    strcmp(e->d_name, "lost+found") && strcmp(e->d_name, STORE_HEAD_NAME))
 			r = penstock_fail(err, -EEXIST,
-					"%s: holds %s, and a new store needs an empty directory",
-					path, e->d_name);
+					  "%s: holds %s, and a new store needs an empty directory",
+					  path, e->d_name);
 	closedir(d);
 	return r;
 }
@@ -140,8 +140,8 @@ int store_head_open(int *ret_dir, int *ret_head, struct store_head *ret, const c
 		return dir;
 	if (head < 0)
 		return head == -ENOENT ? penstock_fail(err, head, "%s: there is no store", path)
-				       : penstock_fail(err, head, "%s/%s: %s", path, STORE_HEAD_NAME,
-						     strerror(-head));
+				       : penstock_fail(err, head, "%s/%s: %s", path,
+						       STORE_HEAD_NAME, strerror(-head));
 	r = head_lock(head, path, err);
 	if (r == 0)
 		r = head_read(head, ret, path, err);
@@ -172,7 +172,7 @@ static int shelf_head(struct store_shelf *sh, struct penstock_err *err)
 	}
 	if (sh->head < 0)
 		return penstock_fail(err, sh->head, "%s/%s: %s", sh->path, STORE_HEAD_NAME,
-				   strerror(-sh->head));
+				     strerror(-sh->head));
 	r = head_lock(sh->head, sh->path, err);
 	sh->locked = r == 0;
 	if (r == 0)

@@ -306,7 +306,7 @@ struct store_buf *store_staging_recent(struct penstock_store *s, const struct st
 /* ------------------------------------------------------------ the caller's */
 
 int penstock_store_register(struct penstock_store *store, void *addr, uint64_t len, uint32_t want,
-			  struct penstock_buf_info *info, struct penstock_err *err)
+			    struct penstock_buf_info *info, struct penstock_err *err)
 {
 	int r = store_check(store, err);
 

@@ -215,7 +215,8 @@ void *tier_run_sweep(void *arg)
 	struct penstock_err err = {0, ""};
 	char *uris[TIER_SWEEP];
 	unsigned n = 0;
-	int r = penstock_object_list_open(&list, t->client, t->place, PENSTOCK_OBJECT_LIST_FLAT, &err);
+	int r = penstock_object_list_open(&list, t->client, t->place, PENSTOCK_OBJECT_LIST_FLAT,
+					  &err);
 
 	if (r < 0) {
 		store_tell(t->store, r, t->place, 0, err.msg);

@@ -71,7 +71,7 @@ static bool transparent_is(const char *choice)
 	char mode[16];
 
 	if (penstock_textfile_choice(mode, sizeof(mode),
-				   "/sys/kernel/mm/transparent_hugepage/enabled") < 0)
+				     "/sys/kernel/mm/transparent_hugepage/enabled") < 0)
 		return !strcmp(choice, "never");
 	return !strcmp(mode, choice);
 }

@@ -49,7 +49,7 @@ static bool cpu_can_read(const void *addr)
  * else, and the answer takes about as long as looking it up in a cache would.
  */
 struct penstock_place penstock_place_of(const struct penstock_cuda *cuda, const void *addr,
-				    struct penstock_fault *fault)
+					struct penstock_fault *fault)
 {
 	int what[] = {CUDA_POINTER_MEMORY_TYPE, CUDA_POINTER_IS_MANAGED, CUDA_POINTER_ORDINAL};
 	unsigned type = 0, managed = 0;
@@ -86,7 +86,8 @@ void penstock_gpus_fini(struct penstock_gpus *g)
 	pthread_mutex_destroy(&g->lock);
 }
 
-int penstock_gpus_ctx(struct penstock_gpus *g, int device, void **ret_ctx, struct penstock_fault *fault)
+int penstock_gpus_ctx(struct penstock_gpus *g, int device, void **ret_ctx,
+		      struct penstock_fault *fault)
 {
 	int r = 0;
 
@@ -95,7 +96,7 @@ int penstock_gpus_ctx(struct penstock_gpus *g, int device, void **ret_ctx, struc
 		g->cuda = penstock_cuda_present();
 	if (!g->ctx[device])
 		r = penstock_fault_set(fault, "cuDevicePrimaryCtxRetain",
-				     g->cuda->primary_retain(&g->ctx[device], device));
+				       g->cuda->primary_retain(&g->ctx[device], device));
 	if (r < 0)
 		g->ctx[device] = NULL;
 	*ret_ctx = g->ctx[device];
@@ -127,7 +128,8 @@ static int stream_ctx(struct penstock_gpus *g, const struct penstock_cuda *cuda,
 	int r;
 
 	if ((uintptr_t)stream > 2)
-		return penstock_fault_set(fault, "cuStreamGetCtx", cuda->stream_ctx(stream, ret_ctx));
+		return penstock_fault_set(fault, "cuStreamGetCtx",
+					  cuda->stream_ctx(stream, ret_ctx));
 	*ret_ctx = NULL;
 	r = penstock_fault_set(fault, "cuCtxGetCurrent", cuda->ctx_current(ret_ctx));
 	return r < 0 || *ret_ctx ? r : penstock_gpus_ctx(g, device, ret_ctx, fault);
@@ -145,10 +147,10 @@ static int record(struct penstock_order *o, void *ctx, struct penstock_fault *fa
 	o->reached = cuda->stream_query(o->stream) == CUDA_OK;
 	if (!o->reached)
 		r = penstock_fault_set(fault, "cuEventCreate",
-				     cuda->event_create(&o->event, CUDA_EVENT_NO_TIMING));
+				       cuda->event_create(&o->event, CUDA_EVENT_NO_TIMING));
 	if (!r && !o->reached) {
 		r = penstock_fault_set(fault, "cuEventRecord",
-				     cuda->event_record(o->event, o->stream));
+				       cuda->event_record(o->event, o->stream));
 		if (r < 0)
 			cuda->event_destroy(o->event);
 	}
@@ -156,8 +158,8 @@ static int record(struct penstock_order *o, void *ctx, struct penstock_fault *fa
 	return r;
 }
 
-int penstock_order_new(struct penstock_order **out, struct penstock_gpus *g, int device, void *stream,
-		     struct penstock_fault *fault)
+int penstock_order_new(struct penstock_order **out, struct penstock_gpus *g, int device,
+		       void *stream, struct penstock_fault *fault)
 {
 	CLEANUP_FREE struct penstock_order *o = calloc(1, sizeof(*o));
 	void *ctx;
@@ -198,8 +200,9 @@ bool penstock_order_reached(struct penstock_order *o)
 int penstock_lane_open(struct penstock_lane *lane, struct penstock_fault *fault)
 {
 	lane->tail = &lane->first;
-	return penstock_fault_set(fault, "cuStreamCreate",
-				lane->cuda->stream_create(&lane->stream, CUDA_STREAM_NON_BLOCKING));
+	return penstock_fault_set(
+		fault, "cuStreamCreate",
+		lane->cuda->stream_create(&lane->stream, CUDA_STREAM_NON_BLOCKING));
 }
 
 static void free_marks(struct penstock_lane *lane, struct penstock_mark *m)
@@ -222,14 +225,14 @@ void penstock_lane_close(struct penstock_lane *lane)
 }
 
 int penstock_lane_wait(struct penstock_lane *lane, const struct penstock_order *o,
-		     struct penstock_fault *fault)
+		       struct penstock_fault *fault)
 {
 	int r;
 
 	if (lane->waited == o->id)
 		return 0;
 	r = penstock_fault_set(fault, "cuStreamWaitEvent",
-			     lane->cuda->stream_wait(lane->stream, o->event, 0));
+			       lane->cuda->stream_wait(lane->stream, o->event, 0));
 	if (!r)
 		lane->waited = o->id;
 	return r;
@@ -262,12 +265,12 @@ int penstock_lane_mark(struct penstock_lane *lane)
 		return -ENOMEM;
 	if (!m->event)
 		r = penstock_fault_set(&m->fault, "cuEventCreate",
-				     cuda->event_create(&m->event, CUDA_EVENT_NO_TIMING));
+				       cuda->event_create(&m->event, CUDA_EVENT_NO_TIMING));
 	if (r < 0)
 		m->event = NULL;
 	else
 		r = penstock_fault_set(&m->fault, "cuEventRecord",
-				     cuda->event_record(m->event, lane->stream));
+				       cuda->event_record(m->event, lane->stream));
 	if (r < 0)
 		penstock_lane_drain(lane);
 	m->items = lane->open;

@@ -36,7 +36,7 @@ struct penstock_place {
 
 /* What the driver cannot say is the host's, and *@fault (may be NULL) tells why it could not. */
 struct penstock_place penstock_place_of(const struct penstock_cuda *cuda, const void *addr,
-				    struct penstock_fault *fault);
+					struct penstock_fault *fault);
 
 /* ---------------------------------------------------------------- contexts */
 
@@ -50,7 +50,8 @@ struct penstock_gpus {
 
 void penstock_gpus_init(struct penstock_gpus *g);
 void penstock_gpus_fini(struct penstock_gpus *g);
-int penstock_gpus_ctx(struct penstock_gpus *g, int device, void **ret_ctx, struct penstock_fault *fault);
+int penstock_gpus_ctx(struct penstock_gpus *g, int device, void **ret_ctx,
+		      struct penstock_fault *fault);
 
 /* Make some context of the handle's current in this thread for a moment; false: there is none. */
 bool penstock_gpus_enter(struct penstock_gpus *g);
@@ -72,8 +73,8 @@ struct penstock_order {
 bool penstock_order_reached(struct penstock_order *o);
 
 /* Mark where @stream stands now.  In the user's thread; the current context comes back. */
-int penstock_order_new(struct penstock_order **out, struct penstock_gpus *g, int device, void *stream,
-		     struct penstock_fault *fault);
+int penstock_order_new(struct penstock_order **out, struct penstock_gpus *g, int device,
+		       void *stream, struct penstock_fault *fault);
 void penstock_order_put(struct penstock_order *o);
 
 /* ------------------------------------------------------------------- lanes */
@@ -104,7 +105,7 @@ struct penstock_lane {
 int penstock_lane_open(struct penstock_lane *lane, struct penstock_fault *fault);
 void penstock_lane_close(struct penstock_lane *lane);
 int penstock_lane_wait(struct penstock_lane *lane, const struct penstock_order *o,
-		     struct penstock_fault *fault);
+		       struct penstock_fault *fault);
 /* Nothing of what is queued may touch host memory after this, whatever happens. */
 void penstock_lane_drain(struct penstock_lane *lane);
 /* Put an event behind what is open; -ENOMEM: it stays open, try again. */

@@ -55,7 +55,8 @@ static void check_reach(struct checking *g)
 		}
 		free(answer.body);
 	}
-	set_point(g, PENSTOCK_OBJECT_REACH, 0, "%s%s", c->endpoints.nr ? c->endpoints.v[0].text : aws,
+	set_point(g, PENSTOCK_OBJECT_REACH, 0, "%s%s",
+		  c->endpoints.nr ? c->endpoints.v[0].text : aws,
 		  nr > 1 ? " and all others answer" : " answers");
 }
 
@@ -181,13 +182,13 @@ static void check_check_all(struct checking *g, const char *bucket, bool write)
 		check_supports(g);
 		penstock_object_delete(g->c, (const char *const *)&g->probe, 1, NULL);
 	} else if (g->server[0]) {
-		set_point(g, PENSTOCK_OBJECT_SUPPORTS, 1, "%s; without putting nothing more is known",
-			  g->server);
+		set_point(g, PENSTOCK_OBJECT_SUPPORTS, 1,
+			  "%s; without putting nothing more is known", g->server);
 	}
 }
 
 int penstock_object_check(struct penstock_object *c, const char *uri, uint32_t flags,
-			struct penstock_object_report *check, struct penstock_err *err)
+			  struct penstock_object_report *check, struct penstock_err *err)
 {
 	struct checking g = {.c = c, .uri = uri};
 	CLEANUP_FREE char *bucket = NULL;

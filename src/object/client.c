@@ -38,10 +38,11 @@ static int choose_style(struct penstock_object *c, struct penstock_err *err)
 			  (c->opts.style == PENSTOCK_OBJECT_STYLE_AUTO && c->aws);
 	for (unsigned i = 0; c->virtual_host && i < c->endpoints.nr; i++)
 		if (!object_url_takes_buckets(&c->endpoints.v[i].url))
-			return penstock_fail(err, -EINVAL,
-					   "endpoint: %s: an address cannot have buckets in front "
-					   "of it; use style path",
-					   c->endpoints.v[i].text);
+			return penstock_fail(
+				err, -EINVAL,
+				"endpoint: %s: an address cannot have buckets in front "
+				"of it; use style path",
+				c->endpoints.v[i].text);
 	return 0;
 }
 
@@ -51,13 +52,14 @@ static void seed(struct penstock_object *c)
 
 	clock_gettime(CLOCK_REALTIME, &ts);
 	penstock_random_seed(&c->random, (uint64_t)ts.tv_nsec ^ (uint64_t)(uintptr_t)c ^
-					       (uint64_t)getpid() << 32);
+						 (uint64_t)getpid() << 32);
 	penstock_random_seed(&c->endpoints.random, penstock_random_next(&c->random));
 	/* Many clients that start together do not all begin with the first. */
 	c->endpoints.next = (unsigned)penstock_random_below(&c->random, OBJECT_ENDPOINTS);
 }
 
-static int client_init(struct penstock_object *c, struct object_settings *s, struct penstock_err *err)
+static int client_init(struct penstock_object *c, struct object_settings *s,
+		       struct penstock_err *err)
 {
 	int r = 0;
 
@@ -87,7 +89,7 @@ static int client_init(struct penstock_object *c, struct object_settings *s, str
 }
 
 int penstock_object_open(struct penstock_object **out, const struct penstock_object_opts *opts,
-		       struct penstock_err *err)
+			 struct penstock_err *err)
 {
 	struct object_settings s;
 	struct penstock_object *c;
@@ -231,7 +233,7 @@ void object_times_get(struct penstock_object *c, enum object_time which, struct 
 }
 
 int penstock_object_get_endpoint(struct penstock_object *c, uint32_t i,
-			       struct penstock_object_endpoint *e)
+				 struct penstock_object_endpoint *e)
 {
 	struct penstock_object_endpoint mine = {0};
 	const struct object_endpoint *from;

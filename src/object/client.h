@@ -6,8 +6,8 @@
  * A client and its requests.  An object_req is one request to the store with all its attempts; what
  * it is about is set once, then it belongs to the transport's thread until done().
  */
-#include <pthread.h>
 #include <penstock/object.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,7 +43,7 @@ struct penstock_object {
 	struct http *http;
 	struct http_opts http_opts;
 	struct object_cred_source *source; /* NULL: nothing is signed */
-	struct penstock_object_opts opts;    /* with what was left open filled in; strings NULL */
+	struct penstock_object_opts opts;  /* with what was left open filled in; strings NULL */
 	char *ca_file;
 	char region[64];
 	bool aws; /* no endpoint was given */
@@ -164,7 +164,8 @@ struct object_sum {
 	const char *element; /* of CompleteMultipartUpload */
 	char value[24];
 };
-bool object_sum(struct object_sum *s, const struct penstock_object *c, const void *buf, uint64_t len);
+bool object_sum(struct object_sum *s, const struct penstock_object *c, const void *buf,
+		uint64_t len);
 /* The names only, without a value. */
 bool object_sum_names(struct object_sum *s, const struct penstock_object *c);
 const char *object_sum_word(const struct penstock_object *c);

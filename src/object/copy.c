@@ -29,9 +29,9 @@ static int copy_result(struct object_req *r, uint64_t bytes, struct penstock_obj
 
 	if (!etag)
 		return penstock_fail(err, -EBADMSG,
-				   "s3://%s/%s: copy: the answer is no "
-				   "CopyObjectResult",
-				   r->name.bucket, r->name.key);
+				     "s3://%s/%s: copy: the answer is no "
+				     "CopyObjectResult",
+				     r->name.bucket, r->name.key);
 	if (!r->http.head.etag[0])
 		snprintf(r->http.head.etag, sizeof(r->http.head.etag), "%s", etag);
 	object_info_give(info, r, bytes, NULL);
@@ -39,7 +39,7 @@ static int copy_result(struct object_req *r, uint64_t bytes, struct penstock_obj
 }
 
 int penstock_object_copy(struct penstock_object *c, const char *from, const char *to,
-		       struct penstock_object_info *info, struct penstock_err *err)
+			 struct penstock_object_info *info, struct penstock_err *err)
 {
 	struct penstock_object_info there = {.size = sizeof(there)};
 	struct object_str source = {0};
@@ -50,7 +50,7 @@ int penstock_object_copy(struct penstock_object *c, const char *from, const char
 		return code;
 	if (there.bytes > OBJECT_PUT_MAX)
 		return penstock_fail(err, -EFBIG,
-				   "%s: copy: the store copies at most 5 GiB in one go", from);
+				     "%s: copy: the store copies at most 5 GiB in one go", from);
 	code = object_req_init(&r, c, HTTP_PUT, "copy", to, true, err);
 	if (code == 0)
 		code = copy_source(&source, from, err);

@@ -63,10 +63,10 @@ int cred_set(struct object_cred *out, const char *where, const char *key_id, con
 
 	if (!key_id || !*key_id || !secret || !*secret)
 		return penstock_fail(err, -EINVAL, "credentials: %s has a key without its secret",
-				   where);
+				     where);
 	if (!cred_is_plain(key_id) || !cred_is_plain(secret) || (token && !cred_is_plain(token)))
 		return penstock_fail(err, -EINVAL,
-				   "credentials: %s has characters that are in no key", where);
+				     "credentials: %s has characters that are in no key", where);
 	c.key_id = strdup(key_id);
 	c.secret = strdup(secret);
 	c.token = token && *token ? strdup(token) : NULL;
@@ -87,8 +87,8 @@ int cred_read_file(char **out, const char *path, struct penstock_err *err)
 	char *text;
 
 	if (fd < 0)
-		return penstock_fail(err, -errno, "credentials: %s: %s", penstock_shorten(&room, path),
-				   strerror(errno));
+		return penstock_fail(err, -errno, "credentials: %s: %s",
+				     penstock_shorten(&room, path), strerror(errno));
 	text = malloc(CRED_TEXT_MAX + 1);
 	if (!text)
 		return penstock_fail(err, -ENOMEM, "credentials: no memory");
@@ -100,8 +100,9 @@ int cred_read_file(char **out, const char *path, struct penstock_err *err)
 
 		explicit_bzero(text, len);
 		free(text);
-		return penstock_fail(err, code, "credentials: %s: %s", penstock_shorten(&room, path),
-				   n < 0 ? strerror(-code) : "not a text of at most 1 MiB");
+		return penstock_fail(err, code, "credentials: %s: %s",
+				     penstock_shorten(&room, path),
+				     n < 0 ? strerror(-code) : "not a text of at most 1 MiB");
 	}
 	*out = text;
 	return 0;
@@ -129,8 +130,8 @@ static int find_environment(struct object_cred_source *s, const struct object_cr
 		return 0;
 	if (!id || !secret)
 		return penstock_fail(err, -EINVAL, "credentials: AWS_%s is set and AWS_%s is not",
-				   id ? "ACCESS_KEY_ID" : "SECRET_ACCESS_KEY",
-				   id ? "SECRET_ACCESS_KEY" : "ACCESS_KEY_ID");
+				     id ? "ACCESS_KEY_ID" : "SECRET_ACCESS_KEY",
+				     id ? "SECRET_ACCESS_KEY" : "ACCESS_KEY_ID");
 	snprintf(s->name, sizeof(s->name), "environment");
 	return cred_set(&s->now, "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or AWS_SESSION_TOKEN",
 			id, secret, cred_env(o, "AWS_SESSION_TOKEN"), err)
@@ -162,7 +163,7 @@ static int cred_ask(struct object_cred_source *s, struct penstock_err *err)
 	if (!r && got.expires_ns && got.expires_ns <= now) {
 		object_cred_free(&got);
 		r = penstock_fail(err, -EINVAL, "credentials: those of %s have expired already",
-				s->name);
+				  s->name);
 	}
 	if (r)
 		return r;
@@ -189,9 +190,9 @@ static int cred_find(struct object_cred_source *s, const struct object_cred_opts
 			return 0;
 	}
 	return penstock_fail(err, -EACCES,
-			   "credentials: none in the environment, the shared files%s%s, web "
-			   "identity, container endpoint or instance metadata",
-			   o->profile ? " for profile " : "", o->profile ? o->profile : "");
+			     "credentials: none in the environment, the shared files%s%s, web "
+			     "identity, container endpoint or instance metadata",
+			     o->profile ? " for profile " : "", o->profile ? o->profile : "");
 }
 
 int object_cred_open(struct object_cred_source **out, const struct object_cred_opts *opts,

@@ -66,7 +66,8 @@ int object_cred_open(struct object_cred_source **out, const struct object_cred_o
  * A copy of the keys as they are now, asked for again when they are due to expire.  Any thread;
  * may block for as long as a source takes to answer.
  */
-int object_cred_get(struct object_cred_source *s, struct object_cred *out, struct penstock_err *err);
+int object_cred_get(struct object_cred_source *s, struct object_cred *out,
+		    struct penstock_err *err);
 
 /* Name of the source in use, for reports: "environment", "profile x", ...  Never a key. */
 const char *object_cred_name(const struct object_cred_source *s);

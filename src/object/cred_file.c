@@ -74,9 +74,9 @@ static int unknown(struct profile *p, struct penstock_err *err)
 			continue;
 		free(value);
 		return penstock_fail(err, -EINVAL,
-				   "credentials: profile %s has %s, which is not supported: use "
-				   "credential_process (aws configure export-credentials)",
-				   p->name, keys[i]);
+				     "credentials: profile %s has %s, which is not supported: use "
+				     "credential_process (aws configure export-credentials)",
+				     p->name, keys[i]);
 	}
 	return 0;
 }
@@ -116,7 +116,7 @@ static int cred_file_look(struct object_cred_source *s, struct profile *p,
 		r = others_of(s, p, o, err);
 	if (!r && named && !p->found)
 		r = penstock_fail(err, -EINVAL, "credentials: no profile %s in the shared files",
-				p->name);
+				  p->name);
 	return r;
 }
 
@@ -132,7 +132,7 @@ int cred_find_profile(struct object_cred_source *s, const struct object_cred_opt
 		p.name = "default";
 	if (strlen(p.name) > 64)
 		return penstock_fail(err, -EINVAL, "credentials: profile %s: at most 64 characters",
-				   p.name);
+				     p.name);
 	r = cred_file_look(s, &p, o, err);
 	cred_wipe(p.credentials);
 	cred_wipe(p.config);

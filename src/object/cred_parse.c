@@ -171,14 +171,16 @@ int cred_from_json(struct object_cred *out, const char *text, const char *token_
 	int r = cred_json(text, names, values, 4);
 
 	if (r)
-		return penstock_fail(err, -EINVAL, "credentials: %s did not answer with JSON", where);
+		return penstock_fail(err, -EINVAL, "credentials: %s did not answer with JSON",
+				     where);
 	r = cred_set(out, where, values[0], values[1], values[2], err);
 	if (!r && values[3]) {
 		out->expires_ns = cred_date_ns(values[3]);
 		if (!out->expires_ns) {
 			object_cred_free(out);
 			r = penstock_fail(err, -EINVAL,
-					"credentials: %s has an Expiration that is no date", where);
+					  "credentials: %s has an Expiration that is no date",
+					  where);
 		}
 	}
 	for (int i = 0; i < 4; i++)

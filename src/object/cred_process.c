@@ -20,18 +20,20 @@ static int process_run(struct object_cred_source *s, char **text, struct penstoc
 
 	if (r)
 		return penstock_fail(err, r, "credentials: credential_process of %s: %s", s->name,
-				   r == -E2BIG ? "prints more than any keys" : strerror(-r));
+				     r == -E2BIG ? "prints more than any keys" : strerror(-r));
 	if (WIFSIGNALED(status))
-		return penstock_fail(err, -EINVAL, "credentials: credential_process of %s: signal %d",
-				   s->name, WTERMSIG(status));
+		return penstock_fail(err, -EINVAL,
+				     "credentials: credential_process of %s: signal %d", s->name,
+				     WTERMSIG(status));
 	if (WEXITSTATUS(status))
 		return penstock_fail(err, -EINVAL,
-				   "credentials: credential_process of %s: exit status %d", s->name,
-				   WEXITSTATUS(status));
+				     "credentials: credential_process of %s: exit status %d",
+				     s->name, WEXITSTATUS(status));
 	return 0;
 }
 
-int cred_ask_process(struct object_cred_source *s, struct object_cred *out, struct penstock_err *err)
+int cred_ask_process(struct object_cred_source *s, struct object_cred *out,
+		     struct penstock_err *err)
 {
 	char *text;
 	int r = process_run(s, &text, err);

@@ -23,7 +23,7 @@ static int cred_server_fetch(struct object_cred_source *s, char **out,
 
 	if (!r && (got.status != 200 || got.len > CRED_TEXT_MAX || strlen(got.body) != got.len))
 		r = penstock_fail(err, -EINVAL, "credentials: %s answered with status %u", what,
-				got.status);
+				  got.status);
 	if (r) {
 		if (got.body)
 			explicit_bzero(got.body, got.len);
@@ -61,7 +61,8 @@ static int sts_element(void *ctx, enum object_xml_event event, unsigned depth, c
 	return 0;
 }
 
-static int from_sts(struct object_cred *out, char *text, const char *where, struct penstock_err *err)
+static int from_sts(struct object_cred *out, char *text, const char *where,
+		    struct penstock_err *err)
 {
 	struct sts t = {0};
 	int r = object_xml_walk(text, strlen(text), sts_element, &t);
@@ -151,7 +152,7 @@ int cred_find_web(struct object_cred_source *s, const struct object_cred_opts *o
 	}
 	if (!s->role)
 		return penstock_fail(err, -EINVAL, "credentials: %s has a token file and no role",
-				   s->name);
+				     s->name);
 	if (sts_url(s, o))
 		return penstock_fail(err, -ENOMEM, "credentials: no memory");
 	s->ask = cred_ask_web;
@@ -219,15 +220,17 @@ int cred_find_container(struct object_cred_source *s, const struct object_cred_o
 	if ((!relative && !full) || !o->fetch)
 		return 0;
 	if (relative && relative[0] != '/')
-		return penstock_fail(err, -EINVAL,
-				   "credentials: AWS_CONTAINER_CREDENTIALS_RELATIVE_URI %s: a path "
-				   "that begins with a slash is needed",
-				   relative);
+		return penstock_fail(
+			err, -EINVAL,
+			"credentials: AWS_CONTAINER_CREDENTIALS_RELATIVE_URI %s: a path "
+			"that begins with a slash is needed",
+			relative);
 	if (!relative && !is_near(full))
-		return penstock_fail(err, -EINVAL,
-				   "credentials: AWS_CONTAINER_CREDENTIALS_FULL_URI %s: https, or "
-				   "an address of this machine, is needed",
-				   full);
+		return penstock_fail(
+			err, -EINVAL,
+			"credentials: AWS_CONTAINER_CREDENTIALS_FULL_URI %s: https, or "
+			"an address of this machine, is needed",
+			full);
 	if (auth && strpbrk(auth, "\r\n"))
 		return penstock_fail(
 			err, -EINVAL,

@@ -48,8 +48,8 @@ static int add_template(struct object_endpoints *s, const char *text, struct pen
 	if (sscanf(open, "{%6u...%6u}%n", &from, &to, &used) != 2 || !used || from > to ||
 	    to - from >= OBJECT_ENDPOINTS || strchr(open + 1, '{'))
 		return penstock_fail(err, -EINVAL,
-				   "endpoint: '%s' is no template; give one {1...8}, at most %d",
-				   text, OBJECT_ENDPOINTS);
+				     "endpoint: '%s' is no template; give one {1...8}, at most %d",
+				     text, OBJECT_ENDPOINTS);
 	if (open[1] == '0')
 		width = (int)strcspn(open + 1, ".");
 	for (unsigned i = from; i <= to && r == 0; i++) {
@@ -81,7 +81,8 @@ static int endpoint_add_file(struct object_endpoints *s, const char *name, struc
 	int r = 0;
 
 	if (!f)
-		return penstock_fail(err, -errno, "endpoint: %s: %s", name, penstock_strerror(errno));
+		return penstock_fail(err, -errno, "endpoint: %s: %s", name,
+				     penstock_strerror(errno));
 	while (r == 0 && getline(&line, &room, f) >= 0) {
 		*strchrnul(line, '#') = 0;
 		r = add_list(s, line, err);

@@ -141,7 +141,8 @@ static void start_ready(struct http *h)
 	struct http_req *r;
 
 	while (penstock_heap_first(&h->later) <= now)
-		queue_add(&h->ready, (struct http_req *)(uintptr_t)penstock_heap_take(&h->later).who);
+		queue_add(&h->ready,
+			  (struct http_req *)(uintptr_t)penstock_heap_take(&h->later).who);
 	while (h->active < h->limit && (r = queue_take(&h->ready)))
 		attempt_start(h, r);
 }

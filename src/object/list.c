@@ -18,7 +18,7 @@ struct penstock_object_list {
 };
 
 int penstock_object_list_open(struct penstock_object_list **out, struct penstock_object *c,
-			    const char *uri, uint32_t flags, struct penstock_err *err)
+			      const char *uri, uint32_t flags, struct penstock_err *err)
 {
 	struct penstock_object_list *l;
 	int r;
@@ -107,7 +107,7 @@ static int next_page(struct penstock_object_list *l, struct penstock_err *err)
 		}
 		if (code < 0)
 			penstock_fail(err, code, "%s: list: the answer is no list (%zu bytes)",
-				    l->uri, r.http.text.len);
+				      l->uri, r.http.text.len);
 	}
 	object_req_fini(&r);
 	if (code < 0)
@@ -120,7 +120,7 @@ static int next_page(struct penstock_object_list *l, struct penstock_err *err)
 }
 
 int penstock_object_list_next(struct penstock_object_list *l, struct penstock_object_entry *entry,
-			    struct penstock_err *err)
+			      struct penstock_err *err)
 {
 	struct penstock_object_entry e = {0};
 	const struct object_item *i;

@@ -32,8 +32,8 @@ void object_info_give(struct penstock_object_info *user, const struct object_req
 	object_struct_give(user, &info, sizeof(info));
 }
 
-int penstock_object_stat(struct penstock_object *c, const char *uri, struct penstock_object_info *info,
-		       struct penstock_err *err)
+int penstock_object_stat(struct penstock_object *c, const char *uri,
+			 struct penstock_object_info *info, struct penstock_err *err)
 {
 	struct object_req r;
 	int code = object_req_init(&r, c, HTTP_HEAD, "stat", uri, true, err);
@@ -84,7 +84,8 @@ int object_put(struct penstock_object *c, const char *uri, const void *buf, uint
 	if (flags & ~PENSTOCK_OBJECT_NEW)
 		return penstock_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing", flags);
 	if (len > OBJECT_PUT_MAX)
-		return penstock_fail(err, -EFBIG, "%s: more than 5 GiB need an upload in parts", uri);
+		return penstock_fail(err, -EFBIG, "%s: more than 5 GiB need an upload in parts",
+				     uri);
 	if (etag && strlen(etag) >= PENSTOCK_OBJECT_ETAG)
 		return penstock_fail(err, -EINVAL, "%s: '%.40s...' is no ETag", uri, etag);
 	code = object_req_init(&r, c, HTTP_PUT, "put", uri, true, err);
@@ -110,14 +111,14 @@ int object_put(struct penstock_object *c, const char *uri, const void *buf, uint
 }
 
 int penstock_object_put(struct penstock_object *c, const char *uri, const void *buf, uint64_t len,
-		      uint32_t flags, const char *etag, struct penstock_object_info *info,
-		      struct penstock_err *err)
+			uint32_t flags, const char *etag, struct penstock_object_info *info,
+			struct penstock_err *err)
 {
 	return object_put(c, uri, buf, len, flags, etag, NULL, info, err);
 }
 
 int penstock_object_abort(struct penstock_object *c, const char *uri, const char *id,
-			struct penstock_err *err)
+			  struct penstock_err *err)
 {
 	struct object_str query = {0};
 	struct object_req r;
@@ -154,14 +155,14 @@ static int batch_result(struct object_req *r, struct penstock_err *err)
 
 	if (code < 0)
 		return penstock_fail(err, code, "s3://%s: delete: the answer is no DeleteResult",
-				   r->name.bucket);
+				     r->name.bucket);
 	if (key || e.code[0]) {
 		struct object_outcome o = {.status = 400, .code = e.code};
 
 		if (!strcmp(e.code, "AccessDenied"))
 			o.status = 403;
 		code = penstock_fail(err, object_errno(&o), "s3://%s/%s: delete: %s: %s",
-				   r->name.bucket, key ? key : "", e.code, e.message);
+				     r->name.bucket, key ? key : "", e.code, e.message);
 	}
 	free(key);
 	return code;
@@ -235,7 +236,7 @@ static int delete_some(struct penstock_object *c, const char *const *uris, uint6
 }
 
 int penstock_object_delete(struct penstock_object *c, const char *const *uris, uint64_t n,
-			 struct penstock_err *err)
+			   struct penstock_err *err)
 {
 	struct penstock_err why;
 	struct object_name name;

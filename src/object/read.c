@@ -17,7 +17,7 @@ struct job {
 	struct fetch *f;
 	struct penstock_object_range *read;
 	char etag[PENSTOCK_OBJECT_ETAG]; /* of the object, once known; the transport's thread's */
-	uint64_t total;                /* its size, UINT64_MAX: not known yet */
+	uint64_t total;                  /* its size, UINT64_MAX: not known yet */
 	bool replaced;
 	struct object_req *parts;
 	uint64_t nr;
@@ -81,11 +81,12 @@ static int job_init(struct job *j, struct fetch *f, struct penstock_object *c,
 	j->total = UINT64_MAX;
 	if (read->etag && strlen(read->etag) >= sizeof(j->etag))
 		return penstock_fail(err, -EINVAL, "%s: an ETag has fewer than %d characters",
-				   read->uri, PENSTOCK_OBJECT_ETAG);
+				     read->uri, PENSTOCK_OBJECT_ETAG);
 	if (read->etag)
 		memcpy(j->etag, read->etag, strlen(read->etag) + 1);
 	if (read->len > INT64_MAX || read->offset > INT64_MAX - read->len)
-		return penstock_fail(err, -EINVAL, "%s: offset and length are too large", read->uri);
+		return penstock_fail(err, -EINVAL, "%s: offset and length are too large",
+				     read->uri);
 	j->parts = calloc(read->len / part + 1, sizeof(*j->parts));
 	if (!j->parts)
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -139,8 +140,8 @@ static int64_t job_result(const struct job *j, struct penstock_err *err)
 		want = 0; /* not one byte came: all of it lies behind the end */
 	if (j->replaced || sum != want)
 		return penstock_fail(err, -ESTALE,
-				   "%s: read: it was replaced: its ETag or size is another",
-				   read->uri);
+				     "%s: read: it was replaced: its ETag or size is another",
+				     read->uri);
 	return (int64_t)sum;
 }
 
@@ -171,8 +172,8 @@ static void read_run_all(struct fetch *f, struct job *jobs, uint64_t nr)
 	pthread_mutex_unlock(&f->lock);
 }
 
-int penstock_object_fetch(struct penstock_object *c, struct penstock_object_range *reads, uint64_t n,
-			struct penstock_err *err)
+int penstock_object_fetch(struct penstock_object *c, struct penstock_object_range *reads,
+			  uint64_t n, struct penstock_err *err)
 {
 	struct fetch f = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
 	struct job *jobs = calloc(n ? n : 1, sizeof(*jobs));
@@ -201,7 +202,7 @@ int penstock_object_fetch(struct penstock_object *c, struct penstock_object_rang
 }
 
 int64_t penstock_object_read(struct penstock_object *c, const char *uri, void *buf, uint64_t len,
-			   uint64_t offset, const char *etag, struct penstock_err *err)
+			     uint64_t offset, const char *etag, struct penstock_err *err)
 {
 	struct penstock_object_range read = {
 		.uri = uri, .buf = buf, .len = len, .offset = offset, .etag = etag};

@@ -64,7 +64,7 @@ static int take_word(uint32_t *out, const char *variable, const char *value,
 			return 0;
 		}
 	return penstock_fail(err, -EINVAL, "%s: '%s' is not known; '%s' is", variable, value,
-			   words[0]);
+			     words[0]);
 }
 
 static int take_words(struct object_settings *s, struct penstock_err *err)
@@ -123,7 +123,7 @@ static int settings_check_ranges(struct penstock_object_opts *o, struct penstock
 
 	if (o->flags & ~(PENSTOCK_OBJECT_ANONYMOUS | PENSTOCK_OBJECT_SIGN_BODY))
 		return penstock_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing",
-				   o->flags);
+				     o->flags);
 	if (o->style > PENSTOCK_OBJECT_STYLE_VIRTUAL)
 		return penstock_fail(err, -EINVAL, "style: %u is outside 0..2", o->style);
 	if (o->balance > PENSTOCK_OBJECT_RANK)
@@ -143,7 +143,7 @@ static int settings_check_ranges(struct penstock_object_opts *o, struct penstock
 		o->part = 8 << 20;
 	if (r == 0 && (o->part < OBJECT_PART_MIN || o->part > OBJECT_PART_MAX))
 		r = penstock_fail(err, -EINVAL, "part: %llu is outside 5 MiB..1 GiB",
-				(unsigned long long)o->part);
+				  (unsigned long long)o->part);
 	return r;
 }
 

@@ -93,7 +93,8 @@ bool object_sum_names(struct object_sum *s, const struct penstock_object *c)
 	return c->opts.checksum != PENSTOCK_OBJECT_SUM_NONE;
 }
 
-bool object_sum(struct object_sum *s, const struct penstock_object *c, const void *buf, uint64_t len)
+bool object_sum(struct object_sum *s, const struct penstock_object *c, const void *buf,
+		uint64_t len)
 {
 	if (!object_sum_names(s, c))
 		return false;

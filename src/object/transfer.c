@@ -250,7 +250,7 @@ int http_fetch(void *ctx, const struct object_fetch *req, struct object_fetched 
 	if (code < 0) {
 		object_str_fini(&r.text);
 		return penstock_fail(err, code, "%s: %s", req->url,
-				   r.why[0] ? r.why : penstock_strerror(code));
+				     r.why[0] ? r.why : penstock_strerror(code));
 	}
 	ret->status = r.head.status;
 	ret->body = r.text.s;

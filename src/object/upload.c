@@ -56,13 +56,13 @@ static int upload_size(struct penstock_upload *u, const struct penstock_upload_o
 	u->size = o->part ? o->part : u->c->opts.part;
 	if (u->size < OBJECT_PART_MIN || u->size > OBJECT_PART_MAX)
 		return penstock_fail(err, -EINVAL, "part: %" PRIu64 " is outside 5 MiB..1 GiB",
-				   u->size);
+				     u->size);
 	least = (o->expected + OBJECT_PARTS - 1) / OBJECT_PARTS;
 	if (least > u->size)
 		u->size = (least + mib - 1) / mib * mib;
 	if (u->size > OBJECT_PUT_MAX)
 		return penstock_fail(err, -EFBIG, "expected: %" PRIu64 " bytes are too many",
-				   o->expected);
+				     o->expected);
 	return 0;
 }
 
@@ -74,8 +74,8 @@ static char *copy_or_null(const char *s, bool *failed)
 	return copy;
 }
 
-static int upload_init(struct penstock_upload *u, const char *uri, const struct penstock_upload_opts *o,
-		       struct penstock_err *err)
+static int upload_init(struct penstock_upload *u, const char *uri,
+		       const struct penstock_upload_opts *o, struct penstock_err *err)
 {
 	struct object_name name;
 	bool failed = false;
@@ -86,7 +86,7 @@ static int upload_init(struct penstock_upload *u, const char *uri, const struct 
 		return r;
 	if (o->flags & ~PENSTOCK_OBJECT_NEW)
 		return penstock_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing",
-				   o->flags);
+				     o->flags);
 	if (o->in_flight > 64)
 		return penstock_fail(err, -EINVAL, "in_flight: %u is outside 1..64", o->in_flight);
 	if (o->etag && strlen(o->etag) >= PENSTOCK_OBJECT_ETAG)
@@ -118,7 +118,7 @@ static void upload_free(struct penstock_upload *u)
 }
 
 int penstock_upload_open(struct penstock_upload **out, struct penstock_object *c, const char *uri,
-		       const struct penstock_upload_opts *opts, struct penstock_err *err)
+			 const struct penstock_upload_opts *opts, struct penstock_err *err)
 {
 	struct penstock_upload_opts o;
 	struct penstock_upload *u;
@@ -160,8 +160,8 @@ static void upload_part_done(struct object_req *r)
 
 	if (r->code == 0 && !r->http.head.etag[0])
 		r->code = penstock_fail(&r->err, -EBADMSG,
-				      "%s: upload: the store gave no ETag for part %u", u->uri,
-				      s->part + 1);
+					"%s: upload: the store gave no ETag for part %u", u->uri,
+					s->part + 1);
 	if (r->code < 0)
 		upload_fail(u, &r->err);
 	pthread_mutex_lock(&u->lock);
@@ -196,8 +196,8 @@ static int upload_begin_parts(struct penstock_upload *u, struct penstock_err *er
 	if (code == 0) {
 		u->id = object_answer_text(r.http.text.s, r.http.text.len, "UploadId");
 		if (!u->id || !*u->id)
-			code = penstock_fail(err, -EBADMSG, "%s: upload: the store gave no UploadId",
-					   u->uri);
+			code = penstock_fail(err, -EBADMSG,
+					     "%s: upload: the store gave no UploadId", u->uri);
 	}
 	object_req_fini(&r);
 	return code;
@@ -214,16 +214,17 @@ static int part_query(char **query, const struct penstock_upload *u, unsigned pa
 }
 
 /* Send what the slot holds as the next part. */
-static int part_send(struct penstock_upload *u, struct slot *s, uint64_t len, struct penstock_err *err)
+static int part_send(struct penstock_upload *u, struct slot *s, uint64_t len,
+		     struct penstock_err *err)
 {
 	struct object_req *r = &s->req;
 	int code;
 
 	if (u->nr_parts == OBJECT_PARTS)
 		return penstock_fail(err, -EFBIG,
-				   "%s: upload: more than %d parts of %" PRIu64
-				   " bytes; tell how much is expected",
-				   u->uri, OBJECT_PARTS, u->size);
+				     "%s: upload: more than %d parts of %" PRIu64
+				     " bytes; tell how much is expected",
+				     u->uri, OBJECT_PARTS, u->size);
 	if (!u->parts) {
 		u->parts = calloc(OBJECT_PARTS, sizeof(*u->parts));
 		if (!u->parts)
@@ -311,7 +312,7 @@ static int first_error(struct penstock_upload *u, struct penstock_err *err)
 }
 
 int penstock_upload_write(struct penstock_upload *u, const void *buf, uint64_t len,
-			struct penstock_err *err)
+			  struct penstock_err *err)
 {
 	const unsigned char *p = buf;
 	struct penstock_err why;
@@ -430,8 +431,8 @@ static int look_before(struct penstock_upload *u, struct penstock_err *err)
 	if (r == 0 && u->flags & PENSTOCK_OBJECT_NEW)
 		return penstock_fail(err, -EEXIST, "%s: commit: it is there already", u->uri);
 	if (u->etag && (r == -ENOENT || strcmp(u->etag, there.etag) != 0))
-		return penstock_fail(err, -ESTALE, "%s: commit: it was replaced: its ETag is another",
-				   u->uri);
+		return penstock_fail(err, -ESTALE,
+				     "%s: commit: it was replaced: its ETag is another", u->uri);
 	return 0;
 }
 
@@ -470,7 +471,7 @@ static int complete(struct penstock_upload *u, struct penstock_object_info *info
 }
 
 int penstock_upload_commit(struct penstock_upload *u, struct penstock_object_info *info,
-			 struct penstock_err *err)
+			   struct penstock_err *err)
 {
 	int r = first_error(u, err);
 

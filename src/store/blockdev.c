@@ -76,7 +76,8 @@ static void load_identity(struct penstock_blockdev *b, const char *dir)
 	}
 	if (penstock_textfile_line(b->model, sizeof(b->model), "%s/device/model", dir) <= 0)
 		penstock_textfile_line(b->model, sizeof(b->model), "%s/dm/name", dir);
-	if (penstock_textfile_line(b->backing, sizeof(b->backing), "%s/loop/backing_file", dir) <= 0)
+	if (penstock_textfile_line(b->backing, sizeof(b->backing), "%s/loop/backing_file", dir) <=
+	    0)
 		each_name(dir, "slaves", append_name, b);
 }
 
@@ -111,7 +112,8 @@ static void load_queue(struct penstock_blockdev *b, const char *dir)
 	b->bytes = sectors * 512; /* sysfs counts in 512 bytes whatever the block size */
 }
 
-static int load_from(struct penstock_blockdev *out, const char *root, unsigned major, unsigned minor)
+static int load_from(struct penstock_blockdev *out, const char *root, unsigned major,
+		     unsigned minor)
 {
 	struct penstock_blockdev b = {.major = major, .minor = minor};
 	char dir[256], part[280];

@@ -142,7 +142,8 @@ static bool has_blocks(const struct penstock_backing *s, uint64_t end)
 	return fstat(s->fd, &st) == 0 && (uint64_t)st.st_blocks * 512 >= end;
 }
 
-static int extend_reserve(struct penstock_backing *s, uint64_t from, uint64_t end, bool *ret_reserved)
+static int extend_reserve(struct penstock_backing *s, uint64_t from, uint64_t end,
+			  bool *ret_reserved)
 {
 	int r;
 
@@ -172,7 +173,8 @@ static int extend_reserve(struct penstock_backing *s, uint64_t from, uint64_t en
 	return -errno;
 }
 
-int penstock_extend_begin(struct penstock_backing *s, uint64_t off, uint64_t len, bool *ret_reserved)
+int penstock_extend_begin(struct penstock_backing *s, uint64_t off, uint64_t len,
+			  bool *ret_reserved)
 {
 	struct penstock_extend *x = s->extend;
 	uint64_t end = off + len;

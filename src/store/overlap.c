@@ -16,7 +16,7 @@ void penstock_overlap_fini(struct penstock_overlap *o)
 }
 
 bool penstock_overlap_begin(struct penstock_overlap *o, struct penstock_range *r, uint64_t off,
-			  uint64_t len, bool cached)
+			    uint64_t len, bool cached)
 {
 	struct penstock_range *mine = cached ? &o->cached : &o->direct;
 	struct penstock_range *others = cached ? &o->direct : &o->cached;

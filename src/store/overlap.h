@@ -29,7 +29,7 @@ void penstock_overlap_fini(struct penstock_overlap *o);
 
 /* May bytes [off, off + len) be written this way now?  Then @r is on the list until the end. */
 bool penstock_overlap_begin(struct penstock_overlap *o, struct penstock_range *r, uint64_t off,
-			  uint64_t len, bool cached);
+			    uint64_t len, bool cached);
 void penstock_overlap_end(struct penstock_overlap *o, struct penstock_range *r);
 
 #endif

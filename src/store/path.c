@@ -55,8 +55,8 @@ static int check_kind(struct penstock_backing *s, const char *name, struct penst
 	if (S_ISDIR(st.st_mode))
 		return penstock_fail(err, -EISDIR, "%s: is a directory; a file is needed", name);
 	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
-		return penstock_fail(err, -ESPIPE, "%s: is neither a regular file nor a block device",
-				   name);
+		return penstock_fail(err, -ESPIPE,
+				     "%s: is neither a regular file nor a block device", name);
 	s->device = S_ISBLK(st.st_mode);
 	s->dev = s->device ? st.st_rdev : st.st_dev;
 	s->ino = st.st_ino;
@@ -78,8 +78,8 @@ static int read_manifest(int file, struct penstock_manifest **out, const char *n
 
 	if (r < 0)
 		return penstock_fail(err, r, "%s: %s", name,
-				   r == -EBADMSG ? "is the damaged manifest of a striped file"
-						 : strerror(-r));
+				     r == -EBADMSG ? "is the damaged manifest of a striped file"
+						   : strerror(-r));
 	return r;
 }
 
@@ -192,7 +192,7 @@ static int store_settle(struct penstock_backing *s, const char *name, uint32_t d
 		r = drop_direct(s);
 		if (r < 0)
 			return penstock_fail(err, r, "%s: cannot reopen without O_DIRECT: %s", name,
-					   strerror(-r));
+					     strerror(-r));
 		s->plain_fd = s->fd;
 	}
 	return 0;
@@ -281,7 +281,7 @@ static bool was_replaced(const struct penstock_backing *s, const char *path)
 }
 
 int penstock_backing_open(struct penstock_backing *s, const char *path, int oflags, unsigned mode,
-			uint32_t direct, struct penstock_err *err)
+			  uint32_t direct, struct penstock_err *err)
 {
 	bool cut = (oflags & O_TRUNC) && (oflags & O_ACCMODE) != O_RDONLY && is_striped(path);
 	int flags = cut ? oflags & ~O_TRUNC : oflags, r;
@@ -301,13 +301,13 @@ int penstock_backing_open(struct penstock_backing *s, const char *path, int ofla
 }
 
 int penstock_backing_open_member(struct penstock_backing *s, const char *path, int oflags,
-			       uint32_t direct, struct penstock_err *err)
+				 uint32_t direct, struct penstock_err *err)
 {
 	return open_store(s, path, oflags, 0, direct, true, err);
 }
 
 int penstock_backing_take(struct penstock_backing *s, int fd, const char *name, uint32_t direct,
-			struct penstock_err *err)
+			  struct penstock_err *err)
 {
 	bool never = direct == PENSTOCK_DIRECT_NEVER;
 	int flags = fcntl(fd, F_GETFL), r;
@@ -321,7 +321,8 @@ int penstock_backing_take(struct penstock_backing *s, int fd, const char *name, 
 	return store_begin(s, fd, flags, !never && r == 0, name, direct, false, err);
 }
 
-int penstock_backing_adopt(struct penstock_backing *s, int fd, uint32_t direct, struct penstock_err *err)
+int penstock_backing_adopt(struct penstock_backing *s, int fd, uint32_t direct,
+			   struct penstock_err *err)
 {
 	int flags = fcntl(fd, F_GETFL);
 	char name[32];
@@ -331,9 +332,9 @@ int penstock_backing_adopt(struct penstock_backing *s, int fd, uint32_t direct, 
 	if (flags < 0)
 		return penstock_fail(err, -errno, "%s: %s", name, strerror(errno));
 	if ((flags & O_APPEND) && (flags & O_ACCMODE) != O_RDONLY)
-		return penstock_fail(err, -EINVAL,
-				   "%s: was opened with O_APPEND, where writes ignore their offset",
-				   name);
+		return penstock_fail(
+			err, -EINVAL,
+			"%s: was opened with O_APPEND, where writes ignore their offset", name);
 	store_init(s, fd);
 	s->borrowed = fd;
 	s->access = flags & O_ACCMODE;

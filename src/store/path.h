@@ -56,8 +56,8 @@ struct penstock_backing {
 	uint32_t edge_align; /* writes: what is not a multiple of this goes through plain_fd */
 	dev_t dev;
 	ino_t ino;
-	pthread_mutex_t lock;         /* of plain_fd being opened and of @why */
-	char why[128];                /* why not direct */
+	pthread_mutex_t lock;           /* of plain_fd being opened and of @why */
+	char why[128];                  /* why not direct */
 	struct penstock_extend *extend; /* the owner of the store sets it; NULL: nothing to track */
 	struct penstock_stripe *stripe; /* @fd is a manifest: the bytes are in its members */
 	struct penstock_remote *remote; /* an object; there is no @fd.  The owner closes it */
@@ -65,17 +65,19 @@ struct penstock_backing {
 
 /* Open @path with open(2)'s flags and mode, O_DIRECT as @direct (enum penstock_direct) says. */
 int penstock_backing_open(struct penstock_backing *s, const char *path, int oflags, unsigned mode,
-			uint32_t direct, struct penstock_err *err);
+			  uint32_t direct, struct penstock_err *err);
 /* The same for a member of a striped file, which is not one itself whatever is in it. */
 int penstock_backing_open_member(struct penstock_backing *s, const char *path, int oflags,
-			       uint32_t direct, struct penstock_err *err);
+				 uint32_t direct, struct penstock_err *err);
 /* The same for a descriptor, which is the store's then and closed on failure, too. */
 int penstock_backing_take(struct penstock_backing *s, int fd, const char *name, uint32_t direct,
-			struct penstock_err *err);
+			  struct penstock_err *err);
 /* The same for a descriptor that stays the caller's. */
-int penstock_backing_adopt(struct penstock_backing *s, int fd, uint32_t direct, struct penstock_err *err);
+int penstock_backing_adopt(struct penstock_backing *s, int fd, uint32_t direct,
+			   struct penstock_err *err);
 /* The same for an object, which is the store's then. */
-void penstock_backing_remote(struct penstock_backing *s, struct penstock_remote *remote, int oflags);
+void penstock_backing_remote(struct penstock_backing *s, struct penstock_remote *remote,
+			     int oflags);
 /* Returns 0 or what close(2) said. */
 int penstock_backing_close(struct penstock_backing *s);
 
@@ -95,7 +97,8 @@ int penstock_backing_truncate(struct penstock_backing *s, uint64_t size);
  * penstock_extend_end() must follow), 0 when it does not, -errno when there is no
  * room; then the file is as it was.  *ret_reserved: space was allocated.
  */
-int penstock_extend_begin(struct penstock_backing *s, uint64_t off, uint64_t len, bool *ret_reserved);
+int penstock_extend_begin(struct penstock_backing *s, uint64_t off, uint64_t len,
+			  bool *ret_reserved);
 /*
  * That write is over and @good bytes of it are in the file.  When the last one
  * in flight ends and any failed, what nobody wrote is given back.

@@ -18,12 +18,14 @@ static int check_flags(const char *uri, int oflags, struct penstock_err *err)
 	int access = oflags & O_ACCMODE;
 
 	if (access == O_RDWR)
-		return penstock_fail(err, -EINVAL, "%s: an object is read or written, not both", uri);
+		return penstock_fail(err, -EINVAL, "%s: an object is read or written, not both",
+				     uri);
 	if (access == O_WRONLY && !(oflags & (O_TRUNC | O_EXCL)))
-		return penstock_fail(err, -EINVAL,
-				   "%s: an object is written as a whole: it has to be opened with "
-				   "O_TRUNC or O_EXCL",
-				   uri);
+		return penstock_fail(
+			err, -EINVAL,
+			"%s: an object is written as a whole: it has to be opened with "
+			"O_TRUNC or O_EXCL",
+			uri);
 	return 0;
 }
 
@@ -82,7 +84,7 @@ static int remote_begin(struct penstock_remote *f, int oflags, bool lazy, struct
 }
 
 int penstock_remote_open(struct penstock_remote **out, struct penstock_object *c, const char *uri,
-		       int oflags, bool lazy, struct penstock_err *err)
+			 int oflags, bool lazy, struct penstock_err *err)
 {
 	struct penstock_remote *f = calloc(1, sizeof(*f));
 	int r;
@@ -141,8 +143,8 @@ static int remote_note_object(struct penstock_remote *f, const struct object_req
 	other = other || (total != UINT64_MAX && f->total != UINT64_MAX && total != f->total);
 	if (other)
 		return penstock_fail(err, -ESTALE,
-				   "%s: read: it was replaced: its ETag or size is another",
-				   f->uri);
+				     "%s: read: it was replaced: its ETag or size is another",
+				     f->uri);
 	if (!f->etag[0])
 		memcpy(f->etag, head->etag, sizeof(f->etag));
 	if (total != UINT64_MAX)
@@ -231,7 +233,8 @@ static int failure(struct penstock_remote *f, struct penstock_err *err)
 	return penstock_fail(err, f->err.code, "%s", f->err.msg);
 }
 
-int penstock_remote_claim(struct penstock_remote *f, uint64_t off, uint64_t len, struct penstock_err *err)
+int penstock_remote_claim(struct penstock_remote *f, uint64_t off, uint64_t len,
+			  struct penstock_err *err)
 {
 	int r = 0;
 
@@ -239,11 +242,12 @@ int penstock_remote_claim(struct penstock_remote *f, uint64_t off, uint64_t len,
 	if (f->err.code < 0)
 		r = failure(f, err);
 	else if (off != f->claimed)
-		r = penstock_fail(err, -EINVAL,
-				"write %s: offset %" PRIu64
-				": an object is written from its beginning to its end, and %" PRIu64
-				" is next",
-				f->uri, off, f->claimed);
+		r = penstock_fail(
+			err, -EINVAL,
+			"write %s: offset %" PRIu64
+			": an object is written from its beginning to its end, and %" PRIu64
+			" is next",
+			f->uri, off, f->claimed);
 	else
 		f->claimed += len;
 	pthread_mutex_unlock(&f->lock);
@@ -285,7 +289,7 @@ static int write_block(struct penstock_remote *f, struct penstock_remote_req *r)
 		uint64_t step = skip < iov->len ? min_u64(left, iov->len - skip) : 0;
 
 		code = penstock_upload_write(f->upload, (const char *)iov->addr + skip, step,
-					   &r->err);
+					     &r->err);
 		skip = 0;
 		left -= step;
 	}

@@ -31,7 +31,8 @@ struct penstock_remote_req {
 	/* Memory: from @skip on of the first of these. */
 	const struct penstock_iov *iov;
 	uint64_t skip;
-	void (*done)(struct penstock_remote_req *r); /* in another thread, or before start returns */
+	void (*done)(
+		struct penstock_remote_req *r); /* in another thread, or before start returns */
 
 	int64_t res; /* bytes or -errno, then with a line in @err; of a read fewer at the end only
 		      */
@@ -58,10 +59,10 @@ struct penstock_remote {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	struct penstock_remote_req *first, **last; /* that wait for their turn */
-	uint64_t claimed, written;               /* bytes that were promised, that went */
+	uint64_t claimed, written;                 /* bytes that were promised, that went */
 	atomic_bool failed;
 	struct penstock_err err; /* the first */
-	bool stop, ended;      /* the thread is to end; the upload has */
+	bool stop, ended;        /* the thread is to end; the upload has */
 };
 
 /*
@@ -69,7 +70,7 @@ struct penstock_remote {
  * for now.
  */
 int penstock_remote_open(struct penstock_remote **out, struct penstock_object *c, const char *uri,
-		       int oflags, bool lazy, struct penstock_err *err);
+			 int oflags, bool lazy, struct penstock_err *err);
 /* Make it the object (@commit) if it was written, and free it.  Nothing may be in flight. */
 int penstock_remote_close(struct penstock_remote *f, bool commit, struct penstock_err *err);
 /* In a child of fork(): the memory only. */
@@ -85,7 +86,7 @@ int64_t penstock_remote_size(struct penstock_remote *f);
 
 /* [off, off + len) is going to be written; what was not promised in order is refused. */
 int penstock_remote_claim(struct penstock_remote *f, uint64_t off, uint64_t len,
-			struct penstock_err *err);
+			  struct penstock_err *err);
 /* Something that was promised will not come: neither will the object. */
 void penstock_remote_fail(struct penstock_remote *f, int code, const char *why);
 

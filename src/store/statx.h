@@ -36,7 +36,8 @@ static inline int penstock_statx(int dirfd, const char *path, int flags, struct 
 {
 	*out = (struct penstock_statx){0};
 	if (statx(dirfd, path, flags,
-		  STATX_BASIC_STATS | PENSTOCK_STATX_MNT_ID | PENSTOCK_STATX_DIOALIGN, &out->st) < 0)
+		  STATX_BASIC_STATS | PENSTOCK_STATX_MNT_ID | PENSTOCK_STATX_DIOALIGN,
+		  &out->st) < 0)
 		return -errno;
 	/* Emulators (qemu-user) hand on the mask as it is, and only the fields they know. */
 	if (!out->mnt_id)

@@ -65,11 +65,12 @@ static int foreign(struct penstock_err *err, uint32_t *state, unsigned i,
 
 	*state = PENSTOCK_MEMBER_FOREIGN;
 	return penstock_fail(err, -EBADMSG, "member %u of %u, %s: %s", i + 1, m->nr,
-			   penstock_shorten(&room, m->members[i]), what);
+			     penstock_shorten(&room, m->members[i]), what);
 }
 
 int penstock_member_judge(const struct penstock_manifest *m, unsigned i, struct penstock_backing *b,
-			struct penstock_member_head *out, uint32_t *state, struct penstock_err *err)
+			  struct penstock_member_head *out, uint32_t *state,
+			  struct penstock_err *err)
 {
 	struct penstock_short room;
 	int r = penstock_member_read(b, out);
@@ -77,8 +78,8 @@ int penstock_member_judge(const struct penstock_manifest *m, unsigned i, struct 
 	*state = PENSTOCK_MEMBER_MISSING;
 	if (r < 0)
 		return penstock_fail(err, r, "member %u of %u, %s: its header cannot be read: %s",
-				   i + 1, m->nr, penstock_shorten(&room, m->members[i]),
-				   strerror(-r));
+				     i + 1, m->nr, penstock_shorten(&room, m->members[i]),
+				     strerror(-r));
 	if (!out->id[0])
 		return foreign(err, state, i, m, "is foreign: it has no header of a member");
 	if (strcmp(out->id, m->id))
@@ -88,14 +89,15 @@ int penstock_member_judge(const struct penstock_manifest *m, unsigned i, struct 
 	*state = PENSTOCK_MEMBER_EXCHANGED;
 	if (out->index != i)
 		return penstock_fail(err, -EBADMSG,
-				   "member %u of %u, %s: is exchanged: it is member %u", i + 1,
-				   m->nr, penstock_shorten(&room, m->members[i]), out->index + 1);
+				     "member %u of %u, %s: is exchanged: it is member %u", i + 1,
+				     m->nr, penstock_shorten(&room, m->members[i]), out->index + 1);
 	*state = PENSTOCK_MEMBER_GOOD;
 	return 0;
 }
 
-int penstock_member_whole(const struct penstock_manifest *m, unsigned i, const struct penstock_backing *b,
-			uint64_t settled, struct penstock_err *err)
+int penstock_member_whole(const struct penstock_manifest *m, unsigned i,
+			  const struct penstock_backing *b, uint64_t settled,
+			  struct penstock_err *err)
 {
 	const struct penstock_stripe t = {.nr = m->nr, .unit = m->unit};
 	uint64_t share = penstock_stripe_share(&t, i, settled);
@@ -105,10 +107,10 @@ int penstock_member_whole(const struct penstock_manifest *m, unsigned i, const s
 	if (size >= 0 && (uint64_t)size >= STRIPE_DATA + share)
 		return 0;
 	return penstock_fail(err, size < 0 ? (int)size : -ENODATA,
-			   "member %u of %u, %s: is short: it has %" PRId64 " bytes, and %" PRIu64
-			   " belong to it",
-			   i + 1, m->nr, penstock_shorten(&room, m->members[i]), size,
-			   (uint64_t)STRIPE_DATA + share);
+			     "member %u of %u, %s: is short: it has %" PRId64 " bytes, and %" PRIu64
+			     " belong to it",
+			     i + 1, m->nr, penstock_shorten(&room, m->members[i]), size,
+			     (uint64_t)STRIPE_DATA + share);
 }
 
 /* ---------------------------------------------------------- the lock, sizes */
@@ -238,7 +240,8 @@ static int reserve_all(const struct penstock_stripe *t, uint64_t from, uint64_t 
 	int r = 0;
 
 	for (unsigned i = 0; i < t->nr && r >= 0 && !*unable; i++) {
-		uint64_t a = penstock_stripe_share(t, i, from), z = penstock_stripe_share(t, i, end);
+		uint64_t a = penstock_stripe_share(t, i, from),
+			 z = penstock_stripe_share(t, i, end);
 
 		r = z > a ? stripe_reserve(&t->members[i], STRIPE_DATA + a, STRIPE_DATA + z) : 0;
 		*unable |= r > 0;
@@ -346,8 +349,8 @@ static int open_member(struct penstock_backing *s, struct penstock_stripe *t, ui
 	uint32_t state;
 	int r;
 
-	r = penstock_backing_open_member(b, m->members[i], flags | (s->synced ? O_DSYNC : 0), direct,
-				       &why);
+	r = penstock_backing_open_member(b, m->members[i], flags | (s->synced ? O_DSYNC : 0),
+					 direct, &why);
 	if (r < 0)
 		return penstock_fail(err, r, "member %u of %u, %s", i + 1, m->nr, why.msg);
 	t->nr++;
@@ -357,8 +360,8 @@ static int open_member(struct penstock_backing *s, struct penstock_stripe *t, ui
 	if (i == 0)
 		s->device = b->device;
 	if (b->device != s->device)
-		return penstock_fail(err, -EBADMSG, "member %u of %u, %s: is %s block device", i + 1,
-				   m->nr, m->members[i], b->device ? "a" : "no");
+		return penstock_fail(err, -EBADMSG, "member %u of %u, %s: is %s block device",
+				     i + 1, m->nr, m->members[i], b->device ? "a" : "no");
 	if (t->unit % b->edge_align)
 		return penstock_fail(
 			err, -EINVAL,
@@ -376,7 +379,7 @@ static void stripe_free(struct penstock_stripe *t)
 }
 
 int penstock_stripe_open(struct penstock_backing *s, struct penstock_manifest *m, const char *name,
-		       uint32_t direct, struct penstock_err *err)
+			 uint32_t direct, struct penstock_err *err)
 {
 	struct penstock_stripe *t = calloc(1, sizeof(*t) + m->nr * sizeof(t->members[0]));
 	struct penstock_err why = {-ENOMEM, "out of memory"};

@@ -39,7 +39,8 @@ struct penstock_stripe {
 };
 
 /* How many of the first @end bytes lie in member @i. */
-static inline uint64_t penstock_stripe_share(const struct penstock_stripe *t, unsigned i, uint64_t end)
+static inline uint64_t penstock_stripe_share(const struct penstock_stripe *t, unsigned i,
+					     uint64_t end)
 {
 	uint64_t row = t->unit * t->nr, before = i * t->unit, rest = end % row;
 	uint64_t last = rest > before ? rest - before : 0;
@@ -48,7 +49,8 @@ static inline uint64_t penstock_stripe_share(const struct penstock_stripe *t, un
 }
 
 /* Where byte @at of member @i's share lies in the whole. */
-static inline uint64_t penstock_stripe_whole(const struct penstock_stripe *t, unsigned i, uint64_t at)
+static inline uint64_t penstock_stripe_whole(const struct penstock_stripe *t, unsigned i,
+					     uint64_t at)
 {
 	uint64_t row = t->unit * t->nr, rows = at / t->unit;
 
@@ -60,7 +62,7 @@ static inline uint64_t penstock_stripe_whole(const struct penstock_stripe *t, un
  * wrong with a member is said in a line that names it.
  */
 int penstock_stripe_open(struct penstock_backing *s, struct penstock_manifest *m, const char *name,
-		       uint32_t direct, struct penstock_err *err);
+			 uint32_t direct, struct penstock_err *err);
 int penstock_stripe_close(struct penstock_backing *s); /* settles; 0 or -errno */
 
 /* A member failed to do O_DIRECT: all do without from here on. */
@@ -81,34 +83,37 @@ int penstock_stripe_settle(struct penstock_stripe *t, uint64_t synced, bool sync
  * Its size is not looked at.
  */
 int penstock_member_judge(const struct penstock_manifest *m, unsigned i, struct penstock_backing *b,
-			struct penstock_member_head *out, uint32_t *state, struct penstock_err *err);
+			  struct penstock_member_head *out, uint32_t *state,
+			  struct penstock_err *err);
 /* Bytes of data that it has, or has room for; or -errno. */
 int64_t penstock_member_bytes(const struct penstock_backing *b);
 /* Has it its share of @settled? */
-int penstock_member_whole(const struct penstock_manifest *m, unsigned i, const struct penstock_backing *b,
-			uint64_t settled, struct penstock_err *err);
+int penstock_member_whole(const struct penstock_manifest *m, unsigned i,
+			  const struct penstock_backing *b, uint64_t settled,
+			  struct penstock_err *err);
 
 /*
  * An empty file that is open for writing: in a striped folder it becomes a striped one.  1 with
  * its manifest, 0: it is none, or -errno.
  */
 int penstock_stripe_adopt(const struct penstock_backing *s, struct penstock_manifest **out,
-			struct penstock_err *err);
+			  struct penstock_err *err);
 /*
  * The mark of the open folder @dir, or of one above it, that goes for a file of that name; @full:
  * its path, as far as there is one.  1, 0: there is none, also where @out is NULL; or -errno.
  */
 int penstock_stripe_mark_of(int dir, const char *name, char *full, size_t room,
-			  struct penstock_manifest **out);
+			    struct penstock_manifest **out);
 /* Make the mark and the folders of members, which @m names. */
 int penstock_stripe_make_folder(const struct penstock_manifest *m, const char *name,
-			      struct penstock_err *err);
-int penstock_stripe_remove_folder(const struct penstock_manifest *m, const char *name,
 				struct penstock_err *err);
+int penstock_stripe_remove_folder(const struct penstock_manifest *m, const char *name,
+				  struct penstock_err *err);
 /* What is not this one's is left alone, and told. */
 int penstock_member_remove(const struct penstock_manifest *m, unsigned i, struct penstock_err *err);
 /* 0 with *@out, of a file or a folder; or -errno with a line. */
-int penstock_manifest_load(struct penstock_manifest **out, const char *name, struct penstock_err *err);
+int penstock_manifest_load(struct penstock_manifest **out, const char *name,
+			   struct penstock_err *err);
 
 /*
  * A striped file in the place of what @r is open for (stripe_next.c): of a striped file with the
@@ -116,10 +121,10 @@ int penstock_manifest_load(struct penstock_manifest **out, const char *name, str
  * it stays a plain one; or -errno with a line.  @expected: bytes to have room for, or 0.
  */
 int penstock_stripe_next(struct penstock_replace *r, uint64_t expected, bool sync,
-		       struct penstock_err *err);
+			 struct penstock_err *err);
 /* The same with members that @m has; @name is for the eyes. */
-int penstock_stripe_begin(struct penstock_replace *r, const struct penstock_manifest *m, const char *name,
-			uint64_t expected, bool sync, struct penstock_err *err);
+int penstock_stripe_begin(struct penstock_replace *r, const struct penstock_manifest *m,
+			  const char *name, uint64_t expected, bool sync, struct penstock_err *err);
 /* What was begun in place of @name and neither shown nor abandoned, with its members. */
 void penstock_stripe_clear(int dir, const char *name);
 /* Give back what was expected and is not needed. */
@@ -136,16 +141,16 @@ struct penstock_stripe_old {
 /* penstock_replace_show(), whatever the new and the old one are. */
 int penstock_stripe_show(struct penstock_replace *r, struct penstock_stripe_old *old);
 /* After it.  @gone: the old one will not come back, and its members go, with @sync for good. */
-void penstock_stripe_forget(const struct penstock_replace *r, struct penstock_stripe_old *old, bool gone,
-			  bool sync);
+void penstock_stripe_forget(const struct penstock_replace *r, struct penstock_stripe_old *old,
+			    bool gone, bool sync);
 
 int penstock_stripe_new_id(char *id);
 char *penstock_stripe_member_name(const char *folder, const char *name, const char *id, unsigned i);
 /* A file for member @i, with owner and permissions of @look; 0 or -errno. */
 int penstock_member_make(const struct penstock_manifest *m, unsigned i, const char *name,
-		       const struct stat *look, uint64_t expected, bool sync);
+			 const struct stat *look, uint64_t expected, bool sync);
 int penstock_member_head_make(const struct penstock_manifest *m, unsigned i,
-			    const struct penstock_backing *b, const char *name);
+			      const struct penstock_backing *b, const char *name);
 int penstock_stripe_sync_folder(const char *path); /* that @path is in */
 /* penstock_stripe_bytes() of a file in folder @dir. */
 int64_t penstock_stripe_bytes_at(int dir, const char *name, int64_t size);
@@ -153,6 +158,7 @@ int64_t penstock_stripe_bytes_at(int dir, const char *name, int64_t size);
 /* The header of an open member; @out->id empty: it has none. */
 int penstock_member_read(const struct penstock_backing *b, struct penstock_member_head *out);
 /* NULL: wipe it. */
-int penstock_member_write(const struct penstock_backing *b, const struct penstock_member_head *head);
+int penstock_member_write(const struct penstock_backing *b,
+			  const struct penstock_member_head *head);
 
 #endif

@@ -60,7 +60,7 @@ static int find_mark(char *path, dev_t dev, struct penstock_manifest **out)
 }
 
 int penstock_stripe_mark_of(int dir, const char *name, char *full, size_t room,
-			  struct penstock_manifest **out)
+			    struct penstock_manifest **out)
 {
 	char link[32], path[PATH_MAX + NAME_MAX + 2 + sizeof(FOLDER_MARK)];
 	struct stat st;
@@ -150,7 +150,7 @@ static int adopt(int fd, struct penstock_manifest **m, const char *name)
 }
 
 int penstock_stripe_adopt(const struct penstock_backing *s, struct penstock_manifest **out,
-			struct penstock_err *err)
+			  struct penstock_err *err)
 {
 	char link[32], path[PATH_MAX + sizeof(FOLDER_MARK)], name[PATH_MAX];
 	CLEANUP_CLOSE int fd = -1;
@@ -174,7 +174,7 @@ int penstock_stripe_adopt(const struct penstock_backing *s, struct penstock_mani
 	}
 	if (r < 0)
 		return penstock_fail(err, r, "%s: cannot be made a striped file: %s", name,
-				   strerror(-r));
+				     strerror(-r));
 	return r;
 }
 
@@ -219,7 +219,7 @@ static int write_mark(const struct penstock_manifest *m, const char *name)
 }
 
 int penstock_stripe_make_folder(const struct penstock_manifest *m, const char *name,
-			      struct penstock_err *err)
+				struct penstock_err *err)
 {
 	int r = mkdir(name, 0777) < 0 && errno != EEXIST ? -errno : 0;
 	bool was_there = r == 0 && errno == EEXIST && !is_empty(name);
@@ -265,13 +265,13 @@ static void clear_folder(const char *path)
 }
 
 int penstock_stripe_remove_folder(const struct penstock_manifest *m, const char *name,
-				struct penstock_err *err)
+				  struct penstock_err *err)
 {
 	CLEANUP_FREE char *mark = NULL;
 
 	if (!is_empty(name))
 		return penstock_fail(err, -ENOTEMPTY, "%s: is not empty; remove its files first",
-				   name);
+				     name);
 	if (asprintf(&mark, "%s/" FOLDER_MARK, name) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (unlink(mark) < 0)
@@ -289,8 +289,8 @@ static bool is_orphan(const char *path, const char *folder, uint64_t ino)
 	struct penstock_backing b;
 	struct stat st;
 
-	if (penstock_backing_open_member(&b, path, O_RDONLY | O_NOFOLLOW, PENSTOCK_DIRECT_NEVER, NULL) <
-	    0)
+	if (penstock_backing_open_member(&b, path, O_RDONLY | O_NOFOLLOW, PENSTOCK_DIRECT_NEVER,
+					 NULL) < 0)
 		return false;
 	penstock_member_read(&b, &head);
 	penstock_backing_close(&b);

@@ -25,7 +25,7 @@ struct making {
 	uint32_t flags;
 	bool devices;
 	struct penstock_manifest m;
-	unsigned made;                                       /* block devices that were taken, */
+	unsigned made; /* block devices that were taken, */
 	struct penstock_backing opened[PENSTOCK_STRIPE_MEMBERS]; /* open */
 };
 
@@ -68,14 +68,14 @@ static int find_member(struct making *k, unsigned i, const char *given, struct p
 	device = S_ISBLK(st.st_mode);
 	if (!device && !S_ISDIR(st.st_mode))
 		return penstock_fail(err, -EINVAL, "%s: is neither a folder nor a block device",
-				   given);
+				     given);
 	if (i && device != k->devices)
-		return penstock_fail(err, -EINVAL, "%s: members are all folders or all block devices",
-				   given);
+		return penstock_fail(err, -EINVAL,
+				     "%s: members are all folders or all block devices", given);
 	k->devices = device;
 	if (device && (k->flags & PENSTOCK_STRIPE_FOLDER))
 		return penstock_fail(err, -EINVAL, "%s: members of a striped folder are folders",
-				   given);
+				     given);
 	if (strchr(real, '\n') || strchr(base, '\n'))
 		return penstock_fail(err, -EINVAL, "%s: there is a line break in a name", given);
 	for (unsigned j = 0; device && j < i; j++)
@@ -131,9 +131,9 @@ static int take_device(const struct making *k, struct penstock_backing *b, const
 		r = penstock_fail(err, -EEXIST, "%s: is a member of %s", path, head.name);
 	else if (head.id[0] && !(k->flags & PENSTOCK_STRIPE_FORCE))
 		r = penstock_fail(err, -EEXIST,
-				"%s: was a member of %s, which is not there or has another name "
-				"now; --force takes it",
-				path, head.name);
+				  "%s: was a member of %s, which is not there or has another name "
+				  "now; --force takes it",
+				  path, head.name);
 	else if (!head.id[0] && !(k->flags & PENSTOCK_STRIPE_FORCE) && !is_blank(b))
 		r = penstock_fail(
 			err, -EEXIST,
@@ -201,15 +201,16 @@ static int check_wish(struct making *k, const char *const *members, unsigned nr,
 
 	if (r < 0)
 		return said(err, k->name, r);
-	if (lstat(k->full, &st) == 0 && !(S_ISDIR(st.st_mode) && (k->flags & PENSTOCK_STRIPE_FOLDER)))
+	if (lstat(k->full, &st) == 0 &&
+	    !(S_ISDIR(st.st_mode) && (k->flags & PENSTOCK_STRIPE_FOLDER)))
 		return penstock_fail(err, -EEXIST, "%s: is there already", k->name);
 	if (!nr || nr > PENSTOCK_STRIPE_MEMBERS)
 		return penstock_fail(err, -EINVAL, "members: %u is outside 1..%d", nr,
-				   PENSTOCK_STRIPE_MEMBERS);
+				     PENSTOCK_STRIPE_MEMBERS);
 	if (k->m.unit % UNIT_STEP || k->m.unit > UNIT_MOST)
 		return penstock_fail(err, -EINVAL,
-				   "unit: %" PRIu64 " is no multiple of %d of at most 1 GiB",
-				   k->m.unit, UNIT_STEP);
+				     "unit: %" PRIu64 " is no multiple of %d of at most 1 GiB",
+				     k->m.unit, UNIT_STEP);
 	r = penstock_stripe_new_id(k->m.id);
 	if (r < 0)
 		return said(err, k->name, r);
@@ -232,7 +233,7 @@ static void unmake(struct making *k, bool keep)
 }
 
 int penstock_stripe_create(const char *name, uint64_t unit, const char *const *members, unsigned nr,
-			 uint32_t flags, struct penstock_err *err)
+			   uint32_t flags, struct penstock_err *err)
 {
 	struct making *k = calloc(1, sizeof(*k));
 	int r;
@@ -273,13 +274,14 @@ static int manifest_load(struct penstock_manifest **out, int dir, const char *na
 	r = fd < 0 ? mark && errno == ENOENT ? 0 : -errno : penstock_manifest_read(out, fd);
 	if (r == 0)
 		return penstock_fail(err, -EINVAL, "%s: is not a striped %s", name,
-				   mark ? "folder" : "file");
+				     mark ? "folder" : "file");
 	if (r == -EBADMSG)
 		return penstock_fail(err, r, "%s: is the damaged manifest of a striped file", name);
 	return r < 0 ? said(err, name, r) : 0;
 }
 
-int penstock_manifest_load(struct penstock_manifest **out, const char *name, struct penstock_err *err)
+int penstock_manifest_load(struct penstock_manifest **out, const char *name,
+			   struct penstock_err *err)
 {
 	return manifest_load(out, AT_FDCWD, name, err);
 }
@@ -315,13 +317,13 @@ static void make_look_at(struct penstock_member *out, const struct penstock_mani
 		out->state = access(out->path, R_OK | X_OK) ? out->state : PENSTOCK_MEMBER_GOOD;
 		if (out->state)
 			penstock_line(out->why, sizeof(out->why), "member %u of %u, %s: %s", i + 1,
-				    m->nr, out->path, strerror(errno));
+				      m->nr, out->path, strerror(errno));
 		return;
 	}
 	if (penstock_backing_open_member(&b, m->members[i], O_RDONLY, PENSTOCK_DIRECT_NEVER, &err) <
 	    0) {
 		penstock_line(out->why, sizeof(out->why), "member %u of %u, %s", i + 1, m->nr,
-			    err.msg);
+			      err.msg);
 		return;
 	}
 	bytes = penstock_member_bytes(&b);
@@ -360,8 +362,8 @@ static uint64_t whole_bytes(const struct penstock_stripe_info *info)
 }
 
 /* @m is the info's now, or freed. */
-static int info_make(struct penstock_stripe_info **out, struct penstock_manifest *m, const char *name,
-		     struct penstock_err *err)
+static int info_make(struct penstock_stripe_info **out, struct penstock_manifest *m,
+		     const char *name, struct penstock_err *err)
 {
 	struct loaded *l = calloc(1, sizeof(*l) + m->nr * sizeof(l->members[0]));
 	uint64_t settled = 0;
@@ -391,7 +393,8 @@ static int stripe_load(struct penstock_stripe_info **out, int dir, const char *n
 	return r < 0 ? r : info_make(out, m, name, err);
 }
 
-int penstock_stripe_find(struct penstock_stripe_info **out, const char *folder, struct penstock_err *err)
+int penstock_stripe_find(struct penstock_stripe_info **out, const char *folder,
+			 struct penstock_err *err)
 {
 	CLEANUP_CLOSE int dir = folder ? open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
 	char path[PATH_MAX];
@@ -402,8 +405,8 @@ int penstock_stripe_find(struct penstock_stripe_info **out, const char *folder, 
 		return said(err, folder ? folder : "(null)", folder ? -errno : -EINVAL);
 	r = penstock_stripe_mark_of(dir, "", path, sizeof(path), &m);
 	if (r < 0)
-		return penstock_fail(err, r, "%s: the mark that makes its files striped: %s", folder,
-				   r == -EBADMSG ? "is damaged" : strerror(-r));
+		return penstock_fail(err, r, "%s: the mark that makes its files striped: %s",
+				     folder, r == -EBADMSG ? "is damaged" : strerror(-r));
 	if (r == 0)
 		return 0;
 	if (out)
@@ -423,7 +426,8 @@ void penstock_stripe_free(struct penstock_stripe_info *info)
 	free(l);
 }
 
-int penstock_stripe_load(struct penstock_stripe_info **out, const char *name, struct penstock_err *err)
+int penstock_stripe_load(struct penstock_stripe_info **out, const char *name,
+			 struct penstock_err *err)
 {
 	return stripe_load(out, AT_FDCWD, name, err);
 }
@@ -457,7 +461,8 @@ int penstock_member_remove(const struct penstock_manifest *m, unsigned i, struct
 	struct penstock_err why;
 	uint32_t state;
 	int gone = -1;
-	int r = penstock_backing_open_member(&b, m->members[i], O_RDWR, PENSTOCK_DIRECT_NEVER, &why);
+	int r = penstock_backing_open_member(&b, m->members[i], O_RDWR, PENSTOCK_DIRECT_NEVER,
+					     &why);
 
 	if (r < 0)
 		return r == -ENOENT ? 0 : penstock_fail(err, r, "%s", why.msg);
@@ -508,7 +513,7 @@ static int stripe_remove(const char *name, struct penstock_err *err)
 	}
 	r = !left ? 0
 		  : penstock_fail(err, first.code, "%s: removed, but not %u of its %u members: %s",
-				name, left, m->nr, first.msg);
+				  name, left, m->nr, first.msg);
 	penstock_manifest_free(m);
 	return r;
 }

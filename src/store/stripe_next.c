@@ -49,7 +49,7 @@ int penstock_stripe_sync_folder(const char *path)
 }
 
 int penstock_member_head_make(const struct penstock_manifest *m, unsigned i,
-			    const struct penstock_backing *b, const char *name)
+			      const struct penstock_backing *b, const char *name)
 {
 	struct penstock_member_head head = {.index = i, .nr = m->nr, .unit = m->unit};
 
@@ -71,7 +71,7 @@ static int next_reserve(int fd, uint64_t bytes)
 }
 
 int penstock_member_make(const struct penstock_manifest *m, unsigned i, const char *name,
-		       const struct stat *look, uint64_t expected, bool sync)
+			 const struct stat *look, uint64_t expected, bool sync)
 {
 	const struct penstock_stripe t = {.nr = m->nr, .unit = m->unit};
 	struct penstock_replace one = {.there = true, .old = *look};
@@ -158,8 +158,8 @@ void penstock_stripe_clear(int dir, const char *name)
 
 /* --------------------------------------------------------------- before the step */
 
-int penstock_stripe_begin(struct penstock_replace *r, const struct penstock_manifest *m, const char *name,
-			uint64_t expected, bool sync, struct penstock_err *err)
+int penstock_stripe_begin(struct penstock_replace *r, const struct penstock_manifest *m,
+			  const char *name, uint64_t expected, bool sync, struct penstock_err *err)
 {
 	size_t len = 0;
 	CLEANUP_FREE char *text = penstock_manifest_text(m, &len);
@@ -189,7 +189,7 @@ int penstock_stripe_begin(struct penstock_replace *r, const struct penstock_mani
 		e = penstock_member_make(m, i, name, &look, expected, sync);
 		if (e < 0)
 			return penstock_fail(err, e, "%s: member %u of %u, %s: %s", name, i + 1,
-					   m->nr, m->members[i], strerror(-e));
+					     m->nr, m->members[i], strerror(-e));
 	}
 	return 0;
 }
@@ -220,11 +220,12 @@ static int name_members(struct penstock_manifest *m, const char *name, struct pe
 		struct stat st;
 
 		if (!m->folder && stat(old, &st) == 0 && S_ISBLK(st.st_mode))
-			return penstock_fail(err, -EOPNOTSUPP,
-					   "%s: is striped over block devices, where no other can "
-					   "be beside it until it takes its place; `penstock stripe "
-					   "rm' removes it",
-					   name);
+			return penstock_fail(
+				err, -EOPNOTSUPP,
+				"%s: is striped over block devices, where no other can "
+				"be beside it until it takes its place; `penstock stripe "
+				"rm' removes it",
+				name);
 		if (!m->folder)
 			*strrchr(old, '/') = '\0';
 		m->members[i] = penstock_stripe_member_name(old, name, m->id, i);
@@ -247,7 +248,7 @@ char *penstock_stripe_member_name(const char *folder, const char *name, const ch
 }
 
 int penstock_stripe_next(struct penstock_replace *r, uint64_t expected, bool sync,
-		       struct penstock_err *err)
+			 struct penstock_err *err)
 {
 	char full[PATH_MAX + NAME_MAX + 2];
 	struct penstock_manifest *m = NULL;
@@ -328,8 +329,8 @@ int penstock_stripe_show(struct penstock_replace *r, struct penstock_stripe_old 
 	return e;
 }
 
-void penstock_stripe_forget(const struct penstock_replace *r, struct penstock_stripe_old *old, bool gone,
-			  bool sync)
+void penstock_stripe_forget(const struct penstock_replace *r, struct penstock_stripe_old *old,
+			    bool gone, bool sync)
 {
 	struct stat st;
 

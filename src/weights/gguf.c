@@ -62,7 +62,7 @@ static int bad(struct gguf *g, const char *why)
 	struct penstock_short room;
 
 	return penstock_fail(g->err, -EINVAL, "%s: byte %" PRIu64 ": %s",
-			   penstock_shorten(&room, g->path), g->at, why);
+			     penstock_shorten(&room, g->path), g->at, why);
 }
 
 static int gguf_take(struct gguf *g, uint64_t n, const unsigned char **ret)
@@ -175,7 +175,7 @@ static int info_len(struct gguf *g, struct info *t)
 
 	if (t->type >= ARRAY_SIZE(types) || !types[t->type].name)
 		return penstock_fail(g->err, -EINVAL, "%s: tensor '%s': type %u is not known",
-				   g->path, t->name, t->type);
+				     g->path, t->name, t->type);
 	for (uint32_t i = 0; i < t->rank; i++)
 		if (__builtin_mul_overflow(n, t->shape[i], &n))
 			return bad(g, "the shape of a tensor is beyond 2^64");
@@ -225,9 +225,9 @@ static int add_info(struct gguf *g, struct penstock_model *m, const struct info 
 
 	if (t->offset > g->file_bytes || t->len > g->file_bytes || w.offset + w.len > g->file_bytes)
 		return penstock_fail(g->err, -EINVAL,
-				   "%s: tensor '%s': ends at byte %" PRIu64
-				   ", and the file has %" PRIu64,
-				   g->path, t->name, w.offset + w.len, g->file_bytes);
+				     "%s: tensor '%s': ends at byte %" PRIu64
+				     ", and the file has %" PRIu64,
+				     g->path, t->name, w.offset + w.len, g->file_bytes);
 	return model_add_parts(m, &w, g->by, g->err);
 }
 

@@ -97,18 +97,21 @@ static int check_weight(const struct penstock_model *m, const struct penstock_we
 	struct penstock_short room;
 
 	if (!m->nr_groups)
-		return penstock_fail(err, -EINVAL, "a weight is in a group: penstock_model_group()");
+		return penstock_fail(err, -EINVAL,
+				     "a weight is in a group: penstock_model_group()");
 	if (!t->name || !t->path || (t->rank && !t->shape))
 		return penstock_fail(err, -EINVAL, "%s: a weight has name, path and shape",
-				   t->name ? penstock_shorten(&room, t->name) : "weight");
+				     t->name ? penstock_shorten(&room, t->name) : "weight");
 	if (t->offset > INT64_MAX || t->len > INT64_MAX - t->offset)
 		return penstock_fail(err, -EINVAL,
-				   "%s: offset %" PRIu64 " and length %" PRIu64 " are beyond 2^63",
-				   penstock_shorten(&room, t->name), t->offset, t->len);
+				     "%s: offset %" PRIu64 " and length %" PRIu64
+				     " are beyond 2^63",
+				     penstock_shorten(&room, t->name), t->offset, t->len);
 	return 0;
 }
 
-int penstock_model_add(struct penstock_model *m, const struct penstock_weight *t, struct penstock_err *err)
+int penstock_model_add(struct penstock_model *m, const struct penstock_weight *t,
+		       struct penstock_err *err)
 {
 	struct penstock_weight copy = *t;
 	struct model_path *path;
@@ -142,15 +145,15 @@ int penstock_model_add(struct penstock_model *m, const struct penstock_weight *t
 }
 
 int penstock_model_order(struct penstock_model *m, const uint64_t *order, uint64_t n,
-		       struct penstock_err *err)
+			 struct penstock_err *err)
 {
 	CLEANUP_FREE bool *seen = calloc(n + 1, sizeof(*seen));
 	struct penstock_group *v;
 
 	if (n != m->nr_groups)
 		return penstock_fail(err, -EINVAL,
-				   "n: an order of %" PRIu64 " groups, and there are %" PRIu64, n,
-				   m->nr_groups);
+				     "n: an order of %" PRIu64 " groups, and there are %" PRIu64, n,
+				     m->nr_groups);
 	v = calloc(n + 1, sizeof(*v));
 	if (!v || !seen) {
 		free(v);
@@ -159,8 +162,9 @@ int penstock_model_order(struct penstock_model *m, const uint64_t *order, uint64
 	for (uint64_t i = 0; i < n; i++) {
 		if (order[i] >= n || seen[order[i]]) {
 			free(v);
-			return penstock_fail(err, -EINVAL, "order: group %" PRIu64 " is %s", order[i],
-					   order[i] >= n ? "none of the model's" : "there twice");
+			return penstock_fail(err, -EINVAL, "order: group %" PRIu64 " is %s",
+					     order[i],
+					     order[i] >= n ? "none of the model's" : "there twice");
 		}
 		seen[order[i]] = true;
 		v[i] = m->groups[order[i]];

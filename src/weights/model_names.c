@@ -186,8 +186,9 @@ static int expert_name(char *out, size_t size, const char *name, uint64_t i)
 int model_add_parts(struct penstock_model *m, const struct penstock_weight *t, uint32_t by,
 		    struct penstock_err *err)
 {
-	uint64_t n =
-		by == PENSTOCK_BY_EXPERT && t->rank > 1 && strstr(t->name, "_exps") ? t->shape[0] : 1;
+	uint64_t n = by == PENSTOCK_BY_EXPERT && t->rank > 1 && strstr(t->name, "_exps")
+			     ? t->shape[0]
+			     : 1;
 	struct penstock_weight part = *t;
 	char name[512];
 	int r = 0;
@@ -201,8 +202,8 @@ int model_add_parts(struct penstock_model *m, const struct penstock_weight *t, u
 	for (uint64_t i = 0; i < n && r == 0; i++, part.offset += part.len) {
 		if (expert_name(name, sizeof(name), t->name, i) < 0)
 			return penstock_fail(err, -EINVAL,
-					   "%s: tensor '%.200s': its name is too long", t->path,
-					   t->name);
+					     "%s: tensor '%.200s': its name is too long", t->path,
+					     t->name);
 		r = penstock_model_add(m, &part, err);
 	}
 	return r;

@@ -53,8 +53,8 @@ static int model_add_file(const struct finding *f, const char *path, struct pens
 	if (ends_with(path, ".safetensors") || (n == sizeof(head) && head[8] == '{'))
 		return shard_add(f->m, f->io, path, err);
 	return penstock_fail(err, -EINVAL,
-			   "%s: is neither safetensors nor an index of such files nor GGUF",
-			   penstock_shorten(&room, path));
+			     "%s: is neither safetensors nor an index of such files nor GGUF",
+			     penstock_shorten(&room, path));
 }
 
 /* ------------------------------------------------------------------- swap folders */
@@ -86,12 +86,12 @@ static int add_swapped(const struct finding *f, const char *path, struct penstoc
 
 	if (len < 0)
 		return penstock_fail(err, (int)len, "%s: %s", penstock_shorten(&room, path),
-				   strerror((int)-len));
+				     strerror((int)-len));
 	w.len = (uint64_t)len;
 	n = w.len / bytes;
 	w.shape = &n;
 	r = w.len % bytes ? penstock_fail(err, -EINVAL, "%s: its size is not whole elements of %s",
-					penstock_shorten(&room, path), dtype)
+					  penstock_shorten(&room, path), dtype)
 			  : penstock_model_add(f->m, &w, err);
 	return r;
 }
@@ -118,7 +118,7 @@ static int64_t list_objects(const struct finding *f, const char *what, char ***r
 	size_t n = 0;
 	int r = c ? penstock_object_list_open(&l, c, f->path, 0, err)
 		  : penstock_fail(err, -ENOTSUP, "%s: the handle has no client of an object store",
-				f->path);
+				  f->path);
 
 	if (r < 0)
 		return r;
@@ -174,7 +174,7 @@ static int64_t each(const struct finding *f, const char *what,
 		return 0;
 	if (r)
 		return penstock_fail(err, r == GLOB_NOSPACE ? -ENOMEM : -EIO,
-				   "%s: the folder cannot be read", f->path);
+				     "%s: the folder cannot be read", f->path);
 	qsort(found.gl_pathv, found.gl_pathc, sizeof(char *), by_number);
 	for (r = 0; r == 0 && (size_t)n < found.gl_pathc; n++)
 		r = add(f, found.gl_pathv[n], err);
@@ -199,8 +199,8 @@ static int add_folder(const struct finding *f, struct penstock_err *err)
 	if (n)
 		return n < 0 ? (int)n : 1;
 	return penstock_fail(err, -ENOENT,
-			   "%s: has no *.safetensors, *.gguf or *_param.tensor.swp in it",
-			   penstock_shorten(&room, f->path));
+			     "%s: has no *.safetensors, *.gguf or *_param.tensor.swp in it",
+			     penstock_shorten(&room, f->path));
 }
 
 static int model_fill(const struct finding *f, struct penstock_err *err)
@@ -211,7 +211,7 @@ static int model_fill(const struct finding *f, struct penstock_err *err)
 
 	if (penstock_object_is_uri(f->path, NULL) <= 0 && stat(f->path, &st) < 0)
 		return penstock_fail(err, -errno, "%s: %s", penstock_shorten(&room, f->path),
-				   strerror(errno));
+				     strerror(errno));
 	r = penstock_model_group(f->m, "", err);
 	if (r == 0)
 		r = S_ISDIR(st.st_mode) ? add_folder(f, err) : model_add_file(f, f->path, err);
@@ -219,13 +219,13 @@ static int model_fill(const struct finding *f, struct penstock_err *err)
 		return r;
 	if (!f->m->nr)
 		return penstock_fail(err, -EINVAL, "%s: has no tensor in it",
-				   penstock_shorten(&room, f->path));
+				     penstock_shorten(&room, f->path));
 	/* swapped parameters are tensors in the order of their numbers */
 	return model_regroup(f->m, r == 1 ? PENSTOCK_BY_TENSOR : f->by, err);
 }
 
 int penstock_model_open(struct penstock_model **out, struct penstock_io *io, const char *path,
-		      const struct penstock_model_opts *opts, struct penstock_err *err)
+			const struct penstock_model_opts *opts, struct penstock_err *err)
 {
 	struct penstock_model_opts o;
 	struct finding f = {.io = io, .path = path};
@@ -234,7 +234,8 @@ int penstock_model_open(struct penstock_model **out, struct penstock_io *io, con
 	if (r < 0)
 		return r;
 	if (o.by > PENSTOCK_BY_TENSOR)
-		return penstock_fail(err, -EINVAL, "by: %u is none of enum penstock_model_by", o.by);
+		return penstock_fail(err, -EINVAL, "by: %u is none of enum penstock_model_by",
+				     o.by);
 	f.by = o.by;
 	r = penstock_model_new(&f.m, err);
 	if (r < 0)

@@ -66,7 +66,7 @@ static int index_bad(const struct index *x, const char *why, struct penstock_err
 	struct penstock_short room;
 
 	return penstock_fail(err, -EINVAL, "%s: byte %td: %s", penstock_shorten(&room, x->path),
-			   x->at - x->text, why);
+			     x->at - x->text, why);
 }
 
 static void blanks(struct index *x)
@@ -163,8 +163,8 @@ static int add_shard(struct penstock_model *m, struct penstock_io *io, const str
 		int64_t k = penstock_safetensors_find(s, x->v[i].name);
 
 		r = k < 0 ? penstock_fail(err, -EINVAL,
-					"%s: has no tensor '%.200s', which the index says it has",
-					penstock_shorten(&room, path), x->v[i].name)
+					  "%s: has no tensor '%.200s', which the index says it has",
+					  penstock_shorten(&room, path), x->v[i].name)
 			  : add_tensor(m, path, penstock_safetensors_get(s, (uint64_t)k), err);
 	}
 	penstock_safetensors_close(s);
@@ -186,7 +186,7 @@ static int read_text(char **ret, struct penstock_io *io, const char *path, struc
 	r = penstock_file_stat(f, &info);
 	if (r == 0 && info.bytes > INDEX_MAX)
 		r = penstock_fail(err, -EINVAL, "%s: is no index: it has %" PRIu64 " bytes", path,
-				info.bytes);
+				  info.bytes);
 	if (r == 0 && !(text = calloc(1, info.bytes + 1)))
 		r = penstock_fail(err, -ENOMEM, "out of memory");
 	n = r < 0 ? r : penstock_pread(f, text, info.bytes, 0, err);

@@ -23,10 +23,10 @@ static int no_room(const struct penstock_weights *w, const struct weights_group 
 	char need[PENSTOCK_SIZE_TEXT], all[PENSTOCK_SIZE_TEXT];
 
 	return penstock_fail(err, -ENOBUFS,
-			   "window: the groups that are held leave no room for '%s' of %s in %s: "
-			   "release one, or take a larger window",
-			   w->m->groups[g - w->groups].name, penstock_size_format(need, g->room),
-			   penstock_size_format(all, w->window_len));
+			     "window: the groups that are held leave no room for '%s' of %s in %s: "
+			     "release one, or take a larger window",
+			     w->m->groups[g - w->groups].name, penstock_size_format(need, g->room),
+			     penstock_size_format(all, w->window_len));
 }
 
 /* How long the caller waited, and for what. */
@@ -96,7 +96,8 @@ static void give(struct penstock_weights *w, struct weights_group *g, struct pen
 	};
 }
 
-static int next_locked(struct penstock_weights *w, struct penstock_view *view, struct penstock_err *err)
+static int next_locked(struct penstock_weights *w, struct penstock_view *view,
+		       struct penstock_err *err)
 {
 	struct weights_group *g;
 	int r;
@@ -115,7 +116,8 @@ static int next_locked(struct penstock_weights *w, struct penstock_view *view, s
 	return 1;
 }
 
-int penstock_weights_next(struct penstock_weights *w, struct penstock_view *view, struct penstock_err *err)
+int penstock_weights_next(struct penstock_weights *w, struct penstock_view *view,
+			  struct penstock_err *err)
 {
 	int r = check_process(w, err);
 
@@ -136,7 +138,7 @@ static int release_locked(struct penstock_weights *w, uint64_t group, bool fence
 		return penstock_fail(err, -EINVAL, "group: %" PRIu64 " is not held", group);
 	if (fence && !w->scrap)
 		return penstock_fail(err, -EINVAL,
-				   "stream: is for a window in device memory, and this is not");
+				     "stream: is for a window in device memory, and this is not");
 	if (fence)
 		return weights_fence(w, g, stream, err);
 	weights_released(w, g);
@@ -157,7 +159,7 @@ int penstock_weights_release(struct penstock_weights *w, uint64_t group, struct 
 }
 
 int penstock_weights_release_after(struct penstock_weights *w, uint64_t group, void *stream,
-				 struct penstock_err *err)
+				   struct penstock_err *err)
 {
 	int r = check_process(w, err);
 
@@ -177,14 +179,14 @@ static int check_groups(const struct penstock_weights *w, const uint64_t *groups
 	for (uint64_t i = 0; r == 0 && i < n; i++)
 		if (groups[i] >= w->nr_groups)
 			r = penstock_fail(err, -EINVAL,
-					"group: %" PRIu64 " is not within the %" PRIu64
-					" of the model",
-					groups[i], w->nr_groups);
+					  "group: %" PRIu64 " is not within the %" PRIu64
+					  " of the model",
+					  groups[i], w->nr_groups);
 	return r;
 }
 
 int penstock_weights_want(struct penstock_weights *w, const uint64_t *groups, uint64_t n,
-			struct penstock_err *err)
+			  struct penstock_err *err)
 {
 	int r = check_groups(w, groups, n, err);
 
@@ -201,7 +203,7 @@ int penstock_weights_want(struct penstock_weights *w, const uint64_t *groups, ui
 }
 
 int penstock_weights_hint(struct penstock_weights *w, const uint64_t *groups, uint64_t n,
-			struct penstock_err *err)
+			  struct penstock_err *err)
 {
 	int r = check_groups(w, groups, n, err);
 
@@ -209,7 +211,7 @@ int penstock_weights_hint(struct penstock_weights *w, const uint64_t *groups, ui
 		return r;
 	if (!(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
 		return penstock_fail(err, -EINVAL,
-				   "hints are for a stream of experts: this one reads ahead");
+				     "hints are for a stream of experts: this one reads ahead");
 	pthread_mutex_lock(&w->lock);
 	/* what was hinted at before and has not been read is of no interest any more */
 	w->nr_hints = w->at_hints = 0;

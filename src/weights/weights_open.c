@@ -66,7 +66,8 @@ static int files_open(struct penstock_weights *w, uint64_t *bytes, struct pensto
 	return r;
 }
 
-static int check_ends(const struct penstock_weights *w, const uint64_t *bytes, struct penstock_err *err)
+static int check_ends(const struct penstock_weights *w, const uint64_t *bytes,
+		      struct penstock_err *err)
 {
 	struct penstock_short a, b;
 
@@ -76,10 +77,10 @@ static int check_ends(const struct penstock_weights *w, const uint64_t *bytes, s
 
 		if (t->offset + t->len > has)
 			return penstock_fail(err, -EINVAL,
-					   "%s: has %" PRIu64
-					   " bytes, and '%s' ends at byte %" PRIu64,
-					   penstock_shorten(&a, t->path), has,
-					   penstock_shorten(&b, t->name), t->offset + t->len);
+					     "%s: has %" PRIu64
+					     " bytes, and '%s' ends at byte %" PRIu64,
+					     penstock_shorten(&a, t->path), has,
+					     penstock_shorten(&b, t->name), t->offset + t->len);
 	}
 	return 0;
 }
@@ -175,7 +176,8 @@ static int window_size(struct penstock_weights *w, struct penstock_err *err)
 		w->o.window = max_u64(min_u64(all, most), min_u64(all, 2 * w->stats.largest)) +
 			      2 * w->page;
 	if (w->o.window > INT64_MAX / 2)
-		return penstock_fail(err, -EINVAL, "window: %" PRIu64 " is beyond 2^62", w->o.window);
+		return penstock_fail(err, -EINVAL, "window: %" PRIu64 " is beyond 2^62",
+				     w->o.window);
 	if (w->nr_groups && w->o.window + (w->o.addr ? 0 : SLACK * w->page) < w->stats.largest)
 		return penstock_fail(
 			err, -EINVAL, "window: %s is smaller than group '%s', which takes %s",
@@ -196,10 +198,11 @@ static int window_cut(struct penstock_weights *w, char *mem, struct penstock_err
 	if (w->device)
 		w->scrap = w->window + w->window_len;
 	if (w->window_len < w->stats.largest)
-		return penstock_fail(err, -EINVAL,
-				   "window: what is left of it in whole pages is smaller than the "
-				   "largest group, which takes %s",
-				   penstock_size_format(need, w->stats.largest));
+		return penstock_fail(
+			err, -EINVAL,
+			"window: what is left of it in whole pages is smaller than the "
+			"largest group, which takes %s",
+			penstock_size_format(need, w->stats.largest));
 	w->stats.window = w->window_len;
 	return 0;
 }
@@ -245,7 +248,8 @@ static bool needs_stages(struct penstock_weights *w)
 {
 	struct penstock_stats s = {.size = sizeof(s)};
 
-	return w->device && penstock_get_stats(w->io, &s) == 0 && strncmp(s.engine, "cufile", 6) != 0;
+	return w->device && penstock_get_stats(w->io, &s) == 0 &&
+	       strncmp(s.engine, "cufile", 6) != 0;
 }
 
 static int reads_make(struct penstock_weights *w, struct penstock_err *err)
@@ -285,15 +289,17 @@ static int opts_take(struct penstock_weights *w, const struct penstock_weights_o
 		return r;
 	if (w->o.flags & ~known)
 		return penstock_fail(err, -EINVAL, "flags: 0x%x has bits that are not known",
-				   w->o.flags);
+				     w->o.flags);
 	if ((w->o.flags & known) == known)
 		return penstock_fail(err, -EINVAL,
-				   "flags: a stream is cyclic or of experts, not both");
+				     "flags: a stream is cyclic or of experts, not both");
 	if (w->o.memory > PENSTOCK_WEIGHTS_DEVICE)
-		return penstock_fail(err, -EINVAL, "memory: %u is none of enum penstock_weights_memory",
-				   w->o.memory);
+		return penstock_fail(err, -EINVAL,
+				     "memory: %u is none of enum penstock_weights_memory",
+				     w->o.memory);
 	if (w->o.addr && !w->o.window)
-		return penstock_fail(err, -EINVAL, "window: the size of what is at addr is missing");
+		return penstock_fail(err, -EINVAL,
+				     "window: the size of what is at addr is missing");
 	return 0;
 }
 
@@ -349,8 +355,8 @@ static void weights_free(struct penstock_weights *w, bool forked)
 }
 
 int penstock_weights_open(struct penstock_weights **out, struct penstock_io *io,
-			const struct penstock_model *m, const struct penstock_weights_opts *opts,
-			struct penstock_err *err)
+			  const struct penstock_model *m, const struct penstock_weights_opts *opts,
+			  struct penstock_err *err)
 {
 	struct penstock_weights *w = calloc(1, sizeof(*w));
 	int r;

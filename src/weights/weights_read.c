@@ -125,9 +125,9 @@ static void came_short(struct penstock_weights *w, const struct weights_read *r,
 	char msg[508];
 
 	penstock_line(msg, sizeof(msg),
-		    "%s: ends at byte %" PRIu64 ", and weights of group '%s' at byte %" PRIu64,
-		    penstock_shorten(&room, w->files[r->file].path), r->offset + got,
-		    w->m->groups[r->g - w->groups].name, r->offset + r->need);
+		      "%s: ends at byte %" PRIu64 ", and weights of group '%s' at byte %" PRIu64,
+		      penstock_shorten(&room, w->files[r->file].path), r->offset + got,
+		      w->m->groups[r->g - w->groups].name, r->offset + r->need);
 	group_failed(r->g, -ENODATA, msg);
 }
 
@@ -292,11 +292,11 @@ int weights_fence(struct penstock_weights *w, struct weights_group *g, void *str
 	enum { BYTES = 16 };
 	struct penstock_iov iov[2] = {{w->scrap, BYTES}, {w->scrap + BYTES, BYTES}};
 	struct penstock_op op = {.opcode = PENSTOCK_COPY,
-			       .flags = PENSTOCK_OP_STREAM,
-			       .nr_iov = 2,
-			       .iov = iov,
-			       .on_done = fence_done,
-			       .stream = stream};
+				 .flags = PENSTOCK_OP_STREAM,
+				 .nr_iov = 2,
+				 .iov = iov,
+				 .on_done = fence_done,
+				 .stream = stream};
 	struct fence *f = malloc(sizeof(*f));
 	int n;
 

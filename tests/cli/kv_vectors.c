@@ -207,8 +207,8 @@ static int load_ops(struct vectors *v, const char *name)
 				strerror(-r));
 	r = kv_ops_parse(&v->ops, text, len, v->texts, &err);
 	if (r < 0)
-		return cli_fail(&cmd_kv_vectors, CLI_USAGE, "%s: %s", penstock_shorten(&shown, name),
-				err.msg);
+		return cli_fail(&cmd_kv_vectors, CLI_USAGE, "%s: %s",
+				penstock_shorten(&shown, name), err.msg);
 	return CLI_OK;
 }
 

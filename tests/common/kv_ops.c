@@ -34,7 +34,7 @@ struct parser {
 static int bad(const struct parser *p, const char *what, const struct field *f)
 {
 	return penstock_fail(p->err, -EINVAL, "line %zu: %s: '%.*s'", p->row_line, what,
-			   (int)min_u64(f->len, 80), f->at);
+			     (int)min_u64(f->len, 80), f->at);
 }
 
 /* What is in quotes; a doubled quote is one. */
@@ -54,7 +54,8 @@ static int quoted(struct parser *p, struct field *f)
 		*to++ = *from;
 	}
 	if (from == p->end)
-		return penstock_fail(p->err, -EINVAL, "line %zu: a quote is not closed", p->row_line);
+		return penstock_fail(p->err, -EINVAL, "line %zu: a quote is not closed",
+				     p->row_line);
 	f->len = (size_t)(to - f->at);
 	p->at = from + 1;
 	return 0;
@@ -81,7 +82,7 @@ static int separator(struct parser *p)
 		return 0;
 	if (*p->at != '\n')
 		return penstock_fail(p->err, -EINVAL, "line %zu: a comma or the end is missing",
-				   p->row_line);
+				     p->row_line);
 	p->at++;
 	p->line++;
 	return 0;

@@ -172,7 +172,7 @@ static void describe(const struct slot *s, char *buf, size_t len)
 		 s->truncates ? "truncating " : "",
 		 s->opcode == PENSTOCK_READ    ? "read"
 		 : s->opcode == PENSTOCK_WRITE ? "write"
-					     : "sync",
+					       : "sync",
 		 (unsigned long long)s->len, (unsigned long long)s->off, s->nr_iov,
 		 s->by_callback ? ", by callback" : "", s->cancelled ? ", cancelled" : "");
 }
@@ -724,7 +724,8 @@ static void open_handle(struct model *m)
 			wrong(m, "%s: %d (%s)", f->path, r, err.msg);
 	}
 	if (pick(m, 2) && m->io && !m->bad)
-		penstock_buf_register(m->io, m->arenas, m->arena_size * NR_SLOTS / 2, 0, NULL, NULL);
+		penstock_buf_register(m->io, m->arenas, m->arena_size * NR_SLOTS / 2, 0, NULL,
+				      NULL);
 }
 
 /* ----------------------------------------------------------------- whole */
@@ -735,7 +736,7 @@ static bool make_striped(struct model *m, struct mfile *f)
 	const char *in[5] = {m->c->dir, m->c->dir, m->c->dir, m->c->dir, m->c->dir};
 	struct penstock_err err = {0, ""};
 	int r = penstock_stripe_create(f->path, units[pick(m, 4)], in, 2 + (unsigned)pick(m, 4), 0,
-				     &err);
+				       &err);
 
 	if (r < 0)
 		wrong(m, "%s", err.msg);

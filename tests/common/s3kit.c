@@ -128,7 +128,8 @@ unsigned s3_nr_uploads(struct penstock_object *c)
 	struct penstock_object_list *l;
 	unsigned n = 0;
 
-	T_EQ(penstock_object_list_open(&l, c, "s3://bucket", PENSTOCK_OBJECT_LIST_UPLOADS, NULL), 0);
+	T_EQ(penstock_object_list_open(&l, c, "s3://bucket", PENSTOCK_OBJECT_LIST_UPLOADS, NULL),
+	     0);
 	while (penstock_object_list_next(l, &e, NULL) > 0)
 		n++;
 	penstock_object_list_close(l);

@@ -87,7 +87,7 @@ struct penstock_op cf_op(enum penstock_opcode code, void *buf, uint64_t len, uin
 }
 
 struct penstock_op cf_path_op(enum penstock_opcode code, const char *path, void *buf, uint64_t len,
-			    uint64_t offset)
+			      uint64_t offset)
 {
 	return (struct penstock_op){
 		.opcode = code, .path = path, .buf = buf, .len = len, .offset = offset};
@@ -122,8 +122,8 @@ struct penstock_done cf_sync(const struct penstock_op *op)
 	return done;
 }
 
-struct penstock_done cf_do(const struct penstock_op *op, int64_t want, unsigned turn, const char *file,
-			 int line)
+struct penstock_done cf_do(const struct penstock_op *op, int64_t want, unsigned turn,
+			   const char *file, int line)
 {
 	struct penstock_done done = turn & 1 ? cf_async(op) : cf_sync(op);
 

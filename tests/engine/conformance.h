@@ -35,15 +35,15 @@ void cf_file_open(int oflags);
 
 struct penstock_op cf_op(enum penstock_opcode code, void *buf, uint64_t len, uint64_t offset);
 struct penstock_op cf_path_op(enum penstock_opcode code, const char *path, void *buf, uint64_t len,
-			    uint64_t offset);
+			      uint64_t offset);
 
 /* Submit and wait; the operation must be taken. */
 struct penstock_done cf_async(const struct penstock_op *op);
 struct penstock_done cf_sync(const struct penstock_op *op);
 /* The same, alternating by @turn; it must succeed with @want bytes. */
 #define CF_DO(op, want, turn) cf_do((op), (int64_t)(want), (turn), __FILE__, __LINE__)
-struct penstock_done cf_do(const struct penstock_op *op, int64_t want, unsigned turn, const char *file,
-			 int line);
+struct penstock_done cf_do(const struct penstock_op *op, int64_t want, unsigned turn,
+			   const char *file, int line);
 uint64_t cf_submit(const struct penstock_op *op);
 
 /*

@@ -124,7 +124,7 @@ static void what_is_accepted_comes_back_once(void)
 		T_OK(reqs[i].res > 0 && reqs[i].res <= LEN);
 		if (moves)
 			T_EQ(penstock_pattern_check(reqs[i].buf, (size_t)reqs[i].res, SEED,
-						  reqs[i].off),
+						    reqs[i].off),
 			     (size_t)reqs[i].res);
 	}
 }
@@ -367,7 +367,7 @@ static void registered_files_and_memory_work_and_can_be_taken_out(void)
 			T_OK(reqs[i].res > 0);
 			if (moves)
 				T_EQ(penstock_pattern_check(reqs[i].buf, (size_t)reqs[i].res, SEED,
-							  reqs[i].off),
+							    reqs[i].off),
 				     (size_t)reqs[i].res);
 		}
 		if (file_ok)

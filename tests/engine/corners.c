@@ -112,8 +112,8 @@ static void a_truncating_write_is_durable_and_ends_the_file(void)
 		t_file_make(cf_path, SEED, 20000);
 		cf_file_open(O_RDWR);
 		op = cf_op(PENSTOCK_WRITE, buf, sizeof(buf), 0);
-		op.flags =
-			PENSTOCK_OP_TRUNCATE | (turn & 2 ? PENSTOCK_OP_DATASYNC : PENSTOCK_OP_FULLSYNC);
+		op.flags = PENSTOCK_OP_TRUNCATE |
+			   (turn & 2 ? PENSTOCK_OP_DATASYNC : PENSTOCK_OP_FULLSYNC);
 		CF_DO(&op, sizeof(buf), turn);
 		T_EQ(t_file_size(cf_path), sizeof(buf));
 		op.len = 0;

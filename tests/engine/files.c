@@ -73,7 +73,8 @@ static void path_file_and_descriptor_reach_the_same_bytes(void)
 
 static void a_descriptor_that_is_handed_over_is_a_file_like_any_other(void)
 {
-	struct penstock_file_info opened = {.size = sizeof(opened)}, taken = {.size = sizeof(taken)};
+	struct penstock_file_info opened = {.size = sizeof(opened)},
+				  taken = {.size = sizeof(taken)};
 	struct penstock_err err = {0, ""};
 	struct penstock_file *f = NULL;
 	struct penstock_op op;
@@ -284,7 +285,8 @@ static void paths_that_cannot_be_opened_say_so(void)
 			T_STR_HAS(err.msg, rows[i].path);
 		T_ERR(penstock_run(cf_io, &op, &d, &err), rows[i].want, &err);
 		T_ERR(penstock_file_open(&f, cf_io, rows[i].path,
-				       rows[i].code == PENSTOCK_READ ? O_RDONLY : O_RDWR, 0644, &err),
+					 rows[i].code == PENSTOCK_READ ? O_RDONLY : O_RDWR, 0644,
+					 &err),
 		      rows[i].want, &err);
 		T_OK(!f);
 	}
@@ -324,14 +326,15 @@ static void open_flags_mean_what_open_says(void)
 	cf_open(NULL);
 	T_ERR(penstock_file_open(&f, cf_io, cf_path, O_RDWR, 0, &err), -ENOENT, &err);
 	T_STR_HAS(err.msg, cf_path);
-	T_ERR(penstock_file_open(&f, cf_io, cf_path, O_RDWR | O_CREAT | O_EXCL, 0640, &err), 0, &err);
+	T_ERR(penstock_file_open(&f, cf_io, cf_path, O_RDWR | O_CREAT | O_EXCL, 0640, &err), 0,
+	      &err);
 	T_EQ(stat(cf_path, &st), 0);
 	T_EQ(st.st_mode & 07777, 0640);
 	T_EQ(penstock_pwrite(f, "abc", 3, 0, &err), 3);
 	T_EQ(penstock_file_close(f, &err), 0);
 	f = NULL;
-	T_ERR(penstock_file_open(&f, cf_io, cf_path, O_RDWR | O_CREAT | O_EXCL, 0640, &err), -EEXIST,
-	      &err);
+	T_ERR(penstock_file_open(&f, cf_io, cf_path, O_RDWR | O_CREAT | O_EXCL, 0640, &err),
+	      -EEXIST, &err);
 	T_ERR(penstock_file_open(&f, cf_io, cf_path, O_RDWR | O_TRUNC, 0, &err), 0, &err);
 	T_EQ(t_file_size(cf_path), 0);
 	T_EQ(penstock_file_close(f, &err), 0);
@@ -467,7 +470,8 @@ static void direct_is_used_where_the_file_says_so(void)
 		/* what is aligned goes straight, whatever the head and the tail need */
 		op = cf_op(PENSTOCK_WRITE, (char *)buf + 1, 300000, 1);
 		d = CF_DO(&op, 300000, 1);
-		T_OK(d.flags & (PENSTOCK_DONE_DIRECT | PENSTOCK_DONE_BUFFERED | PENSTOCK_DONE_BOUNCED));
+		T_OK(d.flags &
+		     (PENSTOCK_DONE_DIRECT | PENSTOCK_DONE_BUFFERED | PENSTOCK_DONE_BOUNCED));
 		T_EQ(info.why[0], '\0');
 	} else {
 		T_OK(info.why[0]);

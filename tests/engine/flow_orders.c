@@ -26,8 +26,9 @@ static struct flow_op draw(struct penstock_random *random, struct fate *fates, s
 	static char names[OBJECTS][16];
 	unsigned n = (unsigned)penstock_random_below(random, OBJECTS);
 	unsigned to = (unsigned)penstock_random_below(random, fk_opts.nr_places);
-	uint64_t size = penstock_random_below(random, 10) ? 1 + penstock_random_below(random, KIB(200))
-							: 1 + penstock_random_below(random, MIB(4));
+	uint64_t size = penstock_random_below(random, 10)
+				? 1 + penstock_random_below(random, KIB(200))
+				: 1 + penstock_random_below(random, MIB(4));
 	struct fate *f = &fates[n];
 	unsigned place = penstock_random_below(random, 20) ? f->place : to;
 	bool there = f->exists && f->place == place;

@@ -156,8 +156,8 @@ struct drawn {
 
 static struct flow_op draw(struct penstock_random *random, struct drawn *d)
 {
-	uint64_t len =
-		1 + penstock_random_below(random, penstock_random_below(random, 4) ? KIB(16) : MIB(2));
+	uint64_t len = 1 + penstock_random_below(random, penstock_random_below(random, 4) ? KIB(16)
+											  : MIB(2));
 	unsigned what = (unsigned)penstock_random_below(random, 20);
 
 	d->object = (unsigned)penstock_random_below(random, OBJECTS);

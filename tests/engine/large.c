@@ -142,7 +142,8 @@ static void offsets_beyond_what_a_file_can_have_are_refused(void)
 	cf_open(NULL);
 	cf_file_open(O_RDWR);
 	for (unsigned i = 0; i < 2 * T_COUNT(rows); i++) {
-		struct penstock_op op = cf_op(PENSTOCK_WRITE, buf, rows[i / 2].len, rows[i / 2].off);
+		struct penstock_op op =
+			cf_op(PENSTOCK_WRITE, buf, rows[i / 2].len, rows[i / 2].off);
 		struct penstock_done d;
 		uint64_t ticket = 77;
 		int r;

@@ -110,7 +110,8 @@ static void extremes_of_the_options_work(void)
 
 	for (unsigned i = 0; i < T_COUNT(rows); i++) {
 		struct penstock_opts o = cf_opts();
-		struct penstock_op op = cf_path_op(PENSTOCK_WRITE, cf_path, buf, sizeof(buf) - 1, 0);
+		struct penstock_op op =
+			cf_path_op(PENSTOCK_WRITE, cf_path, buf, sizeof(buf) - 1, 0);
 
 		o.depth = rows[i].depth;
 		o.threads = rows[i].threads;

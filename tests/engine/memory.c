@@ -232,7 +232,8 @@ static void memory_of_no_handle_is_locked_or_says_why(void)
 	struct penstock_buf_info info;
 	void *p = NULL;
 
-	T_EQ(penstock_mem_alloc(&p, MIB(3), PENSTOCK_HUGE_AUTO, PENSTOCK_BUF_LOCKED, &info, NULL), 0);
+	T_EQ(penstock_mem_alloc(&p, MIB(3), PENSTOCK_HUGE_AUTO, PENSTOCK_BUF_LOCKED, &info, NULL),
+	     0);
 	T_OK(info.got & PENSTOCK_BUF_LOCKED || info.note[0]);
 	memset(p, 1, MIB(3));
 	penstock_mem_free(p, MIB(3));
@@ -291,7 +292,8 @@ static void huge_pages_are_taken_at_the_callers_word(void)
 	cf_open(NULL);
 	cf_file_open(O_RDWR | O_CREAT);
 	for (unsigned i = 0; i < 2; i++) {
-		T_EQ(penstock_buf_register(cf_io, mem, MIB(4), i ? PENSTOCK_BUF_HUGE : 0, &info, NULL),
+		T_EQ(penstock_buf_register(cf_io, mem, MIB(4), i ? PENSTOCK_BUF_HUGE : 0, &info,
+					   NULL),
 		     0);
 		T_EQ(T_BIT(info.got, PENSTOCK_BUF_HUGE), i);
 		T_OK(!(info.got & PENSTOCK_BUF_COLLAPSE));

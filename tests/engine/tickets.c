@@ -24,7 +24,8 @@ static void open_one_thread(void)
 
 static struct penstock_op small_read(unsigned i)
 {
-	struct penstock_op op = cf_op(PENSTOCK_READ, data + 4096 * (i % 256), 1000, 4096 * (i % 256));
+	struct penstock_op op =
+		cf_op(PENSTOCK_READ, data + 4096 * (i % 256), 1000, 4096 * (i % 256));
 
 	op.tag = 1000 + i;
 	return op;
@@ -358,8 +359,8 @@ static void fields_out_of_range_are_refused(void)
 	bad[5].nr_iov = 2;
 	bad[5].iov = iov;
 	for (unsigned i = 0; i < 6; i++) {
-		int want =
-			bad[i].opcode == PENSTOCK_READ && !bad[i].flags && i != 4 ? -EFAULT : -EINVAL;
+		int want = bad[i].opcode == PENSTOCK_READ && !bad[i].flags && i != 4 ? -EFAULT
+										     : -EINVAL;
 
 		T_ERR(penstock_submit(cf_io, &bad[i], 1, NULL, &err), want, &err);
 		T_ERR(penstock_run(cf_io, &bad[i], &d, &err), want, &err);
@@ -657,8 +658,8 @@ static void close_waits_and_nothing_is_lost(void)
 		unlink(cf_path);
 		penstock_pattern_fill(buf, NR * LEN, round, 0);
 		for (unsigned i = 0; i < NR; i++) {
-			struct penstock_op op = cf_path_op(PENSTOCK_WRITE, cf_path, buf + i * LEN, LEN,
-							 (uint64_t)i * LEN);
+			struct penstock_op op = cf_path_op(PENSTOCK_WRITE, cf_path, buf + i * LEN,
+							   LEN, (uint64_t)i * LEN);
 
 			cf_submit(&op);
 		}

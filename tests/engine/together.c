@@ -44,7 +44,8 @@ static void *hammer(void *arg)
 			uint64_t len = penstock_random_below(&rnd, (s + 1) * part - off + 1);
 			unsigned char *mem = buf + s * w->span + penstock_random_below(&rnd, 9);
 
-			ops[s] = cf_op(r & 1 ? PENSTOCK_READ : PENSTOCK_WRITE, mem, len, w->base + off);
+			ops[s] = cf_op(r & 1 ? PENSTOCK_READ : PENSTOCK_WRITE, mem, len,
+				       w->base + off);
 			ops[s].tag = w->nr * 100 + s;
 			if (w->own_path) {
 				ops[s].file = NULL;

@@ -150,7 +150,8 @@ static void a_read_past_the_end_is_short_and_says_so(void)
 		uint64_t size = rows[i / 2].size, off = rows[i / 2].off, want = rows[i / 2].want;
 		struct t_mem m = t_mem_new(rows[i / 2].len, i % 4 == 3 ? 0 : i % 4 == 1 ? 3 : -1);
 		unsigned char *made = malloc(size + 1);
-		struct penstock_op op = cf_path_op(PENSTOCK_READ, cf_path, m.buf, rows[i / 2].len, off);
+		struct penstock_op op =
+			cf_path_op(PENSTOCK_READ, cf_path, m.buf, rows[i / 2].len, off);
 		struct penstock_done d;
 
 		T_OK(made);
@@ -500,7 +501,8 @@ static void durable_writes_are_as_right_as_others(void)
 					 PENSTOCK_OP_DATASYNC | PENSTOCK_OP_TRUNCATE};
 	static unsigned char buf[150001];
 
-	for (unsigned durable = PENSTOCK_DURABLE_NONE; durable <= PENSTOCK_DURABLE_FULL; durable++) {
+	for (unsigned durable = PENSTOCK_DURABLE_NONE; durable <= PENSTOCK_DURABLE_FULL;
+	     durable++) {
 		struct penstock_opts o = cf_opts();
 
 		o.durability = durable;
@@ -645,8 +647,8 @@ static void many_writers_may_grow_one_file(void)
 		penstock_pattern_fill(buf, sizeof(buf), round, 0);
 		for (unsigned i = 0; i < NR; i++) {
 			unsigned k = round & 1 ? NR - 1 - i : i;
-			struct penstock_op op = cf_path_op(PENSTOCK_WRITE, cf_path, buf + k * LEN, LEN,
-							 (uint64_t)k * LEN);
+			struct penstock_op op = cf_path_op(PENSTOCK_WRITE, cf_path, buf + k * LEN,
+							   LEN, (uint64_t)k * LEN);
 
 			cf_submit(&op);
 		}

@@ -18,8 +18,7 @@
  *	falloc=E        fallocate fails with errno E; without, it is not supported
  *	fsync=1 flush=1 fsync, close fail with EIO
  *	sleep=N         a read takes N milliseconds
- *	meet=N          a read waits until as many are under way; one that is left alone fails with
- *EIO
+ *	meet=N          a read waits until N reads are in flight; a read left alone fails (EIO)
  *
  * With the variable BADFS_LOG set, what is done is written to the file it names: see badlog.h.
  *

@@ -9,7 +9,7 @@
  * in a folder of its own: of names, those that were flushed and any of the later changes; of
  * contents, what was flushed, or that and all the rest, or the new length with zeros.
  * In each the checkpoint must be the last that was said to be saved or the one that was about to
- *be, whole, and with checksums that agree; and the next save leaves nothing else behind.
+ * be, whole, and with checksums that agree; and the next save leaves nothing else behind.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -251,7 +251,8 @@ static void power_that_fails_leaves_the_old_file_or_the_new_one(void)
 		int fd;
 
 		/* once without checksums: those of the file before must not stay for it */
-		T_ERR(ckpt_save(io, t_path("bad/f"), nr, nr == 5 ? PENSTOCK_WRITER_NO_CRC : 0, &err),
+		T_ERR(ckpt_save(io, t_path("bad/f"), nr, nr == 5 ? PENSTOCK_WRITER_NO_CRC : 0,
+				&err),
 		      0, &err);
 		snprintf(mark, sizeof(mark), "bad/mark%d", (int)nr);
 		fd = open(t_path(mark), O_WRONLY | O_CREAT, 0600);

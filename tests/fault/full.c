@@ -285,7 +285,7 @@ static void many_writers_fail_each_with_its_own_bytes(void)
 	}
 	while (taken < NR) { /* one that finds no room to reserve may be refused at once */
 		int r = penstock_submit(io, ops + taken, (unsigned)(NR - taken), tickets + taken,
-				      NULL);
+					NULL);
 
 		if (r > 0) {
 			taken += r;

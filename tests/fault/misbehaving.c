@@ -89,9 +89,11 @@ static void fill_then_name(const char *name)
 	close(fd);
 }
 
-static struct penstock_done move(uint32_t code, void *buf, uint64_t len, uint64_t off, unsigned turn)
+static struct penstock_done move(uint32_t code, void *buf, uint64_t len, uint64_t off,
+				 unsigned turn)
 {
-	struct penstock_op op = {.opcode = code, .path = path, .buf = buf, .len = len, .offset = off};
+	struct penstock_op op = {
+		.opcode = code, .path = path, .buf = buf, .len = len, .offset = off};
 	struct penstock_err err = {0, ""};
 	struct penstock_done d;
 	uint64_t ticket;
@@ -317,13 +319,14 @@ static void read_small(const uint64_t *off, unsigned nr, bool together)
 
 	for (unsigned i = 0; i < nr; i++)
 		ops[i] = (struct penstock_op){.opcode = PENSTOCK_READ,
-					    .path = path,
-					    .buf = got + i * EACH,
-					    .len = EACH,
-					    .offset = off[i],
-					    .tag = off[i] < LEN ? EACH : 0};
+					      .path = path,
+					      .buf = got + i * EACH,
+					      .len = EACH,
+					      .offset = off[i],
+					      .tag = off[i] < LEN ? EACH : 0};
 	for (unsigned i = 0; i < nr; i += together ? nr : 1)
-		T_EQ(penstock_submit(io, ops + i, together ? nr : 1, NULL, NULL), together ? nr : 1);
+		T_EQ(penstock_submit(io, ops + i, together ? nr : 1, NULL, NULL),
+		     together ? nr : 1);
 	for (unsigned n = 0; n < nr;) { /* who sleeps for a result would see that all is begun */
 		int r = penstock_wait_any(io, d, 0, MOST, 0);
 

@@ -28,8 +28,8 @@ static void what_came_before_a_break_is_kept(void)
 	penstock_object_get_stats(c, &s);
 	/* Each of the four ranges breaks twice; more often than there are attempts together. */
 	s3_rules("method=GET times=8 short:1000000");
-	T_ERR(penstock_object_read(c, "s3://bucket/kept", buf, len + 1, 0, NULL, &err), (int64_t)len,
-	      &err);
+	T_ERR(penstock_object_read(c, "s3://bucket/kept", buf, len + 1, 0, NULL, &err),
+	      (int64_t)len, &err);
 	T_EQ(penstock_pattern_check(buf, len, 7, 0), len);
 	penstock_object_get_stats(c, &s);
 	T_OK(s.retries >= 7 && s.bytes_read < len + 100000);
@@ -250,12 +250,12 @@ static void a_lost_answer_to_a_put_in_place_of_one_is_told(void)
 	s3_put_pattern(c, "s3://bucket/mine", 8, 1000);
 	T_ERR(penstock_object_stat(c, "s3://bucket/mine", &info, &err), 0, &err);
 	s3_rules("method=PUT times=1 status:500 late");
-	T_ERR(penstock_object_put(c, "s3://bucket/mine", "new", 3, 0, info.etag, NULL, &err), -ESTALE,
-	      &err);
+	T_ERR(penstock_object_put(c, "s3://bucket/mine", "new", 3, 0, info.etag, NULL, &err),
+	      -ESTALE, &err);
 	T_STR_HAS(err.msg, "its ETag is another, perhaps by an attempt whose answer was lost");
 	s3_rules("");
-	T_ERR(penstock_object_put(c, "s3://bucket/mine", "new", 3, 0, info.etag, NULL, &err), -ESTALE,
-	      &err);
+	T_ERR(penstock_object_put(c, "s3://bucket/mine", "new", 3, 0, info.etag, NULL, &err),
+	      -ESTALE, &err);
 	T_STR_HAS(err.msg, "it was replaced: its ETag is another");
 	T_OK(!strstr(err.msg, "lost"));
 	penstock_object_close(c);

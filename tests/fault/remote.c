@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Objects that a handle opens as files, of a store that fails: what is read is of one object, what
- *is written is all there or not at all, and nothing hangs.
+ * is written is all there or not at all, and nothing hangs.
  *
  *	remote ENGINE PYTHON SERVER.PY
  */
@@ -108,7 +108,8 @@ static void any_range_arrives_in_memory_as_it_is(void)
 
 		T_ERR(penstock_pread(f, m.buf, m.len, ranges[i].at, &err), (int64_t)ranges[i].want,
 		      &err);
-		T_EQ(penstock_pattern_check(m.buf, ranges[i].want, 7, ranges[i].at), ranges[i].want);
+		T_EQ(penstock_pattern_check(m.buf, ranges[i].want, 7, ranges[i].at),
+		     ranges[i].want);
 		T_MEM_CHECK(&m);
 		t_mem_free(&m);
 	}
@@ -137,17 +138,17 @@ static void scattered_memory_and_files_are_in_flight_together(void)
 		iov[i][1] = (struct penstock_iov){at + 10, 0};
 		iov[i][2] = (struct penstock_iov){at + 10, LEN - 10};
 		ops[2 * i] = (struct penstock_op){.opcode = PENSTOCK_READ,
-						.flags = PENSTOCK_OP_EXACT,
-						.path = "s3://bucket/mixed",
-						.iov = iov[i],
-						.nr_iov = 3,
-						.offset = (uint64_t)i * LEN};
+						  .flags = PENSTOCK_OP_EXACT,
+						  .path = "s3://bucket/mixed",
+						  .iov = iov[i],
+						  .nr_iov = 3,
+						  .offset = (uint64_t)i * LEN};
 		ops[2 * i + 1] = (struct penstock_op){.opcode = PENSTOCK_READ,
-						    .flags = PENSTOCK_OP_EXACT,
-						    .path = t_path("disk"),
-						    .buf = disk + (size_t)i * LEN,
-						    .len = LEN,
-						    .offset = (uint64_t)i * LEN};
+						      .flags = PENSTOCK_OP_EXACT,
+						      .path = t_path("disk"),
+						      .buf = disk + (size_t)i * LEN,
+						      .len = LEN,
+						      .offset = (uint64_t)i * LEN};
 	}
 	T_ERR(penstock_submit(io, ops, 2 * OPS, NULL, &err), 2 * OPS, &err);
 	T_EQ(penstock_wait_all(io, -1, &sum), 0);
@@ -238,11 +239,11 @@ static void reads_end_right_through_503s_and_broken_connections(void)
 		 "method=GET p=0.05 short:100000\np=0.03 drop");
 	for (unsigned i = 0; i < OPS; i++)
 		ops[i] = (struct penstock_op){.opcode = PENSTOCK_READ,
-					    .flags = PENSTOCK_OP_EXACT,
-					    .file = f,
-					    .buf = buf + (size_t)i * LEN,
-					    .len = LEN,
-					    .offset = (uint64_t)i * LEN};
+					      .flags = PENSTOCK_OP_EXACT,
+					      .file = f,
+					      .buf = buf + (size_t)i * LEN,
+					      .len = LEN,
+					      .offset = (uint64_t)i * LEN};
 	T_ERR(penstock_submit(io, ops, OPS, NULL, &err), OPS, &err);
 	T_EQ(penstock_wait_all(io, -1, &sum), 0);
 	if (sum.failed)
@@ -269,11 +270,11 @@ static void an_endpoint_that_dies_costs_no_read(void)
 	f = file_of("s3://bucket/e", O_RDONLY);
 	for (unsigned i = 0; i < OPS; i++)
 		ops[i] = (struct penstock_op){.opcode = PENSTOCK_READ,
-					    .flags = PENSTOCK_OP_EXACT,
-					    .file = f,
-					    .buf = buf + (size_t)i * LEN,
-					    .len = LEN,
-					    .offset = (uint64_t)i * LEN};
+					      .flags = PENSTOCK_OP_EXACT,
+					      .file = f,
+					      .buf = buf + (size_t)i * LEN,
+					      .len = LEN,
+					      .offset = (uint64_t)i * LEN};
 	T_EQ(penstock_submit(io, ops, OPS / 2, NULL, NULL), OPS / 2);
 	s3_port(0, false);
 	T_EQ(penstock_submit(io, ops + OPS / 2, OPS / 2, NULL, NULL), OPS / 2);
@@ -332,9 +333,9 @@ static void by_name_a_write_is_the_object(void)
 	static const uint64_t lens[] = {0, 1, 5000, 2 * S3_PART + 7};
 	char *buf = malloc(lens[3]);
 	struct penstock_op op = {.opcode = PENSTOCK_WRITE,
-			       .path = "s3://bucket/whole",
-			       .flags = PENSTOCK_OP_TRUNCATE,
-			       .buf = buf};
+				 .path = "s3://bucket/whole",
+				 .flags = PENSTOCK_OP_TRUNCATE,
+				 .buf = buf};
 	struct penstock_err err = {0, ""};
 	uint64_t ticket;
 
@@ -509,12 +510,12 @@ static void callbacks_read_by_name_without_waiting(void)
 	open_with(s3_urls[0], 3);
 	s3_put_pattern(client, "s3://bucket/chain", 2, 20 * sizeof(buf));
 	c.op = (struct penstock_op){.opcode = PENSTOCK_READ,
-				  .flags = PENSTOCK_OP_EXACT,
-				  .path = "s3://bucket/chain",
-				  .buf = buf,
-				  .len = sizeof(buf),
-				  .on_done = next_of_chain,
-				  .arg = &c};
+				    .flags = PENSTOCK_OP_EXACT,
+				    .path = "s3://bucket/chain",
+				    .buf = buf,
+				    .len = sizeof(buf),
+				    .on_done = next_of_chain,
+				    .arg = &c};
 	T_EQ(penstock_submit(io, &c.op, 1, NULL, NULL), 1);
 	T_EQ(penstock_wait_all(io, -1, NULL), 0);
 	T_EQ(c.worst, 0);

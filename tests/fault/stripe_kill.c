@@ -107,7 +107,8 @@ static void write_until_killed(void)
 	struct penstock_file *f;
 	struct penstock_io *io;
 
-	if (penstock_open(&io, NULL, NULL) < 0 || penstock_file_open(&f, io, name, O_RDWR, 0, NULL) < 0)
+	if (penstock_open(&io, NULL, NULL) < 0 ||
+	    penstock_file_open(&f, io, name, O_RDWR, 0, NULL) < 0)
 		_exit(1);
 	for (uint64_t at = 500000;; at = at > MIB(4) ? 500000 : at + 70001)
 		penstock_pwrite(f, buf, MIB(1), at, NULL);
@@ -293,7 +294,8 @@ static void a_sync_tells_the_new_size_when_all_members_have_it(void)
 	opts.engine = "threads"; /* flushes by fsync(2), where they are seen */
 	T_ERR(penstock_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
 	move(true, 5000);
-	T_ERR(penstock_backing_open(&store, name, O_RDONLY, 0, PENSTOCK_DIRECT_NEVER, &err), 0, &err);
+	T_ERR(penstock_backing_open(&store, name, O_RDONLY, 0, PENSTOCK_DIRECT_NEVER, &err), 0,
+	      &err);
 	T_ERR(penstock_open(&io, &opts, &err), 0, &err);
 	for (unsigned way = 0; way < 3; way++) {
 		uint64_t before = told_now(&store), size = before + 300000;

@@ -271,7 +271,7 @@ static void sync_part(struct penstock_io *io, struct penstock_file *file, unsign
 
 	if (file) {
 		r = noted(penstock_pwrite(file, from + writes[0].off, writes[0].len, writes[0].off,
-					NULL));
+					  NULL));
 		T_OK(r < 0 || r == (int64_t)writes[0].len);
 		written[0] = r > 0;
 	}
@@ -368,7 +368,8 @@ static void transfers(void)
 		T_OK(!io);
 		return;
 	}
-	if (noted(penstock_buf_alloc(&mem, io, sizeof(data), PENSTOCK_BUF_LOCKED, NULL, &err)) == 0) {
+	if (noted(penstock_buf_alloc(&mem, io, sizeof(data), PENSTOCK_BUF_LOCKED, NULL, &err)) ==
+	    0) {
 		from = mem;
 		memcpy(from, data, sizeof(data));
 	}
@@ -413,7 +414,7 @@ static void ckpt_save(struct penstock_io *io, const char *name)
 		r = penstock_writer_seek(w, 1000, &err);
 	if (r == 0)
 		r = penstock_writer_write(w, bytes + 1000, 500,
-					&err); /* summed again from the file */
+					  &err); /* summed again from the file */
 	if (noted(r) < 0) {
 		T_OK(err.msg[0]);
 		penstock_writer_abort(w);

@@ -67,7 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		mend(log, size - 1 + STORE_LOG_HEAD);
 	snprintf(path, sizeof(path), "%s", dir);
 	FUZZ_CHECK(mkdir(path, 0700) == 0);
-	scratch_write("s/penstock-store", "penstock-store 1 0000000000000001 0000000000000002\n", 49);
+	scratch_write("s/penstock-store", "penstock-store 1 0000000000000001 0000000000000002\n",
+		      49);
 	scratch_write("s/data", zeros, DATA);
 	scratch_write("s/log", log, size - 1 + STORE_LOG_HEAD);
 	dir = path;

@@ -12,7 +12,8 @@ struct memory {
 	size_t size;
 };
 
-static int read_memory(void *arg, void *buf, uint64_t len, uint64_t offset, struct penstock_err *err)
+static int read_memory(void *arg, void *buf, uint64_t len, uint64_t offset,
+		       struct penstock_err *err)
 {
 	const struct memory *m = arg;
 

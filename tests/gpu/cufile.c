@@ -88,7 +88,7 @@ static void reads_of_every_size_and_place_arrive(void)
 			T_OK(!(d.flags & (PENSTOCK_DONE_RING | PENSTOCK_DONE_CUFILE |
 					  PENSTOCK_DONE_INLINE | PENSTOCK_DONE_BOUNCED)));
 			T_EQ(penstock_pattern_check(rg_see(dev, SPACE) + at, sizes[s], SEED,
-						  offsets[o]),
+						    offsets[o]),
 			     sizes[s]);
 			around_is_untouched(dev, at, sizes[s]);
 			memset(rg_see(dev, SPACE), GUARD, SPACE);
@@ -334,7 +334,7 @@ static void registered_memory_is_used_as_such(void)
 		op = rg_op(PENSTOCK_READ, dev + 4096 + i * 1001, MIB(2), i * 999);
 		RG_DO(&op, MIB(2), i);
 		T_EQ(penstock_pattern_check(rg_see(dev, SPACE) + 4096 + i * 1001, MIB(2), SEED,
-					  i * 999),
+					    i * 999),
 		     MIB(2));
 	}
 	T_EQ(cf->in_registered, cf->reads);
@@ -436,7 +436,7 @@ static void *read_often(void *arg)
 		T_CHECK(penstock_run(r->io, &op, &d, NULL) == 0);
 		T_CHECK(d.res == (int64_t)op.len);
 		T_CHECK(penstock_pattern_check(standin_hidden(r->dev, op.len), op.len, SEED,
-					     op.offset) == op.len);
+					       op.offset) == op.len);
 	}
 	return NULL;
 }

@@ -20,7 +20,8 @@ static void host_memory_works(void)
 {
 	static unsigned char buf[300001];
 	const char *path = t_path("file");
-	struct penstock_op op = {.opcode = PENSTOCK_READ, .path = path, .buf = buf, .len = sizeof(buf)};
+	struct penstock_op op = {
+		.opcode = PENSTOCK_READ, .path = path, .buf = buf, .len = sizeof(buf)};
 	struct penstock_done d;
 	struct penstock_io *io;
 

@@ -145,10 +145,10 @@ unsigned char *rg_see(CUdeviceptr ptr, size_t len)
 struct penstock_op rg_op(enum penstock_opcode code, CUdeviceptr buf, uint64_t len, uint64_t offset)
 {
 	return (struct penstock_op){.opcode = code,
-				  .file = rg_file,
-				  .buf = (void *)(uintptr_t)buf,
-				  .len = len,
-				  .offset = offset};
+				    .file = rg_file,
+				    .buf = (void *)(uintptr_t)buf,
+				    .len = len,
+				    .offset = offset};
 }
 
 uint64_t rg_submit(const struct penstock_op *op)
@@ -168,8 +168,8 @@ struct penstock_done rg_wait(uint64_t ticket)
 	return done;
 }
 
-struct penstock_done rg_do(const struct penstock_op *op, int64_t want, unsigned turn, const char *file,
-			 int line)
+struct penstock_done rg_do(const struct penstock_op *op, int64_t want, unsigned turn,
+			   const char *file, int line)
 {
 	struct penstock_err err = {0, ""};
 	struct penstock_done done;

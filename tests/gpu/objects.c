@@ -65,8 +65,8 @@ static void device_memory_becomes_an_object(void)
 	op.path = "s3://bucket/out";
 	op.flags = PENSTOCK_OP_TRUNCATE;
 	RG_DO(&op, len, 0);
-	T_ERR(penstock_object_read(client, "s3://bucket/out", back, len, 0, NULL, &err), (int64_t)len,
-	      &err);
+	T_ERR(penstock_object_read(client, "s3://bucket/out", back, len, 0, NULL, &err),
+	      (int64_t)len, &err);
 	T_EQ(penstock_pattern_check(back, len, 4, 0), len);
 	free(back);
 }
@@ -78,10 +78,10 @@ static void a_list_of_both_memories_is_one_range(void)
 	char *a = malloc(A), *c = malloc(C);
 	struct penstock_iov iov[] = {{a, A}, {(void *)(uintptr_t)dev, B}, {c, C}};
 	struct penstock_op op = {.opcode = PENSTOCK_READ,
-			       .flags = PENSTOCK_OP_EXACT,
-			       .path = "s3://bucket/both",
-			       .iov = iov,
-			       .nr_iov = 3};
+				 .flags = PENSTOCK_OP_EXACT,
+				 .path = "s3://bucket/both",
+				 .iov = iov,
+				 .nr_iov = 3};
 
 	s3_put_pattern(client, "s3://bucket/both", 5, A + B + C);
 	RG_DO(&op, A + B + C, 0);

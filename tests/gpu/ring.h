@@ -42,7 +42,7 @@ uint64_t rg_submit(const struct penstock_op *op);
 struct penstock_done rg_wait(uint64_t ticket);
 /* Submit and wait, or penstock_run(), in turns; the result must be @want. */
 #define RG_DO(op, want, turn) rg_do((op), (int64_t)(want), (turn), __FILE__, __LINE__)
-struct penstock_done rg_do(const struct penstock_op *op, int64_t want, unsigned turn, const char *file,
-			 int line);
+struct penstock_done rg_do(const struct penstock_op *op, int64_t want, unsigned turn,
+			   const char *file, int line);
 
 #endif

@@ -66,7 +66,7 @@ static bool run(const struct penstock_op *op, uint64_t want)
 		return went_well(r, want, err.msg);
 	if (d.res < 0 && op->opcode == PENSTOCK_READ)
 		T_EQ(penstock_pattern_check(rg_see((uintptr_t)op->buf, d.bytes), d.bytes, SEED,
-					  op->offset),
+					    op->offset),
 		     d.bytes);
 	return went_well(d.res, want, d.msg);
 }
@@ -133,9 +133,9 @@ static void several_at_once(void)
 static void scatter(void)
 {
 	struct penstock_iov iov[] = {{(void *)(uintptr_t)(dev[0] + 1), 100},
-				   {(void *)(uintptr_t)(dev[1] + 1), 70000},
-				   {(void *)(uintptr_t)(dev[0] + 4096), 5000},
-				   {(void *)(uintptr_t)(dev[0] + 65536), 30000}};
+				     {(void *)(uintptr_t)(dev[1] + 1), 70000},
+				     {(void *)(uintptr_t)(dev[0] + 4096), 5000},
+				     {(void *)(uintptr_t)(dev[0] + 65536), 30000}};
 	struct penstock_op op = rg_op(PENSTOCK_READ, 0, 0, 77);
 	struct penstock_err err = {0, ""};
 	struct penstock_done d;
@@ -149,7 +149,7 @@ static void scatter(void)
 		return;
 	for (unsigned i = 0; i < T_COUNT(iov); at += iov[i++].len)
 		T_EQ(penstock_pattern_check(rg_see((uintptr_t)iov[i].addr, iov[i].len), iov[i].len,
-					  SEED, at),
+					    SEED, at),
 		     iov[i].len);
 }
 

@@ -66,7 +66,8 @@ static void many_sizes_share_the_ring(void)
 			const unsigned char *p = rg_see((uintptr_t)ops[i].buf, ops[i].len);
 
 			T_EQ(d.res, ops[i].len);
-			T_EQ(penstock_pattern_check(p, ops[i].len, SEED, ops[i].offset), ops[i].len);
+			T_EQ(penstock_pattern_check(p, ops[i].len, SEED, ops[i].offset),
+			     ops[i].len);
 		}
 	}
 }
@@ -94,7 +95,8 @@ static void many_small_ones_share_events(void)
 	after = standin_count();
 	T_EQ(sum.failed, 0);
 	for (unsigned i = 0; i < NR; i++)
-		T_EQ(penstock_pattern_check(rg_see(dev + i * EACH, EACH), EACH, SEED, ops[i].offset),
+		T_EQ(penstock_pattern_check(rg_see(dev + i * EACH, EACH), EACH, SEED,
+					    ops[i].offset),
 		     EACH);
 	T_OK(after.copies - before.copies >= NR);
 	t_note("%lu copies, %lu events", after.copies - before.copies,

@@ -145,8 +145,8 @@ static void those_that_wait_for_memory_are_served_in_turn(void)
 	for (unsigned i = 0; i < N; i++) {
 		snprintf(keys[i], sizeof(keys[i]), "%u", i);
 		iov[i] = (struct penstock_iov){(char *)dev + i * PART, PART};
-		items[i] =
-			(struct penstock_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov[i]};
+		items[i] = (struct penstock_store_item){keys[i], (uint32_t)strlen(keys[i]), 1,
+							&iov[i]};
 	}
 	T_EQ(penstock_store_run(sk, &b, &d, NULL), 0);
 	T_EQ(d.good, N);

@@ -17,7 +17,7 @@
  *
  * The clock starts when memory is filled and registered, the file is open, and the
  * same transfer has been done WARM_UP times.  For a fresh write creating the file and fallocate()
- *of its size are inside.
+ * of its size are inside.
  */
 #include <errno.h>
 #include <fcntl.h>

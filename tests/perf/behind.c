@@ -10,8 +10,8 @@
  * the first and the last of the small ones were over, as a part of the huge one's time.
  *
  * With -u, FILE is a striped one with two members and this unit: COUNT reads of SIZE from the
- *second member, alone, and -w milliseconds (0) behind as many from the first, which is to be slow.
- *Seconds until they were over, and until all were.  -o: into memory at an odd address.
+ * second member, alone, and -w milliseconds (0) behind as many from the first, which is to be slow.
+ * Seconds until they were over, and until all were.  -o: into memory at an odd address.
  */
 #include <fcntl.h>
 #include <getopt.h>
@@ -49,12 +49,12 @@ static double median(double *values, unsigned n)
 static struct penstock_op read_op(struct penstock_file *file, char *buf, uint64_t len, unsigned i)
 {
 	return (struct penstock_op){.opcode = PENSTOCK_READ,
-				  .file = file,
-				  .buf = buf,
-				  .len = len,
-				  .offset = i * (uint64_t)SMALL,
-				  .on_done = note_end,
-				  .arg = &ended[i]};
+				    .file = file,
+				    .buf = buf,
+				    .len = len,
+				    .offset = i * (uint64_t)SMALL,
+				    .on_done = note_end,
+				    .arg = &ended[i]};
 }
 
 /* Seconds until the huge one was over; *@first and *@last of the small ones, as parts of that. */

@@ -16,10 +16,10 @@
  *	load-large   such a file through the same 64 MiB, verified
  *
  * Of a large one every page has one word in it, over and over, so that a device of memory that
- *compresses (zram) holds more than there is memory.  It is written and read once.
+ * compresses (zram) holds more than there is memory.  It is written and read once.
  *
  * Memory is filled before the clock starts, and, of what is not large, the same was done once
- *before.
+ * before.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -283,10 +283,10 @@ static void batches(const char *mode, uint64_t count)
 
 	for (unsigned i = 0; i < BATCH; i++)
 		ops[i] = (struct penstock_op){.opcode = PENSTOCK_READ,
-					    .file = file,
-					    .buf = buf + (size_t)i * SMALL,
-					    .len = SMALL,
-					    .offset = (uint64_t)i * SMALL};
+					      .file = file,
+					      .buf = buf + (size_t)i * SMALL,
+					      .len = SMALL,
+					      .offset = (uint64_t)i * SMALL};
 	t = span_start();
 	for (uint64_t n = 0; n < count; n += BATCH) {
 		if (penstock_submit(io, ops, BATCH, tickets, &err) != BATCH)
@@ -434,10 +434,10 @@ static double time_parts(uint32_t opcode, char *buf, uint64_t offset, unsigned n
 
 	for (unsigned i = 0; i < n; i++)
 		ops[i] = (struct penstock_op){.opcode = opcode,
-					    .file = file,
-					    .buf = buf + i * len,
-					    .len = len,
-					    .offset = offset + i * len};
+					      .file = file,
+					      .buf = buf + i * len,
+					      .len = len,
+					      .offset = offset + i * len};
 	t = wall_now();
 	if (penstock_submit(io, ops, n, NULL, &err) != (int)n)
 		die("%s", err.msg);
@@ -512,7 +512,8 @@ static void run_lists(const struct args *a)
 		ops[k] = (struct penstock_op){
 			.opcode = PENSTOCK_READ, .file = file, .iov = iov + k * n, .nr_iov = n};
 		for (unsigned i = 0; i < n; i++)
-			iov[k * n + i] = (struct penstock_iov){buf + (i * LISTS + k) * piece, piece};
+			iov[k * n + i] =
+				(struct penstock_iov){buf + (i * LISTS + k) * piece, piece};
 	}
 	t = span_start();
 	for (uint64_t r = 0; r < rounds; r++) {
@@ -554,7 +555,8 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-	struct args a = {.memory = "own", .opts = PENSTOCK_OPTS_INIT, .size = 1 << 30, .seconds = 2};
+	struct args a = {
+		.memory = "own", .opts = PENSTOCK_OPTS_INIT, .size = 1 << 30, .seconds = 2};
 	int c;
 
 	while ((c = getopt(argc, argv, "Cb:c:d:e:f:m:s:t:w:")) != -1) {

@@ -3,8 +3,8 @@
  * Objects by the library, in turns with a bare loop over libcurl that sends the same requests
  * without a signature; object.py starts the server and runs this.
  *
- *	perf-object bulk URL ROUNDS      put and get of 64 MiB, 2000 gets of 4 KiB; medians of
- *rounds perf-object large URL BYTES      an object of so many bytes is read, and one is written
+ *	perf-object bulk URL ROUNDS   put and get of 64 MiB, 2000 gets of 4 KiB; medians of rounds
+ *	perf-object large URL BYTES   an object of BYTES is read, and one is written
  *
  * URL is that of tests/s3/server.py --no-sign with a bucket `bucket'.
  */
@@ -157,7 +157,8 @@ static void our_put(void)
 {
 	struct penstock_err err = {0, ""};
 
-	need(penstock_object_put(client, "s3://bucket/big", content, LEN, 0, NULL, NULL, &err), &err);
+	need(penstock_object_put(client, "s3://bucket/big", content, LEN, 0, NULL, NULL, &err),
+	     &err);
 }
 
 static void our_get(void)
@@ -174,8 +175,8 @@ static void our_small(void)
 
 	for (int i = 0; i < SMALLS; i++)
 		reads[i] = (struct penstock_object_range){.uri = "s3://bucket/small",
-							.buf = back + (size_t)(i % DEPTH) * SMALL,
-							.len = SMALL};
+							  .buf = back + (size_t)(i % DEPTH) * SMALL,
+							  .len = SMALL};
 	need(penstock_object_fetch(client, reads, SMALLS, &err), &err);
 }
 

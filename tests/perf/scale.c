@@ -69,10 +69,10 @@ static void one_batch(struct submitter *s, char *buf, uint64_t blocks, struct pe
 
 	for (unsigned i = 0; i < BATCH; i++)
 		ops[i] = (struct penstock_op){.opcode = PENSTOCK_READ,
-					    .file = s->file,
-					    .buf = buf + (size_t)i * SMALL,
-					    .len = SMALL,
-					    .offset = random_next(&s->random) % blocks * SMALL};
+					      .file = s->file,
+					      .buf = buf + (size_t)i * SMALL,
+					      .len = SMALL,
+					      .offset = random_next(&s->random) % blocks * SMALL};
 	if (*mode == 'r') {
 		for (unsigned i = 0; i < BATCH; i++)
 			check(penstock_run(s->io, &ops[i], &done[i], &err), 0, "run");

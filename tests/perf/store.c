@@ -7,8 +7,8 @@
  *
  * get and set go over COUNT values of SIZE bytes in memory on huge pages (small: on small ones),
  * DEPTH of them in flight, for SECONDS; register: the memory is registered; recent: copies are
- *kept. exists asks for 128 of COUNT empty values at a time, submit hands in gets of 128 values of
- *SIZE bytes (the time of the call alone), deadline gets 32 values in batches of which each has MS
+ * kept. exists asks for 128 of COUNT empty values at a time, submit hands in gets of 128 values of
+ * SIZE bytes (the time of the call alone), deadline gets 32 values in batches of which each has MS
  * milliseconds, open starts a store of COUNT empty values, crc sums up memory as a get does and
  * does nothing else.  One line of JSON.
  */
@@ -78,12 +78,12 @@ static void start(struct slot *s, uint32_t opcode, uint64_t n, uint32_t nr)
 		s->items[i] = (struct penstock_store_item){s->key[i], len, size ? 1 : 0, &s->iov};
 	}
 	s->b = (struct penstock_store_batch){.opcode = opcode,
-					   .nr = nr,
-					   .items = s->items,
-					   .results = s->results,
-					   .tag = (uint64_t)(uintptr_t)s,
-					   .deadline_ns = deadline_ns,
-					   .memory = PENSTOCK_MEMORY_HOST};
+					     .nr = nr,
+					     .items = s->items,
+					     .results = s->results,
+					     .tag = (uint64_t)(uintptr_t)s,
+					     .deadline_ns = deadline_ns,
+					     .memory = PENSTOCK_MEMORY_HOST};
 	s->began = wall_now();
 	if (penstock_store_submit(store, &s->b, NULL) < 0)
 		die("a batch was refused");
@@ -267,7 +267,8 @@ int main(int argc, char **argv)
 	s = span_since(s);
 	if (store && has(argc, argv, "register") &&
 	    penstock_store_register(store, mem, depth * size,
-				  has(argc, argv, "small") ? 0 : PENSTOCK_BUF_HUGE, NULL, NULL) < 0)
+				    has(argc, argv, "small") ? 0 : PENSTOCK_BUF_HUGE, NULL,
+				    NULL) < 0)
 		die("the memory cannot be registered");
 	if (store)
 		fill_store(slots, depth);

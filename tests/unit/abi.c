@@ -117,7 +117,8 @@ static void teardown(void)
 	T_EQ(penstock_close(io, NULL), 0);
 }
 
-static int submit_old(const struct op_1 *op, unsigned n, uint64_t *tickets, struct penstock_err *err)
+static int submit_old(const struct op_1 *op, unsigned n, uint64_t *tickets,
+		      struct penstock_err *err)
 {
 	return penstock_submit(io, (const struct penstock_op *)(const void *)op, n, tickets, err);
 }
@@ -139,7 +140,8 @@ static void an_old_program_runs_with_this_library(void)
 		T_EQ(((struct done_1 *)(void *)&done)->res, i ? 50 : 100);
 		T_EQ(((struct done_1 *)(void *)&done)->tag, i + 1);
 	}
-	T_ERR(penstock_run(io, (const struct penstock_op *)(const void *)&read, &done, &err), 0, &err);
+	T_ERR(penstock_run(io, (const struct penstock_op *)(const void *)&read, &done, &err), 0,
+	      &err);
 	T_MEM(back, text, 100);
 }
 
@@ -162,7 +164,8 @@ static void refused(const struct op_1 *op, int code, const char *field)
 	T_ERR(submit_old(op, 1, NULL, &err), code, &err);
 	T_STR_HAS(err.msg, field);
 	T_STR_HAS(err.msg, PENSTOCK_VERSION_STRING);
-	T_ERR(penstock_run(io, (const struct penstock_op *)(const void *)op, &done, &err), code, &err);
+	T_ERR(penstock_run(io, (const struct penstock_op *)(const void *)op, &done, &err), code,
+	      &err);
 	T_OK(access(op->path, F_OK) < 0);
 }
 
@@ -193,10 +196,10 @@ static void a_newer_kind_of_memory_is_refused(void)
 static void memory_called_the_hosts_is_moved(void)
 {
 	struct penstock_op op = {.opcode = PENSTOCK_WRITE,
-			       .path = t_path("a"),
-			       .buf = text,
-			       .len = 100,
-			       .memory = PENSTOCK_MEMORY_HOST};
+				 .path = t_path("a"),
+				 .buf = text,
+				 .len = 100,
+				 .memory = PENSTOCK_MEMORY_HOST};
 	struct penstock_done done;
 
 	T_EQ(penstock_run(io, &op, &done, NULL), 0);

@@ -223,8 +223,9 @@ static void seek_and_write(const char *name, void (*check)(const char *name))
 		model_len = 0;
 		for (unsigned i = 0; i < 40; i++) {
 			bool near = penstock_random_below(&rnd, 2);
-			uint64_t to = near ? penstock_writer_tell(w) + penstock_random_below(&rnd, 9000)
-					   : penstock_random_below(&rnd, MIB(8));
+			uint64_t to =
+				near ? penstock_writer_tell(w) + penstock_random_below(&rnd, 9000)
+				     : penstock_random_below(&rnd, MIB(8));
 
 			if (penstock_random_below(&rnd, 3))
 				T_ERR(penstock_writer_seek(w, to, &err), 0, &err);
@@ -233,7 +234,7 @@ static void seek_and_write(const char *name, void (*check)(const char *name))
 		/* makes it no longer, be it in the buffer or far away */
 		if (round % 4)
 			T_ERR(penstock_writer_seek(w, round % 4 == 1 ? MIB(20) : model_len + 100,
-						 &err),
+						   &err),
 			      0, &err);
 		T_ERR(penstock_writer_commit(w, &err), 0, &err);
 		check(name);
@@ -501,8 +502,12 @@ static void bad_options_are_named(void)
 		{{sizeof(struct penstock_writer_opts), 0x80, 0, 0, 0, 0}, -EINVAL, "flags: 0x80"},
 		{{sizeof(struct penstock_writer_opts), 0, 1, 0, 0, 0}, -EINVAL, "buffers: 1"},
 		{{sizeof(struct penstock_writer_opts), 0, 65, 0, 0, 0}, -EINVAL, "buffers: 65"},
-		{{sizeof(struct penstock_writer_opts), 0, 0, 0, 5000, 0}, -EINVAL, "buffer_bytes: 5"},
-		{{sizeof(struct penstock_writer_opts), 0, 0, 010000, 0, 0}, -EINVAL, "mode: 010000"},
+		{{sizeof(struct penstock_writer_opts), 0, 0, 0, 5000, 0},
+		 -EINVAL,
+		 "buffer_bytes: 5"},
+		{{sizeof(struct penstock_writer_opts), 0, 0, 010000, 0, 0},
+		 -EINVAL,
+		 "mode: 010000"},
 		{{sizeof(struct penstock_writer_opts), 0, 0, 0, 0, UINT64_MAX},
 		 -EINVAL,
 		 "expected: "},
@@ -515,7 +520,8 @@ static void bad_options_are_named(void)
 	struct penstock_writer *w;
 
 	for (size_t i = 0; i < T_COUNT(bad); i++) {
-		T_ERR(penstock_writer_open(&w, io, t_path("f"), &bad[i].o, &err), bad[i].want, &err);
+		T_ERR(penstock_writer_open(&w, io, t_path("f"), &bad[i].o, &err), bad[i].want,
+		      &err);
 		T_STR_HAS(err.msg, bad[i].has);
 	}
 	newer.o.size = sizeof(newer);

@@ -13,7 +13,7 @@ static void setup(void)
 	struct penstock_err err = {0, ""};
 
 	T_ERR(penstock_backing_open(&store, t_path("file"), O_RDWR | O_CREAT | O_TRUNC, 0644,
-				  PENSTOCK_DIRECT_NEVER, &err),
+				    PENSTOCK_DIRECT_NEVER, &err),
 	      0, &err);
 	store.extend = penstock_extend_get(&list, store.dev, store.ino);
 	T_OK(store.extend);

@@ -79,7 +79,8 @@ static void any_range_is_a_piece_of_the_whole(void **state)
 		unsigned char *p = piece + i % 64;
 
 		assert_int_equal(
-			penstock_gen_init(&g, seed, ratios[i / 200][0], ratios[i / 200][1], NULL), 0);
+			penstock_gen_init(&g, seed, ratios[i / 200][0], ratios[i / 200][1], NULL),
+			0);
 		if (i % 200 == 0)
 			penstock_gen_fill(&g, 5, 0, whole, len);
 		n = min_u64(n, len - off);

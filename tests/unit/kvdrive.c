@@ -332,10 +332,10 @@ static void a_value_keeps_its_place_while_it_is_read(void)
 	struct penstock_store_item item = {"held", 4, 1, &iov};
 	int64_t result = 0, ticket;
 	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_GET,
-				       .nr = 1,
-				       .items = &item,
-				       .results = &result,
-				       .memory = PENSTOCK_MEMORY_HOST};
+					 .nr = 1,
+					 .items = &item,
+					 .results = &result,
+					 .memory = PENSTOCK_MEMORY_HOST};
 	struct penstock_store_done done;
 
 	sk_opts.io_threads = 4;
@@ -389,10 +389,10 @@ static void deadlines_are_seen_while_a_large_value_is_summed_up(void)
 	struct penstock_iov iov = {buf, LEN};
 	struct penstock_store_item item = {"k", 1, 1, &iov};
 	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_GET,
-				       .nr = 1,
-				       .items = &item,
-				       .deadline_ns = 1800ull * 1000000000,
-				       .on_done = told_late};
+					 .nr = 1,
+					 .items = &item,
+					 .deadline_ns = 1800ull * 1000000000,
+					 .on_done = told_late};
 	struct sigaction old, on = {.sa_sigaction = page_read, .sa_flags = SA_SIGINFO};
 
 	if (T_ASAN)
@@ -481,8 +481,8 @@ static void writes_that_were_lost_are_misses(void)
 		sk_open("a", MIB(4));
 		for (unsigned i = 0; i < KEYS; i++) {
 			unsigned char buf[LEN];
-			int64_t r = sk_op(PENSTOCK_STORE_GET, key_of(i), (uint32_t)strlen(key_of(i)),
-					  buf, LEN, 0);
+			int64_t r = sk_op(PENSTOCK_STORE_GET, key_of(i),
+					  (uint32_t)strlen(key_of(i)), buf, LEN, 0);
 
 			T_OK(r == LEN || r == -EBADMSG || r == -ENOENT);
 			if (r == LEN)
@@ -749,7 +749,8 @@ static uint64_t submit(uint32_t opcode, const char *const *keys, unsigned nr, in
 
 	penstock_pattern_fill(value, LEN, 9, 0);
 	for (unsigned i = 0; i < nr; i++)
-		items[i] = (struct penstock_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov};
+		items[i] =
+			(struct penstock_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov};
 	ticket = penstock_store_submit(sk, &b, NULL);
 	T_OK(ticket > 0);
 	return (uint64_t)ticket;

@@ -84,7 +84,8 @@ static void a_smaller_capacity_gives_space_back(void)
 	sk_open("d", MIB(256));
 	for (unsigned i = 0; i < N; i++) {
 		penstock_pattern_fill(buf, sizeof(buf), i, 0);
-		T_EQ(sk_op(PENSTOCK_STORE_SET, long_key(i), 4000, buf, sizeof(buf), 0), sizeof(buf));
+		T_EQ(sk_op(PENSTOCK_STORE_SET, long_key(i), 4000, buf, sizeof(buf), 0),
+		     sizeof(buf));
 	}
 	sk_close();
 	sk_open("d", MIB(256));
@@ -156,7 +157,8 @@ static void many_sets_at_once_fit_into_a_small_store(void)
 	b.results = results;
 	for (unsigned i = 0; i < N; i++) {
 		snprintf(keys[i], sizeof(keys[i]), "k%u", i);
-		items[i] = (struct penstock_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov};
+		items[i] =
+			(struct penstock_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov};
 	}
 	for (unsigned round = 0; round < 4; round++) {
 		T_EQ(penstock_store_run(sk, &b, &done, NULL), 0);
@@ -184,9 +186,9 @@ static void touch_later(const char *key)
 {
 	struct penstock_store_item item = {key, (uint32_t)strlen(key), 0, NULL};
 	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_EXISTS,
-				       .nr = 1,
-				       .items = &item,
-				       .flags = PENSTOCK_STORE_TOUCH | PENSTOCK_STORE_PREFIX};
+					 .nr = 1,
+					 .items = &item,
+					 .flags = PENSTOCK_STORE_TOUCH | PENSTOCK_STORE_PREFIX};
 	struct penstock_store_done d;
 	int64_t ticket = penstock_store_submit(sk, &b, NULL);
 
@@ -341,8 +343,10 @@ static void what_is_there_is_not_written_again_if_so_asked(void)
 	char v[8] = "old";
 	struct penstock_iov iov = {v, sizeof(v)};
 	struct penstock_store_item item = {"a", 1, 1, &iov};
-	struct penstock_store_batch b = {
-		.opcode = PENSTOCK_STORE_SET, .nr = 1, .items = &item, .flags = PENSTOCK_STORE_ABSENT};
+	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_SET,
+					 .nr = 1,
+					 .items = &item,
+					 .flags = PENSTOCK_STORE_ABSENT};
 	struct penstock_store_done d;
 
 	T_EQ(penstock_store_run(sk, &b, &d, NULL), 0);

@@ -229,22 +229,23 @@ static void exists_tells_the_length_of_the_prefix(void)
 	int64_t results[40];
 	char keys[40][8];
 	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_EXISTS,
-				       .nr = 40,
-				       .items = items,
-				       .results = results,
-				       .flags = PENSTOCK_STORE_PREFIX};
+					 .nr = 40,
+					 .items = items,
+					 .results = results,
+					 .flags = PENSTOCK_STORE_PREFIX};
 	struct penstock_store_done d;
 
 	for (unsigned i = 0; i < 40; i++) {
 		snprintf(keys[i], sizeof(keys[i]), "k%u", i);
-		items[i] = (struct penstock_store_item){keys[i], (uint32_t)strlen(keys[i]), 0, NULL};
+		items[i] =
+			(struct penstock_store_item){keys[i], (uint32_t)strlen(keys[i]), 0, NULL};
 		if (i != 23)
 			T_EQ(sk_set(keys[i], i, i), i);
 	}
 	for (int async = 0; async < 2; async++) {
 		if (async) {
 			T_EQ(penstock_store_wait(sk, (uint64_t)penstock_store_submit(sk, &b, NULL),
-					       T_NO_LIMIT, &d),
+						 T_NO_LIMIT, &d),
 			     0);
 		} else {
 			T_EQ(penstock_store_run(sk, &b, &d, NULL), 0);
@@ -269,8 +270,11 @@ static void batches_come_back_through_the_eventfd(void)
 	struct penstock_store_item items[N];
 	int64_t results[N];
 	char keys[N][8];
-	struct penstock_store_batch b = {
-		.opcode = PENSTOCK_STORE_SET, .nr = N, .items = items, .results = results, .tag = 77};
+	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_SET,
+					 .nr = N,
+					 .items = items,
+					 .results = results,
+					 .tag = 77};
 	struct penstock_store_done d;
 	struct pollfd p = {penstock_store_fd(sk), POLLIN, 0};
 	int64_t ticket;
@@ -279,8 +283,8 @@ static void batches_come_back_through_the_eventfd(void)
 		snprintf(keys[i], sizeof(keys[i]), "k%u", i);
 		memset(values[i], (int)i, sizeof(values[i]));
 		iov[i] = (struct penstock_iov){values[i], sizeof(values[i])};
-		items[i] =
-			(struct penstock_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov[i]};
+		items[i] = (struct penstock_store_item){keys[i], (uint32_t)strlen(keys[i]), 1,
+							&iov[i]};
 	}
 	for (int get = 0; get < 2; get++) {
 		ticket = penstock_store_submit(sk, &b, NULL);
@@ -387,7 +391,8 @@ static void *hammer(void *arg)
 		struct penstock_iov iov = {buf, 1000 + (i * 37) % 39000};
 		char key[16];
 		struct penstock_store_item item = {key, 0, 1, &iov};
-		struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_SET, .nr = 1, .items = &item};
+		struct penstock_store_batch b = {
+			.opcode = PENSTOCK_STORE_SET, .nr = 1, .items = &item};
 		int64_t r;
 
 		b.results = &r;
@@ -515,7 +520,8 @@ static void metrics_are_text_for_prometheus(void)
 	T_EQ(sk_set("a", 1, 10), 10);
 	n = penstock_store_metrics(sk, text, sizeof(text));
 	T_OK(n > 0 && (size_t)n < sizeof(text));
-	T_STR_HAS(text, "# TYPE penstock_store_stored_total counter\npenstock_store_stored_total 1\n");
+	T_STR_HAS(text,
+		  "# TYPE penstock_store_stored_total counter\npenstock_store_stored_total 1\n");
 	T_STR_HAS(text, "penstock_store_entries 1\n");
 	T_EQ(penstock_store_metrics(sk, text, 10), n);
 }

@@ -44,7 +44,8 @@ static void fill(struct run_series *s, unsigned ops, unsigned seed, double slow,
 	pooled = reallocarray(pooled, nr_pooled + ops, sizeof(*pooled));
 	assert_non_null(pooled);
 	for (unsigned i = 0; i < ops; i++) {
-		uint64_t ns = (uint64_t)(slow * (double)(50000 + penstock_random_below(&r, 100000)));
+		uint64_t ns =
+			(uint64_t)(slow * (double)(50000 + penstock_random_below(&r, 100000)));
 
 		now += ns;
 		assert_int_equal(series_add(s, s->size, ns, now), 0);

@@ -21,8 +21,8 @@ static void a_line_gives_type_point_and_source(void **state)
 
 	(void)state;
 	assert_int_equal(penstock_mount_parse(&m, &id,
-					    "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 "
-					    "/dev/root rw,errors=continue\n"),
+					      "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 "
+					      "/dev/root rw,errors=continue\n"),
 			 0);
 	assert_int_equal(id, 36);
 	assert_string_equal(m.point, "/mnt2");
@@ -36,13 +36,13 @@ static void optional_fields_may_be_none_or_many(void **state)
 	uint64_t id;
 
 	(void)state;
-	assert_int_equal(penstock_mount_parse(&m, &id, "1 0 0:1 / / rw - fuse.sshfs me@host:/x rw\n"),
-			 0);
+	assert_int_equal(
+		penstock_mount_parse(&m, &id, "1 0 0:1 / / rw - fuse.sshfs me@host:/x rw\n"), 0);
 	assert_string_equal(m.fs, "fuse.sshfs");
 	assert_string_equal(m.source, "me@host:/x");
 	assert_int_equal(
 		penstock_mount_parse(&m, &id,
-				   "2 0 0:1 / /a rw shared:1 master:2 unbindable - xfs b rw\n"),
+				     "2 0 0:1 / /a rw shared:1 master:2 unbindable - xfs b rw\n"),
 		0);
 	assert_string_equal(m.fs, "xfs");
 	assert_string_equal(m.point, "/a");
@@ -55,8 +55,8 @@ static void escapes_are_undone(void **state)
 
 	(void)state;
 	assert_int_equal(penstock_mount_parse(&m, &id,
-					    "9 0 8:1 / /my\\040disk\\134x\\01 rw - ext4 "
-					    "/dev/a\\011b rw\n"),
+					      "9 0 8:1 / /my\\040disk\\134x\\01 rw - ext4 "
+					      "/dev/a\\011b rw\n"),
 			 0);
 	assert_string_equal(m.point, "/my disk\\x\\01");
 	assert_string_equal(m.source, "/dev/a\tb");

@@ -222,9 +222,9 @@ static void *submit_batches(void *arg)
 
 		for (unsigned i = 0; i < BATCH; i++)
 			ops[i] = (struct penstock_op){.opcode = PENSTOCK_READ,
-						    .file = file,
-						    .buf = buf + i * 2 * ALONE_BYTES,
-						    .len = i % 2 ? 4096 : 2 * ALONE_BYTES};
+						      .file = file,
+						      .buf = buf + i * 2 * ALONE_BYTES,
+						      .len = i % 2 ? 4096 : 2 * ALONE_BYTES};
 		if (penstock_submit(io, ops, BATCH, tickets, NULL) != BATCH)
 			wrong = "submit";
 		for (unsigned i = 0; i < BATCH && !wrong; i++)

@@ -337,10 +337,10 @@ static void nothing_overtakes_a_large_one_of_the_same_call(void)
 	sem_init(&sems[1], 0, 0);
 	for (unsigned i = 0; i < MANY; i++)
 		some[i] = (struct penstock_op){.opcode = PENSTOCK_READ,
-					     .path = t_path("large"),
-					     .buf = mem,
-					     .len = SMALL,
-					     .memory = PENSTOCK_MEMORY_HOST};
+					       .path = t_path("large"),
+					       .buf = mem,
+					       .len = SMALL,
+					       .memory = PENSTOCK_MEMORY_HOST};
 	some[0].on_done = hold;
 	some[0].arg = sems;
 	T_EQ(penstock_submit(handle, some, 1, NULL, NULL), 1);

@@ -145,7 +145,7 @@ static void a_marker_that_is_not_ours_is_refused(void)
 	}
 	touch("marked/x", "precious"); /* lines that claim nothing */
 	touch("marked/.penstock-objects", "penstock-objects 3 npy flat owner=0\n+x\n@x\n@x 1 2 3\n"
-					"=x 1 2 3\n=x -1 8 2 0\n@y 1 2\n");
+					  "=x 1 2 3\n=x -1 8 2 0\n@y 1 2\n");
 	T_EQ(try_open(npy, "marked"), -EEXIST);
 	T_STR_HAS(err.msg, "marked/x: was not made here");
 	unlink(t_path("marked/x"));

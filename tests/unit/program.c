@@ -29,7 +29,8 @@ static void all_that_is_printed_comes_back(void)
 	T_OK(!strcmp(text, "a b") && !status);
 	T_EQ(run("pwd", (struct penstock_program){.dir = "/"}), 0);
 	T_OK(!strcmp(text, "/\n"));
-	T_EQ(run("head -c 300000 /dev/zero | tr '\\0' x", (struct penstock_program){.dir = "/"}), 0);
+	T_EQ(run("head -c 300000 /dev/zero | tr '\\0' x", (struct penstock_program){.dir = "/"}),
+	     0);
 	T_EQ(strlen(text), 300000);
 	T_EQ(strspn(text, "x"), 300000);
 	T_EQ(run(":", (struct penstock_program){.most = 10}), 0);
@@ -49,7 +50,8 @@ static void what_is_not_there_cannot_be_run(void)
 	char *const argv[] = {(char *)(uintptr_t) "no-program-of-this-name", NULL};
 	char *none;
 
-	T_EQ(penstock_program_run(&(struct penstock_program){.argv = argv}, &none, &status), -ENOENT);
+	T_EQ(penstock_program_run(&(struct penstock_program){.argv = argv}, &none, &status),
+	     -ENOENT);
 	T_OK(!none);
 }
 
@@ -58,7 +60,8 @@ static void what_passes_a_bound_is_killed(void)
 {
 	T_EQ(run("printf 123456789", (struct penstock_program){.most = 10}), 0);
 	T_OK(!strcmp(text, "123456789"));
-	T_EQ(run("printf 1234567890; exec sleep 20", (struct penstock_program){.most = 10}), -E2BIG);
+	T_EQ(run("printf 1234567890; exec sleep 20", (struct penstock_program){.most = 10}),
+	     -E2BIG);
 	T_OK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	T_EQ(run("exec sleep 20", (struct penstock_program){.limit_ns = 1}), -ETIMEDOUT);
 	T_OK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);

@@ -86,7 +86,7 @@ static void files_are_those_of_the_reference_byte_for_byte(void)
 	memcpy(want + 8, reference, text);
 	memcpy(want + 8 + text, reference_data, data);
 	T_ERR(penstock_safetensors_save(io, t_path("f"), tensors, T_COUNT(tensors), meta, 1, NULL,
-				      &err),
+					&err),
 	      0, &err);
 	T_FILE(t_path("f"), want, 8 + text + data);
 	/* none, with metadata that is there and empty, and without any */
@@ -102,7 +102,7 @@ static void what_was_saved_comes_back(void)
 	uint64_t i;
 
 	T_ERR(penstock_safetensors_save(io, t_path("f"), tensors, T_COUNT(tensors), meta, 1, NULL,
-				      &err),
+					&err),
 	      0, &err);
 	T_ERR(penstock_safetensors_open(&s, io, t_path("f"), NULL, &err), 0, &err);
 	for (i = 0; i < T_COUNT(tensors); i++) {
@@ -150,7 +150,8 @@ static void what_would_be_no_file_is_not_written(void)
 		{{"a", NULL, 1, PENSTOCK_U8, 2, 0, count_up}, "no shape of rank 1"},
 		{{"a", two, 65, PENSTOCK_U8, 2, 0, count_up}, "no shape of rank 65"},
 	};
-	static const struct penstock_meta twice[] = {{"k", "1"}, {"k", "2"}}, none[] = {{"k", NULL}};
+	static const struct penstock_meta twice[] = {{"k", "1"}, {"k", "2"}},
+					  none[] = {{"k", NULL}};
 	struct penstock_tensor pair[2] = {tensors[0], tensors[0]};
 
 	T_ERR(penstock_safetensors_save(io, t_path("f"), NULL, 0, NULL, 0, NULL, &err), 0, &err);
@@ -239,7 +240,7 @@ static void files_in_every_form_the_rules_allow_are_read(void)
 		T_EQ(n, good[i].nr);
 		if (i == T_COUNT(good) - 1)
 			T_OK(penstock_safetensors_find(s, "\xf0\x9f\x98\x80"
-							"A\"/") == 0);
+							  "A\"/") == 0);
 		penstock_safetensors_close(s);
 	}
 }

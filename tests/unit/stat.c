@@ -135,8 +135,8 @@ static void few_samples_have_no_far_percentiles(void **state)
  * A run on a device that drifts: figures of repeats that begin somewhere in the drift, follow it,
  * and have noise of their own.
  */
-static void drifting_run(struct penstock_random *r, double *v, unsigned n, double drift, double keeps,
-			 double noise)
+static void drifting_run(struct penstock_random *r, double *v, unsigned n, double drift,
+			 double keeps, double noise)
 {
 	double at = drift * normal(r);
 
@@ -531,8 +531,9 @@ static unsigned peaks_found(struct penstock_random *r, double slow, double share
 
 		memset(h, 0, sizeof(*h));
 		for (unsigned k = 0; k < n; k++)
-			penstock_hist_add(h, (uint64_t)(1e6 * (k < (unsigned)(share * n) ? slow : 1) *
-						      exp(sigma * normal(r))));
+			penstock_hist_add(h,
+					  (uint64_t)(1e6 * (k < (unsigned)(share * n) ? slow : 1) *
+						     exp(sigma * normal(r))));
 		assert_int_equal(stat_shape(&s, h), 0);
 		if (!s.bimodal)
 			continue;

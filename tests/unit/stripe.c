@@ -264,10 +264,10 @@ static void a_write_with_truncation_sets_the_size_of_all(void)
 {
 	char buf[100] = "x";
 	struct penstock_op op = {.opcode = PENSTOCK_WRITE,
-			       .flags = PENSTOCK_OP_TRUNCATE | PENSTOCK_OP_FULLSYNC,
-			       .path = name,
-			       .buf = buf,
-			       .len = sizeof(buf)};
+				 .flags = PENSTOCK_OP_TRUNCATE | PENSTOCK_OP_FULLSYNC,
+				 .path = name,
+				 .buf = buf,
+				 .len = sizeof(buf)};
 	struct penstock_done done;
 	struct penstock_err err;
 
@@ -387,10 +387,10 @@ static void write_to(const char *path, uint64_t len, int64_t want)
 {
 	unsigned char *buf = malloc(len);
 	struct penstock_op op = {.opcode = PENSTOCK_WRITE,
-			       .flags = PENSTOCK_OP_FULLSYNC,
-			       .path = path,
-			       .buf = buf,
-			       .len = len};
+				 .flags = PENSTOCK_OP_FULLSYNC,
+				 .path = path,
+				 .buf = buf,
+				 .len = len};
 	struct penstock_done done = {0};
 	struct penstock_err err;
 	int r;

@@ -303,7 +303,8 @@ static void make_recorded(struct recorded *v, size_t nr, struct penstock_random 
 		size_t len = penstock_random_below(r, sizeof(v[i].key));
 
 		*w = TRACE_ROW_INIT;
-		now += penstock_random_below(r, 3000000) - (penstock_random_below(r, 9) ? 0 : 1000000);
+		now += penstock_random_below(r, 3000000) -
+		       (penstock_random_below(r, 9) ? 0 : 1000000);
 		w->time_ns = now * 1000;
 		w->size = penstock_random_next(r) >> penstock_random_below(r, 64);
 		w->op = (uint8_t)penstock_random_below(r, 2);

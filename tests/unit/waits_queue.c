@@ -14,8 +14,8 @@ static int engine_submit(void *state, struct penstock_req *const *reqs, unsigned
 	(void)state;
 	for (unsigned i = 0; i < n; i++)
 		penstock_req_push(slow_reads && reqs[i]->code == PENSTOCK_REQ_READ ? &engine_keeps
-									       : &engine_has,
-				reqs[i], (int32_t)reqs[i]->len);
+										   : &engine_has,
+				  reqs[i], (int32_t)reqs[i]->len);
 	return (int)n;
 }
 
@@ -53,11 +53,11 @@ static void engine_wake(void *state)
 }
 
 static const struct penstock_engine engine = {.name = "test",
-					    .idles = true,
-					    .submit = engine_submit,
-					    .reap = engine_reap,
-					    .ready = engine_ready,
-					    .wake = engine_wake};
+					      .idles = true,
+					      .submit = engine_submit,
+					      .reap = engine_reap,
+					      .ready = engine_ready,
+					      .wake = engine_wake};
 
 /* Operations that are to go to the first queue. */
 static void setup_queue(void)

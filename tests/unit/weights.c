@@ -51,7 +51,8 @@ static void group(const char *name)
 static void add(const char *file, uint64_t offset, uint64_t len)
 {
 	char name[64];
-	struct penstock_weight t = {.name = name, .path = t_path(file), .offset = offset, .len = len};
+	struct penstock_weight t = {
+		.name = name, .path = t_path(file), .offset = offset, .len = len};
 
 	snprintf(name, sizeof(name), "t%llu", (unsigned long long)offset);
 	T_ERR(penstock_model_add(model, &t, &err), 0, &err);
@@ -237,7 +238,8 @@ static void random_calls_give_what_was_asked_for(void)
 	}
 	T_ERR(open_it(MIB(5), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
 	for (unsigned i = 0; i < 400; i++) {
-		uint64_t what = penstock_random_below(&rnd, 10), g = penstock_random_below(&rnd, 20);
+		uint64_t what = penstock_random_below(&rnd, 10),
+			 g = penstock_random_below(&rnd, 20);
 
 		if (what == 0) {
 			T_ERR(penstock_weights_want(w, &g, 1, &err), 0, &err);

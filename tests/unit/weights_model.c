@@ -53,7 +53,7 @@ static void save(const char *path, const char *const *names, unsigned n)
 		shape[i] = 100 + i;
 		memset(data[i], 'a' + (int)i, sizeof(data[i]));
 		t[i] = (struct penstock_tensor){names[i], &shape[i], 1,      PENSTOCK_U8,
-					      shape[i], 0,         data[i]};
+						shape[i], 0,         data[i]};
 	}
 	T_ERR(penstock_safetensors_save(io, t_path(path), t, n, NULL, 0, NULL, &err), 0, &err);
 }
@@ -85,7 +85,8 @@ static void groups_are(const char *const *names, unsigned n)
 	for (i = 0; i < n; i++) {
 		T_ERR(penstock_weights_next(w, &v, &err), 1, &err);
 		for (uint64_t k = 0; k < v.nr; k++) {
-			const struct penstock_weight *t = penstock_model_get_weight(model, v.first + k);
+			const struct penstock_weight *t =
+				penstock_model_get_weight(model, v.first + k);
 
 			for (uint64_t b = 0; b < t->len; b++)
 				T_EQ(v.base[v.at[k] + b], v.base[v.at[k]]);
@@ -133,7 +134,8 @@ static void another_order_can_be_given(void)
 	T_ERR(open_by("m.safetensors", PENSTOCK_BY_LAYER), 0, &err);
 	T_ERR(penstock_model_order(model, (const uint64_t[]){4, 3, 2, 1, 0}, 5, &err), 0, &err);
 	GROUPS("model.norm", "lm_head", "model.layers.10", "model.layers.2", "model.embed_tokens");
-	T_ERR(penstock_model_order(model, (const uint64_t[]){4, 3, 2, 1, 4}, 5, &err), -EINVAL, &err);
+	T_ERR(penstock_model_order(model, (const uint64_t[]){4, 3, 2, 1, 4}, 5, &err), -EINVAL,
+	      &err);
 	T_ERR(penstock_model_order(model, (const uint64_t[]){0, 1}, 2, &err), -EINVAL, &err);
 }
 

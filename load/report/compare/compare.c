@@ -156,8 +156,8 @@ int compare_run(struct compare *c, const struct compare_input *in, struct pensto
 	for (unsigned i = 0; i < COMPARE_FIGURES && r == 0; i++)
 		r = correct(c, i);
 	if (r == 0 && !c->nr)
-		r = penstock_fail(err, -ENOENT, "'%s' and '%s' have no series in common", in->a_name,
-				in->b_name);
+		r = penstock_fail(err, -ENOENT, "'%s' and '%s' have no series in common",
+				  in->a_name, in->b_name);
 	else if (r < 0)
 		penstock_fail(err, r, "out of memory");
 	if (r < 0) {

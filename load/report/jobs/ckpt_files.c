@@ -48,7 +48,8 @@ void ckpt_ls_text(FILE *f, const struct model_file *m, const char *name, bool br
 	fprintf(f, "%s: %s, ", name, model_format_words[m->format]);
 	if (m->format != MODEL_OTHER)
 		fprintf(f, "%" PRIu64 " %s%s, ", nr, what, nr == 1 ? "" : "s");
-	fprintf(f, "%s, checksums: %s\n", penstock_size_format(size, m->bytes), sums ? sums : "none");
+	fprintf(f, "%s, checksums: %s\n", penstock_size_format(size, m->bytes),
+		sums ? sums : "none");
 	for (uint64_t i = 0; !brief && model_file_entry(m, i, &e); i++) {
 		fprintf(f, "  %14" PRIu64 "  %-8s %-20s ", e.bytes, e.dtype ? e.dtype : "",
 			shape_text(shape, sizeof(shape), &e));
@@ -78,7 +79,8 @@ json_t *ckpt_ls_json(const struct model_file *m, const char *name)
 
 	for (uint64_t i = 0; model_file_entry(m, i, &e); i++)
 		json_array_append_new(entries, entry_json(&e));
-	for (uint64_t i = 0; m->tensors && (meta = penstock_safetensors_metadata(m->tensors, i)); i++)
+	for (uint64_t i = 0; m->tensors && (meta = penstock_safetensors_metadata(m->tensors, i));
+	     i++)
 		json_object_set_new(metadata, meta->key, report_str(meta->value));
 	report_set_path(j, "file", name);
 	json_object_set_new(j, "format", json_string(model_format_words[m->format]));

@@ -2,7 +2,8 @@
 #ifndef PENSTOCK_REPORT_JOBS_CKPT_FILES_H
 #define PENSTOCK_REPORT_JOBS_CKPT_FILES_H
 
-/* What `penstock ckpt ls', `verify' and `cp' say of files: lines, and objects of "penstock-ckpt/1". */
+/* What `penstock ckpt ls', `verify' and `cp' say of files: lines, and objects of "penstock-ckpt/1".
+ */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -54,9 +54,9 @@ void io_report_plan(FILE *f, const struct io_job *job, const struct io_plan *pla
 	char size[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "Would %s %s by %u worker%s, %u loop%s after %u to warm up\n",
-		job->read ? "read" : "write", penstock_size_exact(size, job->io_size), job->nr_places,
-		job->nr_places == 1 ? "" : "s", job->loops, job->loops == 1 ? "" : "s",
-		job->warmup);
+		job->read ? "read" : "write", penstock_size_exact(size, job->io_size),
+		job->nr_places, job->nr_places == 1 ? "" : "s", job->loops,
+		job->loops == 1 ? "" : "s", job->warmup);
 	report_plan_writes(f, writes, plan->limit, false);
 	fprintf(f, "disk space: %s\n", penstock_size_format(size, plan->space));
 	report_plan_time(f, plan->seconds, plan->speed, job->limit);

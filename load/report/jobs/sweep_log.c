@@ -39,16 +39,16 @@ int sweep_logs_check(const char *dir, bool resume, struct penstock_err *err)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (resume && access(state, R_OK | W_OK) < 0)
 		return penstock_fail(err, -EINVAL, "log_dir: nothing to resume: %s: %s", state,
-				   penstock_strerror(errno));
+				     penstock_strerror(errno));
 	if (resume || used == -ENOENT)
 		return 0;
 	if (used < 0)
 		return penstock_fail(err, -EINVAL, "log_dir: %s: %s", dir, penstock_strerror(used));
 	if (used)
 		return penstock_fail(err, -EINVAL,
-				   "log_dir: %s is not empty, and logs of two sweeps are never "
-				   "mixed; remove it, name another, or --resume",
-				   dir);
+				     "log_dir: %s is not empty, and logs of two sweeps are never "
+				     "mixed; remove it, name another, or --resume",
+				     dir);
 	return 0;
 }
 
@@ -78,7 +78,7 @@ int sweep_logs_make(const char *dir, unsigned *made, struct penstock_err *err)
 			*made |= 1u << i;
 		else if (errno != EEXIST)
 			return penstock_fail(err, -errno, "log_dir: %s: %s", name,
-					   penstock_strerror(errno));
+					     penstock_strerror(errno));
 	}
 	return 0;
 }
@@ -143,8 +143,8 @@ static int check_sub_folder(const char *dir, const struct names *n, struct penst
 		if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
 		    !bsearch(&name, n->items, n->nr, sizeof(*n->items), log_by_name))
 			r = penstock_fail(err, -EINVAL,
-					"log_dir: %s/%s is not of this sweep; move it away", dir,
-					name);
+					  "log_dir: %s/%s is not of this sweep; move it away", dir,
+					  name);
 	}
 	if (d)
 		closedir(d);
@@ -206,6 +206,6 @@ int sweep_log_write(const char *dir, const struct sweep_job *job, const struct r
 	bad = ferror(f) != 0;
 	if (fclose(f) || bad || rename(temp, name) < 0)
 		return penstock_fail(err, errno ? -errno : -EIO, "%s: cannot be written: %s", name,
-				   penstock_strerror(errno ? errno : EIO));
+				     penstock_strerror(errno ? errno : EIO));
 	return 0;
 }

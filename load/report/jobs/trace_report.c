@@ -76,7 +76,7 @@ static void text_sizes(FILE *f, const struct trace_summary *s)
 	for (size_t i = 0; i < ARRAY_SIZE(shares); i++)
 		fprintf(f, ", %s %s", share_names[i],
 			penstock_size_format(size, (uint64_t)penstock_hist_percentile(
-							 &s->sizes, 100 * shares[i])));
+							   &s->sizes, 100 * shares[i])));
 	fprintf(f, ", %s at most", penstock_size_format(size, s->sizes.max));
 	fprintf(f, "; mean %s\n", penstock_size_format(size, s->bytes / max_u64(s->rows, 1)));
 }

@@ -58,7 +58,8 @@ void kv_report_result(const struct kv_report *r, struct result *common,
 		      const struct result_target *target);
 
 /* Workbook and CSV; @json is what kv_report_json() gave, with a summary. */
-int kv_report_xlsx(FILE *f, const struct kv_report *r, const json_t *json, struct penstock_err *err);
+int kv_report_xlsx(FILE *f, const struct kv_report *r, const json_t *json,
+		   struct penstock_err *err);
 int kv_report_csv(FILE *f, const struct kv_report *r, const json_t *json);
 
 /* For people: before and after the run. */

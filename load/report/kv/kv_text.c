@@ -322,7 +322,8 @@ static void storage_notes(FILE *f, const struct kv_result *res)
 			moved / res->elapsed_sec / (1u << 30),
 			penstock_size_format(read, res->storage_bytes[0]),
 			penstock_size_format(written, res->storage_bytes[1]));
-	fprintf(f, "  %s written to storage in all\n", penstock_size_format(all, res->bytes_written));
+	fprintf(f, "  %s written to storage in all\n",
+		penstock_size_format(all, res->bytes_written));
 	for (unsigned i = 0; i < ARRAY_SIZE(res->series); i++)
 		if (res->series[i].ops)
 			fprintf(f, "  page cache, %ss: %s\n",

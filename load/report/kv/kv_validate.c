@@ -41,9 +41,9 @@ static int sum(struct trace_sums *s, const json_t *root, const char *path, struc
 	json_array_foreach(root, i, record)
 	{
 		if (validate_add(s, record) < 0)
-			return penstock_fail(err, -EINVAL,
-					   "'%s': record %zu has no \"cache_hit\" of true or false",
-					   path, i);
+			return penstock_fail(
+				err, -EINVAL,
+				"'%s': record %zu has no \"cache_hit\" of true or false", path, i);
 	}
 	if (!s->records)
 		return penstock_fail(err, -EINVAL, "'%s' has no records", path);
@@ -95,7 +95,7 @@ int kv_validation(json_t **out, const char *path, double hit_rate, struct pensto
 	fclose(f);
 	if (!root)
 		return penstock_fail(err, -EINVAL, "'%s' is not JSON: line %d: %s", path, e.line,
-				   e.text);
+				     e.text);
 	r = sum(&s, root, path, err);
 	json_decref(root);
 	if (r == 0)

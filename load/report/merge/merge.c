@@ -66,8 +66,8 @@ static int refuse(const struct merging *m, const struct merge_in *in, const char
 	char *a = json_dumps(is ? is : json_null(), JSON_ENCODE_ANY | JSON_COMPACT);
 	char *b = json_dumps(first ? first : json_null(), JSON_ENCODE_ANY | JSON_COMPACT);
 	int r = penstock_fail(m->err, -EINVAL,
-			    "'%s': %s is %.80s, not %.80s as in '%s': they cannot be added",
-			    in->name, field, a ? a : "?", b ? b : "?", m->first->name);
+			      "'%s': %s is %.80s, not %.80s as in '%s': they cannot be added",
+			      in->name, field, a ? a : "?", b ? b : "?", m->first->name);
 
 	free(a);
 	free(b);
@@ -104,10 +104,11 @@ static int merge_check_all(const struct merging *m)
 	int r = 0;
 
 	if (!listed(commands, ARRAY_SIZE(commands), json_string_value(command)))
-		return penstock_fail(m->err, -EINVAL,
-				   "'%s': command is '%s', whose results cannot be added; those of "
-				   "bench, io, kv, replay and ckpt bench can",
-				   m->first->name, json_string_value(command));
+		return penstock_fail(
+			m->err, -EINVAL,
+			"'%s': command is '%s', whose results cannot be added; those of "
+			"bench, io, kv, replay and ckpt bench can",
+			m->first->name, json_string_value(command));
 	for (unsigned i = 0; i < m->nr && r == 0; i++) {
 		const json_t *j = m->in[i].result;
 
@@ -115,9 +116,9 @@ static int merge_check_all(const struct merging *m)
 			continue;
 		if (json_object_get(j, "ranks"))
 			r = penstock_fail(m->err, -EINVAL,
-					"'%s': ranks is there: it was merged already; give the "
-					"results it was made of",
-					m->in[i].name);
+					  "'%s': ranks is there: it was merged already; give the "
+					  "results it was made of",
+					  m->in[i].name);
 		else if (!json_equal(json_object_get(j, "command"), command))
 			r = refuse(m, &m->in[i], "command", json_object_get(j, "command"), command);
 		else
@@ -142,10 +143,11 @@ int merge_check_twice(const struct merge_in *in, unsigned nr, struct penstock_er
 	for (unsigned i = 1; i < nr; i++)
 		for (unsigned k = 0; k < i; k++)
 			if (is_same_result(in[i].result, in[k].result))
-				return penstock_fail(err, -EINVAL,
-						   "'%s': is the same result as '%s': give each of "
-						   "them once",
-						   in[i].name, in[k].name);
+				return penstock_fail(
+					err, -EINVAL,
+					"'%s': is the same result as '%s': give each of "
+					"them once",
+					in[i].name, in[k].name);
 	return 0;
 }
 
@@ -193,10 +195,11 @@ static int place_in_time(const struct merging *m, struct merge_rank *k)
 	size_t nr = json_array_size(turns);
 
 	if (!interval)
-		return penstock_fail(m->err, -EINVAL,
-				   "'%s': interval of series '%s' is missing: it was written by an "
-				   "older version",
-				   k->in->name, report_text(k->j, "name"));
+		return penstock_fail(
+			m->err, -EINVAL,
+			"'%s': interval of series '%s' is missing: it was written by an "
+			"older version",
+			k->in->name, report_text(k->j, "name"));
 	if (!nr) {
 		k->j = NULL;
 		return 0;
@@ -221,9 +224,9 @@ static int merge_collect(const struct merging *m, struct merge_rank *ranks, cons
 			.j = report_named(json_object_get(m->in[i].result, "series"), name)};
 		if (!k->j && !may_lack(m->in[i].result))
 			return penstock_fail(m->err, -EINVAL,
-					   "'%s': series has no '%s', which others have: they "
-					   "cannot be added",
-					   m->in[i].name, name);
+					     "'%s': series has no '%s', which others have: they "
+					     "cannot be added",
+					     m->in[i].name, name);
 		if (!k->j)
 			continue;
 		if (first)
@@ -232,10 +235,11 @@ static int merge_collect(const struct merging *m, struct merge_rank *ranks, cons
 			r = place_in_time(m, k);
 		if (r == 0 && k->j && first && fabs(k->start - first->start) > APART_SEC)
 			r = penstock_fail(m->err, -EINVAL,
-					"'%s': interval of series '%s' is %.1f days from that of "
-					"'%s': they are not of one run",
-					k->in->name, name,
-					fabs(k->start - first->start) / APART_SEC, first->in->name);
+					  "'%s': interval of series '%s' is %.1f days from that of "
+					  "'%s': they are not of one run",
+					  k->in->name, name,
+					  fabs(k->start - first->start) / APART_SEC,
+					  first->in->name);
 		first = first ? first : k->j ? k : NULL;
 	}
 	return r;

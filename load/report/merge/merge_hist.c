@@ -22,9 +22,9 @@ int merge_hist_read(struct penstock_hist *h, const json_t *j, const char *name, 
 
 		if (!penstock_hist_add_bucket(h, &one))
 			return penstock_fail(err, -EINVAL,
-					   "'%s': %s.buckets[%zu] is not a bucket of a histogram "
-					   "of penstock",
-					   name, where, i);
+					     "'%s': %s.buckets[%zu] is not a bucket of a histogram "
+					     "of penstock",
+					     name, where, i);
 	}
 	return 0;
 }

@@ -85,10 +85,11 @@ static int add_levels(struct adding *a, json_t *to, const json_t *from, const ch
 		double one = json_number_value(json_object_get(both[i], "n"));
 
 		if (!json_object_get(both[i], "histogram"))
-			return penstock_fail(a->err, -EINVAL,
-					   "'%s': %s has no histogram in %s: it was written by an "
-					   "older version",
-					   a->name, a->part, key);
+			return penstock_fail(
+				a->err, -EINVAL,
+				"'%s': %s has no histogram in %s: it was written by an "
+				"older version",
+				a->name, a->part, key);
 		r = merge_hist_read(h, json_object_get(both[i], "histogram"), a->name, key, a->err);
 		n += one;
 		sum += one * json_number_value(json_object_get(both[i], "mean"));
@@ -221,8 +222,8 @@ static int add_member(struct adding *a, json_t *to, const char *key, const json_
 
 	if (rule == RULE_SAME && !json_equal(x, y))
 		return penstock_fail(a->err, -EINVAL,
-				   "'%s': %s.%s is not that of the first: they cannot be added",
-				   a->name, a->part, key);
+				     "'%s': %s.%s is not that of the first: they cannot be added",
+				     a->name, a->part, key);
 	if (rule == RULE_SAME || !y || json_is_null(y))
 		return 0;
 	if (!x || json_is_null(x))
@@ -240,10 +241,11 @@ static int add_slowest(struct adding *a, json_t *to, const json_t *from)
 	size_t nr = min_u64(json_array_size(x), json_array_size(y));
 
 	if (!x || !y)
-		return penstock_fail(a->err, -EINVAL,
-				   "'%s': %s has no operations_sec in reference: it was written by "
-				   "an older version",
-				   a->name, a->part);
+		return penstock_fail(
+			a->err, -EINVAL,
+			"'%s': %s has no operations_sec in reference: it was written by "
+			"an older version",
+			a->name, a->part);
 	while (json_array_size(x) > nr)
 		json_array_remove(x, nr);
 	for (size_t i = 0; i < nr; i++)

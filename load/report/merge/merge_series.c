@@ -86,14 +86,16 @@ static int check_counts(const struct run_series *s, const struct merge_rank *k,
 			struct penstock_err *err)
 {
 	if (s->hist->count != s->ops)
-		return penstock_fail(err, -EINVAL,
-				   "'%s': histogram of '%s' holds %llu operations, but ops is %llu",
-				   k->in->name, s->name, (unsigned long long)s->hist->count,
-				   (unsigned long long)s->ops);
+		return penstock_fail(
+			err, -EINVAL,
+			"'%s': histogram of '%s' holds %llu operations, but ops is %llu",
+			k->in->name, s->name, (unsigned long long)s->hist->count,
+			(unsigned long long)s->ops);
 	if (s->ops && s->latency.n != s->ops)
-		return penstock_fail(err, -EINVAL, "'%s': latency.n of '%s' is %llu, but ops is %llu",
-				   k->in->name, s->name, (unsigned long long)s->latency.n,
-				   (unsigned long long)s->ops);
+		return penstock_fail(err, -EINVAL,
+				     "'%s': latency.n of '%s' is %llu, but ops is %llu",
+				     k->in->name, s->name, (unsigned long long)s->latency.n,
+				     (unsigned long long)s->ops);
 	return 0;
 }
 

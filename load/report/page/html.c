@@ -30,9 +30,10 @@ int report_html_check(struct penstock_err *err)
 {
 	if (report_html_built())
 		return 0;
-	return penstock_fail(err, -ENOTSUP,
-			   "this build has no HTML pages: Chart.js (libjs-chart.js) was not there "
-			   "when it was made");
+	return penstock_fail(
+		err, -ENOTSUP,
+		"this build has no HTML pages: Chart.js (libjs-chart.js) was not there "
+		"when it was made");
 }
 
 /* ----------------------------------------------------------------- thinning */
@@ -182,8 +183,8 @@ static char *data_text(const struct report_html *page, const struct thin *thin)
 						"result",
 						thin_result(page->results[i], thin, &less)));
 	root = json_pack("{s:s, s:s, s:o, s:o, s:o, s:O?, s:s?}", "schema", "penstock-page/1",
-			 "penstock", PENSTOCK_VERSION_STRING, "results", of[REPORT_RESULT], "traces",
-			 of[REPORT_TRACE], "summaries", of[REPORT_SUMMARY], "compare",
+			 "penstock", PENSTOCK_VERSION_STRING, "results", of[REPORT_RESULT],
+			 "traces", of[REPORT_TRACE], "summaries", of[REPORT_SUMMARY], "compare",
 			 page->comparison, "thinned",
 			 less ? "To keep this page small, single operations, histograms or seconds "
 				"were thinned out. The tables are complete."
@@ -230,8 +231,8 @@ int report_html_write(FILE *f, const struct report_html *page, struct penstock_e
 	}
 	if (data_size(text) > room) {
 		r = penstock_fail(err, -EFBIG,
-				"the page would be larger than %d bytes: too many series",
-				REPORT_HTML_MAX);
+				  "the page would be larger than %d bytes: too many series",
+				  REPORT_HTML_MAX);
 		goto out;
 	}
 	errno = 0;

@@ -12,8 +12,8 @@ json_t *report_histogram(const struct penstock_hist *h)
 	for (unsigned pos = 0; h && penstock_hist_next(h, &pos, &b);)
 		json_array_append_new(buckets, json_pack("[I, I, I]", (json_int_t)b.low,
 							 (json_int_t)b.high, (json_int_t)b.count));
-	return json_pack("{s:s, s:f, s:o}", "unit", "ns", "max_error", PENSTOCK_HIST_ERROR, "buckets",
-			 buckets);
+	return json_pack("{s:s, s:f, s:o}", "unit", "ns", "max_error", PENSTOCK_HIST_ERROR,
+			 "buckets", buckets);
 }
 
 json_t *report_hist_levels(const struct penstock_hist *h, uint64_t sum_ns)

@@ -28,8 +28,8 @@ static int check_seconds(json_t *seconds, const char *where, const char *name,
 	{
 		if (json_array_size(j) != nr)
 			return penstock_fail(err, -EINVAL,
-					   "'%s': %s.%.60s has %zu elements, but %s.t has %zu",
-					   name, where, key, json_array_size(j), where, nr);
+					     "'%s': %s.%.60s has %zu elements, but %s.t has %zu",
+					     name, where, key, json_array_size(j), where, nr);
 	}
 	return 0;
 }
@@ -59,11 +59,11 @@ int report_check(const json_t *root, const char *name, struct penstock_err *err)
 			"'%s' is the summary of a run, not a result; `penstock report' takes it",
 			name);
 	if (!schema)
-		return penstock_fail(err, -EINVAL, "'%s' is not a result of penstock: it has no schema",
-				   name);
+		return penstock_fail(err, -EINVAL,
+				     "'%s' is not a result of penstock: it has no schema", name);
 	if (strcmp(schema, SCHEMA) != 0)
 		return penstock_fail(err, -EINVAL, "'%s' has schema '%s'; this command reads %s",
-				   name, schema, SCHEMA);
+				     name, schema, SCHEMA);
 	r = check_schema(root, name, err);
 	json_array_foreach(json_object_get(root, "series"), i, s)
 	{

@@ -17,10 +17,10 @@ int report_json_read(json_t **out, const char *path, struct penstock_err *err);
 
 /*
  * Two results of schema penstock-result/1 that are to be compared, checked by that schema.  What
- * `penstock kv' writes by --output has one inside, and what the reference KV benchmark writes becomes
- * one (foreign.c): where one is the reference's, the other is taken in the same form, if it has
- * that.  Both are NULL or set, whatever is returned: 0, -errno of the reading, or -EINVAL with what
- * is wrong in @err.
+ * `penstock kv' writes by --output has one inside, and what the reference KV benchmark writes
+ * becomes one (foreign.c): where one is the reference's, the other is taken in the same form, if it
+ * has that.  Both are NULL or set, whatever is returned: 0, -errno of the reading, or -EINVAL with
+ * what is wrong in @err.
  */
 int report_read_pair(json_t *out[2], char *const path[2], struct penstock_err *err);
 

@@ -27,7 +27,7 @@ int report_json_read(json_t **out, const char *path, struct penstock_err *err)
 		penstock_fail(err, r, "'%s' cannot be read: %s", path, strerror(-r));
 	} else if (!root) {
 		r = penstock_fail(err, -EINVAL, "'%s' is not JSON: line %d: %s", path,
-				e.line > 0 ? e.line : 1, e.text);
+				  e.line > 0 ? e.line : 1, e.text);
 	} else {
 		*out = root;
 	}

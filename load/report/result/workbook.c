@@ -64,7 +64,7 @@ static int load(struct workbook *b, struct penstock_err *err)
 
 		if (!f)
 			return penstock_fail(err, -ENOTSUP, "libxlsxwriter has no %s()",
-					   functions[i].name);
+					     functions[i].name);
 		memcpy(functions[i].at, &f, sizeof(f));
 	}
 	return 0;
@@ -151,7 +151,7 @@ int workbook_close(struct workbook *b, FILE *f, struct penstock_err *err)
 
 	if (closed || b->failed)
 		r = penstock_fail(err, -EIO, "libxlsxwriter failed: %s",
-				b->strerror(closed ? closed : b->failed));
+				  b->strerror(closed ? closed : b->failed));
 	else
 		r = workbook_copy_out(b->memory, f, err);
 	release(b);

@@ -253,7 +253,8 @@ static PyObject *file_repr(PyObject *self)
 {
 	struct file *f = (struct file *)self;
 
-	return PyUnicode_FromFormat("<penstock.File %R%s>", f->name, is_closed(f) ? ", closed" : "");
+	return PyUnicode_FromFormat("<penstock.File %R%s>", f->name,
+				    is_closed(f) ? ", closed" : "");
 }
 
 /* -------------------------------------------------------------------- type */

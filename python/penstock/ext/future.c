@@ -62,10 +62,10 @@ struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
 	f->opcode = a->opcode;
 	f->offset = a->offset;
 	*op = (struct penstock_op){.opcode = a->opcode,
-				 .flags = a->flags,
-				 .offset = a->offset,
-				 .on_done = on_done,
-				 .arg = f};
+				   .flags = a->flags,
+				   .offset = a->offset,
+				   .on_done = on_done,
+				   .arg = f};
 	if (path_take(&f->path, path) < 0 || hub_objects(h, &f->path) < 0 ||
 	    target_take(&f->target, obj, a->opcode == PENSTOCK_READ, a->length) < 0) {
 		Py_DECREF(future_object(f));

@@ -40,7 +40,7 @@ struct lane {
  * The lock of a room is never held while taking the GIL, or running Python code.
  */
 struct hub {
-	alignas(64) atomic_uint refs;             /* all threads write to it */
+	alignas(64) atomic_uint refs;               /* all threads write to it */
 	alignas(64) struct penstock_io *_Atomic io; /* NULL: closed */
 	unsigned forks; /* how many fork()s deep this process was when it was made */
 	unsigned mode;  /* of files it creates */

@@ -57,8 +57,8 @@ static PyObject *dict_of(const struct field *fields, const void *base)
 
 /* -------------------------------------------------------------- statistics */
 
-#define STAT(name, kind)                                         \
-	{                                                        \
+#define STAT(name, kind)                                           \
+	{                                                          \
 #name, kind, offsetof(struct penstock_stats, name) \
 	}
 
@@ -116,8 +116,8 @@ static PyObject *engine_info(const char *name)
 	r = penstock_engine_probe(name, &err);
 	Py_END_ALLOW_THREADS
 	return Py_BuildValue("{s:s,s:s,s:O,s:s}", "name", name, "description",
-			     penstock_engine_descr(name), "usable", r < 0 ? Py_False : Py_True, "why",
-			     r < 0 ? err.msg : "");
+			     penstock_engine_descr(name), "usable", r < 0 ? Py_False : Py_True,
+			     "why", r < 0 ? err.msg : "");
 }
 
 static PyObject *engines(void)
@@ -135,13 +135,13 @@ static PyObject *engines(void)
 	return list;
 }
 
-#define GPU(name, kind)                                             \
-	{                                                           \
+#define GPU(name, kind)                                               \
+	{                                                             \
 #name, kind, offsetof(struct penstock_gpu_info, name) \
 	}
 
-#define CUDA(name, kind)                                              \
-	{                                                             \
+#define CUDA(name, kind)                                                \
+	{                                                               \
 #name, kind, offsetof(struct penstock_gpu_device, name) \
 	}
 
@@ -202,12 +202,12 @@ static PyObject *gpu(void)
 
 /* -------------------------------------------------------------------- path */
 
-#define PATH(name, kind)                                             \
-	{                                                            \
+#define PATH(name, kind)                                               \
+	{                                                              \
 #name, kind, offsetof(struct penstock_path_info, name) \
 	}
-#define DEV(name, kind)                                             \
-	{                                                           \
+#define DEV(name, kind)                                               \
+	{                                                             \
 #name, kind, offsetof(struct penstock_blockdev, name) \
 	}
 

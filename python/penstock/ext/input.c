@@ -301,7 +301,8 @@ static PyObject *get_tensors(PyObject *self, void *unused)
 	if (busy_enter(&in->busy, "file") < 0)
 		return NULL;
 	list = PyList_New(0);
-	for (uint64_t i = 0; list && in->model && (t = penstock_safetensors_get(in->model, i)); i++) {
+	for (uint64_t i = 0; list && in->model && (t = penstock_safetensors_get(in->model, i));
+	     i++) {
 		PyObject *shape = shape_of(t), *one = NULL;
 
 		if (shape)
@@ -326,8 +327,8 @@ static PyObject *get_metadata(PyObject *self, void *unused)
 	if (busy_enter(&in->busy, "file") < 0)
 		return NULL;
 	found = PyDict_New();
-	for (uint64_t i = 0; found && in->model && (m = penstock_safetensors_metadata(in->model, i));
-	     i++) {
+	for (uint64_t i = 0;
+	     found && in->model && (m = penstock_safetensors_metadata(in->model, i)); i++) {
 		PyObject *value = PyUnicode_FromString(m->value);
 
 		if (!value || PyDict_SetItemString(found, m->key, value) < 0)

@@ -204,7 +204,7 @@ void layout_unpack(const struct layout *l, const void *from, uint64_t bytes)
 }
 
 static struct penstock_iov *list(const struct layout *l, unsigned d, char *strided,
-			       struct penstock_iov *iov, uint64_t bytes)
+				 struct penstock_iov *iov, uint64_t bytes)
 {
 	const struct layout_dim *dim = &l->dim[d];
 	uint64_t step;

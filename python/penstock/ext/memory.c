@@ -48,7 +48,7 @@ static __thread struct {
 	const char *addr;
 	uint64_t nbytes;
 	const struct penstock_io *io; /* which has been asked to know it, */
-	bool taken;                 /* and does */
+	bool taken;                   /* and does */
 } last;
 
 /* ---------------------------------------------------------------- the list */
@@ -347,7 +347,7 @@ static int allocate(struct memory *m, Py_ssize_t nbytes, bool pinned)
 
 	save = PyEval_SaveThread();
 	r = penstock_mem_alloc(&addr, (uint64_t)nbytes, PENSTOCK_HUGE_AUTO,
-			     pinned ? PENSTOCK_BUF_LOCKED : 0, &m->info, &err);
+			       pinned ? PENSTOCK_BUF_LOCKED : 0, &m->info, &err);
 	PyEval_RestoreThread(save);
 	if (r == -ENOMEM)
 		PyErr_Format(PyExc_MemoryError, "nbytes: %s", err.msg);

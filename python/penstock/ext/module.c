@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The module penstock._penstock.  Its state, like the I/O threads of handles, is the process's, so it
- * is for the main interpreter alone.
+ * The module penstock._penstock.  Its state, like the I/O threads of handles, is the process's, so
+ * it is for the main interpreter alone.
  */
 #include "ckpt.h"
 #include "handle.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* _penstock.Output: a file that is written from start to end and appears complete, or not at all. */
+/* _penstock.Output: a file that is written from start to end and appears complete, or not at all.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 struct output {
 	PyObject_HEAD struct penstock_io *io;
 	struct penstock_writer *writer; /* NULL: ended */
-	struct records *records;      /* an archive that a thread is writing, or NULL */
+	struct records *records;        /* an archive that a thread is writing, or NULL */
 	PyObject *name;
 	PyObject *objects; /* see objects_give() */
 	int busy;
@@ -117,7 +118,7 @@ static int put_each(struct output *o, const char *numbers, uint64_t n)
 			if (some + v[1] > CKPT_PIECE)
 				break;
 			r = penstock_writer_write(o->writer, (const void *)(uintptr_t)v[0], v[1],
-						&err);
+						  &err);
 			some += v[1];
 		} while (r == 0 && ++i < n);
 		Py_END_ALLOW_THREADS

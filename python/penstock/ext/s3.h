@@ -21,15 +21,15 @@ struct penstock_object *client_enter(PyObject *self);
 void client_leave(PyObject *self);
 
 /*
- * Before a handle uses @p: if it is the name of an object, the handle gets the client of penstock.s3,
- * and @objects keeps that until the handle was closed.  0, or -1 with an exception.
+ * Before a handle uses @p: if it is the name of an object, the handle gets the client of
+ * penstock.s3, and @objects keeps that until the handle was closed.  0, or -1 with an exception.
  */
 int objects_give(struct penstock_io *io, const struct path *p, PyObject **objects);
 /* The same in steps, for handles that several threads use. */
 bool objects_wanted(const struct path *p);
-PyObject *objects_client(void);                           /* NULL with an exception */
+PyObject *objects_client(void);                             /* NULL with an exception */
 bool objects_set(struct penstock_io *io, PyObject *client); /* false: it has one */
-void objects_leave(PyObject *client);                     /* or NULL */
+void objects_leave(PyObject *client);                       /* or NULL */
 
 /* Memory of a BytesView that is being filled; nobody may have a view of it yet. */
 struct view {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * penstock._penstock.StoreCore: batches of the KV store.  penstock/store.py makes it what users see.
+ * penstock._penstock.StoreCore: batches of the KV store.  penstock/store.py makes it what users
+ * see.
  *
  * A batch that is under way is on a list of its store, with all that it needs: results, and
  * references to the memory.  The list has a lock; the library fills the results, and nobody reads
@@ -23,8 +24,8 @@ struct task {
 	bool reads; /* into the memory, */
 	bool whole; /* which has to be filled */
 	int64_t *results;
-	struct target *targets; /* all that is in @iov */
-	uint32_t *of;           /* which key each belongs to */
+	struct target *targets;   /* all that is in @iov */
+	uint32_t *of;             /* which key each belongs to */
 	struct penstock_iov *iov; /* of all keys, one after the other */
 	struct penstock_store_item *items;
 	PyObject **keys; /* bytes objects */
@@ -449,7 +450,7 @@ static PyObject *core_register(PyObject *self, PyObject *args, PyObject *kwargs)
 
 		Py_BEGIN_ALLOW_THREADS /* pages are pinned: that may take a while */
 		r = penstock_store_register(s, k->target.addr, k->target.bytes,
-					  huge ? PENSTOCK_BUF_COLLAPSE : 0, &info, &err);
+					    huge ? PENSTOCK_BUF_COLLAPSE : 0, &info, &err);
 		if (r == 0) {
 			pthread_mutex_lock(&c->lock);
 			k->next = c->known;

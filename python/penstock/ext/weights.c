@@ -14,7 +14,7 @@ struct weights {
 	PyObject_HEAD struct penstock_io *io;
 	struct penstock_model *model;
 	struct penstock_weights *stream; /* NULL: not begun, or closed */
-	PyObject *window;              /* owns the memory at @addr */
+	PyObject *window;                /* owns the memory at @addr */
 	char *addr;
 	int busy;          /* some thread is in it, see busy_enter() */
 	PyObject *objects; /* see objects_give() */
@@ -257,7 +257,8 @@ static PyObject *core_release(PyObject *self, PyObject *args)
 	if (after == Py_None)
 		r = penstock_weights_release(c->stream, group, &err);
 	else
-		r = penstock_weights_release_after(c->stream, group, (void *)(uintptr_t)stream, &err);
+		r = penstock_weights_release_after(c->stream, group, (void *)(uintptr_t)stream,
+						   &err);
 	Py_END_ALLOW_THREADS
 	weights_leave(c);
 	if (r < 0)

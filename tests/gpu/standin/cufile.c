@@ -162,9 +162,9 @@ static int add_file(void **handle, int fd)
 }
 
 EXPORT struct penstock_cufile_error cuFileHandleRegister(void **handle,
-						       struct penstock_cufile_descr *descr);
+							 struct penstock_cufile_descr *descr);
 EXPORT struct penstock_cufile_error cuFileHandleRegister(void **handle,
-						       struct penstock_cufile_descr *descr)
+							 struct penstock_cufile_descr *descr)
 {
 	int r;
 
