@@ -13,8 +13,8 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/cli_object.h"
 #include "cli/cli_output.h"
+#include "cli/cli_s3.h"
 #include "cli/hosts.h"
 #include "cli/opt/how.h"
 #include "cli/progress.h"
@@ -35,7 +35,7 @@ struct bench_command {
 	struct bench_job job;
 	struct cli_list sizes_given;
 	struct cli_gpu gpu;
-	struct penstock_object_opts object;
+	struct penstock_s3_opts s3;
 	bool dry_run;
 	struct cli_result_args files;
 	/* what the run needs */
@@ -49,9 +49,9 @@ struct bench_command {
 
 static const struct cli_opt bench_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_OBJECT(struct bench_command, job.folder, 'f', "nvme-path", "FOLDER", ".",
-		   "where to measure, or s3://BUCKET/PREFIX: in a new folder in this one, removed "
-		   "at the end"),
+	CLI_S3(struct bench_command, job.folder, 'f', "nvme-path", "FOLDER", ".",
+	       "where to measure, or s3://BUCKET/PREFIX: in a new folder in this one, removed "
+	       "at the end"),
 	CLI_ALIAS("folder"),
 	CLI_GROUP("What"),
 	CLI_LIST(struct bench_command, sizes_given, 's', "sizes", "BYTES", NULL, 1, SIZES_MAX,
@@ -95,7 +95,7 @@ static const struct cli_opt bench_opts[] = {
 	CLI_MEMORY(struct bench_command, job.memory, gpu),
 	CLI_FLAG(struct bench_command, job.lock, 0, "lock", "lock the buffers in memory"),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct bench_command, object, struct penstock_object_opts, cli_object_opts),
+	CLI_TABLE(struct bench_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Yardsticks"),
 	CLI_LIMIT(struct bench_command, job.limit, job.measure_limit),
 	CLI_FLAG(struct bench_command, job.compare_fio, 0, "compare-fio",
@@ -207,7 +207,7 @@ static int bench_build(struct bench_command *c)
 	if (r == CLI_OK)
 		r = cli_opts_check(&c->job.opts, &cmd_bench);
 	if (r == CLI_OK)
-		r = cli_object_for(&c->job.opts.objects, &c->object, &c->job.folder, 1, &cmd_bench);
+		r = cli_s3_for(&c->job.opts.s3, &c->s3, &c->job.folder, 1, &cmd_bench);
 	if (r != CLI_OK)
 		return r;
 	cli_hosts_share(&c->job.share);
@@ -264,8 +264,8 @@ static int bench_tell(void *args, struct result *r)
 			show_series(c, &res->series[i]);
 		bench_report_summary(stdout, &c->job, res);
 	}
-	if (c->job.opts.objects)
-		r->objects = cli_object_report(c->out.text ? stdout : NULL, c->job.opts.objects);
+	if (c->job.opts.s3)
+		r->objects = cli_s3_report(c->out.text ? stdout : NULL, c->job.opts.s3);
 	if (res->fio)
 		r->fio = bench_report_fio(c->out.text ? stdout : NULL, "fio:", res->fio,
 					  res->nr_fio);
@@ -312,7 +312,7 @@ static int bench_main(void *args, int argc, char **argv)
 	}
 	bench_result_fini(&c->res);
 	json_decref(c->settings);
-	penstock_object_close(c->job.opts.objects);
+	penstock_s3_close(c->job.opts.s3);
 	return r;
 }
 

@@ -11,14 +11,14 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/cli_object.h"
+#include "cli/cli_s3.h"
 #include "cli/info.h"
 #include "cli/opt/opt_file.h"
 #include "cli/opt/opt_json.h"
 
 struct info_args {
 	bool measure_gpu, try_put;
-	struct penstock_object_opts object;
+	struct penstock_s3_opts s3;
 	struct cli_output out;
 };
 
@@ -30,7 +30,7 @@ static const struct cli_opt info_opts[] = {
 	CLI_GROUP("Object store"),
 	CLI_FLAG(struct info_args, try_put, 0, "try-put",
 		 "put a small object below each s3:// URI, read and remove it", .often = true),
-	CLI_TABLE(struct info_args, object, struct penstock_object_opts, cli_object_opts),
+	CLI_TABLE(struct info_args, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Output"),
 	CLI_TABLE(struct info_args, out, struct cli_output, cli_output_opts),
 	CLI_END,
@@ -122,18 +122,18 @@ static void collect_path(struct info *in, const char *path)
 static void collect_store(struct info *in, struct info_args *a, const char *uri)
 {
 	struct info_store *s = &in->stores[in->nr_stores++];
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 
 	s->uri = uri;
 	s->report.size = sizeof(s->report);
-	a->object.size = sizeof(a->object);
-	a->object.env = getenv;
-	s->code = penstock_object_open(&c, &a->object, &s->err);
+	a->s3.size = sizeof(a->s3);
+	a->s3.env = getenv;
+	s->code = penstock_s3_open(&c, &a->s3, &s->err);
 	if (s->code < 0)
 		return;
-	s->code = penstock_object_check(c, uri, a->try_put ? PENSTOCK_OBJECT_CHECK_WRITE : 0,
-					&s->report, &s->err);
-	penstock_object_close(c);
+	s->code = penstock_s3_check(c, uri, a->try_put ? PENSTOCK_S3_CHECK_WRITE : 0, &s->report,
+				    &s->err);
+	penstock_s3_close(c);
 }
 
 /* What is named, or where nothing is, this folder. */

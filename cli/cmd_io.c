@@ -11,8 +11,8 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/cli_object.h"
 #include "cli/cli_output.h"
+#include "cli/cli_s3.h"
 #include "cli/hosts.h"
 #include "cli/opt/config.h"
 #include "cli/opt/how.h"
@@ -29,7 +29,7 @@ struct io_command {
 	uint32_t multi_process;
 	const char *config;
 	struct cli_gpu gpu;
-	struct penstock_object_opts object;
+	struct penstock_s3_opts s3;
 	bool slow_bounce_buffer, accelerator_pin;
 	struct cli_result_args files;
 	/* what the run needs */
@@ -43,10 +43,10 @@ struct io_command {
 
 static const struct cli_opt io_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_OBJECTS(struct io_command, folder, 'f', "folder", "FOLDER", NULL, 1, CLI_PLACES_MAX,
-		    "where the files go, or s3://BUCKET/PREFIX, one worker each; default: a folder "
-		    "of its own under the "
-		    "current one, removed at the end"),
+	CLI_S3S(struct io_command, folder, 'f', "folder", "FOLDER", NULL, 1, CLI_PLACES_MAX,
+		"where the files go, or s3://BUCKET/PREFIX, one worker each; default: a folder "
+		"of its own under the "
+		"current one, removed at the end"),
 	CLI_PLACES(struct io_command, mapping, 0, "folder_to_device_mapping", "FOLDER:DEVICE", NULL,
 		   1, CLI_PLACES_MAX, "the same; with --gpu, the GPU of each, else only a label"),
 	CLI_U32(struct io_command, multi_process, 0, "multi_process", "N", "1", 1, CLI_PLACES_MAX,
@@ -85,7 +85,7 @@ static const struct cli_opt io_opts[] = {
 		 "buffers in GPU memory; workers take these devices in turn, default: all"),
 	CLI_GDS(struct io_command, gpu.gds),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct io_command, object, struct penstock_object_opts, cli_object_opts),
+	CLI_TABLE(struct io_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Files and limits"),
 	CLI_FLAG(struct io_command, job.keep, 'k', "keep", "leave the files that were created"),
 	CLI_FLAG(struct io_command, job.overwrite, 0, "overwrite",
@@ -191,8 +191,8 @@ static int io_build(struct io_command *c)
 		r = cli_places_init(&c->places, &cmd_io, &c->folder, &c->mapping, c->multi_process,
 				    !c->dry_run);
 	if (r == CLI_OK)
-		r = cli_object_for(&c->job.opts.objects, &c->object,
-				   (const char *const *)c->folder.items, c->folder.nr, &cmd_io);
+		r = cli_s3_for(&c->job.opts.s3, &c->s3, (const char *const *)c->folder.items,
+			       c->folder.nr, &cmd_io);
 	if (r == CLI_OK && c->job.gpu)
 		r = cli_places_gpus(&c->places, &cmd_io, &c->gpus, c->mapping.nr > 0);
 	if (r != CLI_OK)
@@ -261,9 +261,8 @@ static int io_tell(void *args, struct result *r)
 		status = cli_fail(&cmd_io, CLI_FAILED, "out of memory");
 	} else {
 		r->settings = cli_settings(&cmd_io, c);
-		if (c->job.opts.objects)
-			r->objects =
-				cli_object_report(c->out.text ? stdout : NULL, c->job.opts.objects);
+		if (c->job.opts.s3)
+			r->objects = cli_s3_report(c->out.text ? stdout : NULL, c->job.opts.s3);
 		json_object_set_new(r->settings, "gpu", json_boolean(c->job.gpu));
 		result_finish(r);
 		status = cli_outputs_finish(&c->out, r);
@@ -302,7 +301,7 @@ static int io_main(void *args, int argc, char **argv)
 	}
 	io_result_fini(&c->res);
 	cli_places_fini(&c->places, &cmd_io, c->job.keep);
-	penstock_object_close(c->job.opts.objects);
+	penstock_s3_close(c->job.opts.s3);
 	return r;
 }
 

@@ -6,8 +6,8 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/cli_object.h"
 #include "cli/cli_output.h"
+#include "cli/cli_s3.h"
 #include "cli/opt/how.h"
 #include "cli/progress.h"
 #include "load/report/jobs/weights_report.h"
@@ -17,7 +17,7 @@
 struct stream_command {
 	struct weights_job job;
 	bool dry_run;
-	struct penstock_object_opts object;
+	struct penstock_s3_opts s3;
 	struct cli_result_args files;
 	/* what the run needs */
 	json_t *settings;
@@ -59,7 +59,7 @@ static const struct cli_opt stream_opts[] = {
 	CLI_U32(struct stream_command, job.device, 0, "device", "ID", "0", 0, 1024, "which GPU"),
 	CLI_TABLE(struct stream_command, job.opts, struct penstock_opts, cli_engine_opts),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct stream_command, object, struct penstock_object_opts, cli_object_opts),
+	CLI_TABLE(struct stream_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Yardsticks"),
 	CLI_LIMIT(struct stream_command, job.limit, job.measure_limit),
 	CLI_GROUP("Output"),
@@ -86,8 +86,7 @@ static int stream_build(struct stream_command *c, int argc, char **argv, struct 
 	if (r == CLI_OK)
 		r = cli_opts_check(&c->job.opts, &cmd_stream);
 	if (r == CLI_OK)
-		r = cli_object_for(&c->job.opts.objects, &c->object, (const char *const *)argv, 1,
-				   &cmd_stream);
+		r = cli_s3_for(&c->job.opts.s3, &c->s3, (const char *const *)argv, 1, &cmd_stream);
 	if (r != CLI_OK)
 		return r;
 	c->settings = cli_settings(&cmd_stream, c);
@@ -121,8 +120,8 @@ static int stream_tell(void *args, struct result *r)
 	result_finish(r);
 	if (c->out.text)
 		weights_report_text(stdout, &c->job, res);
-	if (c->job.opts.objects)
-		r->objects = cli_object_report(c->out.text ? stdout : NULL, c->job.opts.objects);
+	if (c->job.opts.s3)
+		r->objects = cli_s3_report(c->out.text ? stdout : NULL, c->job.opts.s3);
 	return cli_outputs_finish(&c->out, r);
 }
 
@@ -156,7 +155,7 @@ static int stream_main(void *args, int argc, char **argv)
 	}
 	weights_result_fini(&c->res);
 	json_decref(c->settings);
-	penstock_object_close(c->job.opts.objects);
+	penstock_s3_close(c->job.opts.s3);
 	return r;
 }
 

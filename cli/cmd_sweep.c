@@ -14,8 +14,8 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/cli_object.h"
 #include "cli/cli_output.h"
+#include "cli/cli_s3.h"
 #include "cli/opt/how.h"
 #include "cli/opt/opt_space.h"
 #include "cli/progress.h"
@@ -37,7 +37,7 @@ struct sweep_command {
 	struct cli_list folders, axes[SPACE_KINDS];
 	const char *config, *log_dir;
 	struct cli_gpu gpu;
-	struct penstock_object_opts object;
+	struct penstock_s3_opts s3;
 	bool no_sudo, verbose, dry_run;
 	struct cli_result_args files;
 	/* what the run needs */
@@ -53,9 +53,9 @@ struct sweep_command {
 
 static const struct cli_opt sweep_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_OBJECTS(struct sweep_command, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
-		    "where to measure, or s3://BUCKET/PREFIX, all at the same time; default: the "
-		    "current folder"),
+	CLI_S3S(struct sweep_command, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+		"where to measure, or s3://BUCKET/PREFIX, all at the same time; default: the "
+		"current folder"),
 	CLI_ALIAS("folder"),
 	CLI_GROUP("Which configurations"),
 	CLI_IN(struct sweep_command, config, 0, "sweep_config", "FILE", NULL,
@@ -93,7 +93,7 @@ static const struct cli_opt sweep_opts[] = {
 		 "do not do that; sudo is never called anyway", .quiet = true),
 	CLI_LIMIT(struct sweep_command, job.limit, job.measure_limit),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct sweep_command, object, struct penstock_object_opts, cli_object_opts),
+	CLI_TABLE(struct sweep_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Output"),
 	CLI_PLACE(struct sweep_command, log_dir, 0, "log_dir", "FOLDER", NULL,
 		  "where the logs go, one file per configuration; must be new or empty; "
@@ -242,8 +242,7 @@ static int sweep_build(struct sweep_command *c)
 		return cli_fail(&cmd_sweep, CLI_FAILED, "out of memory");
 	}
 	sweep_set_job(c);
-	r = cli_object_for(&c->job.opts.objects, &c->object, c->job.folders, c->job.nr_folders,
-			   &cmd_sweep);
+	r = cli_s3_for(&c->job.opts.s3, &c->s3, c->job.folders, c->job.nr_folders, &cmd_sweep);
 	if (r != CLI_OK)
 		return r;
 	if (c->job.limit && !sweep_moves(&c->job))
@@ -323,8 +322,8 @@ static int sweep_tell(void *args, struct result *r)
 	r->duration_sec += res->earlier_sec;
 	if (c->out.text)
 		sweep_report_text(stdout, &c->job, res, c->verbose);
-	if (c->job.opts.objects)
-		r->objects = cli_object_report(c->out.text ? stdout : NULL, c->job.opts.objects);
+	if (c->job.opts.s3)
+		r->objects = cli_s3_report(c->out.text ? stdout : NULL, c->job.opts.s3);
 	return cli_outputs_finish(&c->out, r);
 }
 
@@ -378,7 +377,7 @@ static int sweep_main(void *args, int argc, char **argv)
 	space_fini(&c->space);
 	free(c->state);
 	free(c->picked);
-	penstock_object_close(c->job.opts.objects);
+	penstock_s3_close(c->job.opts.s3);
 	return r;
 }
 

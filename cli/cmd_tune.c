@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <penstock/object.h>
 #include <penstock/penstock.h>
+#include <penstock/s3.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -50,9 +50,9 @@ struct tune_command {
 
 static const struct cli_opt tune_opts_table[] = {
 	CLI_GROUP("Where"),
-	CLI_OBJECTS(struct tune_command, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
-		    "where to measure, all at once: in a new folder in each, removed at the end; "
-		    "default: the current one"),
+	CLI_S3S(struct tune_command, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+		"where to measure, all at once: in a new folder in each, removed at the end; "
+		"default: the current one"),
 	CLI_ALIAS("folder"),
 	CLI_GROUP("What for"),
 	CLI_WORD(struct tune_command, job.goal, 'g', "goal", tune_goal_words, "both",
@@ -128,7 +128,7 @@ static int tune_check_options(const struct tune_command *c)
 	int r = check_contradictions(c);
 
 	for (size_t i = 0; i < c->folders.nr && r == CLI_OK; i++)
-		if (penstock_object_is_uri(c->folders.items[i], NULL) > 0)
+		if (penstock_s3_is_uri(c->folders.items[i], NULL) > 0)
 			r = cli_usage(
 				&cmd_tune,
 				"%s: what is tuned here are settings of files, which DeepSpeed "

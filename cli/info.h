@@ -5,8 +5,8 @@
 /* What `penstock info` found, printed as text and as JSON from the same struct. */
 #include <jansson.h>
 
-#include <penstock/object.h>
 #include <penstock/probe.h>
+#include <penstock/s3.h>
 
 #include "load/report/result/machine.h"
 
@@ -31,7 +31,7 @@ struct info_store {
 	const char *uri;
 	int code; /* 0 or -errno of what is wrong, in err */
 	struct penstock_err err;
-	struct penstock_object_report report;
+	struct penstock_s3_report report;
 };
 
 struct info_gpu {

@@ -146,7 +146,7 @@ static json_t *store_json(const struct info_store *s)
 	static const char *const names[] = {"endpoint", "region", "clock", "rights", "supports"};
 	json_t *points = json_array();
 
-	for (size_t i = 0; i < PENSTOCK_OBJECT_POINTS; i++)
+	for (size_t i = 0; i < PENSTOCK_S3_POINTS; i++)
 		json_array_append_new(points,
 				      json_pack("{s:s, s:o, s:s}", "name", names[i], "good",
 						s->report.point[i].code == 1

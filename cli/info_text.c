@@ -247,7 +247,7 @@ static void show_store(const struct info_store *s)
 					    "supports"};
 
 	heading(s->uri);
-	for (size_t i = 0; i < PENSTOCK_OBJECT_POINTS; i++)
+	for (size_t i = 0; i < PENSTOCK_S3_POINTS; i++)
 		if (s->report.point[i].text[0])
 			row(names[i], "%s%s", s->report.point[i].code < 0 ? "FAILED: " : "",
 			    s->report.point[i].text);

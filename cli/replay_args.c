@@ -7,7 +7,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "cli/cli_object.h"
+#include "cli/cli_s3.h"
 #include "cli/hosts.h"
 #include "cli/opt/opt.h"
 #include "load/report/jobs/replay_report.h"
@@ -70,7 +70,7 @@ const struct cli_opt replay_opts[] = {
 	CLI_DURABILITY(struct replay_setup, job.durability, "none"),
 	CLI_TABLE(struct replay_setup, requests, struct cli_requests, cli_requests_opts),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct replay_setup, job.objects, struct penstock_object_opts, cli_object_opts),
+	CLI_TABLE(struct replay_setup, job.s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct replay_setup, dry_run, 0, "dry-run",
 		 "print what would be done and how much room it needs", .quiet = true),
@@ -291,7 +291,7 @@ int replay_setup(struct replay_setup *s, const char *trace)
 		r = set_pace(job, s->pace);
 	if (s->workers)
 		job->opts.threads = s->workers;
-	cli_object_env(&job->objects);
+	cli_s3_env(&job->s3);
 	if (r == CLI_OK)
 		r = cli_opts_check(&job->opts, &cmd_replay);
 	if (r == CLI_OK)

@@ -6,8 +6,7 @@
 #include "load/report/jobs/ckpt_files.h"
 
 int ckpt_open(struct ckpt_open *k, const struct cli_cmd *cmd, const struct penstock_opts *opts,
-	      struct penstock_object_opts *object, const char *const *names, size_t nr,
-	      const char *json)
+	      struct penstock_s3_opts *s3, const char *const *names, size_t nr, const char *json)
 {
 	struct penstock_err err = {0, ""};
 	int r;
@@ -17,7 +16,7 @@ int ckpt_open(struct ckpt_open *k, const struct cli_cmd *cmd, const struct penst
 	if (r == CLI_OK)
 		r = cli_file_open(&k->json, cmd, "--json", json);
 	if (r == CLI_OK)
-		r = cli_object_for(&k->opts.objects, object, names, nr, cmd);
+		r = cli_s3_for(&k->opts.s3, s3, names, nr, cmd);
 	if (r != CLI_OK)
 		return r;
 	r = penstock_open(&k->io, &k->opts, &err);
@@ -32,7 +31,7 @@ int ckpt_close(struct ckpt_open *k, const char *what, int status)
 	int r = CLI_OK;
 
 	penstock_close(k->io, NULL);
-	penstock_object_close(k->opts.objects);
+	penstock_s3_close(k->opts.s3);
 	if (k->json.name && k->files && status < 128)
 		r = cli_json_write(&k->json, k->cmd, ckpt_files_json(what, k->files));
 	else

@@ -10,7 +10,7 @@
 #include <penstock/penstock.h>
 
 #include "cli/cli.h"
-#include "cli/cli_object.h"
+#include "cli/cli_s3.h"
 #include "cli/opt/opt_file.h"
 
 struct ckpt_open {
@@ -27,8 +27,7 @@ struct ckpt_open {
  * message; ckpt_close() is due either way.
  */
 int ckpt_open(struct ckpt_open *k, const struct cli_cmd *cmd, const struct penstock_opts *opts,
-	      struct penstock_object_opts *object, const char *const *names, size_t nr,
-	      const char *json);
+	      struct penstock_s3_opts *s3, const char *const *names, size_t nr, const char *json);
 /* Write --json, unless @status is that of an interruption.  @status, or that of writing. */
 int ckpt_close(struct ckpt_open *k, const char *what, int status);
 

@@ -19,7 +19,7 @@
 
 struct cp_command {
 	struct penstock_opts opts;
-	struct penstock_object_opts object;
+	struct penstock_s3_opts s3;
 	bool no_crc, quiet;
 	struct cli_output out;
 	/* what the run needs */
@@ -32,7 +32,7 @@ static const struct cli_opt cp_opts[] = {
 	CLI_GROUP("How"),
 	CLI_ENGINE(struct cp_command, opts.engine),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct cp_command, object, struct penstock_object_opts, cli_object_opts),
+	CLI_TABLE(struct cp_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct cp_command, quiet, 'q', "quiet", "say nothing when it is done"),
 	CLI_TABLE(struct cp_command, out, struct cli_output, cli_output_opts),
@@ -104,7 +104,7 @@ static int cp_run(void *args, int argc, char **argv)
 		return cli_fail(&cmd_ckpt_cp, CLI_FAILED, "out of memory");
 	if (!strcmp(argv[0], to) || cli_file_same(argv[0], to))
 		return cli_usage(&cmd_ckpt_cp, "'%s' and '%s' are the same file", argv[0], to);
-	r = ckpt_open(&k, &cmd_ckpt_cp, &c->opts, &c->object, (const char *[]){argv[0], to}, 2,
+	r = ckpt_open(&k, &cmd_ckpt_cp, &c->opts, &c->s3, (const char *[]){argv[0], to}, 2,
 		      c->out.json);
 	if (r == CLI_OK)
 		r = copy(c, &k, argv[0], to);

@@ -7,13 +7,13 @@
 
 struct ls_command {
 	bool brief;
-	struct penstock_object_opts object;
+	struct penstock_s3_opts s3;
 	struct cli_output out;
 };
 
 static const struct cli_opt ls_opts[] = {
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct ls_command, object, struct penstock_object_opts, cli_object_opts),
+	CLI_TABLE(struct ls_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct ls_command, brief, 'b', "brief", "one line for each file"),
 	CLI_TABLE(struct ls_command, out, struct cli_output, cli_output_opts),
@@ -52,11 +52,11 @@ static int ckpt_ls_run(void *args, int argc, char **argv)
 
 	if (!argc)
 		return cli_usage(&cmd_ckpt_ls, "name at least one FILE");
-	status = ckpt_open(&k, &cmd_ckpt_ls, &opts, &c->object, (const char *const *)argv,
-			   (size_t)argc, c->out.json);
+	status = ckpt_open(&k, &cmd_ckpt_ls, &opts, &c->s3, (const char *const *)argv, (size_t)argc,
+			   c->out.json);
 	for (int i = 0; k.io && i < argc; i++) {
-		r = cli_object_models(k.opts.objects, argv[i], &cmd_ckpt_ls, ls_one,
-				      &(struct listing){c, &k});
+		r = cli_s3_models(k.opts.s3, argv[i], &cmd_ckpt_ls, ls_one,
+				  &(struct listing){c, &k});
 		status = r ? r : status;
 	}
 	return ckpt_close(&k, "ls", status);

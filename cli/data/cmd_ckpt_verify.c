@@ -12,7 +12,7 @@
 
 struct verify_command {
 	struct penstock_opts opts;
-	struct penstock_object_opts object;
+	struct penstock_s3_opts s3;
 	bool quiet;
 	struct cli_output out;
 	/* what the run needs */
@@ -23,7 +23,7 @@ static const struct cli_opt verify_opts[] = {
 	CLI_GROUP("How"),
 	CLI_ENGINE(struct verify_command, opts.engine),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct verify_command, object, struct penstock_object_opts, cli_object_opts),
+	CLI_TABLE(struct verify_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct verify_command, quiet, 'q', "quiet", "say nothing of files that are right"),
 	CLI_TABLE(struct verify_command, out, struct cli_output, cli_output_opts),
@@ -83,11 +83,11 @@ static int verify_run(void *args, int argc, char **argv)
 
 	if (!argc)
 		return cli_usage(&cmd_ckpt_verify, "name at least one FILE");
-	status = ckpt_open(&k, &cmd_ckpt_verify, &c->opts, &c->object, (const char *const *)argv,
+	status = ckpt_open(&k, &cmd_ckpt_verify, &c->opts, &c->s3, (const char *const *)argv,
 			   (size_t)argc, c->out.json);
 	for (int i = 0; k.io && i < argc && status < 128; i++) {
-		r = cli_object_models(k.opts.objects, argv[i], &cmd_ckpt_verify, verify_one,
-				      &(struct verifying){c, &k, stop});
+		r = cli_s3_models(k.opts.s3, argv[i], &cmd_ckpt_verify, verify_one,
+				  &(struct verifying){c, &k, stop});
 		status = r ? r : status;
 	}
 	return ckpt_close(&k, "verify", status);

@@ -17,7 +17,7 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "cli/cli_object.h"
+#include "cli/cli_s3.h"
 #include "cli/data/cp_list.h"
 #include "cli/opt/opt_file.h"
 #include "cli/progress.h"
@@ -31,11 +31,11 @@ enum {
 };
 
 struct cp_command {
-	struct penstock_object_opts object;
+	struct penstock_s3_opts s3;
 	struct cli_output out;
 	bool recursive, new_only, no_crc, quiet;
 	/* what the run needs */
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 	struct penstock_io *io;
 	struct cli_file json;
 	json_t *entries;
@@ -61,7 +61,7 @@ static const struct cli_opt cp_opts[] = {
 		 "fail where TO is there already, whoever made it and when"),
 	CLI_FLAG(struct cp_command, no_crc, 0, "no-crc", "a file that is written gets no TO.crc"),
 	CLI_GROUP("Object store"),
-	CLI_TABLE(struct cp_command, object, struct penstock_object_opts, cli_object_opts),
+	CLI_TABLE(struct cp_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct cp_command, quiet, 'q', "quiet", "say nothing when it is done"),
 	CLI_TABLE(struct cp_command, out, struct cli_output, cli_output_opts),
@@ -75,23 +75,23 @@ struct source {
 	const char *name;
 	struct penstock_reader *file;
 	uint64_t bytes;
-	char etag[PENSTOCK_OBJECT_ETAG];
+	char etag[PENSTOCK_S3_ETAG];
 };
 
 struct target {
 	const char *name;
 	struct penstock_writer *file;
-	struct penstock_upload *object;
+	struct penstock_s3_upload *object;
 };
 
 static int cp_source_open(struct source *s, struct cp_command *c, struct penstock_err *err)
 {
-	struct penstock_object_info object = {.size = sizeof(object)};
+	struct penstock_s3_info object = {.size = sizeof(object)};
 	struct penstock_reader_info file = {.size = sizeof(file)};
 	int r;
 
 	if (cli_is_object(s->name)) {
-		r = penstock_object_stat(c->c, s->name, &object, err);
+		r = penstock_s3_stat(c->c, s->name, &object, err);
 		s->bytes = object.bytes;
 		memcpy(s->etag, object.etag, sizeof(s->etag));
 		return r;
@@ -110,7 +110,7 @@ static int64_t source_read(struct source *s, struct cp_command *c, void *buf, ui
 	if (s->file)
 		return penstock_reader_read(s->file, buf, len, err);
 	len = min_u64(len, s->bytes - at);
-	n = penstock_object_read(c->c, s->name, buf, len, at, s->etag[0] ? s->etag : NULL, err);
+	n = penstock_s3_read(c->c, s->name, buf, len, at, s->etag[0] ? s->etag : NULL, err);
 	if (n >= 0 && (uint64_t)n != len)
 		return penstock_fail(err, -ESTALE, "%s: has become shorter while it was read",
 				     s->name);
@@ -121,13 +121,13 @@ static int target_open(struct target *t, struct cp_command *c, uint64_t bytes,
 		       struct penstock_err *err)
 {
 	struct penstock_writer_opts w = PENSTOCK_WRITER_OPTS_INIT;
-	struct penstock_upload_opts u = PENSTOCK_UPLOAD_OPTS_INIT;
+	struct penstock_s3_upload_opts u = PENSTOCK_S3_UPLOAD_OPTS_INIT;
 
 	if (cli_is_object(t->name)) {
-		u.flags = c->new_only ? PENSTOCK_OBJECT_NEW : 0;
+		u.flags = c->new_only ? PENSTOCK_S3_NEW : 0;
 		u.expected = bytes;
 		u.in_flight = c->recursive ? TREE_PARTS : 0;
-		return penstock_upload_open(&t->object, c->c, t->name, &u, err);
+		return penstock_s3_upload_open(&t->object, c->c, t->name, &u, err);
 	}
 	w.expected = bytes;
 	w.flags = c->no_crc ? PENSTOCK_WRITER_NO_CRC : 0;
@@ -137,19 +137,19 @@ static int target_open(struct target *t, struct cp_command *c, uint64_t bytes,
 static int target_write(struct target *t, const void *buf, uint64_t len, struct penstock_err *err)
 {
 	return t->file ? penstock_writer_write(t->file, buf, len, err)
-		       : penstock_upload_write(t->object, buf, len, err);
+		       : penstock_s3_upload_write(t->object, buf, len, err);
 }
 
 static int target_end(struct target *t, int r, struct penstock_err *err)
 {
 	if (r < 0) {
 		penstock_writer_abort(t->file);
-		penstock_upload_abort(t->object);
+		penstock_s3_upload_abort(t->object);
 		return r;
 	}
 	if (t->file)
 		return penstock_writer_commit(t->file, err);
-	return t->object ? penstock_upload_commit(t->object, NULL, err) : 0;
+	return t->object ? penstock_s3_upload_commit(t->object, NULL, err) : 0;
 }
 
 /* ------------------------------------------------------------------------- copy */
@@ -158,7 +158,7 @@ static int move_bytes(struct cp_command *c, struct source *s, struct target *t,
 		      struct penstock_err *err)
 {
 	unsigned parts = s->file ? 1 : c->recursive ? TREE_PARTS : WINDOW_PARTS;
-	uint64_t window = min_u64(c->object.part * parts, max_u64(s->bytes, 1)), at = 0;
+	uint64_t window = min_u64(c->s3.part * parts, max_u64(s->bytes, 1)), at = 0;
 	CLEANUP_FREE void *buf = malloc(window);
 	int r = 0;
 
@@ -205,7 +205,7 @@ static int copy_bytes(struct cp_command *c, struct cp_item *it)
 
 	it->bytes = s.bytes;
 	if (r == 0 && store_copies(c, &s, &t)) {
-		r = penstock_object_copy(c->c, it->from, it->to, NULL, &it->err);
+		r = penstock_s3_copy(c->c, it->from, it->to, NULL, &it->err);
 		atomic_fetch_add(&c->moved, r == 0 ? s.bytes : 0);
 	} else if (r == 0) {
 		r = copy_through(c, &s, &t, &it->err);
@@ -292,7 +292,7 @@ static int item_status(const struct cp_command *c, const struct cp_item *it)
 		return cli_fail(&cmd_cp, 128 + *c->stop, "%s", it->err.msg);
 	if (it->code == -EINVAL && !cli_is_object(it->from) && !cli_is_object(it->to))
 		return cli_usage(&cmd_cp, "%s", it->err.msg);
-	return cli_object_fail(&cmd_cp, it->code, it->err.msg);
+	return cli_s3_fail(&cmd_cp, it->code, it->err.msg);
 }
 
 /* Until the threads have ended: show how far they are, and tell what is done. */
@@ -376,7 +376,7 @@ static int make_list(struct cp_command *c, int argc, char **argv)
 			 "%" PRIu64 " below %s are no files (links, devices) and were left out",
 			 passed, argv[0]);
 	if (r < 0)
-		return cli_object_fail(&cmd_cp, r, err.msg[0] ? err.msg : "out of memory");
+		return cli_s3_fail(&cmd_cp, r, err.msg[0] ? err.msg : "out of memory");
 	return CLI_OK;
 }
 
@@ -390,7 +390,7 @@ static int copy_all(struct cp_command *c, int argc, char **argv)
 		r = make_list(c, argc, argv);
 	if (r == CLI_OK) {
 		r = copy_list(c);
-		written = cli_objects_json(&c->json, &cmd_cp, json_incref(c->entries), c->c);
+		written = cli_s3s_json(&c->json, &cmd_cp, json_incref(c->entries), c->c);
 		r = r == CLI_OK ? written : r;
 	}
 	cli_file_abandon(&c->json);
@@ -412,7 +412,7 @@ static int open_sides(struct cp_command *c, int argc, char **argv)
 		files = files || !cli_is_object(argv[i]);
 	}
 	if (objects)
-		r = cli_object_open(&c->c, &c->object, &cmd_cp);
+		r = cli_s3_open(&c->c, &c->s3, &cmd_cp);
 	if (r == CLI_OK && files && penstock_open(&c->io, NULL, &err) < 0)
 		r = cli_fail(&cmd_cp, CLI_FAILED, "%s", err.msg);
 	return r;
@@ -440,8 +440,8 @@ static int cp_run(void *args, int argc, char **argv)
 	if (r == CLI_OK)
 		r = copy_all(c, argc, argv);
 	if (c->c)
-		cli_object_tell(&cmd_cp, c->c);
-	penstock_object_close(c->c);
+		cli_s3_tell(&cmd_cp, c->c);
+	penstock_s3_close(c->c);
 	if (c->io)
 		penstock_close(c->io, NULL);
 	return r;

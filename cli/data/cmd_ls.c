@@ -12,16 +12,16 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "cli/cli_object.h"
+#include "cli/cli_s3.h"
 #include "cli/opt/opt_file.h"
 #include "load/report/result/text.h"
 
 struct ls_command {
-	struct penstock_object_opts object;
+	struct penstock_s3_opts s3;
 	struct cli_output out;
 	bool recursive, uploads, exact;
 	/* what the run needs */
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 	uint64_t nr, bytes;
 	struct cli_file json;
 	json_t *entries;
@@ -36,7 +36,7 @@ static const struct cli_opt ls_opts[] = {
 		 "uploads that were begun and not ended, which cost money and are seen nowhere "
 		 "else"),
 	CLI_GROUP("Object store"),
-	CLI_TABLE(struct ls_command, object, struct penstock_object_opts, cli_object_opts),
+	CLI_TABLE(struct ls_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct ls_command, exact, 'b', "bytes", "sizes in bytes, without a unit"),
 	CLI_TABLE(struct ls_command, out, struct cli_output, cli_output_opts),
@@ -76,7 +76,7 @@ static void print_entry(struct ls_command *c, uint64_t bytes, int64_t mtime, con
 	c->bytes += bytes;
 }
 
-static void print_object(struct ls_command *c, const struct penstock_object_entry *e)
+static void print_object(struct ls_command *c, const struct penstock_s3_entry *e)
 {
 	bool object = !e->is_prefix && !e->upload_id;
 
@@ -93,17 +93,17 @@ static void print_object(struct ls_command *c, const struct penstock_object_entr
 
 static int list_objects(struct ls_command *c, const char *uri, struct penstock_err *err)
 {
-	struct penstock_object_entry e = {.size = sizeof(e)};
-	struct penstock_object_list *l;
-	uint32_t flags = (c->recursive || c->uploads ? PENSTOCK_OBJECT_LIST_FLAT : 0) |
-			 (c->uploads ? PENSTOCK_OBJECT_LIST_UPLOADS : 0);
-	int r = penstock_object_list_open(&l, c->c, uri, flags, err);
+	struct penstock_s3_entry e = {.size = sizeof(e)};
+	struct penstock_s3_list *l;
+	uint32_t flags = (c->recursive || c->uploads ? PENSTOCK_S3_LIST_FLAT : 0) |
+			 (c->uploads ? PENSTOCK_S3_LIST_UPLOADS : 0);
+	int r = penstock_s3_list_open(&l, c->c, uri, flags, err);
 
 	if (r < 0)
 		return r;
-	while ((r = penstock_object_list_next(l, &e, err)) > 0)
+	while ((r = penstock_s3_list_next(l, &e, err)) > 0)
 		print_object(c, &e);
-	penstock_object_list_close(l);
+	penstock_s3_list_close(l);
 	return r;
 }
 
@@ -166,12 +166,12 @@ static int list_one(struct ls_command *c, const char *name)
 		return cli_usage(&cmd_ls, "'%s' is a path; --recursive and --uploads are for s3://",
 				 name);
 	if (cli_is_object(name) && !c->c) {
-		r = cli_object_open(&c->c, &c->object, &cmd_ls);
+		r = cli_s3_open(&c->c, &c->s3, &cmd_ls);
 		if (r != CLI_OK)
 			return r;
 	}
 	r = cli_is_object(name) ? list_objects(c, name, &err) : list_folder(c, name, &err);
-	return r < 0 ? cli_object_fail(&cmd_ls, r, err.msg) : CLI_OK;
+	return r < 0 ? cli_s3_fail(&cmd_ls, r, err.msg) : CLI_OK;
 }
 
 static int object_ls_run(void *args, int argc, char **argv)
@@ -187,12 +187,12 @@ static int object_ls_run(void *args, int argc, char **argv)
 	for (int i = 0; i < argc && r == CLI_OK; i++)
 		r = list_one(c, argv[i]);
 	if (r == CLI_OK)
-		r = cli_objects_json(&c->json, &cmd_ls, json_incref(c->entries), c->c);
+		r = cli_s3s_json(&c->json, &cmd_ls, json_incref(c->entries), c->c);
 	cli_file_abandon(&c->json);
 	json_decref(c->entries);
 	if (c->c)
-		cli_object_tell(&cmd_ls, c->c);
-	penstock_object_close(c->c);
+		cli_s3_tell(&cmd_ls, c->c);
+	penstock_s3_close(c->c);
 	return r;
 }
 

@@ -10,18 +10,18 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "cli/cli_object.h"
+#include "cli/cli_s3.h"
 #include "cli/opt/opt_file.h"
 #include "load/report/result/text.h"
 
 enum { BATCH = 1000 };
 
 struct rm_command {
-	struct penstock_object_opts object;
+	struct penstock_s3_opts s3;
 	struct cli_output out;
 	bool recursive, uploads, dry_run;
 	/* what the run needs */
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 	uint64_t nr;
 	struct cli_file json;
 	json_t *entries;
@@ -40,7 +40,7 @@ static const struct cli_opt rm_opts[] = {
 	CLI_FLAG(struct rm_command, dry_run, 0, "dry-run",
 		 "print what would go, and remove nothing"),
 	CLI_GROUP("Object store"),
-	CLI_TABLE(struct rm_command, object, struct penstock_object_opts, cli_object_opts),
+	CLI_TABLE(struct rm_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Output"),
 	CLI_TABLE(struct rm_command, out, struct cli_output, cli_output_opts),
 	CLI_END,
@@ -68,7 +68,7 @@ static int flush_batch(struct rm_command *c, struct penstock_err *err)
 	int r = 0;
 
 	if (c->nr_batch && !c->dry_run)
-		r = penstock_object_delete(c->c, (const char *const *)c->batch, c->nr_batch, err);
+		r = penstock_s3_delete(c->c, (const char *const *)c->batch, c->nr_batch, err);
 	for (unsigned i = 0; i < c->nr_batch; i++) {
 		if (r == 0)
 			tell_gone(c, c->batch[i], NULL);
@@ -99,7 +99,7 @@ static char *object_uri(const char *prefix, const char *key)
 /* ----------------------------------------------------------------------- each kind */
 
 static int remove_upload(struct rm_command *c, const char *prefix,
-			 const struct penstock_object_entry *e, struct penstock_err *err)
+			 const struct penstock_s3_entry *e, struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = object_uri(prefix, e->key);
 	int r = 0;
@@ -107,7 +107,7 @@ static int remove_upload(struct rm_command *c, const char *prefix,
 	if (!uri)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (!c->dry_run)
-		r = penstock_object_abort(c->c, uri, e->upload_id, err);
+		r = penstock_s3_upload_discard(c->c, uri, e->upload_id, err);
 	if (r == 0)
 		tell_gone(c, uri, e->upload_id);
 	/* Somebody ended it meanwhile. */
@@ -117,18 +117,17 @@ static int remove_upload(struct rm_command *c, const char *prefix,
 /* The list goes on while what it told is removed: S3's pages begin behind a key. */
 static int remove_below(struct rm_command *c, const char *prefix, struct penstock_err *err)
 {
-	struct penstock_object_entry e = {.size = sizeof(e)};
-	struct penstock_object_list *l;
-	uint32_t flags =
-		PENSTOCK_OBJECT_LIST_FLAT | (c->uploads ? PENSTOCK_OBJECT_LIST_UPLOADS : 0);
-	int r = penstock_object_list_open(&l, c->c, prefix, flags, err), code = 0;
+	struct penstock_s3_entry e = {.size = sizeof(e)};
+	struct penstock_s3_list *l;
+	uint32_t flags = PENSTOCK_S3_LIST_FLAT | (c->uploads ? PENSTOCK_S3_LIST_UPLOADS : 0);
+	int r = penstock_s3_list_open(&l, c->c, prefix, flags, err), code = 0;
 
 	if (r < 0)
 		return r;
-	while (code == 0 && (r = penstock_object_list_next(l, &e, err)) > 0)
+	while (code == 0 && (r = penstock_s3_list_next(l, &e, err)) > 0)
 		code = c->uploads ? remove_upload(c, prefix, &e, err)
 				  : add_object(c, object_uri(prefix, e.key), err);
-	penstock_object_list_close(l);
+	penstock_s3_list_close(l);
 	return code < 0 ? code : r;
 }
 
@@ -158,7 +157,7 @@ static int remove_one(struct rm_command *c, const char *name)
 		r = remove_below(c, name, &err);
 	else
 		r = add_object(c, strdup(name), &err);
-	return r < 0 ? cli_object_fail(&cmd_rm, r, err.msg) : CLI_OK;
+	return r < 0 ? cli_s3_fail(&cmd_rm, r, err.msg) : CLI_OK;
 }
 
 /* --------------------------------------------------------------------- the command */
@@ -190,7 +189,7 @@ static int rm_run(void *args, int argc, char **argv)
 	int r = check_names(c, argc, argv, &objects), last;
 
 	if (r == CLI_OK && objects)
-		r = cli_object_open(&c->c, &c->object, &cmd_rm);
+		r = cli_s3_open(&c->c, &c->s3, &cmd_rm);
 	if (r != CLI_OK)
 		return r;
 	r = cli_file_open(&c->json, &cmd_rm, "--json", c->out.json);
@@ -200,18 +199,18 @@ static int rm_run(void *args, int argc, char **argv)
 		r = remove_one(c, argv[i]);
 	last = flush_batch(c, &err);
 	if (last < 0 && r == CLI_OK)
-		r = cli_object_fail(&cmd_rm, last, err.msg);
+		r = cli_s3_fail(&cmd_rm, last, err.msg);
 	if (r == CLI_OK && c->text)
 		printf("%" PRIu64 " %s\n", c->nr, c->dry_run ? "would be removed" : "removed");
 	if (c->json.name) { /* what is gone is told, even if not all is */
-		last = cli_objects_json(&c->json, &cmd_rm, json_incref(c->entries), c->c);
+		last = cli_s3s_json(&c->json, &cmd_rm, json_incref(c->entries), c->c);
 		r = r == CLI_OK ? last : r;
 	}
 	cli_file_abandon(&c->json);
 	json_decref(c->entries);
 	if (c->c)
-		cli_object_tell(&cmd_rm, c->c);
-	penstock_object_close(c->c);
+		cli_s3_tell(&cmd_rm, c->c);
+	penstock_s3_close(c->c);
 	return r;
 }
 

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "cli/cli_object.h"
+#include "cli/cli_s3.h"
 
 static int add_item(struct cp_list *l, char *from, char *to)
 {
@@ -87,25 +87,25 @@ static int cp_add_key(struct cp_list *l, const char *bucket, const char *key, co
 		       : 0;
 }
 
-static int add_prefix(struct cp_list *l, const char *from, const char *to,
-		      struct penstock_object *c, struct penstock_err *err)
+static int add_prefix(struct cp_list *l, const char *from, const char *to, struct penstock_s3 *c,
+		      struct penstock_err *err)
 {
-	struct penstock_object_entry e = {.size = sizeof(e)};
-	struct penstock_object_list *list;
+	struct penstock_s3_entry e = {.size = sizeof(e)};
+	struct penstock_s3_list *list;
 	size_t scheme = strlen("s3://"), bucket = scheme + strcspn(from + scheme, "/");
 	CLEANUP_FREE char *below = join(from, ""), *name = strndup(from, bucket);
 	int r, more;
 
 	if (!below || !name)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	r = penstock_object_list_open(&list, c, below, PENSTOCK_OBJECT_LIST_FLAT, err);
+	r = penstock_s3_list_open(&list, c, below, PENSTOCK_S3_LIST_FLAT, err);
 	if (r < 0)
 		return r;
-	while (r == 0 && (more = penstock_object_list_next(list, &e, err)) != 0)
+	while (r == 0 && (more = penstock_s3_list_next(list, &e, err)) != 0)
 		r = more < 0 ? more
 			     : cp_add_key(l, name, e.key, e.key + strlen(below) - bucket - 1, to,
 					  err);
-	penstock_object_list_close(list);
+	penstock_s3_list_close(list);
 	return r;
 }
 
@@ -155,7 +155,7 @@ static int add_folder(struct cp_list *l, const char *from, const char *to, uint6
 	return r;
 }
 
-int cp_list_add_tree(struct cp_list *l, const char *from, const char *to, struct penstock_object *c,
+int cp_list_add_tree(struct cp_list *l, const char *from, const char *to, struct penstock_s3 *c,
 		     uint64_t *passed, struct penstock_err *err)
 {
 	struct stat st;

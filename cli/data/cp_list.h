@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <penstock/object.h>
+#include <penstock/s3.h>
 
 struct cp_item {
 	char *from, *to;
@@ -28,7 +28,7 @@ int cp_list_add(struct cp_list *l, const char *from, const char *to);
  * All that is below @from, a folder or prefix, to the same names below @to.  0 or -errno, with @err
  * filled.  Files that are no files (links, sockets) are passed over and counted in *@passed.
  */
-int cp_list_add_tree(struct cp_list *l, const char *from, const char *to, struct penstock_object *c,
+int cp_list_add_tree(struct cp_list *l, const char *from, const char *to, struct penstock_s3 *c,
 		     uint64_t *passed, struct penstock_err *err);
 void cp_list_fini(struct cp_list *l);
 

@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "cli/cli_object.h"
+#include "cli/cli_s3.h"
 #include "cli/hosts.h"
 #include "cli/kv/kv_config.h"
 #include "load/measure/ram.h"
@@ -310,7 +310,7 @@ static void check_odd(struct kv_args *a)
 
 /* A cache computes again what does not come soon: the store's own limits, unless others are given.
  */
-static void be_impatient(struct penstock_object_opts *o)
+static void be_impatient(struct penstock_s3_opts *o)
 {
 	o->attempts = o->attempts == 10 ? 0 : o->attempts;
 	o->timeout_ms = o->timeout_ms == 600000 ? 0 : o->timeout_ms;
@@ -339,9 +339,9 @@ int kv_setup(struct kv_args *a, const struct cli_cmd *cmd)
 	check_limits(a);
 	if (a->job.cache_dir && kv_cache_dir_check(a->job.cache_dir, &err) < 0)
 		cli_problem(&a->problems, "%s", err.msg);
-	cli_object_env(&a->job.objects);
+	cli_s3_env(&a->job.s3);
 	if (a->job.below)
-		be_impatient(&a->job.objects);
+		be_impatient(&a->job.s3);
 	p->model = kv_models_find(&p->config.models, a->model);
 	if (!p->model && strcmp(a->model, "list") != 0)
 		unknown_model(&a->problems, &p->config.models, a->model);

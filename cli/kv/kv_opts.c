@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of `penstock kv': upstream's with its names and defaults, then our own. */
-#include "cli/cli_object.h"
+#include "cli/cli_s3.h"
 #include "cli/kv/kv_args.h"
 #include "load/report/kv/kv_report.h"
 #include "load/report/result/lines.h"
@@ -45,11 +45,10 @@ const struct cli_opt kv_upstream_opts[] = {
 		.often = true, LATE, .told = CLI_AT(struct kv_args, cpu_told, bool)),
 	CLI_DBL(struct kv_args, params.storage_gb, 0, "storage-capacity-gb", "GIB", "0", 0, MUCH,
 		"limit of the third tier; 0: 95 % of what is free", LATE),
-	CLI_OBJECT(
-		struct kv_args, job.cache_dir, 0, "cache-dir", "FOLDER", NULL,
-		"folder or s3://BUCKET/PREFIX of the third tier; default: a folder of its own in "
-		"the temporary one",
-		.often = true),
+	CLI_S3(struct kv_args, job.cache_dir, 0, "cache-dir", "FOLDER", NULL,
+	       "folder or s3://BUCKET/PREFIX of the third tier; default: a folder of its own in "
+	       "the temporary one",
+	       .often = true),
 	CLI_U32(struct kv_args, params.max_concurrent_allocs, 0, "max-concurrent-allocs", "N", "0",
 		0, MANY, "allocations at a time; 0: no limit", LATE),
 	CLI_GROUP("Workload"),
@@ -119,8 +118,8 @@ const struct cli_opt kv_opts[] = {
 		 "requests in the order of the seed, or as the queue has them"),
 	CLI_WORD(struct kv_args, job.backend, 0, "backend", kv_backend_names, "files",
 		 "of the third tier: files, or a KV store (penstock/store.h) in the folder"),
-	CLI_OBJECT(struct kv_args, job.below, 0, "below", "URI", NULL,
-		   "of a store: s3://BUCKET/PREFIX, a fourth tier for what it evicts"),
+	CLI_S3(struct kv_args, job.below, 0, "below", "URI", NULL,
+	       "of a store: s3://BUCKET/PREFIX, a fourth tier for what it evicts"),
 	CLI_WORD(struct kv_args, job.policy, 0, "policy", report_policy_words, "s3-fifo",
 		 "of a store: what goes when it is full"),
 	CLI_WORD(struct kv_args, job.layout, 0, "layout", kv_layout_names, "npy",
@@ -144,7 +143,7 @@ const struct cli_opt kv_opts[] = {
 	CLI_TABLE(struct kv_args, job.opts, struct penstock_opts, cli_engine_opts),
 	CLI_DURABILITY(struct kv_args, job.durability, "data"),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct kv_args, job.objects, struct penstock_object_opts, cli_object_opts),
+	CLI_TABLE(struct kv_args, job.s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct kv_args, dry_run, 0, "dry-run",
 		 "print what would be done and written, no more", .quiet = true),

@@ -149,7 +149,7 @@ extern const char cli_required[];
 #define CLI_IN(...)    CLI_FILE_(CLI_ROLE_READ, __VA_ARGS__)
 #define CLI_OUT(...)   CLI_FILE_(CLI_ROLE_WRITE, __VA_ARGS__)
 #define CLI_PLACE(...) CLI_FILE_(CLI_ROLE_PLACE, __VA_ARGS__)
-#define CLI_OBJECT(...) CLI_FILE_(CLI_ROLE_OBJECT, __VA_ARGS__)
+#define CLI_S3(...) CLI_FILE_(CLI_ROLE_OBJECT, __VA_ARGS__)
 /* uint32_t and uint64_t: decimal or 0x..., min <= value <= max. */
 #define CLI_U32(T, field, short_name, long_name, what, default_, lo, hi, text, ...) \
 	{.kind = CLI_KIND_U32, .letter = (short_name), .name = (long_name), .meta = (what), \
@@ -203,7 +203,7 @@ extern const char cli_required[];
 	 .def = (default_), .min = (lo), .max = (hi), .role = (role_), \
 	 .at = CLI_AT(T, field, struct cli_list), .help = (text), ##__VA_ARGS__}
 #define CLI_PLACES(...) CLI_PLACES_(CLI_ROLE_PLACE, __VA_ARGS__)
-#define CLI_OBJECTS(...) CLI_PLACES_(CLI_ROLE_OBJECT, __VA_ARGS__)
+#define CLI_S3S(...) CLI_PLACES_(CLI_ROLE_OBJECT, __VA_ARGS__)
 /* The same for one value each time: --fail-if a --fail-if b, operands may follow. */
 #define CLI_EACH(T, field, short_name, long_name, what, hi, text, ...) \
 	{.kind = CLI_KIND_LIST, .single = true, .letter = (short_name), .name = (long_name), \

@@ -2,7 +2,7 @@
 /* Files and places that the command line names: what is a path, and what may be written. */
 #include <ctype.h>
 #include <errno.h>
-#include <penstock/object.h>
+#include <penstock/s3.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ static int cli_path(const char **out, const char *text, struct penstock_err *err
 
 int cli_name(const char **out, enum cli_role role, const char *text, struct penstock_err *err)
 {
-	int uri = role == CLI_ROLE_OBJECT ? penstock_object_is_uri(text, err) : 0;
+	int uri = role == CLI_ROLE_OBJECT ? penstock_s3_is_uri(text, err) : 0;
 
 	*out = text;
 	if (uri)

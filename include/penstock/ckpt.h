@@ -29,11 +29,11 @@ extern "C" {
  * without is read as it is.  FILE.crc is replaced before FILE is, and describes both the old and
  * the new one for that moment.
  *
- * Objects.  Where the handle has a client (penstock_opts.objects) a path may be s3://BUCKET/KEY,
+ * Objects.  Where the handle has a client (penstock_opts.s3) a path may be s3://BUCKET/KEY,
  * for reading and for writing; FILE.crc is an object beside it.  What is written is sent in parts
  * while more is written, and is visible by penstock_writer_commit() only; of two commits the later
  * wins whole.  What is aborted or fails leaves nothing; a process that is killed leaves parts that
- * nobody sees (PENSTOCK_OBJECT_LIST_UPLOADS).  Such a writer goes one way: a seek back is -ESPIPE,
+ * nobody sees (PENSTOCK_S3_LIST_UPLOADS).  Such a writer goes one way: a seek back is -ESPIPE,
  * one forward writes zeros.
  *
  * Threads.  A writer or reader is used by one thread at a time; different ones share nothing but

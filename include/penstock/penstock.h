@@ -50,9 +50,9 @@ extern "C" {
  * "cufile" keeps cuFile from writing a log into the current directory, which needs
  * the variable CUFILE_LOGFILE_PATH to be set while its driver is opened.)
  */
-struct penstock_io;     /* a handle: I/O threads, one queue each */
-struct penstock_file;   /* an open file, of one handle */
-struct penstock_object; /* a client of object stores: object.h */
+struct penstock_io;   /* a handle: I/O threads, one queue each */
+struct penstock_file; /* an open file, of one handle */
+struct penstock_s3;   /* a client of object stores: s3.h */
 
 /* Why a call failed: one line, no newline.  Optional wherever it appears. */
 struct penstock_err {
@@ -130,7 +130,7 @@ struct penstock_opts {
 	 * Where names are s3://BUCKET/KEY, see penstock_file_open().  The caller's, to be closed
 	 * after the handle; NULL: such names are refused.
 	 */
-	struct penstock_object *objects;
+	struct penstock_s3 *s3;
 };
 /* clang-format off */
 #define PENSTOCK_OPTS_INIT {sizeof(struct penstock_opts), 0, 0, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL}
@@ -154,10 +154,10 @@ PENSTOCK_API int penstock_open(struct penstock_io **out, const struct penstock_o
  */
 PENSTOCK_API int penstock_close(struct penstock_io *io, struct penstock_err *err);
 
-/* opts.objects, once, of a handle that was opened without: 0, or -EBUSY where it has one. */
-PENSTOCK_API int penstock_set_objects(struct penstock_io *io, struct penstock_object *objects);
+/* opts.s3, once, of a handle that was opened without: 0, or -EBUSY where it has one. */
+PENSTOCK_API int penstock_set_s3(struct penstock_io *io, struct penstock_s3 *s3);
 /* The client of a handle, or NULL. */
-PENSTOCK_API struct penstock_object *penstock_get_objects(struct penstock_io *io);
+PENSTOCK_API struct penstock_s3 *penstock_get_s3(struct penstock_io *io);
 
 /* What a field of struct penstock_opts may be. */
 struct penstock_bounds {
@@ -180,7 +180,7 @@ PENSTOCK_API int penstock_get_bounds(const char *field, struct penstock_bounds *
  * O_DIRECT and O_CLOEXEC are the library's business; @mode as for open(2).
  * The handle owns the file; penstock_file_close() ends it early.
  *
- * s3://BUCKET/KEY is an object, of a handle that has a client (opts.objects), and the store is
+ * s3://BUCKET/KEY is an object, of a handle that has a client (opts.s3), and the store is
  * asked for it here (not by completion callbacks: -EDEADLK).
  *
  * Reading: any range, in blocks of the client's part size (8 MiB) unless opts.block is set, all in

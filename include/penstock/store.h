@@ -2,8 +2,8 @@
 #ifndef PENSTOCK_STORE_H
 #define PENSTOCK_STORE_H
 
-#include <penstock/object.h>
 #include <penstock/penstock.h>
+#include <penstock/s3.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -61,7 +61,7 @@ struct penstock_store_opts {
 	uint64_t below; /* most bytes of values in the object store below (10 times @capacity) */
 	/* Of its client; used by open only.  Where it does not say, a request has two attempts
 	 * within 10 seconds. */
-	const struct penstock_object_opts *object;
+	const struct penstock_s3_opts *s3;
 };
 /* clang-format off */
 #define PENSTOCK_STORE_OPTS_INIT \

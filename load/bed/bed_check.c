@@ -8,7 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <penstock/object.h>
+#include <penstock/s3.h>
 #include <penstock/stripe.h>
 
 #include "base/err.h"
@@ -23,7 +23,7 @@ int bed_check_folder(const char *folder, bool write, struct penstock_err *err)
 {
 	struct stat st;
 
-	if (penstock_object_is_uri(folder, NULL) > 0)
+	if (penstock_s3_is_uri(folder, NULL) > 0)
 		return 0; /* the first request tells */
 	if (stat(folder, &st) < 0)
 		return penstock_fail(err, -EINVAL, "%s: %s", folder, penstock_strerror(errno));

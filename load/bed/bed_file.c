@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <penstock/object.h>
+#include <penstock/s3.h>
 #include <penstock/stripe.h>
 
 #include "base/err.h"
@@ -73,11 +73,11 @@ static bool both_ends_hold(const struct bed_file *f)
 /* Of an object: what is there, and is it ours? */
 static int look_at_object(struct bed_file *f, struct penstock_err *err)
 {
-	struct penstock_object *c = f->folder->objects;
-	struct penstock_object_info info = {.size = sizeof(info)};
+	struct penstock_s3 *c = f->folder->s3;
+	struct penstock_s3_info info = {.size = sizeof(info)};
 	unsigned char buf[END_BYTES];
 	uint64_t n = min_u64(f->len, END_BYTES);
-	int r = penstock_object_stat(c, f->at, &info, err);
+	int r = penstock_s3_stat(c, f->at, &info, err);
 
 	if (r == -ENOENT)
 		return 0;
@@ -89,9 +89,8 @@ static int look_at_object(struct bed_file *f, struct penstock_err *err)
 	for (unsigned end = 0; end < 2 && f->full; end++) {
 		uint64_t at = end ? f->len - n : 0;
 
-		f->full =
-			penstock_object_read(c, f->at, buf, n, at, info.etag, NULL) == (int64_t)n &&
-			penstock_pattern_check(buf, n, f->seed, at) == n;
+		f->full = penstock_s3_read(c, f->at, buf, n, at, info.etag, NULL) == (int64_t)n &&
+			  penstock_pattern_check(buf, n, f->seed, at) == n;
 	}
 	return 0;
 }
@@ -227,7 +226,7 @@ void bed_file_told(const struct bed_file *f, const char *msg, char *out, size_t 
 void bed_file_fini(struct bed_file *f, bool keep)
 {
 	if (f->made && !keep && bed_file_remote(f))
-		penstock_object_delete(f->folder->objects, (const char *const *)&f->at, 1, NULL);
+		penstock_s3_delete(f->folder->s3, (const char *const *)&f->at, 1, NULL);
 	else if (f->made && !keep && bed_id_is(&f->id, f->folder->fd, f->name))
 		penstock_stripe_unlink(f->folder->fd, f->name);
 	free(f->path);
@@ -386,7 +385,7 @@ static int move_all(struct bed_file *files, unsigned nr, bool read, struct bed_w
 			m.piece = max_u64(m.piece, align_up(min_u64(files[i].len, PIECE), 4096));
 	if (!m.piece)
 		return 0;
-	opts.objects = files[0].folder->objects;
+	opts.s3 = files[0].folder->s3;
 	r = penstock_open(&m.io, &opts, err);
 	if (r < 0)
 		return r;

@@ -61,7 +61,7 @@ void bed_file_fini(struct bed_file *f, bool keep);
 
 static inline bool bed_file_remote(const struct bed_file *f)
 {
-	return f->folder && f->folder->objects;
+	return f->folder && f->folder->s3;
 }
 
 struct bed_work {

@@ -15,7 +15,7 @@
 #include <sys/sysmacros.h>
 
 #include <penstock/ckpt.h>
-#include <penstock/object.h>
+#include <penstock/s3.h>
 #include <penstock/stripe.h>
 
 #include "base/beneath.h"
@@ -192,16 +192,15 @@ static int find_way(struct bed_folder *f)
 }
 
 /* A name in a store, without slashes at its end. */
-static int open_prefix(struct bed_folder *f, struct penstock_object *objects,
-		       struct penstock_err *err)
+static int open_prefix(struct bed_folder *f, struct penstock_s3 *s3, struct penstock_err *err)
 {
 	size_t n = strlen(f->path);
 
 	while (n && f->path[n - 1] == '/')
 		f->path[--n] = 0;
-	f->objects = objects;
+	f->s3 = s3;
 	f->at = strdup(f->path);
-	if (f->at && objects)
+	if (f->at && s3)
 		return 0;
 	penstock_fail(err, f->at ? -ENOTSUP : -ENOMEM, "%s: %s", f->path,
 		      f->at ? "this is not for objects" : "out of memory");
@@ -218,21 +217,21 @@ static int mark_prefix(struct bed_folder *f, int len, const char *parent, struct
 	if (asprintf(&in, "%.*s", len, parent) < 0)
 		r = penstock_fail(err, -ENOMEM, "out of memory");
 	else
-		r = bed_prefix_make(f->objects, in, f->path, err), free(in);
+		r = bed_prefix_make(f->s3, in, f->path, err), free(in);
 	f->marked = r == 0;
 	if (r < 0)
 		bed_folder_close(f, true);
 	return r;
 }
 
-int bed_folder_open(struct bed_folder *f, const char *path, struct penstock_object *objects,
+int bed_folder_open(struct bed_folder *f, const char *path, struct penstock_s3 *s3,
 		    struct penstock_err *err)
 {
 	*f = (struct bed_folder){.path = strdup(path), .fd = -1, .parent = -1, .book = -1};
 	if (!f->path)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	if (penstock_object_is_uri(path, NULL) > 0)
-		return open_prefix(f, objects, err);
+	if (penstock_s3_is_uri(path, NULL) > 0)
+		return open_prefix(f, s3, err);
 	f->fd = open(path, DIR_FLAGS);
 	if (f->fd >= 0 && find_way(f) == 0)
 		return 0;
@@ -289,9 +288,9 @@ static void undo_make(struct bed_folder *f, const char *name)
 
 /* @number: of its name; 0: a new one. */
 static int make_numbered(struct bed_folder *f, const char *parent, const char *job, uint64_t number,
-			 struct penstock_object *objects, struct penstock_err *err)
+			 struct penstock_s3 *s3, struct penstock_err *err)
 {
-	bool uri = penstock_object_is_uri(parent, NULL) > 0;
+	bool uri = penstock_s3_is_uri(parent, NULL) > 0;
 	size_t len = strlen(parent);
 	char *name;
 	int r = -EAGAIN;
@@ -306,7 +305,7 @@ static int make_numbered(struct bed_folder *f, const char *parent, const char *j
 	name = f->path + len + 1;
 	if (uri) {
 		bed_name_of(name + strlen(name) - RANDOM_LEN, random_number());
-		r = open_prefix(f, objects, err);
+		r = open_prefix(f, s3, err);
 		return r < 0 ? r : mark_prefix(f, (int)len, parent, err);
 	}
 	f->parent = open(parent, DIR_FLAGS);
@@ -330,9 +329,9 @@ static int make_numbered(struct bed_folder *f, const char *parent, const char *j
 }
 
 int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
-		    struct penstock_object *objects, struct penstock_err *err)
+		    struct penstock_s3 *s3, struct penstock_err *err)
 {
-	return make_numbered(f, parent, job, 0, objects, err);
+	return make_numbered(f, parent, job, 0, s3, err);
 }
 
 int bed_folder_share(struct bed_folder *f, const char *parent, const char *job,
@@ -420,7 +419,7 @@ int bed_folder_close(struct bed_folder *f, bool keep)
 	int r = f->path && f->book >= 0 ? remove_made(f, keep) : 0;
 
 	if (f->marked)
-		bed_prefix_close(f->objects, f->path);
+		bed_prefix_close(f->s3, f->path);
 	if (f->path) {
 		penstock_cleanup_close(&f->book);
 		penstock_cleanup_close(&f->fd);

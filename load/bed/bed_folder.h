@@ -17,13 +17,12 @@
 #include <penstock/penstock.h>
 
 struct bed_folder {
-	char *path; /* NULL: none, and the rest means nothing */
-	int fd;     /* works whatever becomes of the path */
-	int parent; /* of a new one: what it is in; else -1 */
-	int book;   /* the same */
-	struct penstock_object
-		*objects; /* it is a prefix of an object store: no descriptors; or NULL */
-	bool marked;      /* it is a new one there */
+	char *path;             /* NULL: none, and the rest means nothing */
+	int fd;                 /* works whatever becomes of the path */
+	int parent;             /* of a new one: what it is in; else -1 */
+	int book;               /* the same */
+	struct penstock_s3 *s3; /* it is a prefix of an object store: no descriptors; or NULL */
+	bool marked;            /* it is a new one there */
 	char *at; /* as files in it are opened: the path, or by way of the descriptor where others
 		     could put another folder there */
 };
@@ -36,14 +35,14 @@ struct bed_id {
 int bed_id_see(struct bed_id *id, int dir, const char *name);
 bool bed_id_is(const struct bed_id *id, int dir, const char *name);
 
-/* Use @path, which must be there.  @objects: the client, where it is s3://BUCKET or below. */
-int bed_folder_open(struct bed_folder *f, const char *path, struct penstock_object *objects,
+/* Use @path, which must be there.  @s3: the client, where it is s3://BUCKET or below. */
+int bed_folder_open(struct bed_folder *f, const char *path, struct penstock_s3 *s3,
 		    struct penstock_err *err);
 /*
  * Make @parent/penstock-@job-XXXXXX; of a store see bed_prefix.h.
  */
 int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
-		    struct penstock_object *objects, struct penstock_err *err);
+		    struct penstock_s3 *s3, struct penstock_err *err);
 /*
  * The same for processes that share it, which are on hosts that share the file system: the first
  * makes it, under a name that all of them know, and the others wait for that.

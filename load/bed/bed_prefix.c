@@ -26,59 +26,58 @@ static char *uri_of(const char *parent, const char *key)
 }
 
 /* Call @one for what is listed right below @folder. */
-static void each_below(struct penstock_object *c, const char *folder, uint32_t flags,
-		       void (*one)(struct penstock_object *c, char *uri,
-				   const struct penstock_object_entry *e))
+static void each_below(struct penstock_s3 *c, const char *folder, uint32_t flags,
+		       void (*one)(struct penstock_s3 *c, char *uri,
+				   const struct penstock_s3_entry *e))
 {
-	struct penstock_object_entry e = {.size = sizeof(e)};
+	struct penstock_s3_entry e = {.size = sizeof(e)};
 	CLEANUP_FREE char *below = NULL;
-	struct penstock_object_list *l;
+	struct penstock_s3_list *l;
 
 	if (asprintf(&below, "%s/", folder) < 0) {
 		below = NULL;
 		return;
 	}
-	if (penstock_object_list_open(&l, c, below, flags, NULL) < 0)
+	if (penstock_s3_list_open(&l, c, below, flags, NULL) < 0)
 		return;
-	while (penstock_object_list_next(l, &e, NULL) == 1) {
+	while (penstock_s3_list_next(l, &e, NULL) == 1) {
 		CLEANUP_FREE char *uri = uri_of(folder, e.key);
 
 		if (uri)
 			one(c, uri, &e);
 	}
-	penstock_object_list_close(l);
+	penstock_s3_list_close(l);
 }
 
-static void end_upload(struct penstock_object *c, char *uri, const struct penstock_object_entry *e)
+static void end_upload(struct penstock_s3 *c, char *uri, const struct penstock_s3_entry *e)
 {
 	if (!e->is_prefix && e->upload_id)
-		penstock_object_abort(c, uri, e->upload_id, NULL);
+		penstock_s3_upload_discard(c, uri, e->upload_id, NULL);
 }
 
 /* The mark is the last to go. */
-static void remove_object(struct penstock_object *c, char *uri,
-			  const struct penstock_object_entry *e)
+static void remove_object(struct penstock_s3 *c, char *uri, const struct penstock_s3_entry *e)
 {
 	size_t n = strlen(uri);
 
 	if (!e->is_prefix && (n < strlen(MARK) || strcmp(uri + n - strlen(MARK), MARK) != 0))
-		penstock_object_delete(c, (const char *const *)&uri, 1, NULL);
+		penstock_s3_delete(c, (const char *const *)&uri, 1, NULL);
 }
 
-static void remove_mark(struct penstock_object *c, const char *folder)
+static void remove_mark(struct penstock_s3 *c, const char *folder)
 {
 	char *uri;
 
 	if (asprintf(&uri, "%s" MARK, folder) < 0)
 		return;
-	penstock_object_delete(c, (const char *const *)&uri, 1, NULL);
+	penstock_s3_delete(c, (const char *const *)&uri, 1, NULL);
 	free(uri);
 }
 
 /* Is there the mark of a process of this machine that is no more? */
-static bool is_left(struct penstock_object *c, const char *folder)
+static bool is_left(struct penstock_s3 *c, const char *folder)
 {
-	struct penstock_object_info info = {.size = sizeof(info)};
+	struct penstock_s3_info info = {.size = sizeof(info)};
 	CLEANUP_FREE char *uri = NULL;
 	struct penstock_maker m;
 	char text[512];
@@ -88,9 +87,9 @@ static bool is_left(struct penstock_object *c, const char *folder)
 		uri = NULL;
 		return false;
 	}
-	if (penstock_object_stat(c, uri, &info, NULL) < 0)
+	if (penstock_s3_stat(c, uri, &info, NULL) < 0)
 		return false;
-	n = penstock_object_read(c, uri, text, sizeof(text) - 1, 0, info.etag, NULL);
+	n = penstock_s3_read(c, uri, text, sizeof(text) - 1, 0, info.etag, NULL);
 	text[n > 0 ? n : 0] = 0;
 	return sscanf(text, MARK_FIRST "\nwhere %191[^\n]\nprocess %d %" SCNu64 "\n", m.where,
 		      &m.pid, &m.started) == 3 &&
@@ -98,7 +97,7 @@ static bool is_left(struct penstock_object *c, const char *folder)
 }
 
 /* penstock-JOB-XXXXXX/ */
-static void reap_one(struct penstock_object *c, char *uri, const struct penstock_object_entry *e)
+static void reap_one(struct penstock_s3 *c, char *uri, const struct penstock_s3_entry *e)
 {
 	size_t n = strlen(uri);
 	const char *name;
@@ -109,12 +108,12 @@ static void reap_one(struct penstock_object *c, char *uri, const struct penstock
 	name = strrchr(uri, '/') + 1;
 	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || !is_left(c, uri))
 		return;
-	each_below(c, uri, PENSTOCK_OBJECT_LIST_UPLOADS, end_upload);
+	each_below(c, uri, PENSTOCK_S3_LIST_UPLOADS, end_upload);
 	each_below(c, uri, 0, remove_object);
 	remove_mark(c, uri);
 }
 
-int bed_prefix_make(struct penstock_object *c, const char *parent, const char *folder,
+int bed_prefix_make(struct penstock_s3 *c, const char *parent, const char *folder,
 		    struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = NULL;
@@ -130,11 +129,11 @@ int bed_prefix_make(struct penstock_object *c, const char *parent, const char *f
 		uri = NULL;
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
-	return penstock_object_put(c, uri, text, (uint64_t)n, 0, NULL, NULL, err);
+	return penstock_s3_put(c, uri, text, (uint64_t)n, 0, NULL, NULL, err);
 }
 
-void bed_prefix_close(struct penstock_object *c, const char *folder)
+void bed_prefix_close(struct penstock_s3 *c, const char *folder)
 {
-	each_below(c, folder, PENSTOCK_OBJECT_LIST_UPLOADS, end_upload);
+	each_below(c, folder, PENSTOCK_S3_LIST_UPLOADS, end_upload);
 	remove_mark(c, folder);
 }

@@ -371,7 +371,7 @@ static int make_folder(struct bench *b, struct penstock_err *err)
 	const struct bench_job *job = b->job;
 	int r = job->share.on
 			? bed_folder_share(&b->folder, job->folder, "bench", &job->share, err)
-			: bed_folder_make(&b->folder, job->folder, "bench", job->opts.objects, err);
+			: bed_folder_make(&b->folder, job->folder, "bench", job->opts.s3, err);
 
 	if (r < 0)
 		return r;

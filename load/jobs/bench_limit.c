@@ -32,7 +32,7 @@ void bench_limit_turn(struct bench *b, const struct bench_size *z, bool read)
 	struct limit_target t = {.paths = z->files.paths,
 				 .len = z->files.bytes,
 				 .align = 4096,
-				 .objects = job->opts.objects,
+				 .s3 = job->opts.s3,
 				 .in_flight = job->in_flight,
 				 .block = job->opts.block};
 	uint64_t before = l->moved;

@@ -316,7 +316,7 @@ static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct pe
 			.nr_bufs = 1,
 			.buf_len = f->len,
 			.align = info->direct ? info->offset_align : 4096,
-			.objects = f->folder->objects,
+			.s3 = f->folder->s3,
 			.block = job->opts.block,
 		};
 	}

@@ -89,7 +89,7 @@ int io_files_init(struct io_files *f, const struct io_job *job, struct penstock_
 	if (!f->all || !f->places || !f->own || !f->made)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < n && r == 0; i++)
-		r = bed_folder_open(&f->places[i], job->places[i].folder, job->opts.objects, err);
+		r = bed_folder_open(&f->places[i], job->places[i].folder, job->opts.s3, err);
 	f->nr = r == 0 ? n * f->per : 0;
 	for (unsigned i = 0; i < f->nr && r == 0 && !job->share.on; i++)
 		r = io_file_look(f, i, err);
@@ -124,9 +124,9 @@ static int io_own_folder(struct io_files *f, unsigned w, const struct bed_folder
 	while (strcmp(places[i].folder, places[w].folder) != 0)
 		i++;
 	*ret = &f->own[i];
-	return f->own[i].path ? 0
-			      : bed_folder_make(&f->own[i], places[i].folder, "io",
-						f->job->opts.objects, err);
+	return f->own[i].path
+		       ? 0
+		       : bed_folder_make(&f->own[i], places[i].folder, "io", f->job->opts.s3, err);
 }
 
 static int io_file_make(struct io_files *f, unsigned i, struct penstock_err *err)

@@ -56,7 +56,7 @@ struct trials_job sweep_trials_job(const struct sweep_job *job)
 		.name = "sweep",
 		.folders = job->folders,
 		.nr_folders = job->nr_folders,
-		.objects = job->opts.objects,
+		.s3 = job->opts.s3,
 		.file_size = job->io_size,
 		.op_size = job->io_size,
 		.rounds = true,

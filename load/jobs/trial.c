@@ -25,8 +25,7 @@ int trials_check(const struct trials_job *job, unsigned kinds, struct penstock_e
 
 static int make_place(struct trials *t, unsigned i, struct penstock_err *err)
 {
-	int r = bed_folder_make(&t->folders[i], t->job.folders[i], t->job.name, t->job.objects,
-				err);
+	int r = bed_folder_make(&t->folders[i], t->job.folders[i], t->job.name, t->job.s3, err);
 
 	if (r == 0)
 		r = bed_file_init(&t->files[i], &t->folders[i], t->job.file_size, err, "data");
@@ -290,7 +289,7 @@ int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn,
 			.nr_bufs = 1,
 			.buf_len = b->want.len,
 			.align = 4096,
-			.objects = t->files[i].folder->objects,
+			.s3 = t->files[i].folder->s3,
 		};
 	turn.most = l->read ? 0 : turn.most;
 	limit_beside(l, targets, nr, &turn, t->job.stop);

@@ -30,9 +30,9 @@ struct trials_job {
 	const char *name;           /* of the command: new folders are called after it */
 	const char *const *folders; /* one worker each */
 	unsigned nr_folders;
-	struct penstock_object *objects; /* where folders are prefixes of a store; else NULL */
-	uint64_t file_size;              /* of each file */
-	uint64_t op_size;                /* of one operation, at most the file's */
+	struct penstock_s3 *s3; /* where folders are prefixes of a store; else NULL */
+	uint64_t file_size;     /* of each file */
+	uint64_t op_size;       /* of one operation, at most the file's */
 	bool rounds;   /* as ds_io does it: all begin together, and open and close the file */
 	bool flush;    /* let the kernel drop all caches before each read; needs root */
 	uint32_t huge; /* of the buffers */

@@ -10,9 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <penstock/object.h>
 #include <penstock/penstock.h>
 #include <penstock/probe.h>
+#include <penstock/s3.h>
 #include <penstock/store.h>
 
 #include "load/measure/remote.h"
@@ -32,7 +32,7 @@ struct kv_job {
 	const char *cache_dir; /* NULL: a private temporary folder, removed at the end */
 	int backend;     /* KV_BACKEND_STORE: the storage tier is a KV store, which evicts itself */
 	uint32_t policy; /* of it: PENSTOCK_STORE_S3FIFO, ... */
-	struct penstock_object_opts objects; /* where cache_dir is s3://BUCKET/PREFIX, or @below */
+	struct penstock_s3_opts s3; /* where cache_dir is s3://BUCKET/PREFIX, or @below */
 	const char *below; /* of a store: s3://BUCKET/PREFIX, the tier below it; NULL: none */
 	int layout;
 	int order;      /* KV_ORDER_LIVE: the queue by priority; closed loops are always live */

@@ -26,11 +26,9 @@
 static void choose_storage(struct real_places *pl, const struct kv_job *job, const char *folder)
 {
 	pl->paths[0] = folder;
-	if (penstock_object_is_uri(folder, NULL) == 1) {
-		pl->opts[KV_NVME] = (struct place_opts){.kind = PLACE_BUCKET,
-							.paths = pl->paths,
-							.nr_paths = 1,
-							.objects = &job->objects};
+	if (penstock_s3_is_uri(folder, NULL) == 1) {
+		pl->opts[KV_NVME] = (struct place_opts){
+			.kind = PLACE_BUCKET, .paths = pl->paths, .nr_paths = 1, .s3 = &job->s3};
 		return;
 	}
 	if (job->backend == KV_BACKEND_STORE) {
@@ -41,7 +39,7 @@ static void choose_storage(struct real_places *pl, const struct kv_job *job, con
 							.policy = job->policy,
 							.io_threads = job->opts.threads,
 							.engine = job->opts.engine,
-							.objects = &job->objects,
+							.s3 = &job->s3,
 							.below = job->below};
 		return;
 	}

@@ -227,7 +227,7 @@ void limit_try(struct limit *l, const struct limit_target *targets, unsigned nr,
 	unsigned shape = l->tries++ % LIMIT_SHAPES, objects = 0;
 
 	for (unsigned i = 0; i < nr; i++)
-		objects += targets[i].objects != NULL;
+		objects += targets[i].s3 != NULL;
 	l->sec = fmax(l->sec, sec);
 	if (objects && objects < nr)
 		snprintf(l->why_not, sizeof(l->why_not), "files and objects together");

@@ -21,7 +21,7 @@
 
 #include "load/measure/series.h"
 
-struct penstock_object;
+struct penstock_s3;
 
 #define LIMIT_SHAPES    3                  /* so many tries are needed, at least */
 #define LIMIT_TRIES     (2 * LIMIT_SHAPES) /* so many are made beside long work */
@@ -42,7 +42,7 @@ struct limit_target {
 	uint64_t buf_len, step;
 	uint32_t align; /* of offsets, lengths and addresses */
 	/* The files are objects of this client's, and this many operations are in flight. */
-	struct penstock_object *objects;
+	struct penstock_s3 *s3;
 	unsigned in_flight;
 	uint64_t block; /* of their reads; 0: the client's part */
 };

@@ -176,7 +176,7 @@ static void bare_start(struct bare_loop *l, struct bare_slot *s)
 	if (!may_begin(l))
 		return;
 	choose(l, s);
-	if (object_bare_sign(&s->b, l->targets->objects, &err) < 0) {
+	if (object_bare_sign(&s->b, l->targets->s3, &err) < 0) {
 		limit_failed(l, err.msg[0] ? err.msg : "cannot sign");
 		object_bare_fini(&s->b);
 		return;
@@ -290,7 +290,7 @@ void limit_bare_run(struct limit_bare *ret, const struct limit_target *targets, 
 	uint64_t start;
 
 	*ret = (struct limit_bare){.bytes = 0};
-	object_bare_how(&l.how, targets->objects);
+	object_bare_how(&l.how, targets->s3);
 	ret->is_signed = l.how.signs;
 	for (unsigned i = 0; i < nr && !read; i++)
 		if (targets[i].len > targets[i].buf_len) {

@@ -3,18 +3,18 @@
 
 #include <stdio.h>
 
-void remote_look(struct remote *r, struct penstock_object *c)
+void remote_look(struct remote *r, struct penstock_s3 *c)
 {
-	struct penstock_object_endpoint e = {.size = sizeof(e)};
+	struct penstock_s3_endpoint e = {.size = sizeof(e)};
 
 	*r = (struct remote){.stats.size = sizeof(r->stats)};
-	penstock_object_get_stats(c, &r->stats);
+	penstock_s3_get_stats(c, &r->stats);
 	for (unsigned i = 0; i < OBJECT_TIMES; i++)
 		object_times_get(c, i, &r->times[i]);
 	snprintf(r->region, sizeof(r->region), "%s", r->stats.region);
 	snprintf(r->credentials, sizeof(r->credentials), "%s", r->stats.credentials);
 	r->stats.region = r->stats.credentials = NULL; /* they go with the client */
-	while (r->nr < REMOTE_ENDPOINTS && penstock_object_get_endpoint(c, r->nr, &e) == 0) {
+	while (r->nr < REMOTE_ENDPOINTS && penstock_s3_get_endpoint(c, r->nr, &e) == 0) {
 		struct remote_endpoint *to = &r->endpoints[r->nr++];
 
 		*to = (struct remote_endpoint){.up = e.up,

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <penstock/object.h>
+#include <penstock/s3.h>
 
 #include "object/times.h"
 
@@ -19,13 +19,13 @@ struct remote_endpoint {
 };
 
 struct remote {
-	struct penstock_object_stats stats; /* its region and credentials are these: */
+	struct penstock_s3_stats stats; /* its region and credentials are these: */
 	char region[64], credentials[64];
 	unsigned nr; /* of the endpoints */
 	struct remote_endpoint endpoints[REMOTE_ENDPOINTS];
 	struct object_times times[OBJECT_TIMES];
 };
 
-void remote_look(struct remote *r, struct penstock_object *c);
+void remote_look(struct remote *r, struct penstock_s3 *c);
 
 #endif

@@ -21,8 +21,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <penstock/object.h>
 #include <penstock/penstock.h>
+#include <penstock/s3.h>
 #include <penstock/store.h>
 
 #include "load/measure/remote.h"
@@ -36,7 +36,7 @@ enum place_kind {
 	PLACE_GPU,    /* device memory */
 	PLACE_NULL,   /* nothing is kept; optionally at a bandwidth */
 	PLACE_STORE,  /* a KV store, penstock/store.h: it says itself what it has and what goes */
-	PLACE_BUCKET, /* an object of an object store each, penstock/object.h */
+	PLACE_BUCKET, /* an object of an object store each, penstock/s3.h */
 };
 enum place_layout { PLACE_RAW, PLACE_NPY };
 
@@ -64,7 +64,7 @@ struct place_opts {
 				may what was kept below a prefix */
 	uint32_t io_threads; /* as in struct penstock_store_opts */
 	const char *engine;
-	const struct penstock_object_opts *objects; /* PLACE_BUCKET, or @below: of the client */
+	const struct penstock_s3_opts *s3; /* PLACE_BUCKET, or @below: of the client */
 	const char *below; /* PLACE_STORE: s3://BUCKET/PREFIX for what it evicts; or NULL */
 };
 

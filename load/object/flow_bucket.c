@@ -32,7 +32,7 @@ struct carried {
 	char *hold; /* NULL: it needs none */
 	uint8_t kind;
 	bool writing;
-	char etag[PENSTOCK_OBJECT_ETAG]; /* of what is read in stretches */
+	char etag[PENSTOCK_S3_ETAG]; /* of what is read in stretches */
 	uint64_t moved, verified;
 	uint64_t begin_ns, end_ns;
 };
@@ -42,7 +42,7 @@ struct carried {
 /* Bytes of a part: whole periods of the noise. */
 static uint64_t part_of(const struct place *p)
 {
-	uint64_t part = p->o.objects && p->o.objects->part ? p->o.objects->part : PART;
+	uint64_t part = p->o.s3 && p->o.s3->part ? p->o.s3->part : PART;
 
 	return part - part % CONTENT_PERIOD;
 }
@@ -142,23 +142,22 @@ static int put_whole(struct op *op, const struct place *p, const char *uri,
 {
 	const char *bytes = bytes_at(op, 0, op->size, err);
 
-	return bytes ? penstock_object_put(p->bucket.client, uri, bytes, op->size, 0, NULL, NULL,
-					   err)
+	return bytes ? penstock_s3_put(p->bucket.client, uri, bytes, op->size, 0, NULL, NULL, err)
 		     : -EIO;
 }
 
 static int put_parts(struct op *op, const struct place *p, const char *uri,
 		     struct penstock_err *err)
 {
-	struct penstock_upload_opts o = PENSTOCK_UPLOAD_OPTS_INIT;
-	struct penstock_upload *u;
+	struct penstock_s3_upload_opts o = PENSTOCK_S3_UPLOAD_OPTS_INIT;
+	struct penstock_s3_upload *u;
 	uint64_t part = part_of(p);
 	int r;
 
 	o.in_flight = UPLOAD_PARTS;
 	o.part = part;
 	o.expected = op->size;
-	r = penstock_upload_open(&u, p->bucket.client, uri, &o, err);
+	r = penstock_s3_upload_open(&u, p->bucket.client, uri, &o, err);
 	if (r < 0)
 		return r;
 	for (uint64_t pos = 0, n; r == 0 && pos < op->size; pos += n) {
@@ -166,16 +165,16 @@ static int put_parts(struct op *op, const struct place *p, const char *uri,
 
 		n = min_u64(part, op->size - pos);
 		bytes = bytes_at(op, pos, n, err);
-		r = bytes ? penstock_upload_write(u, bytes, n, err) : -EIO;
+		r = bytes ? penstock_s3_upload_write(u, bytes, n, err) : -EIO;
 	}
 	if (r == 0)
-		return penstock_upload_commit(u, NULL, err);
-	penstock_upload_abort(u);
+		return penstock_s3_upload_commit(u, NULL, err);
+	penstock_s3_upload_abort(u);
 	return r;
 }
 
 /* Ranges of one object; all of them have to come, and of the object that the first came from. */
-static int bucket_fetch(struct op *op, const struct place *p, struct penstock_object_range *v,
+static int bucket_fetch(struct op *op, const struct place *p, struct penstock_s3_range *v,
 			unsigned nr, struct penstock_err *err)
 {
 	struct carried *c = op->carried;
@@ -183,7 +182,7 @@ static int bucket_fetch(struct op *op, const struct place *p, struct penstock_ob
 
 	for (unsigned i = 0; i < nr; i++)
 		v[i].etag = c->etag[0] ? c->etag : NULL;
-	r = penstock_object_fetch(p->bucket.client, v, nr, err);
+	r = penstock_s3_fetch(p->bucket.client, v, nr, err);
 	for (unsigned i = 0; r == 0 && i < nr; i++) {
 		if ((uint64_t)v[i].res != v[i].len)
 			return penstock_fail(err, -EBADMSG, "it ends at %" PRIu64 " of %" PRIu64,
@@ -200,7 +199,7 @@ static int bucket_fetch(struct op *op, const struct place *p, struct penstock_ob
 static int load_memory(struct op *op, const struct place *p, const char *uri,
 		       struct penstock_err *err)
 {
-	struct penstock_object_range v[RANGES];
+	struct penstock_s3_range v[RANGES];
 	struct extent_hint hint = {0};
 	struct end dst = dst_end(op, &hint);
 	int r = 0;
@@ -213,7 +212,7 @@ static int load_memory(struct op *op, const struct place *p, const char *uri,
 
 			n = op->end - pos;
 			to = end_addr(&dst, pos, &n);
-			v[nr] = (struct penstock_object_range){
+			v[nr] = (struct penstock_s3_range){
 				.uri = uri, .buf = to, .len = n, .offset = pos};
 		}
 		r = bucket_fetch(op, p, v, nr, err);
@@ -247,7 +246,7 @@ static int read_hold(struct op *op, const struct place *p, const char *uri,
 	if (op->type == FLOW_MOVE)
 		dst = dst_end(op, &hint);
 	for (uint64_t pos = op->from, n; r == 0 && pos < op->end; pos += n) {
-		struct penstock_object_range v = {.uri = uri, .buf = c->hold, .offset = pos};
+		struct penstock_s3_range v = {.uri = uri, .buf = c->hold, .offset = pos};
 
 		n = v.len = min_u64(stretch, op->end - pos);
 		r = bucket_fetch(op, p, &v, 1, err);
@@ -303,7 +302,7 @@ static void carry(struct task *t)
 	if (r < 0)
 		op_fail_label(op, op_label(op), r, err.msg);
 	if (uri && !puts && op_leaves(op)) {
-		r = penstock_object_delete(p->bucket.client, (const char *const *)&uri, 1, &err);
+		r = penstock_s3_delete(p->bucket.client, (const char *const *)&uri, 1, &err);
 		if (r < 0 && op->type == FLOW_DELETE)
 			op_fail_label(op, op_label(op), r, err.msg);
 		if (op->type == FLOW_DELETE)

@@ -42,8 +42,7 @@ static void remove_old(struct op *op)
 	penstock_file_close(TAKE_PTR(op->old_file), NULL);
 	if (place_is_bucket(p)) {
 		uri = bucket_uri(p, op->old_ref, l->text, l->name_len);
-		r = uri ? penstock_object_delete(p->bucket.client, (const char *const *)&uri, 1,
-						 &err)
+		r = uri ? penstock_s3_delete(p->bucket.client, (const char *const *)&uri, 1, &err)
 			: penstock_fail(&err, -ENOMEM, "out of memory");
 	} else {
 		r = place_file_retire(p, op->old_ref, l->text, l->name_len, &err);

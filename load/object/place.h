@@ -63,12 +63,12 @@ struct place_dir {
 
 #define BUCKET_RUN 17 /* number of a run, as text */
 struct place_bucket {
-	struct penstock_object *client;
+	struct penstock_s3 *client;
 	char *prefix; /* "s3://BUCKET/PREFIX/" */
 	char run[BUCKET_RUN];
-	char etag[PENSTOCK_OBJECT_ETAG]; /* of the marker */
-	bool ours;                       /* it is */
-	uint32_t serial;                 /* of the next object */
+	char etag[PENSTOCK_S3_ETAG]; /* of the marker */
+	bool ours;                   /* it is */
+	uint32_t serial;             /* of the next object */
 };
 
 struct place {

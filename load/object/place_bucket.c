@@ -33,7 +33,7 @@ struct marker {
 	bool there, kept;
 	char run[BUCKET_RUN];
 	struct penstock_maker maker;
-	struct penstock_object_range read;
+	struct penstock_s3_range read;
 };
 
 /* -------------------------------------------------------------------- the marker */
@@ -53,22 +53,22 @@ static int marker_parse(struct marker *m, const char *text)
 }
 
 /* By a list, since a read of what is not there would be counted as a request that failed. */
-static int marker_exists(struct penstock_object *c, const char *uri, struct penstock_err *err)
+static int marker_exists(struct penstock_s3 *c, const char *uri, struct penstock_err *err)
 {
-	struct penstock_object_entry e = {.size = sizeof(e)};
-	struct penstock_object_list *l;
-	int r = penstock_object_list_open(&l, c, uri, PENSTOCK_OBJECT_LIST_FLAT, err);
+	struct penstock_s3_entry e = {.size = sizeof(e)};
+	struct penstock_s3_list *l;
+	int r = penstock_s3_list_open(&l, c, uri, PENSTOCK_S3_LIST_FLAT, err);
 
 	if (r < 0)
 		return r;
-	r = penstock_object_list_next(l, &e, err);
+	r = penstock_s3_list_next(l, &e, err);
 	if (r > 0) /* names that go on come behind it */
 		r = !strcmp(e.key + strlen(e.key) - min_u64(strlen(e.key), strlen(MARKER)), MARKER);
-	penstock_object_list_close(l);
+	penstock_s3_list_close(l);
 	return r;
 }
 
-static int marker_load(struct marker *m, struct penstock_object *c, const char *prefix,
+static int marker_load(struct marker *m, struct penstock_s3 *c, const char *prefix,
 		       struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = NULL;
@@ -83,8 +83,8 @@ static int marker_load(struct marker *m, struct penstock_object *c, const char *
 	n = marker_exists(c, uri, err);
 	if (n <= 0)
 		return n;
-	m->read = (struct penstock_object_range){.uri = uri, .buf = text, .len = sizeof(text) - 1};
-	n = penstock_object_fetch(c, &m->read, 1, err);
+	m->read = (struct penstock_s3_range){.uri = uri, .buf = text, .len = sizeof(text) - 1};
+	n = penstock_s3_fetch(c, &m->read, 1, err);
 	m->read.uri = NULL;
 	if (n < 0)
 		return n;
@@ -101,7 +101,7 @@ static int marker_save(struct place *p, const char *state, const char *etag,
 		       struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = NULL;
-	struct penstock_object_info info = {.size = sizeof(info)};
+	struct penstock_s3_info info = {.size = sizeof(info)};
 	struct penstock_maker self;
 	char text[1024];
 	int n, r;
@@ -114,8 +114,8 @@ static int marker_save(struct place *p, const char *state, const char *etag,
 		uri = NULL;
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
-	r = penstock_object_put(p->bucket.client, uri, text, (uint64_t)n,
-				etag ? 0 : PENSTOCK_OBJECT_NEW, etag, &info, err);
+	r = penstock_s3_put(p->bucket.client, uri, text, (uint64_t)n, etag ? 0 : PENSTOCK_S3_NEW,
+			    etag, &info, err);
 	if (r == -EEXIST || r == -ESTALE)
 		return penstock_fail(err, -EBUSY, "%s: another run has just begun there",
 				     p->bucket.prefix);
@@ -164,19 +164,18 @@ static const char *bucket_name_of(const char *key, const char *prefix)
  * Go through all that is below the prefix and call @one with the names; what is not 0 ends it.
  * The marker is left out.
  */
-static int each_name(struct penstock_object *c, const char *prefix, uint32_t flags,
-		     int (*one)(void *arg, const char *name, const struct penstock_object_entry *e,
+static int each_name(struct penstock_s3 *c, const char *prefix, uint32_t flags,
+		     int (*one)(void *arg, const char *name, const struct penstock_s3_entry *e,
 				struct penstock_err *err),
 		     void *arg, struct penstock_err *err)
 {
-	struct penstock_object_entry e = {.size = sizeof(e)};
-	struct penstock_object_list *l;
-	int r = penstock_object_list_open(&l, c, prefix, PENSTOCK_OBJECT_LIST_FLAT | flags, err),
-	    more;
+	struct penstock_s3_entry e = {.size = sizeof(e)};
+	struct penstock_s3_list *l;
+	int r = penstock_s3_list_open(&l, c, prefix, PENSTOCK_S3_LIST_FLAT | flags, err), more;
 
 	if (r < 0)
 		return r;
-	while (r == 0 && (more = penstock_object_list_next(l, &e, err)) != 0) {
+	while (r == 0 && (more = penstock_s3_list_next(l, &e, err)) != 0) {
 		const char *name = more > 0 ? bucket_name_of(e.key, prefix) : NULL;
 
 		if (more < 0)
@@ -184,7 +183,7 @@ static int each_name(struct penstock_object *c, const char *prefix, uint32_t fla
 		else if (strcmp(name, MARKER) != 0)
 			r = one(arg, name, &e, err);
 	}
-	penstock_object_list_close(l);
+	penstock_s3_list_close(l);
 	return r;
 }
 
@@ -193,7 +192,7 @@ struct looked {
 	const struct marker *m;
 };
 
-static int refuse_foreign(void *arg, const char *name, const struct penstock_object_entry *e,
+static int refuse_foreign(void *arg, const char *name, const struct penstock_s3_entry *e,
 			  struct penstock_err *err)
 {
 	const struct looked *l = arg;
@@ -207,7 +206,7 @@ static int refuse_foreign(void *arg, const char *name, const struct penstock_obj
 }
 
 /* All that can be refused, before anything is touched. */
-static int bucket_look(struct marker *m, struct penstock_object *c, const char *prefix,
+static int bucket_look(struct marker *m, struct penstock_s3 *c, const char *prefix,
 		       const struct place_opts *o, struct penstock_err *err)
 {
 	struct looked l = {prefix, m};
@@ -232,8 +231,8 @@ struct removal {
 
 static int removal_flush(struct removal *rm, struct penstock_err *err)
 {
-	int r = rm->nr ? penstock_object_delete(rm->p->bucket.client, (const char *const *)rm->uris,
-						rm->nr, err)
+	int r = rm->nr ? penstock_s3_delete(rm->p->bucket.client, (const char *const *)rm->uris,
+					    rm->nr, err)
 		       : 0;
 
 	while (rm->nr)
@@ -241,7 +240,7 @@ static int removal_flush(struct removal *rm, struct penstock_err *err)
 	return r;
 }
 
-static int remove_name(void *arg, const char *name, const struct penstock_object_entry *e,
+static int remove_name(void *arg, const char *name, const struct penstock_s3_entry *e,
 		       struct penstock_err *err)
 {
 	struct removal *rm = arg;
@@ -255,7 +254,7 @@ static int remove_name(void *arg, const char *name, const struct penstock_object
 	    asprintf(&uri, "%s%s", p->bucket.prefix, name) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (rm->uploads) {
-		r = penstock_object_abort(p->bucket.client, uri, e->upload_id, err);
+		r = penstock_s3_upload_discard(p->bucket.client, uri, e->upload_id, err);
 		free(uri);
 		return r == -ENOENT ? 0 : r;
 	}
@@ -272,7 +271,7 @@ static int bucket_clear(struct place *p, struct penstock_err *err)
 	e = removal_flush(&rm, r == 0 ? err : NULL);
 	r = r < 0 ? r : e;
 	free(rm.uris);
-	rm = (struct removal){.p = p, .uploads = PENSTOCK_OBJECT_LIST_UPLOADS};
+	rm = (struct removal){.p = p, .uploads = PENSTOCK_S3_LIST_UPLOADS};
 	if (r == 0)
 		r = each_name(p->bucket.client, p->bucket.prefix, rm.uploads, remove_name, &rm,
 			      err);
@@ -282,7 +281,7 @@ static int bucket_clear(struct place *p, struct penstock_err *err)
 
 /* ------------------------------------------------------------------- taking over */
 
-static int adopt_name(void *arg, const char *name, const struct penstock_object_entry *e,
+static int adopt_name(void *arg, const char *name, const struct penstock_s3_entry *e,
 		      struct penstock_err *err)
 {
 	struct place *p = arg;
@@ -307,12 +306,12 @@ static int adopt_name(void *arg, const char *name, const struct penstock_object_
 /* --------------------------------------------------------------- open and close */
 
 /* "s3://BUCKET/PREFIX/", and a client. */
-static int bucket_start(struct penstock_object **c, char **prefix, const struct place_opts *o,
+static int bucket_start(struct penstock_s3 **c, char **prefix, const struct place_opts *o,
 			struct penstock_err *err)
 {
 	const char *uri = o->paths[0];
 	size_t n = strlen(uri);
-	int r = penstock_object_is_uri(uri, err);
+	int r = penstock_s3_is_uri(uri, err);
 
 	if (r <= 0)
 		return r < 0 ? r : penstock_fail(err, -EINVAL, "%s: is no s3://BUCKET/PREFIX", uri);
@@ -322,31 +321,31 @@ static int bucket_start(struct penstock_object **c, char **prefix, const struct 
 		*prefix = NULL;
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
-	return penstock_object_open(c, o->objects, err);
+	return penstock_s3_open(c, o->s3, err);
 }
 
 int bucket_check(const struct place_opts *o, struct penstock_err *err)
 {
 	CLEANUP_FREE char *prefix = NULL;
-	struct penstock_object *c = NULL;
+	struct penstock_s3 *c = NULL;
 	struct marker m;
 	int r = bucket_start(&c, &prefix, o, err);
 
 	if (r == 0)
 		r = bucket_look(&m, c, prefix, o, err);
-	penstock_object_close(c);
+	penstock_s3_close(c);
 	return r;
 }
 
 bool bucket_is_kept(const struct place_opts *o)
 {
 	CLEANUP_FREE char *prefix = NULL;
-	struct penstock_object *c = NULL;
+	struct penstock_s3 *c = NULL;
 	struct marker m = {.kept = false};
 
 	if (bucket_start(&c, &prefix, o, NULL) == 0)
 		marker_load(&m, c, prefix, NULL);
-	penstock_object_close(c);
+	penstock_s3_close(c);
 	return m.kept;
 }
 
@@ -399,9 +398,9 @@ int bucket_close(struct place *p, struct penstock_err *err)
 			r = penstock_fail(err, -ENOMEM, "out of memory");
 		}
 		if (r == 0)
-			r = penstock_object_delete(b->client, (const char *const *)&uri, 1, err);
+			r = penstock_s3_delete(b->client, (const char *const *)&uri, 1, err);
 	}
-	penstock_object_close(b->client);
+	penstock_s3_close(b->client);
 	free(b->prefix);
 	return r;
 }

@@ -119,22 +119,22 @@ static int name_below(struct place *p, struct penstock_err *err)
 }
 
 /* All that is listed below the prefix, a batch at a time. */
-static int clear_list(struct penstock_object *c, const char *prefix, struct penstock_err *err)
+static int clear_list(struct penstock_s3 *c, const char *prefix, struct penstock_err *err)
 {
-	struct penstock_object_entry e = {.size = sizeof(e)};
-	struct penstock_object_list *l;
+	struct penstock_s3_entry e = {.size = sizeof(e)};
+	struct penstock_s3_list *l;
 	char *uris[BATCH];
 	unsigned n = 0;
-	int r = penstock_object_list_open(&l, c, prefix, PENSTOCK_OBJECT_LIST_FLAT, err), bucket;
+	int r = penstock_s3_list_open(&l, c, prefix, PENSTOCK_S3_LIST_FLAT, err), bucket;
 
 	if (r < 0)
 		return r;
 	bucket = (int)(strcspn(prefix + strlen("s3://"), "/") + strlen("s3://"));
-	while ((r = penstock_object_list_next(l, &e, err)) > 0 && n < BATCH)
+	while ((r = penstock_s3_list_next(l, &e, err)) > 0 && n < BATCH)
 		if (asprintf(&uris[n], "%.*s/%s", bucket, prefix, e.key) >= 0)
 			n++;
-	penstock_object_list_close(l);
-	r = r < 0 ? r : n ? penstock_object_delete(c, (const char *const *)uris, n, err) : 0;
+	penstock_s3_list_close(l);
+	r = r < 0 ? r : n ? penstock_s3_delete(c, (const char *const *)uris, n, err) : 0;
 	for (unsigned i = 0; i < n; i++)
 		free(uris[i]);
 	return r < 0 ? r : n == BATCH;
@@ -142,15 +142,15 @@ static int clear_list(struct penstock_object *c, const char *prefix, struct pens
 
 static int clear_below(struct place *p, struct penstock_err *err)
 {
-	struct penstock_object *c;
-	int r = penstock_object_open(&c, p->o.objects, err);
+	struct penstock_s3 *c;
+	int r = penstock_s3_open(&c, p->o.s3, err);
 
 	if (r < 0)
 		return r;
 	do
 		r = clear_list(c, p->below, err);
 	while (r > 0);
-	penstock_object_close(c);
+	penstock_s3_close(c);
 	return r;
 }
 
@@ -166,7 +166,7 @@ int store_place_open(struct place *p, struct penstock_err *err)
 	if (r == 0 && p->o.below) {
 		r = name_below(p, err);
 		paths[nr++] = p->below;
-		so.object = p->o.objects;
+		so.s3 = p->o.s3;
 	}
 
 	so.policy = p->o.policy;

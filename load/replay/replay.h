@@ -56,7 +56,7 @@ struct replay_job {
 	bool reuse, fresh; /* what is there; neither: what was kept is used, the rest is not */
 	bool new_files;    /* do not write over those of deleted objects */
 	uint32_t durability;
-	struct penstock_object_opts objects; /* of s3:// targets */
+	struct penstock_s3_opts s3; /* of s3:// targets */
 	/* how */
 	double pace;    /* 1: as recorded, 2: twice as fast; 0: flat out */
 	uint32_t depth; /* operations in flight */

@@ -117,7 +117,7 @@ static int add_bucket(struct replay_map *m, const struct replay_target *t,
 			       .keep = job->keep,
 			       .reuse = job->reuse,
 			       .replace = job->fresh,
-			       .objects = &job->objects};
+			       .s3 = &job->s3};
 
 	o.reuse = job->reuse || (!job->fresh && place_is_kept(&o));
 	return add_place(m, &o, err);

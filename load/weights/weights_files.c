@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <penstock/object.h>
+#include <penstock/s3.h>
 #include <penstock/stripe.h>
 
 #include "base/err.h"
@@ -44,8 +44,8 @@ int weights_files_find(struct weights_files *f, const struct penstock_model *m,
 	for (uint64_t i = 0; i < n; i++) {
 		if (i && names[i] == names[i - 1])
 			continue;
-		f->paths[f->nr] = penstock_object_is_uri(names[i], NULL) ? strdup(names[i])
-									 : realpath(names[i], NULL);
+		f->paths[f->nr] = penstock_s3_is_uri(names[i], NULL) ? strdup(names[i])
+								     : realpath(names[i], NULL);
 		if (!f->paths[f->nr])
 			return penstock_fail(err, -errno, "%s: %s", names[i], strerror(errno));
 		f->nr++;
@@ -54,11 +54,11 @@ int weights_files_find(struct weights_files *f, const struct penstock_model *m,
 }
 
 /* What is not there reads as zeros at the speed of memory. */
-static int check_object(struct weights_files *f, uint64_t i, struct penstock_object *c,
+static int check_object(struct weights_files *f, uint64_t i, struct penstock_s3 *c,
 			struct penstock_err *err)
 {
-	struct penstock_object_info info = {.size = sizeof(info)};
-	int r = penstock_object_stat(c, f->paths[i], &info, err);
+	struct penstock_s3_info info = {.size = sizeof(info)};
+	int r = penstock_s3_stat(c, f->paths[i], &info, err);
 
 	if (r < 0)
 		return r;
@@ -91,13 +91,12 @@ static int check_file(struct weights_files *f, uint64_t i, struct penstock_err *
 	return 0;
 }
 
-int weights_files_check(struct weights_files *f, struct penstock_object *objects,
-			struct penstock_err *err)
+int weights_files_check(struct weights_files *f, struct penstock_s3 *s3, struct penstock_err *err)
 {
 	int r = 0;
 
 	for (uint64_t i = 0; i < f->nr && r == 0; i++) {
-		r = objects ? check_object(f, i, objects, err) : check_file(f, i, err);
+		r = s3 ? check_object(f, i, s3, err) : check_file(f, i, err);
 		if (f->lens[i] > f->lens[f->largest])
 			f->largest = i;
 		f->facts.size = max_u64(f->facts.size, f->lens[i]);

@@ -116,8 +116,7 @@ struct weights_files {
 int weights_files_find(struct weights_files *f, const struct penstock_model *m,
 		       struct penstock_err *err);
 /* They are whole, and out of the page cache as far as that can be: 0 or -EINVAL. */
-int weights_files_check(struct weights_files *f, struct penstock_object *objects,
-			struct penstock_err *err);
+int weights_files_check(struct weights_files *f, struct penstock_s3 *s3, struct penstock_err *err);
 /* Bytes of them in the page cache, or -errno. */
 int64_t weights_files_resident(const struct weights_files *f);
 void weights_files_fini(struct weights_files *f);

@@ -230,7 +230,7 @@ static int weights_run_all(struct weights_run *run, struct penstock_err *err)
 	measure_model(&run->res->plan, run->m);
 	r = weights_files_find(&run->files, run->m, err);
 	if (r == 0)
-		r = weights_files_check(&run->files, run->job->opts.objects, err);
+		r = weights_files_check(&run->files, run->job->opts.s3, err);
 	if (r == 0)
 		r = run_window_make(run, err);
 	if (r == 0)

@@ -35,7 +35,7 @@ static void turns_limit_turn(struct weights_run *run)
 		.buf_len = own ? WEIGHTS_LIMIT_BUFFER : run->job->window,
 		.step = own ? WEIGHTS_LIMIT_BUFFER : run->job->window,
 		.align = 4096,
-		.objects = job->opts.objects,
+		.s3 = job->opts.s3,
 		.in_flight = 1,
 		.block = job->opts.block,
 	};

@@ -279,7 +279,7 @@ class BytesView:
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
 @final
-class ObjectClient:
+class S3Client:
     """A client of an object store."""
 
     def __init__(self, *args: Any, **options: Any) -> None: ...

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ._reader import is_uri
-from ._penstock import BytesView, ObjectClient
+from ._penstock import BytesView, S3Client
 
 __all__ = ['BytesView', 'Client', 'MultipartUploadWriter', 'configure', 'copy', 'delete', 'exists', 'get', 'get_many', 'get_range',
            'list', 'put_bytes', 'put_many', 'stat', 'stats']
@@ -74,7 +74,7 @@ class Client:
             'timeout_ms': int(timeout * 1000), 'stall_ms': int(stall * 1000), 'part': part,
             'flags': (1 if anonymous else 0) | (2 if sign_body else 0),
             'balance': 0 if balance is None else _choice('balance', balance, BALANCES)}
-        self._core: ObjectClient | None = None
+        self._core: S3Client | None = None
         self._process = 0
         self._lock = threading.Lock()
 
@@ -88,7 +88,7 @@ class Client:
         return f'penstock.s3.Client(endpoint={self._options["endpoint"]!r}, region={self._options["region"]!r})'
 
     @property
-    def core(self) -> ObjectClient:
+    def core(self) -> S3Client:
         """The client of this process."""
         if self._core is not None and self._process == os.getpid():
             return self._core
@@ -97,7 +97,7 @@ class Client:
                 _forked.append(self._core)  # its thread is the parent's: it must not be closed here
                 self._core = None
             if self._core is None:
-                self._core, self._process = ObjectClient(**self._options), os.getpid()
+                self._core, self._process = S3Client(**self._options), os.getpid()
             return self._core
 
     # ---- reads
@@ -241,7 +241,7 @@ def _together(function: Any, items: Sequence[Any], workers: int) -> builtins.lis
         return builtins.list(pool.map(function, items))
 
 
-_forked: builtins.list[ObjectClient] = []
+_forked: builtins.list[S3Client] = []
 _default = Client()
 
 

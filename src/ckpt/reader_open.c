@@ -97,10 +97,10 @@ static int load_sums(struct penstock_reader *r, int dir, const char *name, const
  * The checksums of an object that was @was before it was opened.  -EAGAIN: it has been replaced
  * meanwhile.
  */
-static int load_object_sums(struct penstock_reader *r, struct penstock_object *c,
-			    const struct penstock_object_info *was, struct penstock_err *err)
+static int load_object_sums(struct penstock_reader *r, struct penstock_s3 *c,
+			    const struct penstock_s3_info *was, struct penstock_err *err)
 {
-	struct penstock_object_info now = {.size = sizeof(now)};
+	struct penstock_s3_info now = {.size = sizeof(now)};
 	struct crc_set is = crc_set_of_object(was);
 	struct crc_object crc;
 	bool own;
@@ -112,7 +112,7 @@ static int load_object_sums(struct penstock_reader *r, struct penstock_object *c
 	e = crc.there ? pick_sums(r, &is, &own) : 0;
 	if (e == 0)
 		return 0;
-	if (penstock_object_stat(c, r->path, &now, NULL) < 0 || strcmp(now.etag, was->etag) != 0) {
+	if (penstock_s3_stat(c, r->path, &now, NULL) < 0 || strcmp(now.etag, was->etag) != 0) {
 		crcfile_free(&r->crc);
 		return -EAGAIN;
 	}
@@ -122,11 +122,11 @@ static int load_object_sums(struct penstock_reader *r, struct penstock_object *c
 /* One try. */
 static int open_object(struct penstock_reader *r, struct penstock_err *err)
 {
-	struct penstock_object *c = penstock_get_objects(r->io);
+	struct penstock_s3 *c = penstock_get_s3(r->io);
 	struct penstock_file_info info = {.size = sizeof(info)};
-	struct penstock_object_info was = {.size = sizeof(was)};
+	struct penstock_s3_info was = {.size = sizeof(was)};
 	bool sums = c && r->o.verify != PENSTOCK_VERIFY_NEVER;
-	int e = sums ? penstock_object_stat(c, r->path, &was, err) : 0;
+	int e = sums ? penstock_s3_stat(c, r->path, &was, err) : 0;
 
 	if (e == 0)
 		e = penstock_file_open(&r->file, r->io, r->path, O_RDONLY, 0, err);
@@ -198,7 +198,7 @@ int penstock_reader_open(struct penstock_reader **out, struct penstock_io *io, c
 
 	if (!io || !path)
 		return penstock_fail(err, -EINVAL, "%s: is NULL", io ? "path" : "io");
-	object = penstock_object_is_uri(path, err);
+	object = penstock_s3_is_uri(path, err);
 	e = object < 0 ? object : load_opts(&o, opts, err);
 	if (e < 0)
 		return e;

@@ -18,14 +18,14 @@ enum {
 };
 
 struct ckpt_upload {
-	struct penstock_object *c;
-	struct penstock_upload *up;
+	struct penstock_s3 *c;
+	struct penstock_s3_upload *up;
 	char *uri, *crcuri;
 };
 
 /* --------------------------------------------------------------------- checksums */
 
-struct crc_set crc_set_of_object(const struct penstock_object_info *info)
+struct crc_set crc_set_of_object(const struct penstock_s3_info *info)
 {
 	uint64_t hash = penstock_key_hash(info->etag, strlen(info->etag), 0);
 
@@ -40,14 +40,14 @@ static bool is_pending(const struct crc_set *s)
 }
 
 /* One try; -ESTALE: it was replaced meanwhile. */
-static int load_once(struct crc_object *out, struct penstock_object *c, const char *crcuri,
+static int load_once(struct crc_object *out, struct penstock_s3 *c, const char *crcuri,
 		     struct penstock_err *err)
 {
-	struct penstock_object_info info = {.size = sizeof(info)};
+	struct penstock_s3_info info = {.size = sizeof(info)};
 	const char *why = "it is no file of checksums";
 	CLEANUP_FREE char *data = NULL;
 	int64_t n;
-	int r = penstock_object_stat(c, crcuri, &info, err);
+	int r = penstock_s3_stat(c, crcuri, &info, err);
 
 	*out = (struct crc_object){.there = r == 0};
 	if (r < 0)
@@ -58,7 +58,7 @@ static int load_once(struct crc_object *out, struct penstock_object *c, const ch
 	data = malloc(info.bytes + 1);
 	if (!data)
 		return penstock_fail(err, -ENOMEM, "%s: out of memory", crcuri);
-	n = penstock_object_read(c, crcuri, data, info.bytes, 0, info.etag, err);
+	n = penstock_s3_read(c, crcuri, data, info.bytes, 0, info.etag, err);
 	if (n < 0)
 		return n == -ENOENT ? -ESTALE : (int)n;
 	r = crcfile_parse(&out->f, data, (size_t)n, &why);
@@ -66,7 +66,7 @@ static int load_once(struct crc_object *out, struct penstock_object *c, const ch
 		     : 0;
 }
 
-static int load_sums(struct crc_object *out, struct penstock_object *c, const char *crcuri,
+static int load_sums(struct crc_object *out, struct penstock_s3 *c, const char *crcuri,
 		     struct penstock_err *err)
 {
 	int r = -ESTALE;
@@ -76,7 +76,7 @@ static int load_sums(struct crc_object *out, struct penstock_object *c, const ch
 	return r;
 }
 
-int crc_object_load(struct crc_object *out, struct penstock_object *c, const char *uri,
+int crc_object_load(struct crc_object *out, struct penstock_s3 *c, const char *uri,
 		    struct penstock_err *err)
 {
 	CLEANUP_FREE char *crcuri = NULL;
@@ -139,7 +139,7 @@ static void content_keep(struct content *t, const struct crcfile *f, const struc
 }
 
 static int put_sums(const struct ckpt_upload *u, const struct content *t,
-		    const struct crc_object *over, struct penstock_object_info *info,
+		    const struct crc_object *over, struct penstock_s3_info *info,
 		    struct penstock_err *err)
 {
 	CLEANUP_FREE void *data = NULL;
@@ -148,16 +148,15 @@ static int put_sums(const struct ckpt_upload *u, const struct content *t,
 	data = crcfile_format(t->sets, t->nr, &len);
 	if (!data)
 		return penstock_fail(err, -ENOMEM, "%s: out of memory", u->crcuri);
-	return penstock_object_put(u->c, u->crcuri, data, len,
-				   over->there ? 0 : PENSTOCK_OBJECT_NEW,
-				   over->there ? over->etag : NULL, info, err);
+	return penstock_s3_put(u->c, u->crcuri, data, len, over->there ? 0 : PENSTOCK_S3_NEW,
+			       over->there ? over->etag : NULL, info, err);
 }
 
 /* One try to announce @set; leaves in @over what is there now, for what follows. */
 static int announce_once(const struct ckpt_upload *u, const struct crc_set *set,
 			 struct crc_object *over, struct penstock_err *err)
 {
-	struct penstock_object_info now = {.size = sizeof(now)}, put = {.size = sizeof(put)};
+	struct penstock_s3_info now = {.size = sizeof(now)}, put = {.size = sizeof(put)};
 	struct content t = {.nr = 0};
 	struct crc_set is;
 	int r = load_sums(over, u->c, u->crcuri, err), there;
@@ -166,7 +165,7 @@ static int announce_once(const struct ckpt_upload *u, const struct crc_set *set,
 		r = 0;
 	if (r < 0 || (!over->there && set->flags & CRC_SET_NONE))
 		return r;
-	there = penstock_object_stat(u->c, u->uri, &now, err);
+	there = penstock_s3_stat(u->c, u->uri, &now, err);
 	if (there < 0 && there != -ENOENT)
 		return there;
 	is = crc_set_of_object(&now);
@@ -198,7 +197,7 @@ static int announce(const struct ckpt_upload *u, const struct crc_set *set, stru
  * leaves a FILE.crc that is right, but has more sets than it needs.
  */
 static void confirm(const struct ckpt_upload *u, const struct crc_set *set,
-		    const struct crc_object *over, const struct penstock_object_info *info)
+		    const struct crc_object *over, const struct penstock_s3_info *info)
 {
 	const char *crcuri = u->crcuri;
 	struct content t = {.nr = 0};
@@ -207,7 +206,7 @@ static void confirm(const struct ckpt_upload *u, const struct crc_set *set,
 	if (!over->there)
 		return;
 	if (set->flags & CRC_SET_NONE) {
-		penstock_object_delete(u->c, &crcuri, 1, NULL);
+		penstock_s3_delete(u->c, &crcuri, 1, NULL);
 		return;
 	}
 	if (!info->etag[0] || !over->etag[0]) /* there are such servers */
@@ -248,16 +247,16 @@ static int check_crcname(const struct ckpt_upload *u, struct penstock_err *err)
 static int ckpt_upload_begin(struct ckpt_upload *u, const struct penstock_writer_opts *o,
 			     struct penstock_err *err)
 {
-	struct penstock_upload_opts up = PENSTOCK_UPLOAD_OPTS_INIT;
+	struct penstock_s3_upload_opts up = PENSTOCK_S3_UPLOAD_OPTS_INIT;
 	int r = check_crcname(u, err);
 
 	up.part = min_u64(max_u64(o->buffer_bytes, PART_MIN), PART_MAX);
 	up.in_flight = o->buffers;
 	up.expected = o->expected;
-	return r < 0 ? r : penstock_upload_open(&u->up, u->c, u->uri, &up, err);
+	return r < 0 ? r : penstock_s3_upload_open(&u->up, u->c, u->uri, &up, err);
 }
 
-int ckpt_upload_open(struct ckpt_upload **out, struct penstock_object *c, const char *uri,
+int ckpt_upload_open(struct ckpt_upload **out, struct penstock_s3 *c, const char *uri,
 		     const struct penstock_writer_opts *o, struct penstock_err *err)
 {
 	struct ckpt_upload *u = calloc(1, sizeof(*u));
@@ -283,12 +282,12 @@ int ckpt_upload_open(struct ckpt_upload **out, struct penstock_object *c, const 
 int ckpt_upload_write(struct ckpt_upload *u, const void *buf, uint64_t len,
 		      struct penstock_err *err)
 {
-	return penstock_upload_write(u->up, buf, len, err);
+	return penstock_s3_upload_write(u->up, buf, len, err);
 }
 
 int ckpt_upload_commit(struct ckpt_upload *u, const struct crc_set *set, struct penstock_err *err)
 {
-	struct penstock_object_info info = {.size = sizeof(info)};
+	struct penstock_s3_info info = {.size = sizeof(info)};
 	struct crc_object over = {.there = false};
 	struct crc_set pending = *set;
 	struct timespec now;
@@ -299,7 +298,7 @@ int ckpt_upload_commit(struct ckpt_upload *u, const struct crc_set *set, struct 
 	pending.mtime_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 	r = announce(u, &pending, &over, err);
 	if (r == 0)
-		r = penstock_upload_commit(TAKE_PTR(u->up), &info, err);
+		r = penstock_s3_upload_commit(TAKE_PTR(u->up), &info, err);
 	if (r == 0)
 		confirm(u, set, &over, &info);
 	crcfile_free(&over.f);
@@ -311,6 +310,6 @@ void ckpt_upload_abort(struct ckpt_upload *u)
 {
 	if (!u)
 		return;
-	penstock_upload_abort(u->up);
+	penstock_s3_upload_abort(u->up);
 	upload_free(u);
 }

@@ -13,7 +13,7 @@
  * (If-Match), so that of two writers none loses the set of the other.
  */
 #include <penstock/ckpt.h>
-#include <penstock/object.h>
+#include <penstock/s3.h>
 
 #include "ckpt/crcfile.h"
 
@@ -21,21 +21,21 @@
 struct crc_object {
 	struct crcfile f;
 	bool there;
-	char etag[PENSTOCK_OBJECT_ETAG];
+	char etag[PENSTOCK_S3_ETAG];
 };
 
 /*
  * Read that of @uri.  0, and not ->there where there is none; -EBADMSG: there is something else,
  * told in @err.  ->f is to be freed after 0.
  */
-int crc_object_load(struct crc_object *out, struct penstock_object *c, const char *uri,
+int crc_object_load(struct crc_object *out, struct penstock_s3 *c, const char *uri,
 		    struct penstock_err *err);
 /* A set without checksums of an object. */
-struct crc_set crc_set_of_object(const struct penstock_object_info *info);
+struct crc_set crc_set_of_object(const struct penstock_s3_info *info);
 
 struct ckpt_upload;
 
-int ckpt_upload_open(struct ckpt_upload **out, struct penstock_object *c, const char *uri,
+int ckpt_upload_open(struct ckpt_upload **out, struct penstock_s3 *c, const char *uri,
 		     const struct penstock_writer_opts *o, struct penstock_err *err);
 int ckpt_upload_write(struct ckpt_upload *u, const void *buf, uint64_t len,
 		      struct penstock_err *err);

@@ -392,7 +392,7 @@ static int writer_reserve(struct penstock_writer *w, struct penstock_err *err)
 
 static int writer_upload_begin(struct penstock_writer *w, struct penstock_err *err)
 {
-	struct penstock_object *c = penstock_get_objects(w->io);
+	struct penstock_s3 *c = penstock_get_s3(w->io);
 
 	if (!c)
 		return penstock_fail(err, -ENOTSUP,
@@ -428,7 +428,7 @@ static int file_begin(struct penstock_writer *w, struct penstock_err *err)
 
 static int writer_begin(struct penstock_writer *w, struct penstock_err *err)
 {
-	int r = penstock_object_is_uri(w->path, err);
+	int r = penstock_s3_is_uri(w->path, err);
 
 	if (r < 0)
 		return r;

@@ -110,7 +110,7 @@ struct penstock_io {
 	atomic_uint nr_queues;  /* grows where the number is left to us, */
 	atomic_uint nr_active;  /* of these, take part in what is shared: the first ones, */
 	atomic_uint max_queues; /* up to this, or less where the machine has no more */
-	_Atomic(struct penstock_object *) objects; /* NULL: none yet */
+	_Atomic(struct penstock_s3 *) s3; /* NULL: none yet */
 	bool auto_depth;
 	bool huge_by_default; /* ordinary memory is on huge pages */
 	struct port *ports[PORTS_MAX];

@@ -11,8 +11,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <penstock/object.h>
 #include <penstock/probe.h>
+#include <penstock/s3.h>
 
 #include "base/err.h"
 #include "core/block.h"
@@ -290,7 +290,7 @@ static int file_ready(struct penstock_io *io, struct penstock_file *f, int r,
 static int store_open(struct penstock_io *io, struct penstock_file *f, int oflags, unsigned mode,
 		      struct penstock_err *err)
 {
-	int r = penstock_object_is_uri(f->name, err);
+	int r = penstock_s3_is_uri(f->name, err);
 
 	if (r < 0)
 		return r;
@@ -499,7 +499,7 @@ static struct penstock_file *find_path(struct penstock_io *io, const char *path,
 
 	if (!atomic_load(&io->nr_by_path))
 		return NULL;
-	if (penstock_object_is_uri(path, NULL) > 0)
+	if (penstock_s3_is_uri(path, NULL) > 0)
 		return access == O_RDONLY ? find_remote(io, path) : NULL;
 	if (stat(path, &st) < 0)
 		return NULL;
@@ -531,7 +531,7 @@ static int file_open_path(struct penstock_io *io, const struct penstock_op *u,
 	f->by_path = true;
 	flags = access | (u->opcode == PENSTOCK_WRITE ? O_CREAT : 0);
 	/* An object is written as a whole, or remote_prepare() refuses it. */
-	if (penstock_object_is_uri(u->path, NULL) > 0)
+	if (penstock_s3_is_uri(u->path, NULL) > 0)
 		flags |= O_TRUNC;
 	r = store_open(io, f, flags, io->opts.mode, err);
 	if (r < 0) {

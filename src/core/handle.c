@@ -193,7 +193,7 @@ int penstock_open(struct penstock_io **out, const struct penstock_opts *opts,
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	io->opts = o;
 	io->auto_depth = !opts || !opts->depth;
-	io->objects = o.objects;
+	io->s3 = o.s3;
 	io->flight_bytes = BYTES_AUTO;
 	pthread_mutex_init(&io->lock, NULL);
 	pthread_mutex_init(&io->region_lock, NULL);
@@ -220,19 +220,19 @@ int penstock_open(struct penstock_io **out, const struct penstock_opts *opts,
 	return 0;
 }
 
-int penstock_set_objects(struct penstock_io *io, struct penstock_object *objects)
+int penstock_set_s3(struct penstock_io *io, struct penstock_s3 *s3)
 {
-	struct penstock_object *none = NULL;
+	struct penstock_s3 *none = NULL;
 	int r = io_check(io, NULL);
 
 	if (r < 0)
 		return r;
-	return atomic_compare_exchange_strong(&io->objects, &none, objects) ? 0 : -EBUSY;
+	return atomic_compare_exchange_strong(&io->s3, &none, s3) ? 0 : -EBUSY;
 }
 
-struct penstock_object *penstock_get_objects(struct penstock_io *io)
+struct penstock_s3 *penstock_get_s3(struct penstock_io *io)
 {
-	return atomic_load(&io->objects);
+	return atomic_load(&io->s3);
 }
 
 /* ---------------------------------------------------------------- closing */

@@ -16,8 +16,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <penstock/object.h>
 #include <penstock/probe.h>
+#include <penstock/s3.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -265,7 +265,7 @@ int penstock_probe_path(const char *path, struct penstock_path_info *info, struc
 	if (info->size < sizeof(p.size))
 		return penstock_fail(err, -EINVAL, "size: %u is not the size of the struct",
 				     info->size);
-	if (penstock_object_is_uri(path, NULL) > 0) { /* what is behind it is not ours to see */
+	if (penstock_s3_is_uri(path, NULL) > 0) { /* what is behind it is not ours to see */
 		snprintf(p.fs, sizeof(p.fs), "s3");
 		snprintf(p.direct_why, sizeof(p.direct_why), "an object");
 		memcpy(info, &p, min_u64(info->size, sizeof(p)));

@@ -7,7 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <penstock/object.h>
+#include <penstock/s3.h>
 #include <sched.h>
 #include <string.h>
 
@@ -31,19 +31,19 @@ struct remote_block {
 int remote_open(struct penstock_io *io, struct penstock_file *f, int oflags, bool by_path,
 		struct penstock_err *err)
 {
-	struct penstock_object *objects = atomic_load(&io->objects);
+	struct penstock_s3 *s3 = atomic_load(&io->s3);
 	struct penstock_remote *remote;
 	int r;
 
-	if (!objects)
+	if (!s3)
 		return penstock_fail(err, -ENOTSUP,
-				     "%s: the handle has no client of object stores (objects of "
+				     "%s: the handle has no client of object stores (s3 of "
 				     "struct penstock_opts)",
 				     f->name);
 	if (!by_path && queue_current(io))
 		return penstock_fail(err, -EDEADLK,
 				     "%s: a completion callback must not open objects", f->name);
-	r = penstock_remote_open(&remote, objects, f->name, oflags, by_path, err);
+	r = penstock_remote_open(&remote, s3, f->name, oflags, by_path, err);
 	if (r == 0)
 		penstock_backing_remote(&f->store, remote, oflags);
 	return r;
@@ -53,7 +53,7 @@ int remote_open(struct penstock_io *io, struct penstock_file *f, int oflags, boo
 int remote_settle(struct penstock_io *io)
 {
 	struct queue *q = &io->queues[0];
-	unsigned n = atomic_load(&io->objects)->opts.connections + AHEAD;
+	unsigned n = atomic_load(&io->s3)->opts.connections + AHEAD;
 	struct remote_block *blocks;
 
 	if (q->remote_blocks)

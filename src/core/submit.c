@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <penstock/object.h>
+#include <penstock/s3.h>
 
 #include "base/err.h"
 #include "core/block.h"
@@ -274,8 +274,7 @@ static bool inline_fits(const struct penstock_io *io, const struct penstock_cuda
 
 	if (!io->engine->bypass)
 		return false;
-	if (u->file ? u->file->store.remote != NULL
-		    : u->path && penstock_object_is_uri(u->path, NULL))
+	if (u->file ? u->file->store.remote != NULL : u->path && penstock_s3_is_uri(u->path, NULL))
 		return false;
 	if (u->opcode == PENSTOCK_SYNC)
 		return true;

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <penstock/object.h>
+#include <penstock/s3.h>
 
 #include "base/err.h"
 #include "base/keyhash.h"
@@ -176,7 +176,7 @@ static int check_dirs(const char *const *dirs, unsigned nr, uint64_t capacity,
 	for (unsigned i = 0; i < nr; i++) {
 		if (!dirs[i] || !dirs[i][0])
 			return penstock_fail(err, -EINVAL, "dirs[%u]: is empty", i);
-		r = penstock_object_is_uri(dirs[i], err);
+		r = penstock_s3_is_uri(dirs[i], err);
 		if (r < 0)
 			return r;
 		if (r > 0 && (i == 0 || i + 1 < nr))
@@ -437,7 +437,7 @@ int penstock_store_open(struct penstock_store **out, const char *const *dirs, un
 		r = check_dirs(dirs, nr, capacity, err);
 	if (r < 0)
 		return r;
-	below = penstock_object_is_uri(dirs[nr - 1], NULL) > 0;
+	below = penstock_s3_is_uri(dirs[nr - 1], NULL) > 0;
 	nr -= below;
 	s = calloc(1, sizeof(*s));
 	if (!s)
@@ -461,7 +461,7 @@ int penstock_store_open(struct penstock_store **out, const char *const *dirs, un
 		r = store_workers_start(s, err);
 	if (r == 0)
 		r = store_tier_start(s, err);
-	s->opts.object = NULL; /* the caller's */
+	s->opts.s3 = NULL; /* the caller's */
 	if (r < 0) {
 		store_tier_stop(s);
 		store_workers_stop(s);

@@ -199,7 +199,7 @@ static int tier_fetch(struct store_tier *t, const struct store_op *op, const str
 	uint32_t crc;
 
 	if (uri)
-		n = penstock_object_read(t->client, uri, buf, e->len, 0, NULL, &err);
+		n = penstock_s3_read(t->client, uri, buf, e->len, 0, NULL, &err);
 	crc = penstock_crc32c(0, op->key, op->key_len);
 	if (n >= 0 && (n != (int64_t)e->len || penstock_crc32c(crc, buf, e->len) != e->crc)) {
 		n = -EBADMSG;
@@ -312,24 +312,24 @@ static int names(struct store_tier *t, const char *uri)
 /* A name that cannot be is refused here; whether the bucket is there nobody waits for. */
 static int check_uri(struct store_tier *t, const char *uri, struct penstock_err *err)
 {
-	struct penstock_object_list *list = NULL;
-	int r = penstock_object_list_open(&list, t->client, uri, 0, err);
+	struct penstock_s3_list *list = NULL;
+	int r = penstock_s3_list_open(&list, t->client, uri, 0, err);
 
-	penstock_object_list_close(list);
+	penstock_s3_list_close(list);
 	return r;
 }
 
 /* A cache does not wait long: a value that does not come soon is computed again. */
 static int open_client(struct store_tier *t, struct penstock_err *err)
 {
-	struct penstock_object_opts o = PENSTOCK_OBJECT_OPTS_INIT;
+	struct penstock_s3_opts o = PENSTOCK_S3_OPTS_INIT;
 
-	if (t->store->opts.object)
-		o = *t->store->opts.object;
+	if (t->store->opts.s3)
+		o = *t->store->opts.s3;
 	o.attempts = o.attempts ? o.attempts : 2;
 	o.timeout_ms = o.timeout_ms ? o.timeout_ms : 10000;
 	o.stall_ms = o.stall_ms ? o.stall_ms : 5000;
-	return penstock_object_open(&t->client, &o, err);
+	return penstock_s3_open(&t->client, &o, err);
 }
 
 int store_tier_init(struct penstock_store *s, const char *uri, struct penstock_err *err)
@@ -390,7 +390,7 @@ void store_tier_stop(struct penstock_store *s)
 	while (t->nr_threads)
 		pthread_join(t->threads[--t->nr_threads], NULL);
 	tier_drop_jobs(t);
-	penstock_object_close(t->client);
+	penstock_s3_close(t->client);
 	t->client = NULL;
 }
 

@@ -103,7 +103,7 @@ static void put_one(struct store_tier *t, const struct tier_job *job)
 	int r = uri ? job->code : -ENOMEM;
 
 	if (r == 0)
-		r = penstock_object_put(t->client, uri, job->buf, job->len, 0, NULL, NULL, &err);
+		r = penstock_s3_put(t->client, uri, job->buf, job->len, 0, NULL, NULL, &err);
 	if (r < 0)
 		store_tell(s, r, uri ? uri : "", job->len, err.msg);
 	penstock_buf_free(s->io, job->buf);
@@ -154,7 +154,7 @@ void *tier_run_read(void *arg)
 static void delete_some(struct store_tier *t, char **uris, unsigned n)
 {
 	struct penstock_err err = {0, ""};
-	int r = n ? penstock_object_delete(t->client, (const char *const *)uris, n, &err) : 0;
+	int r = n ? penstock_s3_delete(t->client, (const char *const *)uris, n, &err) : 0;
 
 	if (r < 0)
 		store_tell(t->store, r, t->place, n, err.msg);
@@ -208,21 +208,20 @@ static bool is_known(struct store_tier *t, const char *name)
 void *tier_run_sweep(void *arg)
 {
 	struct store_tier *t = arg;
-	struct penstock_object_entry e = {.size = sizeof(e)};
+	struct penstock_s3_entry e = {.size = sizeof(e)};
 	const char *bucket = t->place + strlen("s3://");
 	size_t head = (size_t)(strchr(bucket, '/') - t->place) + 1, own = strlen(t->place) - head;
-	struct penstock_object_list *list;
+	struct penstock_s3_list *list;
 	struct penstock_err err = {0, ""};
 	char *uris[TIER_SWEEP];
 	unsigned n = 0;
-	int r = penstock_object_list_open(&list, t->client, t->place, PENSTOCK_OBJECT_LIST_FLAT,
-					  &err);
+	int r = penstock_s3_list_open(&list, t->client, t->place, PENSTOCK_S3_LIST_FLAT, &err);
 
 	if (r < 0) {
 		store_tell(t->store, r, t->place, 0, err.msg);
 		return NULL;
 	}
-	while (!stopped(t) && (r = penstock_object_list_next(list, &e, &err)) > 0) {
+	while (!stopped(t) && (r = penstock_s3_list_next(list, &e, &err)) > 0) {
 		if (strncmp(e.key, t->place + head, own) || is_known(t, e.key + own))
 			continue;
 		if (asprintf(&uris[n], "%.*s%s", (int)head, t->place, e.key) < 0)
@@ -235,7 +234,7 @@ void *tier_run_sweep(void *arg)
 	if (r < 0)
 		store_tell(t->store, r, t->place, 0, err.msg);
 	delete_some(t, uris, n);
-	penstock_object_list_close(list);
+	penstock_s3_list_close(list);
 	return NULL;
 }
 

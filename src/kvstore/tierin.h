@@ -5,7 +5,7 @@
 /* What tier.c, tierdown.c and tierlog.c share. */
 #include <pthread.h>
 
-#include <penstock/object.h>
+#include <penstock/s3.h>
 
 #include "kvstore/kvstore.h"
 
@@ -38,7 +38,7 @@ struct tier_object {
 
 struct store_tier {
 	struct penstock_store *store;
-	struct penstock_object *client;
+	struct penstock_s3 *client;
 	char *place; /* URI of all runs; ends with a slash */
 	pthread_t threads[3 + TIER_UP];
 	unsigned nr_threads;

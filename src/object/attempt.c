@@ -31,7 +31,7 @@ struct signing {
 
 static void set_place(struct signing *g, struct object_req *r, const char *region)
 {
-	struct penstock_object *c = r->c;
+	struct penstock_s3 *c = r->c;
 	char none[] = "";
 	const struct object_url aws = {.tls = true, .host = g->aws_host, .base = none};
 	const struct object_url *url = &r->elsewhere;
@@ -107,7 +107,7 @@ static bool send_headers(struct object_req *r, const struct signing *g, const ch
 
 int object_attempt_dress(struct object_req *r)
 {
-	struct penstock_object *c = r->c;
+	struct penstock_s3 *c = r->c;
 	const char *region = object_client_region(c, r->name.bucket);
 	struct object_str authorization = {0}, url = {0};
 	struct signing g = {.s = {.method = http_method_name(r->http.method),
@@ -144,7 +144,7 @@ int object_attempt_dress(struct object_req *r)
 int object_attempt_start(struct http_req *h)
 {
 	struct object_req *r = req_of(h);
-	struct penstock_object *c = r->c;
+	struct penstock_s3 *c = r->c;
 	uint64_t now = clock_ns(), spent;
 	int code;
 

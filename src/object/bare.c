@@ -6,7 +6,7 @@
 #include "dl/curl.h"
 #include "object/client.h"
 
-int object_bare_sign(struct object_bare *b, struct penstock_object *c, struct penstock_err *err)
+int object_bare_sign(struct object_bare *b, struct penstock_s3 *c, struct penstock_err *err)
 {
 	struct object_req r;
 	int code = object_req_init(&r, c, b->put ? HTTP_PUT : HTTP_GET, "bare loop", b->uri, true,
@@ -18,7 +18,7 @@ int object_bare_sign(struct object_bare *b, struct penstock_object *c, struct pe
 	r.at = b->at;
 	r.len = b->len;
 	r.http.body_len = b->put ? b->len : 0;
-	if (code == 0 && b->put && c->opts.flags & PENSTOCK_OBJECT_SIGN_BODY)
+	if (code == 0 && b->put && c->opts.flags & PENSTOCK_S3_SIGN_BODY)
 		object_sha256_hex(r.payload, b->body, b->len);
 	if (code == 0) {
 		pthread_mutex_lock(&c->lock);
@@ -38,7 +38,7 @@ void object_bare_fini(struct object_bare *b)
 	penstock_curl(NULL)->slist_free(TAKE_PTR(b->headers));
 }
 
-void object_bare_how(struct object_bare_how *ret, const struct penstock_object *c)
+void object_bare_how(struct object_bare_how *ret, const struct penstock_s3 *c)
 {
 	*ret = (struct object_bare_how){
 		.part = c->opts.part,
@@ -47,6 +47,6 @@ void object_bare_how(struct object_bare_how *ret, const struct penstock_object *
 		.ca_file = c->ca_file,
 		.no_proxy = c->http_opts.no_proxy,
 		.signs = c->source,
-		.signs_body = c->opts.flags & PENSTOCK_OBJECT_SIGN_BODY,
+		.signs_body = c->opts.flags & PENSTOCK_S3_SIGN_BODY,
 	};
 }

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct penstock_err;
-struct penstock_object;
+struct penstock_s3;
 
 struct object_bare {
 	bool put;
@@ -23,7 +23,7 @@ struct object_bare {
 	void *headers; /* list of libcurl's */
 };
 
-int object_bare_sign(struct object_bare *b, struct penstock_object *c, struct penstock_err *err);
+int object_bare_sign(struct object_bare *b, struct penstock_s3 *c, struct penstock_err *err);
 void object_bare_fini(struct object_bare *b);
 
 /* How the client sends its own. */
@@ -34,6 +34,6 @@ struct object_bare_how {
 	bool no_proxy;
 	bool signs, signs_body;
 };
-void object_bare_how(struct object_bare_how *ret, const struct penstock_object *c);
+void object_bare_how(struct object_bare_how *ret, const struct penstock_s3 *c);
 
 #endif

@@ -12,18 +12,17 @@
 enum { REACH_MS = 5000, CLOCK_S = 300 };
 
 struct checking {
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 	const char *uri;
 	char *probe; /* the object that is put */
-	struct penstock_object_report k;
+	struct penstock_s3_report k;
 	char server[64];
 };
 
-static void set_point(struct checking *g, enum penstock_object_point p, int code, const char *fmt,
-		      ...) __attribute__((format(printf, 4, 5)));
+static void set_point(struct checking *g, enum penstock_s3_point p, int code, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 
-static void set_point(struct checking *g, enum penstock_object_point p, int code, const char *fmt,
-		      ...)
+static void set_point(struct checking *g, enum penstock_s3_point p, int code, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -36,7 +35,7 @@ static void set_point(struct checking *g, enum penstock_object_point p, int code
 /* Any answer will do. */
 static void check_reach(struct checking *g)
 {
-	struct penstock_object *c = g->c;
+	struct penstock_s3 *c = g->c;
 	unsigned nr = c->endpoints.nr ? c->endpoints.nr : 1;
 	struct penstock_err err;
 	char aws[128];
@@ -50,13 +49,12 @@ static void check_reach(struct checking *g)
 		int r = http_fetch(&c->http_opts, &req, &answer, &err);
 
 		if (r < 0) {
-			set_point(g, PENSTOCK_OBJECT_REACH, r, "%s", err.msg);
+			set_point(g, PENSTOCK_S3_REACH, r, "%s", err.msg);
 			return;
 		}
 		free(answer.body);
 	}
-	set_point(g, PENSTOCK_OBJECT_REACH, 0, "%s%s",
-		  c->endpoints.nr ? c->endpoints.v[0].text : aws,
+	set_point(g, PENSTOCK_S3_REACH, 0, "%s%s", c->endpoints.nr ? c->endpoints.v[0].text : aws,
 		  nr > 1 ? " and all others answer" : " answers");
 }
 
@@ -65,21 +63,21 @@ static void check_clock(struct checking *g, const struct object_req *r)
 	int64_t date = object_time_http(r->http.head.date), off = date - time(NULL);
 
 	if (!date)
-		set_point(g, PENSTOCK_OBJECT_CLOCK, 1, "the server tells no time");
+		set_point(g, PENSTOCK_S3_CLOCK, 1, "the server tells no time");
 	else if (off > CLOCK_S || off < -CLOCK_S)
-		set_point(g, PENSTOCK_OBJECT_CLOCK, -ETIME,
+		set_point(g, PENSTOCK_S3_CLOCK, -ETIME,
 			  "the server's clock is %" PRId64 " s %s ours; it is put right for "
 			  "signatures",
 			  off < 0 ? -off : off, off < 0 ? "behind" : "ahead of");
 	else
-		set_point(g, PENSTOCK_OBJECT_CLOCK, 0, "the server's clock is within %" PRId64 " s",
+		set_point(g, PENSTOCK_S3_CLOCK, 0, "the server's clock is within %" PRId64 " s",
 			  (off < 0 ? -off : off) + 1);
 }
 
 /* HEAD of the bucket: region, clock, and whether the keys are known. */
 static void check_region(struct checking *g, const char *bucket)
 {
-	const struct penstock_object *c = g->c;
+	const struct penstock_s3 *c = g->c;
 	const char *style = c->virtual_host ? "virtual" : "path";
 	struct penstock_err err;
 	struct object_req r;
@@ -88,12 +86,12 @@ static void check_region(struct checking *g, const char *bucket)
 	if (code == 0)
 		code = object_req_run(&r, &err);
 	if (code < 0)
-		set_point(g, PENSTOCK_OBJECT_REGION, code, "%s", err.msg);
+		set_point(g, PENSTOCK_S3_REGION, code, "%s", err.msg);
 	else if (r.http.head.region[0] && strcmp(r.http.head.region, c->region) != 0)
-		set_point(g, PENSTOCK_OBJECT_REGION, 0, "the bucket is in %s, not in %s; %s style",
+		set_point(g, PENSTOCK_S3_REGION, 0, "the bucket is in %s, not in %s; %s style",
 			  r.http.head.region, c->region, style);
 	else
-		set_point(g, PENSTOCK_OBJECT_REGION, 0, "%s, %s style", c->region, style);
+		set_point(g, PENSTOCK_S3_REGION, 0, "%s, %s style", c->region, style);
 	check_clock(g, &r);
 	memcpy(g->server, r.http.head.server, sizeof(g->server));
 	object_req_fini(&r);
@@ -101,14 +99,14 @@ static void check_region(struct checking *g, const char *bucket)
 
 static int try_list(struct checking *g, struct penstock_err *err)
 {
-	struct penstock_object_entry e = {.size = sizeof(e)};
-	struct penstock_object_list *l;
-	int r = penstock_object_list_open(&l, g->c, g->uri, 0, err);
+	struct penstock_s3_entry e = {.size = sizeof(e)};
+	struct penstock_s3_list *l;
+	int r = penstock_s3_list_open(&l, g->c, g->uri, 0, err);
 
 	if (r < 0)
 		return r;
-	r = penstock_object_list_next(l, &e, err);
-	penstock_object_list_close(l);
+	r = penstock_s3_list_next(l, &e, err);
+	penstock_s3_list_close(l);
 	return r < 0 ? r : 0;
 }
 
@@ -118,11 +116,11 @@ static int try_write(struct checking *g, struct penstock_err *err)
 	const char *const probe = g->probe;
 	char back[sizeof(content)];
 	int64_t n;
-	int r = penstock_object_put(g->c, probe, content, sizeof(content), 0, NULL, NULL, err);
+	int r = penstock_s3_put(g->c, probe, content, sizeof(content), 0, NULL, NULL, err);
 
 	if (r < 0)
 		return r;
-	n = penstock_object_read(g->c, probe, back, sizeof(back), 0, NULL, err);
+	n = penstock_s3_read(g->c, probe, back, sizeof(back), 0, NULL, err);
 	if (n >= 0 && (n != sizeof(back) || memcmp(back, content, sizeof(back)) != 0))
 		n = penstock_fail(err, -EBADMSG, "%s: what was read is not what was put", probe);
 	return n < 0 ? (int)n : 0;
@@ -137,9 +135,9 @@ static void check_rights(struct checking *g, bool write)
 	if (r == 0 && write)
 		r = try_write(g, &err);
 	if (r < 0)
-		set_point(g, PENSTOCK_OBJECT_RIGHTS, r, "%s (keys: %s)", err.msg, source);
+		set_point(g, PENSTOCK_S3_RIGHTS, r, "%s (keys: %s)", err.msg, source);
 	else
-		set_point(g, PENSTOCK_OBJECT_RIGHTS, 0, "%s (keys: %s)",
+		set_point(g, PENSTOCK_S3_RIGHTS, 0, "%s (keys: %s)",
 			  write ? "list, put, read" : "list; putting was not tried", source);
 }
 
@@ -147,18 +145,18 @@ static void check_rights(struct checking *g, bool write)
  */
 static void check_supports(struct checking *g)
 {
-	struct penstock_object_info info = {.size = sizeof(info)};
-	struct penstock_object_stats before = {.size = sizeof(before)}, after = before;
+	struct penstock_s3_info info = {.size = sizeof(info)};
+	struct penstock_s3_stats before = {.size = sizeof(before)}, after = before;
 	struct penstock_err err;
 	int r;
 
-	penstock_object_get_stats(g->c, &before);
-	r = penstock_object_put(g->c, g->probe, "again", 5, PENSTOCK_OBJECT_NEW, NULL, &info, &err);
+	penstock_s3_get_stats(g->c, &before);
+	r = penstock_s3_put(g->c, g->probe, "again", 5, PENSTOCK_S3_NEW, NULL, &info, &err);
 	if (r == 0)
-		penstock_object_put(g->c, g->probe, "again", 5, 0, NULL, &info, NULL);
-	penstock_object_put(g->c, g->probe, "again", 5, 0, NULL, &info, NULL);
-	penstock_object_get_stats(g->c, &after);
-	set_point(g, PENSTOCK_OBJECT_SUPPORTS, 0, "%s%s; conditional writes: %s; checksums: %s",
+		penstock_s3_put(g->c, g->probe, "again", 5, 0, NULL, &info, NULL);
+	penstock_s3_put(g->c, g->probe, "again", 5, 0, NULL, &info, NULL);
+	penstock_s3_get_stats(g->c, &after);
+	set_point(g, PENSTOCK_S3_SUPPORTS, 0, "%s%s; conditional writes: %s; checksums: %s",
 		  g->server[0] ? g->server : "server without a name", "",
 		  r == -EEXIST ? "yes"
 		  : r == 0     ? "ignored"
@@ -171,24 +169,24 @@ static void check_supports(struct checking *g)
 /* All of them; those that make no sense after a failure are left as not looked at. */
 static void check_check_all(struct checking *g, const char *bucket, bool write)
 {
-	for (unsigned i = 0; i < PENSTOCK_OBJECT_POINTS; i++)
+	for (unsigned i = 0; i < PENSTOCK_S3_POINTS; i++)
 		set_point(g, i, 1, "not looked at");
 	check_reach(g);
-	if (g->k.point[PENSTOCK_OBJECT_REACH].code == 0)
+	if (g->k.point[PENSTOCK_S3_REACH].code == 0)
 		check_region(g, bucket);
-	if (g->k.point[PENSTOCK_OBJECT_REGION].code == 0)
+	if (g->k.point[PENSTOCK_S3_REGION].code == 0)
 		check_rights(g, write);
-	if (g->k.point[PENSTOCK_OBJECT_RIGHTS].code == 0 && write) {
+	if (g->k.point[PENSTOCK_S3_RIGHTS].code == 0 && write) {
 		check_supports(g);
-		penstock_object_delete(g->c, (const char *const *)&g->probe, 1, NULL);
+		penstock_s3_delete(g->c, (const char *const *)&g->probe, 1, NULL);
 	} else if (g->server[0]) {
-		set_point(g, PENSTOCK_OBJECT_SUPPORTS, 1,
-			  "%s; without putting nothing more is known", g->server);
+		set_point(g, PENSTOCK_S3_SUPPORTS, 1, "%s; without putting nothing more is known",
+			  g->server);
 	}
 }
 
-int penstock_object_check(struct penstock_object *c, const char *uri, uint32_t flags,
-			  struct penstock_object_report *check, struct penstock_err *err)
+int penstock_s3_check(struct penstock_s3 *c, const char *uri, uint32_t flags,
+		      struct penstock_s3_report *check, struct penstock_err *err)
 {
 	struct checking g = {.c = c, .uri = uri};
 	CLEANUP_FREE char *bucket = NULL;
@@ -207,8 +205,8 @@ int penstock_object_check(struct penstock_object *c, const char *uri, uint32_t f
 	if (r < 0)
 		return r;
 	g.probe = probe;
-	check_check_all(&g, bucket, flags & PENSTOCK_OBJECT_CHECK_WRITE);
-	for (unsigned i = 0; i < PENSTOCK_OBJECT_POINTS && r == 0; i++)
+	check_check_all(&g, bucket, flags & PENSTOCK_S3_CHECK_WRITE);
+	for (unsigned i = 0; i < PENSTOCK_S3_POINTS && r == 0; i++)
 		if (g.k.point[i].code < 0)
 			r = penstock_fail(err, g.k.point[i].code, "%s", g.k.point[i].text);
 	object_struct_give(check, &g.k, sizeof(g.k));

@@ -11,7 +11,7 @@
 
 enum { CONNECT_MS = 5000 };
 
-static int take_source(struct penstock_object *c, const struct object_settings *s,
+static int take_source(struct penstock_s3 *c, const struct object_settings *s,
 		       struct penstock_err *err)
 {
 	const struct object_cred_opts opts = {
@@ -25,17 +25,17 @@ static int take_source(struct penstock_object *c, const struct object_settings *
 	};
 	int r;
 
-	if (s->o.flags & PENSTOCK_OBJECT_ANONYMOUS)
+	if (s->o.flags & PENSTOCK_S3_ANONYMOUS)
 		return 0;
 	r = object_cred_open(&c->source, &opts, err);
 	return r < 0 ? r : object_cred_get(c->source, &c->cred, err);
 }
 
 /* Virtual hosts where there is no endpoint, or where it was asked for and can be. */
-static int choose_style(struct penstock_object *c, struct penstock_err *err)
+static int choose_style(struct penstock_s3 *c, struct penstock_err *err)
 {
-	c->virtual_host = c->opts.style == PENSTOCK_OBJECT_STYLE_VIRTUAL ||
-			  (c->opts.style == PENSTOCK_OBJECT_STYLE_AUTO && c->aws);
+	c->virtual_host = c->opts.style == PENSTOCK_S3_STYLE_VIRTUAL ||
+			  (c->opts.style == PENSTOCK_S3_STYLE_AUTO && c->aws);
 	for (unsigned i = 0; c->virtual_host && i < c->endpoints.nr; i++)
 		if (!object_url_takes_buckets(&c->endpoints.v[i].url))
 			return penstock_fail(
@@ -46,7 +46,7 @@ static int choose_style(struct penstock_object *c, struct penstock_err *err)
 	return 0;
 }
 
-static void seed(struct penstock_object *c)
+static void seed(struct penstock_s3 *c)
 {
 	struct timespec ts;
 
@@ -58,8 +58,7 @@ static void seed(struct penstock_object *c)
 	c->endpoints.next = (unsigned)penstock_random_below(&c->random, OBJECT_ENDPOINTS);
 }
 
-static int client_init(struct penstock_object *c, struct object_settings *s,
-		       struct penstock_err *err)
+static int client_init(struct penstock_s3 *c, struct object_settings *s, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -88,11 +87,11 @@ static int client_init(struct penstock_object *c, struct object_settings *s,
 	return r;
 }
 
-int penstock_object_open(struct penstock_object **out, const struct penstock_object_opts *opts,
-			 struct penstock_err *err)
+int penstock_s3_open(struct penstock_s3 **out, const struct penstock_s3_opts *opts,
+		     struct penstock_err *err)
 {
 	struct object_settings s;
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 	const char *why;
 	int r = object_settings_load(&s, opts, err);
 
@@ -115,13 +114,13 @@ int penstock_object_open(struct penstock_object **out, const struct penstock_obj
 	c->opts.key_id = c->opts.secret = c->opts.token = NULL;
 	c->opts.env = NULL;
 	if (r < 0)
-		penstock_object_close(c);
+		penstock_s3_close(c);
 	else
 		*out = c;
 	return r;
 }
 
-void penstock_object_close(struct penstock_object *c)
+void penstock_s3_close(struct penstock_s3 *c)
 {
 	if (!c)
 		return;
@@ -143,7 +142,7 @@ void penstock_object_close(struct penstock_object *c)
 /* --------------------------------------------------------------------- keys */
 
 /* Under the lock. */
-static bool keys_are_due(const struct penstock_object *c)
+static bool keys_are_due(const struct penstock_s3 *c)
 {
 	const uint64_t early = 300ull * 1000000000u;
 	struct timespec ts;
@@ -154,7 +153,7 @@ static bool keys_are_due(const struct penstock_object *c)
 	return (uint64_t)ts.tv_sec * 1000000000u + early >= c->cred.expires_ns;
 }
 
-int object_client_keys(struct penstock_object *c, struct penstock_err *err)
+int object_client_keys(struct penstock_s3 *c, struct penstock_err *err)
 {
 	struct object_cred fresh = {0}, old;
 	bool due;
@@ -178,7 +177,7 @@ int object_client_keys(struct penstock_object *c, struct penstock_err *err)
 
 static void *refresh(void *arg)
 {
-	struct penstock_object *c = arg;
+	struct penstock_s3 *c = arg;
 
 	object_client_keys(c, NULL); /* who may wait is told of an error */
 	pthread_mutex_lock(&c->lock);
@@ -187,7 +186,7 @@ static void *refresh(void *arg)
 	return NULL;
 }
 
-void object_client_keys_soon(struct penstock_object *c)
+void object_client_keys_soon(struct penstock_s3 *c)
 {
 	pthread_mutex_lock(&c->lock);
 	if (!c->refreshing && keys_are_due(c)) {
@@ -198,7 +197,7 @@ void object_client_keys_soon(struct penstock_object *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-const char *object_client_region(const struct penstock_object *c, const char *bucket)
+const char *object_client_region(const struct penstock_s3 *c, const char *bucket)
 {
 	for (unsigned i = 0; i < c->nr_regions; i++)
 		if (!strcmp(c->regions[i].bucket, bucket))
@@ -208,9 +207,9 @@ const char *object_client_region(const struct penstock_object *c, const char *bu
 
 /* ---------------------------------------------------------------- statistics */
 
-int penstock_object_get_stats(struct penstock_object *c, struct penstock_object_stats *stats)
+int penstock_s3_get_stats(struct penstock_s3 *c, struct penstock_s3_stats *stats)
 {
-	struct penstock_object_stats s;
+	struct penstock_s3_stats s;
 
 	pthread_mutex_lock(&c->lock);
 	s = c->stats;
@@ -220,22 +219,21 @@ int penstock_object_get_stats(struct penstock_object *c, struct penstock_object_
 	s.region = c->region;
 	s.style = c->virtual_host ? "virtual" : "path";
 	s.checksum = object_sum_word(c);
-	s.payload = c->opts.flags & PENSTOCK_OBJECT_SIGN_BODY ? "signed" : "unsigned";
+	s.payload = c->opts.flags & PENSTOCK_S3_SIGN_BODY ? "signed" : "unsigned";
 	s.credentials = c->source ? object_cred_name(c->source) : "none";
 	return object_struct_give(stats, &s, sizeof(s));
 }
 
-void object_times_get(struct penstock_object *c, enum object_time which, struct object_times *ret)
+void object_times_get(struct penstock_s3 *c, enum object_time which, struct object_times *ret)
 {
 	pthread_mutex_lock(&c->lock);
 	*ret = c->times[which];
 	pthread_mutex_unlock(&c->lock);
 }
 
-int penstock_object_get_endpoint(struct penstock_object *c, uint32_t i,
-				 struct penstock_object_endpoint *e)
+int penstock_s3_get_endpoint(struct penstock_s3 *c, uint32_t i, struct penstock_s3_endpoint *e)
 {
-	struct penstock_object_endpoint mine = {0};
+	struct penstock_s3_endpoint mine = {0};
 	const struct object_endpoint *from;
 
 	if (i >= c->endpoints.nr)

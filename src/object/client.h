@@ -6,7 +6,7 @@
  * A client and its requests.  An object_req is one request to the store with all its attempts; what
  * it is about is set once, then it belongs to the transport's thread until done().
  */
-#include <penstock/object.h>
+#include <penstock/s3.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -39,11 +39,11 @@ struct object_region {
 	char region[64];
 };
 
-struct penstock_object {
+struct penstock_s3 {
 	struct http *http;
 	struct http_opts http_opts;
 	struct object_cred_source *source; /* NULL: nothing is signed */
-	struct penstock_object_opts opts;  /* with what was left open filled in; strings NULL */
+	struct penstock_s3_opts opts;      /* with what was left open filled in; strings NULL */
 	char *ca_file;
 	char region[64];
 	bool aws; /* no endpoint was given */
@@ -61,13 +61,13 @@ struct penstock_object {
 	int64_t skew_s;
 	uint32_t limit, calm; /* in flight; successes since that was changed */
 	uint64_t slowed_ns;   /* when it was lowered */
-	struct penstock_object_stats stats;
+	struct penstock_s3_stats stats;
 	struct object_times times[OBJECT_TIMES];
 };
 
 struct object_req {
 	struct http_req http; /* first: the transport hands this back */
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 
 	/* What is asked for. */
 	const char *what; /* in messages: "read" */
@@ -79,7 +79,7 @@ struct object_req {
 	bool ranged;
 	bool whole;       /* ask without a range first: only such answers have a checksum */
 	uint64_t at, len; /* of the range; into http.into */
-	char etag[PENSTOCK_OBJECT_ETAG]; /* must be this one; "": any */
+	char etag[PENSTOCK_S3_ETAG]; /* must be this one; "": any */
 	bool is_new, conditional;
 	bool slow;  /* the store may think for long before it answers */
 	bool hurry; /* who starts it must not wait, for keys neither */
@@ -114,7 +114,7 @@ struct object_req {
 /* ------------------------------------------------------------------- requests */
 
 /* For @uri; @whole: with a key. */
-int object_req_init(struct object_req *r, struct penstock_object *c, enum http_method method,
+int object_req_init(struct object_req *r, struct penstock_s3 *c, enum http_method method,
 		    const char *what, const char *uri, bool whole, struct penstock_err *err);
 void object_req_header(struct object_req *r, const char *name, const char *value);
 void object_req_fini(struct object_req *r);
@@ -135,22 +135,22 @@ void object_attempt_end(struct http_req *h);
 
 /* Fill in what the caller left open, by the environment where that is allowed.  0 or -errno. */
 struct object_settings {
-	struct penstock_object_opts o;
+	struct penstock_s3_opts o;
 	char *endpoint, *ca_file;
 	char region[64];
 };
-int object_settings_load(struct object_settings *s, const struct penstock_object_opts *user,
+int object_settings_load(struct object_settings *s, const struct penstock_s3_opts *user,
 			 struct penstock_err *err);
 void object_settings_free(struct object_settings *s);
 /* Copy what of a struct that we know fits into the caller's, which begins with its size. */
 int object_struct_give(void *user, const void *ours, uint32_t size);
 
 /* Keys for the next attempts, asked for again where they are due; in the caller's thread. */
-int object_client_keys(struct penstock_object *c, struct penstock_err *err);
+int object_client_keys(struct penstock_s3 *c, struct penstock_err *err);
 /* The same by a thread of its own: until it has them the old ones must do. */
-void object_client_keys_soon(struct penstock_object *c);
+void object_client_keys_soon(struct penstock_s3 *c);
 /* Of a bucket, as far as is known; under the lock. */
-const char *object_client_region(const struct penstock_object *c, const char *bucket);
+const char *object_client_region(const struct penstock_s3 *c, const char *bucket);
 
 /* ------------------------------------------------------------------- checksums */
 
@@ -164,11 +164,10 @@ struct object_sum {
 	const char *element; /* of CompleteMultipartUpload */
 	char value[24];
 };
-bool object_sum(struct object_sum *s, const struct penstock_object *c, const void *buf,
-		uint64_t len);
+bool object_sum(struct object_sum *s, const struct penstock_s3 *c, const void *buf, uint64_t len);
 /* The names only, without a value. */
-bool object_sum_names(struct object_sum *s, const struct penstock_object *c);
-const char *object_sum_word(const struct penstock_object *c);
+bool object_sum_names(struct object_sum *s, const struct penstock_s3 *c);
+const char *object_sum_word(const struct penstock_s3 *c);
 /* Base64 of a CRC, as S3 writes it. */
 void object_sum_base64(char out[24], uint64_t crc, unsigned bytes);
 /* The value of Content-MD5; false where there is none to be had. */
@@ -176,13 +175,13 @@ enum { OBJECT_MD5 = 25 };
 bool object_md5(char out[OBJECT_MD5], const void *buf, size_t len);
 uint64_t object_crc64nvme(uint64_t crc, const void *buf, uint64_t len);
 
-/* penstock_object_put() with a Content-Type, NULL: none. */
-int object_put(struct penstock_object *c, const char *uri, const void *buf, uint64_t len,
+/* penstock_s3_put() with a Content-Type, NULL: none. */
+int object_put(struct penstock_s3 *c, const char *uri, const void *buf, uint64_t len,
 	       uint32_t flags, const char *etag, const char *content_type,
-	       struct penstock_object_info *info, struct penstock_err *err);
+	       struct penstock_s3_info *info, struct penstock_err *err);
 
 /* What a write came to. */
-void object_info_give(struct penstock_object_info *user, const struct object_req *r, uint64_t bytes,
+void object_info_give(struct penstock_s3_info *user, const struct object_req *r, uint64_t bytes,
 		      const struct object_sum *sum);
 
 #endif

@@ -22,7 +22,7 @@ static int copy_source(struct object_str *source, const char *from, struct penst
 }
 
 /* The answer has its ETag in a document. */
-static int copy_result(struct object_req *r, uint64_t bytes, struct penstock_object_info *info,
+static int copy_result(struct object_req *r, uint64_t bytes, struct penstock_s3_info *info,
 		       struct penstock_err *err)
 {
 	CLEANUP_FREE char *etag = object_answer_text(r->http.text.s, r->http.text.len, "ETag");
@@ -38,13 +38,13 @@ static int copy_result(struct object_req *r, uint64_t bytes, struct penstock_obj
 	return 0;
 }
 
-int penstock_object_copy(struct penstock_object *c, const char *from, const char *to,
-			 struct penstock_object_info *info, struct penstock_err *err)
+int penstock_s3_copy(struct penstock_s3 *c, const char *from, const char *to,
+		     struct penstock_s3_info *info, struct penstock_err *err)
 {
-	struct penstock_object_info there = {.size = sizeof(there)};
+	struct penstock_s3_info there = {.size = sizeof(there)};
 	struct object_str source = {0};
 	struct object_req r;
-	int code = penstock_object_stat(c, from, &there, err);
+	int code = penstock_s3_stat(c, from, &there, err);
 
 	if (code < 0)
 		return code;

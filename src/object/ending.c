@@ -44,7 +44,7 @@ static struct object_outcome outcome_of(struct object_req *r)
 }
 
 /* Fewer in flight, at once and once for all that say so together; more again one by one. */
-static void adjust_limit(struct penstock_object *c, enum object_verdict v)
+static void adjust_limit(struct penstock_s3 *c, enum object_verdict v)
 {
 	uint64_t now = clock_ns();
 
@@ -84,8 +84,8 @@ static void count_times(struct object_req *r, enum object_verdict v)
 static void ending_count(struct object_req *r, const struct object_outcome *o,
 			 enum object_verdict v)
 {
-	struct penstock_object *c = r->c;
-	struct penstock_object_stats *s = &c->stats;
+	struct penstock_s3 *c = r->c;
+	struct penstock_s3_stats *s = &c->stats;
 	struct http_req *h = &r->http;
 
 	s->throttled += v == OBJECT_SLOWER;
@@ -182,7 +182,7 @@ static bool keep_progress(struct object_req *r)
 
 static void again(struct object_req *r, const struct object_outcome *o)
 {
-	struct penstock_object *c = r->c;
+	struct penstock_s3 *c = r->c;
 	uint64_t delay, spent = clock_ns() - r->start_ns;
 	bool blamed = object_blames_endpoint(o);
 
@@ -212,7 +212,7 @@ static void again(struct object_req *r, const struct object_outcome *o)
 /* The bucket is in another region; false: it was said to be in none. */
 static bool move_region(struct object_req *r)
 {
-	struct penstock_object *c = r->c;
+	struct penstock_s3 *c = r->c;
 	const char *region = r->http.head.region;
 	struct object_region *e = NULL;
 

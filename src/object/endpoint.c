@@ -2,7 +2,7 @@
 #include "object/endpoint.h"
 
 #include <errno.h>
-#include <penstock/object.h>
+#include <penstock/s3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,7 +144,7 @@ static int pick_any(const struct object_endpoints *s, uint64_t number, int avoid
 	return -1;
 }
 
-/* In turns; with PENSTOCK_OBJECT_LEAST of those that have the fewest in flight. */
+/* In turns; with PENSTOCK_S3_LEAST of those that have the fewest in flight. */
 static int pick_next(struct object_endpoints *s, int avoid, uint64_t now_ns)
 {
 	int best = -1;
@@ -158,7 +158,7 @@ static int pick_next(struct object_endpoints *s, int avoid, uint64_t now_ns)
 		if (best < 0 || e->down || e->in_flight < s->v[best].in_flight)
 			best = (int)i;
 		/* One that is due for a try comes first: nobody else would find out. */
-		if (e->down || s->balance != PENSTOCK_OBJECT_LEAST)
+		if (e->down || s->balance != PENSTOCK_S3_LEAST)
 			break;
 	}
 	if (best >= 0)
@@ -171,9 +171,9 @@ static int pick_usable(struct object_endpoints *s, int avoid, uint64_t now_ns)
 {
 	unsigned mine = s->rank % s->nr;
 
-	if (s->balance == PENSTOCK_OBJECT_RANDOM)
+	if (s->balance == PENSTOCK_S3_RANDOM)
 		return pick_any(s, penstock_random_next(&s->random), avoid, now_ns);
-	if (s->balance != PENSTOCK_OBJECT_RANK)
+	if (s->balance != PENSTOCK_S3_RANK)
 		return pick_next(s, avoid, now_ns);
 	if (is_usable(s, mine, avoid, now_ns))
 		return (int)mine;

@@ -31,7 +31,7 @@ struct object_endpoint {
 struct object_endpoints {
 	struct object_endpoint *v;
 	unsigned nr;
-	uint32_t balance; /* enum penstock_object_balance */
+	uint32_t balance; /* enum penstock_s3_balance */
 	uint32_t rank;
 	unsigned next;
 	struct penstock_random random;

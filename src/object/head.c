@@ -58,7 +58,7 @@ static const struct field {
 	const char *name;
 	size_t at, size;
 } fields[] = {
-	{"etag", offsetof(struct http_head, etag), PENSTOCK_OBJECT_ETAG},
+	{"etag", offsetof(struct http_head, etag), PENSTOCK_S3_ETAG},
 	{"date", offsetof(struct http_head, date), 40},
 	{"last-modified", offsetof(struct http_head, modified), 40},
 	{"x-amz-bucket-region", offsetof(struct http_head, region), 64},

@@ -6,7 +6,7 @@
  * The transport: requests of HTTP/1.1 over many connections, by libcurl.  One thread owns all of
  * it; what a request calls back runs there.  Knows nothing of objects.
  */
-#include <penstock/object.h>
+#include <penstock/s3.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,7 +27,7 @@ struct http_head {
 	uint64_t length; /* Content-Length */
 	bool has_range;
 	uint64_t range_at, range_len, range_total; /* Content-Range; total UINT64_MAX: "*" */
-	char etag[PENSTOCK_OBJECT_ETAG];
+	char etag[PENSTOCK_S3_ETAG];
 	char date[40], modified[40];
 	char region[64];    /* x-amz-bucket-region */
 	char location[512]; /* of a redirect; "" too where it is longer */

@@ -7,8 +7,8 @@
 
 #include "object/client.h"
 
-struct penstock_object_list {
-	struct penstock_object *c;
+struct penstock_s3_list {
+	struct penstock_s3 *c;
 	char *uri; /* of the bucket */
 	struct object_name name;
 	uint32_t flags;
@@ -17,13 +17,13 @@ struct penstock_object_list {
 	size_t at;
 };
 
-int penstock_object_list_open(struct penstock_object_list **out, struct penstock_object *c,
-			      const char *uri, uint32_t flags, struct penstock_err *err)
+int penstock_s3_list_open(struct penstock_s3_list **out, struct penstock_s3 *c, const char *uri,
+			  uint32_t flags, struct penstock_err *err)
 {
-	struct penstock_object_list *l;
+	struct penstock_s3_list *l;
 	int r;
 
-	if (flags & ~(PENSTOCK_OBJECT_LIST_FLAT | PENSTOCK_OBJECT_LIST_UPLOADS))
+	if (flags & ~(PENSTOCK_S3_LIST_FLAT | PENSTOCK_S3_LIST_UPLOADS))
 		return penstock_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing", flags);
 	l = calloc(1, sizeof(*l));
 	if (!l)
@@ -36,13 +36,13 @@ int penstock_object_list_open(struct penstock_object_list **out, struct penstock
 		r = penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	if (r < 0)
-		penstock_object_list_close(l);
+		penstock_s3_list_close(l);
 	else
 		*out = l;
 	return r;
 }
 
-void penstock_object_list_close(struct penstock_object_list *l)
+void penstock_s3_list_close(struct penstock_s3_list *l)
 {
 	if (!l)
 		return;
@@ -60,9 +60,9 @@ static void add_parameter(struct object_str *q, const char *name, const char *va
 	object_str_encode(q, value, false);
 }
 
-static void make_query(struct object_str *q, const struct penstock_object_list *l)
+static void make_query(struct object_str *q, const struct penstock_s3_list *l)
 {
-	bool uploads = l->flags & PENSTOCK_OBJECT_LIST_UPLOADS;
+	bool uploads = l->flags & PENSTOCK_S3_LIST_UPLOADS;
 
 	if (!uploads) {
 		add_parameter(q, "list-type", "2");
@@ -72,7 +72,7 @@ static void make_query(struct object_str *q, const struct penstock_object_list *
 		add_parameter(q, "key-marker", l->page.next);
 		add_parameter(q, "upload-id-marker", l->page.next_upload);
 	}
-	if (!(l->flags & PENSTOCK_OBJECT_LIST_FLAT))
+	if (!(l->flags & PENSTOCK_S3_LIST_FLAT))
 		add_parameter(q, "delimiter", "/");
 	if (l->name.key[0])
 		add_parameter(q, "prefix", l->name.key);
@@ -86,7 +86,7 @@ static bool is_stuck(const struct object_page *old, const struct object_page *pa
 		       page->next_upload ? page->next_upload : "");
 }
 
-static int next_page(struct penstock_object_list *l, struct penstock_err *err)
+static int next_page(struct penstock_s3_list *l, struct penstock_err *err)
 {
 	struct object_str query = {0};
 	struct object_page page;
@@ -119,10 +119,10 @@ static int next_page(struct penstock_object_list *l, struct penstock_err *err)
 	return 0;
 }
 
-int penstock_object_list_next(struct penstock_object_list *l, struct penstock_object_entry *entry,
-			      struct penstock_err *err)
+int penstock_s3_list_next(struct penstock_s3_list *l, struct penstock_s3_entry *entry,
+			  struct penstock_err *err)
 {
-	struct penstock_object_entry e = {0};
+	struct penstock_s3_entry e = {0};
 	const struct object_item *i;
 	int r;
 

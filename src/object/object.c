@@ -12,10 +12,10 @@ static int64_t answer_time(const struct object_req *r)
 	return object_time_http(r->http.head.modified);
 }
 
-void object_info_give(struct penstock_object_info *user, const struct object_req *r, uint64_t bytes,
+void object_info_give(struct penstock_s3_info *user, const struct object_req *r, uint64_t bytes,
 		      const struct object_sum *sum)
 {
-	struct penstock_object_info info = {.bytes = bytes};
+	struct penstock_s3_info info = {.bytes = bytes};
 
 	if (!user)
 		return;
@@ -32,14 +32,14 @@ void object_info_give(struct penstock_object_info *user, const struct object_req
 	object_struct_give(user, &info, sizeof(info));
 }
 
-int penstock_object_stat(struct penstock_object *c, const char *uri,
-			 struct penstock_object_info *info, struct penstock_err *err)
+int penstock_s3_stat(struct penstock_s3 *c, const char *uri, struct penstock_s3_info *info,
+		     struct penstock_err *err)
 {
 	struct object_req r;
 	int code = object_req_init(&r, c, HTTP_HEAD, "stat", uri, true, err);
 
 	if (code == 0) {
-		if (c->opts.checksum != PENSTOCK_OBJECT_SUM_NONE)
+		if (c->opts.checksum != PENSTOCK_S3_SUM_NONE)
 			object_req_header(&r, "x-amz-checksum-mode", "ENABLED");
 		code = object_req_run(&r, err);
 	}
@@ -55,9 +55,8 @@ int penstock_object_stat(struct penstock_object *c, const char *uri,
 static int sum_acknowledged(struct object_req *r, const struct object_sum *sum,
 			    struct penstock_err *err)
 {
-	const char *told = r->c->opts.checksum == PENSTOCK_OBJECT_SUM_CRC64NVME
-				   ? r->http.head.crc64nvme
-				   : r->http.head.crc32c;
+	const char *told = r->c->opts.checksum == PENSTOCK_S3_SUM_CRC64NVME ? r->http.head.crc64nvme
+									    : r->http.head.crc32c;
 
 	if (!sum->value[0] || !told[0] || strchr(told, '-'))
 		return 0;
@@ -73,26 +72,26 @@ static int sum_acknowledged(struct object_req *r, const struct object_sum *sum,
 	return 0;
 }
 
-int object_put(struct penstock_object *c, const char *uri, const void *buf, uint64_t len,
+int object_put(struct penstock_s3 *c, const char *uri, const void *buf, uint64_t len,
 	       uint32_t flags, const char *etag, const char *content_type,
-	       struct penstock_object_info *info, struct penstock_err *err)
+	       struct penstock_s3_info *info, struct penstock_err *err)
 {
 	struct object_sum sum = {0};
 	struct object_req r;
 	int code;
 
-	if (flags & ~PENSTOCK_OBJECT_NEW)
+	if (flags & ~PENSTOCK_S3_NEW)
 		return penstock_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing", flags);
 	if (len > OBJECT_PUT_MAX)
 		return penstock_fail(err, -EFBIG, "%s: more than 5 GiB need an upload in parts",
 				     uri);
-	if (etag && strlen(etag) >= PENSTOCK_OBJECT_ETAG)
+	if (etag && strlen(etag) >= PENSTOCK_S3_ETAG)
 		return penstock_fail(err, -EINVAL, "%s: '%.40s...' is no ETag", uri, etag);
 	code = object_req_init(&r, c, HTTP_PUT, "put", uri, true, err);
 	if (code == 0) {
 		r.http.body = buf;
 		r.http.body_len = len;
-		r.is_new = flags & PENSTOCK_OBJECT_NEW;
+		r.is_new = flags & PENSTOCK_S3_NEW;
 		if (etag)
 			memcpy(r.etag, etag, strlen(etag) + 1);
 		r.conditional = r.is_new || etag;
@@ -110,15 +109,15 @@ int object_put(struct penstock_object *c, const char *uri, const void *buf, uint
 	return code;
 }
 
-int penstock_object_put(struct penstock_object *c, const char *uri, const void *buf, uint64_t len,
-			uint32_t flags, const char *etag, struct penstock_object_info *info,
-			struct penstock_err *err)
+int penstock_s3_put(struct penstock_s3 *c, const char *uri, const void *buf, uint64_t len,
+		    uint32_t flags, const char *etag, struct penstock_s3_info *info,
+		    struct penstock_err *err)
 {
 	return object_put(c, uri, buf, len, flags, etag, NULL, info, err);
 }
 
-int penstock_object_abort(struct penstock_object *c, const char *uri, const char *id,
-			  struct penstock_err *err)
+int penstock_s3_upload_discard(struct penstock_s3 *c, const char *uri, const char *id,
+			       struct penstock_err *err)
 {
 	struct object_str query = {0};
 	struct object_req r;
@@ -169,7 +168,7 @@ static int batch_result(struct object_req *r, struct penstock_err *err)
 }
 
 /* Keys of one bucket, in @doc. */
-static int delete_batch(struct penstock_object *c, const char *bucket, struct object_str *doc,
+static int delete_batch(struct penstock_s3 *c, const char *bucket, struct object_str *doc,
 			struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = NULL;
@@ -204,7 +203,7 @@ static int delete_batch(struct penstock_object *c, const char *bucket, struct ob
 }
 
 /* From @uris[@at] on, as many as go together; *@at is then the next.  */
-static int delete_some(struct penstock_object *c, const char *const *uris, uint64_t n, uint64_t *at,
+static int delete_some(struct penstock_s3 *c, const char *const *uris, uint64_t n, uint64_t *at,
 		       struct penstock_err *err)
 {
 	struct object_str doc = {0};
@@ -235,8 +234,8 @@ static int delete_some(struct penstock_object *c, const char *const *uris, uint6
 	return r;
 }
 
-int penstock_object_delete(struct penstock_object *c, const char *const *uris, uint64_t n,
-			   struct penstock_err *err)
+int penstock_s3_delete(struct penstock_s3 *c, const char *const *uris, uint64_t n,
+		       struct penstock_err *err)
 {
 	struct penstock_err why;
 	struct object_name name;

@@ -15,9 +15,9 @@ struct fetch;
 /* One read of the caller's. */
 struct job {
 	struct fetch *f;
-	struct penstock_object_range *read;
-	char etag[PENSTOCK_OBJECT_ETAG]; /* of the object, once known; the transport's thread's */
-	uint64_t total;                  /* its size, UINT64_MAX: not known yet */
+	struct penstock_s3_range *read;
+	char etag[PENSTOCK_S3_ETAG]; /* of the object, once known; the transport's thread's */
+	uint64_t total;              /* its size, UINT64_MAX: not known yet */
 	bool replaced;
 	struct object_req *parts;
 	uint64_t nr;
@@ -70,8 +70,8 @@ static void read_part_done(struct object_req *r)
 
 /* ----------------------------------------------------------------------- cutting */
 
-static int job_init(struct job *j, struct fetch *f, struct penstock_object *c,
-		    struct penstock_object_range *read, struct penstock_err *err)
+static int job_init(struct job *j, struct fetch *f, struct penstock_s3 *c,
+		    struct penstock_s3_range *read, struct penstock_err *err)
 {
 	uint64_t part = c->opts.part;
 
@@ -81,7 +81,7 @@ static int job_init(struct job *j, struct fetch *f, struct penstock_object *c,
 	j->total = UINT64_MAX;
 	if (read->etag && strlen(read->etag) >= sizeof(j->etag))
 		return penstock_fail(err, -EINVAL, "%s: an ETag has fewer than %d characters",
-				     read->uri, PENSTOCK_OBJECT_ETAG);
+				     read->uri, PENSTOCK_S3_ETAG);
 	if (read->etag)
 		memcpy(j->etag, read->etag, strlen(read->etag) + 1);
 	if (read->len > INT64_MAX || read->offset > INT64_MAX - read->len)
@@ -106,7 +106,7 @@ static int job_init(struct job *j, struct fetch *f, struct penstock_object *c,
 		r->prepare = part_prepare;
 		r->done = read_part_done;
 		r->arg = j;
-		if (c->opts.checksum != PENSTOCK_OBJECT_SUM_NONE)
+		if (c->opts.checksum != PENSTOCK_S3_SUM_NONE)
 			object_req_header(r, "x-amz-checksum-mode", "ENABLED");
 	}
 	return 0;
@@ -124,7 +124,7 @@ static void job_fini(struct job *j)
 /* Bytes, from the beginning on; -errno of the first range that failed. */
 static int64_t job_result(const struct job *j, struct penstock_err *err)
 {
-	const struct penstock_object_range *read = j->read;
+	const struct penstock_s3_range *read = j->read;
 	uint64_t sum = 0, want = read->len;
 
 	for (uint64_t i = 0; i < j->nr; i++) {
@@ -151,7 +151,7 @@ static int jobs_finish(struct job *jobs, uint64_t nr, struct penstock_err *err)
 	int first = 0;
 
 	for (uint64_t i = 0; i < nr; i++) {
-		struct penstock_object_range *read = jobs[i].read;
+		struct penstock_s3_range *read = jobs[i].read;
 
 		read->res = job_result(&jobs[i], &why);
 		memcpy(read->got, jobs[i].etag, sizeof(read->got));
@@ -172,8 +172,8 @@ static void read_run_all(struct fetch *f, struct job *jobs, uint64_t nr)
 	pthread_mutex_unlock(&f->lock);
 }
 
-int penstock_object_fetch(struct penstock_object *c, struct penstock_object_range *reads,
-			  uint64_t n, struct penstock_err *err)
+int penstock_s3_fetch(struct penstock_s3 *c, struct penstock_s3_range *reads, uint64_t n,
+		      struct penstock_err *err)
 {
 	struct fetch f = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
 	struct job *jobs = calloc(n ? n : 1, sizeof(*jobs));
@@ -201,12 +201,12 @@ int penstock_object_fetch(struct penstock_object *c, struct penstock_object_rang
 	return r;
 }
 
-int64_t penstock_object_read(struct penstock_object *c, const char *uri, void *buf, uint64_t len,
-			     uint64_t offset, const char *etag, struct penstock_err *err)
+int64_t penstock_s3_read(struct penstock_s3 *c, const char *uri, void *buf, uint64_t len,
+			 uint64_t offset, const char *etag, struct penstock_err *err)
 {
-	struct penstock_object_range read = {
+	struct penstock_s3_range read = {
 		.uri = uri, .buf = buf, .len = len, .offset = offset, .etag = etag};
-	int r = penstock_object_fetch(c, &read, 1, err);
+	int r = penstock_s3_fetch(c, &read, 1, err);
 
 	return r < 0 ? r : read.res;
 }

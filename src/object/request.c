@@ -6,7 +6,7 @@
 
 #include "object/client.h"
 
-int object_req_init(struct object_req *r, struct penstock_object *c, enum http_method method,
+int object_req_init(struct object_req *r, struct penstock_s3 *c, enum http_method method,
 		    const char *what, const char *uri, bool whole, struct penstock_err *err)
 {
 	memset(r, 0, sizeof(*r));
@@ -36,7 +36,7 @@ void object_req_fini(struct object_req *r)
 
 void object_req_start(struct object_req *r)
 {
-	struct penstock_object *c = r->c;
+	struct penstock_s3 *c = r->c;
 	int code = 0;
 
 	if (r->hurry)
@@ -52,7 +52,7 @@ void object_req_start(struct object_req *r)
 		r->done(r);
 		return;
 	}
-	if (c->opts.flags & PENSTOCK_OBJECT_SIGN_BODY && r->http.body_len)
+	if (c->opts.flags & PENSTOCK_S3_SIGN_BODY && r->http.body_len)
 		object_sha256_hex(r->payload, r->http.body, r->http.body_len);
 	http_submit(c->http, &r->http);
 }

@@ -22,7 +22,7 @@ int object_struct_give(void *user, const void *ours, uint32_t size)
 
 /* ------------------------------------------------------------------ environment */
 
-static const char *env_of(const struct penstock_object_opts *o, const char *name)
+static const char *env_of(const struct penstock_s3_opts *o, const char *name)
 {
 	const char *v = o->env ? o->env(name) : NULL;
 
@@ -30,7 +30,7 @@ static const char *env_of(const struct penstock_object_opts *o, const char *name
 }
 
 /* The first of @names (ended by NULL) that is set. */
-static const char *first_of(const struct penstock_object_opts *o, const char *given,
+static const char *first_of(const struct penstock_s3_opts *o, const char *given,
 			    const char *const *names)
 {
 	for (; !given && *names; names++)
@@ -117,18 +117,18 @@ static int check_u32(uint32_t *v, const char *name, uint32_t preset, uint32_t mo
 	return 0;
 }
 
-static int settings_check_ranges(struct penstock_object_opts *o, struct penstock_err *err)
+static int settings_check_ranges(struct penstock_s3_opts *o, struct penstock_err *err)
 {
 	int r = 0;
 
-	if (o->flags & ~(PENSTOCK_OBJECT_ANONYMOUS | PENSTOCK_OBJECT_SIGN_BODY))
+	if (o->flags & ~(PENSTOCK_S3_ANONYMOUS | PENSTOCK_S3_SIGN_BODY))
 		return penstock_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing",
 				     o->flags);
-	if (o->style > PENSTOCK_OBJECT_STYLE_VIRTUAL)
+	if (o->style > PENSTOCK_S3_STYLE_VIRTUAL)
 		return penstock_fail(err, -EINVAL, "style: %u is outside 0..2", o->style);
-	if (o->balance > PENSTOCK_OBJECT_RANK)
+	if (o->balance > PENSTOCK_S3_RANK)
 		return penstock_fail(err, -EINVAL, "balance: %u is outside 0..3", o->balance);
-	if (o->checksum > PENSTOCK_OBJECT_SUM_NONE)
+	if (o->checksum > PENSTOCK_S3_SUM_NONE)
 		return penstock_fail(err, -EINVAL, "checksum: %u is outside 0..3", o->checksum);
 	if (!o->key_id != !o->secret)
 		return penstock_fail(err, -EINVAL, "key_id and secret go together");
@@ -147,7 +147,7 @@ static int settings_check_ranges(struct penstock_object_opts *o, struct penstock
 	return r;
 }
 
-int object_settings_load(struct object_settings *s, const struct penstock_object_opts *user,
+int object_settings_load(struct object_settings *s, const struct penstock_s3_opts *user,
 			 struct penstock_err *err)
 {
 	static const char *const ca[] = {"AWS_CA_BUNDLE", NULL};

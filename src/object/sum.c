@@ -82,35 +82,34 @@ bool object_md5(char out[OBJECT_MD5], const void *buf, size_t len)
 	return true;
 }
 
-bool object_sum_names(struct object_sum *s, const struct penstock_object *c)
+bool object_sum_names(struct object_sum *s, const struct penstock_s3 *c)
 {
-	bool crc64 = c->opts.checksum == PENSTOCK_OBJECT_SUM_CRC64NVME;
+	bool crc64 = c->opts.checksum == PENSTOCK_S3_SUM_CRC64NVME;
 
 	memset(s, 0, sizeof(*s));
 	s->header = crc64 ? "x-amz-checksum-crc64nvme" : "x-amz-checksum-crc32c";
 	s->algorithm = crc64 ? "CRC64NVME" : "CRC32C";
 	s->element = crc64 ? "ChecksumCRC64NVME" : "ChecksumCRC32C";
-	return c->opts.checksum != PENSTOCK_OBJECT_SUM_NONE;
+	return c->opts.checksum != PENSTOCK_S3_SUM_NONE;
 }
 
-bool object_sum(struct object_sum *s, const struct penstock_object *c, const void *buf,
-		uint64_t len)
+bool object_sum(struct object_sum *s, const struct penstock_s3 *c, const void *buf, uint64_t len)
 {
 	if (!object_sum_names(s, c))
 		return false;
-	if (c->opts.checksum == PENSTOCK_OBJECT_SUM_CRC64NVME)
+	if (c->opts.checksum == PENSTOCK_S3_SUM_CRC64NVME)
 		object_sum_base64(s->value, object_crc64nvme(0, buf, len), 8);
 	else
 		object_sum_base64(s->value, penstock_crc32c(0, buf, len), 4);
 	return true;
 }
 
-const char *object_sum_word(const struct penstock_object *c)
+const char *object_sum_word(const struct penstock_s3 *c)
 {
 	switch (c->opts.checksum) {
-	case PENSTOCK_OBJECT_SUM_NONE:
+	case PENSTOCK_S3_SUM_NONE:
 		return "none";
-	case PENSTOCK_OBJECT_SUM_CRC64NVME:
+	case PENSTOCK_S3_SUM_CRC64NVME:
 		return "crc64nvme";
 	default:
 		return "crc32c";

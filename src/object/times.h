@@ -7,7 +7,7 @@
 
 #include "base/hist.h"
 
-struct penstock_object;
+struct penstock_s3;
 
 enum object_time {
 	OBJECT_FIRST_BYTE, /* of content that was read */
@@ -22,6 +22,6 @@ struct object_times {
 };
 
 /* A copy of what there is by now. */
-void object_times_get(struct penstock_object *c, enum object_time which, struct object_times *ret);
+void object_times_get(struct penstock_s3 *c, enum object_time which, struct object_times *ret);
 
 #endif

@@ -15,21 +15,21 @@
 
 /* What the store said of a part that it has. */
 struct part {
-	char etag[PENSTOCK_OBJECT_ETAG];
+	char etag[PENSTOCK_S3_ETAG];
 	char sum[24];
 };
 
 struct slot {
 	struct object_req req;
-	struct penstock_upload *u;
+	struct penstock_s3_upload *u;
 	unsigned char *buf;
 	unsigned part; /* from 0 on */
 	struct object_sum sum;
 	bool busy;
 };
 
-struct penstock_upload {
-	struct penstock_object *c;
+struct penstock_s3_upload {
+	struct penstock_s3 *c;
 	char *uri, *etag, *content_type, *id;
 	uint32_t flags;
 	uint64_t size; /* of a part */
@@ -48,7 +48,7 @@ struct penstock_upload {
 
 /* ---------------------------------------------------------------------- opening */
 
-static int upload_size(struct penstock_upload *u, const struct penstock_upload_opts *o,
+static int upload_size(struct penstock_s3_upload *u, const struct penstock_s3_upload_opts *o,
 		       struct penstock_err *err)
 {
 	uint64_t mib = 1 << 20, least;
@@ -74,8 +74,8 @@ static char *copy_or_null(const char *s, bool *failed)
 	return copy;
 }
 
-static int upload_init(struct penstock_upload *u, const char *uri,
-		       const struct penstock_upload_opts *o, struct penstock_err *err)
+static int upload_init(struct penstock_s3_upload *u, const char *uri,
+		       const struct penstock_s3_upload_opts *o, struct penstock_err *err)
 {
 	struct object_name name;
 	bool failed = false;
@@ -84,12 +84,12 @@ static int upload_init(struct penstock_upload *u, const char *uri,
 	object_name_free(&name);
 	if (r < 0)
 		return r;
-	if (o->flags & ~PENSTOCK_OBJECT_NEW)
+	if (o->flags & ~PENSTOCK_S3_NEW)
 		return penstock_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing",
 				     o->flags);
 	if (o->in_flight > 64)
 		return penstock_fail(err, -EINVAL, "in_flight: %u is outside 1..64", o->in_flight);
-	if (o->etag && strlen(o->etag) >= PENSTOCK_OBJECT_ETAG)
+	if (o->etag && strlen(o->etag) >= PENSTOCK_S3_ETAG)
 		return penstock_fail(err, -EINVAL, "%s: '%.40s...' is no ETag", uri, o->etag);
 	u->flags = o->flags;
 	u->uri = copy_or_null(uri, &failed);
@@ -102,7 +102,7 @@ static int upload_init(struct penstock_upload *u, const char *uri,
 	return upload_size(u, o, err);
 }
 
-static void upload_free(struct penstock_upload *u)
+static void upload_free(struct penstock_s3_upload *u)
 {
 	for (unsigned i = 0; u->slots && i < u->nr_slots; i++)
 		free(u->slots[i].buf);
@@ -117,11 +117,11 @@ static void upload_free(struct penstock_upload *u)
 	free(u);
 }
 
-int penstock_upload_open(struct penstock_upload **out, struct penstock_object *c, const char *uri,
-			 const struct penstock_upload_opts *opts, struct penstock_err *err)
+int penstock_s3_upload_open(struct penstock_s3_upload **out, struct penstock_s3 *c, const char *uri,
+			    const struct penstock_s3_upload_opts *opts, struct penstock_err *err)
 {
-	struct penstock_upload_opts o;
-	struct penstock_upload *u;
+	struct penstock_s3_upload_opts o;
+	struct penstock_s3_upload *u;
 	int r = penstock_opts_copy(&o, sizeof(o), opts, err);
 
 	if (r < 0)
@@ -143,7 +143,7 @@ int penstock_upload_open(struct penstock_upload **out, struct penstock_object *c
 /* ------------------------------------------------------------------------ parts */
 
 /* The first stays. */
-static int upload_fail(struct penstock_upload *u, const struct penstock_err *why)
+static int upload_fail(struct penstock_s3_upload *u, const struct penstock_err *why)
 {
 	pthread_mutex_lock(&u->lock);
 	if (u->err.code == 0)
@@ -155,7 +155,7 @@ static int upload_fail(struct penstock_upload *u, const struct penstock_err *why
 static void upload_part_done(struct object_req *r)
 {
 	struct slot *s = r->arg;
-	struct penstock_upload *u = s->u;
+	struct penstock_s3_upload *u = s->u;
 	struct part *p = &u->parts[s->part];
 
 	if (r->code == 0 && !r->http.head.etag[0])
@@ -175,7 +175,7 @@ static void upload_part_done(struct object_req *r)
 }
 
 /* Ask the store for an upload.  0 or -errno. */
-static int upload_begin_parts(struct penstock_upload *u, struct penstock_err *err)
+static int upload_begin_parts(struct penstock_s3_upload *u, struct penstock_err *err)
 {
 	struct object_sum sum;
 	struct object_req r;
@@ -185,7 +185,7 @@ static int upload_begin_parts(struct penstock_upload *u, struct penstock_err *er
 	r.slow = true;
 	if (object_sum_names(&sum, u->c))
 		object_req_header(&r, "x-amz-checksum-algorithm", sum.algorithm);
-	if (u->c->opts.checksum == PENSTOCK_OBJECT_SUM_CRC64NVME)
+	if (u->c->opts.checksum == PENSTOCK_S3_SUM_CRC64NVME)
 		object_req_header(&r, "x-amz-checksum-type", "FULL_OBJECT");
 	if (u->content_type)
 		object_req_header(&r, "content-type", u->content_type);
@@ -203,7 +203,7 @@ static int upload_begin_parts(struct penstock_upload *u, struct penstock_err *er
 	return code;
 }
 
-static int part_query(char **query, const struct penstock_upload *u, unsigned part)
+static int part_query(char **query, const struct penstock_s3_upload *u, unsigned part)
 {
 	struct object_str q = {0};
 
@@ -214,7 +214,7 @@ static int part_query(char **query, const struct penstock_upload *u, unsigned pa
 }
 
 /* Send what the slot holds as the next part. */
-static int part_send(struct penstock_upload *u, struct slot *s, uint64_t len,
+static int part_send(struct penstock_s3_upload *u, struct slot *s, uint64_t len,
 		     struct penstock_err *err)
 {
 	struct object_req *r = &s->req;
@@ -254,7 +254,7 @@ static int part_send(struct penstock_upload *u, struct slot *s, uint64_t len,
 }
 
 /* A slot to fill, with its buffer; NULL after an error.  Waits for one. */
-static struct slot *slot_take(struct penstock_upload *u)
+static struct slot *slot_take(struct penstock_s3_upload *u)
 {
 	struct slot *s = NULL;
 
@@ -273,7 +273,7 @@ static struct slot *slot_take(struct penstock_upload *u)
 /* ---------------------------------------------------------------------- writing */
 
 /* The part is full and more is to come. */
-static int next_part(struct penstock_upload *u, struct penstock_err *err)
+static int next_part(struct penstock_s3_upload *u, struct penstock_err *err)
 {
 	int r = u->id ? 0 : upload_begin_parts(u, err);
 
@@ -287,7 +287,7 @@ static int next_part(struct penstock_upload *u, struct penstock_err *err)
 }
 
 /* Room for at least one byte in u->now. */
-static int upload_make_room(struct penstock_upload *u, struct penstock_err *err)
+static int upload_make_room(struct penstock_s3_upload *u, struct penstock_err *err)
 {
 	int r = u->now && u->fill == u->size ? next_part(u, err) : 0;
 
@@ -299,7 +299,7 @@ static int upload_make_room(struct penstock_upload *u, struct penstock_err *err)
 	return r;
 }
 
-static int first_error(struct penstock_upload *u, struct penstock_err *err)
+static int first_error(struct penstock_s3_upload *u, struct penstock_err *err)
 {
 	int r;
 
@@ -311,8 +311,8 @@ static int first_error(struct penstock_upload *u, struct penstock_err *err)
 	return r;
 }
 
-int penstock_upload_write(struct penstock_upload *u, const void *buf, uint64_t len,
-			  struct penstock_err *err)
+int penstock_s3_upload_write(struct penstock_s3_upload *u, const void *buf, uint64_t len,
+			     struct penstock_err *err)
 {
 	const unsigned char *p = buf;
 	struct penstock_err why;
@@ -339,7 +339,7 @@ int penstock_upload_write(struct penstock_upload *u, const void *buf, uint64_t l
 
 /* ----------------------------------------------------------------------- ending */
 
-static void wait_all(struct penstock_upload *u)
+static void wait_all(struct penstock_s3_upload *u)
 {
 	pthread_mutex_lock(&u->lock);
 	while (u->nr_busy)
@@ -347,7 +347,7 @@ static void wait_all(struct penstock_upload *u)
 	pthread_mutex_unlock(&u->lock);
 }
 
-static void list_parts(struct object_str *doc, const struct penstock_upload *u)
+static void list_parts(struct object_str *doc, const struct penstock_s3_upload *u)
 {
 	struct object_sum sum;
 	bool sums = object_sum_names(&sum, u->c);
@@ -370,13 +370,13 @@ static void list_parts(struct object_str *doc, const struct penstock_upload *u)
  * The answer to an attempt was lost, and the next said that there is no such upload: is the object
  * there, of our size and made of as many parts?
  */
-static int complete_lost(struct penstock_upload *u, struct penstock_object_info *info)
+static int complete_lost(struct penstock_s3_upload *u, struct penstock_s3_info *info)
 {
-	struct penstock_object_info there = {.size = sizeof(there)};
+	struct penstock_s3_info there = {.size = sizeof(there)};
 	char parts[16];
 	size_t len, tail;
 
-	if (penstock_object_stat(u->c, u->uri, &there, NULL) < 0 || there.bytes != u->total)
+	if (penstock_s3_stat(u->c, u->uri, &there, NULL) < 0 || there.bytes != u->total)
 		return -ENOENT;
 	snprintf(parts, sizeof(parts), "-%u\"", u->nr_parts);
 	len = strlen(there.etag);
@@ -389,7 +389,7 @@ static int complete_lost(struct penstock_upload *u, struct penstock_object_info 
 }
 
 /* The request that makes an object of the parts in @doc.  0 or -errno. */
-static int complete_init(struct object_req *r, struct penstock_upload *u, struct object_str *doc,
+static int complete_init(struct object_req *r, struct penstock_s3_upload *u, struct object_str *doc,
 			 struct penstock_err *err)
 {
 	struct object_str query = {0};
@@ -407,7 +407,7 @@ static int complete_init(struct object_req *r, struct penstock_upload *u, struct
 	r->http.body = doc->s;
 	r->http.body_len = doc->len;
 	object_sha256_hex(r->payload, doc->s, doc->len);
-	r->is_new = u->flags & PENSTOCK_OBJECT_NEW;
+	r->is_new = u->flags & PENSTOCK_S3_NEW;
 	if (u->etag)
 		memcpy(r->etag, u->etag, strlen(u->etag) + 1);
 	r->conditional = r->is_new || u->etag;
@@ -418,17 +418,17 @@ static int complete_init(struct object_req *r, struct penstock_upload *u, struct
  * Stores that know conditions of a put may not know those of a commit (radosgw 16) and say nothing:
  * what can be seen is looked at right before.
  */
-static int look_before(struct penstock_upload *u, struct penstock_err *err)
+static int look_before(struct penstock_s3_upload *u, struct penstock_err *err)
 {
-	struct penstock_object_info there = {.size = sizeof(there)};
+	struct penstock_s3_info there = {.size = sizeof(there)};
 	int r;
 
-	if (!u->etag && !(u->flags & PENSTOCK_OBJECT_NEW))
+	if (!u->etag && !(u->flags & PENSTOCK_S3_NEW))
 		return 0;
-	r = penstock_object_stat(u->c, u->uri, &there, err);
+	r = penstock_s3_stat(u->c, u->uri, &there, err);
 	if (r < 0 && r != -ENOENT)
 		return r;
-	if (r == 0 && u->flags & PENSTOCK_OBJECT_NEW)
+	if (r == 0 && u->flags & PENSTOCK_S3_NEW)
 		return penstock_fail(err, -EEXIST, "%s: commit: it is there already", u->uri);
 	if (u->etag && (r == -ENOENT || strcmp(u->etag, there.etag) != 0))
 		return penstock_fail(err, -ESTALE,
@@ -446,7 +446,7 @@ static void take_etag(struct object_req *r)
 		memcpy(r->http.head.etag, etag, strlen(etag) + 1);
 }
 
-static int complete(struct penstock_upload *u, struct penstock_object_info *info,
+static int complete(struct penstock_s3_upload *u, struct penstock_s3_info *info,
 		    struct penstock_err *err)
 {
 	struct object_str doc = {0};
@@ -470,8 +470,8 @@ static int complete(struct penstock_upload *u, struct penstock_object_info *info
 	return code;
 }
 
-int penstock_upload_commit(struct penstock_upload *u, struct penstock_object_info *info,
-			   struct penstock_err *err)
+int penstock_s3_upload_commit(struct penstock_s3_upload *u, struct penstock_s3_info *info,
+			      struct penstock_err *err)
 {
 	int r = first_error(u, err);
 
@@ -485,16 +485,16 @@ int penstock_upload_commit(struct penstock_upload *u, struct penstock_object_inf
 	else if (r == 0)
 		r = object_put(u->c, u->uri, u->now ? u->now->buf : NULL, u->fill, u->flags,
 			       u->etag, u->content_type, info, err);
-	penstock_upload_abort(u);
+	penstock_s3_upload_abort(u);
 	return r;
 }
 
-void penstock_upload_abort(struct penstock_upload *u)
+void penstock_s3_upload_abort(struct penstock_s3_upload *u)
 {
 	if (!u)
 		return;
 	wait_all(u);
 	if (u->id)
-		penstock_object_abort(u->c, u->uri, u->id, NULL);
+		penstock_s3_upload_discard(u->c, u->uri, u->id, NULL);
 	upload_free(u);
 }

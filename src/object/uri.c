@@ -3,7 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <penstock/object.h>
+#include <penstock/s3.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static bool starts_with(const char *text, const char *start)
 	return strncasecmp(text, start, strlen(start)) == 0;
 }
 
-int penstock_object_is_uri(const char *name, struct penstock_err *err)
+int penstock_s3_is_uri(const char *name, struct penstock_err *err)
 {
 	struct penstock_short room;
 
@@ -48,7 +48,7 @@ int object_name_parse(struct object_name *n, const char *uri, bool whole, struct
 {
 	const char *bucket = uri + strlen(scheme), *slash;
 	struct penstock_short room;
-	int r = penstock_object_is_uri(uri, err);
+	int r = penstock_s3_is_uri(uri, err);
 
 	memset(n, 0, sizeof(*n));
 	if (r < 0)

@@ -32,8 +32,8 @@ static int check_flags(const char *uri, int oflags, struct penstock_err *err)
 /* What is there now. */
 static int remote_look_up(struct penstock_remote *f, struct penstock_err *err)
 {
-	struct penstock_object_info info = {.size = sizeof(info)};
-	int r = penstock_object_stat(f->c, f->uri, &info, err);
+	struct penstock_s3_info info = {.size = sizeof(info)};
+	int r = penstock_s3_stat(f->c, f->uri, &info, err);
 
 	if (r < 0)
 		return r;
@@ -46,18 +46,18 @@ static void *writer_main(void *arg);
 
 static int begin_upload(struct penstock_remote *f, int oflags, struct penstock_err *err)
 {
-	struct penstock_upload_opts o = PENSTOCK_UPLOAD_OPTS_INIT;
+	struct penstock_s3_upload_opts o = PENSTOCK_S3_UPLOAD_OPTS_INIT;
 	int r;
 
 	o.in_flight = PARTS_IN_FLIGHT;
-	o.flags = oflags & O_EXCL ? PENSTOCK_OBJECT_NEW : 0;
-	r = penstock_upload_open(&f->upload, f->c, f->uri, &o, err);
+	o.flags = oflags & O_EXCL ? PENSTOCK_S3_NEW : 0;
+	r = penstock_s3_upload_open(&f->upload, f->c, f->uri, &o, err);
 	if (r < 0)
 		return r;
 	r = thread_start(&f->thread, writer_main, f);
 	if (r == 0)
 		return 0;
-	penstock_upload_abort(TAKE_PTR(f->upload));
+	penstock_s3_upload_abort(TAKE_PTR(f->upload));
 	return penstock_fail(err, r, "%s: cannot start a thread: %s", f->uri, penstock_strerror(r));
 }
 
@@ -83,7 +83,7 @@ static int remote_begin(struct penstock_remote *f, int oflags, bool lazy, struct
 	return r == 0 && f->writes ? begin_upload(f, oflags, err) : r;
 }
 
-int penstock_remote_open(struct penstock_remote **out, struct penstock_object *c, const char *uri,
+int penstock_remote_open(struct penstock_remote **out, struct penstock_s3 *c, const char *uri,
 			 int oflags, bool lazy, struct penstock_err *err)
 {
 	struct penstock_remote *f = calloc(1, sizeof(*f));
@@ -221,7 +221,7 @@ static void read_start(struct penstock_remote_req *r)
 	q->prepare = read_prepare;
 	q->done = read_done;
 	q->arg = r;
-	if (f->c->opts.checksum != PENSTOCK_OBJECT_SUM_NONE)
+	if (f->c->opts.checksum != PENSTOCK_S3_SUM_NONE)
 		object_req_header(q, "x-amz-checksum-mode", "ENABLED");
 	object_req_start(q);
 }
@@ -288,8 +288,8 @@ static int write_block(struct penstock_remote *f, struct penstock_remote_req *r)
 	for (; left && code == 0; iov++) {
 		uint64_t step = skip < iov->len ? min_u64(left, iov->len - skip) : 0;
 
-		code = penstock_upload_write(f->upload, (const char *)iov->addr + skip, step,
-					     &r->err);
+		code = penstock_s3_upload_write(f->upload, (const char *)iov->addr + skip, step,
+						&r->err);
 		skip = 0;
 		left -= step;
 	}
@@ -302,9 +302,9 @@ static int end_upload(struct penstock_remote *f, bool commit, struct penstock_er
 
 	f->ended = true;
 	if (commit)
-		code = penstock_upload_commit(TAKE_PTR(f->upload), NULL, err);
+		code = penstock_s3_upload_commit(TAKE_PTR(f->upload), NULL, err);
 	else
-		penstock_upload_abort(TAKE_PTR(f->upload));
+		penstock_s3_upload_abort(TAKE_PTR(f->upload));
 	return code;
 }
 

@@ -43,18 +43,18 @@ struct penstock_remote_req {
 };
 
 struct penstock_remote {
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 	char *uri;
 	bool writes;
 	atomic_bool stale; /* it is another object now, or none */
 
 	/* Reading.  The transport's thread's, once there is a request. */
-	char etag[PENSTOCK_OBJECT_ETAG];
+	char etag[PENSTOCK_S3_ETAG];
 	uint64_t total;  /* UINT64_MAX: not known */
 	uint64_t opened; /* what it was at open; the same */
 
 	/* Writing. */
-	struct penstock_upload *upload;
+	struct penstock_s3_upload *upload;
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
@@ -69,7 +69,7 @@ struct penstock_remote {
  * @oflags as for open(2).  @lazy: what it is turns out with the first read, and need not be asked
  * for now.
  */
-int penstock_remote_open(struct penstock_remote **out, struct penstock_object *c, const char *uri,
+int penstock_remote_open(struct penstock_remote **out, struct penstock_s3 *c, const char *uri,
 			 int oflags, bool lazy, struct penstock_err *err);
 /* Make it the object (@commit) if it was written, and free it.  Nothing may be in flight. */
 int penstock_remote_close(struct penstock_remote *f, bool commit, struct penstock_err *err);

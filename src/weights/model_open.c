@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <penstock/object.h>
+#include <penstock/s3.h>
 #include <penstock/stripe.h>
 
 #include "base/err.h"
@@ -105,24 +105,24 @@ static int by_number(const void *a, const void *b)
 
 static bool is_prefix(const char *path)
 {
-	return penstock_object_is_uri(path, NULL) > 0 && ends_with(path, "/");
+	return penstock_s3_is_uri(path, NULL) > 0 && ends_with(path, "/");
 }
 
 /* The URIs of the objects of this form right below the prefix: how many, or -errno. */
 static int64_t list_objects(const struct finding *f, const char *what, char ***ret,
 			    struct penstock_err *err)
 {
-	struct penstock_object_entry e = {.size = sizeof(e)};
-	struct penstock_object *c = penstock_get_objects(f->io);
-	struct penstock_object_list *l;
+	struct penstock_s3_entry e = {.size = sizeof(e)};
+	struct penstock_s3 *c = penstock_get_s3(f->io);
+	struct penstock_s3_list *l;
 	size_t n = 0;
-	int r = c ? penstock_object_list_open(&l, c, f->path, 0, err)
+	int r = c ? penstock_s3_list_open(&l, c, f->path, 0, err)
 		  : penstock_fail(err, -ENOTSUP, "%s: the handle has no client of an object store",
 				  f->path);
 
 	if (r < 0)
 		return r;
-	while ((r = penstock_object_list_next(l, &e, err)) > 0) {
+	while ((r = penstock_s3_list_next(l, &e, err)) > 0) {
 		const char *name = strrchr(e.key, '/') ? strrchr(e.key, '/') + 1 : e.key;
 
 		if (e.is_prefix || fnmatch(what, name, FNM_PERIOD) != 0)
@@ -133,7 +133,7 @@ static int64_t list_objects(const struct finding *f, const char *what, char ***r
 		}
 		n++;
 	}
-	penstock_object_list_close(l);
+	penstock_s3_list_close(l);
 	if (n)
 		qsort(*ret, n, sizeof(char *), by_number);
 	for (size_t i = 0; r < 0 && i < n; i++)
@@ -209,7 +209,7 @@ static int model_fill(const struct finding *f, struct penstock_err *err)
 	struct stat st = {.st_mode = is_prefix(f->path) ? S_IFDIR : S_IFREG};
 	int r;
 
-	if (penstock_object_is_uri(f->path, NULL) <= 0 && stat(f->path, &st) < 0)
+	if (penstock_s3_is_uri(f->path, NULL) <= 0 && stat(f->path, &st) < 0)
 		return penstock_fail(err, -errno, "%s: %s", penstock_shorten(&room, f->path),
 				     strerror(errno));
 	r = penstock_model_group(f->m, "", err);

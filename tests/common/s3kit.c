@@ -16,14 +16,14 @@ static struct {
 
 static void need_libcurl(void)
 {
-	struct penstock_object_opts o = PENSTOCK_OBJECT_OPTS_INIT;
-	struct penstock_object *probe = NULL;
+	struct penstock_s3_opts o = PENSTOCK_S3_OPTS_INIT;
+	struct penstock_s3 *probe = NULL;
 	struct penstock_err err;
 
-	o.flags = PENSTOCK_OBJECT_ANONYMOUS;
-	if (penstock_object_open(&probe, &o, &err) == -ENOTSUP)
+	o.flags = PENSTOCK_S3_ANONYMOUS;
+	if (penstock_s3_open(&probe, &o, &err) == -ENOTSUP)
 		t_skip_all("libcurl", "%s", err.msg);
-	penstock_object_close(probe);
+	penstock_s3_close(probe);
 }
 
 void s3_start(const char *python, const char *script)
@@ -95,11 +95,11 @@ void s3_port(unsigned i, bool up)
 	s3_tell(what, "");
 }
 
-struct penstock_object *s3_client(const char *endpoint, uint32_t attempts, uint32_t timeout_ms)
+struct penstock_s3 *s3_client(const char *endpoint, uint32_t attempts, uint32_t timeout_ms)
 {
-	struct penstock_object_opts o = PENSTOCK_OBJECT_OPTS_INIT;
+	struct penstock_s3_opts o = PENSTOCK_S3_OPTS_INIT;
 	struct penstock_err err = {0, ""};
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 
 	o.endpoint = endpoint;
 	o.key_id = "penstockaccess";
@@ -108,30 +108,29 @@ struct penstock_object *s3_client(const char *endpoint, uint32_t attempts, uint3
 	o.timeout_ms = timeout_ms;
 	o.stall_ms = 1000;
 	o.part = S3_PART;
-	T_ERR(penstock_object_open(&c, &o, &err), 0, &err);
+	T_ERR(penstock_s3_open(&c, &o, &err), 0, &err);
 	return c;
 }
 
-void s3_put_pattern(struct penstock_object *c, const char *uri, uint64_t seed, size_t len)
+void s3_put_pattern(struct penstock_s3 *c, const char *uri, uint64_t seed, size_t len)
 {
 	struct penstock_err err = {0, ""};
 	char *buf = malloc(len);
 
 	penstock_pattern_fill(buf, len, seed, 0);
-	T_ERR(penstock_object_put(c, uri, buf, len, 0, NULL, NULL, &err), 0, &err);
+	T_ERR(penstock_s3_put(c, uri, buf, len, 0, NULL, NULL, &err), 0, &err);
 	free(buf);
 }
 
-unsigned s3_nr_uploads(struct penstock_object *c)
+unsigned s3_nr_uploads(struct penstock_s3 *c)
 {
-	struct penstock_object_entry e = {.size = sizeof(e)};
-	struct penstock_object_list *l;
+	struct penstock_s3_entry e = {.size = sizeof(e)};
+	struct penstock_s3_list *l;
 	unsigned n = 0;
 
-	T_EQ(penstock_object_list_open(&l, c, "s3://bucket", PENSTOCK_OBJECT_LIST_UPLOADS, NULL),
-	     0);
-	while (penstock_object_list_next(l, &e, NULL) > 0)
+	T_EQ(penstock_s3_list_open(&l, c, "s3://bucket", PENSTOCK_S3_LIST_UPLOADS, NULL), 0);
+	while (penstock_s3_list_next(l, &e, NULL) > 0)
 		n++;
-	penstock_object_list_close(l);
+	penstock_s3_list_close(l);
 	return n;
 }

@@ -3,7 +3,7 @@
 #define PENSTOCK_TESTS_S3KIT_H
 
 /* The server of tests/s3, a program of its own that fails by rules, and clients of it. */
-#include <penstock/object.h>
+#include <penstock/s3.h>
 
 #include "tests/common/t.h"
 
@@ -20,9 +20,9 @@ void s3_tell(const char *what, const char *body);
 void s3_rules(const char *lines);
 void s3_port(unsigned i, bool up);
 
-struct penstock_object *s3_client(const char *endpoint, uint32_t attempts, uint32_t timeout_ms);
-void s3_put_pattern(struct penstock_object *c, const char *uri, uint64_t seed, size_t len);
+struct penstock_s3 *s3_client(const char *endpoint, uint32_t attempts, uint32_t timeout_ms);
+void s3_put_pattern(struct penstock_s3 *c, const char *uri, uint64_t seed, size_t len);
 /* Begun in the bucket of the tests, and not ended. */
-unsigned s3_nr_uploads(struct penstock_object *c);
+unsigned s3_nr_uploads(struct penstock_s3 *c);
 
 #endif

@@ -19,16 +19,16 @@
 enum { BYTES = 6 << 20, ODD = 1234567 }; /* two parts */
 
 static const char uri[] = "s3://bucket/model", sums[] = "s3://bucket/model.crc";
-static struct penstock_object *client;
+static struct penstock_s3 *client;
 static struct penstock_io *io;
 
-static struct penstock_io *handle(struct penstock_object *c)
+static struct penstock_io *handle(struct penstock_s3 *c)
 {
 	struct penstock_opts o = PENSTOCK_OPTS_INIT;
 	struct penstock_err err = {0, ""};
 	struct penstock_io *out;
 
-	o.objects = c;
+	o.s3 = c;
 	T_ERR(penstock_open(&out, &o, &err), 0, &err);
 	return out;
 }
@@ -37,7 +37,7 @@ static void begin_anew(void)
 {
 	const char *const all[] = {uri, sums};
 
-	T_EQ(penstock_object_delete(client, all, 2, NULL), 0);
+	T_EQ(penstock_s3_delete(client, all, 2, NULL), 0);
 }
 
 static void setup(void)
@@ -51,7 +51,7 @@ static void setup(void)
 static void teardown(void)
 {
 	penstock_close(TAKE_PTR(io), NULL);
-	penstock_object_close(TAKE_PTR(client));
+	penstock_s3_close(TAKE_PTR(client));
 	s3_rules("");
 }
 
@@ -155,9 +155,9 @@ static unsigned nr_sets(void)
 
 static bool is_there(const char *name)
 {
-	struct penstock_object_info info = {.size = sizeof(info)};
+	struct penstock_s3_info info = {.size = sizeof(info)};
 
-	return penstock_object_stat(client, name, &info, NULL) == 0;
+	return penstock_s3_stat(client, name, &info, NULL) == 0;
 }
 
 /* -------------------------------------------------------------------------- cases */
@@ -205,11 +205,11 @@ static void damage_is_found(void)
 	T_EQ(save(1, 3 << 20), 0);
 	T_EQ(load(&buf, &len, &err), 0);
 	buf[(2 << 20) + 5] ^= 1;
-	T_EQ(penstock_object_put(client, uri, buf, len, 0, NULL, NULL, NULL), 0);
+	T_EQ(penstock_s3_put(client, uri, buf, len, 0, NULL, NULL, NULL), 0);
 	free(buf);
 	T_EQ(load(&buf, &len, &err), -EBADMSG);
 	T_OK(strstr(err.msg, uri) && strstr(err.msg, "2097152"));
-	T_EQ(penstock_object_put(client, uri, "short", 5, 0, NULL, NULL, NULL), 0);
+	T_EQ(penstock_s3_put(client, uri, "short", 5, 0, NULL, NULL, NULL), 0);
 	T_EQ(load(&buf, &len, &err), -EBADMSG);
 	T_OK(strstr(err.msg, "another size"));
 }
@@ -242,11 +242,11 @@ static void checksums_of_others_stay_and_ours_go_with_no_crc(void)
 	uint64_t len;
 	char *buf;
 
-	T_EQ(penstock_object_put(client, sums, "notes", 5, 0, NULL, NULL, NULL), 0);
+	T_EQ(penstock_s3_put(client, sums, "notes", 5, 0, NULL, NULL, NULL), 0);
 	T_EQ(penstock_writer_open(&w, io, uri, &o, &err), -EEXIST);
 	T_OK(strstr(err.msg, sums));
 	const char *const one = sums;
-	T_EQ(penstock_object_delete(client, &one, 1, NULL), 0);
+	T_EQ(penstock_s3_delete(client, &one, 1, NULL), 0);
 	T_EQ(save(1, 1000), 0);
 	w = begin(io, PENSTOCK_WRITER_NO_CRC);
 	T_EQ(put(w, 2, 1000), 0);

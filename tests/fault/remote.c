@@ -13,7 +13,7 @@
 #include "tests/common/s3kit.h"
 
 static const char *engine;
-static struct penstock_object *client;
+static struct penstock_s3 *client;
 static struct penstock_io *io;
 
 static void open_with(const char *endpoints, uint32_t threads)
@@ -24,7 +24,7 @@ static void open_with(const char *endpoints, uint32_t threads)
 	s3_rules("");
 	client = s3_client(endpoints, 10, 60000);
 	o.engine = engine;
-	o.objects = client;
+	o.s3 = client;
 	o.threads = threads;
 	T_ERR(penstock_open(&io, &o, &err), 0, &err);
 }
@@ -40,7 +40,7 @@ static void teardown(void)
 
 	io = NULL;
 	penstock_close(last, NULL);
-	penstock_object_close(TAKE_PTR(client));
+	penstock_s3_close(TAKE_PTR(client));
 	s3_rules("");
 }
 
@@ -64,9 +64,9 @@ static struct penstock_done run(const struct penstock_op *op)
 
 static bool is_there(const char *uri)
 {
-	struct penstock_object_info info = {.size = sizeof(info)};
+	struct penstock_s3_info info = {.size = sizeof(info)};
 
-	return penstock_object_stat(client, uri, &info, NULL) == 0;
+	return penstock_s3_stat(client, uri, &info, NULL) == 0;
 }
 
 static void expect(const char *uri, uint64_t seed, uint64_t len)
@@ -74,7 +74,7 @@ static void expect(const char *uri, uint64_t seed, uint64_t len)
 	struct penstock_err err = {0, ""};
 	char *buf = malloc(len + 1);
 
-	T_ERR(penstock_object_read(client, uri, buf, len + 1, 0, NULL, &err), (int64_t)len, &err);
+	T_ERR(penstock_s3_read(client, uri, buf, len + 1, 0, NULL, &err), (int64_t)len, &err);
 	T_EQ(penstock_pattern_check(buf, len, seed, 0), len);
 	free(buf);
 }
@@ -185,8 +185,8 @@ static void what_cannot_be_opened_is_told_in_one_line(void)
 	T_EQ(penstock_open(&bare, NULL, NULL), 0);
 	T_ERR(penstock_file_open(&f, bare, "s3://bucket/x", O_RDONLY, 0, &err), -ENOTSUP, &err);
 	T_STR_HAS(err.msg, "objects");
-	T_EQ(penstock_set_objects(bare, client), 0);
-	T_EQ(penstock_set_objects(bare, client), -EBUSY);
+	T_EQ(penstock_set_s3(bare, client), 0);
+	T_EQ(penstock_set_s3(bare, client), -EBUSY);
 	T_ERR(penstock_file_open(&f, bare, "s3://bucket/none", O_RDONLY, 0, &err), -ENOENT, &err);
 	penstock_close(bare, NULL);
 	T_EQ(run(&(struct penstock_op){
@@ -226,7 +226,7 @@ static void a_replaced_object_is_stale_and_no_mixture(void)
 static void reads_end_right_through_503s_and_broken_connections(void)
 {
 	enum { OPS = 40, LEN = 400000 };
-	struct penstock_object_stats s = {.size = sizeof(s)};
+	struct penstock_s3_stats s = {.size = sizeof(s)};
 	struct penstock_op ops[OPS] = {{0}};
 	char *buf = malloc(OPS * LEN);
 	struct penstock_summary sum;
@@ -249,7 +249,7 @@ static void reads_end_right_through_503s_and_broken_connections(void)
 	if (sum.failed)
 		T_FAIL("%s", sum.msg);
 	T_EQ(penstock_pattern_check(buf, OPS * LEN, 3, 0), OPS * LEN);
-	penstock_object_get_stats(client, &s);
+	penstock_s3_get_stats(client, &s);
 	T_OK(s.retries > 0);
 	s3_rules("");
 	T_EQ(penstock_file_close(f, NULL), 0);
@@ -378,7 +378,7 @@ static void what_is_not_closed_well_leaves_nothing(void)
 	f = file_of("s3://bucket/gone", O_WRONLY | O_CREAT | O_TRUNC);
 	T_ERR(penstock_pwrite(f, buf, len, 0, &err), (int64_t)len, &err);
 	T_ERR(penstock_close(TAKE_PTR(io), &err), 0, &err);
-	penstock_object_close(TAKE_PTR(client));
+	penstock_s3_close(TAKE_PTR(client));
 	setup();
 	/* A part that the store refuses: told by the close. */
 	f = file_of("s3://bucket/gone", O_WRONLY | O_CREAT | O_TRUNC);

@@ -7,7 +7,7 @@
 #include "tests/common/s3kit.h"
 #include "tests/gpu/ring.h"
 
-static struct penstock_object *client;
+static struct penstock_s3 *client;
 
 static void setup(void)
 {
@@ -18,14 +18,14 @@ static void setup(void)
 	client = s3_client(s3_urls[0], 10, 60000);
 	o = rg_opts();
 	o.block = 0;
-	o.objects = client;
+	o.s3 = client;
 	rg_open(&o);
 }
 
 static void teardown(void)
 {
 	rg_teardown();
-	penstock_object_close(client);
+	penstock_s3_close(client);
 	client = NULL;
 }
 
@@ -65,8 +65,8 @@ static void device_memory_becomes_an_object(void)
 	op.path = "s3://bucket/out";
 	op.flags = PENSTOCK_OP_TRUNCATE;
 	RG_DO(&op, len, 0);
-	T_ERR(penstock_object_read(client, "s3://bucket/out", back, len, 0, NULL, &err),
-	      (int64_t)len, &err);
+	T_ERR(penstock_s3_read(client, "s3://bucket/out", back, len, 0, NULL, &err), (int64_t)len,
+	      &err);
 	T_EQ(penstock_pattern_check(back, len, 4, 0), len);
 	free(back);
 }
@@ -95,8 +95,7 @@ static void a_list_of_both_memories_is_one_range(void)
 	free(a);
 	free(c);
 	a = malloc(A + B + C);
-	T_EQ(penstock_object_read(client, "s3://bucket/back", a, A + B + C, 0, NULL, NULL),
-	     A + B + C);
+	T_EQ(penstock_s3_read(client, "s3://bucket/back", a, A + B + C, 0, NULL, NULL), A + B + C);
 	T_EQ(penstock_pattern_check(a, A + B + C, 5, 0), A + B + C);
 	free(a);
 }

@@ -8,7 +8,7 @@
  *
  * URL is that of tests/s3/server.py --no-sign with a bucket `bucket'.
  */
-#include <penstock/object.h>
+#include <penstock/s3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ enum {
 };
 
 static const struct penstock_curl *curl;
-static struct penstock_object *client;
+static struct penstock_s3 *client;
 static const char *endpoint;
 static unsigned char *content, *back;
 
@@ -157,38 +157,37 @@ static void our_put(void)
 {
 	struct penstock_err err = {0, ""};
 
-	need(penstock_object_put(client, "s3://bucket/big", content, LEN, 0, NULL, NULL, &err),
-	     &err);
+	need(penstock_s3_put(client, "s3://bucket/big", content, LEN, 0, NULL, NULL, &err), &err);
 }
 
 static void our_get(void)
 {
 	struct penstock_err err = {0, ""};
 
-	need(penstock_object_read(client, "s3://bucket/big", back, LEN, 0, NULL, &err), &err);
+	need(penstock_s3_read(client, "s3://bucket/big", back, LEN, 0, NULL, &err), &err);
 }
 
 static void our_small(void)
 {
-	static struct penstock_object_range reads[SMALLS];
+	static struct penstock_s3_range reads[SMALLS];
 	struct penstock_err err = {0, ""};
 
 	for (int i = 0; i < SMALLS; i++)
-		reads[i] = (struct penstock_object_range){.uri = "s3://bucket/small",
-							  .buf = back + (size_t)(i % DEPTH) * SMALL,
-							  .len = SMALL};
-	need(penstock_object_fetch(client, reads, SMALLS, &err), &err);
+		reads[i] = (struct penstock_s3_range){.uri = "s3://bucket/small",
+						      .buf = back + (size_t)(i % DEPTH) * SMALL,
+						      .len = SMALL};
+	need(penstock_s3_fetch(client, reads, SMALLS, &err), &err);
 }
 
 static void open_client(uint32_t connections)
 {
-	struct penstock_object_opts o = PENSTOCK_OBJECT_OPTS_INIT;
+	struct penstock_s3_opts o = PENSTOCK_S3_OPTS_INIT;
 	struct penstock_err err = {0, ""};
 
 	o.endpoint = endpoint;
 	o.key_id = o.secret = "any";
 	o.connections = connections;
-	need(penstock_object_open(&client, &o, &err), &err);
+	need(penstock_s3_open(&client, &o, &err), &err);
 }
 
 /* ------------------------------------------------------------------------- bulk */
@@ -226,7 +225,7 @@ static void bulk(int rounds)
 	static double wall[WAYS][ROUNDS], cpu[WAYS][ROUNDS], share[WAYS][ROUNDS];
 	struct penstock_err err = {0, ""};
 
-	need(penstock_object_put(client, "s3://bucket/small", content, SMALL, 0, NULL, NULL, &err),
+	need(penstock_s3_put(client, "s3://bucket/small", content, SMALL, 0, NULL, NULL, &err),
 	     &err);
 	for (int round = -WARM; round < rounds; round++)
 		for (int k = 0; k < WAYS; k++) {
@@ -305,7 +304,7 @@ static void read_large(uint64_t bytes)
 
 	snprintf(uri, sizeof(uri), "s3://bucket/virtual/%llu", (unsigned long long)bytes);
 	for (uint64_t at = 0; at < bytes; at += LEN) {
-		int64_t n = penstock_object_read(client, uri, back, LEN, at, NULL, &err);
+		int64_t n = penstock_s3_read(client, uri, back, LEN, at, NULL, &err);
 
 		need(n, &err);
 		for (uint64_t i = 0; i < (uint64_t)n; i += 8) {
@@ -322,16 +321,16 @@ static void read_large(uint64_t bytes)
 
 static void write_large(uint64_t bytes)
 {
-	struct penstock_upload_opts o = PENSTOCK_UPLOAD_OPTS_INIT;
+	struct penstock_s3_upload_opts o = PENSTOCK_S3_UPLOAD_OPTS_INIT;
 	struct span s = span_start();
 	struct penstock_err err = {0, ""};
-	struct penstock_upload *u;
+	struct penstock_s3_upload *u;
 
 	o.expected = bytes;
-	need(penstock_upload_open(&u, client, "s3://bucket/discard/large", &o, &err), &err);
+	need(penstock_s3_upload_open(&u, client, "s3://bucket/discard/large", &o, &err), &err);
 	for (uint64_t at = 0; at < bytes; at += LEN)
-		need(penstock_upload_write(u, back, min_u64(LEN, bytes - at), &err), &err);
-	need(penstock_upload_commit(u, NULL, &err), &err);
+		need(penstock_s3_upload_write(u, back, min_u64(LEN, bytes - at), &err), &err);
+	need(penstock_s3_upload_commit(u, NULL, &err), &err);
 	tell_large("write", bytes, span_since(s));
 }
 
@@ -357,6 +356,6 @@ int main(int argc, char **argv)
 		run_bulk(atoi(argv[3]));
 	else
 		run_large(size_arg(argv[3]));
-	penstock_object_close(client);
+	penstock_s3_close(client);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What follows from a failure, who is asked next, checksums: all that needs no server. */
-#include <penstock/object.h>
+#include <penstock/s3.h>
 
 #include "dl/curl.h"
 #include "object/client.h"
@@ -169,23 +169,23 @@ static void each_rule_chooses(void)
 {
 	unsigned seen[4] = {0}, first;
 
-	use("http://h{0...3}", PENSTOCK_OBJECT_ROUND_ROBIN);
+	use("http://h{0...3}", PENSTOCK_S3_ROUND_ROBIN);
 	for (unsigned i = 0; i < 8; i++)
 		seen[object_endpoint_pick(&set, -1, 0)]++;
 	for (unsigned i = 0; i < 4; i++)
 		T_EQ(seen[i], 2);
-	use("http://h{0...3}", PENSTOCK_OBJECT_LEAST);
+	use("http://h{0...3}", PENSTOCK_S3_LEAST);
 	for (unsigned i = 0; i < 8; i++)
 		object_endpoint_pick(&set, -1, 0);
 	for (unsigned i = 0; i < 4; i++)
 		T_EQ(set.v[i].in_flight, 2);
 	object_endpoint_done(&set, 2, false, 0);
 	T_EQ(object_endpoint_pick(&set, -1, 0), 2);
-	use("http://h{0...3}", PENSTOCK_OBJECT_RANK);
+	use("http://h{0...3}", PENSTOCK_S3_RANK);
 	set.rank = 6;
 	for (unsigned i = 0; i < 4; i++)
 		T_EQ(object_endpoint_pick(&set, -1, 0), 2);
-	use("http://h{0...3}", PENSTOCK_OBJECT_RANDOM);
+	use("http://h{0...3}", PENSTOCK_S3_RANDOM);
 	first = object_endpoint_pick(&set, -1, 0);
 	for (unsigned i = 0; i < 100 && object_endpoint_pick(&set, -1, 0) == first; i++)
 		T_OK(i < 99);
@@ -202,7 +202,7 @@ static void one_that_fails_is_left_out_and_tried_again(void)
 	const uint64_t ms = 1000000;
 	unsigned tries = 0;
 
-	use("http://h{0...2}", PENSTOCK_OBJECT_ROUND_ROBIN);
+	use("http://h{0...2}", PENSTOCK_S3_ROUND_ROBIN);
 	fail_at(1, 0);
 	T_OK(!set.v[1].down);
 	/* All that was in flight fails with it, which makes the pause no longer. */
@@ -231,8 +231,8 @@ static void one_that_fails_is_left_out_and_tried_again(void)
 /* Not the next one all of it, which would then have twice the work of the others. */
 static void those_that_are_up_share_what_one_that_is_down_would_get(void)
 {
-	static const uint32_t rules[] = {PENSTOCK_OBJECT_ROUND_ROBIN, PENSTOCK_OBJECT_LEAST,
-					 PENSTOCK_OBJECT_RANDOM, PENSTOCK_OBJECT_RANK};
+	static const uint32_t rules[] = {PENSTOCK_S3_ROUND_ROBIN, PENSTOCK_S3_LEAST,
+					 PENSTOCK_S3_RANDOM, PENSTOCK_S3_RANK};
 
 	for (unsigned k = 0; k < T_COUNT(rules); k++) {
 		unsigned seen[4] = {0};
@@ -252,7 +252,7 @@ static void those_that_are_up_share_what_one_that_is_down_would_get(void)
 
 static void somebody_is_asked_even_when_all_are_down(void)
 {
-	use("http://h{0...1}", PENSTOCK_OBJECT_ROUND_ROBIN);
+	use("http://h{0...1}", PENSTOCK_S3_ROUND_ROBIN);
 	fail_at(0, 0);
 	fail_at(0, 0);
 	T_OK(object_endpoint_other(&set, 0) && !object_endpoint_other(&set, 1));
@@ -260,7 +260,7 @@ static void somebody_is_asked_even_when_all_are_down(void)
 	fail_at(1, 10);
 	T_EQ(object_endpoint_pick(&set, -1, 20), 0);
 	T_EQ(object_endpoint_pick(&set, 0, 20), 1);
-	use("http://one", PENSTOCK_OBJECT_ROUND_ROBIN);
+	use("http://one", PENSTOCK_S3_ROUND_ROBIN);
 	fail_at(0, 0);
 	fail_at(0, 0);
 	T_EQ(object_endpoint_pick(&set, 0, 1), 0);
@@ -270,16 +270,16 @@ static void somebody_is_asked_even_when_all_are_down(void)
 
 static void checksums_are_those_of_others(void)
 {
-	struct penstock_object c = {.opts = {.checksum = PENSTOCK_OBJECT_SUM_AUTO}};
+	struct penstock_s3 c = {.opts = {.checksum = PENSTOCK_S3_SUM_AUTO}};
 	struct object_sum sum;
 	char many[100];
 
 	T_OK(object_sum(&sum, &c, "123456789", 9));
 	T_OK(!strcmp(sum.value, "4waSgw==") && !strcmp(sum.header, "x-amz-checksum-crc32c"));
-	c.opts.checksum = PENSTOCK_OBJECT_SUM_CRC64NVME;
+	c.opts.checksum = PENSTOCK_S3_SUM_CRC64NVME;
 	T_OK(object_sum(&sum, &c, "123456789", 9));
 	T_OK(!strcmp(sum.value, "rosUhgp5mIg="));
-	c.opts.checksum = PENSTOCK_OBJECT_SUM_NONE;
+	c.opts.checksum = PENSTOCK_S3_SUM_NONE;
 	T_OK(!object_sum(&sum, &c, "123456789", 9));
 	for (unsigned i = 0; i < sizeof(many); i++)
 		many[i] = (char)(i * 7);

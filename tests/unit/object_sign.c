@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Signatures: what AWS has published, and every shape of a key; names of objects and endpoints. */
-#include <penstock/object.h>
+#include <penstock/s3.h>
 
 #include "dl/crypto.h"
 #include "object/cred.h"
@@ -150,14 +150,14 @@ static void names_are_told_from_paths(void)
 {
 	struct penstock_err err;
 
-	T_EQ(penstock_object_is_uri("s3://b/k", &err), 1);
-	T_EQ(penstock_object_is_uri("/a/b", &err), 0);
-	T_EQ(penstock_object_is_uri("s3:/b", &err), 0);
-	T_ERR(penstock_object_is_uri("az://b/k", &err), -ENOTSUP, &err);
+	T_EQ(penstock_s3_is_uri("s3://b/k", &err), 1);
+	T_EQ(penstock_s3_is_uri("/a/b", &err), 0);
+	T_EQ(penstock_s3_is_uri("s3:/b", &err), 0);
+	T_ERR(penstock_s3_is_uri("az://b/k", &err), -ENOTSUP, &err);
 	T_STR_HAS(err.msg, "az://b/k: only s3:// is built");
-	T_ERR(penstock_object_is_uri("gs://b", &err), -ENOTSUP, &err);
-	T_EQ(penstock_object_is_uri("S3://b/k", &err), 1);
-	T_ERR(penstock_object_is_uri("Gs://b", &err), -ENOTSUP, &err);
+	T_ERR(penstock_s3_is_uri("gs://b", &err), -ENOTSUP, &err);
+	T_EQ(penstock_s3_is_uri("S3://b/k", &err), 1);
+	T_ERR(penstock_s3_is_uri("Gs://b", &err), -ENOTSUP, &err);
 }
 
 static void names_are_taken_apart(void)

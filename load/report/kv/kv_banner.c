@@ -131,7 +131,7 @@ void kv_report_plan(FILE *f, const struct kv_report *r)
 			penstock_size_format(a, n->tier_written[KV_NVME]),
 			r->job->cache_dir ? r->job->cache_dir : "a temporary folder",
 			r->job->backend == KV_BACKEND_STORE ? "a KV store"
-			: r->job->cache_dir && penstock_object_is_uri(r->job->cache_dir, NULL) == 1
+			: r->job->cache_dir && penstock_s3_is_uri(r->job->cache_dir, NULL) == 1
 				? "one object per entry"
 			: r->job->layout == KV_LAYOUT_SLAB ? "one file"
 							   : "one file per entry");

@@ -21,7 +21,7 @@ static json_t *endpoint_json(const struct remote_endpoint *e)
 
 json_t *report_remote_json(const struct remote *r)
 {
-	const struct penstock_object_stats *s = &r->stats;
+	const struct penstock_s3_stats *s = &r->stats;
 	const struct {
 		const char *name;
 		uint64_t v;
@@ -62,7 +62,7 @@ static void time_line(FILE *f, const char *what, const struct object_times *t)
 
 void report_remote_lines(FILE *f, const struct remote *r)
 {
-	const struct penstock_object_stats *s = &r->stats;
+	const struct penstock_s3_stats *s = &r->stats;
 
 	fprintf(f,
 		"objects:    %" PRIu64 " requests, %" PRIu64 " failed, %" PRIu64

@@ -39,7 +39,7 @@ static int open_path(struct hub *h, struct file *f, const struct path *p, int fl
 	struct penstock_err err = {0, ""};
 	int r;
 
-	if (hub_objects(h, p) < 0 || hub_enter(h) < 0)
+	if (hub_s3(h, p) < 0 || hub_enter(h) < 0)
 		return -1;
 	Py_BEGIN_ALLOW_THREADS
 	if (p->path)
@@ -65,7 +65,7 @@ PyObject *file_open(struct hub *h, PyObject *path, const char *mode)
 	if (f) {
 		f->hub = hub_get(h);
 		f->name = Py_NewRef(p.filename);
-		f->made = flags != O_RDONLY && objects_wanted(&p);
+		f->made = flags != O_RDONLY && s3_wanted(&p);
 	}
 	if (f && p.file) {
 		PyErr_SetString(PyExc_TypeError, "path: a penstock.File is open already");

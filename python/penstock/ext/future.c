@@ -66,7 +66,7 @@ struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
 				   .offset = a->offset,
 				   .on_done = on_done,
 				   .arg = f};
-	if (path_take(&f->path, path) < 0 || hub_objects(h, &f->path) < 0 ||
+	if (path_take(&f->path, path) < 0 || hub_s3(h, &f->path) < 0 ||
 	    target_take(&f->target, obj, a->opcode == PENSTOCK_READ, a->length) < 0) {
 		Py_DECREF(future_object(f));
 		return NULL;

@@ -47,7 +47,7 @@ struct hub {
 	atomic_bool closing;
 	atomic_bool registering;        /* somebody is at it, see register.c */
 	struct registered *registered;  /* theirs: memory of users */
-	PyObject *_Atomic objects;      /* the client of object stores, once one is needed */
+	PyObject *_Atomic s3;           /* the client of object stores, once one is needed */
 	struct hub *next_open, **place; /* in the list of open ones */
 
 	struct room room;              /* waiting for anything else; its lock guards what follows */
@@ -167,7 +167,7 @@ void hub_lock(struct hub *h); /* what h->room.lock guards */
 void hub_unlock(struct hub *h);
 
 /* Before @p is used: if it is an object's name, the handle gets penstock.s3's client.  0 or -1. */
-int hub_objects(struct hub *h, const struct path *p);
+int hub_s3(struct hub *h, const struct path *p);
 
 /* Is it open, and ours?  0, or -1 with an exception. */
 int hub_check(const struct hub *h);

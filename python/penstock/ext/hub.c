@@ -146,25 +146,25 @@ void hub_put(struct hub *h)
 	free(h);
 }
 
-int hub_objects(struct hub *h, const struct path *p)
+int hub_s3(struct hub *h, const struct path *p)
 {
 	PyObject *core;
 
 	if (hub_check(h) < 0)
 		return -1;
-	if (h->objects || !objects_wanted(p))
+	if (h->s3 || !s3_wanted(p))
 		return 0;
-	core = objects_client();
+	core = s3_client();
 	if (!core || hub_enter(h) < 0) {
-		objects_leave(core);
+		s3_leave(core);
 		return -1;
 	}
-	if (objects_set(h->io, core)) {
-		h->objects = core;
+	if (s3_set(h->io, core)) {
+		h->s3 = core;
 		core = NULL;
 	}
 	hub_leave(h);
-	objects_leave(core); /* another thread was faster */
+	s3_leave(core); /* another thread was faster */
 	return 0;
 }
 
@@ -292,7 +292,7 @@ static int close_library(struct hub *h)
 	Py_END_ALLOW_THREADS
 	hub_reap_all(h); /* what was settled while a callback put it there */
 	registered_forget(h);
-	objects_leave(atomic_exchange(&h->objects, NULL));
+	s3_leave(atomic_exchange(&h->s3, NULL));
 	if (r < 0) {
 		raise_os(r, err.msg, NULL);
 		return -1;

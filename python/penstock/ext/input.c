@@ -16,7 +16,7 @@ struct input {
 	struct penstock_reader *reader;     /* NULL: closed */
 	struct penstock_safetensors *model; /* that the reader belongs to, or NULL */
 	PyObject *name;
-	PyObject *objects; /* see objects_give() */
+	PyObject *s3; /* see s3_give() */
 	int busy;
 };
 
@@ -151,8 +151,8 @@ static void close_input(struct input *in)
 	penstock_close(in->io, NULL);
 	Py_END_ALLOW_THREADS
 	in->io = NULL;
-	objects_leave(in->objects);
-	in->objects = NULL;
+	s3_leave(in->s3);
+	in->s3 = NULL;
 }
 
 static PyObject *input_close(PyObject *self, PyObject *unused)
@@ -189,7 +189,7 @@ static int input_begin(struct input *in, const struct path *path, int verify, co
 
 	o.verify = (uint32_t)verify;
 	in->io = ckpt_io(engine);
-	if (!in->io || objects_give(in->io, path, &in->objects) < 0)
+	if (!in->io || s3_give(in->io, path, &in->s3) < 0)
 		return -1;
 	Py_BEGIN_ALLOW_THREADS
 	if (!safetensors)

@@ -15,7 +15,7 @@ struct output {
 	struct penstock_writer *writer; /* NULL: ended */
 	struct records *records;        /* an archive that a thread is writing, or NULL */
 	PyObject *name;
-	PyObject *objects; /* see objects_give() */
+	PyObject *s3; /* see s3_give() */
 	int busy;
 };
 
@@ -335,8 +335,8 @@ static PyObject *output_commit(PyObject *self, PyObject *unused)
 	penstock_close(o->io, NULL);
 	o->io = NULL;
 	Py_END_ALLOW_THREADS
-	objects_leave(o->objects);
-	o->objects = NULL;
+	s3_leave(o->s3);
+	o->s3 = NULL;
 	busy_leave(&o->busy);
 	if (r < 0)
 		return output_failed(o, r, &err);
@@ -356,8 +356,8 @@ static void output_give_up(struct output *o)
 	penstock_close(o->io, NULL);
 	o->io = NULL;
 	Py_END_ALLOW_THREADS
-	objects_leave(o->objects);
-	o->objects = NULL;
+	s3_leave(o->s3);
+	o->s3 = NULL;
 }
 
 static PyObject *output_abort(PyObject *self, PyObject *unused)
@@ -411,7 +411,7 @@ static int output_begin(struct output *o, const struct path *path,
 	int r;
 
 	o->io = ckpt_io(NULL);
-	if (!o->io || objects_give(o->io, path, &o->objects) < 0)
+	if (!o->io || s3_give(o->io, path, &o->s3) < 0)
 		return -1;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_writer_open(&o->writer, o->io, path->path, w, &err);

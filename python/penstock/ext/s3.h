@@ -4,32 +4,32 @@
 
 /* For penstock/s3.py: the client of object stores, what it lists and writes, and what it hands out.
  */
-#include <penstock/object.h>
+#include <penstock/s3.h>
 
 #include "handle.h"
 
 extern PyType_Spec client_spec, listing_spec, upload_spec, view_spec;
 
 struct client {
-	PyObject_HEAD struct penstock_object *c;
+	PyObject_HEAD struct penstock_s3 *c;
 	gate inside; /* calls and objects that need it open */
 	pid_t owner; /* it is of no use to a child of fork() */
 };
 
 /* The client, counted as used until client_leave(); NULL with ValueError where it is closed. */
-struct penstock_object *client_enter(PyObject *self);
+struct penstock_s3 *client_enter(PyObject *self);
 void client_leave(PyObject *self);
 
 /*
  * Before a handle uses @p: if it is the name of an object, the handle gets the client of
- * penstock.s3, and @objects keeps that until the handle was closed.  0, or -1 with an exception.
+ * penstock.s3, and @s3 keeps that until the handle was closed.  0, or -1 with an exception.
  */
-int objects_give(struct penstock_io *io, const struct path *p, PyObject **objects);
+int s3_give(struct penstock_io *io, const struct path *p, PyObject **s3);
 /* The same in steps, for handles that several threads use. */
-bool objects_wanted(const struct path *p);
-PyObject *objects_client(void);                             /* NULL with an exception */
-bool objects_set(struct penstock_io *io, PyObject *client); /* false: it has one */
-void objects_leave(PyObject *client);                       /* or NULL */
+bool s3_wanted(const struct path *p);
+PyObject *s3_client(void);                             /* NULL with an exception */
+bool s3_set(struct penstock_io *io, PyObject *client); /* false: it has one */
+void s3_leave(PyObject *client);                       /* or NULL */
 
 /* Memory of a BytesView that is being filled; nobody may have a view of it yet. */
 struct view {

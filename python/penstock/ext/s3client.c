@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* _penstock.ObjectClient: requests to an object store.  penstock/s3.py makes it what users see. */
+/* _penstock.S3Client: requests to an object store.  penstock/s3.py makes it what users see. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ PyObject *s3_raise(int code, const struct penstock_err *err)
 	return code == -ENOMEM ? PyErr_NoMemory() : raise_os(code, err->msg, NULL);
 }
 
-struct penstock_object *client_enter(PyObject *self)
+struct penstock_s3 *client_enter(PyObject *self)
 {
 	struct client *k = (struct client *)self;
 
@@ -34,7 +34,7 @@ void client_leave(PyObject *self)
 /* ------------------------------------------------------------------------- open, close */
 
 /* What is given as a number, by name. */
-static int take_number(const char *name, PyObject *value, struct penstock_object_opts *o)
+static int take_number(const char *name, PyObject *value, struct penstock_s3_opts *o)
 {
 	const struct {
 		const char *name;
@@ -68,11 +68,11 @@ static int take_number(const char *name, PyObject *value, struct penstock_object
 		*fields[i].to = (uint32_t)n;
 		return 0;
 	}
-	PyErr_Format(PyExc_TypeError, "ObjectClient() has no argument '%s'", name);
+	PyErr_Format(PyExc_TypeError, "S3Client() has no argument '%s'", name);
 	return -1;
 }
 
-static int take_option(PyObject *name, PyObject *value, struct penstock_object_opts *o)
+static int take_option(PyObject *name, PyObject *value, struct penstock_s3_opts *o)
 {
 	const struct {
 		const char *name;
@@ -95,20 +95,20 @@ static int take_option(PyObject *name, PyObject *value, struct penstock_object_o
 			*fields[i].to = PyUnicode_AsUTF8AndSize(value, NULL);
 			return *fields[i].to ? 0 : -1;
 		}
-	PyErr_Format(PyExc_TypeError, "ObjectClient() has no argument '%s' that is text", n);
+	PyErr_Format(PyExc_TypeError, "S3Client() has no argument '%s' that is text", n);
 	return -1;
 }
 
 static PyObject *client_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	struct penstock_object_opts o = PENSTOCK_OBJECT_OPTS_INIT;
+	struct penstock_s3_opts o = PENSTOCK_S3_OPTS_INIT;
 	struct penstock_err err = {0, ""};
 	PyObject *name, *value;
 	struct client *k;
 	Py_ssize_t at = 0;
 	int r;
 
-	if (!PyArg_ParseTuple(args, ":ObjectClient"))
+	if (!PyArg_ParseTuple(args, ":S3Client"))
 		return NULL;
 	o.env = getenv;
 	while (kwargs && PyDict_Next(kwargs, &at, &name, &value))
@@ -119,7 +119,7 @@ static PyObject *client_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 		return NULL;
 	k->owner = getpid();
 	Py_BEGIN_ALLOW_THREADS
-	r = penstock_object_open(&k->c, &o, &err);
+	r = penstock_s3_open(&k->c, &o, &err);
 	Py_END_ALLOW_THREADS
 	if (!r)
 		return (PyObject *)k;
@@ -134,7 +134,7 @@ static PyObject *client_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 static PyObject *client_close(PyObject *self, PyObject *unused)
 {
 	struct client *k = (struct client *)self;
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 
 	(void)unused;
 	if (!gate_close(&k->inside)) {
@@ -146,7 +146,7 @@ static PyObject *client_close(PyObject *self, PyObject *unused)
 	c = k->c;
 	k->c = NULL;
 	Py_BEGIN_ALLOW_THREADS
-	penstock_object_close(c);
+	penstock_s3_close(c);
 	Py_END_ALLOW_THREADS
 	Py_RETURN_NONE;
 }
@@ -158,7 +158,7 @@ static void client_dealloc(PyObject *self)
 
 	if (k->owner == getpid()) { /* else its thread is the parent's */
 		Py_BEGIN_ALLOW_THREADS
-		penstock_object_close(k->c);
+		penstock_s3_close(k->c);
 		Py_END_ALLOW_THREADS
 	}
 	PyObject_Free(self);
@@ -167,12 +167,12 @@ static void client_dealloc(PyObject *self)
 
 /* ------------------------------------------------------------------------- of a handle */
 
-bool objects_wanted(const struct path *p)
+bool s3_wanted(const struct path *p)
 {
-	return p->path && penstock_object_is_uri(p->path, NULL) > 0;
+	return p->path && penstock_s3_is_uri(p->path, NULL) > 0;
 }
 
-PyObject *objects_client(void)
+PyObject *s3_client(void)
 {
 	PyObject *module = PyImport_ImportModule("penstock.s3"), *client = NULL, *core = NULL;
 
@@ -187,22 +187,22 @@ PyObject *objects_client(void)
 	return core;
 }
 
-bool objects_set(struct penstock_io *io, PyObject *client)
+bool s3_set(struct penstock_io *io, PyObject *client)
 {
-	return penstock_set_objects(io, ((struct client *)client)->c) == 0;
+	return penstock_set_s3(io, ((struct client *)client)->c) == 0;
 }
 
-int objects_give(struct penstock_io *io, const struct path *p, PyObject **objects)
+int s3_give(struct penstock_io *io, const struct path *p, PyObject **s3)
 {
-	if (*objects || !objects_wanted(p))
+	if (*s3 || !s3_wanted(p))
 		return 0;
-	*objects = objects_client();
-	if (*objects)
-		objects_set(io, *objects);
-	return *objects ? 0 : -1;
+	*s3 = s3_client();
+	if (*s3)
+		s3_set(io, *s3);
+	return *s3 ? 0 : -1;
 }
 
-void objects_leave(PyObject *client)
+void s3_leave(PyObject *client)
 {
 	if (client)
 		client_leave(client);
@@ -213,16 +213,16 @@ void objects_leave(PyObject *client)
 
 static PyObject *client_stat(PyObject *self, PyObject *args)
 {
-	struct penstock_object_info info = {.size = sizeof(info)};
+	struct penstock_s3_info info = {.size = sizeof(info)};
 	struct penstock_err err = {0, ""};
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 	const char *uri;
 	int r;
 
 	if (!PyArg_ParseTuple(args, "s:stat", &uri) || !(c = client_enter(self)))
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = penstock_object_stat(c, uri, &info, &err);
+	r = penstock_s3_stat(c, uri, &info, &err);
 	Py_END_ALLOW_THREADS
 	client_leave(self);
 	if (r)
@@ -233,11 +233,11 @@ static PyObject *client_stat(PyObject *self, PyObject *args)
 
 static PyObject *client_put(PyObject *self, PyObject *args)
 {
-	struct penstock_object_info info = {.size = sizeof(info)};
+	struct penstock_s3_info info = {.size = sizeof(info)};
 	struct penstock_err err = {0, ""};
 	struct target t = {0};
 	const char *uri, *etag;
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 	unsigned flags;
 	PyObject *data;
 	int r;
@@ -256,7 +256,7 @@ static PyObject *client_put(PyObject *self, PyObject *args)
 		return NULL;
 	}
 	Py_BEGIN_ALLOW_THREADS
-	r = penstock_object_put(c, uri, t.addr, t.bytes, flags, etag, &info, &err);
+	r = penstock_s3_put(c, uri, t.addr, t.bytes, flags, etag, &info, &err);
 	Py_END_ALLOW_THREADS
 	client_leave(self);
 	target_drop(&t);
@@ -266,14 +266,14 @@ static PyObject *client_put(PyObject *self, PyObject *args)
 static PyObject *client_copy(PyObject *self, PyObject *args)
 {
 	struct penstock_err err = {0, ""};
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 	const char *from, *to;
 	int r;
 
 	if (!PyArg_ParseTuple(args, "ss:copy", &from, &to) || !(c = client_enter(self)))
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = penstock_object_copy(c, from, to, NULL, &err);
+	r = penstock_s3_copy(c, from, to, NULL, &err);
 	Py_END_ALLOW_THREADS
 	client_leave(self);
 	if (r)
@@ -286,7 +286,7 @@ static PyObject *client_copy(PyObject *self, PyObject *args)
 static PyObject *client_delete(PyObject *self, PyObject *args)
 {
 	struct penstock_err err = {0, ""};
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 	const char **uris;
 	PyObject *list;
 	Py_ssize_t n;
@@ -302,7 +302,7 @@ static PyObject *client_delete(PyObject *self, PyObject *args)
 	c = uris && !r ? client_enter(self) : NULL;
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
-		r = penstock_object_delete(c, uris, (uint64_t)n, &err);
+		r = penstock_s3_delete(c, uris, (uint64_t)n, &err);
 		Py_END_ALLOW_THREADS
 		client_leave(self);
 	}
@@ -317,15 +317,15 @@ static PyObject *client_delete(PyObject *self, PyObject *args)
 
 /* -------------------------------------------------------------------------- statistics */
 
-static PyObject *endpoints(struct penstock_object *c, uint32_t n)
+static PyObject *endpoints(struct penstock_s3 *c, uint32_t n)
 {
 	PyObject *out = PyList_New(0);
 
 	for (uint32_t i = 0; out && i < n; i++) {
-		struct penstock_object_endpoint e = {.size = sizeof(e)};
+		struct penstock_s3_endpoint e = {.size = sizeof(e)};
 		PyObject *one;
 
-		if (penstock_object_get_endpoint(c, i, &e))
+		if (penstock_s3_get_endpoint(c, i, &e))
 			break;
 		one = Py_BuildValue(
 			"{sssOsKsKsKsKsK}", "url", e.url, "up", e.up ? Py_True : Py_False,
@@ -342,14 +342,14 @@ static PyObject *endpoints(struct penstock_object *c, uint32_t n)
 
 static PyObject *client_stats(PyObject *self, PyObject *unused)
 {
-	struct penstock_object_stats s = {.size = sizeof(s)};
-	struct penstock_object *c = client_enter(self);
+	struct penstock_s3_stats s = {.size = sizeof(s)};
+	struct penstock_s3 *c = client_enter(self);
 	PyObject *out = NULL, *list;
 
 	(void)unused;
 	if (!c)
 		return NULL;
-	penstock_object_get_stats(c, &s);
+	penstock_s3_get_stats(c, &s);
 	list = endpoints(c, s.nr_endpoints);
 	if (list)
 		out = Py_BuildValue(
@@ -404,7 +404,7 @@ static PyType_Slot slots[] = {
 };
 
 PyType_Spec client_spec = {
-	.name = "penstock._penstock.ObjectClient",
+	.name = "penstock._penstock.S3Client",
 	.basicsize = sizeof(struct client),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
 	.slots = slots,

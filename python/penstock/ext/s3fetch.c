@@ -4,7 +4,7 @@
 
 /* Reads that are under way, and what they keep. */
 struct reads {
-	struct penstock_object_range *v;
+	struct penstock_s3_range *v;
 	struct target *targets; /* of memory that is the user's */
 	PyObject *list;
 	Py_ssize_t n;
@@ -28,7 +28,7 @@ static void reads_drop(struct reads *r)
 /* (uri, memory, position in it, offset, length, etag or None) */
 static int take_read(struct reads *r, Py_ssize_t i)
 {
-	struct penstock_object_range *one = &r->v[i];
+	struct penstock_s3_range *one = &r->v[i];
 	PyObject *item = PyTuple_GetItem(r->list, i), *to;
 	unsigned long long at, offset, len, room;
 	char *base;
@@ -84,7 +84,7 @@ static PyObject *reads_told(const struct reads *r)
 PyObject *client_fetch(PyObject *self, PyObject *args)
 {
 	struct penstock_err err = {0, ""};
-	struct penstock_object *c = NULL;
+	struct penstock_s3 *c = NULL;
 	struct reads r = {0};
 	PyObject *list, *out = NULL;
 	int code = 0;
@@ -105,7 +105,7 @@ PyObject *client_fetch(PyObject *self, PyObject *args)
 		c = client_enter(self);
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
-		code = penstock_object_fetch(c, r.v, (uint64_t)r.n, &err);
+		code = penstock_s3_fetch(c, r.v, (uint64_t)r.n, &err);
 		Py_END_ALLOW_THREADS
 		client_leave(self);
 		out = code ? s3_raise(code, &err) : reads_told(&r);

@@ -8,14 +8,14 @@
 
 struct listing {
 	PyObject_HEAD PyObject *client;
-	struct penstock_object_list *l;
+	struct penstock_s3_list *l;
 	atomic_bool inside;
 };
 
 PyObject *client_list(PyObject *self, PyObject *args)
 {
 	struct penstock_err err = {0, ""};
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 	struct listing *x;
 	const char *uri;
 	unsigned flags;
@@ -33,7 +33,7 @@ PyObject *client_list(PyObject *self, PyObject *args)
 	}
 	x->client = Py_NewRef(self);
 	Py_BEGIN_ALLOW_THREADS
-	r = penstock_object_list_open(&x->l, c, uri, flags, &err);
+	r = penstock_s3_list_open(&x->l, c, uri, flags, &err);
 	Py_END_ALLOW_THREADS
 	if (!r)
 		return (PyObject *)x;
@@ -46,7 +46,7 @@ static void listing_dealloc(PyObject *self)
 	PyTypeObject *type = Py_TYPE(self);
 	struct listing *x = (struct listing *)self;
 
-	penstock_object_list_close(x->l);
+	penstock_s3_list_close(x->l);
 	if (x->client)
 		client_leave(x->client);
 	Py_XDECREF(x->client);
@@ -57,7 +57,7 @@ static void listing_dealloc(PyObject *self)
 static PyObject *listing_next(PyObject *self)
 {
 	struct listing *x = (struct listing *)self;
-	struct penstock_object_entry e = {.size = sizeof(e)};
+	struct penstock_s3_entry e = {.size = sizeof(e)};
 	struct penstock_err err = {0, ""};
 	PyObject *key = NULL, *out = NULL;
 	int r;
@@ -67,7 +67,7 @@ static PyObject *listing_next(PyObject *self)
 		return NULL;
 	}
 	Py_BEGIN_ALLOW_THREADS
-	r = penstock_object_list_next(x->l, &e, &err);
+	r = penstock_s3_list_next(x->l, &e, &err);
 	Py_END_ALLOW_THREADS
 	/* A key is bytes to the store; what is no UTF-8 comes back as it went. */
 	if (r > 0)
@@ -104,7 +104,7 @@ PyType_Spec listing_spec = {
 
 struct upload {
 	PyObject_HEAD PyObject *client;
-	struct penstock_upload *_Atomic u; /* NULL: over; changed by who is inside */
+	struct penstock_s3_upload *_Atomic u; /* NULL: over; changed by who is inside */
 	atomic_bool inside;
 };
 
@@ -115,11 +115,11 @@ PyObject *client_upload(PyObject *self, PyObject *args, PyObject *kwargs)
 		    expected_name[] = "expected";
 	static char *names[] = {uri_name,  part_name,     flight_name, flags_name,
 				type_name, expected_name, NULL};
-	struct penstock_upload_opts o = PENSTOCK_UPLOAD_OPTS_INIT;
+	struct penstock_s3_upload_opts o = PENSTOCK_S3_UPLOAD_OPTS_INIT;
 	unsigned long long part = 0, expected = 0;
-	struct penstock_upload *u = NULL;
+	struct penstock_s3_upload *u = NULL;
 	struct penstock_err err = {0, ""};
-	struct penstock_object *c;
+	struct penstock_s3 *c;
 	struct upload *x;
 	const char *uri;
 	int r;
@@ -139,7 +139,7 @@ PyObject *client_upload(PyObject *self, PyObject *args, PyObject *kwargs)
 	}
 	x->client = Py_NewRef(self);
 	Py_BEGIN_ALLOW_THREADS
-	r = penstock_upload_open(&u, c, uri, &o, &err);
+	r = penstock_s3_upload_open(&u, c, uri, &o, &err);
 	Py_END_ALLOW_THREADS
 	x->u = u;
 	if (!r)
@@ -149,7 +149,7 @@ PyObject *client_upload(PyObject *self, PyObject *args, PyObject *kwargs)
 }
 
 /* For the time of a call: NULL where it is over or another thread is in it. */
-static struct penstock_upload *upload_enter(struct upload *x)
+static struct penstock_s3_upload *upload_enter(struct upload *x)
 {
 	bool other = atomic_exchange(&x->inside, true);
 
@@ -166,7 +166,7 @@ static PyObject *upload_write(PyObject *self, PyObject *args)
 {
 	struct upload *x = (struct upload *)self;
 	struct penstock_err err = {0, ""};
-	struct penstock_upload *u;
+	struct penstock_s3_upload *u;
 	Py_buffer data;
 	int r;
 
@@ -178,7 +178,7 @@ static PyObject *upload_write(PyObject *self, PyObject *args)
 		return NULL;
 	}
 	Py_BEGIN_ALLOW_THREADS
-	r = penstock_upload_write(u, data.buf, (uint64_t)data.len, &err);
+	r = penstock_s3_upload_write(u, data.buf, (uint64_t)data.len, &err);
 	Py_END_ALLOW_THREADS
 	x->inside = false;
 	PyBuffer_Release(&data);
@@ -190,8 +190,8 @@ static PyObject *upload_write(PyObject *self, PyObject *args)
 static PyObject *upload_commit(PyObject *self, PyObject *unused)
 {
 	struct upload *x = (struct upload *)self;
-	struct penstock_object_info info = {.size = sizeof(info)};
-	struct penstock_upload *u = upload_enter(x);
+	struct penstock_s3_info info = {.size = sizeof(info)};
+	struct penstock_s3_upload *u = upload_enter(x);
 	struct penstock_err err = {0, ""};
 	int r;
 
@@ -200,7 +200,7 @@ static PyObject *upload_commit(PyObject *self, PyObject *unused)
 		return NULL;
 	x->u = NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = penstock_upload_commit(u, &info, &err);
+	r = penstock_s3_upload_commit(u, &info, &err);
 	Py_END_ALLOW_THREADS
 	x->inside = false;
 	return r ? s3_raise(r, &err) : PyUnicode_FromString(info.etag);
@@ -209,7 +209,7 @@ static PyObject *upload_commit(PyObject *self, PyObject *unused)
 static PyObject *upload_abort(PyObject *self, PyObject *unused)
 {
 	struct upload *x = (struct upload *)self;
-	struct penstock_upload *u;
+	struct penstock_s3_upload *u;
 
 	(void)unused;
 	if (!x->u)
@@ -219,7 +219,7 @@ static PyObject *upload_abort(PyObject *self, PyObject *unused)
 		return NULL;
 	x->u = NULL;
 	Py_BEGIN_ALLOW_THREADS
-	penstock_upload_abort(u);
+	penstock_s3_upload_abort(u);
 	Py_END_ALLOW_THREADS
 	x->inside = false;
 	Py_RETURN_NONE;
@@ -229,10 +229,10 @@ static void upload_dealloc(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
 	struct upload *x = (struct upload *)self;
-	struct penstock_upload *u = x->u;
+	struct penstock_s3_upload *u = x->u;
 
 	Py_BEGIN_ALLOW_THREADS
-	penstock_upload_abort(u);
+	penstock_s3_upload_abort(u);
 	Py_END_ALLOW_THREADS
 	if (x->client)
 		client_leave(x->client);

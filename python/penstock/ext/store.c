@@ -672,7 +672,7 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 		"dirs",      "capacity", "policy",       "threads", "io_threads", "ttl",   "memory",
 		"log_bytes", "engine",   "second_touch", "durable", "recent",     "below", NULL};
 	struct params p = {"Store", names, 2, 2};
-	struct penstock_object_opts object = PENSTOCK_OBJECT_OPTS_INIT;
+	struct penstock_s3_opts s3 = PENSTOCK_S3_OPTS_INIT;
 	struct penstock_store_opts o = PENSTOCK_STORE_OPTS_INIT;
 	struct penstock_err err = {0, ""};
 	struct penstock_store *s = NULL;
@@ -699,8 +699,8 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	o.memory = (uint64_t)n[4];
 	o.log_bytes = (uint64_t)n[5];
 	o.below = (uint64_t)below;
-	o.object = &object;
-	object.env = getenv;
+	o.s3 = &s3;
+	s3.env = getenv;
 	o.tell = told_hear;
 	o.tell_arg = &core_of(self)->told;
 	o.flags = (args_flag(v[9], false) == 1 ? PENSTOCK_STORE_SECOND_TOUCH : 0) |

@@ -16,8 +16,8 @@ struct weights {
 	struct penstock_weights *stream; /* NULL: not begun, or closed */
 	PyObject *window;                /* owns the memory at @addr */
 	char *addr;
-	int busy;          /* some thread is in it, see busy_enter() */
-	PyObject *objects; /* see objects_give() */
+	int busy;     /* some thread is in it, see busy_enter() */
+	PyObject *s3; /* see s3_give() */
 };
 
 static struct weights *core_of(PyObject *self)
@@ -71,7 +71,7 @@ static int open_model(struct weights *c, PyObject *path, uint32_t by, const char
 	o.by = by;
 	if (!p.path) {
 		PyErr_Format(PyExc_TypeError, "path: %R is not the name of a file or folder", path);
-	} else if (objects_give(c->io, &p, &c->objects) == 0) {
+	} else if (s3_give(c->io, &p, &c->s3) == 0) {
 		Py_BEGIN_ALLOW_THREADS
 		r = penstock_model_open(&c->model, c->io, p.path, &o, &err);
 		Py_END_ALLOW_THREADS
@@ -374,8 +374,8 @@ static void close_all(struct weights *c)
 	penstock_close(io, NULL);
 	Py_END_ALLOW_THREADS
 	Py_CLEAR(c->window);
-	objects_leave(c->objects);
-	c->objects = NULL;
+	s3_leave(c->s3);
+	c->s3 = NULL;
 }
 
 static PyObject *core_close(PyObject *self, PyObject *unused)

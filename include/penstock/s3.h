@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_OBJECT_H
-#define PENSTOCK_OBJECT_H
+#ifndef PENSTOCK_S3_H
+#define PENSTOCK_S3_H
 
 #include <penstock/penstock.h>
 
@@ -11,8 +11,8 @@ extern "C" {
 /*
  * Objects of S3 stores: s3://BUCKET/KEY.
  *
- *	penstock_object_open -> penstock_object_stat / _read / _put / _list / ... -> _close
- *	                        penstock_upload_open -> _write ... -> _commit or _abort
+ *	penstock_s3_open -> penstock_s3_stat / _read / _put / _list / ... -> _close
+ *	                    penstock_s3_upload_open -> _write ... -> _commit or _abort
  *
  * A KEY is what stands behind the first slash after the bucket, byte for byte: nothing in it is
  * an escape.  libcurl and libcrypto are loaded when a client is opened; where they are missing,
@@ -30,7 +30,7 @@ extern "C" {
  * broken connections, timeouts, 408, 429, 500, 502, 503, 504, SlowDown, RequestTimeout, and 409 of
  * a conditional write; at another endpoint where there is one.  A clock that is off is put right by
  * the server's, 301 and 307 are followed with a new signature.  All else fails at once.  Each such
- * try is counted (struct penstock_object_stats).  When a server says SlowDown, fewer requests are
+ * try is counted (struct penstock_s3_stats).  When a server says SlowDown, fewer requests are
  * in flight.
  *
  * Secrets stand in no message and no statistic.
@@ -41,46 +41,46 @@ extern "C" {
  * Errors, versions and structs with @size first: as in penstock.h.  What the server said is
  *   -ENOENT	NoSuchKey, NoSuchBucket, NoSuchUpload, 404
  *   -EACCES	401 and 403, be it for want of rights or for wrong keys
- *   -EEXIST	it must not be there and is (PENSTOCK_OBJECT_NEW)
+ *   -EEXIST	it must not be there and is (PENSTOCK_S3_NEW)
  *   -ESTALE	it is not the one with that ETag
  *   -EINVAL	another 4xx
  *   -ENOTSUP	501
  *   -EBADMSG	an answer that contradicts itself, or content that does not have its checksum
  *   -EIO	5xx to the end; -ETIMEDOUT, -ECONNREFUSED, -ECONNRESET, -EHOSTUNREACH, -EPROTO (TLS)
  */
-struct penstock_object; /* a client */
+struct penstock_s3; /* a client */
 
-enum penstock_object_style {
-	PENSTOCK_OBJECT_STYLE_AUTO = 0, /* path where there is an endpoint, else virtual */
-	PENSTOCK_OBJECT_STYLE_PATH = 1,
-	PENSTOCK_OBJECT_STYLE_VIRTUAL = 2, /* BUCKET.HOST */
+enum penstock_s3_style {
+	PENSTOCK_S3_STYLE_AUTO = 0, /* path where there is an endpoint, else virtual */
+	PENSTOCK_S3_STYLE_PATH = 1,
+	PENSTOCK_S3_STYLE_VIRTUAL = 2, /* BUCKET.HOST */
 };
 
-enum penstock_object_balance {
-	PENSTOCK_OBJECT_ROUND_ROBIN = 0,
-	PENSTOCK_OBJECT_LEAST = 1, /* requests in flight */
-	PENSTOCK_OBJECT_RANDOM = 2,
-	PENSTOCK_OBJECT_RANK = 3, /* endpoint rank % n; another only while it is down */
+enum penstock_s3_balance {
+	PENSTOCK_S3_ROUND_ROBIN = 0,
+	PENSTOCK_S3_LEAST = 1, /* requests in flight */
+	PENSTOCK_S3_RANDOM = 2,
+	PENSTOCK_S3_RANK = 3, /* endpoint rank % n; another only while it is down */
 };
 
-enum penstock_object_checksum {
-	PENSTOCK_OBJECT_SUM_AUTO = 0, /* CRC-32C */
-	PENSTOCK_OBJECT_SUM_CRC32C = 1,
-	PENSTOCK_OBJECT_SUM_CRC64NVME = 2,
-	PENSTOCK_OBJECT_SUM_NONE = 3,
+enum penstock_s3_checksum {
+	PENSTOCK_S3_SUM_AUTO = 0, /* CRC-32C */
+	PENSTOCK_S3_SUM_CRC32C = 1,
+	PENSTOCK_S3_SUM_CRC64NVME = 2,
+	PENSTOCK_S3_SUM_NONE = 3,
 };
 
-/* Bits of struct penstock_object_opts.flags. */
-#define PENSTOCK_OBJECT_ANONYMOUS 0x1u /* sign nothing; no credentials are looked for */
-#define PENSTOCK_OBJECT_SIGN_BODY 0x2u /* SHA-256 of what is sent (default: UNSIGNED-PAYLOAD) */
+/* Bits of struct penstock_s3_opts.flags. */
+#define PENSTOCK_S3_ANONYMOUS 0x1u /* sign nothing; no credentials are looked for */
+#define PENSTOCK_S3_SIGN_BODY 0x2u /* SHA-256 of what is sent (default: UNSIGNED-PAYLOAD) */
 
 /*
- * Options of penstock_object_open().  Start from PENSTOCK_OBJECT_OPTS_INIT; zero means "default".
+ * Options of penstock_s3_open().  Start from PENSTOCK_S3_OPTS_INIT; zero means "default".
  * Strings are copied.
  */
-struct penstock_object_opts {
-	uint32_t size;  /* set by PENSTOCK_OBJECT_OPTS_INIT */
-	uint32_t flags; /* PENSTOCK_OBJECT_* */
+struct penstock_s3_opts {
+	uint32_t size;  /* set by PENSTOCK_S3_OPTS_INIT */
+	uint32_t flags; /* PENSTOCK_S3_* */
 	/*
 	 * "http://host:9000": one, or several behind commas, which all have the same objects;
 	 * {1...8} in one stands for eight of them.  "@FILE": one on each line, # comments.  At most
@@ -99,10 +99,10 @@ struct penstock_object_opts {
 	 * environment.  NULL: nothing is read from the environment.  Called by open only.
 	 */
 	char *(*env)(const char *name);
-	uint32_t style;       /* enum penstock_object_style */
-	uint32_t balance;     /* enum penstock_object_balance */
-	uint32_t rank;        /* of this process, for PENSTOCK_OBJECT_RANK */
-	uint32_t checksum;    /* enum penstock_object_checksum, of what is sent */
+	uint32_t style;       /* enum penstock_s3_style */
+	uint32_t balance;     /* enum penstock_s3_balance */
+	uint32_t rank;        /* of this process, for PENSTOCK_S3_RANK */
+	uint32_t checksum;    /* enum penstock_s3_checksum, of what is sent */
 	uint32_t connections; /* requests in flight, 1..1024 (64) */
 	uint32_t attempts;    /* of one request, 1..100 (10) */
 	uint32_t timeout_ms;  /* for one request with all its attempts (600,000) */
@@ -110,7 +110,7 @@ struct penstock_object_opts {
 	uint64_t part;     /* ranges and parts, 5 MiB..1 GiB (8 MiB) */
 };
 /* clang-format off */
-#define PENSTOCK_OBJECT_OPTS_INIT {sizeof(struct penstock_object_opts), 0, NULL, NULL, NULL, NULL, NULL, \
+#define PENSTOCK_S3_OPTS_INIT {sizeof(struct penstock_s3_opts), 0, NULL, NULL, NULL, NULL, NULL, \
 				 NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
@@ -121,35 +121,34 @@ struct penstock_object_opts {
  *   -ENOTSUP	libcurl or libcrypto cannot be loaded
  *   -ENOENT	no credentials were found
  */
-PENSTOCK_API int penstock_object_open(struct penstock_object **out,
-				      const struct penstock_object_opts *opts,
-				      struct penstock_err *err);
+PENSTOCK_API int penstock_s3_open(struct penstock_s3 **out, const struct penstock_s3_opts *opts,
+				  struct penstock_err *err);
 
 /* Wait for what is in flight, close the connections, free.  NULL is allowed. */
-PENSTOCK_API void penstock_object_close(struct penstock_object *c);
+PENSTOCK_API void penstock_s3_close(struct penstock_s3 *c);
 
 /*
  * Is @name a URI of an object store and not a path?  1: s3://, well formed or not.  0: a path.
  * -ENOTSUP: a store that this library cannot talk to (az://, gs://), with one line in @err.
  * Schemes may be in capitals.
  */
-PENSTOCK_API int penstock_object_is_uri(const char *name, struct penstock_err *err);
+PENSTOCK_API int penstock_s3_is_uri(const char *name, struct penstock_err *err);
 
 /* ------------------------------------------------------------------ one object */
 
-#define PENSTOCK_OBJECT_ETAG 128
+#define PENSTOCK_S3_ETAG 128
 
-struct penstock_object_info {
-	uint32_t size; /* sizeof(struct penstock_object_info), set by the caller */
+struct penstock_s3_info {
+	uint32_t size; /* sizeof(struct penstock_s3_info), set by the caller */
 	uint32_t reserved;
 	uint64_t bytes;
-	int64_t mtime;                   /* seconds since 1970; 0: not told */
-	char etag[PENSTOCK_OBJECT_ETAG]; /* with its quotes, as the server has it; "": none */
-	char checksum[64];               /* "crc32c:..." as sent and acknowledged; "": none */
+	int64_t mtime;               /* seconds since 1970; 0: not told */
+	char etag[PENSTOCK_S3_ETAG]; /* with its quotes, as the server has it; "": none */
+	char checksum[64];           /* "crc32c:..." as sent and acknowledged; "": none */
 };
 
-PENSTOCK_API int penstock_object_stat(struct penstock_object *c, const char *uri,
-				      struct penstock_object_info *info, struct penstock_err *err);
+PENSTOCK_API int penstock_s3_stat(struct penstock_s3 *c, const char *uri,
+				  struct penstock_s3_info *info, struct penstock_err *err);
 
 /*
  * Read up to @len bytes at @offset into @buf, in ranges of opts.part.  Returns the number of bytes,
@@ -157,60 +156,59 @@ PENSTOCK_API int penstock_object_stat(struct penstock_object *c, const char *uri
  * one that is there, but one.  Stores tell the checksum of an object that is asked for whole, not
  * of ranges: it is compared where @etag is given, @offset is 0 and @len is at most opts.part.
  */
-PENSTOCK_API int64_t penstock_object_read(struct penstock_object *c, const char *uri, void *buf,
-					  uint64_t len, uint64_t offset, const char *etag,
-					  struct penstock_err *err);
+PENSTOCK_API int64_t penstock_s3_read(struct penstock_s3 *c, const char *uri, void *buf,
+				      uint64_t len, uint64_t offset, const char *etag,
+				      struct penstock_err *err);
 
 /* One of many reads. */
-struct penstock_object_range {
+struct penstock_s3_range {
 	const char *uri;
 	void *buf;
 	uint64_t len, offset;
-	const char *etag;               /* NULL: any, but one */
-	int64_t res;                    /* bytes or -errno, set by the call */
-	char got[PENSTOCK_OBJECT_ETAG]; /* ETag of what was read, set by the call */
+	const char *etag;           /* NULL: any, but one */
+	int64_t res;                /* bytes or -errno, set by the call */
+	char got[PENSTOCK_S3_ETAG]; /* ETag of what was read, set by the call */
 };
 
 /*
  * All of @reads, in flight together as far as opts.connections allow.  Returns 0, or the first
  * error in the order of @reads; each says in @res how it went.
  */
-PENSTOCK_API int penstock_object_fetch(struct penstock_object *c,
-				       struct penstock_object_range *reads, uint64_t n,
-				       struct penstock_err *err);
+PENSTOCK_API int penstock_s3_fetch(struct penstock_s3 *c, struct penstock_s3_range *reads,
+				   uint64_t n, struct penstock_err *err);
 
-/* Bits of the flags of penstock_object_put() and of an upload. */
-#define PENSTOCK_OBJECT_NEW 0x1u /* If-None-Match: it must not be there */
+/* Bits of the flags of penstock_s3_put() and of an upload. */
+#define PENSTOCK_S3_NEW 0x1u /* If-None-Match: it must not be there */
 
 /*
- * Put @len bytes as one object with one request, at most 5 GiB.  @flags: PENSTOCK_OBJECT_NEW;
+ * Put @len bytes as one object with one request, at most 5 GiB.  @flags: PENSTOCK_S3_NEW;
  * @etag: only in place of this one (If-Match), or NULL.  @info may be NULL; of it bytes, etag and
  * checksum are set.
  */
-PENSTOCK_API int penstock_object_put(struct penstock_object *c, const char *uri, const void *buf,
-				     uint64_t len, uint32_t flags, const char *etag,
-				     struct penstock_object_info *info, struct penstock_err *err);
+PENSTOCK_API int penstock_s3_put(struct penstock_s3 *c, const char *uri, const void *buf,
+				 uint64_t len, uint32_t flags, const char *etag,
+				 struct penstock_s3_info *info, struct penstock_err *err);
 
 /*
  * Copy within the store, by the store, at most 5 GiB (-EFBIG).  @info, of the copy, may be NULL.
  */
-PENSTOCK_API int penstock_object_copy(struct penstock_object *c, const char *from, const char *to,
-				      struct penstock_object_info *info, struct penstock_err *err);
+PENSTOCK_API int penstock_s3_copy(struct penstock_s3 *c, const char *from, const char *to,
+				  struct penstock_s3_info *info, struct penstock_err *err);
 
 /*
  * Delete, 1000 of a bucket with a request; what is not there counts as deleted.  Returns 0 or the
  * first error, of which the message names the object; the others are deleted all the same.
  */
-PENSTOCK_API int penstock_object_delete(struct penstock_object *c, const char *const *uris,
-					uint64_t n, struct penstock_err *err);
+PENSTOCK_API int penstock_s3_delete(struct penstock_s3 *c, const char *const *uris, uint64_t n,
+				    struct penstock_err *err);
 
 /* --------------------------------------------------------------------- uploads */
 
-struct penstock_upload; /* an object that is being written */
+struct penstock_s3_upload; /* an object that is being written */
 
-struct penstock_upload_opts {
-	uint32_t size;      /* set by PENSTOCK_UPLOAD_OPTS_INIT */
-	uint32_t flags;     /* PENSTOCK_OBJECT_NEW: the commit fails with -EEXIST where it is there;
+struct penstock_s3_upload_opts {
+	uint32_t size;      /* set by PENSTOCK_S3_UPLOAD_OPTS_INIT */
+	uint32_t flags;     /* PENSTOCK_S3_NEW: the commit fails with -EEXIST where it is there;
 			       of stores that know no such commits, seen right before it only */
 	uint32_t in_flight; /* parts, 1..64 (4), and memory of as many: one is filled while the
 			       others are sent, and sent too where the caller waits */
@@ -221,65 +219,63 @@ struct penstock_upload_opts {
 	const char *etag; /* only in place of this one; NULL: any */
 };
 /* clang-format off */
-#define PENSTOCK_UPLOAD_OPTS_INIT {sizeof(struct penstock_upload_opts), 0, 0, 0, 0, 0, NULL, NULL}
+#define PENSTOCK_S3_UPLOAD_OPTS_INIT {sizeof(struct penstock_s3_upload_opts), 0, 0, 0, 0, 0, NULL, NULL}
 /* clang-format on */
 
 /*
  * Begin an object.  Its parts are sent while it is written; it is visible by
- * penstock_upload_commit() only, and what fits into one part is put with one request there.  A
+ * penstock_s3_upload_commit() only, and what fits into one part is put with one request there.  A
  * process that is killed leaves parts in the store that nobody sees and that cost money: see
- * PENSTOCK_OBJECT_LIST_UPLOADS.
+ * PENSTOCK_S3_LIST_UPLOADS.
  */
-PENSTOCK_API int penstock_upload_open(struct penstock_upload **out, struct penstock_object *c,
-				      const char *uri, const struct penstock_upload_opts *opts,
-				      struct penstock_err *err);
+PENSTOCK_API int penstock_s3_upload_open(struct penstock_s3_upload **out, struct penstock_s3 *c,
+					 const char *uri,
+					 const struct penstock_s3_upload_opts *opts,
+					 struct penstock_err *err);
 /* As penstock_writer_write(): copied, waits where all parts are in flight, the first error stays.
  */
-PENSTOCK_API int penstock_upload_write(struct penstock_upload *u, const void *buf, uint64_t len,
-				       struct penstock_err *err);
+PENSTOCK_API int penstock_s3_upload_write(struct penstock_s3_upload *u, const void *buf,
+					  uint64_t len, struct penstock_err *err);
 /* Make it the object.  Ends the upload in every case; after an error nothing of it is left. */
-PENSTOCK_API int penstock_upload_commit(struct penstock_upload *u,
-					struct penstock_object_info *info,
-					struct penstock_err *err);
+PENSTOCK_API int penstock_s3_upload_commit(struct penstock_s3_upload *u,
+					   struct penstock_s3_info *info, struct penstock_err *err);
 /* As if nothing had been written.  NULL is allowed. */
-PENSTOCK_API void penstock_upload_abort(struct penstock_upload *u);
+PENSTOCK_API void penstock_s3_upload_abort(struct penstock_s3_upload *u);
 
 /* Remove an upload that somebody left: its key and @id as a list tells them. */
-PENSTOCK_API int penstock_object_abort(struct penstock_object *c, const char *uri, const char *id,
-				       struct penstock_err *err);
+PENSTOCK_API int penstock_s3_upload_discard(struct penstock_s3 *c, const char *uri, const char *id,
+					    struct penstock_err *err);
 
 /* ----------------------------------------------------------------------- lists */
 
-struct penstock_object_list;
+struct penstock_s3_list;
 
-/* Bits of the flags of penstock_object_list_open(). */
-#define PENSTOCK_OBJECT_LIST_FLAT    0x1u /* all below the prefix; default: up to the next slash */
-#define PENSTOCK_OBJECT_LIST_UPLOADS 0x2u /* uploads that were begun and not ended */
+/* Bits of the flags of penstock_s3_list_open(). */
+#define PENSTOCK_S3_LIST_FLAT    0x1u /* all below the prefix; default: up to the next slash */
+#define PENSTOCK_S3_LIST_UPLOADS 0x2u /* uploads that were begun and not ended */
 
-struct penstock_object_entry {
-	uint32_t size;      /* sizeof(struct penstock_object_entry), set by the caller */
+struct penstock_s3_entry {
+	uint32_t size;      /* sizeof(struct penstock_s3_entry), set by the caller */
 	uint32_t is_prefix; /* a "folder": @key ends with a slash, nothing else is known */
 	const char *key;    /* without the bucket; valid until the next call */
 	const char *etag;
-	const char *upload_id; /* of PENSTOCK_OBJECT_LIST_UPLOADS, else NULL */
+	const char *upload_id; /* of PENSTOCK_S3_LIST_UPLOADS, else NULL */
 	uint64_t bytes;
 	int64_t mtime; /* seconds since 1970; of an upload: when it was begun */
 };
 
 /* @uri: s3://BUCKET/PREFIX, where PREFIX may be empty. */
-PENSTOCK_API int penstock_object_list_open(struct penstock_object_list **out,
-					   struct penstock_object *c, const char *uri,
-					   uint32_t flags, struct penstock_err *err);
+PENSTOCK_API int penstock_s3_list_open(struct penstock_s3_list **out, struct penstock_s3 *c,
+				       const char *uri, uint32_t flags, struct penstock_err *err);
 /* The next in the server's order; pages are asked for as needed.  1, or 0 at the end. */
-PENSTOCK_API int penstock_object_list_next(struct penstock_object_list *l,
-					   struct penstock_object_entry *entry,
-					   struct penstock_err *err);
-PENSTOCK_API void penstock_object_list_close(struct penstock_object_list *l);
+PENSTOCK_API int penstock_s3_list_next(struct penstock_s3_list *l, struct penstock_s3_entry *entry,
+				       struct penstock_err *err);
+PENSTOCK_API void penstock_s3_list_close(struct penstock_s3_list *l);
 
 /* ------------------------------------------------------------------- statistics */
 
-struct penstock_object_stats {
-	uint32_t size; /* sizeof(struct penstock_object_stats), set by the caller */
+struct penstock_s3_stats {
+	uint32_t size; /* sizeof(struct penstock_s3_stats), set by the caller */
 	uint32_t nr_endpoints;
 	uint64_t requests;  /* that were asked for */
 	uint64_t failed;    /* of them, in the end */
@@ -306,11 +302,10 @@ struct penstock_object_stats {
 	uint64_t first_byte_max_ns;
 	uint64_t absent; /* requests that asked whether something is there, and it was not */
 };
-PENSTOCK_API int penstock_object_get_stats(struct penstock_object *c,
-					   struct penstock_object_stats *stats);
+PENSTOCK_API int penstock_s3_get_stats(struct penstock_s3 *c, struct penstock_s3_stats *stats);
 
-struct penstock_object_endpoint {
-	uint32_t size; /* sizeof(struct penstock_object_endpoint), set by the caller */
+struct penstock_s3_endpoint {
+	uint32_t size; /* sizeof(struct penstock_s3_endpoint), set by the caller */
 	uint32_t up;
 	const char *url; /* valid as long as the client */
 	uint64_t attempts, failed;
@@ -320,39 +315,37 @@ struct penstock_object_endpoint {
 	uint32_t reserved;
 };
 /* -ENOENT past the last. */
-PENSTOCK_API int penstock_object_get_endpoint(struct penstock_object *c, uint32_t i,
-					      struct penstock_object_endpoint *e);
+PENSTOCK_API int penstock_s3_get_endpoint(struct penstock_s3 *c, uint32_t i,
+					  struct penstock_s3_endpoint *e);
 
 /* ------------------------------------------------------------------------ a check */
 
-enum penstock_object_point {
-	PENSTOCK_OBJECT_REACH = 0,  /* every endpoint answers */
-	PENSTOCK_OBJECT_REGION = 1, /* region and style are the bucket's */
-	PENSTOCK_OBJECT_CLOCK = 2,  /* ours and the server's */
-	PENSTOCK_OBJECT_RIGHTS =
-		3, /* list, and with PENSTOCK_OBJECT_CHECK_WRITE put, read, delete */
-	PENSTOCK_OBJECT_SUPPORTS = 4, /* conditional writes, checksums, multipart */
-	PENSTOCK_OBJECT_POINTS = 5,
+enum penstock_s3_point {
+	PENSTOCK_S3_REACH = 0,    /* every endpoint answers */
+	PENSTOCK_S3_REGION = 1,   /* region and style are the bucket's */
+	PENSTOCK_S3_CLOCK = 2,    /* ours and the server's */
+	PENSTOCK_S3_RIGHTS = 3,   /* list, and with PENSTOCK_S3_CHECK_WRITE put, read, delete */
+	PENSTOCK_S3_SUPPORTS = 4, /* conditional writes, checksums, multipart */
+	PENSTOCK_S3_POINTS = 5,
 };
 
-#define PENSTOCK_OBJECT_CHECK_WRITE 0x1u /* put an object below the prefix, and delete it */
+#define PENSTOCK_S3_CHECK_WRITE 0x1u /* put an object below the prefix, and delete it */
 
-struct penstock_object_report {
-	uint32_t size; /* sizeof(struct penstock_object_report), set by the caller */
+struct penstock_s3_report {
+	uint32_t size; /* sizeof(struct penstock_s3_report), set by the caller */
 	uint32_t reserved;
 	struct {
 		int code; /* 0: good; 1: not looked at; or -errno */
 		char text[252];
-	} point[PENSTOCK_OBJECT_POINTS];
+	} point[PENSTOCK_S3_POINTS];
 };
 
 /*
  * Look at five things before a long run: s3://BUCKET or s3://BUCKET/PREFIX.  Returns 0 where all
  * that was looked at is good, else the first error; @check has a line for each.
  */
-PENSTOCK_API int penstock_object_check(struct penstock_object *c, const char *uri, uint32_t flags,
-				       struct penstock_object_report *check,
-				       struct penstock_err *err);
+PENSTOCK_API int penstock_s3_check(struct penstock_s3 *c, const char *uri, uint32_t flags,
+				   struct penstock_s3_report *check, struct penstock_err *err);
 
 #ifdef __cplusplus
 }
