@@ -184,7 +184,7 @@ static void ordinary_keys_are_names_as_they_are(void)
 	check_name("rag_doc_0001_chunk_2", 20, "rag_doc_0001_chunk_2.npy");
 	check_name("a..b", 4, "a..b.npy");
 	check_name("..", 2, "%2E..npy");
-	check_name(".penstock-objects", 15, "%2Epenstock-objects.npy");
+	check_name(".penstock-objects", 17, "%2Epenstock-objects.npy");
 	check_name("a/b", 3, "a%2Fb.npy");
 	check_name("a b\xc3\xa4", 5, "a%20b%C3%A4.npy");
 	check_name("100%~1", 6, "100%25%7E1.npy");

@@ -174,7 +174,7 @@ static void another_version_is_refused_in_one_line(void)
 	sk_close();
 	fd = open(t_path("d/penstock-store"), O_WRONLY | O_TRUNC);
 	T_OK(fd >= 0);
-	T_EQ(write(fd, "penstock-store 2 and more\n", 24), 24);
+	T_EQ(write(fd, "penstock-store 2 and more\n", 26), 26);
 	close(fd);
 	T_ERR(sk_try_open("d", MIB(64), &err), -EPROTO, &err);
 	T_STR_HAS(err.msg, "version 2");

@@ -144,7 +144,7 @@ enum report_kind report_kind(const json_t *root)
 {
 	const char *schema = json_string_value(json_object_get(root, "schema"));
 
-	if (schema && !strncmp(schema, "penstock-trace/", 13))
+	if (schema && !strncmp(schema, "penstock-trace/", 15))
 		return REPORT_TRACE;
 	return json_object_get(root, "schema_version") && json_object_get(root, "options")
 		       ? REPORT_SUMMARY
