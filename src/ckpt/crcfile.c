@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "base/whole.h"
-#include "store/stripe.h"
+#include "file/stripe.h"
 
 static const char magic[] = "penstock.crc32c 1\n";
 

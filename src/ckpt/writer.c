@@ -24,7 +24,7 @@
 #include "ckpt/ckptopts.h"
 #include "ckpt/crcfile.h"
 #include "ckpt/upload.h"
-#include "store/stripe.h"
+#include "file/stripe.h"
 
 enum {
 	STEP = 64 << 10, /* copied and summed while it is in the processor's cache */

@@ -16,7 +16,7 @@
 #include "ckpt/ckptopts.h"
 #include "ckpt/crcfile.h"
 #include "ckpt/upload.h"
-#include "store/stripe.h"
+#include "file/stripe.h"
 
 /* A chunk that was written over: what counts is what is there now. */
 static int sum_again(void *arg, uint64_t offset, uint64_t len, uint32_t *ret_crc)

@@ -56,14 +56,14 @@ static void block_copy_out(const struct op *op, const struct block *b, const voi
 static int use_plain(struct penstock_io *io, struct block *b)
 {
 	struct penstock_file *f = b->op->file;
-	bool direct = f->store.direct;
-	int fd = penstock_backing_plain(b->part->store);
+	bool direct = f->backing.direct;
+	int fd = penstock_backing_plain(b->part->backing);
 
 	if (fd < 0)
 		return fd;
-	if (f->store.stripe && !b->part->store->direct)
-		penstock_stripe_follow(&f->store);
-	if (direct && !f->store.direct)
+	if (f->backing.stripe && !b->part->backing->direct)
+		penstock_stripe_follow(&f->backing);
+	if (direct && !f->backing.direct)
 		io_fell(io, PENSTOCK_FELL_BUFFERED, f->name, "it cannot be opened a second time");
 	b->plain = true;
 	b->req.fd = fd;
@@ -97,7 +97,7 @@ static void set_list(struct block *b)
  */
 static inline bool is_blocking(const struct block *b)
 {
-	const struct penstock_backing *s = b->part->store;
+	const struct penstock_backing *s = b->part->backing;
 
 	return s->fuse || (s->tmpfs && b->len <= COPY_SMALL);
 }
@@ -105,7 +105,7 @@ static inline bool is_blocking(const struct block *b)
 static void set_request(struct block *b)
 {
 	const struct op *op = b->op;
-	const struct penstock_backing *s = b->part->store;
+	const struct penstock_backing *s = b->part->backing;
 	struct penstock_req *r = &b->req;
 
 	r->code = op->opcode == PENSTOCK_READ ? PENSTOCK_REQ_READ : PENSTOCK_REQ_WRITE;
@@ -129,7 +129,7 @@ static void set_request(struct block *b)
 	b->data = (char *)b->bounce + b->skip;
 	if (!b->plain) {
 		r->off -= b->skip;
-		r->len = (uint32_t)align_up(b->skip + b->len, op->file->store.off_align);
+		r->len = (uint32_t)align_up(b->skip + b->len, op->file->backing.off_align);
 	}
 }
 
@@ -150,7 +150,7 @@ static int find_buf_slot(const struct queue *q, const struct block *b)
 static int __attribute__((noinline)) add_file_slot(struct queue *q, struct part *p)
 {
 	if (!q->io->engine->set_file ||
-	    q->io->engine->set_file(q->engine, (unsigned)p->slot, p->store->fd) < 0)
+	    q->io->engine->set_file(q->engine, (unsigned)p->slot, p->backing->fd) < 0)
 		return -1;
 	q->files[p->slot] = p;
 	return p->slot;
@@ -192,7 +192,7 @@ bool block_may_start(struct block *b)
 
 	if (b->mode == BLOCK_SYNC || op->opcode != PENSTOCK_WRITE)
 		return true;
-	s = &op->file->store;
+	s = &op->file->backing;
 	if (!s->extend || !s->direct)
 		return true;
 	b->ranged = penstock_overlap_begin(&s->extend->overlap, &b->range, op->offset + b->pos,
@@ -202,7 +202,7 @@ bool block_may_start(struct block *b)
 
 static void start_sync(struct block *b)
 {
-	b->req.fd = b->part->store->fd;
+	b->req.fd = b->part->backing->fd;
 	b->req.len = 0;
 	b->req.off = 0;
 	b->req.file_slot = b->req.buf_slot = -1;
@@ -234,7 +234,7 @@ static int start_other(struct penstock_io *io, struct queue *q, struct block *b,
 static void start_direct(struct queue *q, struct block *b)
 {
 	const struct op *op = b->op;
-	const struct penstock_backing *s = b->part->store;
+	const struct penstock_backing *s = b->part->backing;
 	struct penstock_req *r = &b->req;
 
 	r->code = op->opcode == PENSTOCK_READ ? PENSTOCK_REQ_READ : PENSTOCK_REQ_WRITE;
@@ -296,7 +296,7 @@ static bool fall_back(struct penstock_io *io, struct block *b)
 
 	if (b->plain || b->mode == BLOCK_CUFILE || io->opts.direct == PENSTOCK_DIRECT_ALWAYS)
 		return false;
-	if (penstock_backing_give_up_direct(b->part->store, why) < 0 || use_plain(io, b) < 0)
+	if (penstock_backing_give_up_direct(b->part->backing, why) < 0 || use_plain(io, b) < 0)
 		return false;
 	io_fell(io, PENSTOCK_FELL_BUFFERED, f->name, why);
 	b->req.off += b->skip;
@@ -328,7 +328,7 @@ static bool judge_error(struct penstock_io *io, struct block *b, int res)
 static bool block_set_rest(struct penstock_io *io, struct block *b, uint64_t step)
 {
 	const struct op *op = b->op;
-	const struct penstock_backing *s = &op->file->store;
+	const struct penstock_backing *s = &op->file->backing;
 	uint32_t align = op->opcode == PENSTOCK_READ ? s->off_align : s->edge_align;
 	struct penstock_req *r = &b->req;
 	bool read_bounce = b->mode == BLOCK_BOUNCE && op->opcode == PENSTOCK_READ;
@@ -369,7 +369,7 @@ bool block_finish(struct penstock_io *io, struct block *b, struct counters *coun
 	if (b->moved == b->len)
 		return true;
 	if (op->opcode == PENSTOCK_READ) {
-		int64_t size = n ? penstock_backing_size(b->part->store) : 0;
+		int64_t size = n ? penstock_backing_size(b->part->backing) : 0;
 
 		b->eof = !n || (size >= 0 && b->req.off + n >= (uint64_t)size);
 		if (b->eof)
@@ -394,7 +394,7 @@ void block_account(struct op *op, struct block *b)
 	uint64_t end = b->pos + b->moved;
 
 	if (b->ranged)
-		penstock_overlap_end(&op->file->store.extend->overlap, &b->range);
+		penstock_overlap_end(&op->file->backing.extend->overlap, &b->range);
 	b->ranged = false;
 
 	op->inflight--;

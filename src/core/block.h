@@ -9,8 +9,8 @@
 
 #include "core/op.h"
 #include "engine/engine.h"
+#include "file/path.h"
 #include "mem/device.h"
-#include "store/path.h"
 
 enum block_mode {
 	BLOCK_STRAIGHT, /* file <-> caller's memory */

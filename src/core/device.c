@@ -312,7 +312,7 @@ static void starve(struct queue *q, struct block *b)
 
 static uint64_t piece_len(const struct block *b)
 {
-	return align_up(b->skip + b->len, b->op->file->store.off_align);
+	return align_up(b->skip + b->len, b->op->file->backing.off_align);
 }
 
 /* From memory to memory: nothing but the copy. */

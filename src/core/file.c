@@ -18,7 +18,7 @@
 #include "core/block.h"
 #include "core/core.h"
 #include "core/queue.h"
-#include "store/blockdev.h"
+#include "file/blockdev.h"
 
 static unsigned path_bucket(const char *name)
 {
@@ -77,7 +77,7 @@ static void attach(struct penstock_file *f, struct penstock_err *err)
 	for (unsigned i = 0; i < f->nr_parts; i++) {
 		struct part *p = &f->parts[i];
 
-		if (f->io->engine->attach(p->store->fd, &p->attached, err) < 0) {
+		if (f->io->engine->attach(p->backing->fd, &p->attached, err) < 0) {
 			detach_parts(f, i);
 			atomic_store(&f->attach, ATTACH_REFUSED);
 			return;
@@ -94,8 +94,8 @@ static void note_refused(struct penstock_file *f, const struct penstock_err *err
 
 	/* That has one cause; the cure, which is long, is told by `penstock info'. */
 	if (strstr(err->msg, "(5027)"))
-		penstock_blockdev_udev(udev, sizeof(udev), major(f->store.dev), minor(f->store.dev),
-				       "the file system");
+		penstock_blockdev_udev(udev, sizeof(udev), major(f->backing.dev),
+				       minor(f->backing.dev), "the file system");
 	cure = strstr(udev, ": cuFile");
 	if (cure)
 		*cure = '\0';
@@ -108,13 +108,13 @@ bool file_attach(struct penstock_file *f)
 	const struct penstock_engine *engine = f->io->engine;
 	struct penstock_err err = {0, ""};
 
-	if (!engine->device || f->store.remote)
+	if (!engine->device || f->backing.remote)
 		return false;
 	if (atomic_load(&f->attach) == ATTACH_UNTRIED) {
-		pthread_mutex_lock(&f->store.lock);
+		pthread_mutex_lock(&f->backing.lock);
 		if (atomic_load(&f->attach) == ATTACH_UNTRIED)
 			attach(f, &err);
-		pthread_mutex_unlock(&f->store.lock);
+		pthread_mutex_unlock(&f->backing.lock);
 	}
 	if (err.code < 0)
 		note_refused(f, &err);
@@ -145,12 +145,12 @@ static void note_ways(struct penstock_io *io, const struct penstock_file *f)
 	 * kernel (6.18) finishes a short io_uring transfer at the wrong position:
 	 * a read of a 10-byte file returns 1290 bytes, and says all is well.
 	 */
-	if (f->store.fuse && io->engine == penstock_engine_find("io_uring", NULL))
+	if (f->backing.fuse && io->engine == penstock_engine_find("io_uring", NULL))
 		io_fell(io, PENSTOCK_FELL_BLOCKING, f->name,
 			"FUSE: io_uring is not safe there, pread and pwrite are used");
-	if (!f->store.direct && io->opts.direct == PENSTOCK_DIRECT_AUTO && f->store.borrowed < 0 &&
-	    !f->store.remote)
-		io_fell(io, PENSTOCK_FELL_BUFFERED, f->name, f->store.why);
+	if (!f->backing.direct && io->opts.direct == PENSTOCK_DIRECT_AUTO &&
+	    f->backing.borrowed < 0 && !f->backing.remote)
+		io_fell(io, PENSTOCK_FELL_BUFFERED, f->name, f->backing.why);
 }
 
 /* Under io->lock. */
@@ -170,7 +170,7 @@ static bool known_device(struct penstock_io *io, struct part *f)
 
 	pthread_mutex_lock(&io->lock);
 	for (unsigned i = 0; i < ARRAY_SIZE(io->devices) && i < io->nr_devices && !known; i++) {
-		known = io->devices[i].dev == f->store->dev;
+		known = io->devices[i].dev == f->backing->dev;
 		if (known)
 			f->device = io->devices[i];
 	}
@@ -184,8 +184,8 @@ static void find_device(struct penstock_io *io, struct part *f)
 
 	if (known_device(io, f))
 		return;
-	f->device.dev = f->store->dev;
-	if (penstock_blockdev_load(&dev, major(f->store->dev), minor(f->store->dev)) == 0) {
+	f->device.dev = f->backing->dev;
+	if (penstock_blockdev_load(&dev, major(f->backing->dev), minor(f->backing->dev)) == 0) {
 		f->device.max_segments = dev.max_segments;
 		f->device.virtual = !strncmp(dev.name, "vd", 2) || !strncmp(dev.name, "xvd", 3);
 	}
@@ -194,10 +194,10 @@ static void find_device(struct penstock_io *io, struct part *f)
 	pthread_mutex_unlock(&io->lock);
 }
 
-/* The store is open: its parts are those of its members, or it is the only one. */
+/* The file is open: its parts are those of its members, or it is the only one. */
 static int find_parts(struct penstock_io *io, struct penstock_file *f)
 {
-	struct penstock_stripe *t = f->store.stripe;
+	struct penstock_stripe *t = f->backing.stripe;
 
 	f->parts = t ? calloc(t->nr, sizeof(*f->parts)) : &f->whole;
 	f->held = t ? calloc((size_t)io->max_queues * t->nr, sizeof(*f->held)) : NULL;
@@ -205,12 +205,12 @@ static int find_parts(struct penstock_io *io, struct penstock_file *f)
 		return -ENOMEM;
 	f->nr_parts = t ? t->nr : 1;
 	f->striped = f->nr_parts > 1;
-	f->remote = f->store.remote;
+	f->remote = f->backing.remote;
 	for (unsigned i = 0; i < f->nr_parts; i++) {
 		struct part *p = &f->parts[i];
 
-		*p = (struct part){.store = t ? &t->members[i] : &f->store, .slot = -1};
-		if (f->store.remote)
+		*p = (struct part){.backing = t ? &t->members[i] : &f->backing, .slot = -1};
+		if (f->backing.remote)
 			return 0;
 		find_device(io, p);
 		if (!i)
@@ -233,11 +233,11 @@ static void widen_flight(struct penstock_io *io, const struct penstock_file *f)
 		;
 }
 
-/* The store is open: make the file one of the handle's.  Gives it back on failure. */
+/* The file is open: make the file one of the handle's.  Gives it back on failure. */
 static int file_settle(struct penstock_io *io, struct penstock_file *f, bool slot,
 		       struct penstock_err *err)
 {
-	struct penstock_backing *s = &f->store;
+	struct penstock_backing *s = &f->backing;
 	bool writes = s->access != O_RDONLY && !s->device && !s->remote;
 	bool bad = find_parts(io, f) < 0;
 
@@ -269,10 +269,10 @@ static int file_settle(struct penstock_io *io, struct penstock_file *f, bool slo
 static void file_unsettle(struct penstock_io *io, struct penstock_file *f)
 {
 	unlink_file(io, f);
-	penstock_extend_put(&io->extends, f->store.extend);
+	penstock_extend_put(&io->extends, f->backing.extend);
 }
 
-/* @r: of opening the store. */
+/* @r: of opening the file. */
 static int file_ready(struct penstock_io *io, struct penstock_file *f, int r,
 		      struct penstock_file **out, struct penstock_err *err)
 {
@@ -296,7 +296,7 @@ static int store_open(struct penstock_io *io, struct penstock_file *f, int oflag
 		return r;
 	if (r)
 		return remote_open(io, f, oflags, f->by_path, err);
-	return penstock_backing_open(&f->store, f->name, oflags, mode, io->opts.direct, err);
+	return penstock_backing_open(&f->backing, f->name, oflags, mode, io->opts.direct, err);
 }
 
 int penstock_file_open(struct penstock_file **out, struct penstock_io *io, const char *path,
@@ -335,7 +335,7 @@ int penstock_file_take_fd(struct penstock_file **out, struct penstock_io *io, in
 			close(fd);
 		return r;
 	}
-	r = penstock_backing_take(&f->store, fd, name, io->opts.direct, err);
+	r = penstock_backing_take(&f->backing, fd, name, io->opts.direct, err);
 	return file_ready(io, f, r, out, err);
 }
 
@@ -351,7 +351,7 @@ static int file_adopt(struct penstock_io *io, int fd, bool keep, struct penstock
 	if (!f)
 		return -ENOMEM;
 	f->by_path = !keep; /* lives as long as the operation */
-	r = penstock_backing_adopt(&f->store, fd, io->opts.direct, err);
+	r = penstock_backing_adopt(&f->backing, fd, io->opts.direct, err);
 	if (r < 0) {
 		free_file(f);
 		return r;
@@ -417,7 +417,7 @@ static int file_close(struct penstock_file *f, bool commit, struct penstock_err 
 	pthread_mutex_unlock(&io->lock);
 	detach(f);
 	r = remote_close(f, commit, err);
-	lost = penstock_backing_close(&f->store);
+	lost = penstock_backing_close(&f->backing);
 	if (lost < 0)
 		r = penstock_fail(err, lost, "%s: close: %s", f->name, strerror(-lost));
 	free_file(f);
@@ -450,20 +450,20 @@ int penstock_file_stat(struct penstock_file *f, struct penstock_file_info *info)
 	r = io_check(f->io, NULL);
 	if (r < 0)
 		return r;
-	size = penstock_backing_size(&f->store);
+	size = penstock_backing_size(&f->backing);
 	if (size < 0)
 		return (int)size;
 	i.size = info->size;
-	i.direct = f->store.direct;
-	i.mem_align = i.direct ? f->store.mem_align : 1;
-	i.offset_align = i.direct ? f->store.off_align : 1;
+	i.direct = f->backing.direct;
+	i.mem_align = i.direct ? f->backing.mem_align : 1;
+	i.offset_align = i.direct ? f->backing.off_align : 1;
 	i.bytes = (uint64_t)size;
 	i.block = plan_split(f, true);
 	if (atomic_load(&f->attach) == ATTACH_DONE && !f->io->opts.block)
 		i.block = CUFILE_BLOCK;
-	pthread_mutex_lock(&f->store.lock);
-	snprintf(i.why, sizeof(i.why), "%s", i.direct ? "" : f->store.why);
-	pthread_mutex_unlock(&f->store.lock);
+	pthread_mutex_lock(&f->backing.lock);
+	snprintf(i.why, sizeof(i.why), "%s", i.direct ? "" : f->backing.why);
+	pthread_mutex_unlock(&f->backing.lock);
 	memcpy(info, &i, min_u64(info->size, sizeof(i)));
 	return 0;
 }
@@ -475,7 +475,7 @@ static struct penstock_file *find_remote(struct penstock_io *io, const char *uri
 
 	pthread_mutex_lock(&io->lock);
 	for (f = io->files[path_bucket(uri)]; f; f = f->next)
-		if (f->by_path && f->store.remote && f->store.access == O_RDONLY &&
+		if (f->by_path && f->backing.remote && f->backing.access == O_RDONLY &&
 		    !strcmp(f->name, uri) && !remote_is_stale(f)) {
 			f->refs++;
 			break;
@@ -489,7 +489,7 @@ static bool still_there(const struct penstock_file *f, const struct stat *st)
 {
 	dev_t dev = S_ISBLK(st->st_mode) ? st->st_rdev : st->st_dev;
 
-	return st->st_ino == f->store.ino && dev == f->store.dev;
+	return st->st_ino == f->backing.ino && dev == f->backing.dev;
 }
 
 static struct penstock_file *find_path(struct penstock_io *io, const char *path, int access)
@@ -505,7 +505,7 @@ static struct penstock_file *find_path(struct penstock_io *io, const char *path,
 		return NULL;
 	pthread_mutex_lock(&io->lock);
 	for (f = io->files[path_bucket(path)]; f; f = f->next)
-		if (f->by_path && f->store.access == access && !strcmp(f->name, path) &&
+		if (f->by_path && f->backing.access == access && !strcmp(f->name, path) &&
 		    still_there(f, &st)) {
 			f->refs++;
 			break;
@@ -603,7 +603,7 @@ int file_put(struct penstock_file *f)
 		return 0;
 	detach(f);
 	remote_close(f, false, NULL); /* what was written well is an object already */
-	r = penstock_backing_close(&f->store);
+	r = penstock_backing_close(&f->backing);
 	free_file(f);
 	return r;
 }
@@ -615,13 +615,13 @@ void files_free(struct penstock_io *io)
 	for (unsigned i = 0; i < PATH_BUCKETS; i++)
 		for (f = io->files[i]; f; f = next) {
 			next = f->next;
-			penstock_extend_put(&io->extends, f->store.extend);
+			penstock_extend_put(&io->extends, f->backing.extend);
 			/* In a child of fork() how long it has become is the parent's to say. */
-			if (f->store.stripe && io_check(io, NULL) < 0)
-				atomic_store(&f->store.stripe->grown, false);
+			if (f->backing.stripe && io_check(io, NULL) < 0)
+				atomic_store(&f->backing.stripe->grown, false);
 			detach(f);
 			remote_close(f, false, NULL);
-			penstock_backing_close(&f->store);
+			penstock_backing_close(&f->backing);
 			free_file(f);
 		}
 }

@@ -13,8 +13,8 @@
 #include "core/limits.h"
 #include "core/stage.h"
 #include "engine/engine.h"
-#include "store/path.h"
-#include "store/stripe.h"
+#include "file/path.h"
+#include "file/stripe.h"
 
 struct penstock_io;
 
@@ -36,7 +36,7 @@ enum file_attach { ATTACH_UNTRIED, ATTACH_DONE, ATTACH_REFUSED };
 
 /* What engines are told of: a file, or a member of a striped one. */
 struct part {
-	struct penstock_backing *store;
+	struct penstock_backing *backing;
 	int slot; /* for registration with engines, -1: none */
 	struct device device;
 	struct penstock_attached attached; /* with ATTACH_DONE */
@@ -52,7 +52,7 @@ struct held {
 struct penstock_file {
 	struct penstock_io *io;
 	struct penstock_file *next; /* in its bucket */
-	struct penstock_backing store;
+	struct penstock_backing backing;
 	char *name;
 	struct device device; /* of a striped file: what suits all members */
 	struct part whole;    /* with one part this is it */

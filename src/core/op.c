@@ -162,7 +162,7 @@ static void free_iov(struct op *op)
 
 static int check_access(const struct op *op, struct penstock_err *err)
 {
-	int access = op->file->store.access;
+	int access = op->file->backing.access;
 
 	if (op->opcode == PENSTOCK_READ && access == O_WRONLY)
 		return penstock_fail(err, -EBADF, "%s: is open for writing only", op->file->name);
@@ -175,7 +175,7 @@ static int check_access(const struct op *op, struct penstock_err *err)
 static int op_reserve(struct penstock_io *io, struct op *op, struct counters *count,
 		      struct penstock_err *err)
 {
-	struct penstock_backing *s = &op->file->store;
+	struct penstock_backing *s = &op->file->backing;
 	struct penstock_short room;
 	bool reserved;
 	int r;
@@ -335,7 +335,7 @@ void op_drop(struct op *op)
 	if (op->extends && op->remote)
 		remote_give_up(op, -ECANCELED);
 	else if (op->extends)
-		penstock_extend_end(&op->file->store, op->offset, 0, true);
+		penstock_extend_end(&op->file->backing, op->offset, 0, true);
 	op->extends = false;
 	if (op->file)
 		file_put(op->file);
@@ -348,16 +348,16 @@ void op_drop(struct op *op)
 static int truncate_here(const struct op *op)
 {
 	uint64_t end = op->offset + op->len;
-	int64_t size = penstock_backing_size(&op->file->store);
+	int64_t size = penstock_backing_size(&op->file->backing);
 
-	if (op->file->store.device || size < 0 || (uint64_t)size == end)
+	if (op->file->backing.device || size < 0 || (uint64_t)size == end)
 		return size < 0 ? (int)size : 0;
-	return penstock_backing_truncate(&op->file->store, end);
+	return penstock_backing_truncate(&op->file->backing, end);
 }
 
 struct part *op_sync_next(struct op *op)
 {
-	const struct penstock_stripe *t = op->file->store.stripe;
+	const struct penstock_stripe *t = op->file->backing.stripe;
 	int64_t size;
 
 	if (!op->syncs) {
@@ -378,13 +378,14 @@ static int sync_file(struct op *op)
 	int r = 0;
 
 	while (!r && !op_synced(op)) {
-		req.fd = op_sync_next(op)->store->fd;
+		req.fd = op_sync_next(op)->backing->fd;
 		do {
 			r = penstock_req_run(&req);
 		} while (r == -EINTR);
 	}
-	return r || !f->store.stripe ? r
-				     : penstock_stripe_settle(f->store.stripe, op->settles, true);
+	return r || !f->backing.stripe
+		       ? r
+		       : penstock_stripe_settle(f->backing.stripe, op->settles, true);
 }
 
 /* The directory that has the file's name now, wherever the caller's name for it leads. */
@@ -424,8 +425,8 @@ static int sync_directory(const struct penstock_backing *s, const char *name)
 /* A new name is durable when its directory is; those of members, too. */
 static int sync_names(const struct penstock_file *f)
 {
-	const struct penstock_stripe *t = f->store.stripe;
-	int r = sync_directory(&f->store, f->name);
+	const struct penstock_stripe *t = f->backing.stripe;
+	int r = sync_directory(&f->backing, f->name);
 
 	for (unsigned i = 0; t && i < t->nr && !r; i++)
 		r = sync_directory(&t->members[i], t->manifest->members[i]);
@@ -446,7 +447,7 @@ static void op_note_failure(struct op *op, int code)
 static void conclude_remote(struct op *op)
 {
 	if (!op->code && (op->flags & PENSTOCK_OP_TRUNCATE) &&
-	    penstock_backing_size(&op->file->store) != (int64_t)(op->offset + op->len))
+	    penstock_backing_size(&op->file->backing) != (int64_t)(op->offset + op->len))
 		op_note_failure(op, -EINVAL);
 	if (op->code < 0)
 		remote_give_up(op, op->code);
@@ -466,7 +467,7 @@ static void conclude_write(struct op *op)
 	}
 	failed = op->code < 0;
 	if (op->extends)
-		penstock_extend_end(&op->file->store, op->offset, op->stop,
+		penstock_extend_end(&op->file->backing, op->offset, op->stop,
 				    failed && op->stop < op->len);
 	op->extends = false;
 	if (!failed && (op->flags & PENSTOCK_OP_TRUNCATE))
@@ -474,7 +475,7 @@ static void conclude_write(struct op *op)
 	/* The new end must be durable as well; and what has no blocks has had no turn yet. */
 	if (!op->code && (op->flags & SYNC_FLAGS))
 		op_note_failure(op, sync_file(op));
-	if (!op->code && (op->flags & PENSTOCK_OP_FULLSYNC) && !op->file->store.device)
+	if (!op->code && (op->flags & PENSTOCK_OP_FULLSYNC) && !op->file->backing.device)
 		op_note_failure(op, sync_names(op->file));
 }
 
@@ -539,7 +540,7 @@ void op_conclude(struct penstock_io *io, struct op *op, struct counters *count)
 	else if (!op->code)
 		op_note_failure(op, sync_file(op));
 	asked = op->stop < op->len || (io->opts.flags & PENSTOCK_DESCRIBE);
-	op->direct = op->file && op->file->store.direct;
+	op->direct = op->file && op->file->backing.direct;
 	if (op->nr_iov > 1 || op->places)
 		free_iov(op);
 	if (asked || op->code < 0 || (op->file && op->file->by_path))

@@ -100,7 +100,7 @@ struct op {
 	unsigned inflight;
 	bool cancelled;
 	bool direct;       /* the file, when the operation was over */
-	char *why;         /* with code < 0: in words of a store's */
+	char *why;         /* with code < 0: in words of an object store's */
 	uint64_t finished; /* when, in nanoseconds, where there are several ports */
 
 	struct penstock_fault fault; /* with code < 0: of CUDA, what made it fail */
@@ -124,7 +124,7 @@ static inline void op_begin(struct op *op)
 /* On FUSE: the thread that issues a block may have to wait until it is done, see block.c. */
 static inline bool op_waits(const struct op *op)
 {
-	return op->file && op->file->store.fuse;
+	return op->file && op->file->backing.fuse;
 }
 
 /* About so many are still to be handed out; never none where there is one. */
@@ -182,7 +182,7 @@ bool op_needs_sync(const struct op *op); /* or whatever ends it, see op_ends() *
 static inline bool op_ends(const struct op *op)
 {
 	return op->opcode == PENSTOCK_WRITE && op->file && op->file->by_path &&
-	       op->file->store.remote;
+	       op->file->backing.remote;
 }
 static inline bool op_synced(const struct op *op)
 {

@@ -72,8 +72,8 @@ static bool is_in_the_way(const struct op *before, const struct op *op)
 		return false;
 	if (!op->file || !before->file || op->opcode == PENSTOCK_SYNC)
 		return true;
-	a = &before->file->store;
-	b = &op->file->store;
+	a = &before->file->backing;
+	b = &op->file->backing;
 	if (a->dev != b->dev || a->ino != b->ino)
 		return false;
 	return ((before->flags | op->flags) & PENSTOCK_OP_TRUNCATE) ||
@@ -118,7 +118,7 @@ static const struct held *held_next(const struct queue *q, const struct op *op, 
 
 	if (!op->striped || pos >= op->len)
 		return NULL;
-	t = f->store.stripe;
+	t = f->backing.stripe;
 	return &f->held[q->index * t->nr + (op->offset + pos) / t->unit % t->nr];
 }
 

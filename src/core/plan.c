@@ -78,7 +78,7 @@ static void plan_plain(const struct op *op, struct block *b, uint64_t seg_left)
 /* The segment goes straight as a whole.  So may those behind it, in the same block. */
 static void plan_list(const struct op *op, struct block *b, uint64_t align)
 {
-	const struct penstock_backing *s = &op->file->store;
+	const struct penstock_backing *s = &op->file->backing;
 	const struct penstock_iov *v = &op->iov[op->seg];
 	uint64_t most = min_u64(op->block, op->len - b->pos), len = 0;
 	unsigned n = 0, left = (unsigned)min_u64(op->nr_iov - op->seg, LIST_MAX);
@@ -99,13 +99,13 @@ static void plan_list(const struct op *op, struct block *b, uint64_t align)
 /* Of one file, and in memory of the host's alone. */
 static bool may_list(const struct op *op)
 {
-	return op->nr_iov > 1 && !op->seg_off && !op->places && !op->file->store.stripe;
+	return op->nr_iov > 1 && !op->seg_off && !op->places && !op->file->backing.stripe;
 }
 
 static inline void plan_direct_read(const struct op *op, struct block *b, uint64_t addr,
 				    uint64_t seg_left)
 {
-	const struct penstock_backing *s = &op->file->store;
+	const struct penstock_backing *s = &op->file->backing;
 	uint64_t align = s->off_align, off = op->offset + b->pos;
 	uint64_t left = op->len - b->pos;
 
@@ -134,7 +134,7 @@ static inline void plan_direct_read(const struct op *op, struct block *b, uint64
 static void plan_direct_write(const struct op *op, struct block *b, uint64_t addr,
 			      uint64_t seg_left)
 {
-	const struct penstock_backing *s = &op->file->store;
+	const struct penstock_backing *s = &op->file->backing;
 	uint64_t align = s->edge_align, off = op->offset + b->pos;
 	uint64_t left = op->len - b->pos;
 
@@ -160,11 +160,11 @@ static inline void plan_host(const struct op *op, struct block *b)
 	uint64_t addr = (uint64_t)(uintptr_t)op->iov[op->seg].addr + op->seg_off;
 	uint64_t seg_left = op->iov[op->seg].len - op->seg_off;
 
-	if (op->file->store.remote) {
+	if (op->file->backing.remote) {
 		b->mode = BLOCK_STRAIGHT; /* memory in pieces, too */
 		if (op->places)
 			b->len = min_u64(b->len, seg_left);
-	} else if (!op->file->store.direct)
+	} else if (!op->file->backing.direct)
 		plan_plain(op, b, seg_left);
 	else if (op->opcode == PENSTOCK_READ)
 		plan_direct_read(op, b, addr, seg_left);
@@ -191,7 +191,7 @@ static uint64_t one_device(const struct op *op, uint64_t len)
 
 static void plan_device(const struct op *op, struct block *b)
 {
-	const struct penstock_backing *s = &op->file->store;
+	const struct penstock_backing *s = &op->file->backing;
 	uint64_t off = op->offset + b->pos, left = op->len - b->pos, end;
 	uint64_t align = op->opcode == PENSTOCK_READ ? s->off_align : s->edge_align;
 	uint64_t block = min_u64(op->block, RING_PIECE);
@@ -225,7 +225,7 @@ static void plan_device(const struct op *op, struct block *b)
  */
 static bool plan_cufile(const struct op *op, struct block *b)
 {
-	const struct penstock_backing *s = &op->file->store;
+	const struct penstock_backing *s = &op->file->backing;
 	uint64_t off = op->offset + b->pos, left = op->len - b->pos;
 	uint64_t seg_left = op->iov[op->seg].len - op->seg_off, end;
 	uint64_t len = min_u64(min_u64(op->block, left), seg_left);
@@ -265,7 +265,7 @@ static void plan_mixed(const struct op *op, struct block *b)
  */
 static void plan_member(const struct penstock_file *f, struct block *b, uint64_t off)
 {
-	const struct penstock_stripe *t = f->store.stripe;
+	const struct penstock_stripe *t = f->backing.stripe;
 	uint64_t within = off % t->unit;
 	unsigned i = (unsigned)(off / t->unit % t->nr);
 
@@ -274,8 +274,8 @@ static void plan_member(const struct penstock_file *f, struct block *b, uint64_t
 	b->at = STRIPE_DATA + off / (t->unit * t->nr) * t->unit + within;
 	/* Behind the last unit that all devices have there is nothing: let the kernel say so. */
 	if (t->limit && off >= t->limit)
-		b->at = align_down((uint64_t)penstock_backing_size(b->part->store),
-				   f->store.edge_align) +
+		b->at = align_down((uint64_t)penstock_backing_size(b->part->backing),
+				   f->backing.edge_align) +
 			(1ull << 50) + within;
 }
 
@@ -284,7 +284,7 @@ static void plan_part(const struct op *op, struct block *b)
 	struct penstock_file *f = op->file;
 	uint64_t off = op->offset + b->pos;
 
-	if (f->store.stripe) {
+	if (f->backing.stripe) {
 		plan_member(f, b, off);
 		return;
 	}
@@ -328,13 +328,13 @@ uint64_t plan_split(const struct penstock_file *f, bool huge)
 	uint64_t asked = f->io->opts.block;
 	uint64_t block = asked ? asked : BLOCK_AUTO;
 
-	if (f->store.remote)
+	if (f->backing.remote)
 		return asked ? asked : remote_part(f);
 	if (!asked && !huge && f->device.max_segments >= 16)
 		block = min_u64(block, f->device.max_segments * (uint64_t)sysconf(_SC_PAGESIZE));
-	if (f->store.stripe)
-		block = min_u64(block, f->store.stripe->unit);
-	return f->store.direct ? align_up(block, f->store.edge_align) : block;
+	if (f->backing.stripe)
+		block = min_u64(block, f->backing.stripe->unit);
+	return f->backing.direct ? align_up(block, f->backing.edge_align) : block;
 }
 
 /* May it go either way? */
@@ -342,7 +342,7 @@ static bool has_ways(const struct op *op)
 {
 	return op->opcode != PENSTOCK_SYNC && op->file->device.virtual &&
 	       op->file->io->engine->bypass && /* it moves data as it is told */
-	       op->file->store.direct && !(op->file->io->opts.flags & PENSTOCK_SPARE_CPU);
+	       op->file->backing.direct && !(op->file->io->opts.flags & PENSTOCK_SPARE_CPU);
 }
 
 /* On such a disk, is the transfer worth the copy? */
@@ -354,7 +354,7 @@ bool plan_small_pages(const struct op *op)
 /* Under io->lock; NULL: there are too many devices. */
 static struct stage *find_stage(struct penstock_io *io, const struct op *op, bool huge)
 {
-	dev_t dev = op->file->store.dev;
+	dev_t dev = op->file->backing.dev;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(io->stages); i++) {
 		struct device_stages *d = &io->stages[i];

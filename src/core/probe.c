@@ -21,10 +21,10 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "store/align.h"
-#include "store/blockdev.h"
-#include "store/mount.h"
-#include "store/statx.h"
+#include "file/align.h"
+#include "file/blockdev.h"
+#include "file/mount.h"
+#include "file/statx.h"
 
 /* -------------------------------------------------------------- page cache */
 

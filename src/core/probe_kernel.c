@@ -20,7 +20,7 @@
 #include "base/textfile.h"
 #include "base/util.h"
 #include "engine/kernel.h"
-#include "store/statx.h"
+#include "file/statx.h"
 
 static int probe_uring(unsigned flags, unsigned *features)
 {

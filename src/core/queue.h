@@ -135,7 +135,7 @@ void device_free(struct queue *q);        /* the memory alone */
 int remote_open(struct penstock_io *io, struct penstock_file *f, int oflags, bool by_path,
 		struct penstock_err *err);
 int remote_settle(struct penstock_io *io); /* under io->lock */
-/* Make it the object, or nothing; before its store is closed.  Waits for the network. */
+/* Make it the object, or nothing; before its backing is closed.  Waits for the network. */
 int remote_close(struct penstock_file *f, bool commit, struct penstock_err *err);
 bool remote_is_stale(const struct penstock_file *f);
 uint64_t remote_part(const struct penstock_file *f);

@@ -15,7 +15,7 @@
 #include "core/block.h"
 #include "core/core.h"
 #include "core/queue.h"
-#include "store/remote.h"
+#include "file/remote.h"
 
 enum { AHEAD = 16 }; /* blocks beyond those the client has in flight */
 
@@ -45,7 +45,7 @@ int remote_open(struct penstock_io *io, struct penstock_file *f, int oflags, boo
 				     "%s: a completion callback must not open objects", f->name);
 	r = penstock_remote_open(&remote, s3, f->name, oflags, by_path, err);
 	if (r == 0)
-		penstock_backing_remote(&f->store, remote, oflags);
+		penstock_backing_remote(&f->backing, remote, oflags);
 	return r;
 }
 
@@ -72,7 +72,7 @@ int remote_settle(struct penstock_io *io)
 
 int remote_close(struct penstock_file *f, bool commit, struct penstock_err *err)
 {
-	struct penstock_remote *remote = TAKE_PTR(f->store.remote);
+	struct penstock_remote *remote = TAKE_PTR(f->backing.remote);
 
 	if (!remote)
 		return 0;
@@ -84,12 +84,12 @@ int remote_close(struct penstock_file *f, bool commit, struct penstock_err *err)
 
 bool remote_is_stale(const struct penstock_file *f)
 {
-	return atomic_load(&f->store.remote->stale);
+	return atomic_load(&f->backing.remote->stale);
 }
 
 uint64_t remote_part(const struct penstock_file *f)
 {
-	return penstock_remote_part(f->store.remote);
+	return penstock_remote_part(f->backing.remote);
 }
 
 /* ------------------------------------------------------------------- operations */
@@ -100,7 +100,7 @@ int remote_prepare(struct op *op, const struct penstock_op *u, struct penstock_e
 	int r;
 
 	/* Keys that have run out are asked for here, where that may take its time. */
-	r = queue_current(f->io) ? 0 : object_client_keys(f->store.remote->c, err);
+	r = queue_current(f->io) ? 0 : object_client_keys(f->backing.remote->c, err);
 	if (r < 0)
 		return r;
 	if (op->opcode == PENSTOCK_SYNC)
@@ -119,7 +119,7 @@ int remote_prepare(struct op *op, const struct penstock_op *u, struct penstock_e
 		return penstock_fail(err, -ENOTSUP,
 				     "write %s: an object is durable when it is closed, not before",
 				     f->name);
-	r = penstock_remote_claim(f->store.remote, op->offset, op->len, err);
+	r = penstock_remote_claim(f->backing.remote, op->offset, op->len, err);
 	op->extends = r == 0;
 	return r;
 }
@@ -128,13 +128,13 @@ bool remote_is_next(const struct op *op)
 {
 	const struct penstock_file *f = op->file;
 
-	return f->issued == op->offset + op->cursor || atomic_load(&f->store.remote->failed);
+	return f->issued == op->offset + op->cursor || atomic_load(&f->backing.remote->failed);
 }
 
 void remote_give_up(struct op *op, int code)
 {
 	if (op->opcode == PENSTOCK_WRITE)
-		penstock_remote_fail(op->file->store.remote, code,
+		penstock_remote_fail(op->file->backing.remote, code,
 				     code == -ECANCELED ? "a part of it was cancelled"
 							: "a part of it failed before");
 }
@@ -183,7 +183,7 @@ void remote_start(struct queue *q, struct block *b)
 
 	b->started = true;
 	rb->req = (struct penstock_remote_req){
-		.of = op->file->store.remote,
+		.of = op->file->backing.remote,
 		.what = block_what(b),
 		.at = op->offset + b->pos,
 		.len = b->len,

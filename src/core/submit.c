@@ -274,14 +274,15 @@ static bool inline_fits(const struct penstock_io *io, const struct penstock_cuda
 
 	if (!io->engine->bypass)
 		return false;
-	if (u->file ? u->file->store.remote != NULL : u->path && penstock_s3_is_uri(u->path, NULL))
+	if (u->file ? u->file->backing.remote != NULL
+		    : u->path && penstock_s3_is_uri(u->path, NULL))
 		return false;
 	if (u->opcode == PENSTOCK_SYNC)
 		return true;
 	for (unsigned i = 0; u->iov && i < u->nr_iov; i++)
 		len += u->iov[i].len;
 	/* Members of a striped file are to work at the same time. */
-	if (u->file && u->file->store.stripe && len > u->file->store.stripe->unit)
+	if (u->file && u->file->backing.stripe && len > u->file->backing.stripe->unit)
 		return false;
 	return len <= io_inline_bytes(io) &&
 	       !(cuda && u->memory != PENSTOCK_MEMORY_HOST && device_any(cuda, u));

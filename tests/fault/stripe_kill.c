@@ -12,7 +12,7 @@
 
 #include "base/random.h"
 #include "base/util.h"
-#include "store/stripe.h"
+#include "file/stripe.h"
 #include "tests/common/mounts.h"
 #include "tests/common/t.h"
 
@@ -223,20 +223,21 @@ int __wrap_fallocate64(int fd, int mode, off_t from, off_t len)
 /* A size that was never the whole's is not written down as settled, or its members are short. */
 static void a_thread_that_syncs_sees_no_size_of_a_write_that_finds_no_room(void)
 {
-	struct penstock_backing store;
+	struct penstock_backing backing;
 	bool unable = false;
 	struct penstock_err err;
 
 	use("s");
 	T_ERR(penstock_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
 	move(true, 5000); /* ends in the first member */
-	T_ERR(penstock_backing_open(&store, name, O_RDWR, 0, PENSTOCK_DIRECT_NEVER, &err), 0, &err);
-	extended = store.stripe;
-	T_EQ(penstock_stripe_reserve(store.stripe, 5000, MIB(4), &unable), -ENOSPC);
+	T_ERR(penstock_backing_open(&backing, name, O_RDWR, 0, PENSTOCK_DIRECT_NEVER, &err), 0,
+	      &err);
+	extended = backing.stripe;
+	T_EQ(penstock_stripe_reserve(backing.stripe, 5000, MIB(4), &unable), -ENOSPC);
 	extended = NULL;
 	T_EQ(pthread_join(settler, NULL), 0);
-	T_EQ(penstock_stripe_size(store.stripe), 5000);
-	T_EQ(penstock_backing_close(&store), 0);
+	T_EQ(penstock_stripe_size(backing.stripe), 5000);
+	T_EQ(penstock_backing_close(&backing), 0);
 	move(false, 5000);
 	T_ERR(penstock_stripe_remove(name, &err), 0, &err);
 }
@@ -245,11 +246,11 @@ static struct penstock_backing *watched;
 static atomic_uint nr_flushed;
 static atomic_ullong told[MEMBERS + 2]; /* by the first header when the n-th flush was over */
 
-static uint64_t told_now(const struct penstock_backing *store)
+static uint64_t told_now(const struct penstock_backing *backing)
 {
 	struct penstock_member_head head;
 
-	T_EQ(penstock_member_read(&store->stripe->members[0], &head), 0);
+	T_EQ(penstock_member_read(&backing->stripe->members[0], &head), 0);
 	return head.settled;
 }
 
@@ -285,7 +286,7 @@ int __wrap_fdatasync(int fd)
 static void a_sync_tells_the_new_size_when_all_members_have_it(void)
 {
 	struct penstock_opts opts = PENSTOCK_OPTS_INIT;
-	struct penstock_backing store;
+	struct penstock_backing backing;
 	struct penstock_file *f;
 	struct penstock_err err;
 	struct penstock_io *io;
@@ -294,11 +295,11 @@ static void a_sync_tells_the_new_size_when_all_members_have_it(void)
 	opts.engine = "threads"; /* flushes by fsync(2), where they are seen */
 	T_ERR(penstock_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
 	move(true, 5000);
-	T_ERR(penstock_backing_open(&store, name, O_RDONLY, 0, PENSTOCK_DIRECT_NEVER, &err), 0,
+	T_ERR(penstock_backing_open(&backing, name, O_RDONLY, 0, PENSTOCK_DIRECT_NEVER, &err), 0,
 	      &err);
 	T_ERR(penstock_open(&io, &opts, &err), 0, &err);
 	for (unsigned way = 0; way < 3; way++) {
-		uint64_t before = told_now(&store), size = before + 300000;
+		uint64_t before = told_now(&backing), size = before + 300000;
 		struct penstock_op op = {.opcode = PENSTOCK_WRITE, .buf = buf, .len = size};
 		struct penstock_op sync = {.opcode = PENSTOCK_SYNC};
 		struct penstock_done done;
@@ -309,7 +310,7 @@ static void a_sync_tells_the_new_size_when_all_members_have_it(void)
 			   : way == 2 ? PENSTOCK_OP_DATASYNC | PENSTOCK_OP_TRUNCATE
 				      : 0;
 		atomic_store(&nr_flushed, 0);
-		watched = &store;
+		watched = &backing;
 		T_ERR(penstock_run(io, &op, &done, &err), 0, &err);
 		if (!way)
 			T_ERR(penstock_run(io, &sync, &done, &err), 0, &err);
@@ -322,7 +323,7 @@ static void a_sync_tells_the_new_size_when_all_members_have_it(void)
 		T_ERR(penstock_file_close(f, &err), 0, &err);
 	}
 	T_ERR(penstock_close(io, &err), 0, &err);
-	T_EQ(penstock_backing_close(&store), 0);
+	T_EQ(penstock_backing_close(&backing), 0);
 	T_ERR(penstock_stripe_remove(name, &err), 0, &err);
 }
 
@@ -338,18 +339,19 @@ FILE *__wrap_open_memstream(char **text, size_t *len)
 
 static void a_header_for_which_there_is_no_memory_stays_as_it_is(void)
 {
-	struct penstock_backing store;
+	struct penstock_backing backing;
 	struct penstock_err err;
 
 	use("m");
 	penstock_pattern_fill(buf, sizeof(buf), 1, 0);
 	T_ERR(penstock_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
 	move(true, 5000);
-	T_ERR(penstock_backing_open(&store, name, O_RDWR, 0, PENSTOCK_DIRECT_NEVER, &err), 0, &err);
+	T_ERR(penstock_backing_open(&backing, name, O_RDWR, 0, PENSTOCK_DIRECT_NEVER, &err), 0,
+	      &err);
 	no_memory = true;
-	T_EQ(penstock_stripe_truncate(store.stripe, 4000), -ENOMEM);
+	T_EQ(penstock_stripe_truncate(backing.stripe, 4000), -ENOMEM);
 	no_memory = false;
-	T_EQ(penstock_backing_close(&store), 0);
+	T_EQ(penstock_backing_close(&backing), 0);
 	move(false, 5000);
 	T_EQ(penstock_pattern_check(buf, 5000, 1, 0), 5000);
 	T_ERR(penstock_stripe_remove(name, &err), 0, &err);

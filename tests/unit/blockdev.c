@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "store/blockdev.c"
+#include "file/blockdev.c"
 
 #include <cmocka.h>
 

@@ -2,27 +2,27 @@
 /* Files that grow: what is reserved, what is given back. */
 #include <fcntl.h>
 
-#include "store/path.h"
+#include "file/path.h"
 #include "tests/common/t.h"
 
 static struct penstock_extend *list;
-static struct penstock_backing store;
+static struct penstock_backing backing;
 
 static void setup(void)
 {
 	struct penstock_err err = {0, ""};
 
-	T_ERR(penstock_backing_open(&store, t_path("file"), O_RDWR | O_CREAT | O_TRUNC, 0644,
+	T_ERR(penstock_backing_open(&backing, t_path("file"), O_RDWR | O_CREAT | O_TRUNC, 0644,
 				    PENSTOCK_DIRECT_NEVER, &err),
 	      0, &err);
-	store.extend = penstock_extend_get(&list, store.dev, store.ino);
-	T_OK(store.extend);
+	backing.extend = penstock_extend_get(&list, backing.dev, backing.ino);
+	T_OK(backing.extend);
 }
 
 static void teardown(void)
 {
-	penstock_extend_put(&list, store.extend);
-	penstock_backing_close(&store);
+	penstock_extend_put(&list, backing.extend);
+	penstock_backing_close(&backing);
 	unlink(t_path("file"));
 }
 
@@ -31,13 +31,13 @@ static void put(uint64_t off, uint64_t len)
 	unsigned char *p = calloc(1, len);
 
 	T_OK(p);
-	T_EQ(pwrite(store.fd, p, len, (off_t)off), len);
+	T_EQ(pwrite(backing.fd, p, len, (off_t)off), len);
 	free(p);
 }
 
 static int64_t size(void)
 {
-	return penstock_backing_size(&store);
+	return penstock_backing_size(&backing);
 }
 
 static void a_write_inside_the_file_needs_nothing(void)
@@ -45,10 +45,10 @@ static void a_write_inside_the_file_needs_nothing(void)
 	bool reserved = true;
 
 	put(0, 10000);
-	T_EQ(penstock_extend_begin(&store, 0, 10000, &reserved), 0);
+	T_EQ(penstock_extend_begin(&backing, 0, 10000, &reserved), 0);
 	T_OK(!reserved);
-	T_EQ(penstock_extend_begin(&store, 5000, 0, &reserved), 0);
-	T_EQ(penstock_extend_begin(&store, 50000, 0, &reserved), 0);
+	T_EQ(penstock_extend_begin(&backing, 5000, 0, &reserved), 0);
+	T_EQ(penstock_extend_begin(&backing, 50000, 0, &reserved), 0);
 	T_EQ(size(), 10000);
 }
 
@@ -56,11 +56,11 @@ static void a_write_that_extends_is_reserved_and_stays(void)
 {
 	bool reserved = false;
 
-	T_EQ(penstock_extend_begin(&store, 0, 100001, &reserved), 1);
+	T_EQ(penstock_extend_begin(&backing, 0, 100001, &reserved), 1);
 	if (reserved)
 		T_EQ(size(), 100001);
 	put(0, 100001);
-	penstock_extend_end(&store, 0, 100001, false);
+	penstock_extend_end(&backing, 0, 100001, false);
 	T_EQ(size(), 100001);
 }
 
@@ -69,12 +69,12 @@ static void a_write_that_fails_leaves_its_good_bytes(void)
 	bool reserved;
 
 	put(0, 5000);
-	T_EQ(penstock_extend_begin(&store, 4000, 100000, &reserved), 1);
+	T_EQ(penstock_extend_begin(&backing, 4000, 100000, &reserved), 1);
 	put(4000, 3000);
-	penstock_extend_end(&store, 4000, 3000, true);
+	penstock_extend_end(&backing, 4000, 3000, true);
 	T_EQ(size(), 7000);
-	T_EQ(penstock_extend_begin(&store, 20000, 100000, &reserved), 1);
-	penstock_extend_end(&store, 20000, 0, true);
+	T_EQ(penstock_extend_begin(&backing, 20000, 100000, &reserved), 1);
+	penstock_extend_end(&backing, 20000, 0, true);
 	T_EQ(size(), 7000);
 }
 
@@ -82,14 +82,14 @@ static void one_that_fails_does_not_cut_another(void)
 {
 	bool reserved;
 
-	T_EQ(penstock_extend_begin(&store, 0, 10000, &reserved), 1);
-	T_EQ(penstock_extend_begin(&store, 10000, 10000, &reserved), 1);
-	T_EQ(penstock_extend_begin(&store, 20000, 10000, &reserved), 1);
+	T_EQ(penstock_extend_begin(&backing, 0, 10000, &reserved), 1);
+	T_EQ(penstock_extend_begin(&backing, 10000, 10000, &reserved), 1);
+	T_EQ(penstock_extend_begin(&backing, 20000, 10000, &reserved), 1);
 	put(10000, 10000);
-	penstock_extend_end(&store, 10000, 10000, false);
-	penstock_extend_end(&store, 20000, 0, true);
+	penstock_extend_end(&backing, 10000, 10000, false);
+	penstock_extend_end(&backing, 20000, 0, true);
 	put(0, 100);
-	penstock_extend_end(&store, 0, 100, true);
+	penstock_extend_end(&backing, 0, 100, true);
 	T_EQ(size(), 20000);
 }
 
@@ -97,11 +97,11 @@ static void inside_the_reach_of_another_is_still_an_extension(void)
 {
 	bool reserved;
 
-	T_EQ(penstock_extend_begin(&store, 50000, 50000, &reserved), 1);
-	T_EQ(penstock_extend_begin(&store, 1000, 1000, &reserved), 1);
+	T_EQ(penstock_extend_begin(&backing, 50000, 50000, &reserved), 1);
+	T_EQ(penstock_extend_begin(&backing, 1000, 1000, &reserved), 1);
 	put(1000, 1000);
-	penstock_extend_end(&store, 1000, 1000, false);
-	penstock_extend_end(&store, 50000, 0, true);
+	penstock_extend_end(&backing, 1000, 1000, false);
+	penstock_extend_end(&backing, 50000, 0, true);
 	T_EQ(size(), 2000);
 }
 
@@ -111,10 +111,10 @@ static void bytes_of_a_failed_write_do_not_keep_the_hole_before_them(void)
 	bool reserved;
 
 	put(0, 700);
-	T_EQ(penstock_extend_begin(&store, 20000, 30000, &reserved), 1);
+	T_EQ(penstock_extend_begin(&backing, 20000, 30000, &reserved), 1);
 	put(20000, 100);
 	put(30000, 5000);
-	penstock_extend_end(&store, 20000, 0, true);
+	penstock_extend_end(&backing, 20000, 0, true);
 	T_EQ(size(), 700);
 }
 
@@ -123,9 +123,9 @@ static void what_others_wrote_in_front_of_a_failed_write_stays(void)
 	bool reserved;
 
 	put(0, 700);
-	T_EQ(penstock_extend_begin(&store, 100000, 30000, &reserved), 1);
-	T_EQ(pwrite(store.fd, "others", 6, 50000), 6);
-	penstock_extend_end(&store, 100000, 0, true);
+	T_EQ(penstock_extend_begin(&backing, 100000, 30000, &reserved), 1);
+	T_EQ(pwrite(backing.fd, "others", 6, 50000), 6);
+	penstock_extend_end(&backing, 100000, 0, true);
 	T_OK(size() >= 50006 && size() <= 100000);
 }
 
@@ -133,21 +133,21 @@ static void what_others_appended_is_not_cut(void)
 {
 	bool reserved;
 
-	T_EQ(penstock_extend_begin(&store, 0, 10000, &reserved), 1);
+	T_EQ(penstock_extend_begin(&backing, 0, 10000, &reserved), 1);
 	put(30000, 1000); /* by another process */
-	penstock_extend_end(&store, 0, 0, true);
+	penstock_extend_end(&backing, 0, 0, true);
 	T_EQ(size(), 31000);
 }
 
 static void one_record_per_inode(void)
 {
-	struct penstock_extend *a = penstock_extend_get(&list, store.dev, store.ino);
-	struct penstock_extend *b = penstock_extend_get(&list, store.dev, store.ino + 1);
+	struct penstock_extend *a = penstock_extend_get(&list, backing.dev, backing.ino);
+	struct penstock_extend *b = penstock_extend_get(&list, backing.dev, backing.ino + 1);
 
-	T_OK(a == store.extend && b && b != a);
+	T_OK(a == backing.extend && b && b != a);
 	penstock_extend_put(&list, a);
 	penstock_extend_put(&list, b);
-	T_OK(list == store.extend && !list->next);
+	T_OK(list == backing.extend && !list->next);
 	penstock_extend_put(&list, NULL);
 }
 

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "store/mount.h"
-#include "store/statx.h"
+#include "file/mount.h"
+#include "file/statx.h"
 
 static void a_line_gives_type_point_and_source(void **state)
 {

@@ -48,9 +48,9 @@ static void setup(void)
 	stripe.unit = UNIT;
 	stripe.nr = 2;
 	file.io = &io;
-	file.store.stripe = &stripe;
-	file.store.direct = true;
-	file.store.off_align = file.store.mem_align = file.store.edge_align = PAGE;
+	file.backing.stripe = &stripe;
+	file.backing.direct = true;
+	file.backing.off_align = file.backing.mem_align = file.backing.edge_align = PAGE;
 	file.parts = parts;
 	file.nr_parts = 2;
 	file.held = held;
@@ -262,8 +262,8 @@ static void who_has_more_blocks_than_expected_is_seen_to_the_end(void)
 
 	setup();
 	io.nr_active = 2;
-	file.store.stripe = NULL;
-	file.store.direct = file.striped = false;
+	file.backing.stripe = NULL;
+	file.backing.direct = file.striped = false;
 	op = new_op(PENSTOCK_READ, 0, (uint64_t)PIECES * PIECE, PAGE);
 	for (unsigned i = 0; i < PIECES; i++)
 		pieces[i] = (struct penstock_iov){(void *)(uintptr_t)(PAGE + 2 * i * PIECE), PIECE};

@@ -86,7 +86,7 @@ static void who_spares_the_processor_copies_nothing(void)
 		o.flags = i ? PENSTOCK_SPARE_CPU : 0;
 		T_EQ(penstock_open(&io, &o, NULL), 0);
 		T_EQ(penstock_file_open(&file, io, path, O_RDONLY, 0, NULL), 0);
-		if (io->huge_by_default || !file->device.virtual || !file->store.direct) {
+		if (io->huge_by_default || !file->device.virtual || !file->backing.direct) {
 			penstock_close(io, NULL);
 			munmap(buf, LEN);
 			T_SKIP("virtual disk", "nothing is copied here in any case");

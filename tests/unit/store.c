@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "store/align.h"
-#include "store/path.h"
+#include "file/align.h"
+#include "file/path.h"
 #include "tests/common/t.h"
 
 static int fds;

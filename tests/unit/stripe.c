@@ -9,8 +9,8 @@
 #include "base/crc32c.h"
 #include "base/random.h"
 #include "base/util.h"
-#include "store/manifest.h"
-#include "store/stripe.h"
+#include "file/manifest.h"
+#include "file/stripe.h"
 #include "tests/common/t.h"
 
 enum { UNIT = 8192, MEMBERS = 3, BYTES = 100000, SEED = 7 };

@@ -74,7 +74,7 @@ static void setup_queue(void)
 	queue->started = true;
 	io->queues[1].open_result = -1;
 	file = (struct penstock_file){.io = io, .refs = 1 + OPS, .name = file_name, .nr_parts = 1};
-	file.whole = (struct part){.store = &file.store, .slot = -1};
+	file.whole = (struct part){.backing = &file.backing, .slot = -1};
 	file.parts = &file.whole;
 	for (unsigned i = 0; i < OPS; i++) {
 		ops[i]->file = &file;
@@ -147,7 +147,7 @@ static struct penstock_range range;
 static void setup_overlap(void)
 {
 	setup_queue();
-	file.store = (struct penstock_backing){
+	file.backing = (struct penstock_backing){
 		.direct = true, .extend = &extend, .off_align = 1, .edge_align = 1, .mem_align = 1};
 	ops[1]->opcode = PENSTOCK_WRITE;
 	penstock_overlap_init(&extend.overlap);

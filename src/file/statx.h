@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_STORE_STATX_H
-#define PENSTOCK_STORE_STATX_H
+#ifndef PENSTOCK_FILE_STATX_H
+#define PENSTOCK_FILE_STATX_H
 
 /*
  * The fields of statx(2) that glibc 2.36's struct statx does not name yet: the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_STORE_MOUNT_H
-#define PENSTOCK_STORE_MOUNT_H
+#ifndef PENSTOCK_FILE_MOUNT_H
+#define PENSTOCK_FILE_MOUNT_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/manifest.h"
+#include "file/manifest.h"
 
 #include <errno.h>
 #include <inttypes.h>

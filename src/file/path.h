@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_STORE_PATH_H
-#define PENSTOCK_STORE_PATH_H
+#ifndef PENSTOCK_FILE_PATH_H
+#define PENSTOCK_FILE_PATH_H
 
 /*
  * A file as bytes at offsets: how it was opened, what O_DIRECT asks for, and a
@@ -14,7 +14,7 @@
 
 #include <penstock/penstock.h>
 
-#include "store/overlap.h"
+#include "file/overlap.h"
 
 /*
  * Space for a file that grows: who extends it, and where it must end if that
@@ -56,9 +56,10 @@ struct penstock_backing {
 	uint32_t edge_align; /* writes: what is not a multiple of this goes through plain_fd */
 	dev_t dev;
 	ino_t ino;
-	pthread_mutex_t lock;           /* of plain_fd being opened and of @why */
-	char why[128];                  /* why not direct */
-	struct penstock_extend *extend; /* the owner of the store sets it; NULL: nothing to track */
+	pthread_mutex_t lock; /* of plain_fd being opened and of @why */
+	char why[128];        /* why not direct */
+	struct penstock_extend
+		*extend; /* the owner of the backing sets it; NULL: nothing to track */
 	struct penstock_stripe *stripe; /* @fd is a manifest: the bytes are in its members */
 	struct penstock_remote *remote; /* an object; there is no @fd.  The owner closes it */
 };
@@ -69,13 +70,13 @@ int penstock_backing_open(struct penstock_backing *s, const char *path, int ofla
 /* The same for a member of a striped file, which is not one itself whatever is in it. */
 int penstock_backing_open_member(struct penstock_backing *s, const char *path, int oflags,
 				 uint32_t direct, struct penstock_err *err);
-/* The same for a descriptor, which is the store's then and closed on failure, too. */
+/* The same for a descriptor, which is the backing's then and closed on failure, too. */
 int penstock_backing_take(struct penstock_backing *s, int fd, const char *name, uint32_t direct,
 			  struct penstock_err *err);
 /* The same for a descriptor that stays the caller's. */
 int penstock_backing_adopt(struct penstock_backing *s, int fd, uint32_t direct,
 			   struct penstock_err *err);
-/* The same for an object, which is the store's then. */
+/* The same for an object, which is the backing's then. */
 void penstock_backing_remote(struct penstock_backing *s, struct penstock_remote *remote,
 			     int oflags);
 /* Returns 0 or what close(2) said. */
@@ -105,7 +106,7 @@ int penstock_extend_begin(struct penstock_backing *s, uint64_t off, uint64_t len
  */
 void penstock_extend_end(struct penstock_backing *s, uint64_t off, uint64_t good, bool failed);
 
-/* Open the store's file once more, with other flags; or -errno. */
+/* Open the file once more, with other flags; or -errno. */
 int penstock_backing_reopen(const struct penstock_backing *s, int flags);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening files: with O_DIRECT where it is taken, without where it is not, and saying which. */
-#include "store/path.h"
+#include "file/path.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +16,9 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "store/align.h"
-#include "store/remote.h"
-#include "store/stripe.h"
+#include "file/align.h"
+#include "file/remote.h"
+#include "file/stripe.h"
 
 enum { OPEN_TRIES = 16 };
 

@@ -18,7 +18,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "base/whole.h"
-#include "store/stripe.h"
+#include "file/stripe.h"
 
 enum { LEVELS = 8 }; /* folders below that of a mark, for which it goes, too */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_STORE_OVERLAP_H
-#define PENSTOCK_STORE_OVERLAP_H
+#ifndef PENSTOCK_FILE_OVERLAP_H
+#define PENSTOCK_FILE_OVERLAP_H
 
 /*
  * Pages of a file that are being written: by O_DIRECT, or in part through the page

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/align.h"
+#include "file/align.h"
 
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/util.h"
-#include "store/blockdev.h"
-#include "store/statx.h"
+#include "file/blockdev.h"
+#include "file/statx.h"
 
 /* 0 when the device does not say. */
 static uint32_t device_block(int fd, const struct statx *st)

@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "base/whole.h"
-#include "store/stripe.h"
+#include "file/stripe.h"
 
 /* ----------------------------------------------------------------- create */
 

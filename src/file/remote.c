@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/remote.h"
+#include "file/remote.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_STORE_MANIFEST_H
-#define PENSTOCK_STORE_MANIFEST_H
+#ifndef PENSTOCK_FILE_MANIFEST_H
+#define PENSTOCK_FILE_MANIFEST_H
 
 /* The texts of striped files: the manifest, and the header of a member. */
 #include <stdbool.h>

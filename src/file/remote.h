@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_STORE_REMOTE_H
-#define PENSTOCK_STORE_REMOTE_H
+#ifndef PENSTOCK_FILE_REMOTE_H
+#define PENSTOCK_FILE_REMOTE_H
 
 /*
  * An object as a file.  It is read by ranges, in any order and all of them from one object, and

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_STORE_STRIPE_H
-#define PENSTOCK_STORE_STRIPE_H
+#ifndef PENSTOCK_FILE_STRIPE_H
+#define PENSTOCK_FILE_STRIPE_H
 
 /*
  * Striped files: where bytes lie, and what holds for the members together.
@@ -21,8 +21,8 @@
 #include <penstock/stripe.h>
 
 #include "base/replace.h"
-#include "store/manifest.h"
-#include "store/path.h"
+#include "file/manifest.h"
+#include "file/path.h"
 
 #define STRIPE_DATA (1ull << 20) /* where a member's units begin */
 
@@ -33,7 +33,7 @@ struct penstock_stripe {
 	uint64_t limit;       /* of block devices: the size of the whole; 0: of files, that grow */
 	pthread_mutex_t lock; /* among threads, while sizes change */
 	atomic_bool grown;    /* longer than settled, as far as this one knows */
-	int file;             /* the manifest, the store's */
+	int file;             /* the manifest, the backing's */
 	atomic_bool fresh;    /* made a moment ago, and durable when it is synced */
 	struct penstock_backing members[];
 };

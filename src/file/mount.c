@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is mounted where, from /proc/self/mountinfo (see proc_pid_mountinfo(5)). */
-#include "store/mount.h"
+#include "file/mount.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_STORE_ALIGN_H
-#define PENSTOCK_STORE_ALIGN_H
+#ifndef PENSTOCK_FILE_ALIGN_H
+#define PENSTOCK_FILE_ALIGN_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_STORE_BLOCKDEV_H
-#define PENSTOCK_STORE_BLOCKDEV_H
+#ifndef PENSTOCK_FILE_BLOCKDEV_H
+#define PENSTOCK_FILE_BLOCKDEV_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An open striped file: its members opened and judged, and what concerns all of them. */
-#include "store/stripe.h"
+#include "file/stripe.h"
 
 #include <errno.h>
 #include <fcntl.h>

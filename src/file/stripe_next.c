@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "base/whole.h"
-#include "store/stripe.h"
+#include "file/stripe.h"
 
 #define WORD "stripe" /* in names of manifests that are not shown, or no longer */
 

@@ -13,8 +13,8 @@
 
 #include "base/util.h"
 #include "base/whole.h"
-#include "store/path.h"
-#include "store/stripe.h"
+#include "file/path.h"
+#include "file/stripe.h"
 
 enum { BLOCK = 4096 }; /* of file systems; a larger one only keeps a little more */
 

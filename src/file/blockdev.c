@@ -5,7 +5,7 @@
  * Everything is optional: virtual disks have no model, old kernels no
  * dma_alignment, stacked devices no hardware queues.
  */
-#include "store/blockdev.h"
+#include "file/blockdev.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/overlap.h"
+#include "file/overlap.h"
 
 #include <unistd.h>
 
