@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers of a stream: host memory of three kinds, and memory of GPUs. */
+/* Buffers of transfers: host memory of three kinds, and memory of GPUs. */
 #include "load/bed/buffers.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #define PENSTOCK_BED_BUFFERS_H
 
 /*
- * The buffers of a stream: so many of one size, of one kind of memory, which
+ * The buffers of transfers: so many of one size, of one kind of memory, which
  * outlive the handles that move them.  What is in them is looked at only here, device
  * memory through a window of host memory.
  */

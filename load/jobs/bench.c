@@ -167,7 +167,7 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 	unsigned nr = step == BENCH_MIXED ? 2 : 1, at = z->first + (read && job->write);
 	struct run_series *s = &b->res->series[at];
 	struct bench_source *src = &z->source[read];
-	struct stream_job stream = {
+	struct transfers_job work = {
 		.source = bench_source(src),
 		.files = z->files.files,
 		.nr_files = z->files.nr,
@@ -186,7 +186,7 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 	uint64_t wear = 0;
 	int r;
 
-	if (!stream.runtime_ns && job->max_ns) {
+	if (!work.runtime_ns && job->max_ns) {
 		gate_wait(); /* others may have time left: turns stay the same for all */
 		return 0;
 	}
@@ -202,7 +202,7 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 		before.bytes += s[i].bytes;
 	}
 	b->res->nr_series = at + nr > b->res->nr_series ? at + nr : b->res->nr_series;
-	r = run_stream(&stream, s, err);
+	r = run_transfers(&work, s, err);
 	for (unsigned i = 0; i < nr; i++) {
 		s[i].verified_bytes = i == 0 ? atomic_load(&src->verified) : 0;
 		cache_describe(&s[i], &src->facts, &b->res->path, 1);

@@ -12,7 +12,7 @@
 #include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
 #include "load/measure/cache.h"
-#include "load/stream/stream.h"
+#include "load/transfers/transfers.h"
 
 struct bench_files {
 	const struct bench_job *job;

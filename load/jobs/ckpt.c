@@ -163,7 +163,7 @@ static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 		r = name_files(run, i, err);
 		if (r == 0)
 			r = note_files(run, err);
-		if (r == 0 && ranks->method != CKPT_STREAM) {
+		if (r == 0 && ranks->method != CKPT_STREAMING) {
 			r = ckpt_ranks_do(ranks, "make", i, run->files, &ns, err);
 			count_made(way, ranks);
 		}

@@ -9,8 +9,8 @@
  *
  * Three methods, as the reference has them: all content is made in memory before any of it is
  * written
- * (`memory'), made piece by piece while the pieces before are being written (`stream'), or saved by
- * torch.save of an installed torch (`torch').
+ * (`memory'), made piece by piece while the pieces before are being written (`streaming'), or saved
+ * by torch.save of an installed torch (`torch').
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,7 +21,7 @@
 
 #include "load/measure/series.h"
 
-enum ckpt_method { CKPT_MEMORY, CKPT_STREAM, CKPT_TORCH, CKPT_METHODS };
+enum ckpt_method { CKPT_MEMORY, CKPT_STREAMING, CKPT_TORCH, CKPT_METHODS };
 extern const char *const ckpt_method_words[]; /* NULL-terminated */
 
 /* Checkpoints of MLPerf Storage, in its mode of 8 processes; 0 is none of them. */
@@ -66,7 +66,7 @@ struct ckpt_way {
 	double slowest_sec;  /* the same, sum over the operations */
 	double slowest_rate; /* bytes per second of the slowest process, sum of them */
 	/* Sums over all processes and operations. */
-	double made_sec;  /* in the generator: of `stream' within the operation, else before it */
+	double made_sec; /* in the generator: of `streaming' within the operation, else before it */
 	double close_sec; /* making it durable and visible, at the end */
 	double all_sec;   /* in the operation */
 };

@@ -15,7 +15,7 @@
 #define LIMIT_FILE        (1ull << 30)
 #define GB                1000000000ull
 
-const char *const ckpt_method_words[] = {"memory", "stream", "torch", NULL};
+const char *const ckpt_method_words[] = {"memory", "streaming", "torch", NULL};
 const char *const ckpt_shape_words[] = {"none", "8b", "70b", "405b", "1t", NULL};
 
 /* MLPerf Storage, Rules.md, section 4. */
@@ -62,7 +62,7 @@ void ckpt_plan(const struct ckpt_job *job, struct ckpt_plan *ret)
 					       : 1) +
 		     ckpt_limit_len(job);
 	ret->memory[CKPT_MEMORY] = (job->size + job->buffers * job->chunk) * job->processes;
-	ret->memory[CKPT_STREAM] = (job->buffers + 1) * job->chunk * job->processes;
+	ret->memory[CKPT_STREAMING] = (job->buffers + 1) * job->chunk * job->processes;
 	ret->memory[CKPT_TORCH] = 2 * bytes;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An I/O job as the source of a stream: what each loop moves, and what it found. */
+/* An I/O job as a source of operations: what each loop moves, and what it found. */
 #include "load/jobs/io.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ struct io_run {
 	struct io_result *res;
 	struct io_files files;
 	struct bed_buffers buffers; /* one for each worker */
-	struct stream_seen *seen;
+	struct transfers_seen *seen;
 	uint32_t *issued; /* loops of each worker */
 	bool *again;      /* its new handle is warm only when it has done the last one again */
 	uint32_t nr_loops;
@@ -240,7 +240,7 @@ static uint32_t io_fresh_loops(const struct io_run *run)
 static int io_turn(struct io_run *run, unsigned turn, unsigned turns, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
-	struct stream_job stream = {
+	struct transfers_job work = {
 		.source = {io_next, io_prepare, io_finish, run},
 		.files = run->files.all,
 		.nr_files = run->files.nr,
@@ -262,7 +262,7 @@ static int io_turn(struct io_run *run, unsigned turn, unsigned turns, struct pen
 	run->turn_end = run->res->first + (run->nr_loops - run->res->first) * turn / turns;
 	io_step(run, IO_STEP_RUN, run->res->series.bytes + run->res->series.warmup_bytes,
 		(uint64_t)job->nr_places * run->nr_loops * job->io_size);
-	return run_stream(&stream, &run->res->series, err);
+	return run_transfers(&work, &run->res->series, err);
 }
 
 /* The file of a worker's last loop. */
@@ -378,7 +378,7 @@ static void io_ask_handle(const struct io_job *job, struct penstock_stats *stats
 	penstock_close(io, NULL);
 }
 
-/* What the stream does not know of the series. */
+/* What run_transfers() does not know of the series. */
 static void io_sum_series(struct io_run *run)
 {
 	const struct io_job *job = run->job;

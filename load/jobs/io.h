@@ -8,7 +8,7 @@
  *
  *	struct io_job in -> io_job_check() -> io_job_run() -> struct io_result out
  *
- * A loop is a round of a stream (stream.h): one operation by each worker, open, submit,
+ * A loop is a round of transfers (transfers.h): one operation by each worker, open, submit,
  * wait, close; its time is the "task" time, and the time until all are done the "e2e"
  * time.  What has to happen between loops (dropping caches, comparing data) is
  * in neither, nor in the CPU time.
@@ -21,7 +21,7 @@
 #include <penstock/probe.h>
 
 #include "load/bed/bed_folder.h"
-#include "load/stream/stream.h"
+#include "load/transfers/transfers.h"
 
 #include "load/measure/handle.h"
 
@@ -74,7 +74,7 @@ struct io_worker_result {
 	double *task;     /* seconds of each loop, warm-up first: io_result.nr_loops */
 	double *e2e;      /* the same */
 	int64_t resident; /* most bytes found in the page cache before a counted loop; -1 unknown */
-	struct stream_seen seen;
+	struct transfers_seen seen;
 	struct penstock_gpu_device gpu;
 };
 

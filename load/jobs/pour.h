@@ -3,7 +3,7 @@
 #define PENSTOCK_JOBS_POUR_H
 
 /*
- * A file of generated content, by the stream writer and the stream reader (penstock/ckpt.h): saved
+ * A file of generated content, by the writer and the reader (penstock/ckpt.h): saved
  * whole and in one step, loaded with its checksums verified, compared with what the generator says.
  * Making content and moving it are timed apart.
  */

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/bed/bed_check.h"
-#include "load/stream/stream.h"
+#include "load/transfers/transfers.h"
 
 #define WARMUP (1u << 20) /* an operation that does not count: threads are awake, pages there */
 
@@ -171,7 +171,7 @@ int trial_once(struct trials *t, struct trial *how, struct run_series *one,
 	const struct trials_job *job = &t->job;
 	CLEANUP_FREE unsigned *done = calloc(job->nr_folders, sizeof(*done));
 	struct trial_source source = {t, how, done};
-	struct stream_job stream = {
+	struct transfers_job work = {
 		.source = {.next = trial_next,
 			   .finish = how->worker_sec ? trial_finish : NULL,
 			   .arg = &source},
@@ -197,7 +197,7 @@ int trial_once(struct trials *t, struct trial *how, struct run_series *one,
 					  .durable = how->opts.durability != PENSTOCK_DURABLE_NONE};
 	if (how->read)
 		trials_cool(t, &how->facts);
-	r = run_stream(&stream, one, err);
+	r = run_transfers(&work, one, err);
 	one->read = how->read;
 	t->written += series_wear(one);
 	cache_describe(one, &how->facts, t->info, job->nr_folders);

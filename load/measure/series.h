@@ -4,7 +4,7 @@
 
 /*
  * What was measured of one kind of operation: one entry of a result.  Filled by
- * run_stream(); the job that called it adds names and what only it knows; and
+ * run_transfers(); the job that called it adds names and what only it knows; and
  * load/report writes it out.  docs/result.md says what the members mean.
  */
 #include <stdbool.h>
@@ -53,7 +53,7 @@ struct run_series {
 	uint32_t memory; /* enum bed_memory */
 	bool lock;
 
-	/* single operations; by run_stream() */
+	/* single operations; by run_transfers() */
 	uint64_t ops, bytes;   /* counted */
 	uint64_t warmup_bytes; /* moved, not counted */
 	uint64_t errors;
@@ -66,7 +66,7 @@ struct run_series {
 	struct seconds seconds;        /* of counted time, struct series_second each */
 	uint64_t first_ns, last_ns;    /* counted time in which the first and the last one ended */
 
-	/* the run it was part of; by run_stream() */
+	/* the run it was part of; by run_transfers() */
 	double sec;                               /* counted time */
 	struct series_turn turns[SERIES_REPEATS]; /* the same, as it lay in real time */
 	uint32_t nr_turns;

@@ -50,14 +50,14 @@ def methods_stand_side_by_side():
     result = bench.result(*SMALL, env=with_torch())
     assert result['command'] == 'ckpt bench' and result['partial'] is False
     names = [s['name'] for s in result['series']]
-    assert names == ['save memory', 'load memory', 'save stream', 'load stream', 'save torch', 'load torch'], names
+    assert names == ['save memory', 'load memory', 'save streaming', 'load streaming', 'save torch', 'load torch'], names
     for s in result['series']:
         assert s['ops'] == (3 if s['kind'] == 'write' else 2) and s['size'] == 2 << 20 and s['bytes'] == s['ops'] << 21, s
         assert s['kind'] == 'write' or s['verified_bytes'] == 2 << 20, s
         assert s['cache'].startswith(('cold', 'not used', 'used', 'warm', 'unknown')), s['cache']
     c = result['ckpt']
     assert c['processes'] == 2 and c['process_bytes'] == 1 << 20 and c['checkpoint_bytes'] == 2 << 20 and c['model'] is None
-    assert [m['name'] for m in c['methods']] == ['memory', 'stream', 'torch']
+    assert [m['name'] for m in c['methods']] == ['memory', 'streaming', 'torch']
     for m in c['methods']:
         save, load = m['save'], m['load']
         assert m['why_not'] is None and save['operations'] == 3 and load['operations'] == 2, m
@@ -65,7 +65,7 @@ def methods_stand_side_by_side():
         mean = result['series'][names.index(save['series'])]['latency']['mean']
         assert 0 < save['reference']['duration_sec'] <= mean * 1.001, (save, mean)
         assert save['reference']['throughput'] > 0 and save['close_sec'] > 0 and save['generation']['sec'] > 0, save
-        assert save['generation']['within'] == (m['name'] == 'stream') and 0 <= save['generation']['share'] <= 1, save
+        assert save['generation']['within'] == (m['name'] == 'streaming') and 0 <= save['generation']['share'] <= 1, save
         assert load['generation'] is None and load['bottleneck'] is None
     assert not left()
 
@@ -73,10 +73,10 @@ def methods_stand_side_by_side():
 @in_folder
 def torch_that_is_missing_is_left_out_with_a_reason():
     env = with_torch("raise ImportError('no such thing')")
-    result = bench.result(*SMALL, '--methods', 'stream,torch', env=env)
-    assert [s['name'] for s in result['series']] == ['save stream', 'load stream']
+    result = bench.result(*SMALL, '--methods', 'streaming,torch', env=env)
+    assert [s['name'] for s in result['series']] == ['save streaming', 'load streaming']
     assert 'no such thing' in result['ckpt']['methods'][1]['why_not'], result['ckpt']
-    out, _ = bench(*SMALL, '--python', './nothing', '--methods', 'stream', '--methods', 'torch')
+    out, _ = bench(*SMALL, '--python', './nothing', '--methods', 'streaming', '--methods', 'torch')
     assert 'left out:   torch: process' in out and './nothing' in out, out
     done = bench(*SMALL, '--python', './nothing', '--methods', 'torch', status=3)
     assert 'nothing was measured' in done.err, done
@@ -106,17 +106,17 @@ def what_is_not_right_is_found():
 
 @in_folder
 def every_save_is_kept_where_that_is_asked_for():
-    result = bench.result(*SMALL, '--methods', 'stream', '--distinct')
+    result = bench.result(*SMALL, '--methods', 'streaming', '--distinct')
     assert result['series'][1]['verified_bytes'] == 3 * (2 << 20), result['series'][1]
     assert not left()
 
 
 @in_folder
 def the_limit_of_the_device_stands_beside():
-    result = bench.result('-s', '4M', '-p', '1', '--saves', '2', '--loads', '2', '--methods', 'stream')
+    result = bench.result('-s', '4M', '-p', '1', '--saves', '2', '--loads', '2', '--methods', 'streaming')
     for s in result['series']:
         assert s['limit']['bytes_per_sec'] > 0 and 0 < s['limit']['share'] <= 1, s['limit']
-    result = bench.result(*SMALL[:-3], '--chunk', '1M', '--methods', 'stream', '--limit', '1G')
+    result = bench.result(*SMALL[:-3], '--chunk', '1M', '--methods', 'streaming', '--limit', '1G')
     assert all(s['limit']['bytes_per_sec'] == 1 << 30 for s in result['series'])
 
 
@@ -145,12 +145,12 @@ def bad_options_are_refused():
 @in_folder
 def two_results_can_be_compared():
     for name in ('a.json', 'b.json'):
-        bench('-s', '64K', '-p', '1', '--saves', '4', '--loads', '4', '--no-limit', '--methods', 'stream', '--json', name)
-    assert 'save stream' in clikit.Command('compare')('a.json', 'b.json').out
+        bench('-s', '64K', '-p', '1', '--saves', '4', '--loads', '4', '--no-limit', '--methods', 'streaming', '--json', name)
+    assert 'save streaming' in clikit.Command('compare')('a.json', 'b.json').out
 
 
 def started():
-    process = bench.start('-s', '1M', '-p', '2', '--saves', '100000', '--methods', 'stream', '--no-limit')
+    process = bench.start('-s', '1M', '-p', '2', '--saves', '100000', '--methods', 'streaming', '--no-limit')
     while not glob.glob('penstock-ckpt-*/checkpoint-*'):
         assert process.poll() is None, process.communicate()
         time.sleep(0.005)
@@ -171,7 +171,7 @@ def what_a_killed_run_left_is_removed_by_the_next():
     process.kill()
     process.communicate()  # its processes have the same pipes: they are gone, too
     assert left()
-    bench('-s', '64K', '-p', '1', '--saves', '1', '--loads', '0', '--no-limit', '--methods', 'stream')
+    bench('-s', '64K', '-p', '1', '--saves', '1', '--loads', '0', '--no-limit', '--methods', 'streaming')
     assert not left(), os.listdir(left()[0])
 
 

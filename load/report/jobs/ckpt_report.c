@@ -26,7 +26,7 @@ static double each(const struct ckpt_job *job, const struct ckpt_way *w, double 
 /* Of the time a process spends on a checkpoint, what goes into making its content. */
 static double made_share(const struct ckpt_way *w, unsigned method)
 {
-	double all = w->all_sec + (method == CKPT_STREAM ? 0 : w->made_sec);
+	double all = w->all_sec + (method == CKPT_STREAMING ? 0 : w->made_sec);
 
 	return all > 0 ? w->made_sec / all : 0;
 }
@@ -34,7 +34,7 @@ static double made_share(const struct ckpt_way *w, unsigned method)
 /* What a faster one of would help; content that is made beforehand holds nothing up. */
 static const char *bottleneck(const struct ckpt_way *w, unsigned method)
 {
-	return method == CKPT_STREAM && made_share(w, method) > 0.5 ? "generation" : "storage";
+	return method == CKPT_STREAMING && made_share(w, method) > 0.5 ? "generation" : "storage";
 }
 
 /* ---------------------------------------------------------------------- text */
@@ -52,7 +52,7 @@ static void way_line(FILE *f, const struct ckpt_job *job, const struct ckpt_way 
 	if (!s->read) {
 		report_time(close, each(job, w, w->close_sec));
 		snprintf(made, sizeof(made), "%.0f %%%s", 100 * made_share(w, method),
-			 method == CKPT_STREAM ? "" : " before");
+			 method == CKPT_STREAMING ? "" : " before");
 	}
 	fprintf(f, "%-14s %4" PRIu64 " %9.1f %8s %12s %9.1f %11s %11s %9.3f\n", s->name, s->ops,
 		series_speed(s) / MB, share, report_time(slowest, w->slowest_sec / (double)s->ops),
@@ -88,13 +88,13 @@ static void kind_lines(FILE *f, const struct ckpt_result *res, bool read)
 
 static void honest_lines(FILE *f, const struct ckpt_result *res)
 {
-	const struct ckpt_way *w = &res->ways[CKPT_STREAM][0];
+	const struct ckpt_way *w = &res->ways[CKPT_STREAMING][0];
 
 	if (w->series.ops)
 		fprintf(f,
 			"bottleneck: of `save stream' %s: %.0f %% of a process's time went into "
 			"content, the rest into waiting for the storage\n",
-			bottleneck(w, CKPT_STREAM), 100 * made_share(w, CKPT_STREAM));
+			bottleneck(w, CKPT_STREAMING), 100 * made_share(w, CKPT_STREAMING));
 	for (unsigned m = 0; m < CKPT_METHODS; m++)
 		if (*res->why_not[m])
 			fprintf(f, "left out:   %s: %s\n", ckpt_method_words[m], res->why_not[m]);
@@ -169,7 +169,7 @@ static json_t *generation_json(const struct ckpt_job *job, const struct ckpt_way
 	return json_pack("{s:f, s:o, s:f, s:b}", "sec", each(job, w, w->made_sec), "bytes_per_sec",
 			 w->made_sec > 0 ? json_real((double)job->size / each(job, w, w->made_sec))
 					 : json_null(),
-			 "share", made_share(w, method), "within", method == CKPT_STREAM);
+			 "share", made_share(w, method), "within", method == CKPT_STREAMING);
 }
 
 static json_t *slowest_json(const struct ckpt_way *w)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_STREAM_STREAM_WORK_H
-#define PENSTOCK_STREAM_STREAM_WORK_H
+#ifndef PENSTOCK_TRANSFERS_TRANSFERS_WORK_H
+#define PENSTOCK_TRANSFERS_TRANSFERS_WORK_H
 
-/* What stream.c, which sets up and adds up, and stream_work.c, which works, share. */
+/* What transfers.c, which sets up and adds up, and transfers_work.c, which works, share. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 
-#include "load/stream/stream.h"
+#include "load/transfers/transfers.h"
 
 struct slot {
 	struct load_op op;
@@ -20,16 +20,16 @@ struct slot {
 	bool moved; /* of a round: completed without error */
 };
 
-struct stream;
+struct transfers;
 
-struct stream_worker {
-	struct stream *stream;
+struct transfers_worker {
+	struct transfers *transfers;
 	unsigned id;
 	pthread_t thread;
 	bool started;
 	struct penstock_io *io;
 	struct penstock_file **files; /* open ones; NULL with open_each */
-	struct stream_seen seen;
+	struct transfers_seen seen;
 	struct run_series *series;
 	struct slot *slots;
 	unsigned in_flight;
@@ -40,9 +40,9 @@ struct stream_worker {
 	uint64_t outside_ns; /* CPU time of prepare() and finish() */
 };
 
-struct stream {
-	const struct stream_job *job;
-	struct stream_worker *workers;
+struct transfers {
+	const struct transfers_job *job;
+	struct transfers_worker *workers;
 	struct run_series *series; /* the caller's */
 	pthread_mutex_t lock;      /* for the rest */
 	uint64_t count_start_ns;   /* when counted time began */
@@ -68,12 +68,12 @@ struct stream {
 };
 
 /* Remember the first failure, which ends the run; the second with the lock held. */
-void stream_fail(struct stream *s, const struct penstock_err *err);
-void stream_fail_locked(struct stream *s, const struct penstock_err *err);
+void transfers_fail(struct transfers *s, const struct penstock_err *err);
+void transfers_fail_locked(struct transfers *s, const struct penstock_err *err);
 /* Has something failed, or does the user want to stop? */
-bool stream_stopped(struct stream *s);
+bool transfers_stopped(struct transfers *s);
 
-/* Carry out operations until there are no more; @arg is a struct stream_worker. */
-void *stream_work(void *arg);
+/* Carry out operations until there are no more; @arg is a struct transfers_worker. */
+void *transfers_work(void *arg);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One worker of a stream: take operations, wait for their turn, submit, collect,
+ * One worker of a transfers: take operations, wait for their turn, submit, collect,
  * count.  The source and the clock of counted time are shared by all workers,
  * under one lock; counts are the worker's own.
  */
-#include "load/stream/stream_work.h"
+#include "load/transfers/transfers_work.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 
 /* ------------------------------------------------------------------ failure */
 
-void stream_fail_locked(struct stream *s, const struct penstock_err *err)
+void transfers_fail_locked(struct transfers *s, const struct penstock_err *err)
 {
 	if (atomic_load(&s->failed))
 		return;
@@ -30,23 +30,23 @@ void stream_fail_locked(struct stream *s, const struct penstock_err *err)
 	atomic_store(&s->failed, true);
 }
 
-void stream_fail(struct stream *s, const struct penstock_err *err)
+void transfers_fail(struct transfers *s, const struct penstock_err *err)
 {
 	pthread_mutex_lock(&s->lock);
-	stream_fail_locked(s, err);
+	transfers_fail_locked(s, err);
 	pthread_mutex_unlock(&s->lock);
 }
 
-bool stream_stopped(struct stream *s)
+bool transfers_stopped(struct transfers *s)
 {
 	return atomic_load(&s->failed) || asked_to_stop(s->job->stop);
 }
 
 /* ------------------------------------------------------------- counted time */
 
-static void active_begin(struct stream_worker *w, uint64_t now)
+static void active_begin(struct transfers_worker *w, uint64_t now)
 {
-	struct stream *s = w->stream;
+	struct transfers *s = w->transfers;
 
 	if (w->active)
 		return;
@@ -57,9 +57,9 @@ static void active_begin(struct stream_worker *w, uint64_t now)
 	pthread_mutex_unlock(&s->lock);
 }
 
-static void active_end(struct stream_worker *w, uint64_t now)
+static void active_end(struct transfers_worker *w, uint64_t now)
 {
-	struct stream *s = w->stream;
+	struct transfers *s = w->transfers;
 
 	if (!w->active)
 		return;
@@ -71,7 +71,7 @@ static void active_end(struct stream_worker *w, uint64_t now)
 }
 
 /* The first operation that counts, or its wait, is about to begin: so does the counted time. */
-static void count_begin(struct stream *s)
+static void count_begin(struct transfers *s)
 {
 	uint64_t now;
 
@@ -96,7 +96,7 @@ static void count_begin(struct stream *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-static bool past_deadline(struct stream *s, uint64_t now)
+static bool past_deadline(struct transfers *s, uint64_t now)
 {
 	uint64_t deadline = atomic_load(&s->deadline_ns);
 
@@ -104,7 +104,7 @@ static bool past_deadline(struct stream *s, uint64_t now)
 }
 
 /* An operation ended at @now: counted time up to there. */
-static uint64_t count_time(struct stream *s, uint64_t now)
+static uint64_t count_time(struct transfers *s, uint64_t now)
 {
 	uint64_t at;
 
@@ -118,10 +118,10 @@ static uint64_t count_time(struct stream *s, uint64_t now)
 /* -------------------------------------------------------------------- hooks */
 
 /* Call prepare() or finish(), which do not belong to the measurement. */
-static int stream_outside(struct stream_worker *w,
-			  int (*hook)(void *, const struct load_op *, void *,
-				      struct penstock_err *),
-			  const struct slot *slot, struct penstock_err *err)
+static int transfers_outside(struct transfers_worker *w,
+			     int (*hook)(void *, const struct load_op *, void *,
+					 struct penstock_err *),
+			     const struct slot *slot, struct penstock_err *err)
 {
 	uint64_t before;
 	int r;
@@ -132,8 +132,8 @@ static int stream_outside(struct stream_worker *w,
 	if (!w->in_flight && !slot->op.not_before)
 		active_end(w, clock_ns());
 	before = thread_cpu_ns(pthread_self());
-	r = hook(w->stream->job->source.arg, &slot->op, slot->buf, err);
-	if (atomic_load(&w->stream->counting))
+	r = hook(w->transfers->job->source.arg, &slot->op, slot->buf, err);
+	if (atomic_load(&w->transfers->counting))
 		w->outside_ns += thread_cpu_ns(pthread_self()) - before;
 	return r;
 }
@@ -141,14 +141,14 @@ static int stream_outside(struct stream_worker *w,
 /* --------------------------------------------------------------- operations */
 
 /* Look for the next operation, unless one is waiting already.  False when there is none. */
-static bool stream_take(struct stream_worker *w, struct penstock_err *err)
+static bool transfers_take(struct transfers_worker *w, struct penstock_err *err)
 {
-	struct stream *s = w->stream;
+	struct transfers *s = w->transfers;
 	int r;
 
 	if (w->have_next || w->ended)
 		return w->have_next;
-	if (stream_stopped(s) || past_deadline(s, clock_ns())) {
+	if (transfers_stopped(s) || past_deadline(s, clock_ns())) {
 		w->ended = true;
 		return false;
 	}
@@ -158,20 +158,20 @@ static bool stream_take(struct stream_worker *w, struct penstock_err *err)
 	w->have_next = r == 1;
 	w->ended = r != 1;
 	if (r < 0)
-		stream_fail(s, err);
+		transfers_fail(s, err);
 	return w->have_next;
 }
 
 /* The file of a round: what it is like is known when it was used. */
-static int round_open(struct stream_worker *w, struct slot *slot, struct penstock_err *err)
+static int round_open(struct transfers_worker *w, struct slot *slot, struct penstock_err *err)
 {
-	const struct bed_file *f = &w->stream->job->files[slot->op.file];
+	const struct bed_file *f = &w->transfers->job->files[slot->op.file];
 
 	return penstock_file_open(&slot->file, w->io, f->at, bed_file_flags(f, slot->op.read), 0,
 				  err);
 }
 
-static int round_close(struct stream_worker *w, struct slot *slot, bool good,
+static int round_close(struct transfers_worker *w, struct slot *slot, bool good,
 		       struct penstock_err *err)
 {
 	int r;
@@ -187,9 +187,9 @@ static int round_close(struct stream_worker *w, struct slot *slot, bool good,
 }
 
 /* It is over for this worker as well. */
-static void round_time(struct stream_worker *w, struct slot *slot)
+static void round_time(struct transfers_worker *w, struct slot *slot)
 {
-	struct stream *s = w->stream;
+	struct transfers *s = w->transfers;
 	uint64_t last = atomic_load(&s->last);
 
 	pthread_mutex_lock(&s->lock);
@@ -198,25 +198,25 @@ static void round_time(struct stream_worker *w, struct slot *slot)
 	active_end(w, last);
 }
 
-static void stream_op_failed(struct stream_worker *w, const struct slot *slot, int code,
-			     const char *msg)
+static void transfers_op_failed(struct transfers_worker *w, const struct slot *slot, int code,
+				const char *msg)
 {
 	struct run_series *series = &w->series[slot->op.series];
 	struct penstock_err err = {.code = code};
 
 	/* What was given up because of a stop did not fail. */
-	if (code == -ECANCELED && stream_stopped(w->stream))
+	if (code == -ECANCELED && transfers_stopped(w->transfers))
 		return;
-	bed_file_told(&w->stream->job->files[slot->op.file], msg, err.msg, sizeof(err.msg));
+	bed_file_told(&w->transfers->job->files[slot->op.file], msg, err.msg, sizeof(err.msg));
 	if (!series->errors++)
 		snprintf(series->first_error, sizeof(series->first_error), "%s", err.msg);
-	stream_fail(w->stream, &err);
+	transfers_fail(w->transfers, &err);
 }
 
 /* Count a completed operation, then let the source look at it. */
-static void stream_op_count(struct stream_worker *w, struct slot *slot)
+static void transfers_op_count(struct transfers_worker *w, struct slot *slot)
 {
-	struct stream *s = w->stream;
+	struct transfers *s = w->transfers;
 	struct run_series *series = &w->series[slot->op.series];
 	struct penstock_err err = {0, ""};
 
@@ -226,19 +226,19 @@ static void stream_op_count(struct stream_worker *w, struct slot *slot)
 	} else if (series_add(series, slot->bytes, slot->op.took_ns, count_time(s, slot->end_ns)) <
 		   0) {
 		penstock_fail(&err, -ENOMEM, "out of memory");
-		stream_fail(s, &err);
+		transfers_fail(s, &err);
 	}
 	if (s->job->rounds)
 		round_time(w, slot);
-	if (stream_outside(w, s->job->source.finish, slot, &err) < 0)
-		stream_fail(s, &err);
+	if (transfers_outside(w, s->job->source.finish, slot, &err) < 0)
+		transfers_fail(s, &err);
 }
 
-static void stream_op_done(struct stream_worker *w, struct slot *slot,
-			   const struct penstock_done *done, uint64_t now)
+static void transfers_op_done(struct transfers_worker *w, struct slot *slot,
+			      const struct penstock_done *done, uint64_t now)
 {
 	struct penstock_err err = {0, ""};
-	bool rounds = w->stream->job->rounds;
+	bool rounds = w->transfers->job->rounds;
 	int r = rounds ? round_close(w, slot, done->res >= 0, &err) : 0;
 
 	slot->busy = false;
@@ -248,18 +248,18 @@ static void stream_op_done(struct stream_worker *w, struct slot *slot,
 	slot->bytes = done->bytes;
 	slot->end_ns = rounds ? clock_ns() : now;
 	if (done->res < 0 || r < 0)
-		stream_op_failed(w, slot, done->res < 0 ? (int)done->res : r,
-				 done->res < 0 ? done->msg : err.msg);
+		transfers_op_failed(w, slot, done->res < 0 ? (int)done->res : r,
+				    done->res < 0 ? done->msg : err.msg);
 	else if (rounds)
 		slot->moved = true;
 	else
-		stream_op_count(w, slot);
+		transfers_op_count(w, slot);
 }
 
-static struct penstock_op make_op(const struct stream_worker *w, const struct slot *slot)
+static struct penstock_op make_op(const struct transfers_worker *w, const struct slot *slot)
 {
 	const struct load_op *op = &slot->op;
-	const struct bed_file *f = &w->stream->job->files[op->file];
+	const struct bed_file *f = &w->transfers->job->files[op->file];
 	/* By name an object is written as a whole. */
 	uint32_t whole = bed_file_remote(f) && !slot->file ? PENSTOCK_OP_TRUNCATE : 0;
 
@@ -276,9 +276,9 @@ static struct penstock_op make_op(const struct stream_worker *w, const struct sl
 }
 
 /* Submit; a small operation that is alone is carried out on the spot. */
-static void stream_op_start(struct stream_worker *w, struct slot *slot, uint64_t due_ns)
+static void transfers_op_start(struct transfers_worker *w, struct slot *slot, uint64_t due_ns)
 {
-	bool inline_ = w->stream->job->depth == 1 && slot->op.len <= INLINE_MAX;
+	bool inline_ = w->transfers->job->depth == 1 && slot->op.len <= INLINE_MAX;
 	struct penstock_err err = {0, ""};
 	struct penstock_op op;
 	struct penstock_done done;
@@ -288,14 +288,14 @@ static void stream_op_start(struct stream_worker *w, struct slot *slot, uint64_t
 	slot->busy = true;
 	w->in_flight++;
 	if (!slot->op.warmup)
-		count_begin(w->stream);
+		count_begin(w->transfers);
 	now = clock_ns();
 	active_begin(w, now);
 	if (!slot->op.warmup && due_ns)
 		stat_moments_add(&w->series[slot->op.series].late,
 				 now > due_ns ? (double)(now - due_ns) / 1e9 : 0);
 	slot->begin_ns = clock_ns();
-	r = w->stream->job->rounds ? round_open(w, slot, &err) : 0;
+	r = w->transfers->job->rounds ? round_open(w, slot, &err) : 0;
 	op = make_op(w, slot);
 	if (r == 0)
 		r = inline_ ? penstock_run(w->io, &op, &done, &err)
@@ -304,106 +304,106 @@ static void stream_op_start(struct stream_worker *w, struct slot *slot, uint64_t
 		round_close(w, slot, false, NULL);
 		slot->busy = false;
 		w->in_flight--;
-		stream_op_failed(w, slot, r, err.msg);
+		transfers_op_failed(w, slot, r, err.msg);
 	} else if (inline_) {
-		stream_op_done(w, slot, &done, clock_ns());
+		transfers_op_done(w, slot, &done, clock_ns());
 	}
 }
 
-static struct slot *stream_free_slot(struct stream_worker *w)
+static struct slot *transfers_free_slot(struct transfers_worker *w)
 {
-	for (unsigned i = 0; i < w->stream->job->depth; i++)
+	for (unsigned i = 0; i < w->transfers->job->depth; i++)
 		if (!w->slots[i].busy)
 			return &w->slots[i];
 	return NULL;
 }
 
 /* When the next operation may begin; 0: at once. */
-static uint64_t due_time(const struct stream_worker *w)
+static uint64_t due_time(const struct transfers_worker *w)
 {
 	if (!w->next.not_before || w->next.warmup)
 		return 0;
-	count_begin(w->stream);
-	return w->stream->count_start_ns + w->next.not_before;
+	count_begin(w->transfers);
+	return w->transfers->count_start_ns + w->next.not_before;
 }
 
 /* Start what can be started.  Returns how long the next operation has to wait, ns. */
-static uint64_t stream_fill_queue(struct stream_worker *w)
+static uint64_t transfers_fill_queue(struct transfers_worker *w)
 {
 	struct penstock_err err = {0, ""};
 	struct slot *slot;
 
-	while ((slot = stream_free_slot(w)) && stream_take(w, &err)) {
+	while ((slot = transfers_free_slot(w)) && transfers_take(w, &err)) {
 		uint64_t due = due_time(w), now = clock_ns();
 
 		if (now < due)
 			return due - now;
 		slot->op = w->next;
 		w->have_next = false;
-		if (stream_outside(w, w->stream->job->source.prepare, slot, &err) < 0)
-			stream_fail(w->stream, &err);
+		if (transfers_outside(w, w->transfers->job->source.prepare, slot, &err) < 0)
+			transfers_fail(w->transfers, &err);
 		else
-			stream_op_start(w, slot, due);
+			transfers_op_start(w, slot, due);
 	}
 	return 0;
 }
 
-static void stream_give_up(struct stream_worker *w)
+static void transfers_give_up(struct transfers_worker *w)
 {
-	for (unsigned i = 0; i < w->stream->job->depth; i++)
+	for (unsigned i = 0; i < w->transfers->job->depth; i++)
 		if (w->slots[i].busy)
 			penstock_cancel(w->io, w->slots[i].ticket);
 }
 
 /* Collect what is finished; wait at most @wait_ns for the first. */
-static void stream_reap(struct stream_worker *w, int64_t wait_ns)
+static void transfers_reap(struct transfers_worker *w, int64_t wait_ns)
 {
 	struct penstock_done done[REAP];
 	uint64_t now;
 	int n;
 
-	if (stream_stopped(w->stream))
-		stream_give_up(w);
+	if (transfers_stopped(w->transfers))
+		transfers_give_up(w);
 	n = penstock_wait_any(w->io, done, 1, w->in_flight < REAP ? w->in_flight : REAP, wait_ns);
 	now = clock_ns(); /* one for all: what finish() takes is nobody's latency */
 	for (int i = 0; i < n; i++)
-		stream_op_done(w, &w->slots[done[i].tag], &done[i], now);
+		transfers_op_done(w, &w->slots[done[i].tag], &done[i], now);
 }
 
 /* Nothing in flight, and the next operation is not due: its wait is counted. */
-static void wait_turn(struct stream_worker *w, uint64_t ns)
+static void wait_turn(struct transfers_worker *w, uint64_t ns)
 {
 	struct timespec t = {0, (long)min_u64(ns, POLL_NS)};
 
-	if (atomic_load(&w->stream->counting))
+	if (atomic_load(&w->transfers->counting))
 		active_begin(w, clock_ns());
 	nanosleep(&t, NULL);
-	if (stream_stopped(w->stream) || past_deadline(w->stream, clock_ns()))
+	if (transfers_stopped(w->transfers) || past_deadline(w->transfers, clock_ns()))
 		w->have_next = false;
 }
 
 /* Between two barriers, by one worker. */
-static void round_begin(struct stream *s, bool counts)
+static void round_begin(struct transfers *s, bool counts)
 {
 	s->in_round = atomic_exchange(&s->given, 0);
 	atomic_store(&s->moved, 0);
 	atomic_store(&s->last, 0);
-	s->over = !s->in_round || stream_stopped(s);
+	s->over = !s->in_round || transfers_stopped(s);
 	if (!s->over && counts)
 		count_begin(s);
 }
 
-static void round_move(struct stream_worker *w, struct slot *slot)
+static void round_move(struct transfers_worker *w, struct slot *slot)
 {
-	_Atomic uint64_t *last = &w->stream->last;
+	_Atomic uint64_t *last = &w->transfers->last;
 	uint64_t seen = 0;
 
-	stream_op_start(w, slot, 0);
+	transfers_op_start(w, slot, 0);
 	while (w->in_flight)
-		stream_reap(w, POLL_NS);
+		transfers_reap(w, POLL_NS);
 	if (!slot->moved)
 		return;
-	atomic_fetch_add(&w->stream->moved, 1);
+	atomic_fetch_add(&w->transfers->moved, 1);
 	while (seen < slot->end_ns && !atomic_compare_exchange_weak(last, &seen, slot->end_ns))
 		;
 }
@@ -412,19 +412,19 @@ static void round_move(struct stream_worker *w, struct slot *slot)
  * One round.  The first two barriers keep the preparations of all workers out of its time;
  * behind the third it is known whether all have completed it.  False when there is none.
  */
-static bool one_round(struct stream_worker *w)
+static bool one_round(struct transfers_worker *w)
 {
-	struct stream *s = w->stream;
+	struct transfers *s = w->transfers;
 	struct slot *slot = &w->slots[0];
 	struct penstock_err err = {0, ""};
-	bool have = stream_take(w, &err);
+	bool have = transfers_take(w, &err);
 
 	w->have_next = slot->moved = false;
 	if (have) {
 		slot->op = w->next;
 		atomic_fetch_add(&s->given, 1);
-		if (stream_outside(w, s->job->source.prepare, slot, &err) < 0)
-			stream_fail(s, &err);
+		if (transfers_outside(w, s->job->source.prepare, slot, &err) < 0)
+			transfers_fail(s, &err);
 	}
 	pthread_barrier_wait(&s->barrier);
 	if (w->id == 0)
@@ -436,30 +436,30 @@ static bool one_round(struct stream_worker *w)
 		round_move(w, slot);
 	pthread_barrier_wait(&s->barrier);
 	if (slot->moved && atomic_load(&s->moved) == s->in_round)
-		stream_op_count(w, slot);
+		transfers_op_count(w, slot);
 	active_end(w, clock_ns());
 	return true;
 }
 
-static void stream_loop(struct stream_worker *w)
+static void transfers_loop(struct transfers_worker *w)
 {
 	for (;;) {
-		uint64_t wait = stream_fill_queue(w);
+		uint64_t wait = transfers_fill_queue(w);
 
 		if (w->in_flight)
-			stream_reap(w, (int64_t)(wait ? min_u64(wait, POLL_NS) : POLL_NS));
+			transfers_reap(w, (int64_t)(wait ? min_u64(wait, POLL_NS) : POLL_NS));
 		else if (w->have_next)
 			wait_turn(w, wait);
-		else if (w->ended || stream_stopped(w->stream))
+		else if (w->ended || transfers_stopped(w->transfers))
 			break;
 	}
 	active_end(w, clock_ns());
 }
 
-void *stream_work(void *arg)
+void *transfers_work(void *arg)
 {
-	struct stream_worker *w = arg;
-	struct stream *s = w->stream;
+	struct transfers_worker *w = arg;
+	struct transfers *s = w->transfers;
 
 	pthread_mutex_lock(&s->lock); /* the starting signal */
 	pthread_mutex_unlock(&s->lock);
@@ -467,7 +467,7 @@ void *stream_work(void *arg)
 		while (!s->abandoned && one_round(w))
 			;
 	else
-		stream_loop(w);
+		transfers_loop(w);
 	w->seen.stats.size = sizeof(w->seen.stats);
 	penstock_get_stats(w->io, &w->seen.stats);
 	return NULL;

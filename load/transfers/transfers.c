@@ -3,7 +3,7 @@
  * The runner: sets workers up, watches them, and adds up what they counted.  Each
  * is a thread with a handle, a share of the buffers and counts of its own.
  */
-#include "load/stream/stream.h"
+#include "load/transfers/transfers.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,16 +15,16 @@
 #include "base/util.h"
 #include "load/measure/gate.h"
 #include "load/measure/handle.h"
-#include "load/stream/stream_work.h"
+#include "load/transfers/transfers_work.h"
 
 #define TICK_NS 100000000
 
 /* ------------------------------------------------------------------ workers */
 
 /* What files and blocks are like, whoever opens them later. */
-static int stream_look_at_file(struct stream_worker *w, struct penstock_err *err)
+static int transfers_look_at_file(struct transfers_worker *w, struct penstock_err *err)
 {
-	const struct bed_file *f = &w->stream->job->files[0];
+	const struct bed_file *f = &w->transfers->job->files[0];
 	struct penstock_file *file;
 	int r = penstock_file_open(&file, w->io, f->at, bed_file_flags(f, false), 0, err);
 
@@ -35,10 +35,10 @@ static int stream_look_at_file(struct stream_worker *w, struct penstock_err *err
 	return penstock_file_abort(file, err); /* one that is there stays, an object, too */
 }
 
-static int stream_open_files(struct stream_worker *w, struct penstock_err *err)
+static int transfers_open_files(struct transfers_worker *w, struct penstock_err *err)
 {
-	const struct stream_job *job = w->stream->job;
-	int r = job->rounds ? 0 : stream_look_at_file(w, err);
+	const struct transfers_job *job = w->transfers->job;
+	int r = job->rounds ? 0 : transfers_look_at_file(w, err);
 
 	if (r < 0 || job->open_each)
 		return r;
@@ -52,9 +52,9 @@ static int stream_open_files(struct stream_worker *w, struct penstock_err *err)
 	return r;
 }
 
-static int worker_open(struct stream_worker *w, struct penstock_err *err)
+static int worker_open(struct transfers_worker *w, struct penstock_err *err)
 {
-	const struct stream_job *job = w->stream->job;
+	const struct transfers_job *job = w->transfers->job;
 	int r;
 
 	w->slots = calloc(job->depth, sizeof(*w->slots));
@@ -70,12 +70,12 @@ static int worker_open(struct stream_worker *w, struct penstock_err *err)
 	if (r == 0)
 		r = bed_buffers_register(job->buffers, w->id * job->depth, job->depth, w->io,
 					 &w->seen.buf, err);
-	return r < 0 ? r : stream_open_files(w, err);
+	return r < 0 ? r : transfers_open_files(w, err);
 }
 
-static void worker_close(struct stream_worker *w)
+static void worker_close(struct transfers_worker *w)
 {
-	const struct stream_job *job = w->stream->job;
+	const struct transfers_job *job = w->transfers->job;
 
 	if (w->io)
 		bed_buffers_unregister(job->buffers, w->id * job->depth, job->depth, w->io);
@@ -88,7 +88,7 @@ static void worker_close(struct stream_worker *w)
 }
 
 /* Bytes that all workers have moved so far, of operations in flight as well. */
-static void stream_tick(struct stream *s)
+static void transfers_tick(struct transfers *s)
 {
 	struct penstock_stats stats = {.size = sizeof(stats)};
 	uint64_t bytes = 0;
@@ -102,12 +102,12 @@ static void stream_tick(struct stream *s)
 }
 
 /* Wait for a worker, showing how far all are meanwhile. */
-static void stream_watch(struct stream *s, struct stream_worker *w)
+static void transfers_watch(struct transfers *s, struct transfers_worker *w)
 {
 	struct timespec until;
 
 	do {
-		stream_tick(s);
+		transfers_tick(s);
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_nsec += TICK_NS;
 		until.tv_sec += until.tv_nsec / 1000000000;
@@ -115,14 +115,14 @@ static void stream_watch(struct stream *s, struct stream_worker *w)
 	} while (pthread_timedjoin_np(w->thread, NULL, &until) == ETIMEDOUT);
 }
 
-static void start_workers(struct stream *s)
+static void start_workers(struct transfers *s)
 {
-	const struct stream_job *job = s->job;
+	const struct transfers_job *job = s->job;
 	struct penstock_err err;
 
 	for (unsigned i = 0; i < job->workers; i++) {
-		struct stream_worker *w = &s->workers[i];
-		int r = thread_start(&w->thread, stream_work, w);
+		struct transfers_worker *w = &s->workers[i];
+		int r = thread_start(&w->thread, transfers_work, w);
 
 		w->started = r == 0;
 		if (r == 0)
@@ -130,29 +130,30 @@ static void start_workers(struct stream *s)
 		s->abandoned = true;
 		penstock_fail(&err, r, "cannot start thread %u of %u: %s", i + 1, job->workers,
 			      penstock_strerror(r));
-		stream_fail_locked(s, &err);
+		transfers_fail_locked(s, &err);
 		break;
 	}
 }
 
-static void run_workers(struct stream *s)
+static void run_workers(struct transfers *s)
 {
 	pthread_mutex_lock(&s->lock); /* nobody begins before it is clear that all are there */
 	start_workers(s);
 	pthread_mutex_unlock(&s->lock);
 	for (unsigned i = 0; i < s->job->workers; i++)
 		if (s->workers[i].started)
-			stream_watch(s, &s->workers[i]);
-	stream_tick(s);
+			transfers_watch(s, &s->workers[i]);
+	transfers_tick(s);
 	gate_quiet();
 }
 
 /* ------------------------------------------------------------------ results */
 
 /* What all series of a run share. */
-static void stream_add_run(struct stream *s, struct run_series *series, const struct rusage *after)
+static void transfers_add_run(struct transfers *s, struct run_series *series,
+			      const struct rusage *after)
 {
-	const struct stream_worker *w = s->workers;
+	const struct transfers_worker *w = s->workers;
 	double user = 0, system = 0, outside = 0;
 	uint64_t library_ns = 0;
 
@@ -180,14 +181,15 @@ static void stream_add_run(struct stream *s, struct run_series *series, const st
 	series->library_sec += (double)(library_ns - s->library_ns) / 1e9;
 	series->file = w[0].seen.file;
 	series->buf = w[0].seen.buf;
-	if (!stream_stopped(s))
+	if (!transfers_stopped(s))
 		return;
 	series->partial = true;
 	snprintf(series->partial_why, sizeof(series->partial_why), "%s",
 		 atomic_load(&s->failed) ? s->err.msg : "interrupted");
 }
 
-static int stream_collect(struct stream *s, const struct rusage *after, struct penstock_err *err)
+static int transfers_collect(struct transfers *s, const struct rusage *after,
+			     struct penstock_err *err)
 {
 	unsigned n = s->job->nr_series;
 	uint64_t bytes = 0;
@@ -197,7 +199,7 @@ static int stream_collect(struct stream *s, const struct rusage *after, struct p
 			if (series_merge(&s->series[i], &s->workers[k].series[i]) < 0)
 				return penstock_fail(err, -ENOMEM, "out of memory");
 		series_finish(&s->series[i]);
-		stream_add_run(s, &s->series[i], after);
+		transfers_add_run(s, &s->series[i], after);
 		bytes += s->series[i].bytes;
 	}
 	for (unsigned i = 0; i < n; i++)
@@ -207,7 +209,7 @@ static int stream_collect(struct stream *s, const struct rusage *after, struct p
 	return 0;
 }
 
-static int stream_open(struct stream *s, struct penstock_err *err)
+static int transfers_open(struct transfers *s, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -215,7 +217,7 @@ static int stream_open(struct stream *s, struct penstock_err *err)
 	if (!s->workers)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < s->job->workers; i++)
-		s->workers[i].stream = s;
+		s->workers[i].transfers = s;
 	for (unsigned i = 0; i < s->job->nr_series && r == 0; i++)
 		if (!s->series[i].hist && series_init(&s->series[i]) < 0)
 			r = penstock_fail(err, -ENOMEM, "out of memory");
@@ -226,9 +228,10 @@ static int stream_open(struct stream *s, struct penstock_err *err)
 	return r;
 }
 
-int run_stream(const struct stream_job *job, struct run_series *series, struct penstock_err *err)
+int run_transfers(const struct transfers_job *job, struct run_series *series,
+		  struct penstock_err *err)
 {
-	struct stream s = {
+	struct transfers s = {
 		.job = job, .series = series, .earlier_ns = (uint64_t)(series[0].sec * 1e9)};
 	struct penstock_err local;
 	struct rusage after;
@@ -237,11 +240,11 @@ int run_stream(const struct stream_job *job, struct run_series *series, struct p
 	err = err ? err : &local;
 	pthread_mutex_init(&s.lock, NULL);
 	pthread_barrier_init(&s.barrier, NULL, job->workers);
-	r = stream_open(&s, err);
+	r = transfers_open(&s, err);
 	if (r == 0) {
 		run_workers(&s);
 		getrusage(RUSAGE_SELF, &after);
-		r = stream_collect(&s, &after, err);
+		r = transfers_collect(&s, &after, err);
 	}
 	if (r == 0 && atomic_load(&s.failed)) {
 		*err = s.err;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_STREAM_STREAM_H
-#define PENSTOCK_STREAM_STREAM_H
+#ifndef PENSTOCK_TRANSFERS_TRANSFERS_H
+#define PENSTOCK_TRANSFERS_TRANSFERS_H
 
 /*
- * The operation stream, and the one runner that carries it out.
+ * Transfers: operations on ranges of files, and the one runner that carries them out.
  *
  * A source yields operations: what, which file, where, how much, and not before
- * when.  run_stream() carries them out through the public API with a bounded
+ * when.  run_transfers() carries them out through the public API with a bounded
  * number in flight and counts.  bench, io, sweep and tune differ only in their
  * sources.
  *
- *	struct op_source + struct stream_job -> run_stream() -> struct run_series[]
+ *	struct op_source + struct transfers_job -> run_transfers() -> struct run_series[]
  *
  * Time.  A latency is the time from submission to completion as the caller sees
  * it, opening and closing the file included where the job says so.  Counted time
@@ -38,8 +38,8 @@
 struct load_op {
 	bool read;       /* else write */
 	bool warmup;     /* carried out, not counted */
-	uint32_t series; /* where to count it: index < stream_job.nr_series */
-	uint32_t file;   /* index < stream_job.nr_files */
+	uint32_t series; /* where to count it: index < transfers_job.nr_series */
+	uint32_t file;   /* index < transfers_job.nr_files */
 	uint64_t offset;
 	uint64_t len;        /* at most that of a buffer */
 	uint64_t not_before; /* ns since counted time began; 0: at once, as is all warm-up */
@@ -65,14 +65,14 @@ struct op_source {
 };
 
 /* What one worker met. */
-struct stream_seen {
+struct transfers_seen {
 	struct penstock_stats stats;
 	struct penstock_file_info file;
 	struct penstock_buf_info buf;
 	uint32_t ways; /* PENSTOCK_DONE_* of all its operations together */
 };
 
-struct stream_job {
+struct transfers_job {
 	struct op_source source;
 	const struct bed_file *files; /* they exist */
 	unsigned nr_files;
@@ -85,10 +85,10 @@ struct stream_job {
 	unsigned nr_series;
 	uint64_t runtime_ns;    /* of counted operations; 0: until the source ends */
 	const atomic_int *stop; /* optional: end with what there is when it is not 0 */
-	/* Optional: called a few times a second, by the thread that called run_stream(). */
+	/* Optional: called a few times a second, by the thread that called run_transfers(). */
 	void (*progress)(void *arg, uint64_t bytes);
 	void *progress_arg;
-	struct stream_seen
+	struct transfers_seen
 		*seen; /* optional: of each worker, zeroed; filled where it could begin */
 };
 
@@ -99,6 +99,7 @@ struct stream_job {
  * operation or the source failed, which ends the run.  What was counted up to
  * there is in @series, marked partial, as it is when stop was set.
  */
-int run_stream(const struct stream_job *job, struct run_series *series, struct penstock_err *err);
+int run_transfers(const struct transfers_job *job, struct run_series *series,
+		  struct penstock_err *err);
 
 #endif

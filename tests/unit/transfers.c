@@ -17,7 +17,7 @@
 #include "base/random.h"
 #include "base/util.h"
 #include "load/measure/handle.h"
-#include "load/stream/stream.h"
+#include "load/transfers/transfers.h"
 
 #define LEN      65536u
 #define NR_FILES 3
@@ -106,8 +106,8 @@ static int files_make(void **state)
 	for (unsigned i = 0; i < NR_FILES; i++) {
 		int fd;
 
-		snprintf(paths[i], sizeof(paths[i]), "%s/stream-%d-%u", dir ? dir : ".", getpid(),
-			 i);
+		snprintf(paths[i], sizeof(paths[i]), "%s/transfers-%d-%u", dir ? dir : ".",
+			 getpid(), i);
 		files[i].path = files[i].at = paths[i];
 		fd = open(paths[i], O_CREAT | O_EXCL | O_WRONLY, 0600);
 		penstock_pattern_fill(content, sizeof(content), i, 0);
@@ -126,9 +126,9 @@ static int files_remove(void **state)
 	return 0;
 }
 
-static struct stream_job job_of(struct source *s, unsigned workers, unsigned depth)
+static struct transfers_job job_of(struct source *s, unsigned workers, unsigned depth)
 {
-	struct stream_job job = {
+	struct transfers_job job = {
 		.source = {next, s->verify ? prepare : NULL, s->verify ? finish : NULL, s},
 		.files = files,
 		.nr_files = NR_FILES,
@@ -164,12 +164,12 @@ static void written_is_read_back(void **state)
 			for (int read = 0; read < 2; read++) {
 				struct source s = {
 					.left = 50, .read = read, .verify = true, .warmup = 5};
-				struct stream_job job = job_of(&s, shapes[i][0], shapes[i][1]);
+				struct transfers_job job = job_of(&s, shapes[i][0], shapes[i][1]);
 				struct run_series series[2] = {0};
 				struct penstock_err err = {0, ""};
 
 				job.open_each = each;
-				if (run_stream(&job, series, &err) != 0)
+				if (run_transfers(&job, series, &err) != 0)
 					fail_msg("%s", err.msg);
 				assert_int_equal(series[read].ops, 45);
 				assert_int_equal(series[read].bytes, 45 * LEN);
@@ -197,11 +197,11 @@ static void a_run_is_counted_behind_an_earlier_one(void **state)
 	(void)state;
 	for (unsigned run = 1; run <= 3; run++) {
 		struct source s = {.left = 4000, .warmup = 1};
-		struct stream_job job = job_of(&s, 1, 2);
+		struct transfers_job job = job_of(&s, 1, 2);
 		uint64_t before = sec_ns;
 
 		job.opts.engine = "null";
-		assert_int_equal(run_stream(&job, series, NULL), 0);
+		assert_int_equal(run_transfers(&job, series, NULL), 0);
 		series_mark(&series[0]);
 		sec_ns = (uint64_t)(series[0].sec * 1e9);
 		assert_true(sec_ns > before);
@@ -221,12 +221,12 @@ static void a_run_is_counted_behind_an_earlier_one(void **state)
 static void alone_the_time_is_the_sum_of_latencies(void **state)
 {
 	struct source s = {.left = 100, .verify = true};
-	struct stream_job job = job_of(&s, 1, 1);
+	struct transfers_job job = job_of(&s, 1, 1);
 	struct run_series series[2] = {0};
 	uint64_t seconds = 0;
 
 	(void)state;
-	assert_int_equal(run_stream(&job, series, NULL), 0);
+	assert_int_equal(run_transfers(&job, series, NULL), 0);
 	/* filling the buffers is not in it, but for a few instructions around each operation */
 	assert_true(series[0].sec >= series[0].latency.mean * 100 * 0.999);
 	for (unsigned i = 0; i < series[0].seconds.nr; i++)
@@ -245,11 +245,11 @@ static void alone_the_time_is_the_sum_of_latencies(void **state)
 static double cpu_beside(uint64_t burn_ns, unsigned workers)
 {
 	struct source s = {.left = 1000, .verify = true, .warmup = 2, .burn_ns = burn_ns};
-	struct stream_job job = job_of(&s, workers, 1);
+	struct transfers_job job = job_of(&s, workers, 1);
 	struct run_series series[2] = {0};
 	double sec;
 
-	assert_int_equal(run_stream(&job, series, NULL), 0);
+	assert_int_equal(run_transfers(&job, series, NULL), 0);
 	sec = series[0].user_sec + series[0].system_sec;
 	series_free(series);
 	bed_buffers_close(&s.buffers);
@@ -270,7 +270,7 @@ static void what_a_source_does_is_not_in_the_CPU_time(void **state)
 static void many_operations_leave_a_draw_of_samples(void **state)
 {
 	struct source s = {.left = 25000};
-	struct stream_job job = job_of(&s, 2, 4);
+	struct transfers_job job = job_of(&s, 2, 4);
 	struct run_series series[2] = {0};
 	struct stat_summary all;
 	double *v = calloc(SERIES_SAMPLES, sizeof(*v));
@@ -279,7 +279,7 @@ static void many_operations_leave_a_draw_of_samples(void **state)
 	(void)state;
 	assert_non_null(v);
 	job.opts.engine = "null";
-	assert_int_equal(run_stream(&job, series, NULL), 0);
+	assert_int_equal(run_transfers(&job, series, NULL), 0);
 	assert_int_equal(series[0].ops, 25000);
 	assert_int_equal(series_kept(&series[0]), SERIES_SAMPLES);
 	assert_int_equal(series_latency(&series[0], &all, &exact), 0);
@@ -297,13 +297,13 @@ static void many_operations_leave_a_draw_of_samples(void **state)
 static void nothing_after_the_deadline_counts(void **state)
 {
 	struct source s = {.left = UINT64_MAX};
-	struct stream_job job = job_of(&s, 2, 2);
+	struct transfers_job job = job_of(&s, 2, 2);
 	struct run_series series[2] = {0};
 
 	(void)state;
 	job.opts.engine = "null";
 	job.runtime_ns = 50000000;
-	assert_int_equal(run_stream(&job, series, NULL), 0);
+	assert_int_equal(run_transfers(&job, series, NULL), 0);
 	assert_true(series[0].ops > 0 && series[0].sec <= 0.05 + 1e-9);
 	assert_true(series[0].ops <= s.nr);
 	assert_false(series[0].partial);
@@ -316,12 +316,12 @@ static void a_stop_leaves_what_was_measured(void **state)
 	for (unsigned depth = 1; depth < 4; depth += 2) {
 		atomic_int stop = 0;
 		struct source s = {.left = 1000, .stop = &stop, .stop_at = 20};
-		struct stream_job job = job_of(&s, 1, depth);
+		struct transfers_job job = job_of(&s, 1, depth);
 		struct run_series series[2] = {0};
 
 		(void)state;
 		job.stop = &stop;
-		assert_int_equal(run_stream(&job, series, NULL), 0);
+		assert_int_equal(run_transfers(&job, series, NULL), 0);
 		assert_true(series[0].partial);
 		assert_string_equal(series[0].partial_why, "interrupted");
 		assert_in_range(series[0].ops, 15, 25);
@@ -335,12 +335,12 @@ static void an_operation_that_fails_ends_the_run_with_its_message(void **state)
 {
 	for (unsigned depth = 1; depth < 4; depth += 2) {
 		struct source s = {.left = 1000, .read = true, .fail_at = 12};
-		struct stream_job job = job_of(&s, 1, depth);
+		struct transfers_job job = job_of(&s, 1, depth);
 		struct run_series series[2] = {0};
 		struct penstock_err err;
 
 		(void)state;
-		assert_int_equal(run_stream(&job, series, &err), -ENODATA);
+		assert_int_equal(run_transfers(&job, series, &err), -ENODATA);
 		assert_non_null(strstr(err.msg, strrchr(paths[0], '/')));
 		assert_int_equal(series[1].errors, 1);
 		assert_string_equal(series[1].first_error, err.msg);
@@ -353,7 +353,7 @@ static void an_operation_that_fails_ends_the_run_with_its_message(void **state)
 static void a_source_can_refuse_what_was_read(void **state)
 {
 	struct source s = {.left = 12, .read = true, .verify = true};
-	struct stream_job job = job_of(&s, 1, 1);
+	struct transfers_job job = job_of(&s, 1, 1);
 	struct run_series series[2] = {0};
 	struct penstock_err err;
 	int fd = open(paths[1], O_WRONLY);
@@ -361,7 +361,7 @@ static void a_source_can_refuse_what_was_read(void **state)
 	(void)state;
 	assert_true(fd >= 0 && pwrite(fd, "wrong", 5, 100) == 5);
 	close(fd);
-	assert_int_equal(run_stream(&job, series, &err), -EBADMSG);
+	assert_int_equal(run_transfers(&job, series, &err), -EBADMSG);
 	assert_non_null(strstr(err.msg, strrchr(paths[1], '/')));
 	assert_non_null(strstr(err.msg, "offset 100 holds 0x77"));
 	series_free(series);
@@ -371,12 +371,12 @@ static void a_source_can_refuse_what_was_read(void **state)
 static void operations_wait_for_their_turn(void **state)
 {
 	struct source s = {.left = 25, .warmup = 5, .gap_ns = 2000000};
-	struct stream_job job = job_of(&s, 1, 2);
+	struct transfers_job job = job_of(&s, 1, 2);
 	struct run_series series[2] = {0};
 
 	(void)state;
 	job.opts.engine = "null";
-	assert_int_equal(run_stream(&job, series, NULL), 0);
+	assert_int_equal(run_transfers(&job, series, NULL), 0);
 	assert_int_equal(series[0].ops, 20);
 	/* 20 waits, the one before the first operation too: they are counted time */
 	assert_true(series[0].sec >= 20 * 0.002);
@@ -392,7 +392,7 @@ static void a_run_that_ends_while_waiting_is_not_faster(void **state)
 	for (int by_stop = 0; by_stop < 2; by_stop++) {
 		atomic_int stop = 0;
 		struct source s = {.left = 1000, .gap_ns = 20000000};
-		struct stream_job job = job_of(&s, 1, 1);
+		struct transfers_job job = job_of(&s, 1, 1);
 		struct run_series series[2] = {0};
 
 		(void)state;
@@ -404,7 +404,7 @@ static void a_run_that_ends_while_waiting_is_not_faster(void **state)
 		} else {
 			job.runtime_ns = 30000000;
 		}
-		assert_int_equal(run_stream(&job, series, NULL), 0);
+		assert_int_equal(run_transfers(&job, series, NULL), 0);
 		assert_true(series[0].ops <= 1);
 		assert_true(series[0].sec >= (double)series[0].ops * 0.02);
 		assert_true(!by_stop || series[0].ops == 1);
@@ -421,14 +421,14 @@ static void every_kind_of_buffer_moves_the_same_bytes(void **state)
 	for (unsigned i = 0; i < ARRAY_SIZE(kinds); i++) {
 		for (int read = 0; read < 2; read++) {
 			struct source s = {.left = 12, .read = read, .verify = true};
-			struct stream_job job = job_of(&s, 1, 2);
+			struct transfers_job job = job_of(&s, 1, 2);
 			struct bed_buffers_want want = {.memory = kinds[i], .len = LEN, .nr = 2};
 			struct run_series series[2] = {0};
 			struct penstock_err err;
 
 			bed_buffers_close(&s.buffers);
 			assert_int_equal(bed_buffers_open(&s.buffers, &want, &err), 0);
-			if (run_stream(&job, series, &err) != 0)
+			if (run_transfers(&job, series, &err) != 0)
 				fail_msg("%s", err.msg);
 			assert_int_equal(series[read].memory, kinds[i]);
 			series_free(series);
@@ -490,9 +490,9 @@ static int rounds_finish(void *arg, const struct load_op *op, void *buf, struct 
 	return 0;
 }
 
-static int run_rounds(struct rounds *r, struct run_series *series, struct stream_seen *seen)
+static int run_rounds(struct rounds *r, struct run_series *series, struct transfers_seen *seen)
 {
-	struct stream_job job = {
+	struct transfers_job job = {
 		.source = {rounds_next, rounds_prepare, rounds_finish, r},
 		.files = files,
 		.nr_files = NR_FILES,
@@ -511,7 +511,7 @@ static int run_rounds(struct rounds *r, struct run_series *series, struct stream
 
 	job.opts.engine = "threads";
 	assert_int_equal(bed_buffers_open(&r->buffers, &want, &err), 0);
-	ret = run_stream(&job, series, &err);
+	ret = run_transfers(&job, series, &err);
 	bed_buffers_close(&r->buffers);
 	return ret;
 }
@@ -520,7 +520,7 @@ static void a_round_takes_as_long_as_its_slowest_worker(void **state)
 {
 	struct rounds r = {.rounds = 50, .fail_at = UINT32_MAX};
 	struct run_series series = {0};
-	struct stream_seen seen[WORKERS] = {0};
+	struct transfers_seen seen[WORKERS] = {0};
 
 	(void)state;
 	assert_int_equal(run_rounds(&r, &series, seen), 0);
