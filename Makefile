@@ -143,7 +143,7 @@ perf: setup-check
 	$(PYTHON) tests/perf/kv_trace.py
 	$(PYTHON) tests/perf/kv.py
 	$(PYTHON) tests/perf/store.py
-	$(PYTHON) tests/perf/stream.py
+	$(PYTHON) tests/perf/weights.py
 
 format:
 	$(PYTHON) tools/format.py

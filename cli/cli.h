@@ -31,7 +31,7 @@ extern const struct cli_cmd cmd_store_drop;
 extern const struct cli_cmd cmd_store_info;
 extern const struct cli_cmd cmd_store_ls;
 extern const struct cli_cmd cmd_store_verify;
-extern const struct cli_cmd cmd_stream;
+extern const struct cli_cmd cmd_weights;
 extern const struct cli_cmd cmd_stripe;
 extern const struct cli_cmd cmd_stripe_check;
 extern const struct cli_cmd cmd_stripe_create;

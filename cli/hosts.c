@@ -46,7 +46,8 @@ static bool is_shared(int argc, char **argv)
 /* And these would be taken for one, so it is said once that they are not. */
 static void tell_alone(const char *command)
 {
-	if ((!strcmp(command, "sweep") || !strcmp(command, "tune") || !strcmp(command, "stream")) &&
+	if ((!strcmp(command, "sweep") || !strcmp(command, "tune") ||
+	     !strcmp(command, "weights")) &&
 	    hosts_is_first())
 		cli_note(NULL, "%s is no run of several ranks: each runs by itself", command);
 }

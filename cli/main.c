@@ -12,9 +12,9 @@
 #include "load/report/result/text.h"
 
 static const struct cli_cmd *const commands[] = {
-	&cmd_info,   &cmd_io,   &cmd_bench, &cmd_sweep,  &cmd_tune,    &cmd_kv,     &cmd_trace,
-	&cmd_replay, &cmd_ckpt, &cmd_gen,   &cmd_stream, &cmd_store,   &cmd_stripe, &cmd_cp,
-	&cmd_ls,     &cmd_rm,   &cmd_s3,    &cmd_report, &cmd_compare, &cmd_merge,  NULL,
+	&cmd_info,   &cmd_io,   &cmd_bench, &cmd_sweep,   &cmd_tune,    &cmd_kv,     &cmd_trace,
+	&cmd_replay, &cmd_ckpt, &cmd_gen,   &cmd_weights, &cmd_store,   &cmd_stripe, &cmd_cp,
+	&cmd_ls,     &cmd_rm,   &cmd_s3,    &cmd_report,  &cmd_compare, &cmd_merge,  NULL,
 };
 
 static void help_all_commands(FILE *f, bool all)

@@ -33,12 +33,12 @@ with tempfile.TemporaryDirectory(dir='.') as folder, torch.no_grad():
     del model
 
     # Layer by layer, as views into the window.
-    with penstock.WeightStream(file, window='6MiB') as stream:
+    with penstock.WeightWindow(file, window='6MiB') as stream:
         biases = sum(layer[f'{layer.name}.0.bias'].numel() for layer in stream)
 
     # The same model without memory of its own.
     empty = torch.nn.ModuleList(block('meta') for _ in range(BLOCKS))
-    with penstock.torch.stream_modules(empty, file, window='6MiB') as streamed:
+    with penstock.torch.offload_modules(empty, file, window='6MiB') as streamed:
         for _ in range(3):
             assert torch.equal(forward(empty, x), expected)
         stats = streamed.stream.stats()

@@ -42,7 +42,7 @@ static const struct cli_opt ckpt_opts[] = {
 	CLI_U32(struct ckpt_command, job.loads, 0, "loads", "N", "10", 0, 100000,
 		"checkpoints loaded, with an empty page cache"),
 	CLI_LIST(struct ckpt_command, methods, 0, "methods", "NAME", NULL, 1, CKPT_METHODS,
-		 "memory, stream, torch; default: all, torch where it is installed"),
+		 "memory, streaming, torch; default: all, torch where it is installed"),
 	CLI_FLAG(struct ckpt_command, job.distinct, 0, "distinct",
 		 "keep every save until the end, as MLPerf does; default: each replaces the one "
 		 "before"),
@@ -83,7 +83,7 @@ static int parse_methods(struct ckpt_command *c)
 			m++;
 		if (m == CKPT_METHODS)
 			return cli_usage(&cmd_ckpt_bench,
-					 "--methods: '%s' is none of memory, stream, torch",
+					 "--methods: '%s' is none of memory, streaming, torch",
 					 l->items[i]);
 		c->job.methods[m] = true;
 	}

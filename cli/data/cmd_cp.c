@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * penstock cp: files and objects, from either to either.  A file appears by the stream writer, an
- * object by an upload: whole or not at all.
+ * penstock cp: files and objects, from either to either.  A file appears by the checkpoint writer,
+ * an object by an upload: whole or not at all.
  */
 #include <errno.h>
 #include <inttypes.h>

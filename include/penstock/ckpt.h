@@ -19,8 +19,8 @@ extern "C" {
  *	penstock_safetensors_open -> penstock_safetensors_read ... -> penstock_safetensors_close
  *	penstock_safetensors_save
  *
- * What the streams hold is the caller's business: a torch zip, anything.  Files of safetensors have
- * calls of their own, on top of the streams.
+ * What the files hold is the caller's business: a torch zip, anything.  Files of safetensors have
+ * calls of their own, on top of them.
  *
  * Checksums.  Beside FILE the writer leaves FILE.crc: a CRC-32C of every chunk of 1 MiB, computed
  * from the memory that was handed over.  Other programs need not know of it.  A reader that finds

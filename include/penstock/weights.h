@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /*
- * Weights that are streamed from storage: a model larger than memory passes through a window.
+ * Weights from storage: a model larger than memory passes through a window.
  *
  *	penstock_model_open                            a model on disk, or
  *	penstock_model_new -> penstock_model_group -> penstock_model_add ...  the caller's list
@@ -18,7 +18,7 @@ extern "C" {
  *	                      -> penstock_weights_close, at any moment
  *
  * A model is a list of weights, each a range of a file, in groups: what is used at once, a layer
- * or an expert.  A stream reads groups ahead of their use, in that order, into as much memory as
+ * or an expert.  A window reads groups ahead of their use, in that order, into as much memory as
  * it was given.  penstock_weights_next() waits for its own group and no other.
  *
  * Reads are made for the device and not for the tensors: neighbours are read together, in pieces
@@ -26,17 +26,17 @@ extern "C" {
  * within a page, so that O_DIRECT needs no copy.  What is between two weights of a group, and
  * in the pages at its ends, is read along.
  *
- * Threads.  A model may be used by any number of streams, and must outlive them.  A stream is used
+ * Threads.  A model may be used by any number of windows, and must outlive them.  A window is used
  * by one thread at a time and has none of its own: reads are started by the calls of the caller and
  * by the handle's I/O threads.
  *
- * Processes.  After fork() a stream belongs to the parent: calls return -ECHILD, and
+ * Processes.  After fork() a window belongs to the parent: calls return -ECHILD, and
  * penstock_weights_close() frees memory.
  *
  * Errors, versions and structs with @size first: as in penstock.h.
  */
 struct penstock_model;
-struct penstock_weights; /* a stream */
+struct penstock_weights; /* a window */
 
 /* ------------------------------------------------------------------- models */
 
@@ -101,7 +101,7 @@ PENSTOCK_API int penstock_model_add(struct penstock_model *m, const struct penst
 
 /*
  * The groups in another order of use: number @order[i] comes i-th from now on; each of them once.
- * Before streams are opened.
+ * Before windows are opened.
  */
 PENSTOCK_API int penstock_model_order(struct penstock_model *m, const uint64_t *order, uint64_t n,
 				      struct penstock_err *err);
@@ -113,7 +113,7 @@ PENSTOCK_API const struct penstock_weight *penstock_model_get_weight(const struc
 								     uint64_t i);
 PENSTOCK_API void penstock_model_close(struct penstock_model *m); /* NULL is allowed */
 
-/* ------------------------------------------------------------------ streams */
+/* ------------------------------------------------------------------ windows */
 
 enum penstock_weights_memory {
 	PENSTOCK_WEIGHTS_HOST = 0,
@@ -139,7 +139,7 @@ struct penstock_weights_opts {
 	uint32_t device; /* number of the CUDA device */
 	/*
 	 * The window, if it is the caller's: @window bytes of host or device memory that outlive
-	 * the stream; @memory and @device are not looked at.
+	 * the window; @memory and @device are not looked at.
 	 */
 	void *addr;
 };
@@ -196,14 +196,14 @@ PENSTOCK_API int penstock_weights_release_after(struct penstock_weights *w, uint
 
 /*
  * These groups come next, behind those wanted before, and then the order goes on where it was.  For
- * a stream of experts there is no other order; of one call those come first that are in the
+ * a window of experts there is no other order; of one call those come first that are in the
  * window, the others in the order given.
  */
 PENSTOCK_API int penstock_weights_want(struct penstock_weights *w, const uint64_t *groups,
 				       uint64_t n, struct penstock_err *err);
 
 /*
- * These will be wanted, perhaps: read them when nothing else is left to read.  Only for a stream
+ * These will be wanted, perhaps: read them when nothing else is left to read.  Only for a window
  * of experts.
  */
 PENSTOCK_API int penstock_weights_hint(struct penstock_weights *w, const uint64_t *groups,

@@ -3,7 +3,7 @@
 #define PENSTOCK_TRACE_TRACE_H
 
 /*
- * The operation stream on disk: one row per operation, whatever the format.  Readers and
+ * Operations on disk: one row per operation, whatever the format.  Readers and
  * writers stream: their memory does not grow with the length of the trace.  The reader of Mooncake
  * and the writer of fio remember a few bytes of every different object.
  */

@@ -3,7 +3,7 @@
 #define PENSTOCK_LOAD_WEIGHTS_JOB_H
 
 /*
- * Weights streamed as by a program that runs a model larger than memory: `penstock stream'.  No
+ * Weights streamed as by a program that runs a model larger than memory: `penstock weights'.  No
  * model is run: groups are waited for, held for the time that computing would take, and released.
  *
  * The work is done in turns, between which plain threads find out what the device can do.  A turn

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a job of streamed weights: its model, its file and its window, and what comes of the turns.
+/* Runs a job of weights through a window: its model, its file and its window, and what comes of the
+ * turns.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -131,7 +132,7 @@ static int weights_make_file(struct weights_run *run, struct penstock_err *err)
 	int r = bed_check_room(&need, 1, err);
 
 	if (r == 0)
-		r = bed_folder_make(&run->folder, job->folder, "stream", NULL, err);
+		r = bed_folder_make(&run->folder, job->folder, "weights", NULL, err);
 	if (r == 0)
 		r = bed_file_init(&run->file, &run->folder, job->size, err, "weights");
 	if (r == 0)
@@ -270,7 +271,7 @@ int weights_run(const struct weights_job *job, struct weights_result *res, struc
 	int r;
 
 	memset(res, 0, sizeof(*res));
-	snprintf(res->series.name, sizeof(res->series.name), "stream");
+	snprintf(res->series.name, sizeof(res->series.name), "weights");
 	res->series.read = true;
 	res->series.opts = job->opts;
 	res->series.memory = job->gpu ? BED_GPU : BED_OWN;

@@ -2,7 +2,7 @@
 #ifndef PENSTOCK_LOAD_WEIGHTS_RUN_H
 #define PENSTOCK_LOAD_WEIGHTS_RUN_H
 
-/* A job of streamed weights while it runs: between weights_run.c and weights_turns.c. */
+/* A job of weights through a window while it runs: between weights_run.c and weights_turns.c. */
 #include "load/bed/bed_file.h"
 #include "load/bed/buffers.h"
 #include "load/measure/limit.h"

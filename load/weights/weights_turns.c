@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns of a job of streamed weights: groups, or sets of experts, and the limit between. */
+/* Turns of a job of weights through a window: groups, or sets of experts, and the limit between. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -99,7 +99,7 @@ static void add_stats(struct penstock_weights_stats *sum, struct penstock_weight
 	sum->stall_caller_ns += s.stall_caller_ns;
 }
 
-static int stream_open(struct weights_run *run, struct penstock_weights **w,
+static int window_open(struct weights_run *run, struct penstock_weights **w,
 		       const struct penstock_model *m, uint32_t flags, struct penstock_err *err)
 {
 	struct penstock_weights_opts o = PENSTOCK_WEIGHTS_OPTS_INIT;
@@ -210,7 +210,7 @@ static int turn_groups(struct weights_run *run, struct penstock_err *err)
 	r = turn_model(&m, run, t, err);
 	if (r < 0)
 		return r;
-	r = stream_open(run, &w, m, 0, err);
+	r = window_open(run, &w, m, 0, err);
 	if (r == 0) {
 		begun = run->last_ns = begun_at(w);
 		do
@@ -264,7 +264,7 @@ int weights_warm_up(struct weights_run *run, struct penstock_err *err)
 		 left = TOUCHED * run->job->window;
 	struct penstock_weights *w;
 	struct penstock_view v;
-	int r = stream_open(run, &w, run->m, PENSTOCK_WEIGHTS_CYCLIC, err);
+	int r = window_open(run, &w, run->m, PENSTOCK_WEIGHTS_CYCLIC, err);
 
 	if (r < 0)
 		return r;
@@ -294,7 +294,7 @@ static int run_experts(struct weights_run *run, struct penstock_err *err)
 	int r = weights_router_open(&run->router, run->job, run->m, run->res->plan.shape, err);
 
 	if (r == 0)
-		r = stream_open(run, &w, run->m, PENSTOCK_WEIGHTS_EXPERTS, err);
+		r = window_open(run, &w, run->m, PENSTOCK_WEIGHTS_EXPERTS, err);
 	if (r < 0)
 		return r;
 	for (unsigned i = 0; i < WEIGHTS_TURNS && r == 0; i++) {

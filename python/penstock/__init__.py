@@ -14,7 +14,7 @@ from ._empty import empty
 from ._penstock import File, Future, Handle, Memory, __version__, info
 from ._update import WeightUpdate
 from .store import Store
-from .weights import WeightStream
+from .weights import WeightWindow
 
-__all__ = ['File', 'Future', 'Handle', 'Memory', 'Store', 'WeightStream', 'WeightUpdate', '__version__',
+__all__ = ['File', 'Future', 'Handle', 'Memory', 'Store', 'WeightWindow', 'WeightUpdate', '__version__',
            'empty', 'info']

@@ -168,7 +168,7 @@ class StoreCore:
 
 @final
 class WeightsCore:
-    """What penstock.WeightStream is made of."""
+    """What penstock.WeightWindow is made of."""
 
     def __init__(self, path: Path, *, by: str = 'layer', engine: str | None = None) -> None: ...
     def groups(self) -> list[tuple[str, list[tuple[

@@ -37,7 +37,7 @@ class _Next:
 
     def write(self, name: str, offset: int, array: Array) -> None:
         if self._places is not None and tuple(self._places.get(name, ())) != (offset, array.nbytes):
-            raise ValueError(f'{self.old}: {name} is not there any more: the file was replaced since the stream was opened')
+            raise ValueError(f'{self.old}: {name} is not there any more: the file was replaced since the window was opened')
         self._writer.seek(offset)
         self._writer.write_memory(array.address, array.nbytes)
         self._written.append((offset, offset + array.nbytes))
@@ -65,11 +65,11 @@ class WeightUpdate:
     """WeightUpdate(path, *, memory=134217728, durable=True, checksum=True)
 
         with penstock.WeightUpdate('model/') as new:
-            new.write(weight, tensor)                # a Weight of a stream of this model
+            new.write(weight, tensor)                # a Weight of a window of this model
 
     The model as it will be: written beside the one that is there, which stays what it is until commit(), or the end
     of the block, and is then replaced in one step.  What was not written is copied; after an exception, or a crash, the
-    old one is there.  A stream that is open keeps the old one.  memory: for all files together.
+    old one is there.  A window that is open keeps the old one.  memory: for all files together.
     """
 
     def __init__(self, path: Path, *, memory: int = MEMORY, durable: bool = True, checksum: bool = True) -> None:

@@ -21,11 +21,11 @@ from ._torch_save import Plan, is_special
 from ._writer import MEMORY, Path, Writer
 
 if TYPE_CHECKING:
-    from ._torch_stream import StreamedModules
+    from ._torch_offload import OffloadedModules
 
 _SENDING = 16 << 20  # of a pool, to send a copy through
 
-__all__ = ['load', 'save', 'save_async', 'stream_modules', 'writer']
+__all__ = ['load', 'save', 'save_async', 'offload_modules', 'writer']
 
 
 def writer(path: Path, *, memory: int = MEMORY, durable: bool = True,
@@ -88,16 +88,16 @@ def load(path: Path, map_location: Any = None, pickle_module: Any = None, *, wei
     return _load(os.fspath(path), map_location, pickle_module, weights_only, verify, pickle_load_args)
 
 
-def stream_modules(modules: Sequence[Any], source: Any, *, prefix: str | None = None,
-                   on_grad: Callable[[Any, Any, Any], object] | None = None, **options: Any) -> 'StreamedModules':
+def offload_modules(modules: Sequence[Any], source: Any, *, prefix: str | None = None,
+                   on_grad: Callable[[Any, Any, Any], object] | None = None, **options: Any) -> 'OffloadedModules':
     """Have the modules of a ModuleList run with weights from storage, which may be larger than memory.
 
-    source: a model as for penstock.WeightStream, whose options follow, or a stream with experts=True.
+    source: a model as for penstock.WeightWindow, whose options follow, or a window with experts=True.
     Module i takes layer PREFIX.i; its parameters may be on device meta, and are so again after its
     forward.  Gradients of inputs are computed, for which layers are read again in reverse order.  Of the
     weights, on_grad(weight, tensor, grad) gets them in backward, one by one: nothing else keeps them.
     remove() of the result, or the end of a `with` block, undoes it.
     """
-    from ._torch_stream import stream_modules as hook
+    from ._torch_offload import offload_modules as hook
 
     return hook(modules, source, prefix, on_grad, options)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights streamed from storage: a model larger than memory passes through a window.
+"""Weights from storage: a model larger than memory passes through a window.
 
-    for layer in penstock.WeightStream('llama-70b/', window='8GiB', device='cuda:0'):
+    for layer in penstock.WeightWindow('llama-70b/', window='8GiB', device='cuda:0'):
         use(layer['model.layers.0.mlp.up_proj.weight'])     # a view into the window
 
 docs/weights.md says what it promises.
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 from ._frameworks import Viewer, viewer
 from ._penstock import WeightsCore
 
-__all__ = ['Layer', 'Weight', 'WeightStream']
+__all__ = ['Layer', 'Weight', 'WeightWindow']
 
 _CYCLIC, _EXPERTS = 1, 2
 _UNITS = {'': 0, 'K': 10, 'M': 20, 'G': 30, 'T': 40}
@@ -40,16 +40,16 @@ class Weight(NamedTuple):
 class Layer(Mapping[str, Any]):
     """What is used at once: tensors by their names, views into the window until it is released."""
 
-    def __init__(self, stream: 'WeightStream', index: int, places: list[int]) -> None:
-        # Not the stream, which knows its layers: what is dropped is gone at once.
-        self._core: WeightsCore | None = stream._core
-        self._viewer, self._window = stream._viewer, stream._window
+    def __init__(self, owner: 'WeightWindow', index: int, places: list[int]) -> None:
+        # Not the window, which knows its layers: what is dropped is gone at once.
+        self._core: WeightsCore | None = owner._core
+        self._viewer, self._window = owner._viewer, owner._window
         self._places = places
         self._views: dict[str, Any] = {}
         self.index = index
-        self.name, self.weights = stream._groups[index]
+        self.name, self.weights = owner._groups[index]
         self.nbytes = sum(w.nbytes for w in self.weights)
-        self._numbers = stream._numbers(index)
+        self._numbers = owner._numbers(index)
 
     def __getitem__(self, name: str) -> Any:
         if self._core is None:
@@ -94,8 +94,8 @@ class Layer(Mapping[str, Any]):
         return f'<penstock layer {self.name!r}: {len(self)} tensors, {state}>'
 
 
-class WeightStream:
-    """WeightStream(path, *, window=None, device='cpu', by='layer', cyclic=False, ...)
+class WeightWindow:
+    """WeightWindow(path, *, window=None, device='cpu', by='layer', cyclic=False, ...)
 
     path: a file of safetensors or GGUF, an index of several, a folder of these, or a swap folder of
     DeepSpeed.  window: bytes, or text as '8GiB'.  by: 'layer', 'expert' or 'tensor'.  experts: nothing
@@ -108,7 +108,7 @@ class WeightStream:
                  framework: str | None = None, pinned: bool = False,
                  engine: str | None = None) -> None:
         if cyclic and experts:
-            raise ValueError('a stream is cyclic or of experts, not both')
+            raise ValueError('a window is cyclic or of experts, not both')
         nbytes = None if window is None else _size(window)
         self._held: list[Layer] = []
         self._current: Layer | None = None
@@ -163,18 +163,18 @@ class WeightStream:
         self._core.want(self._find(layers))
 
     def hint(self, layers: str | int | Iterable[str | int]) -> None:
-        """Of a stream of experts: these may be wanted; read when nothing else is left to read."""
+        """Of a window of experts: these may be wanted; read when nothing else is left to read."""
         self._core.hint(self._find(layers))
 
     def follow(self, trace: Any, *, ahead: bool = True) -> Iterator[Iterator[Layer]]:
-        """Of a stream of experts: sets of them in turn, each as the layers of it as soon as they are there.
+        """Of a window of experts: sets of them in turn, each as the layers of it as soon as they are there.
 
         trace: sets of names or numbers, one after the other as somebody makes them; or a file as for `penstock
-        stream --experts`, with by='expert'.  ahead: the next set is hinted at, and therefore asked for before
+        weights --experts`, with by='expert'.  ahead: the next set is hinted at, and therefore asked for before
         this one is used.  A layer is released when the loop goes on; what was not taken of a set is skipped.
         """
         if not self.experts:
-            raise ValueError('follow() is for a stream that was opened with experts=True')
+            raise ValueError('follow() is for a window that was opened with experts=True')
         if isinstance(trace, (str, os.PathLike)):
             trace = self._recorded(os.fspath(trace))
         sets = (self._find(one) for one in trace)
@@ -208,7 +208,7 @@ class WeightStream:
 
     @property
     def hit_rate(self) -> float | None:
-        """Of what was wanted of a stream of experts, the part that was there; None: nothing was."""
+        """Of what was wanted of a window of experts, the part that was there; None: nothing was."""
         s = self.stats()
         asked = s['hits'] + s['misses']
         return s['hits'] / asked if asked else None
@@ -266,7 +266,7 @@ class WeightStream:
         return found
 
 
-WeightStream.__module__ = 'penstock'
+WeightWindow.__module__ = 'penstock'
 
 
 def _imported(device: Any) -> str:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stream reader.  Transfers are submitted in the order of the file and looked at in the same
- * order: while the caller's thread sums and copies what has come, the next ones are on their way.
- * Buffers are stretches of one piece of memory that is used round and round.
+ * The checkpoint reader.  Transfers are submitted in the order of the file and looked at in the
+ * same order: while the caller's thread sums and copies what has come, the next ones are on their
+ * way. Buffers are stretches of one piece of memory that is used round and round.
  */
 #include "ckpt/reader.h"
 
@@ -148,9 +148,9 @@ int64_t penstock_reader_pread(struct penstock_reader *r, void *buf, uint64_t len
 	return e < 0 ? e : (int64_t)p.len;
 }
 
-/* ------------------------------------------------------------------- stream */
+/* --------------------------------------------------------------- sequential */
 
-/* Keep as much on its way as the stream has earned so far. */
+/* Keep as much on its way as sequential reading has earned so far. */
 static int read_ahead(struct penstock_reader *r, struct penstock_err *err)
 {
 	while (r->ahead_next < r->bytes && r->ahead_next < r->pos + r->ahead) {

@@ -11,7 +11,7 @@
 #include "ckpt/crcfile.h"
 #include "ckpt/wants.h"
 
-/* The parts of the stream reader: reader_open.c, reader_tasks.c (transfers), reader.c. */
+/* The parts of the checkpoint reader: reader_open.c, reader_tasks.c (transfers), reader.c. */
 
 enum {
 	READER_TASKS = 512,                  /* transfers at a time */
@@ -47,7 +47,7 @@ struct penstock_reader {
 	unsigned head, mid, tail; /* oldest, first not looked at, next free: they only count up */
 	uint64_t flight;          /* bytes of tasks between head and tail that hold no pool */
 
-	uint64_t pos;        /* of the stream */
+	uint64_t pos;        /* of sequential reads */
 	uint64_t ahead_next; /* where reading ahead goes on */
 	uint64_t ahead;      /* bytes to read ahead */
 

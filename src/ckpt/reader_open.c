@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stream reader's beginning, where file and checksums must belong together, and its end. */
+/* The checkpoint reader's beginning, where file and checksums must belong together, and its end. */
 #include "ckpt/reader.h"
 
 #include <penstock/gpu.h>

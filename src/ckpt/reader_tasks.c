@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transfers of the stream reader, the memory they hold, and what is verified when they are back. */
+/* Transfers of the checkpoint reader, the memory they hold, and what is verified when they are
+ * back. */
 #include "ckpt/reader.h"
 
 #include <errno.h>

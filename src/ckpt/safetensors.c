@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of safetensors, on the streams. */
+/* Files of safetensors, on reader and writer. */
 #include <penstock/ckpt.h>
 
 #include <endian.h>

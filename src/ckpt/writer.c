@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stream writer.  What is written is copied into buffers, each of which is one stretch of the
- * file and goes to the storage as one transfer when it is full; while it is on its way the next one
- * is filled.  The address of a byte in its buffer and its offset in the file agree modulo a page,
- * so that all but the ragged ends of a stretch can go past the page cache.
+ * The checkpoint writer.  What is written is copied into buffers, each of which is one stretch of
+ * the file and goes to the storage as one transfer when it is full; while it is on its way the next
+ * one is filled.  The address of a byte in its buffer and its offset in the file agree modulo a
+ * page, so that all but the ragged ends of a stretch can go past the page cache.
  */
 #include "ckpt/writer.h"
 

@@ -12,7 +12,7 @@
 #include "base/replace.h"
 #include "ckpt/sums.h"
 
-/* The parts of the stream writer: writer.c, writer_slots.c (buffers), writer_commit.c. */
+/* The parts of the checkpoint writer: writer.c, writer_slots.c (buffers), writer_commit.c. */
 
 struct writer_slot {
 	struct penstock_writer *w;

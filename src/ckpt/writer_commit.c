@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of a stream writer: all of it durable, and visible in one step. */
+/* The end of a checkpoint writer: all of it durable, and visible in one step. */
 #include "ckpt/writer.h"
 
 #include <errno.h>

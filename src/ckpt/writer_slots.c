@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers of the stream writer, each a stretch of the file, and what fails on their way. */
+/* Buffers of the checkpoint writer, each a stretch of the file, and what fails on their way. */
 #include "ckpt/writer.h"
 
 #include <penstock/gpu.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stream of weights: its calls. */
+/* A window of weights: its calls. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static int check_process(const struct penstock_weights *w, struct penstock_err *
 {
 	return w->pid == getpid()
 		       ? 0
-		       : penstock_fail(err, -ECHILD, "the stream belongs to the parent process");
+		       : penstock_fail(err, -ECHILD, "the window belongs to the parent process");
 }
 
 static int no_room(const struct penstock_weights *w, const struct weights_group *g,
@@ -211,7 +211,7 @@ int penstock_weights_hint(struct penstock_weights *w, const uint64_t *groups, ui
 		return r;
 	if (!(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
 		return penstock_fail(err, -EINVAL,
-				     "hints are for a stream of experts: this one reads ahead");
+				     "hints are for a window of experts: this one reads ahead");
 	pthread_mutex_lock(&w->lock);
 	/* what was hinted at before and has not been read is of no interest any more */
 	w->nr_hints = w->at_hints = 0;

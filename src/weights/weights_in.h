@@ -3,9 +3,9 @@
 #define PENSTOCK_WEIGHTS_IN_H
 
 /*
- * A stream of weights from inside.  The agenda says what is used next; groups on it get room in
+ * A window of weights from inside.  The agenda says what is used next; groups on it get room in
  * the window in that order, and what has room is read in that order.  Everything is under the
- * stream's lock, which is not held while something is submitted.
+ * window's lock, which is not held while something is submitted.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -98,7 +98,7 @@ struct penstock_weights {
 	pthread_mutex_t lock;
 	pthread_cond_t back;
 	bool closing;
-	unsigned busy; /* callbacks and calls that use the stream */
+	unsigned busy; /* callbacks and calls that use the window */
 
 	struct weights_group walls;  /* of the window: before the first and behind the last */
 	struct weights_group *last;  /* that got room */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a stream: the runs of each group, the files, the window; and closing it. */
+/* Opening a window: the runs of each group, the files, the window; and closing it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -292,7 +292,7 @@ static int opts_take(struct penstock_weights *w, const struct penstock_weights_o
 				     w->o.flags);
 	if ((w->o.flags & known) == known)
 		return penstock_fail(err, -EINVAL,
-				     "flags: a stream is cyclic or of experts, not both");
+				     "flags: a window is cyclic or of experts, not both");
 	if (w->o.memory > PENSTOCK_WEIGHTS_DEVICE)
 		return penstock_fail(err, -EINVAL,
 				     "memory: %u is none of enum penstock_weights_memory",

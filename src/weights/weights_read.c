@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads of a stream.  Whoever brings one back makes the next ones, so that the handle always has
+ * Reads of a window.  Whoever brings one back makes the next ones, so that the handle always has
  * some; never more than a limit, so that what is wanted out of order comes soon.  On their way to a
- * device reads pass through pinned memory of the stream's own and not through the handle's ring:
+ * device reads pass through pinned memory of the window's own and not through the handle's ring:
  * when the disk was done and when the copy was, is known only so.
  */
 #include <errno.h>
@@ -277,7 +277,7 @@ static void fence_done(void *arg, const struct penstock_done *done)
 	CLEANUP_FREE struct fence *f = arg;
 	struct penstock_weights *w = f->w;
 
-	(void)done; /* a stream that failed uses nothing any more, either */
+	(void)done; /* a window that failed uses nothing any more, either */
 	reads_enter(w);
 	w->fences--;
 	weights_released(w, f->g);

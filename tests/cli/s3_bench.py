@@ -229,7 +229,7 @@ def shard(name, *tensors):
 
 @in_folder
 def a_prefix_is_a_model_as_a_folder_is():
-    stream = clikit.Command('stream')
+    weights = clikit.Command('weights')
     shard('model-1.safetensors', 'layers.0.a', 'layers.0.b')
     shard('model-2.safetensors', 'layers.1.a', 'layers.1.b')
     shard('other.safetensors', 'layers.7.a')  # which the index does not know
@@ -239,9 +239,9 @@ def a_prefix_is_a_model_as_a_folder_is():
     for name in 'model-1.safetensors', 'model-2.safetensors', 'other.safetensors', 'model.safetensors.index.json':
         cp('-q', name, f's3://bucket/model/{name}')
     run = '--time', '0.3', '--window', '16M', '--json', 'r.json'
-    done = stream('s3://bucket/model/', *run)
+    done = weights('s3://bucket/model/', *run)
     r = load('r.json')
-    assert r['stream']['model_bytes'] == 4 << 20 and r['objects']['read_bytes'] >= 4 << 20 and r['objects']['failed'] == 0, r['stream']
+    assert r['weights']['model_bytes'] == 4 << 20 and r['objects']['read_bytes'] >= 4 << 20 and r['objects']['failed'] == 0, r['weights']
     assert 'objects:' in done.out and 'libcurl' in str(r['series'][0]['limit']) + done.out or 'plain GET' in done.out, done.out
     listed = ckpt('ls', '-b', 's3://bucket/model/').out
     assert all(name in listed for name in ('model-1.safetensors', 'model-2.safetensors', 'other.safetensors')) and 'index' not in listed, listed
@@ -251,11 +251,11 @@ def a_prefix_is_a_model_as_a_folder_is():
     assert ckpt('verify', 's3://bucket/summed/').out.count('.safetensors') == 3
     assert 'no model file' in ckpt('ls', 's3://bucket/none/', status=1).err
     clikit.Command('rm')('s3://bucket/model/model.safetensors.index.json')
-    stream('s3://bucket/model/', *run)
-    assert load('r.json')['stream']['model_bytes'] == 5 << 20
-    stream('s3://bucket/model/model-1.safetensors', *run)
-    assert load('r.json')['stream']['model_bytes'] == 2 << 20
-    assert 'has no *.safetensors' in stream('s3://bucket/none/', status=1).err
+    weights('s3://bucket/model/', *run)
+    assert load('r.json')['weights']['model_bytes'] == 5 << 20
+    weights('s3://bucket/model/model-1.safetensors', *run)
+    assert load('r.json')['weights']['model_bytes'] == 2 << 20
+    assert 'has no *.safetensors' in weights('s3://bucket/none/', status=1).err
     clikit.Command('rm')('-r', 's3://bucket')
 
 

@@ -379,7 +379,7 @@ CKPT = ['-f', 'swap', '-s', '1M', '-p', '2', '--loads', '2', '--no-limit', '--ch
 def ckpt_bench_saves_to_striped_names_and_removes_their_members():
     before = swap_folder()
     done = clikit.Command('ckpt', 'bench')(*CKPT, '3')
-    assert 'save stream' in done.out and 'verified:' in done.out, done.out
+    assert 'save streaming' in done.out and 'verified:' in done.out, done.out
     assert files() == before, files()
     # a killed one leaves files, and some that have not got their name yet
     process = clikit.Command('ckpt', 'bench').start(*CKPT, '100000')

@@ -73,7 +73,7 @@ def without_a_gpu_it_is_status_3():
     paths = os.environ['LD_LIBRARY_PATH'].split(':')
     no_gpu = ':'.join(p for p in paths if not os.path.exists(p + '/libcuda.so.1'))
     with folder() as f:
-        for args in ['bench', '--memory', 'gpu'], ['io', '--gpu'], ['sweep', '--gpu'], ['stream', 'llama-8b', '--gpu']:
+        for args in ['bench', '--memory', 'gpu'], ['io', '--gpu'], ['sweep', '--gpu'], ['weights', 'llama-8b', '--gpu']:
             _, err = run(*args, status=3, LD_LIBRARY_PATH=no_gpu)
             assert err.count('\n') == 1 and err.count('no GPU memory') == 1, err
             assert os.listdir(f) == []

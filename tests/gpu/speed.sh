@@ -6,7 +6,7 @@
 #
 # BUILD has the command and the Python package (build-portable); files go to FOLDER (/var/tmp), 40 GiB of them.  OPTIONs are
 # for speed.py, which does it with torch in PYTHON (python3) on DEVICE (cuda; cpu: to try it where there is none, with less).
-# Ends with 1 if anything failed or came back wrong; how fast it was is for the reader.  Weight streams: streams.sh.
+# Ends with 1 if anything failed or came back wrong; how fast it was is for the reader.  Weights: weights.sh.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-$root/build-portable}" && pwd)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights streamed into device memory: content, order behind the user's streams, what is left. */
+/* Weights read into device memory: content, order behind the user's streams, what is left. */
 #include <penstock/weights.h>
 
 #include "tests/gpu/ring.h"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""penstock.WeightStream and penstock.torch.stream_modules with today's torch."""
+"""penstock.WeightWindow and penstock.torch.offload_modules with today's torch."""
 from peer import need
 
 need('torch')
 
-import torch_stream  # noqa: F401  all of its cases
+import torch_offload  # noqa: F401  all of its cases

@@ -6,10 +6,10 @@
  *
  *	limit-save   the smallest io_uring loop that writes SIZE bytes to a new file with O_DIRECT,
  *	             fallocate() before and fsync() behind it
- *	save         the same bytes through a stream writer, out of ordinary memory, committed
+ *	save         the same bytes through a checkpoint writer, out of ordinary memory, committed
  *	save-plain   ... without checksums
  *	limit-load   that loop, reading
- *	load         all of FILE by a stream reader into ordinary memory, verified
+ *	load         all of FILE by a checkpoint reader into ordinary memory, verified
  *	load-plain   ... without verification
  *	load-small   as 10,000 ranges of different length, in no order
  *	save-large   SIZE bytes out of 64 MiB, again and again: own_kib is all the memory there is

@@ -65,14 +65,14 @@ def weights_pass_through_a_window_of_the_device():
     blocks = [torch.randn(300, 300) for _ in range(8)]
     penstock.safetensors.save_file({f'layers.{i}.weight': b for i, b in enumerate(blocks)}, name)
     kept = []
-    with penstock.WeightStream(name, window='900KB', device=GPU) as stream:
+    with penstock.WeightWindow(name, window='900KB', device=GPU) as stream:
         for layer in stream:
             busy()
             kept.append(layer[f'{layer.name}.weight'] * 2)  # queued; the room is used after it
     assert all(torch.equal(k.cpu(), b * 2) for k, b in zip(kept, blocks, strict=True))
     modules = torch.nn.ModuleList([torch.nn.Linear(300, 300, bias=False, device='meta') for _ in blocks])
     x, want = torch.randn(4, 300, device=GPU), None
-    with torch.no_grad(), penstock.torch.stream_modules(modules, name, window='900KB', device=GPU):
+    with torch.no_grad(), penstock.torch.offload_modules(modules, name, window='900KB', device=GPU):
         got = want = x
         for m, b in zip(modules, blocks):
             got, want = m(got), torch.nn.functional.linear(want, b.to(GPU))

@@ -313,10 +313,10 @@ def readers_of_weights_read_objects():
                          for i in range(4)}).encode()
     values = data(1200000, 8)
     s3.put_bytes('s3://bucket/m/model.safetensors', len(header).to_bytes(8, 'little') + header + values)
-    with penstock.WeightStream('s3://bucket/m/model.safetensors', window='1MiB', framework='bytes') as w:
+    with penstock.WeightWindow('s3://bucket/m/model.safetensors', window='1MiB', framework='bytes') as w:
         got = [bytes(layer['model.layers.%d.w' % i]) for i, layer in enumerate(w)]
     assert b''.join(got) == values
-    raises(FileNotFoundError, penstock.WeightStream, 's3://bucket/m/none.safetensors', says='s3://bucket/m/none')
+    raises(FileNotFoundError, penstock.WeightWindow, 's3://bucket/m/none.safetensors', says='s3://bucket/m/none')
 
 
 try:

@@ -52,7 +52,7 @@ def several():
 
 def train(name, generation, **options):
     """One pass over the model, from the last layer to the first, as backward has it."""
-    with penstock.WeightUpdate(name, **options) as new, penstock.WeightStream(name, framework='np') as stream:
+    with penstock.WeightUpdate(name, **options) as new, penstock.WeightWindow(name, framework='np') as stream:
         for layer in reversed(stream.names):
             for weight in stream.weights(layer):
                 if 'layers' in weight.name:
@@ -102,7 +102,7 @@ def what_was_written_is_the_model_and_the_rest_is_as_it_was(kind):
 @each(MODELS)
 def until_the_end_the_old_one_is_there(kind):
     name = MODELS[kind]()
-    with penstock.WeightStream(name, framework='np', window='32MiB') as stream:
+    with penstock.WeightWindow(name, framework='np', window='32MiB') as stream:
         with penstock.WeightUpdate(name) as new:
             weights = [w for layer in stream.names for w in stream.weights(layer) if 'layers' in w.name]
             for w in weights:
@@ -119,7 +119,7 @@ def an_exception_leaves_the_old_one(kind):
     name = MODELS[kind]()
     for g in 1, 2:
         try:
-            with penstock.WeightUpdate(name) as new, penstock.WeightStream(name, framework='np') as stream:
+            with penstock.WeightUpdate(name) as new, penstock.WeightWindow(name, framework='np') as stream:
                 new.write(stream.weights('model.layers.1')[0], tensors(g)[stream.weights('model.layers.1')[0].name])
                 raise ArithmeticError('as asked')
         except ArithmeticError:
@@ -132,7 +132,7 @@ def an_exception_leaves_the_old_one(kind):
 @case
 def what_is_wrong_is_refused():
     name, place = one(), several()
-    with penstock.WeightStream(place, framework='np') as stream, penstock.WeightStream(name, framework='np') as other:
+    with penstock.WeightWindow(place, framework='np') as stream, penstock.WeightWindow(name, framework='np') as other:
         (w,) = [w for w in stream.weights('model.layers.0') if w.name.endswith('.b')]
         with penstock.WeightUpdate(place) as new:
             for wrong in numpy.ones(8, 'f4'), numpy.ones(7, 'i4'), numpy.ones((7, 1), 'f4'):
@@ -155,7 +155,7 @@ def what_links_lead_to_stays():
     name = one()
     link = path('linked.safetensors')
     os.symlink(name, link)
-    with penstock.WeightUpdate(link) as new, penstock.WeightStream(link, framework='np') as stream:
+    with penstock.WeightUpdate(link) as new, penstock.WeightWindow(link, framework='np') as stream:
         w = stream.weights('model.layers.0')[0]
         assert 'link' in str(raises(ValueError, new.write, w, tensors(1)[w.name]))
     assert generation(name) == 0 and os.path.islink(link)
@@ -165,7 +165,7 @@ def what_links_lead_to_stays():
 def a_file_that_is_damaged_is_not_made_new(kind):
     name = MODELS[kind]()
     victim = name if kind == 'one file' else os.path.join(name, 'model-1.safetensors')
-    with penstock.WeightStream(name, framework='np') as stream:
+    with penstock.WeightWindow(name, framework='np') as stream:
         (w,) = [w for w in stream.weights('model.layers.0') if w.name.endswith('.b')]
     with open(victim, 'r+b') as f:
         f.seek(-1, os.SEEK_END)  # in what is copied
@@ -231,7 +231,7 @@ def an_error_behind_the_one_step_loses_neither():
 @case
 def a_file_is_updated_by_one_at_a_time():
     name = one()
-    with penstock.WeightStream(name, framework='np') as stream:
+    with penstock.WeightWindow(name, framework='np') as stream:
         w = stream.weights('model.layers.0')[0]
         with penstock.WeightUpdate(name) as new, penstock.WeightUpdate(name) as other:
             new.write(w, tensors(0)[w.name])
@@ -244,7 +244,7 @@ def a_file_is_updated_by_one_at_a_time():
 @case
 def weights_of_a_file_that_was_replaced_are_refused():
     name = one()
-    with penstock.WeightStream(name, framework='np') as stream:
+    with penstock.WeightWindow(name, framework='np') as stream:
         w = stream.weights('model.layers.0')[0]
         penstock.safetensors.save_file({'another': numpy.zeros(SIZE, 'u1'), **tensors(0)}, name)
         with penstock.WeightUpdate(name) as new:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""penstock.WeightStream: models that pass through a window, as bytes and as arrays."""
+"""penstock.WeightWindow: models that pass through a window, as bytes and as arrays."""
 import errno
 import gc
 import json
@@ -49,15 +49,15 @@ def order():
     return ['embed', *(f'model.layers.{i}' for i in range(LAYERS)), 'norm']
 
 
-def stream(place, **options):
-    return penstock.WeightStream(place, **{'framework': 'bytes', 'window': '512KiB', **options})
+def weights(place, **options):
+    return penstock.WeightWindow(place, **{'framework': 'bytes', 'window': '512KiB', **options})
 
 
 @case
 def layers_come_in_order_of_use_and_are_views():
     place, tensors = model()
     seen, names = {}, []
-    with stream(place) as s:
+    with weights(place) as s:
         assert s.names == order() and len(s) == len(order())
         for layer in s:
             names.append(layer.name)
@@ -74,7 +74,7 @@ def layers_come_in_order_of_use_and_are_views():
 @case
 def what_is_kept_of_a_released_layer_is_refused():
     place, _ = model()
-    with stream(place) as s:
+    with weights(place) as s:
         first = next(s)
         kept = first['embed.weight']
         second = next(s)
@@ -97,7 +97,7 @@ def what_is_kept_of_a_released_layer_is_refused():
 @case
 def what_is_held_leaves_no_room_and_is_told():
     place, _ = model()
-    with stream(place, window=3 * SIZE) as s:
+    with weights(place, window=3 * SIZE) as s:
         held = []
         e = raises(OSError, lambda: [held.append(s.next()) for _ in range(LAYERS)])
         assert e.errno == errno.ENOBUFS and held
@@ -106,7 +106,7 @@ def what_is_held_leaves_no_room_and_is_told():
 @case
 def a_cycle_begins_again():
     place, tensors = model()
-    with stream(place, cyclic=True) as s:
+    with weights(place, cyclic=True) as s:
         for turn in range(3):
             for name in order():
                 layer = next(s)
@@ -116,7 +116,7 @@ def a_cycle_begins_again():
 @case
 def layers_are_wanted_and_skipped():
     place, _ = model()
-    with stream(place) as s:
+    with weights(place) as s:
         s.want(['model.layers.4', 2])
         assert [next(s).name, next(s).name] == ['model.layers.4', 'model.layers.1']
         assert s.skip(2) == 2
@@ -129,7 +129,7 @@ def layers_are_wanted_and_skipped():
 @case
 def experts_are_read_when_they_are_wanted():
     place, tensors = model()
-    with stream(place, experts=True) as s:
+    with weights(place, experts=True) as s:
         assert s.next() is None and s.stats()['reads'] == 0
         for _ in range(2):
             s.want('model.layers.3')
@@ -152,7 +152,7 @@ def a_trace_of_experts_is_followed(ahead):
     name, tensors = of_experts()
     recorded = make(b'0 1 2\n1 3\n0 2 1\n1 3\n0 1\n', 'trace')
     wanted = [[(0, 1), (0, 2)], [(1, 3)], [(0, 1), (0, 2)], [(1, 3)], [(0, 1)]]
-    with stream(name, by='expert', experts=True, window='512KiB') as s:  # of four experts
+    with weights(name, by='expert', experts=True, window='512KiB') as s:  # of four experts
         seen = []
         for experts in s.follow(recorded, ahead=ahead):
             seen.append([])
@@ -169,7 +169,7 @@ def a_trace_of_experts_is_followed(ahead):
 @case
 def sets_of_experts_come_from_anywhere_and_may_be_left_early():
     name, _ = of_experts()
-    with stream(name, by='expert', experts=True, window='512KiB') as s:
+    with weights(name, by='expert', experts=True, window='512KiB') as s:
         assert s.hit_rate is None
         made = []
 
@@ -187,16 +187,16 @@ def sets_of_experts_come_from_anywhere_and_may_be_left_early():
             e = raises((KeyError, ValueError), lambda: list(map(list, s.follow(make(bad, 'trace')))))
             assert says in str(e), e
         raises(FileNotFoundError, lambda: list(s.follow(path('none'))))
-    with stream(name) as s:
+    with weights(name) as s:
         assert 'experts=True' in str(raises(ValueError, lambda: list(s.follow([]))))
 
 
 @case
 def groups_are_made_as_asked():
     place, tensors = model()
-    with stream(place, by='tensor') as s:
+    with weights(place, by='tensor') as s:
         assert sorted(s.names) == sorted(tensors)
-    with stream(place) as s:
+    with weights(place) as s:
         w = {w.name: w for w in s.weights('model.layers.0')}['model.layers.0.down']
         assert (w.dtype, w.shape, w.nbytes) == ('F32', (5, 7), 140) and w.path.startswith(place)
 
@@ -205,7 +205,7 @@ def groups_are_made_as_asked():
 def arrays_have_shape_and_dtype():
     np = numpy_or_skip()
     place, tensors = model()
-    with stream(place, framework='np') as s:
+    with weights(place, framework='np') as s:
         s.want(['model.layers.2', 'norm'])
         layer = next(s)
         a = layer['model.layers.2.down']
@@ -221,12 +221,12 @@ def swap_folders_and_GGUF_are_models():
     for i in range(3):
         with open(os.path.join(place, f'{i}_param.tensor.swp'), 'wb') as f:
             f.write(data(PAGE * (i + 1), i))
-    with stream(place) as s:
+    with weights(place) as s:
         assert [bytes(v) for layer in s for v in layer.values()] == [data(PAGE * (i + 1), i) for i in range(3)]
     name, raw = b'blk.0.w', data(64, 5)
     head = b'GGUF' + struct.pack('<IQQ', 3, 1, 0) + struct.pack('<Q', len(name)) + name + struct.pack(
         '<IQQIQ', 2, 8, 2, 0, 0)
-    with stream(make(head + bytes(-len(head) % 32) + raw, 'm.gguf')) as s:
+    with weights(make(head + bytes(-len(head) % 32) + raw, 'm.gguf')) as s:
         (layer,) = [(layer.name, bytes(layer['blk.0.w']), layer.weights[0].shape) for layer in s]
         assert layer == ('blk.0', raw, (2, 8)), layer
 
@@ -235,9 +235,9 @@ def swap_folders_and_GGUF_are_models():
 def the_window_is_as_asked():
     place, _ = model()
     for window, most in ((None, MIB), ('8GiB', MIB), (300_000, 400_000), ('256k', 300_000)):
-        with stream(place, window=window) as s:
+        with weights(place, window=window) as s:
             assert s.stats()['largest'] <= s.stats()['window'] <= most, (window, s.stats())
-    assert 'model.layers' in str(raises(ValueError, stream, place, window='8KiB'))
+    assert 'model.layers' in str(raises(ValueError, weights, place, window='8KiB'))
 
 
 @case
@@ -245,17 +245,17 @@ def bad_arguments_are_refused():
     place, _ = model()
     for options in ({'window': 'much'}, {'window': 0}, {'by': 'size'}, {'framework': 'jax'}, {'pinned': True},
                     {'device': 'cuda:0'}, {'cyclic': True, 'experts': True}):
-        raises(ValueError, stream, place, **options)
-    raises(FileNotFoundError, stream, path('none'))
-    raises(TypeError, stream, 5)
-    e = raises(ValueError, stream, make(b'nothing', 'x.safetensors'))
+        raises(ValueError, weights, place, **options)
+    raises(FileNotFoundError, weights, path('none'))
+    raises(TypeError, weights, 5)
+    e = raises(ValueError, weights, make(b'nothing', 'x.safetensors'))
     assert 'x.safetensors' in str(e)
 
 
 @case
 def a_file_that_is_cut_is_an_error_of_its_layer():
     place, tensors = model()
-    with stream(place, window=260_000, cyclic=True) as s:
+    with weights(place, window=260_000, cyclic=True) as s:
         for name in os.listdir(place):
             if name.endswith('.safetensors'):
                 os.truncate(os.path.join(place, name), PAGE)
@@ -271,11 +271,11 @@ def a_file_that_is_cut_is_an_error_of_its_layer():
 @case
 def nothing_is_left_behind():
     place, _ = model()
-    with stream(place) as s:
+    with weights(place) as s:
         next(s)
     before = descriptors()
     for close in False, True:
-        s = stream(place)
+        s = weights(place)
         layer = next(s)
         layer['embed.weight']
         memory, gone = weakref.ref(layer), weakref.ref(s)
@@ -294,7 +294,7 @@ def nothing_is_left_behind():
 def views_outlive_the_stream():
     np = numpy_or_skip()
     place, tensors = model()
-    s = stream(place, window=MIB, framework='np')
+    s = weights(place, window=MIB, framework='np')
     s.want('model.layers.5')
     kept = next(s)['model.layers.5.up']
     s.close()
@@ -304,7 +304,7 @@ def views_outlive_the_stream():
 @case
 def another_thread_is_refused_while_one_waits_and_a_child_too():
     place, _ = model()
-    with stream(place, cyclic=True) as s:
+    with weights(place, cyclic=True) as s:
         errors = []
 
         def work():
@@ -326,7 +326,7 @@ def another_thread_is_refused_while_one_waits_and_a_child_too():
     def in_child():
         return raises(OSError, s.next).errno == errno.ECHILD
 
-    with stream(place) as s:
+    with weights(place) as s:
         next(s)
         in_fork(in_child)
         assert next(s).name == 'model.layers.0'

@@ -92,7 +92,7 @@ static void honest_lines(FILE *f, const struct ckpt_result *res)
 
 	if (w->series.ops)
 		fprintf(f,
-			"bottleneck: of `save stream' %s: %.0f %% of a process's time went into "
+			"bottleneck: of `save streaming' %s: %.0f %% of a process's time went into "
 			"content, the rest into waiting for the storage\n",
 			bottleneck(w, CKPT_STREAMING), 100 * made_share(w, CKPT_STREAMING));
 	for (unsigned m = 0; m < CKPT_METHODS; m++)

@@ -2,7 +2,7 @@
 #ifndef PENSTOCK_REPORT_JOBS_WEIGHTS_REPORT_H
 #define PENSTOCK_REPORT_JOBS_WEIGHTS_REPORT_H
 
-/* What `penstock stream' prints, and its part of a result. */
+/* What `penstock weights' prints, and its part of a result. */
 #include <jansson.h>
 #include <stdio.h>
 
@@ -12,7 +12,7 @@ struct weights_result;
 
 void weights_report_plan(FILE *f, const struct weights_job *job, const struct weights_plan *plan);
 void weights_report_text(FILE *f, const struct weights_job *job, const struct weights_result *res);
-/* The member `stream' of a result: a new object. */
+/* The member `weights' of a result: a new object. */
 json_t *weights_report_json(const struct weights_job *job, const struct weights_result *res);
 
 #endif

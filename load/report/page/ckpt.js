@@ -13,7 +13,7 @@ function addCheckpoints(r) {
 		return;
 	section('checkpoints', `${head}Checkpoints of ${show('size', c.checkpoint_bytes)}: ${c.processes} processes`, {class: 'full', nav: 'Checkpoints'},
 		el('p', {class: 'lead'}, 'Bandwidth is that of all processes from their common beginning to the last end. Time and throughput of the slowest process are ' +
-			'MLPerf Storage’s figures. Content is made while a checkpoint is saved (stream) or before (memory, torch).'),
+			'MLPerf Storage’s figures. Content is made while a checkpoint is saved (streaming) or before (memory, torch).'),
 		dataTable('ckpt-methods', [
 			{head: 'of', value: (x) => x.series, kind: 'text'}, {head: 'number', value: (x) => x.operations, kind: 'count'},
 			{head: 'bandwidth', value: (x) => x.bytes_per_sec, kind: 'rate'}, {head: 'of the limit', value: (x) => x.limit, kind: 'percent'},

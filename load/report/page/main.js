@@ -21,7 +21,7 @@ addStores();
 addObjects();
 results.filter((r) => r.ranks).forEach(addRanks);
 ckptResults.forEach(addCheckpoints);
-streamResults.forEach(addStream);
+weightsResults.forEach(addWeights);
 results.forEach(addTune);
 results.filter(isGrid).forEach(addHeat);
 results.forEach(addTop);

@@ -47,9 +47,9 @@ void result_finish(struct result *r)
 
 void result_fini(struct result *r)
 {
-	json_t **const all[] = {&r->settings, &r->grid,   &r->fio,    &r->gdsio,  &r->tune,
-				&r->io,       &r->kv,     &r->flows,  &r->replay, &r->ckpt,
-				&r->store,    &r->stream, &r->objects};
+	json_t **const all[] = {&r->settings, &r->grid,    &r->fio,    &r->gdsio,  &r->tune,
+				&r->io,       &r->kv,      &r->flows,  &r->replay, &r->ckpt,
+				&r->store,    &r->weights, &r->objects};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(all); i++) {
 		json_decref(*all[i]);
@@ -387,10 +387,10 @@ json_t *result_json(const struct result *r)
 	const struct {
 		const char *name;
 		json_t *part;
-	} more[] = {{"grid", r->grid},   {"fio", r->fio},       {"gdsio", r->gdsio},
-		    {"tune", r->tune},   {"io", r->io},         {"kv", r->kv},
-		    {"flows", r->flows}, {"replay", r->replay}, {"ckpt", r->ckpt},
-		    {"store", r->store}, {"stream", r->stream}, {"objects", r->objects}};
+	} more[] = {{"grid", r->grid},   {"fio", r->fio},         {"gdsio", r->gdsio},
+		    {"tune", r->tune},   {"io", r->io},           {"kv", r->kv},
+		    {"flows", r->flows}, {"replay", r->replay},   {"ckpt", r->ckpt},
+		    {"store", r->store}, {"weights", r->weights}, {"objects", r->objects}};
 	json_t *targets = json_array(), *series = json_array(), *j;
 	char when[32] = "";
 	struct tm tm;

@@ -35,7 +35,7 @@ struct result {
 	const struct run_series *series;
 	unsigned nr_series;
 	/* what single commands add; NULL: nothing */
-	json_t *grid, *fio, *gdsio, *tune, *io, *kv, *flows, *replay, *ckpt, *store, *stream,
+	json_t *grid, *fio, *gdsio, *tune, *io, *kv, *flows, *replay, *ckpt, *store, *weights,
 		*objects;
 };
 

@@ -185,7 +185,7 @@ void report_plain_put(FILE *f, const char *s)
 	}
 }
 
-/* ------------------------------------------------------------------- stream */
+/* ------------------------------------------------------------------ weights */
 
 static int text_write_all(struct plain_stream *p, const char *s, size_t n)
 {

@@ -26,7 +26,7 @@
  *	s3fetch.c	its reads
  *	s3stream.c	its lists and uploads
  *	view.c		penstock.s3.BytesView: what came from an object store
- *	weights.c	the core of penstock.WeightStream
+ *	weights.c	the core of penstock.WeightWindow
  *	info.c		penstock.info()
  *	output.c	_penstock.Output: files that appear when they are complete
  *	input.c		_penstock.Input: files that are read in batches of ranges

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * _penstock.WeightsCore: a model and a stream of its weights, through memory that Python owns.
+ * _penstock.WeightsCore: a model and a window of its weights, through memory that Python owns.
  * penstock/weights.py makes it what users see.
  */
 #include <errno.h>
@@ -13,8 +13,8 @@
 struct weights {
 	PyObject_HEAD struct penstock_io *io;
 	struct penstock_model *model;
-	struct penstock_weights *stream; /* NULL: not begun, or closed */
-	PyObject *window;                /* owns the memory at @addr */
+	struct penstock_weights *weights; /* NULL: not begun, or closed */
+	PyObject *window;                 /* owns the memory at @addr */
 	char *addr;
 	int busy;     /* some thread is in it, see busy_enter() */
 	PyObject *s3; /* see s3_give() */
@@ -37,7 +37,7 @@ static PyObject *weights_failed(int code, const struct penstock_err *err)
 
 static int enter_any(struct weights *c)
 {
-	return busy_enter(&c->busy, "stream");
+	return busy_enter(&c->busy, "window");
 }
 
 static void weights_leave(struct weights *c)
@@ -49,10 +49,10 @@ static int weights_enter(struct weights *c)
 {
 	if (enter_any(c) < 0)
 		return -1;
-	if (c->stream)
+	if (c->weights)
 		return 0;
 	weights_leave(c);
-	PyErr_SetString(PyExc_ValueError, "the stream is closed");
+	PyErr_SetString(PyExc_ValueError, "the window is closed");
 	return -1;
 }
 
@@ -164,7 +164,7 @@ static PyObject *core_groups(PyObject *self, PyObject *unused)
 	return list;
 }
 
-/* ------------------------------------------------------------------ streams */
+/* ------------------------------------------------------------------ windows */
 
 /* (window, address, bytes, flags): the memory is that of @window, which is kept. */
 static PyObject *core_begin(PyObject *self, PyObject *args)
@@ -181,9 +181,9 @@ static PyObject *core_begin(PyObject *self, PyObject *args)
 		return NULL;
 	if (enter_any(c) < 0)
 		return NULL;
-	if (c->stream || !c->model) {
+	if (c->weights || !c->model) {
 		weights_leave(c);
-		PyErr_SetString(PyExc_ValueError, "the stream has been begun");
+		PyErr_SetString(PyExc_ValueError, "the window has been begun");
 		return NULL;
 	}
 	c->window = Py_NewRef(window);
@@ -192,7 +192,7 @@ static PyObject *core_begin(PyObject *self, PyObject *args)
 	o.window = nbytes;
 	o.flags = flags;
 	Py_BEGIN_ALLOW_THREADS
-	r = penstock_weights_open(&c->stream, c->io, c->model, &o, &err);
+	r = penstock_weights_open(&c->weights, c->io, c->model, &o, &err);
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		Py_CLEAR(c->window);
@@ -215,7 +215,7 @@ static PyObject *core_next(PyObject *self, PyObject *unused)
 	if (weights_enter(c) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = penstock_weights_next(c->stream, &view, &err);
+	r = penstock_weights_next(c->weights, &view, &err);
 	Py_END_ALLOW_THREADS
 	if (r <= 0) {
 		weights_leave(c);
@@ -231,7 +231,7 @@ static PyObject *core_next(PyObject *self, PyObject *unused)
 		Py_XDECREF(at);
 	}
 	if (!list)
-		penstock_weights_release(c->stream, view.group, NULL);
+		penstock_weights_release(c->weights, view.group, NULL);
 	weights_leave(c);
 	if (!list)
 		return NULL;
@@ -255,9 +255,9 @@ static PyObject *core_release(PyObject *self, PyObject *args)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	if (after == Py_None)
-		r = penstock_weights_release(c->stream, group, &err);
+		r = penstock_weights_release(c->weights, group, &err);
 	else
-		r = penstock_weights_release_after(c->stream, group, (void *)(uintptr_t)stream,
+		r = penstock_weights_release_after(c->weights, group, (void *)(uintptr_t)stream,
 						   &err);
 	Py_END_ALLOW_THREADS
 	weights_leave(c);
@@ -300,7 +300,7 @@ static PyObject *weights_ask(PyObject *self, PyObject *arg,
 		return NULL;
 	if (weights_enter(c) == 0) {
 		Py_BEGIN_ALLOW_THREADS
-		r = call(c->stream, groups, nr, &err);
+		r = call(c->weights, groups, nr, &err);
 		Py_END_ALLOW_THREADS
 		weights_leave(c);
 		if (r < 0)
@@ -332,7 +332,7 @@ static PyObject *core_skip(PyObject *self, PyObject *args)
 	if (!PyArg_ParseTuple(args, "K:skip", &n) || weights_enter(c) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = penstock_weights_skip(c->stream, n, &err);
+	r = penstock_weights_skip(c->weights, n, &err);
 	Py_END_ALLOW_THREADS
 	weights_leave(c);
 	return r < 0 ? weights_failed((int)r, &err) : PyLong_FromLongLong(r);
@@ -346,7 +346,7 @@ static PyObject *core_stats(PyObject *self, PyObject *unused)
 	(void)unused;
 	if (weights_enter(c) < 0)
 		return NULL;
-	penstock_weights_get_stats(c->stream, &s);
+	penstock_weights_get_stats(c->weights, &s);
 	weights_leave(c);
 #define N(field) #field, (unsigned long long)s.field
 	return Py_BuildValue("{sOsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsK}", "direct",
@@ -361,15 +361,15 @@ static PyObject *core_stats(PyObject *self, PyObject *unused)
 
 static void close_all(struct weights *c)
 {
-	struct penstock_weights *stream = c->stream;
+	struct penstock_weights *weights = c->weights;
 	struct penstock_model *model = c->model;
 	struct penstock_io *io = c->io;
 
-	c->stream = NULL;
+	c->weights = NULL;
 	c->model = NULL;
 	c->io = NULL;
 	Py_BEGIN_ALLOW_THREADS
-	penstock_weights_close(stream);
+	penstock_weights_close(weights);
 	penstock_model_close(model);
 	penstock_close(io, NULL);
 	Py_END_ALLOW_THREADS
@@ -416,7 +416,7 @@ static PyMethodDef methods[] = {
 	{NULL, NULL, 0, NULL},
 };
 
-static char doc[] = "What penstock.WeightStream is made of.";
+static char doc[] = "What penstock.WeightWindow is made of.";
 
 static PyType_Slot slots[] = {
 	{Py_tp_doc, doc},

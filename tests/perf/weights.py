@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights streamed through a window beside a bare loop that reads the same file into as much memory.
 
-    stream.py [--build DIR] [--dir DIR] [--size BYTES] [--window BYTES] [--rounds N] [--seconds S]
+    weights.py [--build DIR] [--dir DIR] [--size BYTES] [--window BYTES] [--rounds N] [--seconds S]
               [--only PART,...] [--gpu] [--json FILE]
 
 Parts: large (tensors of 32 MiB, nothing computed), small (as many bytes in 100,000 tensors), overlap (each group
@@ -113,10 +113,10 @@ class Streams:
 
 
 def command(args, model, *options, **how):
-    words = [os.path.join(args.build, 'penstock'), 'stream', model, '--window', str(args.window), '--time', str(args.seconds),
+    words = [os.path.join(args.build, 'penstock'), 'weights', model, '--window', str(args.window), '--time', str(args.seconds),
              '--json', '-', *map(str, options)]
     r = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, **how).stdout)
-    one, s = r['series'][0], r['stream']
+    one, s = r['series'][0], r['weights']
     return {'bytes': one['bytes'], 'seconds': one['sec'], 'cpu_seconds': one['cpu']['user_sec'] + one['cpu']['system_sec'],
             'limit': (one['limit'] or {}).get('bytes_per_sec') or 0, 'overlap': s['overlap'], 'stall': s['stall'],
             'cached': s['cached_bytes'] / s['bytes_read']}
@@ -203,7 +203,7 @@ def striped(s, throttle, devices, size, *options):
 def main():
     args = arguments()
     args.only = args.only.split(',')
-    with tempfile.TemporaryDirectory(dir=args.dir, prefix='penstock-stream-') as folder:
+    with tempfile.TemporaryDirectory(dir=args.dir, prefix='penstock-weights-') as folder:
         places.need_space(folder, 2 * args.size)
         s = Streams(args, folder)
         print(f'weight streams: {args.size >> 20} MiB through a window of {args.window >> 20} MiB')

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""penstock.WeightStream and stream_modules() with a window on a device: what they give, and how fast; for tests/gpu/streams.sh.
+"""penstock.WeightWindow and offload_modules() with a window on a device: what they give, and how fast; for tests/gpu/weights.sh.
 
-    streams.py FOLDER [--device cuda] [--bytes 2G] [--rounds 3]
+    weights.py FOLDER [--device cuda] [--bytes 2G] [--rounds 3]
 
 A model of blocks on the device is saved, and then run with weights from storage beside the plain one: the
 results, and the gradients of what went in and of the weights, must be the same, up to the rounding of another kernel, which is
-told: a GPU chooses it by where a matrix begins.  Every tensor of the stream is compared with the model's, bit for bit.  With --device
+told: a GPU chooses it by where a matrix begins.  Every tensor of the window is compared with the model's, bit for bit.  With --device
 cpu it runs where there is no GPU.
 """
 import argparse
@@ -120,8 +120,8 @@ def saved():
 def every_tensor_is_the_one_of_the_model():
     count = 0
     for turn in range(2):
-        with penstock.WeightStream(name, window=window, device=args.device, framework='pt') as stream:
-            for layer in stream:
+        with penstock.WeightWindow(name, window=window, device=args.device, framework='pt') as weights:
+            for layer in weights:
                 for key, tensor in layer.items():
                     # The view is used by work that is queued; it must be done before the room is used again.
                     assert torch.equal(tensor, state[key]), f'{key} differs in turn {turn}'
@@ -132,10 +132,10 @@ def every_tensor_is_the_one_of_the_model():
 
 def read_all(device, **how):
     def run():
-        with penstock.WeightStream(name, window=window, device=device, framework='pt', **how) as stream:
-            for _ in stream:
+        with penstock.WeightWindow(name, window=window, device=device, framework='pt', **how) as weights:
+            for _ in weights:
                 pass
-            return stream.stats()
+            return weights.stats()
     return timed(run)
 
 
@@ -157,10 +157,10 @@ def WeightStream_into_host_and_device():
 def modules_run_as_the_plain_ones_do():
     with torch.no_grad():
         want = forward(plain, x)
-        with penstock.torch.stream_modules(empty, name, window=window, device=args.device) as streamed:
+        with penstock.torch.offload_modules(empty, name, window=window, device=args.device) as offloaded:
             apart = max(same(forward(empty, x), want) for _ in range(args.rounds))
             took = [timed(lambda: forward(empty, x))[0] for _ in range(args.rounds)]
-            s = streamed.stream.stats()
+            s = offloaded.window.stats()
     synchronize()
     bare = [timed(lambda: forward(plain, x))[0] for _ in range(args.rounds)]
     return (f'{said(apart)}; a pass in {statistics.median(took):.3f} s, {rate(took)} (in memory {statistics.median(bare):.4f} s), '
@@ -170,7 +170,7 @@ def modules_run_as_the_plain_ones_do():
 def gradients_are_those_of_the_plain_ones():
     a, b = (x.clone().requires_grad_() for _ in range(2))
     forward(plain, a).float().square().mean().backward()
-    with penstock.torch.stream_modules(empty, name, window=window, device=args.device):
+    with penstock.torch.offload_modules(empty, name, window=window, device=args.device):
         forward(empty, b).float().square().mean().backward()
     return said(same(a.grad, b.grad))
 
@@ -190,15 +190,15 @@ def gradients_of_weights_are_those_of_the_plain_ones():
         written += weight.nbytes
 
     with penstock.WeightUpdate(name) as new, \
-            penstock.torch.stream_modules(empty, name, window=window, device=args.device, on_grad=step):
+            penstock.torch.offload_modules(empty, name, window=window, device=args.device, on_grad=step):
         forward(empty, x).float().square().mean().backward()
     plain.requires_grad_(False)
     empty.requires_grad_(False)
     for p in plain.parameters():
         p.grad = None
     assert apart.keys() == state.keys() and written == total
-    with penstock.WeightStream(name, window=window, device=args.device, framework='pt') as stream:
-        assert all(torch.equal(tensor, -state[key]) for layer in stream for key, tensor in layer.items()), 'written'
+    with penstock.WeightWindow(name, window=window, device=args.device, framework='pt') as weights:
+        assert all(torch.equal(tensor, -state[key]) for layer in weights for key, tensor in layer.items()), 'written'
     return f'{said(max(apart.values()))}, {written / 1e9:.2f} GB written beside it'
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""penstock.torch.stream_modules(): modules that run with weights from storage."""
+"""penstock.torch.offload_modules(): modules that run with weights from storage."""
 import collections
 import functools
 import re
@@ -10,7 +10,7 @@ from typing import Any, Self
 import torch
 
 from ._frameworks import _NAMES
-from .weights import Layer, Weight, WeightStream
+from .weights import Layer, Weight, WeightWindow
 
 # What is told of a weight: the weight, its tensor in the window, its gradient.
 OnGrad = Callable[[Weight, Any, Any], object]
@@ -19,8 +19,8 @@ OnGrad = Callable[[Weight, Any, Any], object]
 class _Feed:
     """Layers one at a time, read ahead in the order in which modules run."""
 
-    def __init__(self, stream: WeightStream, layers: list[int]) -> None:
-        self.stream = stream
+    def __init__(self, window: WeightWindow, layers: list[int]) -> None:
+        self.window = window
         self._layers = layers
         self._expected: collections.deque[int] = collections.deque()
         self._held: tuple[int, Layer] | None = None
@@ -36,13 +36,13 @@ class _Feed:
             before = len(self._expected)
             to_come = range(i, -1, -1) if backward else range(i, len(self._layers))
             for j in to_come:  # one by one: of one call, what is in the window would come first
-                self.stream.want(self._layers[j])
+                self.window.want(self._layers[j])
             self._expected.extend(to_come)
         if before:
-            self.stream.skip(before)
+            self.window.skip(before)
         for _ in range(before + 1):
             self._expected.popleft()
-        layer = self.stream.next()
+        layer = self.window.next()
         assert layer is not None
         self._held = i, layer
         return layer
@@ -55,9 +55,9 @@ class _Feed:
     def close(self, stream_too: bool) -> None:
         self.give_back()
         if stream_too:
-            self.stream.close()
-        elif self._expected and not self.stream.closed:
-            self.stream.skip(len(self._expected))
+            self.window.close()
+        elif self._expected and not self.window.closed:
+            self.window.skip(len(self._expected))
             self._expected.clear()
 
 
@@ -78,7 +78,7 @@ class _Hook:
     def run(self, *args: Any, **kwargs: Any) -> Any:
         train = torch.is_grad_enabled() and any(p.requires_grad for p in self._module.parameters())
         if train and self._on_grad is None:
-            raise RuntimeError('gradients of weights that are streamed have no place: say on_grad=, call '
+            raise RuntimeError('gradients of weights that come from storage have no place: say on_grad=, call '
                                'requires_grad_(False) of the modules, or run them under torch.no_grad()')
         layer = self._feed.take(self._i, False)
         window = layer._window
@@ -150,18 +150,18 @@ def _slot(module: Any, name: str) -> tuple[dict[str, Any], str]:
     return (owner._parameters if key in owner._parameters else owner._buffers), key
 
 
-class StreamedModules:
+class OffloadedModules:
     """Modules that run with weights from storage, until remove()."""
 
-    def __init__(self, modules: Sequence[Any], stream: WeightStream, layers: list[int],
+    def __init__(self, modules: Sequence[Any], window: WeightWindow, layers: list[int],
                  names: list[dict[str, str]], on_grad: OnGrad | None, close: bool) -> None:
-        self.stream = stream
+        self.window = window
         self._close = close
-        self._feed = _Feed(stream, layers)
+        self._feed = _Feed(window, layers)
         self._hooks = [_Hook(self._feed, i, module, names[i], on_grad) for i, module in enumerate(modules)]
 
     def remove(self) -> None:
-        """The modules are as they were; a stream that was opened for them is closed."""
+        """The modules are as they were; a window that was opened for them is closed."""
         hooks, self._hooks = self._hooks, []
         for hook in hooks:
             hook.remove()
@@ -175,31 +175,31 @@ class StreamedModules:
         self.remove()
 
 
-def stream_modules(modules: Sequence[Any], source: Any, prefix: str | None, on_grad: OnGrad | None,
-                   options: dict[str, Any]) -> StreamedModules:
+def offload_modules(modules: Sequence[Any], source: Any, prefix: str | None, on_grad: OnGrad | None,
+                   options: dict[str, Any]) -> OffloadedModules:
     if not len(modules):
         raise ValueError('modules: there are none')
     if on_grad is not None and not hasattr(torch.Tensor, 'register_post_accumulate_grad_hook'):
         raise ValueError(f'on_grad: torch {torch.__version__} does not tell when a gradient is complete; 2.1 does')
-    given = isinstance(source, WeightStream)
+    given = isinstance(source, WeightWindow)
     if given and (not source.experts or options):
-        raise ValueError('source: a stream that is given is opened with experts=True, and with all '
+        raise ValueError('source: a window that is given is opened with experts=True, and with all '
                          'other options, too')
-    stream = source if given else WeightStream(source, experts=True, framework='pt', **options)
+    window = source if given else WeightWindow(source, experts=True, framework='pt', **options)
     try:
-        layers = _layers(stream, len(modules), prefix)
-        names = [_names(stream, layer, module) for layer, module in zip(layers, modules)]
-        return StreamedModules(modules, stream, layers, names, on_grad, not given)
+        layers = _layers(window, len(modules), prefix)
+        names = [_names(window, layer, module) for layer, module in zip(layers, modules)]
+        return OffloadedModules(modules, window, layers, names, on_grad, not given)
     except BaseException:
         if not given:
-            stream.close()
+            window.close()
         raise
 
 
-def _layers(stream: WeightStream, n: int, prefix: str | None) -> list[int]:
+def _layers(window: WeightWindow, n: int, prefix: str | None) -> list[int]:
     """The layers PREFIX.0 to PREFIX.(n - 1)."""
     found: dict[str, dict[int, int]] = {}
-    for i, name in enumerate(stream.names):
+    for i, name in enumerate(window.names):
         match = re.fullmatch(r'(?:(.*)\.)?(\d+)', name)
         if match:
             found.setdefault(match[1] or '', {})[int(match[2])] = i
@@ -213,10 +213,10 @@ def _layers(stream: WeightStream, n: int, prefix: str | None) -> list[int]:
     return [found[which][i] for i in range(n)]
 
 
-def _names(stream: WeightStream, layer: int, module: Any) -> dict[str, str]:
+def _names(window: WeightWindow, layer: int, module: Any) -> dict[str, str]:
     """The file's names of what a module has; every parameter must be there, as it is."""
-    start = stream.names[layer] + '.'
-    there = {w.name.removeprefix(start): w for w in stream.weights(layer)}
+    start = window.names[layer] + '.'
+    there = {w.name.removeprefix(start): w for w in window.weights(layer)}
     parts = list(module.named_modules())  # not named_parameters(), which has what is shared once
     parameters = {f'{path}.{key}'.lstrip('.'): p for path, part in parts
                   for key, p in part._parameters.items() if p is not None}

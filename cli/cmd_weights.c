@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* penstock stream: weights through a window, as a model larger than memory needs them. */
+/* penstock weights: weights through a window, as a model larger than memory needs them. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 #include "load/report/result/result.h"
 #include "load/weights/weights_job.h"
 
-struct stream_command {
+struct weights_command {
 	struct weights_job job;
 	bool dry_run;
 	struct penstock_s3_opts s3;
@@ -26,49 +26,50 @@ struct stream_command {
 	struct weights_result res;
 };
 
-static const struct cli_opt stream_opts[] = {
+static const struct cli_opt weights_opts[] = {
 	CLI_GROUP("What"),
-	CLI_U32(struct stream_command, job.batch, 'n', "batch", "N", "96", 1, 1u << 20,
+	CLI_U32(struct weights_command, job.batch, 'n', "batch", "N", "96", 1, 1u << 20,
 		"tokens that a step makes, one for each of so many sequences"),
-	CLI_DBL(struct stream_command, job.compute_ms, 'c', "compute-ms", "MS", "0", 0, 60000,
+	CLI_DBL(struct weights_command, job.compute_ms, 'c', "compute-ms", "MS", "0", 0, 60000,
 		"time that a group is held for"),
-	CLI_ENUM(struct stream_command, job.by, 0, "by", weights_by_words, "layer",
+	CLI_ENUM(struct weights_command, job.by, 0, "by", weights_by_words, "layer",
 		 "what is used at once, of a model on disk"),
-	CLI_STR(struct stream_command, job.experts, 0, "experts", "TRACE|zipf", NULL,
+	CLI_STR(struct weights_command, job.experts, 0, "experts", "TRACE|zipf", NULL,
 		"read the experts that tokens use: drawn by Zipf's law, or lines of a layer and "
 		"its experts"),
-	CLI_U32(struct stream_command, job.active, 0, "active", "N", NULL, 1, 64,
+	CLI_U32(struct weights_command, job.active, 0, "active", "N", NULL, 1, 64,
 		"experts of a token and layer, with zipf; default: as the model has them, or 2"),
-	CLI_FLAG(struct stream_command, job.ahead, 0, "ahead",
+	CLI_FLAG(struct weights_command, job.ahead, 0, "ahead",
 		 "with --experts: read those of the next layer beside this one's use"),
-	CLI_DBL(struct stream_command, job.sec, 0, "time", "SEC", "12", 0.1, 86400,
+	CLI_DBL(struct weights_command, job.sec, 0, "time", "SEC", "12", 0.1, 86400,
 		"to measure for, in turns with the limit"),
-	CLI_U64(struct stream_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX,
+	CLI_U64(struct weights_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX,
 		"of what is drawn"),
 	CLI_GROUP("A model that is known by its shape"),
-	CLI_PLACE(struct stream_command, job.folder, 'f', "folder", "FOLDER", ".",
+	CLI_PLACE(struct weights_command, job.folder, 'f', "folder", "FOLDER", ".",
 		  "where its file is made: in a new folder in this one, removed at the end"),
-	CLI_SIZE(struct stream_command, job.size, 's', "size", "BYTES", "4G", 1, 1ull << 50,
+	CLI_SIZE(struct weights_command, job.size, 's', "size", "BYTES", "4G", 1, 1ull << 50,
 		 "of that file, whose blocks are read again and again"),
-	CLI_U32(struct stream_command, job.bits, 0, "bits", "N", NULL, 1, 64,
+	CLI_U32(struct weights_command, job.bits, 0, "bits", "N", NULL, 1, 64,
 		"of a parameter; default: as it is published"),
 	CLI_GROUP("How"),
-	CLI_SIZE(struct stream_command, job.window, 'w', "window", "BYTES", "2G", 1u << 20,
+	CLI_SIZE(struct weights_command, job.window, 'w', "window", "BYTES", "2G", 1u << 20,
 		 1ull << 50, "memory that the weights pass through"),
-	CLI_FLAG(struct stream_command, job.gpu, 0, "gpu", "the window is memory of a GPU"),
-	CLI_U32(struct stream_command, job.device, 0, "device", "ID", "0", 0, 1024, "which GPU"),
-	CLI_TABLE(struct stream_command, job.opts, struct penstock_opts, cli_engine_opts),
+	CLI_FLAG(struct weights_command, job.gpu, 0, "gpu", "the window is memory of a GPU"),
+	CLI_U32(struct weights_command, job.device, 0, "device", "ID", "0", 0, 1024, "which GPU"),
+	CLI_TABLE(struct weights_command, job.opts, struct penstock_opts, cli_engine_opts),
 	CLI_GROUP("Object stores"),
-	CLI_TABLE(struct stream_command, s3, struct penstock_s3_opts, cli_s3_opts),
+	CLI_TABLE(struct weights_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Yardsticks"),
-	CLI_LIMIT(struct stream_command, job.limit, job.measure_limit),
+	CLI_LIMIT(struct weights_command, job.limit, job.measure_limit),
 	CLI_GROUP("Output"),
-	CLI_DRY_RUN(struct stream_command, dry_run, .quiet = true),
-	CLI_TABLE(struct stream_command, files, struct cli_result_args, cli_result_opts),
+	CLI_DRY_RUN(struct weights_command, dry_run, .quiet = true),
+	CLI_TABLE(struct weights_command, files, struct cli_result_args, cli_result_opts),
 	CLI_END,
 };
 
-static int stream_build(struct stream_command *c, int argc, char **argv, struct weights_plan *plan)
+static int weights_build(struct weights_command *c, int argc, char **argv,
+			 struct weights_plan *plan)
 {
 	const struct cli_pair pairs[] = {
 		{c->job.limit && !c->job.measure_limit, "--limit and --no-limit"},
@@ -77,33 +78,33 @@ static int stream_build(struct stream_command *c, int argc, char **argv, struct 
 	int r;
 
 	if (argc != 1)
-		return cli_usage(&cmd_stream,
+		return cli_usage(&cmd_weights,
 				 "name one MODEL: a file, a folder, or the name of a shape");
 	c->job.model = argv[0];
-	r = cli_exclude(&cmd_stream, pairs, ARRAY_SIZE(pairs));
+	r = cli_exclude(&cmd_weights, pairs, ARRAY_SIZE(pairs));
 	if (r == CLI_OK && c->job.ahead && !c->job.experts)
-		r = cli_usage(&cmd_stream, "--ahead is about experts: it needs --experts");
+		r = cli_usage(&cmd_weights, "--ahead is about experts: it needs --experts");
 	if (r == CLI_OK)
-		r = cli_opts_check(&c->job.opts, &cmd_stream);
+		r = cli_opts_check(&c->job.opts, &cmd_weights);
 	if (r == CLI_OK)
-		r = cli_s3_for(&c->job.opts.s3, &c->s3, (const char *const *)argv, 1, &cmd_stream);
+		r = cli_s3_for(&c->job.opts.s3, &c->s3, (const char *const *)argv, 1, &cmd_weights);
 	if (r != CLI_OK)
 		return r;
-	c->settings = cli_settings(&cmd_stream, c);
+	c->settings = cli_settings(&cmd_weights, c);
 	r = weights_look(&c->job, plan, &err);
-	return r < 0 ? cli_refuse(&cmd_stream, r, err.msg) : CLI_OK;
+	return r < 0 ? cli_refuse(&cmd_weights, r, err.msg) : CLI_OK;
 }
 
-static void stream_progress(void *arg, uint64_t done, uint64_t total)
+static void weights_progress(void *arg, uint64_t done, uint64_t total)
 {
-	struct stream_command *c = arg;
+	struct weights_command *c = arg;
 
 	cli_progress_show(&c->progress, 0, "Stream:", done, total);
 }
 
-static int stream_tell(void *args, struct result *r)
+static int weights_tell(void *args, struct result *r)
 {
-	struct stream_command *c = args;
+	struct weights_command *c = args;
 	const struct weights_result *res = &c->res;
 	struct result_target target = {
 		.folder = res->plan.shape ? c->job.folder : c->job.model,
@@ -115,7 +116,7 @@ static int stream_tell(void *args, struct result *r)
 	r->settings = json_incref(c->settings);
 	r->series = &res->series;
 	r->nr_series = 1;
-	r->stream = weights_report_json(&c->job, res);
+	r->weights = weights_report_json(&c->job, res);
 	r->bytes_written = res->made;
 	result_finish(r);
 	if (c->out.text)
@@ -125,12 +126,12 @@ static int stream_tell(void *args, struct result *r)
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int stream_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int weights_do(void *args, struct cli_end *end, struct penstock_err *err)
 {
-	struct stream_command *c = args;
+	struct weights_command *c = args;
 	int r;
 
-	c->job.progress = isatty(STDERR_FILENO) ? stream_progress : NULL;
+	c->job.progress = isatty(STDERR_FILENO) ? weights_progress : NULL;
 	c->job.arg = c;
 	r = weights_run(&c->job, &c->res, err);
 	end->tell = c->res.ran;
@@ -138,19 +139,20 @@ static int stream_do(void *args, struct cli_end *end, struct penstock_err *err)
 	return r;
 }
 
-static int stream_main(void *args, int argc, char **argv)
+static int weights_main(void *args, int argc, char **argv)
 {
-	struct stream_command *c = args;
+	struct weights_command *c = args;
 	struct weights_plan plan;
 	int r;
 
 	c->job.stop = cli_stop_catch();
-	r = stream_build(c, argc, argv, &plan);
+	r = weights_build(c, argc, argv, &plan);
 	if (r == CLI_OK && c->dry_run) {
 		weights_report_plan(stdout, &c->job, &plan);
 	} else if (r == CLI_OK) {
-		r = cli_measure(&(struct cli_measure){&cmd_stream, &c->out, &c->files, &c->progress,
-						      c->job.stop, stream_do, stream_tell},
+		r = cli_measure(&(struct cli_measure){&cmd_weights, &c->out, &c->files,
+						      &c->progress, c->job.stop, weights_do,
+						      weights_tell},
 				c);
 	}
 	weights_result_fini(&c->res);
@@ -159,16 +161,16 @@ static int stream_main(void *args, int argc, char **argv)
 	return r;
 }
 
-const struct cli_cmd cmd_stream = {
-	.name = "stream",
-	.summary = "weights larger than memory, streamed: the bound and what is reached",
+const struct cli_cmd cmd_weights = {
+	.name = "weights",
+	.summary = "weights larger than memory: the bound, and what is reached",
 	.usage = "MODEL",
 	.operands = "i",
 	.notes = "MODEL is a file or folder of safetensors or GGUF, s3://BUCKET/PREFIX/\n"
 		 "or an object of such, a swap folder of\n"
 		 "DeepSpeed, or a shape: llama-8b, llama-70b, llama-405b, bloom-176b,\n"
 		 "mixtral-8x7b, mixtral-8x22b, deepseek-v3.\n",
-	.opts = stream_opts,
-	.args_size = sizeof(struct stream_command),
-	.run = stream_main,
+	.opts = weights_opts,
+	.args_size = sizeof(struct weights_command),
+	.run = weights_main,
 };

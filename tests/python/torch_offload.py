@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""penstock.WeightStream with tensors, and penstock.torch.stream_modules."""
+"""penstock.WeightWindow with tensors, and penstock.torch.offload_modules."""
 import gc
 import sys
 import weakref
@@ -70,9 +70,9 @@ def tensors_are_views_with_dtype_and_shape():
         ('e', torch.empty(0, 3)), ('f', torch.tensor(2.5)))}
     name = path('m.safetensors')
     penstock.safetensors.save_file(tensors, name)
-    with penstock.WeightStream(name) as stream:
+    with penstock.WeightWindow(name) as window:
         seen = 0
-        for layer in stream:
+        for layer in window:
             for key, tensor in layer.items():
                 want = tensors[key]
                 assert tensor.dtype == want.dtype and torch.equal(tensor, want), key
@@ -80,8 +80,8 @@ def tensors_are_views_with_dtype_and_shape():
             a, b = layer[f'{layer.name}.a'], layer._window
             assert b.data_ptr() <= a.data_ptr() < b.data_ptr() + b.numel() and not a.requires_grad
         assert seen == len(tensors)
-    with penstock.WeightStream(name, framework='bytes') as stream:
-        assert isinstance(next(stream)['l.0.a'], memoryview)
+    with penstock.WeightWindow(name, framework='bytes') as window:
+        assert isinstance(next(window)['l.0.a'], memoryview)
 
 
 @case
@@ -91,16 +91,16 @@ def a_tensor_where_none_can_begin_is_a_copy():
     with open(name, 'wb') as f:
         f.write(len(head).to_bytes(8, 'little') + head + bytes(want.numpy().tobytes()))
     assert (8 + len(head)) % 4
-    with penstock.WeightStream(name) as stream:
-        assert torch.equal(next(stream)['a'], want)
+    with penstock.WeightWindow(name) as window:
+        assert torch.equal(next(window)['a'], want)
 
 
 @case
 def devices_that_are_not_there_are_refused():
     _, name, _ = model()
     if not torch.cuda.is_available():
-        assert 'cuda:0' in str(raises(ValueError, penstock.WeightStream, name, device='cuda:0'))
-    raises(ValueError, penstock.WeightStream, name, device='meta')
+        assert 'cuda:0' in str(raises(ValueError, penstock.WeightWindow, name, device='cuda:0'))
+    raises(ValueError, penstock.WeightWindow, name, device='meta')
 
 
 @case
@@ -109,25 +109,25 @@ def modules_run_with_weights_from_storage():
     x = torch.randn(3, WIDTH)
     with torch.no_grad():
         want = forward(full, x, gain=2)
-        with penstock.torch.stream_modules(empty, name, window='128KiB') as streamed:
+        with penstock.torch.offload_modules(empty, name, window='128KiB') as offloaded:
             for _ in range(3):
                 assert torch.equal(forward(empty, x, gain=2), want)
                 assert all(p.device.type == 'meta' for p in empty.parameters())
-            assert streamed.stream.stats()['groups'] == 3 * N and streamed._feed._held is None
+            assert offloaded.window.stats()['groups'] == 3 * N and offloaded._feed._held is None
             assert torch.equal(empty[3](x), full[3](x))  # in any order
             assert torch.equal(empty[1](x), full[1](x))
             assert torch.equal(forward(empty, x, gain=2), want)
-        assert is_as_before(empty) and streamed.stream.closed
+        assert is_as_before(empty) and offloaded.window.closed
 
 
 @case
 def a_model_that_fits_is_read_once():
     full, name, empty = model()
     x = torch.randn(3, WIDTH)
-    with torch.no_grad(), penstock.torch.stream_modules(empty, name) as streamed:
+    with torch.no_grad(), penstock.torch.offload_modules(empty, name) as offloaded:
         for _ in range(4):
             forward(empty, x)
-        stats = streamed.stream.stats()
+        stats = offloaded.window.stats()
         assert stats['misses'] <= N and stats['hits'] >= 3 * N, stats
 
 
@@ -138,7 +138,7 @@ def gradients_of_inputs_are_computed():
     forward(full, x).square().sum().backward()
     want = x.grad
     for window in '128KiB', None:
-        with penstock.torch.stream_modules(empty, name, window=window) as streamed:
+        with penstock.torch.offload_modules(empty, name, window=window) as offloaded:
             for _ in range(2):
                 x.grad = None
                 y = forward(empty, x).square().sum()
@@ -146,7 +146,7 @@ def gradients_of_inputs_are_computed():
                     forward(empty, torch.randn(1, WIDTH))  # the window has other things by now
                 y.backward()
                 assert torch.equal(x.grad, want)
-            assert streamed.stream.stats()['groups'] >= 5 * N  # layers were read again
+            assert offloaded.window.stats()['groups'] >= 5 * N  # layers were read again
         assert is_as_before(empty)
 
 
@@ -154,7 +154,7 @@ def gradients_of_inputs_are_computed():
 def gradients_without_a_place_are_refused():
     full, name, empty = model()
     empty.requires_grad_(True)
-    with penstock.torch.stream_modules(empty, name):
+    with penstock.torch.offload_modules(empty, name):
         e = raises(RuntimeError, forward, empty, torch.ones(1, WIDTH))
         assert 'requires_grad_(False)' in str(e) and 'on_grad' in str(e)
         with torch.no_grad():
@@ -191,7 +191,7 @@ def gradients_of_weights_are_told_once_each(window):
         assert torch.equal(tensor, full.get_parameter(weight.name.removeprefix('model.layers.')))
         got[weight.name] = grad.clone()
 
-    with penstock.torch.stream_modules(empty, name, window=window, on_grad=keep):
+    with penstock.torch.offload_modules(empty, name, window=window, on_grad=keep):
         loss(empty, x).backward()
     assert got.keys() == want.keys() and all(torch.equal(got[n], want[n]) for n in want)
     assert is_as_before(empty) and all(p.grad is None for p in empty.parameters())
@@ -207,7 +207,7 @@ def weights_in_storage_are_trained(window):
 
     for i in range(4):
         x = torch.randn(3, WIDTH)
-        with penstock.WeightUpdate(name) as new, penstock.torch.stream_modules(empty, name, window=window, on_grad=step):
+        with penstock.WeightUpdate(name) as new, penstock.torch.offload_modules(empty, name, window=window, on_grad=step):
             want, got = loss(full, x), loss(empty, x)
             want.backward()
             got.backward()
@@ -230,7 +230,7 @@ def an_exception_in_on_grad_ends_backward_and_nothing_else():
     def fails(weight, tensor, grad):
         raise ArithmeticError('as asked')
 
-    with penstock.torch.stream_modules(empty, name, window='128KiB', on_grad=fails):
+    with penstock.torch.offload_modules(empty, name, window='128KiB', on_grad=fails):
         for _ in range(20):
             raises(ArithmeticError, loss(empty, x).backward)
             assert torch.equal(loss(empty, x), loss(full, x))
@@ -241,7 +241,7 @@ def an_exception_in_on_grad_ends_backward_and_nothing_else():
 def an_exception_in_a_module_leaves_nothing_behind():
     full, name, empty = model()
     x = torch.randn(3, WIDTH)
-    with penstock.torch.stream_modules(empty, name, window='128KiB'):
+    with penstock.torch.offload_modules(empty, name, window='128KiB'):
         for _ in range(20):  # would fill the window if layers were not given back
             empty[2].fails = True
             raises(ArithmeticError, forward, empty, x)
@@ -257,15 +257,15 @@ def what_does_not_fit_is_named():
     full, name, empty = model()
 
     def why(*args, **how):
-        return str(raises(ValueError, penstock.torch.stream_modules, *args, **how))
+        return str(raises(ValueError, penstock.torch.offload_modules, *args, **how))
 
     assert 'model.layers.0.up.weight' in why(blocks(device='meta', dtype=torch.float16), name)
     assert 'model.layers.0.weight' in why([torch.nn.Linear(3, 3)], name)
     assert '0 to 5' in why([*empty, *empty[:1]], name)
     assert 'other' in why(empty, name, prefix='other')
     assert 'none' in why([], name)
-    with penstock.WeightStream(name) as stream:
-        assert 'experts' in why(empty, stream)
+    with penstock.WeightWindow(name) as window:
+        assert 'experts' in why(empty, window)
     assert is_as_before(empty)
 
 
@@ -273,14 +273,14 @@ def what_does_not_fit_is_named():
 def a_stream_that_is_given_stays_open():
     full, name, empty = model()
     x = torch.randn(2, WIDTH)
-    with penstock.WeightStream(name, experts=True) as stream, torch.no_grad():
+    with penstock.WeightWindow(name, experts=True) as window, torch.no_grad():
         for _ in range(2):
-            handle = penstock.torch.stream_modules(empty, stream, prefix='model.layers')
+            handle = penstock.torch.offload_modules(empty, window, prefix='model.layers')
             assert torch.equal(empty[0](x), full[0](x))  # the rest is wanted, and never taken
             handle.remove()
             handle.remove()
-            assert is_as_before(empty) and not stream.closed
-        assert stream.next() is None
+            assert is_as_before(empty) and not window.closed
+        assert window.next() is None
 
 
 @case
@@ -297,9 +297,9 @@ def hooks_leak_nothing():
         count += 1
 
     def once():
-        handle = penstock.torch.stream_modules(empty, name, window='128KiB', on_grad=told if train else None)
+        handle = penstock.torch.offload_modules(empty, name, window='128KiB', on_grad=told if train else None)
         forward(empty, x).sum().backward()
-        window = weakref.ref(handle.stream)
+        window = weakref.ref(handle.window)
         handle.remove()
         return window
 
