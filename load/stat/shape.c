@@ -21,7 +21,7 @@
  * fall into the valley or onto the lower peak would fall into the valley at least
  * as often as its share of the width of both; it has to be emptier than that.  The
  * places are chosen by the same values, so the chance of a false alarm is larger
- * than MAX_CHANCE; tests/unit/stat.c counts that it stays below 2 %.
+ * than MAX_CHANCE; tests/unit/load/stat/stat.c counts that it stays below 2 %.
  *
  * Of several such cuts the one least likely by chance is reported.
  */

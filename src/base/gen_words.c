@@ -6,7 +6,7 @@
  * units are good at, a product of 32 by 32 bits: x ^= x >> s, then the low half is multiplied
  * and the high half added to the product's without carry.  Each round can be undone, so no two
  * inputs give the same word; with these shifts every bit of the input changes every bit of
- * the output with a chance of one half (tests/unit/gen.c looks).
+ * the output with a chance of one half (tests/unit/src/base/gen.c looks).
  */
 #include <endian.h>
 #include <string.h>

@@ -12,8 +12,8 @@
  * The word is exchanged where a store would do by the language: emulators let the load behind a
  * store go ahead (qemu 7.2, of aarch64 on x86-64), and then neither sees the other.
  *
- * tests/unit/hand.c makes every atomic access a change of threads and goes through all orders,
- * tests/unit/hand_rule.c lets two threads meet.
+ * tests/unit/src/core/hand.c makes every atomic access a change of threads and goes through all
+ * orders, tests/unit/src/core/hand_rule.c lets two threads meet.
  */
 #include <stdatomic.h>
 #include <stdbool.h>

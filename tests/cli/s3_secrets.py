@@ -98,7 +98,7 @@ def container(secret):
     return {'AWS_CONTAINER_CREDENTIALS_FULL_URI': f'{KEYS}/keys', 'AWS_CONTAINER_AUTHORIZATION_TOKEN': MARK + 'authorization'}
 
 
-# Instance metadata have an address that no test can have: tests/unit/cred.c is their test.
+# Instance metadata have an address that no test can have: tests/unit/src/object/cred.c is their test.
 SOURCES = (environment, shared_file, program, web_identity, container)
 
 

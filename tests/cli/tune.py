@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`penstock tune`, from outside: what it prints, writes, refuses and leaves behind.  tune.py PENSTOCK ROOT
 
-Whether it finds the best settings is tests/unit/tune_race.c and tests/perf/tune.py.
+Whether it finds the best settings is tests/unit/load/jobs/tune_race.c and tests/perf/tune.py.
 """
 import os
 import sys

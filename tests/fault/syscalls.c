@@ -149,9 +149,9 @@ static const char *const harmless[] = {
 };
 
 /*
- * These fail, but not here: programs that give keys and text in memory for requests (unit-cred,
- * unit-object_*, fault-object), folders of models (unit-weights_model), names of striped files
- * (unit-stripe).
+ * These fail, but not here: programs that give keys and text in memory for requests
+ * (unit-src-object-cred, unit-src-object-*, fault-object), folders of models
+ * (unit-src-weights-model), names of striped files (unit-src-file-stripe).
  */
 static const char *const elsewhere[] = {
 	"ferror",

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Heaps, the queue by level of service, and the conversation manager. */
-#include "load/model/kv_queue.h"
 #include "base/random.h"
 #include "common/kvparams.h"
 #include "common/t.h"
 #include "load/model/kv_conv.h"
+#include "load/model/kv_queue.h"
 
 #define MANY 1000u
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The other formats as they are read, whole and broken; and which is which. */
-#include "tests/unit/trace_kit.h"
+#include "tests/unit/load/trace/trace_kit.h"
 
 /* ----------------------------------------------------------------- mooncake */
 

@@ -10,7 +10,7 @@
  */
 #include <pthread.h>
 
-#include "orders.h"
+#include "tests/unit/src/core/orders.h"
 
 /* A lock is taken or not, a condition is signalled or not. */
 static bool is_set(void *flag)

@@ -6,7 +6,7 @@
  * interruptions of three.  A wake-up that is lost shows as a state in which nobody can
  * go on; an operation that is lost or taken twice shows in the counts.
  */
-#include "orders.h"
+#include "tests/unit/src/core/orders.h"
 
 #include "core/hand.h"
 

@@ -2,7 +2,7 @@
 /*
  * Operations on their way to a queue, in its engine and back: in every order there is, see waits.h.
  */
-#include "waits.h"
+#include "tests/unit/src/core/waits.h"
 
 static struct penstock_req *engine_has, *engine_keeps;
 static struct penstock_file file;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Documents, their chunks, retrieval, and the requests that come of them. */
-#include "load/model/kv_rag.h"
 #include "common/kvparams.h"
 #include "common/t.h"
 #include "load/model/kv_load_draw.h"
+#include "load/model/kv_rag.h"
 
 static struct kv_rag rag;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kv traces as they are read, whole and broken, plain and compressed. */
 #include "base/random.h"
-#include "tests/unit/trace_kit.h"
+#include "tests/unit/load/trace/trace_kit.h"
 
 /* ---------------------------------------------------------------------- kv */
 

@@ -3,7 +3,7 @@
  * Who waits for operations, or cancels them, while they are finished: in every order there is, see
  * waits.h.
  */
-#include "waits.h"
+#include "tests/unit/src/core/waits.h"
 
 static struct penstock_done got[ORDERS_THREADS][OPS];
 static int cancelled;

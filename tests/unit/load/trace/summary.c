@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is in a trace: reuse against a simple model, sampling against the truth, sums. */
-#include "tests/common/t.h"
+#include "load/trace/summary.h"
 #include "base/keyhash.h"
 #include "base/random.h"
-#include "load/trace/summary.h"
+#include "tests/common/t.h"
 
 /* --------------------------------------------- reuse, and a model that is slow but simple */
 
