@@ -3,7 +3,7 @@
 #define PENSTOCK_TESTS_GPU_CUFILE_H
 
 /* The fixture of the tests of the cuFile engine, on top of that of the ring. */
-#include "tests/gpu/ring.h"
+#include "tests/gpu/fixture.h"
 #include "tests/gpu/standin/cufile.h"
 
 extern struct standin_cufile *cf; /* the stand-in's control */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the test programs of device memory share: see ring.h. */
-#include "tests/gpu/ring.h"
+#include "tests/gpu/fixture.h"
 
 const char *rg_engine = "threads";
 bool rg_faulty;

@@ -9,7 +9,7 @@
  * of that side it is host memory: none of it in the first case, more in each one that follows.
  */
 #include "tests/common/modelcases.h"
-#include "tests/gpu/ring.h"
+#include "tests/gpu/fixture.h"
 
 static unsigned nr_calls, host_share; /* of pieces, in quarters */
 static CUdeviceptr memory;

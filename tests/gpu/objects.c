@@ -5,7 +5,7 @@
  *	objects ENGINE PYTHON SERVER.PY
  */
 #include "tests/common/s3kit.h"
-#include "tests/gpu/ring.h"
+#include "tests/gpu/fixture.h"
 
 static struct penstock_s3 *client;
 

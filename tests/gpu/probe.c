@@ -3,7 +3,7 @@
 #include <penstock/gpu.h>
 #include <penstock/probe.h>
 
-#include "tests/gpu/ring.h"
+#include "tests/gpu/fixture.h"
 
 static void memory_is_handed_out_and_copied(void)
 {

@@ -2,7 +2,7 @@
 /* Weights read into device memory: content, order behind the user's streams, what is left. */
 #include <penstock/weights.h>
 
-#include "tests/gpu/ring.h"
+#include "tests/gpu/fixture.h"
 
 enum { GROUPS = 9, EACH = 700001, SEED = 12 };
 

@@ -7,7 +7,7 @@
  * The driver is a stand-in (standin/standin.h).  The cases stand in one file per group;
  * here is the table, and in fixture.c what they share.
  */
-#include "tests/gpu/ring.h"
+#include "tests/gpu/fixture.h"
 
 int main(int argc, char **argv)
 {

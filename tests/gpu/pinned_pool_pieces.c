@@ -2,7 +2,7 @@
 /* Pieces of the ring, taken by hand from the queues of a handle that has nothing to do. */
 #include "core/core.h"
 #include "core/queue.h"
-#include "tests/gpu/ring.h"
+#include "tests/gpu/fixture.h"
 
 enum { SEED = 61, LARGEST = RING_PIECE };
 
