@@ -96,7 +96,7 @@ static const struct cli_opt io_opts[] = {
 		 "find that out with plain threads of pread or pwrite; takes 1.5 s"),
 	CLI_GROUP("For scripts written for ds_io"),
 	CLI_FLAG(struct io_command, slow_bounce_buffer, 0, "slow_bounce_buffer",
-		 "ignored: there is one way through the host, the ring", .quiet = true),
+		 "ignored: there is one way through the host, the pinned pool", .quiet = true),
 	CLI_FLAG(struct io_command, accelerator_pin, 0, "use_accelerator_pin_memory",
 		 "ignored: see --memory and --lock", .quiet = true),
 	CLI_GROUP("Output"),
@@ -153,7 +153,7 @@ static int io_check_options(const struct io_command *c)
 		return cli_usage(&cmd_io, "--shared needs one --folder, which all ranks can reach");
 	if (r == CLI_OK && c->slow_bounce_buffer)
 		cli_note(&cmd_io, "--slow_bounce_buffer is ignored: there is one way through the "
-				  "host, the ring");
+				  "host, the pinned pool");
 	if (r == CLI_OK && c->accelerator_pin)
 		cli_note(&cmd_io,
 			 "--use_accelerator_pin_memory is ignored: see --memory and --lock");

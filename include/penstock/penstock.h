@@ -185,8 +185,8 @@ PENSTOCK_API int penstock_get_bounds(const char *field, struct penstock_bounds *
  *
  * Reading: any range, in blocks of the client's part size (8 MiB) unless opts.block is set, all in
  * flight together with what else the handle does.  Bytes go from the transport's buffer to the
- * caller's memory, of a device through the ring.  All of them are those of the object that was
- * there at open; one that is replaced is -ESTALE.  No I/O thread waits for the network.
+ * caller's memory, of a device through the pinned pool.  All of them are those of the object that
+ * was there at open; one that is replaced is -ESTALE.  No I/O thread waits for the network.
  *
  * Writing: a new object as a whole, O_WRONLY with O_TRUNC, or with O_EXCL where there must be none
  * yet.  Operations are submitted in the order of their offsets, without gaps; they may all be in
@@ -323,7 +323,7 @@ struct penstock_op {
 #define PENSTOCK_DONE_BOUNCED  0x8u  /* some bytes went through an aligned bounce buffer */
 #define PENSTOCK_DONE_RETRIED  0x10u /* some blocks had to be submitted again */
 #define PENSTOCK_DONE_INLINE   0x20u /* done by the calling thread, without a queue */
-#define PENSTOCK_DONE_RING     0x40u /* device memory: through the ring of pinned memory */
+#define PENSTOCK_DONE_RING     0x40u /* device memory: through the pinned pool */
 #define PENSTOCK_DONE_CUFILE   0x80u /* device memory: by cuFile, past the host's memory (GDS) */
 #define PENSTOCK_DONE_CUFILE_COMPAT \
 	0x100u /* device memory: by cuFile in its compatibility mode, through host memory */
@@ -483,7 +483,7 @@ PENSTOCK_API void penstock_mem_free(void *addr, uint64_t len);
 #define PENSTOCK_FELL_NO_PREALLOC  0x10u /* file system cannot preallocate */
 #define PENSTOCK_FELL_ENGINE       0x20u /* a better engine was refused when the handle was opened */
 #define PENSTOCK_FELL_BLOCKING     0x40u /* one block at a time: the engine is not safe there */
-#define PENSTOCK_FELL_CUFILE       0x80u /* cuFile refused: ring of pinned memory used */
+#define PENSTOCK_FELL_CUFILE       0x80u /* cuFile refused: the pinned pool was used */
 
 struct penstock_stats {
 	uint32_t size;    /* sizeof(struct penstock_stats), set by the caller */
@@ -507,9 +507,9 @@ struct penstock_stats {
 	uint64_t submit_calls;  /* calls of the engine's submit */
 	uint64_t wakeups;       /* times a sleeping I/O thread had to be woken */
 	uint64_t cpu_ns;        /* CPU time of the handle's I/O threads */
-	uint64_t blocks_ring;   /* of blocks: device memory, through the ring of pinned memory */
+	uint64_t blocks_ring;   /* of blocks: device memory, through the pinned pool */
 	uint64_t blocks_cufile; /* of blocks: device memory, by cuFile */
-	uint64_t ring_bytes;    /* size of that ring; 0 until device memory is first met */
+	uint64_t ring_bytes;    /* of the pinned pool; 0 until device memory is first met */
 	uint64_t inline_bytes;  /* a blocking transfer up to this is done by the calling thread */
 	uint64_t flight_bytes;  /* most bytes in flight per I/O thread, but for one block;
 				   0: as many as depth allows */

@@ -220,8 +220,8 @@ static int start_other(struct penstock_io *io, struct queue *q, struct block *b,
 		COUNT(c, bounced, 1);
 	} else if (b->mode == BLOCK_DEVICE) {
 		b->flags |= PENSTOCK_DONE_RING;
-		COUNT(c, ring, 1);
-		b->req.buf_slot = ring_slot(q);
+		COUNT(c, pinned, 1);
+		b->req.buf_slot = pinned_pool_slot(q);
 	} else if (b->mode == BLOCK_CUFILE) {
 		COUNT(c, cufile, 1);
 		b->req.buf_slot = find_buf_slot(q, b);

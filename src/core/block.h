@@ -16,7 +16,7 @@ enum block_mode {
 	BLOCK_STRAIGHT, /* file <-> caller's memory */
 	BLOCK_LIST,     /* file <-> several segments of it, whole ones */
 	BLOCK_BOUNCE,   /* file <-> aligned bounce <-> caller's memory */
-	BLOCK_DEVICE,   /* file <-> piece of the ring <-> device memory, see device.c */
+	BLOCK_DEVICE,   /* file <-> piece of the pinned pool <-> device memory, see device.c */
 	BLOCK_CUFILE,   /* file <-> device memory, by an engine that takes it */
 	BLOCK_COPY,     /* device memory <-> memory, without a file */
 	BLOCK_SYNC,     /* fsync, fdatasync */
@@ -37,8 +37,8 @@ struct block {
 	/* zero when it is planned, up to @data */
 	uint64_t moved;    /* of @len, done */
 	struct held *held; /* where it is counted; NULL: not of a striped file */
-	void *bounce;      /* or a piece of the ring */
-	uint32_t skip;     /* bounce, ring: bytes before the wanted ones */
+	void *bounce;      /* or a piece of the pinned pool */
+	uint32_t skip;     /* bounce, pinned pool: bytes before the wanted ones */
 	unsigned tries;
 	uint32_t flags; /* PENSTOCK_DONE_* */
 	int code;       /* 0 or -errno */

@@ -19,7 +19,8 @@
  *    finished, it is on the pile or the list of its port.
  *  - struct block: belongs to the thread that runs it.
  *
- * Locks are taken in this order: a port's (of several ports, by index), io->lock, the ring's.
+ * Locks are taken in this order: a port's (of several ports, by index), io->lock, the pinned
+ * pool's.
  *
  * Life of an operation: op_prepare() checks it and resolves the file; it is put on the
  * pile of a queue, or, when it is large, on the list that all share; queues take blocks from
@@ -65,7 +66,7 @@ struct region {
 struct counters {
 	atomic_uint_fast64_t ops, ops_failed, bytes_read, bytes_written;
 	/* of blocks: each is one of the first three */
-	atomic_uint_fast64_t direct, buffered, objects, bounced, inlined, fixed, ring, cufile;
+	atomic_uint_fast64_t direct, buffered, objects, bounced, inlined, fixed, pinned, cufile;
 	atomic_uint_fast64_t resubmissions, preallocations, submit_calls, wakeups;
 	bool many; /* writers */
 };
@@ -87,17 +88,17 @@ static inline void count_own(atomic_uint_fast64_t *count, uint64_t n)
 			      memory_order_relaxed);
 }
 
-/* Pinned memory for transfers of device memory, see ring.c. */
-struct ring {
-	pthread_mutex_t making;     /* it takes long: once, and not under the other one */
-	pthread_mutex_t lock;       /* pieces and waiters; may be taken under io->lock */
+/* Pinned memory for transfers of device memory, see pinned_pool.c. */
+struct pinned_pool {
+	pthread_mutex_t make_lock;  /* it takes long: once, and not under the other one */
+	pthread_mutex_t lock;       /* pieces and waiting queues; may be taken under io->lock */
 	atomic_uint_fast64_t bytes; /* 0: not made yet */
 	struct penstock_area area;
-	struct ring_page *pages;
+	struct pinned_page *pages;
 	uint32_t *lists; /* of free pieces, by order */
 	int slot;        /* with the engines, -1: none */
 	void *bank;      /* that has it in this slot, or NULL */
-	struct queue *waiters, **waiters_tail;
+	struct queue *waiting, **waiting_tail;
 };
 
 struct penstock_io {
@@ -152,7 +153,7 @@ struct penstock_io {
 	void *bank;                  /* the engine's, where it pins memory once for all queues */
 	bool bank_tried;
 	struct penstock_gpus gpus;
-	struct ring ring;
+	struct pinned_pool pinned_pool;
 
 	/* by the first queue's thread: how many it takes, see pace.h */
 	struct pace pace;

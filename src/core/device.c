@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks of device memory.  A read is I/O into a piece of the ring, then a copy to the
+ * Blocks of device memory.  A read is I/O into a piece of the pinned pool, then a copy to the
  * device; a write is a copy from the device, then I/O.  Copies are queued in lanes, of
  * which a queue has several per device and direction: one for what may run at once, and a
  * few for what has to wait for streams of the user's, which may take long, so that nobody
@@ -355,9 +355,9 @@ int device_stage(struct queue *q, struct block *b)
 		return 1;
 	}
 	if (!r)
-		r = ring_make(q->io, &b->fault);
+		r = pinned_pool_make(q->io, &b->fault);
 	if (!r && !b->bounce)
-		r = ring_get(q, piece_len(b), &b->bounce);
+		r = pinned_pool_get(q, piece_len(b), &b->bounce);
 	if (r == -EBUSY) {
 		starve(q, b);
 		return 1;
@@ -438,7 +438,8 @@ struct block *device_fed(struct queue *q)
 {
 	struct block *list = NULL, **tail = &list, *b;
 
-	while ((b = q->starved) && (q->broken || ring_get(q, piece_len(b), &b->bounce) == 0)) {
+	while ((b = q->starved) &&
+	       (q->broken || pinned_pool_get(q, piece_len(b), &b->bounce) == 0)) {
 		q->starved = (struct block *)b->req.next;
 		q->nr_starved--;
 		b->req.next = NULL;
@@ -449,7 +450,7 @@ struct block *device_fed(struct queue *q)
 	if (!q->starved) {
 		q->starved_tail = &q->starved;
 		if (list && q->broken)
-			ring_leave(q);
+			pinned_pool_stop_waiting(q);
 	}
 	return list;
 }

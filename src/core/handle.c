@@ -169,7 +169,7 @@ static void free_io(struct penstock_io *io)
 	pthread_cond_destroy(&io->called);
 	pthread_mutex_destroy(&io->region_lock);
 	bank_free(io);
-	ring_free(io);
+	pinned_pool_free(io);
 	penstock_gpus_fini(&io->gpus);
 	pthread_mutex_destroy(&io->lock);
 	free(io);
@@ -199,7 +199,7 @@ int penstock_open(struct penstock_io **out, const struct penstock_opts *opts,
 	pthread_mutex_init(&io->region_lock, NULL);
 	pthread_mutex_init(&io->bank_lock, NULL);
 	penstock_gpus_init(&io->gpus);
-	ring_setup(&io->ring);
+	pinned_pool_setup(&io->pinned_pool);
 	pthread_cond_init(&io->called, NULL);
 	op_list_init(&io->pending);
 	io->opened = atomic_fetch_add(&handles_opened, 1);
@@ -254,7 +254,7 @@ static int close_copy(struct penstock_io *io)
 	free(io->queues);
 	files_free(io);
 	regions_free(io);
-	ring_abandon(io);
+	pinned_pool_abandon(io);
 	bank_free(io);
 	munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
 	ports_free(io);
@@ -299,7 +299,7 @@ static void add_counters(struct penstock_stats *s, struct counters *c)
 	s->blocks_bounced += c->bounced;
 	s->blocks_inline += c->inlined;
 	s->blocks_fixed += c->fixed;
-	s->blocks_ring += c->ring;
+	s->blocks_ring += c->pinned;
 	s->blocks_cufile += c->cufile;
 	s->blocks_object += c->objects;
 	s->resubmissions += c->resubmissions;
@@ -331,7 +331,7 @@ int penstock_get_stats(struct penstock_io *io, struct penstock_stats *stats)
 	for (unsigned i = 0; i < io->nr_queues; i++)
 		add_counters(&s, &io->queues[i].count);
 	s.cpu_ns = queues_cpu_ns(io);
-	s.ring_bytes = atomic_load(&io->ring.bytes);
+	s.ring_bytes = atomic_load(&io->pinned_pool.bytes);
 	s.inline_bytes = io_inline_bytes(io);
 	s.flight_bytes = io->auto_depth ? io_flight_bytes(io) : 0;
 	memcpy(stats, &s, min_u64(stats->size, sizeof(s)));

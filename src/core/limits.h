@@ -24,10 +24,10 @@ enum {
 	INTERRUPTS_MAX = 10000,
 	REAP_PATIENCE = 2000,  /* milliseconds an engine may fail before it is given up */
 	COPY_BLOCKS = 256,     /* that may be in copies to and from devices, of one queue, */
-	COPY_BYTES = 32 << 20, /* and of how much: more waits in the ring for nothing */
+	COPY_BYTES = 32 << 20, /* and of how much: more waits in the pinned pool for nothing */
 };
 #define REGION_PIECE (1ull << 30)
-#define RING_PIECE   (4ull << 20)  /* the largest block of device memory */
+#define PINNED_PIECE (4ull << 20)  /* the largest block of device memory */
 #define COPY_BLOCK   (16ull << 20) /* the largest of a copy between memories */
 #define CUFILE_BLOCK (16ull << 20) /* the same where the engine takes it as it is */
 

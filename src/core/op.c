@@ -243,7 +243,7 @@ static bool find_region(struct penstock_io *io, struct here *here, struct op *op
 
 static void find_device_memory(struct penstock_io *io, struct here *here, struct op *op)
 {
-	op->block = min_u64(plan_split(op->file, true), RING_PIECE);
+	op->block = min_u64(plan_split(op->file, true), PINNED_PIECE);
 	if (!file_attach(op->file))
 		return;
 	op->block = io->opts.block ? plan_split(op->file, true) : CUFILE_BLOCK;

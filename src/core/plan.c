@@ -18,7 +18,7 @@
  * Blocks of a scatter list end where a segment ends; segments that could each go straight go
  * together, as a list, others that are small are gathered in a bounce buffer.
  *
- * Device memory goes through pieces of the ring, with the same respect for alignment;
+ * Device memory goes through pieces of the pinned pool, with the same respect for alignment;
  * a block has to do with one device, and may have host memory besides.  An engine that
  * takes device memory gets it as it is.
  */
@@ -194,7 +194,7 @@ static void plan_device(const struct op *op, struct block *b)
 	const struct penstock_backing *s = &op->file->backing;
 	uint64_t off = op->offset + b->pos, left = op->len - b->pos, end;
 	uint64_t align = op->opcode == PENSTOCK_READ ? s->off_align : s->edge_align;
-	uint64_t block = min_u64(op->block, RING_PIECE);
+	uint64_t block = min_u64(op->block, PINNED_PIECE);
 
 	b->mode = BLOCK_DEVICE;
 	b->plain = !s->direct;

@@ -19,7 +19,7 @@ static void block_put(struct queue *q, struct block *b)
 {
 	/* What a broken engine has may be written yet: that memory is not used again. */
 	if (b->bounce && !b->lost && b->mode == BLOCK_DEVICE)
-		ring_put(q, b->bounce);
+		pinned_pool_put(q, b->bounce);
 	else if (b->bounce && !b->lost)
 		q->bounce_free[q->nr_bounce_free++] = b->bounce;
 	if (b->held) {
@@ -224,7 +224,7 @@ void queue_harvest(struct queue *q, struct penstock_req *list)
 		device_flush(q);
 }
 
-/* Blocks that are back from a device, or have got room in the ring at last. */
+/* Blocks that are back from a device, or have got room in the pinned pool at last. */
 void queue_copied(struct queue *q)
 {
 	struct harvest h = {0};

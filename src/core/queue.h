@@ -59,7 +59,7 @@ struct queue {
 
 	/* device memory: see device.c */
 	struct block *more_blocks;             /* the first device block brings them */
-	struct block *starved, **starved_tail; /* that wait for a piece of the ring */
+	struct block *starved, **starved_tail; /* that wait for a piece of the pinned pool */
 	unsigned nr_starved;
 	struct penstock_lane **lanes; /* by device, direction and order, see device.c */
 	struct penstock_lane *open_lanes;
@@ -67,10 +67,10 @@ struct queue {
 	unsigned nr_copying; /* blocks in lanes */
 	uint64_t copy_bytes; /* of these */
 	unsigned polls;      /* of lanes, since something moved */
-	bool ring_tried;     /* the engine has been told of the ring; */
-	int ring_slot;       /* -1: and refused */
-	bool ring_waits;     /* for a piece, under ring->lock */
-	struct queue *ring_next;
+	bool pinned_tried;   /* the engine has been told of the pinned pool; */
+	int pinned_slot;     /* -1: and refused */
+	bool pinned_waits;   /* for a piece, under pinned_pool.lock */
+	struct queue *pinned_next;
 
 	/* objects: see remote.c */
 	void *remote_blocks; /* the first file that is one brings them, under io->lock */
@@ -113,7 +113,7 @@ static inline bool device_room(const struct queue *q)
 
 /* Before a block is submitted.  0: go ahead; 1: it comes back by device_done(); or -errno. */
 int device_stage(struct queue *q, struct block *b);
-/* A read's block is in the ring: true when it comes back by device_done(). */
+/* A read's block is in the pinned pool: true when it comes back by device_done(). */
 bool device_unload(struct queue *q, struct block *b);
 /* One event for all copies since the last call. */
 void device_flush(struct queue *q);
@@ -121,7 +121,7 @@ void device_flush(struct queue *q);
 struct block *device_done(struct queue *q);
 /* Blocks that waited for a piece and may be tried again, linked by req.next. */
 struct block *device_fed(struct queue *q);
-/* Is anything in copies, or waiting for the ring? */
+/* Is anything in copies, or waiting for the pinned pool? */
 static inline bool device_busy(const struct queue *q)
 {
 	return q->nr_copying || q->nr_starved;
@@ -149,15 +149,15 @@ struct block *remote_done(struct queue *q);          /* linked by req.next */
 bool remote_may_sleep(struct queue *q);              /* from now on it is woken for them */
 void remote_leave(struct queue *q);                  /* before its engine is closed */
 
-/* ---- ring.c */
-void ring_setup(struct ring *ring);
-int ring_make(struct penstock_io *io, struct penstock_fault *fault);
-int ring_get(struct queue *q, uint64_t len, void **out); /* -EBUSY: the queue has to wait */
-void ring_put(struct queue *q, void *piece);
-void ring_leave(struct queue *q); /* it does not wait any more */
-int ring_slot(struct queue *q);   /* the ring's slot in this queue's engine, -1: none */
-void ring_free(struct penstock_io *io);
-void ring_abandon(struct penstock_io *io);
+/* ---- pinned_pool.c */
+void pinned_pool_setup(struct pinned_pool *pool);
+int pinned_pool_make(struct penstock_io *io, struct penstock_fault *fault);
+int pinned_pool_get(struct queue *q, uint64_t len, void **out); /* -EBUSY: the queue has to wait */
+void pinned_pool_put(struct queue *q, void *piece);
+void pinned_pool_stop_waiting(struct queue *q); /* it does not wait any more */
+int pinned_pool_slot(struct queue *q); /* the pinned pool's slot in this queue's engine, -1: none */
+void pinned_pool_free(struct penstock_io *io);
+void pinned_pool_abandon(struct penstock_io *io);
 
 /* ---- pend.c, under io->lock */
 void pend_add(struct penstock_io *io, struct op *op);

@@ -22,7 +22,7 @@ enum { AHEAD = 16 }; /* blocks beyond those the client has in flight */
 struct remote_block {
 	struct block block; /* first */
 	struct penstock_remote_req req;
-	struct penstock_iov piece; /* of the ring */
+	struct penstock_iov piece; /* of the pinned pool */
 	struct queue *q;
 };
 
@@ -194,7 +194,7 @@ void remote_start(struct queue *q, struct block *b)
 		rb->piece = (struct penstock_iov){b->bounce, b->len};
 		rb->req.iov = &rb->piece;
 		b->flags |= PENSTOCK_DONE_RING;
-		COUNT(&q->count, ring, 1);
+		COUNT(&q->count, pinned, 1);
 	} else if (b->mode != BLOCK_SYNC) {
 		rb->req.iov = &op->iov[b->seg];
 		rb->req.skip = b->seg_off;

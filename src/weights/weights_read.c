@@ -2,8 +2,8 @@
 /*
  * Reads of a window.  Whoever brings one back makes the next ones, so that the handle always has
  * some; never more than a limit, so that what is wanted out of order comes soon.  On their way to a
- * device reads pass through pinned memory of the window's own and not through the handle's ring:
- * when the disk was done and when the copy was, is known only so.
+ * device reads pass through pinned memory of the window's own and not through the handle's pinned
+ * pool: when the disk was done and when the copy was, is known only so.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -78,7 +78,7 @@ def the_text_names_gpu_and_way():
         out, err = run('io', '--io_size', '1M', '--gpu', '1')
         assert err == '', err
         assert 'Configuring 1 gpu to folder mapping\n[0]: gpu 1 <----> ' in out, out
-        assert 'memory:     GPU 1 (Stand-in 1 at 0000:02:00.0), by the ring of pinned memory (' in out
+        assert 'memory:     GPU 1 (Stand-in 1 at 0000:02:00.0), by the pinned pool (' in out
         out, _ = run('io', '--io_size', '1M', '--gpu', '--gds', '--folder', f)
         assert 'GPU 0 (Stand-in 0 at 0000:01:00.0), registered, by cuFile in compatibility mode\n' \
             in out, out
@@ -99,7 +99,7 @@ def cufile_in_compatibility_mode():
         assert ran(r)['registered'] is False and passed(r)
 
 
-def refused_files_fall_back_to_the_ring():
+def refused_files_fall_back_to_the_pool():
     with folder():
         r = result('--gpu', '--gds', '--validate', cufile='refuse_handle=5027')
         assert r['io']['gpu_path'] == ['ring'] and ran(r)['fallbacks'] == ['cufile'], ran(r)
@@ -225,7 +225,7 @@ def info_measures_gpus_on_request():
 
 tap.run(
     every_engine_moves_gpu_memory, the_text_names_gpu_and_way, cufile_in_compatibility_mode,
-    refused_files_fall_back_to_the_ring, an_error_of_cufile_has_its_name,
+    refused_files_fall_back_to_the_pool, an_error_of_cufile_has_its_name,
     workers_take_devices_in_turn, a_device_that_is_not_there_is_status_3,
     the_limit_is_measured_beside_a_gpu, gdsio_has_turns_where_it_is_installed, what_libraries_do_at_the_end_harms_nothing,
     info_describes_gpus, info_measures_gpus_on_request)

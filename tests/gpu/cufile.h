@@ -2,7 +2,7 @@
 #ifndef PENSTOCK_TESTS_GPU_CUFILE_H
 #define PENSTOCK_TESTS_GPU_CUFILE_H
 
-/* The fixture of the tests of the cuFile engine, on top of that of the ring. */
+/* The fixture of the tests of the cuFile engine, on top of that of the pinned pool. */
 #include "tests/gpu/fixture.h"
 #include "tests/gpu/standin/cufile.h"
 

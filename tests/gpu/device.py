@@ -3,7 +3,7 @@
 
     device.py [WAY]
 
-WAY is what the engine cufile must say of its transfers: ring (cuFile refuses the files here; then
+WAY is what the engine cufile must say of its transfers: ring, which is the pinned pool (cuFile refuses the files here; then
 only this engine is tried), cufile or cufile-compat; without it any will do.
 """
 import os
@@ -18,8 +18,8 @@ import torch
 WAY = sys.argv[1] if len(sys.argv) > 1 else ''
 GIB = 1 << 30
 CHUNK = 64 * MIB
-# Around every size at which the way changes: sector, page, blocks, pieces of the ring, requests of
-# cuFile, the ring itself.
+# Around every size at which the way changes: sector, page, blocks, pieces of the pinned pool, requests of
+# cuFile, the pinned pool itself.
 SIZES = [1, 7, 511, 512, 513, 4095, 4096, 4097, 65535, 65536, 65537, MIB - 1, MIB, MIB + 1,
          4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 16 * MIB + 1, 33 * MIB + 513, 65 * MIB + 1]
 OFFSETS = [(0, 0), (1, 0), (0, 1), (511, 13), (4096, 512), (4097, 4095), (3 * MIB + 5, 77)]

@@ -36,7 +36,7 @@ def result(*args):
     return r
 
 
-def bench_verifies_what_went_through_the_ring():
+def bench_verifies_what_went_through_the_pool():
     # 20M is more than the window through which the program looks at device memory
     for more in [], ['--rwmix', 50], ['--random', '--span', '64M', '--in-flight', 3]:
         r = result('bench', '--sizes', '300K', '20M', '-n', 6, '--memory', 'gpu', '--verify', *more)
@@ -79,5 +79,5 @@ def without_a_gpu_it_is_status_3():
             assert os.listdir(f) == []
 
 
-tap.run(bench_verifies_what_went_through_the_ring, bench_finds_a_wrong_byte_in_device_memory,
+tap.run(bench_verifies_what_went_through_the_pool, bench_finds_a_wrong_byte_in_device_memory,
         cufile_is_a_path_of_its_own, sweep_has_gpu_rows, without_a_gpu_it_is_status_3)

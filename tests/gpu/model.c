@@ -19,8 +19,8 @@ static void *get_memory(size_t len)
 {
 	standin_delay_us(5);
 	host_share = nr_calls++ % 3;
-	memory = rg_alloc(1, len);
-	behind = (char *)rg_see(memory, len);
+	memory = fixture_alloc(1, len);
+	behind = (char *)fixture_see(memory, len);
 	return behind;
 }
 
@@ -38,15 +38,15 @@ int main(int argc, char **argv)
 	struct model_setup s = {
 		.striped = argc > 2,
 		.ops = argc > 2 ? 1500 : 3000,
-		.setup = rg_setup,
-		.teardown = rg_teardown,
+		.setup = fixture_setup,
+		.teardown = fixture_teardown,
 		.memory = get_memory,
 		.address = address,
 	};
 
 	if (argc > 1)
-		rg_engine = t_engine(argv[1]);
-	s.engine = rg_engine;
+		fixture_engine = t_engine(argv[1]);
+	s.engine = fixture_engine;
 	T_EQ(cuInit(0), 0);
 	return model_cases_run(&s);
 }

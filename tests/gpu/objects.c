@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Objects into and out of device memory, through the ring like files.
+ * Objects into and out of device memory, through the pinned pool like files.
  *
  *	objects ENGINE PYTHON SERVER.PY
  */
@@ -13,18 +13,18 @@ static void setup(void)
 {
 	struct penstock_opts o;
 
-	rg_setup();
+	fixture_setup();
 	s3_rules("");
 	client = s3_client(s3_urls[0], 10, 60000);
-	o = rg_opts();
+	o = fixture_opts();
 	o.block = 0;
 	o.s3 = client;
-	rg_open(&o);
+	fixture_open(&o);
 }
 
 static void teardown(void)
 {
-	rg_teardown();
+	fixture_teardown();
 	penstock_s3_close(client);
 	client = NULL;
 }
@@ -32,39 +32,39 @@ static void teardown(void)
 static void ranges_arrive_in_device_memory(void)
 {
 	size_t len = 3 * S3_PART + 777;
-	CUdeviceptr dev = rg_alloc(0, len);
+	CUdeviceptr dev = fixture_alloc(0, len);
 	struct penstock_stats s = {.size = sizeof(s)};
-	struct penstock_op op = rg_op(PENSTOCK_READ, dev, len, 0);
+	struct penstock_op op = fixture_op(PENSTOCK_READ, dev, len, 0);
 	struct penstock_done d;
 
 	s3_put_pattern(client, "s3://bucket/dev", 3, len);
 	op.file = NULL;
 	op.path = "s3://bucket/dev";
 	s3_rules("method=GET times=3 short:100000");
-	d = RG_DO(&op, len, 0);
+	d = FIXTURE_DO(&op, len, 0);
 	T_OK(d.flags & PENSTOCK_DONE_RING);
-	T_EQ(penstock_pattern_check(rg_see(dev, len), len, 3, 0), len);
+	T_EQ(penstock_pattern_check(fixture_see(dev, len), len, 3, 0), len);
 	op.offset = 12345;
 	op.len = 5000;
-	RG_DO(&op, 5000, 1);
-	T_EQ(penstock_pattern_check(rg_see(dev, len), 5000, 3, 12345), 5000);
-	penstock_get_stats(rg_io, &s);
+	FIXTURE_DO(&op, 5000, 1);
+	T_EQ(penstock_pattern_check(fixture_see(dev, len), 5000, 3, 12345), 5000);
+	penstock_get_stats(fixture_io, &s);
 	T_OK(s.blocks_object && s.blocks_object == s.blocks_ring);
 }
 
 static void device_memory_becomes_an_object(void)
 {
-	size_t len = 40u << 20; /* more blocks than the ring has pieces for at a time */
-	CUdeviceptr dev = rg_alloc(1, len);
-	struct penstock_op op = rg_op(PENSTOCK_WRITE, dev, len, 0);
+	size_t len = 40u << 20; /* more blocks than the pinned pool has pieces for at a time */
+	CUdeviceptr dev = fixture_alloc(1, len);
+	struct penstock_op op = fixture_op(PENSTOCK_WRITE, dev, len, 0);
 	struct penstock_err err = {0, ""};
 	char *back = malloc(len);
 
-	penstock_pattern_fill(rg_see(dev, len), len, 4, 0);
+	penstock_pattern_fill(fixture_see(dev, len), len, 4, 0);
 	op.file = NULL;
 	op.path = "s3://bucket/out";
 	op.flags = PENSTOCK_OP_TRUNCATE;
-	RG_DO(&op, len, 0);
+	FIXTURE_DO(&op, len, 0);
 	T_ERR(penstock_s3_read(client, "s3://bucket/out", back, len, 0, NULL, &err), (int64_t)len,
 	      &err);
 	T_EQ(penstock_pattern_check(back, len, 4, 0), len);
@@ -74,7 +74,7 @@ static void device_memory_becomes_an_object(void)
 static void a_list_of_both_memories_is_one_range(void)
 {
 	enum { A = 3000000, B = 4000000, C = 5000000 };
-	CUdeviceptr dev = rg_alloc(0, B);
+	CUdeviceptr dev = fixture_alloc(0, B);
 	char *a = malloc(A), *c = malloc(C);
 	struct penstock_iov iov[] = {{a, A}, {(void *)(uintptr_t)dev, B}, {c, C}};
 	struct penstock_op op = {.opcode = PENSTOCK_READ,
@@ -84,14 +84,14 @@ static void a_list_of_both_memories_is_one_range(void)
 				 .nr_iov = 3};
 
 	s3_put_pattern(client, "s3://bucket/both", 5, A + B + C);
-	RG_DO(&op, A + B + C, 0);
+	FIXTURE_DO(&op, A + B + C, 0);
 	T_EQ(penstock_pattern_check(a, A, 5, 0), A);
-	T_EQ(penstock_pattern_check(rg_see(dev, B), B, 5, A), B);
+	T_EQ(penstock_pattern_check(fixture_see(dev, B), B, 5, A), B);
 	T_EQ(penstock_pattern_check(c, C, 5, A + B), C);
 	op.opcode = PENSTOCK_WRITE;
 	op.flags = PENSTOCK_OP_TRUNCATE;
 	op.path = "s3://bucket/back";
-	RG_DO(&op, A + B + C, 0);
+	FIXTURE_DO(&op, A + B + C, 0);
 	free(a);
 	free(c);
 	a = malloc(A + B + C);
@@ -115,9 +115,9 @@ int main(int argc, char **argv)
 
 	if (argc < 4)
 		return 2;
-	rg_engine = argv[1];
-	if (penstock_engine_probe(rg_engine, &err) < 0)
-		t_skip_all(t_engine_need(rg_engine), "%s", err.msg);
+	fixture_engine = argv[1];
+	if (penstock_engine_probe(fixture_engine, &err) < 0)
+		t_skip_all(t_engine_need(fixture_engine), "%s", err.msg);
 	if (cuInit(0))
 		return 2;
 	s3_start(argv[2], argv[3]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Order against streams of the user's. */
-#include "ring.h"
+#include "fixture.h"
 
 enum { SEED = 31 };
 
@@ -10,28 +10,28 @@ static CUstream stream;
 
 static void setup(void)
 {
-	rg_setup();
+	fixture_setup();
 	standin_delay_us(100);
-	dev = rg_alloc(0, MIB(1));
+	dev = fixture_alloc(0, MIB(1));
 	T_EQ(cuStreamCreate(&stream, 1), 0);
-	rg_open(NULL);
+	fixture_open(NULL);
 }
 
 static void teardown(void)
 {
-	struct penstock_io *io = rg_io;
+	struct penstock_io *io = fixture_io;
 
 	standin_fail(NULL, 0, 0, false);
 	standin_release();
-	rg_io = NULL;
+	fixture_io = NULL;
 	penstock_close(io, NULL);
 	cuStreamDestroy_v2(stream);
-	rg_teardown();
+	fixture_teardown();
 }
 
 static struct penstock_op ordered(enum penstock_opcode code, CUstream s)
 {
-	struct penstock_op op = rg_op(code, dev + 1, len, 0);
+	struct penstock_op op = fixture_op(code, dev + 1, len, 0);
 
 	op.flags = PENSTOCK_OP_STREAM;
 	op.stream = s;
@@ -61,18 +61,18 @@ static void write_after_fill(CUstream s, int byte)
 	uint64_t t;
 
 	queue_fill(byte, s);
-	t = rg_submit(&op);
-	T_EQ(penstock_wait(rg_io, t, 20000000, &d), -ETIMEDOUT);
+	t = fixture_submit(&op);
+	T_EQ(penstock_wait(fixture_io, t, 20000000, &d), -ETIMEDOUT);
 	standin_release();
-	T_EQ(rg_wait(t).res, len);
+	T_EQ(fixture_wait(t).res, len);
 	memset(got, byte, len);
-	T_FILE(rg_path, got, len);
+	T_FILE(fixture_path, got, len);
 	free(got);
 }
 
 static void a_write_sees_what_was_queued_before_it(void)
 {
-	rg_file_open(O_RDWR | O_CREAT);
+	fixture_file_open(O_RDWR | O_CREAT);
 	write_after_fill(stream, 0x11);
 	write_after_fill(NULL, 0x22);
 	write_after_fill(stream, 0x33);
@@ -84,18 +84,18 @@ static void a_read_does_not_overtake_what_was_queued_before_it(void)
 	struct penstock_done d;
 	uint64_t t;
 
-	t_file_make(rg_path, SEED, MIB(1));
-	rg_file_open(O_RDONLY);
+	t_file_make(fixture_path, SEED, MIB(1));
+	fixture_file_open(O_RDONLY);
 	for (unsigned i = 0; i < 2; i++) {
 		CUstream s = i ? NULL : stream;
 
 		op = ordered(PENSTOCK_READ, s);
 		queue_fill(0x44, s);
-		t = rg_submit(&op);
-		T_EQ(penstock_wait(rg_io, t, 20000000, &d), -ETIMEDOUT);
+		t = fixture_submit(&op);
+		T_EQ(penstock_wait(fixture_io, t, 20000000, &d), -ETIMEDOUT);
 		standin_release();
-		T_EQ(rg_wait(t).res, len);
-		T_EQ(penstock_pattern_check(rg_see(dev + 1, len), len, SEED, 0), len);
+		T_EQ(fixture_wait(t).res, len);
+		T_EQ(penstock_pattern_check(fixture_see(dev + 1, len), len, SEED, 0), len);
 	}
 }
 
@@ -103,68 +103,68 @@ static void without_the_flag_nothing_is_waited_for(void)
 {
 	struct penstock_op op;
 
-	t_file_make(rg_path, SEED, MIB(1));
-	rg_file_open(O_RDONLY);
+	t_file_make(fixture_path, SEED, MIB(1));
+	fixture_file_open(O_RDONLY);
 	queue_fill(0x55, stream);
 	op = ordered(PENSTOCK_READ, stream);
 	op.flags = 0;
-	RG_DO(&op, len, 0);
+	FIXTURE_DO(&op, len, 0);
 	standin_release();
 	T_EQ(cuStreamSynchronize(stream), 0);
-	T_OK(is_filled(rg_see(dev + 1, len), 0x55));
+	T_OK(is_filled(fixture_see(dev + 1, len), 0x55));
 }
 
 static void unordered_transfers_pass_ordered_ones(void)
 {
-	CUdeviceptr other = rg_alloc(0, MIB(1));
+	CUdeviceptr other = fixture_alloc(0, MIB(1));
 	struct penstock_op op, free_op;
 	struct penstock_done d;
 	uint64_t t;
 
-	t_file_make(rg_path, SEED, MIB(1));
-	rg_file_open(O_RDONLY);
+	t_file_make(fixture_path, SEED, MIB(1));
+	fixture_file_open(O_RDONLY);
 	queue_fill(0x66, stream);
 	op = ordered(PENSTOCK_READ, stream);
-	t = rg_submit(&op);
+	t = fixture_submit(&op);
 	for (unsigned i = 0; i < 20; i++) {
-		free_op = rg_op(PENSTOCK_READ, other, MIB(1), 0);
-		RG_DO(&free_op, MIB(1), i);
+		free_op = fixture_op(PENSTOCK_READ, other, MIB(1), 0);
+		FIXTURE_DO(&free_op, MIB(1), i);
 	}
-	T_EQ(penstock_wait(rg_io, t, 0, &d), -ETIMEDOUT);
+	T_EQ(penstock_wait(fixture_io, t, 0, &d), -ETIMEDOUT);
 	standin_release();
-	T_EQ(rg_wait(t).res, len);
-	T_EQ(penstock_pattern_check(rg_see(dev + 1, len), len, SEED, 0), len);
+	T_EQ(fixture_wait(t).res, len);
+	T_EQ(penstock_pattern_check(fixture_see(dev + 1, len), len, SEED, 0), len);
 }
 
 /* Also where the other waits already, and whether it reads or writes. */
 static void transfers_behind_one_stream_pass_those_behind_another(void)
 {
-	CUdeviceptr other = rg_alloc(0, MIB(1));
+	CUdeviceptr other = fixture_alloc(0, MIB(1));
 	struct penstock_op op, passing;
 	struct penstock_done d;
 	CUstream second;
 	uint64_t t;
 
 	T_EQ(cuStreamCreate(&second, 1), 0);
-	t_file_make(rg_path, SEED, MIB(1));
-	rg_file_open(O_RDWR);
+	t_file_make(fixture_path, SEED, MIB(1));
+	fixture_file_open(O_RDWR);
 	for (unsigned i = 0; i < 2; i++) {
 		enum penstock_opcode code = i ? PENSTOCK_WRITE : PENSTOCK_READ;
 
 		queue_fill(0x77, stream);
 		op = ordered(code, stream);
 		op.offset = code == PENSTOCK_WRITE ? MIB(1) : 0;
-		t = rg_submit(&op);
-		T_EQ(penstock_wait(rg_io, t, 20000000, &d), -ETIMEDOUT);
+		t = fixture_submit(&op);
+		T_EQ(penstock_wait(fixture_io, t, 20000000, &d), -ETIMEDOUT);
 		for (unsigned k = 0; k < 20; k++) {
-			passing = rg_op(code, other, MIB(1), 0);
+			passing = fixture_op(code, other, MIB(1), 0);
 			passing.flags = PENSTOCK_OP_STREAM;
 			passing.stream = second;
-			RG_DO(&passing, MIB(1), k);
+			FIXTURE_DO(&passing, MIB(1), k);
 		}
-		T_EQ(penstock_wait(rg_io, t, 0, &d), -ETIMEDOUT);
+		T_EQ(penstock_wait(fixture_io, t, 0, &d), -ETIMEDOUT);
 		standin_release();
-		T_EQ(rg_wait(t).res, len);
+		T_EQ(fixture_wait(t).res, len);
 	}
 	T_EQ(cuStreamDestroy_v2(second), 0);
 }
@@ -177,24 +177,24 @@ static void operations_submitted_together_share_a_mark(void)
 	struct penstock_op ops[NR];
 	struct penstock_summary sum;
 
-	t_file_make(rg_path, SEED, MIB(1));
-	rg_file_open(O_RDONLY);
+	t_file_make(fixture_path, SEED, MIB(1));
+	fixture_file_open(O_RDONLY);
 	for (unsigned i = 0; i < NR; i++) {
-		ops[i] = rg_op(PENSTOCK_READ, dev + i * 4096, 4096, i * 4096);
+		ops[i] = fixture_op(PENSTOCK_READ, dev + i * 4096, 4096, i * 4096);
 		ops[i].flags = PENSTOCK_OP_STREAM;
 		ops[i].stream = i < NR / 2 ? stream : NULL;
 	}
 	T_EQ(standin_hold(stream), 0);
 	before = standin_count();
-	T_EQ(penstock_submit(rg_io, ops, NR, NULL, NULL), NR);
+	T_EQ(penstock_submit(fixture_io, ops, NR, NULL, NULL), NR);
 	after = standin_count();
 	/* while the gate is shut the copies of the second half may have had events of their own */
 	T_OK(after.records - before.records < NR / 2);
 	T_OK(after.events - before.events < NR / 2);
 	standin_release();
-	T_EQ(penstock_wait_all(rg_io, T_NO_LIMIT, &sum), 0);
+	T_EQ(penstock_wait_all(fixture_io, T_NO_LIMIT, &sum), 0);
 	T_EQ(sum.failed, 0);
-	T_EQ(penstock_pattern_check(rg_see(dev, NR * 4096), NR * 4096, SEED, 0), NR * 4096);
+	T_EQ(penstock_pattern_check(fixture_see(dev, NR * 4096), NR * 4096, SEED, 0), NR * 4096);
 }
 
 static void a_stream_of_host_memory_is_not_looked_at(void)
@@ -202,13 +202,13 @@ static void a_stream_of_host_memory_is_not_looked_at(void)
 	static unsigned char host[4096];
 	struct penstock_op op;
 
-	t_file_make(rg_path, SEED, MIB(1));
-	rg_file_open(O_RDONLY);
-	op = rg_op(PENSTOCK_READ, (uintptr_t)host, sizeof(host), 0);
+	t_file_make(fixture_path, SEED, MIB(1));
+	fixture_file_open(O_RDONLY);
+	op = fixture_op(PENSTOCK_READ, (uintptr_t)host, sizeof(host), 0);
 	op.flags = PENSTOCK_OP_STREAM;
 	op.stream = (void *)8;
-	RG_DO(&op, sizeof(host), 0);
-	RG_DO(&op, sizeof(host), 1);
+	FIXTURE_DO(&op, sizeof(host), 0);
+	FIXTURE_DO(&op, sizeof(host), 1);
 }
 
 static void a_mark_that_fails_refuses_the_operation(void)
@@ -219,48 +219,48 @@ static void a_mark_that_fails_refuses_the_operation(void)
 	struct penstock_op op;
 	uint64_t t;
 
-	t_file_make(rg_path, SEED, MIB(1));
-	rg_file_open(O_RDONLY);
+	t_file_make(fixture_path, SEED, MIB(1));
+	fixture_file_open(O_RDONLY);
 	op = ordered(PENSTOCK_READ, stream);
 	T_EQ(standin_hold(stream), 0);
 	for (unsigned i = 0; i < T_COUNT(calls); i++) {
 		standin_fail(calls[i], 1, 700, false);
-		T_ERR(penstock_submit(rg_io, &op, 1, &t, &err), -EIO, &err);
+		T_ERR(penstock_submit(fixture_io, &op, 1, &t, &err), -EIO, &err);
 		T_STR_HAS(err.msg, "CUDA_ERROR_ILLEGAL_ADDRESS");
 		T_OK(!strcmp(standin_failed(), calls[i]));
 		standin_fail(NULL, 0, 0, false);
 		T_EQ(standin_depth(), 1);
 	}
 	standin_release();
-	RG_DO(&op, len, 1);
+	FIXTURE_DO(&op, len, 1);
 }
 
 static void a_cancelled_operation_forgets_its_mark(void)
 {
-	struct penstock_opts o = rg_opts();
+	struct penstock_opts o = fixture_opts();
 	struct penstock_op op;
 	struct penstock_done d;
 	uint64_t tickets[8];
 
-	t_file_make(rg_path, SEED, MIB(8));
-	rg_close(0);
+	t_file_make(fixture_path, SEED, MIB(8));
+	fixture_close(0);
 	o.threads = 1;
 	o.depth = 1;
-	rg_open(&o);
-	rg_file_open(O_RDONLY);
+	fixture_open(&o);
+	fixture_file_open(O_RDONLY);
 	queue_fill(0x77, stream);
 	for (unsigned i = 0; i < 8; i++) {
 		op = ordered(PENSTOCK_READ, stream);
-		tickets[i] = rg_submit(&op);
+		tickets[i] = fixture_submit(&op);
 	}
 	for (unsigned i = 8; i-- > 0;) {
-		int r = penstock_cancel(rg_io, tickets[i]);
+		int r = penstock_cancel(fixture_io, tickets[i]);
 
 		T_OK(r == 0 || r == -EALREADY);
 	}
 	standin_release();
 	for (unsigned i = 0; i < 8; i++) {
-		d = rg_wait(tickets[i]);
+		d = fixture_wait(tickets[i]);
 		T_OK(d.res == -ECANCELED || d.res == (int64_t)len);
 	}
 }
@@ -277,6 +277,6 @@ static const struct t_case cases[] = {
 	T_CASE(a_cancelled_operation_forgets_its_mark),
 };
 
-const struct t_group rg_order = {
+const struct t_group pinned_pool_order = {
 	"order", setup, teardown, cases, T_COUNT(cases),
 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pieces of the ring, taken by hand from the queues of a handle that has nothing to do. */
+/* Pieces of the pinned pool, taken by hand from the queues of a handle that has nothing to do. */
 #include "core/core.h"
 #include "core/queue.h"
 #include "tests/gpu/fixture.h"
 
-enum { SEED = 61, LARGEST = RING_PIECE };
+enum { SEED = 61, LARGEST = PINNED_PIECE };
 
 static struct queue *queues;
 
@@ -12,19 +12,19 @@ static void setup(void)
 {
 	struct penstock_op op;
 
-	rg_setup();
-	t_file_make(rg_path, SEED, 4096);
-	rg_open(NULL);
-	rg_file_open(O_RDONLY);
-	op = rg_op(PENSTOCK_READ, rg_alloc(0, 4096), 4096, 0);
-	RG_DO(&op, 4096, 0);
-	queues = rg_io->queues;
+	fixture_setup();
+	t_file_make(fixture_path, SEED, 4096);
+	fixture_open(NULL);
+	fixture_file_open(O_RDONLY);
+	op = fixture_op(PENSTOCK_READ, fixture_alloc(0, 4096), 4096, 0);
+	FIXTURE_DO(&op, 4096, 0);
+	queues = fixture_io->queues;
 }
 
 static void *get(unsigned queue, uint64_t len)
 {
 	void *p = NULL;
-	int r = ring_get(&queues[queue], len, &p);
+	int r = pinned_pool_get(&queues[queue], len, &p);
 
 	T_OK(r == 0 || (r == -EBUSY && !p));
 	return p;
@@ -47,7 +47,7 @@ static void nothing_is_lost_and_nothing_given_twice(void)
 		unsigned char *at;
 		uint64_t len;
 	} held[NR];
-	unsigned most = (unsigned)(rg_io->ring.bytes / LARGEST), n;
+	unsigned most = (unsigned)(fixture_io->pinned_pool.bytes / LARGEST), n;
 	void *pieces[256];
 	struct penstock_random r;
 
@@ -59,14 +59,14 @@ static void nothing_is_lost_and_nothing_given_twice(void)
 		if (held[k].at) {
 			T_EQ(held[k].at[0], k % 251);
 			T_EQ(held[k].at[held[k].len - 1], k % 251);
-			ring_put(&queues[0], held[k].at);
+			pinned_pool_put(&queues[0], held[k].at);
 			held[k].at = NULL;
 			continue;
 		}
 		held[k].len = 1 + penstock_random_below(&r, len);
 		held[k].at = get(0, held[k].len);
 		if (!held[k].at) {
-			ring_leave(&queues[0]);
+			pinned_pool_stop_waiting(&queues[0]);
 			continue;
 		}
 		T_OK(is_aligned((uintptr_t)held[k].at, 4096));
@@ -74,13 +74,13 @@ static void nothing_is_lost_and_nothing_given_twice(void)
 	}
 	for (unsigned k = 0; k < NR; k++)
 		if (held[k].at)
-			ring_put(&queues[0], held[k].at);
+			pinned_pool_put(&queues[0], held[k].at);
 	memset(held, 0, sizeof(held));
 	n = get_all(0, pieces, T_COUNT(pieces));
 	T_EQ(n, most);
-	ring_leave(&queues[0]);
+	pinned_pool_stop_waiting(&queues[0]);
 	while (n)
-		ring_put(&queues[0], pieces[--n]);
+		pinned_pool_put(&queues[0], pieces[--n]);
 }
 
 static void who_waits_longest_is_served_first(void)
@@ -89,23 +89,23 @@ static void who_waits_longest_is_served_first(void)
 	unsigned n = get_all(0, pieces, T_COUNT(pieces));
 
 	/* queue 0 waits for a large one; there is one page too few, and queue 1 must not take it */
-	ring_put(&queues[0], pieces[--n]);
-	ring_leave(&queues[0]);
+	pinned_pool_put(&queues[0], pieces[--n]);
+	pinned_pool_stop_waiting(&queues[0]);
 	small = get(1, 4096);
 	T_OK(small);
 	T_OK(!get(0, LARGEST));
 	T_OK(!get(1, 4096));
-	ring_put(&queues[1], small);
+	pinned_pool_put(&queues[1], small);
 	T_OK(!get(1, 4096));
 	large = get(0, LARGEST);
 	T_OK(large);
 	T_OK(!get(1, 4096));
-	ring_put(&queues[0], large);
+	pinned_pool_put(&queues[0], large);
 	small = get(1, 4096);
 	T_OK(small);
-	ring_put(&queues[1], small);
+	pinned_pool_put(&queues[1], small);
 	while (n)
-		ring_put(&queues[0], pieces[--n]);
+		pinned_pool_put(&queues[0], pieces[--n]);
 }
 
 /* Its thread may be busy with a callback: where there is enough, nobody waits for it. */
@@ -114,15 +114,15 @@ static void who_waits_and_does_not_look_holds_nobody_up(void)
 	void *pieces[256], *other;
 	unsigned n = get_all(0, pieces, T_COUNT(pieces));
 
-	T_OK(queues[0].ring_waits);
+	T_OK(queues[0].pinned_waits);
 	while (n > 4)
-		ring_put(&queues[0], pieces[--n]);
+		pinned_pool_put(&queues[0], pieces[--n]);
 	other = get(1, LARGEST);
 	T_OK(other);
-	ring_put(&queues[1], other);
+	pinned_pool_put(&queues[1], other);
 	while (n)
-		ring_put(&queues[0], pieces[--n]);
-	ring_leave(&queues[0]);
+		pinned_pool_put(&queues[0], pieces[--n]);
+	pinned_pool_stop_waiting(&queues[0]);
 }
 
 static const struct t_case cases[] = {
@@ -131,6 +131,6 @@ static const struct t_case cases[] = {
 	T_CASE(who_waits_and_does_not_look_holds_nobody_up),
 };
 
-const struct t_group rg_pieces = {
-	"pieces", setup, rg_teardown, cases, T_COUNT(cases),
+const struct t_group pinned_pool_pieces = {
+	"pieces", setup, fixture_teardown, cases, T_COUNT(cases),
 };

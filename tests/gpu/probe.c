@@ -50,7 +50,7 @@ static void host_memory_is_pinned_until_it_is_not(void)
 	T_EQ(penstock_gpu_unpin(a), 0);
 	T_EQ(standin_count().registrations, was.registrations);
 	T_OK(penstock_gpu_unpin(a) < 0);
-	rg_errors = 1; /* that one */
+	fixture_errors = 1; /* that one */
 	standin_fail("cuMemHostRegister_v2", 1, 2, false);
 	T_EQ(penstock_gpu_pin(a, MIB(1), &err), -ENOMEM);
 	T_STR_HAS(err.msg, "cuMemHostRegister");
@@ -170,7 +170,7 @@ static const struct t_case cases[] = {
 int main(int argc, char **argv)
 {
 	static const struct t_group groups[] = {
-		{"gpu", rg_setup, rg_teardown, cases, T_COUNT(cases)},
+		{"gpu", fixture_setup, fixture_teardown, cases, T_COUNT(cases)},
 	};
 
 	T_EQ(cuInit(0), 0);

@@ -33,7 +33,7 @@ row() {
 
 # What the output of a step tells: how GPU memory went, or how many cases there were.
 summary() {
-	sed -n 's/^memory:.* by \(the ring\|cuFile\)/\1/p' "$scratch/log" | sort -u | head -1
+	sed -n 's/^memory:.* by \(the pinned pool\|cuFile\)/\1/p' "$scratch/log" | sort -u | head -1
 	grep -q '^1\.\.' "$scratch/log" &&
 		echo "$(grep -c '^ok' "$scratch/log") ok, $(grep -c '# SKIP' "$scratch/log") skipped"
 }
@@ -80,12 +80,12 @@ sanitized() {
 row test time result notes
 step "penstock info" "$penstock" info --measure_gpu "$scratch"
 
-# Does cuFile refuse files here, as it does without udev?  Then the ring must take over.
+# Does cuFile refuse files here, as it does without udev?  Then the pinned pool must take over.
 number=$(stat -c %d "$scratch")
 device=$(((number >> 8) & 0xfff)):$(((number & 0xff) | ((number >> 12) & 0xfff00)))
 if [ ! -e "/run/udev/data/b$device" ]; then
-	io "cuFile refuses, write" "the ring" --gds -s 256M
-	io "cuFile refuses, read" "the ring" --gds -s 256M --read
+	io "cuFile refuses, write" "the pinned pool" --gds -s 256M
+	io "cuFile refuses, read" "the pinned pool" --gds -s 256M --read
 	step "cuFile refuses, from Python" "$python" "$root/tests/gpu/device.py" ring
 	if [ "$(id -u)" = 0 ]; then
 		mkdir -p /run/udev/data
@@ -96,14 +96,14 @@ if [ ! -e "/run/udev/data/b$device" ]; then
 fi
 
 for size in 1 4095 1M 1000001 64M 3G; do
-	io "write, $size" "the ring" -s "$size"
-	io "read, $size" "the ring" -s "$size" --read
+	io "write, $size" "the pinned pool" -s "$size"
+	io "read, $size" "the pinned pool" -s "$size" --read
 done
 for engine in io_uring libaio threads; do
-	io "read, $engine" "the ring" -s 64M --read --engine "$engine"
+	io "read, $engine" "the pinned pool" -s 64M --read --engine "$engine"
 done
-io "read, page cache, 4 I/O threads" "the ring" -s 256M --read --direct never -t 4
-io "write, two workers" "the ring" -s 256M --multi_process 2
+io "read, page cache, 4 I/O threads" "the pinned pool" -s 256M --read --direct never -t 4
+io "write, two workers" "the pinned pool" -s 256M --multi_process 2
 for size in 4K 256M 3G; do
 	io "write, $size, cuFile" cuFile -s "$size" --gds
 	io "read, $size, cuFile" cuFile -s "$size" --gds --read

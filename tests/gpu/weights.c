@@ -13,14 +13,14 @@ static CUstream stream;
 
 static void setup(void)
 {
-	rg_setup();
-	rg_open(NULL);
-	t_file_make(rg_path, SEED, GROUPS * EACH);
+	fixture_setup();
+	fixture_open(NULL);
+	t_file_make(fixture_path, SEED, GROUPS * EACH);
 	T_EQ(cuStreamCreate(&stream, 1), 0);
 	T_ERR(penstock_model_new(&model, &err), 0, &err);
 	for (uint64_t i = 0; i < GROUPS; i++) {
 		struct penstock_weight t = {
-			.name = "w", .path = rg_path, .offset = i * EACH, .len = EACH};
+			.name = "w", .path = fixture_path, .offset = i * EACH, .len = EACH};
 
 		T_ERR(penstock_model_group(model, "g", &err), 0, &err);
 		T_ERR(penstock_model_add(model, &t, &err), 0, &err);
@@ -34,7 +34,7 @@ static void teardown(void)
 	w = NULL;
 	penstock_model_close(model);
 	cuStreamDestroy_v2(stream);
-	rg_teardown();
+	fixture_teardown();
 }
 
 static void open_it(uint32_t memory, void *addr, uint32_t flags)
@@ -45,7 +45,7 @@ static void open_it(uint32_t memory, void *addr, uint32_t flags)
 	o.addr = addr;
 	o.flags = flags;
 	o.window = MIB(2);
-	T_ERR(penstock_weights_open(&w, rg_io, model, &o, &err), 0, &err);
+	T_ERR(penstock_weights_open(&w, fixture_io, model, &o, &err), 0, &err);
 }
 
 /* The next group, which is number @want, and right. */
@@ -56,7 +56,7 @@ static struct penstock_view next_is(uint64_t want, bool device)
 
 	T_ERR(penstock_weights_next(w, &v, &err), 1, &err);
 	T_EQ(v.group, want);
-	seen = device ? rg_see((CUdeviceptr)(uintptr_t)(v.base + v.at[0]), EACH)
+	seen = device ? fixture_see((CUdeviceptr)(uintptr_t)(v.base + v.at[0]), EACH)
 		      : (const void *)(v.base + v.at[0]);
 	T_EQ(penstock_pattern_check(seen, EACH, SEED, want * EACH), EACH);
 	return v;
@@ -86,7 +86,7 @@ static void groups_come_into_device_memory(void)
 /* What the user has queued is done before the room is used again. */
 static void a_release_waits_for_the_users_stream(void)
 {
-	CUdeviceptr dev = rg_alloc(0, MIB(2));
+	CUdeviceptr dev = fixture_alloc(0, MIB(2));
 	struct penstock_view v, u;
 
 	open_it(0, (void *)(uintptr_t)dev, 0);
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
 	static const struct t_group groups[] = {
 		{"weights", setup, teardown, cases, T_COUNT(cases)}};
 
-	rg_engine = argc > 1 ? t_engine(argv[1]) : rg_engine;
+	fixture_engine = argc > 1 ? t_engine(argv[1]) : fixture_engine;
 	T_EQ(cuInit(0), 0);
 	return t_run(groups, T_COUNT(groups), NULL);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GPU memory: the ring and cuFile beside pinned host memory and beside cuFile called directly.
+"""GPU memory: the pinned pool and cuFile beside pinned host memory and beside cuFile called directly.
 
     gpu.py [--dir DIR] [--rounds N] [--size BYTES] [--json FILE]
 
@@ -184,7 +184,7 @@ def bulk(args, table, path, host, device):
             part = f'{args.size >> 20} MiB {what}, O_DIRECT'
             ours = getattr(handle, what)
             contenders = {'pinned host memory': lambda: ours(host, path),
-                          'GPU memory, ring': lambda: ours(device, path)}
+                          'GPU memory, pinned pool': lambda: ours(device, path)}
             if bare:
                 theirs = getattr(by_cufile, what)
                 contenders['GPU memory, engine cufile'] = lambda: theirs(device, path)
@@ -196,15 +196,15 @@ def bulk(args, table, path, host, device):
             table.add(part, interleave(contenders, args.rounds), args.size)
             same(part, device, want)
             host_speed = table.figure(part, 'pinned host memory')
-            table.target(f'{what}: the ring, of pinned host memory',
-                         table.figure(part, 'GPU memory, ring') / host_speed, 0.95)
+            table.target(f'{what}: the pinned pool, of pinned host memory',
+                         table.figure(part, 'GPU memory, pinned pool') / host_speed, 0.95)
             if bare:
                 table.target(f'{what}: engine cufile, of cuFile itself',
                              table.figure(part, 'GPU memory, engine cufile')
                              / table.figure(part, f'cuFile{what.title()} of everything'), 1.0)
-        ring = handle.stats()['ring_bytes']
-        print(f'  the ring has {ring >> 20} MiB')
-        table.target('256 MiB, of the size of the ring', (256 << 20) / ring, 1)
+        pool = handle.stats()['ring_bytes']
+        print(f'  the pinned pool has {pool >> 20} MiB')
+        table.target('256 MiB, of the size of the pinned pool', (256 << 20) / pool, 1)
 
 
 def cached(args, table, path, host, device):
@@ -215,9 +215,9 @@ def cached(args, table, path, host, device):
             pass
     with contextlib.ExitStack() as undo:
         contenders = {}
-        for name, options in (('ring, 1 I/O thread', {}), ('ring, 4 I/O threads', {'threads': 4}),
-                              ('ring, 8 I/O threads', {'threads': 8}),
-                              ('ring, engine threads', {'engine': 'threads', 'threads': 4})):
+        for name, options in (('pinned pool, 1 I/O thread', {}), ('pinned pool, 4 I/O threads', {'threads': 4}),
+                              ('pinned pool, 8 I/O threads', {'threads': 8}),
+                              ('pinned pool, engine threads', {'engine': 'threads', 'threads': 4})):
             handle = undo.enter_context(penstock.Handle(direct='never', **options))
             contenders[name] = lambda h=handle: h.read(device, path)
         handle = undo.enter_context(penstock.Handle(direct='never', threads=8))
@@ -232,8 +232,8 @@ def cached(args, table, path, host, device):
             print(f'  without cuFile: {why}')
         table.add(part, interleave(contenders, args.rounds), args.size)
         if 'cuFileRead of everything' in contenders:
-            best = max(table.figure(part, name) for name in contenders if name.startswith('ring'))
-            table.target('the ring, of cuFile in compatibility mode',
+            best = max(table.figure(part, name) for name in contenders if name.startswith('pinned pool'))
+            table.target('the pinned pool, of cuFile in compatibility mode',
                          best / table.figure(part, 'cuFileRead of everything'), 0.8)
 
 

@@ -101,7 +101,7 @@ static bool first_with(const struct io_result *res, unsigned i)
 /* Which GPU, its memory, and the way the bytes took. */
 static void text_gpu(FILE *f, const struct io_worker_result *w)
 {
-	char ring[PENSTOCK_SIZE_TEXT];
+	char pool[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "memory:     GPU %u (%s%s%s)%s%s%s,", w->device, w->gpu.name,
 		*w->gpu.pci ? " at " : "", w->gpu.pci,
@@ -111,7 +111,7 @@ static void text_gpu(FILE *f, const struct io_worker_result *w)
 		fputs(" by ", f);
 	report_gpu_path(f, w->seen.ways, " and ");
 	if (w->seen.ways & PENSTOCK_DONE_RING)
-		fprintf(f, " (%s)", penstock_size_format(ring, w->seen.stats.ring_bytes));
+		fprintf(f, " (%s)", penstock_size_format(pool, w->seen.stats.ring_bytes));
 	fputc('\n', f);
 }
 
