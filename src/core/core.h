@@ -12,18 +12,18 @@
  *  - struct port: where a thread of the user's meets the handle.  port->lock guards
  *    operations that are free or finished; only threads of this port take it, those that
  *    wait for a ticket of it, and an I/O thread that has to wake one of these.
- *  - struct queue: belongs to its I/O thread; what others look at is in queue->hand,
+ *  - struct queue: belongs to its I/O thread; what others look at is in queue->inbox,
  *    guarded by io->lock, or atomic.
  *  - struct op: belongs to who has it.  The submitting thread prepares it; then, with a
  *    home, the I/O thread of that queue has it alone, without one io->lock guards it;
- *    finished, it is on the pile or the list of its port.
+ *    finished, it is on the stack or the list of its port.
  *  - struct block: belongs to the thread that runs it.
  *
  * Locks are taken in this order: a port's (of several ports, by index), io->lock, the pinned
  * pool's.
  *
  * Life of an operation: op_prepare() checks it and resolves the file; it is put on the
- * pile of a queue, or, when it is large, on the list that all share; queues take blocks from
+ * stack of a queue, or, when it is large, on the list that all share; queues take blocks from
  * it (plan_block()); each finished block goes through block_finish(), which resubmits
  * what is short; when the last one is back op_conclude() does what remains (truncate,
  * give space back, directory) and returns_send() hands the result to who waits.

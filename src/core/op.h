@@ -11,8 +11,8 @@
 #include <penstock/penstock.h>
 
 #include "core/file.h"
-#include "core/hand.h"
 #include "core/limits.h"
+#include "core/sleep_state.h"
 #include "mem/device.h"
 
 struct counters;
@@ -41,7 +41,7 @@ struct op {
 			struct op *next; /* free, pending, done, or a queue's own list */
 			struct op *prev; /* pending and done */
 		};
-		struct hand_item item;
+		struct mpsc_item item;
 	};
 	struct port *port;
 	atomic_uint state; /* enum op_state */

@@ -203,7 +203,7 @@ struct op *port_find(struct port *port, uint64_t ticket)
 
 void port_drain(struct port *port)
 {
-	struct op *op = (struct op *)pile_take(&port->back, true), *next;
+	struct op *op = (struct op *)mpsc_stack_take(&port->back, true), *next;
 
 	for (; op; op = next) {
 		next = op->next;
@@ -237,7 +237,8 @@ void returns_send(struct returns *r)
 {
 	struct port *port = r->port;
 
-	if (port && hand_return(&port->back, &port->sleepers, &r->newest->item, &r->oldest->item))
+	if (port &&
+	    push_and_see_sleepers(&port->back, &port->sleepers, &r->newest->item, &r->oldest->item))
 		waiters_tell_port(port);
 	file_put_many(r->file, r->refs);
 	*r = (struct returns){0};
@@ -257,7 +258,7 @@ void returns_add(struct returns *r, struct op *op)
 		returns_send(r);
 	returns_file(r, op);
 	r->port = op->port;
-	hand_far_add(&r->far, &op->item);
+	prefetch_hints_add(&r->hints, &op->item);
 	op->next = r->newest;
 	r->newest = op;
 	if (!r->oldest)

@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 #include "core/core.h"
-#include "core/hand.h"
 #include "core/op.h"
+#include "core/sleep_state.h"
 
 /* A thread in a wait function: for an operation of a port, or for the handle as a whole. */
 struct waiter {
@@ -28,8 +28,8 @@ struct waiter {
  * the operations they submit come from here, and come back here when they are finished.
  */
 struct port {
-	_Alignas(LINE) struct pile back; /* finished operations, from I/O threads */
-	atomic_uint sleepers;            /* on the list of waiters */
+	_Alignas(LINE) struct mpsc_stack back; /* finished operations, from I/O threads */
+	atomic_uint sleepers;                  /* on the list of waiters */
 
 	_Alignas(LINE) pthread_mutex_t lock;
 	unsigned index;
@@ -114,7 +114,7 @@ struct returns {
 	struct port *port;
 	struct penstock_file *file;
 	unsigned refs;
-	struct hand_far far;
+	struct prefetch_hints hints;
 };
 void returns_add(struct returns *r, struct op *op);
 void returns_file(struct returns *r, struct op *op); /* only its file goes */

@@ -10,17 +10,17 @@
 
 #include "core/block.h"
 #include "core/core.h"
-#include "core/hand.h"
 #include "core/op.h"
+#include "core/sleep_state.h"
 #include "mem/arena.h"
 
 struct here;
 
 struct queue {
-	_Alignas(LINE) struct hand hand; /* operations for this queue alone */
-	atomic_bool purge;               /* some of them are cancelled */
-	atomic_bool called;              /* there are calls */
-	pthread_mutex_t nap;             /* only for sleeping with HAND_IDLE, with */
+	_Alignas(LINE) struct inbox inbox; /* operations for this queue alone */
+	atomic_bool purge;                 /* some of them are cancelled */
+	atomic_bool called;                /* there are calls */
+	pthread_mutex_t nap;               /* only for sleeping with THREAD_IDLE, with */
 	pthread_cond_t work;
 
 	_Alignas(LINE) struct penstock_io *io;
@@ -38,7 +38,7 @@ struct queue {
 	atomic_uint turn; /* how often it has been away */
 	int broken;       /* -errno: the engine gave up, all blocks fail */
 	unsigned reap_failures;
-	struct op *local, **local_tail; /* operations that have their home here, off the pile */
+	struct op *local, **local_tail; /* operations that have their home here, off the stack */
 	unsigned nr_local;
 	uint64_t pend_none;            /* after so many changes nothing was for it, see pend.c, */
 	unsigned pend_none_can;        /* with this it could take */
@@ -75,10 +75,10 @@ struct queue {
 	/* objects: see remote.c */
 	void *remote_blocks; /* the first file that is one brings them, under io->lock */
 	struct block *remote_free;
-	unsigned nr_remote;        /* blocks that a store has */
-	struct pile remote_back;   /* those that are back */
-	atomic_bool remote_sleeps; /* the queue has to be woken for one */
-	atomic_uint remote_busy;   /* threads that hand one back */
+	unsigned nr_remote;            /* blocks that a store has */
+	struct mpsc_stack remote_back; /* those that are back */
+	atomic_bool remote_sleeps;     /* the queue has to be woken for one */
+	atomic_uint remote_busy;       /* threads that hand one back */
 
 	/* under io->lock */
 	struct call *calls;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a queue takes on: blocks of the operations on its pile and of those that all queues share.
+ * What a queue takes on: blocks of the operations on its stack and of those that all queues share.
  * Of what is shared it takes a few blocks at a time, so that a large operation spreads over all
  * queues; what it has too much of itself it shares.
  */
@@ -91,7 +91,7 @@ static struct op *local_take(struct queue *q)
 
 static void local_fill(struct queue *q)
 {
-	struct op *op = (struct op *)pile_take(&q->hand.pile, true), *next;
+	struct op *op = (struct op *)mpsc_stack_take(&q->inbox.stack, true), *next;
 
 	for (; op; op = next) {
 		next = op->next;

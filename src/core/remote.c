@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Blocks of objects.  They are planned, staged and accounted for like others, but the store has
- * them instead of the engine, and they come back from threads of its own: on a pile, which the
+ * them instead of the engine, and they come back from threads of its own: on a stack, which the
  * queue looks at before it sleeps.  The first queue has them all, for it does nothing but pass them
  * on, and what is written has to be handed over in order.
  */
@@ -159,11 +159,11 @@ void remote_put(struct queue *q, struct block *b)
 static void block_is_back(struct penstock_remote_req *r)
 {
 	struct remote_block *rb = container_of(r, struct remote_block, req);
-	struct hand_item *item = (struct hand_item *)(void *)&rb->block.req;
+	struct mpsc_item *item = (struct mpsc_item *)(void *)&rb->block.req;
 	struct queue *q = rb->q;
 
 	atomic_fetch_add(&q->remote_busy, 1);
-	pile_add(&q->remote_back, item, item);
+	mpsc_stack_push(&q->remote_back, item, item);
 	if (atomic_exchange(&q->remote_sleeps, false))
 		queue_kick(q);
 	atomic_fetch_sub(&q->remote_busy, 1);
@@ -207,9 +207,9 @@ void remote_start(struct queue *q, struct block *b)
 
 struct block *remote_done(struct queue *q)
 {
-	struct hand_item *list = pile_take(&q->remote_back, false);
+	struct mpsc_item *list = mpsc_stack_take(&q->remote_back, false);
 
-	for (struct hand_item *item = list; item; item = item->next) {
+	for (struct mpsc_item *item = list; item; item = item->next) {
 		struct remote_block *rb = (struct remote_block *)(void *)item;
 		struct block *b = &rb->block;
 
@@ -231,8 +231,8 @@ struct block *remote_done(struct queue *q)
 
 bool remote_may_sleep(struct queue *q)
 {
-	atomic_exchange(&q->remote_sleeps, true); /* see hand.h */
-	return !pile_any(&q->remote_back);
+	atomic_exchange(&q->remote_sleeps, true); /* see sleep_state.h */
+	return !mpsc_stack_any(&q->remote_back);
 }
 
 /* No block is out, but who handed the last one back may be about to wake the engine. */

@@ -37,7 +37,7 @@ struct batch {
 	unsigned nr_home, nr_shared;
 	bool shares;   /* some of this call went on the list for all */
 	unsigned most; /* to be handed over together */
-	struct hand_far far;
+	struct prefetch_hints hints;
 	struct penstock_order *order; /* of the last one that asked for one */
 };
 
@@ -86,7 +86,7 @@ static void batch_submit(struct batch *b)
 	}
 	b->newest = b->oldest = NULL;
 	b->nr_home = b->nr_shared = 0;
-	b->far = (struct hand_far){0};
+	b->hints = (struct prefetch_hints){0};
 }
 
 /*
@@ -106,7 +106,7 @@ static void submit_batch_add(struct batch *b, struct op *op)
 	} else {
 		op->home = b->home;
 		atomic_store_explicit(&op->state, OP_PENDING, memory_order_relaxed);
-		hand_far_add(&b->far, &op->item);
+		prefetch_hints_add(&b->hints, &op->item);
 		op->next = b->newest;
 		b->newest = op;
 		if (!b->oldest)
@@ -189,7 +189,7 @@ int penstock_submit(struct penstock_io *io, const struct penstock_op *ops, unsig
 	b.shares = false;
 	b.most = n > FIRST_BATCH && !b.make.here->whole ? FIRST_BATCH : 0;
 	b.make.here->whole -= b.make.here->whole > 0;
-	b.far = (struct hand_far){0};
+	b.hints = (struct prefetch_hints){0};
 	b.order = NULL;
 	b.make.cuda = penstock_cuda_present();
 	for (i = 0; i < n; i++) {

@@ -3,7 +3,7 @@
  * The I/O threads: each owns one queue and its engine, works while there is
  * something to do, and sleeps in its engine, or on a condition where nothing is
  * in flight and the engine cannot wait for that.  Whoever adds work wakes as many
- * as it takes: see hand.h.
+ * as it takes: see sleep_state.h.
  */
 #include <errno.h>
 #include <string.h>
@@ -21,9 +21,9 @@ enum { LOOK_AGAIN_NS = 1000000 };
 
 __thread struct queue *current_queue;
 
-static void wake_from(struct queue *q, enum hand_state state)
+static void wake_from(struct queue *q, enum sleep_state state)
 {
-	if (state != HAND_IDLE) {
+	if (state != THREAD_IDLE) {
 		q->io->engine->wake(q->engine);
 		return;
 	}
@@ -34,13 +34,13 @@ static void wake_from(struct queue *q, enum hand_state state)
 
 void queue_kick(struct queue *q)
 {
-	wake_from(q, hand_claim(&q->hand));
+	wake_from(q, inbox_claim_wake(&q->inbox));
 }
 
 void queue_stop(struct penstock_io *io)
 {
 	pthread_mutex_lock(&io->lock);
-	atomic_exchange(&io->stop, true); /* see hand.h */
+	atomic_exchange(&io->stop, true); /* see sleep_state.h */
 	for (unsigned i = 0; i < io->nr_queues; i++)
 		if (io->queues[i].started && !io->queues[i].open_result)
 			queue_kick(&io->queues[i]);
@@ -55,18 +55,18 @@ void queue_wake(struct penstock_io *io)
 {
 	unsigned active = atomic_load(&io->nr_active), awake = 0;
 	uint64_t need = min_u64(atomic_load(&io->pend_blocks), active);
-	enum hand_state state;
+	enum sleep_state state;
 
 	if (atomic_load(&io->pend_remote)) { /* those are the first one's */
-		state = hand_claim(&io->queues[0].hand);
-		if (state == HAND_IDLE || state == HAND_REAPS)
+		state = inbox_claim_wake(&io->queues[0].inbox);
+		if (state == THREAD_IDLE || state == THREAD_REAPING)
 			wake_from(&io->queues[0], state);
 	}
 	for (unsigned i = 0; i < active; i++)
-		awake += hand_look(&io->queues[i].hand) == HAND_RUNS;
+		awake += inbox_state(&io->queues[i].inbox) == THREAD_RUNNING;
 	for (unsigned i = 0; i < active && awake < need; i++) {
-		state = hand_claim(&io->queues[i].hand);
-		if (state != HAND_IDLE && state != HAND_REAPS)
+		state = inbox_claim_wake(&io->queues[i].inbox);
+		if (state != THREAD_IDLE && state != THREAD_REAPING)
 			continue;
 		wake_from(&io->queues[i], state);
 		awake++;
@@ -76,7 +76,7 @@ void queue_wake(struct penstock_io *io)
 /* What lies before a queue becomes everybody's. */
 static void queue_empty(struct penstock_io *io, struct queue *q)
 {
-	struct op *op = (struct op *)pile_take(&q->hand.pile, true), *next, *over = NULL;
+	struct op *op = (struct op *)mpsc_stack_take(&q->inbox.stack, true), *next, *over = NULL;
 
 	if (!op)
 		return;
@@ -112,19 +112,19 @@ static bool is_stuck(struct queue *q, struct here *here)
 
 bool queue_give(struct queue *q, struct here *here, struct op *newest, struct op *oldest)
 {
-	bool behind = pile_add(&q->hand.pile, &newest->item, &oldest->item);
-	enum hand_state state = hand_claim(&q->hand);
+	bool behind = mpsc_stack_push(&q->inbox.stack, &newest->item, &oldest->item);
+	enum sleep_state state = inbox_claim_wake(&q->inbox);
 
-	if (state == HAND_IDLE || state == HAND_REAPS)
+	if (state == THREAD_IDLE || state == THREAD_REAPING)
 		wake_from(q, state);
-	else if (state == HAND_BUSY && behind && is_stuck(q, here))
+	else if (state == THREAD_BUSY && behind && is_stuck(q, here))
 		queue_empty(q->io, q);
-	return state == HAND_RUNS && !behind;
+	return state == THREAD_RUNNING && !behind;
 }
 
 void queue_rescue(struct penstock_io *io, struct queue *q)
 {
-	if (io->nr_queues > 1 && hand_look(&q->hand) == HAND_BUSY)
+	if (io->nr_queues > 1 && inbox_state(&q->inbox) == THREAD_BUSY)
 		queue_empty(io, q);
 }
 
@@ -146,7 +146,7 @@ static void run_calls(struct queue *q)
 	pthread_mutex_unlock(&io->lock);
 }
 
-/* Is there anything to do that does not lie on the pile? */
+/* Is there anything to do that does not lie on the stack? */
 static bool has_other_work(struct queue *q)
 {
 	return atomic_load(&q->called) || atomic_load(&q->purge) || pend_for(q) ||
@@ -157,14 +157,14 @@ static bool has_work(void *arg)
 {
 	struct queue *q = arg;
 
-	return pile_any(&q->hand.pile) || has_other_work(q);
+	return mpsc_stack_any(&q->inbox.stack) || has_other_work(q);
 }
 
-/* Until somebody has changed the word. */
+/* Until another thread has changed the state. */
 static void nap(struct queue *q)
 {
 	pthread_mutex_lock(&q->nap);
-	while (hand_look(&q->hand) == HAND_IDLE)
+	while (inbox_state(&q->inbox) == THREAD_IDLE)
 		pthread_cond_wait(&q->work, &q->nap);
 	pthread_mutex_unlock(&q->nap);
 }
@@ -180,13 +180,14 @@ static void doze(struct queue *q)
 	bool in_engine = io->engine->idles && !q->reap_failures;
 
 	atomic_fetch_add(&io->nr_idle, 1);
-	if (hand_leave(&q->hand, in_engine ? HAND_REAPS : HAND_IDLE) && !has_other_work(q)) {
+	if (inbox_announce(&q->inbox, in_engine ? THREAD_REAPING : THREAD_IDLE) &&
+	    !has_other_work(q)) {
 		if (!in_engine)
 			nap(q);
 		else if (io->engine->reap(q->engine, &none, -1) < 0)
 			q->reap_failures++;
 	}
-	if (hand_back(&q->hand) == HAND_RUNS)
+	if (inbox_resume(&q->inbox) == THREAD_RUNNING)
 		COUNT(&q->count, wakeups, 1);
 	atomic_fetch_sub(&io->nr_idle, 1);
 }
@@ -203,8 +204,8 @@ static bool idle(struct queue *q)
 			doze(q);
 	}
 	q->spin_ns = spin_learn(q->spin_ns, clock_ns() - start);
-	return pile_any(&q->hand.pile) || atomic_load(&q->called) || atomic_load(&q->purge) ||
-	       pend_for(q) || !atomic_load(&q->io->stop);
+	return mpsc_stack_any(&q->inbox.stack) || atomic_load(&q->called) ||
+	       atomic_load(&q->purge) || pend_for(q) || !atomic_load(&q->io->stop);
 }
 
 void queue_step_aside(struct queue *q)
@@ -214,7 +215,7 @@ void queue_step_aside(struct queue *q)
 	if (io->nr_queues == 1)
 		return;
 	atomic_store_explicit(&q->turn, q->turn + 1, memory_order_relaxed);
-	hand_leave(&q->hand, HAND_BUSY);
+	inbox_announce(&q->inbox, THREAD_BUSY);
 	if (!pend_seen(io)) /* a queue that runs was counted on for that */
 		return;
 	pthread_mutex_lock(&io->lock);
@@ -225,7 +226,7 @@ void queue_step_aside(struct queue *q)
 void queue_step_back(struct queue *q)
 {
 	if (q->io->nr_queues > 1)
-		hand_back(&q->hand);
+		inbox_resume(&q->inbox);
 }
 
 /* Work of a kind that there is room for. */
@@ -257,7 +258,7 @@ static bool may_sleep(struct queue *q, bool *ret_marked)
 {
 	*ret_marked = queue_room(q) && !q->local;
 	if (*ret_marked)
-		return hand_leave(&q->hand, HAND_REAPS) && !has_work_for(q);
+		return inbox_announce(&q->inbox, THREAD_REAPING) && !has_work_for(q);
 	if (q->local && queue_room(q))
 		return false;
 	queue_step_aside(q);
@@ -315,7 +316,8 @@ struct pace_seen queues_look(struct queue *q)
 				.busy_ns = queues_cpu_ns(io),
 				.threads = atomic_load(&io->nr_active),
 				.most = io->max_queues,
-				.behind = pend_seen(io) || q->local || pile_any(&q->hand.pile)};
+				.behind = pend_seen(io) || q->local ||
+					  mpsc_stack_any(&q->inbox.stack)};
 
 	for (unsigned i = 0; i < io->nr_queues; i++) {
 		now.bytes += atomic_load_explicit(&io->queues[i].moved, memory_order_relaxed);
@@ -368,7 +370,7 @@ static int queue_reap(struct queue *q, struct penstock_req **list, bool sleep)
 	return engine->reap(q->engine, list, patience);
 }
 
-/* The same, without a word to others where there is something already. */
+/* The same, without changing its state where there is something already. */
 static int queue_await(struct queue *q, struct penstock_req **list)
 {
 	const struct penstock_engine *engine = q->io->engine;
@@ -379,7 +381,7 @@ static int queue_await(struct queue *q, struct penstock_req **list)
 		return engine->reap(q->engine, list, 0);
 	sleep = may_sleep(q, &marked);
 	r = queue_reap(q, list, sleep);
-	if (hand_back(&q->hand) == HAND_RUNS && marked)
+	if (inbox_resume(&q->inbox) == THREAD_RUNNING && marked)
 		COUNT(&q->count, wakeups, 1);
 	return r;
 }
@@ -463,7 +465,7 @@ int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *ar
 	pthread_mutex_lock(&io->lock);
 	c.next = q->calls;
 	q->calls = &c;
-	atomic_exchange(&q->called, true); /* see hand.h */
+	atomic_exchange(&q->called, true); /* see sleep_state.h */
 	queue_kick(q);
 	while (!c.done)
 		pthread_cond_wait(&io->called, &io->lock);

@@ -71,7 +71,7 @@ static bool waiter_sleep(struct waiter *w, pthread_mutex_t *lock, struct wait_ti
 
 static bool port_has_any(void *arg)
 {
-	return pile_any(&((struct port *)arg)->back);
+	return mpsc_stack_any(&((struct port *)arg)->back);
 }
 
 static unsigned port_patience(struct port *port, int64_t timeout_ns)
@@ -123,7 +123,7 @@ static bool wait_for_op(struct penstock_io *io, struct port *port, struct op *op
 	spin_until(port_patience(port, timeout_ns), port_has_any, port);
 	pthread_mutex_lock(&port->lock);
 	waiter_add(&port->waiters, &w);
-	hand_expect(&port->sleepers);
+	sleepers_add(&port->sleepers);
 	port_drain(port);
 	while (atomic_load(&op->state) != OP_DONE && in_time) {
 		in_time = waiter_sleep(&w, &port->lock, &t);
@@ -492,7 +492,7 @@ int penstock_cancel(struct penstock_io *io, uint64_t ticket)
 	if (!op)
 		return -ENOENT;
 	if (r == 0 && home) {
-		atomic_exchange(&home->purge, true); /* see hand.h */
+		atomic_exchange(&home->purge, true); /* see sleep_state.h */
 		queue_kick(home);
 	}
 	if (r <= 0)

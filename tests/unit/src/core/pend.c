@@ -88,7 +88,7 @@ static struct op *give(enum penstock_opcode opcode, uint64_t offset, uint64_t le
 
 	op->home = &q;
 	op->state = OP_PENDING;
-	pile_add(&q.hand.pile, &op->item, &op->item);
+	mpsc_stack_push(&q.inbox.stack, &op->item, &op->item);
 	return op;
 }
 
@@ -281,7 +281,7 @@ static void who_has_more_blocks_than_expected_is_seen_to_the_end(void)
 static void see_what_is_left(void *arg, const struct penstock_done *done)
 {
 	(void)done;
-	T_OK(!q.local && !pile_any(&q.hand.pile));
+	T_OK(!q.local && !mpsc_stack_any(&q.inbox.stack));
 	*(uint64_t *)arg = io.pend_ops;
 }
 
@@ -294,7 +294,7 @@ static void a_callback_may_wait_for_what_was_not_begun(void)
 	setup();
 	io.nr_queues = io.nr_active = 2;
 	give(PENSTOCK_READ, 0, SMALL, PAGE);
-	queue_purge(&q); /* off the pile */
+	queue_purge(&q); /* off the stack */
 	op = new_op(PENSTOCK_READ, SMALL, SMALL, PAGE);
 	T_OK(queue_add_local(&q, op));
 	T_EQ(q.nr_local, 2);
@@ -305,7 +305,7 @@ static void a_callback_may_wait_for_what_was_not_begun(void)
 	file.refs = OPS;
 	ops_finish(&io, &q, first);
 	T_EQ(left, 2);
-	T_EQ(q.hand.state, HAND_RUNS);
+	T_EQ(q.inbox.state, THREAD_RUNNING);
 }
 
 /* The I/O thread is in here until it may go on. */
@@ -348,7 +348,7 @@ static void nothing_overtakes_a_large_one_of_the_same_call(void)
 	some[0].on_done = NULL;
 	some[0].len = sizeof(mem);
 	T_EQ(penstock_submit(handle, some, MANY, NULL, NULL), MANY);
-	T_OK(!pile_any(&handle->queues[0].hand.pile));
+	T_OK(!mpsc_stack_any(&handle->queues[0].inbox.stack));
 	T_EQ(handle->pend_ops, MANY);
 	sem_post(&sems[1]);
 	T_EQ(penstock_wait_any(handle, done, MANY, MANY, -1), MANY);

@@ -116,7 +116,7 @@ static void setup(void)
 	io->queues = queue;
 	io->nr_queues = io->nr_active = io->max_queues = io->opts.threads = QUEUES;
 	queue[0].io = queue[1].io = io;
-	queue[1].hand.state = HAND_BUSY; /* nothing is to be expected of it */
+	queue[1].inbox.state = THREAD_BUSY; /* nothing is to be expected of it */
 	op_list_init(&io->pending);
 	for (unsigned i = 0; i < USERS; i++) {
 		memset(heres, 0, sizeof(heres));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Handing over without locks, in every order there is.  The functions of core/hand.h are run
+ * Handing over without locks, in every order there is.  The functions of core/sleep_state.h are run
  * as they are, by coroutines that may change at every access to shared memory; the test goes
  * through all sequences of changes of two threads, and through all with up to four
  * interruptions of three.  A wake-up that is lost shows as a state in which nobody can
@@ -8,22 +8,22 @@
  */
 #include "tests/unit/src/core/orders.h"
 
-#include "core/hand.h"
+#include "core/sleep_state.h"
 
 enum { ITEMS = 3, GIVEN = 2, ANY = ORDERS_STEPS };
 
 /* --------------------------------------------------------- to a queue */
 
-static struct hand hand;
-static struct hand_item items[ITEMS];
+static struct inbox inbox;
+static struct mpsc_item items[ITEMS];
 static unsigned taken[ITEMS], nr_taken;
-static bool woken; /* the engine, or the sleeper on the word */
-static enum hand_state sleeps_as;
+static bool woken; /* the engine, or the sleeper on the state */
+static enum sleep_state sleeps_as;
 static bool stuck; /* the I/O thread is in a callback that waits for all to be taken */
 
-static void hand_setup(void)
+static void inbox_setup(void)
 {
-	memset(&hand, 0, sizeof(hand));
+	memset(&inbox, 0, sizeof(inbox));
 	memset(items, 0, sizeof(items));
 	memset(taken, 0, sizeof(taken));
 	nr_taken = 0;
@@ -32,7 +32,7 @@ static void hand_setup(void)
 
 static void take_all(void)
 {
-	const struct hand_item *item = pile_take(&hand.pile, false), *next;
+	const struct mpsc_item *item = mpsc_stack_take(&inbox.stack, false), *next;
 
 	for (; item; item = next) {
 		next = item->next;
@@ -54,26 +54,26 @@ static void io_thread(void)
 		take_all();
 		if (nr_taken == GIVEN)
 			break;
-		if (hand_leave(&hand, sleeps_as)) {
-			/* Looking at the word and sleeping is one, under a lock; an engine
+		if (inbox_announce(&inbox, sleeps_as)) {
+			/* Looking at the state and sleeping is one, under a lock; an engine
 			 * remembers. */
-			if (sleeps_as != HAND_IDLE || hand_look(&hand) == HAND_IDLE)
+			if (sleeps_as != THREAD_IDLE || inbox_state(&inbox) == THREAD_IDLE)
 				block_while(is_asleep, NULL);
 			woken = false;
 		}
-		hand_back(&hand);
+		inbox_resume(&inbox);
 	}
 }
 
 static void give(unsigned i)
 {
-	enum hand_state state;
+	enum sleep_state state;
 
-	pile_add(&hand.pile, &items[i], &items[i]);
-	state = hand_claim(&hand);
-	if (state == HAND_IDLE || state == HAND_REAPS)
+	mpsc_stack_push(&inbox.stack, &items[i], &items[i]);
+	state = inbox_claim_wake(&inbox);
+	if (state == THREAD_IDLE || state == THREAD_REAPING)
 		woken = true;
-	else if (state == HAND_BUSY && stuck)
+	else if (state == THREAD_BUSY && stuck)
 		take_all();
 }
 
@@ -102,17 +102,17 @@ static void all_taken_once(void)
 
 static void a_sleeping_queue_gets_everything_it_is_given(void)
 {
-	static const enum hand_state ways[] = {HAND_REAPS, HAND_IDLE};
+	static const enum sleep_state ways[] = {THREAD_REAPING, THREAD_IDLE};
 
 	stuck = false;
 	bodies[0] = io_thread;
 	for (unsigned i = 0; i < T_COUNT(ways); i++) {
 		sleeps_as = ways[i];
 		bodies[1] = give_both;
-		in_all_orders(2, ANY, hand_setup, all_taken_once);
+		in_all_orders(2, ANY, inbox_setup, all_taken_once);
 		bodies[1] = give_first;
 		bodies[2] = give_second;
-		in_all_orders(3, 4, hand_setup, all_taken_once);
+		in_all_orders(3, 4, inbox_setup, all_taken_once);
 	}
 }
 
@@ -126,10 +126,10 @@ static bool not_all_taken(void *arg)
 static void busy_thread(void)
 {
 	take_all();
-	if (!hand_leave(&hand, HAND_BUSY))
+	if (!inbox_announce(&inbox, THREAD_BUSY))
 		take_all(); /* queue_share(), before it sleeps without room */
 	block_while(not_all_taken, NULL);
-	hand_back(&hand);
+	inbox_resume(&inbox);
 	take_all();
 }
 
@@ -138,22 +138,22 @@ static void what_lies_before_a_stuck_queue_is_taken_once_by_somebody(void)
 	stuck = true;
 	bodies[0] = busy_thread;
 	bodies[1] = give_both;
-	in_all_orders(2, ANY, hand_setup, all_taken_once);
+	in_all_orders(2, ANY, inbox_setup, all_taken_once);
 	bodies[1] = give_first;
 	bodies[2] = give_second;
-	in_all_orders(3, 4, hand_setup, all_taken_once);
+	in_all_orders(3, 4, inbox_setup, all_taken_once);
 }
 
 /* ------------------------------------------------------------ to a port */
 
-static struct pile back;
+static struct mpsc_stack back;
 static atomic_uint sleepers;
 static bool locked, signalled;
 static unsigned nr_back;
 
 static void port_setup(void)
 {
-	hand_setup();
+	inbox_setup();
 	memset(&back, 0, sizeof(back));
 	atomic_store(&sleepers, 0);
 	locked = signalled = false;
@@ -176,7 +176,7 @@ static void lock(void)
 
 static void drain(void)
 {
-	const struct hand_item *item = pile_take(&back, false), *next;
+	const struct mpsc_item *item = mpsc_stack_take(&back, false), *next;
 
 	for (; item; item = next) {
 		next = item->next;
@@ -187,7 +187,7 @@ static void drain(void)
 
 static void give_back(unsigned i)
 {
-	if (!hand_return(&back, &sleepers, &items[i], &items[i]))
+	if (!push_and_see_sleepers(&back, &sleepers, &items[i], &items[i]))
 		return;
 	lock();
 	drain();
@@ -223,7 +223,7 @@ static void waiting_thread(void)
 	lock();
 	drain();
 	if (nr_back < GIVEN) {
-		hand_expect(&sleepers);
+		sleepers_add(&sleepers);
 		drain();
 		while (nr_back < GIVEN) {
 			signalled = false;
@@ -253,16 +253,16 @@ static void who_waits_is_told_of_every_result(void)
 	in_all_orders(3, 4, port_setup, all_back_once);
 }
 
-/* ------------------------------------------------------------- the pile */
+/* ------------------------------------------------------------- the stack */
 
-static const struct hand_item *order;
+static const struct mpsc_item *order;
 
 static void add_and_take(void)
 {
 	items[1].next = &items[0];
-	pile_add(&hand.pile, &items[1], &items[0]);
-	pile_add(&hand.pile, &items[2], &items[2]);
-	order = pile_take(&hand.pile, false);
+	mpsc_stack_push(&inbox.stack, &items[1], &items[0]);
+	mpsc_stack_push(&inbox.stack, &items[2], &items[2]);
+	order = mpsc_stack_take(&inbox.stack, false);
 }
 
 static void oldest_first(void)
@@ -271,14 +271,14 @@ static void oldest_first(void)
 	T_OK(!items[2].next);
 }
 
-static void a_pile_is_taken_oldest_first(void)
+static void a_stack_is_taken_oldest_first(void)
 {
 	bodies[0] = add_and_take;
-	in_all_orders(1, ANY, hand_setup, oldest_first);
+	in_all_orders(1, ANY, inbox_setup, oldest_first);
 }
 
 static const struct t_case cases[] = {
-	T_CASE(a_pile_is_taken_oldest_first),
+	T_CASE(a_stack_is_taken_oldest_first),
 	T_CASE(a_sleeping_queue_gets_everything_it_is_given),
 	T_CASE(what_lies_before_a_stuck_queue_is_taken_once_by_somebody),
 	T_CASE(who_waits_is_told_of_every_result),
@@ -286,7 +286,7 @@ static const struct t_case cases[] = {
 
 int main(void)
 {
-	const struct t_group group = {"hand", NULL, NULL, cases, T_COUNT(cases)};
+	const struct t_group group = {"sleep_state", NULL, NULL, cases, T_COUNT(cases)};
 
 	return t_run(&group, 1, NULL);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rule of core/hand.h on this processor, or on what passes for it: two threads meet, many
- * times. */
+/* The rule of core/sleep_state.h on this processor, or on what passes for it: two threads meet,
+ * many times. */
 #include <pthread.h>
 #include <sched.h>
 
-#include "core/hand.h"
+#include "core/sleep_state.h"
 #include "tests/common/t.h"
 
 enum { ROUNDS = 100000 };
 
-static struct hand hand;
+static struct inbox inbox;
 static atomic_uint begun, ended;
 static bool sleeps; /* the taker found nothing */
 
@@ -24,7 +24,7 @@ static void *take(void *arg)
 {
 	for (unsigned i = 1; i <= ROUNDS; i++) {
 		wait_for(&begun, i);
-		sleeps = hand_leave(&hand, HAND_IDLE);
+		sleeps = inbox_announce(&inbox, THREAD_IDLE);
 		atomic_store(&ended, i);
 	}
 	return arg;
@@ -32,18 +32,18 @@ static void *take(void *arg)
 
 static void who_gives_or_who_takes_sees_the_other(void)
 {
-	struct hand_item item;
+	struct mpsc_item item;
 	unsigned missed = 0;
 	pthread_t t;
 	bool wakes;
 
 	T_EQ(pthread_create(&t, NULL, take, NULL), 0);
 	for (unsigned i = 1; i <= ROUNDS; i++) {
-		hand_back(&hand);
-		pile_take(&hand.pile, false);
+		inbox_resume(&inbox);
+		mpsc_stack_take(&inbox.stack, false);
 		atomic_store(&begun, i);
-		pile_add(&hand.pile, &item, &item);
-		wakes = hand_claim(&hand) == HAND_IDLE;
+		mpsc_stack_push(&inbox.stack, &item, &item);
+		wakes = inbox_claim_wake(&inbox) == THREAD_IDLE;
 		wait_for(&ended, i);
 		missed += sleeps && !wakes;
 	}
@@ -54,7 +54,8 @@ static void who_gives_or_who_takes_sees_the_other(void)
 int main(void)
 {
 	static const struct t_case cases[] = {T_CASE(who_gives_or_who_takes_sees_the_other)};
-	static const struct t_group groups[] = {{"hand_rule", NULL, NULL, cases, T_COUNT(cases)}};
+	static const struct t_group groups[] = {
+		{"sleep_state_threads", NULL, NULL, cases, T_COUNT(cases)}};
 
 	return t_run(groups, T_COUNT(groups), NULL);
 }
