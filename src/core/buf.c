@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "core/core.h"
-#include "core/port.h"
+#include "core/submitter.h"
 #include "core/queue.h"
 #include "dl/cuda.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 #include "core/core.h"
-#include "core/port.h"
+#include "core/submitter.h"
 #include "core/queue.h"
 
 static atomic_uint_fast64_t handles_opened; /* ever */

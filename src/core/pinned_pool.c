@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 
 #include "core/core.h"
-#include "core/port.h"
+#include "core/submitter.h"
 #include "core/queue.h"
 #include "dl/cuda.h"
 

@@ -9,7 +9,7 @@
 
 #include "core/block.h"
 #include "core/core.h"
-#include "core/port.h"
+#include "core/submitter.h"
 #include "core/queue.h"
 #include "core/ready.h"
 

@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "core/block.h"
 #include "core/core.h"
-#include "core/port.h"
+#include "core/submitter.h"
 #include "core/queue.h"
 #include "dl/cuda.h"
 

@@ -63,7 +63,7 @@ static int test_signal(pthread_cond_t *cond)
 
 static uint64_t time_ns;
 
-#include "core/port.c"
+#include "core/submitter.c"
 #include "core/queue.c"
 #include "core/queue_pull.c"
 #include "core/thread.c"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/core.h"
-#include "core/port.h"
+#include "core/submitter.h"
 #include "core/queue.h"
 #include "core/spin.h"
 
