@@ -9,8 +9,8 @@
 
 #include "core/block.h"
 #include "core/core.h"
-#include "core/submitter.h"
 #include "core/queue.h"
+#include "core/submitter.h"
 #include "mem/copy.h"
 
 enum { COPY_SMALL = 16 << 10 }; /* bytes that are copied before another thread has begun */
@@ -254,7 +254,7 @@ static void start_direct(struct queue *q, struct block *b)
 
 int block_start(struct penstock_io *io, struct queue *q, struct block *b)
 {
-	struct counters *c = q ? &q->count : &b->op->port->count;
+	struct counters *c = q ? &q->count : &b->op->submitter->count;
 	int r = 0;
 
 	b->started = true;

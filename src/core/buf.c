@@ -12,8 +12,8 @@
 
 #include "base/err.h"
 #include "core/core.h"
-#include "core/submitter.h"
 #include "core/queue.h"
+#include "core/submitter.h"
 #include "dl/cuda.h"
 
 static bool region_holds(const struct region *r, uint64_t addr, uint64_t len)

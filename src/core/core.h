@@ -9,18 +9,18 @@
  *    files, memory regions and those who wait for the handle as a whole.  It is held
  *    for list work only, never across a system call that does I/O, and no small
  *    operation needs it.
- *  - struct port: where a thread of the user's meets the handle.  port->lock guards
- *    operations that are free or finished; only threads of this port take it, those that
+ *  - struct submitter: where a thread of the user's meets the handle.  submitter->lock guards
+ *    operations that are free or finished; only threads of this submitter take it, those that
  *    wait for a ticket of it, and an I/O thread that has to wake one of these.
  *  - struct queue: belongs to its I/O thread; what others look at is in queue->inbox,
  *    guarded by io->lock, or atomic.
  *  - struct op: belongs to who has it.  The submitting thread prepares it; then, with a
  *    home, the I/O thread of that queue has it alone, without one io->lock guards it;
- *    finished, it is on the stack or the list of its port.
+ *    finished, it is on the stack or the list of its submitter.
  *  - struct block: belongs to the thread that runs it.
  *
- * Locks are taken in this order: a port's (of several ports, by index), io->lock, the pinned
- * pool's.
+ * Locks are taken in this order: a submitter's (of several submitters, by index), io->lock, the
+ * pinned pool's.
  *
  * Life of an operation: op_prepare() checks it and resolves the file; it is put on the
  * stack of a queue, or, when it is large, on the list that all share; queues take blocks from
@@ -71,7 +71,7 @@ struct counters {
 	bool many; /* writers */
 };
 
-/* Counters of a queue have one writer and need no locked instruction; those of a port may. */
+/* Counters of a queue have one writer and need no locked instruction; those of a submitter may. */
 #define COUNT(c, field, n)                                                                         \
 	((c)->many                                                                                 \
 		 ? (void)atomic_fetch_add_explicit(&(c)->field, (uint64_t)(n),                     \
@@ -114,9 +114,10 @@ struct penstock_io {
 	_Atomic(struct penstock_s3 *) s3; /* NULL: none yet */
 	bool auto_depth;
 	bool huge_by_default; /* ordinary memory is on huge pages */
-	struct port *ports[PORTS_MAX];
-	const void *port_owners[PORTS_MAX]; /* who has it: see port.c; under io->lock */
-	atomic_uint nr_ports;
+	struct submitter *submitters[SUBMITTERS_MAX];
+	const void
+		*submitter_owners[SUBMITTERS_MAX]; /* who has it: see submitter.c; under io->lock */
+	atomic_uint nr_submitters;
 	atomic_uint nr_regions;
 	atomic_uint regions_version; /* changes whenever they do */
 
@@ -136,7 +137,7 @@ struct penstock_io {
 	unsigned pend_row;          /* blocks of a huge one since another was let by */
 	struct waiter *waiters;
 	pthread_cond_t called; /* a call is done, a file has lost an operation, a thread is ready */
-	unsigned next_port, next_home;
+	unsigned next_submitter, next_home;
 
 	struct penstock_file *files[PATH_BUCKETS];
 	atomic_uint nr_by_path; /* of them, opened for operations */

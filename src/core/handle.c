@@ -8,8 +8,8 @@
 
 #include "base/err.h"
 #include "core/core.h"
-#include "core/submitter.h"
 #include "core/queue.h"
+#include "core/submitter.h"
 
 static atomic_uint_fast64_t handles_opened; /* ever */
 
@@ -162,7 +162,7 @@ static uint32_t *make_guard(void)
 
 static void free_io(struct penstock_io *io)
 {
-	ports_free(io);
+	submitters_free(io);
 	free(io->settings);
 	if (io->guard)
 		munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
@@ -257,7 +257,7 @@ static int close_copy(struct penstock_io *io)
 	pinned_pool_abandon(io);
 	bank_free(io);
 	munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
-	ports_free(io);
+	submitters_free(io);
 	free(io->settings);
 	free(io);
 	return 0;
@@ -326,8 +326,8 @@ int penstock_get_stats(struct penstock_io *io, struct penstock_stats *stats)
 	pthread_mutex_lock(&io->lock);
 	snprintf(s.fallback_why, sizeof(s.fallback_why), "%s", io->fallback_why);
 	pthread_mutex_unlock(&io->lock);
-	for (unsigned i = 0; i < atomic_load(&io->nr_ports); i++)
-		add_counters(&s, &io->ports[i]->count);
+	for (unsigned i = 0; i < atomic_load(&io->nr_submitters); i++)
+		add_counters(&s, &io->submitters[i]->count);
 	for (unsigned i = 0; i < io->nr_queues; i++)
 		add_counters(&s, &io->queues[i].count);
 	s.cpu_ns = queues_cpu_ns(io);

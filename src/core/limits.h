@@ -7,9 +7,9 @@ enum {
 	FILE_SLOTS = 256, /* registered files of a handle */
 	BUF_SLOTS = 1024, /* registered pieces of memory, of at most REGION_PIECE each */
 	PATH_BUCKETS = 64,
-	PORTS_MAX = 64,         /* threads beyond that share them */
+	SUBMITTERS_MAX = 64,    /* threads beyond that share them */
 	OP_CHUNK = 256,         /* operations allocated at a time */
-	OP_INDEX_BITS = 26,     /* of one port, in a ticket */
+	OP_INDEX_BITS = 26,     /* of one submitter, in a ticket */
 	LINE = 128,             /* cache lines come in pairs */
 	STUCK_NS = 1000000,     /* an I/O thread that is away for so long is not waited for */
 	ALONE_BYTES = 64 << 10, /* a smaller operation is not worth sharing with other queues */

@@ -13,8 +13,8 @@
 #include "base/err.h"
 #include "core/block.h"
 #include "core/core.h"
-#include "core/submitter.h"
 #include "core/queue.h"
+#include "core/submitter.h"
 
 enum { SYNC_FLAGS = PENSTOCK_OP_DATASYNC | PENSTOCK_OP_FULLSYNC };
 
@@ -319,7 +319,7 @@ int op_prepare(struct penstock_io *io, struct maker *m, struct op *op, const str
 	if (r == 0 && op->remote)
 		r = remote_prepare(op, u, err);
 	else if (r == 0 && op->opcode == PENSTOCK_WRITE)
-		r = op_reserve(io, op, &op->port->count, err);
+		r = op_reserve(io, op, &op->submitter->count, err);
 	if (r < 0) {
 		op_drop(op);
 		return r;

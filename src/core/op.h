@@ -17,7 +17,7 @@
 
 struct counters;
 struct maker;
-struct port;
+struct submitter;
 struct queue;
 
 /* What an operation asks of a queue that is to take its blocks: bits. */
@@ -43,10 +43,10 @@ struct op {
 		};
 		struct mpsc_item item;
 	};
-	struct port *port;
+	struct submitter *submitter;
 	atomic_uint state; /* enum op_state */
-	uint32_t index;    /* in its port */
-	uint32_t gen;      /* under port->lock, as the next */
+	uint32_t index;    /* in its submitter */
+	uint32_t gen;      /* under submitter->lock, as the next */
 	unsigned waiters;  /* threads in penstock_wait() for this one */
 	uint64_t stop;     /* bytes without a gap: everything before it is moved */
 	int code;          /* 0 or the first failure, -errno */
@@ -101,7 +101,7 @@ struct op {
 	bool cancelled;
 	bool direct;       /* the file, when the operation was over */
 	char *why;         /* with code < 0: in words of an object store's */
-	uint64_t finished; /* when, in nanoseconds, where there are several ports */
+	uint64_t finished; /* when, in nanoseconds, where there are several submitters */
 
 	struct penstock_fault fault; /* with code < 0: of CUDA, what made it fail */
 	uint64_t fail_off;           /* with code < 0 */

@@ -15,8 +15,8 @@
 #include <sys/mman.h>
 
 #include "core/core.h"
-#include "core/submitter.h"
 #include "core/queue.h"
+#include "core/submitter.h"
 #include "dl/cuda.h"
 
 enum {

@@ -9,9 +9,9 @@
 
 #include "core/block.h"
 #include "core/core.h"
-#include "core/submitter.h"
 #include "core/queue.h"
 #include "core/ready.h"
+#include "core/submitter.h"
 
 /* --------------------------------------------------------- what came back */
 
@@ -111,7 +111,7 @@ static void run_callback(struct queue *q, struct op *op)
 
 static void op_finish(struct penstock_io *io, struct queue *q, struct op *op, struct returns *back)
 {
-	op_conclude(io, op, q ? &q->count : &op->port->count);
+	op_conclude(io, op, q ? &q->count : &op->submitter->count);
 	if (op->on_done)
 		run_callback(q, op);
 	if (!op->spare) {
@@ -133,7 +133,7 @@ static void step_aside_for_callbacks(struct queue *q)
 
 void ops_finish(struct penstock_io *io, struct queue *q, struct op *list)
 {
-	uint64_t now = list && atomic_load(&io->nr_ports) > 1 ? clock_ns() : 0;
+	uint64_t now = list && atomic_load(&io->nr_submitters) > 1 ? clock_ns() : 0;
 	struct returns back = {0};
 	unsigned n = 0, results = 0;
 	struct op *op, *next;
@@ -156,8 +156,8 @@ void ops_finish(struct penstock_io *io, struct queue *q, struct op *list)
 		queue_step_back(q);
 	returns_send(&back);
 	if (results)
-		atomic_fetch_add(q ? &q->results : &list->port->results, results);
-	atomic_fetch_add(q ? &q->finished : &list->port->finished, n);
+		atomic_fetch_add(q ? &q->results : &list->submitter->results, results);
+	atomic_fetch_add(q ? &q->finished : &list->submitter->finished, n);
 	waiters_tell(io);
 }
 

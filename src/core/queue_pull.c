@@ -8,9 +8,9 @@
 
 #include "core/block.h"
 #include "core/core.h"
-#include "core/submitter.h"
 #include "core/queue.h"
 #include "core/ready.h"
+#include "core/submitter.h"
 
 static struct block *block_get(struct queue *q)
 {
@@ -214,7 +214,7 @@ struct op *queue_spare(struct queue *q)
 
 	if (!op) {
 		here = here_of(q->io);
-		return here ? port_take(here->port, 1) : NULL;
+		return here ? submitter_take_ops(here->submitter, 1) : NULL;
 	}
 	q->spare = op->next;
 	return op;

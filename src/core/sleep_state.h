@@ -66,7 +66,7 @@ static inline enum sleep_state inbox_claim_wake(struct inbox *in)
 	return (enum sleep_state)state;
 }
 
-/* The way back: give results to a port.  True: somebody sleeps there and has to be told. */
+/* The way back: give results to a submitter.  True: somebody sleeps there and has to be told. */
 static inline bool push_and_see_sleepers(struct mpsc_stack *s, atomic_uint *sleepers,
 					 struct mpsc_item *newest, struct mpsc_item *oldest)
 {
@@ -74,7 +74,8 @@ static inline bool push_and_see_sleepers(struct mpsc_stack *s, atomic_uint *slee
 	return atomic_load(sleepers);
 }
 
-/* Before sleeping at a port: from now on one is told.  The stack has to be looked at after this. */
+/* Before sleeping at a submitter: from now on one is told.  The stack has to be looked at after
+ * this. */
 static inline void sleepers_add(atomic_uint *sleepers)
 {
 	atomic_fetch_add(sleepers, 1);

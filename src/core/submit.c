@@ -13,8 +13,8 @@
 #include "base/err.h"
 #include "core/block.h"
 #include "core/core.h"
-#include "core/submitter.h"
 #include "core/queue.h"
+#include "core/submitter.h"
 #include "dl/cuda.h"
 
 /* ----------------------------------------------------------- asynchronous */
@@ -30,9 +30,9 @@ struct batch {
 	struct penstock_io *io;
 	struct maker make;
 	struct queue *q;             /* of the calling I/O thread, if it is one */
-	struct queue *home;          /* the port's, for as long as this lasts */
+	struct queue *home;          /* the submitter's, for as long as this lasts */
 	struct op *spare;            /* free operations */
-	struct op *newest, *oldest;  /* for the queue that is the port's home */
+	struct op *newest, *oldest;  /* for the queue that is the submitter's home */
 	struct op *shared[PULL_MAX]; /* for all */
 	unsigned nr_home, nr_shared;
 	bool shares;   /* some of this call went on the list for all */
@@ -70,11 +70,11 @@ static void batch_give(struct batch *b)
 static void batch_submit(struct batch *b)
 {
 	struct penstock_io *io = b->io;
-	struct port *port = b->make.here->port;
+	struct submitter *submitter = b->make.here->submitter;
 
 	if (!b->nr_home && !b->nr_shared)
 		return;
-	atomic_fetch_add(&port->submitted, b->nr_home + b->nr_shared);
+	atomic_fetch_add(&submitter->submitted, b->nr_home + b->nr_shared);
 	if (b->nr_home)
 		batch_give(b);
 	if (b->nr_shared) {
@@ -119,13 +119,13 @@ static void submit_batch_add(struct batch *b, struct op *op)
 	}
 }
 
-/* Of this thread's port, several at a time. */
+/* Of this thread's submitter, several at a time. */
 static struct op *batch_op(struct batch *b)
 {
 	struct op *op;
 
 	if (!b->spare)
-		b->spare = port_take(b->make.here->port, b->make.refs.ahead);
+		b->spare = submitter_take_ops(b->make.here->submitter, b->make.refs.ahead);
 	op = b->spare;
 	if (op)
 		b->spare = op->next;
@@ -150,14 +150,14 @@ static int submit_one(struct batch *b, const struct penstock_op *u, uint64_t *ti
 			op_drop(op);
 	}
 	if (r < 0) {
-		port_put(op);
+		submitter_put_ops(op);
 		return r;
 	}
 	if (ticket)
 		*ticket = u->on_done ? 0 : op_ticket(op);
 	/* Some must be able to leave the queue again: see local_pass(). */
 	if (q && !op->places && !op->striped && stays_home(io, op) && queue_add_local(q, op))
-		atomic_fetch_add(&b->make.here->port->submitted, 1);
+		atomic_fetch_add(&b->make.here->submitter->submitted, 1);
 	else
 		submit_batch_add(b, op);
 	return 0;
@@ -183,7 +183,7 @@ int penstock_submit(struct penstock_io *io, const struct penstock_op *ops, unsig
 	if (!b.make.here)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	b.q = queue_current(io);
-	b.home = atomic_load(&b.make.here->port->home);
+	b.home = atomic_load(&b.make.here->submitter->home);
 	b.spare = b.newest = b.oldest = NULL;
 	b.nr_home = b.nr_shared = 0;
 	b.shares = false;
@@ -199,7 +199,7 @@ int penstock_submit(struct penstock_io *io, const struct penstock_op *ops, unsig
 			break;
 	}
 	batch_submit(&b);
-	port_put(b.spare);
+	submitter_put_ops(b.spare);
 	file_put_many(b.make.refs.file, b.make.refs.left);
 	penstock_order_put(b.order);
 	return i || !n ? (int)i : r;
@@ -231,9 +231,9 @@ static int inline_block(struct penstock_io *io, struct block *b)
 			if (block_wants_pause(b))
 				block_pause(b);
 			b->req.res = penstock_req_run(&b->req);
-		} while (!block_finish(io, b, &b->op->port->count));
+		} while (!block_finish(io, b, &b->op->submitter->count));
 	}
-	COUNT(&b->op->port->count, inlined, 1);
+	COUNT(&b->op->submitter->count, inlined, 1);
 	free(b->bounce);
 	return b->code;
 }
@@ -249,7 +249,7 @@ static void run_inline(struct penstock_io *io, struct op *op)
 		inline_block(io, &b);
 		block_account(op, &b);
 	}
-	op_conclude(io, op, &op->port->count);
+	op_conclude(io, op, &op->submitter->count);
 	if (op->file)
 		file_put(op->file);
 }
@@ -310,7 +310,7 @@ int penstock_run(struct penstock_io *io, const struct penstock_op *u, struct pen
 	make.here = here_of(io);
 	if (!make.here)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	op.port = make.here->port;
+	op.submitter = make.here->submitter;
 	r = op_prepare(io, &make, &op, u, err);
 	if (r < 0)
 		return r;

@@ -1,67 +1,67 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ports: where threads of the user's meet the handle.  A thread has a port of its own, so
+ * Submitters: where threads of the user's meet the handle.  A thread has a submitter of its own, so
  * that it finds its free operations and its results without meeting anybody; threads beyond
- * PORTS_MAX share.  A ticket names port, place and use of its operation.
+ * SUBMITTERS_MAX share.  A ticket names submitter, place and use of its operation.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "core/core.h"
-#include "core/submitter.h"
 #include "core/queue.h"
 #include "core/spin.h"
+#include "core/submitter.h"
 
 /* ---------------------------------------------------------- who is here */
 
 /* Of the last few handles this thread has used; where it is tells threads apart. */
 static __thread struct here heres[8];
 
-static struct port *port_new(unsigned index)
+static struct submitter *submitter_new(unsigned index)
 {
-	struct port *port = zalloc_lines(sizeof(*port));
+	struct submitter *submitter = zalloc_lines(sizeof(*submitter));
 
-	if (!port)
+	if (!submitter)
 		return NULL;
-	pthread_mutex_init(&port->lock, NULL);
-	port->index = index;
-	port->spin_ns = SPIN_START_NS;
-	port->count.many = true;
-	op_list_init(&port->done);
-	return port;
+	pthread_mutex_init(&submitter->lock, NULL);
+	submitter->index = index;
+	submitter->spin_ns = SPIN_START_NS;
+	submitter->count.many = true;
+	op_list_init(&submitter->done);
+	return submitter;
 }
 
 /* Under io->lock: the one it had before it used other handles, or the next one in turn. */
-static unsigned port_choose(struct penstock_io *io)
+static unsigned submitter_choose(struct penstock_io *io)
 {
-	for (unsigned i = 0; i < io->nr_ports; i++)
-		if (io->port_owners[i] == heres)
+	for (unsigned i = 0; i < io->nr_submitters; i++)
+		if (io->submitter_owners[i] == heres)
 			return i;
-	return io->next_port++ % PORTS_MAX;
+	return io->next_submitter++ % SUBMITTERS_MAX;
 }
 
-static struct port *port_assign(struct penstock_io *io)
+static struct submitter *submitter_assign(struct penstock_io *io)
 {
-	struct port *port;
+	struct submitter *submitter;
 	unsigned i;
 
 	pthread_mutex_lock(&io->lock);
-	i = port_choose(io);
-	if (!io->ports[i]) {
-		io->ports[i] = port_new(i);
-		if (io->ports[i])
-			io->nr_ports++;
+	i = submitter_choose(io);
+	if (!io->submitters[i]) {
+		io->submitters[i] = submitter_new(i);
+		if (io->submitters[i])
+			io->nr_submitters++;
 		else
-			io->next_port--;
+			io->next_submitter--;
 	}
-	port = io->ports[i];
-	io->port_owners[i] = heres;
-	if (port && !port->home)
-		port->home = queue_current(io);
-	if (port && !port->home)
-		port->home = &io->queues[io->next_home++ % io->nr_active];
+	submitter = io->submitters[i];
+	io->submitter_owners[i] = heres;
+	if (submitter && !submitter->home)
+		submitter->home = queue_current(io);
+	if (submitter && !submitter->home)
+		submitter->home = &io->queues[io->next_home++ % io->nr_active];
 	pthread_mutex_unlock(&io->lock);
-	return port;
+	return submitter;
 }
 
 struct here *here_of(struct penstock_io *io)
@@ -70,130 +70,130 @@ struct here *here_of(struct penstock_io *io)
 
 	if (h->io == io && h->opened == io->opened)
 		return h;
-	*h = (struct here){.port = port_assign(io)};
-	if (!h->port)
+	*h = (struct here){.submitter = submitter_assign(io)};
+	if (!h->submitter)
 		return NULL;
 	h->io = io;
 	h->opened = io->opened;
 	return h;
 }
 
-void ports_rehome(struct penstock_io *io)
+void submitters_assign_queues(struct penstock_io *io)
 {
 	pthread_mutex_lock(&io->lock);
-	for (unsigned i = 0; i < io->nr_ports; i++)
-		atomic_store(&io->ports[i]->home, &io->queues[i % io->nr_active]);
+	for (unsigned i = 0; i < io->nr_submitters; i++)
+		atomic_store(&io->submitters[i]->home, &io->queues[i % io->nr_active]);
 	pthread_mutex_unlock(&io->lock);
 }
 
-void ports_free(struct penstock_io *io)
+void submitters_free(struct penstock_io *io)
 {
-	for (unsigned i = 0; i < io->nr_ports; i++) {
-		struct port *port = io->ports[i];
+	for (unsigned i = 0; i < io->nr_submitters; i++) {
+		struct submitter *submitter = io->submitters[i];
 
-		for (unsigned k = 0; k < port->nr_chunks; k++) {
+		for (unsigned k = 0; k < submitter->nr_chunks; k++) {
 			for (unsigned n = 0; n < OP_CHUNK; n++)
-				free(port->chunks[k][n].msg);
-			free(port->chunks[k]);
+				free(submitter->chunks[k][n].msg);
+			free(submitter->chunks[k]);
 		}
-		free(port->chunks);
-		pthread_mutex_destroy(&port->lock);
-		free(port);
+		free(submitter->chunks);
+		pthread_mutex_destroy(&submitter->lock);
+		free(submitter);
 	}
 }
 
 /* ----------------------------------------------------------- operations */
 
-static bool port_grow(struct port *port)
+static bool submitter_add_ops(struct submitter *submitter)
 {
 	struct op **chunks, *chunk;
 
-	if ((uint64_t)(port->nr_chunks + 1) * OP_CHUNK >= 1u << OP_INDEX_BITS)
+	if ((uint64_t)(submitter->nr_chunks + 1) * OP_CHUNK >= 1u << OP_INDEX_BITS)
 		return false;
-	chunks = realloc(port->chunks, (port->nr_chunks + 1) * sizeof(*chunks));
+	chunks = realloc(submitter->chunks, (submitter->nr_chunks + 1) * sizeof(*chunks));
 	if (!chunks)
 		return false;
-	port->chunks = chunks;
+	submitter->chunks = chunks;
 	chunk = zalloc_lines(OP_CHUNK * sizeof(*chunk));
 	if (!chunk)
 		return false;
 	for (unsigned i = OP_CHUNK; i-- > 0;) {
-		chunk[i].index = port->nr_chunks * OP_CHUNK + i;
-		chunk[i].port = port;
-		chunk[i].next = port->free;
-		port->free = &chunk[i];
+		chunk[i].index = submitter->nr_chunks * OP_CHUNK + i;
+		chunk[i].submitter = submitter;
+		chunk[i].next = submitter->free;
+		submitter->free = &chunk[i];
 	}
-	port->chunks[port->nr_chunks++] = chunk;
+	submitter->chunks[submitter->nr_chunks++] = chunk;
 	return true;
 }
 
-static void port_free(struct port *port, struct op *op)
+static void submitter_free_op(struct submitter *submitter, struct op *op)
 {
 	if (op->msg)
 		free(TAKE_PTR(op->msg));
 	op->gen++;
 	atomic_store_explicit(&op->state, OP_FREE, memory_order_relaxed);
-	op->next = port->free;
-	port->free = op;
+	op->next = submitter->free;
+	submitter->free = op;
 }
 
-struct op *port_take(struct port *port, unsigned n)
+struct op *submitter_take_ops(struct submitter *submitter, unsigned n)
 {
 	struct op *list = NULL, *op;
 
-	pthread_mutex_lock(&port->lock);
-	if (!port->free)
-		port_drain(port);
-	for (; n && (port->free || (!list && port_grow(port))); n--) {
-		op = port->free;
-		port->free = op->next;
+	pthread_mutex_lock(&submitter->lock);
+	if (!submitter->free)
+		submitter_take_results(submitter);
+	for (; n && (submitter->free || (!list && submitter_add_ops(submitter))); n--) {
+		op = submitter->free;
+		submitter->free = op->next;
 		op_prefetch(op, 1);
 		atomic_store_explicit(&op->state, OP_NEW, memory_order_relaxed);
 		op->next = list;
 		list = op;
 	}
-	pthread_mutex_unlock(&port->lock);
+	pthread_mutex_unlock(&submitter->lock);
 	return list;
 }
 
-void port_put(struct op *list)
+void submitter_put_ops(struct op *list)
 {
-	struct port *port = list ? list->port : NULL;
+	struct submitter *submitter = list ? list->submitter : NULL;
 	struct op *next;
 
 	if (!list)
 		return;
-	pthread_mutex_lock(&port->lock);
+	pthread_mutex_lock(&submitter->lock);
 	for (; list; list = next) {
 		next = list->next;
-		port_free(port, list);
+		submitter_free_op(submitter, list);
 	}
-	pthread_mutex_unlock(&port->lock);
+	pthread_mutex_unlock(&submitter->lock);
 }
 
 uint64_t op_ticket(const struct op *op)
 {
 	return (uint64_t)op->gen << 32 |
-	       (((uint64_t)op->port->index << OP_INDEX_BITS | op->index) + 1);
+	       (((uint64_t)op->submitter->index << OP_INDEX_BITS | op->index) + 1);
 }
 
-struct port *port_of_ticket(struct penstock_io *io, uint64_t ticket)
+struct submitter *submitter_of_ticket(struct penstock_io *io, uint64_t ticket)
 {
 	uint64_t place = (ticket & UINT32_MAX) - 1;
 
-	return place >> OP_INDEX_BITS < atomic_load(&io->nr_ports)
-		       ? io->ports[place >> OP_INDEX_BITS]
+	return place >> OP_INDEX_BITS < atomic_load(&io->nr_submitters)
+		       ? io->submitters[place >> OP_INDEX_BITS]
 		       : NULL;
 }
 
-struct op *port_find(struct port *port, uint64_t ticket)
+struct op *submitter_find_op(struct submitter *submitter, uint64_t ticket)
 {
 	uint64_t i = ((ticket & UINT32_MAX) - 1) & ((1u << OP_INDEX_BITS) - 1);
 	struct op *op;
 
-	if (i >= (uint64_t)port->nr_chunks * OP_CHUNK)
+	if (i >= (uint64_t)submitter->nr_chunks * OP_CHUNK)
 		return NULL;
-	op = &port->chunks[i / OP_CHUNK][i % OP_CHUNK];
+	op = &submitter->chunks[i / OP_CHUNK][i % OP_CHUNK];
 	if (atomic_load(&op->state) <= OP_NEW || op_ticket(op) != ticket || op->on_done)
 		return NULL;
 	return op;
@@ -201,45 +201,45 @@ struct op *port_find(struct port *port, uint64_t ticket)
 
 /* -------------------------------------------------------------- results */
 
-void port_drain(struct port *port)
+void submitter_take_results(struct submitter *submitter)
 {
-	struct op *op = (struct op *)mpsc_stack_take(&port->back, true), *next;
+	struct op *op = (struct op *)mpsc_stack_take(&submitter->results_in, true), *next;
 
 	for (; op; op = next) {
 		next = op->next;
-		port->drained++;
+		submitter->drained++;
 		if (op->on_done) {
-			port_free(port, op);
+			submitter_free_op(submitter, op);
 			continue;
 		}
 		atomic_store(&op->state, OP_DONE);
-		op_list_add(&port->done, op);
-		port->offered++;
+		op_list_add(&submitter->done, op);
+		submitter->offered++;
 		if (op->waiters)
-			port_claim(port);
+			submitter_claim(submitter);
 	}
 }
 
-void port_claim(struct port *port)
+void submitter_claim(struct submitter *submitter)
 {
-	port->offered--;
-	atomic_fetch_add(&port->claimed, 1);
+	submitter->offered--;
+	atomic_fetch_add(&submitter->claimed, 1);
 }
 
-void port_collect(struct port *port, struct op *op)
+void submitter_collect(struct submitter *submitter, struct op *op)
 {
 	op_list_del(op);
-	port_free(port, op);
+	submitter_free_op(submitter, op);
 }
 
 /* The file is let go when the result can be seen: who waits to close it can collect it then. */
 void returns_send(struct returns *r)
 {
-	struct port *port = r->port;
+	struct submitter *submitter = r->submitter;
 
-	if (port &&
-	    push_and_see_sleepers(&port->back, &port->sleepers, &r->newest->item, &r->oldest->item))
-		waiters_tell_port(port);
+	if (submitter && push_and_see_sleepers(&submitter->results_in, &submitter->sleepers,
+					       &r->newest->item, &r->oldest->item))
+		submitter_wake_waiters(submitter);
 	file_put_many(r->file, r->refs);
 	*r = (struct returns){0};
 }
@@ -254,10 +254,10 @@ void returns_file(struct returns *r, struct op *op)
 
 void returns_add(struct returns *r, struct op *op)
 {
-	if (r->port != op->port)
+	if (r->submitter != op->submitter)
 		returns_send(r);
 	returns_file(r, op);
-	r->port = op->port;
+	r->submitter = op->submitter;
 	prefetch_hints_add(&r->hints, &op->item);
 	op->next = r->newest;
 	r->newest = op;
@@ -265,60 +265,63 @@ void returns_add(struct returns *r, struct op *op)
 		r->oldest = op;
 }
 
-unsigned ports_lock(struct penstock_io *io, bool *quiet)
+unsigned submitters_lock(struct penstock_io *io, bool *quiet)
 {
 	unsigned n = 0;
 
 	do {
-		for (; n < atomic_load(&io->nr_ports); n++)
-			pthread_mutex_lock(&io->ports[n]->lock);
-		*quiet = ports_quiet(io);
-	} while (n < atomic_load(&io->nr_ports));
+		for (; n < atomic_load(&io->nr_submitters); n++)
+			pthread_mutex_lock(&io->submitters[n]->lock);
+		*quiet = submitters_quiet(io);
+	} while (n < atomic_load(&io->nr_submitters));
 	for (unsigned i = 0; i < n; i++)
-		port_drain(io->ports[i]);
+		submitter_take_results(io->submitters[i]);
 	return n;
 }
 
 /* The next one behind @op, or NULL. */
-static struct op *port_offers(struct port *port, const struct op *op, const struct offer *of)
+static struct op *submitter_next_result(struct submitter *submitter, const struct op *op,
+					const struct offer *of)
 {
 	struct op *next = op->next;
 
-	while (next != &port->done && next->waiters)
+	while (next != &submitter->done && next->waiters)
 		next = next->next;
-	return next != &port->done && (port == of->own || next->finished <= of->until) ? next
-										       : NULL;
+	return next != &submitter->done && (submitter == of->own || next->finished <= of->until)
+		       ? next
+		       : NULL;
 }
 
-bool ports_offer(struct penstock_io *io, unsigned n, const struct offer *of, unsigned min)
+bool submitters_have_results(struct penstock_io *io, unsigned n, const struct offer *of,
+			     unsigned min)
 {
 	unsigned offered = 0;
 
 	while (n-- && offered < min) {
-		struct port *port = io->ports[n];
-		const struct op *op = &port->done;
+		struct submitter *submitter = io->submitters[n];
+		const struct op *op = &submitter->done;
 
-		if (port == of->own || of->until == UINT64_MAX)
-			offered += port->offered;
+		if (submitter == of->own || of->until == UINT64_MAX)
+			offered += submitter->offered;
 		else
-			while (offered < min && (op = port_offers(port, op, of)))
+			while (offered < min && (op = submitter_next_result(submitter, op, of)))
 				offered++;
 	}
 	return offered >= min;
 }
 
-void ports_unlock(struct penstock_io *io, unsigned n)
+void submitters_unlock(struct penstock_io *io, unsigned n)
 {
 	while (n)
-		pthread_mutex_unlock(&io->ports[--n]->lock);
+		pthread_mutex_unlock(&io->submitters[--n]->lock);
 }
 
-struct op *ports_oldest(struct penstock_io *io, unsigned n, const struct offer *of)
+struct op *submitters_oldest_result(struct penstock_io *io, unsigned n, const struct offer *of)
 {
 	struct op *oldest = NULL, *op;
 
 	for (unsigned i = 0; i < n; i++) {
-		op = port_offers(io->ports[i], &io->ports[i]->done, of);
+		op = submitter_next_result(io->submitters[i], &io->submitters[i]->done, of);
 		if (op && (!oldest || op->finished < oldest->finished))
 			oldest = op;
 	}
@@ -329,28 +332,28 @@ struct op *ports_oldest(struct penstock_io *io, unsigned n, const struct offer *
  * Counters only grow, and what is finished was submitted before.  So where those that were
  * read later are not larger than those that were read first, nothing was under way in between.
  */
-bool ports_quiet(struct penstock_io *io)
+bool submitters_quiet(struct penstock_io *io)
 {
 	uint64_t finished = 0, submitted = 0;
 
 	for (unsigned i = 0; i < io->nr_queues; i++)
 		finished += atomic_load(&io->queues[i].finished);
-	for (unsigned i = 0; i < atomic_load(&io->nr_ports); i++)
-		finished += atomic_load(&io->ports[i]->finished);
-	for (unsigned i = 0; i < atomic_load(&io->nr_ports); i++)
-		submitted += atomic_load(&io->ports[i]->submitted);
+	for (unsigned i = 0; i < atomic_load(&io->nr_submitters); i++)
+		finished += atomic_load(&io->submitters[i]->finished);
+	for (unsigned i = 0; i < atomic_load(&io->nr_submitters); i++)
+		submitted += atomic_load(&io->submitters[i]->submitted);
 	return submitted == finished;
 }
 
-uint64_t ports_available(struct penstock_io *io)
+uint64_t submitters_nr_results(struct penstock_io *io)
 {
 	uint64_t claimed = 0, results = 0;
 
-	for (unsigned i = 0; i < atomic_load(&io->nr_ports); i++)
-		claimed += atomic_load(&io->ports[i]->claimed);
+	for (unsigned i = 0; i < atomic_load(&io->nr_submitters); i++)
+		claimed += atomic_load(&io->submitters[i]->claimed);
 	for (unsigned i = 0; i < io->nr_queues; i++)
 		results += atomic_load(&io->queues[i].results);
-	for (unsigned i = 0; i < atomic_load(&io->nr_ports); i++)
-		results += atomic_load(&io->ports[i]->results);
+	for (unsigned i = 0; i < atomic_load(&io->nr_submitters); i++)
+		results += atomic_load(&io->submitters[i]->results);
 	return results > claimed ? results - claimed : 0;
 }

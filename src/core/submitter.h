@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_CORE_PORT_H
-#define PENSTOCK_CORE_PORT_H
+#ifndef PENSTOCK_CORE_SUBMITTER_H
+#define PENSTOCK_CORE_SUBMITTER_H
 
 /* Where threads of the user's meet a handle. */
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include "core/op.h"
 #include "core/sleep_state.h"
 
-/* A thread in a wait function: for an operation of a port, or for the handle as a whole. */
+/* A thread in a wait function: for an operation of a submitter, or for the handle as a whole. */
 struct waiter {
 	struct waiter *next;
 	pthread_cond_t cond;
@@ -27,9 +27,9 @@ struct waiter {
  * Where threads of the user's meet the handle, each at its own as long as there are enough:
  * the operations they submit come from here, and come back here when they are finished.
  */
-struct port {
-	_Alignas(LINE) struct mpsc_stack back; /* finished operations, from I/O threads */
-	atomic_uint sleepers;                  /* on the list of waiters */
+struct submitter {
+	_Alignas(LINE) struct mpsc_stack results_in; /* finished operations, from I/O threads */
+	atomic_uint sleepers;                        /* on the list of waiters */
 
 	_Alignas(LINE) pthread_mutex_t lock;
 	unsigned index;
@@ -51,11 +51,11 @@ struct port {
 	struct counters count;
 };
 
-/* What a thread remembers of a handle, see port.c. */
+/* What a thread remembers of a handle, see submitter.c. */
 struct here {
 	const struct penstock_io *io;
 	uint64_t opened;
-	struct port *port;
+	struct submitter *submitter;
 	unsigned regions_version;
 	struct region region; /* that memory was last found in; len 0: none */
 	unsigned seen_turn;   /* of the queue, when it was last found to be away, */
@@ -73,45 +73,46 @@ struct maker {
 	struct file_refs refs;
 };
 
-/* ---- port.c */
+/* ---- submitter.c */
 struct here *here_of(struct penstock_io *io); /* NULL: no memory */
 uint64_t op_ticket(const struct op *op);
-struct port *port_of_ticket(struct penstock_io *io, uint64_t ticket); /* NULL: nobody's */
-/* Under port->lock. */
-struct op *port_find(struct port *port, uint64_t ticket);
-void port_drain(struct port *port); /* look at what came back */
-void port_claim(struct port *port); /* one that was offered is not any more */
-void port_collect(struct port *port, struct op *op);
+struct submitter *submitter_of_ticket(struct penstock_io *io, uint64_t ticket); /* NULL: nobody's */
+/* Under submitter->lock. */
+struct op *submitter_find_op(struct submitter *submitter, uint64_t ticket);
+void submitter_take_results(struct submitter *submitter); /* look at what came back */
+void submitter_claim(struct submitter *submitter);        /* one that was offered is not any more */
+void submitter_collect(struct submitter *submitter, struct op *op);
 /* Up to @n free operations, linked by next; NULL: no memory.  Takes the lock, as the next. */
-struct op *port_take(struct port *port, unsigned n);
-void port_put(struct op *list); /* operations that came to nothing */
+struct op *submitter_take_ops(struct submitter *submitter, unsigned n);
+void submitter_put_ops(struct op *list); /* operations that came to nothing */
 /*
  * All of them, and look at what came back; returns how many, for the others.  *@quiet: at one
  * moment since they are locked nothing was under way, and all results there were are here.
  */
-unsigned ports_lock(struct penstock_io *io, bool *quiet);
-void ports_unlock(struct penstock_io *io, unsigned n);
+unsigned submitters_lock(struct penstock_io *io, bool *quiet);
+void submitters_unlock(struct penstock_io *io, unsigned n);
 /* Results nobody waits for by ticket: all of @own, of the others those that came about by @until.
  */
 struct offer {
-	const struct port *own;
+	const struct submitter *own;
 	uint64_t until; /* UINT64_MAX: whenever */
 };
-bool ports_offer(struct penstock_io *io, unsigned n, const struct offer *of, unsigned min);
+bool submitters_have_results(struct penstock_io *io, unsigned n, const struct offer *of,
+			     unsigned min);
 /* That came about first; NULL: none. */
-struct op *ports_oldest(struct penstock_io *io, unsigned n, const struct offer *of);
-bool ports_quiet(struct penstock_io *io); /* no operation is under way */
+struct op *submitters_oldest_result(struct penstock_io *io, unsigned n, const struct offer *of);
+bool submitters_quiet(struct penstock_io *io); /* no operation is under way */
 /* Results for penstock_wait_any(); without a lock, so who changes it has to tell waiters after
  * that.
  */
-uint64_t ports_available(struct penstock_io *io);
-void ports_free(struct penstock_io *io);
-void ports_rehome(struct penstock_io *io); /* among the queues that are active now */
+uint64_t submitters_nr_results(struct penstock_io *io);
+void submitters_free(struct penstock_io *io);
+void submitters_assign_queues(struct penstock_io *io); /* among the queues that are active now */
 
-/* Operations on the way back; those of one port and one file together. */
+/* Operations on the way back; those of one submitter and one file together. */
 struct returns {
 	struct op *newest, *oldest;
-	struct port *port;
+	struct submitter *submitter;
 	struct penstock_file *file;
 	unsigned refs;
 	struct prefetch_hints hints;
@@ -122,6 +123,6 @@ void returns_send(struct returns *r);
 
 /* ---- wait.c */
 void waiters_tell(struct penstock_io *io); /* operations are over */
-void waiters_tell_port(struct port *port);
+void submitter_wake_waiters(struct submitter *submitter);
 
 #endif

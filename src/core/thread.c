@@ -13,9 +13,9 @@
 #include "base/err.h"
 #include "core/block.h"
 #include "core/core.h"
-#include "core/submitter.h"
 #include "core/queue.h"
 #include "core/spin.h"
+#include "core/submitter.h"
 
 enum { LOOK_AGAIN_NS = 1000000 };
 
@@ -529,12 +529,12 @@ static void queues_grow(struct penstock_io *io, unsigned n)
 	}
 }
 
-/* A new queue takes part only when it counts: see ports_quiet(). */
+/* A new queue takes part only when it counts: see submitters_quiet(). */
 void queues_resize(struct penstock_io *io, unsigned n)
 {
 	queues_grow(io, n);
 	atomic_store(&io->nr_active, (unsigned)min_u64(n, io->nr_queues));
-	ports_rehome(io);
+	submitters_assign_queues(io);
 }
 
 /* The thread has been told to stop, or never ran. */

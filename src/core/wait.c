@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Results and who waits for them.  A finished operation stands on the done list of its
- * port until somebody collects it.  Who waits for a ticket stands on that port's list of
+ * submitter until somebody collects it.  Who waits for a ticket stands on that submitter's list of
  * waiters; who waits for anything or for everything, on the handle's.  Each is woken only
  * when what it waits for has come about.
  *
@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "core/core.h"
-#include "core/submitter.h"
 #include "core/queue.h"
 #include "core/spin.h"
+#include "core/submitter.h"
 
 enum { LOOK_EVERY = 16, LOOK_NS = 1000000, SLICE_MAX_NS = 64 * STUCK_NS };
 
@@ -69,24 +69,24 @@ static bool waiter_sleep(struct waiter *w, pthread_mutex_t *lock, struct wait_ti
 	return clock_ns() < t->end;
 }
 
-static bool port_has_any(void *arg)
+static bool submitter_has_any(void *arg)
 {
-	return mpsc_stack_any(&((struct port *)arg)->back);
+	return mpsc_stack_any(&((struct submitter *)arg)->results_in);
 }
 
-static unsigned port_patience(struct port *port, int64_t timeout_ns)
+static unsigned submitter_spin_ns(struct submitter *submitter, int64_t timeout_ns)
 {
-	unsigned ns = atomic_load_explicit(&port->spin_ns, memory_order_relaxed);
+	unsigned ns = atomic_load_explicit(&submitter->spin_ns, memory_order_relaxed);
 
 	return timeout_ns >= 0 && timeout_ns < ns ? 0 : ns;
 }
 
-static void port_learn(struct port *port, uint64_t start)
+static void submitter_learn_spin(struct submitter *submitter, uint64_t start)
 {
-	unsigned ns = atomic_load_explicit(&port->spin_ns, memory_order_relaxed);
+	unsigned ns = atomic_load_explicit(&submitter->spin_ns, memory_order_relaxed);
 
 	ns = spin_learn(ns, clock_ns() - start);
-	atomic_store_explicit(&port->spin_ns, ns, memory_order_relaxed);
+	atomic_store_explicit(&submitter->spin_ns, ns, memory_order_relaxed);
 }
 
 /* Some I/O thread may be in a callback that does not end. */
@@ -99,18 +99,18 @@ static void queues_rescue(struct penstock_io *io, struct waiter *w)
 
 /* ------------------------------------------------------------ by a ticket */
 
-void waiters_tell_port(struct port *port)
+void submitter_wake_waiters(struct submitter *submitter)
 {
-	pthread_mutex_lock(&port->lock);
-	port_drain(port);
-	for (struct waiter *w = port->waiters; w; w = w->next)
+	pthread_mutex_lock(&submitter->lock);
+	submitter_take_results(submitter);
+	for (struct waiter *w = submitter->waiters; w; w = w->next)
 		if (atomic_load(&w->op->state) == OP_DONE)
 			pthread_cond_signal(&w->cond);
-	pthread_mutex_unlock(&port->lock);
+	pthread_mutex_unlock(&submitter->lock);
 }
 
-/* Under port->lock, which is let go meanwhile.  Returns whether it came about. */
-static bool wait_for_op(struct penstock_io *io, struct port *port, struct op *op,
+/* Under submitter->lock, which is let go meanwhile.  Returns whether it came about. */
+static bool wait_for_op(struct penstock_io *io, struct submitter *submitter, struct op *op,
 			int64_t timeout_ns)
 {
 	NO_CANCEL;
@@ -119,31 +119,31 @@ static bool wait_for_op(struct penstock_io *io, struct port *port, struct op *op
 	uint64_t start = clock_ns();
 	bool in_time = true;
 
-	pthread_mutex_unlock(&port->lock);
-	spin_until(port_patience(port, timeout_ns), port_has_any, port);
-	pthread_mutex_lock(&port->lock);
-	waiter_add(&port->waiters, &w);
-	sleepers_add(&port->sleepers);
-	port_drain(port);
+	pthread_mutex_unlock(&submitter->lock);
+	spin_until(submitter_spin_ns(submitter, timeout_ns), submitter_has_any, submitter);
+	pthread_mutex_lock(&submitter->lock);
+	waiter_add(&submitter->waiters, &w);
+	sleepers_add(&submitter->sleepers);
+	submitter_take_results(submitter);
 	while (atomic_load(&op->state) != OP_DONE && in_time) {
-		in_time = waiter_sleep(&w, &port->lock, &t);
+		in_time = waiter_sleep(&w, &submitter->lock, &t);
 		if (w.stuck) {
-			pthread_mutex_unlock(&port->lock);
+			pthread_mutex_unlock(&submitter->lock);
 			queues_rescue(io, &w);
-			pthread_mutex_lock(&port->lock);
+			pthread_mutex_lock(&submitter->lock);
 		}
-		port_drain(port);
+		submitter_take_results(submitter);
 	}
-	atomic_fetch_sub(&port->sleepers, 1);
-	waiter_del(&port->waiters, &w);
-	port_learn(port, start);
+	atomic_fetch_sub(&submitter->sleepers, 1);
+	waiter_del(&submitter->waiters, &w);
+	submitter_learn_spin(submitter, start);
 	return atomic_load(&op->state) == OP_DONE;
 }
 
 int penstock_wait(struct penstock_io *io, uint64_t ticket, int64_t timeout_ns,
 		  struct penstock_done *done)
 {
-	struct port *port;
+	struct submitter *submitter;
 	struct op *op;
 	int r = io_check(io, NULL);
 
@@ -153,29 +153,29 @@ int penstock_wait(struct penstock_io *io, uint64_t ticket, int64_t timeout_ns,
 		return -EINVAL;
 	if (timeout_ns && queue_current(io))
 		return -EDEADLK;
-	port = port_of_ticket(io, ticket);
-	if (!port)
+	submitter = submitter_of_ticket(io, ticket);
+	if (!submitter)
 		return -ENOENT;
-	pthread_mutex_lock(&port->lock);
-	port_drain(port);
-	op = port_find(port, ticket);
+	pthread_mutex_lock(&submitter->lock);
+	submitter_take_results(submitter);
+	op = submitter_find_op(submitter, ticket);
 	if (!op) {
-		pthread_mutex_unlock(&port->lock);
+		pthread_mutex_unlock(&submitter->lock);
 		return -ENOENT;
 	}
 	/* penstock_wait_any() and _all() leave it to us. */
 	if (!op->waiters++ && atomic_load(&op->state) == OP_DONE)
-		port_claim(port);
+		submitter_claim(submitter);
 	if (atomic_load(&op->state) != OP_DONE &&
-	    (!timeout_ns || !wait_for_op(io, port, op, timeout_ns)))
+	    (!timeout_ns || !wait_for_op(io, submitter, op, timeout_ns)))
 		r = -ETIMEDOUT;
 	op->waiters--;
 	if (!r) {
 		op_result(op, done);
 		if (!op->waiters)
-			port_collect(port, op);
+			submitter_collect(submitter, op);
 	}
-	pthread_mutex_unlock(&port->lock);
+	pthread_mutex_unlock(&submitter->lock);
 	return r;
 }
 
@@ -184,8 +184,8 @@ int penstock_wait(struct penstock_io *io, uint64_t ticket, int64_t timeout_ns,
 /* Under io->lock.  Each result is for one, as far as there are enough. */
 static void waiters_look(struct penstock_io *io)
 {
-	bool quiet = ports_quiet(io);
-	uint64_t available = ports_available(io);
+	bool quiet = submitters_quiet(io);
+	uint64_t available = submitters_nr_results(io);
 
 	for (struct waiter *w = io->waiters; w; w = w->next) {
 		if (!w->told && !quiet && (!w->need || available < w->need))
@@ -253,50 +253,51 @@ static void waiter_leave(struct penstock_io *io, struct waiter *w)
 static const struct offer whatever = {NULL, UINT64_MAX};
 
 /*
- * At least @min of this port, or none.  *@soon: as many, and one at least, are there or under
+ * At least @min of this submitter, or none.  *@soon: as many, and one at least, are there or under
  * way; then it may be fewer where @late.
  */
-static unsigned collect_here(struct port *port, struct penstock_done *done, unsigned min,
+static unsigned collect_here(struct submitter *submitter, struct penstock_done *done, unsigned min,
 			     unsigned max, bool late, bool *soon)
 {
 	struct op *op, *next;
 	unsigned n = 0;
 
-	pthread_mutex_lock(&port->lock);
-	port_drain(port);
-	*soon = atomic_load(&port->submitted) - port->drained + port->offered >= max_u64(min, 1);
-	if (port->offered < min && !(late && *soon))
+	pthread_mutex_lock(&submitter->lock);
+	submitter_take_results(submitter);
+	*soon = atomic_load(&submitter->submitted) - submitter->drained + submitter->offered >=
+		max_u64(min, 1);
+	if (submitter->offered < min && !(late && *soon))
 		max = 0;
-	for (op = port->done.next; op != &port->done && n < max; op = next) {
+	for (op = submitter->done.next; op != &submitter->done && n < max; op = next) {
 		next = op->next;
 		if (op->waiters)
 			continue;
 		op_result(op, &done[n++]);
-		port_claim(port);
-		port_collect(port, op);
+		submitter_claim(submitter);
+		submitter_collect(submitter, op);
 	}
-	pthread_mutex_unlock(&port->lock);
+	pthread_mutex_unlock(&submitter->lock);
 	return n;
 }
 
 /*
- * Of all ports, in the order in which they came about: at least @min, or none.  Fewer where *@over
- * is set, which it is where there is enough, or nothing to wait for.
+ * Of all submitters, in the order in which they came about: at least @min, or none.  Fewer where
+ * *@over is set, which it is where there is enough, or nothing to wait for.
  */
 static unsigned collect_any(struct penstock_io *io, const struct offer *of,
 			    struct penstock_done *done, unsigned min, unsigned max, bool *over)
 {
 	bool quiet;
-	unsigned ports = ports_lock(io, &quiet), n = 0;
+	unsigned submitters = submitters_lock(io, &quiet), n = 0;
 	struct op *op;
 
-	*over |= (quiet && !of->own) || ports_offer(io, ports, of, min);
-	while (*over && n < max && (op = ports_oldest(io, ports, of))) {
+	*over |= (quiet && !of->own) || submitters_have_results(io, submitters, of, min);
+	while (*over && n < max && (op = submitters_oldest_result(io, submitters, of))) {
 		op_result(op, &done[n++]);
-		port_claim(op->port);
-		port_collect(op->port, op);
+		submitter_claim(op->submitter);
+		submitter_collect(op->submitter, op);
 	}
-	ports_unlock(io, ports);
+	submitters_unlock(io, submitters);
 	return n;
 }
 
@@ -312,21 +313,21 @@ static bool looks_around(struct here *here, struct offer *of)
 	if (now - here->looked_at < LOOK_NS)
 		return false;
 	here->looked_at = now;
-	*of = (struct offer){here->port, now - LOOK_NS};
+	*of = (struct offer){here->submitter, now - LOOK_NS};
 	return true;
 }
 
 /* Look for a while whether enough comes back here. */
-static unsigned collect_soon(struct port *port, struct penstock_done *done, unsigned min,
+static unsigned collect_soon(struct submitter *submitter, struct penstock_done *done, unsigned min,
 			     unsigned max, int64_t timeout_ns)
 {
-	uint64_t end = clock_ns() + port_patience(port, timeout_ns), now;
+	uint64_t end = clock_ns() + submitter_spin_ns(submitter, timeout_ns), now;
 	bool soon = true;
 	unsigned n = 0;
 
 	while (!n && soon && (now = clock_ns()) < end)
-		if (spin_until((unsigned)(end - now), port_has_any, port))
-			n = collect_here(port, done, min, max, false, &soon);
+		if (spin_until((unsigned)(end - now), submitter_has_any, submitter))
+			n = collect_here(submitter, done, min, max, false, &soon);
 	return n;
 }
 
@@ -350,7 +351,7 @@ static unsigned wait_for_any(struct penstock_io *io, struct penstock_done *done,
 static unsigned wait_collect(struct penstock_io *io, struct here *here, struct penstock_done *done,
 			     unsigned min, unsigned max, int64_t timeout_ns)
 {
-	bool alone = atomic_load(&io->nr_ports) == 1, late = !timeout_ns || !min;
+	bool alone = atomic_load(&io->nr_submitters) == 1, late = !timeout_ns || !min;
 	bool soon, over = false;
 	struct offer left;
 	uint64_t start;
@@ -359,7 +360,7 @@ static unsigned wait_collect(struct penstock_io *io, struct here *here, struct p
 	if (!alone && ++here->looks % LOOK_EVERY == 0 && looks_around(here, &left))
 		n = collect_any(io, &left, done, min, max, &over);
 	if (!n)
-		n = collect_here(here->port, done, min, max, late, &soon);
+		n = collect_here(here->submitter, done, min, max, late, &soon);
 	if (n || (alone && !min))
 		return n;
 	over = late;
@@ -370,10 +371,10 @@ static unsigned wait_collect(struct penstock_io *io, struct here *here, struct p
 	if (over)
 		return n;
 	start = clock_ns();
-	n = soon ? collect_soon(here->port, done, min, max, timeout_ns) : 0;
+	n = soon ? collect_soon(here->submitter, done, min, max, timeout_ns) : 0;
 	if (!n)
 		n = wait_for_any(io, done, min, max, timeout_ns);
-	port_learn(here->port, start);
+	submitter_learn_spin(here->submitter, start);
 	return n;
 }
 
@@ -416,10 +417,10 @@ static bool wait_for_quiet(struct penstock_io *io, int64_t timeout_ns)
 	bool in_time = true;
 
 	waiter_enter(io, &w);
-	while (in_time && !ports_quiet(io))
+	while (in_time && !submitters_quiet(io))
 		in_time = wait_to_be_told(io, &w, &t);
 	waiter_leave(io, &w);
-	return ports_quiet(io) || in_time;
+	return submitters_quiet(io) || in_time;
 }
 
 int penstock_wait_all(struct penstock_io *io, int64_t timeout_ns, struct penstock_summary *sum)
@@ -427,7 +428,7 @@ int penstock_wait_all(struct penstock_io *io, int64_t timeout_ns, struct penstoc
 	NO_CANCEL;
 	struct penstock_summary ignored, *to = sum ? sum : &ignored;
 	struct op *op;
-	unsigned ports;
+	unsigned submitters;
 	bool quiet;
 	int r = io_check(io, NULL);
 
@@ -435,16 +436,16 @@ int penstock_wait_all(struct penstock_io *io, int64_t timeout_ns, struct penstoc
 		return r;
 	if (timeout_ns && queue_current(io))
 		return -EDEADLK;
-	if (!ports_quiet(io) && (!timeout_ns || !wait_for_quiet(io, timeout_ns)))
+	if (!submitters_quiet(io) && (!timeout_ns || !wait_for_quiet(io, timeout_ns)))
 		return -ETIMEDOUT;
 	memset(to, 0, sizeof(*to));
-	ports = ports_lock(io, &quiet);
-	while ((op = ports_oldest(io, ports, &whatever))) {
+	submitters = submitters_lock(io, &quiet);
+	while ((op = submitters_oldest_result(io, submitters, &whatever))) {
 		add_up(to, op);
-		port_claim(op->port);
-		port_collect(op->port, op);
+		submitter_claim(op->submitter);
+		submitter_collect(op->submitter, op);
 	}
-	ports_unlock(io, ports);
+	submitters_unlock(io, submitters);
 	return 0;
 }
 
@@ -471,24 +472,24 @@ int penstock_cancel(struct penstock_io *io, uint64_t ticket)
 {
 	NO_CANCEL;
 	struct queue *home = NULL;
-	struct port *port;
+	struct submitter *submitter;
 	struct op *op;
 	int r = io_check(io, NULL);
 
 	if (r < 0)
 		return r;
-	port = port_of_ticket(io, ticket);
-	if (!port)
+	submitter = submitter_of_ticket(io, ticket);
+	if (!submitter)
 		return -ENOENT;
-	pthread_mutex_lock(&port->lock);
-	port_drain(port);
-	op = port_find(port, ticket);
+	pthread_mutex_lock(&submitter->lock);
+	submitter_take_results(submitter);
+	op = submitter_find_op(submitter, ticket);
 	if (op) {
 		pthread_mutex_lock(&io->lock);
 		r = cancel_locked(io, op, &home);
 		pthread_mutex_unlock(&io->lock);
 	}
-	pthread_mutex_unlock(&port->lock);
+	pthread_mutex_unlock(&submitter->lock);
 	if (!op)
 		return -ENOENT;
 	if (r == 0 && home) {

@@ -144,17 +144,17 @@ static void what_lies_before_a_stuck_queue_is_taken_once_by_somebody(void)
 	in_all_orders(3, 4, inbox_setup, all_taken_once);
 }
 
-/* ------------------------------------------------------------ to a port */
+/* ------------------------------------------------------------ to a submitter */
 
-static struct mpsc_stack back;
+static struct mpsc_stack results_in;
 static atomic_uint sleepers;
 static bool locked, signalled;
 static unsigned nr_back;
 
-static void port_setup(void)
+static void submitter_setup(void)
 {
 	inbox_setup();
-	memset(&back, 0, sizeof(back));
+	memset(&results_in, 0, sizeof(results_in));
 	atomic_store(&sleepers, 0);
 	locked = signalled = false;
 	nr_back = 0;
@@ -176,7 +176,7 @@ static void lock(void)
 
 static void drain(void)
 {
-	const struct mpsc_item *item = mpsc_stack_take(&back, false), *next;
+	const struct mpsc_item *item = mpsc_stack_take(&results_in, false), *next;
 
 	for (; item; item = next) {
 		next = item->next;
@@ -187,7 +187,7 @@ static void drain(void)
 
 static void give_back(unsigned i)
 {
-	if (!push_and_see_sleepers(&back, &sleepers, &items[i], &items[i]))
+	if (!push_and_see_sleepers(&results_in, &sleepers, &items[i], &items[i]))
 		return;
 	lock();
 	drain();
@@ -247,10 +247,10 @@ static void who_waits_is_told_of_every_result(void)
 {
 	bodies[0] = waiting_thread;
 	bodies[1] = return_both;
-	in_all_orders(2, ANY, port_setup, all_back_once);
+	in_all_orders(2, ANY, submitter_setup, all_back_once);
 	bodies[1] = return_first;
 	bodies[2] = return_second;
-	in_all_orders(3, 4, port_setup, all_back_once);
+	in_all_orders(3, 4, submitter_setup, all_back_once);
 }
 
 /* ------------------------------------------------------------- the stack */

@@ -243,7 +243,7 @@ static void wait_for_all(void)
 static void it_was_cancelled(void)
 {
 	T_EQ(cancelled, 0);
-	T_OK(ports_quiet(io));
+	T_OK(submitters_quiet(io));
 }
 
 static void all_is_over_when_the_last_is_cancelled(void)

@@ -3,7 +3,7 @@
 #define PENSTOCK_TESTS_UNIT_WAITS_H
 
 /*
- * A handle of which the code runs in every order there is: core/port.c, queue.c, queue_pull.c,
+ * A handle of which the code runs in every order there is: core/submitter.c, queue.c, queue_pull.c,
  * thread.c and wait.c are run as they are, by threads of users and one of I/O that may change at
  * every atomic access and every lock.  Locks and conditions are the test's own, and time stands
  * still but where the test lets it go on: nobody is saved by a timeout.
@@ -63,9 +63,9 @@ static int test_signal(pthread_cond_t *cond)
 
 static uint64_t time_ns;
 
-#include "core/submitter.c"
 #include "core/queue.c"
 #include "core/queue_pull.c"
+#include "core/submitter.c"
 #include "core/thread.c"
 #include "core/wait.c"
 
@@ -82,7 +82,7 @@ static int nr_got[ORDERS_THREADS];
 static unsigned owner[OPS]; /* the user who submitted it */
 static bool pending;        /* the last one: nothing of it is issued */
 
-/* Each thread remembers its own port. */
+/* Each thread remembers its own submitter. */
 static void change(unsigned from, unsigned to)
 {
 	memcpy(kept[from], heres, sizeof(heres));
@@ -93,14 +93,14 @@ static void teardown(void)
 {
 	if (!io)
 		return;
-	ports_free(io);
+	submitters_free(io);
 	free(queue->blocks);
 	free(queue);
 	free(io);
 	io = NULL;
 }
 
-/* As submitted: the users have a port each, and operations under way. */
+/* As submitted: the users have a submitter each, and operations under way. */
 static void setup(void)
 {
 	teardown();
@@ -120,14 +120,15 @@ static void setup(void)
 	op_list_init(&io->pending);
 	for (unsigned i = 0; i < USERS; i++) {
 		memset(heres, 0, sizeof(heres));
-		memset(io->port_owners, 0, sizeof(io->port_owners)); /* all are one thread */
-		here_of(io)->port->spin_ns = 0;
+		memset(io->submitter_owners, 0,
+		       sizeof(io->submitter_owners)); /* all are one thread */
+		here_of(io)->submitter->spin_ns = 0;
 		memcpy(kept[i], heres, sizeof(heres));
 	}
 	memcpy(heres, kept[0], sizeof(heres));
-	memcpy(kept[USERS], heres, sizeof(heres)); /* one more than there are ports */
+	memcpy(kept[USERS], heres, sizeof(heres)); /* one more than there are submitters */
 	for (unsigned i = 0; i < OPS; i++) {
-		ops[i] = port_take(kept[owner[i]][1].port, 1);
+		ops[i] = submitter_take_ops(kept[owner[i]][1].submitter, 1);
 		memset((char *)ops[i] + offsetof(struct op, file), 0,
 		       offsetof(struct op, fault) - offsetof(struct op, file));
 		ops[i]->opcode = PENSTOCK_READ;
@@ -136,7 +137,7 @@ static void setup(void)
 		ops[i]->cursor = pending && i == OPS - 1 ? 0 : 1;
 		ops[i]->state = OP_ISSUED;
 		tickets[i] = op_ticket(ops[i]);
-		ops[i]->port->submitted++;
+		ops[i]->submitter->submitted++;
 		if (pending && i == OPS - 1)
 			pend_add(io, ops[i]);
 	}

@@ -123,7 +123,7 @@ static void rescue(void)
 static void all_are_free(void)
 {
 	T_EQ(file.refs, 1);
-	T_OK(ports_quiet(io) && !engine_has && !engine_keeps);
+	T_OK(submitters_quiet(io) && !engine_has && !engine_keeps);
 	T_EQ(queue->nr_free, DEPTH);
 }
 

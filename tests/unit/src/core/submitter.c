@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread has one port at each handle, however many handles it uses in turns. */
+/* A thread has one submitter at each handle, however many handles it uses in turns. */
 #include <pthread.h>
 
 #include "core/core.h"
@@ -33,29 +33,29 @@ static void *use_all_in_turns(void *arg)
 	return arg;
 }
 
-static void a_thread_with_many_handles_has_a_port_at_each(void)
+static void a_thread_with_many_handles_has_a_submitter_at_each(void)
 {
 	pthread_t other;
 
 	setup();
 	use_all_in_turns(NULL);
 	for (unsigned i = 0; i < HANDLES; i++)
-		T_EQ(handles[i]->nr_ports, 1);
+		T_EQ(handles[i]->nr_submitters, 1);
 	T_EQ(pthread_create(&other, NULL, use_all_in_turns, NULL), 0);
 	use_all_in_turns(NULL);
 	T_EQ(pthread_join(other, NULL), 0);
 	for (unsigned i = 0; i < HANDLES; i++)
-		T_EQ(handles[i]->nr_ports, 2);
+		T_EQ(handles[i]->nr_submitters, 2);
 	teardown();
 }
 
 static const struct t_case cases[] = {
-	T_CASE(a_thread_with_many_handles_has_a_port_at_each),
+	T_CASE(a_thread_with_many_handles_has_a_submitter_at_each),
 };
 
 int main(void)
 {
-	const struct t_group group = {"ports", NULL, NULL, cases, T_COUNT(cases)};
+	const struct t_group group = {"submitter", NULL, NULL, cases, T_COUNT(cases)};
 
 	return t_run(&group, 1, NULL);
 }
