@@ -40,10 +40,10 @@ static void block_copy_out(const struct op *op, const struct block *b, const voi
 	uint64_t step = done;
 
 	while (step) {
-		uint64_t here = min_u64(step, op->iov[part.seg].len - part.seg_off);
+		uint64_t bytes = min_u64(step, op->iov[part.seg].len - part.seg_off);
 
-		part.seg_off += here;
-		step -= here;
+		part.seg_off += bytes;
+		step -= bytes;
 		if (part.seg_off == op->iov[part.seg].len && (step || got)) {
 			part.seg++;
 			part.seg_off = 0;

@@ -22,23 +22,23 @@ static bool region_holds(const struct region *r, uint64_t addr, uint64_t len)
 }
 
 /* A thread remembers where its memory was last: then it need not look at what all share. */
-const struct region *region_find(struct penstock_io *io, struct here *here, uint64_t addr,
+const struct region *region_find(struct penstock_io *io, struct thread_cache *cache, uint64_t addr,
 				 uint64_t len)
 {
 	const struct region *found = NULL;
 
 	if (!atomic_load(&io->nr_regions))
 		return NULL;
-	if (here->region.len && here->regions_version == atomic_load(&io->regions_version) &&
-	    region_holds(&here->region, addr, len))
-		return &here->region;
+	if (cache->region.len && cache->regions_version == atomic_load(&io->regions_version) &&
+	    region_holds(&cache->region, addr, len))
+		return &cache->region;
 	pthread_mutex_lock(&io->lock);
 	for (unsigned i = 0; i < io->nr_regions && !found; i++) {
 		if (!region_holds(&io->regions[i], addr, len))
 			continue;
-		here->region = io->regions[i];
-		here->regions_version = atomic_load(&io->regions_version);
-		found = &here->region;
+		cache->region = io->regions[i];
+		cache->regions_version = atomic_load(&io->regions_version);
+		found = &cache->region;
 	}
 	pthread_mutex_unlock(&io->lock);
 	return found;
@@ -359,7 +359,7 @@ static int region_end(struct penstock_io *io, const void *addr, bool own)
 	pthread_mutex_lock(&io->region_lock);
 	if (region_take(io, addr, own, &r)) {
 		clear_slots(io, r.slot, r.nr_slots);
-		if (r.locked_here)
+		if (r.mlocked)
 			munlock(addr, r.len);
 		penstock_area_unmap(&r.area);
 	} else {
@@ -407,8 +407,8 @@ static void ask_kernel(struct penstock_io *io, struct region *r, void *addr, uin
 	}
 	region_pages(r, want, got);
 	if (want & PENSTOCK_BUF_LOCKED) {
-		r->locked_here = mlock(addr, r->len) == 0;
-		code = r->locked_here ? 0 : errno;
+		r->mlocked = mlock(addr, r->len) == 0;
+		code = r->mlocked ? 0 : errno;
 		note_lock(got, code);
 		fell_unlocked(io, code);
 	}
@@ -443,7 +443,7 @@ int penstock_buf_register(struct penstock_io *io, void *addr, uint64_t len, uint
 void regions_free(struct penstock_io *io)
 {
 	for (unsigned i = 0; i < io->nr_regions; i++) {
-		if (io->regions[i].locked_here)
+		if (io->regions[i].mlocked)
 			munlock((void *)(uintptr_t)io->regions[i].addr, io->regions[i].len);
 		penstock_area_unmap(&io->regions[i].area);
 	}

@@ -15,7 +15,7 @@
  *  - struct queue: belongs to its I/O thread; what others look at is in queue->inbox,
  *    guarded by io->lock, or atomic.
  *  - struct op: belongs to who has it.  The submitting thread prepares it; then, with a
- *    home, the I/O thread of that queue has it alone, without one io->lock guards it;
+ *    queue, the I/O thread of that queue has it alone, without one io->lock guards it;
  *    finished, it is on the stack or the list of its submitter.
  *  - struct block: belongs to the thread that runs it.
  *
@@ -46,7 +46,7 @@
 #include "mem/arena.h"
 #include "mem/device.h"
 
-struct here;
+struct thread_cache;
 struct queue;
 struct waiter;
 
@@ -59,8 +59,8 @@ struct region {
 	unsigned known;            /* the engines of so many queues have it */
 	struct penstock_area area; /* area.addr NULL: the caller's memory */
 	bool huge;
-	bool locked_here; /* mlocked by penstock_buf_register() */
-	int device;       /* whose memory it is, -1: the host's */
+	bool mlocked; /* mlocked by penstock_buf_register() */
+	int device;   /* whose memory it is, -1: the host's */
 };
 
 struct counters {
@@ -137,7 +137,7 @@ struct penstock_io {
 	unsigned pend_row;          /* blocks of a huge one since another was let by */
 	struct waiter *waiters;
 	pthread_cond_t called; /* a call is done, a file has lost an operation, a thread is ready */
-	unsigned next_submitter, next_home;
+	unsigned next_submitter, next_queue;
 
 	struct penstock_file *files[PATH_BUCKETS];
 	atomic_uint nr_by_path; /* of them, opened for operations */
@@ -220,7 +220,7 @@ static inline uint64_t io_flight_bytes(struct penstock_io *io)
 
 /* ---- buf.c */
 /* What holds it, until this thread asks again; NULL: nothing. */
-const struct region *region_find(struct penstock_io *io, struct here *here, uint64_t addr,
+const struct region *region_find(struct penstock_io *io, struct thread_cache *cache, uint64_t addr,
 				 uint64_t len);
 void regions_free(struct penstock_io *io);
 int buf_slots_take(struct penstock_io *io, uint64_t n); /* neighbours; the first, or -ENOSPC */

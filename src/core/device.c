@@ -182,11 +182,11 @@ static int block_device(const struct block *b)
 	uint64_t left = b->len, seg_off = b->seg_off;
 
 	for (unsigned seg = b->seg; left; seg++, seg_off = 0) {
-		uint64_t here = min_u64(left, op->iov[seg].len - seg_off);
+		uint64_t bytes = min_u64(left, op->iov[seg].len - seg_off);
 
-		if (here && op->places[seg].device >= 0)
+		if (bytes && op->places[seg].device >= 0)
 			return op->places[seg].device;
-		left -= here;
+		left -= bytes;
 	}
 	return -1;
 }

@@ -197,7 +197,7 @@ static int op_reserve(struct penstock_io *io, struct op *op, struct counters *co
 }
 
 /* A list is in registered memory where all of it is in one piece. */
-static bool find_region_of_list(struct penstock_io *io, struct here *here, struct op *op)
+static bool find_region_of_list(struct penstock_io *io, struct thread_cache *cache, struct op *op)
 {
 	uint64_t low = UINT64_MAX, high = 0, first, last;
 	const struct region *r;
@@ -208,7 +208,7 @@ static bool find_region_of_list(struct penstock_io *io, struct here *here, struc
 		low = len ? min_u64(low, addr) : low;
 		high = len ? max_u64(high, addr + len) : high;
 	}
-	r = low < high ? region_find(io, here, low, high - low) : NULL;
+	r = low < high ? region_find(io, cache, low, high - low) : NULL;
 	if (!r)
 		return false;
 	first = (low - r->addr) / REGION_PIECE;
@@ -221,7 +221,7 @@ static bool find_region_of_list(struct penstock_io *io, struct here *here, struc
 	return r->huge;
 }
 
-static bool find_region(struct penstock_io *io, struct here *here, struct op *op)
+static bool find_region(struct penstock_io *io, struct thread_cache *cache, struct op *op)
 {
 	uint64_t addr = (uint64_t)(uintptr_t)op->one.addr;
 	const struct region *r;
@@ -229,8 +229,8 @@ static bool find_region(struct penstock_io *io, struct here *here, struct op *op
 	if (!atomic_load_explicit(&io->nr_regions, memory_order_relaxed))
 		return false;
 	if (op->nr_iov > 1)
-		return find_region_of_list(io, here, op);
-	r = region_find(io, here, addr, op->len);
+		return find_region_of_list(io, cache, op);
+	r = region_find(io, cache, addr, op->len);
 	if (!r)
 		return false;
 	if (r->nr_slots) {
@@ -241,26 +241,26 @@ static bool find_region(struct penstock_io *io, struct here *here, struct op *op
 	return r->huge;
 }
 
-static void find_device_memory(struct penstock_io *io, struct here *here, struct op *op)
+static void find_device_memory(struct penstock_io *io, struct thread_cache *cache, struct op *op)
 {
 	op->block = min_u64(plan_split(op->file, true), PINNED_PIECE);
 	if (!file_attach(op->file))
 		return;
 	op->block = io->opts.block ? plan_split(op->file, true) : CUFILE_BLOCK;
 	if (op->nr_iov == 1)
-		find_region(io, here, op);
+		find_region(io, cache, op);
 }
 
 /* The part of preparing that concerns registered memory and the split size. */
-static void find_memory(struct penstock_io *io, struct here *here, struct op *op)
+static void find_memory(struct penstock_io *io, struct thread_cache *cache, struct op *op)
 {
 	bool huge = io->huge_by_default;
 
 	if (op->places) {
-		find_device_memory(io, here, op);
+		find_device_memory(io, cache, op);
 		return;
 	}
-	huge |= find_region(io, here, op);
+	huge |= find_region(io, cache, op);
 	op->small_pages = !huge && plan_small_pages(op);
 	if (op->len >= STAGE_FROM)
 		plan_stage(io, op, huge);
@@ -277,8 +277,8 @@ static uint32_t durability_flags(const struct penstock_io *io, const struct pens
 	return io->opts.durability == PENSTOCK_DURABLE_DATA ? PENSTOCK_OP_DATASYNC : 0;
 }
 
-int op_prepare(struct penstock_io *io, struct maker *m, struct op *op, const struct penstock_op *u,
-	       struct penstock_err *err)
+int op_prepare(struct penstock_io *io, struct op_common *common, struct op *op,
+	       const struct penstock_op *u, struct penstock_err *err)
 {
 	uint64_t len;
 	int r;
@@ -301,7 +301,8 @@ int op_prepare(struct penstock_io *io, struct maker *m, struct op *op, const str
 	op->arg = u->arg;
 	if (copy_iov(op, u) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	r = m->cuda && u->memory != PENSTOCK_MEMORY_HOST ? device_find(m->cuda, op, err) : 0;
+	r = common->cuda && u->memory != PENSTOCK_MEMORY_HOST ? device_find(common->cuda, op, err)
+							      : 0;
 	if (!r && op->opcode == PENSTOCK_COPY) {
 		op->block = COPY_BLOCK;
 		if (op->places || !op->len)
@@ -309,7 +310,7 @@ int op_prepare(struct penstock_io *io, struct maker *m, struct op *op, const str
 		r = penstock_fail(err, -EINVAL, "iov: neither is device memory");
 	}
 	if (!r)
-		r = file_for_op(io, u, &m->refs, &op->file, err);
+		r = file_for_op(io, u, &common->refs, &op->file, err);
 	if (r < 0) {
 		free_iov(op);
 		return r;
@@ -324,7 +325,7 @@ int op_prepare(struct penstock_io *io, struct maker *m, struct op *op, const str
 		op_drop(op);
 		return r;
 	}
-	find_memory(io, m->here, op);
+	find_memory(io, common->cache, op);
 	return 0;
 }
 
@@ -345,7 +346,7 @@ void op_drop(struct op *op)
 
 /* -------------------------------------------------------------- concluding */
 
-static int truncate_here(const struct op *op)
+static int truncate_to_end(const struct op *op)
 {
 	uint64_t end = op->offset + op->len;
 	int64_t size = penstock_backing_size(&op->file->backing);
@@ -471,7 +472,7 @@ static void conclude_write(struct op *op)
 				    failed && op->stop < op->len);
 	op->extends = false;
 	if (!failed && (op->flags & PENSTOCK_OP_TRUNCATE))
-		op_note_failure(op, truncate_here(op));
+		op_note_failure(op, truncate_to_end(op));
 	/* The new end must be durable as well; and what has no blocks has had no turn yet. */
 	if (!op->code && (op->flags & SYNC_FLAGS))
 		op_note_failure(op, sync_file(op));

@@ -16,7 +16,7 @@
 #include "mem/device.h"
 
 struct counters;
-struct maker;
+struct op_common;
 struct submitter;
 struct queue;
 
@@ -25,7 +25,7 @@ enum op_kind { KIND_DEVICE = 1, KIND_REMOTE = 2, KINDS = 4 };
 
 /*
  * OP_NEW: being prepared, or a callback's own: no ticket leads to it.  OP_CANCELLED: it had a
- * home and nothing of it was issued; its queue will find it.
+ * queue and nothing of it was issued; its queue will find it.
  */
 enum op_state { OP_FREE, OP_NEW, OP_PENDING, OP_ISSUED, OP_CANCELLED, OP_DONE };
 
@@ -55,7 +55,7 @@ struct op {
 
 	/* what is asked for */
 	struct penstock_file *file;
-	struct queue *home; /* has it alone; NULL: io->lock guards it; changes under io->lock */
+	struct queue *queue; /* has it alone; NULL: io->lock guards it; changes under io->lock */
 	uint32_t opcode;
 	uint32_t flags;
 	uint64_t offset;
@@ -161,8 +161,8 @@ static inline void op_list_del(struct op *op)
 }
 
 /* Fill @op, which has its place already; takes what op_drop() gives back. */
-int op_prepare(struct penstock_io *io, struct maker *m, struct op *op, const struct penstock_op *u,
-	       struct penstock_err *err);
+int op_prepare(struct penstock_io *io, struct op_common *common, struct op *op,
+	       const struct penstock_op *u, struct penstock_err *err);
 void op_drop(struct op *op);
 /* Nothing left to hand out or in flight? */
 static inline bool op_is_over(const struct op *op)

@@ -45,7 +45,7 @@ void pend_add(struct penstock_io *io, struct op *op)
 {
 	atomic_store_explicit(&op->state, OP_PENDING, memory_order_relaxed);
 	op_begin(op);
-	op->home = NULL;
+	op->queue = NULL;
 	op->est = op->len ? op_blocks_left(op) : 1;
 	atomic_fetch_add(&io->pend_blocks, op->est);
 	pend_count(io, op, 1);

@@ -179,11 +179,11 @@ static uint64_t one_device(const struct op *op, uint64_t len)
 	int device = -1;
 
 	for (unsigned seg = op->seg; done < len; seg++, seg_off = 0) {
-		int here = op->iov[seg].len > seg_off ? op->places[seg].device : -1;
+		int next = op->iov[seg].len > seg_off ? op->places[seg].device : -1;
 
-		if (here >= 0 && device >= 0 && here != device)
+		if (next >= 0 && device >= 0 && next != device)
 			break;
-		device = here >= 0 ? here : device;
+		device = next >= 0 ? next : device;
 		done += op->iov[seg].len - seg_off;
 	}
 	return min_u64(done, len);

@@ -71,7 +71,7 @@ static inline void harvest_op(struct queue *q, struct block *b, struct harvest *
 
 static inline void harvest_block(struct queue *q, struct block *b, struct harvest *h)
 {
-	if (b->op->home) {
+	if (b->op->queue) {
 		account(b->op, b);
 		harvest_op(q, b, h);
 		return;

@@ -14,7 +14,7 @@
 #include "core/sleep_state.h"
 #include "mem/arena.h"
 
-struct here;
+struct thread_cache;
 
 struct queue {
 	_Alignas(LINE) struct inbox inbox; /* operations for this queue alone */
@@ -38,7 +38,8 @@ struct queue {
 	atomic_uint turn; /* how often it has been away */
 	int broken;       /* -errno: the engine gave up, all blocks fail */
 	unsigned reap_failures;
-	struct op *local, **local_tail; /* operations that have their home here, off the stack */
+	struct op *local,
+		**local_tail; /* operations that are for this queue alone, off the stack */
 	unsigned nr_local;
 	uint64_t pend_none;            /* after so many changes nothing was for it, see pend.c, */
 	unsigned pend_none_can;        /* with this it could take */
@@ -239,10 +240,10 @@ void queue_kick(struct queue *q);        /* make its thread look around, whereve
 void queue_step_aside(struct queue *q);  /* before what may take long: others see to the list */
 void queue_step_back(struct queue *q);
 /*
- * Hand it operations, newest first, which have their home there.  True: it was awake and had
+ * Hand it operations, newest first, which are for this queue alone.  True: it was awake and had
  * nothing to do.
  */
-bool queue_give(struct queue *q, struct here *here, struct op *newest, struct op *oldest);
+bool queue_give(struct queue *q, struct thread_cache *cache, struct op *newest, struct op *oldest);
 /* Somebody has to wait: what lies before a queue that has no time is for all. */
 void queue_rescue(struct penstock_io *io, struct queue *q);
 

@@ -138,8 +138,8 @@ static bool local_pass(struct queue *q, struct op *op)
 }
 
 /*
- * Operations that have their home here; cancelled ones end up on *over.  Of those that this thread
- * has to wait for one at a time: what is behind it is for whoever has time first.
+ * Operations that are for this queue alone; cancelled ones end up on *over.  Of those that this
+ * thread has to wait for one at a time: what is behind it is for whoever has time first.
  */
 static unsigned pull_local(struct queue *q, unsigned room, struct op **over)
 {
@@ -201,7 +201,7 @@ bool queue_add_local(struct queue *q, struct op *op)
 		return false;
 	op_begin(op);
 	op->spare = true;
-	op->home = q;
+	op->queue = q;
 	atomic_store_explicit(&op->state, OP_ISSUED, memory_order_relaxed);
 	local_add(q, op);
 	return true;
@@ -210,11 +210,11 @@ bool queue_add_local(struct queue *q, struct op *op)
 struct op *queue_spare(struct queue *q)
 {
 	struct op *op = q->spare;
-	struct here *here;
+	struct thread_cache *cache;
 
 	if (!op) {
-		here = here_of(q->io);
-		return here ? submitter_take_ops(here->submitter, 1) : NULL;
+		cache = thread_cache_get(q->io);
+		return cache ? submitter_take_ops(cache->submitter, 1) : NULL;
 	}
 	q->spare = op->next;
 	return op;

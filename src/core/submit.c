@@ -28,13 +28,13 @@ enum {
 /* Operations that are prepared, so that they are handed over together. */
 struct batch {
 	struct penstock_io *io;
-	struct maker make;
-	struct queue *q;             /* of the calling I/O thread, if it is one */
-	struct queue *home;          /* the submitter's, for as long as this lasts */
+	struct op_common common;
+	struct queue *current;       /* of the calling I/O thread, if it is one */
+	struct queue *queue;         /* the submitter's, the same for the whole call */
 	struct op *spare;            /* free operations */
-	struct op *newest, *oldest;  /* for the queue that is the submitter's home */
+	struct op *newest, *oldest;  /* for the submitter's queue */
 	struct op *shared[PULL_MAX]; /* for all */
-	unsigned nr_home, nr_shared;
+	unsigned nr_single, nr_shared;
 	bool shares;   /* some of this call went on the list for all */
 	unsigned most; /* to be handed over together */
 	struct prefetch_hints hints;
@@ -45,7 +45,7 @@ struct batch {
  * One block or not much more that one queue does best: nobody else need know of it.  Where the
  * queue's thread waits for each, the next one is for a thread that does not.
  */
-static bool stays_home(const struct penstock_io *io, const struct op *op)
+static bool fits_one_queue(const struct penstock_io *io, const struct op *op)
 {
 	return op->file && !op->remote && op->len && op->len <= op->block &&
 	       (io->nr_active == 1 || (op->len < ALONE_BYTES && !op_waits(op)));
@@ -57,25 +57,25 @@ static bool stays_home(const struct penstock_io *io, const struct op *op)
  */
 static void batch_give(struct batch *b)
 {
-	struct here *here = b->make.here;
+	struct thread_cache *cache = b->common.cache;
 
-	if (queue_give(b->home, here, b->newest, b->oldest)) {
-		here->missed = 0;
-	} else if (b->most && ++here->missed == MISSED_MOST) {
-		here->missed = 0;
-		here->whole = WHOLE_TIMES;
+	if (queue_give(b->queue, cache, b->newest, b->oldest)) {
+		cache->missed = 0;
+	} else if (b->most && ++cache->missed == MISSED_MOST) {
+		cache->missed = 0;
+		cache->whole = WHOLE_TIMES;
 	}
 }
 
 static void batch_submit(struct batch *b)
 {
 	struct penstock_io *io = b->io;
-	struct submitter *submitter = b->make.here->submitter;
+	struct submitter *submitter = b->common.cache->submitter;
 
-	if (!b->nr_home && !b->nr_shared)
+	if (!b->nr_single && !b->nr_shared)
 		return;
-	atomic_fetch_add(&submitter->submitted, b->nr_home + b->nr_shared);
-	if (b->nr_home)
+	atomic_fetch_add(&submitter->submitted, b->nr_single + b->nr_shared);
+	if (b->nr_single)
 		batch_give(b);
 	if (b->nr_shared) {
 		pthread_mutex_lock(&io->lock);
@@ -85,7 +85,7 @@ static void batch_submit(struct batch *b)
 		pthread_mutex_unlock(&io->lock);
 	}
 	b->newest = b->oldest = NULL;
-	b->nr_home = b->nr_shared = 0;
+	b->nr_single = b->nr_shared = 0;
 	b->hints = (struct prefetch_hints){0};
 }
 
@@ -100,20 +100,20 @@ static bool has_to_queue(const struct batch *b, const struct op *op)
 
 static void submit_batch_add(struct batch *b, struct op *op)
 {
-	if (!stays_home(b->io, op) || has_to_queue(b, op)) {
+	if (!fits_one_queue(b->io, op) || has_to_queue(b, op)) {
 		b->shared[b->nr_shared++] = op;
 		b->shares = true;
 	} else {
-		op->home = b->home;
+		op->queue = b->queue;
 		atomic_store_explicit(&op->state, OP_PENDING, memory_order_relaxed);
 		prefetch_hints_add(&b->hints, &op->item);
 		op->next = b->newest;
 		b->newest = op;
 		if (!b->oldest)
 			b->oldest = op;
-		b->nr_home++;
+		b->nr_single++;
 	}
-	if (b->nr_home + b->nr_shared == (b->most && !b->nr_shared ? b->most : PULL_MAX)) {
+	if (b->nr_single + b->nr_shared == (b->most && !b->nr_shared ? b->most : PULL_MAX)) {
 		batch_submit(b);
 		b->most = (unsigned)min_u64(2 * b->most, PULL_MAX);
 	}
@@ -125,7 +125,7 @@ static struct op *batch_op(struct batch *b)
 	struct op *op;
 
 	if (!b->spare)
-		b->spare = submitter_take_ops(b->make.here->submitter, b->make.refs.ahead);
+		b->spare = submitter_take_ops(b->common.cache->submitter, b->common.refs.ahead);
 	op = b->spare;
 	if (op)
 		b->spare = op->next;
@@ -136,14 +136,14 @@ static int submit_one(struct batch *b, const struct penstock_op *u, uint64_t *ti
 		      struct penstock_err *err)
 {
 	struct penstock_io *io = b->io;
-	struct queue *q = u->on_done ? b->q : NULL;
+	struct queue *q = u->on_done ? b->current : NULL;
 	struct op *op = q ? queue_spare(q) : batch_op(b);
 	int r;
 
 	if (!op)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	op->next = NULL;
-	r = op_prepare(io, &b->make, op, u, err);
+	r = op_prepare(io, &b->common, op, u, err);
 	if (!r && op->places && (u->flags & PENSTOCK_OP_STREAM)) {
 		r = device_order(io, op, u->stream, &b->order, err);
 		if (r < 0)
@@ -156,8 +156,8 @@ static int submit_one(struct batch *b, const struct penstock_op *u, uint64_t *ti
 	if (ticket)
 		*ticket = u->on_done ? 0 : op_ticket(op);
 	/* Some must be able to leave the queue again: see local_pass(). */
-	if (q && !op->places && !op->striped && stays_home(io, op) && queue_add_local(q, op))
-		atomic_fetch_add(&b->make.here->submitter->submitted, 1);
+	if (q && !op->places && !op->striped && fits_one_queue(io, op) && queue_add_local(q, op))
+		atomic_fetch_add(&b->common.cache->submitter->submitted, 1);
 	else
 		submit_batch_add(b, op);
 	return 0;
@@ -179,28 +179,28 @@ int penstock_submit(struct penstock_io *io, const struct penstock_op *ops, unsig
 	if (n > INT32_MAX)
 		return penstock_fail(err, -EINVAL, "n: %u is outside 0..2147483647", n);
 	b.io = io;
-	b.make = (struct maker){.here = here_of(io)};
-	if (!b.make.here)
+	b.common = (struct op_common){.cache = thread_cache_get(io)};
+	if (!b.common.cache)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	b.q = queue_current(io);
-	b.home = atomic_load(&b.make.here->submitter->home);
+	b.current = queue_current(io);
+	b.queue = atomic_load(&b.common.cache->submitter->queue);
 	b.spare = b.newest = b.oldest = NULL;
-	b.nr_home = b.nr_shared = 0;
+	b.nr_single = b.nr_shared = 0;
 	b.shares = false;
-	b.most = n > FIRST_BATCH && !b.make.here->whole ? FIRST_BATCH : 0;
-	b.make.here->whole -= b.make.here->whole > 0;
+	b.most = n > FIRST_BATCH && !b.common.cache->whole ? FIRST_BATCH : 0;
+	b.common.cache->whole -= b.common.cache->whole > 0;
 	b.hints = (struct prefetch_hints){0};
 	b.order = NULL;
-	b.make.cuda = penstock_cuda_present();
+	b.common.cuda = penstock_cuda_present();
 	for (i = 0; i < n; i++) {
-		b.make.refs.ahead = (unsigned)min_u64(n - i, PULL_MAX);
+		b.common.refs.ahead = (unsigned)min_u64(n - i, PULL_MAX);
 		r = submit_one(&b, &ops[i], tickets ? &tickets[i] : NULL, err);
 		if (r < 0)
 			break;
 	}
 	batch_submit(&b);
 	submitter_put_ops(b.spare);
-	file_put_many(b.make.refs.file, b.make.refs.left);
+	file_put_many(b.common.refs.file, b.common.refs.left);
 	penstock_order_put(b.order);
 	return i || !n ? (int)i : r;
 }
@@ -292,7 +292,7 @@ int penstock_run(struct penstock_io *io, const struct penstock_op *u, struct pen
 		 struct penstock_err *err)
 {
 	NO_CANCEL;
-	struct maker make = {.refs = {.ahead = 1}};
+	struct op_common common = {.refs = {.ahead = 1}};
 	struct op op = {0};
 	int r = io_check(io, err);
 
@@ -300,18 +300,18 @@ int penstock_run(struct penstock_io *io, const struct penstock_op *u, struct pen
 		return r;
 	if (!u || !done)
 		return penstock_fail(err, -EINVAL, "op, done: one of them is NULL");
-	make.cuda = penstock_cuda_present();
-	if (!inline_fits(io, make.cuda, u)) {
+	common.cuda = penstock_cuda_present();
+	if (!inline_fits(io, common.cuda, u)) {
 		if (queue_current(io))
 			return penstock_fail(err, -EDEADLK,
 					     "a completion callback must not wait for I/O");
 		return run_queued(io, u, done, err);
 	}
-	make.here = here_of(io);
-	if (!make.here)
+	common.cache = thread_cache_get(io);
+	if (!common.cache)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	op.submitter = make.here->submitter;
-	r = op_prepare(io, &make, &op, u, err);
+	op.submitter = common.cache->submitter;
+	r = op_prepare(io, &common, &op, u, err);
 	if (r < 0)
 		return r;
 	run_inline(io, &op);

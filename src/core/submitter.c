@@ -12,10 +12,10 @@
 #include "core/spin.h"
 #include "core/submitter.h"
 
-/* ---------------------------------------------------------- who is here */
+/* -------------------------------------------------- submitters of threads */
 
 /* Of the last few handles this thread has used; where it is tells threads apart. */
-static __thread struct here heres[8];
+static __thread struct thread_cache thread_caches[8];
 
 static struct submitter *submitter_new(unsigned index)
 {
@@ -35,7 +35,7 @@ static struct submitter *submitter_new(unsigned index)
 static unsigned submitter_choose(struct penstock_io *io)
 {
 	for (unsigned i = 0; i < io->nr_submitters; i++)
-		if (io->submitter_owners[i] == heres)
+		if (io->submitter_owners[i] == thread_caches)
 			return i;
 	return io->next_submitter++ % SUBMITTERS_MAX;
 }
@@ -55,34 +55,34 @@ static struct submitter *submitter_assign(struct penstock_io *io)
 			io->next_submitter--;
 	}
 	submitter = io->submitters[i];
-	io->submitter_owners[i] = heres;
-	if (submitter && !submitter->home)
-		submitter->home = queue_current(io);
-	if (submitter && !submitter->home)
-		submitter->home = &io->queues[io->next_home++ % io->nr_active];
+	io->submitter_owners[i] = thread_caches;
+	if (submitter && !submitter->queue)
+		submitter->queue = queue_current(io);
+	if (submitter && !submitter->queue)
+		submitter->queue = &io->queues[io->next_queue++ % io->nr_active];
 	pthread_mutex_unlock(&io->lock);
 	return submitter;
 }
 
-struct here *here_of(struct penstock_io *io)
+struct thread_cache *thread_cache_get(struct penstock_io *io)
 {
-	struct here *h = &heres[io->opened % ARRAY_SIZE(heres)];
+	struct thread_cache *cache = &thread_caches[io->opened % ARRAY_SIZE(thread_caches)];
 
-	if (h->io == io && h->opened == io->opened)
-		return h;
-	*h = (struct here){.submitter = submitter_assign(io)};
-	if (!h->submitter)
+	if (cache->io == io && cache->opened == io->opened)
+		return cache;
+	*cache = (struct thread_cache){.submitter = submitter_assign(io)};
+	if (!cache->submitter)
 		return NULL;
-	h->io = io;
-	h->opened = io->opened;
-	return h;
+	cache->io = io;
+	cache->opened = io->opened;
+	return cache;
 }
 
 void submitters_assign_queues(struct penstock_io *io)
 {
 	pthread_mutex_lock(&io->lock);
 	for (unsigned i = 0; i < io->nr_submitters; i++)
-		atomic_store(&io->submitters[i]->home, &io->queues[i % io->nr_active]);
+		atomic_store(&io->submitters[i]->queue, &io->queues[i % io->nr_active]);
 	pthread_mutex_unlock(&io->lock);
 }
 

@@ -25,7 +25,7 @@ struct waiter {
 
 /*
  * Where threads of the user's meet the handle, each at its own as long as there are enough:
- * the operations they submit come from here, and come back here when they are finished.
+ * the operations they submit come from it, and come back to it when they are finished.
  */
 struct submitter {
 	_Alignas(LINE) struct mpsc_stack results_in; /* finished operations, from I/O threads */
@@ -41,8 +41,8 @@ struct submitter {
 	struct op **chunks;
 	unsigned nr_chunks;
 	struct waiter *waiters;
-	_Atomic(struct queue *) home; /* that its operations go to */
-	atomic_uint spin_ns;          /* see spin.h */
+	_Atomic(struct queue *) queue; /* that its operations go to */
+	atomic_uint spin_ns;           /* see spin.h */
 
 	/* by its threads, without the lock */
 	atomic_uint_fast64_t submitted;
@@ -51,8 +51,8 @@ struct submitter {
 	struct counters count;
 };
 
-/* What a thread remembers of a handle, see submitter.c. */
-struct here {
+/* What a thread has cached of a handle, see submitter.c. */
+struct thread_cache {
 	const struct penstock_io *io;
 	uint64_t opened;
 	struct submitter *submitter;
@@ -60,21 +60,21 @@ struct here {
 	struct region region; /* that memory was last found in; len 0: none */
 	unsigned seen_turn;   /* of the queue, when it was last found to be away, */
 	uint64_t seen_at;     /* and since when it is known */
-	unsigned looks;       /* for results, */
-	uint64_t looked_at;   /* and when for those of others */
+	unsigned nr_collects; /* how often it looked for results */
+	uint64_t scanned_at;  /* when it last looked for results of other threads */
 	unsigned whole;       /* batches to be handed over as a whole, */
 	unsigned missed;      /* after so many that had better been */
 };
 
 /* What operations that are made together have in common. */
-struct maker {
+struct op_common {
 	const struct penstock_cuda *cuda; /* as penstock_cuda_present() says */
-	struct here *here;
+	struct thread_cache *cache;
 	struct file_refs refs;
 };
 
 /* ---- submitter.c */
-struct here *here_of(struct penstock_io *io); /* NULL: no memory */
+struct thread_cache *thread_cache_get(struct penstock_io *io); /* NULL: no memory */
 uint64_t op_ticket(const struct op *op);
 struct submitter *submitter_of_ticket(struct penstock_io *io, uint64_t ticket); /* NULL: nobody's */
 /* Under submitter->lock. */

@@ -17,7 +17,7 @@
 #include "core/spin.h"
 #include "core/submitter.h"
 
-enum { LOOK_AGAIN_NS = 1000000 };
+enum { POLL_NS = 1000000 };
 
 __thread struct queue *current_queue;
 
@@ -98,26 +98,26 @@ static void queue_empty(struct penstock_io *io, struct queue *q)
 }
 
 /* Has it been away since this thread last saw it, and for long? */
-static bool is_stuck(struct queue *q, struct here *here)
+static bool is_stuck(struct queue *q, struct thread_cache *cache)
 {
 	unsigned turn = atomic_load_explicit(&q->turn, memory_order_relaxed);
 	uint64_t now = clock_ns();
 
-	if (here->seen_turn == turn)
-		return now - here->seen_at > STUCK_NS;
-	here->seen_turn = turn;
-	here->seen_at = now;
+	if (cache->seen_turn == turn)
+		return now - cache->seen_at > STUCK_NS;
+	cache->seen_turn = turn;
+	cache->seen_at = now;
 	return false;
 }
 
-bool queue_give(struct queue *q, struct here *here, struct op *newest, struct op *oldest)
+bool queue_give(struct queue *q, struct thread_cache *cache, struct op *newest, struct op *oldest)
 {
 	bool behind = mpsc_stack_push(&q->inbox.stack, &newest->item, &oldest->item);
 	enum sleep_state state = inbox_claim_wake(&q->inbox);
 
 	if (state == THREAD_IDLE || state == THREAD_REAPING)
 		wake_from(q, state);
-	else if (state == THREAD_BUSY && behind && is_stuck(q, here))
+	else if (state == THREAD_BUSY && behind && is_stuck(q, cache))
 		queue_empty(q->io, q);
 	return state == THREAD_RUNNING && !behind;
 }
@@ -366,7 +366,7 @@ static int queue_reap(struct queue *q, struct penstock_req **list, bool sleep)
 	 * write that waits for another thread's, which does not know of it.
 	 */
 	if (patience < 0 && ((!q->inflight && !engine->idles) || (q->ready && q->held_up)))
-		patience = LOOK_AGAIN_NS;
+		patience = POLL_NS;
 	return engine->reap(q->engine, list, patience);
 }
 

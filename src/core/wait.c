@@ -17,7 +17,7 @@
 #include "core/spin.h"
 #include "core/submitter.h"
 
-enum { LOOK_EVERY = 16, LOOK_NS = 1000000, SLICE_MAX_NS = 64 * STUCK_NS };
+enum { SCAN_EVERY = 16, SCAN_NS = 1000000, SLICE_MAX_NS = 64 * STUCK_NS };
 
 /* --------------------------------------------------------------- sleeping */
 
@@ -256,8 +256,8 @@ static const struct offer whatever = {NULL, UINT64_MAX};
  * At least @min of this submitter, or none.  *@soon: as many, and one at least, are there or under
  * way; then it may be fewer where @late.
  */
-static unsigned collect_here(struct submitter *submitter, struct penstock_done *done, unsigned min,
-			     unsigned max, bool late, bool *soon)
+static unsigned collect_own(struct submitter *submitter, struct penstock_done *done, unsigned min,
+			    unsigned max, bool late, bool *soon)
 {
 	struct op *op, *next;
 	unsigned n = 0;
@@ -306,14 +306,14 @@ static unsigned collect_any(struct penstock_io *io, const struct offer *of,
  * takes what another is about to collect makes that one look around as well: only what has lain
  * there for a while.
  */
-static bool looks_around(struct here *here, struct offer *of)
+static bool is_time_to_scan(struct thread_cache *cache, struct offer *of)
 {
 	uint64_t now = clock_ns();
 
-	if (now - here->looked_at < LOOK_NS)
+	if (now - cache->scanned_at < SCAN_NS)
 		return false;
-	here->looked_at = now;
-	*of = (struct offer){here->submitter, now - LOOK_NS};
+	cache->scanned_at = now;
+	*of = (struct offer){cache->submitter, now - SCAN_NS};
 	return true;
 }
 
@@ -327,7 +327,7 @@ static unsigned collect_soon(struct submitter *submitter, struct penstock_done *
 
 	while (!n && soon && (now = clock_ns()) < end)
 		if (spin_until((unsigned)(end - now), submitter_has_any, submitter))
-			n = collect_here(submitter, done, min, max, false, &soon);
+			n = collect_own(submitter, done, min, max, false, &soon);
 	return n;
 }
 
@@ -348,8 +348,9 @@ static unsigned wait_for_any(struct penstock_io *io, struct penstock_done *done,
 }
 
 /* A thread's own results first: it need not meet anybody for them. */
-static unsigned wait_collect(struct penstock_io *io, struct here *here, struct penstock_done *done,
-			     unsigned min, unsigned max, int64_t timeout_ns)
+static unsigned wait_collect(struct penstock_io *io, struct thread_cache *cache,
+			     struct penstock_done *done, unsigned min, unsigned max,
+			     int64_t timeout_ns)
 {
 	bool alone = atomic_load(&io->nr_submitters) == 1, late = !timeout_ns || !min;
 	bool soon, over = false;
@@ -357,31 +358,31 @@ static unsigned wait_collect(struct penstock_io *io, struct here *here, struct p
 	uint64_t start;
 	unsigned n = 0;
 
-	if (!alone && ++here->looks % LOOK_EVERY == 0 && looks_around(here, &left))
+	if (!alone && ++cache->nr_collects % SCAN_EVERY == 0 && is_time_to_scan(cache, &left))
 		n = collect_any(io, &left, done, min, max, &over);
 	if (!n)
-		n = collect_here(here->submitter, done, min, max, late, &soon);
+		n = collect_own(cache->submitter, done, min, max, late, &soon);
 	if (n || (alone && !min))
 		return n;
 	over = late;
 	if (!soon)
 		n = collect_any(io, &whatever, done, min, max, &over);
-	else if (late && !alone && looks_around(here, &left))
+	else if (late && !alone && is_time_to_scan(cache, &left))
 		n = collect_any(io, &left, done, min, max, &over);
 	if (over)
 		return n;
 	start = clock_ns();
-	n = soon ? collect_soon(here->submitter, done, min, max, timeout_ns) : 0;
+	n = soon ? collect_soon(cache->submitter, done, min, max, timeout_ns) : 0;
 	if (!n)
 		n = wait_for_any(io, done, min, max, timeout_ns);
-	submitter_learn_spin(here->submitter, start);
+	submitter_learn_spin(cache->submitter, start);
 	return n;
 }
 
 int penstock_wait_any(struct penstock_io *io, struct penstock_done *done, unsigned min,
 		      unsigned max, int64_t timeout_ns)
 {
-	struct here *here;
+	struct thread_cache *cache;
 	int r = io_check(io, NULL);
 
 	if (r < 0)
@@ -390,8 +391,8 @@ int penstock_wait_any(struct penstock_io *io, struct penstock_done *done, unsign
 		return -EINVAL;
 	if (timeout_ns && min && queue_current(io))
 		return -EDEADLK;
-	here = here_of(io);
-	return here ? (int)wait_collect(io, here, done, min, max, timeout_ns) : -ENOMEM;
+	cache = thread_cache_get(io);
+	return cache ? (int)wait_collect(io, cache, done, min, max, timeout_ns) : -ENOMEM;
 }
 
 static void add_up(struct penstock_summary *sum, const struct op *op)
@@ -452,12 +453,12 @@ int penstock_wait_all(struct penstock_io *io, int64_t timeout_ns, struct penstoc
 /* ------------------------------------------------------------- cancelling */
 
 /* Under io->lock: 1: the operation is over; 0: its queue has to see to it. */
-static int cancel_locked(struct penstock_io *io, struct op *op, struct queue **home)
+static int cancel_locked(struct penstock_io *io, struct op *op, struct queue **queue)
 {
 	unsigned pending = OP_PENDING;
 
-	*home = op->home;
-	if (*home)
+	*queue = op->queue;
+	if (*queue)
 		return atomic_compare_exchange_strong(&op->state, &pending, OP_CANCELLED)
 			       ? 0
 			       : -EALREADY;
@@ -471,7 +472,7 @@ static int cancel_locked(struct penstock_io *io, struct op *op, struct queue **h
 int penstock_cancel(struct penstock_io *io, uint64_t ticket)
 {
 	NO_CANCEL;
-	struct queue *home = NULL;
+	struct queue *queue = NULL;
 	struct submitter *submitter;
 	struct op *op;
 	int r = io_check(io, NULL);
@@ -486,15 +487,15 @@ int penstock_cancel(struct penstock_io *io, uint64_t ticket)
 	op = submitter_find_op(submitter, ticket);
 	if (op) {
 		pthread_mutex_lock(&io->lock);
-		r = cancel_locked(io, op, &home);
+		r = cancel_locked(io, op, &queue);
 		pthread_mutex_unlock(&io->lock);
 	}
 	pthread_mutex_unlock(&submitter->lock);
 	if (!op)
 		return -ENOENT;
-	if (r == 0 && home) {
-		atomic_exchange(&home->purge, true); /* see sleep_state.h */
-		queue_kick(home);
+	if (r == 0 && queue) {
+		atomic_exchange(&queue->purge, true); /* see sleep_state.h */
+		queue_kick(queue);
 	}
 	if (r <= 0)
 		return r;

@@ -38,7 +38,7 @@ static void step(void);
 
 struct coroutine {
 	ucontext_t context; /* to begin with; then jumps, which need no system call */
-	jmp_buf here;
+	jmp_buf resume;
 	char *stack;
 	bool begun, over;
 	bool (*blocked)(void *arg); /* NULL: it can go on */
@@ -58,7 +58,7 @@ static void (*on_change)(unsigned from, unsigned to); /* NULL: nothing to do */
 
 static void step(void)
 {
-	if (searching && !_setjmp(threads[current].here))
+	if (searching && !_setjmp(threads[current].resume))
 		_longjmp(scheduler, 1);
 }
 
@@ -87,7 +87,7 @@ static void go_on(unsigned i)
 	if (_setjmp(scheduler))
 		return;
 	if (c->begun)
-		_longjmp(c->here, 1);
+		_longjmp(c->resume, 1);
 	c->begun = true;
 	swapcontext(&scheduler_context, &c->context);
 }

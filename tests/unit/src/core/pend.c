@@ -81,12 +81,12 @@ static void share(enum penstock_opcode opcode, const unsigned *units, unsigned n
 		pend_add(&io, new_op(opcode, (uint64_t)units[i] * UNIT, UNIT, PAGE));
 }
 
-/* One that has its home here. */
+/* One that is for this queue alone. */
 static struct op *give(enum penstock_opcode opcode, uint64_t offset, uint64_t len, uintptr_t addr)
 {
 	struct op *op = new_op(opcode, offset, len, addr);
 
-	op->home = &q;
+	op->queue = &q;
 	op->state = OP_PENDING;
 	mpsc_stack_push(&q.inbox.stack, &op->item, &op->item);
 	return op;

@@ -184,25 +184,25 @@ static void ask_while_others_finish(void)
 	struct penstock_done own[OPS];
 
 	for (unsigned i = 0; i < 2; i++) {
-		here_of(io)->looked_at = 0;
+		thread_cache_get(io)->scanned_at = 0;
 		T_EQ(penstock_wait_any(io, own, i, OPS, 0), 0);
 	}
 	block_while(others_are_not_finished, NULL);
-	time_ns += LOOK_NS - 1;
+	time_ns += SCAN_NS - 1;
 	T_EQ(penstock_wait_any(io, own, 1, OPS, 0), 0);
 	finish(0);
-	here_of(io)->looked_at = 0;
-	here_of(io)->looks = LOOK_EVERY - 1;
+	thread_cache_get(io)->scanned_at = 0;
+	thread_cache_get(io)->nr_collects = SCAN_EVERY - 1;
 	T_EQ(penstock_wait_any(io, own, 1, OPS, -1), 1);
 	T_EQ(own[0].tag, 0);
-	time_ns += LOOK_NS;
+	time_ns += SCAN_NS;
 	ask(0, OPS);
 }
 
 static void setup_time(void)
 {
 	setup();
-	time_ns = 10 * LOOK_NS;
+	time_ns = 10 * SCAN_NS;
 }
 
 static void two_of_others(void)

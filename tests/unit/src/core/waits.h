@@ -77,7 +77,7 @@ static struct queue *queue;
 static struct op *ops[OPS];
 static uint64_t tickets[OPS];
 static uint32_t guard = 1;
-static struct here kept[ORDERS_THREADS][ARRAY_SIZE(heres)];
+static struct thread_cache kept[ORDERS_THREADS][ARRAY_SIZE(thread_caches)];
 static int nr_got[ORDERS_THREADS];
 static unsigned owner[OPS]; /* the user who submitted it */
 static bool pending;        /* the last one: nothing of it is issued */
@@ -85,8 +85,8 @@ static bool pending;        /* the last one: nothing of it is issued */
 /* Each thread remembers its own submitter. */
 static void change(unsigned from, unsigned to)
 {
-	memcpy(kept[from], heres, sizeof(heres));
-	memcpy(heres, kept[to], sizeof(heres));
+	memcpy(kept[from], thread_caches, sizeof(thread_caches));
+	memcpy(thread_caches, kept[to], sizeof(thread_caches));
 }
 
 static void teardown(void)
@@ -105,7 +105,7 @@ static void setup(void)
 {
 	teardown();
 	memset(kept, 0, sizeof(kept));
-	memset(heres, 0, sizeof(heres));
+	memset(thread_caches, 0, sizeof(thread_caches));
 	memset(nr_got, 0, sizeof(nr_got));
 	io = zalloc_lines(sizeof(*io));
 	queue = zalloc_lines(QUEUES * sizeof(*queue));
@@ -119,14 +119,15 @@ static void setup(void)
 	queue[1].inbox.state = THREAD_BUSY; /* nothing is to be expected of it */
 	op_list_init(&io->pending);
 	for (unsigned i = 0; i < USERS; i++) {
-		memset(heres, 0, sizeof(heres));
+		memset(thread_caches, 0, sizeof(thread_caches));
 		memset(io->submitter_owners, 0,
 		       sizeof(io->submitter_owners)); /* all are one thread */
-		here_of(io)->submitter->spin_ns = 0;
-		memcpy(kept[i], heres, sizeof(heres));
+		thread_cache_get(io)->submitter->spin_ns = 0;
+		memcpy(kept[i], thread_caches, sizeof(thread_caches));
 	}
-	memcpy(heres, kept[0], sizeof(heres));
-	memcpy(kept[USERS], heres, sizeof(heres)); /* one more than there are submitters */
+	memcpy(thread_caches, kept[0], sizeof(thread_caches));
+	memcpy(kept[USERS], thread_caches,
+	       sizeof(thread_caches)); /* one more than there are submitters */
 	for (unsigned i = 0; i < OPS; i++) {
 		ops[i] = submitter_take_ops(kept[owner[i]][1].submitter, 1);
 		memset((char *)ops[i] + offsetof(struct op, file), 0,

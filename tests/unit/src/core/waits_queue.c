@@ -82,7 +82,7 @@ static void setup_queue(void)
 		ops[i]->one = (struct penstock_iov){&file, 1};
 		ops[i]->nr_iov = 1;
 		ops[i]->cursor = 0;
-		ops[i]->home = queue;
+		ops[i]->queue = queue;
 		ops[i]->state = OP_PENDING;
 	}
 	engine_has = NULL;
@@ -104,7 +104,7 @@ static void cancel_and_wait(void)
 	int r;
 
 	for (unsigned i = 0; i < OPS; i++)
-		queue_give(queue, here_of(io), ops[i], ops[i]);
+		queue_give(queue, thread_cache_get(io), ops[i], ops[i]);
 	r = penstock_cancel(io, tickets[victim % OPS]);
 	for (unsigned i = 0; i < OPS; i++) {
 		T_EQ(penstock_wait(io, tickets[i], -1, &d), 0);
@@ -161,7 +161,7 @@ static void end_the_other_and_wait(void)
 	struct penstock_done d;
 
 	for (unsigned i = 0; i < OPS; i++)
-		queue_give(queue, here_of(io), ops[i], ops[i]);
+		queue_give(queue, thread_cache_get(io), ops[i], ops[i]);
 	step();
 	penstock_overlap_end(&extend.overlap, &range);
 	held = 0;
