@@ -26,7 +26,7 @@
  * stack of a queue, or, when it is large, on the list that all share; queues take blocks from
  * it (plan_block()); each finished block goes through block_finish(), which resubmits
  * what is short; when the last one is back op_conclude() does what remains (truncate,
- * give space back, directory) and returns_send() hands the result to who waits.
+ * give space back, directory) and done_batch_send() hands the result to who waits.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -48,7 +48,7 @@
 
 struct thread_cache;
 struct queue;
-struct waiter;
+struct result_waiter;
 
 /* Registered or allocated memory. */
 struct region {
@@ -135,7 +135,7 @@ struct penstock_io {
 	uint64_t pend_kinds[KINDS]; /* how many of each */
 	uint64_t pend_changes;      /* of the list, ever */
 	unsigned pend_row;          /* blocks of a huge one since another was let by */
-	struct waiter *waiters;
+	struct result_waiter *waiters;
 	pthread_cond_t called; /* a call is done, a file has lost an operation, a thread is ready */
 	unsigned next_submitter, next_queue;
 

@@ -109,16 +109,17 @@ static void run_callback(struct queue *q, struct op *op)
 	q->ctx = NULL; /* it may have made another one current */
 }
 
-static void op_finish(struct penstock_io *io, struct queue *q, struct op *op, struct returns *back)
+static void op_finish(struct penstock_io *io, struct queue *q, struct op *op,
+		      struct done_batch *back)
 {
 	op_conclude(io, op, q ? &q->count : &op->submitter->count);
 	if (op->on_done)
 		run_callback(q, op);
 	if (!op->spare) {
-		returns_add(back, op);
+		done_batch_add(back, op);
 		return;
 	}
-	returns_file(back, op);
+	done_batch_add_file(back, op);
 	op->next = q->spare;
 	q->spare = op;
 }
@@ -134,7 +135,7 @@ static void step_aside_for_callbacks(struct queue *q)
 void ops_finish(struct penstock_io *io, struct queue *q, struct op *list)
 {
 	uint64_t now = list && atomic_load(&io->nr_submitters) > 1 ? clock_ns() : 0;
-	struct returns back = {0};
+	struct done_batch back = {0};
 	unsigned n = 0, results = 0;
 	struct op *op, *next;
 	bool aside = false;
@@ -154,11 +155,11 @@ void ops_finish(struct penstock_io *io, struct queue *q, struct op *list)
 	}
 	if (aside)
 		queue_step_back(q);
-	returns_send(&back);
+	done_batch_send(&back);
 	if (results)
 		atomic_fetch_add(q ? &q->results : &list->submitter->results, results);
 	atomic_fetch_add(q ? &q->finished : &list->submitter->finished, n);
-	waiters_tell(io);
+	waiters_wake(io);
 }
 
 /* Account for what is over, then tell; what came back first goes first. */

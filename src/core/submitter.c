@@ -214,7 +214,7 @@ void submitter_take_results(struct submitter *submitter)
 		}
 		atomic_store(&op->state, OP_DONE);
 		op_list_add(&submitter->done, op);
-		submitter->offered++;
+		submitter->nr_unclaimed++;
 		if (op->waiters)
 			submitter_claim(submitter);
 	}
@@ -222,7 +222,7 @@ void submitter_take_results(struct submitter *submitter)
 
 void submitter_claim(struct submitter *submitter)
 {
-	submitter->offered--;
+	submitter->nr_unclaimed--;
 	atomic_fetch_add(&submitter->claimed, 1);
 }
 
@@ -233,7 +233,7 @@ void submitter_collect(struct submitter *submitter, struct op *op)
 }
 
 /* The file is let go when the result can be seen: who waits to close it can collect it then. */
-void returns_send(struct returns *r)
+void done_batch_send(struct done_batch *r)
 {
 	struct submitter *submitter = r->submitter;
 
@@ -241,22 +241,22 @@ void returns_send(struct returns *r)
 					       &r->newest->item, &r->oldest->item))
 		submitter_wake_waiters(submitter);
 	file_put_many(r->file, r->refs);
-	*r = (struct returns){0};
+	*r = (struct done_batch){0};
 }
 
-void returns_file(struct returns *r, struct op *op)
+void done_batch_add_file(struct done_batch *r, struct op *op)
 {
 	if (r->file != op->file)
-		returns_send(r);
+		done_batch_send(r);
 	r->file = op->file;
 	r->refs++;
 }
 
-void returns_add(struct returns *r, struct op *op)
+void done_batch_add(struct done_batch *r, struct op *op)
 {
 	if (r->submitter != op->submitter)
-		returns_send(r);
-	returns_file(r, op);
+		done_batch_send(r);
+	done_batch_add_file(r, op);
 	r->submitter = op->submitter;
 	prefetch_hints_add(&r->hints, &op->item);
 	op->next = r->newest;
@@ -281,33 +281,35 @@ unsigned submitters_lock(struct penstock_io *io, bool *quiet)
 
 /* The next one behind @op, or NULL. */
 static struct op *submitter_next_result(struct submitter *submitter, const struct op *op,
-					const struct offer *of)
+					const struct result_filter *filter)
 {
 	struct op *next = op->next;
 
 	while (next != &submitter->done && next->waiters)
 		next = next->next;
-	return next != &submitter->done && (submitter == of->own || next->finished <= of->until)
+	return next != &submitter->done &&
+			       (submitter == filter->own || next->finished <= filter->until)
 		       ? next
 		       : NULL;
 }
 
-bool submitters_have_results(struct penstock_io *io, unsigned n, const struct offer *of,
+bool submitters_have_results(struct penstock_io *io, unsigned n, const struct result_filter *filter,
 			     unsigned min)
 {
-	unsigned offered = 0;
+	unsigned nr_unclaimed = 0;
 
-	while (n-- && offered < min) {
+	while (n-- && nr_unclaimed < min) {
 		struct submitter *submitter = io->submitters[n];
 		const struct op *op = &submitter->done;
 
-		if (submitter == of->own || of->until == UINT64_MAX)
-			offered += submitter->offered;
+		if (submitter == filter->own || filter->until == UINT64_MAX)
+			nr_unclaimed += submitter->nr_unclaimed;
 		else
-			while (offered < min && (op = submitter_next_result(submitter, op, of)))
-				offered++;
+			while (nr_unclaimed < min &&
+			       (op = submitter_next_result(submitter, op, filter)))
+				nr_unclaimed++;
 	}
-	return offered >= min;
+	return nr_unclaimed >= min;
 }
 
 void submitters_unlock(struct penstock_io *io, unsigned n)
@@ -316,12 +318,13 @@ void submitters_unlock(struct penstock_io *io, unsigned n)
 		pthread_mutex_unlock(&io->submitters[--n]->lock);
 }
 
-struct op *submitters_oldest_result(struct penstock_io *io, unsigned n, const struct offer *of)
+struct op *submitters_oldest_result(struct penstock_io *io, unsigned n,
+				    const struct result_filter *filter)
 {
 	struct op *oldest = NULL, *op;
 
 	for (unsigned i = 0; i < n; i++) {
-		op = submitter_next_result(io->submitters[i], &io->submitters[i]->done, of);
+		op = submitter_next_result(io->submitters[i], &io->submitters[i]->done, filter);
 		if (op && (!oldest || op->finished < oldest->finished))
 			oldest = op;
 	}

@@ -13,13 +13,13 @@
 #include "core/sleep_state.h"
 
 /* A thread in a wait function: for an operation of a submitter, or for the handle as a whole. */
-struct waiter {
-	struct waiter *next;
+struct result_waiter {
+	struct result_waiter *next;
 	pthread_cond_t cond;
 	const struct op *op; /* this one; NULL: see need */
 	unsigned need;       /* so many results, whichever they are; 0: until all is quiet */
-	bool told;           /* that it may have come about, */
-	bool too_late;       /* as it has been, and somebody else took it */
+	bool woken;          /* it may have come about: this thread has been signalled */
+	bool woken_in_vain;  /* it was signalled, and another thread took the result */
 	bool stuck;          /* it has slept for a while */
 };
 
@@ -35,12 +35,12 @@ struct submitter {
 	unsigned index;
 	struct op *free;
 	struct op done;               /* head of the list of finished ones nobody has collected */
-	unsigned offered;             /* of these, nobody waits for by ticket */
+	unsigned nr_unclaimed;        /* results that no thread waits for by ticket */
 	uint64_t drained;             /* operations that came back, ever */
 	atomic_uint_fast64_t claimed; /* results that are not for penstock_wait_any(), ever */
 	struct op **chunks;
 	unsigned nr_chunks;
-	struct waiter *waiters;
+	struct result_waiter *waiters;
 	_Atomic(struct queue *) queue; /* that its operations go to */
 	atomic_uint spin_ns;           /* see spin.h */
 
@@ -80,7 +80,8 @@ struct submitter *submitter_of_ticket(struct penstock_io *io, uint64_t ticket); 
 /* Under submitter->lock. */
 struct op *submitter_find_op(struct submitter *submitter, uint64_t ticket);
 void submitter_take_results(struct submitter *submitter); /* look at what came back */
-void submitter_claim(struct submitter *submitter);        /* one that was offered is not any more */
+/* A thread waits for the ticket of a result: penstock_wait_any() must not return it. */
+void submitter_claim(struct submitter *submitter);
 void submitter_collect(struct submitter *submitter, struct op *op);
 /* Up to @n free operations, linked by next; NULL: no memory.  Takes the lock, as the next. */
 struct op *submitter_take_ops(struct submitter *submitter, unsigned n);
@@ -93,16 +94,17 @@ unsigned submitters_lock(struct penstock_io *io, bool *quiet);
 void submitters_unlock(struct penstock_io *io, unsigned n);
 /* Results nobody waits for by ticket: all of @own, of the others those that came about by @until.
  */
-struct offer {
+struct result_filter {
 	const struct submitter *own;
 	uint64_t until; /* UINT64_MAX: whenever */
 };
-bool submitters_have_results(struct penstock_io *io, unsigned n, const struct offer *of,
+bool submitters_have_results(struct penstock_io *io, unsigned n, const struct result_filter *filter,
 			     unsigned min);
 /* That came about first; NULL: none. */
-struct op *submitters_oldest_result(struct penstock_io *io, unsigned n, const struct offer *of);
+struct op *submitters_oldest_result(struct penstock_io *io, unsigned n,
+				    const struct result_filter *filter);
 bool submitters_quiet(struct penstock_io *io); /* no operation is under way */
-/* Results for penstock_wait_any(); without a lock, so who changes it has to tell waiters after
+/* Results for penstock_wait_any(); without a lock, so who changes it has to wake waiters after
  * that.
  */
 uint64_t submitters_nr_results(struct penstock_io *io);
@@ -110,19 +112,19 @@ void submitters_free(struct penstock_io *io);
 void submitters_assign_queues(struct penstock_io *io); /* among the queues that are active now */
 
 /* Operations on the way back; those of one submitter and one file together. */
-struct returns {
+struct done_batch {
 	struct op *newest, *oldest;
 	struct submitter *submitter;
 	struct penstock_file *file;
 	unsigned refs;
 	struct prefetch_hints hints;
 };
-void returns_add(struct returns *r, struct op *op);
-void returns_file(struct returns *r, struct op *op); /* only its file goes */
-void returns_send(struct returns *r);
+void done_batch_add(struct done_batch *r, struct op *op);
+void done_batch_add_file(struct done_batch *r, struct op *op); /* only its file goes */
+void done_batch_send(struct done_batch *r);
 
 /* ---- wait.c */
-void waiters_tell(struct penstock_io *io); /* operations are over */
+void waiters_wake(struct penstock_io *io); /* operations are over */
 void submitter_wake_waiters(struct submitter *submitter);
 
 #endif

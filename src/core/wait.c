@@ -34,7 +34,7 @@ static struct wait_time wait_begin(int64_t timeout_ns)
 	return (struct wait_time){end, STUCK_NS};
 }
 
-static void waiter_add(struct waiter **list, struct waiter *w)
+static void waiter_add(struct result_waiter **list, struct result_waiter *w)
 {
 	pthread_condattr_t attr;
 
@@ -48,7 +48,7 @@ static void waiter_add(struct waiter **list, struct waiter *w)
 	*list = w;
 }
 
-static void waiter_del(struct waiter **list, struct waiter *w)
+static void waiter_del(struct result_waiter **list, struct result_waiter *w)
 {
 	while (*list != w)
 		list = &(*list)->next;
@@ -57,7 +57,7 @@ static void waiter_del(struct waiter **list, struct waiter *w)
 }
 
 /* Until it is signalled, or the slice is over.  False: the time is over. */
-static bool waiter_sleep(struct waiter *w, pthread_mutex_t *lock, struct wait_time *t)
+static bool waiter_sleep(struct result_waiter *w, pthread_mutex_t *lock, struct wait_time *t)
 {
 	uint64_t until = min_u64(clock_ns() + t->slice, min_u64(t->end, INT64_MAX));
 	struct timespec ts = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
@@ -90,7 +90,7 @@ static void submitter_learn_spin(struct submitter *submitter, uint64_t start)
 }
 
 /* Some I/O thread may be in a callback that does not end. */
-static void queues_rescue(struct penstock_io *io, struct waiter *w)
+static void queues_rescue(struct penstock_io *io, struct result_waiter *w)
 {
 	w->stuck = false;
 	for (unsigned i = 0; i < io->nr_queues; i++)
@@ -103,7 +103,7 @@ void submitter_wake_waiters(struct submitter *submitter)
 {
 	pthread_mutex_lock(&submitter->lock);
 	submitter_take_results(submitter);
-	for (struct waiter *w = submitter->waiters; w; w = w->next)
+	for (struct result_waiter *w = submitter->waiters; w; w = w->next)
 		if (atomic_load(&w->op->state) == OP_DONE)
 			pthread_cond_signal(&w->cond);
 	pthread_mutex_unlock(&submitter->lock);
@@ -115,7 +115,7 @@ static bool wait_for_op(struct penstock_io *io, struct submitter *submitter, str
 {
 	NO_CANCEL;
 	struct wait_time t = wait_begin(timeout_ns);
-	struct waiter w = {.op = op};
+	struct result_waiter w = {.op = op};
 	uint64_t start = clock_ns();
 	bool in_time = true;
 
@@ -182,43 +182,44 @@ int penstock_wait(struct penstock_io *io, uint64_t ticket, int64_t timeout_ns,
 /* ------------------------------------------- whichever, and all of them */
 
 /* Under io->lock.  Each result is for one, as far as there are enough. */
-static void waiters_look(struct penstock_io *io)
+static void waiters_wake_locked(struct penstock_io *io)
 {
 	bool quiet = submitters_quiet(io);
 	uint64_t available = submitters_nr_results(io);
 
-	for (struct waiter *w = io->waiters; w; w = w->next) {
-		if (!w->told && !quiet && (!w->need || available < w->need))
+	for (struct result_waiter *w = io->waiters; w; w = w->next) {
+		if (!w->woken && !quiet && (!w->need || available < w->need))
 			continue;
 		available -= min_u64(available, w->need);
-		if (w->told)
+		if (w->woken)
 			continue;
-		w->told = true;
+		w->woken = true;
 		pthread_cond_signal(&w->cond);
 	}
 }
 
-void waiters_tell(struct penstock_io *io)
+void waiters_wake(struct penstock_io *io)
 {
 	if (!atomic_load(&io->nr_waiters))
 		return;
 	pthread_mutex_lock(&io->lock);
-	waiters_look(io);
+	waiters_wake_locked(io);
 	pthread_mutex_unlock(&io->lock);
 }
 
 /*
- * Sleep until told.  False: the time is over.  Who has been told before and found too little, since
- * somebody else was faster, was counted on to take it: what there is may be enough for the next.
+ * Sleep until woken.  False: the time is over.  Who has been woken before and found too little,
+ * since somebody else was faster, was counted on to take it: what there is may be enough for the
+ * next.
  */
-static bool wait_to_be_told(struct penstock_io *io, struct waiter *w, struct wait_time *t)
+static bool wait_for_wake(struct penstock_io *io, struct result_waiter *w, struct wait_time *t)
 {
 	bool in_time = true;
 
 	pthread_mutex_lock(&io->lock);
-	if (w->too_late)
-		waiters_look(io);
-	while (!w->told && in_time) {
+	if (w->woken_in_vain)
+		waiters_wake_locked(io);
+	while (!w->woken && in_time) {
 		in_time = waiter_sleep(w, &io->lock, t);
 		if (!w->stuck)
 			continue;
@@ -226,13 +227,13 @@ static bool wait_to_be_told(struct penstock_io *io, struct waiter *w, struct wai
 		queues_rescue(io, w);
 		pthread_mutex_lock(&io->lock);
 	}
-	w->too_late = w->told;
-	w->told = false;
+	w->woken_in_vain = w->woken;
+	w->woken = false;
 	pthread_mutex_unlock(&io->lock);
 	return in_time;
 }
 
-static void waiter_enter(struct penstock_io *io, struct waiter *w)
+static void waiter_register(struct penstock_io *io, struct result_waiter *w)
 {
 	pthread_mutex_lock(&io->lock);
 	waiter_add(&io->waiters, w);
@@ -241,16 +242,16 @@ static void waiter_enter(struct penstock_io *io, struct waiter *w)
 }
 
 /* What it leaves behind may be for another. */
-static void waiter_leave(struct penstock_io *io, struct waiter *w)
+static void waiter_unregister(struct penstock_io *io, struct result_waiter *w)
 {
 	pthread_mutex_lock(&io->lock);
 	atomic_fetch_sub(&io->nr_waiters, 1);
 	waiter_del(&io->waiters, w);
-	waiters_look(io);
+	waiters_wake_locked(io);
 	pthread_mutex_unlock(&io->lock);
 }
 
-static const struct offer whatever = {NULL, UINT64_MAX};
+static const struct result_filter any_result = {NULL, UINT64_MAX};
 
 /*
  * At least @min of this submitter, or none.  *@soon: as many, and one at least, are there or under
@@ -264,9 +265,9 @@ static unsigned collect_own(struct submitter *submitter, struct penstock_done *d
 
 	pthread_mutex_lock(&submitter->lock);
 	submitter_take_results(submitter);
-	*soon = atomic_load(&submitter->submitted) - submitter->drained + submitter->offered >=
+	*soon = atomic_load(&submitter->submitted) - submitter->drained + submitter->nr_unclaimed >=
 		max_u64(min, 1);
-	if (submitter->offered < min && !(late && *soon))
+	if (submitter->nr_unclaimed < min && !(late && *soon))
 		max = 0;
 	for (op = submitter->done.next; op != &submitter->done && n < max; op = next) {
 		next = op->next;
@@ -284,15 +285,15 @@ static unsigned collect_own(struct submitter *submitter, struct penstock_done *d
  * Of all submitters, in the order in which they came about: at least @min, or none.  Fewer where
  * *@over is set, which it is where there is enough, or nothing to wait for.
  */
-static unsigned collect_any(struct penstock_io *io, const struct offer *of,
+static unsigned collect_any(struct penstock_io *io, const struct result_filter *filter,
 			    struct penstock_done *done, unsigned min, unsigned max, bool *over)
 {
 	bool quiet;
 	unsigned submitters = submitters_lock(io, &quiet), n = 0;
 	struct op *op;
 
-	*over |= (quiet && !of->own) || submitters_have_results(io, submitters, of, min);
-	while (*over && n < max && (op = submitters_oldest_result(io, submitters, of))) {
+	*over |= (quiet && !filter->own) || submitters_have_results(io, submitters, filter, min);
+	while (*over && n < max && (op = submitters_oldest_result(io, submitters, filter))) {
 		op_result(op, &done[n++]);
 		submitter_claim(op->submitter);
 		submitter_collect(op->submitter, op);
@@ -306,14 +307,14 @@ static unsigned collect_any(struct penstock_io *io, const struct offer *of,
  * takes what another is about to collect makes that one look around as well: only what has lain
  * there for a while.
  */
-static bool is_time_to_scan(struct thread_cache *cache, struct offer *of)
+static bool is_time_to_scan(struct thread_cache *cache, struct result_filter *filter)
 {
 	uint64_t now = clock_ns();
 
 	if (now - cache->scanned_at < SCAN_NS)
 		return false;
 	cache->scanned_at = now;
-	*of = (struct offer){cache->submitter, now - SCAN_NS};
+	*filter = (struct result_filter){cache->submitter, now - SCAN_NS};
 	return true;
 }
 
@@ -336,14 +337,14 @@ static unsigned wait_for_any(struct penstock_io *io, struct penstock_done *done,
 {
 	NO_CANCEL;
 	struct wait_time t = wait_begin(timeout_ns);
-	struct waiter w = {.need = min};
+	struct result_waiter w = {.need = min};
 	bool over, in_time = true;
 	unsigned n;
 
-	waiter_enter(io, &w);
-	while (over = !in_time, n = collect_any(io, &whatever, done, min, max, &over), !over)
-		in_time = wait_to_be_told(io, &w, &t);
-	waiter_leave(io, &w);
+	waiter_register(io, &w);
+	while (over = !in_time, n = collect_any(io, &any_result, done, min, max, &over), !over)
+		in_time = wait_for_wake(io, &w, &t);
+	waiter_unregister(io, &w);
 	return n;
 }
 
@@ -354,7 +355,7 @@ static unsigned wait_collect(struct penstock_io *io, struct thread_cache *cache,
 {
 	bool alone = atomic_load(&io->nr_submitters) == 1, late = !timeout_ns || !min;
 	bool soon, over = false;
-	struct offer left;
+	struct result_filter left;
 	uint64_t start;
 	unsigned n = 0;
 
@@ -366,7 +367,7 @@ static unsigned wait_collect(struct penstock_io *io, struct thread_cache *cache,
 		return n;
 	over = late;
 	if (!soon)
-		n = collect_any(io, &whatever, done, min, max, &over);
+		n = collect_any(io, &any_result, done, min, max, &over);
 	else if (late && !alone && is_time_to_scan(cache, &left))
 		n = collect_any(io, &left, done, min, max, &over);
 	if (over)
@@ -414,13 +415,13 @@ static void add_up(struct penstock_summary *sum, const struct op *op)
 static bool wait_for_quiet(struct penstock_io *io, int64_t timeout_ns)
 {
 	struct wait_time t = wait_begin(timeout_ns);
-	struct waiter w = {0};
+	struct result_waiter w = {0};
 	bool in_time = true;
 
-	waiter_enter(io, &w);
+	waiter_register(io, &w);
 	while (in_time && !submitters_quiet(io))
-		in_time = wait_to_be_told(io, &w, &t);
-	waiter_leave(io, &w);
+		in_time = wait_for_wake(io, &w, &t);
+	waiter_unregister(io, &w);
 	return submitters_quiet(io) || in_time;
 }
 
@@ -441,7 +442,7 @@ int penstock_wait_all(struct penstock_io *io, int64_t timeout_ns, struct penstoc
 		return -ETIMEDOUT;
 	memset(to, 0, sizeof(*to));
 	submitters = submitters_lock(io, &quiet);
-	while ((op = submitters_oldest_result(io, submitters, &whatever))) {
+	while ((op = submitters_oldest_result(io, submitters, &any_result))) {
 		add_up(to, op);
 		submitter_claim(op->submitter);
 		submitter_collect(op->submitter, op);
