@@ -126,15 +126,15 @@ struct penstock_io {
 	atomic_uint nr_idle; /* queues that sleep with nothing to do */
 	atomic_uint closers; /* threads that wait to close a file */
 	atomic_bool stop;
-	atomic_uint_fast64_t pend_blocks; /* about how many are pending, and */
-	atomic_uint_fast64_t pend_ops;    /* operations, but for */
-	atomic_uint_fast64_t pend_remote; /* those on objects */
+	atomic_uint_fast64_t pending_blocks; /* about how many are pending, and */
+	atomic_uint_fast64_t pending_ops;    /* operations, but for */
+	atomic_uint_fast64_t pending_remote; /* those on objects */
 
 	_Alignas(LINE) pthread_mutex_t lock;
 	struct op pending; /* head of the list of those with blocks to hand out to any queue */
-	uint64_t pend_kinds[KINDS]; /* how many of each */
-	uint64_t pend_changes;      /* of the list, ever */
-	unsigned pend_row;          /* blocks of a huge one since another was let by */
+	uint64_t pending_kinds[KINDS]; /* how many of each */
+	uint64_t pending_changes;      /* of the list, ever */
+	unsigned pending_row;          /* blocks of a huge one since another was let by */
 	struct result_waiter *waiters;
 	pthread_cond_t called; /* a call is done, a file has lost an operation, a thread is ready */
 	unsigned next_submitter, next_queue;

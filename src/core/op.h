@@ -106,7 +106,7 @@ struct op {
 	struct penstock_fault fault; /* with code < 0: of CUDA, what made it fail */
 	uint64_t fail_off;           /* with code < 0 */
 	uint64_t fail_len;
-	uint64_t est;                 /* pending: share in io->pend_blocks */
+	uint64_t est;                 /* pending: share in io->pending_blocks */
 	struct penstock_order *order; /* with places: not before this; NULL: any time */
 	struct stage *stage;          /* with @staged */
 	uint64_t stage_ns;            /* when it began, */

@@ -23,7 +23,7 @@ static void block_put(struct queue *q, struct block *b)
 	else if (b->bounce && !b->lost)
 		q->bounce_free[q->nr_bounce_free++] = b->bounce;
 	if (b->held) {
-		pend_returned(q, b);
+		pending_block_done(q, b);
 		held_count(b, -1);
 	}
 	if (b->remote) {
@@ -93,7 +93,7 @@ static void harvest_shared(struct queue *q, struct harvest *h)
 		next = (struct block *)b->req.next;
 		account(b->op, b);
 		if (atomic_load(&b->op->state) == OP_PENDING && b->op->cursor == b->op->len)
-			pend_del(q->io, b->op);
+			pending_del(q->io, b->op);
 		harvest_op(q, b, h);
 	}
 }

@@ -41,14 +41,14 @@ struct queue {
 	struct op *local,
 		**local_tail; /* operations that are for this queue alone, off the stack */
 	unsigned nr_local;
-	uint64_t pend_none;            /* after so many changes nothing was for it, see pend.c, */
-	unsigned pend_none_can;        /* with this it could take */
-	bool shared_first;             /* whose turn it is when there is room for one */
-	bool fixed_lists;              /* its engine takes registered memory in lists, too */
-	struct op *spare;              /* free operations for callbacks */
-	unsigned spin_ns;              /* see spin.h */
-	atomic_uint_fast64_t moved;    /* bytes, by blocks, for pace.h, */
-	atomic_uint_fast64_t held_ns;  /* as the time that submitting held up the thread */
+	uint64_t pending_none;        /* after so many changes nothing was for it, see pending.c, */
+	unsigned pending_none_can;    /* with this it could take */
+	bool shared_first;            /* whose turn it is when there is room for one */
+	bool fixed_lists;             /* its engine takes registered memory in lists, too */
+	struct op *spare;             /* free operations for callbacks */
+	unsigned spin_ns;             /* see spin.h */
+	atomic_uint_fast64_t moved;   /* bytes, by blocks, for pace.h, */
+	atomic_uint_fast64_t held_ns; /* as the time that submitting held up the thread */
 	atomic_uint_fast64_t finished; /* operations, and of these */
 	atomic_uint_fast64_t results;  /* those somebody has to collect */
 	struct penstock_area bounce_area;
@@ -160,12 +160,12 @@ int pinned_pool_slot(struct queue *q); /* the pinned pool's slot in this queue's
 void pinned_pool_free(struct penstock_io *io);
 void pinned_pool_abandon(struct penstock_io *io);
 
-/* ---- pend.c, under io->lock */
-void pend_add(struct penstock_io *io, struct op *op);
-void pend_del(struct penstock_io *io, struct op *op);
+/* ---- pending.c, under io->lock */
+void pending_add(struct penstock_io *io, struct op *op);
+void pending_del(struct penstock_io *io, struct op *op);
 /* Whose block is handed out next to a queue that can take these kinds; NULL: nobody's yet. */
-struct op *pend_choose(struct queue *q, unsigned can);
-static inline struct op *pend_next(struct queue *q, unsigned can)
+struct op *pending_choose(struct queue *q, unsigned can);
+static inline struct op *pending_next(struct queue *q, unsigned can)
 {
 	struct penstock_io *io = q->io;
 	struct op *op = io->pending.next;
@@ -173,36 +173,36 @@ static inline struct op *pend_next(struct queue *q, unsigned can)
 	/* Of one that is alone, and for any queue, there is nothing to choose. */
 	return op->next == &io->pending && op != &io->pending && !op->places && !op->apart
 		       ? op
-		       : pend_choose(q, can);
+		       : pending_choose(q, can);
 }
 
 /* Of a striped file, not begun: is it to let others of its queue by? */
-bool pend_lets_by(const struct queue *q, const struct op *op);
+bool pending_must_yield(const struct queue *q, const struct op *op);
 /* A block of one is back: its member may have room.  Before it is counted; by the queue's thread.
  */
-void pend_returned(struct queue *q, const struct block *b);
+void pending_block_done(struct queue *q, const struct block *b);
 
 /* Is there something for a queue that can take these kinds? */
-static inline bool pend_any(const struct penstock_io *io, unsigned can)
+static inline bool pending_any(const struct penstock_io *io, unsigned can)
 {
 	bool any = false;
 
 	for (unsigned kind = 0; kind < KINDS; kind++)
-		any |= !(kind & ~can) && io->pend_kinds[kind];
+		any |= !(kind & ~can) && io->pending_kinds[kind];
 	return any;
 }
 
 /* The same as far as can be seen without the lock. */
-static inline bool pend_seen(struct penstock_io *io)
+static inline bool pending_seen(struct penstock_io *io)
 {
-	return atomic_load(&io->pend_ops);
+	return atomic_load(&io->pending_ops);
 }
 
 /* And for this queue to see to. */
-static inline bool pend_for(struct queue *q)
+static inline bool pending_for(struct queue *q)
 {
-	return (pend_seen(q->io) && q->index < atomic_load(&q->io->nr_active)) ||
-	       (!q->index && atomic_load(&q->io->pend_remote));
+	return (pending_seen(q->io) && q->index < atomic_load(&q->io->nr_active)) ||
+	       (!q->index && atomic_load(&q->io->pending_remote));
 }
 
 /* Under io->lock. */

@@ -124,13 +124,13 @@ static bool local_pass(struct queue *q, struct op *op)
 	if (!op->places && !op->striped)
 		return false;
 	if (atomic_load(&op->state) != OP_PENDING ||
-	    ((!op->places || device_room(q)) && (!op->striped || !pend_lets_by(q, op))))
+	    ((!op->places || device_room(q)) && (!op->striped || !pending_must_yield(q, op))))
 		return false;
 	pthread_mutex_lock(&io->lock);
 	passed = atomic_load(&op->state) == OP_PENDING; /* not begun, not cancelled */
 	if (passed) {
 		local_pop(q);
-		pend_add(io, op);
+		pending_add(io, op);
 		queue_wake(io);
 	}
 	pthread_mutex_unlock(&io->lock);
@@ -225,7 +225,7 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 {
 	struct penstock_io *io = q->io;
 	unsigned active = atomic_load(&io->nr_active);
-	uint64_t share = active > 1 ? (io->pend_blocks + active - 1) / active : PULL_MAX;
+	uint64_t share = active > 1 ? (io->pending_blocks + active - 1) / active : PULL_MAX;
 	unsigned limit = (unsigned)min_u64(min_u64(room, PULL_MAX), max_u64(share, 1));
 	uint64_t bytes = q->inflight_bytes, issued = 0;
 	unsigned can = queue_can(q);
@@ -235,7 +235,7 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 	for (unsigned n = 0; n < limit; n++) {
 		if (io->auto_depth && n && bytes >= io_flight_bytes(q->io))
 			break;
-		op = pend_next(q, can);
+		op = pending_next(q, can);
 		if (!op)
 			break;
 		if (op->cursor < op->len) {
@@ -252,11 +252,11 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 			limit = 0; /* as pull_local() */
 		if (op->cursor < op->len || (op->opcode == PENSTOCK_SYNC && !op_synced(op)))
 			continue;
-		pend_del(io, op);
+		pending_del(io, op);
 		if (!op->inflight)
 			over_add(over, op);
 	}
-	atomic_fetch_sub(&io->pend_blocks, issued);
+	atomic_fetch_sub(&io->pending_blocks, issued);
 }
 
 unsigned queue_room(const struct queue *q)
@@ -274,7 +274,7 @@ unsigned queue_room(const struct queue *q)
 /* Half of the room each, where there is work of both kinds; of an odd one in turns. */
 static unsigned room_for_local(struct queue *q, unsigned room)
 {
-	if (!pend_for(q))
+	if (!pending_for(q))
 		return room;
 	q->shared_first = !q->shared_first;
 	return (room + !q->shared_first) / 2;
@@ -294,7 +294,7 @@ void queue_pull(struct queue *q)
 		room -= pull_local(q, room_for_local(q, room), &over);
 	if (q->local && io->nr_active > 1 && atomic_load(&io->nr_idle))
 		queue_share(q);
-	if (room && pend_for(q)) {
+	if (room && pending_for(q)) {
 		pthread_mutex_lock(&io->lock);
 		pull_shared(q, room, &over);
 		pthread_mutex_unlock(&io->lock);
@@ -315,7 +315,7 @@ void queue_share(struct queue *q)
 		next = op->next;
 		/* One that is cancelled or begun stays; a callback's own cannot be cancelled. */
 		if (atomic_load(&op->state) == OP_PENDING || (op->spare && !op->cursor))
-			pend_add(io, op);
+			pending_add(io, op);
 		else
 			local_add(q, op);
 	}

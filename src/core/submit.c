@@ -80,7 +80,7 @@ static void batch_submit(struct batch *b)
 	if (b->nr_shared) {
 		pthread_mutex_lock(&io->lock);
 		for (unsigned i = 0; i < b->nr_shared; i++)
-			pend_add(io, b->shared[i]);
+			pending_add(io, b->shared[i]);
 		queue_wake(io);
 		pthread_mutex_unlock(&io->lock);
 	}
@@ -95,7 +95,7 @@ static void batch_submit(struct batch *b)
  */
 static bool has_to_queue(const struct batch *b, const struct op *op)
 {
-	return b->nr_shared || ((b->shares || op->opcode == PENSTOCK_WRITE) && pend_seen(b->io));
+	return b->nr_shared || ((b->shares || op->opcode == PENSTOCK_WRITE) && pending_seen(b->io));
 }
 
 static void submit_batch_add(struct batch *b, struct op *op)

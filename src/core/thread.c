@@ -54,10 +54,10 @@ void queue_stop(struct penstock_io *io)
 void queue_wake(struct penstock_io *io)
 {
 	unsigned active = atomic_load(&io->nr_active), awake = 0;
-	uint64_t need = min_u64(atomic_load(&io->pend_blocks), active);
+	uint64_t need = min_u64(atomic_load(&io->pending_blocks), active);
 	enum sleep_state state;
 
-	if (atomic_load(&io->pend_remote)) { /* those are the first one's */
+	if (atomic_load(&io->pending_remote)) { /* those are the first one's */
 		state = inbox_claim_wake(&io->queues[0].inbox);
 		if (state == THREAD_IDLE || state == THREAD_REAPING)
 			wake_from(&io->queues[0], state);
@@ -84,7 +84,7 @@ static void queue_empty(struct penstock_io *io, struct queue *q)
 	for (; op; op = next) {
 		next = op->next;
 		if (atomic_load(&op->state) == OP_PENDING) {
-			pend_add(io, op);
+			pending_add(io, op);
 			continue;
 		}
 		op_begin(op);
@@ -149,7 +149,7 @@ static void run_calls(struct queue *q)
 /* Is there anything to do that does not lie on the stack? */
 static bool has_other_work(struct queue *q)
 {
-	return atomic_load(&q->called) || atomic_load(&q->purge) || pend_for(q) ||
+	return atomic_load(&q->called) || atomic_load(&q->purge) || pending_for(q) ||
 	       atomic_load(&q->io->stop);
 }
 
@@ -205,7 +205,7 @@ static bool idle(struct queue *q)
 	}
 	q->spin_ns = spin_learn(q->spin_ns, clock_ns() - start);
 	return mpsc_stack_any(&q->inbox.stack) || atomic_load(&q->called) ||
-	       atomic_load(&q->purge) || pend_for(q) || !atomic_load(&q->io->stop);
+	       atomic_load(&q->purge) || pending_for(q) || !atomic_load(&q->io->stop);
 }
 
 void queue_step_aside(struct queue *q)
@@ -216,7 +216,7 @@ void queue_step_aside(struct queue *q)
 		return;
 	atomic_store_explicit(&q->turn, q->turn + 1, memory_order_relaxed);
 	inbox_announce(&q->inbox, THREAD_BUSY);
-	if (!pend_seen(io)) /* a queue that runs was counted on for that */
+	if (!pending_seen(io)) /* a queue that runs was counted on for that */
 		return;
 	pthread_mutex_lock(&io->lock);
 	queue_wake(io);
@@ -238,13 +238,13 @@ static bool has_work_for(struct queue *q)
 
 	if (atomic_load(&q->called) || atomic_load(&q->purge))
 		return true;
-	if (!pend_for(q))
+	if (!pending_for(q))
 		return false;
 	pthread_mutex_lock(&io->lock);
 	/* Not where all of it waits for members of which this queue has enough under way. */
 	can = queue_can(q);
-	any = pend_any(io, can) &&
-	      ((can & KIND_REMOTE && atomic_load(&io->pend_remote)) || pend_next(q, can));
+	any = pending_any(io, can) &&
+	      ((can & KIND_REMOTE && atomic_load(&io->pending_remote)) || pending_next(q, can));
 	pthread_mutex_unlock(&io->lock);
 	return any;
 }
@@ -316,7 +316,7 @@ struct pace_seen queues_look(struct queue *q)
 				.busy_ns = queues_cpu_ns(io),
 				.threads = atomic_load(&io->nr_active),
 				.most = io->max_queues,
-				.behind = pend_seen(io) || q->local ||
+				.behind = pending_seen(io) || q->local ||
 					  mpsc_stack_any(&q->inbox.stack)};
 
 	for (unsigned i = 0; i < io->nr_queues; i++) {

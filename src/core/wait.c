@@ -465,7 +465,7 @@ static int cancel_locked(struct penstock_io *io, struct op *op, struct queue **q
 			       : -EALREADY;
 	if (atomic_load(&op->state) != OP_PENDING)
 		return -EALREADY;
-	pend_del(io, op);
+	pending_del(io, op);
 	op_cancel(op);
 	return !op->inflight;
 }

@@ -140,7 +140,7 @@ static void setup(void)
 		tickets[i] = op_ticket(ops[i]);
 		ops[i]->submitter->submitted++;
 		if (pending && i == OPS - 1)
-			pend_add(io, ops[i]);
+			pending_add(io, ops[i]);
 	}
 	on_change = change;
 }

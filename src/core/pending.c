@@ -22,8 +22,9 @@ enum {
 	HUGE_BLOCKS = 8, /* what has more to hand out lets others by, */
 	IN_A_ROW = 4,    /* after so many of its own, */
 	LET_BY = 2,      /* if they have no more than this */
-	LOOK_BEHIND = 32,
-	LOOK_FAR = 4096, /* where there is nothing else to do; not again if nothing has changed */
+	SCAN_MAX = 32,
+	SCAN_ALL_MAX =
+		4096,    /* where there is nothing else to do; not again if nothing has changed */
 	DEPTH_KEPT = 16, /* of fewer slots none is kept for others */
 };
 
@@ -33,32 +34,32 @@ static unsigned op_kind(const struct op *op)
 }
 
 /* One more or one less. */
-static void pend_count(struct penstock_io *io, const struct op *op, int n)
+static void pending_count(struct penstock_io *io, const struct op *op, int n)
 {
 	unsigned kind = op_kind(op);
 
-	io->pend_kinds[kind] += (uint64_t)n;
-	atomic_fetch_add(kind & KIND_REMOTE ? &io->pend_remote : &io->pend_ops, (uint64_t)n);
+	io->pending_kinds[kind] += (uint64_t)n;
+	atomic_fetch_add(kind & KIND_REMOTE ? &io->pending_remote : &io->pending_ops, (uint64_t)n);
 }
 
-void pend_add(struct penstock_io *io, struct op *op)
+void pending_add(struct penstock_io *io, struct op *op)
 {
 	atomic_store_explicit(&op->state, OP_PENDING, memory_order_relaxed);
 	op_begin(op);
 	op->queue = NULL;
 	op->est = op->len ? op_blocks_left(op) : 1;
-	atomic_fetch_add(&io->pend_blocks, op->est);
-	pend_count(io, op, 1);
-	io->pend_changes++;
+	atomic_fetch_add(&io->pending_blocks, op->est);
+	pending_count(io, op, 1);
+	io->pending_changes++;
 	op_list_add(&io->pending, op);
 }
 
-void pend_del(struct penstock_io *io, struct op *op)
+void pending_del(struct penstock_io *io, struct op *op)
 {
 	op_list_del(op);
-	atomic_fetch_sub(&io->pend_blocks, op->est);
-	pend_count(io, op, -1);
-	io->pend_changes++;
+	atomic_fetch_sub(&io->pending_blocks, op->est);
+	pending_count(io, op, -1);
+	io->pending_changes++;
 	op->est = 0;
 	atomic_store_explicit(&op->state, OP_ISSUED, memory_order_relaxed);
 }
@@ -100,11 +101,11 @@ static bool is_for(const struct op *op, unsigned can)
 }
 
 /* A small one behind @huge; NULL: none that may pass. */
-static struct op *pend_small(const struct penstock_io *io, const struct op *huge, unsigned can)
+static struct op *pending_small(const struct penstock_io *io, const struct op *huge, unsigned can)
 {
 	struct op *op = huge->next;
 
-	for (unsigned n = 0; n < LOOK_BEHIND && op != &io->pending; n++, op = op->next)
+	for (unsigned n = 0; n < SCAN_MAX && op != &io->pending; n++, op = op->next)
 		if (op->est <= LET_BY && is_for(op, can) && may_pass(io, op))
 			return op;
 	return NULL;
@@ -141,29 +142,29 @@ static bool is_full(const struct queue *q, const struct held *h)
 	       (q->io->auto_depth && h->bytes >= bytes - bytes / 4);
 }
 
-void pend_returned(struct queue *q, const struct block *b)
+void pending_block_done(struct queue *q, const struct block *b)
 {
 	if (has_share(q, b->op, b->held))
-		q->pend_none = 0;
+		q->pending_none = 0;
 }
 
 /* Behind others that wait it has to get into line: for its member, and as a write for its bytes. */
-bool pend_lets_by(const struct queue *q, const struct op *op)
+bool pending_must_yield(const struct queue *q, const struct op *op)
 {
 	const struct held *h = held_next(q, op, 0);
 
 	return is_full(q, h) ||
-	       (pend_seen(q->io) && (op->opcode == PENSTOCK_WRITE || has_share(q, op, h)));
+	       (pending_seen(q->io) && (op->opcode == PENSTOCK_WRITE || has_share(q, op, h)));
 }
 
 /* One behind @slow whose member has less than its share; NULL: none that may pass. */
-static struct op *pend_other(const struct queue *q, const struct op *slow, unsigned can,
-			     unsigned far)
+static struct op *pending_other(const struct queue *q, const struct op *slow, unsigned can,
+				unsigned limit)
 {
 	const struct held *h;
 	struct op *op = slow->next;
 
-	for (unsigned n = 0; n < far && op != &q->io->pending; n++, op = op->next) {
+	for (unsigned n = 0; n < limit && op != &q->io->pending; n++, op = op->next) {
 		h = held_next(q, op, op->cursor);
 		if (is_for(op, can) && !(h && has_share(q, op, h)) && may_pass(q->io, op))
 			return op;
@@ -171,7 +172,7 @@ static struct op *pend_other(const struct queue *q, const struct op *slow, unsig
 	return NULL;
 }
 
-struct op *pend_choose(struct queue *q, unsigned can)
+struct op *pending_choose(struct queue *q, unsigned can)
 {
 	struct penstock_io *io = q->io;
 	struct op *op = io->pending.next, *other;
@@ -185,19 +186,19 @@ struct op *pend_choose(struct queue *q, unsigned can)
 	h = held_next(q, op, op->cursor);
 	if (h && has_share(q, op, h)) {
 		full = is_full(q, h);
-		if (full && q->pend_none == io->pend_changes && q->pend_none_can == can)
+		if (full && q->pending_none == io->pending_changes && q->pending_none_can == can)
 			return NULL;
-		other = pend_other(q, op, can, full ? LOOK_FAR : LOOK_BEHIND);
+		other = pending_other(q, op, can, full ? SCAN_ALL_MAX : SCAN_MAX);
 		if (!other && full) {
-			q->pend_none = io->pend_changes;
-			q->pend_none_can = can;
+			q->pending_none = io->pending_changes;
+			q->pending_none_can = can;
 		}
 		if (other || full)
 			return other;
 	}
-	if (op->est <= HUGE_BLOCKS || ++io->pend_row < IN_A_ROW)
+	if (op->est <= HUGE_BLOCKS || ++io->pending_row < IN_A_ROW)
 		return op;
-	io->pend_row = 0;
-	other = pend_small(io, op, can);
+	io->pending_row = 0;
+	other = pending_small(io, op, can);
 	return other ? other : op;
 }

@@ -78,7 +78,7 @@ static void share(enum penstock_opcode opcode, const unsigned *units, unsigned n
 {
 	setup();
 	for (unsigned i = 0; i < nr; i++)
-		pend_add(&io, new_op(opcode, (uint64_t)units[i] * UNIT, UNIT, PAGE));
+		pending_add(&io, new_op(opcode, (uint64_t)units[i] * UNIT, UNIT, PAGE));
 }
 
 /* One that is for this queue alone. */
@@ -103,7 +103,7 @@ static void pull(void)
 
 static struct op *next(void)
 {
-	return pend_next(&q, 0);
+	return pending_next(&q, 0);
 }
 
 static void who_waits_for_a_slow_member_lets_others_by(void)
@@ -152,7 +152,7 @@ static void nobody_gets_the_last_quarter(void)
 	/* nor does one that is alone */
 	io.opts.depth = DEPTH;
 	held[0].blocks = DEPTH / 4 * 3;
-	pend_del(&io, &ops[1]);
+	pending_del(&io, &ops[1]);
 	T_EQ(next() == NULL, true);
 }
 
@@ -162,22 +162,22 @@ static void who_may_go_is_found_far_behind(void)
 
 	setup();
 	for (unsigned i = 0; i < 100; i++)
-		pend_add(&io, new_op(PENSTOCK_READ, 2 * (uint64_t)i * UNIT, UNIT, PAGE));
+		pending_add(&io, new_op(PENSTOCK_READ, 2 * (uint64_t)i * UNIT, UNIT, PAGE));
 	far = new_op(PENSTOCK_READ, UNIT, UNIT, PAGE);
-	pend_add(&io, far);
+	pending_add(&io, far);
 	held[0].blocks = DEPTH / 4 * 3;
 	T_EQ(next() == far, true);
-	pend_del(&io, far);
+	pending_del(&io, far);
 	T_EQ(next() == NULL, true);
 	T_EQ(next() == NULL, true); /* that was looked for */
-	pend_add(&io, far);
+	pending_add(&io, far);
 	T_EQ(next() == far, true);
 	/* the member that it is for has its share, and then a block of it is back */
 	held[1].blocks = DEPTH / 2;
 	T_EQ(next() == NULL, true);
 	blocks[0].op = far;
 	blocks[0].held = &held[1];
-	pend_returned(&q, &blocks[0]);
+	pending_block_done(&q, &blocks[0]);
 	held[1].blocks--;
 	T_EQ(next() == far, true);
 }
@@ -217,7 +217,7 @@ static void small_ones_of_a_queue_let_others_by(void)
 	T_EQ(held[0].blocks, DEPTH / 4 * 3);
 	T_EQ(late->state, OP_PENDING);
 	T_EQ(ops[DEPTH / 4 * 3].state, OP_ISSUED);
-	T_EQ(io.pend_ops, 150 + 1 - DEPTH / 4 * 3 - 1);
+	T_EQ(io.pending_ops, 150 + 1 - DEPTH / 4 * 3 - 1);
 }
 
 static void odd_addresses_leave_bounce_buffers_to_others(void)
@@ -269,20 +269,20 @@ static void who_has_more_blocks_than_expected_is_seen_to_the_end(void)
 		pieces[i] = (struct penstock_iov){(void *)(uintptr_t)(PAGE + 2 * i * PIECE), PIECE};
 	op->iov = pieces;
 	op->nr_iov = PIECES;
-	pend_add(&io, op);
+	pending_add(&io, op);
 	while (op->state == OP_PENDING) {
-		T_OK(io.pend_blocks > 0);
+		T_OK(io.pending_blocks > 0);
 		pull();
 	}
 	T_EQ(q.inflight, PIECES);
-	T_EQ(io.pend_blocks, 0);
+	T_EQ(io.pending_blocks, 0);
 }
 
 static void see_what_is_left(void *arg, const struct penstock_done *done)
 {
 	(void)done;
 	T_OK(!q.local && !mpsc_stack_any(&q.inbox.stack));
-	*(uint64_t *)arg = io.pend_ops;
+	*(uint64_t *)arg = io.pending_ops;
 }
 
 /* One that a user waits for, and one that another callback has submitted. */
@@ -349,7 +349,7 @@ static void nothing_overtakes_a_large_one_of_the_same_call(void)
 	some[0].len = sizeof(mem);
 	T_EQ(penstock_submit(handle, some, MANY, NULL, NULL), MANY);
 	T_OK(!mpsc_stack_any(&handle->queues[0].inbox.stack));
-	T_EQ(handle->pend_ops, MANY);
+	T_EQ(handle->pending_ops, MANY);
 	sem_post(&sems[1]);
 	T_EQ(penstock_wait_any(handle, done, MANY, MANY, -1), MANY);
 	T_EQ(penstock_close(handle, NULL), 0);
@@ -372,7 +372,7 @@ static const struct t_case cases[] = {
 
 int main(void)
 {
-	const struct t_group group = {"pend", NULL, NULL, cases, T_COUNT(cases)};
+	const struct t_group group = {"pending", NULL, NULL, cases, T_COUNT(cases)};
 
 	return t_run(&group, 1, NULL);
 }
