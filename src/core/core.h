@@ -41,7 +41,7 @@
 #include "core/file.h"
 #include "core/limits.h"
 #include "core/op.h"
-#include "core/pace.h"
+#include "core/thread_count.h"
 #include "engine/engine.h"
 #include "mem/arena.h"
 #include "mem/device.h"

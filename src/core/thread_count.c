@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/pace.h"
+#include "core/thread_count.h"
 
 #include "base/util.h"
 
