@@ -156,9 +156,9 @@ struct penstock_io {
 	struct penstock_gpus gpus;
 	struct pinned_pool pinned_pool;
 
-	/* by the first queue's thread: how many it takes, see pace.h */
-	struct pace pace;
-	struct pace_seen pace_seen; /* when the window began: time, busy time, bytes */
+	/* by the first queue's thread: how many it takes, see thread_count.h */
+	struct thread_count thread_count;
+	struct thread_count_sample window_start; /* when the window began: time, busy time, bytes */
 
 	atomic_uint fallbacks;
 	char fallback_why[256];

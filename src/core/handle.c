@@ -74,7 +74,7 @@ static unsigned threads_auto(const struct penstock_io *io)
 	if ((io->opts.flags & PENSTOCK_NO_OVERLAP) || io->engine->device ||
 	    sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
 		return 1;
-	return (unsigned)max_u64(min_u64((uint64_t)CPU_COUNT(&cpus), PACE_MOST), 1);
+	return (unsigned)max_u64(min_u64((uint64_t)CPU_COUNT(&cpus), THREAD_COUNT_MAX), 1);
 }
 
 static int start_queues(struct penstock_io *io, const struct penstock_engine *engine,

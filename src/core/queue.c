@@ -301,8 +301,8 @@ static inline int make_ready(struct queue *q, struct block *b)
 		return q->broken;
 	if (b->started)
 		return 0;
-	q->held_up = b->op->opcode == PENSTOCK_WRITE && !b->ranged && !block_may_start(b);
-	if (q->held_up)
+	q->waits_for_overlap = b->op->opcode == PENSTOCK_WRITE && !b->ranged && !block_may_start(b);
+	if (q->waits_for_overlap)
 		return -EBUSY;
 	return b->mode == BLOCK_BOUNCE ? bounce_get(q, b) : 0;
 }
@@ -353,14 +353,14 @@ static bool may_take_long(const struct queue *q, struct penstock_req *const *req
 	return false;
 }
 
-/* This thread may have to wait for them: that is told from its work, for pace.h. */
+/* This thread may have to wait for them: that is told from its work, for thread_count.h. */
 static int submit_blocking(struct queue *q, struct penstock_req *const *reqs, unsigned n)
 {
 	uint64_t start = clock_ns(), cpu = thread_cpu_ns(pthread_self());
 	int r = q->io->engine->submit(q->engine, reqs, n);
 
 	cpu = thread_cpu_ns(pthread_self()) - cpu;
-	count_own(&q->held_ns, max_u64(clock_ns() - start, cpu) - cpu);
+	count_own(&q->blocked_ns, max_u64(clock_ns() - start, cpu) - cpu);
 	return r;
 }
 

@@ -32,7 +32,8 @@ struct queue {
 	struct block *free; /* linked by req.next */
 	unsigned nr_free;
 	struct block *ready, **ready_tail; /* to be submitted, first or again */
-	bool held_up; /* the first of them waits for a write that may be another thread's */
+	bool waits_for_overlap; /* the first of them waits for a write that may be another thread's
+				 */
 	unsigned inflight;
 	uint64_t inflight_bytes;
 	atomic_uint turn; /* how often it has been away */
@@ -41,16 +42,16 @@ struct queue {
 	struct op *local,
 		**local_tail; /* operations that are for this queue alone, off the stack */
 	unsigned nr_local;
-	uint64_t pending_none;        /* after so many changes nothing was for it, see pending.c, */
-	unsigned pending_none_can;    /* with this it could take */
-	bool shared_first;            /* whose turn it is when there is room for one */
-	bool fixed_lists;             /* its engine takes registered memory in lists, too */
-	struct op *spare;             /* free operations for callbacks */
-	unsigned spin_ns;             /* see spin.h */
-	atomic_uint_fast64_t moved;   /* bytes, by blocks, for pace.h, */
-	atomic_uint_fast64_t held_ns; /* as the time that submitting held up the thread */
-	atomic_uint_fast64_t finished; /* operations, and of these */
-	atomic_uint_fast64_t results;  /* those somebody has to collect */
+	uint64_t pending_none;      /* after so many changes nothing was for it, see pending.c, */
+	unsigned pending_none_can;  /* with this it could take */
+	bool shared_first;          /* whose turn it is when there is room for one */
+	bool fixed_lists;           /* its engine takes registered memory in lists, too */
+	struct op *spare;           /* free operations for callbacks */
+	unsigned spin_ns;           /* see spin.h */
+	atomic_uint_fast64_t moved; /* bytes, by blocks, for thread_count.h, */
+	atomic_uint_fast64_t blocked_ns; /* as the time that submitting held up the thread */
+	atomic_uint_fast64_t finished;   /* operations, and of these */
+	atomic_uint_fast64_t results;    /* those somebody has to collect */
 	struct penstock_area bounce_area;
 	void **bounce_free;
 	unsigned nr_bounce_free;
@@ -232,7 +233,7 @@ void queue_free(struct queue *q);
 /* By the first queue's thread: so many take part from now on, as far as that is possible. */
 void queues_resize(struct penstock_io *io, unsigned n);
 /* By the first queue's thread: how far all of them have come. */
-struct pace_seen queues_look(struct queue *q);
+struct thread_count_sample queues_sample(struct queue *q);
 uint64_t queues_cpu_ns(struct penstock_io *io); /* processor time of I/O threads and engines */
 void queue_stop(struct penstock_io *io); /* tell all threads to end when they have nothing to do */
 void queue_wake(struct penstock_io *io); /* under io->lock: somebody sees to what is pending */

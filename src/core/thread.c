@@ -199,7 +199,7 @@ static bool idle(struct queue *q)
 
 	if (!spin_until(q->spin_ns, has_work, q)) {
 		if (!q->index)
-			q->io->pace_seen.ns = 0;
+			q->io->window_start.ns = 0;
 		while (!has_work(q))
 			doze(q);
 	}
@@ -308,20 +308,21 @@ uint64_t queues_cpu_ns(struct penstock_io *io)
 	return sum;
 }
 
-struct pace_seen queues_look(struct queue *q)
+struct thread_count_sample queues_sample(struct queue *q)
 {
 	struct penstock_io *io = q->io;
 	struct rusage use;
-	struct pace_seen now = {.ns = clock_ns(),
-				.busy_ns = queues_cpu_ns(io),
-				.threads = atomic_load(&io->nr_active),
-				.most = io->max_queues,
-				.behind = pending_seen(io) || q->local ||
-					  mpsc_stack_any(&q->inbox.stack)};
+	struct thread_count_sample now = {.ns = clock_ns(),
+					  .busy_ns = queues_cpu_ns(io),
+					  .threads = atomic_load(&io->nr_active),
+					  .most = io->max_queues,
+					  .behind = pending_seen(io) || q->local ||
+						    mpsc_stack_any(&q->inbox.stack)};
 
 	for (unsigned i = 0; i < io->nr_queues; i++) {
 		now.bytes += atomic_load_explicit(&io->queues[i].moved, memory_order_relaxed);
-		now.busy_ns += atomic_load_explicit(&io->queues[i].held_ns, memory_order_relaxed);
+		now.busy_ns +=
+			atomic_load_explicit(&io->queues[i].blocked_ns, memory_order_relaxed);
 	}
 	if (getrusage(RUSAGE_SELF, &use) == 0)
 		now.kernel_ns = (uint64_t)use.ru_stime.tv_sec * 1000000000u +
@@ -329,15 +330,15 @@ struct pace_seen queues_look(struct queue *q)
 	return now;
 }
 
-static void queues_pace(struct queue *q)
+static void queues_adjust_number(struct queue *q)
 {
 	struct penstock_io *io = q->io;
-	struct pace_seen *since = &io->pace_seen, now;
+	struct thread_count_sample *since = &io->window_start, now;
 	unsigned n;
 
-	if (clock_ns() - since->ns < PACE_NS)
+	if (clock_ns() - since->ns < THREAD_COUNT_WINDOW_NS)
 		return;
-	now = queues_look(q);
+	now = queues_sample(q);
 	if (!since->ns) { /* it had nothing to do before that */
 		*since = now;
 		return;
@@ -346,10 +347,10 @@ static void queues_pace(struct queue *q)
 	now.busy_ns -= since->busy_ns;
 	now.kernel_ns -= since->kernel_ns;
 	now.bytes -= since->bytes;
-	n = pace_judge(&io->pace, &now);
+	n = thread_count_choose(&io->thread_count, &now);
 	if (n != now.threads)
 		queues_resize(io, n);
-	*since = queues_look(q);
+	*since = queues_sample(q);
 }
 
 /* Sleep, if so, until the engine, a store or somebody who wakes it has something. */
@@ -365,7 +366,8 @@ static int queue_reap(struct queue *q, struct penstock_req **list, bool sleep)
 	 * An engine that has nothing may not wait; then it is looked at now and then.  So is a
 	 * write that waits for another thread's, which does not know of it.
 	 */
-	if (patience < 0 && ((!q->inflight && !engine->idles) || (q->ready && q->held_up)))
+	if (patience < 0 &&
+	    ((!q->inflight && !engine->idles) || (q->ready && q->waits_for_overlap)))
 		patience = POLL_NS;
 	return engine->reap(q->engine, list, patience);
 }
@@ -405,7 +407,7 @@ static void queue_work(struct queue *q)
 	if (!q->inflight && !device_busy(q) && !q->nr_remote)
 		return;
 	if (!q->index && !io->opts.threads && io->max_queues > 1)
-		queues_pace(q);
+		queues_adjust_number(q);
 	r = queue_await(q, &list);
 	if (r < 0) {
 		reap_failed(q, r);

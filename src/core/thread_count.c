@@ -3,50 +3,53 @@
 
 #include "base/util.h"
 
-static bool is_busy(const struct pace_seen *seen, unsigned percent)
+static bool is_busy(const struct thread_count_sample *sample, unsigned percent)
 {
-	return max_u64(seen->busy_ns, seen->kernel_ns) >= seen->ns / 100 * percent * seen->threads;
+	return max_u64(sample->busy_ns, sample->kernel_ns) >=
+	       sample->ns / 100 * percent * sample->threads;
 }
 
 /* What was tried is over: was it worth it? */
-static bool has_paid(struct pace *p, uint64_t rate)
+static bool has_paid(struct thread_count *count, uint64_t rate)
 {
-	bool paid = rate >= p->rate + p->rate / 8;
+	bool paid = rate >= count->rate + count->rate / 8;
 
-	p->rate = 0;
+	count->rate = 0;
 	if (paid) {
-		p->patience = 0;
+		count->patience = 0;
 		return true;
 	}
-	p->patience = p->patience ? (unsigned)min_u64(2 * p->patience, PACE_WAIT_MAX) : PACE_WAIT;
-	p->wait = p->patience;
+	count->patience = count->patience
+				  ? (unsigned)min_u64(2 * count->patience, THREAD_COUNT_WAIT_MAX)
+				  : THREAD_COUNT_WAIT;
+	count->wait = count->patience;
 	return false;
 }
 
-unsigned pace_judge(struct pace *p, const struct pace_seen *seen)
+unsigned thread_count_choose(struct thread_count *count, const struct thread_count_sample *sample)
 {
-	uint64_t rate = seen->bytes / max_u64(seen->ns / 1000000, 1);
+	uint64_t rate = sample->bytes / max_u64(sample->ns / 1000000, 1);
 
-	if (p->fresh || !seen->behind) {
-		p->fresh = false;
-		return seen->threads;
+	if (count->fresh || !sample->behind) {
+		count->fresh = false;
+		return sample->threads;
 	}
-	if (p->rate && !has_paid(p, rate)) {
-		p->fresh = true;
-		return p->before;
+	if (count->rate && !has_paid(count, rate)) {
+		count->fresh = true;
+		return count->before;
 	}
-	if (seen->threads > 1 && !is_busy(seen, 40)) {
-		p->fresh = true;
-		return seen->threads / 2;
+	if (sample->threads > 1 && !is_busy(sample, 40)) {
+		count->fresh = true;
+		return sample->threads / 2;
 	}
-	if (p->wait) {
-		p->wait--;
-		return seen->threads;
+	if (count->wait) {
+		count->wait--;
+		return sample->threads;
 	}
-	if (!is_busy(seen, 80) || seen->threads >= seen->most)
-		return seen->threads;
-	p->rate = max_u64(rate, 1);
-	p->before = seen->threads;
-	p->fresh = true;
-	return (unsigned)min_u64(2 * seen->threads, seen->most);
+	if (!is_busy(sample, 80) || sample->threads >= sample->most)
+		return sample->threads;
+	count->rate = max_u64(rate, 1);
+	count->before = sample->threads;
+	count->fresh = true;
+	return (unsigned)min_u64(2 * sample->threads, sample->most);
 }

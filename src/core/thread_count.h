@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_CORE_PACE_H
-#define PENSTOCK_CORE_PACE_H
+#ifndef PENSTOCK_CORE_THREAD_COUNT_H
+#define PENSTOCK_CORE_THREAD_COUNT_H
 
 /*
  * How many I/O threads the work needs, where the caller leaves it to the handle.  Looked at
@@ -21,13 +21,13 @@
 #include <stdint.h>
 
 enum {
-	PACE_NS = 10000000,
-	PACE_MOST = 16,       /* threads, at most as many as there are processors */
-	PACE_WAIT = 16,       /* windows before what did not pay is tried again, */
-	PACE_WAIT_MAX = 4096, /* twice as many each time */
+	THREAD_COUNT_WINDOW_NS = 10000000,
+	THREAD_COUNT_MAX = 16,        /* threads, at most as many as there are processors */
+	THREAD_COUNT_WAIT = 16,       /* windows before what did not pay is tried again, */
+	THREAD_COUNT_WAIT_MAX = 4096, /* twice as many each time */
 };
 
-struct pace {
+struct thread_count {
 	uint64_t rate;   /* bytes per millisecond before the step that is being tried; 0: none */
 	unsigned before; /* threads before it */
 	unsigned wait;   /* windows until the next try */
@@ -36,7 +36,7 @@ struct pace {
 };
 
 /* What was seen in a window. */
-struct pace_seen {
+struct thread_count_sample {
 	uint64_t ns;
 	uint64_t busy_ns;   /* processor time of I/O threads, and they were held up */
 	uint64_t kernel_ns; /* of the process, in the kernel */
@@ -47,6 +47,6 @@ struct pace_seen {
 };
 
 /* How many threads from now on. */
-unsigned pace_judge(struct pace *p, const struct pace_seen *seen);
+unsigned thread_count_choose(struct thread_count *count, const struct thread_count_sample *sample);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many I/O threads a handle takes, by what it sees: made-up storage against pace_judge(), and
- * what it sees.  And that nothing is lost while their number changes.
+ * How many I/O threads a handle takes, by what it sees: made-up storage against
+ * thread_count_choose(), and what it sees.  And that nothing is lost while their number changes.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@ struct storage {
 	bool kernel; /* threads of the kernel's do */
 };
 
-static struct pace pace;
+static struct thread_count thread_count;
 static unsigned threads, changes;
 
 static uint64_t speed(const struct storage *s, unsigned n)
@@ -32,16 +32,16 @@ static void work(const struct storage *s, unsigned most, unsigned windows, bool 
 {
 	for (unsigned i = 0; i < windows; i++) {
 		uint64_t rate = speed(s, threads);
-		struct pace_seen seen = {
-			.ns = PACE_NS,
-			.busy_ns = s->kernel ? 0 : PACE_NS * rate / s->copy,
-			.kernel_ns = s->kernel ? PACE_NS * rate / s->copy : 0,
-			.bytes = rate * PACE_NS / 1000000,
+		struct thread_count_sample seen = {
+			.ns = THREAD_COUNT_WINDOW_NS,
+			.busy_ns = s->kernel ? 0 : THREAD_COUNT_WINDOW_NS * rate / s->copy,
+			.kernel_ns = s->kernel ? THREAD_COUNT_WINDOW_NS * rate / s->copy : 0,
+			.bytes = rate * THREAD_COUNT_WINDOW_NS / 1000000,
 			.threads = threads,
 			.most = most,
 			.behind = behind,
 		};
-		unsigned n = pace_judge(&pace, &seen);
+		unsigned n = thread_count_choose(&thread_count, &seen);
 
 		T_OK(n >= 1 && n <= most);
 		changes += n != threads;
@@ -51,7 +51,7 @@ static void work(const struct storage *s, unsigned most, unsigned windows, bool 
 
 static void begin(void)
 {
-	memset(&pace, 0, sizeof(pace));
+	memset(&thread_count, 0, sizeof(thread_count));
 	threads = 1;
 	changes = 0;
 }
@@ -125,7 +125,7 @@ static uint64_t cpu_ns(clockid_t clock)
 
 static int look(struct queue *q, void *arg)
 {
-	*(struct pace_seen *)arg = queues_look(q);
+	*(struct thread_count_sample *)arg = queues_sample(q);
 	return 0;
 }
 
@@ -133,7 +133,7 @@ static int look(struct queue *q, void *arg)
 static unsigned seen_of(void (*run)(void *arg), void *arg)
 {
 	uint64_t end, start = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
-	struct pace_seen before, after;
+	struct thread_count_sample before, after;
 
 	T_EQ(queue_call(io->queues, look, &before), 0);
 	do {
@@ -170,7 +170,7 @@ static void copying_counts_and_what_the_program_computes_does_not(void)
 	memset(buf, 1, COPIED);
 	for (unsigned i = 0; i < T_COUNT(engines); i++) {
 		struct penstock_opts o = PENSTOCK_OPTS_INIT;
-		int fd = memfd_create("pace", 0);
+		int fd = memfd_create("thread_count", 0);
 
 		T_EQ(ftruncate(fd, COPIED), 0);
 		o.engine = engines[i];
@@ -195,7 +195,7 @@ enum { SUBMITTERS = 4, BATCH = 8, ROUNDS = T_TSAN || T_ASAN ? 100 : 1000, FILE_B
 static atomic_bool enough;
 static char byte;
 
-/* In the first I/O thread, as queues_pace() does it; then again. */
+/* In the first I/O thread, as queues_adjust_number() does it; then again. */
 static void change_number(void *arg, const struct penstock_done *done)
 {
 	struct penstock_op op = {.opcode = PENSTOCK_READ, .file = file, .buf = &byte, .len = 1};
@@ -240,7 +240,7 @@ static void nothing_is_lost_while_the_number_changes(void)
 {
 	struct penstock_opts o = PENSTOCK_OPTS_INIT;
 	struct penstock_stats st = {.size = sizeof(st)};
-	const char *path = t_path("pace");
+	const char *path = t_path("thread_count");
 	pthread_t thread[SUBMITTERS];
 	void *wrong;
 
@@ -311,7 +311,7 @@ static const struct t_case cases[] = {
 
 int main(void)
 {
-	const struct t_group group = {"pace", NULL, NULL, cases, T_COUNT(cases)};
+	const struct t_group group = {"thread_count", NULL, NULL, cases, T_COUNT(cases)};
 
 	return t_run(&group, 1, NULL);
 }
