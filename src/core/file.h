@@ -11,7 +11,7 @@
 #include <penstock/penstock.h>
 
 #include "core/limits.h"
-#include "core/stage.h"
+#include "core/copy_trial.h"
 #include "engine/engine.h"
 #include "file/path.h"
 #include "file/stripe.h"

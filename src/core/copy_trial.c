@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/stage.h"
+#include "core/copy_trial.h"
 
 #include "base/util.h"
 
