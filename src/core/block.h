@@ -49,7 +49,7 @@ struct block {
 	bool remote;    /* of an object, see remote.c */
 	bool ranged;    /* @range is on its file's list */
 	bool eof;
-	bool staged; /* device: a write's bytes are there; cuFile: its turn has come */
+	bool device_ready; /* device: a write's bytes are there; cuFile: its turn has come */
 	struct penstock_fault fault;
 
 	char *data; /* device: where in the piece the wanted bytes start */
@@ -61,10 +61,10 @@ struct block {
 bool plan_block(struct op *op, struct block *b);
 uint64_t plan_split(const struct penstock_file *f, bool huge);
 bool plan_small_pages(const struct op *op); /* memory on these, on such a disk: is it copied? */
-/* The same where it is found out; under no lock.  plan_staged() when it is over, or came to
+/* The same where it is found out; under no lock.  plan_trial_end() when it is over, or came to
  * nothing. */
-void plan_stage(struct penstock_io *io, struct op *op, bool huge);
-void plan_staged(struct penstock_io *io, struct op *op);
+void plan_trial_begin(struct penstock_io *io, struct op *op, bool huge);
+void plan_trial_end(struct penstock_io *io, struct op *op);
 
 /* ---- block.c */
 /* Set up the request of a planned block: descriptor, slots, bounce copy. */

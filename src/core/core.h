@@ -146,7 +146,7 @@ struct penstock_io {
 	struct penstock_extend *extends;   /* files that are being written */
 	struct device devices[8];          /* the last few met */
 	unsigned nr_devices;
-	struct device_stages stages[8];
+	struct device_trials trials[8];
 	struct region *regions;
 	bool buf_slots[BUF_SLOTS];
 	pthread_mutex_t region_lock; /* one registration at a time */

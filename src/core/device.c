@@ -316,7 +316,7 @@ static uint64_t piece_len(const struct block *b)
 }
 
 /* From memory to memory: nothing but the copy. */
-static int stage_copy(struct queue *q, struct block *b)
+static int prepare_copy(struct queue *q, struct block *b)
 {
 	const struct penstock_iov *iov = b->op->iov;
 	struct penstock_lane *lane;
@@ -335,14 +335,14 @@ static int stage_copy(struct queue *q, struct block *b)
 	return 1;
 }
 
-int device_stage(struct queue *q, struct block *b)
+int device_prepare(struct queue *q, struct block *b)
 {
 	struct penstock_lane *lane = NULL;
 	int r;
 
 	if (b->mode == BLOCK_COPY)
-		return stage_copy(q, b);
-	if (b->started || b->staged || (b->mode == BLOCK_CUFILE && !b->op->order))
+		return prepare_copy(q, b);
+	if (b->started || b->device_ready || (b->mode == BLOCK_CUFILE && !b->op->order))
 		return 0;
 	r = add_blocks(q);
 	/* Whatever fails does so before anything is read. */
@@ -370,7 +370,7 @@ int device_stage(struct queue *q, struct block *b)
 	return 1;
 }
 
-bool device_unload(struct queue *q, struct block *b)
+bool device_copy_out(struct queue *q, struct block *b)
 {
 	struct penstock_lane *lane;
 	int r;
@@ -405,7 +405,7 @@ static void copied(struct queue *q, struct block *b, const struct penstock_fault
 	q->nr_copying--;
 	q->copy_bytes -= b->len;
 	q->polls = 0;
-	b->staged = true;
+	b->device_ready = true;
 	if (!fault->code)
 		return;
 	if (b->op->opcode != PENSTOCK_WRITE)
@@ -434,7 +434,7 @@ struct block *device_done(struct queue *q)
 	return list;
 }
 
-struct block *device_fed(struct queue *q)
+struct block *device_retry(struct queue *q)
 {
 	struct block *list = NULL, **tail = &list, *b;
 

@@ -10,8 +10,8 @@
 
 #include <penstock/penstock.h>
 
-#include "core/limits.h"
 #include "core/copy_trial.h"
+#include "core/limits.h"
 #include "engine/engine.h"
 #include "file/path.h"
 #include "file/stripe.h"
@@ -26,10 +26,10 @@ struct device {
 };
 
 /* What was found out about a device; by direction and kind of pages. */
-struct device_stages {
+struct device_trials {
 	dev_t dev;
 	bool used;
-	struct stage of[2][2];
+	struct copy_trial of[2][2];
 };
 
 enum file_attach { ATTACH_UNTRIED, ATTACH_DONE, ATTACH_REFUSED };

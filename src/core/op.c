@@ -262,8 +262,8 @@ static void find_memory(struct penstock_io *io, struct thread_cache *cache, stru
 	}
 	huge |= find_region(io, cache, op);
 	op->small_pages = !huge && plan_small_pages(op);
-	if (op->len >= STAGE_FROM)
-		plan_stage(io, op, huge);
+	if (op->len >= COPY_TRIAL_FROM)
+		plan_trial_begin(io, op, huge);
 	huge |= op->small_pages;
 	op->block = op->remote ? plan_split(op->file, huge) : op->file->split[huge];
 }
@@ -331,8 +331,8 @@ int op_prepare(struct penstock_io *io, struct op_common *common, struct op *op,
 
 void op_drop(struct op *op)
 {
-	if (op->staged)
-		plan_staged(op->file->io, op);
+	if (op->in_trial)
+		plan_trial_end(op->file->io, op);
 	if (op->extends && op->remote)
 		remote_give_up(op, -ECANCELED);
 	else if (op->extends)
@@ -530,8 +530,8 @@ void op_conclude(struct penstock_io *io, struct op *op, struct counters *count)
 {
 	bool asked;
 
-	if (op->staged)
-		plan_staged(io, op);
+	if (op->in_trial)
+		plan_trial_end(io, op);
 	if (op->opcode == PENSTOCK_WRITE)
 		conclude_write(op);
 	else if (op->opcode != PENSTOCK_SYNC)

@@ -83,7 +83,7 @@ struct op {
 			};
 			bool extends;     /* penstock_extend_end() is owed, or bytes to one */
 			bool small_pages; /* goes through bounce buffers, see plan.c */
-			bool staged;      /* @stage learns from it */
+			bool in_trial;    /* @trial learns from it */
 			bool spare;       /* goes back to its queue's spare ones */
 		};
 		uint64_t bits; /* all of them */
@@ -108,9 +108,9 @@ struct op {
 	uint64_t fail_len;
 	uint64_t est;                 /* pending: share in io->pending_blocks */
 	struct penstock_order *order; /* with places: not before this; NULL: any time */
-	struct stage *stage;          /* with @staged */
-	uint64_t stage_ns;            /* when it began, */
-	unsigned stage_turn;          /* as which; 0: not alone */
+	struct copy_trial *trial;     /* with @in_trial */
+	uint64_t trial_ns;            /* when it began, */
+	unsigned trial_turn;          /* as which; 0: not alone */
 	struct penstock_place one_place;
 } __attribute__((aligned(LINE / 2)));
 

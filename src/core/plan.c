@@ -12,7 +12,7 @@
  * memory on small pages is a segment per page: there large transfers go through bounce
  * buffers on huge pages even where they could go straight (reading 1 GiB on virtio 6.5
  * against 8.7 GB/s, the disk's limit being 8.8: perf-mover read -m plain).  For very large ones,
- * on huge pages too, the handle finds out which way is faster: see stage.h.
+ * on huge pages too, the handle finds out which way is faster: see copy_trial.h.
  *
  * Where O_DIRECT is not in use everything goes straight through the page cache.
  * Blocks of a scatter list end where a segment ends; segments that could each go straight go
@@ -352,50 +352,50 @@ bool plan_small_pages(const struct op *op)
 }
 
 /* Under io->lock; NULL: there are too many devices. */
-static struct stage *find_stage(struct penstock_io *io, const struct op *op, bool huge)
+static struct copy_trial *find_trial(struct penstock_io *io, const struct op *op, bool huge)
 {
 	dev_t dev = op->file->backing.dev;
 
-	for (unsigned i = 0; i < ARRAY_SIZE(io->stages); i++) {
-		struct device_stages *d = &io->stages[i];
+	for (unsigned i = 0; i < ARRAY_SIZE(io->trials); i++) {
+		struct device_trials *d = &io->trials[i];
 
 		if (!d->used)
-			*d = (struct device_stages){.dev = dev, .used = true};
+			*d = (struct device_trials){.dev = dev, .used = true};
 		if (d->dev == dev)
 			return &d->of[op->opcode == PENSTOCK_WRITE][huge];
 	}
 	return NULL;
 }
 
-void plan_stage(struct penstock_io *io, struct op *op, bool huge)
+void plan_trial_begin(struct penstock_io *io, struct op *op, bool huge)
 {
-	struct stage *s;
+	struct copy_trial *s;
 
 	if (!has_ways(op))
 		return;
 	pthread_mutex_lock(&io->lock);
-	s = find_stage(io, op, huge);
-	op->stage = s;
-	op->staged = s;
+	s = find_trial(io, op, huge);
+	op->trial = s;
+	op->in_trial = s;
 	if (s) {
-		op->small_pages = stage_choose(s, op->len, op->small_pages);
+		op->small_pages = copy_trial_choose(s, op->len, op->small_pages);
 		s->begun++;
-		op->stage_turn = s->active++ ? 0 : s->begun;
-		op->stage_ns = clock_ns();
+		op->trial_turn = s->active++ ? 0 : s->begun;
+		op->trial_ns = clock_ns();
 	}
 	pthread_mutex_unlock(&io->lock);
 }
 
-void plan_staged(struct penstock_io *io, struct op *op)
+void plan_trial_end(struct penstock_io *io, struct op *op)
 {
-	struct stage *s = op->stage;
-	uint64_t ns = clock_ns() - op->stage_ns;
+	struct copy_trial *s = op->trial;
+	uint64_t ns = clock_ns() - op->trial_ns;
 
-	op->staged = false;
+	op->in_trial = false;
 	pthread_mutex_lock(&io->lock);
 	s->active--;
-	if (op->stage_turn && op->stage_turn == s->begun && !op->code && !op->cancelled &&
+	if (op->trial_turn && op->trial_turn == s->begun && !op->code && !op->cancelled &&
 	    op->cursor == op->len && op->stop == op->len)
-		stage_note(s, op->small_pages, op->len, ns);
+		copy_trial_record(s, op->small_pages, op->len, ns);
 	pthread_mutex_unlock(&io->lock);
 }

@@ -209,7 +209,7 @@ void queue_harvest(struct queue *q, struct penstock_req *list)
 		copied = b->mode == BLOCK_BOUNCE && b->op->opcode == PENSTOCK_READ;
 		if (!block_finish(q->io, b, &q->count))
 			ready_return(q, b);
-		else if (b->mode != BLOCK_DEVICE || !device_unload(q, b))
+		else if (b->mode != BLOCK_DEVICE || !device_copy_out(q, b))
 			harvest_block(q, b, &h);
 		/* A copy takes about as long as a transfer: keep the device busy meanwhile. */
 		if (copied && list) {
@@ -239,7 +239,7 @@ void queue_copied(struct queue *q)
 			harvest_block(q, b, &h);
 	}
 	deliver(q, &h);
-	for (b = device_fed(q); b; b = next) {
+	for (b = device_retry(q); b; b = next) {
 		next = (struct block *)b->req.next;
 		ready_add(q, b);
 	}
@@ -253,7 +253,7 @@ void queue_remote(struct queue *q)
 
 	for (b = remote_done(q); b; b = next) {
 		next = (struct block *)b->req.next;
-		if (b->mode != BLOCK_DEVICE || !device_unload(q, b))
+		if (b->mode != BLOCK_DEVICE || !device_copy_out(q, b))
 			harvest_block(q, b, &h);
 	}
 	deliver(q, &h);
@@ -320,7 +320,7 @@ static unsigned queue_gather(struct queue *q, struct penstock_req **reqs, unsign
 			break;
 		ready_take(q);
 		if (!r && b->mode >= BLOCK_DEVICE && b->mode <= BLOCK_COPY)
-			r = device_stage(q, b);
+			r = device_prepare(q, b);
 		if (r > 0)
 			continue;
 		if (!r && b->remote) {

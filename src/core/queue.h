@@ -114,15 +114,15 @@ static inline bool device_room(const struct queue *q)
 }
 
 /* Before a block is submitted.  0: go ahead; 1: it comes back by device_done(); or -errno. */
-int device_stage(struct queue *q, struct block *b);
+int device_prepare(struct queue *q, struct block *b);
 /* A read's block is in the pinned pool: true when it comes back by device_done(). */
-bool device_unload(struct queue *q, struct block *b);
+bool device_copy_out(struct queue *q, struct block *b);
 /* One event for all copies since the last call. */
 void device_flush(struct queue *q);
 /* Blocks whose copies are done, linked by req.next. */
 struct block *device_done(struct queue *q);
 /* Blocks that waited for a piece and may be tried again, linked by req.next. */
-struct block *device_fed(struct queue *q);
+struct block *device_retry(struct queue *q);
 /* Is anything in copies, or waiting for the pinned pool? */
 static inline bool device_busy(const struct queue *q)
 {

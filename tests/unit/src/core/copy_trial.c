@@ -7,19 +7,20 @@
 #include "core/core.h"
 #include "tests/common/t.h"
 
-static uint64_t moved[2]; /* bytes, straight and staged */
+static uint64_t moved[2]; /* bytes, straight and copied */
 
-/* @n transfers of a device that moves so much a microsecond, straight and staged; the last way. */
-static bool transfers(struct stage *s, unsigned n, const uint64_t *rate, bool good)
+/* @n transfers of a device that moves so much a microsecond, straight and copied; the last way. */
+static bool transfers(struct copy_trial *s, unsigned n, const uint64_t *rate, bool good)
 {
-	bool staged = good;
+	bool copied = good;
 
 	for (unsigned i = 0; i < n; i++) {
-		staged = stage_choose(s, STAGE_FROM, good);
-		stage_note(s, staged, STAGE_FROM, STAGE_FROM * 1000ull / rate[staged]);
-		moved[staged] += STAGE_FROM;
+		copied = copy_trial_choose(s, COPY_TRIAL_FROM, good);
+		copy_trial_record(s, copied, COPY_TRIAL_FROM,
+				  COPY_TRIAL_FROM * 1000ull / rate[copied]);
+		moved[copied] += COPY_TRIAL_FROM;
 	}
-	return staged;
+	return copied;
 }
 
 static void the_faster_way_is_found_whichever_was_first(void)
@@ -28,7 +29,7 @@ static void the_faster_way_is_found_whichever_was_first(void)
 			      same[] = {3000, 3050};
 
 	for (int good = 0; good < 2; good++) {
-		struct stage s[3] = {{0}};
+		struct copy_trial s[3] = {{0}};
 
 		T_EQ(transfers(&s[0], 20, virtual, good), true);
 		T_EQ(transfers(&s[1], 20, real, good), false);
@@ -39,40 +40,40 @@ static void the_faster_way_is_found_whichever_was_first(void)
 static void a_few_transfers_take_the_way_that_is_known(void)
 {
 	static const uint64_t rate[] = {2400, 2900};
-	struct stage s = {0};
+	struct copy_trial s = {0};
 
-	for (unsigned i = 0; i + 1 < STAGE_BEFORE / STAGE_FROM; i++)
+	for (unsigned i = 0; i + 1 < COPY_TRIAL_BEFORE / COPY_TRIAL_FROM; i++)
 		T_EQ(transfers(&s, 1, rate, false), false);
 	T_EQ(s.turns[0] + s.turns[1], 0);
 }
 
 static void it_is_tried_again_at_little_cost(void)
 {
-	enum { AGAIN = STAGE_AGAIN / STAGE_FROM + 2 * STAGE_TURNS };
+	enum { AGAIN = COPY_TRIAL_AGAIN / COPY_TRIAL_FROM + 2 * COPY_TRIAL_TURNS };
 	static const uint64_t before[] = {2400, 2900}, after[] = {5000, 2900};
-	struct stage s = {0};
+	struct copy_trial s = {0};
 
 	T_EQ(transfers(&s, 20, before, true), true);
 	moved[false] = moved[true] = 0;
 	T_EQ(transfers(&s, 10 * AGAIN, before, true), true);
-	T_OK(moved[false] && moved[false] <= moved[true] / STAGE_SHARE);
+	T_OK(moved[false] && moved[false] <= moved[true] / COPY_TRIAL_SHARE);
 	T_EQ(transfers(&s, AGAIN, after, true), false);
 	T_EQ(transfers(&s, AGAIN, before, true), true);
 	/* of transfers that are huge, three of the slower way are much more */
-	s = (struct stage){.seen = STAGE_BEFORE};
-	for (unsigned i = 0; i < 2 * STAGE_TURNS; i++) {
-		bool staged = stage_choose(&s, STAGE_AGAIN, true);
+	s = (struct copy_trial){.seen = COPY_TRIAL_BEFORE};
+	for (unsigned i = 0; i < 2 * COPY_TRIAL_TURNS; i++) {
+		bool copied = copy_trial_choose(&s, COPY_TRIAL_AGAIN, true);
 
-		stage_note(&s, staged, STAGE_AGAIN, staged ? 1 : 2);
+		copy_trial_record(&s, copied, COPY_TRIAL_AGAIN, copied ? 1 : 2);
 	}
-	T_EQ(s.wait, STAGE_SHARE * STAGE_TURNS * STAGE_AGAIN);
+	T_EQ(s.wait, COPY_TRIAL_SHARE * COPY_TRIAL_TURNS * COPY_TRIAL_AGAIN);
 }
 
 /* Memory on small pages goes through others on a virtual disk, unless it is not to be copied. */
 static void who_spares_the_processor_copies_nothing(void)
 {
 	enum { LEN = 8 << 20 };
-	const char *path = t_path("stage");
+	const char *path = t_path("copy_trial");
 	struct penstock_opts o = PENSTOCK_OPTS_INIT;
 	struct penstock_stats st = {.size = sizeof(st)};
 	struct penstock_file *file;
@@ -109,7 +110,7 @@ static const struct t_case cases[] = {
 
 int main(void)
 {
-	const struct t_group group = {"stage", NULL, NULL, cases, T_COUNT(cases)};
+	const struct t_group group = {"copy_trial", NULL, NULL, cases, T_COUNT(cases)};
 
 	return t_run(&group, 1, NULL);
 }
