@@ -57,11 +57,11 @@ static int use_plain(struct penstock_io *io, struct block *b)
 {
 	struct penstock_file *f = b->op->file;
 	bool direct = f->backing.direct;
-	int fd = penstock_backing_plain(b->part->backing);
+	int fd = penstock_backing_plain(b->member->backing);
 
 	if (fd < 0)
 		return fd;
-	if (f->backing.stripe && !b->part->backing->direct)
+	if (f->backing.stripe && !b->member->backing->direct)
 		penstock_stripe_follow(&f->backing);
 	if (direct && !f->backing.direct)
 		io_fell(io, PENSTOCK_FELL_BUFFERED, f->name, "it cannot be opened a second time");
@@ -97,7 +97,7 @@ static void set_list(struct block *b)
  */
 static inline bool is_blocking(const struct block *b)
 {
-	const struct penstock_backing *s = b->part->backing;
+	const struct penstock_backing *s = b->member->backing;
 
 	return s->fuse || (s->tmpfs && b->len <= COPY_SMALL);
 }
@@ -105,7 +105,7 @@ static inline bool is_blocking(const struct block *b)
 static void set_request(struct block *b)
 {
 	const struct op *op = b->op;
-	const struct penstock_backing *s = b->part->backing;
+	const struct penstock_backing *s = b->member->backing;
 	struct penstock_req *r = &b->req;
 
 	r->code = op->opcode == PENSTOCK_READ ? PENSTOCK_REQ_READ : PENSTOCK_REQ_WRITE;
@@ -147,7 +147,7 @@ static int find_buf_slot(const struct queue *q, const struct block *b)
 	return (int)(b->op->region_slot + piece);
 }
 
-static int __attribute__((noinline)) add_file_slot(struct queue *q, struct part *p)
+static int __attribute__((noinline)) add_file_slot(struct queue *q, struct file_member *p)
 {
 	if (!q->io->engine->set_file ||
 	    q->io->engine->set_file(q->engine, (unsigned)p->slot, p->backing->fd) < 0)
@@ -157,7 +157,7 @@ static int __attribute__((noinline)) add_file_slot(struct queue *q, struct part 
 }
 
 /* Files opened by the user are made known to this queue's engine when first met. */
-static inline int find_file_slot(struct queue *q, struct part *p)
+static inline int find_file_slot(struct queue *q, struct file_member *p)
 {
 	return p->slot < 0 || q->files[p->slot] == p ? p->slot : add_file_slot(q, p);
 }
@@ -165,7 +165,7 @@ static inline int find_file_slot(struct queue *q, struct part *p)
 /* What an engine that takes device memory has to know besides. */
 static int set_device(struct penstock_io *io, struct block *b)
 {
-	const struct penstock_attached *a = &b->part->attached;
+	const struct penstock_attached *a = &b->member->attached;
 
 	b->req.handle = a->handle;
 	b->flags |= a->direct ? PENSTOCK_DONE_CUFILE : PENSTOCK_DONE_CUFILE_COMPAT;
@@ -202,7 +202,7 @@ bool block_may_start(struct block *b)
 
 static void start_sync(struct block *b)
 {
-	b->req.fd = b->part->backing->fd;
+	b->req.fd = b->member->backing->fd;
 	b->req.len = 0;
 	b->req.off = 0;
 	b->req.file_slot = b->req.buf_slot = -1;
@@ -234,7 +234,7 @@ static int start_other(struct penstock_io *io, struct queue *q, struct block *b,
 static void start_direct(struct queue *q, struct block *b)
 {
 	const struct op *op = b->op;
-	const struct penstock_backing *s = b->part->backing;
+	const struct penstock_backing *s = b->member->backing;
 	struct penstock_req *r = &b->req;
 
 	r->code = op->opcode == PENSTOCK_READ ? PENSTOCK_REQ_READ : PENSTOCK_REQ_WRITE;
@@ -249,7 +249,7 @@ static void start_direct(struct queue *q, struct block *b)
 	if (r->buf_slot >= 0)
 		count_own(&q->count.fixed, 1);
 	count_own(&q->count.direct, 1);
-	r->file_slot = find_file_slot(q, b->part);
+	r->file_slot = find_file_slot(q, b->member);
 }
 
 int block_start(struct penstock_io *io, struct queue *q, struct block *b)
@@ -282,7 +282,7 @@ int block_start(struct penstock_io *io, struct queue *q, struct block *b)
 	if (b->plain)
 		return use_plain(io, b);
 	if (q)
-		b->req.file_slot = find_file_slot(q, b->part);
+		b->req.file_slot = find_file_slot(q, b->member);
 	return 0;
 }
 
@@ -296,7 +296,7 @@ static bool fall_back(struct penstock_io *io, struct block *b)
 
 	if (b->plain || b->mode == BLOCK_CUFILE || io->opts.direct == PENSTOCK_DIRECT_ALWAYS)
 		return false;
-	if (penstock_backing_give_up_direct(b->part->backing, why) < 0 || use_plain(io, b) < 0)
+	if (penstock_backing_give_up_direct(b->member->backing, why) < 0 || use_plain(io, b) < 0)
 		return false;
 	io_fell(io, PENSTOCK_FELL_BUFFERED, f->name, why);
 	b->req.off += b->skip;
@@ -369,7 +369,7 @@ bool block_finish(struct penstock_io *io, struct block *b, struct counters *coun
 	if (b->moved == b->len)
 		return true;
 	if (op->opcode == PENSTOCK_READ) {
-		int64_t size = n ? penstock_backing_size(b->part->backing) : 0;
+		int64_t size = n ? penstock_backing_size(b->member->backing) : 0;
 
 		b->eof = !n || (size >= 0 && b->req.off + n >= (uint64_t)size);
 		if (b->eof)

@@ -25,20 +25,20 @@ enum block_mode {
 struct block {
 	struct penstock_req req; /* first: the engine hands it back */
 	struct op *op;
-	struct part *part; /* of the file, that has its bytes, */
-	uint64_t at;       /* from here on */
-	uint64_t pos;      /* in the operation */
-	uint64_t len;      /* bytes of the operation it stands for */
+	struct file_member *member; /* of the file, that has its bytes, */
+	uint64_t at;                /* from here on */
+	uint64_t pos;               /* in the operation */
+	uint64_t len;               /* bytes of the operation it stands for */
 	uint64_t seg_off;
 	unsigned seg;  /* where its memory starts */
 	unsigned segs; /* of a list: how many */
 	enum block_mode mode;
 
 	/* zero when it is planned, up to @data */
-	uint64_t moved;    /* of @len, done */
-	struct held *held; /* where it is counted; NULL: not of a striped file */
-	void *bounce;      /* or a piece of the pinned pool */
-	uint32_t skip;     /* bounce, pinned pool: bytes before the wanted ones */
+	uint64_t moved;           /* of @len, done */
+	struct member_load *load; /* where it is counted; NULL: not of a striped file */
+	void *bounce;             /* or a piece of the pinned pool */
+	uint32_t skip;            /* bounce, pinned pool: bytes before the wanted ones */
 	unsigned tries;
 	uint32_t flags; /* PENSTOCK_DONE_* */
 	int code;       /* 0 or -errno */

@@ -65,20 +65,20 @@ static struct penstock_file *new_file(struct penstock_io *io, const char *name,
 	return f;
 }
 
-static void detach_parts(struct penstock_file *f, unsigned n)
+static void detach_members(struct penstock_file *f, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
-		f->io->engine->detach(f->parts[i].attached.handle);
+		f->io->engine->detach(f->members[i].attached.handle);
 }
 
-/* All parts or none. */
+/* All members or none. */
 static void attach(struct penstock_file *f, struct penstock_err *err)
 {
-	for (unsigned i = 0; i < f->nr_parts; i++) {
-		struct part *p = &f->parts[i];
+	for (unsigned i = 0; i < f->nr_members; i++) {
+		struct file_member *p = &f->members[i];
 
 		if (f->io->engine->attach(p->backing->fd, &p->attached, err) < 0) {
-			detach_parts(f, i);
+			detach_members(f, i);
 			atomic_store(&f->attach, ATTACH_REFUSED);
 			return;
 		}
@@ -125,14 +125,14 @@ bool file_attach(struct penstock_file *f)
 static void detach(struct penstock_file *f)
 {
 	if (atomic_load(&f->attach) == ATTACH_DONE && io_check(f->io, NULL) == 0)
-		detach_parts(f, f->nr_parts);
+		detach_members(f, f->nr_members);
 }
 
 static void free_file(struct penstock_file *f)
 {
-	if (f->parts != &f->whole)
-		free(f->parts);
-	free(f->held);
+	if (f->members != &f->single)
+		free(f->members);
+	free(f->member_loads);
 	free(f->name);
 	free(f);
 }
@@ -154,7 +154,7 @@ static void note_ways(struct penstock_io *io, const struct penstock_file *f)
 }
 
 /* Under io->lock. */
-static void take_slot(struct penstock_io *io, struct part *p)
+static void take_slot(struct penstock_io *io, struct file_member *p)
 {
 	for (int i = 0; i < FILE_SLOTS && io->engine->set_file; i++)
 		if (!io->slots[i]) {
@@ -164,7 +164,7 @@ static void take_slot(struct penstock_io *io, struct part *p)
 		}
 }
 
-static bool known_device(struct penstock_io *io, struct part *f)
+static bool known_device(struct penstock_io *io, struct file_member *f)
 {
 	bool known = false;
 
@@ -178,7 +178,7 @@ static bool known_device(struct penstock_io *io, struct part *f)
 	return known;
 }
 
-static void find_device(struct penstock_io *io, struct part *f)
+static void find_device(struct penstock_io *io, struct file_member *f)
 {
 	struct penstock_blockdev dev;
 
@@ -194,22 +194,23 @@ static void find_device(struct penstock_io *io, struct part *f)
 	pthread_mutex_unlock(&io->lock);
 }
 
-/* The file is open: its parts are those of its members, or it is the only one. */
-static int find_parts(struct penstock_io *io, struct penstock_file *f)
+/* The file is open: a striped file has several members, any other is its own only one. */
+static int find_members(struct penstock_io *io, struct penstock_file *f)
 {
 	struct penstock_stripe *t = f->backing.stripe;
 
-	f->parts = t ? calloc(t->nr, sizeof(*f->parts)) : &f->whole;
-	f->held = t ? calloc((size_t)io->max_queues * t->nr, sizeof(*f->held)) : NULL;
-	if (!f->parts || (t && !f->held))
+	f->members = t ? calloc(t->nr, sizeof(*f->members)) : &f->single;
+	f->member_loads =
+		t ? calloc((size_t)io->max_queues * t->nr, sizeof(*f->member_loads)) : NULL;
+	if (!f->members || (t && !f->member_loads))
 		return -ENOMEM;
-	f->nr_parts = t ? t->nr : 1;
-	f->striped = f->nr_parts > 1;
+	f->nr_members = t ? t->nr : 1;
+	f->striped = f->nr_members > 1;
 	f->remote = f->backing.remote;
-	for (unsigned i = 0; i < f->nr_parts; i++) {
-		struct part *p = &f->parts[i];
+	for (unsigned i = 0; i < f->nr_members; i++) {
+		struct file_member *p = &f->members[i];
 
-		*p = (struct part){.backing = t ? &t->members[i] : &f->backing, .slot = -1};
+		*p = (struct file_member){.backing = t ? &t->members[i] : &f->backing, .slot = -1};
 		if (f->backing.remote)
 			return 0;
 		find_device(io, p);
@@ -226,20 +227,21 @@ static int find_parts(struct penstock_io *io, struct penstock_file *f)
 /* All members are to be busy: more of it is in flight together. */
 static void widen_flight(struct penstock_io *io, const struct penstock_file *f)
 {
-	uint64_t want = (uint64_t)f->nr_parts * PART_BYTES, now = atomic_load(&io->flight_bytes);
+	uint64_t want = (uint64_t)f->nr_members * MEMBER_BYTES,
+		 now = atomic_load(&io->flight_bytes);
 
-	while (f->nr_parts > 1 && now < want &&
+	while (f->nr_members > 1 && now < want &&
 	       !atomic_compare_exchange_weak(&io->flight_bytes, &now, want))
 		;
 }
 
 /* The file is open: make the file one of the handle's.  Gives it back on failure. */
-static int file_settle(struct penstock_io *io, struct penstock_file *f, bool slot,
-		       struct penstock_err *err)
+static int file_add(struct penstock_io *io, struct penstock_file *f, bool slot,
+		    struct penstock_err *err)
 {
 	struct penstock_backing *s = &f->backing;
 	bool writes = s->access != O_RDONLY && !s->device && !s->remote;
-	bool bad = find_parts(io, f) < 0;
+	bool bad = find_members(io, f) < 0;
 
 	for (unsigned huge = 0; huge < 2 && !s->remote; huge++)
 		f->split[huge] = plan_split(f, huge);
@@ -248,9 +250,9 @@ static int file_settle(struct penstock_io *io, struct penstock_file *f, bool slo
 	if (writes && !bad)
 		s->extend = penstock_extend_get(&io->extends, s->dev, s->ino);
 	bad |= writes && !s->extend;
-	bad |= s->remote && remote_settle(io) < 0;
-	for (unsigned i = 0; !bad && slot && !s->remote && i < f->nr_parts; i++)
-		take_slot(io, &f->parts[i]);
+	bad |= s->remote && remote_blocks_alloc(io) < 0;
+	for (unsigned i = 0; !bad && slot && !s->remote && i < f->nr_members; i++)
+		take_slot(io, &f->members[i]);
 	if (!bad)
 		link_file(io, f);
 	pthread_mutex_unlock(&io->lock);
@@ -266,7 +268,7 @@ static int file_settle(struct penstock_io *io, struct penstock_file *f, bool slo
 }
 
 /* Under io->lock. */
-static void file_unsettle(struct penstock_io *io, struct penstock_file *f)
+static void file_remove(struct penstock_io *io, struct penstock_file *f)
 {
 	unlink_file(io, f);
 	penstock_extend_put(&io->extends, f->backing.extend);
@@ -280,7 +282,7 @@ static int file_ready(struct penstock_io *io, struct penstock_file *f, int r,
 		free_file(f);
 		return r;
 	}
-	r = file_settle(io, f, true, err);
+	r = file_add(io, f, true, err);
 	if (r == 0)
 		*out = f;
 	return r;
@@ -356,7 +358,7 @@ static int file_adopt(struct penstock_io *io, int fd, bool keep, struct penstock
 		free_file(f);
 		return r;
 	}
-	r = file_settle(io, f, keep, err);
+	r = file_add(io, f, keep, err);
 	if (r == 0)
 		*out = f;
 	return r;
@@ -375,8 +377,8 @@ static int file_forget(struct queue *q, void *arg)
 {
 	const struct penstock_file *f = arg;
 
-	for (unsigned i = 0; i < f->nr_parts; i++) {
-		const struct part *p = &f->parts[i];
+	for (unsigned i = 0; i < f->nr_members; i++) {
+		const struct file_member *p = &f->members[i];
 
 		if (p->slot >= 0 && q->files[p->slot] == p) {
 			q->io->engine->set_file(q->engine, (unsigned)p->slot, -1);
@@ -405,15 +407,15 @@ static int file_close(struct penstock_file *f, bool commit, struct penstock_err 
 	while (atomic_load(&f->refs) > 1)
 		pthread_cond_wait(&io->called, &io->lock);
 	atomic_fetch_sub(&io->closers, 1);
-	file_unsettle(io, f);
+	file_remove(io, f);
 	pthread_mutex_unlock(&io->lock);
 	/* An engine that knows the file holds it open. */
-	for (unsigned i = 0; f->parts[0].slot >= 0 && i < io->nr_queues; i++)
+	for (unsigned i = 0; f->members[0].slot >= 0 && i < io->nr_queues; i++)
 		queue_call(&io->queues[i], file_forget, f);
 	pthread_mutex_lock(&io->lock);
-	for (unsigned i = 0; i < f->nr_parts; i++)
-		if (f->parts[i].slot >= 0)
-			io->slots[f->parts[i].slot] = NULL;
+	for (unsigned i = 0; i < f->nr_members; i++)
+		if (f->members[i].slot >= 0)
+			io->slots[f->members[i].slot] = NULL;
 	pthread_mutex_unlock(&io->lock);
 	detach(f);
 	r = remote_close(f, commit, err);
@@ -538,7 +540,7 @@ static int file_open_path(struct penstock_io *io, const struct penstock_op *u,
 		free_file(f);
 		return r;
 	}
-	r = file_settle(io, f, false, err);
+	r = file_add(io, f, false, err);
 	if (r == 0)
 		*out = f;
 	return r;
@@ -597,7 +599,7 @@ int file_put(struct penstock_file *f)
 	pthread_mutex_lock(&io->lock);
 	last = atomic_fetch_sub(&f->refs, 1) == 1;
 	if (last)
-		file_unsettle(io, f);
+		file_remove(io, f);
 	pthread_mutex_unlock(&io->lock);
 	if (!last)
 		return 0;

@@ -35,7 +35,7 @@ struct device_trials {
 enum file_attach { ATTACH_UNTRIED, ATTACH_DONE, ATTACH_REFUSED };
 
 /* What engines are told of: a file, or a member of a striped one. */
-struct part {
+struct file_member {
 	struct penstock_backing *backing;
 	int slot; /* for registration with engines, -1: none */
 	struct device device;
@@ -43,7 +43,7 @@ struct part {
 };
 
 /* What blocks of one queue have for one member of a striped file. */
-struct held {
+struct member_load {
 	uint64_t bytes;
 	unsigned blocks;
 	unsigned bounced; /* of these, in need of a bounce buffer */
@@ -54,19 +54,19 @@ struct penstock_file {
 	struct penstock_file *next; /* in its bucket */
 	struct penstock_backing backing;
 	char *name;
-	struct device device; /* of a striped file: what suits all members */
-	struct part whole;    /* with one part this is it */
-	struct part *parts;
-	unsigned nr_parts;
-	struct held *held; /* with several: of each queue, for each of them */
+	struct device device;      /* of a striped file: what suits all members */
+	struct file_member single; /* the only member of a file that is not striped */
+	struct file_member *members;
+	unsigned nr_members;
+	struct member_load *member_loads; /* with several: of each queue, for each of them */
 	union {
 		struct {
 			bool remote;  /* an object, */
-			bool striped; /* or several parts */
+			bool striped; /* or several members */
 		};
-		uint16_t apart; /* either; operations have it, too */
+		uint16_t remote_or_striped; /* either; operations have it, too */
 	};
-	atomic_int attach;               /* of all parts to an engine that takes device memory */
+	atomic_int attach;               /* of all members to an engine that takes device memory */
 	bool by_path;                    /* closed with the last operation that uses it */
 	uint64_t split[2];               /* on small pages, on huge ones; not of an object */
 	uint64_t issued;                 /* an object: bytes whose writing was handed out */

@@ -315,7 +315,7 @@ int op_prepare(struct penstock_io *io, struct op_common *common, struct op *op,
 		free_iov(op);
 		return r;
 	}
-	op->apart = op->file->apart;
+	op->remote_or_striped = op->file->remote_or_striped;
 	r = check_access(op, err);
 	if (r == 0 && op->remote)
 		r = remote_prepare(op, u, err);
@@ -356,19 +356,19 @@ static int truncate_to_end(const struct op *op)
 	return penstock_backing_truncate(&op->file->backing, end);
 }
 
-struct part *op_sync_next(struct op *op)
+struct file_member *op_next_to_sync(struct op *op)
 {
 	const struct penstock_stripe *t = op->file->backing.stripe;
 	int64_t size;
 
 	if (!op->syncs) {
 		size = t && atomic_load(&t->grown) ? penstock_stripe_size(t) : 0;
-		op->settles = size > 0 ? (uint64_t)size : 0;
+		op->synced_size = size > 0 ? (uint64_t)size : 0;
 	}
-	return &op->file->parts[op->syncs++];
+	return &op->file->members[op->syncs++];
 }
 
-/* All parts of the file that have not been yet, and then what tells how long a striped one is. */
+/* All members of the file that have not been yet, and then what tells how long a striped one is. */
 static int sync_file(struct op *op)
 {
 	struct penstock_req req = {
@@ -379,14 +379,14 @@ static int sync_file(struct op *op)
 	int r = 0;
 
 	while (!r && !op_synced(op)) {
-		req.fd = op_sync_next(op)->backing->fd;
+		req.fd = op_next_to_sync(op)->backing->fd;
 		do {
 			r = penstock_req_run(&req);
 		} while (r == -EINTR);
 	}
 	return r || !f->backing.stripe
 		       ? r
-		       : penstock_stripe_settle(f->backing.stripe, op->settles, true);
+		       : penstock_stripe_settle(f->backing.stripe, op->synced_size, true);
 }
 
 /* The directory that has the file's name now, wherever the caller's name for it leads. */

@@ -79,7 +79,7 @@ struct op {
 					bool remote;
 					bool striped;
 				};
-				uint16_t apart; /* of the file */
+				uint16_t remote_or_striped; /* of the file */
 			};
 			bool extends;     /* penstock_extend_end() is owed, or bytes to one */
 			bool small_pages; /* goes through bounce buffers, see plan.c */
@@ -91,11 +91,12 @@ struct op {
 
 	/* where planning and doing stand, from op_begin() on */
 	unsigned seg;    /* segment of the cursor */
-	unsigned syncs;  /* parts that were synced, or are being */
+	unsigned syncs;  /* members that were synced, or are being */
 	uint64_t cursor; /* bytes handed out */
 	union {
 		uint64_t seg_off;
-		uint64_t settles; /* with @syncs: a striped file was so long before the first */
+		uint64_t synced_size; /* with @syncs: the size of a striped file before the first
+					 sync */
 	};
 	unsigned inflight;
 	bool cancelled;
@@ -186,10 +187,10 @@ static inline bool op_ends(const struct op *op)
 }
 static inline bool op_synced(const struct op *op)
 {
-	return op->syncs == op->file->nr_parts;
+	return op->syncs == op->file->nr_members;
 }
-/* The next part to be synced. */
-struct part *op_sync_next(struct op *op);
+/* The next member to be synced. */
+struct file_member *op_next_to_sync(struct op *op);
 void op_cancel(struct op *op); /* nothing more of it is to be issued */
 
 /* ---- message.c */

@@ -112,7 +112,8 @@ static struct op *pending_small(const struct penstock_io *io, const struct op *h
 }
 
 /* What @q has for the member that byte @pos of @op lies in; NULL: none is next. */
-static const struct held *held_next(const struct queue *q, const struct op *op, uint64_t pos)
+static const struct member_load *member_load_next(const struct queue *q, const struct op *op,
+						  uint64_t pos)
 {
 	const struct penstock_file *f = op->file;
 	const struct penstock_stripe *t;
@@ -120,20 +121,20 @@ static const struct held *held_next(const struct queue *q, const struct op *op, 
 	if (!op->striped || pos >= op->len)
 		return NULL;
 	t = f->backing.stripe;
-	return &f->held[q->index * t->nr + (op->offset + pos) / t->unit % t->nr];
+	return &f->member_loads[q->index * t->nr + (op->offset + pos) / t->unit % t->nr];
 }
 
 /* Its part of what may be in flight, if all want theirs. */
-static bool has_share(const struct queue *q, const struct op *op, const struct held *h)
+static bool has_share(const struct queue *q, const struct op *op, const struct member_load *h)
 {
-	unsigned nr = op->file->nr_parts, depth = q->io->opts.depth;
+	unsigned nr = op->file->nr_members, depth = q->io->opts.depth;
 
-	return h->blocks >= max_u64(depth / nr, 1) || h->bytes >= PART_BYTES ||
+	return h->blocks >= max_u64(depth / nr, 1) || h->bytes >= MEMBER_BYTES ||
 	       h->bounced >= max_u64(BOUNCE_SLOTS / nr, 1);
 }
 
 /* And all that it may have. */
-static bool is_full(const struct queue *q, const struct held *h)
+static bool is_full(const struct queue *q, const struct member_load *h)
 {
 	uint64_t depth = q->io->opts.depth, bytes = io_flight_bytes(q->io);
 
@@ -144,14 +145,14 @@ static bool is_full(const struct queue *q, const struct held *h)
 
 void pending_block_done(struct queue *q, const struct block *b)
 {
-	if (has_share(q, b->op, b->held))
+	if (has_share(q, b->op, b->load))
 		q->pending_none = 0;
 }
 
 /* Behind others that wait it has to get into line: for its member, and as a write for its bytes. */
 bool pending_must_yield(const struct queue *q, const struct op *op)
 {
-	const struct held *h = held_next(q, op, 0);
+	const struct member_load *h = member_load_next(q, op, 0);
 
 	return is_full(q, h) ||
 	       (pending_seen(q->io) && (op->opcode == PENSTOCK_WRITE || has_share(q, op, h)));
@@ -161,11 +162,11 @@ bool pending_must_yield(const struct queue *q, const struct op *op)
 static struct op *pending_other(const struct queue *q, const struct op *slow, unsigned can,
 				unsigned limit)
 {
-	const struct held *h;
+	const struct member_load *h;
 	struct op *op = slow->next;
 
 	for (unsigned n = 0; n < limit && op != &q->io->pending; n++, op = op->next) {
-		h = held_next(q, op, op->cursor);
+		h = member_load_next(q, op, op->cursor);
 		if (is_for(op, can) && !(h && has_share(q, op, h)) && may_pass(q->io, op))
 			return op;
 	}
@@ -176,14 +177,14 @@ struct op *pending_choose(struct queue *q, unsigned can)
 {
 	struct penstock_io *io = q->io;
 	struct op *op = io->pending.next, *other;
-	const struct held *h;
+	const struct member_load *h;
 	bool full;
 
 	while (op != &io->pending && !is_for(op, can))
 		op = op->next;
 	if (op == &io->pending)
 		return NULL;
-	h = held_next(q, op, op->cursor);
+	h = member_load_next(q, op, op->cursor);
 	if (h && has_share(q, op, h)) {
 		full = is_full(q, h);
 		if (full && q->pending_none == io->pending_changes && q->pending_none_can == can)

@@ -270,16 +270,16 @@ static void plan_member(const struct penstock_file *f, struct block *b, uint64_t
 	unsigned i = (unsigned)(off / t->unit % t->nr);
 
 	b->len = min_u64(b->len, t->unit - within);
-	b->part = &f->parts[i];
+	b->member = &f->members[i];
 	b->at = STRIPE_DATA + off / (t->unit * t->nr) * t->unit + within;
 	/* Behind the last unit that all devices have there is nothing: let the kernel say so. */
 	if (t->limit && off >= t->limit)
-		b->at = align_down((uint64_t)penstock_backing_size(b->part->backing),
+		b->at = align_down((uint64_t)penstock_backing_size(b->member->backing),
 				   f->backing.edge_align) +
 			(1ull << 50) + within;
 }
 
-static void plan_part(const struct op *op, struct block *b)
+static void plan_target(const struct op *op, struct block *b)
 {
 	struct penstock_file *f = op->file;
 	uint64_t off = op->offset + b->pos;
@@ -288,7 +288,7 @@ static void plan_part(const struct op *op, struct block *b)
 		plan_member(f, b, off);
 		return;
 	}
-	b->part = &f->whole;
+	b->member = &f->single;
 	b->at = off;
 }
 
@@ -313,7 +313,7 @@ bool plan_block(struct op *op, struct block *b)
 	else
 		plan_host(op, b);
 	if (op->file)
-		plan_part(op, b);
+		plan_target(op, b);
 	advance(op, b->len);
 	return true;
 }

@@ -22,9 +22,9 @@ static void block_put(struct queue *q, struct block *b)
 		pinned_pool_put(q, b->bounce);
 	else if (b->bounce && !b->lost)
 		q->bounce_free[q->nr_bounce_free++] = b->bounce;
-	if (b->held) {
+	if (b->load) {
 		pending_block_done(q, b);
-		held_count(b, -1);
+		member_load_count(b, -1);
 	}
 	if (b->remote) {
 		remote_put(q, b);

@@ -56,7 +56,7 @@ struct queue {
 	void **bounce_free;
 	unsigned nr_bounce_free;
 	bool bounce_ready;
-	struct part *files[FILE_SLOTS]; /* registered with this engine */
+	struct file_member *files[FILE_SLOTS]; /* registered with this engine */
 	struct counters count;
 
 	/* device memory: see device.c */
@@ -136,7 +136,7 @@ void device_free(struct queue *q);        /* the memory alone */
 /* @f has its name.  By path nothing is asked of the store before the first transfer. */
 int remote_open(struct penstock_io *io, struct penstock_file *f, int oflags, bool by_path,
 		struct penstock_err *err);
-int remote_settle(struct penstock_io *io); /* under io->lock */
+int remote_blocks_alloc(struct penstock_io *io); /* under io->lock */
 /* Make it the object, or nothing; before its backing is closed.  Waits for the network. */
 int remote_close(struct penstock_file *f, bool commit, struct penstock_err *err);
 bool remote_is_stale(const struct penstock_file *f);
@@ -172,7 +172,8 @@ static inline struct op *pending_next(struct queue *q, unsigned can)
 	struct op *op = io->pending.next;
 
 	/* Of one that is alone, and for any queue, there is nothing to choose. */
-	return op->next == &io->pending && op != &io->pending && !op->places && !op->apart
+	return op->next == &io->pending && op != &io->pending && !op->places &&
+			       !op->remote_or_striped
 		       ? op
 		       : pending_choose(q, can);
 }

@@ -25,7 +25,7 @@ static void plan_sync(struct op *op, struct block *b)
 {
 	memset(b, 0, sizeof(*b));
 	b->op = op;
-	b->part = op_sync_next(op);
+	b->member = op_next_to_sync(op);
 	b->mode = BLOCK_SYNC;
 	b->req.code = op->opcode == PENSTOCK_WRITE && !(op->flags & PENSTOCK_OP_FULLSYNC)
 			      ? PENSTOCK_REQ_FDATASYNC
@@ -49,9 +49,9 @@ static inline struct block *block_of(struct queue *q, struct op *op)
 
 	plan_block(op, b);
 	if (op->striped) {
-		b->held = &op->file->held[q->index * op->file->nr_parts +
-					  (unsigned)(b->part - op->file->parts)];
-		held_count(b, 1);
+		b->load = &op->file->member_loads[q->index * op->file->nr_members +
+						  (unsigned)(b->member - op->file->members)];
+		member_load_count(b, 1);
 	}
 	if (op->remote) {
 		b->remote = true;

@@ -39,12 +39,12 @@ static inline uint64_t block_weight(const struct block *b, uint64_t len)
 }
 
 /* One more or one less. */
-static inline void held_count(const struct block *b, int n)
+static inline void member_load_count(const struct block *b, int n)
 {
-	b->held->blocks += (unsigned)n;
-	b->held->bytes += (uint64_t)n * b->len;
+	b->load->blocks += (unsigned)n;
+	b->load->bytes += (uint64_t)n * b->len;
 	if (b->mode == BLOCK_BOUNCE)
-		b->held->bounced += (unsigned)n;
+		b->load->bounced += (unsigned)n;
 }
 
 static inline void over_add(struct op **over, struct op *op)

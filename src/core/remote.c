@@ -50,7 +50,7 @@ int remote_open(struct penstock_io *io, struct penstock_file *f, int oflags, boo
 }
 
 /* Under io->lock; 0 or -ENOMEM. */
-int remote_settle(struct penstock_io *io)
+int remote_blocks_alloc(struct penstock_io *io)
 {
 	struct queue *q = &io->queues[0];
 	unsigned n = atomic_load(&io->s3)->opts.connections + AHEAD;

@@ -17,8 +17,8 @@ static struct penstock_io io;
 static struct queue queues[2];
 #define q queues[0]
 static struct penstock_file file;
-static struct part parts[2];
-static struct held held[2];
+static struct file_member members[2];
+static struct member_load loads[2];
 static struct op ops[OPS];
 static struct block blocks[DEPTH];
 static struct penstock_stripe stripe;
@@ -30,7 +30,7 @@ static void setup(void)
 	memset(&io, 0, sizeof(io));
 	memset(queues, 0, sizeof(queues));
 	memset(&file, 0, sizeof(file));
-	memset(held, 0, sizeof(held));
+	memset(loads, 0, sizeof(loads));
 	memset(ops, 0, sizeof(ops));
 	nr_ops = 0;
 	op_list_init(&io.pending);
@@ -51,9 +51,9 @@ static void setup(void)
 	file.backing.stripe = &stripe;
 	file.backing.direct = true;
 	file.backing.off_align = file.backing.mem_align = file.backing.edge_align = PAGE;
-	file.parts = parts;
-	file.nr_parts = 2;
-	file.held = held;
+	file.members = members;
+	file.nr_members = 2;
+	file.member_loads = loads;
 	file.striped = true;
 }
 
@@ -63,7 +63,7 @@ static struct op *new_op(enum penstock_opcode opcode, uint64_t offset, uint64_t 
 
 	op->opcode = opcode;
 	op->file = &file;
-	op->apart = file.apart;
+	op->remote_or_striped = file.remote_or_striped;
 	op->offset = offset;
 	op->len = op->stop = len;
 	op->block = BLOCK;
@@ -112,17 +112,17 @@ static void who_waits_for_a_slow_member_lets_others_by(void)
 
 	share(PENSTOCK_READ, units, 3);
 	T_EQ(next() == &ops[0], true);
-	held[0].bytes = PART_BYTES - 1;
+	loads[0].bytes = MEMBER_BYTES - 1;
 	T_EQ(next() == &ops[0], true);
-	held[0].bytes = PART_BYTES;
+	loads[0].bytes = MEMBER_BYTES;
 	T_EQ(next() == &ops[2], true);
 	/* all have their share: as without any */
-	held[1].bytes = PART_BYTES;
+	loads[1].bytes = MEMBER_BYTES;
 	T_EQ(next() == &ops[0], true);
 	/* a few blocks in flight are few for each */
 	io.opts.depth = 4;
-	held[0] = (struct held){.blocks = 2};
-	held[1] = (struct held){.blocks = 1};
+	loads[0] = (struct member_load){.blocks = 2};
+	loads[1] = (struct member_load){.blocks = 1};
 	T_EQ(next() == &ops[2], true);
 }
 
@@ -131,27 +131,27 @@ static void nobody_gets_the_last_quarter(void)
 	static const unsigned units[] = {0, 2};
 
 	share(PENSTOCK_READ, units, 2);
-	held[0].blocks = DEPTH / 4 * 3 - 1;
+	loads[0].blocks = DEPTH / 4 * 3 - 1;
 	T_EQ(next() == &ops[0], true);
-	held[0].blocks++;
+	loads[0].blocks++;
 	T_EQ(next() == NULL, true);
-	held[0] = (struct held){.bounced = BOUNCE_SLOTS / 4 * 3 - 1};
+	loads[0] = (struct member_load){.bounced = BOUNCE_SLOTS / 4 * 3 - 1};
 	T_EQ(next() == &ops[0], true);
-	held[0].bounced++;
+	loads[0].bounced++;
 	T_EQ(next() == NULL, true);
 	/* bytes, where the library decides how many */
 	io.flight_bytes = 32 << 20;
-	held[0] = (struct held){.bytes = 24 << 20};
+	loads[0] = (struct member_load){.bytes = 24 << 20};
 	T_EQ(next() == &ops[0], true);
 	io.auto_depth = true;
 	T_EQ(next() == NULL, true);
 	/* a depth of a few is what was asked for */
 	io.opts.depth = 8;
-	held[0] = (struct held){.blocks = 7};
+	loads[0] = (struct member_load){.blocks = 7};
 	T_EQ(next() == &ops[0], true);
 	/* nor does one that is alone */
 	io.opts.depth = DEPTH;
-	held[0].blocks = DEPTH / 4 * 3;
+	loads[0].blocks = DEPTH / 4 * 3;
 	pending_del(&io, &ops[1]);
 	T_EQ(next() == NULL, true);
 }
@@ -165,7 +165,7 @@ static void who_may_go_is_found_far_behind(void)
 		pending_add(&io, new_op(PENSTOCK_READ, 2 * (uint64_t)i * UNIT, UNIT, PAGE));
 	far = new_op(PENSTOCK_READ, UNIT, UNIT, PAGE);
 	pending_add(&io, far);
-	held[0].blocks = DEPTH / 4 * 3;
+	loads[0].blocks = DEPTH / 4 * 3;
 	T_EQ(next() == far, true);
 	pending_del(&io, far);
 	T_EQ(next() == NULL, true);
@@ -173,12 +173,12 @@ static void who_may_go_is_found_far_behind(void)
 	pending_add(&io, far);
 	T_EQ(next() == far, true);
 	/* the member that it is for has its share, and then a block of it is back */
-	held[1].blocks = DEPTH / 2;
+	loads[1].blocks = DEPTH / 2;
 	T_EQ(next() == NULL, true);
 	blocks[0].op = far;
-	blocks[0].held = &held[1];
+	blocks[0].load = &loads[1];
 	pending_block_done(&q, &blocks[0]);
-	held[1].blocks--;
+	loads[1].blocks--;
 	T_EQ(next() == far, true);
 }
 
@@ -188,7 +188,7 @@ static void the_later_of_two_writes_stays_the_later(void)
 
 	share(PENSTOCK_WRITE, units, 3);
 	ops[0].len = 2 * UNIT; /* its second unit is where the others write */
-	held[0].bytes = PART_BYTES;
+	loads[0].bytes = MEMBER_BYTES;
 	T_EQ(next() == &ops[0], true);
 }
 
@@ -202,19 +202,19 @@ static void small_ones_of_a_queue_let_others_by(void)
 	for (unsigned i = 0; i < 10; i++)
 		give(PENSTOCK_READ, UNIT + (uint64_t)i * SMALL, SMALL, PAGE);
 	pull();
-	T_EQ(held[0].blocks, DEPTH / 4 * 3);
-	T_EQ(held[0].bytes, DEPTH / 4 * 3 * SMALL);
-	T_EQ(held[1].blocks, 10);
+	T_EQ(loads[0].blocks, DEPTH / 4 * 3);
+	T_EQ(loads[0].bytes, DEPTH / 4 * 3 * SMALL);
+	T_EQ(loads[1].blocks, 10);
 	/* who comes now as well */
 	give(PENSTOCK_READ, UNIT, SMALL, PAGE);
 	late = give(PENSTOCK_READ, 0, SMALL, PAGE);
 	pull();
-	T_EQ(held[0].blocks, DEPTH / 4 * 3);
-	T_EQ(held[1].blocks, 11);
+	T_EQ(loads[0].blocks, DEPTH / 4 * 3);
+	T_EQ(loads[1].blocks, 11);
 	/* one is back: the one that has waited longest is next, not the last to come */
-	held[0].blocks--;
+	loads[0].blocks--;
 	pull();
-	T_EQ(held[0].blocks, DEPTH / 4 * 3);
+	T_EQ(loads[0].blocks, DEPTH / 4 * 3);
 	T_EQ(late->state, OP_PENDING);
 	T_EQ(ops[DEPTH / 4 * 3].state, OP_ISSUED);
 	T_EQ(io.pending_ops, 150 + 1 - DEPTH / 4 * 3 - 1);
@@ -228,8 +228,8 @@ static void odd_addresses_leave_bounce_buffers_to_others(void)
 	for (unsigned i = 0; i < 3; i++)
 		give(PENSTOCK_READ, UNIT + 2 * (uint64_t)i * UNIT, BLOCK, PAGE + 1);
 	pull();
-	T_EQ(held[0].bounced, BOUNCE_SLOTS / 4 * 3);
-	T_EQ(held[1].bounced, 3);
+	T_EQ(loads[0].bounced, BOUNCE_SLOTS / 4 * 3);
+	T_EQ(loads[1].bounced, 3);
 	T_EQ(q.inflight, BOUNCE_SLOTS / 4 * 3 + 3);
 }
 
@@ -238,20 +238,20 @@ static void a_write_does_not_pass_one_that_waits(void)
 	struct op *first, *second;
 
 	setup();
-	held[0].blocks = DEPTH / 4 * 3;
+	loads[0].blocks = DEPTH / 4 * 3;
 	first = give(PENSTOCK_WRITE, 2 * UNIT, SMALL, PAGE);
 	second = give(PENSTOCK_WRITE, 2 * UNIT - SMALL, 2 * SMALL, PAGE);
 	pull();
 	T_EQ(first->state, OP_PENDING);
 	T_EQ(second->state, OP_PENDING);
-	T_EQ(held[1].blocks, 0);
+	T_EQ(loads[1].blocks, 0);
 	/* room for both: in the order in which they came */
-	held[0].blocks = 0;
+	loads[0].blocks = 0;
 	T_EQ(next() == first, true);
 	pull();
 	pull();
-	T_EQ(held[0].blocks, 2);
-	T_EQ(held[1].blocks, 1);
+	T_EQ(loads[0].blocks, 2);
+	T_EQ(loads[1].blocks, 1);
 }
 
 /* Pieces of a list may be smaller than blocks: then there are more of them than was thought. */

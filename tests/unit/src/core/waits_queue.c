@@ -73,9 +73,10 @@ static void setup_queue(void)
 	queue->starved_tail = &queue->starved;
 	queue->started = true;
 	io->queues[1].open_result = -1;
-	file = (struct penstock_file){.io = io, .refs = 1 + OPS, .name = file_name, .nr_parts = 1};
-	file.whole = (struct part){.backing = &file.backing, .slot = -1};
-	file.parts = &file.whole;
+	file = (struct penstock_file){
+		.io = io, .refs = 1 + OPS, .name = file_name, .nr_members = 1};
+	file.single = (struct file_member){.backing = &file.backing, .slot = -1};
+	file.members = &file.single;
 	for (unsigned i = 0; i < OPS; i++) {
 		ops[i]->file = &file;
 		ops[i]->iov = &ops[i]->one;
