@@ -47,7 +47,7 @@ const struct region *region_find(struct penstock_io *io, struct thread_cache *ca
 /* ------------------------------------------------- slots of the engines */
 
 struct slot_call {
-	void *bank; /* that has it already, or NULL */
+	void *shared_bufs; /* that has it already, or NULL */
 	unsigned slot;
 	void *addr; /* NULL: take it out */
 	size_t len;
@@ -61,33 +61,34 @@ static int set_slot(struct queue *q, void *arg)
 
 	if (r < 0)
 		return r;
-	return q->io->engine->set_buf(q->engine, c->bank, c->slot, c->addr, c->len);
+	return q->io->engine->set_buf(q->engine, c->shared_bufs, c->slot, c->addr, c->len);
 }
 
-void *bank_put(struct penstock_io *io, unsigned slot, void *addr, uint64_t len)
+void *shared_bufs_set(struct penstock_io *io, unsigned slot, void *addr, uint64_t len)
 {
 	const struct penstock_engine_params p = {.nr_bufs = BUF_SLOTS};
-	void *bank = NULL;
+	void *shared_bufs = NULL;
 
 	/* What is in it goes also where the second queue could not be made since. */
-	if (!io->engine->bank_open || (addr && io->max_queues < 2))
+	if (!io->engine->shared_bufs_open || (addr && io->max_queues < 2))
 		return NULL;
-	pthread_mutex_lock(&io->bank_lock);
-	if (addr && !io->bank_tried && io->engine->bank_open(&io->bank, &p) < 0)
-		io->bank = NULL;
-	io->bank_tried |= addr != NULL;
-	if (io->bank && io->engine->bank_set(io->bank, slot, addr, len) == 0)
-		bank = io->bank;
-	pthread_mutex_unlock(&io->bank_lock);
-	return bank;
+	pthread_mutex_lock(&io->shared_bufs_lock);
+	if (addr && !io->shared_bufs_tried &&
+	    io->engine->shared_bufs_open(&io->shared_bufs, &p) < 0)
+		io->shared_bufs = NULL;
+	io->shared_bufs_tried |= addr != NULL;
+	if (io->shared_bufs && io->engine->shared_bufs_set(io->shared_bufs, slot, addr, len) == 0)
+		shared_bufs = io->shared_bufs;
+	pthread_mutex_unlock(&io->shared_bufs_lock);
+	return shared_bufs;
 }
 
 /* The same in a child of fork(), where the pages are the parent's. */
-void bank_free(struct penstock_io *io)
+void shared_bufs_free(struct penstock_io *io)
 {
-	if (io->bank)
-		io->engine->bank_close(io->bank);
-	pthread_mutex_destroy(&io->bank_lock);
+	if (io->shared_bufs)
+		io->engine->shared_bufs_close(io->shared_bufs);
+	pthread_mutex_destroy(&io->shared_bufs_lock);
 }
 
 static void clear_slots(struct penstock_io *io, unsigned slot, unsigned n)
@@ -97,7 +98,7 @@ static void clear_slots(struct penstock_io *io, unsigned slot, unsigned n)
 
 		for (unsigned k = 0; k < io->nr_queues; k++)
 			queue_call(&io->queues[k], set_slot, &c);
-		bank_put(io, c.slot, NULL, 0);
+		shared_bufs_set(io, c.slot, NULL, 0);
 	}
 	pthread_mutex_lock(&io->lock);
 	for (unsigned i = 0; i < n; i++)
@@ -143,7 +144,7 @@ static int engine_register(struct penstock_io *io, struct region *r)
 		};
 
 		if (r->device < 0)
-			c.bank = bank_put(io, c.slot, c.addr, c.len);
+			c.shared_bufs = shared_bufs_set(io, c.slot, c.addr, c.len);
 		for (unsigned k = 0; k < queues && !res; k++)
 			res = queue_call(&io->queues[k], set_slot, &c);
 	}
@@ -220,10 +221,10 @@ static void note_lock(struct penstock_buf_info *info, int code)
 		buf_note(info, "not locked: %s (RLIMIT_MEMLOCK)", strerror(code));
 }
 
-static void fell_unlocked(struct penstock_io *io, int code)
+static void report_unlocked(struct penstock_io *io, int code)
 {
 	if (code)
-		io_fell(io, PENSTOCK_FELL_UNLOCKED, NULL, "mlock refused (RLIMIT_MEMLOCK)");
+		report_fallback(io, PENSTOCK_FELL_UNLOCKED, NULL, "mlock refused (RLIMIT_MEMLOCK)");
 }
 
 static void note_register(struct penstock_io *io, struct penstock_buf_info *info, int r)
@@ -235,10 +236,10 @@ static void note_register(struct penstock_io *io, struct penstock_buf_info *info
 	} else {
 		buf_note(info, "not registered: %s%s", strerror(-r),
 			 r == -ENOMEM ? " (RLIMIT_MEMLOCK)" : "");
-		io_fell(io, PENSTOCK_FELL_UNREGISTERED, NULL,
-			io->engine->device ? "cuFile could not register device memory"
-					   : "the engine could not register memory "
-					     "(RLIMIT_MEMLOCK)");
+		report_fallback(io, PENSTOCK_FELL_UNREGISTERED, NULL,
+				io->engine->device ? "cuFile could not register device memory"
+						   : "the engine could not register memory "
+						     "(RLIMIT_MEMLOCK)");
 	}
 }
 
@@ -335,8 +336,8 @@ int penstock_buf_alloc(void **out, struct penstock_io *io, uint64_t len, uint32_
 	r.len = r.area.len;
 	r.huge = r.area.huge;
 	if (r.area.huge_errno)
-		io_fell(io, PENSTOCK_FELL_SMALL_PAGES, NULL, "no transparent huge pages");
-	fell_unlocked(io, r.area.lock_errno);
+		report_fallback(io, PENSTOCK_FELL_SMALL_PAGES, NULL, "no transparent huge pages");
+	report_unlocked(io, r.area.lock_errno);
 	res = region_register(io, &r, &got, err);
 	if (res < 0) {
 		penstock_area_unmap(&r.area);
@@ -410,7 +411,7 @@ static void ask_kernel(struct penstock_io *io, struct region *r, void *addr, uin
 		r->mlocked = mlock(addr, r->len) == 0;
 		code = r->mlocked ? 0 : errno;
 		note_lock(got, code);
-		fell_unlocked(io, code);
+		report_unlocked(io, code);
 	}
 }
 

@@ -95,9 +95,9 @@ struct pinned_pool {
 	atomic_uint_fast64_t bytes; /* 0: not made yet */
 	struct penstock_area area;
 	struct pinned_page *pages;
-	uint32_t *lists; /* of free pieces, by order */
-	int slot;        /* with the engines, -1: none */
-	void *bank;      /* that has it in this slot, or NULL */
+	uint32_t *lists;   /* of free pieces, by order */
+	int slot;          /* with the engines, -1: none */
+	void *shared_bufs; /* that has it in this slot, or NULL */
 	struct queue *waiting, **waiting_tail;
 };
 
@@ -136,7 +136,8 @@ struct penstock_io {
 	uint64_t pending_changes;      /* of the list, ever */
 	unsigned pending_row;          /* blocks of a huge one since another was let by */
 	struct result_waiter *waiters;
-	pthread_cond_t called; /* a call is done, a file has lost an operation, a thread is ready */
+	pthread_cond_t
+		changed; /* a call is done, a file has lost an operation, a thread is ready */
 	unsigned next_submitter, next_queue;
 
 	struct penstock_file *files[PATH_BUCKETS];
@@ -149,10 +150,10 @@ struct penstock_io {
 	struct device_trials trials[8];
 	struct region *regions;
 	bool buf_slots[BUF_SLOTS];
-	pthread_mutex_t region_lock; /* one registration at a time */
-	pthread_mutex_t bank_lock;   /* no other is taken under it */
-	void *bank;                  /* the engine's, where it pins memory once for all queues */
-	bool bank_tried;
+	pthread_mutex_t region_lock;      /* one registration at a time */
+	pthread_mutex_t shared_bufs_lock; /* no other is taken under it */
+	void *shared_bufs; /* the engine's, where it pins memory once for all queues */
+	bool shared_bufs_tried;
 	struct penstock_gpus gpus;
 	struct pinned_pool pinned_pool;
 
@@ -202,7 +203,7 @@ int opts_load(struct penstock_opts *o, const struct penstock_opts *user, struct 
 
 /* ---- handle.c */
 int io_check(const struct penstock_io *io, struct penstock_err *err); /* -ECHILD after fork() */
-void io_fell(struct penstock_io *io, uint32_t bit, const char *file, const char *why);
+void report_fallback(struct penstock_io *io, uint32_t bit, const char *file, const char *why);
 void io_trace(const struct penstock_io *io, enum penstock_trace what, int code, const char *file,
 	      uint64_t offset, uint64_t len, const char *text);
 
@@ -224,8 +225,9 @@ const struct region *region_find(struct penstock_io *io, struct thread_cache *ca
 				 uint64_t len);
 void regions_free(struct penstock_io *io);
 int buf_slots_take(struct penstock_io *io, uint64_t n); /* neighbours; the first, or -ENOSPC */
-/* Pin memory for all queues; returns the bank for set_buf(), or NULL: each pins for itself. */
-void *bank_put(struct penstock_io *io, unsigned slot, void *addr, uint64_t len);
-void bank_free(struct penstock_io *io);
+/* Pin memory for all queues; returns the shared buffers for set_buf(), or NULL: each pins for
+ * itself. */
+void *shared_bufs_set(struct penstock_io *io, unsigned slot, void *addr, uint64_t len);
+void shared_bufs_free(struct penstock_io *io);
 
 #endif

@@ -100,7 +100,7 @@ static void note_refused(struct penstock_file *f, const struct penstock_err *err
 	if (cure)
 		*cure = '\0';
 	snprintf(why, sizeof(why), "%s%s%s", err->msg, *udev ? ": " : "", udev);
-	io_fell(f->io, PENSTOCK_FELL_CUFILE, f->name, why);
+	report_fallback(f->io, PENSTOCK_FELL_CUFILE, f->name, why);
 }
 
 bool file_attach(struct penstock_file *f)
@@ -146,11 +146,11 @@ static void note_ways(struct penstock_io *io, const struct penstock_file *f)
 	 * a read of a 10-byte file returns 1290 bytes, and says all is well.
 	 */
 	if (f->backing.fuse && io->engine == penstock_engine_find("io_uring", NULL))
-		io_fell(io, PENSTOCK_FELL_BLOCKING, f->name,
-			"FUSE: io_uring is not safe there, pread and pwrite are used");
+		report_fallback(io, PENSTOCK_FELL_BLOCKING, f->name,
+				"FUSE: io_uring is not safe there, pread and pwrite are used");
 	if (!f->backing.direct && io->opts.direct == PENSTOCK_DIRECT_AUTO &&
 	    f->backing.borrowed < 0 && !f->backing.remote)
-		io_fell(io, PENSTOCK_FELL_BUFFERED, f->name, f->backing.why);
+		report_fallback(io, PENSTOCK_FELL_BUFFERED, f->name, f->backing.why);
 }
 
 /* Under io->lock. */
@@ -405,7 +405,7 @@ static int file_close(struct penstock_file *f, bool commit, struct penstock_err 
 	pthread_mutex_lock(&io->lock);
 	atomic_fetch_add(&io->closers, 1);
 	while (atomic_load(&f->refs) > 1)
-		pthread_cond_wait(&io->called, &io->lock);
+		pthread_cond_wait(&io->changed, &io->lock);
 	atomic_fetch_sub(&io->closers, 1);
 	file_remove(io, f);
 	pthread_mutex_unlock(&io->lock);
@@ -581,7 +581,7 @@ void file_put_many(struct penstock_file *f, unsigned n)
 
 	if (io && atomic_fetch_sub(&f->refs, n) == n + 1 && atomic_load(&io->closers)) {
 		pthread_mutex_lock(&io->lock);
-		pthread_cond_broadcast(&io->called);
+		pthread_cond_broadcast(&io->changed);
 		pthread_mutex_unlock(&io->lock);
 	}
 }

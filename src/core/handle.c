@@ -38,7 +38,7 @@ void io_trace(const struct penstock_io *io, enum penstock_trace what, int code, 
 		io->opts.trace(io->opts.trace_arg, &e);
 }
 
-void io_fell(struct penstock_io *io, uint32_t bit, const char *file, const char *why)
+void report_fallback(struct penstock_io *io, uint32_t bit, const char *file, const char *why)
 {
 	size_t used;
 
@@ -56,7 +56,7 @@ void io_fell(struct penstock_io *io, uint32_t bit, const char *file, const char 
 
 static void stop_queues(struct penstock_io *io)
 {
-	queue_stop(io);
+	queues_stop(io);
 	for (unsigned i = 0; i < io->nr_queues; i++)
 		queue_free(&io->queues[i]);
 	free(io->queues);
@@ -113,7 +113,7 @@ static int start_first_usable(struct penstock_io *io, struct penstock_err *err)
 		if (r == 0)
 			return 0;
 		io->engine = e;
-		io_fell(io, PENSTOCK_FELL_ENGINE, NULL, why.msg);
+		report_fallback(io, PENSTOCK_FELL_ENGINE, NULL, why.msg);
 	}
 	return penstock_fail(err, r, "%s", why.msg);
 }
@@ -166,9 +166,9 @@ static void free_io(struct penstock_io *io)
 	free(io->settings);
 	if (io->guard)
 		munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
-	pthread_cond_destroy(&io->called);
+	pthread_cond_destroy(&io->changed);
 	pthread_mutex_destroy(&io->region_lock);
-	bank_free(io);
+	shared_bufs_free(io);
 	pinned_pool_free(io);
 	penstock_gpus_fini(&io->gpus);
 	pthread_mutex_destroy(&io->lock);
@@ -197,10 +197,10 @@ int penstock_open(struct penstock_io **out, const struct penstock_opts *opts,
 	io->flight_bytes = BYTES_AUTO;
 	pthread_mutex_init(&io->lock, NULL);
 	pthread_mutex_init(&io->region_lock, NULL);
-	pthread_mutex_init(&io->bank_lock, NULL);
+	pthread_mutex_init(&io->shared_bufs_lock, NULL);
 	penstock_gpus_init(&io->gpus);
 	pinned_pool_setup(&io->pinned_pool);
-	pthread_cond_init(&io->called, NULL);
+	pthread_cond_init(&io->changed, NULL);
 	op_list_init(&io->pending);
 	io->opened = atomic_fetch_add(&handles_opened, 1);
 	io->huge_by_default = penstock_area_huge_by_default();
@@ -255,7 +255,7 @@ static int close_copy(struct penstock_io *io)
 	files_free(io);
 	regions_free(io);
 	pinned_pool_abandon(io);
-	bank_free(io);
+	shared_bufs_free(io);
 	munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
 	submitters_free(io);
 	free(io->settings);

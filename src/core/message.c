@@ -25,18 +25,18 @@ static const char *device_way(const struct op *op)
 							      : "";
 }
 
-static const char *why(const struct op *op, char *room, size_t size)
+static const char *why(const struct op *op, char *text, size_t size)
 {
 	if (op->why)
 		return op->why;
 	if (!op->fault.code)
 		return penstock_strerror(op->code);
 	if (op->fault.code > CUFILE_BASE_ERROR)
-		snprintf(room, size, "%s: %s (%d)", op->fault.call,
+		snprintf(text, size, "%s: %s (%d)", op->fault.call,
 			 penstock_cufile_name(op->fault.code), op->fault.code);
 	else
-		snprintf(room, size, "%s: %s", op->fault.call, penstock_cuda_name(op->fault.code));
-	return room;
+		snprintf(text, size, "%s: %s", op->fault.call, penstock_cuda_name(op->fault.code));
+	return text;
 }
 
 /* By what was moved; where nothing was, as the file would have been. */
@@ -53,7 +53,7 @@ static const char *file_way(const struct op *op)
 char *op_message(const struct penstock_io *io, const struct op *op, const char *name, bool remote)
 {
 	uint64_t bytes = op->opcode == PENSTOCK_SYNC ? 0 : op->stop;
-	char how[300], room[120], *msg = NULL;
+	char how[300], text[120], *msg = NULL;
 
 	if (op->code == -ECANCELED && op->cancelled)
 		snprintf(how, sizeof(how), "cancelled after %" PRIu64 " bytes", bytes);
@@ -63,7 +63,7 @@ char *op_message(const struct penstock_io *io, const struct op *op, const char *
 		snprintf(how, sizeof(how),
 			 "failed at offset %" PRIu64 " length %" PRIu64 " after %" PRIu64
 			 " bytes: %s",
-			 op->fail_off, op->fail_len, bytes, why(op, room, sizeof(room)));
+			 op->fail_off, op->fail_len, bytes, why(op, text, sizeof(text)));
 	else if (op->code < 0)
 		snprintf(how, sizeof(how), "failed: %s", penstock_strerror(op->code));
 	else

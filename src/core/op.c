@@ -176,7 +176,7 @@ static int op_reserve(struct penstock_io *io, struct op *op, struct counters *co
 		      struct penstock_err *err)
 {
 	struct penstock_backing *s = &op->file->backing;
-	struct penstock_short room;
+	struct penstock_short shortened;
 	bool reserved;
 	int r;
 
@@ -185,14 +185,14 @@ static int op_reserve(struct penstock_io *io, struct op *op, struct counters *co
 		return penstock_fail(err, r,
 				     "write %s: offset %" PRIu64 " length %" PRIu64
 				     ": cannot reserve space, 0 bytes written: %s",
-				     penstock_shorten(&room, op->file->name), op->offset, op->len,
-				     strerror(-r));
+				     penstock_shorten(&shortened, op->file->name), op->offset,
+				     op->len, strerror(-r));
 	op->extends = r > 0;
 	if (reserved)
 		COUNT(count, preallocations, 1);
 	if (op->extends && s->extend->unable)
-		io_fell(io, PENSTOCK_FELL_NO_PREALLOC, op->file->name,
-			"the file system cannot preallocate");
+		report_fallback(io, PENSTOCK_FELL_NO_PREALLOC, op->file->name,
+				"the file system cannot preallocate");
 	return 0;
 }
 
@@ -500,20 +500,20 @@ static void conclude_read(struct op *op)
 }
 
 /*
- * How it went, in words where there is something to tell.  The last user of a file opened by path
+ * How it went, in words where there is something to report.  The last user of a file opened by path
  * closes it, and close(2) may report lost data: so that comes first, but for the name.
  */
-static void op_tell_result(struct penstock_io *io, struct op *op, bool asked)
+static void op_report_result(struct penstock_io *io, struct op *op, bool asked)
 {
-	struct penstock_short room;
-	const char *name = op->file ? penstock_shorten(&room, op->file->name) : "memory";
+	struct penstock_short shortened;
+	const char *name = op->file ? penstock_shorten(&shortened, op->file->name) : "memory";
 	bool remote = op->remote;
 	int r;
 
 	if (op->file && op->file->by_path) {
-		if (name != room.text)
-			snprintf(room.text, sizeof(room.text), "%s", name);
-		name = room.text;
+		if (name != shortened.text)
+			snprintf(shortened.text, sizeof(shortened.text), "%s", name);
+		name = shortened.text;
 		r = file_put(op->file);
 		op->file = NULL;
 		if (r < 0 && op->opcode == PENSTOCK_WRITE)
@@ -545,7 +545,7 @@ void op_conclude(struct penstock_io *io, struct op *op, struct counters *count)
 	if (op->nr_iov > 1 || op->places)
 		free_iov(op);
 	if (asked || op->code < 0 || (op->file && op->file->by_path))
-		op_tell_result(io, op, asked);
+		op_report_result(io, op, asked);
 	if (op->why)
 		free(TAKE_PTR(op->why));
 	count_op(count, op);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The list of operations with blocks to hand out to any queue: large ones, and what one
- * queue has too much of.  All of it under io->lock.  A queue with no room for device memory
+ * queue has too much of.  All of it under io->lock.  A queue with no capacity for device memory
  * passes over it.
  *
  * It is served from its head.  But of a huge operation only a few blocks are handed out in a

@@ -160,9 +160,9 @@ static int pinned_pool_make_now(struct penstock_io *io, struct penstock_fault *f
 	}
 	io->pinned_pool.slot = buf_slots_take(io, 1);
 	if (io->pinned_pool.slot >= 0 && !io->engine->device)
-		io->pinned_pool.bank =
-			bank_put(io, (unsigned)io->pinned_pool.slot, io->pinned_pool.area.addr,
-				 io->pinned_pool.area.len);
+		io->pinned_pool.shared_bufs =
+			shared_bufs_set(io, (unsigned)io->pinned_pool.slot,
+					io->pinned_pool.area.addr, io->pinned_pool.area.len);
 	atomic_store(&io->pinned_pool.bytes, io->pinned_pool.area.len);
 	return 0;
 }
@@ -269,13 +269,13 @@ int pinned_pool_slot(struct queue *q)
 	q->pinned_slot = -1;
 	if (!io->engine->set_buf || io->engine->device || pool->slot < 0)
 		return -1;
-	r = io->engine->set_buf(q->engine, pool->bank, (unsigned)pool->slot, pool->area.addr,
+	r = io->engine->set_buf(q->engine, pool->shared_bufs, (unsigned)pool->slot, pool->area.addr,
 				pool->area.len);
 	if (!r)
 		q->pinned_slot = pool->slot;
 	else if (r != -ENOTSUP)
-		io_fell(io, PENSTOCK_FELL_UNREGISTERED, NULL,
-			"the engine could not register memory (RLIMIT_MEMLOCK)");
+		report_fallback(io, PENSTOCK_FELL_UNREGISTERED, NULL,
+				"the engine could not register memory (RLIMIT_MEMLOCK)");
 	return q->pinned_slot;
 }
 

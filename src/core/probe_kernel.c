@@ -145,7 +145,7 @@ static bool has_atomic_writes(const char *path)
 {
 	struct {
 		struct statx st;
-		uint8_t room[64];
+		uint8_t storage[64];
 	} x = {0};
 	int fd = open_there(path);
 	uint32_t max = 0;

@@ -225,7 +225,7 @@ void queue_harvest(struct queue *q, struct penstock_req *list)
 		device_flush(q);
 }
 
-/* Blocks that are back from a device, or have got room in the pinned pool at last. */
+/* Blocks that are back from a device, or have got a piece of the pinned pool at last. */
 void queue_copied(struct queue *q)
 {
 	struct harvest h = {0};
@@ -414,7 +414,8 @@ void queue_submit(struct queue *q)
 		for (unsigned i = n; i > (r > 0 ? (unsigned)r : 0); i--)
 			not_taken(q, (struct block *)reqs[i - 1]);
 		if (q->inflight && r >= 0)
-			return; /* the engine is full: there will be room when something is back */
+			return; /* the engine is full: there will be capacity when something is back
+				 */
 		if (r < 0 || b->tries++ > RETRIES_MAX) {
 			ready_take(q);
 			fail_block(q, b, r < 0 ? r : -EAGAIN);

@@ -18,10 +18,10 @@ struct thread_cache;
 
 struct queue {
 	_Alignas(LINE) struct inbox inbox; /* operations for this queue alone */
-	atomic_bool purge;                 /* some of them are cancelled */
+	atomic_bool has_cancelled;         /* some of them are cancelled */
 	atomic_bool called;                /* there are calls */
-	pthread_mutex_t nap;               /* only for sleeping with THREAD_IDLE, with */
-	pthread_cond_t work;
+	pthread_mutex_t idle_lock;         /* only for sleeping with THREAD_IDLE, with */
+	pthread_cond_t idle_cond;
 
 	_Alignas(LINE) struct penstock_io *io;
 	unsigned index;
@@ -44,7 +44,7 @@ struct queue {
 	unsigned nr_local;
 	uint64_t pending_none;      /* after so many changes nothing was for it, see pending.c, */
 	unsigned pending_none_can;  /* with this it could take */
-	bool shared_first;          /* whose turn it is when there is room for one */
+	bool shared_first;          /* whose turn it is when there is capacity for one */
 	bool fixed_lists;           /* its engine takes registered memory in lists, too */
 	struct op *spare;           /* free operations for callbacks */
 	unsigned spin_ns;           /* see spin.h */
@@ -108,7 +108,7 @@ int device_order(struct penstock_io *io, struct op *op, void *stream, struct pen
 /* Make the context of @device current in the queue's thread, in which this is called. */
 int device_enter(struct queue *q, int device);
 /* May this queue take on another block of device memory? */
-static inline bool device_room(const struct queue *q)
+static inline bool device_has_capacity(const struct queue *q)
 {
 	return !q->nr_starved && q->nr_copying < COPY_BLOCKS && q->copy_bytes < COPY_BYTES;
 }
@@ -180,7 +180,8 @@ static inline struct op *pending_next(struct queue *q, unsigned can)
 
 /* Of a striped file, not begun: is it to let others of its queue by? */
 bool pending_must_yield(const struct queue *q, const struct op *op);
-/* A block of one is back: its member may have room.  Before it is counted; by the queue's thread.
+/* A block of one is back: its member may have capacity.  Before it is counted; by the queue's
+ * thread.
  */
 void pending_block_done(struct queue *q, const struct block *b);
 
@@ -210,11 +211,11 @@ static inline bool pending_for(struct queue *q)
 /* Under io->lock. */
 static inline unsigned queue_can(const struct queue *q)
 {
-	return (device_room(q) ? KIND_DEVICE : 0) | (q->remote_free ? KIND_REMOTE : 0);
+	return (device_has_capacity(q) ? KIND_DEVICE : 0) | (q->remote_free ? KIND_REMOTE : 0);
 }
 
 /* ---- queue.c */
-unsigned queue_room(const struct queue *q); /* blocks it can take now */
+unsigned queue_capacity(const struct queue *q); /* blocks it can take now */
 void queue_pull(struct queue *q);
 void queue_submit(struct queue *q);
 void queue_harvest(struct queue *q, struct penstock_req *list);
@@ -222,7 +223,7 @@ void queue_copied(struct queue *q);                   /* look after blocks of de
 void queue_remote(struct queue *q);                   /* and of objects */
 bool queue_add_local(struct queue *q, struct op *op); /* false: others have time, share it */
 struct op *queue_spare(struct queue *q);              /* NULL: no memory */
-void queue_purge(struct queue *q);                    /* finish what was cancelled here */
+void queue_end_cancelled(struct queue *q);            /* finish what was cancelled here */
 /* Share what waits in this queue with the others, by its own thread. */
 void queue_share(struct queue *q);
 /* Finish operations of which all blocks are back; @q NULL: not in an I/O thread. */
@@ -236,10 +237,10 @@ void queues_resize(struct penstock_io *io, unsigned n);
 /* By the first queue's thread: how far all of them have come. */
 struct thread_count_sample queues_sample(struct queue *q);
 uint64_t queues_cpu_ns(struct penstock_io *io); /* processor time of I/O threads and engines */
-void queue_stop(struct penstock_io *io); /* tell all threads to end when they have nothing to do */
-void queue_wake(struct penstock_io *io); /* under io->lock: somebody sees to what is pending */
-void queue_kick(struct queue *q);        /* make its thread look around, wherever it is */
-void queue_step_aside(struct queue *q);  /* before what may take long: others see to the list */
+void queues_stop(struct penstock_io *io); /* tell all threads to end when they have nothing to do */
+void queues_wake(struct penstock_io *io); /* under io->lock: somebody sees to what is pending */
+void queue_wake(struct queue *q);         /* make its thread look around, wherever it is */
+void queue_step_aside(struct queue *q);   /* before what may take long: others see to the list */
 void queue_step_back(struct queue *q);
 /*
  * Hand it operations, newest first, which are for this queue alone.  True: it was awake and had

@@ -113,8 +113,8 @@ static bool op_claim(struct op *op)
 
 /*
  * Device memory may have to wait for a stream of the user's, and a member of a striped file may be
- * slow; what is behind it on the list must not wait for that: where there is no room for it, it is
- * left to whoever has some.
+ * slow; what is behind it on the list must not wait for that: where there is no capacity for it, it
+ * is left to whoever has some.
  */
 static bool local_pass(struct queue *q, struct op *op)
 {
@@ -123,15 +123,15 @@ static bool local_pass(struct queue *q, struct op *op)
 
 	if (!op->places && !op->striped)
 		return false;
-	if (atomic_load(&op->state) != OP_PENDING ||
-	    ((!op->places || device_room(q)) && (!op->striped || !pending_must_yield(q, op))))
+	if (atomic_load(&op->state) != OP_PENDING || ((!op->places || device_has_capacity(q)) &&
+						      (!op->striped || !pending_must_yield(q, op))))
 		return false;
 	pthread_mutex_lock(&io->lock);
 	passed = atomic_load(&op->state) == OP_PENDING; /* not begun, not cancelled */
 	if (passed) {
 		local_pop(q);
 		pending_add(io, op);
-		queue_wake(io);
+		queues_wake(io);
 	}
 	pthread_mutex_unlock(&io->lock);
 	return passed;
@@ -141,14 +141,14 @@ static bool local_pass(struct queue *q, struct op *op)
  * Operations that are for this queue alone; cancelled ones end up on *over.  Of those that this
  * thread has to wait for one at a time: what is behind it is for whoever has time first.
  */
-static unsigned pull_local(struct queue *q, unsigned room, struct op **over)
+static unsigned pull_local(struct queue *q, unsigned capacity, struct op **over)
 {
 	uint64_t bytes = q->inflight_bytes;
 	unsigned n = 0;
 	struct block *b;
 	struct op *op;
 
-	while (n < room && (op = q->local) &&
+	while (n < capacity && (op = q->local) &&
 	       !(q->io->auto_depth && n && bytes >= io_flight_bytes(q->io))) {
 		if (local_pass(q, op))
 			continue;
@@ -175,11 +175,11 @@ static unsigned pull_local(struct queue *q, unsigned room, struct op **over)
 	return n;
 }
 
-void queue_purge(struct queue *q)
+void queue_end_cancelled(struct queue *q)
 {
 	struct op *op, *next, *over = NULL;
 
-	atomic_store(&q->purge, false);
+	atomic_store(&q->has_cancelled, false);
 	local_fill(q);
 	for (op = local_take(q); op; op = next) {
 		next = op->next;
@@ -221,12 +221,12 @@ struct op *queue_spare(struct queue *q)
 }
 
 /* Under io->lock.  Operations without any block end up on *over. */
-static void pull_shared(struct queue *q, unsigned room, struct op **over)
+static void pull_shared(struct queue *q, unsigned capacity, struct op **over)
 {
 	struct penstock_io *io = q->io;
 	unsigned active = atomic_load(&io->nr_active);
 	uint64_t share = active > 1 ? (io->pending_blocks + active - 1) / active : PULL_MAX;
-	unsigned limit = (unsigned)min_u64(min_u64(room, PULL_MAX), max_u64(share, 1));
+	unsigned limit = (unsigned)min_u64(min_u64(capacity, PULL_MAX), max_u64(share, 1));
 	uint64_t bytes = q->inflight_bytes, issued = 0;
 	unsigned can = queue_can(q);
 	struct block *b;
@@ -259,7 +259,7 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 	atomic_fetch_sub(&io->pending_blocks, issued);
 }
 
-unsigned queue_room(const struct queue *q)
+unsigned queue_capacity(const struct queue *q)
 {
 	if (q->ready)
 		return 0; /* these first */
@@ -271,32 +271,32 @@ unsigned queue_room(const struct queue *q)
 	return (unsigned)min_u64(q->io->opts.depth - q->inflight, q->nr_free);
 }
 
-/* Half of the room each, where there is work of both kinds; of an odd one in turns. */
-static unsigned room_for_local(struct queue *q, unsigned room)
+/* Half of the capacity each, where there is work of both kinds; of an odd one in turns. */
+static unsigned capacity_for_local(struct queue *q, unsigned capacity)
 {
 	if (!pending_for(q))
-		return room;
+		return capacity;
 	q->shared_first = !q->shared_first;
-	return (room + !q->shared_first) / 2;
+	return (capacity + !q->shared_first) / 2;
 }
 
 void queue_pull(struct queue *q)
 {
 	struct penstock_io *io = q->io;
-	unsigned room = queue_room(q);
+	unsigned capacity = queue_capacity(q);
 	struct op *over = NULL;
 
-	if (!room)
+	if (!capacity)
 		return;
 	if (!q->local)
 		local_fill(q);
 	if (q->local)
-		room -= pull_local(q, room_for_local(q, room), &over);
+		capacity -= pull_local(q, capacity_for_local(q, capacity), &over);
 	if (q->local && io->nr_active > 1 && atomic_load(&io->nr_idle))
 		queue_share(q);
-	if (room && pending_for(q)) {
+	if (capacity && pending_for(q)) {
 		pthread_mutex_lock(&io->lock);
-		pull_shared(q, room, &over);
+		pull_shared(q, capacity, &over);
 		pthread_mutex_unlock(&io->lock);
 	}
 	ops_finish(io, q, over);
@@ -319,6 +319,6 @@ void queue_share(struct queue *q)
 		else
 			local_add(q, op);
 	}
-	queue_wake(io);
+	queues_wake(io);
 	pthread_mutex_unlock(&io->lock);
 }

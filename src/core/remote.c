@@ -165,7 +165,7 @@ static void block_is_back(struct penstock_remote_req *r)
 	atomic_fetch_add(&q->remote_busy, 1);
 	mpsc_stack_push(&q->remote_back, item, item);
 	if (atomic_exchange(&q->remote_sleeps, false))
-		queue_kick(q);
+		queue_wake(q);
 	atomic_fetch_sub(&q->remote_busy, 1);
 }
 

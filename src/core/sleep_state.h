@@ -25,7 +25,7 @@ enum sleep_state {
 	THREAD_RUNNING, /* it looks at its stack before it does anything else for long */
 	THREAD_IDLE,    /* it sleeps until this state changes */
 	THREAD_REAPING, /* it sleeps in its engine and wants to be woken */
-	THREAD_BUSY,    /* it has no room or no time: others may take its stack */
+	THREAD_BUSY,    /* it has no capacity or no time: others may take its stack */
 };
 
 /* The stack of an I/O thread, and its state. */

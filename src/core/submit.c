@@ -81,7 +81,7 @@ static void batch_submit(struct batch *b)
 		pthread_mutex_lock(&io->lock);
 		for (unsigned i = 0; i < b->nr_shared; i++)
 			pending_add(io, b->shared[i]);
-		queue_wake(io);
+		queues_wake(io);
 		pthread_mutex_unlock(&io->lock);
 	}
 	b->newest = b->oldest = NULL;

@@ -14,7 +14,7 @@
 
 /* -------------------------------------------------- submitters of threads */
 
-/* Of the last few handles this thread has used; where it is tells threads remote_or_striped. */
+/* Of the last few handles this thread has used; where it is tells threads apart. */
 static __thread struct thread_cache thread_caches[8];
 
 static struct submitter *submitter_new(unsigned index)

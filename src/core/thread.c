@@ -27,23 +27,23 @@ static void wake_from(struct queue *q, enum sleep_state state)
 		q->io->engine->wake(q->engine);
 		return;
 	}
-	pthread_mutex_lock(&q->nap);
-	pthread_cond_signal(&q->work);
-	pthread_mutex_unlock(&q->nap);
+	pthread_mutex_lock(&q->idle_lock);
+	pthread_cond_signal(&q->idle_cond);
+	pthread_mutex_unlock(&q->idle_lock);
 }
 
-void queue_kick(struct queue *q)
+void queue_wake(struct queue *q)
 {
 	wake_from(q, inbox_claim_wake(&q->inbox));
 }
 
-void queue_stop(struct penstock_io *io)
+void queues_stop(struct penstock_io *io)
 {
 	pthread_mutex_lock(&io->lock);
 	atomic_exchange(&io->stop, true); /* see sleep_state.h */
 	for (unsigned i = 0; i < io->nr_queues; i++)
 		if (io->queues[i].started && !io->queues[i].open_result)
-			queue_kick(&io->queues[i]);
+			queue_wake(&io->queues[i]);
 	pthread_mutex_unlock(&io->lock);
 }
 
@@ -51,7 +51,7 @@ void queue_stop(struct penstock_io *io)
  * Wake as many sleeping queues as there are blocks for.  One that runs looks at
  * the list before it sleeps, so it counts as awake.
  */
-void queue_wake(struct penstock_io *io)
+void queues_wake(struct penstock_io *io)
 {
 	unsigned active = atomic_load(&io->nr_active), awake = 0;
 	uint64_t need = min_u64(atomic_load(&io->pending_blocks), active);
@@ -92,7 +92,7 @@ static void queue_empty(struct penstock_io *io, struct queue *q)
 		op->next = over;
 		over = op;
 	}
-	queue_wake(io);
+	queues_wake(io);
 	pthread_mutex_unlock(&io->lock);
 	ops_finish(io, NULL, over);
 }
@@ -140,7 +140,7 @@ static void run_calls(struct queue *q)
 		c->result = c->run(q, c->arg);
 		pthread_mutex_lock(&io->lock);
 		c->done = true;
-		pthread_cond_broadcast(&io->called);
+		pthread_cond_broadcast(&io->changed);
 	}
 	atomic_store(&q->called, false);
 	pthread_mutex_unlock(&io->lock);
@@ -149,7 +149,7 @@ static void run_calls(struct queue *q)
 /* Is there anything to do that does not lie on the stack? */
 static bool has_other_work(struct queue *q)
 {
-	return atomic_load(&q->called) || atomic_load(&q->purge) || pending_for(q) ||
+	return atomic_load(&q->called) || atomic_load(&q->has_cancelled) || pending_for(q) ||
 	       atomic_load(&q->io->stop);
 }
 
@@ -161,19 +161,19 @@ static bool has_work(void *arg)
 }
 
 /* Until another thread has changed the state. */
-static void nap(struct queue *q)
+static void sleep_on_condition(struct queue *q)
 {
-	pthread_mutex_lock(&q->nap);
+	pthread_mutex_lock(&q->idle_lock);
 	while (inbox_state(&q->inbox) == THREAD_IDLE)
-		pthread_cond_wait(&q->work, &q->nap);
-	pthread_mutex_unlock(&q->nap);
+		pthread_cond_wait(&q->idle_cond, &q->idle_lock);
+	pthread_mutex_unlock(&q->idle_lock);
 }
 
 /*
  * Sleep with nothing in flight, in the engine where it can do that: io_uring lets
  * go of a file only when its thread next enters the kernel by it.
  */
-static void doze(struct queue *q)
+static void sleep_idle(struct queue *q)
 {
 	struct penstock_io *io = q->io;
 	struct penstock_req *none = NULL;
@@ -183,7 +183,7 @@ static void doze(struct queue *q)
 	if (inbox_announce(&q->inbox, in_engine ? THREAD_REAPING : THREAD_IDLE) &&
 	    !has_other_work(q)) {
 		if (!in_engine)
-			nap(q);
+			sleep_on_condition(q);
 		else if (io->engine->reap(q->engine, &none, -1) < 0)
 			q->reap_failures++;
 	}
@@ -201,11 +201,11 @@ static bool idle(struct queue *q)
 		if (!q->index)
 			q->io->window_start.ns = 0;
 		while (!has_work(q))
-			doze(q);
+			sleep_idle(q);
 	}
 	q->spin_ns = spin_learn(q->spin_ns, clock_ns() - start);
 	return mpsc_stack_any(&q->inbox.stack) || atomic_load(&q->called) ||
-	       atomic_load(&q->purge) || pending_for(q) || !atomic_load(&q->io->stop);
+	       atomic_load(&q->has_cancelled) || pending_for(q) || !atomic_load(&q->io->stop);
 }
 
 void queue_step_aside(struct queue *q)
@@ -219,7 +219,7 @@ void queue_step_aside(struct queue *q)
 	if (!pending_seen(io)) /* a queue that runs was counted on for that */
 		return;
 	pthread_mutex_lock(&io->lock);
-	queue_wake(io);
+	queues_wake(io);
 	pthread_mutex_unlock(&io->lock);
 }
 
@@ -229,14 +229,14 @@ void queue_step_back(struct queue *q)
 		inbox_resume(&q->inbox);
 }
 
-/* Work of a kind that there is room for. */
+/* Work of a kind that there is capacity for. */
 static bool has_work_for(struct queue *q)
 {
 	struct penstock_io *io = q->io;
 	unsigned can;
 	bool any;
 
-	if (atomic_load(&q->called) || atomic_load(&q->purge))
+	if (atomic_load(&q->called) || atomic_load(&q->has_cancelled))
 		return true;
 	if (!pending_for(q))
 		return false;
@@ -251,20 +251,20 @@ static bool has_work_for(struct queue *q)
 
 /*
  * May the queue sleep in its engine until something comes back?  Yes with no
- * room for more, when others see to what it has too much of, or with nothing to do; then
+ * capacity for more, when others see to what it has too much of, or with nothing to do; then
  * others know that they have to wake it.
  */
 static bool may_sleep(struct queue *q, bool *ret_marked)
 {
-	*ret_marked = queue_room(q) && !q->local;
+	*ret_marked = queue_capacity(q) && !q->local;
 	if (*ret_marked)
 		return inbox_announce(&q->inbox, THREAD_REAPING) && !has_work_for(q);
-	if (q->local && queue_room(q))
+	if (q->local && queue_capacity(q))
 		return false;
 	queue_step_aside(q);
 	if (q->io->nr_queues > 1)
 		queue_share(q);
-	return !atomic_load(&q->called) && !atomic_load(&q->purge);
+	return !atomic_load(&q->called) && !atomic_load(&q->has_cancelled);
 }
 
 static void blocks_give_up(struct block *blocks, unsigned n, struct penstock_req **list)
@@ -396,8 +396,8 @@ static void queue_work(struct queue *q)
 
 	if (atomic_load(&q->called))
 		run_calls(q);
-	if (atomic_load(&q->purge))
-		queue_purge(q);
+	if (atomic_load(&q->has_cancelled))
+		queue_end_cancelled(q);
 	if (q->nr_remote)
 		queue_remote(q);
 	if (device_busy(q))
@@ -422,7 +422,7 @@ static void report_open(struct queue *q, int r)
 	pthread_mutex_lock(&q->io->lock);
 	q->open_result = r;
 	q->ready_to_go = true;
-	pthread_cond_broadcast(&q->io->called);
+	pthread_cond_broadcast(&q->io->changed);
 	pthread_mutex_unlock(&q->io->lock);
 }
 
@@ -451,7 +451,7 @@ static void *queue_main(void *arg)
 	} while (q->inflight || q->nr_remote || q->ready || q->local || device_busy(q) || idle(q));
 	device_close(q);
 	remote_leave(q);
-	pthread_mutex_lock(&q->io->lock); /* queue_stop() may be about to wake it */
+	pthread_mutex_lock(&q->io->lock); /* queues_stop() may be about to wake it */
 	pthread_mutex_unlock(&q->io->lock);
 	q->io->engine->close(q->engine);
 	return NULL;
@@ -468,9 +468,9 @@ int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *ar
 	c.next = q->calls;
 	q->calls = &c;
 	atomic_exchange(&q->called, true); /* see sleep_state.h */
-	queue_kick(q);
+	queue_wake(q);
 	while (!c.done)
-		pthread_cond_wait(&io->called, &io->lock);
+		pthread_cond_wait(&io->changed, &io->lock);
 	pthread_mutex_unlock(&io->lock);
 	return c.result;
 }
@@ -481,8 +481,8 @@ int queue_start(struct queue *q, struct penstock_err *err)
 	int r;
 
 	q->spin_ns = SPIN_START_NS;
-	pthread_mutex_init(&q->nap, NULL);
-	pthread_cond_init(&q->work, NULL);
+	pthread_mutex_init(&q->idle_lock, NULL);
+	pthread_cond_init(&q->idle_cond, NULL);
 	q->ready_tail = &q->ready;
 	q->local_tail = &q->local;
 	q->starved_tail = &q->starved;
@@ -504,7 +504,7 @@ int queue_start(struct queue *q, struct penstock_err *err)
 	pthread_setname_np(q->thread, "penstock-io");
 	pthread_mutex_lock(&io->lock);
 	while (!q->ready_to_go)
-		pthread_cond_wait(&io->called, &io->lock);
+		pthread_cond_wait(&io->changed, &io->lock);
 	pthread_mutex_unlock(&io->lock);
 	if (q->open_result < 0)
 		return penstock_fail(err, q->open_result, "%s", q->open_err.msg);
@@ -550,6 +550,6 @@ void queue_free(struct queue *q)
 	device_free(q);
 	free(q->blocks);
 	free(q->engine);
-	pthread_cond_destroy(&q->work);
-	pthread_mutex_destroy(&q->nap);
+	pthread_cond_destroy(&q->idle_cond);
+	pthread_mutex_destroy(&q->idle_lock);
 }

@@ -495,8 +495,8 @@ int penstock_cancel(struct penstock_io *io, uint64_t ticket)
 	if (!op)
 		return -ENOENT;
 	if (r == 0 && queue) {
-		atomic_exchange(&queue->purge, true); /* see sleep_state.h */
-		queue_kick(queue);
+		atomic_exchange(&queue->has_cancelled, true); /* see sleep_state.h */
+		queue_wake(queue);
 	}
 	if (r <= 0)
 		return r;

@@ -142,14 +142,14 @@ static void cufile_abandon(void *state)
 }
 
 /* cuFile keeps one list for the process: of several queues, the first registers. */
-static int cufile_set_buf(void *state, void *bank, unsigned slot, void *addr, size_t len)
+static int cufile_set_buf(void *state, void *shared_bufs, unsigned slot, void *addr, size_t len)
 {
 	struct cufile_state *s = state;
 	struct penstock_cufile_driver driver;
 	struct penstock_cufile_error e;
 	int r;
 
-	(void)bank;
+	(void)shared_bufs;
 	cufile_take_out(s, &s->bufs[slot]);
 	if (!addr)
 		return 0;

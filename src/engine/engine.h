@@ -110,19 +110,19 @@ struct penstock_engine {
 	/* Optional: NULL when the engine has no such notion. */
 	int (*set_file)(void *state, unsigned slot, int fd); /* fd -1: take it out */
 	/*
-	 * addr NULL: take it out.  @bank: one of bank_open() that has this memory in this slot, or
-	 * NULL.
+	 * addr NULL: take it out.  @shared_bufs: of shared_bufs_open(), with this memory in
+	 * this slot, or NULL.
 	 */
-	int (*set_buf)(void *state, void *bank, unsigned slot, void *addr, size_t len);
+	int (*set_buf)(void *state, void *shared_bufs, unsigned slot, void *addr, size_t len);
 
 	/*
-	 * Optional: a bank holds memory for all queues of a handle, so that pinning it takes time
+	 * Optional: buffers that all queues of a handle share, so that pinning them takes time
 	 * and counts towards limits once.  -ENOTSUP: each queue has to pin for itself.  From any
 	 * thread, one at a time; close with abandon() in mind: it is the same in a child of fork().
 	 */
-	int (*bank_open)(void **bank, const struct penstock_engine_params *p);
-	int (*bank_set)(void *bank, unsigned slot, void *addr, size_t len);
-	void (*bank_close)(void *bank);
+	int (*shared_bufs_open)(void **shared_bufs, const struct penstock_engine_params *p);
+	int (*shared_bufs_set)(void *shared_bufs, unsigned slot, void *addr, size_t len);
+	void (*shared_bufs_close)(void *shared_bufs);
 
 	/* Optional: may buf_slot be said of a list, too?  NULL: no. */
 	bool (*fixed_lists)(void *state);

@@ -363,11 +363,11 @@ static int fault_set_file(void *state, unsigned slot, int fd)
 	return s->set.inner->set_file ? s->set.inner->set_file(s->inner, slot, fd) : -ENOTSUP;
 }
 
-static int fault_set_buf(void *state, void *bank, unsigned slot, void *addr, size_t len)
+static int fault_set_buf(void *state, void *shared_bufs, unsigned slot, void *addr, size_t len)
 {
 	struct fault_state *s = state;
 
-	return s->set.inner->set_buf ? s->set.inner->set_buf(s->inner, bank, slot, addr, len)
+	return s->set.inner->set_buf ? s->set.inner->set_buf(s->inner, shared_bufs, slot, addr, len)
 				     : -ENOTSUP;
 }
 

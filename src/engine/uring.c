@@ -382,20 +382,21 @@ static int table_clone(struct io_uring *uring, const struct io_uring *from, unsi
 		       : 0;
 }
 
-static int uring_set_buf(void *state, void *bank, unsigned slot, void *addr, size_t len)
+static int uring_set_buf(void *state, void *shared_bufs, unsigned slot, void *addr, size_t len)
 {
 	struct uring_state *s = state;
 
 	if (!s->bufs)
 		return -ENOTSUP;
-	return bank ? table_clone(&s->uring, bank, slot) : table_set(&s->uring, slot, addr, len);
+	return shared_bufs ? table_clone(&s->uring, shared_bufs, slot)
+			   : table_set(&s->uring, slot, addr, len);
 }
 
 /*
- * The bank is a queue that is never used: one of an I/O thread's own would not do, since the kernel
- * lets nobody else share from a queue with a single issuer.
+ * The shared buffers are those of a queue that is never used: one of an I/O thread's own would not
+ * do, since the kernel lets nobody else share from a queue with a single issuer.
  */
-static int bank_make(struct io_uring *uring, unsigned nr_bufs)
+static int shared_bufs_make(struct io_uring *uring, unsigned nr_bufs)
 {
 	struct io_uring_params p = {.flags = 0};
 	int r = io_uring_queue_init_params(1, uring, &p);
@@ -408,36 +409,36 @@ static int bank_make(struct io_uring *uring, unsigned nr_bufs)
 	return r;
 }
 
-static void uring_bank_close(void *bank)
+static void uring_shared_bufs_close(void *shared_bufs)
 {
-	io_uring_queue_exit(bank);
-	free(bank);
+	io_uring_queue_exit(shared_bufs);
+	free(shared_bufs);
 }
 
-static int uring_bank_open(void **bank, const struct penstock_engine_params *p)
+static int uring_shared_bufs_open(void **shared_bufs, const struct penstock_engine_params *p)
 {
 	struct io_uring *uring = malloc(sizeof(*uring)), trial;
-	int r = uring ? bank_make(uring, p->nr_bufs) : -ENOMEM;
+	int r = uring ? shared_bufs_make(uring, p->nr_bufs) : -ENOMEM;
 
 	if (r < 0) {
 		free(uring);
 		return r;
 	}
-	r = bank_make(&trial, 1);
+	r = shared_bufs_make(&trial, 1);
 	if (!r) {
 		r = table_clone(&trial, uring, 0) < 0 ? -ENOTSUP : 0;
 		io_uring_queue_exit(&trial);
 	}
 	if (r < 0)
-		uring_bank_close(uring);
+		uring_shared_bufs_close(uring);
 	else
-		*bank = uring;
+		*shared_bufs = uring;
 	return r;
 }
 
-static int uring_bank_set(void *bank, unsigned slot, void *addr, size_t len)
+static int uring_shared_bufs_set(void *shared_bufs, unsigned slot, void *addr, size_t len)
 {
-	return table_set(bank, slot, addr, len);
+	return table_set(shared_bufs, slot, addr, len);
 }
 
 const struct penstock_engine penstock_engine_uring = {
@@ -458,8 +459,8 @@ const struct penstock_engine penstock_engine_uring = {
 	.wake = uring_wake,
 	.set_file = uring_set_file,
 	.set_buf = uring_set_buf,
-	.bank_open = uring_bank_open,
-	.bank_set = uring_bank_set,
-	.bank_close = uring_bank_close,
+	.shared_bufs_open = uring_shared_bufs_open,
+	.shared_bufs_set = uring_shared_bufs_set,
+	.shared_bufs_close = uring_shared_bufs_close,
 	.fixed_lists = uring_fixed_lists,
 };

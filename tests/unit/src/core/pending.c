@@ -294,7 +294,7 @@ static void a_callback_may_wait_for_what_was_not_begun(void)
 	setup();
 	io.nr_queues = io.nr_active = 2;
 	give(PENSTOCK_READ, 0, SMALL, PAGE);
-	queue_purge(&q); /* off the stack */
+	queue_end_cancelled(&q); /* off the stack */
 	op = new_op(PENSTOCK_READ, SMALL, SMALL, PAGE);
 	T_OK(queue_add_local(&q, op));
 	T_EQ(q.nr_local, 2);

@@ -118,10 +118,10 @@ static void who_is_told_too_late_leaves_the_rest_to_others(void)
 
 static void ask_for_too_many(void)
 {
-	static struct penstock_done room[OPS + 1];
+	static struct penstock_done capacity[OPS + 1];
 
-	nr_got[current] = penstock_wait_any(io, room, OPS + 1, OPS + 1, -1);
-	memcpy(got[current], room, OPS * sizeof(*room));
+	nr_got[current] = penstock_wait_any(io, capacity, OPS + 1, OPS + 1, -1);
+	memcpy(got[current], capacity, OPS * sizeof(*capacity));
 }
 
 static void who_asks_for_more_than_there_will_be_is_not_left_waiting(void)

@@ -113,7 +113,7 @@ static void cancel_and_wait(void)
 	}
 	T_OK(r == 0 || r == -EALREADY);
 	answered = 1;
-	queue_stop(io);
+	queues_stop(io);
 }
 
 static void rescue(void)
@@ -172,7 +172,7 @@ static void end_the_other_and_wait(void)
 	woken = 1;
 	T_EQ(penstock_wait(io, tickets[0], -1, &d), 0);
 	T_EQ(penstock_wait(io, tickets[2], -1, &d), 0);
-	queue_stop(io);
+	queues_stop(io);
 }
 
 static void a_write_goes_on_when_what_it_overlaps_is_over_elsewhere(void)
