@@ -10,16 +10,16 @@
 #include "core/op.h"
 #include "engine/engine.h"
 #include "file/path.h"
-#include "mem/device.h"
+#include "mem/device_memory.h"
 
 enum block_mode {
 	BLOCK_STRAIGHT, /* file <-> caller's memory */
 	BLOCK_LIST,     /* file <-> several segments of it, whole ones */
 	BLOCK_BOUNCE,   /* file <-> aligned bounce <-> caller's memory */
-	BLOCK_DEVICE,   /* file <-> piece of the pinned pool <-> device memory, see device.c */
-	BLOCK_CUFILE,   /* file <-> device memory, by an engine that takes it */
-	BLOCK_COPY,     /* device memory <-> memory, without a file */
-	BLOCK_SYNC,     /* fsync, fdatasync */
+	BLOCK_DEVICE, /* file <-> piece of the pinned pool <-> device memory, see device_block.c */
+	BLOCK_CUFILE, /* file <-> device memory, by an engine that takes it */
+	BLOCK_COPY,   /* device memory <-> memory, without a file */
+	BLOCK_SYNC,   /* fsync, fdatasync */
 };
 
 struct block {
@@ -46,7 +46,7 @@ struct block {
 	bool started;   /* block_start() has been here */
 	bool inflight;  /* the engine has it */
 	bool lost;      /* and may keep it: the engine is broken */
-	bool remote;    /* of an object, see remote.c */
+	bool remote;    /* of an object, see remote_block.c */
 	bool ranged;    /* @range is on its file's list */
 	bool eof;
 	bool device_ready; /* device: a write's bytes are there; cuFile: its turn has come */

@@ -38,13 +38,13 @@
 #include <penstock/penstock.h>
 
 #include "base/util.h"
-#include "core/file.h"
 #include "core/limits.h"
 #include "core/op.h"
+#include "core/open_file.h"
 #include "core/thread_count.h"
 #include "engine/engine.h"
-#include "mem/arena.h"
-#include "mem/device.h"
+#include "mem/area.h"
+#include "mem/device_memory.h"
 
 struct thread_cache;
 struct queue;

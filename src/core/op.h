@@ -10,10 +10,10 @@
 
 #include <penstock/penstock.h>
 
-#include "core/file.h"
 #include "core/limits.h"
+#include "core/open_file.h"
 #include "core/sleep_state.h"
-#include "mem/device.h"
+#include "mem/device_memory.h"
 
 struct counters;
 struct op_common;

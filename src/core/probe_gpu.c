@@ -12,7 +12,7 @@
 #include "base/util.h"
 #include "core/gpu.h"
 #include "dl/cufile.h"
-#include "mem/arena.h"
+#include "mem/area.h"
 
 enum {
 	CAPABILITY_MAJOR = 75, /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR */

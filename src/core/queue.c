@@ -10,7 +10,7 @@
 #include "core/block.h"
 #include "core/core.h"
 #include "core/queue.h"
-#include "core/ready.h"
+#include "core/queue_lists.h"
 #include "core/submitter.h"
 
 /* --------------------------------------------------------- what came back */

@@ -12,7 +12,7 @@
 #include "core/core.h"
 #include "core/op.h"
 #include "core/sleep_state.h"
-#include "mem/arena.h"
+#include "mem/area.h"
 
 struct thread_cache;
 
@@ -59,11 +59,11 @@ struct queue {
 	struct file_member *files[FILE_SLOTS]; /* registered with this engine */
 	struct counters count;
 
-	/* device memory: see device.c */
+	/* device memory: see device_block.c */
 	struct block *more_blocks;             /* the first device block brings them */
 	struct block *starved, **starved_tail; /* that wait for a piece of the pinned pool */
 	unsigned nr_starved;
-	struct penstock_lane **lanes; /* by device, direction and order, see device.c */
+	struct penstock_lane **lanes; /* by device, direction and order, see device_block.c */
 	struct penstock_lane *open_lanes;
 	void *ctx;           /* current in this thread, as far as we know */
 	unsigned nr_copying; /* blocks in lanes */
@@ -74,7 +74,7 @@ struct queue {
 	bool pinned_waits;   /* for a piece, under pinned_pool.lock */
 	struct queue *pinned_next;
 
-	/* objects: see remote.c */
+	/* objects: see remote_block.c */
 	void *remote_blocks; /* the first file that is one brings them, under io->lock */
 	struct block *remote_free;
 	unsigned nr_remote;            /* blocks that a store has */
@@ -98,7 +98,7 @@ struct call {
 	bool done;
 };
 
-/* ---- device.c */
+/* ---- device_block.c */
 /* Ask where the memory of @op lives; sets op->places. */
 int device_find(const struct penstock_cuda *cuda, struct op *op, struct penstock_err *err);
 bool device_any(const struct penstock_cuda *cuda, const struct penstock_op *u);
@@ -132,7 +132,7 @@ int64_t device_patience(struct queue *q); /* how long to sleep before looking ag
 void device_close(struct queue *q);       /* by the queue's thread */
 void device_free(struct queue *q);        /* the memory alone */
 
-/* ---- remote.c */
+/* ---- remote_block.c */
 /* @f has its name.  By path nothing is asked of the store before the first transfer. */
 int remote_open(struct penstock_io *io, struct penstock_file *f, int oflags, bool by_path,
 		struct penstock_err *err);
@@ -229,7 +229,7 @@ void queue_share(struct queue *q);
 /* Finish operations of which all blocks are back; @q NULL: not in an I/O thread. */
 void ops_finish(struct penstock_io *io, struct queue *q, struct op *list);
 
-/* ---- thread.c */
+/* ---- io_thread.c */
 int queue_start(struct queue *q, struct penstock_err *err);
 void queue_free(struct queue *q);
 /* By the first queue's thread: so many take part from now on, as far as that is possible. */

@@ -9,7 +9,7 @@
 #include "core/block.h"
 #include "core/core.h"
 #include "core/queue.h"
-#include "core/ready.h"
+#include "core/queue_lists.h"
 #include "core/submitter.h"
 
 static struct block *block_get(struct queue *q)

@@ -18,7 +18,7 @@
 #include "base/util.h"
 #include "dl/cuda.h"
 #include "dl/cufile.h"
-#include "engine/pool.h"
+#include "engine/thread_pool.h"
 
 enum { WORKERS_MAX = 16 };
 
@@ -35,7 +35,7 @@ struct cufile_file {
 };
 
 struct cufile_state {
-	struct penstock_pool pool; /* first: the pool's functions take it for the state */
+	struct penstock_thread_pool pool; /* first: the pool's functions take it for the state */
 	const struct penstock_cuda *cuda;
 	const struct penstock_cufile *cufile;
 	struct cufile_buf *bufs;
@@ -85,7 +85,7 @@ static int32_t run_device(const struct cufile_state *s, struct penstock_req *req
 	return -EIO;
 }
 
-static int32_t cufile_run(struct penstock_pool *pool, struct penstock_req *req)
+static int32_t cufile_run(struct penstock_thread_pool *pool, struct penstock_req *req)
 {
 	return req->context ? run_device((struct cufile_state *)pool, req) : penstock_req_run(req);
 }
@@ -105,7 +105,8 @@ static int cufile_open(void *state, const struct penstock_engine_params *p,
 	if (!s->bufs)
 		return penstock_fail(err, -ENOMEM, "cufile: out of memory");
 	s->pool.run = cufile_run;
-	r = penstock_pool_open(&s->pool, (unsigned)min_u64(p->depth, WORKERS_MAX), "cufile", err);
+	r = penstock_thread_pool_open(&s->pool, (unsigned)min_u64(p->depth, WORKERS_MAX), "cufile",
+				      err);
 	if (r < 0)
 		free(s->bufs);
 	return r;
@@ -127,7 +128,7 @@ static void cufile_close(void *state)
 {
 	struct cufile_state *s = state;
 
-	penstock_pool_close(&s->pool);
+	penstock_thread_pool_close(&s->pool);
 	for (unsigned i = 0; i < s->nr_bufs; i++)
 		cufile_take_out(s, &s->bufs[i]);
 	free(s->bufs);
@@ -137,7 +138,7 @@ static void cufile_abandon(void *state)
 {
 	struct cufile_state *s = state;
 
-	penstock_pool_abandon(&s->pool);
+	penstock_thread_pool_abandon(&s->pool);
 	free(s->bufs);
 }
 
@@ -232,10 +233,10 @@ const struct penstock_engine penstock_engine_cufile = {
 	.open = cufile_open,
 	.close = cufile_close,
 	.abandon = cufile_abandon,
-	.submit = penstock_pool_submit,
-	.reap = penstock_pool_reap,
-	.wake = penstock_pool_wake,
-	.cpu_ns = penstock_pool_cpu_ns,
+	.submit = penstock_thread_pool_submit,
+	.reap = penstock_thread_pool_reap,
+	.wake = penstock_thread_pool_wake,
+	.cpu_ns = penstock_thread_pool_cpu_ns,
 	.set_buf = cufile_set_buf,
 	.attach = cufile_attach,
 	.detach = cufile_detach,

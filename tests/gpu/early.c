@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 #include "dl/cuda.h"
-#include "mem/device.h"
+#include "mem/device_memory.h"
 #include "tests/common/t.h"
 
 enum { SEED = 51 };

@@ -47,7 +47,7 @@ static bool is_asleep(void *arg)
 	return !woken;
 }
 
-/* As in thread.c: look, announce, look again, sleep. */
+/* As in io_thread.c: look, announce, look again, sleep. */
 static void io_thread(void)
 {
 	for (;;) {

@@ -4,7 +4,7 @@
 
 /*
  * A handle of which the code runs in every order there is: core/submitter.c, queue.c, queue_pull.c,
- * thread.c and wait.c are run as they are, by threads of users and one of I/O that may change at
+ * io_thread.c and wait.c are run as they are, by threads of users and one of I/O that may change at
  * every atomic access and every lock.  Locks and conditions are the test's own, and time stands
  * still but where the test lets it go on: nobody is saved by a timeout.
  */
@@ -63,10 +63,10 @@ static int test_signal(pthread_cond_t *cond)
 
 static uint64_t time_ns;
 
+#include "core/io_thread.c"
 #include "core/queue.c"
 #include "core/queue_pull.c"
 #include "core/submitter.c"
-#include "core/thread.c"
 #include "core/wait.c"
 
 enum { OPS = 3, USERS = 2, QUEUES = 2, DEPTH = 2 };

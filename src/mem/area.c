@@ -5,7 +5,7 @@
  * pages one.  Transparent huge pages need no set-up; hugetlb pages must have been
  * reserved by the administrator.
  */
-#include "mem/arena.h"
+#include "mem/area.h"
 
 #include <errno.h>
 #include <linux/mman.h>

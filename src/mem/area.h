@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_MEM_ARENA_H
-#define PENSTOCK_MEM_ARENA_H
+#ifndef PENSTOCK_MEM_AREA_H
+#define PENSTOCK_MEM_AREA_H
 
 #include <stdbool.h>
 #include <stddef.h>

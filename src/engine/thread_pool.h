@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_ENGINE_POOL_H
-#define PENSTOCK_ENGINE_POOL_H
+#ifndef PENSTOCK_ENGINE_THREAD_POOL_H
+#define PENSTOCK_ENGINE_THREAD_POOL_H
 
 /*
  * A queue made of threads, for engines whose requests are calls that block: each
@@ -14,9 +14,9 @@
 
 #include "engine/engine.h"
 
-struct penstock_pool {
+struct penstock_thread_pool {
 	/* Do one request in the calling worker: bytes or -errno. */
-	int32_t (*run)(struct penstock_pool *pool, struct penstock_req *req);
+	int32_t (*run)(struct penstock_thread_pool *pool, struct penstock_req *req);
 	pthread_mutex_t lock;
 	pthread_cond_t work;   /* there is a request, or stop */
 	pthread_cond_t finish; /* there is a finished request, or wake */
@@ -33,13 +33,13 @@ struct penstock_pool {
 };
 
 /* @pool is zeroed but for run; at most @workers threads.  @name begins messages. */
-int penstock_pool_open(struct penstock_pool *pool, unsigned workers, const char *name,
-		       struct penstock_err *err);
-void penstock_pool_close(void *state);
-void penstock_pool_abandon(void *state);
-int penstock_pool_submit(void *state, struct penstock_req *const *reqs, unsigned n);
-int penstock_pool_reap(void *state, struct penstock_req **done, int64_t timeout_ns);
-void penstock_pool_wake(void *state);
-uint64_t penstock_pool_cpu_ns(void *state);
+int penstock_thread_pool_open(struct penstock_thread_pool *pool, unsigned workers, const char *name,
+			      struct penstock_err *err);
+void penstock_thread_pool_close(void *state);
+void penstock_thread_pool_abandon(void *state);
+int penstock_thread_pool_submit(void *state, struct penstock_req *const *reqs, unsigned n);
+int penstock_thread_pool_reap(void *state, struct penstock_req **done, int64_t timeout_ns);
+void penstock_thread_pool_wake(void *state);
+uint64_t penstock_thread_pool_cpu_ns(void *state);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory for I/O. */
-#include "mem/arena.h"
+#include "mem/area.h"
 
 #include <sys/mman.h>
 
@@ -115,7 +115,7 @@ int main(void)
 		T_CASE(lazy_memory_is_there_where_it_was_touched),
 		T_CASE(any_memory_may_be_collapsed_or_not),
 	};
-	static const struct t_group group = {"arena", NULL, NULL, cases, T_COUNT(cases)};
+	static const struct t_group group = {"area", NULL, NULL, cases, T_COUNT(cases)};
 
 	return t_run(&group, 1, NULL);
 }

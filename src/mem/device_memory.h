@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_MEM_DEVICE_H
-#define PENSTOCK_MEM_DEVICE_H
+#ifndef PENSTOCK_MEM_DEVICE_MEMORY_H
+#define PENSTOCK_MEM_DEVICE_MEMORY_H
 
 /*
  * Memory of CUDA devices: where an address lives, the contexts to reach it, and

@@ -5,7 +5,7 @@
  * that fails is kept by name and code; what must not be lost for it (an event that cannot be
  * recorded, a stream that cannot be asked) is replaced by waiting.
  */
-#include "mem/device.h"
+#include "mem/device_memory.h"
 
 #include <errno.h>
 #include <stdlib.h>

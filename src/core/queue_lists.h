@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_CORE_READY_H
-#define PENSTOCK_CORE_READY_H
+#ifndef PENSTOCK_CORE_QUEUE_LISTS_H
+#define PENSTOCK_CORE_QUEUE_LISTS_H
 
 /* Lists of a queue that taking on (queue_pull.c), submitting and harvesting (queue.c) share. */
 #include "core/queue.h"

@@ -3,7 +3,7 @@
  * Two lists under one lock: requests no worker has taken, in order, and finished ones.
  * The lock is held for list work only.
  */
-#include "engine/pool.h"
+#include "engine/thread_pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 static void *pool_worker(void *arg)
 {
-	struct penstock_pool *s = arg;
+	struct penstock_thread_pool *s = arg;
 	struct penstock_req *req;
 	int32_t res;
 
@@ -45,7 +45,7 @@ static void *pool_worker(void *arg)
 	return NULL;
 }
 
-static int add_worker(struct penstock_pool *s)
+static int add_worker(struct penstock_thread_pool *s)
 {
 	int r = thread_start(&s->workers[s->nr_workers], pool_worker, s);
 
@@ -55,16 +55,16 @@ static int add_worker(struct penstock_pool *s)
 }
 
 /* The workers are the parent's, and the locks are as they were left by them. */
-void penstock_pool_abandon(void *state)
+void penstock_thread_pool_abandon(void *state)
 {
-	struct penstock_pool *s = state;
+	struct penstock_thread_pool *s = state;
 
 	free(s->workers);
 }
 
-void penstock_pool_close(void *state)
+void penstock_thread_pool_close(void *state)
 {
-	struct penstock_pool *s = state;
+	struct penstock_thread_pool *s = state;
 
 	pthread_mutex_lock(&s->lock);
 	s->stop = true;
@@ -78,8 +78,8 @@ void penstock_pool_close(void *state)
 	pthread_mutex_destroy(&s->lock);
 }
 
-int penstock_pool_open(struct penstock_pool *s, unsigned workers, const char *name,
-		       struct penstock_err *err)
+int penstock_thread_pool_open(struct penstock_thread_pool *s, unsigned workers, const char *name,
+			      struct penstock_err *err)
 {
 	pthread_condattr_t attr;
 	int r;
@@ -99,15 +99,15 @@ int penstock_pool_open(struct penstock_pool *s, unsigned workers, const char *na
 	/* With one worker everything works, if slowly: only the first must start. */
 	r = add_worker(s);
 	if (r < 0) {
-		penstock_pool_close(s);
+		penstock_thread_pool_close(s);
 		return penstock_fail(err, r, "%s: cannot start a thread: %s", name, strerror(-r));
 	}
 	return 0;
 }
 
-int penstock_pool_submit(void *state, struct penstock_req *const *reqs, unsigned n)
+int penstock_thread_pool_submit(void *state, struct penstock_req *const *reqs, unsigned n)
 {
-	struct penstock_pool *s = state;
+	struct penstock_thread_pool *s = state;
 
 	pthread_mutex_lock(&s->lock);
 	for (unsigned i = 0; i < n; i++) {
@@ -124,9 +124,9 @@ int penstock_pool_submit(void *state, struct penstock_req *const *reqs, unsigned
 	return (int)n;
 }
 
-int penstock_pool_reap(void *state, struct penstock_req **done, int64_t timeout_ns)
+int penstock_thread_pool_reap(void *state, struct penstock_req **done, int64_t timeout_ns)
 {
-	struct penstock_pool *s = state;
+	struct penstock_thread_pool *s = state;
 	struct timespec until;
 	uint64_t t;
 	int n;
@@ -152,9 +152,9 @@ int penstock_pool_reap(void *state, struct penstock_req **done, int64_t timeout_
 	return n;
 }
 
-void penstock_pool_wake(void *state)
+void penstock_thread_pool_wake(void *state)
 {
-	struct penstock_pool *s = state;
+	struct penstock_thread_pool *s = state;
 
 	pthread_mutex_lock(&s->lock);
 	s->woken = true;
@@ -162,9 +162,9 @@ void penstock_pool_wake(void *state)
 	pthread_mutex_unlock(&s->lock);
 }
 
-uint64_t penstock_pool_cpu_ns(void *state)
+uint64_t penstock_thread_pool_cpu_ns(void *state)
 {
-	struct penstock_pool *s = state;
+	struct penstock_thread_pool *s = state;
 	uint64_t sum = 0;
 
 	pthread_mutex_lock(&s->lock);

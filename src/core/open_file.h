@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_CORE_FILE_H
-#define PENSTOCK_CORE_FILE_H
+#ifndef PENSTOCK_CORE_OPEN_FILE_H
+#define PENSTOCK_CORE_OPEN_FILE_H
 
 /* Files of a handle, and their members. */
 #include <stdatomic.h>
@@ -80,7 +80,7 @@ struct file_refs {
 	unsigned ahead; /* operations to come, the next one included */
 };
 
-/* ---- file.c */
+/* ---- open_file.c */
 int file_for_op(struct penstock_io *io, const struct penstock_op *u, struct file_refs *refs,
 		struct penstock_file **out, struct penstock_err *err);
 int file_put(struct penstock_file *f); /* what close(2) said if that was the last use, else 0 */
