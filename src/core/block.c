@@ -26,7 +26,7 @@ static void block_copy(const struct op *op, const struct block *b, void *mem, bo
 		step = min_u64(len, op->iov[seg].len - seg_off);
 		user = (char *)op->iov[seg].addr + seg_off;
 		if (step)
-			penstock_copy_stream(to_mem ? m : user, to_mem ? user : m, step);
+			penstock_copy_nontemporal(to_mem ? m : user, to_mem ? user : m, step);
 		m += step;
 		len -= step;
 	}
@@ -170,7 +170,7 @@ static int set_device(struct penstock_io *io, struct block *b)
 
 	b->req.handle = a->handle;
 	b->flags |= a->direct ? PENSTOCK_DONE_CUFILE : PENSTOCK_DONE_CUFILE_COMPAT;
-	return penstock_gpus_ctx(&io->gpus, b->op->places[b->seg].device, &b->req.context,
+	return penstock_gpus_ctx(&io->gpus, b->op->locations[b->seg].device, &b->req.context,
 				 &b->fault);
 }
 

@@ -432,7 +432,7 @@ int penstock_buf_register(struct penstock_io *io, void *addr, uint64_t len, uint
 		     PENSTOCK_BUF_REGISTERED))
 		return penstock_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
 	if (cuda)
-		r.device = penstock_place_of(cuda, addr, NULL).device;
+		r.device = penstock_mem_locate(cuda, addr, NULL).device;
 	ask_kernel(io, &r, addr, want, &got);
 	res = region_register(io, &r, &got, err);
 	if (res == 0 && info)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Blocks of device memory.  A read is I/O into a piece of the pinned pool, then a copy to the
- * device; a write is a copy from the device, then I/O.  Copies are queued in lanes, of
+ * device; a write is a copy from the device, then I/O.  Copies are queued in copy streams, of
  * which a queue has several per device and direction: one for what may run at once, and a
  * few for what has to wait for streams of the user's, which may take long, so that nobody
  * else waits with them.
  *
  * The I/O thread never waits for a copy.  It puts an event behind each large one, and once
- * a round one behind all small ones since the last, and asks each lane for the oldest
+ * a round one behind all small ones since the last, and asks each copy stream for the oldest
  * that is reached; until that says so the pieces are not touched.
  */
 #include <errno.h>
@@ -21,10 +21,10 @@
 #include "mem/copy.h"
 
 enum {
-	BEHIND = 3, /* lanes for streams of the user's; with more of these some share one */
-	LANES = 2 * (1 + BEHIND) * PENSTOCK_GPUS_MAX,
-	SPINS = 50,          /* looks at the lanes before sleeping in between, or for longer */
-	NAP_NS = 20000,      /* the first of these sleeps, */
+	BEHIND = 3, /* copy streams for streams of the user's; with more of these some share one */
+	COPY_STREAMS = 2 * (1 + BEHIND) * PENSTOCK_GPUS_MAX,
+	SPINS = 50,     /* looks at the copy streams before sleeping in between, or for longer */
+	NAP_NS = 20000, /* the first of these sleeps, */
 	NAP_MAX_NS = 500000, /* and the longest */
 	FAILURES_MAX = 1000,
 	LARGE = 256 << 10, /* a block worth an event of its own */
@@ -41,14 +41,14 @@ static int fault_fail(struct penstock_err *err, const char *what, int code,
 			     penstock_cuda_name(fault->code));
 }
 
-/* ------------------------------------------------------------------ places */
+/* ---------------------------------------------------------------- locations */
 
 /* Also where the driver failed to say: that makes an error later, with its name. */
 static bool is_device(const struct penstock_cuda *cuda, const void *addr, uint64_t len)
 {
 	struct penstock_fault fault = {0};
 
-	return len && (penstock_place_of(cuda, addr, &fault).device >= 0 || fault.code);
+	return len && (penstock_mem_locate(cuda, addr, &fault).device >= 0 || fault.code);
 }
 
 bool device_any(const struct penstock_cuda *cuda, const struct penstock_op *u)
@@ -64,26 +64,26 @@ bool device_any(const struct penstock_cuda *cuda, const struct penstock_op *u)
 
 int device_find(const struct penstock_cuda *cuda, struct op *op, struct penstock_err *err)
 {
-	struct penstock_place *places = &op->one_place;
+	struct penstock_mem_location *locations = &op->one_location;
 	struct penstock_fault fault = {0};
 	bool any = false;
 
 	if (!op->len)
 		return 0;
 	if (op->nr_iov > 1)
-		places = calloc(op->nr_iov, sizeof(*places));
-	if (!places)
+		locations = calloc(op->nr_iov, sizeof(*locations));
+	if (!locations)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < op->nr_iov; i++) {
-		places[i] = op->iov[i].len ? penstock_place_of(cuda, op->iov[i].addr, &fault)
-					   : (struct penstock_place){-1, false};
-		any |= places[i].device >= 0;
+		locations[i] = op->iov[i].len ? penstock_mem_locate(cuda, op->iov[i].addr, &fault)
+					      : (struct penstock_mem_location){-1, false};
+		any |= locations[i].device >= 0;
 	}
-	op->order = NULL;
+	op->marker = NULL;
 	if (any && !fault.code)
-		op->places = places;
-	else if (places != &op->one_place)
-		free(places);
+		op->locations = locations;
+	else if (locations != &op->one_location)
+		free(locations);
 	return fault_fail(err, "buf", penstock_cuda_errno(fault.code), &fault);
 }
 
@@ -91,36 +91,36 @@ static int first_device(const struct op *op)
 {
 	unsigned i = 0;
 
-	while (op->places[i].device < 0)
+	while (op->locations[i].device < 0)
 		i++;
-	return op->places[i].device;
+	return op->locations[i].device;
 }
 
-int device_order(struct penstock_io *io, struct op *op, void *stream, struct penstock_order **last,
-		 struct penstock_err *err)
+int device_set_marker(struct penstock_io *io, struct op *op, void *stream,
+		      struct penstock_stream_marker **last, struct penstock_err *err)
 {
 	struct penstock_fault fault = {0};
 	int r;
 
 	if (!*last || (*last)->stream != stream) {
-		penstock_order_put(*last);
+		penstock_stream_marker_put(*last);
 		*last = NULL;
-		r = penstock_order_new(last, &io->gpus, first_device(op), stream, &fault);
+		r = penstock_stream_marker_new(last, &io->gpus, first_device(op), stream, &fault);
 		if (r < 0)
 			return fault_fail(err, "stream", r, &fault);
 	}
 	atomic_fetch_add(&(*last)->refs, 1);
-	op->order = *last;
+	op->marker = *last;
 	return 0;
 }
 
-/* ------------------------------------------------------------------- lanes */
+/* ---------------------------------------------------------------- copy streams */
 
 /* Blocks for copies, so that these do not take the place of transfers. */
 static int add_blocks(struct queue *q)
 {
-	if (!q->lanes)
-		q->lanes = calloc(LANES, sizeof(struct penstock_lane *));
+	if (!q->copy_streams)
+		q->copy_streams = calloc(COPY_STREAMS, sizeof(struct penstock_copy_stream *));
 	if (!q->more_blocks) {
 		q->more_blocks = calloc(COPY_BLOCKS, sizeof(*q->more_blocks));
 		for (unsigned i = 0; q->more_blocks && i < COPY_BLOCKS; i++) {
@@ -129,7 +129,7 @@ static int add_blocks(struct queue *q)
 			q->nr_free++;
 		}
 	}
-	return q->lanes && q->more_blocks ? 0 : -ENOMEM;
+	return q->copy_streams && q->more_blocks ? 0 : -ENOMEM;
 }
 
 static int set_ctx(struct queue *q, void *ctx, struct penstock_fault *fault)
@@ -152,27 +152,27 @@ int device_enter(struct queue *q, int device)
 	return r < 0 ? r : set_ctx(q, ctx, &ignored);
 }
 
-static int open_lane(struct queue *q, int device, struct penstock_lane **out,
-		     struct penstock_fault *fault)
+static int open_copy_stream(struct queue *q, int device, struct penstock_copy_stream **out,
+			    struct penstock_fault *fault)
 {
-	CLEANUP_FREE struct penstock_lane *lane = calloc(1, sizeof(*lane));
+	CLEANUP_FREE struct penstock_copy_stream *cs = calloc(1, sizeof(*cs));
 	int r;
 
-	if (!lane)
+	if (!cs)
 		return -ENOMEM;
-	r = penstock_gpus_ctx(&q->io->gpus, device, &lane->ctx, fault);
+	r = penstock_gpus_ctx(&q->io->gpus, device, &cs->ctx, fault);
 	if (r < 0)
 		return r;
-	lane->cuda = q->io->gpus.cuda;
-	r = set_ctx(q, lane->ctx, fault);
+	cs->cuda = q->io->gpus.cuda;
+	r = set_ctx(q, cs->ctx, fault);
 	if (r < 0)
 		return r;
-	r = penstock_lane_open(lane, fault);
+	r = penstock_copy_stream_open(cs, fault);
 	if (r < 0)
 		return r;
-	lane->next = q->open_lanes;
-	q->open_lanes = lane;
-	*out = TAKE_PTR(lane);
+	cs->next = q->open_copy_streams;
+	q->open_copy_streams = cs;
+	*out = TAKE_PTR(cs);
 	return 0;
 }
 
@@ -184,49 +184,51 @@ static int block_device(const struct block *b)
 	for (unsigned seg = b->seg; left; seg++, seg_off = 0) {
 		uint64_t bytes = min_u64(left, op->iov[seg].len - seg_off);
 
-		if (bytes && op->places[seg].device >= 0)
-			return op->places[seg].device;
+		if (bytes && op->locations[seg].device >= 0)
+			return op->locations[seg].device;
 		left -= bytes;
 	}
 	return -1;
 }
 
-/* Of the lanes for orders that of the stream, else a new one, else one that has nothing to do. */
-static struct penstock_lane **lane_behind(struct penstock_lane **lanes, const void *stream)
+/* Of the copy streams for markers that of the stream, else a new one, else one that has nothing to
+ * do. */
+static struct penstock_copy_stream **copy_stream_behind(struct penstock_copy_stream **streams,
+							const void *stream)
 {
-	struct penstock_lane **at = lanes;
+	struct penstock_copy_stream **at = streams;
 
 	for (unsigned i = 0; i < BEHIND; i++) {
-		if (!lanes[i] || lanes[i]->behind == stream)
-			return &lanes[i];
-		if (!lanes[i]->first && !lanes[i]->open)
-			at = &lanes[i];
+		if (!streams[i] || streams[i]->behind == stream)
+			return &streams[i];
+		if (!streams[i]->first && !streams[i]->open)
+			at = &streams[i];
 	}
 	return at;
 }
 
-/* The lane of a block, with its context current, and behind what the operation waits for. */
-static int get_lane(struct queue *q, struct block *b, struct penstock_lane **out)
+/* The copy stream of a block, with its context current, and behind what the operation waits for. */
+static int get_copy_stream(struct queue *q, struct block *b, struct penstock_copy_stream **out)
 {
 	const struct op *op = b->op;
 	int device = block_device(b), r = 0;
 	bool leaves = op->opcode == PENSTOCK_WRITE ||
-		      (op->opcode == PENSTOCK_COPY && op->places[0].device < 0);
-	bool waits = op->order && !penstock_order_reached(op->order);
-	struct penstock_lane **at;
+		      (op->opcode == PENSTOCK_COPY && op->locations[0].device < 0);
+	bool waits = op->marker && !penstock_stream_marker_reached(op->marker);
+	struct penstock_copy_stream **at;
 
 	if (device < 0)
 		device = first_device(op); /* gathered from host memory alone: any will do */
-	at = q->lanes + (1 + BEHIND) * (2 * device + leaves);
+	at = q->copy_streams + (1 + BEHIND) * (2 * device + leaves);
 	if (waits)
-		at = lane_behind(at + 1, op->order->stream);
+		at = copy_stream_behind(at + 1, op->marker->stream);
 	if (!*at)
-		r = open_lane(q, device, at, &b->fault);
+		r = open_copy_stream(q, device, at, &b->fault);
 	if (!r)
 		r = set_ctx(q, (*at)->ctx, &b->fault);
 	if (!r && waits) {
-		(*at)->behind = op->order->stream;
-		r = penstock_lane_wait(*at, op->order, &b->fault);
+		(*at)->behind = op->marker->stream;
+		r = penstock_copy_stream_wait(*at, op->marker, &b->fault);
 	}
 	*out = *at;
 	return r;
@@ -234,28 +236,27 @@ static int get_lane(struct queue *q, struct block *b, struct penstock_lane **out
 
 /* ------------------------------------------------------------------ copies */
 
-/* One stretch of a segment; *@queued when the lane has something to do. */
-static int copy_stretch(struct penstock_lane *lane, const struct block *b, bool device, char *user,
-			char *piece, uint64_t len, struct penstock_fault *fault)
+/* One stretch of a segment; *@queued when the copy stream has something to do. */
+static int copy_stretch(struct penstock_copy_stream *cs, const struct block *b, bool device,
+			char *user, char *piece, uint64_t len, struct penstock_fault *fault)
 {
-	const struct penstock_cuda *cuda = lane->cuda;
+	const struct penstock_cuda *cuda = cs->cuda;
 	bool read = b->op->opcode == PENSTOCK_READ;
 
 	if (!device) {
-		penstock_copy_stream(read ? user : piece, read ? piece : user, len);
+		penstock_copy_nontemporal(read ? user : piece, read ? piece : user, len);
 		return 0;
 	}
 	if (read)
 		return penstock_fault_set(
 			fault, "cuMemcpyHtoDAsync",
-			cuda->copy_to_device((uintptr_t)user, piece, len, lane->stream));
-	return penstock_fault_set(
-		fault, "cuMemcpyDtoHAsync",
-		cuda->copy_from_device(piece, (uintptr_t)user, len, lane->stream));
+			cuda->copy_to_device((uintptr_t)user, piece, len, cs->stream));
+	return penstock_fault_set(fault, "cuMemcpyDtoHAsync",
+				  cuda->copy_from_device(piece, (uintptr_t)user, len, cs->stream));
 }
 
 /* Queue the copies of @len bytes of a block.  After a failure some may be queued all the same. */
-static int device_copy(struct penstock_lane *lane, struct block *b, uint64_t len)
+static int device_copy(struct penstock_copy_stream *cs, struct block *b, uint64_t len)
 {
 	const struct op *op = b->op;
 	uint64_t seg_off = b->seg_off, step;
@@ -266,7 +267,7 @@ static int device_copy(struct penstock_lane *lane, struct block *b, uint64_t len
 	for (; len && !r; seg++, seg_off = 0) {
 		step = min_u64(len, op->iov[seg].len - seg_off);
 		if (step)
-			r = copy_stretch(lane, b, op->places[seg].device >= 0,
+			r = copy_stretch(cs, b, op->locations[seg].device >= 0,
 					 (char *)op->iov[seg].addr + seg_off, piece, step,
 					 &b->fault);
 		piece += step;
@@ -276,30 +277,30 @@ static int device_copy(struct penstock_lane *lane, struct block *b, uint64_t len
 }
 
 /*
- * May the lane be looked after?  Not without its context, but that cannot be waited for
+ * May the copy stream be looked after?  Not without its context, but that cannot be waited for
  * for ever: in the end the calls fail for want of it, and so do the blocks.
  */
-static bool lane_use(struct queue *q, struct penstock_lane *lane)
+static bool copy_stream_use(struct queue *q, struct penstock_copy_stream *cs)
 {
 	struct penstock_fault ignored = {0};
 
-	if (!set_ctx(q, lane->ctx, &ignored))
-		lane->failures = 0;
-	else if (++lane->failures < FAILURES_MAX)
+	if (!set_ctx(q, cs->ctx, &ignored))
+		cs->failures = 0;
+	else if (++cs->failures < FAILURES_MAX)
 		return false;
 	return true;
 }
 
-/* Give the block to its lane: it comes back by device_done(), failed ones included. */
-static void lane_enlist(struct queue *q, struct penstock_lane *lane, struct block *b)
+/* Give the block to its copy stream: it comes back by device_done(), failed ones included. */
+static void copy_stream_add(struct queue *q, struct penstock_copy_stream *cs, struct block *b)
 {
-	b->req.next = lane->open;
-	lane->open = b;
+	b->req.next = cs->open;
+	cs->open = b;
 	q->nr_copying++;
 	q->copy_bytes += b->len;
 	q->polls = 0;
-	if (b->len >= LARGE && lane_use(q, lane))
-		penstock_lane_mark(lane); /* else with others, by device_flush() */
+	if (b->len >= LARGE && copy_stream_use(q, cs))
+		penstock_copy_stream_mark(cs); /* else with others, by device_flush() */
 }
 
 static void starve(struct queue *q, struct block *b)
@@ -319,39 +320,39 @@ static uint64_t piece_len(const struct block *b)
 static int prepare_copy(struct queue *q, struct block *b)
 {
 	const struct penstock_iov *iov = b->op->iov;
-	struct penstock_lane *lane;
+	struct penstock_copy_stream *cs;
 	int r = add_blocks(q);
 
 	if (!r)
-		r = get_lane(q, b, &lane);
+		r = get_copy_stream(q, b, &cs);
 	if (r < 0)
 		return r;
 	b->code = penstock_fault_set(&b->fault, "cuMemcpyAsync",
-				     lane->cuda->copy((uintptr_t)iov[0].addr + b->seg_off,
-						      (uintptr_t)iov[1].addr + b->seg_off, b->len,
-						      lane->stream));
+				     cs->cuda->copy((uintptr_t)iov[0].addr + b->seg_off,
+						    (uintptr_t)iov[1].addr + b->seg_off, b->len,
+						    cs->stream));
 	b->moved = b->code ? 0 : b->len;
-	lane_enlist(q, lane, b);
+	copy_stream_add(q, cs, b);
 	return 1;
 }
 
 int device_prepare(struct queue *q, struct block *b)
 {
-	struct penstock_lane *lane = NULL;
+	struct penstock_copy_stream *cs = NULL;
 	int r;
 
 	if (b->mode == BLOCK_COPY)
 		return prepare_copy(q, b);
-	if (b->started || b->device_ready || (b->mode == BLOCK_CUFILE && !b->op->order))
+	if (b->started || b->device_ready || (b->mode == BLOCK_CUFILE && !b->op->marker))
 		return 0;
 	r = add_blocks(q);
 	/* Whatever fails does so before anything is read. */
 	if (!r)
-		r = get_lane(q, b, &lane);
+		r = get_copy_stream(q, b, &cs);
 	if (!r && b->mode == BLOCK_CUFILE) {
-		if (penstock_order_reached(b->op->order))
+		if (penstock_stream_marker_reached(b->op->marker))
 			return 0;
-		lane_enlist(q, lane, b); /* nothing to copy: behind the stream it waits for */
+		copy_stream_add(q, cs, b); /* nothing to copy: behind the stream it waits for */
 		return 1;
 	}
 	if (!r)
@@ -365,37 +366,37 @@ int device_prepare(struct queue *q, struct block *b)
 	if (r < 0 || b->op->opcode == PENSTOCK_READ)
 		return r;
 	b->data = b->bounce;
-	b->code = device_copy(lane, b, b->len);
-	lane_enlist(q, lane, b);
+	b->code = device_copy(cs, b, b->len);
+	copy_stream_add(q, cs, b);
 	return 1;
 }
 
 bool device_copy_out(struct queue *q, struct block *b)
 {
-	struct penstock_lane *lane;
+	struct penstock_copy_stream *cs;
 	int r;
 
 	if (b->op->opcode != PENSTOCK_READ || !b->moved)
 		return false;
-	r = get_lane(q, b, &lane);
+	r = get_copy_stream(q, b, &cs);
 	if (!r)
-		r = device_copy(lane, b, b->moved);
+		r = device_copy(cs, b, b->moved);
 	if (r < 0) {
 		b->code = r;
 		b->moved = 0;
 	}
-	/* Without a lane nothing is queued, and no event need be waited for. */
-	if (!lane)
+	/* Without a copy stream nothing is queued, and no event need be waited for. */
+	if (!cs)
 		return false;
-	lane_enlist(q, lane, b);
+	copy_stream_add(q, cs, b);
 	return true;
 }
 
 void device_flush(struct queue *q)
 {
-	for (struct penstock_lane *lane = q->open_lanes; lane; lane = lane->next)
-		if (lane->open && lane_use(q, lane))
-			penstock_lane_mark(lane);
+	for (struct penstock_copy_stream *cs = q->open_copy_streams; cs; cs = cs->next)
+		if (cs->open && copy_stream_use(q, cs))
+			penstock_copy_stream_mark(cs);
 }
 
 /* ------------------------------------------------------------- coming back */
@@ -422,9 +423,9 @@ struct block *device_done(struct queue *q)
 	struct penstock_fault fault;
 
 	device_flush(q);
-	for (struct penstock_lane *lane = q->open_lanes; lane; lane = lane->next)
-		while (lane->first && lane_use(q, lane) &&
-		       (b = penstock_lane_reached(lane, &fault)))
+	for (struct penstock_copy_stream *cs = q->open_copy_streams; cs; cs = cs->next)
+		while (cs->first && copy_stream_use(q, cs) &&
+		       (b = penstock_copy_stream_reached(cs, &fault)))
 			for (; b; b = next) {
 				next = (struct block *)b->req.next;
 				copied(q, b, &fault);
@@ -475,22 +476,22 @@ void device_close(struct queue *q)
 {
 	struct penstock_fault ignored = {0};
 
-	for (struct penstock_lane *lane = q->open_lanes; lane; lane = lane->next) {
-		set_ctx(q, lane->ctx, &ignored);
-		penstock_lane_close(lane);
+	for (struct penstock_copy_stream *cs = q->open_copy_streams; cs; cs = cs->next) {
+		set_ctx(q, cs->ctx, &ignored);
+		penstock_copy_stream_close(cs);
 	}
-	if (q->open_lanes)
+	if (q->open_copy_streams)
 		q->io->gpus.cuda->ctx_set(NULL);
 }
 
 void device_free(struct queue *q)
 {
-	struct penstock_lane *lane;
+	struct penstock_copy_stream *cs;
 
-	while ((lane = q->open_lanes)) {
-		q->open_lanes = lane->next;
-		free(lane);
+	while ((cs = q->open_copy_streams)) {
+		q->open_copy_streams = cs->next;
+		free(cs);
 	}
-	free(q->lanes);
+	free(q->copy_streams);
 	free(q->more_blocks);
 }

@@ -152,12 +152,12 @@ static void free_iov(struct op *op)
 	if (op->iov != &op->one)
 		free((void *)(uintptr_t)op->iov);
 	op->iov = &op->one;
-	if (!op->places)
+	if (!op->locations)
 		return;
-	if (op->places != &op->one_place)
-		free((void *)(uintptr_t)op->places);
-	op->places = NULL;
-	penstock_order_put(op->order);
+	if (op->locations != &op->one_location)
+		free((void *)(uintptr_t)op->locations);
+	op->locations = NULL;
+	penstock_stream_marker_put(op->marker);
 }
 
 static int check_access(const struct op *op, struct penstock_err *err)
@@ -256,7 +256,7 @@ static void find_memory(struct penstock_io *io, struct thread_cache *cache, stru
 {
 	bool huge = io->huge_by_default;
 
-	if (op->places) {
+	if (op->locations) {
 		find_device_memory(io, cache, op);
 		return;
 	}
@@ -289,7 +289,7 @@ int op_prepare(struct penstock_io *io, struct op_common *common, struct op *op,
 	op->code = 0;
 	op->done_flags = 0;
 	op->file = NULL;
-	op->places = NULL;
+	op->locations = NULL;
 	op->region_known = 0;
 	op->bits = 0;
 	op->opcode = u->opcode;
@@ -305,7 +305,7 @@ int op_prepare(struct penstock_io *io, struct op_common *common, struct op *op,
 							      : 0;
 	if (!r && op->opcode == PENSTOCK_COPY) {
 		op->block = COPY_BLOCK;
-		if (op->places || !op->len)
+		if (op->locations || !op->len)
 			return 0;
 		r = penstock_fail(err, -EINVAL, "iov: neither is device memory");
 	}
@@ -542,7 +542,7 @@ void op_conclude(struct penstock_io *io, struct op *op, struct counters *count)
 		op_note_failure(op, sync_file(op));
 	asked = op->stop < op->len || (io->opts.flags & PENSTOCK_DESCRIBE);
 	op->direct = op->file && op->file->backing.direct;
-	if (op->nr_iov > 1 || op->places)
+	if (op->nr_iov > 1 || op->locations)
 		free_iov(op);
 	if (asked || op->code < 0 || (op->file && op->file->by_path))
 		op_report_result(io, op, asked);

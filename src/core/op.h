@@ -66,8 +66,9 @@ struct op {
 
 	const struct penstock_iov *iov; /* memory; points to one or to an allocated copy */
 	struct penstock_iov one;
-	const struct penstock_place *places; /* of each segment; NULL: all in host memory */
-	uint64_t block;                      /* split size */
+	/* of each segment; NULL: all in host memory */
+	const struct penstock_mem_location *locations;
+	uint64_t block;        /* split size */
 	uint64_t region_at;    /* where in registered memory @one begins; of a list 0 */
 	uint16_t region_slot;  /* of its first piece; of a list the piece with all of it */
 	uint16_t region_known; /* to so many queues; 0: it is not in any */
@@ -107,12 +108,12 @@ struct op {
 	struct penstock_fault fault; /* with code < 0: of CUDA, what made it fail */
 	uint64_t fail_off;           /* with code < 0 */
 	uint64_t fail_len;
-	uint64_t est;                 /* pending: share in io->pending_blocks */
-	struct penstock_order *order; /* with places: not before this; NULL: any time */
-	struct copy_trial *trial;     /* with @in_trial */
-	uint64_t trial_ns;            /* when it began, */
-	unsigned trial_turn;          /* as which; 0: not alone */
-	struct penstock_place one_place;
+	uint64_t est;                          /* pending: share in io->pending_blocks */
+	struct penstock_stream_marker *marker; /* with locations: not before this; NULL: any time */
+	struct copy_trial *trial;              /* with @in_trial */
+	uint64_t trial_ns;                     /* when it began, */
+	unsigned trial_turn;                   /* as which; 0: not alone */
+	struct penstock_mem_location one_location;
 } __attribute__((aligned(LINE / 2)));
 
 /* Nothing of it is handed out yet.  By who is the first to do so. */

@@ -30,7 +30,7 @@ enum {
 
 static unsigned op_kind(const struct op *op)
 {
-	return (op->places ? KIND_DEVICE : 0) | (op->remote ? KIND_REMOTE : 0);
+	return (op->locations ? KIND_DEVICE : 0) | (op->remote ? KIND_REMOTE : 0);
 }
 
 /* One more or one less. */

@@ -99,7 +99,7 @@ static void plan_list(const struct op *op, struct block *b, uint64_t align)
 /* Of one file, and in memory of the host's alone. */
 static bool may_list(const struct op *op)
 {
-	return op->nr_iov > 1 && !op->seg_off && !op->places && !op->file->backing.stripe;
+	return op->nr_iov > 1 && !op->seg_off && !op->locations && !op->file->backing.stripe;
 }
 
 static inline void plan_direct_read(const struct op *op, struct block *b, uint64_t addr,
@@ -162,7 +162,7 @@ static inline void plan_host(const struct op *op, struct block *b)
 
 	if (op->file->backing.remote) {
 		b->mode = BLOCK_STRAIGHT; /* memory in pieces, too */
-		if (op->places)
+		if (op->locations)
 			b->len = min_u64(b->len, seg_left);
 	} else if (!op->file->backing.direct)
 		plan_plain(op, b, seg_left);
@@ -179,7 +179,7 @@ static uint64_t one_device(const struct op *op, uint64_t len)
 	int device = -1;
 
 	for (unsigned seg = op->seg; done < len; seg++, seg_off = 0) {
-		int next = op->iov[seg].len > seg_off ? op->places[seg].device : -1;
+		int next = op->iov[seg].len > seg_off ? op->locations[seg].device : -1;
 
 		if (next >= 0 && device >= 0 && next != device)
 			break;
@@ -231,7 +231,7 @@ static bool plan_cufile(const struct op *op, struct block *b)
 	uint64_t len = min_u64(min_u64(op->block, left), seg_left);
 	bool whole = s->direct && op->opcode == PENSTOCK_WRITE;
 
-	if (atomic_load(&op->file->attach) != ATTACH_DONE || op->places[op->seg].managed ||
+	if (atomic_load(&op->file->attach) != ATTACH_DONE || op->locations[op->seg].managed ||
 	    (seg_left < left && seg_left < GATHER_BELOW))
 		return false;
 	if (op->region_known) /* registered in pieces: no block in two of them */
@@ -249,7 +249,7 @@ static bool plan_cufile(const struct op *op, struct block *b)
 /* Large parts of host memory between device memory go their own way. */
 static void plan_mixed(const struct op *op, struct block *b)
 {
-	if (op->places[op->seg].device < 0) {
+	if (op->locations[op->seg].device < 0) {
 		plan_host(op, b);
 		if (b->mode == BLOCK_STRAIGHT)
 			return;
@@ -308,7 +308,7 @@ bool plan_block(struct op *op, struct block *b)
 	b->len = min_u64(op->block, left);
 	if (op->opcode == PENSTOCK_COPY)
 		b->mode = BLOCK_COPY;
-	else if (op->places)
+	else if (op->locations)
 		plan_mixed(op, b);
 	else
 		plan_host(op, b);

@@ -221,7 +221,7 @@ void queue_harvest(struct queue *q, struct penstock_req *list)
 	}
 	count_own(&q->moved, moved);
 	deliver(q, &h);
-	if (q->open_lanes)
+	if (q->open_copy_streams)
 		device_flush(q);
 }
 
@@ -257,7 +257,7 @@ void queue_remote(struct queue *q)
 			harvest_block(q, b, &h);
 	}
 	deliver(q, &h);
-	if (q->open_lanes)
+	if (q->open_copy_streams)
 		device_flush(q);
 }
 
@@ -396,7 +396,7 @@ void queue_submit(struct queue *q)
 
 	while (q->ready) {
 		n = queue_gather(q, reqs, (unsigned)min_u64(most, q->io->opts.depth - q->inflight));
-		if (q->open_lanes)
+		if (q->open_copy_streams)
 			device_flush(q);
 		if (!n) {
 			/* What it waits for is in flight elsewhere. */

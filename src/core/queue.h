@@ -63,12 +63,13 @@ struct queue {
 	struct block *more_blocks;             /* the first device block brings them */
 	struct block *starved, **starved_tail; /* that wait for a piece of the pinned pool */
 	unsigned nr_starved;
-	struct penstock_lane **lanes; /* by device, direction and order, see device_block.c */
-	struct penstock_lane *open_lanes;
+	/* by device, direction and stream waited for, see device_block.c */
+	struct penstock_copy_stream **copy_streams;
+	struct penstock_copy_stream *open_copy_streams;
 	void *ctx;           /* current in this thread, as far as we know */
-	unsigned nr_copying; /* blocks in lanes */
+	unsigned nr_copying; /* blocks in copy streams */
 	uint64_t copy_bytes; /* of these */
-	unsigned polls;      /* of lanes, since something moved */
+	unsigned polls;      /* of copy streams, since something moved */
 	bool pinned_tried;   /* the engine has been told of the pinned pool; */
 	int pinned_slot;     /* -1: and refused */
 	bool pinned_waits;   /* for a piece, under pinned_pool.lock */
@@ -99,12 +100,12 @@ struct call {
 };
 
 /* ---- device_block.c */
-/* Ask where the memory of @op lives; sets op->places. */
+/* Ask where the memory of @op lives; sets op->locations. */
 int device_find(const struct penstock_cuda *cuda, struct op *op, struct penstock_err *err);
 bool device_any(const struct penstock_cuda *cuda, const struct penstock_op *u);
 /* Device memory of @op waits for the stream it names; *@last is shared by operations in a row. */
-int device_order(struct penstock_io *io, struct op *op, void *stream, struct penstock_order **last,
-		 struct penstock_err *err);
+int device_set_marker(struct penstock_io *io, struct op *op, void *stream,
+		      struct penstock_stream_marker **last, struct penstock_err *err);
 /* Make the context of @device current in the queue's thread, in which this is called. */
 int device_enter(struct queue *q, int device);
 /* May this queue take on another block of device memory? */
@@ -172,7 +173,7 @@ static inline struct op *pending_next(struct queue *q, unsigned can)
 	struct op *op = io->pending.next;
 
 	/* Of one that is alone, and for any queue, there is nothing to choose. */
-	return op->next == &io->pending && op != &io->pending && !op->places &&
+	return op->next == &io->pending && op != &io->pending && !op->locations &&
 			       !op->remote_or_striped
 		       ? op
 		       : pending_choose(q, can);

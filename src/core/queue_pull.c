@@ -121,9 +121,9 @@ static bool local_pass(struct queue *q, struct op *op)
 	struct penstock_io *io = q->io;
 	bool passed;
 
-	if (!op->places && !op->striped)
+	if (!op->locations && !op->striped)
 		return false;
-	if (atomic_load(&op->state) != OP_PENDING || ((!op->places || device_has_capacity(q)) &&
+	if (atomic_load(&op->state) != OP_PENDING || ((!op->locations || device_has_capacity(q)) &&
 						      (!op->striped || !pending_must_yield(q, op))))
 		return false;
 	pthread_mutex_lock(&io->lock);

@@ -38,7 +38,7 @@ struct batch {
 	bool shares;   /* some of this call went on the list for all */
 	unsigned most; /* to be handed over together */
 	struct prefetch_hints hints;
-	struct penstock_order *order; /* of the last one that asked for one */
+	struct penstock_stream_marker *marker; /* of the last one that asked for one */
 };
 
 /*
@@ -144,8 +144,8 @@ static int submit_one(struct batch *b, const struct penstock_op *u, uint64_t *ti
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	op->next = NULL;
 	r = op_prepare(io, &b->common, op, u, err);
-	if (!r && op->places && (u->flags & PENSTOCK_OP_STREAM)) {
-		r = device_order(io, op, u->stream, &b->order, err);
+	if (!r && op->locations && (u->flags & PENSTOCK_OP_STREAM)) {
+		r = device_set_marker(io, op, u->stream, &b->marker, err);
 		if (r < 0)
 			op_drop(op);
 	}
@@ -156,7 +156,7 @@ static int submit_one(struct batch *b, const struct penstock_op *u, uint64_t *ti
 	if (ticket)
 		*ticket = u->on_done ? 0 : op_ticket(op);
 	/* Some must be able to leave the queue again: see local_pass(). */
-	if (q && !op->places && !op->striped && fits_one_queue(io, op) && queue_add_local(q, op))
+	if (q && !op->locations && !op->striped && fits_one_queue(io, op) && queue_add_local(q, op))
 		atomic_fetch_add(&b->common.cache->submitter->submitted, 1);
 	else
 		submit_batch_add(b, op);
@@ -190,7 +190,7 @@ int penstock_submit(struct penstock_io *io, const struct penstock_op *ops, unsig
 	b.most = n > FIRST_BATCH && !b.common.cache->whole ? FIRST_BATCH : 0;
 	b.common.cache->whole -= b.common.cache->whole > 0;
 	b.hints = (struct prefetch_hints){0};
-	b.order = NULL;
+	b.marker = NULL;
 	b.common.cuda = penstock_cuda_present();
 	for (i = 0; i < n; i++) {
 		b.common.refs.ahead = (unsigned)min_u64(n - i, PULL_MAX);
@@ -201,7 +201,7 @@ int penstock_submit(struct penstock_io *io, const struct penstock_op *ops, unsig
 	batch_submit(&b);
 	submitter_put_ops(b.spare);
 	file_put_many(b.common.refs.file, b.common.refs.left);
-	penstock_order_put(b.order);
+	penstock_stream_marker_put(b.marker);
 	return i || !n ? (int)i : r;
 }
 

@@ -81,7 +81,7 @@ static inline void copy_end(void)
 
 #endif
 
-void penstock_copy_stream(void *to, const void *from, size_t len)
+void penstock_copy_nontemporal(void *to, const void *from, size_t len)
 {
 	size_t head = -(uintptr_t)to & (LINE - 1), i;
 	const char *s = from;

@@ -8,6 +8,6 @@
  * memcpy() for large data that is not used again soon: it goes past the caches
  * on its way out.
  */
-void penstock_copy_stream(void *to, const void *from, size_t len);
+void penstock_copy_nontemporal(void *to, const void *from, size_t len);
 
 #endif

@@ -22,7 +22,7 @@ int penstock_fault_set(struct penstock_fault *fault, const char *call, int code)
 	return penstock_cuda_errno(code);
 }
 
-/* ------------------------------------------------------------------ places */
+/* ---------------------------------------------------------------- locations */
 
 /* An address the driver does not know is the host's; so are all before cuInit(). */
 static bool is_ignorance(int code)
@@ -48,27 +48,27 @@ static bool cpu_can_read(const void *addr)
  * Asked for each transfer: memory is freed and addresses come back as something
  * else, and the answer takes about as long as looking it up in a cache would.
  */
-struct penstock_place penstock_place_of(const struct penstock_cuda *cuda, const void *addr,
-					struct penstock_fault *fault)
+struct penstock_mem_location penstock_mem_locate(const struct penstock_cuda *cuda, const void *addr,
+						 struct penstock_fault *fault)
 {
 	int what[] = {CUDA_POINTER_MEMORY_TYPE, CUDA_POINTER_IS_MANAGED, CUDA_POINTER_ORDINAL};
 	unsigned type = 0, managed = 0;
 	int ordinal = -1;
 	void *data[] = {&type, &managed, &ordinal};
-	struct penstock_place place = {-1, false};
+	struct penstock_mem_location location = {-1, false};
 	int r;
 
 	r = cuda->pointer_attributes(ARRAY_SIZE(what), what, data, (uintptr_t)addr);
 	if (r != CUDA_OK) {
 		if (!is_ignorance(r) && !cpu_can_read(addr))
 			penstock_fault_set(fault, "cuPointerGetAttributes", r);
-		return place;
+		return location;
 	}
 	if (type != CUDA_MEMORY_DEVICE && !managed)
-		return place;
-	place.managed = managed;
-	place.device = ordinal >= 0 && ordinal < PENSTOCK_GPUS_MAX ? (int16_t)ordinal : 0;
-	return place;
+		return location;
+	location.managed = managed;
+	location.device = ordinal >= 0 && ordinal < PENSTOCK_GPUS_MAX ? (int16_t)ordinal : 0;
+	return location;
 }
 
 /* ---------------------------------------------------------------- contexts */
@@ -119,7 +119,7 @@ void penstock_gpus_leave(struct penstock_gpus *g)
 	g->cuda->ctx_pop(&ctx);
 }
 
-/* ------------------------------------------------------------------ orders */
+/* ---------------------------------------------------------------- stream markers */
 
 /* The context a stream belongs to; the default streams, 0 to 2, are of the current one. */
 static int stream_ctx(struct penstock_gpus *g, const struct penstock_cuda *cuda, int device,
@@ -135,7 +135,7 @@ static int stream_ctx(struct penstock_gpus *g, const struct penstock_cuda *cuda,
 	return r < 0 || *ret_ctx ? r : penstock_gpus_ctx(g, device, ret_ctx, fault);
 }
 
-static int record(struct penstock_order *o, void *ctx, struct penstock_fault *fault)
+static int record(struct penstock_stream_marker *o, void *ctx, struct penstock_fault *fault)
 {
 	const struct penstock_cuda *cuda = o->cuda;
 	int r;
@@ -158,10 +158,10 @@ static int record(struct penstock_order *o, void *ctx, struct penstock_fault *fa
 	return r;
 }
 
-int penstock_order_new(struct penstock_order **out, struct penstock_gpus *g, int device,
-		       void *stream, struct penstock_fault *fault)
+int penstock_stream_marker_new(struct penstock_stream_marker **out, struct penstock_gpus *g,
+			       int device, void *stream, struct penstock_fault *fault)
 {
-	CLEANUP_FREE struct penstock_order *o = calloc(1, sizeof(*o));
+	CLEANUP_FREE struct penstock_stream_marker *o = calloc(1, sizeof(*o));
 	void *ctx;
 	int r;
 
@@ -169,7 +169,7 @@ int penstock_order_new(struct penstock_order **out, struct penstock_gpus *g, int
 		return -ENOMEM;
 	o->cuda = penstock_cuda_present();
 	o->refs = 1;
-	o->id = atomic_fetch_add(&g->orders, 1) + 1;
+	o->id = atomic_fetch_add(&g->markers, 1) + 1;
 	o->stream = stream;
 	r = stream_ctx(g, o->cuda, device, stream, &ctx, fault);
 	if (!r)
@@ -179,7 +179,7 @@ int penstock_order_new(struct penstock_order **out, struct penstock_gpus *g, int
 	return r;
 }
 
-void penstock_order_put(struct penstock_order *o)
+void penstock_stream_marker_put(struct penstock_stream_marker *o)
 {
 	if (!o || atomic_fetch_sub(&o->refs, 1) > 1)
 		return;
@@ -188,77 +188,76 @@ void penstock_order_put(struct penstock_order *o)
 	free(o);
 }
 
-bool penstock_order_reached(struct penstock_order *o)
+bool penstock_stream_marker_reached(struct penstock_stream_marker *o)
 {
 	if (!atomic_load(&o->reached) && o->cuda->event_query(o->event) == CUDA_OK)
 		atomic_store(&o->reached, true);
 	return atomic_load(&o->reached);
 }
 
-/* ------------------------------------------------------------------- lanes */
+/* ---------------------------------------------------------------- copy streams */
 
-int penstock_lane_open(struct penstock_lane *lane, struct penstock_fault *fault)
+int penstock_copy_stream_open(struct penstock_copy_stream *cs, struct penstock_fault *fault)
 {
-	lane->tail = &lane->first;
-	return penstock_fault_set(
-		fault, "cuStreamCreate",
-		lane->cuda->stream_create(&lane->stream, CUDA_STREAM_NON_BLOCKING));
+	cs->tail = &cs->first;
+	return penstock_fault_set(fault, "cuStreamCreate",
+				  cs->cuda->stream_create(&cs->stream, CUDA_STREAM_NON_BLOCKING));
 }
 
-static void free_marks(struct penstock_lane *lane, struct penstock_mark *m)
+static void free_marks(struct penstock_copy_stream *cs, struct penstock_copy_mark *m)
 {
-	struct penstock_mark *next;
+	struct penstock_copy_mark *next;
 
 	for (; m; m = next) {
 		next = m->next;
 		if (m->event)
-			lane->cuda->event_destroy(m->event);
+			cs->cuda->event_destroy(m->event);
 		free(m);
 	}
 }
 
-void penstock_lane_close(struct penstock_lane *lane)
+void penstock_copy_stream_close(struct penstock_copy_stream *cs)
 {
-	free_marks(lane, lane->first);
-	free_marks(lane, lane->spare);
-	lane->cuda->stream_destroy(lane->stream);
+	free_marks(cs, cs->first);
+	free_marks(cs, cs->spare);
+	cs->cuda->stream_destroy(cs->stream);
 }
 
-int penstock_lane_wait(struct penstock_lane *lane, const struct penstock_order *o,
-		       struct penstock_fault *fault)
+int penstock_copy_stream_wait(struct penstock_copy_stream *cs,
+			      const struct penstock_stream_marker *o, struct penstock_fault *fault)
 {
 	int r;
 
-	if (lane->waited == o->id)
+	if (cs->waited == o->id)
 		return 0;
 	r = penstock_fault_set(fault, "cuStreamWaitEvent",
-			       lane->cuda->stream_wait(lane->stream, o->event, 0));
+			       cs->cuda->stream_wait(cs->stream, o->event, 0));
 	if (!r)
-		lane->waited = o->id;
+		cs->waited = o->id;
 	return r;
 }
 
-void penstock_lane_drain(struct penstock_lane *lane)
+void penstock_copy_stream_drain(struct penstock_copy_stream *cs)
 {
 	/* It fails only with the context, and then nothing moves any more. */
-	lane->cuda->stream_sync(lane->stream);
+	cs->cuda->stream_sync(cs->stream);
 }
 
-static struct penstock_mark *mark_get(struct penstock_lane *lane)
+static struct penstock_copy_mark *mark_get(struct penstock_copy_stream *cs)
 {
-	struct penstock_mark *m = lane->spare;
+	struct penstock_copy_mark *m = cs->spare;
 
 	if (!m)
 		return calloc(1, sizeof(*m));
-	lane->spare = m->next;
+	cs->spare = m->next;
 	m->fault = (struct penstock_fault){0};
 	return m;
 }
 
-int penstock_lane_mark(struct penstock_lane *lane)
+int penstock_copy_stream_mark(struct penstock_copy_stream *cs)
 {
-	const struct penstock_cuda *cuda = lane->cuda;
-	struct penstock_mark *m = mark_get(lane);
+	const struct penstock_cuda *cuda = cs->cuda;
+	struct penstock_copy_mark *m = mark_get(cs);
 	int r = 0;
 
 	if (!m)
@@ -270,34 +269,34 @@ int penstock_lane_mark(struct penstock_lane *lane)
 		m->event = NULL;
 	else
 		r = penstock_fault_set(&m->fault, "cuEventRecord",
-				       cuda->event_record(m->event, lane->stream));
+				       cuda->event_record(m->event, cs->stream));
 	if (r < 0)
-		penstock_lane_drain(lane);
-	m->items = lane->open;
-	lane->open = NULL;
+		penstock_copy_stream_drain(cs);
+	m->items = cs->open;
+	cs->open = NULL;
 	m->next = NULL;
-	*lane->tail = m;
-	lane->tail = &m->next;
+	*cs->tail = m;
+	cs->tail = &m->next;
 	return 0;
 }
 
-void *penstock_lane_reached(struct penstock_lane *lane, struct penstock_fault *fault)
+void *penstock_copy_stream_reached(struct penstock_copy_stream *cs, struct penstock_fault *fault)
 {
-	struct penstock_mark *m = lane->first;
+	struct penstock_copy_mark *m = cs->first;
 	int r;
 
 	if (!m)
 		return NULL;
-	r = m->fault.code ? CUDA_OK : lane->cuda->event_query(m->event);
+	r = m->fault.code ? CUDA_OK : cs->cuda->event_query(m->event);
 	if (r == CUDA_NOT_READY)
 		return NULL;
 	if (penstock_fault_set(&m->fault, "cuEventQuery", r) < 0)
-		penstock_lane_drain(lane);
+		penstock_copy_stream_drain(cs);
 	*fault = m->fault;
-	lane->first = m->next;
-	if (!lane->first)
-		lane->tail = &lane->first;
-	m->next = lane->spare;
-	lane->spare = m;
+	cs->first = m->next;
+	if (!cs->first)
+		cs->tail = &cs->first;
+	m->next = cs->spare;
+	cs->spare = m;
 	return m->items;
 }

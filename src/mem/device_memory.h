@@ -4,7 +4,7 @@
 
 /*
  * Memory of CUDA devices: where an address lives, the contexts to reach it, and
- * lanes, which are private streams that copies are queued in.  No stream of the
+ * copy streams, private ones that copies are queued in.  No stream of the
  * user's is touched but for a marker where an operation asks for its order, and the
  * current context of a thread of the user's is as it was when we are done.
  */
@@ -27,16 +27,16 @@ struct penstock_fault {
 /* Remember the first failure; returns 0, -EIO or -ENOMEM for @code. */
 int penstock_fault_set(struct penstock_fault *fault, const char *call, int code);
 
-/* ------------------------------------------------------------------ places */
+/* ---------------------------------------------------------------- locations */
 
-struct penstock_place {
+struct penstock_mem_location {
 	int16_t device; /* ordinal; -1: the CPU and the kernel can use the address as it is */
 	bool managed;   /* the CPU could, too, at the price of moving pages about */
 };
 
 /* What the driver cannot say is the host's, and *@fault (may be NULL) tells why it could not. */
-struct penstock_place penstock_place_of(const struct penstock_cuda *cuda, const void *addr,
-					struct penstock_fault *fault);
+struct penstock_mem_location penstock_mem_locate(const struct penstock_cuda *cuda, const void *addr,
+						 struct penstock_fault *fault);
 
 /* ---------------------------------------------------------------- contexts */
 
@@ -45,7 +45,7 @@ struct penstock_gpus {
 	const struct penstock_cuda *cuda; /* NULL until there is device memory */
 	pthread_mutex_t lock;
 	void *ctx[PENSTOCK_GPUS_MAX];
-	atomic_uint_fast64_t orders; /* made so far */
+	atomic_uint_fast64_t markers; /* made so far */
 };
 
 void penstock_gpus_init(struct penstock_gpus *g);
@@ -57,10 +57,10 @@ int penstock_gpus_ctx(struct penstock_gpus *g, int device, void **ret_ctx,
 bool penstock_gpus_enter(struct penstock_gpus *g);
 void penstock_gpus_leave(struct penstock_gpus *g);
 
-/* ------------------------------------------------------------------ orders */
+/* ---------------------------------------------------------------- stream markers */
 
 /* A point in a stream of the user's; operations submitted together share one. */
-struct penstock_order {
+struct penstock_stream_marker {
 	const struct penstock_cuda *cuda;
 	atomic_uint refs;
 	uint64_t id; /* never 0 */
@@ -70,47 +70,47 @@ struct penstock_order {
 };
 
 /* Has the stream come that far? */
-bool penstock_order_reached(struct penstock_order *o);
+bool penstock_stream_marker_reached(struct penstock_stream_marker *o);
 
 /* Mark where @stream stands now.  In the user's thread; the current context comes back. */
-int penstock_order_new(struct penstock_order **out, struct penstock_gpus *g, int device,
-		       void *stream, struct penstock_fault *fault);
-void penstock_order_put(struct penstock_order *o);
+int penstock_stream_marker_new(struct penstock_stream_marker **out, struct penstock_gpus *g,
+			       int device, void *stream, struct penstock_fault *fault);
+void penstock_stream_marker_put(struct penstock_stream_marker *o);
 
-/* ------------------------------------------------------------------- lanes */
+/* ---------------------------------------------------------------- copy streams */
 
 /* Things whose copies were queued before an event. */
-struct penstock_mark {
-	struct penstock_mark *next;
+struct penstock_copy_mark {
+	struct penstock_copy_mark *next;
 	void *event;
 	void *items;
 	struct penstock_fault fault; /* nobody will know when they are done: taken for done now */
 };
 
 /* A stream of our own, of one thread. */
-struct penstock_lane {
-	struct penstock_lane *next; /* the owner's list */
+struct penstock_copy_stream {
+	struct penstock_copy_stream *next; /* the owner's list */
 	const struct penstock_cuda *cuda;
 	void *ctx;
 	void *stream;
 	unsigned failures;  /* to make its context current, in a row */
-	uint64_t waited;    /* for this order already */
+	uint64_t waited;    /* for this marker already */
 	const void *behind; /* the owner's: the stream it last waited for */
 	void *open;         /* items copied since the last mark, the owner's */
-	struct penstock_mark *first, **tail;
-	struct penstock_mark *spare;
+	struct penstock_copy_mark *first, **tail;
+	struct penstock_copy_mark *spare;
 };
 
-/* With the lane's context current, all of these. */
-int penstock_lane_open(struct penstock_lane *lane, struct penstock_fault *fault);
-void penstock_lane_close(struct penstock_lane *lane);
-int penstock_lane_wait(struct penstock_lane *lane, const struct penstock_order *o,
-		       struct penstock_fault *fault);
+/* With the copy stream's context current, all of these. */
+int penstock_copy_stream_open(struct penstock_copy_stream *cs, struct penstock_fault *fault);
+void penstock_copy_stream_close(struct penstock_copy_stream *cs);
+int penstock_copy_stream_wait(struct penstock_copy_stream *cs,
+			      const struct penstock_stream_marker *o, struct penstock_fault *fault);
 /* Nothing of what is queued may touch host memory after this, whatever happens. */
-void penstock_lane_drain(struct penstock_lane *lane);
+void penstock_copy_stream_drain(struct penstock_copy_stream *cs);
 /* Put an event behind what is open; -ENOMEM: it stays open, try again. */
-int penstock_lane_mark(struct penstock_lane *lane);
+int penstock_copy_stream_mark(struct penstock_copy_stream *cs);
 /* The items of the oldest mark if it is reached, else NULL; *@fault says what went wrong. */
-void *penstock_lane_reached(struct penstock_lane *lane, struct penstock_fault *fault);
+void *penstock_copy_stream_reached(struct penstock_copy_stream *cs, struct penstock_fault *fault);
 
 #endif

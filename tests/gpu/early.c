@@ -75,12 +75,12 @@ static void load_late(void)
 	cuda = penstock_cuda_present();
 	NEED(cuda);
 	/* nobody has initialised it: that is not our business */
-	NEED(penstock_place_of(cuda, &dl, &fault).device == -1);
+	NEED(penstock_mem_locate(cuda, &dl, &fault).device == -1);
 	NEED(cuda->pointer_attributes(0, NULL, NULL, 1) == CUDA_NOT_INITIALIZED);
 	NEED(!fault.code);
 	*(void **)&init = dlsym(dl, "cuInit");
 	NEED(init && init(0) == 0);
-	NEED(penstock_place_of(cuda, &dl, &fault).device == -1);
+	NEED(penstock_mem_locate(cuda, &dl, &fault).device == -1);
 	NEED(penstock_cuda_present() == cuda && penstock_cuda(NULL) == cuda);
 }
 

@@ -20,7 +20,7 @@ static void every_alignment_and_length_is_exact(void)
 				size_t len = lens[i];
 
 				memset(to, 0xee, sizeof(to));
-				penstock_copy_stream(to + 64 + d, from + s, len);
+				penstock_copy_nontemporal(to + 64 + d, from + s, len);
 				T_OK(!memcmp(to + 64 + d, from + s, len));
 				T_EQ(to[63 + d], 0xee);
 				T_EQ(to[64 + d + len], 0xee);
