@@ -63,7 +63,7 @@ void inbox_wait(struct inbox *b, uint64_t until_ns)
 	if (atomic_load(&b->head))
 		return;
 	pthread_mutex_lock(&b->lock);
-	atomic_exchange(&b->asleep, true); /* not a store: see core/hand.h */
+	atomic_exchange(&b->asleep, true); /* not a store: see core/sleep_state.h */
 	while (!atomic_load(&b->head) && r != ETIMEDOUT)
 		r = until_ns == UINT64_MAX ? pthread_cond_wait(&b->cond, &b->lock)
 					   : pthread_cond_timedwait(&b->cond, &b->lock, &ts);

@@ -171,7 +171,7 @@ static int set_device(struct penstock_io *io, struct block *b)
 	b->req.handle = a->handle;
 	b->flags |= a->direct ? PENSTOCK_DONE_CUFILE : PENSTOCK_DONE_CUFILE_COMPAT;
 	return penstock_gpus_ctx(&io->gpus, b->op->locations[b->seg].device, &b->req.context,
-				 &b->fault);
+				 &b->failure);
 }
 
 void block_pause(const struct block *b)
@@ -321,7 +321,7 @@ static bool judge_error(struct penstock_io *io, struct block *b, int res)
 		return false;
 	b->code = res;
 	if (b->mode == BLOCK_CUFILE && b->req.detail)
-		b->fault = (struct penstock_fault){b->req.call, b->req.detail};
+		b->failure = (struct penstock_cuda_failure){b->req.call, b->req.detail};
 	return true;
 }
 
@@ -402,7 +402,7 @@ void block_account(struct op *op, struct block *b)
 	op->done_flags |= b->flags | (b->eof ? PENSTOCK_DONE_EOF : 0u);
 	if (b->code < 0 && (!op->code || op->offset + end < op->fail_off)) {
 		op->code = b->code;
-		op->fault = b->fault;
+		op->failure = b->failure;
 		op->fail_off = op->offset + end;
 		op->fail_len = b->len - b->moved;
 	}

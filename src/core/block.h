@@ -50,7 +50,7 @@ struct block {
 	bool ranged;    /* @range is on its file's list */
 	bool eof;
 	bool device_ready; /* device: a write's bytes are there; cuFile: its turn has come */
-	struct penstock_fault fault;
+	struct penstock_cuda_failure failure;
 
 	char *data; /* device: where in the piece the wanted bytes start */
 	struct penstock_range range;

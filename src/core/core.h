@@ -106,7 +106,7 @@ struct penstock_io {
 	const struct penstock_engine *engine;
 	char *settings;  /* of the engine */
 	uint32_t *guard; /* 1 in the process that opened it, 0 after fork() */
-	uint64_t opened; /* as which: tells it from an earlier one at the same address */
+	uint64_t serial; /* tells it from an earlier handle at the same address */
 	struct queue *queues;
 	atomic_uint nr_queues;  /* grows where the number is left to us, */
 	atomic_uint nr_active;  /* of these, take part in what is shared: the first ones, */

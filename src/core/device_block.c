@@ -30,15 +30,15 @@ enum {
 	LARGE = 256 << 10, /* a block worth an event of its own */
 };
 
-static int fault_fail(struct penstock_err *err, const char *what, int code,
-		      const struct penstock_fault *fault)
+static int failure_to_err(struct penstock_err *err, const char *what, int code,
+			  const struct penstock_cuda_failure *failure)
 {
 	if (!code)
 		return 0;
-	if (!fault->code)
+	if (!failure->code)
 		return penstock_fail(err, code, "out of memory");
-	return penstock_fail(err, code, "%s: %s: %s", what, fault->call,
-			     penstock_cuda_name(fault->code));
+	return penstock_fail(err, code, "%s: %s: %s", what, failure->call,
+			     penstock_cuda_name(failure->code));
 }
 
 /* ---------------------------------------------------------------- locations */
@@ -46,9 +46,9 @@ static int fault_fail(struct penstock_err *err, const char *what, int code,
 /* Also where the driver failed to say: that makes an error later, with its name. */
 static bool is_device(const struct penstock_cuda *cuda, const void *addr, uint64_t len)
 {
-	struct penstock_fault fault = {0};
+	struct penstock_cuda_failure failure = {0};
 
-	return len && (penstock_mem_locate(cuda, addr, &fault).device >= 0 || fault.code);
+	return len && (penstock_mem_locate(cuda, addr, &failure).device >= 0 || failure.code);
 }
 
 bool device_any(const struct penstock_cuda *cuda, const struct penstock_op *u)
@@ -65,7 +65,7 @@ bool device_any(const struct penstock_cuda *cuda, const struct penstock_op *u)
 int device_find(const struct penstock_cuda *cuda, struct op *op, struct penstock_err *err)
 {
 	struct penstock_mem_location *locations = &op->one_location;
-	struct penstock_fault fault = {0};
+	struct penstock_cuda_failure failure = {0};
 	bool any = false;
 
 	if (!op->len)
@@ -75,16 +75,16 @@ int device_find(const struct penstock_cuda *cuda, struct op *op, struct penstock
 	if (!locations)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < op->nr_iov; i++) {
-		locations[i] = op->iov[i].len ? penstock_mem_locate(cuda, op->iov[i].addr, &fault)
+		locations[i] = op->iov[i].len ? penstock_mem_locate(cuda, op->iov[i].addr, &failure)
 					      : (struct penstock_mem_location){-1, false};
 		any |= locations[i].device >= 0;
 	}
 	op->marker = NULL;
-	if (any && !fault.code)
+	if (any && !failure.code)
 		op->locations = locations;
 	else if (locations != &op->one_location)
 		free(locations);
-	return fault_fail(err, "buf", penstock_cuda_errno(fault.code), &fault);
+	return failure_to_err(err, "buf", penstock_cuda_errno(failure.code), &failure);
 }
 
 static int first_device(const struct op *op)
@@ -99,15 +99,15 @@ static int first_device(const struct op *op)
 int device_set_marker(struct penstock_io *io, struct op *op, void *stream,
 		      struct penstock_stream_marker **last, struct penstock_err *err)
 {
-	struct penstock_fault fault = {0};
+	struct penstock_cuda_failure failure = {0};
 	int r;
 
 	if (!*last || (*last)->stream != stream) {
 		penstock_stream_marker_put(*last);
 		*last = NULL;
-		r = penstock_stream_marker_new(last, &io->gpus, first_device(op), stream, &fault);
+		r = penstock_stream_marker_new(last, &io->gpus, first_device(op), stream, &failure);
 		if (r < 0)
-			return fault_fail(err, "stream", r, &fault);
+			return failure_to_err(err, "stream", r, &failure);
 	}
 	atomic_fetch_add(&(*last)->refs, 1);
 	op->marker = *last;
@@ -132,20 +132,20 @@ static int add_blocks(struct queue *q)
 	return q->copy_streams && q->more_blocks ? 0 : -ENOMEM;
 }
 
-static int set_ctx(struct queue *q, void *ctx, struct penstock_fault *fault)
+static int set_ctx(struct queue *q, void *ctx, struct penstock_cuda_failure *failure)
 {
 	int r;
 
 	if (q->ctx == ctx)
 		return 0;
-	r = penstock_fault_set(fault, "cuCtxSetCurrent", q->io->gpus.cuda->ctx_set(ctx));
+	r = penstock_cuda_failure_set(failure, "cuCtxSetCurrent", q->io->gpus.cuda->ctx_set(ctx));
 	q->ctx = r < 0 ? NULL : ctx;
 	return r;
 }
 
 int device_enter(struct queue *q, int device)
 {
-	struct penstock_fault ignored = {0};
+	struct penstock_cuda_failure ignored = {0};
 	void *ctx;
 	int r = penstock_gpus_ctx(&q->io->gpus, device, &ctx, &ignored);
 
@@ -153,21 +153,21 @@ int device_enter(struct queue *q, int device)
 }
 
 static int open_copy_stream(struct queue *q, int device, struct penstock_copy_stream **out,
-			    struct penstock_fault *fault)
+			    struct penstock_cuda_failure *failure)
 {
 	CLEANUP_FREE struct penstock_copy_stream *cs = calloc(1, sizeof(*cs));
 	int r;
 
 	if (!cs)
 		return -ENOMEM;
-	r = penstock_gpus_ctx(&q->io->gpus, device, &cs->ctx, fault);
+	r = penstock_gpus_ctx(&q->io->gpus, device, &cs->ctx, failure);
 	if (r < 0)
 		return r;
 	cs->cuda = q->io->gpus.cuda;
-	r = set_ctx(q, cs->ctx, fault);
+	r = set_ctx(q, cs->ctx, failure);
 	if (r < 0)
 		return r;
-	r = penstock_copy_stream_open(cs, fault);
+	r = penstock_copy_stream_open(cs, failure);
 	if (r < 0)
 		return r;
 	cs->next = q->open_copy_streams;
@@ -223,12 +223,12 @@ static int get_copy_stream(struct queue *q, struct block *b, struct penstock_cop
 	if (waits)
 		at = copy_stream_behind(at + 1, op->marker->stream);
 	if (!*at)
-		r = open_copy_stream(q, device, at, &b->fault);
+		r = open_copy_stream(q, device, at, &b->failure);
 	if (!r)
-		r = set_ctx(q, (*at)->ctx, &b->fault);
+		r = set_ctx(q, (*at)->ctx, &b->failure);
 	if (!r && waits) {
 		(*at)->behind = op->marker->stream;
-		r = penstock_copy_stream_wait(*at, op->marker, &b->fault);
+		r = penstock_copy_stream_wait(*at, op->marker, &b->failure);
 	}
 	*out = *at;
 	return r;
@@ -238,7 +238,8 @@ static int get_copy_stream(struct queue *q, struct block *b, struct penstock_cop
 
 /* One stretch of a segment; *@queued when the copy stream has something to do. */
 static int copy_stretch(struct penstock_copy_stream *cs, const struct block *b, bool device,
-			char *user, char *piece, uint64_t len, struct penstock_fault *fault)
+			char *user, char *piece, uint64_t len,
+			struct penstock_cuda_failure *failure)
 {
 	const struct penstock_cuda *cuda = cs->cuda;
 	bool read = b->op->opcode == PENSTOCK_READ;
@@ -248,11 +249,12 @@ static int copy_stretch(struct penstock_copy_stream *cs, const struct block *b, 
 		return 0;
 	}
 	if (read)
-		return penstock_fault_set(
-			fault, "cuMemcpyHtoDAsync",
+		return penstock_cuda_failure_set(
+			failure, "cuMemcpyHtoDAsync",
 			cuda->copy_to_device((uintptr_t)user, piece, len, cs->stream));
-	return penstock_fault_set(fault, "cuMemcpyDtoHAsync",
-				  cuda->copy_from_device(piece, (uintptr_t)user, len, cs->stream));
+	return penstock_cuda_failure_set(
+		failure, "cuMemcpyDtoHAsync",
+		cuda->copy_from_device(piece, (uintptr_t)user, len, cs->stream));
 }
 
 /* Queue the copies of @len bytes of a block.  After a failure some may be queued all the same. */
@@ -269,7 +271,7 @@ static int device_copy(struct penstock_copy_stream *cs, struct block *b, uint64_
 		if (step)
 			r = copy_stretch(cs, b, op->locations[seg].device >= 0,
 					 (char *)op->iov[seg].addr + seg_off, piece, step,
-					 &b->fault);
+					 &b->failure);
 		piece += step;
 		len -= step;
 	}
@@ -282,7 +284,7 @@ static int device_copy(struct penstock_copy_stream *cs, struct block *b, uint64_
  */
 static bool copy_stream_use(struct queue *q, struct penstock_copy_stream *cs)
 {
-	struct penstock_fault ignored = {0};
+	struct penstock_cuda_failure ignored = {0};
 
 	if (!set_ctx(q, cs->ctx, &ignored))
 		cs->failures = 0;
@@ -327,10 +329,10 @@ static int prepare_copy(struct queue *q, struct block *b)
 		r = get_copy_stream(q, b, &cs);
 	if (r < 0)
 		return r;
-	b->code = penstock_fault_set(&b->fault, "cuMemcpyAsync",
-				     cs->cuda->copy((uintptr_t)iov[0].addr + b->seg_off,
-						    (uintptr_t)iov[1].addr + b->seg_off, b->len,
-						    cs->stream));
+	b->code = penstock_cuda_failure_set(&b->failure, "cuMemcpyAsync",
+					    cs->cuda->copy((uintptr_t)iov[0].addr + b->seg_off,
+							   (uintptr_t)iov[1].addr + b->seg_off,
+							   b->len, cs->stream));
 	b->moved = b->code ? 0 : b->len;
 	copy_stream_add(q, cs, b);
 	return 1;
@@ -356,7 +358,7 @@ int device_prepare(struct queue *q, struct block *b)
 		return 1;
 	}
 	if (!r)
-		r = pinned_pool_make(q->io, &b->fault);
+		r = pinned_pool_make(q->io, &b->failure);
 	if (!r && !b->bounce)
 		r = pinned_pool_get(q, piece_len(b), &b->bounce);
 	if (r == -EBUSY) {
@@ -401,34 +403,34 @@ void device_flush(struct queue *q)
 
 /* ------------------------------------------------------------- coming back */
 
-static void copied(struct queue *q, struct block *b, const struct penstock_fault *fault)
+static void copied(struct queue *q, struct block *b, const struct penstock_cuda_failure *failure)
 {
 	q->nr_copying--;
 	q->copy_bytes -= b->len;
 	q->polls = 0;
 	b->device_ready = true;
-	if (!fault->code)
+	if (!failure->code)
 		return;
 	if (b->op->opcode != PENSTOCK_WRITE)
 		b->moved = 0;
 	if (b->code < 0)
 		return;
-	b->code = penstock_cuda_errno(fault->code);
-	b->fault = *fault;
+	b->code = penstock_cuda_errno(failure->code);
+	b->failure = *failure;
 }
 
 struct block *device_done(struct queue *q)
 {
 	struct block *list = NULL, *b, *next;
-	struct penstock_fault fault;
+	struct penstock_cuda_failure failure;
 
 	device_flush(q);
 	for (struct penstock_copy_stream *cs = q->open_copy_streams; cs; cs = cs->next)
 		while (cs->first && copy_stream_use(q, cs) &&
-		       (b = penstock_copy_stream_reached(cs, &fault)))
+		       (b = penstock_copy_stream_reached(cs, &failure)))
 			for (; b; b = next) {
 				next = (struct block *)b->req.next;
-				copied(q, b, &fault);
+				copied(q, b, &failure);
 				b->req.next = (struct penstock_req *)list;
 				list = b;
 			}
@@ -474,7 +476,7 @@ int64_t device_patience(struct queue *q)
 
 void device_close(struct queue *q)
 {
-	struct penstock_fault ignored = {0};
+	struct penstock_cuda_failure ignored = {0};
 
 	for (struct penstock_copy_stream *cs = q->open_copy_streams; cs; cs = cs->next) {
 		set_ctx(q, cs->ctx, &ignored);

@@ -202,7 +202,7 @@ int penstock_open(struct penstock_io **out, const struct penstock_opts *opts,
 	pinned_pool_setup(&io->pinned_pool);
 	pthread_cond_init(&io->changed, NULL);
 	op_list_init(&io->pending);
-	io->opened = atomic_fetch_add(&handles_opened, 1);
+	io->serial = atomic_fetch_add(&handles_opened, 1);
 	io->huge_by_default = penstock_area_huge_by_default();
 	io->guard = make_guard();
 	if (!io->guard)

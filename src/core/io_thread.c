@@ -421,7 +421,7 @@ static void report_open(struct queue *q, int r)
 {
 	pthread_mutex_lock(&q->io->lock);
 	q->open_result = r;
-	q->ready_to_go = true;
+	q->has_opened = true;
 	pthread_cond_broadcast(&q->io->changed);
 	pthread_mutex_unlock(&q->io->lock);
 }
@@ -503,7 +503,7 @@ int queue_start(struct queue *q, struct penstock_err *err)
 				     q->index + 1, io->nr_queues, strerror(-r));
 	pthread_setname_np(q->thread, "penstock-io");
 	pthread_mutex_lock(&io->lock);
-	while (!q->ready_to_go)
+	while (!q->has_opened)
 		pthread_cond_wait(&io->changed, &io->lock);
 	pthread_mutex_unlock(&io->lock);
 	if (q->open_result < 0)

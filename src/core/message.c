@@ -29,13 +29,14 @@ static const char *why(const struct op *op, char *text, size_t size)
 {
 	if (op->why)
 		return op->why;
-	if (!op->fault.code)
+	if (!op->failure.code)
 		return penstock_strerror(op->code);
-	if (op->fault.code > CUFILE_BASE_ERROR)
-		snprintf(text, size, "%s: %s (%d)", op->fault.call,
-			 penstock_cufile_name(op->fault.code), op->fault.code);
+	if (op->failure.code > CUFILE_BASE_ERROR)
+		snprintf(text, size, "%s: %s (%d)", op->failure.call,
+			 penstock_cufile_name(op->failure.code), op->failure.code);
 	else
-		snprintf(text, size, "%s: %s", op->fault.call, penstock_cuda_name(op->fault.code));
+		snprintf(text, size, "%s: %s", op->failure.call,
+			 penstock_cuda_name(op->failure.code));
 	return text;
 }
 

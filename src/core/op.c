@@ -438,7 +438,7 @@ static void op_note_failure(struct op *op, int code)
 {
 	if (code < 0 && !op->code) {
 		op->code = code;
-		op->fault = (struct penstock_fault){0};
+		op->failure = (struct penstock_cuda_failure){0};
 		op->fail_off = op->offset;
 		op->fail_len = op->len;
 	}

@@ -105,8 +105,8 @@ struct op {
 	char *why;         /* with code < 0: in words of an object store's */
 	uint64_t finished; /* when, in nanoseconds, where there are several submitters */
 
-	struct penstock_fault fault; /* with code < 0: of CUDA, what made it fail */
-	uint64_t fail_off;           /* with code < 0 */
+	struct penstock_cuda_failure failure; /* with code < 0: of CUDA, what made it fail */
+	uint64_t fail_off;                    /* with code < 0 */
 	uint64_t fail_len;
 	uint64_t est;                          /* pending: share in io->pending_blocks */
 	struct penstock_stream_marker *marker; /* with locations: not before this; NULL: any time */
@@ -120,7 +120,7 @@ struct op {
 static inline void op_begin(struct op *op)
 {
 	memset((char *)op + offsetof(struct op, seg), 0,
-	       offsetof(struct op, fault) - offsetof(struct op, seg));
+	       offsetof(struct op, failure) - offsetof(struct op, seg));
 }
 
 /* On FUSE: the thread that issues a block may have to wait until it is done, see block.c. */

@@ -122,7 +122,8 @@ static void pinned_pool_unmake(struct pinned_pool *pool)
 	pool->lists = NULL;
 }
 
-static int pinned_pool_make_of(struct penstock_io *io, uint64_t bytes, struct penstock_fault *fault)
+static int pinned_pool_make_of(struct penstock_io *io, uint64_t bytes,
+			       struct penstock_cuda_failure *failure)
 {
 	struct pinned_pool *pool = &io->pinned_pool;
 	int r = penstock_area_map(&pool->area, bytes, io->opts.huge, 0);
@@ -134,28 +135,29 @@ static int pinned_pool_make_of(struct penstock_io *io, uint64_t bytes, struct pe
 	if (!r)
 		madvise(pool->area.addr, pool->area.len, MADV_DONTFORK);
 	if (!r)
-		r = penstock_fault_set(fault, "cuMemHostRegister",
-				       io->gpus.cuda->host_register(pool->area.addr, pool->area.len,
-								    CUDA_HOST_PORTABLE));
+		r = penstock_cuda_failure_set(failure, "cuMemHostRegister",
+					      io->gpus.cuda->host_register(pool->area.addr,
+									   pool->area.len,
+									   CUDA_HOST_PORTABLE));
 	if (r < 0)
 		pinned_pool_unmake(pool);
 	return r;
 }
 
 /* Under pool->make_lock, with a context current. */
-static int pinned_pool_make_now(struct penstock_io *io, struct penstock_fault *fault)
+static int pinned_pool_make_now(struct penstock_io *io, struct penstock_cuda_failure *failure)
 {
 	uint64_t bytes = min_u64((uint64_t)io->nr_queues * PINNED_PER_QUEUE, PINNED_MAX);
-	struct penstock_fault why;
+	struct penstock_cuda_failure why;
 	int r;
 
 	do {
-		why = (struct penstock_fault){0};
+		why = (struct penstock_cuda_failure){0};
 		r = pinned_pool_make_of(io, bytes, &why);
 		bytes /= 2;
 	} while (r == -ENOMEM && bytes >= PINNED_MIN);
 	if (r < 0) {
-		*fault = why;
+		*failure = why;
 		return r;
 	}
 	io->pinned_pool.slot = buf_slots_take(io, 1);
@@ -167,7 +169,7 @@ static int pinned_pool_make_now(struct penstock_io *io, struct penstock_fault *f
 	return 0;
 }
 
-int pinned_pool_make(struct penstock_io *io, struct penstock_fault *fault)
+int pinned_pool_make(struct penstock_io *io, struct penstock_cuda_failure *failure)
 {
 	int r = 0;
 
@@ -175,7 +177,7 @@ int pinned_pool_make(struct penstock_io *io, struct penstock_fault *fault)
 		return 0;
 	pthread_mutex_lock(&io->pinned_pool.make_lock);
 	if (!atomic_load(&io->pinned_pool.bytes))
-		r = pinned_pool_make_now(io, fault);
+		r = pinned_pool_make_now(io, failure);
 	pthread_mutex_unlock(&io->pinned_pool.make_lock);
 	return r;
 }

@@ -85,7 +85,7 @@ struct queue {
 
 	/* under io->lock */
 	struct call *calls;
-	bool ready_to_go; /* the thread has tried to open its engine: see open_result */
+	bool has_opened; /* the thread has tried to open its engine: see open_result */
 	int open_result;
 	struct penstock_err open_err;
 };
@@ -154,7 +154,7 @@ void remote_leave(struct queue *q);                  /* before its engine is clo
 
 /* ---- pinned_pool.c */
 void pinned_pool_setup(struct pinned_pool *pool);
-int pinned_pool_make(struct penstock_io *io, struct penstock_fault *fault);
+int pinned_pool_make(struct penstock_io *io, struct penstock_cuda_failure *failure);
 int pinned_pool_get(struct queue *q, uint64_t len, void **out); /* -EBUSY: the queue has to wait */
 void pinned_pool_put(struct queue *q, void *piece);
 void pinned_pool_stop_waiting(struct queue *q); /* it does not wait any more */

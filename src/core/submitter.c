@@ -66,15 +66,15 @@ static struct submitter *submitter_assign(struct penstock_io *io)
 
 struct thread_cache *thread_cache_get(struct penstock_io *io)
 {
-	struct thread_cache *cache = &thread_caches[io->opened % ARRAY_SIZE(thread_caches)];
+	struct thread_cache *cache = &thread_caches[io->serial % ARRAY_SIZE(thread_caches)];
 
-	if (cache->io == io && cache->opened == io->opened)
+	if (cache->io == io && cache->opened == io->serial)
 		return cache;
 	*cache = (struct thread_cache){.submitter = submitter_assign(io)};
 	if (!cache->submitter)
 		return NULL;
 	cache->io = io;
-	cache->opened = io->opened;
+	cache->opened = io->serial;
 	return cache;
 }
 

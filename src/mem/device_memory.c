@@ -15,10 +15,10 @@
 #include "base/util.h"
 #include "dl/cuda.h"
 
-int penstock_fault_set(struct penstock_fault *fault, const char *call, int code)
+int penstock_cuda_failure_set(struct penstock_cuda_failure *failure, const char *call, int code)
 {
-	if (code != CUDA_OK && fault && !fault->code)
-		*fault = (struct penstock_fault){call, code};
+	if (code != CUDA_OK && failure && !failure->code)
+		*failure = (struct penstock_cuda_failure){call, code};
 	return penstock_cuda_errno(code);
 }
 
@@ -49,7 +49,7 @@ static bool cpu_can_read(const void *addr)
  * else, and the answer takes about as long as looking it up in a cache would.
  */
 struct penstock_mem_location penstock_mem_locate(const struct penstock_cuda *cuda, const void *addr,
-						 struct penstock_fault *fault)
+						 struct penstock_cuda_failure *failure)
 {
 	int what[] = {CUDA_POINTER_MEMORY_TYPE, CUDA_POINTER_IS_MANAGED, CUDA_POINTER_ORDINAL};
 	unsigned type = 0, managed = 0;
@@ -61,7 +61,7 @@ struct penstock_mem_location penstock_mem_locate(const struct penstock_cuda *cud
 	r = cuda->pointer_attributes(ARRAY_SIZE(what), what, data, (uintptr_t)addr);
 	if (r != CUDA_OK) {
 		if (!is_ignorance(r) && !cpu_can_read(addr))
-			penstock_fault_set(fault, "cuPointerGetAttributes", r);
+			penstock_cuda_failure_set(failure, "cuPointerGetAttributes", r);
 		return location;
 	}
 	if (type != CUDA_MEMORY_DEVICE && !managed)
@@ -87,7 +87,7 @@ void penstock_gpus_fini(struct penstock_gpus *g)
 }
 
 int penstock_gpus_ctx(struct penstock_gpus *g, int device, void **ret_ctx,
-		      struct penstock_fault *fault)
+		      struct penstock_cuda_failure *failure)
 {
 	int r = 0;
 
@@ -95,8 +95,8 @@ int penstock_gpus_ctx(struct penstock_gpus *g, int device, void **ret_ctx,
 	if (!g->cuda)
 		g->cuda = penstock_cuda_present();
 	if (!g->ctx[device])
-		r = penstock_fault_set(fault, "cuDevicePrimaryCtxRetain",
-				       g->cuda->primary_retain(&g->ctx[device], device));
+		r = penstock_cuda_failure_set(failure, "cuDevicePrimaryCtxRetain",
+					      g->cuda->primary_retain(&g->ctx[device], device));
 	if (r < 0)
 		g->ctx[device] = NULL;
 	*ret_ctx = g->ctx[device];
@@ -123,34 +123,35 @@ void penstock_gpus_leave(struct penstock_gpus *g)
 
 /* The context a stream belongs to; the default streams, 0 to 2, are of the current one. */
 static int stream_ctx(struct penstock_gpus *g, const struct penstock_cuda *cuda, int device,
-		      void *stream, void **ret_ctx, struct penstock_fault *fault)
+		      void *stream, void **ret_ctx, struct penstock_cuda_failure *failure)
 {
 	int r;
 
 	if ((uintptr_t)stream > 2)
-		return penstock_fault_set(fault, "cuStreamGetCtx",
-					  cuda->stream_ctx(stream, ret_ctx));
+		return penstock_cuda_failure_set(failure, "cuStreamGetCtx",
+						 cuda->stream_ctx(stream, ret_ctx));
 	*ret_ctx = NULL;
-	r = penstock_fault_set(fault, "cuCtxGetCurrent", cuda->ctx_current(ret_ctx));
-	return r < 0 || *ret_ctx ? r : penstock_gpus_ctx(g, device, ret_ctx, fault);
+	r = penstock_cuda_failure_set(failure, "cuCtxGetCurrent", cuda->ctx_current(ret_ctx));
+	return r < 0 || *ret_ctx ? r : penstock_gpus_ctx(g, device, ret_ctx, failure);
 }
 
-static int record(struct penstock_stream_marker *o, void *ctx, struct penstock_fault *fault)
+static int record(struct penstock_stream_marker *o, void *ctx,
+		  struct penstock_cuda_failure *failure)
 {
 	const struct penstock_cuda *cuda = o->cuda;
 	int r;
 
-	r = penstock_fault_set(fault, "cuCtxPushCurrent", cuda->ctx_push(ctx));
+	r = penstock_cuda_failure_set(failure, "cuCtxPushCurrent", cuda->ctx_push(ctx));
 	if (r < 0)
 		return r;
 	/* Mostly nothing is queued, and to ask is cheaper than an event. */
 	o->reached = cuda->stream_query(o->stream) == CUDA_OK;
 	if (!o->reached)
-		r = penstock_fault_set(fault, "cuEventCreate",
-				       cuda->event_create(&o->event, CUDA_EVENT_NO_TIMING));
+		r = penstock_cuda_failure_set(failure, "cuEventCreate",
+					      cuda->event_create(&o->event, CUDA_EVENT_NO_TIMING));
 	if (!r && !o->reached) {
-		r = penstock_fault_set(fault, "cuEventRecord",
-				       cuda->event_record(o->event, o->stream));
+		r = penstock_cuda_failure_set(failure, "cuEventRecord",
+					      cuda->event_record(o->event, o->stream));
 		if (r < 0)
 			cuda->event_destroy(o->event);
 	}
@@ -159,7 +160,7 @@ static int record(struct penstock_stream_marker *o, void *ctx, struct penstock_f
 }
 
 int penstock_stream_marker_new(struct penstock_stream_marker **out, struct penstock_gpus *g,
-			       int device, void *stream, struct penstock_fault *fault)
+			       int device, void *stream, struct penstock_cuda_failure *failure)
 {
 	CLEANUP_FREE struct penstock_stream_marker *o = calloc(1, sizeof(*o));
 	void *ctx;
@@ -171,9 +172,9 @@ int penstock_stream_marker_new(struct penstock_stream_marker **out, struct penst
 	o->refs = 1;
 	o->id = atomic_fetch_add(&g->markers, 1) + 1;
 	o->stream = stream;
-	r = stream_ctx(g, o->cuda, device, stream, &ctx, fault);
+	r = stream_ctx(g, o->cuda, device, stream, &ctx, failure);
 	if (!r)
-		r = record(o, ctx, fault);
+		r = record(o, ctx, failure);
 	if (!r)
 		*out = TAKE_PTR(o);
 	return r;
@@ -197,11 +198,13 @@ bool penstock_stream_marker_reached(struct penstock_stream_marker *o)
 
 /* ---------------------------------------------------------------- copy streams */
 
-int penstock_copy_stream_open(struct penstock_copy_stream *cs, struct penstock_fault *fault)
+int penstock_copy_stream_open(struct penstock_copy_stream *cs,
+			      struct penstock_cuda_failure *failure)
 {
 	cs->tail = &cs->first;
-	return penstock_fault_set(fault, "cuStreamCreate",
-				  cs->cuda->stream_create(&cs->stream, CUDA_STREAM_NON_BLOCKING));
+	return penstock_cuda_failure_set(
+		failure, "cuStreamCreate",
+		cs->cuda->stream_create(&cs->stream, CUDA_STREAM_NON_BLOCKING));
 }
 
 static void free_marks(struct penstock_copy_stream *cs, struct penstock_copy_mark *m)
@@ -224,14 +227,15 @@ void penstock_copy_stream_close(struct penstock_copy_stream *cs)
 }
 
 int penstock_copy_stream_wait(struct penstock_copy_stream *cs,
-			      const struct penstock_stream_marker *o, struct penstock_fault *fault)
+			      const struct penstock_stream_marker *o,
+			      struct penstock_cuda_failure *failure)
 {
 	int r;
 
 	if (cs->waited == o->id)
 		return 0;
-	r = penstock_fault_set(fault, "cuStreamWaitEvent",
-			       cs->cuda->stream_wait(cs->stream, o->event, 0));
+	r = penstock_cuda_failure_set(failure, "cuStreamWaitEvent",
+				      cs->cuda->stream_wait(cs->stream, o->event, 0));
 	if (!r)
 		cs->waited = o->id;
 	return r;
@@ -250,7 +254,7 @@ static struct penstock_copy_mark *mark_get(struct penstock_copy_stream *cs)
 	if (!m)
 		return calloc(1, sizeof(*m));
 	cs->spare = m->next;
-	m->fault = (struct penstock_fault){0};
+	m->failure = (struct penstock_cuda_failure){0};
 	return m;
 }
 
@@ -263,13 +267,13 @@ int penstock_copy_stream_mark(struct penstock_copy_stream *cs)
 	if (!m)
 		return -ENOMEM;
 	if (!m->event)
-		r = penstock_fault_set(&m->fault, "cuEventCreate",
-				       cuda->event_create(&m->event, CUDA_EVENT_NO_TIMING));
+		r = penstock_cuda_failure_set(&m->failure, "cuEventCreate",
+					      cuda->event_create(&m->event, CUDA_EVENT_NO_TIMING));
 	if (r < 0)
 		m->event = NULL;
 	else
-		r = penstock_fault_set(&m->fault, "cuEventRecord",
-				       cuda->event_record(m->event, cs->stream));
+		r = penstock_cuda_failure_set(&m->failure, "cuEventRecord",
+					      cuda->event_record(m->event, cs->stream));
 	if (r < 0)
 		penstock_copy_stream_drain(cs);
 	m->items = cs->open;
@@ -280,19 +284,20 @@ int penstock_copy_stream_mark(struct penstock_copy_stream *cs)
 	return 0;
 }
 
-void *penstock_copy_stream_reached(struct penstock_copy_stream *cs, struct penstock_fault *fault)
+void *penstock_copy_stream_reached(struct penstock_copy_stream *cs,
+				   struct penstock_cuda_failure *failure)
 {
 	struct penstock_copy_mark *m = cs->first;
 	int r;
 
 	if (!m)
 		return NULL;
-	r = m->fault.code ? CUDA_OK : cs->cuda->event_query(m->event);
+	r = m->failure.code ? CUDA_OK : cs->cuda->event_query(m->event);
 	if (r == CUDA_NOT_READY)
 		return NULL;
-	if (penstock_fault_set(&m->fault, "cuEventQuery", r) < 0)
+	if (penstock_cuda_failure_set(&m->failure, "cuEventQuery", r) < 0)
 		penstock_copy_stream_drain(cs);
-	*fault = m->fault;
+	*failure = m->failure;
 	cs->first = m->next;
 	if (!cs->first)
 		cs->tail = &cs->first;

@@ -19,13 +19,13 @@ struct penstock_cuda;
 enum { PENSTOCK_GPUS_MAX = 64 };
 
 /* Which CUDA call failed, and how; code 0: none did. */
-struct penstock_fault {
+struct penstock_cuda_failure {
 	const char *call; /* "cuMemcpyHtoDAsync" */
 	int code;         /* CUresult; above 5000 a CUfileOpError */
 };
 
 /* Remember the first failure; returns 0, -EIO or -ENOMEM for @code. */
-int penstock_fault_set(struct penstock_fault *fault, const char *call, int code);
+int penstock_cuda_failure_set(struct penstock_cuda_failure *failure, const char *call, int code);
 
 /* ---------------------------------------------------------------- locations */
 
@@ -34,9 +34,9 @@ struct penstock_mem_location {
 	bool managed;   /* the CPU could, too, at the price of moving pages about */
 };
 
-/* What the driver cannot say is the host's, and *@fault (may be NULL) tells why it could not. */
+/* What the driver cannot say is the host's, and *@failure (may be NULL) tells why it could not. */
 struct penstock_mem_location penstock_mem_locate(const struct penstock_cuda *cuda, const void *addr,
-						 struct penstock_fault *fault);
+						 struct penstock_cuda_failure *failure);
 
 /* ---------------------------------------------------------------- contexts */
 
@@ -51,7 +51,7 @@ struct penstock_gpus {
 void penstock_gpus_init(struct penstock_gpus *g);
 void penstock_gpus_fini(struct penstock_gpus *g);
 int penstock_gpus_ctx(struct penstock_gpus *g, int device, void **ret_ctx,
-		      struct penstock_fault *fault);
+		      struct penstock_cuda_failure *failure);
 
 /* Make some context of the handle's current in this thread for a moment; false: there is none. */
 bool penstock_gpus_enter(struct penstock_gpus *g);
@@ -74,7 +74,7 @@ bool penstock_stream_marker_reached(struct penstock_stream_marker *o);
 
 /* Mark where @stream stands now.  In the user's thread; the current context comes back. */
 int penstock_stream_marker_new(struct penstock_stream_marker **out, struct penstock_gpus *g,
-			       int device, void *stream, struct penstock_fault *fault);
+			       int device, void *stream, struct penstock_cuda_failure *failure);
 void penstock_stream_marker_put(struct penstock_stream_marker *o);
 
 /* ---------------------------------------------------------------- copy streams */
@@ -84,7 +84,8 @@ struct penstock_copy_mark {
 	struct penstock_copy_mark *next;
 	void *event;
 	void *items;
-	struct penstock_fault fault; /* nobody will know when they are done: taken for done now */
+	struct penstock_cuda_failure
+		failure; /* nobody will know when they are done: taken for done now */
 };
 
 /* A stream of our own, of one thread. */
@@ -102,15 +103,18 @@ struct penstock_copy_stream {
 };
 
 /* With the copy stream's context current, all of these. */
-int penstock_copy_stream_open(struct penstock_copy_stream *cs, struct penstock_fault *fault);
+int penstock_copy_stream_open(struct penstock_copy_stream *cs,
+			      struct penstock_cuda_failure *failure);
 void penstock_copy_stream_close(struct penstock_copy_stream *cs);
 int penstock_copy_stream_wait(struct penstock_copy_stream *cs,
-			      const struct penstock_stream_marker *o, struct penstock_fault *fault);
+			      const struct penstock_stream_marker *o,
+			      struct penstock_cuda_failure *failure);
 /* Nothing of what is queued may touch host memory after this, whatever happens. */
 void penstock_copy_stream_drain(struct penstock_copy_stream *cs);
 /* Put an event behind what is open; -ENOMEM: it stays open, try again. */
 int penstock_copy_stream_mark(struct penstock_copy_stream *cs);
-/* The items of the oldest mark if it is reached, else NULL; *@fault says what went wrong. */
-void *penstock_copy_stream_reached(struct penstock_copy_stream *cs, struct penstock_fault *fault);
+/* The items of the oldest mark if it is reached, else NULL; *@failure says what went wrong. */
+void *penstock_copy_stream_reached(struct penstock_copy_stream *cs,
+				   struct penstock_cuda_failure *failure);
 
 #endif

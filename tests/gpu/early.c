@@ -64,7 +64,7 @@ static void load_late(void)
 {
 	int (*init)(unsigned);
 	const struct penstock_cuda *cuda;
-	struct penstock_fault fault = {0};
+	struct penstock_cuda_failure failure = {0};
 	void *dl;
 
 	NEED(!penstock_cuda_present());
@@ -75,12 +75,12 @@ static void load_late(void)
 	cuda = penstock_cuda_present();
 	NEED(cuda);
 	/* nobody has initialised it: that is not our business */
-	NEED(penstock_mem_locate(cuda, &dl, &fault).device == -1);
+	NEED(penstock_mem_locate(cuda, &dl, &failure).device == -1);
 	NEED(cuda->pointer_attributes(0, NULL, NULL, 1) == CUDA_NOT_INITIALIZED);
-	NEED(!fault.code);
+	NEED(!failure.code);
 	*(void **)&init = dlsym(dl, "cuInit");
 	NEED(init && init(0) == 0);
-	NEED(penstock_mem_locate(cuda, &dl, &fault).device == -1);
+	NEED(penstock_mem_locate(cuda, &dl, &failure).device == -1);
 	NEED(penstock_cuda_present() == cuda && penstock_cuda(NULL) == cuda);
 }
 

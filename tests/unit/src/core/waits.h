@@ -112,7 +112,7 @@ static void setup(void)
 	T_OK(io && queue);
 	io->guard = &guard;
 	io->engine = &penstock_engine_null;
-	io->opened = 1;
+	io->serial = 1;
 	io->queues = queue;
 	io->nr_queues = io->nr_active = io->max_queues = io->opts.threads = QUEUES;
 	queue[0].io = queue[1].io = io;
@@ -131,7 +131,7 @@ static void setup(void)
 	for (unsigned i = 0; i < OPS; i++) {
 		ops[i] = submitter_take_ops(kept[owner[i]][1].submitter, 1);
 		memset((char *)ops[i] + offsetof(struct op, file), 0,
-		       offsetof(struct op, fault) - offsetof(struct op, file));
+		       offsetof(struct op, failure) - offsetof(struct op, file));
 		ops[i]->opcode = PENSTOCK_READ;
 		ops[i]->tag = i;
 		ops[i]->len = ops[i]->stop = ops[i]->block = 1;
