@@ -403,7 +403,8 @@ void device_flush(struct queue *q)
 
 /* ------------------------------------------------------------- coming back */
 
-static void copied(struct queue *q, struct block *b, const struct penstock_cuda_failure *failure)
+static void copy_ended(struct queue *q, struct block *b,
+		       const struct penstock_cuda_failure *failure)
 {
 	q->nr_copying--;
 	q->copy_bytes -= b->len;
@@ -430,7 +431,7 @@ struct block *device_done(struct queue *q)
 		       (b = penstock_copy_stream_reached(cs, &failure)))
 			for (; b; b = next) {
 				next = (struct block *)b->req.next;
-				copied(q, b, &failure);
+				copy_ended(q, b, &failure);
 				b->req.next = (struct penstock_req *)list;
 				list = b;
 			}

@@ -74,9 +74,9 @@ void queues_wake(struct penstock_io *io)
 }
 
 /* What lies before a queue becomes everybody's. */
-static void queue_empty(struct penstock_io *io, struct queue *q)
+static void queue_share_inbox(struct penstock_io *io, struct queue *q)
 {
-	struct op *op = (struct op *)mpsc_stack_take(&q->inbox.stack, true), *next, *over = NULL;
+	struct op *op = (struct op *)mpsc_stack_take(&q->inbox.stack, true), *next, *ended = NULL;
 
 	if (!op)
 		return;
@@ -89,12 +89,12 @@ static void queue_empty(struct penstock_io *io, struct queue *q)
 		}
 		op_begin(op);
 		op_cancel(op);
-		op->next = over;
-		over = op;
+		op->next = ended;
+		ended = op;
 	}
 	queues_wake(io);
 	pthread_mutex_unlock(&io->lock);
-	ops_finish(io, NULL, over);
+	ops_finish(io, NULL, ended);
 }
 
 /* Has it been away since this thread last saw it, and for long? */
@@ -110,7 +110,8 @@ static bool is_stuck(struct queue *q, struct thread_cache *cache)
 	return false;
 }
 
-bool queue_give(struct queue *q, struct thread_cache *cache, struct op *newest, struct op *oldest)
+bool queue_push_ops(struct queue *q, struct thread_cache *cache, struct op *newest,
+		    struct op *oldest)
 {
 	bool behind = mpsc_stack_push(&q->inbox.stack, &newest->item, &oldest->item);
 	enum sleep_state state = inbox_claim_wake(&q->inbox);
@@ -118,14 +119,14 @@ bool queue_give(struct queue *q, struct thread_cache *cache, struct op *newest, 
 	if (state == THREAD_IDLE || state == THREAD_REAPING)
 		wake_from(q, state);
 	else if (state == THREAD_BUSY && behind && is_stuck(q, cache))
-		queue_empty(q->io, q);
+		queue_share_inbox(q->io, q);
 	return state == THREAD_RUNNING && !behind;
 }
 
 void queue_rescue(struct penstock_io *io, struct queue *q)
 {
 	if (io->nr_queues > 1 && inbox_state(&q->inbox) == THREAD_BUSY)
-		queue_empty(io, q);
+		queue_share_inbox(io, q);
 }
 
 static void run_calls(struct queue *q)
@@ -399,9 +400,9 @@ static void queue_work(struct queue *q)
 	if (atomic_load(&q->has_cancelled))
 		queue_end_cancelled(q);
 	if (q->nr_remote)
-		queue_remote(q);
+		queue_collect_remote(q);
 	if (device_busy(q))
-		queue_copied(q);
+		queue_collect_copied(q);
 	queue_pull(q);
 	queue_submit(q);
 	if (!q->inflight && !device_busy(q) && !q->nr_remote)

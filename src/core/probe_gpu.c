@@ -22,7 +22,7 @@ enum {
 };
 
 /* Give the caller as much of @from as its struct has; what it has beyond is zeroed. */
-static void hand_out(void *to, const void *from, uint32_t wanted, size_t have)
+static void copy_sized(void *to, const void *from, uint32_t wanted, size_t have)
 {
 	if (wanted > have)
 		memset((char *)to + have, 0, wanted - have);
@@ -59,7 +59,7 @@ int penstock_probe_gpu(struct penstock_gpu_info *info)
 		snprintf(g.cufile_why, sizeof(g.cufile_why), "%s", why);
 	}
 	g.nvidia_fs = access("/proc/driver/nvidia-fs", F_OK) == 0;
-	hand_out(info, &g, info->size, sizeof(g));
+	copy_sized(info, &g, info->size, sizeof(g));
 	return 0;
 }
 
@@ -129,7 +129,7 @@ int penstock_probe_gpu_device(unsigned device, struct penstock_gpu_device *info,
 	d.memory = memory;
 	if (g.cuda->device_pci(pci, sizeof(pci), g.device) == CUDA_OK)
 		load_link(&d, pci);
-	hand_out(info, &d, info->size, sizeof(d));
+	copy_sized(info, &d, info->size, sizeof(d));
 	return 0;
 }
 
@@ -223,7 +223,7 @@ int penstock_probe_gpu_speed(unsigned device, struct penstock_gpu_speed *speed,
 	bench_close(&b);
 	gpu_leave(&b.gpu);
 	if (r == 0)
-		hand_out(speed, &s, speed->size, sizeof(s));
+		copy_sized(speed, &s, speed->size, sizeof(s));
 	return r;
 }
 
@@ -247,6 +247,6 @@ int penstock_probe_cufile(struct penstock_cufile_info *info)
 		if (!driver.direct)
 			snprintf(c.why, sizeof(c.why), "the nvidia-fs module is not in use");
 	}
-	hand_out(info, &c, info->size, sizeof(c));
+	copy_sized(info, &c, info->size, sizeof(c));
 	return 0;
 }

@@ -38,7 +38,7 @@ static void block_put(struct queue *q, struct block *b)
 /* Results of a batch, gathered first so that the lock, if any, is taken once. */
 struct harvest {
 	struct block *shared, *last;
-	struct op *over;
+	struct op *ended;
 };
 
 /* Most blocks were moved as they should have been. */
@@ -61,7 +61,7 @@ static inline void harvest_op(struct queue *q, struct block *b, struct harvest *
 	if (!op_is_over(op) || op == q->local) /* that one is seen to by pull_local() */
 		return;
 	if (op->opcode != PENSTOCK_WRITE || !op_needs_sync(op)) {
-		over_add(&h->over, op);
+		ended_add(&h->ended, op);
 		return;
 	}
 	do {
@@ -165,14 +165,14 @@ void ops_finish(struct penstock_io *io, struct queue *q, struct op *list)
 /* Account for what is over, then tell; what came back first goes first. */
 static void deliver(struct queue *q, struct harvest *h)
 {
-	ops_finish(q->io, q, h->over);
-	h->over = NULL;
+	ops_finish(q->io, q, h->ended);
+	h->ended = NULL;
 	if (!h->shared)
 		return;
 	pthread_mutex_lock(&q->io->lock);
 	harvest_shared(q, h);
 	pthread_mutex_unlock(&q->io->lock);
-	ops_finish(q->io, q, h->over);
+	ops_finish(q->io, q, h->ended);
 }
 
 /* All that was asked for, straight: nothing is to be judged. */
@@ -226,7 +226,7 @@ void queue_harvest(struct queue *q, struct penstock_req *list)
 }
 
 /* Blocks that are back from a device, or have got a piece of the pinned pool at last. */
-void queue_copied(struct queue *q)
+void queue_collect_copied(struct queue *q)
 {
 	struct harvest h = {0};
 	struct block *b, *next;
@@ -246,7 +246,7 @@ void queue_copied(struct queue *q)
 }
 
 /* Blocks that are back from a store of objects. */
-void queue_remote(struct queue *q)
+void queue_collect_remote(struct queue *q)
 {
 	struct harvest h = {0};
 	struct block *b, *next;

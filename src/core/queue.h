@@ -220,8 +220,8 @@ unsigned queue_capacity(const struct queue *q); /* blocks it can take now */
 void queue_pull(struct queue *q);
 void queue_submit(struct queue *q);
 void queue_harvest(struct queue *q, struct penstock_req *list);
-void queue_copied(struct queue *q);                   /* look after blocks of device memory */
-void queue_remote(struct queue *q);                   /* and of objects */
+void queue_collect_copied(struct queue *q);           /* look after blocks of device memory */
+void queue_collect_remote(struct queue *q);           /* and of objects */
 bool queue_add_local(struct queue *q, struct op *op); /* false: others have time, share it */
 struct op *queue_spare(struct queue *q);              /* NULL: no memory */
 void queue_end_cancelled(struct queue *q);            /* finish what was cancelled here */
@@ -247,7 +247,8 @@ void queue_step_back(struct queue *q);
  * Hand it operations, newest first, which are for this queue alone.  True: it was awake and had
  * nothing to do.
  */
-bool queue_give(struct queue *q, struct thread_cache *cache, struct op *newest, struct op *oldest);
+bool queue_push_ops(struct queue *q, struct thread_cache *cache, struct op *newest,
+		    struct op *oldest);
 /* Somebody has to wait: what lies before a queue that has no time is for all. */
 void queue_rescue(struct penstock_io *io, struct queue *q);
 

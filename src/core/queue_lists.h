@@ -47,10 +47,10 @@ static inline void member_load_count(const struct block *b, int n)
 		b->load->bounced += (unsigned)n;
 }
 
-static inline void over_add(struct op **over, struct op *op)
+static inline void ended_add(struct op **ended, struct op *op)
 {
-	op->next = *over;
-	*over = op;
+	op->next = *ended;
+	*ended = op;
 }
 
 /* What comes after the last block of an operation; there is a free one. */

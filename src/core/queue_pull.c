@@ -138,10 +138,10 @@ static bool local_pass(struct queue *q, struct op *op)
 }
 
 /*
- * Operations that are for this queue alone; cancelled ones end up on *over.  Of those that this
+ * Operations that are for this queue alone; cancelled ones end up on *ended.  Of those that this
  * thread has to wait for one at a time: what is behind it is for whoever has time first.
  */
-static unsigned pull_local(struct queue *q, unsigned capacity, struct op **over)
+static unsigned pull_local(struct queue *q, unsigned capacity, struct op **ended)
 {
 	uint64_t bytes = q->inflight_bytes;
 	unsigned n = 0;
@@ -155,13 +155,13 @@ static unsigned pull_local(struct queue *q, unsigned capacity, struct op **over)
 		if (!op_claim(op)) {
 			local_pop(q);
 			op_cancel(op);
-			over_add(over, op);
+			ended_add(ended, op);
 			continue;
 		}
 		if (op->cursor == op->len) { /* its first blocks failed, or met the end of file */
 			local_pop(q);
 			if (!op->inflight)
-				over_add(over, op);
+				ended_add(ended, op);
 			continue;
 		}
 		b = block_of(q, op);
@@ -177,7 +177,7 @@ static unsigned pull_local(struct queue *q, unsigned capacity, struct op **over)
 
 void queue_end_cancelled(struct queue *q)
 {
-	struct op *op, *next, *over = NULL;
+	struct op *op, *next, *ended = NULL;
 
 	atomic_store(&q->has_cancelled, false);
 	local_fill(q);
@@ -189,9 +189,9 @@ void queue_end_cancelled(struct queue *q)
 		}
 		op_begin(op);
 		op_cancel(op);
-		over_add(&over, op);
+		ended_add(&ended, op);
 	}
-	ops_finish(q->io, q, over);
+	ops_finish(q->io, q, ended);
 }
 
 bool queue_add_local(struct queue *q, struct op *op)
@@ -220,8 +220,8 @@ struct op *queue_spare(struct queue *q)
 	return op;
 }
 
-/* Under io->lock.  Operations without any block end up on *over. */
-static void pull_shared(struct queue *q, unsigned capacity, struct op **over)
+/* Under io->lock.  Operations without any block end up on *ended. */
+static void pull_shared(struct queue *q, unsigned capacity, struct op **ended)
 {
 	struct penstock_io *io = q->io;
 	unsigned active = atomic_load(&io->nr_active);
@@ -254,7 +254,7 @@ static void pull_shared(struct queue *q, unsigned capacity, struct op **over)
 			continue;
 		pending_del(io, op);
 		if (!op->inflight)
-			over_add(over, op);
+			ended_add(ended, op);
 	}
 	atomic_fetch_sub(&io->pending_blocks, issued);
 }
@@ -284,22 +284,22 @@ void queue_pull(struct queue *q)
 {
 	struct penstock_io *io = q->io;
 	unsigned capacity = queue_capacity(q);
-	struct op *over = NULL;
+	struct op *ended = NULL;
 
 	if (!capacity)
 		return;
 	if (!q->local)
 		local_fill(q);
 	if (q->local)
-		capacity -= pull_local(q, capacity_for_local(q, capacity), &over);
+		capacity -= pull_local(q, capacity_for_local(q, capacity), &ended);
 	if (q->local && io->nr_active > 1 && atomic_load(&io->nr_idle))
 		queue_share(q);
 	if (capacity && pending_for(q)) {
 		pthread_mutex_lock(&io->lock);
-		pull_shared(q, capacity, &over);
+		pull_shared(q, capacity, &ended);
 		pthread_mutex_unlock(&io->lock);
 	}
-	ops_finish(io, q, over);
+	ops_finish(io, q, ended);
 }
 
 void queue_share(struct queue *q)

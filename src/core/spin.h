@@ -38,13 +38,13 @@ static inline void spin_pause(void)
 
 static __thread unsigned spin_keep; /* times of looking in which the processor is kept */
 
-/* Look with @there until it says yes, at most @ns. */
-static inline bool spin_until(unsigned ns, bool (*there)(void *arg), void *arg)
+/* Look with @is_ready until it says yes, at most @ns. */
+static inline bool spin_until(unsigned ns, bool (*is_ready)(void *arg), void *arg)
 {
 	uint64_t start = clock_ns(), now = start, before;
 	bool yes;
 
-	while (!(yes = there(arg)) && now - start < ns) {
+	while (!(yes = is_ready(arg)) && now - start < ns) {
 		before = now;
 		if (now - start < SPIN_ALONE_NS || spin_keep)
 			for (unsigned i = 0; i < 4; i++)

@@ -55,11 +55,11 @@ static bool fits_one_queue(const struct penstock_io *io, const struct op *op)
  * Part of a batch goes ahead so that both threads work at the same time.  One of I/O that is behind
  * anyway, or sleeps in its engine with what it got first, had better get all at once.
  */
-static void batch_give(struct batch *b)
+static void batch_push(struct batch *b)
 {
 	struct thread_cache *cache = b->common.cache;
 
-	if (queue_give(b->queue, cache, b->newest, b->oldest)) {
+	if (queue_push_ops(b->queue, cache, b->newest, b->oldest)) {
 		cache->missed = 0;
 	} else if (b->most && ++cache->missed == MISSED_MOST) {
 		cache->missed = 0;
@@ -76,7 +76,7 @@ static void batch_submit(struct batch *b)
 		return;
 	atomic_fetch_add(&submitter->submitted, b->nr_single + b->nr_shared);
 	if (b->nr_single)
-		batch_give(b);
+		batch_push(b);
 	if (b->nr_shared) {
 		pthread_mutex_lock(&io->lock);
 		for (unsigned i = 0; i < b->nr_shared; i++)

@@ -105,7 +105,7 @@ static void cancel_and_wait(void)
 	int r;
 
 	for (unsigned i = 0; i < OPS; i++)
-		queue_give(queue, thread_cache_get(io), ops[i], ops[i]);
+		queue_push_ops(queue, thread_cache_get(io), ops[i], ops[i]);
 	r = penstock_cancel(io, tickets[victim % OPS]);
 	for (unsigned i = 0; i < OPS; i++) {
 		T_EQ(penstock_wait(io, tickets[i], -1, &d), 0);
@@ -162,7 +162,7 @@ static void end_the_other_and_wait(void)
 	struct penstock_done d;
 
 	for (unsigned i = 0; i < OPS; i++)
-		queue_give(queue, thread_cache_get(io), ops[i], ops[i]);
+		queue_push_ops(queue, thread_cache_get(io), ops[i], ops[i]);
 	step();
 	penstock_overlap_end(&extend.overlap, &range);
 	held = 0;
