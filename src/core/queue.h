@@ -32,15 +32,13 @@ struct queue {
 	struct block *free; /* linked by req.next */
 	unsigned nr_free;
 	struct block *ready, **ready_tail; /* to be submitted, first or again */
-	bool waits_for_overlap; /* the first of them waits for a write that may be another thread's
-				 */
+	bool waits_for_overlap;            /* the first of them waits for an overlapping write */
 	unsigned inflight;
 	uint64_t inflight_bytes;
 	atomic_uint turn; /* how often it has been away */
 	int broken;       /* -errno: the engine gave up, all blocks fail */
 	unsigned reap_failures;
-	struct op *local,
-		**local_tail; /* operations that are for this queue alone, off the stack */
+	struct op *local, **local_tail; /* operations for this queue alone, off the stack */
 	unsigned nr_local;
 	uint64_t pending_none;      /* after so many changes nothing was for it, see pending.c, */
 	unsigned pending_none_can;  /* with this it could take */
