@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/maker.h"
+#include "base/process_identity.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 #include "base/textfile.h"
 
-static void find_where(char out[192])
+static void read_pid_space(char out[192])
 {
 	char host[64] = "", boot[64] = "", space[64] = "";
 	ssize_t n = readlink("/proc/self/ns/pid", space, sizeof(space) - 1);
@@ -22,7 +22,7 @@ static void find_where(char out[192])
 }
 
 /* 0: there is no such process. */
-static uint64_t find_started(int pid)
+static uint64_t read_start_ticks(int pid)
 {
 	char text[1024], *at;
 	uint64_t v = 0;
@@ -37,26 +37,26 @@ static uint64_t find_started(int pid)
 	return v;
 }
 
-void penstock_maker_self(struct penstock_maker *m)
+void penstock_process_identity_read(struct penstock_process_identity *m)
 {
-	find_where(m->where);
+	read_pid_space(m->pid_space);
 	m->pid = (int)getpid();
-	m->started = find_started(m->pid);
+	m->start_ticks = read_start_ticks(m->pid);
 }
 
-bool penstock_maker_is_here(const struct penstock_maker *m)
+bool penstock_process_is_local(const struct penstock_process_identity *m)
 {
-	char where[sizeof(m->where)];
+	char pid_space[sizeof(m->pid_space)];
 
-	find_where(where);
-	return !strcmp(where, m->where);
+	read_pid_space(pid_space);
+	return !strcmp(pid_space, m->pid_space);
 }
 
-bool penstock_maker_runs(const struct penstock_maker *m)
+bool penstock_process_is_alive(const struct penstock_process_identity *m)
 {
-	uint64_t started = find_started(m->pid);
+	uint64_t start_ticks = read_start_ticks(m->pid);
 
-	if (!started) /* gone, or not ours to see (hidepid) */
-		return !m->started || m->pid <= 0 || kill(m->pid, 0) == 0 || errno != ESRCH;
-	return started == m->started;
+	if (!start_ticks) /* gone, or not ours to see (hidepid) */
+		return !m->start_ticks || m->pid <= 0 || kill(m->pid, 0) == 0 || errno != ESRCH;
+	return start_ticks == m->start_ticks;
 }
