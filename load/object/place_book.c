@@ -13,8 +13,8 @@
 
 #include <penstock/stripe.h>
 
-#include "base/beneath.h"
 #include "base/err.h"
+#include "base/openat_safe.h"
 #include "base/util.h"
 #include "load/object/content.h"
 #include "load/object/place.h"
@@ -100,7 +100,7 @@ static uint64_t time_ns(struct statx_timestamp t)
 int book_see(struct book_seen *s, int dir, const char *name)
 {
 	const char *last;
-	int parent = penstock_beneath_parent(dir, name, &last), r = 0;
+	int parent = penstock_openat_parent(dir, name, &last), r = 0;
 	struct statx st;
 
 	if (parent < 0)
@@ -108,7 +108,7 @@ int book_see(struct book_seen *s, int dir, const char *name)
 	if (statx(parent, last, AT_SYMLINK_NOFOLLOW | (name[0] ? 0 : AT_EMPTY_PATH),
 		  STATX_BASIC_STATS | STATX_BTIME, &st) < 0)
 		r = -errno;
-	penstock_beneath_done(dir, parent);
+	penstock_openat_parent_close(dir, parent);
 	if (r < 0)
 		return r;
 	*s = (struct book_seen){
@@ -127,12 +127,12 @@ int book_see(struct book_seen *s, int dir, const char *name)
 int book_unlink(int dir, const char *name)
 {
 	const char *last;
-	int parent = penstock_beneath_parent(dir, name, &last), r;
+	int parent = penstock_openat_parent(dir, name, &last), r;
 
 	if (parent < 0)
 		return parent;
 	r = penstock_stripe_unlink(parent, last);
-	penstock_beneath_done(dir, parent);
+	penstock_openat_parent_close(dir, parent);
 	return r;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files below a folder, with and without openat2(2). */
-#include "base/beneath.h"
+#include "base/openat_safe.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@ static int dir = -1;
 
 static int open_close(const char *name, int flags)
 {
-	int fd = penstock_beneath_open(dir, name, flags, 0600);
+	int fd = penstock_openat_safe(dir, name, flags, 0600);
 
 	if (fd >= 0)
 		close(fd);
@@ -83,16 +83,16 @@ static void nothing_outside_is_reached(void)
 
 static void files_below_are_removed_and_no_others(void)
 {
-	T_OK(penstock_beneath_unlink(dir, "out/victim", 0) < 0);
-	T_OK(penstock_beneath_unlink(dir, "up/other/victim", 0) < 0);
-	T_EQ(penstock_beneath_unlink(dir, "../other/victim", 0), -EXDEV);
-	T_EQ(penstock_beneath_unlink(dir, t_path("other/victim"), 0), -EXDEV);
+	T_OK(penstock_unlinkat_safe(dir, "out/victim", 0) < 0);
+	T_OK(penstock_unlinkat_safe(dir, "up/other/victim", 0) < 0);
+	T_EQ(penstock_unlinkat_safe(dir, "../other/victim", 0), -EXDEV);
+	T_EQ(penstock_unlinkat_safe(dir, t_path("other/victim"), 0), -EXDEV);
 	T_EQ(t_file_size(t_path("other/victim")), 10);
-	T_EQ(penstock_beneath_unlink(dir, "a", 0), 0);
-	T_EQ(penstock_beneath_unlink(dir, "sub", AT_REMOVEDIR), -ENOTEMPTY);
-	T_EQ(penstock_beneath_unlink(dir, "sub/b", 0), 0);
-	T_EQ(penstock_beneath_unlink(dir, "sub/b", 0), -ENOENT);
-	T_EQ(penstock_beneath_unlink(dir, "sub", AT_REMOVEDIR), 0);
+	T_EQ(penstock_unlinkat_safe(dir, "a", 0), 0);
+	T_EQ(penstock_unlinkat_safe(dir, "sub", AT_REMOVEDIR), -ENOTEMPTY);
+	T_EQ(penstock_unlinkat_safe(dir, "sub/b", 0), 0);
+	T_EQ(penstock_unlinkat_safe(dir, "sub/b", 0), -ENOENT);
+	T_EQ(penstock_unlinkat_safe(dir, "sub", AT_REMOVEDIR), 0);
 }
 
 static void nothing_stays_open(void)
@@ -104,11 +104,11 @@ static void nothing_stays_open(void)
 		open_close("sub/../../x", O_RDONLY);
 		open_close("out/x", O_RDONLY);
 		open_close("sub/b", O_RDONLY);
-		parent = penstock_beneath_parent(dir, "sub/b", &last);
+		parent = penstock_openat_parent(dir, "sub/b", &last);
 		T_OK(parent >= 0 && parent != dir && !strcmp(last, "b"));
-		penstock_beneath_done(dir, parent);
-		T_EQ(penstock_beneath_parent(dir, "b", &last), dir);
-		penstock_beneath_done(dir, dir);
+		penstock_openat_parent_close(dir, parent);
+		T_EQ(penstock_openat_parent(dir, "b", &last), dir);
+		penstock_openat_parent_close(dir, dir);
 	}
 	T_EQ(t_nr_fds(), before);
 }

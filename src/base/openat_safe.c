@@ -3,7 +3,7 @@
  * openat2(2), which Linux has since 5.6 and which some containers refuse; without it the names are
  * opened one by one, each in the folder before it, which is as safe and takes more calls.
  */
-#include "base/beneath.h"
+#include "base/openat_safe.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,10 +16,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define BENEATH_FOLDER (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+#define FOLDER_FLAGS (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 /* One name, in the folder itself. */
-static int beneath_step(int dir, const char *name, int flags, mode_t mode)
+static int open_one_name(int dir, const char *name, int flags, mode_t mode)
 {
 	int fd;
 
@@ -31,7 +31,7 @@ static int beneath_step(int dir, const char *name, int flags, mode_t mode)
 	return fd < 0 ? -errno : fd;
 }
 
-static int beneath_walk(int dir, const char *name, int flags, mode_t mode)
+static int open_name_by_name(int dir, const char *name, int flags, mode_t mode)
 {
 	char part[NAME_MAX + 1];
 	int at = dir, next;
@@ -47,21 +47,21 @@ static int beneath_walk(int dir, const char *name, int flags, mode_t mode)
 		memcpy(part, name, len);
 		part[len] = '\0';
 		if (!*rest) {
-			next = beneath_step(at, part, flags | (name[len] ? O_DIRECTORY : 0), mode);
+			next = open_one_name(at, part, flags | (name[len] ? O_DIRECTORY : 0), mode);
 			break;
 		}
-		next = beneath_step(at, part, BENEATH_FOLDER, 0);
+		next = open_one_name(at, part, FOLDER_FLAGS, 0);
 		if (next < 0)
 			break;
-		penstock_beneath_done(dir, at);
+		penstock_openat_parent_close(dir, at);
 		at = next;
 		name = rest;
 	}
-	penstock_beneath_done(dir, at);
+	penstock_openat_parent_close(dir, at);
 	return next;
 }
 
-int penstock_beneath_open(int dir, const char *name, int flags, mode_t mode)
+int penstock_openat_safe(int dir, const char *name, int flags, mode_t mode)
 {
 	struct open_how how = {.flags = (unsigned)(flags | O_NOFOLLOW | O_CLOEXEC),
 			       .mode = flags & O_CREAT ? mode : 0,
@@ -75,11 +75,11 @@ int penstock_beneath_open(int dir, const char *name, int flags, mode_t mode)
 		return (int)fd;
 	/* not there, refused, or a folder was moved meanwhile and the kernel cannot tell */
 	if (errno == ENOSYS || errno == EPERM || errno == EAGAIN)
-		return beneath_walk(dir, name, flags, mode);
+		return open_name_by_name(dir, name, flags, mode);
 	return -errno;
 }
 
-int penstock_beneath_parent(int dir, const char *name, const char **ret_last)
+int penstock_openat_parent(int dir, const char *name, const char **ret_last)
 {
 	const char *slash = strrchr(name, '/');
 	size_t len = slash ? (size_t)(slash - name) : 0;
@@ -92,29 +92,29 @@ int penstock_beneath_parent(int dir, const char *name, const char **ret_last)
 		return -ENAMETOOLONG;
 	memcpy(folder, name, len);
 	folder[len] = '\0';
-	return len ? penstock_beneath_open(dir, folder, BENEATH_FOLDER, 0) : -EXDEV;
+	return len ? penstock_openat_safe(dir, folder, FOLDER_FLAGS, 0) : -EXDEV;
 }
 
-void penstock_beneath_done(int dir, int parent)
+void penstock_openat_parent_close(int dir, int parent)
 {
 	if (parent >= 0 && parent != dir)
 		close(parent);
 }
 
-int penstock_beneath_unlink(int dir, const char *name, int flags)
+int penstock_unlinkat_safe(int dir, const char *name, int flags)
 {
 	const char *last;
-	int parent = penstock_beneath_parent(dir, name, &last), r = 0;
+	int parent = penstock_openat_parent(dir, name, &last), r = 0;
 
 	if (parent < 0)
 		return parent;
 	if (unlinkat(parent, last, flags) < 0)
 		r = -errno;
-	penstock_beneath_done(dir, parent);
+	penstock_openat_parent_close(dir, parent);
 	return r;
 }
 
-static bool cannot_do(int error)
+static bool is_unsupported(int error)
 {
 	return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP || error == EPERM;
 }
@@ -125,25 +125,25 @@ static int rename_new(int a, const char *old, int b, const char *new)
 
 	if (renameat2(a, old, b, new, RENAME_NOREPLACE) == 0)
 		return 0;
-	if (cannot_do(errno) && linkat(a, old, b, new, 0) == 0)
+	if (is_unsupported(errno) && linkat(a, old, b, new, 0) == 0)
 		return unlinkat(a, old, 0) < 0 ? -errno : 0;
-	if (!cannot_do(errno))
+	if (!is_unsupported(errno))
 		return -errno;
 	if (fstatat(b, new, &st, AT_SYMLINK_NOFOLLOW) == 0)
 		return -EEXIST;
 	if (renameat(a, old, b, new) == 0)
 		return 0;
-	return cannot_do(errno) ? -ENOSYS : -errno;
+	return is_unsupported(errno) ? -ENOSYS : -errno;
 }
 
-int penstock_beneath_rename(int dir, const char *from, const char *to)
+int penstock_renameat_new(int dir, const char *from, const char *to)
 {
 	const char *old, *new;
-	int a = penstock_beneath_parent(dir, from, &old), r;
-	int b = a < 0 ? a : penstock_beneath_parent(dir, to, &new);
+	int a = penstock_openat_parent(dir, from, &old), r;
+	int b = a < 0 ? a : penstock_openat_parent(dir, to, &new);
 
 	r = b < 0 ? b : rename_new(a, old, b, new);
-	penstock_beneath_done(dir, a);
-	penstock_beneath_done(dir, b);
+	penstock_openat_parent_close(dir, a);
+	penstock_openat_parent_close(dir, b);
 	return r;
 }
