@@ -16,9 +16,9 @@
 #include <penstock/stripe.h>
 
 #include "base/err.h"
+#include "base/full_io.h"
 #include "base/random.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "load/bed/buffers.h"
 #include "load/measure/cache.h"
 #include "load/measure/gate.h"
@@ -56,7 +56,7 @@ static bool holds_pattern(int fd, uint64_t seed, uint64_t offset, size_t len)
 {
 	unsigned char buf[END_BYTES];
 
-	return penstock_whole_read(fd, buf, len, offset) == (int64_t)len &&
+	return penstock_full_pread(fd, buf, len, offset) == (int64_t)len &&
 	       penstock_pattern_check(buf, len, seed, offset) == len;
 }
 

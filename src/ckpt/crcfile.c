@@ -9,8 +9,8 @@
 
 #include "base/crc32c.h"
 #include "base/err.h"
+#include "base/full_io.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "file/stripe.h"
 
 static const char magic[] = "penstock.crc32c 1\n";
@@ -205,7 +205,7 @@ static int crcfile_read_all(int fd, void **ret, size_t *ret_len)
 	data = malloc(len + 1);
 	if (!data)
 		return -ENOMEM;
-	n = penstock_whole_read(fd, data, len, 0);
+	n = penstock_full_pread(fd, data, len, 0);
 	if (n < 0)
 		return (int)n;
 	*ret = TAKE_PTR(data);
@@ -277,7 +277,7 @@ static int next_write(const struct crc_next *n)
 		return -ENOMEM;
 	if (fstat(n->of->fd, &st) < 0)
 		return -errno;
-	e = penstock_whole_write(n->rep.fd, data, len, 0);
+	e = penstock_full_pwrite(n->rep.fd, data, len, 0);
 	if (e == 0) /* for whoever may read the file itself */
 		e = penstock_replace_mode(n->rep.fd, st.st_mode & 0666);
 	if (e == 0 && n->sync && fsync(n->rep.fd) < 0)

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/full_io.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "file/path.h"
 #include "file/stripe.h"
 
@@ -57,7 +57,7 @@ void penstock_extend_put(struct penstock_extend **list, struct penstock_extend *
 static uint64_t end_of_bytes(int fd, uint64_t from, uint64_t to)
 {
 	unsigned char part[BLOCK];
-	int64_t n = to > from ? penstock_whole_read(fd, part, to - from, from) : 0;
+	int64_t n = to > from ? penstock_full_pread(fd, part, to - from, from) : 0;
 
 	if (n < 0)
 		return to;

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
+#include "base/full_io.h"
 #include "base/util.h"
-#include "base/whole.h"
 
 #define MANIFEST_MAGIC "penstock striped file 1\n"
 #define FOLDER_MAGIC   "penstock striped folder 1\n"
@@ -120,7 +120,7 @@ int penstock_manifest_read(struct penstock_manifest **out, int fd)
 	text = calloc(1, (size_t)st.st_size + 1);
 	if (!text)
 		return -ENOMEM;
-	n = penstock_whole_read(fd, text, (uint64_t)st.st_size, 0);
+	n = penstock_full_pread(fd, text, (uint64_t)st.st_size, 0);
 	if (n < 0)
 		return (int)n;
 	if (n != st.st_size ||

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/full_io.h"
 #include "base/util.h"
-#include "base/whole.h"
 
 /* ------------------------------------------------------------- one member */
 
@@ -30,7 +30,7 @@ int penstock_member_read(const struct penstock_backing *b, struct penstock_membe
 	if (!room)
 		return -ENOMEM;
 	memset(room, 0, len + MEMBER_HEAD);
-	n = penstock_whole_read(b->fd, room, len, 0);
+	n = penstock_full_pread(b->fd, room, len, 0);
 	if (n < 0)
 		return (int)n;
 	if (n >= MEMBER_HEAD)
@@ -48,7 +48,7 @@ int penstock_member_write(const struct penstock_backing *b, const struct penstoc
 		return -ENOMEM;
 	memset(room, 0, len);
 	r = head ? penstock_member_head_text(head, room) : 0;
-	return r < 0 ? r : penstock_whole_write(b->fd, room, len, 0);
+	return r < 0 ? r : penstock_full_pwrite(b->fd, room, len, 0);
 }
 
 int64_t penstock_member_bytes(const struct penstock_backing *b)

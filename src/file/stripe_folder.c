@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 
 #include "base/err.h"
+#include "base/full_io.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "file/stripe.h"
 
 enum { LEVELS = 8 }; /* folders below that of a mark, for which it goes, too */
@@ -115,7 +115,7 @@ static int make_striped(int fd, const struct penstock_manifest *m, const char *n
 	for (; made < m->nr && !r; made++)
 		r = make_member(m, made, name, look);
 	if (!r) {
-		r = penstock_whole_write(fd, text, len, 0);
+		r = penstock_full_pwrite(fd, text, len, 0);
 		if (r < 0 && ftruncate(fd, 0) < 0)
 			return r; /* a damaged one, which is told */
 	}
@@ -207,7 +207,7 @@ static int write_mark(const struct penstock_manifest *m, const char *name)
 	if (!r && file.there)
 		r = -EEXIST;
 	if (!r)
-		r = penstock_whole_write(file.fd, text, len, 0);
+		r = penstock_full_pwrite(file.fd, text, len, 0);
 	if (!r)
 		r = fchmod(file.fd, 0644) < 0 || fsync(file.fd) < 0 ? -errno : 0;
 	if (!r)

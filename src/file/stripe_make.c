@@ -13,8 +13,8 @@
 
 #include "base/crc32c.h"
 #include "base/err.h"
+#include "base/full_io.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "file/stripe.h"
 
 /* ----------------------------------------------------------------- create */
@@ -109,7 +109,7 @@ static bool is_blank(const struct penstock_backing *b)
 	bool blank = true;
 
 	for (uint64_t at = 0; blank && at < STRIPE_DATA; at += sizeof(part)) {
-		blank = penstock_whole_read(b->fd, part, sizeof(part), at) == sizeof(part);
+		blank = penstock_full_pread(b->fd, part, sizeof(part), at) == sizeof(part);
 		for (size_t i = 0; blank && i < sizeof(part); i++)
 			blank = !part[i];
 	}
@@ -179,7 +179,7 @@ static int make_member_file(const struct making *k, struct penstock_err *err)
 			return r;
 		}
 	} else if (!r) {
-		r = penstock_whole_write(file.fd, text, len, 0);
+		r = penstock_full_pwrite(file.fd, text, len, 0);
 		if (!r && fsync(file.fd) < 0)
 			r = -errno;
 	}

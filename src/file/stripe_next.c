@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 
 #include "base/err.h"
+#include "base/full_io.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "file/stripe.h"
 
 #define WORD "stripe" /* in names of manifests that are not shown, or no longer */
@@ -171,7 +171,7 @@ int penstock_stripe_begin(struct penstock_replace *r, const struct penstock_mani
 	if (!e && !r->there && fstat(r->fd, &look) < 0)
 		e = -errno;
 	if (!e)
-		e = penstock_whole_write(r->fd, text, len, 0);
+		e = penstock_full_pwrite(r->fd, text, len, 0);
 	if (!e && sync && fsync(r->fd) < 0)
 		e = -errno;
 	if (!e)

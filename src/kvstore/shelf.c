@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/full_io.h"
 #include "base/openat_safe.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "kvstore/kvstore.h"
 
 enum {
@@ -58,7 +58,7 @@ static int head_write(int fd, const struct store_secret *secret)
 	int len = snprintf(line, sizeof(line), "penstock-store %d %016" PRIx64 " %016" PRIx64 "\n",
 			   HEAD_VERSION, secret->a, secret->b);
 
-	int r = penstock_whole_write(fd, line, (uint64_t)len, 0);
+	int r = penstock_full_pwrite(fd, line, (uint64_t)len, 0);
 
 	if (!r && (ftruncate(fd, len) < 0 || fsync(fd) < 0))
 		r = -errno;
@@ -68,7 +68,7 @@ static int head_write(int fd, const struct store_secret *secret)
 static int head_read(int fd, struct store_head *ret, const char *path, struct penstock_err *err)
 {
 	char line[HEAD_BYTES];
-	int64_t n = penstock_whole_read(fd, line, sizeof(line), 0);
+	int64_t n = penstock_full_pread(fd, line, sizeof(line), 0);
 	int r = n < 0 ? (int)n : n == 0 ? -ENODATA : store_head_parse(ret, line, (size_t)n);
 
 	if (r == -EPROTO)

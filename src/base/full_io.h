@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_BASE_WHOLE_H
-#define PENSTOCK_BASE_WHOLE_H
+#ifndef PENSTOCK_BASE_FULL_IO_H
+#define PENSTOCK_BASE_FULL_IO_H
 
 /*
  * pread(2) and pwrite(2) of all that was asked for, for the small files that say what others hold:
@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 /* How many bytes, fewer only where the file ends; or -errno. */
-int64_t penstock_whole_read(int fd, void *buf, uint64_t len, uint64_t at);
+int64_t penstock_full_pread(int fd, void *buf, uint64_t len, uint64_t at);
 /* 0 or -errno. */
-int penstock_whole_write(int fd, const void *buf, uint64_t len, uint64_t at);
+int penstock_full_pwrite(int fd, const void *buf, uint64_t len, uint64_t at);
 
 #endif
