@@ -316,7 +316,7 @@ static int end_lane(struct mover *m, const struct penstock_done *done, struct pe
 	gate_moved(m->work->bytes);
 	if (m->work->progress)
 		m->work->progress(m->work->arg, m->work->bytes);
-	return penstock_stopped(m->work->stop, err);
+	return penstock_check_stop(m->work->stop, err);
 }
 
 /* All pieces of the files that are open. */

@@ -175,7 +175,7 @@ static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			r = ckpt_count(run, way, ranks, ns, err);
 		tell_progress(run, ranks->method, false, i + 1, job->saves);
 		ckpt_limit_turn(run, false);
-		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
+		r = r < 0 ? r : penstock_check_stop(run->job->stop, err);
 	}
 	return r;
 }
@@ -217,7 +217,7 @@ static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			r = ckpt_count(run, way, ranks, ns, err);
 		tell_progress(run, ranks->method, true, i + 1, job->loads);
 		ckpt_limit_turn(run, true);
-		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
+		r = r < 0 ? r : penstock_check_stop(run->job->stop, err);
 	}
 	return r;
 }
@@ -236,7 +236,7 @@ static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_wa
 			r = ckpt_ranks_do(ranks, "compare", i, run->files, &ns, err);
 		if (r == 0)
 			way->series.verified_bytes += ckpt_whole(job);
-		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
+		r = r < 0 ? r : penstock_check_stop(run->job->stop, err);
 	}
 	return r;
 }

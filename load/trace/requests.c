@@ -68,7 +68,7 @@ int request_bad(struct trace_bad *b, const struct request_place *at, uint64_t nu
 		struct penstock_err *err, const char *fmt, ...)
 {
 	const char *slash = strrchr(at->path, '/');
-	struct penstock_short room;
+	struct penstock_short_name room;
 	char why[120];
 	va_list ap;
 
@@ -78,7 +78,7 @@ int request_bad(struct trace_bad *b, const struct request_place *at, uint64_t nu
 	trace_printable(why);
 	if (b->strict)
 		return penstock_fail(err, -EBADMSG, "%s: %s %" PRIu64 ": %s",
-				     penstock_shorten(&room, at->path), at->unit, number, why);
+				     penstock_shorten_name(&room, at->path), at->unit, number, why);
 	trace_bad_add(b, "%.50s%s%s %" PRIu64 ": %s",
 		      !at->named ? ""
 		      : slash    ? slash + 1

@@ -127,9 +127,9 @@ int tensor_bytes(const struct penstock_tensor *t, uint64_t *ret)
 
 static int tensor_fail(const struct penstock_json *j, const char *name, const char *why)
 {
-	struct penstock_short room;
+	struct penstock_short_name room;
 
-	return penstock_fail(j->err, -EINVAL, "tensor '%s': %s", penstock_shorten(&room, name),
+	return penstock_fail(j->err, -EINVAL, "tensor '%s': %s", penstock_shorten_name(&room, name),
 			     why);
 }
 

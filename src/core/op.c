@@ -176,7 +176,7 @@ static int op_reserve(struct penstock_io *io, struct op *op, struct counters *co
 		      struct penstock_err *err)
 {
 	struct penstock_backing *s = &op->file->backing;
-	struct penstock_short room;
+	struct penstock_short_name room;
 	bool reserved;
 	int r;
 
@@ -185,8 +185,8 @@ static int op_reserve(struct penstock_io *io, struct op *op, struct counters *co
 		return penstock_fail(err, r,
 				     "write %s: offset %" PRIu64 " length %" PRIu64
 				     ": cannot reserve space, 0 bytes written: %s",
-				     penstock_shorten(&room, op->file->name), op->offset, op->len,
-				     strerror(-r));
+				     penstock_shorten_name(&room, op->file->name), op->offset,
+				     op->len, strerror(-r));
 	op->extends = r > 0;
 	if (reserved)
 		COUNT(count, preallocations, 1);
@@ -504,8 +504,8 @@ static void conclude_read(struct op *op)
  */
 static void op_tell_result(struct penstock_io *io, struct op *op, bool asked)
 {
-	struct penstock_short room;
-	const char *name = op->file ? penstock_shorten(&room, op->file->name) : "memory";
+	struct penstock_short_name room;
+	const char *name = op->file ? penstock_shorten_name(&room, op->file->name) : "memory";
 	bool remote = op->remote;
 	int r;
 
@@ -560,7 +560,7 @@ void op_result(const struct op *op, struct penstock_done *done)
 	done->reserved = 0;
 	done->msg[0] = '\0';
 	if (op->msg)
-		penstock_line(done->msg, sizeof(done->msg), "%s", op->msg);
+		penstock_print_elided(done->msg, sizeof(done->msg), "%s", op->msg);
 	else if (op->code < 0)
 		snprintf(done->msg, sizeof(done->msg), "%s: %s", op_word(op),
 			 penstock_strerror(op->code));

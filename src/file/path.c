@@ -221,7 +221,7 @@ static int store_open_direct(const char *path, int flags, unsigned mode, bool *r
 static int store_begin(struct penstock_backing *s, int fd, int oflags, bool direct_now,
 		       const char *name, uint32_t direct, bool member, struct penstock_err *err)
 {
-	struct penstock_short room;
+	struct penstock_short_name room;
 	int r;
 
 	store_init(s, fd);
@@ -234,7 +234,7 @@ static int store_begin(struct penstock_backing *s, int fd, int oflags, bool dire
 		set_why(s, direct == PENSTOCK_DIRECT_NEVER
 				   ? "O_DIRECT was not asked for"
 				   : "the file system refuses O_DIRECT at open");
-	r = store_settle(s, penstock_shorten(&room, name), direct, member, err);
+	r = store_settle(s, penstock_shorten_name(&room, name), direct, member, err);
 	if (r < 0)
 		penstock_backing_close(s);
 	return r;
@@ -244,7 +244,7 @@ static int open_store(struct penstock_backing *s, const char *path, int oflags, 
 		      uint32_t direct, bool member, struct penstock_err *err)
 {
 	int flags = (oflags & ~(O_DIRECT | O_APPEND)) | O_CLOEXEC | O_NOCTTY;
-	struct penstock_short room;
+	struct penstock_short_name room;
 	bool got = false;
 	int fd;
 
@@ -254,7 +254,7 @@ static int open_store(struct penstock_backing *s, const char *path, int oflags, 
 		fd = store_open_direct(path, flags, mode, &got);
 	if (fd < 0)
 		return penstock_fail(
-			err, fd, "%s: cannot open for %s: %s", penstock_shorten(&room, path),
+			err, fd, "%s: cannot open for %s: %s", penstock_shorten_name(&room, path),
 			(oflags & O_ACCMODE) == O_RDONLY ? "reading" : "writing", strerror(-fd));
 	return store_begin(s, fd, oflags, got, path, direct, member, err);
 }

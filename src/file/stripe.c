@@ -61,24 +61,24 @@ int64_t penstock_member_bytes(const struct penstock_backing *b)
 static int foreign(struct penstock_err *err, uint32_t *state, unsigned i,
 		   const struct penstock_manifest *m, const char *what)
 {
-	struct penstock_short room;
+	struct penstock_short_name room;
 
 	*state = PENSTOCK_MEMBER_FOREIGN;
 	return penstock_fail(err, -EBADMSG, "member %u of %u, %s: %s", i + 1, m->nr,
-			     penstock_shorten(&room, m->members[i]), what);
+			     penstock_shorten_name(&room, m->members[i]), what);
 }
 
 int penstock_member_judge(const struct penstock_manifest *m, unsigned i, struct penstock_backing *b,
 			  struct penstock_member_head *out, uint32_t *state,
 			  struct penstock_err *err)
 {
-	struct penstock_short room;
+	struct penstock_short_name room;
 	int r = penstock_member_read(b, out);
 
 	*state = PENSTOCK_MEMBER_MISSING;
 	if (r < 0)
 		return penstock_fail(err, r, "member %u of %u, %s: its header cannot be read: %s",
-				     i + 1, m->nr, penstock_shorten(&room, m->members[i]),
+				     i + 1, m->nr, penstock_shorten_name(&room, m->members[i]),
 				     strerror(-r));
 	if (!out->id[0])
 		return foreign(err, state, i, m, "is foreign: it has no header of a member");
@@ -88,9 +88,9 @@ int penstock_member_judge(const struct penstock_manifest *m, unsigned i, struct 
 		return foreign(err, state, i, m, "is foreign: unit or number of members differ");
 	*state = PENSTOCK_MEMBER_EXCHANGED;
 	if (out->index != i)
-		return penstock_fail(err, -EBADMSG,
-				     "member %u of %u, %s: is exchanged: it is member %u", i + 1,
-				     m->nr, penstock_shorten(&room, m->members[i]), out->index + 1);
+		return penstock_fail(
+			err, -EBADMSG, "member %u of %u, %s: is exchanged: it is member %u", i + 1,
+			m->nr, penstock_shorten_name(&room, m->members[i]), out->index + 1);
 	*state = PENSTOCK_MEMBER_GOOD;
 	return 0;
 }
@@ -102,14 +102,14 @@ int penstock_member_whole(const struct penstock_manifest *m, unsigned i,
 	const struct penstock_stripe t = {.nr = m->nr, .unit = m->unit};
 	uint64_t share = penstock_stripe_share(&t, i, settled);
 	int64_t size = penstock_backing_size(b);
-	struct penstock_short room;
+	struct penstock_short_name room;
 
 	if (size >= 0 && (uint64_t)size >= STRIPE_DATA + share)
 		return 0;
 	return penstock_fail(err, size < 0 ? (int)size : -ENODATA,
 			     "member %u of %u, %s: is short: it has %" PRId64 " bytes, and %" PRIu64
 			     " belong to it",
-			     i + 1, m->nr, penstock_shorten(&room, m->members[i]), size,
+			     i + 1, m->nr, penstock_shorten_name(&room, m->members[i]), size,
 			     (uint64_t)STRIPE_DATA + share);
 }
 

@@ -316,14 +316,14 @@ static void make_look_at(struct penstock_member *out, const struct penstock_mani
 	if (m->folder) {
 		out->state = access(out->path, R_OK | X_OK) ? out->state : PENSTOCK_MEMBER_GOOD;
 		if (out->state)
-			penstock_line(out->why, sizeof(out->why), "member %u of %u, %s: %s", i + 1,
-				      m->nr, out->path, strerror(errno));
+			penstock_print_elided(out->why, sizeof(out->why), "member %u of %u, %s: %s",
+					      i + 1, m->nr, out->path, strerror(errno));
 		return;
 	}
 	if (penstock_backing_open_member(&b, m->members[i], O_RDONLY, PENSTOCK_DIRECT_NEVER, &err) <
 	    0) {
-		penstock_line(out->why, sizeof(out->why), "member %u of %u, %s", i + 1, m->nr,
-			      err.msg);
+		penstock_print_elided(out->why, sizeof(out->why), "member %u of %u, %s", i + 1,
+				      m->nr, err.msg);
 		return;
 	}
 	bytes = penstock_member_bytes(&b);
@@ -334,7 +334,7 @@ static void make_look_at(struct penstock_member *out, const struct penstock_mani
 		if (!b.device && penstock_member_whole(m, i, &b, *settled, &err) < 0)
 			out->state = PENSTOCK_MEMBER_SHORT;
 	}
-	penstock_line(out->why, sizeof(out->why), "%s", err.msg);
+	penstock_print_elided(out->why, sizeof(out->why), "%s", err.msg);
 	penstock_backing_close(&b);
 }
 

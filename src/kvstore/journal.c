@@ -300,13 +300,13 @@ int store_journal_create(struct store_log *log, struct store_shelf *sh, const ch
 			 struct penstock_err *err)
 {
 	unsigned char head[STORE_LOG_HEAD];
-	struct penstock_short s;
+	struct penstock_short_name s;
 	int fd = openat(sh->dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int64_t r;
 
 	if (fd < 0)
-		return penstock_fail(err, -errno, "%s/%s: %s", penstock_shorten(&s, sh->path), name,
-				     strerror(errno));
+		return penstock_fail(err, -errno, "%s/%s: %s", penstock_shorten_name(&s, sh->path),
+				     name, strerror(errno));
 	store_log_head_put(head, &log->head);
 	r = store_shelf_take_fd(&log->file, &log->fd, sh, fd, name, err);
 	if (r == 0)

@@ -223,7 +223,7 @@ static int shelf_open_file(struct penstock_file **out, int *ret_fd, struct store
 	int fd = penstock_openat_safe(sh->dir, name, O_RDWR | flags, 0600);
 	char full[512];
 
-	penstock_line(full, sizeof(full), "%s/%s", sh->path, name);
+	penstock_print_elided(full, sizeof(full), "%s/%s", sh->path, name);
 	if (fd < 0)
 		return fd == -ENOENT ? fd : penstock_fail(err, fd, "%s: %s", full, strerror(-fd));
 	return store_shelf_take_fd(out, ret_fd, sh, fd, full, err);

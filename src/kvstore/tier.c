@@ -203,7 +203,7 @@ static int tier_fetch(struct store_tier *t, const struct store_op *op, const str
 	crc = penstock_crc32c(0, op->key, op->key_len);
 	if (n >= 0 && (n != (int64_t)e->len || penstock_crc32c(crc, buf, e->len) != e->crc)) {
 		n = -EBADMSG;
-		penstock_line(err.msg, sizeof(err.msg), "a value is not what was written");
+		penstock_print_elided(err.msg, sizeof(err.msg), "a value is not what was written");
 	}
 	if (n < 0)
 		store_tell(t->store, (int)n, uri ? uri : "", e->len, err.msg);

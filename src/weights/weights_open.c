@@ -69,18 +69,18 @@ static int files_open(struct penstock_weights *w, uint64_t *bytes, struct pensto
 static int check_ends(const struct penstock_weights *w, const uint64_t *bytes,
 		      struct penstock_err *err)
 {
-	struct penstock_short a, b;
+	struct penstock_short_name a, b;
 
 	for (uint64_t i = 0; i < w->m->nr; i++) {
 		const struct penstock_weight *t = &w->m->weights[i];
 		uint64_t has = bytes[w->m->files[i]];
 
 		if (t->offset + t->len > has)
-			return penstock_fail(err, -EINVAL,
-					     "%s: has %" PRIu64
-					     " bytes, and '%s' ends at byte %" PRIu64,
-					     penstock_shorten(&a, t->path), has,
-					     penstock_shorten(&b, t->name), t->offset + t->len);
+			return penstock_fail(
+				err, -EINVAL,
+				"%s: has %" PRIu64 " bytes, and '%s' ends at byte %" PRIu64,
+				penstock_shorten_name(&a, t->path), has,
+				penstock_shorten_name(&b, t->name), t->offset + t->len);
 	}
 	return 0;
 }

@@ -42,7 +42,7 @@ static void a_cut_parts_no_character(void)
 		text[0] = '\0';
 		for (int i = 0; i < n; i++)
 			strcat(text, i % 7 == 3 ? "a" : "\u20ac");
-		penstock_line(room, sizeof(room), "%s", text);
+		penstock_print_elided(room, sizeof(room), "%s", text);
 		len = strlen(room);
 		T_OK(len < sizeof(room) && (len == strlen(text) || len > sizeof(room) - 6));
 		for (size_t i = 0; i < len; i++)
