@@ -27,17 +27,18 @@
 
 /* ---------------------------------------------------------------- the table */
 
-static struct book_entry *entry_of(struct penstock_node *n)
+static struct book_entry *entry_of(struct penstock_table_node *n)
 {
 	return n ? container_of(n, struct book_entry, node) : NULL;
 }
 
 struct book_entry *book_find(const struct book *b, const char *name)
 {
-	struct penstock_node *n = penstock_table_find(&b->table, content_id(name, strlen(name)));
+	struct penstock_table_node *n =
+		penstock_table_find(&b->table, content_id(name, strlen(name)));
 
 	while (n && strcmp(entry_of(n)->name, name) != 0)
-		n = penstock_table_again(n);
+		n = penstock_table_find_next(n);
 	return entry_of(n);
 }
 
@@ -54,7 +55,7 @@ struct book_entry *book_add(struct book *b, const char *name)
 	if (!e)
 		return NULL;
 	strcpy(e->name, name);
-	if (penstock_table_put(&b->table, &e->node, content_id(name, strlen(name))) == 0)
+	if (penstock_table_insert(&b->table, &e->node, content_id(name, strlen(name))) == 0)
 		return e;
 	entry_free(e);
 	return NULL;
@@ -62,7 +63,7 @@ struct book_entry *book_add(struct book *b, const char *name)
 
 void book_drop(struct book *b, struct book_entry *e)
 {
-	penstock_table_drop(&b->table, &e->node);
+	penstock_table_remove(&b->table, &e->node);
 	entry_free(e);
 }
 

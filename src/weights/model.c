@@ -73,15 +73,15 @@ static struct model_path *path_of(struct penstock_model *m, const char *path)
 	uint64_t hash = penstock_key_hash(path, len, 0);
 	struct model_path *p;
 
-	for (struct penstock_node *n = penstock_table_find(&m->by_path, hash); n;
-	     n = penstock_table_again(n)) {
+	for (struct penstock_table_node *n = penstock_table_find(&m->by_path, hash); n;
+	     n = penstock_table_find_next(n)) {
 		p = container_of(n, struct model_path, node);
 		if (!strcmp(p->text, path))
 			return p;
 	}
 	p = malloc(sizeof(*p) + len + 1);
 	if (!p || ARRAY_ROOM(m->paths, m->room_paths, m->nr_paths + 1) < 0 ||
-	    penstock_table_put(&m->by_path, &p->node, hash) < 0) {
+	    penstock_table_insert(&m->by_path, &p->node, hash) < 0) {
 		free(p);
 		return NULL;
 	}

@@ -9,7 +9,7 @@
 #include "base/table.h"
 
 struct model_path {
-	struct penstock_node node;
+	struct penstock_table_node node;
 	uint32_t nr; /* of the file */
 	char text[];
 };
