@@ -179,7 +179,7 @@ void object_vanish(struct flow *f, struct object *o)
 		return;
 	o->exists = false;
 	if (p->map)
-		extents_give(&o->where, p->map);
+		extents_free(&o->where, p->map);
 	p->used -= charge;
 	p->objects--;
 	space_return(f, o->place, charge);
@@ -212,7 +212,7 @@ void objects_fini(struct flow *f)
 		if (p && p->o.kind == PLACE_SLAB && p->o.keep)
 			object_keep(p, o);
 		if (p && p->map)
-			extents_give(&o->where, p->map);
+			extents_free(&o->where, p->map);
 		if (o->label && o->label->class >= LABEL_CLASSES)
 			label_free(&f->labels, o->label);
 	}

@@ -168,8 +168,8 @@ static bool huge_pages(void)
 {
 	char mode[16];
 
-	return penstock_textfile_choice(mode, sizeof(mode),
-					"/sys/kernel/mm/transparent_hugepage/enabled") > 0 &&
+	return penstock_textfile_read_selected(mode, sizeof(mode),
+					       "/sys/kernel/mm/transparent_hugepage/enabled") > 0 &&
 	       strcmp(mode, "never") != 0;
 }
 
@@ -397,7 +397,7 @@ int place_close(struct place *p, struct penstock_err *err)
 		penstock_gpu_free(p->base);
 	for (uint64_t i = 0; i < p->nr_old; i++) {
 		if (p->map)
-			extents_give(&p->old[i].where, p->map);
+			extents_free(&p->old[i].where, p->map);
 		place_old_free(&p->old[i]);
 	}
 	free(p->old);

@@ -126,7 +126,7 @@ static int take_extents(struct place *p, struct place_old *o, uint32_t nr, const
 
 	for (; nr; nr--, *at += sizeof(x)) {
 		memcpy(&x, *at, sizeof(x));
-		r = extents_claim(&o->where, p->map, x);
+		r = extents_alloc_at(&o->where, p->map, x);
 		if (r < 0)
 			return r == -ENOMEM ? r : -EINVAL;
 		units += x.count;

@@ -16,7 +16,7 @@ static void read_pid_space(char out[192])
 	ssize_t n = readlink("/proc/self/ns/pid", space, sizeof(space) - 1);
 
 	gethostname(host, sizeof(host) - 1);
-	penstock_textfile_line(boot, sizeof(boot), "/proc/sys/kernel/random/boot_id");
+	penstock_textfile_read_line(boot, sizeof(boot), "/proc/sys/kernel/random/boot_id");
 	space[n > 0 ? n : 0] = 0;
 	snprintf(out, 192, "%s/%s/%s", host[0] ? host : "?", boot, space);
 }
@@ -27,7 +27,7 @@ static uint64_t read_start_ticks(int pid)
 	char text[1024], *at;
 	uint64_t v = 0;
 
-	if (penstock_textfile_line(text, sizeof(text), "/proc/%d/stat", pid) < 0)
+	if (penstock_textfile_read_line(text, sizeof(text), "/proc/%d/stat", pid) < 0)
 		return 0;
 	at = strrchr(text, ')'); /* the name may hold anything */
 	for (unsigned i = 2; at && i < 22; i++)

@@ -109,13 +109,13 @@ static int claim_space(struct store_shelf *sh, struct store_entry *e, const stru
 	for (uint32_t i = 0; i < r->nr && c == 0; i++) {
 		struct extent x = store_record_piece(r, i);
 
-		c = extents_claim(&e->space, sh->map, x);
+		c = extents_alloc_at(&e->space, sh->map, x);
 		units += x.count;
 	}
 	if (c == 0 && units * STORE_UNIT < r->len)
 		c = -EBADMSG;
 	if (c < 0)
-		extents_give(&e->space, sh->map);
+		extents_free(&e->space, sh->map);
 	return c;
 }
 
@@ -149,7 +149,7 @@ static int load_set(struct store_shelf *sh, const struct store_record *r)
 	sh->log_live += store_record_size(r->key_len, e->space.nr);
 	if (store_index_add(&s->index, e) < 0) {
 		sh->log_live -= store_record_size(r->key_len, e->space.nr);
-		extents_give(&e->space, sh->map);
+		extents_free(&e->space, sh->map);
 		store_index_free(&s->index, e);
 		return -ENOMEM;
 	}
