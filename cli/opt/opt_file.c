@@ -69,7 +69,7 @@ bool cli_file_within(const char *in, const char *name)
 	if (stat(in, &st) == 0) {
 		if (!S_ISDIR(st.st_mode))
 			return false;
-		all = penstock_glob_folder(in, "*");
+		all = penstock_glob_pattern(in, "*");
 		in = all;
 	}
 	if (!in || glob(in, 0, NULL, &g) != 0)

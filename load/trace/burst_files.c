@@ -21,7 +21,7 @@ static int pattern_of(char **out, const char *path, struct penstock_err *err)
 	*out = NULL;
 	if (there ? !S_ISDIR(st.st_mode) : !strpbrk(path, "*?"))
 		return 0;
-	*out = there ? penstock_glob_folder(path, "*.csv") : strdup(path);
+	*out = there ? penstock_glob_pattern(path, "*.csv") : strdup(path);
 	return *out ? 0 : penstock_fail(err, -ENOMEM, "out of memory");
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-char *penstock_glob_folder(const char *path, const char *what)
+char *penstock_glob_pattern(const char *path, const char *what)
 {
 	char *pattern = malloc(2 * strlen(path) + strlen(what) + 2), *to = pattern;
 

@@ -6,6 +6,6 @@
  * A pattern for glob(3): @what in the folder @path, whose name may have characters that mean
  * something there.  To be freed; NULL for want of memory.
  */
-char *penstock_glob_folder(const char *path, const char *what);
+char *penstock_glob_pattern(const char *path, const char *what);
 
 #endif

@@ -164,7 +164,7 @@ static int64_t each(const struct finding *f, const char *what,
 	if (is_prefix(f->path))
 		return each_object(f, what + 1, add, err);
 
-	CLEANUP_FREE char *pattern = penstock_glob_folder(f->path, what);
+	CLEANUP_FREE char *pattern = penstock_glob_pattern(f->path, what);
 	glob_t found;
 	int64_t n = 0;
 	int r;

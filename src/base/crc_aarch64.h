@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_BASE_CRCARM_H
-#define PENSTOCK_BASE_CRCARM_H
+#ifndef PENSTOCK_BASE_CRC_AARCH64_H
+#define PENSTOCK_BASE_CRC_AARCH64_H
 
 /* aarch64 has instructions for both CRCs, in all processors but the first ones. */
 #ifdef __aarch64__
@@ -10,12 +10,12 @@
 #include <sys/auxv.h>
 
 #ifdef __clang__
-#define CRCARM_TARGET __attribute__((target("crc")))
+#define CRC_AARCH64_TARGET __attribute__((target("crc")))
 #else
-#define CRCARM_TARGET __attribute__((target("+crc")))
+#define CRC_AARCH64_TARGET __attribute__((target("+crc")))
 #endif
 
-static inline bool crcarm_usable(void)
+static inline bool crc_aarch64_usable(void)
 {
 	return getauxval(AT_HWCAP) & HWCAP_CRC32;
 }

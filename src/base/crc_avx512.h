@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_BASE_CRCFOLD_H
-#define PENSTOCK_BASE_CRCFOLD_H
+#ifndef PENSTOCK_BASE_CRC_AVX512_H
+#define PENSTOCK_BASE_CRC_AVX512_H
 
 /*
  * CRCs of reflected values by carry-less multiplication, 256 bytes at a time (AVX-512 with
@@ -12,34 +12,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CRCFOLD_TARGET __attribute__((target("sse4.2,pclmul,avx512f,vpclmulqdq")))
+#define CRC_AVX512_TARGET __attribute__((target("sse4.2,pclmul,avx512f,vpclmulqdq")))
 
-enum { CRCFOLD_STEP = 256, CRCFOLD_LEAST = 1024 };
+enum { CRC_FOLD_STEP = 256, CRC_FOLD_MIN = 1024 };
 
 /*
  * A block of 128 bits that is moved @bits on is multiplied by x^bits: its half of the higher
  * powers, which comes first, by x^(bits + 32) and the other by x^(bits - 32), both modulo the
  * polynomial and one to the left, for the product of reflected values comes out one to the right.
  */
-struct crcfold {
+struct crc_fold {
 	long long first, second;
 };
 
 /* Is it worth it, and does the processor know how? */
-static inline bool crcfold_usable(size_t len)
+static inline bool crc_fold_usable(size_t len)
 {
-	return len >= CRCFOLD_LEAST && __builtin_cpu_supports("avx512f") &&
+	return len >= CRC_FOLD_MIN && __builtin_cpu_supports("avx512f") &&
 	       __builtin_cpu_supports("vpclmulqdq");
 }
 
 /* Four blocks moved on, onto @data. */
-CRCFOLD_TARGET static inline __m512i crcfold_onto(__m512i x, __m512i k, __m512i data)
+CRC_AVX512_TARGET static inline __m512i crc_fold_onto(__m512i x, __m512i k, __m512i data)
 {
 	return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(x, k, 0x00),
 					 _mm512_clmulepi64_epi128(x, k, 0x11), data, 0x96);
 }
 
-CRCFOLD_TARGET static inline __m512i crcfold_constants(struct crcfold f)
+CRC_AVX512_TARGET static inline __m512i crc_fold_constants(struct crc_fold f)
 {
 	return _mm512_broadcast_i32x4(_mm_set_epi64x(f.second, f.first));
 }
@@ -48,25 +48,25 @@ CRCFOLD_TARGET static inline __m512i crcfold_constants(struct crcfold f)
  * Whole steps of @len bytes, at least one, behind @crc (not complemented), become 64 bytes that
  * stand for them; returns how many bytes that were.
  */
-CRCFOLD_TARGET static inline size_t crcfold_steps(__m512i *ret, struct crcfold by2048,
-						  struct crcfold by512, uint32_t crc,
-						  const unsigned char *p, size_t len)
+CRC_AVX512_TARGET static inline size_t crc_fold_steps(__m512i *ret, struct crc_fold by2048,
+						      struct crc_fold by512, uint32_t crc,
+						      const unsigned char *p, size_t len)
 {
-	__m512i far = crcfold_constants(by2048), near = crcfold_constants(by512);
+	__m512i k2048 = crc_fold_constants(by2048), k512 = crc_fold_constants(by512);
 	__m512i x0 = _mm512_loadu_si512(p), x1 = _mm512_loadu_si512(p + 64);
 	__m512i x2 = _mm512_loadu_si512(p + 128), x3 = _mm512_loadu_si512(p + 192);
-	size_t done = CRCFOLD_STEP;
+	size_t done = CRC_FOLD_STEP;
 
 	x0 = _mm512_xor_si512(x0, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
-	for (; len - done >= CRCFOLD_STEP; done += CRCFOLD_STEP) {
-		x0 = crcfold_onto(x0, far, _mm512_loadu_si512(p + done));
-		x1 = crcfold_onto(x1, far, _mm512_loadu_si512(p + done + 64));
-		x2 = crcfold_onto(x2, far, _mm512_loadu_si512(p + done + 128));
-		x3 = crcfold_onto(x3, far, _mm512_loadu_si512(p + done + 192));
+	for (; len - done >= CRC_FOLD_STEP; done += CRC_FOLD_STEP) {
+		x0 = crc_fold_onto(x0, k2048, _mm512_loadu_si512(p + done));
+		x1 = crc_fold_onto(x1, k2048, _mm512_loadu_si512(p + done + 64));
+		x2 = crc_fold_onto(x2, k2048, _mm512_loadu_si512(p + done + 128));
+		x3 = crc_fold_onto(x3, k2048, _mm512_loadu_si512(p + done + 192));
 	}
-	x1 = crcfold_onto(x0, near, x1);
-	x2 = crcfold_onto(x1, near, x2);
-	*ret = crcfold_onto(x2, near, x3);
+	x1 = crc_fold_onto(x0, k512, x1);
+	x2 = crc_fold_onto(x1, k512, x2);
+	*ret = crc_fold_onto(x2, k512, x3);
 	return done;
 }
 
