@@ -107,7 +107,7 @@ static int ckpt_count(struct run *run, struct ckpt_way *way, const struct ckpt_r
 		s->user_sec += (double)t->user / 1e9;
 		s->system_sec += (double)t->system / 1e9;
 	}
-	if (ARRAY_ROOM(way->slowest, way->slowest_room, way->nr_slowest + 1) < 0)
+	if (ARRAY_RESERVE(way->slowest, way->slowest_room, way->nr_slowest + 1) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	way->slowest[way->nr_slowest++] = (double)slowest / 1e9;
 	way->slowest_sec += (double)slowest / 1e9;

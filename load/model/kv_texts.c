@@ -97,7 +97,7 @@ int64_t kv_texts_add(struct kv_texts *t, const char *text, size_t len)
 
 	if (x)
 		return x->number;
-	if (t->nr >= UINT32_MAX || ARRAY_ROOM(t->v, t->room, t->nr + 1) < 0)
+	if (t->nr >= UINT32_MAX || ARRAY_RESERVE(t->v, t->room, t->nr + 1) < 0)
 		return -ENOMEM;
 	x = text_keep(t, text, len);
 	if (!x || penstock_table_insert(&t->table, &x->node, hash) < 0)

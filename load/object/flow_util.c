@@ -63,7 +63,7 @@ void *arena_get(struct arena *a)
 	char *slab;
 
 	if (!p) {
-		if (ARRAY_MORE(a->slabs, a->nr_slabs) < 0)
+		if (ARRAY_GROW(a->slabs, a->nr_slabs) < 0)
 			return NULL;
 		slab = malloc(SLAB * a->size);
 		if (!slab)

@@ -250,7 +250,7 @@ static int remove_name(void *arg, const char *name, const struct penstock_s3_ent
 
 	if (!name_is_ours(name, p->bucket.run))
 		return 0;
-	if (ARRAY_ROOM(rm->uris, rm->room, rm->nr + 1) < 0 ||
+	if (ARRAY_RESERVE(rm->uris, rm->room, rm->nr + 1) < 0 ||
 	    asprintf(&uri, "%s%s", p->bucket.prefix, name) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (rm->uploads) {

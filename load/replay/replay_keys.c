@@ -38,7 +38,7 @@ static struct replay_key *key_take(struct replay_keys *k)
 	struct replay_key *block, *e;
 
 	if (!k->unused) {
-		block = ARRAY_MORE(k->blocks, k->nr_blocks) < 0 ? NULL
+		block = ARRAY_GROW(k->blocks, k->nr_blocks) < 0 ? NULL
 								: malloc(BLOCK * sizeof(*block));
 		if (!block)
 			return NULL;

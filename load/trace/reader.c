@@ -55,7 +55,7 @@ int reader_bad(struct trace_reader *r, uint64_t line, const char *fmt, ...)
 
 int reader_keep(struct reader_text *t, const char *text, size_t len)
 {
-	if (ARRAY_ROOM(t->text, t->room, len) < 0)
+	if (ARRAY_RESERVE(t->text, t->room, len) < 0)
 		return -ENOMEM;
 	if (len)
 		memcpy(t->text, text, len);

@@ -17,7 +17,7 @@ int request_text(struct request_list *l, const char *text, size_t *ret)
 {
 	size_t len = strlen(text) + 1;
 
-	if (ARRAY_ROOM(l->texts, l->texts_room, l->texts_len + len) < 0)
+	if (ARRAY_RESERVE(l->texts, l->texts_room, l->texts_len + len) < 0)
 		return -ENOMEM;
 	*ret = l->texts_len;
 	memcpy(l->texts + l->texts_len, text, len);
@@ -27,7 +27,7 @@ int request_text(struct request_list *l, const char *text, size_t *ret)
 
 int request_add(struct request_list *l, const struct trace_request *r, size_t text)
 {
-	if (ARRAY_ROOM(l->v, l->room, l->nr + 1) < 0)
+	if (ARRAY_RESERVE(l->v, l->room, l->nr + 1) < 0)
 		return -ENOMEM;
 	l->v[l->nr++] = (struct request_item){*r, text};
 	return 0;

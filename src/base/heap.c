@@ -8,7 +8,7 @@
 
 int penstock_heap_reserve(struct penstock_heap *h, uint64_t capacity)
 {
-	return ARRAY_ROOM(h->v, h->capacity, capacity);
+	return ARRAY_RESERVE(h->v, h->capacity, capacity);
 }
 
 void penstock_heap_fini(struct penstock_heap *h)

@@ -106,7 +106,7 @@ static int program_read(const struct penstock_program *p, pid_t pid, int fd, uin
 
 		if (r < 0)
 			return r;
-		if (ARRAY_ROOM(*text, room, p->most ? p->most + 1 : len + FIRST_ROOM) < 0)
+		if (ARRAY_RESERVE(*text, room, p->most ? p->most + 1 : len + FIRST_ROOM) < 0)
 			return -ENOMEM;
 		n = read(fd, *text + len, (p->most ? p->most : room - 1) - len);
 		if (n < 0 && errno == EINTR)

@@ -36,7 +36,7 @@ static int parse_shape(struct penstock_json *j, struct entry *e)
 	while (more > 0) {
 		if (e->t.rank == RANK_MAX)
 			return penstock_json_fail(j, "a tensor of more than 64 dimensions");
-		if (ARRAY_ROOM(h->dims, h->room_dims, h->nr_dims + 1) < 0)
+		if (ARRAY_RESERVE(h->dims, h->room_dims, h->nr_dims + 1) < 0)
 			return penstock_fail(j->err, -ENOMEM, "out of memory");
 		r = penstock_json_u64(j, &h->dims[h->nr_dims]);
 		if (r < 0)
@@ -101,7 +101,7 @@ static int parse_meta(struct penstock_json *j, char *key, void *arg)
 
 	if (r < 0)
 		return r;
-	if (ARRAY_ROOM(h->meta, h->room_meta, h->nr_meta + 1) < 0)
+	if (ARRAY_RESERVE(h->meta, h->room_meta, h->nr_meta + 1) < 0)
 		return penstock_fail(j->err, -ENOMEM, "out of memory");
 	h->meta[h->nr_meta++] = (struct penstock_meta){key, value};
 	return 0;
@@ -167,7 +167,7 @@ static int parse_entry(struct penstock_json *j, char *key, void *arg)
 	if (!strcmp(key, "__metadata__")) {
 		if (h->meta)
 			return penstock_json_fail(j, "__metadata__ is there twice");
-		if (ARRAY_ROOM(h->meta, h->room_meta, 1) < 0)
+		if (ARRAY_RESERVE(h->meta, h->room_meta, 1) < 0)
 			return penstock_fail(j->err, -ENOMEM, "out of memory");
 		return penstock_json_object(j, parse_meta, h);
 	}
@@ -176,7 +176,7 @@ static int parse_entry(struct penstock_json *j, char *key, void *arg)
 		r = check_entry(j, &e);
 	if (r < 0)
 		return r;
-	if (ARRAY_ROOM(h->tensors, h->room, h->nr + 1) < 0)
+	if (ARRAY_RESERVE(h->tensors, h->room, h->nr + 1) < 0)
 		return penstock_fail(j->err, -ENOMEM, "out of memory");
 	h->tensors[h->nr++] = e.t;
 	return 0;
@@ -316,7 +316,7 @@ struct text {
 
 static void text_put(struct text *t, const char *s, size_t n)
 {
-	if (t->failed || ARRAY_ROOM(t->v, t->room, t->len + n) < 0) {
+	if (t->failed || ARRAY_RESERVE(t->v, t->room, t->len + n) < 0) {
 		t->failed = true;
 		return;
 	}

@@ -217,7 +217,7 @@ static int safetensors_batch_add(struct batch *b, uint64_t offset, uint64_t len,
 
 	if (r < 0)
 		return r;
-	if (ARRAY_ROOM(b->v, b->room, b->nr + 1) < 0)
+	if (ARRAY_RESERVE(b->v, b->room, b->nr + 1) < 0)
 		return penstock_fail(err, -ENOMEM, "%s: out of memory", b->s->path);
 	b->v[b->nr++] = (struct penstock_piece){offset, len, buf};
 	return 0;

@@ -14,7 +14,7 @@ static struct sum *sums_at(struct sums *s, uint64_t offset)
 
 	if (last && end == offset && offset % PENSTOCK_CHUNK)
 		return last;
-	if (ARRAY_ROOM(s->v, s->room, s->nr + 1) < 0)
+	if (ARRAY_RESERVE(s->v, s->room, s->nr + 1) < 0)
 		return NULL;
 	s->disorder |= offset < end;
 	s->v[s->nr] = (struct sum){offset, 0, 0};

@@ -25,7 +25,7 @@ static int add_cut(struct wants *w, struct want t, uint64_t end)
 	while (t.offset < end) {
 		uint64_t stop = min_u64(end, t.offset - t.offset % w->window + w->window);
 
-		if (ARRAY_ROOM(w->v, w->room, w->nr + 1) < 0)
+		if (ARRAY_RESERVE(w->v, w->room, w->nr + 1) < 0)
 			return -ENOMEM;
 		t.len = stop - t.offset;
 		w->v[w->nr++] = t;

@@ -322,7 +322,7 @@ static int journal_append(struct store_shelf *sh, const struct store_record *r,
 {
 	struct store_bytes *p = &sh->pending;
 
-	if (ARRAY_ROOM(p->at, p->room, p->len + STORE_RECORD_MAX) < 0)
+	if (ARRAY_RESERVE(p->at, p->room, p->len + STORE_RECORD_MAX) < 0)
 		return -ENOMEM;
 	p->len += store_record_put(p->at + p->len, sh->log.head.seed, r, space);
 	return 0;
@@ -418,7 +418,7 @@ static int take_group(struct store_shelf *sh)
 		*g = *p;
 		*p = t;
 	} else if (p->len) {
-		r = ARRAY_ROOM(g->at, g->room, g->len + p->len);
+		r = ARRAY_RESERVE(g->at, g->room, g->len + p->len);
 		if (r == 0) {
 			memcpy(g->at + g->len, p->at, p->len);
 			g->len += p->len;

@@ -36,7 +36,7 @@ static int queue_room(uint64_t **v, uint64_t *at, uint64_t nr, uint64_t *room, u
 		memmove(*v, *v + *at, nr * sizeof(**v));
 		*at = 0;
 	}
-	return ARRAY_ROOM(*v, *room, *at + nr + n);
+	return ARRAY_RESERVE(*v, *room, *at + nr + n);
 }
 
 /* Those that are there first: the others can be read meanwhile. */

@@ -250,7 +250,7 @@ static int gguf_parse(struct gguf *g, struct penstock_model *m)
 	for (uint64_t i = 0; i < nr_meta && r == 0; i++)
 		r = take_meta(g);
 	for (uint64_t i = 0; i < g->nr && r == 0; i++) {
-		if (ARRAY_MORE(infos, i) < 0)
+		if (ARRAY_GROW(infos, i) < 0)
 			return penstock_fail(g->err, -ENOMEM, "out of memory");
 		r = take_info(g, &infos[i]);
 	}

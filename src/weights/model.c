@@ -58,7 +58,7 @@ int penstock_model_group(struct penstock_model *m, const char *name, struct pens
 	if (!name)
 		return penstock_fail(err, -EINVAL, "name: a group has none");
 	copy = strdup(name);
-	if (!copy || ARRAY_ROOM(m->groups, m->room_groups, m->nr_groups + 1) < 0) {
+	if (!copy || ARRAY_RESERVE(m->groups, m->room_groups, m->nr_groups + 1) < 0) {
 		free(copy);
 		return model_no_memory(err);
 	}
@@ -80,7 +80,7 @@ static struct model_path *path_of(struct penstock_model *m, const char *path)
 			return p;
 	}
 	p = malloc(sizeof(*p) + len + 1);
-	if (!p || ARRAY_ROOM(m->paths, m->room_paths, m->nr_paths + 1) < 0 ||
+	if (!p || ARRAY_RESERVE(m->paths, m->room_paths, m->nr_paths + 1) < 0 ||
 	    penstock_table_insert(&m->by_path, &p->node, hash) < 0) {
 		free(p);
 		return NULL;
@@ -127,8 +127,8 @@ int penstock_model_add(struct penstock_model *m, const struct penstock_weight *t
 		shape = calloc(t->rank, sizeof(*shape));
 	copy.shape = shape;
 	if (!path || !copy.name || (t->dtype && !copy.dtype) || (t->rank && !shape) ||
-	    ARRAY_ROOM(m->weights, m->room, m->nr + 1) < 0 ||
-	    ARRAY_ROOM(m->files, m->room_files, m->nr + 1) < 0) {
+	    ARRAY_RESERVE(m->weights, m->room, m->nr + 1) < 0 ||
+	    ARRAY_RESERVE(m->files, m->room_files, m->nr + 1) < 0) {
 		free_const(copy.name);
 		free_const(copy.dtype);
 		free(shape);

@@ -127,7 +127,7 @@ static int64_t list_objects(const struct finding *f, const char *what, char ***r
 
 		if (e.is_prefix || fnmatch(what, name, FNM_PERIOD) != 0)
 			continue;
-		if (ARRAY_MORE(*ret, n) < 0 || asprintf(&(*ret)[n], "%s%s", f->path, name) < 0) {
+		if (ARRAY_GROW(*ret, n) < 0 || asprintf(&(*ret)[n], "%s%s", f->path, name) < 0) {
 			r = penstock_fail(err, -ENOMEM, "out of memory");
 			break;
 		}

@@ -110,7 +110,7 @@ static int index_pairs(struct index *x, struct penstock_err *err)
 			return index_bad(x, "a name and a file, both in quotes, are due here", err);
 		if (strchr(e.file, '/') || !strcmp(e.file, "..") || !*e.file)
 			return index_bad(x, "the file is not one of the same folder", err);
-		if (ARRAY_MORE(x->v, x->nr) < 0)
+		if (ARRAY_GROW(x->v, x->nr) < 0)
 			return penstock_fail(err, -ENOMEM, "out of memory");
 		x->v[x->nr++] = e;
 		more = token(x, ',');

@@ -215,7 +215,7 @@ int penstock_weights_hint(struct penstock_weights *w, const uint64_t *groups, ui
 	pthread_mutex_lock(&w->lock);
 	/* what was hinted at before and has not been read is of no interest any more */
 	w->nr_hints = w->at_hints = 0;
-	r = ARRAY_ROOM(w->hints, w->room_hints, n);
+	r = ARRAY_RESERVE(w->hints, w->room_hints, n);
 	if (r < 0) {
 		penstock_fail(err, r, "out of memory");
 	} else {
