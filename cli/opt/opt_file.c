@@ -135,7 +135,7 @@ static int open_stream(struct cli_file *file)
 	if (r < 0)
 		return r;
 	file->stream->fd = file->replace.fd;
-	return penstock_replace_rights(&file->replace);
+	return penstock_replace_copy_permissions(&file->replace);
 }
 
 static int open_named(struct cli_file *file)
@@ -199,7 +199,7 @@ int cli_file_finish(struct cli_file *file, const struct cli_cmd *cmd, int r, con
 		why = NULL;
 	}
 	if (r == 0 && file->replace.fd >= 0)
-		r = penstock_replace_show(&file->replace);
+		r = penstock_replace_publish(&file->replace);
 	cli_file_abandon(file);
 	return r == 0 ? CLI_OK
 		      : cli_fail(cmd, CLI_FAILED, "%s: '%s' was not written: %s", option, name,

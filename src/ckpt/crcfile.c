@@ -279,7 +279,7 @@ static int next_write(const struct crc_next *n)
 		return -errno;
 	e = penstock_full_pwrite(n->rep.fd, data, len, 0);
 	if (e == 0) /* for whoever may read the file itself */
-		e = penstock_replace_mode(n->rep.fd, st.st_mode & 0666);
+		e = penstock_replace_set_mode(n->rep.fd, st.st_mode & 0666);
 	if (e == 0 && n->sync && fsync(n->rep.fd) < 0)
 		e = -errno;
 	return e;
@@ -321,7 +321,7 @@ int crc_next_show(struct crc_next *n)
 		if (e < 0)
 			return e;
 	}
-	return penstock_replace_show(&n->rep);
+	return penstock_replace_publish(&n->rep);
 }
 
 void crc_next_free(struct crc_next *n)

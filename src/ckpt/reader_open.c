@@ -148,7 +148,7 @@ static int open_data(struct penstock_reader *r, struct penstock_err *err)
 	CLEANUP_CLOSE int fd = -1;
 	struct penstock_file_info info = {.size = sizeof(info)};
 	struct stat st;
-	int e = penstock_replace_resolve(r->path, &dir, &name), taken;
+	int e = penstock_replace_resolve_path(r->path, &dir, &name), taken;
 
 	if (e < 0)
 		return penstock_fail(err, e, "open %s: %s", r->path, strerror(-e));

@@ -472,6 +472,6 @@ void penstock_writer_abort(struct penstock_writer *w)
 
 void penstock_writer_sweep(int dir, const char *name)
 {
-	penstock_replace_clear(dir, name, PENSTOCK_REPLACE_WORD, NULL);
+	penstock_replace_remove_stale(dir, name, PENSTOCK_REPLACE_SUFFIX, NULL);
 	penstock_stripe_clear(dir, name);
 }

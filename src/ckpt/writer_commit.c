@@ -91,7 +91,7 @@ static int finish_data(struct penstock_writer *w, struct crc_set *set)
 		return writer_note_errno(w, "truncate", -errno);
 	if (w->striped && w->end < w->o.expected)
 		penstock_stripe_trim(&w->rep);
-	r = penstock_replace_rights(&w->rep);
+	r = penstock_replace_copy_permissions(&w->rep);
 	return r < 0 ? writer_note_errno(w, "set permissions of", r) : make_set(w, set);
 }
 
@@ -135,7 +135,7 @@ static int settle(struct penstock_writer *w, const struct crc_set *set, struct c
 
 static int sync_folder(const struct penstock_writer *w)
 {
-	return w->o.flags & PENSTOCK_WRITER_NO_SYNC ? 0 : penstock_replace_sync(w->rep.dir);
+	return w->o.flags & PENSTOCK_WRITER_NO_SYNC ? 0 : penstock_replace_sync_folder(w->rep.dir);
 }
 
 /*

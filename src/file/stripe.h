@@ -138,7 +138,7 @@ struct penstock_stripe_old {
 	struct penstock_manifest *m; /* NULL: it was no striped file */
 };
 
-/* penstock_replace_show(), whatever the new and the old one are. */
+/* penstock_replace_publish(), whatever the new and the old one are. */
 int penstock_stripe_show(struct penstock_replace *r, struct penstock_stripe_old *old);
 /* After it.  @gone: the old one will not come back, and its members go, with @sync for good. */
 void penstock_stripe_forget(const struct penstock_replace *r, struct penstock_stripe_old *old,

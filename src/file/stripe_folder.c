@@ -204,16 +204,16 @@ static int write_mark(const struct penstock_manifest *m, const char *name)
 
 	if (!r)
 		r = penstock_replace_open(&file, path, 0644);
-	if (!r && file.there)
+	if (!r && file.had_old)
 		r = -EEXIST;
 	if (!r)
 		r = penstock_full_pwrite(file.fd, text, len, 0);
 	if (!r)
 		r = fchmod(file.fd, 0644) < 0 || fsync(file.fd) < 0 ? -errno : 0;
 	if (!r)
-		r = penstock_replace_show(&file);
+		r = penstock_replace_publish(&file);
 	if (!r)
-		r = penstock_replace_sync(file.dir);
+		r = penstock_replace_sync_folder(file.dir);
 	penstock_replace_close(&file, false);
 	return r;
 }

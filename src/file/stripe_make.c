@@ -169,7 +169,7 @@ static int make_member_file(const struct making *k, struct penstock_err *err)
 	CLEANUP_FREE char *text = penstock_manifest_text(&k->m, &len);
 	int r = text ? penstock_replace_open(&file, k->full, 0666) : -ENAMETOOLONG;
 
-	if (!r && file.there)
+	if (!r && file.had_old)
 		r = -EEXIST;
 	if (!r && !k->devices) {
 		r = penstock_stripe_begin(&file, &k->m, k->name, 0, true, err);
@@ -184,11 +184,11 @@ static int make_member_file(const struct making *k, struct penstock_err *err)
 			r = -errno;
 	}
 	if (!r)
-		r = penstock_replace_show(&file);
+		r = penstock_replace_publish(&file);
 	if (r < 0 && !k->devices)
 		penstock_stripe_abandon(&file);
 	if (!r)
-		r = penstock_replace_sync(file.dir);
+		r = penstock_replace_sync_folder(file.dir);
 	penstock_replace_close(&file, false);
 	return r < 0 ? said(err, k->name, r) : 0;
 }
@@ -480,7 +480,7 @@ int penstock_member_remove(const struct penstock_manifest *m, unsigned i, struct
 	}
 	penstock_backing_close(&b);
 	if (gone >= 0)
-		penstock_replace_release(gone);
+		penstock_replace_close_async(gone);
 	return r;
 }
 

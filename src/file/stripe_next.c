@@ -21,7 +21,7 @@
 #include "base/util.h"
 #include "file/stripe.h"
 
-#define WORD "stripe" /* in names of manifests that are not shown, or no longer */
+#define SUFFIX "stripe" /* in names of manifests that are not shown, or no longer */
 
 int penstock_stripe_new_id(char *id)
 {
@@ -45,7 +45,7 @@ int penstock_stripe_sync_folder(const char *path)
 		return -ENOMEM;
 	strrchr(dir, '/')[strrchr(dir, '/') == dir] = '\0';
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? -errno : penstock_replace_sync(fd);
+	return fd < 0 ? -errno : penstock_replace_sync_folder(fd);
 }
 
 int penstock_member_head_make(const struct penstock_manifest *m, unsigned i,
@@ -74,7 +74,7 @@ int penstock_member_make(const struct penstock_manifest *m, unsigned i, const ch
 			 const struct stat *look, uint64_t expected, bool sync)
 {
 	const struct penstock_stripe t = {.nr = m->nr, .unit = m->unit};
-	struct penstock_replace one = {.there = true, .old = *look};
+	struct penstock_replace one = {.had_old = true, .old = *look};
 	const char *path = m->members[i];
 	struct penstock_backing b;
 	int r;
@@ -82,7 +82,7 @@ int penstock_member_make(const struct penstock_manifest *m, unsigned i, const ch
 	one.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (one.fd < 0)
 		return -errno;
-	r = penstock_replace_rights(&one);
+	r = penstock_replace_copy_permissions(&one);
 	if (!r && penstock_stripe_share(&t, i, expected))
 		r = next_reserve(one.fd, penstock_stripe_share(&t, i, expected));
 	if (r < 0) {
@@ -144,7 +144,7 @@ static int clear_one(int dir, int fd)
 		return r == -EBADMSG ? 0 : r; /* its text was never complete: no members yet */
 	/* The one that took its place must not go in a loss of power, when this is no file any
 	 * more. */
-	r = m->folder ? 0 : penstock_replace_sync(dir);
+	r = m->folder ? 0 : penstock_replace_sync_folder(dir);
 	if (!r && !m->folder)
 		r = remove_members(m, true);
 	penstock_manifest_free(m);
@@ -153,7 +153,7 @@ static int clear_one(int dir, int fd)
 
 void penstock_stripe_clear(int dir, const char *name)
 {
-	penstock_replace_clear(dir, name, WORD, clear_one);
+	penstock_replace_remove_stale(dir, name, SUFFIX, clear_one);
 }
 
 /* --------------------------------------------------------------- before the step */
@@ -168,20 +168,20 @@ int penstock_stripe_begin(struct penstock_replace *r, const struct penstock_mani
 	int e = text ? 0 : -ENAMETOOLONG;
 
 	penstock_stripe_clear(r->dir, r->name);
-	if (!e && !r->there && fstat(r->fd, &look) < 0)
+	if (!e && !r->had_old && fstat(r->fd, &look) < 0)
 		e = -errno;
 	if (!e)
 		e = penstock_full_pwrite(r->fd, text, len, 0);
 	if (!e && sync && fsync(r->fd) < 0)
 		e = -errno;
 	if (!e)
-		e = penstock_replace_link(r->fd, r->dir, r->name, WORD, &temp);
+		e = penstock_replace_link_temp(r->fd, r->dir, r->name, SUFFIX, &temp);
 	if (!e) {
 		if (r->temp)
 			unlinkat(r->dir, r->temp, 0);
 		free(r->temp);
 		r->temp = temp;
-		e = sync ? penstock_replace_sync(r->dir) : 0;
+		e = sync ? penstock_replace_sync_folder(r->dir) : 0;
 	}
 	if (e < 0)
 		return penstock_fail(err, e, "%s: %s", name, strerror(-e));
@@ -318,12 +318,12 @@ int penstock_stripe_show(struct penstock_replace *r, struct penstock_stripe_old 
 	if (e == 1 && !m->folder) {
 		/* Whom its lock does not guard, that name would be taken for a dead one's. */
 		if (flock(old->fd, LOCK_EX | LOCK_NB) == 0)
-			penstock_replace_link(old->fd, r->dir, r->name, WORD, &old->temp);
+			penstock_replace_link_temp(old->fd, r->dir, r->name, SUFFIX, &old->temp);
 		old->m = m;
 	} else if (e == 1) {
 		penstock_manifest_free(m);
 	}
-	e = penstock_replace_show(r);
+	e = penstock_replace_publish(r);
 	if (e < 0 && old->temp)
 		unlinkat(r->dir, old->temp, 0);
 	return e;

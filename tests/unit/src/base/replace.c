@@ -48,12 +48,12 @@ static void replace(const char *path, const char *text, bool show)
 	struct penstock_replace r = PENSTOCK_REPLACE_NONE;
 
 	T_EQ(penstock_replace_open(&r, path, 0644), 0);
-	T_OK(r.there);
+	T_OK(r.had_old);
 	T_EQ(penstock_full_pwrite(r.fd, text, strlen(text), 0), 0);
 	T_OK(begins_with(path, "old"));
-	T_EQ(penstock_replace_rights(&r), 0);
+	T_EQ(penstock_replace_copy_permissions(&r), 0);
 	if (show)
-		T_EQ(penstock_replace_show(&r), 0);
+		T_EQ(penstock_replace_publish(&r), 0);
 	penstock_replace_close(&r, false);
 }
 
