@@ -57,7 +57,7 @@ static int use_plain(struct penstock_io *io, struct block *b)
 {
 	struct penstock_file *f = b->op->file;
 	bool direct = f->backing.direct;
-	int fd = penstock_backing_plain(b->part->backing);
+	int fd = penstock_backing_buffered_fd(b->part->backing);
 
 	if (fd < 0)
 		return fd;
@@ -329,7 +329,7 @@ static bool block_set_rest(struct penstock_io *io, struct block *b, uint64_t ste
 {
 	const struct op *op = b->op;
 	const struct penstock_backing *s = &op->file->backing;
-	uint32_t align = op->opcode == PENSTOCK_READ ? s->off_align : s->edge_align;
+	uint32_t align = op->opcode == PENSTOCK_READ ? s->off_align : s->write_align;
 	struct penstock_req *r = &b->req;
 	bool read_bounce = b->mode == BLOCK_BOUNCE && op->opcode == PENSTOCK_READ;
 

@@ -335,7 +335,7 @@ int penstock_file_take_fd(struct penstock_file **out, struct penstock_io *io, in
 			close(fd);
 		return r;
 	}
-	r = penstock_backing_take(&f->backing, fd, name, io->opts.direct, err);
+	r = penstock_backing_open_owned_fd(&f->backing, fd, name, io->opts.direct, err);
 	return file_ready(io, f, r, out, err);
 }
 
@@ -351,7 +351,7 @@ static int file_adopt(struct penstock_io *io, int fd, bool keep, struct penstock
 	if (!f)
 		return -ENOMEM;
 	f->by_path = !keep; /* lives as long as the operation */
-	r = penstock_backing_adopt(&f->backing, fd, io->opts.direct, err);
+	r = penstock_backing_open_borrowed_fd(&f->backing, fd, io->opts.direct, err);
 	if (r < 0) {
 		free_file(f);
 		return r;

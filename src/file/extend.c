@@ -13,7 +13,7 @@
 
 #include "base/full_io.h"
 #include "base/util.h"
-#include "file/path.h"
+#include "file/backing.h"
 #include "file/stripe.h"
 
 enum { BLOCK = 4096 }; /* of file systems; a larger one only keeps a little more */

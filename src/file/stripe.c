@@ -16,7 +16,7 @@
 /* Memory for a header as O_DIRECT will have it, and @len of it that is read and written. */
 static char *head_room(const struct penstock_backing *b, size_t *len)
 {
-	*len = max_u64(MEMBER_HEAD, b->edge_align);
+	*len = max_u64(MEMBER_HEAD, b->write_align);
 	return aligned_alloc(max_u64(MEMBER_HEAD, b->mem_align), *len + MEMBER_HEAD);
 }
 
@@ -279,7 +279,7 @@ static void stripe_merge(struct penstock_backing *s, const struct penstock_backi
 {
 	s->mem_align = (uint32_t)max_u64(s->mem_align, b->mem_align);
 	s->off_align = (uint32_t)max_u64(s->off_align, b->off_align);
-	s->edge_align = (uint32_t)max_u64(s->edge_align, b->edge_align);
+	s->write_align = (uint32_t)max_u64(s->write_align, b->write_align);
 	s->fuse |= b->fuse;
 	if (s->direct && !b->direct) {
 		memcpy(s->why, b->why, sizeof(s->why));
@@ -362,11 +362,11 @@ static int open_member(struct penstock_backing *s, struct penstock_stripe *t, ui
 	if (b->device != s->device)
 		return penstock_fail(err, -EBADMSG, "member %u of %u, %s: is %s block device",
 				     i + 1, m->nr, m->members[i], b->device ? "a" : "no");
-	if (t->unit % b->edge_align)
+	if (t->unit % b->write_align)
 		return penstock_fail(
 			err, -EINVAL,
 			"member %u of %u, %s: needs units of a multiple of %u, not %" PRIu64, i + 1,
-			m->nr, m->members[i], b->edge_align, t->unit);
+			m->nr, m->members[i], b->write_align, t->unit);
 	stripe_merge(s, b);
 	return 0;
 }
@@ -394,7 +394,7 @@ int penstock_stripe_open(struct penstock_backing *s, struct penstock_manifest *m
 	t->file = s->fd;
 	t->unit = m->unit;
 	s->direct = direct != PENSTOCK_DIRECT_NEVER;
-	s->mem_align = s->off_align = s->edge_align = 1;
+	s->mem_align = s->off_align = s->write_align = 1;
 	s->why[0] = '\0';
 	while (!r && t->nr < m->nr)
 		r = open_member(s, t, direct, &why);

@@ -21,8 +21,8 @@
 #include <penstock/stripe.h>
 
 #include "base/replace.h"
+#include "file/backing.h"
 #include "file/manifest.h"
-#include "file/path.h"
 
 #define STRIPE_DATA (1ull << 20) /* where a member's units begin */
 

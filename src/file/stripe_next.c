@@ -89,7 +89,7 @@ int penstock_member_make(const struct penstock_manifest *m, unsigned i, const ch
 		close(one.fd);
 		return r;
 	}
-	r = penstock_backing_take(&b, one.fd, path, PENSTOCK_DIRECT_NEVER, NULL);
+	r = penstock_backing_open_owned_fd(&b, one.fd, path, PENSTOCK_DIRECT_NEVER, NULL);
 	if (r < 0)
 		return r;
 	r = penstock_member_head_make(m, i, &b, name);

@@ -50,7 +50,7 @@ static void setup(void)
 	file.io = &io;
 	file.backing.stripe = &stripe;
 	file.backing.direct = true;
-	file.backing.off_align = file.backing.mem_align = file.backing.edge_align = PAGE;
+	file.backing.off_align = file.backing.mem_align = file.backing.write_align = PAGE;
 	file.parts = parts;
 	file.nr_parts = 2;
 	file.held = held;

@@ -147,8 +147,11 @@ static struct penstock_range range;
 static void setup_overlap(void)
 {
 	setup_queue();
-	file.backing = (struct penstock_backing){
-		.direct = true, .extend = &extend, .off_align = 1, .edge_align = 1, .mem_align = 1};
+	file.backing = (struct penstock_backing){.direct = true,
+						 .extend = &extend,
+						 .off_align = 1,
+						 .write_align = 1,
+						 .mem_align = 1};
 	ops[1]->opcode = PENSTOCK_WRITE;
 	penstock_overlap_init(&extend.overlap);
 	T_OK(penstock_overlap_begin(&extend.overlap, &range, 0, 1, true));

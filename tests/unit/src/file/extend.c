@@ -2,7 +2,7 @@
 /* Files that grow: what is reserved, what is given back. */
 #include <fcntl.h>
 
-#include "file/path.h"
+#include "file/backing.h"
 #include "tests/common/t.h"
 
 static struct penstock_extend *list;

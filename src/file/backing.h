@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_FILE_PATH_H
-#define PENSTOCK_FILE_PATH_H
+#ifndef PENSTOCK_FILE_BACKING_H
+#define PENSTOCK_FILE_BACKING_H
 
 /*
  * A file as bytes at offsets: how it was opened, what O_DIRECT asks for, and a
@@ -41,22 +41,22 @@ struct penstock_extend *penstock_extend_get(struct penstock_extend **list, dev_t
 void penstock_extend_put(struct penstock_extend **list, struct penstock_extend *x);
 
 struct penstock_backing {
-	int fd;              /* for bulk data; O_DIRECT while @direct */
-	atomic_int plain_fd; /* the same file without O_DIRECT, or -1; may equal @fd */
+	int fd;                 /* for bulk data; O_DIRECT while @direct */
+	atomic_int buffered_fd; /* the same file without O_DIRECT, or -1; may equal @fd */
 	atomic_bool direct;
-	int borrowed; /* the caller's descriptor, which is not closed; or -1 */
-	bool device;  /* a block device */
-	bool fuse;    /* on a FUSE file system */
-	bool tmpfs;   /* on one in memory */
-	bool insist;  /* O_DIRECT or nothing */
-	bool synced;  /* opened with O_SYNC or O_DSYNC */
-	int access;   /* O_RDONLY, O_WRONLY, O_RDWR */
+	int borrowed;     /* the caller's descriptor, which is not closed; or -1 */
+	bool device;      /* a block device */
+	bool fuse;        /* on a FUSE file system */
+	bool tmpfs;       /* on one in memory */
+	bool direct_only; /* O_DIRECT or nothing */
+	bool synced;      /* opened with O_SYNC or O_DSYNC */
+	int access;       /* O_RDONLY, O_WRONLY, O_RDWR */
 	uint32_t mem_align;
-	uint32_t off_align;  /* offset and length, reads */
-	uint32_t edge_align; /* writes: what is not a multiple of this goes through plain_fd */
+	uint32_t off_align;   /* offset and length, reads */
+	uint32_t write_align; /* writes: what is not a multiple of this goes through buffered_fd */
 	dev_t dev;
 	ino_t ino;
-	pthread_mutex_t lock; /* of plain_fd being opened and of @why */
+	pthread_mutex_t lock; /* of buffered_fd being opened and of @why */
 	char why[128];        /* why not direct */
 	struct penstock_extend
 		*extend; /* the owner of the backing sets it; NULL: nothing to track */
@@ -71,11 +71,11 @@ int penstock_backing_open(struct penstock_backing *s, const char *path, int ofla
 int penstock_backing_open_member(struct penstock_backing *s, const char *path, int oflags,
 				 uint32_t direct, struct penstock_err *err);
 /* The same for a descriptor, which is the backing's then and closed on failure, too. */
-int penstock_backing_take(struct penstock_backing *s, int fd, const char *name, uint32_t direct,
-			  struct penstock_err *err);
+int penstock_backing_open_owned_fd(struct penstock_backing *s, int fd, const char *name,
+				   uint32_t direct, struct penstock_err *err);
 /* The same for a descriptor that stays the caller's. */
-int penstock_backing_adopt(struct penstock_backing *s, int fd, uint32_t direct,
-			   struct penstock_err *err);
+int penstock_backing_open_borrowed_fd(struct penstock_backing *s, int fd, uint32_t direct,
+				      struct penstock_err *err);
 /* The same for an object, which is the backing's then. */
 void penstock_backing_remote(struct penstock_backing *s, struct penstock_remote *remote,
 			     int oflags);
@@ -83,7 +83,7 @@ void penstock_backing_remote(struct penstock_backing *s, struct penstock_remote 
 int penstock_backing_close(struct penstock_backing *s);
 
 /* The descriptor without O_DIRECT, opened when first asked for; or -errno. */
-int penstock_backing_plain(struct penstock_backing *s);
+int penstock_backing_buffered_fd(struct penstock_backing *s);
 /* O_DIRECT was accepted at open and refused now: do without from here on; or -errno. */
 int penstock_backing_give_up_direct(struct penstock_backing *s, const char *why);
 

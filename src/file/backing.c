@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening files: with O_DIRECT where it is taken, without where it is not, and saying which. */
-#include "file/path.h"
+#include "file/backing.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 enum { OPEN_TRIES = 16 };
 
 /* Open @fd's file once more with other flags; works for renamed and deleted files too. */
-static int store_reopen(int fd, int flags)
+static int reopen_fd(int fd, int flags)
 {
 	char link[32];
 	int r;
@@ -73,7 +73,7 @@ static int check_kind(struct penstock_backing *s, const char *name, struct penst
 static int read_manifest(int file, struct penstock_manifest **out, const char *name,
 			 struct penstock_err *err)
 {
-	CLEANUP_CLOSE int fd = store_reopen(file, O_RDONLY);
+	CLEANUP_CLOSE int fd = reopen_fd(file, O_RDONLY);
 	int r = fd < 0 ? 0 : penstock_manifest_read(out, fd);
 
 	if (r < 0)
@@ -84,7 +84,7 @@ static int read_manifest(int file, struct penstock_manifest **out, const char *n
 }
 
 /* What O_DIRECT asks for.  A file system may take the flag and give no alignment. */
-static void find_limits(struct penstock_backing *s)
+static void find_alignment(struct penstock_backing *s)
 {
 	uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
 	const char *from;
@@ -102,16 +102,16 @@ static void find_limits(struct penstock_backing *s)
 	 * Whole pages only for direct writes: a page that is partly written
 	 * through the page cache and partly past it would lose one of the two.
 	 */
-	s->edge_align = s->off_align > page ? s->off_align : page;
+	s->write_align = s->off_align > page ? s->off_align : page;
 }
 
-static void store_init(struct penstock_backing *s, int fd)
+static void backing_init(struct penstock_backing *s, int fd)
 {
 	memset(s, 0, sizeof(*s));
 	s->fd = fd;
-	s->plain_fd = -1;
+	s->buffered_fd = -1;
 	s->borrowed = -1;
-	s->edge_align = 1;
+	s->write_align = 1;
 	pthread_mutex_init(&s->lock, NULL);
 }
 
@@ -149,7 +149,7 @@ static int drop_direct(struct penstock_backing *s)
 		return -errno;
 	if (!(flags & O_DIRECT))
 		return 0;
-	fd = store_reopen(s->fd, s->access | (flags & (O_SYNC | O_DSYNC)));
+	fd = reopen_fd(s->fd, s->access | (flags & (O_SYNC | O_DSYNC)));
 	if (fd < 0)
 		return fd;
 	s->fd = fd;
@@ -157,8 +157,8 @@ static int drop_direct(struct penstock_backing *s)
 }
 
 /* 1: it is a striped file, and open. */
-static int settle_stripe(struct penstock_backing *s, const char *name, uint32_t direct, bool fresh,
-			 struct penstock_err *err)
+static int open_if_striped(struct penstock_backing *s, const char *name, uint32_t direct,
+			   bool fresh, struct penstock_err *err)
 {
 	struct penstock_manifest *m;
 	int r = fresh ? penstock_stripe_adopt(s, &m, err) : read_manifest(s->fd, &m, name, err);
@@ -176,16 +176,16 @@ static int settle_stripe(struct penstock_backing *s, const char *name, uint32_t 
 	return 1;
 }
 
-static int store_settle(struct penstock_backing *s, const char *name, uint32_t direct, bool member,
-			struct penstock_err *err)
+static int finish_open(struct penstock_backing *s, const char *name, uint32_t direct, bool member,
+		       struct penstock_err *err)
 {
 	int r = check_kind(s, name, err);
 
 	if (r > 0)
-		r = member ? 0 : settle_stripe(s, name, direct, r == 2, err);
+		r = member ? 0 : open_if_striped(s, name, direct, r == 2, err);
 	if (r)
 		return r < 0 ? r : 0;
-	find_limits(s);
+	find_alignment(s);
 	if (direct == PENSTOCK_DIRECT_ALWAYS && !s->direct)
 		return penstock_fail(err, -EINVAL, "%s: O_DIRECT was asked for: %s", name, s->why);
 	if (!s->direct) {
@@ -193,7 +193,7 @@ static int store_settle(struct penstock_backing *s, const char *name, uint32_t d
 		if (r < 0)
 			return penstock_fail(err, r, "%s: cannot reopen without O_DIRECT: %s", name,
 					     strerror(-r));
-		s->plain_fd = s->fd;
+		s->buffered_fd = s->fd;
 	}
 	return 0;
 }
@@ -202,7 +202,7 @@ static int store_settle(struct penstock_backing *s, const char *name, uint32_t d
  * Open with O_DIRECT, or without where it is refused (*ret_direct).  O_EXCL succeeds
  * once, even when the flag is refused after the file was made: set the flag later.
  */
-static int store_open_direct(const char *path, int flags, unsigned mode, bool *ret_direct)
+static int open_try_direct(const char *path, int flags, unsigned mode, bool *ret_direct)
 {
 	int fd = -EINVAL;
 
@@ -218,30 +218,30 @@ static int store_open_direct(const char *path, int flags, unsigned mode, bool *r
 }
 
 /* @fd is ours from here on; @direct_now: O_DIRECT is set. */
-static int store_begin(struct penstock_backing *s, int fd, int oflags, bool direct_now,
+static int open_new_fd(struct penstock_backing *s, int fd, int oflags, bool direct_now,
 		       const char *name, uint32_t direct, bool member, struct penstock_err *err)
 {
 	struct penstock_short_name room;
 	int r;
 
-	store_init(s, fd);
+	backing_init(s, fd);
 	set_flags(fd, 0, O_NONBLOCK);
 	s->access = oflags & O_ACCMODE;
 	s->synced = oflags & (O_SYNC | O_DSYNC);
-	s->insist = direct == PENSTOCK_DIRECT_ALWAYS;
+	s->direct_only = direct == PENSTOCK_DIRECT_ALWAYS;
 	s->direct = direct_now;
 	if (!direct_now)
 		set_why(s, direct == PENSTOCK_DIRECT_NEVER
 				   ? "O_DIRECT was not asked for"
 				   : "the file system refuses O_DIRECT at open");
-	r = store_settle(s, penstock_shorten_name(&room, name), direct, member, err);
+	r = finish_open(s, penstock_shorten_name(&room, name), direct, member, err);
 	if (r < 0)
 		penstock_backing_close(s);
 	return r;
 }
 
-static int open_store(struct penstock_backing *s, const char *path, int oflags, unsigned mode,
-		      uint32_t direct, bool member, struct penstock_err *err)
+static int open_path(struct penstock_backing *s, const char *path, int oflags, unsigned mode,
+		     uint32_t direct, bool member, struct penstock_err *err)
 {
 	int flags = (oflags & ~(O_DIRECT | O_APPEND)) | O_CLOEXEC | O_NOCTTY;
 	struct penstock_short_name room;
@@ -251,16 +251,16 @@ static int open_store(struct penstock_backing *s, const char *path, int oflags, 
 	if (direct == PENSTOCK_DIRECT_NEVER)
 		fd = open_at(path, flags, mode);
 	else
-		fd = store_open_direct(path, flags, mode, &got);
+		fd = open_try_direct(path, flags, mode, &got);
 	if (fd < 0)
 		return penstock_fail(
 			err, fd, "%s: cannot open for %s: %s", penstock_shorten_name(&room, path),
 			(oflags & O_ACCMODE) == O_RDONLY ? "reading" : "writing", strerror(-fd));
-	return store_begin(s, fd, oflags, got, path, direct, member, err);
+	return open_new_fd(s, fd, oflags, got, path, direct, member, err);
 }
 
 /* O_TRUNC would make a manifest nothing before anybody has seen what it was. */
-static bool is_striped(const char *path)
+static bool is_manifest_at(const char *path)
 {
 	struct penstock_manifest *m = NULL;
 	CLEANUP_CLOSE int fd = open_at(path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
@@ -283,14 +283,15 @@ static bool was_replaced(const struct penstock_backing *s, const char *path)
 int penstock_backing_open(struct penstock_backing *s, const char *path, int oflags, unsigned mode,
 			  uint32_t direct, struct penstock_err *err)
 {
-	bool cut = (oflags & O_TRUNC) && (oflags & O_ACCMODE) != O_RDONLY && is_striped(path);
-	int flags = cut ? oflags & ~O_TRUNC : oflags, r;
+	bool truncates =
+		(oflags & O_TRUNC) && (oflags & O_ACCMODE) != O_RDONLY && is_manifest_at(path);
+	int flags = truncates ? oflags & ~O_TRUNC : oflags, r;
 
 	s->ino = 0;
-	r = open_store(s, path, flags, mode, direct, false, err);
+	r = open_path(s, path, flags, mode, direct, false, err);
 	for (unsigned n = 0; n < OPEN_TRIES && r < 0 && was_replaced(s, path); n++)
-		r = open_store(s, path, flags, mode, direct, false, err);
-	if (r < 0 || !cut || !s->stripe)
+		r = open_path(s, path, flags, mode, direct, false, err);
+	if (r < 0 || !truncates || !s->stripe)
 		return r;
 	r = penstock_stripe_truncate(s->stripe, 0);
 	if (r < 0) {
@@ -303,11 +304,11 @@ int penstock_backing_open(struct penstock_backing *s, const char *path, int ofla
 int penstock_backing_open_member(struct penstock_backing *s, const char *path, int oflags,
 				 uint32_t direct, struct penstock_err *err)
 {
-	return open_store(s, path, oflags, 0, direct, true, err);
+	return open_path(s, path, oflags, 0, direct, true, err);
 }
 
-int penstock_backing_take(struct penstock_backing *s, int fd, const char *name, uint32_t direct,
-			  struct penstock_err *err)
+int penstock_backing_open_owned_fd(struct penstock_backing *s, int fd, const char *name,
+				   uint32_t direct, struct penstock_err *err)
 {
 	bool never = direct == PENSTOCK_DIRECT_NEVER;
 	int flags = fcntl(fd, F_GETFL), r;
@@ -318,11 +319,11 @@ int penstock_backing_take(struct penstock_backing *s, int fd, const char *name, 
 		return penstock_fail(err, r, "%s: %s", name, strerror(-r));
 	}
 	r = set_flags(fd, never ? 0 : O_DIRECT, O_APPEND | (never ? O_DIRECT : 0));
-	return store_begin(s, fd, flags, !never && r == 0, name, direct, false, err);
+	return open_new_fd(s, fd, flags, !never && r == 0, name, direct, false, err);
 }
 
-int penstock_backing_adopt(struct penstock_backing *s, int fd, uint32_t direct,
-			   struct penstock_err *err)
+int penstock_backing_open_borrowed_fd(struct penstock_backing *s, int fd, uint32_t direct,
+				      struct penstock_err *err)
 {
 	int flags = fcntl(fd, F_GETFL);
 	char name[32];
@@ -335,31 +336,31 @@ int penstock_backing_adopt(struct penstock_backing *s, int fd, uint32_t direct,
 		return penstock_fail(
 			err, -EINVAL,
 			"%s: was opened with O_APPEND, where writes ignore their offset", name);
-	store_init(s, fd);
+	backing_init(s, fd);
 	s->borrowed = fd;
 	s->access = flags & O_ACCMODE;
 	s->synced = flags & (O_SYNC | O_DSYNC);
 	s->direct = flags & O_DIRECT;
-	s->insist = direct == PENSTOCK_DIRECT_ALWAYS;
+	s->direct_only = direct == PENSTOCK_DIRECT_ALWAYS;
 	/* With O_NONBLOCK io_uring answers EAGAIN instead of waiting for the disk. */
 	if (flags & O_NONBLOCK) {
-		r = store_reopen(fd, s->access | (flags & (O_DIRECT | O_SYNC | O_DSYNC)));
+		r = reopen_fd(fd, s->access | (flags & (O_DIRECT | O_SYNC | O_DSYNC)));
 		if (r >= 0)
 			s->fd = r;
 	}
 	if (direct == PENSTOCK_DIRECT_NEVER) {
 		s->direct = false;
 	} else if (direct == PENSTOCK_DIRECT_ALWAYS && !s->direct) {
-		r = store_reopen(fd, s->access | O_DIRECT | (flags & (O_SYNC | O_DSYNC)));
+		r = reopen_fd(fd, s->access | O_DIRECT | (flags & (O_SYNC | O_DSYNC)));
 		if (r >= 0) {
-			s->plain_fd = s->fd;
+			s->buffered_fd = s->fd;
 			s->fd = r;
 			s->direct = true;
 		}
 	}
 	if (!s->direct)
 		set_why(s, "the descriptor was opened without O_DIRECT");
-	r = store_settle(s, name, direct, false, err);
+	r = finish_open(s, name, direct, false, err);
 	if (r < 0)
 		penstock_backing_close(s);
 	return r;
@@ -367,20 +368,20 @@ int penstock_backing_adopt(struct penstock_backing *s, int fd, uint32_t direct,
 
 void penstock_backing_remote(struct penstock_backing *s, struct penstock_remote *remote, int oflags)
 {
-	store_init(s, -1);
+	backing_init(s, -1);
 	s->access = oflags & O_ACCMODE;
 	s->remote = remote;
-	s->mem_align = s->off_align = s->edge_align = 1;
+	s->mem_align = s->off_align = s->write_align = 1;
 	s->ino = (ino_t)(uintptr_t)remote; /* no two of them are the same file */
 	set_why(s, "an object");
 }
 
 int penstock_backing_close(struct penstock_backing *s)
 {
-	int plain = s->plain_fd;
+	int buffered = s->buffered_fd;
 	int r = s->stripe ? penstock_stripe_close(s) : 0;
 
-	if (plain >= 0 && plain != s->fd && plain != s->borrowed && close(plain) < 0)
+	if (buffered >= 0 && buffered != s->fd && buffered != s->borrowed && close(buffered) < 0)
 		r = -errno;
 	if (s->fd != s->borrowed && close(s->fd) < 0)
 		r = -errno;
@@ -390,7 +391,7 @@ int penstock_backing_close(struct penstock_backing *s)
 
 int penstock_backing_reopen(const struct penstock_backing *s, int flags)
 {
-	return store_reopen(s->fd, flags);
+	return reopen_fd(s->fd, flags);
 }
 
 /*
@@ -398,9 +399,9 @@ int penstock_backing_reopen(const struct penstock_backing *s, int flags)
  * 0444, privileges dropped), /proc is not mounted, or there are too many open files.
  * The first one is ours and can do without O_DIRECT.  Under s->lock.
  */
-static int sole_descriptor(struct penstock_backing *s, int why)
+static int share_descriptor(struct penstock_backing *s, int why)
 {
-	if (s->fd == s->borrowed || s->insist || set_flags(s->fd, 0, O_DIRECT) < 0)
+	if (s->fd == s->borrowed || s->direct_only || set_flags(s->fd, 0, O_DIRECT) < 0)
 		return why;
 	if (!s->why[0])
 		snprintf(s->why, sizeof(s->why), "it cannot be opened a second time: %s",
@@ -409,20 +410,20 @@ static int sole_descriptor(struct penstock_backing *s, int why)
 	return s->fd;
 }
 
-int penstock_backing_plain(struct penstock_backing *s)
+int penstock_backing_buffered_fd(struct penstock_backing *s)
 {
-	int fd = s->plain_fd;
+	int fd = s->buffered_fd;
 
 	if (fd >= 0)
 		return fd;
 	pthread_mutex_lock(&s->lock);
-	fd = s->plain_fd;
+	fd = s->buffered_fd;
 	if (fd < 0) {
-		fd = store_reopen(s->fd, s->access | (s->synced ? O_DSYNC : 0));
+		fd = reopen_fd(s->fd, s->access | (s->synced ? O_DSYNC : 0));
 		if (fd < 0)
-			fd = sole_descriptor(s, fd);
+			fd = share_descriptor(s, fd);
 		if (fd >= 0)
-			s->plain_fd = fd;
+			s->buffered_fd = fd;
 	}
 	pthread_mutex_unlock(&s->lock);
 	return fd;
@@ -430,7 +431,7 @@ int penstock_backing_plain(struct penstock_backing *s)
 
 int penstock_backing_give_up_direct(struct penstock_backing *s, const char *why)
 {
-	int fd = penstock_backing_plain(s);
+	int fd = penstock_backing_buffered_fd(s);
 
 	if (fd < 0)
 		return fd;

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "file/align.h"
-#include "file/path.h"
+#include "file/backing.h"
 #include "tests/common/t.h"
 
 static int fds;
@@ -65,7 +65,7 @@ static void never_direct_opens_one_descriptor(void)
 	T_OK(!s.direct);
 	T_OK(s.why[0]);
 	T_EQ(fcntl(s.fd, F_GETFL) & O_DIRECT, 0);
-	T_EQ(penstock_backing_plain(&s), s.fd);
+	T_EQ(penstock_backing_buffered_fd(&s), s.fd);
 	T_EQ(t_nr_fds(), fds + 1);
 	T_EQ(penstock_backing_size(&s), 10000);
 	T_EQ(penstock_backing_close(&s), 0);
@@ -80,9 +80,9 @@ static void the_second_descriptor_is_the_same_file_without_direct(void)
 
 	T_EQ(penstock_backing_open(&s, t_path("file"), O_RDWR, 0, PENSTOCK_DIRECT_AUTO, NULL), 0);
 	T_EQ(unlink(t_path("file")), 0); /* it needs no name */
-	plain = penstock_backing_plain(&s);
+	plain = penstock_backing_buffered_fd(&s);
 	T_OK(plain >= 0);
-	T_EQ(penstock_backing_plain(&s), plain);
+	T_EQ(penstock_backing_buffered_fd(&s), plain);
 	T_EQ(fcntl(plain, F_GETFL) & O_DIRECT, 0);
 	T_OK(fcntl(plain, F_GETFD) & FD_CLOEXEC);
 	T_OK(fcntl(s.fd, F_GETFD) & FD_CLOEXEC);
@@ -100,7 +100,7 @@ static void direct_can_be_given_up(void)
 	T_EQ(penstock_backing_give_up_direct(&s, "the test wants it"), 0);
 	T_OK(!s.direct);
 	T_OK(s.why[0]);
-	T_EQ(fcntl(penstock_backing_plain(&s), F_GETFL) & O_DIRECT, 0);
+	T_EQ(fcntl(penstock_backing_buffered_fd(&s), F_GETFL) & O_DIRECT, 0);
 	T_EQ(penstock_backing_give_up_direct(&s, "again"), 0);
 	T_EQ(penstock_backing_close(&s), 0);
 	T_EQ(t_nr_fds(), fds);
@@ -112,9 +112,9 @@ static void an_adopted_descriptor_stays_open(void)
 	struct penstock_err err = {0, ""};
 	int fd = open(t_path("file"), O_RDWR | O_CLOEXEC);
 
-	T_ERR(penstock_backing_adopt(&s, fd, PENSTOCK_DIRECT_AUTO, &err), 0, &err);
+	T_ERR(penstock_backing_open_borrowed_fd(&s, fd, PENSTOCK_DIRECT_AUTO, &err), 0, &err);
 	T_EQ(penstock_backing_size(&s), 10000);
-	T_OK(penstock_backing_plain(&s) >= 0);
+	T_OK(penstock_backing_buffered_fd(&s) >= 0);
 	T_EQ(penstock_backing_close(&s), 0);
 	T_OK(fcntl(fd, F_GETFD) >= 0);
 	close(fd);
@@ -128,8 +128,9 @@ static void what_is_no_file_is_refused(void)
 	int pipes[2];
 
 	T_EQ(pipe2(pipes, O_CLOEXEC), 0);
-	T_OK(penstock_backing_adopt(&s, pipes[0], PENSTOCK_DIRECT_AUTO, &err) < 0 && err.msg[0]);
-	T_OK(penstock_backing_adopt(&s, -1, PENSTOCK_DIRECT_AUTO, &err) < 0);
+	T_OK(penstock_backing_open_borrowed_fd(&s, pipes[0], PENSTOCK_DIRECT_AUTO, &err) < 0 &&
+	     err.msg[0]);
+	T_OK(penstock_backing_open_borrowed_fd(&s, -1, PENSTOCK_DIRECT_AUTO, &err) < 0);
 	close(pipes[0]);
 	close(pipes[1]);
 	T_OK(penstock_backing_open(&s, t_dir(), O_RDONLY, 0, PENSTOCK_DIRECT_AUTO, &err) < 0);
