@@ -193,9 +193,9 @@ bool block_may_start(struct block *b)
 	if (b->mode == BLOCK_SYNC || op->opcode != PENSTOCK_WRITE)
 		return true;
 	s = &op->file->backing;
-	if (!s->extend || !s->direct)
+	if (!s->growth || !s->direct)
 		return true;
-	b->ranged = penstock_overlap_begin(&s->extend->overlap, &b->range, op->offset + b->pos,
+	b->ranged = penstock_overlap_begin(&s->growth->overlap, &b->range, op->offset + b->pos,
 					   b->len, b->plain);
 	return b->ranged;
 }
@@ -394,7 +394,7 @@ void block_account(struct op *op, struct block *b)
 	uint64_t end = b->pos + b->moved;
 
 	if (b->ranged)
-		penstock_overlap_end(&op->file->backing.extend->overlap, &b->range);
+		penstock_overlap_end(&op->file->backing.growth->overlap, &b->range);
 	b->ranged = false;
 
 	op->inflight--;

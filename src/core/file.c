@@ -246,8 +246,8 @@ static int file_settle(struct penstock_io *io, struct penstock_file *f, bool slo
 	widen_flight(io, f);
 	pthread_mutex_lock(&io->lock);
 	if (writes && !bad)
-		s->extend = penstock_extend_get(&io->extends, s->dev, s->ino);
-	bad |= writes && !s->extend;
+		s->growth = penstock_growth_get(&io->extends, s->dev, s->ino);
+	bad |= writes && !s->growth;
 	bad |= s->remote && remote_settle(io) < 0;
 	for (unsigned i = 0; !bad && slot && !s->remote && i < f->nr_parts; i++)
 		take_slot(io, &f->parts[i]);
@@ -269,7 +269,7 @@ static int file_settle(struct penstock_io *io, struct penstock_file *f, bool slo
 static void file_unsettle(struct penstock_io *io, struct penstock_file *f)
 {
 	unlink_file(io, f);
-	penstock_extend_put(&io->extends, f->backing.extend);
+	penstock_growth_put(&io->extends, f->backing.growth);
 }
 
 /* @r: of opening the file. */
@@ -615,7 +615,7 @@ void files_free(struct penstock_io *io)
 	for (unsigned i = 0; i < PATH_BUCKETS; i++)
 		for (f = io->files[i]; f; f = next) {
 			next = f->next;
-			penstock_extend_put(&io->extends, f->backing.extend);
+			penstock_growth_put(&io->extends, f->backing.growth);
 			/* In a child of fork() how long it has become is the parent's to say. */
 			if (f->backing.stripe && io_check(io, NULL) < 0)
 				atomic_store(&f->backing.stripe->grown, false);

@@ -180,7 +180,7 @@ static int op_reserve(struct penstock_io *io, struct op *op, struct counters *co
 	bool reserved;
 	int r;
 
-	r = penstock_extend_begin(s, op->offset, op->len, &reserved);
+	r = penstock_growth_begin_write(s, op->offset, op->len, &reserved);
 	if (r < 0)
 		return penstock_fail(err, r,
 				     "write %s: offset %" PRIu64 " length %" PRIu64
@@ -190,7 +190,7 @@ static int op_reserve(struct penstock_io *io, struct op *op, struct counters *co
 	op->extends = r > 0;
 	if (reserved)
 		COUNT(count, preallocations, 1);
-	if (op->extends && s->extend->unable)
+	if (op->extends && s->growth->cannot_reserve)
 		io_fell(io, PENSTOCK_FELL_NO_PREALLOC, op->file->name,
 			"the file system cannot preallocate");
 	return 0;
@@ -335,7 +335,7 @@ void op_drop(struct op *op)
 	if (op->extends && op->remote)
 		remote_give_up(op, -ECANCELED);
 	else if (op->extends)
-		penstock_extend_end(&op->file->backing, op->offset, 0, true);
+		penstock_growth_end_write(&op->file->backing, op->offset, 0, true);
 	op->extends = false;
 	if (op->file)
 		file_put(op->file);
@@ -467,8 +467,8 @@ static void conclude_write(struct op *op)
 	}
 	failed = op->code < 0;
 	if (op->extends)
-		penstock_extend_end(&op->file->backing, op->offset, op->stop,
-				    failed && op->stop < op->len);
+		penstock_growth_end_write(&op->file->backing, op->offset, op->stop,
+					  failed && op->stop < op->len);
 	op->extends = false;
 	if (!failed && (op->flags & PENSTOCK_OP_TRUNCATE))
 		op_note_failure(op, truncate_here(op));

@@ -81,7 +81,7 @@ struct op {
 				};
 				uint16_t apart; /* of the file */
 			};
-			bool extends;     /* penstock_extend_end() is owed, or bytes to one */
+			bool extends;     /* penstock_growth_end_write() is owed, or bytes to one */
 			bool small_pages; /* goes through bounce buffers, see plan.c */
 			bool staged;      /* @stage learns from it */
 			bool spare;       /* goes back to its queue's spare ones */

@@ -20,25 +20,25 @@
  * Space for a file that grows: who extends it, and where it must end if that
  * fails.  One per inode and handle, however often the file is open there.
  */
-struct penstock_extend {
-	struct penstock_extend *next;
+struct penstock_growth {
+	struct penstock_growth *next;
 	dev_t dev;
 	ino_t ino;
 	unsigned refs;
 	pthread_mutex_t lock;
-	uint64_t base;      /* size before the extending writes now in flight */
-	uint64_t kept;      /* end of the bytes that must stay, of those that are done */
-	uint64_t reach;     /* how far space was asked for */
-	unsigned active;    /* extending writes in flight */
-	bool failed;        /* one of them failed */
-	uint64_t fail_from; /* where the first of those that failed starts */
-	atomic_bool unable; /* the file system cannot preallocate */
+	uint64_t old_size;          /* size before the extending writes now in flight */
+	uint64_t written_end;       /* end of the bytes that must stay, of those that are done */
+	uint64_t reserved_end;      /* how far space was asked for */
+	unsigned writes;            /* extending writes in flight */
+	bool failed;                /* one of them failed */
+	uint64_t failed_at;         /* where the first of those that failed starts */
+	atomic_bool cannot_reserve; /* the file system cannot preallocate */
 	struct penstock_overlap overlap;
 };
 
 /* The one for this inode in @list, made if need be; NULL: no memory.  The caller locks @list. */
-struct penstock_extend *penstock_extend_get(struct penstock_extend **list, dev_t dev, ino_t ino);
-void penstock_extend_put(struct penstock_extend **list, struct penstock_extend *x);
+struct penstock_growth *penstock_growth_get(struct penstock_growth **list, dev_t dev, ino_t ino);
+void penstock_growth_put(struct penstock_growth **list, struct penstock_growth *x);
 
 struct penstock_backing {
 	int fd;                 /* for bulk data; O_DIRECT while @direct */
@@ -58,8 +58,8 @@ struct penstock_backing {
 	ino_t ino;
 	pthread_mutex_t lock; /* of buffered_fd being opened and of @why */
 	char why[128];        /* why not direct */
-	struct penstock_extend
-		*extend; /* the owner of the backing sets it; NULL: nothing to track */
+	struct penstock_growth
+		*growth; /* the owner of the backing sets it; NULL: nothing to track */
 	struct penstock_stripe *stripe; /* @fd is a manifest: the bytes are in its members */
 	struct penstock_remote *remote; /* an object; there is no @fd.  The owner closes it */
 };
@@ -95,16 +95,17 @@ int penstock_backing_truncate(struct penstock_backing *s, uint64_t size);
 /*
  * A write of [off, off + len) is about to start: preallocate what lies behind
  * the end of the file.  Returns 1 when it extends the file (then
- * penstock_extend_end() must follow), 0 when it does not, -errno when there is no
+ * penstock_growth_end_write() must follow), 0 when it does not, -errno when there is no
  * room; then the file is as it was.  *ret_reserved: space was allocated.
  */
-int penstock_extend_begin(struct penstock_backing *s, uint64_t off, uint64_t len,
-			  bool *ret_reserved);
+int penstock_growth_begin_write(struct penstock_backing *s, uint64_t off, uint64_t len,
+				bool *ret_reserved);
 /*
  * That write is over and @good bytes of it are in the file.  When the last one
  * in flight ends and any failed, what nobody wrote is given back.
  */
-void penstock_extend_end(struct penstock_backing *s, uint64_t off, uint64_t good, bool failed);
+void penstock_growth_end_write(struct penstock_backing *s, uint64_t off, uint64_t good,
+			       bool failed);
 
 /* Open the file once more, with other flags; or -errno. */
 int penstock_backing_reopen(const struct penstock_backing *s, int flags);

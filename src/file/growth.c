@@ -18,9 +18,9 @@
 
 enum { BLOCK = 4096 }; /* of file systems; a larger one only keeps a little more */
 
-struct penstock_extend *penstock_extend_get(struct penstock_extend **list, dev_t dev, ino_t ino)
+struct penstock_growth *penstock_growth_get(struct penstock_growth **list, dev_t dev, ino_t ino)
 {
-	struct penstock_extend *x;
+	struct penstock_growth *x;
 
 	for (x = *list; x; x = x->next)
 		if (x->dev == dev && x->ino == ino)
@@ -40,7 +40,7 @@ struct penstock_extend *penstock_extend_get(struct penstock_extend **list, dev_t
 	return x;
 }
 
-void penstock_extend_put(struct penstock_extend **list, struct penstock_extend *x)
+void penstock_growth_put(struct penstock_growth **list, struct penstock_growth *x)
 {
 	if (!x || --x->refs)
 		return;
@@ -114,23 +114,23 @@ static uint64_t end_of_data(const struct penstock_backing *s, uint64_t end, uint
 }
 
 /* Give back what lies behind the data, unless somebody else has made the file longer still. */
-static void extend_give_back(struct penstock_backing *s)
+static void growth_trim(struct penstock_backing *s)
 {
-	struct penstock_extend *x = s->extend;
-	uint64_t end = max_u64(x->base, x->kept);
+	struct penstock_growth *x = s->growth;
+	uint64_t end = max_u64(x->old_size, x->written_end);
 	int64_t size = penstock_backing_size(s);
 
 	x->failed = false;
-	if (size <= 0 || (uint64_t)size <= end || (uint64_t)size > x->reach)
+	if (size <= 0 || (uint64_t)size <= end || (uint64_t)size > x->reserved_end)
 		return;
-	if (end < x->fail_from)
-		end = end_of_data(s, end, x->fail_from);
+	if (end < x->failed_at)
+		end = end_of_data(s, end, x->failed_at);
 	penstock_backing_truncate(s, end);
 }
 
-static void extend_note_failure(struct penstock_extend *x, uint64_t off)
+static void growth_record_failure(struct penstock_growth *x, uint64_t off)
 {
-	x->fail_from = x->failed ? min_u64(x->fail_from, off) : off;
+	x->failed_at = x->failed ? min_u64(x->failed_at, off) : off;
 	x->failed = true;
 }
 
@@ -142,20 +142,20 @@ static bool has_blocks(const struct penstock_backing *s, uint64_t end)
 	return fstat(s->fd, &st) == 0 && (uint64_t)st.st_blocks * 512 >= end;
 }
 
-static int extend_reserve(struct penstock_backing *s, uint64_t from, uint64_t end,
+static int growth_reserve(struct penstock_backing *s, uint64_t from, uint64_t end,
 			  bool *ret_reserved)
 {
 	int r;
 
 	if (s->stripe) {
-		bool unable = s->extend->unable;
+		bool unable = s->growth->cannot_reserve;
 
 		r = penstock_stripe_reserve(s->stripe, from, end, &unable);
-		s->extend->unable = unable;
+		s->growth->cannot_reserve = unable;
 		*ret_reserved = !r && !unable;
 		return r;
 	}
-	if (s->extend->unable)
+	if (s->growth->cannot_reserve)
 		return 0;
 	do {
 		r = fallocate(s->fd, 0, (off_t)from, (off_t)(end - from));
@@ -167,16 +167,16 @@ static int extend_reserve(struct penstock_backing *s, uint64_t from, uint64_t en
 	if (errno == ENOSPC && has_blocks(s, end))
 		return 0;
 	if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == EPERM) {
-		s->extend->unable = true;
+		s->growth->cannot_reserve = true;
 		return 0;
 	}
 	return -errno;
 }
 
-int penstock_extend_begin(struct penstock_backing *s, uint64_t off, uint64_t len,
-			  bool *ret_reserved)
+int penstock_growth_begin_write(struct penstock_backing *s, uint64_t off, uint64_t len,
+				bool *ret_reserved)
 {
-	struct penstock_extend *x = s->extend;
+	struct penstock_growth *x = s->growth;
 	uint64_t end = off + len;
 	int64_t size;
 	int r;
@@ -192,39 +192,39 @@ int penstock_extend_begin(struct penstock_backing *s, uint64_t off, uint64_t len
 		pthread_mutex_unlock(&x->lock);
 		return (int)size;
 	}
-	if (!x->active)
-		x->base = x->kept = x->reach = (uint64_t)size;
+	if (!x->writes)
+		x->old_size = x->written_end = x->reserved_end = (uint64_t)size;
 	/* Inside what another write has reserved is still beyond the real end. */
-	if (end <= x->base) {
+	if (end <= x->old_size) {
 		pthread_mutex_unlock(&x->lock);
 		return 0;
 	}
-	x->reach = max_u64(x->reach, end);
+	x->reserved_end = max_u64(x->reserved_end, end);
 	r = end > (uint64_t)size
-		    ? extend_reserve(s, max_u64(off, (uint64_t)size), end, ret_reserved)
+		    ? growth_reserve(s, max_u64(off, (uint64_t)size), end, ret_reserved)
 		    : 0;
 	if (r < 0) {
-		extend_note_failure(x, off);
-		if (!x->active)
-			extend_give_back(s);
+		growth_record_failure(x, off);
+		if (!x->writes)
+			growth_trim(s);
 	} else {
-		x->active++;
+		x->writes++;
 		r = 1;
 	}
 	pthread_mutex_unlock(&x->lock);
 	return r;
 }
 
-void penstock_extend_end(struct penstock_backing *s, uint64_t off, uint64_t good, bool failed)
+void penstock_growth_end_write(struct penstock_backing *s, uint64_t off, uint64_t good, bool failed)
 {
-	struct penstock_extend *x = s->extend;
+	struct penstock_growth *x = s->growth;
 
 	pthread_mutex_lock(&x->lock);
 	if (good)
-		x->kept = max_u64(x->kept, off + good);
+		x->written_end = max_u64(x->written_end, off + good);
 	if (failed)
-		extend_note_failure(x, off);
-	if (!--x->active && x->failed)
-		extend_give_back(s);
+		growth_record_failure(x, off);
+	if (!--x->writes && x->failed)
+		growth_trim(s);
 	pthread_mutex_unlock(&x->lock);
 }
