@@ -108,7 +108,7 @@ bool file_attach(struct penstock_file *f)
 	const struct penstock_engine *engine = f->io->engine;
 	struct penstock_err err = {0, ""};
 
-	if (!engine->device || f->backing.remote)
+	if (!engine->device || f->backing.object)
 		return false;
 	if (atomic_load(&f->attach) == ATTACH_UNTRIED) {
 		pthread_mutex_lock(&f->backing.lock);
@@ -149,7 +149,7 @@ static void note_ways(struct penstock_io *io, const struct penstock_file *f)
 		io_fell(io, PENSTOCK_FELL_BLOCKING, f->name,
 			"FUSE: io_uring is not safe there, pread and pwrite are used");
 	if (!f->backing.direct && io->opts.direct == PENSTOCK_DIRECT_AUTO &&
-	    f->backing.borrowed < 0 && !f->backing.remote)
+	    f->backing.borrowed < 0 && !f->backing.object)
 		io_fell(io, PENSTOCK_FELL_BUFFERED, f->name, f->backing.why);
 }
 
@@ -205,12 +205,12 @@ static int find_parts(struct penstock_io *io, struct penstock_file *f)
 		return -ENOMEM;
 	f->nr_parts = t ? t->nr : 1;
 	f->striped = f->nr_parts > 1;
-	f->remote = f->backing.remote;
+	f->remote = f->backing.object;
 	for (unsigned i = 0; i < f->nr_parts; i++) {
 		struct part *p = &f->parts[i];
 
 		*p = (struct part){.backing = t ? &t->members[i] : &f->backing, .slot = -1};
-		if (f->backing.remote)
+		if (f->backing.object)
 			return 0;
 		find_device(io, p);
 		if (!i)
@@ -238,18 +238,18 @@ static int file_settle(struct penstock_io *io, struct penstock_file *f, bool slo
 		       struct penstock_err *err)
 {
 	struct penstock_backing *s = &f->backing;
-	bool writes = s->access != O_RDONLY && !s->device && !s->remote;
+	bool writes = s->access != O_RDONLY && !s->device && !s->object;
 	bool bad = find_parts(io, f) < 0;
 
-	for (unsigned huge = 0; huge < 2 && !s->remote; huge++)
+	for (unsigned huge = 0; huge < 2 && !s->object; huge++)
 		f->split[huge] = plan_split(f, huge);
 	widen_flight(io, f);
 	pthread_mutex_lock(&io->lock);
 	if (writes && !bad)
 		s->growth = penstock_growth_get(&io->extends, s->dev, s->ino);
 	bad |= writes && !s->growth;
-	bad |= s->remote && remote_settle(io) < 0;
-	for (unsigned i = 0; !bad && slot && !s->remote && i < f->nr_parts; i++)
+	bad |= s->object && remote_settle(io) < 0;
+	for (unsigned i = 0; !bad && slot && !s->object && i < f->nr_parts; i++)
 		take_slot(io, &f->parts[i]);
 	if (!bad)
 		link_file(io, f);
@@ -475,7 +475,7 @@ static struct penstock_file *find_remote(struct penstock_io *io, const char *uri
 
 	pthread_mutex_lock(&io->lock);
 	for (f = io->files[path_bucket(uri)]; f; f = f->next)
-		if (f->by_path && f->backing.remote && f->backing.access == O_RDONLY &&
+		if (f->by_path && f->backing.object && f->backing.access == O_RDONLY &&
 		    !strcmp(f->name, uri) && !remote_is_stale(f)) {
 			f->refs++;
 			break;

@@ -182,7 +182,7 @@ bool op_needs_sync(const struct op *op); /* or whatever ends it, see op_ends() *
 static inline bool op_ends(const struct op *op)
 {
 	return op->opcode == PENSTOCK_WRITE && op->file && op->file->by_path &&
-	       op->file->backing.remote;
+	       op->file->backing.object;
 }
 static inline bool op_synced(const struct op *op)
 {

@@ -160,7 +160,7 @@ static inline void plan_host(const struct op *op, struct block *b)
 	uint64_t addr = (uint64_t)(uintptr_t)op->iov[op->seg].addr + op->seg_off;
 	uint64_t seg_left = op->iov[op->seg].len - op->seg_off;
 
-	if (op->file->backing.remote) {
+	if (op->file->backing.object) {
 		b->mode = BLOCK_STRAIGHT; /* memory in pieces, too */
 		if (op->places)
 			b->len = min_u64(b->len, seg_left);
@@ -328,7 +328,7 @@ uint64_t plan_split(const struct penstock_file *f, bool huge)
 	uint64_t asked = f->io->opts.block;
 	uint64_t block = asked ? asked : BLOCK_AUTO;
 
-	if (f->backing.remote)
+	if (f->backing.object)
 		return asked ? asked : remote_part(f);
 	if (!asked && !huge && f->device.max_segments >= 16)
 		block = min_u64(block, f->device.max_segments * (uint64_t)sysconf(_SC_PAGESIZE));

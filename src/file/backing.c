@@ -17,7 +17,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "file/align.h"
-#include "file/remote.h"
+#include "file/object_file.h"
 #include "file/stripe.h"
 
 enum { OPEN_TRIES = 16 };
@@ -366,13 +366,14 @@ int penstock_backing_open_borrowed_fd(struct penstock_backing *s, int fd, uint32
 	return r;
 }
 
-void penstock_backing_remote(struct penstock_backing *s, struct penstock_remote *remote, int oflags)
+void penstock_backing_open_object(struct penstock_backing *s, struct penstock_object_file *object,
+				  int oflags)
 {
 	backing_init(s, -1);
 	s->access = oflags & O_ACCMODE;
-	s->remote = remote;
+	s->object = object;
 	s->mem_align = s->off_align = s->write_align = 1;
-	s->ino = (ino_t)(uintptr_t)remote; /* no two of them are the same file */
+	s->ino = (ino_t)(uintptr_t)object; /* no two of them are the same file */
 	set_why(s, "an object");
 }
 
@@ -447,8 +448,8 @@ int64_t penstock_backing_size(const struct penstock_backing *s)
 
 	if (s->stripe)
 		return penstock_stripe_size(s->stripe);
-	if (s->remote)
-		return penstock_remote_size(s->remote);
+	if (s->object)
+		return penstock_object_file_size(s->object);
 	if (s->device)
 		return ioctl(s->fd, BLKGETSIZE64, &bytes) < 0 ? -errno : (int64_t)bytes;
 	return fstat(s->fd, &st) < 0 ? -errno : (int64_t)st.st_size;

@@ -60,8 +60,8 @@ struct penstock_backing {
 	char why[128];        /* why not direct */
 	struct penstock_growth
 		*growth; /* the owner of the backing sets it; NULL: nothing to track */
-	struct penstock_stripe *stripe; /* @fd is a manifest: the bytes are in its members */
-	struct penstock_remote *remote; /* an object; there is no @fd.  The owner closes it */
+	struct penstock_stripe *stripe;      /* @fd is a manifest: the bytes are in its members */
+	struct penstock_object_file *object; /* an object; there is no @fd.  The owner closes it */
 };
 
 /* Open @path with open(2)'s flags and mode, O_DIRECT as @direct (enum penstock_direct) says. */
@@ -77,8 +77,8 @@ int penstock_backing_open_owned_fd(struct penstock_backing *s, int fd, const cha
 int penstock_backing_open_borrowed_fd(struct penstock_backing *s, int fd, uint32_t direct,
 				      struct penstock_err *err);
 /* The same for an object, which is the backing's then. */
-void penstock_backing_remote(struct penstock_backing *s, struct penstock_remote *remote,
-			     int oflags);
+void penstock_backing_open_object(struct penstock_backing *s, struct penstock_object_file *object,
+				  int oflags);
 /* Returns 0 or what close(2) said. */
 int penstock_backing_close(struct penstock_backing *s);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "file/remote.h"
+#include "file/object_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static int check_flags(const char *uri, int oflags, struct penstock_err *err)
 }
 
 /* What is there now. */
-static int remote_look_up(struct penstock_remote *f, struct penstock_err *err)
+static int load_etag_and_size(struct penstock_object_file *f, struct penstock_err *err)
 {
 	struct penstock_s3_info info = {.size = sizeof(info)};
 	int r = penstock_s3_stat(f->c, f->uri, &info, err);
@@ -38,13 +38,13 @@ static int remote_look_up(struct penstock_remote *f, struct penstock_err *err)
 	if (r < 0)
 		return r;
 	memcpy(f->etag, info.etag, sizeof(f->etag));
-	f->total = f->opened = info.bytes;
+	f->size = f->size_at_open = info.bytes;
 	return 0;
 }
 
-static void *writer_main(void *arg);
+static void *upload_main(void *arg);
 
-static int begin_upload(struct penstock_remote *f, int oflags, struct penstock_err *err)
+static int begin_upload(struct penstock_object_file *f, int oflags, struct penstock_err *err)
 {
 	struct penstock_s3_upload_opts o = PENSTOCK_S3_UPLOAD_OPTS_INIT;
 	int r;
@@ -54,14 +54,14 @@ static int begin_upload(struct penstock_remote *f, int oflags, struct penstock_e
 	r = penstock_s3_upload_open(&f->upload, f->c, f->uri, &o, err);
 	if (r < 0)
 		return r;
-	r = thread_start(&f->thread, writer_main, f);
+	r = thread_start(&f->thread, upload_main, f);
 	if (r == 0)
 		return 0;
 	penstock_s3_upload_abort(TAKE_PTR(f->upload));
 	return penstock_fail(err, r, "%s: cannot start a thread: %s", f->uri, penstock_strerror(r));
 }
 
-static void remote_free(struct penstock_remote *f)
+static void object_file_free(struct penstock_object_file *f)
 {
 	pthread_cond_destroy(&f->cond);
 	pthread_mutex_destroy(&f->lock);
@@ -69,7 +69,8 @@ static void remote_free(struct penstock_remote *f)
 	free(f);
 }
 
-static int remote_begin(struct penstock_remote *f, int oflags, bool lazy, struct penstock_err *err)
+static int open_checked(struct penstock_object_file *f, int oflags, bool lazy,
+			struct penstock_err *err)
 {
 	struct object_name name;
 	int r = object_name_parse(&name, f->uri, true, err);
@@ -79,14 +80,14 @@ static int remote_begin(struct penstock_remote *f, int oflags, bool lazy, struct
 		r = check_flags(f->uri, oflags, err);
 	/* What is to be written need not be there, unless that was asked for. */
 	if (r == 0 && !lazy && (!f->writes || !(oflags & O_CREAT)))
-		r = remote_look_up(f, err);
+		r = load_etag_and_size(f, err);
 	return r == 0 && f->writes ? begin_upload(f, oflags, err) : r;
 }
 
-int penstock_remote_open(struct penstock_remote **out, struct penstock_s3 *c, const char *uri,
-			 int oflags, bool lazy, struct penstock_err *err)
+int penstock_object_file_open(struct penstock_object_file **out, struct penstock_s3 *c,
+			      const char *uri, int oflags, bool lazy, struct penstock_err *err)
 {
-	struct penstock_remote *f = calloc(1, sizeof(*f));
+	struct penstock_object_file *f = calloc(1, sizeof(*f));
 	int r;
 
 	if (!f)
@@ -94,27 +95,27 @@ int penstock_remote_open(struct penstock_remote **out, struct penstock_s3 *c, co
 	f->c = c;
 	f->uri = strdup(uri);
 	f->writes = (oflags & O_ACCMODE) != O_RDONLY;
-	f->total = f->opened = UINT64_MAX;
+	f->size = f->size_at_open = UINT64_MAX;
 	f->last = &f->first;
 	pthread_mutex_init(&f->lock, NULL);
 	pthread_cond_init(&f->cond, NULL);
-	r = f->uri ? remote_begin(f, oflags, lazy, err)
+	r = f->uri ? open_checked(f, oflags, lazy, err)
 		   : penstock_fail(err, -ENOMEM, "out of memory");
 	if (r < 0)
-		remote_free(f);
+		object_file_free(f);
 	else
 		*out = f;
 	return r;
 }
 
-int64_t penstock_remote_size(struct penstock_remote *f)
+int64_t penstock_object_file_size(struct penstock_object_file *f)
 {
 	int64_t size;
 
 	if (!f->writes)
-		return f->opened == UINT64_MAX ? -ESPIPE : (int64_t)f->opened;
+		return f->size_at_open == UINT64_MAX ? -ESPIPE : (int64_t)f->size_at_open;
 	pthread_mutex_lock(&f->lock);
-	size = (int64_t)f->claimed;
+	size = (int64_t)f->announced;
 	pthread_mutex_unlock(&f->lock);
 	return size;
 }
@@ -122,17 +123,17 @@ int64_t penstock_remote_size(struct penstock_remote *f)
 /* ---------------------------------------------------------------------- reading */
 
 /* The ranges in flight with this one may have told which object it is. */
-static void read_prepare(struct object_req *q)
+static void set_if_match(struct object_req *q)
 {
-	const struct penstock_remote_req *r = q->arg;
+	const struct penstock_object_file_req *r = q->arg;
 
 	if (!q->etag[0])
-		memcpy(q->etag, r->of->etag, sizeof(q->etag));
+		memcpy(q->etag, r->file->etag, sizeof(q->etag));
 }
 
 /* Where two answers are of two objects, what was read is neither. */
-static int remote_note_object(struct penstock_remote *f, const struct object_req *q,
-			      struct penstock_err *err)
+static int check_same_object(struct penstock_object_file *f, const struct object_req *q,
+			     struct penstock_err *err)
 {
 	const struct http_head *head = &q->http.head;
 	uint64_t total = head->status == 200 ? head->length : head->range_total;
@@ -140,7 +141,7 @@ static int remote_note_object(struct penstock_remote *f, const struct object_req
 
 	if (!q->have)
 		return 0;
-	other = other || (total != UINT64_MAX && f->total != UINT64_MAX && total != f->total);
+	other = other || (total != UINT64_MAX && f->size != UINT64_MAX && total != f->size);
 	if (other)
 		return penstock_fail(err, -ESTALE,
 				     "%s: read: it was replaced: its ETag or size is another",
@@ -148,20 +149,20 @@ static int remote_note_object(struct penstock_remote *f, const struct object_req
 	if (!f->etag[0])
 		memcpy(f->etag, head->etag, sizeof(f->etag));
 	if (total != UINT64_MAX)
-		f->total = total;
+		f->size = total;
 	return 0;
 }
 
 static void read_done(struct object_req *q)
 {
-	struct penstock_remote_req *r = q->arg;
+	struct penstock_object_file_req *r = q->arg;
 	int code = q->code;
 
 	r->err = q->err;
 	if (code == 0)
-		code = remote_note_object(r->of, q, &r->err);
+		code = check_same_object(r->file, q, &r->err);
 	if (code == -ESTALE || code == -ENOENT)
-		atomic_store(&r->of->stale, true);
+		atomic_store(&r->file->stale, true);
 	r->res = code < 0 ? code : (int64_t)q->have;
 	object_req_fini(q);
 	r->done(r);
@@ -171,7 +172,7 @@ static void read_done(struct object_req *q)
 static void read_scatter(struct http_req *h, const void *data, size_t len)
 {
 	const struct object_req *q = container_of(h, struct object_req, http);
-	const struct penstock_remote_req *r = q->arg;
+	const struct penstock_object_file_req *r = q->arg;
 	const struct penstock_iov *iov = r->iov;
 	uint64_t at = r->skip + q->have + h->got;
 	const char *from = data;
@@ -187,15 +188,15 @@ static void read_scatter(struct http_req *h, const void *data, size_t len)
 	}
 }
 
-static void read_start(struct penstock_remote_req *r)
+static void read_start(struct penstock_object_file_req *r)
 {
-	struct penstock_remote *f = r->of;
+	struct penstock_object_file *f = r->file;
 	struct object_req *q = &r->http;
 	uint64_t len = r->len;
 	int code;
 
-	if (f->opened != UINT64_MAX)
-		len = r->at < f->opened ? min_u64(len, f->opened - r->at) : 0;
+	if (f->size_at_open != UINT64_MAX)
+		len = r->offset < f->size_at_open ? min_u64(len, f->size_at_open - r->offset) : 0;
 	if (!len) {
 		r->res = 0;
 		r->done(r);
@@ -209,16 +210,16 @@ static void read_start(struct penstock_remote_req *r)
 		return;
 	}
 	q->ranged = true;
-	q->at = r->at;
+	q->at = r->offset;
 	q->len = len;
 	/* Of an object that is asked for whole the store tells the checksum. */
-	q->whole = !r->at && len == f->opened && len <= f->c->opts.part;
+	q->whole = !r->offset && len == f->size_at_open && len <= f->c->opts.part;
 	if (r->iov->len - r->skip >= len)
 		q->into = (unsigned char *)r->iov->addr + r->skip;
 	else
 		q->http.sink = read_scatter;
 	q->hurry = true;
-	q->prepare = read_prepare;
+	q->prepare = set_if_match;
 	q->done = read_done;
 	q->arg = r;
 	if (f->c->opts.checksum != PENSTOCK_S3_SUM_NONE)
@@ -228,33 +229,33 @@ static void read_start(struct penstock_remote_req *r)
 
 /* ---------------------------------------------------------------------- writing */
 
-static int failure(struct penstock_remote *f, struct penstock_err *err)
+static int report_first_error(struct penstock_object_file *f, struct penstock_err *err)
 {
 	return penstock_fail(err, f->err.code, "%s", f->err.msg);
 }
 
-int penstock_remote_claim(struct penstock_remote *f, uint64_t off, uint64_t len,
-			  struct penstock_err *err)
+int penstock_object_file_announce_write(struct penstock_object_file *f, uint64_t off, uint64_t len,
+					struct penstock_err *err)
 {
 	int r = 0;
 
 	pthread_mutex_lock(&f->lock);
 	if (f->err.code < 0)
-		r = failure(f, err);
-	else if (off != f->claimed)
+		r = report_first_error(f, err);
+	else if (off != f->announced)
 		r = penstock_fail(
 			err, -EINVAL,
 			"write %s: offset %" PRIu64
 			": an object is written from its beginning to its end, and %" PRIu64
 			" is next",
-			f->uri, off, f->claimed);
+			f->uri, off, f->announced);
 	else
-		f->claimed += len;
+		f->announced += len;
 	pthread_mutex_unlock(&f->lock);
 	return r;
 }
 
-void penstock_remote_fail(struct penstock_remote *f, int code, const char *why)
+void penstock_object_file_fail(struct penstock_object_file *f, int code, const char *why)
 {
 	pthread_mutex_lock(&f->lock);
 	if (f->err.code == 0)
@@ -265,11 +266,12 @@ void penstock_remote_fail(struct penstock_remote *f, int code, const char *why)
 }
 
 /* Whose turn it is: the next bytes; after a failure anybody's; the end comes last.  Locked. */
-static struct penstock_remote_req *writer_next(struct penstock_remote *f)
+static struct penstock_object_file_req *next_request(struct penstock_object_file *f)
 {
-	struct penstock_remote_req **at = &f->first, *r;
+	struct penstock_object_file_req **at = &f->first, *r;
 
-	while ((r = *at) && r->what == REMOTE_WRITE && r->at != f->written && f->err.code == 0)
+	while ((r = *at) && r->kind == OBJECT_FILE_WRITE && r->offset != f->written &&
+	       f->err.code == 0)
 		at = &r->next;
 	if (!r)
 		return NULL;
@@ -279,7 +281,7 @@ static struct penstock_remote_req *writer_next(struct penstock_remote *f)
 	return r;
 }
 
-static int write_block(struct penstock_remote *f, struct penstock_remote_req *r)
+static int write_block(struct penstock_object_file *f, struct penstock_object_file_req *r)
 {
 	const struct penstock_iov *iov = r->iov;
 	uint64_t skip = r->skip, left = r->len;
@@ -296,11 +298,11 @@ static int write_block(struct penstock_remote *f, struct penstock_remote_req *r)
 	return code;
 }
 
-static int end_upload(struct penstock_remote *f, bool commit, struct penstock_err *err)
+static int end_upload(struct penstock_object_file *f, bool commit, struct penstock_err *err)
 {
 	int code = 0;
 
-	f->ended = true;
+	f->upload_ended = true;
 	if (commit)
 		code = penstock_s3_upload_commit(TAKE_PTR(f->upload), NULL, err);
 	else
@@ -308,20 +310,20 @@ static int end_upload(struct penstock_remote *f, bool commit, struct penstock_er
 	return code;
 }
 
-static void writer_do(struct penstock_remote *f, struct penstock_remote_req *r)
+static void run_request(struct penstock_object_file *f, struct penstock_object_file_req *r)
 {
 	bool failed = atomic_load(&f->failed);
 	int code = 0;
 
-	if (r->what == REMOTE_WRITE)
-		code = failed ? failure(f, &r->err) : write_block(f, r);
+	if (r->kind == OBJECT_FILE_WRITE)
+		code = failed ? report_first_error(f, &r->err) : write_block(f, r);
 	else
-		code = end_upload(f, r->what == REMOTE_COMMIT && !failed, &r->err);
-	if (failed && r->what == REMOTE_COMMIT)
-		code = failure(f, &r->err);
+		code = end_upload(f, r->kind == OBJECT_FILE_COMMIT && !failed, &r->err);
+	if (failed && r->kind == OBJECT_FILE_COMMIT)
+		code = report_first_error(f, &r->err);
 	pthread_mutex_lock(&f->lock);
 	if (code == 0)
-		f->written += r->what == REMOTE_WRITE ? r->len : 0;
+		f->written += r->kind == OBJECT_FILE_WRITE ? r->len : 0;
 	else if (f->err.code == 0)
 		f->err = r->err;
 	if (code < 0)
@@ -331,14 +333,14 @@ static void writer_do(struct penstock_remote *f, struct penstock_remote_req *r)
 	r->done(r);
 }
 
-static void *writer_main(void *arg)
+static void *upload_main(void *arg)
 {
-	struct penstock_remote *f = arg;
-	struct penstock_remote_req *r;
+	struct penstock_object_file *f = arg;
+	struct penstock_object_file_req *r;
 
 	pthread_mutex_lock(&f->lock);
 	for (;;) {
-		r = writer_next(f);
+		r = next_request(f);
 		if (!r && f->stop)
 			break;
 		if (!r) {
@@ -346,18 +348,18 @@ static void *writer_main(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&f->lock);
-		writer_do(f, r);
+		run_request(f, r);
 		pthread_mutex_lock(&f->lock);
 	}
 	pthread_mutex_unlock(&f->lock);
 	return NULL;
 }
 
-void penstock_remote_start(struct penstock_remote_req *r)
+void penstock_object_file_submit(struct penstock_object_file_req *r)
 {
-	struct penstock_remote *f = r->of;
+	struct penstock_object_file *f = r->file;
 
-	if (r->what == REMOTE_READ) {
+	if (r->kind == OBJECT_FILE_READ) {
 		read_start(r);
 		return;
 	}
@@ -371,7 +373,8 @@ void penstock_remote_start(struct penstock_remote_req *r)
 
 /* ----------------------------------------------------------------------- ending */
 
-int penstock_remote_close(struct penstock_remote *f, bool commit, struct penstock_err *err)
+int penstock_object_file_close(struct penstock_object_file *f, bool commit,
+			       struct penstock_err *err)
 {
 	int r = 0;
 
@@ -381,19 +384,19 @@ int penstock_remote_close(struct penstock_remote *f, bool commit, struct penstoc
 		pthread_cond_broadcast(&f->cond);
 		pthread_mutex_unlock(&f->lock);
 		pthread_join(f->thread, NULL);
-		if (!f->ended && commit && f->err.code < 0)
-			r = failure(f, err);
-		if (!f->ended) {
+		if (!f->upload_ended && commit && f->err.code < 0)
+			r = report_first_error(f, err);
+		if (!f->upload_ended) {
 			int code = end_upload(f, commit && r == 0, r == 0 ? err : NULL);
 
 			r = r < 0 ? r : code;
 		}
 	}
-	remote_free(f);
+	object_file_free(f);
 	return r;
 }
 
-void penstock_remote_abandon(struct penstock_remote *f)
+void penstock_object_file_free_forked(struct penstock_object_file *f)
 {
 	free(f->uri);
 	free(f);
