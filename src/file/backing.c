@@ -16,7 +16,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "file/align.h"
+#include "file/direct_align.h"
 #include "file/object_file.h"
 #include "file/stripe.h"
 
@@ -92,7 +92,7 @@ static void find_alignment(struct penstock_backing *s)
 	s->mem_align = s->off_align = 1;
 	if (!s->direct)
 		return;
-	if (penstock_backing_align(s->fd, &s->mem_align, &s->off_align, &from) < 0) {
+	if (penstock_direct_align_find(s->fd, &s->mem_align, &s->off_align, &from) < 0) {
 		set_why(s, "the file system does not do direct I/O on this file");
 		s->direct = false;
 		s->mem_align = s->off_align = 1;

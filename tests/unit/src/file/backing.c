@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "file/align.h"
 #include "file/backing.h"
+#include "file/direct_align.h"
 #include "tests/common/t.h"
 
 static int fds;
@@ -32,14 +32,14 @@ static void alignment_is_a_power_of_two_from_a_known_source(void)
 	int fd = open(t_path("file"), O_RDONLY | O_CLOEXEC), r;
 
 	T_OK(fd >= 0);
-	r = penstock_backing_align(fd, &mem, &off, &from);
+	r = penstock_direct_align_find(fd, &mem, &off, &from);
 	close(fd);
 	if (r == -EOPNOTSUPP)
 		T_SKIP("direct", "no O_DIRECT on the file system of the tests");
 	T_EQ(r, 0);
 	T_OK(is_pow2(mem) && is_pow2(off));
 	T_OK(!strcmp(from, "statx") || !strcmp(from, "block device") || !strcmp(from, "page size"));
-	T_OK(penstock_backing_align(-1, &mem, &off, NULL) < 0);
+	T_OK(penstock_direct_align_find(-1, &mem, &off, NULL) < 0);
 }
 
 /* What it says is what the kernel takes. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "file/align.h"
+#include "file/direct_align.h"
 
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -22,7 +22,7 @@ static uint32_t device_block(int fd, const struct statx *st)
 	return 0;
 }
 
-int penstock_backing_align(int fd, uint32_t *mem, uint32_t *off, const char **from)
+int penstock_direct_align_find(int fd, uint32_t *mem, uint32_t *off, const char **from)
 {
 	struct penstock_statx x;
 	const char *who = "statx";

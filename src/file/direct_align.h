@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_FILE_ALIGN_H
-#define PENSTOCK_FILE_ALIGN_H
+#ifndef PENSTOCK_FILE_DIRECT_ALIGN_H
+#define PENSTOCK_FILE_DIRECT_ALIGN_H
 
 #include <stdint.h>
 
@@ -11,6 +11,6 @@
  * NULL.  Returns 0, or -EOPNOTSUPP when the kernel says that this file cannot
  * do O_DIRECT, or another -errno when @fd cannot be examined.
  */
-int penstock_backing_align(int fd, uint32_t *mem, uint32_t *off, const char **from);
+int penstock_direct_align_find(int fd, uint32_t *mem, uint32_t *off, const char **from);
 
 #endif
