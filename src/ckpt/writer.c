@@ -288,7 +288,7 @@ void writer_free(struct penstock_writer *w)
 		ckpt_upload_abort(w->up);
 	penstock_file_close(w->file, NULL);
 	if (!forked)
-		penstock_stripe_abandon(&w->rep);
+		penstock_stripe_replace_abort(&w->rep);
 	penstock_replace_close(&w->rep, forked);
 	sums_free(&w->sums);
 	free(w->slots);
@@ -413,8 +413,8 @@ static int file_begin(struct penstock_writer *w, struct penstock_err *err)
 		return penstock_fail(err, r, "open %s: %s", w->path, strerror(-r));
 	r = check_crcname(w, err);
 	if (r == 0 && !(w->o.flags & PENSTOCK_WRITER_OUTSIDE))
-		r = penstock_stripe_next(&w->rep, w->o.expected,
-					 !(w->o.flags & PENSTOCK_WRITER_NO_SYNC), err);
+		r = penstock_stripe_replace_begin(&w->rep, w->o.expected,
+						  !(w->o.flags & PENSTOCK_WRITER_NO_SYNC), err);
 	w->striped = r == 1;
 	if (r == 0)
 		r = writer_reserve(w, err);
@@ -473,5 +473,5 @@ void penstock_writer_abort(struct penstock_writer *w)
 void penstock_writer_sweep(int dir, const char *name)
 {
 	penstock_replace_remove_stale(dir, name, PENSTOCK_REPLACE_SUFFIX, NULL);
-	penstock_stripe_clear(dir, name);
+	penstock_stripe_remove_stale(dir, name);
 }

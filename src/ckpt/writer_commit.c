@@ -90,7 +90,7 @@ static int finish_data(struct penstock_writer *w, struct crc_set *set)
 	    (uint64_t)st.st_size != w->end && ftruncate(w->rep.fd, (off_t)w->end) < 0)
 		return writer_note_errno(w, "truncate", -errno);
 	if (w->striped && w->end < w->o.expected)
-		penstock_stripe_trim(&w->rep);
+		penstock_stripe_free_unused(&w->rep);
 	r = penstock_replace_copy_permissions(&w->rep);
 	return r < 0 ? writer_note_errno(w, "set permissions of", r) : make_set(w, set);
 }
@@ -152,13 +152,13 @@ static int show(struct penstock_writer *w, struct crc_next *next)
 		r = sync_folder(w);
 	if (r < 0)
 		return writer_note_errno(w, "write the checksums of", r);
-	r = penstock_stripe_show(&w->rep, &old);
+	r = penstock_stripe_replace_publish(&w->rep, &old);
 	if (r < 0) {
-		penstock_stripe_forget(&w->rep, &old, false, sync);
+		penstock_stripe_replace_end(&w->rep, &old, false, sync);
 		return writer_note_errno(w, "rename to", r);
 	}
 	r = sync_folder(w);
-	penstock_stripe_forget(&w->rep, &old, r == 0, sync);
+	penstock_stripe_replace_end(&w->rep, &old, r == 0, sync);
 	if (r < 0)
 		return writer_note_errno(
 			w, "the new file is visible, but may not stay: fsync the folder of", r);

@@ -62,7 +62,7 @@ static int use_plain(struct penstock_io *io, struct block *b)
 	if (fd < 0)
 		return fd;
 	if (f->backing.stripe && !b->part->backing->direct)
-		penstock_stripe_follow(&f->backing);
+		penstock_stripe_drop_direct(&f->backing);
 	if (direct && !f->backing.direct)
 		io_fell(io, PENSTOCK_FELL_BUFFERED, f->name, "it cannot be opened a second time");
 	b->plain = true;

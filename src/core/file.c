@@ -618,7 +618,7 @@ void files_free(struct penstock_io *io)
 			penstock_growth_put(&io->extends, f->backing.growth);
 			/* In a child of fork() how long it has become is the parent's to say. */
 			if (f->backing.stripe && io_check(io, NULL) < 0)
-				atomic_store(&f->backing.stripe->grown, false);
+				atomic_store(&f->backing.stripe->size_unrecorded, false);
 			detach(f);
 			remote_close(f, false, NULL);
 			penstock_backing_close(&f->backing);

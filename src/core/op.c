@@ -361,7 +361,7 @@ struct part *op_sync_next(struct op *op)
 	int64_t size;
 
 	if (!op->syncs) {
-		size = t && atomic_load(&t->grown) ? penstock_stripe_size(t) : 0;
+		size = t && atomic_load(&t->size_unrecorded) ? penstock_stripe_size(t) : 0;
 		op->settles = size > 0 ? (uint64_t)size : 0;
 	}
 	return &op->file->parts[op->syncs++];
@@ -385,7 +385,7 @@ static int sync_file(struct op *op)
 	}
 	return r || !f->backing.stripe
 		       ? r
-		       : penstock_stripe_settle(f->backing.stripe, op->settles, true);
+		       : penstock_stripe_record_size(f->backing.stripe, op->settles, true);
 }
 
 /* The directory that has the file's name now, wherever the caller's name for it leads. */

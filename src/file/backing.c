@@ -66,7 +66,7 @@ static int check_kind(struct penstock_backing *s, const char *name, struct penst
 	s->tmpfs = fs.f_type == TMPFS_MAGIC;
 	if (!s->device && !st.st_size && st.st_nlink && s->access != O_RDONLY)
 		return 2;
-	return !s->device && penstock_manifest_may_be(st.st_size);
+	return !s->device && penstock_manifest_fits_size(st.st_size);
 }
 
 /* The manifest of a striped file?  0: no. */
@@ -161,18 +161,18 @@ static int open_if_striped(struct penstock_backing *s, const char *name, uint32_
 			   bool fresh, struct penstock_err *err)
 {
 	struct penstock_manifest *m;
-	int r = fresh ? penstock_stripe_adopt(s, &m, err) : read_manifest(s->fd, &m, name, err);
+	int r = fresh ? penstock_stripe_convert(s, &m, err) : read_manifest(s->fd, &m, name, err);
 
 	if (r != 1)
 		return r;
-	if (m->folder) { /* its mark is a file like others */
+	if (m->folder) { /* its folder manifest is a file like others */
 		penstock_manifest_free(m);
 		return 0;
 	}
 	r = penstock_stripe_open(s, m, name, direct, err);
 	if (r < 0)
 		return r;
-	s->stripe->fresh = fresh;
+	s->stripe->manifest_unsynced = fresh;
 	return 1;
 }
 

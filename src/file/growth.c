@@ -101,14 +101,14 @@ static uint64_t end_of_data(const struct penstock_backing *s, uint64_t end, uint
 	if (!t)
 		return end_in_file(s, end, limit);
 	for (unsigned i = 0; i < t->nr; i++) {
-		from = penstock_stripe_share(t, i, end);
-		to = penstock_stripe_share(t, i, limit);
+		from = penstock_stripe_member_bytes(t, i, end);
+		to = penstock_stripe_member_bytes(t, i, limit);
 		got = from < to
 			      ? end_in_file(&t->members[i], STRIPE_DATA + from, STRIPE_DATA + to) -
 					STRIPE_DATA
 			      : from;
 		if (got > from)
-			last = max_u64(last, penstock_stripe_whole(t, i, got - 1) + 1);
+			last = max_u64(last, penstock_stripe_offset(t, i, got - 1) + 1);
 	}
 	return last;
 }

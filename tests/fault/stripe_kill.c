@@ -114,7 +114,7 @@ static void write_until_killed(void)
 		penstock_pwrite(f, buf, MIB(1), at, NULL);
 }
 
-/* A writer that dies leaves what is settled, and the file can be used. */
+/* A writer that dies leaves what was recorded, and the file can be used. */
 static void a_killed_writer_leaves_the_file_usable(void)
 {
 	struct penstock_random dice;
@@ -182,9 +182,9 @@ static void *settle(void *arg)
 {
 	struct penstock_stripe *stripe = arg;
 
-	atomic_store(&stripe->grown, true);
+	atomic_store(&stripe->size_unrecorded, true);
 	settler_tid = gettid();
-	penstock_stripe_settle(stripe, UINT64_MAX, true);
+	penstock_stripe_record_size(stripe, UINT64_MAX, true);
 	settler_tid = -1;
 	return NULL;
 }
@@ -220,7 +220,7 @@ int __wrap_fallocate64(int fd, int mode, off_t from, off_t len)
 	return -1;
 }
 
-/* A size that was never the whole's is not written down as settled, or its members are short. */
+/* A size that was never the whole's is not recorded, or its members are short. */
 static void a_thread_that_syncs_sees_no_size_of_a_write_that_finds_no_room(void)
 {
 	struct penstock_backing backing;
@@ -244,14 +244,14 @@ static void a_thread_that_syncs_sees_no_size_of_a_write_that_finds_no_room(void)
 
 static struct penstock_backing *watched;
 static atomic_uint nr_flushed;
-static atomic_ullong told[MEMBERS + 2]; /* by the first header when the n-th flush was over */
+static atomic_ullong recorded[MEMBERS + 2]; /* by the first header when the n-th flush was over */
 
-static uint64_t told_now(const struct penstock_backing *backing)
+static uint64_t recorded_now(const struct penstock_backing *backing)
 {
-	struct penstock_member_head head;
+	struct penstock_member_header head;
 
-	T_EQ(penstock_member_read(&backing->stripe->members[0], &head), 0);
-	return head.settled;
+	T_EQ(penstock_member_header_read(&backing->stripe->members[0], &head), 0);
+	return head.recorded_bytes;
 }
 
 static void watch_flush(void)
@@ -259,7 +259,7 @@ static void watch_flush(void)
 	unsigned n = watched ? nr_flushed++ : MEMBERS + 1;
 
 	if (n <= MEMBERS)
-		told[n] = told_now(watched);
+		recorded[n] = recorded_now(watched);
 }
 
 int __real_fsync(int fd);
@@ -299,7 +299,7 @@ static void a_sync_tells_the_new_size_when_all_members_have_it(void)
 	      &err);
 	T_ERR(penstock_open(&io, &opts, &err), 0, &err);
 	for (unsigned way = 0; way < 3; way++) {
-		uint64_t before = told_now(&backing), size = before + 300000;
+		uint64_t before = recorded_now(&backing), size = before + 300000;
 		struct penstock_op op = {.opcode = PENSTOCK_WRITE, .buf = buf, .len = size};
 		struct penstock_op sync = {.opcode = PENSTOCK_SYNC};
 		struct penstock_done done;
@@ -317,8 +317,8 @@ static void a_sync_tells_the_new_size_when_all_members_have_it(void)
 		T_EQ(done.res, way ? (int64_t)size : 0);
 		watched = NULL;
 		for (unsigned n = 0; n < MEMBERS; n++)
-			T_EQ(told[n], before);
-		T_EQ(told[MEMBERS], size);
+			T_EQ(recorded[n], before);
+		T_EQ(recorded[MEMBERS], size);
 		T_EQ(nr_flushed, MEMBERS + 1);
 		T_ERR(penstock_file_close(f, &err), 0, &err);
 	}

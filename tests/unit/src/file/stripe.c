@@ -112,18 +112,18 @@ static void shares_add_up_and_point_back(void)
 		uint64_t sum = 0, least = INT64_MAX;
 
 		for (unsigned i = 0; i < t.nr; i++) {
-			uint64_t share = penstock_stripe_share(&t, i, end);
-			uint64_t next = penstock_stripe_whole(&t, i, share);
+			uint64_t share = penstock_stripe_member_bytes(&t, i, end);
+			uint64_t next = penstock_stripe_offset(&t, i, share);
 
 			sum += share;
 			least = next < least ? next : least;
 			T_OK(next >= end);
-			T_OK(!share || penstock_stripe_whole(&t, i, share - 1) < end);
+			T_OK(!share || penstock_stripe_offset(&t, i, share - 1) < end);
 		}
 		T_EQ(sum, end);
 		T_EQ(least, end);
 	}
-	T_EQ(penstock_stripe_whole(&t, 4, UINT64_MAX), INT64_MAX);
+	T_EQ(penstock_stripe_offset(&t, 4, UINT64_MAX), INT64_MAX);
 }
 
 static void bytes_lie_in_the_members_by_turns(void)
@@ -234,14 +234,15 @@ static void a_damaged_manifest_is_refused(void)
 /* With a sum that is right: whoever may write a member may write this. */
 static void a_header_that_ends_before_its_name_is_read(void)
 {
-	struct penstock_member_head head;
-	char text[MEMBER_HEAD] = "penstock member of a striped file 1\nid 0123456789abcdef\n"
-				 "member 2 of 3\nunit 8192\nsettled 5\n";
+	struct penstock_member_header head;
+	char text[MEMBER_HEADER_BYTES] =
+		"penstock member of a striped file 1\nid 0123456789abcdef\n"
+		"member 2 of 3\nunit 8192\nsettled 5\n";
 	size_t len = strlen(text);
 
 	snprintf(text + len, sizeof(text) - len, "crc %08x\n", penstock_crc32c(0, text, len));
-	T_EQ(penstock_member_head_parse(&head, text), 0);
-	T_OK(head.index == 1 && head.settled == 5 && !head.name[0]);
+	T_EQ(penstock_member_header_parse(&head, text), 0);
+	T_OK(head.index == 1 && head.recorded_bytes == 5 && !head.name[0]);
 }
 
 static void opening_with_o_trunc_empties_the_members_not_the_manifest(void)
@@ -359,7 +360,7 @@ static void a_manifest_that_names_itself_is_no_trap(void)
 	struct penstock_file *f;
 	struct penstock_err err;
 	size_t len;
-	char *text = penstock_manifest_text(&m, &len);
+	char *text = penstock_manifest_format(&m, &len);
 	int fd = open(name, O_WRONLY | O_TRUNC);
 
 	T_EQ(write(fd, text, len), len);

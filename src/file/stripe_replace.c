@@ -23,7 +23,7 @@
 
 #define SUFFIX "stripe" /* in names of manifests that are not shown, or no longer */
 
-int penstock_stripe_new_id(char *id)
+int penstock_stripe_generate_id(char *id)
 {
 	unsigned char raw[16];
 
@@ -48,19 +48,19 @@ int penstock_stripe_sync_folder(const char *path)
 	return fd < 0 ? -errno : penstock_replace_sync_folder(fd);
 }
 
-int penstock_member_head_make(const struct penstock_manifest *m, unsigned i,
-			      const struct penstock_backing *b, const char *name)
+int penstock_member_header_create(const struct penstock_manifest *m, unsigned i,
+				  const struct penstock_backing *b, const char *name)
 {
-	struct penstock_member_head head = {.index = i, .nr = m->nr, .unit = m->unit};
+	struct penstock_member_header head = {.index = i, .nr = m->nr, .unit = m->unit};
 
 	memcpy(head.id, m->id, sizeof(head.id));
 	if (strlen(name) < sizeof(head.name) && !strchr(name, '\n'))
 		memcpy(head.name, name, strlen(name) + 1);
-	return penstock_member_write(b, &head);
+	return penstock_member_header_write(b, &head);
 }
 
 /* Space for data.  What is not supported is no failure. */
-static int next_reserve(int fd, uint64_t bytes)
+static int reserve_data(int fd, uint64_t bytes)
 {
 	int r;
 
@@ -70,11 +70,11 @@ static int next_reserve(int fd, uint64_t bytes)
 	return r == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL ? 0 : -errno;
 }
 
-int penstock_member_make(const struct penstock_manifest *m, unsigned i, const char *name,
-			 const struct stat *look, uint64_t expected, bool sync)
+int penstock_member_create(const struct penstock_manifest *m, unsigned i, const char *name,
+			   const struct stat *like, uint64_t expected, bool sync)
 {
 	const struct penstock_stripe t = {.nr = m->nr, .unit = m->unit};
-	struct penstock_replace one = {.had_old = true, .old = *look};
+	struct penstock_replace one = {.had_old = true, .old = *like};
 	const char *path = m->members[i];
 	struct penstock_backing b;
 	int r;
@@ -83,8 +83,8 @@ int penstock_member_make(const struct penstock_manifest *m, unsigned i, const ch
 	if (one.fd < 0)
 		return -errno;
 	r = penstock_replace_copy_permissions(&one);
-	if (!r && penstock_stripe_share(&t, i, expected))
-		r = next_reserve(one.fd, penstock_stripe_share(&t, i, expected));
+	if (!r && penstock_stripe_member_bytes(&t, i, expected))
+		r = reserve_data(one.fd, penstock_stripe_member_bytes(&t, i, expected));
 	if (r < 0) {
 		close(one.fd);
 		return r;
@@ -92,7 +92,7 @@ int penstock_member_make(const struct penstock_manifest *m, unsigned i, const ch
 	r = penstock_backing_open_owned_fd(&b, one.fd, path, PENSTOCK_DIRECT_NEVER, NULL);
 	if (r < 0)
 		return r;
-	r = penstock_member_head_make(m, i, &b, name);
+	r = penstock_member_header_create(m, i, &b, name);
 	if (!r)
 		r = penstock_backing_truncate(&b, STRIPE_DATA);
 	if (!r && sync && fsync(b.fd) < 0)
@@ -104,13 +104,14 @@ int penstock_member_make(const struct penstock_manifest *m, unsigned i, const ch
 }
 
 /* One that a killed maker left before it had a header; nobody else makes such a name. */
-static bool is_unborn(const struct penstock_manifest *m, unsigned i)
+static bool is_without_header(const struct penstock_manifest *m, unsigned i)
 {
 	const char *base = strrchr(m->members[i], '/') + 1, *id = strstr(base, m->id);
 	struct stat st;
 
 	return id && id > base && id[-1] == '.' && id[strlen(m->id)] == '.' &&
-	       lstat(m->members[i], &st) == 0 && S_ISREG(st.st_mode) && st.st_size < MEMBER_HEAD;
+	       lstat(m->members[i], &st) == 0 && S_ISREG(st.st_mode) &&
+	       st.st_size < MEMBER_HEADER_BYTES;
 }
 
 /* @sync: for good, so that the manifest, by which they are found, may go. */
@@ -119,7 +120,8 @@ static int remove_members(const struct penstock_manifest *m, bool sync)
 	int r = 0, r2;
 
 	for (unsigned i = 0; i < m->nr; i++) {
-		r2 = is_unborn(m, i) ? unlink(m->members[i]) : penstock_member_remove(m, i, NULL);
+		r2 = is_without_header(m, i) ? unlink(m->members[i])
+					     : penstock_member_remove(m, i, NULL);
 		r = r < 0 ? r : r2;
 	}
 	for (unsigned i = 0; i < m->nr && r >= 0 && sync; i++)
@@ -131,7 +133,7 @@ static int remove_members(const struct penstock_manifest *m, bool sync)
  * A manifest under a name of ours, and nobody is at work on it.  One that has another name is in
  * use there.  Somebody else's would lead us to members that are not its own.
  */
-static int clear_one(int dir, int fd)
+static int remove_stale_manifest(int dir, int fd)
 {
 	struct penstock_manifest *m;
 	struct stat st;
@@ -151,24 +153,25 @@ static int clear_one(int dir, int fd)
 	return r;
 }
 
-void penstock_stripe_clear(int dir, const char *name)
+void penstock_stripe_remove_stale(int dir, const char *name)
 {
-	penstock_replace_remove_stale(dir, name, SUFFIX, clear_one);
+	penstock_replace_remove_stale(dir, name, SUFFIX, remove_stale_manifest);
 }
 
 /* --------------------------------------------------------------- before the step */
 
-int penstock_stripe_begin(struct penstock_replace *r, const struct penstock_manifest *m,
-			  const char *name, uint64_t expected, bool sync, struct penstock_err *err)
+int penstock_stripe_replace_with(struct penstock_replace *r, const struct penstock_manifest *m,
+				 const char *name, uint64_t expected, bool sync,
+				 struct penstock_err *err)
 {
 	size_t len = 0;
-	CLEANUP_FREE char *text = penstock_manifest_text(m, &len);
+	CLEANUP_FREE char *text = penstock_manifest_format(m, &len);
 	char *temp = NULL;
-	struct stat look = r->old;
+	struct stat like = r->old;
 	int e = text ? 0 : -ENAMETOOLONG;
 
-	penstock_stripe_clear(r->dir, r->name);
-	if (!e && !r->had_old && fstat(r->fd, &look) < 0)
+	penstock_stripe_remove_stale(r->dir, r->name);
+	if (!e && !r->had_old && fstat(r->fd, &like) < 0)
 		e = -errno;
 	if (!e)
 		e = penstock_full_pwrite(r->fd, text, len, 0);
@@ -186,7 +189,7 @@ int penstock_stripe_begin(struct penstock_replace *r, const struct penstock_mani
 	if (e < 0)
 		return penstock_fail(err, e, "%s: %s", name, strerror(-e));
 	for (unsigned i = 0; i < m->nr; i++) {
-		e = penstock_member_make(m, i, name, &look, expected, sync);
+		e = penstock_member_create(m, i, name, &like, expected, sync);
 		if (e < 0)
 			return penstock_fail(err, e, "%s: member %u of %u, %s: %s", name, i + 1,
 					     m->nr, m->members[i], strerror(-e));
@@ -195,25 +198,25 @@ int penstock_stripe_begin(struct penstock_replace *r, const struct penstock_mani
 }
 
 /* The manifest that the new file is to be like: that of the old one, or the folder's.  0: none. */
-static int find_layout(const struct penstock_replace *r, char *full, size_t room,
-		       struct penstock_manifest **out)
+static int find_manifest_to_copy(const struct penstock_replace *r, char *full, size_t room,
+				 struct penstock_manifest **out)
 {
 	CLEANUP_CLOSE int fd =
 		openat(r->dir, r->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
 	int e = fd < 0 ? 0 : penstock_manifest_read(out, fd), found;
 
-	if (e == 1 && (*out)->folder) { /* a mark is a file like others */
+	if (e == 1 && (*out)->folder) { /* a folder manifest is a file like others */
 		penstock_manifest_free(*out);
 		return 0;
 	}
-	found = penstock_stripe_mark_of(r->dir, r->name, full, room, e ? NULL : out);
+	found = penstock_stripe_find_folder_manifest(r->dir, r->name, full, room, e ? NULL : out);
 	return e ? e : found;
 }
 
 /* Members of another file become those of the next one, in the same folders. */
 static int name_members(struct penstock_manifest *m, const char *name, struct penstock_err *err)
 {
-	int e = penstock_stripe_new_id(m->id);
+	int e = penstock_stripe_generate_id(m->id);
 
 	for (unsigned i = 0; i < m->nr && !e; i++) {
 		char *old = m->members[i];
@@ -247,12 +250,12 @@ char *penstock_stripe_member_name(const char *folder, const char *name, const ch
 	return path;
 }
 
-int penstock_stripe_next(struct penstock_replace *r, uint64_t expected, bool sync,
-			 struct penstock_err *err)
+int penstock_stripe_replace_begin(struct penstock_replace *r, uint64_t expected, bool sync,
+				  struct penstock_err *err)
 {
 	char full[PATH_MAX + NAME_MAX + 2];
 	struct penstock_manifest *m = NULL;
-	int e = find_layout(r, full, sizeof(full), &m);
+	int e = find_manifest_to_copy(r, full, sizeof(full), &m);
 
 	if (e == -EBADMSG)
 		return penstock_fail(err, e, "%s: is the damaged manifest of a striped file", full);
@@ -262,7 +265,7 @@ int penstock_stripe_next(struct penstock_replace *r, uint64_t expected, bool syn
 		return 0;
 	e = name_members(m, full, err);
 	if (!e)
-		e = penstock_stripe_begin(r, m, full, expected, sync, err);
+		e = penstock_stripe_replace_with(r, m, full, expected, sync, err);
 	penstock_manifest_free(m);
 	return e < 0 ? e : 1;
 }
@@ -281,7 +284,7 @@ static struct penstock_manifest *read_new(const struct penstock_replace *r)
 	return m;
 }
 
-void penstock_stripe_abandon(const struct penstock_replace *r)
+void penstock_stripe_replace_abort(const struct penstock_replace *r)
 {
 	struct penstock_manifest *m = read_new(r);
 
@@ -290,7 +293,7 @@ void penstock_stripe_abandon(const struct penstock_replace *r)
 	penstock_manifest_free(m);
 }
 
-void penstock_stripe_trim(const struct penstock_replace *r)
+void penstock_stripe_free_unused(const struct penstock_replace *r)
 {
 	struct penstock_manifest *m = read_new(r);
 	struct stat st;
@@ -306,7 +309,7 @@ void penstock_stripe_trim(const struct penstock_replace *r)
 
 /* -------------------------------------------------------------------- the step */
 
-int penstock_stripe_show(struct penstock_replace *r, struct penstock_stripe_old *old)
+int penstock_stripe_replace_publish(struct penstock_replace *r, struct penstock_stripe_old *old)
 {
 	struct penstock_manifest *m = NULL;
 	int e;
@@ -329,8 +332,8 @@ int penstock_stripe_show(struct penstock_replace *r, struct penstock_stripe_old 
 	return e;
 }
 
-void penstock_stripe_forget(const struct penstock_replace *r, struct penstock_stripe_old *old,
-			    bool gone, bool sync)
+void penstock_stripe_replace_end(const struct penstock_replace *r, struct penstock_stripe_old *old,
+				 bool gone, bool sync)
 {
 	struct stat st;
 

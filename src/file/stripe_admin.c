@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Striped files made, looked at and removed.  The manifest appears last and goes first, so
- * that the name never stands for half of one (stripe_next.c).
+ * that the name never stands for half of one (stripe_replace.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 
 /* ----------------------------------------------------------------- create */
 
-struct making {
+struct creation {
 	const char *name; /* as given */
 	char *full;       /* from the root */
 	uint32_t flags;
@@ -29,7 +29,7 @@ struct making {
 	struct penstock_backing opened[PENSTOCK_STRIPE_MEMBERS]; /* open */
 };
 
-static int said(struct penstock_err *err, const char *name, int code)
+static int fail_errno(struct penstock_err *err, const char *name, int code)
 {
 	return penstock_fail(err, code, "%s: %s", name, strerror(-code));
 }
@@ -55,7 +55,7 @@ static int full_name(const char *name, char **out)
 	return asprintf(out, "%s/%s", strcmp(dir, "/") ? dir : "", base) < 0 ? -ENOMEM : 0;
 }
 
-static int find_member(struct making *k, unsigned i, const char *given, struct penstock_err *err)
+static int find_member(struct creation *k, unsigned i, const char *given, struct penstock_err *err)
 {
 	CLEANUP_FREE char *real = realpath(given, NULL);
 	const char *base = strrchr(k->full, '/') + 1;
@@ -64,7 +64,7 @@ static int find_member(struct making *k, unsigned i, const char *given, struct p
 	bool device;
 
 	if (!real || stat(real, &st) < 0)
-		return said(err, given, -errno);
+		return fail_errno(err, given, -errno);
 	device = S_ISBLK(st.st_mode);
 	if (!device && !S_ISDIR(st.st_mode))
 		return penstock_fail(err, -EINVAL, "%s: is neither a folder nor a block device",
@@ -88,12 +88,12 @@ static int find_member(struct making *k, unsigned i, const char *given, struct p
 		k->m.members[i] = penstock_stripe_member_name(
 			real, k->full, k->flags & PENSTOCK_STRIPE_FOLDER ? hash : k->m.id, i);
 	if (!k->m.members[i])
-		return said(err, given, -ENOMEM);
+		return fail_errno(err, given, -ENOMEM);
 	k->m.nr++;
 	return 0;
 }
 
-static bool is_alive(const struct penstock_member_head *head)
+static bool is_member_in_use(const struct penstock_member_header *head)
 {
 	struct penstock_manifest *m = NULL;
 	CLEANUP_CLOSE int fd = open(head->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -116,18 +116,18 @@ static bool is_blank(const struct penstock_backing *b)
 	return blank;
 }
 
-static int take_device(const struct making *k, struct penstock_backing *b, const char *path,
+static int take_device(const struct creation *k, struct penstock_backing *b, const char *path,
 		       struct penstock_err *err)
 {
-	struct penstock_member_head head;
+	struct penstock_member_header head;
 	int r = penstock_backing_open_member(b, path, O_RDWR | O_EXCL, PENSTOCK_DIRECT_NEVER, err);
 
 	if (r < 0)
 		return r;
-	r = penstock_member_read(b, &head);
+	r = penstock_member_header_read(b, &head);
 	if (r < 0)
-		said(err, path, r);
-	else if (head.id[0] && is_alive(&head))
+		fail_errno(err, path, r);
+	else if (head.id[0] && is_member_in_use(&head))
 		r = penstock_fail(err, -EEXIST, "%s: is a member of %s", path, head.name);
 	else if (head.id[0] && !(k->flags & PENSTOCK_STRIPE_FORCE))
 		r = penstock_fail(err, -EEXIST,
@@ -146,7 +146,7 @@ static int take_device(const struct making *k, struct penstock_backing *b, const
 	return r;
 }
 
-static int make_device(struct making *k, unsigned i, struct penstock_err *err)
+static int make_device(struct creation *k, unsigned i, struct penstock_err *err)
 {
 	struct penstock_backing *b = &k->opened[i];
 	const char *path = k->m.members[i];
@@ -155,26 +155,26 @@ static int make_device(struct making *k, unsigned i, struct penstock_err *err)
 	if (r < 0)
 		return r;
 	k->made++;
-	r = penstock_member_head_make(&k->m, i, b, k->full);
+	r = penstock_member_header_create(&k->m, i, b, k->full);
 	if (!r && fsync(b->fd) < 0)
 		r = -errno;
-	return r < 0 ? said(err, path, r) : 0;
+	return r < 0 ? fail_errno(err, path, r) : 0;
 }
 
 /* The manifest, and before it members that are files. */
-static int make_member_file(const struct making *k, struct penstock_err *err)
+static int make_member_file(const struct creation *k, struct penstock_err *err)
 {
 	struct penstock_replace file = PENSTOCK_REPLACE_NONE;
 	size_t len = 0;
-	CLEANUP_FREE char *text = penstock_manifest_text(&k->m, &len);
+	CLEANUP_FREE char *text = penstock_manifest_format(&k->m, &len);
 	int r = text ? penstock_replace_open(&file, k->full, 0666) : -ENAMETOOLONG;
 
 	if (!r && file.had_old)
 		r = -EEXIST;
 	if (!r && !k->devices) {
-		r = penstock_stripe_begin(&file, &k->m, k->name, 0, true, err);
+		r = penstock_stripe_replace_with(&file, &k->m, k->name, 0, true, err);
 		if (r < 0) {
-			penstock_stripe_abandon(&file);
+			penstock_stripe_replace_abort(&file);
 			penstock_replace_close(&file, false);
 			return r;
 		}
@@ -186,44 +186,44 @@ static int make_member_file(const struct making *k, struct penstock_err *err)
 	if (!r)
 		r = penstock_replace_publish(&file);
 	if (r < 0 && !k->devices)
-		penstock_stripe_abandon(&file);
+		penstock_stripe_replace_abort(&file);
 	if (!r)
 		r = penstock_replace_sync_folder(file.dir);
 	penstock_replace_close(&file, false);
-	return r < 0 ? said(err, k->name, r) : 0;
+	return r < 0 ? fail_errno(err, k->name, r) : 0;
 }
 
-static int check_wish(struct making *k, const char *const *members, unsigned nr,
-		      struct penstock_err *err)
+static int check_request(struct creation *k, const char *const *members, unsigned nr,
+			 struct penstock_err *err)
 {
 	struct stat st;
 	int r = full_name(k->name, &k->full);
 
 	if (r < 0)
-		return said(err, k->name, r);
+		return fail_errno(err, k->name, r);
 	if (lstat(k->full, &st) == 0 &&
 	    !(S_ISDIR(st.st_mode) && (k->flags & PENSTOCK_STRIPE_FOLDER)))
 		return penstock_fail(err, -EEXIST, "%s: is there already", k->name);
 	if (!nr || nr > PENSTOCK_STRIPE_MEMBERS)
 		return penstock_fail(err, -EINVAL, "members: %u is outside 1..%d", nr,
 				     PENSTOCK_STRIPE_MEMBERS);
-	if (k->m.unit % UNIT_STEP || k->m.unit > UNIT_MOST)
+	if (k->m.unit % UNIT_STEP || k->m.unit > UNIT_MAX)
 		return penstock_fail(err, -EINVAL,
 				     "unit: %" PRIu64 " is no multiple of %d of at most 1 GiB",
 				     k->m.unit, UNIT_STEP);
-	r = penstock_stripe_new_id(k->m.id);
+	r = penstock_stripe_generate_id(k->m.id);
 	if (r < 0)
-		return said(err, k->name, r);
+		return fail_errno(err, k->name, r);
 	for (unsigned i = 0; i < nr && !r; i++)
 		r = find_member(k, i, members[i], err);
 	return r;
 }
 
-static void unmake(struct making *k, bool keep)
+static void creation_free(struct creation *k, bool keep)
 {
 	for (unsigned i = 0; i < k->made; i++) {
 		if (!keep)
-			penstock_member_write(&k->opened[i], NULL);
+			penstock_member_header_write(&k->opened[i], NULL);
 		penstock_backing_close(&k->opened[i]);
 	}
 	for (unsigned i = 0; i < k->m.nr; i++)
@@ -235,7 +235,7 @@ static void unmake(struct making *k, bool keep)
 int penstock_stripe_create(const char *name, uint64_t unit, const char *const *members, unsigned nr,
 			   uint32_t flags, struct penstock_err *err)
 {
-	struct making *k = calloc(1, sizeof(*k));
+	struct creation *k = calloc(1, sizeof(*k));
 	int r;
 
 	if (!k)
@@ -243,7 +243,7 @@ int penstock_stripe_create(const char *name, uint64_t unit, const char *const *m
 	k->name = name;
 	k->flags = flags;
 	k->m.unit = unit ? unit : UNIT_DEFAULT;
-	r = check_wish(k, members, nr, err);
+	r = check_request(k, members, nr, err);
 	k->m.folder = flags & PENSTOCK_STRIPE_FOLDER;
 	if (!r && k->m.folder)
 		r = penstock_stripe_make_folder(&k->m, k->full, err);
@@ -251,7 +251,7 @@ int penstock_stripe_create(const char *name, uint64_t unit, const char *const *m
 		r = make_device(k, i, err);
 	if (!r && !k->m.folder)
 		r = make_member_file(k, err);
-	unmake(k, r == 0);
+	creation_free(k, r == 0);
 	return r;
 }
 
@@ -260,24 +260,26 @@ int penstock_stripe_create(const char *name, uint64_t unit, const char *const *m
 static int manifest_load(struct penstock_manifest **out, int dir, const char *name,
 			 struct penstock_err *err)
 {
-	CLEANUP_FREE char *mark = NULL;
+	CLEANUP_FREE char *manifest_path = NULL;
 	CLEANUP_CLOSE int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
 	int r;
 
 	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
 		close(fd);
-		fd = asprintf(&mark, "%s/" FOLDER_MARK, name) < 0
+		fd = asprintf(&manifest_path, "%s/" FOLDER_MANIFEST_NAME, name) < 0
 			     ? -1
-			     : openat(dir, mark, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+			     : openat(dir, manifest_path,
+				      O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	}
-	r = fd < 0 ? mark && errno == ENOENT ? 0 : -errno : penstock_manifest_read(out, fd);
+	r = fd < 0 ? manifest_path && errno == ENOENT ? 0 : -errno
+		   : penstock_manifest_read(out, fd);
 	if (r == 0)
 		return penstock_fail(err, -EINVAL, "%s: is not a striped %s", name,
-				     mark ? "folder" : "file");
+				     manifest_path ? "folder" : "file");
 	if (r == -EBADMSG)
 		return penstock_fail(err, r, "%s: is the damaged manifest of a striped file", name);
-	return r < 0 ? said(err, name, r) : 0;
+	return r < 0 ? fail_errno(err, name, r) : 0;
 }
 
 int penstock_manifest_load(struct penstock_manifest **out, const char *name,
@@ -303,10 +305,10 @@ int penstock_stripe_is(const char *name)
 	return stripe_is(AT_FDCWD, name);
 }
 
-static void make_look_at(struct penstock_member *out, const struct penstock_manifest *m, unsigned i,
-			 uint64_t *settled)
+static void inspect_member(struct penstock_member *out, const struct penstock_manifest *m,
+			   unsigned i, uint64_t *recorded_bytes)
 {
-	struct penstock_member_head head;
+	struct penstock_member_header head;
 	struct penstock_err err = {0, ""};
 	struct penstock_backing b;
 	int64_t bytes;
@@ -329,9 +331,9 @@ static void make_look_at(struct penstock_member *out, const struct penstock_mani
 	bytes = penstock_member_bytes(&b);
 	out->bytes = bytes > 0 ? (uint64_t)bytes : 0;
 	out->device = b.device;
-	if (penstock_member_judge(m, i, &b, &head, &out->state, &err) == 0) {
-		*settled = i ? *settled : head.settled;
-		if (!b.device && penstock_member_whole(m, i, &b, *settled, &err) < 0)
+	if (penstock_member_verify(m, i, &b, &head, &out->state, &err) == 0) {
+		*recorded_bytes = i ? *recorded_bytes : head.recorded_bytes;
+		if (!b.device && penstock_member_check_size(m, i, &b, *recorded_bytes, &err) < 0)
 			out->state = PENSTOCK_MEMBER_SHORT;
 	}
 	penstock_print_elided(out->why, sizeof(out->why), "%s", err.msg);
@@ -339,13 +341,13 @@ static void make_look_at(struct penstock_member *out, const struct penstock_mani
 }
 
 /* One piece of memory, which has the manifest behind it. */
-struct loaded {
+struct stripe_info_block {
 	struct penstock_stripe_info info;
 	struct penstock_manifest *manifest;
 	struct penstock_member members[];
 };
 
-static uint64_t whole_bytes(const struct penstock_stripe_info *info)
+static uint64_t striped_bytes(const struct penstock_stripe_info *info)
 {
 	const struct penstock_stripe t = {.nr = info->nr, .unit = info->unit};
 	uint64_t bytes = INT64_MAX, here;
@@ -354,7 +356,7 @@ static uint64_t whole_bytes(const struct penstock_stripe_info *info)
 		const struct penstock_member *m = &info->members[i];
 
 		here = m->device ? align_down(m->bytes, t.unit) * t.nr
-				 : penstock_stripe_whole(&t, i, m->bytes);
+				 : penstock_stripe_offset(&t, i, m->bytes);
 		if (m->state != PENSTOCK_MEMBER_MISSING && m->state != PENSTOCK_MEMBER_FOREIGN)
 			bytes = min_u64(bytes, here);
 	}
@@ -365,12 +367,12 @@ static uint64_t whole_bytes(const struct penstock_stripe_info *info)
 static int info_make(struct penstock_stripe_info **out, struct penstock_manifest *m,
 		     const char *name, struct penstock_err *err)
 {
-	struct loaded *l = calloc(1, sizeof(*l) + m->nr * sizeof(l->members[0]));
-	uint64_t settled = 0;
+	struct stripe_info_block *l = calloc(1, sizeof(*l) + m->nr * sizeof(l->members[0]));
+	uint64_t recorded_bytes = 0;
 
 	if (!l) {
 		penstock_manifest_free(m);
-		return said(err, name, -ENOMEM);
+		return fail_errno(err, name, -ENOMEM);
 	}
 	l->manifest = m;
 	memcpy(l->info.id, m->id, sizeof(l->info.id));
@@ -378,8 +380,8 @@ static int info_make(struct penstock_stripe_info **out, struct penstock_manifest
 	l->info.unit = m->unit;
 	l->info.members = l->members;
 	for (unsigned i = 0; i < m->nr; i++)
-		make_look_at(&l->members[i], m, i, &settled);
-	l->info.bytes = m->folder ? 0 : whole_bytes(&l->info);
+		inspect_member(&l->members[i], m, i, &recorded_bytes);
+	l->info.bytes = m->folder ? 0 : striped_bytes(&l->info);
 	*out = &l->info;
 	return 0;
 }
@@ -402,10 +404,11 @@ int penstock_stripe_find(struct penstock_stripe_info **out, const char *folder,
 	int r;
 
 	if (dir < 0)
-		return said(err, folder ? folder : "(null)", folder ? -errno : -EINVAL);
-	r = penstock_stripe_mark_of(dir, "", path, sizeof(path), &m);
+		return fail_errno(err, folder ? folder : "(null)", folder ? -errno : -EINVAL);
+	r = penstock_stripe_find_folder_manifest(dir, "", path, sizeof(path), &m);
 	if (r < 0)
-		return penstock_fail(err, r, "%s: the mark that makes its files striped: %s",
+		return penstock_fail(err, r,
+				     "%s: the folder manifest that makes its files striped: %s",
 				     folder, r == -EBADMSG ? "is damaged" : strerror(-r));
 	if (r == 0)
 		return 0;
@@ -418,7 +421,7 @@ int penstock_stripe_find(struct penstock_stripe_info **out, const char *folder,
 
 void penstock_stripe_free(struct penstock_stripe_info *info)
 {
-	struct loaded *l = container_of(info, struct loaded, info);
+	struct stripe_info_block *l = container_of(info, struct stripe_info_block, info);
 
 	if (!info)
 		return;
@@ -437,7 +440,7 @@ int64_t penstock_stripe_bytes_at(int dir, const char *name, int64_t size)
 	struct penstock_stripe_info *info;
 	int r;
 
-	if (!penstock_manifest_may_be(size) || stripe_is(dir, name) != 1)
+	if (!penstock_manifest_fits_size(size) || stripe_is(dir, name) != 1)
 		return size;
 	r = stripe_load(&info, dir, name, NULL);
 	if (r < 0)
@@ -456,7 +459,7 @@ int64_t penstock_stripe_bytes(const char *name, int64_t size)
 
 int penstock_member_remove(const struct penstock_manifest *m, unsigned i, struct penstock_err *err)
 {
-	struct penstock_member_head head;
+	struct penstock_member_header head;
 	struct penstock_backing b;
 	struct penstock_err why;
 	uint32_t state;
@@ -466,13 +469,13 @@ int penstock_member_remove(const struct penstock_manifest *m, unsigned i, struct
 
 	if (r < 0)
 		return r == -ENOENT ? 0 : penstock_fail(err, r, "%s", why.msg);
-	r = penstock_member_judge(m, i, &b, &head, &state, &why);
+	r = penstock_member_verify(m, i, &b, &head, &state, &why);
 	if (r == 0 || state == PENSTOCK_MEMBER_EXCHANGED) {
-		r = b.device                    ? penstock_member_write(&b, NULL)
+		r = b.device                    ? penstock_member_header_write(&b, NULL)
 		    : unlink(m->members[i]) < 0 ? -errno
 						: 0;
 		if (r < 0)
-			said(err, m->members[i], r);
+			fail_errno(err, m->members[i], r);
 		else if (!b.device)
 			gone = fcntl(b.fd, F_DUPFD_CLOEXEC, 0);
 	} else {
@@ -502,7 +505,7 @@ static int stripe_remove(const char *name, struct penstock_err *err)
 		return r;
 	}
 	if (unlink(name) < 0) {
-		r = said(err, name, -errno);
+		r = fail_errno(err, name, -errno);
 		penstock_manifest_free(m);
 		return r;
 	}
@@ -526,10 +529,10 @@ int penstock_stripe_remove(const char *name, struct penstock_err *err)
 	int r;
 
 	if (link && !real)
-		return said(err, name, -errno);
+		return fail_errno(err, name, -errno);
 	r = stripe_remove(real ? real : name, err);
 	/* it would lead nowhere */
 	if (link && lstat(real, &st) < 0 && unlink(name) < 0 && !r)
-		r = said(err, name, -errno);
+		r = fail_errno(err, name, -errno);
 	return r;
 }
