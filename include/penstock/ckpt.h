@@ -148,7 +148,7 @@ PENSTOCK_API void penstock_writer_abort(struct penstock_writer *w);
  * Remove what writers of @name in the open folder @dir that were killed have left, as the next one
  * would: for who removes a folder that they worked in.
  */
-PENSTOCK_API void penstock_writer_sweep(int dir, const char *name);
+PENSTOCK_API void penstock_writer_remove_stale(int dir, const char *name);
 
 /* ------------------------------------------------------------------ reading */
 

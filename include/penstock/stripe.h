@@ -59,7 +59,7 @@ PENSTOCK_API int penstock_stripe_unlink(int dir, const char *name);
  * was in @folder, a striped one or below one, and is not any more; whatever has this number now
  * keeps its own.
  */
-PENSTOCK_API void penstock_stripe_sweep(const char *folder, uint64_t ino);
+PENSTOCK_API void penstock_stripe_remove_orphans(const char *folder, uint64_t ino);
 
 /*
  * The name first, then the members; of block devices the header.  Of a folder, which must be empty,

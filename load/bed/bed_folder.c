@@ -85,7 +85,7 @@ static void reap_file(int dir, char *line)
 	if (was.inode ? bed_id_is(&was, dir, name) : bed_is_plain(dir, name))
 		penstock_stripe_unlink(dir, name);
 	if (!was.inode)
-		penstock_writer_sweep(dir, name);
+		penstock_writer_remove_stale(dir, name);
 }
 
 /* Made a moment before the end, so that the book does not have it: nothing is in it. */

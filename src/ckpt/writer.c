@@ -470,7 +470,7 @@ void penstock_writer_abort(struct penstock_writer *w)
 	writer_free(w);
 }
 
-void penstock_writer_sweep(int dir, const char *name)
+void penstock_writer_remove_stale(int dir, const char *name)
 {
 	penstock_replace_remove_stale(dir, name, PENSTOCK_REPLACE_SUFFIX, NULL);
 	penstock_stripe_remove_stale(dir, name);

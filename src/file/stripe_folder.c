@@ -118,7 +118,7 @@ static int make_striped(int fd, const struct penstock_manifest *m, const char *n
 	if (!r) {
 		r = penstock_full_pwrite(fd, text, len, 0);
 		if (r < 0 && ftruncate(fd, 0) < 0)
-			return r; /* a damaged one, which is told */
+			return r; /* the next open reports a damaged manifest */
 	}
 	while (r < 0 && made--)
 		unlink(m->members[made]);
@@ -299,7 +299,7 @@ static bool is_orphan(const char *path, const char *folder, uint64_t ino)
 	       (lstat(head.name, &st) < 0 ? errno == ENOENT : st.st_ino != ino);
 }
 
-void penstock_stripe_sweep(const char *folder, uint64_t ino)
+void penstock_stripe_remove_orphans(const char *folder, uint64_t ino)
 {
 	CLEANUP_CLOSE int dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct penstock_manifest *m;

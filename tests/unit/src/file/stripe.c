@@ -519,12 +519,12 @@ static void sweeping_takes_members_of_what_is_gone(void)
 	look();
 	snprintf(member, sizeof(member), "%s", info->members[1].path);
 	T_EQ(stat(path, &st), 0);
-	penstock_stripe_sweep(swap, st.st_ino);
+	penstock_stripe_remove_orphans(swap, st.st_ino);
 	T_EQ(stat(member, &now), 0);
 	T_EQ(unlink(path), 0);
-	penstock_stripe_sweep(swap, st.st_ino + 1);
+	penstock_stripe_remove_orphans(swap, st.st_ino + 1);
 	T_EQ(stat(member, &now), 0);
-	penstock_stripe_sweep(swap, st.st_ino);
+	penstock_stripe_remove_orphans(swap, st.st_ino);
 	T_EQ(stat(member, &now), -1);
 	/* of one that was in a folder below */
 	snprintf(path, sizeof(path), "%s/below", swap);
@@ -536,9 +536,9 @@ static void sweeping_takes_members_of_what_is_gone(void)
 	T_EQ(stat(name, &st), 0);
 	T_EQ(unlink(name), 0);
 	T_EQ(mkdir(t_path("elsewhere"), 0755), 0);
-	penstock_stripe_sweep(t_path("elsewhere"), st.st_ino);
+	penstock_stripe_remove_orphans(t_path("elsewhere"), st.st_ino);
 	T_EQ(stat(member, &now), 0);
-	penstock_stripe_sweep(path, st.st_ino);
+	penstock_stripe_remove_orphans(path, st.st_ino);
 	T_EQ(stat(member, &now), -1);
 	T_EQ(rmdir(path), 0);
 }
