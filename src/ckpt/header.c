@@ -127,10 +127,10 @@ int tensor_bytes(const struct penstock_tensor *t, uint64_t *ret)
 
 static int tensor_fail(const struct penstock_json *j, const char *name, const char *why)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
-	return penstock_fail(j->err, -EINVAL, "tensor '%s': %s", penstock_shorten_name(&room, name),
-			     why);
+	return penstock_fail(j->err, -EINVAL, "tensor '%s': %s",
+			     penstock_shorten_name(&short_name, name), why);
 }
 
 /* The shape lies at @first_dim of an array that may still move: @shape is set at the end. */

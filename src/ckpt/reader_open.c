@@ -45,14 +45,14 @@ static int pick_sums(struct penstock_reader *r, const struct crc_set *is, bool *
 
 static int other_size(const struct penstock_reader *r, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	const char *base = strrchr(r->path, '/') ? strrchr(r->path, '/') + 1 : r->path;
 
 	return penstock_fail(
 		err, -EBADMSG,
 		"%s has %" PRIu64 " bytes and %s.crc describes a file of another size: it was "
 		"written by another program, or cut; remove %s.crc, or read without verification",
-		penstock_shorten_name(&room, r->path), r->bytes, base, base);
+		penstock_shorten_name(&short_name, r->path), r->bytes, base, base);
 }
 
 /* Does the name stand for another file than this one by now? */

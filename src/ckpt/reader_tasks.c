@@ -22,15 +22,15 @@ enum {
 static int bad_chunk(struct penstock_reader *r, uint64_t offset, uint64_t len, uint32_t got,
 		     struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
 	r->bad_offset = offset;
 	r->bad_len = len;
 	return penstock_fail(err, -EBADMSG,
 			     "%s: bytes %" PRIu64 " to %" PRIu64
 			     " are not what was saved: their CRC-32C is %08x, that in %s.crc %08x",
-			     penstock_shorten_name(&room, r->path), offset, offset + len - 1, got,
-			     strrchr(r->path, '/') ? strrchr(r->path, '/') + 1 : r->path,
+			     penstock_shorten_name(&short_name, r->path), offset, offset + len - 1,
+			     got, strrchr(r->path, '/') ? strrchr(r->path, '/') + 1 : r->path,
 			     r->crc.sets[0].crcs[offset / PENSTOCK_CHUNK]);
 }
 

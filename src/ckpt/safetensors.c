@@ -28,7 +28,7 @@ struct penstock_safetensors {
 static int read_header(struct penstock_safetensors *s, struct penstock_err *err)
 {
 	struct penstock_reader_info info = {.size = sizeof(info)};
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	struct penstock_err why = {0, ""};
 	uint64_t len;
 	int64_t n;
@@ -43,7 +43,7 @@ static int read_header(struct penstock_safetensors *s, struct penstock_err *err)
 		return penstock_fail(err, -EINVAL,
 				     "%s: is no safetensors file: its header would have %" PRIu64
 				     " bytes, of a file of %" PRIu64,
-				     penstock_shorten_name(&room, s->path), len, info.bytes);
+				     penstock_shorten_name(&short_name, s->path), len, info.bytes);
 	s->text = malloc(len);
 	if (!s->text)
 		return penstock_fail(err, -ENOMEM, "%s: out of memory", s->path);
@@ -52,7 +52,7 @@ static int read_header(struct penstock_safetensors *s, struct penstock_err *err)
 		return (int)n;
 	r = header_parse(&s->h, s->text, len, info.bytes, &why);
 	if (r < 0)
-		return penstock_fail(err, r, "%s: %s", penstock_shorten_name(&room, s->path),
+		return penstock_fail(err, r, "%s: %s", penstock_shorten_name(&short_name, s->path),
 				     why.msg);
 	return 0;
 }
@@ -66,7 +66,7 @@ static int name_damage(const struct penstock_safetensors *s, const struct header
 {
 	struct penstock_reader_info info = {.size = sizeof(info)};
 	const struct penstock_tensor *first = NULL;
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	struct penstock_err was;
 	const char *head;
 	uint64_t nr = 0;
@@ -92,9 +92,10 @@ static int name_damage(const struct penstock_safetensors *s, const struct header
 						       : "the header, ";
 	if (nr == 1)
 		return penstock_fail(err, -EBADMSG, "%stensor '%s': %s", head,
-				     penstock_shorten_name(&room, first->name), was.msg);
+				     penstock_shorten_name(&short_name, first->name), was.msg);
 	return penstock_fail(err, -EBADMSG, "%stensor '%s' or one of the %" PRIu64 " behind it: %s",
-			     head, penstock_shorten_name(&room, first->name), nr - 1, was.msg);
+			     head, penstock_shorten_name(&short_name, first->name), nr - 1,
+			     was.msg);
 }
 
 static int open_with(struct penstock_safetensors *s, struct penstock_io *io,
@@ -238,10 +239,10 @@ struct slice {
 static int slice_fail(const struct penstock_safetensors *s, const struct penstock_tensor *t,
 		      const char *why, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
 	return penstock_fail(err, -EINVAL, "%s: tensor '%s': %s", s->path,
-			     penstock_shorten_name(&room, t->name), why);
+			     penstock_shorten_name(&short_name, t->name), why);
 }
 
 static int slice_check(const struct penstock_safetensors *s, const struct penstock_tensor *t,
@@ -353,7 +354,7 @@ int penstock_safetensors_read(struct penstock_safetensors *s,
 
 static int check_tensor(const struct penstock_tensor *t, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	const char *name;
 	uint64_t bytes;
 	int r;
@@ -364,7 +365,7 @@ static int check_tensor(const struct penstock_tensor *t, struct penstock_err *er
 				     !t->name                           ? "NULL"
 				     : !strcmp(t->name, "__metadata__") ? "__metadata__"
 									: "not UTF-8");
-	name = penstock_shorten_name(&room, t->name);
+	name = penstock_shorten_name(&short_name, t->name);
 	if (!penstock_dtype_name(t->dtype))
 		return penstock_fail(err, -EINVAL, "tensor '%s': there is no dtype %u", name,
 				     t->dtype);

@@ -34,10 +34,10 @@ int writer_note(struct penstock_writer *w, int code, const char *msg)
 
 int writer_note_errno(struct penstock_writer *w, const char *what, int code)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	struct penstock_err err;
 
-	penstock_fail(&err, code, "%s %s: %s", what, penstock_shorten_name(&room, w->path),
+	penstock_fail(&err, code, "%s %s: %s", what, penstock_shorten_name(&short_name, w->path),
 		      strerror(-code));
 	return writer_note(w, code, err.msg);
 }

@@ -221,7 +221,7 @@ static int open_try_direct(const char *path, int flags, unsigned mode, bool *ret
 static int open_new_fd(struct penstock_backing *s, int fd, int oflags, bool direct_now,
 		       const char *name, uint32_t direct, bool member, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	int r;
 
 	backing_init(s, fd);
@@ -234,7 +234,7 @@ static int open_new_fd(struct penstock_backing *s, int fd, int oflags, bool dire
 		set_why(s, direct == PENSTOCK_DIRECT_NEVER
 				   ? "O_DIRECT was not asked for"
 				   : "the file system refuses O_DIRECT at open");
-	r = finish_open(s, penstock_shorten_name(&room, name), direct, member, err);
+	r = finish_open(s, penstock_shorten_name(&short_name, name), direct, member, err);
 	if (r < 0)
 		penstock_backing_close(s);
 	return r;
@@ -244,7 +244,7 @@ static int open_path(struct penstock_backing *s, const char *path, int oflags, u
 		     uint32_t direct, bool member, struct penstock_err *err)
 {
 	int flags = (oflags & ~(O_DIRECT | O_APPEND)) | O_CLOEXEC | O_NOCTTY;
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	bool got = false;
 	int fd;
 
@@ -253,9 +253,10 @@ static int open_path(struct penstock_backing *s, const char *path, int oflags, u
 	else
 		fd = open_try_direct(path, flags, mode, &got);
 	if (fd < 0)
-		return penstock_fail(
-			err, fd, "%s: cannot open for %s: %s", penstock_shorten_name(&room, path),
-			(oflags & O_ACCMODE) == O_RDONLY ? "reading" : "writing", strerror(-fd));
+		return penstock_fail(err, fd, "%s: cannot open for %s: %s",
+				     penstock_shorten_name(&short_name, path),
+				     (oflags & O_ACCMODE) == O_RDONLY ? "reading" : "writing",
+				     strerror(-fd));
 	return open_new_fd(s, fd, oflags, got, path, direct, member, err);
 }
 

@@ -138,7 +138,7 @@ int penstock_manifest_read(struct penstock_manifest **out, int fd)
 	return 1;
 }
 
-int penstock_member_header_format(const struct penstock_member_header *h, char *room)
+int penstock_member_header_format(const struct penstock_member_header *h, char *buf)
 {
 	char *text = NULL;
 	size_t n = 0;
@@ -153,9 +153,9 @@ int penstock_member_header_format(const struct penstock_member_header *h, char *
 	end_text(f, &text, &n);
 	bad = ferror(f);
 	bad = fclose(f) || bad || n >= MEMBER_HEADER_BYTES;
-	memset(room, 0, MEMBER_HEADER_BYTES);
+	memset(buf, 0, MEMBER_HEADER_BYTES);
 	if (!bad)
-		memcpy(room, text, n);
+		memcpy(buf, text, n);
 	free(text);
 	return bad ? -ENOMEM : 0;
 }

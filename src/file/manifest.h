@@ -49,7 +49,7 @@ char *penstock_manifest_format(const struct penstock_manifest *m, size_t *len);
 void penstock_manifest_free(struct penstock_manifest *m);
 
 /* Into MEMBER_HEADER_BYTES bytes: 0 or -ENOMEM; and back: 0, or -EBADMSG. */
-int penstock_member_header_format(const struct penstock_member_header *h, char *room);
+int penstock_member_header_format(const struct penstock_member_header *h, char *buf);
 int penstock_member_header_parse(struct penstock_member_header *h, const char *text);
 
 #endif

@@ -25,18 +25,18 @@ int penstock_member_header_read(const struct penstock_backing *b,
 				struct penstock_member_header *out)
 {
 	size_t len;
-	CLEANUP_FREE char *room = alloc_header(b, &len);
+	CLEANUP_FREE char *buf = alloc_header(b, &len);
 	int64_t n;
 
 	memset(out, 0, sizeof(*out));
-	if (!room)
+	if (!buf)
 		return -ENOMEM;
-	memset(room, 0, len + MEMBER_HEADER_BYTES);
-	n = penstock_full_pread(b->fd, room, len, 0);
+	memset(buf, 0, len + MEMBER_HEADER_BYTES);
+	n = penstock_full_pread(b->fd, buf, len, 0);
 	if (n < 0)
 		return (int)n;
 	if (n >= MEMBER_HEADER_BYTES)
-		penstock_member_header_parse(out, room);
+		penstock_member_header_parse(out, buf);
 	return 0;
 }
 
@@ -44,14 +44,14 @@ int penstock_member_header_write(const struct penstock_backing *b,
 				 const struct penstock_member_header *head)
 {
 	size_t len;
-	CLEANUP_FREE char *room = alloc_header(b, &len);
+	CLEANUP_FREE char *buf = alloc_header(b, &len);
 	int r;
 
-	if (!room)
+	if (!buf)
 		return -ENOMEM;
-	memset(room, 0, len);
-	r = head ? penstock_member_header_format(head, room) : 0;
-	return r < 0 ? r : penstock_full_pwrite(b->fd, room, len, 0);
+	memset(buf, 0, len);
+	r = head ? penstock_member_header_format(head, buf) : 0;
+	return r < 0 ? r : penstock_full_pwrite(b->fd, buf, len, 0);
 }
 
 int64_t penstock_member_bytes(const struct penstock_backing *b)
@@ -64,25 +64,25 @@ int64_t penstock_member_bytes(const struct penstock_backing *b)
 static int fail_foreign(struct penstock_err *err, uint32_t *state, unsigned i,
 			const struct penstock_manifest *m, const char *what)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
 	*state = PENSTOCK_MEMBER_FOREIGN;
 	return penstock_fail(err, -EBADMSG, "member %u of %u, %s: %s", i + 1, m->nr,
-			     penstock_shorten_name(&room, m->members[i]), what);
+			     penstock_shorten_name(&short_name, m->members[i]), what);
 }
 
 int penstock_member_verify(const struct penstock_manifest *m, unsigned i,
 			   struct penstock_backing *b, struct penstock_member_header *out,
 			   uint32_t *state, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	int r = penstock_member_header_read(b, out);
 
 	*state = PENSTOCK_MEMBER_MISSING;
 	if (r < 0)
-		return penstock_fail(err, r, "member %u of %u, %s: its header cannot be read: %s",
-				     i + 1, m->nr, penstock_shorten_name(&room, m->members[i]),
-				     strerror(-r));
+		return penstock_fail(
+			err, r, "member %u of %u, %s: its header cannot be read: %s", i + 1, m->nr,
+			penstock_shorten_name(&short_name, m->members[i]), strerror(-r));
 	if (!out->id[0])
 		return fail_foreign(err, state, i, m,
 				    "is foreign: it has no header of a member");
@@ -96,7 +96,7 @@ int penstock_member_verify(const struct penstock_manifest *m, unsigned i,
 	if (out->index != i)
 		return penstock_fail(
 			err, -EBADMSG, "member %u of %u, %s: is exchanged: it is member %u", i + 1,
-			m->nr, penstock_shorten_name(&room, m->members[i]), out->index + 1);
+			m->nr, penstock_shorten_name(&short_name, m->members[i]), out->index + 1);
 	*state = PENSTOCK_MEMBER_GOOD;
 	return 0;
 }
@@ -108,14 +108,14 @@ int penstock_member_check_size(const struct penstock_manifest *m, unsigned i,
 	const struct penstock_stripe t = {.nr = m->nr, .unit = m->unit};
 	uint64_t share = penstock_stripe_member_bytes(&t, i, recorded_bytes);
 	int64_t size = penstock_backing_size(b);
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
 	if (size >= 0 && (uint64_t)size >= STRIPE_DATA + share)
 		return 0;
 	return penstock_fail(err, size < 0 ? (int)size : -ENODATA,
 			     "member %u of %u, %s: is short: it has %" PRId64 " bytes, and %" PRIu64
 			     " belong to it",
-			     i + 1, m->nr, penstock_shorten_name(&room, m->members[i]), size,
+			     i + 1, m->nr, penstock_shorten_name(&short_name, m->members[i]), size,
 			     (uint64_t)STRIPE_DATA + share);
 }
 

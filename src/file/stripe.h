@@ -104,7 +104,7 @@ int penstock_stripe_convert(const struct penstock_backing *s, struct penstock_ma
  * name; @full: its path, as far as there is one.  1, 0: there is none, also where @out is NULL; or
  * -errno.
  */
-int penstock_stripe_find_folder_manifest(int dir, const char *name, char *full, size_t room,
+int penstock_stripe_find_folder_manifest(int dir, const char *name, char *full, size_t size,
 					 struct penstock_manifest **out);
 /* Make the folder manifest and the folders of members, which @m names. */
 int penstock_stripe_make_folder(const struct penstock_manifest *m, const char *name,

@@ -60,7 +60,7 @@ static int find_folder_manifest(char *path, dev_t dev, struct penstock_manifest 
 	return r;
 }
 
-int penstock_stripe_find_folder_manifest(int dir, const char *name, char *full, size_t room,
+int penstock_stripe_find_folder_manifest(int dir, const char *name, char *full, size_t size,
 					 struct penstock_manifest **out)
 {
 	char link[32], path[PATH_MAX + NAME_MAX + 2 + sizeof(FOLDER_MANIFEST_NAME)];
@@ -70,11 +70,11 @@ int penstock_stripe_find_folder_manifest(int dir, const char *name, char *full, 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", dir);
 	n = readlink(link, path, PATH_MAX - 1);
 	if (n <= 0 || path[0] != '/' || fstat(dir, &st) < 0) {
-		snprintf(full, room, "%s", name);
+		snprintf(full, size, "%s", name);
 		return 0;
 	}
 	snprintf(path + n, sizeof(path) - (size_t)n, "%s%s", n > 1 ? "/" : "", name);
-	snprintf(full, room, "%s", path);
+	snprintf(full, size, "%s", path);
 	return out ? find_folder_manifest(path, st.st_dev, out) : 0;
 }
 

@@ -198,7 +198,7 @@ int penstock_stripe_replace_with(struct penstock_replace *r, const struct pensto
 }
 
 /* The manifest that the new file is to be like: that of the old one, or the folder's.  0: none. */
-static int find_manifest_to_copy(const struct penstock_replace *r, char *full, size_t room,
+static int find_manifest_to_copy(const struct penstock_replace *r, char *full, size_t size,
 				 struct penstock_manifest **out)
 {
 	CLEANUP_CLOSE int fd =
@@ -209,7 +209,7 @@ static int find_manifest_to_copy(const struct penstock_replace *r, char *full, s
 		penstock_manifest_free(*out);
 		return 0;
 	}
-	found = penstock_stripe_find_folder_manifest(r->dir, r->name, full, room, e ? NULL : out);
+	found = penstock_stripe_find_folder_manifest(r->dir, r->name, full, size, e ? NULL : out);
 	return e ? e : found;
 }
 

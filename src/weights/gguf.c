@@ -59,10 +59,10 @@ struct gguf {
 
 static int bad(struct gguf *g, const char *why)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
 	return penstock_fail(g->err, -EINVAL, "%s: byte %" PRIu64 ": %s",
-			     penstock_shorten_name(&room, g->path), g->at, why);
+			     penstock_shorten_name(&short_name, g->path), g->at, why);
 }
 
 static int gguf_take(struct gguf *g, uint64_t n, const unsigned char **ret)

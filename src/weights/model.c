@@ -94,19 +94,20 @@ static struct model_path *path_of(struct penstock_model *m, const char *path)
 static int check_weight(const struct penstock_model *m, const struct penstock_weight *t,
 			struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
 	if (!m->nr_groups)
 		return penstock_fail(err, -EINVAL,
 				     "a weight is in a group: penstock_model_group()");
 	if (!t->name || !t->path || (t->rank && !t->shape))
 		return penstock_fail(err, -EINVAL, "%s: a weight has name, path and shape",
-				     t->name ? penstock_shorten_name(&room, t->name) : "weight");
+				     t->name ? penstock_shorten_name(&short_name, t->name)
+					     : "weight");
 	if (t->offset > INT64_MAX || t->len > INT64_MAX - t->offset)
-		return penstock_fail(err, -EINVAL,
-				     "%s: offset %" PRIu64 " and length %" PRIu64
-				     " are beyond 2^63",
-				     penstock_shorten_name(&room, t->name), t->offset, t->len);
+		return penstock_fail(
+			err, -EINVAL,
+			"%s: offset %" PRIu64 " and length %" PRIu64 " are beyond 2^63",
+			penstock_shorten_name(&short_name, t->name), t->offset, t->len);
 	return 0;
 }
 

@@ -35,7 +35,7 @@ static bool ends_with(const char *s, const char *end)
 static int model_add_file(const struct finding *f, const char *path, struct penstock_err *err)
 {
 	unsigned char head[9] = {0};
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	struct penstock_file *file;
 	int64_t n;
 	int r = penstock_file_open(&file, f->io, path, O_RDONLY, 0, err); /* it may be striped */
@@ -54,7 +54,7 @@ static int model_add_file(const struct finding *f, const char *path, struct pens
 		return shard_add(f->m, f->io, path, err);
 	return penstock_fail(err, -EINVAL,
 			     "%s: is neither safetensors nor an index of such files nor GGUF",
-			     penstock_shorten_name(&room, path));
+			     penstock_shorten_name(&short_name, path));
 }
 
 /* ------------------------------------------------------------------- swap folders */
@@ -78,20 +78,20 @@ static int add_swapped(const struct finding *f, const char *path, struct penstoc
 	const char *name = strrchr(path, '/') + 1, *dtype = swap_dtype(path);
 	unsigned bytes = !dtype ? 1 : !strcmp(dtype, "F32") ? 4 : 2;
 	struct penstock_weight w = {.path = path, .name = name, .dtype = dtype, .rank = 1};
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	struct stat st;
 	int64_t len = stat(path, &st) < 0 ? -errno : penstock_stripe_bytes(path, st.st_size);
 	uint64_t n;
 	int r;
 
 	if (len < 0)
-		return penstock_fail(err, (int)len, "%s: %s", penstock_shorten_name(&room, path),
-				     strerror((int)-len));
+		return penstock_fail(err, (int)len, "%s: %s",
+				     penstock_shorten_name(&short_name, path), strerror((int)-len));
 	w.len = (uint64_t)len;
 	n = w.len / bytes;
 	w.shape = &n;
 	r = w.len % bytes ? penstock_fail(err, -EINVAL, "%s: its size is not whole elements of %s",
-					  penstock_shorten_name(&room, path), dtype)
+					  penstock_shorten_name(&short_name, path), dtype)
 			  : penstock_model_add(f->m, &w, err);
 	return r;
 }
@@ -187,7 +187,7 @@ static int add_folder(const struct finding *f, struct penstock_err *err)
 {
 	static const char *const forms[] = {"/*.safetensors.index.json", "/*.safetensors",
 					    "/*.gguf"};
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	int64_t n = 0;
 
 	for (size_t i = 0; n == 0 && i < ARRAY_SIZE(forms); i++)
@@ -200,18 +200,18 @@ static int add_folder(const struct finding *f, struct penstock_err *err)
 		return n < 0 ? (int)n : 1;
 	return penstock_fail(err, -ENOENT,
 			     "%s: has no *.safetensors, *.gguf or *_param.tensor.swp in it",
-			     penstock_shorten_name(&room, f->path));
+			     penstock_shorten_name(&short_name, f->path));
 }
 
 static int model_fill(const struct finding *f, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	struct stat st = {.st_mode = is_prefix(f->path) ? S_IFDIR : S_IFREG};
 	int r;
 
 	if (penstock_s3_is_uri(f->path, NULL) <= 0 && stat(f->path, &st) < 0)
-		return penstock_fail(err, -errno, "%s: %s", penstock_shorten_name(&room, f->path),
-				     strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s",
+				     penstock_shorten_name(&short_name, f->path), strerror(errno));
 	r = penstock_model_group(f->m, "", err);
 	if (r == 0)
 		r = S_ISDIR(st.st_mode) ? add_folder(f, err) : model_add_file(f, f->path, err);
@@ -219,7 +219,7 @@ static int model_fill(const struct finding *f, struct penstock_err *err)
 		return r;
 	if (!f->m->nr)
 		return penstock_fail(err, -EINVAL, "%s: has no tensor in it",
-				     penstock_shorten_name(&room, f->path));
+				     penstock_shorten_name(&short_name, f->path));
 	/* swapped parameters are tensors in the order of their numbers */
 	return model_regroup(f->m, r == 1 ? PENSTOCK_BY_TENSOR : f->by, err);
 }

@@ -63,10 +63,10 @@ struct index {
 
 static int index_bad(const struct index *x, const char *why, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
 	return penstock_fail(err, -EINVAL, "%s: byte %td: %s",
-			     penstock_shorten_name(&room, x->path), x->at - x->text, why);
+			     penstock_shorten_name(&short_name, x->path), x->at - x->text, why);
 }
 
 static void blanks(struct index *x)
@@ -151,7 +151,7 @@ static int add_shard(struct penstock_model *m, struct penstock_io *io, const str
 	const char *file = x->v[i].file;
 	CLEANUP_FREE char *path = NULL;
 	struct penstock_safetensors *s;
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	int r;
 
 	if (asprintf(&path, "%.*s%s", (int)dir, x->path, file) < 0)
@@ -164,7 +164,7 @@ static int add_shard(struct penstock_model *m, struct penstock_io *io, const str
 
 		r = k < 0 ? penstock_fail(err, -EINVAL,
 					  "%s: has no tensor '%.200s', which the index says it has",
-					  penstock_shorten_name(&room, path), x->v[i].name)
+					  penstock_shorten_name(&short_name, path), x->v[i].name)
 			  : add_tensor(m, path, penstock_safetensors_get(s, (uint64_t)k), err);
 	}
 	penstock_safetensors_close(s);

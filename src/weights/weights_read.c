@@ -121,14 +121,14 @@ static void copy_start(struct penstock_weights *w, struct weights_read *r, uint6
 
 static void came_short(struct penstock_weights *w, const struct weights_read *r, uint64_t got)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	char msg[508];
 
-	penstock_print_elided(msg, sizeof(msg),
-			      "%s: ends at byte %" PRIu64
-			      ", and weights of group '%s' at byte %" PRIu64,
-			      penstock_shorten_name(&room, w->files[r->file].path), r->offset + got,
-			      w->m->groups[r->g - w->groups].name, r->offset + r->need);
+	penstock_print_elided(
+		msg, sizeof(msg),
+		"%s: ends at byte %" PRIu64 ", and weights of group '%s' at byte %" PRIu64,
+		penstock_shorten_name(&short_name, w->files[r->file].path), r->offset + got,
+		w->m->groups[r->g - w->groups].name, r->offset + r->need);
 	group_failed(r->g, -ENODATA, msg);
 }
 
