@@ -124,12 +124,13 @@ PENSTOCK_API uint64_t penstock_writer_tell(const struct penstock_writer *w);
  * a striped folder, too, it is a plain file.
  * @expected is 0, and an object is -EOPNOTSUPP.  Returns the descriptor or -errno.
  *
- * penstock_writer_sum() tells of bytes in host memory that are written at @offset: for FILE.crc, in
- * which what it was not told of counts as zeros.  0 or -errno.
+ * penstock_writer_add_checksum() tells of bytes in host memory that are written at @offset: for
+ * FILE.crc, in which what it was not told of counts as zeros.  0 or -errno.
  */
 PENSTOCK_API int penstock_writer_fd(struct penstock_writer *w, struct penstock_err *err);
-PENSTOCK_API int penstock_writer_sum(struct penstock_writer *w, const void *buf, uint64_t len,
-				     uint64_t offset, struct penstock_err *err);
+PENSTOCK_API int penstock_writer_add_checksum(struct penstock_writer *w, const void *buf,
+					      uint64_t len, uint64_t offset,
+					      struct penstock_err *err);
 
 /*
  * Make it durable, then visible under its name in one step, then that durable.  Ends the writer in
@@ -385,8 +386,8 @@ PENSTOCK_API const struct penstock_record *penstock_archive_get(const struct pen
  * As penstock_writer_write(), and *@crc goes on: the CRC-32 of zip archives of what had it before
  * (0: of nothing), followed by these bytes.
  */
-PENSTOCK_API int penstock_writer_write_sum(struct penstock_writer *w, const void *buf, uint64_t len,
-					   uint32_t *crc, struct penstock_err *err);
+PENSTOCK_API int penstock_writer_write_crc32(struct penstock_writer *w, const void *buf,
+					     uint64_t len, uint32_t *crc, struct penstock_err *err);
 
 /*
  * CRC-32 of zip archives, which torch saves: of what had @crc before (0: of nothing), followed by

@@ -30,7 +30,7 @@ enum {
  * of it; -ENOENT: they are of others.  *@ret_own: it is the file they were made of, not one of the
  * same size.
  */
-static int pick_sums(struct penstock_reader *r, const struct crc_set *is, bool *ret_own)
+static int pick_crc_sets(struct penstock_reader *r, const struct crc_set *is, bool *ret_own)
 {
 	bool none = false;
 
@@ -68,8 +68,8 @@ static bool is_other(int dir, const char *name, const struct stat *st)
  * The checksums of the file that is open, and is @st.  -EAGAIN: it has been replaced meanwhile;
  * what is there may be of two later ones, of the same size.
  */
-static int load_sums(struct penstock_reader *r, int dir, const char *name, const struct stat *st,
-		     struct penstock_err *err)
+static int load_crc_file(struct penstock_reader *r, int dir, const char *name,
+			 const struct stat *st, struct penstock_err *err)
 {
 	const struct crc_set is = crc_set_of(st, r->bytes);
 	CLEANUP_FREE char *crcname = NULL;
@@ -83,7 +83,7 @@ static int load_sums(struct penstock_reader *r, int dir, const char *name, const
 	e = crcfile_load(&r->crc, dir, crcname, err);
 	if (e < 0 && e != -ENOENT && e != -ENAMETOOLONG)
 		return e;
-	e = e < 0 ? 0 : pick_sums(r, &is, &own);
+	e = e < 0 ? 0 : pick_crc_sets(r, &is, &own);
 	if (own)
 		return 0;
 	if (is_other(dir, name, st)) {
@@ -97,8 +97,8 @@ static int load_sums(struct penstock_reader *r, int dir, const char *name, const
  * The checksums of an object that was @was before it was opened.  -EAGAIN: it has been replaced
  * meanwhile.
  */
-static int load_object_sums(struct penstock_reader *r, struct penstock_s3 *c,
-			    const struct penstock_s3_info *was, struct penstock_err *err)
+static int load_crc_object(struct penstock_reader *r, struct penstock_s3 *c,
+			   const struct penstock_s3_info *was, struct penstock_err *err)
 {
 	struct penstock_s3_info now = {.size = sizeof(now)};
 	struct crc_set is = crc_set_of_object(was);
@@ -109,7 +109,7 @@ static int load_object_sums(struct penstock_reader *r, struct penstock_s3 *c,
 	if (e < 0)
 		return e;
 	r->crc = crc.f;
-	e = crc.there ? pick_sums(r, &is, &own) : 0;
+	e = crc.there ? pick_crc_sets(r, &is, &own) : 0;
 	if (e == 0)
 		return 0;
 	if (penstock_s3_stat(c, r->path, &now, NULL) < 0 || strcmp(now.etag, was->etag) != 0) {
@@ -125,8 +125,8 @@ static int open_object(struct penstock_reader *r, struct penstock_err *err)
 	struct penstock_s3 *c = penstock_get_s3(r->io);
 	struct penstock_file_info info = {.size = sizeof(info)};
 	struct penstock_s3_info was = {.size = sizeof(was)};
-	bool sums = c && r->o.verify != PENSTOCK_VERIFY_NEVER;
-	int e = sums ? penstock_s3_stat(c, r->path, &was, err) : 0;
+	bool verify = c && r->o.verify != PENSTOCK_VERIFY_NEVER;
+	int e = verify ? penstock_s3_stat(c, r->path, &was, err) : 0;
 
 	if (e == 0)
 		e = penstock_file_open(&r->file, r->io, r->path, O_RDONLY, 0, err);
@@ -134,7 +134,7 @@ static int open_object(struct penstock_reader *r, struct penstock_err *err)
 		return e;
 	penstock_file_stat(r->file, &info);
 	r->bytes = info.bytes;
-	e = sums ? load_object_sums(r, c, &was, err) : 0;
+	e = verify ? load_crc_object(r, c, &was, err) : 0;
 	if (e < 0)
 		penstock_file_close(TAKE_PTR(r->file), NULL);
 	return e;
@@ -167,7 +167,7 @@ static int open_data(struct penstock_reader *r, struct penstock_err *err)
 	if (e < 0) /* the members of a striped one go when it is replaced */
 		return is_other(dir, name, &st) ? -EAGAIN : e;
 	r->bytes = penstock_file_stat(r->file, &info) == 0 ? info.bytes : (uint64_t)st.st_size;
-	e = r->o.verify != PENSTOCK_VERIFY_NEVER ? load_sums(r, dir, name, &st, err) : 0;
+	e = r->o.verify != PENSTOCK_VERIFY_NEVER ? load_crc_file(r, dir, name, &st, err) : 0;
 	if (e < 0)
 		penstock_file_close(TAKE_PTR(r->file), NULL);
 	return e;

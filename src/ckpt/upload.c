@@ -66,8 +66,8 @@ static int load_once(struct crc_object *out, struct penstock_s3 *c, const char *
 		     : 0;
 }
 
-static int load_sums(struct crc_object *out, struct penstock_s3 *c, const char *crcuri,
-		     struct penstock_err *err)
+static int load_crc_object(struct crc_object *out, struct penstock_s3 *c, const char *crcuri,
+			   struct penstock_err *err)
 {
 	int r = -ESTALE;
 
@@ -85,7 +85,7 @@ int crc_object_load(struct crc_object *out, struct penstock_s3 *c, const char *u
 		crcuri = NULL;
 		return penstock_fail(err, -ENOMEM, "%s: out of memory", uri);
 	}
-	return load_sums(out, c, crcuri, err);
+	return load_crc_object(out, c, crcuri, err);
 }
 
 /* What FILE.crc is going to say. */
@@ -138,9 +138,9 @@ static void content_keep(struct content *t, const struct crcfile *f, const struc
 	}
 }
 
-static int put_sums(const struct ckpt_upload *u, const struct content *t,
-		    const struct crc_object *over, struct penstock_s3_info *info,
-		    struct penstock_err *err)
+static int put_crc_object(const struct ckpt_upload *u, const struct content *t,
+			  const struct crc_object *over, struct penstock_s3_info *info,
+			  struct penstock_err *err)
 {
 	CLEANUP_FREE void *data = NULL;
 	size_t len;
@@ -159,7 +159,7 @@ static int announce_once(const struct ckpt_upload *u, const struct crc_set *set,
 	struct penstock_s3_info now = {.size = sizeof(now)}, put = {.size = sizeof(put)};
 	struct content t = {.nr = 0};
 	struct crc_set is;
-	int r = load_sums(over, u->c, u->crcuri, err), there;
+	int r = load_crc_object(over, u->c, u->crcuri, err), there;
 
 	if (r == -EBADMSG) /* a damaged one is replaced */
 		r = 0;
@@ -171,7 +171,7 @@ static int announce_once(const struct ckpt_upload *u, const struct crc_set *set,
 	is = crc_set_of_object(&now);
 	content_keep(&t, &over->f, there == 0 ? &is : NULL);
 	t.sets[t.nr++] = *set;
-	r = put_sums(u, &t, over, &put, err);
+	r = put_crc_object(u, &t, over, &put, err);
 	if (r == 0) {
 		over->there = true;
 		memcpy(over->etag, put.etag, sizeof(over->etag));
@@ -215,7 +215,7 @@ static void confirm(const struct ckpt_upload *u, const struct crc_set *set,
 	mine.mtime_ns = 0;
 	content_keep(&t, &over->f, NULL);
 	t.sets[t.nr++] = mine;
-	put_sums(u, &t, over, NULL, NULL);
+	put_crc_object(u, &t, over, NULL, NULL);
 }
 
 /* --------------------------------------------------------------------- the object */
@@ -232,7 +232,7 @@ static int check_crcname(const struct ckpt_upload *u, struct penstock_err *err)
 {
 	struct penstock_err why = {0, ""};
 	struct crc_object over;
-	int r = load_sums(&over, u->c, u->crcuri, &why);
+	int r = load_crc_object(&over, u->c, u->crcuri, &why);
 
 	if (r == 0)
 		crcfile_free(&over.f);

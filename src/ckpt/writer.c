@@ -41,12 +41,13 @@ struct source {
 };
 
 /* The checksums that are wanted of @len bytes at @data, which are written at @offset. */
-static int sum(struct penstock_writer *w, const struct source *s, uint64_t offset, const char *data,
-	       uint64_t len)
+static int add_checksums(struct penstock_writer *w, const struct source *s, uint64_t offset,
+			 const char *data, uint64_t len)
 {
 	if (s->crc)
 		*s->crc = penstock_crc32(*s->crc, data, len);
-	return w->o.flags & PENSTOCK_WRITER_NO_CRC ? 0 : sums_add(&w->sums, offset, data, len);
+	return w->o.flags & PENSTOCK_WRITER_NO_CRC ? 0
+						   : crc_pieces_add(&w->pieces, offset, data, len);
 }
 
 /* A step at a time: the checksums and the copy read it while it is in the processor's cache. */
@@ -56,7 +57,7 @@ static int copy_host(struct penstock_writer *w, char *to, const struct source *s
 
 	for (uint64_t n, at = 0; at < len && r == 0; at += n) {
 		n = min_u64(len - at, STEP);
-		r = sum(w, s, w->pos + at, s->from + at, n);
+		r = add_checksums(w, s, w->pos + at, s->from + at, n);
 		if (to)
 			memcpy(to + at, s->from + at, n);
 	}
@@ -172,8 +173,8 @@ static int check_range(const struct penstock_writer *w, const void *buf, uint64_
 	return 0;
 }
 
-int penstock_writer_write_sum(struct penstock_writer *w, const void *buf, uint64_t len,
-			      uint32_t *crc, struct penstock_err *err)
+int penstock_writer_write_crc32(struct penstock_writer *w, const void *buf, uint64_t len,
+				uint32_t *crc, struct penstock_err *err)
 {
 	struct source src = {buf, false, crc};
 	int r = check_inside(w, err);
@@ -200,11 +201,11 @@ int penstock_writer_write_sum(struct penstock_writer *w, const void *buf, uint64
 int penstock_writer_write(struct penstock_writer *w, const void *buf, uint64_t len,
 			  struct penstock_err *err)
 {
-	return penstock_writer_write_sum(w, buf, len, NULL, err);
+	return penstock_writer_write_crc32(w, buf, len, NULL, err);
 }
 
 /* Within the buffer at hand; beyond what is in it only over bytes that nobody has written. */
-static bool is_here(const struct penstock_writer *w, uint64_t offset)
+static bool is_in_buffer(const struct penstock_writer *w, uint64_t offset)
 {
 	const struct writer_slot *s = w->cur;
 
@@ -225,7 +226,7 @@ int penstock_writer_seek(struct penstock_writer *w, uint64_t offset, struct pens
 				     "%s: an object is written from its beginning to its end, and "
 				     "offset %" PRIu64 " was written already",
 				     w->path, offset);
-	if (!w->up && !is_here(w, offset) && writer_slot_flush(w) < 0)
+	if (!w->up && !is_in_buffer(w, offset) && writer_slot_flush(w) < 0)
 		return writer_failed(w, err);
 	w->pos = offset;
 	return 0;
@@ -260,8 +261,8 @@ int penstock_writer_fd(struct penstock_writer *w, struct penstock_err *err)
 	return w->rep.fd;
 }
 
-int penstock_writer_sum(struct penstock_writer *w, const void *buf, uint64_t len, uint64_t offset,
-			struct penstock_err *err)
+int penstock_writer_add_checksum(struct penstock_writer *w, const void *buf, uint64_t len,
+				 uint64_t offset, struct penstock_err *err)
 {
 	int r = check_outside(w, err);
 
@@ -270,9 +271,9 @@ int penstock_writer_sum(struct penstock_writer *w, const void *buf, uint64_t len
 	r = check_range(w, buf, len, offset, err);
 	if (r < 0 || w->o.flags & PENSTOCK_WRITER_NO_CRC)
 		return r;
-	r = sums_add(&w->sums, offset, buf, len);
+	r = crc_pieces_add(&w->pieces, offset, buf, len);
 	if (r < 0)
-		writer_note_errno(w, "sum", r);
+		writer_note_errno(w, "checksum", r);
 	return writer_failed(w, err);
 }
 
@@ -290,7 +291,7 @@ void writer_free(struct penstock_writer *w)
 	if (!forked)
 		penstock_stripe_replace_abort(&w->rep);
 	penstock_replace_close(&w->rep, forked);
-	sums_free(&w->sums);
+	crc_pieces_free(&w->pieces);
 	free(w->slots);
 	free(w->crcname);
 	free(w->path);

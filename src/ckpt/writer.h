@@ -10,7 +10,7 @@
 #include <penstock/ckpt.h>
 
 #include "base/replace.h"
-#include "ckpt/sums.h"
+#include "ckpt/crc_pieces.h"
 
 /* The parts of the checkpoint writer: writer.c, writer_slots.c (buffers), writer_commit.c. */
 
@@ -36,7 +36,7 @@ struct penstock_writer {
 	char *crcname;          /* FILE.crc, in the same folder */
 	pid_t pid;
 	uint64_t pos, end; /* where the next byte goes, how long the file is */
-	struct sums sums;
+	struct crc_pieces pieces;
 	struct writer_slot *slots;
 	struct writer_slot *cur; /* is being filled */
 	uint64_t nr_taken;

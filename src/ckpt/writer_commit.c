@@ -19,7 +19,7 @@
 #include "file/stripe.h"
 
 /* A chunk that was written over: what counts is what is there now. */
-static int sum_again(void *arg, uint64_t offset, uint64_t len, uint32_t *ret_crc)
+static int reread_chunk(void *arg, uint64_t offset, uint64_t len, uint32_t *ret_crc)
 {
 	struct penstock_writer *w = arg;
 	CLEANUP_FREE char *data = malloc(len);
@@ -37,7 +37,7 @@ static int sum_again(void *arg, uint64_t offset, uint64_t len, uint32_t *ret_crc
 }
 
 /* Its checksums; @set has all else. */
-static int make_sums(struct penstock_writer *w, struct crc_set *set)
+static int make_crcs(struct penstock_writer *w, struct crc_set *set)
 {
 	if (w->o.flags & PENSTOCK_WRITER_NO_CRC)
 		return 0;
@@ -46,7 +46,7 @@ static int make_sums(struct penstock_writer *w, struct crc_set *set)
 	set->crcs = malloc(max_u64(set->nr, 1) * sizeof(*set->crcs));
 	if (!set->crcs)
 		return writer_note_errno(w, "commit", -ENOMEM);
-	return sums_join(&w->sums, w->end, set->crcs, sum_again, w);
+	return crc_pieces_combine(&w->pieces, w->end, set->crcs, reread_chunk, w);
 }
 
 static int make_set(struct penstock_writer *w, struct crc_set *set)
@@ -56,7 +56,7 @@ static int make_set(struct penstock_writer *w, struct crc_set *set)
 	if (fstat(w->rep.fd, &st) < 0)
 		return writer_note_errno(w, "stat", -errno);
 	*set = crc_set_of(&st, w->end);
-	return make_sums(w, set);
+	return make_crcs(w, set);
 }
 
 static int upload_commit(struct penstock_writer *w, struct crc_set *set)
@@ -65,7 +65,7 @@ static int upload_commit(struct penstock_writer *w, struct crc_set *set)
 	int r;
 
 	*set = (struct crc_set){.bytes = w->end, .flags = CRC_SET_NONE};
-	r = make_sums(w, set);
+	r = make_crcs(w, set);
 	if (r < 0)
 		return r;
 	r = ckpt_upload_commit(TAKE_PTR(w->up), set, &err);

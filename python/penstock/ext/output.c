@@ -293,7 +293,8 @@ static PyObject *output_sum(PyObject *self, PyObject *args)
 		return NULL;
 	if (output_enter(o) == 0) {
 		Py_BEGIN_ALLOW_THREADS
-		r = penstock_writer_sum(o->writer, view.buf, (uint64_t)view.len, offset, &err);
+		r = penstock_writer_add_checksum(o->writer, view.buf, (uint64_t)view.len, offset,
+						 &err);
 		Py_END_ALLOW_THREADS
 		busy_leave(&o->busy);
 		if (r < 0)

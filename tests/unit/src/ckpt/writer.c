@@ -79,7 +79,7 @@ static void put(struct penstock_writer *w, uint64_t seed, uint64_t len, uint64_t
 
 		penstock_pattern_fill(buf, n, seed, at);
 		want = penstock_crc32(want, buf, n);
-		T_ERR(penstock_writer_write_sum(w, buf, n, &crc, &err), 0, &err);
+		T_ERR(penstock_writer_write_crc32(w, buf, n, &crc, &err), 0, &err);
 		T_EQ(crc, want);
 		T_EQ(penstock_writer_tell(w), at + n);
 		memset(buf, 0, n); /* it is the caller's again */
@@ -328,9 +328,9 @@ static void pour_outside(struct penstock_writer *w, uint64_t seed, uint64_t len)
 	T_OK(buf && fd >= 0);
 	penstock_pattern_fill(buf, len, seed, 0);
 	T_EQ(pwrite(fd, buf + half, len - half, (off_t)half), (ssize_t)(len - half));
-	T_ERR(penstock_writer_sum(w, buf + half, len - half, half, &err), 0, &err);
+	T_ERR(penstock_writer_add_checksum(w, buf + half, len - half, half, &err), 0, &err);
 	T_EQ(pwrite(fd, buf, half, 0), (ssize_t)half);
-	T_ERR(penstock_writer_sum(w, buf, half, 0, &err), 0, &err);
+	T_ERR(penstock_writer_add_checksum(w, buf, half, 0, &err), 0, &err);
 }
 
 static void bytes_that_others_write_are_committed_with_their_checksums(void)
@@ -360,7 +360,7 @@ static void bytes_that_others_write_are_committed_with_their_checksums(void)
 	T_EQ(nr_files(), 1);
 	w = begin("f", 0, 0);
 	T_EQ(penstock_writer_fd(w, &err), -EINVAL);
-	T_EQ(penstock_writer_sum(w, "x", 1, 0, &err), -EINVAL);
+	T_EQ(penstock_writer_add_checksum(w, "x", 1, 0, &err), -EINVAL);
 	penstock_writer_abort(w);
 	o.flags = PENSTOCK_WRITER_OUTSIDE;
 	T_EQ(penstock_writer_open(&w, io, "s3://bucket/key", &o, &err), -EOPNOTSUPP);
