@@ -17,7 +17,8 @@
 
 /* ------------------------------------------------------------------- ranges */
 
-static int reader_copy_out(struct reader_task *t, const struct want *w, struct penstock_err *err)
+static int reader_copy_out(struct reader_task *t, const struct read_part *w,
+			   struct penstock_err *err)
 {
 	char *from = t->mem + (w->offset - t->span.offset);
 	struct penstock_iov iov[2] = {{w->buf, w->len}, {from, w->len}};
@@ -29,7 +30,7 @@ static int reader_copy_out(struct reader_task *t, const struct want *w, struct p
 	return 0;
 }
 
-static int deliver(struct reader_task *t, const struct wants *w, struct penstock_err *err)
+static int deliver(struct reader_task *t, const struct read_plan *w, struct penstock_err *err)
 {
 	int e = 0;
 
@@ -41,12 +42,12 @@ static int deliver(struct reader_task *t, const struct wants *w, struct penstock
 	return e;
 }
 
-/* Submit what there is room for, from want *@next on. */
-static int submit_some(struct penstock_reader *r, const struct wants *w, uint64_t *next,
+/* Submit what there is room for, from part *@next on. */
+static int submit_some(struct penstock_reader *r, const struct read_plan *w, uint64_t *next,
 		       struct penstock_err *err)
 {
 	while (*next < w->nr) {
-		struct span s = wants_span(w, *next);
+		struct read_span s = read_plan_span(w, *next);
 		int e = reader_start(r, &s, w->v[*next].direct ? w->v[*next].buf : NULL, err);
 
 		if (e <= 0)
@@ -65,7 +66,8 @@ static int retire_checked(struct penstock_reader *r, struct penstock_err *err)
 	return e;
 }
 
-static int fetch_wants(struct penstock_reader *r, const struct wants *w, struct penstock_err *err)
+static int fetch_parts(struct penstock_reader *r, const struct read_plan *w,
+		       struct penstock_err *err)
 {
 	uint64_t next = 0;
 	struct reader_task *t;
@@ -93,8 +95,8 @@ static int fetch_wants(struct penstock_reader *r, const struct wants *w, struct 
 	return e;
 }
 
-static int plan(struct penstock_reader *r, struct wants *w, const struct penstock_piece *pieces,
-		uint64_t n, struct penstock_err *err)
+static int make_plan(struct penstock_reader *r, struct read_plan *w,
+		     const struct penstock_piece *pieces, uint64_t n, struct penstock_err *err)
 {
 	for (uint64_t i = 0; i < n; i++) {
 		const struct penstock_piece *p = &pieces[i];
@@ -108,17 +110,17 @@ static int plan(struct penstock_reader *r, struct wants *w, const struct penstoc
 		device = p->buf && p->len && penstock_gpu_device(p->buf) >= 0;
 		if (device && !r->pinned && reader_pool_make(r, err) == 0)
 			r->pinned = penstock_gpu_pin(r->pool, r->pool_len, NULL) == 0;
-		if (wants_add(w, p, device) < 0)
+		if (read_plan_add(w, p, device) < 0)
 			return penstock_fail(err, -ENOMEM, "%s: out of memory", r->path);
 	}
-	wants_sort(w);
+	read_plan_sort(w);
 	return 0;
 }
 
 int penstock_reader_fetch(struct penstock_reader *r, const struct penstock_piece *pieces,
 			  uint64_t n, struct penstock_err *err)
 {
-	struct wants w = {
+	struct read_plan w = {
 		.bytes = r->bytes,
 		.window = r->o.buffer_bytes,
 		.verify = r->crc.nr > 0,
@@ -126,10 +128,10 @@ int penstock_reader_fetch(struct penstock_reader *r, const struct penstock_piece
 	int e;
 
 	reader_drop(r);
-	e = plan(r, &w, pieces, n, err);
+	e = make_plan(r, &w, pieces, n, err);
 	if (e == 0)
-		e = fetch_wants(r, &w, err);
-	wants_free(&w);
+		e = fetch_parts(r, &w, err);
+	read_plan_free(&w);
 	return e;
 }
 
@@ -154,7 +156,7 @@ int64_t penstock_reader_pread(struct penstock_reader *r, void *buf, uint64_t len
 static int read_ahead(struct penstock_reader *r, struct penstock_err *err)
 {
 	while (r->ahead_next < r->bytes && r->ahead_next < r->pos + r->ahead) {
-		struct span s = {.offset = align_down(r->ahead_next, PENSTOCK_CHUNK)};
+		struct read_span s = {.offset = align_down(r->ahead_next, PENSTOCK_CHUNK)};
 		int e;
 
 		s.len = min_u64(r->bytes - s.offset, min_u64(r->ahead, r->o.buffer_bytes));

@@ -9,7 +9,7 @@
 #include <penstock/ckpt.h>
 
 #include "ckpt/crcfile.h"
-#include "ckpt/wants.h"
+#include "ckpt/read_plan.h"
 
 /* The parts of the checkpoint reader: reader_open.c, reader_tasks.c (transfers), reader.c. */
 
@@ -21,7 +21,7 @@ enum {
 /* A transfer, from its submission until nobody needs its memory any more. */
 struct reader_task {
 	struct penstock_reader *r;
-	struct span span;
+	struct read_span span;
 	char *mem;
 	uint64_t ring; /* bytes of the pool it holds, those skipped at its end included */
 	unsigned busy; /* transfers and copies that are not over: under the lock */
@@ -68,7 +68,7 @@ void reader_drop(struct penstock_reader *r);
 /* Its buffers, once. */
 int reader_pool_make(struct penstock_reader *r, struct penstock_err *err);
 /* Read a span into @mem or, where that is NULL, into the pool.  Returns 1, or 0: no room now. */
-int reader_start(struct penstock_reader *r, const struct span *span, char *mem,
+int reader_start(struct penstock_reader *r, const struct read_span *span, char *mem,
 		 struct penstock_err *err);
 /* Wait for the oldest task nobody has looked at, and verify it. */
 int reader_look(struct penstock_reader *r, struct reader_task **ret, struct penstock_err *err);

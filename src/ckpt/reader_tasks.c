@@ -195,7 +195,7 @@ static char *pool_take(struct penstock_reader *r, uint64_t len, uint64_t *ret_ri
 
 /* ---------------------------------------------------------------- transfers */
 
-int reader_start(struct penstock_reader *r, const struct span *span, char *mem,
+int reader_start(struct penstock_reader *r, const struct read_span *span, char *mem,
 		 struct penstock_err *err)
 {
 	struct reader_task *t = reader_task_at(r, r->tail);

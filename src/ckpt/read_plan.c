@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ckpt/wants.h"
+#include "ckpt/read_plan.h"
 
 #include "base/util.h"
 
@@ -9,23 +9,23 @@ enum {
 	GAP_MAX = 64 << 10,   /* bytes nobody wants that are read rather than skipped */
 };
 
-static uint64_t span_begin(const struct wants *w, uint64_t offset)
+static uint64_t span_begin(const struct read_plan *w, uint64_t offset)
 {
 	return align_down(offset, w->verify ? PENSTOCK_CHUNK : PAGE);
 }
 
-static uint64_t span_end(const struct wants *w, uint64_t end)
+static uint64_t span_end(const struct read_plan *w, uint64_t end)
 {
 	return min_u64(align_up(end, w->verify ? PENSTOCK_CHUNK : PAGE), w->bytes);
 }
 
 /* Cut at multiples of the window. */
-static int add_cut(struct wants *w, struct want t, uint64_t end)
+static int add_cut(struct read_plan *w, struct read_part t, uint64_t end)
 {
 	while (t.offset < end) {
 		uint64_t stop = min_u64(end, t.offset - t.offset % w->window + w->window);
 
-		if (ARRAY_RESERVE(w->v, w->room, w->nr + 1) < 0)
+		if (ARRAY_RESERVE(w->v, w->capacity, w->nr + 1) < 0)
 			return -ENOMEM;
 		t.len = stop - t.offset;
 		w->v[w->nr++] = t;
@@ -37,10 +37,10 @@ static int add_cut(struct wants *w, struct want t, uint64_t end)
 }
 
 /* The part from @begin to @end of a piece. */
-static int add_part(struct wants *w, const struct penstock_piece *p, uint64_t begin, uint64_t end,
-		    bool direct, bool device)
+static int add_part(struct read_plan *w, const struct penstock_piece *p, uint64_t begin,
+		    uint64_t end, bool direct, bool device)
 {
-	struct want t = {.offset = begin, .direct = direct, .device = device};
+	struct read_part t = {.offset = begin, .direct = direct, .device = device};
 
 	if (begin >= end)
 		return 0;
@@ -48,7 +48,7 @@ static int add_part(struct wants *w, const struct penstock_piece *p, uint64_t be
 	return add_cut(w, t, end);
 }
 
-int wants_add(struct wants *w, const struct penstock_piece *p, bool device)
+int read_plan_add(struct read_plan *w, const struct penstock_piece *p, bool device)
 {
 	uint64_t end = p->offset + p->len, lo = p->offset, hi = end;
 	int r;
@@ -66,33 +66,33 @@ int wants_add(struct wants *w, const struct penstock_piece *p, bool device)
 	return r == 0 ? add_part(w, p, hi, end, false, device) : r;
 }
 
-static int want_order(const void *a, const void *b)
+static int by_offset(const void *a, const void *b)
 {
-	const struct want *x = a, *y = b;
+	const struct read_part *x = a, *y = b;
 
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-void wants_sort(struct wants *w)
+void read_plan_sort(struct read_plan *w)
 {
 	for (uint64_t i = 1; i < w->nr; i++)
 		if (w->v[i].offset < w->v[i - 1].offset) {
-			qsort(w->v, w->nr, sizeof(*w->v), want_order);
+			qsort(w->v, w->nr, sizeof(*w->v), by_offset);
 			return;
 		}
 }
 
-struct span wants_span(const struct wants *w, uint64_t first)
+struct read_span read_plan_span(const struct read_plan *w, uint64_t first)
 {
-	const struct want *t = &w->v[first];
+	const struct read_part *t = &w->v[first];
 	uint64_t begin = t->offset, end = begin + t->len, nr = 1;
 
 	if (t->direct)
-		return (struct span){begin, t->len, first, 1};
+		return (struct read_span){begin, t->len, first, 1};
 	begin = span_begin(w, begin);
 	end = span_end(w, end);
 	for (; first + nr < w->nr; nr++) {
-		const struct want *next = t + nr;
+		const struct read_part *next = t + nr;
 		uint64_t stop = span_end(w, next->offset + next->len);
 
 		if (next->direct || next->offset / w->window != begin / w->window ||
@@ -100,12 +100,12 @@ struct span wants_span(const struct wants *w, uint64_t first)
 			break;
 		end = max_u64(end, stop);
 	}
-	return (struct span){begin, end - begin, first, nr};
+	return (struct read_span){begin, end - begin, first, nr};
 }
 
-void wants_free(struct wants *w)
+void read_plan_free(struct read_plan *w)
 {
 	free(w->v);
 	w->v = NULL;
-	w->nr = w->room = 0;
+	w->nr = w->capacity = 0;
 }
