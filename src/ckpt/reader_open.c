@@ -17,8 +17,8 @@
 #include "base/optscopy.h"
 #include "base/replace.h"
 #include "base/util.h"
+#include "ckpt/ckpt_upload.h"
 #include "ckpt/ckptopts.h"
-#include "ckpt/upload.h"
 
 enum {
 	BUFFER = 8 << 20,

@@ -21,9 +21,9 @@
 #include "base/err.h"
 #include "base/optscopy.h"
 #include "base/util.h"
+#include "ckpt/ckpt_upload.h"
 #include "ckpt/ckptopts.h"
 #include "ckpt/crcfile.h"
-#include "ckpt/upload.h"
 #include "file/stripe.h"
 
 enum {

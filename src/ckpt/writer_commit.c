@@ -13,9 +13,9 @@
 #include "base/crc32c.h"
 #include "base/err.h"
 #include "base/util.h"
+#include "ckpt/ckpt_upload.h"
 #include "ckpt/ckptopts.h"
 #include "ckpt/crcfile.h"
-#include "ckpt/upload.h"
 #include "file/stripe.h"
 
 /* A chunk that was written over: what counts is what is there now. */

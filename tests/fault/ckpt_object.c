@@ -13,7 +13,7 @@
 
 #include "base/random.h"
 #include "base/util.h"
-#include "ckpt/upload.h"
+#include "ckpt/ckpt_upload.h"
 #include "tests/common/s3kit.h"
 
 enum { BYTES = 6 << 20, ODD = 1234567 }; /* two parts */

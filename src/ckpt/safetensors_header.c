@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Only what the format has is understood; values of other keys are skipped, as the reference does.
  */
-#include "ckpt/header.h"
+#include "ckpt/safetensors_header.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 /* ---------------------------------------------------------------------- entries */
 
 struct entry {
-	struct header *h;
+	struct safetensors_header *h;
 	struct penstock_tensor t;
 	uint64_t first_dim, begin, end;
 	bool has_dtype, has_shape, has_offsets;
@@ -24,7 +24,7 @@ struct entry {
 
 static int parse_shape(struct penstock_json *j, struct entry *e)
 {
-	struct header *h = e->h;
+	struct safetensors_header *h = e->h;
 	int r = penstock_json_expect(j, '['), more = 1;
 
 	if (r < 0)
@@ -36,7 +36,7 @@ static int parse_shape(struct penstock_json *j, struct entry *e)
 	while (more > 0) {
 		if (e->t.rank == RANK_MAX)
 			return penstock_json_fail(j, "a tensor of more than 64 dimensions");
-		if (ARRAY_RESERVE(h->dims, h->room_dims, h->nr_dims + 1) < 0)
+		if (ARRAY_RESERVE(h->dims, h->dims_capacity, h->nr_dims + 1) < 0)
 			return penstock_fail(j->err, -ENOMEM, "out of memory");
 		r = penstock_json_u64(j, &h->dims[h->nr_dims]);
 		if (r < 0)
@@ -95,13 +95,13 @@ static int parse_field(struct penstock_json *j, char *key, void *arg)
 
 static int parse_meta(struct penstock_json *j, char *key, void *arg)
 {
-	struct header *h = arg;
+	struct safetensors_header *h = arg;
 	char *value;
 	int r = penstock_json_string(j, &value);
 
 	if (r < 0)
 		return r;
-	if (ARRAY_RESERVE(h->meta, h->room_meta, h->nr_meta + 1) < 0)
+	if (ARRAY_RESERVE(h->meta, h->meta_capacity, h->nr_meta + 1) < 0)
 		return penstock_fail(j->err, -ENOMEM, "out of memory");
 	h->meta[h->nr_meta++] = (struct penstock_meta){key, value};
 	return 0;
@@ -160,14 +160,14 @@ static int check_entry(const struct penstock_json *j, struct entry *e)
 
 static int parse_entry(struct penstock_json *j, char *key, void *arg)
 {
-	struct header *h = arg;
+	struct safetensors_header *h = arg;
 	struct entry e = {.h = h, .t = {.name = key}, .first_dim = h->nr_dims};
 	int r;
 
 	if (!strcmp(key, "__metadata__")) {
 		if (h->meta)
 			return penstock_json_fail(j, "__metadata__ is there twice");
-		if (ARRAY_RESERVE(h->meta, h->room_meta, 1) < 0)
+		if (ARRAY_RESERVE(h->meta, h->meta_capacity, 1) < 0)
 			return penstock_fail(j->err, -ENOMEM, "out of memory");
 		return penstock_json_object(j, parse_meta, h);
 	}
@@ -176,7 +176,7 @@ static int parse_entry(struct penstock_json *j, char *key, void *arg)
 		r = check_entry(j, &e);
 	if (r < 0)
 		return r;
-	if (ARRAY_RESERVE(h->tensors, h->room, h->nr + 1) < 0)
+	if (ARRAY_RESERVE(h->tensors, h->capacity, h->nr + 1) < 0)
 		return penstock_fail(j->err, -ENOMEM, "out of memory");
 	h->tensors[h->nr++] = e.t;
 	return 0;
@@ -210,7 +210,7 @@ static int meta_order(const void *a, const void *b)
 	return strcmp((*x)->key, (*y)->key);
 }
 
-static int check_names(const struct penstock_json *j, struct header *h)
+static int check_names(const struct penstock_json *j, struct safetensors_header *h)
 {
 	const struct penstock_tensor *t = h->tensors;
 
@@ -226,7 +226,7 @@ static int check_names(const struct penstock_json *j, struct header *h)
 	return 0;
 }
 
-static int check_meta(const struct penstock_json *j, const struct header *h)
+static int check_meta(const struct penstock_json *j, const struct safetensors_header *h)
 {
 	CLEANUP_FREE const struct penstock_meta **v = malloc((h->nr_meta + 1) * sizeof(*v));
 
@@ -243,8 +243,8 @@ static int check_meta(const struct penstock_json *j, const struct header *h)
 }
 
 /* Without overlap or hole, from the header to the end of the file. */
-static int header_check_ranges(const struct penstock_json *j, struct header *h, uint64_t data,
-			       uint64_t file_bytes)
+static int check_ranges(const struct penstock_json *j, struct safetensors_header *h, uint64_t data,
+			uint64_t file_bytes)
 {
 	uint64_t at = 0, left = file_bytes - data;
 
@@ -269,14 +269,14 @@ static int header_check_ranges(const struct penstock_json *j, struct header *h, 
 	return 0;
 }
 
-int header_parse(struct header *h, char *text, size_t len, uint64_t file_bytes,
-		 struct penstock_err *err)
+int safetensors_header_parse(struct safetensors_header *h, char *text, size_t len,
+			     uint64_t file_bytes, struct penstock_err *err)
 {
 	struct penstock_json j = {text, text, text + len, "header", err};
 	uint64_t dim = 0;
 	int r;
 
-	*h = (struct header){0};
+	*h = (struct safetensors_header){0};
 	if (!len || *text != '{')
 		return penstock_json_fail(&j, "'{' is missing");
 	if (!penstock_utf8_valid(text, len))
@@ -287,36 +287,36 @@ int header_parse(struct header *h, char *text, size_t len, uint64_t file_bytes,
 	for (uint64_t i = 0; r == 0 && i < h->nr; dim += h->tensors[i++].rank)
 		h->tensors[i].shape = h->dims + dim; /* entries still stand as they were read */
 	if (r == 0)
-		r = header_check_ranges(&j, h, 8 + len, file_bytes);
+		r = check_ranges(&j, h, 8 + len, file_bytes);
 	if (r == 0)
 		r = check_names(&j, h);
 	if (r == 0)
 		r = check_meta(&j, h);
 	if (r < 0)
-		header_free(h);
+		safetensors_header_free(h);
 	return r;
 }
 
-void header_free(struct header *h)
+void safetensors_header_free(struct safetensors_header *h)
 {
 	free(h->tensors);
 	free(h->by_name);
 	free(h->meta);
 	free(h->dims);
-	*h = (struct header){0};
+	*h = (struct safetensors_header){0};
 }
 
 /* --------------------------------------------------------------------- writing */
 
 struct text {
 	char *v;
-	uint64_t len, room;
+	uint64_t len, capacity;
 	bool failed;
 };
 
 static void text_put(struct text *t, const char *s, size_t n)
 {
-	if (t->failed || ARRAY_RESERVE(t->v, t->room, t->len + n) < 0) {
+	if (t->failed || ARRAY_RESERVE(t->v, t->capacity, t->len + n) < 0) {
 		t->failed = true;
 		return;
 	}
@@ -374,8 +374,9 @@ static void text_entry(struct text *t, const struct penstock_tensor *tensor, uin
 	text_puts(t, "]}");
 }
 
-char *header_format(const struct penstock_tensor *tensors, const uint64_t *order, uint64_t n,
-		    const struct penstock_meta *meta, uint64_t nr_meta, size_t *ret_len)
+char *safetensors_header_format(const struct penstock_tensor *tensors, const uint64_t *order,
+				uint64_t n, const struct penstock_meta *meta, uint64_t nr_meta,
+				size_t *ret_len)
 {
 	struct text t = {0};
 	uint64_t at = 0, len;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_CKPT_UPLOAD_H
-#define PENSTOCK_CKPT_UPLOAD_H
+#ifndef PENSTOCK_CKPT_CKPT_UPLOAD_H
+#define PENSTOCK_CKPT_CKPT_UPLOAD_H
 
 /*
  * Checkpoints in an object store: FILE as an upload that is seen when it is complete, and FILE.crc

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ckpt/upload.h"
+#include "ckpt/ckpt_upload.h"
 
 #include <errno.h>
 #include <stdio.h>
