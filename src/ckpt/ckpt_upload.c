@@ -25,16 +25,16 @@ struct ckpt_upload {
 
 /* --------------------------------------------------------------------- checksums */
 
-struct crc_set crc_set_of_object(const struct penstock_s3_info *info)
+struct crc_set crc_set_for_object(const struct penstock_s3_info *info)
 {
 	uint64_t hash = penstock_key_hash(info->etag, strlen(info->etag), 0);
 
 	return (struct crc_set){
-		.bytes = info->bytes, .inode = hash ? hash : 1, .flags = CRC_SET_NONE};
+		.bytes = info->bytes, .inode = hash ? hash : 1, .flags = CRC_SET_UNKNOWN};
 }
 
 /* Is it of an object that nobody has seen yet? */
-static bool is_pending(const struct crc_set *s)
+static bool is_announced(const struct crc_set *s)
 {
 	return s->inode == 0;
 }
@@ -49,7 +49,7 @@ static int load_once(struct crc_object *out, struct penstock_s3 *c, const char *
 	int64_t n;
 	int r = penstock_s3_stat(c, crcuri, &info, err);
 
-	*out = (struct crc_object){.there = r == 0};
+	*out = (struct crc_object){.exists = r == 0};
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	memcpy(out->etag, info.etag, sizeof(out->etag));
@@ -89,7 +89,7 @@ int crc_object_load(struct crc_object *out, struct penstock_s3 *c, const char *u
 }
 
 /* What FILE.crc is going to say. */
-struct content {
+struct crc_sets {
 	struct crc_set sets[CRC_SETS_MAX];
 	unsigned nr;
 };
@@ -98,13 +98,13 @@ struct content {
  * Where it is full one goes: the oldest of a writer that has not come, and died long ago as one may
  * think; not one that may be of @now.
  */
-static void content_add(struct content *t, const struct crc_set *s, const struct crc_set *now)
+static void crc_sets_add(struct crc_sets *t, const struct crc_set *s, const struct crc_set *now)
 {
 	unsigned i = 0;
 
 	if (t->nr == CRC_SETS_MAX - 1) {
 		while (i < t->nr - 1 &&
-		       (!is_pending(&t->sets[i]) || (now && t->sets[i].bytes == now->bytes)))
+		       (!is_announced(&t->sets[i]) || (now && t->sets[i].bytes == now->bytes)))
 			i++;
 		memmove(t->sets + i, t->sets + i + 1, (--t->nr - i) * sizeof(*t->sets));
 	}
@@ -116,7 +116,7 @@ static void content_add(struct content *t, const struct crc_set *s, const struct
  * own is known, or is one of those of its size; of more than can be kept it is none, and nothing is
  * known of it from here on.
  */
-static void content_keep(struct content *t, const struct crcfile *f, const struct crc_set *now)
+static void crc_sets_keep(struct crc_sets *t, const struct crcfile *f, const struct crc_set *now)
 {
 	unsigned same = 0;
 	bool exact = false;
@@ -126,19 +126,19 @@ static void content_keep(struct content *t, const struct crcfile *f, const struc
 		exact |= f->sets[i].inode == now->inode && f->sets[i].bytes == now->bytes;
 	}
 	if (now && !exact && (!same || same >= CRC_SETS_MAX - 1)) {
-		content_add(t, now, NULL);
+		crc_sets_add(t, now, NULL);
 		exact = true;
 	}
 	for (unsigned i = 0; i < f->nr; i++) {
 		const struct crc_set *s = &f->sets[i];
 		bool its = now && s->bytes == now->bytes && (!exact || s->inode == now->inode);
 
-		if (its || is_pending(s))
-			content_add(t, s, exact ? NULL : now);
+		if (its || is_announced(s))
+			crc_sets_add(t, s, exact ? NULL : now);
 	}
 }
 
-static int put_crc_object(const struct ckpt_upload *u, const struct content *t,
+static int put_crc_object(const struct ckpt_upload *u, const struct crc_sets *t,
 			  const struct crc_object *over, struct penstock_s3_info *info,
 			  struct penstock_err *err)
 {
@@ -148,8 +148,8 @@ static int put_crc_object(const struct ckpt_upload *u, const struct content *t,
 	data = crcfile_format(t->sets, t->nr, &len);
 	if (!data)
 		return penstock_fail(err, -ENOMEM, "%s: out of memory", u->crcuri);
-	return penstock_s3_put(u->c, u->crcuri, data, len, over->there ? 0 : PENSTOCK_S3_NEW,
-			       over->there ? over->etag : NULL, info, err);
+	return penstock_s3_put(u->c, u->crcuri, data, len, over->exists ? 0 : PENSTOCK_S3_NEW,
+			       over->exists ? over->etag : NULL, info, err);
 }
 
 /* One try to announce @set; leaves in @over what is there now, for what follows. */
@@ -157,23 +157,23 @@ static int announce_once(const struct ckpt_upload *u, const struct crc_set *set,
 			 struct crc_object *over, struct penstock_err *err)
 {
 	struct penstock_s3_info now = {.size = sizeof(now)}, put = {.size = sizeof(put)};
-	struct content t = {.nr = 0};
+	struct crc_sets t = {.nr = 0};
 	struct crc_set is;
 	int r = load_crc_object(over, u->c, u->crcuri, err), there;
 
 	if (r == -EBADMSG) /* a damaged one is replaced */
 		r = 0;
-	if (r < 0 || (!over->there && set->flags & CRC_SET_NONE))
+	if (r < 0 || (!over->exists && set->flags & CRC_SET_UNKNOWN))
 		return r;
 	there = penstock_s3_stat(u->c, u->uri, &now, err);
 	if (there < 0 && there != -ENOENT)
 		return there;
-	is = crc_set_of_object(&now);
-	content_keep(&t, &over->f, there == 0 ? &is : NULL);
+	is = crc_set_for_object(&now);
+	crc_sets_keep(&t, &over->f, there == 0 ? &is : NULL);
 	t.sets[t.nr++] = *set;
 	r = put_crc_object(u, &t, over, &put, err);
 	if (r == 0) {
-		over->there = true;
+		over->exists = true;
 		memcpy(over->etag, put.etag, sizeof(over->etag));
 	}
 	return r;
@@ -200,20 +200,20 @@ static void confirm(const struct ckpt_upload *u, const struct crc_set *set,
 		    const struct crc_object *over, const struct penstock_s3_info *info)
 {
 	const char *crcuri = u->crcuri;
-	struct content t = {.nr = 0};
+	struct crc_sets t = {.nr = 0};
 	struct crc_set mine = *set;
 
-	if (!over->there)
+	if (!over->exists)
 		return;
-	if (set->flags & CRC_SET_NONE) {
+	if (set->flags & CRC_SET_UNKNOWN) {
 		penstock_s3_delete(u->c, &crcuri, 1, NULL);
 		return;
 	}
 	if (!info->etag[0] || !over->etag[0]) /* there are such servers */
 		return;
-	mine.inode = crc_set_of_object(info).inode;
+	mine.inode = crc_set_for_object(info).inode;
 	mine.mtime_ns = 0;
-	content_keep(&t, &over->f, NULL);
+	crc_sets_keep(&t, &over->f, NULL);
 	t.sets[t.nr++] = mine;
 	put_crc_object(u, &t, over, NULL, NULL);
 }
@@ -288,7 +288,7 @@ int ckpt_upload_write(struct ckpt_upload *u, const void *buf, uint64_t len,
 int ckpt_upload_commit(struct ckpt_upload *u, const struct crc_set *set, struct penstock_err *err)
 {
 	struct penstock_s3_info info = {.size = sizeof(info)};
-	struct crc_object over = {.there = false};
+	struct crc_object over = {.exists = false};
 	struct crc_set pending = *set;
 	struct timespec now;
 	int r;

@@ -20,18 +20,18 @@
 /* FILE.crc of an object, as it was read. */
 struct crc_object {
 	struct crcfile f;
-	bool there;
+	bool exists;
 	char etag[PENSTOCK_S3_ETAG];
 };
 
 /*
- * Read that of @uri.  0, and not ->there where there is none; -EBADMSG: there is something else,
+ * Read that of @uri.  0, and and not ->exists if there is none; -EBADMSG: there is something else,
  * told in @err.  ->f is to be freed after 0.
  */
 int crc_object_load(struct crc_object *out, struct penstock_s3 *c, const char *uri,
 		    struct penstock_err *err);
 /* A set without checksums of an object. */
-struct crc_set crc_set_of_object(const struct penstock_s3_info *info);
+struct crc_set crc_set_for_object(const struct penstock_s3_info *info);
 
 struct ckpt_upload;
 
@@ -39,7 +39,7 @@ int ckpt_upload_open(struct ckpt_upload **out, struct penstock_s3 *c, const char
 		     const struct penstock_writer_opts *o, struct penstock_err *err);
 int ckpt_upload_write(struct ckpt_upload *u, const void *buf, uint64_t len,
 		      struct penstock_err *err);
-/* Ends it in every case.  @set: its size and checksums, or CRC_SET_NONE. */
+/* Ends it in every case.  @set: its size and checksums, or CRC_SET_UNKNOWN. */
 int ckpt_upload_commit(struct ckpt_upload *u, const struct crc_set *set, struct penstock_err *err);
 /* As if nothing had been written.  NULL is allowed. */
 void ckpt_upload_abort(struct ckpt_upload *u);

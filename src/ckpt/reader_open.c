@@ -34,9 +34,9 @@ static int pick_crc_sets(struct penstock_reader *r, const struct crc_set *is, bo
 {
 	bool none = false;
 
-	*ret_own = crcfile_narrow(&r->crc, is);
+	*ret_own = crcfile_select_sets(&r->crc, is);
 	for (unsigned i = 0; i < r->crc.nr; i++)
-		none |= r->crc.sets[i].flags & CRC_SET_NONE;
+		none |= r->crc.sets[i].flags & CRC_SET_UNKNOWN;
 	if (r->crc.nr && !none)
 		return 1;
 	crcfile_free(&r->crc);
@@ -71,7 +71,7 @@ static bool is_other(int dir, const char *name, const struct stat *st)
 static int load_crc_file(struct penstock_reader *r, int dir, const char *name,
 			 const struct stat *st, struct penstock_err *err)
 {
-	const struct crc_set is = crc_set_of(st, r->bytes);
+	const struct crc_set is = crc_set_for_stat(st, r->bytes);
 	CLEANUP_FREE char *crcname = NULL;
 	bool own = false;
 	int e;
@@ -101,7 +101,7 @@ static int load_crc_object(struct penstock_reader *r, struct penstock_s3 *c,
 			   const struct penstock_s3_info *was, struct penstock_err *err)
 {
 	struct penstock_s3_info now = {.size = sizeof(now)};
-	struct crc_set is = crc_set_of_object(was);
+	struct crc_set is = crc_set_for_object(was);
 	struct crc_object crc;
 	bool own;
 	int e = crc_object_load(&crc, c, r->path, err);
@@ -109,7 +109,7 @@ static int load_crc_object(struct penstock_reader *r, struct penstock_s3 *c,
 	if (e < 0)
 		return e;
 	r->crc = crc.f;
-	e = crc.there ? pick_crc_sets(r, &is, &own) : 0;
+	e = crc.exists ? pick_crc_sets(r, &is, &own) : 0;
 	if (e == 0)
 		return 0;
 	if (penstock_s3_stat(c, r->path, &now, NULL) < 0 || strcmp(now.etag, was->etag) != 0) {

@@ -55,7 +55,7 @@ static int make_set(struct penstock_writer *w, struct crc_set *set)
 
 	if (fstat(w->rep.fd, &st) < 0)
 		return writer_note_errno(w, "stat", -errno);
-	*set = crc_set_of(&st, w->end);
+	*set = crc_set_for_stat(&st, w->end);
 	return make_crcs(w, set);
 }
 
@@ -64,7 +64,7 @@ static int upload_commit(struct penstock_writer *w, struct crc_set *set)
 	struct penstock_err err;
 	int r;
 
-	*set = (struct crc_set){.bytes = w->end, .flags = CRC_SET_NONE};
+	*set = (struct crc_set){.bytes = w->end, .flags = CRC_SET_UNKNOWN};
 	r = make_crcs(w, set);
 	if (r < 0)
 		return r;
@@ -106,7 +106,7 @@ static bool has_crc(const struct penstock_writer *w)
  * The data durable, and meanwhile FILE.crc, if there is to be one: what two fsync(2) wait for is
  * mostly the same.
  */
-static int settle(struct penstock_writer *w, const struct crc_set *set, struct crc_next *next)
+static int settle(struct penstock_writer *w, const struct crc_set *set, struct crc_replace *next)
 {
 	bool sync = !(w->o.flags & PENSTOCK_WRITER_NO_SYNC);
 	struct writer_slot flushing = {.w = w, .busy = sync};
@@ -119,8 +119,8 @@ static int settle(struct penstock_writer *w, const struct crc_set *set, struct c
 
 	if (r != 1)
 		return writer_note(w, r, err.msg);
-	if (!(set->flags & CRC_SET_NONE) || has_crc(w)) {
-		r = crc_next_make(next, &w->rep, w->crcname, set, sync);
+	if (!(set->flags & CRC_SET_UNKNOWN) || has_crc(w)) {
+		r = crc_replace_open(next, &w->rep, w->crcname, set, sync);
 		if (r < 0)
 			writer_note_errno(w, "write the checksums of", r);
 	}
@@ -142,13 +142,13 @@ static int sync_folder(const struct penstock_writer *w)
  * FILE.crc, which describes the file that is there now and the one that will be, and then the file.
  * Under the lock of the folder: no other writer does the same meanwhile.
  */
-static int show(struct penstock_writer *w, struct crc_next *next)
+static int show(struct penstock_writer *w, struct crc_replace *next)
 {
 	bool sync = !(w->o.flags & PENSTOCK_WRITER_NO_SYNC);
 	struct penstock_stripe_old old;
-	int r = next->of ? crc_next_show(next) : 0;
+	int r = next->file ? crc_replace_publish(next) : 0;
 
-	if (r == 0 && next->of)
+	if (r == 0 && next->file)
 		r = sync_folder(w);
 	if (r < 0)
 		return writer_note_errno(w, "write the checksums of", r);
@@ -162,7 +162,7 @@ static int show(struct penstock_writer *w, struct crc_next *next)
 	if (r < 0)
 		return writer_note_errno(
 			w, "the new file is visible, but may not stay: fsync the folder of", r);
-	if (next->of && next->set->flags & CRC_SET_NONE)
+	if (next->file && next->set->flags & CRC_SET_UNKNOWN)
 		unlinkat(w->rep.dir, w->crcname, 0);
 	return 0;
 }
@@ -195,7 +195,7 @@ static int lock_folder(int fd)
 	}
 }
 
-static void show_locked(struct penstock_writer *w, struct crc_next *next)
+static void show_locked(struct penstock_writer *w, struct crc_replace *next)
 {
 	/* A description of its own: that of rep.dir would be shared with a child of fork(). */
 	int lock = openat(w->rep.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -213,7 +213,7 @@ static void show_locked(struct penstock_writer *w, struct crc_next *next)
 
 int penstock_writer_commit(struct penstock_writer *w, struct penstock_err *err)
 {
-	struct crc_next next = {0};
+	struct crc_replace next = {0};
 	struct crc_set set = {0};
 	int r = writer_check(w, err);
 
@@ -231,7 +231,7 @@ int penstock_writer_commit(struct penstock_writer *w, struct penstock_err *err)
 			show_locked(w, &next);
 	}
 	r = writer_failed(w, err);
-	crc_next_free(&next);
+	crc_replace_close(&next);
 	free(set.crcs);
 	writer_free(w);
 	return r;

@@ -148,7 +148,7 @@ static unsigned nr_sets(void)
 	unsigned nr;
 
 	T_ERR(crc_object_load(&crc, client, uri, &err), 0, &err);
-	nr = crc.there ? crc.f.nr : 0;
+	nr = crc.exists ? crc.f.nr : 0;
 	crcfile_free(&crc.f);
 	return nr;
 }

@@ -109,8 +109,8 @@ static void check_sums(const char *name)
 	snprintf(crcname, sizeof(crcname), "%s.crc", name);
 	T_OK(buf && dir >= 0 && fd >= 0 && fstat(fd, &st) == 0);
 	T_ERR(crcfile_load(&f, dir, crcname, &err), 0, &err);
-	is = crc_set_of(&st, (uint64_t)st.st_size);
-	crcfile_narrow(&f, &is);
+	is = crc_set_for_stat(&st, (uint64_t)st.st_size);
+	crcfile_select_sets(&f, &is);
 	T_EQ(f.nr, 1);
 	T_EQ(f.sets[0].nr, crc_chunks((uint64_t)st.st_size));
 	for (uint64_t i = 0; i < f.sets[0].nr; i++) {
