@@ -213,7 +213,7 @@ int penstock_reader_open(struct penstock_reader **out, struct penstock_io *io, c
 	r->o = o;
 	r->ahead = READER_AHEAD_FIRST;
 	pthread_mutex_init(&r->lock, NULL);
-	pthread_cond_init(&r->back, NULL);
+	pthread_cond_init(&r->wakeup, NULL);
 	e = -EAGAIN;
 	for (unsigned i = 0; i < OPEN_TRIES && e == -EAGAIN; i++)
 		e = object ? open_object(r, err) : open_data(r, err);
@@ -222,7 +222,7 @@ int penstock_reader_open(struct penstock_reader **out, struct penstock_io *io, c
 	if (e == 0 && o.verify == PENSTOCK_VERIFY_ALWAYS && !r->crc.nr)
 		e = penstock_fail(err, -ENODATA, "%s: there are no checksums to verify it with",
 				  path);
-	r->alive = (1u << r->crc.nr) - 1;
+	r->matching_sets = (1u << r->crc.nr) - 1;
 	if (e < 0)
 		penstock_reader_close(r);
 	else
@@ -234,7 +234,7 @@ void penstock_reader_close(struct penstock_reader *r)
 {
 	if (!r)
 		return;
-	reader_drop(r);
+	reader_wait_all(r);
 	if (r->pinned)
 		penstock_gpu_unpin(r->pool);
 	if (r->pool)
@@ -242,7 +242,7 @@ void penstock_reader_close(struct penstock_reader *r)
 	penstock_file_close(r->file, NULL);
 	crcfile_free(&r->crc);
 	pthread_mutex_destroy(&r->lock);
-	pthread_cond_destroy(&r->back);
+	pthread_cond_destroy(&r->wakeup);
 	free(r->path);
 	free(r);
 }

@@ -296,7 +296,7 @@ void writer_free(struct penstock_writer *w)
 	free(w->crcname);
 	free(w->path);
 	pthread_mutex_destroy(&w->lock);
-	pthread_cond_destroy(&w->back);
+	pthread_cond_destroy(&w->wakeup);
 	free(w);
 }
 
@@ -333,7 +333,7 @@ static int writer_make(struct penstock_writer **out, const char *path,
 	w->pid = getpid();
 	w->rep = (struct penstock_replace)PENSTOCK_REPLACE_NONE;
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->back, NULL);
+	pthread_cond_init(&w->wakeup, NULL);
 	w->path = strdup(path);
 	w->slots = calloc(o->buffers, sizeof(*w->slots));
 	for (unsigned i = 0; w->slots && i < o->buffers; i++)

@@ -42,9 +42,9 @@ struct penstock_writer {
 	uint64_t nr_taken;
 
 	pthread_mutex_t lock;
-	pthread_cond_t back; /* a slot is no longer busy */
-	int code;            /* the first failure, */
-	char msg[508];       /* and its words */
+	pthread_cond_t wakeup; /* a slot is no longer busy */
+	int code;              /* the first failure, */
+	char msg[508];         /* and its words */
 };
 
 /* Keep the first failure; returns it. */

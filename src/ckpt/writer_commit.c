@@ -128,7 +128,7 @@ static int settle(struct penstock_writer *w, const struct crc_set *set, struct c
 		writer_slot_free(&w->slots[i]);
 	pthread_mutex_lock(&w->lock);
 	while (flushing.busy)
-		pthread_cond_wait(&w->back, &w->lock);
+		pthread_cond_wait(&w->wakeup, &w->lock);
 	pthread_mutex_unlock(&w->lock);
 	return w->code;
 }

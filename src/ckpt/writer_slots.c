@@ -118,7 +118,7 @@ int writer_slot_take(struct penstock_writer *w)
 
 	pthread_mutex_lock(&w->lock);
 	while (!(s = idle_slot(w)))
-		pthread_cond_wait(&w->back, &w->lock);
+		pthread_cond_wait(&w->wakeup, &w->lock);
 	pthread_mutex_unlock(&w->lock);
 	r = writer_slot_alloc(w, s);
 	if (r < 0)
@@ -139,7 +139,7 @@ void writer_slot_done(void *arg, const struct penstock_done *done)
 		writer_note(w, (int)done->res, done->msg);
 	pthread_mutex_lock(&w->lock);
 	s->busy = false;
-	pthread_cond_broadcast(&w->back);
+	pthread_cond_broadcast(&w->wakeup);
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -178,7 +178,7 @@ int writer_slot_flush(struct penstock_writer *w)
 	op.offset = s->lo;
 	pthread_mutex_lock(&w->lock);
 	while (is_under_way(w, s))
-		pthread_cond_wait(&w->back, &w->lock);
+		pthread_cond_wait(&w->wakeup, &w->lock);
 	s->busy = true;
 	pthread_mutex_unlock(&w->lock);
 	r = penstock_submit(w->io, &op, 1, NULL, &err);
@@ -198,7 +198,7 @@ void writer_drain(struct penstock_writer *w)
 		for (unsigned i = 0; i < w->o.buffers; i++)
 			any |= w->slots[i].busy;
 		if (any)
-			pthread_cond_wait(&w->back, &w->lock);
+			pthread_cond_wait(&w->wakeup, &w->lock);
 	} while (any);
 	pthread_mutex_unlock(&w->lock);
 }

@@ -14,7 +14,7 @@
 
 enum {
 	PAGE = 4096,
-	FLIGHT_MAX = 256 << 20, /* bytes that go straight into place, at a time */
+	DIRECT_BYTES_MAX = 256 << 20, /* bytes that go straight into place, at a time */
 };
 
 /* ------------------------------------------------------------- verification */
@@ -35,8 +35,8 @@ static int bad_chunk(struct penstock_reader *r, uint64_t offset, uint64_t len, u
 }
 
 /* Whole chunks, but for the end of the file. */
-static int task_verify(struct penstock_reader *r, uint64_t offset, const char *data, uint64_t len,
-		       struct penstock_err *err)
+static int verify_chunks(struct penstock_reader *r, uint64_t offset, const char *data, uint64_t len,
+			 struct penstock_err *err)
 {
 	for (uint64_t n; len; offset += n, data += n, len -= n) {
 		uint32_t crc, fits = 0;
@@ -46,23 +46,23 @@ static int task_verify(struct penstock_reader *r, uint64_t offset, const char *d
 		for (unsigned i = 0; i < r->crc.nr; i++)
 			if (r->crc.sets[i].crcs[offset / PENSTOCK_CHUNK] == crc)
 				fits |= 1u << i;
-		if (!(r->alive & fits))
+		if (!(r->matching_sets & fits))
 			return bad_chunk(r, offset, n, crc, err);
-		r->alive &= fits;
+		r->matching_sets &= fits;
 	}
 	return 0;
 }
 
-/* -------------------------------------------------------------------- tasks */
+/* -------------------------------------------------------------------- transfers */
 
-struct reader_task *reader_task_at(struct penstock_reader *r, unsigned i)
+struct reader_transfer *reader_transfer_at(struct penstock_reader *r, unsigned i)
 {
-	return &r->tasks[i % READER_TASKS];
+	return &r->transfers[i % READER_TRANSFERS];
 }
 
-static void task_done(void *arg, const struct penstock_done *done)
+static void transfer_done(void *arg, const struct penstock_done *done)
 {
-	struct reader_task *t = arg;
+	struct reader_transfer *t = arg;
 	struct penstock_reader *r = t->r;
 
 	pthread_mutex_lock(&r->lock);
@@ -73,19 +73,19 @@ static void task_done(void *arg, const struct penstock_done *done)
 		snprintf(r->msg, sizeof(r->msg), "%s", done->msg);
 	}
 	t->busy--;
-	pthread_cond_signal(&r->back);
+	pthread_cond_signal(&r->wakeup);
 	pthread_mutex_unlock(&r->lock);
 }
 
-void reader_task_wait(struct penstock_reader *r, const struct reader_task *t)
+void reader_transfer_wait(struct penstock_reader *r, const struct reader_transfer *t)
 {
 	pthread_mutex_lock(&r->lock);
 	while (t->busy)
-		pthread_cond_wait(&r->back, &r->lock);
+		pthread_cond_wait(&r->wakeup, &r->lock);
 	pthread_mutex_unlock(&r->lock);
 }
 
-bool reader_task_over(struct penstock_reader *r, const struct reader_task *t)
+bool reader_transfer_is_done(struct penstock_reader *r, const struct reader_transfer *t)
 {
 	bool over;
 
@@ -95,8 +95,8 @@ bool reader_task_over(struct penstock_reader *r, const struct reader_task *t)
 	return over;
 }
 
-int reader_task_result(struct penstock_reader *r, const struct reader_task *t,
-		       struct penstock_err *err)
+int reader_transfer_result(struct penstock_reader *r, const struct reader_transfer *t,
+			   struct penstock_err *err)
 {
 	int code;
 
@@ -111,11 +111,12 @@ int reader_task_result(struct penstock_reader *r, const struct reader_task *t,
 	return code;
 }
 
-int reader_task_submit(struct reader_task *t, struct penstock_op *op, struct penstock_err *err)
+int reader_transfer_submit(struct reader_transfer *t, struct penstock_op *op,
+			   struct penstock_err *err)
 {
 	int n;
 
-	op->on_done = task_done;
+	op->on_done = transfer_done;
 	op->arg = t;
 	pthread_mutex_lock(&t->r->lock);
 	t->busy++;
@@ -129,24 +130,24 @@ int reader_task_submit(struct reader_task *t, struct penstock_op *op, struct pen
 	return n;
 }
 
-void reader_retire(struct penstock_reader *r)
+void reader_transfer_free_oldest(struct penstock_reader *r)
 {
-	struct reader_task *t = reader_task_at(r, r->head++);
+	struct reader_transfer *t = reader_transfer_at(r, r->head++);
 
 	if (r->failed == t)
 		r->failed = NULL; /* it is over, and so is whoever would set it */
-	r->pool_used -= t->ring;
-	if (!t->ring)
-		r->flight -= t->span.len;
+	r->pool_used -= t->pool_bytes;
+	if (!t->pool_bytes)
+		r->direct_bytes -= t->span.len;
 }
 
-void reader_drop(struct penstock_reader *r)
+void reader_wait_all(struct penstock_reader *r)
 {
 	while (r->head != r->tail) {
-		reader_task_wait(r, reader_task_at(r, r->head));
-		reader_retire(r);
+		reader_transfer_wait(r, reader_transfer_at(r, r->head));
+		reader_transfer_free_oldest(r);
 	}
-	r->mid = r->head;
+	r->next_verify = r->head;
 	r->pool_at = r->pool_used = 0;
 	r->ahead = READER_AHEAD_FIRST;
 	r->ahead_next = r->pos;
@@ -155,7 +156,7 @@ void reader_drop(struct penstock_reader *r)
 
 /* --------------------------------------------------------------------- pool */
 
-int reader_pool_make(struct penstock_reader *r, struct penstock_err *err)
+int reader_pool_alloc(struct penstock_reader *r, struct penstock_err *err)
 {
 	uint64_t len = min_u64(r->o.buffers * r->o.buffer_bytes,
 			       align_up(max_u64(r->bytes, 1), PENSTOCK_CHUNK));
@@ -172,8 +173,8 @@ int reader_pool_make(struct penstock_reader *r, struct penstock_err *err)
 	return 0;
 }
 
-/* @len bytes in one piece: where, or NULL.  *@ret_ring: what the holder gives back. */
-static char *pool_take(struct penstock_reader *r, uint64_t len, uint64_t *ret_ring)
+/* @len bytes in one piece: where, or NULL.  *@ret_bytes: what the holder gives back. */
+static char *pool_take(struct penstock_reader *r, uint64_t len, uint64_t *ret_bytes)
 {
 	uint64_t at, skip = 0;
 
@@ -189,16 +190,16 @@ static char *pool_take(struct penstock_reader *r, uint64_t len, uint64_t *ret_ri
 		return NULL;
 	r->pool_used += skip + len;
 	r->pool_at = at + len;
-	*ret_ring = skip + len;
+	*ret_bytes = skip + len;
 	return r->pool + at;
 }
 
 /* ---------------------------------------------------------------- transfers */
 
-int reader_start(struct penstock_reader *r, const struct read_span *span, char *mem,
-		 struct penstock_err *err)
+int reader_transfer_start(struct penstock_reader *r, const struct read_span *span, char *mem,
+			  struct penstock_err *err)
 {
-	struct reader_task *t = reader_task_at(r, r->tail);
+	struct reader_transfer *t = reader_transfer_at(r, r->tail);
 	struct penstock_op op = {
 		.opcode = PENSTOCK_READ,
 		.flags = PENSTOCK_OP_EXACT,
@@ -207,36 +208,38 @@ int reader_start(struct penstock_reader *r, const struct read_span *span, char *
 		.offset = span->offset,
 		.memory = mem ? PENSTOCK_MEMORY_ANY : PENSTOCK_MEMORY_HOST,
 	};
-	uint64_t ring = 0;
+	uint64_t pool_bytes = 0;
 	int e;
 
-	if (r->tail - r->head == READER_TASKS || (mem && r->flight >= FLIGHT_MAX))
+	if (r->tail - r->head == READER_TRANSFERS || (mem && r->direct_bytes >= DIRECT_BYTES_MAX))
 		return 0;
-	e = mem ? 0 : reader_pool_make(r, err);
+	e = mem ? 0 : reader_pool_alloc(r, err);
 	if (e < 0)
 		return e;
-	op.buf = mem ? mem : pool_take(r, span->len, &ring);
+	op.buf = mem ? mem : pool_take(r, span->len, &pool_bytes);
 	if (!op.buf)
 		return 0;
-	*t = (struct reader_task){.r = r, .span = *span, .mem = op.buf, .ring = ring};
+	*t = (struct reader_transfer){
+		.r = r, .span = *span, .mem = op.buf, .pool_bytes = pool_bytes};
 	r->tail++;
-	if (!ring)
-		r->flight += span->len;
+	if (!pool_bytes)
+		r->direct_bytes += span->len;
 	r->read_bytes += span->len;
-	e = reader_task_submit(t, &op, err);
+	e = reader_transfer_submit(t, &op, err);
 	return e < 0 ? e : 1;
 }
 
-int reader_look(struct penstock_reader *r, struct reader_task **ret, struct penstock_err *err)
+int reader_verify_next(struct penstock_reader *r, struct reader_transfer **ret,
+		       struct penstock_err *err)
 {
-	struct reader_task *t = reader_task_at(r, r->mid++);
+	struct reader_transfer *t = reader_transfer_at(r, r->next_verify++);
 	int e;
 
-	reader_task_wait(r, t);
-	e = reader_task_result(r, t, err);
+	reader_transfer_wait(r, t);
+	e = reader_transfer_result(r, t, err);
 	if (e == 0 && r->crc.nr)
-		e = task_verify(r, t->span.offset, t->mem, t->span.len, err);
-	t->checked = true;
+		e = verify_chunks(r, t->span.offset, t->mem, t->span.len, err);
+	t->verified = true;
 	*ret = t;
 	return e;
 }
