@@ -61,26 +61,27 @@ static int copy_host(struct penstock_writer *w, char *to, const struct source *s
 		if (to)
 			memcpy(to + at, s->from + at, n);
 	}
-	return r < 0 ? writer_note_errno(w, "write", r) : 0;
+	return r < 0 ? writer_record_errno(w, "write", r) : 0;
 }
 
 static int copy_device(struct penstock_writer *w, char *to, const struct source *s, uint64_t len)
 {
 	struct penstock_iov iov[2] = {{to, len}, {(void *)(uintptr_t)s->from, len}};
 	struct penstock_op op = {.opcode = PENSTOCK_COPY, .nr_iov = 2, .iov = iov};
-	struct source there = {to, false, s->crc};
+	struct source in_slot = {to, false, s->crc};
 	struct penstock_done done;
 	struct penstock_err err;
 	int r;
 
-	if (!w->cur->pinned) /* else it is only slower */
-		w->cur->pinned = penstock_gpu_pin(w->cur->buf, w->cur->room, NULL) == 0;
+	if (!w->filling->pinned) /* else it is only slower */
+		w->filling->pinned =
+			penstock_gpu_pin(w->filling->buf, w->filling->capacity, NULL) == 0;
 	r = penstock_run(w->io, &op, &done, &err);
 	if (r < 0)
-		return writer_note(w, r, err.msg);
+		return writer_record_error(w, r, err.msg);
 	if (done.res < 0)
-		return writer_note(w, (int)done.res, done.msg);
-	return copy_host(w, NULL, &there, len);
+		return writer_record_error(w, (int)done.res, done.msg);
+	return copy_host(w, NULL, &in_slot, len);
 }
 
 /* As much as fits into the buffer at hand; returns how much, or what failed. */
@@ -88,24 +89,24 @@ static int64_t write_some(struct penstock_writer *w, const struct source *src, u
 {
 	struct writer_slot *s;
 	char *to;
-	int r = w->cur ? 0 : writer_slot_take(w);
+	int r = w->filling ? 0 : writer_slot_take(w);
 
 	if (r < 0)
 		return r;
-	s = w->cur;
-	if (w->pos > s->hi) { /* what a seek has passed over, now that something comes behind it */
-		memset(s->buf + (s->hi - s->base), 0, w->pos - s->hi);
-		s->hi = w->pos;
+	s = w->filling;
+	if (w->pos > s->end) { /* what a seek has passed over, now that something comes behind it */
+		memset(s->buf + (s->end - s->base), 0, w->pos - s->end);
+		s->end = w->pos;
 	}
-	len = min_u64(len, s->stop - w->pos);
+	len = min_u64(len, s->flush_at - w->pos);
 	to = s->buf + (w->pos - s->base);
 	r = src->device ? copy_device(w, to, src, len) : copy_host(w, to, src, len);
 	if (r < 0)
 		return r;
 	w->pos += len;
 	w->end = max_u64(w->end, w->pos);
-	s->hi = max_u64(s->hi, w->pos);
-	if (w->pos == s->stop)
+	s->end = max_u64(s->end, w->pos);
+	if (w->pos == s->flush_at)
 		r = writer_slot_flush(w);
 	return r < 0 ? r : (int64_t)len;
 }
@@ -120,16 +121,16 @@ static int64_t upload_some(struct penstock_writer *w, const struct source *src, 
 	struct penstock_err err;
 	int r = src->device ? writer_slot_alloc(w, s) : 0;
 
-	len = min_u64(len, src->device ? s->room : STEP);
-	w->cur = s;
+	len = min_u64(len, src->device ? s->capacity : STEP);
+	w->filling = s;
 	if (r == 0)
 		r = src->device ? copy_device(w, s->buf, src, len) : copy_host(w, NULL, src, len);
-	w->cur = NULL;
+	w->filling = NULL;
 	if (r < 0)
 		return r;
 	r = ckpt_upload_write(w->up, src->device ? s->buf : src->from, len, &err);
 	if (r < 0)
-		return writer_note(w, r, err.msg);
+		return writer_record_error(w, r, err.msg);
 	w->pos += len;
 	w->end = w->pos;
 	return (int64_t)len;
@@ -186,16 +187,16 @@ int penstock_writer_write_crc32(struct penstock_writer *w, const void *buf, uint
 		return r;
 	src.device = penstock_gpu_device(buf) >= 0;
 	if (w->up && upload_gap(w) < 0)
-		return writer_failed(w, err);
+		return writer_get_error(w, err);
 	while (len) {
 		int64_t n = w->up ? upload_some(w, &src, len) : write_some(w, &src, len);
 
 		if (n < 0)
-			return writer_failed(w, err);
+			return writer_get_error(w, err);
 		src.from += n;
 		len -= (uint64_t)n;
 	}
-	return writer_failed(w, err);
+	return writer_get_error(w, err);
 }
 
 int penstock_writer_write(struct penstock_writer *w, const void *buf, uint64_t len,
@@ -207,9 +208,10 @@ int penstock_writer_write(struct penstock_writer *w, const void *buf, uint64_t l
 /* Within the buffer at hand; beyond what is in it only over bytes that nobody has written. */
 static bool is_in_buffer(const struct penstock_writer *w, uint64_t offset)
 {
-	const struct writer_slot *s = w->cur;
+	const struct writer_slot *s = w->filling;
 
-	return s && offset >= s->lo && offset <= s->stop && (offset <= s->hi || s->hi == w->end);
+	return s && offset >= s->begin && offset <= s->flush_at &&
+	       (offset <= s->end || s->end == w->end);
 }
 
 int penstock_writer_seek(struct penstock_writer *w, uint64_t offset, struct penstock_err *err)
@@ -227,7 +229,7 @@ int penstock_writer_seek(struct penstock_writer *w, uint64_t offset, struct pens
 				     "offset %" PRIu64 " was written already",
 				     w->path, offset);
 	if (!w->up && !is_in_buffer(w, offset) && writer_slot_flush(w) < 0)
-		return writer_failed(w, err);
+		return writer_get_error(w, err);
 	w->pos = offset;
 	return 0;
 }
@@ -273,8 +275,8 @@ int penstock_writer_add_checksum(struct penstock_writer *w, const void *buf, uin
 		return r;
 	r = crc_pieces_add(&w->pieces, offset, buf, len);
 	if (r < 0)
-		writer_note_errno(w, "checksum", r);
-	return writer_failed(w, err);
+		writer_record_errno(w, "checksum", r);
+	return writer_get_error(w, err);
 }
 
 /* ------------------------------------------------------------------ opening */
@@ -467,7 +469,7 @@ void penstock_writer_abort(struct penstock_writer *w)
 	if (!w)
 		return;
 	if (w->pid == getpid())
-		writer_drain(w);
+		writer_wait_all(w);
 	writer_free(w);
 }
 
