@@ -199,8 +199,8 @@ PENSTOCK_API int penstock_weights_release_after(struct penstock_weights *w, uint
  * a window of experts there is no other order; of one call those come first that are in the
  * window, the others in the order given.
  */
-PENSTOCK_API int penstock_weights_want(struct penstock_weights *w, const uint64_t *groups,
-				       uint64_t n, struct penstock_err *err);
+PENSTOCK_API int penstock_weights_request(struct penstock_weights *w, const uint64_t *groups,
+					  uint64_t n, struct penstock_err *err);
 
 /*
  * These will be wanted, perhaps: read them when nothing else is left to read.  Only for a window

@@ -237,7 +237,7 @@ static int turn_experts(struct weights_run *run, struct penstock_weights *w,
 	run->last_ns = begun;
 	nr = weights_router_next(run->router, &set);
 	while (r >= 0 && nr) {
-		r = penstock_weights_want(w, set, nr, err);
+		r = penstock_weights_request(w, set, nr, err);
 		nr_next = clock_ns() >= end ? 0 : weights_router_next(run->router, &next);
 		if (r == 0 && run->job->ahead && nr_next)
 			r = penstock_weights_hint(w, next, nr_next, err);

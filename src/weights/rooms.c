@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "weights/weights_in.h"
+#include "weights/weights_internal.h"
 
 void rooms_init(struct penstock_weights *w)
 {
@@ -92,7 +92,7 @@ void room_drop(struct penstock_weights *w, struct weights_group *g)
 
 static bool is_spare(const struct weights_group *g, bool hint)
 {
-	return !g->held && !g->due && g->state != WEIGHTS_DYING && !(hint && g->hinted);
+	return !g->held && !g->scheduled && g->state != WEIGHTS_DYING && !(hint && g->hinted);
 }
 
 /*

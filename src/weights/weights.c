@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "weights/weights_in.h"
+#include "weights/weights_internal.h"
 
 static int check_process(const struct penstock_weights *w, struct penstock_err *err)
 {
@@ -68,9 +68,9 @@ static int weights_give_up(struct penstock_weights *w, struct weights_group *g,
 {
 	int code = penstock_fail(err, g->code, "%s", g->msg ? g->msg : strerror(-g->code));
 
-	agenda_pop(w);
-	if (g->due) /* again, later: it is read again, then */
-		agenda_rewind(w);
+	schedule_pop(w);
+	if (g->scheduled) /* again, later: it is read again, then */
+		schedule_rewind(w);
 	if (!g->held)
 		room_drop(w, g);
 	weights_kick(w);
@@ -81,7 +81,7 @@ static void give(struct penstock_weights *w, struct weights_group *g, struct pen
 {
 	const struct penstock_group *mg = &w->m->groups[g - w->groups];
 
-	agenda_pop(w);
+	schedule_pop(w);
 	g->held++;
 	g->given = true;
 	g->hinted = false;
@@ -102,10 +102,10 @@ static int next_locked(struct penstock_weights *w, struct penstock_view *view,
 	struct weights_group *g;
 	int r;
 
-	if (!agenda_len(w))
+	if (!schedule_len(w))
 		return 0;
 	weights_kick(w);
-	g = agenda_at(w, 0);
+	g = schedule_at(w, 0);
 	r = wait_for(w, g);
 	if (r < 0)
 		return no_room(w, g, err);
@@ -185,15 +185,15 @@ static int check_groups(const struct penstock_weights *w, const uint64_t *groups
 	return r;
 }
 
-int penstock_weights_want(struct penstock_weights *w, const uint64_t *groups, uint64_t n,
-			  struct penstock_err *err)
+int penstock_weights_request(struct penstock_weights *w, const uint64_t *groups, uint64_t n,
+			     struct penstock_err *err)
 {
 	int r = check_groups(w, groups, n, err);
 
 	if (r < 0 || !n)
 		return r;
 	pthread_mutex_lock(&w->lock);
-	r = agenda_append(w, groups, n);
+	r = schedule_append(w, groups, n);
 	if (r < 0)
 		penstock_fail(err, r, "out of memory");
 	else
@@ -214,8 +214,8 @@ int penstock_weights_hint(struct penstock_weights *w, const uint64_t *groups, ui
 				     "hints are for a window of experts: this one reads ahead");
 	pthread_mutex_lock(&w->lock);
 	/* what was hinted at before and has not been read is of no interest any more */
-	w->nr_hints = w->at_hints = 0;
-	r = ARRAY_RESERVE(w->hints, w->room_hints, n);
+	w->nr_hints = w->hints_at = 0;
+	r = ARRAY_RESERVE(w->hints, w->hints_capacity, n);
 	if (r < 0) {
 		penstock_fail(err, r, "out of memory");
 	} else {
@@ -235,11 +235,11 @@ int64_t penstock_weights_skip(struct penstock_weights *w, uint64_t n, struct pen
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&w->lock);
-	for (; n && agenda_len(w); n--, skipped++) {
-		struct weights_group *g = agenda_at(w, 0);
+	for (; n && schedule_len(w); n--, skipped++) {
+		struct weights_group *g = schedule_at(w, 0);
 
-		agenda_pop(w);
-		if (!g->due && !g->held && !(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
+		schedule_pop(w);
+		if (!g->scheduled && !g->held && !(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
 			room_drop(w, g);
 	}
 	weights_kick(w);

@@ -13,7 +13,7 @@
 #include "base/optscopy.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "weights/weights_in.h"
+#include "weights/weights_internal.h"
 
 enum {
 	PAGE = 4096,
@@ -349,7 +349,7 @@ static void weights_free(struct penstock_weights *w, bool forked)
 	free(w->groups);
 	free(w->runs);
 	free(w->at);
-	free(w->front);
+	free(w->requested);
 	free(w->hints);
 	free(w);
 }

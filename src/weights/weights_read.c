@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "weights/weights_in.h"
+#include "weights/weights_internal.h"
 
 /* ------------------------------------------------------------------- clocks */
 
@@ -30,7 +30,7 @@ static void span_end(uint64_t *nr, uint64_t since, uint64_t *sum)
 /* Is the disk idle because there is no room for what comes next? */
 static void watch_idle(struct penstock_weights *w)
 {
-	bool idle = !w->reading && !w->closing && w->cursor < agenda_len(w);
+	bool idle = !w->reading && !w->closing && w->nr_placed < schedule_len(w);
 
 	if (idle && !w->idle_since) {
 		w->idle_since = clock_ns();
@@ -184,7 +184,7 @@ static struct weights_read *reads_pick(struct penstock_weights *w)
 
 	if (w->closing || w->flight >= WEIGHTS_FLIGHT || !w->free)
 		return NULL;
-	g = agenda_to_read(w);
+	g = schedule_next_to_read(w);
 	if (!g)
 		return NULL;
 	r = w->free;
@@ -248,7 +248,7 @@ void weights_kick(struct penstock_weights *w)
 	do {
 		n = 0;
 		if (!w->closing)
-			agenda_begin(w);
+			schedule_place_groups(w);
 		while (n < WEIGHTS_BATCH && (r = reads_pick(w)))
 			v[n++] = r;
 		watch_idle(w);
@@ -264,7 +264,7 @@ void weights_released(struct penstock_weights *w, struct weights_group *g)
 {
 	g->held--;
 	room_used(w, g);
-	if (!g->held && !g->due && !(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
+	if (!g->held && !g->scheduled && !(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
 		room_drop(w, g);
 }
 

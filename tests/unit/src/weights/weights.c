@@ -192,9 +192,9 @@ static void wanted_groups_come_first_and_then_the_order_goes_on(void)
 	plain(10, MIB(1), 777);
 	T_ERR(open_it(MIB(3), 0), 0, &err);
 	pass(0);
-	T_ERR(penstock_weights_want(w, set, 3, &err), 0, &err);
+	T_ERR(penstock_weights_request(w, set, 3, &err), 0, &err);
 	pass(7);
-	T_ERR(penstock_weights_want(w, more, 2, &err), 0, &err);
+	T_ERR(penstock_weights_request(w, more, 2, &err), 0, &err);
 	pass(3);
 	pass(9);
 	next_is(8);
@@ -204,7 +204,7 @@ static void wanted_groups_come_first_and_then_the_order_goes_on(void)
 	for (uint64_t k = 1; k < 10; k++)
 		pass(k);
 	ends();
-	T_ERR(penstock_weights_want(w, (const uint64_t[]){10}, 1, &err), -EINVAL, &err);
+	T_ERR(penstock_weights_request(w, (const uint64_t[]){10}, 1, &err), -EINVAL, &err);
 	T_STR_HAS(err.msg, "10 is not within the 10");
 }
 
@@ -242,7 +242,7 @@ static void random_calls_give_what_was_asked_for(void)
 			 g = penstock_random_below(&rnd, 20);
 
 		if (what == 0) {
-			T_ERR(penstock_weights_want(w, &g, 1, &err), 0, &err);
+			T_ERR(penstock_weights_request(w, &g, 1, &err), 0, &err);
 			expect[nr++] = g;
 		} else if (what == 1) {
 			T_EQ(penstock_weights_skip(w, 1, &err), 1);
@@ -312,7 +312,7 @@ static void it_can_be_closed_at_any_moment(void)
 		for (uint64_t k = 0; k < i % 7; k++)
 			pass(k);
 		if (i % 3 == 0)
-			penstock_weights_want(w, (const uint64_t[]){9, 2}, 2, &err);
+			penstock_weights_request(w, (const uint64_t[]){9, 2}, 2, &err);
 		if (i % 5 == 0)
 			penstock_weights_skip(w, 3, &err);
 		if (i % 4 == 0)
@@ -367,14 +367,14 @@ static void experts_stay_until_their_room_is_needed(void)
 	plain(10, MIB(1), 500);
 	T_ERR(open_it(4 * (MIB(1) + KIB(4)), PENSTOCK_WEIGHTS_EXPERTS), 0, &err);
 	ends();
-	T_ERR(penstock_weights_want(w, first, 3, &err), 0, &err);
+	T_ERR(penstock_weights_request(w, first, 3, &err), 0, &err);
 	pass(5);
 	pass(1);
 	pass(8);
 	ends();
 	T_EQ(stats().misses, 3);
 	/* those that are there come first */
-	T_ERR(penstock_weights_want(w, again, 3, &err), 0, &err);
+	T_ERR(penstock_weights_request(w, again, 3, &err), 0, &err);
 	pass(8);
 	pass(1);
 	pass(2);
@@ -383,16 +383,16 @@ static void experts_stay_until_their_room_is_needed(void)
 	T_EQ(s.misses, 4);
 	T_EQ(s.evicted, 0);
 	/* 5 is the least recently used */
-	T_ERR(penstock_weights_want(w, (const uint64_t[]){9}, 1, &err), 0, &err);
+	T_ERR(penstock_weights_request(w, (const uint64_t[]){9}, 1, &err), 0, &err);
 	pass(9);
 	T_EQ(stats().evicted, 1);
-	T_ERR(penstock_weights_want(w, (const uint64_t[]){8, 1, 2}, 3, &err), 0, &err);
+	T_ERR(penstock_weights_request(w, (const uint64_t[]){8, 1, 2}, 3, &err), 0, &err);
 	for (unsigned i = 0; i < 3; i++) {
 		T_ERR(penstock_weights_next(w, &v, &err), 1, &err);
 		T_ERR(penstock_weights_release(w, v.group, &err), 0, &err);
 	}
 	T_EQ(stats().hits, 5);
-	T_ERR(penstock_weights_want(w, (const uint64_t[]){5}, 1, &err), 0, &err);
+	T_ERR(penstock_weights_request(w, (const uint64_t[]){5}, 1, &err), 0, &err);
 	pass(5);
 	T_EQ(stats().misses, 6);
 }
@@ -406,7 +406,7 @@ static void hints_are_read_before_they_are_wanted(void)
 	T_ERR(penstock_weights_hint(w, (const uint64_t[]){3, 4, 3}, 3, &err), 0, &err);
 	while (stats().resident < MIB(2))
 		usleep(1000);
-	T_ERR(penstock_weights_want(w, (const uint64_t[]){4, 6}, 2, &err), 0, &err);
+	T_ERR(penstock_weights_request(w, (const uint64_t[]){4, 6}, 2, &err), 0, &err);
 	pass(4);
 	pass(6);
 	s = stats();
@@ -414,7 +414,7 @@ static void hints_are_read_before_they_are_wanted(void)
 	T_EQ(s.misses, 1);
 	/* more hints than there is room for do no harm, and wants come before them */
 	T_ERR(penstock_weights_hint(w, (const uint64_t[]){0, 1, 2, 5, 7, 8, 9}, 7, &err), 0, &err);
-	T_ERR(penstock_weights_want(w, (const uint64_t[]){9, 8, 7, 6, 5}, 5, &err), 0, &err);
+	T_ERR(penstock_weights_request(w, (const uint64_t[]){9, 8, 7, 6, 5}, 5, &err), 0, &err);
 	for (unsigned i = 0; i < 5; i++) {
 		struct penstock_view v;
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_WEIGHTS_IN_H
-#define PENSTOCK_WEIGHTS_IN_H
+#ifndef PENSTOCK_WEIGHTS_INTERNAL_H
+#define PENSTOCK_WEIGHTS_INTERNAL_H
 
 /*
- * A window of weights from inside.  The agenda says what is used next; groups on it get room in
- * the window in that order, and what has room is read in that order.  Everything is under the
- * window's lock, which is not held while something is submitted.
+ * A window of weights from inside.  The schedule says which groups are used next.  Groups get space
+ * in the window in that order, and are read in that order.  Everything is under the window's lock,
+ * which is not held while something is submitted.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -44,11 +44,11 @@ struct weights_group {
 	uint64_t nr_runs;
 	uint64_t room; /* bytes of the window */
 	enum weights_state state;
-	uint32_t held; /* times that it was given and not yet released */
-	uint64_t due;  /* times that it is on the agenda, before the cursor */
-	bool hinted;   /* read by a hint and not used since */
-	bool given;    /* since it was read */
-	uint64_t at;   /* in the window */
+	uint32_t held;      /* times that it was given and not yet released */
+	uint64_t scheduled; /* times that it is among the placed groups of the schedule */
+	bool hinted;        /* read by a hint and not used since */
+	bool given;         /* since it was read */
+	uint64_t at;        /* in the window */
 	struct weights_group *before, *behind; /* in the window */
 	struct weights_group *older, *newer;   /* by use */
 	uint64_t run, pos;                     /* what is read next: a run, and where in it */
@@ -105,12 +105,14 @@ struct penstock_weights {
 	struct weights_group by_use; /* a ring: the oldest behind it */
 	uint64_t dying, fences;
 
-	uint64_t *front; /* the agenda: what was wanted, then the order from @seq on */
-	uint64_t nr_front, at_front, room_front;
-	uint64_t seq;
-	uint64_t cursor, sub; /* so many of it have room; so many have all reads made */
+	uint64_t *requested; /* the schedule: groups requested, then the order from @next_in_order
+				on */
+	uint64_t nr_requested, requested_at, requested_capacity;
+	uint64_t next_in_order;
+	uint64_t nr_placed,
+		nr_submitted; /* groups of it that have space, whose reads are all submitted */
 	uint64_t *hints;
-	uint64_t nr_hints, at_hints, room_hints;
+	uint64_t nr_hints, hints_at, hints_capacity;
 
 	struct weights_read reads[WEIGHTS_READS];
 	struct weights_read *free;
@@ -120,17 +122,18 @@ struct penstock_weights {
 	struct penstock_weights_stats stats;
 };
 
-/* agenda.c: what comes next. */
-uint64_t agenda_len(const struct penstock_weights *w);
-struct weights_group *agenda_at(const struct penstock_weights *w, uint64_t k);
-int agenda_append(struct penstock_weights *w, const uint64_t *groups, uint64_t n);
-/* What has room has it without a claim from now on, until agenda_begin() finds it again. */
-void agenda_rewind(struct penstock_weights *w);
-void agenda_pop(struct penstock_weights *w);
+/* schedule.c: what comes next. */
+uint64_t schedule_len(const struct penstock_weights *w);
+struct weights_group *schedule_at(const struct penstock_weights *w, uint64_t k);
+int schedule_append(struct penstock_weights *w, const uint64_t *groups, uint64_t n);
+/* What has room has it without a claim from now on, until schedule_place_groups() finds it again.
+ */
+void schedule_rewind(struct penstock_weights *w);
+void schedule_pop(struct penstock_weights *w);
 /* Give room to what is on it, as far as there is room. */
-void agenda_begin(struct penstock_weights *w);
+void schedule_place_groups(struct penstock_weights *w);
 /* The group whose reads are to be made; NULL: none. */
-struct weights_group *agenda_to_read(struct penstock_weights *w);
+struct weights_group *schedule_next_to_read(struct penstock_weights *w);
 
 /* rooms.c: who is where in the window. */
 void rooms_init(struct penstock_weights *w);
