@@ -93,7 +93,7 @@ static void start_loading(struct weights_group *g)
 	g->state = g->nr_runs ? WEIGHTS_LOADING : WEIGHTS_READY;
 	g->run = g->pos = 0;
 	g->code = 0;
-	g->given = false;
+	g->delivered = false;
 }
 
 static void place_hinted(struct penstock_weights *w)
@@ -103,8 +103,8 @@ static void place_hinted(struct penstock_weights *w)
 
 		if (g->state == WEIGHTS_LOADING && g->hinted && g->run < g->nr_runs)
 			return; /* its reads come first */
-		if (g->state == WEIGHTS_GONE && !g->hinted) {
-			if (!room_take(w, g, true))
+		if (g->state == WEIGHTS_ABSENT && !g->hinted) {
+			if (!place_group(w, g, true))
 				return;
 			start_loading(g);
 			g->hinted = true;
@@ -121,11 +121,11 @@ void schedule_place_groups(struct penstock_weights *w)
 		struct weights_group *g = schedule_at(w, w->nr_placed);
 
 		if (g->state == WEIGHTS_FAILED && !g->scheduled && !g->held)
-			room_drop(w, g);
-		if (g->state == WEIGHTS_DYING)
+			placement_drop(w, g);
+		if (g->state == WEIGHTS_DROPPED)
 			return;
-		if (g->state == WEIGHTS_GONE) {
-			if (!room_take(w, g, false))
+		if (g->state == WEIGHTS_ABSENT) {
+			if (!place_group(w, g, false))
 				return;
 			start_loading(g);
 		}

@@ -25,7 +25,8 @@ static int no_room(const struct penstock_weights *w, const struct weights_group 
 	return penstock_fail(err, -ENOBUFS,
 			     "window: the groups that are held leave no room for '%s' of %s in %s: "
 			     "release one, or take a larger window",
-			     w->m->groups[g - w->groups].name, penstock_size_format(need, g->room),
+			     w->m->groups[g - w->groups].name,
+			     penstock_size_format(need, g->window_bytes),
 			     penstock_size_format(all, w->window_len));
 }
 
@@ -72,7 +73,7 @@ static int weights_give_up(struct penstock_weights *w, struct weights_group *g,
 	if (g->scheduled) /* again, later: it is read again, then */
 		schedule_rewind(w);
 	if (!g->held)
-		room_drop(w, g);
+		placement_drop(w, g);
 	weights_kick(w);
 	return code;
 }
@@ -83,7 +84,7 @@ static void give(struct penstock_weights *w, struct weights_group *g, struct pen
 
 	schedule_pop(w);
 	g->held++;
-	g->given = true;
+	g->delivered = true;
 	g->hinted = false;
 	w->stats.groups++;
 	w->stats.bytes += mg->bytes;
@@ -240,7 +241,7 @@ int64_t penstock_weights_skip(struct penstock_weights *w, uint64_t n, struct pen
 
 		schedule_pop(w);
 		if (!g->scheduled && !g->held && !(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
-			room_drop(w, g);
+			placement_drop(w, g);
 	}
 	weights_kick(w);
 	pthread_mutex_unlock(&w->lock);
@@ -259,8 +260,8 @@ int penstock_weights_get_stats(struct penstock_weights *w, struct penstock_weigh
 	s.disk_ns += w->reading && now > w->reading_since ? now - w->reading_since : 0;
 	s.copy_ns += w->copying && now > w->copying_since ? now - w->copying_since : 0;
 	s.stall_caller_ns += w->idle_since && now > w->idle_since ? now - w->idle_since : 0;
-	for (const struct weights_group *g = w->by_use.newer; g != &w->by_use; g = g->newer)
-		s.resident += g->state == WEIGHTS_READY ? g->room : 0;
+	for (const struct weights_group *g = w->lru.newer; g != &w->lru; g = g->newer)
+		s.resident += g->state == WEIGHTS_READY ? g->window_bytes : 0;
 	pthread_mutex_unlock(&w->lock);
 	s.size = stats->size;
 	memcpy(stats, &s, min_u64(stats->size, sizeof(s)));

@@ -23,11 +23,11 @@ enum {
 };
 
 enum weights_state {
-	WEIGHTS_GONE,    /* has no room */
-	WEIGHTS_LOADING, /* has room, and reads to be made or on their way */
+	WEIGHTS_ABSENT,  /* not in the window */
+	WEIGHTS_LOADING, /* has space, and reads to be made or on their way */
 	WEIGHTS_READY,
 	WEIGHTS_FAILED,
-	WEIGHTS_DYING, /* given up; its room is free when its reads have come back */
+	WEIGHTS_DROPPED, /* given up; its space is freed when its reads are done */
 };
 
 /* A stretch of a file, whole pages, that lies in the window in one piece, too. */
@@ -36,24 +36,24 @@ struct weights_run {
 	uint64_t offset, len;
 	uint64_t first; /* where its first weight begins */
 	uint64_t end;   /* where its last weight ends: the file must be as long */
-	uint64_t at;    /* in the group's room */
+	uint64_t at;    /* in the group's space */
 };
 
 struct weights_group {
 	struct weights_run *runs;
 	uint64_t nr_runs;
-	uint64_t room; /* bytes of the window */
+	uint64_t window_bytes; /* space that it takes in the window */
 	enum weights_state state;
 	uint32_t held;      /* times that it was given and not yet released */
 	uint64_t scheduled; /* times that it is among the placed groups of the schedule */
 	bool hinted;        /* read by a hint and not used since */
-	bool given;         /* since it was read */
+	bool delivered;     /* to the caller, since it was read */
 	uint64_t at;        /* in the window */
-	struct weights_group *before, *behind; /* in the window */
-	struct weights_group *older, *newer;   /* by use */
-	uint64_t run, pos;                     /* what is read next: a run, and where in it */
-	uint64_t flight;                       /* reads and copies that are not over */
-	int code; /* the first failure, and its words; NULL: no memory */
+	struct weights_group *prev, *next;   /* neighbors in the window */
+	struct weights_group *older, *newer; /* by use */
+	uint64_t run, pos;                   /* what is read next: a run, and where in it */
+	uint64_t flight;                     /* reads and copies that are not over */
+	int code;                            /* the first failure, and its words; NULL: no memory */
 	char *msg;
 	uint64_t disk_at; /* when the last of it was read */
 };
@@ -83,12 +83,12 @@ struct penstock_weights {
 	struct weights_run *runs;
 	struct weights_group *groups;
 	uint64_t nr_groups;
-	uint64_t *at;  /* of each weight, its place in the room of its group */
+	uint64_t *at;  /* of each weight, its offset in the space of its group */
 	uint64_t page; /* bytes that offsets and addresses agree modulo */
 
 	char *window;
 	uint64_t window_len;   /* for groups */
-	uint64_t window_taken; /* by those that have a room */
+	uint64_t window_taken; /* by the groups that are placed */
 	void *own;             /* memory that is ours */
 	bool device, registered, pinned;
 	char *scrap; /* device memory that fences copy */
@@ -100,10 +100,10 @@ struct penstock_weights {
 	bool closing;
 	unsigned busy; /* callbacks and calls that use the window */
 
-	struct weights_group walls;  /* of the window: before the first and behind the last */
-	struct weights_group *last;  /* that got room */
-	struct weights_group by_use; /* a ring: the oldest behind it */
-	uint64_t dying, fences;
+	struct weights_group window_ends;  /* of the window: before the first and behind the last */
+	struct weights_group *last_placed; /* the group that got space last */
+	struct weights_group lru;          /* head of a circular list by use, the oldest first */
+	uint64_t nr_dropped, fences;
 
 	uint64_t *requested; /* the schedule: groups requested, then the order from @next_in_order
 				on */
@@ -126,22 +126,21 @@ struct penstock_weights {
 uint64_t schedule_len(const struct penstock_weights *w);
 struct weights_group *schedule_at(const struct penstock_weights *w, uint64_t k);
 int schedule_append(struct penstock_weights *w, const uint64_t *groups, uint64_t n);
-/* What has room has it without a claim from now on, until schedule_place_groups() finds it again.
- */
+/* Groups keep their space but may be evicted, until schedule_place_groups() comes to them again. */
 void schedule_rewind(struct penstock_weights *w);
 void schedule_pop(struct penstock_weights *w);
-/* Give room to what is on it, as far as there is room. */
+/* Place groups of the schedule in the window, as many as have space. */
 void schedule_place_groups(struct penstock_weights *w);
 /* The group whose reads are to be made; NULL: none. */
 struct weights_group *schedule_next_to_read(struct penstock_weights *w);
 
-/* rooms.c: who is where in the window. */
-void rooms_init(struct penstock_weights *w);
+/* placement.c: which group is where in the window. */
+void placement_init(struct penstock_weights *w);
 /* Throws out what nobody needs; @hint: not for what was hinted at, either. */
-bool room_take(struct penstock_weights *w, struct weights_group *g, bool hint);
-void room_used(struct penstock_weights *w, struct weights_group *g);
+bool place_group(struct penstock_weights *w, struct weights_group *g, bool hint);
+void placement_touch(struct penstock_weights *w, struct weights_group *g);
 /* The group is not needed any more: now, or when its reads are back. */
-void room_drop(struct penstock_weights *w, struct weights_group *g);
+void placement_drop(struct penstock_weights *w, struct weights_group *g);
 
 /* weights_read.c: the reads. */
 void weights_kick(struct penstock_weights *w);

@@ -110,26 +110,28 @@ static void run_add(struct penstock_weights *w, struct weights_group *g, uint64_
 		return;
 	if (!r || r->file != w->m->files[i] || low > r->offset + r->len + GAP) {
 		r = &g->runs[g->nr_runs++];
-		*r = (struct weights_run){
-			.file = w->m->files[i], .offset = low, .first = t->offset, .at = g->room};
+		*r = (struct weights_run){.file = w->m->files[i],
+					  .offset = low,
+					  .first = t->offset,
+					  .at = g->window_bytes};
 	}
 	r->end = max_u64(r->end, end);
 	r->len = max_u64(r->len, align_up(end, w->page) - r->offset);
-	g->room = r->at + r->len;
+	g->window_bytes = r->at + r->len;
 	w->at[i] = r->at + t->offset - r->offset;
 }
 
 /*
- * Groups of the same bytes take the same room, wherever they begin within a page: one that takes a
+ * Groups of the same bytes take the same space, wherever they begin within a page: one that takes a
  * page more would not fit where another was.
  */
-static uint64_t room_of(const struct penstock_weights *w, const struct weights_group *g)
+static uint64_t space_of_group(const struct penstock_weights *w, const struct weights_group *g)
 {
-	uint64_t room = 0;
+	uint64_t bytes = 0;
 
 	for (uint64_t i = 0; i < g->nr_runs; i++)
-		room += align_up(g->runs[i].end - g->runs[i].first - 1, w->page) + w->page;
-	return max_u64(room, w->page);
+		bytes += align_up(g->runs[i].end - g->runs[i].first - 1, w->page) + w->page;
+	return max_u64(bytes, w->page);
 }
 
 static int runs_make(struct penstock_weights *w, struct penstock_err *err)
@@ -153,8 +155,8 @@ static int runs_make(struct penstock_weights *w, struct penstock_err *err)
 		qsort_r(order, mg->nr, sizeof(*order), file_order, (void *)(uintptr_t)m);
 		for (uint64_t i = 0; i < mg->nr; i++)
 			run_add(w, g, order[i]);
-		g->room = room_of(w, g);
-		w->stats.largest = max_u64(w->stats.largest, g->room);
+		g->window_bytes = space_of_group(w, g);
+		w->stats.largest = max_u64(w->stats.largest, g->window_bytes);
 	}
 	return 0;
 }
@@ -168,8 +170,8 @@ static int window_size(struct penstock_weights *w, struct penstock_err *err)
 	uint64_t all = 0, largest = 0;
 
 	for (uint64_t k = 0; k < w->nr_groups; k++) {
-		all += w->groups[k].room;
-		if (w->groups[k].room > w->groups[largest].room)
+		all += w->groups[k].window_bytes;
+		if (w->groups[k].window_bytes > w->groups[largest].window_bytes)
 			largest = k;
 	}
 	if (!w->o.window)
@@ -368,7 +370,7 @@ int penstock_weights_open(struct penstock_weights **out, struct penstock_io *io,
 	w->pid = getpid();
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->back, NULL);
-	rooms_init(w);
+	placement_init(w);
 	r = stream_prepare(w, opts, err);
 	if (r < 0) {
 		weights_free(w, false);

@@ -62,8 +62,8 @@ static void read_over(struct penstock_weights *w, struct weights_read *r)
 	w->free = r;
 	if (--g->flight)
 		return;
-	if (g->state == WEIGHTS_DYING) {
-		room_drop(w, g);
+	if (g->state == WEIGHTS_DROPPED) {
+		placement_drop(w, g);
 	} else if (g->run == g->nr_runs) {
 		g->state = g->code ? WEIGHTS_FAILED : WEIGHTS_READY;
 	}
@@ -146,7 +146,7 @@ static void read_done(void *arg, const struct penstock_done *done)
 		came_short(w, r, (uint64_t)done->res);
 	else
 		w->stats.bytes_read += (uint64_t)done->res;
-	if (r->stage && !r->g->code && r->g->state != WEIGHTS_DYING)
+	if (r->stage && !r->g->code && r->g->state != WEIGHTS_DROPPED)
 		copy_start(w, r, (uint64_t)done->res);
 	else
 		read_over(w, r);
@@ -263,9 +263,9 @@ void weights_kick(struct penstock_weights *w)
 void weights_released(struct penstock_weights *w, struct weights_group *g)
 {
 	g->held--;
-	room_used(w, g);
+	placement_touch(w, g);
 	if (!g->held && !g->scheduled && !(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
-		room_drop(w, g);
+		placement_drop(w, g);
 }
 
 struct fence {
