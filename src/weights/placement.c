@@ -82,7 +82,7 @@ void placement_drop(struct penstock_weights *w, struct weights_group *g)
 		return;
 	if (g->state != WEIGHTS_DROPPED && !g->delivered)
 		w->stats.wasted++;
-	if (!g->flight) {
+	if (!g->in_flight) {
 		placement_free(w, g);
 	} else if (g->state != WEIGHTS_DROPPED) {
 		g->state = WEIGHTS_DROPPED;

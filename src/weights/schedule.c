@@ -90,8 +90,8 @@ void schedule_pop(struct penstock_weights *w)
 
 static void start_loading(struct weights_group *g)
 {
-	g->state = g->nr_runs ? WEIGHTS_LOADING : WEIGHTS_READY;
-	g->run = g->pos = 0;
+	g->state = g->nr_ranges ? WEIGHTS_LOADING : WEIGHTS_READY;
+	g->next_range = g->next_pos = 0;
 	g->code = 0;
 	g->delivered = false;
 }
@@ -101,7 +101,7 @@ static void place_hinted(struct penstock_weights *w)
 	while (w->nr_hints) {
 		struct weights_group *g = &w->groups[w->hints[w->hints_at]];
 
-		if (g->state == WEIGHTS_LOADING && g->hinted && g->run < g->nr_runs)
+		if (g->state == WEIGHTS_LOADING && g->hinted && g->next_range < g->nr_ranges)
 			return; /* its reads come first */
 		if (g->state == WEIGHTS_ABSENT && !g->hinted) {
 			if (!place_group(w, g, true))
@@ -141,11 +141,11 @@ struct weights_group *schedule_next_to_read(struct penstock_weights *w)
 
 	for (; w->nr_submitted < w->nr_placed; w->nr_submitted++) {
 		g = schedule_at(w, w->nr_submitted);
-		if (g->state == WEIGHTS_LOADING && g->run < g->nr_runs)
+		if (g->state == WEIGHTS_LOADING && g->next_range < g->nr_ranges)
 			return g;
 	}
 	if (!w->nr_hints || w->nr_placed < schedule_len(w))
 		return NULL;
 	g = &w->groups[w->hints[w->hints_at]];
-	return g->state == WEIGHTS_LOADING && g->run < g->nr_runs ? g : NULL;
+	return g->state == WEIGHTS_LOADING && g->next_range < g->nr_ranges ? g : NULL;
 }

@@ -16,10 +16,11 @@
 #include "weights/model.h"
 
 enum {
-	WEIGHTS_READ = 4 << 20,     /* bytes of a read, at most */
-	WEIGHTS_FLIGHT = 128 << 20, /* bytes on their way: what is wanted now waits for no more */
-	WEIGHTS_READS = 512,        /* the same in reads, where they are small */
-	WEIGHTS_BATCH = 16,         /* reads that are submitted together */
+	WEIGHTS_READ = 4 << 20, /* bytes of a read, at most */
+	WEIGHTS_BYTES_IN_FLIGHT =
+		128 << 20,   /* bytes on their way: what is wanted now waits for no more */
+	WEIGHTS_READS = 512, /* the same in reads, where they are small */
+	WEIGHTS_BATCH = 16,  /* reads that are submitted together */
 };
 
 enum weights_state {
@@ -31,7 +32,7 @@ enum weights_state {
 };
 
 /* A stretch of a file, whole pages, that lies in the window in one piece, too. */
-struct weights_run {
+struct weights_range {
 	uint32_t file;
 	uint64_t offset, len;
 	uint64_t first; /* where its first weight begins */
@@ -40,8 +41,8 @@ struct weights_run {
 };
 
 struct weights_group {
-	struct weights_run *runs;
-	uint64_t nr_runs;
+	struct weights_range *ranges;
+	uint64_t nr_ranges;
 	uint64_t window_bytes; /* space that it takes in the window */
 	enum weights_state state;
 	uint32_t held;      /* times that it was given and not yet released */
@@ -51,11 +52,11 @@ struct weights_group {
 	uint64_t at;        /* in the window */
 	struct weights_group *prev, *next;   /* neighbors in the window */
 	struct weights_group *older, *newer; /* by use */
-	uint64_t run, pos;                   /* what is read next: a run, and where in it */
-	uint64_t flight;                     /* reads and copies that are not over */
+	uint64_t next_range, next_pos;       /* what is read next: a range, and where in it */
+	uint64_t in_flight;                  /* reads and copies that are not over */
 	int code;                            /* the first failure, and its words; NULL: no memory */
 	char *msg;
-	uint64_t disk_at; /* when the last of it was read */
+	uint64_t read_done_ns; /* when the last of it was read */
 };
 
 struct weights_read {
@@ -65,7 +66,7 @@ struct weights_read {
 	uint64_t offset, len;
 	uint64_t need; /* bytes that there must be */
 	char *to;
-	char *stage; /* memory that it passes through on its way to a device */
+	char *bounce; /* memory that it passes through on its way to a device */
 	struct weights_read *next;
 };
 
@@ -80,7 +81,7 @@ struct penstock_weights {
 	struct penstock_weights_opts o;
 	pid_t pid;
 	struct weights_file *files;
-	struct weights_run *runs;
+	struct weights_range *ranges;
 	struct weights_group *groups;
 	uint64_t nr_groups;
 	uint64_t *at;  /* of each weight, its offset in the space of its group */
@@ -89,14 +90,14 @@ struct penstock_weights {
 	char *window;
 	uint64_t window_len;   /* for groups */
 	uint64_t window_taken; /* by the groups that are placed */
-	void *own;             /* memory that is ours */
+	void *allocated;       /* the memory, if it is not the caller's */
 	bool device, registered, pinned;
-	char *scrap; /* device memory that fences copy */
-	char *stages;
-	uint32_t nr_stages;
+	char *fence_buf; /* device memory that fences copy */
+	char *bounce_bufs;
+	uint32_t nr_bounce_bufs;
 
 	pthread_mutex_t lock;
-	pthread_cond_t back;
+	pthread_cond_t wakeup;
 	bool closing;
 	unsigned busy; /* callbacks and calls that use the window */
 
@@ -116,8 +117,8 @@ struct penstock_weights {
 
 	struct weights_read reads[WEIGHTS_READS];
 	struct weights_read *free;
-	uint64_t flight; /* bytes */
-	uint64_t reading, copying, nr_flight;
+	uint64_t bytes_in_flight;
+	uint64_t reading, copying, reads_in_flight;
 	uint64_t reading_since, copying_since, idle_since;
 	struct penstock_weights_stats stats;
 };
@@ -143,9 +144,9 @@ void placement_touch(struct penstock_weights *w, struct weights_group *g);
 void placement_drop(struct penstock_weights *w, struct weights_group *g);
 
 /* weights_read.c: the reads. */
-void weights_kick(struct penstock_weights *w);
-int weights_fence(struct penstock_weights *w, struct weights_group *g, void *stream,
-		  struct penstock_err *err);
-void weights_released(struct penstock_weights *w, struct weights_group *g);
+void weights_submit_reads(struct penstock_weights *w);
+int weights_submit_fence(struct penstock_weights *w, struct weights_group *g, void *stream,
+			 struct penstock_err *err);
+void weights_release_group(struct penstock_weights *w, struct weights_group *g);
 
 #endif
