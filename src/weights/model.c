@@ -58,7 +58,7 @@ int penstock_model_group(struct penstock_model *m, const char *name, struct pens
 	if (!name)
 		return penstock_fail(err, -EINVAL, "name: a group has none");
 	copy = strdup(name);
-	if (!copy || ARRAY_RESERVE(m->groups, m->room_groups, m->nr_groups + 1) < 0) {
+	if (!copy || ARRAY_RESERVE(m->groups, m->groups_capacity, m->nr_groups + 1) < 0) {
 		free(copy);
 		return model_no_memory(err);
 	}
@@ -67,7 +67,7 @@ int penstock_model_group(struct penstock_model *m, const char *name, struct pens
 }
 
 /* The file of this name, a new one if need be; NULL: no memory. */
-static struct model_path *path_of(struct penstock_model *m, const char *path)
+static struct model_path *get_path(struct penstock_model *m, const char *path)
 {
 	size_t len = strlen(path);
 	uint64_t hash = penstock_key_hash(path, len, 0);
@@ -80,7 +80,7 @@ static struct model_path *path_of(struct penstock_model *m, const char *path)
 			return p;
 	}
 	p = malloc(sizeof(*p) + len + 1);
-	if (!p || ARRAY_RESERVE(m->paths, m->room_paths, m->nr_paths + 1) < 0 ||
+	if (!p || ARRAY_RESERVE(m->paths, m->paths_capacity, m->nr_paths + 1) < 0 ||
 	    penstock_table_insert(&m->by_path, &p->node, hash) < 0) {
 		free(p);
 		return NULL;
@@ -121,15 +121,15 @@ int penstock_model_add(struct penstock_model *m, const struct penstock_weight *t
 
 	if (r < 0)
 		return r;
-	path = path_of(m, t->path);
+	path = get_path(m, t->path);
 	copy.name = strdup(t->name);
 	copy.dtype = t->dtype ? strdup(t->dtype) : NULL;
 	if (t->rank)
 		shape = calloc(t->rank, sizeof(*shape));
 	copy.shape = shape;
 	if (!path || !copy.name || (t->dtype && !copy.dtype) || (t->rank && !shape) ||
-	    ARRAY_RESERVE(m->weights, m->room, m->nr + 1) < 0 ||
-	    ARRAY_RESERVE(m->files, m->room_files, m->nr + 1) < 0) {
+	    ARRAY_RESERVE(m->weights, m->capacity, m->nr + 1) < 0 ||
+	    ARRAY_RESERVE(m->files, m->files_capacity, m->nr + 1) < 0) {
 		free_const(copy.name);
 		free_const(copy.dtype);
 		free(shape);
@@ -172,7 +172,7 @@ int penstock_model_order(struct penstock_model *m, const uint64_t *order, uint64
 	}
 	free(m->groups);
 	m->groups = v;
-	m->room_groups = n + 1;
+	m->groups_capacity = n + 1;
 	return 0;
 }
 

@@ -18,7 +18,7 @@
 #include "base/util.h"
 #include "weights/model.h"
 
-struct finding {
+struct model_source {
 	struct penstock_model *m;
 	struct penstock_io *io;
 	const char *path;
@@ -32,7 +32,7 @@ static bool ends_with(const char *s, const char *end)
 	return n >= k && !strcmp(s + n - k, end);
 }
 
-static int model_add_file(const struct finding *f, const char *path, struct penstock_err *err)
+static int model_add_file(const struct model_source *f, const char *path, struct penstock_err *err)
 {
 	unsigned char head[9] = {0};
 	struct penstock_short_name short_name;
@@ -59,7 +59,7 @@ static int model_add_file(const struct finding *f, const char *path, struct pens
 
 /* ------------------------------------------------------------------- swap folders */
 
-/* Of ".../float16params/rank0" what its elements are; NULL: not told. */
+/* The type of the elements in a swap folder (".../float16params/rank0"); NULL: unknown. */
 static const char *swap_dtype(const char *folder)
 {
 	static const struct {
@@ -73,7 +73,7 @@ static const char *swap_dtype(const char *folder)
 	return NULL;
 }
 
-static int add_swapped(const struct finding *f, const char *path, struct penstock_err *err)
+static int add_swapped(const struct model_source *f, const char *path, struct penstock_err *err)
 {
 	const char *name = strrchr(path, '/') + 1, *dtype = swap_dtype(path);
 	unsigned bytes = !dtype ? 1 : !strcmp(dtype, "F32") ? 4 : 2;
@@ -109,7 +109,7 @@ static bool is_prefix(const char *path)
 }
 
 /* The URIs of the objects of this form right below the prefix: how many, or -errno. */
-static int64_t list_objects(const struct finding *f, const char *what, char ***ret,
+static int64_t list_objects(const struct model_source *f, const char *pattern, char ***ret,
 			    struct penstock_err *err)
 {
 	struct penstock_s3_entry e = {.size = sizeof(e)};
@@ -125,7 +125,7 @@ static int64_t list_objects(const struct finding *f, const char *what, char ***r
 	while ((r = penstock_s3_list_next(l, &e, err)) > 0) {
 		const char *name = strrchr(e.key, '/') ? strrchr(e.key, '/') + 1 : e.key;
 
-		if (e.is_prefix || fnmatch(what, name, FNM_PERIOD) != 0)
+		if (e.is_prefix || fnmatch(pattern, name, FNM_PERIOD) != 0)
 			continue;
 		if (ARRAY_GROW(*ret, n) < 0 || asprintf(&(*ret)[n], "%s%s", f->path, name) < 0) {
 			r = penstock_fail(err, -ENOMEM, "out of memory");
@@ -141,12 +141,13 @@ static int64_t list_objects(const struct finding *f, const char *what, char ***r
 	return r < 0 ? r : (int64_t)n;
 }
 
-static int64_t each_object(const struct finding *f, const char *what,
-			   int (*add)(const struct finding *, const char *, struct penstock_err *),
-			   struct penstock_err *err)
+static int64_t for_each_object(const struct model_source *f, const char *pattern,
+			       int (*add)(const struct model_source *, const char *,
+					  struct penstock_err *),
+			       struct penstock_err *err)
 {
 	CLEANUP_FREE char **uris = NULL;
-	int64_t n = list_objects(f, what, &uris, err);
+	int64_t n = list_objects(f, pattern, &uris, err);
 	int r = 0;
 
 	for (int64_t i = 0; i < n; i++) {
@@ -157,19 +158,20 @@ static int64_t each_object(const struct finding *f, const char *what,
 }
 
 /* @add for each file of this form: how many, or -errno. */
-static int64_t each(const struct finding *f, const char *what,
-		    int (*add)(const struct finding *, const char *, struct penstock_err *),
-		    struct penstock_err *err)
+static int64_t for_each_file(const struct model_source *f, const char *pattern,
+			     int (*add)(const struct model_source *, const char *,
+					struct penstock_err *),
+			     struct penstock_err *err)
 {
 	if (is_prefix(f->path))
-		return each_object(f, what + 1, add, err);
+		return for_each_object(f, pattern + 1, add, err);
 
-	CLEANUP_FREE char *pattern = penstock_glob_pattern(f->path, what);
+	CLEANUP_FREE char *full = penstock_glob_pattern(f->path, pattern);
 	glob_t found;
 	int64_t n = 0;
 	int r;
 
-	r = pattern ? glob(pattern, 0, NULL, &found) : GLOB_NOSPACE;
+	r = full ? glob(full, 0, NULL, &found) : GLOB_NOSPACE;
 	if (r == GLOB_NOMATCH)
 		return 0;
 	if (r)
@@ -183,7 +185,7 @@ static int64_t each(const struct finding *f, const char *what,
 }
 
 /* Files of one form alone count: a folder may have the same weights in several. */
-static int add_folder(const struct finding *f, struct penstock_err *err)
+static int add_folder(const struct model_source *f, struct penstock_err *err)
 {
 	static const char *const forms[] = {"/*.safetensors.index.json", "/*.safetensors",
 					    "/*.gguf"};
@@ -191,11 +193,11 @@ static int add_folder(const struct finding *f, struct penstock_err *err)
 	int64_t n = 0;
 
 	for (size_t i = 0; n == 0 && i < ARRAY_SIZE(forms); i++)
-		n = each(f, forms[i], model_add_file, err);
+		n = for_each_file(f, forms[i], model_add_file, err);
 	if (n)
 		return n < 0 ? (int)n : 0;
 	if (!is_prefix(f->path))
-		n = each(f, "/*_param.tensor.swp", add_swapped, err);
+		n = for_each_file(f, "/*_param.tensor.swp", add_swapped, err);
 	if (n)
 		return n < 0 ? (int)n : 1;
 	return penstock_fail(err, -ENOENT,
@@ -203,7 +205,7 @@ static int add_folder(const struct finding *f, struct penstock_err *err)
 			     penstock_shorten_name(&short_name, f->path));
 }
 
-static int model_fill(const struct finding *f, struct penstock_err *err)
+static int model_fill(const struct model_source *f, struct penstock_err *err)
 {
 	struct penstock_short_name short_name;
 	struct stat st = {.st_mode = is_prefix(f->path) ? S_IFDIR : S_IFREG};
@@ -228,7 +230,7 @@ int penstock_model_open(struct penstock_model **out, struct penstock_io *io, con
 			const struct penstock_model_opts *opts, struct penstock_err *err)
 {
 	struct penstock_model_opts o;
-	struct finding f = {.io = io, .path = path};
+	struct model_source f = {.io = io, .path = path};
 	int r = penstock_opts_copy(&o, sizeof(o), opts, err);
 
 	if (r < 0)
