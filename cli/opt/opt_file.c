@@ -163,7 +163,7 @@ int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *
 	*file = (struct cli_file){option, name, .replace = PENSTOCK_REPLACE_NONE};
 	if (!name)
 		return CLI_OK;
-	if (penstock_stripe_is(name) == 1) /* its members would be left behind */
+	if (penstock_stripe_get_kind(name) == 1) /* its members would be left behind */
 		return cli_fail(cmd, CLI_USAGE,
 				"%s: '%s' is a striped file, which cannot be replaced; `penstock "
 				"stripe rm' removes it",

@@ -53,9 +53,9 @@ struct penstock_reader; /* a file that is read */
 /* ------------------------------------------------------------------ writing */
 
 /* Bits of struct penstock_writer_opts.flags. */
-#define PENSTOCK_WRITER_NO_SYNC 0x1u /* appears in one step, but may be lost by a power failure */
-#define PENSTOCK_WRITER_NO_CRC  0x2u /* without FILE.crc; one that is there is removed */
-#define PENSTOCK_WRITER_OUTSIDE 0x4u /* the caller writes the bytes: penstock_writer_fd() */
+#define PENSTOCK_WRITER_NO_SYNC       0x1u /* appears in one step, but may be lost by a power failure */
+#define PENSTOCK_WRITER_NO_CRC        0x2u /* without FILE.crc; one that is there is removed */
+#define PENSTOCK_WRITER_CALLER_WRITES 0x4u /* the caller writes the bytes: penstock_writer_fd() */
 
 /* Options of penstock_writer_open().  Start from PENSTOCK_WRITER_OPTS_INIT; zero means "default".
  */
@@ -117,11 +117,11 @@ PENSTOCK_API int penstock_writer_seek(struct penstock_writer *w, uint64_t offset
 PENSTOCK_API uint64_t penstock_writer_tell(const struct penstock_writer *w);
 
 /*
- * With PENSTOCK_WRITER_OUTSIDE only, where penstock_writer_write() and _seek() are -EINVAL: bytes
- * are written by calls of the caller's, be it of another library, to this descriptor.  It is the
- * writer's, open for reading and writing, without O_DIRECT, which may be set (fcntl(2)); what the
- * file is at penstock_writer_commit(), when nothing may be under way any more, becomes visible.  In
- * a striped folder, too, it is a plain file.
+ * With PENSTOCK_WRITER_CALLER_WRITES only, where penstock_writer_write() and _seek() are -EINVAL:
+ * bytes are written by calls of the caller's, be it of another library, to this descriptor.  It is
+ * the writer's, open for reading and writing, without O_DIRECT, which may be set (fcntl(2)); what
+ * the file is at penstock_writer_commit(), when nothing may be under way any more, becomes visible.
+ * In a striped folder, too, it is a plain file.
  * @expected is 0, and an object is -EOPNOTSUPP.  Returns the descriptor or -errno.
  *
  * penstock_writer_add_checksum() tells of bytes in host memory that are written at @offset: for

@@ -110,7 +110,7 @@ int bed_file_look(struct bed_file *f, bool *ret_plain, struct penstock_err *err)
 	}
 	*ret_plain = S_ISREG(st.st_mode);
 	f->found = true;
-	f->striped = *ret_plain && penstock_stripe_is(f->at) == 1;
+	f->striped = *ret_plain && penstock_stripe_get_kind(f->at) == 1;
 	bytes = penstock_stripe_bytes(f->at, st.st_size);
 	f->had = bytes < 0 ? 0 : min_u64((uint64_t)bytes, f->len);
 	if (bed_id_see(&f->id, f->folder->fd, f->name) < 0)

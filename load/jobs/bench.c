@@ -138,7 +138,7 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 	files = min_u64(min_u64(ops - before->ops, src->nr_files), FIO_FILES);
 	for (uint64_t i = 0; i < files; i++)
 		names[i] = z->files.paths[(src->warm_end + i) % src->nr_files];
-	if (penstock_stripe_is(names[0]))
+	if (penstock_stripe_get_kind(names[0]))
 		return penstock_fail(err, -EOPNOTSUPP,
 				     "%s: --compare-fio: the files are striped, of which fio knows "
 				     "nothing",

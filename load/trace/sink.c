@@ -302,7 +302,7 @@ static int sink_open_file(struct sink_private *p, int fd, struct penstock_err *e
 	r = make_folders(p->path, err);
 	if (r < 0)
 		return r;
-	if (penstock_stripe_is(p->path) == 1) /* its members would be left behind */
+	if (penstock_stripe_get_kind(p->path) == 1) /* its members would be left behind */
 		return penstock_fail(err, -EEXIST,
 				     "%s: is a striped file, which cannot be replaced", p->path);
 	p->fd = open(p->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

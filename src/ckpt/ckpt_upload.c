@@ -159,17 +159,17 @@ static int announce_once(const struct ckpt_upload *u, const struct crc_set *set,
 	struct penstock_s3_info now = {.size = sizeof(now)}, put = {.size = sizeof(put)};
 	struct crc_sets t = {.nr = 0};
 	struct crc_set is;
-	int r = load_crc_object(over, u->c, u->crcuri, err), there;
+	int r = load_crc_object(over, u->c, u->crcuri, err), found;
 
 	if (r == -EBADMSG) /* a damaged one is replaced */
 		r = 0;
 	if (r < 0 || (!over->exists && set->flags & CRC_SET_UNKNOWN))
 		return r;
-	there = penstock_s3_stat(u->c, u->uri, &now, err);
-	if (there < 0 && there != -ENOENT)
-		return there;
+	found = penstock_s3_stat(u->c, u->uri, &now, err);
+	if (found < 0 && found != -ENOENT)
+		return found;
 	is = crc_set_for_object(&now);
-	crc_sets_keep(&t, &over->f, there == 0 ? &is : NULL);
+	crc_sets_keep(&t, &over->f, found == 0 ? &is : NULL);
 	t.sets[t.nr++] = *set;
 	r = put_crc_object(u, &t, over, &put, err);
 	if (r == 0) {

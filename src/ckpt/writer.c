@@ -150,11 +150,11 @@ static int upload_gap(struct penstock_writer *w)
 }
 
 /* A writer of this process that writes itself. */
-static int check_inside(struct penstock_writer *w, struct penstock_err *err)
+static int check_writes_itself(struct penstock_writer *w, struct penstock_err *err)
 {
 	int r = writer_check(w, err);
 
-	if (r == 0 && w->o.flags & PENSTOCK_WRITER_OUTSIDE)
+	if (r == 0 && w->o.flags & PENSTOCK_WRITER_CALLER_WRITES)
 		return penstock_fail(err, -EINVAL, "%s: its bytes are the caller's to write",
 				     w->path);
 	return r;
@@ -178,7 +178,7 @@ int penstock_writer_write_crc32(struct penstock_writer *w, const void *buf, uint
 				uint32_t *crc, struct penstock_err *err)
 {
 	struct source src = {buf, false, crc};
-	int r = check_inside(w, err);
+	int r = check_writes_itself(w, err);
 
 	if (r < 0 || !len)
 		return r;
@@ -216,7 +216,7 @@ static bool is_in_buffer(const struct penstock_writer *w, uint64_t offset)
 
 int penstock_writer_seek(struct penstock_writer *w, uint64_t offset, struct penstock_err *err)
 {
-	int r = check_inside(w, err);
+	int r = check_writes_itself(w, err);
 
 	if (r < 0 || offset == w->pos)
 		return r;
@@ -241,19 +241,20 @@ uint64_t penstock_writer_tell(const struct penstock_writer *w)
 
 /* ------------------------------------------------- bytes that others write */
 
-static int check_outside(struct penstock_writer *w, struct penstock_err *err)
+static int check_caller_writes(struct penstock_writer *w, struct penstock_err *err)
 {
 	int r = writer_check(w, err);
 
-	if (r == 0 && !(w->o.flags & PENSTOCK_WRITER_OUTSIDE))
-		return penstock_fail(err, -EINVAL, "%s: was opened without PENSTOCK_WRITER_OUTSIDE",
+	if (r == 0 && !(w->o.flags & PENSTOCK_WRITER_CALLER_WRITES))
+		return penstock_fail(err, -EINVAL,
+				     "%s: was opened without PENSTOCK_WRITER_CALLER_WRITES",
 				     w->path);
 	return r;
 }
 
 int penstock_writer_fd(struct penstock_writer *w, struct penstock_err *err)
 {
-	int r = check_outside(w, err), flags = r < 0 ? -1 : fcntl(w->rep.fd, F_GETFL);
+	int r = check_caller_writes(w, err), flags = r < 0 ? -1 : fcntl(w->rep.fd, F_GETFL);
 
 	if (r < 0)
 		return r;
@@ -266,7 +267,7 @@ int penstock_writer_fd(struct penstock_writer *w, struct penstock_err *err)
 int penstock_writer_add_checksum(struct penstock_writer *w, const void *buf, uint64_t len,
 				 uint64_t offset, struct penstock_err *err)
 {
-	int r = check_outside(w, err);
+	int r = check_caller_writes(w, err);
 
 	if (r < 0 || !len)
 		return r;
@@ -312,9 +313,9 @@ static int load_opts(struct penstock_writer_opts *o, const struct penstock_write
 	if (!o->mode)
 		o->mode = 0666;
 	if (o->flags &
-	    ~(PENSTOCK_WRITER_NO_SYNC | PENSTOCK_WRITER_NO_CRC | PENSTOCK_WRITER_OUTSIDE))
+	    ~(PENSTOCK_WRITER_NO_SYNC | PENSTOCK_WRITER_NO_CRC | PENSTOCK_WRITER_CALLER_WRITES))
 		return penstock_fail(err, -EINVAL, "flags: 0x%x has unknown bits", o->flags);
-	if (o->flags & PENSTOCK_WRITER_OUTSIDE && o->expected)
+	if (o->flags & PENSTOCK_WRITER_CALLER_WRITES && o->expected)
 		return penstock_fail(err, -EINVAL, "expected: what others write they reserve");
 	if (o->mode > 07777)
 		return penstock_fail(err, -EINVAL, "mode: 0%o is beyond 07777", o->mode);
@@ -415,7 +416,7 @@ static int file_begin(struct penstock_writer *w, struct penstock_err *err)
 	if (r < 0)
 		return penstock_fail(err, r, "open %s: %s", w->path, strerror(-r));
 	r = check_crcname(w, err);
-	if (r == 0 && !(w->o.flags & PENSTOCK_WRITER_OUTSIDE))
+	if (r == 0 && !(w->o.flags & PENSTOCK_WRITER_CALLER_WRITES))
 		r = penstock_stripe_replace_begin(&w->rep, w->o.expected,
 						  !(w->o.flags & PENSTOCK_WRITER_NO_SYNC), err);
 	w->striped = r == 1;
@@ -435,7 +436,7 @@ static int writer_begin(struct penstock_writer *w, struct penstock_err *err)
 
 	if (r < 0)
 		return r;
-	if (r && w->o.flags & PENSTOCK_WRITER_OUTSIDE)
+	if (r && w->o.flags & PENSTOCK_WRITER_CALLER_WRITES)
 		return penstock_fail(err, -EOPNOTSUPP, "%s: an object has no descriptor", w->path);
 	return r ? writer_upload_begin(w, err) : file_begin(w, err);
 }

@@ -84,7 +84,7 @@ static int finish_data(struct penstock_writer *w, struct crc_set *set)
 		return w->code;
 	if (!w->striped && fstat(w->rep.fd, &st) < 0)
 		return writer_record_errno(w, "stat", -errno);
-	if (w->o.flags & PENSTOCK_WRITER_OUTSIDE)
+	if (w->o.flags & PENSTOCK_WRITER_CALLER_WRITES)
 		w->end = (uint64_t)st.st_size;
 	if (!w->striped && /* which is never longer than what was written */
 	    (uint64_t)st.st_size != w->end && ftruncate(w->rep.fd, (off_t)w->end) < 0)

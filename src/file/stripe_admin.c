@@ -288,7 +288,7 @@ int penstock_manifest_load(struct penstock_manifest **out, const char *name,
 	return manifest_load(out, AT_FDCWD, name, err);
 }
 
-static int stripe_is(int dir, const char *name)
+static int stripe_kind(int dir, const char *name)
 {
 	struct penstock_manifest *m;
 	int r;
@@ -300,9 +300,9 @@ static int stripe_is(int dir, const char *name)
 	return r;
 }
 
-int penstock_stripe_is(const char *name)
+int penstock_stripe_get_kind(const char *name)
 {
-	return stripe_is(AT_FDCWD, name);
+	return stripe_kind(AT_FDCWD, name);
 }
 
 static void inspect_member(struct penstock_member *out, const struct penstock_manifest *m,
@@ -350,15 +350,15 @@ struct stripe_info_block {
 static uint64_t striped_bytes(const struct penstock_stripe_info *info)
 {
 	const struct penstock_stripe t = {.nr = info->nr, .unit = info->unit};
-	uint64_t bytes = INT64_MAX, here;
+	uint64_t bytes = INT64_MAX, member_bytes;
 
 	for (unsigned i = 0; i < info->nr; i++) {
 		const struct penstock_member *m = &info->members[i];
 
-		here = m->device ? align_down(m->bytes, t.unit) * t.nr
-				 : penstock_stripe_offset(&t, i, m->bytes);
+		member_bytes = m->device ? align_down(m->bytes, t.unit) * t.nr
+					 : penstock_stripe_offset(&t, i, m->bytes);
 		if (m->state != PENSTOCK_MEMBER_MISSING && m->state != PENSTOCK_MEMBER_FOREIGN)
-			bytes = min_u64(bytes, here);
+			bytes = min_u64(bytes, member_bytes);
 	}
 	return bytes == INT64_MAX ? 0 : bytes;
 }
@@ -395,8 +395,8 @@ static int stripe_load(struct penstock_stripe_info **out, int dir, const char *n
 	return r < 0 ? r : info_make(out, m, name, err);
 }
 
-int penstock_stripe_find(struct penstock_stripe_info **out, const char *folder,
-			 struct penstock_err *err)
+int penstock_stripe_load_folder(struct penstock_stripe_info **out, const char *folder,
+				struct penstock_err *err)
 {
 	CLEANUP_CLOSE int dir = folder ? open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
 	char path[PATH_MAX];
@@ -440,7 +440,7 @@ int64_t penstock_stripe_bytes_at(int dir, const char *name, int64_t size)
 	struct penstock_stripe_info *info;
 	int r;
 
-	if (!penstock_manifest_fits_size(size) || stripe_is(dir, name) != 1)
+	if (!penstock_manifest_fits_size(size) || stripe_kind(dir, name) != 1)
 		return size;
 	r = stripe_load(&info, dir, name, NULL);
 	if (r < 0)

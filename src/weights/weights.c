@@ -45,14 +45,14 @@ static void count_wait_time(struct penstock_weights *w, const struct weights_gro
 /* Until it is there, or has failed; or there is nothing that could bring it. */
 static int wait_for_group(struct penstock_weights *w, const struct weights_group *g)
 {
-	bool there = g->state == WEIGHTS_READY;
+	bool ready = g->state == WEIGHTS_READY;
 	uint64_t since;
 
 	if (!(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS)) {
-		w->stats.hits += there;
-		w->stats.misses += !there;
+		w->stats.hits += ready;
+		w->stats.misses += !ready;
 	}
-	if (there)
+	if (ready)
 		return 0;
 	since = clock_ns();
 	while (g->state != WEIGHTS_READY && g->state != WEIGHTS_FAILED) {

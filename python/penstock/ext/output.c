@@ -448,7 +448,7 @@ static PyObject *output_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 		return NULL;
 	w.expected = (uint64_t)size;
 	w.flags = (sync ? 0 : PENSTOCK_WRITER_NO_SYNC) | (sum ? 0 : PENSTOCK_WRITER_NO_CRC) |
-		  (outside ? PENSTOCK_WRITER_OUTSIDE : 0);
+		  (outside ? PENSTOCK_WRITER_CALLER_WRITES : 0);
 	share(&w, (uint64_t)memory, (uint64_t)buffers);
 	o = (struct output *)PyType_GenericAlloc(type, 0);
 	if (o)

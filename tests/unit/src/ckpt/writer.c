@@ -340,7 +340,7 @@ static void bytes_that_others_write_are_committed_with_their_checksums(void)
 
 	empty_folder();
 	for (uint64_t len = MIB(3) + 5; len > 1000; len /= 7) { /* shorter than the one before */
-		w = begin("f", PENSTOCK_WRITER_OUTSIDE, 0);
+		w = begin("f", PENSTOCK_WRITER_CALLER_WRITES, 0);
 		pour_outside(w, len, len);
 		T_OK(penstock_writer_write(w, "x", 1, &err) == -EINVAL);
 		T_OK(penstock_writer_seek(w, 5, &err) == -EINVAL);
@@ -349,11 +349,11 @@ static void bytes_that_others_write_are_committed_with_their_checksums(void)
 		check_sums("f");
 		T_EQ(nr_files(), 2);
 	}
-	w = begin("f", PENSTOCK_WRITER_OUTSIDE | PENSTOCK_WRITER_NO_CRC, 0);
+	w = begin("f", PENSTOCK_WRITER_CALLER_WRITES | PENSTOCK_WRITER_NO_CRC, 0);
 	pour_outside(w, 1, 5000);
 	penstock_writer_abort(w);
 	T_EQ(nr_files(), 2);
-	w = begin("f", PENSTOCK_WRITER_OUTSIDE | PENSTOCK_WRITER_NO_CRC, 0);
+	w = begin("f", PENSTOCK_WRITER_CALLER_WRITES | PENSTOCK_WRITER_NO_CRC, 0);
 	pour_outside(w, 1, 5000);
 	T_ERR(penstock_writer_commit(w, &err), 0, &err);
 	T_FILE_PATTERN(t_path("f"), 1, 5000);
@@ -362,7 +362,7 @@ static void bytes_that_others_write_are_committed_with_their_checksums(void)
 	T_EQ(penstock_writer_fd(w, &err), -EINVAL);
 	T_EQ(penstock_writer_add_checksum(w, "x", 1, 0, &err), -EINVAL);
 	penstock_writer_abort(w);
-	o.flags = PENSTOCK_WRITER_OUTSIDE;
+	o.flags = PENSTOCK_WRITER_CALLER_WRITES;
 	T_EQ(penstock_writer_open(&w, io, "s3://bucket/key", &o, &err), -EOPNOTSUPP);
 	o.expected = 1;
 	T_EQ(penstock_writer_open(&w, io, t_path("f"), &o, &err), -EINVAL);

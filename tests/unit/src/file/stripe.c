@@ -228,7 +228,7 @@ static void a_damaged_manifest_is_refused(void)
 	t_file_make(t_path("plain"), 3, MANIFEST_STEP);
 	T_ERR(penstock_file_open(&f, io, t_path("plain"), O_RDWR, 0, &err), 0, &err);
 	T_ERR(penstock_file_close(f, &err), 0, &err);
-	T_EQ(penstock_stripe_is(t_path("plain")), 0);
+	T_EQ(penstock_stripe_get_kind(t_path("plain")), 0);
 }
 
 /* With a sum that is right: whoever may write a member may write this. */
@@ -381,7 +381,7 @@ static void make_folder(void)
 	snprintf(swap, sizeof(swap), "%s", t_path("swap"));
 	T_ERR(penstock_stripe_create(swap, UNIT, folders, MEMBERS, PENSTOCK_STRIPE_FOLDER, &err), 0,
 	      &err);
-	T_EQ(penstock_stripe_is(swap), 2);
+	T_EQ(penstock_stripe_get_kind(swap), 2);
 }
 
 static void write_to(const char *path, uint64_t len, int64_t want)
@@ -417,7 +417,7 @@ static void files_made_in_a_striped_folder_are_striped(void)
 	T_EQ(mkdir(path, 0755), 0);
 	snprintf(path, sizeof(path), "%s/rank0/p.swp", swap);
 	write_to(path, BYTES, BYTES);
-	T_EQ(penstock_stripe_is(path), 1);
+	T_EQ(penstock_stripe_get_kind(path), 1);
 	snprintf(name, sizeof(name), "%s", path);
 	look();
 	T_EQ(info->bytes, BYTES);
@@ -554,8 +554,8 @@ static void a_folder_tells_whether_its_files_will_be_striped(void)
 	make_folder();
 	snprintf(path, sizeof(path), "%s", swap);
 	for (unsigned below = 0; below <= 9; below++) {
-		T_EQ(penstock_stripe_find(NULL, path, &err), below <= 8);
-		T_ERR(penstock_stripe_find(&of, path, &err), below <= 8, &err);
+		T_EQ(penstock_stripe_load_folder(NULL, path, &err), below <= 8);
+		T_ERR(penstock_stripe_load_folder(&of, path, &err), below <= 8, &err);
 		if (below <= 8) {
 			T_EQ(of->nr, MEMBERS);
 			T_EQ(of->unit, UNIT);
@@ -564,22 +564,22 @@ static void a_folder_tells_whether_its_files_will_be_striped(void)
 		}
 		snprintf(file, sizeof(file), "%s/f", path);
 		write_to(file, BYTES, BYTES);
-		T_EQ(penstock_stripe_is(file), below <= 8);
+		T_EQ(penstock_stripe_get_kind(file), below <= 8);
 		T_EQ(penstock_stripe_unlink(AT_FDCWD, file), 0);
 		strcat(path, "/d");
-		T_EQ(penstock_stripe_find(NULL, path, &err), -ENOENT);
+		T_EQ(penstock_stripe_load_folder(NULL, path, &err), -ENOENT);
 		T_EQ(mkdir(path, 0755), 0);
 	}
-	T_EQ(penstock_stripe_find(NULL, t_dir(), &err), 0);
+	T_EQ(penstock_stripe_load_folder(NULL, t_dir(), &err), 0);
 	snprintf(path, sizeof(path), "%s/d", swap);
 	snprintf(file, sizeof(file), "%s/.penstock-stripe", swap);
 	T_EQ(chmod(file, 0666), 0);
-	T_EQ(penstock_stripe_find(NULL, path, &err), 0);
+	T_EQ(penstock_stripe_load_folder(NULL, path, &err), 0);
 	T_EQ(chmod(file, 0644), 0);
 	fd = open(file, O_WRONLY);
 	T_EQ(pwrite(fd, "x", 1, 30), 1);
 	close(fd);
-	T_EQ(penstock_stripe_find(NULL, path, &err), -EBADMSG);
+	T_EQ(penstock_stripe_load_folder(NULL, path, &err), -EBADMSG);
 	T_OK(strstr(err.msg, path) && strstr(err.msg, "damaged"));
 }
 
@@ -675,7 +675,7 @@ static void a_writer_in_a_striped_folder_makes_a_striped_file(void)
 	T_EQ(access(path, F_OK), -1);
 	for (unsigned n = 0; n < 2; n++) {
 		save(path, BYTES + n, true);
-		T_EQ(penstock_stripe_is(path), 1);
+		T_EQ(penstock_stripe_get_kind(path), 1);
 		load(path, BYTES + n);
 		T_EQ(files_in_members(), 2 * MEMBERS); /* those of the name of set-up, too */
 	}
@@ -686,7 +686,7 @@ static void a_writer_in_a_striped_folder_makes_a_striped_file(void)
 	/* names that begin with a dot stay plain */
 	snprintf(path, sizeof(path), "%s/.ckpt", swap);
 	save(path, BYTES, true);
-	T_EQ(penstock_stripe_is(path), 0);
+	T_EQ(penstock_stripe_get_kind(path), 0);
 	load(path, BYTES);
 	/* what others remove is found when the folder goes */
 	snprintf(path, sizeof(path), "rm %s/.ckpt*", swap);
