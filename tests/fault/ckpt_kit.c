@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/fault/ckptkit.h"
+#include "tests/fault/ckpt_kit.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -79,7 +79,7 @@ int64_t ckpt_load(struct penstock_io *io, const char *path)
 }
 
 /* Tells each that is done. */
-static void save_for_ever(const char *path, uint64_t nr, int tell)
+static void save_for_ever(const char *path, uint64_t nr, int done_fd)
 {
 	struct penstock_io *mine;
 
@@ -87,37 +87,37 @@ static void save_for_ever(const char *path, uint64_t nr, int tell)
 	if (penstock_open(&mine, NULL, NULL) < 0)
 		_exit(2);
 	for (;; nr++)
-		if (ckpt_save(mine, path, nr, 0, NULL) < 0 || write(tell, &nr, 8) != 8)
+		if (ckpt_save(mine, path, nr, 0, NULL) < 0 || write(done_fd, &nr, 8) != 8)
 			_exit(3);
 }
 
-pid_t ckpt_start(const char *path, uint64_t nr, int *ret_told)
+pid_t ckpt_fork_saver(const char *path, uint64_t nr, int *ret_done_fd)
 {
-	int told[2];
+	int done_fd[2];
 	pid_t pid;
 
-	T_OK(pipe2(told, O_CLOEXEC) == 0);
+	T_OK(pipe2(done_fd, O_CLOEXEC) == 0);
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0)
-		save_for_ever(path, nr, told[1]);
+		save_for_ever(path, nr, done_fd[1]);
 	T_OK(pid > 0);
-	close(told[1]);
-	*ret_told = told[0];
+	close(done_fd[1]);
+	*ret_done_fd = done_fd[0];
 	return pid;
 }
 
-uint64_t ckpt_told(int told, uint64_t none)
+uint64_t ckpt_last_saved(int done_fd, uint64_t none)
 {
 	uint64_t nr = none, v;
 
-	while (read(told, &v, 8) == 8)
+	while (read(done_fd, &v, 8) == 8)
 		nr = v;
-	close(told);
+	close(done_fd);
 	return nr;
 }
 
-void ckpt_only(const char *dir, const char *names)
+void ckpt_check_left(const char *dir, const char *names)
 {
 	DIR *d = opendir(dir);
 	struct dirent *e;
@@ -130,7 +130,7 @@ void ckpt_only(const char *dir, const char *names)
 	closedir(d);
 }
 
-void ckpt_use(struct ckpt_place *at, const char *name, bool striped)
+void ckpt_dirs_create(struct ckpt_dirs *at, const char *name, bool striped)
 {
 	const char *in[CKPT_MEMBERS];
 	struct penstock_err err;
@@ -148,12 +148,12 @@ void ckpt_use(struct ckpt_place *at, const char *name, bool striped)
 		T_ERR(penstock_stripe_create(at->file, 65536, in, CKPT_MEMBERS, 0, &err), 0, &err);
 }
 
-void ckpt_nothing_else(const struct ckpt_place *at, const char *names)
+void ckpt_dirs_check_left(const struct ckpt_dirs *at, const char *names)
 {
 	struct penstock_stripe_info *info;
 	struct penstock_err err;
 
-	ckpt_only(at->folder, names);
+	ckpt_check_left(at->folder, names);
 	if (!at->striped)
 		return;
 	T_ERR(penstock_stripe_load(&info, at->file, &err), 0, &err);
@@ -162,7 +162,7 @@ void ckpt_nothing_else(const struct ckpt_place *at, const char *names)
 		const char *path = info->members[i].path, *folder = at->members[i];
 
 		T_EQ(strncmp(path, folder, strlen(folder)), 0);
-		ckpt_only(folder, path + strlen(folder) + 1);
+		ckpt_check_left(folder, path + strlen(folder) + 1);
 	}
 	penstock_stripe_free(info);
 }

@@ -11,11 +11,11 @@
 
 #include "base/util.h"
 #include "tests/common/t.h"
-#include "tests/fault/ckptkit.h"
+#include "tests/fault/ckpt_kit.h"
 
 static struct penstock_io *io;
 static struct penstock_err err;
-static struct ckpt_place at;
+static struct ckpt_dirs at;
 
 static void setup(void)
 {
@@ -29,16 +29,16 @@ static void teardown(void)
 
 /* ----------------------------------------------------------------- the moments */
 
-static void (*at_sums)(void);   /* before the next reader or writer opens FILE.crc */
-static void (*at_step)(void);   /* before the next file takes its name */
-static void (*at_sync)(void);   /* before the next fsync(2) of a thread of this program */
-static void (*at_remove)(void); /* before the next member is removed */
-static int no_folder;           /* errno of opening the folder to lock it, */
-static int no_lock;             /* and of locking it */
+static void (*at_crc_open)(void); /* before the next reader or writer opens FILE.crc */
+static void (*at_rename)(void);   /* before the next file takes its name */
+static void (*at_sync)(void);     /* before the next fsync(2) of a thread of this program */
+static void (*at_remove)(void);   /* before the next member is removed */
+static int no_folder;             /* errno of opening the folder to lock it, */
+static int no_lock;               /* and of locking it */
 static unsigned nr_syncs;
 static pid_t saver; /* thread that the hooks are for, as the I/O threads have files of their own */
 
-static void meet(void (**hook)(void))
+static void run_hook(void (**hook)(void))
 {
 	void (*fn)(void) = saver == gettid() ? *hook : NULL;
 
@@ -54,7 +54,7 @@ int __wrap_openat64(int dir, const char *path, int flags, unsigned mode);
 int __wrap_openat64(int dir, const char *path, int flags, unsigned mode)
 {
 	if (!strcmp(path, "f.crc"))
-		meet(&at_sums);
+		run_hook(&at_crc_open);
 	if (no_folder && saver == gettid() && !strcmp(path, ".") && !(flags & O_RDWR)) {
 		errno = no_folder;
 		return -1;
@@ -79,7 +79,7 @@ int __wrap_renameat(int dir, const char *from, int to, const char *name);
 int __wrap_renameat(int dir, const char *from, int to, const char *name)
 {
 	if (!strcmp(name, "f"))
-		meet(&at_step);
+		run_hook(&at_rename);
 	return __real_renameat(dir, from, to, name);
 }
 
@@ -87,7 +87,7 @@ int __real_fsync(int fd);
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd)
 {
-	meet(&at_sync);
+	run_hook(&at_sync);
 	nr_syncs += saver == gettid();
 	return __real_fsync(fd);
 }
@@ -96,7 +96,7 @@ int __real_unlink(const char *path);
 int __wrap_unlink(const char *path);
 int __wrap_unlink(const char *path)
 {
-	meet(&at_remove);
+	run_hook(&at_remove);
 	return __real_unlink(path);
 }
 
@@ -120,12 +120,12 @@ static void two_saves_between_a_file_and_its_checksums_are_no_damage(void)
 {
 	saver = gettid();
 	for (unsigned striped = 0; striped < 2; striped++) {
-		ckpt_use(&at, striped ? "read-striped" : "read", striped);
+		ckpt_dirs_create(&at, striped ? "read-striped" : "read", striped);
 		save(0);
-		at_sums = save_two;
+		at_crc_open = save_two;
 		T_EQ(ckpt_load(io, at.file), 2);
-		T_OK(!at_sums);
-		ckpt_nothing_else(&at, "f,f.crc");
+		T_OK(!at_crc_open);
+		ckpt_dirs_check_left(&at, "f,f.crc");
 	}
 }
 
@@ -146,15 +146,15 @@ static void begin_another(void)
 static void who_begins_within_the_step_of_another_leaves_it_what_it_needs(void)
 {
 	saver = gettid();
-	ckpt_use(&at, "begin-striped", true);
+	ckpt_dirs_create(&at, "begin-striped", true);
 	save(1);
 	lock = open(at.file, O_RDONLY | O_CLOEXEC);
 	T_OK(lock >= 0 && flock(lock, LOCK_EX) == 0);
-	at_step = begin_another;
+	at_rename = begin_another;
 	save(2);
-	T_OK(!at_step);
+	T_OK(!at_rename);
 	T_EQ(ckpt_load(io, at.file), 2);
-	ckpt_nothing_else(&at, "f,f.crc");
+	ckpt_dirs_check_left(&at, "f,f.crc");
 }
 
 static void lock_the_new_one(void)
@@ -173,11 +173,11 @@ static void a_new_file_is_free_for_the_next_writer_at_once(void)
 {
 	saver = gettid();
 	for (unsigned striped = 0; striped < 2; striped++) {
-		ckpt_use(&at, striped ? "free-striped" : "free", striped);
+		ckpt_dirs_create(&at, striped ? "free-striped" : "free", striped);
 		save(1);
-		at_step = wait_for_the_step;
+		at_rename = wait_for_the_step;
 		save(2);
-		T_OK(!at_step && !at_sync);
+		T_OK(!at_rename && !at_sync);
 	}
 }
 
@@ -204,7 +204,7 @@ static void the_step_of_the_dead_is_durable_before_the_old_members_go(void)
 
 	if (T_TSAN)
 		T_SKIP("fork", "ThreadSanitizer does not start threads after fork()");
-	ckpt_use(&at, "dead-striped", true);
+	ckpt_dirs_create(&at, "dead-striped", true);
 	save(1);
 	fflush(stdout);
 	pid = fork();
@@ -212,7 +212,7 @@ static void the_step_of_the_dead_is_durable_before_the_old_members_go(void)
 		struct penstock_io *mine;
 
 		saver = gettid();
-		at_step = die_at_sync;
+		at_rename = die_at_sync;
 		if (penstock_open(&mine, NULL, NULL) == 0)
 			ckpt_save(mine, at.file, 2, 0, NULL);
 		_exit(1);
@@ -226,7 +226,7 @@ static void the_step_of_the_dead_is_durable_before_the_old_members_go(void)
 	T_ERR(ckpt_save(io, at.file, 3, PENSTOCK_WRITER_NO_SYNC, &err), 0, &err);
 	T_OK(!at_remove);
 	T_EQ(ckpt_load(io, at.file), 3);
-	ckpt_nothing_else(&at, "f,f.crc");
+	ckpt_dirs_check_left(&at, "f,f.crc");
 }
 
 /* Two saves at once could leave the checksums of the one beside the file of the other. */
@@ -237,7 +237,7 @@ static void a_folder_that_could_be_locked_is_not_done_without(void)
 	int *of[] = {&no_folder, &no_lock};
 
 	saver = gettid();
-	ckpt_use(&at, "lock", false);
+	ckpt_dirs_create(&at, "lock", false);
 	save(0);
 	for (size_t i = 0; i < T_COUNT(of) * T_COUNT(fails); i++) {
 		*of[i % 2] = fails[i / 2];
@@ -245,7 +245,7 @@ static void a_folder_that_could_be_locked_is_not_done_without(void)
 		T_STR_HAS(err.msg, "lock the folder of");
 		*of[i % 2] = 0;
 		T_EQ(ckpt_load(io, at.file), 0);
-		ckpt_nothing_else(&at, "f,f.crc");
+		ckpt_dirs_check_left(&at, "f,f.crc");
 	}
 	for (size_t i = 0; i < T_COUNT(of) * T_COUNT(none); i++) {
 		*of[i % 2] = none[i / 2];
@@ -265,7 +265,7 @@ int main(void)
 		T_CASE(a_folder_that_could_be_locked_is_not_done_without),
 	};
 	static const struct t_group groups[] = {
-		{"ckpt_meet", setup, teardown, cases, T_COUNT(cases)}};
+		{"ckpt_races", setup, teardown, cases, T_COUNT(cases)}};
 
 	return t_run(groups, 1, NULL);
 }
