@@ -51,7 +51,7 @@ static void set_owner(struct model *m, unsigned i, bool take)
 	}
 }
 
-static void take(struct model *m, unsigned i, uint64_t units)
+static void alloc_object(struct model *m, unsigned i, uint64_t units)
 {
 	int r = extents_alloc(&m->objects[i], m->map, units);
 
@@ -64,7 +64,7 @@ static void take(struct model *m, unsigned i, uint64_t units)
 	check_object(m, i);
 }
 
-static void give(struct model *m, unsigned i)
+static void free_object(struct model *m, unsigned i)
 {
 	set_owner(m, i, false);
 	m->used -= m->size[i];
@@ -85,9 +85,9 @@ static void run_model(bool low, uint32_t good, uint64_t ready)
 		unsigned i = (unsigned)penstock_random_below(&random, OBJECTS);
 
 		if (m.size[i])
-			give(&m, i);
+			free_object(&m, i);
 		else
-			take(&m, i, 1 + penstock_random_below(&random, n % 3 ? 8 : 200));
+			alloc_object(&m, i, 1 + penstock_random_below(&random, n % 3 ? 8 : 200));
 		if (n % 1000 == 0 && m.ready < UNITS) {
 			m.ready = min_u64(UNITS, m.ready + 400);
 			extent_map_grow(m.map, m.ready);
@@ -96,11 +96,11 @@ static void run_model(bool low, uint32_t good, uint64_t ready)
 	}
 	for (unsigned i = 0; i < OBJECTS; i++)
 		if (m.size[i])
-			give(&m, i);
+			free_object(&m, i);
 	T_EQ(extent_map_unused(m.map), m.ready);
-	take(&m, 0, m.ready); /* all of it: what was given back has grown together */
+	alloc_object(&m, 0, m.ready); /* all of it: what was given back has grown together */
 	T_OK(m.objects[0].nr <= 2);
-	give(&m, 0);
+	free_object(&m, 0);
 	extent_map_free(m.map);
 }
 

@@ -17,7 +17,7 @@ enum { UNIT = 8192, MEMBERS = 3, BYTES = 100000, SEED = 7 };
 
 static struct penstock_io *io;
 static const char *folders[MEMBERS];
-static char rooms[MEMBERS][PATH_MAX], name[PATH_MAX];
+static char member_dirs[MEMBERS][PATH_MAX], name[PATH_MAX];
 static struct penstock_stripe_info *info;
 
 static void setup(void)
@@ -29,14 +29,14 @@ static void setup(void)
 	T_ERR(penstock_open(&io, &o, &err), 0, &err);
 	snprintf(name, sizeof(name), "%s", t_path("tensor"));
 	for (unsigned i = 0; i < MEMBERS; i++) {
-		snprintf(rooms[i], sizeof(rooms[i]), "%s/m%u", t_dir(), i);
-		mkdir(rooms[i], 0755);
-		folders[i] = rooms[i];
+		snprintf(member_dirs[i], sizeof(member_dirs[i]), "%s/m%u", t_dir(), i);
+		mkdir(member_dirs[i], 0755);
+		folders[i] = member_dirs[i];
 	}
 	T_ERR(penstock_stripe_create(name, UNIT, folders, MEMBERS, 0, &err), 0, &err);
 }
 
-static void look(void)
+static void load_info(void)
 {
 	struct penstock_err err;
 
@@ -96,7 +96,7 @@ static void refuses(int code, unsigned member, uint32_t state, const char *says)
 	T_STR_HAS(err.msg, place);
 	T_STR_HAS(err.msg, says);
 	T_ERR(penstock_run(io, &op, &done, &err), code, &err);
-	look();
+	load_info();
 	for (unsigned i = 0; i < MEMBERS; i++)
 		T_EQ(info->members[i].state, i == member ? state : PENSTOCK_MEMBER_GOOD);
 	T_STR_HAS(info->members[member].why, says);
@@ -134,7 +134,7 @@ static void bytes_lie_in_the_members_by_turns(void)
 	struct penstock_err err;
 
 	fill(BYTES);
-	look();
+	load_info();
 	T_EQ(info->bytes, BYTES);
 	for (uint64_t at = 0, unit = 0; at < BYTES; at += UNIT, unit++) {
 		uint64_t len = BYTES - at < UNIT ? BYTES - at : UNIT;
@@ -157,7 +157,7 @@ static void bytes_lie_in_the_members_by_turns(void)
 static void a_missing_member_is_named(void)
 {
 	fill(BYTES);
-	look();
+	load_info();
 	T_EQ(unlink(info->members[1].path), 0);
 	refuses(-ENOENT, 1, PENSTOCK_MEMBER_MISSING, "No such file");
 }
@@ -169,7 +169,7 @@ static void a_foreign_member_is_named(void)
 	char path[PATH_MAX];
 
 	fill(BYTES);
-	look();
+	load_info();
 	snprintf(path, sizeof(path), "%s", info->members[2].path);
 	T_EQ(unlink(path), 0);
 	t_file_make(path, 1, MIB(2));
@@ -187,14 +187,14 @@ static void exchanged_members_are_named(void)
 	struct penstock_err err;
 
 	fill(BYTES);
-	look();
+	load_info();
 	T_EQ(rename(info->members[0].path, t_path("x")), 0);
 	T_EQ(rename(info->members[1].path, info->members[0].path), 0);
 	T_EQ(rename(t_path("x"), info->members[1].path), 0);
 	T_ERR(penstock_file_open(&f, io, name, O_RDONLY, 0, &err), -EBADMSG, &err);
 	T_STR_HAS(err.msg, "member 1 of 3");
 	T_STR_HAS(err.msg, "is exchanged: it is member 2");
-	look();
+	load_info();
 	T_EQ(info->members[0].state, PENSTOCK_MEMBER_EXCHANGED);
 	T_EQ(info->members[1].state, PENSTOCK_MEMBER_EXCHANGED);
 	T_EQ(info->members[2].state, PENSTOCK_MEMBER_GOOD);
@@ -205,7 +205,7 @@ static void a_short_member_is_named(void)
 	struct stat st;
 
 	fill(BYTES);
-	look();
+	load_info();
 	T_EQ(stat(info->members[1].path, &st), 0);
 	T_EQ(truncate(info->members[1].path, st.st_size - 1), 0);
 	refuses(-ENODATA, 1, PENSTOCK_MEMBER_SHORT, "is short");
@@ -253,7 +253,7 @@ static void opening_with_o_trunc_empties_the_members_not_the_manifest(void)
 	fill(BYTES);
 	T_ERR(penstock_file_open(&f, io, name, O_WRONLY | O_CREAT | O_TRUNC, 0644, &err), 0, &err);
 	T_ERR(penstock_file_close(f, &err), 0, &err);
-	look();
+	load_info();
 	T_EQ(info->bytes, 0);
 	for (unsigned i = 0; i < MEMBERS; i++) {
 		T_EQ(info->members[i].state, PENSTOCK_MEMBER_GOOD);
@@ -288,7 +288,7 @@ static void what_a_killed_writer_left_is_cut(void)
 	unsigned char buf[64], zero[64] = {0};
 
 	fill(BYTES);
-	look();
+	load_info();
 	/* Members were made longer and written to, but not the one that the end is in. */
 	T_EQ(BYTES / UNIT % MEMBERS, 0);
 	for (unsigned i = 1; i < MEMBERS; i++) {
@@ -314,7 +314,7 @@ static void what_a_killed_writer_left_is_cut(void)
 static void nothing_is_made_where_something_is(void)
 {
 	struct penstock_err err;
-	const char *mixed[] = {rooms[0], "/dev/null"};
+	const char *mixed[] = {member_dirs[0], "/dev/null"};
 	int fds = t_nr_fds();
 
 	T_ERR(penstock_stripe_create(name, UNIT, folders, MEMBERS, 0, &err), -EEXIST, &err);
@@ -331,7 +331,7 @@ static void nothing_is_made_where_something_is(void)
 	T_ERR(penstock_stripe_remove(t_path("m0"), &err), -EINVAL, &err);
 	T_STR_HAS(err.msg, "is not a striped folder");
 	T_EQ(t_nr_fds(), fds);
-	look();
+	load_info();
 	T_EQ(info->members[2].state, PENSTOCK_MEMBER_GOOD);
 }
 
@@ -340,7 +340,7 @@ static void removing_leaves_nothing_and_nothing_else_goes(void)
 	struct penstock_err err;
 
 	fill(BYTES);
-	look();
+	load_info();
 	for (unsigned i = 1; i < 3; i++) {
 		T_EQ(unlink(info->members[i].path), 0);
 		t_file_make(info->members[i].path, 1, 5000);
@@ -419,7 +419,7 @@ static void files_made_in_a_striped_folder_are_striped(void)
 	write_to(path, BYTES, BYTES);
 	T_EQ(penstock_stripe_get_kind(path), 1);
 	snprintf(name, sizeof(name), "%s", path);
-	look();
+	load_info();
 	T_EQ(info->bytes, BYTES);
 	snprintf(first, sizeof(first), "%s", info->members[0].path);
 	/* Whoever made it, and it stays the file it was. */
@@ -464,12 +464,12 @@ static void members_that_lost_their_file_go(void)
 	snprintf(path, sizeof(path), "%s/p.swp", swap);
 	write_to(path, BYTES, BYTES);
 	snprintf(name, sizeof(name), "%s", path);
-	look();
+	load_info();
 	snprintf(member, sizeof(member), "%s", info->members[1].path);
 	/* Emptied by somebody who knows nothing: the same inode, other members. */
 	T_EQ(truncate(path, 0), 0);
 	write_to(path, 100, 100);
-	look();
+	load_info();
 	T_EQ(info->bytes, 100);
 	T_EQ(strcmp(info->members[1].path, member), 0);
 	T_EQ(unlink(path), 0);
@@ -496,12 +496,12 @@ static void a_folder_without_its_members_fails_and_loses_nothing(void)
 
 	make_folder();
 	snprintf(name, sizeof(name), "%s", swap);
-	look();
+	load_info();
 	T_EQ(rmdir(info->members[2].path), 0);
 	snprintf(path, sizeof(path), "%s/p.swp", swap);
 	write_to(path, BYTES, -ENOENT);
 	T_EQ(t_file_size(path), 0);
-	look();
+	load_info();
 	T_EQ(info->members[2].state, PENSTOCK_MEMBER_MISSING);
 	T_EQ(rmdir(info->members[0].path), 0); /* nothing was left there */
 }
@@ -516,7 +516,7 @@ static void sweeping_takes_members_of_what_is_gone(void)
 	snprintf(path, sizeof(path), "%s/p.swp", swap);
 	write_to(path, BYTES, BYTES);
 	snprintf(name, sizeof(name), "%s", path);
-	look();
+	load_info();
 	snprintf(member, sizeof(member), "%s", info->members[1].path);
 	T_EQ(stat(path, &st), 0);
 	penstock_stripe_remove_orphans(swap, st.st_ino);
@@ -531,7 +531,7 @@ static void sweeping_takes_members_of_what_is_gone(void)
 	T_EQ(mkdir(path, 0755), 0);
 	snprintf(name, sizeof(name), "%s/below/p.swp", swap);
 	write_to(name, BYTES, BYTES);
-	look();
+	load_info();
 	snprintf(member, sizeof(member), "%s", info->members[1].path);
 	T_EQ(stat(name, &st), 0);
 	T_EQ(unlink(name), 0);
@@ -639,19 +639,20 @@ static void a_writer_makes_the_next_one_of_the_same_folders(void)
 	for (unsigned n = 0; n < 3; n++) {
 		uint64_t len = BYTES + 5000 * n;
 
-		look();
+		load_info();
 		memcpy(id, info->id, sizeof(id));
 		save(name, 777, false);
 		T_EQ(size_of(), n ? (int64_t)len - 5000 : BYTES);
 		save(name, len, true);
 		load(name, len);
-		look();
+		load_info();
 		T_OK(strcmp(info->id, id) != 0);
 		T_EQ(info->unit, UNIT);
 		T_EQ(info->bytes, len);
 		T_EQ(info->nr, MEMBERS);
 		for (unsigned i = 0; i < MEMBERS; i++) {
-			T_EQ(strncmp(info->members[i].path, rooms[i], strlen(rooms[i])), 0);
+			T_EQ(strncmp(info->members[i].path, member_dirs[i], strlen(member_dirs[i])),
+			     0);
 			T_EQ(stat(info->members[i].path, &member), 0);
 			T_EQ(member.st_mode & 0777, 0640);
 			/* what was expected and did not come has been given back */
