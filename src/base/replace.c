@@ -124,10 +124,10 @@ int penstock_replace_resolve_path(const char *path, int *ret_dir, char **ret_nam
 
 static char *temp_name(const char *name, const char *suffix, unsigned k)
 {
-	int room = NAME_MAX - (int)strlen("..-0000") - (int)strlen(suffix);
+	int name_max = NAME_MAX - (int)strlen("..-0000") - (int)strlen(suffix);
 	char *temp;
 
-	return asprintf(&temp, ".%.*s.%s-%u", room, name, suffix, k) < 0 ? NULL : temp;
+	return asprintf(&temp, ".%.*s.%s-%u", name_max, name, suffix, k) < 0 ? NULL : temp;
 }
 
 /* Does the name still stand for this file? */

@@ -216,7 +216,7 @@ int penstock_weights_hint(struct penstock_weights *w, const uint64_t *groups, ui
 		return penstock_fail(err, -EINVAL,
 				     "hints are for a window of experts: this one reads ahead");
 	pthread_mutex_lock(&w->lock);
-	/* what was hinted at before and has not been read is of no interest any more */
+	/* a new hint replaces the rest of the last one */
 	w->nr_hints = w->hints_at = 0;
 	r = ARRAY_RESERVE(w->hints, w->hints_capacity, n);
 	if (r < 0) {

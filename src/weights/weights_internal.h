@@ -16,11 +16,10 @@
 #include "weights/model.h"
 
 enum {
-	WEIGHTS_READ = 4 << 20, /* bytes of a read, at most */
-	WEIGHTS_BYTES_IN_FLIGHT =
-		128 << 20,   /* bytes on their way: what is wanted now waits for no more */
-	WEIGHTS_READS = 512, /* the same in reads, where they are small */
-	WEIGHTS_BATCH = 16,  /* reads that are submitted together */
+	WEIGHTS_READ = 4 << 20,              /* bytes of a read, at most */
+	WEIGHTS_BYTES_IN_FLIGHT = 128 << 20, /* a request waits for no more bytes than these */
+	WEIGHTS_READS = 512,                 /* the same in reads, where they are small */
+	WEIGHTS_BATCH = 16,                  /* reads that are submitted together */
 };
 
 enum weights_state {

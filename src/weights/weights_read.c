@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads of a window.  Whoever brings one back makes the next ones, so that the handle always has
- * some; never more than a limit, so that what is wanted out of order comes soon.  On their way to a
+ * some; never more than a limit, so that a request out of order comes soon.  On their way to a
  * device reads pass through pinned memory of the window's own and not through the handle's ring:
  * when the disk was done and when the copy was, is known only so.
  */
