@@ -60,7 +60,7 @@ void penstock_replace_close(struct penstock_replace *r, bool forked);
 
 /*
  * For those who need a name of their own kind, .NAME.SUFFIX-N, before the step: another name for an
- * open file, which is told from a dead one by its lock.  0 with *@ret to be freed, or -errno.
+ * open file, whose lock says that it is in use.  0 with *@ret to be freed, or -errno.
  */
 int penstock_replace_link_temp(int fd, int dir, const char *name, const char *suffix, char **ret);
 /* Remove files of such names that nobody has locked, if @before says 0 of each. */

@@ -25,8 +25,8 @@ struct crc_object {
 };
 
 /*
- * Read that of @uri.  0, and and not ->exists if there is none; -EBADMSG: there is something else,
- * told in @err.  ->f is to be freed after 0.
+ * Read that of @uri.  0, and not ->exists, if there is none; -EBADMSG: another file has that name,
+ * as described in @err.  ->f is to be freed after 0.
  */
 int crc_object_load(struct crc_object *out, struct penstock_s3 *c, const char *uri,
 		    struct penstock_err *err);

@@ -122,7 +122,7 @@ int64_t penstock_object_file_size(struct penstock_object_file *f)
 
 /* ---------------------------------------------------------------------- reading */
 
-/* The ranges in flight with this one may have told which object it is. */
+/* The ranges in flight with this one may have reported its ETag. */
 static void set_if_match(struct object_req *q)
 {
 	const struct penstock_object_file_req *r = q->arg;

@@ -84,8 +84,7 @@ int penstock_member_verify(const struct penstock_manifest *m, unsigned i,
 			err, r, "member %u of %u, %s: its header cannot be read: %s", i + 1, m->nr,
 			penstock_shorten_name(&short_name, m->members[i]), strerror(-r));
 	if (!out->id[0])
-		return fail_foreign(err, state, i, m,
-				    "is foreign: it has no header of a member");
+		return fail_foreign(err, state, i, m, "is foreign: it has no header of a member");
 	if (strcmp(out->id, m->id))
 		return fail_foreign(err, state, i, m,
 				    "is foreign: it belongs to another striped file");
@@ -179,7 +178,7 @@ static int set_sizes(const struct penstock_stripe *t, uint64_t size, bool only_s
 	return r;
 }
 
-/* Under the lock, if that is shorter than what the header tells, or longer. */
+/* Under the lock, if that is shorter than what the header says, or longer. */
 static int write_recorded_bytes(const struct penstock_stripe *t, uint64_t size, bool shorter)
 {
 	struct penstock_member_header head;

@@ -63,7 +63,7 @@ static inline uint64_t penstock_stripe_offset(const struct penstock_stripe *t, u
  */
 int penstock_stripe_open(struct penstock_backing *s, struct penstock_manifest *m, const char *name,
 			 uint32_t direct, struct penstock_err *err);
-int penstock_stripe_close(struct penstock_backing *s); /* settles; 0 or -errno */
+int penstock_stripe_close(struct penstock_backing *s); /* records the size; 0 or -errno */
 
 /* A member failed to do O_DIRECT: all do without from here on. */
 void penstock_stripe_drop_direct(struct penstock_backing *s);
@@ -128,11 +128,11 @@ int penstock_stripe_replace_begin(struct penstock_replace *r, uint64_t expected,
 int penstock_stripe_replace_with(struct penstock_replace *r, const struct penstock_manifest *m,
 				 const char *name, uint64_t expected, bool sync,
 				 struct penstock_err *err);
-/* What was begun in place of @name and neither shown nor abandoned, with its members. */
+/* Remove files begun for @name, with their members, if they were neither published nor aborted. */
 void penstock_stripe_remove_stale(int dir, const char *name);
 /* Give back what was expected and is not needed. */
 void penstock_stripe_free_unused(const struct penstock_replace *r);
-/* It will not be shown: its members go; before penstock_replace_close(). */
+/* Remove its members: it will not be published.  Before penstock_replace_close(). */
 void penstock_stripe_replace_abort(const struct penstock_replace *r);
 
 struct penstock_stripe_old {

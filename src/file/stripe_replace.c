@@ -21,7 +21,7 @@
 #include "base/util.h"
 #include "file/stripe.h"
 
-#define SUFFIX "stripe" /* in names of manifests that are not shown, or no longer */
+#define SUFFIX "stripe" /* in names of manifests before or after their file is published */
 
 int penstock_stripe_generate_id(char *id)
 {
@@ -270,7 +270,7 @@ int penstock_stripe_replace_begin(struct penstock_replace *r, uint64_t expected,
 	return e < 0 ? e : 1;
 }
 
-/* The new manifest; NULL: there is none, or it is shown.  r->fd may be O_DIRECT by now. */
+/* The new manifest; NULL: none, or it is published.  r->fd may be O_DIRECT by now. */
 static struct penstock_manifest *read_new(const struct penstock_replace *r)
 {
 	CLEANUP_CLOSE int fd =

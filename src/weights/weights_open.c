@@ -282,7 +282,7 @@ static int alloc_reads(struct penstock_weights *w, struct penstock_err *err)
 /* --------------------------------------------------------------- open, close */
 
 static int window_load_opts(struct penstock_weights *w, const struct penstock_weights_opts *user,
-		     struct penstock_err *err)
+			    struct penstock_err *err)
 {
 	const uint32_t known = PENSTOCK_WEIGHTS_CYCLIC | PENSTOCK_WEIGHTS_EXPERTS;
 	int r = penstock_opts_copy(&w->o, sizeof(w->o), user, err);
