@@ -165,7 +165,8 @@ static int bench_check_options(const struct bench_command *c)
 
 	if (r == CLI_OK && job->span && !job->random)
 		return cli_usage(&cmd_bench, "--span goes with --random only");
-	if (r == CLI_OK && job->compare_fio && penstock_stripe_find(NULL, job->folder, NULL) == 1)
+	if (r == CLI_OK && job->compare_fio &&
+	    penstock_stripe_load_folder(NULL, job->folder, NULL) == 1)
 		return cli_usage(&cmd_bench,
 				 "--compare-fio: %s is a striped folder, of which fio "
 				 "knows nothing",

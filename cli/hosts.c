@@ -148,7 +148,7 @@ void cli_hosts_share(struct bed_share *share)
 
 static int keep_name(const char **name, char *made, const struct cli_cmd *cmd)
 {
-	if (!made || ARRAY_ROOM(names, names_room, nr_names + 1) < 0) {
+	if (!made || ARRAY_RESERVE(names, names_room, nr_names + 1) < 0) {
 		free(made);
 		return cli_fail(cmd, CLI_FAILED, "out of memory");
 	}

@@ -102,7 +102,7 @@ static void print_info(const char *name, const struct penstock_stripe_info *info
 {
 	char unit[PENSTOCK_SIZE_TEXT], bytes[PENSTOCK_SIZE_TEXT];
 
-	if (penstock_stripe_is(name) == 2)
+	if (penstock_stripe_get_kind(name) == 2)
 		snprintf(bytes, sizeof(bytes), "a folder");
 	else
 		penstock_size_format(bytes, info->bytes);

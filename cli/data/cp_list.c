@@ -14,7 +14,7 @@
 
 static int add_item(struct cp_list *l, char *from, char *to)
 {
-	if (!from || !to || ARRAY_MORE(l->v, l->nr) < 0) {
+	if (!from || !to || ARRAY_GROW(l->v, l->nr) < 0) {
 		free(from);
 		free(to);
 		return -ENOMEM;

@@ -35,7 +35,7 @@ int cli_bad(struct parser *p, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	penstock_vline(p->msg->text, sizeof(p->msg->text), fmt, ap);
+	penstock_vprint_elided(p->msg->text, sizeof(p->msg->text), fmt, ap);
 	va_end(ap);
 	return CLI_USAGE;
 }
@@ -384,7 +384,7 @@ static void say_line(const struct cli_cmd *cmd, const char *tail, const char *fm
 {
 	char line[1024], text[2048];
 
-	penstock_vline(line, sizeof(line), fmt, ap);
+	penstock_vprint_elided(line, sizeof(line), fmt, ap);
 	report_plain(text, sizeof(text), line);
 	if (!cmd)
 		fprintf(stderr, "penstock: %s%s\n", text, tail ? " (see 'penstock --help')" : "");
@@ -411,7 +411,7 @@ void cli_note(const struct cli_cmd *cmd, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	penstock_vline(note, sizeof(note), fmt, ap);
+	penstock_vprint_elided(note, sizeof(note), fmt, ap);
 	va_end(ap);
 	cli_fail(cmd, CLI_OK, "note: %s", note);
 }

@@ -69,7 +69,7 @@ bool cli_file_within(const char *in, const char *name)
 	if (stat(in, &st) == 0) {
 		if (!S_ISDIR(st.st_mode))
 			return false;
-		all = penstock_glob_folder(in, "*");
+		all = penstock_glob_pattern(in, "*");
 		in = all;
 	}
 	if (!in || glob(in, 0, NULL, &g) != 0)
@@ -135,7 +135,7 @@ static int open_stream(struct cli_file *file)
 	if (r < 0)
 		return r;
 	file->stream->fd = file->replace.fd;
-	return penstock_replace_rights(&file->replace);
+	return penstock_replace_copy_permissions(&file->replace);
 }
 
 static int open_named(struct cli_file *file)
@@ -163,7 +163,7 @@ int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *
 	*file = (struct cli_file){option, name, .replace = PENSTOCK_REPLACE_NONE};
 	if (!name)
 		return CLI_OK;
-	if (penstock_stripe_is(name) == 1) /* its members would be left behind */
+	if (penstock_stripe_get_kind(name) == 1) /* its members would be left behind */
 		return cli_fail(cmd, CLI_USAGE,
 				"%s: '%s' is a striped file, which cannot be replaced; `penstock "
 				"stripe rm' removes it",
@@ -199,7 +199,7 @@ int cli_file_finish(struct cli_file *file, const struct cli_cmd *cmd, int r, con
 		why = NULL;
 	}
 	if (r == 0 && file->replace.fd >= 0)
-		r = penstock_replace_show(&file->replace);
+		r = penstock_replace_publish(&file->replace);
 	cli_file_abandon(file);
 	return r == 0 ? CLI_OK
 		      : cli_fail(cmd, CLI_FAILED, "%s: '%s' was not written: %s", option, name,

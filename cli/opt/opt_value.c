@@ -158,7 +158,7 @@ static int list_add_one(struct parser *p, const struct slot *s, const char *valu
 	if (l->nr >= s->opt->max)
 		return cli_bad(p, "--%s: '%.*s' is one too many; at most %" PRIu64 " are taken",
 			       s->name, (int)min_u64(len, 80), value, s->opt->max);
-	if (ARRAY_MORE(l->items, l->nr) < 0 || !(l->items[l->nr] = strndup(value, len)))
+	if (ARRAY_GROW(l->items, l->nr) < 0 || !(l->items[l->nr] = strndup(value, len)))
 		return cli_bad(p, "out of memory");
 	l->nr++;
 	return CLI_OK;

@@ -53,9 +53,9 @@ struct penstock_reader; /* a file that is read */
 /* ------------------------------------------------------------------ writing */
 
 /* Bits of struct penstock_writer_opts.flags. */
-#define PENSTOCK_WRITER_NO_SYNC 0x1u /* appears in one step, but may be lost by a power failure */
-#define PENSTOCK_WRITER_NO_CRC  0x2u /* without FILE.crc; one that is there is removed */
-#define PENSTOCK_WRITER_OUTSIDE 0x4u /* the caller writes the bytes: penstock_writer_fd() */
+#define PENSTOCK_WRITER_NO_SYNC       0x1u /* appears in one step, but may be lost by a power failure */
+#define PENSTOCK_WRITER_NO_CRC        0x2u /* without FILE.crc; one that is there is removed */
+#define PENSTOCK_WRITER_CALLER_WRITES 0x4u /* the caller writes the bytes: penstock_writer_fd() */
 
 /* Options of penstock_writer_open().  Start from PENSTOCK_WRITER_OPTS_INIT; zero means "default".
  */
@@ -117,19 +117,20 @@ PENSTOCK_API int penstock_writer_seek(struct penstock_writer *w, uint64_t offset
 PENSTOCK_API uint64_t penstock_writer_tell(const struct penstock_writer *w);
 
 /*
- * With PENSTOCK_WRITER_OUTSIDE only, where penstock_writer_write() and _seek() are -EINVAL: bytes
- * are written by calls of the caller's, be it of another library, to this descriptor.  It is the
- * writer's, open for reading and writing, without O_DIRECT, which may be set (fcntl(2)); what the
- * file is at penstock_writer_commit(), when nothing may be under way any more, becomes visible.  In
- * a striped folder, too, it is a plain file.
+ * With PENSTOCK_WRITER_CALLER_WRITES only, where penstock_writer_write() and _seek() are -EINVAL:
+ * bytes are written by calls of the caller's, be it of another library, to this descriptor.  It is
+ * the writer's, open for reading and writing, without O_DIRECT, which may be set (fcntl(2)); what
+ * the file is at penstock_writer_commit(), when nothing may be under way any more, becomes visible.
+ * In a striped folder, too, it is a plain file.
  * @expected is 0, and an object is -EOPNOTSUPP.  Returns the descriptor or -errno.
  *
- * penstock_writer_sum() tells of bytes in host memory that are written at @offset: for FILE.crc, in
- * which what it was not told of counts as zeros.  0 or -errno.
+ * penstock_writer_add_checksum() tells of bytes in host memory that are written at @offset: for
+ * FILE.crc, in which what it was not told of counts as zeros.  0 or -errno.
  */
 PENSTOCK_API int penstock_writer_fd(struct penstock_writer *w, struct penstock_err *err);
-PENSTOCK_API int penstock_writer_sum(struct penstock_writer *w, const void *buf, uint64_t len,
-				     uint64_t offset, struct penstock_err *err);
+PENSTOCK_API int penstock_writer_add_checksum(struct penstock_writer *w, const void *buf,
+					      uint64_t len, uint64_t offset,
+					      struct penstock_err *err);
 
 /*
  * Make it durable, then visible under its name in one step, then that durable.  Ends the writer in
@@ -148,7 +149,7 @@ PENSTOCK_API void penstock_writer_abort(struct penstock_writer *w);
  * Remove what writers of @name in the open folder @dir that were killed have left, as the next one
  * would: for who removes a folder that they worked in.
  */
-PENSTOCK_API void penstock_writer_sweep(int dir, const char *name);
+PENSTOCK_API void penstock_writer_remove_stale(int dir, const char *name);
 
 /* ------------------------------------------------------------------ reading */
 
@@ -385,8 +386,8 @@ PENSTOCK_API const struct penstock_record *penstock_archive_get(const struct pen
  * As penstock_writer_write(), and *@crc goes on: the CRC-32 of zip archives of what had it before
  * (0: of nothing), followed by these bytes.
  */
-PENSTOCK_API int penstock_writer_write_sum(struct penstock_writer *w, const void *buf, uint64_t len,
-					   uint32_t *crc, struct penstock_err *err);
+PENSTOCK_API int penstock_writer_write_crc32(struct penstock_writer *w, const void *buf,
+					     uint64_t len, uint32_t *crc, struct penstock_err *err);
 
 /*
  * CRC-32 of zip archives, which torch saves: of what had @crc before (0: of nothing), followed by

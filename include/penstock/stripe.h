@@ -59,26 +59,26 @@ PENSTOCK_API int penstock_stripe_unlink(int dir, const char *name);
  * was in @folder, a striped one or below one, and is not any more; whatever has this number now
  * keeps its own.
  */
-PENSTOCK_API void penstock_stripe_sweep(const char *folder, uint64_t ino);
+PENSTOCK_API void penstock_stripe_remove_orphans(const char *folder, uint64_t ino);
 
 /*
  * The name first, then the members; of block devices the header.  Of a folder, which must be empty,
- * the mark and what its files have left.  Of a symbolic link what it leads to, and then the link.
- * 0 or -errno.
+ * the folder manifest and what its files have left.  Of a symbolic link what it leads to, and then
+ * the link. 0 or -errno.
  */
 PENSTOCK_API int penstock_stripe_remove(const char *name, struct penstock_err *err);
 
 /* 1: @name is a striped file, 2: a striped folder; 0: neither, or it cannot be read. */
-PENSTOCK_API int penstock_stripe_is(const char *name);
+PENSTOCK_API int penstock_stripe_get_kind(const char *name);
 
 struct penstock_stripe_info;
 
 /*
- * Do files that are made in @folder become striped, by its mark or that of a folder above it?  1
- * with the mark's info, which is to be freed, in *@out unless that is NULL; 0 or -errno.
+ * Do files that are made in @folder become striped, by its manifest or that of a folder above it? 1
+ * with the folder manifest's info, which is to be freed, in *@out unless that is NULL; 0 or -errno.
  */
-PENSTOCK_API int penstock_stripe_find(struct penstock_stripe_info **out, const char *folder,
-				      struct penstock_err *err);
+PENSTOCK_API int penstock_stripe_load_folder(struct penstock_stripe_info **out, const char *folder,
+					     struct penstock_err *err);
 
 /* Bytes of the file @name, of which stat(2) says @size: of a striped one the whole's; or -errno. */
 PENSTOCK_API int64_t penstock_stripe_bytes(const char *name, int64_t size);

@@ -124,7 +124,7 @@ enum penstock_weights_memory {
 /* Bits of struct penstock_weights_opts.flags. */
 #define PENSTOCK_WEIGHTS_CYCLIC 0x1u /* behind the last group the first comes again */
 /*
- * Nothing is read unless it is wanted or hinted at, and what was released stays until its room is
+ * Nothing is read unless it is requested or hinted at. A released group stays until its space is
  * needed: the window is a cache from which the least recently used go.
  */
 #define PENSTOCK_WEIGHTS_EXPERTS 0x2u
@@ -195,15 +195,15 @@ PENSTOCK_API int penstock_weights_release_after(struct penstock_weights *w, uint
 						void *stream, struct penstock_err *err);
 
 /*
- * These groups come next, behind those wanted before, and then the order goes on where it was.  For
- * a window of experts there is no other order; of one call those come first that are in the
+ * These groups come next, behind those requested before, and then the order goes on where it was.
+ * For a window of experts there is no other order; of one call those come first that are in the
  * window, the others in the order given.
  */
-PENSTOCK_API int penstock_weights_want(struct penstock_weights *w, const uint64_t *groups,
-				       uint64_t n, struct penstock_err *err);
+PENSTOCK_API int penstock_weights_request(struct penstock_weights *w, const uint64_t *groups,
+					  uint64_t n, struct penstock_err *err);
 
 /*
- * These will be wanted, perhaps: read them when nothing else is left to read.  Only for a window
+ * These may be requested soon: read them when nothing else is left to read.  Only for a window
  * of experts.
  */
 PENSTOCK_API int penstock_weights_hint(struct penstock_weights *w, const uint64_t *groups,

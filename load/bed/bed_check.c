@@ -27,7 +27,7 @@ int bed_check_folder(const char *folder, bool write, struct penstock_err *err)
 		return 0; /* the first request tells */
 	if (stat(folder, &st) < 0)
 		return penstock_fail(err, -EINVAL, "%s: %s", folder, penstock_strerror(errno));
-	if (penstock_stripe_is(folder) == 1)
+	if (penstock_stripe_get_kind(folder) == 1)
 		return penstock_fail(err, -EINVAL,
 				     "%s: is a striped file, not a folder; in a striped "
 				     "folder (`penstock stripe create --folder') files are striped",

@@ -16,9 +16,9 @@
 #include <penstock/stripe.h>
 
 #include "base/err.h"
+#include "base/full_io.h"
 #include "base/random.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "load/bed/buffers.h"
 #include "load/measure/cache.h"
 #include "load/measure/gate.h"
@@ -56,7 +56,7 @@ static bool holds_pattern(int fd, uint64_t seed, uint64_t offset, size_t len)
 {
 	unsigned char buf[END_BYTES];
 
-	return penstock_whole_read(fd, buf, len, offset) == (int64_t)len &&
+	return penstock_full_pread(fd, buf, len, offset) == (int64_t)len &&
 	       penstock_pattern_check(buf, len, seed, offset) == len;
 }
 
@@ -110,7 +110,7 @@ int bed_file_look(struct bed_file *f, bool *ret_plain, struct penstock_err *err)
 	}
 	*ret_plain = S_ISREG(st.st_mode);
 	f->found = true;
-	f->striped = *ret_plain && penstock_stripe_is(f->at) == 1;
+	f->striped = *ret_plain && penstock_stripe_get_kind(f->at) == 1;
 	bytes = penstock_stripe_bytes(f->at, st.st_size);
 	f->had = bytes < 0 ? 0 : min_u64((uint64_t)bytes, f->len);
 	if (bed_id_see(&f->id, f->folder->fd, f->name) < 0)
@@ -316,7 +316,7 @@ static int end_lane(struct mover *m, const struct penstock_done *done, struct pe
 	gate_moved(m->work->bytes);
 	if (m->work->progress)
 		m->work->progress(m->work->arg, m->work->bytes);
-	return penstock_stopped(m->work->stop, err);
+	return penstock_check_stop(m->work->stop, err);
 }
 
 /* All pieces of the files that are open. */

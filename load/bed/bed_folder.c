@@ -18,8 +18,8 @@
 #include <penstock/s3.h>
 #include <penstock/stripe.h>
 
-#include "base/beneath.h"
 #include "base/err.h"
+#include "base/openat_safe.h"
 #include "base/util.h"
 #include "load/bed/bed_prefix.h"
 #include "load/measure/gate.h"
@@ -85,7 +85,7 @@ static void reap_file(int dir, char *line)
 	if (was.inode ? bed_id_is(&was, dir, name) : bed_is_plain(dir, name))
 		penstock_stripe_unlink(dir, name);
 	if (!was.inode)
-		penstock_writer_sweep(dir, name);
+		penstock_writer_remove_stale(dir, name);
 }
 
 /* Made a moment before the end, so that the book does not have it: nothing is in it. */
@@ -363,7 +363,7 @@ static int name_new(const struct bed_folder *f, const char *name, const struct b
 {
 	if (dprintf(f->book, "%" PRIu64 " %" PRIu64 " %s\n", id->inode, id->birth_ns, name) < 0)
 		return -errno;
-	return penstock_beneath_rename(f->fd, BED_NEW, name);
+	return penstock_renameat_new(f->fd, BED_NEW, name);
 }
 
 /* As @first; it becomes @name where that is another one. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/maker.h"
+#include "base/process_identity.h"
 #include "base/util.h"
 
 #define MARK       "/.penstock-bed"
@@ -79,7 +79,7 @@ static bool is_left(struct penstock_s3 *c, const char *folder)
 {
 	struct penstock_s3_info info = {.size = sizeof(info)};
 	CLEANUP_FREE char *uri = NULL;
-	struct penstock_maker m;
+	struct penstock_process_identity m;
 	char text[512];
 	int64_t n;
 
@@ -91,9 +91,9 @@ static bool is_left(struct penstock_s3 *c, const char *folder)
 		return false;
 	n = penstock_s3_read(c, uri, text, sizeof(text) - 1, 0, info.etag, NULL);
 	text[n > 0 ? n : 0] = 0;
-	return sscanf(text, MARK_FIRST "\nwhere %191[^\n]\nprocess %d %" SCNu64 "\n", m.where,
-		      &m.pid, &m.started) == 3 &&
-	       penstock_maker_is_here(&m) && !penstock_maker_runs(&m);
+	return sscanf(text, MARK_FIRST "\nwhere %191[^\n]\nprocess %d %" SCNu64 "\n", m.pid_space,
+		      &m.pid, &m.start_ticks) == 3 &&
+	       penstock_process_is_local(&m) && !penstock_process_is_alive(&m);
 }
 
 /* penstock-JOB-XXXXXX/ */
@@ -117,14 +117,14 @@ int bed_prefix_make(struct penstock_s3 *c, const char *parent, const char *folde
 		    struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = NULL;
-	struct penstock_maker self;
+	struct penstock_process_identity self;
 	char text[512];
 	int n;
 
 	each_below(c, parent, 0, reap_one);
-	penstock_maker_self(&self);
+	penstock_process_identity_read(&self);
 	n = snprintf(text, sizeof(text), MARK_FIRST "\nwhere %s\nprocess %d %" PRIu64 "\n",
-		     self.where, self.pid, self.started);
+		     self.pid_space, self.pid, self.start_ticks);
 	if (asprintf(&uri, "%s" MARK, folder) < 0) {
 		uri = NULL;
 		return penstock_fail(err, -ENOMEM, "out of memory");

@@ -45,7 +45,7 @@ static void name_place(const struct model_file *file, uint64_t offset, uint64_t 
 		if (!e.bytes || e.offset >= offset + len || e.offset + e.bytes <= offset)
 			continue;
 		if (!hits++)
-			penstock_line(first, sizeof(first), "'%s'", e.name);
+			penstock_print_elided(first, sizeof(first), "'%s'", e.name);
 	}
 	if (file->format == MODEL_SAFETENSORS && offset < begin)
 		list = "the header";
@@ -56,10 +56,10 @@ static void name_place(const struct model_file *file, uint64_t offset, uint64_t 
 	if (!*list && !hits)
 		return;
 	if (hits > 1)
-		penstock_line(more, sizeof(more), " and %u other%s", hits - 1,
-			      hits == 2 ? "" : "s");
-	penstock_line(out, size, "; there is %s%s%s%s", list, *list && hits ? ", " : "", first,
-		      more);
+		penstock_print_elided(more, sizeof(more), " and %u other%s", hits - 1,
+				      hits == 2 ? "" : "s");
+	penstock_print_elided(out, size, "; there is %s%s%s%s", list, *list && hits ? ", " : "",
+			      first, more);
 }
 
 /*

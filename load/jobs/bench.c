@@ -138,7 +138,7 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 	files = min_u64(min_u64(ops - before->ops, src->nr_files), FIO_FILES);
 	for (uint64_t i = 0; i < files; i++)
 		names[i] = z->files.paths[(src->warm_end + i) % src->nr_files];
-	if (penstock_stripe_is(names[0]))
+	if (penstock_stripe_get_kind(names[0]))
 		return penstock_fail(err, -EOPNOTSUPP,
 				     "%s: --compare-fio: the files are striped, of which fio knows "
 				     "nothing",
@@ -147,7 +147,7 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 		 (double)(bytes - before->bytes) / (s->sec - before->sec));
 	b->res->nr_fio = at / nr + 1 > b->res->nr_fio ? at / nr + 1 : b->res->nr_fio;
 	b->res->bytes_written += fio->bytes_written - written;
-	if (b->res->gdsio && penstock_stopped(job->stop, err) == 0) {
+	if (b->res->gdsio && penstock_check_stop(job->stop, err) == 0) {
 		struct fio_result *g = &b->res->gdsio[at];
 
 		written = g->bytes_written;
@@ -155,7 +155,7 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 			   (double)(bytes - before->bytes) / (s->sec - before->sec));
 		b->res->bytes_written += g->bytes_written - written;
 	}
-	return penstock_stopped(job->stop, err);
+	return penstock_check_stop(job->stop, err);
 }
 
 /* A repeat of a series, or of both of a mix. */
@@ -213,7 +213,7 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 	z->used_ns[read] += clock_ns() - b->start_ns;
 	if (r == 0 && b->res->fio)
 		r = fio_beside(b, z, read, &before, err);
-	return r < 0 ? r : penstock_stopped(job->stop, err);
+	return r < 0 ? r : penstock_check_stop(job->stop, err);
 }
 
 /* Make what series @at of a size needs to be there, outside of its time. */
@@ -249,7 +249,7 @@ static int reads(struct bench *b, struct bench_size *z, struct penstock_err *err
 		z->source[1].nr_files = full;
 	for (unsigned i = 0; i < z->source[1].nr_files && r == 0; i++) {
 		cache_drop(f->files[i].at, f->files[i].from, f->bytes);
-		r = penstock_stopped(b->job->stop, err);
+		r = penstock_check_stop(b->job->stop, err);
 	}
 	return r < 0 ? r : run_turn(b, z, BENCH_READ, err);
 }
@@ -361,7 +361,7 @@ static int tell_series(struct bench *b, struct penstock_err *err)
 
 	for (unsigned i = 0; job->series_done && i < b->res->nr_series; i++)
 		job->series_done(job->series_arg, &b->res->series[i]);
-	return penstock_stopped(job->stop, err);
+	return penstock_check_stop(job->stop, err);
 }
 
 /* ---------------------------------------------------------------------- run */

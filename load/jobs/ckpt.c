@@ -107,7 +107,7 @@ static int ckpt_count(struct run *run, struct ckpt_way *way, const struct ckpt_r
 		s->user_sec += (double)t->user / 1e9;
 		s->system_sec += (double)t->system / 1e9;
 	}
-	if (ARRAY_ROOM(way->slowest, way->slowest_room, way->nr_slowest + 1) < 0)
+	if (ARRAY_RESERVE(way->slowest, way->slowest_room, way->nr_slowest + 1) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	way->slowest[way->nr_slowest++] = (double)slowest / 1e9;
 	way->slowest_sec += (double)slowest / 1e9;
@@ -175,7 +175,7 @@ static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			r = ckpt_count(run, way, ranks, ns, err);
 		tell_progress(run, ranks->method, false, i + 1, job->saves);
 		ckpt_limit_turn(run, false);
-		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
+		r = r < 0 ? r : penstock_check_stop(run->job->stop, err);
 	}
 	return r;
 }
@@ -217,7 +217,7 @@ static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			r = ckpt_count(run, way, ranks, ns, err);
 		tell_progress(run, ranks->method, true, i + 1, job->loads);
 		ckpt_limit_turn(run, true);
-		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
+		r = r < 0 ? r : penstock_check_stop(run->job->stop, err);
 	}
 	return r;
 }
@@ -236,7 +236,7 @@ static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_wa
 			r = ckpt_ranks_do(ranks, "compare", i, run->files, &ns, err);
 		if (r == 0)
 			way->series.verified_bytes += ckpt_whole(job);
-		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
+		r = r < 0 ? r : penstock_check_stop(run->job->stop, err);
 	}
 	return r;
 }

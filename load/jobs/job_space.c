@@ -78,7 +78,7 @@ int space_add(struct space *s, enum space_kind kind, uint64_t n, const char *tex
 	}
 	if (text && !(v.text = strdup(text)))
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	if (ARRAY_MORE(axis->values, axis->nr) < 0) {
+	if (ARRAY_GROW(axis->values, axis->nr) < 0) {
 		free(v.text);
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	}

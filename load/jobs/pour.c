@@ -12,7 +12,7 @@ static int pour_moved(const struct pour *p, uint64_t bytes, struct penstock_err 
 {
 	if (p->progress)
 		p->progress(p->arg, bytes);
-	return penstock_stopped(p->stop, err);
+	return penstock_check_stop(p->stop, err);
 }
 
 /* Bytes of the file from @at on that the memory has room for. */

@@ -147,7 +147,7 @@ static int sweep_limit_turn(struct sweep *w, bool read, struct penstock_err *err
 	r = trials_limit(&w->trials, l, turn, err);
 	if (r == 0 && !read && l->moved > before)
 		r = sweep_add_wear(w, l->moved - before, err);
-	return r < 0 ? r : penstock_stopped(w->job->stop, err);
+	return r < 0 ? r : penstock_check_stop(w->job->stop, err);
 }
 
 /* ------------------------------------------------------------------ the walk */
@@ -180,7 +180,7 @@ static int sweep_one_loop(struct sweep *w, unsigned first, uint32_t loop, unsign
 
 		if (w->known[(size_t)index * job->loops + loop])
 			continue;
-		r = penstock_stopped(job->stop, err);
+		r = penstock_check_stop(job->stop, err);
 		if (r == 0)
 			r = sweep_measure(w, index, loop, err);
 		if (r == 0 && w->res->points[index].loops == job->loops && job->point_done)

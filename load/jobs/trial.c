@@ -204,7 +204,7 @@ int trial_once(struct trials *t, struct trial *how, struct run_series *one,
 	if (!how->read && job->rounds) /* leave nothing to the next */
 		for (unsigned i = 0; i < job->nr_folders; i++)
 			cache_drop(t->files[i].at, 0, job->file_size);
-	return r < 0 ? r : penstock_stopped(job->stop, err);
+	return r < 0 ? r : penstock_check_stop(job->stop, err);
 }
 
 /* ------------------------------------------------------------- their sum */

@@ -271,7 +271,7 @@ static int tune_prepare(struct tune *t, struct penstock_err *err)
 	choose_size(t);
 	t->res->op_size = t->trials.job.op_size;
 	t->res->ops = tune_probe_ops(t->job);
-	r = penstock_stopped(t->job->stop, err);
+	r = penstock_check_stop(t->job->stop, err);
 	return r < 0 ? r : choose_floor(t, err);
 }
 

@@ -50,7 +50,7 @@ static int probe(struct tune_race *r, unsigned point, struct penstock_err *err)
 
 	if (rc < 0)
 		return rc;
-	if (ARRAY_MORE(p->scores, p->nr) < 0 || ARRAY_MORE(p->rounds, p->nr) < 0)
+	if (ARRAY_GROW(p->scores, p->nr) < 0 || ARRAY_GROW(p->rounds, p->nr) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	r->res->tried += !p->nr;
 	p->rounds[p->nr] = r->res->rounds;

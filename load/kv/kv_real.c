@@ -28,7 +28,7 @@ int real_fail(struct kv_real *k, int code, const char *fmt, ...)
 		return k->failed;
 	k->failed = k->err.code = code;
 	va_start(ap, fmt);
-	penstock_vline(k->err.msg, sizeof(k->err.msg), fmt, ap);
+	penstock_vprint_elided(k->err.msg, sizeof(k->err.msg), fmt, ap);
 	va_end(ap);
 	return code;
 }

@@ -25,7 +25,7 @@ static void object_put(struct real_object *o)
 static int entries_grow(struct kv_real *k, uint32_t entry)
 {
 	uint32_t had = k->nr_entries;
-	int r = ARRAY_ROOM(k->entries, k->nr_entries, (uint64_t)entry + 1);
+	int r = ARRAY_RESERVE(k->entries, k->nr_entries, (uint64_t)entry + 1);
 
 	if (r == 0)
 		memset(k->entries + had, 0, (k->nr_entries - had) * sizeof(*k->entries));
@@ -95,7 +95,7 @@ static struct real_op *op_add(struct real_work *w, uint8_t type, uint8_t step)
 {
 	struct real_op *op;
 
-	if (ARRAY_ROOM(w->ops, w->room, w->nr + 1) < 0)
+	if (ARRAY_RESERVE(w->ops, w->room, w->nr + 1) < 0)
 		return NULL;
 	op = &w->ops[w->nr++];
 	*op = (struct real_op){.work = w, .flow.type = type, .step = step};
@@ -254,7 +254,7 @@ static int texts_room(struct kv_real *k, const struct real_work *w)
 	for (unsigned i = 0; i < w->nr; i++)
 		if (needs_texts(k, &w->ops[i]))
 			need += kv_key_format(NULL, 0, w->ops[i].ev.key, k->texts) + 1 + SHAPE_MAX;
-	return ARRAY_ROOM(k->text, k->text_room, max_u64(need, 1));
+	return ARRAY_RESERVE(k->text, k->text_room, max_u64(need, 1));
 }
 
 /* They do not move any more: what they point to and are known by. */

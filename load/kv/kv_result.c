@@ -107,7 +107,7 @@ int kv_result_scaled(struct kv_result *r, const struct kv_scale *s, enum kv_scal
 {
 	struct kv_scale_event *event;
 
-	if (ARRAY_MORE(r->timeline, r->nr_timeline) < 0 || ARRAY_MORE(r->scale, r->nr_scale) < 0)
+	if (ARRAY_GROW(r->timeline, r->nr_timeline) < 0 || ARRAY_GROW(r->scale, r->nr_scale) < 0)
 		return -ENOMEM;
 	r->timeline[r->nr_timeline].at_sec = at_sec;
 	r->timeline[r->nr_timeline++].tokens_per_sec = sample->tokens_per_sec;

@@ -31,7 +31,7 @@ static int rows_emit(void *arg, const struct kv_event *ev)
 
 	if (ev->type == KV_EV_MISS)
 		return 0;
-	if (ARRAY_ROOM(s->made, s->room, s->nr + 1) < 0)
+	if (ARRAY_RESERVE(s->made, s->room, s->nr + 1) < 0)
 		return -ENOMEM;
 	s->made[s->nr++] = (struct made_row){*ev, kv_load_row(s->model.load)};
 	return 0;

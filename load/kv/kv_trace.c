@@ -135,7 +135,7 @@ static void wait_until(struct tracer *t, uint64_t at_ns)
 static int complete(struct tracer *t, uint64_t until_ns)
 {
 	while (t->ends.nr && t->ends.v[0].key <= until_ns) {
-		uint32_t i = (uint32_t)penstock_heap_take(&t->ends).who;
+		uint32_t i = (uint32_t)penstock_heap_pop(&t->ends).value;
 
 		if (kv_result_request(t->r, &t->params, &t->pending[i].done) < 0)
 			return penstock_fail(t->err, -ENOMEM, "out of memory");
@@ -151,7 +151,7 @@ static void begin_generation(struct tracer *t, const struct kv_request *r,
 	struct pending *p = &t->pending[t->free];
 	uint64_t end = kv_load_clock(t->model.load) + d->generation_ns;
 
-	penstock_heap_put(&t->ends, end, t->free);
+	penstock_heap_push(&t->ends, end, t->free);
 	t->free = p->next_free;
 	t->last_end_ns = max_u64(t->last_end_ns, end);
 	p->done = (struct kv_request_done){

@@ -147,7 +147,7 @@ static int64_t each_file(const char *path, uint64_t from, uint64_t len,
 	struct penstock_stripe_info *info;
 	int64_t left = 0, r;
 
-	if (penstock_stripe_is(path) != 1 || penstock_stripe_load(&info, path, NULL) < 0)
+	if (penstock_stripe_get_kind(path) != 1 || penstock_stripe_load(&info, path, NULL) < 0)
 		return of(path, from, len);
 	for (unsigned i = 0; i < info->nr && left >= 0; i++) {
 		const struct penstock_member *m = &info->members[i];

@@ -128,7 +128,7 @@ static int crew_open(struct limit_crew *c, const struct limit_target *t, struct 
 			return -errno;
 		c->fds[c->nr_files] = fd;
 		/* Its bytes are elsewhere, and what is here must not be written over. */
-		if (penstock_stripe_is(t->paths[c->nr_files])) {
+		if (penstock_stripe_get_kind(t->paths[c->nr_files])) {
 			c->nr_files++;
 			return -EMEDIUMTYPE;
 		}

@@ -36,11 +36,11 @@ static void limit_by(struct ram *r, const char *group)
 	char stat[PATH_MAX];
 	uint64_t max, used = 0, files;
 
-	if (penstock_textfile_u64(&max, "%s/memory.max", group) < 0)
+	if (penstock_textfile_read_u64(&max, "%s/memory.max", group) < 0)
 		return; /* "max" is no number */
 	snprintf(stat, sizeof(stat), "%s/memory.stat", group);
 	files = number_of(stat, "inactive_file ");
-	penstock_textfile_u64(&used, "%s/memory.current", group);
+	penstock_textfile_read_u64(&used, "%s/memory.current", group);
 	used -= min_u64(used, files);
 	r->total = min_u64(r->total, max);
 	r->available = min_u64(r->available, max_u64(1, max - min_u64(max, used)));

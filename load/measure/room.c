@@ -55,7 +55,7 @@ int room_free(const char *path, uint64_t *ret, dev_t *ret_dev, struct penstock_e
 		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	*ret = (uint64_t)fs.f_bavail * fs.f_frsize;
 	*ret_dev = st.st_dev;
-	r = S_ISDIR(st.st_mode) ? penstock_stripe_find(&striped, path, err) : 0;
+	r = S_ISDIR(st.st_mode) ? penstock_stripe_load_folder(&striped, path, err) : 0;
 	if (r == 1)
 		r = stripe_free_bytes(striped, ret, ret_dev, err);
 	penstock_stripe_free(striped);

@@ -20,7 +20,7 @@ static int chunks_grow(struct kv_chunks *c)
 {
 	char *chunk;
 
-	if (ARRAY_ROOM(c->v, c->room, c->nr + 1) < 0)
+	if (ARRAY_RESERVE(c->v, c->room, c->nr + 1) < 0)
 		return -ENOMEM;
 	chunk = aligned_alloc(KV_CHUNK_BYTES, KV_CHUNK_BYTES);
 	if (!chunk)

@@ -113,11 +113,11 @@ void kv_load_free(struct kv_load *l)
 
 uint64_t kv_load_memory(const struct kv_load *l)
 {
-	uint64_t room = l->busy.room + l->rag.candidate.room;
+	uint64_t capacity = l->busy.capacity + l->rag.candidate.capacity;
 
 	for (int i = 0; i < KV_QOS; i++)
-		room += l->queue.level[i].room;
-	return sizeof(*l) + room * sizeof(struct penstock_heap_item) +
+		capacity += l->queue.level[i].capacity;
+	return sizeof(*l) + capacity * sizeof(struct penstock_heap_item) +
 	       l->nr_people * (sizeof(*l->people) + sizeof(*l->users)) +
 	       l->convs.room * sizeof(*l->convs.v) +
 	       (l->rec.v ? l->rec.nr * (sizeof(*l->rec.v) + 8) : 0) +
@@ -246,7 +246,7 @@ static void finish_current(struct kv_load *l)
 	if (kv_load_clock(l) == l->current.start_ns)
 		l->row_ns += KV_US; /* even what makes no rows takes time */
 	end = kv_load_clock(l) + (uint64_t)(l->current.generate * l->token_ns);
-	penstock_heap_put(&l->busy, end, 0);
+	penstock_heap_push(&l->busy, end, 0);
 	kv_load_done(l, &l->current, end);
 }
 
@@ -259,7 +259,7 @@ static uint64_t next_start(struct kv_load *l, uint64_t until_ns)
 		if (t >= until_ns)
 			return t;
 		while (l->busy.nr && l->busy.v[0].key <= t)
-			penstock_heap_take(&l->busy);
+			penstock_heap_pop(&l->busy);
 		next = l->busy.nr < l->workers ? kv_queue_first(&l->queue) : l->busy.v[0].key;
 		if (next <= t || next == UINT64_MAX)
 			return max_u64(next, t);
@@ -398,7 +398,7 @@ void kv_load_set_users(struct kv_load *l, uint32_t users, uint64_t now_ns)
 	l->now_ns = now_ns;
 	set_period(l);
 	for (int i = 0; i < KV_QOS; i++)
-		penstock_heap_cut(&l->queue.level[i], l->active);
+		penstock_heap_remove_from(&l->queue.level[i], l->active);
 	kv_synth_begin(l, old, l->active);
 	kv_synth_recount(l);
 }

@@ -137,7 +137,7 @@ static void put_level(struct kv_load *l, uint32_t level)
 	while (!cursor_at_end(l, c) && recorded_at(l, c) < l->limit_ns && !stops_at(l, c, level))
 		cursor_step(l, c, 1);
 	if (!cursor_at_end(l, c))
-		penstock_heap_put(&l->queue.level[level], recorded_at(l, c), level);
+		penstock_heap_push(&l->queue.level[level], recorded_at(l, c), level);
 }
 
 /* Closed loop: the user's next request, not before @from_ns. */
@@ -150,7 +150,7 @@ static void put_user(struct kv_load *l, uint32_t user, uint64_t from_ns)
 	if (!l->rec.share)
 		from_ns = max_u64(from_ns, recorded_at(l, c));
 	c->at_ns = from_ns;
-	penstock_heap_put(&l->queue.level[level_at(l, c)], from_ns, user);
+	penstock_heap_push(&l->queue.level[level_at(l, c)], from_ns, user);
 }
 
 void kv_rec_begin(struct kv_load *l)
@@ -202,7 +202,7 @@ static void name_share(const struct kv_load *l, const struct kv_cursor *c, uint3
 
 void kv_rec_take(struct kv_load *l, struct penstock_heap_item who, struct kv_request *r)
 {
-	struct kv_cursor *c = &l->rec.cursor[who.who];
+	struct kv_cursor *c = &l->rec.cursor[who.value];
 	uint32_t conv = conv_at(l, c);
 	uint64_t offset;
 	const struct trace_request *t =
@@ -212,9 +212,9 @@ void kv_rec_take(struct kv_load *l, struct penstock_heap_item who, struct kv_req
 
 	r->random = penstock_random_next(&random);
 	r->user = l->p->closed_loop
-			  ? (uint32_t)who.who
+			  ? (uint32_t)who.value
 			  : (uint32_t)(c->n % (l->rec.share ? l->p->users : KV_TRACE_USERS));
-	r->owner = l->p->closed_loop ? who.who : owner_at(l, c);
+	r->owner = l->p->closed_loop ? who.value : owner_at(l, c);
 	kv_request_tokens(r, t->context, t->generate);
 	if (l->rec.share)
 		name_share(l, c, conv, r);
@@ -222,7 +222,7 @@ void kv_rec_take(struct kv_load *l, struct penstock_heap_item who, struct kv_req
 		r->key = (struct kv_key){.kind = KV_KEY_TRACE_REQ, .user = r->user, .n = c->n};
 	if (!l->p->closed_loop) {
 		cursor_step(l, c, 1);
-		put_level(l, (uint32_t)who.who);
+		put_level(l, (uint32_t)who.value);
 	}
 }
 

@@ -48,7 +48,7 @@ static uint64_t arrival(const struct kv_load *l, uint32_t user, uint64_t k, uint
 static void synth_put(struct kv_load *l, uint32_t user, uint64_t at_ns)
 {
 	l->people[user].at_ns = at_ns;
-	penstock_heap_put(&l->queue.level[l->users[user].qos], at_ns, user);
+	penstock_heap_push(&l->queue.level[l->users[user].qos], at_ns, user);
 }
 
 /* The next request, once the user has time for it from @from_ns on. */
@@ -157,16 +157,16 @@ static void make_rag(struct kv_load *l, uint32_t user, struct kv_request *r)
 
 void kv_synth_take(struct kv_load *l, struct penstock_heap_item who, struct kv_request *r)
 {
-	r->user = (uint32_t)who.who;
-	r->owner = who.who;
-	if (l->people[who.who].rag_due)
-		make_rag(l, (uint32_t)who.who, r);
+	r->user = (uint32_t)who.value;
+	r->owner = who.value;
+	if (l->people[who.value].rag_due)
+		make_rag(l, (uint32_t)who.value, r);
 	else
-		make_normal(l, (uint32_t)who.who, r);
+		make_normal(l, (uint32_t)who.value, r);
 	if (l->p->closed_loop)
-		l->people[who.who].in_flight = true;
+		l->people[who.value].in_flight = true;
 	else
-		put_next(l, (uint32_t)who.who, who.key);
+		put_next(l, (uint32_t)who.value, who.key);
 }
 
 void kv_synth_done(struct kv_load *l, uint32_t user, uint64_t now_ns)

@@ -36,7 +36,7 @@ int kv_models_init(struct kv_models *m)
 {
 	*m = (struct kv_models){0};
 	for (; m->nr < ARRAY_SIZE(builtin); m->nr++) {
-		if (ARRAY_MORE(m->v, m->nr) < 0) {
+		if (ARRAY_GROW(m->v, m->nr) < 0) {
 			kv_models_fini(m);
 			return -ENOMEM;
 		}
@@ -65,7 +65,7 @@ struct kv_model *kv_models_add(struct kv_models *m, const char *key)
 
 	if (found)
 		return found;
-	if (ARRAY_MORE(m->v, m->nr) < 0)
+	if (ARRAY_GROW(m->v, m->nr) < 0)
 		return NULL;
 	v = &m->v[m->nr++];
 	*v = (struct kv_model){.layers = 32,

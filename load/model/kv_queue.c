@@ -44,6 +44,6 @@ int kv_queue_take(struct kv_queue *q, uint64_t now_ns, struct penstock_heap_item
 			best = i;
 	}
 	if (best >= 0)
-		*ret = penstock_heap_take(&q->level[best]);
+		*ret = penstock_heap_pop(&q->level[best]);
 	return best;
 }

@@ -100,12 +100,12 @@ uint32_t kv_rag_retrieve(struct kv_rag *g, uint32_t doc, struct penstock_random 
 		uint64_t bits;
 
 		memcpy(&bits, &at, sizeof(bits)); /* of what is not negative: same order */
-		penstock_heap_put(&g->candidate, bits & INT64_MAX, i);
+		penstock_heap_push(&g->candidate, bits & INT64_MAX, i);
 	}
 	return nr < g->top_k ? nr : g->top_k;
 }
 
 uint32_t kv_rag_chunk(struct kv_rag *g)
 {
-	return (uint32_t)penstock_heap_take(&g->candidate).who;
+	return (uint32_t)penstock_heap_pop(&g->candidate).value;
 }

@@ -15,7 +15,7 @@
 enum { BLOCK = 64 << 10 };
 
 struct text {
-	struct penstock_node node;
+	struct penstock_table_node node;
 	size_t len;
 	uint32_t number;
 	char bytes[]; /* and a 0 */
@@ -55,8 +55,8 @@ void kv_texts_free(struct kv_texts *t)
 
 static struct text *text_find(const struct kv_texts *t, const char *text, size_t len, uint64_t hash)
 {
-	for (struct penstock_node *n = penstock_table_find(&t->table, hash); n;
-	     n = penstock_table_again(n)) {
+	for (struct penstock_table_node *n = penstock_table_find(&t->table, hash); n;
+	     n = penstock_table_find_next(n)) {
 		struct text *x = container_of(n, struct text, node);
 
 		if (x->len == len && !memcmp(x->bytes, text, len))
@@ -97,10 +97,10 @@ int64_t kv_texts_add(struct kv_texts *t, const char *text, size_t len)
 
 	if (x)
 		return x->number;
-	if (t->nr >= UINT32_MAX || ARRAY_ROOM(t->v, t->room, t->nr + 1) < 0)
+	if (t->nr >= UINT32_MAX || ARRAY_RESERVE(t->v, t->room, t->nr + 1) < 0)
 		return -ENOMEM;
 	x = text_keep(t, text, len);
-	if (!x || penstock_table_put(&t->table, &x->node, hash) < 0)
+	if (!x || penstock_table_insert(&t->table, &x->node, hash) < 0)
 		return -ENOMEM;
 	t->v[t->nr++] = x;
 	return x->number;

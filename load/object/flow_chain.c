@@ -40,8 +40,8 @@ static void op_tell(struct flow *f, const struct op *op)
 		d.write_ns = op->write_begin ? d.end_ns - op->write_begin : 0;
 	}
 	if (op->code < 0)
-		penstock_line(d.error, sizeof(d.error), "%s",
-			      op->msg ? op->msg : strerror(-op->code));
+		penstock_print_elided(d.error, sizeof(d.error), "%s",
+				      op->msg ? op->msg : strerror(-op->code));
 	if (f->handler && f->handler->op)
 		f->handler->op(f->handler->arg, &d);
 }

@@ -161,7 +161,7 @@ void gates_force(struct flow *f)
 		return;
 	h = &f->space[op->type == FLOW_WRITE ? op->place : op->to].waiting;
 	for (uint64_t i = 0; i < h->nr; i++)
-		if (h->v[i].who == (uintptr_t)op) {
+		if (h->v[i].value == (uintptr_t)op) {
 			penstock_heap_remove(h, i);
 			gate(f, op, true);
 			return;

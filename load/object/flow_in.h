@@ -69,11 +69,11 @@ struct op;
 /* Operations that wait, by what they wait for. */
 static inline int ops_wait(struct penstock_heap *h, uint64_t key, struct op *op)
 {
-	return penstock_heap_put(h, key, (uintptr_t)op);
+	return penstock_heap_push(h, key, (uintptr_t)op);
 }
 static inline struct op *ops_next(struct penstock_heap *h)
 {
-	return (struct op *)(uintptr_t)penstock_heap_take(h).who;
+	return (struct op *)(uintptr_t)penstock_heap_pop(h).value;
 }
 
 /*
@@ -139,12 +139,12 @@ struct handle {
 };
 
 struct object {
-	struct penstock_node node; /* its hash is the number of the object */
-	struct op *first, *last;   /* operations that have not ended, in order */
-	struct label *label;       /* of what exists */
-	struct handle *handle;     /* left open for those that follow */
-	uint32_t nr_ops, nr_alone; /* of these operations, and those that are no reads */
-	uint32_t closing;          /* files of it that clerks are closing */
+	struct penstock_table_node node; /* its hash is the number of the object */
+	struct op *first, *last;         /* operations that have not ended, in order */
+	struct label *label;             /* of what exists */
+	struct handle *handle;           /* left open for those that follow */
+	uint32_t nr_ops, nr_alone;       /* of these operations, and those that are no reads */
+	uint32_t closing;                /* files of it that clerks are closing */
 	struct place_ref ref;
 	uint64_t size, content;
 	struct extents where;

@@ -192,7 +192,7 @@ int stock_make(struct flow *f, struct stock *s, uint64_t nr, uint64_t bytes, boo
 {
 	void *memory;
 
-	if (ARRAY_ROOM(s->unused, s->room, s->nr + nr) < 0 ||
+	if (ARRAY_RESERVE(s->unused, s->room, s->nr + nr) < 0 ||
 	    penstock_buf_alloc(&memory, f->io, nr * bytes, 0, &f->stats.buf, NULL) < 0)
 		return -ENOMEM;
 	f->stats.memory += nr * bytes;

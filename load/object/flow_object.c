@@ -10,12 +10,12 @@
 
 struct object *object_get(struct flow *f, uint64_t number)
 {
-	struct penstock_node *n = penstock_table_find(&f->table, number);
+	struct penstock_table_node *n = penstock_table_find(&f->table, number);
 	struct object *o = n ? container_of(n, struct object, node) : arena_get(&f->objects);
 
 	if (n || !o)
 		return o;
-	if (penstock_table_put(&f->table, &o->node, number) == 0)
+	if (penstock_table_insert(&f->table, &o->node, number) == 0)
 		return o;
 	arena_put(&f->objects, o);
 	return NULL;
@@ -25,7 +25,7 @@ void object_forget(struct flow *f, struct object *o)
 {
 	if (o->first || o->exists || o->closing)
 		return;
-	penstock_table_drop(&f->table, &o->node);
+	penstock_table_remove(&f->table, &o->node);
 	label_free(&f->labels, o->label);
 	arena_put(&f->objects, o);
 }
@@ -179,7 +179,7 @@ void object_vanish(struct flow *f, struct object *o)
 		return;
 	o->exists = false;
 	if (p->map)
-		extents_give(&o->where, p->map);
+		extents_free(&o->where, p->map);
 	p->used -= charge;
 	p->objects--;
 	space_return(f, o->place, charge);
@@ -202,7 +202,7 @@ static void object_keep(struct place *p, const struct object *o)
 
 void objects_fini(struct flow *f)
 {
-	struct penstock_node *n = NULL;
+	struct penstock_table_node *n = NULL;
 	uint64_t pos = 0;
 
 	while ((n = penstock_table_next(&f->table, &pos, n))) {
@@ -212,7 +212,7 @@ void objects_fini(struct flow *f)
 		if (p && p->o.kind == PLACE_SLAB && p->o.keep)
 			object_keep(p, o);
 		if (p && p->map)
-			extents_give(&o->where, p->map);
+			extents_free(&o->where, p->map);
 		if (o->label && o->label->class >= LABEL_CLASSES)
 			label_free(&f->labels, o->label);
 	}

@@ -123,7 +123,7 @@ static int take_units(struct flow *f, struct op *op, bool force)
 	unsigned place = dst_number(op);
 	struct place *p = flow_place(f, place);
 	uint64_t units = op->charge / p->unit, ready = extent_map_ready(p->map);
-	int r = extents_take(&op->where, p->map, units);
+	int r = extents_alloc(&op->where, p->map, units);
 
 	if (ready < extent_map_units(p->map) &&
 	    (r == -ENOSPC || extent_map_unused(p->map) * p->unit < PLACE_STEP / 2))
@@ -131,7 +131,7 @@ static int take_units(struct flow *f, struct op *op, bool force)
 	if (r == -ENOSPC && (f->growing[place] || !force))
 		return -EAGAIN;
 	if (r == -ENOSPC && slab_stretch(p, units - extent_map_unused(p->map)) == 0)
-		r = extents_take(&op->where, p->map, units);
+		r = extents_alloc(&op->where, p->map, units);
 	return r;
 }
 
@@ -392,7 +392,7 @@ static void give_space(struct op *op)
 	struct place *p = op_dst(op);
 
 	if (p->map)
-		extents_give(&op->where, p->map);
+		extents_free(&op->where, p->map);
 	p->used -= op->charge;
 	p->objects--;
 	op->room = ROOM_ASKED;

@@ -179,7 +179,7 @@ static int iov_memory(struct op *op)
 
 	for (uint64_t at = 0, n; at < op->size; at += n) {
 		n = op->size - at;
-		if (ARRAY_ROOM(e->iov, room, (uint64_t)e->nr_iov + 1) < 0)
+		if (ARRAY_RESERVE(e->iov, room, (uint64_t)e->nr_iov + 1) < 0)
 			return -ENOMEM;
 		e->iov[e->nr_iov].addr = end_addr(&src, at, &n);
 		e->iov[e->nr_iov++].len = n;

@@ -63,7 +63,7 @@ void *arena_get(struct arena *a)
 	char *slab;
 
 	if (!p) {
-		if (ARRAY_MORE(a->slabs, a->nr_slabs) < 0)
+		if (ARRAY_GROW(a->slabs, a->nr_slabs) < 0)
 			return NULL;
 		slab = malloc(SLAB * a->size);
 		if (!slab)
@@ -151,7 +151,7 @@ const char *label_print(char out[LABEL_TEXT], const struct label *l)
 	for (uint32_t i = 0; printable && i < l->name_len; i++)
 		printable = l->text[i] > ' ' && l->text[i] < 0x7f;
 	if (printable) {
-		penstock_line(out, LABEL_TEXT, "%.*s", (int)l->name_len, l->text);
+		penstock_print_elided(out, LABEL_TEXT, "%.*s", (int)l->name_len, l->text);
 		return out;
 	}
 	place_escape(text, l->text, min_u64(l->name_len, KEEP));

@@ -168,8 +168,8 @@ static bool huge_pages(void)
 {
 	char mode[16];
 
-	return penstock_textfile_choice(mode, sizeof(mode),
-					"/sys/kernel/mm/transparent_hugepage/enabled") > 0 &&
+	return penstock_textfile_read_selected(mode, sizeof(mode),
+					       "/sys/kernel/mm/transparent_hugepage/enabled") > 0 &&
 	       strcmp(mode, "never") != 0;
 }
 
@@ -211,7 +211,7 @@ int place_memory_grow(struct place *p, uint64_t from, uint64_t len)
 
 void place_pin(struct place *p, char *from, uint64_t len)
 {
-	if (ARRAY_MORE(p->pins, p->nr_pins) == 0 && penstock_gpu_pin(from, len, NULL) == 0)
+	if (ARRAY_GROW(p->pins, p->nr_pins) == 0 && penstock_gpu_pin(from, len, NULL) == 0)
 		p->pins[p->nr_pins++] = from;
 }
 
@@ -241,7 +241,7 @@ static int gpu_open(struct place *p, struct penstock_err *err)
 
 struct place_old *place_old_add(struct place *p)
 {
-	if (ARRAY_MORE(p->old, p->nr_old) < 0)
+	if (ARRAY_GROW(p->old, p->nr_old) < 0)
 		return NULL;
 	p->old[p->nr_old] = (struct place_old){0};
 	return &p->old[p->nr_old++];
@@ -397,7 +397,7 @@ int place_close(struct place *p, struct penstock_err *err)
 		penstock_gpu_free(p->base);
 	for (uint64_t i = 0; i < p->nr_old; i++) {
 		if (p->map)
-			extents_give(&p->old[i].where, p->map);
+			extents_free(&p->old[i].where, p->map);
 		place_old_free(&p->old[i]);
 	}
 	free(p->old);

@@ -13,8 +13,8 @@
 
 #include <penstock/stripe.h>
 
-#include "base/beneath.h"
 #include "base/err.h"
+#include "base/openat_safe.h"
 #include "base/util.h"
 #include "load/object/content.h"
 #include "load/object/place.h"
@@ -27,17 +27,18 @@
 
 /* ---------------------------------------------------------------- the table */
 
-static struct book_entry *entry_of(struct penstock_node *n)
+static struct book_entry *entry_of(struct penstock_table_node *n)
 {
 	return n ? container_of(n, struct book_entry, node) : NULL;
 }
 
 struct book_entry *book_find(const struct book *b, const char *name)
 {
-	struct penstock_node *n = penstock_table_find(&b->table, content_id(name, strlen(name)));
+	struct penstock_table_node *n =
+		penstock_table_find(&b->table, content_id(name, strlen(name)));
 
 	while (n && strcmp(entry_of(n)->name, name) != 0)
-		n = penstock_table_again(n);
+		n = penstock_table_find_next(n);
 	return entry_of(n);
 }
 
@@ -54,7 +55,7 @@ struct book_entry *book_add(struct book *b, const char *name)
 	if (!e)
 		return NULL;
 	strcpy(e->name, name);
-	if (penstock_table_put(&b->table, &e->node, content_id(name, strlen(name))) == 0)
+	if (penstock_table_insert(&b->table, &e->node, content_id(name, strlen(name))) == 0)
 		return e;
 	entry_free(e);
 	return NULL;
@@ -62,7 +63,7 @@ struct book_entry *book_add(struct book *b, const char *name)
 
 void book_drop(struct book *b, struct book_entry *e)
 {
-	penstock_table_drop(&b->table, &e->node);
+	penstock_table_remove(&b->table, &e->node);
 	entry_free(e);
 }
 
@@ -100,7 +101,7 @@ static uint64_t time_ns(struct statx_timestamp t)
 int book_see(struct book_seen *s, int dir, const char *name)
 {
 	const char *last;
-	int parent = penstock_beneath_parent(dir, name, &last), r = 0;
+	int parent = penstock_openat_parent(dir, name, &last), r = 0;
 	struct statx st;
 
 	if (parent < 0)
@@ -108,7 +109,7 @@ int book_see(struct book_seen *s, int dir, const char *name)
 	if (statx(parent, last, AT_SYMLINK_NOFOLLOW | (name[0] ? 0 : AT_EMPTY_PATH),
 		  STATX_BASIC_STATS | STATX_BTIME, &st) < 0)
 		r = -errno;
-	penstock_beneath_done(dir, parent);
+	penstock_openat_parent_close(dir, parent);
 	if (r < 0)
 		return r;
 	*s = (struct book_seen){
@@ -127,12 +128,12 @@ int book_see(struct book_seen *s, int dir, const char *name)
 int book_unlink(int dir, const char *name)
 {
 	const char *last;
-	int parent = penstock_beneath_parent(dir, name, &last), r;
+	int parent = penstock_openat_parent(dir, name, &last), r;
 
 	if (parent < 0)
 		return parent;
 	r = penstock_stripe_unlink(parent, last);
-	penstock_beneath_done(dir, parent);
+	penstock_openat_parent_close(dir, parent);
 	return r;
 }
 

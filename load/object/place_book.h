@@ -54,7 +54,7 @@ int book_see(struct book_seen *s, int dir, const char *name);
 enum book_state { BOOK_BEGUN, BOOK_MADE, BOOK_COMPLETE };
 
 struct book_entry {
-	struct penstock_node node; /* by its name */
+	struct penstock_table_node node; /* by its name */
 	struct book_file file;
 	char *key; /* NULL: follows from the name */
 	uint32_t key_len;

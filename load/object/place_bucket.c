@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/maker.h"
+#include "base/process_identity.h"
 #include "base/util.h"
 #include "load/object/place.h"
 
@@ -32,7 +32,7 @@ enum {
 struct marker {
 	bool there, kept;
 	char run[BUCKET_RUN];
-	struct penstock_maker maker;
+	struct penstock_process_identity maker;
 	struct penstock_s3_range read;
 };
 
@@ -45,7 +45,7 @@ static int marker_parse(struct marker *m, const char *text)
 	if (sscanf(text,
 		   MARKER_FIRST "\nrun %16[0-9a-f]\nwhere %191[^\n]\nprocess %d %" SCNu64
 				"\nstate %7s",
-		   m->run, m->maker.where, &m->maker.pid, &m->maker.started, state) != 5 ||
+		   m->run, m->maker.pid_space, &m->maker.pid, &m->maker.start_ticks, state) != 5 ||
 	    strlen(m->run) != BUCKET_RUN - 1)
 		return -EINVAL;
 	m->kept = !strcmp(state, "kept");
@@ -102,14 +102,14 @@ static int marker_save(struct place *p, const char *state, const char *etag,
 {
 	CLEANUP_FREE char *uri = NULL;
 	struct penstock_s3_info info = {.size = sizeof(info)};
-	struct penstock_maker self;
+	struct penstock_process_identity self;
 	char text[1024];
 	int n, r;
 
-	penstock_maker_self(&self);
+	penstock_process_identity_read(&self);
 	n = snprintf(text, sizeof(text),
 		     MARKER_FIRST "\nrun %s\nwhere %s\nprocess %d %" PRIu64 "\nstate %s\n",
-		     p->bucket.run, self.where, self.pid, self.started, state);
+		     p->bucket.run, self.pid_space, self.pid, self.start_ticks, state);
 	if (asprintf(&uri, "%s" MARKER, p->bucket.prefix) < 0) {
 		uri = NULL;
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -127,17 +127,17 @@ static int marker_save(struct place *p, const char *state, const char *etag,
 /* May it still be in use? */
 static int marker_busy(const struct marker *m, const char *prefix, struct penstock_err *err)
 {
-	const struct penstock_maker *by = &m->maker;
+	const struct penstock_process_identity *by = &m->maker;
 
 	if (!m->there || m->kept)
 		return 0;
-	if (!penstock_maker_is_here(by))
+	if (!penstock_process_is_local(by))
 		return penstock_fail(
 			err, -EBUSY,
 			"%s: a run of process %d on %.*s has begun there and not ended; "
 			"if it is gone, remove all below the prefix",
-			prefix, by->pid, (int)strcspn(by->where, "/"), by->where);
-	if (penstock_maker_runs(by))
+			prefix, by->pid, (int)strcspn(by->pid_space, "/"), by->pid_space);
+	if (penstock_process_is_alive(by))
 		return penstock_fail(err, -EBUSY, "%s: process %d is using it", prefix, by->pid);
 	return 0;
 }
@@ -250,7 +250,7 @@ static int remove_name(void *arg, const char *name, const struct penstock_s3_ent
 
 	if (!name_is_ours(name, p->bucket.run))
 		return 0;
-	if (ARRAY_ROOM(rm->uris, rm->room, rm->nr + 1) < 0 ||
+	if (ARRAY_RESERVE(rm->uris, rm->room, rm->nr + 1) < 0 ||
 	    asprintf(&uri, "%s%s", p->bucket.prefix, name) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (rm->uploads) {

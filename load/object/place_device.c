@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/full_io.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "load/object/place_slab.h"
 
 enum {
@@ -129,7 +129,7 @@ static bool make_zero(int fd, uint64_t at, uint64_t len)
 
 	for (uint64_t end = at + len; at < end; at += n) {
 		n = min_u64(end - at, sizeof(zero));
-		if (penstock_whole_write(fd, zero, n, at) < 0)
+		if (penstock_full_pwrite(fd, zero, n, at) < 0)
 			return false;
 	}
 	return true;

@@ -60,7 +60,7 @@ static int dir_remove_old(struct look *l, bool reuse)
 			r = book_unlink(l->fd, e->name);
 		/* it was being made, or removed */
 		if (r == 0 && l->striped && (!there || !seen.file.bytes))
-			penstock_stripe_sweep(l->path, e->file.inode);
+			penstock_stripe_remove_orphans(l->path, e->file.inode);
 		if (r == 0 && reuse)
 			r = book_write_gone(l->marker, e->name);
 		if (r == 0)

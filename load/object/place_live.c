@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/beneath.h"
+#include "base/openat_safe.h"
 #include "load/object/place.h"
 
 static struct book_entry *live_find(struct place_dir *d, const char *name)
@@ -137,7 +137,7 @@ int live_complete(struct place_dir *d, const char *name)
 
 int live_open(struct place_dir *d, const char *name, int flags)
 {
-	int fd = penstock_beneath_open(d->fd, name, flags | O_NONBLOCK, 0), r;
+	int fd = penstock_openat_safe(d->fd, name, flags | O_NONBLOCK, 0), r;
 	struct book_seen seen;
 
 	if (fd < 0)
@@ -156,7 +156,7 @@ int live_unlink(struct place_dir *d, const char *name)
 
 	if (r < 0)
 		return r;
-	return d->striped ? book_unlink(d->fd, name) : penstock_beneath_unlink(d->fd, name, 0);
+	return d->striped ? book_unlink(d->fd, name) : penstock_unlinkat_safe(d->fd, name, 0);
 }
 
 int live_remove(struct place_dir *d, const char *name)
@@ -207,7 +207,7 @@ int live_rename(struct place_dir *d, const char *from, const char *to)
 	new->state = BOOK_MADE;
 	r = book_write(d->journal, new);
 	if (r == 0)
-		r = penstock_beneath_rename(d->fd, from, to);
+		r = penstock_renameat_new(d->fd, from, to);
 	if (r == 0)
 		live_forget(d, from);
 	return r;
@@ -220,7 +220,7 @@ static int make_new(struct place_dir *d, const char *name, char temp[PLACE_BELOW
 
 	for (unsigned tries = 0; fd == -EEXIST && tries < 100; tries++) {
 		book_new_name(temp, PLACE_BELOW, &d->book, name, atomic_fetch_add(&d->next, 1));
-		fd = penstock_beneath_open(d->fd, temp, O_RDWR | O_CREAT | O_EXCL, 0644);
+		fd = penstock_openat_safe(d->fd, temp, O_RDWR | O_CREAT | O_EXCL, 0644);
 	}
 	return fd == -EEXIST ? -EIO : fd;
 }
@@ -228,13 +228,13 @@ static int make_new(struct place_dir *d, const char *name, char temp[PLACE_BELOW
 /* Where nothing can be renamed: a run that is killed now leaves a file that nobody knows. */
 static int make_named(struct place_dir *d, const char *name)
 {
-	int fd = penstock_beneath_open(d->fd, name, O_RDWR | O_CREAT | O_EXCL, 0644);
+	int fd = penstock_openat_safe(d->fd, name, O_RDWR | O_CREAT | O_EXCL, 0644);
 	int r = fd < 0 ? fd : live_made(d, name, fd);
 
 	if (r == 0 || fd < 0)
 		return fd;
 	close(fd);
-	penstock_beneath_unlink(d->fd, name, 0);
+	penstock_unlinkat_safe(d->fd, name, 0);
 	return r;
 }
 
@@ -250,11 +250,11 @@ int live_make(struct place_dir *d, const char *name)
 		return fd;
 	r = live_made(d, name, fd);
 	if (r == 0)
-		r = penstock_beneath_rename(d->fd, temp, name);
+		r = penstock_renameat_new(d->fd, temp, name);
 	if (r == 0)
 		return fd;
 	close(fd);
-	penstock_beneath_unlink(d->fd, temp, 0);
+	penstock_unlinkat_safe(d->fd, temp, 0);
 	if (r != -ENOSYS)
 		return r;
 	atomic_store(&d->fixed, true);

@@ -150,7 +150,7 @@ static int look_marker(struct look *l, struct penstock_err *err)
 
 int look_no_stripe(const char *path, struct penstock_err *err)
 {
-	if (penstock_stripe_is(path) != 1)
+	if (penstock_stripe_get_kind(path) != 1)
 		return 0;
 	return penstock_fail(err, -EEXIST,
 			     "%s: is a striped file, which holds no objects; in a striped folder "
@@ -190,7 +190,7 @@ int look_no_slab(const char *path, struct penstock_err *err)
 
 	if (!dir)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	if (penstock_stripe_find(NULL, dir, NULL) != 1)
+	if (penstock_stripe_load_folder(NULL, dir, NULL) != 1)
 		return 0;
 	return penstock_fail(err, -EINVAL,
 			     "%s: files are striped there, and a slab is one file; use another "
@@ -210,7 +210,7 @@ int look_begin(struct look *l, struct penstock_err *err)
 	l->fd = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (l->fd < 0)
 		return penstock_fail(err, -errno, "%s: %s", l->path, strerror(errno));
-	r = l->o->kind == PLACE_FILES ? penstock_stripe_find(&l->striped, l->path, err) : 0;
+	r = l->o->kind == PLACE_FILES ? penstock_stripe_load_folder(&l->striped, l->path, err) : 0;
 	if (r < 0)
 		return r;
 	r = look_marker(l, err);

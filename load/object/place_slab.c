@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/full_io.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "load/object/place_slab.h"
 
 /* ---------------------------------------------------------------- its space */
@@ -273,7 +273,7 @@ static int write_index(struct place *p)
 			slab_keep(p, &p->old[i]);
 	if (p->index_failed)
 		return -ENOMEM;
-	r = penstock_whole_write(p->slab_fd, p->index, p->index_len,
+	r = penstock_full_pwrite(p->slab_fd, p->index, p->index_len,
 				 slab_index_offset(units, p->unit));
 	if (r == 0 && fsync(p->slab_fd) < 0)
 		r = -errno;

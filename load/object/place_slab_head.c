@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/full_io.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "load/object/content.h"
 #include "load/object/place_slab.h"
 
@@ -21,7 +21,7 @@ struct slab_entry {
 
 int slab_read(int fd, void *buf, uint64_t len, uint64_t at)
 {
-	int64_t n = penstock_whole_read(fd, buf, len, at);
+	int64_t n = penstock_full_pread(fd, buf, len, at);
 
 	return n < 0 ? (int)n : (uint64_t)n == len ? 0 : -ENODATA;
 }
@@ -64,7 +64,7 @@ int slab_head_write(const struct place *p, int fd, uint64_t units, bool kept)
 		h.objects = p->index_nr;
 	}
 	h.check = head_check(h);
-	return penstock_whole_write(fd, &h, sizeof(h), 0);
+	return penstock_full_pwrite(fd, &h, sizeof(h), 0);
 }
 
 /* ------------------------------------------------------------------ index */
@@ -72,7 +72,7 @@ int slab_head_write(const struct place *p, int fd, uint64_t units, bool kept)
 /* Room for @len bytes more. */
 static int index_reserve(struct place *p, uint64_t len)
 {
-	int r = ARRAY_ROOM(p->index, p->index_room, p->index_len + len);
+	int r = ARRAY_RESERVE(p->index, p->index_room, p->index_len + len);
 
 	p->index_failed |= r < 0;
 	return r;
@@ -126,7 +126,7 @@ static int take_extents(struct place *p, struct place_old *o, uint32_t nr, const
 
 	for (; nr; nr--, *at += sizeof(x)) {
 		memcpy(&x, *at, sizeof(x));
-		r = extents_claim(&o->where, p->map, x);
+		r = extents_alloc_at(&o->where, p->map, x);
 		if (r < 0)
 			return r == -ENOMEM ? r : -EINVAL;
 		units += x.count;

@@ -24,7 +24,7 @@ int replay_fail(struct replay *p, int code, const char *fmt, ...)
 		return p->failed;
 	p->failed = p->err.code = code;
 	va_start(ap, fmt);
-	penstock_vline(p->err.msg, sizeof(p->err.msg), fmt, ap);
+	penstock_vprint_elided(p->err.msg, sizeof(p->err.msg), fmt, ap);
 	va_end(ap);
 	return code;
 }

@@ -133,7 +133,7 @@ static struct run_series *series_of(struct replay *p, const struct replay_op *op
 
 	if (*at)
 		return &r->series[*at - 1];
-	if (ARRAY_MORE(r->series, r->nr_series) < 0)
+	if (ARRAY_GROW(r->series, r->nr_series) < 0)
 		return NULL;
 	s = &r->series[r->nr_series];
 	*s = (struct run_series){.read = op->op == TRACE_READ,
@@ -158,7 +158,7 @@ static struct replay_class *class_of(struct replay *p, const struct replay_op *o
 
 	if (*at)
 		return &r->classes[*at - 1];
-	if (ARRAY_MORE(r->classes, r->nr_classes) < 0)
+	if (ARRAY_GROW(r->classes, r->nr_classes) < 0)
 		return NULL;
 	r->classes[r->nr_classes] = (struct replay_class){
 		.op = op->op, .tier = op->tier, .phase = op->phase, .size = (uint8_t)size};

@@ -25,10 +25,10 @@ void replay_keys_fini(struct replay_keys *k)
 
 struct replay_key *replay_keys_find(const struct replay_keys *k, struct replay_id id)
 {
-	struct penstock_node *n = penstock_table_find(&k->table, id.a);
+	struct penstock_table_node *n = penstock_table_find(&k->table, id.a);
 
 	while (n && container_of(n, struct replay_key, node)->rest != id.b)
-		n = penstock_table_again(n);
+		n = penstock_table_find_next(n);
 	return n ? container_of(n, struct replay_key, node) : NULL;
 }
 
@@ -38,7 +38,7 @@ static struct replay_key *key_take(struct replay_keys *k)
 	struct replay_key *block, *e;
 
 	if (!k->unused) {
-		block = ARRAY_MORE(k->blocks, k->nr_blocks) < 0 ? NULL
+		block = ARRAY_GROW(k->blocks, k->nr_blocks) < 0 ? NULL
 								: malloc(BLOCK * sizeof(*block));
 		if (!block)
 			return NULL;
@@ -97,7 +97,7 @@ struct replay_key *replay_keys_add(struct replay_keys *k, struct replay_id id, u
 		return NULL;
 	*e = (struct replay_key){
 		.rest = id.b, .number = ++k->numbers, .size = size, .place = (uint8_t)place};
-	if (penstock_table_put(&k->table, &e->node, id.a) < 0) {
+	if (penstock_table_insert(&k->table, &e->node, id.a) < 0) {
 		key_put(k, e);
 		return NULL;
 	}
@@ -107,7 +107,7 @@ struct replay_key *replay_keys_add(struct replay_keys *k, struct replay_id id, u
 
 void replay_keys_remove(struct replay_keys *k, struct replay_key *e)
 {
-	penstock_table_drop(&k->table, &e->node);
+	penstock_table_remove(&k->table, &e->node);
 	unlink_use(k, e);
 	key_put(k, e);
 }

@@ -17,7 +17,7 @@
 
 static struct flow_op *add_op(struct replay *p, unsigned type, const struct replay_key *e)
 {
-	if (ARRAY_ROOM(p->chain, p->chain_room, p->nr_chain + 1) < 0) {
+	if (ARRAY_RESERVE(p->chain, p->chain_room, p->nr_chain + 1) < 0) {
 		replay_fail(p, -ENOMEM, "out of memory");
 		return NULL;
 	}
@@ -93,7 +93,7 @@ static struct replay_key *make_object(struct replay *p, const struct replay_what
 
 int replay_chain_of(struct replay *p, const struct flow_op *ops, unsigned nr)
 {
-	if (ARRAY_ROOM(p->chain, p->chain_room, nr) < 0)
+	if (ARRAY_RESERVE(p->chain, p->chain_room, nr) < 0)
 		return replay_fail(p, -ENOMEM, "out of memory");
 	memcpy(p->chain, ops, nr * sizeof(*ops));
 	p->nr_chain = nr;

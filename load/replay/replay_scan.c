@@ -93,7 +93,7 @@ static int grow_file(struct scan *s, const struct replay_what *w, const struct t
 	int r;
 
 	if (!e) {
-		if (ARRAY_MORE(s->r->files, s->r->nr_files) < 0)
+		if (ARRAY_GROW(s->r->files, s->r->nr_files) < 0)
 			return -ENOMEM;
 		more = &s->r->files[s->r->nr_files];
 		*more = (struct replay_file){.name = strndup(w->key, w->key_len),

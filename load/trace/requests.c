@@ -17,7 +17,7 @@ int request_text(struct request_list *l, const char *text, size_t *ret)
 {
 	size_t len = strlen(text) + 1;
 
-	if (ARRAY_ROOM(l->texts, l->texts_room, l->texts_len + len) < 0)
+	if (ARRAY_RESERVE(l->texts, l->texts_room, l->texts_len + len) < 0)
 		return -ENOMEM;
 	*ret = l->texts_len;
 	memcpy(l->texts + l->texts_len, text, len);
@@ -27,7 +27,7 @@ int request_text(struct request_list *l, const char *text, size_t *ret)
 
 int request_add(struct request_list *l, const struct trace_request *r, size_t text)
 {
-	if (ARRAY_ROOM(l->v, l->room, l->nr + 1) < 0)
+	if (ARRAY_RESERVE(l->v, l->room, l->nr + 1) < 0)
 		return -ENOMEM;
 	l->v[l->nr++] = (struct request_item){*r, text};
 	return 0;
@@ -68,7 +68,7 @@ int request_bad(struct trace_bad *b, const struct request_place *at, uint64_t nu
 		struct penstock_err *err, const char *fmt, ...)
 {
 	const char *slash = strrchr(at->path, '/');
-	struct penstock_short room;
+	struct penstock_short_name room;
 	char why[120];
 	va_list ap;
 
@@ -78,7 +78,7 @@ int request_bad(struct trace_bad *b, const struct request_place *at, uint64_t nu
 	trace_printable(why);
 	if (b->strict)
 		return penstock_fail(err, -EBADMSG, "%s: %s %" PRIu64 ": %s",
-				     penstock_shorten(&room, at->path), at->unit, number, why);
+				     penstock_shorten_name(&room, at->path), at->unit, number, why);
 	trace_bad_add(b, "%.50s%s%s %" PRIu64 ": %s",
 		      !at->named ? ""
 		      : slash    ? slash + 1

@@ -187,10 +187,10 @@ static void *sink_run(void *arg)
 
 static int sink_failed(const struct sink_private *p, int r, struct penstock_err *err)
 {
-	struct penstock_short room;
+	struct penstock_short_name room;
 
-	return penstock_fail(err, r, "%s: cannot be written: %s", penstock_shorten(&room, p->path),
-			     penstock_strerror(r));
+	return penstock_fail(err, r, "%s: cannot be written: %s",
+			     penstock_shorten_name(&room, p->path), penstock_strerror(r));
 }
 
 /* Hand over what is filled; called with the lock. */
@@ -272,7 +272,7 @@ int sink_close(struct sink *s, struct penstock_err *err)
 static int make_folders(const char *path, struct penstock_err *err)
 {
 	CLEANUP_FREE char *name = strdup(path);
-	struct penstock_short room;
+	struct penstock_short_name room;
 
 	if (!name)
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -280,7 +280,7 @@ static int make_folders(const char *path, struct penstock_err *err)
 		*slash = '\0';
 		if (mkdir(name, 0777) < 0 && errno != EEXIST)
 			return penstock_fail(err, -errno, "%s: cannot be created: %s",
-					     penstock_shorten(&room, name),
+					     penstock_shorten_name(&room, name),
 					     penstock_strerror(-errno));
 		*slash = '/';
 	}
@@ -302,7 +302,7 @@ static int sink_open_file(struct sink_private *p, int fd, struct penstock_err *e
 	r = make_folders(p->path, err);
 	if (r < 0)
 		return r;
-	if (penstock_stripe_is(p->path) == 1) /* its members would be left behind */
+	if (penstock_stripe_get_kind(p->path) == 1) /* its members would be left behind */
 		return penstock_fail(err, -EEXIST,
 				     "%s: is a striped file, which cannot be replaced", p->path);
 	p->fd = open(p->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

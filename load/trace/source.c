@@ -35,7 +35,7 @@ const char *source_path(const struct source *s)
 
 static ssize_t read_some(struct source *s, char *to, size_t len, struct penstock_err *err)
 {
-	struct penstock_short room;
+	struct penstock_short_name room;
 	ssize_t n;
 
 	do
@@ -43,7 +43,8 @@ static ssize_t read_some(struct source *s, char *to, size_t len, struct penstock
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return penstock_fail(err, -errno, "%s: cannot be read: %s",
-				     penstock_shorten(&room, s->p->path), penstock_strerror(errno));
+				     penstock_shorten_name(&room, s->p->path),
+				     penstock_strerror(errno));
 	if (n == 0)
 		s->p->eof = true;
 	return n;
@@ -62,10 +63,11 @@ static bool is_packed(const unsigned char *m, size_t len)
 
 static int unreadable(const struct source *s, size_t code, struct penstock_err *err)
 {
-	struct penstock_short room;
+	struct penstock_short_name room;
 
 	return penstock_fail(err, -EIO, "%s: cannot be decompressed behind line %" PRIu64 ": %s",
-			     penstock_shorten(&room, s->p->path), s->line, ZSTD_getErrorName(code));
+			     penstock_shorten_name(&room, s->p->path), s->line,
+			     ZSTD_getErrorName(code));
 }
 
 /* Up to @len bytes to @to; 0 at the end. */
@@ -152,13 +154,13 @@ static int source_begin(struct source *s, struct penstock_err *err)
 
 static int source_open_file(struct source_private *p, struct penstock_err *err)
 {
-	struct penstock_short room;
+	struct penstock_short_name room;
 
 	p->fd = STDIN_FILENO;
 	if (strcmp(p->path, "-") != 0)
 		p->fd = open(p->path, O_RDONLY | O_CLOEXEC);
 	if (p->fd < 0)
-		return penstock_fail(err, -errno, "%s: %s", penstock_shorten(&room, p->path),
+		return penstock_fail(err, -errno, "%s: %s", penstock_shorten_name(&room, p->path),
 				     penstock_strerror(errno));
 	posix_fadvise(p->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 	return 0;

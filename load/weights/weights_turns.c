@@ -215,14 +215,14 @@ static int turn_groups(struct weights_run *run, struct penstock_err *err)
 		begun = run->last_ns = begun_at(w);
 		do
 			r = one_group(run, w, m, begun, err);
-		while (r == 1 && penstock_stopped(run->job->stop, NULL) == 0);
+		while (r == 1 && penstock_check_stop(run->job->stop, NULL) == 0);
 		run->res->series.sec += (double)(clock_ns() - begun) / 1e9;
 		add_stats(&run->res->stats, w);
 		penstock_weights_close(w);
 		run->nr_turns++;
 	}
 	penstock_model_close(m);
-	return r < 0 ? r : penstock_stopped(run->job->stop, err);
+	return r < 0 ? r : penstock_check_stop(run->job->stop, err);
 }
 
 /* Sets of experts, layer by layer, for the time of a turn. */
@@ -237,14 +237,14 @@ static int turn_experts(struct weights_run *run, struct penstock_weights *w,
 	run->last_ns = begun;
 	nr = weights_router_next(run->router, &set);
 	while (r >= 0 && nr) {
-		r = penstock_weights_want(w, set, nr, err);
+		r = penstock_weights_request(w, set, nr, err);
 		nr_next = clock_ns() >= end ? 0 : weights_router_next(run->router, &next);
 		if (r == 0 && run->job->ahead && nr_next)
 			r = penstock_weights_hint(w, next, nr_next, err);
 		while (r >= 0 && (r = one_group(run, w, run->m, begun, err)) == 1)
 			;
 		run->res->steps += weights_router_share(run->router);
-		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
+		r = r < 0 ? r : penstock_check_stop(run->job->stop, err);
 		set = next;
 		nr = nr_next;
 	}
@@ -274,9 +274,10 @@ int weights_warm_up(struct weights_run *run, struct penstock_err *err)
 			left -= min_u64(left, penstock_model_get_group(run->m, v.group)->bytes);
 			r = penstock_weights_release(w, v.group, err);
 		}
-	} while (r == 0 && left && clock_ns() < end && penstock_stopped(run->job->stop, NULL) == 0);
+	} while (r == 0 && left && clock_ns() < end &&
+		 penstock_check_stop(run->job->stop, NULL) == 0);
 	penstock_weights_close(w);
-	return r < 0 ? r : penstock_stopped(run->job->stop, err);
+	return r < 0 ? r : penstock_check_stop(run->job->stop, err);
 }
 
 static void turns_tell(const struct weights_run *run, unsigned turn)

@@ -4,7 +4,7 @@
  * as the disk.  By carry-less multiplication 64 bytes are folded at once, as
  * in "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ" (Gopal et al., 2009), whose
  * constants these are, or 256 where the processor multiplies four at a time
- * (crcfold.h); by instructions for it on
+ * (crc_avx512.h); by instructions for it on
  * aarch64; elsewhere by eight tables.
  */
 #include <endian.h>
@@ -13,8 +13,8 @@
 
 #include <penstock/ckpt.h>
 
-#include "base/crcarm.h"
-#include "base/crcfold.h"
+#include "base/crc_aarch64.h"
+#include "base/crc_avx512.h"
 
 #define POLY 0xedb88320u /* reflected */
 
@@ -90,12 +90,12 @@ CLMUL static uint32_t reduce(__m128i x, __m128i k)
 }
 
 /* Whole steps of 256 bytes, at least one, to 64 bytes that stand for them; returns how many. */
-CRCFOLD_TARGET static size_t by_wide(__m128i x[4], uint32_t crc, const uint8_t *buf, size_t len)
+CRC_AVX512_TARGET static size_t by_wide(__m128i x[4], uint32_t crc, const uint8_t *buf, size_t len)
 {
-	static const struct crcfold by2048 = {0x011542778a, 0x01322d1430};
-	static const struct crcfold by512 = {0x0154442bd4, 0x01c6e41596};
+	static const struct crc_fold by2048 = {0x011542778a, 0x01322d1430};
+	static const struct crc_fold by512 = {0x0154442bd4, 0x01c6e41596};
 	__m512i y;
-	size_t done = crcfold_steps(&y, by2048, by512, crc, buf, len);
+	size_t done = crc_fold_steps(&y, by2048, by512, crc, buf, len);
 
 	_mm512_storeu_si512(x, y);
 	return done;
@@ -115,7 +115,7 @@ CLMUL static uint32_t by_clmul(uint32_t crc, const uint8_t *buf, size_t len)
 	const __m128i by512 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
 	const __m128i by128 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
 	__m128i x[4];
-	size_t done = crcfold_usable(len) ? by_wide(x, crc, buf, len) : by_narrow(x, crc, buf);
+	size_t done = crc_fold_usable(len) ? by_wide(x, crc, buf, len) : by_narrow(x, crc, buf);
 
 	for (buf += done, len -= done; len >= 64; buf += 64, len -= 64)
 		for (int i = 0; i < 4; i++)
@@ -140,7 +140,7 @@ static size_t by_processor(uint32_t *crc, const uint8_t *buf, size_t len)
 #elif defined(__aarch64__)
 
 /* Its instructions have this polynomial, too. */
-CRCARM_TARGET static uint32_t by_words(uint32_t crc, const uint8_t *buf, size_t len)
+CRC_AARCH64_TARGET static uint32_t by_words(uint32_t crc, const uint8_t *buf, size_t len)
 {
 	uint64_t word;
 
@@ -155,7 +155,7 @@ static size_t by_processor(uint32_t *crc, const uint8_t *buf, size_t len)
 {
 	size_t n = len & ~(size_t)7;
 
-	if (!crcarm_usable())
+	if (!crc_aarch64_usable())
 		return 0;
 	*crc = by_words(*crc, buf, n);
 	return n;

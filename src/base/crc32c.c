@@ -19,14 +19,14 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/crcarm.h"
-#include "base/crcfold.h"
+#include "base/crc_aarch64.h"
+#include "base/crc_avx512.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define CRC_TARGET __attribute__((target("sse4.2,pclmul")))
 #elif defined(__aarch64__)
-#define CRC_TARGET CRCARM_TARGET
+#define CRC_TARGET CRC_AARCH64_TARGET
 #endif
 
 #define POLY 0x82f63b78u
@@ -183,7 +183,7 @@ static inline uint64_t crc_join(uint64_t a, uint64_t b, uint64_t c, const uint32
 
 static inline bool crc_usable(void)
 {
-	return crcarm_usable();
+	return crc_aarch64_usable();
 }
 
 #endif
@@ -216,7 +216,7 @@ CRC_TARGET static uint32_t crc_processor(uint32_t crc, const unsigned char *p, s
 	return (uint32_t)~c;
 }
 
-uint32_t penstock_crc32c_plain(uint32_t crc, const void *buf, size_t len)
+uint32_t penstock_crc32c_instruction(uint32_t crc, const void *buf, size_t len)
 {
 	return crc_usable() ? crc_processor(crc, buf, len)
 			    : penstock_crc32c_portable(crc, buf, len);
@@ -224,7 +224,7 @@ uint32_t penstock_crc32c_plain(uint32_t crc, const void *buf, size_t len)
 
 #else
 
-uint32_t penstock_crc32c_plain(uint32_t crc, const void *buf, size_t len)
+uint32_t penstock_crc32c_instruction(uint32_t crc, const void *buf, size_t len)
 {
 	return penstock_crc32c_portable(crc, buf, len);
 }
@@ -233,15 +233,15 @@ uint32_t penstock_crc32c_plain(uint32_t crc, const void *buf, size_t len)
 
 /* ------------------------------------------------------------------ folding */
 
-#ifdef CRCFOLD_TARGET
+#ifdef CRC_AVX512_TARGET
 
-static const struct crcfold fold_2048 = {0xdcb17aa4, 0xb9e02b86};
-static const struct crcfold fold_512 = {0x740eef02, 0x9e4addf8};
-static const struct crcfold fold_384 = {0x1c291d04, 0x1d82c63da};
-static const struct crcfold fold_256 = {0x1384aa63a, 0xba4fc28e};
-static const struct crcfold fold_128 = {0xf20c0dfe, 0x14cd00bd6};
+static const struct crc_fold fold_2048 = {0xdcb17aa4, 0xb9e02b86};
+static const struct crc_fold fold_512 = {0x740eef02, 0x9e4addf8};
+static const struct crc_fold fold_384 = {0x1c291d04, 0x1d82c63da};
+static const struct crc_fold fold_256 = {0x1384aa63a, 0xba4fc28e};
+static const struct crc_fold fold_128 = {0xf20c0dfe, 0x14cd00bd6};
 
-CRCFOLD_TARGET static inline __m128i fold_one(__m128i x, const struct crcfold *f)
+CRC_AVX512_TARGET static inline __m128i fold_one(__m128i x, const struct crc_fold *f)
 {
 	__m128i k = _mm_set_epi64x(f->second, f->first);
 
@@ -249,7 +249,7 @@ CRCFOLD_TARGET static inline __m128i fold_one(__m128i x, const struct crcfold *f
 }
 
 /* The four blocks onto the last one, and that as if it were all there was. */
-CRCFOLD_TARGET static inline uint64_t fold_end(__m512i x)
+CRC_AVX512_TARGET static inline uint64_t fold_end(__m512i x)
 {
 	__m128i a = fold_one(_mm512_extracti32x4_epi32(x, 0), &fold_384);
 	__m128i b = fold_one(_mm512_extracti32x4_epi32(x, 1), &fold_256);
@@ -262,25 +262,25 @@ CRCFOLD_TARGET static inline uint64_t fold_end(__m512i x)
 }
 
 /* Whole steps of @len bytes, at least one; the rest is left to the instruction. */
-CRCFOLD_TARGET static uint32_t crc_fold(uint32_t crc, const unsigned char *p, size_t len)
+CRC_AVX512_TARGET static uint32_t crc_fold(uint32_t crc, const unsigned char *p, size_t len)
 {
 	__m512i x;
-	size_t done = crcfold_steps(&x, fold_2048, fold_512, ~crc, p, len);
+	size_t done = crc_fold_steps(&x, fold_2048, fold_512, ~crc, p, len);
 
 	return crc_processor((uint32_t)~fold_end(x), p + done, len - done);
 }
 
 uint32_t penstock_crc32c(uint32_t crc, const void *buf, size_t len)
 {
-	return crcfold_usable(len) && crc_usable() ? crc_fold(crc, buf, len)
-						   : penstock_crc32c_plain(crc, buf, len);
+	return crc_fold_usable(len) && crc_usable() ? crc_fold(crc, buf, len)
+						    : penstock_crc32c_instruction(crc, buf, len);
 }
 
 #else
 
 uint32_t penstock_crc32c(uint32_t crc, const void *buf, size_t len)
 {
-	return penstock_crc32c_plain(crc, buf, len);
+	return penstock_crc32c_instruction(crc, buf, len);
 }
 
 #endif

@@ -13,7 +13,7 @@ uint32_t penstock_crc32c(uint32_t crc, const void *buf, size_t len);
 uint32_t penstock_crc32c_combine(uint32_t a, uint32_t b, uint64_t len_b);
 
 /* The same by the processor's CRC instruction alone, and without its help: for tests. */
-uint32_t penstock_crc32c_plain(uint32_t crc, const void *buf, size_t len);
+uint32_t penstock_crc32c_instruction(uint32_t crc, const void *buf, size_t len);
 uint32_t penstock_crc32c_portable(uint32_t crc, const void *buf, size_t len);
 
 #endif

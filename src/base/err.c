@@ -16,7 +16,7 @@ static bool starts_character(char c)
 }
 
 /* What does not fit is left out of the middle: what was done stands first, why it failed last. */
-static void leave_out_the_middle(char *room, size_t size, const char *text, size_t len)
+static void elide_middle(char *buf, size_t size, const char *text, size_t len)
 {
 	size_t head = (size - sizeof("...")) / 2, tail = size - sizeof("...") - head;
 	const char *rest = text + len - tail;
@@ -25,32 +25,32 @@ static void leave_out_the_middle(char *room, size_t size, const char *text, size
 		head--;
 	while (!starts_character(*rest))
 		rest++;
-	snprintf(room, size, "%.*s...%s", (int)head, text, rest);
+	snprintf(buf, size, "%.*s...%s", (int)head, text, rest);
 }
 
-void penstock_vline(char *room, size_t size, const char *fmt, va_list ap)
+void penstock_vprint_elided(char *buf, size_t size, const char *fmt, va_list ap)
 {
 	va_list again;
 	char *text;
 	int len;
 
 	va_copy(again, ap);
-	len = vsnprintf(room, size, fmt, ap);
+	len = vsnprintf(buf, size, fmt, ap);
 	text = len >= (int)size ? malloc((size_t)len + 1) : NULL;
 	if (text) {
 		vsnprintf(text, (size_t)len + 1, fmt, again);
-		leave_out_the_middle(room, size, text, (size_t)len);
+		elide_middle(buf, size, text, (size_t)len);
 		free(text);
 	}
 	va_end(again);
 }
 
-void penstock_line(char *room, size_t size, const char *fmt, ...)
+void penstock_print_elided(char *buf, size_t size, const char *fmt, ...)
 {
 	va_list ap;
 
 	va_start(ap, fmt);
-	penstock_vline(room, size, fmt, ap);
+	penstock_vprint_elided(buf, size, fmt, ap);
 	va_end(ap);
 }
 
@@ -62,24 +62,24 @@ int penstock_fail(struct penstock_err *err, int code, const char *fmt, ...)
 		return code;
 	err->code = code;
 	va_start(ap, fmt);
-	penstock_vline(err->msg, sizeof(err->msg), fmt, ap);
+	penstock_vprint_elided(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
 	return code;
 }
 
-int penstock_stopped(const atomic_int *stop, struct penstock_err *err)
+int penstock_check_stop(const atomic_int *stop, struct penstock_err *err)
 {
 	return asked_to_stop(stop) ? penstock_fail(err, -ECANCELED, "interrupted") : 0;
 }
 
-const char *penstock_shorten(struct penstock_short *room, const char *name)
+const char *penstock_shorten_name(struct penstock_short_name *buf, const char *name)
 {
-	size_t len = strlen(name), keep = sizeof(room->text) - sizeof("...");
+	size_t len = strlen(name), keep = sizeof(buf->text) - sizeof("...");
 
-	if (len < sizeof(room->text))
+	if (len < sizeof(buf->text))
 		return name;
-	snprintf(room->text, sizeof(room->text), "...%s", name + len - keep);
-	return room->text;
+	snprintf(buf->text, sizeof(buf->text), "...%s", name + len - keep);
+	return buf->text;
 }
 
 const char *penstock_strerror(int code)

@@ -8,12 +8,12 @@
 #include <stddef.h>
 
 /*
- * Print one line of explanation into @room.  Of one that is too long for @size bytes the
+ * Print one line of explanation into @buf.  Of one that is too long for @size bytes the
  * middle is left out ("open /a/very...name: No space left on device"), never the reason.
  */
-void penstock_line(char *room, size_t size, const char *fmt, ...)
+void penstock_print_elided(char *buf, size_t size, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-void penstock_vline(char *room, size_t size, const char *fmt, va_list ap)
+void penstock_vprint_elided(char *buf, size_t size, const char *fmt, va_list ap)
 	__attribute__((format(printf, 3, 0)));
 
 /*
@@ -24,15 +24,15 @@ int penstock_fail(struct penstock_err *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* -ECANCELED where somebody has set @stop, which may be NULL; else 0. */
-int penstock_stopped(const atomic_int *stop, struct penstock_err *err);
+int penstock_check_stop(const atomic_int *stop, struct penstock_err *err);
 
 /*
  * A file's name as it fits into a message: of a long one the end, which tells more
- * than the beginning.  @room is used where it must be shortened.
+ * than the beginning.  @buf is used where it must be shortened.
  */
-struct penstock_short {
+struct penstock_short_name {
 	char text[256];
 };
-const char *penstock_shorten(struct penstock_short *room, const char *name);
+const char *penstock_shorten_name(struct penstock_short_name *buf, const char *name);
 
 #endif

@@ -18,8 +18,8 @@ enum {
 
 struct extent_map {
 	uint64_t units, ready, unused;
-	uint32_t good;
-	bool low;
+	uint32_t good_piece;
+	bool lowest_first;
 	uint64_t next; /* where to look first */
 	unsigned nr_levels;
 	uint64_t *level[LEVELS];
@@ -33,7 +33,8 @@ void extent_map_free(struct extent_map *m)
 	free(m);
 }
 
-struct extent_map *extent_map_new(uint64_t units, uint64_t ready, uint32_t good, bool low)
+struct extent_map *extent_map_new(uint64_t units, uint64_t ready, uint32_t good_piece,
+				  bool lowest_first)
 {
 	struct extent_map *m = calloc(1, sizeof(*m));
 	uint64_t bits = max_u64(units, 1);
@@ -43,8 +44,8 @@ struct extent_map *extent_map_new(uint64_t units, uint64_t ready, uint32_t good,
 		return NULL;
 	}
 	m->units = units;
-	m->good = good;
-	m->low = low;
+	m->good_piece = good_piece;
+	m->lowest_first = lowest_first;
 	do {
 		uint64_t words = (bits + 63) / 64;
 
@@ -82,7 +83,7 @@ static uint64_t word_mask(unsigned from, uint64_t n)
 }
 
 /* A word has become empty, or is no longer: tell the levels above. */
-static void level_tell(struct extent_map *m, uint64_t word)
+static void update_levels(struct extent_map *m, uint64_t word)
 {
 	for (unsigned i = 0; i + 1 < m->nr_levels; i++) {
 		uint64_t *up = &m->level[i + 1][word / 64], old = *up;
@@ -95,7 +96,7 @@ static void level_tell(struct extent_map *m, uint64_t word)
 	}
 }
 
-static void mark(struct extent_map *m, uint64_t start, uint64_t count, bool unused)
+static void mark_units(struct extent_map *m, uint64_t start, uint64_t count, bool unused)
 {
 	uint64_t n;
 
@@ -106,7 +107,7 @@ static void mark(struct extent_map *m, uint64_t start, uint64_t count, bool unus
 		n = min_u64(start + count - at, 64 - at % 64);
 		mask = word_mask(at % 64, n);
 		*word = unused ? *word | mask : *word & ~mask;
-		level_tell(m, at / 64);
+		update_levels(m, at / 64);
 	}
 }
 
@@ -114,14 +115,15 @@ void extent_map_grow(struct extent_map *m, uint64_t ready)
 {
 	ready = min_u64(ready, m->units);
 	if (ready > m->ready) {
-		mark(m, m->ready, ready - m->ready, true);
+		mark_units(m, m->ready, ready - m->ready, true);
 		m->ready = ready;
 	}
 }
 
 int extent_map_extend(struct extent_map *m, uint64_t units)
 {
-	struct extent_map *n = extent_map_new(units, units, m->good, m->low), old = *m;
+	struct extent_map *n = extent_map_new(units, units, m->good_piece, m->lowest_first),
+			  old = *m;
 
 	if (!n)
 		return -ENOMEM;
@@ -131,7 +133,7 @@ int extent_map_extend(struct extent_map *m, uint64_t units)
 		n->level[0][w] &= ~taken;
 		n->unused -= (unsigned)__builtin_popcountll(taken);
 		if (taken)
-			level_tell(n, w);
+			update_levels(n, w);
 	}
 	n->next = m->next;
 	*m = *n;
@@ -175,32 +177,32 @@ static uint64_t run_length(const struct extent_map *m, uint64_t start, uint64_t 
 
 static int add_piece(struct extents *e, struct extent piece)
 {
-	struct extent *last = e->more ? &e->more[e->nr - 1] : &e->one;
-	struct extent *more;
-	uint32_t room;
+	struct extent *last = e->many ? &e->many[e->nr - 1] : &e->one;
+	struct extent *many;
+	uint32_t capacity;
 
 	if (e->nr && last->start + last->count == piece.start) {
 		last->count += piece.count;
 		return 0;
 	}
-	if (e->nr && e->nr >= e->room) {
-		room = e->room ? 2 * e->room : 8;
-		more = realloc(e->more, room * sizeof(*more));
-		if (!more)
+	if (e->nr && e->nr >= e->capacity) {
+		capacity = e->capacity ? 2 * e->capacity : 8;
+		many = realloc(e->many, capacity * sizeof(*many));
+		if (!many)
 			return -ENOMEM;
-		if (!e->more)
-			more[0] = e->one;
-		e->more = more;
-		e->room = room;
+		if (!e->many)
+			many[0] = e->one;
+		e->many = many;
+		e->capacity = capacity;
 	}
-	*(e->more ? &e->more[e->nr] : &e->one) = piece;
+	*(e->many ? &e->many[e->nr] : &e->one) = piece;
 	e->nr++;
 	return 0;
 }
 
-int extents_take(struct extents *e, struct extent_map *m, uint64_t units)
+int extents_alloc(struct extents *e, struct extent_map *m, uint64_t units)
 {
-	uint64_t at = m->low ? 0 : m->next, start, n;
+	uint64_t at = m->lowest_first ? 0 : m->next, start, n;
 	unsigned tries = 0;
 
 	*e = (struct extents){0};
@@ -215,20 +217,20 @@ int extents_take(struct extents *e, struct extent_map *m, uint64_t units)
 		}
 		n = run_length(m, start, units);
 		at = start + n;
-		if (n < min_u64(units, m->good) && tries++ < TRIES)
+		if (n < min_u64(units, m->good_piece) && tries++ < TRIES)
 			continue;
 		if (add_piece(e, (struct extent){(uint32_t)start, (uint32_t)n}) < 0) {
-			extents_give(e, m);
+			extents_free(e, m);
 			return -ENOMEM;
 		}
-		mark(m, start, n, false);
+		mark_units(m, start, n, false);
 		units -= n;
 	}
 	m->next = at;
 	return 0;
 }
 
-int extents_claim(struct extents *e, struct extent_map *m, struct extent piece)
+int extents_alloc_at(struct extents *e, struct extent_map *m, struct extent piece)
 {
 	uint64_t end = (uint64_t)piece.start + piece.count;
 
@@ -236,18 +238,18 @@ int extents_claim(struct extents *e, struct extent_map *m, struct extent piece)
 		return -EEXIST;
 	if (add_piece(e, piece) < 0)
 		return -ENOMEM;
-	mark(m, piece.start, piece.count, false);
+	mark_units(m, piece.start, piece.count, false);
 	return 0;
 }
 
-void extents_give(struct extents *e, struct extent_map *m)
+void extents_free(struct extents *e, struct extent_map *m)
 {
 	for (uint32_t i = 0; i < e->nr; i++) {
 		const struct extent *x = extents_at(e, i);
 
-		mark(m, x->start, x->count, true);
+		mark_units(m, x->start, x->count, true);
 	}
-	free(e->more);
+	free(e->many);
 	*e = (struct extents){0};
 }
 

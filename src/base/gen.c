@@ -32,7 +32,7 @@ static uint64_t gen_hash(uint64_t x)
 
 /* ------------------------------------------------------------------------- open */
 
-void penstock_gen_plain(struct penstock_gen *g, uint64_t seed)
+void penstock_gen_init_random(struct penstock_gen *g, uint64_t seed)
 {
 	*g = (struct penstock_gen){
 		.seed = seed,
@@ -60,7 +60,7 @@ int penstock_gen_init(struct penstock_gen *g, uint64_t seed, double dedup, doubl
 		r = gen_check_ratio("compress", compress, GEN_COMPRESS_MAX, err);
 	if (r < 0)
 		return r;
-	penstock_gen_plain(g, seed);
+	penstock_gen_init_random(g, seed);
 	if (dedup > 1)
 		g->fresh = (uint64_t)(0x1p64 / dedup);
 	if (compress > 1)

@@ -34,6 +34,6 @@ struct penstock_gen {
 int penstock_gen_init(struct penstock_gen *g, uint64_t seed, double dedup, double compress,
 		      struct penstock_err *err);
 /* Without ratios, which cannot fail. */
-void penstock_gen_plain(struct penstock_gen *g, uint64_t seed);
+void penstock_gen_init_random(struct penstock_gen *g, uint64_t seed);
 
 #endif

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-char *penstock_glob_folder(const char *path, const char *what)
+char *penstock_glob_pattern(const char *path, const char *files)
 {
-	char *pattern = malloc(2 * strlen(path) + strlen(what) + 2), *to = pattern;
+	char *pattern = malloc(2 * strlen(path) + strlen(files) + 2), *to = pattern;
 
 	if (!pattern)
 		return NULL;
@@ -16,6 +16,6 @@ char *penstock_glob_folder(const char *path, const char *what)
 		*to++ = *p;
 	}
 	*to++ = '/';
-	strcpy(to, what);
+	strcpy(to, files);
 	return pattern;
 }

@@ -3,9 +3,9 @@
 #define PENSTOCK_BASE_GLOB_H
 
 /*
- * A pattern for glob(3): @what in the folder @path, whose name may have characters that mean
+ * A pattern for glob(3): @files in the folder @path, whose name may have characters that mean
  * something there.  To be freed; NULL for want of memory.
  */
-char *penstock_glob_folder(const char *path, const char *what);
+char *penstock_glob_pattern(const char *path, const char *files);
 
 #endif

@@ -6,9 +6,9 @@
 
 #define WAYS 4
 
-int penstock_heap_reserve(struct penstock_heap *h, uint64_t room)
+int penstock_heap_reserve(struct penstock_heap *h, uint64_t capacity)
 {
-	return ARRAY_ROOM(h->v, h->room, room);
+	return ARRAY_RESERVE(h->v, h->capacity, capacity);
 }
 
 void penstock_heap_fini(struct penstock_heap *h)
@@ -35,9 +35,9 @@ static void penstock_heap_sink(struct penstock_heap *h, uint64_t i, struct penst
 	h->v[i] = item;
 }
 
-int penstock_heap_put(struct penstock_heap *h, uint64_t key, uint64_t who)
+int penstock_heap_push(struct penstock_heap *h, uint64_t key, uint64_t value)
 {
-	struct penstock_heap_item item = {key, who};
+	struct penstock_heap_item item = {key, value};
 	uint64_t i;
 
 	if (penstock_heap_reserve(h, h->nr + 1) < 0)
@@ -48,7 +48,7 @@ int penstock_heap_put(struct penstock_heap *h, uint64_t key, uint64_t who)
 	return 0;
 }
 
-struct penstock_heap_item penstock_heap_take(struct penstock_heap *h)
+struct penstock_heap_item penstock_heap_pop(struct penstock_heap *h)
 {
 	struct penstock_heap_item top = h->v[0];
 
@@ -61,15 +61,15 @@ void penstock_heap_remove(struct penstock_heap *h, uint64_t i)
 {
 	for (; i; i = (i - 1) / WAYS)
 		h->v[i] = h->v[(i - 1) / WAYS];
-	penstock_heap_take(h);
+	penstock_heap_pop(h);
 }
 
-void penstock_heap_cut(struct penstock_heap *h, uint64_t limit)
+void penstock_heap_remove_from(struct penstock_heap *h, uint64_t limit)
 {
 	uint64_t nr = 0;
 
 	for (uint64_t i = 0; i < h->nr; i++)
-		if (h->v[i].who < limit)
+		if (h->v[i].value < limit)
 			h->v[nr++] = h->v[i];
 	h->nr = nr;
 	for (uint64_t i = nr; i-- > 0;)

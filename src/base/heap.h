@@ -2,33 +2,33 @@
 #ifndef PENSTOCK_BASE_HEAP_H
 #define PENSTOCK_BASE_HEAP_H
 
-/* What comes first by its key, of equal keys the lowest number: a heap of such pairs. */
+/* A priority queue of (key, value): the smallest key first, of equal keys the smallest value. */
 #include <stdint.h>
 
 struct penstock_heap_item {
-	uint64_t key, who;
+	uint64_t key, value;
 };
 
 /* Zeroed is empty. */
 struct penstock_heap {
 	struct penstock_heap_item *v;
-	uint64_t nr, room;
+	uint64_t nr, capacity;
 };
 
-/* Room for so many, after which putting them in cannot fail; 0 or -ENOMEM. */
-int penstock_heap_reserve(struct penstock_heap *h, uint64_t room);
-int penstock_heap_put(struct penstock_heap *h, uint64_t key, uint64_t who); /* 0 or -ENOMEM */
+/* Memory for @capacity items, after which pushing them cannot fail.  0 or -ENOMEM. */
+int penstock_heap_reserve(struct penstock_heap *h, uint64_t capacity);
+int penstock_heap_push(struct penstock_heap *h, uint64_t key, uint64_t value); /* 0 or -ENOMEM */
 struct penstock_heap_item
-penstock_heap_take(struct penstock_heap *h); /* the first; not from an empty one */
+penstock_heap_pop(struct penstock_heap *h); /* the first; not from an empty one */
 /* Take item @i out. */
 void penstock_heap_remove(struct penstock_heap *h, uint64_t i);
-/* Remove all with who >= @limit. */
-void penstock_heap_cut(struct penstock_heap *h, uint64_t limit);
+/* Remove all with value >= @limit. */
+void penstock_heap_remove_from(struct penstock_heap *h, uint64_t limit);
 void penstock_heap_fini(struct penstock_heap *h);
 
 static inline int penstock_heap_before(struct penstock_heap_item a, struct penstock_heap_item b)
 {
-	return a.key < b.key || (a.key == b.key && a.who < b.who);
+	return a.key < b.key || (a.key == b.key && a.value < b.value);
 }
 
 /* The key of the first, UINT64_MAX where there is none. */

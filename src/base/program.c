@@ -13,8 +13,8 @@
 
 #include "base/util.h"
 
-#define LOOK_NS    100000000ull /* how soon a stop is noticed */
-#define FIRST_ROOM 65536u
+#define POLL_NS        100000000ull /* how soon a stop is noticed */
+#define FIRST_CAPACITY 65536u
 
 /* In a group of its own, so that all of it can be ended; with signals as if nobody had touched
  * them. */
@@ -65,28 +65,28 @@ static int program_start(const struct penstock_program *p, pid_t *pid, int out)
 
 /* Ask it to end, once, if that is wanted; the time it still has. */
 static uint64_t program_left(const struct penstock_program *p, pid_t pid, uint64_t end_ns,
-			     bool *told)
+			     bool *term_sent)
 {
 	uint64_t now = clock_ns();
 
-	if (asked_to_stop(p->stop) && !*told)
-		*told = !kill(pid, SIGTERM);
+	if (asked_to_stop(p->stop) && !*term_sent)
+		*term_sent = !kill(pid, SIGTERM);
 	return end_ns > now ? end_ns - now : 0;
 }
 
 /* Until there is something to read: 0, or -errno. */
 static int program_wait(const struct penstock_program *p, pid_t pid, int fd, uint64_t end_ns,
-			bool *told)
+			bool *term_sent)
 {
 	struct pollfd one = {fd, POLLIN, 0};
 
 	for (;;) {
-		uint64_t left = program_left(p, pid, end_ns, told);
+		uint64_t left = program_left(p, pid, end_ns, term_sent);
 		int r;
 
 		if (!left)
 			return -ETIMEDOUT;
-		r = poll(&one, 1, (int)(min_u64(left, LOOK_NS) / 1000000) + 1);
+		r = poll(&one, 1, (int)(min_u64(left, POLL_NS) / 1000000) + 1);
 		if (r > 0)
 			return 0;
 		if (r < 0 && errno != EINTR)
@@ -96,42 +96,43 @@ static int program_wait(const struct penstock_program *p, pid_t pid, int fd, uin
 
 /* All it prints, with a zero behind it. */
 static int program_read(const struct penstock_program *p, pid_t pid, int fd, uint64_t end_ns,
-			bool *told, char **text)
+			bool *term_sent, char **text)
 {
-	size_t len = 0, room = 0;
+	size_t len = 0, capacity = 0;
 
 	for (;;) {
 		ssize_t n;
-		int r = program_wait(p, pid, fd, end_ns, told);
+		int r = program_wait(p, pid, fd, end_ns, term_sent);
 
 		if (r < 0)
 			return r;
-		if (ARRAY_ROOM(*text, room, p->most ? p->most + 1 : len + FIRST_ROOM) < 0)
+		if (ARRAY_RESERVE(*text, capacity,
+				  p->max_output ? p->max_output + 1 : len + FIRST_CAPACITY) < 0)
 			return -ENOMEM;
-		n = read(fd, *text + len, (p->most ? p->most : room - 1) - len);
+		n = read(fd, *text + len, (p->max_output ? p->max_output : capacity - 1) - len);
 		if (n < 0 && errno == EINTR)
 			continue;
 		(*text)[len + (n > 0 ? (size_t)n : 0)] = 0;
 		if (n <= 0)
 			return n ? -errno : 0;
 		len += (size_t)n;
-		if (len == p->most)
+		if (len == p->max_output)
 			return -E2BIG;
 	}
 }
 
 /* It prints no more, but may run on. */
-static int program_reap(const struct penstock_program *p, pid_t pid, uint64_t end_ns, bool *told,
-			int *status)
+static int program_reap(const struct penstock_program *p, pid_t pid, uint64_t end_ns,
+			bool *term_sent, int *status)
 {
 	struct timespec nap = {0, 250000};
 	pid_t got;
 
 	while ((got = waitpid(pid, status, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
-		if (!program_left(p, pid, end_ns, told))
+		if (!program_left(p, pid, end_ns, term_sent))
 			return -ETIMEDOUT;
 		nanosleep(&nap, NULL);
-		nap.tv_nsec = (long)min_u64(2 * (uint64_t)nap.tv_nsec, LOOK_NS);
+		nap.tv_nsec = (long)min_u64(2 * (uint64_t)nap.tv_nsec, POLL_NS);
 	}
 	return 0;
 }
@@ -139,7 +140,7 @@ static int program_reap(const struct penstock_program *p, pid_t pid, uint64_t en
 int penstock_program_run(const struct penstock_program *p, char **text, int *status)
 {
 	uint64_t end_ns = p->limit_ns ? clock_ns() + p->limit_ns : UINT64_MAX;
-	bool told = false;
+	bool term_sent = false;
 	int fds[2], r;
 	pid_t pid;
 
@@ -153,10 +154,10 @@ int penstock_program_run(const struct penstock_program *p, char **text, int *sta
 		close(fds[0]);
 		return r;
 	}
-	r = program_read(p, pid, fds[0], end_ns, &told, text);
+	r = program_read(p, pid, fds[0], end_ns, &term_sent, text);
 	close(fds[0]);
 	if (r == 0)
-		r = program_reap(p, pid, end_ns, &told, status);
+		r = program_reap(p, pid, end_ns, &term_sent, status);
 	if (r == 0)
 		return 0;
 	kill(-pid, SIGKILL);

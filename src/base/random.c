@@ -48,7 +48,7 @@ void penstock_pattern_fill(void *buf, size_t len, uint64_t seed, uint64_t offset
 {
 	struct penstock_gen g;
 
-	penstock_gen_plain(&g, seed);
+	penstock_gen_init_random(&g, seed);
 	penstock_gen_fill(&g, 0, offset, buf, len);
 }
 
@@ -56,6 +56,6 @@ size_t penstock_pattern_check(const void *buf, size_t len, uint64_t seed, uint64
 {
 	struct penstock_gen g;
 
-	penstock_gen_plain(&g, seed);
+	penstock_gen_init_random(&g, seed);
 	return penstock_gen_check(&g, 0, offset, buf, len);
 }

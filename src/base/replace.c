@@ -16,13 +16,14 @@
 #include "base/util.h"
 
 enum {
-	LINKS_MAX = 40, /* as the kernel follows */
-	TEMPS = 16,     /* names that are always looked at for what the dead have left */
+	LINKS_MAX = 40,     /* as the kernel follows */
+	TEMPS_CHECKED = 16, /* names that are always looked at for what the dead have left */
 	TEMPS_MAX = 4096,
-	BEHIND = 64 << 20, /* bytes of an old file from which on it is given back behind us */
+	ASYNC_CLOSE_MIN =
+		64 << 20, /* bytes of an old file from which on it is given back behind us */
 };
 
-#define WORD PENSTOCK_REPLACE_WORD
+#define SUFFIX PENSTOCK_REPLACE_SUFFIX
 
 /* ------------------------------------------------------------------- names */
 
@@ -48,7 +49,7 @@ static int open_folder(int dir, const char *path, char **ret_name)
 }
 
 /* 1: it is there, 0: it is not, or -errno: nobody can tell. */
-static int stat_there(int dir, const char *name, struct stat *st)
+static int stat_if_exists(int dir, const char *name, struct stat *st)
 {
 	if (fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW) == 0)
 		return 1;
@@ -88,7 +89,7 @@ static int follow(int *dir, char **name)
 	return fd < 0 ? fd : 0;
 }
 
-int penstock_replace_resolve(const char *path, int *ret_dir, char **ret_name)
+int penstock_replace_resolve_path(const char *path, int *ret_dir, char **ret_name)
 {
 	char *name = NULL;
 	int dir = open_folder(AT_FDCWD, path, &name), r;
@@ -98,7 +99,7 @@ int penstock_replace_resolve(const char *path, int *ret_dir, char **ret_name)
 	for (unsigned i = 0;; i++) {
 		struct stat st;
 
-		r = stat_there(dir, name, &st);
+		r = stat_if_exists(dir, name, &st);
 		if (r == 0 || (r > 0 && !S_ISLNK(st.st_mode))) {
 			*ret_dir = dir;
 			*ret_name = name;
@@ -121,12 +122,12 @@ int penstock_replace_resolve(const char *path, int *ret_dir, char **ret_name)
 
 /* ---------------------------------------------------------- temporary names */
 
-static char *temp_name(const char *name, const char *word, unsigned k)
+static char *temp_name(const char *name, const char *suffix, unsigned k)
 {
-	int room = NAME_MAX - (int)strlen("..-0000") - (int)strlen(word);
+	int name_max = NAME_MAX - (int)strlen("..-0000") - (int)strlen(suffix);
 	char *temp;
 
-	return asprintf(&temp, ".%.*s.%s-%u", room, name, word, k) < 0 ? NULL : temp;
+	return asprintf(&temp, ".%.*s.%s-%u", name_max, name, suffix, k) < 0 ? NULL : temp;
 }
 
 /* Does the name still stand for this file? */
@@ -139,7 +140,7 @@ static bool is_named(int dir, const char *name, int fd)
 }
 
 /* Remove what nobody writes to any more.  Returns 0 when the name is free, else -EEXIST. */
-static int remove_dead(int dir, const char *name, int (*before)(int dir, int fd))
+static int remove_stale(int dir, const char *name, int (*before)(int dir, int fd))
 {
 	CLEANUP_CLOSE int fd =
 		openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -154,20 +155,20 @@ static int remove_dead(int dir, const char *name, int (*before)(int dir, int fd)
 	return unlinkat(dir, name, 0) == 0 ? 0 : -EEXIST;
 }
 
-void penstock_replace_clear(int dir, const char *name, const char *word,
-			    int (*before)(int dir, int fd))
+void penstock_replace_remove_stale(int dir, const char *name, const char *suffix,
+				   int (*before)(int dir, int fd))
 {
-	for (unsigned k = 0; k < TEMPS; k++) {
-		CLEANUP_FREE char *temp = temp_name(name, word, k);
+	for (unsigned k = 0; k < TEMPS_CHECKED; k++) {
+		CLEANUP_FREE char *temp = temp_name(name, suffix, k);
 
 		if (temp)
-			remove_dead(dir, temp, before);
+			remove_stale(dir, temp, before);
 	}
 }
 
-static void remove_all_dead(const struct penstock_replace *r)
+static void remove_all_stale(const struct penstock_replace *r)
 {
-	penstock_replace_clear(r->dir, r->name, WORD, NULL);
+	penstock_replace_remove_stale(r->dir, r->name, SUFFIX, NULL);
 }
 
 /* Give the open file a name that nobody has. */
@@ -219,10 +220,10 @@ static int create_temp(struct penstock_replace *r, const char *temp, mode_t mode
 }
 
 /* A name, for a new file or one that is there. */
-static int take_temp(struct penstock_replace *r, mode_t mode)
+static int name_temp(struct penstock_replace *r, mode_t mode)
 {
 	for (unsigned k = 0; k < TEMPS_MAX; k++) {
-		CLEANUP_FREE char *temp = temp_name(r->name, WORD, k);
+		CLEANUP_FREE char *temp = temp_name(r->name, SUFFIX, k);
 		int e;
 
 		if (!temp)
@@ -237,10 +238,10 @@ static int take_temp(struct penstock_replace *r, mode_t mode)
 	return -EEXIST;
 }
 
-int penstock_replace_link(int fd, int dir, const char *name, const char *word, char **ret)
+int penstock_replace_link_temp(int fd, int dir, const char *name, const char *suffix, char **ret)
 {
-	for (unsigned k = 0; k < TEMPS; k++) {
-		CLEANUP_FREE char *temp = temp_name(name, word, k);
+	for (unsigned k = 0; k < TEMPS_CHECKED; k++) {
+		CLEANUP_FREE char *temp = temp_name(name, suffix, k);
 		int e = temp ? link_temp(fd, dir, temp) : -ENOMEM;
 
 		if (e == 0)
@@ -273,27 +274,27 @@ static int open_new(struct penstock_replace *r, mode_t mode)
 	mode_t first;
 	int e;
 
-	e = stat_there(r->dir, r->name, &r->old);
+	e = stat_if_exists(r->dir, r->name, &r->old);
 	if (e < 0)
 		return e;
-	r->there = e;
-	first = r->there ? 0600 : mode; /* not for others to read where the old one is not */
-	if (r->there && S_ISDIR(r->old.st_mode))
+	r->had_old = e;
+	first = r->had_old ? 0600 : mode; /* not for others to read where the old one is not */
+	if (r->had_old && S_ISDIR(r->old.st_mode))
 		return -EISDIR;
-	if (r->there && !S_ISREG(r->old.st_mode))
+	if (r->had_old && !S_ISREG(r->old.st_mode))
 		return -EINVAL;
 	/* A file that must not be written to must not be replaced either. */
-	if (r->there && faccessat(r->dir, r->name, W_OK, AT_EACCESS) < 0)
+	if (r->had_old && faccessat(r->dir, r->name, W_OK, AT_EACCESS) < 0)
 		return -errno;
-	remove_all_dead(r);
+	remove_all_stale(r);
 	e = open_unnamed(r, first);
 	/* no such thing here, in the words of various file systems */
 	if (e == -ENOTSUP || e == -EISDIR || e == -EINVAL || e == -ENOENT || e == -ENOSYS)
-		e = take_temp(r, first);
+		e = name_temp(r, first);
 	return e;
 }
 
-static int open_here(struct penstock_replace *r, int dir, char *name, mode_t mode)
+static int open_in(struct penstock_replace *r, int dir, char *name, mode_t mode)
 {
 	int e;
 
@@ -314,53 +315,53 @@ static int open_here(struct penstock_replace *r, int dir, char *name, mode_t mod
 int penstock_replace_open(struct penstock_replace *r, const char *path, mode_t mode)
 {
 	char *name;
-	int dir, e = penstock_replace_resolve(path, &dir, &name);
+	int dir, e = penstock_replace_resolve_path(path, &dir, &name);
 
-	return e < 0 ? e : open_here(r, dir, name, mode);
+	return e < 0 ? e : open_in(r, dir, name, mode);
 }
 
 int penstock_replace_open_at(struct penstock_replace *r, int dir, const char *name, mode_t mode)
 {
 	int fd = fcntl(dir, F_DUPFD_CLOEXEC, 0);
 
-	return fd < 0 ? -errno : open_here(r, fd, strdup(name), mode);
+	return fd < 0 ? -errno : open_in(r, fd, strdup(name), mode);
 }
 
 /* A file system without permissions has none to keep. */
-static bool is_unknown(int e)
+static bool is_unsupported(int e)
 {
 	return e == ENOTSUP || e == ENOSYS;
 }
 
-int penstock_replace_mode(int fd, mode_t mode)
+int penstock_replace_set_mode(int fd, mode_t mode)
 {
-	return fchmod(fd, mode) == 0 || errno == EPERM || is_unknown(errno) ? 0 : -errno;
+	return fchmod(fd, mode) == 0 || errno == EPERM || is_unsupported(errno) ? 0 : -errno;
 }
 
-int penstock_replace_rights(const struct penstock_replace *r)
+int penstock_replace_copy_permissions(const struct penstock_replace *r)
 {
-	if (!r->there)
+	if (!r->had_old)
 		return 0;
 	if ((r->old.st_uid != geteuid() || r->old.st_gid != getegid()) &&
 	    fchown(r->fd, r->old.st_uid, r->old.st_gid) < 0 && errno != EPERM && errno != EINVAL &&
-	    !is_unknown(errno))
+	    !is_unsupported(errno))
 		return -errno;
-	return penstock_replace_mode(r->fd, r->old.st_mode & 07777);
+	return penstock_replace_set_mode(r->fd, r->old.st_mode & 07777);
 }
 
-int penstock_replace_show(struct penstock_replace *r)
+int penstock_replace_publish(struct penstock_replace *r)
 {
 	int e;
 
-	remove_all_dead(r);
-	e = r->temp ? 0 : take_temp(r, 0);
+	remove_all_stale(r);
+	e = r->temp ? 0 : name_temp(r, 0);
 	if (e < 0)
 		return e;
 	/* Giving back a GiB takes ext4 0.15 s: not while others wait for us, nor in what is flushed
 	 * next. */
-	r->kept = openat(r->dir, r->name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-	if (r->kept < 0)
-		r->kept = openat(r->dir, r->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	r->old_fd = openat(r->dir, r->name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+	if (r->old_fd < 0)
+		r->old_fd = openat(r->dir, r->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (renameat(r->dir, r->temp, r->dir, r->name) < 0)
 		return -errno;
 	free(TAKE_PTR(r->temp));
@@ -370,12 +371,12 @@ int penstock_replace_show(struct penstock_replace *r)
 }
 
 /* Is there room for the next of its size and one more, without the space of this one? */
-static bool is_room_without(int fd)
+static bool has_space_without(int fd)
 {
 	struct statfs fs;
 	struct stat st;
 
-	return fstat(fd, &st) == 0 && st.st_nlink == 0 && st.st_size >= BEHIND &&
+	return fstat(fd, &st) == 0 && st.st_nlink == 0 && st.st_size >= ASYNC_CLOSE_MIN &&
 	       fstatfs(fd, &fs) == 0 && fs.f_bsize > 0 &&
 	       fs.f_bavail / 2 >= (uint64_t)st.st_size / (uint64_t)fs.f_bsize;
 }
@@ -385,10 +386,10 @@ static bool is_room_without(int fd)
  * behind us: a ring that holds a file lets go of it in a thread of the kernel's, so that there is
  * none of ours to wait for.  Where that does not work it is an ordinary close(2).
  */
-void penstock_replace_release(int fd)
+void penstock_replace_close_async(int fd)
 {
 	struct io_uring_params p = {0};
-	int ring = is_room_without(fd) ? (int)syscall(__NR_io_uring_setup, 1, &p) : -1;
+	int ring = has_space_without(fd) ? (int)syscall(__NR_io_uring_setup, 1, &p) : -1;
 
 	if (ring >= 0)
 		syscall(__NR_io_uring_register, ring, IORING_REGISTER_FILES, &fd, 1);
@@ -404,14 +405,14 @@ void penstock_replace_close(struct penstock_replace *r, bool forked)
 	free(TAKE_PTR(r->temp));
 	free(TAKE_PTR(r->name));
 	close_new(r);
-	if (r->kept >= 0)
-		penstock_replace_release(r->kept);
+	if (r->old_fd >= 0)
+		penstock_replace_close_async(r->old_fd);
 	if (r->dir >= 0)
 		close(r->dir);
-	r->dir = r->kept = -1;
+	r->dir = r->old_fd = -1;
 }
 
-int penstock_replace_sync(int dir)
+int penstock_replace_sync_folder(int dir)
 {
 	if (fsync(dir) == 0 || errno == EINVAL || errno == ENOTSUP)
 		return 0;

@@ -5,13 +5,13 @@
 /*
  * A new file in place of an old one, so that its name always stands for one of the two, complete:
  *
- *	penstock_replace_open -> write to ->fd -> penstock_replace_rights -> penstock_replace_show
- *			    -> penstock_replace_close
+ *	penstock_replace_open -> write to ->fd -> penstock_replace_copy_permissions
+ *			    -> penstock_replace_publish -> penstock_replace_close
  *
- * Without penstock_replace_show() nothing of it is left.  The file has no name so far where the
+ * Without penstock_replace_publish() nothing of it is left.  The file has no name so far where the
  * file system allows it, else one of the form .NAME.penstock-N, which is locked (flock(2)) as long
  * as somebody writes to it: what the dead have left is removed by whoever replaces the same file
- * next. Nothing is made durable here but the folder, by penstock_replace_sync().
+ * next. Nothing is made durable here but the folder, by penstock_replace_sync_folder().
  */
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -22,18 +22,18 @@ struct penstock_replace {
 	char *name;      /* of the file in it, no link */
 	int fd;          /* the new file, for reading and writing */
 	int lock;        /* the same file once more, to hold its lock */
-	int kept;        /* the old one, so that its space is not given back within the step */
+	int old_fd;      /* the old file, so that its space is not given back within the step */
 	char *temp;      /* its name so far; NULL: none */
-	bool there;      /* there is an old one, and */
-	struct stat old; /* that is how it was */
+	bool had_old;    /* there was a file of that name */
+	struct stat old; /* what stat(2) said of the old file */
 };
 
-#define PENSTOCK_REPLACE_WORD "penstock" /* in names of new files */
+#define PENSTOCK_REPLACE_SUFFIX "penstock" /* in names of new files */
 
 /* Nothing, for penstock_replace_close(). */
-#define PENSTOCK_REPLACE_NONE                               \
-	{                                                   \
-		.dir = -1, .fd = -1, .lock = -1, .kept = -1 \
+#define PENSTOCK_REPLACE_NONE                                 \
+	{                                                     \
+		.dir = -1, .fd = -1, .lock = -1, .old_fd = -1 \
 	}
 
 /*
@@ -42,7 +42,7 @@ struct penstock_replace {
  * -errno: -EACCES for a link in a sticky folder that others may have put there, as the kernel has
  * it.
  */
-int penstock_replace_resolve(const char *path, int *ret_dir, char **ret_name);
+int penstock_replace_resolve_path(const char *path, int *ret_dir, char **ret_name);
 
 /* Begin; @mode is that of a file that is not there yet, less the umask.  0 or -errno. */
 int penstock_replace_open(struct penstock_replace *r, const char *path, mode_t mode);
@@ -50,26 +50,26 @@ int penstock_replace_open(struct penstock_replace *r, const char *path, mode_t m
 int penstock_replace_open_at(struct penstock_replace *r, int dir, const char *name, mode_t mode);
 
 /* Give it permissions and owner of the old one, as far as permitted. */
-int penstock_replace_rights(const struct penstock_replace *r);
+int penstock_replace_copy_permissions(const struct penstock_replace *r);
 /* fchmod(2); 0 where the file system knows no such thing. */
-int penstock_replace_mode(int fd, mode_t mode);
-/* The one step: the name stands for the new file. */
-int penstock_replace_show(struct penstock_replace *r);
+int penstock_replace_set_mode(int fd, mode_t mode);
+/* The one step: rename it, so that the name stands for the new file. */
+int penstock_replace_publish(struct penstock_replace *r);
 /* Close all and, before the step, remove all.  @forked: leave what has a name to the parent. */
 void penstock_replace_close(struct penstock_replace *r, bool forked);
 
 /*
- * For those who need a name of their own kind, .NAME.WORD-N, before the step: another name for an
- * open file, which is told from a dead one by its lock.  0 with *@ret to be freed, or -errno.
+ * For those who need a name of their own kind, .NAME.SUFFIX-N, before the step: another name for an
+ * open file, whose lock says that it is in use.  0 with *@ret to be freed, or -errno.
  */
-int penstock_replace_link(int fd, int dir, const char *name, const char *word, char **ret);
+int penstock_replace_link_temp(int fd, int dir, const char *name, const char *suffix, char **ret);
 /* Remove files of such names that nobody has locked, if @before says 0 of each. */
-void penstock_replace_clear(int dir, const char *name, const char *word,
-			    int (*before)(int dir, int fd));
+void penstock_replace_remove_stale(int dir, const char *name, const char *suffix,
+				   int (*before)(int dir, int fd));
 /* close(2) of a file that was removed; where it is large its space is given back behind us. */
-void penstock_replace_release(int fd);
+void penstock_replace_close_async(int fd);
 
 /* fsync(2) of a folder; 0 where the file system knows no such thing. */
-int penstock_replace_sync(int dir);
+int penstock_replace_sync_folder(int dir);
 
 #endif

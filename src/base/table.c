@@ -8,12 +8,12 @@
 enum { FIRST_BUCKETS = 1024 };
 
 /* Hashes may be numbers that follow each other. */
-static struct penstock_node **bucket_of(const struct penstock_table *t, uint64_t hash)
+static struct penstock_table_node **bucket_of(const struct penstock_table *t, uint64_t hash)
 {
 	return &t->buckets[hash * 0x9e3779b97f4a7c15ull >> 20 & (t->nr_buckets - 1)];
 }
 
-static void link_node(struct penstock_table *t, struct penstock_node *n)
+static void link_node(struct penstock_table *t, struct penstock_table_node *n)
 {
 	n->next = *bucket_of(t, n->hash);
 	*bucket_of(t, n->hash) = n;
@@ -22,7 +22,7 @@ static void link_node(struct penstock_table *t, struct penstock_node *n)
 static void table_grow(struct penstock_table *t)
 {
 	struct penstock_table old = *t;
-	struct penstock_node *n, *next;
+	struct penstock_table_node *n, *next;
 
 	t->nr_buckets = old.nr_buckets ? 2 * old.nr_buckets : FIRST_BUCKETS;
 	t->buckets = calloc(t->nr_buckets, sizeof(*t->buckets));
@@ -38,24 +38,24 @@ static void table_grow(struct penstock_table *t)
 	free(old.buckets);
 }
 
-static struct penstock_node *table_same(struct penstock_node *n, uint64_t hash)
+static struct penstock_table_node *find_hash(struct penstock_table_node *n, uint64_t hash)
 {
 	while (n && n->hash != hash)
 		n = n->next;
 	return n;
 }
 
-struct penstock_node *penstock_table_find(const struct penstock_table *t, uint64_t hash)
+struct penstock_table_node *penstock_table_find(const struct penstock_table *t, uint64_t hash)
 {
-	return t->nr_buckets ? table_same(*bucket_of(t, hash), hash) : NULL;
+	return t->nr_buckets ? find_hash(*bucket_of(t, hash), hash) : NULL;
 }
 
-struct penstock_node *penstock_table_again(const struct penstock_node *n)
+struct penstock_table_node *penstock_table_find_next(const struct penstock_table_node *n)
 {
-	return table_same(n->next, n->hash);
+	return find_hash(n->next, n->hash);
 }
 
-int penstock_table_put(struct penstock_table *t, struct penstock_node *n, uint64_t hash)
+int penstock_table_insert(struct penstock_table *t, struct penstock_table_node *n, uint64_t hash)
 {
 	if (t->nr >= t->nr_buckets)
 		table_grow(t);
@@ -67,9 +67,9 @@ int penstock_table_put(struct penstock_table *t, struct penstock_node *n, uint64
 	return 0;
 }
 
-void penstock_table_drop(struct penstock_table *t, struct penstock_node *n)
+void penstock_table_remove(struct penstock_table *t, struct penstock_table_node *n)
 {
-	struct penstock_node **at = bucket_of(t, n->hash);
+	struct penstock_table_node **at = bucket_of(t, n->hash);
 
 	while (*at != n)
 		at = &(*at)->next;
@@ -77,10 +77,10 @@ void penstock_table_drop(struct penstock_table *t, struct penstock_node *n)
 	t->nr--;
 }
 
-struct penstock_node *penstock_table_next(const struct penstock_table *t, uint64_t *pos,
-					  const struct penstock_node *n)
+struct penstock_table_node *penstock_table_next(const struct penstock_table *t, uint64_t *pos,
+						const struct penstock_table_node *n)
 {
-	struct penstock_node *next = n ? n->next : NULL;
+	struct penstock_table_node *next = n ? n->next : NULL;
 
 	while (!next && *pos < t->nr_buckets)
 		next = t->buckets[(*pos)++];

@@ -45,7 +45,7 @@ static int read_line(char *out, size_t size, const char *fmt, va_list ap)
 	return (int)len;
 }
 
-int penstock_textfile_line(char *out, size_t size, const char *fmt, ...)
+int penstock_textfile_read_line(char *out, size_t size, const char *fmt, ...)
 {
 	va_list ap;
 	int r;
@@ -56,7 +56,7 @@ int penstock_textfile_line(char *out, size_t size, const char *fmt, ...)
 	return r;
 }
 
-int penstock_textfile_u64(uint64_t *out, const char *fmt, ...)
+int penstock_textfile_read_u64(uint64_t *out, const char *fmt, ...)
 {
 	char line[32], *end;
 	va_list ap;
@@ -76,7 +76,7 @@ int penstock_textfile_u64(uint64_t *out, const char *fmt, ...)
 	return 0;
 }
 
-int penstock_textfile_choice(char *out, size_t size, const char *fmt, ...)
+int penstock_textfile_read_selected(char *out, size_t size, const char *fmt, ...)
 {
 	char line[256];
 	const char *s = line, *open;

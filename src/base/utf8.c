@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/utf8.h"
 
-unsigned penstock_utf8_claim(unsigned char c)
+unsigned penstock_utf8_expected_len(unsigned char c)
 {
 	return c < 0x80 ? 1 : c < 0xc2 || c > 0xf4 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
 }
@@ -9,7 +9,7 @@ unsigned penstock_utf8_claim(unsigned char c)
 unsigned penstock_utf8_len(const char *text, size_t left)
 {
 	const unsigned char *s = (const unsigned char *)text;
-	unsigned n = penstock_utf8_claim(s[0]);
+	unsigned n = penstock_utf8_expected_len(s[0]);
 
 	if (!s[0] || left < n)
 		return 0;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* How many bytes a character has that begins with this one; 0: none does. */
-unsigned penstock_utf8_claim(unsigned char c);
+unsigned penstock_utf8_expected_len(unsigned char c);
 
 /*
  * Bytes of the character at @text, of which @left are there or a NUL ends it; 0: it is none, or a

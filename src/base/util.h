@@ -30,22 +30,22 @@ static inline void penstock_cleanup_close(const int *fd)
 		close(*fd);
 }
 
-static inline void *penstock_array_room(void *v, size_t size, uint64_t *room, uint64_t need)
+static inline void *penstock_array_reserve(void *v, size_t size, uint64_t *capacity, uint64_t need)
 {
-	uint64_t n = *room ? *room : 16;
+	uint64_t n = *capacity ? *capacity : 16;
 
-	if (v && need <= *room)
+	if (v && need <= *capacity)
 		return v;
 	while (n < need && n <= SIZE_MAX / 2)
 		n *= 2;
 	v = n < need ? NULL : reallocarray(v, n, size);
 	if (v)
-		*room = n;
+		*capacity = n;
 	return v;
 }
 
-/* Grows whenever @nr is a power of two, so that nobody has to know how much room there is. */
-static inline void *penstock_array_more(void *v, size_t size, uint64_t nr)
+/* Grows whenever @nr is a power of two, so that no caller has to keep the capacity. */
+static inline void *penstock_array_grow(void *v, size_t size, uint64_t nr)
 {
 	if (nr & (nr - 1))
 		return v;
@@ -56,27 +56,27 @@ static inline void *penstock_array_more(void *v, size_t size, uint64_t nr)
 #define CLEANUP_CLOSE __attribute__((cleanup(penstock_cleanup_close)))
 
 /*
- * Room for @need elements in the array @v, which has room for @room: twice as much each time.
- * 0, or -ENOMEM with nothing changed.
+ * Memory for @need elements in the array @v, which has it for @capacity: doubled each time it
+ * grows. 0, or -ENOMEM with nothing changed.
  */
-#define ARRAY_ROOM(v, room, need)                                                      \
-	({                                                                             \
-		uint64_t room_ = (room);                                               \
-		void *grown_ = penstock_array_room((v), sizeof(*(v)), &room_, (need)); \
-		if (grown_) {                                                          \
-			(v) = grown_;                                                  \
-			(room) = (__typeof__(room))room_;                              \
-		}                                                                      \
-		grown_ ? 0 : -ENOMEM;                                                  \
+#define ARRAY_RESERVE(v, capacity, need)                                                      \
+	({                                                                                    \
+		uint64_t capacity_ = (capacity);                                              \
+		void *grown_ = penstock_array_reserve((v), sizeof(*(v)), &capacity_, (need)); \
+		if (grown_) {                                                                 \
+			(v) = grown_;                                                         \
+			(capacity) = (__typeof__(capacity))capacity_;                         \
+		}                                                                             \
+		grown_ ? 0 : -ENOMEM;                                                         \
 	})
 
-/* Room for one more in the array @v of @nr elements, which has none but by this.  0 or -ENOMEM. */
-#define ARRAY_MORE(v, nr)                                                   \
-	({                                                                  \
-		void *more_ = penstock_array_more((v), sizeof(*(v)), (nr)); \
-		if (more_)                                                  \
-			(v) = more_;                                        \
-		more_ ? 0 : -ENOMEM;                                        \
+/* Memory for one more in the array @v of @nr elements, all added by this macro.  0 or -ENOMEM. */
+#define ARRAY_GROW(v, nr)                                                    \
+	({                                                                   \
+		void *grown_ = penstock_array_grow((v), sizeof(*(v)), (nr)); \
+		if (grown_)                                                  \
+			(v) = grown_;                                        \
+		grown_ ? 0 : -ENOMEM;                                        \
 	})
 
 #define TAKE_PTR(p)                         \

@@ -9,15 +9,15 @@
 
 #include "base/crc32c.h"
 #include "base/err.h"
+#include "base/full_io.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "file/stripe.h"
 
 static const char magic[] = "penstock.crc32c 1\n";
 
 enum {
 	MAGIC = sizeof(magic) - 1,
-	HEAD = MAGIC + 8,
+	HEADER = MAGIC + 8,
 	SET = 32,
 	TAIL = 4,
 	FILE_MAX = 1 << 30, /* of a file of 128 TiB */
@@ -59,15 +59,15 @@ static const char *parse_set(struct crc_set *s, const unsigned char *p, size_t l
 	s->inode = get_u64(p + 8);
 	s->mtime_ns = (int64_t)get_u64(p + 16);
 	s->flags = get_u32(p + 24);
-	if (s->flags & ~CRC_SET_NONE || get_u32(p + 28))
+	if (s->flags & ~CRC_SET_UNKNOWN || get_u32(p + 28))
 		return "it has flags that this version does not know";
-	s->nr = s->flags & CRC_SET_NONE ? 0 : crc_chunks(s->bytes);
+	s->nr = s->flags & CRC_SET_UNKNOWN ? 0 : crc_chunks(s->bytes);
 	return s->nr > (len - SET) / 4 ? "it is cut short" : NULL;
 }
 
 static const char *parse_head(const unsigned char *p, size_t len)
 {
-	if (len < HEAD + TAIL || memcmp(p, magic, MAGIC) != 0)
+	if (len < HEADER + TAIL || memcmp(p, magic, MAGIC) != 0)
 		return "it is no file of checksums";
 	if (get_u32(p + len - TAIL) != penstock_crc32c(0, p, len - TAIL))
 		return "its own checksum does not fit";
@@ -80,7 +80,7 @@ static const char *parse_head(const unsigned char *p, size_t len)
 
 static const char *parse_sets(struct crcfile *f, const unsigned char *p, size_t len)
 {
-	uint32_t *at = f->room;
+	uint32_t *at = f->crcs;
 
 	for (unsigned i = 0; i < f->nr; i++) {
 		struct crc_set *s = &f->sets[i];
@@ -106,12 +106,12 @@ int crcfile_parse(struct crcfile *out, const void *data, size_t len, const char 
 	if (*ret_why)
 		return -EBADMSG;
 	f.nr = get_u32(p + MAGIC);
-	f.room = malloc(len); /* more than all checksums */
-	if (!f.room)
+	f.crcs = malloc(len); /* more than all checksums */
+	if (!f.crcs)
 		return -ENOMEM;
-	*ret_why = parse_sets(&f, p + HEAD, len - HEAD - TAIL);
+	*ret_why = parse_sets(&f, p + HEADER, len - HEADER - TAIL);
 	if (*ret_why) {
-		free(f.room);
+		free(f.crcs);
 		return -EBADMSG;
 	}
 	*out = f;
@@ -120,7 +120,7 @@ int crcfile_parse(struct crcfile *out, const void *data, size_t len, const char 
 
 void *crcfile_format(const struct crc_set *sets, unsigned nr, size_t *ret_len)
 {
-	size_t len = HEAD + TAIL;
+	size_t len = HEADER + TAIL;
 	unsigned char *data, *p;
 
 	for (unsigned i = 0; i < nr; i++)
@@ -131,7 +131,7 @@ void *crcfile_format(const struct crc_set *sets, unsigned nr, size_t *ret_len)
 	memcpy(p, magic, MAGIC);
 	put_u32(p + MAGIC, nr);
 	put_u32(p + MAGIC + 4, PENSTOCK_CHUNK);
-	p += HEAD;
+	p += HEADER;
 	for (unsigned i = 0; i < nr; i++) {
 		const struct crc_set *s = &sets[i];
 
@@ -151,23 +151,23 @@ void *crcfile_format(const struct crc_set *sets, unsigned nr, size_t *ret_len)
 
 void crcfile_free(struct crcfile *f)
 {
-	free(f->room);
+	free(f->crcs);
 	*f = (struct crcfile){0};
 }
 
 /* ---------------------------------------------------------------- which set */
 
-struct crc_set crc_set_of(const struct stat *st, uint64_t bytes)
+struct crc_set crc_set_for_stat(const struct stat *st, uint64_t bytes)
 {
 	return (struct crc_set){
 		.bytes = bytes,
 		.inode = st->st_ino,
 		.mtime_ns = st->st_mtim.tv_sec * INT64_C(1000000000) + st->st_mtim.tv_nsec,
-		.flags = CRC_SET_NONE,
+		.flags = CRC_SET_UNKNOWN,
 	};
 }
 
-bool crcfile_narrow(struct crcfile *f, const struct crc_set *is)
+bool crcfile_select_sets(struct crcfile *f, const struct crc_set *is)
 {
 	unsigned nr = 0;
 
@@ -205,7 +205,7 @@ static int crcfile_read_all(int fd, void **ret, size_t *ret_len)
 	data = malloc(len + 1);
 	if (!data)
 		return -ENOMEM;
-	n = penstock_whole_read(fd, data, len, 0);
+	n = penstock_full_pread(fd, data, len, 0);
 	if (n < 0)
 		return (int)n;
 	*ret = TAKE_PTR(data);
@@ -234,26 +234,27 @@ int crcfile_load(struct crcfile *out, int dir, const char *name, struct penstock
 }
 
 /* 1, 0: nothing is there, or -errno. */
-static int stat_file(const struct penstock_replace *of, struct stat *st)
+static int stat_file(const struct penstock_replace *file, struct stat *st)
 {
-	if (fstatat(of->dir, of->name, st, AT_SYMLINK_NOFOLLOW) == 0)
+	if (fstatat(file->dir, file->name, st, AT_SYMLINK_NOFOLLOW) == 0)
 		return 1;
 	return errno == ENOENT ? 0 : -errno;
 }
 
 /* What FILE.crc will be, to be freed. */
-static void *next_content(const struct crc_next *n, size_t *ret_len)
+static void *replacement_content(const struct crc_replace *n, size_t *ret_len)
 {
-	int64_t bytes = penstock_stripe_bytes_at(n->of->dir, n->of->name, n->seen.st_size);
+	int64_t bytes = penstock_stripe_bytes_at(n->file->dir, n->file->name, n->file_stat.st_size);
 	struct crc_set sets[CRC_SETS_MAX],
-		seen = crc_set_of(&n->seen, (uint64_t)(bytes < 0 ? n->seen.st_size : bytes));
+		seen = crc_set_for_stat(&n->file_stat,
+					(uint64_t)(bytes < 0 ? n->file_stat.st_size : bytes));
 	struct crcfile now = {0};
 	unsigned nr = 0;
 	void *data;
 
-	if (n->there) {
-		if (crcfile_load(&now, n->of->dir, n->name, NULL) == 0)
-			crcfile_narrow(&now, &seen);
+	if (n->had_file) {
+		if (crcfile_load(&now, n->file->dir, n->name, NULL) == 0)
+			crcfile_select_sets(&now, &seen);
 		for (; nr < now.nr && nr < CRC_SETS_MAX - 1; nr++)
 			sets[nr] = now.sets[nr];
 		if (!nr)
@@ -265,68 +266,68 @@ static void *next_content(const struct crc_next *n, size_t *ret_len)
 	return data;
 }
 
-static int next_write(const struct crc_next *n)
+static int replacement_write(const struct crc_replace *n)
 {
 	CLEANUP_FREE void *data = NULL;
 	struct stat st;
 	size_t len;
 	int e;
 
-	data = next_content(n, &len);
+	data = replacement_content(n, &len);
 	if (!data)
 		return -ENOMEM;
-	if (fstat(n->of->fd, &st) < 0)
+	if (fstat(n->file->fd, &st) < 0)
 		return -errno;
-	e = penstock_whole_write(n->rep.fd, data, len, 0);
+	e = penstock_full_pwrite(n->rep.fd, data, len, 0);
 	if (e == 0) /* for whoever may read the file itself */
-		e = penstock_replace_mode(n->rep.fd, st.st_mode & 0666);
+		e = penstock_replace_set_mode(n->rep.fd, st.st_mode & 0666);
 	if (e == 0 && n->sync && fsync(n->rep.fd) < 0)
 		e = -errno;
 	return e;
 }
 
-int crc_next_make(struct crc_next *n, const struct penstock_replace *of, const char *name,
-		  const struct crc_set *set, bool sync)
+int crc_replace_open(struct crc_replace *n, const struct penstock_replace *file, const char *name,
+		     const struct crc_set *set, bool sync)
 {
 	int e;
 
-	*n = (struct crc_next){
-		.rep = PENSTOCK_REPLACE_NONE, .of = of, .name = name, .set = set, .sync = sync};
-	e = stat_file(of, &n->seen);
+	*n = (struct crc_replace){
+		.rep = PENSTOCK_REPLACE_NONE, .file = file, .name = name, .set = set, .sync = sync};
+	e = stat_file(file, &n->file_stat);
 	if (e < 0)
 		return e;
-	n->there = e;
-	e = penstock_replace_open_at(&n->rep, of->dir, name, 0600);
+	n->had_file = e;
+	e = penstock_replace_open_at(&n->rep, file->dir, name, 0600);
 	if (e < 0)
 		return e;
-	e = next_write(n);
+	e = replacement_write(n);
 	if (e < 0)
-		crc_next_free(n);
+		crc_replace_close(n);
 	return e;
 }
 
-int crc_next_show(struct crc_next *n)
+int crc_replace_publish(struct crc_replace *n)
 {
 	struct stat now;
-	int e = stat_file(n->of, &now);
+	int e = stat_file(n->file, &now);
 
 	if (e < 0)
 		return e;
-	if (n->there != (e > 0) ||
-	    (e > 0 && (now.st_ino != n->seen.st_ino || now.st_size != n->seen.st_size ||
-		       now.st_mtim.tv_sec != n->seen.st_mtim.tv_sec ||
-		       now.st_mtim.tv_nsec != n->seen.st_mtim.tv_nsec))) {
-		crc_next_free(n);
-		e = crc_next_make(n, n->of, n->name, n->set, n->sync);
+	if (n->had_file != (e > 0) ||
+	    (e > 0 && (now.st_ino != n->file_stat.st_ino || now.st_size != n->file_stat.st_size ||
+		       now.st_mtim.tv_sec != n->file_stat.st_mtim.tv_sec ||
+		       now.st_mtim.tv_nsec != n->file_stat.st_mtim.tv_nsec))) {
+		crc_replace_close(n);
+		e = crc_replace_open(n, n->file, n->name, n->set, n->sync);
 		if (e < 0)
 			return e;
 	}
-	return penstock_replace_show(&n->rep);
+	return penstock_replace_publish(&n->rep);
 }
 
-void crc_next_free(struct crc_next *n)
+void crc_replace_close(struct crc_replace *n)
 {
-	if (n->of)
+	if (n->file)
 		penstock_replace_close(&n->rep, false);
 	n->rep = (struct penstock_replace)PENSTOCK_REPLACE_NONE;
 }

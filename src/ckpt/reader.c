@@ -17,23 +17,25 @@
 
 /* ------------------------------------------------------------------- ranges */
 
-static int reader_copy_out(struct reader_task *t, const struct want *w, struct penstock_err *err)
+static int reader_copy_out(struct reader_transfer *t, const struct read_part *w,
+			   struct penstock_err *err)
 {
 	char *from = t->mem + (w->offset - t->span.offset);
 	struct penstock_iov iov[2] = {{w->buf, w->len}, {from, w->len}};
 	struct penstock_op op = {.opcode = PENSTOCK_COPY, .nr_iov = 2, .iov = iov};
 
 	if (w->device)
-		return reader_task_submit(t, &op, err);
+		return reader_transfer_submit(t, &op, err);
 	memcpy(w->buf, from, w->len);
 	return 0;
 }
 
-static int deliver(struct reader_task *t, const struct wants *w, struct penstock_err *err)
+static int copy_parts(struct reader_transfer *t, const struct read_plan *w,
+		      struct penstock_err *err)
 {
 	int e = 0;
 
-	if (!t->ring)
+	if (!t->pool_bytes)
 		return 0;
 	for (uint64_t i = 0; i < t->span.nr && e == 0; i++)
 		if (w->v[t->span.first + i].buf)
@@ -41,13 +43,14 @@ static int deliver(struct reader_task *t, const struct wants *w, struct penstock
 	return e;
 }
 
-/* Submit what there is room for, from want *@next on. */
-static int submit_some(struct penstock_reader *r, const struct wants *w, uint64_t *next,
+/* Submit what there is room for, from part *@next on. */
+static int submit_some(struct penstock_reader *r, const struct read_plan *w, uint64_t *next,
 		       struct penstock_err *err)
 {
 	while (*next < w->nr) {
-		struct span s = wants_span(w, *next);
-		int e = reader_start(r, &s, w->v[*next].direct ? w->v[*next].buf : NULL, err);
+		struct read_span s = read_plan_span(w, *next);
+		int e = reader_transfer_start(r, &s, w->v[*next].direct ? w->v[*next].buf : NULL,
+					      err);
 
 		if (e <= 0)
 			return e;
@@ -57,44 +60,45 @@ static int submit_some(struct penstock_reader *r, const struct wants *w, uint64_
 }
 
 /* The oldest is over, with all its copies. */
-static int retire_checked(struct penstock_reader *r, struct penstock_err *err)
+static int free_oldest_checked(struct penstock_reader *r, struct penstock_err *err)
 {
-	int e = reader_task_result(r, reader_task_at(r, r->head), err);
+	int e = reader_transfer_result(r, reader_transfer_at(r, r->head), err);
 
-	reader_retire(r);
+	reader_transfer_free_oldest(r);
 	return e;
 }
 
-static int fetch_wants(struct penstock_reader *r, const struct wants *w, struct penstock_err *err)
+static int fetch_parts(struct penstock_reader *r, const struct read_plan *w,
+		       struct penstock_err *err)
 {
 	uint64_t next = 0;
-	struct reader_task *t;
+	struct reader_transfer *t;
 	int e = 0;
 
-	while (e == 0 && (next < w->nr || r->mid != r->tail)) {
+	while (e == 0 && (next < w->nr || r->next_verify != r->tail)) {
 		e = submit_some(r, w, &next, err);
-		if (e == 0 && r->mid != r->tail) {
-			e = reader_look(r, &t, err);
+		if (e == 0 && r->next_verify != r->tail) {
+			e = reader_verify_next(r, &t, err);
 			if (e == 0)
-				e = deliver(t, w, err);
+				e = copy_parts(t, w, err);
 		} else if (e == 0) {
 			/* all looked at, and copies to a device hold the pool */
-			reader_task_wait(r, reader_task_at(r, r->head));
+			reader_transfer_wait(r, reader_transfer_at(r, r->head));
 		}
-		while (e == 0 && r->head != r->mid &&
-		       reader_task_over(r, reader_task_at(r, r->head)))
-			e = retire_checked(r, err);
+		while (e == 0 && r->head != r->next_verify &&
+		       reader_transfer_is_done(r, reader_transfer_at(r, r->head)))
+			e = free_oldest_checked(r, err);
 	}
 	while (e == 0 && r->head != r->tail) {
-		reader_task_wait(r, reader_task_at(r, r->head));
-		e = retire_checked(r, err);
+		reader_transfer_wait(r, reader_transfer_at(r, r->head));
+		e = free_oldest_checked(r, err);
 	}
-	reader_drop(r);
+	reader_wait_all(r);
 	return e;
 }
 
-static int plan(struct penstock_reader *r, struct wants *w, const struct penstock_piece *pieces,
-		uint64_t n, struct penstock_err *err)
+static int make_plan(struct penstock_reader *r, struct read_plan *w,
+		     const struct penstock_piece *pieces, uint64_t n, struct penstock_err *err)
 {
 	for (uint64_t i = 0; i < n; i++) {
 		const struct penstock_piece *p = &pieces[i];
@@ -106,30 +110,30 @@ static int plan(struct penstock_reader *r, struct wants *w, const struct penstoc
 					     " is not within the file of %" PRIu64 " bytes",
 					     r->path, p->offset, p->len, r->bytes);
 		device = p->buf && p->len && penstock_gpu_device(p->buf) >= 0;
-		if (device && !r->pinned && reader_pool_make(r, err) == 0)
+		if (device && !r->pinned && reader_pool_alloc(r, err) == 0)
 			r->pinned = penstock_gpu_pin(r->pool, r->pool_len, NULL) == 0;
-		if (wants_add(w, p, device) < 0)
+		if (read_plan_add(w, p, device) < 0)
 			return penstock_fail(err, -ENOMEM, "%s: out of memory", r->path);
 	}
-	wants_sort(w);
+	read_plan_sort(w);
 	return 0;
 }
 
 int penstock_reader_fetch(struct penstock_reader *r, const struct penstock_piece *pieces,
 			  uint64_t n, struct penstock_err *err)
 {
-	struct wants w = {
+	struct read_plan w = {
 		.bytes = r->bytes,
 		.window = r->o.buffer_bytes,
 		.verify = r->crc.nr > 0,
 	};
 	int e;
 
-	reader_drop(r);
-	e = plan(r, &w, pieces, n, err);
+	reader_wait_all(r);
+	e = make_plan(r, &w, pieces, n, err);
 	if (e == 0)
-		e = fetch_wants(r, &w, err);
-	wants_free(&w);
+		e = fetch_parts(r, &w, err);
+	read_plan_free(&w);
 	return e;
 }
 
@@ -154,11 +158,11 @@ int64_t penstock_reader_pread(struct penstock_reader *r, void *buf, uint64_t len
 static int read_ahead(struct penstock_reader *r, struct penstock_err *err)
 {
 	while (r->ahead_next < r->bytes && r->ahead_next < r->pos + r->ahead) {
-		struct span s = {.offset = align_down(r->ahead_next, PENSTOCK_CHUNK)};
+		struct read_span s = {.offset = align_down(r->ahead_next, PENSTOCK_CHUNK)};
 		int e;
 
 		s.len = min_u64(r->bytes - s.offset, min_u64(r->ahead, r->o.buffer_bytes));
-		e = reader_start(r, &s, NULL, err);
+		e = reader_transfer_start(r, &s, NULL, err);
 		if (e <= 0)
 			return e;
 		r->ahead_next = s.offset + s.len;
@@ -166,39 +170,40 @@ static int read_ahead(struct penstock_reader *r, struct penstock_err *err)
 	return 0;
 }
 
-/* The task that has the byte at the position, looked at; there is one, or all have been dropped. */
-static int stream_task(struct penstock_reader *r, struct reader_task **ret,
-		       struct penstock_err *err)
+/* The transfer that has the byte at the position, looked at; there is one, or all have been
+ * dropped. */
+static int stream_transfer(struct penstock_reader *r, struct reader_transfer **ret,
+			   struct penstock_err *err)
 {
-	struct reader_task *t = NULL;
+	struct reader_transfer *t = NULL;
 	int e = 0;
 
 	while (r->head != r->tail) {
-		t = reader_task_at(r, r->head);
+		t = reader_transfer_at(r, r->head);
 		if (r->pos < t->span.offset + t->span.len)
 			break;
-		if (!t->checked) /* passed over by a seek */
-			r->mid = r->head + 1;
-		reader_task_wait(r, t);
-		reader_retire(r);
+		if (!t->verified) /* passed over by a seek */
+			r->next_verify = r->head + 1;
+		reader_transfer_wait(r, t);
+		reader_transfer_free_oldest(r);
 		r->ahead = min_u64(r->ahead * 4, r->o.buffers * r->o.buffer_bytes);
 	}
 	if (r->head == r->tail || r->pos < t->span.offset)
-		reader_drop(r);
+		reader_wait_all(r);
 	e = read_ahead(r, err);
 	if (e < 0)
 		return e;
-	*ret = reader_task_at(r, r->head);
-	return (*ret)->checked ? 0 : reader_look(r, ret, err);
+	*ret = reader_transfer_at(r, r->head);
+	return (*ret)->verified ? 0 : reader_verify_next(r, ret, err);
 }
 
-/* What of the next @len bytes is in one task; returns how much, or what failed. */
+/* What of the next @len bytes is in one transfer; returns how much, or what failed. */
 static int64_t stream_some(struct penstock_reader *r, char *to, uint64_t len, bool device,
 			   struct penstock_err *err)
 {
-	struct reader_task *t;
+	struct reader_transfer *t;
 	const char *from;
-	int e = stream_task(r, &t, err);
+	int e = stream_transfer(r, &t, err);
 
 	if (e < 0)
 		return e;
@@ -225,7 +230,7 @@ int64_t penstock_reader_read(struct penstock_reader *r, void *buf, uint64_t len,
 		int64_t n = stream_some(r, (char *)buf + done, len - done, device, err);
 
 		if (n < 0) {
-			reader_drop(r);
+			reader_wait_all(r);
 			return n;
 		}
 		r->pos += (uint64_t)n;

@@ -17,8 +17,8 @@
 #include "base/optscopy.h"
 #include "base/replace.h"
 #include "base/util.h"
+#include "ckpt/ckpt_upload.h"
 #include "ckpt/ckptopts.h"
-#include "ckpt/upload.h"
 
 enum {
 	BUFFER = 8 << 20,
@@ -30,13 +30,13 @@ enum {
  * of it; -ENOENT: they are of others.  *@ret_own: it is the file they were made of, not one of the
  * same size.
  */
-static int pick_sums(struct penstock_reader *r, const struct crc_set *is, bool *ret_own)
+static int pick_crc_sets(struct penstock_reader *r, const struct crc_set *is, bool *ret_own)
 {
 	bool none = false;
 
-	*ret_own = crcfile_narrow(&r->crc, is);
+	*ret_own = crcfile_select_sets(&r->crc, is);
 	for (unsigned i = 0; i < r->crc.nr; i++)
-		none |= r->crc.sets[i].flags & CRC_SET_NONE;
+		none |= r->crc.sets[i].flags & CRC_SET_UNKNOWN;
 	if (r->crc.nr && !none)
 		return 1;
 	crcfile_free(&r->crc);
@@ -45,14 +45,14 @@ static int pick_sums(struct penstock_reader *r, const struct crc_set *is, bool *
 
 static int other_size(const struct penstock_reader *r, struct penstock_err *err)
 {
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 	const char *base = strrchr(r->path, '/') ? strrchr(r->path, '/') + 1 : r->path;
 
 	return penstock_fail(
 		err, -EBADMSG,
 		"%s has %" PRIu64 " bytes and %s.crc describes a file of another size: it was "
 		"written by another program, or cut; remove %s.crc, or read without verification",
-		penstock_shorten(&room, r->path), r->bytes, base, base);
+		penstock_shorten_name(&short_name, r->path), r->bytes, base, base);
 }
 
 /* Does the name stand for another file than this one by now? */
@@ -68,10 +68,10 @@ static bool is_other(int dir, const char *name, const struct stat *st)
  * The checksums of the file that is open, and is @st.  -EAGAIN: it has been replaced meanwhile;
  * what is there may be of two later ones, of the same size.
  */
-static int load_sums(struct penstock_reader *r, int dir, const char *name, const struct stat *st,
-		     struct penstock_err *err)
+static int load_crc_file(struct penstock_reader *r, int dir, const char *name,
+			 const struct stat *st, struct penstock_err *err)
 {
-	const struct crc_set is = crc_set_of(st, r->bytes);
+	const struct crc_set is = crc_set_for_stat(st, r->bytes);
 	CLEANUP_FREE char *crcname = NULL;
 	bool own = false;
 	int e;
@@ -83,7 +83,7 @@ static int load_sums(struct penstock_reader *r, int dir, const char *name, const
 	e = crcfile_load(&r->crc, dir, crcname, err);
 	if (e < 0 && e != -ENOENT && e != -ENAMETOOLONG)
 		return e;
-	e = e < 0 ? 0 : pick_sums(r, &is, &own);
+	e = e < 0 ? 0 : pick_crc_sets(r, &is, &own);
 	if (own)
 		return 0;
 	if (is_other(dir, name, st)) {
@@ -97,11 +97,11 @@ static int load_sums(struct penstock_reader *r, int dir, const char *name, const
  * The checksums of an object that was @was before it was opened.  -EAGAIN: it has been replaced
  * meanwhile.
  */
-static int load_object_sums(struct penstock_reader *r, struct penstock_s3 *c,
-			    const struct penstock_s3_info *was, struct penstock_err *err)
+static int load_crc_object(struct penstock_reader *r, struct penstock_s3 *c,
+			   const struct penstock_s3_info *was, struct penstock_err *err)
 {
 	struct penstock_s3_info now = {.size = sizeof(now)};
-	struct crc_set is = crc_set_of_object(was);
+	struct crc_set is = crc_set_for_object(was);
 	struct crc_object crc;
 	bool own;
 	int e = crc_object_load(&crc, c, r->path, err);
@@ -109,7 +109,7 @@ static int load_object_sums(struct penstock_reader *r, struct penstock_s3 *c,
 	if (e < 0)
 		return e;
 	r->crc = crc.f;
-	e = crc.there ? pick_sums(r, &is, &own) : 0;
+	e = crc.exists ? pick_crc_sets(r, &is, &own) : 0;
 	if (e == 0)
 		return 0;
 	if (penstock_s3_stat(c, r->path, &now, NULL) < 0 || strcmp(now.etag, was->etag) != 0) {
@@ -125,8 +125,8 @@ static int open_object(struct penstock_reader *r, struct penstock_err *err)
 	struct penstock_s3 *c = penstock_get_s3(r->io);
 	struct penstock_file_info info = {.size = sizeof(info)};
 	struct penstock_s3_info was = {.size = sizeof(was)};
-	bool sums = c && r->o.verify != PENSTOCK_VERIFY_NEVER;
-	int e = sums ? penstock_s3_stat(c, r->path, &was, err) : 0;
+	bool verify = c && r->o.verify != PENSTOCK_VERIFY_NEVER;
+	int e = verify ? penstock_s3_stat(c, r->path, &was, err) : 0;
 
 	if (e == 0)
 		e = penstock_file_open(&r->file, r->io, r->path, O_RDONLY, 0, err);
@@ -134,7 +134,7 @@ static int open_object(struct penstock_reader *r, struct penstock_err *err)
 		return e;
 	penstock_file_stat(r->file, &info);
 	r->bytes = info.bytes;
-	e = sums ? load_object_sums(r, c, &was, err) : 0;
+	e = verify ? load_crc_object(r, c, &was, err) : 0;
 	if (e < 0)
 		penstock_file_close(TAKE_PTR(r->file), NULL);
 	return e;
@@ -148,7 +148,7 @@ static int open_data(struct penstock_reader *r, struct penstock_err *err)
 	CLEANUP_CLOSE int fd = -1;
 	struct penstock_file_info info = {.size = sizeof(info)};
 	struct stat st;
-	int e = penstock_replace_resolve(r->path, &dir, &name), taken;
+	int e = penstock_replace_resolve_path(r->path, &dir, &name), taken;
 
 	if (e < 0)
 		return penstock_fail(err, e, "open %s: %s", r->path, strerror(-e));
@@ -167,7 +167,7 @@ static int open_data(struct penstock_reader *r, struct penstock_err *err)
 	if (e < 0) /* the members of a striped one go when it is replaced */
 		return is_other(dir, name, &st) ? -EAGAIN : e;
 	r->bytes = penstock_file_stat(r->file, &info) == 0 ? info.bytes : (uint64_t)st.st_size;
-	e = r->o.verify != PENSTOCK_VERIFY_NEVER ? load_sums(r, dir, name, &st, err) : 0;
+	e = r->o.verify != PENSTOCK_VERIFY_NEVER ? load_crc_file(r, dir, name, &st, err) : 0;
 	if (e < 0)
 		penstock_file_close(TAKE_PTR(r->file), NULL);
 	return e;
@@ -213,7 +213,7 @@ int penstock_reader_open(struct penstock_reader **out, struct penstock_io *io, c
 	r->o = o;
 	r->ahead = READER_AHEAD_FIRST;
 	pthread_mutex_init(&r->lock, NULL);
-	pthread_cond_init(&r->back, NULL);
+	pthread_cond_init(&r->wakeup, NULL);
 	e = -EAGAIN;
 	for (unsigned i = 0; i < OPEN_TRIES && e == -EAGAIN; i++)
 		e = object ? open_object(r, err) : open_data(r, err);
@@ -222,7 +222,7 @@ int penstock_reader_open(struct penstock_reader **out, struct penstock_io *io, c
 	if (e == 0 && o.verify == PENSTOCK_VERIFY_ALWAYS && !r->crc.nr)
 		e = penstock_fail(err, -ENODATA, "%s: there are no checksums to verify it with",
 				  path);
-	r->alive = (1u << r->crc.nr) - 1;
+	r->matching_sets = (1u << r->crc.nr) - 1;
 	if (e < 0)
 		penstock_reader_close(r);
 	else
@@ -234,7 +234,7 @@ void penstock_reader_close(struct penstock_reader *r)
 {
 	if (!r)
 		return;
-	reader_drop(r);
+	reader_wait_all(r);
 	if (r->pinned)
 		penstock_gpu_unpin(r->pool);
 	if (r->pool)
@@ -242,7 +242,7 @@ void penstock_reader_close(struct penstock_reader *r)
 	penstock_file_close(r->file, NULL);
 	crcfile_free(&r->crc);
 	pthread_mutex_destroy(&r->lock);
-	pthread_cond_destroy(&r->back);
+	pthread_cond_destroy(&r->wakeup);
 	free(r->path);
 	free(r);
 }

@@ -12,7 +12,7 @@
 #include "base/optscopy.h"
 #include "base/utf8.h"
 #include "base/util.h"
-#include "ckpt/header.h"
+#include "ckpt/safetensors_header.h"
 
 enum { BATCH = 1 << 16 }; /* ranges that are planned together */
 
@@ -20,7 +20,7 @@ struct penstock_safetensors {
 	struct penstock_reader *reader;
 	char *path;
 	char *text; /* the header, decoded */
-	struct header h;
+	struct safetensors_header h;
 };
 
 /* ------------------------------------------------------------------------ opening */
@@ -28,7 +28,7 @@ struct penstock_safetensors {
 static int read_header(struct penstock_safetensors *s, struct penstock_err *err)
 {
 	struct penstock_reader_info info = {.size = sizeof(info)};
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 	struct penstock_err why = {0, ""};
 	uint64_t len;
 	int64_t n;
@@ -39,20 +39,21 @@ static int read_header(struct penstock_safetensors *s, struct penstock_err *err)
 	if (n < 0)
 		return (int)n;
 	len = n == sizeof(len) ? le64toh(len) : 0;
-	if (len < 2 || len > HEADER_MAX || len > info.bytes - 8)
+	if (len < 2 || len > SAFETENSORS_HEADER_MAX || len > info.bytes - 8)
 		return penstock_fail(err, -EINVAL,
 				     "%s: is no safetensors file: its header would have %" PRIu64
 				     " bytes, of a file of %" PRIu64,
-				     penstock_shorten(&room, s->path), len, info.bytes);
+				     penstock_shorten_name(&short_name, s->path), len, info.bytes);
 	s->text = malloc(len);
 	if (!s->text)
 		return penstock_fail(err, -ENOMEM, "%s: out of memory", s->path);
 	n = penstock_reader_pread(s->reader, s->text, len, 8, err);
 	if (n < 0)
 		return (int)n;
-	r = header_parse(&s->h, s->text, len, info.bytes, &why);
+	r = safetensors_header_parse(&s->h, s->text, len, info.bytes, &why);
 	if (r < 0)
-		return penstock_fail(err, r, "%s: %s", penstock_shorten(&room, s->path), why.msg);
+		return penstock_fail(err, r, "%s: %s", penstock_shorten_name(&short_name, s->path),
+				     why.msg);
 	return 0;
 }
 
@@ -60,12 +61,12 @@ static int read_header(struct penstock_safetensors *s, struct penstock_err *err)
  * Which tensors of @h lie in what was found to be wrong, or whether it is what comes before them;
  * an @h that could not be read has none.
  */
-static int name_damage(const struct penstock_safetensors *s, const struct header *h,
-		       struct penstock_err *err)
+static int describe_damage(const struct penstock_safetensors *s, const struct safetensors_header *h,
+			   struct penstock_err *err)
 {
 	struct penstock_reader_info info = {.size = sizeof(info)};
 	const struct penstock_tensor *first = NULL;
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 	struct penstock_err was;
 	const char *head;
 	uint64_t nr = 0;
@@ -91,13 +92,14 @@ static int name_damage(const struct penstock_safetensors *s, const struct header
 						       : "the header, ";
 	if (nr == 1)
 		return penstock_fail(err, -EBADMSG, "%stensor '%s': %s", head,
-				     penstock_shorten(&room, first->name), was.msg);
+				     penstock_shorten_name(&short_name, first->name), was.msg);
 	return penstock_fail(err, -EBADMSG, "%stensor '%s' or one of the %" PRIu64 " behind it: %s",
-			     head, penstock_shorten(&room, first->name), nr - 1, was.msg);
+			     head, penstock_shorten_name(&short_name, first->name), nr - 1,
+			     was.msg);
 }
 
-static int open_with(struct penstock_safetensors *s, struct penstock_io *io,
-		     const struct penstock_reader_opts *opts, struct penstock_err *err)
+static int open_reader(struct penstock_safetensors *s, struct penstock_io *io,
+		       const struct penstock_reader_opts *opts, struct penstock_err *err)
 {
 	int r = penstock_reader_open(&s->reader, io, s->path, opts, err);
 
@@ -108,18 +110,18 @@ static int open_with(struct penstock_safetensors *s, struct penstock_io *io,
  * What is wrong lies in the same chunk as the header, which tells what else is there as far as it
  * can be read without being believed.
  */
-static int name_unverified(const struct penstock_safetensors *s, struct penstock_io *io,
-			   struct penstock_err *err)
+static int describe_unverified(const struct penstock_safetensors *s, struct penstock_io *io,
+			       struct penstock_err *err)
 {
 	struct penstock_reader_opts opts = PENSTOCK_READER_OPTS_INIT;
 	struct penstock_safetensors plain = {.path = s->path};
 	int r;
 
 	opts.verify = PENSTOCK_VERIFY_NEVER;
-	open_with(&plain, io, &opts, NULL);
-	r = name_damage(s, &plain.h, err);
+	open_reader(&plain, io, &opts, NULL);
+	r = describe_damage(s, &plain.h, err);
 	penstock_reader_close(plain.reader);
-	header_free(&plain.h);
+	safetensors_header_free(&plain.h);
 	free(plain.text);
 	return r;
 }
@@ -136,9 +138,9 @@ int penstock_safetensors_open(struct penstock_safetensors **out, struct penstock
 	if (!s || !s->path)
 		r = penstock_fail(err, -ENOMEM, "%s: out of memory", path);
 	else
-		r = open_with(s, io, opts, err);
+		r = open_reader(s, io, opts, err);
 	if (r == -EBADMSG && s->reader)
-		r = name_unverified(s, io, err);
+		r = describe_unverified(s, io, err);
 	if (r < 0)
 		penstock_safetensors_close(s);
 	else
@@ -151,7 +153,7 @@ void penstock_safetensors_close(struct penstock_safetensors *s)
 	if (!s)
 		return;
 	penstock_reader_close(s->reader);
-	header_free(&s->h);
+	safetensors_header_free(&s->h);
 	free(s->text);
 	free(s->path);
 	free(s);
@@ -198,25 +200,25 @@ struct penstock_reader *penstock_safetensors_reader(struct penstock_safetensors 
 struct batch {
 	struct penstock_safetensors *s;
 	struct penstock_piece *v;
-	uint64_t nr, room;
+	uint64_t nr, capacity;
 };
 
-static int batch_flush(struct batch *b, struct penstock_err *err)
+static int batch_fetch(struct batch *b, struct penstock_err *err)
 {
 	int r = penstock_reader_fetch(b->s->reader, b->v, b->nr, err);
 
 	b->nr = 0;
-	return r == -EBADMSG ? name_damage(b->s, &b->s->h, err) : r;
+	return r == -EBADMSG ? describe_damage(b->s, &b->s->h, err) : r;
 }
 
 static int safetensors_batch_add(struct batch *b, uint64_t offset, uint64_t len, char *buf,
 				 struct penstock_err *err)
 {
-	int r = b->nr < BATCH ? 0 : batch_flush(b, err);
+	int r = b->nr < BATCH ? 0 : batch_fetch(b, err);
 
 	if (r < 0)
 		return r;
-	if (ARRAY_ROOM(b->v, b->room, b->nr + 1) < 0)
+	if (ARRAY_RESERVE(b->v, b->capacity, b->nr + 1) < 0)
 		return penstock_fail(err, -ENOMEM, "%s: out of memory", b->s->path);
 	b->v[b->nr++] = (struct penstock_piece){offset, len, buf};
 	return 0;
@@ -237,10 +239,10 @@ struct slice {
 static int slice_fail(const struct penstock_safetensors *s, const struct penstock_tensor *t,
 		      const char *why, struct penstock_err *err)
 {
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 
 	return penstock_fail(err, -EINVAL, "%s: tensor '%s': %s", s->path,
-			     penstock_shorten(&room, t->name), why);
+			     penstock_shorten_name(&short_name, t->name), why);
 }
 
 static int slice_check(const struct penstock_safetensors *s, const struct penstock_tensor *t,
@@ -343,7 +345,7 @@ int penstock_safetensors_read(struct penstock_safetensors *s,
 	for (uint64_t i = 0; i < n && r == 0; i++)
 		r = add_read(&b, &reads[i], err);
 	if (r == 0)
-		r = batch_flush(&b, err);
+		r = batch_fetch(&b, err);
 	free(b.v);
 	return r;
 }
@@ -352,7 +354,7 @@ int penstock_safetensors_read(struct penstock_safetensors *s,
 
 static int check_tensor(const struct penstock_tensor *t, struct penstock_err *err)
 {
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 	const char *name;
 	uint64_t bytes;
 	int r;
@@ -363,7 +365,7 @@ static int check_tensor(const struct penstock_tensor *t, struct penstock_err *er
 				     !t->name                           ? "NULL"
 				     : !strcmp(t->name, "__metadata__") ? "__metadata__"
 									: "not UTF-8");
-	name = penstock_shorten(&room, t->name);
+	name = penstock_shorten_name(&short_name, t->name);
 	if (!penstock_dtype_name(t->dtype))
 		return penstock_fail(err, -EINVAL, "tensor '%s': there is no dtype %u", name,
 				     t->dtype);
@@ -455,14 +457,14 @@ static int layout_make(struct layout *l, const struct penstock_tensor *tensors, 
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	r = safetensors_check_all(tensors, n, meta, nr_meta, l->order, err);
 	if (r == 0) {
-		l->header = header_format(tensors, l->order, n, meta, nr_meta, &l->len);
+		l->header = safetensors_header_format(tensors, l->order, n, meta, nr_meta, &l->len);
 		if (!l->header)
 			r = penstock_fail(err, -ENOMEM, "out of memory");
-		else if (l->len - 8 > HEADER_MAX)
+		else if (l->len - 8 > SAFETENSORS_HEADER_MAX)
 			r = penstock_fail(
 				err, -EINVAL,
 				"the header would have %zu bytes, and the format allows %d",
-				l->len - 8, HEADER_MAX);
+				l->len - 8, SAFETENSORS_HEADER_MAX);
 	}
 	if (r < 0)
 		layout_free(l);

@@ -21,9 +21,9 @@
 #include "base/err.h"
 #include "base/optscopy.h"
 #include "base/util.h"
+#include "ckpt/ckpt_upload.h"
 #include "ckpt/ckptopts.h"
 #include "ckpt/crcfile.h"
-#include "ckpt/upload.h"
 #include "file/stripe.h"
 
 enum {
@@ -41,12 +41,13 @@ struct source {
 };
 
 /* The checksums that are wanted of @len bytes at @data, which are written at @offset. */
-static int sum(struct penstock_writer *w, const struct source *s, uint64_t offset, const char *data,
-	       uint64_t len)
+static int add_checksums(struct penstock_writer *w, const struct source *s, uint64_t offset,
+			 const char *data, uint64_t len)
 {
 	if (s->crc)
 		*s->crc = penstock_crc32(*s->crc, data, len);
-	return w->o.flags & PENSTOCK_WRITER_NO_CRC ? 0 : sums_add(&w->sums, offset, data, len);
+	return w->o.flags & PENSTOCK_WRITER_NO_CRC ? 0
+						   : crc_pieces_add(&w->pieces, offset, data, len);
 }
 
 /* A step at a time: the checksums and the copy read it while it is in the processor's cache. */
@@ -56,30 +57,31 @@ static int copy_host(struct penstock_writer *w, char *to, const struct source *s
 
 	for (uint64_t n, at = 0; at < len && r == 0; at += n) {
 		n = min_u64(len - at, STEP);
-		r = sum(w, s, w->pos + at, s->from + at, n);
+		r = add_checksums(w, s, w->pos + at, s->from + at, n);
 		if (to)
 			memcpy(to + at, s->from + at, n);
 	}
-	return r < 0 ? writer_note_errno(w, "write", r) : 0;
+	return r < 0 ? writer_record_errno(w, "write", r) : 0;
 }
 
 static int copy_device(struct penstock_writer *w, char *to, const struct source *s, uint64_t len)
 {
 	struct penstock_iov iov[2] = {{to, len}, {(void *)(uintptr_t)s->from, len}};
 	struct penstock_op op = {.opcode = PENSTOCK_COPY, .nr_iov = 2, .iov = iov};
-	struct source there = {to, false, s->crc};
+	struct source in_slot = {to, false, s->crc};
 	struct penstock_done done;
 	struct penstock_err err;
 	int r;
 
-	if (!w->cur->pinned) /* else it is only slower */
-		w->cur->pinned = penstock_gpu_pin(w->cur->buf, w->cur->room, NULL) == 0;
+	if (!w->filling->pinned) /* else it is only slower */
+		w->filling->pinned =
+			penstock_gpu_pin(w->filling->buf, w->filling->capacity, NULL) == 0;
 	r = penstock_run(w->io, &op, &done, &err);
 	if (r < 0)
-		return writer_note(w, r, err.msg);
+		return writer_record_error(w, r, err.msg);
 	if (done.res < 0)
-		return writer_note(w, (int)done.res, done.msg);
-	return copy_host(w, NULL, &there, len);
+		return writer_record_error(w, (int)done.res, done.msg);
+	return copy_host(w, NULL, &in_slot, len);
 }
 
 /* As much as fits into the buffer at hand; returns how much, or what failed. */
@@ -87,24 +89,24 @@ static int64_t write_some(struct penstock_writer *w, const struct source *src, u
 {
 	struct writer_slot *s;
 	char *to;
-	int r = w->cur ? 0 : writer_slot_take(w);
+	int r = w->filling ? 0 : writer_slot_take(w);
 
 	if (r < 0)
 		return r;
-	s = w->cur;
-	if (w->pos > s->hi) { /* what a seek has passed over, now that something comes behind it */
-		memset(s->buf + (s->hi - s->base), 0, w->pos - s->hi);
-		s->hi = w->pos;
+	s = w->filling;
+	if (w->pos > s->end) { /* what a seek has passed over, now that something comes behind it */
+		memset(s->buf + (s->end - s->base), 0, w->pos - s->end);
+		s->end = w->pos;
 	}
-	len = min_u64(len, s->stop - w->pos);
+	len = min_u64(len, s->flush_at - w->pos);
 	to = s->buf + (w->pos - s->base);
 	r = src->device ? copy_device(w, to, src, len) : copy_host(w, to, src, len);
 	if (r < 0)
 		return r;
 	w->pos += len;
 	w->end = max_u64(w->end, w->pos);
-	s->hi = max_u64(s->hi, w->pos);
-	if (w->pos == s->stop)
+	s->end = max_u64(s->end, w->pos);
+	if (w->pos == s->flush_at)
 		r = writer_slot_flush(w);
 	return r < 0 ? r : (int64_t)len;
 }
@@ -119,16 +121,16 @@ static int64_t upload_some(struct penstock_writer *w, const struct source *src, 
 	struct penstock_err err;
 	int r = src->device ? writer_slot_alloc(w, s) : 0;
 
-	len = min_u64(len, src->device ? s->room : STEP);
-	w->cur = s;
+	len = min_u64(len, src->device ? s->capacity : STEP);
+	w->filling = s;
 	if (r == 0)
 		r = src->device ? copy_device(w, s->buf, src, len) : copy_host(w, NULL, src, len);
-	w->cur = NULL;
+	w->filling = NULL;
 	if (r < 0)
 		return r;
 	r = ckpt_upload_write(w->up, src->device ? s->buf : src->from, len, &err);
 	if (r < 0)
-		return writer_note(w, r, err.msg);
+		return writer_record_error(w, r, err.msg);
 	w->pos += len;
 	w->end = w->pos;
 	return (int64_t)len;
@@ -148,11 +150,11 @@ static int upload_gap(struct penstock_writer *w)
 }
 
 /* A writer of this process that writes itself. */
-static int check_inside(struct penstock_writer *w, struct penstock_err *err)
+static int check_writes_itself(struct penstock_writer *w, struct penstock_err *err)
 {
 	int r = writer_check(w, err);
 
-	if (r == 0 && w->o.flags & PENSTOCK_WRITER_OUTSIDE)
+	if (r == 0 && w->o.flags & PENSTOCK_WRITER_CALLER_WRITES)
 		return penstock_fail(err, -EINVAL, "%s: its bytes are the caller's to write",
 				     w->path);
 	return r;
@@ -172,11 +174,11 @@ static int check_range(const struct penstock_writer *w, const void *buf, uint64_
 	return 0;
 }
 
-int penstock_writer_write_sum(struct penstock_writer *w, const void *buf, uint64_t len,
-			      uint32_t *crc, struct penstock_err *err)
+int penstock_writer_write_crc32(struct penstock_writer *w, const void *buf, uint64_t len,
+				uint32_t *crc, struct penstock_err *err)
 {
 	struct source src = {buf, false, crc};
-	int r = check_inside(w, err);
+	int r = check_writes_itself(w, err);
 
 	if (r < 0 || !len)
 		return r;
@@ -185,35 +187,36 @@ int penstock_writer_write_sum(struct penstock_writer *w, const void *buf, uint64
 		return r;
 	src.device = penstock_gpu_device(buf) >= 0;
 	if (w->up && upload_gap(w) < 0)
-		return writer_failed(w, err);
+		return writer_get_error(w, err);
 	while (len) {
 		int64_t n = w->up ? upload_some(w, &src, len) : write_some(w, &src, len);
 
 		if (n < 0)
-			return writer_failed(w, err);
+			return writer_get_error(w, err);
 		src.from += n;
 		len -= (uint64_t)n;
 	}
-	return writer_failed(w, err);
+	return writer_get_error(w, err);
 }
 
 int penstock_writer_write(struct penstock_writer *w, const void *buf, uint64_t len,
 			  struct penstock_err *err)
 {
-	return penstock_writer_write_sum(w, buf, len, NULL, err);
+	return penstock_writer_write_crc32(w, buf, len, NULL, err);
 }
 
 /* Within the buffer at hand; beyond what is in it only over bytes that nobody has written. */
-static bool is_here(const struct penstock_writer *w, uint64_t offset)
+static bool is_in_buffer(const struct penstock_writer *w, uint64_t offset)
 {
-	const struct writer_slot *s = w->cur;
+	const struct writer_slot *s = w->filling;
 
-	return s && offset >= s->lo && offset <= s->stop && (offset <= s->hi || s->hi == w->end);
+	return s && offset >= s->begin && offset <= s->flush_at &&
+	       (offset <= s->end || s->end == w->end);
 }
 
 int penstock_writer_seek(struct penstock_writer *w, uint64_t offset, struct penstock_err *err)
 {
-	int r = check_inside(w, err);
+	int r = check_writes_itself(w, err);
 
 	if (r < 0 || offset == w->pos)
 		return r;
@@ -225,8 +228,8 @@ int penstock_writer_seek(struct penstock_writer *w, uint64_t offset, struct pens
 				     "%s: an object is written from its beginning to its end, and "
 				     "offset %" PRIu64 " was written already",
 				     w->path, offset);
-	if (!w->up && !is_here(w, offset) && writer_slot_flush(w) < 0)
-		return writer_failed(w, err);
+	if (!w->up && !is_in_buffer(w, offset) && writer_slot_flush(w) < 0)
+		return writer_get_error(w, err);
 	w->pos = offset;
 	return 0;
 }
@@ -238,19 +241,20 @@ uint64_t penstock_writer_tell(const struct penstock_writer *w)
 
 /* ------------------------------------------------- bytes that others write */
 
-static int check_outside(struct penstock_writer *w, struct penstock_err *err)
+static int check_caller_writes(struct penstock_writer *w, struct penstock_err *err)
 {
 	int r = writer_check(w, err);
 
-	if (r == 0 && !(w->o.flags & PENSTOCK_WRITER_OUTSIDE))
-		return penstock_fail(err, -EINVAL, "%s: was opened without PENSTOCK_WRITER_OUTSIDE",
+	if (r == 0 && !(w->o.flags & PENSTOCK_WRITER_CALLER_WRITES))
+		return penstock_fail(err, -EINVAL,
+				     "%s: was opened without PENSTOCK_WRITER_CALLER_WRITES",
 				     w->path);
 	return r;
 }
 
 int penstock_writer_fd(struct penstock_writer *w, struct penstock_err *err)
 {
-	int r = check_outside(w, err), flags = r < 0 ? -1 : fcntl(w->rep.fd, F_GETFL);
+	int r = check_caller_writes(w, err), flags = r < 0 ? -1 : fcntl(w->rep.fd, F_GETFL);
 
 	if (r < 0)
 		return r;
@@ -260,20 +264,20 @@ int penstock_writer_fd(struct penstock_writer *w, struct penstock_err *err)
 	return w->rep.fd;
 }
 
-int penstock_writer_sum(struct penstock_writer *w, const void *buf, uint64_t len, uint64_t offset,
-			struct penstock_err *err)
+int penstock_writer_add_checksum(struct penstock_writer *w, const void *buf, uint64_t len,
+				 uint64_t offset, struct penstock_err *err)
 {
-	int r = check_outside(w, err);
+	int r = check_caller_writes(w, err);
 
 	if (r < 0 || !len)
 		return r;
 	r = check_range(w, buf, len, offset, err);
 	if (r < 0 || w->o.flags & PENSTOCK_WRITER_NO_CRC)
 		return r;
-	r = sums_add(&w->sums, offset, buf, len);
+	r = crc_pieces_add(&w->pieces, offset, buf, len);
 	if (r < 0)
-		writer_note_errno(w, "sum", r);
-	return writer_failed(w, err);
+		writer_record_errno(w, "checksum", r);
+	return writer_get_error(w, err);
 }
 
 /* ------------------------------------------------------------------ opening */
@@ -288,14 +292,14 @@ void writer_free(struct penstock_writer *w)
 		ckpt_upload_abort(w->up);
 	penstock_file_close(w->file, NULL);
 	if (!forked)
-		penstock_stripe_abandon(&w->rep);
+		penstock_stripe_replace_abort(&w->rep);
 	penstock_replace_close(&w->rep, forked);
-	sums_free(&w->sums);
+	crc_pieces_free(&w->pieces);
 	free(w->slots);
 	free(w->crcname);
 	free(w->path);
 	pthread_mutex_destroy(&w->lock);
-	pthread_cond_destroy(&w->back);
+	pthread_cond_destroy(&w->wakeup);
 	free(w);
 }
 
@@ -309,9 +313,9 @@ static int load_opts(struct penstock_writer_opts *o, const struct penstock_write
 	if (!o->mode)
 		o->mode = 0666;
 	if (o->flags &
-	    ~(PENSTOCK_WRITER_NO_SYNC | PENSTOCK_WRITER_NO_CRC | PENSTOCK_WRITER_OUTSIDE))
+	    ~(PENSTOCK_WRITER_NO_SYNC | PENSTOCK_WRITER_NO_CRC | PENSTOCK_WRITER_CALLER_WRITES))
 		return penstock_fail(err, -EINVAL, "flags: 0x%x has unknown bits", o->flags);
-	if (o->flags & PENSTOCK_WRITER_OUTSIDE && o->expected)
+	if (o->flags & PENSTOCK_WRITER_CALLER_WRITES && o->expected)
 		return penstock_fail(err, -EINVAL, "expected: what others write they reserve");
 	if (o->mode > 07777)
 		return penstock_fail(err, -EINVAL, "mode: 0%o is beyond 07777", o->mode);
@@ -332,7 +336,7 @@ static int writer_make(struct penstock_writer **out, const char *path,
 	w->pid = getpid();
 	w->rep = (struct penstock_replace)PENSTOCK_REPLACE_NONE;
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->back, NULL);
+	pthread_cond_init(&w->wakeup, NULL);
 	w->path = strdup(path);
 	w->slots = calloc(o->buffers, sizeof(*w->slots));
 	for (unsigned i = 0; w->slots && i < o->buffers; i++)
@@ -412,9 +416,9 @@ static int file_begin(struct penstock_writer *w, struct penstock_err *err)
 	if (r < 0)
 		return penstock_fail(err, r, "open %s: %s", w->path, strerror(-r));
 	r = check_crcname(w, err);
-	if (r == 0 && !(w->o.flags & PENSTOCK_WRITER_OUTSIDE))
-		r = penstock_stripe_next(&w->rep, w->o.expected,
-					 !(w->o.flags & PENSTOCK_WRITER_NO_SYNC), err);
+	if (r == 0 && !(w->o.flags & PENSTOCK_WRITER_CALLER_WRITES))
+		r = penstock_stripe_replace_begin(&w->rep, w->o.expected,
+						  !(w->o.flags & PENSTOCK_WRITER_NO_SYNC), err);
 	w->striped = r == 1;
 	if (r == 0)
 		r = writer_reserve(w, err);
@@ -432,7 +436,7 @@ static int writer_begin(struct penstock_writer *w, struct penstock_err *err)
 
 	if (r < 0)
 		return r;
-	if (r && w->o.flags & PENSTOCK_WRITER_OUTSIDE)
+	if (r && w->o.flags & PENSTOCK_WRITER_CALLER_WRITES)
 		return penstock_fail(err, -EOPNOTSUPP, "%s: an object has no descriptor", w->path);
 	return r ? writer_upload_begin(w, err) : file_begin(w, err);
 }
@@ -466,12 +470,12 @@ void penstock_writer_abort(struct penstock_writer *w)
 	if (!w)
 		return;
 	if (w->pid == getpid())
-		writer_drain(w);
+		writer_wait_all(w);
 	writer_free(w);
 }
 
-void penstock_writer_sweep(int dir, const char *name)
+void penstock_writer_remove_stale(int dir, const char *name)
 {
-	penstock_replace_clear(dir, name, PENSTOCK_REPLACE_WORD, NULL);
-	penstock_stripe_clear(dir, name);
+	penstock_replace_remove_stale(dir, name, PENSTOCK_REPLACE_SUFFIX, NULL);
+	penstock_stripe_remove_stale(dir, name);
 }

@@ -10,18 +10,18 @@
 #include <penstock/ckpt.h>
 
 #include "base/replace.h"
-#include "ckpt/sums.h"
+#include "ckpt/crc_pieces.h"
 
 /* The parts of the checkpoint writer: writer.c, writer_slots.c (buffers), writer_commit.c. */
 
 struct writer_slot {
 	struct penstock_writer *w;
 	char *buf;
-	uint64_t room;   /* of @buf, bytes */
-	uint64_t base;   /* offset in the file of its first byte, a multiple of a page */
-	uint64_t lo, hi; /* what of the file is in it */
-	uint64_t stop;   /* offset in the file at which it is sent off */
-	bool busy;       /* on its way: under the lock */
+	uint64_t capacity;   /* of @buf, bytes */
+	uint64_t base;       /* offset in the file of its first byte, a multiple of a page */
+	uint64_t begin, end; /* the bytes of the file that are in it */
+	uint64_t flush_at;   /* offset in the file at which it is sent off */
+	bool busy;           /* on its way: under the lock */
 	bool pinned;
 };
 
@@ -36,22 +36,22 @@ struct penstock_writer {
 	char *crcname;          /* FILE.crc, in the same folder */
 	pid_t pid;
 	uint64_t pos, end; /* where the next byte goes, how long the file is */
-	struct sums sums;
+	struct crc_pieces pieces;
 	struct writer_slot *slots;
-	struct writer_slot *cur; /* is being filled */
-	uint64_t nr_taken;
+	struct writer_slot *filling;
+	uint64_t nr_slots_taken;
 
 	pthread_mutex_t lock;
-	pthread_cond_t back; /* a slot is no longer busy */
-	int code;            /* the first failure, */
-	char msg[508];       /* and its words */
+	pthread_cond_t wakeup; /* a slot is no longer busy */
+	int code;              /* the first failure, */
+	char msg[508];         /* and its words */
 };
 
-/* Keep the first failure; returns it. */
-int writer_note(struct penstock_writer *w, int code, const char *msg);
-int writer_note_errno(struct penstock_writer *w, const char *what, int code);
-/* What has failed so far, with its message. */
-int writer_failed(struct penstock_writer *w, struct penstock_err *err);
+/* Keep the first error; returns it. */
+int writer_record_error(struct penstock_writer *w, int code, const char *msg);
+int writer_record_errno(struct penstock_writer *w, const char *what, int code);
+/* The first error so far, with its message; 0: none. */
+int writer_get_error(struct penstock_writer *w, struct penstock_err *err);
 /* The same, and whether it is a writer of this process. */
 int writer_check(struct penstock_writer *w, struct penstock_err *err);
 void writer_free(struct penstock_writer *w);
@@ -61,11 +61,11 @@ int writer_slot_take(struct penstock_writer *w);
 /* Memory of it, as large as it will be needed. */
 int writer_slot_alloc(struct penstock_writer *w, struct writer_slot *s);
 void writer_slot_free(struct writer_slot *s);
-/* Send off what has been filled. */
+/* Submit the write of the slot that is being filled. */
 int writer_slot_flush(struct penstock_writer *w);
 /* A transfer of a slot is over. */
 void writer_slot_done(void *arg, const struct penstock_done *done);
 /* Until no slot is on its way. */
-void writer_drain(struct penstock_writer *w);
+void writer_wait_all(struct penstock_writer *w);
 
 #endif

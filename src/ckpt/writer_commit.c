@@ -13,13 +13,13 @@
 #include "base/crc32c.h"
 #include "base/err.h"
 #include "base/util.h"
+#include "ckpt/ckpt_upload.h"
 #include "ckpt/ckptopts.h"
 #include "ckpt/crcfile.h"
-#include "ckpt/upload.h"
 #include "file/stripe.h"
 
 /* A chunk that was written over: what counts is what is there now. */
-static int sum_again(void *arg, uint64_t offset, uint64_t len, uint32_t *ret_crc)
+static int reread_chunk(void *arg, uint64_t offset, uint64_t len, uint32_t *ret_crc)
 {
 	struct penstock_writer *w = arg;
 	CLEANUP_FREE char *data = malloc(len);
@@ -27,17 +27,17 @@ static int sum_again(void *arg, uint64_t offset, uint64_t len, uint32_t *ret_crc
 	int64_t n;
 
 	if (!data)
-		return writer_note_errno(w, "read", -ENOMEM);
+		return writer_record_errno(w, "read", -ENOMEM);
 	n = penstock_pread(w->file, data, len, offset, &err);
 	if (n != (int64_t)len)
-		return n < 0 ? writer_note(w, (int)n, err.msg)
-			     : writer_note_errno(w, "read", -ENODATA);
+		return n < 0 ? writer_record_error(w, (int)n, err.msg)
+			     : writer_record_errno(w, "read", -ENODATA);
 	*ret_crc = penstock_crc32c(0, data, len);
 	return 0;
 }
 
 /* Its checksums; @set has all else. */
-static int make_sums(struct penstock_writer *w, struct crc_set *set)
+static int make_crcs(struct penstock_writer *w, struct crc_set *set)
 {
 	if (w->o.flags & PENSTOCK_WRITER_NO_CRC)
 		return 0;
@@ -45,8 +45,8 @@ static int make_sums(struct penstock_writer *w, struct crc_set *set)
 	set->nr = crc_chunks(w->end);
 	set->crcs = malloc(max_u64(set->nr, 1) * sizeof(*set->crcs));
 	if (!set->crcs)
-		return writer_note_errno(w, "commit", -ENOMEM);
-	return sums_join(&w->sums, w->end, set->crcs, sum_again, w);
+		return writer_record_errno(w, "commit", -ENOMEM);
+	return crc_pieces_combine(&w->pieces, w->end, set->crcs, reread_chunk, w);
 }
 
 static int make_set(struct penstock_writer *w, struct crc_set *set)
@@ -54,9 +54,9 @@ static int make_set(struct penstock_writer *w, struct crc_set *set)
 	struct stat st;
 
 	if (fstat(w->rep.fd, &st) < 0)
-		return writer_note_errno(w, "stat", -errno);
-	*set = crc_set_of(&st, w->end);
-	return make_sums(w, set);
+		return writer_record_errno(w, "stat", -errno);
+	*set = crc_set_for_stat(&st, w->end);
+	return make_crcs(w, set);
 }
 
 static int upload_commit(struct penstock_writer *w, struct crc_set *set)
@@ -64,12 +64,12 @@ static int upload_commit(struct penstock_writer *w, struct crc_set *set)
 	struct penstock_err err;
 	int r;
 
-	*set = (struct crc_set){.bytes = w->end, .flags = CRC_SET_NONE};
-	r = make_sums(w, set);
+	*set = (struct crc_set){.bytes = w->end, .flags = CRC_SET_UNKNOWN};
+	r = make_crcs(w, set);
 	if (r < 0)
 		return r;
 	r = ckpt_upload_commit(TAKE_PTR(w->up), set, &err);
-	return r < 0 ? writer_note(w, r, err.msg) : 0;
+	return r < 0 ? writer_record_error(w, r, err.msg) : 0;
 }
 
 /* All bytes in the file, and no more. */
@@ -79,20 +79,20 @@ static int finish_data(struct penstock_writer *w, struct crc_set *set)
 	int r;
 
 	writer_slot_flush(w);
-	writer_drain(w);
+	writer_wait_all(w);
 	if (w->code)
 		return w->code;
 	if (!w->striped && fstat(w->rep.fd, &st) < 0)
-		return writer_note_errno(w, "stat", -errno);
-	if (w->o.flags & PENSTOCK_WRITER_OUTSIDE)
+		return writer_record_errno(w, "stat", -errno);
+	if (w->o.flags & PENSTOCK_WRITER_CALLER_WRITES)
 		w->end = (uint64_t)st.st_size;
 	if (!w->striped && /* which is never longer than what was written */
 	    (uint64_t)st.st_size != w->end && ftruncate(w->rep.fd, (off_t)w->end) < 0)
-		return writer_note_errno(w, "truncate", -errno);
+		return writer_record_errno(w, "truncate", -errno);
 	if (w->striped && w->end < w->o.expected)
-		penstock_stripe_trim(&w->rep);
-	r = penstock_replace_rights(&w->rep);
-	return r < 0 ? writer_note_errno(w, "set permissions of", r) : make_set(w, set);
+		penstock_stripe_free_unused(&w->rep);
+	r = penstock_replace_copy_permissions(&w->rep);
+	return r < 0 ? writer_record_errno(w, "set permissions of", r) : make_set(w, set);
 }
 
 /* Is there a FILE.crc, or may there be one? */
@@ -106,7 +106,7 @@ static bool has_crc(const struct penstock_writer *w)
  * The data durable, and meanwhile FILE.crc, if there is to be one: what two fsync(2) wait for is
  * mostly the same.
  */
-static int settle(struct penstock_writer *w, const struct crc_set *set, struct crc_next *next)
+static int sync_data(struct penstock_writer *w, const struct crc_set *set, struct crc_replace *next)
 {
 	bool sync = !(w->o.flags & PENSTOCK_WRITER_NO_SYNC);
 	struct writer_slot flushing = {.w = w, .busy = sync};
@@ -118,51 +118,51 @@ static int settle(struct penstock_writer *w, const struct crc_set *set, struct c
 	int r = sync ? penstock_submit(w->io, &op, 1, NULL, &err) : 1;
 
 	if (r != 1)
-		return writer_note(w, r, err.msg);
-	if (!(set->flags & CRC_SET_NONE) || has_crc(w)) {
-		r = crc_next_make(next, &w->rep, w->crcname, set, sync);
+		return writer_record_error(w, r, err.msg);
+	if (!(set->flags & CRC_SET_UNKNOWN) || has_crc(w)) {
+		r = crc_replace_open(next, &w->rep, w->crcname, set, sync);
 		if (r < 0)
-			writer_note_errno(w, "write the checksums of", r);
+			writer_record_errno(w, "write the checksums of", r);
 	}
 	for (unsigned i = 0; i < w->o.buffers; i++) /* takes its time, and there is some now */
 		writer_slot_free(&w->slots[i]);
 	pthread_mutex_lock(&w->lock);
 	while (flushing.busy)
-		pthread_cond_wait(&w->back, &w->lock);
+		pthread_cond_wait(&w->wakeup, &w->lock);
 	pthread_mutex_unlock(&w->lock);
 	return w->code;
 }
 
 static int sync_folder(const struct penstock_writer *w)
 {
-	return w->o.flags & PENSTOCK_WRITER_NO_SYNC ? 0 : penstock_replace_sync(w->rep.dir);
+	return w->o.flags & PENSTOCK_WRITER_NO_SYNC ? 0 : penstock_replace_sync_folder(w->rep.dir);
 }
 
 /*
  * FILE.crc, which describes the file that is there now and the one that will be, and then the file.
  * Under the lock of the folder: no other writer does the same meanwhile.
  */
-static int show(struct penstock_writer *w, struct crc_next *next)
+static int publish(struct penstock_writer *w, struct crc_replace *next)
 {
 	bool sync = !(w->o.flags & PENSTOCK_WRITER_NO_SYNC);
 	struct penstock_stripe_old old;
-	int r = next->of ? crc_next_show(next) : 0;
+	int r = next->file ? crc_replace_publish(next) : 0;
 
-	if (r == 0 && next->of)
+	if (r == 0 && next->file)
 		r = sync_folder(w);
 	if (r < 0)
-		return writer_note_errno(w, "write the checksums of", r);
-	r = penstock_stripe_show(&w->rep, &old);
+		return writer_record_errno(w, "write the checksums of", r);
+	r = penstock_stripe_replace_publish(&w->rep, &old);
 	if (r < 0) {
-		penstock_stripe_forget(&w->rep, &old, false, sync);
-		return writer_note_errno(w, "rename to", r);
+		penstock_stripe_replace_end(&w->rep, &old, false, sync);
+		return writer_record_errno(w, "rename to", r);
 	}
 	r = sync_folder(w);
-	penstock_stripe_forget(&w->rep, &old, r == 0, sync);
+	penstock_stripe_replace_end(&w->rep, &old, r == 0, sync);
 	if (r < 0)
-		return writer_note_errno(
+		return writer_record_errno(
 			w, "the new file is visible, but may not stay: fsync the folder of", r);
-	if (next->of && next->set->flags & CRC_SET_NONE)
+	if (next->file && next->set->flags & CRC_SET_UNKNOWN)
 		unlinkat(w->rep.dir, w->crcname, 0);
 	return 0;
 }
@@ -195,25 +195,26 @@ static int lock_folder(int fd)
 	}
 }
 
-static void show_locked(struct penstock_writer *w, struct crc_next *next)
+static void publish_locked(struct penstock_writer *w, struct crc_replace *next)
 {
 	/* A description of its own: that of rep.dir would be shared with a child of fork(). */
 	int lock = openat(w->rep.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int r = lock < 0 ? -errno : lock_folder(lock);
 
 	if (r == -ETIMEDOUT)
-		writer_note_errno(w, "another program holds the lock (flock) of the folder of", r);
+		writer_record_errno(w, "another program holds the lock (flock) of the folder of",
+				    r);
 	else if (r < 0 && !has_no_lock(-r))
-		writer_note_errno(w, "lock the folder of", r);
+		writer_record_errno(w, "lock the folder of", r);
 	else
-		show(w, next);
+		publish(w, next);
 	if (lock >= 0)
 		close(lock);
 }
 
 int penstock_writer_commit(struct penstock_writer *w, struct penstock_err *err)
 {
-	struct crc_next next = {0};
+	struct crc_replace next = {0};
 	struct crc_set set = {0};
 	int r = writer_check(w, err);
 
@@ -226,12 +227,12 @@ int penstock_writer_commit(struct penstock_writer *w, struct penstock_err *err)
 	} else if (!w->up) {
 		r = finish_data(w, &set);
 		if (r == 0)
-			r = settle(w, &set, &next);
+			r = sync_data(w, &set, &next);
 		if (r == 0)
-			show_locked(w, &next);
+			publish_locked(w, &next);
 	}
-	r = writer_failed(w, err);
-	crc_next_free(&next);
+	r = writer_get_error(w, err);
+	crc_replace_close(&next);
 	free(set.crcs);
 	writer_free(w);
 	return r;

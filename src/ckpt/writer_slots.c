@@ -14,13 +14,14 @@
 
 enum {
 	PAGE = 4096,
-	FIRST = 1 << 20, /* the first buffer, as long as nobody knows how much comes */
-	SOON = 4 << 20,  /* the first buffer is sent off at this, the next at twice as much, ... */
+	FIRST_BYTES = 1 << 20, /* the first buffer, as long as nobody knows how much comes */
+	FLUSH_FIRST =
+		4 << 20, /* the first buffer is sent off at this, the next at twice as much, ... */
 };
 
 /* ----------------------------------------------------------------- failures */
 
-int writer_note(struct penstock_writer *w, int code, const char *msg)
+int writer_record_error(struct penstock_writer *w, int code, const char *msg)
 {
 	pthread_mutex_lock(&w->lock);
 	if (!w->code) {
@@ -32,17 +33,17 @@ int writer_note(struct penstock_writer *w, int code, const char *msg)
 	return code;
 }
 
-int writer_note_errno(struct penstock_writer *w, const char *what, int code)
+int writer_record_errno(struct penstock_writer *w, const char *what, int code)
 {
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 	struct penstock_err err;
 
-	penstock_fail(&err, code, "%s %s: %s", what, penstock_shorten(&room, w->path),
+	penstock_fail(&err, code, "%s %s: %s", what, penstock_shorten_name(&short_name, w->path),
 		      strerror(-code));
-	return writer_note(w, code, err.msg);
+	return writer_record_error(w, code, err.msg);
 }
 
-int writer_failed(struct penstock_writer *w, struct penstock_err *err)
+int writer_get_error(struct penstock_writer *w, struct penstock_err *err)
 {
 	int code;
 
@@ -59,7 +60,7 @@ int writer_check(struct penstock_writer *w, struct penstock_err *err)
 	if (w->pid != getpid())
 		return penstock_fail(err, -ECHILD, "%s: the writer belongs to the parent process",
 				     w->path);
-	return writer_failed(w, err);
+	return writer_get_error(w, err);
 }
 
 /* ------------------------------------------------------------------ buffers */
@@ -76,30 +77,30 @@ void writer_slot_free(struct writer_slot *s)
 }
 
 /* As large as it will be needed, as far as that is known. */
-static uint64_t slot_want(const struct penstock_writer *w)
+static uint64_t slot_bytes(const struct penstock_writer *w)
 {
 	uint64_t full = w->o.buffer_bytes;
 
 	if (w->o.expected)
-		return min_u64(full, align_up(w->o.expected, FIRST));
-	return w->end ? full : min_u64(full, FIRST);
+		return min_u64(full, align_up(w->o.expected, FIRST_BYTES));
+	return w->end ? full : min_u64(full, FIRST_BYTES);
 }
 
 int writer_slot_alloc(struct penstock_writer *w, struct writer_slot *s)
 {
 	struct penstock_err err;
-	uint64_t want = slot_want(w);
+	uint64_t bytes = slot_bytes(w);
 	void *buf;
 	int r;
 
-	if (s->buf && s->room >= want)
+	if (s->buf && s->capacity >= bytes)
 		return 0;
 	writer_slot_free(s);
-	r = penstock_buf_alloc(&buf, w->io, want, 0, NULL, &err);
+	r = penstock_buf_alloc(&buf, w->io, bytes, 0, NULL, &err);
 	if (r < 0)
-		return writer_note(w, r, err.msg);
+		return writer_record_error(w, r, err.msg);
 	s->buf = buf;
-	s->room = want;
+	s->capacity = bytes;
 	return 0;
 }
 
@@ -118,15 +119,16 @@ int writer_slot_take(struct penstock_writer *w)
 
 	pthread_mutex_lock(&w->lock);
 	while (!(s = idle_slot(w)))
-		pthread_cond_wait(&w->back, &w->lock);
+		pthread_cond_wait(&w->wakeup, &w->lock);
 	pthread_mutex_unlock(&w->lock);
 	r = writer_slot_alloc(w, s);
 	if (r < 0)
 		return r;
 	s->base = align_down(w->pos, PAGE);
-	s->lo = s->hi = w->pos;
-	s->stop = s->base + min_u64(s->room, (uint64_t)SOON << min_u64(w->nr_taken++, 16));
-	w->cur = s;
+	s->begin = s->end = w->pos;
+	s->flush_at = s->base + min_u64(s->capacity,
+					(uint64_t)FLUSH_FIRST << min_u64(w->nr_slots_taken++, 16));
+	w->filling = s;
 	return 0;
 }
 
@@ -136,15 +138,15 @@ void writer_slot_done(void *arg, const struct penstock_done *done)
 	struct penstock_writer *w = s->w;
 
 	if (done->res < 0)
-		writer_note(w, (int)done->res, done->msg);
+		writer_record_error(w, (int)done->res, done->msg);
 	pthread_mutex_lock(&w->lock);
 	s->busy = false;
-	pthread_cond_broadcast(&w->back);
+	pthread_cond_broadcast(&w->wakeup);
 	pthread_mutex_unlock(&w->lock);
 }
 
 /* Is some of it on its way already?  Two transfers of one byte must not race.  Under the lock. */
-static bool is_under_way(const struct penstock_writer *w, const struct writer_slot *s)
+static bool overlaps_in_flight(const struct penstock_writer *w, const struct writer_slot *s)
 {
 	bool any = false;
 
@@ -152,15 +154,15 @@ static bool is_under_way(const struct penstock_writer *w, const struct writer_sl
 		const struct writer_slot *o = &w->slots[i];
 
 		/* by whole pages: parts of one may take different ways */
-		any |= o->busy && align_down(s->lo, PAGE) < o->hi &&
-		       align_down(o->lo, PAGE) < s->hi;
+		any |= o->busy && align_down(s->begin, PAGE) < o->end &&
+		       align_down(o->begin, PAGE) < s->end;
 	}
 	return any;
 }
 
 int writer_slot_flush(struct penstock_writer *w)
 {
-	struct writer_slot *s = TAKE_PTR(w->cur);
+	struct writer_slot *s = TAKE_PTR(w->filling);
 	struct penstock_err err;
 	struct penstock_op op = {
 		.opcode = PENSTOCK_WRITE,
@@ -171,24 +173,24 @@ int writer_slot_flush(struct penstock_writer *w)
 	};
 	int r;
 
-	if (!s || s->lo == s->hi)
+	if (!s || s->begin == s->end)
 		return 0;
-	op.buf = s->buf + (s->lo - s->base);
-	op.len = s->hi - s->lo;
-	op.offset = s->lo;
+	op.buf = s->buf + (s->begin - s->base);
+	op.len = s->end - s->begin;
+	op.offset = s->begin;
 	pthread_mutex_lock(&w->lock);
-	while (is_under_way(w, s))
-		pthread_cond_wait(&w->back, &w->lock);
+	while (overlaps_in_flight(w, s))
+		pthread_cond_wait(&w->wakeup, &w->lock);
 	s->busy = true;
 	pthread_mutex_unlock(&w->lock);
 	r = penstock_submit(w->io, &op, 1, NULL, &err);
 	if (r == 1)
 		return 0;
 	s->busy = false; /* nobody else has seen it */
-	return writer_note(w, r, err.msg);
+	return writer_record_error(w, r, err.msg);
 }
 
-void writer_drain(struct penstock_writer *w)
+void writer_wait_all(struct penstock_writer *w)
 {
 	bool any;
 
@@ -198,7 +200,7 @@ void writer_drain(struct penstock_writer *w)
 		for (unsigned i = 0; i < w->o.buffers; i++)
 			any |= w->slots[i].busy;
 		if (any)
-			pthread_cond_wait(&w->back, &w->lock);
+			pthread_cond_wait(&w->wakeup, &w->lock);
 	} while (any);
 	pthread_mutex_unlock(&w->lock);
 }

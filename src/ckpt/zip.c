@@ -248,12 +248,12 @@ static int read_place(struct penstock_record *rec, const struct zip_source *src,
 /* As torch lays it out; returns where the next one then begins. */
 static uint64_t guess_place(struct penstock_record *rec, uint64_t alignment)
 {
-	bool large = rec->len >= UINT32_MAX, far = rec->header >= UINT32_MAX;
-	unsigned extra = large || far ? 4 + 16 * large + 8 * far : 0;
+	bool large = rec->len >= UINT32_MAX, offset64 = rec->header >= UINT32_MAX;
+	unsigned extra = large || offset64 ? 4 + 16 * large + 8 * offset64 : 0;
 
 	rec->offset = rec->header + LOCAL_BYTES + strlen(rec->name) + extra + 4;
 	rec->offset += (alignment - rec->offset % alignment) % alignment;
-	return rec->offset + rec->len + (rec->len ? (large || far ? 24 : 16) : 0);
+	return rec->offset + rec->len + (rec->len ? (large || offset64 ? 24 : 16) : 0);
 }
 
 /* What the archive says of the alignment of contents; the default where that is no such number. */

@@ -57,12 +57,12 @@ static int use_plain(struct penstock_io *io, struct block *b)
 {
 	struct penstock_file *f = b->op->file;
 	bool direct = f->backing.direct;
-	int fd = penstock_backing_plain(b->member->backing);
+	int fd = penstock_backing_buffered_fd(b->member->backing);
 
 	if (fd < 0)
 		return fd;
 	if (f->backing.stripe && !b->member->backing->direct)
-		penstock_stripe_follow(&f->backing);
+		penstock_stripe_drop_direct(&f->backing);
 	if (direct && !f->backing.direct)
 		report_fallback(io, PENSTOCK_FELL_BUFFERED, f->name,
 				"it cannot be opened a second time");
@@ -194,9 +194,9 @@ bool block_may_start(struct block *b)
 	if (b->mode == BLOCK_SYNC || op->opcode != PENSTOCK_WRITE)
 		return true;
 	s = &op->file->backing;
-	if (!s->extend || !s->direct)
+	if (!s->growth || !s->direct)
 		return true;
-	b->ranged = penstock_overlap_begin(&s->extend->overlap, &b->range, op->offset + b->pos,
+	b->ranged = penstock_overlap_begin(&s->growth->overlap, &b->range, op->offset + b->pos,
 					   b->len, b->plain);
 	return b->ranged;
 }
@@ -330,7 +330,7 @@ static bool block_set_rest(struct penstock_io *io, struct block *b, uint64_t ste
 {
 	const struct op *op = b->op;
 	const struct penstock_backing *s = &op->file->backing;
-	uint32_t align = op->opcode == PENSTOCK_READ ? s->off_align : s->edge_align;
+	uint32_t align = op->opcode == PENSTOCK_READ ? s->off_align : s->write_align;
 	struct penstock_req *r = &b->req;
 	bool read_bounce = b->mode == BLOCK_BOUNCE && op->opcode == PENSTOCK_READ;
 
@@ -395,7 +395,7 @@ void block_account(struct op *op, struct block *b)
 	uint64_t end = b->pos + b->moved;
 
 	if (b->ranged)
-		penstock_overlap_end(&op->file->backing.extend->overlap, &b->range);
+		penstock_overlap_end(&op->file->backing.growth->overlap, &b->range);
 	b->ranged = false;
 
 	op->inflight--;

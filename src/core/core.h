@@ -144,7 +144,7 @@ struct penstock_io {
 	atomic_uint nr_by_path; /* of them, opened for operations */
 	struct file_member *slots[FILE_SLOTS];
 	atomic_uint_fast64_t flight_bytes; /* in flight of a queue whose depth is left to us */
-	struct penstock_extend *extends;   /* files that are being written */
+	struct penstock_growth *extends;   /* files that are being written */
 	struct device devices[8];          /* the last few met */
 	unsigned nr_devices;
 	struct device_trials trials[8];

@@ -176,21 +176,21 @@ static int op_reserve(struct penstock_io *io, struct op *op, struct counters *co
 		      struct penstock_err *err)
 {
 	struct penstock_backing *s = &op->file->backing;
-	struct penstock_short shortened;
+	struct penstock_short_name shortened;
 	bool reserved;
 	int r;
 
-	r = penstock_extend_begin(s, op->offset, op->len, &reserved);
+	r = penstock_growth_begin_write(s, op->offset, op->len, &reserved);
 	if (r < 0)
 		return penstock_fail(err, r,
 				     "write %s: offset %" PRIu64 " length %" PRIu64
 				     ": cannot reserve space, 0 bytes written: %s",
-				     penstock_shorten(&shortened, op->file->name), op->offset,
+				     penstock_shorten_name(&shortened, op->file->name), op->offset,
 				     op->len, strerror(-r));
 	op->extends = r > 0;
 	if (reserved)
 		COUNT(count, preallocations, 1);
-	if (op->extends && s->extend->unable)
+	if (op->extends && s->growth->cannot_reserve)
 		report_fallback(io, PENSTOCK_FELL_NO_PREALLOC, op->file->name,
 				"the file system cannot preallocate");
 	return 0;
@@ -336,7 +336,7 @@ void op_drop(struct op *op)
 	if (op->extends && op->remote)
 		remote_give_up(op, -ECANCELED);
 	else if (op->extends)
-		penstock_extend_end(&op->file->backing, op->offset, 0, true);
+		penstock_growth_end_write(&op->file->backing, op->offset, 0, true);
 	op->extends = false;
 	if (op->file)
 		file_put(op->file);
@@ -362,7 +362,7 @@ struct file_member *op_next_to_sync(struct op *op)
 	int64_t size;
 
 	if (!op->syncs) {
-		size = t && atomic_load(&t->grown) ? penstock_stripe_size(t) : 0;
+		size = t && atomic_load(&t->size_unrecorded) ? penstock_stripe_size(t) : 0;
 		op->synced_size = size > 0 ? (uint64_t)size : 0;
 	}
 	return &op->file->members[op->syncs++];
@@ -386,7 +386,7 @@ static int sync_file(struct op *op)
 	}
 	return r || !f->backing.stripe
 		       ? r
-		       : penstock_stripe_settle(f->backing.stripe, op->synced_size, true);
+		       : penstock_stripe_record_size(f->backing.stripe, op->synced_size, true);
 }
 
 /* The directory that has the file's name now, wherever the caller's name for it leads. */
@@ -468,8 +468,8 @@ static void conclude_write(struct op *op)
 	}
 	failed = op->code < 0;
 	if (op->extends)
-		penstock_extend_end(&op->file->backing, op->offset, op->stop,
-				    failed && op->stop < op->len);
+		penstock_growth_end_write(&op->file->backing, op->offset, op->stop,
+					  failed && op->stop < op->len);
 	op->extends = false;
 	if (!failed && (op->flags & PENSTOCK_OP_TRUNCATE))
 		op_note_failure(op, truncate_to_end(op));
@@ -505,8 +505,8 @@ static void conclude_read(struct op *op)
  */
 static void op_report_result(struct penstock_io *io, struct op *op, bool asked)
 {
-	struct penstock_short shortened;
-	const char *name = op->file ? penstock_shorten(&shortened, op->file->name) : "memory";
+	struct penstock_short_name shortened;
+	const char *name = op->file ? penstock_shorten_name(&shortened, op->file->name) : "memory";
 	bool remote = op->remote;
 	int r;
 
@@ -561,7 +561,7 @@ void op_result(const struct op *op, struct penstock_done *done)
 	done->reserved = 0;
 	done->msg[0] = '\0';
 	if (op->msg)
-		penstock_line(done->msg, sizeof(done->msg), "%s", op->msg);
+		penstock_print_elided(done->msg, sizeof(done->msg), "%s", op->msg);
 	else if (op->code < 0)
 		snprintf(done->msg, sizeof(done->msg), "%s: %s", op_word(op),
 			 penstock_strerror(op->code));

@@ -82,7 +82,7 @@ struct op {
 				};
 				uint16_t remote_or_striped; /* of the file */
 			};
-			bool extends;     /* penstock_extend_end() is owed, or bytes to one */
+			bool extends;     /* penstock_growth_end_write() is owed, or bytes to one */
 			bool small_pages; /* goes through bounce buffers, see plan.c */
 			bool in_trial;    /* @trial learns from it */
 			bool spare;       /* goes back to its queue's spare ones */
@@ -184,7 +184,7 @@ bool op_needs_sync(const struct op *op); /* or whatever ends it, see op_ends() *
 static inline bool op_ends(const struct op *op)
 {
 	return op->opcode == PENSTOCK_WRITE && op->file && op->file->by_path &&
-	       op->file->backing.remote;
+	       op->file->backing.object;
 }
 static inline bool op_synced(const struct op *op)
 {

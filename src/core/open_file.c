@@ -108,7 +108,7 @@ bool file_attach(struct penstock_file *f)
 	const struct penstock_engine *engine = f->io->engine;
 	struct penstock_err err = {0, ""};
 
-	if (!engine->device || f->backing.remote)
+	if (!engine->device || f->backing.object)
 		return false;
 	if (atomic_load(&f->attach) == ATTACH_UNTRIED) {
 		pthread_mutex_lock(&f->backing.lock);
@@ -149,7 +149,7 @@ static void note_ways(struct penstock_io *io, const struct penstock_file *f)
 		report_fallback(io, PENSTOCK_FELL_BLOCKING, f->name,
 				"FUSE: io_uring is not safe there, pread and pwrite are used");
 	if (!f->backing.direct && io->opts.direct == PENSTOCK_DIRECT_AUTO &&
-	    f->backing.borrowed < 0 && !f->backing.remote)
+	    f->backing.borrowed < 0 && !f->backing.object)
 		report_fallback(io, PENSTOCK_FELL_BUFFERED, f->name, f->backing.why);
 }
 
@@ -206,12 +206,12 @@ static int find_members(struct penstock_io *io, struct penstock_file *f)
 		return -ENOMEM;
 	f->nr_members = t ? t->nr : 1;
 	f->striped = f->nr_members > 1;
-	f->remote = f->backing.remote;
+	f->remote = f->backing.object;
 	for (unsigned i = 0; i < f->nr_members; i++) {
 		struct file_member *p = &f->members[i];
 
 		*p = (struct file_member){.backing = t ? &t->members[i] : &f->backing, .slot = -1};
-		if (f->backing.remote)
+		if (f->backing.object)
 			return 0;
 		find_device(io, p);
 		if (!i)
@@ -240,18 +240,18 @@ static int file_add(struct penstock_io *io, struct penstock_file *f, bool slot,
 		    struct penstock_err *err)
 {
 	struct penstock_backing *s = &f->backing;
-	bool writes = s->access != O_RDONLY && !s->device && !s->remote;
+	bool writes = s->access != O_RDONLY && !s->device && !s->object;
 	bool bad = find_members(io, f) < 0;
 
-	for (unsigned huge = 0; huge < 2 && !s->remote; huge++)
+	for (unsigned huge = 0; huge < 2 && !s->object; huge++)
 		f->split[huge] = plan_split(f, huge);
 	widen_flight(io, f);
 	pthread_mutex_lock(&io->lock);
 	if (writes && !bad)
-		s->extend = penstock_extend_get(&io->extends, s->dev, s->ino);
-	bad |= writes && !s->extend;
-	bad |= s->remote && remote_blocks_alloc(io) < 0;
-	for (unsigned i = 0; !bad && slot && !s->remote && i < f->nr_members; i++)
+		s->growth = penstock_growth_get(&io->extends, s->dev, s->ino);
+	bad |= writes && !s->growth;
+	bad |= s->object && remote_blocks_alloc(io) < 0;
+	for (unsigned i = 0; !bad && slot && !s->object && i < f->nr_members; i++)
 		take_slot(io, &f->members[i]);
 	if (!bad)
 		link_file(io, f);
@@ -271,7 +271,7 @@ static int file_add(struct penstock_io *io, struct penstock_file *f, bool slot,
 static void file_remove(struct penstock_io *io, struct penstock_file *f)
 {
 	unlink_file(io, f);
-	penstock_extend_put(&io->extends, f->backing.extend);
+	penstock_growth_put(&io->extends, f->backing.growth);
 }
 
 /* @r: of opening the file. */
@@ -337,7 +337,7 @@ int penstock_file_take_fd(struct penstock_file **out, struct penstock_io *io, in
 			close(fd);
 		return r;
 	}
-	r = penstock_backing_take(&f->backing, fd, name, io->opts.direct, err);
+	r = penstock_backing_open_owned_fd(&f->backing, fd, name, io->opts.direct, err);
 	return file_ready(io, f, r, out, err);
 }
 
@@ -353,7 +353,7 @@ static int file_adopt(struct penstock_io *io, int fd, bool keep, struct penstock
 	if (!f)
 		return -ENOMEM;
 	f->by_path = !keep; /* lives as long as the operation */
-	r = penstock_backing_adopt(&f->backing, fd, io->opts.direct, err);
+	r = penstock_backing_open_borrowed_fd(&f->backing, fd, io->opts.direct, err);
 	if (r < 0) {
 		free_file(f);
 		return r;
@@ -477,7 +477,7 @@ static struct penstock_file *find_remote(struct penstock_io *io, const char *uri
 
 	pthread_mutex_lock(&io->lock);
 	for (f = io->files[path_bucket(uri)]; f; f = f->next)
-		if (f->by_path && f->backing.remote && f->backing.access == O_RDONLY &&
+		if (f->by_path && f->backing.object && f->backing.access == O_RDONLY &&
 		    !strcmp(f->name, uri) && !remote_is_stale(f)) {
 			f->refs++;
 			break;
@@ -617,10 +617,10 @@ void files_free(struct penstock_io *io)
 	for (unsigned i = 0; i < PATH_BUCKETS; i++)
 		for (f = io->files[i]; f; f = next) {
 			next = f->next;
-			penstock_extend_put(&io->extends, f->backing.extend);
+			penstock_growth_put(&io->extends, f->backing.growth);
 			/* In a child of fork() how long it has become is the parent's to say. */
 			if (f->backing.stripe && io_check(io, NULL) < 0)
-				atomic_store(&f->backing.stripe->grown, false);
+				atomic_store(&f->backing.stripe->size_unrecorded, false);
 			detach(f);
 			remote_close(f, false, NULL);
 			penstock_backing_close(&f->backing);

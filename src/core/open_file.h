@@ -13,7 +13,7 @@
 #include "core/copy_trial.h"
 #include "core/limits.h"
 #include "engine/engine.h"
-#include "file/path.h"
+#include "file/backing.h"
 #include "file/stripe.h"
 
 struct penstock_io;

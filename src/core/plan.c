@@ -135,7 +135,7 @@ static void plan_direct_write(const struct op *op, struct block *b, uint64_t add
 			      uint64_t seg_left)
 {
 	const struct penstock_backing *s = &op->file->backing;
-	uint64_t align = s->edge_align, off = op->offset + b->pos;
+	uint64_t align = s->write_align, off = op->offset + b->pos;
 	uint64_t left = op->len - b->pos;
 
 	if (!is_aligned(off, align)) {
@@ -160,7 +160,7 @@ static inline void plan_host(const struct op *op, struct block *b)
 	uint64_t addr = (uint64_t)(uintptr_t)op->iov[op->seg].addr + op->seg_off;
 	uint64_t seg_left = op->iov[op->seg].len - op->seg_off;
 
-	if (op->file->backing.remote) {
+	if (op->file->backing.object) {
 		b->mode = BLOCK_STRAIGHT; /* memory in pieces, too */
 		if (op->locations)
 			b->len = min_u64(b->len, seg_left);
@@ -193,7 +193,7 @@ static void plan_device(const struct op *op, struct block *b)
 {
 	const struct penstock_backing *s = &op->file->backing;
 	uint64_t off = op->offset + b->pos, left = op->len - b->pos, end;
-	uint64_t align = op->opcode == PENSTOCK_READ ? s->off_align : s->edge_align;
+	uint64_t align = op->opcode == PENSTOCK_READ ? s->off_align : s->write_align;
 	uint64_t block = min_u64(op->block, PINNED_PIECE);
 
 	b->mode = BLOCK_DEVICE;
@@ -236,8 +236,8 @@ static bool plan_cufile(const struct op *op, struct block *b)
 		return false;
 	if (op->region_known) /* registered in pieces: no block in two of them */
 		len = min_u64(len, REGION_PIECE - (op->region_at + op->seg_off) % REGION_PIECE);
-	end = align_down(off + len, s->edge_align);
-	if (whole && (!is_aligned(off, s->edge_align) || end <= off))
+	end = align_down(off + len, s->write_align);
+	if (whole && (!is_aligned(off, s->write_align) || end <= off))
 		return false;
 	b->mode = BLOCK_CUFILE;
 	b->plain = !s->direct;
@@ -275,7 +275,7 @@ static void plan_member(const struct penstock_file *f, struct block *b, uint64_t
 	/* Behind the last unit that all devices have there is nothing: let the kernel say so. */
 	if (t->limit && off >= t->limit)
 		b->at = align_down((uint64_t)penstock_backing_size(b->member->backing),
-				   f->backing.edge_align) +
+				   f->backing.write_align) +
 			(1ull << 50) + within;
 }
 
@@ -328,13 +328,13 @@ uint64_t plan_split(const struct penstock_file *f, bool huge)
 	uint64_t asked = f->io->opts.block;
 	uint64_t block = asked ? asked : BLOCK_AUTO;
 
-	if (f->backing.remote)
+	if (f->backing.object)
 		return asked ? asked : remote_part(f);
 	if (!asked && !huge && f->device.max_segments >= 16)
 		block = min_u64(block, f->device.max_segments * (uint64_t)sysconf(_SC_PAGESIZE));
 	if (f->backing.stripe)
 		block = min_u64(block, f->backing.stripe->unit);
-	return f->backing.direct ? align_up(block, f->backing.edge_align) : block;
+	return f->backing.direct ? align_up(block, f->backing.write_align) : block;
 }
 
 /* May it go either way? */

@@ -21,8 +21,8 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "file/align.h"
 #include "file/blockdev.h"
+#include "file/direct_align.h"
 #include "file/mount.h"
 #include "file/statx.h"
 
@@ -193,7 +193,7 @@ static void probe_direct(struct penstock_path_info *p, const char *path)
 
 	if (fd < 0)
 		return;
-	r = penstock_backing_align(fd, &p->mem_align, &p->offset_align, &from);
+	r = penstock_direct_align_find(fd, &p->mem_align, &p->offset_align, &from);
 	if (r == -EOPNOTSUPP) {
 		snprintf(p->direct_why, sizeof(p->direct_why),
 			 "accepted at open, but statx says this file cannot do it");

@@ -72,7 +72,7 @@ static uint32_t link_gen(const char *pci, const char *name)
 	char line[64];
 	unsigned whole = 0, part = 0;
 
-	penstock_textfile_line(line, sizeof(line), "/sys/bus/pci/devices/%s/%s", pci, name);
+	penstock_textfile_read_line(line, sizeof(line), "/sys/bus/pci/devices/%s/%s", pci, name);
 	sscanf(line, "%u.%u", &whole, &part);
 	for (unsigned i = 0; i < ARRAY_SIZE(tenths); i++)
 		if (whole * 10 + part == tenths[i])
@@ -84,7 +84,7 @@ static uint32_t link_width(const char *pci, const char *name)
 {
 	uint64_t v = 0;
 
-	penstock_textfile_u64(&v, "/sys/bus/pci/devices/%s/%s", pci, name);
+	penstock_textfile_read_u64(&v, "/sys/bus/pci/devices/%s/%s", pci, name);
 	return v > 64 ? 0 : (uint32_t)v; /* 255: not known */
 }
 
@@ -101,8 +101,8 @@ static void load_link(struct penstock_gpu_device *d, const char *id)
 	d->pcie_gen_max = link_gen(d->pci, "max_link_speed");
 	d->pcie_width = link_width(d->pci, "current_link_width");
 	d->pcie_width_max = link_width(d->pci, "max_link_width");
-	if (penstock_textfile_line(node, sizeof(node), "/sys/bus/pci/devices/%s/numa_node",
-				   d->pci) > 0)
+	if (penstock_textfile_read_line(node, sizeof(node), "/sys/bus/pci/devices/%s/numa_node",
+					d->pci) > 0)
 		sscanf(node, "%d", &d->numa_node);
 }
 

@@ -169,9 +169,10 @@ static bool has_write_streams(const char *path)
 		return false;
 	ma = S_ISBLK(st.st_mode) ? major(st.st_rdev) : major(st.st_dev);
 	mi = S_ISBLK(st.st_mode) ? minor(st.st_rdev) : minor(st.st_dev);
-	if (penstock_textfile_u64(&n, "/sys/dev/block/%u:%u/queue/max_write_streams", ma, mi) < 0 &&
-	    penstock_textfile_u64(&n, "/sys/dev/block/%u:%u/../queue/max_write_streams", ma, mi) <
-		    0)
+	if (penstock_textfile_read_u64(&n, "/sys/dev/block/%u:%u/queue/max_write_streams", ma, mi) <
+		    0 &&
+	    penstock_textfile_read_u64(&n, "/sys/dev/block/%u:%u/../queue/max_write_streams", ma,
+				       mi) < 0)
 		return false;
 	return n > 0;
 }

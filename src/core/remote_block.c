@@ -15,13 +15,13 @@
 #include "core/block.h"
 #include "core/core.h"
 #include "core/queue.h"
-#include "file/remote.h"
+#include "file/object_file.h"
 
 enum { AHEAD = 16 }; /* blocks beyond those the client has in flight */
 
 struct remote_block {
 	struct block block; /* first */
-	struct penstock_remote_req req;
+	struct penstock_object_file_req req;
 	struct penstock_iov piece; /* of the pinned pool */
 	struct queue *q;
 };
@@ -32,7 +32,7 @@ int remote_open(struct penstock_io *io, struct penstock_file *f, int oflags, boo
 		struct penstock_err *err)
 {
 	struct penstock_s3 *s3 = atomic_load(&io->s3);
-	struct penstock_remote *remote;
+	struct penstock_object_file *remote;
 	int r;
 
 	if (!s3)
@@ -43,9 +43,9 @@ int remote_open(struct penstock_io *io, struct penstock_file *f, int oflags, boo
 	if (!by_path && queue_current(io))
 		return penstock_fail(err, -EDEADLK,
 				     "%s: a completion callback must not open objects", f->name);
-	r = penstock_remote_open(&remote, s3, f->name, oflags, by_path, err);
+	r = penstock_object_file_open(&remote, s3, f->name, oflags, by_path, err);
 	if (r == 0)
-		penstock_backing_remote(&f->backing, remote, oflags);
+		penstock_backing_open_object(&f->backing, remote, oflags);
 	return r;
 }
 
@@ -72,24 +72,24 @@ int remote_blocks_alloc(struct penstock_io *io)
 
 int remote_close(struct penstock_file *f, bool commit, struct penstock_err *err)
 {
-	struct penstock_remote *remote = TAKE_PTR(f->backing.remote);
+	struct penstock_object_file *remote = TAKE_PTR(f->backing.object);
 
 	if (!remote)
 		return 0;
 	if (io_check(f->io, NULL) == 0)
-		return penstock_remote_close(remote, commit, err);
-	penstock_remote_abandon(remote);
+		return penstock_object_file_close(remote, commit, err);
+	penstock_object_file_free_forked(remote);
 	return 0;
 }
 
 bool remote_is_stale(const struct penstock_file *f)
 {
-	return atomic_load(&f->backing.remote->stale);
+	return atomic_load(&f->backing.object->stale);
 }
 
 uint64_t remote_part(const struct penstock_file *f)
 {
-	return penstock_remote_part(f->backing.remote);
+	return penstock_object_file_part_bytes(f->backing.object);
 }
 
 /* ------------------------------------------------------------------- operations */
@@ -100,7 +100,7 @@ int remote_prepare(struct op *op, const struct penstock_op *u, struct penstock_e
 	int r;
 
 	/* Keys that have run out are asked for here, where that may take its time. */
-	r = queue_current(f->io) ? 0 : object_client_keys(f->backing.remote->c, err);
+	r = queue_current(f->io) ? 0 : object_client_keys(f->backing.object->c, err);
 	if (r < 0)
 		return r;
 	if (op->opcode == PENSTOCK_SYNC)
@@ -119,7 +119,7 @@ int remote_prepare(struct op *op, const struct penstock_op *u, struct penstock_e
 		return penstock_fail(err, -ENOTSUP,
 				     "write %s: an object is durable when it is closed, not before",
 				     f->name);
-	r = penstock_remote_claim(f->backing.remote, op->offset, op->len, err);
+	r = penstock_object_file_announce_write(f->backing.object, op->offset, op->len, err);
 	op->extends = r == 0;
 	return r;
 }
@@ -128,15 +128,15 @@ bool remote_is_next(const struct op *op)
 {
 	const struct penstock_file *f = op->file;
 
-	return f->issued == op->offset + op->cursor || atomic_load(&f->backing.remote->failed);
+	return f->issued == op->offset + op->cursor || atomic_load(&f->backing.object->failed);
 }
 
 void remote_give_up(struct op *op, int code)
 {
 	if (op->opcode == PENSTOCK_WRITE)
-		penstock_remote_fail(op->file->backing.remote, code,
-				     code == -ECANCELED ? "a part of it was cancelled"
-							: "a part of it failed before");
+		penstock_object_file_fail(op->file->backing.object, code,
+					  code == -ECANCELED ? "a part of it was cancelled"
+							     : "a part of it failed before");
 }
 
 /* ----------------------------------------------------------------------- blocks */
@@ -156,7 +156,7 @@ void remote_put(struct queue *q, struct block *b)
 }
 
 /* In a thread of the store's.  The queue may be freed when it is not busy here. */
-static void block_is_back(struct penstock_remote_req *r)
+static void block_is_back(struct penstock_object_file_req *r)
 {
 	struct remote_block *rb = container_of(r, struct remote_block, req);
 	struct mpsc_item *item = (struct mpsc_item *)(void *)&rb->block.req;
@@ -169,11 +169,11 @@ static void block_is_back(struct penstock_remote_req *r)
 	atomic_fetch_sub(&q->remote_busy, 1);
 }
 
-static enum remote_what block_what(const struct block *b)
+static enum object_file_request block_what(const struct block *b)
 {
 	if (b->mode == BLOCK_SYNC)
-		return b->op->code < 0 || b->op->cancelled ? REMOTE_ABORT : REMOTE_COMMIT;
-	return b->op->opcode == PENSTOCK_READ ? REMOTE_READ : REMOTE_WRITE;
+		return b->op->code < 0 || b->op->cancelled ? OBJECT_FILE_ABORT : OBJECT_FILE_COMMIT;
+	return b->op->opcode == PENSTOCK_READ ? OBJECT_FILE_READ : OBJECT_FILE_WRITE;
 }
 
 void remote_start(struct queue *q, struct block *b)
@@ -182,10 +182,10 @@ void remote_start(struct queue *q, struct block *b)
 	struct op *op = b->op;
 
 	b->started = true;
-	rb->req = (struct penstock_remote_req){
-		.of = op->file->backing.remote,
-		.what = block_what(b),
-		.at = op->offset + b->pos,
+	rb->req = (struct penstock_object_file_req){
+		.file = op->file->backing.object,
+		.kind = block_what(b),
+		.offset = op->offset + b->pos,
 		.len = b->len,
 		.done = block_is_back,
 	};
@@ -202,7 +202,7 @@ void remote_start(struct queue *q, struct block *b)
 	if (b->mode != BLOCK_SYNC)
 		COUNT(&q->count, objects, 1);
 	q->nr_remote++;
-	penstock_remote_start(&rb->req);
+	penstock_object_file_submit(&rb->req);
 }
 
 struct block *remote_done(struct queue *q)

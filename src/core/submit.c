@@ -274,7 +274,7 @@ static bool inline_fits(const struct penstock_io *io, const struct penstock_cuda
 
 	if (!io->engine->bypass)
 		return false;
-	if (u->file ? u->file->backing.remote != NULL
+	if (u->file ? u->file->backing.object != NULL
 		    : u->path && penstock_s3_is_uri(u->path, NULL))
 		return false;
 	if (u->opcode == PENSTOCK_SYNC)

@@ -20,7 +20,7 @@ static uint32_t queue_u32(const char *dir, const char *name)
 {
 	uint64_t v = 0;
 
-	penstock_textfile_u64(&v, "%s/queue/%s", dir, name);
+	penstock_textfile_read_u64(&v, "%s/queue/%s", dir, name);
 	return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
 }
 
@@ -69,15 +69,15 @@ static void load_identity(struct penstock_blockdev *b, const char *dir)
 	for (char *c = b->name; *c; c++)
 		if (*c == '!')
 			*c = '/';
-	if (penstock_textfile_line(dev, sizeof(dev), "%s/dev", dir) > 0 &&
+	if (penstock_textfile_read_line(dev, sizeof(dev), "%s/dev", dir) > 0 &&
 	    sscanf(dev, "%u:%u", &major, &minor) == 2) {
 		b->major = major;
 		b->minor = minor;
 	}
-	if (penstock_textfile_line(b->model, sizeof(b->model), "%s/device/model", dir) <= 0)
-		penstock_textfile_line(b->model, sizeof(b->model), "%s/dm/name", dir);
-	if (penstock_textfile_line(b->backing, sizeof(b->backing), "%s/loop/backing_file", dir) <=
-	    0)
+	if (penstock_textfile_read_line(b->model, sizeof(b->model), "%s/device/model", dir) <= 0)
+		penstock_textfile_read_line(b->model, sizeof(b->model), "%s/dm/name", dir);
+	if (penstock_textfile_read_line(b->backing, sizeof(b->backing), "%s/loop/backing_file",
+					dir) <= 0)
 		each_name(dir, "slaves", append_name, b);
 }
 
@@ -88,7 +88,7 @@ static void load_cached(struct penstock_blockdev *b, const char *dir)
 
 	if (!strncmp(b->name, "zram", 4) || !strncmp(b->name, "ram", 3))
 		snprintf(b->cached, sizeof(b->cached), "the device is memory");
-	else if (penstock_textfile_u64(&dio, "%s/loop/dio", dir) == 0 && !dio)
+	else if (penstock_textfile_read_u64(&dio, "%s/loop/dio", dir) == 0 && !dio)
 		snprintf(b->cached, sizeof(b->cached), "loop device, its file is cached");
 }
 
@@ -96,8 +96,10 @@ static void load_queue(struct penstock_blockdev *b, const char *dir)
 {
 	uint64_t sectors = 0, dma;
 
-	penstock_textfile_choice(b->scheduler, sizeof(b->scheduler), "%s/queue/scheduler", dir);
-	penstock_textfile_line(b->write_cache, sizeof(b->write_cache), "%s/queue/write_cache", dir);
+	penstock_textfile_read_selected(b->scheduler, sizeof(b->scheduler), "%s/queue/scheduler",
+					dir);
+	penstock_textfile_read_line(b->write_cache, sizeof(b->write_cache), "%s/queue/write_cache",
+				    dir);
 	b->logical_block = queue_u32(dir, "logical_block_size");
 	b->physical_block = queue_u32(dir, "physical_block_size");
 	b->max_segments = queue_u32(dir, "max_segments");
@@ -105,10 +107,11 @@ static void load_queue(struct penstock_blockdev *b, const char *dir)
 	b->max_hw_sectors_kb = queue_u32(dir, "max_hw_sectors_kb");
 	b->nr_requests = queue_u32(dir, "nr_requests");
 	b->rotational = queue_u32(dir, "rotational");
-	if (penstock_textfile_u64(&dma, "%s/queue/dma_alignment", dir) == 0 && dma < UINT32_MAX)
+	if (penstock_textfile_read_u64(&dma, "%s/queue/dma_alignment", dir) == 0 &&
+	    dma < UINT32_MAX)
 		b->dma_alignment = (uint32_t)dma + 1;
 	b->nr_queues = each_name(dir, "mq", NULL, NULL);
-	penstock_textfile_u64(&sectors, "%s/size", dir);
+	penstock_textfile_read_u64(&sectors, "%s/size", dir);
 	b->bytes = sectors * 512; /* sysfs counts in 512 bytes whatever the block size */
 }
 

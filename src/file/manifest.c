@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
+#include "base/full_io.h"
 #include "base/util.h"
-#include "base/whole.h"
 
 #define MANIFEST_MAGIC "penstock striped file 1\n"
 #define FOLDER_MAGIC   "penstock striped folder 1\n"
@@ -42,7 +42,7 @@ static const char *check_text(const char *text, size_t size)
 	return penstock_crc32c(0, text, (size_t)(end + 1 - text)) == crc ? end + 1 : NULL;
 }
 
-char *penstock_manifest_text(const struct penstock_manifest *m, size_t *len)
+char *penstock_manifest_format(const struct penstock_manifest *m, size_t *len)
 {
 	char *text = NULL;
 	size_t n = 0;
@@ -60,7 +60,7 @@ char *penstock_manifest_text(const struct penstock_manifest *m, size_t *len)
 	do {
 		fputc('\n', f);
 	} while (!fflush(f) && n % MANIFEST_STEP);
-	bad = ferror(f) || n > (size_t)MANIFEST_STEP * MANIFEST_MOST;
+	bad = ferror(f) || n > (size_t)MANIFEST_STEP * MANIFEST_STEPS_MAX;
 	if (fclose(f) || bad) {
 		free(text);
 		return NULL;
@@ -99,7 +99,7 @@ static int parse_manifest(struct penstock_manifest *m, const char *text, size_t 
 	if (!end || sscanf(at, "id %32[0-9a-f]\nunit %" SCNu64 "\nmembers %u\n%n", m->id, &m->unit,
 			   &nr, &used) != 3)
 		return -EBADMSG;
-	if (!used || !nr || nr > PENSTOCK_STRIPE_MEMBERS || !m->unit || m->unit > UNIT_MOST ||
+	if (!used || !nr || nr > PENSTOCK_STRIPE_MEMBERS || !m->unit || m->unit > UNIT_MAX ||
 	    m->unit % UNIT_STEP)
 		return -EBADMSG;
 	return parse_members(m, at + used, end, nr);
@@ -115,12 +115,12 @@ int penstock_manifest_read(struct penstock_manifest **out, int fd)
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode) || !penstock_manifest_may_be(st.st_size))
+	if (!S_ISREG(st.st_mode) || !penstock_manifest_fits_size(st.st_size))
 		return 0;
 	text = calloc(1, (size_t)st.st_size + 1);
 	if (!text)
 		return -ENOMEM;
-	n = penstock_whole_read(fd, text, (uint64_t)st.st_size, 0);
+	n = penstock_full_pread(fd, text, (uint64_t)st.st_size, 0);
 	if (n < 0)
 		return (int)n;
 	if (n != st.st_size ||
@@ -138,7 +138,7 @@ int penstock_manifest_read(struct penstock_manifest **out, int fd)
 	return 1;
 }
 
-int penstock_member_head_text(const struct penstock_member_head *h, char *room)
+int penstock_member_header_format(const struct penstock_member_header *h, char *buf)
 {
 	char *text = NULL;
 	size_t n = 0;
@@ -149,20 +149,20 @@ int penstock_member_head_text(const struct penstock_member_head *h, char *room)
 		return -ENOMEM;
 	fprintf(f,
 		MEMBER_MAGIC "id %s\nmember %u of %u\nunit %" PRIu64 "\nsettled %" PRIu64 "\n%s\n",
-		h->id, h->index + 1, h->nr, h->unit, h->settled, h->name);
+		h->id, h->index + 1, h->nr, h->unit, h->recorded_bytes, h->name);
 	end_text(f, &text, &n);
 	bad = ferror(f);
-	bad = fclose(f) || bad || n >= MEMBER_HEAD;
-	memset(room, 0, MEMBER_HEAD);
+	bad = fclose(f) || bad || n >= MEMBER_HEADER_BYTES;
+	memset(buf, 0, MEMBER_HEADER_BYTES);
 	if (!bad)
-		memcpy(room, text, n);
+		memcpy(buf, text, n);
 	free(text);
 	return bad ? -ENOMEM : 0;
 }
 
-int penstock_member_head_parse(struct penstock_member_head *h, const char *text)
+int penstock_member_header_parse(struct penstock_member_header *h, const char *text)
 {
-	const char *end = check_text(text, MEMBER_HEAD), *at;
+	const char *end = check_text(text, MEMBER_HEADER_BYTES), *at;
 	int used = 0;
 
 	memset(h, 0, sizeof(*h));
@@ -170,7 +170,7 @@ int penstock_member_head_parse(struct penstock_member_head *h, const char *text)
 		return -EBADMSG;
 	at = text + strlen(MEMBER_MAGIC);
 	if (sscanf(at, "id %32[0-9a-f]\nmember %u of %u\nunit %" SCNu64 "\nsettled %" SCNu64 "%n",
-		   h->id, &h->index, &h->nr, &h->unit, &h->settled, &used) != 5 ||
+		   h->id, &h->index, &h->nr, &h->unit, &h->recorded_bytes, &used) != 5 ||
 	    !used || !h->index || at[used] != '\n') {
 		h->id[0] = '\0';
 		return -EBADMSG;

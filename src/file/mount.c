@@ -58,14 +58,14 @@ int penstock_mount_find(struct penstock_mount *out, uint64_t id)
 {
 	CLEANUP_FREE char *line = NULL;
 	struct penstock_mount m;
-	size_t room = 0;
+	size_t line_size = 0;
 	uint64_t found;
 	int r = -ENOENT;
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 
 	if (!f)
 		return -errno;
-	while (r < 0 && getline(&line, &room, f) > 0)
+	while (r < 0 && getline(&line, &line_size, f) > 0)
 		if (penstock_mount_parse(&m, &found, line) == 0 && found == id) {
 			*out = m;
 			r = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An open striped file: its members opened and judged, and what concerns all of them. */
+/* An open striped file: its members opened and verified, and what concerns all of them. */
 #include "file/stripe.h"
 
 #include <errno.h>
@@ -8,47 +8,50 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/full_io.h"
 #include "base/util.h"
-#include "base/whole.h"
 
 /* ------------------------------------------------------------- one member */
 
 /* Memory for a header as O_DIRECT will have it, and @len of it that is read and written. */
-static char *head_room(const struct penstock_backing *b, size_t *len)
+static char *alloc_header(const struct penstock_backing *b, size_t *len)
 {
-	*len = max_u64(MEMBER_HEAD, b->edge_align);
-	return aligned_alloc(max_u64(MEMBER_HEAD, b->mem_align), *len + MEMBER_HEAD);
+	*len = max_u64(MEMBER_HEADER_BYTES, b->write_align);
+	return aligned_alloc(max_u64(MEMBER_HEADER_BYTES, b->mem_align),
+			     *len + MEMBER_HEADER_BYTES);
 }
 
-int penstock_member_read(const struct penstock_backing *b, struct penstock_member_head *out)
+int penstock_member_header_read(const struct penstock_backing *b,
+				struct penstock_member_header *out)
 {
 	size_t len;
-	CLEANUP_FREE char *room = head_room(b, &len);
+	CLEANUP_FREE char *buf = alloc_header(b, &len);
 	int64_t n;
 
 	memset(out, 0, sizeof(*out));
-	if (!room)
+	if (!buf)
 		return -ENOMEM;
-	memset(room, 0, len + MEMBER_HEAD);
-	n = penstock_whole_read(b->fd, room, len, 0);
+	memset(buf, 0, len + MEMBER_HEADER_BYTES);
+	n = penstock_full_pread(b->fd, buf, len, 0);
 	if (n < 0)
 		return (int)n;
-	if (n >= MEMBER_HEAD)
-		penstock_member_head_parse(out, room);
+	if (n >= MEMBER_HEADER_BYTES)
+		penstock_member_header_parse(out, buf);
 	return 0;
 }
 
-int penstock_member_write(const struct penstock_backing *b, const struct penstock_member_head *head)
+int penstock_member_header_write(const struct penstock_backing *b,
+				 const struct penstock_member_header *head)
 {
 	size_t len;
-	CLEANUP_FREE char *room = head_room(b, &len);
+	CLEANUP_FREE char *buf = alloc_header(b, &len);
 	int r;
 
-	if (!room)
+	if (!buf)
 		return -ENOMEM;
-	memset(room, 0, len);
-	r = head ? penstock_member_head_text(head, room) : 0;
-	return r < 0 ? r : penstock_whole_write(b->fd, room, len, 0);
+	memset(buf, 0, len);
+	r = head ? penstock_member_header_format(head, buf) : 0;
+	return r < 0 ? r : penstock_full_pwrite(b->fd, buf, len, 0);
 }
 
 int64_t penstock_member_bytes(const struct penstock_backing *b)
@@ -58,58 +61,60 @@ int64_t penstock_member_bytes(const struct penstock_backing *b)
 	return size < 0 ? size : size > (int64_t)STRIPE_DATA ? size - (int64_t)STRIPE_DATA : 0;
 }
 
-static int foreign(struct penstock_err *err, uint32_t *state, unsigned i,
-		   const struct penstock_manifest *m, const char *what)
+static int fail_foreign(struct penstock_err *err, uint32_t *state, unsigned i,
+			const struct penstock_manifest *m, const char *what)
 {
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 
 	*state = PENSTOCK_MEMBER_FOREIGN;
 	return penstock_fail(err, -EBADMSG, "member %u of %u, %s: %s", i + 1, m->nr,
-			     penstock_shorten(&room, m->members[i]), what);
+			     penstock_shorten_name(&short_name, m->members[i]), what);
 }
 
-int penstock_member_judge(const struct penstock_manifest *m, unsigned i, struct penstock_backing *b,
-			  struct penstock_member_head *out, uint32_t *state,
-			  struct penstock_err *err)
+int penstock_member_verify(const struct penstock_manifest *m, unsigned i,
+			   struct penstock_backing *b, struct penstock_member_header *out,
+			   uint32_t *state, struct penstock_err *err)
 {
-	struct penstock_short room;
-	int r = penstock_member_read(b, out);
+	struct penstock_short_name short_name;
+	int r = penstock_member_header_read(b, out);
 
 	*state = PENSTOCK_MEMBER_MISSING;
 	if (r < 0)
-		return penstock_fail(err, r, "member %u of %u, %s: its header cannot be read: %s",
-				     i + 1, m->nr, penstock_shorten(&room, m->members[i]),
-				     strerror(-r));
+		return penstock_fail(
+			err, r, "member %u of %u, %s: its header cannot be read: %s", i + 1, m->nr,
+			penstock_shorten_name(&short_name, m->members[i]), strerror(-r));
 	if (!out->id[0])
-		return foreign(err, state, i, m, "is foreign: it has no header of a member");
+		return fail_foreign(err, state, i, m, "is foreign: it has no header of a member");
 	if (strcmp(out->id, m->id))
-		return foreign(err, state, i, m, "is foreign: it belongs to another striped file");
+		return fail_foreign(err, state, i, m,
+				    "is foreign: it belongs to another striped file");
 	if (out->unit != m->unit || out->nr != m->nr)
-		return foreign(err, state, i, m, "is foreign: unit or number of members differ");
+		return fail_foreign(err, state, i, m,
+				    "is foreign: unit or number of members differ");
 	*state = PENSTOCK_MEMBER_EXCHANGED;
 	if (out->index != i)
-		return penstock_fail(err, -EBADMSG,
-				     "member %u of %u, %s: is exchanged: it is member %u", i + 1,
-				     m->nr, penstock_shorten(&room, m->members[i]), out->index + 1);
+		return penstock_fail(
+			err, -EBADMSG, "member %u of %u, %s: is exchanged: it is member %u", i + 1,
+			m->nr, penstock_shorten_name(&short_name, m->members[i]), out->index + 1);
 	*state = PENSTOCK_MEMBER_GOOD;
 	return 0;
 }
 
-int penstock_member_whole(const struct penstock_manifest *m, unsigned i,
-			  const struct penstock_backing *b, uint64_t settled,
-			  struct penstock_err *err)
+int penstock_member_check_size(const struct penstock_manifest *m, unsigned i,
+			       const struct penstock_backing *b, uint64_t recorded_bytes,
+			       struct penstock_err *err)
 {
 	const struct penstock_stripe t = {.nr = m->nr, .unit = m->unit};
-	uint64_t share = penstock_stripe_share(&t, i, settled);
+	uint64_t share = penstock_stripe_member_bytes(&t, i, recorded_bytes);
 	int64_t size = penstock_backing_size(b);
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 
 	if (size >= 0 && (uint64_t)size >= STRIPE_DATA + share)
 		return 0;
 	return penstock_fail(err, size < 0 ? (int)size : -ENODATA,
 			     "member %u of %u, %s: is short: it has %" PRId64 " bytes, and %" PRIu64
 			     " belong to it",
-			     i + 1, m->nr, penstock_shorten(&room, m->members[i]), size,
+			     i + 1, m->nr, penstock_shorten_name(&short_name, m->members[i]), size,
 			     (uint64_t)STRIPE_DATA + share);
 }
 
@@ -141,7 +146,7 @@ int64_t penstock_stripe_size(const struct penstock_stripe *t)
 		bytes = penstock_member_bytes(&t->members[i]);
 		if (bytes < 0)
 			return bytes;
-		size = min_u64(size, penstock_stripe_whole(t, i, (uint64_t)bytes));
+		size = min_u64(size, penstock_stripe_offset(t, i, (uint64_t)bytes));
 	}
 	return (int64_t)size;
 }
@@ -162,7 +167,7 @@ static int set_sizes(const struct penstock_stripe *t, uint64_t size, bool only_s
 	int r = 0;
 
 	for (unsigned i = 0; i < t->nr && !r; i++) {
-		uint64_t want = STRIPE_DATA + penstock_stripe_share(t, i, size);
+		uint64_t want = STRIPE_DATA + penstock_stripe_member_bytes(t, i, size);
 		int64_t now = penstock_backing_size(&t->members[i]);
 
 		if (now < 0)
@@ -173,16 +178,17 @@ static int set_sizes(const struct penstock_stripe *t, uint64_t size, bool only_s
 	return r;
 }
 
-/* Under the lock, if that is shorter than what the header tells, or longer. */
-static int write_settled(const struct penstock_stripe *t, uint64_t size, bool shorter)
+/* Under the lock, if that is shorter than what the header says, or longer. */
+static int write_recorded_bytes(const struct penstock_stripe *t, uint64_t size, bool shorter)
 {
-	struct penstock_member_head head;
-	int r = penstock_member_read(&t->members[0], &head);
+	struct penstock_member_header head;
+	int r = penstock_member_header_read(&t->members[0], &head);
 
-	if (r < 0 || !head.id[0] || (shorter ? head.settled <= size : head.settled >= size))
+	if (r < 0 || !head.id[0] ||
+	    (shorter ? head.recorded_bytes <= size : head.recorded_bytes >= size))
 		return r;
-	head.settled = size;
-	return penstock_member_write(&t->members[0], &head);
+	head.recorded_bytes = size;
+	return penstock_member_header_write(&t->members[0], &head);
 }
 
 int penstock_stripe_truncate(struct penstock_stripe *t, uint64_t size)
@@ -192,32 +198,32 @@ int penstock_stripe_truncate(struct penstock_stripe *t, uint64_t size)
 	if (t->limit)
 		return 0;
 	stripe_lock(t, F_WRLCK);
-	r = write_settled(t, size, true); /* first, so that nothing is ever short */
+	r = write_recorded_bytes(t, size, true); /* first, so that nothing is ever short */
 	if (!r)
 		r = set_sizes(t, size, false);
 	stripe_lock(t, F_UNLCK);
 	if (!r)
-		atomic_store(&t->grown, true);
+		atomic_store(&t->size_unrecorded, true);
 	return r;
 }
 
-int penstock_stripe_settle(struct penstock_stripe *t, uint64_t synced, bool sync)
+int penstock_stripe_record_size(struct penstock_stripe *t, uint64_t synced, bool sync)
 {
 	int64_t size;
 	int r;
 
-	if (sync && atomic_exchange(&t->fresh, false) && fdatasync(t->file) < 0)
+	if (sync && atomic_exchange(&t->manifest_unsynced, false) && fdatasync(t->file) < 0)
 		return -errno;
-	if (!atomic_exchange(&t->grown, false))
+	if (!atomic_exchange(&t->size_unrecorded, false))
 		return 0;
 	stripe_lock(t, F_WRLCK);
 	size = penstock_stripe_size(t);
-	r = size < 0 ? (int)size : write_settled(t, min_u64((uint64_t)size, synced), false);
+	r = size < 0 ? (int)size : write_recorded_bytes(t, min_u64((uint64_t)size, synced), false);
 	stripe_lock(t, F_UNLCK);
 	if (!r && sync && fdatasync(t->members[0].fd) < 0)
 		r = -errno;
 	if (r < 0 || synced < (uint64_t)size)
-		atomic_store(&t->grown, true);
+		atomic_store(&t->size_unrecorded, true);
 	return r;
 }
 
@@ -240,15 +246,15 @@ static int reserve_all(const struct penstock_stripe *t, uint64_t from, uint64_t 
 	int r = 0;
 
 	for (unsigned i = 0; i < t->nr && r >= 0 && !*unable; i++) {
-		uint64_t a = penstock_stripe_share(t, i, from),
-			 z = penstock_stripe_share(t, i, end);
+		uint64_t a = penstock_stripe_member_bytes(t, i, from),
+			 z = penstock_stripe_member_bytes(t, i, end);
 
 		r = z > a ? stripe_reserve(&t->members[i], STRIPE_DATA + a, STRIPE_DATA + z) : 0;
 		*unable |= r > 0;
 	}
 	/* Those of which nothing will be written grow as well, or the whole would end there. */
 	for (unsigned i = 0; i < t->nr && r >= 0; i++) {
-		uint64_t want = STRIPE_DATA + penstock_stripe_share(t, i, end);
+		uint64_t want = STRIPE_DATA + penstock_stripe_member_bytes(t, i, end);
 		int64_t now = penstock_backing_size(&t->members[i]);
 
 		r = now < 0 ? (int)now : (uint64_t)now < want ? set_size(&t->members[i], want) : 0;
@@ -268,18 +274,18 @@ int penstock_stripe_reserve(struct penstock_stripe *t, uint64_t from, uint64_t e
 		set_sizes(t, (uint64_t)before, true);
 	stripe_lock(t, F_UNLCK);
 	if (!r)
-		atomic_store(&t->grown, true);
+		atomic_store(&t->size_unrecorded, true);
 	return r;
 }
 
 /* ---------------------------------------------------------- open and close */
 
 /* What holds for all: the strictest of their alignments, and O_DIRECT if all have it. */
-static void stripe_merge(struct penstock_backing *s, const struct penstock_backing *b)
+static void merge_limits(struct penstock_backing *s, const struct penstock_backing *b)
 {
 	s->mem_align = (uint32_t)max_u64(s->mem_align, b->mem_align);
 	s->off_align = (uint32_t)max_u64(s->off_align, b->off_align);
-	s->edge_align = (uint32_t)max_u64(s->edge_align, b->edge_align);
+	s->write_align = (uint32_t)max_u64(s->write_align, b->write_align);
 	s->fuse |= b->fuse;
 	if (s->direct && !b->direct) {
 		memcpy(s->why, b->why, sizeof(s->why));
@@ -287,7 +293,7 @@ static void stripe_merge(struct penstock_backing *s, const struct penstock_backi
 	}
 }
 
-void penstock_stripe_follow(struct penstock_backing *s)
+void penstock_stripe_drop_direct(struct penstock_backing *s)
 {
 	pthread_mutex_lock(&s->lock);
 	for (unsigned i = 0; i < s->stripe->nr; i++)
@@ -299,7 +305,7 @@ void penstock_stripe_follow(struct penstock_backing *s)
 }
 
 /* Sizes of files as a writer that was killed may have left them, or the size of the whole. */
-static int open_sizes(const struct penstock_backing *s, struct penstock_stripe *t)
+static int equalize_sizes(const struct penstock_backing *s, struct penstock_stripe *t)
 {
 	int64_t least = INT64_MAX, size;
 
@@ -321,29 +327,30 @@ static int open_sizes(const struct penstock_backing *s, struct penstock_stripe *
 }
 
 /* Have all members what belongs to them?  Not while another changes sizes. */
-static int open_whole(struct penstock_stripe *t, struct penstock_err *err)
+static int check_member_sizes(struct penstock_stripe *t, struct penstock_err *err)
 {
-	struct penstock_member_head head;
+	struct penstock_member_header head;
 	int r;
 
 	stripe_lock(t, F_RDLCK);
-	r = penstock_member_read(&t->members[0], &head);
+	r = penstock_member_header_read(&t->members[0], &head);
 	if (r < 0)
 		penstock_fail(err, r, "%s: %s", t->manifest->members[0], strerror(-r));
 	for (unsigned i = 0; i < t->nr && !r; i++)
-		r = penstock_member_whole(t->manifest, i, &t->members[i], head.settled, err);
+		r = penstock_member_check_size(t->manifest, i, &t->members[i], head.recorded_bytes,
+					       err);
 	stripe_lock(t, F_UNLCK);
 	return r;
 }
 
-/* The next member: open and judged, t->nr counts it. */
+/* The next member: open and verified; t->nr counts it. */
 static int open_member(struct penstock_backing *s, struct penstock_stripe *t, uint32_t direct,
 		       struct penstock_err *err)
 {
 	const struct penstock_manifest *m = t->manifest;
 	struct penstock_backing *b = &t->members[t->nr];
 	int flags = s->access == O_RDONLY ? O_RDONLY : O_RDWR;
-	struct penstock_member_head head;
+	struct penstock_member_header head;
 	struct penstock_err why;
 	unsigned i = t->nr;
 	uint32_t state;
@@ -354,7 +361,7 @@ static int open_member(struct penstock_backing *s, struct penstock_stripe *t, ui
 	if (r < 0)
 		return penstock_fail(err, r, "member %u of %u, %s", i + 1, m->nr, why.msg);
 	t->nr++;
-	r = penstock_member_judge(m, i, b, &head, &state, err);
+	r = penstock_member_verify(m, i, b, &head, &state, err);
 	if (r < 0)
 		return r;
 	if (i == 0)
@@ -362,12 +369,12 @@ static int open_member(struct penstock_backing *s, struct penstock_stripe *t, ui
 	if (b->device != s->device)
 		return penstock_fail(err, -EBADMSG, "member %u of %u, %s: is %s block device",
 				     i + 1, m->nr, m->members[i], b->device ? "a" : "no");
-	if (t->unit % b->edge_align)
+	if (t->unit % b->write_align)
 		return penstock_fail(
 			err, -EINVAL,
 			"member %u of %u, %s: needs units of a multiple of %u, not %" PRIu64, i + 1,
-			m->nr, m->members[i], b->edge_align, t->unit);
-	stripe_merge(s, b);
+			m->nr, m->members[i], b->write_align, t->unit);
+	merge_limits(s, b);
 	return 0;
 }
 
@@ -394,14 +401,14 @@ int penstock_stripe_open(struct penstock_backing *s, struct penstock_manifest *m
 	t->file = s->fd;
 	t->unit = m->unit;
 	s->direct = direct != PENSTOCK_DIRECT_NEVER;
-	s->mem_align = s->off_align = s->edge_align = 1;
+	s->mem_align = s->off_align = s->write_align = 1;
 	s->why[0] = '\0';
 	while (!r && t->nr < m->nr)
 		r = open_member(s, t, direct, &why);
 	if (!r && !s->device)
-		r = open_whole(t, &why);
+		r = check_member_sizes(t, &why);
 	if (!r) {
-		r = open_sizes(s, t);
+		r = equalize_sizes(s, t);
 		if (r < 0)
 			penstock_fail(&why, r, "the sizes of its members: %s", strerror(-r));
 	}
@@ -418,7 +425,7 @@ int penstock_stripe_open(struct penstock_backing *s, struct penstock_manifest *m
 int penstock_stripe_close(struct penstock_backing *s)
 {
 	struct penstock_stripe *t = s->stripe;
-	int r = penstock_stripe_settle(t, UINT64_MAX, false), r2;
+	int r = penstock_stripe_record_size(t, UINT64_MAX, false), r2;
 
 	for (unsigned i = 0; i < t->nr; i++) {
 		r2 = penstock_backing_close(&t->members[i]);

@@ -57,7 +57,7 @@ static int copy_one(void *arg, const struct store_record *r, const void *raw, si
 		 (r->type != STORE_RECORD_DROP && store_journal_is_alive(c->sh, r));
 	if (!wanted)
 		return 0;
-	if (ARRAY_ROOM(c->out.at, c->out.room, c->out.len + size) < 0)
+	if (ARRAY_RESERVE(c->out.at, c->out.room, c->out.len + size) < 0)
 		return -ENOMEM;
 	memcpy(c->out.at + c->out.len, raw, size);
 	c->out.len += size;

@@ -52,7 +52,7 @@ void store_index_fini(struct store_index *x)
 	uint32_t pos = 0;
 
 	while ((e = store_index_next(x, &pos)))
-		free(e->space.more);
+		free(e->space.many);
 	if (x->entries)
 		munmap(x->entries, (size_t)x->reserved * sizeof(*x->entries));
 	free(x->table);

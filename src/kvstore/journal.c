@@ -109,13 +109,13 @@ static int claim_space(struct store_shelf *sh, struct store_entry *e, const stru
 	for (uint32_t i = 0; i < r->nr && c == 0; i++) {
 		struct extent x = store_record_piece(r, i);
 
-		c = extents_claim(&e->space, sh->map, x);
+		c = extents_alloc_at(&e->space, sh->map, x);
 		units += x.count;
 	}
 	if (c == 0 && units * STORE_UNIT < r->len)
 		c = -EBADMSG;
 	if (c < 0)
-		extents_give(&e->space, sh->map);
+		extents_free(&e->space, sh->map);
 	return c;
 }
 
@@ -149,7 +149,7 @@ static int load_set(struct store_shelf *sh, const struct store_record *r)
 	sh->log_live += store_record_size(r->key_len, e->space.nr);
 	if (store_index_add(&s->index, e) < 0) {
 		sh->log_live -= store_record_size(r->key_len, e->space.nr);
-		extents_give(&e->space, sh->map);
+		extents_free(&e->space, sh->map);
 		store_index_free(&s->index, e);
 		return -ENOMEM;
 	}
@@ -300,13 +300,13 @@ int store_journal_create(struct store_log *log, struct store_shelf *sh, const ch
 			 struct penstock_err *err)
 {
 	unsigned char head[STORE_LOG_HEAD];
-	struct penstock_short s;
+	struct penstock_short_name s;
 	int fd = openat(sh->dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int64_t r;
 
 	if (fd < 0)
-		return penstock_fail(err, -errno, "%s/%s: %s", penstock_shorten(&s, sh->path), name,
-				     strerror(errno));
+		return penstock_fail(err, -errno, "%s/%s: %s", penstock_shorten_name(&s, sh->path),
+				     name, strerror(errno));
 	store_log_head_put(head, &log->head);
 	r = store_shelf_take_fd(&log->file, &log->fd, sh, fd, name, err);
 	if (r == 0)
@@ -322,7 +322,7 @@ static int journal_append(struct store_shelf *sh, const struct store_record *r,
 {
 	struct store_bytes *p = &sh->pending;
 
-	if (ARRAY_ROOM(p->at, p->room, p->len + STORE_RECORD_MAX) < 0)
+	if (ARRAY_RESERVE(p->at, p->room, p->len + STORE_RECORD_MAX) < 0)
 		return -ENOMEM;
 	p->len += store_record_put(p->at + p->len, sh->log.head.seed, r, space);
 	return 0;
@@ -418,7 +418,7 @@ static int take_group(struct store_shelf *sh)
 		*g = *p;
 		*p = t;
 	} else if (p->len) {
-		r = ARRAY_ROOM(g->at, g->room, g->len + p->len);
+		r = ARRAY_RESERVE(g->at, g->room, g->len + p->len);
 		if (r == 0) {
 			memcpy(g->at + g->len, p->at, p->len);
 			g->len += p->len;

@@ -218,7 +218,7 @@ static void tell_out(const struct store_shelf *sh, int code, const struct pensto
 {
 	char text[sizeof(err->msg) + 32];
 
-	penstock_line(text, sizeof(text), "%s; it is left out", err->msg);
+	penstock_print_elided(text, sizeof(text), "%s; it is left out", err->msg);
 	store_tell(sh->store, code, sh->path, 0, text);
 }
 

@@ -12,7 +12,7 @@
 
 static void entry_free(struct penstock_store *s, struct store_entry *e)
 {
-	extents_give(&e->space, s->shelves[e->shelf].map);
+	extents_free(&e->space, s->shelves[e->shelf].map);
 	store_index_free(&s->index, e);
 }
 
@@ -138,10 +138,10 @@ static int take_space(struct penstock_store *s, struct store_op *op, struct stor
 
 	if (!e)
 		return -ENOMEM;
-	r = extents_take(&e->space, sh->map, units);
+	r = extents_alloc(&e->space, sh->map, units);
 	if (r == 0 && (e->space.nr > STORE_PIECES_MAX ||
 		       !store_room_fits(sh, store_record_size(op->key_len, e->space.nr)))) {
-		extents_give(&e->space, sh->map);
+		extents_free(&e->space, sh->map);
 		r = -ENOSPC;
 	}
 	if (r < 0) {

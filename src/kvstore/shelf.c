@@ -16,10 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/beneath.h"
 #include "base/err.h"
+#include "base/full_io.h"
+#include "base/openat_safe.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "kvstore/kvstore.h"
 
 enum {
@@ -58,7 +58,7 @@ static int head_write(int fd, const struct store_secret *secret)
 	int len = snprintf(line, sizeof(line), "penstock-store %d %016" PRIx64 " %016" PRIx64 "\n",
 			   HEAD_VERSION, secret->a, secret->b);
 
-	int r = penstock_whole_write(fd, line, (uint64_t)len, 0);
+	int r = penstock_full_pwrite(fd, line, (uint64_t)len, 0);
 
 	if (!r && (ftruncate(fd, len) < 0 || fsync(fd) < 0))
 		r = -errno;
@@ -68,7 +68,7 @@ static int head_write(int fd, const struct store_secret *secret)
 static int head_read(int fd, struct store_head *ret, const char *path, struct penstock_err *err)
 {
 	char line[HEAD_BYTES];
-	int64_t n = penstock_whole_read(fd, line, sizeof(line), 0);
+	int64_t n = penstock_full_pread(fd, line, sizeof(line), 0);
 	int r = n < 0 ? (int)n : n == 0 ? -ENODATA : store_head_parse(ret, line, (size_t)n);
 
 	if (r == -EPROTO)
@@ -133,7 +133,7 @@ int store_head_open(int *ret_dir, int *ret_head, struct store_head *ret, const c
 {
 	CLEANUP_CLOSE int dir = open_dir(path, false, err);
 	CLEANUP_CLOSE int head =
-		dir < 0 ? -1 : penstock_beneath_open(dir, STORE_HEAD_NAME, O_RDWR, 0);
+		dir < 0 ? -1 : penstock_openat_safe(dir, STORE_HEAD_NAME, O_RDWR, 0);
 	int r;
 
 	if (dir < 0)
@@ -163,12 +163,12 @@ static int shelf_head(struct store_shelf *sh, struct penstock_err *err)
 	struct store_head h;
 	int r;
 
-	sh->head = penstock_beneath_open(sh->dir, STORE_HEAD_NAME, O_RDWR, 0);
+	sh->head = penstock_openat_safe(sh->dir, STORE_HEAD_NAME, O_RDWR, 0);
 	if (sh->head == -ENOENT) {
 		r = check_empty(sh->dir, sh->path, err);
 		if (r < 0)
 			return r;
-		sh->head = penstock_beneath_open(sh->dir, STORE_HEAD_NAME, O_RDWR | O_CREAT, 0600);
+		sh->head = penstock_openat_safe(sh->dir, STORE_HEAD_NAME, O_RDWR | O_CREAT, 0600);
 	}
 	if (sh->head < 0)
 		return penstock_fail(err, sh->head, "%s/%s: %s", sh->path, STORE_HEAD_NAME,
@@ -220,10 +220,10 @@ void store_log_close(struct store_log *log)
 static int shelf_open_file(struct penstock_file **out, int *ret_fd, struct store_shelf *sh,
 			   const char *name, int flags, struct penstock_err *err)
 {
-	int fd = penstock_beneath_open(sh->dir, name, O_RDWR | flags, 0600);
+	int fd = penstock_openat_safe(sh->dir, name, O_RDWR | flags, 0600);
 	char full[512];
 
-	penstock_line(full, sizeof(full), "%s/%s", sh->path, name);
+	penstock_print_elided(full, sizeof(full), "%s/%s", sh->path, name);
 	if (fd < 0)
 		return fd == -ENOENT ? fd : penstock_fail(err, fd, "%s: %s", full, strerror(-fd));
 	return store_shelf_take_fd(out, ret_fd, sh, fd, full, err);

@@ -67,7 +67,7 @@ static void worker_flush(struct store_worker *w)
 		if (n < 0) {
 			struct penstock_done done = {.res = n, .tag = w->ops[at].tag};
 
-			penstock_line(done.msg, sizeof(done.msg), "%s", err.msg);
+			penstock_print_elided(done.msg, sizeof(done.msg), "%s", err.msg);
 			worker_part_done(w->ops[at].arg, &done);
 		}
 		at += n > 0 ? (unsigned)n : 1;

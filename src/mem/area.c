@@ -70,8 +70,8 @@ static bool transparent_is(const char *choice)
 {
 	char mode[16];
 
-	if (penstock_textfile_choice(mode, sizeof(mode),
-				     "/sys/kernel/mm/transparent_hugepage/enabled") < 0)
+	if (penstock_textfile_read_selected(mode, sizeof(mode),
+					    "/sys/kernel/mm/transparent_hugepage/enabled") < 0)
 		return !strcmp(choice, "never");
 	return !strcmp(mode, choice);
 }
@@ -84,8 +84,8 @@ static bool transparent_fits(void)
 {
 	uint64_t size;
 
-	return penstock_textfile_u64(&size, "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") <
-		       0 ||
+	return penstock_textfile_read_u64(
+		       &size, "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") < 0 ||
 	       size == HUGE;
 }
 

@@ -121,7 +121,7 @@ static int end_item(struct page_walk *w)
 
 	if (!w->item.key)
 		return -EBADMSG;
-	if (ARRAY_MORE(p->items, p->nr) < 0)
+	if (ARRAY_GROW(p->items, p->nr) < 0)
 		return -ENOMEM;
 	p->items[p->nr++] = w->item;
 	memset(&w->item, 0, sizeof(w->item));

@@ -28,7 +28,7 @@ static void set_point(struct checking *g, enum penstock_s3_point p, int code, co
 
 	g->k.point[p].code = code;
 	va_start(ap, fmt);
-	penstock_vline(g->k.point[p].text, sizeof(g->k.point[p].text), fmt, ap);
+	penstock_vprint_elided(g->k.point[p].text, sizeof(g->k.point[p].text), fmt, ap);
 	va_end(ap);
 }
 

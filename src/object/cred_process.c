@@ -15,7 +15,8 @@ static int process_run(struct object_cred_source *s, char **text, struct penstoc
 {
 	char *const argv[] = {(char *)(uintptr_t) "/bin/sh", (char *)(uintptr_t) "-c",
 			      (char *)(uintptr_t)s->command, NULL};
-	struct penstock_program p = {.argv = argv, .most = CRED_TEXT_MAX, .limit_ns = LIMIT_NS};
+	struct penstock_program p = {
+		.argv = argv, .max_output = CRED_TEXT_MAX, .limit_ns = LIMIT_NS};
 	int status, r = penstock_program_run(&p, text, &status);
 
 	if (r)

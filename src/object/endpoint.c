@@ -26,7 +26,7 @@ static int add_one(struct object_endpoints *s, const char *text, struct penstock
 	if (r < 0)
 		return r;
 	e.text = strdup(text);
-	if (!e.text || ARRAY_MORE(s->v, s->nr) < 0) {
+	if (!e.text || ARRAY_GROW(s->v, s->nr) < 0) {
 		free(e.text);
 		object_url_free(&e.url);
 		return penstock_fail(err, -ENOMEM, "out of memory");

@@ -142,7 +142,7 @@ static void start_ready(struct http *h)
 
 	while (penstock_heap_first(&h->later) <= now)
 		queue_add(&h->ready,
-			  (struct http_req *)(uintptr_t)penstock_heap_take(&h->later).who);
+			  (struct http_req *)(uintptr_t)penstock_heap_pop(&h->later).value);
 	while (h->active < h->limit && (r = queue_take(&h->ready)))
 		attempt_start(h, r);
 }
@@ -202,7 +202,7 @@ void http_submit(struct http *h, struct http_req *r)
 void http_again(struct http *h, struct http_req *r, uint64_t delay_ns)
 {
 	/* Without memory for the heap it does not wait, which is no harm to it. */
-	if (!delay_ns || penstock_heap_put(&h->later, clock_ns() + delay_ns, (uintptr_t)r) < 0)
+	if (!delay_ns || penstock_heap_push(&h->later, clock_ns() + delay_ns, (uintptr_t)r) < 0)
 		queue_add(&h->ready, r);
 }
 

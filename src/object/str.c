@@ -11,7 +11,7 @@
 
 void object_str_add(struct object_str *t, const void *bytes, size_t len)
 {
-	if (t->failed || ARRAY_ROOM(t->s, t->room, t->len + len + 1) < 0) {
+	if (t->failed || ARRAY_RESERVE(t->s, t->room, t->len + len + 1) < 0) {
 		t->failed = true;
 		return;
 	}

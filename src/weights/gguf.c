@@ -17,8 +17,8 @@
 #include "weights/model.h"
 
 enum {
-	HEAD_FIRST = 1 << 20, /* bytes read at first; twice as much as long as it is not enough */
-	HEAD_MOST = 1 << 30,
+	HEADER_FIRST = 1 << 20, /* bytes read at first; twice as much as long as it is not enough */
+	HEADER_MAX = 1 << 30,
 	DIMS = 4,
 	ALIGNMENT = 32,
 	NESTED = 4, /* arrays in arrays */
@@ -57,18 +57,18 @@ struct gguf {
 	struct penstock_err *err;
 };
 
-static int bad(struct gguf *g, const char *why)
+static int fail_at(struct gguf *g, const char *why)
 {
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 
 	return penstock_fail(g->err, -EINVAL, "%s: byte %" PRIu64 ": %s",
-			     penstock_shorten(&room, g->path), g->at, why);
+			     penstock_shorten_name(&short_name, g->path), g->at, why);
 }
 
-static int gguf_take(struct gguf *g, uint64_t n, const unsigned char **ret)
+static int read_bytes(struct gguf *g, uint64_t n, const unsigned char **ret)
 {
 	if (n > g->file_bytes || g->at > g->file_bytes - n)
-		return bad(g, "the file ends in its header");
+		return fail_at(g, "the file ends in its header");
 	if (g->at + n > g->len) {
 		g->needs_more = true;
 		return -EAGAIN;
@@ -78,10 +78,10 @@ static int gguf_take(struct gguf *g, uint64_t n, const unsigned char **ret)
 	return 0;
 }
 
-static int take_u32(struct gguf *g, uint32_t *ret)
+static int read_u32(struct gguf *g, uint32_t *ret)
 {
 	const unsigned char *p = NULL;
-	int r = gguf_take(g, sizeof(*ret), &p);
+	int r = read_bytes(g, sizeof(*ret), &p);
 
 	if (r == 0) {
 		memcpy(ret, p, sizeof(*ret));
@@ -90,10 +90,10 @@ static int take_u32(struct gguf *g, uint32_t *ret)
 	return r;
 }
 
-static int take_u64(struct gguf *g, uint64_t *ret)
+static int read_u64(struct gguf *g, uint64_t *ret)
 {
 	const unsigned char *p = NULL;
-	int r = gguf_take(g, sizeof(*ret), &p);
+	int r = read_bytes(g, sizeof(*ret), &p);
 
 	if (r == 0) {
 		memcpy(ret, p, sizeof(*ret));
@@ -102,13 +102,13 @@ static int take_u64(struct gguf *g, uint64_t *ret)
 	return r;
 }
 
-static int take_string(struct gguf *g, const char **ret, uint64_t *ret_len)
+static int read_string(struct gguf *g, const char **ret, uint64_t *ret_len)
 {
 	const unsigned char *p = NULL;
-	int r = take_u64(g, ret_len);
+	int r = read_u64(g, ret_len);
 
 	if (r == 0)
-		r = gguf_take(g, *ret_len, &p);
+		r = read_bytes(g, *ret_len, &p);
 	*ret = (const char *)p;
 	return r;
 }
@@ -122,41 +122,41 @@ static int skip_value(struct gguf *g, uint32_t type, unsigned depth)
 	int r;
 
 	if (type == VALUE_STRING)
-		return take_string(g, &text, &n);
+		return read_string(g, &text, &n);
 	if (type >= ARRAY_SIZE(value_bytes) || depth > NESTED)
-		return bad(g, "there is no such type of metadata");
+		return fail_at(g, "there is no such type of metadata");
 	if (type != VALUE_ARRAY)
-		return gguf_take(g, value_bytes[type], &p);
-	r = take_u32(g, &inner);
+		return read_bytes(g, value_bytes[type], &p);
+	r = read_u32(g, &inner);
 	if (r == 0)
-		r = take_u64(g, &n);
+		r = read_u64(g, &n);
 	if (r < 0)
 		return r;
 	if (inner != VALUE_STRING && inner != VALUE_ARRAY && inner < ARRAY_SIZE(value_bytes))
-		return n > g->file_bytes ? bad(g, "the file ends in its header")
-					 : gguf_take(g, n * value_bytes[inner], &p);
+		return n > g->file_bytes ? fail_at(g, "the file ends in its header")
+					 : read_bytes(g, n * value_bytes[inner], &p);
 	for (uint64_t i = 0; i < n && r == 0; i++)
 		r = skip_value(g, inner, depth + 1);
 	return r;
 }
 
-static int take_meta(struct gguf *g)
+static int read_meta(struct gguf *g)
 {
 	static const char alignment[] = "general.alignment";
 	uint32_t type = 0, v = 0;
 	const char *key;
 	uint64_t len = 0;
-	int r = take_string(g, &key, &len);
+	int r = read_string(g, &key, &len);
 
 	if (r == 0)
-		r = take_u32(g, &type);
+		r = read_u32(g, &type);
 	if (r < 0)
 		return r;
 	if (type != VALUE_U32 || len != strlen(alignment) || memcmp(key, alignment, len))
 		return skip_value(g, type, 0);
-	r = take_u32(g, &v);
-	if (r == 0 && (!is_pow2(v) || v > HEAD_FIRST))
-		return bad(g, "general.alignment is no power of two");
+	r = read_u32(g, &v);
+	if (r == 0 && (!is_pow2(v) || v > HEADER_FIRST))
+		return fail_at(g, "general.alignment is no power of two");
 	g->alignment = v;
 	return r;
 }
@@ -178,36 +178,36 @@ static int info_len(struct gguf *g, struct info *t)
 				     g->path, t->name, t->type);
 	for (uint32_t i = 0; i < t->rank; i++)
 		if (__builtin_mul_overflow(n, t->shape[i], &n))
-			return bad(g, "the shape of a tensor is beyond 2^64");
+			return fail_at(g, "the shape of a tensor is beyond 2^64");
 	blocks = n / types[t->type].elements;
 	if (n % types[t->type].elements ||
 	    __builtin_mul_overflow(blocks, types[t->type].bytes, &t->len))
-		return bad(g, "the shape of a tensor does not come to whole blocks");
+		return fail_at(g, "the shape of a tensor does not come to whole blocks");
 	return 0;
 }
 
-static int take_info(struct gguf *g, struct info *t)
+static int read_info(struct gguf *g, struct info *t)
 {
 	const char *name;
 	uint64_t len = 0;
-	int r = take_string(g, &name, &len);
+	int r = read_string(g, &name, &len);
 
 	if (r == 0 && len >= sizeof(t->name))
-		return bad(g, "the name of a tensor is longer than 255 bytes");
+		return fail_at(g, "the name of a tensor is longer than 255 bytes");
 	if (r == 0) {
 		memcpy(t->name, name, len);
 		t->name[len] = '\0';
-		r = take_u32(g, &t->rank);
+		r = read_u32(g, &t->rank);
 	}
 	if (r == 0 && t->rank > DIMS)
-		return bad(g, "a tensor has more than four dimensions");
+		return fail_at(g, "a tensor has more than four dimensions");
 	/* the fastest comes first there and last here */
 	for (uint32_t i = 0; r == 0 && i < t->rank; i++)
-		r = take_u64(g, &t->shape[t->rank - 1 - i]);
+		r = read_u64(g, &t->shape[t->rank - 1 - i]);
 	if (r == 0)
-		r = take_u32(g, &t->type);
+		r = read_u32(g, &t->type);
 	if (r == 0)
-		r = take_u64(g, &t->offset);
+		r = read_u64(g, &t->offset);
 	return r < 0 ? r : info_len(g, t);
 }
 
@@ -237,22 +237,22 @@ static int gguf_parse(struct gguf *g, struct penstock_model *m)
 	const unsigned char *magic;
 	uint64_t nr_meta = 0, data;
 	uint32_t version = 0;
-	int r = gguf_take(g, 4, &magic);
+	int r = read_bytes(g, 4, &magic);
 
 	if (r == 0)
-		r = take_u32(g, &version);
+		r = read_u32(g, &version);
 	if (r == 0 && (version < 2 || version > 3))
-		return bad(g, "versions 2 and 3 are known, and little endian");
+		return fail_at(g, "versions 2 and 3 are known, and little endian");
 	if (r == 0)
-		r = take_u64(g, &g->nr);
+		r = read_u64(g, &g->nr);
 	if (r == 0)
-		r = take_u64(g, &nr_meta);
+		r = read_u64(g, &nr_meta);
 	for (uint64_t i = 0; i < nr_meta && r == 0; i++)
-		r = take_meta(g);
+		r = read_meta(g);
 	for (uint64_t i = 0; i < g->nr && r == 0; i++) {
-		if (ARRAY_MORE(infos, i) < 0)
+		if (ARRAY_GROW(infos, i) < 0)
 			return penstock_fail(g->err, -ENOMEM, "out of memory");
-		r = take_info(g, &infos[i]);
+		r = read_info(g, &infos[i]);
 	}
 	data = align_up(g->at, g->alignment);
 	for (uint64_t i = 0; i < g->nr && r == 0; i++)
@@ -263,9 +263,9 @@ static int gguf_parse(struct gguf *g, struct penstock_model *m)
 /* With as much of the file as it takes. */
 static int parse_file(struct gguf *g, struct penstock_file *f, struct penstock_model *m)
 {
-	for (uint64_t room = HEAD_FIRST; room <= HEAD_MOST; room *= 2) {
-		CLEANUP_FREE unsigned char *text = malloc(room);
-		int64_t n = text ? penstock_pread(f, text, room, 0, g->err)
+	for (uint64_t size = HEADER_FIRST; size <= HEADER_MAX; size *= 2) {
+		CLEANUP_FREE unsigned char *text = malloc(size);
+		int64_t n = text ? penstock_pread(f, text, size, 0, g->err)
 				 : penstock_fail(g->err, -ENOMEM, "out of memory");
 		int r;
 

@@ -58,7 +58,7 @@ int penstock_model_group(struct penstock_model *m, const char *name, struct pens
 	if (!name)
 		return penstock_fail(err, -EINVAL, "name: a group has none");
 	copy = strdup(name);
-	if (!copy || ARRAY_ROOM(m->groups, m->room_groups, m->nr_groups + 1) < 0) {
+	if (!copy || ARRAY_RESERVE(m->groups, m->groups_capacity, m->nr_groups + 1) < 0) {
 		free(copy);
 		return model_no_memory(err);
 	}
@@ -67,21 +67,21 @@ int penstock_model_group(struct penstock_model *m, const char *name, struct pens
 }
 
 /* The file of this name, a new one if need be; NULL: no memory. */
-static struct model_path *path_of(struct penstock_model *m, const char *path)
+static struct model_path *get_path(struct penstock_model *m, const char *path)
 {
 	size_t len = strlen(path);
 	uint64_t hash = penstock_key_hash(path, len, 0);
 	struct model_path *p;
 
-	for (struct penstock_node *n = penstock_table_find(&m->by_path, hash); n;
-	     n = penstock_table_again(n)) {
+	for (struct penstock_table_node *n = penstock_table_find(&m->by_path, hash); n;
+	     n = penstock_table_find_next(n)) {
 		p = container_of(n, struct model_path, node);
 		if (!strcmp(p->text, path))
 			return p;
 	}
 	p = malloc(sizeof(*p) + len + 1);
-	if (!p || ARRAY_ROOM(m->paths, m->room_paths, m->nr_paths + 1) < 0 ||
-	    penstock_table_put(&m->by_path, &p->node, hash) < 0) {
+	if (!p || ARRAY_RESERVE(m->paths, m->paths_capacity, m->nr_paths + 1) < 0 ||
+	    penstock_table_insert(&m->by_path, &p->node, hash) < 0) {
 		free(p);
 		return NULL;
 	}
@@ -94,19 +94,20 @@ static struct model_path *path_of(struct penstock_model *m, const char *path)
 static int check_weight(const struct penstock_model *m, const struct penstock_weight *t,
 			struct penstock_err *err)
 {
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 
 	if (!m->nr_groups)
 		return penstock_fail(err, -EINVAL,
 				     "a weight is in a group: penstock_model_group()");
 	if (!t->name || !t->path || (t->rank && !t->shape))
 		return penstock_fail(err, -EINVAL, "%s: a weight has name, path and shape",
-				     t->name ? penstock_shorten(&room, t->name) : "weight");
+				     t->name ? penstock_shorten_name(&short_name, t->name)
+					     : "weight");
 	if (t->offset > INT64_MAX || t->len > INT64_MAX - t->offset)
-		return penstock_fail(err, -EINVAL,
-				     "%s: offset %" PRIu64 " and length %" PRIu64
-				     " are beyond 2^63",
-				     penstock_shorten(&room, t->name), t->offset, t->len);
+		return penstock_fail(
+			err, -EINVAL,
+			"%s: offset %" PRIu64 " and length %" PRIu64 " are beyond 2^63",
+			penstock_shorten_name(&short_name, t->name), t->offset, t->len);
 	return 0;
 }
 
@@ -120,15 +121,15 @@ int penstock_model_add(struct penstock_model *m, const struct penstock_weight *t
 
 	if (r < 0)
 		return r;
-	path = path_of(m, t->path);
+	path = get_path(m, t->path);
 	copy.name = strdup(t->name);
 	copy.dtype = t->dtype ? strdup(t->dtype) : NULL;
 	if (t->rank)
 		shape = calloc(t->rank, sizeof(*shape));
 	copy.shape = shape;
 	if (!path || !copy.name || (t->dtype && !copy.dtype) || (t->rank && !shape) ||
-	    ARRAY_ROOM(m->weights, m->room, m->nr + 1) < 0 ||
-	    ARRAY_ROOM(m->files, m->room_files, m->nr + 1) < 0) {
+	    ARRAY_RESERVE(m->weights, m->capacity, m->nr + 1) < 0 ||
+	    ARRAY_RESERVE(m->files, m->files_capacity, m->nr + 1) < 0) {
 		free_const(copy.name);
 		free_const(copy.dtype);
 		free(shape);
@@ -171,7 +172,7 @@ int penstock_model_order(struct penstock_model *m, const uint64_t *order, uint64
 	}
 	free(m->groups);
 	m->groups = v;
-	m->room_groups = n + 1;
+	m->groups_capacity = n + 1;
 	return 0;
 }
 

@@ -9,7 +9,7 @@
 #include "base/table.h"
 
 struct model_path {
-	struct penstock_node node;
+	struct penstock_table_node node;
 	uint32_t nr; /* of the file */
 	char text[];
 };
@@ -17,11 +17,11 @@ struct model_path {
 struct penstock_model {
 	struct penstock_weight *weights;
 	uint32_t *files; /* of each weight, its file */
-	uint64_t nr, room, room_files;
+	uint64_t nr, capacity, files_capacity;
 	struct penstock_group *groups;
-	uint64_t nr_groups, room_groups;
+	uint64_t nr_groups, groups_capacity;
 	struct model_path **paths; /* of the files, each once */
-	uint64_t nr_paths, room_paths;
+	uint64_t nr_paths, paths_capacity;
 	struct penstock_table by_path;
 };
 

@@ -15,11 +15,11 @@
 #include "weights/model.h"
 
 /* When a group is used. */
-enum when { WHEN_FIRST, WHEN_NUMBERED, WHEN_LAST };
+enum use_phase { USE_FIRST, USE_NUMBERED, USE_LAST };
 
-struct named {
+struct sort_entry {
 	char *key; /* of its group */
-	enum when when;
+	enum use_phase phase;
 	uint64_t nr; /* of the weight */
 	uint32_t file;
 	uint64_t offset;
@@ -62,7 +62,7 @@ static size_t key_len(const char *name, uint32_t by, bool *numbered)
 	return layer ? layer : last;
 }
 
-static bool embeds(const char *name)
+static bool is_embedding(const char *name)
 {
 	static const char *const words[] = {"embed", "embd", "wte", "wpe"};
 
@@ -74,8 +74,8 @@ static bool embeds(const char *name)
 
 static int use_order(const void *a, const void *b)
 {
-	const struct named *x = a, *y = b;
-	int r = (int)x->when - (int)y->when;
+	const struct sort_entry *x = a, *y = b;
+	int r = (int)x->phase - (int)y->phase;
 
 	r = r ? r : strverscmp(x->key, y->key);
 	r = r ? r : strcmp(x->key, y->key);
@@ -88,18 +88,18 @@ static int use_order(const void *a, const void *b)
 	return (x->nr > y->nr) - (x->nr < y->nr);
 }
 
-static int name_all(struct named *v, const struct penstock_model *m, uint32_t by)
+static int make_sort_entries(struct sort_entry *v, const struct penstock_model *m, uint32_t by)
 {
 	for (uint64_t i = 0; i < m->nr; i++) {
 		const struct penstock_weight *t = &m->weights[i];
 		bool numbered;
 		size_t len = key_len(t->name, by, &numbered);
 
-		v[i] = (struct named){
+		v[i] = (struct sort_entry){
 			.key = strndup(t->name, len),
-			.when = numbered          ? WHEN_NUMBERED
-				: embeds(t->name) ? WHEN_FIRST
-						  : WHEN_LAST,
+			.phase = numbered                ? USE_NUMBERED
+				 : is_embedding(t->name) ? USE_FIRST
+							 : USE_LAST,
 			.nr = i,
 			.file = m->files[i],
 			.offset = t->offset,
@@ -111,15 +111,16 @@ static int name_all(struct named *v, const struct penstock_model *m, uint32_t by
 }
 
 /* The weights in their new order, and where the key changes a new group. */
-static int take_order(struct penstock_model *m, const struct named *v, struct penstock_err *err)
+static int apply_order(struct penstock_model *m, const struct sort_entry *v,
+		       struct penstock_err *err)
 {
 	struct penstock_weight *old = m->weights;
 	CLEANUP_FREE uint32_t *files = m->files;
 	CLEANUP_FREE struct penstock_weight *moved = NULL;
 	int r = 0;
 
-	m->weights = reallocarray(NULL, m->room, sizeof(*m->weights));
-	m->files = reallocarray(NULL, m->room_files, sizeof(*m->files));
+	m->weights = reallocarray(NULL, m->capacity, sizeof(*m->weights));
+	m->files = reallocarray(NULL, m->files_capacity, sizeof(*m->files));
 	if (!m->weights || !m->files) {
 		free(m->weights);
 		free(m->files);
@@ -147,20 +148,20 @@ static int take_order(struct penstock_model *m, const struct named *v, struct pe
 
 int model_regroup(struct penstock_model *m, uint32_t by, struct penstock_err *err)
 {
-	struct named *v = calloc(m->nr + 1, sizeof(*v));
+	struct sort_entry *v = calloc(m->nr + 1, sizeof(*v));
 	int r;
 
 	if (!m->nr) {
 		free(v);
 		return 0;
 	}
-	r = v ? name_all(v, m, by) : -ENOMEM;
+	r = v ? make_sort_entries(v, m, by) : -ENOMEM;
 	if (r == 0) {
 		qsort(v, m->nr, sizeof(*v), use_order);
 		for (uint64_t i = 0; i < m->nr_groups; i++)
 			free((void *)(uintptr_t)m->groups[i].name);
 		m->nr_groups = 0;
-		r = take_order(m, v, err);
+		r = apply_order(m, v, err);
 	} else {
 		penstock_fail(err, r, "out of memory");
 	}

@@ -18,7 +18,7 @@
 #include "base/util.h"
 #include "weights/model.h"
 
-struct finding {
+struct model_source {
 	struct penstock_model *m;
 	struct penstock_io *io;
 	const char *path;
@@ -32,10 +32,10 @@ static bool ends_with(const char *s, const char *end)
 	return n >= k && !strcmp(s + n - k, end);
 }
 
-static int model_add_file(const struct finding *f, const char *path, struct penstock_err *err)
+static int model_add_file(const struct model_source *f, const char *path, struct penstock_err *err)
 {
 	unsigned char head[9] = {0};
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 	struct penstock_file *file;
 	int64_t n;
 	int r = penstock_file_open(&file, f->io, path, O_RDONLY, 0, err); /* it may be striped */
@@ -54,12 +54,12 @@ static int model_add_file(const struct finding *f, const char *path, struct pens
 		return shard_add(f->m, f->io, path, err);
 	return penstock_fail(err, -EINVAL,
 			     "%s: is neither safetensors nor an index of such files nor GGUF",
-			     penstock_shorten(&room, path));
+			     penstock_shorten_name(&short_name, path));
 }
 
 /* ------------------------------------------------------------------- swap folders */
 
-/* Of ".../float16params/rank0" what its elements are; NULL: not told. */
+/* The type of the elements in a swap folder (".../float16params/rank0"); NULL: unknown. */
 static const char *swap_dtype(const char *folder)
 {
 	static const struct {
@@ -73,25 +73,25 @@ static const char *swap_dtype(const char *folder)
 	return NULL;
 }
 
-static int add_swapped(const struct finding *f, const char *path, struct penstock_err *err)
+static int add_swapped(const struct model_source *f, const char *path, struct penstock_err *err)
 {
 	const char *name = strrchr(path, '/') + 1, *dtype = swap_dtype(path);
 	unsigned bytes = !dtype ? 1 : !strcmp(dtype, "F32") ? 4 : 2;
 	struct penstock_weight w = {.path = path, .name = name, .dtype = dtype, .rank = 1};
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 	struct stat st;
 	int64_t len = stat(path, &st) < 0 ? -errno : penstock_stripe_bytes(path, st.st_size);
 	uint64_t n;
 	int r;
 
 	if (len < 0)
-		return penstock_fail(err, (int)len, "%s: %s", penstock_shorten(&room, path),
-				     strerror((int)-len));
+		return penstock_fail(err, (int)len, "%s: %s",
+				     penstock_shorten_name(&short_name, path), strerror((int)-len));
 	w.len = (uint64_t)len;
 	n = w.len / bytes;
 	w.shape = &n;
 	r = w.len % bytes ? penstock_fail(err, -EINVAL, "%s: its size is not whole elements of %s",
-					  penstock_shorten(&room, path), dtype)
+					  penstock_shorten_name(&short_name, path), dtype)
 			  : penstock_model_add(f->m, &w, err);
 	return r;
 }
@@ -109,7 +109,7 @@ static bool is_prefix(const char *path)
 }
 
 /* The URIs of the objects of this form right below the prefix: how many, or -errno. */
-static int64_t list_objects(const struct finding *f, const char *what, char ***ret,
+static int64_t list_objects(const struct model_source *f, const char *pattern, char ***ret,
 			    struct penstock_err *err)
 {
 	struct penstock_s3_entry e = {.size = sizeof(e)};
@@ -125,9 +125,9 @@ static int64_t list_objects(const struct finding *f, const char *what, char ***r
 	while ((r = penstock_s3_list_next(l, &e, err)) > 0) {
 		const char *name = strrchr(e.key, '/') ? strrchr(e.key, '/') + 1 : e.key;
 
-		if (e.is_prefix || fnmatch(what, name, FNM_PERIOD) != 0)
+		if (e.is_prefix || fnmatch(pattern, name, FNM_PERIOD) != 0)
 			continue;
-		if (ARRAY_MORE(*ret, n) < 0 || asprintf(&(*ret)[n], "%s%s", f->path, name) < 0) {
+		if (ARRAY_GROW(*ret, n) < 0 || asprintf(&(*ret)[n], "%s%s", f->path, name) < 0) {
 			r = penstock_fail(err, -ENOMEM, "out of memory");
 			break;
 		}
@@ -141,12 +141,13 @@ static int64_t list_objects(const struct finding *f, const char *what, char ***r
 	return r < 0 ? r : (int64_t)n;
 }
 
-static int64_t each_object(const struct finding *f, const char *what,
-			   int (*add)(const struct finding *, const char *, struct penstock_err *),
-			   struct penstock_err *err)
+static int64_t for_each_object(const struct model_source *f, const char *pattern,
+			       int (*add)(const struct model_source *, const char *,
+					  struct penstock_err *),
+			       struct penstock_err *err)
 {
 	CLEANUP_FREE char **uris = NULL;
-	int64_t n = list_objects(f, what, &uris, err);
+	int64_t n = list_objects(f, pattern, &uris, err);
 	int r = 0;
 
 	for (int64_t i = 0; i < n; i++) {
@@ -157,19 +158,20 @@ static int64_t each_object(const struct finding *f, const char *what,
 }
 
 /* @add for each file of this form: how many, or -errno. */
-static int64_t each(const struct finding *f, const char *what,
-		    int (*add)(const struct finding *, const char *, struct penstock_err *),
-		    struct penstock_err *err)
+static int64_t for_each_file(const struct model_source *f, const char *pattern,
+			     int (*add)(const struct model_source *, const char *,
+					struct penstock_err *),
+			     struct penstock_err *err)
 {
 	if (is_prefix(f->path))
-		return each_object(f, what + 1, add, err);
+		return for_each_object(f, pattern + 1, add, err);
 
-	CLEANUP_FREE char *pattern = penstock_glob_folder(f->path, what);
+	CLEANUP_FREE char *full = penstock_glob_pattern(f->path, pattern);
 	glob_t found;
 	int64_t n = 0;
 	int r;
 
-	r = pattern ? glob(pattern, 0, NULL, &found) : GLOB_NOSPACE;
+	r = full ? glob(full, 0, NULL, &found) : GLOB_NOSPACE;
 	if (r == GLOB_NOMATCH)
 		return 0;
 	if (r)
@@ -183,35 +185,35 @@ static int64_t each(const struct finding *f, const char *what,
 }
 
 /* Files of one form alone count: a folder may have the same weights in several. */
-static int add_folder(const struct finding *f, struct penstock_err *err)
+static int add_folder(const struct model_source *f, struct penstock_err *err)
 {
 	static const char *const forms[] = {"/*.safetensors.index.json", "/*.safetensors",
 					    "/*.gguf"};
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 	int64_t n = 0;
 
 	for (size_t i = 0; n == 0 && i < ARRAY_SIZE(forms); i++)
-		n = each(f, forms[i], model_add_file, err);
+		n = for_each_file(f, forms[i], model_add_file, err);
 	if (n)
 		return n < 0 ? (int)n : 0;
 	if (!is_prefix(f->path))
-		n = each(f, "/*_param.tensor.swp", add_swapped, err);
+		n = for_each_file(f, "/*_param.tensor.swp", add_swapped, err);
 	if (n)
 		return n < 0 ? (int)n : 1;
 	return penstock_fail(err, -ENOENT,
 			     "%s: has no *.safetensors, *.gguf or *_param.tensor.swp in it",
-			     penstock_shorten(&room, f->path));
+			     penstock_shorten_name(&short_name, f->path));
 }
 
-static int model_fill(const struct finding *f, struct penstock_err *err)
+static int model_fill(const struct model_source *f, struct penstock_err *err)
 {
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 	struct stat st = {.st_mode = is_prefix(f->path) ? S_IFDIR : S_IFREG};
 	int r;
 
 	if (penstock_s3_is_uri(f->path, NULL) <= 0 && stat(f->path, &st) < 0)
-		return penstock_fail(err, -errno, "%s: %s", penstock_shorten(&room, f->path),
-				     strerror(errno));
+		return penstock_fail(err, -errno, "%s: %s",
+				     penstock_shorten_name(&short_name, f->path), strerror(errno));
 	r = penstock_model_group(f->m, "", err);
 	if (r == 0)
 		r = S_ISDIR(st.st_mode) ? add_folder(f, err) : model_add_file(f, f->path, err);
@@ -219,7 +221,7 @@ static int model_fill(const struct finding *f, struct penstock_err *err)
 		return r;
 	if (!f->m->nr)
 		return penstock_fail(err, -EINVAL, "%s: has no tensor in it",
-				     penstock_shorten(&room, f->path));
+				     penstock_shorten_name(&short_name, f->path));
 	/* swapped parameters are tensors in the order of their numbers */
 	return model_regroup(f->m, r == 1 ? PENSTOCK_BY_TENSOR : f->by, err);
 }
@@ -228,7 +230,7 @@ int penstock_model_open(struct penstock_model **out, struct penstock_io *io, con
 			const struct penstock_model_opts *opts, struct penstock_err *err)
 {
 	struct penstock_model_opts o;
-	struct finding f = {.io = io, .path = path};
+	struct model_source f = {.io = io, .path = path};
 	int r = penstock_opts_copy(&o, sizeof(o), opts, err);
 
 	if (r < 0)

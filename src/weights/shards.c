@@ -61,22 +61,22 @@ struct index {
 	uint64_t nr;
 };
 
-static int index_bad(const struct index *x, const char *why, struct penstock_err *err)
+static int fail_index(const struct index *x, const char *why, struct penstock_err *err)
 {
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 
-	return penstock_fail(err, -EINVAL, "%s: byte %td: %s", penstock_shorten(&room, x->path),
-			     x->at - x->text, why);
+	return penstock_fail(err, -EINVAL, "%s: byte %td: %s",
+			     penstock_shorten_name(&short_name, x->path), x->at - x->text, why);
 }
 
-static void blanks(struct index *x)
+static void skip_blanks(struct index *x)
 {
 	x->at += strspn(x->at, " \t\r\n");
 }
 
-static bool token(struct index *x, char c)
+static bool accept_char(struct index *x, char c)
 {
-	blanks(x);
+	skip_blanks(x);
 	if (*x->at != c)
 		return false;
 	x->at++;
@@ -84,11 +84,11 @@ static bool token(struct index *x, char c)
 }
 
 /* A string, where it stands.  Names with an escape in them are none that anybody uses. */
-static char *string(struct index *x)
+static char *parse_string(struct index *x)
 {
 	char *start;
 
-	if (!token(x, '"'))
+	if (!accept_char(x, '"'))
 		return NULL;
 	start = x->at;
 	x->at += strcspn(x->at, "\"\\\n");
@@ -100,22 +100,23 @@ static char *string(struct index *x)
 
 static int index_pairs(struct index *x, struct penstock_err *err)
 {
-	bool more = !token(x, '}');
+	bool more = !accept_char(x, '}');
 
 	while (more) {
 		struct entry e = {.nr = x->nr};
 
-		e.name = string(x);
-		if (!e.name || !token(x, ':') || !(e.file = string(x)))
-			return index_bad(x, "a name and a file, both in quotes, are due here", err);
+		e.name = parse_string(x);
+		if (!e.name || !accept_char(x, ':') || !(e.file = parse_string(x)))
+			return fail_index(x, "a name and a file, both in quotes, are due here",
+					  err);
 		if (strchr(e.file, '/') || !strcmp(e.file, "..") || !*e.file)
-			return index_bad(x, "the file is not one of the same folder", err);
-		if (ARRAY_MORE(x->v, x->nr) < 0)
+			return fail_index(x, "the file is not one of the same folder", err);
+		if (ARRAY_GROW(x->v, x->nr) < 0)
 			return penstock_fail(err, -ENOMEM, "out of memory");
 		x->v[x->nr++] = e;
-		more = token(x, ',');
-		if (!more && !token(x, '}'))
-			return index_bad(x, "',' or '}' is due here", err);
+		more = accept_char(x, ',');
+		if (!more && !accept_char(x, '}'))
+			return fail_index(x, "',' or '}' is due here", err);
 	}
 	return 0;
 }
@@ -134,8 +135,8 @@ static int index_parse(struct index *x, struct penstock_err *err)
 	int r;
 
 	x->at = map ? map + strlen("\"weight_map\"") : x->text;
-	if (!map || !token(x, ':') || !token(x, '{'))
-		return index_bad(x, "it has no \"weight_map\"", err);
+	if (!map || !accept_char(x, ':') || !accept_char(x, '{'))
+		return fail_index(x, "it has no \"weight_map\"", err);
 	r = index_pairs(x, err);
 	if (r == 0 && x->nr)
 		qsort(x->v, x->nr, sizeof(*x->v), by_file);
@@ -151,7 +152,7 @@ static int add_shard(struct penstock_model *m, struct penstock_io *io, const str
 	const char *file = x->v[i].file;
 	CLEANUP_FREE char *path = NULL;
 	struct penstock_safetensors *s;
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 	int r;
 
 	if (asprintf(&path, "%.*s%s", (int)dir, x->path, file) < 0)
@@ -164,7 +165,7 @@ static int add_shard(struct penstock_model *m, struct penstock_io *io, const str
 
 		r = k < 0 ? penstock_fail(err, -EINVAL,
 					  "%s: has no tensor '%.200s', which the index says it has",
-					  penstock_shorten(&room, path), x->v[i].name)
+					  penstock_shorten_name(&short_name, path), x->v[i].name)
 			  : add_tensor(m, path, penstock_safetensors_get(s, (uint64_t)k), err);
 	}
 	penstock_safetensors_close(s);

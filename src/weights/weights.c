@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "weights/weights_in.h"
+#include "weights/weights_internal.h"
 
 static int check_process(const struct penstock_weights *w, struct penstock_err *err)
 {
@@ -17,73 +17,76 @@ static int check_process(const struct penstock_weights *w, struct penstock_err *
 		       : penstock_fail(err, -ECHILD, "the window belongs to the parent process");
 }
 
-static int no_room(const struct penstock_weights *w, const struct weights_group *g,
-		   struct penstock_err *err)
+static int fail_no_space(const struct penstock_weights *w, const struct weights_group *g,
+			 struct penstock_err *err)
 {
 	char need[PENSTOCK_SIZE_TEXT], all[PENSTOCK_SIZE_TEXT];
 
 	return penstock_fail(err, -ENOBUFS,
 			     "window: the groups that are held leave no room for '%s' of %s in %s: "
 			     "release one, or take a larger window",
-			     w->m->groups[g - w->groups].name, penstock_size_format(need, g->room),
+			     w->m->groups[g - w->groups].name,
+			     penstock_size_format(need, g->window_bytes),
 			     penstock_size_format(all, w->window_len));
 }
 
 /* How long the caller waited, and for what. */
-static void count_stall(struct penstock_weights *w, const struct weights_group *g, uint64_t since)
+static void count_wait_time(struct penstock_weights *w, const struct weights_group *g,
+			    uint64_t since)
 {
 	uint64_t now = clock_ns(), disk = now;
 
-	if (w->nr_stages && g->disk_at < now)
-		disk = max_u64(g->disk_at, since);
+	if (w->nr_bounce_bufs && g->read_done_ns < now)
+		disk = max_u64(g->read_done_ns, since);
 	w->stats.stall_disk_ns += disk - since;
 	w->stats.stall_copy_ns += now - disk;
 }
 
 /* Until it is there, or has failed; or there is nothing that could bring it. */
-static int wait_for(struct penstock_weights *w, const struct weights_group *g)
+static int wait_for_group(struct penstock_weights *w, const struct weights_group *g)
 {
-	bool there = g->state == WEIGHTS_READY;
+	bool ready = g->state == WEIGHTS_READY;
 	uint64_t since;
 
 	if (!(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS)) {
-		w->stats.hits += there;
-		w->stats.misses += !there;
+		w->stats.hits += ready;
+		w->stats.misses += !ready;
 	}
-	if (there)
+	if (ready)
 		return 0;
 	since = clock_ns();
 	while (g->state != WEIGHTS_READY && g->state != WEIGHTS_FAILED) {
-		if (g->state != WEIGHTS_LOADING && !w->nr_flight && !w->fences)
+		if (g->state != WEIGHTS_LOADING && !w->reads_in_flight && !w->fences)
 			return -ENOBUFS;
-		pthread_cond_wait(&w->back, &w->lock);
+		pthread_cond_wait(&w->wakeup, &w->lock);
 	}
-	count_stall(w, g, since);
+	count_wait_time(w, g, since);
 	return 0;
 }
 
 /* It will not be given: what went wrong with it. */
-static int weights_give_up(struct penstock_weights *w, struct weights_group *g,
-			   struct penstock_err *err)
+static int report_group_error(struct penstock_weights *w, struct weights_group *g,
+			      struct penstock_err *err)
 {
 	int code = penstock_fail(err, g->code, "%s", g->msg ? g->msg : strerror(-g->code));
 
-	agenda_pop(w);
-	if (g->due) /* again, later: it is read again, then */
-		agenda_rewind(w);
+	schedule_pop(w);
+	if (g->scheduled) /* again, later: it is read again, then */
+		schedule_rewind(w);
 	if (!g->held)
-		room_drop(w, g);
-	weights_kick(w);
+		placement_drop(w, g);
+	weights_submit_reads(w);
 	return code;
 }
 
-static void give(struct penstock_weights *w, struct weights_group *g, struct penstock_view *view)
+static void deliver_group(struct penstock_weights *w, struct weights_group *g,
+			  struct penstock_view *view)
 {
 	const struct penstock_group *mg = &w->m->groups[g - w->groups];
 
-	agenda_pop(w);
+	schedule_pop(w);
 	g->held++;
-	g->given = true;
+	g->delivered = true;
 	g->hinted = false;
 	w->stats.groups++;
 	w->stats.bytes += mg->bytes;
@@ -102,17 +105,17 @@ static int next_locked(struct penstock_weights *w, struct penstock_view *view,
 	struct weights_group *g;
 	int r;
 
-	if (!agenda_len(w))
+	if (!schedule_len(w))
 		return 0;
-	weights_kick(w);
-	g = agenda_at(w, 0);
-	r = wait_for(w, g);
+	weights_submit_reads(w);
+	g = schedule_at(w, 0);
+	r = wait_for_group(w, g);
 	if (r < 0)
-		return no_room(w, g, err);
+		return fail_no_space(w, g, err);
 	if (g->state == WEIGHTS_FAILED)
-		return weights_give_up(w, g, err);
-	give(w, g, view);
-	weights_kick(w); /* in a cycle, there is one more to come */
+		return report_group_error(w, g, err);
+	deliver_group(w, g, view);
+	weights_submit_reads(w); /* in a cycle, there is one more to come */
 	return 1;
 }
 
@@ -136,13 +139,13 @@ static int release_locked(struct penstock_weights *w, uint64_t group, bool fence
 
 	if (!g || !g->held)
 		return penstock_fail(err, -EINVAL, "group: %" PRIu64 " is not held", group);
-	if (fence && !w->scrap)
+	if (fence && !w->fence_buf)
 		return penstock_fail(err, -EINVAL,
 				     "stream: is for a window in device memory, and this is not");
 	if (fence)
-		return weights_fence(w, g, stream, err);
-	weights_released(w, g);
-	weights_kick(w);
+		return weights_submit_fence(w, g, stream, err);
+	weights_release_group(w, g);
+	weights_submit_reads(w);
 	return 0;
 }
 
@@ -185,19 +188,19 @@ static int check_groups(const struct penstock_weights *w, const uint64_t *groups
 	return r;
 }
 
-int penstock_weights_want(struct penstock_weights *w, const uint64_t *groups, uint64_t n,
-			  struct penstock_err *err)
+int penstock_weights_request(struct penstock_weights *w, const uint64_t *groups, uint64_t n,
+			     struct penstock_err *err)
 {
 	int r = check_groups(w, groups, n, err);
 
 	if (r < 0 || !n)
 		return r;
 	pthread_mutex_lock(&w->lock);
-	r = agenda_append(w, groups, n);
+	r = schedule_append(w, groups, n);
 	if (r < 0)
 		penstock_fail(err, r, "out of memory");
 	else
-		weights_kick(w);
+		weights_submit_reads(w);
 	pthread_mutex_unlock(&w->lock);
 	return r;
 }
@@ -213,15 +216,15 @@ int penstock_weights_hint(struct penstock_weights *w, const uint64_t *groups, ui
 		return penstock_fail(err, -EINVAL,
 				     "hints are for a window of experts: this one reads ahead");
 	pthread_mutex_lock(&w->lock);
-	/* what was hinted at before and has not been read is of no interest any more */
-	w->nr_hints = w->at_hints = 0;
-	r = ARRAY_ROOM(w->hints, w->room_hints, n);
+	/* a new hint replaces the rest of the last one */
+	w->nr_hints = w->hints_at = 0;
+	r = ARRAY_RESERVE(w->hints, w->hints_capacity, n);
 	if (r < 0) {
 		penstock_fail(err, r, "out of memory");
 	} else {
 		memcpy(w->hints, groups, n * sizeof(*groups));
 		w->nr_hints = n;
-		weights_kick(w);
+		weights_submit_reads(w);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return r;
@@ -235,14 +238,14 @@ int64_t penstock_weights_skip(struct penstock_weights *w, uint64_t n, struct pen
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&w->lock);
-	for (; n && agenda_len(w); n--, skipped++) {
-		struct weights_group *g = agenda_at(w, 0);
+	for (; n && schedule_len(w); n--, skipped++) {
+		struct weights_group *g = schedule_at(w, 0);
 
-		agenda_pop(w);
-		if (!g->due && !g->held && !(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
-			room_drop(w, g);
+		schedule_pop(w);
+		if (!g->scheduled && !g->held && !(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
+			placement_drop(w, g);
 	}
-	weights_kick(w);
+	weights_submit_reads(w);
 	pthread_mutex_unlock(&w->lock);
 	return skipped;
 }
@@ -255,12 +258,12 @@ int penstock_weights_get_stats(struct penstock_weights *w, struct penstock_weigh
 
 	pthread_mutex_lock(&w->lock);
 	s = w->stats;
-	s.in_flight = w->flight;
+	s.in_flight = w->bytes_in_flight;
 	s.disk_ns += w->reading && now > w->reading_since ? now - w->reading_since : 0;
 	s.copy_ns += w->copying && now > w->copying_since ? now - w->copying_since : 0;
 	s.stall_caller_ns += w->idle_since && now > w->idle_since ? now - w->idle_since : 0;
-	for (const struct weights_group *g = w->by_use.newer; g != &w->by_use; g = g->newer)
-		s.resident += g->state == WEIGHTS_READY ? g->room : 0;
+	for (const struct weights_group *g = w->lru.newer; g != &w->lru; g = g->newer)
+		s.resident += g->state == WEIGHTS_READY ? g->window_bytes : 0;
 	pthread_mutex_unlock(&w->lock);
 	s.size = stats->size;
 	memcpy(stats, &s, min_u64(stats->size, sizeof(s)));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a window: the runs of each group, the files, the window; and closing it. */
+/* Opening a window: the ranges of each group, the files, the window; and closing it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #include "base/optscopy.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "weights/weights_in.h"
+#include "weights/weights_internal.h"
 
 enum {
 	PAGE = 4096,
@@ -22,7 +22,7 @@ enum {
 	SLACK = 2,        /* pages that are given on top of a window, for those around a group */
 };
 
-static int stream_no_memory(struct penstock_err *err)
+static int weights_no_memory(struct penstock_err *err)
 {
 	return penstock_fail(err, -ENOMEM, "out of memory");
 }
@@ -56,7 +56,7 @@ static int files_open(struct penstock_weights *w, uint64_t *bytes, struct pensto
 
 	w->files = calloc(n + 1, sizeof(*w->files));
 	if (!w->files)
-		return stream_no_memory(err);
+		return weights_no_memory(err);
 	w->stats.direct = 1;
 	w->page = PAGE;
 	for (uint64_t i = 0; i < n && r == 0; i++) {
@@ -69,23 +69,23 @@ static int files_open(struct penstock_weights *w, uint64_t *bytes, struct pensto
 static int check_ends(const struct penstock_weights *w, const uint64_t *bytes,
 		      struct penstock_err *err)
 {
-	struct penstock_short a, b;
+	struct penstock_short_name a, b;
 
 	for (uint64_t i = 0; i < w->m->nr; i++) {
 		const struct penstock_weight *t = &w->m->weights[i];
 		uint64_t has = bytes[w->m->files[i]];
 
 		if (t->offset + t->len > has)
-			return penstock_fail(err, -EINVAL,
-					     "%s: has %" PRIu64
-					     " bytes, and '%s' ends at byte %" PRIu64,
-					     penstock_shorten(&a, t->path), has,
-					     penstock_shorten(&b, t->name), t->offset + t->len);
+			return penstock_fail(
+				err, -EINVAL,
+				"%s: has %" PRIu64 " bytes, and '%s' ends at byte %" PRIu64,
+				penstock_shorten_name(&a, t->path), has,
+				penstock_shorten_name(&b, t->name), t->offset + t->len);
 	}
 	return 0;
 }
 
-/* --------------------------------------------------------------------- runs */
+/* --------------------------------------------------------------------- ranges */
 
 static int file_order(const void *a, const void *b, void *arg)
 {
@@ -99,62 +99,64 @@ static int file_order(const void *a, const void *b, void *arg)
 	return (x > y) - (x < y);
 }
 
-/* Put a weight behind the others of its group: into the last run, or a new one. */
-static void run_add(struct penstock_weights *w, struct weights_group *g, uint64_t i)
+/* Put a weight behind the others of its group: into the last range, or a new one. */
+static void range_add(struct penstock_weights *w, struct weights_group *g, uint64_t i)
 {
 	const struct penstock_weight *t = &w->m->weights[i];
 	uint64_t low = align_down(t->offset, w->page), end = t->offset + t->len;
-	struct weights_run *r = g->nr_runs ? &g->runs[g->nr_runs - 1] : NULL;
+	struct weights_range *r = g->nr_ranges ? &g->ranges[g->nr_ranges - 1] : NULL;
 
 	if (!t->len)
 		return;
 	if (!r || r->file != w->m->files[i] || low > r->offset + r->len + GAP) {
-		r = &g->runs[g->nr_runs++];
-		*r = (struct weights_run){
-			.file = w->m->files[i], .offset = low, .first = t->offset, .at = g->room};
+		r = &g->ranges[g->nr_ranges++];
+		*r = (struct weights_range){.file = w->m->files[i],
+					    .offset = low,
+					    .first = t->offset,
+					    .at = g->window_bytes};
 	}
 	r->end = max_u64(r->end, end);
 	r->len = max_u64(r->len, align_up(end, w->page) - r->offset);
-	g->room = r->at + r->len;
+	g->window_bytes = r->at + r->len;
 	w->at[i] = r->at + t->offset - r->offset;
 }
 
 /*
- * Groups of the same bytes take the same room, wherever they begin within a page: one that takes a
+ * Groups of the same bytes take the same space, wherever they begin within a page: one that takes a
  * page more would not fit where another was.
  */
-static uint64_t room_of(const struct penstock_weights *w, const struct weights_group *g)
+static uint64_t space_of_group(const struct penstock_weights *w, const struct weights_group *g)
 {
-	uint64_t room = 0;
+	uint64_t bytes = 0;
 
-	for (uint64_t i = 0; i < g->nr_runs; i++)
-		room += align_up(g->runs[i].end - g->runs[i].first - 1, w->page) + w->page;
-	return max_u64(room, w->page);
+	for (uint64_t i = 0; i < g->nr_ranges; i++)
+		bytes += align_up(g->ranges[i].end - g->ranges[i].first - 1, w->page) + w->page;
+	return max_u64(bytes, w->page);
 }
 
-static int runs_make(struct penstock_weights *w, struct penstock_err *err)
+static int make_ranges(struct penstock_weights *w, struct penstock_err *err)
 {
 	const struct penstock_model *m = w->m;
 	CLEANUP_FREE uint64_t *order = calloc(m->nr + 1, sizeof(*order));
 
 	w->nr_groups = m->nr_groups;
 	w->groups = calloc(m->nr_groups + 1, sizeof(*w->groups));
-	w->runs = calloc(m->nr + 1, sizeof(*w->runs));
+	w->ranges = calloc(m->nr + 1, sizeof(*w->ranges));
 	w->at = calloc(m->nr + 1, sizeof(*w->at));
-	if (!order || !w->groups || !w->runs || !w->at)
-		return stream_no_memory(err);
+	if (!order || !w->groups || !w->ranges || !w->at)
+		return weights_no_memory(err);
 	for (uint64_t k = 0; k < m->nr_groups; k++) {
 		const struct penstock_group *mg = &m->groups[k];
 		struct weights_group *g = &w->groups[k];
 
-		g->runs = w->runs + mg->first;
+		g->ranges = w->ranges + mg->first;
 		for (uint64_t i = 0; i < mg->nr; i++)
 			order[i] = mg->first + i;
 		qsort_r(order, mg->nr, sizeof(*order), file_order, (void *)(uintptr_t)m);
 		for (uint64_t i = 0; i < mg->nr; i++)
-			run_add(w, g, order[i]);
-		g->room = room_of(w, g);
-		w->stats.largest = max_u64(w->stats.largest, g->room);
+			range_add(w, g, order[i]);
+		g->window_bytes = space_of_group(w, g);
+		w->stats.largest = max_u64(w->stats.largest, g->window_bytes);
 	}
 	return 0;
 }
@@ -168,8 +170,8 @@ static int window_size(struct penstock_weights *w, struct penstock_err *err)
 	uint64_t all = 0, largest = 0;
 
 	for (uint64_t k = 0; k < w->nr_groups; k++) {
-		all += w->groups[k].room;
-		if (w->groups[k].room > w->groups[largest].room)
+		all += w->groups[k].window_bytes;
+		if (w->groups[k].window_bytes > w->groups[largest].window_bytes)
 			largest = k;
 	}
 	if (!w->o.window)
@@ -187,7 +189,7 @@ static int window_size(struct penstock_weights *w, struct penstock_err *err)
 }
 
 /* Memory of the caller's begins where it likes, and a page of a device's is for fences. */
-static int window_cut(struct penstock_weights *w, char *mem, struct penstock_err *err)
+static int window_align(struct penstock_weights *w, char *mem, struct penstock_err *err)
 {
 	uint64_t skip = align_up((uintptr_t)mem, w->page) - (uintptr_t)mem;
 	uint64_t take = skip + (w->device ? w->page : 0);
@@ -196,7 +198,7 @@ static int window_cut(struct penstock_weights *w, char *mem, struct penstock_err
 	w->window = mem + skip;
 	w->window_len = w->o.window > take ? align_down(w->o.window - take, w->page) : 0;
 	if (w->device)
-		w->scrap = w->window + w->window_len;
+		w->fence_buf = w->window + w->window_len;
 	if (w->window_len < w->stats.largest)
 		return penstock_fail(
 			err, -EINVAL,
@@ -214,18 +216,18 @@ static int window_alloc(struct penstock_weights *w, struct penstock_err *err)
 
 	if (w->o.memory == PENSTOCK_WEIGHTS_DEVICE) {
 		w->device = true;
-		r = penstock_gpu_alloc(&w->own, w->o.device, len, err);
+		r = penstock_gpu_alloc(&w->allocated, w->o.device, len, err);
 	} else {
-		r = penstock_buf_alloc(&w->own, w->io, len, 0, NULL, err);
+		r = penstock_buf_alloc(&w->allocated, w->io, len, 0, NULL, err);
 	}
 	if (r < 0)
 		return r;
 	w->o.window = len;
 	if (w->o.memory == PENSTOCK_WEIGHTS_PINNED) {
-		r = penstock_gpu_pin(w->own, len, err);
+		r = penstock_gpu_pin(w->allocated, len, err);
 		w->pinned = r == 0;
 	}
-	return r < 0 ? r : window_cut(w, w->own, err);
+	return r < 0 ? r : window_align(w, w->allocated, err);
 }
 
 static int window_make(struct penstock_weights *w, struct penstock_err *err)
@@ -238,13 +240,13 @@ static int window_make(struct penstock_weights *w, struct penstock_err *err)
 	if (!w->device)
 		w->registered =
 			penstock_buf_register(w->io, w->o.addr, w->o.window, 0, &info, NULL) == 0;
-	return window_cut(w, w->o.addr, err);
+	return window_align(w, w->o.addr, err);
 }
 
-/* ------------------------------------------------------------------- stages */
+/* ------------------------------------------------------------------- bounce buffers */
 
 /* Engine cufile reads into device memory by itself. */
-static bool needs_stages(struct penstock_weights *w)
+static bool needs_bounce_bufs(struct penstock_weights *w)
 {
 	struct penstock_stats s = {.size = sizeof(s)};
 
@@ -252,26 +254,26 @@ static bool needs_stages(struct penstock_weights *w)
 	       strncmp(s.engine, "cufile", 6) != 0;
 }
 
-static int reads_make(struct penstock_weights *w, struct penstock_err *err)
+static int alloc_reads(struct penstock_weights *w, struct penstock_err *err)
 {
 	unsigned n = WEIGHTS_READS;
 	void *mem = NULL;
 	int r;
 
-	if (needs_stages(w)) {
-		n = w->nr_stages = WEIGHTS_FLIGHT / WEIGHTS_READ;
-		r = penstock_buf_alloc(&mem, w->io, WEIGHTS_FLIGHT, 0, NULL, err);
+	if (needs_bounce_bufs(w)) {
+		n = w->nr_bounce_bufs = WEIGHTS_BYTES_IN_FLIGHT / WEIGHTS_READ;
+		r = penstock_buf_alloc(&mem, w->io, WEIGHTS_BYTES_IN_FLIGHT, 0, NULL, err);
 		if (r < 0)
 			return r;
-		w->stages = mem;
-		r = penstock_gpu_pin(mem, WEIGHTS_FLIGHT, err);
+		w->bounce_bufs = mem;
+		r = penstock_gpu_pin(mem, WEIGHTS_BYTES_IN_FLIGHT, err);
 		if (r < 0)
 			return r;
 	}
 	for (unsigned i = 0; i < n; i++) {
 		w->reads[i].w = w;
 		w->reads[i].next = w->free;
-		w->reads[i].stage = mem ? w->stages + (uint64_t)i * WEIGHTS_READ : NULL;
+		w->reads[i].bounce = mem ? w->bounce_bufs + (uint64_t)i * WEIGHTS_READ : NULL;
 		w->free = &w->reads[i];
 	}
 	return 0;
@@ -279,8 +281,8 @@ static int reads_make(struct penstock_weights *w, struct penstock_err *err)
 
 /* --------------------------------------------------------------- open, close */
 
-static int opts_take(struct penstock_weights *w, const struct penstock_weights_opts *user,
-		     struct penstock_err *err)
+static int window_load_opts(struct penstock_weights *w, const struct penstock_weights_opts *user,
+			    struct penstock_err *err)
 {
 	const uint32_t known = PENSTOCK_WEIGHTS_CYCLIC | PENSTOCK_WEIGHTS_EXPERTS;
 	int r = penstock_opts_copy(&w->o, sizeof(w->o), user, err);
@@ -303,23 +305,23 @@ static int opts_take(struct penstock_weights *w, const struct penstock_weights_o
 	return 0;
 }
 
-static int stream_prepare(struct penstock_weights *w, const struct penstock_weights_opts *opts,
+static int prepare_window(struct penstock_weights *w, const struct penstock_weights_opts *opts,
 			  struct penstock_err *err)
 {
 	CLEANUP_FREE uint64_t *bytes = calloc(w->m->nr_paths + 1, sizeof(*bytes));
-	int r = bytes ? opts_take(w, opts, err) : stream_no_memory(err);
+	int r = bytes ? window_load_opts(w, opts, err) : weights_no_memory(err);
 
 	if (r == 0)
 		r = files_open(w, bytes, err);
 	if (r == 0)
 		r = check_ends(w, bytes, err);
 	if (r == 0)
-		r = runs_make(w, err);
+		r = make_ranges(w, err);
 	if (r == 0)
 		r = window_size(w, err);
 	if (r == 0)
 		r = window_make(w, err);
-	return r < 0 ? r : reads_make(w, err);
+	return r < 0 ? r : alloc_reads(w, err);
 }
 
 /* Memory in use by nobody. */
@@ -331,25 +333,25 @@ static void weights_free(struct penstock_weights *w, bool forked)
 		if (w->registered)
 			penstock_buf_unregister(w->io, w->o.addr);
 		if (w->pinned)
-			penstock_gpu_unpin(w->own);
-		if (w->stages)
-			penstock_gpu_unpin(w->stages);
-		if (w->own && w->device)
-			penstock_gpu_free(w->own);
-		else if (w->own)
-			penstock_buf_free(w->io, w->own);
-		if (w->stages)
-			penstock_buf_free(w->io, w->stages);
+			penstock_gpu_unpin(w->allocated);
+		if (w->bounce_bufs)
+			penstock_gpu_unpin(w->bounce_bufs);
+		if (w->allocated && w->device)
+			penstock_gpu_free(w->allocated);
+		else if (w->allocated)
+			penstock_buf_free(w->io, w->allocated);
+		if (w->bounce_bufs)
+			penstock_buf_free(w->io, w->bounce_bufs);
 	}
 	for (uint64_t k = 0; w->groups && k < w->nr_groups; k++)
 		free(w->groups[k].msg);
 	pthread_mutex_destroy(&w->lock);
-	pthread_cond_destroy(&w->back);
+	pthread_cond_destroy(&w->wakeup);
 	free(w->files);
 	free(w->groups);
-	free(w->runs);
+	free(w->ranges);
 	free(w->at);
-	free(w->front);
+	free(w->requested);
 	free(w->hints);
 	free(w);
 }
@@ -362,20 +364,20 @@ int penstock_weights_open(struct penstock_weights **out, struct penstock_io *io,
 	int r;
 
 	if (!w)
-		return stream_no_memory(err);
+		return weights_no_memory(err);
 	w->io = io;
 	w->m = m;
 	w->pid = getpid();
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->back, NULL);
-	rooms_init(w);
-	r = stream_prepare(w, opts, err);
+	pthread_cond_init(&w->wakeup, NULL);
+	placement_init(w);
+	r = prepare_window(w, opts, err);
 	if (r < 0) {
 		weights_free(w, false);
 		return r;
 	}
 	pthread_mutex_lock(&w->lock);
-	weights_kick(w);
+	weights_submit_reads(w);
 	pthread_mutex_unlock(&w->lock);
 	*out = w;
 	return 0;
@@ -391,8 +393,8 @@ void penstock_weights_close(struct penstock_weights *w)
 	if (!forked) {
 		pthread_mutex_lock(&w->lock);
 		w->closing = true;
-		while (w->nr_flight || w->fences || w->busy)
-			pthread_cond_wait(&w->back, &w->lock);
+		while (w->reads_in_flight || w->fences || w->busy)
+			pthread_cond_wait(&w->wakeup, &w->lock);
 		pthread_mutex_unlock(&w->lock);
 	}
 	weights_free(w, forked);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads of a window.  Whoever brings one back makes the next ones, so that the handle always has
- * some; never more than a limit, so that what is wanted out of order comes soon.  On their way to a
+ * some; never more than a limit, so that a request out of order comes soon.  On their way to a
  * device reads pass through pinned memory of the window's own and not through the handle's pinned
  * pool: when the disk was done and when the copy was, is known only so.
  */
@@ -11,26 +11,26 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "weights/weights_in.h"
+#include "weights/weights_internal.h"
 
 /* ------------------------------------------------------------------- clocks */
 
-static void span_begin(uint64_t *nr, uint64_t *since)
+static void clock_start(uint64_t *nr, uint64_t *since)
 {
 	if ((*nr)++ == 0)
 		*since = clock_ns();
 }
 
-static void span_end(uint64_t *nr, uint64_t since, uint64_t *sum)
+static void clock_stop(uint64_t *nr, uint64_t since, uint64_t *sum)
 {
 	if (--*nr == 0)
 		*sum += clock_ns() - since;
 }
 
 /* Is the disk idle because there is no room for what comes next? */
-static void watch_idle(struct penstock_weights *w)
+static void count_idle_time(struct penstock_weights *w)
 {
-	bool idle = !w->reading && !w->closing && w->cursor < agenda_len(w);
+	bool idle = !w->reading && !w->closing && w->nr_placed < schedule_len(w);
 
 	if (idle && !w->idle_since) {
 		w->idle_since = clock_ns();
@@ -42,44 +42,44 @@ static void watch_idle(struct penstock_weights *w)
 
 /* -------------------------------------------------------------------- ends */
 
-static void group_failed(struct weights_group *g, int code, const char *msg)
+static void group_set_error(struct weights_group *g, int code, const char *msg)
 {
 	if (g->code)
 		return;
 	g->code = code;
-	g->run = g->nr_runs; /* the rest is of no use */
+	g->next_range = g->nr_ranges; /* the rest is of no use */
 	g->msg = strdup(msg);
 }
 
 /* All of a read is over. */
-static void read_over(struct penstock_weights *w, struct weights_read *r)
+static void finish_read(struct penstock_weights *w, struct weights_read *r)
 {
 	struct weights_group *g = r->g;
 
-	w->flight -= r->len;
-	w->nr_flight--;
+	w->bytes_in_flight -= r->len;
+	w->reads_in_flight--;
 	r->next = w->free;
 	w->free = r;
-	if (--g->flight)
+	if (--g->in_flight)
 		return;
-	if (g->state == WEIGHTS_DYING) {
-		room_drop(w, g);
-	} else if (g->run == g->nr_runs) {
+	if (g->state == WEIGHTS_DROPPED) {
+		placement_drop(w, g);
+	} else if (g->next_range == g->nr_ranges) {
 		g->state = g->code ? WEIGHTS_FAILED : WEIGHTS_READY;
 	}
 }
 
 /* Callbacks come in here and leave here: what may be free afterwards is not touched. */
-static void reads_enter(struct penstock_weights *w)
+static void callback_begin(struct penstock_weights *w)
 {
 	pthread_mutex_lock(&w->lock);
 	w->busy++;
 }
 
-static void reads_leave(struct penstock_weights *w)
+static void callback_end(struct penstock_weights *w)
 {
 	w->busy--;
-	pthread_cond_signal(&w->back);
+	pthread_cond_signal(&w->wakeup);
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -88,47 +88,48 @@ static void copy_done(void *arg, const struct penstock_done *done)
 	struct weights_read *r = arg;
 	struct penstock_weights *w = r->w;
 
-	reads_enter(w);
-	span_end(&w->copying, w->copying_since, &w->stats.copy_ns);
+	callback_begin(w);
+	clock_stop(&w->copying, w->copying_since, &w->stats.copy_ns);
 	if (done->res < 0)
-		group_failed(r->g, (int)done->res, done->msg);
+		group_set_error(r->g, (int)done->res, done->msg);
 	else
 		w->stats.bytes_copied += r->len;
-	read_over(w, r);
-	weights_kick(w);
-	reads_leave(w);
+	finish_read(w, r);
+	weights_submit_reads(w);
+	callback_end(w);
 }
 
 /* To the device.  The lock is held, but not while it is submitted. */
 static void copy_start(struct penstock_weights *w, struct weights_read *r, uint64_t len)
 {
-	struct penstock_iov iov[2] = {{r->to, len}, {r->stage, len}};
+	struct penstock_iov iov[2] = {{r->to, len}, {r->bounce, len}};
 	struct penstock_op op = {
 		.opcode = PENSTOCK_COPY, .nr_iov = 2, .iov = iov, .on_done = copy_done, .arg = r};
 	struct penstock_err err = {0, ""};
 	int n;
 
-	span_begin(&w->copying, &w->copying_since);
+	clock_start(&w->copying, &w->copying_since);
 	pthread_mutex_unlock(&w->lock);
 	n = penstock_submit(w->io, &op, 1, NULL, &err);
 	pthread_mutex_lock(&w->lock);
 	if (n == 1)
 		return;
-	span_end(&w->copying, w->copying_since, &w->stats.copy_ns);
-	group_failed(r->g, n, err.msg);
-	read_over(w, r);
+	clock_stop(&w->copying, w->copying_since, &w->stats.copy_ns);
+	group_set_error(r->g, n, err.msg);
+	finish_read(w, r);
 }
 
-static void came_short(struct penstock_weights *w, const struct weights_read *r, uint64_t got)
+static void fail_short_read(struct penstock_weights *w, const struct weights_read *r, uint64_t got)
 {
-	struct penstock_short room;
+	struct penstock_short_name short_name;
 	char msg[508];
 
-	penstock_line(msg, sizeof(msg),
-		      "%s: ends at byte %" PRIu64 ", and weights of group '%s' at byte %" PRIu64,
-		      penstock_shorten(&room, w->files[r->file].path), r->offset + got,
-		      w->m->groups[r->g - w->groups].name, r->offset + r->need);
-	group_failed(r->g, -ENODATA, msg);
+	penstock_print_elided(
+		msg, sizeof(msg),
+		"%s: ends at byte %" PRIu64 ", and weights of group '%s' at byte %" PRIu64,
+		penstock_shorten_name(&short_name, w->files[r->file].path), r->offset + got,
+		w->m->groups[r->g - w->groups].name, r->offset + r->need);
+	group_set_error(r->g, -ENODATA, msg);
 }
 
 static void read_done(void *arg, const struct penstock_done *done)
@@ -136,68 +137,69 @@ static void read_done(void *arg, const struct penstock_done *done)
 	struct weights_read *r = arg;
 	struct penstock_weights *w = r->w;
 
-	reads_enter(w);
-	span_end(&w->reading, w->reading_since, &w->stats.disk_ns);
-	r->g->disk_at = clock_ns();
+	callback_begin(w);
+	clock_stop(&w->reading, w->reading_since, &w->stats.disk_ns);
+	r->g->read_done_ns = clock_ns();
 	if (done->res < 0)
-		group_failed(r->g, (int)done->res, done->msg);
+		group_set_error(r->g, (int)done->res, done->msg);
 	else if ((uint64_t)done->res < r->need)
-		came_short(w, r, (uint64_t)done->res);
+		fail_short_read(w, r, (uint64_t)done->res);
 	else
 		w->stats.bytes_read += (uint64_t)done->res;
-	if (r->stage && !r->g->code && r->g->state != WEIGHTS_DYING)
+	if (r->bounce && !r->g->code && r->g->state != WEIGHTS_DROPPED)
 		copy_start(w, r, (uint64_t)done->res);
 	else
-		read_over(w, r);
-	weights_kick(w);
-	reads_leave(w);
+		finish_read(w, r);
+	weights_submit_reads(w);
+	callback_end(w);
 }
 
 /* ------------------------------------------------------------------- begins */
 
 /* The next piece of the group: equal ones, whole pages, of at most WEIGHTS_READ. */
-static void cut(struct penstock_weights *w, struct weights_group *g, struct weights_read *r)
+static void fill_read(struct penstock_weights *w, struct weights_group *g, struct weights_read *r)
 {
-	const struct weights_run *run = &g->runs[g->run];
-	uint64_t n = (run->len + WEIGHTS_READ - 1) / WEIGHTS_READ;
-	uint64_t len = min_u64(align_up((run->len + n - 1) / n, w->page), run->len - g->pos);
-	uint64_t offset = run->offset + g->pos;
+	const struct weights_range *range = &g->ranges[g->next_range];
+	uint64_t n = (range->len + WEIGHTS_READ - 1) / WEIGHTS_READ;
+	uint64_t len =
+		min_u64(align_up((range->len + n - 1) / n, w->page), range->len - g->next_pos);
+	uint64_t offset = range->offset + g->next_pos;
 
 	r->g = g;
-	r->file = run->file;
+	r->file = range->file;
 	r->offset = offset;
 	r->len = len;
-	r->need = run->end > offset ? min_u64(run->end - offset, len) : 0;
-	r->to = w->window + g->at + run->at + g->pos;
-	g->pos += len;
-	if (g->pos == run->len) {
-		g->run++;
-		g->pos = 0;
+	r->need = range->end > offset ? min_u64(range->end - offset, len) : 0;
+	r->to = w->window + g->at + range->at + g->next_pos;
+	g->next_pos += len;
+	if (g->next_pos == range->len) {
+		g->next_range++;
+		g->next_pos = 0;
 	}
 }
 
-static struct weights_read *reads_pick(struct penstock_weights *w)
+static struct weights_read *next_read(struct penstock_weights *w)
 {
 	struct weights_group *g;
 	struct weights_read *r;
 
-	if (w->closing || w->flight >= WEIGHTS_FLIGHT || !w->free)
+	if (w->closing || w->bytes_in_flight >= WEIGHTS_BYTES_IN_FLIGHT || !w->free)
 		return NULL;
-	g = agenda_to_read(w);
+	g = schedule_next_to_read(w);
 	if (!g)
 		return NULL;
 	r = w->free;
 	w->free = r->next;
-	cut(w, g, r);
-	g->flight++;
-	w->flight += r->len;
-	w->nr_flight++;
+	fill_read(w, g, r);
+	g->in_flight++;
+	w->bytes_in_flight += r->len;
+	w->reads_in_flight++;
 	w->stats.reads++;
-	span_begin(&w->reading, &w->reading_since);
+	clock_start(&w->reading, &w->reading_since);
 	return r;
 }
 
-static struct penstock_op op_of(const struct penstock_weights *w, struct weights_read *r)
+static struct penstock_op read_op(const struct penstock_weights *w, struct weights_read *r)
 {
 	const struct weights_file *f = &w->files[r->file];
 
@@ -205,24 +207,24 @@ static struct penstock_op op_of(const struct penstock_weights *w, struct weights
 		.opcode = PENSTOCK_READ,
 		.file = f->file,
 		.path = f->file ? NULL : f->path,
-		.buf = r->stage ? r->stage : r->to,
+		.buf = r->bounce ? r->bounce : r->to,
 		.len = r->len,
 		.offset = r->offset,
 		.on_done = read_done,
 		.arg = r,
-		.memory = r->stage || !w->device ? PENSTOCK_MEMORY_HOST : PENSTOCK_MEMORY_ANY,
+		.memory = r->bounce || !w->device ? PENSTOCK_MEMORY_HOST : PENSTOCK_MEMORY_ANY,
 	};
 }
 
 /* Without the lock for as long as it takes; what is not taken has failed. */
-static void submit(struct penstock_weights *w, struct weights_read **v, unsigned n)
+static void submit_batch(struct penstock_weights *w, struct weights_read **v, unsigned n)
 {
 	struct penstock_op ops[WEIGHTS_BATCH];
 	struct penstock_err err = {0, ""};
 	unsigned done = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		ops[i] = op_of(w, v[i]);
+		ops[i] = read_op(w, v[i]);
 	while (done < n) {
 		int r;
 
@@ -233,13 +235,13 @@ static void submit(struct penstock_weights *w, struct weights_read **v, unsigned
 			done += (unsigned)r;
 			continue;
 		}
-		span_end(&w->reading, w->reading_since, &w->stats.disk_ns);
-		group_failed(v[done]->g, r ? r : -EAGAIN, err.msg);
-		read_over(w, v[done++]);
+		clock_stop(&w->reading, w->reading_since, &w->stats.disk_ns);
+		group_set_error(v[done]->g, r ? r : -EAGAIN, err.msg);
+		finish_read(w, v[done++]);
 	}
 }
 
-void weights_kick(struct penstock_weights *w)
+void weights_submit_reads(struct penstock_weights *w)
 {
 	struct weights_read *v[WEIGHTS_BATCH], *r;
 	unsigned n;
@@ -247,24 +249,24 @@ void weights_kick(struct penstock_weights *w)
 	do {
 		n = 0;
 		if (!w->closing)
-			agenda_begin(w);
-		while (n < WEIGHTS_BATCH && (r = reads_pick(w)))
+			schedule_place_groups(w);
+		while (n < WEIGHTS_BATCH && (r = next_read(w)))
 			v[n++] = r;
-		watch_idle(w);
+		count_idle_time(w);
 		if (n)
-			submit(w, v, n);
+			submit_batch(w, v, n);
 	} while (n);
 }
 
 /* ------------------------------------------------------------------- fences */
 
 /* The caller has it no more. */
-void weights_released(struct penstock_weights *w, struct weights_group *g)
+void weights_release_group(struct penstock_weights *w, struct weights_group *g)
 {
 	g->held--;
-	room_used(w, g);
-	if (!g->held && !g->due && !(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
-		room_drop(w, g);
+	placement_touch(w, g);
+	if (!g->held && !g->scheduled && !(w->o.flags & PENSTOCK_WEIGHTS_EXPERTS))
+		placement_drop(w, g);
 }
 
 struct fence {
@@ -278,19 +280,19 @@ static void fence_done(void *arg, const struct penstock_done *done)
 	struct penstock_weights *w = f->w;
 
 	(void)done; /* a window that failed uses nothing any more, either */
-	reads_enter(w);
+	callback_begin(w);
 	w->fences--;
-	weights_released(w, f->g);
-	weights_kick(w);
-	reads_leave(w);
+	weights_release_group(w, f->g);
+	weights_submit_reads(w);
+	callback_end(w);
 }
 
 /* A copy of a few bytes that nobody needs is done when all before it in the stream is. */
-int weights_fence(struct penstock_weights *w, struct weights_group *g, void *stream,
-		  struct penstock_err *err)
+int weights_submit_fence(struct penstock_weights *w, struct weights_group *g, void *stream,
+			 struct penstock_err *err)
 {
 	enum { BYTES = 16 };
-	struct penstock_iov iov[2] = {{w->scrap, BYTES}, {w->scrap + BYTES, BYTES}};
+	struct penstock_iov iov[2] = {{w->fence_buf, BYTES}, {w->fence_buf + BYTES, BYTES}};
 	struct penstock_op op = {.opcode = PENSTOCK_COPY,
 				 .flags = PENSTOCK_OP_STREAM,
 				 .nr_iov = 2,

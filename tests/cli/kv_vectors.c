@@ -197,7 +197,7 @@ static int read_all(const char *name, char **out, size_t *len)
 static int load_ops(struct vectors *v, const char *name)
 {
 	CLEANUP_FREE char *text = NULL;
-	struct penstock_short shown;
+	struct penstock_short_name shown;
 	struct penstock_err err;
 	size_t len = 0;
 	int r = read_all(name, &text, &len);
@@ -208,7 +208,7 @@ static int load_ops(struct vectors *v, const char *name)
 	r = kv_ops_parse(&v->ops, text, len, v->texts, &err);
 	if (r < 0)
 		return cli_fail(&cmd_kv_vectors, CLI_USAGE, "%s: %s",
-				penstock_shorten(&shown, name), err.msg);
+				penstock_shorten_name(&shown, name), err.msg);
 	return CLI_OK;
 }
 

@@ -16,14 +16,14 @@
 #include "base/util.h"
 #include "tests/common/mounts.h"
 #include "tests/common/t.h"
-#include "tests/fault/ckptkit.h"
+#include "tests/fault/ckpt_kit.h"
 
 enum { DRIVES = 1 + CKPT_MEMBERS };
 
 static const char *const drives[DRIVES] = {"disk/d", "disk/d.0", "disk/d.1"};
 static struct penstock_err err;
 static struct penstock_random rnd;
-static struct ckpt_place at;
+static struct ckpt_dirs at;
 
 static void setup(void)
 {
@@ -66,17 +66,17 @@ static uint64_t check(uint64_t done)
 	T_ERR(ckpt_save(io, at.file, (uint64_t)++there, 0, &err), 0, &err);
 	T_EQ(ckpt_load(io, at.file), there);
 	T_EQ(penstock_close(io, NULL), 0);
-	ckpt_nothing_else(&at, "f,f.crc");
+	ckpt_dirs_check_left(&at, "f,f.crc");
 	return (uint64_t)there;
 }
 
 static uint64_t crash(uint64_t nr)
 {
-	int told, status = 0;
-	pid_t pid = ckpt_start(at.file, nr + 1, &told);
+	int done_fd, status = 0;
+	pid_t pid = ckpt_fork_saver(at.file, nr + 1, &done_fd);
 
 	if (penstock_random_below(&rnd, 2)) /* not only in the first save, however slow it is */
-		T_EQ(read(told, &nr, sizeof(nr)), sizeof(nr));
+		T_EQ(read(done_fd, &nr, sizeof(nr)), sizeof(nr));
 	usleep((useconds_t)penstock_random_below(&rnd, at.striped ? 200000 : 60000));
 	T_OK(kill(pid, SIGSTOP) == 0 && waitpid(pid, &status, WUNTRACED) == pid);
 	if (!WIFSTOPPED(status))
@@ -84,7 +84,7 @@ static uint64_t crash(uint64_t nr)
 	for (unsigned i = 0; i < DRIVES; i++)
 		T_EQ(mounts_keep(drives[i]), 0);
 	T_OK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid);
-	nr = ckpt_told(told, nr);
+	nr = ckpt_last_saved(done_fd, nr);
 	for (unsigned i = 0; i < DRIVES; i++)
 		T_EQ(mounts_back(drives[i]), 0);
 	return nr;
@@ -99,7 +99,7 @@ static void crash_often(const char *type, uint64_t bytes, bool striped)
 	if (!t_is_root())
 		T_SKIP("root", "only root can mount file systems");
 	make_drives(type, bytes);
-	ckpt_use(&at, drives[0], striped);
+	ckpt_dirs_create(&at, drives[0], striped);
 	T_ERR(penstock_open(&io, NULL, &err), 0, &err);
 	T_ERR(ckpt_save(io, at.file, nr, 0, &err), 0, &err);
 	T_EQ(penstock_close(io, NULL), 0);

@@ -15,13 +15,13 @@
 #include "base/util.h"
 #include "tests/common/mounts.h"
 #include "tests/common/t.h"
-#include "tests/fault/ckptkit.h"
+#include "tests/fault/ckpt_kit.h"
 
 static const char *badfs;
 static struct penstock_io *io;
 static struct penstock_err err;
 static struct penstock_random rnd;
-static struct ckpt_place at;
+static struct ckpt_dirs at;
 
 static void setup(void)
 {
@@ -51,11 +51,11 @@ static void kill_often(const char *name, bool striped)
 
 	if (!can_fork())
 		return;
-	ckpt_use(&at, name, striped);
+	ckpt_dirs_create(&at, name, striped);
 	T_ERR(ckpt_save(io, at.file, nr, 0, &err), 0, &err);
 	for (unsigned long i = 0; i < kills; i++) {
-		int told, status;
-		pid_t pid = ckpt_start(at.file, nr + 1, &told);
+		int done_fd, status;
+		pid_t pid = ckpt_fork_saver(at.file, nr + 1, &done_fd);
 		uint64_t done;
 		int64_t there;
 
@@ -64,7 +64,7 @@ static void kill_often(const char *name, bool striped)
 		T_OK(waitpid(pid, &status, 0) == pid);
 		if (!WIFSIGNALED(status))
 			T_FAIL("a save failed: status %d", status);
-		done = ckpt_told(told, nr);
+		done = ckpt_last_saved(done_fd, nr);
 		hits += done > nr;
 		there = ckpt_load(io, at.file);
 		/* what was done is there, or the one that was about to be */
@@ -76,7 +76,7 @@ static void kill_often(const char *name, bool striped)
 			continue;
 		T_ERR(ckpt_save(io, at.file, ++nr, PENSTOCK_WRITER_NO_SYNC, &err), 0, &err);
 		T_EQ(ckpt_load(io, at.file), nr);
-		ckpt_nothing_else(&at, "f,f.crc,lost+found"); /* which ext4 has */
+		ckpt_dirs_check_left(&at, "f,f.crc,lost+found"); /* which ext4 has */
 	}
 	t_note("%s: %lu kills, %llu of them after a save", name, kills, (unsigned long long)hits);
 }
@@ -126,27 +126,27 @@ static void so_it_is_of_a_striped_file(void)
 
 static void two_processes(const char *name, bool striped)
 {
-	int told[2], status;
+	int done_fd[2], status;
 	pid_t pids[2];
 
 	if (!can_fork())
 		return;
-	ckpt_use(&at, name, striped);
+	ckpt_dirs_create(&at, name, striped);
 	T_ERR(ckpt_save(io, at.file, 1, 0, &err), 0, &err);
 	for (unsigned i = 0; i < 2; i++)
-		pids[i] = ckpt_start(at.file, 1000 * (i + 1), &told[i]);
+		pids[i] = ckpt_fork_saver(at.file, 1000 * (i + 1), &done_fd[i]);
 	/* whoever looks sees a whole one, and its checksums agree */
 	for (unsigned i = 0; i < 200 / T_STEP; i++)
 		T_OK(ckpt_load(io, at.file) >= 1);
 	for (unsigned i = 0; i < 2; i++) {
 		kill(pids[i], SIGKILL);
 		T_OK(waitpid(pids[i], &status, 0) == pids[i] && WIFSIGNALED(status));
-		close(told[i]);
+		close(done_fd[i]);
 	}
 	T_OK(ckpt_load(io, at.file) >= 1);
 	T_ERR(ckpt_save(io, at.file, 7, 0, &err), 0, &err);
 	T_EQ(ckpt_load(io, at.file), 7);
-	ckpt_nothing_else(&at, "f,f.crc");
+	ckpt_dirs_check_left(&at, "f,f.crc");
 }
 
 static void of_two_processes_one_wins_whole(void)
@@ -163,7 +163,7 @@ static void no_room(const char *into, bool striped, const char *full, unsigned f
 	unsigned failures = 0;
 	uint64_t nr = 4; /* of 1 MiB */
 
-	ckpt_use(&at, into, striped);
+	ckpt_dirs_create(&at, into, striped);
 	T_ERR(ckpt_save(io, at.file, nr, 0, &err), 0, &err);
 	for (unsigned pages = from; pages <= to; pages += T_TSAN ? 64 : 8) {
 		char ballast[PATH_MAX];
@@ -183,7 +183,7 @@ static void no_room(const char *into, bool striped, const char *full, unsigned f
 			T_EQ(ckpt_load(io, at.file), nr);
 		}
 		unlink(ballast);
-		ckpt_nothing_else(&at, "f,f.crc");
+		ckpt_dirs_check_left(&at, "f,f.crc");
 	}
 	T_OK(failures > 0);
 	t_note("%u saves found no room", failures);
@@ -217,7 +217,7 @@ static void device_that_fails(const char *name, bool striped)
 	unsigned failures = 0, saves = 0;
 	uint64_t nr = 1;
 
-	ckpt_use(&at, name, striped);
+	ckpt_dirs_create(&at, name, striped);
 	T_ERR(ckpt_save(io, at.file, nr, 0, &err), 0, &err);
 	for (unsigned i = 0; i < 90; i += T_STEP) {
 		struct penstock_opts o = PENSTOCK_OPTS_INIT;
@@ -239,7 +239,7 @@ static void device_that_fails(const char *name, bool striped)
 		saves += r == 0;
 		T_EQ(penstock_close(bad, NULL), 0);
 		T_EQ(ckpt_load(io, at.file), nr);
-		ckpt_nothing_else(&at, "f,f.crc");
+		ckpt_dirs_check_left(&at, "f,f.crc");
 	}
 	t_note("%u saves failed, %u did not", failures, saves);
 	T_OK(failures && saves);

@@ -13,7 +13,7 @@
 
 #include "base/random.h"
 #include "base/util.h"
-#include "ckpt/upload.h"
+#include "ckpt/ckpt_upload.h"
 #include "tests/common/s3kit.h"
 
 enum { BYTES = 6 << 20, ODD = 1234567 }; /* two parts */
@@ -148,7 +148,7 @@ static unsigned nr_sets(void)
 	unsigned nr;
 
 	T_ERR(crc_object_load(&crc, client, uri, &err), 0, &err);
-	nr = crc.there ? crc.f.nr : 0;
+	nr = crc.exists ? crc.f.nr : 0;
 	crcfile_free(&crc.f);
 	return nr;
 }

@@ -11,8 +11,8 @@
 #include <sched.h>
 #include <sys/stat.h>
 
+#include "base/full_io.h"
 #include "base/random.h"
-#include "base/whole.h"
 #include "tests/common/modelrun.h"
 #include "tests/common/mounts.h"
 #include "tests/common/t.h"
@@ -585,7 +585,7 @@ static void what_may_be_a_manifest_is_read_whole(void)
 			MOVED(d, sizeof(text));
 			T_MEM(got, data, sizeof(text));
 			fd = open(path, O_WRONLY | O_CLOEXEC);
-			T_EQ(penstock_whole_write(fd, text, sizeof(text), 0), 0);
+			T_EQ(penstock_full_pwrite(fd, text, sizeof(text), 0), 0);
 			close(fd);
 			T_EQ(penstock_run(io, &op, &d, &err), -EBADMSG);
 		}

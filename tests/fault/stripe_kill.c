@@ -22,7 +22,7 @@ static char rooms[MEMBERS][PATH_MAX];
 static const char *folders[MEMBERS];
 static char name[PATH_MAX];
 
-static void use(const char *first)
+static void make_members(const char *first)
 {
 	snprintf(name, sizeof(name), "%s", t_path("tensor"));
 	for (unsigned i = 0; i < MEMBERS; i++) {
@@ -53,7 +53,7 @@ static void a_killed_creation_leaves_nothing_half(void)
 	unsigned whole = 0, nothing = 0;
 	uint64_t took = clock_ns();
 
-	use("a");
+	make_members("a");
 	penstock_random_seed(&dice, t_seed());
 	T_ERR(penstock_stripe_create(name, 0, folders, MEMBERS, 0, &err), 0, &err);
 	T_ERR(penstock_stripe_remove(name, &err), 0, &err);
@@ -86,7 +86,7 @@ static void a_killed_creation_leaves_nothing_half(void)
 
 static unsigned char buf[8 << 20];
 
-static void move(bool write, uint64_t len)
+static void transfer(bool write, uint64_t len)
 {
 	struct penstock_file *f;
 	struct penstock_err err;
@@ -114,17 +114,17 @@ static void write_until_killed(void)
 		penstock_pwrite(f, buf, MIB(1), at, NULL);
 }
 
-/* A writer that dies leaves what is settled, and the file can be used. */
+/* A writer that dies leaves what was recorded, and the file can be used. */
 static void a_killed_writer_leaves_the_file_usable(void)
 {
 	struct penstock_random dice;
 	struct penstock_err err;
 
-	use("w");
+	make_members("w");
 	penstock_random_seed(&dice, t_seed());
 	penstock_pattern_fill(buf, sizeof(buf), 1, 0);
 	T_ERR(penstock_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
-	move(true, 500000);
+	transfer(true, 500000);
 	for (unsigned n = 0; n < 20; n++) {
 		struct timespec t = {0, (long)penstock_random_below(&dice, 10000000)};
 		pid_t pid = fork();
@@ -135,7 +135,7 @@ static void a_killed_writer_leaves_the_file_usable(void)
 		kill(pid, SIGKILL);
 		T_EQ(waitpid(pid, NULL, 0), pid);
 		memset(buf, 0, 500000);
-		move(false, 500000);
+		transfer(false, 500000);
 		T_EQ(penstock_pattern_check(buf, 500000, 1, 0), 500000);
 	}
 	T_ERR(penstock_stripe_remove(name, &err), 0, &err);
@@ -151,7 +151,7 @@ static void one_member_without_room_fails_the_write_and_leaves_the_size(void)
 
 	if (!t_is_root())
 		T_SKIP("root", "only root can mount file systems");
-	use("e");
+	make_members("e");
 	T_OK(mounts_tmpfs("e1", "size=2m") == 0);
 	penstock_pattern_fill(buf, sizeof(buf), 3, 0);
 	T_ERR(penstock_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
@@ -178,19 +178,19 @@ static unsigned nr_reserved;
 static pthread_t settler;
 static atomic_int settler_tid;
 
-static void *settle(void *arg)
+static void *sync_often(void *arg)
 {
 	struct penstock_stripe *stripe = arg;
 
-	atomic_store(&stripe->grown, true);
+	atomic_store(&stripe->size_unrecorded, true);
 	settler_tid = gettid();
-	penstock_stripe_settle(stripe, UINT64_MAX, true);
+	penstock_stripe_record_size(stripe, UINT64_MAX, true);
 	settler_tid = -1;
 	return NULL;
 }
 
 /* Until the thread is done, or sleeps. */
-static void wait_for_settler(void)
+static void wait_for_sync_thread(void)
 {
 	char path[64], state = 'R';
 
@@ -214,22 +214,22 @@ int __wrap_fallocate64(int fd, int mode, off_t from, off_t len)
 {
 	if (!extended || ++nr_reserved < MEMBERS)
 		return __real_fallocate64(fd, mode, from, len);
-	T_OK(pthread_create(&settler, NULL, settle, extended) == 0);
-	wait_for_settler();
+	T_OK(pthread_create(&settler, NULL, sync_often, extended) == 0);
+	wait_for_sync_thread();
 	errno = ENOSPC;
 	return -1;
 }
 
-/* A size that was never the whole's is not written down as settled, or its members are short. */
+/* A size that was never the whole's is not recorded, or its members are short. */
 static void a_thread_that_syncs_sees_no_size_of_a_write_that_finds_no_room(void)
 {
 	struct penstock_backing backing;
 	bool unable = false;
 	struct penstock_err err;
 
-	use("s");
+	make_members("s");
 	T_ERR(penstock_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
-	move(true, 5000); /* ends in the first member */
+	transfer(true, 5000); /* ends in the first member */
 	T_ERR(penstock_backing_open(&backing, name, O_RDWR, 0, PENSTOCK_DIRECT_NEVER, &err), 0,
 	      &err);
 	extended = backing.stripe;
@@ -238,20 +238,20 @@ static void a_thread_that_syncs_sees_no_size_of_a_write_that_finds_no_room(void)
 	T_EQ(pthread_join(settler, NULL), 0);
 	T_EQ(penstock_stripe_size(backing.stripe), 5000);
 	T_EQ(penstock_backing_close(&backing), 0);
-	move(false, 5000);
+	transfer(false, 5000);
 	T_ERR(penstock_stripe_remove(name, &err), 0, &err);
 }
 
 static struct penstock_backing *watched;
 static atomic_uint nr_flushed;
-static atomic_ullong told[MEMBERS + 2]; /* by the first header when the n-th flush was over */
+static atomic_ullong recorded[MEMBERS + 2]; /* by the first header when the n-th flush was over */
 
-static uint64_t told_now(const struct penstock_backing *backing)
+static uint64_t recorded_now(const struct penstock_backing *backing)
 {
-	struct penstock_member_head head;
+	struct penstock_member_header head;
 
-	T_EQ(penstock_member_read(&backing->stripe->members[0], &head), 0);
-	return head.settled;
+	T_EQ(penstock_member_header_read(&backing->stripe->members[0], &head), 0);
+	return head.recorded_bytes;
 }
 
 static void watch_flush(void)
@@ -259,7 +259,7 @@ static void watch_flush(void)
 	unsigned n = watched ? nr_flushed++ : MEMBERS + 1;
 
 	if (n <= MEMBERS)
-		told[n] = told_now(watched);
+		recorded[n] = recorded_now(watched);
 }
 
 int __real_fsync(int fd);
@@ -291,15 +291,15 @@ static void a_sync_tells_the_new_size_when_all_members_have_it(void)
 	struct penstock_err err;
 	struct penstock_io *io;
 
-	use("p");
+	make_members("p");
 	opts.engine = "threads"; /* flushes by fsync(2), where they are seen */
 	T_ERR(penstock_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
-	move(true, 5000);
+	transfer(true, 5000);
 	T_ERR(penstock_backing_open(&backing, name, O_RDONLY, 0, PENSTOCK_DIRECT_NEVER, &err), 0,
 	      &err);
 	T_ERR(penstock_open(&io, &opts, &err), 0, &err);
 	for (unsigned way = 0; way < 3; way++) {
-		uint64_t before = told_now(&backing), size = before + 300000;
+		uint64_t before = recorded_now(&backing), size = before + 300000;
 		struct penstock_op op = {.opcode = PENSTOCK_WRITE, .buf = buf, .len = size};
 		struct penstock_op sync = {.opcode = PENSTOCK_SYNC};
 		struct penstock_done done;
@@ -317,8 +317,8 @@ static void a_sync_tells_the_new_size_when_all_members_have_it(void)
 		T_EQ(done.res, way ? (int64_t)size : 0);
 		watched = NULL;
 		for (unsigned n = 0; n < MEMBERS; n++)
-			T_EQ(told[n], before);
-		T_EQ(told[MEMBERS], size);
+			T_EQ(recorded[n], before);
+		T_EQ(recorded[MEMBERS], size);
 		T_EQ(nr_flushed, MEMBERS + 1);
 		T_ERR(penstock_file_close(f, &err), 0, &err);
 	}
@@ -342,17 +342,17 @@ static void a_header_for_which_there_is_no_memory_stays_as_it_is(void)
 	struct penstock_backing backing;
 	struct penstock_err err;
 
-	use("m");
+	make_members("m");
 	penstock_pattern_fill(buf, sizeof(buf), 1, 0);
 	T_ERR(penstock_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
-	move(true, 5000);
+	transfer(true, 5000);
 	T_ERR(penstock_backing_open(&backing, name, O_RDWR, 0, PENSTOCK_DIRECT_NEVER, &err), 0,
 	      &err);
 	no_memory = true;
 	T_EQ(penstock_stripe_truncate(backing.stripe, 4000), -ENOMEM);
 	no_memory = false;
 	T_EQ(penstock_backing_close(&backing), 0);
-	move(false, 5000);
+	transfer(false, 5000);
 	T_EQ(penstock_pattern_check(buf, 5000, 1, 0), 5000);
 	T_ERR(penstock_stripe_remove(name, &err), 0, &err);
 }

@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "ckpt/header.h"
+#include "ckpt/safetensors_header.h"
 #include "tests/fuzz/fuzz.h"
 
-static void check_ranges(const struct header *h, uint64_t begin, uint64_t end)
+static void check_ranges(const struct safetensors_header *h, uint64_t begin, uint64_t end)
 {
 	for (uint64_t i = 0; i < h->nr; i++) {
 		const struct penstock_tensor *t = &h->tensors[i];
@@ -26,12 +26,12 @@ static void check_ranges(const struct header *h, uint64_t begin, uint64_t end)
 	FUZZ_CHECK(begin == end);
 }
 
-static void check_again(const struct header *h)
+static void check_again(const struct safetensors_header *h)
 {
 	CLEANUP_FREE uint64_t *order = malloc((h->nr + 1) * sizeof(*order));
 	CLEANUP_FREE char *text = NULL;
 	struct penstock_err err = {0, ""};
-	struct header again;
+	struct safetensors_header again;
 	uint64_t data = 0;
 	size_t len;
 
@@ -40,22 +40,22 @@ static void check_again(const struct header *h)
 		order[i] = i;
 		data += h->tensors[i].len;
 	}
-	text = header_format(h->tensors, order, h->nr, h->meta, h->nr_meta, &len);
+	text = safetensors_header_format(h->tensors, order, h->nr, h->meta, h->nr_meta, &len);
 	FUZZ_CHECK(text && len % 8 == 0);
-	FUZZ_CHECK(header_parse(&again, text + 8, len - 8, len + data, &err) == 0);
+	FUZZ_CHECK(safetensors_header_parse(&again, text + 8, len - 8, len + data, &err) == 0);
 	FUZZ_CHECK(again.nr == h->nr && again.nr_meta == h->nr_meta);
 	check_ranges(&again, len, len + data);
 	for (uint64_t i = 0; i < h->nr_meta; i++)
 		FUZZ_CHECK(!strcmp(h->meta[i].key, again.meta[i].key) &&
 			   !strcmp(h->meta[i].value, again.meta[i].value));
-	header_free(&again);
+	safetensors_header_free(&again);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	CLEANUP_FREE char *text = NULL;
 	struct penstock_err err = {0, ""};
-	struct header h;
+	struct safetensors_header h;
 	uint64_t file;
 	int r;
 
@@ -66,12 +66,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memcpy(text, data + 1, size - 1);
 	file = 8 + (size - 1) + data[0];
-	r = header_parse(&h, text, size - 1, file, &err);
+	r = safetensors_header_parse(&h, text, size - 1, file, &err);
 	FUZZ_CHECK(r == 0 || (r == -EINVAL && err.code == r && err.msg[0]));
 	if (r < 0)
 		return 0;
 	check_ranges(&h, 8 + (size - 1), file);
 	check_again(&h);
-	header_free(&h);
+	safetensors_header_free(&h);
 	return 0;
 }

@@ -3,8 +3,8 @@
  * Fuzz target: a slab.  Fields of the head come from the input, in front of the index; both are
  * sealed, so that what is behind the checksums is reached, unless the first byte says otherwise.
  */
+#include "base/full_io.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "load/object/content.h"
 #include "load/object/place_slab.h"
 #include "tests/fuzz/scratch.h"
@@ -37,9 +37,9 @@ static void write_slab(const struct slab_head *h, const uint8_t *index, size_t l
 	uint64_t at = slab_index_offset(h->units, h->unit);
 	int fd = open(scratch_path("s"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
-	FUZZ_CHECK(fd >= 0 && penstock_whole_write(fd, h, sizeof(*h), 0) == 0);
+	FUZZ_CHECK(fd >= 0 && penstock_full_pwrite(fd, h, sizeof(*h), 0) == 0);
 	if (at < 4u << 20)
-		FUZZ_CHECK(penstock_whole_write(fd, index, len, at) == 0);
+		FUZZ_CHECK(penstock_full_pwrite(fd, index, len, at) == 0);
 	close(fd);
 }
 

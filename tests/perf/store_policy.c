@@ -34,7 +34,7 @@ static void read_rows(void)
 			   key) != 4 ||
 		    (strcmp(op, "Read") && strcmp(op, "Write")))
 			continue;
-		if (ARRAY_ROOM(rows, room, nr_rows + 1) < 0)
+		if (ARRAY_RESERVE(rows, room, nr_rows + 1) < 0)
 			exit(1);
 		rows[nr_rows++] = (struct row){{penstock_key_hash(key, strlen(key), 1),
 						penstock_key_hash(key, strlen(key), 2)},

@@ -54,10 +54,10 @@ static void load_limits(struct report_machine *m)
 	m->memlock_hard = lim.rlim_max == RLIM_INFINITY ? REPORT_UNLIMITED : lim.rlim_max;
 	keyed(caps, sizeof(caps), "/proc/self/status", "CapEff");
 	m->can_lock = strtoull(caps, NULL, 16) >> CAP_IPC_LOCK_BIT & 1;
-	m->has_aio = penstock_textfile_u64(&m->aio_nr, "/proc/sys/fs/aio-nr") == 0 &&
-		     penstock_textfile_u64(&m->aio_max_nr, "/proc/sys/fs/aio-max-nr") == 0;
+	m->has_aio = penstock_textfile_read_u64(&m->aio_nr, "/proc/sys/fs/aio-nr") == 0 &&
+		     penstock_textfile_read_u64(&m->aio_max_nr, "/proc/sys/fs/aio-max-nr") == 0;
 	m->io_uring_disabled = -1;
-	if (penstock_textfile_u64(&v, "/proc/sys/kernel/io_uring_disabled") == 0 && v <= 2)
+	if (penstock_textfile_read_u64(&v, "/proc/sys/kernel/io_uring_disabled") == 0 && v <= 2)
 		m->io_uring_disabled = (int)v;
 }
 
@@ -80,9 +80,9 @@ static void load_hugetlb(struct report_machine *m)
 		if (sscanf(e->d_name, "hugepages-%llukB", &kib) != 1)
 			continue;
 		h->page = kib * 1024;
-		penstock_textfile_u64(&h->total, HUGETLB "/%s/nr_hugepages", e->d_name);
-		penstock_textfile_u64(&h->free, HUGETLB "/%s/free_hugepages", e->d_name);
-		penstock_textfile_u64(&h->reserved, HUGETLB "/%s/resv_hugepages", e->d_name);
+		penstock_textfile_read_u64(&h->total, HUGETLB "/%s/nr_hugepages", e->d_name);
+		penstock_textfile_read_u64(&h->free, HUGETLB "/%s/free_hugepages", e->d_name);
+		penstock_textfile_read_u64(&h->reserved, HUGETLB "/%s/resv_hugepages", e->d_name);
 		m->nr_hugetlb++;
 	}
 	if (d)
@@ -106,9 +106,9 @@ void report_machine_load(struct report_machine *m)
 			  : (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
 	m->memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	load_limits(m);
-	penstock_textfile_choice(m->thp, sizeof(m->thp), THP "/enabled");
-	penstock_textfile_choice(m->thp_defrag, sizeof(m->thp_defrag), THP "/defrag");
-	penstock_textfile_u64(&m->thp_page, THP "/hpage_pmd_size");
+	penstock_textfile_read_selected(m->thp, sizeof(m->thp), THP "/enabled");
+	penstock_textfile_read_selected(m->thp_defrag, sizeof(m->thp_defrag), THP "/defrag");
+	penstock_textfile_read_u64(&m->thp_page, THP "/hpage_pmd_size");
 	load_hugetlb(m);
 }
 

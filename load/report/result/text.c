@@ -210,7 +210,7 @@ static int write_plain(struct plain_stream *p, const char *text, size_t len)
 
 	p->held = 0;
 	for (size_t i = 0; i < len;) {
-		unsigned claim = penstock_utf8_claim((unsigned char)text[i]);
+		unsigned claim = penstock_utf8_expected_len((unsigned char)text[i]);
 
 		if (claim > len - i) {
 			p->held = (unsigned)(len - i);

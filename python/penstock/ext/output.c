@@ -293,7 +293,8 @@ static PyObject *output_sum(PyObject *self, PyObject *args)
 		return NULL;
 	if (output_enter(o) == 0) {
 		Py_BEGIN_ALLOW_THREADS
-		r = penstock_writer_sum(o->writer, view.buf, (uint64_t)view.len, offset, &err);
+		r = penstock_writer_add_checksum(o->writer, view.buf, (uint64_t)view.len, offset,
+						 &err);
 		Py_END_ALLOW_THREADS
 		busy_leave(&o->busy);
 		if (r < 0)
@@ -447,7 +448,7 @@ static PyObject *output_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 		return NULL;
 	w.expected = (uint64_t)size;
 	w.flags = (sync ? 0 : PENSTOCK_WRITER_NO_SYNC) | (sum ? 0 : PENSTOCK_WRITER_NO_CRC) |
-		  (outside ? PENSTOCK_WRITER_OUTSIDE : 0);
+		  (outside ? PENSTOCK_WRITER_CALLER_WRITES : 0);
 	share(&w, (uint64_t)memory, (uint64_t)buffers);
 	o = (struct output *)PyType_GenericAlloc(type, 0);
 	if (o)

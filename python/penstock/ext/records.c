@@ -182,7 +182,7 @@ static int write_content(struct records *r, struct record *rec)
 		n = least(left, PIECE);
 		e = __atomic_load_n(&r->stop, __ATOMIC_RELAXED)
 			    ? -ECANCELED
-			    : penstock_writer_write_sum(r->writer, from, n, &rec->crc, &r->err);
+			    : penstock_writer_write_crc32(r->writer, from, n, &rec->crc, &r->err);
 	}
 	r->at += rec->bytes;
 	return e;

@@ -314,7 +314,7 @@ static PyObject *weights_ask(PyObject *self, PyObject *arg,
 
 static PyObject *core_want(PyObject *self, PyObject *groups)
 {
-	return weights_ask(self, groups, penstock_weights_want);
+	return weights_ask(self, groups, penstock_weights_request);
 }
 
 static PyObject *core_hint(PyObject *self, PyObject *groups)

@@ -12,7 +12,7 @@
 
 static bool in_order(struct penstock_heap_item a, struct penstock_heap_item b)
 {
-	return a.key < b.key || (a.key == b.key && a.who < b.who);
+	return a.key < b.key || (a.key == b.key && a.value < b.value);
 }
 
 /* Take everything: it comes in order, and there are @nr. */
@@ -22,8 +22,8 @@ static void take_all(struct penstock_heap *h, uint32_t nr, uint32_t limit)
 
 	T_EQ(h->nr, nr);
 	for (uint32_t i = 0; i < nr; i++) {
-		item = penstock_heap_take(h);
-		T_OK(item.who < limit);
+		item = penstock_heap_pop(h);
+		T_OK(item.value < limit);
 		T_OK(i == 0 || in_order(last, item));
 		last = item;
 	}
@@ -33,7 +33,7 @@ static void take_all(struct penstock_heap *h, uint32_t nr, uint32_t limit)
 static void fill(struct penstock_heap *h, struct penstock_random *r)
 {
 	for (uint32_t i = 0; i < MANY; i++)
-		penstock_heap_put(h, penstock_random_below(r, MANY / 2), i);
+		penstock_heap_push(h, penstock_random_below(r, MANY / 2), i);
 }
 
 static void a_heap_gives_the_earliest_first_and_of_equals_the_lowest_number(void)
@@ -56,10 +56,10 @@ static void a_heap_that_was_cut_is_still_in_order(void)
 	penstock_random_seed(&r, t_seed());
 	T_EQ(penstock_heap_reserve(&h, MANY), 0);
 	fill(&h, &r);
-	penstock_heap_cut(&h, 77);
+	penstock_heap_remove_from(&h, 77);
 	take_all(&h, 77, 77);
 	fill(&h, &r);
-	penstock_heap_cut(&h, 0);
+	penstock_heap_remove_from(&h, 0);
 	take_all(&h, 0, 0);
 	penstock_heap_fini(&h);
 }
@@ -86,16 +86,16 @@ static void expect(uint64_t now, int level, uint32_t who)
 
 	T_EQ(kv_queue_take(&queue, now, &item), level);
 	if (level >= 0)
-		T_EQ(item.who, who);
+		T_EQ(item.value, who);
 }
 
 static void put_three(void)
 {
 	T_EQ(kv_queue_init(&queue, &params, 3), 0);
 	T_EQ(kv_queue_first(&queue), UINT64_MAX);
-	penstock_heap_put(&queue.level[KV_BATCH], 10, 0);
-	penstock_heap_put(&queue.level[KV_RESPONSIVE], 20, 1);
-	penstock_heap_put(&queue.level[KV_INTERACTIVE], 30, 2);
+	penstock_heap_push(&queue.level[KV_BATCH], 10, 0);
+	penstock_heap_push(&queue.level[KV_RESPONSIVE], 20, 1);
+	penstock_heap_push(&queue.level[KV_INTERACTIVE], 30, 2);
 	T_EQ(kv_queue_first(&queue), 10);
 }
 

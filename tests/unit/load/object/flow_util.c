@@ -72,7 +72,7 @@ static void a_heap_gives_the_smallest_first(void)
 	for (unsigned i = 0; i < 100; i++) {
 		uint64_t at = penstock_random_below(&random, h.nr);
 
-		gone[h.v[at].who] = true;
+		gone[h.v[at].value] = true;
 		penstock_heap_remove(&h, at);
 	}
 	T_EQ(h.nr, 400);

@@ -34,7 +34,7 @@ static void a_long_message_is_cut(void)
 /* Each length of the text, so that each cut falls at each byte of a character once. */
 static void a_cut_parts_no_character(void)
 {
-	char text[200] = "", room[50];
+	char text[200] = "", buf[50];
 
 	for (int n = 0; n < 60; n++) {
 		size_t len;
@@ -42,15 +42,15 @@ static void a_cut_parts_no_character(void)
 		text[0] = '\0';
 		for (int i = 0; i < n; i++)
 			strcat(text, i % 7 == 3 ? "a" : "\u20ac");
-		penstock_line(room, sizeof(room), "%s", text);
-		len = strlen(room);
-		T_OK(len < sizeof(room) && (len == strlen(text) || len > sizeof(room) - 6));
+		penstock_print_elided(buf, sizeof(buf), "%s", text);
+		len = strlen(buf);
+		T_OK(len < sizeof(buf) && (len == strlen(text) || len > sizeof(buf) - 6));
 		for (size_t i = 0; i < len; i++)
-			if ((room[i] & 0xf0) == 0xe0) {
-				T_OK(!memcmp(room + i, "\u20ac", 3));
+			if ((buf[i] & 0xf0) == 0xe0) {
+				T_OK(!memcmp(buf + i, "\u20ac", 3));
 				i += 2;
 			} else {
-				T_OK(room[i] == 'a' || room[i] == '.');
+				T_OK(buf[i] == 'a' || buf[i] == '.');
 			}
 	}
 }

@@ -51,9 +51,9 @@ static void set_owner(struct model *m, unsigned i, bool take)
 	}
 }
 
-static void take(struct model *m, unsigned i, uint64_t units)
+static void alloc_object(struct model *m, unsigned i, uint64_t units)
 {
-	int r = extents_take(&m->objects[i], m->map, units);
+	int r = extents_alloc(&m->objects[i], m->map, units);
 
 	T_EQ(r, units > m->ready - m->used ? -ENOSPC : 0);
 	if (r < 0)
@@ -64,12 +64,12 @@ static void take(struct model *m, unsigned i, uint64_t units)
 	check_object(m, i);
 }
 
-static void give(struct model *m, unsigned i)
+static void free_object(struct model *m, unsigned i)
 {
 	set_owner(m, i, false);
 	m->used -= m->size[i];
 	m->size[i] = 0;
-	extents_give(&m->objects[i], m->map);
+	extents_free(&m->objects[i], m->map);
 	T_EQ(m->objects[i].nr, 0);
 }
 
@@ -85,9 +85,9 @@ static void run_model(bool low, uint32_t good, uint64_t ready)
 		unsigned i = (unsigned)penstock_random_below(&random, OBJECTS);
 
 		if (m.size[i])
-			give(&m, i);
+			free_object(&m, i);
 		else
-			take(&m, i, 1 + penstock_random_below(&random, n % 3 ? 8 : 200));
+			alloc_object(&m, i, 1 + penstock_random_below(&random, n % 3 ? 8 : 200));
 		if (n % 1000 == 0 && m.ready < UNITS) {
 			m.ready = min_u64(UNITS, m.ready + 400);
 			extent_map_grow(m.map, m.ready);
@@ -96,11 +96,11 @@ static void run_model(bool low, uint32_t good, uint64_t ready)
 	}
 	for (unsigned i = 0; i < OBJECTS; i++)
 		if (m.size[i])
-			give(&m, i);
+			free_object(&m, i);
 	T_EQ(extent_map_unused(m.map), m.ready);
-	take(&m, 0, m.ready); /* all of it: what was given back has grown together */
+	alloc_object(&m, 0, m.ready); /* all of it: what was given back has grown together */
 	T_OK(m.objects[0].nr <= 2);
-	give(&m, 0);
+	free_object(&m, 0);
 	extent_map_free(m.map);
 }
 
@@ -121,15 +121,15 @@ static void space_is_given_however_it_lies(void)
 
 	T_OK(m);
 	for (unsigned i = 0; i < 1000; i++)
-		T_EQ(extents_take(&one[i], m, 1), 0);
-	T_EQ(extents_take(&all, m, 1), -ENOSPC);
+		T_EQ(extents_alloc(&one[i], m, 1), 0);
+	T_EQ(extents_alloc(&all, m, 1), -ENOSPC);
 	for (unsigned i = 0; i < 1000; i += 2)
-		extents_give(&one[i], m);
-	T_EQ(extents_take(&all, m, 500), 0);
+		extents_free(&one[i], m);
+	T_EQ(extents_alloc(&all, m, 500), 0);
 	T_EQ(all.nr, 500);
-	extents_give(&all, m);
+	extents_free(&all, m);
 	for (unsigned i = 1; i < 1000; i += 2)
-		extents_give(&one[i], m);
+		extents_free(&one[i], m);
 	extent_map_free(m);
 }
 
@@ -139,19 +139,19 @@ static void a_map_that_is_extended_keeps_its_owners(void)
 	struct extents old = {0}, more = {0};
 
 	T_OK(m);
-	T_EQ(extents_claim(&old, m, (struct extent){3, 66}), 0);
+	T_EQ(extents_alloc_at(&old, m, (struct extent){3, 66}), 0);
 	T_EQ(extent_map_extend(m, 5000), 0);
 	T_EQ(extent_map_units(m), 5000);
 	T_EQ(extent_map_ready(m), 5000);
 	T_EQ(extent_map_unused(m), 5000 - 66);
-	T_EQ(extents_claim(&more, m, (struct extent){68, 1}), -EEXIST);
-	T_EQ(extents_take(&more, m, 5000 - 66), 0);
+	T_EQ(extents_alloc_at(&more, m, (struct extent){68, 1}), -EEXIST);
+	T_EQ(extents_alloc(&more, m, 5000 - 66), 0);
 	T_EQ(extent_map_unused(m), 0);
-	extents_give(&old, m);
+	extents_free(&old, m);
 	T_EQ(extent_map_unused(m), 66);
-	T_EQ(extents_claim(&old, m, (struct extent){3, 66}), 0);
-	extents_give(&old, m);
-	extents_give(&more, m);
+	T_EQ(extents_alloc_at(&old, m, (struct extent){3, 66}), 0);
+	extents_free(&old, m);
+	extents_free(&more, m);
 	extent_map_free(m);
 }
 
@@ -166,13 +166,13 @@ static void what_goes_in_turn_stays_in_one_piece(void)
 	memset(ring, 0, sizeof(ring));
 	penstock_random_seed(&random, 1);
 	for (unsigned i = 0; i < 20000; i++, nr++) { /* the oldest goes first, as in a cache */
-		extents_give(&ring[i % 64], m);
-		T_EQ(extents_take(&ring[i % 64], m, 1 + penstock_random_below(&random, 200)), 0);
+		extents_free(&ring[i % 64], m);
+		T_EQ(extents_alloc(&ring[i % 64], m, 1 + penstock_random_below(&random, 200)), 0);
 		pieces += ring[i % 64].nr;
 	}
 	T_OK(pieces < nr + nr / 20);
 	for (unsigned i = 0; i < 64; i++)
-		extents_give(&ring[i], m);
+		extents_free(&ring[i], m);
 	extent_map_free(m);
 }
 
@@ -182,18 +182,18 @@ static void a_piece_can_be_claimed_once(void)
 	struct extents a = {0}, b = {0};
 
 	T_OK(m);
-	T_EQ(extents_claim(&a, m, (struct extent){10, 5}), 0);
-	T_EQ(extents_claim(&a, m, (struct extent){40, 2}), 0);
-	T_EQ(extents_claim(&b, m, (struct extent){14, 1}), -EEXIST);
-	T_EQ(extents_claim(&b, m, (struct extent){8, 4}), -EEXIST);
-	T_EQ(extents_claim(&b, m, (struct extent){98, 3}), -EEXIST);
-	T_EQ(extents_claim(&b, m, (struct extent){7, 0}), -EEXIST);
-	T_EQ(extents_claim(&b, m, (struct extent){UINT32_MAX, UINT32_MAX}), -EEXIST);
-	T_EQ(extents_claim(&b, m, (struct extent){15, 25}), 0);
+	T_EQ(extents_alloc_at(&a, m, (struct extent){10, 5}), 0);
+	T_EQ(extents_alloc_at(&a, m, (struct extent){40, 2}), 0);
+	T_EQ(extents_alloc_at(&b, m, (struct extent){14, 1}), -EEXIST);
+	T_EQ(extents_alloc_at(&b, m, (struct extent){8, 4}), -EEXIST);
+	T_EQ(extents_alloc_at(&b, m, (struct extent){98, 3}), -EEXIST);
+	T_EQ(extents_alloc_at(&b, m, (struct extent){7, 0}), -EEXIST);
+	T_EQ(extents_alloc_at(&b, m, (struct extent){UINT32_MAX, UINT32_MAX}), -EEXIST);
+	T_EQ(extents_alloc_at(&b, m, (struct extent){15, 25}), 0);
 	T_EQ(a.nr, 2);
 	T_EQ(extent_map_unused(m), 100 - 7 - 25);
-	extents_give(&a, m);
-	extents_give(&b, m);
+	extents_free(&a, m);
+	extents_free(&b, m);
 	extent_map_free(m);
 }
 

@@ -33,15 +33,15 @@ static void all_that_is_printed_comes_back(void)
 	     0);
 	T_EQ(strlen(text), 300000);
 	T_EQ(strspn(text, "x"), 300000);
-	T_EQ(run(":", (struct penstock_program){.most = 10}), 0);
+	T_EQ(run(":", (struct penstock_program){.max_output = 10}), 0);
 	T_EQ(strlen(text), 0);
 }
 
 static void how_it_ended_is_told(void)
 {
-	T_EQ(run("exit 3", (struct penstock_program){.most = 10}), 0);
+	T_EQ(run("exit 3", (struct penstock_program){.max_output = 10}), 0);
 	T_EQ(WEXITSTATUS(status), 3);
-	T_EQ(run("kill -9 $$", (struct penstock_program){.most = 10}), 0);
+	T_EQ(run("kill -9 $$", (struct penstock_program){.max_output = 10}), 0);
 	T_EQ(WTERMSIG(status), SIGKILL);
 }
 
@@ -58,9 +58,9 @@ static void what_is_not_there_cannot_be_run(void)
 /* It would end by itself, with status 0, if nobody killed it. */
 static void what_passes_a_bound_is_killed(void)
 {
-	T_EQ(run("printf 123456789", (struct penstock_program){.most = 10}), 0);
+	T_EQ(run("printf 123456789", (struct penstock_program){.max_output = 10}), 0);
 	T_OK(!strcmp(text, "123456789"));
-	T_EQ(run("printf 1234567890; exec sleep 20", (struct penstock_program){.most = 10}),
+	T_EQ(run("printf 1234567890; exec sleep 20", (struct penstock_program){.max_output = 10}),
 	     -E2BIG);
 	T_OK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	T_EQ(run("exec sleep 20", (struct penstock_program){.limit_ns = 1}), -ETIMEDOUT);

@@ -4,8 +4,8 @@
 #include <fcntl.h>
 #include <sys/inotify.h>
 
+#include "base/full_io.h"
 #include "base/replace.h"
-#include "base/whole.h"
 #include "tests/common/t.h"
 
 enum { LARGE = 65 << 20 }; /* given back behind the caller */
@@ -15,7 +15,7 @@ static void make(const char *path, const char *text, off_t size)
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
 	T_OK(fd >= 0);
-	T_EQ(penstock_whole_write(fd, text, strlen(text), 0), 0);
+	T_EQ(penstock_full_pwrite(fd, text, strlen(text), 0), 0);
 	T_EQ(ftruncate(fd, size), 0);
 	close(fd);
 }
@@ -26,7 +26,7 @@ static bool begins_with(const char *path, const char *text)
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	T_OK(fd >= 0);
-	T_EQ(penstock_whole_read(fd, got, strlen(text), 0), strlen(text));
+	T_EQ(penstock_full_pread(fd, got, strlen(text), 0), strlen(text));
 	close(fd);
 	return !strcmp(got, text);
 }
@@ -48,12 +48,12 @@ static void replace(const char *path, const char *text, bool show)
 	struct penstock_replace r = PENSTOCK_REPLACE_NONE;
 
 	T_EQ(penstock_replace_open(&r, path, 0644), 0);
-	T_OK(r.there);
-	T_EQ(penstock_whole_write(r.fd, text, strlen(text), 0), 0);
+	T_OK(r.had_old);
+	T_EQ(penstock_full_pwrite(r.fd, text, strlen(text), 0), 0);
 	T_OK(begins_with(path, "old"));
-	T_EQ(penstock_replace_rights(&r), 0);
+	T_EQ(penstock_replace_copy_permissions(&r), 0);
 	if (show)
-		T_EQ(penstock_replace_show(&r), 0);
+		T_EQ(penstock_replace_publish(&r), 0);
 	penstock_replace_close(&r, false);
 }
 

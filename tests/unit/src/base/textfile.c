@@ -29,7 +29,7 @@ static void a_line_comes_without_blanks_at_its_ends(void)
 		int r;
 
 		put(rows[i][0]);
-		r = penstock_textfile_line(out, sizeof(out), "%s", t_path("text"));
+		r = penstock_textfile_read_line(out, sizeof(out), "%s", t_path("text"));
 		if (!rows[i][1][0] && r < 0) { /* an empty file may be called an error */
 			T_EQ(out[0], '\0');
 			continue;
@@ -45,7 +45,7 @@ static void a_long_line_is_cut(void)
 	char out[8] = "";
 
 	put("0123456789abcdef\n");
-	T_EQ(penstock_textfile_line(out, sizeof(out), "%s", t_path("text")), 7);
+	T_EQ(penstock_textfile_read_line(out, sizeof(out), "%s", t_path("text")), 7);
 	T_OK(!strcmp(out, "0123456"));
 	unlink(t_path("text"));
 }
@@ -56,12 +56,12 @@ static void numbers_are_numbers_and_nothing_else(void)
 	uint64_t v = 7;
 
 	put("4096\n");
-	T_EQ(penstock_textfile_u64(&v, "%s", t_path("text")), 0);
+	T_EQ(penstock_textfile_read_u64(&v, "%s", t_path("text")), 0);
 	T_EQ(v, 4096);
 	for (size_t i = 0; i < T_COUNT(bad); i++) {
 		v = 7;
 		put(bad[i]);
-		if (penstock_textfile_u64(&v, "%s", t_path("text")) >= 0)
+		if (penstock_textfile_read_u64(&v, "%s", t_path("text")) >= 0)
 			T_FAIL("\"%s\" was taken for %llu", bad[i], (unsigned long long)v);
 		T_EQ(v, 7);
 	}
@@ -80,11 +80,11 @@ static void the_choice_is_the_word_in_brackets(void)
 
 	for (size_t i = 0; i < T_COUNT(rows); i++) {
 		put(rows[i][0]);
-		T_OK(penstock_textfile_choice(out, sizeof(out), "%s", t_path("text")) >= 0);
+		T_OK(penstock_textfile_read_selected(out, sizeof(out), "%s", t_path("text")) >= 0);
 		T_OK(!strcmp(out, rows[i][1]));
 	}
 	put("[broken\n");
-	penstock_textfile_choice(out, sizeof(out), "%s", t_path("text"));
+	penstock_textfile_read_selected(out, sizeof(out), "%s", t_path("text"));
 	unlink(t_path("text"));
 }
 
@@ -96,12 +96,12 @@ static void a_missing_file_is_an_error_and_nothing_is_left_open(void)
 
 	t_dir();
 	fds = t_nr_fds();
-	T_EQ(penstock_textfile_line(out, sizeof(out), "%s/%d/x", t_dir(), 5), -ENOENT);
+	T_EQ(penstock_textfile_read_line(out, sizeof(out), "%s/%d/x", t_dir(), 5), -ENOENT);
 	T_EQ(out[0], '\0');
-	T_EQ(penstock_textfile_u64(&v, "%s/none", t_dir()), -ENOENT);
+	T_EQ(penstock_textfile_read_u64(&v, "%s/none", t_dir()), -ENOENT);
 	T_EQ(v, 7);
-	T_EQ(penstock_textfile_choice(out, sizeof(out), "%s/none", t_dir()), -ENOENT);
-	T_OK(penstock_textfile_line(out, sizeof(out), "%s", t_dir()) < 0); /* a directory */
+	T_EQ(penstock_textfile_read_selected(out, sizeof(out), "%s/none", t_dir()), -ENOENT);
+	T_OK(penstock_textfile_read_line(out, sizeof(out), "%s", t_dir()) < 0); /* a directory */
 	T_EQ(t_nr_fds(), fds);
 }
 

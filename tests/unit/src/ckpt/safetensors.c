@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 #include "base/util.h"
-#include "ckpt/header.h"
+#include "ckpt/safetensors_header.h"
 #include "tests/common/t.h"
 
 static struct penstock_io *io;
@@ -413,7 +413,7 @@ static void headers_of_100_mb_are_read(void)
 	T_EQ(penstock_safetensors_find(s, "00000001"), nr - 1);
 	T_OK(!penstock_safetensors_get(s, nr));
 	penstock_safetensors_close(s);
-	if (len == HEADER_MAX) {
+	if (len == SAFETENSORS_HEADER_MAX) {
 		make(text, len + 1, nr);
 		T_ERR(penstock_safetensors_open(&s, io, t_path("f"), NULL, &err), -EINVAL, &err);
 	}

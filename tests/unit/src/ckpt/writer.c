@@ -79,7 +79,7 @@ static void put(struct penstock_writer *w, uint64_t seed, uint64_t len, uint64_t
 
 		penstock_pattern_fill(buf, n, seed, at);
 		want = penstock_crc32(want, buf, n);
-		T_ERR(penstock_writer_write_sum(w, buf, n, &crc, &err), 0, &err);
+		T_ERR(penstock_writer_write_crc32(w, buf, n, &crc, &err), 0, &err);
 		T_EQ(crc, want);
 		T_EQ(penstock_writer_tell(w), at + n);
 		memset(buf, 0, n); /* it is the caller's again */
@@ -97,7 +97,7 @@ static void save(const char *name, uint64_t seed, uint64_t len, uint32_t flags)
 }
 
 /* FILE.crc is what the file says, as a plain program sees it. */
-static void check_sums(const char *name)
+static void check_crc_file(const char *name)
 {
 	CLEANUP_FREE unsigned char *buf = malloc(PENSTOCK_CHUNK);
 	char crcname[NAME_MAX + 1];
@@ -109,8 +109,8 @@ static void check_sums(const char *name)
 	snprintf(crcname, sizeof(crcname), "%s.crc", name);
 	T_OK(buf && dir >= 0 && fd >= 0 && fstat(fd, &st) == 0);
 	T_ERR(crcfile_load(&f, dir, crcname, &err), 0, &err);
-	is = crc_set_of(&st, (uint64_t)st.st_size);
-	crcfile_narrow(&f, &is);
+	is = crc_set_for_stat(&st, (uint64_t)st.st_size);
+	crcfile_select_sets(&f, &is);
 	T_EQ(f.nr, 1);
 	T_EQ(f.sets[0].nr, crc_chunks((uint64_t)st.st_size));
 	for (uint64_t i = 0; i < f.sets[0].nr; i++) {
@@ -137,7 +137,7 @@ static void any_length_comes_out_exactly(void)
 	for (size_t i = 0; i < T_COUNT(lengths); i++) {
 		save("f", i, lengths[i], 0);
 		T_FILE_PATTERN(t_path("f"), i, lengths[i]);
-		check_sums("f");
+		check_crc_file("f");
 	}
 	T_EQ(nr_files(), 2); /* f and f.crc */
 }
@@ -153,7 +153,7 @@ static void any_piece_size_gives_the_same_file(void)
 		put(w, i, len, steps[i]);
 		T_ERR(penstock_writer_commit(w, &err), 0, &err);
 		T_FILE_PATTERN(t_path("f"), i, len);
-		check_sums("f");
+		check_crc_file("f");
 	}
 }
 
@@ -167,7 +167,7 @@ static void an_expected_size_is_only_expected(void)
 		put(w, i, MIB(2) + 3, 300000);
 		T_ERR(penstock_writer_commit(w, &err), 0, &err);
 		T_FILE_PATTERN(t_path("f"), i, MIB(2) + 3);
-		check_sums("f");
+		check_crc_file("f");
 	}
 }
 
@@ -190,7 +190,7 @@ static void model_write(struct penstock_writer *w, uint64_t seed, uint64_t len)
 static void check_plain(const char *name)
 {
 	T_FILE(t_path(name), model, model_len);
-	check_sums(name);
+	check_crc_file(name);
 }
 
 static void check_striped(const char *name)
@@ -280,7 +280,7 @@ static void holes_can_be_filled_later(void)
 	}
 	T_ERR(penstock_writer_commit(w, &err), 0, &err);
 	T_FILE_PATTERN(t_path("f"), 3, 7000000);
-	check_sums("f");
+	check_crc_file("f");
 }
 
 /* ----------------------------------------------------------------- visibility */
@@ -300,7 +300,7 @@ static void nothing_is_visible_before_the_commit(void)
 	T_FILE_PATTERN(t_path("f"), 1, MIB(4));
 	penstock_writer_abort(w);
 	T_FILE_PATTERN(t_path("f"), 1, MIB(4));
-	check_sums("f");
+	check_crc_file("f");
 	T_EQ(nr_files(), 2);
 	penstock_writer_abort(NULL);
 }
@@ -319,7 +319,7 @@ static void a_file_without_checksums_takes_those_of_the_old_one_away(void)
 }
 
 /* As another library would: by calls of its own, here past the end and back, the end last. */
-static void pour_outside(struct penstock_writer *w, uint64_t seed, uint64_t len)
+static void write_by_fd(struct penstock_writer *w, uint64_t seed, uint64_t len)
 {
 	CLEANUP_FREE unsigned char *buf = malloc(len);
 	int fd = penstock_writer_fd(w, &err);
@@ -328,9 +328,9 @@ static void pour_outside(struct penstock_writer *w, uint64_t seed, uint64_t len)
 	T_OK(buf && fd >= 0);
 	penstock_pattern_fill(buf, len, seed, 0);
 	T_EQ(pwrite(fd, buf + half, len - half, (off_t)half), (ssize_t)(len - half));
-	T_ERR(penstock_writer_sum(w, buf + half, len - half, half, &err), 0, &err);
+	T_ERR(penstock_writer_add_checksum(w, buf + half, len - half, half, &err), 0, &err);
 	T_EQ(pwrite(fd, buf, half, 0), (ssize_t)half);
-	T_ERR(penstock_writer_sum(w, buf, half, 0, &err), 0, &err);
+	T_ERR(penstock_writer_add_checksum(w, buf, half, 0, &err), 0, &err);
 }
 
 static void bytes_that_others_write_are_committed_with_their_checksums(void)
@@ -340,29 +340,29 @@ static void bytes_that_others_write_are_committed_with_their_checksums(void)
 
 	empty_folder();
 	for (uint64_t len = MIB(3) + 5; len > 1000; len /= 7) { /* shorter than the one before */
-		w = begin("f", PENSTOCK_WRITER_OUTSIDE, 0);
-		pour_outside(w, len, len);
+		w = begin("f", PENSTOCK_WRITER_CALLER_WRITES, 0);
+		write_by_fd(w, len, len);
 		T_OK(penstock_writer_write(w, "x", 1, &err) == -EINVAL);
 		T_OK(penstock_writer_seek(w, 5, &err) == -EINVAL);
 		T_ERR(penstock_writer_commit(w, &err), 0, &err);
 		T_FILE_PATTERN(t_path("f"), len, len);
-		check_sums("f");
+		check_crc_file("f");
 		T_EQ(nr_files(), 2);
 	}
-	w = begin("f", PENSTOCK_WRITER_OUTSIDE | PENSTOCK_WRITER_NO_CRC, 0);
-	pour_outside(w, 1, 5000);
+	w = begin("f", PENSTOCK_WRITER_CALLER_WRITES | PENSTOCK_WRITER_NO_CRC, 0);
+	write_by_fd(w, 1, 5000);
 	penstock_writer_abort(w);
 	T_EQ(nr_files(), 2);
-	w = begin("f", PENSTOCK_WRITER_OUTSIDE | PENSTOCK_WRITER_NO_CRC, 0);
-	pour_outside(w, 1, 5000);
+	w = begin("f", PENSTOCK_WRITER_CALLER_WRITES | PENSTOCK_WRITER_NO_CRC, 0);
+	write_by_fd(w, 1, 5000);
 	T_ERR(penstock_writer_commit(w, &err), 0, &err);
 	T_FILE_PATTERN(t_path("f"), 1, 5000);
 	T_EQ(nr_files(), 1);
 	w = begin("f", 0, 0);
 	T_EQ(penstock_writer_fd(w, &err), -EINVAL);
-	T_EQ(penstock_writer_sum(w, "x", 1, 0, &err), -EINVAL);
+	T_EQ(penstock_writer_add_checksum(w, "x", 1, 0, &err), -EINVAL);
 	penstock_writer_abort(w);
-	o.flags = PENSTOCK_WRITER_OUTSIDE;
+	o.flags = PENSTOCK_WRITER_CALLER_WRITES;
 	T_EQ(penstock_writer_open(&w, io, "s3://bucket/key", &o, &err), -EOPNOTSUPP);
 	o.expected = 1;
 	T_EQ(penstock_writer_open(&w, io, t_path("f"), &o, &err), -EINVAL);
@@ -376,10 +376,10 @@ static void of_two_writers_the_later_commit_wins_whole(void)
 	put(b, 2, MIB(3), 100000);
 	T_ERR(penstock_writer_commit(b, &err), 0, &err);
 	T_FILE_PATTERN(t_path("f"), 2, MIB(3));
-	check_sums("f");
+	check_crc_file("f");
 	T_ERR(penstock_writer_commit(a, &err), 0, &err);
 	T_FILE_PATTERN(t_path("f"), 1, MIB(2));
-	check_sums("f");
+	check_crc_file("f");
 }
 
 static void permissions_of_the_old_file_stay(void)
@@ -474,7 +474,7 @@ static void a_name_with_no_room_for_crc_is_refused_unless_there_is_none(void)
 	memset(name, 'n', sizeof(name));
 	name[251] = '\0';
 	save(name, 1, 1000, 0);
-	check_sums(name);
+	check_crc_file(name);
 	for (size_t n = 252; n <= 255; n++) {
 		name[n - 1] = 'n';
 		name[n] = '\0';
@@ -600,7 +600,7 @@ static void a_child_touches_nothing(void)
 	put(w, 1, MIB(1), 100000);
 	T_ERR(penstock_writer_commit(w, &err), 0, &err);
 	T_FILE_PATTERN(t_path("f"), 1, MIB(3));
-	check_sums("f");
+	check_crc_file("f");
 }
 
 static void no_descriptor_is_left(void)

@@ -50,7 +50,7 @@ static void setup(void)
 	file.io = &io;
 	file.backing.stripe = &stripe;
 	file.backing.direct = true;
-	file.backing.off_align = file.backing.mem_align = file.backing.edge_align = PAGE;
+	file.backing.off_align = file.backing.mem_align = file.backing.write_align = PAGE;
 	file.members = members;
 	file.nr_members = 2;
 	file.member_loads = loads;

@@ -48,7 +48,7 @@ static void alignment_is_a_power_of_two_and_works(void **state)
 	int fd = make_file(8192);
 	uint32_t mem = 0, off = 0;
 	const char *from = NULL;
-	int r = penstock_backing_align(fd, &mem, &off, &from);
+	int r = penstock_direct_align_find(fd, &mem, &off, &from);
 
 	(void)state;
 	close(fd);
@@ -58,7 +58,7 @@ static void alignment_is_a_power_of_two_and_works(void **state)
 	assert_true(is_pow2(mem) && is_pow2(off));
 	assert_true(!strcmp(from, "statx") || !strcmp(from, "block device") ||
 		    !strcmp(from, "page size"));
-	assert_int_equal(penstock_backing_align(-1, &mem, &off, &from), -EBADF);
+	assert_int_equal(penstock_direct_align_find(-1, &mem, &off, &from), -EBADF);
 }
 
 static void a_device_number_leads_to_the_whole_disk(void **state)

@@ -141,18 +141,21 @@ static void what_is_cancelled_on_its_way_is_over_once_and_not_touched_again(void
 	}
 }
 
-static struct penstock_extend extend;
+static struct penstock_growth growth;
 static struct penstock_range range;
 
 /* A write that another one is in the way of, while a read takes its time. */
 static void setup_overlap(void)
 {
 	setup_queue();
-	file.backing = (struct penstock_backing){
-		.direct = true, .extend = &extend, .off_align = 1, .edge_align = 1, .mem_align = 1};
+	file.backing = (struct penstock_backing){.direct = true,
+						 .growth = &growth,
+						 .off_align = 1,
+						 .write_align = 1,
+						 .mem_align = 1};
 	ops[1]->opcode = PENSTOCK_WRITE;
-	penstock_overlap_init(&extend.overlap);
-	T_OK(penstock_overlap_begin(&extend.overlap, &range, 0, 1, true));
+	penstock_overlap_init(&growth.overlap);
+	T_OK(penstock_overlap_begin(&growth.overlap, &range, 0, 1, true));
 	slow_reads = held = 1;
 	engine_keeps = NULL;
 }
@@ -164,7 +167,7 @@ static void end_the_other_and_wait(void)
 	for (unsigned i = 0; i < OPS; i++)
 		queue_push_ops(queue, thread_cache_get(io), ops[i], ops[i]);
 	step();
-	penstock_overlap_end(&extend.overlap, &range);
+	penstock_overlap_end(&growth.overlap, &range);
 	held = 0;
 	T_EQ(penstock_wait(io, tickets[1], -1, &d), 0);
 	slow_reads = 0;

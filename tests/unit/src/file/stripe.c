@@ -17,7 +17,7 @@ enum { UNIT = 8192, MEMBERS = 3, BYTES = 100000, SEED = 7 };
 
 static struct penstock_io *io;
 static const char *folders[MEMBERS];
-static char rooms[MEMBERS][PATH_MAX], name[PATH_MAX];
+static char member_dirs[MEMBERS][PATH_MAX], name[PATH_MAX];
 static struct penstock_stripe_info *info;
 
 static void setup(void)
@@ -29,14 +29,14 @@ static void setup(void)
 	T_ERR(penstock_open(&io, &o, &err), 0, &err);
 	snprintf(name, sizeof(name), "%s", t_path("tensor"));
 	for (unsigned i = 0; i < MEMBERS; i++) {
-		snprintf(rooms[i], sizeof(rooms[i]), "%s/m%u", t_dir(), i);
-		mkdir(rooms[i], 0755);
-		folders[i] = rooms[i];
+		snprintf(member_dirs[i], sizeof(member_dirs[i]), "%s/m%u", t_dir(), i);
+		mkdir(member_dirs[i], 0755);
+		folders[i] = member_dirs[i];
 	}
 	T_ERR(penstock_stripe_create(name, UNIT, folders, MEMBERS, 0, &err), 0, &err);
 }
 
-static void look(void)
+static void load_info(void)
 {
 	struct penstock_err err;
 
@@ -96,7 +96,7 @@ static void refuses(int code, unsigned member, uint32_t state, const char *says)
 	T_STR_HAS(err.msg, place);
 	T_STR_HAS(err.msg, says);
 	T_ERR(penstock_run(io, &op, &done, &err), code, &err);
-	look();
+	load_info();
 	for (unsigned i = 0; i < MEMBERS; i++)
 		T_EQ(info->members[i].state, i == member ? state : PENSTOCK_MEMBER_GOOD);
 	T_STR_HAS(info->members[member].why, says);
@@ -112,18 +112,18 @@ static void shares_add_up_and_point_back(void)
 		uint64_t sum = 0, least = INT64_MAX;
 
 		for (unsigned i = 0; i < t.nr; i++) {
-			uint64_t share = penstock_stripe_share(&t, i, end);
-			uint64_t next = penstock_stripe_whole(&t, i, share);
+			uint64_t share = penstock_stripe_member_bytes(&t, i, end);
+			uint64_t next = penstock_stripe_offset(&t, i, share);
 
 			sum += share;
 			least = next < least ? next : least;
 			T_OK(next >= end);
-			T_OK(!share || penstock_stripe_whole(&t, i, share - 1) < end);
+			T_OK(!share || penstock_stripe_offset(&t, i, share - 1) < end);
 		}
 		T_EQ(sum, end);
 		T_EQ(least, end);
 	}
-	T_EQ(penstock_stripe_whole(&t, 4, UINT64_MAX), INT64_MAX);
+	T_EQ(penstock_stripe_offset(&t, 4, UINT64_MAX), INT64_MAX);
 }
 
 static void bytes_lie_in_the_members_by_turns(void)
@@ -134,7 +134,7 @@ static void bytes_lie_in_the_members_by_turns(void)
 	struct penstock_err err;
 
 	fill(BYTES);
-	look();
+	load_info();
 	T_EQ(info->bytes, BYTES);
 	for (uint64_t at = 0, unit = 0; at < BYTES; at += UNIT, unit++) {
 		uint64_t len = BYTES - at < UNIT ? BYTES - at : UNIT;
@@ -157,7 +157,7 @@ static void bytes_lie_in_the_members_by_turns(void)
 static void a_missing_member_is_named(void)
 {
 	fill(BYTES);
-	look();
+	load_info();
 	T_EQ(unlink(info->members[1].path), 0);
 	refuses(-ENOENT, 1, PENSTOCK_MEMBER_MISSING, "No such file");
 }
@@ -169,7 +169,7 @@ static void a_foreign_member_is_named(void)
 	char path[PATH_MAX];
 
 	fill(BYTES);
-	look();
+	load_info();
 	snprintf(path, sizeof(path), "%s", info->members[2].path);
 	T_EQ(unlink(path), 0);
 	t_file_make(path, 1, MIB(2));
@@ -187,14 +187,14 @@ static void exchanged_members_are_named(void)
 	struct penstock_err err;
 
 	fill(BYTES);
-	look();
+	load_info();
 	T_EQ(rename(info->members[0].path, t_path("x")), 0);
 	T_EQ(rename(info->members[1].path, info->members[0].path), 0);
 	T_EQ(rename(t_path("x"), info->members[1].path), 0);
 	T_ERR(penstock_file_open(&f, io, name, O_RDONLY, 0, &err), -EBADMSG, &err);
 	T_STR_HAS(err.msg, "member 1 of 3");
 	T_STR_HAS(err.msg, "is exchanged: it is member 2");
-	look();
+	load_info();
 	T_EQ(info->members[0].state, PENSTOCK_MEMBER_EXCHANGED);
 	T_EQ(info->members[1].state, PENSTOCK_MEMBER_EXCHANGED);
 	T_EQ(info->members[2].state, PENSTOCK_MEMBER_GOOD);
@@ -205,7 +205,7 @@ static void a_short_member_is_named(void)
 	struct stat st;
 
 	fill(BYTES);
-	look();
+	load_info();
 	T_EQ(stat(info->members[1].path, &st), 0);
 	T_EQ(truncate(info->members[1].path, st.st_size - 1), 0);
 	refuses(-ENODATA, 1, PENSTOCK_MEMBER_SHORT, "is short");
@@ -228,20 +228,21 @@ static void a_damaged_manifest_is_refused(void)
 	t_file_make(t_path("plain"), 3, MANIFEST_STEP);
 	T_ERR(penstock_file_open(&f, io, t_path("plain"), O_RDWR, 0, &err), 0, &err);
 	T_ERR(penstock_file_close(f, &err), 0, &err);
-	T_EQ(penstock_stripe_is(t_path("plain")), 0);
+	T_EQ(penstock_stripe_get_kind(t_path("plain")), 0);
 }
 
 /* With a sum that is right: whoever may write a member may write this. */
 static void a_header_that_ends_before_its_name_is_read(void)
 {
-	struct penstock_member_head head;
-	char text[MEMBER_HEAD] = "penstock member of a striped file 1\nid 0123456789abcdef\n"
-				 "member 2 of 3\nunit 8192\nsettled 5\n";
+	struct penstock_member_header head;
+	char text[MEMBER_HEADER_BYTES] =
+		"penstock member of a striped file 1\nid 0123456789abcdef\n"
+		"member 2 of 3\nunit 8192\nsettled 5\n";
 	size_t len = strlen(text);
 
 	snprintf(text + len, sizeof(text) - len, "crc %08x\n", penstock_crc32c(0, text, len));
-	T_EQ(penstock_member_head_parse(&head, text), 0);
-	T_OK(head.index == 1 && head.settled == 5 && !head.name[0]);
+	T_EQ(penstock_member_header_parse(&head, text), 0);
+	T_OK(head.index == 1 && head.recorded_bytes == 5 && !head.name[0]);
 }
 
 static void opening_with_o_trunc_empties_the_members_not_the_manifest(void)
@@ -252,7 +253,7 @@ static void opening_with_o_trunc_empties_the_members_not_the_manifest(void)
 	fill(BYTES);
 	T_ERR(penstock_file_open(&f, io, name, O_WRONLY | O_CREAT | O_TRUNC, 0644, &err), 0, &err);
 	T_ERR(penstock_file_close(f, &err), 0, &err);
-	look();
+	load_info();
 	T_EQ(info->bytes, 0);
 	for (unsigned i = 0; i < MEMBERS; i++) {
 		T_EQ(info->members[i].state, PENSTOCK_MEMBER_GOOD);
@@ -287,7 +288,7 @@ static void what_a_killed_writer_left_is_cut(void)
 	unsigned char buf[64], zero[64] = {0};
 
 	fill(BYTES);
-	look();
+	load_info();
 	/* Members were made longer and written to, but not the one that the end is in. */
 	T_EQ(BYTES / UNIT % MEMBERS, 0);
 	for (unsigned i = 1; i < MEMBERS; i++) {
@@ -313,7 +314,7 @@ static void what_a_killed_writer_left_is_cut(void)
 static void nothing_is_made_where_something_is(void)
 {
 	struct penstock_err err;
-	const char *mixed[] = {rooms[0], "/dev/null"};
+	const char *mixed[] = {member_dirs[0], "/dev/null"};
 	int fds = t_nr_fds();
 
 	T_ERR(penstock_stripe_create(name, UNIT, folders, MEMBERS, 0, &err), -EEXIST, &err);
@@ -330,7 +331,7 @@ static void nothing_is_made_where_something_is(void)
 	T_ERR(penstock_stripe_remove(t_path("m0"), &err), -EINVAL, &err);
 	T_STR_HAS(err.msg, "is not a striped folder");
 	T_EQ(t_nr_fds(), fds);
-	look();
+	load_info();
 	T_EQ(info->members[2].state, PENSTOCK_MEMBER_GOOD);
 }
 
@@ -339,7 +340,7 @@ static void removing_leaves_nothing_and_nothing_else_goes(void)
 	struct penstock_err err;
 
 	fill(BYTES);
-	look();
+	load_info();
 	for (unsigned i = 1; i < 3; i++) {
 		T_EQ(unlink(info->members[i].path), 0);
 		t_file_make(info->members[i].path, 1, 5000);
@@ -359,7 +360,7 @@ static void a_manifest_that_names_itself_is_no_trap(void)
 	struct penstock_file *f;
 	struct penstock_err err;
 	size_t len;
-	char *text = penstock_manifest_text(&m, &len);
+	char *text = penstock_manifest_format(&m, &len);
 	int fd = open(name, O_WRONLY | O_TRUNC);
 
 	T_EQ(write(fd, text, len), len);
@@ -380,7 +381,7 @@ static void make_folder(void)
 	snprintf(swap, sizeof(swap), "%s", t_path("swap"));
 	T_ERR(penstock_stripe_create(swap, UNIT, folders, MEMBERS, PENSTOCK_STRIPE_FOLDER, &err), 0,
 	      &err);
-	T_EQ(penstock_stripe_is(swap), 2);
+	T_EQ(penstock_stripe_get_kind(swap), 2);
 }
 
 static void write_to(const char *path, uint64_t len, int64_t want)
@@ -416,9 +417,9 @@ static void files_made_in_a_striped_folder_are_striped(void)
 	T_EQ(mkdir(path, 0755), 0);
 	snprintf(path, sizeof(path), "%s/rank0/p.swp", swap);
 	write_to(path, BYTES, BYTES);
-	T_EQ(penstock_stripe_is(path), 1);
+	T_EQ(penstock_stripe_get_kind(path), 1);
 	snprintf(name, sizeof(name), "%s", path);
-	look();
+	load_info();
 	T_EQ(info->bytes, BYTES);
 	snprintf(first, sizeof(first), "%s", info->members[0].path);
 	/* Whoever made it, and it stays the file it was. */
@@ -463,12 +464,12 @@ static void members_that_lost_their_file_go(void)
 	snprintf(path, sizeof(path), "%s/p.swp", swap);
 	write_to(path, BYTES, BYTES);
 	snprintf(name, sizeof(name), "%s", path);
-	look();
+	load_info();
 	snprintf(member, sizeof(member), "%s", info->members[1].path);
 	/* Emptied by somebody who knows nothing: the same inode, other members. */
 	T_EQ(truncate(path, 0), 0);
 	write_to(path, 100, 100);
-	look();
+	load_info();
 	T_EQ(info->bytes, 100);
 	T_EQ(strcmp(info->members[1].path, member), 0);
 	T_EQ(unlink(path), 0);
@@ -495,12 +496,12 @@ static void a_folder_without_its_members_fails_and_loses_nothing(void)
 
 	make_folder();
 	snprintf(name, sizeof(name), "%s", swap);
-	look();
+	load_info();
 	T_EQ(rmdir(info->members[2].path), 0);
 	snprintf(path, sizeof(path), "%s/p.swp", swap);
 	write_to(path, BYTES, -ENOENT);
 	T_EQ(t_file_size(path), 0);
-	look();
+	load_info();
 	T_EQ(info->members[2].state, PENSTOCK_MEMBER_MISSING);
 	T_EQ(rmdir(info->members[0].path), 0); /* nothing was left there */
 }
@@ -515,29 +516,29 @@ static void sweeping_takes_members_of_what_is_gone(void)
 	snprintf(path, sizeof(path), "%s/p.swp", swap);
 	write_to(path, BYTES, BYTES);
 	snprintf(name, sizeof(name), "%s", path);
-	look();
+	load_info();
 	snprintf(member, sizeof(member), "%s", info->members[1].path);
 	T_EQ(stat(path, &st), 0);
-	penstock_stripe_sweep(swap, st.st_ino);
+	penstock_stripe_remove_orphans(swap, st.st_ino);
 	T_EQ(stat(member, &now), 0);
 	T_EQ(unlink(path), 0);
-	penstock_stripe_sweep(swap, st.st_ino + 1);
+	penstock_stripe_remove_orphans(swap, st.st_ino + 1);
 	T_EQ(stat(member, &now), 0);
-	penstock_stripe_sweep(swap, st.st_ino);
+	penstock_stripe_remove_orphans(swap, st.st_ino);
 	T_EQ(stat(member, &now), -1);
 	/* of one that was in a folder below */
 	snprintf(path, sizeof(path), "%s/below", swap);
 	T_EQ(mkdir(path, 0755), 0);
 	snprintf(name, sizeof(name), "%s/below/p.swp", swap);
 	write_to(name, BYTES, BYTES);
-	look();
+	load_info();
 	snprintf(member, sizeof(member), "%s", info->members[1].path);
 	T_EQ(stat(name, &st), 0);
 	T_EQ(unlink(name), 0);
 	T_EQ(mkdir(t_path("elsewhere"), 0755), 0);
-	penstock_stripe_sweep(t_path("elsewhere"), st.st_ino);
+	penstock_stripe_remove_orphans(t_path("elsewhere"), st.st_ino);
 	T_EQ(stat(member, &now), 0);
-	penstock_stripe_sweep(path, st.st_ino);
+	penstock_stripe_remove_orphans(path, st.st_ino);
 	T_EQ(stat(member, &now), -1);
 	T_EQ(rmdir(path), 0);
 }
@@ -553,8 +554,8 @@ static void a_folder_tells_whether_its_files_will_be_striped(void)
 	make_folder();
 	snprintf(path, sizeof(path), "%s", swap);
 	for (unsigned below = 0; below <= 9; below++) {
-		T_EQ(penstock_stripe_find(NULL, path, &err), below <= 8);
-		T_ERR(penstock_stripe_find(&of, path, &err), below <= 8, &err);
+		T_EQ(penstock_stripe_load_folder(NULL, path, &err), below <= 8);
+		T_ERR(penstock_stripe_load_folder(&of, path, &err), below <= 8, &err);
 		if (below <= 8) {
 			T_EQ(of->nr, MEMBERS);
 			T_EQ(of->unit, UNIT);
@@ -563,22 +564,22 @@ static void a_folder_tells_whether_its_files_will_be_striped(void)
 		}
 		snprintf(file, sizeof(file), "%s/f", path);
 		write_to(file, BYTES, BYTES);
-		T_EQ(penstock_stripe_is(file), below <= 8);
+		T_EQ(penstock_stripe_get_kind(file), below <= 8);
 		T_EQ(penstock_stripe_unlink(AT_FDCWD, file), 0);
 		strcat(path, "/d");
-		T_EQ(penstock_stripe_find(NULL, path, &err), -ENOENT);
+		T_EQ(penstock_stripe_load_folder(NULL, path, &err), -ENOENT);
 		T_EQ(mkdir(path, 0755), 0);
 	}
-	T_EQ(penstock_stripe_find(NULL, t_dir(), &err), 0);
+	T_EQ(penstock_stripe_load_folder(NULL, t_dir(), &err), 0);
 	snprintf(path, sizeof(path), "%s/d", swap);
 	snprintf(file, sizeof(file), "%s/.penstock-stripe", swap);
 	T_EQ(chmod(file, 0666), 0);
-	T_EQ(penstock_stripe_find(NULL, path, &err), 0);
+	T_EQ(penstock_stripe_load_folder(NULL, path, &err), 0);
 	T_EQ(chmod(file, 0644), 0);
 	fd = open(file, O_WRONLY);
 	T_EQ(pwrite(fd, "x", 1, 30), 1);
 	close(fd);
-	T_EQ(penstock_stripe_find(NULL, path, &err), -EBADMSG);
+	T_EQ(penstock_stripe_load_folder(NULL, path, &err), -EBADMSG);
 	T_OK(strstr(err.msg, path) && strstr(err.msg, "damaged"));
 }
 
@@ -638,19 +639,20 @@ static void a_writer_makes_the_next_one_of_the_same_folders(void)
 	for (unsigned n = 0; n < 3; n++) {
 		uint64_t len = BYTES + 5000 * n;
 
-		look();
+		load_info();
 		memcpy(id, info->id, sizeof(id));
 		save(name, 777, false);
 		T_EQ(size_of(), n ? (int64_t)len - 5000 : BYTES);
 		save(name, len, true);
 		load(name, len);
-		look();
+		load_info();
 		T_OK(strcmp(info->id, id) != 0);
 		T_EQ(info->unit, UNIT);
 		T_EQ(info->bytes, len);
 		T_EQ(info->nr, MEMBERS);
 		for (unsigned i = 0; i < MEMBERS; i++) {
-			T_EQ(strncmp(info->members[i].path, rooms[i], strlen(rooms[i])), 0);
+			T_EQ(strncmp(info->members[i].path, member_dirs[i], strlen(member_dirs[i])),
+			     0);
 			T_EQ(stat(info->members[i].path, &member), 0);
 			T_EQ(member.st_mode & 0777, 0640);
 			/* what was expected and did not come has been given back */
@@ -674,7 +676,7 @@ static void a_writer_in_a_striped_folder_makes_a_striped_file(void)
 	T_EQ(access(path, F_OK), -1);
 	for (unsigned n = 0; n < 2; n++) {
 		save(path, BYTES + n, true);
-		T_EQ(penstock_stripe_is(path), 1);
+		T_EQ(penstock_stripe_get_kind(path), 1);
 		load(path, BYTES + n);
 		T_EQ(files_in_members(), 2 * MEMBERS); /* those of the name of set-up, too */
 	}
@@ -685,7 +687,7 @@ static void a_writer_in_a_striped_folder_makes_a_striped_file(void)
 	/* names that begin with a dot stay plain */
 	snprintf(path, sizeof(path), "%s/.ckpt", swap);
 	save(path, BYTES, true);
-	T_EQ(penstock_stripe_is(path), 0);
+	T_EQ(penstock_stripe_get_kind(path), 0);
 	load(path, BYTES);
 	/* what others remove is found when the folder goes */
 	snprintf(path, sizeof(path), "rm %s/.ckpt*", swap);

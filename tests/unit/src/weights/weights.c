@@ -59,7 +59,7 @@ static void add(const char *file, uint64_t offset, uint64_t len)
 }
 
 /* @n groups of @each bytes, one after the other, of a file with @odd bytes before them. */
-static void plain(uint64_t n, uint64_t each, uint64_t odd)
+static void make_model(uint64_t n, uint64_t each, uint64_t odd)
 {
 	t_file_make(t_path("f"), 5, odd + n * each);
 	for (uint64_t i = 0; i < n; i++) {
@@ -71,7 +71,7 @@ static void plain(uint64_t n, uint64_t each, uint64_t odd)
 	}
 }
 
-static int open_it(uint64_t window, uint32_t flags)
+static int open_window(uint64_t window, uint32_t flags)
 {
 	struct penstock_weights_opts o = PENSTOCK_WEIGHTS_OPTS_INIT;
 
@@ -92,7 +92,7 @@ static void view_check(const struct penstock_view *v)
 }
 
 /* The next group is @want, and right; it stays held. */
-static struct penstock_view next_is(uint64_t want)
+static struct penstock_view expect_next(uint64_t want)
 {
 	struct penstock_view v;
 
@@ -102,13 +102,13 @@ static struct penstock_view next_is(uint64_t want)
 	return v;
 }
 
-static void pass(uint64_t want)
+static void get_and_release(uint64_t want)
 {
-	next_is(want);
+	expect_next(want);
 	T_ERR(penstock_weights_release(w, want, &err), 0, &err);
 }
 
-static void ends(void)
+static void expect_end(void)
 {
 	struct penstock_view v;
 
@@ -129,14 +129,14 @@ static void groups_come_in_order_through_any_window(void)
 {
 	static const uint64_t windows[] = {MIB(3) + KIB(4), MIB(5), MIB(9), MIB(64), 0};
 
-	plain(9, MIB(3) - 1000, 12345);
+	make_model(9, MIB(3) - 1000, 12345);
 	for (size_t i = 0; i < T_COUNT(windows); i++) {
 		struct penstock_weights_stats s;
 
-		T_ERR(open_it(windows[i], 0), 0, &err);
+		T_ERR(open_window(windows[i], 0), 0, &err);
 		for (uint64_t k = 0; k < 9; k++)
-			pass(k);
-		ends();
+			get_and_release(k);
+		expect_end();
 		s = stats();
 		T_EQ(s.groups, 9);
 		T_EQ(s.bytes, 9 * (MIB(3) - 1000));
@@ -151,10 +151,10 @@ static void groups_come_in_order_through_any_window(void)
 
 static void a_cycle_goes_on_and_several_can_be_held(void)
 {
-	plain(5, MIB(1), 100);
-	T_ERR(open_it(MIB(4), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
+	make_model(5, MIB(1), 100);
+	T_ERR(open_window(MIB(4), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
 	for (uint64_t k = 0; k < 23; k++) {
-		struct penstock_view v = next_is(k % 5);
+		struct penstock_view v = expect_next(k % 5);
 
 		if (k)
 			T_ERR(penstock_weights_release(w, (k - 1) % 5, &err), 0, &err);
@@ -166,21 +166,21 @@ static void a_cycle_goes_on_and_several_can_be_held(void)
 /* A group takes a page more where it begins late in one; two of them fit all the same. */
 static void groups_of_one_size_fit_where_one_was(void)
 {
-	plain(9, 700001, 0);
-	T_ERR(open_it(2 * KIB(692), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
-	next_is(0);
+	make_model(9, 700001, 0);
+	T_ERR(open_window(2 * KIB(692), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
+	expect_next(0);
 	for (uint64_t k = 1; k < 30; k++) {
-		next_is(k % 9);
+		expect_next(k % 9);
 		T_ERR(penstock_weights_release(w, (k - 1) % 9, &err), 0, &err);
 	}
 }
 
 static void what_fits_as_a_whole_is_read_once(void)
 {
-	plain(4, MIB(1), 0);
-	T_ERR(open_it(MIB(5), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
+	make_model(4, MIB(1), 0);
+	T_ERR(open_window(MIB(5), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
 	for (uint64_t k = 0; k < 40; k++)
-		pass(k % 4);
+		get_and_release(k % 4);
 	T_EQ(stats().bytes_read, MIB(4));
 	T_OK(stats().resident >= MIB(4) && stats().resident <= MIB(4) + KIB(16));
 }
@@ -189,38 +189,38 @@ static void wanted_groups_come_first_and_then_the_order_goes_on(void)
 {
 	static const uint64_t set[] = {7, 3, 9}, more[] = {8, 8};
 
-	plain(10, MIB(1), 777);
-	T_ERR(open_it(MIB(3), 0), 0, &err);
-	pass(0);
-	T_ERR(penstock_weights_want(w, set, 3, &err), 0, &err);
-	pass(7);
-	T_ERR(penstock_weights_want(w, more, 2, &err), 0, &err);
-	pass(3);
-	pass(9);
-	next_is(8);
-	pass(8); /* once more, while it is held */
+	make_model(10, MIB(1), 777);
+	T_ERR(open_window(MIB(3), 0), 0, &err);
+	get_and_release(0);
+	T_ERR(penstock_weights_request(w, set, 3, &err), 0, &err);
+	get_and_release(7);
+	T_ERR(penstock_weights_request(w, more, 2, &err), 0, &err);
+	get_and_release(3);
+	get_and_release(9);
+	expect_next(8);
+	get_and_release(8); /* once more, while it is held */
 	T_ERR(penstock_weights_release(w, 8, &err), 0, &err);
 	T_ERR(penstock_weights_release(w, 8, &err), -EINVAL, &err);
 	for (uint64_t k = 1; k < 10; k++)
-		pass(k);
-	ends();
-	T_ERR(penstock_weights_want(w, (const uint64_t[]){10}, 1, &err), -EINVAL, &err);
+		get_and_release(k);
+	expect_end();
+	T_ERR(penstock_weights_request(w, (const uint64_t[]){10}, 1, &err), -EINVAL, &err);
 	T_STR_HAS(err.msg, "10 is not within the 10");
 }
 
 static void skipped_groups_do_not_come(void)
 {
-	plain(12, MIB(1), 1);
-	T_ERR(open_it(MIB(3) + KIB(64), 0), 0, &err);
-	pass(0);
+	make_model(12, MIB(1), 1);
+	T_ERR(open_window(MIB(3) + KIB(64), 0), 0, &err);
+	get_and_release(0);
 	T_EQ(penstock_weights_skip(w, 3, &err), 3);
-	pass(4);
-	pass(5);
+	get_and_release(4);
+	get_and_release(5);
 	T_EQ(penstock_weights_skip(w, 0, &err), 0);
 	T_EQ(penstock_weights_skip(w, 5, &err), 5);
-	pass(11);
+	get_and_release(11);
 	T_EQ(penstock_weights_skip(w, 5, &err), 0);
-	ends();
+	expect_end();
 }
 
 static void random_calls_give_what_was_asked_for(void)
@@ -236,13 +236,13 @@ static void random_calls_give_what_was_asked_for(void)
 			add("f", penstock_random_below(&rnd, MIB(11)),
 			    penstock_random_below(&rnd, KIB(300)));
 	}
-	T_ERR(open_it(MIB(5), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
+	T_ERR(open_window(MIB(5), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
 	for (unsigned i = 0; i < 400; i++) {
 		uint64_t what = penstock_random_below(&rnd, 10),
 			 g = penstock_random_below(&rnd, 20);
 
 		if (what == 0) {
-			T_ERR(penstock_weights_want(w, &g, 1, &err), 0, &err);
+			T_ERR(penstock_weights_request(w, &g, 1, &err), 0, &err);
 			expect[nr++] = g;
 		} else if (what == 1) {
 			T_EQ(penstock_weights_skip(w, 1, &err), 1);
@@ -252,7 +252,7 @@ static void random_calls_give_what_was_asked_for(void)
 				seq++;
 		} else {
 			g = nr ? expect[0] : seq % 20;
-			next_is(g);
+			expect_next(g);
 			if (held != UINT64_MAX)
 				T_ERR(penstock_weights_release(w, held, &err), 0, &err);
 			held = g;
@@ -267,7 +267,7 @@ static void random_calls_give_what_was_asked_for(void)
 /* ------------------------------------------------------------------ waiting */
 
 /* Whoever waits for what is held back shall not wait forever. */
-static void *let_go(void *arg)
+static void *unlink_later(void *arg)
 {
 	atomic_int *over = arg;
 
@@ -284,35 +284,35 @@ static void waiting_for_a_group_waits_for_no_later_one(void)
 	pthread_t thread;
 	char engine[512];
 
-	plain(4, KIB(64), 0);
+	make_model(4, KIB(64), 0);
 	t_file_make(t_path("held"), 1, 1);
 	snprintf(engine, sizeof(engine), "fault:nth=3,while=%s", t_path("held"));
 	io_with(engine);
-	T_EQ(pthread_create(&thread, NULL, let_go, &over), 0);
-	T_ERR(open_it(MIB(1), 0), 0, &err);
-	pass(0);
-	pass(1);
+	T_EQ(pthread_create(&thread, NULL, unlink_later, &over), 0);
+	T_ERR(open_window(MIB(1), 0), 0, &err);
+	get_and_release(0);
+	get_and_release(1);
 	/* it is still on its way */
 	T_EQ(t_file_size(t_path("held")), 1);
 	T_OK(stats().in_flight >= KIB(64));
 	over = 1;
 	pthread_join(thread, NULL);
-	pass(2);
-	pass(3);
+	get_and_release(2);
+	get_and_release(3);
 	T_OK(stats().stall_disk_ns > 0);
 }
 
 static void it_can_be_closed_at_any_moment(void)
 {
-	plain(16, MIB(1), 4096);
+	make_model(16, MIB(1), 4096);
 	for (unsigned i = 0; i < 60; i++) {
 		struct penstock_view v;
 
-		T_ERR(open_it(MIB(4), i % 2 ? PENSTOCK_WEIGHTS_CYCLIC : 0), 0, &err);
+		T_ERR(open_window(MIB(4), i % 2 ? PENSTOCK_WEIGHTS_CYCLIC : 0), 0, &err);
 		for (uint64_t k = 0; k < i % 7; k++)
-			pass(k);
+			get_and_release(k);
 		if (i % 3 == 0)
-			penstock_weights_want(w, (const uint64_t[]){9, 2}, 2, &err);
+			penstock_weights_request(w, (const uint64_t[]){9, 2}, 2, &err);
 		if (i % 5 == 0)
 			penstock_weights_skip(w, 3, &err);
 		if (i % 4 == 0)
@@ -326,23 +326,23 @@ static void holding_everything_is_told_and_not_waited_for(void)
 {
 	struct penstock_view v;
 
-	plain(4, MIB(2), 0);
-	T_ERR(open_it(MIB(5), 0), 0, &err);
-	next_is(0);
-	next_is(1);
+	make_model(4, MIB(2), 0);
+	T_ERR(open_window(MIB(5), 0), 0, &err);
+	expect_next(0);
+	expect_next(1);
 	T_ERR(penstock_weights_next(w, &v, &err), -ENOBUFS, &err);
 	T_STR_HAS(err.msg, "no room for 'g2' of 2 MiB");
 	T_ERR(penstock_weights_release(w, 0, &err), 0, &err);
-	next_is(2); /* it is as it was */
+	expect_next(2); /* it is as it was */
 }
 
 static void the_caller_is_told_where_time_went(void)
 {
 	struct penstock_weights_stats s;
 
-	plain(4, MIB(1), 0);
-	T_ERR(open_it(MIB(2), 0), 0, &err);
-	next_is(0);
+	make_model(4, MIB(1), 0);
+	T_ERR(open_window(MIB(2), 0), 0, &err);
+	expect_next(0);
 	while (stats().in_flight)
 		usleep(1000);
 	usleep(20000);
@@ -350,10 +350,10 @@ static void the_caller_is_told_where_time_went(void)
 	T_OK(s.stall_caller_ns >= 20000000);
 	T_OK(s.disk_ns > 0 && s.stall_copy_ns == 0 && s.bytes_copied == 0);
 	T_ERR(penstock_weights_release(w, 0, &err), 0, &err);
-	pass(1);
-	pass(2);
-	pass(3);
-	ends();
+	get_and_release(1);
+	get_and_release(2);
+	get_and_release(3);
+	expect_end();
 }
 
 /* ------------------------------------------------------------------ experts */
@@ -364,36 +364,36 @@ static void experts_stay_until_their_room_is_needed(void)
 	struct penstock_weights_stats s;
 	struct penstock_view v;
 
-	plain(10, MIB(1), 500);
-	T_ERR(open_it(4 * (MIB(1) + KIB(4)), PENSTOCK_WEIGHTS_EXPERTS), 0, &err);
-	ends();
-	T_ERR(penstock_weights_want(w, first, 3, &err), 0, &err);
-	pass(5);
-	pass(1);
-	pass(8);
-	ends();
+	make_model(10, MIB(1), 500);
+	T_ERR(open_window(4 * (MIB(1) + KIB(4)), PENSTOCK_WEIGHTS_EXPERTS), 0, &err);
+	expect_end();
+	T_ERR(penstock_weights_request(w, first, 3, &err), 0, &err);
+	get_and_release(5);
+	get_and_release(1);
+	get_and_release(8);
+	expect_end();
 	T_EQ(stats().misses, 3);
 	/* those that are there come first */
-	T_ERR(penstock_weights_want(w, again, 3, &err), 0, &err);
-	pass(8);
-	pass(1);
-	pass(2);
+	T_ERR(penstock_weights_request(w, again, 3, &err), 0, &err);
+	get_and_release(8);
+	get_and_release(1);
+	get_and_release(2);
 	s = stats();
 	T_EQ(s.hits, 2);
 	T_EQ(s.misses, 4);
 	T_EQ(s.evicted, 0);
 	/* 5 is the least recently used */
-	T_ERR(penstock_weights_want(w, (const uint64_t[]){9}, 1, &err), 0, &err);
-	pass(9);
+	T_ERR(penstock_weights_request(w, (const uint64_t[]){9}, 1, &err), 0, &err);
+	get_and_release(9);
 	T_EQ(stats().evicted, 1);
-	T_ERR(penstock_weights_want(w, (const uint64_t[]){8, 1, 2}, 3, &err), 0, &err);
+	T_ERR(penstock_weights_request(w, (const uint64_t[]){8, 1, 2}, 3, &err), 0, &err);
 	for (unsigned i = 0; i < 3; i++) {
 		T_ERR(penstock_weights_next(w, &v, &err), 1, &err);
 		T_ERR(penstock_weights_release(w, v.group, &err), 0, &err);
 	}
 	T_EQ(stats().hits, 5);
-	T_ERR(penstock_weights_want(w, (const uint64_t[]){5}, 1, &err), 0, &err);
-	pass(5);
+	T_ERR(penstock_weights_request(w, (const uint64_t[]){5}, 1, &err), 0, &err);
+	get_and_release(5);
 	T_EQ(stats().misses, 6);
 }
 
@@ -401,20 +401,20 @@ static void hints_are_read_before_they_are_wanted(void)
 {
 	struct penstock_weights_stats s;
 
-	plain(10, MIB(1), 0);
-	T_ERR(open_it(MIB(4), PENSTOCK_WEIGHTS_EXPERTS), 0, &err);
+	make_model(10, MIB(1), 0);
+	T_ERR(open_window(MIB(4), PENSTOCK_WEIGHTS_EXPERTS), 0, &err);
 	T_ERR(penstock_weights_hint(w, (const uint64_t[]){3, 4, 3}, 3, &err), 0, &err);
 	while (stats().resident < MIB(2))
 		usleep(1000);
-	T_ERR(penstock_weights_want(w, (const uint64_t[]){4, 6}, 2, &err), 0, &err);
-	pass(4);
-	pass(6);
+	T_ERR(penstock_weights_request(w, (const uint64_t[]){4, 6}, 2, &err), 0, &err);
+	get_and_release(4);
+	get_and_release(6);
 	s = stats();
 	T_EQ(s.hits, 1);
 	T_EQ(s.misses, 1);
 	/* more hints than there is room for do no harm, and wants come before them */
 	T_ERR(penstock_weights_hint(w, (const uint64_t[]){0, 1, 2, 5, 7, 8, 9}, 7, &err), 0, &err);
-	T_ERR(penstock_weights_want(w, (const uint64_t[]){9, 8, 7, 6, 5}, 5, &err), 0, &err);
+	T_ERR(penstock_weights_request(w, (const uint64_t[]){9, 8, 7, 6, 5}, 5, &err), 0, &err);
 	for (unsigned i = 0; i < 5; i++) {
 		struct penstock_view v;
 
@@ -422,10 +422,10 @@ static void hints_are_read_before_they_are_wanted(void)
 		view_check(&v);
 		T_ERR(penstock_weights_release(w, v.group, &err), 0, &err);
 	}
-	ends();
+	expect_end();
 	penstock_weights_close(w);
 	w = NULL;
-	T_ERR(open_it(MIB(4), 0), 0, &err);
+	T_ERR(open_window(MIB(4), 0), 0, &err);
 	T_ERR(penstock_weights_hint(w, (const uint64_t[]){0}, 1, &err), -EINVAL, &err);
 }
 
@@ -435,9 +435,9 @@ static void a_group_that_fails_is_told_and_the_next_one_comes(void)
 {
 	struct penstock_view v;
 
-	plain(6, MIB(1), 0);
-	T_ERR(open_it(MIB(2), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
-	pass(0);
+	make_model(6, MIB(1), 0);
+	T_ERR(open_window(MIB(2), PENSTOCK_WEIGHTS_CYCLIC), 0, &err);
+	get_and_release(0);
 	T_EQ(truncate(t_path("f"), (off_t)(MIB(3) + 5)), 0);
 	for (uint64_t k = 1; k < 13; k++) {
 		int r = penstock_weights_next(w, &v, &err);
@@ -461,9 +461,9 @@ static void a_failed_read_is_told_by_its_own_group(void)
 	struct penstock_view v;
 	unsigned failed = 0;
 
-	plain(6, MIB(1), 0);
+	make_model(6, MIB(1), 0);
 	io_with("fault:nth=4");
-	T_ERR(open_it(MIB(6), 0), 0, &err);
+	T_ERR(open_window(MIB(6), 0), 0, &err);
 	for (unsigned k = 0; k < 6; k++) {
 		int r = penstock_weights_next(w, &v, &err);
 
@@ -477,7 +477,7 @@ static void a_failed_read_is_told_by_its_own_group(void)
 		}
 	}
 	T_EQ(failed, 1);
-	ends();
+	expect_end();
 }
 
 static void what_cannot_be_streamed_is_told_in_a_line(void)
@@ -485,19 +485,19 @@ static void what_cannot_be_streamed_is_told_in_a_line(void)
 	struct penstock_weight none = {.name = "x", .path = "y"};
 
 	T_ERR(penstock_model_add(model, &none, &err), -EINVAL, &err);
-	plain(3, MIB(3), 0);
-	T_ERR(open_it(MIB(2), 0), -EINVAL, &err);
+	make_model(3, MIB(3), 0);
+	T_ERR(open_window(MIB(2), 0), -EINVAL, &err);
 	T_STR_HAS(err.msg, "window: 2 MiB is smaller than group 'g0', which takes 3 MiB");
-	T_ERR(open_it(MIB(3), 0x80), -EINVAL, &err);
+	T_ERR(open_window(MIB(3), 0x80), -EINVAL, &err);
 	T_STR_HAS(err.msg, "flags: 0x80");
-	T_ERR(open_it(MIB(3), 3), -EINVAL, &err);
+	T_ERR(open_window(MIB(3), 3), -EINVAL, &err);
 	group("long");
 	add("f", MIB(8), MIB(1) + 1);
-	T_ERR(open_it(MIB(8), 0), -EINVAL, &err);
+	T_ERR(open_window(MIB(8), 0), -EINVAL, &err);
 	T_STR_HAS(err.msg, "/f: has 9437184 bytes, and 't8388608' ends at byte 9437185");
 	group("gone");
 	add("nowhere", 0, 1);
-	T_ERR(open_it(MIB(8), 0), -ENOENT, &err);
+	T_ERR(open_window(MIB(8), 0), -ENOENT, &err);
 	T_STR_HAS(err.msg, "nowhere");
 }
 
@@ -515,9 +515,9 @@ static void small_tensors_are_read_together(void)
 			group("g");
 		add("f", i * EACH, EACH);
 	}
-	T_ERR(open_it(MIB(16), 0), 0, &err);
+	T_ERR(open_window(MIB(16), 0), 0, &err);
 	for (uint64_t k = 0; k < GROUPS; k++)
-		pass(k);
+		get_and_release(k);
 	s = stats();
 	T_OK(s.reads <= GROUPS * 2);
 	T_OK(s.bytes_read < s.bytes * 101 / 100);
@@ -536,10 +536,10 @@ static void order_and_holes_within_a_group_do_not_matter(void)
 	add("f", 4000, MIB(1));    /* overlaps */
 	add("f", MIB(3), KIB(10)); /* far from the others */
 	add("f", MIB(1) + KIB(50), KIB(7));
-	T_ERR(open_it(0, 0), 0, &err);
-	pass(0);
+	T_ERR(open_window(0, 0), 0, &err);
+	get_and_release(0);
 	T_EQ(stats().reads, 4);
-	ends();
+	expect_end();
 }
 
 /* As many files as there are descriptors for, and some more. */
@@ -557,11 +557,11 @@ static void many_files_are_opened_when_they_are_used(void)
 		add(name, 0, 5000);
 	}
 	fds = t_nr_fds();
-	T_ERR(open_it(KIB(64), 0), 0, &err);
+	T_ERR(open_window(KIB(64), 0), 0, &err);
 	T_OK(t_nr_fds() < fds + 100);
 	for (unsigned i = 0; i < N; i++)
-		pass(i);
-	ends();
+		get_and_release(i);
+	expect_end();
 }
 
 /* The caller's memory, wherever it begins. */
@@ -570,13 +570,13 @@ static void the_window_can_be_the_callers(void)
 	struct penstock_weights_opts o = PENSTOCK_WEIGHTS_OPTS_INIT;
 	struct t_mem m = t_mem_new(MIB(4), 24);
 
-	plain(6, MIB(1), 60);
+	make_model(6, MIB(1), 60);
 	o.addr = m.buf;
 	T_ERR(penstock_weights_open(&w, io, model, &o, &err), -EINVAL, &err);
 	o.window = m.len;
 	T_ERR(penstock_weights_open(&w, io, model, &o, &err), 0, &err);
 	for (uint64_t k = 0; k < 6; k++) {
-		struct penstock_view v = next_is(k);
+		struct penstock_view v = expect_next(k);
 
 		T_OK((unsigned char *)v.base >= m.buf);
 		T_ERR(penstock_weights_release(w, k, &err), 0, &err);
