@@ -18,7 +18,7 @@
 #include "base/crc32c.h"
 #include "base/err.h"
 #include "base/util.h"
-#include "kvstore/tierin.h"
+#include "kvstore/tier_internal.h"
 
 bool tier_is_out(const struct store_tier *t)
 {

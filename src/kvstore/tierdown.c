@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "kvstore/tierin.h"
+#include "kvstore/tier_internal.h"
 
 void store_tier_demote(struct penstock_store *s, struct store_entry *e)
 {

@@ -10,7 +10,7 @@
 #include <errno.h>
 
 #include "base/util.h"
-#include "kvstore/tierin.h"
+#include "kvstore/tier_internal.h"
 
 static void tierlog_count(struct store_shelf *sh, int sign)
 {

@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "object/cred_in.h"
+#include "object/cred_internal.h"
 
 #define SECOND_NS 1000000000ull
 #define EARLY_NS  (300 * SECOND_NS) /* keys are asked for again so long before they expire */

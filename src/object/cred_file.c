@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "object/cred_in.h"
+#include "object/cred_internal.h"
 
 /* A profile as the two files have it. */
 struct profile {

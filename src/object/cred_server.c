@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "object/cred_in.h"
+#include "object/cred_internal.h"
 #include "object/str.h"
 #include "object/xml.h"
 

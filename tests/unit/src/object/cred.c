@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-#include "object/cred_in.h"
+#include "object/cred_internal.h"
 #include "tests/common/t.h"
 
 /* In every secret here, so that one that is told can be found. */

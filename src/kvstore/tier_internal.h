@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_KVSTORE_TIERIN_H
-#define PENSTOCK_KVSTORE_TIERIN_H
+#ifndef PENSTOCK_KVSTORE_TIER_INTERNAL_H
+#define PENSTOCK_KVSTORE_TIER_INTERNAL_H
 
 /* What tier.c, tierdown.c and tierlog.c share. */
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_OBJECT_CRED_IN_H
-#define PENSTOCK_OBJECT_CRED_IN_H
+#ifndef PENSTOCK_OBJECT_CRED_INTERNAL_H
+#define PENSTOCK_OBJECT_CRED_INTERNAL_H
 
 /* Between the files of the sources of keys; others want cred.h. */
 #include <pthread.h>
