@@ -134,7 +134,7 @@ static void read_prepare(struct object_req *q)
 static int remote_note_object(struct penstock_remote *f, const struct object_req *q,
 			      struct penstock_err *err)
 {
-	const struct http_head *head = &q->http.head;
+	const struct http_response *head = &q->http.response;
 	uint64_t total = head->status == 200 ? head->length : head->range_total;
 	bool other = head->etag[0] && f->etag[0] && strcmp(head->etag, f->etag) != 0;
 

@@ -179,21 +179,23 @@ int object_attempt_start(struct http_req *h)
 int object_attempt_check(struct http_req *h)
 {
 	struct object_req *r = req_of(h);
-	const struct http_head *head = &h->head;
+	const struct http_response *response = &h->response;
 	uint64_t at = r->at + r->have, len = r->len - r->have;
 
-	if (!r->ranged || head->status >= 300)
+	if (!r->ranged || response->status >= 300)
 		return 0;
-	if (r->etag[0] && head->etag[0] && strcmp(r->etag, head->etag) != 0)
+	if (r->etag[0] && response->etag[0] && strcmp(r->etag, response->etag) != 0)
 		return -ESTALE;
-	if (head->status == 200 && r->whole && head->has_length && head->length > len)
+	if (response->status == 200 && r->whole && response->has_length && response->length > len)
 		return -EMSGSIZE;
-	if (head->status == 200)
-		return at == 0 && head->has_length && head->length <= len ? 0 : -EBADMSG;
-	if (head->status != 206 || !head->has_range || head->range_at != at ||
-	    head->range_len > len || (head->has_length && head->length != head->range_len))
+	if (response->status == 200)
+		return at == 0 && response->has_length && response->length <= len ? 0 : -EBADMSG;
+	if (response->status != 206 || !response->has_range || response->range_at != at ||
+	    response->range_len > len ||
+	    (response->has_length && response->length != response->range_len))
 		return -EBADMSG;
-	return head->range_len == len || head->range_at + head->range_len == head->range_total
+	return response->range_len == len ||
+			       response->range_at + response->range_len == response->range_total
 		       ? 0
 		       : -EBADMSG;
 }

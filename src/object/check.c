@@ -60,7 +60,7 @@ static void check_reach(struct checking *g)
 
 static void check_clock(struct checking *g, const struct object_req *r)
 {
-	int64_t date = object_time_http(r->http.head.date), off = date - time(NULL);
+	int64_t date = object_time_http(r->http.response.date), off = date - time(NULL);
 
 	if (!date)
 		set_point(g, PENSTOCK_S3_CLOCK, 1, "the server tells no time");
@@ -87,13 +87,13 @@ static void check_region(struct checking *g, const char *bucket)
 		code = object_req_run(&r, &err);
 	if (code < 0)
 		set_point(g, PENSTOCK_S3_REGION, code, "%s", err.msg);
-	else if (r.http.head.region[0] && strcmp(r.http.head.region, c->region) != 0)
+	else if (r.http.response.region[0] && strcmp(r.http.response.region, c->region) != 0)
 		set_point(g, PENSTOCK_S3_REGION, 0, "the bucket is in %s, not in %s; %s style",
-			  r.http.head.region, c->region, style);
+			  r.http.response.region, c->region, style);
 	else
 		set_point(g, PENSTOCK_S3_REGION, 0, "%s, %s style", c->region, style);
 	check_clock(g, &r);
-	memcpy(g->server, r.http.head.server, sizeof(g->server));
+	memcpy(g->server, r.http.response.server, sizeof(g->server));
 	object_req_fini(&r);
 }
 

@@ -32,8 +32,8 @@ static int copy_result(struct object_req *r, uint64_t bytes, struct penstock_s3_
 				     "s3://%s/%s: copy: the answer is no "
 				     "CopyObjectResult",
 				     r->name.bucket, r->name.key);
-	if (!r->http.head.etag[0])
-		snprintf(r->http.head.etag, sizeof(r->http.head.etag), "%s", etag);
+	if (!r->http.response.etag[0])
+		snprintf(r->http.response.etag, sizeof(r->http.response.etag), "%s", etag);
 	object_info_give(info, r, bytes, NULL);
 	return 0;
 }

@@ -14,30 +14,31 @@ enum { REDIRECTS = 5, CALM_NS = 100000000, PAUSE_MAX_S = 30 };
 /* More is due of what was announced: an answer without a length may end early. */
 static bool is_short(const struct object_req *r)
 {
-	const struct http_head *head = &r->http.head;
+	const struct http_response *response = &r->http.response;
 
-	return r->ranged && head->status == 206 && head->has_range && r->http.got < head->range_len;
+	return r->ranged && response->status == 206 && response->has_range &&
+	       r->http.got < response->range_len;
 }
 
 static struct object_outcome outcome_of(struct object_req *r)
 {
 	struct http_req *h = &r->http;
-	int64_t date = object_time_http(h->head.date);
+	int64_t date = object_time_http(h->response.date);
 	struct object_outcome o = {
 		.curl = h->curl,
 		.refused = h->refused,
-		.status = h->head.status,
+		.status = h->response.status,
 		.conditional = r->conditional,
 	};
 
 	memset(&r->error, 0, sizeof(r->error));
-	if (h->text.len && (h->head.status >= 300 || r->slow))
+	if (h->text.len && (h->response.status >= 300 || r->slow))
 		object_error_parse(&r->error, h->text.s, h->text.len);
 	o.code = r->error.code;
 	o.skew_s = date && r->c->source ? date - (time(NULL) + r->skew_s) : 0;
-	if (!h->head.region[0])
-		snprintf(h->head.region, sizeof(h->head.region), "%.63s", r->error.region);
-	o.region_told = h->head.region[0] && strcmp(h->head.region, r->region) != 0;
+	if (!h->response.region[0])
+		snprintf(h->response.region, sizeof(h->response.region), "%.63s", r->error.region);
+	o.region_told = h->response.region[0] && strcmp(h->response.region, r->region) != 0;
 	if (o.curl == CURLE_OK && is_short(r))
 		o.curl = CURLE_PARTIAL_FILE;
 	return o;
@@ -93,9 +94,9 @@ static void ending_count(struct object_req *r, const struct object_outcome *o,
 	s->broken += o->curl != CURLE_OK && o->curl != CURLE_OPERATION_TIMEDOUT && !o->refused;
 	s->redirects += v == OBJECT_REDIRECT;
 	s->connects += h->connected;
-	s->answers += h->head.status && h->first_ns;
-	s->first_byte_ns += h->head.status ? h->first_ns : 0;
-	s->first_byte_max_ns = max_u64(s->first_byte_max_ns, h->head.status ? h->first_ns : 0);
+	s->answers += h->response.status && h->first_ns;
+	s->first_byte_ns += h->response.status ? h->first_ns : 0;
+	s->first_byte_max_ns = max_u64(s->first_byte_max_ns, h->response.status ? h->first_ns : 0);
 	count_times(r, v);
 	s->bytes_read += h->got;
 	s->bytes_written += h->sent;
@@ -173,10 +174,10 @@ static bool keep_progress(struct object_req *r)
 {
 	struct http_req *h = &r->http;
 
-	if (!r->ranged || !h->got || h->refused || !h->head.etag[0])
+	if (!r->ranged || !h->got || h->refused || !h->response.etag[0])
 		return false;
 	r->have += h->got;
-	memcpy(r->etag, h->head.etag, sizeof(r->etag));
+	memcpy(r->etag, h->response.etag, sizeof(r->etag));
 	return true;
 }
 
@@ -201,7 +202,8 @@ static void again(struct object_req *r, const struct object_outcome *o)
 	    object_endpoint_other(&c->endpoints, (unsigned)r->endpoint))
 		delay = 0;
 	pthread_mutex_unlock(&c->lock);
-	delay = max_u64(delay, 1000000000ull * min_u64(r->http.head.retry_after_s, PAUSE_MAX_S));
+	delay = max_u64(delay,
+			1000000000ull * min_u64(r->http.response.retry_after_s, PAUSE_MAX_S));
 	r->avoid = r->endpoint >= 0;
 	if (spent + delay >= c->opts.timeout_ms * 1000000ull)
 		finish_failed(r, o);
@@ -213,7 +215,7 @@ static void again(struct object_req *r, const struct object_outcome *o)
 static bool move_region(struct object_req *r)
 {
 	struct penstock_s3 *c = r->c;
-	const char *region = r->http.head.region;
+	const char *region = r->http.response.region;
 	struct object_region *e = NULL;
 
 	if (!region[0] || strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(region))
@@ -240,8 +242,9 @@ static bool move_elsewhere(struct object_req *r)
 {
 	struct object_url url;
 
-	r->http.head.location[strcspn(r->http.head.location, "?")] = 0;
-	if (!r->http.head.location[0] || object_url_parse(&url, r->http.head.location, NULL) < 0)
+	r->http.response.location[strcspn(r->http.response.location, "?")] = 0;
+	if (!r->http.response.location[0] ||
+	    object_url_parse(&url, r->http.response.location, NULL) < 0)
 		return false;
 	object_url_free(&r->elsewhere);
 	r->elsewhere = url;
@@ -278,17 +281,17 @@ static void clock_off(struct object_req *r, const struct object_outcome *o)
 /* An answer of the whole object tells its checksum, also for what other attempts have to bring. */
 static void note_sum(struct object_req *r)
 {
-	const struct http_head *head = &r->http.head;
+	const struct http_response *response = &r->http.response;
 
-	if (!r->into || r->at || !head->crc32c[0] || strchr(head->crc32c, '-'))
+	if (!r->into || r->at || !response->crc32c[0] || strchr(response->crc32c, '-'))
 		return;
-	if (head->status == 200 && head->has_length)
-		r->total = head->length;
-	else if (head->status == 206 && head->range_len == head->range_total)
-		r->total = head->range_total;
+	if (response->status == 200 && response->has_length)
+		r->total = response->length;
+	else if (response->status == 206 && response->range_len == response->range_total)
+		r->total = response->range_total;
 	else
 		return;
-	memcpy(r->crc32c, head->crc32c, sizeof(r->crc32c));
+	memcpy(r->crc32c, response->crc32c, sizeof(r->crc32c));
 }
 
 /* The whole object came, and with it its checksum: is it right? */

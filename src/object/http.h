@@ -20,8 +20,8 @@ struct penstock_err;
 enum http_method { HTTP_GET, HTTP_HEAD, HTTP_PUT, HTTP_POST, HTTP_DELETE };
 const char *http_method_name(enum http_method m);
 
-/* What an answer says before its body.  Of longer values the beginning. */
-struct http_head {
+/* The status line and the headers of a response.  Of longer values the beginning. */
+struct http_response {
 	unsigned status; /* 0: there was none */
 	bool has_length;
 	uint64_t length; /* Content-Length */
@@ -43,7 +43,7 @@ struct http_req {
 	int (*start)(struct http_req *r);
 	/* After each attempt; the request is the caller's again, who may http_again() it. */
 	void (*end)(struct http_req *r);
-	/* The head is complete and a body begins; what is not 0 ends the attempt (@refused). */
+	/* The headers are complete and a body begins; what is not 0 ends the attempt (@refused). */
 	int (*check)(struct http_req *r);
 
 	/* Set by start(). */
@@ -62,7 +62,7 @@ struct http_req {
 
 	/* How the attempt ended. */
 	int curl; /* CURLE_* */
-	struct http_head head;
+	struct http_response response;
 	uint64_t got, sent;     /* bytes of body in this attempt */
 	struct object_str text; /* body of other answers; kept until the next attempt */
 	int refused;            /* -errno by which we ended it */

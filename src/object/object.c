@@ -9,7 +9,7 @@
 
 static int64_t answer_time(const struct object_req *r)
 {
-	return object_time_http(r->http.head.modified);
+	return object_time_http(r->http.response.modified);
 }
 
 void object_info_give(struct penstock_s3_info *user, const struct object_req *r, uint64_t bytes,
@@ -20,15 +20,16 @@ void object_info_give(struct penstock_s3_info *user, const struct object_req *r,
 	if (!user)
 		return;
 	info.mtime = answer_time(r);
-	memcpy(info.etag, r->http.head.etag, sizeof(info.etag));
+	memcpy(info.etag, r->http.response.etag, sizeof(info.etag));
 	if (sum && sum->value[0])
 		snprintf(info.checksum, sizeof(info.checksum), "%s:%s", object_sum_word(r->c),
 			 sum->value);
-	else if (r->http.head.crc32c[0])
-		snprintf(info.checksum, sizeof(info.checksum), "crc32c:%s", r->http.head.crc32c);
-	else if (r->http.head.crc64nvme[0])
+	else if (r->http.response.crc32c[0])
+		snprintf(info.checksum, sizeof(info.checksum), "crc32c:%s",
+			 r->http.response.crc32c);
+	else if (r->http.response.crc64nvme[0])
 		snprintf(info.checksum, sizeof(info.checksum), "crc64nvme:%s",
-			 r->http.head.crc64nvme);
+			 r->http.response.crc64nvme);
 	object_struct_give(user, &info, sizeof(info));
 }
 
@@ -43,10 +44,10 @@ int penstock_s3_stat(struct penstock_s3 *c, const char *uri, struct penstock_s3_
 			object_req_header(&r, "x-amz-checksum-mode", "ENABLED");
 		code = object_req_run(&r, err);
 	}
-	if (code == 0 && !r.http.head.has_length)
+	if (code == 0 && !r.http.response.has_length)
 		code = penstock_fail(err, -EBADMSG, "%s: stat: the answer tells no length", uri);
 	if (code == 0)
-		object_info_give(info, &r, r.http.head.length, NULL);
+		object_info_give(info, &r, r.http.response.length, NULL);
 	object_req_fini(&r);
 	return code;
 }
@@ -55,8 +56,9 @@ int penstock_s3_stat(struct penstock_s3 *c, const char *uri, struct penstock_s3_
 static int sum_acknowledged(struct object_req *r, const struct object_sum *sum,
 			    struct penstock_err *err)
 {
-	const char *told = r->c->opts.checksum == PENSTOCK_S3_SUM_CRC64NVME ? r->http.head.crc64nvme
-									    : r->http.head.crc32c;
+	const char *told = r->c->opts.checksum == PENSTOCK_S3_SUM_CRC64NVME
+				   ? r->http.response.crc64nvme
+				   : r->http.response.crc32c;
 
 	if (!sum->value[0] || !told[0] || strchr(told, '-'))
 		return 0;

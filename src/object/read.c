@@ -41,15 +41,15 @@ static void part_prepare(struct object_req *r)
 /* Where two answers are of two objects, what was read is neither. */
 static void read_note_object(struct job *j, const struct object_req *r)
 {
-	const struct http_head *head = &r->http.head;
-	uint64_t total = head->status == 200 ? head->length : head->range_total;
+	const struct http_response *response = &r->http.response;
+	uint64_t total = response->status == 200 ? response->length : response->range_total;
 
 	if (r->code < 0 || !r->have)
 		return;
-	if (head->etag[0] && j->etag[0] && strcmp(head->etag, j->etag) != 0)
+	if (response->etag[0] && j->etag[0] && strcmp(response->etag, j->etag) != 0)
 		j->replaced = true;
-	if (head->etag[0] && !j->etag[0])
-		memcpy(j->etag, head->etag, sizeof(j->etag));
+	if (response->etag[0] && !j->etag[0])
+		memcpy(j->etag, response->etag, sizeof(j->etag));
 	if (j->total != UINT64_MAX && total != UINT64_MAX && total != j->total)
 		j->replaced = true;
 	if (total != UINT64_MAX)

@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "dl/curl.h"
-#include "object/head.h"
+#include "object/http_headers.h"
 
 enum { RECEIVE = 512 << 10, SEND = 2 << 20 };
 
@@ -21,7 +21,7 @@ const char *http_method_name(enum http_method m)
 
 void http_transfer_clear(struct http_req *r)
 {
-	memset(&r->head, 0, sizeof(r->head));
+	memset(&r->response, 0, sizeof(r->response));
 	object_str_clear(&r->text);
 	object_str_add(&r->text, "", 0); /* there is always one, if an empty one */
 	r->got = r->sent = r->first_ns = 0;
@@ -40,13 +40,13 @@ static size_t take_header(char *line, size_t one, size_t len, void *arg)
 	/* libcurl's own figure is that of the first byte that is sent, where there is a body. */
 	if (!r->first_ns)
 		r->first_ns = clock_ns() - r->begun_ns;
-	r->refused = http_head_line(&r->head, line, len);
+	r->refused = http_headers_parse_line(&r->response, line, len);
 	return r->refused ? 0 : len;
 }
 
 static bool wanted(const struct http_req *r)
 {
-	return (r->into || r->sink) && (r->head.status == 200 || r->head.status == 206);
+	return (r->into || r->sink) && (r->response.status == 200 || r->response.status == 206);
 }
 
 static size_t take_body(char *data, size_t one, size_t len, void *arg)
@@ -252,7 +252,7 @@ int http_fetch(void *ctx, const struct object_fetch *req, struct object_fetched 
 		return penstock_fail(err, code, "%s: %s", req->url,
 				     r.why[0] ? r.why : penstock_strerror(code));
 	}
-	ret->status = r.head.status;
+	ret->status = r.response.status;
 	ret->body = r.text.s;
 	ret->len = r.text.len;
 	return 0;

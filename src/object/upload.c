@@ -158,14 +158,14 @@ static void upload_part_done(struct object_req *r)
 	struct penstock_s3_upload *u = s->u;
 	struct part *p = &u->parts[s->part];
 
-	if (r->code == 0 && !r->http.head.etag[0])
+	if (r->code == 0 && !r->http.response.etag[0])
 		r->code = penstock_fail(&r->err, -EBADMSG,
 					"%s: upload: the store gave no ETag for part %u", u->uri,
 					s->part + 1);
 	if (r->code < 0)
 		upload_fail(u, &r->err);
 	pthread_mutex_lock(&u->lock);
-	memcpy(p->etag, r->http.head.etag, sizeof(p->etag));
+	memcpy(p->etag, r->http.response.etag, sizeof(p->etag));
 	memcpy(p->sum, s->sum.value, sizeof(p->sum));
 	object_req_fini(r);
 	s->busy = false;
@@ -442,8 +442,8 @@ static void take_etag(struct object_req *r)
 {
 	CLEANUP_FREE char *etag = object_answer_text(r->http.text.s, r->http.text.len, "ETag");
 
-	if (etag && !r->http.head.etag[0] && strlen(etag) < sizeof(r->http.head.etag))
-		memcpy(r->http.head.etag, etag, strlen(etag) + 1);
+	if (etag && !r->http.response.etag[0] && strlen(etag) < sizeof(r->http.response.etag))
+		memcpy(r->http.response.etag, etag, strlen(etag) + 1);
 }
 
 static int complete(struct penstock_s3_upload *u, struct penstock_s3_info *info,

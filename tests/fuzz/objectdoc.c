@@ -6,7 +6,7 @@
 
 #include "base/util.h"
 #include "object/answer.h"
-#include "object/head.h"
+#include "object/http_headers.h"
 #include "tests/fuzz/fuzz.h"
 
 static void read_page(char *doc, size_t len)
@@ -46,12 +46,12 @@ static void read_deleted(char *doc, size_t len)
 /* Lines, each as libcurl would hand it over. */
 static void read_head(const char *text, size_t len)
 {
-	struct http_head h = {0};
+	struct http_response h = {0};
 
 	while (len) {
 		const char *end = memchr(text, '\n', len);
 		size_t n = end ? (size_t)(end - text) + 1 : len;
-		int r = http_head_line(&h, text, n);
+		int r = http_headers_parse_line(&h, text, n);
 
 		FUZZ_CHECK(r == 0 || r == -EBADMSG);
 		if (r < 0)

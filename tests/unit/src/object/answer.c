@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stores answer: documents, header lines, times. */
 #include "object/answer.h"
-#include "object/head.h"
+#include "object/http_headers.h"
 #include "object/xml.h"
 #include "tests/common/t.h"
 
@@ -146,26 +146,26 @@ static void what_was_not_deleted_is_named(void)
 
 /* ------------------------------------------------------------------------ headers */
 
-static int head_line(struct http_head *h, const char *line)
+static int parse_header(struct http_response *h, const char *line)
 {
-	return http_head_line(h, line, strlen(line));
+	return http_headers_parse_line(h, line, strlen(line));
 }
 
 static void header_lines_are_read(void)
 {
-	struct http_head h = {0};
+	struct http_response h = {0};
 
-	T_EQ(head_line(&h, "HTTP/1.1 100 Continue\r\n"), 0);
-	T_EQ(head_line(&h, "ETag: \"old\"\r\n"), 0);
-	T_EQ(head_line(&h, "HTTP/1.1 206 Partial Content\r\n"), 0);
+	T_EQ(parse_header(&h, "HTTP/1.1 100 Continue\r\n"), 0);
+	T_EQ(parse_header(&h, "ETag: \"old\"\r\n"), 0);
+	T_EQ(parse_header(&h, "HTTP/1.1 206 Partial Content\r\n"), 0);
 	T_EQ(h.status, 206);
 	T_OK(!h.etag[0]);
-	T_EQ(head_line(&h, "content-range: bytes 5-14/100\r\n"), 0);
-	T_EQ(head_line(&h, "Content-Length:10 \r\n"), 0);
-	T_EQ(head_line(&h, "ETag:  \"e\"\r\n"), 0);
+	T_EQ(parse_header(&h, "content-range: bytes 5-14/100\r\n"), 0);
+	T_EQ(parse_header(&h, "Content-Length:10 \r\n"), 0);
+	T_EQ(parse_header(&h, "ETag:  \"e\"\r\n"), 0);
 	T_OK(h.has_range && h.range_at == 5 && h.range_len == 10 && h.range_total == 100);
 	T_OK(h.has_length && h.length == 10 && !strcmp(h.etag, "\"e\""));
-	T_EQ(head_line(&h, "Content-Range: bytes 0-0/*\r\n"), 0);
+	T_EQ(parse_header(&h, "Content-Range: bytes 0-0/*\r\n"), 0);
 	T_OK(h.range_len == 1 && h.range_total == UINT64_MAX);
 }
 
@@ -178,25 +178,25 @@ static void headers_that_contradict_are_refused(void)
 					  "Content-Range: 0-1/2",
 					  "Content-Range: bytes 0-18446744073709551615/*",
 					  "Content-Range: bytes 0-1"};
-	struct http_head h = {0};
+	struct http_response h = {0};
 	char line[512];
 
 	for (unsigned i = 0; i < T_COUNT(bad); i++)
-		T_EQ(head_line(&h, bad[i]), -EBADMSG);
+		T_EQ(parse_header(&h, bad[i]), -EBADMSG);
 	memset(&h, 0, sizeof(h));
-	T_EQ(head_line(&h, "Content-Length: 5"), 0);
-	T_EQ(head_line(&h, "Content-Length: 6"), -EBADMSG);
+	T_EQ(parse_header(&h, "Content-Length: 5"), 0);
+	T_EQ(parse_header(&h, "Content-Length: 6"), -EBADMSG);
 	/* Lines for ever. */
 	memset(&h, 0, sizeof(h));
 	memset(line, 'a', sizeof(line) - 1);
 	line[sizeof(line) - 1] = 0;
-	for (unsigned i = 0; i < HTTP_HEAD_MAX / (sizeof(line) - 1); i++)
-		T_EQ(head_line(&h, line), 0);
-	T_EQ(head_line(&h, line), -EBADMSG);
+	for (unsigned i = 0; i < HTTP_HEADERS_MAX / (sizeof(line) - 1); i++)
+		T_EQ(parse_header(&h, line), 0);
+	T_EQ(parse_header(&h, line), -EBADMSG);
 	/* What is longer than its place is not taken in part. */
 	memset(&h, 0, sizeof(h));
 	snprintf(line, sizeof(line), "ETag: %0200d", 1);
-	T_EQ(head_line(&h, line), 0);
+	T_EQ(parse_header(&h, line), 0);
 	T_OK(!h.etag[0]);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "object/head.h"
+#include "object/http_headers.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -24,7 +24,7 @@ static int take_u64(const char **at, uint64_t *out)
 }
 
 /* "bytes 0-9/100", "bytes 0-9/?"; that of a 416 is "bytes ?/100" and tells the total. */
-static int take_range(struct http_head *h, const char *v)
+static int take_range(struct http_response *h, const char *v)
 {
 	uint64_t last;
 
@@ -42,7 +42,7 @@ static int take_range(struct http_head *h, const char *v)
 	return *v == '*' ? 0 : take_u64(&v, &h->range_total);
 }
 
-static int take_length(struct http_head *h, const char *v)
+static int take_length(struct http_response *h, const char *v)
 {
 	uint64_t length;
 
@@ -58,14 +58,14 @@ static const struct field {
 	const char *name;
 	size_t at, size;
 } fields[] = {
-	{"etag", offsetof(struct http_head, etag), PENSTOCK_S3_ETAG},
-	{"date", offsetof(struct http_head, date), 40},
-	{"last-modified", offsetof(struct http_head, modified), 40},
-	{"x-amz-bucket-region", offsetof(struct http_head, region), 64},
-	{"location", offsetof(struct http_head, location), 512},
-	{"x-amz-checksum-crc32c", offsetof(struct http_head, crc32c), 24},
-	{"x-amz-checksum-crc64nvme", offsetof(struct http_head, crc64nvme), 24},
-	{"server", offsetof(struct http_head, server), 64},
+	{"etag", offsetof(struct http_response, etag), PENSTOCK_S3_ETAG},
+	{"date", offsetof(struct http_response, date), 40},
+	{"last-modified", offsetof(struct http_response, modified), 40},
+	{"x-amz-bucket-region", offsetof(struct http_response, region), 64},
+	{"location", offsetof(struct http_response, location), 512},
+	{"x-amz-checksum-crc32c", offsetof(struct http_response, crc32c), 24},
+	{"x-amz-checksum-crc64nvme", offsetof(struct http_response, crc64nvme), 24},
+	{"server", offsetof(struct http_response, server), 64},
 };
 
 /* Printable characters only: these go into headers of ours and into messages. */
@@ -79,7 +79,7 @@ static void take_text(char *out, size_t size, const char *v)
 	memcpy(out, v, strlen(v) + 1);
 }
 
-static int take_field(struct http_head *h, const char *name, const char *v)
+static int take_field(struct http_response *h, const char *name, const char *v)
 {
 	if (!strcasecmp(name, "content-length"))
 		return take_length(h, v);
@@ -95,12 +95,12 @@ static int take_field(struct http_head *h, const char *name, const char *v)
 	return 0;
 }
 
-int http_head_line(struct http_head *h, const char *line, size_t len)
+int http_headers_parse_line(struct http_response *h, const char *line, size_t len)
 {
 	char text[1024], *colon, *v;
 
 	h->bytes += len;
-	if (h->bytes > HTTP_HEAD_MAX)
+	if (h->bytes > HTTP_HEADERS_MAX)
 		return -EBADMSG;
 	if (len >= sizeof(text))
 		return 0; /* none of ours is so long */
