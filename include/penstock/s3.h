@@ -64,10 +64,10 @@ enum penstock_s3_balance {
 };
 
 enum penstock_s3_checksum {
-	PENSTOCK_S3_SUM_AUTO = 0, /* CRC-32C */
-	PENSTOCK_S3_SUM_CRC32C = 1,
-	PENSTOCK_S3_SUM_CRC64NVME = 2,
-	PENSTOCK_S3_SUM_NONE = 3,
+	PENSTOCK_S3_CHECKSUM_AUTO = 0, /* CRC-32C */
+	PENSTOCK_S3_CHECKSUM_CRC32C = 1,
+	PENSTOCK_S3_CHECKSUM_CRC64NVME = 2,
+	PENSTOCK_S3_CHECKSUM_NONE = 3,
 };
 
 /* Bits of struct penstock_s3_opts.flags. */

@@ -221,7 +221,7 @@ static void read_start(struct penstock_remote_req *r)
 	q->prepare = read_prepare;
 	q->done = read_done;
 	q->arg = r;
-	if (f->c->opts.checksum != PENSTOCK_S3_SUM_NONE)
+	if (f->c->opts.checksum != PENSTOCK_S3_CHECKSUM_NONE)
 		object_req_header(q, "x-amz-checksum-mode", "ENABLED");
 	object_req_start(q);
 }

@@ -141,7 +141,8 @@ static void check_rights(struct checking *g, bool write)
 			  write ? "list, put, read" : "list; putting was not tried", source);
 }
 
-/* Does a second put of what must be new fail, and does a part of an upload come back with its sum?
+/* Does a second put of what must be new fail, and does a part of an upload come back with its
+ * checksum?
  */
 static void check_supports(struct checking *g)
 {

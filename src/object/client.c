@@ -218,7 +218,7 @@ int penstock_s3_get_stats(struct penstock_s3 *c, struct penstock_s3_stats *stats
 	s.nr_endpoints = c->endpoints.nr;
 	s.region = c->region;
 	s.style = c->virtual_host ? "virtual" : "path";
-	s.checksum = object_sum_word(c);
+	s.checksum = object_checksum_name(c);
 	s.payload = c->opts.flags & PENSTOCK_S3_SIGN_BODY ? "signed" : "unsigned";
 	s.credentials = c->source ? object_cred_name(c->source) : "none";
 	return object_struct_give(stats, &s, sizeof(s));

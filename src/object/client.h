@@ -158,18 +158,19 @@ const char *object_client_region(const struct penstock_s3 *c, const char *bucket
  * Header and value of the checksum of @len bytes, as the client's options want; false: none.  @name
  * is the algorithm's for reports.
  */
-struct object_sum {
+struct object_checksum {
 	const char *header; /* "x-amz-checksum-crc32c" */
 	const char *algorithm;
 	const char *element; /* of CompleteMultipartUpload */
 	char value[24];
 };
-bool object_sum(struct object_sum *s, const struct penstock_s3 *c, const void *buf, uint64_t len);
+bool object_checksum_compute(struct object_checksum *s, const struct penstock_s3 *c,
+			     const void *buf, uint64_t len);
 /* The names only, without a value. */
-bool object_sum_names(struct object_sum *s, const struct penstock_s3 *c);
-const char *object_sum_word(const struct penstock_s3 *c);
+bool object_checksum_names(struct object_checksum *s, const struct penstock_s3 *c);
+const char *object_checksum_name(const struct penstock_s3 *c);
 /* Base64 of a CRC, as S3 writes it. */
-void object_sum_base64(char out[24], uint64_t crc, unsigned bytes);
+void object_checksum_base64(char out[24], uint64_t crc, unsigned bytes);
 /* The value of Content-MD5; false where there is none to be had. */
 enum { OBJECT_MD5 = 25 };
 bool object_md5(char out[OBJECT_MD5], const void *buf, size_t len);
@@ -182,6 +183,6 @@ int object_put(struct penstock_s3 *c, const char *uri, const void *buf, uint64_t
 
 /* What a write came to. */
 void object_info_give(struct penstock_s3_info *user, const struct object_req *r, uint64_t bytes,
-		      const struct object_sum *sum);
+		      const struct object_checksum *checksum);
 
 #endif

@@ -279,7 +279,7 @@ static void clock_off(struct object_req *r, const struct object_outcome *o)
 }
 
 /* An answer of the whole object tells its checksum, also for what other attempts have to bring. */
-static void note_sum(struct object_req *r)
+static void note_checksum(struct object_req *r)
 {
 	const struct http_response *response = &r->http.response;
 
@@ -297,12 +297,12 @@ static void note_sum(struct object_req *r)
 /* The whole object came, and with it its checksum: is it right? */
 static bool content_is_right(struct object_req *r)
 {
-	char sum[24];
+	char checksum[24];
 
 	if (!r->crc32c[0] || r->have != r->total)
 		return true;
-	object_sum_base64(sum, penstock_crc32c(0, r->into, r->have), 4);
-	if (strcmp(sum, r->crc32c) != 0)
+	object_checksum_base64(checksum, penstock_crc32c(0, r->into, r->have), 4);
+	if (strcmp(checksum, r->crc32c) != 0)
 		return false;
 	pthread_mutex_lock(&r->c->lock);
 	r->c->stats.checked += r->total;
@@ -334,7 +334,7 @@ void object_attempt_end(struct http_req *h)
 	pthread_mutex_lock(&r->c->lock);
 	o = outcome_of(r);
 	v = object_judge(&o);
-	note_sum(r);
+	note_checksum(r);
 	ending_count(r, &o, v);
 	pthread_mutex_unlock(&r->c->lock);
 	/* There is more of it than is wanted. */

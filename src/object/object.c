@@ -13,7 +13,7 @@ static int64_t answer_time(const struct object_req *r)
 }
 
 void object_info_give(struct penstock_s3_info *user, const struct object_req *r, uint64_t bytes,
-		      const struct object_sum *sum)
+		      const struct object_checksum *checksum)
 {
 	struct penstock_s3_info info = {.bytes = bytes};
 
@@ -21,9 +21,9 @@ void object_info_give(struct penstock_s3_info *user, const struct object_req *r,
 		return;
 	info.mtime = answer_time(r);
 	memcpy(info.etag, r->http.response.etag, sizeof(info.etag));
-	if (sum && sum->value[0])
-		snprintf(info.checksum, sizeof(info.checksum), "%s:%s", object_sum_word(r->c),
-			 sum->value);
+	if (checksum && checksum->value[0])
+		snprintf(info.checksum, sizeof(info.checksum), "%s:%s", object_checksum_name(r->c),
+			 checksum->value);
 	else if (r->http.response.crc32c[0])
 		snprintf(info.checksum, sizeof(info.checksum), "crc32c:%s",
 			 r->http.response.crc32c);
@@ -40,7 +40,7 @@ int penstock_s3_stat(struct penstock_s3 *c, const char *uri, struct penstock_s3_
 	int code = object_req_init(&r, c, HTTP_HEAD, "stat", uri, true, err);
 
 	if (code == 0) {
-		if (c->opts.checksum != PENSTOCK_S3_SUM_NONE)
+		if (c->opts.checksum != PENSTOCK_S3_CHECKSUM_NONE)
 			object_req_header(&r, "x-amz-checksum-mode", "ENABLED");
 		code = object_req_run(&r, err);
 	}
@@ -53,21 +53,22 @@ int penstock_s3_stat(struct penstock_s3 *c, const char *uri, struct penstock_s3_
 }
 
 /* The server computed another one than we did, of what it has stored. */
-static int sum_acknowledged(struct object_req *r, const struct object_sum *sum,
-			    struct penstock_err *err)
+static int compare_acknowledged_checksum(struct object_req *r,
+					 const struct object_checksum *checksum,
+					 struct penstock_err *err)
 {
-	const char *told = r->c->opts.checksum == PENSTOCK_S3_SUM_CRC64NVME
-				   ? r->http.response.crc64nvme
-				   : r->http.response.crc32c;
+	const char *acknowledged = r->c->opts.checksum == PENSTOCK_S3_CHECKSUM_CRC64NVME
+					   ? r->http.response.crc64nvme
+					   : r->http.response.crc32c;
 
-	if (!sum->value[0] || !told[0] || strchr(told, '-'))
+	if (!checksum->value[0] || !acknowledged[0] || strchr(acknowledged, '-'))
 		return 0;
-	if (strcmp(told, sum->value) != 0)
+	if (strcmp(acknowledged, checksum->value) != 0)
 		return penstock_fail(
 			err, -EBADMSG,
 			"s3://%s/%s: put: the store has it with the checksum %s, it was sent "
 			"with %s",
-			r->name.bucket, r->name.key, told, sum->value);
+			r->name.bucket, r->name.key, acknowledged, checksum->value);
 	pthread_mutex_lock(&r->c->lock);
 	r->c->stats.checked += r->http.body_len;
 	pthread_mutex_unlock(&r->c->lock);
@@ -78,7 +79,7 @@ int object_put(struct penstock_s3 *c, const char *uri, const void *buf, uint64_t
 	       uint32_t flags, const char *etag, const char *content_type,
 	       struct penstock_s3_info *info, struct penstock_err *err)
 {
-	struct object_sum sum = {0};
+	struct object_checksum checksum = {0};
 	struct object_req r;
 	int code;
 
@@ -97,16 +98,16 @@ int object_put(struct penstock_s3 *c, const char *uri, const void *buf, uint64_t
 		if (etag)
 			memcpy(r.etag, etag, strlen(etag) + 1);
 		r.conditional = r.is_new || etag;
-		if (object_sum(&sum, c, buf, len))
-			object_req_header(&r, sum.header, sum.value);
+		if (object_checksum_compute(&checksum, c, buf, len))
+			object_req_header(&r, checksum.header, checksum.value);
 		if (content_type)
 			object_req_header(&r, "content-type", content_type);
 		code = object_req_run(&r, err);
 	}
 	if (code == 0)
-		code = sum_acknowledged(&r, &sum, err);
+		code = compare_acknowledged_checksum(&r, &checksum, err);
 	if (code == 0)
-		object_info_give(info, &r, len, &sum);
+		object_info_give(info, &r, len, &checksum);
 	object_req_fini(&r);
 	return code;
 }
@@ -174,7 +175,7 @@ static int delete_batch(struct penstock_s3 *c, const char *bucket, struct object
 			struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = NULL;
-	struct object_sum sum;
+	struct object_checksum checksum;
 	struct object_req r;
 	char md5[OBJECT_MD5];
 	int code;
@@ -192,8 +193,8 @@ static int delete_batch(struct penstock_s3 *c, const char *bucket, struct object
 	object_sha256_hex(r.payload, doc->s, doc->len);
 	if (object_md5(md5, doc->s, doc->len))
 		object_req_header(&r, "content-md5", md5);
-	else if (object_sum(&sum, c, doc->s, doc->len))
-		object_req_header(&r, sum.header, sum.value);
+	else if (object_checksum_compute(&checksum, c, doc->s, doc->len))
+		object_req_header(&r, checksum.header, checksum.value);
 	if (code == 0 && !r.query)
 		code = penstock_fail(err, -ENOMEM, "out of memory");
 	if (code == 0)

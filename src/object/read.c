@@ -106,7 +106,7 @@ static int job_init(struct job *j, struct fetch *f, struct penstock_s3 *c,
 		r->prepare = part_prepare;
 		r->done = read_part_done;
 		r->arg = j;
-		if (c->opts.checksum != PENSTOCK_S3_SUM_NONE)
+		if (c->opts.checksum != PENSTOCK_S3_CHECKSUM_NONE)
 			object_req_header(r, "x-amz-checksum-mode", "ENABLED");
 	}
 	return 0;

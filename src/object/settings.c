@@ -128,7 +128,7 @@ static int settings_check_ranges(struct penstock_s3_opts *o, struct penstock_err
 		return penstock_fail(err, -EINVAL, "style: %u is outside 0..2", o->style);
 	if (o->balance > PENSTOCK_S3_RANK)
 		return penstock_fail(err, -EINVAL, "balance: %u is outside 0..3", o->balance);
-	if (o->checksum > PENSTOCK_S3_SUM_NONE)
+	if (o->checksum > PENSTOCK_S3_CHECKSUM_NONE)
 		return penstock_fail(err, -EINVAL, "checksum: %u is outside 0..3", o->checksum);
 	if (!o->key_id != !o->secret)
 		return penstock_fail(err, -EINVAL, "key_id and secret go together");

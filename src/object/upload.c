@@ -16,7 +16,7 @@
 /* What the store said of a part that it has. */
 struct part {
 	char etag[PENSTOCK_S3_ETAG];
-	char sum[24];
+	char checksum[24];
 };
 
 struct slot {
@@ -24,7 +24,7 @@ struct slot {
 	struct penstock_s3_upload *u;
 	unsigned char *buf;
 	unsigned part; /* from 0 on */
-	struct object_sum sum;
+	struct object_checksum checksum;
 	bool busy;
 };
 
@@ -166,7 +166,7 @@ static void upload_part_done(struct object_req *r)
 		upload_fail(u, &r->err);
 	pthread_mutex_lock(&u->lock);
 	memcpy(p->etag, r->http.response.etag, sizeof(p->etag));
-	memcpy(p->sum, s->sum.value, sizeof(p->sum));
+	memcpy(p->checksum, s->checksum.value, sizeof(p->checksum));
 	object_req_fini(r);
 	s->busy = false;
 	u->nr_busy--;
@@ -177,15 +177,15 @@ static void upload_part_done(struct object_req *r)
 /* Ask the store for an upload.  0 or -errno. */
 static int upload_begin_parts(struct penstock_s3_upload *u, struct penstock_err *err)
 {
-	struct object_sum sum;
+	struct object_checksum checksum;
 	struct object_req r;
 	int code = object_req_init(&r, u->c, HTTP_POST, "upload", u->uri, true, err);
 
 	r.query = strdup("uploads=");
 	r.slow = true;
-	if (object_sum_names(&sum, u->c))
-		object_req_header(&r, "x-amz-checksum-algorithm", sum.algorithm);
-	if (u->c->opts.checksum == PENSTOCK_S3_SUM_CRC64NVME)
+	if (object_checksum_names(&checksum, u->c))
+		object_req_header(&r, "x-amz-checksum-algorithm", checksum.algorithm);
+	if (u->c->opts.checksum == PENSTOCK_S3_CHECKSUM_CRC64NVME)
 		object_req_header(&r, "x-amz-checksum-type", "FULL_OBJECT");
 	if (u->content_type)
 		object_req_header(&r, "content-type", u->content_type);
@@ -239,8 +239,8 @@ static int part_send(struct penstock_s3_upload *u, struct slot *s, uint64_t len,
 	}
 	r->http.body = s->buf;
 	r->http.body_len = len;
-	if (object_sum(&s->sum, u->c, s->buf, len))
-		object_req_header(r, s->sum.header, s->sum.value);
+	if (object_checksum_compute(&s->checksum, u->c, s->buf, len))
+		object_req_header(r, s->checksum.header, s->checksum.value);
 	r->done = upload_part_done;
 	r->arg = s;
 	s->u = u;
@@ -349,8 +349,8 @@ static void wait_all(struct penstock_s3_upload *u)
 
 static void list_parts(struct object_str *doc, const struct penstock_s3_upload *u)
 {
-	struct object_sum sum;
-	bool sums = object_sum_names(&sum, u->c);
+	struct object_checksum checksum;
+	bool has_checksums = object_checksum_names(&checksum, u->c);
 
 	object_str_put(doc, "<CompleteMultipartUpload "
 			    "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
@@ -358,9 +358,9 @@ static void list_parts(struct object_str *doc, const struct penstock_s3_upload *
 		object_str_printf(doc, "<Part><PartNumber>%u</PartNumber><ETag>", i + 1);
 		object_str_xml(doc, u->parts[i].etag);
 		object_str_put(doc, "</ETag>");
-		if (sums)
-			object_str_printf(doc, "<%s>%s</%s>", sum.element, u->parts[i].sum,
-					  sum.element);
+		if (has_checksums)
+			object_str_printf(doc, "<%s>%s</%s>", checksum.element,
+					  u->parts[i].checksum, checksum.element);
 		object_str_put(doc, "</Part>");
 	}
 	object_str_put(doc, "</CompleteMultipartUpload>");

@@ -270,17 +270,17 @@ static void somebody_is_asked_even_when_all_are_down(void)
 
 static void checksums_are_those_of_others(void)
 {
-	struct penstock_s3 c = {.opts = {.checksum = PENSTOCK_S3_SUM_AUTO}};
-	struct object_sum sum;
+	struct penstock_s3 c = {.opts = {.checksum = PENSTOCK_S3_CHECKSUM_AUTO}};
+	struct object_checksum sum;
 	char many[100];
 
-	T_OK(object_sum(&sum, &c, "123456789", 9));
+	T_OK(object_checksum_compute(&sum, &c, "123456789", 9));
 	T_OK(!strcmp(sum.value, "4waSgw==") && !strcmp(sum.header, "x-amz-checksum-crc32c"));
-	c.opts.checksum = PENSTOCK_S3_SUM_CRC64NVME;
-	T_OK(object_sum(&sum, &c, "123456789", 9));
+	c.opts.checksum = PENSTOCK_S3_CHECKSUM_CRC64NVME;
+	T_OK(object_checksum_compute(&sum, &c, "123456789", 9));
 	T_OK(!strcmp(sum.value, "rosUhgp5mIg="));
-	c.opts.checksum = PENSTOCK_S3_SUM_NONE;
-	T_OK(!object_sum(&sum, &c, "123456789", 9));
+	c.opts.checksum = PENSTOCK_S3_CHECKSUM_NONE;
+	T_OK(!object_checksum_compute(&sum, &c, "123456789", 9));
 	for (unsigned i = 0; i < sizeof(many); i++)
 		many[i] = (char)(i * 7);
 	for (unsigned cut = 0; cut <= sizeof(many); cut++)
