@@ -24,7 +24,7 @@ static struct object_req *req_of(struct http_req *h)
 struct signing {
 	struct object_sign s;
 	struct object_header headers[OBJECT_HEADERS];
-	struct object_str host, path;
+	struct object_strbuf host, path;
 	char date[OBJECT_TIME];
 	char aws_host[96];
 };
@@ -38,8 +38,8 @@ static void set_place(struct signing *g, struct object_req *r, const char *regio
 
 	if (r->elsewhere.host) {
 		/* What was said to be elsewhere names the bucket as it wants to. */
-		object_str_put(&g->host, url->host);
-		object_str_put(&g->path, url->base);
+		object_strbuf_put(&g->host, url->host);
+		object_strbuf_put(&g->path, url->base);
 		return;
 	}
 	snprintf(g->aws_host, sizeof(g->aws_host), "s3.%s.amazonaws.com", region);
@@ -109,7 +109,7 @@ int object_attempt_dress(struct object_req *r)
 {
 	struct penstock_s3 *c = r->c;
 	const char *region = object_client_region(c, r->name.bucket);
-	struct object_str authorization = {0}, url = {0};
+	struct object_strbuf authorization = {0}, url = {0};
 	struct signing g = {.s = {.method = http_method_name(r->http.method),
 				  .query = r->query ? r->query : "",
 				  .region = region,
@@ -121,9 +121,9 @@ int object_attempt_dress(struct object_req *r)
 	set_place(&g, r, region);
 	if (c->source)
 		set_signed(&g, r);
-	object_str_printf(&url, "%s://%s%s%s%s", is_tls(r) ? "https" : "http",
-			  g.host.s ? g.host.s : "", g.path.s ? g.path.s : "", r->query ? "?" : "",
-			  g.s.query);
+	object_strbuf_printf(&url, "%s://%s%s%s%s", is_tls(r) ? "https" : "http",
+			     g.host.s ? g.host.s : "", g.path.s ? g.path.s : "",
+			     r->query ? "?" : "", g.s.query);
 	if (g.host.failed || g.path.failed || url.failed)
 		code = -ENOMEM;
 	g.s.host = g.host.s;
@@ -135,9 +135,9 @@ int object_attempt_dress(struct object_req *r)
 	if (code == 0 && !send_headers(r, &g, authorization.s))
 		code = -ENOMEM;
 	r->http.url = TAKE_PTR(url.s);
-	object_str_fini(&authorization);
-	object_str_fini(&g.host);
-	object_str_fini(&g.path);
+	object_strbuf_fini(&authorization);
+	object_strbuf_fini(&g.host);
+	object_strbuf_fini(&g.path);
 	return code;
 }
 

@@ -21,7 +21,7 @@
 #include "object/http.h"
 #include "object/retry.h"
 #include "object/sign.h"
-#include "object/str.h"
+#include "object/strbuf.h"
 #include "object/times.h"
 #include "object/uri.h"
 

@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "object/cred_internal.h"
-#include "object/str.h"
+#include "object/strbuf.h"
 #include "object/xml.h"
 
 #define INSTANCE "http://169.254.169.254"
@@ -78,17 +78,17 @@ static int from_sts(struct object_cred *out, char *text, const char *where,
 	return r;
 }
 
-static void form(struct object_str *body, const char *name, const char *value)
+static void form(struct object_strbuf *body, const char *name, const char *value)
 {
-	object_str_printf(body, "&%s=", name);
-	object_str_encode(body, value, false);
+	object_strbuf_printf(body, "&%s=", name);
+	object_strbuf_add_encoded(body, value, false);
 }
 
 int cred_ask_web(struct object_cred_source *s, struct object_cred *out, struct penstock_err *err)
 {
 	static const char *const headers[] = {"Content-Type: application/x-www-form-urlencoded",
 					      NULL};
-	struct object_str body = {0};
+	struct object_strbuf body = {0};
 	struct object_fetch req = {"POST", s->url, headers, NULL, 0, 10000};
 	char *token, *text = NULL;
 	int r = cred_read_file(&token, s->token_file, err);
@@ -96,7 +96,7 @@ int cred_ask_web(struct object_cred_source *s, struct object_cred *out, struct p
 	if (r)
 		return r;
 	token[strcspn(token, "\r\n")] = 0; /* it is read anew each time: it changes */
-	object_str_put(&body, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15");
+	object_strbuf_put(&body, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15");
 	form(&body, "RoleArn", s->role);
 	form(&body, "RoleSessionName", s->session ? s->session : "penstock");
 	form(&body, "WebIdentityToken", token);
@@ -107,7 +107,7 @@ int cred_ask_web(struct object_cred_source *s, struct object_cred *out, struct p
 			: cred_server_fetch(s, &text, &req, "STS (web identity)", err);
 	if (body.s)
 		explicit_bzero(body.s, body.len);
-	object_str_fini(&body);
+	object_strbuf_fini(&body);
 	if (!r)
 		r = from_sts(out, text, "STS (web identity)", err);
 	cred_wipe(text);

@@ -131,41 +131,42 @@ static const char *key_slash(const struct object_req *r)
 /* "s3://b/k: read: NoSuchKey: ... (404), after 3 attempts" */
 static void finish_failed(struct object_req *r, const struct object_outcome *o)
 {
-	struct object_str s = {0};
+	struct object_strbuf s = {0};
 	const char *place = r->endpoint >= 0 ? r->c->endpoints.v[r->endpoint].text : "";
 	int code = object_errno(o);
 
 	if (o->status == 412 && r->is_new)
 		code = -EEXIST;
-	object_str_printf(&s, "s3://%s%s%s: %s: ", r->name.bucket, key_slash(r), r->name.key,
-			  r->what);
+	object_strbuf_printf(&s, "s3://%s%s%s: %s: ", r->name.bucket, key_slash(r), r->name.key,
+			     r->what);
 	if (o->refused == -ESTALE || (o->status == 412 && !r->is_new))
-		object_str_put(&s, r->conditional && r->unsure
-					   ? "its ETag is another, perhaps by an attempt whose "
-					     "answer was lost"
-					   : "it was replaced: its ETag is another");
+		object_strbuf_put(&s, r->conditional && r->unsure
+					      ? "its ETag is another, perhaps by an attempt whose "
+						"answer was lost"
+					      : "it was replaced: its ETag is another");
 	else if (code == -EEXIST)
-		object_str_put(&s, r->unsure ? "it is there already, or by an attempt whose answer "
-					       "was lost"
-					     : "it is there already");
+		object_strbuf_put(&s,
+				  r->unsure ? "it is there already, or by an attempt whose answer "
+					      "was lost"
+					    : "it is there already");
 	else if (o->refused == -EBADMSG)
-		object_str_printf(&s, "%s: the answer contradicts what was asked for (%u)", place,
-				  o->status);
+		object_strbuf_printf(&s, "%s: the answer contradicts what was asked for (%u)",
+				     place, o->status);
 	else if (o->refused)
-		object_str_put(&s, penstock_strerror(o->refused));
+		object_strbuf_put(&s, penstock_strerror(o->refused));
 	else if (o->curl != CURLE_OK)
-		object_str_printf(&s, "%s%s%s", place, *place ? ": " : "",
-				  r->http.why[0] ? r->http.why
-						 : penstock_curl(NULL)->strerror(o->curl));
+		object_strbuf_printf(&s, "%s%s%s", place, *place ? ": " : "",
+				     r->http.why[0] ? r->http.why
+						    : penstock_curl(NULL)->strerror(o->curl));
 	else if (r->error.code[0])
-		object_str_printf(&s, "%s%s%s (%u)", r->error.code, r->error.message[0] ? ": " : "",
-				  r->error.message, o->status);
+		object_strbuf_printf(&s, "%s%s%s (%u)", r->error.code,
+				     r->error.message[0] ? ": " : "", r->error.message, o->status);
 	else
-		object_str_printf(&s, "%s (%u)", penstock_strerror(code), o->status);
+		object_strbuf_printf(&s, "%s (%u)", penstock_strerror(code), o->status);
 	if (r->attempts > 1)
-		object_str_printf(&s, ", after %u attempts", r->attempts);
+		object_strbuf_printf(&s, ", after %u attempts", r->attempts);
 	penstock_fail(&r->err, code, "%s", s.failed ? "out of memory" : s.s);
-	object_str_fini(&s);
+	object_strbuf_fini(&s);
 	ending_finish(r, code);
 }
 

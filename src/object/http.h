@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "object/cred.h"
-#include "object/str.h"
+#include "object/strbuf.h"
 
 struct http;
 struct penstock_err;
@@ -63,9 +63,9 @@ struct http_req {
 	/* How the attempt ended. */
 	int curl; /* CURLE_* */
 	struct http_response response;
-	uint64_t got, sent;     /* bytes of body in this attempt */
-	struct object_str text; /* body of other answers; kept until the next attempt */
-	int refused;            /* -errno by which we ended it */
+	uint64_t got, sent;        /* bytes of body in this attempt */
+	struct object_strbuf text; /* body of other answers; kept until the next attempt */
+	int refused;               /* -errno by which we ended it */
 	bool checked;
 	bool connected;    /* a new connection was made */
 	uint64_t first_ns; /* from the beginning to the first line of the answer; 0: none */

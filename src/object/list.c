@@ -52,15 +52,15 @@ void penstock_s3_list_close(struct penstock_s3_list *l)
 	free(l);
 }
 
-static void add_parameter(struct object_str *q, const char *name, const char *value)
+static void add_parameter(struct object_strbuf *q, const char *name, const char *value)
 {
 	if (!value)
 		return;
-	object_str_printf(q, "%s%s=", q->len ? "&" : "", name);
-	object_str_encode(q, value, false);
+	object_strbuf_printf(q, "%s%s=", q->len ? "&" : "", name);
+	object_strbuf_add_encoded(q, value, false);
 }
 
-static void make_query(struct object_str *q, const struct penstock_s3_list *l)
+static void make_query(struct object_strbuf *q, const struct penstock_s3_list *l)
 {
 	bool uploads = l->flags & PENSTOCK_S3_LIST_UPLOADS;
 
@@ -88,7 +88,7 @@ static bool is_stuck(const struct object_page *old, const struct object_page *pa
 
 static int next_page(struct penstock_s3_list *l, struct penstock_err *err)
 {
-	struct object_str query = {0};
+	struct object_strbuf query = {0};
 	struct object_page page;
 	struct object_req r;
 	int code = object_req_init(&r, l->c, HTTP_GET, "list", l->uri, false, err);

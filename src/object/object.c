@@ -122,12 +122,12 @@ int penstock_s3_put(struct penstock_s3 *c, const char *uri, const void *buf, uin
 int penstock_s3_upload_discard(struct penstock_s3 *c, const char *uri, const char *id,
 			       struct penstock_err *err)
 {
-	struct object_str query = {0};
+	struct object_strbuf query = {0};
 	struct object_req r;
 	int code = object_req_init(&r, c, HTTP_DELETE, "abort an upload", uri, true, err);
 
-	object_str_put(&query, "uploadId=");
-	object_str_encode(&query, id, false);
+	object_strbuf_put(&query, "uploadId=");
+	object_strbuf_add_encoded(&query, id, false);
 	r.query = query.s;
 	if (code == 0 && query.failed)
 		code = penstock_fail(err, -ENOMEM, "out of memory");
@@ -141,11 +141,11 @@ int penstock_s3_upload_discard(struct penstock_s3 *c, const char *uri, const cha
 
 enum { BATCH = 1000 };
 
-static void object_add_key(struct object_str *doc, const char *key)
+static void object_add_key(struct object_strbuf *doc, const char *key)
 {
-	object_str_put(doc, "<Object><Key>");
-	object_str_xml(doc, key);
-	object_str_put(doc, "</Key></Object>");
+	object_strbuf_put(doc, "<Object><Key>");
+	object_strbuf_add_xml(doc, key);
+	object_strbuf_put(doc, "</Key></Object>");
 }
 
 /* What the answer says of single keys. */
@@ -171,7 +171,7 @@ static int batch_result(struct object_req *r, struct penstock_err *err)
 }
 
 /* Keys of one bucket, in @doc. */
-static int delete_batch(struct penstock_s3 *c, const char *bucket, struct object_str *doc,
+static int delete_batch(struct penstock_s3 *c, const char *bucket, struct object_strbuf *doc,
 			struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = NULL;
@@ -180,7 +180,7 @@ static int delete_batch(struct penstock_s3 *c, const char *bucket, struct object
 	char md5[OBJECT_MD5];
 	int code;
 
-	object_str_put(doc, "<Quiet>true</Quiet></Delete>");
+	object_strbuf_put(doc, "<Quiet>true</Quiet></Delete>");
 	if (doc->failed || asprintf(&uri, "s3://%s", bucket) < 0) {
 		uri = NULL;
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -209,12 +209,12 @@ static int delete_batch(struct penstock_s3 *c, const char *bucket, struct object
 static int delete_some(struct penstock_s3 *c, const char *const *uris, uint64_t n, uint64_t *at,
 		       struct penstock_err *err)
 {
-	struct object_str doc = {0};
+	struct object_strbuf doc = {0};
 	struct object_name first = {0}, name;
 	uint64_t i = *at;
 	int r = 0;
 
-	object_str_put(&doc, "<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+	object_strbuf_put(&doc, "<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
 	for (; i < n && i - *at < BATCH && r == 0; i++) {
 		r = object_name_parse(&name, uris[i], true, err);
 		if (r < 0)
@@ -233,7 +233,7 @@ static int delete_some(struct penstock_s3 *c, const char *const *uris, uint64_t 
 		r = delete_batch(c, first.bucket, &doc, err);
 	*at = r < 0 && i == *at ? i + 1 : i;
 	object_name_free(&first);
-	object_str_fini(&doc);
+	object_strbuf_fini(&doc);
 	return r;
 }
 

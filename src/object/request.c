@@ -30,7 +30,7 @@ void object_req_fini(struct object_req *r)
 {
 	object_name_free(&r->name);
 	object_url_free(&r->elsewhere);
-	object_str_fini(&r->http.text);
+	object_strbuf_fini(&r->http.text);
 	free(r->query);
 }
 

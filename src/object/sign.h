@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "object/str.h"
+#include "object/strbuf.h"
 
 struct object_cred;
 
@@ -48,10 +48,11 @@ struct object_sign {
 };
 
 /* The value of the header Authorization.  0 or -ENOMEM. */
-int object_sign(struct object_str *out, const struct object_sign *s, struct object_sign_key *kept);
+int object_sign(struct object_strbuf *out, const struct object_sign *s,
+		struct object_sign_key *kept);
 
 /* The string that is hashed first, for tests. */
-void object_sign_canonical(struct object_str *out, const struct object_sign *s);
+void object_sign_canonical(struct object_strbuf *out, const struct object_sign *s);
 
 void object_sign_date(char date[OBJECT_TIME], time_t now);
 void object_sha256_hex(char hex[OBJECT_HASH_HEX], const void *data, size_t len);

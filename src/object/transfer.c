@@ -22,8 +22,8 @@ const char *http_method_name(enum http_method m)
 void http_transfer_clear(struct http_req *r)
 {
 	memset(&r->response, 0, sizeof(r->response));
-	object_str_clear(&r->text);
-	object_str_add(&r->text, "", 0); /* there is always one, if an empty one */
+	object_strbuf_clear(&r->text);
+	object_strbuf_add(&r->text, "", 0); /* there is always one, if an empty one */
 	r->got = r->sent = r->first_ns = 0;
 	r->refused = r->curl = 0;
 	r->checked = r->connected = false;
@@ -76,7 +76,7 @@ static size_t take_body(char *data, size_t one, size_t len, void *arg)
 		r->refused = -EBADMSG;
 		return 0;
 	}
-	object_str_add(&r->text, data, len);
+	object_strbuf_add(&r->text, data, len);
 	r->refused = r->text.failed ? -ENOMEM : 0;
 	return r->refused ? 0 : len;
 }
@@ -167,13 +167,13 @@ void http_transfer_set(const struct penstock_curl *curl, void *easy, struct http
 bool http_header(struct http_req *r, const char *name, const char *value)
 {
 	const struct penstock_curl *curl = penstock_curl(NULL);
-	struct object_str line = {0};
+	struct object_strbuf line = {0};
 	void *list = NULL;
 
-	object_str_printf(&line, "%s:%s%s", name, *value ? " " : "", value);
+	object_strbuf_printf(&line, "%s:%s%s", name, *value ? " " : "", value);
 	if (!line.failed)
 		list = curl->slist_append(r->headers, line.s);
-	object_str_fini(&line);
+	object_strbuf_fini(&line);
 	if (list)
 		r->headers = list;
 	return list;
@@ -242,13 +242,13 @@ int http_fetch(void *ctx, const struct object_fetch *req, struct object_fetched 
 	};
 	int code = r.url ? fetch_headers(&r, req->headers) : -ENOMEM;
 
-	object_str_add(&r.text, "", 0);
+	object_strbuf_add(&r.text, "", 0);
 	if (code == 0)
 		code = fetch_once(&r, ctx);
 	free(r.url);
 	curl->slist_free(r.headers);
 	if (code < 0) {
-		object_str_fini(&r.text);
+		object_strbuf_fini(&r.text);
 		return penstock_fail(err, code, "%s: %s", req->url,
 				     r.why[0] ? r.why : penstock_strerror(code));
 	}

@@ -205,10 +205,10 @@ static int upload_begin_parts(struct penstock_s3_upload *u, struct penstock_err 
 
 static int part_query(char **query, const struct penstock_s3_upload *u, unsigned part)
 {
-	struct object_str q = {0};
+	struct object_strbuf q = {0};
 
-	object_str_printf(&q, "partNumber=%u&uploadId=", part + 1);
-	object_str_encode(&q, u->id, false);
+	object_strbuf_printf(&q, "partNumber=%u&uploadId=", part + 1);
+	object_strbuf_add_encoded(&q, u->id, false);
 	*query = q.s;
 	return q.failed ? -ENOMEM : 0;
 }
@@ -347,23 +347,23 @@ static void wait_all(struct penstock_s3_upload *u)
 	pthread_mutex_unlock(&u->lock);
 }
 
-static void list_parts(struct object_str *doc, const struct penstock_s3_upload *u)
+static void list_parts(struct object_strbuf *doc, const struct penstock_s3_upload *u)
 {
 	struct object_checksum checksum;
 	bool has_checksums = object_checksum_names(&checksum, u->c);
 
-	object_str_put(doc, "<CompleteMultipartUpload "
-			    "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+	object_strbuf_put(doc, "<CompleteMultipartUpload "
+			       "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
 	for (unsigned i = 0; i < u->nr_parts; i++) {
-		object_str_printf(doc, "<Part><PartNumber>%u</PartNumber><ETag>", i + 1);
-		object_str_xml(doc, u->parts[i].etag);
-		object_str_put(doc, "</ETag>");
+		object_strbuf_printf(doc, "<Part><PartNumber>%u</PartNumber><ETag>", i + 1);
+		object_strbuf_add_xml(doc, u->parts[i].etag);
+		object_strbuf_put(doc, "</ETag>");
 		if (has_checksums)
-			object_str_printf(doc, "<%s>%s</%s>", checksum.element,
-					  u->parts[i].checksum, checksum.element);
-		object_str_put(doc, "</Part>");
+			object_strbuf_printf(doc, "<%s>%s</%s>", checksum.element,
+					     u->parts[i].checksum, checksum.element);
+		object_strbuf_put(doc, "</Part>");
 	}
-	object_str_put(doc, "</CompleteMultipartUpload>");
+	object_strbuf_put(doc, "</CompleteMultipartUpload>");
 }
 
 /*
@@ -389,14 +389,14 @@ static int complete_lost(struct penstock_s3_upload *u, struct penstock_s3_info *
 }
 
 /* The request that makes an object of the parts in @doc.  0 or -errno. */
-static int complete_init(struct object_req *r, struct penstock_s3_upload *u, struct object_str *doc,
-			 struct penstock_err *err)
+static int complete_init(struct object_req *r, struct penstock_s3_upload *u,
+			 struct object_strbuf *doc, struct penstock_err *err)
 {
-	struct object_str query = {0};
+	struct object_strbuf query = {0};
 	int code = object_req_init(r, u->c, HTTP_POST, "commit", u->uri, true, err);
 
-	object_str_put(&query, "uploadId=");
-	object_str_encode(&query, u->id, false);
+	object_strbuf_put(&query, "uploadId=");
+	object_strbuf_add_encoded(&query, u->id, false);
 	r->query = query.s;
 	list_parts(doc, u);
 	if (code < 0)
@@ -449,7 +449,7 @@ static void take_etag(struct object_req *r)
 static int complete(struct penstock_s3_upload *u, struct penstock_s3_info *info,
 		    struct penstock_err *err)
 {
-	struct object_str doc = {0};
+	struct object_strbuf doc = {0};
 	struct object_req r;
 	int code = complete_init(&r, u, &doc, err);
 
@@ -466,7 +466,7 @@ static int complete(struct penstock_s3_upload *u, struct penstock_s3_info *info,
 	if (code == 0)
 		free(TAKE_PTR(u->id));
 	object_req_fini(&r);
-	object_str_fini(&doc);
+	object_strbuf_fini(&doc);
 	return code;
 }
 

@@ -169,20 +169,20 @@ bool object_url_takes_buckets(const struct object_url *u)
 	       !(len == 9 && starts_with(u->host, "localhost"));
 }
 
-void object_url_host(struct object_str *t, const struct object_url *u, const char *bucket,
+void object_url_host(struct object_strbuf *t, const struct object_url *u, const char *bucket,
 		     bool virtual_host)
 {
 	if (virtual_host && *bucket)
-		object_str_printf(t, "%s.", bucket);
-	object_str_put(t, u->host);
+		object_strbuf_printf(t, "%s.", bucket);
+	object_strbuf_put(t, u->host);
 }
 
-void object_url_path(struct object_str *t, const struct object_url *u, const char *bucket,
+void object_url_path(struct object_strbuf *t, const struct object_url *u, const char *bucket,
 		     const char *key, bool virtual_host)
 {
-	object_str_put(t, u->base);
+	object_strbuf_put(t, u->base);
 	if (!virtual_host && *bucket)
-		object_str_printf(t, "/%s", bucket);
-	object_str_put(t, "/");
-	object_str_encode(t, key, true);
+		object_strbuf_printf(t, "/%s", bucket);
+	object_strbuf_put(t, "/");
+	object_strbuf_add_encoded(t, key, true);
 }

@@ -5,7 +5,7 @@
 /* Names of objects, and where requests for them go. */
 #include <stdbool.h>
 
-#include "object/str.h"
+#include "object/strbuf.h"
 
 struct penstock_err;
 
@@ -40,9 +40,9 @@ bool object_url_takes_buckets(const struct object_url *u);
  * Host and path of a request: what is sent and what is signed, which is the same.  @key is not
  * encoded yet.
  */
-void object_url_host(struct object_str *t, const struct object_url *u, const char *bucket,
+void object_url_host(struct object_strbuf *t, const struct object_url *u, const char *bucket,
 		     bool virtual_host);
-void object_url_path(struct object_str *t, const struct object_url *u, const char *bucket,
+void object_url_path(struct object_strbuf *t, const struct object_url *u, const char *bucket,
 		     const char *key, bool virtual_host);
 
 #endif
