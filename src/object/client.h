@@ -124,7 +124,7 @@ void object_req_start(struct object_req *r);
 /* Begin, and wait for the end.  Returns its code, with @err filled. */
 int object_req_run(struct object_req *r, struct penstock_err *err);
 
-/* One attempt (attempt.c, ending.c): what the transport calls. */
+/* One attempt (attempt.c, attempt_end.c): what the transport calls. */
 int object_attempt_start(struct http_req *h);
 /* Signed and ready to be sent, to @endpoint.  0 or -ENOMEM; under the lock. */
 int object_attempt_dress(struct object_req *r);

@@ -199,14 +199,14 @@ void http_submit(struct http *h, struct http_req *r)
 	h->curl->multi_wakeup(h->multi);
 }
 
-void http_again(struct http *h, struct http_req *r, uint64_t delay_ns)
+void http_retry(struct http *h, struct http_req *r, uint64_t delay_ns)
 {
 	/* Without memory for the heap it does not wait, which is no harm to it. */
 	if (!delay_ns || penstock_heap_put(&h->later, clock_ns() + delay_ns, (uintptr_t)r) < 0)
 		queue_add(&h->ready, r);
 }
 
-void http_limit(struct http *h, unsigned in_flight)
+void http_set_limit(struct http *h, unsigned in_flight)
 {
 	h->limit = in_flight;
 }

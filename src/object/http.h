@@ -41,7 +41,7 @@ struct http_req {
 	/* Set by the caller. */
 	/* Before each attempt: fill in what follows.  What is not 0 ends the request with it. */
 	int (*start)(struct http_req *r);
-	/* After each attempt; the request is the caller's again, who may http_again() it. */
+	/* After each attempt; the request is the caller's again, who may http_retry() it. */
 	void (*end)(struct http_req *r);
 	/* The headers are complete and a body begins; what is not 0 ends the attempt (@refused). */
 	int (*check)(struct http_req *r);
@@ -91,9 +91,9 @@ void http_close(struct http *h);
 /* Any thread.  Queued; start() is called when there is room. */
 void http_submit(struct http *h, struct http_req *r);
 /* From end() only: once more, not before @delay_ns have passed. */
-void http_again(struct http *h, struct http_req *r, uint64_t delay_ns);
+void http_retry(struct http *h, struct http_req *r, uint64_t delay_ns);
 /* From end() only: how many may be in flight from now on. */
-void http_limit(struct http *h, unsigned in_flight);
+void http_set_limit(struct http *h, unsigned in_flight);
 
 /* "Name: value" for @headers; false for want of memory. */
 bool http_header(struct http_req *r, const char *name, const char *value);

@@ -20,7 +20,7 @@ static bool is_short(const struct object_req *r)
 	       r->http.got < response->range_len;
 }
 
-static struct object_outcome outcome_of(struct object_req *r)
+static struct object_outcome read_outcome(struct object_req *r)
 {
 	struct http_req *h = &r->http;
 	int64_t date = object_time_http(h->response.date);
@@ -59,7 +59,7 @@ static void adjust_limit(struct penstock_s3 *c, enum object_verdict v)
 	} else {
 		return;
 	}
-	http_limit(c->http, c->limit);
+	http_set_limit(c->http, c->limit);
 }
 
 static void count_time(struct object_req *r, enum object_time which, uint64_t ns)
@@ -82,8 +82,8 @@ static void count_times(struct object_req *r, enum object_verdict v)
 	}
 }
 
-static void ending_count(struct object_req *r, const struct object_outcome *o,
-			 enum object_verdict v)
+static void count_attempt(struct object_req *r, const struct object_outcome *o,
+			  enum object_verdict v)
 {
 	struct penstock_s3 *c = r->c;
 	struct penstock_s3_stats *s = &c->stats;
@@ -110,7 +110,7 @@ static void ending_count(struct object_req *r, const struct object_outcome *o,
 	}
 }
 
-static void ending_finish(struct object_req *r, int code)
+static void finish_request(struct object_req *r, int code)
 {
 	r->code = code;
 	pthread_mutex_lock(&r->c->lock);
@@ -129,7 +129,7 @@ static const char *key_slash(const struct object_req *r)
 }
 
 /* "s3://b/k: read: NoSuchKey: ... (404), after 3 attempts" */
-static void finish_failed(struct object_req *r, const struct object_outcome *o)
+static void fail_request(struct object_req *r, const struct object_outcome *o)
 {
 	struct object_strbuf s = {0};
 	const char *place = r->endpoint >= 0 ? r->c->endpoints.v[r->endpoint].text : "";
@@ -167,7 +167,7 @@ static void finish_failed(struct object_req *r, const struct object_outcome *o)
 		object_strbuf_printf(&s, ", after %u attempts", r->attempts);
 	penstock_fail(&r->err, code, "%s", s.failed ? "out of memory" : s.s);
 	object_strbuf_fini(&s);
-	ending_finish(r, code);
+	finish_request(r, code);
 }
 
 /* Keep what came of a range, if it is certain that the rest will be of the same object. */
@@ -182,7 +182,7 @@ static bool keep_progress(struct object_req *r)
 	return true;
 }
 
-static void again(struct object_req *r, const struct object_outcome *o)
+static void retry_request(struct object_req *r, const struct object_outcome *o)
 {
 	struct penstock_s3 *c = r->c;
 	uint64_t delay, spent = clock_ns() - r->start_ns;
@@ -193,7 +193,7 @@ static void again(struct object_req *r, const struct object_outcome *o)
 	r->whole = r->whole && !r->have;
 	r->unsure = r->unsure || (r->http.sent && o->status == 0) || o->status >= 500;
 	if (r->fruitless >= c->opts.attempts || (r->ranged && r->have == r->len)) {
-		finish_failed(r, o);
+		fail_request(r, o);
 		return;
 	}
 	pthread_mutex_lock(&c->lock);
@@ -207,13 +207,13 @@ static void again(struct object_req *r, const struct object_outcome *o)
 			1000000000ull * min_u64(r->http.response.retry_after_s, PAUSE_MAX_S));
 	r->avoid = r->endpoint >= 0;
 	if (spent + delay >= c->opts.timeout_ms * 1000000ull)
-		finish_failed(r, o);
+		fail_request(r, o);
 	else
-		http_again(c->http, &r->http, delay);
+		http_retry(c->http, &r->http, delay);
 }
 
 /* The bucket is in another region; false: it was said to be in none. */
-static bool move_region(struct object_req *r)
+static bool set_bucket_region(struct object_req *r)
 {
 	struct penstock_s3 *c = r->c;
 	const char *region = r->http.response.region;
@@ -239,7 +239,7 @@ static bool move_region(struct object_req *r)
 }
 
 /* To what Location says; its query is ours. */
-static bool move_elsewhere(struct object_req *r)
+static bool follow_location(struct object_req *r)
 {
 	struct object_url url;
 
@@ -252,23 +252,23 @@ static bool move_elsewhere(struct object_req *r)
 	return true;
 }
 
-static void redirect(struct object_req *r, const struct object_outcome *o)
+static void follow_redirect(struct object_req *r, const struct object_outcome *o)
 {
 	bool moved;
 
 	pthread_mutex_lock(&r->c->lock);
-	moved = (o->region_told && move_region(r)) || move_elsewhere(r);
+	moved = (o->region_told && set_bucket_region(r)) || follow_location(r);
 	pthread_mutex_unlock(&r->c->lock);
 	if (moved && ++r->redirects <= REDIRECTS)
-		http_again(r->c->http, &r->http, 0);
+		http_retry(r->c->http, &r->http, 0);
 	else
-		finish_failed(r, o);
+		fail_request(r, o);
 }
 
-static void clock_off(struct object_req *r, const struct object_outcome *o)
+static void correct_clock_skew(struct object_req *r, const struct object_outcome *o)
 {
 	if (r->clocked || !o->skew_s) {
-		finish_failed(r, o);
+		fail_request(r, o);
 		return;
 	}
 	r->clocked = true;
@@ -276,7 +276,7 @@ static void clock_off(struct object_req *r, const struct object_outcome *o)
 	r->c->skew_s = r->skew_s + o->skew_s;
 	r->c->stats.skew_ms = r->c->skew_s * 1000;
 	pthread_mutex_unlock(&r->c->lock);
-	http_again(r->c->http, &r->http, 0);
+	http_retry(r->c->http, &r->http, 0);
 }
 
 /* An answer of the whole object tells its checksum, also for what other attempts have to bring. */
@@ -296,7 +296,7 @@ static void note_checksum(struct object_req *r)
 }
 
 /* The whole object came, and with it its checksum: is it right? */
-static bool content_is_right(struct object_req *r)
+static bool verify_content(struct object_req *r)
 {
 	char checksum[24];
 
@@ -311,11 +311,11 @@ static bool content_is_right(struct object_req *r)
 	return true;
 }
 
-static void end_done(struct object_req *r, struct object_outcome *o)
+static void verify_and_finish(struct object_req *r, struct object_outcome *o)
 {
 	r->have += r->ranged ? r->http.got : 0;
-	if (content_is_right(r)) {
-		ending_finish(r, 0);
+	if (verify_content(r)) {
+		finish_request(r, 0);
 		return;
 	}
 	/* From the beginning: nobody knows which byte it is. */
@@ -323,7 +323,7 @@ static void end_done(struct object_req *r, struct object_outcome *o)
 	r->crc32c[0] = 0;
 	r->whole = r->at == 0;
 	o->refused = r->http.refused = -EBADMSG;
-	again(r, o);
+	retry_request(r, o);
 }
 
 void object_attempt_end(struct http_req *h)
@@ -333,28 +333,28 @@ void object_attempt_end(struct http_req *h)
 	enum object_verdict v;
 
 	pthread_mutex_lock(&r->c->lock);
-	o = outcome_of(r);
+	o = read_outcome(r);
 	v = object_judge(&o);
 	note_checksum(r);
-	ending_count(r, &o, v);
+	count_attempt(r, &o, v);
 	pthread_mutex_unlock(&r->c->lock);
 	/* There is more of it than is wanted. */
 	if (o.refused == -EMSGSIZE) {
 		r->whole = false;
-		http_again(r->c->http, &r->http, 0);
+		http_retry(r->c->http, &r->http, 0);
 		return;
 	}
 	/* Behind the end there is nothing, which is no error. */
 	if (v == OBJECT_FAIL && r->ranged && o.status == 416 && o.curl == CURLE_OK)
-		ending_finish(r, 0);
+		finish_request(r, 0);
 	else if (v == OBJECT_DONE)
-		end_done(r, &o);
+		verify_and_finish(r, &o);
 	else if (v == OBJECT_AGAIN || v == OBJECT_SLOWER)
-		again(r, &o);
+		retry_request(r, &o);
 	else if (v == OBJECT_REDIRECT)
-		redirect(r, &o);
+		follow_redirect(r, &o);
 	else if (v == OBJECT_CLOCK)
-		clock_off(r, &o);
+		correct_clock_skew(r, &o);
 	else
-		finish_failed(r, &o);
+		fail_request(r, &o);
 }
