@@ -29,7 +29,7 @@ struct signing {
 	char aws_host[96];
 };
 
-static void set_place(struct signing *g, struct object_req *r, const char *region)
+static void set_host_and_path(struct signing *g, struct object_req *r, const char *region)
 {
 	struct penstock_s3 *c = r->c;
 	char none[] = "";
@@ -105,7 +105,7 @@ static bool send_headers(struct object_req *r, const struct signing *g, const ch
 	return ok;
 }
 
-int object_attempt_dress(struct object_req *r)
+int object_attempt_sign_and_build(struct object_req *r)
 {
 	struct penstock_s3 *c = r->c;
 	const char *region = object_client_region(c, r->name.bucket);
@@ -118,7 +118,7 @@ int object_attempt_dress(struct object_req *r)
 	int code = 0;
 
 	snprintf(r->region, sizeof(r->region), "%s", region);
-	set_place(&g, r, region);
+	set_host_and_path(&g, r, region);
 	if (c->source)
 		set_signed(&g, r);
 	object_strbuf_printf(&url, "%s://%s%s%s%s", is_tls(r) ? "https" : "http",
@@ -168,7 +168,7 @@ int object_attempt_start(struct http_req *h)
 	r->attempts++;
 	c->stats.attempts++;
 	c->stats.retries += r->attempts > 1;
-	code = object_attempt_dress(r);
+	code = object_attempt_sign_and_build(r);
 	pthread_mutex_unlock(&c->lock);
 	return code;
 }

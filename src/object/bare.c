@@ -23,7 +23,7 @@ int object_bare_sign(struct object_bare *b, struct penstock_s3 *c, struct pensto
 	if (code == 0) {
 		pthread_mutex_lock(&c->lock);
 		r.endpoint = c->endpoints.nr ? (int)(b->turn % c->endpoints.nr) : -1;
-		code = object_attempt_dress(&r);
+		code = object_attempt_sign_and_build(&r);
 		pthread_mutex_unlock(&c->lock);
 	}
 	b->url = TAKE_PTR(r.http.url);

@@ -127,7 +127,7 @@ int object_req_run(struct object_req *r, struct penstock_err *err);
 /* One attempt (attempt.c, attempt_end.c): what the transport calls. */
 int object_attempt_start(struct http_req *h);
 /* Signed and ready to be sent, to @endpoint.  0 or -ENOMEM; under the lock. */
-int object_attempt_dress(struct object_req *r);
+int object_attempt_sign_and_build(struct object_req *r);
 int object_attempt_check(struct http_req *h);
 void object_attempt_end(struct http_req *h);
 
