@@ -38,7 +38,7 @@ static struct object_outcome read_outcome(struct object_req *r)
 	o.skew_s = date && r->c->source ? date - (time(NULL) + r->skew_s) : 0;
 	if (!h->response.region[0])
 		snprintf(h->response.region, sizeof(h->response.region), "%.63s", r->error.region);
-	o.region_told = h->response.region[0] && strcmp(h->response.region, r->region) != 0;
+	o.other_region = h->response.region[0] && strcmp(h->response.region, r->region) != 0;
 	if (o.curl == CURLE_OK && is_short(r))
 		o.curl = CURLE_PARTIAL_FILE;
 	return o;
@@ -49,7 +49,7 @@ static void adjust_limit(struct penstock_s3 *c, enum object_verdict v)
 {
 	uint64_t now = clock_ns();
 
-	if (v == OBJECT_SLOWER && now - c->slowed_ns > CALM_NS) {
+	if (v == OBJECT_RETRY_SLOWER && now - c->slowed_ns > CALM_NS) {
 		c->slowed_ns = now;
 		c->limit = (uint32_t)max_u64(c->limit * 2 / 3, 1);
 		c->calm = 0;
@@ -89,7 +89,7 @@ static void count_attempt(struct object_req *r, const struct object_outcome *o,
 	struct penstock_s3_stats *s = &c->stats;
 	struct http_req *h = &r->http;
 
-	s->throttled += v == OBJECT_SLOWER;
+	s->throttled += v == OBJECT_RETRY_SLOWER;
 	s->timeouts += o->curl == CURLE_OPERATION_TIMEDOUT;
 	s->broken += o->curl != CURLE_OK && o->curl != CURLE_OPERATION_TIMEDOUT && !o->refused;
 	s->redirects += v == OBJECT_REDIRECT;
@@ -106,7 +106,7 @@ static void count_attempt(struct object_req *r, const struct object_outcome *o,
 		c->endpoints.v[r->endpoint].bytes_read += h->got;
 		c->endpoints.v[r->endpoint].bytes_written += h->sent;
 		object_endpoint_done(&c->endpoints, (unsigned)r->endpoint,
-				     object_blames_endpoint(o), clock_ns());
+				     object_is_endpoint_fault(o), clock_ns());
 	}
 }
 
@@ -133,7 +133,7 @@ static void fail_request(struct object_req *r, const struct object_outcome *o)
 {
 	struct object_strbuf s = {0};
 	const char *place = r->endpoint >= 0 ? r->c->endpoints.v[r->endpoint].text : "";
-	int code = object_errno(o);
+	int code = object_outcome_errno(o);
 
 	if (o->status == 412 && r->is_new)
 		code = -EEXIST;
@@ -186,7 +186,7 @@ static void retry_request(struct object_req *r, const struct object_outcome *o)
 {
 	struct penstock_s3 *c = r->c;
 	uint64_t delay, spent = clock_ns() - r->start_ns;
-	bool blamed = object_blames_endpoint(o);
+	bool blamed = object_is_endpoint_fault(o);
 
 	/* What is left of it is a range. */
 	r->fruitless = keep_progress(r) ? 0 : r->fruitless + 1;
@@ -257,7 +257,7 @@ static void follow_redirect(struct object_req *r, const struct object_outcome *o
 	bool moved;
 
 	pthread_mutex_lock(&r->c->lock);
-	moved = (o->region_told && set_bucket_region(r)) || follow_location(r);
+	moved = (o->other_region && set_bucket_region(r)) || follow_location(r);
 	pthread_mutex_unlock(&r->c->lock);
 	if (moved && ++r->redirects <= REDIRECTS)
 		http_retry(r->c->http, &r->http, 0);
@@ -334,7 +334,7 @@ void object_attempt_end(struct http_req *h)
 
 	pthread_mutex_lock(&r->c->lock);
 	o = read_outcome(r);
-	v = object_judge(&o);
+	v = object_classify_outcome(&o);
 	note_checksum(r);
 	count_attempt(r, &o, v);
 	pthread_mutex_unlock(&r->c->lock);
@@ -349,11 +349,11 @@ void object_attempt_end(struct http_req *h)
 		finish_request(r, 0);
 	else if (v == OBJECT_DONE)
 		verify_and_finish(r, &o);
-	else if (v == OBJECT_AGAIN || v == OBJECT_SLOWER)
+	else if (v == OBJECT_RETRY || v == OBJECT_RETRY_SLOWER)
 		retry_request(r, &o);
 	else if (v == OBJECT_REDIRECT)
 		follow_redirect(r, &o);
-	else if (v == OBJECT_CLOCK)
+	else if (v == OBJECT_CORRECT_CLOCK)
 		correct_clock_skew(r, &o);
 	else
 		fail_request(r, &o);

@@ -163,7 +163,7 @@ static int batch_result(struct object_req *r, struct penstock_err *err)
 
 		if (!strcmp(e.code, "AccessDenied"))
 			o.status = 403;
-		code = penstock_fail(err, object_errno(&o), "s3://%s/%s: delete: %s: %s",
+		code = penstock_fail(err, object_outcome_errno(&o), "s3://%s/%s: delete: %s: %s",
 				     r->name.bucket, key ? key : "", e.code, e.message);
 	}
 	free(key);

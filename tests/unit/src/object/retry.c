@@ -22,42 +22,42 @@ static void the_matrix_holds(void)
 		{0, 200, "", OBJECT_DONE, 0},
 		{0, 204, "", OBJECT_DONE, 0},
 		{0, 206, "", OBJECT_DONE, 0},
-		{0, 200, "InternalError", OBJECT_AGAIN, -EIO},
-		{0, 200, "SlowDown", OBJECT_SLOWER, -EIO},
+		{0, 200, "InternalError", OBJECT_RETRY, -EIO},
+		{0, 200, "SlowDown", OBJECT_RETRY_SLOWER, -EIO},
 		{0, 200, "AccessDenied", OBJECT_FAIL, -EIO},
 		{0, 301, "", OBJECT_REDIRECT, -EINVAL},
 		{0, 307, "TemporaryRedirect", OBJECT_REDIRECT, -EINVAL},
 		{0, 400, "", OBJECT_FAIL, -EINVAL},
-		{0, 400, "RequestTimeout", OBJECT_AGAIN, -ETIMEDOUT},
-		{0, 400, "BadDigest", OBJECT_AGAIN, -EBADMSG},
+		{0, 400, "RequestTimeout", OBJECT_RETRY, -ETIMEDOUT},
+		{0, 400, "BadDigest", OBJECT_RETRY, -EBADMSG},
 		{0, 400, "EntityTooSmall", OBJECT_FAIL, -EINVAL},
 		{0, 401, "", OBJECT_FAIL, -EACCES},
 		{0, 403, "AccessDenied", OBJECT_FAIL, -EACCES},
 		{0, 403, "SignatureDoesNotMatch", OBJECT_FAIL, -EACCES},
-		{0, 403, "RequestTimeTooSkewed", OBJECT_CLOCK, -EACCES},
+		{0, 403, "RequestTimeTooSkewed", OBJECT_CORRECT_CLOCK, -EACCES},
 		{0, 404, "NoSuchKey", OBJECT_FAIL, -ENOENT},
 		{0, 404, "", OBJECT_FAIL, -ENOENT},
-		{0, 408, "", OBJECT_AGAIN, -EINVAL},
+		{0, 408, "", OBJECT_RETRY, -EINVAL},
 		{0, 409, "BucketNotEmpty", OBJECT_FAIL, -EBUSY},
-		{0, 409, "OperationAborted", OBJECT_AGAIN, -EBUSY},
-		{0, 409, "ConditionalRequestConflict", OBJECT_AGAIN, -EBUSY},
+		{0, 409, "OperationAborted", OBJECT_RETRY, -EBUSY},
+		{0, 409, "ConditionalRequestConflict", OBJECT_RETRY, -EBUSY},
 		{0, 412, "PreconditionFailed", OBJECT_FAIL, -ESTALE},
 		{0, 416, "InvalidRange", OBJECT_FAIL, -EINVAL},
-		{0, 429, "", OBJECT_SLOWER, -EINVAL},
-		{0, 500, "", OBJECT_AGAIN, -EIO},
-		{0, 500, "InternalError", OBJECT_AGAIN, -EIO},
+		{0, 429, "", OBJECT_RETRY_SLOWER, -EINVAL},
+		{0, 500, "", OBJECT_RETRY, -EIO},
+		{0, 500, "InternalError", OBJECT_RETRY, -EIO},
 		{0, 501, "NotImplemented", OBJECT_FAIL, -ENOTSUP},
-		{0, 502, "", OBJECT_AGAIN, -EIO},
-		{0, 503, "", OBJECT_SLOWER, -EIO},
-		{0, 503, "SlowDown", OBJECT_SLOWER, -EIO},
-		{0, 504, "", OBJECT_AGAIN, -EIO},
-		{CURLE_UNSUPPORTED_PROTOCOL, 0, "", OBJECT_AGAIN, -ECONNRESET},
-		{CURLE_COULDNT_CONNECT, 0, "", OBJECT_AGAIN, -ECONNREFUSED},
-		{CURLE_COULDNT_RESOLVE_HOST, 0, "", OBJECT_AGAIN, -EHOSTUNREACH},
-		{CURLE_RECV_ERROR, 200, "", OBJECT_AGAIN, -ECONNRESET},
-		{CURLE_PARTIAL_FILE, 206, "", OBJECT_AGAIN, -ECONNRESET},
-		{CURLE_GOT_NOTHING, 0, "", OBJECT_AGAIN, -ECONNRESET},
-		{CURLE_OPERATION_TIMEDOUT, 0, "", OBJECT_AGAIN, -ETIMEDOUT},
+		{0, 502, "", OBJECT_RETRY, -EIO},
+		{0, 503, "", OBJECT_RETRY_SLOWER, -EIO},
+		{0, 503, "SlowDown", OBJECT_RETRY_SLOWER, -EIO},
+		{0, 504, "", OBJECT_RETRY, -EIO},
+		{CURLE_UNSUPPORTED_PROTOCOL, 0, "", OBJECT_RETRY, -ECONNRESET},
+		{CURLE_COULDNT_CONNECT, 0, "", OBJECT_RETRY, -ECONNREFUSED},
+		{CURLE_COULDNT_RESOLVE_HOST, 0, "", OBJECT_RETRY, -EHOSTUNREACH},
+		{CURLE_RECV_ERROR, 200, "", OBJECT_RETRY, -ECONNRESET},
+		{CURLE_PARTIAL_FILE, 206, "", OBJECT_RETRY, -ECONNRESET},
+		{CURLE_GOT_NOTHING, 0, "", OBJECT_RETRY, -ECONNRESET},
+		{CURLE_OPERATION_TIMEDOUT, 0, "", OBJECT_RETRY, -ETIMEDOUT},
 		{CURLE_PEER_FAILED_VERIFICATION, 0, "", OBJECT_FAIL, -EPROTO},
 		{CURLE_OUT_OF_MEMORY, 0, "", OBJECT_FAIL, -ENOMEM},
 	};
@@ -66,10 +66,10 @@ static void the_matrix_holds(void)
 		struct object_outcome o = {
 			.curl = rows[i].curl, .status = rows[i].status, .code = rows[i].code};
 
-		if (object_judge(&o) != rows[i].verdict ||
-		    (rows[i].err && object_errno(&o) != rows[i].err))
+		if (object_classify_outcome(&o) != rows[i].verdict ||
+		    (rows[i].err && object_outcome_errno(&o) != rows[i].err))
 			T_FAIL("row %u: status %u %s: verdict %d, errno %d", i, o.status, o.code,
-			       (int)object_judge(&o), object_errno(&o));
+			       (int)object_classify_outcome(&o), object_outcome_errno(&o));
 	}
 }
 
@@ -77,21 +77,21 @@ static void what_else_is_known_decides(void)
 {
 	struct object_outcome o = {.status = 409, .code = "", .conditional = true};
 
-	T_EQ(object_judge(&o), OBJECT_AGAIN);
+	T_EQ(object_classify_outcome(&o), OBJECT_RETRY);
 	/* HEAD has no document: the date tells. */
 	o = (struct object_outcome){.status = 403, .code = "", .skew_s = -3600};
-	T_EQ(object_judge(&o), OBJECT_CLOCK);
+	T_EQ(object_classify_outcome(&o), OBJECT_CORRECT_CLOCK);
 	o.skew_s = 200;
-	T_EQ(object_judge(&o), OBJECT_FAIL);
+	T_EQ(object_classify_outcome(&o), OBJECT_FAIL);
 	o = (struct object_outcome){.status = 400, .code = "AuthorizationHeaderMalformed"};
-	T_EQ(object_judge(&o), OBJECT_FAIL);
-	o.region_told = true;
-	T_EQ(object_judge(&o), OBJECT_REDIRECT);
+	T_EQ(object_classify_outcome(&o), OBJECT_FAIL);
+	o.other_region = true;
+	T_EQ(object_classify_outcome(&o), OBJECT_REDIRECT);
 	o = (struct object_outcome){.curl = CURLE_WRITE_ERROR, .refused = -EBADMSG, .code = ""};
-	T_EQ(object_judge(&o), OBJECT_AGAIN);
-	T_EQ(object_errno(&o), -EBADMSG);
+	T_EQ(object_classify_outcome(&o), OBJECT_RETRY);
+	T_EQ(object_outcome_errno(&o), -EBADMSG);
 	o.refused = -ESTALE;
-	T_EQ(object_judge(&o), OBJECT_FAIL);
+	T_EQ(object_classify_outcome(&o), OBJECT_FAIL);
 }
 
 static void pauses_are_drawn_from_a_window_that_doubles(void)
