@@ -25,7 +25,7 @@ struct signing {
 	struct object_sign s;
 	struct object_header headers[OBJECT_HEADERS];
 	struct object_strbuf host, path;
-	char date[OBJECT_TIME];
+	char date[OBJECT_DATE_SIZE];
 	char aws_host[96];
 };
 

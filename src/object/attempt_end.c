@@ -62,23 +62,23 @@ static void adjust_limit(struct penstock_s3 *c, enum object_verdict v)
 	http_set_limit(c->http, c->limit);
 }
 
-static void count_time(struct object_req *r, enum object_time which, uint64_t ns)
+static void add_latency(struct object_req *r, enum object_latency_kind which, uint64_t ns)
 {
-	penstock_hist_add(&r->c->times[which].hist, ns);
-	r->c->times[which].sum_ns += ns;
+	penstock_hist_add(&r->c->latencies[which].hist, ns);
+	r->c->latencies[which].sum_ns += ns;
 }
 
-static void count_times(struct object_req *r, enum object_verdict v)
+static void add_latencies(struct object_req *r, enum object_verdict v)
 {
 	const struct http_req *h = &r->http;
 
 	if (v != OBJECT_DONE || !h->last_ns)
 		return;
 	if (r->ranged) {
-		count_time(r, OBJECT_FIRST_BYTE, h->first_ns);
-		count_time(r, OBJECT_LAST_BYTE, h->last_ns);
+		add_latency(r, OBJECT_LATENCY_FIRST_BYTE, h->first_ns);
+		add_latency(r, OBJECT_LATENCY_LAST_BYTE, h->last_ns);
 	} else if (h->method == HTTP_PUT && h->body_len) {
-		count_time(r, OBJECT_PUT, h->last_ns);
+		add_latency(r, OBJECT_LATENCY_PUT, h->last_ns);
 	}
 }
 
@@ -97,7 +97,7 @@ static void count_attempt(struct object_req *r, const struct object_outcome *o,
 	s->answers += h->response.status && h->first_ns;
 	s->first_byte_ns += h->response.status ? h->first_ns : 0;
 	s->first_byte_max_ns = max_u64(s->first_byte_max_ns, h->response.status ? h->first_ns : 0);
-	count_times(r, v);
+	add_latencies(r, v);
 	s->bytes_read += h->got;
 	s->bytes_written += h->sent;
 	adjust_limit(c, v);

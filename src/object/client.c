@@ -224,10 +224,11 @@ int penstock_s3_get_stats(struct penstock_s3 *c, struct penstock_s3_stats *stats
 	return object_struct_give(stats, &s, sizeof(s));
 }
 
-void object_times_get(struct penstock_s3 *c, enum object_time which, struct object_times *ret)
+void object_latency_get(struct penstock_s3 *c, enum object_latency_kind which,
+			struct object_latency *ret)
 {
 	pthread_mutex_lock(&c->lock);
-	*ret = c->times[which];
+	*ret = c->latencies[which];
 	pthread_mutex_unlock(&c->lock);
 }
 

@@ -19,10 +19,10 @@
 #include "object/cred.h"
 #include "object/endpoint.h"
 #include "object/http.h"
+#include "object/latency.h"
 #include "object/retry.h"
 #include "object/sign.h"
 #include "object/strbuf.h"
-#include "object/times.h"
 #include "object/uri.h"
 
 enum {
@@ -62,7 +62,7 @@ struct penstock_s3 {
 	uint32_t limit, calm; /* in flight; successes since that was changed */
 	uint64_t slowed_ns;   /* when it was lowered */
 	struct penstock_s3_stats stats;
-	struct object_times times[OBJECT_TIMES];
+	struct object_latency latencies[OBJECT_LATENCIES];
 };
 
 struct object_req {

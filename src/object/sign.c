@@ -71,12 +71,12 @@ void object_sha256_hex(char hex[OBJECT_HASH_HEX], const void *data, size_t len)
 	to_hex(hex, md);
 }
 
-void object_sign_date(char date[OBJECT_TIME], time_t now)
+void object_sign_date(char date[OBJECT_DATE_SIZE], time_t now)
 {
 	struct tm tm;
 
 	gmtime_r(&now, &tm);
-	if (!strftime(date, OBJECT_TIME, "%Y%m%dT%H%M%SZ", &tm))
+	if (!strftime(date, OBJECT_DATE_SIZE, "%Y%m%dT%H%M%SZ", &tm))
 		date[0] = 0;
 }
 
