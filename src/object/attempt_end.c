@@ -23,7 +23,7 @@ static bool is_short(const struct object_req *r)
 static struct object_outcome read_outcome(struct object_req *r)
 {
 	struct http_req *h = &r->http;
-	int64_t date = object_time_http(h->response.date);
+	int64_t date = object_parse_http_date(h->response.date);
 	struct object_outcome o = {
 		.curl = h->curl,
 		.refused = h->refused,
@@ -33,7 +33,7 @@ static struct object_outcome read_outcome(struct object_req *r)
 
 	memset(&r->error, 0, sizeof(r->error));
 	if (h->text.len && (h->response.status >= 300 || r->slow))
-		object_error_parse(&r->error, h->text.s, h->text.len);
+		object_error_doc_parse(&r->error, h->text.s, h->text.len);
 	o.code = r->error.code;
 	o.skew_s = date && r->c->source ? date - (time(NULL) + r->skew_s) : 0;
 	if (!h->response.region[0])

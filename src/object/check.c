@@ -60,7 +60,7 @@ static void check_reach(struct checking *g)
 
 static void check_clock(struct checking *g, const struct object_req *r)
 {
-	int64_t date = object_time_http(r->http.response.date), off = date - time(NULL);
+	int64_t date = object_parse_http_date(r->http.response.date), off = date - time(NULL);
 
 	if (!date)
 		set_point(g, PENSTOCK_S3_CLOCK, 1, "the server tells no time");

@@ -25,7 +25,7 @@ static int copy_source(struct object_strbuf *source, const char *from, struct pe
 static int copy_result(struct object_req *r, uint64_t bytes, struct penstock_s3_info *info,
 		       struct penstock_err *err)
 {
-	CLEANUP_FREE char *etag = object_answer_text(r->http.text.s, r->http.text.len, "ETag");
+	CLEANUP_FREE char *etag = object_response_element(r->http.text.s, r->http.text.len, "ETag");
 
 	if (!etag)
 		return penstock_fail(err, -EBADMSG,

@@ -9,7 +9,7 @@
 
 static int64_t answer_time(const struct object_req *r)
 {
-	return object_time_http(r->http.response.modified);
+	return object_parse_http_date(r->http.response.modified);
 }
 
 void object_info_give(struct penstock_s3_info *user, const struct object_req *r, uint64_t bytes,
@@ -153,7 +153,7 @@ static int batch_result(struct object_req *r, struct penstock_err *err)
 {
 	struct object_error e;
 	char *key;
-	int code = object_deleted_parse(&key, &e, r->http.text.s, r->http.text.len);
+	int code = object_delete_result_parse(&key, &e, r->http.text.s, r->http.text.len);
 
 	if (code < 0)
 		return penstock_fail(err, code, "s3://%s: delete: the answer is no DeleteResult",

@@ -194,7 +194,7 @@ static int upload_begin_parts(struct penstock_s3_upload *u, struct penstock_err 
 	if (code == 0)
 		code = object_req_run(&r, err);
 	if (code == 0) {
-		u->id = object_answer_text(r.http.text.s, r.http.text.len, "UploadId");
+		u->id = object_response_element(r.http.text.s, r.http.text.len, "UploadId");
 		if (!u->id || !*u->id)
 			code = penstock_fail(err, -EBADMSG,
 					     "%s: upload: the store gave no UploadId", u->uri);
@@ -440,7 +440,7 @@ static int look_before(struct penstock_s3_upload *u, struct penstock_err *err)
  */
 static void take_etag(struct object_req *r)
 {
-	CLEANUP_FREE char *etag = object_answer_text(r->http.text.s, r->http.text.len, "ETag");
+	CLEANUP_FREE char *etag = object_response_element(r->http.text.s, r->http.text.len, "ETag");
 
 	if (etag && !r->http.response.etag[0] && strlen(etag) < sizeof(r->http.response.etag))
 		memcpy(r->http.response.etag, etag, strlen(etag) + 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stores answer: documents, header lines, times. */
-#include "object/answer.h"
+#include "object/response_doc.h"
 #include "object/http_headers.h"
 #include "object/xml.h"
 #include "tests/common/t.h"
@@ -69,7 +69,7 @@ static void text_is_decoded(void)
 {
 	size_t len =
 		set_doc("<r xmlns='n'><E>x&amp;&lt;&gt;&quot;&apos;&#65;&#xe4;&#x1F600;</E></r>");
-	char *text = object_answer_text(doc, len, "E");
+	char *text = object_response_element(doc, len, "E");
 
 	T_OK(text && !strcmp(text, "x&<>\"'A\xc3\xa4\xf0\x9f\x98\x80"));
 	free(text);
@@ -79,20 +79,20 @@ static void errors_are_known(void)
 {
 	struct object_error e;
 
-	T_OK(object_error_parse(&e, doc,
-				set_doc("<Error><Code>SlowDown</Code><Message>a\nb</Message>"
-					"<Region>eu</Region><X><Code>no</Code></X></Error>")));
+	T_OK(object_error_doc_parse(&e, doc,
+				    set_doc("<Error><Code>SlowDown</Code><Message>a\nb</Message>"
+					    "<Region>eu</Region><X><Code>no</Code></X></Error>")));
 	T_OK(!strcmp(e.code, "SlowDown") && !strcmp(e.message, "a b") && !strcmp(e.region, "eu"));
-	T_OK(!object_error_parse(&e, doc, set_doc("<Other><Code>x</Code></Other>")));
+	T_OK(!object_error_doc_parse(&e, doc, set_doc("<Other><Code>x</Code></Other>")));
 	T_OK(!e.code[0]);
-	T_OK(!object_error_parse(&e, doc, set_doc("<html>502</html>")));
+	T_OK(!object_error_doc_parse(&e, doc, set_doc("<html>502</html>")));
 }
 
 static void a_page_is_read(void)
 {
-	struct object_page p;
+	struct object_list_page p;
 
-	T_EQ(object_page_parse(
+	T_EQ(object_list_page_parse(
 		     &p, doc,
 		     set_doc("<ListBucketResult><Name>b</Name><Prefix>x</Prefix>"
 			     "<IsTruncated>true</IsTruncated>"
@@ -109,21 +109,21 @@ static void a_page_is_read(void)
 	T_EQ(p.items[0].bytes, 42);
 	T_EQ(p.items[0].mtime, 1767323045);
 	T_OK(p.items[1].is_prefix && !strcmp(p.items[1].key, "f/"));
-	object_page_free(&p);
+	object_list_page_free(&p);
 }
 
 static void a_page_without_an_end_is_refused(void)
 {
-	struct object_page p;
+	struct object_list_page p;
 
-	T_EQ(object_page_parse(&p, doc,
-			       set_doc("<ListBucketResult><IsTruncated>true</IsTruncated>"
-				       "</ListBucketResult>")),
+	T_EQ(object_list_page_parse(&p, doc,
+				    set_doc("<ListBucketResult><IsTruncated>true</IsTruncated>"
+					    "</ListBucketResult>")),
 	     -EBADMSG);
-	T_EQ(object_page_parse(&p, doc,
-			       set_doc("<ListBucketResult><Contents/></ListBucketResult>")),
+	T_EQ(object_list_page_parse(&p, doc,
+				    set_doc("<ListBucketResult><Contents/></ListBucketResult>")),
 	     -EBADMSG);
-	T_EQ(object_page_parse(&p, doc, set_doc("<Error/>")), -EBADMSG);
+	T_EQ(object_list_page_parse(&p, doc, set_doc("<Error/>")), -EBADMSG);
 }
 
 static void what_was_not_deleted_is_named(void)
@@ -131,17 +131,18 @@ static void what_was_not_deleted_is_named(void)
 	struct object_error e;
 	char *key;
 
-	T_EQ(object_deleted_parse(&key, &e, doc,
-				  set_doc("<DeleteResult><Deleted><Key>a</Key></Deleted>"
-					  "<Error><Key>b</Key><Code>AccessDenied</Code></Error>"
-					  "<Error><Key>c</Key><Code>Other</Code></Error>"
-					  "</DeleteResult>")),
+	T_EQ(object_delete_result_parse(
+		     &key, &e, doc,
+		     set_doc("<DeleteResult><Deleted><Key>a</Key></Deleted>"
+			     "<Error><Key>b</Key><Code>AccessDenied</Code></Error>"
+			     "<Error><Key>c</Key><Code>Other</Code></Error>"
+			     "</DeleteResult>")),
 	     0);
 	T_OK(key && !strcmp(key, "b") && !strcmp(e.code, "AccessDenied"));
 	free(key);
-	T_EQ(object_deleted_parse(&key, &e, doc, set_doc("<DeleteResult/>")), 0);
+	T_EQ(object_delete_result_parse(&key, &e, doc, set_doc("<DeleteResult/>")), 0);
 	T_OK(!key && !e.code[0]);
-	T_EQ(object_deleted_parse(&key, &e, doc, set_doc("<Other/>")), -EBADMSG);
+	T_EQ(object_delete_result_parse(&key, &e, doc, set_doc("<Other/>")), -EBADMSG);
 }
 
 /* ------------------------------------------------------------------------ headers */
@@ -202,12 +203,12 @@ static void headers_that_contradict_are_refused(void)
 
 static void times_are_read(void)
 {
-	T_EQ(object_time_http("Fri, 02 Jan 2026 03:04:05 GMT"), 1767323045);
-	T_EQ(object_time_http("Fri, 02 Xan 2026 03:04:05 GMT"), 0);
-	T_EQ(object_time_http("anJan"), 0);
-	T_EQ(object_time_http(""), 0);
-	T_EQ(object_time_iso("2026-01-02T03:04:05Z"), 1767323045);
-	T_EQ(object_time_iso("2026-01-02"), 0);
+	T_EQ(object_parse_http_date("Fri, 02 Jan 2026 03:04:05 GMT"), 1767323045);
+	T_EQ(object_parse_http_date("Fri, 02 Xan 2026 03:04:05 GMT"), 0);
+	T_EQ(object_parse_http_date("anJan"), 0);
+	T_EQ(object_parse_http_date(""), 0);
+	T_EQ(object_parse_iso_date("2026-01-02T03:04:05Z"), 1767323045);
+	T_EQ(object_parse_iso_date("2026-01-02"), 0);
 }
 
 int main(void)
