@@ -212,12 +212,12 @@ static void read_start(struct penstock_remote_req *r)
 	q->at = r->at;
 	q->len = len;
 	/* Of an object that is asked for whole the store tells the checksum. */
-	q->whole = !r->at && len == f->opened && len <= f->c->opts.part;
+	q->try_unranged = !r->at && len == f->opened && len <= f->c->opts.part;
 	if (r->iov->len - r->skip >= len)
 		q->into = (unsigned char *)r->iov->addr + r->skip;
 	else
 		q->http.sink = read_scatter;
-	q->hurry = true;
+	q->must_not_wait = true;
 	q->prepare = read_prepare;
 	q->done = read_done;
 	q->arg = r;

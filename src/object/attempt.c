@@ -34,9 +34,9 @@ static void set_host_and_path(struct signing *g, struct object_req *r, const cha
 	struct penstock_s3 *c = r->c;
 	char none[] = "";
 	const struct object_url aws = {.tls = true, .host = g->aws_host, .base = none};
-	const struct object_url *url = &r->elsewhere;
+	const struct object_url *url = &r->redirect_url;
 
-	if (r->elsewhere.host) {
+	if (r->redirect_url.host) {
 		/* What was said to be elsewhere names the bucket as it wants to. */
 		object_strbuf_put(&g->host, url->host);
 		object_strbuf_put(&g->path, url->base);
@@ -50,8 +50,8 @@ static void set_host_and_path(struct signing *g, struct object_req *r, const cha
 
 static bool is_tls(const struct object_req *r)
 {
-	if (r->elsewhere.host)
-		return r->elsewhere.tls;
+	if (r->redirect_url.host)
+		return r->redirect_url.tls;
 	return r->endpoint < 0 || r->c->endpoints.v[r->endpoint].url.tls;
 }
 
@@ -93,7 +93,7 @@ static bool send_headers(struct object_req *r, const struct signing *g, const ch
 			ok = ok && http_header(&r->http, r->headers[i].name, r->headers[i].value);
 	if (authorization)
 		ok = ok && http_header(&r->http, "Authorization", authorization);
-	if (r->ranged && !r->whole) {
+	if (r->ranged && !r->try_unranged) {
 		snprintf(range, sizeof(range), "bytes=%" PRIu64 "-%" PRIu64, r->at + r->have,
 			 r->at + r->len - 1);
 		ok = ok && http_header(&r->http, "Range", range);
@@ -161,7 +161,7 @@ int object_attempt_start(struct http_req *h)
 	if (r->prepare)
 		r->prepare(r);
 	pthread_mutex_lock(&c->lock);
-	r->counted = !r->elsewhere.host && c->endpoints.nr;
+	r->counted = !r->redirect_url.host && c->endpoints.nr;
 	r->endpoint = r->counted ? (int)object_endpoint_pick(&c->endpoints,
 							     r->avoid ? r->endpoint : -1, now)
 				 : -1;
@@ -186,7 +186,8 @@ int object_attempt_check(struct http_req *h)
 		return 0;
 	if (r->etag[0] && response->etag[0] && strcmp(r->etag, response->etag) != 0)
 		return -ESTALE;
-	if (response->status == 200 && r->whole && response->has_length && response->length > len)
+	if (response->status == 200 && r->try_unranged && response->has_length &&
+	    response->length > len)
 		return -EMSGSIZE;
 	if (response->status == 200)
 		return at == 0 && response->has_length && response->length <= len ? 0 : -EBADMSG;

@@ -9,7 +9,7 @@
 #include "dl/curl.h"
 #include "object/client.h"
 
-enum { REDIRECTS = 5, CALM_NS = 100000000, PAUSE_MAX_S = 30 };
+enum { REDIRECTS = 5, LOWER_LIMIT_NS = 100000000, PAUSE_MAX_S = 30 };
 
 /* More is due of what was announced: an answer without a length may end early. */
 static bool is_short(const struct object_req *r)
@@ -26,7 +26,7 @@ static struct object_outcome read_outcome(struct object_req *r)
 	int64_t date = object_parse_http_date(h->response.date);
 	struct object_outcome o = {
 		.curl = h->curl,
-		.refused = h->refused,
+		.abort_code = h->abort_code,
 		.status = h->response.status,
 		.conditional = r->conditional,
 	};
@@ -49,13 +49,14 @@ static void adjust_limit(struct penstock_s3 *c, enum object_verdict v)
 {
 	uint64_t now = clock_ns();
 
-	if (v == OBJECT_RETRY_SLOWER && now - c->slowed_ns > CALM_NS) {
-		c->slowed_ns = now;
+	if (v == OBJECT_RETRY_SLOWER && now - c->limit_lowered_ns > LOWER_LIMIT_NS) {
+		c->limit_lowered_ns = now;
 		c->limit = (uint32_t)max_u64(c->limit * 2 / 3, 1);
-		c->calm = 0;
-	} else if (v == OBJECT_DONE && c->limit < c->opts.connections && ++c->calm >= c->limit) {
+		c->limit_successes = 0;
+	} else if (v == OBJECT_DONE && c->limit < c->opts.connections &&
+		   ++c->limit_successes >= c->limit) {
 		c->limit++;
-		c->calm = 0;
+		c->limit_successes = 0;
 	} else {
 		return;
 	}
@@ -91,7 +92,7 @@ static void count_attempt(struct object_req *r, const struct object_outcome *o,
 
 	s->throttled += v == OBJECT_RETRY_SLOWER;
 	s->timeouts += o->curl == CURLE_OPERATION_TIMEDOUT;
-	s->broken += o->curl != CURLE_OK && o->curl != CURLE_OPERATION_TIMEDOUT && !o->refused;
+	s->broken += o->curl != CURLE_OK && o->curl != CURLE_OPERATION_TIMEDOUT && !o->abort_code;
 	s->redirects += v == OBJECT_REDIRECT;
 	s->connects += h->connected;
 	s->answers += h->response.status && h->first_ns;
@@ -139,21 +140,21 @@ static void fail_request(struct object_req *r, const struct object_outcome *o)
 		code = -EEXIST;
 	object_strbuf_printf(&s, "s3://%s%s%s: %s: ", r->name.bucket, key_slash(r), r->name.key,
 			     r->what);
-	if (o->refused == -ESTALE || (o->status == 412 && !r->is_new))
-		object_strbuf_put(&s, r->conditional && r->unsure
+	if (o->abort_code == -ESTALE || (o->status == 412 && !r->is_new))
+		object_strbuf_put(&s, r->conditional && r->maybe_applied
 					      ? "its ETag is another, perhaps by an attempt whose "
 						"answer was lost"
 					      : "it was replaced: its ETag is another");
 	else if (code == -EEXIST)
-		object_strbuf_put(&s,
-				  r->unsure ? "it is there already, or by an attempt whose answer "
-					      "was lost"
-					    : "it is there already");
-	else if (o->refused == -EBADMSG)
+		object_strbuf_put(
+			&s, r->maybe_applied ? "it is there already, or by an attempt whose answer "
+					       "was lost"
+					     : "it is there already");
+	else if (o->abort_code == -EBADMSG)
 		object_strbuf_printf(&s, "%s: the answer contradicts what was asked for (%u)",
 				     place, o->status);
-	else if (o->refused)
-		object_strbuf_put(&s, penstock_strerror(o->refused));
+	else if (o->abort_code)
+		object_strbuf_put(&s, penstock_strerror(o->abort_code));
 	else if (o->curl != CURLE_OK)
 		object_strbuf_printf(&s, "%s%s%s", place, *place ? ": " : "",
 				     r->http.why[0] ? r->http.why
@@ -175,7 +176,7 @@ static bool keep_progress(struct object_req *r)
 {
 	struct http_req *h = &r->http;
 
-	if (!r->ranged || !h->got || h->refused || !h->response.etag[0])
+	if (!r->ranged || !h->got || h->abort_code || !h->response.etag[0])
 		return false;
 	r->have += h->got;
 	memcpy(r->etag, h->response.etag, sizeof(r->etag));
@@ -189,17 +190,17 @@ static void retry_request(struct object_req *r, const struct object_outcome *o)
 	bool blamed = object_is_endpoint_fault(o);
 
 	/* What is left of it is a range. */
-	r->fruitless = keep_progress(r) ? 0 : r->fruitless + 1;
-	r->whole = r->whole && !r->have;
-	r->unsure = r->unsure || (r->http.sent && o->status == 0) || o->status >= 500;
-	if (r->fruitless >= c->opts.attempts || (r->ranged && r->have == r->len)) {
+	r->attempts_without_progress = keep_progress(r) ? 0 : r->attempts_without_progress + 1;
+	r->try_unranged = r->try_unranged && !r->have;
+	r->maybe_applied = r->maybe_applied || (r->http.sent && o->status == 0) || o->status >= 500;
+	if (r->attempts_without_progress >= c->opts.attempts || (r->ranged && r->have == r->len)) {
 		fail_request(r, o);
 		return;
 	}
 	pthread_mutex_lock(&c->lock);
-	delay = object_backoff_ns(&c->random, r->fruitless);
+	delay = object_backoff_ns(&c->random, r->attempts_without_progress);
 	/* Another one is up: why wait? */
-	if (blamed && r->endpoint >= 0 && r->fruitless < c->endpoints.nr &&
+	if (blamed && r->endpoint >= 0 && r->attempts_without_progress < c->endpoints.nr &&
 	    object_endpoint_other(&c->endpoints, (unsigned)r->endpoint))
 		delay = 0;
 	pthread_mutex_unlock(&c->lock);
@@ -247,8 +248,8 @@ static bool follow_location(struct object_req *r)
 	if (!r->http.response.location[0] ||
 	    object_url_parse(&url, r->http.response.location, NULL) < 0)
 		return false;
-	object_url_free(&r->elsewhere);
-	r->elsewhere = url;
+	object_url_free(&r->redirect_url);
+	r->redirect_url = url;
 	return true;
 }
 
@@ -267,11 +268,11 @@ static void follow_redirect(struct object_req *r, const struct object_outcome *o
 
 static void correct_clock_skew(struct object_req *r, const struct object_outcome *o)
 {
-	if (r->clocked || !o->skew_s) {
+	if (r->clock_corrected || !o->skew_s) {
 		fail_request(r, o);
 		return;
 	}
-	r->clocked = true;
+	r->clock_corrected = true;
 	pthread_mutex_lock(&r->c->lock);
 	r->c->skew_s = r->skew_s + o->skew_s;
 	r->c->stats.skew_ms = r->c->skew_s * 1000;
@@ -321,8 +322,8 @@ static void verify_and_finish(struct object_req *r, struct object_outcome *o)
 	/* From the beginning: nobody knows which byte it is. */
 	r->have = r->http.got = 0;
 	r->crc32c[0] = 0;
-	r->whole = r->at == 0;
-	o->refused = r->http.refused = -EBADMSG;
+	r->try_unranged = r->at == 0;
+	o->abort_code = r->http.abort_code = -EBADMSG;
 	retry_request(r, o);
 }
 
@@ -339,8 +340,8 @@ void object_attempt_end(struct http_req *h)
 	count_attempt(r, &o, v);
 	pthread_mutex_unlock(&r->c->lock);
 	/* There is more of it than is wanted. */
-	if (o.refused == -EMSGSIZE) {
-		r->whole = false;
+	if (o.abort_code == -EMSGSIZE) {
+		r->try_unranged = false;
 		http_retry(r->c->http, &r->http, 0);
 		return;
 	}

@@ -125,7 +125,7 @@ void penstock_s3_close(struct penstock_s3 *c)
 	if (!c)
 		return;
 	http_close(c->http);
-	if (c->refreshed)
+	if (c->refresher_started)
 		pthread_join(c->refresher, NULL);
 	object_cred_free(&c->cred);
 	object_cred_close(c->source);
@@ -190,9 +190,9 @@ void object_client_keys_soon(struct penstock_s3 *c)
 {
 	pthread_mutex_lock(&c->lock);
 	if (!c->refreshing && keys_are_due(c)) {
-		if (c->refreshed) /* it has nothing left to do */
+		if (c->refresher_started) /* it has nothing left to do */
 			pthread_join(c->refresher, NULL);
-		c->refreshed = c->refreshing = thread_start(&c->refresher, refresh, c) == 0;
+		c->refresher_started = c->refreshing = thread_start(&c->refresher, refresh, c) == 0;
 	}
 	pthread_mutex_unlock(&c->lock);
 }

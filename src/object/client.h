@@ -33,7 +33,7 @@ enum {
 #define OBJECT_PART_MAX (1ull << 30)
 #define OBJECT_PUT_MAX  (5ull << 30)
 
-/* A bucket that is elsewhere. */
+/* A bucket of another region. */
 struct object_region {
 	char *bucket;
 	char region[64];
@@ -51,16 +51,18 @@ struct penstock_s3 {
 
 	pthread_mutex_t lock; /* of all below */
 	struct object_cred cred;
-	pthread_t refresher;        /* asks for new keys, */
-	bool refreshing, refreshed; /* now; it has been started and not been joined */
+	pthread_t refresher;    /* asks for new keys, */
+	bool refreshing;        /* the thread is at work */
+	bool refresher_started; /* it has to be joined */
 	struct object_endpoints endpoints;
 	struct object_sign_key sign_key;
 	struct object_region *regions;
 	unsigned nr_regions;
 	struct penstock_random random;
 	int64_t skew_s;
-	uint32_t limit, calm; /* in flight; successes since that was changed */
-	uint64_t slowed_ns;   /* when it was lowered */
+	uint32_t limit;            /* requests in flight */
+	uint32_t limit_successes;  /* since @limit was changed */
+	uint64_t limit_lowered_ns; /* when */
 	struct penstock_s3_stats stats;
 	struct object_latency latencies[OBJECT_LATENCIES];
 };
@@ -77,33 +79,33 @@ struct object_req {
 	unsigned nr_headers;
 	char payload[OBJECT_HASH_HEX]; /* of the body; "": not signed */
 	bool ranged;
-	bool whole;       /* ask without a range first: only such answers have a checksum */
-	uint64_t at, len; /* of the range; into http.into */
+	bool try_unranged; /* ask without a range first: only such answers have a checksum */
+	uint64_t at, len;  /* of the range; into http.into */
 	char etag[PENSTOCK_S3_ETAG]; /* must be this one; "": any */
 	bool is_new, conditional;
-	bool slow;  /* the store may think for long before it answers */
-	bool hurry; /* who starts it must not wait, for keys neither */
+	bool slow;          /* the store may think for long before it answers */
+	bool must_not_wait; /* the caller must not wait, not even for new keys */
 	/* In the transport's thread, before each attempt; may set @etag.  NULL: nothing to do. */
 	void (*prepare)(struct object_req *r);
 	void (*done)(struct object_req *r);
 	void *arg;
 
 	/* Where it is. */
-	unsigned attempts, fruitless, redirects;
-	bool clocked,
-		unsure; /* skew was put right; an attempt may have worked without our knowing */
+	unsigned attempts, attempts_without_progress, redirects;
+	bool clock_corrected; /* once: skew_s was wrong */
+	bool maybe_applied;   /* an attempt whose answer was lost may have succeeded */
 	uint64_t start_ns;
 	unsigned char *into; /* beginning of the range */
 	uint64_t have;       /* bytes of it */
 	uint64_t total;      /* of the whole object, and its checksum, where an answer told it */
 	char crc32c[24];
-	int endpoint; /* of the last attempt, -1: elsewhere */
+	int endpoint; /* of the last attempt, -1: none of ours */
 	bool avoid;   /* it failed */
 	bool counted; /* as in flight there */
 	/* What it was signed with: that of the client may have been put right since. */
 	int64_t skew_s;
 	char region[64];
-	struct object_url elsewhere;
+	struct object_url redirect_url;
 
 	/* How it ended. */
 	int code; /* 0 or -errno */
@@ -113,9 +115,9 @@ struct object_req {
 
 /* ------------------------------------------------------------------- requests */
 
-/* For @uri; @whole: with a key. */
+/* For @uri; @need_key: with a key. */
 int object_req_init(struct object_req *r, struct penstock_s3 *c, enum http_method method,
-		    const char *what, const char *uri, bool whole, struct penstock_err *err);
+		    const char *what, const char *uri, bool need_key, struct penstock_err *err);
 void object_req_header(struct object_req *r, const char *name, const char *value);
 void object_req_fini(struct object_req *r);
 

@@ -80,9 +80,9 @@ static void attempt_ended(struct http *h, struct http_req *r, void *easy)
 }
 
 /* @code takes the place of what libcurl would have said. */
-static void attempt_refused(struct http *h, struct http_req *r, void *easy, int code)
+static void attempt_abort(struct http *h, struct http_req *r, void *easy, int code)
 {
-	r->refused = code;
+	r->abort_code = code;
 	r->curl = CURLE_ABORTED_BY_CALLBACK;
 	attempt_ended(h, r, easy);
 }
@@ -95,17 +95,17 @@ static void attempt_start(struct http *h, struct http_req *r)
 	http_transfer_clear(r);
 	code = r->start(r);
 	if (code) {
-		attempt_refused(h, r, NULL, code);
+		attempt_abort(h, r, NULL, code);
 		return;
 	}
 	easy = h->nr_idle ? h->idle[--h->nr_idle] : h->curl->easy_init();
 	if (!easy) {
-		attempt_refused(h, r, NULL, -ENOMEM);
+		attempt_abort(h, r, NULL, -ENOMEM);
 		return;
 	}
 	http_transfer_set(h->curl, easy, r, &h->how);
 	if (h->curl->multi_add(h->multi, easy) != 0) {
-		attempt_refused(h, r, easy, -ENOMEM);
+		attempt_abort(h, r, easy, -ENOMEM);
 		return;
 	}
 	r->begun_ns = clock_ns();

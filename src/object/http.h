@@ -43,7 +43,8 @@ struct http_req {
 	int (*start)(struct http_req *r);
 	/* After each attempt; the request is the caller's again, who may http_retry() it. */
 	void (*end)(struct http_req *r);
-	/* The headers are complete and a body begins; what is not 0 ends the attempt (@refused). */
+	/* The headers are complete and a body begins; what is not 0 ends the attempt (@abort_code).
+	 */
 	int (*check)(struct http_req *r);
 
 	/* Set by start(). */
@@ -55,7 +56,7 @@ struct http_req {
 	unsigned char *into; /* body of 200 and 206; NULL: into @text */
 	/* Instead of @into: takes the next bytes of it, @got being how many came before. */
 	void (*sink)(struct http_req *r, const void *data, size_t len);
-	uint64_t into_len;   /* more is an error (@refused) */
+	uint64_t into_len;   /* more is an error (@abort_code) */
 	uint64_t timeout_ms; /* for this attempt */
 	uint64_t stall_ms;   /* without a byte */
 	size_t text_max;     /* of @text */
@@ -65,7 +66,7 @@ struct http_req {
 	struct http_response response;
 	uint64_t got, sent;        /* bytes of body in this attempt */
 	struct object_strbuf text; /* body of other answers; kept until the next attempt */
-	int refused;               /* -errno by which we ended it */
+	int abort_code;            /* -errno by which we ended it */
 	bool checked;
 	bool connected;    /* a new connection was made */
 	uint64_t first_ns; /* from the beginning to the first line of the answer; 0: none */

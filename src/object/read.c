@@ -102,7 +102,7 @@ static int job_init(struct job *j, struct fetch *f, struct penstock_s3 *c,
 		r->len = min_u64(part, read->len - at);
 		r->into = (unsigned char *)read->buf + at;
 		/* Who knows the ETag knows the size, and wants all of it more often than not. */
-		r->whole = read->etag && read->offset == 0 && read->len <= part;
+		r->try_unranged = read->etag && read->offset == 0 && read->len <= part;
 		r->prepare = part_prepare;
 		r->done = read_part_done;
 		r->arg = j;

@@ -7,7 +7,7 @@
 #include "object/client.h"
 
 int object_req_init(struct object_req *r, struct penstock_s3 *c, enum http_method method,
-		    const char *what, const char *uri, bool whole, struct penstock_err *err)
+		    const char *what, const char *uri, bool need_key, struct penstock_err *err)
 {
 	memset(r, 0, sizeof(*r));
 	r->c = c;
@@ -17,7 +17,7 @@ int object_req_init(struct object_req *r, struct penstock_s3 *c, enum http_metho
 	r->http.start = object_attempt_start;
 	r->http.check = object_attempt_check;
 	r->http.end = object_attempt_end;
-	return object_name_parse(&r->name, uri, whole, err);
+	return object_name_parse(&r->name, uri, need_key, err);
 }
 
 void object_req_header(struct object_req *r, const char *name, const char *value)
@@ -29,7 +29,7 @@ void object_req_header(struct object_req *r, const char *name, const char *value
 void object_req_fini(struct object_req *r)
 {
 	object_name_free(&r->name);
-	object_url_free(&r->elsewhere);
+	object_url_free(&r->redirect_url);
 	object_strbuf_fini(&r->http.text);
 	free(r->query);
 }
@@ -39,7 +39,7 @@ void object_req_start(struct object_req *r)
 	struct penstock_s3 *c = r->c;
 	int code = 0;
 
-	if (r->hurry)
+	if (r->must_not_wait)
 		object_client_keys_soon(c);
 	else
 		code = object_client_keys(c, &r->err);

@@ -48,8 +48,8 @@ static int find_code(const char *code)
 
 static enum object_verdict classify_transport_error(const struct object_outcome *o)
 {
-	if (o->refused)
-		return o->refused == -EBADMSG ? OBJECT_RETRY : OBJECT_FAIL;
+	if (o->abort_code)
+		return o->abort_code == -EBADMSG ? OBJECT_RETRY : OBJECT_FAIL;
 	switch (o->curl) {
 	case CURLE_UNSUPPORTED_PROTOCOL: /* an answer that is no HTTP */
 	case CURLE_COULDNT_RESOLVE_PROXY:
@@ -103,7 +103,7 @@ enum object_verdict object_classify_outcome(const struct object_outcome *o)
 {
 	int i;
 
-	if (o->curl != CURLE_OK || o->refused || !o->status)
+	if (o->curl != CURLE_OK || o->abort_code || !o->status)
 		return classify_transport_error(o);
 	/* 200 with an error in it, too: of what takes long the status is sent first. */
 	i = find_code(o->code);
@@ -116,15 +116,15 @@ enum object_verdict object_classify_outcome(const struct object_outcome *o)
 
 bool object_is_endpoint_fault(const struct object_outcome *o)
 {
-	if (o->refused)
+	if (o->abort_code)
 		return false;
 	return o->curl != CURLE_OK || o->status == 502 || o->status == 504;
 }
 
 static int transport_errno(const struct object_outcome *o)
 {
-	if (o->refused)
-		return o->refused;
+	if (o->abort_code)
+		return o->abort_code;
 	switch (o->curl) {
 	case CURLE_COULDNT_CONNECT:
 		return -ECONNREFUSED;
@@ -149,7 +149,7 @@ int object_outcome_errno(const struct object_outcome *o)
 {
 	int i;
 
-	if (o->curl != CURLE_OK || o->refused || !o->status)
+	if (o->curl != CURLE_OK || o->abort_code || !o->status)
 		return transport_errno(o);
 	i = find_code(o->code);
 	if (i >= 0)

@@ -19,7 +19,7 @@ enum object_verdict {
 
 struct object_outcome {
 	int curl;          /* CURLE_* */
-	int refused;       /* -errno by which we ended it, or 0 */
+	int abort_code;    /* -errno by which we ended it, or 0 */
 	unsigned status;   /* of HTTP, 0: none */
 	const char *code;  /* of the document of an error; "": none */
 	bool conditional;  /* If-Match or If-None-Match was sent with a write */

@@ -25,7 +25,7 @@ void http_transfer_clear(struct http_req *r)
 	object_strbuf_clear(&r->text);
 	object_strbuf_add(&r->text, "", 0); /* there is always one, if an empty one */
 	r->got = r->sent = r->first_ns = 0;
-	r->refused = r->curl = 0;
+	r->abort_code = r->curl = 0;
 	r->checked = r->connected = false;
 	r->why[0] = 0;
 }
@@ -40,8 +40,8 @@ static size_t take_header(char *line, size_t one, size_t len, void *arg)
 	/* libcurl's own figure is that of the first byte that is sent, where there is a body. */
 	if (!r->first_ns)
 		r->first_ns = clock_ns() - r->begun_ns;
-	r->refused = http_headers_parse_line(&r->response, line, len);
-	return r->refused ? 0 : len;
+	r->abort_code = http_headers_parse_line(&r->response, line, len);
+	return r->abort_code ? 0 : len;
 }
 
 static bool wanted(const struct http_req *r)
@@ -56,13 +56,13 @@ static size_t take_body(char *data, size_t one, size_t len, void *arg)
 	(void)one;
 	if (!r->checked) {
 		r->checked = true;
-		r->refused = r->check ? r->check(r) : 0;
-		if (r->refused)
+		r->abort_code = r->check ? r->check(r) : 0;
+		if (r->abort_code)
 			return 0;
 	}
 	if (wanted(r)) {
 		if (len > r->into_len - r->got) {
-			r->refused = -EBADMSG;
+			r->abort_code = -EBADMSG;
 			return 0;
 		}
 		if (r->sink)
@@ -73,12 +73,12 @@ static size_t take_body(char *data, size_t one, size_t len, void *arg)
 		return len;
 	}
 	if (len > r->text_max - r->text.len) {
-		r->refused = -EBADMSG;
+		r->abort_code = -EBADMSG;
 		return 0;
 	}
 	object_strbuf_add(&r->text, data, len);
-	r->refused = r->text.failed ? -ENOMEM : 0;
-	return r->refused ? 0 : len;
+	r->abort_code = r->text.failed ? -ENOMEM : 0;
+	return r->abort_code ? 0 : len;
 }
 
 static size_t give_body(char *room, size_t one, size_t size, void *arg)
@@ -221,8 +221,8 @@ static int fetch_once(struct http_req *r, const struct http_opts *opts)
 		curl->easy_setopt(easy, CURLOPT_CAINFO, opts->ca_file);
 	r->curl = curl->easy_perform(easy);
 	curl->easy_cleanup(easy);
-	if (r->refused)
-		return r->refused;
+	if (r->abort_code)
+		return r->abort_code;
 	return r->curl == CURLE_OK ? 0 : r->curl == CURLE_OPERATION_TIMEDOUT ? -ETIMEDOUT : -EIO;
 }
 

@@ -457,7 +457,7 @@ static int complete(struct penstock_s3_upload *u, struct penstock_s3_info *info,
 		code = look_before(u, err);
 	if (code == 0)
 		code = object_req_run(&r, err);
-	if (code == -ENOENT && r.unsure) {
+	if (code == -ENOENT && r.maybe_applied) {
 		code = complete_lost(u, info);
 	} else if (code == 0) {
 		take_etag(&r);

@@ -44,7 +44,8 @@ static bool is_bucket(const char *s, size_t len)
 	return true;
 }
 
-int object_name_parse(struct object_name *n, const char *uri, bool whole, struct penstock_err *err)
+int object_name_parse(struct object_name *n, const char *uri, bool need_key,
+		      struct penstock_err *err)
 {
 	const char *bucket = uri + strlen(scheme), *slash;
 	struct penstock_short room;
@@ -62,7 +63,7 @@ int object_name_parse(struct object_name *n, const char *uri, bool whole, struct
 				     "%s: '%.*s' is no bucket; a bucket has 3 to 255 of "
 				     "a-z, 0-9, '-' and '.'",
 				     penstock_shorten(&room, uri), (int)(slash - bucket), bucket);
-	if (whole && (!*slash || !slash[1]))
+	if (need_key && (!*slash || !slash[1]))
 		return penstock_fail(err, -EINVAL, "%s: has no key; give s3://BUCKET/KEY", uri);
 	if (*slash && strlen(slash + 1) > KEY_MAX)
 		return penstock_fail(err, -EINVAL, "%s: a key has at most %d bytes",

@@ -16,10 +16,11 @@ struct object_name {
 };
 
 /*
- * s3://BUCKET/KEY; @whole: a key must be there.  Returns 0, or -EINVAL or -ENOTSUP with a line that
- * names @uri.
+ * s3://BUCKET/KEY; @need_key: a key must be there.  Returns 0, or -EINVAL or -ENOTSUP with a line
+ * that names @uri.
  */
-int object_name_parse(struct object_name *n, const char *uri, bool whole, struct penstock_err *err);
+int object_name_parse(struct object_name *n, const char *uri, bool need_key,
+		      struct penstock_err *err);
 void object_name_free(struct object_name *n);
 
 /* http://HOST[:PORT][/BASE] */

@@ -87,10 +87,10 @@ static void what_else_is_known_decides(void)
 	T_EQ(object_classify_outcome(&o), OBJECT_FAIL);
 	o.other_region = true;
 	T_EQ(object_classify_outcome(&o), OBJECT_REDIRECT);
-	o = (struct object_outcome){.curl = CURLE_WRITE_ERROR, .refused = -EBADMSG, .code = ""};
+	o = (struct object_outcome){.curl = CURLE_WRITE_ERROR, .abort_code = -EBADMSG, .code = ""};
 	T_EQ(object_classify_outcome(&o), OBJECT_RETRY);
 	T_EQ(object_outcome_errno(&o), -EBADMSG);
-	o.refused = -ESTALE;
+	o.abort_code = -ESTALE;
 	T_EQ(object_classify_outcome(&o), OBJECT_FAIL);
 }
 
