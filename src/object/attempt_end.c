@@ -201,7 +201,7 @@ static void retry_request(struct object_req *r, const struct object_outcome *o)
 	delay = object_backoff_ns(&c->random, r->attempts_without_progress);
 	/* Another one is up: why wait? */
 	if (blamed && r->endpoint >= 0 && r->attempts_without_progress < c->endpoints.nr &&
-	    object_endpoint_other(&c->endpoints, (unsigned)r->endpoint))
+	    object_endpoint_has_alternative(&c->endpoints, (unsigned)r->endpoint))
 		delay = 0;
 	pthread_mutex_unlock(&c->lock);
 	delay = max_u64(delay,

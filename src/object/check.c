@@ -168,7 +168,7 @@ static void check_supports(struct checking *g)
 }
 
 /* All of them; those that make no sense after a failure are left as not looked at. */
-static void check_check_all(struct checking *g, const char *bucket, bool write)
+static void run_checks(struct checking *g, const char *bucket, bool write)
 {
 	for (unsigned i = 0; i < PENSTOCK_S3_POINTS; i++)
 		set_point(g, i, 1, "not looked at");
@@ -206,10 +206,10 @@ int penstock_s3_check(struct penstock_s3 *c, const char *uri, uint32_t flags,
 	if (r < 0)
 		return r;
 	g.probe = probe;
-	check_check_all(&g, bucket, flags & PENSTOCK_S3_CHECK_WRITE);
+	run_checks(&g, bucket, flags & PENSTOCK_S3_CHECK_WRITE);
 	for (unsigned i = 0; i < PENSTOCK_S3_POINTS && r == 0; i++)
 		if (g.k.point[i].code < 0)
 			r = penstock_fail(err, g.k.point[i].code, "%s", g.k.point[i].text);
-	object_struct_give(check, &g.k, sizeof(g.k));
+	object_struct_copy_out(check, &g.k, sizeof(g.k));
 	return r;
 }

@@ -11,8 +11,8 @@
 
 enum { CONNECT_MS = 5000 };
 
-static int take_source(struct penstock_s3 *c, const struct object_settings *s,
-		       struct penstock_err *err)
+static int open_cred_source(struct penstock_s3 *c, const struct object_settings *s,
+			    struct penstock_err *err)
 {
 	const struct object_cred_opts opts = {
 		.profile = s->o.profile,
@@ -83,7 +83,7 @@ static int client_init(struct penstock_s3 *c, struct object_settings *s, struct 
 	if (r == 0)
 		r = http_open(&c->http, &c->http_opts, err);
 	if (r == 0)
-		r = take_source(c, s, err);
+		r = open_cred_source(c, s, err);
 	return r;
 }
 
@@ -153,7 +153,7 @@ static bool keys_are_due(const struct penstock_s3 *c)
 	return (uint64_t)ts.tv_sec * 1000000000u + early >= c->cred.expires_ns;
 }
 
-int object_client_keys(struct penstock_s3 *c, struct penstock_err *err)
+int object_client_refresh_keys(struct penstock_s3 *c, struct penstock_err *err)
 {
 	struct object_cred fresh = {0}, old;
 	bool due;
@@ -179,14 +179,14 @@ static void *refresh(void *arg)
 {
 	struct penstock_s3 *c = arg;
 
-	object_client_keys(c, NULL); /* who may wait is told of an error */
+	object_client_refresh_keys(c, NULL); /* who may wait is told of an error */
 	pthread_mutex_lock(&c->lock);
 	c->refreshing = false;
 	pthread_mutex_unlock(&c->lock);
 	return NULL;
 }
 
-void object_client_keys_soon(struct penstock_s3 *c)
+void object_client_refresh_keys_async(struct penstock_s3 *c)
 {
 	pthread_mutex_lock(&c->lock);
 	if (!c->refreshing && keys_are_due(c)) {
@@ -221,7 +221,7 @@ int penstock_s3_get_stats(struct penstock_s3 *c, struct penstock_s3_stats *stats
 	s.checksum = object_checksum_name(c);
 	s.payload = c->opts.flags & PENSTOCK_S3_SIGN_BODY ? "signed" : "unsigned";
 	s.credentials = c->source ? object_cred_name(c->source) : "none";
-	return object_struct_give(stats, &s, sizeof(s));
+	return object_struct_copy_out(stats, &s, sizeof(s));
 }
 
 void object_latency_get(struct penstock_s3 *c, enum object_latency_kind which,
@@ -234,21 +234,21 @@ void object_latency_get(struct penstock_s3 *c, enum object_latency_kind which,
 
 int penstock_s3_get_endpoint(struct penstock_s3 *c, uint32_t i, struct penstock_s3_endpoint *e)
 {
-	struct penstock_s3_endpoint mine = {0};
+	struct penstock_s3_endpoint copy = {0};
 	const struct object_endpoint *from;
 
 	if (i >= c->endpoints.nr)
 		return -ENOENT;
 	from = &c->endpoints.v[i];
 	pthread_mutex_lock(&c->lock);
-	mine.up = !from->down;
-	mine.url = from->text;
-	mine.attempts = from->attempts;
-	mine.failed = from->failed;
-	mine.bytes_read = from->bytes_read;
-	mine.bytes_written = from->bytes_written;
-	mine.downs = from->downs;
-	mine.in_flight = from->in_flight;
+	copy.up = !from->down;
+	copy.url = from->text;
+	copy.attempts = from->attempts;
+	copy.failed = from->failed;
+	copy.bytes_read = from->bytes_read;
+	copy.bytes_written = from->bytes_written;
+	copy.downs = from->downs;
+	copy.in_flight = from->in_flight;
 	pthread_mutex_unlock(&c->lock);
-	return object_struct_give(e, &mine, sizeof(mine));
+	return object_struct_copy_out(e, &copy, sizeof(copy));
 }

@@ -145,12 +145,12 @@ int object_settings_load(struct object_settings *s, const struct penstock_s3_opt
 			 struct penstock_err *err);
 void object_settings_free(struct object_settings *s);
 /* Copy what of a struct that we know fits into the caller's, which begins with its size. */
-int object_struct_give(void *user, const void *ours, uint32_t size);
+int object_struct_copy_out(void *user, const void *ours, uint32_t size);
 
 /* Keys for the next attempts, asked for again where they are due; in the caller's thread. */
-int object_client_keys(struct penstock_s3 *c, struct penstock_err *err);
+int object_client_refresh_keys(struct penstock_s3 *c, struct penstock_err *err);
 /* The same by a thread of its own: until it has them the old ones must do. */
-void object_client_keys_soon(struct penstock_s3 *c);
+void object_client_refresh_keys_async(struct penstock_s3 *c);
 /* Of a bucket, as far as is known; under the lock. */
 const char *object_client_region(const struct penstock_s3 *c, const char *bucket);
 
@@ -184,7 +184,7 @@ int object_put(struct penstock_s3 *c, const char *uri, const void *buf, uint64_t
 	       struct penstock_s3_info *info, struct penstock_err *err);
 
 /* What a write came to. */
-void object_info_give(struct penstock_s3_info *user, const struct object_req *r, uint64_t bytes,
+void object_info_fill(struct penstock_s3_info *user, const struct object_req *r, uint64_t bytes,
 		      const struct object_checksum *checksum);
 
 #endif

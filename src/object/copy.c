@@ -34,7 +34,7 @@ static int copy_result(struct object_req *r, uint64_t bytes, struct penstock_s3_
 				     r->name.bucket, r->name.key);
 	if (!r->http.response.etag[0])
 		snprintf(r->http.response.etag, sizeof(r->http.response.etag), "%s", etag);
-	object_info_give(info, r, bytes, NULL);
+	object_info_fill(info, r, bytes, NULL);
 	return 0;
 }
 

@@ -52,6 +52,6 @@ unsigned object_endpoint_pick(struct object_endpoints *s, int avoid, uint64_t no
 /* @failed: by its own fault. */
 void object_endpoint_done(struct object_endpoints *s, unsigned i, bool failed, uint64_t now_ns);
 /* Is one up that is not @but? */
-bool object_endpoint_other(const struct object_endpoints *s, unsigned but);
+bool object_endpoint_has_alternative(const struct object_endpoints *s, unsigned but);
 
 #endif

@@ -140,6 +140,6 @@ int penstock_s3_list_next(struct penstock_s3_list *l, struct penstock_s3_entry *
 	e.upload_id = i->upload_id;
 	e.bytes = i->bytes;
 	e.mtime = i->mtime;
-	r = object_struct_give(entry, &e, sizeof(e));
+	r = object_struct_copy_out(entry, &e, sizeof(e));
 	return r < 0 ? penstock_fail(err, r, "size: is not set") : 1;
 }

@@ -12,7 +12,7 @@ static int64_t answer_time(const struct object_req *r)
 	return object_parse_http_date(r->http.response.modified);
 }
 
-void object_info_give(struct penstock_s3_info *user, const struct object_req *r, uint64_t bytes,
+void object_info_fill(struct penstock_s3_info *user, const struct object_req *r, uint64_t bytes,
 		      const struct object_checksum *checksum)
 {
 	struct penstock_s3_info info = {.bytes = bytes};
@@ -30,7 +30,7 @@ void object_info_give(struct penstock_s3_info *user, const struct object_req *r,
 	else if (r->http.response.crc64nvme[0])
 		snprintf(info.checksum, sizeof(info.checksum), "crc64nvme:%s",
 			 r->http.response.crc64nvme);
-	object_struct_give(user, &info, sizeof(info));
+	object_struct_copy_out(user, &info, sizeof(info));
 }
 
 int penstock_s3_stat(struct penstock_s3 *c, const char *uri, struct penstock_s3_info *info,
@@ -47,7 +47,7 @@ int penstock_s3_stat(struct penstock_s3 *c, const char *uri, struct penstock_s3_
 	if (code == 0 && !r.http.response.has_length)
 		code = penstock_fail(err, -EBADMSG, "%s: stat: the answer tells no length", uri);
 	if (code == 0)
-		object_info_give(info, &r, r.http.response.length, NULL);
+		object_info_fill(info, &r, r.http.response.length, NULL);
 	object_req_fini(&r);
 	return code;
 }
@@ -107,7 +107,7 @@ int object_put(struct penstock_s3 *c, const char *uri, const void *buf, uint64_t
 	if (code == 0)
 		code = compare_acknowledged_checksum(&r, &checksum, err);
 	if (code == 0)
-		object_info_give(info, &r, len, &checksum);
+		object_info_fill(info, &r, len, &checksum);
 	object_req_fini(&r);
 	return code;
 }

@@ -40,9 +40,9 @@ void object_req_start(struct object_req *r)
 	int code = 0;
 
 	if (r->must_not_wait)
-		object_client_keys_soon(c);
+		object_client_refresh_keys_async(c);
 	else
-		code = object_client_keys(c, &r->err);
+		code = object_client_refresh_keys(c, &r->err);
 	pthread_mutex_lock(&c->lock);
 	c->stats.requests++;
 	c->stats.failed += code < 0;
@@ -57,15 +57,15 @@ void object_req_start(struct object_req *r)
 	http_submit(c->http, &r->http);
 }
 
-struct waiter {
+struct completion {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	bool done;
 };
 
-static void wake(struct object_req *r)
+static void signal_completion(struct object_req *r)
 {
-	struct waiter *w = r->arg;
+	struct completion *w = r->arg;
 
 	pthread_mutex_lock(&w->lock);
 	w->done = true;
@@ -75,9 +75,9 @@ static void wake(struct object_req *r)
 
 int object_req_run(struct object_req *r, struct penstock_err *err)
 {
-	struct waiter w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+	struct completion w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
 
-	r->done = wake;
+	r->done = signal_completion;
 	r->arg = &w;
 	object_req_start(r);
 	pthread_mutex_lock(&w.lock);

@@ -8,7 +8,7 @@
 #include "base/optscopy.h"
 #include "object/client.h"
 
-int object_struct_give(void *user, const void *ours, uint32_t size)
+int object_struct_copy_out(void *user, const void *ours, uint32_t size)
 {
 	uint32_t known;
 

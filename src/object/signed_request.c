@@ -14,7 +14,7 @@ int object_signed_request_init(struct object_signed_request *s, struct penstock_
 				   err);
 
 	if (code == 0)
-		code = object_client_keys(c, err);
+		code = object_client_refresh_keys(c, err);
 	r.ranged = !s->put;
 	r.at = s->at;
 	r.len = s->len;

@@ -32,7 +32,7 @@ void http_transfer_clear(struct http_req *r)
 
 /* ------------------------------------------------------------------- callbacks */
 
-static size_t take_header(char *line, size_t one, size_t len, void *arg)
+static size_t receive_header(char *line, size_t one, size_t len, void *arg)
 {
 	struct http_req *r = arg;
 
@@ -44,12 +44,12 @@ static size_t take_header(char *line, size_t one, size_t len, void *arg)
 	return r->abort_code ? 0 : len;
 }
 
-static bool wanted(const struct http_req *r)
+static bool is_content_wanted(const struct http_req *r)
 {
 	return (r->into || r->sink) && (r->response.status == 200 || r->response.status == 206);
 }
 
-static size_t take_body(char *data, size_t one, size_t len, void *arg)
+static size_t receive_body(char *data, size_t one, size_t len, void *arg)
 {
 	struct http_req *r = arg;
 
@@ -60,7 +60,7 @@ static size_t take_body(char *data, size_t one, size_t len, void *arg)
 		if (r->abort_code)
 			return 0;
 	}
-	if (wanted(r)) {
+	if (is_content_wanted(r)) {
 		if (len > r->into_len - r->got) {
 			r->abort_code = -EBADMSG;
 			return 0;
@@ -81,7 +81,7 @@ static size_t take_body(char *data, size_t one, size_t len, void *arg)
 	return r->abort_code ? 0 : len;
 }
 
-static size_t give_body(char *room, size_t one, size_t size, void *arg)
+static size_t read_body(char *room, size_t one, size_t size, void *arg)
 {
 	struct http_req *r = arg;
 	size_t len = (size_t)min_u64(one * size, r->body_len - r->sent);
@@ -115,7 +115,7 @@ static void set_method(const struct penstock_curl *curl, void *easy, struct http
 	case HTTP_POST:
 		curl->easy_setopt(easy, CURLOPT_UPLOAD, 1l);
 		curl->easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, (int64_t)r->body_len);
-		curl->easy_setopt(easy, CURLOPT_READFUNCTION, give_body);
+		curl->easy_setopt(easy, CURLOPT_READFUNCTION, read_body);
 		curl->easy_setopt(easy, CURLOPT_READDATA, r);
 		curl->easy_setopt(easy, CURLOPT_SEEKFUNCTION, rewind_body);
 		curl->easy_setopt(easy, CURLOPT_SEEKDATA, r);
@@ -129,10 +129,10 @@ static void set_method(const struct penstock_curl *curl, void *easy, struct http
 }
 
 static void set_limits(const struct penstock_curl *curl, void *easy, const struct http_req *r,
-		       const struct http_transfer_opts *how)
+		       const struct http_transfer_opts *opts)
 {
 	curl->easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
-			  (long)min_u64(how->connect_ms, r->timeout_ms));
+			  (long)min_u64(opts->connect_ms, r->timeout_ms));
 	curl->easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)max_u64(r->timeout_ms, 1));
 	/* Not one byte in so many seconds; libcurl counts in whole ones. */
 	curl->easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1l);
@@ -140,10 +140,10 @@ static void set_limits(const struct penstock_curl *curl, void *easy, const struc
 }
 
 void http_transfer_set(const struct penstock_curl *curl, void *easy, struct http_req *r,
-		       const struct http_transfer_opts *how)
+		       const struct http_transfer_opts *opts)
 {
 	set_method(curl, easy, r);
-	set_limits(curl, easy, r, how);
+	set_limits(curl, easy, r, opts);
 	curl->easy_setopt(easy, CURLOPT_URL, r->url);
 	curl->easy_setopt(easy, CURLOPT_HTTPHEADER, r->headers);
 	curl->easy_setopt(easy, CURLOPT_PRIVATE, r);
@@ -154,13 +154,13 @@ void http_transfer_set(const struct penstock_curl *curl, void *easy, struct http
 	curl->easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
 	curl->easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)RECEIVE);
 	curl->easy_setopt(easy, CURLOPT_ERRORBUFFER, r->why);
-	curl->easy_setopt(easy, CURLOPT_HEADERFUNCTION, take_header);
+	curl->easy_setopt(easy, CURLOPT_HEADERFUNCTION, receive_header);
 	curl->easy_setopt(easy, CURLOPT_HEADERDATA, r);
-	curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body);
+	curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, receive_body);
 	curl->easy_setopt(easy, CURLOPT_WRITEDATA, r);
-	if (how->ca_file)
-		curl->easy_setopt(easy, CURLOPT_CAINFO, how->ca_file);
-	if (how->no_proxy)
+	if (opts->ca_file)
+		curl->easy_setopt(easy, CURLOPT_CAINFO, opts->ca_file);
+	if (opts->no_proxy)
 		curl->easy_setopt(easy, CURLOPT_PROXY, "");
 }
 
@@ -208,7 +208,7 @@ static int fetch_headers(struct http_req *r, const char *const *headers)
 static int fetch_once(struct http_req *r, const struct http_opts *opts)
 {
 	const struct penstock_curl *curl = penstock_curl(NULL);
-	const struct http_transfer_opts how = {
+	const struct http_transfer_opts transfer = {
 		.no_proxy = opts->no_proxy,
 		.connect_ms = (uint32_t)r->timeout_ms,
 	};
@@ -216,7 +216,7 @@ static int fetch_once(struct http_req *r, const struct http_opts *opts)
 
 	if (!easy)
 		return -ENOMEM;
-	http_transfer_set(curl, easy, r, &how);
+	http_transfer_set(curl, easy, r, &transfer);
 	if (opts->ca_file)
 		curl->easy_setopt(easy, CURLOPT_CAINFO, opts->ca_file);
 	r->curl = curl->easy_perform(easy);

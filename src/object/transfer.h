@@ -16,6 +16,6 @@ struct http_transfer_opts {
 /* Nothing of the attempt before is left but memory. */
 void http_transfer_clear(struct http_req *r);
 void http_transfer_set(const struct penstock_curl *curl, void *easy, struct http_req *r,
-		       const struct http_transfer_opts *how);
+		       const struct http_transfer_opts *opts);
 
 #endif

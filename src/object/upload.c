@@ -42,7 +42,7 @@ struct penstock_s3_upload {
 	unsigned nr_parts;
 	struct penstock_err err; /* the first */
 
-	struct slot *now; /* that is being filled; NULL: none yet */
+	struct slot *filling; /* NULL: none yet */
 	uint64_t fill, total;
 };
 
@@ -278,22 +278,22 @@ static int next_part(struct penstock_s3_upload *u, struct penstock_err *err)
 	int r = u->id ? 0 : upload_begin_parts(u, err);
 
 	if (r == 0)
-		r = part_send(u, u->now, u->fill, err);
+		r = part_send(u, u->filling, u->fill, err);
 	if (r == 0) {
-		u->now = NULL;
+		u->filling = NULL;
 		u->fill = 0;
 	}
 	return r;
 }
 
-/* Room for at least one byte in u->now. */
+/* Room for at least one byte in u->filling. */
 static int upload_make_room(struct penstock_s3_upload *u, struct penstock_err *err)
 {
-	int r = u->now && u->fill == u->size ? next_part(u, err) : 0;
+	int r = u->filling && u->fill == u->size ? next_part(u, err) : 0;
 
-	if (r == 0 && !u->now) {
-		u->now = slot_take(u);
-		if (!u->now)
+	if (r == 0 && !u->filling) {
+		u->filling = slot_take(u);
+		if (!u->filling)
 			r = penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	return r;
@@ -327,7 +327,7 @@ int penstock_s3_upload_write(struct penstock_s3_upload *u, const void *buf, uint
 			return first_error(u, err);
 		}
 		n = min_u64(len, u->size - u->fill);
-		memcpy(u->now->buf + u->fill, p, n);
+		memcpy(u->filling->buf + u->fill, p, n);
 		u->fill += n;
 		u->total += n;
 		p += n;
@@ -370,7 +370,7 @@ static void list_parts(struct object_strbuf *doc, const struct penstock_s3_uploa
  * The answer to an attempt was lost, and the next said that there is no such upload: is the object
  * there, of our size and made of as many parts?
  */
-static int complete_lost(struct penstock_s3_upload *u, struct penstock_s3_info *info)
+static int verify_lost_commit(struct penstock_s3_upload *u, struct penstock_s3_info *info)
 {
 	struct penstock_s3_info there = {.size = sizeof(there)};
 	char parts[16];
@@ -384,7 +384,7 @@ static int complete_lost(struct penstock_s3_upload *u, struct penstock_s3_info *
 	if (len < tail || strcmp(there.etag + len - tail, parts) != 0)
 		return -ENOENT;
 	if (info)
-		object_struct_give(info, &there, sizeof(there));
+		object_struct_copy_out(info, &there, sizeof(there));
 	return 0;
 }
 
@@ -418,7 +418,7 @@ static int complete_init(struct object_req *r, struct penstock_s3_upload *u,
  * Stores that know conditions of a put may not know those of a commit (radosgw 16) and say nothing:
  * what can be seen is looked at right before.
  */
-static int look_before(struct penstock_s3_upload *u, struct penstock_err *err)
+static int check_condition(struct penstock_s3_upload *u, struct penstock_err *err)
 {
 	struct penstock_s3_info there = {.size = sizeof(there)};
 	int r;
@@ -454,14 +454,14 @@ static int complete(struct penstock_s3_upload *u, struct penstock_s3_info *info,
 	int code = complete_init(&r, u, &doc, err);
 
 	if (code == 0)
-		code = look_before(u, err);
+		code = check_condition(u, err);
 	if (code == 0)
 		code = object_req_run(&r, err);
 	if (code == -ENOENT && r.maybe_applied) {
-		code = complete_lost(u, info);
+		code = verify_lost_commit(u, info);
 	} else if (code == 0) {
 		take_etag(&r);
-		object_info_give(info, &r, u->total, NULL);
+		object_info_fill(info, &r, u->total, NULL);
 	}
 	if (code == 0)
 		free(TAKE_PTR(u->id));
@@ -475,15 +475,15 @@ int penstock_s3_upload_commit(struct penstock_s3_upload *u, struct penstock_s3_i
 {
 	int r = first_error(u, err);
 
-	if (r == 0 && u->id && u->now)
-		r = part_send(u, u->now, u->fill, err);
+	if (r == 0 && u->id && u->filling)
+		r = part_send(u, u->filling, u->fill, err);
 	wait_all(u);
 	if (r == 0)
 		r = first_error(u, err);
 	if (r == 0 && u->id)
 		r = complete(u, info, err);
 	else if (r == 0)
-		r = object_put(u->c, u->uri, u->now ? u->now->buf : NULL, u->fill, u->flags,
+		r = object_put(u->c, u->uri, u->filling ? u->filling->buf : NULL, u->fill, u->flags,
 			       u->etag, u->content_type, info, err);
 	penstock_s3_upload_abort(u);
 	return r;

@@ -255,7 +255,7 @@ static void somebody_is_asked_even_when_all_are_down(void)
 	use("http://h{0...1}", PENSTOCK_S3_ROUND_ROBIN);
 	fail_at(0, 0);
 	fail_at(0, 0);
-	T_OK(object_endpoint_other(&set, 0) && !object_endpoint_other(&set, 1));
+	T_OK(object_endpoint_has_alternative(&set, 0) && !object_endpoint_has_alternative(&set, 1));
 	fail_at(1, 10);
 	fail_at(1, 10);
 	T_EQ(object_endpoint_pick(&set, -1, 20), 0);
