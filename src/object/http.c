@@ -15,7 +15,7 @@
 #include "base/heap.h"
 #include "base/util.h"
 #include "dl/curl.h"
-#include "object/transfer.h"
+#include "object/http_transfer.h"
 
 struct queue {
 	struct http_req *first, **last;

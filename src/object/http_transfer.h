@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_OBJECT_TRANSFER_H
-#define PENSTOCK_OBJECT_TRANSFER_H
+#ifndef PENSTOCK_OBJECT_HTTP_TRANSFER_H
+#define PENSTOCK_OBJECT_HTTP_TRANSFER_H
 
 /* One attempt as libcurl sees it: its options, and where its bytes come from and go to. */
 #include "object/http.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "object/transfer.h"
+#include "object/http_transfer.h"
 
 #include <errno.h>
 #include <stdlib.h>
