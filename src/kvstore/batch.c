@@ -22,10 +22,10 @@ static void batch_put(struct store_batch *b)
 	if (atomic_fetch_sub(&b->refs, 1) != 1)
 		return;
 	free(b);
-	pthread_mutex_lock(&s->line.lock);
-	s->line.objects--;
-	pthread_cond_broadcast(&s->line.finished);
-	pthread_mutex_unlock(&s->line.lock);
+	pthread_mutex_lock(&s->queues.lock);
+	s->queues.objects--;
+	pthread_cond_broadcast(&s->queues.finished);
+	pthread_mutex_unlock(&s->queues.lock);
 }
 
 static struct penstock_store_done batch_done(const struct store_batch *b)
@@ -67,18 +67,18 @@ void store_batch_finish(struct store_batch *b)
 
 	if (calls)
 		b->user.on_done(b->user.arg, &d);
-	pthread_mutex_lock(&s->line.lock);
-	open_remove(&s->line, b);
+	pthread_mutex_lock(&s->queues.lock);
+	open_remove(&s->queues, b);
 	b->finished = true;
 	if (!calls && !b->awaited) { /* from here on it may be collected, and gone */
-		if (!s->line.done_first)
-			atomic_store(&s->line.unannounced, true);
+		if (!s->queues.done_first)
+			atomic_store(&s->queues.unannounced, true);
 		b->next = NULL;
-		*s->line.done_last = b;
-		s->line.done_last = &b->next;
+		*s->queues.done_last = b;
+		s->queues.done_last = &b->next;
 	}
-	pthread_cond_broadcast(&s->line.finished);
-	pthread_mutex_unlock(&s->line.lock);
+	pthread_cond_broadcast(&s->queues.finished);
+	pthread_mutex_unlock(&s->queues.lock);
 	if (calls)
 		batch_put(b);
 }
@@ -88,7 +88,7 @@ void store_announce(struct penstock_store *s)
 {
 	uint64_t one = 1;
 
-	if (atomic_load(&s->line.unannounced) && atomic_exchange(&s->line.unannounced, false) &&
+	if (atomic_load(&s->queues.unannounced) && atomic_exchange(&s->queues.unannounced, false) &&
 	    write(s->event, &one, sizeof(one)) < 0)
 		return; /* its counter is full: it is readable */
 }
@@ -160,8 +160,8 @@ static struct store_batch *next_late(struct penstock_store *s)
 	struct store_batch *found = NULL;
 	uint64_t now = clock_ns(), soonest = UINT64_MAX;
 
-	pthread_mutex_lock(&s->line.lock);
-	for (struct store_batch *b = s->line.open; b; b = b->open_next) {
+	pthread_mutex_lock(&s->queues.lock);
+	for (struct store_batch *b = s->queues.open; b; b = b->open_next) {
 		if (!b->watched)
 			continue;
 		if (!found && b->due <= now) {
@@ -172,8 +172,8 @@ static struct store_batch *next_late(struct penstock_store *s)
 			soonest = min_u64(soonest, b->due);
 		}
 	}
-	atomic_store(&s->line.next_deadline, soonest);
-	pthread_mutex_unlock(&s->line.lock);
+	atomic_store(&s->queues.next_deadline, soonest);
+	pthread_mutex_unlock(&s->queues.lock);
 	return found;
 }
 
@@ -181,7 +181,7 @@ void store_deadlines(struct penstock_store *s)
 {
 	struct store_batch *b;
 
-	while (atomic_load(&s->line.next_deadline) <= clock_ns() && (b = next_late(s))) {
+	while (atomic_load(&s->queues.next_deadline) <= clock_ns() && (b = next_late(s))) {
 		batch_late(b);
 		store_announce(s);
 	}
@@ -194,14 +194,14 @@ int penstock_store_fd(const struct penstock_store *store)
 	return store->event;
 }
 
-/* With @line.lock: readable as long as something is to be collected, whoever has read it. */
+/* With @queues.lock: readable as long as something is to be collected, whoever has read it. */
 static void recount(struct penstock_store *s)
 {
 	uint64_t n = 1;
 
-	atomic_store(&s->line.unannounced, false);
-	if ((s->line.done_first ? write(s->event, &n, sizeof(n)) : read(s->event, &n, sizeof(n))) <
-	    0)
+	atomic_store(&s->queues.unannounced, false);
+	if ((s->queues.done_first ? write(s->event, &n, sizeof(n))
+				  : read(s->event, &n, sizeof(n))) < 0)
 		return;
 }
 
@@ -213,17 +213,17 @@ int penstock_store_drain(struct penstock_store *store, struct penstock_store_don
 
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&store->line.lock);
-	while ((unsigned)n < max && (b = store->line.done_first)) {
-		store->line.done_first = b->next;
+	pthread_mutex_lock(&store->queues.lock);
+	while ((unsigned)n < max && (b = store->queues.done_first)) {
+		store->queues.done_first = b->next;
 		if (!b->next)
-			store->line.done_last = &store->line.done_first;
+			store->queues.done_last = &store->queues.done_first;
 		done[n++] = batch_done(b);
 		b->next = list;
 		list = b;
 	}
 	recount(store);
-	pthread_mutex_unlock(&store->line.lock);
+	pthread_mutex_unlock(&store->queues.lock);
 	while ((b = list)) {
 		list = b->next;
 		batch_put(b);
@@ -231,10 +231,10 @@ int penstock_store_drain(struct penstock_store *store, struct penstock_store_don
 	return n;
 }
 
-/* With @line.lock: the batch, off the list, if it is finished. */
+/* With @queues.lock: the batch, off the list, if it is finished. */
 static struct store_batch *take_done(struct penstock_store *s, uint64_t ticket)
 {
-	struct store_batch **at = &s->line.done_first, *b;
+	struct store_batch **at = &s->queues.done_first, *b;
 
 	while (*at && (*at)->ticket != ticket)
 		at = &(*at)->next;
@@ -242,8 +242,8 @@ static struct store_batch *take_done(struct penstock_store *s, uint64_t ticket)
 	if (!b)
 		return NULL;
 	*at = b->next;
-	if (s->line.done_last == &b->next)
-		s->line.done_last = at;
+	if (s->queues.done_last == &b->next)
+		s->queues.done_last = at;
 	recount(s);
 	return b;
 }
@@ -259,7 +259,7 @@ static bool is_open(const struct store_queues *q, uint64_t ticket)
 
 void store_batch_await(struct store_batch *b, struct penstock_store_done *done)
 {
-	struct store_queues *q = &b->store->line;
+	struct store_queues *q = &b->store->queues;
 
 	pthread_mutex_lock(&q->lock);
 	while (!b->finished)
@@ -272,7 +272,7 @@ void store_batch_await(struct store_batch *b, struct penstock_store_done *done)
 int penstock_store_wait(struct penstock_store *store, uint64_t ticket, int64_t timeout_ns,
 			struct penstock_store_done *done)
 {
-	struct store_queues *q = &store->line;
+	struct store_queues *q = &store->queues;
 	uint64_t end = timeout_ns < 0 ? INT64_MAX : clock_ns() + (uint64_t)timeout_ns;
 	struct timespec ts = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
 	struct store_batch *b;

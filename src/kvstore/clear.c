@@ -69,7 +69,7 @@ static void clear_shelf(struct store_shelf *sh, struct penstock_err *err)
 
 void store_clear_wanted(struct penstock_store *s)
 {
-	struct store_queues *q = &s->line;
+	struct store_queues *q = &s->queues;
 	struct penstock_err err = {0, ""};
 
 	pthread_mutex_lock(&s->lock);
@@ -102,10 +102,10 @@ int penstock_store_clear(struct penstock_store *store, struct penstock_err *err)
 
 	if (r < 0)
 		return r;
-	q = &store->line;
+	q = &store->queues;
 	pthread_mutex_lock(&q->lock);
 	mine = ++q->clears_wanted;
-	q->kick = true;
+	q->wake_keeper = true;
 	pthread_cond_signal(&q->commit);
 	while (q->clears_over < mine)
 		pthread_cond_wait(&q->finished, &q->lock);

@@ -62,7 +62,7 @@ static struct store_entry *look_up(struct penstock_store *s, const struct store_
 		store_entry_erase(s, e);
 		return NULL;
 	}
-	if (!op->lined)
+	if (!op->waits_for_memory)
 		store_policy_touch(&s->policy, &s->index, e);
 	if (e->len <= op->len)
 		return e;
@@ -140,7 +140,7 @@ static bool get_buffer(struct penstock_store *s, struct store_op *op)
 	op->recent = op->buf;
 	if (op->buf || (!op->device && !timed))
 		return true;
-	if (s->staging.waiting.first && !op->lined)
+	if (s->staging.waiting.first && !op->waits_for_memory)
 		return false;
 	if (!timed || s->staging.reading < READING_BYTES)
 		op->buf = store_staging_get(s, op->entry->len);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches come in: they are checked, copied and put in line, or answered at once. */
+/* Batches come in: they are checked, copied and queued, or answered at once. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,26 +126,26 @@ static struct store_batch *batch_new(struct penstock_store *s, const struct pens
 	return b;
 }
 
-/* In line with the others; exists is one piece of work for all its keys. */
+/* Into the queue of the workers; exists is one piece of work for all its keys. */
 static uint64_t enqueue(struct penstock_store *s, struct store_batch *b)
 {
 	bool whole = b->user.opcode == PENSTOCK_STORE_EXISTS;
 	uint64_t ticket;
 	bool idle;
 
-	pthread_mutex_lock(&s->line.lock);
-	ticket = b->ticket = ++s->line.tickets;
-	b->clears = s->line.clears;
-	s->line.objects++;
-	store_batch_open(&s->line, b);
+	pthread_mutex_lock(&s->queues.lock);
+	ticket = b->ticket = ++s->queues.tickets;
+	b->clears = s->queues.clears;
+	s->queues.objects++;
+	store_batch_open(&s->queues, b);
 	for (uint32_t i = 0; i < (whole ? b->nr != 0 : b->nr); i++)
-		store_line_add(&s->line.ready, &b->ops[i]);
-	if (b->watched && b->due < atomic_load(&s->line.next_deadline))
-		atomic_store(&s->line.next_deadline, b->due);
-	idle = s->line.idle;
-	pthread_mutex_unlock(&s->line.lock);
+		store_op_queue_push(&s->queues.ready, &b->ops[i]);
+	if (b->watched && b->due < atomic_load(&s->queues.next_deadline))
+		atomic_store(&s->queues.next_deadline, b->due);
+	idle = s->queues.idle;
+	pthread_mutex_unlock(&s->queues.lock);
 	if (idle)
-		pthread_cond_signal(&s->line.work);
+		pthread_cond_signal(&s->queues.work);
 	return ticket;
 }
 

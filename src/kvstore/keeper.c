@@ -24,7 +24,7 @@ static int log_set(struct penstock_store *s, struct store_op *op)
 		code = -ETIME;
 	if (code == 0 && sh->out)
 		code = -EIO;
-	if (code == 0 && op->batch->clears != s->line.clears) /* which are the keeper's */
+	if (code == 0 && op->batch->clears != s->queues.clears) /* which are the keeper's */
 		code = -ECANCELED;
 	/* What is below is out of date from here on, so that it is not logged behind this one. */
 	if (code == 0 && !op->promotes)
@@ -156,9 +156,9 @@ static void let_in(struct penstock_store *s, struct store_shelf *sh)
 
 	pthread_mutex_lock(&s->lock);
 	sh->growing = false;
-	list = store_line_take(&sh->waiting);
+	list = store_op_queue_take_all(&sh->waiting);
 	store_unlock(s);
-	store_ready_all(s, list);
+	store_queue_ops(s, list);
 }
 
 /* Returns whether there is more to do. */
@@ -194,10 +194,10 @@ static void note_clock(struct penstock_store *s)
 	}
 }
 
-/* With @line.lock: until there is work; true: it is time to write the clock down. */
+/* With @queues.lock: until there is work; true: it is time to write the clock down. */
 static bool keeper_rest(struct penstock_store *s)
 {
-	struct store_queues *q = &s->line;
+	struct store_queues *q = &s->queues;
 	uint64_t end = clock_ns() + atomic_load(&s->clock_tick_ns);
 	struct timespec ts = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
 
@@ -211,13 +211,13 @@ static bool keeper_rest(struct penstock_store *s)
 static void *keeper_run(void *arg)
 {
 	struct penstock_store *s = arg;
-	struct store_queues *q = &s->line;
+	struct store_queues *q = &s->queues;
 	struct store_op *list;
 	bool more = false;
 
 	pthread_mutex_lock(&q->lock);
-	while (!q->stop_keeper || q->logging.first) {
-		if (!q->logging.first && !q->kick && !more && !q->stop_keeper) {
+	while (!q->stop_keeper || q->to_commit.first) {
+		if (!q->to_commit.first && !q->wake_keeper && !more && !q->stop_keeper) {
 			if (keeper_rest(s)) {
 				pthread_mutex_unlock(&q->lock);
 				note_clock(s);
@@ -225,8 +225,8 @@ static void *keeper_run(void *arg)
 			}
 			continue;
 		}
-		q->kick = false;
-		list = store_line_take(&q->logging);
+		q->wake_keeper = false;
+		list = store_op_queue_take_all(&q->to_commit);
 		pthread_mutex_unlock(&q->lock);
 		commit(s, list);
 		store_clear_wanted(s);
@@ -250,9 +250,9 @@ void store_keeper_stop(struct penstock_store *s)
 {
 	if (!s->has_keeper)
 		return;
-	pthread_mutex_lock(&s->line.lock);
-	s->line.stop_keeper = true;
-	pthread_cond_signal(&s->line.commit);
-	pthread_mutex_unlock(&s->line.lock);
+	pthread_mutex_lock(&s->queues.lock);
+	s->queues.stop_keeper = true;
+	pthread_cond_signal(&s->queues.commit);
+	pthread_mutex_unlock(&s->queues.lock);
 	pthread_join(s->keeper, NULL);
 }

@@ -93,15 +93,15 @@ int store_init(struct penstock_store *s)
 	s->event = -1;
 	s->pid = getpid();
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->line.lock, NULL);
-	pthread_cond_init(&s->line.work, NULL);
-	pthread_cond_init(&s->line.commit, NULL);
-	pthread_cond_init(&s->line.finished, NULL);
-	store_line_init(&s->line.ready);
-	store_line_init(&s->line.logging);
-	store_line_init(&s->waiting);
-	atomic_store(&s->line.next_deadline, UINT64_MAX);
-	s->line.done_last = &s->line.done_first;
+	pthread_mutex_init(&s->queues.lock, NULL);
+	pthread_cond_init(&s->queues.work, NULL);
+	pthread_cond_init(&s->queues.commit, NULL);
+	pthread_cond_init(&s->queues.finished, NULL);
+	store_op_queue_init(&s->queues.ready);
+	store_op_queue_init(&s->queues.to_commit);
+	store_op_queue_init(&s->waiting);
+	atomic_store(&s->queues.next_deadline, UINT64_MAX);
+	s->queues.done_last = &s->queues.done_first;
 	atomic_store(&s->log_piece, 1 << 20);
 	store_staging_init(s);
 	r = store_index_init(&s->index);
@@ -127,10 +127,10 @@ void store_fini(struct penstock_store *s)
 	if (s->event >= 0)
 		close(s->event);
 	pthread_mutex_destroy(&s->lock);
-	pthread_mutex_destroy(&s->line.lock);
-	pthread_cond_destroy(&s->line.work);
-	pthread_cond_destroy(&s->line.commit);
-	pthread_cond_destroy(&s->line.finished);
+	pthread_mutex_destroy(&s->queues.lock);
+	pthread_cond_destroy(&s->queues.work);
+	pthread_cond_destroy(&s->queues.commit);
+	pthread_cond_destroy(&s->queues.finished);
 	free(s);
 }
 
@@ -478,7 +478,7 @@ int penstock_store_open(struct penstock_store **out, const char *const *dirs, un
 /* Until nothing is inside but batches that nobody has collected. */
 static void wait_until_idle(struct penstock_store *s)
 {
-	struct store_queues *q = &s->line;
+	struct store_queues *q = &s->queues;
 	uint64_t waiting;
 
 	pthread_mutex_lock(&q->lock);

@@ -13,15 +13,16 @@
  * them:
  *
  *	workers		look up, make space, verify and copy; never wait for a device (worker.c)
- *	I/O threads	those of the handle below; their callbacks put operations back into line
+ *	I/O threads	those of the handle below; their callbacks queue operations again
  *	the keeper	writes logs, grows files, rewrites logs; may wait (keeper.c)
  *
  *	get:	worker (find, pin) -> I/O -> worker (verify, deliver)
  *	set:	worker (space, CRC) -> I/O -> keeper (log, then visible)
  *	delete:	worker (gone) -> keeper (log)
  *
- * @lock guards what is in memory of shelves, index, policy and staging; @line.lock the queues.  The
- * second may be taken inside the first, never the other way round, and neither is held across I/O.
+ * @lock guards what is in memory of shelves, index, policy and staging; @queues.lock the queues.
+ * The second may be taken inside the first, never the other way round, and neither is held across
+ * I/O.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -46,7 +47,7 @@ enum {
 
 struct store_batch;
 
-/* What an operation is waiting for when it is not in line. */
+/* What an operation is waiting for when it is in no queue. */
 enum store_stage {
 	STAGE_START = 0,
 	STAGE_READ = 1,  /* get: the value from its file */
@@ -69,20 +70,20 @@ struct store_op {
 	struct store_entry *entry; /* pinned, or being made */
 	struct store_buf *buf;     /* the value passes through it, or is in it; or NULL */
 	enum store_stage stage;
-	bool device;       /* some of the memory is a GPU's */
-	bool admitted;     /* set: it has been here before */
-	bool waited;       /* set: for space */
-	bool promoted;     /* get: the object store below has been asked */
-	bool recent;       /* get: @buf is the copy of what was written */
-	bool counted;      /* get: in staging.reading */
-	bool known;        /* @hash and @device are */
-	bool lined;        /* it has waited for memory */
-	bool late;         /* for who watches deadlines */
-	uint64_t promotes; /* set: @gen of what is below, which it must still be; 0: anything */
-	int code;          /* keeper: why it failed */
-	atomic_uint parts; /* transfers under way, and one while they are being started */
-	atomic_int error;  /* of the first that failed */
-	atomic_int over;   /* enum store_over */
+	bool device;           /* some of the memory is a GPU's */
+	bool admitted;         /* set: it has been here before */
+	bool waited;           /* set: for space */
+	bool promoted;         /* get: the object store below has been asked */
+	bool recent;           /* get: @buf is the copy of what was written */
+	bool counted;          /* get: in staging.reading */
+	bool known;            /* @hash and @device are */
+	bool waits_for_memory; /* it has waited for memory */
+	bool late;             /* for who watches deadlines */
+	uint64_t promotes;     /* set: @gen of what is below, which it must still be; 0: anything */
+	int code;              /* keeper: why it failed */
+	atomic_uint parts;     /* transfers under way, and one while they are being started */
+	atomic_int error;      /* of the first that failed */
+	atomic_int over;       /* enum store_over */
 };
 
 struct store_batch {
@@ -95,7 +96,7 @@ struct store_batch {
 	uint64_t due;     /* of clock_ns(), or UINT64_MAX */
 	bool watched;     /* its deadline is still to come */
 	bool awaited;     /* by who made it, who alone collects it: no drain sees it */
-	bool finished;    /* then; with line.lock */
+	bool finished;    /* then; with queues.lock */
 	atomic_uint left; /* keys without a result */
 	atomic_uint refs; /* keys still somewhere inside, and one for the batch itself */
 	atomic_uint good;
@@ -104,26 +105,28 @@ struct store_batch {
 	struct store_op ops[];
 };
 
-/* Operations in line, first in first out. */
-struct store_line {
+/* A queue of operations, first in first out. */
+struct store_op_queue {
 	struct store_op *first, **last;
 };
-void store_line_init(struct store_line *l);
-void store_line_add(struct store_line *l, struct store_op *op);
-void store_line_first(struct store_line *l, struct store_op *op); /* before all others */
-struct store_op *store_line_next(struct store_line *l);           /* the first of them, or NULL */
-struct store_op *store_line_take(struct store_line *l);           /* all of them, linked */
+void store_op_queue_init(struct store_op_queue *l);
+void store_op_queue_push(struct store_op_queue *l, struct store_op *op);
+void store_op_queue_push_front(struct store_op_queue *l,
+			       struct store_op *op);                /* before all others */
+struct store_op *store_op_queue_pop(struct store_op_queue *l);      /* the first of them, or NULL */
+struct store_op *store_op_queue_take_all(struct store_op_queue *l); /* all of them, linked */
 
 struct store_queues {
 	pthread_mutex_t lock;
 	pthread_cond_t work;     /* for workers */
 	pthread_cond_t commit;   /* for the keeper */
 	pthread_cond_t finished; /* for those who wait for a batch */
-	struct store_line ready;
-	struct store_line logging;    /* for the keeper */
-	bool stop, stop_keeper, kick; /* kick: the keeper has something else to do */
-	unsigned idle;                /* workers that wait */
-	struct store_batch *open;     /* not finished */
+	struct store_op_queue ready;
+	struct store_op_queue to_commit; /* for the keeper */
+	bool stop, stop_keeper;
+	bool wake_keeper;         /* it has something else to do */
+	unsigned idle;            /* workers that wait */
+	struct store_batch *open; /* not finished */
 	_Atomic uint64_t next_deadline;
 	struct store_batch *done_first, **done_last;
 	atomic_bool unannounced; /* the first of these, to who polls */
@@ -154,10 +157,10 @@ struct store_staging {
 	struct store_buf idle, recent; /* heads of rings, oldest next */
 	struct store_buf **slots;
 	uint32_t nr_slots, room;
-	struct store_buf *dead;    /* to be freed without the lock, by @next */
-	struct store_line waiting; /* for memory */
-	unsigned busy;             /* buffers that operations have */
-	uint64_t reading;          /* bytes being read under a deadline */
+	struct store_buf *dead;        /* to be freed without the lock, by @next */
+	struct store_op_queue waiting; /* for memory */
+	unsigned busy;                 /* buffers that operations have */
+	uint64_t reading;              /* bytes being read under a deadline */
 };
 
 void store_staging_init(struct penstock_store *s);
@@ -166,7 +169,7 @@ void store_staging_fini(struct penstock_store *s);
 struct store_buf *store_staging_get(struct penstock_store *s, uint64_t len);
 /* There are values in memory of a GPU: more may be on their way. */
 void store_staging_device(struct penstock_store *s);
-/* There was none: stand in line for one, and start again then; false: none will come. */
+/* There was none: queue for one, and start again then; false: none will come. */
 bool store_staging_wait(struct penstock_store *s, struct store_op *op);
 /* It does not wait any longer: there may be memory for the next one. */
 void store_staging_served(struct penstock_store *s, struct store_op *op);
@@ -226,7 +229,7 @@ struct store_shelf {
 	uint64_t step_units; /* by which the file grows */
 	uint64_t retry_ns;   /* the file system was full: do not ask again before */
 	bool growing;        /* sets wait for it */
-	struct store_line waiting;
+	struct store_op_queue waiting;
 
 	struct store_log log;
 	struct store_rewrite rewrite;
@@ -392,9 +395,9 @@ struct penstock_store {
 	struct store_staging staging;
 	struct store_shelf *shelves;
 	unsigned nr_shelves, next_shelf;
-	struct store_line waiting; /* sets, for space that is in use now */
-	uint64_t holding;          /* entries being written, and pins: what they have comes back */
-	bool shelf_lost;           /* the others are to be told of it */
+	struct store_op_queue waiting; /* sets, for space that is in use now */
+	uint64_t holding; /* entries being written, and pins: what they have comes back */
+	bool shelf_lost;  /* the others are to be told of it */
 	struct store_secret secret;
 	/* Of a log being rewritten, so much at a time; a quarter of it is not worth the trouble. */
 	_Atomic uint64_t log_piece;
@@ -409,7 +412,7 @@ struct penstock_store {
 	bool spaceless; /* while logs are read: there are entries whose space could not be had */
 	struct penstock_store_stats stats;
 	struct store_tier *tier; /* below, or NULL */
-	struct store_queues line;
+	struct store_queues queues;
 	pthread_t keeper;
 	bool has_keeper, has_locks;
 	struct store_worker *workers;
@@ -438,11 +441,11 @@ void store_entry_erase(struct penstock_store *s, struct store_entry *e);
 void store_entry_pin(struct penstock_store *s, struct store_entry *e);
 void store_entry_unpin(struct penstock_store *s, struct store_entry *e);
 
-/* Lines. */
-void store_ready(struct penstock_store *s, struct store_op *op);
-void store_ready_all(struct penstock_store *s, struct store_op *list);
-void store_logging(struct penstock_store *s, struct store_op *op);
-void store_kick(struct penstock_store *s);
+/* Queues of operations (op_queue.c). */
+void store_queue_op(struct penstock_store *s, struct store_op *op);
+void store_queue_ops(struct penstock_store *s, struct store_op *list);
+void store_queue_commit(struct penstock_store *s, struct store_op *op);
+void store_wake_keeper(struct penstock_store *s);
 /* A set of one key, of what is below with this @gen.  0 or -ENOMEM. */
 int store_submit_promotion(struct penstock_store *s, const struct penstock_store_batch *u,
 			   uint64_t gen);
@@ -450,7 +453,7 @@ int store_submit_promotion(struct penstock_store *s, const struct penstock_store
 int store_check(const struct penstock_store *s, struct penstock_err *err);
 /* Until a batch that is awaited is finished; it is collected. */
 void store_batch_await(struct store_batch *b, struct penstock_store_done *done);
-/* With @line.lock: it is not finished. */
+/* With @queues.lock: it is not finished. */
 void store_batch_open(struct store_queues *q, struct store_batch *b);
 /* All keys are over: tell the caller. */
 void store_batch_finish(struct store_batch *b);

@@ -40,10 +40,10 @@ void store_entry_erase(struct penstock_store *s, struct store_entry *e)
 /* The set that has waited longest for space may try again. */
 static void next_set(struct penstock_store *s)
 {
-	struct store_op *op = store_line_next(&s->waiting);
+	struct store_op *op = store_op_queue_pop(&s->waiting);
 
 	if (op)
-		store_ready(s, op);
+		store_queue_op(s, op);
 }
 
 /* What was in use is free, or can be sent away. */
@@ -126,7 +126,7 @@ static void ask_to_grow(struct penstock_store *s, struct store_shelf *sh)
 {
 	if (!sh->growing) {
 		sh->growing = true;
-		store_kick(s);
+		store_wake_keeper(s);
 	}
 }
 
@@ -172,9 +172,9 @@ static int wait_for_space(struct penstock_store *s, struct store_op *op)
 	if (!s->holding && (op->waited || !s->waiting.first))
 		return -ENOSPC;
 	if (op->waited)
-		store_line_first(&s->waiting, op);
+		store_op_queue_push_front(&s->waiting, op);
 	else
-		store_line_add(&s->waiting, op);
+		store_op_queue_push(&s->waiting, op);
 	op->waited = true;
 	return 1;
 }
@@ -192,7 +192,7 @@ static int find_space(struct penstock_store *s, struct store_op *op)
 	for (;;) {
 		sh = set_pick(s, op, units, &fits);
 		if (sh && !has_now(sh, op, units)) {
-			store_line_add(&sh->waiting, op);
+			store_op_queue_push(&sh->waiting, op);
 			ask_to_grow(s, sh);
 			return 1;
 		}
@@ -258,7 +258,7 @@ static int set_buffer(struct penstock_store *s, struct store_op *op)
 		return 0;
 	if (op->device)
 		store_staging_device(s);
-	if (op->lined || !s->staging.waiting.first)
+	if (op->waits_for_memory || !s->staging.waiting.first)
 		op->buf = store_staging_get(s, op->len);
 	if (op->buf || !must)
 		return 0;
@@ -427,7 +427,7 @@ void store_delete_step(struct store_worker *w, struct store_op *op)
 	store_unlock(s);
 	/* One that is coming up may be in the log already: its end is written before ours. */
 	if (e || below)
-		store_logging(s, op);
+		store_queue_commit(s, op);
 	else
 		store_finish(op, -ENOENT);
 }

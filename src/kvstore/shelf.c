@@ -286,7 +286,7 @@ int store_shelf_open(struct store_shelf *sh, struct penstock_store *s, const cha
 {
 	sh->store = s;
 	sh->dir = sh->head = sh->data_fd = -1;
-	store_line_init(&sh->waiting);
+	store_op_queue_init(&sh->waiting);
 	shelf_sizes(sh, share);
 	sh->path = strdup(path);
 	if (!sh->path)
@@ -472,6 +472,6 @@ void store_shelf_tell(struct store_shelf *sh, int code, const char *what)
 	if (out) {
 		store_tell(s, code, sh->path, 0,
 			   "has failed too often and is left out from here on");
-		store_kick(s);
+		store_wake_keeper(s);
 	}
 }

@@ -44,7 +44,7 @@ void store_staging_init(struct penstock_store *s)
 	g->limit = s->opts.memory ? s->opts.memory : MEMORY_BYTES;
 	ring_init(&g->idle);
 	ring_init(&g->recent);
-	store_line_init(&g->waiting);
+	store_op_queue_init(&g->waiting);
 }
 
 /* It is none of ours any more; freed by store_unlock(). */
@@ -248,30 +248,30 @@ bool store_staging_wait(struct penstock_store *s, struct store_op *op)
 	struct store_staging *g = &s->staging;
 
 	/* Who has not waited yet stands behind those who do; one of them is always on its way. */
-	if (!g->busy && (op->lined || !g->waiting.first))
+	if (!g->busy && (op->waits_for_memory || !g->waiting.first))
 		return false;
-	if (op->lined)
-		store_line_first(&g->waiting, op);
+	if (op->waits_for_memory)
+		store_op_queue_push_front(&g->waiting, op);
 	else
-		store_line_add(&g->waiting, op);
-	op->lined = true;
+		store_op_queue_push(&g->waiting, op);
+	op->waits_for_memory = true;
 	return true;
 }
 
 /* One at a time: there may be hundreds, and memory for one. */
 static void wake_next(struct penstock_store *s)
 {
-	struct store_op *op = store_line_next(&s->staging.waiting);
+	struct store_op *op = store_op_queue_pop(&s->staging.waiting);
 
 	if (op)
-		store_ready(s, op);
+		store_queue_op(s, op);
 }
 
 void store_staging_served(struct penstock_store *s, struct store_op *op)
 {
-	if (op->lined)
+	if (op->waits_for_memory)
 		wake_next(s);
-	op->lined = false;
+	op->waits_for_memory = false;
 }
 
 void store_staging_put(struct penstock_store *s, struct store_buf *b)

@@ -166,7 +166,7 @@ bool store_tier_want(struct penstock_store *s, struct store_op *op)
 		return false;
 	op->promoted = true; /* once */
 	t->nr_wanted++;
-	store_line_add(&t->wanted, op);
+	store_op_queue_push(&t->wanted, op);
 	pthread_cond_signal(&t->work_up);
 	return true;
 }
@@ -186,7 +186,7 @@ static void climbed(void *arg, const struct penstock_store_done *done)
 
 	(void)done;
 	penstock_buf_free(c->store->io, c->buf);
-	store_ready(c->store, c->op);
+	store_queue_op(c->store, c->op);
 	free(c);
 }
 
@@ -264,7 +264,7 @@ static void fetch_one(struct store_tier *t, struct store_op *op)
 	if (r == 0 && climb(t, op, &copy, buf) == 0)
 		return;
 	penstock_buf_free(s->io, buf);
-	store_ready(s, op);
+	store_queue_op(s, op);
 }
 
 static void *run_up(void *arg)
@@ -275,7 +275,7 @@ static void *run_up(void *arg)
 
 	pthread_mutex_lock(&s->lock);
 	while (!t->stop) {
-		op = store_line_next(&t->wanted);
+		op = store_op_queue_pop(&t->wanted);
 		if (!op) {
 			pthread_cond_wait(&t->work_up, &s->lock);
 			continue;
@@ -344,7 +344,7 @@ int store_tier_init(struct penstock_store *s, const char *uri, struct penstock_e
 	pthread_cond_init(&t->work_read, NULL);
 	pthread_cond_init(&t->work_down, NULL);
 	pthread_cond_init(&t->work_up, NULL);
-	store_line_init(&t->wanted);
+	store_op_queue_init(&t->wanted);
 	r = store_index_init(&t->index);
 	if (r < 0) {
 		free(t);

@@ -28,7 +28,7 @@ void store_tier_fini(struct penstock_store *s);
 void store_tier_demote(struct penstock_store *s, struct store_entry *e);
 /* Bytes that are pinned for that: their space is free soon. */
 uint64_t store_tier_unread(const struct penstock_store *s);
-/* A get that found nothing: true: it is below, and the get is back in line when it is fetched. */
+/* A get that found nothing: true: it is below, and the get is queued again when it is fetched. */
 bool store_tier_want(struct penstock_store *s, struct store_op *op);
 /* Length of what is below, or -ENOENT. */
 int64_t store_tier_len(struct penstock_store *s, struct store_hash h);

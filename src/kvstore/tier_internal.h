@@ -54,7 +54,7 @@ struct store_tier {
 	unsigned first_job, nr_jobs; /* in a ring */
 	unsigned nr_read;            /* of these, the first: only to be put */
 	uint64_t job_bytes, unread;
-	struct store_line wanted;
+	struct store_op_queue wanted;
 	unsigned nr_wanted;
 	struct tier_object *gone; /* objects to delete */
 	uint64_t nr_gone, gone_room;

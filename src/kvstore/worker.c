@@ -15,7 +15,7 @@
 #include "kvstore/kvstore.h"
 
 enum {
-	AT_ONCE = 32, /* operations taken from the line */
+	AT_ONCE = 32, /* operations taken from the queue */
 	COPY_STEP = 64 << 10,
 	WATCH_STEP = 1 << 20, /* of a CRC, between two looks at the deadlines */
 	ANNOUNCE_NS = 100000,
@@ -30,9 +30,9 @@ static void part_over(struct store_op *op)
 	if (atomic_fetch_sub(&op->parts, 1) != 1)
 		return;
 	if (op->stage == STAGE_WRITE)
-		store_logging(s, op);
+		store_queue_commit(s, op);
 	else
-		store_ready(s, op);
+		store_queue_op(s, op);
 }
 
 static void part_failed(struct store_op *op, int code)
@@ -207,7 +207,7 @@ void store_copy_device(struct store_worker *w, struct store_op *op, bool to_devi
 /* Those of others: what takes long must not make them late. */
 static void watch(struct penstock_store *s)
 {
-	if (atomic_load(&s->line.next_deadline) != UINT64_MAX)
+	if (atomic_load(&s->queues.next_deadline) != UINT64_MAX)
 		store_deadlines(s);
 }
 
@@ -287,17 +287,17 @@ static void step(struct store_worker *w, struct store_op *op)
 	}
 }
 
-/* With @line.lock: some of what is ready. */
+/* With @queues.lock: some of what is ready. */
 static unsigned worker_take(struct store_queues *q, struct store_op **ops)
 {
 	unsigned n = 0;
 
-	while (n < AT_ONCE && (ops[n] = store_line_next(&q->ready)))
+	while (n < AT_ONCE && (ops[n] = store_op_queue_pop(&q->ready)))
 		n++;
 	return n;
 }
 
-/* With @line.lock: until there is work or a deadline. */
+/* With @queues.lock: until there is work or a deadline. */
 static void rest(struct store_queues *q)
 {
 	uint64_t end = min_u64(atomic_load(&q->next_deadline), INT64_MAX);
@@ -314,7 +314,7 @@ static void rest(struct store_queues *q)
  */
 static void run_steps(struct store_worker *w, struct store_op **ops, unsigned n)
 {
-	struct store_queues *q = &w->store->line;
+	struct store_queues *q = &w->store->queues;
 	uint64_t began = clock_ns();
 
 	for (unsigned i = 0; i < n; i++) {
@@ -332,7 +332,7 @@ static void run_steps(struct store_worker *w, struct store_op **ops, unsigned n)
 static void *worker_run(void *arg)
 {
 	struct store_worker *w = arg;
-	struct store_queues *q = &w->store->line;
+	struct store_queues *q = &w->store->queues;
 	struct store_op *ops[AT_ONCE];
 	unsigned n;
 
@@ -376,10 +376,10 @@ int store_workers_start(struct penstock_store *s, struct penstock_err *err)
 
 void store_workers_stop(struct penstock_store *s)
 {
-	pthread_mutex_lock(&s->line.lock);
-	s->line.stop = true;
-	pthread_cond_broadcast(&s->line.work);
-	pthread_mutex_unlock(&s->line.lock);
+	pthread_mutex_lock(&s->queues.lock);
+	s->queues.stop = true;
+	pthread_cond_broadcast(&s->queues.work);
+	pthread_mutex_unlock(&s->queues.lock);
 	for (unsigned i = 0; i < s->nr_workers; i++)
 		pthread_join(s->workers[i].thread, NULL);
 	free(s->workers);

@@ -731,10 +731,10 @@ static unsigned in_line_for_the_log(void)
 {
 	unsigned n = 0;
 
-	pthread_mutex_lock(&sk->line.lock);
-	for (const struct store_op *op = sk->line.logging.first; op; op = op->next)
+	pthread_mutex_lock(&sk->queues.lock);
+	for (const struct store_op *op = sk->queues.to_commit.first; op; op = op->next)
 		n++;
-	pthread_mutex_unlock(&sk->line.lock);
+	pthread_mutex_unlock(&sk->queues.lock);
 	return n;
 }
 
