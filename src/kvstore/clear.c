@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything is forgotten.  The keeper does it, between two groups: it alone lets sets be found and
- * writes logs, so that all there is to forget stands still.  Logs are cut off behind their heads,
- * which takes no space and is one step for each.  A set is told by its batch: one that came before
- * the last clear began is not logged.
+ * Everything is forgotten.  The log writer does it, between two groups: it alone lets sets be found
+ * and writes logs, so that all there is to forget stands still.  Logs are cut off behind their
+ * heads, which takes no space and is one step for each.  A set is told by its batch: one that came
+ * before the last clear began is not logged.
  */
 #include <errno.h>
 #include <string.h>
@@ -105,7 +105,7 @@ int penstock_store_clear(struct penstock_store *store, struct penstock_err *err)
 	q = &store->queues;
 	pthread_mutex_lock(&q->lock);
 	mine = ++q->clears_wanted;
-	q->wake_keeper = true;
+	q->wake_log_writer = true;
 	pthread_cond_signal(&q->commit);
 	while (q->clears_over < mine)
 		pthread_cond_wait(&q->finished, &q->lock);

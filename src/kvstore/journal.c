@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The log of a shelf: appended to in groups by the keeper, read once when the store is opened.
+ * The log of a shelf: appended to in groups by the log writer, read once when the store is opened.
  *
  * A log ends with a record that is torn where the process was killed while it wrote, which it does
  * in order; nobody was told that what it says is done.  A bad record with good ones behind it is

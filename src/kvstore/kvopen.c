@@ -456,7 +456,7 @@ int penstock_store_open(struct penstock_store **out, const char *const *dirs, un
 	if (r == 0)
 		r = load_shelves(s, err);
 	if (r == 0)
-		r = store_keeper_start(s, err);
+		r = store_log_writer_start(s, err);
 	if (r == 0)
 		r = store_workers_start(s, err);
 	if (r == 0)
@@ -465,7 +465,7 @@ int penstock_store_open(struct penstock_store **out, const char *const *dirs, un
 	if (r < 0) {
 		store_tier_stop(s);
 		store_workers_stop(s);
-		store_keeper_stop(s);
+		store_log_writer_stop(s);
 		store_fini(s);
 		return r;
 	}
@@ -530,7 +530,7 @@ int penstock_store_close(struct penstock_store *store, struct penstock_err *err)
 		;
 	store_tier_stop(store);
 	store_workers_stop(store);
-	store_keeper_stop(store);
+	store_log_writer_stop(store);
 	for (unsigned i = 0; i < store->nr_shelves; i++) {
 		struct store_shelf *sh = &store->shelves[i];
 

@@ -14,11 +14,11 @@
  *
  *	workers		look up, make space, verify and copy; never wait for a device (worker.c)
  *	I/O threads	those of the handle below; their callbacks queue operations again
- *	the keeper	writes logs, grows files, rewrites logs; may wait (keeper.c)
+ *	the log writer	writes logs, grows files, rewrites logs; may wait (log_writer.c)
  *
  *	get:	worker (find, pin) -> I/O -> worker (verify, deliver)
- *	set:	worker (space, CRC) -> I/O -> keeper (log, then visible)
- *	delete:	worker (gone) -> keeper (log)
+ *	set:	worker (space, CRC) -> I/O -> log writer (log, then visible)
+ *	delete:	worker (gone) -> log writer (log)
  *
  * @lock guards what is in memory of shelves, index, policy and staging; @queues.lock the queues.
  * The second may be taken inside the first, never the other way round, and neither is held across
@@ -80,7 +80,7 @@ struct store_op {
 	bool waits_for_memory; /* it has waited for memory */
 	bool late;             /* for who watches deadlines */
 	uint64_t promotes;     /* set: @gen of what is below, which it must still be; 0: anything */
-	int code;              /* keeper: why it failed */
+	int code;              /* log writer: why it failed */
 	atomic_uint parts;     /* transfers under way, and one while they are being started */
 	atomic_int error;      /* of the first that failed */
 	atomic_int over;       /* enum store_over */
@@ -119,12 +119,12 @@ struct store_op *store_op_queue_take_all(struct store_op_queue *l); /* all of th
 struct store_queues {
 	pthread_mutex_t lock;
 	pthread_cond_t work;     /* for workers */
-	pthread_cond_t commit;   /* for the keeper */
+	pthread_cond_t commit;   /* for the log writer */
 	pthread_cond_t finished; /* for those who wait for a batch */
 	struct store_op_queue ready;
-	struct store_op_queue to_commit; /* for the keeper */
-	bool stop, stop_keeper;
-	bool wake_keeper;         /* it has something else to do */
+	struct store_op_queue to_commit; /* for the log writer */
+	bool stop, stop_log_writer;
+	bool wake_log_writer;     /* it has something else to do */
 	unsigned idle;            /* workers that wait */
 	struct store_batch *open; /* not finished */
 	_Atomic uint64_t next_deadline;
@@ -234,8 +234,8 @@ struct store_shelf {
 	struct store_log log;
 	struct store_rewrite rewrite;
 	struct store_bytes pending;   /* records not yet written, with @lock */
-	struct store_bytes group;     /* those being written, the keeper's */
-	int code;                     /* of its last flush, the keeper's */
+	struct store_bytes group;     /* those being written, the log writer's */
+	int code;                     /* of its last flush, the log writer's */
 	uint64_t log_limit, log_room; /* room: what both logs have on the drive, up to the limit */
 	uint64_t log_live;            /* records of what is there, */
 	uint64_t log_below;           /* of these: in the object store below */
@@ -258,7 +258,7 @@ int store_shelf_look(struct store_shelf *sh, struct penstock_store *s, const cha
 		     struct penstock_err *err);
 void store_shelf_close(struct store_shelf *sh);
 uint64_t store_shelf_disk_bytes(const struct store_shelf *sh);
-/* The keeper: the log or the data file by a step; 0 or -errno. */
+/* The log writer: the log or the data file by a step; 0 or -errno. */
 int store_shelf_grow(struct store_shelf *sh);
 bool store_shelf_can_grow(const struct store_shelf *sh);
 /* With @lock: leave it out from here on. */
@@ -336,7 +336,7 @@ int store_journal_below(struct store_shelf *sh, const struct store_entry *e, uin
 /* fsync(2): 0 or -errno. */
 int store_sync(struct penstock_store *s, struct penstock_file *file);
 /*
- * The keeper: write what is pending.  0, or -errno: no set of it is in the log or will be, and
+ * The log writer: write what is pending.  0, or -errno: no set of it is in the log or will be, and
  * what is gone is still to be written.
  */
 int store_journal_flush(struct store_shelf *sh);
@@ -348,9 +348,9 @@ void store_room_first(struct store_shelf *sh);
 /* Is it longer than it may be?  Then, once all logs are true: make it fit; 0 or -errno. */
 bool store_room_is_over(const struct store_shelf *sh);
 int store_room_shrink(struct store_shelf *sh);
-/* The keeper: more of it; 0 or -errno. */
+/* The log writer: more of it; 0 or -errno. */
 int store_room_grow(struct store_shelf *sh);
-/* The keeper: what there is once more, after a file has been cut or replaced. */
+/* The log writer: what there is once more, after a file has been cut or replaced. */
 void store_room_again(struct store_shelf *sh);
 /* Cut off what is behind the end of the log; 0 or -errno, which is told. */
 int store_room_cut(const struct store_shelf *sh);
@@ -365,7 +365,7 @@ bool store_room_is_open(const struct store_shelf *sh);
 bool store_journal_is_alive(struct store_shelf *sh, const struct store_record *r);
 /* Is rewriting the log under way, or is it time to begin? */
 bool store_journal_is_long(const struct store_shelf *sh);
-/* The keeper: go on rewriting it, or begin.  0 or -errno. */
+/* The log writer: go on rewriting it, or begin.  0 or -errno. */
 int store_journal_rewrite(struct store_shelf *sh);
 /* From the beginning to the end. */
 int store_journal_rewrite_whole(struct store_shelf *sh);
@@ -413,8 +413,8 @@ struct penstock_store {
 	struct penstock_store_stats stats;
 	struct store_tier *tier; /* below, or NULL */
 	struct store_queues queues;
-	pthread_t keeper;
-	bool has_keeper, has_locks;
+	pthread_t log_writer;
+	bool has_log_writer, has_locks;
 	struct store_worker *workers;
 	unsigned nr_workers;
 };
@@ -445,7 +445,7 @@ void store_entry_unpin(struct penstock_store *s, struct store_entry *e);
 void store_queue_op(struct penstock_store *s, struct store_op *op);
 void store_queue_ops(struct penstock_store *s, struct store_op *list);
 void store_queue_commit(struct penstock_store *s, struct store_op *op);
-void store_wake_keeper(struct penstock_store *s);
+void store_wake_log_writer(struct penstock_store *s);
 /* A set of one key, of what is below with this @gen.  0 or -ENOMEM. */
 int store_submit_promotion(struct penstock_store *s, const struct penstock_store_batch *u,
 			   uint64_t gen);
@@ -468,16 +468,16 @@ bool store_hold(struct store_op *op);
 bool store_release(struct store_op *op);
 void store_deadlines(struct penstock_store *s);
 
-/* The keeper: of shelves that have been left out since, for good. */
+/* The log writer: of shelves that have been left out since, for good. */
 void store_tell_epoch(struct penstock_store *s);
-/* The keeper: whatever clears of the store are wanted, between two groups. */
+/* The log writer: whatever clears of the store are wanted, between two groups. */
 void store_clear_wanted(struct penstock_store *s);
 
 /* Work. */
 int store_workers_start(struct penstock_store *s, struct penstock_err *err);
 void store_workers_stop(struct penstock_store *s);
-int store_keeper_start(struct penstock_store *s, struct penstock_err *err);
-void store_keeper_stop(struct penstock_store *s);
+int store_log_writer_start(struct penstock_store *s, struct penstock_err *err);
+void store_log_writer_stop(struct penstock_store *s);
 void store_get_step(struct store_worker *w, struct store_op *op);
 void store_set_step(struct store_worker *w, struct store_op *op);
 void store_delete_step(struct store_worker *w, struct store_op *op);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queues of operations: for workers, for the keeper. */
+/* Queues of operations: for workers, for the log writer. */
 #include "kvstore/kvstore.h"
 
 void store_op_queue_init(struct store_op_queue *l)
@@ -80,10 +80,10 @@ void store_queue_commit(struct penstock_store *s, struct store_op *op)
 		pthread_cond_signal(&s->queues.commit);
 }
 
-void store_wake_keeper(struct penstock_store *s)
+void store_wake_log_writer(struct penstock_store *s)
 {
 	pthread_mutex_lock(&s->queues.lock);
-	s->queues.wake_keeper = true;
+	s->queues.wake_log_writer = true;
 	pthread_cond_signal(&s->queues.commit);
 	pthread_mutex_unlock(&s->queues.lock);
 }

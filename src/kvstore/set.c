@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A set: find space, write the value there, and when the log has it (keeper.c) let others find it.
- * Also how space is made, and deletes.
+ * A set: find space, write the value there, and when the log has it (log_writer.c) let others find
+ * it. Also how space is made, and deletes.
  */
 #include <errno.h>
 
@@ -126,7 +126,7 @@ static void ask_to_grow(struct penstock_store *s, struct store_shelf *sh)
 {
 	if (!sh->growing) {
 		sh->growing = true;
-		store_wake_keeper(s);
+		store_wake_log_writer(s);
 	}
 }
 

@@ -434,7 +434,7 @@ void store_shelf_leave(struct store_shelf *sh)
 		if (e->shelf == sh->nr && e->state == STORE_LIVE)
 			store_entry_drop(s, e);
 	/* While its log was being read not all was known. */
-	store_tier_lose(sh, s->has_keeper);
+	store_tier_lose(sh, s->has_log_writer);
 }
 
 /* If it can still be told, then here and now: the others may be away when it comes back. */
@@ -472,6 +472,6 @@ void store_shelf_tell(struct store_shelf *sh, int code, const char *what)
 	if (out) {
 		store_tell(s, code, sh->path, 0,
 			   "has failed too often and is left out from here on");
-		store_wake_keeper(s);
+		store_wake_log_writer(s);
 	}
 }

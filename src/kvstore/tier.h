@@ -17,7 +17,7 @@ struct store_shelf;
 /* Before logs are read; its threads are started when all else is. */
 int store_tier_init(struct penstock_store *s, const char *uri, struct penstock_err *err);
 int store_tier_start(struct penstock_store *s, struct penstock_err *err);
-/* Nothing is inside the store any more; workers and keeper still run. */
+/* Nothing is inside the store any more; workers and log writer still run. */
 void store_tier_stop(struct penstock_store *s);
 /* Neither do. */
 void store_tier_fini(struct penstock_store *s);

@@ -32,7 +32,7 @@ void tier_log(struct store_tier *t, struct store_entry *e)
 		e->shelf = (uint8_t)sh->nr;
 		tierlog_count(sh, 1);
 		sh->growing = sh->growing || store_room_is_short(sh);
-		store_wake_keeper(s);
+		store_wake_log_writer(s);
 		return;
 	}
 }

@@ -836,7 +836,7 @@ static void a_large_group_is_written_in_order(void)
 	sk_opts.log_bytes = MIB(16);
 	sk_opts.io_threads = 4;
 	sk_open("a", MIB(128));
-	/* What the keeper cannot do while it writes. */
+	/* What the log writer cannot do while it writes. */
 	while (sk->shelves[0].log_room < MIB(8))
 		T_EQ(store_room_grow(&sk->shelves[0]), 0);
 	while (extent_map_unused(sk->shelves[0].map) < 2 * N)

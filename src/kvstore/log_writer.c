@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keeper does what may take time: it writes the logs, a group of sets and deletes at a time,
- * and lets the sets be found then; it clears the store (clear.c), makes data files larger before
- * space is short, and rewrites logs that are mostly history.
+ * The log writer does what may take time: it writes the logs, a group of sets and deletes at a
+ * time, and lets the sets be found then; it clears the store (clear.c), makes data files larger
+ * before space is short, and rewrites logs that are mostly history.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static int log_set(struct penstock_store *s, struct store_op *op)
 		code = -ETIME;
 	if (code == 0 && sh->out)
 		code = -EIO;
-	if (code == 0 && op->batch->clears != s->queues.clears) /* which are the keeper's */
+	if (code == 0 && op->batch->clears != s->queues.clears) /* which are the log writer's */
 		code = -ECANCELED;
 	/* What is below is out of date from here on, so that it is not logged behind this one. */
 	if (code == 0 && !op->promotes)
@@ -195,7 +195,7 @@ static void note_clock(struct penstock_store *s)
 }
 
 /* With @queues.lock: until there is work; true: it is time to write the clock down. */
-static bool keeper_rest(struct penstock_store *s)
+static bool wait_for_commits(struct penstock_store *s)
 {
 	struct store_queues *q = &s->queues;
 	uint64_t end = clock_ns() + atomic_load(&s->clock_tick_ns);
@@ -208,7 +208,7 @@ static bool keeper_rest(struct penstock_store *s)
 	return false;
 }
 
-static void *keeper_run(void *arg)
+static void *log_writer_run(void *arg)
 {
 	struct penstock_store *s = arg;
 	struct store_queues *q = &s->queues;
@@ -216,16 +216,16 @@ static void *keeper_run(void *arg)
 	bool more = false;
 
 	pthread_mutex_lock(&q->lock);
-	while (!q->stop_keeper || q->to_commit.first) {
-		if (!q->to_commit.first && !q->wake_keeper && !more && !q->stop_keeper) {
-			if (keeper_rest(s)) {
+	while (!q->stop_log_writer || q->to_commit.first) {
+		if (!q->to_commit.first && !q->wake_log_writer && !more && !q->stop_log_writer) {
+			if (wait_for_commits(s)) {
 				pthread_mutex_unlock(&q->lock);
 				note_clock(s);
 				pthread_mutex_lock(&q->lock);
 			}
 			continue;
 		}
-		q->wake_keeper = false;
+		q->wake_log_writer = false;
 		list = store_op_queue_take_all(&q->to_commit);
 		pthread_mutex_unlock(&q->lock);
 		commit(s, list);
@@ -238,21 +238,21 @@ static void *keeper_run(void *arg)
 	return NULL;
 }
 
-int store_keeper_start(struct penstock_store *s, struct penstock_err *err)
+int store_log_writer_start(struct penstock_store *s, struct penstock_err *err)
 {
-	int r = thread_start(&s->keeper, keeper_run, s);
+	int r = thread_start(&s->log_writer, log_writer_run, s);
 
-	s->has_keeper = r == 0;
+	s->has_log_writer = r == 0;
 	return r < 0 ? penstock_fail(err, r, "no thread: %s", strerror(-r)) : 0;
 }
 
-void store_keeper_stop(struct penstock_store *s)
+void store_log_writer_stop(struct penstock_store *s)
 {
-	if (!s->has_keeper)
+	if (!s->has_log_writer)
 		return;
 	pthread_mutex_lock(&s->queues.lock);
-	s->queues.stop_keeper = true;
+	s->queues.stop_log_writer = true;
 	pthread_cond_signal(&s->queues.commit);
 	pthread_mutex_unlock(&s->queues.lock);
-	pthread_join(s->keeper, NULL);
+	pthread_join(s->log_writer, NULL);
 }
