@@ -40,10 +40,10 @@ static int cut_log(struct store_shelf *sh)
 	sh->full_ns = 0;
 	store_unlock(s);
 	if (r == 0)
-		r = store_room_cut(sh);
+		r = store_log_truncate(sh);
 	if (r == 0)
 		r = store_sync(s, sh->log.file);
-	store_room_again(sh);
+	store_log_space_allocate(sh);
 	return r;
 }
 

@@ -57,7 +57,7 @@ static int copy_one(void *arg, const struct store_record *r, const void *raw, si
 		 (r->type != STORE_RECORD_DROP && store_journal_is_alive(c->sh, r));
 	if (!wanted)
 		return 0;
-	if (ARRAY_ROOM(c->out.at, c->out.room, c->out.len + size) < 0)
+	if (ARRAY_ROOM(c->out.at, c->out.capacity, c->out.len + size) < 0)
 		return -ENOMEM;
 	memcpy(c->out.at + c->out.len, raw, size);
 	c->out.len += size;
@@ -111,7 +111,7 @@ void store_journal_give_up(struct store_shelf *sh)
 	store_log_close(&sh->rewrite.to);
 	unlinkat(sh->dir, STORE_NEW_NAME, 0);
 	sh->rewrite = (struct store_rewrite){0};
-	store_room_again(sh);
+	store_log_space_allocate(sh);
 }
 
 static int compact_begin(struct store_shelf *sh)
@@ -146,7 +146,7 @@ static int compact_finish(struct store_shelf *sh)
 	store_unlock(sh->store);
 	sh->rewrite = (struct store_rewrite){0};
 	store_log_close(&old);
-	store_room_again(sh);
+	store_log_space_allocate(sh);
 	return 0;
 }
 
@@ -155,7 +155,7 @@ bool store_journal_is_long(const struct store_shelf *sh)
 	uint64_t small = sh->store->log_piece / 4;
 
 	return sh->rewrite.active ||
-	       (sh->log.end > min_u64(small, sh->log_room / 2) &&
+	       (sh->log.end > min_u64(small, sh->log_allocated / 2) &&
 		sh->log.end > 2 * (sh->log_live + STORE_LOG_HEAD) && clock_ns() >= sh->rewrite_ns);
 }
 

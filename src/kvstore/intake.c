@@ -69,7 +69,7 @@ static int check_batch(const struct penstock_store_batch *u, struct penstock_err
 }
 
 /* Keys and scatter lists are copied behind the operations. */
-static void fill_ops(struct store_batch *b, unsigned char *room)
+static void fill_ops(struct store_batch *b, unsigned char *to)
 {
 	const struct penstock_store_batch *u = &b->user;
 	bool moves = u->opcode == PENSTOCK_STORE_GET || u->opcode == PENSTOCK_STORE_SET;
@@ -79,21 +79,21 @@ static void fill_ops(struct store_batch *b, unsigned char *room)
 		struct store_op *op = &b->ops[i];
 
 		if (it->nr_iov)
-			memcpy(room, it->iov, it->nr_iov * sizeof(*it->iov));
-		op->iov = (const struct penstock_iov *)room;
+			memcpy(to, it->iov, it->nr_iov * sizeof(*it->iov));
+		op->iov = (const struct penstock_iov *)to;
 		op->nr_iov = it->nr_iov;
-		room += it->nr_iov * sizeof(*it->iov);
+		to += it->nr_iov * sizeof(*it->iov);
 		for (uint32_t j = 0; j < it->nr_iov; j++)
 			op->len += it->iov[j].len;
 	}
 	for (uint32_t i = 0; i < u->nr; i++) {
 		struct store_op *op = &b->ops[i];
 
-		memcpy(room, u->items[i].key, u->items[i].key_len);
+		memcpy(to, u->items[i].key, u->items[i].key_len);
 		op->batch = b;
-		op->key = room;
+		op->key = to;
 		op->key_len = u->items[i].key_len;
-		room += op->key_len;
+		to += op->key_len;
 	}
 }
 

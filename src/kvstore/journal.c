@@ -322,7 +322,7 @@ static int journal_append(struct store_shelf *sh, const struct store_record *r,
 {
 	struct store_bytes *p = &sh->pending;
 
-	if (ARRAY_ROOM(p->at, p->room, p->len + STORE_RECORD_MAX) < 0)
+	if (ARRAY_ROOM(p->at, p->capacity, p->len + STORE_RECORD_MAX) < 0)
 		return -ENOMEM;
 	p->len += store_record_put(p->at + p->len, sh->log.head.seed, r, space);
 	return 0;
@@ -418,7 +418,7 @@ static int take_group(struct store_shelf *sh)
 		*g = *p;
 		*p = t;
 	} else if (p->len) {
-		r = ARRAY_ROOM(g->at, g->room, g->len + p->len);
+		r = ARRAY_ROOM(g->at, g->capacity, g->len + p->len);
 		if (r == 0) {
 			memcpy(g->at + g->len, p->at, p->len);
 			g->len += p->len;
@@ -482,12 +482,12 @@ static int group_fit(struct store_shelf *sh)
 {
 	int r = 0;
 
-	if (sh->log.end + sh->group.len > sh->log_room) {
+	if (sh->log.end + sh->group.len > sh->log_allocated) {
 		r = store_journal_rewrite_whole(sh);
 		if (r == 0)
 			sift(sh, &sh->group, is_news);
 	}
-	return r == 0 && sh->log.end + sh->group.len > sh->log_room ? -ENOSPC : store_full(r);
+	return r == 0 && sh->log.end + sh->group.len > sh->log_allocated ? -ENOSPC : store_full(r);
 }
 
 /*
@@ -496,8 +496,8 @@ static int group_fit(struct store_shelf *sh)
  */
 static void group_failed(struct store_shelf *sh, bool full)
 {
-	store_room_cut(sh);
-	store_room_again(sh);
+	store_log_truncate(sh);
+	store_log_space_allocate(sh);
 	sift(sh, &sh->group, is_no_set);
 	if (!full)
 		return;

@@ -303,7 +303,7 @@ static int load_shelf(struct store_shelf *sh, uint64_t since, struct penstock_er
 	r = store_journal_load(sh, err);
 	/* What a writer that was killed has left; what could not be read may be there next time. */
 	if (r == 0)
-		store_room_cut(sh);
+		store_log_truncate(sh);
 	return r;
 }
 
@@ -370,13 +370,13 @@ static int fit_logs(struct penstock_store *s, struct penstock_err *err)
 	int r = 0, c;
 
 	for (unsigned i = 0; i < s->nr_shelves; i++)
-		over = over || (!s->shelves[i].out && store_room_is_over(&s->shelves[i]));
+		over = over || (!s->shelves[i].out && store_log_is_too_long(&s->shelves[i]));
 	for (unsigned i = 0; i < s->nr_shelves && over; i++) {
 		struct store_shelf *sh = &s->shelves[i];
 
 		if (sh->out)
 			continue;
-		c = sh->group.len ? -EIO : store_room_shrink(sh);
+		c = sh->group.len ? -EIO : store_log_shrink(sh);
 		if (c == 0)
 			continue;
 		r = penstock_fail(err, c, "%s: its log cannot be made shorter: %s", sh->path,
@@ -405,7 +405,7 @@ static int load_shelves(struct penstock_store *s, struct penstock_err *err)
 
 		if (sh->out)
 			continue;
-		store_room_first(sh);
+		store_log_space_init(sh);
 		r = store_journal_flush(sh);
 		if (store_is_ours(r))
 			return penstock_fail(err, r, "%s: its log cannot be written: %s", sh->path,

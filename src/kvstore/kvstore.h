@@ -156,7 +156,7 @@ struct store_staging {
 	uint64_t limit, bytes;
 	struct store_buf idle, recent; /* heads of rings, oldest next */
 	struct store_buf **slots;
-	uint32_t nr_slots, room;
+	uint32_t nr_slots, slots_capacity;
 	struct store_buf *dead;        /* to be freed without the lock, by @next */
 	struct store_op_queue waiting; /* for memory */
 	unsigned busy;                 /* buffers that operations have */
@@ -196,7 +196,7 @@ struct store_secret {
 /* Bytes to be appended to a log. */
 struct store_bytes {
 	unsigned char *at;
-	size_t len, room;
+	size_t len, capacity;
 };
 
 struct store_log {
@@ -233,15 +233,16 @@ struct store_shelf {
 
 	struct store_log log;
 	struct store_rewrite rewrite;
-	struct store_bytes pending;   /* records not yet written, with @lock */
-	struct store_bytes group;     /* those being written, the log writer's */
-	int code;                     /* of its last flush, the log writer's */
-	uint64_t log_limit, log_room; /* room: what both logs have on the drive, up to the limit */
-	uint64_t log_live;            /* records of what is there, */
-	uint64_t log_below;           /* of these: in the object store below */
-	uint64_t log_coming;          /* records of sets that are under way */
-	uint64_t rewrite_ns;          /* there was no space to rewrite it: not before */
-	uint64_t full_ns;             /* nor to write it: nothing can be set before */
+	struct store_bytes pending; /* records not yet written, with @lock */
+	struct store_bytes group;   /* those being written, the log writer's */
+	int code;                   /* of its last flush, the log writer's */
+	uint64_t log_limit,
+		log_allocated;  /* allocated: what both logs have on the drive, up to the limit */
+	uint64_t log_live;      /* records of what is there, */
+	uint64_t log_below;     /* of these: in the object store below */
+	uint64_t log_in_flight; /* records of sets that are under way */
+	uint64_t rewrite_ns;    /* there was no space to rewrite it: not before */
+	uint64_t full_ns;       /* nor to write it: nothing can be set before */
 
 	bool out; /* left out: it has failed too often */
 	unsigned failures;
@@ -341,25 +342,25 @@ int store_sync(struct penstock_store *s, struct penstock_file *file);
  */
 int store_journal_flush(struct store_shelf *sh);
 
-/* Room of logs (room.c). */
+/* Space of logs on the drive (log_space.c). */
 
 /* After it was read: as much as suits what it says, or what there is. */
-void store_room_first(struct store_shelf *sh);
+void store_log_space_init(struct store_shelf *sh);
 /* Is it longer than it may be?  Then, once all logs are true: make it fit; 0 or -errno. */
-bool store_room_is_over(const struct store_shelf *sh);
-int store_room_shrink(struct store_shelf *sh);
+bool store_log_is_too_long(const struct store_shelf *sh);
+int store_log_shrink(struct store_shelf *sh);
 /* The log writer: more of it; 0 or -errno. */
-int store_room_grow(struct store_shelf *sh);
+int store_log_space_grow(struct store_shelf *sh);
 /* The log writer: what there is once more, after a file has been cut or replaced. */
-void store_room_again(struct store_shelf *sh);
+void store_log_space_allocate(struct store_shelf *sh);
 /* Cut off what is behind the end of the log; 0 or -errno, which is told. */
-int store_room_cut(const struct store_shelf *sh);
+int store_log_truncate(const struct store_shelf *sh);
 /* With @lock: can a record of @size be written, whatever else is under way? */
-bool store_room_fits(const struct store_shelf *sh, uint64_t size);
+bool store_log_space_fits(const struct store_shelf *sh, uint64_t size);
 /* With @lock: there should be more soon, and there may be. */
-bool store_room_is_short(const struct store_shelf *sh);
-/* With @lock: could it have room for anything? */
-bool store_room_is_open(const struct store_shelf *sh);
+bool store_log_space_is_short(const struct store_shelf *sh);
+/* With @lock: could there be space for anything? */
+bool store_log_space_is_usable(const struct store_shelf *sh);
 
 /* Is what the record says still so, or of a DROP: is it there that it says is gone? */
 bool store_journal_is_alive(struct store_shelf *sh, const struct store_record *r);

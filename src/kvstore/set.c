@@ -84,21 +84,22 @@ static bool evict(struct penstock_store *s)
 /* Could it have room for so much? */
 static bool can_have(const struct store_shelf *sh, uint64_t units)
 {
-	return !sh->out && units <= sh->limit_units && store_room_is_open(sh);
+	return !sh->out && units <= sh->limit_units && store_log_space_is_usable(sh);
 }
 
 /* Has it? */
 static bool has_now(const struct store_shelf *sh, const struct store_op *op, uint64_t units)
 {
 	return extent_map_unused(sh->map) >= units &&
-	       store_room_fits(sh, store_record_size(op->key_len, 1));
+	       store_log_space_fits(sh, store_record_size(op->key_len, 1));
 }
 
 /* Or can it get it without sending anything away? */
 static bool has_soon(const struct store_shelf *sh, const struct store_op *op, uint64_t units)
 {
 	return (extent_map_unused(sh->map) >= units || store_shelf_can_grow(sh)) &&
-	       (store_room_fits(sh, store_record_size(op->key_len, 1)) || store_room_is_short(sh));
+	       (store_log_space_fits(sh, store_record_size(op->key_len, 1)) ||
+		store_log_space_is_short(sh));
 }
 
 /* The shelf with room that has least to do, or NULL; can any have room at all? */
@@ -140,7 +141,7 @@ static int take_space(struct penstock_store *s, struct store_op *op, struct stor
 		return -ENOMEM;
 	r = extents_take(&e->space, sh->map, units);
 	if (r == 0 && (e->space.nr > STORE_PIECES_MAX ||
-		       !store_room_fits(sh, store_record_size(op->key_len, e->space.nr)))) {
+		       !store_log_space_fits(sh, store_record_size(op->key_len, e->space.nr)))) {
 		extents_give(&e->space, sh->map);
 		r = -ENOSPC;
 	}
@@ -155,9 +156,9 @@ static int take_space(struct penstock_store *s, struct store_op *op, struct stor
 	e->freq = op->batch->user.cost & 3;
 	op->entry = e;
 	s->holding++;
-	sh->log_coming += store_record_size(e->key_len, e->space.nr);
+	sh->log_in_flight += store_record_size(e->key_len, e->space.nr);
 	if ((extent_map_unused(sh->map) < sh->step_units / 2 && store_shelf_can_grow(sh)) ||
-	    store_room_is_short(sh))
+	    store_log_space_is_short(sh))
 		ask_to_grow(s, sh);
 	return 0;
 }
@@ -369,7 +370,7 @@ void store_set_step(struct store_worker *w, struct store_op *op)
 /* Its record is no longer on its way. */
 static void arrived(struct penstock_store *s, const struct store_entry *e)
 {
-	s->shelves[e->shelf].log_coming -= store_record_size(e->key_len, e->space.nr);
+	s->shelves[e->shelf].log_in_flight -= store_record_size(e->key_len, e->space.nr);
 }
 
 void store_set_discard(struct penstock_store *s, struct store_op *op)

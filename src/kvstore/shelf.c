@@ -413,10 +413,10 @@ int store_shelf_grow(struct store_shelf *sh)
 	bool log;
 
 	pthread_mutex_lock(&sh->store->lock);
-	log = store_room_is_short(sh);
+	log = store_log_space_is_short(sh);
 	store_unlock(sh->store);
 	if (log)
-		return store_room_grow(sh);
+		return store_log_space_grow(sh);
 	return extent_map_ready(sh->map) < sh->limit_units ? grow_data(sh) : 0;
 }
 

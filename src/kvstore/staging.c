@@ -105,7 +105,7 @@ static int take_slot(struct store_staging *g, struct store_buf *b)
 		if (!g->slots[b->slot])
 			break;
 	if (b->slot == g->nr_slots) {
-		if (ARRAY_ROOM(g->slots, g->room, (uint64_t)g->nr_slots + 1) < 0)
+		if (ARRAY_ROOM(g->slots, g->slots_capacity, (uint64_t)g->nr_slots + 1) < 0)
 			return -ENOMEM;
 		g->nr_slots++;
 	}

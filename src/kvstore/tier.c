@@ -55,7 +55,7 @@ void tier_told(struct store_tier *t, int code)
 /* With @lock.  One that cannot be remembered is found by the next run. */
 void tier_gone(struct store_tier *t, struct tier_object o)
 {
-	if (ARRAY_ROOM(t->gone, t->gone_room, t->nr_gone + 1) == 0)
+	if (ARRAY_ROOM(t->gone, t->gone_capacity, t->nr_gone + 1) == 0)
 		t->gone[t->nr_gone++] = o;
 	pthread_cond_signal(&t->work_down);
 }
@@ -303,7 +303,7 @@ static int names(struct store_tier *t, const char *uri)
 		t->place = NULL;
 		return -ENOMEM;
 	}
-	if (ARRAY_ROOM(t->runs, t->runs_room, 1) < 0)
+	if (ARRAY_ROOM(t->runs, t->runs_capacity, 1) < 0)
 		return -ENOMEM;
 	t->runs[t->nr_runs++] = store_next_epoch(0);
 	return 0;

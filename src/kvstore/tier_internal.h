@@ -48,7 +48,7 @@ struct store_tier {
 	struct store_index index; /* @shelf: whose log knows of it; @recent: which run's it is */
 	struct store_policy policy;
 	uint64_t *runs; /* of entries; the first is this one's */
-	uint64_t nr_runs, runs_room;
+	uint64_t nr_runs, runs_capacity;
 	uint64_t limit, bytes;
 	struct tier_job jobs[TIER_JOBS];
 	unsigned first_job, nr_jobs; /* in a ring */
@@ -57,7 +57,7 @@ struct store_tier {
 	struct store_op_queue wanted;
 	unsigned nr_wanted;
 	struct tier_object *gone; /* objects to delete */
-	uint64_t nr_gone, gone_room;
+	uint64_t nr_gone, gone_capacity;
 	unsigned failures;
 	uint64_t out_until;
 };

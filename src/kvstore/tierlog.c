@@ -25,13 +25,13 @@ void tier_log(struct store_tier *t, struct store_entry *e)
 	for (unsigned i = 0; i < s->nr_shelves; i++) {
 		struct store_shelf *sh = &s->shelves[(e->hash.b + i) % s->nr_shelves];
 
-		if (sh->out || sh->log_below + STORE_RECORD_BELOW_SIZE > sh->log_room / 8)
+		if (sh->out || sh->log_below + STORE_RECORD_BELOW_SIZE > sh->log_allocated / 8)
 			continue;
 		if (store_journal_below(sh, e, t->runs[e->recent]) < 0)
 			return;
 		e->shelf = (uint8_t)sh->nr;
 		tierlog_count(sh, 1);
-		sh->growing = sh->growing || store_room_is_short(sh);
+		sh->growing = sh->growing || store_log_space_is_short(sh);
 		store_wake_log_writer(s);
 		return;
 	}
@@ -58,7 +58,7 @@ static int find_run(struct store_tier *t, uint64_t run, uint32_t *ret)
 	while (i && t->runs[i - 1] != run)
 		i--;
 	if (!i) {
-		if (ARRAY_ROOM(t->runs, t->runs_room, t->nr_runs + 1) < 0)
+		if (ARRAY_ROOM(t->runs, t->runs_capacity, t->nr_runs + 1) < 0)
 			return -ENOMEM;
 		t->runs[t->nr_runs++] = run;
 		i = t->nr_runs;

@@ -655,7 +655,7 @@ static void a_kill_while_it_is_opened_loses_nothing(void)
 /* Memory of records that are still to be written. */
 static size_t unwritten(void)
 {
-	return sk->shelves[0].pending.room + sk->shelves[0].group.room;
+	return sk->shelves[0].pending.capacity + sk->shelves[0].group.capacity;
 }
 
 /* Sets are refused, and nothing of them stays; when there is space again they are taken. */
@@ -837,8 +837,8 @@ static void a_large_group_is_written_in_order(void)
 	sk_opts.io_threads = 4;
 	sk_open("a", MIB(128));
 	/* What the log writer cannot do while it writes. */
-	while (sk->shelves[0].log_room < MIB(8))
-		T_EQ(store_room_grow(&sk->shelves[0]), 0);
+	while (sk->shelves[0].log_allocated < MIB(8))
+		T_EQ(store_log_space_grow(&sk->shelves[0]), 0);
 	while (extent_map_unused(sk->shelves[0].map) < 2 * N)
 		T_EQ(store_shelf_grow(&sk->shelves[0]), 0);
 	T_EQ(sk_set(old, 1, LEN), LEN);

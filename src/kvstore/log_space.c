@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room of logs.  What a log may need is had from the file system before there are sets that need
- * it, and once more for the file that it is rewritten to, so that a file system that others fill up
+ * Space of logs on the drive.  What a log may need is allocated before there are sets that need it,
+ * and once more for the file that it is rewritten to, so that a file system that others fill up
  * takes away nothing: older values make room then.
  *
  * Records of what is there and of what is under way take at most half of it.  So a group of sets
@@ -18,28 +18,28 @@
 #include "base/util.h"
 #include "kvstore/kvstore.h"
 
-enum { ROOM_STEPS = 64, ROOM_LEAST = 256 << 10 };
+enum { LOG_SPACE_STEPS = 64, LOG_SPACE_STEP_LEAST = 256 << 10 };
 
-bool store_room_fits(const struct store_shelf *sh, uint64_t size)
+bool store_log_space_fits(const struct store_shelf *sh, uint64_t size)
 {
-	return sh->log_live + sh->log_coming + size <= sh->log_room / 2;
+	return sh->log_live + sh->log_in_flight + size <= sh->log_allocated / 2;
 }
 
-bool store_room_is_short(const struct store_shelf *sh)
+bool store_log_space_is_short(const struct store_shelf *sh)
 {
-	return sh->log_room < sh->log_limit &&
-	       (sh->log_live + sh->log_coming >= sh->log_room / 4 ||
-		sh->log_below >= sh->log_room / 16) &&
+	return sh->log_allocated < sh->log_limit &&
+	       (sh->log_live + sh->log_in_flight >= sh->log_allocated / 4 ||
+		sh->log_below >= sh->log_allocated / 16) &&
 	       clock_ns() >= sh->retry_ns;
 }
 
-bool store_room_is_open(const struct store_shelf *sh)
+bool store_log_space_is_usable(const struct store_shelf *sh)
 {
 	return (!sh->full_ns || clock_ns() >= sh->full_ns) &&
-	       (sh->log_room / 2 >= STORE_RECORD_MAX / 2 || store_room_is_short(sh));
+	       (sh->log_allocated / 2 >= STORE_RECORD_MAX / 2 || store_log_space_is_short(sh));
 }
 
-static int have(int dir, const char *name, uint64_t bytes)
+static int allocate_file(int dir, const char *name, uint64_t bytes)
 {
 	int fd = openat(dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600), r = 0;
 	struct stat st;
@@ -56,38 +56,38 @@ static int have(int dir, const char *name, uint64_t bytes)
 	return r;
 }
 
-static int have_both(struct store_shelf *sh, uint64_t room)
+static int allocate_both(struct store_shelf *sh, uint64_t bytes)
 {
-	int r = have(sh->dir, STORE_LOG_NAME, room);
+	int r = allocate_file(sh->dir, STORE_LOG_NAME, bytes);
 
-	return r < 0 ? r : have(sh->dir, STORE_NEW_NAME, room);
+	return r < 0 ? r : allocate_file(sh->dir, STORE_NEW_NAME, bytes);
 }
 
-static int room_set(struct store_shelf *sh, uint64_t room)
+static int set_log_space(struct store_shelf *sh, uint64_t bytes)
 {
-	int r = have_both(sh, room);
+	int r = allocate_both(sh, bytes);
 
 	pthread_mutex_lock(&sh->store->lock);
 	if (r == 0)
-		sh->log_room = room;
+		sh->log_allocated = bytes;
 	else
 		sh->retry_ns = clock_ns() + STORE_RETRY_NS;
 	store_unlock(sh->store);
 	return r;
 }
 
-static uint64_t room_step(const struct store_shelf *sh)
+static uint64_t log_space_step(const struct store_shelf *sh)
 {
-	return max_u64(sh->log_limit / ROOM_STEPS, ROOM_LEAST);
+	return max_u64(sh->log_limit / LOG_SPACE_STEPS, LOG_SPACE_STEP_LEAST);
 }
 
-bool store_room_is_over(const struct store_shelf *sh)
+bool store_log_is_too_long(const struct store_shelf *sh)
 {
 	return sh->log.end > sh->log_limit;
 }
 
-/* What it has behind its end, if all together is more than @most. */
-static void give_back(const struct store_shelf *sh, uint64_t most)
+/* Free what the file has behind its end, if all together is more than @most. */
+static void free_behind_end(const struct store_shelf *sh, uint64_t most)
 {
 	struct stat st;
 
@@ -96,28 +96,28 @@ static void give_back(const struct store_shelf *sh, uint64_t most)
 		store_tell(sh->store, -errno, sh->path, 0, "its log keeps space that it had");
 }
 
-void store_room_first(struct store_shelf *sh)
+void store_log_space_init(struct store_shelf *sh)
 {
 	uint64_t least = min_u64(align_up(sh->log.end, STORE_UNIT), sh->log_limit);
-	uint64_t want = align_up(max_u64(5 * sh->log_live, sh->log.end), room_step(sh));
+	uint64_t want = align_up(max_u64(5 * sh->log_live, sh->log.end), log_space_step(sh));
 
-	if (store_room_is_over(sh)) { /* until it is shorter, which is soon */
-		sh->log_room = sh->log.end + sh->pending.len;
+	if (store_log_is_too_long(sh)) { /* until it is shorter, which is soon */
+		sh->log_allocated = sh->log.end + sh->pending.len;
 		return;
 	}
-	give_back(sh, sh->log_limit);
+	free_behind_end(sh, sh->log_limit);
 	want = min_u64(want, sh->log_limit);
-	while (room_set(sh, want) < 0 && want > least) {
+	while (set_log_space(sh, want) < 0 && want > least) {
 		want = max_u64(least, align_up(want / 2, STORE_UNIT));
 		/* What one file has got of too much, the other one would miss. */
-		give_back(sh, want);
+		free_behind_end(sh, want);
 		unlinkat(sh->dir, STORE_NEW_NAME, 0);
 	}
-	sh->log_room = want;
+	sh->log_allocated = want;
 }
 
 /* The oldest go, until the others have half of it as always. */
-int store_room_shrink(struct store_shelf *sh)
+int store_log_shrink(struct store_shelf *sh)
 {
 	struct penstock_store *s = sh->store;
 	uint64_t most = sh->log_limit / 2 - STORE_LOG_HEAD;
@@ -125,7 +125,7 @@ int store_room_shrink(struct store_shelf *sh)
 	uint32_t pos = 0;
 	int r;
 
-	if (!store_room_is_over(sh))
+	if (!store_log_is_too_long(sh))
 		return 0;
 	if (sh->log_below > sh->log_limit / 8)
 		store_tier_lose(sh, true);
@@ -138,27 +138,27 @@ int store_room_shrink(struct store_shelf *sh)
 	}
 	r = store_journal_rewrite_whole(sh);
 	if (r == 0)
-		store_room_first(sh);
+		store_log_space_init(sh);
 	return r;
 }
 
-int store_room_grow(struct store_shelf *sh)
+int store_log_space_grow(struct store_shelf *sh)
 {
-	int r = room_set(sh, min_u64(sh->log_room + room_step(sh), sh->log_limit));
+	int r = set_log_space(sh, min_u64(sh->log_allocated + log_space_step(sh), sh->log_limit));
 
 	if (r < 0)
-		store_tell(sh->store, r, sh->path, room_step(sh),
+		store_tell(sh->store, r, sh->path, log_space_step(sh),
 			   "the log cannot grow: older values make room");
 	return r;
 }
 
-void store_room_again(struct store_shelf *sh)
+void store_log_space_allocate(struct store_shelf *sh)
 {
-	have_both(sh, sh->log_room);
+	allocate_both(sh, sh->log_allocated);
 }
 
 /* One that is not longer keeps what it has behind its end. */
-int store_room_cut(const struct store_shelf *sh)
+int store_log_truncate(const struct store_shelf *sh)
 {
 	int r = 0;
 	struct stat st;
