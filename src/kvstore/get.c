@@ -92,7 +92,7 @@ static int broken(const struct store_op *op)
 {
 	struct penstock_store *s = op->batch->store;
 
-	store_tell(s, -EBADMSG, s->shelves[op->entry->shelf].path, op->entry->len,
+	store_tell(s, -EBADMSG, s->dirs[op->entry->dir].path, op->entry->len,
 		   "a value is not what was written");
 	give_up(op);
 	return -EBADMSG;
@@ -104,7 +104,7 @@ static void read_ended(const struct store_op *op, int code)
 	struct penstock_store *s = op->batch->store;
 
 	if (code == 0 || code == -ENOMEM || give_up(op))
-		store_shelf_tell(&s->shelves[op->entry->shelf], code, "a value cannot be read");
+		store_dir_count_result(&s->dirs[op->entry->dir], code, "a value cannot be read");
 }
 
 static void get_verify(struct store_worker *w, struct store_op *op)

@@ -5,9 +5,9 @@
 /*
  * The KV store, inside.
  *
- * A store has shelves, one per directory: a data file, whose space is given out in extents, and a
- * log that says what is in it (shelf.c, journal.c, compact.c).  What the logs say together is the
- * index, in memory (index.c); who goes when space is short is the policy's business (policy.c).
+ * A store has directories, each with a data file, whose space is given out in extents, and a
+ * log that says what is in it (store_dir.c, journal.c, compact.c).  What the logs say together is
+ * the index, in memory (index.c); who goes when space is short is the policy's business (policy.c).
  *
  * Operations, one per key, belong to a batch (intake.c, batch.c).  Three kinds of threads work on
  * them:
@@ -20,9 +20,9 @@
  *	set:	worker (space, CRC) -> I/O -> log writer (log, then visible)
  *	delete:	worker (gone) -> log writer (log)
  *
- * @lock guards what is in memory of shelves, index, policy and staging; @queues.lock the queues.
- * The second may be taken inside the first, never the other way round, and neither is held across
- * I/O.
+ * @lock guards what is in memory of directories, index, policy and staging; @queues.lock the
+ * queues. The second may be taken inside the first, never the other way round, and neither is held
+ * across I/O.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -37,10 +37,10 @@
 
 enum {
 	STORE_UNIT = 4096, /* of space in data files */
-	STORE_SHELVES_MAX = 64,
-	STORE_OUT_AFTER = 16, /* failures in a row, after which a shelf is left out */
-	STORE_TRANSFERS = 64, /* given to the handle in one call */
-	STORE_IOVS = 1024,    /* in these */
+	STORE_DIRS_MAX = 64,
+	STORE_EXCLUDE_AFTER = 16, /* failures in a row, after which a directory is left out */
+	STORE_TRANSFERS = 64,     /* given to the handle in one call */
+	STORE_IOVS = 1024,        /* in these */
 };
 
 /* ----------------------------------------------------------------- batches */
@@ -187,7 +187,7 @@ int store_staging_fill(struct penstock_store *s, struct store_buf *b);
  */
 void store_staging_pin(struct store_buf *b);
 
-/* ----------------------------------------------------------------- shelves */
+/* -------------------------------------------------------------- directories */
 
 struct store_secret {
 	uint64_t a, b;
@@ -214,13 +214,13 @@ struct store_rewrite {
 	uint64_t began; /* its end when we began: all that comes behind it is copied */
 };
 
-struct store_shelf {
+struct store_dir {
 	struct penstock_store *store;
 	char *path;
 	unsigned nr;
-	int dir, head; /* descriptors; the head is @locked */
-	bool locked;   /* the directory is ours */
-	bool fresh;    /* its head says nothing yet */
+	int dir_fd, head_fd; /* the head is @locked */
+	bool locked;         /* the directory is ours */
+	bool fresh;          /* its head says nothing yet */
 	struct store_secret secret;
 	struct penstock_file *data;
 	int data_fd;
@@ -244,38 +244,38 @@ struct store_shelf {
 	uint64_t rewrite_ns;    /* there was no space to rewrite it: not before */
 	uint64_t full_ns;       /* nor to write it: nothing can be set before */
 
-	bool out; /* left out: it has failed too often */
+	bool excluded; /* it has failed too often */
 	unsigned failures;
 	atomic_uint_fast64_t in_flight; /* bytes */
 };
 
 /* Make the directory, if it is not there, lock it, and read its head. */
-int store_shelf_open(struct store_shelf *sh, struct penstock_store *s, const char *path,
-		     uint64_t share, struct penstock_err *err);
+int store_dir_open(struct store_dir *d, struct penstock_store *s, const char *path, uint64_t share,
+		   struct penstock_err *err);
 /* Then, once the secret of the store is known: open or make its files. */
-int store_shelf_fill(struct store_shelf *sh, struct penstock_err *err);
+int store_dir_open_files(struct store_dir *d, struct penstock_err *err);
 /* The same for one that is there, to look at. */
-int store_shelf_look(struct store_shelf *sh, struct penstock_store *s, const char *path,
-		     struct penstock_err *err);
-void store_shelf_close(struct store_shelf *sh);
-uint64_t store_shelf_disk_bytes(const struct store_shelf *sh);
+int store_dir_open_readonly(struct store_dir *d, struct penstock_store *s, const char *path,
+			    struct penstock_err *err);
+void store_dir_close(struct store_dir *d);
+uint64_t store_dir_disk_bytes(const struct store_dir *d);
 /* The log writer: the log or the data file by a step; 0 or -errno. */
-int store_shelf_grow(struct store_shelf *sh);
-bool store_shelf_can_grow(const struct store_shelf *sh);
+int store_dir_grow(struct store_dir *d);
+bool store_dir_can_grow(const struct store_dir *d);
 /* With @lock: leave it out from here on. */
-void store_shelf_leave(struct store_shelf *sh);
+void store_dir_exclude(struct store_dir *d);
 /* Nothing of what it has is to be found again, if it is ours. */
-void store_shelf_empty(struct store_shelf *sh);
+void store_dir_remove_log(struct store_dir *d);
 /* Hand over @fd, and keep another one of the file if that works. */
-int store_shelf_take_fd(struct penstock_file **out, int *ret_fd, struct store_shelf *sh, int fd,
-			const char *name, struct penstock_err *err);
+int store_dir_adopt_fd(struct penstock_file **out, int *ret_fd, struct store_dir *d, int fd,
+		       const char *name, struct penstock_err *err);
 void store_log_close(struct store_log *log);
 /* Trouble of the process or the machine, for which no directory is to blame. */
 bool store_is_ours(int code);
 /* A quota that is used up is a full file system. */
 int store_full(int code);
 /* A transfer or a write of the log has ended with @code: too many failures and it is left out. */
-void store_shelf_tell(struct store_shelf *sh, int code, const char *what);
+void store_dir_count_result(struct store_dir *d, int code, const char *what);
 
 struct store_head {
 	unsigned version;
@@ -312,66 +312,66 @@ struct store_walk {
 int store_journal_walk(struct store_walk *w, struct penstock_err *err);
 
 /* Make one, which is not there or empty, with the head that log->head says. */
-int store_journal_create(struct store_log *log, struct store_shelf *sh, const char *name,
+int store_journal_create(struct store_log *log, struct store_dir *d, const char *name,
 			 struct penstock_err *err);
-/* Read the head of sh->log; -EBADMSG: there is none. */
-int store_journal_head(struct store_shelf *sh, struct penstock_err *err);
+/* Read the head of d->log; -EBADMSG: there is none. */
+int store_journal_head(struct store_dir *d, struct penstock_err *err);
 /* Write it again, as it is in memory, with the time it is now. */
 int store_journal_stamp(const struct penstock_store *s, struct store_log *log,
 			struct penstock_err *err);
 /*
- * The next epoch for all shelves that are not left out; @since: see struct store_log_head.  A kill
- * at any time loses nothing.  The first error, of @failed if it is not NULL; without, all is
+ * The next epoch for all directories that are not left out; @since: see struct store_log_head.  A
+ * kill at any time loses nothing.  The first error, of @failed if it is not NULL; without, all is
  * synced.
  */
 int store_journal_epoch(struct penstock_store *s, uint64_t since, uint64_t epoch,
-			void (*failed)(struct store_shelf *sh, int code));
+			void (*failed)(struct store_dir *d, int code));
 /* Read the log into the index; what is broken is left out and counted. */
-int store_journal_load(struct store_shelf *sh, struct penstock_err *err);
+int store_journal_load(struct store_dir *d, struct penstock_err *err);
 /* All have been read: what has no space is gone. */
 void store_journal_settle(struct penstock_store *s);
 /* With @lock: append to what is pending.  0 or -ENOMEM. */
-int store_journal_set(struct store_shelf *sh, const struct store_op *op);
-int store_journal_drop(struct store_shelf *sh, struct store_hash hash, uint64_t gen);
-int store_journal_below(struct store_shelf *sh, const struct store_entry *e, uint64_t run);
+int store_journal_set(struct store_dir *d, const struct store_op *op);
+int store_journal_drop(struct store_dir *d, struct store_hash hash, uint64_t gen);
+int store_journal_below(struct store_dir *d, const struct store_entry *e, uint64_t run);
 /* fsync(2): 0 or -errno. */
 int store_sync(struct penstock_store *s, struct penstock_file *file);
 /*
  * The log writer: write what is pending.  0, or -errno: no set of it is in the log or will be, and
  * what is gone is still to be written.
  */
-int store_journal_flush(struct store_shelf *sh);
+int store_journal_flush(struct store_dir *d);
 
 /* Space of logs on the drive (log_space.c). */
 
 /* After it was read: as much as suits what it says, or what there is. */
-void store_log_space_init(struct store_shelf *sh);
+void store_log_space_init(struct store_dir *d);
 /* Is it longer than it may be?  Then, once all logs are true: make it fit; 0 or -errno. */
-bool store_log_is_too_long(const struct store_shelf *sh);
-int store_log_shrink(struct store_shelf *sh);
+bool store_log_is_too_long(const struct store_dir *d);
+int store_log_shrink(struct store_dir *d);
 /* The log writer: more of it; 0 or -errno. */
-int store_log_space_grow(struct store_shelf *sh);
+int store_log_space_grow(struct store_dir *d);
 /* The log writer: what there is once more, after a file has been cut or replaced. */
-void store_log_space_allocate(struct store_shelf *sh);
+void store_log_space_allocate(struct store_dir *d);
 /* Cut off what is behind the end of the log; 0 or -errno, which is told. */
-int store_log_truncate(const struct store_shelf *sh);
+int store_log_truncate(const struct store_dir *d);
 /* With @lock: can a record of @size be written, whatever else is under way? */
-bool store_log_space_fits(const struct store_shelf *sh, uint64_t size);
+bool store_log_space_fits(const struct store_dir *d, uint64_t size);
 /* With @lock: there should be more soon, and there may be. */
-bool store_log_space_is_short(const struct store_shelf *sh);
+bool store_log_space_is_short(const struct store_dir *d);
 /* With @lock: could there be space for anything? */
-bool store_log_space_is_usable(const struct store_shelf *sh);
+bool store_log_space_is_usable(const struct store_dir *d);
 
 /* Is what the record says still so, or of a DROP: is it there that it says is gone? */
-bool store_journal_is_alive(struct store_shelf *sh, const struct store_record *r);
+bool store_journal_is_alive(struct store_dir *d, const struct store_record *r);
 /* Is rewriting the log under way, or is it time to begin? */
-bool store_journal_is_long(const struct store_shelf *sh);
+bool store_journal_is_long(const struct store_dir *d);
 /* The log writer: go on rewriting it, or begin.  0 or -errno. */
-int store_journal_rewrite(struct store_shelf *sh);
+int store_journal_rewrite(struct store_dir *d);
 /* From the beginning to the end. */
-int store_journal_rewrite_whole(struct store_shelf *sh);
+int store_journal_rewrite_whole(struct store_dir *d);
 /* What there is of the new one is not needed. */
-void store_journal_give_up(struct store_shelf *sh);
+void store_journal_give_up(struct store_dir *d);
 
 /* ------------------------------------------------------------------- store */
 
@@ -394,11 +394,11 @@ struct penstock_store {
 	struct store_policy policy;
 	struct store_seen touched; /* sets that were not admitted */
 	struct store_staging staging;
-	struct store_shelf *shelves;
-	unsigned nr_shelves, next_shelf;
+	struct store_dir *dirs;
+	unsigned nr_dirs, next_dir;
 	struct store_op_queue waiting; /* sets, for space that is in use now */
-	uint64_t holding; /* entries being written, and pins: what they have comes back */
-	bool shelf_lost;  /* the others are to be told of it */
+	uint64_t holding;  /* entries being written, and pins: what they have comes back */
+	bool dir_excluded; /* the others are to be told of it */
 	struct store_secret secret;
 	/* Of a log being rewritten, so much at a time; a quarter of it is not worth the trouble. */
 	_Atomic uint64_t log_piece;
@@ -469,7 +469,7 @@ bool store_hold(struct store_op *op);
 bool store_release(struct store_op *op);
 void store_deadlines(struct penstock_store *s);
 
-/* The log writer: of shelves that have been left out since, for good. */
+/* The log writer: of directories that have been left out since, for good. */
 void store_tell_epoch(struct penstock_store *s);
 /* The log writer: whatever clears of the store are wanted, between two groups. */
 void store_clear_wanted(struct penstock_store *s);

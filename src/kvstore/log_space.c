@@ -20,23 +20,23 @@
 
 enum { LOG_SPACE_STEPS = 64, LOG_SPACE_STEP_LEAST = 256 << 10 };
 
-bool store_log_space_fits(const struct store_shelf *sh, uint64_t size)
+bool store_log_space_fits(const struct store_dir *d, uint64_t size)
 {
-	return sh->log_live + sh->log_in_flight + size <= sh->log_allocated / 2;
+	return d->log_live + d->log_in_flight + size <= d->log_allocated / 2;
 }
 
-bool store_log_space_is_short(const struct store_shelf *sh)
+bool store_log_space_is_short(const struct store_dir *d)
 {
-	return sh->log_allocated < sh->log_limit &&
-	       (sh->log_live + sh->log_in_flight >= sh->log_allocated / 4 ||
-		sh->log_below >= sh->log_allocated / 16) &&
-	       clock_ns() >= sh->retry_ns;
+	return d->log_allocated < d->log_limit &&
+	       (d->log_live + d->log_in_flight >= d->log_allocated / 4 ||
+		d->log_below >= d->log_allocated / 16) &&
+	       clock_ns() >= d->retry_ns;
 }
 
-bool store_log_space_is_usable(const struct store_shelf *sh)
+bool store_log_space_is_usable(const struct store_dir *d)
 {
-	return (!sh->full_ns || clock_ns() >= sh->full_ns) &&
-	       (sh->log_allocated / 2 >= STORE_RECORD_MAX / 2 || store_log_space_is_short(sh));
+	return (!d->full_ns || clock_ns() >= d->full_ns) &&
+	       (d->log_allocated / 2 >= STORE_RECORD_MAX / 2 || store_log_space_is_short(d));
 }
 
 static int allocate_file(int dir, const char *name, uint64_t bytes)
@@ -56,117 +56,117 @@ static int allocate_file(int dir, const char *name, uint64_t bytes)
 	return r;
 }
 
-static int allocate_both(struct store_shelf *sh, uint64_t bytes)
+static int allocate_both(struct store_dir *d, uint64_t bytes)
 {
-	int r = allocate_file(sh->dir, STORE_LOG_NAME, bytes);
+	int r = allocate_file(d->dir_fd, STORE_LOG_NAME, bytes);
 
-	return r < 0 ? r : allocate_file(sh->dir, STORE_NEW_NAME, bytes);
+	return r < 0 ? r : allocate_file(d->dir_fd, STORE_NEW_NAME, bytes);
 }
 
-static int set_log_space(struct store_shelf *sh, uint64_t bytes)
+static int set_log_space(struct store_dir *d, uint64_t bytes)
 {
-	int r = allocate_both(sh, bytes);
+	int r = allocate_both(d, bytes);
 
-	pthread_mutex_lock(&sh->store->lock);
+	pthread_mutex_lock(&d->store->lock);
 	if (r == 0)
-		sh->log_allocated = bytes;
+		d->log_allocated = bytes;
 	else
-		sh->retry_ns = clock_ns() + STORE_RETRY_NS;
-	store_unlock(sh->store);
+		d->retry_ns = clock_ns() + STORE_RETRY_NS;
+	store_unlock(d->store);
 	return r;
 }
 
-static uint64_t log_space_step(const struct store_shelf *sh)
+static uint64_t log_space_step(const struct store_dir *d)
 {
-	return max_u64(sh->log_limit / LOG_SPACE_STEPS, LOG_SPACE_STEP_LEAST);
+	return max_u64(d->log_limit / LOG_SPACE_STEPS, LOG_SPACE_STEP_LEAST);
 }
 
-bool store_log_is_too_long(const struct store_shelf *sh)
+bool store_log_is_too_long(const struct store_dir *d)
 {
-	return sh->log.end > sh->log_limit;
+	return d->log.end > d->log_limit;
 }
 
 /* Free what the file has behind its end, if all together is more than @most. */
-static void free_behind_end(const struct store_shelf *sh, uint64_t most)
+static void free_behind_end(const struct store_dir *d, uint64_t most)
 {
 	struct stat st;
 
-	if (fstat(sh->log.fd, &st) < 0 ||
-	    ((uint64_t)st.st_blocks * 512 > most && ftruncate(sh->log.fd, st.st_size) < 0))
-		store_tell(sh->store, -errno, sh->path, 0, "its log keeps space that it had");
+	if (fstat(d->log.fd, &st) < 0 ||
+	    ((uint64_t)st.st_blocks * 512 > most && ftruncate(d->log.fd, st.st_size) < 0))
+		store_tell(d->store, -errno, d->path, 0, "its log keeps space that it had");
 }
 
-void store_log_space_init(struct store_shelf *sh)
+void store_log_space_init(struct store_dir *d)
 {
-	uint64_t least = min_u64(align_up(sh->log.end, STORE_UNIT), sh->log_limit);
-	uint64_t want = align_up(max_u64(5 * sh->log_live, sh->log.end), log_space_step(sh));
+	uint64_t least = min_u64(align_up(d->log.end, STORE_UNIT), d->log_limit);
+	uint64_t want = align_up(max_u64(5 * d->log_live, d->log.end), log_space_step(d));
 
-	if (store_log_is_too_long(sh)) { /* until it is shorter, which is soon */
-		sh->log_allocated = sh->log.end + sh->pending.len;
+	if (store_log_is_too_long(d)) { /* until it is shorter, which is soon */
+		d->log_allocated = d->log.end + d->pending.len;
 		return;
 	}
-	free_behind_end(sh, sh->log_limit);
-	want = min_u64(want, sh->log_limit);
-	while (set_log_space(sh, want) < 0 && want > least) {
+	free_behind_end(d, d->log_limit);
+	want = min_u64(want, d->log_limit);
+	while (set_log_space(d, want) < 0 && want > least) {
 		want = max_u64(least, align_up(want / 2, STORE_UNIT));
 		/* What one file has got of too much, the other one would miss. */
-		free_behind_end(sh, want);
-		unlinkat(sh->dir, STORE_NEW_NAME, 0);
+		free_behind_end(d, want);
+		unlinkat(d->dir_fd, STORE_NEW_NAME, 0);
 	}
-	sh->log_allocated = want;
+	d->log_allocated = want;
 }
 
 /* The oldest go, until the others have half of it as always. */
-int store_log_shrink(struct store_shelf *sh)
+int store_log_shrink(struct store_dir *d)
 {
-	struct penstock_store *s = sh->store;
-	uint64_t most = sh->log_limit / 2 - STORE_LOG_HEAD;
+	struct penstock_store *s = d->store;
+	uint64_t most = d->log_limit / 2 - STORE_LOG_HEAD;
 	struct store_entry *e;
 	uint32_t pos = 0;
 	int r;
 
-	if (!store_log_is_too_long(sh))
+	if (!store_log_is_too_long(d))
 		return 0;
-	if (sh->log_below > sh->log_limit / 8)
-		store_tier_lose(sh, true);
-	while (sh->log_live > most && (e = store_index_next(&s->index, &pos))) {
-		if (e->shelf != sh->nr)
+	if (d->log_below > d->log_limit / 8)
+		store_tier_lose(d, true);
+	while (d->log_live > most && (e = store_index_next(&s->index, &pos))) {
+		if (e->dir != d->nr)
 			continue;
 		s->stats.evictions++;
 		s->stats.evicted_bytes += e->len;
 		store_entry_drop(s, e);
 	}
-	r = store_journal_rewrite_whole(sh);
+	r = store_journal_rewrite_whole(d);
 	if (r == 0)
-		store_log_space_init(sh);
+		store_log_space_init(d);
 	return r;
 }
 
-int store_log_space_grow(struct store_shelf *sh)
+int store_log_space_grow(struct store_dir *d)
 {
-	int r = set_log_space(sh, min_u64(sh->log_allocated + log_space_step(sh), sh->log_limit));
+	int r = set_log_space(d, min_u64(d->log_allocated + log_space_step(d), d->log_limit));
 
 	if (r < 0)
-		store_tell(sh->store, r, sh->path, log_space_step(sh),
+		store_tell(d->store, r, d->path, log_space_step(d),
 			   "the log cannot grow: older values make room");
 	return r;
 }
 
-void store_log_space_allocate(struct store_shelf *sh)
+void store_log_space_allocate(struct store_dir *d)
 {
-	allocate_both(sh, sh->log_allocated);
+	allocate_both(d, d->log_allocated);
 }
 
 /* One that is not longer keeps what it has behind its end. */
-int store_log_truncate(const struct store_shelf *sh)
+int store_log_truncate(const struct store_dir *d)
 {
 	int r = 0;
 	struct stat st;
 
-	if (fstat(sh->log.fd, &st) < 0 ||
-	    ((uint64_t)st.st_size > sh->log.end && ftruncate(sh->log.fd, (off_t)sh->log.end) < 0)) {
+	if (fstat(d->log.fd, &st) < 0 ||
+	    ((uint64_t)st.st_size > d->log.end && ftruncate(d->log.fd, (off_t)d->log.end) < 0)) {
 		r = -errno;
-		store_tell(sh->store, r, sh->path, 0, "the end of its log cannot be cut off");
+		store_tell(d->store, r, d->path, 0, "the end of its log cannot be cut off");
 	}
 	return r;
 }

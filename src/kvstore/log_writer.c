@@ -15,14 +15,14 @@
 static int log_set(struct penstock_store *s, struct store_op *op)
 {
 	struct store_entry *e = op->entry, *old = store_index_find(&s->index, e->hash);
-	struct store_shelf *sh = &s->shelves[e->shelf];
+	struct store_dir *d = &s->dirs[e->dir];
 	uint32_t ttl = op->batch->user.ttl_s ? op->batch->user.ttl_s : s->opts.ttl_s;
 	int code = atomic_load(&op->error);
 
 	s->stats.bytes_written += align_up(e->len, STORE_UNIT);
 	if (code == 0 && store_is_over(op))
 		code = -ETIME;
-	if (code == 0 && sh->out)
+	if (code == 0 && d->excluded)
 		code = -EIO;
 	if (code == 0 && op->batch->clears != s->queues.clears) /* which are the log writer's */
 		code = -ECANCELED;
@@ -33,15 +33,15 @@ static int log_set(struct penstock_store *s, struct store_op *op)
 		code = -ESTALE;
 	if (code < 0)
 		return code;
-	/* What it replaces on another shelf must be gone there when this one is complete. */
-	if (old && old->shelf != e->shelf)
-		code = store_journal_drop(&s->shelves[old->shelf], old->hash, old->gen);
+	/* What it replaces on another directory must be gone there when this one is complete. */
+	if (old && old->dir != e->dir)
+		code = store_journal_drop(&s->dirs[old->dir], old->hash, old->gen);
 	if (code < 0)
 		return code;
 	e->gen = ++s->gen;
 	s->expiring = s->expiring || ttl;
 	e->expiry = ttl ? (uint32_t)min_u64(store_now(s) + ttl, UINT32_MAX) : 0;
-	return store_journal_set(sh, op);
+	return store_journal_set(d, op);
 }
 
 static void group_begin(struct penstock_store *s, struct store_op *list)
@@ -50,8 +50,8 @@ static void group_begin(struct penstock_store *s, struct store_op *list)
 		if (op->stage == STAGE_WRITE) {
 			int code = atomic_load(&op->error);
 
-			store_shelf_tell(&s->shelves[op->entry->shelf], code,
-					 "a value cannot be written");
+			store_dir_count_result(&s->dirs[op->entry->dir], code,
+					       "a value cannot be written");
 		}
 	pthread_mutex_lock(&s->lock);
 	for (struct store_op *op = list; op; op = op->next)
@@ -66,7 +66,7 @@ static void settle_set(struct penstock_store *s, struct store_op *op)
 
 	s->stats.sets++;
 	if (op->code == 0)
-		op->code = s->shelves[e->shelf].out ? -EIO : s->shelves[e->shelf].code;
+		op->code = s->dirs[e->dir].excluded ? -EIO : s->dirs[e->dir].code;
 	/* What was called late must not appear afterwards. */
 	if (op->code == 0 && !store_hold(op))
 		op->code = -ETIME;
@@ -79,8 +79,8 @@ static void settle_set(struct penstock_store *s, struct store_op *op)
 				   op->code != -ESTALE && op->code != -ECANCELED;
 		s->stats.sets_no_space += op->code == -ENOSPC;
 		/* Its record is in the log, if that could be written. */
-		if (e->gen && s->shelves[e->shelf].code == 0)
-			store_journal_drop(&s->shelves[e->shelf], e->hash, e->gen);
+		if (e->gen && s->dirs[e->dir].code == 0)
+			store_journal_drop(&s->dirs[e->dir], e->hash, e->gen);
 		store_set_discard(s, op);
 	}
 	if (op->buf)
@@ -108,55 +108,55 @@ static void group_end(struct penstock_store *s, struct store_op *list, int code)
 	store_announce(s);
 }
 
-/* A shelf that comes back one day is behind the others then. */
+/* A directory that comes back one day is behind the others then. */
 void store_tell_epoch(struct penstock_store *s)
 {
 	uint64_t epoch = 0;
 	bool lost;
 
 	pthread_mutex_lock(&s->lock);
-	lost = s->shelf_lost;
-	s->shelf_lost = false;
+	lost = s->dir_excluded;
+	s->dir_excluded = false;
 	store_unlock(s);
 	if (!lost)
 		return;
-	for (unsigned i = 0; i < s->nr_shelves; i++)
-		epoch = max_u64(epoch, s->shelves[i].log.head.epoch);
+	for (unsigned i = 0; i < s->nr_dirs; i++)
+		epoch = max_u64(epoch, s->dirs[i].log.head.epoch);
 	lost = store_journal_epoch(s, epoch, store_next_epoch(epoch), NULL) < 0;
 	pthread_mutex_lock(&s->lock);
-	s->shelf_lost = s->shelf_lost || lost;
+	s->dir_excluded = s->dir_excluded || lost;
 	store_unlock(s);
 }
 
 /*
- * Write the logs of all shelves; @list waits for it.  A set or delete is complete when its log is
- * written, and the others as far as they have to say that something is gone: one that could not be
- * told that it has an older value of the key would give it out after the next start.  And when it
- * is known of a shelf that was left out that it was.
+ * Write the logs of all directories; @list waits for it.  A set or delete is complete when its log
+ * is written, and the others as far as they have to say that something is gone: one that could not
+ * be told that it has an older value of the key would give it out after the next start.  And when
+ * it is known of a directory that was left out that it was.
  */
 static void commit(struct penstock_store *s, struct store_op *list)
 {
 	int code = 0;
 
 	group_begin(s, list);
-	for (unsigned i = 0; i < s->nr_shelves; i++) {
-		struct store_shelf *sh = &s->shelves[i];
+	for (unsigned i = 0; i < s->nr_dirs; i++) {
+		struct store_dir *d = &s->dirs[i];
 
-		sh->code = sh->out ? -EIO : store_journal_flush(sh);
-		if (!sh->out && sh->code < 0 && sh->group.len && !code)
-			code = sh->code;
+		d->code = d->excluded ? -EIO : store_journal_flush(d);
+		if (!d->excluded && d->code < 0 && d->group.len && !code)
+			code = d->code;
 	}
 	store_tell_epoch(s);
 	group_end(s, list, code);
 }
 
-static void let_in(struct penstock_store *s, struct store_shelf *sh)
+static void let_in(struct penstock_store *s, struct store_dir *d)
 {
 	struct store_op *list;
 
 	pthread_mutex_lock(&s->lock);
-	sh->growing = false;
-	list = store_op_queue_take_all(&sh->waiting);
+	d->growing = false;
+	list = store_op_queue_take_all(&d->waiting);
 	store_unlock(s);
 	store_queue_ops(s, list);
 }
@@ -166,19 +166,19 @@ static bool maintain(struct penstock_store *s)
 {
 	bool more = false, grow, rewrite;
 
-	for (unsigned i = 0; i < s->nr_shelves; i++) {
-		struct store_shelf *sh = &s->shelves[i];
+	for (unsigned i = 0; i < s->nr_dirs; i++) {
+		struct store_dir *d = &s->dirs[i];
 
 		pthread_mutex_lock(&s->lock);
-		grow = sh->growing;
-		rewrite = !sh->out && store_journal_is_long(sh);
+		grow = d->growing;
+		rewrite = !d->excluded && store_journal_is_long(d);
 		store_unlock(s);
-		if (grow && !sh->out)
-			store_shelf_grow(sh);
+		if (grow && !d->excluded)
+			store_dir_grow(d);
 		if (grow)
-			let_in(s, sh);
+			let_in(s, d);
 		if (rewrite)
-			more = store_journal_rewrite(sh) == 0 || more;
+			more = store_journal_rewrite(d) == 0 || more;
 	}
 	return more;
 }
@@ -186,10 +186,10 @@ static bool maintain(struct penstock_store *s)
 /* Who dies now, and comes back with a clock that is behind, knows how late it was. */
 static void note_clock(struct penstock_store *s)
 {
-	for (unsigned i = 0; i < s->nr_shelves; i++) {
-		struct store_log *log = &s->shelves[i].log;
+	for (unsigned i = 0; i < s->nr_dirs; i++) {
+		struct store_log *log = &s->dirs[i].log;
 
-		if (!s->shelves[i].out)
+		if (!s->dirs[i].excluded)
 			store_journal_stamp(s, log, NULL);
 	}
 }

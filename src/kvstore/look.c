@@ -17,7 +17,7 @@ enum { READ_BYTES = 4 << 20 };
 
 struct look {
 	struct penstock_store *s;
-	struct store_shelf *sh;
+	struct store_dir *d;
 	unsigned flags;
 	int (*each)(void *arg, const struct penstock_store_entry *entry);
 	void *arg;
@@ -39,7 +39,7 @@ static int look_verify(struct look *l, const struct store_record *r)
 		left -= in;
 		while (in) {
 			uint64_t want = min_u64(in, READ_BYTES);
-			int64_t n = penstock_pread(l->sh->data, l->buf, want, at, NULL);
+			int64_t n = penstock_pread(l->d->data, l->buf, want, at, NULL);
 
 			if (n < (int64_t)want)
 				return n < 0 ? (int)n : -ENODATA;
@@ -81,27 +81,27 @@ static void summarize(struct look *l)
 	l->sum.entries = l->s->stats.entries;
 	l->sum.value_bytes = l->s->stats.value_bytes;
 	l->sum.lost = l->s->stats.lost;
-	l->sum.log_bytes = l->sh->log.end;
-	l->sum.log_live = l->sh->log_live;
-	l->sum.data_bytes = fstat(l->sh->data_fd, &st) < 0 ? 0 : (uint64_t)st.st_size;
+	l->sum.log_bytes = l->d->log.end;
+	l->sum.log_live = l->d->log_live;
+	l->sum.data_bytes = fstat(l->d->data_fd, &st) < 0 ? 0 : (uint64_t)st.st_size;
 }
 
 static int look_run(struct look *l, const char *dir, struct penstock_err *err)
 {
 	struct store_walk w = {.from = STORE_LOG_HEAD, .each = look_look_at, .arg = l};
-	int r = store_shelf_look(l->sh, l->s, dir, err);
+	int r = store_dir_open_readonly(l->d, l->s, dir, err);
 
 	if (r == 0)
-		r = store_journal_load(l->sh, err);
+		r = store_journal_load(l->d, err);
 	if (r < 0)
 		return r;
 	store_journal_settle(l->s);
 	summarize(l);
 	if (!l->each && !(l->flags & PENSTOCK_STORE_VERIFY))
 		return 0;
-	w.file = l->sh->log.file;
-	w.seed = l->sh->log.head.seed;
-	w.to = l->sh->log.end;
+	w.file = l->d->log.file;
+	w.seed = l->d->log.head.seed;
+	w.to = l->d->log.end;
 	return store_journal_walk(&w, err);
 }
 
@@ -110,14 +110,14 @@ static struct penstock_store *store_to_look(struct penstock_err *err)
 	struct penstock_store *s = calloc(1, sizeof(*s));
 
 	if (s)
-		s->shelves = calloc(1, sizeof(*s->shelves));
-	if (!s || !s->shelves) {
+		s->dirs = calloc(1, sizeof(*s->dirs));
+	if (!s || !s->dirs) {
 		free(s);
 		penstock_fail(err, -ENOMEM, "out of memory");
 		return NULL;
 	}
-	s->nr_shelves = 1;
-	s->shelves[0].dir = s->shelves[0].head = s->shelves[0].data_fd = -1;
+	s->nr_dirs = 1;
+	s->dirs[0].dir_fd = s->dirs[0].head_fd = s->dirs[0].data_fd = -1;
 	if (store_init(s) < 0) {
 		penstock_fail(err, -ENOMEM, "out of memory");
 	} else if (penstock_open(&s->io, NULL, err) == 0) {
@@ -143,7 +143,7 @@ int penstock_store_look(const char *dir, unsigned flags,
 	l.s = buf ? store_to_look(err) : NULL;
 	if (!l.s)
 		return err->code ? err->code : penstock_fail(err, -ENOMEM, "out of memory");
-	l.sh = l.s->shelves;
+	l.d = l.s->dirs;
 	l.buf = buf;
 	r = look_run(&l, dir, err);
 	if (r >= 0 && sum) {

@@ -12,7 +12,7 @@
 
 static void entry_free(struct penstock_store *s, struct store_entry *e)
 {
-	extents_give(&e->space, s->shelves[e->shelf].map);
+	extents_give(&e->space, s->dirs[e->dir].map);
 	store_index_free(&s->index, e);
 }
 
@@ -21,7 +21,7 @@ void store_entry_drop(struct penstock_store *s, struct store_entry *e)
 	store_staging_forget(s, e);
 	store_policy_remove(&s->policy, &s->index, e);
 	store_index_remove(&s->index, e);
-	s->shelves[e->shelf].log_live -= store_record_size(e->key_len, e->space.nr);
+	s->dirs[e->dir].log_live -= store_record_size(e->key_len, e->space.nr);
 	s->stats.entries--;
 	s->stats.value_bytes -= e->len;
 	e->state = STORE_DEAD;
@@ -32,7 +32,7 @@ void store_entry_drop(struct penstock_store *s, struct store_entry *e)
 void store_entry_erase(struct penstock_store *s, struct store_entry *e)
 {
 	/* Without memory for the record it may be back after the next start: told as what it is. */
-	if (store_journal_drop(&s->shelves[e->shelf], e->hash, e->gen) < 0)
+	if (store_journal_drop(&s->dirs[e->dir], e->hash, e->gen) < 0)
 		s->stats.errors++;
 	store_entry_drop(s, e);
 }
@@ -82,56 +82,56 @@ static bool evict(struct penstock_store *s)
 }
 
 /* Could it have room for so much? */
-static bool can_have(const struct store_shelf *sh, uint64_t units)
+static bool can_have(const struct store_dir *d, uint64_t units)
 {
-	return !sh->out && units <= sh->limit_units && store_log_space_is_usable(sh);
+	return !d->excluded && units <= d->limit_units && store_log_space_is_usable(d);
 }
 
 /* Has it? */
-static bool has_now(const struct store_shelf *sh, const struct store_op *op, uint64_t units)
+static bool has_now(const struct store_dir *d, const struct store_op *op, uint64_t units)
 {
-	return extent_map_unused(sh->map) >= units &&
-	       store_log_space_fits(sh, store_record_size(op->key_len, 1));
+	return extent_map_unused(d->map) >= units &&
+	       store_log_space_fits(d, store_record_size(op->key_len, 1));
 }
 
 /* Or can it get it without sending anything away? */
-static bool has_soon(const struct store_shelf *sh, const struct store_op *op, uint64_t units)
+static bool has_soon(const struct store_dir *d, const struct store_op *op, uint64_t units)
 {
-	return (extent_map_unused(sh->map) >= units || store_shelf_can_grow(sh)) &&
-	       (store_log_space_fits(sh, store_record_size(op->key_len, 1)) ||
-		store_log_space_is_short(sh));
+	return (extent_map_unused(d->map) >= units || store_dir_can_grow(d)) &&
+	       (store_log_space_fits(d, store_record_size(op->key_len, 1)) ||
+		store_log_space_is_short(d));
 }
 
-/* The shelf with room that has least to do, or NULL; can any have room at all? */
-static struct store_shelf *set_pick(struct penstock_store *s, const struct store_op *op,
-				    uint64_t units, bool *ret_fits)
+/* The directory with room that has least to do, or NULL; can any have room at all? */
+static struct store_dir *set_pick(struct penstock_store *s, const struct store_op *op,
+				  uint64_t units, bool *ret_fits)
 {
-	struct store_shelf *best = NULL;
+	struct store_dir *best = NULL;
 
 	*ret_fits = false;
-	for (unsigned i = 0; i < s->nr_shelves; i++) {
-		struct store_shelf *sh = &s->shelves[(s->next_shelf + i) % s->nr_shelves];
+	for (unsigned i = 0; i < s->nr_dirs; i++) {
+		struct store_dir *d = &s->dirs[(s->next_dir + i) % s->nr_dirs];
 
-		if (!can_have(sh, units))
+		if (!can_have(d, units))
 			continue;
 		*ret_fits = true;
-		if (has_soon(sh, op, units) &&
-		    (!best || atomic_load(&sh->in_flight) < atomic_load(&best->in_flight)))
-			best = sh;
+		if (has_soon(d, op, units) &&
+		    (!best || atomic_load(&d->in_flight) < atomic_load(&best->in_flight)))
+			best = d;
 	}
-	s->next_shelf++;
+	s->next_dir++;
 	return best;
 }
 
-static void ask_to_grow(struct penstock_store *s, struct store_shelf *sh)
+static void ask_to_grow(struct penstock_store *s, struct store_dir *d)
 {
-	if (!sh->growing) {
-		sh->growing = true;
+	if (!d->growing) {
+		d->growing = true;
 		store_wake_log_writer(s);
 	}
 }
 
-static int take_space(struct penstock_store *s, struct store_op *op, struct store_shelf *sh,
+static int take_space(struct penstock_store *s, struct store_op *op, struct store_dir *d,
 		      uint64_t units)
 {
 	struct store_entry *e = store_index_new(&s->index);
@@ -139,10 +139,10 @@ static int take_space(struct penstock_store *s, struct store_op *op, struct stor
 
 	if (!e)
 		return -ENOMEM;
-	r = extents_take(&e->space, sh->map, units);
+	r = extents_take(&e->space, d->map, units);
 	if (r == 0 && (e->space.nr > STORE_PIECES_MAX ||
-		       !store_log_space_fits(sh, store_record_size(op->key_len, e->space.nr)))) {
-		extents_give(&e->space, sh->map);
+		       !store_log_space_fits(d, store_record_size(op->key_len, e->space.nr)))) {
+		extents_give(&e->space, d->map);
 		r = -ENOSPC;
 	}
 	if (r < 0) {
@@ -152,14 +152,14 @@ static int take_space(struct penstock_store *s, struct store_op *op, struct stor
 	e->hash = op->hash;
 	e->len = (uint32_t)op->len;
 	e->key_len = (uint16_t)op->key_len;
-	e->shelf = (uint8_t)sh->nr;
+	e->dir = (uint8_t)d->nr;
 	e->freq = op->batch->user.cost & 3;
 	op->entry = e;
 	s->holding++;
-	sh->log_in_flight += store_record_size(e->key_len, e->space.nr);
-	if ((extent_map_unused(sh->map) < sh->step_units / 2 && store_shelf_can_grow(sh)) ||
-	    store_log_space_is_short(sh))
-		ask_to_grow(s, sh);
+	d->log_in_flight += store_record_size(e->key_len, e->space.nr);
+	if ((extent_map_unused(d->map) < d->step_units / 2 && store_dir_can_grow(d)) ||
+	    store_log_space_is_short(d))
+		ask_to_grow(s, d);
 	return 0;
 }
 
@@ -184,21 +184,21 @@ static int wait_for_space(struct penstock_store *s, struct store_op *op)
 static int find_space(struct penstock_store *s, struct store_op *op)
 {
 	uint64_t units = store_units(op->len);
-	struct store_shelf *sh;
+	struct store_dir *d;
 	bool fits;
 	int r;
 
 	if (s->waiting.first && !op->waited)
 		return wait_for_space(s, op);
 	for (;;) {
-		sh = set_pick(s, op, units, &fits);
-		if (sh && !has_now(sh, op, units)) {
-			store_op_queue_push(&sh->waiting, op);
-			ask_to_grow(s, sh);
+		d = set_pick(s, op, units, &fits);
+		if (d && !has_now(d, op, units)) {
+			store_op_queue_push(&d->waiting, op);
+			ask_to_grow(s, d);
 			return 1;
 		}
 		/* In too many pieces: fewer when a neighbour has gone. */
-		r = sh ? take_space(s, op, sh, units) : -ENOSPC;
+		r = d ? take_space(s, op, d, units) : -ENOSPC;
 		if (r != -ENOSPC)
 			return r;
 		if (!fits)
@@ -370,7 +370,7 @@ void store_set_step(struct store_worker *w, struct store_op *op)
 /* Its record is no longer on its way. */
 static void arrived(struct penstock_store *s, const struct store_entry *e)
 {
-	s->shelves[e->shelf].log_in_flight -= store_record_size(e->key_len, e->space.nr);
+	s->dirs[e->dir].log_in_flight -= store_record_size(e->key_len, e->space.nr);
 }
 
 void store_set_discard(struct penstock_store *s, struct store_op *op)
@@ -385,8 +385,8 @@ int store_set_publish(struct penstock_store *s, struct store_op *op)
 {
 	struct store_entry *e = op->entry, *old = store_index_find(&s->index, e->hash);
 
-	/* The new record says that the old value is gone, to its own shelf. */
-	if (old && old->shelf == e->shelf)
+	/* The new record says that the old value is gone, to its own directory. */
+	if (old && old->dir == e->dir)
 		store_entry_drop(s, old);
 	else if (old)
 		store_entry_erase(s, old);
@@ -397,7 +397,7 @@ int store_set_publish(struct penstock_store *s, struct store_op *op)
 	s->stats.promoted += op->promotes != 0;
 	e->state = STORE_LIVE;
 	store_policy_add(&s->policy, &s->index, e);
-	s->shelves[e->shelf].log_live += store_record_size(e->key_len, e->space.nr);
+	s->dirs[e->dir].log_live += store_record_size(e->key_len, e->space.nr);
 	s->stats.entries++;
 	s->stats.value_bytes += e->len;
 	s->stats.stored++;

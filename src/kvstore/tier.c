@@ -130,8 +130,8 @@ void store_tier_clear(struct penstock_store *s)
 	uint32_t pos = 0;
 
 	/* No record is taken back by itself: the logs are cut. */
-	for (unsigned i = 0; i < s->nr_shelves; i++)
-		store_tier_lose(&s->shelves[i], true);
+	for (unsigned i = 0; i < s->nr_dirs; i++)
+		store_tier_lose(&s->dirs[i], true);
 	while (s->tier && (e = store_index_next(&s->tier->index, &pos)))
 		tier_drop(s->tier, e);
 }

@@ -12,7 +12,7 @@
 struct penstock_err;
 struct penstock_store;
 struct store_op;
-struct store_shelf;
+struct store_dir;
 
 /* Before logs are read; its threads are started when all else is. */
 int store_tier_init(struct penstock_store *s, const char *uri, struct penstock_err *err);
@@ -44,13 +44,13 @@ const struct store_entry *store_tier_find(const struct penstock_store *s, struct
 /* Logs (tierlog.c); the first three while they are read. */
 
 /* A record BELOW.  0 or -ENOMEM. */
-int store_tier_load(struct store_shelf *sh, const struct store_record *r);
+int store_tier_load(struct store_dir *d, const struct store_record *r);
 /* A record DROP. */
-void store_tier_unload(struct store_shelf *sh, const struct store_record *r);
+void store_tier_unload(struct store_dir *d, const struct store_record *r);
 /* There is a record SET of @gen: is what is below newer?  If not it goes. */
-bool store_tier_newest(struct store_shelf *sh, struct store_hash h, uint64_t gen);
+bool store_tier_newest(struct store_dir *d, struct store_hash h, uint64_t gen);
 /* The log is no longer used; was what it said so far true? */
-void store_tier_lose(struct store_shelf *sh, bool believed);
+void store_tier_lose(struct store_dir *d, bool believed);
 /* Is it still this one? */
 bool store_tier_has(struct penstock_store *s, struct store_hash h, uint64_t gen);
 

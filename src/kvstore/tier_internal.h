@@ -16,7 +16,7 @@ enum {
 	TIER_OUT_AFTER = 4,  /* failures in a row */
 	TIER_SWEEP = 256,    /* objects deleted in one call */
 	TIER_URI_BYTES = 96, /* behind the place */
-	TIER_NO_LOG = 0xff,  /* shelf of an entry that no log knows of */
+	TIER_NO_LOG = 0xff,  /* directory of an entry that no log knows of */
 };
 
 #define TIER_OUT_NS    10000000000ull
@@ -45,7 +45,7 @@ struct store_tier {
 	/* With the store's lock: */
 	pthread_cond_t work_read, work_down, work_up;
 	bool stop;
-	struct store_index index; /* @shelf: whose log knows of it; @recent: which run's it is */
+	struct store_index index; /* @dir: whose log knows of it; @recent: which run's it is */
 	struct store_policy policy;
 	uint64_t *runs; /* of entries; the first is this one's */
 	uint64_t nr_runs, runs_capacity;

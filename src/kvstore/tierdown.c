@@ -36,7 +36,7 @@ void store_tier_demote(struct penstock_store *s, struct store_entry *e)
 	b->crc = e->crc;
 	b->expiry = e->expiry;
 	b->state = STORE_WRITING;
-	b->shelf = TIER_NO_LOG;
+	b->dir = TIER_NO_LOG;
 	b->recent = 0; /* this run's */
 	if (store_index_add(&t->index, b) < 0) {
 		store_index_free(&t->index, b);
@@ -58,7 +58,7 @@ uint64_t store_tier_unread(const struct penstock_store *s)
 /* The value of an entry that is pinned. */
 static int read_value(struct penstock_store *s, const struct store_entry *e, unsigned char *to)
 {
-	struct penstock_file *file = s->shelves[e->shelf].data;
+	struct penstock_file *file = s->dirs[e->dir].data;
 	uint64_t at = 0;
 
 	for (uint32_t i = 0; i < e->space.nr && at < e->len; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is in the object store below has records in the logs of the shelves, so that the next run
- * finds it.  A record is written when the object is there, and one that takes it back when its key
- * is set or deleted, before that is complete.  Of a key the newest value counts, here or below.
+ * What is in the object store below has records in the logs of the directories, so that the next
+ * run finds it.  A record is written when the object is there, and one that takes it back when its
+ * key is set or deleted, before that is complete.  Of a key the newest value counts, here or below.
  *
  * Records of what is below have at most an eighth of a log: what finds no room is in the index
  * alone, and gone with the run.
@@ -12,26 +12,26 @@
 #include "base/util.h"
 #include "kvstore/tier_internal.h"
 
-static void tierlog_count(struct store_shelf *sh, int sign)
+static void tierlog_count(struct store_dir *d, int sign)
 {
-	sh->log_live += (uint64_t)(sign * STORE_RECORD_BELOW_SIZE);
-	sh->log_below += (uint64_t)(sign * STORE_RECORD_BELOW_SIZE);
+	d->log_live += (uint64_t)(sign * STORE_RECORD_BELOW_SIZE);
+	d->log_below += (uint64_t)(sign * STORE_RECORD_BELOW_SIZE);
 }
 
 void tier_log(struct store_tier *t, struct store_entry *e)
 {
 	struct penstock_store *s = t->store;
 
-	for (unsigned i = 0; i < s->nr_shelves; i++) {
-		struct store_shelf *sh = &s->shelves[(e->hash.b + i) % s->nr_shelves];
+	for (unsigned i = 0; i < s->nr_dirs; i++) {
+		struct store_dir *d = &s->dirs[(e->hash.b + i) % s->nr_dirs];
 
-		if (sh->out || sh->log_below + STORE_RECORD_BELOW_SIZE > sh->log_allocated / 8)
+		if (d->excluded || d->log_below + STORE_RECORD_BELOW_SIZE > d->log_allocated / 8)
 			continue;
-		if (store_journal_below(sh, e, t->runs[e->recent]) < 0)
+		if (store_journal_below(d, e, t->runs[e->recent]) < 0)
 			return;
-		e->shelf = (uint8_t)sh->nr;
-		tierlog_count(sh, 1);
-		sh->growing = sh->growing || store_log_space_is_short(sh);
+		e->dir = (uint8_t)d->nr;
+		tierlog_count(d, 1);
+		d->growing = d->growing || store_log_space_is_short(d);
 		store_wake_log_writer(s);
 		return;
 	}
@@ -40,13 +40,13 @@ void tier_log(struct store_tier *t, struct store_entry *e)
 void tier_unlog(struct store_tier *t, const struct store_entry *e)
 {
 	struct penstock_store *s = t->store;
-	struct store_shelf *sh = e->shelf == TIER_NO_LOG ? NULL : &s->shelves[e->shelf];
+	struct store_dir *d = e->dir == TIER_NO_LOG ? NULL : &s->dirs[e->dir];
 
-	if (!sh)
+	if (!d)
 		return;
-	tierlog_count(sh, -1);
+	tierlog_count(d, -1);
 	/* Without memory for the record it may be back after the next start. */
-	if (store_journal_drop(sh, e->hash, e->gen) < 0)
+	if (store_journal_drop(d, e->hash, e->gen) < 0)
 		s->stats.errors++;
 }
 
@@ -68,31 +68,31 @@ static int find_run(struct store_tier *t, uint64_t run, uint32_t *ret)
 }
 
 /* It is neither there nor to be found again. */
-static void unload(struct store_shelf *sh, struct store_entry *e)
+static void unload(struct store_dir *d, struct store_entry *e)
 {
-	if (e->shelf == sh->nr)
-		tierlog_count(sh, -1);
+	if (e->dir == d->nr)
+		tierlog_count(d, -1);
 	else
-		tier_unlog(sh->store->tier, e);
-	tier_remove(sh->store->tier, e);
+		tier_unlog(d->store->tier, e);
+	tier_remove(d->store->tier, e);
 }
 
-int store_tier_load(struct store_shelf *sh, const struct store_record *r)
+int store_tier_load(struct store_dir *d, const struct store_record *r)
 {
-	struct penstock_store *s = sh->store;
+	struct penstock_store *s = d->store;
 	struct store_tier *t = s->tier;
 	struct store_entry *here = store_index_find(&s->index, r->hash), *e;
 
 	/* Without the tier nobody would see what makes it out of date. */
 	if (!t || (here && here->gen >= r->gen))
-		return store_journal_drop(sh, r->hash, r->gen);
+		return store_journal_drop(d, r->hash, r->gen);
 	e = store_index_find(&t->index, r->hash);
 	if (e && e->gen > r->gen)
-		return store_journal_drop(sh, r->hash, r->gen);
+		return store_journal_drop(d, r->hash, r->gen);
 	if (e)
-		unload(sh, e);
+		unload(d, e);
 	if (here)
-		here->shelf == sh->nr ? store_entry_drop(s, here) : store_entry_erase(s, here);
+		here->dir == d->nr ? store_entry_drop(s, here) : store_entry_erase(s, here);
 	e = store_index_new(&t->index);
 	if (!e)
 		return -ENOMEM;
@@ -102,54 +102,55 @@ int store_tier_load(struct store_shelf *sh, const struct store_record *r)
 	e->crc = r->crc;
 	e->expiry = r->expiry;
 	s->expiring = s->expiring || r->expiry;
-	e->shelf = (uint8_t)sh->nr;
+	e->dir = (uint8_t)d->nr;
 	if (find_run(t, r->run, &e->recent) < 0 || store_index_add(&t->index, e) < 0) {
 		store_index_free(&t->index, e);
 		return -ENOMEM;
 	}
-	tierlog_count(sh, 1);
+	tierlog_count(d, 1);
 	tier_live(t, e);
 	return 0;
 }
 
-void store_tier_unload(struct store_shelf *sh, const struct store_record *r)
+void store_tier_unload(struct store_dir *d, const struct store_record *r)
 {
-	struct store_tier *t = sh->store->tier;
+	struct store_tier *t = d->store->tier;
 	struct store_entry *e = t ? store_index_find(&t->index, r->hash) : NULL;
 
-	if (e && e->gen == r->gen && e->shelf == sh->nr)
-		unload(sh, e);
+	if (e && e->gen == r->gen && e->dir == d->nr)
+		unload(d, e);
 }
 
-bool store_tier_newest(struct store_shelf *sh, struct store_hash h, uint64_t gen)
+bool store_tier_newest(struct store_dir *d, struct store_hash h, uint64_t gen)
 {
-	struct store_tier *t = sh->store->tier;
+	struct store_tier *t = d->store->tier;
 	struct store_entry *e = t ? store_index_find(&t->index, h) : NULL;
 
 	if (!e)
 		return false;
 	if (e->gen < gen) {
-		unload(sh, e);
+		unload(d, e);
 		return false;
 	}
-	/* On another shelf: it must not come back.  If that cannot be said now, it is next time. */
-	if (e->shelf != sh->nr && store_journal_drop(sh, h, gen) < 0)
-		sh->store->stats.errors++;
+	/* On another directory: it must not come back.  If that cannot be said now, it is next
+	 * time. */
+	if (e->dir != d->nr && store_journal_drop(d, h, gen) < 0)
+		d->store->stats.errors++;
 	return true;
 }
 
-void store_tier_lose(struct store_shelf *sh, bool believed)
+void store_tier_lose(struct store_dir *d, bool believed)
 {
-	struct store_tier *t = sh->store->tier;
+	struct store_tier *t = d->store->tier;
 	struct store_entry *e;
 	uint32_t pos = 0;
 
-	sh->log_live -= sh->log_below;
-	sh->log_below = 0;
+	d->log_live -= d->log_below;
+	d->log_below = 0;
 	while (t && (e = store_index_next(&t->index, &pos))) {
-		if (e->shelf != sh->nr)
+		if (e->dir != d->nr)
 			continue;
-		e->shelf = TIER_NO_LOG;
+		e->dir = TIER_NO_LOG;
 		if (!believed)
 			tier_remove(t, e);
 	}

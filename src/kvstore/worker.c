@@ -52,7 +52,7 @@ static void worker_part_done(void *arg, const struct penstock_done *done)
 		store_tell(op->batch->store, (int)done->res, NULL, done->bytes, done->msg);
 	}
 	if (op->stage == STAGE_READ || op->stage == STAGE_WRITE)
-		atomic_fetch_sub(&op->batch->store->shelves[op->entry->shelf].in_flight, done->tag);
+		atomic_fetch_sub(&op->batch->store->dirs[op->entry->dir].in_flight, done->tag);
 	part_over(op);
 }
 
@@ -133,7 +133,7 @@ static uint64_t worker_gather(struct store_worker *w, struct memory *m, uint64_t
 static void transfer_piece(struct store_worker *w, struct store_op *op, struct memory *m,
 			   struct penstock_op x, uint64_t len)
 {
-	struct store_shelf *sh = &w->store->shelves[op->entry->shelf];
+	struct store_dir *d = &w->store->dirs[op->entry->dir];
 	uint64_t pad = x.opcode == PENSTOCK_WRITE ? align_up(len, STORE_UNIT) - len : 0, n;
 
 	while (len + pad) {
@@ -143,7 +143,7 @@ static void transfer_piece(struct store_worker *w, struct store_op *op, struct m
 		n = worker_gather(w, m, len, pad);
 		x.nr_iov = (uint32_t)(&w->iovs[w->nr_iovs] - x.iov);
 		x.tag = n;
-		atomic_fetch_add(&sh->in_flight, n);
+		atomic_fetch_add(&d->in_flight, n);
 		give(w, op, x);
 		x.offset += n;
 		pad = n > len ? 0 : pad;
@@ -156,7 +156,7 @@ void store_transfer(struct store_worker *w, struct store_op *op, uint32_t opcode
 	const struct store_entry *e = op->entry;
 	struct penstock_iov whole = {op->buf ? op->buf->addr : NULL, e->len};
 	struct memory m = {.iov = op->buf ? &whole : op->iov, .nr = op->buf ? 1 : op->nr_iov};
-	struct penstock_op x = {.opcode = opcode, .file = w->store->shelves[e->shelf].data};
+	struct penstock_op x = {.opcode = opcode, .file = w->store->dirs[e->dir].data};
 	uint64_t left = e->len;
 
 	x.flags = opcode == PENSTOCK_READ ? PENSTOCK_OP_EXACT : 0;

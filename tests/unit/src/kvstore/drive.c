@@ -218,7 +218,7 @@ static void a_drive_that_is_replaced_loses_only_its_entries(void)
 		was = sk->secret;
 		set_some(0, KEYS, i);
 		for (unsigned k = 0; k < KEYS; k++)
-			gone += entry_of(key_of(k))->shelf == i;
+			gone += entry_of(key_of(k))->dir == i;
 		T_OK(gone > 5 && gone < KEYS - 5);
 		sk_close();
 		empty(drives[i]);
@@ -655,7 +655,7 @@ static void a_kill_while_it_is_opened_loses_nothing(void)
 /* Memory of records that are still to be written. */
 static size_t unwritten(void)
 {
-	return sk->shelves[0].pending.capacity + sk->shelves[0].group.capacity;
+	return sk->dirs[0].pending.capacity + sk->dirs[0].group.capacity;
 }
 
 /* Sets are refused, and nothing of them stays; when there is space again they are taken. */
@@ -756,11 +756,11 @@ static uint64_t submit(uint32_t opcode, const char *const *keys, unsigned nr, in
 	return (uint64_t)ticket;
 }
 
-static const char *next_on(unsigned shelf, unsigned *pos)
+static const char *next_on(unsigned dir, unsigned *pos)
 {
 	const struct store_entry *e = entry_of(key_of(*pos));
 
-	while (!e || e->shelf != shelf) {
+	while (!e || e->dir != dir) {
 		T_OK(++*pos < KEYS);
 		e = entry_of(key_of(*pos));
 	}
@@ -837,10 +837,10 @@ static void a_large_group_is_written_in_order(void)
 	sk_opts.io_threads = 4;
 	sk_open("a", MIB(128));
 	/* What the log writer cannot do while it writes. */
-	while (sk->shelves[0].log_allocated < MIB(8))
-		T_EQ(store_log_space_grow(&sk->shelves[0]), 0);
-	while (extent_map_unused(sk->shelves[0].map) < 2 * N)
-		T_EQ(store_shelf_grow(&sk->shelves[0]), 0);
+	while (sk->dirs[0].log_allocated < MIB(8))
+		T_EQ(store_log_space_grow(&sk->dirs[0]), 0);
+	while (extent_map_unused(sk->dirs[0].map) < 2 * N)
+		T_EQ(store_dir_grow(&sk->dirs[0]), 0);
 	T_EQ(sk_set(old, 1, LEN), LEN);
 	T_EQ(sk_set("stays", 2, LEN), LEN);
 	for (unsigned i = 0; i < N; i++) {
@@ -856,7 +856,7 @@ static void a_large_group_is_written_in_order(void)
 	T_OK(ticket > 0);
 	while (in_line_for_the_log() < N)
 		usleep(1000);
-	torn = (off_t)(sk->shelves[0].log.end + sk->shelves[0].group.len);
+	torn = (off_t)(sk->dirs[0].log.end + sk->dirs[0].group.len);
 	bad[0] = held;
 	held = 0;
 	T_EQ(penstock_store_wait(sk, first, -1, &done), 0);
