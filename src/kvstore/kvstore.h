@@ -9,8 +9,8 @@
  * log that says what is in it (store_dir.c, journal.c, compact.c).  What the logs say together is
  * the index, in memory (index.c); who goes when space is short is the policy's business (policy.c).
  *
- * Operations, one per key, belong to a batch (intake.c, batch.c).  Three kinds of threads work on
- * them:
+ * Operations, one per key, belong to a batch (batch_submit.c, batch.c).  Three kinds of threads
+ * work on them:
  *
  *	workers		look up, make space, verify and copy; never wait for a device (worker.c)
  *	I/O threads	those of the handle below; their callbacks queue operations again

@@ -127,7 +127,7 @@ static struct store_batch *batch_new(struct penstock_store *s, const struct pens
 }
 
 /* Into the queue of the workers; exists is one piece of work for all its keys. */
-static uint64_t enqueue(struct penstock_store *s, struct store_batch *b)
+static uint64_t queue_batch(struct penstock_store *s, struct store_batch *b)
 {
 	bool whole = b->user.opcode == PENSTOCK_STORE_EXISTS;
 	uint64_t ticket;
@@ -158,11 +158,11 @@ int store_submit_promotion(struct penstock_store *s, const struct penstock_store
 		return -ENOMEM;
 	b->ops[0].promotes = gen;
 	b->ops[0].admitted = true;
-	enqueue(s, b);
+	queue_batch(s, b);
 	return 0;
 }
 
-static int batch_take(struct store_batch **out, struct penstock_store *s,
+static int batch_make(struct store_batch **out, struct penstock_store *s,
 		      const struct penstock_store_batch *u, struct penstock_err *err)
 {
 	struct penstock_err local = {0, ""};
@@ -183,8 +183,8 @@ static uint64_t batch_start(struct penstock_store *s, struct store_batch *b)
 	uint64_t ticket;
 
 	if (b->nr)
-		return enqueue(s, b);
-	ticket = enqueue(s, b);
+		return queue_batch(s, b);
+	ticket = queue_batch(s, b);
 	store_batch_finish(b);
 	store_announce(s);
 	return ticket;
@@ -194,7 +194,7 @@ int64_t penstock_store_submit(struct penstock_store *store,
 			      const struct penstock_store_batch *batch, struct penstock_err *err)
 {
 	struct store_batch *b;
-	int r = batch_take(&b, store, batch, err);
+	int r = batch_make(&b, store, batch, err);
 
 	return r < 0 ? r : (int64_t)batch_start(store, b);
 }
@@ -231,7 +231,7 @@ int penstock_store_run(struct penstock_store *store, const struct penstock_store
 	u.on_done = NULL;
 	if (u.opcode == PENSTOCK_STORE_EXISTS)
 		return run_exists(store, &u, done ? done : &local, err);
-	r = batch_take(&b, store, &u, err);
+	r = batch_make(&b, store, &u, err);
 	if (r < 0)
 		return r;
 	b->awaited = true;

@@ -136,7 +136,7 @@ void store_fini(struct penstock_store *s)
 
 /* ----------------------------------------------------------------- options */
 
-static int take_opts(struct penstock_store_opts *to, const struct penstock_store_opts *from,
+static int copy_opts(struct penstock_store_opts *to, const struct penstock_store_opts *from,
 		     struct penstock_err *err)
 {
 	*to = (struct penstock_store_opts)PENSTOCK_STORE_OPTS_INIT;
@@ -433,7 +433,7 @@ int penstock_store_open(struct penstock_store **out, const char *const *dirs, un
 	int r;
 
 	err = err ? err : &local;
-	r = take_opts(&o, opts, err);
+	r = copy_opts(&o, opts, err);
 	if (r == 0)
 		r = check_dirs(dirs, nr, capacity, err);
 	if (r < 0)
