@@ -157,7 +157,7 @@ static void get_start(struct store_worker *w, struct store_op *op)
 	store_know(op);
 	pthread_mutex_lock(&s->lock);
 	op->entry = store_is_over(op) ? NULL : look_up(s, op, &why);
-	if (!op->entry && why == -ENOENT && store_tier_want(s, op)) {
+	if (!op->entry && why == -ENOENT && store_tier_queue_fetch(s, op)) {
 		store_staging_served(s, op);
 		store_unlock(s);
 		return;

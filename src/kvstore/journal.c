@@ -126,7 +126,7 @@ static int load_set(struct store_dir *d, const struct store_record *r)
 	struct store_hash h = store_hash_key(&s->secret, r->key, r->key_len);
 	struct store_entry *old = store_index_find(&s->index, h), *e;
 
-	if (store_tier_newest(d, h, r->gen))
+	if (store_tier_is_newer(d, h, r->gen))
 		return 0;
 	if (old && old->gen >= r->gen) /* on another directory: it must not come back */
 		return old->dir == d->nr ? 0 : store_journal_drop(d, h, r->gen);
@@ -175,7 +175,7 @@ static void load_forget(struct store_dir *d)
 			n++;
 		}
 	s->stats.lost += 1 + n;
-	store_tier_lose(d, false);
+	store_tier_drop_records(d, false);
 	snprintf(text, sizeof(text), "its log is damaged: %" PRIu64 " values before that are lost",
 		 n);
 	store_tell(s, -EBADMSG, d->path, 0, text);
@@ -210,8 +210,8 @@ static int load_record(void *arg, const struct store_record *r, const void *raw,
 	if (r->type == STORE_RECORD_SET)
 		return load_set(d, r);
 	if (r->type == STORE_RECORD_BELOW)
-		return store_tier_load(d, r);
-	store_tier_unload(d, r);
+		return store_tier_load_record(d, r);
+	store_tier_load_drop(d, r);
 	e = store_index_find(&s->index, r->hash);
 	if (e && e->gen == r->gen && e->dir == d->nr)
 		store_entry_drop(s, e);

@@ -128,7 +128,7 @@ int store_log_shrink(struct store_dir *d)
 	if (!store_log_is_too_long(d))
 		return 0;
 	if (d->log_below > d->log_limit / 8)
-		store_tier_lose(d, true);
+		store_tier_drop_records(d, true);
 	while (d->log_live > most && (e = store_index_next(&s->index, &pos))) {
 		if (e->dir != d->nr)
 			continue;

@@ -435,7 +435,7 @@ void store_dir_exclude(struct store_dir *d)
 		if (e->dir == d->nr && e->state == STORE_LIVE)
 			store_entry_drop(s, e);
 	/* While its log was being read not all was known. */
-	store_tier_lose(d, s->has_log_writer);
+	store_tier_drop_records(d, s->has_log_writer);
 }
 
 /* If it can still be told, then here and now: the others may be away when it comes back. */

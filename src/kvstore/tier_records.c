@@ -12,13 +12,13 @@
 #include "base/util.h"
 #include "kvstore/tier_internal.h"
 
-static void tierlog_count(struct store_dir *d, int sign)
+static void count_record(struct store_dir *d, int sign)
 {
 	d->log_live += (uint64_t)(sign * STORE_RECORD_BELOW_SIZE);
 	d->log_below += (uint64_t)(sign * STORE_RECORD_BELOW_SIZE);
 }
 
-void tier_log(struct store_tier *t, struct store_entry *e)
+void tier_write_record(struct store_tier *t, struct store_entry *e)
 {
 	struct penstock_store *s = t->store;
 
@@ -30,21 +30,21 @@ void tier_log(struct store_tier *t, struct store_entry *e)
 		if (store_journal_below(d, e, t->runs[e->recent]) < 0)
 			return;
 		e->dir = (uint8_t)d->nr;
-		tierlog_count(d, 1);
+		count_record(d, 1);
 		d->growing = d->growing || store_log_space_is_short(d);
 		store_wake_log_writer(s);
 		return;
 	}
 }
 
-void tier_unlog(struct store_tier *t, const struct store_entry *e)
+void tier_write_drop(struct store_tier *t, const struct store_entry *e)
 {
 	struct penstock_store *s = t->store;
 	struct store_dir *d = e->dir == TIER_NO_LOG ? NULL : &s->dirs[e->dir];
 
 	if (!d)
 		return;
-	tierlog_count(d, -1);
+	count_record(d, -1);
 	/* Without memory for the record it may be back after the next start. */
 	if (store_journal_drop(d, e->hash, e->gen) < 0)
 		s->stats.errors++;
@@ -68,16 +68,16 @@ static int find_run(struct store_tier *t, uint64_t run, uint32_t *ret)
 }
 
 /* It is neither there nor to be found again. */
-static void unload(struct store_dir *d, struct store_entry *e)
+static void unload_entry(struct store_dir *d, struct store_entry *e)
 {
 	if (e->dir == d->nr)
-		tierlog_count(d, -1);
+		count_record(d, -1);
 	else
-		tier_unlog(d->store->tier, e);
+		tier_write_drop(d->store->tier, e);
 	tier_remove(d->store->tier, e);
 }
 
-int store_tier_load(struct store_dir *d, const struct store_record *r)
+int store_tier_load_record(struct store_dir *d, const struct store_record *r)
 {
 	struct penstock_store *s = d->store;
 	struct store_tier *t = s->tier;
@@ -90,7 +90,7 @@ int store_tier_load(struct store_dir *d, const struct store_record *r)
 	if (e && e->gen > r->gen)
 		return store_journal_drop(d, r->hash, r->gen);
 	if (e)
-		unload(d, e);
+		unload_entry(d, e);
 	if (here)
 		here->dir == d->nr ? store_entry_drop(s, here) : store_entry_erase(s, here);
 	e = store_index_new(&t->index);
@@ -107,21 +107,21 @@ int store_tier_load(struct store_dir *d, const struct store_record *r)
 		store_index_free(&t->index, e);
 		return -ENOMEM;
 	}
-	tierlog_count(d, 1);
-	tier_live(t, e);
+	count_record(d, 1);
+	tier_add(t, e);
 	return 0;
 }
 
-void store_tier_unload(struct store_dir *d, const struct store_record *r)
+void store_tier_load_drop(struct store_dir *d, const struct store_record *r)
 {
 	struct store_tier *t = d->store->tier;
 	struct store_entry *e = t ? store_index_find(&t->index, r->hash) : NULL;
 
 	if (e && e->gen == r->gen && e->dir == d->nr)
-		unload(d, e);
+		unload_entry(d, e);
 }
 
-bool store_tier_newest(struct store_dir *d, struct store_hash h, uint64_t gen)
+bool store_tier_is_newer(struct store_dir *d, struct store_hash h, uint64_t gen)
 {
 	struct store_tier *t = d->store->tier;
 	struct store_entry *e = t ? store_index_find(&t->index, h) : NULL;
@@ -129,7 +129,7 @@ bool store_tier_newest(struct store_dir *d, struct store_hash h, uint64_t gen)
 	if (!e)
 		return false;
 	if (e->gen < gen) {
-		unload(d, e);
+		unload_entry(d, e);
 		return false;
 	}
 	/* On another directory: it must not come back.  If that cannot be said now, it is next
@@ -139,7 +139,7 @@ bool store_tier_newest(struct store_dir *d, struct store_hash h, uint64_t gen)
 	return true;
 }
 
-void store_tier_lose(struct store_dir *d, bool believed)
+void store_tier_drop_records(struct store_dir *d, bool is_valid)
 {
 	struct store_tier *t = d->store->tier;
 	struct store_entry *e;
@@ -151,7 +151,7 @@ void store_tier_lose(struct store_dir *d, bool believed)
 		if (e->dir != d->nr)
 			continue;
 		e->dir = TIER_NO_LOG;
-		if (!believed)
+		if (!is_valid)
 			tier_remove(t, e);
 	}
 }
