@@ -280,9 +280,9 @@ PENSTOCK_API int penstock_store_get_io_stats(struct penstock_store *store,
  */
 PENSTOCK_API int penstock_store_metrics(struct penstock_store *store, char *text, size_t size);
 
-/* ------------------------------------------------------ looking from outside */
+/* --------------------------------------------------------------- inspection */
 
-/* Bits of @flags of penstock_store_look(). */
+/* Bits of @flags of penstock_store_inspect(). */
 #define PENSTOCK_STORE_VERIFY 0x1u /* read every value, too */
 
 struct penstock_store_entry {
@@ -304,13 +304,13 @@ struct penstock_store_summary {
 };
 
 /*
- * Look into one directory of a store that nobody has open; nothing is changed.  @each (may be
+ * Inspect one directory of a store that nobody has open; nothing is changed.  @each (may be
  * NULL) gets every entry, oldest first; non-zero ends it and is returned.  Errors as of open.
  */
 PENSTOCK_API int
-penstock_store_look(const char *dir, unsigned flags,
-		    int (*each)(void *arg, const struct penstock_store_entry *entry), void *arg,
-		    struct penstock_store_summary *sum, struct penstock_err *err);
+penstock_store_inspect(const char *dir, unsigned flags,
+		       int (*each)(void *arg, const struct penstock_store_entry *entry), void *arg,
+		       struct penstock_store_summary *sum, struct penstock_err *err);
 
 /* Remove a store's files from a directory, and no others, and the directory if it is empty. */
 PENSTOCK_API int penstock_store_drop(const char *dir, struct penstock_err *err);

@@ -73,7 +73,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	scratch_write("s/log", log, size - 1 + STORE_LOG_HEAD);
 	dir = path;
 	o.engine = "threads";
-	FUZZ_CHECK(penstock_store_look(path, PENSTOCK_STORE_VERIFY, each, NULL, NULL, NULL) == 0);
+	FUZZ_CHECK(penstock_store_inspect(path, PENSTOCK_STORE_VERIFY, each, NULL, NULL, NULL) ==
+		   0);
 	FUZZ_CHECK(penstock_store_open(&s, &dir, 1, 4 << 20, &o, NULL) == 0);
 	use(s);
 	FUZZ_CHECK(penstock_store_close(s, NULL) == 0);

@@ -15,7 +15,7 @@
 
 enum { READ_BYTES = 4 << 20 };
 
-struct look {
+struct inspection {
 	struct penstock_store *s;
 	struct store_dir *d;
 	unsigned flags;
@@ -26,7 +26,7 @@ struct look {
 };
 
 /* Returns bytes, or -errno. */
-static int look_verify(struct look *l, const struct store_record *r)
+static int verify_value(struct inspection *l, const struct store_record *r)
 {
 	uint32_t crc = penstock_crc32c(0, r->key, r->key_len);
 	uint64_t left = r->len;
@@ -51,9 +51,9 @@ static int look_verify(struct look *l, const struct store_record *r)
 	return crc == r->crc ? 0 : -EBADMSG;
 }
 
-static int look_look_at(void *arg, const struct store_record *r, const void *raw, size_t size)
+static int inspect_record(void *arg, const struct store_record *r, const void *raw, size_t size)
 {
-	struct look *l = arg;
+	struct inspection *l = arg;
 	struct penstock_store_entry out;
 	const struct store_entry *e;
 
@@ -67,13 +67,13 @@ static int look_look_at(void *arg, const struct store_record *r, const void *raw
 	out = (struct penstock_store_entry){
 		.key = r->key, .key_len = r->key_len, .len = r->len, .expires = r->expiry};
 	if (l->flags & PENSTOCK_STORE_VERIFY) {
-		out.code = look_verify(l, r);
+		out.code = verify_value(l, r);
 		l->sum.bad += out.code < 0;
 	}
 	return l->each ? l->each(l->arg, &out) : 0;
 }
 
-static void summarize(struct look *l)
+static void summarize(struct inspection *l)
 {
 	struct stat st;
 
@@ -86,9 +86,9 @@ static void summarize(struct look *l)
 	l->sum.data_bytes = fstat(l->d->data_fd, &st) < 0 ? 0 : (uint64_t)st.st_size;
 }
 
-static int look_run(struct look *l, const char *dir, struct penstock_err *err)
+static int inspect_dir(struct inspection *l, const char *dir, struct penstock_err *err)
 {
-	struct store_walk w = {.from = STORE_LOG_HEAD, .each = look_look_at, .arg = l};
+	struct store_walk w = {.from = STORE_LOG_HEAD, .each = inspect_record, .arg = l};
 	int r = store_dir_open_readonly(l->d, l->s, dir, err);
 
 	if (r == 0)
@@ -105,7 +105,7 @@ static int look_run(struct look *l, const char *dir, struct penstock_err *err)
 	return store_journal_walk(&w, err);
 }
 
-static struct penstock_store *store_to_look(struct penstock_err *err)
+static struct penstock_store *store_for_inspection(struct penstock_err *err)
 {
 	struct penstock_store *s = calloc(1, sizeof(*s));
 
@@ -127,12 +127,12 @@ static struct penstock_store *store_to_look(struct penstock_err *err)
 	return NULL;
 }
 
-int penstock_store_look(const char *dir, unsigned flags,
-			int (*each)(void *arg, const struct penstock_store_entry *entry), void *arg,
-			struct penstock_store_summary *sum, struct penstock_err *err)
+int penstock_store_inspect(const char *dir, unsigned flags,
+			   int (*each)(void *arg, const struct penstock_store_entry *entry),
+			   void *arg, struct penstock_store_summary *sum, struct penstock_err *err)
 {
 	struct penstock_err local = {0, ""};
-	struct look l = {.flags = flags, .each = each, .arg = arg};
+	struct inspection l = {.flags = flags, .each = each, .arg = arg};
 	CLEANUP_FREE void *buf = NULL;
 	int r;
 
@@ -140,12 +140,12 @@ int penstock_store_look(const char *dir, unsigned flags,
 	if (flags & ~PENSTOCK_STORE_VERIFY)
 		return penstock_fail(err, -EINVAL, "flags: 0x%x is not known", flags);
 	buf = aligned_alloc(STORE_UNIT, READ_BYTES);
-	l.s = buf ? store_to_look(err) : NULL;
+	l.s = buf ? store_for_inspection(err) : NULL;
 	if (!l.s)
 		return err->code ? err->code : penstock_fail(err, -ENOMEM, "out of memory");
 	l.d = l.s->dirs;
 	l.buf = buf;
-	r = look_run(&l, dir, err);
+	r = inspect_dir(&l, dir, err);
 	if (r >= 0 && sum) {
 		uint32_t size = sum->size;
 
