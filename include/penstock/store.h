@@ -20,8 +20,8 @@ extern "C" {
  * It is a cache: a value may be gone at any time, but what a get delivers is what was set.  The
  * hash of a key has 128 bits and a secret of the store in it, and the CRC-32C of key and value is
  * verified on every get.  Whatever goes wrong below (a short read, EIO, a flipped bit, a torn
- * write, kill -9) is a miss for that key, counted, and told to opts->tell.  A set is visible when
- * it is complete, and not before.
+ * write, kill -9) is a miss for that key, counted, and reported to opts->on_error.  A set is
+ * visible when it is complete, and not before.
  *
  * Threads, processes, errors and versions: as in penstock.h.  A directory belongs to one store at a
  * time.  Operations on one key that are in flight together happen in any order.
@@ -56,8 +56,8 @@ struct penstock_store_opts {
 	uint64_t log_bytes; /* most bytes of log in a directory, which has as much again to
 			       rewrite it (1/64 of its capacity) */
 	const char *engine; /* as in struct penstock_opts */
-	void (*tell)(void *arg, const struct penstock_event *event); /* failures; any thread */
-	void *tell_arg;
+	void (*on_error)(void *arg, const struct penstock_event *event); /* failures; any thread */
+	void *on_error_arg;
 	uint64_t below; /* most bytes of values in the object store below (10 times @capacity) */
 	/* Of its client; used by open only.  Where it does not say, a request has two attempts
 	 * within 10 seconds. */

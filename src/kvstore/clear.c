@@ -57,7 +57,8 @@ static void clear_dir(struct store_dir *d, struct penstock_err *err)
 	int r = d->excluded ? 0 : cut_log(d);
 
 	if (r < 0) {
-		store_tell(s, r, d->path, 0, "its log cannot be cleared, and it is left out");
+		store_report_error(s, r, d->path, 0,
+				   "its log cannot be cleared, and it is left out");
 		penstock_fail(err, r, "%s: log: %s", d->path, penstock_strerror(r));
 		pthread_mutex_lock(&s->lock);
 		store_dir_exclude(d);

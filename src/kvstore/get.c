@@ -92,8 +92,8 @@ static int broken(const struct store_op *op)
 {
 	struct penstock_store *s = op->batch->store;
 
-	store_tell(s, -EBADMSG, s->dirs[op->entry->dir].path, op->entry->len,
-		   "a value is not what was written");
+	store_report_error(s, -EBADMSG, s->dirs[op->entry->dir].path, op->entry->len,
+			   "a value is not what was written");
 	give_up(op);
 	return -EBADMSG;
 }

@@ -178,7 +178,7 @@ static void load_forget(struct store_dir *d)
 	store_tier_drop_records(d, false);
 	snprintf(text, sizeof(text), "its log is damaged: %" PRIu64 " values before that are lost",
 		 n);
-	store_tell(s, -EBADMSG, d->path, 0, text);
+	store_report_error(s, -EBADMSG, d->path, 0, text);
 }
 
 void store_journal_settle(struct penstock_store *s)

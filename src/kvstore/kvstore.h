@@ -429,8 +429,8 @@ uint64_t store_next_epoch(uint64_t epoch);
 struct store_hash store_hash_key(const struct store_secret *secret, const void *key, size_t len);
 /* Units for a value: few sizes, so that what one leaves the next can use. */
 uint64_t store_units(uint64_t len);
-void store_tell(const struct penstock_store *s, int code, const char *file, uint64_t len,
-		const char *text);
+void store_report_error(const struct penstock_store *s, int code, const char *file, uint64_t len,
+			const char *text);
 /* All but directories, handle and threads. */
 int store_init(struct penstock_store *s);
 void store_fini(struct penstock_store *s);

@@ -93,7 +93,7 @@ static void free_behind_end(const struct store_dir *d, uint64_t most)
 
 	if (fstat(d->log.fd, &st) < 0 ||
 	    ((uint64_t)st.st_blocks * 512 > most && ftruncate(d->log.fd, st.st_size) < 0))
-		store_tell(d->store, -errno, d->path, 0, "its log keeps space that it had");
+		store_report_error(d->store, -errno, d->path, 0, "its log keeps space that it had");
 }
 
 void store_log_space_init(struct store_dir *d)
@@ -147,8 +147,8 @@ int store_log_space_grow(struct store_dir *d)
 	int r = set_log_space(d, min_u64(d->log_allocated + log_space_step(d), d->log_limit));
 
 	if (r < 0)
-		store_tell(d->store, r, d->path, log_space_step(d),
-			   "the log cannot grow: older values make room");
+		store_report_error(d->store, r, d->path, log_space_step(d),
+				   "the log cannot grow: older values make room");
 	return r;
 }
 
@@ -166,7 +166,7 @@ int store_log_truncate(const struct store_dir *d)
 	if (fstat(d->log.fd, &st) < 0 ||
 	    ((uint64_t)st.st_size > d->log.end && ftruncate(d->log.fd, (off_t)d->log.end) < 0)) {
 		r = -errno;
-		store_tell(d->store, r, d->path, 0, "the end of its log cannot be cut off");
+		store_report_error(d->store, r, d->path, 0, "the end of its log cannot be cut off");
 	}
 	return r;
 }

@@ -258,7 +258,8 @@ static int dir_open_log(struct store_dir *d, struct penstock_err *err)
 	if (r == 0)
 		r = store_journal_head(d, err);
 	if (r == -EBADMSG) {
-		store_tell(d->store, r, d->path, 0, "its log has no head: all it had is lost");
+		store_report_error(d->store, r, d->path, 0,
+				   "its log has no head: all it had is lost");
 		d->store->stats.lost++;
 		store_log_close(&d->log);
 		unlinkat(d->dir_fd, STORE_LOG_NAME, 0);
@@ -403,8 +404,8 @@ static int grow_data(struct store_dir *d)
 		d->retry_ns = clock_ns() + STORE_RETRY_NS;
 	store_unlock(d->store);
 	if (r < 0)
-		store_tell(d->store, r, d->path, (to - ready) * STORE_UNIT,
-			   "the data file cannot grow: older values make room");
+		store_report_error(d->store, r, d->path, (to - ready) * STORE_UNIT,
+				   "the data file cannot grow: older values make room");
 	return r;
 }
 
@@ -469,10 +470,10 @@ void store_dir_count_result(struct store_dir *d, int code, const char *what)
 	}
 	store_unlock(s);
 	if (code)
-		store_tell(s, code, d->path, 0, what);
+		store_report_error(s, code, d->path, 0, what);
 	if (out) {
-		store_tell(s, code, d->path, 0,
-			   "has failed too often and is left out from here on");
+		store_report_error(s, code, d->path, 0,
+				   "has failed too often and is left out from here on");
 		store_wake_log_writer(s);
 	}
 }

@@ -52,8 +52,8 @@ uint64_t store_units(uint64_t len)
 	return align_up(units, step);
 }
 
-void store_tell(const struct penstock_store *s, int code, const char *file, uint64_t len,
-		const char *text)
+void store_report_error(const struct penstock_store *s, int code, const char *file, uint64_t len,
+			const char *text)
 {
 	struct penstock_event e = {
 		.what = PENSTOCK_TRACE_ERROR,
@@ -63,8 +63,8 @@ void store_tell(const struct penstock_store *s, int code, const char *file, uint
 		.len = len,
 	};
 
-	if (s->opts.tell)
-		s->opts.tell(s->opts.tell_arg, &e);
+	if (s->opts.on_error)
+		s->opts.on_error(s->opts.on_error_arg, &e);
 }
 
 /*
@@ -219,7 +219,7 @@ static void report_exclusion(const struct store_dir *d, int code, const struct p
 	char text[sizeof(err->msg) + 32];
 
 	penstock_line(text, sizeof(text), "%s; it is left out", err->msg);
-	store_tell(d->store, code, d->path, 0, text);
+	store_report_error(d->store, code, d->path, 0, text);
 }
 
 /* It is left out, unless that ends the opening. */
@@ -329,8 +329,8 @@ static uint64_t newest_epoch(struct penstock_store *s, uint64_t *ret_since)
 
 static void exclude_after_head_failure(struct store_dir *d, int code)
 {
-	store_tell(d->store, code, d->path, 0,
-		   "the head of its log cannot be written; it is left out");
+	store_report_error(d->store, code, d->path, 0,
+			   "the head of its log cannot be written; it is left out");
 	store_dir_exclude(d);
 }
 

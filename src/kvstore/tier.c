@@ -206,7 +206,7 @@ static int tier_fetch(struct store_tier *t, const struct store_op *op, const str
 		penstock_line(err.msg, sizeof(err.msg), "a value is not what was written");
 	}
 	if (n < 0)
-		store_tell(t->store, (int)n, uri ? uri : "", e->len, err.msg);
+		store_report_error(t->store, (int)n, uri ? uri : "", e->len, err.msg);
 	return n < 0 ? (int)n : 0;
 }
 

@@ -105,7 +105,7 @@ static void put_one(struct store_tier *t, const struct tier_job *job)
 	if (r == 0)
 		r = penstock_s3_put(t->client, uri, job->buf, job->len, 0, NULL, NULL, &err);
 	if (r < 0)
-		store_tell(s, r, uri ? uri : "", job->len, err.msg);
+		store_report_error(s, r, uri ? uri : "", job->len, err.msg);
 	penstock_buf_free(s->io, job->buf);
 	free(uri);
 	pthread_mutex_lock(&s->lock);
@@ -157,7 +157,7 @@ static void delete_some(struct store_tier *t, char **uris, unsigned n)
 	int r = n ? penstock_s3_delete(t->client, (const char *const *)uris, n, &err) : 0;
 
 	if (r < 0)
-		store_tell(t->store, r, t->prefix, n, err.msg);
+		store_report_error(t->store, r, t->prefix, n, err.msg);
 	while (n)
 		free(uris[--n]);
 }
@@ -218,7 +218,7 @@ void *tier_sweep_run(void *arg)
 	int r = penstock_s3_list_open(&list, t->client, t->prefix, PENSTOCK_S3_LIST_FLAT, &err);
 
 	if (r < 0) {
-		store_tell(t->store, r, t->prefix, 0, err.msg);
+		store_report_error(t->store, r, t->prefix, 0, err.msg);
 		return NULL;
 	}
 	while (!stopped(t) && (r = penstock_s3_list_next(list, &e, &err)) > 0) {
@@ -232,7 +232,7 @@ void *tier_sweep_run(void *arg)
 		}
 	}
 	if (r < 0)
-		store_tell(t->store, r, t->prefix, 0, err.msg);
+		store_report_error(t->store, r, t->prefix, 0, err.msg);
 	delete_some(t, uris, n);
 	penstock_s3_list_close(list);
 	return NULL;

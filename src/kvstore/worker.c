@@ -49,7 +49,7 @@ static void worker_part_done(void *arg, const struct penstock_done *done)
 
 	if (done->res < 0) {
 		part_failed(op, store_full((int)done->res));
-		store_tell(op->batch->store, (int)done->res, NULL, done->bytes, done->msg);
+		store_report_error(op->batch->store, (int)done->res, NULL, done->bytes, done->msg);
 	}
 	if (op->stage == STAGE_READ || op->stage == STAGE_WRITE)
 		atomic_fetch_sub(&op->batch->store->dirs[op->entry->dir].in_flight, done->tag);

@@ -25,7 +25,7 @@ unsigned sk_told(void)
 void sk_reset(void)
 {
 	sk_opts = (struct penstock_store_opts)PENSTOCK_STORE_OPTS_INIT;
-	sk_opts.tell = tell;
+	sk_opts.on_error = tell;
 	atomic_store(&told, 0);
 }
 

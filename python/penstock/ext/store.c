@@ -701,8 +701,8 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	o.below = (uint64_t)below;
 	o.s3 = &s3;
 	s3.env = getenv;
-	o.tell = told_hear;
-	o.tell_arg = &core_of(self)->told;
+	o.on_error = told_hear;
+	o.on_error_arg = &core_of(self)->told;
 	o.flags = (args_flag(v[9], false) == 1 ? PENSTOCK_STORE_SECOND_TOUCH : 0) |
 		  (args_flag(v[10], false) == 1 ? PENSTOCK_STORE_DURABLE : 0) |
 		  (args_flag(v[11], true) == 0 ? PENSTOCK_STORE_NO_RECENT : 0);
