@@ -58,7 +58,8 @@ struct penstock_store_opts {
 	const char *engine; /* as in struct penstock_opts */
 	void (*on_error)(void *arg, const struct penstock_event *event); /* failures; any thread */
 	void *on_error_arg;
-	uint64_t below; /* most bytes of values in the object store below (10 times @capacity) */
+	uint64_t below_bytes; /* most bytes of values in the object store below (10 times @capacity)
+			       */
 	/* Of its client; used by open only.  Where it does not say, a request has two attempts
 	 * within 10 seconds. */
 	const struct penstock_s3_opts *s3;

@@ -341,7 +341,7 @@ int store_tier_init(struct penstock_store *s, const char *uri, struct penstock_e
 	if (!t)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	t->store = s;
-	t->limit = s->opts.below ? s->opts.below : 10 * s->capacity;
+	t->limit = s->opts.below_bytes ? s->opts.below_bytes : 10 * s->capacity;
 	pthread_cond_init(&t->work_read, NULL);
 	pthread_cond_init(&t->work_put, NULL);
 	pthread_cond_init(&t->work_fetch, NULL);

@@ -698,7 +698,7 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	o.ttl_s = (uint32_t)n[3];
 	o.memory = (uint64_t)n[4];
 	o.log_bytes = (uint64_t)n[5];
-	o.below = (uint64_t)below;
+	o.below_bytes = (uint64_t)below;
 	o.s3 = &s3;
 	s3.env = getenv;
 	o.on_error = told_hear;
