@@ -120,7 +120,7 @@ static void get_verify(struct store_worker *w, struct store_op *op)
 	if (r == 0 && op->buf && !store_hold(op))
 		r = -ETIME;
 	if (r == 0 && op->device) {
-		op->stage = STAGE_PUSH;
+		op->state = STORE_OP_COPY_TO_GPU;
 		store_copy_device(w, op, true);
 		return;
 	}
@@ -183,7 +183,7 @@ static void get_start(struct store_worker *w, struct store_op *op)
 	} else if (op->recent) {
 		get_verify(w, op);
 	} else {
-		op->stage = STAGE_READ;
+		op->state = STORE_OP_READ;
 		store_transfer(w, op, PENSTOCK_READ);
 	}
 }
@@ -192,9 +192,9 @@ void store_get_step(struct store_worker *w, struct store_op *op)
 {
 	int code = atomic_load(&op->error);
 
-	if (op->stage == STAGE_START)
+	if (op->state == STORE_OP_START)
 		get_start(w, op);
-	else if (op->stage == STAGE_READ)
+	else if (op->state == STORE_OP_READ)
 		get_verify(w, op);
 	else
 		get_end(op, code < 0 ? code : (int64_t)op->entry->len);

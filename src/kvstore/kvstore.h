@@ -48,12 +48,12 @@ enum {
 struct store_batch;
 
 /* What an operation is waiting for when it is in no queue. */
-enum store_stage {
-	STAGE_START = 0,
-	STAGE_READ = 1,  /* get: the value from its file */
-	STAGE_PUSH = 2,  /* get: the value to device memory */
-	STAGE_PULL = 3,  /* set: the value from device memory */
-	STAGE_WRITE = 4, /* set: the value to its file */
+enum store_op_state {
+	STORE_OP_START = 0,
+	STORE_OP_READ = 1,          /* get: the value from its file */
+	STORE_OP_COPY_TO_GPU = 2,   /* get: the value to device memory */
+	STORE_OP_COPY_FROM_GPU = 3, /* set: the value from device memory */
+	STORE_OP_WRITE = 4,         /* set: the value to its file */
 };
 
 /* Who has the last word about a key: its deadline, or the one that finishes it. */
@@ -69,7 +69,7 @@ struct store_op {
 	struct store_hash hash;
 	struct store_entry *entry; /* pinned, or being made */
 	struct store_buf *buf;     /* the value passes through it, or is in it; or NULL */
-	enum store_stage stage;
+	enum store_op_state state;
 	bool device;           /* some of the memory is a GPU's */
 	bool admitted;         /* set: it has been here before */
 	bool waited;           /* set: for space */

@@ -47,7 +47,7 @@ static int log_set(struct penstock_store *s, struct store_op *op)
 static void group_begin(struct penstock_store *s, struct store_op *list)
 {
 	for (struct store_op *op = list; op; op = op->next)
-		if (op->stage == STAGE_WRITE) {
+		if (op->state == STORE_OP_WRITE) {
 			int code = atomic_load(&op->error);
 
 			store_dir_count_result(&s->dirs[op->entry->dir], code,
@@ -55,7 +55,7 @@ static void group_begin(struct penstock_store *s, struct store_op *list)
 		}
 	pthread_mutex_lock(&s->lock);
 	for (struct store_op *op = list; op; op = op->next)
-		op->code = op->stage == STAGE_WRITE ? log_set(s, op) : 0;
+		op->code = op->state == STORE_OP_WRITE ? log_set(s, op) : 0;
 	store_unlock(s);
 }
 
@@ -95,12 +95,12 @@ static void group_end(struct penstock_store *s, struct store_op *list, int code)
 	for (struct store_op *op = list; op; op = op->next) {
 		if (op->code == 0)
 			op->code = code;
-		if (op->stage == STAGE_WRITE)
+		if (op->state == STORE_OP_WRITE)
 			settle_set(s, op);
 	}
 	store_unlock(s);
 	for (struct store_op *op = list; op; op = next) {
-		int64_t good = op->stage == STAGE_WRITE ? (int64_t)op->len : 0;
+		int64_t good = op->state == STORE_OP_WRITE ? (int64_t)op->len : 0;
 
 		next = op->next;
 		store_finish(op, op->code < 0 ? op->code : good);

@@ -295,11 +295,11 @@ static void set_undo(struct store_op *op, int64_t result)
 static void set_write(struct store_worker *w, struct store_op *op, uint32_t crc)
 {
 	op->entry->crc = crc;
-	op->stage = STAGE_WRITE;
+	op->state = STORE_OP_WRITE;
 	store_transfer(w, op, PENSTOCK_WRITE);
 }
 
-static void set_pull(struct store_worker *w, struct store_op *op)
+static void set_copy_in(struct store_worker *w, struct store_op *op)
 {
 	uint32_t crc;
 
@@ -312,7 +312,7 @@ static void set_pull(struct store_worker *w, struct store_op *op)
 		return;
 	}
 	if (op->device) {
-		op->stage = STAGE_PULL;
+		op->state = STORE_OP_COPY_FROM_GPU;
 		store_copy_device(w, op, false);
 		return;
 	}
@@ -347,14 +347,14 @@ static void set_start(struct store_worker *w, struct store_op *op)
 	else if (fill_buffer(s, op) < 0)
 		set_undo(op, -ENOMEM);
 	else
-		set_pull(w, op);
+		set_copy_in(w, op);
 }
 
 void store_set_step(struct store_worker *w, struct store_op *op)
 {
 	int code = atomic_load(&op->error);
 
-	if (op->stage == STAGE_START) {
+	if (op->state == STORE_OP_START) {
 		set_start(w, op);
 		return;
 	}

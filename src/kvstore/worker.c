@@ -29,7 +29,7 @@ static void part_over(struct store_op *op)
 
 	if (atomic_fetch_sub(&op->parts, 1) != 1)
 		return;
-	if (op->stage == STAGE_WRITE)
+	if (op->state == STORE_OP_WRITE)
 		store_queue_commit(s, op);
 	else
 		store_queue_op(s, op);
@@ -51,7 +51,7 @@ static void worker_part_done(void *arg, const struct penstock_done *done)
 		part_failed(op, store_full((int)done->res));
 		store_report_error(op->batch->store, (int)done->res, NULL, done->bytes, done->msg);
 	}
-	if (op->stage == STAGE_READ || op->stage == STAGE_WRITE)
+	if (op->state == STORE_OP_READ || op->state == STORE_OP_WRITE)
 		atomic_fetch_sub(&op->batch->store->dirs[op->entry->dir].in_flight, done->tag);
 	part_over(op);
 }
