@@ -72,7 +72,7 @@ void store_batch_finish(struct store_batch *b)
 	b->finished = true;
 	if (!calls && !b->awaited) { /* from here on it may be collected, and gone */
 		if (!s->queues.done_first)
-			atomic_store(&s->queues.unannounced, true);
+			atomic_store(&s->queues.signal_due, true);
 		b->next = NULL;
 		*s->queues.done_last = b;
 		s->queues.done_last = &b->next;
@@ -84,16 +84,16 @@ void store_batch_finish(struct store_batch *b)
 }
 
 /* Without the lock, which whoever wakes up takes first. */
-void store_announce(struct penstock_store *s)
+void store_signal_done(struct penstock_store *s)
 {
 	uint64_t one = 1;
 
-	if (atomic_load(&s->queues.unannounced) && atomic_exchange(&s->queues.unannounced, false) &&
+	if (atomic_load(&s->queues.signal_due) && atomic_exchange(&s->queues.signal_due, false) &&
 	    write(s->event, &one, sizeof(one)) < 0)
 		return; /* its counter is full: it is readable */
 }
 
-static void key_over(struct store_op *op, int64_t result)
+static void set_result(struct store_op *op, int64_t result)
 {
 	struct store_batch *b = op->batch;
 
@@ -104,69 +104,70 @@ static void key_over(struct store_op *op, int64_t result)
 		store_batch_finish(b);
 }
 
-bool store_is_over(struct store_op *op)
+bool store_op_has_result(struct store_op *op)
 {
-	return atomic_load(&op->over) == STORE_OVER;
+	return atomic_load(&op->result_state) == STORE_RESULT_SET;
 }
 
-bool store_hold(struct store_op *op)
+bool store_op_lock_result(struct store_op *op)
 {
-	int open = STORE_OPEN;
+	int open = STORE_RESULT_PENDING;
 
-	return atomic_compare_exchange_strong(&op->over, &open, STORE_HELD);
+	return atomic_compare_exchange_strong(&op->result_state, &open, STORE_RESULT_LOCKED);
 }
 
-bool store_release(struct store_op *op)
+bool store_op_unlock_result(struct store_op *op)
 {
-	atomic_store(&op->over, STORE_OPEN);
+	atomic_store(&op->result_state, STORE_RESULT_PENDING);
 	return op->batch->due > clock_ns(); /* nobody else will see that it is late */
 }
 
-void store_finish(struct store_op *op, int64_t result)
+void store_op_finish(struct store_op *op, int64_t result)
 {
 	struct store_batch *b = op->batch;
 
-	if (atomic_exchange(&op->over, STORE_OVER) != STORE_OVER)
-		key_over(op, result);
+	if (atomic_exchange(&op->result_state, STORE_RESULT_SET) != STORE_RESULT_SET)
+		set_result(op, result);
 	batch_put(b);
 }
 
 /* --------------------------------------------------------------- deadlines */
 
-static void batch_late(struct store_batch *b)
+static void expire_batch(struct store_batch *b)
 {
 	struct penstock_store *s = b->store;
 	uint64_t late = 0;
 
 	for (uint32_t i = 0; i < b->nr; i++) {
-		int open = STORE_OPEN;
+		int open = STORE_RESULT_PENDING;
 
-		b->ops[i].late = atomic_compare_exchange_strong(&b->ops[i].over, &open, STORE_OVER);
-		late += b->ops[i].late;
+		b->ops[i].expired = atomic_compare_exchange_strong(&b->ops[i].result_state, &open,
+								   STORE_RESULT_SET);
+		late += b->ops[i].expired;
 	}
 	/* Before anybody is told, who might ask. */
 	pthread_mutex_lock(&s->lock);
 	s->stats.late += late;
 	store_unlock(s);
 	for (uint32_t i = 0; i < b->nr; i++)
-		if (b->ops[i].late)
-			key_over(&b->ops[i], -ETIME);
+		if (b->ops[i].expired)
+			set_result(&b->ops[i], -ETIME);
 	batch_put(b);
 }
 
 /* One whose time is over; the others say when to look again. */
-static struct store_batch *next_late(struct penstock_store *s)
+static struct store_batch *next_expired(struct penstock_store *s)
 {
 	struct store_batch *found = NULL;
 	uint64_t now = clock_ns(), soonest = UINT64_MAX;
 
 	pthread_mutex_lock(&s->queues.lock);
 	for (struct store_batch *b = s->queues.open; b; b = b->open_next) {
-		if (!b->watched)
+		if (!b->has_deadline)
 			continue;
 		if (!found && b->due <= now) {
 			found = b;
-			b->watched = false;
+			b->has_deadline = false;
 			atomic_fetch_add(&b->refs, 1);
 		} else {
 			soonest = min_u64(soonest, b->due);
@@ -177,13 +178,13 @@ static struct store_batch *next_late(struct penstock_store *s)
 	return found;
 }
 
-void store_deadlines(struct penstock_store *s)
+void store_expire_batches(struct penstock_store *s)
 {
 	struct store_batch *b;
 
-	while (atomic_load(&s->queues.next_deadline) <= clock_ns() && (b = next_late(s))) {
-		batch_late(b);
-		store_announce(s);
+	while (atomic_load(&s->queues.next_deadline) <= clock_ns() && (b = next_expired(s))) {
+		expire_batch(b);
+		store_signal_done(s);
 	}
 }
 
@@ -195,11 +196,11 @@ int penstock_store_fd(const struct penstock_store *store)
 }
 
 /* With @queues.lock: readable as long as something is to be collected, whoever has read it. */
-static void recount(struct penstock_store *s)
+static void update_event(struct penstock_store *s)
 {
 	uint64_t n = 1;
 
-	atomic_store(&s->queues.unannounced, false);
+	atomic_store(&s->queues.signal_due, false);
 	if ((s->queues.done_first ? write(s->event, &n, sizeof(n))
 				  : read(s->event, &n, sizeof(n))) < 0)
 		return;
@@ -222,7 +223,7 @@ int penstock_store_drain(struct penstock_store *store, struct penstock_store_don
 		b->next = list;
 		list = b;
 	}
-	recount(store);
+	update_event(store);
 	pthread_mutex_unlock(&store->queues.lock);
 	while ((b = list)) {
 		list = b->next;
@@ -244,7 +245,7 @@ static struct store_batch *take_done(struct penstock_store *s, uint64_t ticket)
 	*at = b->next;
 	if (s->queues.done_last == &b->next)
 		s->queues.done_last = at;
-	recount(s);
+	update_event(s);
 	return b;
 }
 

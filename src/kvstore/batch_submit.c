@@ -121,8 +121,8 @@ static struct store_batch *batch_new(struct penstock_store *s, const struct pens
 	atomic_init(&b->left, u->nr);
 	atomic_init(&b->refs, u->nr + 1);
 	fill_ops(b, (unsigned char *)b + ops + (u->results ? 0 : u->nr * sizeof(int64_t)));
-	b->watched = u->deadline_ns != 0;
-	b->due = b->watched ? clock_ns() + min_u64(u->deadline_ns, INT64_MAX) : UINT64_MAX;
+	b->has_deadline = u->deadline_ns != 0;
+	b->due = b->has_deadline ? clock_ns() + min_u64(u->deadline_ns, INT64_MAX) : UINT64_MAX;
 	return b;
 }
 
@@ -140,7 +140,7 @@ static uint64_t queue_batch(struct penstock_store *s, struct store_batch *b)
 	store_batch_open(&s->queues, b);
 	for (uint32_t i = 0; i < (whole ? b->nr != 0 : b->nr); i++)
 		store_op_queue_push(&s->queues.ready, &b->ops[i]);
-	if (b->watched && b->due < atomic_load(&s->queues.next_deadline))
+	if (b->has_deadline && b->due < atomic_load(&s->queues.next_deadline))
 		atomic_store(&s->queues.next_deadline, b->due);
 	idle = s->queues.idle;
 	pthread_mutex_unlock(&s->queues.lock);
@@ -156,7 +156,7 @@ int store_submit_promotion(struct penstock_store *s, const struct penstock_store
 
 	if (!b)
 		return -ENOMEM;
-	b->ops[0].promotes = gen;
+	b->ops[0].promotes_gen = gen;
 	b->ops[0].admitted = true;
 	queue_batch(s, b);
 	return 0;
@@ -186,7 +186,7 @@ static uint64_t batch_start(struct penstock_store *s, struct store_batch *b)
 		return queue_batch(s, b);
 	ticket = queue_batch(s, b);
 	store_batch_finish(b);
-	store_announce(s);
+	store_signal_done(s);
 	return ticket;
 }
 

@@ -32,7 +32,7 @@ static void count_get(struct penstock_store *s, const struct store_op *op, int64
 static void get_end(struct store_op *op, int64_t result)
 {
 	struct penstock_store *s = op->batch->store;
-	bool late = store_is_over(op);
+	bool late = store_op_has_result(op);
 
 	pthread_mutex_lock(&s->lock);
 	count_get(s, op, late ? -ETIME : result);
@@ -45,7 +45,7 @@ static void get_end(struct store_op *op, int64_t result)
 	if (op->buf)
 		store_staging_put(s, op->buf);
 	store_unlock(s);
-	store_finish(op, result);
+	store_op_finish(op, result);
 }
 
 /* With @lock.  The entry, or NULL and why not. */
@@ -117,7 +117,7 @@ static void get_verify(struct store_worker *w, struct store_op *op)
 		read_ended(op, (int)r);
 	if (r == 0 && !copies && store_value_crc(op, e->len) != e->crc)
 		r = broken(op);
-	if (r == 0 && op->buf && !store_hold(op))
+	if (r == 0 && op->buf && !store_op_lock_result(op))
 		r = -ETIME;
 	if (r == 0 && op->device) {
 		op->state = STORE_OP_COPY_TO_GPU;
@@ -154,9 +154,9 @@ static void get_start(struct store_worker *w, struct store_op *op)
 	struct penstock_store *s = w->store;
 	int64_t why = -ETIME;
 
-	store_know(op);
+	store_op_prepare(op);
 	pthread_mutex_lock(&s->lock);
-	op->entry = store_is_over(op) ? NULL : look_up(s, op, &why);
+	op->entry = store_op_has_result(op) ? NULL : look_up(s, op, &why);
 	if (!op->entry && why == -ENOENT && store_tier_queue_fetch(s, op)) {
 		store_staging_served(s, op);
 		store_unlock(s);

@@ -56,8 +56,12 @@ enum store_op_state {
 	STORE_OP_WRITE = 4,         /* set: the value to its file */
 };
 
-/* Who has the last word about a key: its deadline, or the one that finishes it. */
-enum store_over { STORE_OPEN = 0, STORE_HELD = 1, STORE_OVER = 2 };
+/* Of the result of a key: its deadline or the thread that finishes the operation sets it. */
+enum store_result_state {
+	STORE_RESULT_PENDING = 0,
+	STORE_RESULT_LOCKED = 1,
+	/* the caller's memory is in use: the deadline waits */ STORE_RESULT_SET = 2
+};
 
 struct store_op {
 	struct store_op *next;
@@ -71,19 +75,19 @@ struct store_op {
 	struct store_buf *buf;     /* the value passes through it, or is in it; or NULL */
 	enum store_op_state state;
 	bool device;           /* some of the memory is a GPU's */
-	bool admitted;         /* set: it has been here before */
-	bool waited;           /* set: for space */
+	bool admitted;         /* set: admission has been decided */
+	bool waited_for_space; /* set */
 	bool promoted;         /* get: the object store below has been asked */
 	bool recent;           /* get: @buf is the copy of what was written */
-	bool counted;          /* get: in staging.reading */
-	bool known;            /* @hash and @device are */
-	bool waits_for_memory; /* it has waited for memory */
-	bool late;             /* for who watches deadlines */
-	uint64_t promotes;     /* set: @gen of what is below, which it must still be; 0: anything */
+	bool counted;          /* get: its bytes are in staging.reading */
+	bool prepared;         /* @hash and @device are set */
+	bool waits_for_memory; /* or has just been woken to try again */
+	bool expired;          /* by its deadline */
+	uint64_t promotes_gen; /* set: @gen of what is below, which it must still be; 0: anything */
 	int code;              /* log writer: why it failed */
-	atomic_uint parts;     /* transfers under way, and one while they are being started */
+	atomic_uint transfers; /* under way, and one while they are being started */
 	atomic_int error;      /* of the first that failed */
-	atomic_int over;       /* enum store_over */
+	atomic_int result_state; /* enum store_result_state */
 };
 
 struct store_batch {
@@ -92,13 +96,13 @@ struct store_batch {
 	struct penstock_store *store;
 	struct penstock_store_batch user;
 	uint64_t ticket;
-	uint64_t clears;  /* how many had begun when it was submitted */
-	uint64_t due;     /* of clock_ns(), or UINT64_MAX */
-	bool watched;     /* its deadline is still to come */
-	bool awaited;     /* by who made it, who alone collects it: no drain sees it */
-	bool finished;    /* then; with queues.lock */
-	atomic_uint left; /* keys without a result */
-	atomic_uint refs; /* keys still somewhere inside, and one for the batch itself */
+	uint64_t clears;   /* how many had begun when it was submitted */
+	uint64_t due;      /* of clock_ns(), or UINT64_MAX */
+	bool has_deadline; /* it is still to come */
+	bool awaited;      /* by its submitter, which alone collects it: no drain sees it */
+	bool finished;     /* then; with queues.lock */
+	atomic_uint left;  /* keys without a result */
+	atomic_uint refs;  /* keys still somewhere inside, and one for the batch itself */
 	atomic_uint good;
 	int64_t *results; /* the user's, or ours */
 	uint32_t nr;
@@ -129,8 +133,8 @@ struct store_queues {
 	struct store_batch *open; /* not finished */
 	_Atomic uint64_t next_deadline;
 	struct store_batch *done_first, **done_last;
-	atomic_bool unannounced; /* the first of these, to who polls */
-	uint64_t objects;        /* batches not freed */
+	atomic_bool signal_due; /* the first of these, to who polls */
+	uint64_t objects;       /* batches not freed */
 	uint64_t tickets;
 	/* Of all that was there: how many were asked for, and of these begun and over. */
 	uint64_t clears_wanted, clears, clears_over;
@@ -458,16 +462,16 @@ void store_batch_await(struct store_batch *b, struct penstock_store_done *done);
 void store_batch_open(struct store_queues *q, struct store_batch *b);
 /* All keys are over: tell the caller. */
 void store_batch_finish(struct store_batch *b);
-/* After the last of some store_finish(): who polls is to be told. */
-void store_announce(struct penstock_store *s);
-/* Give the key its result, unless its deadline has, and let go of it. */
-void store_finish(struct store_op *op, int64_t result);
-bool store_is_over(struct store_op *op);
+/* After the last of some store_op_finish(): wake the thread that polls. */
+void store_signal_done(struct penstock_store *s);
+/* Set the result of the key, unless its deadline has, and release the batch. */
+void store_op_finish(struct store_op *op, int64_t result);
+bool store_op_has_result(struct store_op *op);
 /* May the caller's memory be touched?  Then the deadline waits for one of the two below. */
-bool store_hold(struct store_op *op);
+bool store_op_lock_result(struct store_op *op);
 /* It is no longer touched; false: it is too late now. */
-bool store_release(struct store_op *op);
-void store_deadlines(struct penstock_store *s);
+bool store_op_unlock_result(struct store_op *op);
+void store_expire_batches(struct penstock_store *s);
 
 /* The log writer: of directories that have been left out since, for good. */
 void store_tell_epoch(struct penstock_store *s);
@@ -495,7 +499,7 @@ void store_copy_device(struct store_worker *w, struct store_op *op, bool to_devi
 /* Returns the CRC of key and value, of the bytes as they are where they went. */
 uint32_t store_copy_host(struct store_op *op, bool to_user);
 /* Its hash, and whether some of its memory is a GPU's. */
-void store_know(struct store_op *op);
+void store_op_prepare(struct store_op *op);
 uint32_t store_value_crc(const struct store_op *op, uint64_t len);
 
 #endif

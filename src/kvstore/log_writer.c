@@ -20,16 +20,16 @@ static int log_set(struct penstock_store *s, struct store_op *op)
 	int code = atomic_load(&op->error);
 
 	s->stats.bytes_written += align_up(e->len, STORE_UNIT);
-	if (code == 0 && store_is_over(op))
+	if (code == 0 && store_op_has_result(op))
 		code = -ETIME;
 	if (code == 0 && d->excluded)
 		code = -EIO;
 	if (code == 0 && op->batch->clears != s->queues.clears) /* which are the log writer's */
 		code = -ECANCELED;
 	/* What is below is out of date from here on, so that it is not logged behind this one. */
-	if (code == 0 && !op->promotes)
+	if (code == 0 && !op->promotes_gen)
 		store_tier_forget(s, e->hash);
-	else if (code == 0 && !store_tier_has(s, e->hash, op->promotes))
+	else if (code == 0 && !store_tier_has(s, e->hash, op->promotes_gen))
 		code = -ESTALE;
 	if (code < 0)
 		return code;
@@ -68,9 +68,9 @@ static void settle_set(struct penstock_store *s, struct store_op *op)
 	if (op->code == 0)
 		op->code = s->dirs[e->dir].excluded ? -EIO : s->dirs[e->dir].code;
 	/* What was called late must not appear afterwards. */
-	if (op->code == 0 && !store_hold(op))
+	if (op->code == 0 && !store_op_lock_result(op))
 		op->code = -ETIME;
-	if (op->code == 0 && op->promotes && !store_tier_has(s, e->hash, op->promotes))
+	if (op->code == 0 && op->promotes_gen && !store_tier_has(s, e->hash, op->promotes_gen))
 		op->code = -ESTALE;
 	if (op->code == 0)
 		op->code = store_set_publish(s, op);
@@ -103,9 +103,9 @@ static void group_end(struct penstock_store *s, struct store_op *list, int code)
 		int64_t good = op->state == STORE_OP_WRITE ? (int64_t)op->len : 0;
 
 		next = op->next;
-		store_finish(op, op->code < 0 ? op->code : good);
+		store_op_finish(op, op->code < 0 ? op->code : good);
 	}
-	store_announce(s);
+	store_signal_done(s);
 }
 
 /* A directory that comes back one day is behind the others then. */

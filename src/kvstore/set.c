@@ -170,13 +170,13 @@ static int take_space(struct penstock_store *s, struct store_op *op, struct stor
 static int wait_for_space(struct penstock_store *s, struct store_op *op)
 {
 	/* Who has not waited yet stands behind those who do; one of them is always on its way. */
-	if (!s->holding && (op->waited || !s->waiting.first))
+	if (!s->holding && (op->waited_for_space || !s->waiting.first))
 		return -ENOSPC;
-	if (op->waited)
+	if (op->waited_for_space)
 		store_op_queue_push_front(&s->waiting, op);
 	else
 		store_op_queue_push(&s->waiting, op);
-	op->waited = true;
+	op->waited_for_space = true;
 	return 1;
 }
 
@@ -188,7 +188,7 @@ static int find_space(struct penstock_store *s, struct store_op *op)
 	bool fits;
 	int r;
 
-	if (s->waiting.first && !op->waited)
+	if (s->waiting.first && !op->waited_for_space)
 		return wait_for_space(s, op);
 	for (;;) {
 		d = set_pick(s, op, units, &fits);
@@ -222,7 +222,7 @@ static void set_end(struct store_op *op, int64_t result)
 		store_staging_put(s, op->buf);
 	op->buf = NULL;
 	store_unlock(s);
-	store_finish(op, result);
+	store_op_finish(op, result);
 }
 
 /* With @lock.  Is it worth writing?  0, or the result: it is there, or was never seen before. */
@@ -307,7 +307,7 @@ static void set_copy_in(struct store_worker *w, struct store_op *op)
 		set_write(w, op, store_value_crc(op, op->len));
 		return;
 	}
-	if (!store_hold(op)) {
+	if (!store_op_lock_result(op)) {
 		set_undo(op, -ETIME);
 		return;
 	}
@@ -317,7 +317,7 @@ static void set_copy_in(struct store_worker *w, struct store_op *op)
 		return;
 	}
 	crc = store_copy_host(op, false);
-	if (store_release(op))
+	if (store_op_unlock_result(op))
 		set_write(w, op, crc);
 	else
 		set_undo(op, -ETIME);
@@ -328,9 +328,9 @@ static void set_start(struct store_worker *w, struct store_op *op)
 	struct penstock_store *s = w->store;
 	int64_t r;
 
-	store_know(op);
+	store_op_prepare(op);
 	pthread_mutex_lock(&s->lock);
-	r = store_is_over(op) ? -ETIME : admit(s, op);
+	r = store_op_has_result(op) ? -ETIME : admit(s, op);
 	if (r == 0)
 		r = set_buffer(s, op);
 	if (r <= 0)
@@ -359,7 +359,7 @@ void store_set_step(struct store_worker *w, struct store_op *op)
 		return;
 	}
 	/* Device memory has been copied. */
-	if (!store_release(op))
+	if (!store_op_unlock_result(op))
 		code = -ETIME;
 	if (code < 0)
 		set_undo(op, code);
@@ -394,7 +394,7 @@ int store_set_publish(struct penstock_store *s, struct store_op *op)
 		return -ENOMEM;
 	arrived(s, e);
 	store_tier_forget(s, e->hash);
-	s->stats.promoted += op->promotes != 0;
+	s->stats.promoted += op->promotes_gen != 0;
 	e->state = STORE_LIVE;
 	store_policy_add(&s->policy, &s->index, e);
 	s->dirs[e->dir].log_live += store_record_size(e->key_len, e->space.nr);
@@ -430,5 +430,5 @@ void store_delete_step(struct store_worker *w, struct store_op *op)
 	if (e || below)
 		store_queue_commit(s, op);
 	else
-		store_finish(op, -ENOENT);
+		store_op_finish(op, -ENOENT);
 }

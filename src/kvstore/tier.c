@@ -244,7 +244,7 @@ static void promote(struct store_tier *t, struct store_op *op)
 
 	pthread_mutex_lock(&s->lock);
 	/* Another may have asked for it, too, and it is there by now. */
-	if (!store_is_over(op) && !store_index_find(&s->index, op->hash))
+	if (!store_op_has_result(op) && !store_index_find(&s->index, op->hash))
 		e = tier_find(t, op->hash);
 	if (e) {
 		copy = *e;
