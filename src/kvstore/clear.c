@@ -68,7 +68,7 @@ static void clear_dir(struct store_dir *d, struct penstock_err *err)
 		store_dir_remove_log(d);
 }
 
-void store_clear_wanted(struct penstock_store *s)
+void store_run_clears(struct penstock_store *s)
 {
 	struct store_queues *q = &s->queues;
 	struct penstock_err err = {0, ""};
@@ -86,9 +86,9 @@ void store_clear_wanted(struct penstock_store *s)
 	store_unlock(s);
 	for (unsigned i = 0; i < s->nr_dirs; i++)
 		clear_dir(&s->dirs[i], &err);
-	store_tell_epoch(s);
+	store_advance_epoch(s);
 	pthread_mutex_lock(&q->lock);
-	q->clears_over = q->clears;
+	q->clears_done = q->clears;
 	q->clear_err = err;
 	pthread_cond_broadcast(&q->finished);
 	pthread_mutex_unlock(&q->lock);
@@ -108,7 +108,7 @@ int penstock_store_clear(struct penstock_store *store, struct penstock_err *err)
 	mine = ++q->clears_wanted;
 	q->wake_log_writer = true;
 	pthread_cond_signal(&q->commit);
-	while (q->clears_over < mine)
+	while (q->clears_done < mine)
 		pthread_cond_wait(&q->finished, &q->lock);
 	found = q->clear_err;
 	pthread_mutex_unlock(&q->lock);

@@ -74,7 +74,7 @@ static struct store_entry *look_up(struct penstock_store *s, const struct store_
  * It will not be better the next time, and as long as it is there it is not written again.  Returns
  * whether others have not found that out before.
  */
-static bool give_up(const struct store_op *op)
+static bool drop_bad_entry(const struct store_op *op)
 {
 	struct penstock_store *s = op->batch->store;
 	bool first;
@@ -88,22 +88,22 @@ static bool give_up(const struct store_op *op)
 }
 
 /* What was read, or is about to be delivered, is not what was set. */
-static int broken(const struct store_op *op)
+static int report_corruption(const struct store_op *op)
 {
 	struct penstock_store *s = op->batch->store;
 
 	store_report_error(s, -EBADMSG, s->dirs[op->entry->dir].path, op->entry->len,
 			   "a value is not what was written");
-	give_up(op);
+	drop_bad_entry(op);
 	return -EBADMSG;
 }
 
 /* A drive is judged by values: one place that is bad is one failure, however many ask for it. */
-static void read_ended(const struct store_op *op, int code)
+static void report_read_result(const struct store_op *op, int code)
 {
 	struct penstock_store *s = op->batch->store;
 
-	if (code == 0 || code == -ENOMEM || give_up(op))
+	if (code == 0 || code == -ENOMEM || drop_bad_entry(op))
 		store_dir_count_result(&s->dirs[op->entry->dir], code, "a value cannot be read");
 }
 
@@ -114,9 +114,9 @@ static void get_verify(struct store_worker *w, struct store_op *op)
 	bool copies = op->buf && !op->device; /* and is summed up on the way */
 
 	if (!op->recent)
-		read_ended(op, (int)r);
+		report_read_result(op, (int)r);
 	if (r == 0 && !copies && store_value_crc(op, e->len) != e->crc)
-		r = broken(op);
+		r = report_corruption(op);
 	if (r == 0 && op->buf && !store_op_lock_result(op))
 		r = -ETIME;
 	if (r == 0 && op->device) {
@@ -125,7 +125,7 @@ static void get_verify(struct store_worker *w, struct store_op *op)
 		return;
 	}
 	if (r == 0 && copies && store_copy_host(op, true) != e->crc)
-		r = broken(op);
+		r = report_corruption(op);
 	get_end(op, r < 0 ? r : (int64_t)e->len);
 }
 

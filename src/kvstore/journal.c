@@ -475,7 +475,7 @@ static int group_write(struct store_dir *d, struct penstock_err *err)
 		r = write_in_order(d, err);
 	if (r >= 0 && durable)
 		r = store_sync(s, d->log.file);
-	return r < 0 ? store_full((int)r) : 0;
+	return r < 0 ? store_quota_to_nospc((int)r) : 0;
 }
 
 /* Make it fit: a log that has just been rewritten has room for any. */
@@ -488,7 +488,8 @@ static int group_fit(struct store_dir *d)
 		if (r == 0)
 			sift(d, &d->group, is_news);
 	}
-	return r == 0 && d->log.end + d->group.len > d->log_allocated ? -ENOSPC : store_full(r);
+	return r == 0 && d->log.end + d->group.len > d->log_allocated ? -ENOSPC
+								      : store_quota_to_nospc(r);
 }
 
 /*

@@ -137,7 +137,7 @@ struct store_queues {
 	uint64_t objects;       /* batches not freed */
 	uint64_t tickets;
 	/* Of all that was there: how many were asked for, and of these begun and over. */
-	uint64_t clears_wanted, clears, clears_over;
+	uint64_t clears_wanted, clears, clears_done;
 	struct penstock_err clear_err; /* of the last one */
 };
 
@@ -230,9 +230,9 @@ struct store_dir {
 	int data_fd;
 	struct extent_map *map;
 	uint64_t limit_units;
-	uint64_t step_units; /* by which the file grows */
-	uint64_t retry_ns;   /* the file system was full: do not ask again before */
-	bool growing;        /* sets wait for it */
+	uint64_t step_units;   /* by which the file grows */
+	uint64_t retry_ns;     /* the file system was full: do not ask again before */
+	bool growth_requested; /* sets wait for it */
 	struct store_op_queue waiting;
 
 	struct store_log log;
@@ -275,9 +275,9 @@ int store_dir_adopt_fd(struct penstock_file **out, int *ret_fd, struct store_dir
 		       const char *name, struct penstock_err *err);
 void store_log_close(struct store_log *log);
 /* Trouble of the process or the machine, for which no directory is to blame. */
-bool store_is_ours(int code);
+bool store_is_process_error(int code);
 /* A quota that is used up is a full file system. */
-int store_full(int code);
+int store_quota_to_nospc(int code);
 /* A transfer or a write of the log has ended with @code: too many failures and it is left out. */
 void store_dir_count_result(struct store_dir *d, int code, const char *what);
 
@@ -401,8 +401,8 @@ struct penstock_store {
 	struct store_dir *dirs;
 	unsigned nr_dirs, next_dir;
 	struct store_op_queue waiting; /* sets, for space that is in use now */
-	uint64_t holding;  /* entries being written, and pins: what they have comes back */
-	bool dir_excluded; /* the others are to be told of it */
+	uint64_t busy_entries; /* entries being written, and pins: what they have comes back */
+	bool dir_excluded;     /* the others are to be told of it */
 	struct store_secret secret;
 	/* Of a log being rewritten, so much at a time; a quarter of it is not worth the trouble. */
 	_Atomic uint64_t log_piece;
@@ -474,9 +474,9 @@ bool store_op_unlock_result(struct store_op *op);
 void store_expire_batches(struct penstock_store *s);
 
 /* The log writer: of directories that have been left out since, for good. */
-void store_tell_epoch(struct penstock_store *s);
+void store_advance_epoch(struct penstock_store *s);
 /* The log writer: whatever clears of the store are wanted, between two groups. */
-void store_clear_wanted(struct penstock_store *s);
+void store_run_clears(struct penstock_store *s);
 
 /* Work. */
 int store_workers_start(struct penstock_store *s, struct penstock_err *err);

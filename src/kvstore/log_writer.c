@@ -60,7 +60,7 @@ static void group_begin(struct penstock_store *s, struct store_op *list)
 }
 
 /* With @lock: a set is visible, or has never been. */
-static void settle_set(struct penstock_store *s, struct store_op *op)
+static void publish_or_discard(struct penstock_store *s, struct store_op *op)
 {
 	struct store_entry *e = op->entry;
 
@@ -96,7 +96,7 @@ static void group_end(struct penstock_store *s, struct store_op *list, int code)
 		if (op->code == 0)
 			op->code = code;
 		if (op->state == STORE_OP_WRITE)
-			settle_set(s, op);
+			publish_or_discard(s, op);
 	}
 	store_unlock(s);
 	for (struct store_op *op = list; op; op = next) {
@@ -109,7 +109,7 @@ static void group_end(struct penstock_store *s, struct store_op *list, int code)
 }
 
 /* A directory that comes back one day is behind the others then. */
-void store_tell_epoch(struct penstock_store *s)
+void store_advance_epoch(struct penstock_store *s)
 {
 	uint64_t epoch = 0;
 	bool lost;
@@ -146,23 +146,23 @@ static void commit(struct penstock_store *s, struct store_op *list)
 		if (!d->excluded && d->code < 0 && d->group.len && !code)
 			code = d->code;
 	}
-	store_tell_epoch(s);
+	store_advance_epoch(s);
 	group_end(s, list, code);
 }
 
-static void let_in(struct penstock_store *s, struct store_dir *d)
+static void wake_waiting_sets(struct penstock_store *s, struct store_dir *d)
 {
 	struct store_op *list;
 
 	pthread_mutex_lock(&s->lock);
-	d->growing = false;
+	d->growth_requested = false;
 	list = store_op_queue_take_all(&d->waiting);
 	store_unlock(s);
 	store_queue_ops(s, list);
 }
 
 /* Returns whether there is more to do. */
-static bool maintain(struct penstock_store *s)
+static bool grow_and_compact(struct penstock_store *s)
 {
 	bool more = false, grow, rewrite;
 
@@ -170,13 +170,13 @@ static bool maintain(struct penstock_store *s)
 		struct store_dir *d = &s->dirs[i];
 
 		pthread_mutex_lock(&s->lock);
-		grow = d->growing;
+		grow = d->growth_requested;
 		rewrite = !d->excluded && store_journal_is_long(d);
 		store_unlock(s);
 		if (grow && !d->excluded)
 			store_dir_grow(d);
 		if (grow)
-			let_in(s, d);
+			wake_waiting_sets(s, d);
 		if (rewrite)
 			more = store_journal_rewrite(d) == 0 || more;
 	}
@@ -184,7 +184,7 @@ static bool maintain(struct penstock_store *s)
 }
 
 /* Who dies now, and comes back with a clock that is behind, knows how late it was. */
-static void note_clock(struct penstock_store *s)
+static void write_clock(struct penstock_store *s)
 {
 	for (unsigned i = 0; i < s->nr_dirs; i++) {
 		struct store_log *log = &s->dirs[i].log;
@@ -220,7 +220,7 @@ static void *log_writer_run(void *arg)
 		if (!q->to_commit.first && !q->wake_log_writer && !more && !q->stop_log_writer) {
 			if (wait_for_commits(s)) {
 				pthread_mutex_unlock(&q->lock);
-				note_clock(s);
+				write_clock(s);
 				pthread_mutex_lock(&q->lock);
 			}
 			continue;
@@ -229,8 +229,8 @@ static void *log_writer_run(void *arg)
 		list = store_op_queue_take_all(&q->to_commit);
 		pthread_mutex_unlock(&q->lock);
 		commit(s, list);
-		store_clear_wanted(s);
-		more = maintain(s);
+		store_run_clears(s);
+		more = grow_and_compact(s);
 		pthread_mutex_lock(&q->lock);
 	}
 	pthread_mutex_unlock(&q->lock);

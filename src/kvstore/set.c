@@ -38,7 +38,7 @@ void store_entry_erase(struct penstock_store *s, struct store_entry *e)
 }
 
 /* The set that has waited longest for space may try again. */
-static void next_set(struct penstock_store *s)
+static void wake_next_set(struct penstock_store *s)
 {
 	struct store_op *op = store_op_queue_pop(&s->waiting);
 
@@ -47,23 +47,23 @@ static void next_set(struct penstock_store *s)
 }
 
 /* What was in use is free, or can be sent away. */
-static void let_go(struct penstock_store *s)
+static void release_busy_entry(struct penstock_store *s)
 {
-	s->holding--;
-	next_set(s);
+	s->busy_entries--;
+	wake_next_set(s);
 }
 
 void store_entry_pin(struct penstock_store *s, struct store_entry *e)
 {
 	e->pins++;
-	s->holding++;
+	s->busy_entries++;
 }
 
 void store_entry_unpin(struct penstock_store *s, struct store_entry *e)
 {
 	if (--e->pins == 0 && e->state == STORE_DEAD)
 		entry_free(s, e);
-	let_go(s);
+	release_busy_entry(s);
 }
 
 /* ------------------------------------------------------------------- space */
@@ -82,20 +82,20 @@ static bool evict(struct penstock_store *s)
 }
 
 /* Could it have room for so much? */
-static bool can_have(const struct store_dir *d, uint64_t units)
+static bool can_fit(const struct store_dir *d, uint64_t units)
 {
 	return !d->excluded && units <= d->limit_units && store_log_space_is_usable(d);
 }
 
 /* Has it? */
-static bool has_now(const struct store_dir *d, const struct store_op *op, uint64_t units)
+static bool fits_now(const struct store_dir *d, const struct store_op *op, uint64_t units)
 {
 	return extent_map_unused(d->map) >= units &&
 	       store_log_space_fits(d, store_record_size(op->key_len, 1));
 }
 
 /* Or can it get it without sending anything away? */
-static bool has_soon(const struct store_dir *d, const struct store_op *op, uint64_t units)
+static bool fits_after_growth(const struct store_dir *d, const struct store_op *op, uint64_t units)
 {
 	return (extent_map_unused(d->map) >= units || store_dir_can_grow(d)) &&
 	       (store_log_space_fits(d, store_record_size(op->key_len, 1)) ||
@@ -103,7 +103,7 @@ static bool has_soon(const struct store_dir *d, const struct store_op *op, uint6
 }
 
 /* The directory with room that has least to do, or NULL; can any have room at all? */
-static struct store_dir *set_pick(struct penstock_store *s, const struct store_op *op,
+static struct store_dir *pick_dir(struct penstock_store *s, const struct store_op *op,
 				  uint64_t units, bool *ret_fits)
 {
 	struct store_dir *best = NULL;
@@ -112,10 +112,10 @@ static struct store_dir *set_pick(struct penstock_store *s, const struct store_o
 	for (unsigned i = 0; i < s->nr_dirs; i++) {
 		struct store_dir *d = &s->dirs[(s->next_dir + i) % s->nr_dirs];
 
-		if (!can_have(d, units))
+		if (!can_fit(d, units))
 			continue;
 		*ret_fits = true;
-		if (has_soon(d, op, units) &&
+		if (fits_after_growth(d, op, units) &&
 		    (!best || atomic_load(&d->in_flight) < atomic_load(&best->in_flight)))
 			best = d;
 	}
@@ -123,10 +123,10 @@ static struct store_dir *set_pick(struct penstock_store *s, const struct store_o
 	return best;
 }
 
-static void ask_to_grow(struct penstock_store *s, struct store_dir *d)
+static void request_growth(struct penstock_store *s, struct store_dir *d)
 {
-	if (!d->growing) {
-		d->growing = true;
+	if (!d->growth_requested) {
+		d->growth_requested = true;
 		store_wake_log_writer(s);
 	}
 }
@@ -155,11 +155,11 @@ static int take_space(struct penstock_store *s, struct store_op *op, struct stor
 	e->dir = (uint8_t)d->nr;
 	e->freq = op->batch->user.cost & 3;
 	op->entry = e;
-	s->holding++;
+	s->busy_entries++;
 	d->log_in_flight += store_record_size(e->key_len, e->space.nr);
 	if ((extent_map_unused(d->map) < d->step_units / 2 && store_dir_can_grow(d)) ||
 	    store_log_space_is_short(d))
-		ask_to_grow(s, d);
+		request_growth(s, d);
 	return 0;
 }
 
@@ -170,7 +170,7 @@ static int take_space(struct penstock_store *s, struct store_op *op, struct stor
 static int wait_for_space(struct penstock_store *s, struct store_op *op)
 {
 	/* Who has not waited yet stands behind those who do; one of them is always on its way. */
-	if (!s->holding && (op->waited_for_space || !s->waiting.first))
+	if (!s->busy_entries && (op->waited_for_space || !s->waiting.first))
 		return -ENOSPC;
 	if (op->waited_for_space)
 		store_op_queue_push_front(&s->waiting, op);
@@ -191,10 +191,10 @@ static int find_space(struct penstock_store *s, struct store_op *op)
 	if (s->waiting.first && !op->waited_for_space)
 		return wait_for_space(s, op);
 	for (;;) {
-		d = set_pick(s, op, units, &fits);
-		if (d && !has_now(d, op, units)) {
+		d = pick_dir(s, op, units, &fits);
+		if (d && !fits_now(d, op, units)) {
 			store_op_queue_push(&d->waiting, op);
-			ask_to_grow(s, d);
+			request_growth(s, d);
 			return 1;
 		}
 		/* In too many pieces: fewer when a neighbour has gone. */
@@ -338,7 +338,7 @@ static void set_start(struct store_worker *w, struct store_op *op)
 	if (r == 0)
 		r = find_space(s, op);
 	if (r <= 0) /* there may be space for another, or nobody left to make it */
-		next_set(s);
+		wake_next_set(s);
 	store_unlock(s);
 	if (r > 0)
 		return;
@@ -368,17 +368,17 @@ void store_set_step(struct store_worker *w, struct store_op *op)
 }
 
 /* Its record is no longer on its way. */
-static void arrived(struct penstock_store *s, const struct store_entry *e)
+static void end_log_in_flight(struct penstock_store *s, const struct store_entry *e)
 {
 	s->dirs[e->dir].log_in_flight -= store_record_size(e->key_len, e->space.nr);
 }
 
 void store_set_discard(struct penstock_store *s, struct store_op *op)
 {
-	arrived(s, op->entry);
+	end_log_in_flight(s, op->entry);
 	entry_free(s, op->entry);
 	op->entry = NULL;
-	let_go(s);
+	release_busy_entry(s);
 }
 
 int store_set_publish(struct penstock_store *s, struct store_op *op)
@@ -392,7 +392,7 @@ int store_set_publish(struct penstock_store *s, struct store_op *op)
 		store_entry_erase(s, old);
 	if (store_index_add(&s->index, e) < 0)
 		return -ENOMEM;
-	arrived(s, e);
+	end_log_in_flight(s, e);
 	store_tier_forget(s, e->hash);
 	s->stats.promoted += op->promotes_gen != 0;
 	e->state = STORE_LIVE;
@@ -406,7 +406,7 @@ int store_set_publish(struct penstock_store *s, struct store_op *op)
 		store_staging_keep(s, op->buf, e);
 		op->buf = NULL;
 	}
-	let_go(s);
+	release_busy_entry(s);
 	return 0;
 }
 

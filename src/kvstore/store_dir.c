@@ -446,12 +446,12 @@ void store_dir_remove_log(struct store_dir *d)
 		fsync(d->dir_fd);
 }
 
-bool store_is_ours(int code)
+bool store_is_process_error(int code)
 {
 	return code == -ENOMEM || code == -EMFILE || code == -ENFILE;
 }
 
-int store_full(int code)
+int store_quota_to_nospc(int code)
 {
 	return code == -EDQUOT ? -ENOSPC : code;
 }
@@ -462,7 +462,7 @@ void store_dir_count_result(struct store_dir *d, int code, const char *what)
 	bool out = false;
 
 	pthread_mutex_lock(&s->lock);
-	if (code == 0 || code == -ENOSPC || store_is_ours(code)) {
+	if (code == 0 || code == -ENOSPC || store_is_process_error(code)) {
 		d->failures = code ? d->failures : 0;
 	} else if (++d->failures >= STORE_EXCLUDE_AFTER && !d->excluded) {
 		store_dir_exclude(d);

@@ -210,7 +210,7 @@ static int open_io(struct penstock_store *s, struct penstock_err *err)
 /* What no drive can be blamed for ends it; a drive that fails is left out. */
 static bool is_fatal(int code)
 {
-	return code == -EBUSY || code == -EEXIST || code == -EPROTO || store_is_ours(code);
+	return code == -EBUSY || code == -EEXIST || code == -EPROTO || store_is_process_error(code);
 }
 
 /* Why it is left out. */
@@ -408,7 +408,7 @@ static int load_dirs(struct penstock_store *s, struct penstock_err *err)
 			continue;
 		store_log_space_init(d);
 		r = store_journal_flush(d);
-		if (store_is_ours(r))
+		if (store_is_process_error(r))
 			return penstock_fail(err, r, "%s: its log cannot be written: %s", d->path,
 					     penstock_strerror(r));
 	}

@@ -31,7 +31,7 @@ void tier_write_record(struct store_tier *t, struct store_entry *e)
 			return;
 		e->dir = (uint8_t)d->nr;
 		count_record(d, 1);
-		d->growing = d->growing || store_log_space_is_short(d);
+		d->growth_requested = d->growth_requested || store_log_space_is_short(d);
 		store_wake_log_writer(s);
 		return;
 	}

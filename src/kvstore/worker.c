@@ -48,7 +48,7 @@ static void worker_transfer_done(void *arg, const struct penstock_done *done)
 	struct store_op *op = arg;
 
 	if (done->res < 0) {
-		fail_transfer(op, store_full((int)done->res));
+		fail_transfer(op, store_quota_to_nospc((int)done->res));
 		store_report_error(op->batch->store, (int)done->res, NULL, done->bytes, done->msg);
 	}
 	if (op->state == STORE_OP_READ || op->state == STORE_OP_WRITE)
