@@ -135,8 +135,8 @@ static bool get_buffer(struct penstock_store *s, struct store_op *op)
 	bool timed = op->batch->user.deadline_ns;
 
 	if (op->device)
-		store_staging_device(s);
-	op->buf = store_staging_recent(s, op->entry);
+		store_staging_expect_gpu(s);
+	op->buf = store_staging_get_copy(s, op->entry);
 	op->recent = op->buf;
 	if (op->buf || (!op->device && !timed))
 		return true;
@@ -158,7 +158,7 @@ static void get_start(struct store_worker *w, struct store_op *op)
 	pthread_mutex_lock(&s->lock);
 	op->entry = store_op_has_result(op) ? NULL : look_up(s, op, &why);
 	if (!op->entry && why == -ENOENT && store_tier_queue_fetch(s, op)) {
-		store_staging_served(s, op);
+		store_staging_leave_queue(s, op);
 		store_unlock(s);
 		return;
 	}
@@ -167,16 +167,16 @@ static void get_start(struct store_worker *w, struct store_op *op)
 	if (op->entry && !get_buffer(s, op)) {
 		op->entry = NULL;
 		why = -ENOMEM;
-		if (store_staging_wait(s, op)) {
+		if (store_staging_queue(s, op)) {
 			store_unlock(s);
 			return;
 		}
 	}
-	store_staging_served(s, op);
+	store_staging_leave_queue(s, op);
 	if (op->entry)
 		store_entry_pin(s, op->entry);
 	store_unlock(s);
-	if (op->buf && store_staging_fill(s, op->buf) < 0) {
+	if (op->buf && store_staging_map(s, op->buf) < 0) {
 		get_end(op, -ENOMEM);
 	} else if (!op->entry) {
 		get_end(op, why);

@@ -158,12 +158,12 @@ enum store_pin { STORE_PIN_NEVER, STORE_PIN_TRIED, STORE_PINNED };
 
 struct store_staging {
 	uint64_t limit, bytes;
-	struct store_buf idle, recent; /* heads of rings, oldest next */
+	struct store_buf idle, recent; /* heads of circular lists, oldest next */
 	struct store_buf **slots;
 	uint32_t nr_slots, slots_capacity;
-	struct store_buf *dead;        /* to be freed without the lock, by @next */
+	struct store_buf *retired;     /* to be freed without the lock, by @next */
 	struct store_op_queue waiting; /* for memory */
-	unsigned busy;                 /* buffers that operations have */
+	unsigned in_use;               /* buffers that operations have */
 	uint64_t reading;              /* bytes being read under a deadline */
 };
 
@@ -171,20 +171,20 @@ void store_staging_init(struct penstock_store *s);
 void store_staging_fini(struct penstock_store *s);
 /* With @lock, all of these.  NULL: there is none now.  A new one has no memory yet. */
 struct store_buf *store_staging_get(struct penstock_store *s, uint64_t len);
-/* There are values in memory of a GPU: more may be on their way. */
-void store_staging_device(struct penstock_store *s);
-/* There was none: queue for one, and start again then; false: none will come. */
-bool store_staging_wait(struct penstock_store *s, struct store_op *op);
+/* Values are in memory of a GPU: raise the limit for those to come. */
+void store_staging_expect_gpu(struct penstock_store *s);
+/* Queue an operation that got none; it starts again with one. False: none will come. */
+bool store_staging_queue(struct penstock_store *s, struct store_op *op);
 /* It does not wait any longer: there may be memory for the next one. */
-void store_staging_served(struct penstock_store *s, struct store_op *op);
+void store_staging_leave_queue(struct penstock_store *s, struct store_op *op);
 void store_staging_put(struct penstock_store *s, struct store_buf *b);
 /* It is the copy of @e from here on. */
-void store_staging_keep(struct penstock_store *s, struct store_buf *b, struct store_entry *e);
+void store_staging_keep_copy(struct penstock_store *s, struct store_buf *b, struct store_entry *e);
 /* The copy of @e with one more reference, or NULL. */
-struct store_buf *store_staging_recent(struct penstock_store *s, const struct store_entry *e);
-void store_staging_forget(struct penstock_store *s, struct store_entry *e);
+struct store_buf *store_staging_get_copy(struct penstock_store *s, const struct store_entry *e);
+void store_staging_drop_copy(struct penstock_store *s, struct store_entry *e);
 /* Without @lock, by who has just got it: its memory.  0 or -ENOMEM. */
-int store_staging_fill(struct penstock_store *s, struct store_buf *b);
+int store_staging_map(struct penstock_store *s, struct store_buf *b);
 /*
  * Without @lock, by who has a reference: before a copy between it and a GPU.  With memory that is
  * not pinned the driver copies itself, in the thread that asks for it, and other I/O waits.

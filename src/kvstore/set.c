@@ -18,7 +18,7 @@ static void entry_free(struct penstock_store *s, struct store_entry *e)
 
 void store_entry_drop(struct penstock_store *s, struct store_entry *e)
 {
-	store_staging_forget(s, e);
+	store_staging_drop_copy(s, e);
 	store_policy_remove(&s->policy, &s->index, e);
 	store_index_remove(&s->index, e);
 	s->dirs[e->dir].log_live -= store_record_size(e->key_len, e->space.nr);
@@ -258,18 +258,18 @@ static int set_buffer(struct penstock_store *s, struct store_op *op)
 	if (op->buf || !op->len || (!must && !recent))
 		return 0;
 	if (op->device)
-		store_staging_device(s);
+		store_staging_expect_gpu(s);
 	if (op->waits_for_memory || !s->staging.waiting.first)
 		op->buf = store_staging_get(s, op->len);
 	if (op->buf || !must)
 		return 0;
-	return store_staging_wait(s, op) ? 1 : -ENOMEM;
+	return store_staging_queue(s, op) ? 1 : -ENOMEM;
 }
 
 /* Its memory.  One that would only be useful is done without. */
-static int fill_buffer(struct penstock_store *s, struct store_op *op)
+static int map_buffer(struct penstock_store *s, struct store_op *op)
 {
-	if (!op->buf || store_staging_fill(s, op->buf) == 0)
+	if (!op->buf || store_staging_map(s, op->buf) == 0)
 		return 0;
 	if (op->device || op->batch->user.deadline_ns)
 		return -ENOMEM;
@@ -334,7 +334,7 @@ static void set_start(struct store_worker *w, struct store_op *op)
 	if (r == 0)
 		r = set_buffer(s, op);
 	if (r <= 0)
-		store_staging_served(s, op);
+		store_staging_leave_queue(s, op);
 	if (r == 0)
 		r = find_space(s, op);
 	if (r <= 0) /* there may be space for another, or nobody left to make it */
@@ -344,7 +344,7 @@ static void set_start(struct store_worker *w, struct store_op *op)
 		return;
 	if (r < 0)
 		set_end(op, r == -EALREADY ? (int64_t)op->len : r);
-	else if (fill_buffer(s, op) < 0)
+	else if (map_buffer(s, op) < 0)
 		set_undo(op, -ENOMEM);
 	else
 		set_copy_in(w, op);
@@ -403,7 +403,7 @@ int store_set_publish(struct penstock_store *s, struct store_op *op)
 	s->stats.stored++;
 	s->stats.bytes_set += e->len;
 	if (op->buf && !(s->opts.flags & PENSTOCK_STORE_NO_RECENT)) {
-		store_staging_keep(s, op->buf, e);
+		store_staging_keep_copy(s, op->buf, e);
 		op->buf = NULL;
 	}
 	release_busy_entry(s);
