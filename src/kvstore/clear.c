@@ -32,9 +32,9 @@ static int cut_log(struct store_dir *d)
 	int r;
 
 	if (d->rewrite.active)
-		store_journal_give_up(d);
+		store_journal_abort_rewrite(d);
 	/* What records have said of the time, the head says from here on. */
-	r = store_journal_stamp(s, &d->log, NULL);
+	r = store_journal_write_head(s, &d->log, NULL);
 	pthread_mutex_lock(&s->lock);
 	d->log.end = STORE_LOG_HEAD;
 	d->full_ns = 0;

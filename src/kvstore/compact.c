@@ -106,7 +106,7 @@ static int copy_piece(struct store_dir *d)
 	return r;
 }
 
-void store_journal_give_up(struct store_dir *d)
+void store_journal_abort_rewrite(struct store_dir *d)
 {
 	store_log_close(&d->rewrite.to);
 	unlinkat(d->dir_fd, STORE_NEW_NAME, 0);
@@ -133,7 +133,7 @@ static int compact_finish(struct store_dir *d)
 	int r;
 
 	d->rewrite.to.head = d->log.head;
-	r = store_journal_stamp(d->store, &d->rewrite.to, NULL);
+	r = store_journal_write_head(d->store, &d->rewrite.to, NULL);
 	if (r == 0)
 		r = store_sync(d->store, d->rewrite.to.file);
 	if (r < 0)
@@ -150,7 +150,7 @@ static int compact_finish(struct store_dir *d)
 	return 0;
 }
 
-bool store_journal_is_long(const struct store_dir *d)
+bool store_journal_needs_rewrite(const struct store_dir *d)
 {
 	uint64_t small = d->store->log_piece / 4;
 
@@ -159,7 +159,7 @@ bool store_journal_is_long(const struct store_dir *d)
 		d->log.end > 2 * (d->log_live + STORE_LOG_HEAD) && clock_ns() >= d->rewrite_ns);
 }
 
-static int rewrite_some(struct store_dir *d, bool whole)
+static int rewrite_step(struct store_dir *d, bool whole)
 {
 	int r = d->rewrite.active ? 0 : compact_begin(d);
 
@@ -170,14 +170,14 @@ static int rewrite_some(struct store_dir *d, bool whole)
 	}
 	if (r < 0) {
 		d->rewrite_ns = clock_ns() + STORE_RETRY_NS;
-		store_journal_give_up(d);
+		store_journal_abort_rewrite(d);
 	}
 	return r;
 }
 
 int store_journal_rewrite(struct store_dir *d)
 {
-	return rewrite_some(d, false);
+	return rewrite_step(d, false);
 }
 
 int store_journal_rewrite_whole(struct store_dir *d)
@@ -185,6 +185,6 @@ int store_journal_rewrite_whole(struct store_dir *d)
 	if (clock_ns() < d->full_ns) /* it has just been tried */
 		return -ENOSPC;
 	if (d->rewrite.active)
-		store_journal_give_up(d);
-	return rewrite_some(d, true);
+		store_journal_abort_rewrite(d);
+	return rewrite_step(d, true);
 }

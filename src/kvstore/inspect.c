@@ -95,7 +95,7 @@ static int inspect_dir(struct inspection *l, const char *dir, struct penstock_er
 		r = store_journal_load(l->d, err);
 	if (r < 0)
 		return r;
-	store_journal_settle(l->s);
+	store_journal_drop_spaceless(l->s);
 	summarize(l);
 	if (!l->each && !(l->flags & PENSTOCK_STORE_VERIFY))
 		return 0;

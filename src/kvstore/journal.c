@@ -136,7 +136,7 @@ static int load_set(struct store_dir *d, const struct store_record *r)
 	if (!e)
 		return -ENOMEM;
 	/* It stays until all logs have been read: they may have older values of the key. */
-	s->spaceless = claim_space(d, e, r) < 0 || s->spaceless;
+	s->has_spaceless = claim_space(d, e, r) < 0 || s->has_spaceless;
 	e->hash = h;
 	e->gen = r->gen;
 	e->len = r->len;
@@ -161,7 +161,7 @@ static int load_set(struct store_dir *d, const struct store_record *r)
 }
 
 /* Nothing that this directory's log has said so far is believed. */
-static void load_forget(struct store_dir *d)
+static void drop_loaded(struct store_dir *d)
 {
 	struct penstock_store *s = d->store;
 	struct store_entry *e;
@@ -181,12 +181,12 @@ static void load_forget(struct store_dir *d)
 	store_report_error(s, -EBADMSG, d->path, 0, text);
 }
 
-void store_journal_settle(struct penstock_store *s)
+void store_journal_drop_spaceless(struct penstock_store *s)
 {
 	struct store_entry *e;
 	uint32_t pos = 0;
 
-	while (s->spaceless && (e = store_index_next(&s->index, &pos)))
+	while (s->has_spaceless && (e = store_index_next(&s->index, &pos)))
 		if (e->len && !e->space.nr && e->state == STORE_LIVE) {
 			s->stats.lost++;
 			store_entry_erase(s, e);
@@ -202,7 +202,7 @@ static int load_record(void *arg, const struct store_record *r, const void *raw,
 	(void)raw;
 	(void)size;
 	if (!r) {
-		load_forget(d);
+		drop_loaded(d);
 		return 0;
 	}
 	s->gen = max_u64(s->gen, r->gen);
@@ -218,7 +218,7 @@ static int load_record(void *arg, const struct store_record *r, const void *raw,
 	return 0;
 }
 
-int store_journal_head(struct store_dir *d, struct penstock_err *err)
+int store_journal_read_head(struct store_dir *d, struct penstock_err *err)
 {
 	unsigned char head[STORE_LOG_HEAD];
 	int64_t n = penstock_pread(d->log.file, head, sizeof(head), 0, err);
@@ -232,8 +232,8 @@ int store_journal_head(struct store_dir *d, struct penstock_err *err)
 	return r < 0 ? penstock_fail(err, r, "%s: its log has no head", d->path) : 0;
 }
 
-int store_journal_stamp(const struct penstock_store *s, struct store_log *log,
-			struct penstock_err *err)
+int store_journal_write_head(const struct penstock_store *s, struct store_log *log,
+			     struct penstock_err *err)
 {
 	unsigned char head[STORE_LOG_HEAD];
 	int64_t r;
@@ -244,8 +244,8 @@ int store_journal_stamp(const struct penstock_store *s, struct store_log *log,
 	return r < 0 ? (int)r : 0;
 }
 
-static int stamp_all(struct penstock_store *s, uint64_t since, uint64_t epoch, bool sync,
-		     void (*failed)(struct store_dir *d, int code))
+static int write_heads(struct penstock_store *s, uint64_t since, uint64_t epoch, bool sync,
+		       void (*failed)(struct store_dir *d, int code))
 {
 	int first = 0, r;
 
@@ -256,7 +256,7 @@ static int stamp_all(struct penstock_store *s, uint64_t since, uint64_t epoch, b
 			continue;
 		d->log.head.epoch = epoch;
 		d->log.head.since = since;
-		r = store_journal_stamp(s, &d->log, NULL);
+		r = store_journal_write_head(s, &d->log, NULL);
 		if (r == 0 && sync)
 			r = store_sync(s, d->log.file);
 		if (r < 0 && failed)
@@ -266,13 +266,13 @@ static int stamp_all(struct penstock_store *s, uint64_t since, uint64_t epoch, b
 	return first;
 }
 
-int store_journal_epoch(struct penstock_store *s, uint64_t since, uint64_t epoch,
-			void (*failed)(struct store_dir *d, int code))
+int store_journal_set_epoch(struct penstock_store *s, uint64_t since, uint64_t epoch,
+			    void (*failed)(struct store_dir *d, int code))
 {
-	int r = s->nr_dirs > 1 ? stamp_all(s, since, epoch, true, failed) : 0;
+	int r = s->nr_dirs > 1 ? write_heads(s, since, epoch, true, failed) : 0;
 
 	/* Where all heads have the epoch none needs to be forgiven what is before it. */
-	return r < 0 && !failed ? r : stamp_all(s, epoch, epoch, !failed, failed);
+	return r < 0 && !failed ? r : write_heads(s, epoch, epoch, !failed, failed);
 }
 
 int store_journal_load(struct store_dir *d, struct penstock_err *err)
@@ -376,8 +376,8 @@ int store_journal_below(struct store_dir *d, const struct store_entry *e, uint64
 }
 
 /* Of records that are still to be written, those that are wanted. */
-static void sift(struct store_dir *d, struct store_bytes *b,
-		 bool (*wanted)(struct store_dir *d, const struct store_record *r))
+static void filter_records(struct store_dir *d, struct store_bytes *b,
+			   bool (*wanted)(struct store_dir *d, const struct store_record *r))
 {
 	struct store_record r;
 	size_t kept = 0;
@@ -402,7 +402,7 @@ static bool is_no_set(struct store_dir *d, const struct store_record *r)
 }
 
 /* What was gone when the log was rewritten is not in it. */
-static bool is_news(struct store_dir *d, const struct store_record *r)
+static bool is_not_rewritten(struct store_dir *d, const struct store_record *r)
 {
 	return r->type == STORE_RECORD_SET || store_journal_is_alive(d, r);
 }
@@ -425,7 +425,7 @@ static int take_group(struct store_dir *d)
 			g->len += p->len;
 			p->len = 0;
 		} else {
-			sift(d, p, is_no_set);
+			filter_records(d, p, is_no_set);
 		}
 	}
 	store_unlock(d->store);
@@ -486,7 +486,7 @@ static int group_fit(struct store_dir *d)
 	if (d->log.end + d->group.len > d->log_allocated) {
 		r = store_journal_rewrite_whole(d);
 		if (r == 0)
-			sift(d, &d->group, is_news);
+			filter_records(d, &d->group, is_not_rewritten);
 	}
 	return r == 0 && d->log.end + d->group.len > d->log_allocated ? -ENOSPC
 								      : store_quota_to_nospc(r);
@@ -500,7 +500,7 @@ static void group_failed(struct store_dir *d, bool full)
 {
 	store_log_truncate(d);
 	store_log_space_allocate(d);
-	sift(d, &d->group, is_no_set);
+	filter_records(d, &d->group, is_no_set);
 	if (!full)
 		return;
 	pthread_mutex_lock(&d->store->lock);

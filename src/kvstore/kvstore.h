@@ -319,21 +319,21 @@ int store_journal_walk(struct store_walk *w, struct penstock_err *err);
 int store_journal_create(struct store_log *log, struct store_dir *d, const char *name,
 			 struct penstock_err *err);
 /* Read the head of d->log; -EBADMSG: there is none. */
-int store_journal_head(struct store_dir *d, struct penstock_err *err);
+int store_journal_read_head(struct store_dir *d, struct penstock_err *err);
 /* Write it again, as it is in memory, with the time it is now. */
-int store_journal_stamp(const struct penstock_store *s, struct store_log *log,
-			struct penstock_err *err);
+int store_journal_write_head(const struct penstock_store *s, struct store_log *log,
+			     struct penstock_err *err);
 /*
  * The next epoch for all directories that are not left out; @since: see struct store_log_head.  A
  * kill at any time loses nothing.  The first error, of @failed if it is not NULL; without, all is
  * synced.
  */
-int store_journal_epoch(struct penstock_store *s, uint64_t since, uint64_t epoch,
-			void (*failed)(struct store_dir *d, int code));
+int store_journal_set_epoch(struct penstock_store *s, uint64_t since, uint64_t epoch,
+			    void (*failed)(struct store_dir *d, int code));
 /* Read the log into the index; what is broken is left out and counted. */
 int store_journal_load(struct store_dir *d, struct penstock_err *err);
 /* All have been read: what has no space is gone. */
-void store_journal_settle(struct penstock_store *s);
+void store_journal_drop_spaceless(struct penstock_store *s);
 /* With @lock: append to what is pending.  0 or -ENOMEM. */
 int store_journal_set(struct store_dir *d, const struct store_op *op);
 int store_journal_drop(struct store_dir *d, struct store_hash hash, uint64_t gen);
@@ -369,13 +369,13 @@ bool store_log_space_is_usable(const struct store_dir *d);
 /* Is what the record says still so, or of a DROP: is it there that it says is gone? */
 bool store_journal_is_alive(struct store_dir *d, const struct store_record *r);
 /* Is rewriting the log under way, or is it time to begin? */
-bool store_journal_is_long(const struct store_dir *d);
+bool store_journal_needs_rewrite(const struct store_dir *d);
 /* The log writer: go on rewriting it, or begin.  0 or -errno. */
 int store_journal_rewrite(struct store_dir *d);
 /* From the beginning to the end. */
 int store_journal_rewrite_whole(struct store_dir *d);
 /* What there is of the new one is not needed. */
-void store_journal_give_up(struct store_dir *d);
+void store_journal_abort_rewrite(struct store_dir *d);
 
 /* ------------------------------------------------------------------- store */
 
@@ -414,7 +414,7 @@ struct penstock_store {
 	 */
 	_Atomic uint64_t clock_tick_ns;
 	bool expiring;
-	bool spaceless; /* while logs are read: there are entries whose space could not be had */
+	bool has_spaceless; /* while logs are read: the space of some entries was taken */
 	struct penstock_store_stats stats;
 	struct store_tier *tier; /* below, or NULL */
 	struct store_queues queues;

@@ -122,7 +122,7 @@ void store_advance_epoch(struct penstock_store *s)
 		return;
 	for (unsigned i = 0; i < s->nr_dirs; i++)
 		epoch = max_u64(epoch, s->dirs[i].log.head.epoch);
-	lost = store_journal_epoch(s, epoch, store_next_epoch(epoch), NULL) < 0;
+	lost = store_journal_set_epoch(s, epoch, store_next_epoch(epoch), NULL) < 0;
 	pthread_mutex_lock(&s->lock);
 	s->dir_excluded = s->dir_excluded || lost;
 	store_unlock(s);
@@ -171,7 +171,7 @@ static bool grow_and_compact(struct penstock_store *s)
 
 		pthread_mutex_lock(&s->lock);
 		grow = d->growth_requested;
-		rewrite = !d->excluded && store_journal_is_long(d);
+		rewrite = !d->excluded && store_journal_needs_rewrite(d);
 		store_unlock(s);
 		if (grow && !d->excluded)
 			store_dir_grow(d);
@@ -190,7 +190,7 @@ static void write_clock(struct penstock_store *s)
 		struct store_log *log = &s->dirs[i].log;
 
 		if (!s->dirs[i].excluded)
-			store_journal_stamp(s, log, NULL);
+			store_journal_write_head(s, log, NULL);
 	}
 }
 

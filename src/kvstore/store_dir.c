@@ -256,7 +256,7 @@ static int dir_open_log(struct store_dir *d, struct penstock_err *err)
 	unlinkat(d->dir_fd, STORE_NEW_NAME, 0);
 	r = dir_open_file(&d->log.file, &d->log.fd, d, STORE_LOG_NAME, 0, err);
 	if (r == 0)
-		r = store_journal_head(d, err);
+		r = store_journal_read_head(d, err);
 	if (r == -EBADMSG) {
 		store_report_error(d->store, r, d->path, 0,
 				   "its log has no head: all it had is lost");
@@ -338,7 +338,7 @@ int store_dir_open_readonly(struct store_dir *d, struct penstock_store *s, const
 	d->map = extent_map_new(d->limit_units, d->limit_units, 256, false);
 	if (!d->map)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	return store_journal_head(d, err);
+	return store_journal_read_head(d, err);
 }
 
 void store_dir_close(struct store_dir *d)

@@ -356,7 +356,7 @@ static int load_logs(struct penstock_store *s, struct penstock_err *err)
 		report_exclusion(d, c, err);
 		store_dir_exclude(d);
 	}
-	c = store_journal_epoch(s, since, store_next_epoch(epoch), exclude_after_head_failure);
+	c = store_journal_set_epoch(s, since, store_next_epoch(epoch), exclude_after_head_failure);
 	return c < 0 ? penstock_fail(err, c, "a log cannot be written: %s", penstock_strerror(c))
 		     : r;
 }
@@ -396,7 +396,7 @@ static int load_dirs(struct penstock_store *s, struct penstock_err *err)
 
 	if (is_fatal(r) || s->stats.dirs_out == s->nr_dirs)
 		return r;
-	store_journal_settle(s);
+	store_journal_drop_spaceless(s);
 	/*
 	 * What was found to be older than what another log says is so for good before anything else
 	 * is written: when the newer one goes, the older one must not be there for the next start.
@@ -535,7 +535,7 @@ int penstock_store_close(struct penstock_store *store, struct penstock_err *err)
 	for (unsigned i = 0; i < store->nr_dirs; i++) {
 		struct store_dir *d = &store->dirs[i];
 
-		c = d->excluded ? 0 : store_journal_stamp(store, &d->log, NULL);
+		c = d->excluded ? 0 : store_journal_write_head(store, &d->log, NULL);
 		if (!d->excluded && c == 0)
 			c = store_sync(store, d->log.file);
 		if (c < 0 && r == 0)
