@@ -127,7 +127,7 @@ static void nothing_before_a_bad_record_is_believed(void)
 	T_EQ(sk_get("b", 2, 10), -ENOENT);
 	T_EQ(sk_get("c", 3, 10), 10);
 	T_EQ(sk_stats().lost, 3); /* the record, and two values */
-	T_EQ(sk_told(), 1);
+	T_EQ(sk_reported_errors(), 1);
 	/* At the end it is a write that was cut off, of which nobody was told. */
 	T_EQ(sk_set("d", 4, 10), 10);
 	sk_close();
