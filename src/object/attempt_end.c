@@ -106,8 +106,8 @@ static void count_attempt(struct object_req *r, const struct object_outcome *o,
 		r->counted = false;
 		c->endpoints.v[r->endpoint].bytes_read += h->got;
 		c->endpoints.v[r->endpoint].bytes_written += h->sent;
-		object_endpoint_done(&c->endpoints, (unsigned)r->endpoint,
-				     object_is_endpoint_fault(o), clock_ns());
+		object_endpoint_release(&c->endpoints, (unsigned)r->endpoint,
+					object_is_endpoint_fault(o), clock_ns());
 	}
 }
 

@@ -17,8 +17,8 @@ typedef int cred_ask_fn(struct object_cred_source *s, struct object_cred *out,
 			struct penstock_err *err);
 
 struct object_cred_source {
-	pthread_mutex_t lock; /* of @now and @due_ns */
-	struct object_cred now;
+	pthread_mutex_t lock; /* of @keys and @due_ns */
+	struct object_cred keys;
 	uint64_t due_ns; /* wall clock: when to ask again; 0: never */
 	cred_ask_fn *ask;
 	char name[96];

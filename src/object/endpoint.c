@@ -208,7 +208,7 @@ unsigned object_endpoint_pick(struct object_endpoints *s, int avoid, uint64_t no
 	return (unsigned)i;
 }
 
-void object_endpoint_done(struct object_endpoints *s, unsigned i, bool failed, uint64_t now_ns)
+void object_endpoint_release(struct object_endpoints *s, unsigned i, bool failed, uint64_t now_ns)
 {
 	struct object_endpoint *e = &s->v[i];
 

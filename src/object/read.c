@@ -13,7 +13,7 @@
 struct fetch;
 
 /* One read of the caller's. */
-struct job {
+struct read_job {
 	struct fetch *f;
 	struct penstock_s3_range *read;
 	char etag[PENSTOCK_S3_ETAG]; /* of the object, once known; the transport's thread's */
@@ -32,14 +32,14 @@ struct fetch {
 /* Another range of the same object has told which one it is. */
 static void part_prepare(struct object_req *r)
 {
-	const struct job *j = r->arg;
+	const struct read_job *j = r->arg;
 
 	if (!r->etag[0])
 		memcpy(r->etag, j->etag, sizeof(r->etag));
 }
 
 /* Where two answers are of two objects, what was read is neither. */
-static void read_note_object(struct job *j, const struct object_req *r)
+static void read_note_object(struct read_job *j, const struct object_req *r)
 {
 	const struct http_response *response = &r->http.response;
 	uint64_t total = response->status == 200 ? response->length : response->range_total;
@@ -58,7 +58,7 @@ static void read_note_object(struct job *j, const struct object_req *r)
 
 static void read_part_done(struct object_req *r)
 {
-	struct job *j = r->arg;
+	struct read_job *j = r->arg;
 	struct fetch *f = j->f;
 
 	pthread_mutex_lock(&f->lock);
@@ -70,7 +70,7 @@ static void read_part_done(struct object_req *r)
 
 /* ----------------------------------------------------------------------- cutting */
 
-static int job_init(struct job *j, struct fetch *f, struct penstock_s3 *c,
+static int job_init(struct read_job *j, struct fetch *f, struct penstock_s3 *c,
 		    struct penstock_s3_range *read, struct penstock_err *err)
 {
 	uint64_t part = c->opts.part;
@@ -112,7 +112,7 @@ static int job_init(struct job *j, struct fetch *f, struct penstock_s3 *c,
 	return 0;
 }
 
-static void job_fini(struct job *j)
+static void job_fini(struct read_job *j)
 {
 	for (uint64_t i = 0; i < j->nr; i++)
 		object_req_fini(&j->parts[i]);
@@ -122,7 +122,7 @@ static void job_fini(struct job *j)
 /* ---------------------------------------------------------------------- together */
 
 /* Bytes, from the beginning on; -errno of the first range that failed. */
-static int64_t job_result(const struct job *j, struct penstock_err *err)
+static int64_t job_result(const struct read_job *j, struct penstock_err *err)
 {
 	const struct penstock_s3_range *read = j->read;
 	uint64_t sum = 0, want = read->len;
@@ -145,7 +145,7 @@ static int64_t job_result(const struct job *j, struct penstock_err *err)
 	return (int64_t)sum;
 }
 
-static int jobs_finish(struct job *jobs, uint64_t nr, struct penstock_err *err)
+static int jobs_finish(struct read_job *jobs, uint64_t nr, struct penstock_err *err)
 {
 	struct penstock_err why;
 	int first = 0;
@@ -161,7 +161,7 @@ static int jobs_finish(struct job *jobs, uint64_t nr, struct penstock_err *err)
 	return first;
 }
 
-static void read_run_all(struct fetch *f, struct job *jobs, uint64_t nr)
+static void read_run_all(struct fetch *f, struct read_job *jobs, uint64_t nr)
 {
 	for (uint64_t i = 0; i < nr; i++)
 		for (uint64_t k = 0; k < jobs[i].nr; k++)
@@ -176,7 +176,7 @@ int penstock_s3_fetch(struct penstock_s3 *c, struct penstock_s3_range *reads, ui
 		      struct penstock_err *err)
 {
 	struct fetch f = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
-	struct job *jobs = calloc(n ? n : 1, sizeof(*jobs));
+	struct read_job *jobs = calloc(n ? n : 1, sizeof(*jobs));
 	uint64_t made = 0;
 	int r = 0;
 

@@ -179,7 +179,7 @@ static void each_rule_chooses(void)
 		object_endpoint_pick(&set, -1, 0);
 	for (unsigned i = 0; i < 4; i++)
 		T_EQ(set.v[i].in_flight, 2);
-	object_endpoint_done(&set, 2, false, 0);
+	object_endpoint_release(&set, 2, false, 0);
 	T_EQ(object_endpoint_pick(&set, -1, 0), 2);
 	use("http://h{0...3}", PENSTOCK_S3_RANK);
 	set.rank = 6;
@@ -194,7 +194,7 @@ static void each_rule_chooses(void)
 static void fail_at(unsigned i, uint64_t now)
 {
 	set.v[i].in_flight++;
-	object_endpoint_done(&set, i, true, now);
+	object_endpoint_release(&set, i, true, now);
 }
 
 static void one_that_fails_is_left_out_and_tried_again(void)
@@ -215,12 +215,12 @@ static void one_that_fails_is_left_out_and_tried_again(void)
 	for (unsigned i = 0; i < 30; i++)
 		tries += object_endpoint_pick(&set, -1, 500 * ms) == 1;
 	T_EQ(tries, 1);
-	object_endpoint_done(&set, 1, true, 501 * ms);
+	object_endpoint_release(&set, 1, true, 501 * ms);
 	for (unsigned i = 0; i < 30; i++)
 		T_OK(object_endpoint_pick(&set, -1, 1500 * ms) != 1);
 	while (object_endpoint_pick(&set, -1, 1502 * ms) != 1)
 		T_OK(tries++ < 10);
-	object_endpoint_done(&set, 1, false, 1503 * ms);
+	object_endpoint_release(&set, 1, false, 1503 * ms);
 	T_OK(!set.v[1].down);
 	tries = 0;
 	for (unsigned i = 0; i < 30; i++)
