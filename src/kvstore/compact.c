@@ -21,7 +21,7 @@ struct copying {
 	const struct store_walk *walk;
 };
 
-static bool is_this(const struct store_entry *e, const struct store_dir *d, uint64_t gen)
+static bool is_entry_of(const struct store_entry *e, const struct store_dir *d, uint64_t gen)
 {
 	return e && e->gen == gen && e->dir == d->nr;
 }
@@ -36,13 +36,13 @@ bool store_journal_is_alive(struct store_dir *d, const struct store_record *r)
 
 	pthread_mutex_lock(&s->lock);
 	alive = (r->type != STORE_RECORD_BELOW &&
-		 is_this(store_index_find(&s->index, h), d, r->gen)) ||
-		(r->type != STORE_RECORD_SET && is_this(store_tier_find(s, h), d, r->gen));
+		 is_entry_of(store_index_find(&s->index, h), d, r->gen)) ||
+		(r->type != STORE_RECORD_SET && is_entry_of(store_tier_find(s, h), d, r->gen));
 	store_unlock(s);
 	return alive;
 }
 
-static int copy_one(void *arg, const struct store_record *r, const void *raw, size_t size)
+static int copy_if_alive(void *arg, const struct store_record *r, const void *raw, size_t size)
 {
 	struct copying *c = arg;
 	bool wanted;
@@ -92,7 +92,7 @@ static int copy_piece(struct store_dir *d)
 		.seed = d->log.head.seed,
 		.from = d->rewrite.from,
 		.to = min_u64(d->rewrite.from + d->store->log_piece, d->log.end),
-		.each = copy_one,
+		.each = copy_if_alive,
 		.arg = &c,
 	};
 	int r;

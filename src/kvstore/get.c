@@ -49,8 +49,8 @@ static void get_end(struct store_op *op, int64_t result)
 }
 
 /* With @lock.  The entry, or NULL and why not. */
-static struct store_entry *look_up(struct penstock_store *s, const struct store_op *op,
-				   int64_t *why)
+static struct store_entry *find_entry(struct penstock_store *s, const struct store_op *op,
+				      int64_t *why)
 {
 	struct store_entry *e = store_index_find(&s->index, op->hash);
 
@@ -156,7 +156,7 @@ static void get_start(struct store_worker *w, struct store_op *op)
 
 	store_op_prepare(op);
 	pthread_mutex_lock(&s->lock);
-	op->entry = store_op_has_result(op) ? NULL : look_up(s, op, &why);
+	op->entry = store_op_has_result(op) ? NULL : find_entry(s, op, &why);
 	if (!op->entry && why == -ENOENT && store_tier_queue_fetch(s, op)) {
 		store_staging_leave_queue(s, op);
 		store_unlock(s);

@@ -134,7 +134,7 @@ void store_advance_epoch(struct penstock_store *s)
  * be told that it has an older value of the key would give it out after the next start.  And when
  * it is known of a directory that was left out that it was.
  */
-static void commit(struct penstock_store *s, struct store_op *list)
+static void commit_group(struct penstock_store *s, struct store_op *list)
 {
 	int code = 0;
 
@@ -228,13 +228,13 @@ static void *log_writer_run(void *arg)
 		q->wake_log_writer = false;
 		list = store_op_queue_take_all(&q->to_commit);
 		pthread_mutex_unlock(&q->lock);
-		commit(s, list);
+		commit_group(s, list);
 		store_run_clears(s);
 		more = grow_and_compact(s);
 		pthread_mutex_lock(&q->lock);
 	}
 	pthread_mutex_unlock(&q->lock);
-	commit(s, NULL);
+	commit_group(s, NULL);
 	return NULL;
 }
 

@@ -68,7 +68,7 @@ void store_entry_unpin(struct penstock_store *s, struct store_entry *e)
 
 /* ------------------------------------------------------------------- space */
 
-static bool evict(struct penstock_store *s)
+static bool evict_one(struct penstock_store *s)
 {
 	struct store_entry *e = store_policy_victim(&s->policy, &s->index);
 
@@ -203,7 +203,7 @@ static int find_space(struct penstock_store *s, struct store_op *op)
 			return r;
 		if (!fits)
 			return r;
-		if (store_tier_unread(s) >= units * STORE_UNIT || !evict(s))
+		if (store_tier_unread(s) >= units * STORE_UNIT || !evict_one(s))
 			return wait_for_space(s, op);
 	}
 }
@@ -226,7 +226,7 @@ static void set_end(struct store_op *op, int64_t result)
 }
 
 /* With @lock.  Is it worth writing?  0, or the result: it is there, or was never seen before. */
-static int64_t admit(struct penstock_store *s, struct store_op *op)
+static int64_t admit_set(struct penstock_store *s, struct store_op *op)
 {
 	struct store_entry *e = store_index_find(&s->index, op->hash);
 
@@ -281,7 +281,7 @@ static int map_buffer(struct penstock_store *s, struct store_op *op)
 }
 
 /* What has been taken for a set that does not come about. */
-static void set_undo(struct store_op *op, int64_t result)
+static void undo_set(struct store_op *op, int64_t result)
 {
 	struct penstock_store *s = op->batch->store;
 
@@ -308,7 +308,7 @@ static void set_copy_in(struct store_worker *w, struct store_op *op)
 		return;
 	}
 	if (!store_op_lock_result(op)) {
-		set_undo(op, -ETIME);
+		undo_set(op, -ETIME);
 		return;
 	}
 	if (op->device) {
@@ -320,7 +320,7 @@ static void set_copy_in(struct store_worker *w, struct store_op *op)
 	if (store_op_unlock_result(op))
 		set_write(w, op, crc);
 	else
-		set_undo(op, -ETIME);
+		undo_set(op, -ETIME);
 }
 
 static void set_start(struct store_worker *w, struct store_op *op)
@@ -330,7 +330,7 @@ static void set_start(struct store_worker *w, struct store_op *op)
 
 	store_op_prepare(op);
 	pthread_mutex_lock(&s->lock);
-	r = store_op_has_result(op) ? -ETIME : admit(s, op);
+	r = store_op_has_result(op) ? -ETIME : admit_set(s, op);
 	if (r == 0)
 		r = set_buffer(s, op);
 	if (r <= 0)
@@ -345,7 +345,7 @@ static void set_start(struct store_worker *w, struct store_op *op)
 	if (r < 0)
 		set_end(op, r == -EALREADY ? (int64_t)op->len : r);
 	else if (map_buffer(s, op) < 0)
-		set_undo(op, -ENOMEM);
+		undo_set(op, -ENOMEM);
 	else
 		set_copy_in(w, op);
 }
@@ -362,7 +362,7 @@ void store_set_step(struct store_worker *w, struct store_op *op)
 	if (!store_op_unlock_result(op))
 		code = -ETIME;
 	if (code < 0)
-		set_undo(op, code);
+		undo_set(op, code);
 	else
 		set_write(w, op, store_value_crc(op, op->len));
 }

@@ -95,7 +95,7 @@ static void put_end(struct store_tier *t, const struct tier_job *job, int code)
 	tier_add(t, e);
 }
 
-static void put_one(struct store_tier *t, const struct tier_job *job)
+static void put_object(struct store_tier *t, const struct tier_job *job)
 {
 	struct penstock_store *s = t->store;
 	char *uri = tier_uri(t, (struct tier_object){job->hash, job->gen, t->runs[0]});
@@ -114,7 +114,7 @@ static void put_one(struct store_tier *t, const struct tier_job *job)
 	store_unlock(s);
 }
 
-static void read_one(struct store_tier *t, struct tier_job *job)
+static void read_job(struct store_tier *t, struct tier_job *job)
 {
 	struct penstock_store *s = t->store;
 
@@ -140,7 +140,7 @@ void *tier_read_run(void *arg)
 		job = &t->jobs[(t->first_job + t->nr_read) %
 			       TIER_JOBS]; /* stays there: it is not read */
 		store_unlock(s);
-		read_one(t, job);
+		read_job(t, job);
 		pthread_mutex_lock(&s->lock);
 		t->unread -= job->len;
 		t->nr_read++;
@@ -177,7 +177,7 @@ static void delete_queued(struct store_tier *t)
 	pthread_mutex_lock(&t->store->lock);
 }
 
-static bool stopped(struct store_tier *t)
+static bool is_stopping(struct store_tier *t)
 {
 	bool stop;
 
@@ -221,7 +221,7 @@ void *tier_sweep_run(void *arg)
 		store_report_error(t->store, r, t->prefix, 0, err.msg);
 		return NULL;
 	}
-	while (!stopped(t) && (r = penstock_s3_list_next(list, &e, &err)) > 0) {
+	while (!is_stopping(t) && (r = penstock_s3_list_next(list, &e, &err)) > 0) {
 		if (strncmp(e.key, t->prefix + head, own) || is_known(t, e.key + own))
 			continue;
 		if (asprintf(&uris[n], "%.*s%s", (int)head, t->prefix, e.key) < 0)
@@ -252,7 +252,7 @@ void *tier_put_run(void *arg)
 			t->nr_jobs--;
 			t->nr_read--;
 			store_unlock(s);
-			put_one(t, &job);
+			put_object(t, &job);
 			pthread_mutex_lock(&s->lock);
 		} else if (t->nr_deletes && !tier_is_paused(t)) {
 			delete_queued(t);

@@ -81,18 +81,18 @@ int store_tier_load_record(struct store_dir *d, const struct store_record *r)
 {
 	struct penstock_store *s = d->store;
 	struct store_tier *t = s->tier;
-	struct store_entry *here = store_index_find(&s->index, r->hash), *e;
+	struct store_entry *local = store_index_find(&s->index, r->hash), *e;
 
 	/* Without the tier nobody would see what makes it out of date. */
-	if (!t || (here && here->gen >= r->gen))
+	if (!t || (local && local->gen >= r->gen))
 		return store_journal_drop(d, r->hash, r->gen);
 	e = store_index_find(&t->index, r->hash);
 	if (e && e->gen > r->gen)
 		return store_journal_drop(d, r->hash, r->gen);
 	if (e)
 		unload_entry(d, e);
-	if (here)
-		here->dir == d->nr ? store_entry_drop(s, here) : store_entry_erase(s, here);
+	if (local)
+		local->dir == d->nr ? store_entry_drop(s, local) : store_entry_erase(s, local);
 	e = store_index_new(&t->index);
 	if (!e)
 		return -ENOMEM;

@@ -269,7 +269,7 @@ uint32_t store_value_crc(const struct store_op *op, uint64_t len)
 
 /* -------------------------------------------------------------------- work */
 
-static void step(struct store_worker *w, struct store_op *op)
+static void run_step(struct store_worker *w, struct store_op *op)
 {
 	switch (op->batch->user.opcode) {
 	case PENSTOCK_STORE_GET:
@@ -318,7 +318,7 @@ static void run_steps(struct store_worker *w, struct store_op **ops, unsigned n)
 	uint64_t began = clock_ns();
 
 	for (unsigned i = 0; i < n; i++) {
-		step(w, ops[i]);
+		run_step(w, ops[i]);
 		check_deadlines(w->store);
 		if (atomic_load(&q->signal_due) && clock_ns() - began > SIGNAL_NS) {
 			store_signal_done(w->store);
