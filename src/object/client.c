@@ -46,7 +46,7 @@ static int choose_style(struct penstock_s3 *c, struct penstock_err *err)
 	return 0;
 }
 
-static void seed(struct penstock_s3 *c)
+static void seed_random(struct penstock_s3 *c)
 {
 	struct timespec ts;
 
@@ -73,7 +73,7 @@ static int client_init(struct penstock_s3 *c, struct object_settings *s, struct 
 		.in_flight = s->o.connections,
 		.connect_ms = CONNECT_MS,
 	};
-	seed(c);
+	seed_random(c);
 	c->endpoints.balance = s->o.balance;
 	c->endpoints.rank = s->o.rank;
 	if (s->endpoint)
@@ -175,7 +175,7 @@ int object_client_refresh_keys(struct penstock_s3 *c, struct penstock_err *err)
 	return 0;
 }
 
-static void *refresh(void *arg)
+static void *refresher_run(void *arg)
 {
 	struct penstock_s3 *c = arg;
 
@@ -192,7 +192,8 @@ void object_client_refresh_keys_async(struct penstock_s3 *c)
 	if (!c->refreshing && keys_are_due(c)) {
 		if (c->refresher_started) /* it has nothing left to do */
 			pthread_join(c->refresher, NULL);
-		c->refresher_started = c->refreshing = thread_start(&c->refresher, refresh, c) == 0;
+		c->refresher_started = c->refreshing =
+			thread_start(&c->refresher, refresher_run, c) == 0;
 	}
 	pthread_mutex_unlock(&c->lock);
 }

@@ -254,7 +254,7 @@ static int part_send(struct penstock_s3_upload *u, struct slot *s, uint64_t len,
 }
 
 /* A slot to fill, with its buffer; NULL after an error.  Waits for one. */
-static struct slot *slot_take(struct penstock_s3_upload *u)
+static struct slot *wait_for_slot(struct penstock_s3_upload *u)
 {
 	struct slot *s = NULL;
 
@@ -292,7 +292,7 @@ static int upload_make_room(struct penstock_s3_upload *u, struct penstock_err *e
 	int r = u->filling && u->fill == u->size ? next_part(u, err) : 0;
 
 	if (r == 0 && !u->filling) {
-		u->filling = slot_take(u);
+		u->filling = wait_for_slot(u);
 		if (!u->filling)
 			r = penstock_fail(err, -ENOMEM, "out of memory");
 	}
@@ -339,7 +339,7 @@ int penstock_s3_upload_write(struct penstock_s3_upload *u, const void *buf, uint
 
 /* ----------------------------------------------------------------------- ending */
 
-static void wait_all(struct penstock_s3_upload *u)
+static void wait_for_parts(struct penstock_s3_upload *u)
 {
 	pthread_mutex_lock(&u->lock);
 	while (u->nr_busy)
@@ -389,8 +389,8 @@ static int verify_lost_commit(struct penstock_s3_upload *u, struct penstock_s3_i
 }
 
 /* The request that makes an object of the parts in @doc.  0 or -errno. */
-static int complete_init(struct object_req *r, struct penstock_s3_upload *u,
-			 struct object_strbuf *doc, struct penstock_err *err)
+static int complete_request_init(struct object_req *r, struct penstock_s3_upload *u,
+				 struct object_strbuf *doc, struct penstock_err *err)
 {
 	struct object_strbuf query = {0};
 	int code = object_req_init(r, u->c, HTTP_POST, "commit", u->uri, true, err);
@@ -446,12 +446,12 @@ static void take_etag(struct object_req *r)
 		memcpy(r->http.response.etag, etag, strlen(etag) + 1);
 }
 
-static int complete(struct penstock_s3_upload *u, struct penstock_s3_info *info,
-		    struct penstock_err *err)
+static int complete_upload(struct penstock_s3_upload *u, struct penstock_s3_info *info,
+			   struct penstock_err *err)
 {
 	struct object_strbuf doc = {0};
 	struct object_req r;
-	int code = complete_init(&r, u, &doc, err);
+	int code = complete_request_init(&r, u, &doc, err);
 
 	if (code == 0)
 		code = check_condition(u, err);
@@ -477,11 +477,11 @@ int penstock_s3_upload_commit(struct penstock_s3_upload *u, struct penstock_s3_i
 
 	if (r == 0 && u->id && u->filling)
 		r = part_send(u, u->filling, u->fill, err);
-	wait_all(u);
+	wait_for_parts(u);
 	if (r == 0)
 		r = first_error(u, err);
 	if (r == 0 && u->id)
-		r = complete(u, info, err);
+		r = complete_upload(u, info, err);
 	else if (r == 0)
 		r = object_put(u->c, u->uri, u->filling ? u->filling->buf : NULL, u->fill, u->flags,
 			       u->etag, u->content_type, info, err);
@@ -493,7 +493,7 @@ void penstock_s3_upload_abort(struct penstock_s3_upload *u)
 {
 	if (!u)
 		return;
-	wait_all(u);
+	wait_for_parts(u);
 	if (u->id)
 		penstock_s3_upload_discard(u->c, u->uri, u->id, NULL);
 	upload_free(u);
