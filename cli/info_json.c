@@ -146,13 +146,13 @@ static json_t *store_json(const struct info_store *s)
 	static const char *const names[] = {"endpoint", "region", "clock", "rights", "supports"};
 	json_t *points = json_array();
 
-	for (size_t i = 0; i < PENSTOCK_S3_POINTS; i++)
+	for (size_t i = 0; i < PENSTOCK_S3_CHECK_ITEMS; i++)
 		json_array_append_new(points,
 				      json_pack("{s:s, s:o, s:s}", "name", names[i], "good",
-						s->report.point[i].code == 1
+						s->report.item[i].code == 1
 							? json_null()
-							: json_boolean(!s->report.point[i].code),
-						"text", s->report.point[i].text));
+							: json_boolean(!s->report.item[i].code),
+						"text", s->report.item[i].text));
 	return json_pack("{s:s, s:o, s:o}", "uri", s->uri, "error",
 			 report_str_or_null(s->code < 0 ? s->err.msg : NULL), "points", points);
 }

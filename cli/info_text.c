@@ -247,10 +247,10 @@ static void show_store(const struct info_store *s)
 					    "supports"};
 
 	heading(s->uri);
-	for (size_t i = 0; i < PENSTOCK_S3_POINTS; i++)
-		if (s->report.point[i].text[0])
-			row(names[i], "%s%s", s->report.point[i].code < 0 ? "FAILED: " : "",
-			    s->report.point[i].text);
+	for (size_t i = 0; i < PENSTOCK_S3_CHECK_ITEMS; i++)
+		if (s->report.item[i].text[0])
+			row(names[i], "%s%s", s->report.item[i].code < 0 ? "FAILED: " : "",
+			    s->report.item[i].text);
 }
 
 void info_show(const struct info *in)

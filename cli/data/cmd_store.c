@@ -57,7 +57,7 @@ static int info_dir(const struct cli_cmd *cmd, const char *dir)
 {
 	struct penstock_store_summary sum = {.size = sizeof(sum)};
 	struct penstock_err err = {0, ""};
-	int r = penstock_store_look(dir, 0, NULL, NULL, &sum, &err);
+	int r = penstock_store_inspect(dir, 0, NULL, NULL, &sum, &err);
 
 	if (r < 0)
 		return store_fail(cmd, r, &err);
@@ -107,7 +107,7 @@ static int ls_entry(void *arg, const struct penstock_store_entry *e)
 static int ls_dir(const struct cli_cmd *cmd, const char *dir)
 {
 	struct penstock_err err = {0, ""};
-	int r = penstock_store_look(dir, 0, ls_entry, NULL, NULL, &err);
+	int r = penstock_store_inspect(dir, 0, ls_entry, NULL, NULL, &err);
 
 	return r < 0 ? store_fail(cmd, r, &err) : CLI_OK;
 }
@@ -145,7 +145,7 @@ static int verify_dir(const struct cli_cmd *cmd, const char *dir)
 {
 	struct penstock_store_summary sum = {.size = sizeof(sum)};
 	struct penstock_err err = {0, ""};
-	int r = penstock_store_look(dir, PENSTOCK_STORE_VERIFY, verify_entry, NULL, &sum, &err);
+	int r = penstock_store_inspect(dir, PENSTOCK_STORE_VERIFY, verify_entry, NULL, &sum, &err);
 
 	if (r < 0)
 		return store_fail(cmd, r, &err);

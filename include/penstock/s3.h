@@ -64,10 +64,10 @@ enum penstock_s3_balance {
 };
 
 enum penstock_s3_checksum {
-	PENSTOCK_S3_SUM_AUTO = 0, /* CRC-32C */
-	PENSTOCK_S3_SUM_CRC32C = 1,
-	PENSTOCK_S3_SUM_CRC64NVME = 2,
-	PENSTOCK_S3_SUM_NONE = 3,
+	PENSTOCK_S3_CHECKSUM_AUTO = 0, /* CRC-32C */
+	PENSTOCK_S3_CHECKSUM_CRC32C = 1,
+	PENSTOCK_S3_CHECKSUM_CRC64NVME = 2,
+	PENSTOCK_S3_CHECKSUM_NONE = 3,
 };
 
 /* Bits of struct penstock_s3_opts.flags. */
@@ -320,13 +320,13 @@ PENSTOCK_API int penstock_s3_get_endpoint(struct penstock_s3 *c, uint32_t i,
 
 /* ------------------------------------------------------------------------ a check */
 
-enum penstock_s3_point {
+enum penstock_s3_check_item {
 	PENSTOCK_S3_REACH = 0,    /* every endpoint answers */
 	PENSTOCK_S3_REGION = 1,   /* region and style are the bucket's */
 	PENSTOCK_S3_CLOCK = 2,    /* ours and the server's */
 	PENSTOCK_S3_RIGHTS = 3,   /* list, and with PENSTOCK_S3_CHECK_WRITE put, read, delete */
-	PENSTOCK_S3_SUPPORTS = 4, /* conditional writes, checksums, multipart */
-	PENSTOCK_S3_POINTS = 5,
+	PENSTOCK_S3_FEATURES = 4, /* conditional writes, checksums, multipart */
+	PENSTOCK_S3_CHECK_ITEMS = 5,
 };
 
 #define PENSTOCK_S3_CHECK_WRITE 0x1u /* put an object below the prefix, and delete it */
@@ -337,15 +337,15 @@ struct penstock_s3_report {
 	struct {
 		int code; /* 0: good; 1: not looked at; or -errno */
 		char text[252];
-	} point[PENSTOCK_S3_POINTS];
+	} item[PENSTOCK_S3_CHECK_ITEMS];
 };
 
 /*
  * Look at five things before a long run: s3://BUCKET or s3://BUCKET/PREFIX.  Returns 0 where all
- * that was looked at is good, else the first error; @check has a line for each.
+ * that was looked at is good, else the first error; @report has a line for each.
  */
 PENSTOCK_API int penstock_s3_check(struct penstock_s3 *c, const char *uri, uint32_t flags,
-				   struct penstock_s3_report *check, struct penstock_err *err);
+				   struct penstock_s3_report *report, struct penstock_err *err);
 
 #ifdef __cplusplus
 }

@@ -20,8 +20,8 @@ extern "C" {
  * It is a cache: a value may be gone at any time, but what a get delivers is what was set.  The
  * hash of a key has 128 bits and a secret of the store in it, and the CRC-32C of key and value is
  * verified on every get.  Whatever goes wrong below (a short read, EIO, a flipped bit, a torn
- * write, kill -9) is a miss for that key, counted, and told to opts->tell.  A set is visible when
- * it is complete, and not before.
+ * write, kill -9) is a miss for that key, counted, and reported to opts->on_error.  A set is
+ * visible when it is complete, and not before.
  *
  * Threads, processes, errors and versions: as in penstock.h.  A directory belongs to one store at a
  * time.  Operations on one key that are in flight together happen in any order.
@@ -56,9 +56,10 @@ struct penstock_store_opts {
 	uint64_t log_bytes; /* most bytes of log in a directory, which has as much again to
 			       rewrite it (1/64 of its capacity) */
 	const char *engine; /* as in struct penstock_opts */
-	void (*tell)(void *arg, const struct penstock_event *event); /* failures; any thread */
-	void *tell_arg;
-	uint64_t below; /* most bytes of values in the object store below (10 times @capacity) */
+	void (*on_error)(void *arg, const struct penstock_event *event); /* failures; any thread */
+	void *on_error_arg;
+	uint64_t below_bytes; /* most bytes of values in the object store below (10 times @capacity)
+			       */
 	/* Of its client; used by open only.  Where it does not say, a request has two attempts
 	 * within 10 seconds. */
 	const struct penstock_s3_opts *s3;
@@ -280,9 +281,9 @@ PENSTOCK_API int penstock_store_get_io_stats(struct penstock_store *store,
  */
 PENSTOCK_API int penstock_store_metrics(struct penstock_store *store, char *text, size_t size);
 
-/* ------------------------------------------------------ looking from outside */
+/* --------------------------------------------------------------- inspection */
 
-/* Bits of @flags of penstock_store_look(). */
+/* Bits of @flags of penstock_store_inspect(). */
 #define PENSTOCK_STORE_VERIFY 0x1u /* read every value, too */
 
 struct penstock_store_entry {
@@ -304,13 +305,13 @@ struct penstock_store_summary {
 };
 
 /*
- * Look into one directory of a store that nobody has open; nothing is changed.  @each (may be
+ * Inspect one directory of a store that nobody has open; nothing is changed.  @each (may be
  * NULL) gets every entry, oldest first; non-zero ends it and is returned.  Errors as of open.
  */
 PENSTOCK_API int
-penstock_store_look(const char *dir, unsigned flags,
-		    int (*each)(void *arg, const struct penstock_store_entry *entry), void *arg,
-		    struct penstock_store_summary *sum, struct penstock_err *err);
+penstock_store_inspect(const char *dir, unsigned flags,
+		       int (*each)(void *arg, const struct penstock_store_entry *entry), void *arg,
+		       struct penstock_store_summary *sum, struct penstock_err *err);
 
 /* Remove a store's files from a directory, and no others, and the directory if it is empty. */
 PENSTOCK_API int penstock_store_drop(const char *dir, struct penstock_err *err);

@@ -7,7 +7,7 @@
 
 #include "base/util.h"
 #include "dl/curl.h"
-#include "object/bare.h"
+#include "object/signed_request.h"
 
 enum {
 	PARTS = 4,     /* that an upload has in flight */
@@ -18,7 +18,7 @@ enum {
 
 struct bare_slot {
 	void *easy;
-	struct object_bare b;
+	struct object_signed_request b;
 	char *at; /* in the buffers of the work */
 	uint64_t done;
 };
@@ -30,7 +30,7 @@ struct bare_loop {
 	uint64_t most, end_ns;
 	const atomic_int *stop;
 	const struct penstock_curl *curl;
-	struct object_bare_how how;
+	struct object_send_options how;
 	void *multi;
 	struct bare_slot *slots;
 	unsigned active, failures;
@@ -111,11 +111,11 @@ static void choose(struct bare_loop *l, struct bare_slot *s)
 	uint64_t per = (t->len + size - 1) / size, object = i / per, at = i % per * size;
 	uint64_t in_buf = l->read ? at % t->buf_len : 0;
 
-	s->b = (struct object_bare){.put = !l->read && !l->warm,
-				    .uri = t->paths[object % t->nr_paths],
-				    .at = l->warm ? 0 : at,
-				    .len = l->warm ? 1 : min_u64(size, t->len - at),
-				    .turn = l->warm ? l->warm : (unsigned)l->next};
+	s->b = (struct object_signed_request){.put = !l->read && !l->warm,
+					      .uri = t->paths[object % t->nr_paths],
+					      .at = l->warm ? 0 : at,
+					      .len = l->warm ? 1 : min_u64(size, t->len - at),
+					      .endpoint = l->warm ? l->warm : (unsigned)l->next};
 	if (in_buf + s->b.len > t->buf_len)
 		in_buf = 0;
 	s->at = t->buf + object % t->nr_bufs * t->step + in_buf;
@@ -176,9 +176,9 @@ static void bare_start(struct bare_loop *l, struct bare_slot *s)
 	if (!may_begin(l))
 		return;
 	choose(l, s);
-	if (object_bare_sign(&s->b, l->targets->s3, &err) < 0) {
+	if (object_signed_request_init(&s->b, l->targets->s3, &err) < 0) {
 		limit_failed(l, err.msg[0] ? err.msg : "cannot sign");
-		object_bare_fini(&s->b);
+		object_signed_request_fini(&s->b);
 		return;
 	}
 	set_options(l, s);
@@ -205,7 +205,7 @@ static void bare_end(struct bare_loop *l, struct bare_slot *s, int code)
 		limit_failed(l, "not what was asked for came");
 	else if (!l->warm)
 		l->ret->bytes += s->b.len;
-	object_bare_fini(&s->b);
+	object_signed_request_fini(&s->b);
 }
 
 /* ----------------------------------------------------------------------- loop */
@@ -251,7 +251,7 @@ static void bare_close(struct bare_loop *l)
 			continue;
 		if (l->slots[i].b.url)
 			l->curl->multi_remove(l->multi, l->slots[i].easy);
-		object_bare_fini(&l->slots[i].b);
+		object_signed_request_fini(&l->slots[i].b);
 		l->curl->easy_cleanup(l->slots[i].easy);
 	}
 	if (l->multi)
@@ -290,7 +290,7 @@ void limit_bare_run(struct limit_bare *ret, const struct limit_target *targets, 
 	uint64_t start;
 
 	*ret = (struct limit_bare){.bytes = 0};
-	object_bare_how(&l.how, targets->s3);
+	object_send_options_get(&l.how, targets->s3);
 	ret->is_signed = l.how.signs;
 	for (unsigned i = 0; i < nr && !read; i++)
 		if (targets[i].len > targets[i].buf_len) {

@@ -8,7 +8,7 @@
 
 #include <penstock/s3.h>
 
-#include "object/times.h"
+#include "object/latency.h"
 
 enum { REMOTE_ENDPOINTS = 64 }; /* that are told one by one */
 
@@ -23,7 +23,7 @@ struct remote {
 	char region[64], credentials[64];
 	unsigned nr; /* of the endpoints */
 	struct remote_endpoint endpoints[REMOTE_ENDPOINTS];
-	struct object_times times[OBJECT_TIMES];
+	struct object_latency times[OBJECT_LATENCIES];
 };
 
 void remote_look(struct remote *r, struct penstock_s3 *c);

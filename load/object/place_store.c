@@ -30,7 +30,7 @@ static int store_look(const char *path, struct penstock_store_summary *sum,
 	int r;
 
 	*sum = (struct penstock_store_summary){.size = sizeof(*sum)};
-	r = penstock_store_look(path, 0, NULL, NULL, sum, &why);
+	r = penstock_store_inspect(path, 0, NULL, NULL, sum, &why);
 	return r < 0 && r != -ENOENT ? penstock_fail(err, r, "%s", why.msg) : r;
 }
 

@@ -100,7 +100,7 @@ int remote_prepare(struct op *op, const struct penstock_op *u, struct penstock_e
 	int r;
 
 	/* Keys that have run out are asked for here, where that may take its time. */
-	r = queue_current(f->io) ? 0 : object_client_keys(f->backing.object->c, err);
+	r = queue_current(f->io) ? 0 : object_client_refresh_keys(f->backing.object->c, err);
 	if (r < 0)
 		return r;
 	if (op->opcode == PENSTOCK_SYNC)

@@ -135,7 +135,7 @@ static void set_if_match(struct object_req *q)
 static int check_same_object(struct penstock_object_file *f, const struct object_req *q,
 			     struct penstock_err *err)
 {
-	const struct http_head *head = &q->http.head;
+	const struct http_response *head = &q->http.response;
 	uint64_t total = head->status == 200 ? head->length : head->range_total;
 	bool other = head->etag[0] && f->etag[0] && strcmp(head->etag, f->etag) != 0;
 
@@ -213,16 +213,16 @@ static void read_start(struct penstock_object_file_req *r)
 	q->at = r->offset;
 	q->len = len;
 	/* Of an object that is asked for whole the store tells the checksum. */
-	q->whole = !r->offset && len == f->size_at_open && len <= f->c->opts.part;
+	q->try_unranged = !r->offset && len == f->size_at_open && len <= f->c->opts.part;
 	if (r->iov->len - r->skip >= len)
 		q->into = (unsigned char *)r->iov->addr + r->skip;
 	else
 		q->http.sink = read_scatter;
-	q->hurry = true;
+	q->must_not_wait = true;
 	q->prepare = set_if_match;
 	q->done = read_done;
 	q->arg = r;
-	if (f->c->opts.checksum != PENSTOCK_S3_SUM_NONE)
+	if (f->c->opts.checksum != PENSTOCK_S3_CHECKSUM_NONE)
 		object_req_header(q, "x-amz-checksum-mode", "ENABLED");
 	object_req_start(q);
 }

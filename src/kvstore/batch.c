@@ -22,10 +22,10 @@ static void batch_put(struct store_batch *b)
 	if (atomic_fetch_sub(&b->refs, 1) != 1)
 		return;
 	free(b);
-	pthread_mutex_lock(&s->line.lock);
-	s->line.objects--;
-	pthread_cond_broadcast(&s->line.finished);
-	pthread_mutex_unlock(&s->line.lock);
+	pthread_mutex_lock(&s->queues.lock);
+	s->queues.objects--;
+	pthread_cond_broadcast(&s->queues.finished);
+	pthread_mutex_unlock(&s->queues.lock);
 }
 
 static struct penstock_store_done batch_done(const struct store_batch *b)
@@ -67,33 +67,33 @@ void store_batch_finish(struct store_batch *b)
 
 	if (calls)
 		b->user.on_done(b->user.arg, &d);
-	pthread_mutex_lock(&s->line.lock);
-	open_remove(&s->line, b);
+	pthread_mutex_lock(&s->queues.lock);
+	open_remove(&s->queues, b);
 	b->finished = true;
 	if (!calls && !b->awaited) { /* from here on it may be collected, and gone */
-		if (!s->line.done_first)
-			atomic_store(&s->line.unannounced, true);
+		if (!s->queues.done_first)
+			atomic_store(&s->queues.signal_due, true);
 		b->next = NULL;
-		*s->line.done_last = b;
-		s->line.done_last = &b->next;
+		*s->queues.done_last = b;
+		s->queues.done_last = &b->next;
 	}
-	pthread_cond_broadcast(&s->line.finished);
-	pthread_mutex_unlock(&s->line.lock);
+	pthread_cond_broadcast(&s->queues.finished);
+	pthread_mutex_unlock(&s->queues.lock);
 	if (calls)
 		batch_put(b);
 }
 
 /* Without the lock, which whoever wakes up takes first. */
-void store_announce(struct penstock_store *s)
+void store_signal_done(struct penstock_store *s)
 {
 	uint64_t one = 1;
 
-	if (atomic_load(&s->line.unannounced) && atomic_exchange(&s->line.unannounced, false) &&
+	if (atomic_load(&s->queues.signal_due) && atomic_exchange(&s->queues.signal_due, false) &&
 	    write(s->event, &one, sizeof(one)) < 0)
 		return; /* its counter is full: it is readable */
 }
 
-static void key_over(struct store_op *op, int64_t result)
+static void set_result(struct store_op *op, int64_t result)
 {
 	struct store_batch *b = op->batch;
 
@@ -104,86 +104,87 @@ static void key_over(struct store_op *op, int64_t result)
 		store_batch_finish(b);
 }
 
-bool store_is_over(struct store_op *op)
+bool store_op_has_result(struct store_op *op)
 {
-	return atomic_load(&op->over) == STORE_OVER;
+	return atomic_load(&op->result_state) == STORE_RESULT_SET;
 }
 
-bool store_hold(struct store_op *op)
+bool store_op_lock_result(struct store_op *op)
 {
-	int open = STORE_OPEN;
+	int open = STORE_RESULT_PENDING;
 
-	return atomic_compare_exchange_strong(&op->over, &open, STORE_HELD);
+	return atomic_compare_exchange_strong(&op->result_state, &open, STORE_RESULT_LOCKED);
 }
 
-bool store_release(struct store_op *op)
+bool store_op_unlock_result(struct store_op *op)
 {
-	atomic_store(&op->over, STORE_OPEN);
+	atomic_store(&op->result_state, STORE_RESULT_PENDING);
 	return op->batch->due > clock_ns(); /* nobody else will see that it is late */
 }
 
-void store_finish(struct store_op *op, int64_t result)
+void store_op_finish(struct store_op *op, int64_t result)
 {
 	struct store_batch *b = op->batch;
 
-	if (atomic_exchange(&op->over, STORE_OVER) != STORE_OVER)
-		key_over(op, result);
+	if (atomic_exchange(&op->result_state, STORE_RESULT_SET) != STORE_RESULT_SET)
+		set_result(op, result);
 	batch_put(b);
 }
 
 /* --------------------------------------------------------------- deadlines */
 
-static void batch_late(struct store_batch *b)
+static void expire_batch(struct store_batch *b)
 {
 	struct penstock_store *s = b->store;
 	uint64_t late = 0;
 
 	for (uint32_t i = 0; i < b->nr; i++) {
-		int open = STORE_OPEN;
+		int open = STORE_RESULT_PENDING;
 
-		b->ops[i].late = atomic_compare_exchange_strong(&b->ops[i].over, &open, STORE_OVER);
-		late += b->ops[i].late;
+		b->ops[i].expired = atomic_compare_exchange_strong(&b->ops[i].result_state, &open,
+								   STORE_RESULT_SET);
+		late += b->ops[i].expired;
 	}
 	/* Before anybody is told, who might ask. */
 	pthread_mutex_lock(&s->lock);
 	s->stats.late += late;
 	store_unlock(s);
 	for (uint32_t i = 0; i < b->nr; i++)
-		if (b->ops[i].late)
-			key_over(&b->ops[i], -ETIME);
+		if (b->ops[i].expired)
+			set_result(&b->ops[i], -ETIME);
 	batch_put(b);
 }
 
 /* One whose time is over; the others say when to look again. */
-static struct store_batch *next_late(struct penstock_store *s)
+static struct store_batch *next_expired(struct penstock_store *s)
 {
 	struct store_batch *found = NULL;
 	uint64_t now = clock_ns(), soonest = UINT64_MAX;
 
-	pthread_mutex_lock(&s->line.lock);
-	for (struct store_batch *b = s->line.open; b; b = b->open_next) {
-		if (!b->watched)
+	pthread_mutex_lock(&s->queues.lock);
+	for (struct store_batch *b = s->queues.open; b; b = b->open_next) {
+		if (!b->has_deadline)
 			continue;
 		if (!found && b->due <= now) {
 			found = b;
-			b->watched = false;
+			b->has_deadline = false;
 			atomic_fetch_add(&b->refs, 1);
 		} else {
 			soonest = min_u64(soonest, b->due);
 		}
 	}
-	atomic_store(&s->line.next_deadline, soonest);
-	pthread_mutex_unlock(&s->line.lock);
+	atomic_store(&s->queues.next_deadline, soonest);
+	pthread_mutex_unlock(&s->queues.lock);
 	return found;
 }
 
-void store_deadlines(struct penstock_store *s)
+void store_expire_batches(struct penstock_store *s)
 {
 	struct store_batch *b;
 
-	while (atomic_load(&s->line.next_deadline) <= clock_ns() && (b = next_late(s))) {
-		batch_late(b);
-		store_announce(s);
+	while (atomic_load(&s->queues.next_deadline) <= clock_ns() && (b = next_expired(s))) {
+		expire_batch(b);
+		store_signal_done(s);
 	}
 }
 
@@ -194,14 +195,14 @@ int penstock_store_fd(const struct penstock_store *store)
 	return store->event;
 }
 
-/* With @line.lock: readable as long as something is to be collected, whoever has read it. */
-static void recount(struct penstock_store *s)
+/* With @queues.lock: readable as long as something is to be collected, whoever has read it. */
+static void update_event(struct penstock_store *s)
 {
 	uint64_t n = 1;
 
-	atomic_store(&s->line.unannounced, false);
-	if ((s->line.done_first ? write(s->event, &n, sizeof(n)) : read(s->event, &n, sizeof(n))) <
-	    0)
+	atomic_store(&s->queues.signal_due, false);
+	if ((s->queues.done_first ? write(s->event, &n, sizeof(n))
+				  : read(s->event, &n, sizeof(n))) < 0)
 		return;
 }
 
@@ -213,17 +214,17 @@ int penstock_store_drain(struct penstock_store *store, struct penstock_store_don
 
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&store->line.lock);
-	while ((unsigned)n < max && (b = store->line.done_first)) {
-		store->line.done_first = b->next;
+	pthread_mutex_lock(&store->queues.lock);
+	while ((unsigned)n < max && (b = store->queues.done_first)) {
+		store->queues.done_first = b->next;
 		if (!b->next)
-			store->line.done_last = &store->line.done_first;
+			store->queues.done_last = &store->queues.done_first;
 		done[n++] = batch_done(b);
 		b->next = list;
 		list = b;
 	}
-	recount(store);
-	pthread_mutex_unlock(&store->line.lock);
+	update_event(store);
+	pthread_mutex_unlock(&store->queues.lock);
 	while ((b = list)) {
 		list = b->next;
 		batch_put(b);
@@ -231,10 +232,10 @@ int penstock_store_drain(struct penstock_store *store, struct penstock_store_don
 	return n;
 }
 
-/* With @line.lock: the batch, off the list, if it is finished. */
+/* With @queues.lock: the batch, off the list, if it is finished. */
 static struct store_batch *take_done(struct penstock_store *s, uint64_t ticket)
 {
-	struct store_batch **at = &s->line.done_first, *b;
+	struct store_batch **at = &s->queues.done_first, *b;
 
 	while (*at && (*at)->ticket != ticket)
 		at = &(*at)->next;
@@ -242,9 +243,9 @@ static struct store_batch *take_done(struct penstock_store *s, uint64_t ticket)
 	if (!b)
 		return NULL;
 	*at = b->next;
-	if (s->line.done_last == &b->next)
-		s->line.done_last = at;
-	recount(s);
+	if (s->queues.done_last == &b->next)
+		s->queues.done_last = at;
+	update_event(s);
 	return b;
 }
 
@@ -259,7 +260,7 @@ static bool is_open(const struct store_queues *q, uint64_t ticket)
 
 void store_batch_await(struct store_batch *b, struct penstock_store_done *done)
 {
-	struct store_queues *q = &b->store->line;
+	struct store_queues *q = &b->store->queues;
 
 	pthread_mutex_lock(&q->lock);
 	while (!b->finished)
@@ -272,7 +273,7 @@ void store_batch_await(struct store_batch *b, struct penstock_store_done *done)
 int penstock_store_wait(struct penstock_store *store, uint64_t ticket, int64_t timeout_ns,
 			struct penstock_store_done *done)
 {
-	struct store_queues *q = &store->line;
+	struct store_queues *q = &store->queues;
 	uint64_t end = timeout_ns < 0 ? INT64_MAX : clock_ns() + (uint64_t)timeout_ns;
 	struct timespec ts = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
 	struct store_batch *b;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything is forgotten.  The keeper does it, between two groups: it alone lets sets be found and
- * writes logs, so that all there is to forget stands still.  Logs are cut off behind their heads,
- * which takes no space and is one step for each.  A set is told by its batch: one that came before
- * the last clear began is not logged.
+ * Everything is forgotten.  The log writer does it, between two groups: it alone lets sets be found
+ * and writes logs, so that all there is to forget stands still.  Logs are cut off behind their
+ * heads, which takes no space and is one step for each.  A set is told by its batch: one that came
+ * before the last clear began is not logged.
  */
 #include <errno.h>
 #include <string.h>
@@ -22,28 +22,28 @@ static void clear_index(struct penstock_store *s)
 		if (e->state == STORE_LIVE)
 			store_entry_drop(s, e);
 	store_tier_clear(s);
-	for (unsigned i = 0; i < s->nr_shelves; i++)
-		s->shelves[i].pending.len = s->shelves[i].group.len = 0;
+	for (unsigned i = 0; i < s->nr_dirs; i++)
+		s->dirs[i].pending.len = s->dirs[i].group.len = 0;
 }
 
-static int cut_log(struct store_shelf *sh)
+static int cut_log(struct store_dir *d)
 {
-	struct penstock_store *s = sh->store;
+	struct penstock_store *s = d->store;
 	int r;
 
-	if (sh->rewrite.active)
-		store_journal_give_up(sh);
+	if (d->rewrite.active)
+		store_journal_abort_rewrite(d);
 	/* What records have said of the time, the head says from here on. */
-	r = store_journal_stamp(s, &sh->log, NULL);
+	r = store_journal_write_head(s, &d->log, NULL);
 	pthread_mutex_lock(&s->lock);
-	sh->log.end = STORE_LOG_HEAD;
-	sh->full_ns = 0;
+	d->log.end = STORE_LOG_HEAD;
+	d->full_ns = 0;
 	store_unlock(s);
 	if (r == 0)
-		r = store_room_cut(sh);
+		r = store_log_truncate(d);
 	if (r == 0)
-		r = store_sync(s, sh->log.file);
-	store_room_again(sh);
+		r = store_sync(s, d->log.file);
+	store_log_space_allocate(d);
 	return r;
 }
 
@@ -51,25 +51,26 @@ static int cut_log(struct store_shelf *sh)
  * Of one that could not be told, or is left out already, nothing is found; nor later, when it comes
  * back beside others, which know that it was away, or empty.
  */
-static void clear_shelf(struct store_shelf *sh, struct penstock_err *err)
+static void clear_dir(struct store_dir *d, struct penstock_err *err)
 {
-	struct penstock_store *s = sh->store;
-	int r = sh->out ? 0 : cut_log(sh);
+	struct penstock_store *s = d->store;
+	int r = d->excluded ? 0 : cut_log(d);
 
 	if (r < 0) {
-		store_tell(s, r, sh->path, 0, "its log cannot be cleared, and it is left out");
-		penstock_fail(err, r, "%s: log: %s", sh->path, penstock_strerror(r));
+		store_report_error(s, r, d->path, 0,
+				   "its log cannot be cleared, and it is left out");
+		penstock_fail(err, r, "%s: log: %s", d->path, penstock_strerror(r));
 		pthread_mutex_lock(&s->lock);
-		store_shelf_leave(sh);
+		store_dir_exclude(d);
 		store_unlock(s);
 	}
-	if (sh->out)
-		store_shelf_empty(sh);
+	if (d->excluded)
+		store_dir_remove_log(d);
 }
 
-void store_clear_wanted(struct penstock_store *s)
+void store_run_clears(struct penstock_store *s)
 {
-	struct store_queues *q = &s->line;
+	struct store_queues *q = &s->queues;
 	struct penstock_err err = {0, ""};
 
 	pthread_mutex_lock(&s->lock);
@@ -83,11 +84,11 @@ void store_clear_wanted(struct penstock_store *s)
 	pthread_mutex_unlock(&q->lock);
 	clear_index(s);
 	store_unlock(s);
-	for (unsigned i = 0; i < s->nr_shelves; i++)
-		clear_shelf(&s->shelves[i], &err);
-	store_tell_epoch(s);
+	for (unsigned i = 0; i < s->nr_dirs; i++)
+		clear_dir(&s->dirs[i], &err);
+	store_advance_epoch(s);
 	pthread_mutex_lock(&q->lock);
-	q->clears_over = q->clears;
+	q->clears_done = q->clears;
 	q->clear_err = err;
 	pthread_cond_broadcast(&q->finished);
 	pthread_mutex_unlock(&q->lock);
@@ -102,12 +103,12 @@ int penstock_store_clear(struct penstock_store *store, struct penstock_err *err)
 
 	if (r < 0)
 		return r;
-	q = &store->line;
+	q = &store->queues;
 	pthread_mutex_lock(&q->lock);
 	mine = ++q->clears_wanted;
-	q->kick = true;
+	q->wake_log_writer = true;
 	pthread_cond_signal(&q->commit);
-	while (q->clears_over < mine)
+	while (q->clears_done < mine)
 		pthread_cond_wait(&q->finished, &q->lock);
 	found = q->clear_err;
 	pthread_mutex_unlock(&q->lock);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rewriting the log of a shelf when most of it is history: records of what is alive are copied to
- * a new file, a piece at a time between groups, until there is nothing left to copy; then the new
- * log takes the name of the old one.  Sets and deletes meanwhile go to the end of the old one,
+ * Rewriting the log of a directory when most of it is history: records of what is alive are copied
+ * to a new file, a piece at a time between groups, until there is nothing left to copy; then the
+ * new log takes the name of the old one.  Sets and deletes meanwhile go to the end of the old one,
  * which the copying reaches, too.
  */
 #include <errno.h>
@@ -16,19 +16,19 @@
 #include "kvstore/kvstore.h"
 
 struct copying {
-	struct store_shelf *sh;
+	struct store_dir *d;
 	struct store_bytes out;
 	const struct store_walk *walk;
 };
 
-static bool is_this(const struct store_entry *e, const struct store_shelf *sh, uint64_t gen)
+static bool is_entry_of(const struct store_entry *e, const struct store_dir *d, uint64_t gen)
 {
-	return e && e->gen == gen && e->shelf == sh->nr;
+	return e && e->gen == gen && e->dir == d->nr;
 }
 
-bool store_journal_is_alive(struct store_shelf *sh, const struct store_record *r)
+bool store_journal_is_alive(struct store_dir *d, const struct store_record *r)
 {
-	struct penstock_store *s = sh->store;
+	struct penstock_store *s = d->store;
 	struct store_hash h = r->type == STORE_RECORD_SET
 				      ? store_hash_key(&s->secret, r->key, r->key_len)
 				      : r->hash;
@@ -36,13 +36,13 @@ bool store_journal_is_alive(struct store_shelf *sh, const struct store_record *r
 
 	pthread_mutex_lock(&s->lock);
 	alive = (r->type != STORE_RECORD_BELOW &&
-		 is_this(store_index_find(&s->index, h), sh, r->gen)) ||
-		(r->type != STORE_RECORD_SET && is_this(store_tier_find(s, h), sh, r->gen));
+		 is_entry_of(store_index_find(&s->index, h), d, r->gen)) ||
+		(r->type != STORE_RECORD_SET && is_entry_of(store_tier_find(s, h), d, r->gen));
 	store_unlock(s);
 	return alive;
 }
 
-static int copy_one(void *arg, const struct store_record *r, const void *raw, size_t size)
+static int copy_if_alive(void *arg, const struct store_record *r, const void *raw, size_t size)
 {
 	struct copying *c = arg;
 	bool wanted;
@@ -53,11 +53,11 @@ static int copy_one(void *arg, const struct store_record *r, const void *raw, si
 	 * What has come since we began is about records that may have been copied: a drop says that
 	 * one of them is gone, and so does a set of the same key, even one that is gone itself.
 	 */
-	wanted = c->walk->at >= c->sh->rewrite.began ||
-		 (r->type != STORE_RECORD_DROP && store_journal_is_alive(c->sh, r));
+	wanted = c->walk->at >= c->d->rewrite.began ||
+		 (r->type != STORE_RECORD_DROP && store_journal_is_alive(c->d, r));
 	if (!wanted)
 		return 0;
-	if (ARRAY_RESERVE(c->out.at, c->out.room, c->out.len + size) < 0)
+	if (ARRAY_RESERVE(c->out.at, c->out.capacity, c->out.len + size) < 0)
 		return -ENOMEM;
 	memcpy(c->out.at + c->out.len, raw, size);
 	c->out.len += size;
@@ -65,10 +65,10 @@ static int copy_one(void *arg, const struct store_record *r, const void *raw, si
 }
 
 /* Write what was found, and remember how far we are. */
-static int compact_copy_out(struct store_shelf *sh, const struct copying *c, uint64_t from)
+static int compact_copy_out(struct store_dir *d, const struct copying *c, uint64_t from)
 {
-	struct store_rewrite *w = &sh->rewrite;
-	struct penstock_store *s = sh->store;
+	struct store_rewrite *w = &d->rewrite;
+	struct penstock_store *s = d->store;
 	int64_t r = 0;
 
 	if (c->out.len)
@@ -84,15 +84,15 @@ static int compact_copy_out(struct store_shelf *sh, const struct copying *c, uin
 	return 0;
 }
 
-static int copy_piece(struct store_shelf *sh)
+static int copy_piece(struct store_dir *d)
 {
-	struct copying c = {.sh = sh};
+	struct copying c = {.d = d};
 	struct store_walk walk = {
-		.file = sh->log.file,
-		.seed = sh->log.head.seed,
-		.from = sh->rewrite.from,
-		.to = min_u64(sh->rewrite.from + sh->store->log_piece, sh->log.end),
-		.each = copy_one,
+		.file = d->log.file,
+		.seed = d->log.head.seed,
+		.from = d->rewrite.from,
+		.to = min_u64(d->rewrite.from + d->store->log_piece, d->log.end),
+		.each = copy_if_alive,
 		.arg = &c,
 	};
 	int r;
@@ -101,90 +101,90 @@ static int copy_piece(struct store_shelf *sh)
 	r = store_journal_walk(&walk, NULL);
 	/* Where nothing could be read, do not stay. */
 	if (r == 0)
-		r = compact_copy_out(sh, &c, walk.from > sh->rewrite.from ? walk.from : walk.to);
+		r = compact_copy_out(d, &c, walk.from > d->rewrite.from ? walk.from : walk.to);
 	free(c.out.at);
 	return r;
 }
 
-void store_journal_give_up(struct store_shelf *sh)
+void store_journal_abort_rewrite(struct store_dir *d)
 {
-	store_log_close(&sh->rewrite.to);
-	unlinkat(sh->dir, STORE_NEW_NAME, 0);
-	sh->rewrite = (struct store_rewrite){0};
-	store_room_again(sh);
+	store_log_close(&d->rewrite.to);
+	unlinkat(d->dir_fd, STORE_NEW_NAME, 0);
+	d->rewrite = (struct store_rewrite){0};
+	store_log_space_allocate(d);
 }
 
-static int compact_begin(struct store_shelf *sh)
+static int compact_begin(struct store_dir *d)
 {
-	struct store_rewrite *w = &sh->rewrite;
+	struct store_rewrite *w = &d->rewrite;
 	int r;
 
-	*w = (struct store_rewrite){.from = STORE_LOG_HEAD, .began = sh->log.end};
-	w->to.head = sh->log.head;
-	r = store_journal_create(&w->to, sh, STORE_NEW_NAME, NULL);
+	*w = (struct store_rewrite){.from = STORE_LOG_HEAD, .began = d->log.end};
+	w->to.head = d->log.head;
+	r = store_journal_create(&w->to, d, STORE_NEW_NAME, NULL);
 	w->active = r == 0;
 	return r;
 }
 
 /* All is copied: the new log is the log. */
-static int compact_finish(struct store_shelf *sh)
+static int compact_finish(struct store_dir *d)
 {
-	struct store_log old = sh->log;
+	struct store_log old = d->log;
 	int r;
 
-	sh->rewrite.to.head = sh->log.head;
-	r = store_journal_stamp(sh->store, &sh->rewrite.to, NULL);
+	d->rewrite.to.head = d->log.head;
+	r = store_journal_write_head(d->store, &d->rewrite.to, NULL);
 	if (r == 0)
-		r = store_sync(sh->store, sh->rewrite.to.file);
+		r = store_sync(d->store, d->rewrite.to.file);
 	if (r < 0)
 		return r;
-	if (renameat(sh->dir, STORE_NEW_NAME, sh->dir, STORE_LOG_NAME) < 0)
+	if (renameat(d->dir_fd, STORE_NEW_NAME, d->dir_fd, STORE_LOG_NAME) < 0)
 		return -errno;
-	fsync(sh->dir);
-	pthread_mutex_lock(&sh->store->lock);
-	sh->log = sh->rewrite.to;
-	store_unlock(sh->store);
-	sh->rewrite = (struct store_rewrite){0};
+	fsync(d->dir_fd);
+	pthread_mutex_lock(&d->store->lock);
+	d->log = d->rewrite.to;
+	store_unlock(d->store);
+	d->rewrite = (struct store_rewrite){0};
 	store_log_close(&old);
-	store_room_again(sh);
+	store_log_space_allocate(d);
 	return 0;
 }
 
-bool store_journal_is_long(const struct store_shelf *sh)
+bool store_journal_needs_rewrite(const struct store_dir *d)
 {
-	uint64_t small = sh->store->log_piece / 4;
+	uint64_t small = d->store->log_piece / 4;
 
-	return sh->rewrite.active ||
-	       (sh->log.end > min_u64(small, sh->log_room / 2) &&
-		sh->log.end > 2 * (sh->log_live + STORE_LOG_HEAD) && clock_ns() >= sh->rewrite_ns);
+	return d->rewrite.active ||
+	       (d->log.end > min_u64(small, d->log_allocated / 2) &&
+		d->log.end > 2 * (d->log_live + STORE_LOG_HEAD) && clock_ns() >= d->rewrite_ns);
 }
 
-static int rewrite_some(struct store_shelf *sh, bool whole)
+static int rewrite_step(struct store_dir *d, bool whole)
 {
-	int r = sh->rewrite.active ? 0 : compact_begin(sh);
+	int r = d->rewrite.active ? 0 : compact_begin(d);
 
-	while (r == 0 && sh->rewrite.active) {
-		r = sh->rewrite.from < sh->log.end ? copy_piece(sh) : compact_finish(sh);
+	while (r == 0 && d->rewrite.active) {
+		r = d->rewrite.from < d->log.end ? copy_piece(d) : compact_finish(d);
 		if (!whole)
 			break;
 	}
 	if (r < 0) {
-		sh->rewrite_ns = clock_ns() + STORE_RETRY_NS;
-		store_journal_give_up(sh);
+		d->rewrite_ns = clock_ns() + STORE_RETRY_NS;
+		store_journal_abort_rewrite(d);
 	}
 	return r;
 }
 
-int store_journal_rewrite(struct store_shelf *sh)
+int store_journal_rewrite(struct store_dir *d)
 {
-	return rewrite_some(sh, false);
+	return rewrite_step(d, false);
 }
 
-int store_journal_rewrite_whole(struct store_shelf *sh)
+int store_journal_rewrite_whole(struct store_dir *d)
 {
-	if (clock_ns() < sh->full_ns) /* it has just been tried */
+	if (clock_ns() < d->full_ns) /* it has just been tried */
 		return -ENOSPC;
-	if (sh->rewrite.active)
-		store_journal_give_up(sh);
-	return rewrite_some(sh, true);
+	if (d->rewrite.active)
+		store_journal_abort_rewrite(d);
+	return rewrite_step(d, true);
 }

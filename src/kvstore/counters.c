@@ -14,24 +14,24 @@ static void counters_collect(struct penstock_store *s, struct penstock_store_sta
 	pthread_mutex_lock(&s->lock);
 	*to = s->stats;
 	to->size = sizeof(*to);
-	to->dirs = s->nr_shelves;
+	to->dirs = s->nr_dirs;
 	to->capacity = s->capacity;
 	to->index_bytes = store_index_bytes(&s->index) + store_policy_bytes(&s->policy) +
 			  store_tier_index_bytes(s);
 	to->buffer_bytes = s->staging.bytes;
-	for (unsigned i = 0; i < s->nr_shelves; i++) {
-		const struct store_shelf *sh = &s->shelves[i];
+	for (unsigned i = 0; i < s->nr_dirs; i++) {
+		const struct store_dir *d = &s->dirs[i];
 
-		if (!sh->map)
+		if (!d->map)
 			continue;
 		to->used_bytes +=
-			(extent_map_ready(sh->map) - extent_map_unused(sh->map)) * STORE_UNIT;
+			(extent_map_ready(d->map) - extent_map_unused(d->map)) * STORE_UNIT;
 	}
 	store_unlock(s);
 	/* Asks the file systems, which may take as long as they like. */
-	for (unsigned i = 0; i < s->nr_shelves; i++)
-		if (s->shelves[i].map)
-			to->disk_bytes += store_shelf_disk_bytes(&s->shelves[i]);
+	for (unsigned i = 0; i < s->nr_dirs; i++)
+		if (s->dirs[i].map)
+			to->disk_bytes += store_dir_disk_bytes(&s->dirs[i]);
 }
 
 int penstock_store_get_stats(struct penstock_store *store, struct penstock_store_stats *stats)

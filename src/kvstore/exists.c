@@ -82,6 +82,6 @@ void store_exists_step(struct store_op *op)
 			g.hash[i] = store_hash_key(&b->store->secret, k[i].key, k[i].key_len);
 		group_find(b->store, &g);
 		for (unsigned i = 0; i < g.nr; i++) /* after the last one the batch may be gone */
-			store_finish(&k[i], g.result[i]);
+			store_op_finish(&k[i], g.result[i]);
 	}
 }

@@ -32,7 +32,7 @@ static void count_get(struct penstock_store *s, const struct store_op *op, int64
 static void get_end(struct store_op *op, int64_t result)
 {
 	struct penstock_store *s = op->batch->store;
-	bool late = store_is_over(op);
+	bool late = store_op_has_result(op);
 
 	pthread_mutex_lock(&s->lock);
 	count_get(s, op, late ? -ETIME : result);
@@ -45,12 +45,12 @@ static void get_end(struct store_op *op, int64_t result)
 	if (op->buf)
 		store_staging_put(s, op->buf);
 	store_unlock(s);
-	store_finish(op, result);
+	store_op_finish(op, result);
 }
 
 /* With @lock.  The entry, or NULL and why not. */
-static struct store_entry *look_up(struct penstock_store *s, const struct store_op *op,
-				   int64_t *why)
+static struct store_entry *find_entry(struct penstock_store *s, const struct store_op *op,
+				      int64_t *why)
 {
 	struct store_entry *e = store_index_find(&s->index, op->hash);
 
@@ -62,7 +62,7 @@ static struct store_entry *look_up(struct penstock_store *s, const struct store_
 		store_entry_erase(s, e);
 		return NULL;
 	}
-	if (!op->lined)
+	if (!op->waits_for_memory)
 		store_policy_touch(&s->policy, &s->index, e);
 	if (e->len <= op->len)
 		return e;
@@ -74,7 +74,7 @@ static struct store_entry *look_up(struct penstock_store *s, const struct store_
  * It will not be better the next time, and as long as it is there it is not written again.  Returns
  * whether others have not found that out before.
  */
-static bool give_up(const struct store_op *op)
+static bool drop_bad_entry(const struct store_op *op)
 {
 	struct penstock_store *s = op->batch->store;
 	bool first;
@@ -88,23 +88,23 @@ static bool give_up(const struct store_op *op)
 }
 
 /* What was read, or is about to be delivered, is not what was set. */
-static int broken(const struct store_op *op)
+static int report_corruption(const struct store_op *op)
 {
 	struct penstock_store *s = op->batch->store;
 
-	store_tell(s, -EBADMSG, s->shelves[op->entry->shelf].path, op->entry->len,
-		   "a value is not what was written");
-	give_up(op);
+	store_report_error(s, -EBADMSG, s->dirs[op->entry->dir].path, op->entry->len,
+			   "a value is not what was written");
+	drop_bad_entry(op);
 	return -EBADMSG;
 }
 
 /* A drive is judged by values: one place that is bad is one failure, however many ask for it. */
-static void read_ended(const struct store_op *op, int code)
+static void report_read_result(const struct store_op *op, int code)
 {
 	struct penstock_store *s = op->batch->store;
 
-	if (code == 0 || code == -ENOMEM || give_up(op))
-		store_shelf_tell(&s->shelves[op->entry->shelf], code, "a value cannot be read");
+	if (code == 0 || code == -ENOMEM || drop_bad_entry(op))
+		store_dir_count_result(&s->dirs[op->entry->dir], code, "a value cannot be read");
 }
 
 static void get_verify(struct store_worker *w, struct store_op *op)
@@ -114,18 +114,18 @@ static void get_verify(struct store_worker *w, struct store_op *op)
 	bool copies = op->buf && !op->device; /* and is summed up on the way */
 
 	if (!op->recent)
-		read_ended(op, (int)r);
+		report_read_result(op, (int)r);
 	if (r == 0 && !copies && store_value_crc(op, e->len) != e->crc)
-		r = broken(op);
-	if (r == 0 && op->buf && !store_hold(op))
+		r = report_corruption(op);
+	if (r == 0 && op->buf && !store_op_lock_result(op))
 		r = -ETIME;
 	if (r == 0 && op->device) {
-		op->stage = STAGE_PUSH;
+		op->state = STORE_OP_COPY_TO_GPU;
 		store_copy_device(w, op, true);
 		return;
 	}
 	if (r == 0 && copies && store_copy_host(op, true) != e->crc)
-		r = broken(op);
+		r = report_corruption(op);
 	get_end(op, r < 0 ? r : (int64_t)e->len);
 }
 
@@ -135,12 +135,12 @@ static bool get_buffer(struct penstock_store *s, struct store_op *op)
 	bool timed = op->batch->user.deadline_ns;
 
 	if (op->device)
-		store_staging_device(s);
-	op->buf = store_staging_recent(s, op->entry);
+		store_staging_expect_gpu(s);
+	op->buf = store_staging_get_copy(s, op->entry);
 	op->recent = op->buf;
 	if (op->buf || (!op->device && !timed))
 		return true;
-	if (s->staging.waiting.first && !op->lined)
+	if (s->staging.waiting.first && !op->waits_for_memory)
 		return false;
 	if (!timed || s->staging.reading < READING_BYTES)
 		op->buf = store_staging_get(s, op->entry->len);
@@ -154,11 +154,11 @@ static void get_start(struct store_worker *w, struct store_op *op)
 	struct penstock_store *s = w->store;
 	int64_t why = -ETIME;
 
-	store_know(op);
+	store_op_prepare(op);
 	pthread_mutex_lock(&s->lock);
-	op->entry = store_is_over(op) ? NULL : look_up(s, op, &why);
-	if (!op->entry && why == -ENOENT && store_tier_want(s, op)) {
-		store_staging_served(s, op);
+	op->entry = store_op_has_result(op) ? NULL : find_entry(s, op, &why);
+	if (!op->entry && why == -ENOENT && store_tier_queue_fetch(s, op)) {
+		store_staging_leave_queue(s, op);
 		store_unlock(s);
 		return;
 	}
@@ -167,23 +167,23 @@ static void get_start(struct store_worker *w, struct store_op *op)
 	if (op->entry && !get_buffer(s, op)) {
 		op->entry = NULL;
 		why = -ENOMEM;
-		if (store_staging_wait(s, op)) {
+		if (store_staging_queue(s, op)) {
 			store_unlock(s);
 			return;
 		}
 	}
-	store_staging_served(s, op);
+	store_staging_leave_queue(s, op);
 	if (op->entry)
 		store_entry_pin(s, op->entry);
 	store_unlock(s);
-	if (op->buf && store_staging_fill(s, op->buf) < 0) {
+	if (op->buf && store_staging_map(s, op->buf) < 0) {
 		get_end(op, -ENOMEM);
 	} else if (!op->entry) {
 		get_end(op, why);
 	} else if (op->recent) {
 		get_verify(w, op);
 	} else {
-		op->stage = STAGE_READ;
+		op->state = STORE_OP_READ;
 		store_transfer(w, op, PENSTOCK_READ);
 	}
 }
@@ -192,9 +192,9 @@ void store_get_step(struct store_worker *w, struct store_op *op)
 {
 	int code = atomic_load(&op->error);
 
-	if (op->stage == STAGE_START)
+	if (op->state == STORE_OP_START)
 		get_start(w, op);
-	else if (op->stage == STAGE_READ)
+	else if (op->state == STORE_OP_READ)
 		get_verify(w, op);
 	else
 		get_end(op, code < 0 ? code : (int64_t)op->entry->len);

@@ -66,7 +66,7 @@ uint64_t store_index_bytes(const struct store_index *x)
 	       ((uint64_t)x->slots + x->old_slots) * sizeof(*x->table);
 }
 
-static int grow(struct store_index *x)
+static int grow_entries(struct store_index *x)
 {
 	uint32_t n = (uint32_t)min_u64(GROW_ENTRIES, x->reserved - x->ready);
 
@@ -85,7 +85,7 @@ struct store_entry *store_index_new(struct store_index *x)
 		e = store_index_at(x, x->spare);
 		x->spare = e->next;
 	} else {
-		if (x->fresh == x->ready && grow(x) < 0)
+		if (x->fresh == x->ready && grow_entries(x) < 0)
 			return NULL;
 		e = store_index_at(x, x->fresh++);
 	}
@@ -153,7 +153,7 @@ void store_index_prefetch(const struct store_index *x, struct store_hash h, int 
 		__builtin_prefetch(store_index_at(x, x->table[s] - 1));
 }
 
-static void index_place(struct store_index *x, struct store_hash h, uint32_t number)
+static void index_put(struct store_index *x, struct store_hash h, uint32_t number)
 {
 	uint32_t s = (uint32_t)h.a & (x->slots - 1);
 
@@ -163,13 +163,13 @@ static void index_place(struct store_index *x, struct store_hash h, uint32_t num
 }
 
 /* So many places of the old table; its chains stay whole for those who look there. */
-static void move(struct store_index *x, uint32_t places)
+static void move_slots(struct store_index *x, uint32_t places)
 {
 	for (; x->old && places; places--) {
 		uint32_t *at = &x->old[x->moved];
 
 		if (*at && *at != STORE_MOVED) {
-			index_place(x, store_index_at(x, *at - 1)->hash, *at);
+			index_put(x, store_index_at(x, *at - 1)->hash, *at);
 			*at = STORE_MOVED;
 		}
 		if (++x->moved < x->old_slots)
@@ -180,13 +180,13 @@ static void move(struct store_index *x, uint32_t places)
 	}
 }
 
-static int widen(struct store_index *x)
+static int widen_table(struct store_index *x)
 {
 	uint32_t *t = calloc(2 * (size_t)x->slots, sizeof(*t));
 
 	if (!t)
 		return -ENOMEM;
-	move(x, UINT32_MAX);
+	move_slots(x, UINT32_MAX);
 	x->old = x->table;
 	x->old_slots = x->slots;
 	x->moved = 0;
@@ -197,17 +197,17 @@ static int widen(struct store_index *x)
 
 int store_index_add(struct store_index *x, struct store_entry *e)
 {
-	if (x->used + 1 > x->slots / 4 * 3 && widen(x) < 0)
+	if (x->used + 1 > x->slots / 4 * 3 && widen_table(x) < 0)
 		return -ENOMEM;
-	move(x, MOVES);
-	index_place(x, e->hash, store_index_nr(x, e) + 1);
+	move_slots(x, MOVES);
+	index_put(x, e->hash, store_index_nr(x, e) + 1);
 	x->used++;
 	return 0;
 }
 
 /* The place of a number, or of the gap where it would be. */
-static uint32_t place_of(const uint32_t *table, uint32_t slots, struct store_hash h,
-			 uint32_t number)
+static uint32_t find_slot(const uint32_t *table, uint32_t slots, struct store_hash h,
+			  uint32_t number)
 {
 	uint32_t s = (uint32_t)h.a & (slots - 1);
 
@@ -220,17 +220,17 @@ static uint32_t place_of(const uint32_t *table, uint32_t slots, struct store_has
 void store_index_remove(struct store_index *x, const struct store_entry *e)
 {
 	uint32_t number = store_index_nr(x, e) + 1, mask = x->slots - 1;
-	uint32_t s = place_of(x->table, x->slots, e->hash, number);
+	uint32_t s = find_slot(x->table, x->slots, e->hash, number);
 
 	x->used--;
 	if (!x->table[s]) {
-		x->old[place_of(x->old, x->old_slots, e->hash, number)] = STORE_MOVED;
+		x->old[find_slot(x->old, x->old_slots, e->hash, number)] = STORE_MOVED;
 		return;
 	}
 	for (uint32_t t = (s + 1) & mask; x->table[t]; t = (t + 1) & mask) {
-		uint32_t home = (uint32_t)store_index_at(x, x->table[t] - 1)->hash.a & mask;
+		uint32_t first_slot = (uint32_t)store_index_at(x, x->table[t] - 1)->hash.a & mask;
 
-		if (((t - home) & mask) >= ((t - s) & mask)) {
+		if (((t - first_slot) & mask) >= ((t - s) & mask)) {
 			x->table[s] = x->table[t];
 			s = t;
 		}

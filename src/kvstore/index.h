@@ -32,14 +32,14 @@ struct store_hash {
 struct store_entry {
 	struct store_hash hash;
 	uint64_t gen;         /* of its record in the log; the newest of a key wins */
-	struct extents space; /* in the data file of its shelf, in units */
+	struct extents space; /* in the data file of its directory, in units */
 	uint32_t len, crc;    /* of the value; the CRC is of key and value */
 	uint32_t expiry;      /* second of the store's clock; 0: never */
 	uint32_t pins;        /* transfers under way; the space is not given to others */
 	uint32_t prev, next;  /* the policy's; @next of one that is spare: the next spare one */
 	uint32_t recent;      /* slot of the copy in memory, or STORE_NONE */
 	uint16_t key_len;
-	uint8_t shelf;
+	uint8_t dir;
 	uint8_t state : 2, queue : 2, freq : 2;
 };
 _Static_assert(sizeof(struct store_entry) == 80, "an entry has at most 100 bytes, table included");

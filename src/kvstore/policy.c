@@ -57,21 +57,21 @@ int store_policy_init(struct store_policy *p, uint32_t kind)
 	*p = (struct store_policy){.kind = kind};
 	for (unsigned i = 0; i < ARRAY_SIZE(p->list); i++)
 		p->list[i] = (struct store_list){STORE_NONE, STORE_NONE, 0};
-	return store_seen_fit(&p->gone, 0);
+	return store_seen_fit(&p->ghosts, 0);
 }
 
 void store_policy_fini(struct store_policy *p)
 {
-	free(p->gone.marks);
+	free(p->ghosts.marks);
 }
 
 uint64_t store_policy_bytes(const struct store_policy *p)
 {
-	return (uint64_t)p->gone.nr * sizeof(*p->gone.marks);
+	return (uint64_t)p->ghosts.nr * sizeof(*p->ghosts.marks);
 }
 
 static void list_push(struct store_policy *p, struct store_index *x, struct store_entry *e,
-		      enum store_queue queue)
+		      enum store_policy_queue queue)
 {
 	struct store_list *l = &p->list[queue];
 	uint32_t nr = store_index_nr(x, e);
@@ -91,16 +91,16 @@ void store_policy_remove(struct store_policy *p, struct store_index *x, struct s
 {
 	struct store_list *l = &p->list[e->queue];
 
-	if (e->queue == STORE_QUEUE_NONE)
+	if (e->queue == STORE_POLICY_NONE)
 		return;
 	*(e->prev == STORE_NONE ? &l->first : &store_index_at(x, e->prev)->next) = e->next;
 	*(e->next == STORE_NONE ? &l->last : &store_index_at(x, e->next)->prev) = e->prev;
 	l->bytes -= e->len;
-	e->queue = STORE_QUEUE_NONE;
+	e->queue = STORE_POLICY_NONE;
 }
 
 static void list_move(struct store_policy *p, struct store_index *x, struct store_entry *e,
-		      enum store_queue queue)
+		      enum store_policy_queue queue)
 {
 	store_policy_remove(p, x, e);
 	list_push(p, x, e, queue);
@@ -109,36 +109,36 @@ static void list_move(struct store_policy *p, struct store_index *x, struct stor
 void store_policy_add(struct store_policy *p, struct store_index *x, struct store_entry *e)
 {
 	if (p->kind == PENSTOCK_STORE_LRU) {
-		list_push(p, x, e, STORE_QUEUE_MAIN);
+		list_push(p, x, e, STORE_POLICY_MAIN);
 		return;
 	}
-	store_seen_fit(&p->gone, x->used / 2);
+	store_seen_fit(&p->ghosts, x->used / 2);
 	list_push(p, x, e,
-		  store_seen_take(&p->gone, e->hash) ? STORE_QUEUE_MAIN : STORE_QUEUE_SMALL);
+		  store_seen_take(&p->ghosts, e->hash) ? STORE_POLICY_MAIN : STORE_POLICY_SMALL);
 }
 
 void store_policy_touch(struct store_policy *p, struct store_index *x, struct store_entry *e)
 {
-	if (e->queue == STORE_QUEUE_NONE)
+	if (e->queue == STORE_POLICY_NONE)
 		return;
 	if (p->kind == PENSTOCK_STORE_LRU)
-		list_move(p, x, e, STORE_QUEUE_MAIN);
+		list_move(p, x, e, STORE_POLICY_MAIN);
 	else if (e->freq < FREQ_MAX)
 		e->freq++;
 }
 
 static bool small_is_next(const struct store_policy *p)
 {
-	const struct store_list *small = &p->list[STORE_QUEUE_SMALL];
-	const struct store_list *large = &p->list[STORE_QUEUE_MAIN];
+	const struct store_list *small = &p->list[STORE_POLICY_SMALL];
+	const struct store_list *large = &p->list[STORE_POLICY_MAIN];
 
 	return small->first != STORE_NONE &&
 	       (large->first == STORE_NONE || small->bytes * 9 >= large->bytes);
 }
 
 /* The head of a queue, if it is to go; else NULL, and it is elsewhere now.  @any: used or not. */
-static struct store_entry *policy_judge(struct store_policy *p, struct store_index *x,
-					enum store_queue queue, bool any)
+static struct store_entry *policy_check_head(struct store_policy *p, struct store_index *x,
+					     enum store_policy_queue queue, bool any)
 {
 	struct store_entry *e = store_index_at(x, p->list[queue].first);
 
@@ -146,7 +146,7 @@ static struct store_entry *policy_judge(struct store_policy *p, struct store_ind
 		return e;
 	if (!e->pins)
 		e->freq--;
-	list_move(p, x, e, e->pins ? queue : STORE_QUEUE_MAIN);
+	list_move(p, x, e, e->pins ? queue : STORE_POLICY_MAIN);
 	return NULL;
 }
 
@@ -158,16 +158,17 @@ struct store_entry *store_policy_victim(struct store_policy *p, struct store_ind
 	 * next time.
 	 */
 	for (uint64_t tries = 0; tries <= (uint64_t)x->used + ROUNDS; tries++) {
-		enum store_queue q = small_is_next(p) ? STORE_QUEUE_SMALL : STORE_QUEUE_MAIN;
+		enum store_policy_queue q =
+			small_is_next(p) ? STORE_POLICY_SMALL : STORE_POLICY_MAIN;
 		struct store_entry *e;
 
 		if (p->list[q].first == STORE_NONE)
 			return NULL;
-		e = policy_judge(p, x, q, tries >= ROUNDS);
+		e = policy_check_head(p, x, q, tries >= ROUNDS);
 		if (!e)
 			continue;
-		if (q == STORE_QUEUE_SMALL)
-			store_seen_add(&p->gone, e->hash);
+		if (q == STORE_POLICY_SMALL)
+			store_seen_add(&p->ghosts, e->hash);
 		return e;
 	}
 	return NULL;

@@ -16,7 +16,7 @@
 
 #include "kvstore/index.h"
 
-enum store_queue { STORE_QUEUE_NONE = 0, STORE_QUEUE_MAIN = 1, STORE_QUEUE_SMALL = 2 };
+enum store_policy_queue { STORE_POLICY_NONE = 0, STORE_POLICY_MAIN = 1, STORE_POLICY_SMALL = 2 };
 
 struct store_list {
 	uint32_t first, last; /* first: the next to go */
@@ -32,7 +32,7 @@ struct store_seen {
 struct store_policy {
 	uint32_t kind; /* enum penstock_store_policy */
 	struct store_list list[3];
-	struct store_seen gone;
+	struct store_seen ghosts; /* hashes that left the small queue unused */
 };
 
 int store_policy_init(struct store_policy *p, uint32_t kind);

@@ -95,7 +95,7 @@ size_t store_record_put(unsigned char *to, uint32_t seed, const struct store_rec
 }
 
 /* Does its length follow from what it says it is? */
-static bool plausible(const struct disk_record *d)
+static bool is_size_plausible(const struct disk_record *d)
 {
 	if (d->type == STORE_RECORD_DROP)
 		return d->size == STORE_RECORD_HEAD + sizeof(struct store_hash) && !d->nr &&
@@ -115,7 +115,7 @@ int store_record_get(struct store_record *ret, uint32_t seed, const unsigned cha
 	if (avail < sizeof(d))
 		return 0;
 	memcpy(&d, from, sizeof(d));
-	if (!plausible(&d))
+	if (!is_size_plausible(&d))
 		return -EBADMSG;
 	if (avail < d.size)
 		return 0;

@@ -62,10 +62,11 @@ int store_record_get(struct store_record *ret, uint32_t seed, const unsigned cha
 		     size_t avail);
 
 /*
- * The first STORE_LOG_HEAD bytes of a log.  The epoch is counted up, on all shelves that are there,
- * whenever the store is opened or a shelf is left out: one that is behind has missed something.
- * Unless it is not behind @since: between the epochs from there to this one nothing was written but
- * heads, one after the other, and a kill between two of them leaves logs of several epochs.  0 is
+ * The first STORE_LOG_HEAD bytes of a log.  The epoch is counted up, on all directories that are
+ * there, whenever the store is opened or a directory is left out: one that is behind has missed
+ * something. Unless it is not behind @since: between the epochs from there to this one nothing was
+ * written but heads, one after the other, and a kill between two of them leaves logs of several
+ * epochs.  0 is
  * @epoch itself, as it was for those that did not know it.
  * The clock is the store's when the head was written, so that time without records counts; 0 in
  * logs of those that did not know it.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A set: find space, write the value there, and when the log has it (keeper.c) let others find it.
- * Also how space is made, and deletes.
+ * A set: find space, write the value there, and when the log has it (log_writer.c) let others find
+ * it. Also how space is made, and deletes.
  */
 #include <errno.h>
 
@@ -12,16 +12,16 @@
 
 static void entry_free(struct penstock_store *s, struct store_entry *e)
 {
-	extents_free(&e->space, s->shelves[e->shelf].map);
+	extents_free(&e->space, s->dirs[e->dir].map);
 	store_index_free(&s->index, e);
 }
 
 void store_entry_drop(struct penstock_store *s, struct store_entry *e)
 {
-	store_staging_forget(s, e);
+	store_staging_drop_copy(s, e);
 	store_policy_remove(&s->policy, &s->index, e);
 	store_index_remove(&s->index, e);
-	s->shelves[e->shelf].log_live -= store_record_size(e->key_len, e->space.nr);
+	s->dirs[e->dir].log_live -= store_record_size(e->key_len, e->space.nr);
 	s->stats.entries--;
 	s->stats.value_bytes -= e->len;
 	e->state = STORE_DEAD;
@@ -32,43 +32,43 @@ void store_entry_drop(struct penstock_store *s, struct store_entry *e)
 void store_entry_erase(struct penstock_store *s, struct store_entry *e)
 {
 	/* Without memory for the record it may be back after the next start: told as what it is. */
-	if (store_journal_drop(&s->shelves[e->shelf], e->hash, e->gen) < 0)
+	if (store_journal_drop(&s->dirs[e->dir], e->hash, e->gen) < 0)
 		s->stats.errors++;
 	store_entry_drop(s, e);
 }
 
 /* The set that has waited longest for space may try again. */
-static void next_set(struct penstock_store *s)
+static void wake_next_set(struct penstock_store *s)
 {
-	struct store_op *op = store_line_next(&s->waiting);
+	struct store_op *op = store_op_queue_pop(&s->waiting);
 
 	if (op)
-		store_ready(s, op);
+		store_queue_op(s, op);
 }
 
 /* What was in use is free, or can be sent away. */
-static void let_go(struct penstock_store *s)
+static void release_busy_entry(struct penstock_store *s)
 {
-	s->holding--;
-	next_set(s);
+	s->busy_entries--;
+	wake_next_set(s);
 }
 
 void store_entry_pin(struct penstock_store *s, struct store_entry *e)
 {
 	e->pins++;
-	s->holding++;
+	s->busy_entries++;
 }
 
 void store_entry_unpin(struct penstock_store *s, struct store_entry *e)
 {
 	if (--e->pins == 0 && e->state == STORE_DEAD)
 		entry_free(s, e);
-	let_go(s);
+	release_busy_entry(s);
 }
 
 /* ------------------------------------------------------------------- space */
 
-static bool evict(struct penstock_store *s)
+static bool evict_one(struct penstock_store *s)
 {
 	struct store_entry *e = store_policy_victim(&s->policy, &s->index);
 
@@ -82,55 +82,56 @@ static bool evict(struct penstock_store *s)
 }
 
 /* Could it have room for so much? */
-static bool can_have(const struct store_shelf *sh, uint64_t units)
+static bool can_fit(const struct store_dir *d, uint64_t units)
 {
-	return !sh->out && units <= sh->limit_units && store_room_is_open(sh);
+	return !d->excluded && units <= d->limit_units && store_log_space_is_usable(d);
 }
 
 /* Has it? */
-static bool has_now(const struct store_shelf *sh, const struct store_op *op, uint64_t units)
+static bool fits_now(const struct store_dir *d, const struct store_op *op, uint64_t units)
 {
-	return extent_map_unused(sh->map) >= units &&
-	       store_room_fits(sh, store_record_size(op->key_len, 1));
+	return extent_map_unused(d->map) >= units &&
+	       store_log_space_fits(d, store_record_size(op->key_len, 1));
 }
 
 /* Or can it get it without sending anything away? */
-static bool has_soon(const struct store_shelf *sh, const struct store_op *op, uint64_t units)
+static bool fits_after_growth(const struct store_dir *d, const struct store_op *op, uint64_t units)
 {
-	return (extent_map_unused(sh->map) >= units || store_shelf_can_grow(sh)) &&
-	       (store_room_fits(sh, store_record_size(op->key_len, 1)) || store_room_is_short(sh));
+	return (extent_map_unused(d->map) >= units || store_dir_can_grow(d)) &&
+	       (store_log_space_fits(d, store_record_size(op->key_len, 1)) ||
+		store_log_space_is_short(d));
 }
 
-/* The shelf with room that has least to do, or NULL; can any have room at all? */
-static struct store_shelf *set_pick(struct penstock_store *s, const struct store_op *op,
-				    uint64_t units, bool *ret_fits)
+/* The directory with room that has least to do, or NULL; can any have room at all? */
+static struct store_dir *pick_dir(struct penstock_store *s, const struct store_op *op,
+				  uint64_t units, bool *ret_fits)
 {
-	struct store_shelf *best = NULL;
+	struct store_dir *best = NULL;
 
 	*ret_fits = false;
-	for (unsigned i = 0; i < s->nr_shelves; i++) {
-		struct store_shelf *sh = &s->shelves[(s->next_shelf + i) % s->nr_shelves];
+	for (unsigned i = 0; i < s->nr_dirs; i++) {
+		struct store_dir *d = &s->dirs[(s->next_dir + i) % s->nr_dirs];
 
-		if (!can_have(sh, units))
+		if (!can_fit(d, units))
 			continue;
 		*ret_fits = true;
-		if (has_soon(sh, op, units) &&
-		    (!best || atomic_load(&sh->in_flight) < atomic_load(&best->in_flight)))
-			best = sh;
+		if (fits_after_growth(d, op, units) &&
+		    (!best || atomic_load(&d->in_flight) < atomic_load(&best->in_flight)))
+			best = d;
 	}
-	s->next_shelf++;
+	s->next_dir++;
 	return best;
 }
 
-static void ask_to_grow(struct penstock_store *s, struct store_shelf *sh)
+static void request_growth(struct penstock_store *s, struct store_dir *d)
 {
-	if (!sh->growing) {
-		sh->growing = true;
-		store_kick(s);
+	if (!d->growth_requested) {
+		d->growth_requested = true;
+		store_wake_log_writer(s);
 	}
 }
 
-static int take_space(struct penstock_store *s, struct store_op *op, struct store_shelf *sh,
+static int take_space(struct penstock_store *s, struct store_op *op, struct store_dir *d,
 		      uint64_t units)
 {
 	struct store_entry *e = store_index_new(&s->index);
@@ -138,10 +139,10 @@ static int take_space(struct penstock_store *s, struct store_op *op, struct stor
 
 	if (!e)
 		return -ENOMEM;
-	r = extents_alloc(&e->space, sh->map, units);
+	r = extents_alloc(&e->space, d->map, units);
 	if (r == 0 && (e->space.nr > STORE_PIECES_MAX ||
-		       !store_room_fits(sh, store_record_size(op->key_len, e->space.nr)))) {
-		extents_free(&e->space, sh->map);
+		       !store_log_space_fits(d, store_record_size(op->key_len, e->space.nr)))) {
+		extents_free(&e->space, d->map);
 		r = -ENOSPC;
 	}
 	if (r < 0) {
@@ -151,14 +152,14 @@ static int take_space(struct penstock_store *s, struct store_op *op, struct stor
 	e->hash = op->hash;
 	e->len = (uint32_t)op->len;
 	e->key_len = (uint16_t)op->key_len;
-	e->shelf = (uint8_t)sh->nr;
+	e->dir = (uint8_t)d->nr;
 	e->freq = op->batch->user.cost & 3;
 	op->entry = e;
-	s->holding++;
-	sh->log_coming += store_record_size(e->key_len, e->space.nr);
-	if ((extent_map_unused(sh->map) < sh->step_units / 2 && store_shelf_can_grow(sh)) ||
-	    store_room_is_short(sh))
-		ask_to_grow(s, sh);
+	s->busy_entries++;
+	d->log_in_flight += store_record_size(e->key_len, e->space.nr);
+	if ((extent_map_unused(d->map) < d->step_units / 2 && store_dir_can_grow(d)) ||
+	    store_log_space_is_short(d))
+		request_growth(s, d);
 	return 0;
 }
 
@@ -169,13 +170,13 @@ static int take_space(struct penstock_store *s, struct store_op *op, struct stor
 static int wait_for_space(struct penstock_store *s, struct store_op *op)
 {
 	/* Who has not waited yet stands behind those who do; one of them is always on its way. */
-	if (!s->holding && (op->waited || !s->waiting.first))
+	if (!s->busy_entries && (op->waited_for_space || !s->waiting.first))
 		return -ENOSPC;
-	if (op->waited)
-		store_line_first(&s->waiting, op);
+	if (op->waited_for_space)
+		store_op_queue_push_front(&s->waiting, op);
 	else
-		store_line_add(&s->waiting, op);
-	op->waited = true;
+		store_op_queue_push(&s->waiting, op);
+	op->waited_for_space = true;
 	return 1;
 }
 
@@ -183,26 +184,26 @@ static int wait_for_space(struct penstock_store *s, struct store_op *op)
 static int find_space(struct penstock_store *s, struct store_op *op)
 {
 	uint64_t units = store_units(op->len);
-	struct store_shelf *sh;
+	struct store_dir *d;
 	bool fits;
 	int r;
 
-	if (s->waiting.first && !op->waited)
+	if (s->waiting.first && !op->waited_for_space)
 		return wait_for_space(s, op);
 	for (;;) {
-		sh = set_pick(s, op, units, &fits);
-		if (sh && !has_now(sh, op, units)) {
-			store_line_add(&sh->waiting, op);
-			ask_to_grow(s, sh);
+		d = pick_dir(s, op, units, &fits);
+		if (d && !fits_now(d, op, units)) {
+			store_op_queue_push(&d->waiting, op);
+			request_growth(s, d);
 			return 1;
 		}
 		/* In too many pieces: fewer when a neighbour has gone. */
-		r = sh ? take_space(s, op, sh, units) : -ENOSPC;
+		r = d ? take_space(s, op, d, units) : -ENOSPC;
 		if (r != -ENOSPC)
 			return r;
 		if (!fits)
 			return r;
-		if (store_tier_unread(s) >= units * STORE_UNIT || !evict(s))
+		if (store_tier_unread(s) >= units * STORE_UNIT || !evict_one(s))
 			return wait_for_space(s, op);
 	}
 }
@@ -221,11 +222,11 @@ static void set_end(struct store_op *op, int64_t result)
 		store_staging_put(s, op->buf);
 	op->buf = NULL;
 	store_unlock(s);
-	store_finish(op, result);
+	store_op_finish(op, result);
 }
 
 /* With @lock.  Is it worth writing?  0, or the result: it is there, or was never seen before. */
-static int64_t admit(struct penstock_store *s, struct store_op *op)
+static int64_t admit_set(struct penstock_store *s, struct store_op *op)
 {
 	struct store_entry *e = store_index_find(&s->index, op->hash);
 
@@ -257,18 +258,18 @@ static int set_buffer(struct penstock_store *s, struct store_op *op)
 	if (op->buf || !op->len || (!must && !recent))
 		return 0;
 	if (op->device)
-		store_staging_device(s);
-	if (op->lined || !s->staging.waiting.first)
+		store_staging_expect_gpu(s);
+	if (op->waits_for_memory || !s->staging.waiting.first)
 		op->buf = store_staging_get(s, op->len);
 	if (op->buf || !must)
 		return 0;
-	return store_staging_wait(s, op) ? 1 : -ENOMEM;
+	return store_staging_queue(s, op) ? 1 : -ENOMEM;
 }
 
 /* Its memory.  One that would only be useful is done without. */
-static int fill_buffer(struct penstock_store *s, struct store_op *op)
+static int map_buffer(struct penstock_store *s, struct store_op *op)
 {
-	if (!op->buf || store_staging_fill(s, op->buf) == 0)
+	if (!op->buf || store_staging_map(s, op->buf) == 0)
 		return 0;
 	if (op->device || op->batch->user.deadline_ns)
 		return -ENOMEM;
@@ -280,7 +281,7 @@ static int fill_buffer(struct penstock_store *s, struct store_op *op)
 }
 
 /* What has been taken for a set that does not come about. */
-static void set_undo(struct store_op *op, int64_t result)
+static void undo_set(struct store_op *op, int64_t result)
 {
 	struct penstock_store *s = op->batch->store;
 
@@ -294,11 +295,11 @@ static void set_undo(struct store_op *op, int64_t result)
 static void set_write(struct store_worker *w, struct store_op *op, uint32_t crc)
 {
 	op->entry->crc = crc;
-	op->stage = STAGE_WRITE;
+	op->state = STORE_OP_WRITE;
 	store_transfer(w, op, PENSTOCK_WRITE);
 }
 
-static void set_pull(struct store_worker *w, struct store_op *op)
+static void set_copy_in(struct store_worker *w, struct store_op *op)
 {
 	uint32_t crc;
 
@@ -306,20 +307,20 @@ static void set_pull(struct store_worker *w, struct store_op *op)
 		set_write(w, op, store_value_crc(op, op->len));
 		return;
 	}
-	if (!store_hold(op)) {
-		set_undo(op, -ETIME);
+	if (!store_op_lock_result(op)) {
+		undo_set(op, -ETIME);
 		return;
 	}
 	if (op->device) {
-		op->stage = STAGE_PULL;
+		op->state = STORE_OP_COPY_FROM_GPU;
 		store_copy_device(w, op, false);
 		return;
 	}
 	crc = store_copy_host(op, false);
-	if (store_release(op))
+	if (store_op_unlock_result(op))
 		set_write(w, op, crc);
 	else
-		set_undo(op, -ETIME);
+		undo_set(op, -ETIME);
 }
 
 static void set_start(struct store_worker *w, struct store_op *op)
@@ -327,85 +328,85 @@ static void set_start(struct store_worker *w, struct store_op *op)
 	struct penstock_store *s = w->store;
 	int64_t r;
 
-	store_know(op);
+	store_op_prepare(op);
 	pthread_mutex_lock(&s->lock);
-	r = store_is_over(op) ? -ETIME : admit(s, op);
+	r = store_op_has_result(op) ? -ETIME : admit_set(s, op);
 	if (r == 0)
 		r = set_buffer(s, op);
 	if (r <= 0)
-		store_staging_served(s, op);
+		store_staging_leave_queue(s, op);
 	if (r == 0)
 		r = find_space(s, op);
 	if (r <= 0) /* there may be space for another, or nobody left to make it */
-		next_set(s);
+		wake_next_set(s);
 	store_unlock(s);
 	if (r > 0)
 		return;
 	if (r < 0)
 		set_end(op, r == -EALREADY ? (int64_t)op->len : r);
-	else if (fill_buffer(s, op) < 0)
-		set_undo(op, -ENOMEM);
+	else if (map_buffer(s, op) < 0)
+		undo_set(op, -ENOMEM);
 	else
-		set_pull(w, op);
+		set_copy_in(w, op);
 }
 
 void store_set_step(struct store_worker *w, struct store_op *op)
 {
 	int code = atomic_load(&op->error);
 
-	if (op->stage == STAGE_START) {
+	if (op->state == STORE_OP_START) {
 		set_start(w, op);
 		return;
 	}
 	/* Device memory has been copied. */
-	if (!store_release(op))
+	if (!store_op_unlock_result(op))
 		code = -ETIME;
 	if (code < 0)
-		set_undo(op, code);
+		undo_set(op, code);
 	else
 		set_write(w, op, store_value_crc(op, op->len));
 }
 
 /* Its record is no longer on its way. */
-static void arrived(struct penstock_store *s, const struct store_entry *e)
+static void end_log_in_flight(struct penstock_store *s, const struct store_entry *e)
 {
-	s->shelves[e->shelf].log_coming -= store_record_size(e->key_len, e->space.nr);
+	s->dirs[e->dir].log_in_flight -= store_record_size(e->key_len, e->space.nr);
 }
 
 void store_set_discard(struct penstock_store *s, struct store_op *op)
 {
-	arrived(s, op->entry);
+	end_log_in_flight(s, op->entry);
 	entry_free(s, op->entry);
 	op->entry = NULL;
-	let_go(s);
+	release_busy_entry(s);
 }
 
 int store_set_publish(struct penstock_store *s, struct store_op *op)
 {
 	struct store_entry *e = op->entry, *old = store_index_find(&s->index, e->hash);
 
-	/* The new record says that the old value is gone, to its own shelf. */
-	if (old && old->shelf == e->shelf)
+	/* The new record says that the old value is gone, to its own directory. */
+	if (old && old->dir == e->dir)
 		store_entry_drop(s, old);
 	else if (old)
 		store_entry_erase(s, old);
 	if (store_index_add(&s->index, e) < 0)
 		return -ENOMEM;
-	arrived(s, e);
+	end_log_in_flight(s, e);
 	store_tier_forget(s, e->hash);
-	s->stats.promoted += op->promotes != 0;
+	s->stats.promoted += op->promotes_gen != 0;
 	e->state = STORE_LIVE;
 	store_policy_add(&s->policy, &s->index, e);
-	s->shelves[e->shelf].log_live += store_record_size(e->key_len, e->space.nr);
+	s->dirs[e->dir].log_live += store_record_size(e->key_len, e->space.nr);
 	s->stats.entries++;
 	s->stats.value_bytes += e->len;
 	s->stats.stored++;
 	s->stats.bytes_set += e->len;
 	if (op->buf && !(s->opts.flags & PENSTOCK_STORE_NO_RECENT)) {
-		store_staging_keep(s, op->buf, e);
+		store_staging_keep_copy(s, op->buf, e);
 		op->buf = NULL;
 	}
-	let_go(s);
+	release_busy_entry(s);
 	return 0;
 }
 
@@ -427,7 +428,7 @@ void store_delete_step(struct store_worker *w, struct store_op *op)
 	store_unlock(s);
 	/* One that is coming up may be in the log already: its end is written before ours. */
 	if (e || below)
-		store_logging(s, op);
+		store_queue_commit(s, op);
 	else
-		store_finish(op, -ENOENT);
+		store_op_finish(op, -ENOENT);
 }

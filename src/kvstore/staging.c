@@ -18,18 +18,18 @@
 /* Unless the caller says how much: for values that only pass under a deadline, and for GPUs. */
 enum { MEMORY_BYTES = 64 << 20, DEVICE_BYTES = 256 << 20 };
 
-static void ring_init(struct store_buf *head)
+static void buf_list_init(struct store_buf *head)
 {
 	head->prev = head->next = head;
 }
 
-static void ring_out(struct store_buf *b)
+static void buf_list_remove(struct store_buf *b)
 {
 	b->prev->next = b->next;
 	b->next->prev = b->prev;
 }
 
-static void ring_in(struct store_buf *head, struct store_buf *b)
+static void buf_list_append(struct store_buf *head, struct store_buf *b)
 {
 	b->prev = head->prev;
 	b->next = head;
@@ -42,21 +42,21 @@ void store_staging_init(struct penstock_store *s)
 	struct store_staging *g = &s->staging;
 
 	g->limit = s->opts.memory ? s->opts.memory : MEMORY_BYTES;
-	ring_init(&g->idle);
-	ring_init(&g->recent);
-	store_line_init(&g->waiting);
+	buf_list_init(&g->idle);
+	buf_list_init(&g->recent);
+	store_op_queue_init(&g->waiting);
 }
 
 /* It is none of ours any more; freed by store_unlock(). */
-static void bury(struct store_staging *g, struct store_buf *b)
+static void retire_buf(struct store_staging *g, struct store_buf *b)
 {
 	g->bytes -= b->len;
 	g->slots[b->slot] = NULL;
-	b->next = g->dead;
-	g->dead = b;
+	b->next = g->retired;
+	g->retired = b;
 }
 
-static void free_dead(struct penstock_store *s, struct store_buf *b)
+static void free_retired(struct penstock_store *s, struct store_buf *b)
 {
 	struct store_buf *next;
 
@@ -72,20 +72,20 @@ static void free_dead(struct penstock_store *s, struct store_buf *b)
 
 void store_unlock(struct penstock_store *s)
 {
-	struct store_buf *dead = s->staging.dead;
+	struct store_buf *retired = s->staging.retired;
 
-	s->staging.dead = NULL;
+	s->staging.retired = NULL;
 	pthread_mutex_unlock(&s->lock);
-	free_dead(s, dead);
+	free_retired(s, retired);
 }
 
-static void bury_all(struct store_staging *g, struct store_buf *head)
+static void retire_all_bufs(struct store_staging *g, struct store_buf *head)
 {
 	while (head->next != head) {
 		struct store_buf *b = head->next;
 
-		ring_out(b);
-		bury(g, b);
+		buf_list_remove(b);
+		retire_buf(g, b);
 	}
 }
 
@@ -93,9 +93,9 @@ void store_staging_fini(struct penstock_store *s)
 {
 	struct store_staging *g = &s->staging;
 
-	bury_all(g, &g->recent);
-	bury_all(g, &g->idle);
-	free_dead(s, g->dead);
+	retire_all_bufs(g, &g->recent);
+	retire_all_bufs(g, &g->idle);
+	free_retired(s, g->retired);
 	free(g->slots);
 }
 
@@ -105,7 +105,7 @@ static int take_slot(struct store_staging *g, struct store_buf *b)
 		if (!g->slots[b->slot])
 			break;
 	if (b->slot == g->nr_slots) {
-		if (ARRAY_RESERVE(g->slots, g->room, (uint64_t)g->nr_slots + 1) < 0)
+		if (ARRAY_RESERVE(g->slots, g->slots_capacity, (uint64_t)g->nr_slots + 1) < 0)
 			return -ENOMEM;
 		g->nr_slots++;
 	}
@@ -128,7 +128,7 @@ static struct store_buf *buf_new(struct penstock_store *s, uint64_t len)
 	return b;
 }
 
-int store_staging_fill(struct penstock_store *s, struct store_buf *b)
+int store_staging_map(struct penstock_store *s, struct store_buf *b)
 {
 	void *addr;
 	int r = b->addr ? 0 : penstock_buf_alloc(&addr, s->io, b->len, 0, NULL, NULL);
@@ -150,28 +150,28 @@ void store_staging_pin(struct store_buf *b)
 }
 
 /* Nobody has it any more: keep the memory for the next one, within the limit. */
-static void unref(struct penstock_store *s, struct store_buf *b)
+static void buf_unref(struct penstock_store *s, struct store_buf *b)
 {
 	struct store_staging *g = &s->staging;
 
 	if (--b->refs)
 		return;
 	if (g->bytes > g->limit || !b->addr)
-		bury(g, b);
+		retire_buf(g, b);
 	else
-		ring_in(&g->idle, b);
+		buf_list_append(&g->idle, b);
 }
 
-void store_staging_forget(struct penstock_store *s, struct store_entry *e)
+void store_staging_drop_copy(struct penstock_store *s, struct store_entry *e)
 {
 	struct store_buf *b = e->recent == STORE_NONE ? NULL : s->staging.slots[e->recent];
 
 	if (!b)
 		return;
-	ring_out(b);
+	buf_list_remove(b);
 	b->entry = NULL;
 	e->recent = STORE_NONE;
-	unref(s, b);
+	buf_unref(s, b);
 }
 
 /* One that is not in use goes; false: there is none. */
@@ -181,12 +181,12 @@ static bool staging_make_room(struct penstock_store *s)
 	struct store_buf *b;
 
 	if (g->idle.next == &g->idle && g->recent.next != &g->recent)
-		store_staging_forget(s, g->recent.next->entry);
+		store_staging_drop_copy(s, g->recent.next->entry);
 	b = g->idle.next;
 	if (b == &g->idle) /* a copy is being read: perhaps the next one is not */
 		return g->recent.next != &g->recent;
-	ring_out(b);
-	bury(g, b);
+	buf_list_remove(b);
+	retire_buf(g, b);
 	return true;
 }
 
@@ -200,14 +200,14 @@ static struct store_buf *find_idle(struct store_staging *g, uint64_t len)
 }
 
 /* A copy nobody reads, of this size, whose memory can be used for another. */
-static struct store_buf *reuse_recent(struct penstock_store *s, uint64_t len)
+static struct store_buf *reuse_copy(struct penstock_store *s, uint64_t len)
 {
 	struct store_staging *g = &s->staging;
 	struct store_buf *b = g->recent.next;
 
 	if (b == &g->recent || b->len != len || b->refs != 1 || g->bytes + len <= g->limit)
 		return NULL;
-	store_staging_forget(s, b->entry);
+	store_staging_drop_copy(s, b->entry);
 	return find_idle(g, len);
 }
 
@@ -219,9 +219,9 @@ struct store_buf *store_staging_get(struct penstock_store *s, uint64_t len)
 	len = max_u64(store_units(len), 1) * STORE_UNIT;
 	b = find_idle(g, len);
 	if (!b)
-		b = reuse_recent(s, len);
+		b = reuse_copy(s, len);
 	if (b) {
-		ring_out(b);
+		buf_list_remove(b);
 	} else {
 		/* One alone may be larger than the limit. */
 		while (g->bytes && g->bytes + len > g->limit)
@@ -232,73 +232,73 @@ struct store_buf *store_staging_get(struct penstock_store *s, uint64_t len)
 			return NULL;
 	}
 	b->refs = 1;
-	g->busy++;
+	g->in_use++;
 	return b;
 }
 
 /* Every value passes: with 64 MiB on their way a drive has too little to do. */
-void store_staging_device(struct penstock_store *s)
+void store_staging_expect_gpu(struct penstock_store *s)
 {
 	if (!s->opts.memory)
 		s->staging.limit = DEVICE_BYTES;
 }
 
-bool store_staging_wait(struct penstock_store *s, struct store_op *op)
+bool store_staging_queue(struct penstock_store *s, struct store_op *op)
 {
 	struct store_staging *g = &s->staging;
 
 	/* Who has not waited yet stands behind those who do; one of them is always on its way. */
-	if (!g->busy && (op->lined || !g->waiting.first))
+	if (!g->in_use && (op->waits_for_memory || !g->waiting.first))
 		return false;
-	if (op->lined)
-		store_line_first(&g->waiting, op);
+	if (op->waits_for_memory)
+		store_op_queue_push_front(&g->waiting, op);
 	else
-		store_line_add(&g->waiting, op);
-	op->lined = true;
+		store_op_queue_push(&g->waiting, op);
+	op->waits_for_memory = true;
 	return true;
 }
 
 /* One at a time: there may be hundreds, and memory for one. */
-static void wake_next(struct penstock_store *s)
+static void wake_next_waiting(struct penstock_store *s)
 {
-	struct store_op *op = store_line_next(&s->staging.waiting);
+	struct store_op *op = store_op_queue_pop(&s->staging.waiting);
 
 	if (op)
-		store_ready(s, op);
+		store_queue_op(s, op);
 }
 
-void store_staging_served(struct penstock_store *s, struct store_op *op)
+void store_staging_leave_queue(struct penstock_store *s, struct store_op *op)
 {
-	if (op->lined)
-		wake_next(s);
-	op->lined = false;
+	if (op->waits_for_memory)
+		wake_next_waiting(s);
+	op->waits_for_memory = false;
 }
 
 void store_staging_put(struct penstock_store *s, struct store_buf *b)
 {
-	s->staging.busy--;
-	unref(s, b);
-	wake_next(s);
+	s->staging.in_use--;
+	buf_unref(s, b);
+	wake_next_waiting(s);
 }
 
-void store_staging_keep(struct penstock_store *s, struct store_buf *b, struct store_entry *e)
+void store_staging_keep_copy(struct penstock_store *s, struct store_buf *b, struct store_entry *e)
 {
 	struct store_staging *g = &s->staging;
 
-	g->busy--;
+	g->in_use--;
 	b->entry = e;
 	e->recent = b->slot;
-	ring_in(&g->recent, b);
-	wake_next(s); /* it can be taken for another now */
+	buf_list_append(&g->recent, b);
+	wake_next_waiting(s); /* it can be taken for another now */
 }
 
-struct store_buf *store_staging_recent(struct penstock_store *s, const struct store_entry *e)
+struct store_buf *store_staging_get_copy(struct penstock_store *s, const struct store_entry *e)
 {
 	struct store_buf *b = e->recent == STORE_NONE ? NULL : s->staging.slots[e->recent];
 
 	if (b) {
 		b->refs++;
-		s->staging.busy++;
+		s->staging.in_use++;
 	}
 	return b;
 }

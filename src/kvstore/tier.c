@@ -3,7 +3,7 @@
  * The object store below the directories.  What must make room is pinned until one thread has read
  * it, and put by another; what a get asks for and only the object store has is fetched by one of
  * several, set like any value, and then got.  What is below has an index of its own, and records in
- * the logs (tierlog.c); names hold the run of the store that put them, and objects that no log
+ * the logs (tier_records.c); names hold the run of the store that put them, and objects that no log
  * knows of are removed by a thread that ends with that.
  *
  * Nobody but these waits for the object store.  Where the queue is full or the object store
@@ -18,21 +18,21 @@
 #include "base/crc32c.h"
 #include "base/err.h"
 #include "base/util.h"
-#include "kvstore/tierin.h"
+#include "kvstore/tier_internal.h"
 
-bool tier_is_out(const struct store_tier *t)
+bool tier_is_paused(const struct store_tier *t)
 {
-	return t->failures >= TIER_OUT_AFTER && clock_ns() < t->out_until;
+	return t->failures >= TIER_PAUSE_AFTER && clock_ns() < t->paused_until;
 }
 
 char *tier_uri(const struct store_tier *t, struct tier_object o)
 {
-	size_t size = strlen(t->place) + TIER_URI_BYTES;
+	size_t size = strlen(t->prefix) + TIER_URI_BYTES;
 	char *uri = malloc(size);
 
 	if (uri)
 		snprintf(uri, size, "%s%016" PRIx64 "/%016" PRIx64 "%016" PRIx64 "-%" PRIx64,
-			 t->place, o.run, o.hash.a, o.hash.b, o.gen);
+			 t->prefix, o.run, o.hash.a, o.hash.b, o.gen);
 	return uri;
 }
 
@@ -42,25 +42,25 @@ struct tier_object tier_object_of(const struct store_tier *t, const struct store
 }
 
 /* With @lock: how a request went. */
-void tier_told(struct store_tier *t, int code)
+void tier_count_result(struct store_tier *t, int code)
 {
 	t->failures = code ? t->failures + 1 : 0;
 	t->store->stats.below_errors += code != 0;
-	if (t->failures >= TIER_OUT_AFTER)
-		t->out_until = clock_ns() + TIER_OUT_NS;
+	if (t->failures >= TIER_PAUSE_AFTER)
+		t->paused_until = clock_ns() + TIER_PAUSE_NS;
 }
 
 /* ------------------------------------------------------------- what is below */
 
 /* With @lock.  One that cannot be remembered is found by the next run. */
-void tier_gone(struct store_tier *t, struct tier_object o)
+void tier_queue_delete(struct store_tier *t, struct tier_object o)
 {
-	if (ARRAY_RESERVE(t->gone, t->gone_room, t->nr_gone + 1) == 0)
-		t->gone[t->nr_gone++] = o;
-	pthread_cond_signal(&t->work_down);
+	if (ARRAY_RESERVE(t->deletes, t->deletes_capacity, t->nr_deletes + 1) == 0)
+		t->deletes[t->nr_deletes++] = o;
+	pthread_cond_signal(&t->work_put);
 }
 
-void tier_live(struct store_tier *t, struct store_entry *e)
+void tier_add(struct store_tier *t, struct store_entry *e)
 {
 	struct store_entry *old;
 
@@ -88,8 +88,8 @@ void tier_remove(struct store_tier *t, struct store_entry *e)
 void tier_drop(struct store_tier *t, struct store_entry *e)
 {
 	if (e->state == STORE_LIVE) {
-		tier_gone(t, tier_object_of(t, e));
-		tier_unlog(t, e);
+		tier_queue_delete(t, tier_object_of(t, e));
+		tier_write_drop(t, e);
 	}
 	tier_remove(t, e);
 }
@@ -99,7 +99,7 @@ static struct store_entry *tier_find(struct store_tier *t, struct store_hash h)
 {
 	struct store_entry *e = t ? store_index_find(&t->index, h) : NULL;
 
-	if (!e || e->state != STORE_LIVE || tier_is_out(t))
+	if (!e || e->state != STORE_LIVE || tier_is_paused(t))
 		return NULL;
 	if (e->expiry && e->expiry <= store_now(t->store)) {
 		tier_drop(t, e);
@@ -130,8 +130,8 @@ void store_tier_clear(struct penstock_store *s)
 	uint32_t pos = 0;
 
 	/* No record is taken back by itself: the logs are cut. */
-	for (unsigned i = 0; i < s->nr_shelves; i++)
-		store_tier_lose(&s->shelves[i], true);
+	for (unsigned i = 0; i < s->nr_dirs; i++)
+		store_tier_drop_records(&s->dirs[i], true);
 	while (s->tier && (e = store_index_next(&s->tier->index, &pos)))
 		tier_drop(s->tier, e);
 }
@@ -157,22 +157,22 @@ bool store_tier_has(struct penstock_store *s, struct store_hash h, uint64_t gen)
 
 /* ------------------------------------------------------------------------ up */
 
-bool store_tier_want(struct penstock_store *s, struct store_op *op)
+bool store_tier_queue_fetch(struct penstock_store *s, struct store_op *op)
 {
 	struct store_tier *t = s->tier;
 	const struct store_entry *e = op->promoted ? NULL : tier_find(t, op->hash);
 
-	if (!e || e->len > op->len || t->nr_wanted == TIER_WANTED)
+	if (!e || e->len > op->len || t->nr_fetches == TIER_FETCHES)
 		return false;
 	op->promoted = true; /* once */
-	t->nr_wanted++;
-	store_line_add(&t->wanted, op);
-	pthread_cond_signal(&t->work_up);
+	t->nr_fetches++;
+	store_op_queue_push(&t->fetches, op);
+	pthread_cond_signal(&t->work_fetch);
 	return true;
 }
 
 /* A value on its way up, and the get that waits for it. */
-struct climb {
+struct promotion {
 	struct penstock_store *store;
 	struct store_op *op;
 	void *buf;
@@ -180,13 +180,13 @@ struct climb {
 };
 
 /* It is set, or not: what the get finds now is what it gets. */
-static void climbed(void *arg, const struct penstock_store_done *done)
+static void promotion_done(void *arg, const struct penstock_store_done *done)
 {
-	struct climb *c = arg;
+	struct promotion *c = arg;
 
 	(void)done;
 	penstock_buf_free(c->store->io, c->buf);
-	store_ready(c->store, c->op);
+	store_queue_op(c->store, c->op);
 	free(c);
 }
 
@@ -206,26 +206,27 @@ static int tier_fetch(struct store_tier *t, const struct store_op *op, const str
 		penstock_print_elided(err.msg, sizeof(err.msg), "a value is not what was written");
 	}
 	if (n < 0)
-		store_tell(t->store, (int)n, uri ? uri : "", e->len, err.msg);
+		store_report_error(t->store, (int)n, uri ? uri : "", e->len, err.msg);
 	return n < 0 ? (int)n : 0;
 }
 
 /* Set it, unless another one is set meanwhile; then the get goes on. */
-static int climb(struct store_tier *t, struct store_op *op, const struct store_entry *e, void *buf)
+static int submit_promotion(struct store_tier *t, struct store_op *op, const struct store_entry *e,
+			    void *buf)
 {
 	struct penstock_store *s = t->store;
 	uint64_t now = store_now(s);
 	struct penstock_store_item item = {op->key, op->key_len, 1, NULL};
 	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_SET, .nr = 1, .items = &item};
-	struct climb *c = malloc(sizeof(*c));
+	struct promotion *c = malloc(sizeof(*c));
 
 	if (!c)
 		return -ENOMEM;
-	*c = (struct climb){s, op, buf, {buf, e->len}};
+	*c = (struct promotion){s, op, buf, {buf, e->len}};
 	item.iov = &c->iov;
 	b.memory = PENSTOCK_MEMORY_HOST;
 	b.ttl_s = !e->expiry ? 0 : e->expiry > now ? (uint32_t)(e->expiry - now) : 1;
-	b.on_done = climbed;
+	b.on_done = promotion_done;
 	b.arg = c;
 	if (store_submit_promotion(s, &b, e->gen) == 0)
 		return 0;
@@ -233,7 +234,7 @@ static int climb(struct store_tier *t, struct store_op *op, const struct store_e
 	return -ENOMEM;
 }
 
-static void fetch_one(struct store_tier *t, struct store_op *op)
+static void promote(struct store_tier *t, struct store_op *op)
 {
 	struct penstock_store *s = t->store;
 	struct store_entry copy = {0}, *e = NULL;
@@ -243,7 +244,7 @@ static void fetch_one(struct store_tier *t, struct store_op *op)
 
 	pthread_mutex_lock(&s->lock);
 	/* Another may have asked for it, too, and it is there by now. */
-	if (!store_is_over(op) && !store_index_find(&s->index, op->hash))
+	if (!store_op_has_result(op) && !store_index_find(&s->index, op->hash))
 		e = tier_find(t, op->hash);
 	if (e) {
 		copy = *e;
@@ -256,18 +257,18 @@ static void fetch_one(struct store_tier *t, struct store_op *op)
 		r = tier_fetch(t, op, &copy, uri, buf);
 	pthread_mutex_lock(&s->lock);
 	if (e)
-		tier_told(t, r == -EBADMSG || r == -ENOENT ? 0 : r);
+		tier_count_result(t, r == -EBADMSG || r == -ENOENT ? 0 : r);
 	s->stats.corrupt += e && r == -EBADMSG;
 	if (e && (r == -EBADMSG || r == -ENOENT) && store_tier_has(s, copy.hash, copy.gen))
 		store_tier_forget(s, copy.hash);
 	store_unlock(s);
-	if (r == 0 && climb(t, op, &copy, buf) == 0)
+	if (r == 0 && submit_promotion(t, op, &copy, buf) == 0)
 		return;
 	penstock_buf_free(s->io, buf);
-	store_ready(s, op);
+	store_queue_op(s, op);
 }
 
-static void *run_up(void *arg)
+static void *tier_fetch_run(void *arg)
 {
 	struct store_tier *t = arg;
 	struct penstock_store *s = t->store;
@@ -275,14 +276,14 @@ static void *run_up(void *arg)
 
 	pthread_mutex_lock(&s->lock);
 	while (!t->stop) {
-		op = store_line_next(&t->wanted);
+		op = store_op_queue_pop(&t->fetches);
 		if (!op) {
-			pthread_cond_wait(&t->work_up, &s->lock);
+			pthread_cond_wait(&t->work_fetch, &s->lock);
 			continue;
 		}
-		t->nr_wanted--;
+		t->nr_fetches--;
 		store_unlock(s);
-		fetch_one(t, op);
+		promote(t, op);
 		pthread_mutex_lock(&s->lock);
 	}
 	store_unlock(s);
@@ -291,19 +292,19 @@ static void *run_up(void *arg)
 
 /* ------------------------------------------------------------ opening, closing */
 
-static int names(struct store_tier *t, const char *uri)
+static int make_prefix(struct store_tier *t, const char *uri)
 {
 	struct penstock_store *s = t->store;
 	size_t n = strlen(uri);
 
 	while (n && uri[n - 1] == '/')
 		n--;
-	if (asprintf(&t->place, "%.*s/%016" PRIx64 "/", (int)n, uri,
+	if (asprintf(&t->prefix, "%.*s/%016" PRIx64 "/", (int)n, uri,
 		     store_hash_key(&s->secret, "below", 5).a) < 0) {
-		t->place = NULL;
+		t->prefix = NULL;
 		return -ENOMEM;
 	}
-	if (ARRAY_RESERVE(t->runs, t->runs_room, 1) < 0)
+	if (ARRAY_RESERVE(t->runs, t->runs_capacity, 1) < 0)
 		return -ENOMEM;
 	t->runs[t->nr_runs++] = store_next_epoch(0);
 	return 0;
@@ -340,11 +341,11 @@ int store_tier_init(struct penstock_store *s, const char *uri, struct penstock_e
 	if (!t)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	t->store = s;
-	t->limit = s->opts.below ? s->opts.below : 10 * s->capacity;
+	t->limit = s->opts.below_bytes ? s->opts.below_bytes : 10 * s->capacity;
 	pthread_cond_init(&t->work_read, NULL);
-	pthread_cond_init(&t->work_down, NULL);
-	pthread_cond_init(&t->work_up, NULL);
-	store_line_init(&t->wanted);
+	pthread_cond_init(&t->work_put, NULL);
+	pthread_cond_init(&t->work_fetch, NULL);
+	store_op_queue_init(&t->fetches);
 	r = store_index_init(&t->index);
 	if (r < 0) {
 		free(t);
@@ -353,7 +354,7 @@ int store_tier_init(struct penstock_store *s, const char *uri, struct penstock_e
 	s->tier = t;
 	r = store_policy_init(&t->policy, PENSTOCK_STORE_LRU);
 	if (r == 0)
-		r = names(t, uri);
+		r = make_prefix(t, uri);
 	if (r < 0)
 		return penstock_fail(err, r, "out of memory");
 	r = open_client(t, err);
@@ -362,14 +363,14 @@ int store_tier_init(struct penstock_store *s, const char *uri, struct penstock_e
 
 int store_tier_start(struct penstock_store *s, struct penstock_err *err)
 {
-	static void *(*const run[])(void *arg) = {tier_run_read, tier_run_down, tier_run_sweep};
+	static void *(*const run[])(void *arg) = {tier_read_run, tier_put_run, tier_sweep_run};
 	struct store_tier *t = s->tier;
 	int r = 0;
 
 	if (!t)
 		return 0;
 	for (unsigned n; r == 0 && (n = t->nr_threads) < ARRAY_SIZE(t->threads);) {
-		r = thread_start(&t->threads[n], n < ARRAY_SIZE(run) ? run[n] : run_up, t);
+		r = thread_start(&t->threads[n], n < ARRAY_SIZE(run) ? run[n] : tier_fetch_run, t);
 		t->nr_threads += r == 0;
 	}
 	return r < 0 ? penstock_fail(err, r, "no thread: %s", strerror(-r)) : 0;
@@ -384,8 +385,8 @@ void store_tier_stop(struct penstock_store *s)
 	pthread_mutex_lock(&s->lock);
 	t->stop = true;
 	pthread_cond_signal(&t->work_read);
-	pthread_cond_signal(&t->work_down);
-	pthread_cond_broadcast(&t->work_up);
+	pthread_cond_signal(&t->work_put);
+	pthread_cond_broadcast(&t->work_fetch);
 	store_unlock(s);
 	while (t->nr_threads)
 		pthread_join(t->threads[--t->nr_threads], NULL);
@@ -403,11 +404,11 @@ void store_tier_fini(struct penstock_store *s)
 	store_index_fini(&t->index);
 	store_policy_fini(&t->policy);
 	pthread_cond_destroy(&t->work_read);
-	pthread_cond_destroy(&t->work_down);
-	pthread_cond_destroy(&t->work_up);
-	free(t->gone);
+	pthread_cond_destroy(&t->work_put);
+	pthread_cond_destroy(&t->work_fetch);
+	free(t->deletes);
 	free(t->runs);
-	free(t->place);
+	free(t->prefix);
 	free(t);
 	s->tier = NULL;
 }

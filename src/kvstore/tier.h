@@ -12,12 +12,12 @@
 struct penstock_err;
 struct penstock_store;
 struct store_op;
-struct store_shelf;
+struct store_dir;
 
 /* Before logs are read; its threads are started when all else is. */
 int store_tier_init(struct penstock_store *s, const char *uri, struct penstock_err *err);
 int store_tier_start(struct penstock_store *s, struct penstock_err *err);
-/* Nothing is inside the store any more; workers and keeper still run. */
+/* Nothing is inside the store any more; workers and log writer still run. */
 void store_tier_stop(struct penstock_store *s);
 /* Neither do. */
 void store_tier_fini(struct penstock_store *s);
@@ -28,8 +28,8 @@ void store_tier_fini(struct penstock_store *s);
 void store_tier_demote(struct penstock_store *s, struct store_entry *e);
 /* Bytes that are pinned for that: their space is free soon. */
 uint64_t store_tier_unread(const struct penstock_store *s);
-/* A get that found nothing: true: it is below, and the get is back in line when it is fetched. */
-bool store_tier_want(struct penstock_store *s, struct store_op *op);
+/* A get that found nothing: true: it is below, and the get is queued again when it is fetched. */
+bool store_tier_queue_fetch(struct penstock_store *s, struct store_op *op);
 /* Length of what is below, or -ENOENT. */
 int64_t store_tier_len(struct penstock_store *s, struct store_hash h);
 /* What is below is out of date.  Was there anything? */
@@ -41,16 +41,16 @@ uint64_t store_tier_index_bytes(const struct penstock_store *s);
 /* What the index of it says, of any state, or NULL. */
 const struct store_entry *store_tier_find(const struct penstock_store *s, struct store_hash h);
 
-/* Logs (tierlog.c); the first three while they are read. */
+/* Logs (tier_records.c); the first three while they are read. */
 
 /* A record BELOW.  0 or -ENOMEM. */
-int store_tier_load(struct store_shelf *sh, const struct store_record *r);
+int store_tier_load_record(struct store_dir *d, const struct store_record *r);
 /* A record DROP. */
-void store_tier_unload(struct store_shelf *sh, const struct store_record *r);
+void store_tier_load_drop(struct store_dir *d, const struct store_record *r);
 /* There is a record SET of @gen: is what is below newer?  If not it goes. */
-bool store_tier_newest(struct store_shelf *sh, struct store_hash h, uint64_t gen);
+bool store_tier_is_newer(struct store_dir *d, struct store_hash h, uint64_t gen);
 /* The log is no longer used; was what it said so far true? */
-void store_tier_lose(struct store_shelf *sh, bool believed);
+void store_tier_drop_records(struct store_dir *d, bool is_valid);
 /* Is it still this one? */
 bool store_tier_has(struct penstock_store *s, struct store_hash h, uint64_t gen);
 

@@ -15,27 +15,27 @@
 #include "kvstore/kvstore.h"
 
 enum {
-	AT_ONCE = 32, /* operations taken from the line */
+	AT_ONCE = 32, /* operations taken from the queue */
 	COPY_STEP = 64 << 10,
-	WATCH_STEP = 1 << 20, /* of a CRC, between two looks at the deadlines */
-	ANNOUNCE_NS = 100000,
+	CHECK_STEP = 1 << 20, /* of a CRC, between two looks at the deadlines */
+	SIGNAL_NS = 100000,
 };
 
 /* --------------------------------------------------------------- transfers */
 
-static void part_over(struct store_op *op)
+static void end_transfer(struct store_op *op)
 {
 	struct penstock_store *s = op->batch->store;
 
-	if (atomic_fetch_sub(&op->parts, 1) != 1)
+	if (atomic_fetch_sub(&op->transfers, 1) != 1)
 		return;
-	if (op->stage == STAGE_WRITE)
-		store_logging(s, op);
+	if (op->state == STORE_OP_WRITE)
+		store_queue_commit(s, op);
 	else
-		store_ready(s, op);
+		store_queue_op(s, op);
 }
 
-static void part_failed(struct store_op *op, int code)
+static void fail_transfer(struct store_op *op, int code)
 {
 	int none = 0;
 
@@ -43,17 +43,17 @@ static void part_failed(struct store_op *op, int code)
 }
 
 /* From an I/O thread. */
-static void worker_part_done(void *arg, const struct penstock_done *done)
+static void worker_transfer_done(void *arg, const struct penstock_done *done)
 {
 	struct store_op *op = arg;
 
 	if (done->res < 0) {
-		part_failed(op, store_full((int)done->res));
-		store_tell(op->batch->store, (int)done->res, NULL, done->bytes, done->msg);
+		fail_transfer(op, store_quota_to_nospc((int)done->res));
+		store_report_error(op->batch->store, (int)done->res, NULL, done->bytes, done->msg);
 	}
-	if (op->stage == STAGE_READ || op->stage == STAGE_WRITE)
-		atomic_fetch_sub(&op->batch->store->shelves[op->entry->shelf].in_flight, done->tag);
-	part_over(op);
+	if (op->state == STORE_OP_READ || op->state == STORE_OP_WRITE)
+		atomic_fetch_sub(&op->batch->store->dirs[op->entry->dir].in_flight, done->tag);
+	end_transfer(op);
 }
 
 static void worker_flush(struct store_worker *w)
@@ -68,7 +68,7 @@ static void worker_flush(struct store_worker *w)
 			struct penstock_done done = {.res = n, .tag = w->ops[at].tag};
 
 			penstock_print_elided(done.msg, sizeof(done.msg), "%s", err.msg);
-			worker_part_done(w->ops[at].arg, &done);
+			worker_transfer_done(w->ops[at].arg, &done);
 		}
 		at += n > 0 ? (unsigned)n : 1;
 	}
@@ -99,12 +99,12 @@ static struct penstock_iov memory_next(struct memory *m, uint64_t max)
 	return out;
 }
 
-static void give(struct store_worker *w, struct store_op *op, struct penstock_op x)
+static void queue_transfer(struct store_worker *w, struct store_op *op, struct penstock_op x)
 {
-	x.on_done = worker_part_done;
+	x.on_done = worker_transfer_done;
 	x.arg = op;
 	x.memory = x.opcode == PENSTOCK_COPY ? PENSTOCK_MEMORY_ANY : PENSTOCK_MEMORY_HOST;
-	atomic_fetch_add(&op->parts, 1);
+	atomic_fetch_add(&op->transfers, 1);
 	w->ops[w->nr_ops++] = x;
 	if (w->nr_ops == STORE_TRANSFERS)
 		worker_flush(w);
@@ -133,7 +133,7 @@ static uint64_t worker_gather(struct store_worker *w, struct memory *m, uint64_t
 static void transfer_piece(struct store_worker *w, struct store_op *op, struct memory *m,
 			   struct penstock_op x, uint64_t len)
 {
-	struct store_shelf *sh = &w->store->shelves[op->entry->shelf];
+	struct store_dir *d = &w->store->dirs[op->entry->dir];
 	uint64_t pad = x.opcode == PENSTOCK_WRITE ? align_up(len, STORE_UNIT) - len : 0, n;
 
 	while (len + pad) {
@@ -143,8 +143,8 @@ static void transfer_piece(struct store_worker *w, struct store_op *op, struct m
 		n = worker_gather(w, m, len, pad);
 		x.nr_iov = (uint32_t)(&w->iovs[w->nr_iovs] - x.iov);
 		x.tag = n;
-		atomic_fetch_add(&sh->in_flight, n);
-		give(w, op, x);
+		atomic_fetch_add(&d->in_flight, n);
+		queue_transfer(w, op, x);
 		x.offset += n;
 		pad = n > len ? 0 : pad;
 		len -= min_u64(n, len);
@@ -156,11 +156,11 @@ void store_transfer(struct store_worker *w, struct store_op *op, uint32_t opcode
 	const struct store_entry *e = op->entry;
 	struct penstock_iov whole = {op->buf ? op->buf->addr : NULL, e->len};
 	struct memory m = {.iov = op->buf ? &whole : op->iov, .nr = op->buf ? 1 : op->nr_iov};
-	struct penstock_op x = {.opcode = opcode, .file = w->store->shelves[e->shelf].data};
+	struct penstock_op x = {.opcode = opcode, .file = w->store->dirs[e->dir].data};
 	uint64_t left = e->len;
 
 	x.flags = opcode == PENSTOCK_READ ? PENSTOCK_OP_EXACT : 0;
-	atomic_store(&op->parts, 1);
+	atomic_store(&op->transfers, 1);
 	for (uint32_t i = 0; i < e->space.nr && left; i++) {
 		const struct extent *p = extents_at(&e->space, i);
 		uint64_t n = min_u64(left, (uint64_t)p->count * STORE_UNIT);
@@ -169,7 +169,7 @@ void store_transfer(struct store_worker *w, struct store_op *op, uint32_t opcode
 		transfer_piece(w, op, &m, x, n);
 		left -= n;
 	}
-	part_over(op);
+	end_transfer(op);
 }
 
 /* Between the buffer and memory that is a GPU's, at least in part. */
@@ -178,7 +178,7 @@ void store_copy_device(struct store_worker *w, struct store_op *op, bool to_devi
 	uint64_t at = 0, len = to_device ? op->entry->len : op->len;
 	struct memory m = {.iov = op->iov, .nr = op->nr_iov};
 
-	atomic_store(&op->parts, 1);
+	atomic_store(&op->transfers, 1);
 	while (at < len) {
 		struct penstock_iov v = memory_next(&m, len - at);
 		struct penstock_iov b = {op->buf->addr + at, v.len};
@@ -199,16 +199,16 @@ void store_copy_device(struct store_worker *w, struct store_op *op, bool to_devi
 		x.iov = &w->iovs[w->nr_iovs];
 		w->iovs[w->nr_iovs++] = to_device ? v : b;
 		w->iovs[w->nr_iovs++] = to_device ? b : v;
-		give(w, op, x);
+		queue_transfer(w, op, x);
 	}
-	part_over(op);
+	end_transfer(op);
 }
 
 /* Those of others: what takes long must not make them late. */
-static void watch(struct penstock_store *s)
+static void check_deadlines(struct penstock_store *s)
 {
-	if (atomic_load(&s->line.next_deadline) != UINT64_MAX)
-		store_deadlines(s);
+	if (atomic_load(&s->queues.next_deadline) != UINT64_MAX)
+		store_expire_batches(s);
 }
 
 /* A little at a time, so that what is summed up is still in the processor's cache. */
@@ -224,8 +224,8 @@ uint32_t store_copy_host(struct store_op *op, bool to_user)
 
 		memcpy(to, to_user ? op->buf->addr + at : v.addr, v.len);
 		crc = penstock_crc32c(crc, to, v.len);
-		if (at / WATCH_STEP != (at + v.len) / WATCH_STEP)
-			watch(op->batch->store);
+		if (at / CHECK_STEP != (at + v.len) / CHECK_STEP)
+			check_deadlines(op->batch->store);
 		at += v.len;
 	}
 	return crc;
@@ -240,13 +240,13 @@ static bool on_device(const struct store_op *op)
 }
 
 /* Once: to ask for the device takes a call of the driver. */
-void store_know(struct store_op *op)
+void store_op_prepare(struct store_op *op)
 {
-	if (op->known)
+	if (op->prepared)
 		return;
 	op->hash = store_hash_key(&op->batch->store->secret, op->key, op->key_len);
 	op->device = on_device(op);
-	op->known = true;
+	op->prepared = true;
 }
 
 uint32_t store_value_crc(const struct store_op *op, uint64_t len)
@@ -257,11 +257,11 @@ uint32_t store_value_crc(const struct store_op *op, uint64_t len)
 	uint64_t at = 0;
 
 	while (at < len) {
-		struct penstock_iov v = memory_next(&m, min_u64(len - at, WATCH_STEP));
+		struct penstock_iov v = memory_next(&m, min_u64(len - at, CHECK_STEP));
 
 		crc = penstock_crc32c(crc, v.addr, v.len);
-		if (at / WATCH_STEP != (at + v.len) / WATCH_STEP)
-			watch(op->batch->store);
+		if (at / CHECK_STEP != (at + v.len) / CHECK_STEP)
+			check_deadlines(op->batch->store);
 		at += v.len;
 	}
 	return crc;
@@ -269,7 +269,7 @@ uint32_t store_value_crc(const struct store_op *op, uint64_t len)
 
 /* -------------------------------------------------------------------- work */
 
-static void step(struct store_worker *w, struct store_op *op)
+static void run_step(struct store_worker *w, struct store_op *op)
 {
 	switch (op->batch->user.opcode) {
 	case PENSTOCK_STORE_GET:
@@ -287,18 +287,18 @@ static void step(struct store_worker *w, struct store_op *op)
 	}
 }
 
-/* With @line.lock: some of what is ready. */
+/* With @queues.lock: some of what is ready. */
 static unsigned worker_take(struct store_queues *q, struct store_op **ops)
 {
 	unsigned n = 0;
 
-	while (n < AT_ONCE && (ops[n] = store_line_next(&q->ready)))
+	while (n < AT_ONCE && (ops[n] = store_op_queue_pop(&q->ready)))
 		n++;
 	return n;
 }
 
-/* With @line.lock: until there is work or a deadline. */
-static void rest(struct store_queues *q)
+/* With @queues.lock: until there is work or a deadline. */
+static void wait_for_work(struct store_queues *q)
 {
 	uint64_t end = min_u64(atomic_load(&q->next_deadline), INT64_MAX);
 	struct timespec ts = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
@@ -314,25 +314,25 @@ static void rest(struct store_queues *q)
  */
 static void run_steps(struct store_worker *w, struct store_op **ops, unsigned n)
 {
-	struct store_queues *q = &w->store->line;
+	struct store_queues *q = &w->store->queues;
 	uint64_t began = clock_ns();
 
 	for (unsigned i = 0; i < n; i++) {
-		step(w, ops[i]);
-		watch(w->store);
-		if (atomic_load(&q->unannounced) && clock_ns() - began > ANNOUNCE_NS) {
-			store_announce(w->store);
+		run_step(w, ops[i]);
+		check_deadlines(w->store);
+		if (atomic_load(&q->signal_due) && clock_ns() - began > SIGNAL_NS) {
+			store_signal_done(w->store);
 			began = clock_ns();
 		}
 	}
 	worker_flush(w);
-	store_announce(w->store);
+	store_signal_done(w->store);
 }
 
 static void *worker_run(void *arg)
 {
 	struct store_worker *w = arg;
-	struct store_queues *q = &w->store->line;
+	struct store_queues *q = &w->store->queues;
 	struct store_op *ops[AT_ONCE];
 	unsigned n;
 
@@ -342,14 +342,14 @@ static void *worker_run(void *arg)
 		if (!n && q->stop)
 			break;
 		if (!n && atomic_load(&q->next_deadline) > clock_ns()) {
-			rest(q);
+			wait_for_work(q);
 			continue;
 		}
 		/* Another one may help with what is left. */
 		if (q->ready.first && q->idle)
 			pthread_cond_signal(&q->work);
 		pthread_mutex_unlock(&q->lock);
-		store_deadlines(w->store);
+		store_expire_batches(w->store);
 		run_steps(w, ops, n);
 		pthread_mutex_lock(&q->lock);
 	}
@@ -376,10 +376,10 @@ int store_workers_start(struct penstock_store *s, struct penstock_err *err)
 
 void store_workers_stop(struct penstock_store *s)
 {
-	pthread_mutex_lock(&s->line.lock);
-	s->line.stop = true;
-	pthread_cond_broadcast(&s->line.work);
-	pthread_mutex_unlock(&s->line.lock);
+	pthread_mutex_lock(&s->queues.lock);
+	s->queues.stop = true;
+	pthread_cond_broadcast(&s->queues.work);
+	pthread_mutex_unlock(&s->queues.lock);
 	for (unsigned i = 0; i < s->nr_workers; i++)
 		pthread_join(s->workers[i].thread, NULL);
 	free(s->workers);

@@ -24,22 +24,22 @@ static struct object_req *req_of(struct http_req *h)
 struct signing {
 	struct object_sign s;
 	struct object_header headers[OBJECT_HEADERS];
-	struct object_str host, path;
-	char date[OBJECT_TIME];
+	struct object_strbuf host, path;
+	char date[OBJECT_DATE_SIZE];
 	char aws_host[96];
 };
 
-static void set_place(struct signing *g, struct object_req *r, const char *region)
+static void set_host_and_path(struct signing *g, struct object_req *r, const char *region)
 {
 	struct penstock_s3 *c = r->c;
 	char none[] = "";
 	const struct object_url aws = {.tls = true, .host = g->aws_host, .base = none};
-	const struct object_url *url = &r->elsewhere;
+	const struct object_url *url = &r->redirect_url;
 
-	if (r->elsewhere.host) {
+	if (r->redirect_url.host) {
 		/* What was said to be elsewhere names the bucket as it wants to. */
-		object_str_put(&g->host, url->host);
-		object_str_put(&g->path, url->base);
+		object_strbuf_put(&g->host, url->host);
+		object_strbuf_put(&g->path, url->base);
 		return;
 	}
 	snprintf(g->aws_host, sizeof(g->aws_host), "s3.%s.amazonaws.com", region);
@@ -50,8 +50,8 @@ static void set_place(struct signing *g, struct object_req *r, const char *regio
 
 static bool is_tls(const struct object_req *r)
 {
-	if (r->elsewhere.host)
-		return r->elsewhere.tls;
+	if (r->redirect_url.host)
+		return r->redirect_url.tls;
 	return r->endpoint < 0 || r->c->endpoints.v[r->endpoint].url.tls;
 }
 
@@ -93,7 +93,7 @@ static bool send_headers(struct object_req *r, const struct signing *g, const ch
 			ok = ok && http_header(&r->http, r->headers[i].name, r->headers[i].value);
 	if (authorization)
 		ok = ok && http_header(&r->http, "Authorization", authorization);
-	if (r->ranged && !r->whole) {
+	if (r->ranged && !r->try_unranged) {
 		snprintf(range, sizeof(range), "bytes=%" PRIu64 "-%" PRIu64, r->at + r->have,
 			 r->at + r->len - 1);
 		ok = ok && http_header(&r->http, "Range", range);
@@ -105,11 +105,11 @@ static bool send_headers(struct object_req *r, const struct signing *g, const ch
 	return ok;
 }
 
-int object_attempt_dress(struct object_req *r)
+int object_attempt_sign_and_build(struct object_req *r)
 {
 	struct penstock_s3 *c = r->c;
 	const char *region = object_client_region(c, r->name.bucket);
-	struct object_str authorization = {0}, url = {0};
+	struct object_strbuf authorization = {0}, url = {0};
 	struct signing g = {.s = {.method = http_method_name(r->http.method),
 				  .query = r->query ? r->query : "",
 				  .region = region,
@@ -118,12 +118,12 @@ int object_attempt_dress(struct object_req *r)
 	int code = 0;
 
 	snprintf(r->region, sizeof(r->region), "%s", region);
-	set_place(&g, r, region);
+	set_host_and_path(&g, r, region);
 	if (c->source)
 		set_signed(&g, r);
-	object_str_printf(&url, "%s://%s%s%s%s", is_tls(r) ? "https" : "http",
-			  g.host.s ? g.host.s : "", g.path.s ? g.path.s : "", r->query ? "?" : "",
-			  g.s.query);
+	object_strbuf_printf(&url, "%s://%s%s%s%s", is_tls(r) ? "https" : "http",
+			     g.host.s ? g.host.s : "", g.path.s ? g.path.s : "",
+			     r->query ? "?" : "", g.s.query);
 	if (g.host.failed || g.path.failed || url.failed)
 		code = -ENOMEM;
 	g.s.host = g.host.s;
@@ -135,9 +135,9 @@ int object_attempt_dress(struct object_req *r)
 	if (code == 0 && !send_headers(r, &g, authorization.s))
 		code = -ENOMEM;
 	r->http.url = TAKE_PTR(url.s);
-	object_str_fini(&authorization);
-	object_str_fini(&g.host);
-	object_str_fini(&g.path);
+	object_strbuf_fini(&authorization);
+	object_strbuf_fini(&g.host);
+	object_strbuf_fini(&g.path);
 	return code;
 }
 
@@ -161,14 +161,14 @@ int object_attempt_start(struct http_req *h)
 	if (r->prepare)
 		r->prepare(r);
 	pthread_mutex_lock(&c->lock);
-	r->counted = !r->elsewhere.host && c->endpoints.nr;
+	r->counted = !r->redirect_url.host && c->endpoints.nr;
 	r->endpoint = r->counted ? (int)object_endpoint_pick(&c->endpoints,
 							     r->avoid ? r->endpoint : -1, now)
 				 : -1;
 	r->attempts++;
 	c->stats.attempts++;
 	c->stats.retries += r->attempts > 1;
-	code = object_attempt_dress(r);
+	code = object_attempt_sign_and_build(r);
 	pthread_mutex_unlock(&c->lock);
 	return code;
 }
@@ -179,21 +179,24 @@ int object_attempt_start(struct http_req *h)
 int object_attempt_check(struct http_req *h)
 {
 	struct object_req *r = req_of(h);
-	const struct http_head *head = &h->head;
+	const struct http_response *response = &h->response;
 	uint64_t at = r->at + r->have, len = r->len - r->have;
 
-	if (!r->ranged || head->status >= 300)
+	if (!r->ranged || response->status >= 300)
 		return 0;
-	if (r->etag[0] && head->etag[0] && strcmp(r->etag, head->etag) != 0)
+	if (r->etag[0] && response->etag[0] && strcmp(r->etag, response->etag) != 0)
 		return -ESTALE;
-	if (head->status == 200 && r->whole && head->has_length && head->length > len)
+	if (response->status == 200 && r->try_unranged && response->has_length &&
+	    response->length > len)
 		return -EMSGSIZE;
-	if (head->status == 200)
-		return at == 0 && head->has_length && head->length <= len ? 0 : -EBADMSG;
-	if (head->status != 206 || !head->has_range || head->range_at != at ||
-	    head->range_len > len || (head->has_length && head->length != head->range_len))
+	if (response->status == 200)
+		return at == 0 && response->has_length && response->length <= len ? 0 : -EBADMSG;
+	if (response->status != 206 || !response->has_range || response->range_at != at ||
+	    response->range_len > len ||
+	    (response->has_length && response->length != response->range_len))
 		return -EBADMSG;
-	return head->range_len == len || head->range_at + head->range_len == head->range_total
+	return response->range_len == len ||
+			       response->range_at + response->range_len == response->range_total
 		       ? 0
 		       : -EBADMSG;
 }

@@ -15,20 +15,21 @@ struct checking {
 	struct penstock_s3 *c;
 	const char *uri;
 	char *probe; /* the object that is put */
-	struct penstock_s3_report k;
+	struct penstock_s3_report report;
 	char server[64];
 };
 
-static void set_point(struct checking *g, enum penstock_s3_point p, int code, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+static void set_item(struct checking *g, enum penstock_s3_check_item p, int code, const char *fmt,
+		     ...) __attribute__((format(printf, 4, 5)));
 
-static void set_point(struct checking *g, enum penstock_s3_point p, int code, const char *fmt, ...)
+static void set_item(struct checking *g, enum penstock_s3_check_item p, int code, const char *fmt,
+		     ...)
 {
 	va_list ap;
 
-	g->k.point[p].code = code;
+	g->report.item[p].code = code;
 	va_start(ap, fmt);
-	penstock_vprint_elided(g->k.point[p].text, sizeof(g->k.point[p].text), fmt, ap);
+	penstock_vprint_elided(g->report.item[p].text, sizeof(g->report.item[p].text), fmt, ap);
 	va_end(ap);
 }
 
@@ -49,29 +50,29 @@ static void check_reach(struct checking *g)
 		int r = http_fetch(&c->http_opts, &req, &answer, &err);
 
 		if (r < 0) {
-			set_point(g, PENSTOCK_S3_REACH, r, "%s", err.msg);
+			set_item(g, PENSTOCK_S3_REACH, r, "%s", err.msg);
 			return;
 		}
 		free(answer.body);
 	}
-	set_point(g, PENSTOCK_S3_REACH, 0, "%s%s", c->endpoints.nr ? c->endpoints.v[0].text : aws,
-		  nr > 1 ? " and all others answer" : " answers");
+	set_item(g, PENSTOCK_S3_REACH, 0, "%s%s", c->endpoints.nr ? c->endpoints.v[0].text : aws,
+		 nr > 1 ? " and all others answer" : " answers");
 }
 
 static void check_clock(struct checking *g, const struct object_req *r)
 {
-	int64_t date = object_time_http(r->http.head.date), off = date - time(NULL);
+	int64_t date = object_parse_http_date(r->http.response.date), off = date - time(NULL);
 
 	if (!date)
-		set_point(g, PENSTOCK_S3_CLOCK, 1, "the server tells no time");
+		set_item(g, PENSTOCK_S3_CLOCK, 1, "the server tells no time");
 	else if (off > CLOCK_S || off < -CLOCK_S)
-		set_point(g, PENSTOCK_S3_CLOCK, -ETIME,
-			  "the server's clock is %" PRId64 " s %s ours; it is put right for "
-			  "signatures",
-			  off < 0 ? -off : off, off < 0 ? "behind" : "ahead of");
+		set_item(g, PENSTOCK_S3_CLOCK, -ETIME,
+			 "the server's clock is %" PRId64 " s %s ours; it is put right for "
+			 "signatures",
+			 off < 0 ? -off : off, off < 0 ? "behind" : "ahead of");
 	else
-		set_point(g, PENSTOCK_S3_CLOCK, 0, "the server's clock is within %" PRId64 " s",
-			  (off < 0 ? -off : off) + 1);
+		set_item(g, PENSTOCK_S3_CLOCK, 0, "the server's clock is within %" PRId64 " s",
+			 (off < 0 ? -off : off) + 1);
 }
 
 /* HEAD of the bucket: region, clock, and whether the keys are known. */
@@ -86,14 +87,14 @@ static void check_region(struct checking *g, const char *bucket)
 	if (code == 0)
 		code = object_req_run(&r, &err);
 	if (code < 0)
-		set_point(g, PENSTOCK_S3_REGION, code, "%s", err.msg);
-	else if (r.http.head.region[0] && strcmp(r.http.head.region, c->region) != 0)
-		set_point(g, PENSTOCK_S3_REGION, 0, "the bucket is in %s, not in %s; %s style",
-			  r.http.head.region, c->region, style);
+		set_item(g, PENSTOCK_S3_REGION, code, "%s", err.msg);
+	else if (r.http.response.region[0] && strcmp(r.http.response.region, c->region) != 0)
+		set_item(g, PENSTOCK_S3_REGION, 0, "the bucket is in %s, not in %s; %s style",
+			 r.http.response.region, c->region, style);
 	else
-		set_point(g, PENSTOCK_S3_REGION, 0, "%s, %s style", c->region, style);
+		set_item(g, PENSTOCK_S3_REGION, 0, "%s, %s style", c->region, style);
 	check_clock(g, &r);
-	memcpy(g->server, r.http.head.server, sizeof(g->server));
+	memcpy(g->server, r.http.response.server, sizeof(g->server));
 	object_req_fini(&r);
 }
 
@@ -135,15 +136,16 @@ static void check_rights(struct checking *g, bool write)
 	if (r == 0 && write)
 		r = try_write(g, &err);
 	if (r < 0)
-		set_point(g, PENSTOCK_S3_RIGHTS, r, "%s (keys: %s)", err.msg, source);
+		set_item(g, PENSTOCK_S3_RIGHTS, r, "%s (keys: %s)", err.msg, source);
 	else
-		set_point(g, PENSTOCK_S3_RIGHTS, 0, "%s (keys: %s)",
-			  write ? "list, put, read" : "list; putting was not tried", source);
+		set_item(g, PENSTOCK_S3_RIGHTS, 0, "%s (keys: %s)",
+			 write ? "list, put, read" : "list; putting was not tried", source);
 }
 
-/* Does a second put of what must be new fail, and does a part of an upload come back with its sum?
+/* Does a second put of what must be new fail, and does a part of an upload come back with its
+ * checksum?
  */
-static void check_supports(struct checking *g)
+static void check_features(struct checking *g)
 {
 	struct penstock_s3_info info = {.size = sizeof(info)};
 	struct penstock_s3_stats before = {.size = sizeof(before)}, after = before;
@@ -156,37 +158,37 @@ static void check_supports(struct checking *g)
 		penstock_s3_put(g->c, g->probe, "again", 5, 0, NULL, &info, NULL);
 	penstock_s3_put(g->c, g->probe, "again", 5, 0, NULL, &info, NULL);
 	penstock_s3_get_stats(g->c, &after);
-	set_point(g, PENSTOCK_S3_SUPPORTS, 0, "%s%s; conditional writes: %s; checksums: %s",
-		  g->server[0] ? g->server : "server without a name", "",
-		  r == -EEXIST ? "yes"
-		  : r == 0     ? "ignored"
-			       : "no",
-		  after.checked > before.checked    ? "checked by the server"
-		  : !strcmp(after.checksum, "none") ? "none"
-						    : "sent, not acknowledged");
+	set_item(g, PENSTOCK_S3_FEATURES, 0, "%s%s; conditional writes: %s; checksums: %s",
+		 g->server[0] ? g->server : "server without a name", "",
+		 r == -EEXIST ? "yes"
+		 : r == 0     ? "ignored"
+			      : "no",
+		 after.checked > before.checked    ? "checked by the server"
+		 : !strcmp(after.checksum, "none") ? "none"
+						   : "sent, not acknowledged");
 }
 
 /* All of them; those that make no sense after a failure are left as not looked at. */
-static void check_check_all(struct checking *g, const char *bucket, bool write)
+static void run_checks(struct checking *g, const char *bucket, bool write)
 {
-	for (unsigned i = 0; i < PENSTOCK_S3_POINTS; i++)
-		set_point(g, i, 1, "not looked at");
+	for (unsigned i = 0; i < PENSTOCK_S3_CHECK_ITEMS; i++)
+		set_item(g, i, 1, "not looked at");
 	check_reach(g);
-	if (g->k.point[PENSTOCK_S3_REACH].code == 0)
+	if (g->report.item[PENSTOCK_S3_REACH].code == 0)
 		check_region(g, bucket);
-	if (g->k.point[PENSTOCK_S3_REGION].code == 0)
+	if (g->report.item[PENSTOCK_S3_REGION].code == 0)
 		check_rights(g, write);
-	if (g->k.point[PENSTOCK_S3_RIGHTS].code == 0 && write) {
-		check_supports(g);
+	if (g->report.item[PENSTOCK_S3_RIGHTS].code == 0 && write) {
+		check_features(g);
 		penstock_s3_delete(g->c, (const char *const *)&g->probe, 1, NULL);
 	} else if (g->server[0]) {
-		set_point(g, PENSTOCK_S3_SUPPORTS, 1, "%s; without putting nothing more is known",
-			  g->server);
+		set_item(g, PENSTOCK_S3_FEATURES, 1, "%s; without putting nothing more is known",
+			 g->server);
 	}
 }
 
 int penstock_s3_check(struct penstock_s3 *c, const char *uri, uint32_t flags,
-		      struct penstock_s3_report *check, struct penstock_err *err)
+		      struct penstock_s3_report *report, struct penstock_err *err)
 {
 	struct checking g = {.c = c, .uri = uri};
 	CLEANUP_FREE char *bucket = NULL;
@@ -205,10 +207,10 @@ int penstock_s3_check(struct penstock_s3 *c, const char *uri, uint32_t flags,
 	if (r < 0)
 		return r;
 	g.probe = probe;
-	check_check_all(&g, bucket, flags & PENSTOCK_S3_CHECK_WRITE);
-	for (unsigned i = 0; i < PENSTOCK_S3_POINTS && r == 0; i++)
-		if (g.k.point[i].code < 0)
-			r = penstock_fail(err, g.k.point[i].code, "%s", g.k.point[i].text);
-	object_struct_give(check, &g.k, sizeof(g.k));
+	run_checks(&g, bucket, flags & PENSTOCK_S3_CHECK_WRITE);
+	for (unsigned i = 0; i < PENSTOCK_S3_CHECK_ITEMS && r == 0; i++)
+		if (g.report.item[i].code < 0)
+			r = penstock_fail(err, g.report.item[i].code, "%s", g.report.item[i].text);
+	object_struct_copy_out(report, &g.report, sizeof(g.report));
 	return r;
 }

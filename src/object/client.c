@@ -11,8 +11,8 @@
 
 enum { CONNECT_MS = 5000 };
 
-static int take_source(struct penstock_s3 *c, const struct object_settings *s,
-		       struct penstock_err *err)
+static int open_cred_source(struct penstock_s3 *c, const struct object_settings *s,
+			    struct penstock_err *err)
 {
 	const struct object_cred_opts opts = {
 		.profile = s->o.profile,
@@ -46,7 +46,7 @@ static int choose_style(struct penstock_s3 *c, struct penstock_err *err)
 	return 0;
 }
 
-static void seed(struct penstock_s3 *c)
+static void seed_random(struct penstock_s3 *c)
 {
 	struct timespec ts;
 
@@ -73,7 +73,7 @@ static int client_init(struct penstock_s3 *c, struct object_settings *s, struct 
 		.in_flight = s->o.connections,
 		.connect_ms = CONNECT_MS,
 	};
-	seed(c);
+	seed_random(c);
 	c->endpoints.balance = s->o.balance;
 	c->endpoints.rank = s->o.rank;
 	if (s->endpoint)
@@ -83,7 +83,7 @@ static int client_init(struct penstock_s3 *c, struct object_settings *s, struct 
 	if (r == 0)
 		r = http_open(&c->http, &c->http_opts, err);
 	if (r == 0)
-		r = take_source(c, s, err);
+		r = open_cred_source(c, s, err);
 	return r;
 }
 
@@ -125,7 +125,7 @@ void penstock_s3_close(struct penstock_s3 *c)
 	if (!c)
 		return;
 	http_close(c->http);
-	if (c->refreshed)
+	if (c->refresher_started)
 		pthread_join(c->refresher, NULL);
 	object_cred_free(&c->cred);
 	object_cred_close(c->source);
@@ -153,7 +153,7 @@ static bool keys_are_due(const struct penstock_s3 *c)
 	return (uint64_t)ts.tv_sec * 1000000000u + early >= c->cred.expires_ns;
 }
 
-int object_client_keys(struct penstock_s3 *c, struct penstock_err *err)
+int object_client_refresh_keys(struct penstock_s3 *c, struct penstock_err *err)
 {
 	struct object_cred fresh = {0}, old;
 	bool due;
@@ -175,24 +175,25 @@ int object_client_keys(struct penstock_s3 *c, struct penstock_err *err)
 	return 0;
 }
 
-static void *refresh(void *arg)
+static void *refresher_run(void *arg)
 {
 	struct penstock_s3 *c = arg;
 
-	object_client_keys(c, NULL); /* who may wait is told of an error */
+	object_client_refresh_keys(c, NULL); /* who may wait is told of an error */
 	pthread_mutex_lock(&c->lock);
 	c->refreshing = false;
 	pthread_mutex_unlock(&c->lock);
 	return NULL;
 }
 
-void object_client_keys_soon(struct penstock_s3 *c)
+void object_client_refresh_keys_async(struct penstock_s3 *c)
 {
 	pthread_mutex_lock(&c->lock);
 	if (!c->refreshing && keys_are_due(c)) {
-		if (c->refreshed) /* it has nothing left to do */
+		if (c->refresher_started) /* it has nothing left to do */
 			pthread_join(c->refresher, NULL);
-		c->refreshed = c->refreshing = thread_start(&c->refresher, refresh, c) == 0;
+		c->refresher_started = c->refreshing =
+			thread_start(&c->refresher, refresher_run, c) == 0;
 	}
 	pthread_mutex_unlock(&c->lock);
 }
@@ -218,36 +219,37 @@ int penstock_s3_get_stats(struct penstock_s3 *c, struct penstock_s3_stats *stats
 	s.nr_endpoints = c->endpoints.nr;
 	s.region = c->region;
 	s.style = c->virtual_host ? "virtual" : "path";
-	s.checksum = object_sum_word(c);
+	s.checksum = object_checksum_name(c);
 	s.payload = c->opts.flags & PENSTOCK_S3_SIGN_BODY ? "signed" : "unsigned";
 	s.credentials = c->source ? object_cred_name(c->source) : "none";
-	return object_struct_give(stats, &s, sizeof(s));
+	return object_struct_copy_out(stats, &s, sizeof(s));
 }
 
-void object_times_get(struct penstock_s3 *c, enum object_time which, struct object_times *ret)
+void object_latency_get(struct penstock_s3 *c, enum object_latency_kind which,
+			struct object_latency *ret)
 {
 	pthread_mutex_lock(&c->lock);
-	*ret = c->times[which];
+	*ret = c->latencies[which];
 	pthread_mutex_unlock(&c->lock);
 }
 
 int penstock_s3_get_endpoint(struct penstock_s3 *c, uint32_t i, struct penstock_s3_endpoint *e)
 {
-	struct penstock_s3_endpoint mine = {0};
+	struct penstock_s3_endpoint copy = {0};
 	const struct object_endpoint *from;
 
 	if (i >= c->endpoints.nr)
 		return -ENOENT;
 	from = &c->endpoints.v[i];
 	pthread_mutex_lock(&c->lock);
-	mine.up = !from->down;
-	mine.url = from->text;
-	mine.attempts = from->attempts;
-	mine.failed = from->failed;
-	mine.bytes_read = from->bytes_read;
-	mine.bytes_written = from->bytes_written;
-	mine.downs = from->downs;
-	mine.in_flight = from->in_flight;
+	copy.up = !from->down;
+	copy.url = from->text;
+	copy.attempts = from->attempts;
+	copy.failed = from->failed;
+	copy.bytes_read = from->bytes_read;
+	copy.bytes_written = from->bytes_written;
+	copy.downs = from->downs;
+	copy.in_flight = from->in_flight;
 	pthread_mutex_unlock(&c->lock);
-	return object_struct_give(e, &mine, sizeof(mine));
+	return object_struct_copy_out(e, &copy, sizeof(copy));
 }

@@ -8,15 +8,15 @@
 #include "object/client.h"
 
 /* "/bucket/key", encoded. */
-static int copy_source(struct object_str *source, const char *from, struct penstock_err *err)
+static int copy_source(struct object_strbuf *source, const char *from, struct penstock_err *err)
 {
 	struct object_name name;
 	int r = object_name_parse(&name, from, true, err);
 
 	if (r < 0)
 		return r;
-	object_str_printf(source, "/%s/", name.bucket);
-	object_str_encode(source, name.key, true);
+	object_strbuf_printf(source, "/%s/", name.bucket);
+	object_strbuf_add_encoded(source, name.key, true);
 	object_name_free(&name);
 	return source->failed ? penstock_fail(err, -ENOMEM, "out of memory") : 0;
 }
@@ -25,16 +25,16 @@ static int copy_source(struct object_str *source, const char *from, struct penst
 static int copy_result(struct object_req *r, uint64_t bytes, struct penstock_s3_info *info,
 		       struct penstock_err *err)
 {
-	CLEANUP_FREE char *etag = object_answer_text(r->http.text.s, r->http.text.len, "ETag");
+	CLEANUP_FREE char *etag = object_response_element(r->http.text.s, r->http.text.len, "ETag");
 
 	if (!etag)
 		return penstock_fail(err, -EBADMSG,
 				     "s3://%s/%s: copy: the answer is no "
 				     "CopyObjectResult",
 				     r->name.bucket, r->name.key);
-	if (!r->http.head.etag[0])
-		snprintf(r->http.head.etag, sizeof(r->http.head.etag), "%s", etag);
-	object_info_give(info, r, bytes, NULL);
+	if (!r->http.response.etag[0])
+		snprintf(r->http.response.etag, sizeof(r->http.response.etag), "%s", etag);
+	object_info_fill(info, r, bytes, NULL);
 	return 0;
 }
 
@@ -42,7 +42,7 @@ int penstock_s3_copy(struct penstock_s3 *c, const char *from, const char *to,
 		     struct penstock_s3_info *info, struct penstock_err *err)
 {
 	struct penstock_s3_info there = {.size = sizeof(there)};
-	struct object_str source = {0};
+	struct object_strbuf source = {0};
 	struct object_req r;
 	int code = penstock_s3_stat(c, from, &there, err);
 
@@ -64,6 +64,6 @@ int penstock_s3_copy(struct penstock_s3 *c, const char *from, const char *to,
 	if (code == 0)
 		code = copy_result(&r, there.bytes, info, err);
 	object_req_fini(&r);
-	object_str_fini(&source);
+	object_strbuf_fini(&source);
 	return code;
 }

@@ -9,11 +9,11 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "object/cred_in.h"
+#include "object/cred_internal.h"
 
 #define SECOND_NS 1000000000ull
 #define EARLY_NS  (300 * SECOND_NS) /* keys are asked for again so long before they expire */
-#define AGAIN_NS  (10 * SECOND_NS)  /* and so long after that has failed, while the old are good */
+#define RETRY_NS  (10 * SECOND_NS)  /* and so long after that has failed, while the old are good */
 
 static uint64_t wall_ns(void)
 {
@@ -116,7 +116,7 @@ static int find_given(struct object_cred_source *s, const struct object_cred_opt
 	if (!o->key_id && !o->secret)
 		return 0;
 	snprintf(s->name, sizeof(s->name), "options");
-	return cred_set(&s->now, "what the options say", o->key_id, o->secret, o->token, err) ?: 1;
+	return cred_set(&s->keys, "what the options say", o->key_id, o->secret, o->token, err) ?: 1;
 }
 
 /* A profile that the caller names is meant, whatever the environment has. */
@@ -133,7 +133,7 @@ static int find_environment(struct object_cred_source *s, const struct object_cr
 				     id ? "ACCESS_KEY_ID" : "SECRET_ACCESS_KEY",
 				     id ? "SECRET_ACCESS_KEY" : "ACCESS_KEY_ID");
 	snprintf(s->name, sizeof(s->name), "environment");
-	return cred_set(&s->now, "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or AWS_SESSION_TOKEN",
+	return cred_set(&s->keys, "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or AWS_SESSION_TOKEN",
 			id, secret, cred_env(o, "AWS_SESSION_TOKEN"), err)
 		       ?: 1;
 }
@@ -154,7 +154,7 @@ static uint64_t due_ns(uint64_t expires_ns, uint64_t now_ns)
 	return expires_ns - min_u64(EARLY_NS, (expires_ns - now_ns) / 2);
 }
 
-static int cred_ask(struct object_cred_source *s, struct penstock_err *err)
+static int refresh_keys(struct object_cred_source *s, struct penstock_err *err)
 {
 	struct object_cred got = {0};
 	uint64_t now = wall_ns();
@@ -167,8 +167,8 @@ static int cred_ask(struct object_cred_source *s, struct penstock_err *err)
 	}
 	if (r)
 		return r;
-	object_cred_free(&s->now);
-	s->now = got;
+	object_cred_free(&s->keys);
+	s->keys = got;
 	s->due_ns = due_ns(got.expires_ns, now);
 	return 0;
 }
@@ -180,13 +180,13 @@ static int cred_find(struct object_cred_source *s, const struct object_cred_opts
 		int r = sources[i](s, o, err);
 
 		if (r > 0 && s->ask)
-			r = cred_ask(s, err);
+			r = refresh_keys(s, err);
 		/* Instance metadata are looked for where nothing says that there are any. */
 		if (r < 0 && sources[i] == cred_find_instance)
 			break;
 		if (r)
 			return r < 0 ? r : 0;
-		if (s->now.key_id)
+		if (s->keys.key_id)
 			return 0;
 	}
 	return penstock_fail(err, -EACCES,
@@ -215,13 +215,13 @@ int object_cred_open(struct object_cred_source **out, const struct object_cred_o
 	return 0;
 }
 
-static int copy_now(const struct object_cred_source *s, struct object_cred *out,
-		    struct penstock_err *err)
+static int copy_keys(const struct object_cred_source *s, struct object_cred *out,
+		     struct penstock_err *err)
 {
-	int r = cred_set(out, s->name, s->now.key_id, s->now.secret, s->now.token, err);
+	int r = cred_set(out, s->name, s->keys.key_id, s->keys.secret, s->keys.token, err);
 
 	if (!r)
-		out->expires_ns = s->now.expires_ns;
+		out->expires_ns = s->keys.expires_ns;
 	return r;
 }
 
@@ -233,15 +233,15 @@ int object_cred_get(struct object_cred_source *s, struct object_cred *out, struc
 	*out = (struct object_cred){0};
 	pthread_mutex_lock(&s->lock);
 	if (s->due_ns && now >= s->due_ns) {
-		r = cred_ask(s, err);
+		r = refresh_keys(s, err);
 		/* The old ones are good for some minutes more; a source may be back by then. */
-		if (r && now < s->now.expires_ns) {
-			s->due_ns = min_u64(now + AGAIN_NS, s->now.expires_ns);
+		if (r && now < s->keys.expires_ns) {
+			s->due_ns = min_u64(now + RETRY_NS, s->keys.expires_ns);
 			r = 0;
 		}
 	}
 	if (!r)
-		r = copy_now(s, out, err);
+		r = copy_keys(s, out, err);
 	pthread_mutex_unlock(&s->lock);
 	return r;
 }
@@ -255,7 +255,7 @@ void object_cred_close(struct object_cred_source *s)
 {
 	if (!s)
 		return;
-	object_cred_free(&s->now);
+	object_cred_free(&s->keys);
 	free(s->command);
 	free(s->role);
 	free(s->session);

@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "object/cred_in.h"
+#include "object/cred_internal.h"
 
 /* A profile as the two files have it. */
 struct profile {
@@ -35,7 +35,7 @@ static int shared_file(char **out, const struct object_cred_opts *o, const char 
 }
 
 /* The value of @key, of ~/.aws/credentials before that of ~/.aws/config. */
-static char *lookup(struct profile *p, const char *key)
+static char *profile_value(struct profile *p, const char *key)
 {
 	char *value = NULL;
 
@@ -46,15 +46,16 @@ static char *lookup(struct profile *p, const char *key)
 	return value;
 }
 
-static int keys_of(struct object_cred_source *s, struct profile *p, struct penstock_err *err)
+static int read_profile_keys(struct object_cred_source *s, struct profile *p,
+			     struct penstock_err *err)
 {
-	char *id = lookup(p, "aws_access_key_id");
-	char *secret = lookup(p, "aws_secret_access_key");
-	char *token = lookup(p, "aws_session_token");
+	char *id = profile_value(p, "aws_access_key_id");
+	char *secret = profile_value(p, "aws_secret_access_key");
+	char *token = profile_value(p, "aws_session_token");
 	int r = 0;
 
 	if (id || secret)
-		r = cred_set(&s->now, s->name, id, secret, token, err) ?: 1;
+		r = cred_set(&s->keys, s->name, id, secret, token, err) ?: 1;
 	cred_wipe(id);
 	cred_wipe(secret);
 	cred_wipe(token);
@@ -62,13 +63,13 @@ static int keys_of(struct object_cred_source *s, struct profile *p, struct penst
 }
 
 /* What there is no code for is told, so that nobody wonders why other keys are used. */
-static int unknown(struct profile *p, struct penstock_err *err)
+static int refuse_unsupported(struct profile *p, struct penstock_err *err)
 {
 	static const char *const keys[] = {"role_arn", "sso_session", "sso_start_url",
 					   "credential_source"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-		char *value = lookup(p, keys[i]);
+		char *value = profile_value(p, keys[i]);
 
 		if (!value)
 			continue;
@@ -81,24 +82,24 @@ static int unknown(struct profile *p, struct penstock_err *err)
 	return 0;
 }
 
-static int others_of(struct object_cred_source *s, struct profile *p,
-		     const struct object_cred_opts *o, struct penstock_err *err)
+static int find_profile_source(struct object_cred_source *s, struct profile *p,
+			       const struct object_cred_opts *o, struct penstock_err *err)
 {
-	s->command = lookup(p, "credential_process");
+	s->command = profile_value(p, "credential_process");
 	if (s->command) {
 		s->ask = cred_ask_process;
 		return 1;
 	}
-	s->token_file = lookup(p, "web_identity_token_file");
+	s->token_file = profile_value(p, "web_identity_token_file");
 	if (!s->token_file || !o->fetch)
-		return unknown(p, err);
-	s->role = lookup(p, "role_arn");
-	s->session = lookup(p, "role_session_name");
+		return refuse_unsupported(p, err);
+	s->role = profile_value(p, "role_arn");
+	s->session = profile_value(p, "role_session_name");
 	return cred_find_web(s, o, err);
 }
 
-static int cred_file_look(struct object_cred_source *s, struct profile *p,
-			  const struct object_cred_opts *o, struct penstock_err *err)
+static int read_profile(struct object_cred_source *s, struct profile *p,
+			const struct object_cred_opts *o, struct penstock_err *err)
 {
 	bool named = strcmp(p->name, "default") != 0;
 	int r;
@@ -111,9 +112,9 @@ static int cred_file_look(struct object_cred_source *s, struct profile *p,
 	snprintf(p->section[0], sizeof(p->section[0]), "%s", p->name);
 	snprintf(p->section[1], sizeof(p->section[1]), "%s%s", named ? "profile " : "", p->name);
 	snprintf(s->name, sizeof(s->name), "profile %s", p->name);
-	r = keys_of(s, p, err);
+	r = read_profile_keys(s, p, err);
 	if (!r)
-		r = others_of(s, p, o, err);
+		r = find_profile_source(s, p, o, err);
 	if (!r && named && !p->found)
 		r = penstock_fail(err, -EINVAL, "credentials: no profile %s in the shared files",
 				  p->name);
@@ -133,7 +134,7 @@ int cred_find_profile(struct object_cred_source *s, const struct object_cred_opt
 	if (strlen(p.name) > 64)
 		return penstock_fail(err, -EINVAL, "credentials: profile %s: at most 64 characters",
 				     p.name);
-	r = cred_file_look(s, &p, o, err);
+	r = read_profile(s, &p, o, err);
 	cred_wipe(p.credentials);
 	cred_wipe(p.config);
 	return r;

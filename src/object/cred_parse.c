@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/util.h"
-#include "object/cred_in.h"
+#include "object/cred_internal.h"
 
 /* --------------------------------------------------------------------------- sections */
 

@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 #include "base/program.h"
-#include "object/cred_in.h"
+#include "object/cred_internal.h"
 
 #define LIMIT_NS 60000000000ull
 

@@ -6,8 +6,8 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "object/cred_in.h"
-#include "object/str.h"
+#include "object/cred_internal.h"
+#include "object/strbuf.h"
 #include "object/xml.h"
 
 #define INSTANCE "http://169.254.169.254"
@@ -34,7 +34,7 @@ static int cred_server_fetch(struct object_cred_source *s, char **out,
 	return 0;
 }
 
-static bool keep(char **out, const char *text)
+static bool copy_text_to(char **out, const char *text)
 {
 	*out = strdup(text);
 	return *out;
@@ -56,7 +56,8 @@ static int sts_element(void *ctx, enum object_xml_event event, unsigned depth, c
 
 	(void)depth;
 	for (int i = 0; event == OBJECT_XML_CLOSE && i < 4; i++)
-		if (!strcmp(name, sts_names[i]) && !t->values[i] && !keep(&t->values[i], text))
+		if (!strcmp(name, sts_names[i]) && !t->values[i] &&
+		    !copy_text_to(&t->values[i], text))
 			return -ENOMEM;
 	return 0;
 }
@@ -78,17 +79,17 @@ static int from_sts(struct object_cred *out, char *text, const char *where,
 	return r;
 }
 
-static void form(struct object_str *body, const char *name, const char *value)
+static void add_form_field(struct object_strbuf *body, const char *name, const char *value)
 {
-	object_str_printf(body, "&%s=", name);
-	object_str_encode(body, value, false);
+	object_strbuf_printf(body, "&%s=", name);
+	object_strbuf_add_encoded(body, value, false);
 }
 
 int cred_ask_web(struct object_cred_source *s, struct object_cred *out, struct penstock_err *err)
 {
 	static const char *const headers[] = {"Content-Type: application/x-www-form-urlencoded",
 					      NULL};
-	struct object_str body = {0};
+	struct object_strbuf body = {0};
 	struct object_fetch req = {"POST", s->url, headers, NULL, 0, 10000};
 	char *token, *text = NULL;
 	int r = cred_read_file(&token, s->token_file, err);
@@ -96,10 +97,10 @@ int cred_ask_web(struct object_cred_source *s, struct object_cred *out, struct p
 	if (r)
 		return r;
 	token[strcspn(token, "\r\n")] = 0; /* it is read anew each time: it changes */
-	object_str_put(&body, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15");
-	form(&body, "RoleArn", s->role);
-	form(&body, "RoleSessionName", s->session ? s->session : "penstock");
-	form(&body, "WebIdentityToken", token);
+	object_strbuf_put(&body, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15");
+	add_form_field(&body, "RoleArn", s->role);
+	add_form_field(&body, "RoleSessionName", s->session ? s->session : "penstock");
+	add_form_field(&body, "WebIdentityToken", token);
 	cred_wipe(token);
 	req.body = body.s;
 	req.body_len = body.len;
@@ -107,7 +108,7 @@ int cred_ask_web(struct object_cred_source *s, struct object_cred *out, struct p
 			: cred_server_fetch(s, &text, &req, "STS (web identity)", err);
 	if (body.s)
 		explicit_bzero(body.s, body.len);
-	object_str_fini(&body);
+	object_strbuf_fini(&body);
 	if (!r)
 		r = from_sts(out, text, "STS (web identity)", err);
 	cred_wipe(text);
@@ -145,8 +146,9 @@ int cred_find_web(struct object_cred_source *s, const struct object_cred_opts *o
 	if (!s->token_file) {
 		if (!file || !o->fetch)
 			return 0;
-		if ((role && !keep(&s->role, role)) || !keep(&s->token_file, file) ||
-		    (session && !keep(&s->session, session)))
+		if ((role && !copy_text_to(&s->role, role)) ||
+		    !copy_text_to(&s->token_file, file) ||
+		    (session && !copy_text_to(&s->session, session)))
 			return penstock_fail(err, -ENOMEM, "credentials: no memory");
 		snprintf(s->name, sizeof(s->name), "web identity");
 	}
@@ -192,7 +194,7 @@ static int ask_container(struct object_cred_source *s, struct object_cred *out,
 }
 
 /* A token is sent there: over the open network only with TLS. */
-static bool is_near(const char *url)
+static bool is_tls_or_local(const char *url)
 {
 	static const char *const hosts[] = {"http://127.0.0.1",      "http://localhost",
 					    "http://[::1]",          TASK,
@@ -225,7 +227,7 @@ int cred_find_container(struct object_cred_source *s, const struct object_cred_o
 			"credentials: AWS_CONTAINER_CREDENTIALS_RELATIVE_URI %s: a path "
 			"that begins with a slash is needed",
 			relative);
-	if (!relative && !is_near(full))
+	if (!relative && !is_tls_or_local(full))
 		return penstock_fail(
 			err, -EINVAL,
 			"credentials: AWS_CONTAINER_CREDENTIALS_FULL_URI %s: https, or "
@@ -237,7 +239,8 @@ int cred_find_container(struct object_cred_source *s, const struct object_cred_o
 			"credentials: AWS_CONTAINER_AUTHORIZATION_TOKEN is not one line");
 	if (asprintf(&s->url, "%s%s", relative ? TASK : "", relative ? relative : full) < 0)
 		s->url = NULL;
-	if (!s->url || (file && !keep(&s->token_file, file)) || (auth && !keep(&s->auth, auth)))
+	if (!s->url || (file && !copy_text_to(&s->token_file, file)) ||
+	    (auth && !copy_text_to(&s->auth, auth)))
 		return penstock_fail(err, -ENOMEM, "credentials: no memory");
 	snprintf(s->name, sizeof(s->name), "container endpoint");
 	s->ask = ask_container;
@@ -247,8 +250,8 @@ int cred_find_container(struct object_cred_source *s, const struct object_cred_o
 /* ----------------------------------------------------------------------------- instance */
 
 /* GET of @path below the metadata with the session's token. */
-static int metadata(struct object_cred_source *s, char **out, const char *path, const char *token,
-		    struct penstock_err *err)
+static int fetch_metadata(struct object_cred_source *s, char **out, const char *path,
+			  const char *token, struct penstock_err *err)
 {
 	const char *headers[2] = {NULL, NULL};
 	CLEANUP_FREE char *url = NULL, *line = NULL;
@@ -265,21 +268,21 @@ static int metadata(struct object_cred_source *s, char **out, const char *path, 
 	return cred_server_fetch(s, out, &req, "instance metadata", err);
 }
 
-static int ask_with(struct object_cred_source *s, struct object_cred *out, char *token,
+static int ask_role(struct object_cred_source *s, struct object_cred *out, char *token,
 		    struct penstock_err *err)
 {
 	char *role = NULL, *text = NULL;
 	int r;
 
 	token[strcspn(token, "\r\n")] = 0;
-	r = metadata(s, &role, "", token, err);
+	r = fetch_metadata(s, &role, "", token, err);
 	if (r)
 		return r;
 	role[strcspn(role, "\r\n")] = 0;
 	if (!*role || strpbrk(role, "/?# \t%"))
 		r = penstock_fail(err, -EINVAL, "credentials: instance metadata name no role");
 	if (!r)
-		r = metadata(s, &text, role, token, err);
+		r = fetch_metadata(s, &text, role, token, err);
 	if (!r)
 		r = cred_from_json(out, text, "Token", "instance metadata", err);
 	cred_wipe(text);
@@ -303,7 +306,7 @@ static int ask_instance(struct object_cred_source *s, struct object_cred *out,
 	req.url = url;
 	r = cred_server_fetch(s, &token, &req, "instance metadata", err);
 	if (!r)
-		r = ask_with(s, out, token, err);
+		r = ask_role(s, out, token, err);
 	cred_wipe(token);
 	return r;
 }
@@ -317,7 +320,7 @@ int cred_find_instance(struct object_cred_source *s, const struct object_cred_op
 
 	if ((off && !strcasecmp(off, "true")) || !o->fetch)
 		return 0;
-	if (!keep(&s->url, given ? given : INSTANCE))
+	if (!copy_text_to(&s->url, given ? given : INSTANCE))
 		return penstock_fail(err, -ENOMEM, "credentials: no memory");
 	len = strlen(s->url);
 	if (len && s->url[len - 1] == '/')

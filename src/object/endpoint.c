@@ -208,7 +208,7 @@ unsigned object_endpoint_pick(struct object_endpoints *s, int avoid, uint64_t no
 	return (unsigned)i;
 }
 
-void object_endpoint_done(struct object_endpoints *s, unsigned i, bool failed, uint64_t now_ns)
+void object_endpoint_release(struct object_endpoints *s, unsigned i, bool failed, uint64_t now_ns)
 {
 	struct object_endpoint *e = &s->v[i];
 
@@ -231,7 +231,7 @@ void object_endpoint_done(struct object_endpoints *s, unsigned i, bool failed, u
 	e->until_ns = now_ns + 1000000 * min_u64((uint64_t)DOWN_MS << e->level, DOWN_MAX_MS);
 }
 
-bool object_endpoint_other(const struct object_endpoints *s, unsigned but)
+bool object_endpoint_has_alternative(const struct object_endpoints *s, unsigned but)
 {
 	for (unsigned i = 0; i < s->nr; i++)
 		if (i != but && !s->v[i].down)

@@ -46,12 +46,12 @@ void object_endpoints_free(struct object_endpoints *s);
 
 /*
  * Which to ask now; @avoid: the one that failed before, to be asked only where there is no other,
- * or -1.  Counts as in flight until object_endpoint_done().
+ * or -1.  Counts as in flight until object_endpoint_release().
  */
 unsigned object_endpoint_pick(struct object_endpoints *s, int avoid, uint64_t now_ns);
 /* @failed: by its own fault. */
-void object_endpoint_done(struct object_endpoints *s, unsigned i, bool failed, uint64_t now_ns);
+void object_endpoint_release(struct object_endpoints *s, unsigned i, bool failed, uint64_t now_ns);
 /* Is one up that is not @but? */
-bool object_endpoint_other(const struct object_endpoints *s, unsigned but);
+bool object_endpoint_has_alternative(const struct object_endpoints *s, unsigned but);
 
 #endif

@@ -15,7 +15,7 @@
 #include "base/heap.h"
 #include "base/util.h"
 #include "dl/curl.h"
-#include "object/transfer.h"
+#include "object/http_transfer.h"
 
 struct queue {
 	struct http_req *first, **last;
@@ -23,17 +23,17 @@ struct queue {
 
 struct http {
 	const struct penstock_curl *curl;
-	struct http_transfer_opts how;
+	struct http_transfer_opts transfer_opts;
 	void *multi;
 	pthread_t thread;
 
 	pthread_mutex_t lock; /* of what others touch */
-	struct queue in;
+	struct queue submitted;
 	bool stop;
 
 	/* The thread's own. */
 	struct queue ready;
-	struct penstock_heap later;
+	struct penstock_heap delayed;
 	unsigned active, limit;
 	void **idle; /* easy handles that have their options no more */
 	unsigned nr_idle;
@@ -80,9 +80,9 @@ static void attempt_ended(struct http *h, struct http_req *r, void *easy)
 }
 
 /* @code takes the place of what libcurl would have said. */
-static void attempt_refused(struct http *h, struct http_req *r, void *easy, int code)
+static void attempt_abort(struct http *h, struct http_req *r, void *easy, int code)
 {
-	r->refused = code;
+	r->abort_code = code;
 	r->curl = CURLE_ABORTED_BY_CALLBACK;
 	attempt_ended(h, r, easy);
 }
@@ -95,24 +95,24 @@ static void attempt_start(struct http *h, struct http_req *r)
 	http_transfer_clear(r);
 	code = r->start(r);
 	if (code) {
-		attempt_refused(h, r, NULL, code);
+		attempt_abort(h, r, NULL, code);
 		return;
 	}
 	easy = h->nr_idle ? h->idle[--h->nr_idle] : h->curl->easy_init();
 	if (!easy) {
-		attempt_refused(h, r, NULL, -ENOMEM);
+		attempt_abort(h, r, NULL, -ENOMEM);
 		return;
 	}
-	http_transfer_set(h->curl, easy, r, &h->how);
+	http_transfer_set(h->curl, easy, r, &h->transfer_opts);
 	if (h->curl->multi_add(h->multi, easy) != 0) {
-		attempt_refused(h, r, easy, -ENOMEM);
+		attempt_abort(h, r, easy, -ENOMEM);
 		return;
 	}
 	r->begun_ns = clock_ns();
 	h->active++;
 }
 
-static void take_ended(struct http *h)
+static void collect_ended(struct http *h)
 {
 	struct penstock_curl_msg *m;
 	struct http_req *r;
@@ -140,30 +140,30 @@ static void start_ready(struct http *h)
 	uint64_t now = clock_ns();
 	struct http_req *r;
 
-	while (penstock_heap_first(&h->later) <= now)
+	while (penstock_heap_first(&h->delayed) <= now)
 		queue_add(&h->ready,
-			  (struct http_req *)(uintptr_t)penstock_heap_pop(&h->later).value);
+			  (struct http_req *)(uintptr_t)penstock_heap_pop(&h->delayed).value);
 	while (h->active < h->limit && (r = queue_take(&h->ready)))
 		attempt_start(h, r);
 }
 
 /* New ones are ready; false where nothing is left and none will come. */
-static bool take_new(struct http *h)
+static bool take_submitted(struct http *h)
 {
 	struct http_req *r;
 	bool stop;
 
 	pthread_mutex_lock(&h->lock);
-	while ((r = queue_take(&h->in)))
+	while ((r = queue_take(&h->submitted)))
 		queue_add(&h->ready, r);
 	stop = h->stop;
 	pthread_mutex_unlock(&h->lock);
-	return !stop || h->active || h->ready.first || h->later.nr;
+	return !stop || h->active || h->ready.first || h->delayed.nr;
 }
 
 static int sleep_ms(const struct http *h)
 {
-	uint64_t first = penstock_heap_first(&h->later), now = clock_ns();
+	uint64_t first = penstock_heap_first(&h->delayed), now = clock_ns();
 
 	if (first == UINT64_MAX)
 		return 10000;
@@ -175,11 +175,11 @@ static void *http_run(void *arg)
 	struct http *h = arg;
 	int running;
 
-	while (take_new(h)) {
+	while (take_submitted(h)) {
 		start_ready(h);
 		if (h->active) {
 			h->curl->multi_perform(h->multi, &running);
-			take_ended(h);
+			collect_ended(h);
 		}
 		/* What ended may have made room, and the next ones must not wait for a poll. */
 		if (h->active < h->limit && h->ready.first)
@@ -194,19 +194,19 @@ static void *http_run(void *arg)
 void http_submit(struct http *h, struct http_req *r)
 {
 	pthread_mutex_lock(&h->lock);
-	queue_add(&h->in, r);
+	queue_add(&h->submitted, r);
 	pthread_mutex_unlock(&h->lock);
 	h->curl->multi_wakeup(h->multi);
 }
 
-void http_again(struct http *h, struct http_req *r, uint64_t delay_ns)
+void http_retry(struct http *h, struct http_req *r, uint64_t delay_ns)
 {
 	/* Without memory for the heap it does not wait, which is no harm to it. */
-	if (!delay_ns || penstock_heap_push(&h->later, clock_ns() + delay_ns, (uintptr_t)r) < 0)
+	if (!delay_ns || penstock_heap_push(&h->delayed, clock_ns() + delay_ns, (uintptr_t)r) < 0)
 		queue_add(&h->ready, r);
 }
 
-void http_limit(struct http *h, unsigned in_flight)
+void http_set_limit(struct http *h, unsigned in_flight)
 {
 	h->limit = in_flight;
 }
@@ -215,12 +215,12 @@ static int http_init(struct http *h, const struct http_opts *opts)
 {
 	h->idle = calloc(opts->in_flight + 1, sizeof(*h->idle));
 	h->multi = h->curl->multi_init();
-	h->how = (struct http_transfer_opts){
+	h->transfer_opts = (struct http_transfer_opts){
 		.ca_file = opts->ca_file ? strdup(opts->ca_file) : NULL,
 		.no_proxy = opts->no_proxy,
 		.connect_ms = opts->connect_ms,
 	};
-	if (!h->idle || !h->multi || (opts->ca_file && !h->how.ca_file))
+	if (!h->idle || !h->multi || (opts->ca_file && !h->transfer_opts.ca_file))
 		return -ENOMEM;
 	h->limit = opts->in_flight;
 	h->curl->multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)opts->in_flight + 16);
@@ -234,8 +234,8 @@ static void http_free(struct http *h)
 	if (h->multi)
 		h->curl->multi_cleanup(h->multi);
 	free(h->idle);
-	free(h->how.ca_file);
-	penstock_heap_fini(&h->later);
+	free(h->transfer_opts.ca_file);
+	penstock_heap_fini(&h->delayed);
 	pthread_mutex_destroy(&h->lock);
 	free(h);
 }
@@ -254,7 +254,7 @@ int http_open(struct http **out, const struct http_opts *opts, struct penstock_e
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	h->curl = curl;
 	pthread_mutex_init(&h->lock, NULL);
-	queue_init(&h->in);
+	queue_init(&h->submitted);
 	queue_init(&h->ready);
 	r = http_init(h, opts);
 	if (r < 0) {

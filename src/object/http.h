@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "object/cred.h"
-#include "object/str.h"
+#include "object/strbuf.h"
 
 struct http;
 struct penstock_err;
@@ -20,8 +20,8 @@ struct penstock_err;
 enum http_method { HTTP_GET, HTTP_HEAD, HTTP_PUT, HTTP_POST, HTTP_DELETE };
 const char *http_method_name(enum http_method m);
 
-/* What an answer says before its body.  Of longer values the beginning. */
-struct http_head {
+/* The status line and the headers of a response.  Of longer values the beginning. */
+struct http_response {
 	unsigned status; /* 0: there was none */
 	bool has_length;
 	uint64_t length; /* Content-Length */
@@ -41,9 +41,10 @@ struct http_req {
 	/* Set by the caller. */
 	/* Before each attempt: fill in what follows.  What is not 0 ends the request with it. */
 	int (*start)(struct http_req *r);
-	/* After each attempt; the request is the caller's again, who may http_again() it. */
+	/* After each attempt; the request is the caller's again, who may http_retry() it. */
 	void (*end)(struct http_req *r);
-	/* The head is complete and a body begins; what is not 0 ends the attempt (@refused). */
+	/* The headers are complete and a body begins; what is not 0 ends the attempt (@abort_code).
+	 */
 	int (*check)(struct http_req *r);
 
 	/* Set by start(). */
@@ -55,17 +56,17 @@ struct http_req {
 	unsigned char *into; /* body of 200 and 206; NULL: into @text */
 	/* Instead of @into: takes the next bytes of it, @got being how many came before. */
 	void (*sink)(struct http_req *r, const void *data, size_t len);
-	uint64_t into_len;   /* more is an error (@refused) */
+	uint64_t into_len;   /* more is an error (@abort_code) */
 	uint64_t timeout_ms; /* for this attempt */
 	uint64_t stall_ms;   /* without a byte */
 	size_t text_max;     /* of @text */
 
 	/* How the attempt ended. */
 	int curl; /* CURLE_* */
-	struct http_head head;
-	uint64_t got, sent;     /* bytes of body in this attempt */
-	struct object_str text; /* body of other answers; kept until the next attempt */
-	int refused;            /* -errno by which we ended it */
+	struct http_response response;
+	uint64_t got, sent;        /* bytes of body in this attempt */
+	struct object_strbuf text; /* body of other answers; kept until the next attempt */
+	int abort_code;            /* -errno by which we ended it */
 	bool checked;
 	bool connected;    /* a new connection was made */
 	uint64_t first_ns; /* from the beginning to the first line of the answer; 0: none */
@@ -91,9 +92,9 @@ void http_close(struct http *h);
 /* Any thread.  Queued; start() is called when there is room. */
 void http_submit(struct http *h, struct http_req *r);
 /* From end() only: once more, not before @delay_ns have passed. */
-void http_again(struct http *h, struct http_req *r, uint64_t delay_ns);
+void http_retry(struct http *h, struct http_req *r, uint64_t delay_ns);
 /* From end() only: how many may be in flight from now on. */
-void http_limit(struct http *h, unsigned in_flight);
+void http_set_limit(struct http *h, unsigned in_flight);
 
 /* "Name: value" for @headers; false for want of memory. */
 bool http_header(struct http_req *r, const char *name, const char *value);

@@ -13,7 +13,7 @@ struct penstock_s3_list {
 	struct object_name name;
 	uint32_t flags;
 	bool begun;
-	struct object_page page;
+	struct object_list_page page;
 	size_t at;
 };
 
@@ -46,21 +46,21 @@ void penstock_s3_list_close(struct penstock_s3_list *l)
 {
 	if (!l)
 		return;
-	object_page_free(&l->page);
+	object_list_page_free(&l->page);
 	object_name_free(&l->name);
 	free(l->uri);
 	free(l);
 }
 
-static void add_parameter(struct object_str *q, const char *name, const char *value)
+static void add_parameter(struct object_strbuf *q, const char *name, const char *value)
 {
 	if (!value)
 		return;
-	object_str_printf(q, "%s%s=", q->len ? "&" : "", name);
-	object_str_encode(q, value, false);
+	object_strbuf_printf(q, "%s%s=", q->len ? "&" : "", name);
+	object_strbuf_add_encoded(q, value, false);
 }
 
-static void make_query(struct object_str *q, const struct penstock_s3_list *l)
+static void make_query(struct object_strbuf *q, const struct penstock_s3_list *l)
 {
 	bool uploads = l->flags & PENSTOCK_S3_LIST_UPLOADS;
 
@@ -79,7 +79,7 @@ static void make_query(struct object_str *q, const struct penstock_s3_list *l)
 }
 
 /* A page that repeats the place of the one before would come for ever. */
-static bool is_stuck(const struct object_page *old, const struct object_page *page)
+static bool is_stuck(const struct object_list_page *old, const struct object_list_page *page)
 {
 	return page->more && old->next && !strcmp(old->next, page->next) &&
 	       !strcmp(old->next_upload ? old->next_upload : "",
@@ -88,8 +88,8 @@ static bool is_stuck(const struct object_page *old, const struct object_page *pa
 
 static int next_page(struct penstock_s3_list *l, struct penstock_err *err)
 {
-	struct object_str query = {0};
-	struct object_page page;
+	struct object_strbuf query = {0};
+	struct object_list_page page;
 	struct object_req r;
 	int code = object_req_init(&r, l->c, HTTP_GET, "list", l->uri, false, err);
 
@@ -100,9 +100,9 @@ static int next_page(struct penstock_s3_list *l, struct penstock_err *err)
 	if (code == 0)
 		code = object_req_run(&r, err);
 	if (code == 0) {
-		code = object_page_parse(&page, r.http.text.s, r.http.text.len);
+		code = object_list_page_parse(&page, r.http.text.s, r.http.text.len);
 		if (code == 0 && is_stuck(&l->page, &page)) {
-			object_page_free(&page);
+			object_list_page_free(&page);
 			code = -EBADMSG;
 		}
 		if (code < 0)
@@ -112,7 +112,7 @@ static int next_page(struct penstock_s3_list *l, struct penstock_err *err)
 	object_req_fini(&r);
 	if (code < 0)
 		return code;
-	object_page_free(&l->page);
+	object_list_page_free(&l->page);
 	l->page = page;
 	l->at = 0;
 	l->begun = true;
@@ -123,7 +123,7 @@ int penstock_s3_list_next(struct penstock_s3_list *l, struct penstock_s3_entry *
 			  struct penstock_err *err)
 {
 	struct penstock_s3_entry e = {0};
-	const struct object_item *i;
+	const struct object_list_item *i;
 	int r;
 
 	while (!l->begun || l->at == l->page.nr) {
@@ -140,6 +140,6 @@ int penstock_s3_list_next(struct penstock_s3_list *l, struct penstock_s3_entry *
 	e.upload_id = i->upload_id;
 	e.bytes = i->bytes;
 	e.mtime = i->mtime;
-	r = object_struct_give(entry, &e, sizeof(e));
+	r = object_struct_copy_out(entry, &e, sizeof(e));
 	return r < 0 ? penstock_fail(err, r, "size: is not set") : 1;
 }

@@ -9,27 +9,28 @@
 
 static int64_t answer_time(const struct object_req *r)
 {
-	return object_time_http(r->http.head.modified);
+	return object_parse_http_date(r->http.response.modified);
 }
 
-void object_info_give(struct penstock_s3_info *user, const struct object_req *r, uint64_t bytes,
-		      const struct object_sum *sum)
+void object_info_fill(struct penstock_s3_info *user, const struct object_req *r, uint64_t bytes,
+		      const struct object_checksum *checksum)
 {
 	struct penstock_s3_info info = {.bytes = bytes};
 
 	if (!user)
 		return;
 	info.mtime = answer_time(r);
-	memcpy(info.etag, r->http.head.etag, sizeof(info.etag));
-	if (sum && sum->value[0])
-		snprintf(info.checksum, sizeof(info.checksum), "%s:%s", object_sum_word(r->c),
-			 sum->value);
-	else if (r->http.head.crc32c[0])
-		snprintf(info.checksum, sizeof(info.checksum), "crc32c:%s", r->http.head.crc32c);
-	else if (r->http.head.crc64nvme[0])
+	memcpy(info.etag, r->http.response.etag, sizeof(info.etag));
+	if (checksum && checksum->value[0])
+		snprintf(info.checksum, sizeof(info.checksum), "%s:%s", object_checksum_name(r->c),
+			 checksum->value);
+	else if (r->http.response.crc32c[0])
+		snprintf(info.checksum, sizeof(info.checksum), "crc32c:%s",
+			 r->http.response.crc32c);
+	else if (r->http.response.crc64nvme[0])
 		snprintf(info.checksum, sizeof(info.checksum), "crc64nvme:%s",
-			 r->http.head.crc64nvme);
-	object_struct_give(user, &info, sizeof(info));
+			 r->http.response.crc64nvme);
+	object_struct_copy_out(user, &info, sizeof(info));
 }
 
 int penstock_s3_stat(struct penstock_s3 *c, const char *uri, struct penstock_s3_info *info,
@@ -39,33 +40,35 @@ int penstock_s3_stat(struct penstock_s3 *c, const char *uri, struct penstock_s3_
 	int code = object_req_init(&r, c, HTTP_HEAD, "stat", uri, true, err);
 
 	if (code == 0) {
-		if (c->opts.checksum != PENSTOCK_S3_SUM_NONE)
+		if (c->opts.checksum != PENSTOCK_S3_CHECKSUM_NONE)
 			object_req_header(&r, "x-amz-checksum-mode", "ENABLED");
 		code = object_req_run(&r, err);
 	}
-	if (code == 0 && !r.http.head.has_length)
+	if (code == 0 && !r.http.response.has_length)
 		code = penstock_fail(err, -EBADMSG, "%s: stat: the answer tells no length", uri);
 	if (code == 0)
-		object_info_give(info, &r, r.http.head.length, NULL);
+		object_info_fill(info, &r, r.http.response.length, NULL);
 	object_req_fini(&r);
 	return code;
 }
 
 /* The server computed another one than we did, of what it has stored. */
-static int sum_acknowledged(struct object_req *r, const struct object_sum *sum,
-			    struct penstock_err *err)
+static int compare_acknowledged_checksum(struct object_req *r,
+					 const struct object_checksum *checksum,
+					 struct penstock_err *err)
 {
-	const char *told = r->c->opts.checksum == PENSTOCK_S3_SUM_CRC64NVME ? r->http.head.crc64nvme
-									    : r->http.head.crc32c;
+	const char *acknowledged = r->c->opts.checksum == PENSTOCK_S3_CHECKSUM_CRC64NVME
+					   ? r->http.response.crc64nvme
+					   : r->http.response.crc32c;
 
-	if (!sum->value[0] || !told[0] || strchr(told, '-'))
+	if (!checksum->value[0] || !acknowledged[0] || strchr(acknowledged, '-'))
 		return 0;
-	if (strcmp(told, sum->value) != 0)
+	if (strcmp(acknowledged, checksum->value) != 0)
 		return penstock_fail(
 			err, -EBADMSG,
 			"s3://%s/%s: put: the store has it with the checksum %s, it was sent "
 			"with %s",
-			r->name.bucket, r->name.key, told, sum->value);
+			r->name.bucket, r->name.key, acknowledged, checksum->value);
 	pthread_mutex_lock(&r->c->lock);
 	r->c->stats.checked += r->http.body_len;
 	pthread_mutex_unlock(&r->c->lock);
@@ -76,7 +79,7 @@ int object_put(struct penstock_s3 *c, const char *uri, const void *buf, uint64_t
 	       uint32_t flags, const char *etag, const char *content_type,
 	       struct penstock_s3_info *info, struct penstock_err *err)
 {
-	struct object_sum sum = {0};
+	struct object_checksum checksum = {0};
 	struct object_req r;
 	int code;
 
@@ -95,16 +98,16 @@ int object_put(struct penstock_s3 *c, const char *uri, const void *buf, uint64_t
 		if (etag)
 			memcpy(r.etag, etag, strlen(etag) + 1);
 		r.conditional = r.is_new || etag;
-		if (object_sum(&sum, c, buf, len))
-			object_req_header(&r, sum.header, sum.value);
+		if (object_checksum_compute(&checksum, c, buf, len))
+			object_req_header(&r, checksum.header, checksum.value);
 		if (content_type)
 			object_req_header(&r, "content-type", content_type);
 		code = object_req_run(&r, err);
 	}
 	if (code == 0)
-		code = sum_acknowledged(&r, &sum, err);
+		code = compare_acknowledged_checksum(&r, &checksum, err);
 	if (code == 0)
-		object_info_give(info, &r, len, &sum);
+		object_info_fill(info, &r, len, &checksum);
 	object_req_fini(&r);
 	return code;
 }
@@ -119,12 +122,12 @@ int penstock_s3_put(struct penstock_s3 *c, const char *uri, const void *buf, uin
 int penstock_s3_upload_discard(struct penstock_s3 *c, const char *uri, const char *id,
 			       struct penstock_err *err)
 {
-	struct object_str query = {0};
+	struct object_strbuf query = {0};
 	struct object_req r;
 	int code = object_req_init(&r, c, HTTP_DELETE, "abort an upload", uri, true, err);
 
-	object_str_put(&query, "uploadId=");
-	object_str_encode(&query, id, false);
+	object_strbuf_put(&query, "uploadId=");
+	object_strbuf_add_encoded(&query, id, false);
 	r.query = query.s;
 	if (code == 0 && query.failed)
 		code = penstock_fail(err, -ENOMEM, "out of memory");
@@ -138,11 +141,11 @@ int penstock_s3_upload_discard(struct penstock_s3 *c, const char *uri, const cha
 
 enum { BATCH = 1000 };
 
-static void object_add_key(struct object_str *doc, const char *key)
+static void object_add_key(struct object_strbuf *doc, const char *key)
 {
-	object_str_put(doc, "<Object><Key>");
-	object_str_xml(doc, key);
-	object_str_put(doc, "</Key></Object>");
+	object_strbuf_put(doc, "<Object><Key>");
+	object_strbuf_add_xml(doc, key);
+	object_strbuf_put(doc, "</Key></Object>");
 }
 
 /* What the answer says of single keys. */
@@ -150,7 +153,7 @@ static int batch_result(struct object_req *r, struct penstock_err *err)
 {
 	struct object_error e;
 	char *key;
-	int code = object_deleted_parse(&key, &e, r->http.text.s, r->http.text.len);
+	int code = object_delete_result_parse(&key, &e, r->http.text.s, r->http.text.len);
 
 	if (code < 0)
 		return penstock_fail(err, code, "s3://%s: delete: the answer is no DeleteResult",
@@ -160,7 +163,7 @@ static int batch_result(struct object_req *r, struct penstock_err *err)
 
 		if (!strcmp(e.code, "AccessDenied"))
 			o.status = 403;
-		code = penstock_fail(err, object_errno(&o), "s3://%s/%s: delete: %s: %s",
+		code = penstock_fail(err, object_outcome_errno(&o), "s3://%s/%s: delete: %s: %s",
 				     r->name.bucket, key ? key : "", e.code, e.message);
 	}
 	free(key);
@@ -168,16 +171,16 @@ static int batch_result(struct object_req *r, struct penstock_err *err)
 }
 
 /* Keys of one bucket, in @doc. */
-static int delete_batch(struct penstock_s3 *c, const char *bucket, struct object_str *doc,
+static int delete_batch(struct penstock_s3 *c, const char *bucket, struct object_strbuf *doc,
 			struct penstock_err *err)
 {
 	CLEANUP_FREE char *uri = NULL;
-	struct object_sum sum;
+	struct object_checksum checksum;
 	struct object_req r;
 	char md5[OBJECT_MD5];
 	int code;
 
-	object_str_put(doc, "<Quiet>true</Quiet></Delete>");
+	object_strbuf_put(doc, "<Quiet>true</Quiet></Delete>");
 	if (doc->failed || asprintf(&uri, "s3://%s", bucket) < 0) {
 		uri = NULL;
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -190,8 +193,8 @@ static int delete_batch(struct penstock_s3 *c, const char *bucket, struct object
 	object_sha256_hex(r.payload, doc->s, doc->len);
 	if (object_md5(md5, doc->s, doc->len))
 		object_req_header(&r, "content-md5", md5);
-	else if (object_sum(&sum, c, doc->s, doc->len))
-		object_req_header(&r, sum.header, sum.value);
+	else if (object_checksum_compute(&checksum, c, doc->s, doc->len))
+		object_req_header(&r, checksum.header, checksum.value);
 	if (code == 0 && !r.query)
 		code = penstock_fail(err, -ENOMEM, "out of memory");
 	if (code == 0)
@@ -206,12 +209,12 @@ static int delete_batch(struct penstock_s3 *c, const char *bucket, struct object
 static int delete_some(struct penstock_s3 *c, const char *const *uris, uint64_t n, uint64_t *at,
 		       struct penstock_err *err)
 {
-	struct object_str doc = {0};
+	struct object_strbuf doc = {0};
 	struct object_name first = {0}, name;
 	uint64_t i = *at;
 	int r = 0;
 
-	object_str_put(&doc, "<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+	object_strbuf_put(&doc, "<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
 	for (; i < n && i - *at < BATCH && r == 0; i++) {
 		r = object_name_parse(&name, uris[i], true, err);
 		if (r < 0)
@@ -230,7 +233,7 @@ static int delete_some(struct penstock_s3 *c, const char *const *uris, uint64_t 
 		r = delete_batch(c, first.bucket, &doc, err);
 	*at = r < 0 && i == *at ? i + 1 : i;
 	object_name_free(&first);
-	object_str_fini(&doc);
+	object_strbuf_fini(&doc);
 	return r;
 }
 

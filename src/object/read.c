@@ -13,7 +13,7 @@
 struct fetch;
 
 /* One read of the caller's. */
-struct job {
+struct read_job {
 	struct fetch *f;
 	struct penstock_s3_range *read;
 	char etag[PENSTOCK_S3_ETAG]; /* of the object, once known; the transport's thread's */
@@ -32,24 +32,24 @@ struct fetch {
 /* Another range of the same object has told which one it is. */
 static void part_prepare(struct object_req *r)
 {
-	const struct job *j = r->arg;
+	const struct read_job *j = r->arg;
 
 	if (!r->etag[0])
 		memcpy(r->etag, j->etag, sizeof(r->etag));
 }
 
 /* Where two answers are of two objects, what was read is neither. */
-static void read_note_object(struct job *j, const struct object_req *r)
+static void read_note_object(struct read_job *j, const struct object_req *r)
 {
-	const struct http_head *head = &r->http.head;
-	uint64_t total = head->status == 200 ? head->length : head->range_total;
+	const struct http_response *response = &r->http.response;
+	uint64_t total = response->status == 200 ? response->length : response->range_total;
 
 	if (r->code < 0 || !r->have)
 		return;
-	if (head->etag[0] && j->etag[0] && strcmp(head->etag, j->etag) != 0)
+	if (response->etag[0] && j->etag[0] && strcmp(response->etag, j->etag) != 0)
 		j->replaced = true;
-	if (head->etag[0] && !j->etag[0])
-		memcpy(j->etag, head->etag, sizeof(j->etag));
+	if (response->etag[0] && !j->etag[0])
+		memcpy(j->etag, response->etag, sizeof(j->etag));
 	if (j->total != UINT64_MAX && total != UINT64_MAX && total != j->total)
 		j->replaced = true;
 	if (total != UINT64_MAX)
@@ -58,7 +58,7 @@ static void read_note_object(struct job *j, const struct object_req *r)
 
 static void read_part_done(struct object_req *r)
 {
-	struct job *j = r->arg;
+	struct read_job *j = r->arg;
 	struct fetch *f = j->f;
 
 	pthread_mutex_lock(&f->lock);
@@ -70,7 +70,7 @@ static void read_part_done(struct object_req *r)
 
 /* ----------------------------------------------------------------------- cutting */
 
-static int job_init(struct job *j, struct fetch *f, struct penstock_s3 *c,
+static int job_init(struct read_job *j, struct fetch *f, struct penstock_s3 *c,
 		    struct penstock_s3_range *read, struct penstock_err *err)
 {
 	uint64_t part = c->opts.part;
@@ -102,17 +102,17 @@ static int job_init(struct job *j, struct fetch *f, struct penstock_s3 *c,
 		r->len = min_u64(part, read->len - at);
 		r->into = (unsigned char *)read->buf + at;
 		/* Who knows the ETag knows the size, and wants all of it more often than not. */
-		r->whole = read->etag && read->offset == 0 && read->len <= part;
+		r->try_unranged = read->etag && read->offset == 0 && read->len <= part;
 		r->prepare = part_prepare;
 		r->done = read_part_done;
 		r->arg = j;
-		if (c->opts.checksum != PENSTOCK_S3_SUM_NONE)
+		if (c->opts.checksum != PENSTOCK_S3_CHECKSUM_NONE)
 			object_req_header(r, "x-amz-checksum-mode", "ENABLED");
 	}
 	return 0;
 }
 
-static void job_fini(struct job *j)
+static void job_fini(struct read_job *j)
 {
 	for (uint64_t i = 0; i < j->nr; i++)
 		object_req_fini(&j->parts[i]);
@@ -122,7 +122,7 @@ static void job_fini(struct job *j)
 /* ---------------------------------------------------------------------- together */
 
 /* Bytes, from the beginning on; -errno of the first range that failed. */
-static int64_t job_result(const struct job *j, struct penstock_err *err)
+static int64_t job_result(const struct read_job *j, struct penstock_err *err)
 {
 	const struct penstock_s3_range *read = j->read;
 	uint64_t sum = 0, want = read->len;
@@ -145,7 +145,7 @@ static int64_t job_result(const struct job *j, struct penstock_err *err)
 	return (int64_t)sum;
 }
 
-static int jobs_finish(struct job *jobs, uint64_t nr, struct penstock_err *err)
+static int jobs_finish(struct read_job *jobs, uint64_t nr, struct penstock_err *err)
 {
 	struct penstock_err why;
 	int first = 0;
@@ -161,7 +161,7 @@ static int jobs_finish(struct job *jobs, uint64_t nr, struct penstock_err *err)
 	return first;
 }
 
-static void read_run_all(struct fetch *f, struct job *jobs, uint64_t nr)
+static void read_run_all(struct fetch *f, struct read_job *jobs, uint64_t nr)
 {
 	for (uint64_t i = 0; i < nr; i++)
 		for (uint64_t k = 0; k < jobs[i].nr; k++)
@@ -176,7 +176,7 @@ int penstock_s3_fetch(struct penstock_s3 *c, struct penstock_s3_range *reads, ui
 		      struct penstock_err *err)
 {
 	struct fetch f = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
-	struct job *jobs = calloc(n ? n : 1, sizeof(*jobs));
+	struct read_job *jobs = calloc(n ? n : 1, sizeof(*jobs));
 	uint64_t made = 0;
 	int r = 0;
 

@@ -7,7 +7,7 @@
 #include "object/client.h"
 
 int object_req_init(struct object_req *r, struct penstock_s3 *c, enum http_method method,
-		    const char *what, const char *uri, bool whole, struct penstock_err *err)
+		    const char *what, const char *uri, bool need_key, struct penstock_err *err)
 {
 	memset(r, 0, sizeof(*r));
 	r->c = c;
@@ -17,7 +17,7 @@ int object_req_init(struct object_req *r, struct penstock_s3 *c, enum http_metho
 	r->http.start = object_attempt_start;
 	r->http.check = object_attempt_check;
 	r->http.end = object_attempt_end;
-	return object_name_parse(&r->name, uri, whole, err);
+	return object_name_parse(&r->name, uri, need_key, err);
 }
 
 void object_req_header(struct object_req *r, const char *name, const char *value)
@@ -29,8 +29,8 @@ void object_req_header(struct object_req *r, const char *name, const char *value
 void object_req_fini(struct object_req *r)
 {
 	object_name_free(&r->name);
-	object_url_free(&r->elsewhere);
-	object_str_fini(&r->http.text);
+	object_url_free(&r->redirect_url);
+	object_strbuf_fini(&r->http.text);
 	free(r->query);
 }
 
@@ -39,10 +39,10 @@ void object_req_start(struct object_req *r)
 	struct penstock_s3 *c = r->c;
 	int code = 0;
 
-	if (r->hurry)
-		object_client_keys_soon(c);
+	if (r->must_not_wait)
+		object_client_refresh_keys_async(c);
 	else
-		code = object_client_keys(c, &r->err);
+		code = object_client_refresh_keys(c, &r->err);
 	pthread_mutex_lock(&c->lock);
 	c->stats.requests++;
 	c->stats.failed += code < 0;
@@ -57,15 +57,15 @@ void object_req_start(struct object_req *r)
 	http_submit(c->http, &r->http);
 }
 
-struct waiter {
+struct completion {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	bool done;
 };
 
-static void wake(struct object_req *r)
+static void signal_completion(struct object_req *r)
 {
-	struct waiter *w = r->arg;
+	struct completion *w = r->arg;
 
 	pthread_mutex_lock(&w->lock);
 	w->done = true;
@@ -75,9 +75,9 @@ static void wake(struct object_req *r)
 
 int object_req_run(struct object_req *r, struct penstock_err *err)
 {
-	struct waiter w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+	struct completion w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
 
-	r->done = wake;
+	r->done = signal_completion;
 	r->arg = &w;
 	object_req_start(r);
 	pthread_mutex_lock(&w.lock);

@@ -16,19 +16,19 @@ static const struct {
 	enum object_verdict verdict;
 	int err;
 } codes[] = {
-	{"SlowDown", OBJECT_SLOWER, -EIO},
-	{"ServiceUnavailable", OBJECT_SLOWER, -EIO},
-	{"RequestLimitExceeded", OBJECT_SLOWER, -EIO},
-	{"TooManyRequests", OBJECT_SLOWER, -EIO},
-	{"InternalError", OBJECT_AGAIN, -EIO},
-	{"RequestTimeout", OBJECT_AGAIN, -ETIMEDOUT},
-	{"OperationAborted", OBJECT_AGAIN, -EBUSY},
-	{"ConditionalRequestConflict", OBJECT_AGAIN, -EBUSY},
+	{"SlowDown", OBJECT_RETRY_SLOWER, -EIO},
+	{"ServiceUnavailable", OBJECT_RETRY_SLOWER, -EIO},
+	{"RequestLimitExceeded", OBJECT_RETRY_SLOWER, -EIO},
+	{"TooManyRequests", OBJECT_RETRY_SLOWER, -EIO},
+	{"InternalError", OBJECT_RETRY, -EIO},
+	{"RequestTimeout", OBJECT_RETRY, -ETIMEDOUT},
+	{"OperationAborted", OBJECT_RETRY, -EBUSY},
+	{"ConditionalRequestConflict", OBJECT_RETRY, -EBUSY},
 	/* It was spoilt on its way, or cut. */
-	{"BadDigest", OBJECT_AGAIN, -EBADMSG},
-	{"XAmzContentSHA256Mismatch", OBJECT_AGAIN, -EBADMSG},
-	{"IncompleteBody", OBJECT_AGAIN, -EBADMSG},
-	{"RequestTimeTooSkewed", OBJECT_CLOCK, -EACCES},
+	{"BadDigest", OBJECT_RETRY, -EBADMSG},
+	{"XAmzContentSHA256Mismatch", OBJECT_RETRY, -EBADMSG},
+	{"IncompleteBody", OBJECT_RETRY, -EBADMSG},
+	{"RequestTimeTooSkewed", OBJECT_CORRECT_CLOCK, -EACCES},
 	{"PermanentRedirect", OBJECT_REDIRECT, -EINVAL},
 	{"TemporaryRedirect", OBJECT_REDIRECT, -EINVAL},
 	{"NoSuchKey", OBJECT_FAIL, -ENOENT},
@@ -46,10 +46,10 @@ static int find_code(const char *code)
 	return -1;
 }
 
-static enum object_verdict judge_broken(const struct object_outcome *o)
+static enum object_verdict classify_transport_error(const struct object_outcome *o)
 {
-	if (o->refused)
-		return o->refused == -EBADMSG ? OBJECT_AGAIN : OBJECT_FAIL;
+	if (o->abort_code)
+		return o->abort_code == -EBADMSG ? OBJECT_RETRY : OBJECT_FAIL;
 	switch (o->curl) {
 	case CURLE_UNSUPPORTED_PROTOCOL: /* an answer that is no HTTP */
 	case CURLE_COULDNT_RESOLVE_PROXY:
@@ -63,13 +63,13 @@ static enum object_verdict judge_broken(const struct object_outcome *o)
 	case CURLE_SEND_ERROR:
 	case CURLE_RECV_ERROR:
 	case CURLE_SEND_FAIL_REWIND:
-		return OBJECT_AGAIN;
+		return OBJECT_RETRY;
 	default:
 		return OBJECT_FAIL;
 	}
 }
 
-static enum object_verdict judge_status(const struct object_outcome *o)
+static enum object_verdict classify_status(const struct object_outcome *o)
 {
 	switch (o->status) {
 	case 301:
@@ -78,52 +78,53 @@ static enum object_verdict judge_status(const struct object_outcome *o)
 	case 308:
 		return OBJECT_REDIRECT;
 	case 400:
-		return o->region_told ? OBJECT_REDIRECT : OBJECT_FAIL;
+		return o->other_region ? OBJECT_REDIRECT : OBJECT_FAIL;
 	case 403:
 		/* The answer to HEAD has no document that would say so. */
-		return o->skew_s > SKEW_S || o->skew_s < -SKEW_S ? OBJECT_CLOCK : OBJECT_FAIL;
+		return o->skew_s > SKEW_S || o->skew_s < -SKEW_S ? OBJECT_CORRECT_CLOCK
+								 : OBJECT_FAIL;
 	case 409:
-		return o->conditional ? OBJECT_AGAIN : OBJECT_FAIL;
+		return o->conditional ? OBJECT_RETRY : OBJECT_FAIL;
 	case 429:
 	case 503:
 	case 509:
-		return OBJECT_SLOWER;
+		return OBJECT_RETRY_SLOWER;
 	case 408:
 	case 500:
 	case 502:
 	case 504:
-		return OBJECT_AGAIN;
+		return OBJECT_RETRY;
 	default:
-		return o->status >= 520 && o->status < 530 ? OBJECT_AGAIN : OBJECT_FAIL;
+		return o->status >= 520 && o->status < 530 ? OBJECT_RETRY : OBJECT_FAIL;
 	}
 }
 
-enum object_verdict object_judge(const struct object_outcome *o)
+enum object_verdict object_classify_outcome(const struct object_outcome *o)
 {
 	int i;
 
-	if (o->curl != CURLE_OK || o->refused || !o->status)
-		return judge_broken(o);
+	if (o->curl != CURLE_OK || o->abort_code || !o->status)
+		return classify_transport_error(o);
 	/* 200 with an error in it, too: of what takes long the status is sent first. */
 	i = find_code(o->code);
 	if (i >= 0)
 		return codes[i].verdict;
 	if (o->status < 300)
 		return *o->code ? OBJECT_FAIL : OBJECT_DONE;
-	return judge_status(o);
+	return classify_status(o);
 }
 
-bool object_blames_endpoint(const struct object_outcome *o)
+bool object_is_endpoint_fault(const struct object_outcome *o)
 {
-	if (o->refused)
+	if (o->abort_code)
 		return false;
 	return o->curl != CURLE_OK || o->status == 502 || o->status == 504;
 }
 
-static int broken_errno(const struct object_outcome *o)
+static int transport_errno(const struct object_outcome *o)
 {
-	if (o->refused)
-		return o->refused;
+	if (o->abort_code)
+		return o->abort_code;
 	switch (o->curl) {
 	case CURLE_COULDNT_CONNECT:
 		return -ECONNREFUSED;
@@ -144,12 +145,12 @@ static int broken_errno(const struct object_outcome *o)
 	}
 }
 
-int object_errno(const struct object_outcome *o)
+int object_outcome_errno(const struct object_outcome *o)
 {
 	int i;
 
-	if (o->curl != CURLE_OK || o->refused || !o->status)
-		return broken_errno(o);
+	if (o->curl != CURLE_OK || o->abort_code || !o->status)
+		return transport_errno(o);
 	i = find_code(o->code);
 	if (i >= 0)
 		return codes[i].err;

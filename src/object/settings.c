@@ -8,7 +8,7 @@
 #include "base/optscopy.h"
 #include "object/client.h"
 
-int object_struct_give(void *user, const void *ours, uint32_t size)
+int object_struct_copy_out(void *user, const void *ours, uint32_t size)
 {
 	uint32_t known;
 
@@ -22,7 +22,7 @@ int object_struct_give(void *user, const void *ours, uint32_t size)
 
 /* ------------------------------------------------------------------ environment */
 
-static const char *env_of(const struct penstock_s3_opts *o, const char *name)
+static const char *env_value(const struct penstock_s3_opts *o, const char *name)
 {
 	const char *v = o->env ? o->env(name) : NULL;
 
@@ -30,21 +30,21 @@ static const char *env_of(const struct penstock_s3_opts *o, const char *name)
 }
 
 /* The first of @names (ended by NULL) that is set. */
-static const char *first_of(const struct penstock_s3_opts *o, const char *given,
-			    const char *const *names)
+static const char *first_set(const struct penstock_s3_opts *o, const char *given,
+			     const char *const *names)
 {
 	for (; !given && *names; names++)
-		given = env_of(o, *names);
+		given = env_value(o, *names);
 	return given;
 }
 
-static int take_endpoint(struct object_settings *s, struct penstock_err *err)
+static int set_endpoint(struct object_settings *s, struct penstock_err *err)
 {
 	static const char *const names[] = {"S3_ENDPOINT_URIS",    "S3_ENDPOINT_TEMPLATE",
 					    "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL",
 					    "S3_ENDPOINT",         NULL};
-	const char *file = s->o.endpoint ? NULL : env_of(&s->o, "S3_ENDPOINT_FILE");
-	const char *given = first_of(&s->o, s->o.endpoint, names);
+	const char *file = s->o.endpoint ? NULL : env_value(&s->o, "S3_ENDPOINT_FILE");
+	const char *given = first_set(&s->o, s->o.endpoint, names);
 
 	if (!file && !given)
 		return 0;
@@ -55,8 +55,8 @@ static int take_endpoint(struct object_settings *s, struct penstock_err *err)
 	return 0;
 }
 
-static int take_word(uint32_t *out, const char *variable, const char *value,
-		     const char *const *words, struct penstock_err *err)
+static int parse_choice(uint32_t *out, const char *variable, const char *value,
+			const char *const *words, struct penstock_err *err)
 {
 	for (uint32_t i = 0; words[i]; i++)
 		if (!strcmp(words[i], value)) {
@@ -67,34 +67,34 @@ static int take_word(uint32_t *out, const char *variable, const char *value,
 			     words[0]);
 }
 
-static int take_words(struct object_settings *s, struct penstock_err *err)
+static int set_choices(struct object_settings *s, struct penstock_err *err)
 {
 	static const char *const styles[] = {"auto", "path", "virtual", NULL};
 	static const char *const balances[] = {"round_robin", "least_connections", "random", "rank",
 					       NULL};
-	const char *v = s->o.style ? NULL : env_of(&s->o, "AWS_S3_ADDRESSING_STYLE");
-	int r = v ? take_word(&s->o.style, "AWS_S3_ADDRESSING_STYLE", v, styles, err) : 0;
+	const char *v = s->o.style ? NULL : env_value(&s->o, "AWS_S3_ADDRESSING_STYLE");
+	int r = v ? parse_choice(&s->o.style, "AWS_S3_ADDRESSING_STYLE", v, styles, err) : 0;
 
-	v = s->o.balance ? NULL : env_of(&s->o, "S3_LOAD_BALANCE_STRATEGY");
+	v = s->o.balance ? NULL : env_value(&s->o, "S3_LOAD_BALANCE_STRATEGY");
 	if (r == 0 && v)
-		r = take_word(&s->o.balance, "S3_LOAD_BALANCE_STRATEGY", v, balances, err);
+		r = parse_choice(&s->o.balance, "S3_LOAD_BALANCE_STRATEGY", v, balances, err);
 	return r;
 }
 
-static void take_rank(struct object_settings *s)
+static void set_rank(struct object_settings *s)
 {
 	static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK",    "PMI_RANK",
 					    "MV2_COMM_WORLD_RANK",  "SLURM_PROCID", NULL};
-	const char *v = s->o.rank ? NULL : first_of(&s->o, NULL, names);
+	const char *v = s->o.rank ? NULL : first_set(&s->o, NULL, names);
 
 	if (v)
 		s->o.rank = (uint32_t)strtoul(v, NULL, 10);
 }
 
-static int take_region(struct object_settings *s, struct penstock_err *err)
+static int set_region(struct object_settings *s, struct penstock_err *err)
 {
 	static const char *const names[] = {"AWS_REGION", "AWS_DEFAULT_REGION", NULL};
-	const char *v = first_of(&s->o, s->o.region, names);
+	const char *v = first_set(&s->o, s->o.region, names);
 
 	v = v ? v : "us-east-1";
 	if (!*v || strlen(v) >= sizeof(s->region) ||
@@ -128,7 +128,7 @@ static int settings_check_ranges(struct penstock_s3_opts *o, struct penstock_err
 		return penstock_fail(err, -EINVAL, "style: %u is outside 0..2", o->style);
 	if (o->balance > PENSTOCK_S3_RANK)
 		return penstock_fail(err, -EINVAL, "balance: %u is outside 0..3", o->balance);
-	if (o->checksum > PENSTOCK_S3_SUM_NONE)
+	if (o->checksum > PENSTOCK_S3_CHECKSUM_NONE)
 		return penstock_fail(err, -EINVAL, "checksum: %u is outside 0..3", o->checksum);
 	if (!o->key_id != !o->secret)
 		return penstock_fail(err, -EINVAL, "key_id and secret go together");
@@ -159,15 +159,15 @@ int object_settings_load(struct object_settings *s, const struct penstock_s3_opt
 	if (r == 0)
 		r = settings_check_ranges(&s->o, err);
 	if (r == 0)
-		r = take_words(s, err);
+		r = set_choices(s, err);
 	if (r == 0)
-		r = take_region(s, err);
+		r = set_region(s, err);
 	if (r == 0)
-		r = take_endpoint(s, err);
+		r = set_endpoint(s, err);
 	if (r < 0)
 		return r;
-	take_rank(s);
-	v = first_of(&s->o, s->o.ca_file, ca);
+	set_rank(s);
+	v = first_set(&s->o, s->o.ca_file, ca);
 	s->ca_file = v ? strdup(v) : NULL;
 	return v && !s->ca_file ? penstock_fail(err, -ENOMEM, "out of memory") : 0;
 }

@@ -71,12 +71,12 @@ void object_sha256_hex(char hex[OBJECT_HASH_HEX], const void *data, size_t len)
 	to_hex(hex, md);
 }
 
-void object_sign_date(char date[OBJECT_TIME], time_t now)
+void object_sign_date(char date[OBJECT_DATE_SIZE], time_t now)
 {
 	struct tm tm;
 
 	gmtime_r(&now, &tm);
-	if (!strftime(date, OBJECT_TIME, "%Y%m%dT%H%M%SZ", &tm))
+	if (!strftime(date, OBJECT_DATE_SIZE, "%Y%m%dT%H%M%SZ", &tm))
 		date[0] = 0;
 }
 
@@ -101,7 +101,7 @@ static int by_name_and_value(const void *va, const void *vb)
 }
 
 /* Sorted by name, then value; "uploads" becomes "uploads=". */
-static void add_query(struct object_str *out, const char *query)
+static void add_query(struct object_strbuf *out, const char *query)
 {
 	struct piece v[QUERY_PARTS];
 	unsigned nr = 0;
@@ -117,11 +117,11 @@ static void add_query(struct object_str *out, const char *query)
 	}
 	qsort(v, nr, sizeof(*v), by_name_and_value);
 	for (unsigned i = 0; i < nr; i++) {
-		object_str_add(out, "&", i > 0);
-		object_str_add(out, v[i].at, v[i].len);
-		object_str_add(out, "=", v[i].name == v[i].len);
+		object_strbuf_add(out, "&", i > 0);
+		object_strbuf_add(out, v[i].at, v[i].len);
+		object_strbuf_add(out, "=", v[i].name == v[i].len);
 	}
-	object_str_add(out, "\n", 1);
+	object_strbuf_add(out, "\n", 1);
 }
 
 static int by_header(const void *va, const void *vb)
@@ -144,41 +144,41 @@ static unsigned sort_headers(struct object_header v[OBJECT_HEADERS + 1],
 }
 
 /* Without blanks at its ends, with one where there are several. */
-static void sign_add_value(struct object_str *out, const char *value)
+static void sign_add_value(struct object_strbuf *out, const char *value)
 {
 	value += strspn(value, " \t");
 	while (*value) {
 		size_t word = strcspn(value, " \t"), gap = strspn(value + word, " \t");
 
-		object_str_add(out, value, word);
-		object_str_add(out, " ", gap && value[word + gap]);
+		object_strbuf_add(out, value, word);
+		object_strbuf_add(out, " ", gap && value[word + gap]);
 		value += word + gap;
 	}
 }
 
-static void add_names(struct object_str *out, const struct object_header *v, unsigned nr)
+static void add_names(struct object_strbuf *out, const struct object_header *v, unsigned nr)
 {
 	for (unsigned i = 0; i < nr; i++) {
-		object_str_add(out, ";", i > 0);
-		object_str_put(out, v[i].name);
+		object_strbuf_add(out, ";", i > 0);
+		object_strbuf_put(out, v[i].name);
 	}
 }
 
-void object_sign_canonical(struct object_str *out, const struct object_sign *s)
+void object_sign_canonical(struct object_strbuf *out, const struct object_sign *s)
 {
 	struct object_header v[OBJECT_HEADERS + 1];
 	unsigned nr = sort_headers(v, s);
 
-	object_str_printf(out, "%s\n%s\n", s->method, s->path);
+	object_strbuf_printf(out, "%s\n%s\n", s->method, s->path);
 	add_query(out, s->query);
 	for (unsigned i = 0; i < nr; i++) {
-		object_str_printf(out, "%s:", v[i].name);
+		object_strbuf_printf(out, "%s:", v[i].name);
 		sign_add_value(out, v[i].value);
-		object_str_add(out, "\n", 1);
+		object_strbuf_add(out, "\n", 1);
 	}
-	object_str_add(out, "\n", 1);
+	object_strbuf_add(out, "\n", 1);
 	add_names(out, v, nr);
-	object_str_printf(out, "\n%s", s->payload);
+	object_strbuf_printf(out, "\n%s", s->payload);
 }
 
 /* ----------------------------------------------------------------- signature */
@@ -212,7 +212,8 @@ static int find_key(struct object_sign_key *kept, const char *scope, const struc
 }
 
 /* Hash of the canonical form, then what is signed.  0 or -ENOMEM. */
-static int string_to_sign(struct object_str *text, const struct object_sign *s, const char *scope)
+static int string_to_sign(struct object_strbuf *text, const struct object_sign *s,
+			  const char *scope)
 {
 	char hex[OBJECT_HASH_HEX];
 
@@ -220,16 +221,17 @@ static int string_to_sign(struct object_str *text, const struct object_sign *s, 
 	if (text->failed)
 		return -ENOMEM;
 	object_sha256_hex(hex, text->s, text->len);
-	object_str_clear(text);
-	object_str_printf(text, "AWS4-HMAC-SHA256\n%s\n%s\n%s", s->date, scope, hex);
+	object_strbuf_clear(text);
+	object_strbuf_printf(text, "AWS4-HMAC-SHA256\n%s\n%s\n%s", s->date, scope, hex);
 	return text->failed ? -ENOMEM : 0;
 }
 
-int object_sign(struct object_str *out, const struct object_sign *s, struct object_sign_key *kept)
+int object_sign(struct object_strbuf *out, const struct object_sign *s,
+		struct object_sign_key *kept)
 {
 	struct object_header v[OBJECT_HEADERS + 1];
 	unsigned nr = sort_headers(v, s);
-	struct object_str text = {0};
+	struct object_strbuf text = {0};
 	char scope[sizeof(kept->scope)], hex[OBJECT_HASH_HEX];
 	uint8_t md[HASH];
 	int r;
@@ -241,11 +243,11 @@ int object_sign(struct object_str *out, const struct object_sign *s, struct obje
 	if (r == 0) {
 		hmac(md, kept->key, HASH, text.s);
 		to_hex(hex, md);
-		object_str_printf(out, "AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=",
-				  s->cred->key_id, scope);
+		object_strbuf_printf(out, "AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=",
+				     s->cred->key_id, scope);
 		add_names(out, v, nr);
-		object_str_printf(out, ", Signature=%s", hex);
+		object_strbuf_printf(out, ", Signature=%s", hex);
 	}
-	object_str_fini(&text);
+	object_strbuf_fini(&text);
 	return r < 0 || out->failed ? -ENOMEM : 0;
 }

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "object/str.h"
+#include "object/strbuf.h"
 
 struct object_cred;
 
@@ -23,7 +23,7 @@ struct object_header {
 enum {
 	OBJECT_HEADERS = 24, /* of a request, at most */
 	OBJECT_HASH_HEX = 65,
-	OBJECT_TIME = 17, /* 20130524T000000Z */
+	OBJECT_DATE_SIZE = 17, /* 20130524T000000Z */
 };
 
 extern const char object_unsigned_payload[];
@@ -44,16 +44,17 @@ struct object_sign {
 	const char *payload; /* hash in hexadecimal digits, or object_unsigned_payload */
 	const char *region, *service;
 	const struct object_cred *cred;
-	const char *date; /* OBJECT_TIME, as in x-amz-date */
+	const char *date; /* OBJECT_DATE_SIZE, as in x-amz-date */
 };
 
 /* The value of the header Authorization.  0 or -ENOMEM. */
-int object_sign(struct object_str *out, const struct object_sign *s, struct object_sign_key *kept);
+int object_sign(struct object_strbuf *out, const struct object_sign *s,
+		struct object_sign_key *kept);
 
 /* The string that is hashed first, for tests. */
-void object_sign_canonical(struct object_str *out, const struct object_sign *s);
+void object_sign_canonical(struct object_strbuf *out, const struct object_sign *s);
 
-void object_sign_date(char date[OBJECT_TIME], time_t now);
+void object_sign_date(char date[OBJECT_DATE_SIZE], time_t now);
 void object_sha256_hex(char hex[OBJECT_HASH_HEX], const void *data, size_t len);
 
 #endif

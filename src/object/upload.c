@@ -16,7 +16,7 @@
 /* What the store said of a part that it has. */
 struct part {
 	char etag[PENSTOCK_S3_ETAG];
-	char sum[24];
+	char checksum[24];
 };
 
 struct slot {
@@ -24,7 +24,7 @@ struct slot {
 	struct penstock_s3_upload *u;
 	unsigned char *buf;
 	unsigned part; /* from 0 on */
-	struct object_sum sum;
+	struct object_checksum checksum;
 	bool busy;
 };
 
@@ -42,7 +42,7 @@ struct penstock_s3_upload {
 	unsigned nr_parts;
 	struct penstock_err err; /* the first */
 
-	struct slot *now; /* that is being filled; NULL: none yet */
+	struct slot *filling; /* NULL: none yet */
 	uint64_t fill, total;
 };
 
@@ -158,15 +158,15 @@ static void upload_part_done(struct object_req *r)
 	struct penstock_s3_upload *u = s->u;
 	struct part *p = &u->parts[s->part];
 
-	if (r->code == 0 && !r->http.head.etag[0])
+	if (r->code == 0 && !r->http.response.etag[0])
 		r->code = penstock_fail(&r->err, -EBADMSG,
 					"%s: upload: the store gave no ETag for part %u", u->uri,
 					s->part + 1);
 	if (r->code < 0)
 		upload_fail(u, &r->err);
 	pthread_mutex_lock(&u->lock);
-	memcpy(p->etag, r->http.head.etag, sizeof(p->etag));
-	memcpy(p->sum, s->sum.value, sizeof(p->sum));
+	memcpy(p->etag, r->http.response.etag, sizeof(p->etag));
+	memcpy(p->checksum, s->checksum.value, sizeof(p->checksum));
 	object_req_fini(r);
 	s->busy = false;
 	u->nr_busy--;
@@ -177,15 +177,15 @@ static void upload_part_done(struct object_req *r)
 /* Ask the store for an upload.  0 or -errno. */
 static int upload_begin_parts(struct penstock_s3_upload *u, struct penstock_err *err)
 {
-	struct object_sum sum;
+	struct object_checksum checksum;
 	struct object_req r;
 	int code = object_req_init(&r, u->c, HTTP_POST, "upload", u->uri, true, err);
 
 	r.query = strdup("uploads=");
 	r.slow = true;
-	if (object_sum_names(&sum, u->c))
-		object_req_header(&r, "x-amz-checksum-algorithm", sum.algorithm);
-	if (u->c->opts.checksum == PENSTOCK_S3_SUM_CRC64NVME)
+	if (object_checksum_names(&checksum, u->c))
+		object_req_header(&r, "x-amz-checksum-algorithm", checksum.algorithm);
+	if (u->c->opts.checksum == PENSTOCK_S3_CHECKSUM_CRC64NVME)
 		object_req_header(&r, "x-amz-checksum-type", "FULL_OBJECT");
 	if (u->content_type)
 		object_req_header(&r, "content-type", u->content_type);
@@ -194,7 +194,7 @@ static int upload_begin_parts(struct penstock_s3_upload *u, struct penstock_err 
 	if (code == 0)
 		code = object_req_run(&r, err);
 	if (code == 0) {
-		u->id = object_answer_text(r.http.text.s, r.http.text.len, "UploadId");
+		u->id = object_response_element(r.http.text.s, r.http.text.len, "UploadId");
 		if (!u->id || !*u->id)
 			code = penstock_fail(err, -EBADMSG,
 					     "%s: upload: the store gave no UploadId", u->uri);
@@ -205,10 +205,10 @@ static int upload_begin_parts(struct penstock_s3_upload *u, struct penstock_err 
 
 static int part_query(char **query, const struct penstock_s3_upload *u, unsigned part)
 {
-	struct object_str q = {0};
+	struct object_strbuf q = {0};
 
-	object_str_printf(&q, "partNumber=%u&uploadId=", part + 1);
-	object_str_encode(&q, u->id, false);
+	object_strbuf_printf(&q, "partNumber=%u&uploadId=", part + 1);
+	object_strbuf_add_encoded(&q, u->id, false);
 	*query = q.s;
 	return q.failed ? -ENOMEM : 0;
 }
@@ -239,8 +239,8 @@ static int part_send(struct penstock_s3_upload *u, struct slot *s, uint64_t len,
 	}
 	r->http.body = s->buf;
 	r->http.body_len = len;
-	if (object_sum(&s->sum, u->c, s->buf, len))
-		object_req_header(r, s->sum.header, s->sum.value);
+	if (object_checksum_compute(&s->checksum, u->c, s->buf, len))
+		object_req_header(r, s->checksum.header, s->checksum.value);
 	r->done = upload_part_done;
 	r->arg = s;
 	s->u = u;
@@ -254,7 +254,7 @@ static int part_send(struct penstock_s3_upload *u, struct slot *s, uint64_t len,
 }
 
 /* A slot to fill, with its buffer; NULL after an error.  Waits for one. */
-static struct slot *slot_take(struct penstock_s3_upload *u)
+static struct slot *wait_for_slot(struct penstock_s3_upload *u)
 {
 	struct slot *s = NULL;
 
@@ -278,22 +278,22 @@ static int next_part(struct penstock_s3_upload *u, struct penstock_err *err)
 	int r = u->id ? 0 : upload_begin_parts(u, err);
 
 	if (r == 0)
-		r = part_send(u, u->now, u->fill, err);
+		r = part_send(u, u->filling, u->fill, err);
 	if (r == 0) {
-		u->now = NULL;
+		u->filling = NULL;
 		u->fill = 0;
 	}
 	return r;
 }
 
-/* Room for at least one byte in u->now. */
+/* Room for at least one byte in u->filling. */
 static int upload_make_room(struct penstock_s3_upload *u, struct penstock_err *err)
 {
-	int r = u->now && u->fill == u->size ? next_part(u, err) : 0;
+	int r = u->filling && u->fill == u->size ? next_part(u, err) : 0;
 
-	if (r == 0 && !u->now) {
-		u->now = slot_take(u);
-		if (!u->now)
+	if (r == 0 && !u->filling) {
+		u->filling = wait_for_slot(u);
+		if (!u->filling)
 			r = penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	return r;
@@ -327,7 +327,7 @@ int penstock_s3_upload_write(struct penstock_s3_upload *u, const void *buf, uint
 			return first_error(u, err);
 		}
 		n = min_u64(len, u->size - u->fill);
-		memcpy(u->now->buf + u->fill, p, n);
+		memcpy(u->filling->buf + u->fill, p, n);
 		u->fill += n;
 		u->total += n;
 		p += n;
@@ -339,7 +339,7 @@ int penstock_s3_upload_write(struct penstock_s3_upload *u, const void *buf, uint
 
 /* ----------------------------------------------------------------------- ending */
 
-static void wait_all(struct penstock_s3_upload *u)
+static void wait_for_parts(struct penstock_s3_upload *u)
 {
 	pthread_mutex_lock(&u->lock);
 	while (u->nr_busy)
@@ -347,30 +347,30 @@ static void wait_all(struct penstock_s3_upload *u)
 	pthread_mutex_unlock(&u->lock);
 }
 
-static void list_parts(struct object_str *doc, const struct penstock_s3_upload *u)
+static void list_parts(struct object_strbuf *doc, const struct penstock_s3_upload *u)
 {
-	struct object_sum sum;
-	bool sums = object_sum_names(&sum, u->c);
+	struct object_checksum checksum;
+	bool has_checksums = object_checksum_names(&checksum, u->c);
 
-	object_str_put(doc, "<CompleteMultipartUpload "
-			    "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+	object_strbuf_put(doc, "<CompleteMultipartUpload "
+			       "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
 	for (unsigned i = 0; i < u->nr_parts; i++) {
-		object_str_printf(doc, "<Part><PartNumber>%u</PartNumber><ETag>", i + 1);
-		object_str_xml(doc, u->parts[i].etag);
-		object_str_put(doc, "</ETag>");
-		if (sums)
-			object_str_printf(doc, "<%s>%s</%s>", sum.element, u->parts[i].sum,
-					  sum.element);
-		object_str_put(doc, "</Part>");
+		object_strbuf_printf(doc, "<Part><PartNumber>%u</PartNumber><ETag>", i + 1);
+		object_strbuf_add_xml(doc, u->parts[i].etag);
+		object_strbuf_put(doc, "</ETag>");
+		if (has_checksums)
+			object_strbuf_printf(doc, "<%s>%s</%s>", checksum.element,
+					     u->parts[i].checksum, checksum.element);
+		object_strbuf_put(doc, "</Part>");
 	}
-	object_str_put(doc, "</CompleteMultipartUpload>");
+	object_strbuf_put(doc, "</CompleteMultipartUpload>");
 }
 
 /*
  * The answer to an attempt was lost, and the next said that there is no such upload: is the object
  * there, of our size and made of as many parts?
  */
-static int complete_lost(struct penstock_s3_upload *u, struct penstock_s3_info *info)
+static int verify_lost_commit(struct penstock_s3_upload *u, struct penstock_s3_info *info)
 {
 	struct penstock_s3_info there = {.size = sizeof(there)};
 	char parts[16];
@@ -384,19 +384,19 @@ static int complete_lost(struct penstock_s3_upload *u, struct penstock_s3_info *
 	if (len < tail || strcmp(there.etag + len - tail, parts) != 0)
 		return -ENOENT;
 	if (info)
-		object_struct_give(info, &there, sizeof(there));
+		object_struct_copy_out(info, &there, sizeof(there));
 	return 0;
 }
 
 /* The request that makes an object of the parts in @doc.  0 or -errno. */
-static int complete_init(struct object_req *r, struct penstock_s3_upload *u, struct object_str *doc,
-			 struct penstock_err *err)
+static int complete_request_init(struct object_req *r, struct penstock_s3_upload *u,
+				 struct object_strbuf *doc, struct penstock_err *err)
 {
-	struct object_str query = {0};
+	struct object_strbuf query = {0};
 	int code = object_req_init(r, u->c, HTTP_POST, "commit", u->uri, true, err);
 
-	object_str_put(&query, "uploadId=");
-	object_str_encode(&query, u->id, false);
+	object_strbuf_put(&query, "uploadId=");
+	object_strbuf_add_encoded(&query, u->id, false);
 	r->query = query.s;
 	list_parts(doc, u);
 	if (code < 0)
@@ -418,7 +418,7 @@ static int complete_init(struct object_req *r, struct penstock_s3_upload *u, str
  * Stores that know conditions of a put may not know those of a commit (radosgw 16) and say nothing:
  * what can be seen is looked at right before.
  */
-static int look_before(struct penstock_s3_upload *u, struct penstock_err *err)
+static int check_condition(struct penstock_s3_upload *u, struct penstock_err *err)
 {
 	struct penstock_s3_info there = {.size = sizeof(there)};
 	int r;
@@ -440,33 +440,33 @@ static int look_before(struct penstock_s3_upload *u, struct penstock_err *err)
  */
 static void take_etag(struct object_req *r)
 {
-	CLEANUP_FREE char *etag = object_answer_text(r->http.text.s, r->http.text.len, "ETag");
+	CLEANUP_FREE char *etag = object_response_element(r->http.text.s, r->http.text.len, "ETag");
 
-	if (etag && !r->http.head.etag[0] && strlen(etag) < sizeof(r->http.head.etag))
-		memcpy(r->http.head.etag, etag, strlen(etag) + 1);
+	if (etag && !r->http.response.etag[0] && strlen(etag) < sizeof(r->http.response.etag))
+		memcpy(r->http.response.etag, etag, strlen(etag) + 1);
 }
 
-static int complete(struct penstock_s3_upload *u, struct penstock_s3_info *info,
-		    struct penstock_err *err)
+static int complete_upload(struct penstock_s3_upload *u, struct penstock_s3_info *info,
+			   struct penstock_err *err)
 {
-	struct object_str doc = {0};
+	struct object_strbuf doc = {0};
 	struct object_req r;
-	int code = complete_init(&r, u, &doc, err);
+	int code = complete_request_init(&r, u, &doc, err);
 
 	if (code == 0)
-		code = look_before(u, err);
+		code = check_condition(u, err);
 	if (code == 0)
 		code = object_req_run(&r, err);
-	if (code == -ENOENT && r.unsure) {
-		code = complete_lost(u, info);
+	if (code == -ENOENT && r.maybe_applied) {
+		code = verify_lost_commit(u, info);
 	} else if (code == 0) {
 		take_etag(&r);
-		object_info_give(info, &r, u->total, NULL);
+		object_info_fill(info, &r, u->total, NULL);
 	}
 	if (code == 0)
 		free(TAKE_PTR(u->id));
 	object_req_fini(&r);
-	object_str_fini(&doc);
+	object_strbuf_fini(&doc);
 	return code;
 }
 
@@ -475,15 +475,15 @@ int penstock_s3_upload_commit(struct penstock_s3_upload *u, struct penstock_s3_i
 {
 	int r = first_error(u, err);
 
-	if (r == 0 && u->id && u->now)
-		r = part_send(u, u->now, u->fill, err);
-	wait_all(u);
+	if (r == 0 && u->id && u->filling)
+		r = part_send(u, u->filling, u->fill, err);
+	wait_for_parts(u);
 	if (r == 0)
 		r = first_error(u, err);
 	if (r == 0 && u->id)
-		r = complete(u, info, err);
+		r = complete_upload(u, info, err);
 	else if (r == 0)
-		r = object_put(u->c, u->uri, u->now ? u->now->buf : NULL, u->fill, u->flags,
+		r = object_put(u->c, u->uri, u->filling ? u->filling->buf : NULL, u->fill, u->flags,
 			       u->etag, u->content_type, info, err);
 	penstock_s3_upload_abort(u);
 	return r;
@@ -493,7 +493,7 @@ void penstock_s3_upload_abort(struct penstock_s3_upload *u)
 {
 	if (!u)
 		return;
-	wait_all(u);
+	wait_for_parts(u);
 	if (u->id)
 		penstock_s3_upload_discard(u->c, u->uri, u->id, NULL);
 	upload_free(u);

@@ -44,7 +44,8 @@ static bool is_bucket(const char *s, size_t len)
 	return true;
 }
 
-int object_name_parse(struct object_name *n, const char *uri, bool whole, struct penstock_err *err)
+int object_name_parse(struct object_name *n, const char *uri, bool need_key,
+		      struct penstock_err *err)
 {
 	const char *bucket = uri + strlen(scheme), *slash;
 	struct penstock_short_name room;
@@ -63,7 +64,7 @@ int object_name_parse(struct object_name *n, const char *uri, bool whole, struct
 				     "a-z, 0-9, '-' and '.'",
 				     penstock_shorten_name(&room, uri), (int)(slash - bucket),
 				     bucket);
-	if (whole && (!*slash || !slash[1]))
+	if (need_key && (!*slash || !slash[1]))
 		return penstock_fail(err, -EINVAL, "%s: has no key; give s3://BUCKET/KEY", uri);
 	if (*slash && strlen(slash + 1) > KEY_MAX)
 		return penstock_fail(err, -EINVAL, "%s: a key has at most %d bytes",
@@ -170,20 +171,20 @@ bool object_url_takes_buckets(const struct object_url *u)
 	       !(len == 9 && starts_with(u->host, "localhost"));
 }
 
-void object_url_host(struct object_str *t, const struct object_url *u, const char *bucket,
+void object_url_host(struct object_strbuf *t, const struct object_url *u, const char *bucket,
 		     bool virtual_host)
 {
 	if (virtual_host && *bucket)
-		object_str_printf(t, "%s.", bucket);
-	object_str_put(t, u->host);
+		object_strbuf_printf(t, "%s.", bucket);
+	object_strbuf_put(t, u->host);
 }
 
-void object_url_path(struct object_str *t, const struct object_url *u, const char *bucket,
+void object_url_path(struct object_strbuf *t, const struct object_url *u, const char *bucket,
 		     const char *key, bool virtual_host)
 {
-	object_str_put(t, u->base);
+	object_strbuf_put(t, u->base);
 	if (!virtual_host && *bucket)
-		object_str_printf(t, "/%s", bucket);
-	object_str_put(t, "/");
-	object_str_encode(t, key, true);
+		object_strbuf_printf(t, "/%s", bucket);
+	object_strbuf_put(t, "/");
+	object_strbuf_add_encoded(t, key, true);
 }

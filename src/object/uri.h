@@ -5,7 +5,7 @@
 /* Names of objects, and where requests for them go. */
 #include <stdbool.h>
 
-#include "object/str.h"
+#include "object/strbuf.h"
 
 struct penstock_err;
 
@@ -16,10 +16,11 @@ struct object_name {
 };
 
 /*
- * s3://BUCKET/KEY; @whole: a key must be there.  Returns 0, or -EINVAL or -ENOTSUP with a line that
- * names @uri.
+ * s3://BUCKET/KEY; @need_key: a key must be there.  Returns 0, or -EINVAL or -ENOTSUP with a line
+ * that names @uri.
  */
-int object_name_parse(struct object_name *n, const char *uri, bool whole, struct penstock_err *err);
+int object_name_parse(struct object_name *n, const char *uri, bool need_key,
+		      struct penstock_err *err);
 void object_name_free(struct object_name *n);
 
 /* http://HOST[:PORT][/BASE] */
@@ -40,9 +41,9 @@ bool object_url_takes_buckets(const struct object_url *u);
  * Host and path of a request: what is sent and what is signed, which is the same.  @key is not
  * encoded yet.
  */
-void object_url_host(struct object_str *t, const struct object_url *u, const char *bucket,
+void object_url_host(struct object_strbuf *t, const struct object_url *u, const char *bucket,
 		     bool virtual_host);
-void object_url_path(struct object_str *t, const struct object_url *u, const char *bucket,
+void object_url_path(struct object_strbuf *t, const struct object_url *u, const char *bucket,
 		     const char *key, bool virtual_host);
 
 #endif

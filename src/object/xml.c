@@ -76,7 +76,7 @@ static char *put_entity(char *out, const char *name, size_t len)
 }
 
 /* In place, which is long enough; a 0 is put behind it. */
-static int decode(char *from, char *end)
+static int decode_entities(char *from, char *end)
 {
 	char *out = from;
 
@@ -104,7 +104,7 @@ static int decode(char *from, char *end)
 /* ---------------------------------------------------------------------- tags */
 
 /* The name at the walk's place, without what stands before a colon; its end, or NULL. */
-static char *take_name(struct walk *w, char name[NAME_MAX_LEN + 1])
+static char *parse_name(struct walk *w, char name[NAME_MAX_LEN + 1])
 {
 	char *p = w->at, *start = p;
 
@@ -155,7 +155,7 @@ static int open_tag(struct walk *w)
 		return -EBADMSG;
 	w->at++;
 	name = w->names[w->depth];
-	p = take_name(w, name);
+	p = parse_name(w, name);
 	p = p ? tag_end(p, w->end) : NULL;
 	if (!p)
 		return -EBADMSG;
@@ -171,13 +171,13 @@ static int close_tag(struct walk *w, char *text)
 	char name[NAME_MAX_LEN + 1], *mark = w->at, *p;
 
 	w->at += 2;
-	p = take_name(w, name);
+	p = parse_name(w, name);
 	p = p ? tag_end(p, w->end) : NULL;
 	if (!p || !w->depth || strcmp(name, w->names[w->depth - 1]) != 0)
 		return -EBADMSG;
 	w->at = p;
 	/* The 0 behind the text takes the place of <. */
-	if (decode(text, mark) < 0)
+	if (decode_entities(text, mark) < 0)
 		return -EBADMSG;
 	return close_element(w, text);
 }

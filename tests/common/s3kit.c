@@ -7,7 +7,7 @@
 #include "object/http.h"
 
 char s3_urls[S3_PORTS][64];
-char s3_all[S3_PORTS * 64];
+char s3_all_urls[S3_PORTS * 64];
 
 static struct {
 	pid_t pid;
@@ -47,12 +47,12 @@ void s3_start(const char *python, const char *script)
 	close(out[1]);
 	server.in = in[1];
 	f = fdopen(out[0], "r");
-	s3_all[0] = 0;
+	s3_all_urls[0] = 0;
 	for (unsigned i = 0; i < S3_PORTS; i++) {
 		T_OK(fgets(s3_urls[i], sizeof(s3_urls[i]), f));
 		s3_urls[i][strcspn(s3_urls[i], "\n")] = 0;
-		strcat(s3_all, i ? "," : "");
-		strcat(s3_all, s3_urls[i]);
+		strcat(s3_all_urls, i ? "," : "");
+		strcat(s3_all_urls, s3_urls[i]);
 	}
 	fclose(f);
 }
@@ -63,7 +63,7 @@ void s3_stop(void)
 	waitpid(server.pid, NULL, 0);
 }
 
-void s3_tell(const char *what, const char *body)
+void s3_send_command(const char *what, const char *body)
 {
 	struct http_opts opts = {.no_proxy = true};
 	struct penstock_err err = {0, ""};
@@ -81,18 +81,18 @@ void s3_tell(const char *what, const char *body)
 	free(answer.body);
 }
 
-void s3_rules(const char *lines)
+void s3_set_fault_rules(const char *lines)
 {
-	s3_tell("_rules?seed=1", lines);
+	s3_send_command("_rules?seed=1", lines);
 }
 
-void s3_port(unsigned i, bool up)
+void s3_set_port(unsigned i, bool up)
 {
 	char what[64];
 
 	snprintf(what, sizeof(what), "%s?port=%s", up ? "_start" : "_stop",
 		 strrchr(s3_urls[i], ':') + 1);
-	s3_tell(what, "");
+	s3_send_command(what, "");
 }
 
 struct penstock_s3 *s3_client(const char *endpoint, uint32_t attempts, uint32_t timeout_ms)

@@ -8,25 +8,25 @@
 struct penstock_store *sk;
 struct penstock_store_opts sk_opts;
 
-static atomic_uint told;
+static atomic_uint nr_errors;
 
-static void tell(void *arg, const struct penstock_event *event)
+static void count_error(void *arg, const struct penstock_event *event)
 {
 	(void)arg;
 	if (event->code < 0)
-		atomic_fetch_add(&told, 1);
+		atomic_fetch_add(&nr_errors, 1);
 }
 
-unsigned sk_told(void)
+unsigned sk_reported_errors(void)
 {
-	return atomic_load(&told);
+	return atomic_load(&nr_errors);
 }
 
 void sk_reset(void)
 {
 	sk_opts = (struct penstock_store_opts)PENSTOCK_STORE_OPTS_INIT;
-	sk_opts.tell = tell;
-	atomic_store(&told, 0);
+	sk_opts.on_error = count_error;
+	atomic_store(&nr_errors, 0);
 }
 
 int sk_try_open(const char *dirs, uint64_t capacity, struct penstock_err *err)

@@ -9,7 +9,7 @@
 
 extern struct penstock_store *sk;          /* the one that is open */
 extern struct penstock_store_opts sk_opts; /* for the next one; sk_reset() */
-unsigned sk_told(void);                    /* failures told since sk_reset() */
+unsigned sk_reported_errors(void);         /* since sk_reset() */
 
 void sk_reset(void);
 /* @dirs: names separated by spaces, in t_dir(). */

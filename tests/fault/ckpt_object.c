@@ -42,7 +42,7 @@ static void begin_anew(void)
 
 static void setup(void)
 {
-	s3_rules("");
+	s3_set_fault_rules("");
 	client = s3_client(s3_urls[0], 1, 60000);
 	io = handle(client);
 	begin_anew();
@@ -52,7 +52,7 @@ static void teardown(void)
 {
 	penstock_close(TAKE_PTR(io), NULL);
 	penstock_s3_close(TAKE_PTR(client));
-	s3_rules("");
+	s3_set_fault_rules("");
 }
 
 /* ------------------------------------------------------------------------ helpers */
@@ -282,12 +282,12 @@ static void a_save_that_fails_anywhere_leaves_the_old_one_or_the_new_one(void)
 			uint64_t old = 100 + 2 * n, new = old + 1;
 			char rule[64];
 
-			s3_rules("");
+			s3_set_fault_rules("");
 			T_EQ(save(old, BYTES), 0);
 			snprintf(rule, sizeof(rule), "skip=%u %s", n, faults[k]);
-			s3_rules(rule);
+			s3_set_fault_rules(rule);
 			r = save(new, BYTES);
-			s3_rules("");
+			s3_set_fault_rules("");
 			failed += r < 0;
 			if (expect(old, new, BYTES) == old)
 				T_OK(r < 0);
@@ -301,10 +301,10 @@ static void a_save_that_fails_anywhere_leaves_the_old_one_or_the_new_one(void)
 static void many_saves_that_fail_leave_the_old_one_and_its_checksums(void)
 {
 	T_EQ(save(1, 1000), 0);
-	s3_rules("method=PUT key=model status:403");
+	s3_set_fault_rules("method=PUT key=model status:403");
 	for (unsigned i = 0; i < 20; i++)
 		T_OK(save(2 + i, i % 2 ? 1000 : 2000) < 0);
-	s3_rules("");
+	s3_set_fault_rules("");
 	expect(1, 1, 1000);
 	T_OK(nr_sets() <= CRC_SETS_MAX);
 }
@@ -320,12 +320,12 @@ static void so_they_do_where_the_old_one_was_never_confirmed(void)
 		char buf[1000];
 
 		begin_anew();
-		s3_rules("method=PUT key=model.crc skip=1 status:403");
+		s3_set_fault_rules("method=PUT key=model.crc skip=1 status:403");
 		T_EQ(save(1, 1000), 0);
-		s3_rules("method=PUT key=model status:403");
+		s3_set_fault_rules("method=PUT key=model status:403");
 		for (unsigned i = 0; i < failures[k]; i++)
 			T_OK(save(2 + i, i % 5 ? 1000 : 2000) < 0);
-		s3_rules("");
+		s3_set_fault_rules("");
 		T_ERR(penstock_reader_open(&r, io, uri, NULL, &err), 0, &err);
 		T_ERR(penstock_reader_pread(r, buf, 1000, 0, &err), 1000, &err);
 		T_EQ(penstock_pattern_check(buf, 1000, 1, 0), 1000);

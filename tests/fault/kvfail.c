@@ -27,7 +27,7 @@ static void setup(void)
 	kvrun.params.max_requests = 120;
 }
 
-static void use(const char *faults)
+static void set_faults(const char *faults)
 {
 	snprintf(settings, sizeof(settings), "fault:inner=%s,seed=7,%s", engine, faults);
 	kvrun.job.opts.engine = settings;
@@ -66,7 +66,7 @@ static void failed_reads_are_counted_and_missed_afterwards(void)
 {
 	for (int layout = KV_LAYOUT_NPY; layout <= KV_LAYOUT_SLAB; layout++) {
 		kvrun.job.layout = layout;
-		use("error=0.02,errno=5,only=read");
+		set_faults("error=0.02,errno=5,only=read");
 		kvrun_ok();
 		all_is_accounted_for();
 		T_OK(kvrun.r.errors[0] > 0);
@@ -85,7 +85,7 @@ static void failed_reads_are_counted_and_missed_afterwards(void)
 static void a_failed_read_of_what_was_demoted_leaves_nothing(void)
 {
 	kvrun.params.cpu_gb = kvrun_mib(6);
-	use("error=0.1,errno=5,only=read");
+	set_faults("error=0.1,errno=5,only=read");
 	kvrun_ok();
 	all_is_accounted_for();
 	T_OK(kvrun.r.errors[0] > 0);
@@ -95,7 +95,7 @@ static void failed_writes_are_counted_and_leave_nothing(void)
 {
 	for (int layout = KV_LAYOUT_NPY; layout <= KV_LAYOUT_SLAB; layout++) {
 		kvrun.job.layout = layout;
-		use("error=0.05,errno=5,only=write");
+		set_faults("error=0.05,errno=5,only=write");
 		kvrun_ok();
 		all_is_accounted_for();
 		T_OK(kvrun.r.errors[1] > 0);
@@ -109,7 +109,7 @@ static void failed_demotions_are_counted_and_lose_the_entry(void)
 	for (int layout = KV_LAYOUT_NPY; layout <= KV_LAYOUT_SLAB; layout++) {
 		kvrun.job.layout = layout;
 		kvrun.params.cpu_gb = kvrun_mib(16);
-		use("error=0.05,errno=5,only=write");
+		set_faults("error=0.05,errno=5,only=write");
 		kvrun_ok();
 		all_is_accounted_for();
 		T_OK(kvrun.r.errors[1] > 0);
@@ -121,7 +121,7 @@ static void failed_demotions_are_counted_and_lose_the_entry(void)
 
 static void upstream_counts_what_failed(void)
 {
-	use("error=0.05,errno=5");
+	set_faults("error=0.05,errno=5");
 	kv_params_as_upstream(&kvrun.params);
 	kvrun_ok();
 	T_EQ(kvrun.r.requests, 120);
@@ -292,7 +292,7 @@ static void a_run_that_cannot_be_prepared_says_why(void)
 	kvrun.params.precondition = true;
 	kvrun.params.precondition_gb = 100;
 	kvrun.params.storage_gb = 1;
-	use("error=1,errno=5,only=write");
+	set_faults("error=1,errno=5,only=write");
 	T_EQ(kvrun_go(), -EIO);
 	T_STR_HAS(kvrun.err.msg, "writes in a row failed");
 	T_STR_HAS(kvrun.err.msg, "Input/output error");

@@ -95,7 +95,7 @@ static void a_full_file_system_is_an_eviction(void)
 	T_OK(sk_stats().evictions > before.evictions + ROUNDS / 2);
 	T_EQ(sk_stats().errors + sk_stats().sets_no_space + sk_stats().dirs_out, 0);
 	/* Its log has been written anew meanwhile. */
-	T_OK(sk_stats().log_bytes - before.log_bytes > sk->shelves[0].log_room);
+	T_OK(sk_stats().log_bytes - before.log_bytes > sk->dirs[0].log_allocated);
 	entries = sk_stats().entries;
 	sk_close();
 	sk_open("mnt/kv", MIB(32)); /* it is full still */
@@ -119,7 +119,7 @@ static void many_small_values_outlive_a_restart(void)
 	fill_up();
 	for (unsigned i = 20; i < ROUNDS; i++)
 		T_EQ(sk_set(key_of(i), i, SMALL), SMALL);
-	T_OK(5 * sk->shelves[0].log_live > sk->shelves[0].log_room);
+	T_OK(5 * sk->dirs[0].log_live > sk->dirs[0].log_allocated);
 	sk_close();
 	sk_open("mnt/kv", MIB(30));
 	for (unsigned i = 0; i < ROUNDS; i++)

@@ -38,7 +38,7 @@ static const char *faults; /* settings of engine "fault", or NULL */
 static char engine[200];
 static unsigned char *bufs[BATCH];
 
-static uint64_t below(uint64_t n)
+static uint64_t random_below(uint64_t n)
 {
 	return penstock_random_below(&rng, n);
 }
@@ -59,7 +59,7 @@ static uint64_t len_of(uint64_t seed)
 	return kind == 0 ? 0 : penstock_random_below(&r, kind < 15 ? 20000 : MOST);
 }
 
-static void allow(struct model_key *k, uint32_t version)
+static void allow_version(struct model_key *k, uint32_t version)
 {
 	if (k->nr == HISTORY) {
 		memmove(&k->version[1], &k->version[2], (HISTORY - 2) * sizeof(*k->version));
@@ -127,7 +127,7 @@ static void make_item(struct batch *b, unsigned i, unsigned key)
 		b->version[i] = ++k->made;
 		len = len_of(seed_of(key, b->version[i]));
 		penstock_pattern_fill(bufs[i], len, seed_of(key, b->version[i]), 0);
-		allow(k, b->version[i]); /* while it is under way, and where it fails */
+		allow_version(k, b->version[i]); /* while it is under way, and where it fails */
 	} else {
 		memset(bufs[i], 0xee, 64);
 	}
@@ -141,14 +141,15 @@ static void make_batch(struct batch *b)
 	static const uint32_t codes[] = {PENSTOCK_STORE_GET,    PENSTOCK_STORE_GET,
 					 PENSTOCK_STORE_SET,    PENSTOCK_STORE_SET,
 					 PENSTOCK_STORE_EXISTS, PENSTOCK_STORE_DELETE};
-	unsigned n = 1 + (unsigned)below(BATCH);
+	unsigned n = 1 + (unsigned)random_below(BATCH);
 
-	b->user = (struct penstock_store_batch){
-		.opcode = codes[below(T_COUNT(codes))], .items = b->items, .results = b->results};
-	if (below(8) == 0)
-		b->user.deadline_ns = 1 + below(2000000);
+	b->user = (struct penstock_store_batch){.opcode = codes[random_below(T_COUNT(codes))],
+						.items = b->items,
+						.results = b->results};
+	if (random_below(8) == 0)
+		b->user.deadline_ns = 1 + random_below(2000000);
 	for (unsigned i = 0; i < n; i++) {
-		unsigned key = (unsigned)below(KEYS);
+		unsigned key = (unsigned)random_below(KEYS);
 
 		if (m->keys[key].busy)
 			continue;
@@ -157,7 +158,7 @@ static void make_batch(struct batch *b)
 	}
 }
 
-static void judge(struct batch *b, unsigned i)
+static void check_result(struct batch *b, unsigned i)
 {
 	struct model_key *k = &m->keys[b->key[i]];
 	int64_t r = b->results[i];
@@ -198,7 +199,7 @@ static void random_batch(void)
 	make_batch(&b);
 	T_ERR(penstock_store_run(sk, &b.user, NULL, &err), 0, &err);
 	for (unsigned i = 0; i < b.user.nr; i++)
-		judge(&b, i);
+		check_result(&b, i);
 	m->ops += b.user.nr;
 }
 
@@ -207,7 +208,7 @@ static void set_engine(void)
 {
 	if (faults)
 		snprintf(engine, sizeof(engine), "fault:inner=%s,seed=%llu,%s", inner,
-			 (unsigned long long)below(1000000), faults);
+			 (unsigned long long)random_below(1000000), faults);
 	else
 		snprintf(engine, sizeof(engine), "%s", inner);
 	sk_opts.engine = engine;
@@ -218,10 +219,10 @@ static void open_model(void)
 	struct penstock_err err = {0, ""};
 
 	set_engine();
-	sk_opts.memory = MIB(1) << below(4);
-	sk_opts.policy = (uint32_t)below(2);
-	sk_opts.threads = 1 + (uint32_t)below(3);
-	sk_opts.flags = below(2) ? PENSTOCK_STORE_NO_RECENT : 0;
+	sk_opts.memory = MIB(1) << random_below(4);
+	sk_opts.policy = (uint32_t)random_below(2);
+	sk_opts.threads = 1 + (uint32_t)random_below(3);
+	sk_opts.flags = random_below(2) ? PENSTOCK_STORE_NO_RECENT : 0;
 	/* A device may fail while the store is opened, too. */
 	while (sk_try_open("x y", MIB(16), &err) < 0) {
 		T_OK(err.code == -EIO || err.code == -ENOSPC);
@@ -259,7 +260,7 @@ static void tear_down(void)
 
 /* ------------------------------------------------------------------- cases */
 
-static void spoil(const char *name, unsigned bytes)
+static void corrupt_file(const char *name, unsigned bytes)
 {
 	static const char *const dirs[] = {"x", "y"};
 	char path[32];
@@ -268,14 +269,14 @@ static void spoil(const char *name, unsigned bytes)
 	char c;
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/%s", dirs[below(2)], name);
+	snprintf(path, sizeof(path), "%s/%s", dirs[random_below(2)], name);
 	fd = open(t_path(path), O_RDWR);
 	if (fd < 0)
 		return;
 	for (unsigned i = 0; i < bytes && fstat(fd, &st) == 0 && st.st_size > 100; i++) {
-		at = 64 + below((uint64_t)st.st_size - 64);
+		at = 64 + random_below((uint64_t)st.st_size - 64);
 		if (pread(fd, &c, 1, (off_t)at) == 1) {
-			c ^= (char)(1 << below(8));
+			c ^= (char)(1 << random_below(8));
 			T_EQ(pwrite(fd, &c, 1, (off_t)at), 1);
 		}
 	}
@@ -288,7 +289,7 @@ static void run_some(unsigned long ops)
 
 	while (m->ops < end) {
 		random_batch();
-		if (below(400) == 0) {
+		if (random_below(400) == 0) {
 			m->corrupt += sk_stats().corrupt;
 			penstock_store_close(sk, NULL); /* an error of the device is told */
 			open_model();
@@ -332,7 +333,7 @@ static void flipped_bits_give_no_wrong_buffer(void)
 	for (unsigned i = 0; i < 30 / T_STEP; i++) {
 		run_some(t_ops(6000) / 30);
 		sk_close();
-		spoil("data", 200);
+		corrupt_file("data", 200);
 		open_model();
 	}
 	T_OK(m->corrupt > 0);
@@ -350,10 +351,10 @@ static void a_torn_log_gives_no_foreign_buffer(void)
 		run_some(t_ops(3000) / 30);
 		sk_close();
 		if (i % 2) {
-			spoil("log", 1 + (unsigned)below(3));
+			corrupt_file("log", 1 + (unsigned)random_below(3));
 		} else if (stat(t_path("x/log"), &st) == 0 && st.st_size > 64) {
 			T_EQ(truncate(t_path("x/log"),
-				      64 + (off_t)below((uint64_t)st.st_size - 64)),
+				      64 + (off_t)random_below((uint64_t)st.st_size - 64)),
 			     0);
 		}
 		open_model();
@@ -366,7 +367,7 @@ static void a_killed_store_gives_no_wrong_buffer(void)
 	unsigned found = 0;
 
 	for (unsigned i = 0; i < 20 / T_STEP; i++) {
-		uint64_t life = below(30000);
+		uint64_t life = random_below(30000);
 		int status;
 		pid_t pid = fork();
 

@@ -23,7 +23,7 @@
 #define LIMIT  MIB(8)
 #define LENGTH KIB(24)
 
-struct held {
+struct resources {
 	unsigned fds;
 	uint64_t bytes; /* allocated and not freed */
 };
@@ -67,9 +67,9 @@ static unsigned count_settled_fds(void)
 	return n;
 }
 
-static struct held held_now(void)
+static struct resources count_resources(void)
 {
-	struct held h = {.fds = count_settled_fds()};
+	struct resources h = {.fds = count_settled_fds()};
 #if HAVE_MALLINFO
 	struct mallinfo2 m = mallinfo2();
 
@@ -78,7 +78,7 @@ static struct held held_now(void)
 	return h;
 }
 
-static void must_not_grow(const char *when, struct held was, struct held is)
+static void must_not_grow(const char *when, struct resources was, struct resources is)
 {
 	T_EQ(is.fds, was.fds);
 	if (is.bytes > was.bytes + SLACK)
@@ -121,7 +121,7 @@ static void one_operation(struct penstock_random *random)
 static void memory_and_descriptors_do_not_grow(void)
 {
 	unsigned long rounds = t_ops(T_FEWER(20) * ROUND) / ROUND;
-	struct held open = {0}, closed = {0};
+	struct resources open = {0}, closed = {0};
 	struct penstock_random random;
 
 	penstock_random_seed(&random, t_seed());
@@ -131,15 +131,15 @@ static void memory_and_descriptors_do_not_grow(void)
 		for (unsigned n = 0; n < ROUND; n++)
 			one_operation(&random);
 		if (i >= WARM)
-			must_not_grow("open", open, held_now());
+			must_not_grow("open", open, count_resources());
 		else
-			open = held_now();
+			open = count_resources();
 		T_OK(sk_stats().evictions > 0);
 		sk_close();
 		if (i >= WARM)
-			must_not_grow("closed", closed, held_now());
+			must_not_grow("closed", closed, count_resources());
 		else
-			closed = held_now();
+			closed = count_resources();
 	}
 }
 

@@ -21,7 +21,7 @@ static void open_with(const char *endpoints, uint32_t threads)
 	struct penstock_opts o = PENSTOCK_OPTS_INIT;
 	struct penstock_err err = {0, ""};
 
-	s3_rules("");
+	s3_set_fault_rules("");
 	client = s3_client(endpoints, 10, 60000);
 	o.engine = engine;
 	o.s3 = client;
@@ -41,7 +41,7 @@ static void teardown(void)
 	io = NULL;
 	penstock_close(last, NULL);
 	penstock_s3_close(TAKE_PTR(client));
-	s3_rules("");
+	s3_set_fault_rules("");
 }
 
 static struct penstock_file *file_of(const char *uri, int oflags)
@@ -215,9 +215,9 @@ static void a_replaced_object_is_stale_and_no_mixture(void)
 	/* By name: whatever it is, but one.  The next is not held against what the last one saw. */
 	op.file = NULL;
 	op.path = "s3://bucket/r";
-	s3_rules("method=GET skip=1 times=1 etag");
+	s3_set_fault_rules("method=GET skip=1 times=1 etag");
 	T_EQ(run(&op).res, -ESTALE);
-	s3_rules("");
+	s3_set_fault_rules("");
 	T_EQ(run(&op).res, (int64_t)len);
 	T_EQ(penstock_pattern_check(buf, len, 2, 0), len);
 	free(buf);
@@ -235,8 +235,8 @@ static void reads_end_right_through_503s_and_broken_connections(void)
 
 	s3_put_pattern(client, "s3://bucket/f", 3, OPS * LEN);
 	f = file_of("s3://bucket/f", O_RDONLY);
-	s3_rules("p=0.05 status:503\np=0.05 reset\nmethod=GET p=0.08 reset:5000\n"
-		 "method=GET p=0.05 short:100000\np=0.03 drop");
+	s3_set_fault_rules("p=0.05 status:503\np=0.05 reset\nmethod=GET p=0.08 reset:5000\n"
+			   "method=GET p=0.05 short:100000\np=0.03 drop");
 	for (unsigned i = 0; i < OPS; i++)
 		ops[i] = (struct penstock_op){.opcode = PENSTOCK_READ,
 					      .flags = PENSTOCK_OP_EXACT,
@@ -251,7 +251,7 @@ static void reads_end_right_through_503s_and_broken_connections(void)
 	T_EQ(penstock_pattern_check(buf, OPS * LEN, 3, 0), OPS * LEN);
 	penstock_s3_get_stats(client, &s);
 	T_OK(s.retries > 0);
-	s3_rules("");
+	s3_set_fault_rules("");
 	T_EQ(penstock_file_close(f, NULL), 0);
 	free(buf);
 }
@@ -265,7 +265,7 @@ static void an_endpoint_that_dies_costs_no_read(void)
 	struct penstock_file *f;
 
 	teardown();
-	open_with(s3_all, 0);
+	open_with(s3_all_urls, 0);
 	s3_put_pattern(client, "s3://bucket/e", 4, OPS * LEN);
 	f = file_of("s3://bucket/e", O_RDONLY);
 	for (unsigned i = 0; i < OPS; i++)
@@ -276,10 +276,10 @@ static void an_endpoint_that_dies_costs_no_read(void)
 					      .len = LEN,
 					      .offset = (uint64_t)i * LEN};
 	T_EQ(penstock_submit(io, ops, OPS / 2, NULL, NULL), OPS / 2);
-	s3_port(0, false);
+	s3_set_port(0, false);
 	T_EQ(penstock_submit(io, ops + OPS / 2, OPS / 2, NULL, NULL), OPS / 2);
 	T_EQ(penstock_wait_all(io, -1, &sum), 0);
-	s3_port(0, true);
+	s3_set_port(0, true);
 	if (sum.failed)
 		T_FAIL("%s", sum.msg);
 	T_EQ(penstock_pattern_check(buf, OPS * LEN, 4, 0), OPS * LEN);
@@ -352,12 +352,12 @@ static void by_name_a_write_is_the_object(void)
 	op.offset = 1;
 	T_ERR(penstock_submit(io, &op, 1, &ticket, &err), -EINVAL, &err);
 	/* One that fails leaves what was there, and no parts. */
-	s3_rules("method=PUT query=partNumber status:403");
+	s3_set_fault_rules("method=PUT query=partNumber status:403");
 	op.offset = 0;
 	op.len = lens[3];
 	buf[0] ^= 1;
 	T_EQ(run(&op).res, -EACCES);
-	s3_rules("");
+	s3_set_fault_rules("");
 	T_EQ(s3_nr_uploads(client), 0);
 	buf[0] ^= 1;
 	expect("s3://bucket/whole", 12, lens[3]);
@@ -382,11 +382,11 @@ static void what_is_not_closed_well_leaves_nothing(void)
 	setup();
 	/* A part that the store refuses: told by the close. */
 	f = file_of("s3://bucket/gone", O_WRONLY | O_CREAT | O_TRUNC);
-	s3_rules("method=PUT query=partNumber status:403");
+	s3_set_fault_rules("method=PUT query=partNumber status:403");
 	penstock_pwrite(f, buf, len, 0, &err);
 	T_ERR(penstock_file_close(f, &err), -EACCES, &err);
 	T_STR_HAS(err.msg, "s3://bucket/gone");
-	s3_rules("");
+	s3_set_fault_rules("");
 	T_OK(!is_there("s3://bucket/gone"));
 	T_EQ(s3_nr_uploads(client), 0);
 	free(buf);
@@ -426,7 +426,7 @@ static void cancelled_transfers_end_and_spoil_the_object_they_were_for(void)
 
 	s3_put_pattern(client, "s3://bucket/c", 6, 1000);
 	f = op.file = file_of("s3://bucket/c", O_RDONLY);
-	s3_rules("method=GET stall:0.05");
+	s3_set_fault_rules("method=GET stall:0.05");
 	for (unsigned i = 0; i < OPS; i++)
 		T_EQ(penstock_submit(io, &op, 1, &tickets[i], NULL), 1);
 	for (unsigned i = OPS; i-- > 0;)
@@ -437,7 +437,7 @@ static void cancelled_transfers_end_and_spoil_the_object_they_were_for(void)
 		cancelled += d.res == -ECANCELED;
 	}
 	T_OK(cancelled > 0);
-	s3_rules("");
+	s3_set_fault_rules("");
 	T_EQ(penstock_file_close(f, NULL), 0);
 	/* The later half of a write is given up: neither it nor what follows becomes an object. */
 	f = op.file = file_of("s3://bucket/half", O_WRONLY | O_CREAT | O_TRUNC);

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "object/cred_in.h"
+#include "object/cred_internal.h"
 #include "tests/fuzz/fuzz.h"
 
 static void read_ini(const char *text)

@@ -14,7 +14,7 @@
 enum { SEED = 7, DATA = 1 << 20 };
 
 /* Give records that have a plausible length the checksum they need. */
-static void mend(unsigned char *log, size_t len)
+static void fix_checksums(unsigned char *log, size_t len)
 {
 	uint32_t seed = SEED, size, sum;
 
@@ -27,7 +27,7 @@ static void mend(unsigned char *log, size_t len)
 	}
 }
 
-static void use(struct penstock_store *s)
+static void check_store(struct penstock_store *s)
 {
 	char key[] = "key", buf[64];
 	struct penstock_iov iov = {buf, sizeof(buf)};
@@ -42,7 +42,7 @@ static void use(struct penstock_store *s)
 	FUZZ_CHECK(st.used_bytes <= st.capacity && st.entries <= 1 << 20);
 }
 
-static int each(void *arg, const struct penstock_store_entry *e)
+static int check_entry(void *arg, const struct penstock_store_entry *e)
 {
 	(void)arg;
 	FUZZ_CHECK(e->key_len && e->key_len <= PENSTOCK_STORE_KEY_MAX);
@@ -64,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	store_log_head_put(log, &head);
 	memcpy(log + STORE_LOG_HEAD, data + 1, size - 1);
 	if (!(data[0] & 1))
-		mend(log, size - 1 + STORE_LOG_HEAD);
+		fix_checksums(log, size - 1 + STORE_LOG_HEAD);
 	snprintf(path, sizeof(path), "%s", dir);
 	FUZZ_CHECK(mkdir(path, 0700) == 0);
 	scratch_write("s/penstock-store", "penstock-store 1 0000000000000001 0000000000000002\n",
@@ -73,9 +73,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	scratch_write("s/log", log, size - 1 + STORE_LOG_HEAD);
 	dir = path;
 	o.engine = "threads";
-	FUZZ_CHECK(penstock_store_look(path, PENSTOCK_STORE_VERIFY, each, NULL, NULL, NULL) == 0);
+	FUZZ_CHECK(penstock_store_inspect(path, PENSTOCK_STORE_VERIFY, check_entry, NULL, NULL,
+					  NULL) == 0);
 	FUZZ_CHECK(penstock_store_open(&s, &dir, 1, 4 << 20, &o, NULL) == 0);
-	use(s);
+	check_store(s);
 	FUZZ_CHECK(penstock_store_close(s, NULL) == 0);
 	FUZZ_CHECK(penstock_store_drop(path, NULL) == 0);
 	return 0;

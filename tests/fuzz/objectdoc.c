@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "object/answer.h"
-#include "object/head.h"
+#include "object/http_headers.h"
+#include "object/response_doc.h"
 #include "tests/fuzz/fuzz.h"
 
 static void read_page(char *doc, size_t len)
 {
-	struct object_page p;
-	int r = object_page_parse(&p, doc, len);
+	struct object_list_page p;
+	int r = object_list_page_parse(&p, doc, len);
 
 	FUZZ_CHECK(r == 0 || r == -EBADMSG);
 	if (r < 0)
@@ -20,14 +20,14 @@ static void read_page(char *doc, size_t len)
 	FUZZ_CHECK(!p.more || (p.next && *p.next));
 	for (size_t i = 0; i < p.nr; i++)
 		FUZZ_CHECK(p.items[i].key && strlen(p.items[i].key) <= len);
-	object_page_free(&p);
+	object_list_page_free(&p);
 }
 
 static void read_error(char *doc, size_t len)
 {
 	struct object_error e;
 
-	FUZZ_CHECK(object_error_parse(&e, doc, len) == (e.code[0] != 0));
+	FUZZ_CHECK(object_error_doc_parse(&e, doc, len) == (e.code[0] != 0));
 	for (const char *p = e.message; *p; p++)
 		FUZZ_CHECK((unsigned char)*p >= 0x20);
 }
@@ -36,7 +36,7 @@ static void read_deleted(char *doc, size_t len)
 {
 	struct object_error e;
 	char *key;
-	int r = object_deleted_parse(&key, &e, doc, len);
+	int r = object_delete_result_parse(&key, &e, doc, len);
 
 	FUZZ_CHECK(r == 0 || r == -EBADMSG);
 	FUZZ_CHECK(r == 0 || !key);
@@ -46,12 +46,12 @@ static void read_deleted(char *doc, size_t len)
 /* Lines, each as libcurl would hand it over. */
 static void read_head(const char *text, size_t len)
 {
-	struct http_head h = {0};
+	struct http_response h = {0};
 
 	while (len) {
 		const char *end = memchr(text, '\n', len);
 		size_t n = end ? (size_t)(end - text) + 1 : len;
-		int r = http_head_line(&h, text, n);
+		int r = http_headers_parse_line(&h, text, n);
 
 		FUZZ_CHECK(r == 0 || r == -EBADMSG);
 		if (r < 0)
@@ -60,7 +60,7 @@ static void read_head(const char *text, size_t len)
 		text += n;
 		len -= n;
 	}
-	object_time_http(h.date);
+	object_parse_http_date(h.date);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		read_deleted(doc, size - 1);
 		break;
 	case 3:
-		free(object_answer_text(doc, size - 1, "UploadId"));
+		free(object_response_element(doc, size - 1, "UploadId"));
 		break;
 	default:
 		read_head(doc, size - 1);

@@ -23,7 +23,7 @@ static void check_name(const char *text)
 {
 	struct object_name n;
 	struct penstock_err err;
-	struct object_str s = {0};
+	struct object_strbuf s = {0};
 	char none[] = "", host[] = "h";
 	struct object_url u = {.host = host, .base = none};
 
@@ -35,7 +35,7 @@ static void check_name(const char *text)
 	object_url_path(&s, &u, n.bucket, n.key, false);
 	FUZZ_CHECK(!s.failed);
 	check_sent(s.s);
-	object_str_fini(&s);
+	object_strbuf_fini(&s);
 	object_name_free(&n);
 }
 

@@ -14,7 +14,7 @@ static void setup(void)
 	struct penstock_opts o;
 
 	fixture_setup();
-	s3_rules("");
+	s3_set_fault_rules("");
 	client = s3_client(s3_urls[0], 10, 60000);
 	o = fixture_opts();
 	o.block = 0;
@@ -40,7 +40,7 @@ static void ranges_arrive_in_device_memory(void)
 	s3_put_pattern(client, "s3://bucket/dev", 3, len);
 	op.file = NULL;
 	op.path = "s3://bucket/dev";
-	s3_rules("method=GET times=3 short:100000");
+	s3_set_fault_rules("method=GET times=3 short:100000");
 	d = FIXTURE_DO(&op, len, 0);
 	T_OK(d.flags & PENSTOCK_DONE_RING);
 	T_EQ(penstock_pattern_check(fixture_see(dev, len), len, 3, 0), len);

@@ -22,7 +22,7 @@ def date(now):
     return email.utils.formatdate(now, usegmt=True)
 
 
-def stamp(now):
+def iso_time(now):
     return time.strftime('%Y-%m-%dT%H:%M:%S.000Z', time.gmtime(now))
 
 
@@ -57,7 +57,7 @@ def unchunk(data):
 
 # --------------------------------------------------------------------------- what is answered
 
-def span(request, there):
+def parse_range(request, there):
     """(offset, length, a range?) of what is to be sent"""
     if 'partNumber' in request.query:
         number = int(request.query['partNumber'])
@@ -85,7 +85,7 @@ def get(store, request):
                'Accept-Ranges': 'bytes', **there.extra}
     if request.headers.get('if-none-match') in (there.etag, '*'):
         return Reply(304, headers)
-    offset, length, ranged = span(request, there)
+    offset, length, ranged = parse_range(request, there)
     if ranged:
         headers['Content-Range'] = f'bytes {offset}-{offset + length - 1}/{there.size}'
         headers = {name: value for name, value in headers.items() if not name.startswith('x-amz-checksum-')}
@@ -93,7 +93,7 @@ def get(store, request):
     return Reply(206 if ranged else 200, headers, there.read(offset, length), length)
 
 
-def source(store, request):
+def copy_source(store, request):
     name = urllib.parse.unquote(request.headers['x-amz-copy-source']).lstrip('/')
     there = store.get(*name.split('/', 1))
     want = request.headers.get('x-amz-copy-source-if-match')
@@ -108,7 +108,7 @@ def source(store, request):
 def put(store, request):
     bucket, key, query, headers = request.bucket, request.key, request.query, request.headers
     copied = 'x-amz-copy-source' in headers
-    data = source(store, request) if copied else request.body
+    data = copy_source(store, request) if copied else request.body
     if copied:  # the hash is that of the request, which has no body
         headers = {name: value for name, value in headers.items() if name != 'x-amz-content-sha256'}
     if 'uploadId' in query:
@@ -117,7 +117,7 @@ def put(store, request):
     else:
         etag, kind = store.put(bucket, key, data, headers).etag, 'CopyObjectResult'
     if copied:
-        return document(f'<{kind}><ETag>{escape(etag)}</ETag><LastModified>{stamp(time.time())}</LastModified></{kind}>')
+        return document(f'<{kind}><ETag>{escape(etag)}</ETag><LastModified>{iso_time(time.time())}</LastModified></{kind}>')
     return Reply(200, {'ETag': etag, **{name: value for name, value in headers.items() if name.startswith('x-amz-checksum-')}})
 
 
@@ -152,7 +152,7 @@ def list_objects(store, request):
     after = bytes.fromhex(after.partition('+/=')[2]).decode() if after else query.get('start-after', query.get('marker', ''))
     limit = min(int(query.get('max-keys', 1000)), 1000)
     found, groups, last = store.list(request.bucket, query.get('prefix', ''), query.get('delimiter', ''), after, limit)
-    text = ''.join(f'<Contents><Key>{quote(key)}</Key><LastModified>{stamp(o.mtime)}</LastModified><ETag>{escape(o.etag)}</ETag>'
+    text = ''.join(f'<Contents><Key>{quote(key)}</Key><LastModified>{iso_time(o.mtime)}</LastModified><ETag>{escape(o.etag)}</ETag>'
                    f'<Size>{o.size}</Size><StorageClass>STANDARD</StorageClass></Contents>' for key, o in found)
     text += ''.join(f'<CommonPrefixes><Prefix>{quote(group)}</Prefix></CommonPrefixes>' for group in groups)
     more = ''
@@ -169,7 +169,7 @@ def list_uploads(store, request):
     with store.lock:
         found = sorted((u.key, ident, u.begun) for ident, u in store.uploads.items()
                        if u.bucket == request.bucket and u.key.startswith(prefix))
-    text = ''.join(f'<Upload><Key>{escape(key)}</Key><UploadId>{ident}</UploadId><Initiated>{stamp(begun)}</Initiated></Upload>'
+    text = ''.join(f'<Upload><Key>{escape(key)}</Key><UploadId>{ident}</UploadId><Initiated>{iso_time(begun)}</Initiated></Upload>'
                    for key, ident, begun in found)
     return document(f'<ListMultipartUploadsResult{XMLNS}><Bucket>{request.bucket}</Bucket><IsTruncated>false</IsTruncated>'
                     f'{text}</ListMultipartUploadsResult>')
@@ -182,7 +182,7 @@ def list_parts(store, request):
     return document(f'<ListPartsResult{XMLNS}><IsTruncated>false</IsTruncated>{text}</ListPartsResult>')
 
 
-def of_bucket(store, request):
+def bucket_reply(store, request):
     method, name = request.method, request.bucket
     if method == 'PUT':
         with store.lock:
@@ -203,13 +203,13 @@ def of_bucket(store, request):
     return list_uploads(store, request) if 'uploads' in request.query else list_objects(store, request)
 
 
-def make(store, request):
+def make_reply(store, request):
     method = request.method
     if not request.bucket:
-        text = ''.join(f'<Bucket><Name>{name}</Name><CreationDate>{stamp(0)}</CreationDate></Bucket>' for name in store.buckets)
+        text = ''.join(f'<Bucket><Name>{name}</Name><CreationDate>{iso_time(0)}</CreationDate></Bucket>' for name in store.buckets)
         return document(f'<ListAllMyBucketsResult{XMLNS}><Buckets>{text}</Buckets></ListAllMyBucketsResult>')
     if not request.key:
-        return of_bucket(store, request)
+        return bucket_reply(store, request)
     if method in ('GET', 'HEAD'):
         return list_parts(store, request) if 'uploadId' in request.query else get(store, request)
     if method == 'PUT':
@@ -227,7 +227,7 @@ def make(store, request):
 
 # --------------------------------------------------------------------------- how it is sent
 
-def instead(request, rule):
+def replacement_reply(request, rule):
     """The answer of a rule that takes the place of the real one."""
     name, args = rule.name, rule.args
     if name == 'status':
@@ -249,7 +249,7 @@ def instead(request, rule):
     return Reply(200)
 
 
-def bend(request, reply, rule):
+def alter_reply(request, reply, rule):
     """Lies in the head of an answer, or in its body; the reply to be sent."""
     name, headers = rule.name, reply.headers
     if name == 'length':
@@ -274,7 +274,7 @@ def corrupted(body, at):
         yield piece
 
 
-def head_of(reply, request):
+def status_and_headers(reply, request):
     headers = {'Content-Length': str(reply.length), 'Date': date(time.time()), 'Server': 'penstock-test',
                'x-amz-request-id': '0', **reply.headers}
     if request.headers.get('connection', '').lower() == 'close':
@@ -285,7 +285,7 @@ def head_of(reply, request):
     return f'HTTP/1.1 {reply.status} {http.client.responses.get(reply.status, "?")}\r\n{lines}\r\n'.encode('utf-8')
 
 
-def up_to(sock, body, limit):
+def send_limited(sock, body, limit):
     """Send the first @limit bytes of @body; the rest of it."""
     rest = iter(body)
     for piece in rest:
@@ -296,7 +296,7 @@ def up_to(sock, body, limit):
     return []
 
 
-def endless(sock, size):
+def send_endless(sock, size):
     sock.sendall(b'HTTP/1.1 200 OK\r\n')
     sent = 0
     while sent < size:
@@ -306,7 +306,7 @@ def endless(sock, size):
     raise ConnectionError
 
 
-def broken(connection, request, reply, rule):
+def send_faulty(connection, request, reply, rule):
     """Rules by which the connection does not survive, or takes its time."""
     name, sock = rule.name, connection.sock
     if name == 'drop' or (name == 'reset' and not rule.args):
@@ -317,16 +317,16 @@ def broken(connection, request, reply, rule):
         sock.sendall(b'\x00\x01SSH-2.0 not what you think\r\n\r\n' * 10)
         raise ConnectionError
     if name == 'headers':
-        endless(sock, rule.first())
-    head, body = head_of(reply, request), [] if request.method == 'HEAD' else reply.body
+        send_endless(sock, rule.first())
+    head, body = status_and_headers(reply, request), [] if request.method == 'HEAD' else reply.body
     sock.sendall(head)
     if name in ('reset', 'short'):
-        up_to(sock, body, rule.first())
+        send_limited(sock, body, rule.first())
         if name == 'reset':
             connection.reset()
         raise ConnectionError
     if name == 'stallmid':
-        body = up_to(sock, body, rule.first())
+        body = send_limited(sock, body, rule.first())
         time.sleep(float(rule.args[1]))
     for piece in body:
         if name == 'slow':
@@ -341,7 +341,7 @@ def broken(connection, request, reply, rule):
 
 def send(connection, request, reply, rule):
     if rule is None:
-        head = head_of(reply, request)
+        head = status_and_headers(reply, request)
         if request.method == 'HEAD' or not reply.length:
             return connection.sock.sendall(head)
         for piece in reply.body:
@@ -353,5 +353,5 @@ def send(connection, request, reply, rule):
             connection.sock.sendall(piece)
         return None
     if reply is None or (rule.late and rule.name in ('status', 'error200')):
-        reply = instead(request, rule)
-    return broken(connection, request, bend(request, reply, rule), rule)
+        reply = replacement_reply(request, rule)
+    return send_faulty(connection, request, alter_reply(request, reply, rule), rule)

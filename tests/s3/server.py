@@ -34,7 +34,7 @@ HEAD = 64 << 10
 DNS = '.s3.localhost'
 
 
-class Gone(Exception):
+class ConnectionClosed(Exception):
     """The connection is of no more use."""
 
 
@@ -67,16 +67,16 @@ class Connection:
     def head(self):
         while (end := self.rest.find(b'\r\n\r\n')) < 0:
             if len(self.rest) > HEAD:
-                raise Gone
+                raise ConnectionClosed
             data = self.sock.recv(HEAD)
             if not data:
-                raise Gone
+                raise ConnectionClosed
             self.rest += data
         head = bytes(self.rest[:end])
         del self.rest[:end + 4]
         return head
 
-    def exactly(self, size):
+    def read_exactly(self, size):
         data = bytearray(size)
         view = memoryview(data)
         have = min(size, len(self.rest))
@@ -85,7 +85,7 @@ class Connection:
         while have < size:
             got = self.sock.recv_into(view[have:], min(size - have, 4 << 20))
             if not got:
-                raise Gone
+                raise ConnectionClosed
             have += got
         return data
 
@@ -93,7 +93,7 @@ class Connection:
         while (end := self.rest.find(b'\r\n')) < 0:
             data = self.sock.recv(HEAD)
             if not data:
-                raise Gone
+                raise ConnectionClosed
             self.rest += data
         line = bytes(self.rest[:end])
         del self.rest[:end + 2]
@@ -103,7 +103,7 @@ class Connection:
         """A body in HTTP's chunks."""
         data = bytearray()
         while size := int(self.line().split(b';')[0], 16):
-            data += self.exactly(size)
+            data += self.read_exactly(size)
             self.line()
         while self.line():
             pass
@@ -116,14 +116,14 @@ class Connection:
         if headers.get('transfer-encoding', '').lower() == 'chunked':
             data = self.chunks()
         else:
-            data = self.exactly(int(headers.get('content-length', 0)))
+            data = self.read_exactly(int(headers.get('content-length', 0)))
         if headers.get('x-amz-content-sha256', '').startswith('STREAMING-'):
             data = replies.unchunk(data)
         return data
 
     def reset(self):
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
-        raise Gone
+        raise ConnectionClosed
 
     def run(self):
         try:
@@ -133,7 +133,7 @@ class Connection:
                 self.server.answer(self, request)
                 if request.headers.get('connection', '').lower() == 'close':
                     break
-        except (Gone, OSError, ValueError):
+        except (ConnectionClosed, OSError, ValueError):
             pass
         finally:
             self.sock.close()
@@ -183,7 +183,7 @@ class Server:
                 return None
             if rule and rule.name == 'whole':
                 request.headers.pop('range', None)
-            reply = replies.make(self.store, request)
+            reply = replies.make_reply(self.store, request)
         except sign.Refused as e:
             with self.lock:
                 self.stats['refused'] += 1

@@ -7,7 +7,7 @@
 #include "load/report/result/lines.h"
 #include "load/report/result/text.h"
 
-/* By enum object_time. */
+/* By enum object_latency_kind. */
 static const char *const time_members[] = {"first_byte", "last_byte", "put"};
 static const char *const time_words[] = {"first byte:", "last byte:", "put:"};
 
@@ -41,7 +41,7 @@ json_t *report_remote_json(const struct remote *r)
 	j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:o}", "region", r->region, "style", s->style,
 		      "checksum", s->checksum, "payload", s->payload, "credentials", r->credentials,
 		      "clock_skew_ms", (json_int_t)s->skew_ms, "endpoints", endpoints);
-	for (unsigned i = 0; i < OBJECT_TIMES; i++)
+	for (unsigned i = 0; i < OBJECT_LATENCIES; i++)
 		json_object_set_new(j, time_members[i],
 				    report_hist_levels(&r->times[i].hist, r->times[i].sum_ns));
 	for (unsigned i = 0; i < ARRAY_SIZE(counts); i++)
@@ -49,7 +49,7 @@ json_t *report_remote_json(const struct remote *r)
 	return j;
 }
 
-static void time_line(FILE *f, const char *what, const struct object_times *t)
+static void time_line(FILE *f, const char *what, const struct object_latency *t)
 {
 	char half[REPORT_TIME_TEXT], high[REPORT_TIME_TEXT], most[REPORT_TIME_TEXT];
 
@@ -73,7 +73,7 @@ void report_remote_lines(FILE *f, const struct remote *r)
 		s->broken);
 	fprintf(f, "            checksum %s, payload %s, style %s, region %s, keys: %s\n",
 		s->checksum, s->payload, s->style, r->region, r->credentials);
-	for (unsigned i = 0; i < OBJECT_TIMES; i++)
+	for (unsigned i = 0; i < OBJECT_LATENCIES; i++)
 		time_line(f, time_words[i], &r->times[i]);
 	for (unsigned i = 0; i < r->nr && s->nr_endpoints > 1; i++) {
 		const struct remote_endpoint *e = &r->endpoints[i];

@@ -698,11 +698,11 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	o.ttl_s = (uint32_t)n[3];
 	o.memory = (uint64_t)n[4];
 	o.log_bytes = (uint64_t)n[5];
-	o.below = (uint64_t)below;
+	o.below_bytes = (uint64_t)below;
 	o.s3 = &s3;
 	s3.env = getenv;
-	o.tell = told_hear;
-	o.tell_arg = &core_of(self)->told;
+	o.on_error = told_hear;
+	o.on_error_arg = &core_of(self)->told;
 	o.flags = (args_flag(v[9], false) == 1 ? PENSTOCK_STORE_SECOND_TOUCH : 0) |
 		  (args_flag(v[10], false) == 1 ? PENSTOCK_STORE_DURABLE : 0) |
 		  (args_flag(v[11], true) == 0 ? PENSTOCK_STORE_NO_RECENT : 0);

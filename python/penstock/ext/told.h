@@ -23,7 +23,7 @@ struct told {
 	_Atomic time_t when; /* some were logged last */
 };
 
-/* penstock_store_opts.tell, with a struct told. */
+/* penstock_store_opts.on_error, with a struct told. */
 void told_hear(void *arg, const struct penstock_event *e);
 
 /* Give what was heard to @owner's _log(): now if it is the @last time, else once a second. */

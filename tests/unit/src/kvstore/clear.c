@@ -113,26 +113,28 @@ static void it_stays_so_after_a_kill(void)
 
 /* ---------------------------------------------------------------- under way */
 
-static sem_t held, go_on;
+static sem_t blocked, go_on;
 
-static void hold(void *arg, const struct penstock_store_done *done)
+static void block_in_callback(void *arg, const struct penstock_store_done *done)
 {
 	(void)arg;
 	(void)done;
-	sem_post(&held);
+	sem_post(&blocked);
 	while (sem_wait(&go_on) < 0)
 		T_EQ(errno, EINTR);
 }
 
 /* The one worker does nothing from here on until it is let go. */
-static void hold_worker(void)
+static void block_worker(void)
 {
 	struct penstock_store_item item = {"x", 1, 0, NULL};
-	struct penstock_store_batch b = {
-		.opcode = PENSTOCK_STORE_EXISTS, .nr = 1, .items = &item, .on_done = hold};
+	struct penstock_store_batch b = {.opcode = PENSTOCK_STORE_EXISTS,
+					 .nr = 1,
+					 .items = &item,
+					 .on_done = block_in_callback};
 
 	T_OK(penstock_store_submit(sk, &b, NULL) > 0);
-	while (sem_wait(&held) < 0)
+	while (sem_wait(&blocked) < 0)
 		T_EQ(errno, EINTR);
 }
 
@@ -162,9 +164,9 @@ static void a_set_that_came_before_is_not_found_after(void)
 	int64_t results[3], early, late, get;
 
 	T_EQ(sk_set("c", 1, 100), 100);
-	T_EQ(sem_init(&held, 0, 0), 0);
+	T_EQ(sem_init(&blocked, 0, 0), 0);
 	T_EQ(sem_init(&go_on, 0, 0), 0);
-	hold_worker();
+	block_worker();
 	early = submit(PENSTOCK_STORE_SET, "a", &iov[0], &results[0]);
 	get = submit(PENSTOCK_STORE_GET, "c", &iov[2], &results[2]);
 	T_EQ(clear(), 0);

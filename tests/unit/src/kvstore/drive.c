@@ -17,18 +17,19 @@
 
 enum { KEYS = 60, LEN = 100000 };
 
-static _Atomic ino_t bad[2];   /* files that fail */
-static _Atomic off_t bad_from; /* from here on */
-static _Atomic ino_t slow;     /* a file whose reads wait until it is none */
+static _Atomic ino_t bad_files[2]; /* files that fail */
+static _Atomic off_t bad_from;     /* from here on */
+static _Atomic ino_t slow_file;    /* a file whose reads wait until it is none */
 static _Atomic unsigned waiting;
-static _Atomic ino_t held; /* a file whose writes wait for a permit each, until it is none */
-static _Atomic unsigned holding, permits;
-static _Atomic ino_t full; /* there is no space for this one, nor for others to grow */
+static _Atomic ino_t
+	blocked_file; /* a file whose writes wait for a permit each, until it is none */
+static _Atomic unsigned nr_blocked, permits;
+static _Atomic ino_t full_file; /* there is no space for this one, nor for others to grow */
 
-static _Atomic bool quota;      /* which is why */
-static _Atomic bool stays;      /* every file, whoever removes it */
-static _Atomic off_t torn;      /* where no write of bad[0] succeeds, others do */
-static _Atomic unsigned behind; /* of these: further on */
+static _Atomic bool quota;        /* which is why */
+static _Atomic bool unlink_fails; /* every file, whoever removes it */
+static _Atomic off_t torn;        /* where no write of bad_files[0] succeeds, others do */
+static _Atomic unsigned behind;   /* of these: further on */
 
 static _Atomic long passed; /* seconds, unseen by others */
 
@@ -58,18 +59,18 @@ static ino_t inode(int fd)
 
 static bool fails(int fd, off_t off)
 {
-	ino_t i = (bad[0] || bad[1]) && off >= bad_from ? inode(fd) : 0;
+	ino_t i = (bad_files[0] || bad_files[1]) && off >= bad_from ? inode(fd) : 0;
 
-	return i && (i == bad[0] || i == bad[1]);
+	return i && (i == bad_files[0] || i == bad_files[1]);
 }
 
 /* Those of the engine `threads`. */
 ssize_t pread(int fd, void *buf, size_t len, off_t off)
 {
 	live_or_die();
-	if (slow && inode(fd) == slow)
+	if (slow_file && inode(fd) == slow_file)
 		waiting++;
-	while (slow && inode(fd) == slow)
+	while (slow_file && inode(fd) == slow_file)
 		usleep(1000);
 	errno = EIO;
 	return fails(fd, off) ? -1 : syscall(SYS_pread64, fd, buf, len, off);
@@ -77,8 +78,8 @@ ssize_t pread(int fd, void *buf, size_t len, off_t off)
 
 static void wait_for_a_permit(int fd)
 {
-	holding++;
-	while (held && inode(fd) == held && !permits)
+	nr_blocked++;
+	while (blocked_file && inode(fd) == blocked_file && !permits)
 		usleep(1000);
 	if (permits)
 		permits--;
@@ -87,19 +88,19 @@ static void wait_for_a_permit(int fd)
 int fallocate(int fd, int mode, off_t off, off_t len)
 {
 	errno = quota ? EDQUOT : ENOSPC;
-	return full ? -1 : (int)syscall(SYS_fallocate, fd, mode, off, len);
+	return full_file ? -1 : (int)syscall(SYS_fallocate, fd, mode, off, len);
 }
 
 ssize_t pwrite(int fd, const void *buf, size_t len, off_t off)
 {
 	live_or_die();
-	if (held && inode(fd) == held)
+	if (blocked_file && inode(fd) == blocked_file)
 		wait_for_a_permit(fd);
 	errno = quota ? EDQUOT : ENOSPC;
-	if (full && inode(fd) == full)
+	if (full_file && inode(fd) == full_file)
 		return -1;
 	errno = EIO;
-	if (torn && inode(fd) == bad[0]) {
+	if (torn && inode(fd) == bad_files[0]) {
 		behind += off > torn;
 		return off == torn ? -1 : syscall(SYS_pwrite64, fd, buf, len, off);
 	}
@@ -109,15 +110,15 @@ ssize_t pwrite(int fd, const void *buf, size_t len, off_t off)
 int unlinkat(int dir, const char *name, int flags)
 {
 	errno = EIO;
-	return stays ? -1 : (int)syscall(SYS_unlinkat, dir, name, flags);
+	return unlink_fails ? -1 : (int)syscall(SYS_unlinkat, dir, name, flags);
 }
 
-static _Atomic bool removes; /* somebody, the store in "a", before it is locked */
+static _Atomic bool drop_at_flock; /* somebody, the store in "a", before it is locked */
 
 int flock(int fd, int op)
 {
-	if (removes) {
-		removes = false;
+	if (drop_at_flock) {
+		drop_at_flock = false;
 		T_EQ(penstock_store_drop(t_path("a"), NULL), 0);
 	}
 	return (int)syscall(SYS_flock, fd, op);
@@ -148,9 +149,9 @@ static void empty(const char *name)
 
 static void end(void)
 {
-	bad[0] = bad[1] = slow = held = full = 0;
+	bad_files[0] = bad_files[1] = slow_file = blocked_file = full_file = 0;
 	bad_from = torn = passed = 0;
-	stays = quota = false;
+	unlink_fails = quota = false;
 	if (sk)
 		sk_close();
 	empty(".");
@@ -182,8 +183,8 @@ static void a_drive_that_fails_loses_only_its_entries(void)
 
 	sk_open("a b", MIB(48));
 	set_some(0, KEYS, 0);
-	bad[0] = inode_of("a/data");
-	bad[1] = inode_of("a/log");
+	bad_files[0] = inode_of("a/data");
+	bad_files[1] = inode_of("a/log");
 	for (unsigned i = 0; i < KEYS; i++) {
 		int64_t r = sk_get(key_of(i), i, LEN);
 
@@ -193,11 +194,11 @@ static void a_drive_that_fails_loses_only_its_entries(void)
 	}
 	T_OK(left > 10 && left < KEYS - 10);
 	T_EQ(sk_stats().dirs_out, 1);
-	T_OK(sk_stats().errors >= 16 && sk_told() >= 16);
+	T_OK(sk_stats().errors >= 16 && sk_reported_errors() >= 16);
 	T_EQ(sk_stats().entries, left);
 	set_some(KEYS, KEYS + 20, 0); /* the other one goes on */
 	sk_close();
-	bad[0] = bad[1] = 0;
+	bad_files[0] = bad_files[1] = 0;
 	sk_open("a b", MIB(48)); /* it is back, and empty */
 	T_EQ(sk_stats().recovered, left + 20);
 	for (unsigned i = 0; i < KEYS + 20; i++)
@@ -218,7 +219,7 @@ static void a_drive_that_is_replaced_loses_only_its_entries(void)
 		was = sk->secret;
 		set_some(0, KEYS, i);
 		for (unsigned k = 0; k < KEYS; k++)
-			gone += entry_of(key_of(k))->shelf == i;
+			gone += entry_of(key_of(k))->dir == i;
 		T_OK(gone > 5 && gone < KEYS - 5);
 		sk_close();
 		empty(drives[i]);
@@ -251,8 +252,8 @@ static void a_drive_that_could_not_be_cleared_comes_back_empty(void)
 	T_OK(child >= 0);
 	if (child == 0) {
 		sk_open("a b", MIB(48));
-		stays = true;
-		bad[0] = inode_of("b/log");
+		unlink_fails = true;
+		bad_files[0] = inode_of("b/log");
 		_exit(penstock_store_clear(sk, NULL) == -EIO && sk_stats().dirs_out == 1 ? 0 : 1);
 	}
 	T_EQ(waitpid(child, &status, 0), child);
@@ -283,7 +284,7 @@ static void a_store_that_is_being_removed_is_refused(void)
 
 	sk_open("a", MIB(24));
 	sk_close();
-	removes = true;
+	drop_at_flock = true;
 	T_ERR(sk_try_open("a", MIB(24), &err), -EBUSY, &err);
 	sk = NULL;
 	T_STR_HAS(err.msg, "is being removed");
@@ -306,14 +307,14 @@ static void a_bad_place_of_a_drive_loses_one_value(void)
 		iov[i] = (struct penstock_iov){bufs[i], LEN};
 		items[i] = (struct penstock_store_item){"k0", 2, 1, &iov[i]};
 	}
-	bad[0] = inode_of("a/data");
+	bad_files[0] = inode_of("a/data");
 	for (unsigned i = 0; i < 2; i++) {
 		T_EQ(penstock_store_run(sk, &b, NULL, NULL), 0);
 		T_EQ(results[0], i ? -ENOENT : -EIO);
 	}
 	T_EQ(sk_stats().dirs_out, 0);
 	T_EQ(sk_exists("k0"), -ENOENT);
-	bad[0] = 0;
+	bad_files[0] = 0;
 	b.opcode = PENSTOCK_STORE_SET;
 	b.flags = PENSTOCK_STORE_ABSENT;
 	b.nr = 1;
@@ -342,7 +343,7 @@ static void a_value_keeps_its_place_while_it_is_read(void)
 	sk_open("a", MIB(8));
 	T_EQ(sk_set("held", 7, LEN), LEN);
 	waiting = 0;
-	slow = inode_of("a/data");
+	slow_file = inode_of("a/data");
 	ticket = penstock_store_submit(sk, &b, NULL);
 	T_OK(ticket > 0);
 	while (!waiting)
@@ -350,7 +351,7 @@ static void a_value_keeps_its_place_while_it_is_read(void)
 	T_EQ(sk_delete("held"), 0);
 	set_some(0, 300, 0); /* 30 MB */
 	T_OK(sk_stats().evictions > 100);
-	slow = 0;
+	slow_file = 0;
 	T_EQ(penstock_store_wait(sk, (uint64_t)ticket, -1, &done), 0);
 	T_EQ(result, LEN);
 	T_EQ(penstock_pattern_check(buf, LEN, 7, 0), LEN);
@@ -362,7 +363,7 @@ static _Atomic bool is_late, was_late;
 
 enum { LARGE = 8 << 20, FIRST = 2 << 20, SECOND = 6 << 20 };
 
-static void told_late(void *arg, const struct penstock_store_done *done)
+static void note_late(void *arg, const struct penstock_store_done *done)
 {
 	(void)arg;
 	is_late = done->good == 0;
@@ -392,7 +393,7 @@ static void deadlines_are_seen_while_a_large_value_is_summed_up(void)
 					 .nr = 1,
 					 .items = &item,
 					 .deadline_ns = 1800ull * 1000000000,
-					 .on_done = told_late};
+					 .on_done = note_late};
 	struct sigaction old, on = {.sa_sigaction = page_read, .sa_flags = SA_SIGINFO};
 
 	if (T_ASAN)
@@ -407,7 +408,7 @@ static void deadlines_are_seen_while_a_large_value_is_summed_up(void)
 	for (unsigned copies = 0; copies < 2; copies++) { /* of two ways to sum up */
 		is_late = was_late = false;
 		waiting = 0;
-		slow = inode_of("a/data");
+		slow_file = inode_of("a/data");
 		T_OK(penstock_store_submit(sk, &b, NULL) > 0);
 		while (!waiting)
 			usleep(1000);
@@ -416,7 +417,7 @@ static void deadlines_are_seen_while_a_large_value_is_summed_up(void)
 		T_EQ(sk_op(PENSTOCK_STORE_SET, "large", 5, large, LARGE, copies * (UINT64_MAX / 4)),
 		     LARGE);
 		T_OK(was_late);
-		slow = 0;
+		slow_file = 0;
 	}
 	T_EQ(sigaction(SIGSEGV, &old, NULL), 0);
 	sk_close();
@@ -601,11 +602,11 @@ static void a_log_that_cannot_be_read_stays_as_it_is(void)
 	T_EQ(sk_delete("gone"), 0);
 	sk_close();
 	len = log_bytes("a/log");
-	bad[0] = inode_of("a/log");
+	bad_files[0] = inode_of("a/log");
 	bad_from = MIB(4);
 	T_ERR(sk_try_open("a", MIB(64), &err), -EIO, &err);
 	sk = NULL;
-	bad[0] = 0;
+	bad_files[0] = 0;
 	T_EQ(log_bytes("a/log"), len);
 	sk_open("a", MIB(64));
 	T_EQ(sk_get("k", 2, LEN), LEN);
@@ -655,7 +656,7 @@ static void a_kill_while_it_is_opened_loses_nothing(void)
 /* Memory of records that are still to be written. */
 static size_t unwritten(void)
 {
-	return sk->shelves[0].pending.room + sk->shelves[0].group.room;
+	return sk->dirs[0].pending.capacity + sk->dirs[0].group.capacity;
 }
 
 /* Sets are refused, and nothing of them stays; when there is space again they are taken. */
@@ -665,14 +666,14 @@ static void a_log_without_space_does_not_stay_so(void)
 
 	sk_open("a", MIB(2));
 	T_EQ(sk_set("old", 1, 1000), 1000);
-	full = inode_of("a/log");
+	full_file = inode_of("a/log");
 	for (unsigned i = 0; i < 8000; i++)
 		refused += sk_set(key_of(i), i, 100) == -ENOSPC;
 	T_EQ(refused, 8000);
 	T_OK(unwritten() <= (size_t)(8 * STORE_RECORD_MAX));
 	T_EQ(sk_stats().dirs_out, 0);
 	T_EQ(sk_get("old", 1, 1000), 1000);
-	full = 0;
+	full_file = 0;
 	for (unsigned i = 0; i < 200; i++) {
 		while (sk_set(key_of(i), i, 100) == -ENOSPC)
 			usleep(1000);
@@ -692,7 +693,7 @@ static void a_quota_is_a_full_file_system(void)
 	T_EQ(sk_set("old", 1, 1000), 1000);
 	quota = true;
 	for (unsigned f = 0; f < 2; f++) {
-		full = inode_of(files[f]);
+		full_file = inode_of(files[f]);
 		for (unsigned i = 0; i < 20; i++)
 			T_EQ(sk_set(key_of(i), i, 100), -ENOSPC);
 	}
@@ -727,14 +728,14 @@ static void long_keys_at_once_fit_into_a_short_log(void)
 	T_EQ(sk_set("short", 1, 100), 100);
 }
 
-static unsigned in_line_for_the_log(void)
+static unsigned nr_to_commit(void)
 {
 	unsigned n = 0;
 
-	pthread_mutex_lock(&sk->line.lock);
-	for (const struct store_op *op = sk->line.logging.first; op; op = op->next)
+	pthread_mutex_lock(&sk->queues.lock);
+	for (const struct store_op *op = sk->queues.to_commit.first; op; op = op->next)
 		n++;
-	pthread_mutex_unlock(&sk->line.lock);
+	pthread_mutex_unlock(&sk->queues.lock);
 	return n;
 }
 
@@ -756,11 +757,11 @@ static uint64_t submit(uint32_t opcode, const char *const *keys, unsigned nr, in
 	return (uint64_t)ticket;
 }
 
-static const char *next_on(unsigned shelf, unsigned *pos)
+static const char *next_on(unsigned dir, unsigned *pos)
 {
 	const struct store_entry *e = entry_of(key_of(*pos));
 
-	while (!e || e->shelf != shelf) {
+	while (!e || e->dir != dir) {
 		T_OK(++*pos < KEYS);
 		e = entry_of(key_of(*pos));
 	}
@@ -769,7 +770,7 @@ static const char *next_on(unsigned shelf, unsigned *pos)
 
 static void wait_for_writes(unsigned n)
 {
-	while (holding < n)
+	while (nr_blocked < n)
 		usleep(1000);
 }
 
@@ -788,23 +789,23 @@ static void sets_do_not_outlive_their_drive(void)
 
 	sk_open("a b", MIB(48));
 	set_some(0, KEYS, 0);
-	holding = permits = 0;
-	held = inode_of("a/log");
+	nr_blocked = permits = 0;
+	blocked_file = inode_of("a/log");
 	key = next_on(0, &pos);
 	tickets[0] = submit(PENSTOCK_STORE_DELETE, &key, 1, &gone[0]);
 	wait_for_writes(1); /* and the next group comes together */
 	key = next_on(0, &pos);
 	tickets[1] = submit(PENSTOCK_STORE_DELETE, &key, 1, &gone[1]);
 	tickets[2] = submit(PENSTOCK_STORE_SET, sets, 4, results);
-	while (in_line_for_the_log() < 5)
+	while (nr_to_commit() < 5)
 		usleep(1000);
 	permits = 1;
 	wait_for_writes(2);
-	bad[0] = inode_of("b/data");
+	bad_files[0] = inode_of("b/data");
 	pos = 0;
 	while (!sk_stats().dirs_out)
 		T_EQ(sk_get(next_on(1, &pos), 0, LEN), -EIO);
-	bad[0] = held = 0;
+	bad_files[0] = blocked_file = 0;
 	for (unsigned i = 0; i < 3; i++)
 		T_EQ(penstock_store_wait(sk, tickets[i], -1, &done), 0);
 	for (unsigned i = 0; i < 4; i++) {
@@ -836,11 +837,11 @@ static void a_large_group_is_written_in_order(void)
 	sk_opts.log_bytes = MIB(16);
 	sk_opts.io_threads = 4;
 	sk_open("a", MIB(128));
-	/* What the keeper cannot do while it writes. */
-	while (sk->shelves[0].log_room < MIB(8))
-		T_EQ(store_room_grow(&sk->shelves[0]), 0);
-	while (extent_map_unused(sk->shelves[0].map) < 2 * N)
-		T_EQ(store_shelf_grow(&sk->shelves[0]), 0);
+	/* What the log writer cannot do while it writes. */
+	while (sk->dirs[0].log_allocated < MIB(8))
+		T_EQ(store_log_space_grow(&sk->dirs[0]), 0);
+	while (extent_map_unused(sk->dirs[0].map) < 2 * N)
+		T_EQ(store_dir_grow(&sk->dirs[0]), 0);
 	T_EQ(sk_set(old, 1, LEN), LEN);
 	T_EQ(sk_set("stays", 2, LEN), LEN);
 	for (unsigned i = 0; i < N; i++) {
@@ -848,22 +849,22 @@ static void a_large_group_is_written_in_order(void)
 		memcpy(keys[i], &i, sizeof(i));
 		items[i] = (struct penstock_store_item){keys[i], sizeof(keys[i]), 1, &iov};
 	}
-	holding = permits = behind = 0;
-	held = inode_of("a/log");
+	nr_blocked = permits = behind = 0;
+	blocked_file = inode_of("a/log");
 	first = submit(PENSTOCK_STORE_DELETE, &old, 1, &gone);
 	wait_for_writes(1); /* and the next group comes together */
 	ticket = penstock_store_submit(sk, &b, NULL);
 	T_OK(ticket > 0);
-	while (in_line_for_the_log() < N)
+	while (nr_to_commit() < N)
 		usleep(1000);
-	torn = (off_t)(sk->shelves[0].log.end + sk->shelves[0].group.len);
-	bad[0] = held;
-	held = 0;
+	torn = (off_t)(sk->dirs[0].log.end + sk->dirs[0].group.len);
+	bad_files[0] = blocked_file;
+	blocked_file = 0;
 	T_EQ(penstock_store_wait(sk, first, -1, &done), 0);
 	T_EQ(penstock_store_wait(sk, (uint64_t)ticket, -1, &done), 0);
 	T_EQ(done.good, 0);
 	T_EQ(behind, 0);
-	bad[0] = 0;
+	bad_files[0] = 0;
 	torn = 0;
 	T_EQ(penstock_store_run(sk, &b, &done, NULL), 0);
 	T_EQ(done.good, N);

@@ -127,7 +127,7 @@ static void nothing_before_a_bad_record_is_believed(void)
 	T_EQ(sk_get("b", 2, 10), -ENOENT);
 	T_EQ(sk_get("c", 3, 10), 10);
 	T_EQ(sk_stats().lost, 3); /* the record, and two values */
-	T_EQ(sk_told(), 1);
+	T_EQ(sk_reported_errors(), 1);
 	/* At the end it is a write that was cut off, of which nobody was told. */
 	T_EQ(sk_set("d", 4, 10), 10);
 	sk_close();
@@ -544,10 +544,10 @@ static void a_look_from_outside_sees_keys_and_damage(void)
 	T_EQ(sk_set("bbb", 2, 5000), 5000);
 	T_EQ(sk_set("cc", 2, 5000), 5000);
 	T_EQ(sk_delete("cc"), 0);
-	T_ERR(penstock_store_look(t_path("d"), 0, NULL, NULL, &sum, &err), -EBUSY, &err);
+	T_ERR(penstock_store_inspect(t_path("d"), 0, NULL, NULL, &sum, &err), -EBUSY, &err);
 	sk_close();
-	T_ERR(penstock_store_look(t_path("d"), PENSTOCK_STORE_VERIFY, sum_up, &seen, &sum, &err), 0,
-	      &err);
+	T_ERR(penstock_store_inspect(t_path("d"), PENSTOCK_STORE_VERIFY, sum_up, &seen, &sum, &err),
+	      0, &err);
 	T_EQ(sum.entries, 2);
 	T_EQ(sum.value_bytes, 5005);
 	T_EQ(sum.bad, 0);
@@ -556,7 +556,7 @@ static void a_look_from_outside_sees_keys_and_damage(void)
 	for (unsigned i = 0; i < 8; i++)
 		T_EQ(pwrite(fd, "!", 1, i * 4096 + 3), 1);
 	close(fd);
-	T_EQ(penstock_store_look(t_path("d"), PENSTOCK_STORE_VERIFY, NULL, NULL, &sum, &err), 0);
+	T_EQ(penstock_store_inspect(t_path("d"), PENSTOCK_STORE_VERIFY, NULL, NULL, &sum, &err), 0);
 	T_EQ(sum.bad, 2);
 	t_file_make(t_path("d/mine"), 1, 10);
 	T_ERR(penstock_store_drop(t_path("d"), &err), 0, &err);

@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-#include "object/cred_in.h"
+#include "object/cred_internal.h"
 #include "tests/common/t.h"
 
 /* In every secret here, so that one that is told can be found. */
@@ -374,7 +374,7 @@ static void keys_are_asked_for_again_before_they_expire(void)
 	T_EQ(open_it(&s, NULL), 0);
 	T_OK(is_now(s, "AKIDONE") && is_now(s, "AKIDONE"));
 	T_EQ(nr_asked, 1); /* once, and not before they are due */
-	T_OK(s->due_ns == s->now.expires_ns - 300000000000ull);
+	T_OK(s->due_ns == s->keys.expires_ns - 300000000000ull);
 
 	s->due_ns = 1; /* five minutes before the end, while nobody answers */
 	answers = NULL;
@@ -386,7 +386,7 @@ static void keys_are_asked_for_again_before_they_expire(void)
 	s->due_ns = 1;
 	answers = two;
 	T_OK(is_now(s, "AKIDTWO"));
-	s->due_ns = s->now.expires_ns = 1; /* past the end, and nobody answers */
+	s->due_ns = s->keys.expires_ns = 1; /* past the end, and nobody answers */
 	answers = NULL;
 	struct object_cred c;
 

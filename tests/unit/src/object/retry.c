@@ -22,42 +22,42 @@ static void the_matrix_holds(void)
 		{0, 200, "", OBJECT_DONE, 0},
 		{0, 204, "", OBJECT_DONE, 0},
 		{0, 206, "", OBJECT_DONE, 0},
-		{0, 200, "InternalError", OBJECT_AGAIN, -EIO},
-		{0, 200, "SlowDown", OBJECT_SLOWER, -EIO},
+		{0, 200, "InternalError", OBJECT_RETRY, -EIO},
+		{0, 200, "SlowDown", OBJECT_RETRY_SLOWER, -EIO},
 		{0, 200, "AccessDenied", OBJECT_FAIL, -EIO},
 		{0, 301, "", OBJECT_REDIRECT, -EINVAL},
 		{0, 307, "TemporaryRedirect", OBJECT_REDIRECT, -EINVAL},
 		{0, 400, "", OBJECT_FAIL, -EINVAL},
-		{0, 400, "RequestTimeout", OBJECT_AGAIN, -ETIMEDOUT},
-		{0, 400, "BadDigest", OBJECT_AGAIN, -EBADMSG},
+		{0, 400, "RequestTimeout", OBJECT_RETRY, -ETIMEDOUT},
+		{0, 400, "BadDigest", OBJECT_RETRY, -EBADMSG},
 		{0, 400, "EntityTooSmall", OBJECT_FAIL, -EINVAL},
 		{0, 401, "", OBJECT_FAIL, -EACCES},
 		{0, 403, "AccessDenied", OBJECT_FAIL, -EACCES},
 		{0, 403, "SignatureDoesNotMatch", OBJECT_FAIL, -EACCES},
-		{0, 403, "RequestTimeTooSkewed", OBJECT_CLOCK, -EACCES},
+		{0, 403, "RequestTimeTooSkewed", OBJECT_CORRECT_CLOCK, -EACCES},
 		{0, 404, "NoSuchKey", OBJECT_FAIL, -ENOENT},
 		{0, 404, "", OBJECT_FAIL, -ENOENT},
-		{0, 408, "", OBJECT_AGAIN, -EINVAL},
+		{0, 408, "", OBJECT_RETRY, -EINVAL},
 		{0, 409, "BucketNotEmpty", OBJECT_FAIL, -EBUSY},
-		{0, 409, "OperationAborted", OBJECT_AGAIN, -EBUSY},
-		{0, 409, "ConditionalRequestConflict", OBJECT_AGAIN, -EBUSY},
+		{0, 409, "OperationAborted", OBJECT_RETRY, -EBUSY},
+		{0, 409, "ConditionalRequestConflict", OBJECT_RETRY, -EBUSY},
 		{0, 412, "PreconditionFailed", OBJECT_FAIL, -ESTALE},
 		{0, 416, "InvalidRange", OBJECT_FAIL, -EINVAL},
-		{0, 429, "", OBJECT_SLOWER, -EINVAL},
-		{0, 500, "", OBJECT_AGAIN, -EIO},
-		{0, 500, "InternalError", OBJECT_AGAIN, -EIO},
+		{0, 429, "", OBJECT_RETRY_SLOWER, -EINVAL},
+		{0, 500, "", OBJECT_RETRY, -EIO},
+		{0, 500, "InternalError", OBJECT_RETRY, -EIO},
 		{0, 501, "NotImplemented", OBJECT_FAIL, -ENOTSUP},
-		{0, 502, "", OBJECT_AGAIN, -EIO},
-		{0, 503, "", OBJECT_SLOWER, -EIO},
-		{0, 503, "SlowDown", OBJECT_SLOWER, -EIO},
-		{0, 504, "", OBJECT_AGAIN, -EIO},
-		{CURLE_UNSUPPORTED_PROTOCOL, 0, "", OBJECT_AGAIN, -ECONNRESET},
-		{CURLE_COULDNT_CONNECT, 0, "", OBJECT_AGAIN, -ECONNREFUSED},
-		{CURLE_COULDNT_RESOLVE_HOST, 0, "", OBJECT_AGAIN, -EHOSTUNREACH},
-		{CURLE_RECV_ERROR, 200, "", OBJECT_AGAIN, -ECONNRESET},
-		{CURLE_PARTIAL_FILE, 206, "", OBJECT_AGAIN, -ECONNRESET},
-		{CURLE_GOT_NOTHING, 0, "", OBJECT_AGAIN, -ECONNRESET},
-		{CURLE_OPERATION_TIMEDOUT, 0, "", OBJECT_AGAIN, -ETIMEDOUT},
+		{0, 502, "", OBJECT_RETRY, -EIO},
+		{0, 503, "", OBJECT_RETRY_SLOWER, -EIO},
+		{0, 503, "SlowDown", OBJECT_RETRY_SLOWER, -EIO},
+		{0, 504, "", OBJECT_RETRY, -EIO},
+		{CURLE_UNSUPPORTED_PROTOCOL, 0, "", OBJECT_RETRY, -ECONNRESET},
+		{CURLE_COULDNT_CONNECT, 0, "", OBJECT_RETRY, -ECONNREFUSED},
+		{CURLE_COULDNT_RESOLVE_HOST, 0, "", OBJECT_RETRY, -EHOSTUNREACH},
+		{CURLE_RECV_ERROR, 200, "", OBJECT_RETRY, -ECONNRESET},
+		{CURLE_PARTIAL_FILE, 206, "", OBJECT_RETRY, -ECONNRESET},
+		{CURLE_GOT_NOTHING, 0, "", OBJECT_RETRY, -ECONNRESET},
+		{CURLE_OPERATION_TIMEDOUT, 0, "", OBJECT_RETRY, -ETIMEDOUT},
 		{CURLE_PEER_FAILED_VERIFICATION, 0, "", OBJECT_FAIL, -EPROTO},
 		{CURLE_OUT_OF_MEMORY, 0, "", OBJECT_FAIL, -ENOMEM},
 	};
@@ -66,10 +66,10 @@ static void the_matrix_holds(void)
 		struct object_outcome o = {
 			.curl = rows[i].curl, .status = rows[i].status, .code = rows[i].code};
 
-		if (object_judge(&o) != rows[i].verdict ||
-		    (rows[i].err && object_errno(&o) != rows[i].err))
+		if (object_classify_outcome(&o) != rows[i].verdict ||
+		    (rows[i].err && object_outcome_errno(&o) != rows[i].err))
 			T_FAIL("row %u: status %u %s: verdict %d, errno %d", i, o.status, o.code,
-			       (int)object_judge(&o), object_errno(&o));
+			       (int)object_classify_outcome(&o), object_outcome_errno(&o));
 	}
 }
 
@@ -77,21 +77,21 @@ static void what_else_is_known_decides(void)
 {
 	struct object_outcome o = {.status = 409, .code = "", .conditional = true};
 
-	T_EQ(object_judge(&o), OBJECT_AGAIN);
+	T_EQ(object_classify_outcome(&o), OBJECT_RETRY);
 	/* HEAD has no document: the date tells. */
 	o = (struct object_outcome){.status = 403, .code = "", .skew_s = -3600};
-	T_EQ(object_judge(&o), OBJECT_CLOCK);
+	T_EQ(object_classify_outcome(&o), OBJECT_CORRECT_CLOCK);
 	o.skew_s = 200;
-	T_EQ(object_judge(&o), OBJECT_FAIL);
+	T_EQ(object_classify_outcome(&o), OBJECT_FAIL);
 	o = (struct object_outcome){.status = 400, .code = "AuthorizationHeaderMalformed"};
-	T_EQ(object_judge(&o), OBJECT_FAIL);
-	o.region_told = true;
-	T_EQ(object_judge(&o), OBJECT_REDIRECT);
-	o = (struct object_outcome){.curl = CURLE_WRITE_ERROR, .refused = -EBADMSG, .code = ""};
-	T_EQ(object_judge(&o), OBJECT_AGAIN);
-	T_EQ(object_errno(&o), -EBADMSG);
-	o.refused = -ESTALE;
-	T_EQ(object_judge(&o), OBJECT_FAIL);
+	T_EQ(object_classify_outcome(&o), OBJECT_FAIL);
+	o.other_region = true;
+	T_EQ(object_classify_outcome(&o), OBJECT_REDIRECT);
+	o = (struct object_outcome){.curl = CURLE_WRITE_ERROR, .abort_code = -EBADMSG, .code = ""};
+	T_EQ(object_classify_outcome(&o), OBJECT_RETRY);
+	T_EQ(object_outcome_errno(&o), -EBADMSG);
+	o.abort_code = -ESTALE;
+	T_EQ(object_classify_outcome(&o), OBJECT_FAIL);
 }
 
 static void pauses_are_drawn_from_a_window_that_doubles(void)
@@ -179,7 +179,7 @@ static void each_rule_chooses(void)
 		object_endpoint_pick(&set, -1, 0);
 	for (unsigned i = 0; i < 4; i++)
 		T_EQ(set.v[i].in_flight, 2);
-	object_endpoint_done(&set, 2, false, 0);
+	object_endpoint_release(&set, 2, false, 0);
 	T_EQ(object_endpoint_pick(&set, -1, 0), 2);
 	use("http://h{0...3}", PENSTOCK_S3_RANK);
 	set.rank = 6;
@@ -194,7 +194,7 @@ static void each_rule_chooses(void)
 static void fail_at(unsigned i, uint64_t now)
 {
 	set.v[i].in_flight++;
-	object_endpoint_done(&set, i, true, now);
+	object_endpoint_release(&set, i, true, now);
 }
 
 static void one_that_fails_is_left_out_and_tried_again(void)
@@ -215,12 +215,12 @@ static void one_that_fails_is_left_out_and_tried_again(void)
 	for (unsigned i = 0; i < 30; i++)
 		tries += object_endpoint_pick(&set, -1, 500 * ms) == 1;
 	T_EQ(tries, 1);
-	object_endpoint_done(&set, 1, true, 501 * ms);
+	object_endpoint_release(&set, 1, true, 501 * ms);
 	for (unsigned i = 0; i < 30; i++)
 		T_OK(object_endpoint_pick(&set, -1, 1500 * ms) != 1);
 	while (object_endpoint_pick(&set, -1, 1502 * ms) != 1)
 		T_OK(tries++ < 10);
-	object_endpoint_done(&set, 1, false, 1503 * ms);
+	object_endpoint_release(&set, 1, false, 1503 * ms);
 	T_OK(!set.v[1].down);
 	tries = 0;
 	for (unsigned i = 0; i < 30; i++)
@@ -255,7 +255,7 @@ static void somebody_is_asked_even_when_all_are_down(void)
 	use("http://h{0...1}", PENSTOCK_S3_ROUND_ROBIN);
 	fail_at(0, 0);
 	fail_at(0, 0);
-	T_OK(object_endpoint_other(&set, 0) && !object_endpoint_other(&set, 1));
+	T_OK(object_endpoint_has_alternative(&set, 0) && !object_endpoint_has_alternative(&set, 1));
 	fail_at(1, 10);
 	fail_at(1, 10);
 	T_EQ(object_endpoint_pick(&set, -1, 20), 0);
@@ -270,17 +270,17 @@ static void somebody_is_asked_even_when_all_are_down(void)
 
 static void checksums_are_those_of_others(void)
 {
-	struct penstock_s3 c = {.opts = {.checksum = PENSTOCK_S3_SUM_AUTO}};
-	struct object_sum sum;
+	struct penstock_s3 c = {.opts = {.checksum = PENSTOCK_S3_CHECKSUM_AUTO}};
+	struct object_checksum sum;
 	char many[100];
 
-	T_OK(object_sum(&sum, &c, "123456789", 9));
+	T_OK(object_checksum_compute(&sum, &c, "123456789", 9));
 	T_OK(!strcmp(sum.value, "4waSgw==") && !strcmp(sum.header, "x-amz-checksum-crc32c"));
-	c.opts.checksum = PENSTOCK_S3_SUM_CRC64NVME;
-	T_OK(object_sum(&sum, &c, "123456789", 9));
+	c.opts.checksum = PENSTOCK_S3_CHECKSUM_CRC64NVME;
+	T_OK(object_checksum_compute(&sum, &c, "123456789", 9));
 	T_OK(!strcmp(sum.value, "rosUhgp5mIg="));
-	c.opts.checksum = PENSTOCK_S3_SUM_NONE;
-	T_OK(!object_sum(&sum, &c, "123456789", 9));
+	c.opts.checksum = PENSTOCK_S3_CHECKSUM_NONE;
+	T_OK(!object_checksum_compute(&sum, &c, "123456789", 9));
 	for (unsigned i = 0; i < sizeof(many); i++)
 		many[i] = (char)(i * 7);
 	for (unsigned cut = 0; cut <= sizeof(many); cut++)

@@ -21,16 +21,16 @@ static void expect_signature(const struct object_sign *s, const char *headers,
 			     const char *signature)
 {
 	struct object_sign_key kept = {0};
-	struct object_str out = {0};
+	struct object_strbuf out = {0};
 
 	/* Twice: with the key of the day made and with the one that was kept. */
 	for (int i = 0; i < 2; i++) {
-		object_str_clear(&out);
+		object_strbuf_clear(&out);
 		T_EQ(object_sign(&out, s, &kept), 0);
 		T_STR_HAS(out.s, signature);
 		T_STR_HAS(out.s, headers);
 	}
-	object_str_fini(&out);
+	object_strbuf_fini(&out);
 }
 
 #define EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -110,13 +110,13 @@ static void names_that_begin_alike_are_sorted(void)
 	static const struct object_header h[] = {
 		{"x-amz-meta-a-b", "2"}, {"x-amz-meta-a", "  1   and  one "}, {"x-amz-date", DAY}};
 	struct object_sign s = s3_example("GET", "/k", "uploads&a-b=1&a=2", h, 3);
-	struct object_str out = {0};
+	struct object_strbuf out = {0};
 
 	object_sign_canonical(&out, &s);
 	T_STR_HAS(out.s, "GET\n/k\na=2&a-b=1&uploads=\nhost:");
 	T_STR_HAS(out.s, "x-amz-date:" DAY "\nx-amz-meta-a:1 and one\nx-amz-meta-a-b:2\n\n"
 			 "host;x-amz-date;x-amz-meta-a;x-amz-meta-a-b\n" EMPTY);
-	object_str_fini(&out);
+	object_strbuf_fini(&out);
 }
 
 /* ------------------------------------------------------------------------- names */
@@ -125,12 +125,12 @@ static void expect_path(const char *key, const char *path)
 {
 	char none[] = "", host[] = "h";
 	struct object_url u = {.host = host, .base = none};
-	struct object_str out = {0};
+	struct object_strbuf out = {0};
 
 	object_url_path(&out, &u, "bucket", key, false);
 	T_STR_HAS(out.s, path);
 	T_EQ(strlen(out.s), strlen(path));
-	object_str_fini(&out);
+	object_strbuf_fini(&out);
 }
 
 static void keys_are_encoded_once(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches come in: they are checked, copied and put in line, or answered at once. */
+/* Batches come in: they are checked, copied and queued, or answered at once. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static int check_batch(const struct penstock_store_batch *u, struct penstock_err
 }
 
 /* Keys and scatter lists are copied behind the operations. */
-static void fill_ops(struct store_batch *b, unsigned char *room)
+static void fill_ops(struct store_batch *b, unsigned char *to)
 {
 	const struct penstock_store_batch *u = &b->user;
 	bool moves = u->opcode == PENSTOCK_STORE_GET || u->opcode == PENSTOCK_STORE_SET;
@@ -79,21 +79,21 @@ static void fill_ops(struct store_batch *b, unsigned char *room)
 		struct store_op *op = &b->ops[i];
 
 		if (it->nr_iov)
-			memcpy(room, it->iov, it->nr_iov * sizeof(*it->iov));
-		op->iov = (const struct penstock_iov *)room;
+			memcpy(to, it->iov, it->nr_iov * sizeof(*it->iov));
+		op->iov = (const struct penstock_iov *)to;
 		op->nr_iov = it->nr_iov;
-		room += it->nr_iov * sizeof(*it->iov);
+		to += it->nr_iov * sizeof(*it->iov);
 		for (uint32_t j = 0; j < it->nr_iov; j++)
 			op->len += it->iov[j].len;
 	}
 	for (uint32_t i = 0; i < u->nr; i++) {
 		struct store_op *op = &b->ops[i];
 
-		memcpy(room, u->items[i].key, u->items[i].key_len);
+		memcpy(to, u->items[i].key, u->items[i].key_len);
 		op->batch = b;
-		op->key = room;
+		op->key = to;
 		op->key_len = u->items[i].key_len;
-		room += op->key_len;
+		to += op->key_len;
 	}
 }
 
@@ -121,31 +121,31 @@ static struct store_batch *batch_new(struct penstock_store *s, const struct pens
 	atomic_init(&b->left, u->nr);
 	atomic_init(&b->refs, u->nr + 1);
 	fill_ops(b, (unsigned char *)b + ops + (u->results ? 0 : u->nr * sizeof(int64_t)));
-	b->watched = u->deadline_ns != 0;
-	b->due = b->watched ? clock_ns() + min_u64(u->deadline_ns, INT64_MAX) : UINT64_MAX;
+	b->has_deadline = u->deadline_ns != 0;
+	b->due = b->has_deadline ? clock_ns() + min_u64(u->deadline_ns, INT64_MAX) : UINT64_MAX;
 	return b;
 }
 
-/* In line with the others; exists is one piece of work for all its keys. */
-static uint64_t enqueue(struct penstock_store *s, struct store_batch *b)
+/* Into the queue of the workers; exists is one piece of work for all its keys. */
+static uint64_t queue_batch(struct penstock_store *s, struct store_batch *b)
 {
 	bool whole = b->user.opcode == PENSTOCK_STORE_EXISTS;
 	uint64_t ticket;
 	bool idle;
 
-	pthread_mutex_lock(&s->line.lock);
-	ticket = b->ticket = ++s->line.tickets;
-	b->clears = s->line.clears;
-	s->line.objects++;
-	store_batch_open(&s->line, b);
+	pthread_mutex_lock(&s->queues.lock);
+	ticket = b->ticket = ++s->queues.tickets;
+	b->clears = s->queues.clears;
+	s->queues.objects++;
+	store_batch_open(&s->queues, b);
 	for (uint32_t i = 0; i < (whole ? b->nr != 0 : b->nr); i++)
-		store_line_add(&s->line.ready, &b->ops[i]);
-	if (b->watched && b->due < atomic_load(&s->line.next_deadline))
-		atomic_store(&s->line.next_deadline, b->due);
-	idle = s->line.idle;
-	pthread_mutex_unlock(&s->line.lock);
+		store_op_queue_push(&s->queues.ready, &b->ops[i]);
+	if (b->has_deadline && b->due < atomic_load(&s->queues.next_deadline))
+		atomic_store(&s->queues.next_deadline, b->due);
+	idle = s->queues.idle;
+	pthread_mutex_unlock(&s->queues.lock);
 	if (idle)
-		pthread_cond_signal(&s->line.work);
+		pthread_cond_signal(&s->queues.work);
 	return ticket;
 }
 
@@ -156,13 +156,13 @@ int store_submit_promotion(struct penstock_store *s, const struct penstock_store
 
 	if (!b)
 		return -ENOMEM;
-	b->ops[0].promotes = gen;
+	b->ops[0].promotes_gen = gen;
 	b->ops[0].admitted = true;
-	enqueue(s, b);
+	queue_batch(s, b);
 	return 0;
 }
 
-static int batch_take(struct store_batch **out, struct penstock_store *s,
+static int batch_make(struct store_batch **out, struct penstock_store *s,
 		      const struct penstock_store_batch *u, struct penstock_err *err)
 {
 	struct penstock_err local = {0, ""};
@@ -183,10 +183,10 @@ static uint64_t batch_start(struct penstock_store *s, struct store_batch *b)
 	uint64_t ticket;
 
 	if (b->nr)
-		return enqueue(s, b);
-	ticket = enqueue(s, b);
+		return queue_batch(s, b);
+	ticket = queue_batch(s, b);
 	store_batch_finish(b);
-	store_announce(s);
+	store_signal_done(s);
 	return ticket;
 }
 
@@ -194,7 +194,7 @@ int64_t penstock_store_submit(struct penstock_store *store,
 			      const struct penstock_store_batch *batch, struct penstock_err *err)
 {
 	struct store_batch *b;
-	int r = batch_take(&b, store, batch, err);
+	int r = batch_make(&b, store, batch, err);
 
 	return r < 0 ? r : (int64_t)batch_start(store, b);
 }
@@ -231,7 +231,7 @@ int penstock_store_run(struct penstock_store *store, const struct penstock_store
 	u.on_done = NULL;
 	if (u.opcode == PENSTOCK_STORE_EXISTS)
 		return run_exists(store, &u, done ? done : &local, err);
-	r = batch_take(&b, store, &u, err);
+	r = batch_make(&b, store, &u, err);
 	if (r < 0)
 		return r;
 	b->awaited = true;

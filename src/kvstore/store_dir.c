@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A shelf: one directory of a store.  Its head is a line of text that says what it is, and the file
+ * One directory of a store.  Its head is a line of text that says what it is, and the file
  * that is locked; beside it are the data file, which grows by steps that are preallocated, and the
  * log.  A directory that holds anything else is not ours, and nothing in it is touched.
  */
@@ -158,41 +158,41 @@ int store_head_open(int *ret_dir, int *ret_head, struct store_head *ret, const c
 /* ----------------------------------------------------------------- opening */
 
 /* The head that is there, or room for a new one. */
-static int shelf_head(struct store_shelf *sh, struct penstock_err *err)
+static int dir_open_head(struct store_dir *d, struct penstock_err *err)
 {
 	struct store_head h;
 	int r;
 
-	sh->head = penstock_openat_safe(sh->dir, STORE_HEAD_NAME, O_RDWR, 0);
-	if (sh->head == -ENOENT) {
-		r = check_empty(sh->dir, sh->path, err);
+	d->head_fd = penstock_openat_safe(d->dir_fd, STORE_HEAD_NAME, O_RDWR, 0);
+	if (d->head_fd == -ENOENT) {
+		r = check_empty(d->dir_fd, d->path, err);
 		if (r < 0)
 			return r;
-		sh->head = penstock_openat_safe(sh->dir, STORE_HEAD_NAME, O_RDWR | O_CREAT, 0600);
+		d->head_fd = penstock_openat_safe(d->dir_fd, STORE_HEAD_NAME, O_RDWR | O_CREAT, 0600);
 	}
-	if (sh->head < 0)
-		return penstock_fail(err, sh->head, "%s/%s: %s", sh->path, STORE_HEAD_NAME,
-				     strerror(-sh->head));
-	r = head_lock(sh->head, sh->path, err);
-	sh->locked = r == 0;
+	if (d->head_fd < 0)
+		return penstock_fail(err, d->head_fd, "%s/%s: %s", d->path, STORE_HEAD_NAME,
+				     strerror(-d->head_fd));
+	r = head_lock(d->head_fd, d->path, err);
+	d->locked = r == 0;
 	if (r == 0)
-		r = head_read(sh->head, &h, sh->path, err);
+		r = head_read(d->head_fd, &h, d->path, err);
 	if (r == 0)
-		sh->secret = h.secret;
-	sh->fresh = r == -ENODATA; /* or its maker was killed just then */
-	return sh->fresh ? check_empty(sh->dir, sh->path, err) : r;
+		d->secret = h.secret;
+	d->fresh = r == -ENODATA; /* or its maker was killed just then */
+	return d->fresh ? check_empty(d->dir_fd, d->path, err) : r;
 }
 
-static int shelf_begin(struct store_shelf *sh, struct penstock_err *err)
+static int write_new_head(struct store_dir *d, struct penstock_err *err)
 {
-	int r = head_write(sh->head, &sh->store->secret);
+	int r = head_write(d->head_fd, &d->store->secret);
 
-	return r < 0 ? penstock_fail(err, r, "%s/%s: %s", sh->path, STORE_HEAD_NAME, strerror(-r))
+	return r < 0 ? penstock_fail(err, r, "%s/%s: %s", d->path, STORE_HEAD_NAME, strerror(-r))
 		     : 0;
 }
 
-int store_shelf_take_fd(struct penstock_file **out, int *ret_fd, struct store_shelf *sh, int fd,
-			const char *name, struct penstock_err *err)
+int store_dir_adopt_fd(struct penstock_file **out, int *ret_fd, struct store_dir *d, int fd,
+		       const char *name, struct penstock_err *err)
 {
 	int kept = fcntl(fd, F_DUPFD_CLOEXEC, 0), r;
 
@@ -201,7 +201,7 @@ int store_shelf_take_fd(struct penstock_file **out, int *ret_fd, struct store_sh
 		close(fd);
 		return r;
 	}
-	r = penstock_file_take_fd(out, sh->store->io, fd, name, err);
+	r = penstock_file_take_fd(out, d->store->io, fd, name, err);
 	if (r < 0)
 		close(kept);
 	else
@@ -217,154 +217,155 @@ void store_log_close(struct store_log *log)
 	log->file = NULL;
 }
 
-static int shelf_open_file(struct penstock_file **out, int *ret_fd, struct store_shelf *sh,
-			   const char *name, int flags, struct penstock_err *err)
+static int dir_open_file(struct penstock_file **out, int *ret_fd, struct store_dir *d,
+			 const char *name, int flags, struct penstock_err *err)
 {
-	int fd = penstock_openat_safe(sh->dir, name, O_RDWR | flags, 0600);
+	int fd = penstock_openat_safe(d->dir_fd, name, O_RDWR | flags, 0600);
 	char full[512];
 
-	penstock_print_elided(full, sizeof(full), "%s/%s", sh->path, name);
+	penstock_print_elided(full, sizeof(full), "%s/%s", d->path, name);
 	if (fd < 0)
 		return fd == -ENOENT ? fd : penstock_fail(err, fd, "%s: %s", full, strerror(-fd));
-	return store_shelf_take_fd(out, ret_fd, sh, fd, full, err);
+	return store_dir_adopt_fd(out, ret_fd, d, fd, full, err);
 }
 
 /* What is behind the limit, after the capacity was made smaller, goes. */
-static int shelf_data(struct store_shelf *sh, struct penstock_err *err)
+static int dir_open_data(struct store_dir *d, struct penstock_err *err)
 {
 	struct stat st;
 	uint64_t units;
-	int r = shelf_open_file(&sh->data, &sh->data_fd, sh, STORE_DATA_NAME, O_CREAT, err);
+	int r = dir_open_file(&d->data, &d->data_fd, d, STORE_DATA_NAME, O_CREAT, err);
 
 	if (r < 0)
 		return r;
-	if (fstat(sh->data_fd, &st) < 0)
-		return penstock_fail(err, -errno, "%s: %s", sh->path, strerror(errno));
+	if (fstat(d->data_fd, &st) < 0)
+		return penstock_fail(err, -errno, "%s: %s", d->path, strerror(errno));
 	units = (uint64_t)st.st_size / STORE_UNIT;
-	if (units > sh->limit_units &&
-	    ftruncate(sh->data_fd, (off_t)(sh->limit_units * STORE_UNIT)) < 0)
-		return penstock_fail(err, -errno, "%s: %s", sh->path, strerror(errno));
-	sh->map = extent_map_new(sh->limit_units, min_u64(units, sh->limit_units), 256, false);
-	return sh->map ? 0 : penstock_fail(err, -ENOMEM, "out of memory");
+	if (units > d->limit_units &&
+	    ftruncate(d->data_fd, (off_t)(d->limit_units * STORE_UNIT)) < 0)
+		return penstock_fail(err, -errno, "%s: %s", d->path, strerror(errno));
+	d->map = extent_map_new(d->limit_units, min_u64(units, d->limit_units), 256, false);
+	return d->map ? 0 : penstock_fail(err, -ENOMEM, "out of memory");
 }
 
-static int shelf_log(struct store_shelf *sh, struct penstock_err *err)
+static int dir_open_log(struct store_dir *d, struct penstock_err *err)
 {
 	int r;
 
-	unlinkat(sh->dir, STORE_NEW_NAME, 0);
-	r = shelf_open_file(&sh->log.file, &sh->log.fd, sh, STORE_LOG_NAME, 0, err);
+	unlinkat(d->dir_fd, STORE_NEW_NAME, 0);
+	r = dir_open_file(&d->log.file, &d->log.fd, d, STORE_LOG_NAME, 0, err);
 	if (r == 0)
-		r = store_journal_head(sh, err);
+		r = store_journal_read_head(d, err);
 	if (r == -EBADMSG) {
-		store_tell(sh->store, r, sh->path, 0, "its log has no head: all it had is lost");
-		sh->store->stats.lost++;
-		store_log_close(&sh->log);
-		unlinkat(sh->dir, STORE_LOG_NAME, 0);
+		store_report_error(d->store, r, d->path, 0,
+				   "its log has no head: all it had is lost");
+		d->store->stats.lost++;
+		store_log_close(&d->log);
+		unlinkat(d->dir_fd, STORE_LOG_NAME, 0);
 		r = -ENOENT;
 	}
 	if (r != -ENOENT)
 		return r;
-	if (getrandom(&sh->log.head.seed, sizeof(sh->log.head.seed), 0) < 0)
-		sh->log.head.seed = (uint32_t)clock_ns();
-	return store_journal_create(&sh->log, sh, STORE_LOG_NAME, err);
+	if (getrandom(&d->log.head.seed, sizeof(d->log.head.seed), 0) < 0)
+		d->log.head.seed = (uint32_t)clock_ns();
+	return store_journal_create(&d->log, d, STORE_LOG_NAME, err);
 }
 
-static void shelf_sizes(struct store_shelf *sh, uint64_t share)
+static void dir_set_sizes(struct store_dir *d, uint64_t share)
 {
 	uint64_t least = 4 * STORE_RECORD_MAX;
 
-	sh->log_limit = sh->store->opts.log_bytes ? sh->store->opts.log_bytes : share / 64;
-	sh->log_limit = max_u64(min_u64(sh->log_limit, share / 4), min_u64(least, share / 4));
-	sh->limit_units = (share - 2 * sh->log_limit - min_u64(SLACK, share / 16)) / STORE_UNIT;
-	sh->limit_units = min_u64(sh->limit_units, UINT32_MAX);
-	sh->step_units = min_u64(max_u64(sh->limit_units / STEPS, 256), 1 << 16);
+	d->log_limit = d->store->opts.log_bytes ? d->store->opts.log_bytes : share / 64;
+	d->log_limit = max_u64(min_u64(d->log_limit, share / 4), min_u64(least, share / 4));
+	d->limit_units = (share - 2 * d->log_limit - min_u64(SLACK, share / 16)) / STORE_UNIT;
+	d->limit_units = min_u64(d->limit_units, UINT32_MAX);
+	d->step_units = min_u64(max_u64(d->limit_units / STEPS, 256), 1 << 16);
 }
 
-int store_shelf_open(struct store_shelf *sh, struct penstock_store *s, const char *path,
-		     uint64_t share, struct penstock_err *err)
+int store_dir_open(struct store_dir *d, struct penstock_store *s, const char *path, uint64_t share,
+		   struct penstock_err *err)
 {
-	sh->store = s;
-	sh->dir = sh->head = sh->data_fd = -1;
-	store_line_init(&sh->waiting);
-	shelf_sizes(sh, share);
-	sh->path = strdup(path);
-	if (!sh->path)
+	d->store = s;
+	d->dir_fd = d->head_fd = d->data_fd = -1;
+	store_op_queue_init(&d->waiting);
+	dir_set_sizes(d, share);
+	d->path = strdup(path);
+	if (!d->path)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	sh->dir = open_dir(path, true, err);
-	if (sh->dir < 0)
-		return sh->dir;
-	return shelf_head(sh, err);
+	d->dir_fd = open_dir(path, true, err);
+	if (d->dir_fd < 0)
+		return d->dir_fd;
+	return dir_open_head(d, err);
 }
 
-int store_shelf_fill(struct store_shelf *sh, struct penstock_err *err)
+int store_dir_open_files(struct store_dir *d, struct penstock_err *err)
 {
-	int r = sh->fresh ? shelf_begin(sh, err) : 0;
+	int r = d->fresh ? write_new_head(d, err) : 0;
 
 	if (r == 0)
-		r = shelf_data(sh, err);
+		r = dir_open_data(d, err);
 	if (r == 0)
-		r = shelf_log(sh, err);
+		r = dir_open_log(d, err);
 	return r;
 }
 
-int store_shelf_look(struct store_shelf *sh, struct penstock_store *s, const char *path,
-		     struct penstock_err *err)
+int store_dir_open_readonly(struct store_dir *d, struct penstock_store *s, const char *path,
+			    struct penstock_err *err)
 {
 	struct store_head h;
 	struct stat st;
 	int r;
 
-	*sh = (struct store_shelf){.store = s, .dir = -1, .head = -1, .data_fd = -1};
-	sh->path = strdup(path);
-	if (!sh->path)
+	*d = (struct store_dir){.store = s, .dir_fd = -1, .head_fd = -1, .data_fd = -1};
+	d->path = strdup(path);
+	if (!d->path)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	r = store_head_open(&sh->dir, &sh->head, &h, path, err);
+	r = store_head_open(&d->dir_fd, &d->head_fd, &h, path, err);
 	if (r < 0)
 		return r;
 	s->secret = h.secret;
-	r = shelf_open_file(&sh->data, &sh->data_fd, sh, STORE_DATA_NAME, 0, err);
+	r = dir_open_file(&d->data, &d->data_fd, d, STORE_DATA_NAME, 0, err);
 	if (r == 0)
-		r = shelf_open_file(&sh->log.file, &sh->log.fd, sh, STORE_LOG_NAME, 0, err);
+		r = dir_open_file(&d->log.file, &d->log.fd, d, STORE_LOG_NAME, 0, err);
 	if (r == -ENOENT)
 		return penstock_fail(err, r, "%s: the store has no data or no log", path);
-	if (r == 0 && fstat(sh->data_fd, &st) < 0)
+	if (r == 0 && fstat(d->data_fd, &st) < 0)
 		r = penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	if (r < 0)
 		return r;
-	sh->limit_units = (uint64_t)st.st_size / STORE_UNIT;
-	sh->map = extent_map_new(sh->limit_units, sh->limit_units, 256, false);
-	if (!sh->map)
+	d->limit_units = (uint64_t)st.st_size / STORE_UNIT;
+	d->map = extent_map_new(d->limit_units, d->limit_units, 256, false);
+	if (!d->map)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	return store_journal_head(sh, err);
+	return store_journal_read_head(d, err);
 }
 
-void store_shelf_close(struct store_shelf *sh)
+void store_dir_close(struct store_dir *d)
 {
-	if (sh->store && sh->store->io) {
-		penstock_file_close(sh->data, NULL);
-		store_log_close(&sh->log);
-		store_log_close(&sh->rewrite.to);
+	if (d->store && d->store->io) {
+		penstock_file_close(d->data, NULL);
+		store_log_close(&d->log);
+		store_log_close(&d->rewrite.to);
 	}
-	if (sh->data_fd >= 0)
-		close(sh->data_fd);
+	if (d->data_fd >= 0)
+		close(d->data_fd);
 	/* Children of a fork have the same open file, and with it a lock that nobody lets go. */
-	if (sh->head >= 0) {
-		flock(sh->head, LOCK_UN);
-		close(sh->head);
+	if (d->head_fd >= 0) {
+		flock(d->head_fd, LOCK_UN);
+		close(d->head_fd);
 	}
-	if (sh->dir >= 0)
-		close(sh->dir);
-	extent_map_free(sh->map);
-	free(sh->pending.at);
-	free(sh->group.at);
-	free(sh->path);
-	*sh = (struct store_shelf){.dir = -1, .head = -1, .data_fd = -1};
+	if (d->dir_fd >= 0)
+		close(d->dir_fd);
+	extent_map_free(d->map);
+	free(d->pending.at);
+	free(d->group.at);
+	free(d->path);
+	*d = (struct store_dir){.dir_fd = -1, .head_fd = -1, .data_fd = -1};
 }
 
 /* ------------------------------------------------------------------- later */
 
-uint64_t store_shelf_disk_bytes(const struct store_shelf *sh)
+uint64_t store_dir_disk_bytes(const struct store_dir *d)
 {
 	static const char *const names[] = {STORE_HEAD_NAME, STORE_DATA_NAME, STORE_LOG_NAME,
 					    STORE_NEW_NAME};
@@ -372,106 +373,106 @@ uint64_t store_shelf_disk_bytes(const struct store_shelf *sh)
 	struct stat st;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(names); i++)
-		if (fstatat(sh->dir, names[i], &st, AT_SYMLINK_NOFOLLOW) == 0)
+		if (fstatat(d->dir_fd, names[i], &st, AT_SYMLINK_NOFOLLOW) == 0)
 			sum += (uint64_t)st.st_blocks * 512;
 	return sum;
 }
 
-bool store_shelf_can_grow(const struct store_shelf *sh)
+bool store_dir_can_grow(const struct store_dir *d)
 {
-	return extent_map_ready(sh->map) < sh->limit_units && clock_ns() >= sh->retry_ns;
+	return extent_map_ready(d->map) < d->limit_units && clock_ns() >= d->retry_ns;
 }
 
 /* Only @map needs the lock. */
-static int grow_data(struct store_shelf *sh)
+static int grow_data(struct store_dir *d)
 {
-	uint64_t ready = extent_map_ready(sh->map);
-	uint64_t to = min_u64(ready + sh->step_units, sh->limit_units);
+	uint64_t ready = extent_map_ready(d->map);
+	uint64_t to = min_u64(ready + d->step_units, d->limit_units);
 	int r = 0;
 
-	if (fallocate(sh->data_fd, 0, (off_t)(ready * STORE_UNIT),
+	if (fallocate(d->data_fd, 0, (off_t)(ready * STORE_UNIT),
 		      (off_t)((to - ready) * STORE_UNIT)) < 0)
 		r = -errno;
 	/* Where there is no preallocation, space is found as it is written. */
 	if (r == -EOPNOTSUPP)
-		r = ftruncate(sh->data_fd, (off_t)(to * STORE_UNIT)) < 0 ? -errno : 0;
-	pthread_mutex_lock(&sh->store->lock);
+		r = ftruncate(d->data_fd, (off_t)(to * STORE_UNIT)) < 0 ? -errno : 0;
+	pthread_mutex_lock(&d->store->lock);
 	if (r == 0)
-		extent_map_grow(sh->map, to);
+		extent_map_grow(d->map, to);
 	else
-		sh->retry_ns = clock_ns() + STORE_RETRY_NS;
-	store_unlock(sh->store);
+		d->retry_ns = clock_ns() + STORE_RETRY_NS;
+	store_unlock(d->store);
 	if (r < 0)
-		store_tell(sh->store, r, sh->path, (to - ready) * STORE_UNIT,
-			   "the data file cannot grow: older values make room");
+		store_report_error(d->store, r, d->path, (to - ready) * STORE_UNIT,
+				   "the data file cannot grow: older values make room");
 	return r;
 }
 
 /* The log first: those who wait for the data ask once more. */
-int store_shelf_grow(struct store_shelf *sh)
+int store_dir_grow(struct store_dir *d)
 {
 	bool log;
 
-	pthread_mutex_lock(&sh->store->lock);
-	log = store_room_is_short(sh);
-	store_unlock(sh->store);
+	pthread_mutex_lock(&d->store->lock);
+	log = store_log_space_is_short(d);
+	store_unlock(d->store);
 	if (log)
-		return store_room_grow(sh);
-	return extent_map_ready(sh->map) < sh->limit_units ? grow_data(sh) : 0;
+		return store_log_space_grow(d);
+	return extent_map_ready(d->map) < d->limit_units ? grow_data(d) : 0;
 }
 
 /* What was on it is gone, and the others are told that it has missed something. */
-void store_shelf_leave(struct store_shelf *sh)
+void store_dir_exclude(struct store_dir *d)
 {
-	struct penstock_store *s = sh->store;
+	struct penstock_store *s = d->store;
 	struct store_entry *e;
 	uint32_t pos = 0;
 
-	sh->out = true;
-	s->shelf_lost = true;
+	d->excluded = true;
+	s->dir_excluded = true;
 	s->stats.dirs_out++;
 	while ((e = store_index_next(&s->index, &pos)))
-		if (e->shelf == sh->nr && e->state == STORE_LIVE)
+		if (e->dir == d->nr && e->state == STORE_LIVE)
 			store_entry_drop(s, e);
 	/* While its log was being read not all was known. */
-	store_tier_lose(sh, s->has_keeper);
+	store_tier_drop_records(d, s->has_log_writer);
 }
 
 /* If it can still be told, then here and now: the others may be away when it comes back. */
-void store_shelf_empty(struct store_shelf *sh)
+void store_dir_remove_log(struct store_dir *d)
 {
-	if (sh->locked && unlinkat(sh->dir, STORE_LOG_NAME, 0) == 0)
-		fsync(sh->dir);
+	if (d->locked && unlinkat(d->dir_fd, STORE_LOG_NAME, 0) == 0)
+		fsync(d->dir_fd);
 }
 
-bool store_is_ours(int code)
+bool store_is_process_error(int code)
 {
 	return code == -ENOMEM || code == -EMFILE || code == -ENFILE;
 }
 
-int store_full(int code)
+int store_quota_to_nospc(int code)
 {
 	return code == -EDQUOT ? -ENOSPC : code;
 }
 
-void store_shelf_tell(struct store_shelf *sh, int code, const char *what)
+void store_dir_count_result(struct store_dir *d, int code, const char *what)
 {
-	struct penstock_store *s = sh->store;
+	struct penstock_store *s = d->store;
 	bool out = false;
 
 	pthread_mutex_lock(&s->lock);
-	if (code == 0 || code == -ENOSPC || store_is_ours(code)) {
-		sh->failures = code ? sh->failures : 0;
-	} else if (++sh->failures >= STORE_OUT_AFTER && !sh->out) {
-		store_shelf_leave(sh);
+	if (code == 0 || code == -ENOSPC || store_is_process_error(code)) {
+		d->failures = code ? d->failures : 0;
+	} else if (++d->failures >= STORE_EXCLUDE_AFTER && !d->excluded) {
+		store_dir_exclude(d);
 		out = true;
 	}
 	store_unlock(s);
 	if (code)
-		store_tell(s, code, sh->path, 0, what);
+		store_report_error(s, code, d->path, 0, what);
 	if (out) {
-		store_tell(s, code, sh->path, 0,
-			   "has failed too often and is left out from here on");
-		store_kick(s);
+		store_report_error(s, code, d->path, 0,
+				   "has failed too often and is left out from here on");
+		store_wake_log_writer(s);
 	}
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "kvstore/tierin.h"
+#include "kvstore/tier_internal.h"
 
 void store_tier_demote(struct penstock_store *s, struct store_entry *e)
 {
@@ -21,7 +21,7 @@ void store_tier_demote(struct penstock_store *s, struct store_entry *e)
 	if (!t || !e->len || (e->expiry && e->expiry <= store_now(s)))
 		return;
 	/* What waits takes space that sets want: not more than an eighth of it. */
-	if (t->nr_jobs == TIER_JOBS || tier_is_out(t) ||
+	if (t->nr_jobs == TIER_JOBS || tier_is_paused(t) ||
 	    t->job_bytes + e->len > min_u64(TIER_JOB_BYTES, s->capacity / 8)) {
 		s->stats.demotions_lost++;
 		return;
@@ -36,7 +36,7 @@ void store_tier_demote(struct penstock_store *s, struct store_entry *e)
 	b->crc = e->crc;
 	b->expiry = e->expiry;
 	b->state = STORE_WRITING;
-	b->shelf = TIER_NO_LOG;
+	b->dir = TIER_NO_LOG;
 	b->recent = 0; /* this run's */
 	if (store_index_add(&t->index, b) < 0) {
 		store_index_free(&t->index, b);
@@ -58,7 +58,7 @@ uint64_t store_tier_unread(const struct penstock_store *s)
 /* The value of an entry that is pinned. */
 static int read_value(struct penstock_store *s, const struct store_entry *e, unsigned char *to)
 {
-	struct penstock_file *file = s->shelves[e->shelf].data;
+	struct penstock_file *file = s->dirs[e->dir].data;
 	uint64_t at = 0;
 
 	for (uint32_t i = 0; i < e->space.nr && at < e->len; i++) {
@@ -79,10 +79,10 @@ static void put_end(struct store_tier *t, const struct tier_job *job, int code)
 	struct penstock_store *s = t->store;
 	struct store_entry *e = store_index_find(&t->index, job->hash);
 
-	tier_told(t, code);
+	tier_count_result(t, code);
 	if (!e || e->gen != job->gen) {
 		if (code == 0)
-			tier_gone(t, (struct tier_object){job->hash, job->gen, t->runs[0]});
+			tier_queue_delete(t, (struct tier_object){job->hash, job->gen, t->runs[0]});
 		return;
 	}
 	if (code < 0) {
@@ -91,11 +91,11 @@ static void put_end(struct store_tier *t, const struct tier_job *job, int code)
 		return;
 	}
 	s->stats.demoted++;
-	tier_log(t, e);
-	tier_live(t, e);
+	tier_write_record(t, e);
+	tier_add(t, e);
 }
 
-static void put_one(struct store_tier *t, const struct tier_job *job)
+static void put_object(struct store_tier *t, const struct tier_job *job)
 {
 	struct penstock_store *s = t->store;
 	char *uri = tier_uri(t, (struct tier_object){job->hash, job->gen, t->runs[0]});
@@ -105,7 +105,7 @@ static void put_one(struct store_tier *t, const struct tier_job *job)
 	if (r == 0)
 		r = penstock_s3_put(t->client, uri, job->buf, job->len, 0, NULL, NULL, &err);
 	if (r < 0)
-		store_tell(s, r, uri ? uri : "", job->len, err.msg);
+		store_report_error(s, r, uri ? uri : "", job->len, err.msg);
 	penstock_buf_free(s->io, job->buf);
 	free(uri);
 	pthread_mutex_lock(&s->lock);
@@ -114,7 +114,7 @@ static void put_one(struct store_tier *t, const struct tier_job *job)
 	store_unlock(s);
 }
 
-static void read_one(struct store_tier *t, struct tier_job *job)
+static void read_job(struct store_tier *t, struct tier_job *job)
 {
 	struct penstock_store *s = t->store;
 
@@ -125,7 +125,7 @@ static void read_one(struct store_tier *t, struct tier_job *job)
 }
 
 /* Before the object store is asked: the space of the value is wanted. */
-void *tier_run_read(void *arg)
+void *tier_read_run(void *arg)
 {
 	struct store_tier *t = arg;
 	struct penstock_store *s = t->store;
@@ -140,12 +140,12 @@ void *tier_run_read(void *arg)
 		job = &t->jobs[(t->first_job + t->nr_read) %
 			       TIER_JOBS]; /* stays there: it is not read */
 		store_unlock(s);
-		read_one(t, job);
+		read_job(t, job);
 		pthread_mutex_lock(&s->lock);
 		t->unread -= job->len;
 		t->nr_read++;
 		store_entry_unpin(s, job->from);
-		pthread_cond_signal(&t->work_down);
+		pthread_cond_signal(&t->work_put);
 	}
 	store_unlock(s);
 	return NULL;
@@ -157,19 +157,19 @@ static void delete_some(struct store_tier *t, char **uris, unsigned n)
 	int r = n ? penstock_s3_delete(t->client, (const char *const *)uris, n, &err) : 0;
 
 	if (r < 0)
-		store_tell(t->store, r, t->place, n, err.msg);
+		store_report_error(t->store, r, t->prefix, n, err.msg);
 	while (n)
 		free(uris[--n]);
 }
 
 /* With @lock, which is let go meanwhile. */
-static void delete_gone(struct store_tier *t)
+static void delete_queued(struct store_tier *t)
 {
 	char *uris[TIER_SWEEP];
 	unsigned n = 0;
 
-	while (t->nr_gone && n < TIER_SWEEP) {
-		uris[n] = tier_uri(t, t->gone[--t->nr_gone]);
+	while (t->nr_deletes && n < TIER_SWEEP) {
+		uris[n] = tier_uri(t, t->deletes[--t->nr_deletes]);
 		n += uris[n] != NULL;
 	}
 	store_unlock(t->store);
@@ -177,7 +177,7 @@ static void delete_gone(struct store_tier *t)
 	pthread_mutex_lock(&t->store->lock);
 }
 
-static bool stopped(struct store_tier *t)
+static bool is_stopping(struct store_tier *t)
 {
 	bool stop;
 
@@ -187,7 +187,7 @@ static bool stopped(struct store_tier *t)
 	return stop;
 }
 
-/* Is it of this run, or does a log know of it?  @name: behind the place. */
+/* Is it of this run, or does a log know of it?  @name: behind the prefix. */
 static bool is_known(struct store_tier *t, const char *name)
 {
 	struct tier_object o;
@@ -205,26 +205,26 @@ static bool is_known(struct store_tier *t, const char *name)
 }
 
 /* What earlier runs of this store have left, but for what is in the index. */
-void *tier_run_sweep(void *arg)
+void *tier_sweep_run(void *arg)
 {
 	struct store_tier *t = arg;
 	struct penstock_s3_entry e = {.size = sizeof(e)};
-	const char *bucket = t->place + strlen("s3://");
-	size_t head = (size_t)(strchr(bucket, '/') - t->place) + 1, own = strlen(t->place) - head;
+	const char *bucket = t->prefix + strlen("s3://");
+	size_t head = (size_t)(strchr(bucket, '/') - t->prefix) + 1, own = strlen(t->prefix) - head;
 	struct penstock_s3_list *list;
 	struct penstock_err err = {0, ""};
 	char *uris[TIER_SWEEP];
 	unsigned n = 0;
-	int r = penstock_s3_list_open(&list, t->client, t->place, PENSTOCK_S3_LIST_FLAT, &err);
+	int r = penstock_s3_list_open(&list, t->client, t->prefix, PENSTOCK_S3_LIST_FLAT, &err);
 
 	if (r < 0) {
-		store_tell(t->store, r, t->place, 0, err.msg);
+		store_report_error(t->store, r, t->prefix, 0, err.msg);
 		return NULL;
 	}
-	while (!stopped(t) && (r = penstock_s3_list_next(list, &e, &err)) > 0) {
-		if (strncmp(e.key, t->place + head, own) || is_known(t, e.key + own))
+	while (!is_stopping(t) && (r = penstock_s3_list_next(list, &e, &err)) > 0) {
+		if (strncmp(e.key, t->prefix + head, own) || is_known(t, e.key + own))
 			continue;
-		if (asprintf(&uris[n], "%.*s%s", (int)head, t->place, e.key) < 0)
+		if (asprintf(&uris[n], "%.*s%s", (int)head, t->prefix, e.key) < 0)
 			break;
 		if (++n == TIER_SWEEP) {
 			delete_some(t, uris, n);
@@ -232,13 +232,13 @@ void *tier_run_sweep(void *arg)
 		}
 	}
 	if (r < 0)
-		store_tell(t->store, r, t->place, 0, err.msg);
+		store_report_error(t->store, r, t->prefix, 0, err.msg);
 	delete_some(t, uris, n);
 	penstock_s3_list_close(list);
 	return NULL;
 }
 
-void *tier_run_down(void *arg)
+void *tier_put_run(void *arg)
 {
 	struct store_tier *t = arg;
 	struct penstock_store *s = t->store;
@@ -252,12 +252,12 @@ void *tier_run_down(void *arg)
 			t->nr_jobs--;
 			t->nr_read--;
 			store_unlock(s);
-			put_one(t, &job);
+			put_object(t, &job);
 			pthread_mutex_lock(&s->lock);
-		} else if (t->nr_gone && !tier_is_out(t)) {
-			delete_gone(t);
+		} else if (t->nr_deletes && !tier_is_paused(t)) {
+			delete_queued(t);
 		} else {
-			pthread_cond_wait(&t->work_down, &s->lock);
+			pthread_cond_wait(&t->work_put, &s->lock);
 		}
 	}
 	store_unlock(s);

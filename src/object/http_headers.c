@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "object/head.h"
+#include "object/http_headers.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/util.h"
 
 /* Digits only: strtoull() would take signs and blanks. */
-static int take_u64(const char **at, uint64_t *out)
+static int parse_u64(const char **at, uint64_t *out)
 {
 	char *rest;
 
@@ -24,7 +24,7 @@ static int take_u64(const char **at, uint64_t *out)
 }
 
 /* "bytes 0-9/100", "bytes 0-9/?"; that of a 416 is "bytes ?/100" and tells the total. */
-static int take_range(struct http_head *h, const char *v)
+static int parse_range(struct http_response *h, const char *v)
 {
 	uint64_t last;
 
@@ -33,21 +33,21 @@ static int take_range(struct http_head *h, const char *v)
 	v += 6;
 	if (*v == '*')
 		return 0;
-	if (take_u64(&v, &h->range_at) < 0 || *v++ != '-' || take_u64(&v, &last) < 0 ||
+	if (parse_u64(&v, &h->range_at) < 0 || *v++ != '-' || parse_u64(&v, &last) < 0 ||
 	    *v++ != '/' || last < h->range_at || last == UINT64_MAX)
 		return -EBADMSG;
 	h->range_len = last - h->range_at + 1;
 	h->range_total = UINT64_MAX;
 	h->has_range = true;
-	return *v == '*' ? 0 : take_u64(&v, &h->range_total);
+	return *v == '*' ? 0 : parse_u64(&v, &h->range_total);
 }
 
-static int take_length(struct http_head *h, const char *v)
+static int parse_length(struct http_response *h, const char *v)
 {
 	uint64_t length;
 
 	/* Two that differ: nobody knows where the body ends. */
-	if (take_u64(&v, &length) < 0 || *v || (h->has_length && h->length != length))
+	if (parse_u64(&v, &length) < 0 || *v || (h->has_length && h->length != length))
 		return -EBADMSG;
 	h->length = length;
 	h->has_length = true;
@@ -58,18 +58,18 @@ static const struct field {
 	const char *name;
 	size_t at, size;
 } fields[] = {
-	{"etag", offsetof(struct http_head, etag), PENSTOCK_S3_ETAG},
-	{"date", offsetof(struct http_head, date), 40},
-	{"last-modified", offsetof(struct http_head, modified), 40},
-	{"x-amz-bucket-region", offsetof(struct http_head, region), 64},
-	{"location", offsetof(struct http_head, location), 512},
-	{"x-amz-checksum-crc32c", offsetof(struct http_head, crc32c), 24},
-	{"x-amz-checksum-crc64nvme", offsetof(struct http_head, crc64nvme), 24},
-	{"server", offsetof(struct http_head, server), 64},
+	{"etag", offsetof(struct http_response, etag), PENSTOCK_S3_ETAG},
+	{"date", offsetof(struct http_response, date), 40},
+	{"last-modified", offsetof(struct http_response, modified), 40},
+	{"x-amz-bucket-region", offsetof(struct http_response, region), 64},
+	{"location", offsetof(struct http_response, location), 512},
+	{"x-amz-checksum-crc32c", offsetof(struct http_response, crc32c), 24},
+	{"x-amz-checksum-crc64nvme", offsetof(struct http_response, crc64nvme), 24},
+	{"server", offsetof(struct http_response, server), 64},
 };
 
 /* Printable characters only: these go into headers of ours and into messages. */
-static void take_text(char *out, size_t size, const char *v)
+static void copy_if_printable(char *out, size_t size, const char *v)
 {
 	if (strlen(v) >= size)
 		return;
@@ -79,28 +79,28 @@ static void take_text(char *out, size_t size, const char *v)
 	memcpy(out, v, strlen(v) + 1);
 }
 
-static int take_field(struct http_head *h, const char *name, const char *v)
+static int parse_field(struct http_response *h, const char *name, const char *v)
 {
 	if (!strcasecmp(name, "content-length"))
-		return take_length(h, v);
+		return parse_length(h, v);
 	if (!strcasecmp(name, "content-range"))
-		return take_range(h, v);
+		return parse_range(h, v);
 	if (!strcasecmp(name, "retry-after"))
 		h->retry_after_s = isdigit((unsigned char)*v)
 					   ? (unsigned)min_u64(strtoul(v, NULL, 10), 3600)
 					   : 0;
 	for (unsigned i = 0; i < ARRAY_SIZE(fields); i++)
 		if (!strcasecmp(name, fields[i].name))
-			take_text((char *)h + fields[i].at, fields[i].size, v);
+			copy_if_printable((char *)h + fields[i].at, fields[i].size, v);
 	return 0;
 }
 
-int http_head_line(struct http_head *h, const char *line, size_t len)
+int http_headers_parse_line(struct http_response *h, const char *line, size_t len)
 {
 	char text[1024], *colon, *v;
 
 	h->bytes += len;
-	if (h->bytes > HTTP_HEAD_MAX)
+	if (h->bytes > HTTP_HEADERS_MAX)
 		return -EBADMSG;
 	if (len >= sizeof(text))
 		return 0; /* none of ours is so long */
@@ -122,5 +122,5 @@ int http_head_line(struct http_head *h, const char *line, size_t len)
 		return 0;
 	*colon = 0;
 	v = colon + 1 + strspn(colon + 1, " \t");
-	return take_field(h, text, v);
+	return parse_field(h, text, v);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_OBJECT_CRED_IN_H
-#define PENSTOCK_OBJECT_CRED_IN_H
+#ifndef PENSTOCK_OBJECT_CRED_INTERNAL_H
+#define PENSTOCK_OBJECT_CRED_INTERNAL_H
 
 /* Between the files of the sources of keys; others want cred.h. */
 #include <pthread.h>
@@ -17,8 +17,8 @@ typedef int cred_ask_fn(struct object_cred_source *s, struct object_cred *out,
 			struct penstock_err *err);
 
 struct object_cred_source {
-	pthread_mutex_t lock; /* of @now and @due_ns */
-	struct object_cred now;
+	pthread_mutex_t lock; /* of @keys and @due_ns */
+	struct object_cred keys;
 	uint64_t due_ns; /* wall clock: when to ask again; 0: never */
 	cred_ask_fn *ask;
 	char name[96];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "object/answer.h"
+#include "object/response_doc.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 /* ---------------------------------------------------------------------- time */
 
-int64_t object_time_iso(const char *text)
+int64_t object_parse_iso_date(const char *text)
 {
 	struct tm tm = {0};
 	const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
@@ -21,7 +21,7 @@ int64_t object_time_iso(const char *text)
 	return rest && (*rest == '.' || *rest == 'Z') ? (int64_t)timegm(&tm) : 0;
 }
 
-int64_t object_time_http(const char *text)
+int64_t object_parse_http_date(const char *text)
 {
 	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
 	char month[4] = "";
@@ -43,7 +43,7 @@ int64_t object_time_http(const char *text)
 /* --------------------------------------------------------------------- errors */
 
 /* One line of what a server nobody knows wrote. */
-static void copy_plain(char *out, size_t size, const char *text)
+static void copy_printable(char *out, size_t size, const char *text)
 {
 	size_t n = 0;
 
@@ -53,16 +53,16 @@ static void copy_plain(char *out, size_t size, const char *text)
 }
 
 /* An element of an error that we know, in @e. */
-static void note_error(struct object_error *e, const char *name, const char *text)
+static void set_error_field(struct object_error *e, const char *name, const char *text)
 {
 	if (!strcmp(name, "Code"))
-		copy_plain(e->code, sizeof(e->code), text);
+		copy_printable(e->code, sizeof(e->code), text);
 	else if (!strcmp(name, "Message"))
-		copy_plain(e->message, sizeof(e->message), text);
+		copy_printable(e->message, sizeof(e->message), text);
 	else if (!strcmp(name, "Region"))
-		copy_plain(e->region, sizeof(e->region), text);
+		copy_printable(e->region, sizeof(e->region), text);
 	else if (!strcmp(name, "Endpoint"))
-		copy_plain(e->endpoint, sizeof(e->endpoint), text);
+		copy_printable(e->endpoint, sizeof(e->endpoint), text);
 }
 
 static int error_element(void *ctx, enum object_xml_event event, unsigned depth, const char *name,
@@ -71,11 +71,11 @@ static int error_element(void *ctx, enum object_xml_event event, unsigned depth,
 	if (event == OBJECT_XML_OPEN)
 		return depth == 1 && strcmp(name, "Error") != 0;
 	if (depth == 2)
-		note_error(ctx, name, text);
+		set_error_field(ctx, name, text);
 	return 0;
 }
 
-bool object_error_parse(struct object_error *e, char *doc, size_t len)
+bool object_error_doc_parse(struct object_error *e, char *doc, size_t len)
 {
 	memset(e, 0, sizeof(*e));
 	if (!len || object_xml_walk(doc, len, error_element, e) != 0 || !e->code[0]) {
@@ -88,12 +88,12 @@ bool object_error_parse(struct object_error *e, char *doc, size_t len)
 /* ---------------------------------------------------------------------- lists */
 
 struct page_walk {
-	struct object_page *page;
-	struct object_item item;
+	struct object_list_page *page;
+	struct object_list_item item;
 	bool is_page;
 };
 
-static int take_text(char **at, const char *text)
+static int copy_text(char **at, const char *text)
 {
 	if (*at)
 		return 0;
@@ -101,7 +101,7 @@ static int take_text(char **at, const char *text)
 	return *at ? 0 : -ENOMEM;
 }
 
-static void item_free(struct object_item *i)
+static void item_free(struct object_list_item *i)
 {
 	free(i->key);
 	free(i->etag);
@@ -117,7 +117,7 @@ static bool is_item(const char *name)
 
 static int end_item(struct page_walk *w)
 {
-	struct object_page *p = w->page;
+	struct object_list_page *p = w->page;
 
 	if (!w->item.key)
 		return -EBADMSG;
@@ -128,33 +128,33 @@ static int end_item(struct page_walk *w)
 	return 0;
 }
 
-static int item_element(struct object_item *i, const char *name, const char *text)
+static int item_element(struct object_list_item *i, const char *name, const char *text)
 {
 	if (!strcmp(name, "Prefix")) {
 		i->is_prefix = true;
-		return take_text(&i->key, text);
+		return copy_text(&i->key, text);
 	}
 	if (!strcmp(name, "Key"))
-		return take_text(&i->key, text);
+		return copy_text(&i->key, text);
 	if (!strcmp(name, "ETag"))
-		return take_text(&i->etag, text);
+		return copy_text(&i->etag, text);
 	if (!strcmp(name, "UploadId"))
-		return take_text(&i->upload_id, text);
+		return copy_text(&i->upload_id, text);
 	if (!strcmp(name, "Size"))
 		i->bytes = strtoull(text, NULL, 10);
 	else if (!strcmp(name, "LastModified") || !strcmp(name, "Initiated"))
-		i->mtime = object_time_iso(text);
+		i->mtime = object_parse_iso_date(text);
 	return 0;
 }
 
-static int page_field(struct object_page *p, const char *name, const char *text)
+static int page_field(struct object_list_page *p, const char *name, const char *text)
 {
 	if (!strcmp(name, "IsTruncated"))
 		p->more = !strcmp(text, "true");
 	else if (!strcmp(name, "NextContinuationToken") || !strcmp(name, "NextKeyMarker"))
-		return take_text(&p->next, text);
+		return copy_text(&p->next, text);
 	else if (!strcmp(name, "NextUploadIdMarker"))
-		return take_text(&p->next_upload, text);
+		return copy_text(&p->next_upload, text);
 	return 0;
 }
 
@@ -173,7 +173,7 @@ static int page_element(void *ctx, enum object_xml_event event, unsigned depth, 
 	return depth == 3 ? item_element(&w->item, name, text) : 0;
 }
 
-int object_page_parse(struct object_page *p, char *doc, size_t len)
+int object_list_page_parse(struct object_list_page *p, char *doc, size_t len)
 {
 	struct page_walk w = {.page = p};
 	int r;
@@ -185,11 +185,11 @@ int object_page_parse(struct object_page *p, char *doc, size_t len)
 	if (r == 0 && p->more && (!p->next || !*p->next))
 		r = -EBADMSG;
 	if (r < 0)
-		object_page_free(p);
+		object_list_page_free(p);
 	return r;
 }
 
-void object_page_free(struct object_page *p)
+void object_list_page_free(struct object_list_page *p)
 {
 	for (size_t i = 0; i < p->nr; i++)
 		item_free(&p->items[i]);
@@ -212,11 +212,11 @@ static int text_element(void *ctx, enum object_xml_event event, unsigned depth, 
 	struct text_walk *w = ctx;
 
 	if (event == OBJECT_XML_CLOSE && depth == 2 && !strcmp(name, w->name))
-		return take_text(&w->text, text);
+		return copy_text(&w->text, text);
 	return 0;
 }
 
-char *object_answer_text(char *doc, size_t len, const char *name)
+char *object_response_element(char *doc, size_t len, const char *name)
 {
 	struct text_walk w = {.name = name};
 
@@ -247,13 +247,13 @@ static int deleted_element(void *ctx, enum object_xml_event event, unsigned dept
 		return 0;
 	if (!strcmp(name, "Key")) {
 		free(TAKE_PTR(w->key));
-		return take_text(&w->key, text);
+		return copy_text(&w->key, text);
 	}
-	note_error(w->e, name, text);
+	set_error_field(w->e, name, text);
 	return 0;
 }
 
-int object_deleted_parse(char **key, struct object_error *e, char *doc, size_t len)
+int object_delete_result_parse(char **key, struct object_error *e, char *doc, size_t len)
 {
 	struct deleted_walk w = {.e = e};
 	int r;

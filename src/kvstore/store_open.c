@@ -52,8 +52,8 @@ uint64_t store_units(uint64_t len)
 	return align_up(units, step);
 }
 
-void store_tell(const struct penstock_store *s, int code, const char *file, uint64_t len,
-		const char *text)
+void store_report_error(const struct penstock_store *s, int code, const char *file, uint64_t len,
+			const char *text)
 {
 	struct penstock_event e = {
 		.what = PENSTOCK_TRACE_ERROR,
@@ -63,13 +63,13 @@ void store_tell(const struct penstock_store *s, int code, const char *file, uint
 		.len = len,
 	};
 
-	if (s->opts.tell)
-		s->opts.tell(s->opts.tell_arg, &e);
+	if (s->opts.on_error)
+		s->opts.on_error(s->opts.on_error_arg, &e);
 }
 
 /*
- * By the clock, so that of two shelves that went on without each other the later one is ahead; and
- * always ahead of what is there.
+ * By the clock, so that of two directories that went on without each other the later one is ahead;
+ * and always ahead of what is there.
  */
 uint64_t store_next_epoch(uint64_t epoch)
 {
@@ -93,15 +93,15 @@ int store_init(struct penstock_store *s)
 	s->event = -1;
 	s->pid = getpid();
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->line.lock, NULL);
-	pthread_cond_init(&s->line.work, NULL);
-	pthread_cond_init(&s->line.commit, NULL);
-	pthread_cond_init(&s->line.finished, NULL);
-	store_line_init(&s->line.ready);
-	store_line_init(&s->line.logging);
-	store_line_init(&s->waiting);
-	atomic_store(&s->line.next_deadline, UINT64_MAX);
-	s->line.done_last = &s->line.done_first;
+	pthread_mutex_init(&s->queues.lock, NULL);
+	pthread_cond_init(&s->queues.work, NULL);
+	pthread_cond_init(&s->queues.commit, NULL);
+	pthread_cond_init(&s->queues.finished, NULL);
+	store_op_queue_init(&s->queues.ready);
+	store_op_queue_init(&s->queues.to_commit);
+	store_op_queue_init(&s->waiting);
+	atomic_store(&s->queues.next_deadline, UINT64_MAX);
+	s->queues.done_last = &s->queues.done_first;
 	atomic_store(&s->log_piece, 1 << 20);
 	store_staging_init(s);
 	r = store_index_init(&s->index);
@@ -115,28 +115,28 @@ int store_init(struct penstock_store *s)
 void store_fini(struct penstock_store *s)
 {
 	store_tier_fini(s);
-	for (unsigned i = 0; i < s->nr_shelves; i++)
-		store_shelf_close(&s->shelves[i]);
+	for (unsigned i = 0; i < s->nr_dirs; i++)
+		store_dir_close(&s->dirs[i]);
 	if (s->io)
 		store_staging_fini(s);
 	penstock_close(s->io, NULL);
 	store_index_fini(&s->index);
 	store_policy_fini(&s->policy);
 	free(s->touched.marks);
-	free(s->shelves);
+	free(s->dirs);
 	if (s->event >= 0)
 		close(s->event);
 	pthread_mutex_destroy(&s->lock);
-	pthread_mutex_destroy(&s->line.lock);
-	pthread_cond_destroy(&s->line.work);
-	pthread_cond_destroy(&s->line.commit);
-	pthread_cond_destroy(&s->line.finished);
+	pthread_mutex_destroy(&s->queues.lock);
+	pthread_cond_destroy(&s->queues.work);
+	pthread_cond_destroy(&s->queues.commit);
+	pthread_cond_destroy(&s->queues.finished);
 	free(s);
 }
 
 /* ----------------------------------------------------------------- options */
 
-static int take_opts(struct penstock_store_opts *to, const struct penstock_store_opts *from,
+static int copy_opts(struct penstock_store_opts *to, const struct penstock_store_opts *from,
 		     struct penstock_err *err)
 {
 	*to = (struct penstock_store_opts)PENSTOCK_STORE_OPTS_INIT;
@@ -170,9 +170,9 @@ static int check_dirs(const char *const *dirs, unsigned nr, uint64_t capacity,
 	unsigned below = 0;
 	int r;
 
-	if (!dirs || !nr || nr > STORE_SHELVES_MAX)
+	if (!dirs || !nr || nr > STORE_DIRS_MAX)
 		return penstock_fail(err, -EINVAL, "dirs: %u of them, 1..%d can be", nr,
-				     STORE_SHELVES_MAX);
+				     STORE_DIRS_MAX);
 	for (unsigned i = 0; i < nr; i++) {
 		if (!dirs[i] || !dirs[i][0])
 			return penstock_fail(err, -EINVAL, "dirs[%u]: is empty", i);
@@ -210,27 +210,27 @@ static int open_io(struct penstock_store *s, struct penstock_err *err)
 /* What no drive can be blamed for ends it; a drive that fails is left out. */
 static bool is_fatal(int code)
 {
-	return code == -EBUSY || code == -EEXIST || code == -EPROTO || store_is_ours(code);
+	return code == -EBUSY || code == -EEXIST || code == -EPROTO || store_is_process_error(code);
 }
 
 /* Why it is left out. */
-static void tell_out(const struct store_shelf *sh, int code, const struct penstock_err *err)
+static void report_exclusion(const struct store_dir *d, int code, const struct penstock_err *err)
 {
 	char text[sizeof(err->msg) + 32];
 
 	penstock_print_elided(text, sizeof(text), "%s; it is left out", err->msg);
-	store_tell(sh->store, code, sh->path, 0, text);
+	store_report_error(d->store, code, d->path, 0, text);
 }
 
 /* It is left out, unless that ends the opening. */
-static int shelf_fails(struct store_shelf *sh, unsigned nr, int code, struct penstock_err *err)
+static int exclude_failed_dir(struct store_dir *d, unsigned nr, int code, struct penstock_err *err)
 {
-	struct penstock_store *s = sh->store;
+	struct penstock_store *s = d->store;
 
 	if (is_fatal(code) || s->stats.dirs_out + 1 == nr)
 		return code;
-	tell_out(sh, code, err);
-	sh->out = true;
+	report_exclusion(d, code, err);
+	d->excluded = true;
 	s->stats.dirs_out++;
 	return 0;
 }
@@ -238,17 +238,17 @@ static int shelf_fails(struct store_shelf *sh, unsigned nr, int code, struct pen
 /* The secret that all heads have, whichever drives are new. */
 static int find_secret(struct penstock_store *s, struct penstock_err *err)
 {
-	const struct store_shelf *first = NULL;
+	const struct store_dir *first = NULL;
 
-	for (unsigned i = 0; i < s->nr_shelves; i++) {
-		const struct store_shelf *sh = &s->shelves[i];
+	for (unsigned i = 0; i < s->nr_dirs; i++) {
+		const struct store_dir *d = &s->dirs[i];
 
-		if (sh->out || sh->fresh)
+		if (d->excluded || d->fresh)
 			continue;
-		first = first ? first : sh;
-		if (sh->secret.a != first->secret.a || sh->secret.b != first->secret.b)
+		first = first ? first : d;
+		if (d->secret.a != first->secret.a || d->secret.b != first->secret.b)
 			return penstock_fail(err, -EEXIST, "%s: belongs to another store than %s",
-					     sh->path, first->path);
+					     d->path, first->path);
 	}
 	if (first)
 		s->secret = first->secret;
@@ -257,68 +257,69 @@ static int find_secret(struct penstock_store *s, struct penstock_err *err)
 	return 0;
 }
 
-static int open_shelves(struct penstock_store *s, const char *const *dirs, unsigned nr,
-			struct penstock_err *err)
+static int open_dirs(struct penstock_store *s, const char *const *dirs, unsigned nr,
+		     struct penstock_err *err)
 {
 	int r = 0;
 
-	s->shelves = calloc(nr, sizeof(*s->shelves));
-	if (!s->shelves)
+	s->dirs = calloc(nr, sizeof(*s->dirs));
+	if (!s->dirs)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	while (s->nr_shelves < nr && r == 0) {
-		struct store_shelf *sh = &s->shelves[s->nr_shelves];
+	while (s->nr_dirs < nr && r == 0) {
+		struct store_dir *d = &s->dirs[s->nr_dirs];
 
-		sh->nr = s->nr_shelves++;
-		r = store_shelf_open(sh, s, dirs[sh->nr], s->capacity / nr, err);
+		d->nr = s->nr_dirs++;
+		r = store_dir_open(d, s, dirs[d->nr], s->capacity / nr, err);
 		if (r < 0)
-			r = shelf_fails(sh, nr, r, err);
+			r = exclude_failed_dir(d, nr, r, err);
 	}
 	if (r == 0)
 		r = find_secret(s, err);
 	for (unsigned i = 0; i < nr && r == 0; i++) {
-		if (s->shelves[i].out)
+		if (s->dirs[i].excluded)
 			continue;
-		r = store_shelf_fill(&s->shelves[i], err);
+		r = store_dir_open_files(&s->dirs[i], err);
 		if (r < 0)
-			r = shelf_fails(&s->shelves[i], nr, r, err);
+			r = exclude_failed_dir(&s->dirs[i], nr, r, err);
 	}
 	return r;
 }
 
 /* Forget what a log says. */
-static int log_anew(struct store_shelf *sh, struct penstock_err *err)
+static int recreate_log(struct store_dir *d, struct penstock_err *err)
 {
-	store_log_close(&sh->log);
-	unlinkat(sh->dir, STORE_LOG_NAME, 0);
-	return store_journal_create(&sh->log, sh, STORE_LOG_NAME, err);
+	store_log_close(&d->log);
+	unlinkat(d->dir_fd, STORE_LOG_NAME, 0);
+	return store_journal_create(&d->log, d, STORE_LOG_NAME, err);
 }
 
 /* Its log as far as it is believed; the head stays as it was. */
-static int load_shelf(struct store_shelf *sh, uint64_t since, struct penstock_err *err)
+static int load_log(struct store_dir *d, uint64_t since, struct penstock_err *err)
 {
 	int r;
 
-	if (sh->log.head.epoch < since) /* what it has may be out of date: it was not there */
-		return log_anew(sh, err);
-	r = store_journal_load(sh, err);
+	if (d->log.head.epoch < since) /* what it has may be out of date: it was not there */
+		return recreate_log(d, err);
+	r = store_journal_load(d, err);
 	/* What a writer that was killed has left; what could not be read may be there next time. */
 	if (r == 0)
-		store_room_cut(sh);
+		store_log_truncate(d);
 	return r;
 }
 
-/* The newest epoch there is, and since when the shelves that took part in it have missed nothing.
+/* The newest epoch there is, and since when the directories that took part in it have missed
+ * nothing.
  */
 static uint64_t newest_epoch(struct penstock_store *s, uint64_t *ret_since)
 {
 	uint64_t epoch = 0;
 
 	*ret_since = 0;
-	for (unsigned i = 0; i < s->nr_shelves; i++) {
-		const struct store_log_head *head = &s->shelves[i].log.head;
+	for (unsigned i = 0; i < s->nr_dirs; i++) {
+		const struct store_log_head *head = &s->dirs[i].log.head;
 		uint64_t since = head->since ? head->since : head->epoch;
 
-		if (s->shelves[i].out || head->epoch < epoch)
+		if (s->dirs[i].excluded || head->epoch < epoch)
 			continue;
 		*ret_since = head->epoch > epoch ? since : max_u64(since, *ret_since);
 		epoch = head->epoch;
@@ -326,11 +327,11 @@ static uint64_t newest_epoch(struct penstock_store *s, uint64_t *ret_since)
 	return epoch;
 }
 
-static void head_failed(struct store_shelf *sh, int code)
+static void exclude_after_head_failure(struct store_dir *d, int code)
 {
-	store_tell(sh->store, code, sh->path, 0,
-		   "the head of its log cannot be written; it is left out");
-	store_shelf_leave(sh);
+	store_report_error(d->store, code, d->path, 0,
+			   "the head of its log cannot be written; it is left out");
+	store_dir_exclude(d);
 }
 
 static int load_logs(struct penstock_store *s, struct penstock_err *err)
@@ -338,24 +339,24 @@ static int load_logs(struct penstock_store *s, struct penstock_err *err)
 	uint64_t since, epoch = newest_epoch(s, &since);
 	int r = 0, c;
 
-	for (unsigned i = 0; i < s->nr_shelves; i++)
-		if (!s->shelves[i].out)
-			s->clock_base = max_u64(s->clock_base, s->shelves[i].log.head.clock);
-	for (unsigned i = 0; i < s->nr_shelves; i++) {
-		struct store_shelf *sh = &s->shelves[i];
+	for (unsigned i = 0; i < s->nr_dirs; i++)
+		if (!s->dirs[i].excluded)
+			s->clock_base = max_u64(s->clock_base, s->dirs[i].log.head.clock);
+	for (unsigned i = 0; i < s->nr_dirs; i++) {
+		struct store_dir *d = &s->dirs[i];
 
-		if (sh->out)
+		if (d->excluded)
 			continue;
-		c = load_shelf(sh, since, err);
+		c = load_log(d, since, err);
 		if (is_fatal(c))
 			return c;
 		if (c == 0)
 			continue;
 		r = c;
-		tell_out(sh, c, err);
-		store_shelf_leave(sh);
+		report_exclusion(d, c, err);
+		store_dir_exclude(d);
 	}
-	c = store_journal_epoch(s, since, store_next_epoch(epoch), head_failed);
+	c = store_journal_set_epoch(s, since, store_next_epoch(epoch), exclude_after_head_failure);
 	return c < 0 ? penstock_fail(err, c, "a log cannot be written: %s", penstock_strerror(c))
 		     : r;
 }
@@ -369,55 +370,55 @@ static int fit_logs(struct penstock_store *s, struct penstock_err *err)
 	bool over = false;
 	int r = 0, c;
 
-	for (unsigned i = 0; i < s->nr_shelves; i++)
-		over = over || (!s->shelves[i].out && store_room_is_over(&s->shelves[i]));
-	for (unsigned i = 0; i < s->nr_shelves && over; i++) {
-		struct store_shelf *sh = &s->shelves[i];
+	for (unsigned i = 0; i < s->nr_dirs; i++)
+		over = over || (!s->dirs[i].excluded && store_log_is_too_long(&s->dirs[i]));
+	for (unsigned i = 0; i < s->nr_dirs && over; i++) {
+		struct store_dir *d = &s->dirs[i];
 
-		if (sh->out)
+		if (d->excluded)
 			continue;
-		c = sh->group.len ? -EIO : store_room_shrink(sh);
+		c = d->group.len ? -EIO : store_log_shrink(d);
 		if (c == 0)
 			continue;
-		r = penstock_fail(err, c, "%s: its log cannot be made shorter: %s", sh->path,
+		r = penstock_fail(err, c, "%s: its log cannot be made shorter: %s", d->path,
 				  penstock_strerror(c));
 		if (is_fatal(c))
 			return r;
-		tell_out(sh, c, err);
-		store_shelf_leave(sh);
+		report_exclusion(d, c, err);
+		store_dir_exclude(d);
 	}
-	return s->stats.dirs_out == s->nr_shelves ? r : 0;
+	return s->stats.dirs_out == s->nr_dirs ? r : 0;
 }
 
-static int load_shelves(struct penstock_store *s, struct penstock_err *err)
+static int load_dirs(struct penstock_store *s, struct penstock_err *err)
 {
 	int r = load_logs(s, err);
 
-	if (is_fatal(r) || s->stats.dirs_out == s->nr_shelves)
+	if (is_fatal(r) || s->stats.dirs_out == s->nr_dirs)
 		return r;
-	store_journal_settle(s);
+	store_journal_drop_spaceless(s);
 	/*
 	 * What was found to be older than what another log says is so for good before anything else
 	 * is written: when the newer one goes, the older one must not be there for the next start.
 	 */
-	for (unsigned i = 0; i < s->nr_shelves; i++) {
-		struct store_shelf *sh = &s->shelves[i];
+	for (unsigned i = 0; i < s->nr_dirs; i++) {
+		struct store_dir *d = &s->dirs[i];
 
-		if (sh->out)
+		if (d->excluded)
 			continue;
-		store_room_first(sh);
-		r = store_journal_flush(sh);
-		if (store_is_ours(r))
-			return penstock_fail(err, r, "%s: its log cannot be written: %s", sh->path,
+		store_log_space_init(d);
+		r = store_journal_flush(d);
+		if (store_is_process_error(r))
+			return penstock_fail(err, r, "%s: its log cannot be written: %s", d->path,
 					     penstock_strerror(r));
 	}
 	r = fit_logs(s, err);
 	if (r < 0)
 		return r;
 	s->stats.recovered = s->stats.entries;
-	for (unsigned i = 0; i < s->nr_shelves; i++)
-		if (s->shelves[i].out)
-			store_shelf_empty(&s->shelves[i]);
+	for (unsigned i = 0; i < s->nr_dirs; i++)
+		if (s->dirs[i].excluded)
+			store_dir_remove_log(&s->dirs[i]);
 	return 0;
 }
 
@@ -432,7 +433,7 @@ int penstock_store_open(struct penstock_store **out, const char *const *dirs, un
 	int r;
 
 	err = err ? err : &local;
-	r = take_opts(&o, opts, err);
+	r = copy_opts(&o, opts, err);
 	if (r == 0)
 		r = check_dirs(dirs, nr, capacity, err);
 	if (r < 0)
@@ -450,13 +451,13 @@ int penstock_store_open(struct penstock_store **out, const char *const *dirs, un
 	if (r == 0)
 		r = open_io(s, err);
 	if (r == 0)
-		r = open_shelves(s, dirs, nr, err);
+		r = open_dirs(s, dirs, nr, err);
 	if (r == 0 && below)
 		r = store_tier_init(s, dirs[nr], err);
 	if (r == 0)
-		r = load_shelves(s, err);
+		r = load_dirs(s, err);
 	if (r == 0)
-		r = store_keeper_start(s, err);
+		r = store_log_writer_start(s, err);
 	if (r == 0)
 		r = store_workers_start(s, err);
 	if (r == 0)
@@ -465,7 +466,7 @@ int penstock_store_open(struct penstock_store **out, const char *const *dirs, un
 	if (r < 0) {
 		store_tier_stop(s);
 		store_workers_stop(s);
-		store_keeper_stop(s);
+		store_log_writer_stop(s);
 		store_fini(s);
 		return r;
 	}
@@ -478,7 +479,7 @@ int penstock_store_open(struct penstock_store **out, const char *const *dirs, un
 /* Until nothing is inside but batches that nobody has collected. */
 static void wait_until_idle(struct penstock_store *s)
 {
-	struct store_queues *q = &s->line;
+	struct store_queues *q = &s->queues;
 	uint64_t waiting;
 
 	pthread_mutex_lock(&q->lock);
@@ -496,19 +497,19 @@ static void wait_until_idle(struct penstock_store *s)
 /* The child of a fork() has memory and descriptors to give back, and nothing else. */
 static void close_child(struct penstock_store *s)
 {
-	for (unsigned i = 0; i < s->nr_shelves; i++) {
-		struct store_shelf *sh = &s->shelves[i];
+	for (unsigned i = 0; i < s->nr_dirs; i++) {
+		struct store_dir *d = &s->dirs[i];
 
-		if (sh->data_fd >= 0)
-			close(sh->data_fd);
-		if (sh->log.file)
-			close(sh->log.fd);
-		if (sh->rewrite.to.file)
-			close(sh->rewrite.to.fd);
-		if (sh->head >= 0)
-			close(sh->head);
-		if (sh->dir >= 0)
-			close(sh->dir);
+		if (d->data_fd >= 0)
+			close(d->data_fd);
+		if (d->log.file)
+			close(d->log.fd);
+		if (d->rewrite.to.file)
+			close(d->rewrite.to.fd);
+		if (d->head_fd >= 0)
+			close(d->head_fd);
+		if (d->dir_fd >= 0)
+			close(d->dir_fd);
 	}
 	penstock_close(s->io, NULL);
 	close(s->event);
@@ -530,15 +531,15 @@ int penstock_store_close(struct penstock_store *store, struct penstock_err *err)
 		;
 	store_tier_stop(store);
 	store_workers_stop(store);
-	store_keeper_stop(store);
-	for (unsigned i = 0; i < store->nr_shelves; i++) {
-		struct store_shelf *sh = &store->shelves[i];
+	store_log_writer_stop(store);
+	for (unsigned i = 0; i < store->nr_dirs; i++) {
+		struct store_dir *d = &store->dirs[i];
 
-		c = sh->out ? 0 : store_journal_stamp(store, &sh->log, NULL);
-		if (!sh->out && c == 0)
-			c = store_sync(store, sh->log.file);
+		c = d->excluded ? 0 : store_journal_write_head(store, &d->log, NULL);
+		if (!d->excluded && c == 0)
+			c = store_sync(store, d->log.file);
 		if (c < 0 && r == 0)
-			r = penstock_fail(err, c, "%s: log: %s", sh->path, penstock_strerror(c));
+			r = penstock_fail(err, c, "%s: log: %s", d->path, penstock_strerror(c));
 	}
 	store_fini(store);
 	return r;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stores answer: documents, header lines, times. */
-#include "object/answer.h"
-#include "object/head.h"
+#include "object/response_doc.h"
+#include "object/http_headers.h"
 #include "object/xml.h"
 #include "tests/common/t.h"
 
@@ -69,7 +69,7 @@ static void text_is_decoded(void)
 {
 	size_t len =
 		set_doc("<r xmlns='n'><E>x&amp;&lt;&gt;&quot;&apos;&#65;&#xe4;&#x1F600;</E></r>");
-	char *text = object_answer_text(doc, len, "E");
+	char *text = object_response_element(doc, len, "E");
 
 	T_OK(text && !strcmp(text, "x&<>\"'A\xc3\xa4\xf0\x9f\x98\x80"));
 	free(text);
@@ -79,20 +79,20 @@ static void errors_are_known(void)
 {
 	struct object_error e;
 
-	T_OK(object_error_parse(&e, doc,
-				set_doc("<Error><Code>SlowDown</Code><Message>a\nb</Message>"
-					"<Region>eu</Region><X><Code>no</Code></X></Error>")));
+	T_OK(object_error_doc_parse(&e, doc,
+				    set_doc("<Error><Code>SlowDown</Code><Message>a\nb</Message>"
+					    "<Region>eu</Region><X><Code>no</Code></X></Error>")));
 	T_OK(!strcmp(e.code, "SlowDown") && !strcmp(e.message, "a b") && !strcmp(e.region, "eu"));
-	T_OK(!object_error_parse(&e, doc, set_doc("<Other><Code>x</Code></Other>")));
+	T_OK(!object_error_doc_parse(&e, doc, set_doc("<Other><Code>x</Code></Other>")));
 	T_OK(!e.code[0]);
-	T_OK(!object_error_parse(&e, doc, set_doc("<html>502</html>")));
+	T_OK(!object_error_doc_parse(&e, doc, set_doc("<html>502</html>")));
 }
 
 static void a_page_is_read(void)
 {
-	struct object_page p;
+	struct object_list_page p;
 
-	T_EQ(object_page_parse(
+	T_EQ(object_list_page_parse(
 		     &p, doc,
 		     set_doc("<ListBucketResult><Name>b</Name><Prefix>x</Prefix>"
 			     "<IsTruncated>true</IsTruncated>"
@@ -109,21 +109,21 @@ static void a_page_is_read(void)
 	T_EQ(p.items[0].bytes, 42);
 	T_EQ(p.items[0].mtime, 1767323045);
 	T_OK(p.items[1].is_prefix && !strcmp(p.items[1].key, "f/"));
-	object_page_free(&p);
+	object_list_page_free(&p);
 }
 
 static void a_page_without_an_end_is_refused(void)
 {
-	struct object_page p;
+	struct object_list_page p;
 
-	T_EQ(object_page_parse(&p, doc,
-			       set_doc("<ListBucketResult><IsTruncated>true</IsTruncated>"
-				       "</ListBucketResult>")),
+	T_EQ(object_list_page_parse(&p, doc,
+				    set_doc("<ListBucketResult><IsTruncated>true</IsTruncated>"
+					    "</ListBucketResult>")),
 	     -EBADMSG);
-	T_EQ(object_page_parse(&p, doc,
-			       set_doc("<ListBucketResult><Contents/></ListBucketResult>")),
+	T_EQ(object_list_page_parse(&p, doc,
+				    set_doc("<ListBucketResult><Contents/></ListBucketResult>")),
 	     -EBADMSG);
-	T_EQ(object_page_parse(&p, doc, set_doc("<Error/>")), -EBADMSG);
+	T_EQ(object_list_page_parse(&p, doc, set_doc("<Error/>")), -EBADMSG);
 }
 
 static void what_was_not_deleted_is_named(void)
@@ -131,41 +131,42 @@ static void what_was_not_deleted_is_named(void)
 	struct object_error e;
 	char *key;
 
-	T_EQ(object_deleted_parse(&key, &e, doc,
-				  set_doc("<DeleteResult><Deleted><Key>a</Key></Deleted>"
-					  "<Error><Key>b</Key><Code>AccessDenied</Code></Error>"
-					  "<Error><Key>c</Key><Code>Other</Code></Error>"
-					  "</DeleteResult>")),
+	T_EQ(object_delete_result_parse(
+		     &key, &e, doc,
+		     set_doc("<DeleteResult><Deleted><Key>a</Key></Deleted>"
+			     "<Error><Key>b</Key><Code>AccessDenied</Code></Error>"
+			     "<Error><Key>c</Key><Code>Other</Code></Error>"
+			     "</DeleteResult>")),
 	     0);
 	T_OK(key && !strcmp(key, "b") && !strcmp(e.code, "AccessDenied"));
 	free(key);
-	T_EQ(object_deleted_parse(&key, &e, doc, set_doc("<DeleteResult/>")), 0);
+	T_EQ(object_delete_result_parse(&key, &e, doc, set_doc("<DeleteResult/>")), 0);
 	T_OK(!key && !e.code[0]);
-	T_EQ(object_deleted_parse(&key, &e, doc, set_doc("<Other/>")), -EBADMSG);
+	T_EQ(object_delete_result_parse(&key, &e, doc, set_doc("<Other/>")), -EBADMSG);
 }
 
 /* ------------------------------------------------------------------------ headers */
 
-static int head_line(struct http_head *h, const char *line)
+static int parse_header(struct http_response *h, const char *line)
 {
-	return http_head_line(h, line, strlen(line));
+	return http_headers_parse_line(h, line, strlen(line));
 }
 
 static void header_lines_are_read(void)
 {
-	struct http_head h = {0};
+	struct http_response h = {0};
 
-	T_EQ(head_line(&h, "HTTP/1.1 100 Continue\r\n"), 0);
-	T_EQ(head_line(&h, "ETag: \"old\"\r\n"), 0);
-	T_EQ(head_line(&h, "HTTP/1.1 206 Partial Content\r\n"), 0);
+	T_EQ(parse_header(&h, "HTTP/1.1 100 Continue\r\n"), 0);
+	T_EQ(parse_header(&h, "ETag: \"old\"\r\n"), 0);
+	T_EQ(parse_header(&h, "HTTP/1.1 206 Partial Content\r\n"), 0);
 	T_EQ(h.status, 206);
 	T_OK(!h.etag[0]);
-	T_EQ(head_line(&h, "content-range: bytes 5-14/100\r\n"), 0);
-	T_EQ(head_line(&h, "Content-Length:10 \r\n"), 0);
-	T_EQ(head_line(&h, "ETag:  \"e\"\r\n"), 0);
+	T_EQ(parse_header(&h, "content-range: bytes 5-14/100\r\n"), 0);
+	T_EQ(parse_header(&h, "Content-Length:10 \r\n"), 0);
+	T_EQ(parse_header(&h, "ETag:  \"e\"\r\n"), 0);
 	T_OK(h.has_range && h.range_at == 5 && h.range_len == 10 && h.range_total == 100);
 	T_OK(h.has_length && h.length == 10 && !strcmp(h.etag, "\"e\""));
-	T_EQ(head_line(&h, "Content-Range: bytes 0-0/*\r\n"), 0);
+	T_EQ(parse_header(&h, "Content-Range: bytes 0-0/*\r\n"), 0);
 	T_OK(h.range_len == 1 && h.range_total == UINT64_MAX);
 }
 
@@ -178,36 +179,36 @@ static void headers_that_contradict_are_refused(void)
 					  "Content-Range: 0-1/2",
 					  "Content-Range: bytes 0-18446744073709551615/*",
 					  "Content-Range: bytes 0-1"};
-	struct http_head h = {0};
+	struct http_response h = {0};
 	char line[512];
 
 	for (unsigned i = 0; i < T_COUNT(bad); i++)
-		T_EQ(head_line(&h, bad[i]), -EBADMSG);
+		T_EQ(parse_header(&h, bad[i]), -EBADMSG);
 	memset(&h, 0, sizeof(h));
-	T_EQ(head_line(&h, "Content-Length: 5"), 0);
-	T_EQ(head_line(&h, "Content-Length: 6"), -EBADMSG);
+	T_EQ(parse_header(&h, "Content-Length: 5"), 0);
+	T_EQ(parse_header(&h, "Content-Length: 6"), -EBADMSG);
 	/* Lines for ever. */
 	memset(&h, 0, sizeof(h));
 	memset(line, 'a', sizeof(line) - 1);
 	line[sizeof(line) - 1] = 0;
-	for (unsigned i = 0; i < HTTP_HEAD_MAX / (sizeof(line) - 1); i++)
-		T_EQ(head_line(&h, line), 0);
-	T_EQ(head_line(&h, line), -EBADMSG);
+	for (unsigned i = 0; i < HTTP_HEADERS_MAX / (sizeof(line) - 1); i++)
+		T_EQ(parse_header(&h, line), 0);
+	T_EQ(parse_header(&h, line), -EBADMSG);
 	/* What is longer than its place is not taken in part. */
 	memset(&h, 0, sizeof(h));
 	snprintf(line, sizeof(line), "ETag: %0200d", 1);
-	T_EQ(head_line(&h, line), 0);
+	T_EQ(parse_header(&h, line), 0);
 	T_OK(!h.etag[0]);
 }
 
 static void times_are_read(void)
 {
-	T_EQ(object_time_http("Fri, 02 Jan 2026 03:04:05 GMT"), 1767323045);
-	T_EQ(object_time_http("Fri, 02 Xan 2026 03:04:05 GMT"), 0);
-	T_EQ(object_time_http("anJan"), 0);
-	T_EQ(object_time_http(""), 0);
-	T_EQ(object_time_iso("2026-01-02T03:04:05Z"), 1767323045);
-	T_EQ(object_time_iso("2026-01-02"), 0);
+	T_EQ(object_parse_http_date("Fri, 02 Jan 2026 03:04:05 GMT"), 1767323045);
+	T_EQ(object_parse_http_date("Fri, 02 Xan 2026 03:04:05 GMT"), 0);
+	T_EQ(object_parse_http_date("anJan"), 0);
+	T_EQ(object_parse_http_date(""), 0);
+	T_EQ(object_parse_iso_date("2026-01-02T03:04:05Z"), 1767323045);
+	T_EQ(object_parse_iso_date("2026-01-02"), 0);
 }
 
 int main(void)

@@ -62,7 +62,7 @@ static void put_base64(char *p, const unsigned char *b, unsigned len)
 }
 
 /* Highest byte first. */
-void object_sum_base64(char out[24], uint64_t crc, unsigned bytes)
+void object_checksum_base64(char out[24], uint64_t crc, unsigned bytes)
 {
 	unsigned char b[10] = {0};
 
@@ -82,34 +82,35 @@ bool object_md5(char out[OBJECT_MD5], const void *buf, size_t len)
 	return true;
 }
 
-bool object_sum_names(struct object_sum *s, const struct penstock_s3 *c)
+bool object_checksum_names(struct object_checksum *s, const struct penstock_s3 *c)
 {
-	bool crc64 = c->opts.checksum == PENSTOCK_S3_SUM_CRC64NVME;
+	bool crc64 = c->opts.checksum == PENSTOCK_S3_CHECKSUM_CRC64NVME;
 
 	memset(s, 0, sizeof(*s));
 	s->header = crc64 ? "x-amz-checksum-crc64nvme" : "x-amz-checksum-crc32c";
 	s->algorithm = crc64 ? "CRC64NVME" : "CRC32C";
 	s->element = crc64 ? "ChecksumCRC64NVME" : "ChecksumCRC32C";
-	return c->opts.checksum != PENSTOCK_S3_SUM_NONE;
+	return c->opts.checksum != PENSTOCK_S3_CHECKSUM_NONE;
 }
 
-bool object_sum(struct object_sum *s, const struct penstock_s3 *c, const void *buf, uint64_t len)
+bool object_checksum_compute(struct object_checksum *s, const struct penstock_s3 *c,
+			     const void *buf, uint64_t len)
 {
-	if (!object_sum_names(s, c))
+	if (!object_checksum_names(s, c))
 		return false;
-	if (c->opts.checksum == PENSTOCK_S3_SUM_CRC64NVME)
-		object_sum_base64(s->value, object_crc64nvme(0, buf, len), 8);
+	if (c->opts.checksum == PENSTOCK_S3_CHECKSUM_CRC64NVME)
+		object_checksum_base64(s->value, object_crc64nvme(0, buf, len), 8);
 	else
-		object_sum_base64(s->value, penstock_crc32c(0, buf, len), 4);
+		object_checksum_base64(s->value, penstock_crc32c(0, buf, len), 4);
 	return true;
 }
 
-const char *object_sum_word(const struct penstock_s3 *c)
+const char *object_checksum_name(const struct penstock_s3 *c)
 {
 	switch (c->opts.checksum) {
-	case PENSTOCK_S3_SUM_NONE:
+	case PENSTOCK_S3_CHECKSUM_NONE:
 		return "none";
-	case PENSTOCK_S3_SUM_CRC64NVME:
+	case PENSTOCK_S3_CHECKSUM_CRC64NVME:
 		return "crc64nvme";
 	default:
 		return "crc32c";

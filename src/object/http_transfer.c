@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "object/transfer.h"
+#include "object/http_transfer.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "dl/curl.h"
-#include "object/head.h"
+#include "object/http_headers.h"
 
 enum { RECEIVE = 512 << 10, SEND = 2 << 20 };
 
@@ -21,18 +21,18 @@ const char *http_method_name(enum http_method m)
 
 void http_transfer_clear(struct http_req *r)
 {
-	memset(&r->head, 0, sizeof(r->head));
-	object_str_clear(&r->text);
-	object_str_add(&r->text, "", 0); /* there is always one, if an empty one */
+	memset(&r->response, 0, sizeof(r->response));
+	object_strbuf_clear(&r->text);
+	object_strbuf_add(&r->text, "", 0); /* there is always one, if an empty one */
 	r->got = r->sent = r->first_ns = 0;
-	r->refused = r->curl = 0;
+	r->abort_code = r->curl = 0;
 	r->checked = r->connected = false;
 	r->why[0] = 0;
 }
 
 /* ------------------------------------------------------------------- callbacks */
 
-static size_t take_header(char *line, size_t one, size_t len, void *arg)
+static size_t receive_header(char *line, size_t one, size_t len, void *arg)
 {
 	struct http_req *r = arg;
 
@@ -40,29 +40,29 @@ static size_t take_header(char *line, size_t one, size_t len, void *arg)
 	/* libcurl's own figure is that of the first byte that is sent, where there is a body. */
 	if (!r->first_ns)
 		r->first_ns = clock_ns() - r->begun_ns;
-	r->refused = http_head_line(&r->head, line, len);
-	return r->refused ? 0 : len;
+	r->abort_code = http_headers_parse_line(&r->response, line, len);
+	return r->abort_code ? 0 : len;
 }
 
-static bool wanted(const struct http_req *r)
+static bool is_content_wanted(const struct http_req *r)
 {
-	return (r->into || r->sink) && (r->head.status == 200 || r->head.status == 206);
+	return (r->into || r->sink) && (r->response.status == 200 || r->response.status == 206);
 }
 
-static size_t take_body(char *data, size_t one, size_t len, void *arg)
+static size_t receive_body(char *data, size_t one, size_t len, void *arg)
 {
 	struct http_req *r = arg;
 
 	(void)one;
 	if (!r->checked) {
 		r->checked = true;
-		r->refused = r->check ? r->check(r) : 0;
-		if (r->refused)
+		r->abort_code = r->check ? r->check(r) : 0;
+		if (r->abort_code)
 			return 0;
 	}
-	if (wanted(r)) {
+	if (is_content_wanted(r)) {
 		if (len > r->into_len - r->got) {
-			r->refused = -EBADMSG;
+			r->abort_code = -EBADMSG;
 			return 0;
 		}
 		if (r->sink)
@@ -73,15 +73,15 @@ static size_t take_body(char *data, size_t one, size_t len, void *arg)
 		return len;
 	}
 	if (len > r->text_max - r->text.len) {
-		r->refused = -EBADMSG;
+		r->abort_code = -EBADMSG;
 		return 0;
 	}
-	object_str_add(&r->text, data, len);
-	r->refused = r->text.failed ? -ENOMEM : 0;
-	return r->refused ? 0 : len;
+	object_strbuf_add(&r->text, data, len);
+	r->abort_code = r->text.failed ? -ENOMEM : 0;
+	return r->abort_code ? 0 : len;
 }
 
-static size_t give_body(char *room, size_t one, size_t size, void *arg)
+static size_t read_body(char *room, size_t one, size_t size, void *arg)
 {
 	struct http_req *r = arg;
 	size_t len = (size_t)min_u64(one * size, r->body_len - r->sent);
@@ -115,7 +115,7 @@ static void set_method(const struct penstock_curl *curl, void *easy, struct http
 	case HTTP_POST:
 		curl->easy_setopt(easy, CURLOPT_UPLOAD, 1l);
 		curl->easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, (int64_t)r->body_len);
-		curl->easy_setopt(easy, CURLOPT_READFUNCTION, give_body);
+		curl->easy_setopt(easy, CURLOPT_READFUNCTION, read_body);
 		curl->easy_setopt(easy, CURLOPT_READDATA, r);
 		curl->easy_setopt(easy, CURLOPT_SEEKFUNCTION, rewind_body);
 		curl->easy_setopt(easy, CURLOPT_SEEKDATA, r);
@@ -129,10 +129,10 @@ static void set_method(const struct penstock_curl *curl, void *easy, struct http
 }
 
 static void set_limits(const struct penstock_curl *curl, void *easy, const struct http_req *r,
-		       const struct http_transfer_opts *how)
+		       const struct http_transfer_opts *opts)
 {
 	curl->easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
-			  (long)min_u64(how->connect_ms, r->timeout_ms));
+			  (long)min_u64(opts->connect_ms, r->timeout_ms));
 	curl->easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)max_u64(r->timeout_ms, 1));
 	/* Not one byte in so many seconds; libcurl counts in whole ones. */
 	curl->easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1l);
@@ -140,10 +140,10 @@ static void set_limits(const struct penstock_curl *curl, void *easy, const struc
 }
 
 void http_transfer_set(const struct penstock_curl *curl, void *easy, struct http_req *r,
-		       const struct http_transfer_opts *how)
+		       const struct http_transfer_opts *opts)
 {
 	set_method(curl, easy, r);
-	set_limits(curl, easy, r, how);
+	set_limits(curl, easy, r, opts);
 	curl->easy_setopt(easy, CURLOPT_URL, r->url);
 	curl->easy_setopt(easy, CURLOPT_HTTPHEADER, r->headers);
 	curl->easy_setopt(easy, CURLOPT_PRIVATE, r);
@@ -154,26 +154,26 @@ void http_transfer_set(const struct penstock_curl *curl, void *easy, struct http
 	curl->easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
 	curl->easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)RECEIVE);
 	curl->easy_setopt(easy, CURLOPT_ERRORBUFFER, r->why);
-	curl->easy_setopt(easy, CURLOPT_HEADERFUNCTION, take_header);
+	curl->easy_setopt(easy, CURLOPT_HEADERFUNCTION, receive_header);
 	curl->easy_setopt(easy, CURLOPT_HEADERDATA, r);
-	curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body);
+	curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, receive_body);
 	curl->easy_setopt(easy, CURLOPT_WRITEDATA, r);
-	if (how->ca_file)
-		curl->easy_setopt(easy, CURLOPT_CAINFO, how->ca_file);
-	if (how->no_proxy)
+	if (opts->ca_file)
+		curl->easy_setopt(easy, CURLOPT_CAINFO, opts->ca_file);
+	if (opts->no_proxy)
 		curl->easy_setopt(easy, CURLOPT_PROXY, "");
 }
 
 bool http_header(struct http_req *r, const char *name, const char *value)
 {
 	const struct penstock_curl *curl = penstock_curl(NULL);
-	struct object_str line = {0};
+	struct object_strbuf line = {0};
 	void *list = NULL;
 
-	object_str_printf(&line, "%s:%s%s", name, *value ? " " : "", value);
+	object_strbuf_printf(&line, "%s:%s%s", name, *value ? " " : "", value);
 	if (!line.failed)
 		list = curl->slist_append(r->headers, line.s);
-	object_str_fini(&line);
+	object_strbuf_fini(&line);
 	if (list)
 		r->headers = list;
 	return list;
@@ -208,7 +208,7 @@ static int fetch_headers(struct http_req *r, const char *const *headers)
 static int fetch_once(struct http_req *r, const struct http_opts *opts)
 {
 	const struct penstock_curl *curl = penstock_curl(NULL);
-	const struct http_transfer_opts how = {
+	const struct http_transfer_opts transfer = {
 		.no_proxy = opts->no_proxy,
 		.connect_ms = (uint32_t)r->timeout_ms,
 	};
@@ -216,13 +216,13 @@ static int fetch_once(struct http_req *r, const struct http_opts *opts)
 
 	if (!easy)
 		return -ENOMEM;
-	http_transfer_set(curl, easy, r, &how);
+	http_transfer_set(curl, easy, r, &transfer);
 	if (opts->ca_file)
 		curl->easy_setopt(easy, CURLOPT_CAINFO, opts->ca_file);
 	r->curl = curl->easy_perform(easy);
 	curl->easy_cleanup(easy);
-	if (r->refused)
-		return r->refused;
+	if (r->abort_code)
+		return r->abort_code;
 	return r->curl == CURLE_OK ? 0 : r->curl == CURLE_OPERATION_TIMEDOUT ? -ETIMEDOUT : -EIO;
 }
 
@@ -242,17 +242,17 @@ int http_fetch(void *ctx, const struct object_fetch *req, struct object_fetched 
 	};
 	int code = r.url ? fetch_headers(&r, req->headers) : -ENOMEM;
 
-	object_str_add(&r.text, "", 0);
+	object_strbuf_add(&r.text, "", 0);
 	if (code == 0)
 		code = fetch_once(&r, ctx);
 	free(r.url);
 	curl->slist_free(r.headers);
 	if (code < 0) {
-		object_str_fini(&r.text);
+		object_strbuf_fini(&r.text);
 		return penstock_fail(err, code, "%s: %s", req->url,
 				     r.why[0] ? r.why : penstock_strerror(code));
 	}
-	ret->status = r.head.status;
+	ret->status = r.response.status;
 	ret->body = r.text.s;
 	ret->len = r.text.len;
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "object/str.h"
+#include "object/strbuf.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -9,9 +9,9 @@
 
 #include "base/util.h"
 
-void object_str_add(struct object_str *t, const void *bytes, size_t len)
+void object_strbuf_add(struct object_strbuf *t, const void *bytes, size_t len)
 {
-	if (t->failed || ARRAY_RESERVE(t->s, t->room, t->len + len + 1) < 0) {
+	if (t->failed || ARRAY_RESERVE(t->s, t->capacity, t->len + len + 1) < 0) {
 		t->failed = true;
 		return;
 	}
@@ -20,12 +20,12 @@ void object_str_add(struct object_str *t, const void *bytes, size_t len)
 	t->s[t->len] = 0;
 }
 
-void object_str_put(struct object_str *t, const char *text)
+void object_strbuf_put(struct object_strbuf *t, const char *text)
 {
-	object_str_add(t, text, strlen(text));
+	object_strbuf_add(t, text, strlen(text));
 }
 
-void object_str_printf(struct object_str *t, const char *fmt, ...)
+void object_strbuf_printf(struct object_strbuf *t, const char *fmt, ...)
 {
 	char *text;
 	va_list ap;
@@ -38,11 +38,11 @@ void object_str_printf(struct object_str *t, const char *fmt, ...)
 		t->failed = true;
 		return;
 	}
-	object_str_add(t, text, (size_t)n);
+	object_strbuf_add(t, text, (size_t)n);
 	free(text);
 }
 
-void object_str_encode(struct object_str *t, const char *text, bool slashes_kept)
+void object_strbuf_add_encoded(struct object_strbuf *t, const char *text, bool slashes_kept)
 {
 	static const char hex[] = "0123456789ABCDEF";
 
@@ -51,13 +51,13 @@ void object_str_encode(struct object_str *t, const char *text, bool slashes_kept
 		char code[3] = {'%', hex[c >> 4], hex[c & 15]};
 
 		if (c < 0x80 && (isalnum(c) || strchr("-_.~", c) || (c == '/' && slashes_kept)))
-			object_str_add(t, text, 1);
+			object_strbuf_add(t, text, 1);
 		else
-			object_str_add(t, code, sizeof(code));
+			object_strbuf_add(t, code, sizeof(code));
 	}
 }
 
-void object_str_xml(struct object_str *t, const char *text)
+void object_strbuf_add_xml(struct object_strbuf *t, const char *text)
 {
 	static const char *const names[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"};
 	static const char marks[] = "&<>\"'";
@@ -66,15 +66,15 @@ void object_str_xml(struct object_str *t, const char *text)
 		const char *mark = strchr(marks, *text);
 
 		if (mark)
-			object_str_put(t, names[mark - marks]);
+			object_strbuf_put(t, names[mark - marks]);
 		else if ((unsigned char)*text < 0x20 && *text != '\n')
-			object_str_printf(t, "&#%d;", *text);
+			object_strbuf_printf(t, "&#%d;", *text);
 		else
-			object_str_add(t, text, 1);
+			object_strbuf_add(t, text, 1);
 	}
 }
 
-void object_str_clear(struct object_str *t)
+void object_strbuf_clear(struct object_strbuf *t)
 {
 	t->len = 0;
 	t->failed = false;
@@ -82,7 +82,7 @@ void object_str_clear(struct object_str *t)
 		t->s[0] = 0;
 }
 
-void object_str_fini(struct object_str *t)
+void object_strbuf_fini(struct object_strbuf *t)
 {
 	free(t->s);
 	memset(t, 0, sizeof(*t));

@@ -15,9 +15,9 @@
 
 enum { READ_BYTES = 4 << 20 };
 
-struct look {
+struct inspection {
 	struct penstock_store *s;
-	struct store_shelf *sh;
+	struct store_dir *d;
 	unsigned flags;
 	int (*each)(void *arg, const struct penstock_store_entry *entry);
 	void *arg;
@@ -26,7 +26,7 @@ struct look {
 };
 
 /* Returns bytes, or -errno. */
-static int look_verify(struct look *l, const struct store_record *r)
+static int verify_value(struct inspection *l, const struct store_record *r)
 {
 	uint32_t crc = penstock_crc32c(0, r->key, r->key_len);
 	uint64_t left = r->len;
@@ -39,7 +39,7 @@ static int look_verify(struct look *l, const struct store_record *r)
 		left -= in;
 		while (in) {
 			uint64_t want = min_u64(in, READ_BYTES);
-			int64_t n = penstock_pread(l->sh->data, l->buf, want, at, NULL);
+			int64_t n = penstock_pread(l->d->data, l->buf, want, at, NULL);
 
 			if (n < (int64_t)want)
 				return n < 0 ? (int)n : -ENODATA;
@@ -51,9 +51,9 @@ static int look_verify(struct look *l, const struct store_record *r)
 	return crc == r->crc ? 0 : -EBADMSG;
 }
 
-static int look_look_at(void *arg, const struct store_record *r, const void *raw, size_t size)
+static int inspect_record(void *arg, const struct store_record *r, const void *raw, size_t size)
 {
-	struct look *l = arg;
+	struct inspection *l = arg;
 	struct penstock_store_entry out;
 	const struct store_entry *e;
 
@@ -67,13 +67,13 @@ static int look_look_at(void *arg, const struct store_record *r, const void *raw
 	out = (struct penstock_store_entry){
 		.key = r->key, .key_len = r->key_len, .len = r->len, .expires = r->expiry};
 	if (l->flags & PENSTOCK_STORE_VERIFY) {
-		out.code = look_verify(l, r);
+		out.code = verify_value(l, r);
 		l->sum.bad += out.code < 0;
 	}
 	return l->each ? l->each(l->arg, &out) : 0;
 }
 
-static void summarize(struct look *l)
+static void summarize(struct inspection *l)
 {
 	struct stat st;
 
@@ -81,43 +81,43 @@ static void summarize(struct look *l)
 	l->sum.entries = l->s->stats.entries;
 	l->sum.value_bytes = l->s->stats.value_bytes;
 	l->sum.lost = l->s->stats.lost;
-	l->sum.log_bytes = l->sh->log.end;
-	l->sum.log_live = l->sh->log_live;
-	l->sum.data_bytes = fstat(l->sh->data_fd, &st) < 0 ? 0 : (uint64_t)st.st_size;
+	l->sum.log_bytes = l->d->log.end;
+	l->sum.log_live = l->d->log_live;
+	l->sum.data_bytes = fstat(l->d->data_fd, &st) < 0 ? 0 : (uint64_t)st.st_size;
 }
 
-static int look_run(struct look *l, const char *dir, struct penstock_err *err)
+static int inspect_dir(struct inspection *l, const char *dir, struct penstock_err *err)
 {
-	struct store_walk w = {.from = STORE_LOG_HEAD, .each = look_look_at, .arg = l};
-	int r = store_shelf_look(l->sh, l->s, dir, err);
+	struct store_walk w = {.from = STORE_LOG_HEAD, .each = inspect_record, .arg = l};
+	int r = store_dir_open_readonly(l->d, l->s, dir, err);
 
 	if (r == 0)
-		r = store_journal_load(l->sh, err);
+		r = store_journal_load(l->d, err);
 	if (r < 0)
 		return r;
-	store_journal_settle(l->s);
+	store_journal_drop_spaceless(l->s);
 	summarize(l);
 	if (!l->each && !(l->flags & PENSTOCK_STORE_VERIFY))
 		return 0;
-	w.file = l->sh->log.file;
-	w.seed = l->sh->log.head.seed;
-	w.to = l->sh->log.end;
+	w.file = l->d->log.file;
+	w.seed = l->d->log.head.seed;
+	w.to = l->d->log.end;
 	return store_journal_walk(&w, err);
 }
 
-static struct penstock_store *store_to_look(struct penstock_err *err)
+static struct penstock_store *store_for_inspection(struct penstock_err *err)
 {
 	struct penstock_store *s = calloc(1, sizeof(*s));
 
 	if (s)
-		s->shelves = calloc(1, sizeof(*s->shelves));
-	if (!s || !s->shelves) {
+		s->dirs = calloc(1, sizeof(*s->dirs));
+	if (!s || !s->dirs) {
 		free(s);
 		penstock_fail(err, -ENOMEM, "out of memory");
 		return NULL;
 	}
-	s->nr_shelves = 1;
-	s->shelves[0].dir = s->shelves[0].head = s->shelves[0].data_fd = -1;
+	s->nr_dirs = 1;
+	s->dirs[0].dir_fd = s->dirs[0].head_fd = s->dirs[0].data_fd = -1;
 	if (store_init(s) < 0) {
 		penstock_fail(err, -ENOMEM, "out of memory");
 	} else if (penstock_open(&s->io, NULL, err) == 0) {
@@ -127,12 +127,12 @@ static struct penstock_store *store_to_look(struct penstock_err *err)
 	return NULL;
 }
 
-int penstock_store_look(const char *dir, unsigned flags,
-			int (*each)(void *arg, const struct penstock_store_entry *entry), void *arg,
-			struct penstock_store_summary *sum, struct penstock_err *err)
+int penstock_store_inspect(const char *dir, unsigned flags,
+			   int (*each)(void *arg, const struct penstock_store_entry *entry),
+			   void *arg, struct penstock_store_summary *sum, struct penstock_err *err)
 {
 	struct penstock_err local = {0, ""};
-	struct look l = {.flags = flags, .each = each, .arg = arg};
+	struct inspection l = {.flags = flags, .each = each, .arg = arg};
 	CLEANUP_FREE void *buf = NULL;
 	int r;
 
@@ -140,12 +140,12 @@ int penstock_store_look(const char *dir, unsigned flags,
 	if (flags & ~PENSTOCK_STORE_VERIFY)
 		return penstock_fail(err, -EINVAL, "flags: 0x%x is not known", flags);
 	buf = aligned_alloc(STORE_UNIT, READ_BYTES);
-	l.s = buf ? store_to_look(err) : NULL;
+	l.s = buf ? store_for_inspection(err) : NULL;
 	if (!l.s)
 		return err->code ? err->code : penstock_fail(err, -ENOMEM, "out of memory");
-	l.sh = l.s->shelves;
+	l.d = l.s->dirs;
 	l.buf = buf;
-	r = look_run(&l, dir, err);
+	r = inspect_dir(&l, dir, err);
 	if (r >= 0 && sum) {
 		uint32_t size = sum->size;
 
