@@ -200,9 +200,9 @@ static int flow_begin(struct flow *f, struct penstock_err *err)
 	r = penstock_open(&f->io, &f->o.io, err);
 	if (r < 0)
 		return r;
-	r = crew_start(&f->copiers, f->o.copiers, "penstock-copy", &f->inbox);
+	r = thread_pool_start(&f->copiers, f->o.copiers, "penstock-copy", &f->inbox);
 	if (r == 0)
-		r = crew_start(&f->clerks, FLOW_CLERKS, "penstock-file", &f->inbox);
+		r = thread_pool_start(&f->clerks, FLOW_CLERKS, "penstock-file", &f->inbox);
 	if (r == 0)
 		r = buckets_init(f);
 	if (r < 0)
@@ -276,8 +276,8 @@ void flow_free(struct flow *f)
 	gate_quiet();
 	while (atomic_load(&f->at_stores)) /* threads of stores, which outlive us */
 		sched_yield();
-	crew_stop(&f->copiers);
-	crew_stop(&f->clerks);
+	thread_pool_stop(&f->copiers);
+	thread_pool_stop(&f->clerks);
 	buckets_fini(f);
 	objects_fini(f);
 	lanes_fini(f);

@@ -388,7 +388,7 @@ static int carry_go(struct flow *f, struct op *op)
 	}
 	op->task.run = carry;
 	op->task.done = carried_over;
-	crew_push(&f->carriers, &op->task);
+	thread_pool_push(&f->carriers, &op->task);
 	return 0;
 }
 
@@ -441,13 +441,14 @@ int buckets_init(struct flow *f)
 {
 	for (unsigned i = 0; i < f->o.nr_places; i++)
 		if (place_is_bucket(flow_place(f, i)))
-			return crew_start(&f->carriers, CARRIERS, "penstock-object", &f->inbox);
+			return thread_pool_start(&f->carriers, CARRIERS, "penstock-object",
+						 &f->inbox);
 	return 0;
 }
 
 void buckets_fini(struct flow *f)
 {
-	crew_stop(&f->carriers);
+	thread_pool_stop(&f->carriers);
 	for (unsigned i = 0; i < 2 * HOLD_KINDS; i++)
 		free(holds_at(f, i)->unused);
 }

@@ -28,7 +28,7 @@ static void piece_over(struct slot *s)
 	last = s->code == 0 && chunk_moved(s) && atomic_fetch_sub(&op->chunks, 1) == 1;
 	inbox_push(&f->inbox, &s->task);
 	if (last)
-		crew_push(&f->clerks, &op->task);
+		thread_pool_push(&f->clerks, &op->task);
 }
 
 static void piece_done(void *arg, const struct penstock_done *done)
@@ -216,7 +216,7 @@ static void slot_over(struct task *t, void *owner)
 	if (s->code == 0 && f->o.verify && s->op->type == FLOW_READ) {
 		s->task.run = copier_check;
 		s->task.done = check_over;
-		crew_push(&f->copiers, &s->task);
+		thread_pool_push(&f->copiers, &s->task);
 	} else if (s->code == 0 && s->op->mode == MODE_PASS && !s->writing && !s->header &&
 		   s->op->code == 0) {
 		s->task.next = f->again ? &f->again->task : NULL;
@@ -277,7 +277,7 @@ static void issue_copy(struct flow *f, struct slot *s)
 	s->task.run = gpu ? copier_make : how[op->mode];
 	if (gpu)
 		s->task.done = made;
-	crew_push(&f->copiers, &s->task);
+	thread_pool_push(&f->copiers, &s->task);
 }
 
 /* Put the noise that belongs there into the buffer unless it is there, and the stamps. */

@@ -202,7 +202,7 @@ void clerk_discard(struct flow *f, struct object *o, struct penstock_file *file)
 	e->file = file;
 	e->object = o;
 	o->closing++;
-	crew_push(&f->clerks, &e->task);
+	thread_pool_push(&f->clerks, &e->task);
 }
 
 static void errand_grow(struct task *t)
@@ -249,5 +249,5 @@ void clerk_grow(struct flow *f, unsigned place, uint64_t units)
 	e->from = ready;
 	e->len = min_u64((max_u64(units, 1) + step - 1) / step * step, all - ready);
 	f->growing[place] = true;
-	crew_push(&f->clerks, &e->task);
+	thread_pool_push(&f->clerks, &e->task);
 }

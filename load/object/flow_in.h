@@ -4,7 +4,7 @@
 
 /*
  * The inside of a flow.  All of it belongs to the flow's own thread, but for operations and slots
- * while a thread of a crew or the library has them.
+ * while a thread of a pool or the library has them.
  *
  * An operation passes its gates in this order: its turn in the chain, a permit, the object,
  * space.  Permits and space are granted by ledgers (see below), so that waits always point to
@@ -36,8 +36,8 @@
 #include "base/util.h"
 #include "load/object/content.h"
 #include "load/object/flow.h"
-#include "load/object/flow_crew.h"
 #include "load/object/place.h"
+#include "load/object/thread_pool.h"
 
 enum {
 	FLOW_PLACES = 8,
@@ -299,7 +299,7 @@ struct flow {
 	bool growing[FLOW_PLACES], no_memory[FLOW_PLACES];
 	bool gpu; /* one of the places is device memory */
 	struct inbox inbox;
-	struct crew copiers, clerks, carriers;
+	struct thread_pool copiers, clerks, carriers;
 	/* objects */
 	struct penstock_table table;
 	struct arena objects, ops, chains, handles;
@@ -326,7 +326,7 @@ struct flow {
 	struct penstock_iov batch_iov[FLOW_BATCH][2]; /* of copies */
 	struct slot *batch_slot[FLOW_BATCH];
 	unsigned nr_batch;
-	unsigned elsewhere; /* tasks with crews that are no operation's */
+	unsigned elsewhere; /* tasks of file threads that are no operation's */
 	/* the caller */
 	const struct flow_handler *handler;
 	unsigned ended;

@@ -264,7 +264,7 @@ static void open_files(struct flow *f, struct op *op)
 	f->nr_files++;
 	op->task.run = clerk_open;
 	op->task.done = opened;
-	crew_push(&f->clerks, &op->task);
+	thread_pool_push(&f->clerks, &op->task);
 }
 
 /* So many files may be open; the others wait, and whoever has some open waits for nobody. */
@@ -347,7 +347,7 @@ void op_moved(struct flow *f, struct op *op)
 	}
 	op->task.run = clerk_close;
 	op->task.done = closed;
-	crew_push(&f->clerks, &op->task);
+	thread_pool_push(&f->clerks, &op->task);
 }
 
 /*

@@ -325,7 +325,7 @@ static void store_over(struct task *t, void *owner)
 	} else if (op->type == FLOW_READ && !e->setting && f->o.verify) {
 		op->task.run = flow_store_check;
 		op->task.done = store_checked;
-		crew_push(&f->copiers, &op->task);
+		thread_pool_push(&f->copiers, &op->task);
 	} else {
 		flow_store_end(f, op);
 	}
