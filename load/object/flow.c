@@ -151,8 +151,9 @@ static int flow_check(struct flow_opts *o, struct penstock_err *err)
 				     o->chunk, CONTENT_PERIOD);
 	if (o->verify && !o->fill)
 		return penstock_fail(err, -EINVAL, "verify: needs fill");
-	if (!o->copiers)
-		o->copiers = (unsigned)min_u64(8, max_u64(2, cpus > 0 ? (uint64_t)cpus / 2 : 0));
+	if (!o->copy_threads)
+		o->copy_threads =
+			(unsigned)min_u64(8, max_u64(2, cpus > 0 ? (uint64_t)cpus / 2 : 0));
 	return 0;
 }
 
@@ -200,9 +201,10 @@ static int flow_begin(struct flow *f, struct penstock_err *err)
 	r = penstock_open(&f->io, &f->o.io, err);
 	if (r < 0)
 		return r;
-	r = thread_pool_start(&f->copiers, f->o.copiers, "penstock-copy", &f->inbox);
+	r = thread_pool_start(&f->copy_threads, f->o.copy_threads, "penstock-copy", &f->inbox);
 	if (r == 0)
-		r = thread_pool_start(&f->clerks, FLOW_CLERKS, "penstock-file", &f->inbox);
+		r = thread_pool_start(&f->file_threads, FLOW_FILE_THREADS, "penstock-file",
+				      &f->inbox);
 	if (r == 0)
 		r = buckets_init(f);
 	if (r < 0)
@@ -276,8 +278,8 @@ void flow_free(struct flow *f)
 	gate_quiet();
 	while (atomic_load(&f->at_stores)) /* threads of stores, which outlive us */
 		sched_yield();
-	thread_pool_stop(&f->copiers);
-	thread_pool_stop(&f->clerks);
+	thread_pool_stop(&f->copy_threads);
+	thread_pool_stop(&f->file_threads);
 	buckets_fini(f);
 	objects_fini(f);
 	lanes_fini(f);

@@ -124,7 +124,7 @@ struct flow_opts {
 	bool verify;      /* check the content of what is read; needs fill */
 	bool fill;        /* write content that can be verified; else whatever is in the buffers */
 	uint64_t seed;    /* of the content */
-	unsigned copiers; /* threads for copies and checks; 0: by the number of processors */
+	unsigned copy_threads;   /* threads for copies and checks; 0: by the number of processors */
 	struct place *places[8]; /* by number */
 	unsigned nr_places;
 };

@@ -2,7 +2,7 @@
 /*
  * Operations on objects of an object store: put, read by ranges, deleted.
  *
- * Calls of the client block, so each operation is a carrier's, of whom there are as many as
+ * Calls of the client block, so a bucket thread runs each operation. There are as many threads as
  * requests may be in flight.  What has no memory of its own is carried in a hold: of these there
  * are three sizes and only so many of each, and whoever finds none waits, in the order of arrival.
  * Those for writing hold the noise from the beginning on.  Large objects are put in parts, and read
@@ -19,7 +19,7 @@
 #include "load/object/flow_in.h"
 
 enum {
-	CARRIERS = 64,
+	BUCKET_THREADS = 64,
 	STRETCH = 4,             /* parts */
 	UPLOAD_PARTS = 4,        /* in flight, of one object */
 	HOLDS_BYTES = 128 << 20, /* of a kind, unless that would be fewer than two */
@@ -27,7 +27,7 @@ enum {
 };
 #define PART (8ull << 20) /* unless the client's options say otherwise */
 
-/* What a carrier has of an operation. */
+/* The call of the client for an operation, for a bucket thread. */
 struct carried {
 	char *hold; /* NULL: it needs none */
 	uint8_t kind;
@@ -64,7 +64,7 @@ static char *hold_take(struct flow *f, bool writing, unsigned kind, bool *failed
 {
 	struct stock *h = &f->holds[writing][kind];
 	uint64_t bytes = hold_bytes(f, kind);
-	uint64_t most = kind == 0 ? CARRIERS : max_u64(2, HOLDS_BYTES / bytes);
+	uint64_t most = kind == 0 ? BUCKET_THREADS : max_u64(2, HOLDS_BYTES / bytes);
 
 	if (!h->nr_unused && h->nr < most && stock_make(f, h, 1, bytes, writing) < 0)
 		*failed = h->nr == 0;
@@ -79,7 +79,7 @@ static void hold_give(struct flow *f, struct carried *c)
 		h->unused[h->nr_unused++] = TAKE_PTR(c->hold);
 }
 
-/* ------------------------------------------------------------- what carriers do */
+/* ---------------------------------------------------------- in the bucket threads */
 
 static struct place *bucket_of(const struct op *op)
 {
@@ -275,7 +275,7 @@ static int get(struct op *op, const char *uri, struct penstock_err *err)
 	return op->carried->hold ? read_hold(op, p, uri, err) : load_memory(op, p, uri, err);
 }
 
-/* By a carrier. */
+/* Runs in a bucket thread. */
 static void carry(struct task *t)
 {
 	struct op *op = container_of(t, struct op, task);
@@ -388,7 +388,7 @@ static int carry_go(struct flow *f, struct op *op)
 	}
 	op->task.run = carry;
 	op->task.done = carried_over;
-	thread_pool_push(&f->carriers, &op->task);
+	thread_pool_push(&f->bucket_threads, &op->task);
 	return 0;
 }
 
@@ -441,14 +441,14 @@ int buckets_init(struct flow *f)
 {
 	for (unsigned i = 0; i < f->o.nr_places; i++)
 		if (place_is_bucket(flow_place(f, i)))
-			return thread_pool_start(&f->carriers, CARRIERS, "penstock-object",
-						 &f->inbox);
+			return thread_pool_start(&f->bucket_threads, BUCKET_THREADS,
+						 "penstock-object", &f->inbox);
 	return 0;
 }
 
 void buckets_fini(struct flow *f)
 {
-	thread_pool_stop(&f->carriers);
+	thread_pool_stop(&f->bucket_threads);
 	for (unsigned i = 0; i < 2 * HOLD_KINDS; i++)
 		free(holds_at(f, i)->unused);
 }

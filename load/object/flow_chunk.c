@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks: what is done with each, by the library or by copiers, and what follows. */
+/* Chunks: what is done with each, by the library or by copy threads, and what follows. */
 #include <errno.h>
 
 #include "base/util.h"
@@ -28,7 +28,7 @@ static void piece_over(struct slot *s)
 	last = s->code == 0 && chunk_moved(s) && atomic_fetch_sub(&op->chunks, 1) == 1;
 	inbox_push(&f->inbox, &s->task);
 	if (last)
-		thread_pool_push(&f->clerks, &op->task);
+		thread_pool_push(&f->file_threads, &op->task);
 }
 
 static void piece_done(void *arg, const struct penstock_done *done)
@@ -214,9 +214,9 @@ static void slot_over(struct task *t, void *owner)
 
 	account(f, s);
 	if (s->code == 0 && f->o.verify && s->op->type == FLOW_READ) {
-		s->task.run = copier_check;
+		s->task.run = copy_task_check;
 		s->task.done = check_over;
-		thread_pool_push(&f->copiers, &s->task);
+		thread_pool_push(&f->copy_threads, &s->task);
 	} else if (s->code == 0 && s->op->mode == MODE_PASS && !s->writing && !s->header &&
 		   s->op->code == 0) {
 		s->task.next = f->again ? &f->again->task : NULL;
@@ -255,13 +255,13 @@ static void made(struct task *t, void *owner)
 	copy_pieces(owner, s, &dst, NULL);
 }
 
-/* Device memory is the library's to copy, host memory the copiers'. */
+/* Device memory is the library's to copy, host memory the copy threads'. */
 static void issue_copy(struct flow *f, struct slot *s)
 {
 	static void (*const how[])(struct task * t) = {
-		[MODE_COPY_OUT] = copier_out,
-		[MODE_FILL] = copier_fill,
-		[MODE_COPY] = copier_copy,
+		[MODE_COPY_OUT] = copy_task_out,
+		[MODE_FILL] = copy_task_fill,
+		[MODE_COPY] = copy_task_copy,
 	};
 	struct op *op = s->op;
 	bool gpu = op_on_gpu(op);
@@ -274,10 +274,10 @@ static void issue_copy(struct flow *f, struct slot *s)
 		copy_pieces(f, s, op->mode == MODE_COPY ? &dst : NULL, &src);
 		return;
 	}
-	s->task.run = gpu ? copier_make : how[op->mode];
+	s->task.run = gpu ? copy_task_make : how[op->mode];
 	if (gpu)
 		s->task.done = made;
-	thread_pool_push(&f->copiers, &s->task);
+	thread_pool_push(&f->copy_threads, &s->task);
 }
 
 /* Put the noise that belongs there into the buffer unless it is there, and the stamps. */

@@ -8,9 +8,9 @@
  *
  * An operation passes its gates in this order: its turn in the chain, a permit, the object,
  * space.  Permits and space are granted by ledgers (see below), so that waits always point to
- * chains that were started earlier.  Then files are opened by a clerk, the bytes move in
- * chunks, and a clerk closes: he has the operation from who moved its last chunk, unless one
- * failed.
+ * chains that were started earlier.  Then a file thread opens the files, the bytes move in
+ * chunks, and a file thread closes the files: the thread that moved the last chunk passes the
+ * operation on, unless a chunk failed.
  *
  *	flow.c		the flow as a whole, the loop
  *	flow_chain.c	chains: started, ended
@@ -20,7 +20,7 @@
  *	flow_lane.c	buffers, and who gets them
  *	flow_chunk.c	chunks: submitted, completed
  *	flow_copy.c	where bytes are; copies and checks
- *	flow_clerk.c	files: open, close, remove
+ *	flow_file.c	files: open, close, remove
  *	flow_store.c	operations on a store, which have neither files nor chunks
  *	flow_bucket.c	operations on objects of an object store, which neither have
  *	flow_util.c	spans of time, pools, labels
@@ -44,7 +44,7 @@ enum {
 	FLOW_SMALL = 64 << 10, /* a chunk that takes one of the small buffers */
 	FLOW_BATCH = 64,       /* operations handed to the library at once */
 	FLOW_SPANS = 4,
-	FLOW_CLERKS = 16, /* so many files are made durable or closed at once */
+	FLOW_FILE_THREADS = 16, /* so many files are made durable or closed at once */
 	FLOW_SERVED = 16, /* large objects that share the device; others wait for their turn */
 	FLOW_NAME_MAX = 65535,
 	FLOW_SHAPE_MAX = 1000,
@@ -144,7 +144,7 @@ struct object {
 	struct label *label;       /* of what exists */
 	struct handle *handle;     /* left open for those that follow */
 	uint32_t nr_ops, nr_alone; /* of these operations, and those that are no reads */
-	uint32_t closing;          /* files of it that clerks are closing */
+	uint32_t closing;          /* files of it that file threads are closing */
 	struct place_ref ref;
 	uint64_t size, content;
 	struct extents where;
@@ -199,7 +199,7 @@ struct chain {
 };
 
 struct op {
-	struct task task; /* of clerks; and on the list of what is ready */
+	struct task task; /* of file threads; and on the list of what is ready */
 	struct flow *flow;
 	struct chain *chain;
 	struct op *next;          /* in the chain */
@@ -223,20 +223,20 @@ struct op {
 	bool rw;                 /* its file is open for writing, too */
 	bool counted;            /* among those that have files open */
 	bool cancelled;          /* nothing happens to the object */
-	bool passed_on;          /* who moves the last chunk gives it to a clerk */
+	bool passed_on;          /* the mover of the last chunk gives it to a file thread */
 	uint32_t blockers;       /* operations on the object that must end before */
 	/* the source is the object's place, unless the operation is a write */
 	struct penstock_file *src_file, *dst_file;
 	struct place_ref ref; /* of the destination */
 	struct extents where;
 	struct extent_hint src_hint, dst_hint;
-	/* what a write replaces, to be removed by a clerk */
+	/* what a write replaces, to be removed by a file thread */
 	struct label *old_label;
 	struct place_ref old_ref;
 	struct penstock_file *old_file;
 	uint8_t old_place;
 	uint64_t from, pos, end; /* of what it moves: where it began, is, ends */
-	unsigned inflight;       /* chunks, and the clerk that it is passed on to */
+	unsigned inflight;       /* chunks, and the file thread that has it */
 	atomic_uint chunks;      /* not moved yet, and one until all have been cut */
 	struct errand_store *store;
 	struct carried *carried;
@@ -244,7 +244,7 @@ struct op {
 	int code;
 	char *msg;
 	uint64_t read_end, write_begin, timer_ns;
-	uint64_t sync_begin, sync_end; /* by a clerk */
+	uint64_t sync_begin, sync_end; /* by a file thread */
 	struct span device, read_device, write_device;
 };
 
@@ -299,7 +299,7 @@ struct flow {
 	bool growing[FLOW_PLACES], no_memory[FLOW_PLACES];
 	bool gpu; /* one of the places is device memory */
 	struct inbox inbox;
-	struct thread_pool copiers, clerks, carriers;
+	struct thread_pool copy_threads, file_threads, bucket_threads;
 	/* objects */
 	struct penstock_table table;
 	struct arena objects, ops, chains, handles;
@@ -383,7 +383,7 @@ void op_claim(struct flow *f, struct op *op);
 /* Take the space: 0, -EAGAIN (later, and it will be called again) or -errno. */
 int op_take_space(struct flow *f, struct op *op, bool force);
 void op_start(struct flow *f, struct op *op);
-/* Called when a clerk is done with it, and when nothing of it is in flight. */
+/* Called when a file thread is done with it, and when nothing of it is in flight. */
 void op_opened(struct flow *f, struct op *op);
 void op_moved(struct flow *f, struct op *op);
 /* All its chunks have been cut. */
@@ -402,13 +402,13 @@ static inline const struct label *op_label(const struct op *op)
 /* The device, or what stands for it, has read or written. */
 void op_used(struct op *op, bool write, uint64_t begin_ns, uint64_t end_ns);
 
-/* ---- flow_clerk.c */
-void clerk_open(struct task *t);
-void clerk_close(struct task *t);
+/* ---- flow_file.c */
+void file_task_open(struct task *t);
+void file_task_close(struct task *t);
 /* Close a file of an object; what writes or removes it waits for that. */
-void clerk_discard(struct flow *f, struct object *o, struct penstock_file *file);
+void flow_close_file(struct flow *f, struct object *o, struct penstock_file *file);
 /* Make more of the memory of a place usable. */
-void clerk_grow(struct flow *f, unsigned place, uint64_t units);
+void flow_grow_memory(struct flow *f, unsigned place, uint64_t units);
 
 /* ---- flow_copy.c */
 /* One end of a transfer. */
@@ -424,11 +424,11 @@ struct end dst_end(struct op *op, struct extent_hint *hint);
 char *end_addr(const struct end *e, uint64_t pos, uint64_t *len);
 uint64_t end_offset(const struct end *e, uint64_t pos, uint64_t *len);
 void slot_fail(struct slot *s, int code, const char *msg); /* the first failure counts */
-void copier_check(struct task *t);
-void copier_out(struct task *t);
-void copier_make(struct task *t); /* content in the buffer, */
-void copier_fill(struct task *t); /* or where it belongs */
-void copier_copy(struct task *t);
+void copy_task_check(struct task *t);
+void copy_task_out(struct task *t);
+void copy_task_make(struct task *t); /* content in the buffer, */
+void copy_task_fill(struct task *t); /* or where it belongs */
+void copy_task_copy(struct task *t);
 
 /* ---- flow_store.c */
 void store_start(struct flow *f, struct op *op); /* instead of opening files */
@@ -436,7 +436,7 @@ void stores_serve(struct flow *f);
 void stores_cancel(struct flow *f);
 
 /* ---- flow_bucket.c */
-int buckets_init(struct flow *f); /* carriers, if there is a bucket; 0 or -errno */
+int buckets_init(struct flow *f); /* bucket threads, if there is a bucket; 0 or -errno */
 void buckets_fini(struct flow *f);
 void bucket_start_op(struct flow *f, struct op *op); /* instead of opening files */
 void buckets_serve(struct flow *f);

@@ -79,7 +79,7 @@ static bool uses_storage(const struct flow *f)
 int lanes_init(struct flow *f, struct penstock_err *err)
 {
 	struct penstock_stats st = {.size = sizeof(st)};
-	unsigned big, small, copiers = f->o.copiers, ops;
+	unsigned big, small, copy_threads = f->o.copy_threads, ops;
 	int r;
 
 	penstock_get_stats(f->io, &st);
@@ -90,14 +90,14 @@ int lanes_init(struct flow *f, struct penstock_err *err)
 	if (f->o.buffers)
 		big = f->o.buffers;
 	small = (unsigned)min_u64(ops, SMALL_MAX);
-	r = lane_init(f, LANE_COPY, f->gpu ? copiers + 2 : 2 * copiers + 2, err);
+	r = lane_init(f, LANE_COPY, f->gpu ? copy_threads + 2 : 2 * copy_threads + 2, err);
 	if (r < 0 || !uses_storage(f))
 		return r;
-	r = lane_init(f, LANE_READ, big + 2 * copiers, err);
+	r = lane_init(f, LANE_READ, big + 2 * copy_threads, err);
 	if (r == 0)
 		r = lane_init(f, LANE_WRITE, big, err);
 	if (r == 0)
-		r = lane_init(f, LANE_READ_SMALL, small + 4 * copiers, err);
+		r = lane_init(f, LANE_READ_SMALL, small + 4 * copy_threads, err);
 	if (r == 0)
 		r = lane_init(f, LANE_WRITE_SMALL, small, err);
 	if (r == 0)

@@ -56,7 +56,7 @@ struct penstock_file *object_take_file(struct flow *f, struct object *o)
 
 static void drop_handle(struct flow *f, struct object *o, struct handle *h)
 {
-	clerk_discard(f, o, h->file);
+	flow_close_file(f, o, h->file);
 	f->nr_left--;
 	arena_put(&f->handles, h);
 }
@@ -89,7 +89,7 @@ static void leave_file(struct flow *f, struct object *o, struct op *op)
 		if (!--h->users && h != o->handle)
 			drop_handle(f, o, h);
 	} else if (op->src_file && !donate(f, o, op)) {
-		clerk_discard(f, o, op->src_file);
+		flow_close_file(f, o, op->src_file);
 	}
 	op->handle = NULL;
 	op->src_file = NULL;

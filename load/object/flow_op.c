@@ -127,7 +127,7 @@ static int take_units(struct flow *f, struct op *op, bool force)
 
 	if (ready < extent_map_units(p->map) &&
 	    (r == -ENOSPC || extent_map_unused(p->map) * p->unit < PLACE_STEP / 2))
-		clerk_grow(f, place, r == -ENOSPC ? units : 0);
+		flow_grow_memory(f, place, r == -ENOSPC ? units : 0);
 	if (r == -ENOSPC && (f->growing[place] || !force))
 		return -EAGAIN;
 	if (r == -ENOSPC && slab_stretch(p, units - extent_map_unused(p->map)) == 0)
@@ -262,9 +262,9 @@ static void open_files(struct flow *f, struct op *op)
 	op->start_ns = f->now;
 	op->counted = true;
 	f->nr_files++;
-	op->task.run = clerk_open;
+	op->task.run = file_task_open;
 	op->task.done = opened;
-	thread_pool_push(&f->clerks, &op->task);
+	thread_pool_push(&f->file_threads, &op->task);
 }
 
 /* So many files may be open; the others wait, and whoever has some open waits for nobody. */
@@ -333,36 +333,36 @@ bool op_syncs(const struct op *op)
 	       to->o.durability != PENSTOCK_DURABLE_NONE;
 }
 
-/* Whether a clerk has to make it durable, or to close or remove something. */
-static bool needs_clerk(const struct op *op)
+/* Whether a file thread has to make it durable, or to close or remove something. */
+static bool needs_file_thread(const struct op *op)
 {
 	return op_syncs(op) || op->room == ROOM_FILE || (op_leaves(op) && in_files(op_src(op)));
 }
 
 void op_moved(struct flow *f, struct op *op)
 {
-	if (op->passed_on || !needs_clerk(op)) {
+	if (op->passed_on || !needs_file_thread(op)) {
 		op_closed(f, op);
 		return;
 	}
-	op->task.run = clerk_close;
+	op->task.run = file_task_close;
 	op->task.done = closed;
-	thread_pool_push(&f->clerks, &op->task);
+	thread_pool_push(&f->file_threads, &op->task);
 }
 
 /*
- * Who moves the last chunk gives the operation to a clerk, while chunks are still on their way to
- * this thread, which counts them.  Both write to nothing that is the same: the clerk has times of
- * his own, and an operation that failed is not passed on.
+ * The thread that moves the last chunk gives the operation to a file thread, while chunks are still
+ * on their way to this thread, which counts them.  Both write to nothing that is the same: the file
+ * thread has times of its own, and an operation that failed is not passed on.
  */
 void op_all_cut(struct op *op)
 {
 	bool moves = op->mode == MODE_WRITE || op->mode == MODE_STORE || op->mode == MODE_PASS ||
 		     op->mode == MODE_LOAD;
 
-	if (!moves || (op->todo & TODO_TIMER) || !needs_clerk(op))
+	if (!moves || (op->todo & TODO_TIMER) || !needs_file_thread(op))
 		return;
-	op->task.run = clerk_close;
+	op->task.run = file_task_close;
 	op->task.done = closed;
 	op->passed_on = true;
 	op->inflight++;

@@ -251,7 +251,7 @@ void store_start(struct flow *f, struct op *op)
 
 /* ------------------------------------------------------------------- afterwards */
 
-/* By a copier. */
+/* Runs in a copy thread. */
 static void flow_store_check(struct task *t)
 {
 	struct op *op = container_of(t, struct op, task);
@@ -325,7 +325,7 @@ static void store_over(struct task *t, void *owner)
 	} else if (op->type == FLOW_READ && !e->setting && f->o.verify) {
 		op->task.run = flow_store_check;
 		op->task.done = store_checked;
-		thread_pool_push(&f->copiers, &op->task);
+		thread_pool_push(&f->copy_threads, &op->task);
 	} else {
 		flow_store_end(f, op);
 	}

@@ -2,7 +2,7 @@
 /*
  * The files of a folder while it is in use.  Each is known by its number and birth from the moment
  * it is made, in memory and in the marker; a file that has come to its name in another way is
- * neither opened, written over nor removed.  Clerks call this from several threads: a name is
+ * neither opened, written over nor removed.  File threads call this, several at once: a name is
  * claimed by one of them at a time, and between claim and end the entry is that one's alone.
  */
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What clerks do: open, make, close and remove files, and make memory usable.  An operation that a
- * clerk has is the clerk's alone; of its object he only reads.
+ * What file threads do: open, make, close and remove files, and make memory usable.  An operation
+ * that a file thread has belongs to it alone; of its object it only reads.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +51,7 @@ static void remove_old(struct op *op)
 		op_fail_label(op, l, r, err.msg);
 }
 
-static int clerk_make_file(struct op *op, struct place *p)
+static int make_dst(struct op *op, struct place *p)
 {
 	const struct label *l = op_label(op);
 	uint64_t head = p->o.layout == PLACE_NPY ? PLACE_HEADER : 0;
@@ -73,7 +73,7 @@ static int open_src(struct op *op, struct place *p)
 	return take_file(op, p, ref, l, fd, &op->src_file, &err);
 }
 
-void clerk_open(struct task *t)
+void file_task_open(struct task *t)
 {
 	struct op *op = container_of(t, struct op, task);
 	struct place *src = op_src(op), *dst = op_dst(op);
@@ -85,7 +85,7 @@ void clerk_open(struct task *t)
 	if (src && src->o.kind == PLACE_FILES && !op->src_file)
 		r = open_src(op, src);
 	if (r == 0 && dst && dst->o.kind == PLACE_FILES)
-		clerk_make_file(op, dst);
+		make_dst(op, dst);
 }
 
 /* The destination: complete, or as if it had never been. */
@@ -133,7 +133,7 @@ static void sync_dst(struct op *op)
 	op->sync_end = clock_ns();
 }
 
-void clerk_close(struct task *t)
+void file_task_close(struct task *t)
 {
 	struct op *op = container_of(t, struct op, task);
 	struct place *src = op_src(op), *dst = op_dst(op);
@@ -191,7 +191,7 @@ static void discarded(struct task *t, void *owner)
 	errand_done(t, owner);
 }
 
-void clerk_discard(struct flow *f, struct object *o, struct penstock_file *file)
+void flow_close_file(struct flow *f, struct object *o, struct penstock_file *file)
 {
 	struct errand *e = errand(f, discard, discarded);
 
@@ -202,7 +202,7 @@ void clerk_discard(struct flow *f, struct object *o, struct penstock_file *file)
 	e->file = file;
 	e->object = o;
 	o->closing++;
-	thread_pool_push(&f->clerks, &e->task);
+	thread_pool_push(&f->file_threads, &e->task);
 }
 
 static void errand_grow(struct task *t)
@@ -233,7 +233,7 @@ static void grown(struct task *t, void *owner)
 	errand_done(t, owner);
 }
 
-void clerk_grow(struct flow *f, unsigned place, uint64_t units)
+void flow_grow_memory(struct flow *f, unsigned place, uint64_t units)
 {
 	struct place *p = flow_place(f, place);
 	uint64_t ready = extent_map_ready(p->map), all = extent_map_units(p->map), step;
@@ -249,5 +249,5 @@ void clerk_grow(struct flow *f, unsigned place, uint64_t units)
 	e->from = ready;
 	e->len = min_u64((max_u64(units, 1) + step - 1) / step * step, all - ready);
 	f->growing[place] = true;
-	thread_pool_push(&f->clerks, &e->task);
+	thread_pool_push(&f->file_threads, &e->task);
 }
