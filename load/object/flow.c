@@ -107,7 +107,8 @@ static void flow_step(struct flow *f)
 /* Nobody can tell how far a store is with what it has; and who waits for a clock is not held up. */
 static void tell_how_far(struct flow *f)
 {
-	bool waits = (f->running || f->elsewhere) && !f->timers.nr && !atomic_load(&f->at_stores);
+	bool waits = (f->running || f->nr_file_jobs) && !f->timers.nr &&
+		     !atomic_load(&f->nr_store_calls);
 
 	if (f->now < f->tell_ns)
 		return;
@@ -263,7 +264,7 @@ static void run_down(struct flow *f)
 	flow_abort(f);
 	while (f->running)
 		flow_wait(f, UINT64_MAX, NULL);
-	while (f->elsewhere) {
+	while (f->nr_file_jobs) {
 		inbox_wait(&f->inbox, UINT64_MAX);
 		take_inbox(f);
 	}
@@ -276,7 +277,7 @@ void flow_free(struct flow *f)
 	if (f->io)
 		run_down(f);
 	gate_quiet();
-	while (atomic_load(&f->at_stores)) /* threads of stores, which outlive us */
+	while (atomic_load(&f->nr_store_calls)) /* threads of stores, which outlive us */
 		sched_yield();
 	thread_pool_stop(&f->copy_threads);
 	thread_pool_stop(&f->file_threads);

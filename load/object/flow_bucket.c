@@ -28,7 +28,7 @@ enum {
 #define PART (8ull << 20) /* unless the client's options say otherwise */
 
 /* The call of the client for an operation, for a bucket thread. */
-struct carried {
+struct bucket_call {
 	char *hold; /* NULL: it needs none */
 	uint8_t kind;
 	bool writing;
@@ -71,7 +71,7 @@ static char *hold_take(struct flow *f, bool writing, unsigned kind, bool *failed
 	return h->nr_unused ? h->unused[--h->nr_unused] : NULL;
 }
 
-static void hold_give(struct flow *f, struct carried *c)
+static void hold_give(struct flow *f, struct bucket_call *c)
 {
 	struct stock *h = &f->holds[c->writing][c->kind];
 
@@ -94,7 +94,7 @@ static int copy_memory(struct op *op, const struct end *memory, uint64_t pos, ui
 {
 	for (uint64_t at = 0, n; at < len; at += n) {
 		n = len - at;
-		char *there = end_addr(memory, pos + at, &n), *here = op->carried->hold + at;
+		char *there = end_addr(memory, pos + at, &n), *here = op->bucket_call->hold + at;
 		struct penstock_iov iov[2] = {{into_hold ? here : there, n},
 					      {into_hold ? there : here, n}};
 		struct penstock_op u = {.opcode = PENSTOCK_COPY, .iov = iov, .nr_iov = 2};
@@ -117,7 +117,7 @@ static const char *bytes_at(struct op *op, uint64_t pos, uint64_t len, struct pe
 {
 	const struct flow *f = op->flow;
 	struct extent_hint hint = {0};
-	char *hold = op->carried->hold;
+	char *hold = op->bucket_call->hold;
 	struct end src;
 	uint64_t n = len;
 
@@ -177,7 +177,7 @@ static int put_parts(struct op *op, const struct place *p, const char *uri,
 static int bucket_fetch(struct op *op, const struct place *p, struct penstock_s3_range *v,
 			unsigned nr, struct penstock_err *err)
 {
-	struct carried *c = op->carried;
+	struct bucket_call *c = op->bucket_call;
 	int r;
 
 	for (unsigned i = 0; i < nr; i++)
@@ -237,7 +237,7 @@ static int check_bytes(struct op *op, const char *hold, uint64_t pos, uint64_t l
 static int read_hold(struct op *op, const struct place *p, const char *uri,
 		     struct penstock_err *err)
 {
-	struct carried *c = op->carried;
+	struct bucket_call *c = op->bucket_call;
 	uint64_t stretch = hold_bytes(op->flow, c->kind);
 	struct extent_hint hint = {0};
 	struct end dst;
@@ -272,14 +272,14 @@ static int get(struct op *op, const char *uri, struct penstock_err *err)
 {
 	const struct place *p = op_src(op);
 
-	return op->carried->hold ? read_hold(op, p, uri, err) : load_memory(op, p, uri, err);
+	return op->bucket_call->hold ? read_hold(op, p, uri, err) : load_memory(op, p, uri, err);
 }
 
 /* Runs in a bucket thread. */
-static void carry(struct task *t)
+static void bucket_call_run(struct task *t)
 {
 	struct op *op = container_of(t, struct op, task);
-	struct carried *c = op->carried;
+	struct bucket_call *c = op->bucket_call;
 	struct place *p = bucket_of(op);
 	const struct label *l = op_label(op);
 	bool puts = op_dst(op) == p, gets = !puts && op->type != FLOW_DELETE;
@@ -313,19 +313,19 @@ static void carry(struct task *t)
 /* ---------------------------------------------------------- in the flow's thread */
 
 /* It is over, with what is in op->code. */
-static void carried_end(struct flow *f, struct op *op)
+static void bucket_call_end(struct flow *f, struct op *op)
 {
-	hold_give(f, op->carried);
-	free(TAKE_PTR(op->carried));
+	hold_give(f, op->bucket_call);
+	free(TAKE_PTR(op->bucket_call));
 	op->inflight--;
 	if (op_idle(op) && !(op->todo & TODO_TIMER))
 		op_moved(f, op);
 }
 
-static void carried_over(struct task *t, void *owner)
+static void bucket_call_done(struct task *t, void *owner)
 {
 	struct op *op = container_of(t, struct op, task);
-	const struct carried *c = op->carried;
+	const struct bucket_call *c = op->bucket_call;
 	struct flow *f = owner;
 	struct place *dst = op_dst(op);
 	bool puts = dst && place_is_bucket(dst);
@@ -333,7 +333,7 @@ static void carried_over(struct task *t, void *owner)
 	op_used(op, puts, c->begin_ns, c->end_ns);
 	*(puts ? &f->stats.bytes_written : &f->stats.bytes_read) += c->moved;
 	f->stats.verified += op->code == 0 ? c->verified : 0;
-	carried_end(f, op);
+	bucket_call_end(f, op);
 }
 
 /* Does all that is put lie in memory in a row? */
@@ -369,9 +369,9 @@ static int hold_kind(struct op *op)
 }
 
 /* A hold if need be, and off; -EAGAIN: later. */
-static int carry_go(struct flow *f, struct op *op)
+static int bucket_call_start(struct flow *f, struct op *op)
 {
-	struct carried *c = op->carried;
+	struct bucket_call *c = op->bucket_call;
 	int kind = hold_kind(op);
 	bool failed = false;
 
@@ -383,11 +383,11 @@ static int carry_go(struct flow *f, struct op *op)
 	}
 	if (failed) {
 		op_fail_label(op, op_label(op), -ENOMEM, "out of memory");
-		carried_end(f, op);
+		bucket_call_end(f, op);
 		return 0;
 	}
-	op->task.run = carry;
-	op->task.done = carried_over;
+	op->task.run = bucket_call_run;
+	op->task.done = bucket_call_done;
 	thread_pool_push(&f->bucket_threads, &op->task);
 	return 0;
 }
@@ -397,9 +397,9 @@ void bucket_start_op(struct flow *f, struct op *op)
 	struct place *dst = op_dst(op);
 	int kind;
 
-	op->carried = calloc(1, sizeof(*op->carried));
+	op->bucket_call = calloc(1, sizeof(*op->bucket_call));
 	op->inflight++;
-	if (!op->carried) {
+	if (!op->bucket_call) {
 		op->inflight--;
 		op_fail_label(op, op_label(op), -ENOMEM, "out of memory");
 		if (!(op->todo & TODO_TIMER))
@@ -407,17 +407,17 @@ void bucket_start_op(struct flow *f, struct op *op)
 		return;
 	}
 	if (op->type == FLOW_DELETE && !op_leaves(op)) {
-		carried_end(f, op);
+		bucket_call_end(f, op);
 		return;
 	}
-	op->carried->writing = dst && place_is_bucket(dst);
-	if (op->carried->writing && !op->over)
+	op->bucket_call->writing = dst && place_is_bucket(dst);
+	if (op->bucket_call->writing && !op->over)
 		op->ref = bucket_ref(dst);
 	kind = hold_kind(op);
 	if (kind < 0)
-		carry_go(f, op);
+		bucket_call_start(f, op);
 	else
-		stock_enter(f, &f->holds[op->carried->writing][kind], op, carry_go);
+		stock_enter(f, &f->holds[op->bucket_call->writing][kind], op, bucket_call_start);
 }
 
 static struct stock *holds_at(struct flow *f, unsigned i)
@@ -428,13 +428,13 @@ static struct stock *holds_at(struct flow *f, unsigned i)
 void buckets_serve(struct flow *f)
 {
 	for (unsigned i = 0; i < 2 * HOLD_KINDS; i++)
-		stock_serve(f, holds_at(f, i), carry_go);
+		stock_serve(f, holds_at(f, i), bucket_call_start);
 }
 
 void buckets_cancel(struct flow *f)
 {
 	for (unsigned i = 0; i < 2 * HOLD_KINDS; i++)
-		stock_cancel(f, holds_at(f, i), carried_end);
+		stock_cancel(f, holds_at(f, i), bucket_call_end);
 }
 
 int buckets_init(struct flow *f)

@@ -148,7 +148,7 @@ void file_task_close(struct task *t)
 
 /* ------------------------------------------------------------ no operation's */
 
-struct errand {
+struct file_job {
 	struct task task;
 	struct flow *flow;
 	struct penstock_file *file;
@@ -158,42 +158,42 @@ struct errand {
 	int code;
 };
 
-static void errand_done(struct task *t, void *owner)
+static void file_job_done(struct task *t, void *owner)
 {
 	struct flow *f = owner;
 
-	f->elsewhere--;
+	f->nr_file_jobs--;
 	free(t);
 }
 
-static struct errand *errand(struct flow *f, void (*run)(struct task *t),
-			     void (*done)(struct task *t, void *owner))
+static struct file_job *file_job_new(struct flow *f, void (*run)(struct task *t),
+				     void (*done)(struct task *t, void *owner))
 {
-	struct errand *e = calloc(1, sizeof(*e));
+	struct file_job *e = calloc(1, sizeof(*e));
 
 	if (e) {
 		e->task.run = run;
 		e->task.done = done;
 		e->flow = f;
-		f->elsewhere++;
+		f->nr_file_jobs++;
 	}
 	return e;
 }
 
 static void discard(struct task *t)
 {
-	penstock_file_close(container_of(t, struct errand, task)->file, NULL);
+	penstock_file_close(container_of(t, struct file_job, task)->file, NULL);
 }
 
 static void discarded(struct task *t, void *owner)
 {
-	object_closed(owner, container_of(t, struct errand, task)->object);
-	errand_done(t, owner);
+	object_closed(owner, container_of(t, struct file_job, task)->object);
+	file_job_done(t, owner);
 }
 
 void flow_close_file(struct flow *f, struct object *o, struct penstock_file *file)
 {
-	struct errand *e = errand(f, discard, discarded);
+	struct file_job *e = file_job_new(f, discard, discarded);
 
 	if (!e) {
 		penstock_file_close(file, NULL);
@@ -205,9 +205,9 @@ void flow_close_file(struct flow *f, struct object *o, struct penstock_file *fil
 	thread_pool_push(&f->file_threads, &e->task);
 }
 
-static void errand_grow(struct task *t)
+static void file_job_grow(struct task *t)
 {
-	struct errand *e = container_of(t, struct errand, task);
+	struct file_job *e = container_of(t, struct file_job, task);
 	struct place *p = flow_place(e->flow, e->place);
 
 	e->code = place_memory_grow(p, e->from * p->unit, e->len * p->unit);
@@ -220,7 +220,7 @@ static void errand_grow(struct task *t)
 
 static void grown(struct task *t, void *owner)
 {
-	struct errand *e = container_of(t, struct errand, task);
+	struct file_job *e = container_of(t, struct file_job, task);
 	struct flow *f = owner;
 	struct place *p = flow_place(f, e->place);
 
@@ -230,18 +230,18 @@ static void grown(struct task *t, void *owner)
 	else
 		f->no_memory[e->place] = true;
 	space_return(f, e->place, 0);
-	errand_done(t, owner);
+	file_job_done(t, owner);
 }
 
 void flow_grow_memory(struct flow *f, unsigned place, uint64_t units)
 {
 	struct place *p = flow_place(f, place);
 	uint64_t ready = extent_map_ready(p->map), all = extent_map_units(p->map), step;
-	struct errand *e;
+	struct file_job *e;
 
 	if (f->growing[place] || f->no_memory[place])
 		return;
-	e = errand(f, errand_grow, grown);
+	e = file_job_new(f, file_job_grow, grown);
 	if (!e)
 		return;
 	step = max_u64(1, PLACE_STEP / p->unit);

@@ -238,8 +238,8 @@ struct op {
 	uint64_t from, pos, end; /* of what it moves: where it began, is, ends */
 	unsigned inflight;       /* chunks, and the file thread that has it */
 	atomic_uint chunks;      /* not moved yet, and one until all have been cut */
-	struct errand_store *store;
-	struct carried *carried;
+	struct store_call *store_call;
+	struct bucket_call *bucket_call;
 	uint64_t wanted; /* size of what a store may not have */
 	int code;
 	char *msg;
@@ -316,8 +316,8 @@ struct flow {
 	bool aborted, cut_short;
 	/* chunks */
 	struct lane lanes[LANES];
-	struct stock boards[2]; /* for reading, and for writing */
-	atomic_uint at_stores;  /* calls whose callback has not returned */
+	struct stock boards[2];     /* for reading, and for writing */
+	atomic_uint nr_store_calls; /* calls whose callback has not returned */
 	struct stock holds[2][HOLD_KINDS];
 	struct slot *again; /* read, to be written */
 	uint64_t seq;
@@ -326,7 +326,7 @@ struct flow {
 	struct penstock_iov batch_iov[FLOW_BATCH][2]; /* of copies */
 	struct slot *batch_slot[FLOW_BATCH];
 	unsigned nr_batch;
-	unsigned elsewhere; /* tasks of file threads that are no operation's */
+	unsigned nr_file_jobs; /* tasks of file threads that are no operation's */
 	/* the caller */
 	const struct flow_handler *handler;
 	unsigned ended;

@@ -22,7 +22,7 @@ enum {
 };
 
 /* What is at the store for an operation. */
-struct errand_store {
+struct store_call {
 	char **boards;
 	uint64_t nr;
 	bool writing; /* they are those for writing */
@@ -37,7 +37,7 @@ struct errand_store {
 /* ---------------------------------------------------------------------- boards */
 
 /* @nr of them; -EAGAIN: others have them. */
-static int boards_take(struct flow *f, struct errand_store *e, uint64_t nr)
+static int boards_take(struct flow *f, struct store_call *e, uint64_t nr)
 {
 	struct stock *b = &f->boards[e->writing];
 	bool alone = b->nr_unused == b->nr;
@@ -57,7 +57,7 @@ static int boards_take(struct flow *f, struct errand_store *e, uint64_t nr)
 	return 0;
 }
 
-static void boards_give(struct flow *f, struct errand_store *e)
+static void boards_give(struct flow *f, struct store_call *e)
 {
 	struct stock *b = &f->boards[e->writing];
 
@@ -76,22 +76,22 @@ static struct place *store_of(const struct op *op)
 	return dst && place_is_store(dst) ? dst : op_src(op);
 }
 
-static void errand_free(struct op *op)
+static void store_call_free(struct op *op)
 {
-	struct errand_store *e = op->store;
+	struct store_call *e = op->store_call;
 
 	if (!e)
 		return;
 	boards_give(op->flow, e);
 	free(e->iov);
 	free(e);
-	op->store = NULL;
+	op->store_call = NULL;
 }
 
 /* It is over, with what is in op->code. */
 static void flow_store_end(struct flow *f, struct op *op)
 {
-	errand_free(op);
+	store_call_free(op);
 	op_moved(f, op);
 }
 
@@ -108,24 +108,24 @@ static void store_done(void *arg, const struct penstock_store_done *done)
 	struct flow *f = op->flow;
 
 	(void)done;
-	op->store->end_ns = clock_ns();
+	op->store_call->end_ns = clock_ns();
 	inbox_push(&f->inbox, &op->task);
-	atomic_fetch_sub(&f->at_stores, 1); /* from here on the flow may be gone */
+	atomic_fetch_sub(&f->nr_store_calls, 1); /* from here on the flow may be gone */
 }
 
 static uint32_t store_opcode(const struct op *op)
 {
 	if (op->type == FLOW_DELETE)
 		return PENSTOCK_STORE_DELETE;
-	return op->type == FLOW_READ && !op->store->setting ? PENSTOCK_STORE_GET
-							    : PENSTOCK_STORE_SET;
+	return op->type == FLOW_READ && !op->store_call->setting ? PENSTOCK_STORE_GET
+								 : PENSTOCK_STORE_SET;
 }
 
-static void store_over(struct task *t, void *owner);
+static void store_call_done(struct task *t, void *owner);
 
 static void store_submit(struct flow *f, struct op *op)
 {
-	struct errand_store *e = op->store;
+	struct store_call *e = op->store_call;
 	const struct label *l = op_label(op);
 	struct penstock_store_item item = {l->text, l->name_len, e->nr_iov, e->iov};
 	struct penstock_store_batch b = {
@@ -140,12 +140,12 @@ static void store_submit(struct flow *f, struct op *op)
 	struct penstock_err err = {0, ""};
 	int64_t r;
 
-	op->task.done = store_over;
+	op->task.done = store_call_done;
 	e->begin_ns = clock_ns();
-	atomic_fetch_add(&f->at_stores, 1);
+	atomic_fetch_add(&f->nr_store_calls, 1);
 	r = penstock_store_submit(store_of(op)->store, &b, &err);
 	if (r < 0) {
-		atomic_fetch_sub(&f->at_stores, 1);
+		atomic_fetch_sub(&f->nr_store_calls, 1);
 		flow_store_fail(f, op, (int)r, err.msg);
 	}
 }
@@ -154,7 +154,7 @@ static void store_submit(struct flow *f, struct op *op)
 
 static int iov_boards(struct flow *f, struct op *op)
 {
-	struct errand_store *e = op->store;
+	struct store_call *e = op->store_call;
 	uint64_t left = op->size;
 
 	e->iov = calloc(max_u64(e->nr, 1), sizeof(*e->iov));
@@ -173,7 +173,7 @@ static int iov_boards(struct flow *f, struct op *op)
 /* Of a move: the memory where it is. */
 static int iov_memory(struct op *op)
 {
-	struct errand_store *e = op->store;
+	struct store_call *e = op->store_call;
 	struct end src = src_end(op, &op->src_hint);
 	uint32_t room = 0;
 
@@ -188,9 +188,9 @@ static int iov_memory(struct op *op)
 }
 
 /* Boards and off, or -EAGAIN. */
-static int store_board(struct flow *f, struct op *op)
+static int store_call_start(struct flow *f, struct op *op)
 {
-	struct errand_store *e = op->store;
+	struct store_call *e = op->store_call;
 	int r = boards_take(f, e, (op->size + BOARD - 1) / BOARD);
 
 	if (r == -EAGAIN)
@@ -207,13 +207,13 @@ static int store_board(struct flow *f, struct op *op)
 /* Now, or behind those who wait already. */
 static void store_enter(struct flow *f, struct op *op)
 {
-	stock_enter(f, &f->boards[op->store->writing], op, store_board);
+	stock_enter(f, &f->boards[op->store_call->writing], op, store_call_start);
 }
 
 void stores_serve(struct flow *f)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(f->boards); i++)
-		stock_serve(f, &f->boards[i], store_board);
+		stock_serve(f, &f->boards[i], store_call_start);
 }
 
 /* The length of the value that is to be read; the store itself says whether it is there. */
@@ -232,13 +232,13 @@ static void store_size(struct op *op)
 void store_start(struct flow *f, struct op *op)
 {
 	op->wanted = op->size;
-	op->store = calloc(1, sizeof(*op->store));
-	if (!op->store) {
+	op->store_call = calloc(1, sizeof(*op->store_call));
+	if (!op->store_call) {
 		op_fail(op, -ENOMEM, "out of memory");
 		op_moved(f, op);
 		return;
 	}
-	op->store->writing = op->type == FLOW_WRITE;
+	op->store_call->writing = op->type == FLOW_WRITE;
 	if (op->type == FLOW_READ)
 		store_size(op);
 	if (op->type == FLOW_READ || op->type == FLOW_WRITE)
@@ -255,7 +255,7 @@ void store_start(struct flow *f, struct op *op)
 static void flow_store_check(struct task *t)
 {
 	struct op *op = container_of(t, struct op, task);
-	struct errand_store *e = op->store;
+	struct store_call *e = op->store_call;
 	char name[LABEL_TEXT];
 
 	for (uint64_t i = 0; i < e->nr; i++) {
@@ -277,8 +277,8 @@ static void store_checked(struct task *t, void *owner)
 	struct op *op = container_of(t, struct op, task);
 	struct flow *f = owner;
 
-	if (op->store->wrong[0])
-		op_fail(op, -EBADMSG, "%s", op->store->wrong);
+	if (op->store_call->wrong[0])
+		op_fail(op, -EBADMSG, "%s", op->store_call->wrong);
 	else
 		f->stats.verified += op->size;
 	flow_store_end(f, op);
@@ -287,7 +287,7 @@ static void store_checked(struct task *t, void *owner)
 /* What is not there is set: the same operation, once more. */
 static void store_set_missed(struct flow *f, struct op *op)
 {
-	struct errand_store *e = op->store;
+	struct store_call *e = op->store_call;
 
 	boards_give(f, e);
 	free(TAKE_PTR(e->iov));
@@ -303,17 +303,17 @@ static void store_set_missed(struct flow *f, struct op *op)
  */
 static bool store_missed(const struct op *op)
 {
-	struct errand_store *e = op->store;
+	struct store_call *e = op->store_call;
 
 	if (e->result == -EMSGSIZE)
 		e->result = -ENOENT;
 	return e->result == (store_opcode(op) == PENSTOCK_STORE_SET ? -ENOSPC : -ENOENT);
 }
 
-static void store_over(struct task *t, void *owner)
+static void store_call_done(struct task *t, void *owner)
 {
 	struct op *op = container_of(t, struct op, task);
-	struct errand_store *e = op->store;
+	struct store_call *e = op->store_call;
 	struct flow *f = owner;
 
 	op_used(op, store_opcode(op) == PENSTOCK_STORE_SET, e->begin_ns, e->end_ns);
