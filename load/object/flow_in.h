@@ -48,7 +48,7 @@ enum {
 	FLOW_SERVED = 16, /* large objects that share the device; others wait for their turn */
 	FLOW_NAME_MAX = 65535,
 	FLOW_SHAPE_MAX = 1000,
-	HOLD_KINDS = 3,
+	BUCKET_POOLS = 3,
 };
 
 /* ---- flow_util.c */
@@ -282,8 +282,9 @@ struct lane {
 	void *pinned; /* for a GPU */
 };
 
-/* Pieces of memory for values of stores and objects of object stores, and who waits for them. */
-struct stock {
+/* Buffers for values of stores and objects of object stores, and the operations that wait for them.
+ */
+struct buffer_pool {
 	char **unused;
 	uint64_t nr_unused, nr, room;
 	struct oplist waits;
@@ -316,9 +317,9 @@ struct flow {
 	bool aborted, cut_short;
 	/* chunks */
 	struct lane lanes[LANES];
-	struct stock boards[2];     /* for reading, and for writing */
-	atomic_uint nr_store_calls; /* calls whose callback has not returned */
-	struct stock holds[2][HOLD_KINDS];
+	struct buffer_pool store_pools[2]; /* for reading, and for writing */
+	atomic_uint nr_store_calls;        /* calls whose callback has not returned */
+	struct buffer_pool bucket_pools[2][BUCKET_POOLS];
 	struct slot *again; /* read, to be written */
 	uint64_t seq;
 	uint64_t dev_ops, dev_bytes, max_dev_ops, max_dev_bytes;
@@ -444,13 +445,15 @@ void buckets_cancel(struct flow *f);
 
 /* ---- flow_lane.c */
 /* More pieces, for writing with the noise in them.  0 or -ENOMEM. */
-int stock_make(struct flow *f, struct stock *s, uint64_t nr, uint64_t bytes, bool writing);
+int buffer_pool_grow(struct flow *f, struct buffer_pool *s, uint64_t nr, uint64_t bytes,
+		     bool writing);
 /* @go, or wait: it returns -EAGAIN where there are too few pieces. */
-typedef int stock_go(struct flow *f, struct op *op);
-void stock_enter(struct flow *f, struct stock *s, struct op *op, stock_go *go);
+typedef int buffer_pool_go(struct flow *f, struct op *op);
+void buffer_pool_start(struct flow *f, struct buffer_pool *s, struct op *op, buffer_pool_go *go);
 /* Those that wait: as many as there are pieces for, or none any more. */
-void stock_serve(struct flow *f, struct stock *s, stock_go *go);
-void stock_cancel(struct flow *f, struct stock *s, void (*end)(struct flow *f, struct op *op));
+void buffer_pool_serve(struct flow *f, struct buffer_pool *s, buffer_pool_go *go);
+void buffer_pool_cancel(struct flow *f, struct buffer_pool *s,
+			void (*end)(struct flow *f, struct op *op));
 int lanes_init(struct flow *f, struct penstock_err *err);
 void lanes_fini(struct flow *f);
 void lane_enter(struct flow *f, struct op *op);

@@ -112,8 +112,8 @@ void lanes_fini(struct flow *f)
 			penstock_gpu_unpin(f->lanes[i].pinned);
 		free(f->lanes[i].slots);
 	}
-	for (unsigned i = 0; i < ARRAY_SIZE(f->boards); i++)
-		free(f->boards[i].unused);
+	for (unsigned i = 0; i < ARRAY_SIZE(f->store_pools); i++)
+		free(f->store_pools[i].unused);
 }
 
 static uint64_t chunk_of(const struct op *op)
@@ -188,7 +188,8 @@ static void ops_line_del(struct oplist *l, struct op *op)
 	*(op->lnext ? &op->lnext->lprev : &l->last) = op->lprev;
 }
 
-int stock_make(struct flow *f, struct stock *s, uint64_t nr, uint64_t bytes, bool writing)
+int buffer_pool_grow(struct flow *f, struct buffer_pool *s, uint64_t nr, uint64_t bytes,
+		     bool writing)
 {
 	void *memory;
 
@@ -207,13 +208,13 @@ int stock_make(struct flow *f, struct stock *s, uint64_t nr, uint64_t bytes, boo
 	return 0;
 }
 
-void stock_enter(struct flow *f, struct stock *s, struct op *op, stock_go *go)
+void buffer_pool_start(struct flow *f, struct buffer_pool *s, struct op *op, buffer_pool_go *go)
 {
 	if (s->waits.first || go(f, op) == -EAGAIN)
 		ops_line_add(&s->waits, op);
 }
 
-void stock_serve(struct flow *f, struct stock *s, stock_go *go)
+void buffer_pool_serve(struct flow *f, struct buffer_pool *s, buffer_pool_go *go)
 {
 	struct op *op;
 
@@ -226,7 +227,8 @@ void stock_serve(struct flow *f, struct stock *s, stock_go *go)
 	}
 }
 
-void stock_cancel(struct flow *f, struct stock *s, void (*end)(struct flow *f, struct op *op))
+void buffer_pool_cancel(struct flow *f, struct buffer_pool *s,
+			void (*end)(struct flow *f, struct op *op))
 {
 	struct op *op;
 

@@ -2,9 +2,9 @@
 /*
  * Operations on a store: whole values under their names, each one call of the public API.
  *
- * A value is in the memory of the place it comes from, or on boards, of which there are only so
+ * A value is in the memory of the place it comes from, or in buffers, of which there are only so
  * many: whoever finds too few waits, in the order of arrival, and one that is larger than all of
- * them waits until it is alone.  What is read and what is written have boards of their own, since
+ * them waits until it is alone.  What is read and what is written have buffers of their own, since
  * those for writing hold the noise from the beginning on.
  */
 #include <errno.h>
@@ -16,14 +16,14 @@
 #include "load/object/flow_in.h"
 
 enum {
-	BOARD = CONTENT_PERIOD,
-	BOARDS_STEP = 16,  /* made at a time */
-	BOARDS_MOST = 256, /* of each kind, unless one value needs more */
+	BUFFER_BYTES = CONTENT_PERIOD,
+	BUFFERS_STEP = 16, /* made at a time */
+	BUFFERS_MAX = 256, /* of each kind, unless one value needs more */
 };
 
 /* What is at the store for an operation. */
 struct store_call {
-	char **boards;
+	char **buffers;
 	uint64_t nr;
 	bool writing; /* they are those for writing */
 	bool setting; /* a read that has missed, and sets now */
@@ -34,36 +34,36 @@ struct store_call {
 	char wrong[LABEL_TEXT + 100]; /* what verification found */
 };
 
-/* ---------------------------------------------------------------------- boards */
+/* ---------------------------------------------------------------------- buffers */
 
 /* @nr of them; -EAGAIN: others have them. */
-static int boards_take(struct flow *f, struct store_call *e, uint64_t nr)
+static int buffers_take(struct flow *f, struct store_call *e, uint64_t nr)
 {
-	struct stock *b = &f->boards[e->writing];
+	struct buffer_pool *b = &f->store_pools[e->writing];
 	bool alone = b->nr_unused == b->nr;
 	int r = 0;
 
-	while (r == 0 && b->nr_unused < nr && (alone || b->nr < BOARDS_MOST))
-		r = stock_make(f, b, BOARDS_STEP, BOARD, e->writing);
+	while (r == 0 && b->nr_unused < nr && (alone || b->nr < BUFFERS_MAX))
+		r = buffer_pool_grow(f, b, BUFFERS_STEP, BUFFER_BYTES, e->writing);
 	if (r < 0)
 		return r;
 	if (b->nr_unused < nr)
 		return -EAGAIN;
-	e->boards = malloc(max_u64(nr, 1) * sizeof(*e->boards));
-	if (!e->boards)
+	e->buffers = malloc(max_u64(nr, 1) * sizeof(*e->buffers));
+	if (!e->buffers)
 		return -ENOMEM;
 	for (e->nr = 0; e->nr < nr; e->nr++)
-		e->boards[e->nr] = b->unused[--b->nr_unused];
+		e->buffers[e->nr] = b->unused[--b->nr_unused];
 	return 0;
 }
 
-static void boards_give(struct flow *f, struct store_call *e)
+static void buffers_return(struct flow *f, struct store_call *e)
 {
-	struct stock *b = &f->boards[e->writing];
+	struct buffer_pool *b = &f->store_pools[e->writing];
 
 	for (uint64_t i = 0; i < e->nr; i++)
-		b->unused[b->nr_unused++] = e->boards[i];
-	free(TAKE_PTR(e->boards));
+		b->unused[b->nr_unused++] = e->buffers[i];
+	free(TAKE_PTR(e->buffers));
 	e->nr = 0;
 }
 
@@ -82,7 +82,7 @@ static void store_call_free(struct op *op)
 
 	if (!e)
 		return;
-	boards_give(op->flow, e);
+	buffers_return(op->flow, e);
 	free(e->iov);
 	free(e);
 	op->store_call = NULL;
@@ -152,7 +152,7 @@ static void store_submit(struct flow *f, struct op *op)
 
 /* ------------------------------------------------------------- where its bytes are */
 
-static int iov_boards(struct flow *f, struct op *op)
+static int iov_buffers(struct flow *f, struct op *op)
 {
 	struct store_call *e = op->store_call;
 	uint64_t left = op->size;
@@ -162,10 +162,10 @@ static int iov_boards(struct flow *f, struct op *op)
 		return -ENOMEM;
 	e->nr_iov = (uint32_t)e->nr;
 	for (uint64_t i = 0; i < e->nr; i++, left -= e->iov[i - 1].len) {
-		e->iov[i] = (struct penstock_iov){e->boards[i], min_u64(left, BOARD)};
+		e->iov[i] = (struct penstock_iov){e->buffers[i], min_u64(left, BUFFER_BYTES)};
 		if (e->writing && f->o.fill)
-			content_stamp(&f->content, e->boards[i], e->iov[i].len, op->content,
-				      i * BOARD);
+			content_stamp(&f->content, e->buffers[i], e->iov[i].len, op->content,
+				      i * BUFFER_BYTES);
 	}
 	return 0;
 }
@@ -187,16 +187,16 @@ static int iov_memory(struct op *op)
 	return 0;
 }
 
-/* Boards and off, or -EAGAIN. */
+/* Take buffers and start the call; -EAGAIN: too few are free. */
 static int store_call_start(struct flow *f, struct op *op)
 {
 	struct store_call *e = op->store_call;
-	int r = boards_take(f, e, (op->size + BOARD - 1) / BOARD);
+	int r = buffers_take(f, e, (op->size + BUFFER_BYTES - 1) / BUFFER_BYTES);
 
 	if (r == -EAGAIN)
 		return r;
 	if (r == 0)
-		r = iov_boards(f, op);
+		r = iov_buffers(f, op);
 	if (r < 0)
 		flow_store_fail(f, op, r, "out of memory");
 	else
@@ -207,13 +207,13 @@ static int store_call_start(struct flow *f, struct op *op)
 /* Now, or behind those who wait already. */
 static void store_enter(struct flow *f, struct op *op)
 {
-	stock_enter(f, &f->boards[op->store_call->writing], op, store_call_start);
+	buffer_pool_start(f, &f->store_pools[op->store_call->writing], op, store_call_start);
 }
 
 void stores_serve(struct flow *f)
 {
-	for (unsigned i = 0; i < ARRAY_SIZE(f->boards); i++)
-		stock_serve(f, &f->boards[i], store_call_start);
+	for (unsigned i = 0; i < ARRAY_SIZE(f->store_pools); i++)
+		buffer_pool_serve(f, &f->store_pools[i], store_call_start);
 }
 
 /* The length of the value that is to be read; the store itself says whether it is there. */
@@ -261,13 +261,15 @@ static void flow_store_check(struct task *t)
 	for (uint64_t i = 0; i < e->nr; i++) {
 		const char *at = e->iov[i].addr;
 		uint64_t len = e->iov[i].len;
-		uint64_t good = content_check(&op->flow->content, at, len, op->content, i * BOARD);
+		uint64_t good =
+			content_check(&op->flow->content, at, len, op->content, i * BUFFER_BYTES);
 
 		if (good == len)
 			continue;
 		snprintf(e->wrong, sizeof(e->wrong),
 			 "verification failed: %s: offset %" PRIu64 " holds 0x%02x",
-			 label_print(name, op->label), i * BOARD + good, (unsigned char)at[good]);
+			 label_print(name, op->label), i * BUFFER_BYTES + good,
+			 (unsigned char)at[good]);
 		return;
 	}
 }
@@ -289,7 +291,7 @@ static void store_set_missed(struct flow *f, struct op *op)
 {
 	struct store_call *e = op->store_call;
 
-	boards_give(f, e);
+	buffers_return(f, e);
 	free(TAKE_PTR(e->iov));
 	e->nr_iov = 0;
 	e->writing = e->setting = true;
@@ -333,6 +335,6 @@ static void store_call_done(struct task *t, void *owner)
 
 void stores_cancel(struct flow *f)
 {
-	for (unsigned i = 0; i < ARRAY_SIZE(f->boards); i++)
-		stock_cancel(f, &f->boards[i], flow_store_end);
+	for (unsigned i = 0; i < ARRAY_SIZE(f->store_pools); i++)
+		buffer_pool_cancel(f, &f->store_pools[i], flow_store_end);
 }
