@@ -21,7 +21,7 @@
 
 void flow_timer(struct flow *f, struct op *op, uint64_t at_ns)
 {
-	if (ops_wait(&f->timers, at_ns, op) < 0)
+	if (op_heap_put(&f->timers, at_ns, op) < 0)
 		op_fail(op, -ENOMEM, "out of memory");
 }
 
@@ -37,7 +37,7 @@ static void timer_over(struct flow *f, struct op *op)
 static void run_timers(struct flow *f)
 {
 	while (f->timers.nr && (penstock_heap_first(&f->timers) <= f->now))
-		timer_over(f, ops_next(&f->timers));
+		timer_over(f, op_heap_take(&f->timers));
 }
 
 void flow_abort(struct flow *f)
@@ -59,17 +59,17 @@ static void cut_short(struct flow *f)
 	stores_cancel(f);
 	buckets_cancel(f);
 	while (f->timers.nr) {
-		op = ops_next(&f->timers);
+		op = op_heap_take(&f->timers);
 		op_fail(op, -ECANCELED, "cancelled");
 		timer_over(f, op);
 	}
 	for (c = f->first; c; c = next) {
 		next = c->next;
 		op = c->ops;
-		if (op->state != OP_RUNS || op->line == LINE_OUT)
+		if (op->state != OP_RUNS || op->queued == QUEUED_NOT)
 			continue;
 		op_fail(op, -ECANCELED, "cancelled");
-		lane_leave(f, op);
+		slot_queue_leave(f, op);
 		if (op_idle(op))
 			op_moved(f, op);
 	}
@@ -212,7 +212,7 @@ static int flow_begin(struct flow *f, struct penstock_err *err)
 		return penstock_fail(err, r, "cannot start threads: %s", strerror(-r));
 	for (unsigned i = 0; i < f->o.nr_places; i++)
 		f->gpu |= flow_place(f, i)->o.kind == PLACE_GPU;
-	r = lanes_init(f, err);
+	r = slot_queues_init(f, err);
 	for (unsigned i = 0; r == 0 && i < f->o.nr_places; i++)
 		r = join_place(f, i, err);
 	return r;
@@ -283,7 +283,7 @@ void flow_free(struct flow *f)
 	thread_pool_stop(&f->file_threads);
 	buckets_fini(f);
 	objects_fini(f);
-	lanes_fini(f);
+	slot_queues_fini(f);
 	for (unsigned i = 0; i < f->o.nr_places; i++)
 		place_unpin(flow_place(f, i));
 	penstock_close(f->io, NULL);

@@ -148,8 +148,8 @@ static void copy_pieces(struct flow *f, struct slot *s, const struct end *to,
 static void account(struct flow *f, struct slot *s)
 {
 	struct op *op = s->op;
-	bool writes = s->writing || s->lane == LANE_COPY,
-	     reads = !s->writing || s->lane == LANE_COPY;
+	bool writes = s->writing || s->queue == SLOTS_COPY,
+	     reads = !s->writing || s->queue == SLOTS_COPY;
 
 	if (op->mode == MODE_COPY_OUT)
 		writes = false;
@@ -166,7 +166,7 @@ static void account(struct flow *f, struct slot *s)
 			op->write_begin = s->start_ns;
 		op->write_begin = min_u64(op->write_begin, s->start_ns);
 	}
-	if (s->lane == LANE_COPY)
+	if (s->queue == SLOTS_COPY)
 		return;
 	f->dev_ops -= s->nr_pieces;
 	f->dev_bytes -= s->bytes;
@@ -182,8 +182,8 @@ static void chunk_over(struct flow *f, struct slot *s)
 	if (s->code < 0) {
 		const struct label *l = op_label(op);
 
-		if (op->line != LINE_OUT)
-			lane_leave(f, op);
+		if (op->queued != QUEUED_NOT)
+			slot_queue_leave(f, op);
 		op_fail(op, s->code, s->code == -EBADMSG ? "%.0s%s" : "%s: %s",
 			label_print(name, l), s->msg ? s->msg : "out of memory");
 		op->inflight -= op->passed_on;
@@ -290,7 +290,7 @@ static void slot_prepare(struct flow *f, struct slot *s)
 		content_noise(&f->content, s->data, s->len, s->pos);
 		s->noisy = false;
 	} else if (!s->noisy) {
-		content_noise(&f->content, s->buf, slot_bytes(f, s->lane), 0);
+		content_noise(&f->content, s->buf, slot_bytes(f, s->queue), 0);
 		s->noisy = true;
 	}
 	if (f->o.fill)
@@ -340,7 +340,7 @@ static void issue(struct flow *f, struct slot *s)
 	s->task.done = slot_over;
 	if (s->header)
 		issue_header(f, s);
-	else if (s->lane == LANE_COPY)
+	else if (s->queue == SLOTS_COPY)
 		issue_copy(f, s);
 	else
 		issue_transfer(f, s);
@@ -358,7 +358,7 @@ void chunks_issue(struct flow *f)
 		else
 			issue_write(f, s);
 	}
-	while ((s = lanes_cut(f)))
+	while ((s = slot_queues_cut(f)))
 		issue(f, s);
 	if (f->nr_batch)
 		batch_flush(f);

@@ -40,7 +40,7 @@ void flow_ready(struct flow *f, struct op *op)
 static void ledger_wake(struct flow *f, struct ledger *l)
 {
 	while (l->waiting.nr && ledger_may(l, penstock_heap_first(&l->waiting)))
-		flow_ready(f, ops_next(&l->waiting));
+		flow_ready(f, op_heap_take(&l->waiting));
 }
 
 static void ledger_return(struct flow *f, struct ledger *l, uint64_t amount)
@@ -62,7 +62,7 @@ void space_return(struct flow *f, unsigned place, uint64_t amount)
 /* Wait at a ledger; without the memory for that, fail. */
 static void wait_at(struct flow *f, struct op *op, struct ledger *l, uint64_t asked)
 {
-	if (ops_wait(&l->waiting, asked, op) < 0) {
+	if (op_heap_put(&l->waiting, asked, op) < 0) {
 		op_fail(op, -ENOMEM, "out of memory");
 		op_end(f, op);
 	}
@@ -177,10 +177,10 @@ void flow_set_allocs(struct flow *f, unsigned n)
 void gates_open(struct flow *f)
 {
 	while (f->permits.waiting.nr)
-		flow_ready(f, ops_next(&f->permits.waiting));
+		flow_ready(f, op_heap_take(&f->permits.waiting));
 	for (unsigned i = 0; i < f->o.nr_places; i++)
 		while (f->space[i].waiting.nr)
-			flow_ready(f, ops_next(&f->space[i].waiting));
+			flow_ready(f, op_heap_take(&f->space[i].waiting));
 	for (struct chain *c = f->first; c; c = c->next)
 		if (c->ops->state == OP_OBJECT)
 			flow_ready(f, c->ops);

@@ -17,7 +17,7 @@
  *	flow_gate.c	what an operation waits for
  *	flow_object.c	objects by number, the order of operations on one
  *	flow_op.c	what an operation does, step by step
- *	flow_lane.c	buffers, and who gets them
+ *	flow_slot_queue.c	slots, and the operations that wait for them
  *	flow_chunk.c	chunks: submitted, completed
  *	flow_copy.c	where bytes are; copies and checks
  *	flow_file.c	files: open, close, remove
@@ -67,11 +67,11 @@ uint64_t span_total(const struct span *s);
 
 struct op;
 /* Operations that wait, by what they wait for. */
-static inline int ops_wait(struct penstock_heap *h, uint64_t key, struct op *op)
+static inline int op_heap_put(struct penstock_heap *h, uint64_t key, struct op *op)
 {
 	return penstock_heap_put(h, key, (uintptr_t)op);
 }
-static inline struct op *ops_next(struct penstock_heap *h)
+static inline struct op *op_heap_take(struct penstock_heap *h)
 {
 	return (struct op *)(uintptr_t)penstock_heap_take(h).who;
 }
@@ -171,8 +171,8 @@ enum op_passed { PASSED_NONE, PASSED_PERMIT, PASSED_OBJECT };
 /* What it has at its destination; from ROOM_ASKED on the ledger of the place counts it. */
 enum op_room { ROOM_NONE, ROOM_ASKED, ROOM_TAKEN, ROOM_FILE };
 
-/* Where it stands in its lane. */
-enum op_line { LINE_OUT, LINE_SERVED, LINE_WAITS };
+/* Where it stands in its slot queue. */
+enum op_queued { QUEUED_NOT, QUEUED_SERVED, QUEUED_WAITS };
 
 /* What is left besides chunks of data. */
 enum { TODO_HEADER = 1 /* of an NPY file */, TODO_TIMER = 2 };
@@ -204,19 +204,19 @@ struct op {
 	struct chain *chain;
 	struct op *next;          /* in the chain */
 	struct op *onext, *oprev; /* on the same object */
-	struct op *lnext, *lprev; /* in a lane */
+	struct op *lnext, *lprev; /* in a slot queue */
 	struct handle *handle;    /* it shares; src_file is its file */
 	uint64_t offset, len;     /* of a range; len 0: none */
 	struct object *object;    /* NULL: pause */
 	struct label *label;      /* of a write */
 	uint64_t size, content, tag, pause_ns;
 	uint64_t permit_asked, space_asked, charge;
-	uint64_t seq; /* in the lanes: who waits longest */
+	uint64_t seq; /* in the slot queues: the lowest has waited longest */
 	uint64_t begin_ns, start_ns;
 	uint8_t type, place, to, element;
 	uint8_t state, mode;
-	uint8_t passed, room, line; /* enum op_passed, op_room, op_line */
-	uint8_t todo;               /* TODO_* */
+	uint8_t passed, room, queued; /* enum op_passed, op_room, op_queued */
+	uint8_t todo;                 /* TODO_* */
 	bool alloc_begin, alloc_end;
 	bool set_missed, missed; /* at a store */
 	bool over;               /* it replaces an object of a bucket, under its name */
@@ -250,17 +250,25 @@ struct op {
 
 /* ---- chunks */
 
-enum { LANE_READ, LANE_READ_SMALL, LANE_WRITE, LANE_WRITE_SMALL, LANE_DIRECT, LANE_COPY, LANES };
+enum {
+	SLOTS_READ,
+	SLOTS_READ_SMALL,
+	SLOTS_WRITE,
+	SLOTS_WRITE_SMALL,
+	SLOTS_DIRECT,
+	SLOTS_COPY,
+	SLOT_QUEUES
+};
 
 struct slot {
 	struct task task;
 	struct op *op;
-	char *buf;  /* NULL in LANE_DIRECT */
+	char *buf;  /* NULL in SLOTS_DIRECT */
 	char *data; /* where in there the bytes are */
 	bool noisy; /* it holds the noise from the beginning on */
 	uint64_t pos, len;
 	uint64_t start_ns;
-	uint8_t lane;
+	uint8_t queue;        /* SLOTS_* */
 	bool header, writing; /* what the library does with it */
 	uint32_t nr_pieces;
 	uint64_t bytes;     /* of the pieces */
@@ -274,7 +282,7 @@ struct oplist {
 	struct op *first, *last;
 };
 
-struct lane {
+struct slot_queue {
 	struct slot *slots, *unused; /* linked by task.next */
 	unsigned nr;
 	struct oplist served, waits; /* in turn; and behind them, in the order in which they came */
@@ -316,7 +324,7 @@ struct flow {
 	struct penstock_heap timers;
 	bool aborted, cut_short;
 	/* chunks */
-	struct lane lanes[LANES];
+	struct slot_queue slot_queues[SLOT_QUEUES];
 	struct buffer_pool store_pools[2]; /* for reading, and for writing */
 	atomic_uint nr_store_calls;        /* calls whose callback has not returned */
 	struct buffer_pool bucket_pools[2][BUCKET_POOLS];
@@ -443,7 +451,7 @@ void bucket_start_op(struct flow *f, struct op *op); /* instead of opening files
 void buckets_serve(struct flow *f);
 void buckets_cancel(struct flow *f);
 
-/* ---- flow_lane.c */
+/* ---- flow_slot_queue.c */
 /* More pieces, for writing with the noise in them.  0 or -ENOMEM. */
 int buffer_pool_grow(struct flow *f, struct buffer_pool *s, uint64_t nr, uint64_t bytes,
 		     bool writing);
@@ -454,14 +462,14 @@ void buffer_pool_start(struct flow *f, struct buffer_pool *s, struct op *op, buf
 void buffer_pool_serve(struct flow *f, struct buffer_pool *s, buffer_pool_go *go);
 void buffer_pool_cancel(struct flow *f, struct buffer_pool *s,
 			void (*end)(struct flow *f, struct op *op));
-int lanes_init(struct flow *f, struct penstock_err *err);
-void lanes_fini(struct flow *f);
-void lane_enter(struct flow *f, struct op *op);
-void lane_leave(struct flow *f, struct op *op);
+int slot_queues_init(struct flow *f, struct penstock_err *err);
+void slot_queues_fini(struct flow *f);
+void slot_queue_enter(struct flow *f, struct op *op);
+void slot_queue_leave(struct flow *f, struct op *op);
 /* The next chunk that can be moved now, in its slot; NULL: none. */
-struct slot *lanes_cut(struct flow *f);
+struct slot *slot_queues_cut(struct flow *f);
 void slot_free(struct flow *f, struct slot *s);
-uint64_t slot_bytes(const struct flow *f, unsigned lane); /* of its buffer */
+uint64_t slot_bytes(const struct flow *f, unsigned queue); /* of its buffer */
 bool device_full(const struct flow *f);
 bool op_idle(const struct op *op); /* nothing left to issue or in flight */
 

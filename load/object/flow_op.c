@@ -247,7 +247,7 @@ void op_opened(struct flow *f, struct op *op)
 	use_links(f, op);
 	atomic_store(&op->chunks, 1);
 	if ((op->todo & TODO_HEADER) || op->pos < op->end)
-		lane_enter(f, op);
+		slot_queue_enter(f, op);
 	else if (!(op->todo & TODO_TIMER))
 		op_moved(f, op);
 }

@@ -68,7 +68,7 @@ static void a_heap_gives_the_smallest_first(void)
 
 	penstock_random_seed(&random, t_seed());
 	for (uint64_t i = 0; i < 500; i++)
-		T_EQ(ops_wait(&h, penstock_random_below(&random, 300), as_op(i)), 0);
+		T_EQ(op_heap_put(&h, penstock_random_below(&random, 300), as_op(i)), 0);
 	for (unsigned i = 0; i < 100; i++) {
 		uint64_t at = penstock_random_below(&random, h.nr);
 
@@ -80,7 +80,7 @@ static void a_heap_gives_the_smallest_first(void)
 		key = penstock_heap_first(&h);
 		T_OK(key >= last);
 		last = key;
-		key = (uintptr_t)ops_next(&h);
+		key = (uintptr_t)op_heap_take(&h);
 		T_OK(!gone[key]);
 		gone[key] = true;
 	}
