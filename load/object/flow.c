@@ -176,7 +176,7 @@ static int join_place(struct flow *f, unsigned i, struct penstock_err *err)
 	f->space[i].limit = p->map          ? extent_map_units(p->map) * p->unit
 			    : p->o.capacity ? p->o.capacity
 					    : UINT64_MAX;
-	ledger_ask(&f->space[i], p->used);
+	quota_reserve(&f->space[i], p->used);
 	if (p->o.kind == PLACE_SLAB) {
 		r = slab_open_again(p);
 		r = r < 0 ? penstock_fail(err, r, "%s: %s", p->slab, strerror(-r))

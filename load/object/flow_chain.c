@@ -203,10 +203,10 @@ static void enlist(struct flow *f, struct op *op)
 	unsigned to = op->type == FLOW_WRITE ? op->place : op->to;
 
 	if (op->alloc_begin)
-		op->permit_asked = ledger_ask(&f->permits, 1);
+		op->permit_ticket = quota_reserve(&f->permits, 1);
 	if (op_has_dst(op)) {
 		op->charge = place_charge(flow_place(f, to), op->size);
-		op->space_asked = ledger_ask(&f->space[to], op->charge);
+		op->space_ticket = quota_reserve(&f->space[to], op->charge);
 		op->room = ROOM_ASKED;
 	}
 	if (op->object)

@@ -36,33 +36,33 @@ void flow_ready(struct flow *f, struct op *op)
 	f->ready_tail = &op->task.next;
 }
 
-/* Whoever waits for the ledger and may go now. */
-static void ledger_wake(struct flow *f, struct ledger *l)
+/* The operations that wait for the quota and may go now. */
+static void quota_wake(struct flow *f, struct quota *l)
 {
-	while (l->waiting.nr && ledger_may(l, penstock_heap_first(&l->waiting)))
+	while (l->waiting.nr && quota_is_granted(l, penstock_heap_first(&l->waiting)))
 		flow_ready(f, op_heap_take(&l->waiting));
 }
 
-static void ledger_return(struct flow *f, struct ledger *l, uint64_t amount)
+static void quota_return(struct flow *f, struct quota *l, uint64_t amount)
 {
 	l->returned += amount;
-	ledger_wake(f, l);
+	quota_wake(f, l);
 }
 
 void permits_return(struct flow *f, uint32_t nr)
 {
-	ledger_return(f, &f->permits, nr);
+	quota_return(f, &f->permits, nr);
 }
 
 void space_return(struct flow *f, unsigned place, uint64_t amount)
 {
-	ledger_return(f, &f->space[place], amount);
+	quota_return(f, &f->space[place], amount);
 }
 
-/* Wait at a ledger; without the memory for that, fail. */
-static void wait_at(struct flow *f, struct op *op, struct ledger *l, uint64_t asked)
+/* Wait for a quota; without the memory for that, fail. */
+static void wait_at(struct flow *f, struct op *op, struct quota *l, uint64_t ticket)
 {
-	if (op_heap_put(&l->waiting, asked, op) < 0) {
+	if (op_heap_put(&l->waiting, ticket, op) < 0) {
 		op_fail(op, -ENOMEM, "out of memory");
 		op_end(f, op);
 	}
@@ -73,8 +73,8 @@ static bool pass_permit(struct flow *f, struct op *op)
 	if (!op->alloc_begin || op->passed >= PASSED_PERMIT)
 		return true;
 	op->state = OP_PERMIT;
-	if (!ledger_may(&f->permits, op->permit_asked)) {
-		wait_at(f, op, &f->permits, op->permit_asked);
+	if (!quota_is_granted(&f->permits, op->permit_ticket)) {
+		wait_at(f, op, &f->permits, op->permit_ticket);
 		return false;
 	}
 	op->passed = PASSED_PERMIT;
@@ -93,7 +93,7 @@ static bool pass_space(struct flow *f, struct op *op, bool force)
 	op->state = OP_SPACE;
 	r = op_take_space(f, op, force);
 	if (r == -EAGAIN) {
-		wait_at(f, op, &f->space[place], op->space_asked);
+		wait_at(f, op, &f->space[place], op->space_ticket);
 		return false;
 	}
 	if (r < 0)
@@ -171,7 +171,7 @@ void gates_force(struct flow *f)
 void flow_set_allocs(struct flow *f, unsigned n)
 {
 	f->permits.limit = n ? n : UINT64_MAX;
-	ledger_wake(f, &f->permits);
+	quota_wake(f, &f->permits);
 }
 
 void gates_open(struct flow *f)

@@ -7,7 +7,7 @@
  * while a thread of a pool or the library has them.
  *
  * An operation passes its gates in this order: its turn in the chain, a permit, the object,
- * space.  Permits and space are granted by ledgers (see below), so that waits always point to
+ * space.  Permits and space are granted by quotas (see below), so that waits always point to
  * chains that were started earlier.  Then a file thread opens the files, the bytes move in
  * chunks, and a file thread closes the files: the thread that moved the last chunk passes the
  * operation on, unless a chunk failed.
@@ -77,23 +77,23 @@ static inline struct op *op_heap_take(struct penstock_heap *h)
 }
 
 /*
- * Something of which there is only so much, handed out in the order in which it was asked for:
- * whoever asks is told what has been asked for up to and including him, and may go when all but
- * the limit of that has been returned.  So nobody takes what somebody who asked earlier needs, yet
- * nobody waits for those who asked earlier as long as there is enough for all.
+ * A limited amount of something (bytes of a place, permits), granted in the order of the
+ * reservations.  A reservation returns a ticket: all that was reserved up to and including this
+ * one.  It is granted when all but the limit of that has been returned.  So no operation takes what
+ * an earlier reservation needs, and none waits for earlier ones while there is enough for all.
  */
-struct ledger {
+struct quota {
 	uint64_t limit; /* UINT64_MAX: none */
-	uint64_t asked, returned;
+	uint64_t reserved, returned;
 	struct penstock_heap waiting;
 };
-static inline uint64_t ledger_ask(struct ledger *l, uint64_t amount)
+static inline uint64_t quota_reserve(struct quota *l, uint64_t amount)
 {
-	return l->asked += amount;
+	return l->reserved += amount;
 }
-static inline bool ledger_may(const struct ledger *l, uint64_t asked)
+static inline bool quota_is_granted(const struct quota *l, uint64_t ticket)
 {
-	return l->limit == UINT64_MAX || asked - l->returned <= l->limit || asked <= l->returned;
+	return l->limit == UINT64_MAX || ticket - l->returned <= l->limit || ticket <= l->returned;
 }
 
 /* Structs of one size, never given back before the end. */
@@ -168,7 +168,7 @@ enum op_state {
 /* Gates it has behind it, however often it was sent back. */
 enum op_passed { PASSED_NONE, PASSED_PERMIT, PASSED_OBJECT };
 
-/* What it has at its destination; from ROOM_ASKED on the ledger of the place counts it. */
+/* What it has at its destination; from ROOM_ASKED on the quota of the place counts it. */
 enum op_room { ROOM_NONE, ROOM_ASKED, ROOM_TAKEN, ROOM_FILE };
 
 /* Where it stands in its slot queue. */
@@ -210,7 +210,7 @@ struct op {
 	struct object *object;    /* NULL: pause */
 	struct label *label;      /* of a write */
 	uint64_t size, content, tag, pause_ns;
-	uint64_t permit_asked, space_asked, charge;
+	uint64_t permit_ticket, space_ticket, charge;
 	uint64_t seq; /* in the slot queues: the lowest has waited longest */
 	uint64_t begin_ns, start_ns;
 	uint8_t type, place, to, element;
@@ -303,7 +303,7 @@ struct flow {
 	struct penstock_io *io;
 	struct content content;
 	struct penstock_file *slab[FLOW_PLACES];
-	struct ledger space[FLOW_PLACES], permits;
+	struct quota space[FLOW_PLACES], permits;
 	uint64_t link[FLOW_PLACES][2]; /* until when a null place reads and writes */
 	bool growing[FLOW_PLACES], no_memory[FLOW_PLACES];
 	bool gpu; /* one of the places is device memory */

@@ -105,7 +105,7 @@ void op_claim(struct flow *f, struct op *op)
 	if (op->type == FLOW_MOVE && op->size != o->size) { /* the caller was told wrong */
 		uint64_t charge = place_charge(op_dst(op), o->size);
 
-		f->space[op->to].asked += charge - op->charge;
+		f->space[op->to].reserved += charge - op->charge;
 		op->charge = charge;
 	}
 	op->size = o->size;
@@ -145,7 +145,7 @@ int op_take_space(struct flow *f, struct op *op, bool force)
 		return 0;
 	if (p->map && !p->o.stretch && op->charge > f->space[place].limit)
 		return -ENOSPC;
-	if (!force && !ledger_may(&f->space[place], op->space_asked))
+	if (!force && !quota_is_granted(&f->space[place], op->space_ticket))
 		return -EAGAIN;
 	if (p->map)
 		r = take_units(f, op, force);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of a flow: spans of time, heaps, ledgers, labels, names of files. */
+/* Parts of a flow: spans of time, heaps, quotas, labels, names of files. */
 #include "base/random.h"
 #include "base/util.h"
 #include "load/object/flow_in.h"
@@ -90,22 +90,22 @@ static void a_heap_gives_the_smallest_first(void)
 
 static void a_ledger_lets_nobody_take_what_was_asked_for_earlier(void)
 {
-	struct ledger l = {.limit = 10};
-	uint64_t a = ledger_ask(&l, 6), b = ledger_ask(&l, 4), c = ledger_ask(&l, 3);
+	struct quota l = {.limit = 10};
+	uint64_t a = quota_reserve(&l, 6), b = quota_reserve(&l, 4), c = quota_reserve(&l, 3);
 
-	T_OK(ledger_may(&l, a));
-	T_OK(ledger_may(&l, b)); /* whether a has been here or not */
-	T_OK(!ledger_may(&l, c));
+	T_OK(quota_is_granted(&l, a));
+	T_OK(quota_is_granted(&l, b)); /* whether a has been here or not */
+	T_OK(!quota_is_granted(&l, c));
 	l.returned += 2;
-	T_OK(!ledger_may(&l, c));
+	T_OK(!quota_is_granted(&l, c));
 	l.returned += 1;
-	T_OK(ledger_may(&l, c));
+	T_OK(quota_is_granted(&l, c));
 	l.returned += 100;
-	T_OK(ledger_may(&l, a));
+	T_OK(quota_is_granted(&l, a));
 	l.limit = 0;
-	T_OK(ledger_may(&l, a) && !ledger_may(&l, ledger_ask(&l, 200)));
+	T_OK(quota_is_granted(&l, a) && !quota_is_granted(&l, quota_reserve(&l, 200)));
 	l.limit = UINT64_MAX;
-	T_OK(ledger_may(&l, ledger_ask(&l, UINT64_MAX / 2)));
+	T_OK(quota_is_granted(&l, quota_reserve(&l, UINT64_MAX / 2)));
 }
 
 /* ------------------------------------------------------------------ labels */
