@@ -45,7 +45,7 @@ void flow_abort(struct flow *f)
 	if (f->aborted)
 		return;
 	f->aborted = true;
-	gates_open(f);
+	admit_all(f);
 	f->cut_short = true;
 }
 
@@ -96,9 +96,9 @@ static void flow_step(struct flow *f)
 	if (f->cut_short)
 		cut_short(f);
 	run_timers(f);
-	gates_run(f);
+	admit_ready(f);
 	if (!f->ready)
-		gates_force(f);
+		admit_oldest(f);
 	stores_serve(f);
 	buckets_serve(f);
 	chunks_issue(f);

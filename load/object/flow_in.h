@@ -6,7 +6,7 @@
  * The inside of a flow.  All of it belongs to the flow's own thread, but for operations and slots
  * while a thread of a pool or the library has them.
  *
- * An operation passes its gates in this order: its turn in the chain, a permit, the object,
+ * An operation waits for these in this order: its turn in the chain, a permit, the object,
  * space.  Permits and space are granted by quotas (see below), so that waits always point to
  * chains that were started earlier.  Then a file thread opens the files, the bytes move in
  * chunks, and a file thread closes the files: the thread that moved the last chunk passes the
@@ -14,7 +14,7 @@
  *
  *	flow.c		the flow as a whole, the loop
  *	flow_chain.c	chains: started, ended
- *	flow_gate.c	what an operation waits for
+ *	flow_admission.c	what an operation waits for
  *	flow_object.c	objects by number, the order of operations on one
  *	flow_op.c	what an operation does, step by step
  *	flow_slot_queue.c	slots, and the operations that wait for them
@@ -165,11 +165,11 @@ enum op_state {
 	OP_RUNS,
 };
 
-/* Gates it has behind it, however often it was sent back. */
+/* Conditions that it has passed, however often it was sent back. */
 enum op_passed { PASSED_NONE, PASSED_PERMIT, PASSED_OBJECT };
 
 /* What it has at its destination; from ROOM_ASKED on the quota of the place counts it. */
-enum op_room { ROOM_NONE, ROOM_ASKED, ROOM_TAKEN, ROOM_FILE };
+enum op_space { SPACE_NONE, SPACE_RESERVED, SPACE_TAKEN, SPACE_FILE };
 
 /* Where it stands in its slot queue. */
 enum op_queued { QUEUED_NOT, QUEUED_SERVED, QUEUED_WAITS };
@@ -215,8 +215,8 @@ struct op {
 	uint64_t begin_ns, start_ns;
 	uint8_t type, place, to, element;
 	uint8_t state, mode;
-	uint8_t passed, room, queued; /* enum op_passed, op_room, op_queued */
-	uint8_t todo;                 /* TODO_* */
+	uint8_t passed, space, queued; /* enum op_passed, op_space, op_queued */
+	uint8_t todo;                  /* TODO_* */
 	bool alloc_begin, alloc_end;
 	bool set_missed, missed; /* at a store */
 	bool over;               /* it replaces an object of a bucket, under its name */
@@ -316,7 +316,7 @@ struct flow {
 	/* chains */
 	struct chain *first, *last;
 	unsigned running;
-	struct task *ready, **ready_tail; /* operations for gate() */
+	struct task *ready, **ready_tail; /* operations for admit() */
 	/* open files: operations that have some, those that wait for others to close theirs, and
 	   files that are left open for who comes next */
 	uint32_t most_files, nr_files, nr_left;
@@ -366,16 +366,16 @@ void object_forget(struct flow *f, struct object *o);
 void object_vanish(struct flow *f, struct object *o);
 void objects_fini(struct flow *f);
 
-/* ---- flow_gate.c */
-void flow_ready(struct flow *f, struct op *op); /* for the gates */
+/* ---- flow_admission.c */
+void flow_ready(struct flow *f, struct op *op); /* to be admitted */
 void space_return(struct flow *f, unsigned place, uint64_t amount);
 void permits_return(struct flow *f, uint32_t nr);
 /* Let those that are ready now go as far as they can. */
-void gates_run(struct flow *f);
+void admit_ready(struct flow *f);
 /* The oldest chain waits for nobody but itself: what is not there for it now will not come. */
-void gates_force(struct flow *f);
+void admit_oldest(struct flow *f);
 /* Nobody waits any more: the flow has been aborted. */
-void gates_open(struct flow *f);
+void admit_all(struct flow *f);
 
 /* ---- flow.c */
 void flow_timer(struct flow *f, struct op *op, uint64_t at_ns);

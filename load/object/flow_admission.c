@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gates an operation passes: its turn, a permit, its object, space. */
+/* What an operation waits for before it starts: its turn, a permit, its object, space. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -114,7 +114,7 @@ static void cancel(struct flow *f, struct op *op)
 }
 
 /* Let an operation whose turn has come go as far as it can. */
-static void gate(struct flow *f, struct op *op, bool force)
+static void admit(struct flow *f, struct op *op, bool force)
 {
 	if (f->aborted || op->chain->stopped) {
 		cancel(f, op);
@@ -140,7 +140,7 @@ static void gate(struct flow *f, struct op *op, bool force)
 		op_start(f, op);
 }
 
-void gates_run(struct flow *f)
+void admit_ready(struct flow *f)
 {
 	struct task *t = f->ready, *next;
 
@@ -148,11 +148,11 @@ void gates_run(struct flow *f)
 	f->ready_tail = &f->ready;
 	for (; t; t = next) {
 		next = t->next;
-		gate(f, container_of(t, struct op, task), false);
+		admit(f, container_of(t, struct op, task), false);
 	}
 }
 
-void gates_force(struct flow *f)
+void admit_oldest(struct flow *f)
 {
 	struct op *op = f->first ? f->first->ops : NULL;
 	struct penstock_heap *h;
@@ -163,7 +163,7 @@ void gates_force(struct flow *f)
 	for (uint64_t i = 0; i < h->nr; i++)
 		if (h->v[i].who == (uintptr_t)op) {
 			penstock_heap_remove(h, i);
-			gate(f, op, true);
+			admit(f, op, true);
 			return;
 		}
 }
@@ -174,7 +174,7 @@ void flow_set_allocs(struct flow *f, unsigned n)
 	quota_wake(f, &f->permits);
 }
 
-void gates_open(struct flow *f)
+void admit_all(struct flow *f)
 {
 	while (f->permits.waiting.nr)
 		flow_ready(f, op_heap_take(&f->permits.waiting));
