@@ -88,7 +88,7 @@ static bool pass_space(struct flow *f, struct op *op, bool force)
 	char name[LABEL_TEXT];
 	int r;
 
-	if (!op_has_dst(op) || op->room >= ROOM_TAKEN || op->code < 0)
+	if (!op_has_dst(op) || op->space >= SPACE_TAKEN || op->code < 0)
 		return true;
 	op->state = OP_SPACE;
 	r = op_take_space(f, op, force);

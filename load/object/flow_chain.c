@@ -83,7 +83,7 @@ void op_end(struct flow *f, struct op *op)
 {
 	struct chain *c = op->chain;
 
-	if (op->room != ROOM_NONE)
+	if (op->space != SPACE_NONE)
 		space_return(f, op->type == FLOW_WRITE ? op->place : op->to, op->charge);
 	give_permits(f, op);
 	if (op->code < 0 && c->stop_on_error)
@@ -207,7 +207,7 @@ static void enlist(struct flow *f, struct op *op)
 	if (op_has_dst(op)) {
 		op->charge = place_charge(flow_place(f, to), op->size);
 		op->space_ticket = quota_reserve(&f->space[to], op->charge);
-		op->room = ROOM_ASKED;
+		op->space = SPACE_RESERVED;
 	}
 	if (op->object)
 		object_join(op->object, op);
@@ -240,7 +240,7 @@ static struct chain *new_chain(struct flow *f, const struct flow_op *ops, unsign
 	/* Out of memory: as if nothing had been. */
 	while ((op = c->ops)) {
 		c->ops = op->next;
-		if (op->room != ROOM_NONE)
+		if (op->space != SPACE_NONE)
 			space_return(f, op->type == FLOW_WRITE ? op->place : op->to, op->charge);
 		give_permits(f, op);
 		if (op->object)

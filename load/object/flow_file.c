@@ -59,7 +59,7 @@ static int make_dst(struct op *op, struct place *p)
 	int fd = place_file_make(p, &op->ref, l->text, l->name_len, op->size + head, &err);
 
 	if (fd >= 0)
-		op->room = ROOM_FILE;
+		op->space = SPACE_FILE;
 	return take_file(op, p, op->ref, l, fd, &op->dst_file, &err);
 }
 
@@ -140,7 +140,7 @@ void file_task_close(struct task *t)
 
 	if (op_syncs(op))
 		sync_dst(op);
-	if (op->room == ROOM_FILE)
+	if (op->space == SPACE_FILE)
 		close_dst(op, dst);
 	if (op_leaves(op) && src->o.kind == PLACE_FILES)
 		remove_src(op, src);

@@ -168,7 +168,7 @@ enum op_state {
 /* Conditions that it has passed, however often it was sent back. */
 enum op_passed { PASSED_NONE, PASSED_PERMIT, PASSED_OBJECT };
 
-/* What it has at its destination; from ROOM_ASKED on the quota of the place counts it. */
+/* What it has at its destination; from SPACE_RESERVED on the quota of the place counts it. */
 enum op_space { SPACE_NONE, SPACE_RESERVED, SPACE_TAKEN, SPACE_FILE };
 
 /* Where it stands in its slot queue. */

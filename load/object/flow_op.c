@@ -151,7 +151,7 @@ int op_take_space(struct flow *f, struct op *op, bool force)
 		r = take_units(f, op, force);
 	if (r == 0) {
 		place_take(p, op->charge);
-		op->room = ROOM_TAKEN;
+		op->space = SPACE_TAKEN;
 	}
 	return r;
 }
@@ -336,7 +336,7 @@ bool op_syncs(const struct op *op)
 /* Whether a file thread has to make it durable, or to close or remove something. */
 static bool needs_file_thread(const struct op *op)
 {
-	return op_syncs(op) || op->room == ROOM_FILE || (op_leaves(op) && in_files(op_src(op)));
+	return op_syncs(op) || op->space == SPACE_FILE || (op_leaves(op) && in_files(op_src(op)));
 }
 
 void op_moved(struct flow *f, struct op *op)
@@ -384,7 +384,7 @@ static void op_settle(struct op *op)
 	o->where = op->where;
 	o->ref = op->ref;
 	op->where = (struct extents){0};
-	op->room = ROOM_NONE; /* the object has it now */
+	op->space = SPACE_NONE; /* the object has it now */
 }
 
 static void give_space(struct op *op)
@@ -395,7 +395,7 @@ static void give_space(struct op *op)
 		extents_give(&op->where, p->map);
 	p->used -= op->charge;
 	p->objects--;
-	op->room = ROOM_ASKED;
+	op->space = SPACE_RESERVED;
 }
 
 void op_closed(struct flow *f, struct op *op)
@@ -404,7 +404,7 @@ void op_closed(struct flow *f, struct op *op)
 		object_vanish(f, op->object);
 	if (op_has_dst(op) && op->code == 0 && !in_store(op_dst(op)))
 		op_settle(op);
-	else if (op->room >= ROOM_TAKEN)
+	else if (op->space >= SPACE_TAKEN)
 		give_space(op);
 	uncount_files(f, op);
 	op_end(f, op);
