@@ -294,7 +294,7 @@ void flow_free(struct flow *f)
 	arena_fini(&f->ops);
 	arena_fini(&f->chains);
 	arena_fini(&f->handles);
-	labels_fini(&f->labels);
+	attrs_pool_fini(&f->attrs);
 	content_fini(&f->content);
 	inbox_fini(&f->inbox);
 	free(f);
@@ -315,8 +315,8 @@ int flow_adopt(struct flow *f, unsigned place, uint64_t object, const char *name
 	if (!o || o->exists || o->first)
 		return penstock_fail(err, o ? -EEXIST : -ENOMEM, "object %" PRIu64 ": %s", object,
 				     o ? "is in use" : "out of memory");
-	o->label = label_new(&f->labels, name, name_len, old->shape);
-	if (!o->label) {
+	o->attrs = attrs_new(&f->attrs, name, name_len, old->shape);
+	if (!o->attrs) {
 		object_forget(f, o);
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	}

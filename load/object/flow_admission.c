@@ -21,11 +21,11 @@ void op_fail(struct op *op, int code, const char *fmt, ...)
 	va_end(ap);
 }
 
-void op_fail_label(struct op *op, const struct label *l, int code, const char *msg)
+void op_fail_named(struct op *op, const struct attrs *l, int code, const char *msg)
 {
-	char name[LABEL_TEXT];
+	char name[NAME_TEXT];
 
-	op_fail(op, code, "%s: %s", label_print(name, l), msg);
+	op_fail(op, code, "%s: %s", attrs_print_name(name, l), msg);
 }
 
 void flow_ready(struct flow *f, struct op *op)
@@ -85,7 +85,7 @@ static bool pass_permit(struct flow *f, struct op *op)
 static bool pass_space(struct flow *f, struct op *op, bool force)
 {
 	unsigned place = op->type == FLOW_WRITE ? op->place : op->to;
-	char name[LABEL_TEXT];
+	char name[NAME_TEXT];
 	int r;
 
 	if (!op_has_dst(op) || op->space >= SPACE_TAKEN || op->code < 0)
@@ -98,7 +98,8 @@ static bool pass_space(struct flow *f, struct op *op, bool force)
 	}
 	if (r < 0)
 		op_fail(op, r, "%s: no room for %" PRIu64 " bytes in place %u, which has %" PRIu64,
-			label_print(name, op_label(op)), op->size, place, f->space[place].limit);
+			attrs_print_name(name, op_attrs(op)), op->size, place,
+			f->space[place].limit);
 	return true;
 }
 
@@ -107,7 +108,7 @@ static void cancel(struct flow *f, struct op *op)
 {
 	op_fail(op, -ECANCELED, "cancelled");
 	op->cancelled = true;
-	if (op->old_label)
+	if (op->old_attrs)
 		op_start(f, op);
 	else
 		op_end(f, op);

@@ -225,13 +225,13 @@ static int check_bytes(struct op *op, const char *buf, uint64_t pos, uint64_t le
 {
 	const struct flow *f = op->flow;
 	uint64_t good = content_check(&f->content, buf, len, op->object->content, pos);
-	char name[LABEL_TEXT];
+	char name[NAME_TEXT];
 
 	if (good == len)
 		return 0;
-	return penstock_fail(err, -EBADMSG,
-			     "verification failed: %.120s: offset %" PRIu64 " holds 0x%02x",
-			     label_print(name, op_label(op)), pos + good, (unsigned char)buf[good]);
+	return penstock_fail(
+		err, -EBADMSG, "verification failed: %.120s: offset %" PRIu64 " holds 0x%02x",
+		attrs_print_name(name, op_attrs(op)), pos + good, (unsigned char)buf[good]);
 }
 
 static int read_through_buf(struct op *op, const struct place *p, const char *uri,
@@ -282,7 +282,7 @@ static void bucket_call_run(struct task *t)
 	struct op *op = container_of(t, struct op, task);
 	struct bucket_call *c = op->bucket_call;
 	struct place *p = bucket_of(op);
-	const struct label *l = op_label(op);
+	const struct attrs *l = op_attrs(op);
 	bool puts = op_dst(op) == p, gets = !puts && op->type != FLOW_DELETE;
 	CLEANUP_FREE char *uri =
 		bucket_uri(p, puts ? op->ref : op->object->ref, l->text, l->name_len);
@@ -301,11 +301,11 @@ static void bucket_call_run(struct task *t)
 	if (!c->end_ns)
 		c->end_ns = clock_ns();
 	if (r < 0)
-		op_fail_label(op, op_label(op), r, err.msg);
+		op_fail_named(op, op_attrs(op), r, err.msg);
 	if (uri && !puts && op_leaves(op)) {
 		r = penstock_s3_delete(p->bucket.client, (const char *const *)&uri, 1, &err);
 		if (r < 0 && op->type == FLOW_DELETE)
-			op_fail_label(op, op_label(op), r, err.msg);
+			op_fail_named(op, op_attrs(op), r, err.msg);
 		if (op->type == FLOW_DELETE)
 			c->end_ns = clock_ns();
 	}
@@ -383,7 +383,7 @@ static int bucket_call_start(struct flow *f, struct op *op)
 			return -EAGAIN;
 	}
 	if (failed) {
-		op_fail_label(op, op_label(op), -ENOMEM, "out of memory");
+		op_fail_named(op, op_attrs(op), -ENOMEM, "out of memory");
 		bucket_call_end(f, op);
 		return 0;
 	}
@@ -402,7 +402,7 @@ void bucket_start_op(struct flow *f, struct op *op)
 	op->inflight++;
 	if (!op->bucket_call) {
 		op->inflight--;
-		op_fail_label(op, op_label(op), -ENOMEM, "out of memory");
+		op_fail_named(op, op_attrs(op), -ENOMEM, "out of memory");
 		if (!(op->todo & TODO_TIMER))
 			op_moved(f, op);
 		return;

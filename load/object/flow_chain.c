@@ -61,8 +61,8 @@ static void chain_end(struct flow *f, struct chain *c)
 
 static void op_free(struct flow *f, struct op *op)
 {
-	label_free(&f->labels, op->label);
-	label_free(&f->labels, op->old_label);
+	attrs_free(&f->attrs, op->attrs);
+	attrs_free(&f->attrs, op->old_attrs);
 	free(op->msg);
 	arena_put(&f->ops, op);
 }
@@ -150,13 +150,13 @@ static int check_op(const struct flow *f, const struct flow_op *u, struct pensto
 	return check_bucket(f, u, err);
 }
 
-static struct label *new_label(struct flow *f, const struct flow_op *u)
+static struct attrs *new_attrs(struct flow *f, const struct flow_op *u)
 {
 	char number[32];
 	int n = snprintf(number, sizeof(number), "object-%" PRIu64, u->object);
 
-	return u->name ? label_new(&f->labels, u->name, u->name_len, u->shape)
-		       : label_new(&f->labels, number, (uint32_t)n, u->shape);
+	return u->name ? attrs_new(&f->attrs, u->name, u->name_len, u->shape)
+		       : attrs_new(&f->attrs, number, (uint32_t)n, u->shape);
 }
 
 static struct op *new_op(struct flow *f, const struct flow_op *u)
@@ -186,10 +186,10 @@ static struct op *new_op(struct flow *f, const struct flow_op *u)
 	named = op->type == FLOW_WRITE ||
 		(op->type != FLOW_MOVE && place_is_store(flow_place(f, u->place)));
 	if (op->object && named)
-		op->label = new_label(f, u);
+		op->attrs = new_attrs(f, u);
 	if (op->object && op->type == FLOW_PATCH)
 		op->object->patched = true;
-	if (op->object && (op->label || !named))
+	if (op->object && (op->attrs || !named))
 		return op;
 	if (op->object)
 		object_forget(f, op->object);

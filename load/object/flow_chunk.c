@@ -177,15 +177,15 @@ static void account(struct flow *f, struct slot *s)
 static void chunk_over(struct flow *f, struct slot *s)
 {
 	struct op *op = s->op;
-	char name[LABEL_TEXT];
+	char name[NAME_TEXT];
 
 	if (s->code < 0) {
-		const struct label *l = op_label(op);
+		const struct attrs *l = op_attrs(op);
 
 		if (op->queued != QUEUED_NOT)
 			slot_queue_leave(f, op);
 		op_fail(op, s->code, s->code == -EBADMSG ? "%.0s%s" : "%s: %s",
-			label_print(name, l), s->msg ? s->msg : "out of memory");
+			attrs_print_name(name, l), s->msg ? s->msg : "out of memory");
 		op->inflight -= op->passed_on;
 		op->passed_on = false;
 	}
@@ -231,12 +231,12 @@ static void slot_over(struct task *t, void *owner)
 static void issue_header(struct flow *f, struct slot *s)
 {
 	struct op *op = s->op;
-	const struct label *l = op_label(op);
+	const struct attrs *l = op_attrs(op);
 	unsigned element = op->type == FLOW_WRITE ? op->element : op->object->element;
 
 	s->header = true;
 	slot_begin(s, true);
-	if (place_npy_header(s->buf, label_shape(l), element, op->size) < 0)
+	if (place_npy_header(s->buf, attrs_shape(l), element, op->size) < 0)
 		slot_fail(s, -EINVAL, "the shape is too long for an NPY header");
 	else
 		batch_transfer(f, s, op->dst_file, s->buf, PLACE_HEADER, 0);

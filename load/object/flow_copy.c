@@ -90,12 +90,13 @@ void copy_task_check(struct task *t)
 	const struct op *op = s->op;
 	const struct flow *f = op->flow;
 	uint64_t good = content_check(&f->content, s->data, s->len, op->object->content, s->pos);
-	char name[LABEL_TEXT], msg[LABEL_TEXT + 120];
+	char name[NAME_TEXT], msg[NAME_TEXT + 120];
 
 	if (good == s->len)
 		return;
 	snprintf(msg, sizeof(msg), "verification failed: %s: offset %" PRIu64 " holds 0x%02x%s",
-		 label_print(name, op->object->label), s->pos + good, (unsigned char)s->data[good],
+		 attrs_print_name(name, op->object->attrs), s->pos + good,
+		 (unsigned char)s->data[good],
 		 (s->pos + good) % CONTENT_BLOCK < 16 ? ", a block of another object or place"
 						      : "");
 	slot_fail(s, -EBADMSG, msg);

@@ -13,7 +13,7 @@
 
 /* @fd: what a place has opened, or its error. */
 static int take_file(struct op *op, const struct place *p, struct place_ref ref,
-		     const struct label *l, int fd, struct penstock_file **out,
+		     const struct attrs *l, int fd, struct penstock_file **out,
 		     struct penstock_err *err)
 {
 	char path[PLACE_PATH];
@@ -24,7 +24,7 @@ static int take_file(struct op *op, const struct place *p, struct place_ref ref,
 		r = penstock_file_take_fd(out, op->flow->io, fd, path, err);
 	}
 	if (r < 0)
-		op_fail_label(op, l, r, err->msg);
+		op_fail_named(op, l, r, err->msg);
 	return r < 0 ? r : 0;
 }
 
@@ -32,7 +32,7 @@ static int take_file(struct op *op, const struct place *p, struct place_ref ref,
 static void remove_old(struct op *op)
 {
 	struct place *p = flow_place(op->flow, op->old_place);
-	const struct label *l = op->old_label;
+	const struct attrs *l = op->old_attrs;
 	CLEANUP_FREE char *uri = NULL;
 	struct penstock_err err;
 	int r;
@@ -48,12 +48,12 @@ static void remove_old(struct op *op)
 		r = place_file_retire(p, op->old_ref, l->text, l->name_len, &err);
 	}
 	if (r < 0 && r != -ENOENT && r != -ESTALE)
-		op_fail_label(op, l, r, err.msg);
+		op_fail_named(op, l, r, err.msg);
 }
 
 static int make_dst(struct op *op, struct place *p)
 {
-	const struct label *l = op_label(op);
+	const struct attrs *l = op_attrs(op);
 	uint64_t head = p->o.layout == PLACE_NPY ? PLACE_HEADER : 0;
 	struct penstock_err err;
 	int fd = place_file_make(p, &op->ref, l->text, l->name_len, op->size + head, &err);
@@ -65,7 +65,7 @@ static int make_dst(struct op *op, struct place *p)
 
 static int open_src(struct op *op, struct place *p)
 {
-	const struct label *l = op->object->label;
+	const struct attrs *l = op->object->attrs;
 	struct place_ref ref = op->object->ref;
 	struct penstock_err err;
 	int fd = place_file_open(p, ref, l->text, l->name_len, op->rw ? O_RDWR : O_RDONLY, &err);
@@ -91,28 +91,28 @@ void file_task_open(struct task *t)
 /* The destination: complete, or as if it had never been. */
 static void close_dst(struct op *op, struct place *p)
 {
-	const struct label *l = op_label(op);
+	const struct attrs *l = op_attrs(op);
 	struct penstock_err err;
 	int r = penstock_file_close(TAKE_PTR(op->dst_file), &err);
 
 	if (r == 0 && op->code == 0)
 		r = place_file_done(p, op->ref, l->text, l->name_len, &err);
 	if (r < 0)
-		op_fail_label(op, l, r, err.msg);
+		op_fail_named(op, l, r, err.msg);
 	if (op->code < 0)
 		place_file_remove(p, op->ref, l->text, l->name_len, NULL);
 }
 
 static void remove_src(struct op *op, struct place *p)
 {
-	const struct label *l = op->object->label;
+	const struct attrs *l = op->object->attrs;
 	struct penstock_err err;
 	int r;
 
 	penstock_file_close(TAKE_PTR(op->src_file), NULL);
 	r = place_file_retire(p, op->object->ref, l->text, l->name_len, &err);
 	if (r < 0 && op->type == FLOW_DELETE)
-		op_fail_label(op, l, r, err.msg);
+		op_fail_named(op, l, r, err.msg);
 }
 
 static void sync_dst(struct op *op)

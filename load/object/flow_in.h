@@ -23,7 +23,7 @@
  *	flow_file.c	files: open, close, remove
  *	flow_store.c	operations on a store, which have neither files nor chunks
  *	flow_bucket.c	operations on objects of an object store, which neither have
- *	flow_util.c	spans of time, pools, labels
+ *	flow_util.c	spans of time, pools, attributes
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -108,26 +108,27 @@ void arena_put(struct arena *a, void *p);
 void arena_fini(struct arena *a);
 
 /* Name and shape of an object; from a pool. */
-struct label {
+struct attrs {
 	uint32_t name_len;
 	uint16_t shape_len;
 	uint8_t class;
 	char text[]; /* the name, the shape, 0 */
 };
-enum { LABEL_CLASSES = 3 }; /* of sizes; a larger one is allocated by itself */
-struct labels {
-	struct arena of[LABEL_CLASSES];
+enum { ATTRS_CLASSES = 3 }; /* of sizes; a larger one is allocated by itself */
+struct attrs_pool {
+	struct arena of[ATTRS_CLASSES];
 };
-struct label *label_new(struct labels *l, const char *name, uint32_t name_len, const char *shape);
-void label_free(struct labels *l, struct label *label);
-void labels_fini(struct labels *l);
-static inline const char *label_shape(const struct label *l)
+struct attrs *attrs_new(struct attrs_pool *l, const char *name, uint32_t name_len,
+			const char *shape);
+void attrs_free(struct attrs_pool *l, struct attrs *attrs);
+void attrs_pool_fini(struct attrs_pool *l);
+static inline const char *attrs_shape(const struct attrs *l)
 {
 	return l->shape_len ? l->text + l->name_len : NULL;
 }
 /* The name for messages: printable and short. */
-#define LABEL_TEXT 260
-const char *label_print(char out[LABEL_TEXT], const struct label *l);
+#define NAME_TEXT 260
+const char *attrs_print_name(char out[NAME_TEXT], const struct attrs *l);
 
 /* ---- objects */
 
@@ -141,7 +142,7 @@ struct handle {
 struct object {
 	struct penstock_node node; /* its hash is the number of the object */
 	struct op *first, *last;   /* operations that have not ended, in order */
-	struct label *label;       /* of what exists */
+	struct attrs *attrs;       /* of what exists */
 	struct handle *handle;     /* left open for those that follow */
 	uint32_t nr_ops, nr_alone; /* of these operations, and those that are no reads */
 	uint32_t closing;          /* files of it that file threads are closing */
@@ -208,7 +209,7 @@ struct op {
 	struct handle *handle;    /* it shares; src_file is its file */
 	uint64_t offset, len;     /* of a range; len 0: none */
 	struct object *object;    /* NULL: pause */
-	struct label *label;      /* of a write */
+	struct attrs *attrs;      /* of a write */
 	uint64_t size, content, tag, pause_ns;
 	uint64_t permit_ticket, space_ticket, charge;
 	uint64_t seq; /* in the slot queues: the lowest has waited longest */
@@ -231,7 +232,7 @@ struct op {
 	struct extents where;
 	struct extent_hint src_hint, dst_hint;
 	/* what a write replaces, to be removed by a file thread */
-	struct label *old_label;
+	struct attrs *old_attrs;
 	struct place_ref old_ref;
 	struct penstock_file *old_file;
 	uint8_t old_place;
@@ -312,7 +313,7 @@ struct flow {
 	/* objects */
 	struct penstock_table table;
 	struct arena objects, ops, chains, handles;
-	struct labels labels;
+	struct attrs_pool attrs;
 	/* chains */
 	struct chain *first, *last;
 	unsigned running;
@@ -384,7 +385,7 @@ void flow_timer(struct flow *f, struct op *op, uint64_t at_ns);
 /* The operation is over. */
 void op_end(struct flow *f, struct op *op);
 __attribute__((format(printf, 3, 4))) void op_fail(struct op *op, int code, const char *fmt, ...);
-void op_fail_label(struct op *op, const struct label *l, int code, const char *msg);
+void op_fail_named(struct op *op, const struct attrs *l, int code, const char *msg);
 
 /* ---- flow_op.c */
 /* The object is the operation's: what a write replaces goes. */
@@ -404,9 +405,9 @@ bool op_has_dst(const struct op *op);
 struct place *op_dst(const struct op *op);
 struct place *op_src(const struct op *op);
 bool op_on_gpu(const struct op *op); /* one of them is device memory */
-static inline const struct label *op_label(const struct op *op)
+static inline const struct attrs *op_attrs(const struct op *op)
 {
-	return op->label ? op->label : op->object->label;
+	return op->attrs ? op->attrs : op->object->attrs;
 }
 /* The device, or what stands for it, has read or written. */
 void op_used(struct op *op, bool write, uint64_t begin_ns, uint64_t end_ns);

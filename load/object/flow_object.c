@@ -26,7 +26,7 @@ void object_forget(struct flow *f, struct object *o)
 	if (o->first || o->exists || o->closing)
 		return;
 	penstock_table_drop(&f->table, &o->node);
-	label_free(&f->labels, o->label);
+	attrs_free(&f->attrs, o->attrs);
 	arena_put(&f->objects, o);
 }
 
@@ -188,12 +188,12 @@ void object_vanish(struct flow *f, struct object *o)
 /* For the index of a slab. */
 static void object_keep(struct place *p, const struct object *o)
 {
-	struct place_old kept = {.name = o->label->text,
-				 .name_len = o->label->name_len,
+	struct place_old kept = {.name = o->attrs->text,
+				 .name_len = o->attrs->name_len,
 				 .size = o->size,
 				 .content = o->content,
 				 .where = o->where,
-				 .shape = o->label->shape_len ? o->label->text + o->label->name_len
+				 .shape = o->attrs->shape_len ? o->attrs->text + o->attrs->name_len
 							      : NULL,
 				 .element = o->element};
 
@@ -213,8 +213,8 @@ void objects_fini(struct flow *f)
 			object_keep(p, o);
 		if (p && p->map)
 			extents_give(&o->where, p->map);
-		if (o->label && o->label->class >= LABEL_CLASSES)
-			label_free(&f->labels, o->label);
+		if (o->attrs && o->attrs->class >= ATTRS_CLASSES)
+			attrs_free(&f->attrs, o->attrs);
 	}
 	penstock_table_fini(&f->table);
 	arena_fini(&f->objects);

@@ -70,23 +70,23 @@ static void replace(struct flow *f, struct op *op)
 	if (o->place == op->place && in_bucket(flow_place(f, o->place))) {
 		op->over = true;
 		op->ref = o->ref;
-		label_free(&f->labels, o->label);
+		attrs_free(&f->attrs, o->attrs);
 	} else if (in_files(flow_place(f, o->place)) || in_bucket(flow_place(f, o->place))) {
-		op->old_label = o->label;
+		op->old_attrs = o->attrs;
 		op->old_ref = o->ref;
 		op->old_place = o->place;
 		op->old_file = object_take_file(f, o);
 	} else {
-		label_free(&f->labels, o->label);
+		attrs_free(&f->attrs, o->attrs);
 	}
-	o->label = NULL;
+	o->attrs = NULL;
 	object_vanish(f, o);
 }
 
 void op_claim(struct flow *f, struct op *op)
 {
 	struct object *o = op->object;
-	char name[LABEL_TEXT];
+	char name[NAME_TEXT];
 
 	op->passed = PASSED_OBJECT;
 	op->end = op->size;
@@ -99,7 +99,8 @@ void op_claim(struct flow *f, struct op *op)
 		return; /* only the store knows; as it should be */
 	if (!o->exists || o->place != op->place) {
 		op_fail(op, -ENOENT, "object %llu (%s): is not in place %u",
-			(unsigned long long)o->node.hash, label_print(name, o->label), op->place);
+			(unsigned long long)o->node.hash, attrs_print_name(name, o->attrs),
+			op->place);
 		return;
 	}
 	if (op->type == FLOW_MOVE && op->size != o->size) { /* the caller was told wrong */
@@ -281,7 +282,7 @@ void op_start(struct flow *f, struct op *op)
 
 	op->state = OP_RUNS;
 	op->start_ns = f->now;
-	if (!op->old_label && (op->code < 0 || !(read || in_files(op_dst(op)))))
+	if (!op->old_attrs && (op->code < 0 || !(read || in_files(op_dst(op)))))
 		op_opened(f, op);
 	else if (f->nr_files + f->nr_left < f->most_files)
 		open_files(f, op);
@@ -374,7 +375,7 @@ static void op_settle(struct op *op)
 	struct object *o = op->object;
 
 	if (op->type == FLOW_WRITE) {
-		o->label = TAKE_PTR(op->label);
+		o->attrs = TAKE_PTR(op->attrs);
 		o->size = op->size;
 		o->content = op->content;
 		o->element = op->element;

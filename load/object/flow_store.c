@@ -31,7 +31,7 @@ struct store_call {
 	uint32_t nr_iov;
 	int64_t result;
 	uint64_t begin_ns, end_ns;
-	char wrong[LABEL_TEXT + 100]; /* what verification found */
+	char wrong[NAME_TEXT + 100]; /* what verification found */
 };
 
 /* ---------------------------------------------------------------------- buffers */
@@ -97,7 +97,7 @@ static void flow_store_end(struct flow *f, struct op *op)
 
 static void flow_store_fail(struct flow *f, struct op *op, int code, const char *msg)
 {
-	op_fail_label(op, op_label(op), code, msg);
+	op_fail_named(op, op_attrs(op), code, msg);
 	flow_store_end(f, op);
 }
 
@@ -126,7 +126,7 @@ static void store_call_done(struct task *t, void *owner);
 static void store_submit(struct flow *f, struct op *op)
 {
 	struct store_call *e = op->store_call;
-	const struct label *l = op_label(op);
+	const struct attrs *l = op_attrs(op);
 	struct penstock_store_item item = {l->text, l->name_len, e->nr_iov, e->iov};
 	struct penstock_store_batch b = {
 		.opcode = store_opcode(op),
@@ -219,7 +219,7 @@ void stores_serve(struct flow *f)
 /* The length of the value that is to be read; the store itself says whether it is there. */
 static void store_size(struct op *op)
 {
-	const struct label *l = op_label(op);
+	const struct attrs *l = op_attrs(op);
 	struct penstock_store_item item = {l->text, l->name_len, 0, NULL};
 	int64_t result = -ENOENT;
 	struct penstock_store_batch b = {
@@ -256,7 +256,7 @@ static void flow_store_check(struct task *t)
 {
 	struct op *op = container_of(t, struct op, task);
 	struct store_call *e = op->store_call;
-	char name[LABEL_TEXT];
+	char name[NAME_TEXT];
 
 	for (uint64_t i = 0; i < e->nr; i++) {
 		const char *at = e->iov[i].addr;
@@ -268,7 +268,7 @@ static void flow_store_check(struct task *t)
 			continue;
 		snprintf(e->wrong, sizeof(e->wrong),
 			 "verification failed: %s: offset %" PRIu64 " holds 0x%02x",
-			 label_print(name, op->label), i * BUFFER_BYTES + good,
+			 attrs_print_name(name, op->attrs), i * BUFFER_BYTES + good,
 			 (unsigned char)at[good]);
 		return;
 	}
