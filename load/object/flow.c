@@ -244,7 +244,7 @@ int flow_new(struct flow **out, const struct flow_opts *o, struct penstock_err *
 	f->objects.size = sizeof(struct object);
 	f->ops.size = sizeof(struct op);
 	f->chains.size = sizeof(struct chain);
-	f->handles.size = sizeof(struct handle);
+	f->shared_files.size = sizeof(struct shared_file);
 	f->permits.limit = UINT64_MAX;
 	inbox_init(&f->inbox);
 	r = flow_check(&f->o, err);
@@ -293,7 +293,7 @@ void flow_free(struct flow *f)
 	free(f->timers.v);
 	arena_fini(&f->ops);
 	arena_fini(&f->chains);
-	arena_fini(&f->handles);
+	arena_fini(&f->shared_files);
 	attrs_pool_fini(&f->attrs);
 	content_fini(&f->content);
 	inbox_fini(&f->inbox);

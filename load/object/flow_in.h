@@ -133,19 +133,19 @@ const char *attrs_print_name(char out[NAME_TEXT], const struct attrs *l);
 /* ---- objects */
 
 /* An open file that operations on an object share. */
-struct handle {
+struct shared_file {
 	struct penstock_file *file;
 	uint32_t users;
 	bool rw;
 };
 
 struct object {
-	struct penstock_node node; /* its hash is the number of the object */
-	struct op *first, *last;   /* operations that have not ended, in order */
-	struct attrs *attrs;       /* of what exists */
-	struct handle *handle;     /* left open for those that follow */
-	uint32_t nr_ops, nr_alone; /* of these operations, and those that are no reads */
-	uint32_t closing;          /* files of it that file threads are closing */
+	struct penstock_node node;       /* its hash is the number of the object */
+	struct op *first, *last;         /* operations that have not ended, in order */
+	struct attrs *attrs;             /* of what exists */
+	struct shared_file *shared_file; /* left open for those that follow */
+	uint32_t nr_ops, nr_alone;       /* of these operations, and those that are no reads */
+	uint32_t closing;                /* files of it that file threads are closing */
 	struct place_ref ref;
 	uint64_t size, content;
 	struct extents where;
@@ -203,13 +203,13 @@ struct op {
 	struct task task; /* of file threads; and on the list of what is ready */
 	struct flow *flow;
 	struct chain *chain;
-	struct op *next;          /* in the chain */
-	struct op *onext, *oprev; /* on the same object */
-	struct op *lnext, *lprev; /* in a slot queue */
-	struct handle *handle;    /* it shares; src_file is its file */
-	uint64_t offset, len;     /* of a range; len 0: none */
-	struct object *object;    /* NULL: pause */
-	struct attrs *attrs;      /* of a write */
+	struct op *next;                 /* in the chain */
+	struct op *onext, *oprev;        /* on the same object */
+	struct op *lnext, *lprev;        /* in a slot queue */
+	struct shared_file *shared_file; /* it shares; src_file is its file */
+	uint64_t offset, len;            /* of a range; len 0: none */
+	struct object *object;           /* NULL: pause */
+	struct attrs *attrs;             /* of a write */
 	uint64_t size, content, tag, pause_ns;
 	uint64_t permit_ticket, space_ticket, charge;
 	uint64_t seq; /* in the slot queues: the lowest has waited longest */
@@ -312,7 +312,7 @@ struct flow {
 	struct thread_pool copy_threads, file_threads, bucket_threads;
 	/* objects */
 	struct penstock_table table;
-	struct arena objects, ops, chains, handles;
+	struct arena objects, ops, chains, shared_files;
 	struct attrs_pool attrs;
 	/* chains */
 	struct chain *first, *last;

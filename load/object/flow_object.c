@@ -35,67 +35,67 @@ void object_forget(struct flow *f, struct object *o)
 void object_share_file(struct object *o, struct op *op)
 {
 	op->rw = op->type == FLOW_PATCH || o->patched;
-	if (!o->handle || (op->rw && !o->handle->rw))
+	if (!o->shared_file || (op->rw && !o->shared_file->rw))
 		return;
-	op->handle = o->handle;
-	op->src_file = o->handle->file;
-	o->handle->users++;
+	op->shared_file = o->shared_file;
+	op->src_file = o->shared_file->file;
+	o->shared_file->users++;
 }
 
 struct penstock_file *object_take_file(struct flow *f, struct object *o)
 {
-	struct penstock_file *file = o->handle ? o->handle->file : NULL;
+	struct penstock_file *file = o->shared_file ? o->shared_file->file : NULL;
 
-	if (o->handle) {
+	if (o->shared_file) {
 		f->nr_left--;
-		arena_put(&f->handles, o->handle);
+		arena_put(&f->shared_files, o->shared_file);
 	}
-	o->handle = NULL;
+	o->shared_file = NULL;
 	return file;
 }
 
-static void drop_handle(struct flow *f, struct object *o, struct handle *h)
+static void drop_shared_file(struct flow *f, struct object *o, struct shared_file *h)
 {
 	flow_close_file(f, o, h->file);
 	f->nr_left--;
-	arena_put(&f->handles, h);
+	arena_put(&f->shared_files, h);
 }
 
 /* The file of an operation becomes the object's, where others follow that can use it. */
 static bool donate(struct flow *f, struct object *o, const struct op *op)
 {
-	struct handle *h, *old = o->handle;
+	struct shared_file *h, *old = o->shared_file;
 
 	if (!o->first || (old && (old->rw || !op->rw)) || f->nr_left >= f->most_files / 2)
 		return false;
-	h = arena_get(&f->handles);
+	h = arena_get(&f->shared_files);
 	if (!h)
 		return false;
 	h->file = op->src_file;
 	h->rw = op->rw;
-	o->handle = h;
+	o->shared_file = h;
 	f->nr_left++;
 	if (old && !old->users)
-		drop_handle(f, o, old);
+		drop_shared_file(f, o, old);
 	return true;
 }
 
 /* The file stays open for those that follow; whoever replaces or removes it closes it himself. */
 static void leave_file(struct flow *f, struct object *o, struct op *op)
 {
-	struct handle *h = op->handle;
+	struct shared_file *h = op->shared_file;
 
 	if (h) {
-		if (!--h->users && h != o->handle)
-			drop_handle(f, o, h);
+		if (!--h->users && h != o->shared_file)
+			drop_shared_file(f, o, h);
 	} else if (op->src_file && !donate(f, o, op)) {
 		flow_close_file(f, o, op->src_file);
 	}
-	op->handle = NULL;
+	op->shared_file = NULL;
 	op->src_file = NULL;
-	if (o->handle && !o->first && !o->handle->users) {
-		drop_handle(f, o, o->handle);
-		o->handle = NULL;
+	if (o->shared_file && !o->first && !o->shared_file->users) {
+		drop_shared_file(f, o, o->shared_file);
+		o->shared_file = NULL;
 	}
 }
 
