@@ -15,7 +15,7 @@
 #include "load/measure/gate.h"
 #include "load/object/flow_in.h"
 
-#define TELL_NS 100000000u
+#define REPORT_NS 100000000u
 
 /* -------------------------------------------------------------------- timers */
 
@@ -82,7 +82,7 @@ static void take_inbox(struct flow *f)
 	struct task *t, *next;
 
 	for (t = inbox_take(&f->inbox); t; t = next) {
-		f->back_ns = f->now;
+		f->progress_ns = f->now;
 		next = t->next;
 		t->done(t, f);
 	}
@@ -105,15 +105,15 @@ static void flow_step(struct flow *f)
 }
 
 /* Nobody can tell how far a store is with what it has; and who waits for a clock is not held up. */
-static void tell_how_far(struct flow *f)
+static void report_progress(struct flow *f)
 {
 	bool waits = (f->running || f->nr_file_jobs) && !f->timers.nr &&
 		     !atomic_load(&f->nr_store_calls);
 
-	if (f->now < f->tell_ns)
+	if (f->now < f->next_report_ns)
 		return;
-	f->tell_ns = f->now + TELL_NS;
-	gate_moved(waits ? f->back_ns : f->now);
+	f->next_report_ns = f->now + REPORT_NS;
+	gate_moved(waits ? f->progress_ns : f->now);
 }
 
 unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h)
@@ -122,11 +122,11 @@ unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler 
 	f->ended = 0;
 	for (;;) {
 		flow_step(f);
-		tell_how_far(f);
+		report_progress(f);
 		if (f->ended || f->now >= until_ns || (!f->running && until_ns == UINT64_MAX))
 			break;
 		if (!f->ready)
-			inbox_wait(&f->inbox, min_u64(min_u64(until_ns, f->tell_ns),
+			inbox_wait(&f->inbox, min_u64(min_u64(until_ns, f->next_report_ns),
 						      penstock_heap_first(&f->timers)));
 	}
 	f->handler = NULL;
@@ -240,7 +240,7 @@ int flow_new(struct flow **out, const struct flow_opts *o, struct penstock_err *
 	f->ready_tail = &f->ready;
 	f->unopened_tail = &f->unopened;
 	f->most_files = flow_most_files();
-	f->tell_ns = gate_listens() ? 0 : UINT64_MAX;
+	f->next_report_ns = gate_listens() ? 0 : UINT64_MAX;
 	f->objects.size = sizeof(struct object);
 	f->ops.size = sizeof(struct op);
 	f->chains.size = sizeof(struct chain);

@@ -13,7 +13,7 @@
 /* -------------------------------------------------------------------- ending */
 
 /* The end is read from the clock here: what the device did last may be younger than f->now. */
-static void op_tell(struct flow *f, const struct op *op)
+static void op_report(struct flow *f, const struct op *op)
 {
 	uint64_t now = f->now = clock_ns();
 	struct flow_done d = {
@@ -89,7 +89,7 @@ void op_end(struct flow *f, struct op *op)
 	if (op->code < 0 && c->stop_on_error)
 		c->stopped = true;
 	c->ops = op->next;
-	op_tell(f, op);
+	op_report(f, op);
 	if (op->object)
 		object_leave(f, op);
 	op_free(f, op);

@@ -341,8 +341,8 @@ struct flow {
 	const struct flow_handler *handler;
 	unsigned ended;
 	uint64_t now;
-	uint64_t back_ns; /* when something came back */
-	uint64_t tell_ns; /* when to say so the next time */
+	uint64_t progress_ns;    /* when something came back */
+	uint64_t next_report_ns; /* when to say so the next time */
 	struct flow_stats stats;
 };
 
@@ -364,7 +364,7 @@ void object_closed(struct flow *f, struct object *o);
 /* It exists no more: give back what it has but files. */
 /* Nothing is known of it any more, unless it exists or an operation follows. */
 void object_forget(struct flow *f, struct object *o);
-void object_vanish(struct flow *f, struct object *o);
+void object_clear(struct flow *f, struct object *o);
 void objects_fini(struct flow *f);
 
 /* ---- flow_admission.c */

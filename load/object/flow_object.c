@@ -170,7 +170,7 @@ void object_leave(struct flow *f, struct op *op)
 	object_forget(f, o);
 }
 
-void object_vanish(struct flow *f, struct object *o)
+void object_clear(struct flow *f, struct object *o)
 {
 	struct place *p = flow_place(f, o->place);
 	uint64_t charge = place_charge(p, o->size);

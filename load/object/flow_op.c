@@ -80,7 +80,7 @@ static void replace(struct flow *f, struct op *op)
 		attrs_free(&f->attrs, o->attrs);
 	}
 	o->attrs = NULL;
-	object_vanish(f, o);
+	object_clear(f, o);
 }
 
 void op_claim(struct flow *f, struct op *op)
@@ -370,7 +370,7 @@ void op_all_cut(struct op *op)
 	atomic_fetch_sub(&op->chunks, 1);
 }
 
-static void op_settle(struct op *op)
+static void op_commit(struct op *op)
 {
 	struct object *o = op->object;
 
@@ -402,9 +402,9 @@ static void give_space(struct op *op)
 void op_closed(struct flow *f, struct op *op)
 {
 	if (op_leaves(op))
-		object_vanish(f, op->object);
+		object_clear(f, op->object);
 	if (op_has_dst(op) && op->code == 0 && !in_store(op_dst(op)))
-		op_settle(op);
+		op_commit(op);
 	else if (op->space >= SPACE_TAKEN)
 		give_space(op);
 	uncount_files(f, op);
