@@ -412,7 +412,7 @@ void bucket_start_op(struct flow *f, struct op *op)
 		return;
 	}
 	op->bucket_call->writing = dst && place_is_bucket(dst);
-	if (op->bucket_call->writing && !op->over)
+	if (op->bucket_call->writing && !op->overwrites)
 		op->ref = bucket_ref(dst);
 	kind = pool_kind(op);
 	if (kind < 0)

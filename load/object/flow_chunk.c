@@ -219,8 +219,8 @@ static void slot_over(struct task *t, void *owner)
 		thread_pool_push(&f->copy_threads, &s->task);
 	} else if (s->code == 0 && s->op->mode == MODE_PASS && !s->writing && !s->header &&
 		   s->op->code == 0) {
-		s->task.next = f->again ? &f->again->task : NULL;
-		f->again = s;
+		s->task.next = f->to_write ? &f->to_write->task : NULL;
+		f->to_write = s;
 	} else {
 		chunk_over(f, s);
 	}
@@ -288,10 +288,10 @@ static void slot_prepare(struct flow *f, struct slot *s)
 
 	if ((s->pos - at) % CONTENT_PERIOD) { /* a range in a small buffer */
 		content_noise(&f->content, s->data, s->len, s->pos);
-		s->noisy = false;
-	} else if (!s->noisy) {
+		s->has_noise = false;
+	} else if (!s->has_noise) {
 		content_noise(&f->content, s->buf, slot_bytes(f, s->queue), 0);
-		s->noisy = true;
+		s->has_noise = true;
 	}
 	if (f->o.fill)
 		content_stamp(&f->content, s->data, s->len,
@@ -350,9 +350,9 @@ void chunks_issue(struct flow *f)
 {
 	struct slot *s;
 
-	while (f->again && !device_full(f)) {
-		s = f->again;
-		f->again = s->task.next ? container_of(s->task.next, struct slot, task) : NULL;
+	while (f->to_write && !device_full(f)) {
+		s = f->to_write;
+		f->to_write = s->task.next ? container_of(s->task.next, struct slot, task) : NULL;
 		if (s->op->code < 0)
 			chunk_over(f, s);
 		else

@@ -220,7 +220,7 @@ struct op {
 	uint8_t todo;                  /* TODO_* */
 	bool alloc_begin, alloc_end;
 	bool set_missed, missed; /* at a store */
-	bool over;               /* it replaces an object of a bucket, under its name */
+	bool overwrites;         /* it replaces an object of a bucket, under its name */
 	bool rw;                 /* its file is open for writing, too */
 	bool counted;            /* among those that have files open */
 	bool cancelled;          /* nothing happens to the object */
@@ -264,9 +264,9 @@ enum {
 struct slot {
 	struct task task;
 	struct op *op;
-	char *buf;  /* NULL in SLOTS_DIRECT */
-	char *data; /* where in there the bytes are */
-	bool noisy; /* it holds the noise from the beginning on */
+	char *buf;      /* NULL in SLOTS_DIRECT */
+	char *data;     /* where in there the bytes are */
+	bool has_noise; /* it holds the noise from the beginning on */
 	uint64_t pos, len;
 	uint64_t start_ns;
 	uint8_t queue;        /* SLOTS_* */
@@ -320,7 +320,7 @@ struct flow {
 	struct task *ready, **ready_tail; /* operations for admit() */
 	/* open files: operations that have some, those that wait for others to close theirs, and
 	   files that are left open for who comes next */
-	uint32_t most_files, nr_files, nr_left;
+	uint32_t most_files, nr_files, nr_kept_open;
 	struct task *unopened, **unopened_tail;
 	struct penstock_heap timers;
 	bool aborted, cut_short;
@@ -329,7 +329,7 @@ struct flow {
 	struct buffer_pool store_pools[2]; /* for reading, and for writing */
 	atomic_uint nr_store_calls;        /* calls whose callback has not returned */
 	struct buffer_pool bucket_pools[2][BUCKET_POOLS];
-	struct slot *again; /* read, to be written */
+	struct slot *to_write; /* read, to be written */
 	uint64_t seq;
 	uint64_t dev_ops, dev_bytes, max_dev_ops, max_dev_bytes;
 	struct penstock_op batch[FLOW_BATCH];

@@ -47,7 +47,7 @@ struct penstock_file *object_take_file(struct flow *f, struct object *o)
 	struct penstock_file *file = o->shared_file ? o->shared_file->file : NULL;
 
 	if (o->shared_file) {
-		f->nr_left--;
+		f->nr_kept_open--;
 		arena_put(&f->shared_files, o->shared_file);
 	}
 	o->shared_file = NULL;
@@ -57,7 +57,7 @@ struct penstock_file *object_take_file(struct flow *f, struct object *o)
 static void drop_shared_file(struct flow *f, struct object *o, struct shared_file *h)
 {
 	flow_close_file(f, o, h->file);
-	f->nr_left--;
+	f->nr_kept_open--;
 	arena_put(&f->shared_files, h);
 }
 
@@ -66,7 +66,7 @@ static bool donate(struct flow *f, struct object *o, const struct op *op)
 {
 	struct shared_file *h, *old = o->shared_file;
 
-	if (!o->first || (old && (old->rw || !op->rw)) || f->nr_left >= f->most_files / 2)
+	if (!o->first || (old && (old->rw || !op->rw)) || f->nr_kept_open >= f->most_files / 2)
 		return false;
 	h = arena_get(&f->shared_files);
 	if (!h)
@@ -74,7 +74,7 @@ static bool donate(struct flow *f, struct object *o, const struct op *op)
 	h->file = op->src_file;
 	h->rw = op->rw;
 	o->shared_file = h;
-	f->nr_left++;
+	f->nr_kept_open++;
 	if (old && !old->users)
 		drop_shared_file(f, o, old);
 	return true;

@@ -60,7 +60,7 @@ static int slot_queue_init(struct flow *f, unsigned queue, unsigned nr, struct p
 
 		s->buf = memory ? (char *)memory + i * bytes : NULL;
 		s->queue = (uint8_t)queue;
-		s->noisy = true;
+		s->has_noise = true;
 		s->task.next = l->unused ? &l->unused->task : NULL;
 		l->unused = s;
 		if (queue == SLOTS_WRITE || queue == SLOTS_WRITE_SMALL)
