@@ -219,7 +219,7 @@ static int flow_begin(struct flow *f, struct penstock_err *err)
 }
 
 /* All but a few for everything else; a move reads one file and writes another. */
-uint32_t flow_most_files(void)
+uint32_t flow_max_file_ops(void)
 {
 	enum { OTHERS = 64, EACH = 3 };
 	struct rlimit l;
@@ -239,7 +239,7 @@ int flow_new(struct flow **out, const struct flow_opts *o, struct penstock_err *
 	f->o = *o;
 	f->ready_tail = &f->ready;
 	f->unopened_tail = &f->unopened;
-	f->most_files = flow_most_files();
+	f->max_files = flow_max_file_ops();
 	f->next_report_ns = gate_listens() ? 0 : UINT64_MAX;
 	f->objects.size = sizeof(struct object);
 	f->ops.size = sizeof(struct op);

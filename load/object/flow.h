@@ -77,8 +77,8 @@ struct place_opts {
  * that may stretch.
  */
 
-/* @unit, doubled until @bytes are fewer than @most units, or it is as large as units get. */
-uint32_t place_fit_unit(uint32_t unit, uint64_t bytes, uint64_t most);
+/* @unit, doubled until @bytes are fewer than @max units, or it is as large as units get. */
+uint32_t place_fit_unit(uint32_t unit, uint64_t bytes, uint64_t max);
 
 struct place;
 /*
@@ -196,7 +196,7 @@ struct flow_done {
 struct flow;
 /* One flow at a time uses a place, and ends before it. */
 /* Operations that can have files open, with as many as the process may have: others wait. */
-uint32_t flow_most_files(void);
+uint32_t flow_max_file_ops(void);
 int flow_new(struct flow **out, const struct flow_opts *o, struct penstock_err *err);
 /* Waits for what is under way; chains that have not ended are forgotten. */
 void flow_free(struct flow *f);

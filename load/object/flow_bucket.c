@@ -64,9 +64,9 @@ static char *buffer_take(struct flow *f, bool writing, unsigned kind, bool *fail
 {
 	struct buffer_pool *h = &f->bucket_pools[writing][kind];
 	uint64_t bytes = buffer_bytes(f, kind);
-	uint64_t most = kind == 0 ? BUCKET_THREADS : max_u64(2, BUFFERS_BYTES / bytes);
+	uint64_t max = kind == 0 ? BUCKET_THREADS : max_u64(2, BUFFERS_BYTES / bytes);
 
-	if (!h->nr_unused && h->nr < most && buffer_pool_grow(f, h, 1, bytes, writing) < 0)
+	if (!h->nr_unused && h->nr < max && buffer_pool_grow(f, h, 1, bytes, writing) < 0)
 		*failed = h->nr == 0;
 	return h->nr_unused ? h->unused[--h->nr_unused] : NULL;
 }

@@ -320,7 +320,7 @@ struct flow {
 	struct task *ready, **ready_tail; /* operations for admit() */
 	/* open files: operations that have some, those that wait for others to close theirs, and
 	   files that are left open for who comes next */
-	uint32_t most_files, nr_files, nr_kept_open;
+	uint32_t max_files, nr_files, nr_kept_open;
 	struct task *unopened, **unopened_tail;
 	struct penstock_heap timers;
 	bool aborted, cut_short;

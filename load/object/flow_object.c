@@ -66,7 +66,7 @@ static bool donate(struct flow *f, struct object *o, const struct op *op)
 {
 	struct shared_file *h, *old = o->shared_file;
 
-	if (!o->first || (old && (old->rw || !op->rw)) || f->nr_kept_open >= f->most_files / 2)
+	if (!o->first || (old && (old->rw || !op->rw)) || f->nr_kept_open >= f->max_files / 2)
 		return false;
 	h = arena_get(&f->shared_files);
 	if (!h)

@@ -284,7 +284,7 @@ void op_start(struct flow *f, struct op *op)
 	op->start_ns = f->now;
 	if (!op->old_attrs && (op->code < 0 || !(read || in_files(op_dst(op)))))
 		op_opened(f, op);
-	else if (f->nr_files + f->nr_kept_open < f->most_files)
+	else if (f->nr_files + f->nr_kept_open < f->max_files)
 		open_files(f, op);
 	else
 		open_later(f, op);
@@ -297,7 +297,7 @@ static void uncount_files(struct flow *f, struct op *op)
 
 	f->nr_files -= op->counted;
 	op->counted = false;
-	while ((next = f->unopened) && f->nr_files + f->nr_kept_open < f->most_files) {
+	while ((next = f->unopened) && f->nr_files + f->nr_kept_open < f->max_files) {
 		f->unopened = next->next;
 		if (!f->unopened)
 			f->unopened_tail = &f->unopened;

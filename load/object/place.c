@@ -56,9 +56,9 @@ static int check_opts(const struct place_opts *o, struct penstock_err *err)
 	return 0;
 }
 
-uint32_t place_fit_unit(uint32_t unit, uint64_t bytes, uint64_t most)
+uint32_t place_fit_unit(uint32_t unit, uint64_t bytes, uint64_t max)
 {
-	while (bytes / unit >= most && place_unit_fits(2ull * unit))
+	while (bytes / unit >= max && place_unit_fits(2ull * unit))
 		unit *= 2;
 	return unit;
 }
@@ -428,8 +428,8 @@ void place_take(struct place *p, uint64_t charge)
 
 	p->used += charge;
 	p->objects++;
-	p->most = max_u64(p->most, p->used);
-	limit = p->o.capacity ? min_u64(p->o.capacity, p->most) : p->most;
+	p->max_used = max_u64(p->max_used, p->used);
+	limit = p->o.capacity ? min_u64(p->o.capacity, p->max_used) : p->max_used;
 	atomic_store(&p->slack, limit > p->used ? limit - p->used : 0);
 }
 

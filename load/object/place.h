@@ -78,7 +78,7 @@ struct place {
 	uint64_t used, objects;
 	/* files, and a slab in a folder */
 	struct place_dir *dirs;
-	uint64_t most;          /* there was of @used */
+	uint64_t max_used;      /* the largest @used so far */
 	_Atomic uint64_t slack; /* bytes that files without an object may take */
 	struct spares *spares;  /* NULL: none are kept */
 	/* slab, memory, GPU */

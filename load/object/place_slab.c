@@ -61,18 +61,18 @@ int slab_stretch(struct place *p, uint64_t units)
 static int slab_units(const struct place *p, const struct slab_look *l, bool reopen, uint64_t *ret,
 		      struct penstock_err *err)
 {
-	uint64_t units = p->o.capacity / p->unit, most = UINT32_MAX;
+	uint64_t units = p->o.capacity / p->unit, max_units = UINT32_MAX;
 	char text[PENSTOCK_SIZE_TEXT];
 
 	if (l->device)
-		most = device_units(l->bytes, p->unit);
+		max_units = device_units(l->bytes, p->unit);
 	if (reopen)
 		units = max_u64(units, l->head.units);
 	else if (l->device && !units)
-		units = most;
-	if (units > most)
+		units = max_units;
+	if (units > max_units)
 		return penstock_fail(err, -ENOSPC, "%s: has room for %" PRIu64 " bytes only",
-				     p->slab, most * p->unit);
+				     p->slab, max_units * p->unit);
 	if (!units)
 		return penstock_fail(err, -EINVAL,
 				     "%s: a capacity of at least one unit (%s) is needed", p->slab,

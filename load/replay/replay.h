@@ -124,7 +124,7 @@ void replay_scan_fini(struct replay_scan *s);
  */
 int replay_scan(const struct replay_job *job, struct replay_scan *ret, struct penstock_err *err);
 /* Operations on files that can be in flight with as many open files as the process may have. */
-uint32_t replay_most_depth(void);
+uint32_t replay_max_depth(void);
 
 /*
  * Whether all of it fits and may be used; creates nothing.  @scan may be NULL (a trace that can be

@@ -38,9 +38,9 @@ static int adopt_all(struct replay *p, struct penstock_err *err)
 	return r;
 }
 
-uint32_t replay_most_depth(void)
+uint32_t replay_max_depth(void)
 {
-	return flow_most_files();
+	return flow_max_file_ops();
 }
 
 static int open_ops(struct replay *p, struct penstock_err *err)
