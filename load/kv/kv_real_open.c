@@ -59,7 +59,7 @@ static int real_storage_limit(const struct real_places *pl, const struct kv_para
 			      uint64_t *ret, struct penstock_err *err)
 {
 	uint64_t room;
-	int r = place_room(&pl->opts[KV_NVME], &room, err);
+	int r = place_free_bytes(&pl->opts[KV_NVME], &room, err);
 
 	if (r < 0)
 		return r;
@@ -170,7 +170,7 @@ static int gpu_check(const struct real_places *pl, double share, struct penstock
 {
 	char want[PENSTOCK_SIZE_TEXT], have[PENSTOCK_SIZE_TEXT];
 	uint64_t room;
-	int r = place_room(&pl->opts[KV_GPU], &room, err);
+	int r = place_free_bytes(&pl->opts[KV_GPU], &room, err);
 
 	if (r < 0 || (double)pl->opts[KV_GPU].capacity <= share * (double)room)
 		return r;

@@ -94,9 +94,9 @@ int place_check(const struct place_opts *o, struct penstock_err *err);
 /* Has an earlier run left objects there with keep? */
 bool place_is_kept(const struct place_opts *o);
 /* Bytes of objects that would fit, those of an earlier run counted as free. */
-int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct penstock_err *err);
+int place_free_bytes(const struct place_opts *o, uint64_t *ret_bytes, struct penstock_err *err);
 /* Keep what an earlier run left there after all, whatever the options said: before a flow ends. */
-void place_leave(struct place *p);
+void place_keep_found(struct place *p);
 /* Removes what it made unless keep; -errno when something could not be removed or kept. */
 int place_close(struct place *p, struct penstock_err *err);
 uint64_t place_used(const struct place *p); /* bytes, with rounding */

@@ -151,7 +151,7 @@ int op_take_space(struct flow *f, struct op *op, bool force)
 	if (p->map)
 		r = take_units(f, op, force);
 	if (r == 0) {
-		place_take(p, op->charge);
+		place_add_used(p, op->charge);
 		op->space = SPACE_TAKEN;
 	}
 	return r;

@@ -104,7 +104,7 @@ static int gpu_room(const struct place_opts *o, uint64_t *ret, struct penstock_e
 	return r;
 }
 
-int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct penstock_err *err)
+int place_free_bytes(const struct place_opts *o, uint64_t *ret_bytes, struct penstock_err *err)
 {
 	int r = check_opts(o, err);
 
@@ -150,7 +150,7 @@ int place_check(const struct place_opts *o, struct penstock_err *err)
 	char want[PENSTOCK_SIZE_TEXT], have[PENSTOCK_SIZE_TEXT];
 	bool memory = o->kind == PLACE_MEMORY || o->kind == PLACE_GPU;
 	uint64_t room;
-	int r = place_room(o, &room, err);
+	int r = place_free_bytes(o, &room, err);
 
 	if (r < 0 || o->capacity <= room)
 		return r;
@@ -372,7 +372,7 @@ int place_open(struct place **out, const struct place_opts *o, struct penstock_e
 	return 0;
 }
 
-void place_leave(struct place *p)
+void place_keep_found(struct place *p)
 {
 	p->o.keep = p->o.keep || p->o.reuse;
 }
@@ -422,7 +422,7 @@ uint64_t place_charge(const struct place *p, uint64_t size)
 	return align_up(size, p->unit);
 }
 
-void place_take(struct place *p, uint64_t charge)
+void place_add_used(struct place *p, uint64_t charge)
 {
 	uint64_t limit;
 

@@ -53,11 +53,11 @@ struct place_dir {
 	unsigned made; /* names at the end of the path whose folders were made for it */
 	bool marked;   /* the marker was made just now */
 	struct penstock_stripe_info *striped; /* files in it are striped; NULL: they are not */
-	bool vague;           /* files cannot be known by their numbers here (FUSE) */
-	atomic_bool fixed;    /* names are for ever: the file system cannot rename */
-	atomic_uint next;     /* file that is made */
-	pthread_mutex_t lock; /* of the book */
-	struct book book;     /* the files that are there */
+	bool unstable_inodes;      /* files cannot be known by their numbers here (FUSE) */
+	atomic_bool cannot_rename; /* names are for ever: the file system cannot rename */
+	atomic_uint next;          /* file that is made */
+	pthread_mutex_t lock;      /* of the book */
+	struct book book;          /* the files that are there */
 	_Atomic uint64_t subs[PLACE_SUBS / 64]; /* sub-folders that are there, a bit each */
 };
 
@@ -137,7 +137,7 @@ static inline bool place_is_memory(const struct place *p)
 /* What an object of @size bytes takes of the capacity. */
 uint64_t place_charge(const struct place *p, uint64_t size);
 /* An object takes so much of it now. */
-void place_take(struct place *p, uint64_t charge);
+void place_add_used(struct place *p, uint64_t charge);
 
 /* ---- place_name.c */
 /* "key.npy": readable where the key is ordinary, else escaped, long ones ended by a hash. */

@@ -237,7 +237,7 @@ static void remove_folders(const struct place_dir *d, int folder, unsigned made)
 }
 
 /* Numbers that a FUSE server makes up may change while a file is there. */
-static bool is_vague(int fd)
+static bool has_unstable_inodes(int fd)
 {
 	struct statfs fs;
 
@@ -262,7 +262,7 @@ static int dir_open(struct place *p, unsigned i, struct penstock_err *err)
 		d->fd = l.fd;
 		d->journal = l.marker;
 		d->marked = l.marked;
-		d->vague = is_vague(l.fd);
+		d->unstable_inodes = has_unstable_inodes(l.fd);
 		d->book = l.book;
 		d->striped = TAKE_PTR(l.striped);
 		l.fd = l.marker = -1;

@@ -28,7 +28,7 @@ static struct book_entry *live_find(struct place_dir *d, const char *name)
 static bool live_is_file(const struct place_dir *d, const struct book_entry *e,
 			 const struct book_seen *now)
 {
-	if (d->vague && now->regular && now->links == 1)
+	if (d->unstable_inodes && now->regular && now->links == 1)
 		return true;
 	return now->regular && e->state != BOOK_BEGUN && e->file.inode == now->file.inode &&
 	       e->file.birth_ns == now->file.birth_ns;
@@ -243,7 +243,7 @@ int live_make(struct place_dir *d, const char *name)
 	char temp[PLACE_BELOW];
 	int fd, r;
 
-	if (atomic_load(&d->fixed))
+	if (atomic_load(&d->cannot_rename))
 		return make_named(d, name);
 	fd = make_new(d, name, temp);
 	if (fd < 0)
@@ -257,6 +257,6 @@ int live_make(struct place_dir *d, const char *name)
 	penstock_beneath_unlink(d->fd, temp, 0);
 	if (r != -ENOSYS)
 		return r;
-	atomic_store(&d->fixed, true);
+	atomic_store(&d->cannot_rename, true);
 	return make_named(d, name);
 }

@@ -216,7 +216,7 @@ static int files_size(struct place_opts *o, const struct replay_job *job,
 	o->capacity = job->capacity;
 	if (o->capacity)
 		return 0;
-	r = place_room(o, &room, err);
+	r = place_free_bytes(o, &room, err);
 	if (r == 0)
 		o->capacity = max_u64(room - room / SLACK_SHARE, n ? n->peak : 0);
 	return r;
@@ -263,7 +263,7 @@ static int map_check_room(const struct replay_map *m, unsigned i, const struct r
 	const struct place_opts *o = &m->opts[i];
 	char want[PENSTOCK_SIZE_TEXT], have[PENSTOCK_SIZE_TEXT];
 	uint64_t need = scan ? scan->need[i].peak : job->capacity, room;
-	int r = place_room(o, &room, err);
+	int r = place_free_bytes(o, &room, err);
 
 	if (job->capacity)
 		need = min_u64(need, job->capacity);

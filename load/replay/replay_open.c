@@ -118,7 +118,7 @@ int replay_open(struct replay *p, struct penstock_err *err)
 
 	for (unsigned i = 0; r < 0 && i < p->map.nr; i++)
 		if (p->places[i])
-			place_leave(p->places[i]);
+			place_keep_found(p->places[i]);
 	return r;
 }
 

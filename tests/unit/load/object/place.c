@@ -617,11 +617,11 @@ static void room_is_what_would_fit(void)
 	struct place_opts o = {.kind = PLACE_FILES, .paths = paths, .nr_paths = 1};
 	uint64_t one, two;
 
-	T_ERR(place_room(&o, &one, &err), 0, &err);
+	T_ERR(place_free_bytes(&o, &one, &err), 0, &err);
 	T_OK(one > MIB(10) && !exists("r0"));
 	mkdir(t_path("r1"), 0755);
 	o.nr_paths = 2; /* the same file system: no more */
-	T_ERR(place_room(&o, &two, &err), 0, &err);
+	T_ERR(place_free_bytes(&o, &two, &err), 0, &err);
 	T_OK(two < one + one / 2);
 	T_EQ(fk_entries("r1"), 0);
 	o.capacity = UINT64_MAX / 2;
