@@ -6,10 +6,10 @@
  * The folders files are made in: one that the user named, or a new one inside it that
  * is ours alone and goes with all that was made in it.
  *
- * Ours has a book of the files made in it, which is locked while it is in use.  What a
+ * Ours has a journal of the files made in it, which is locked while it is in use.  What a
  * killed run left is removed by the next one that makes a folder beside it: those files
- * that the book names and that are the same still.  A book is trusted only where folder and
- * book belong to this user and nobody else may write to them.
+ * that the journal names and that are the same still.  A journal is trusted only where folder and
+ * journal belong to this user and nobody else may write to them.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@ struct bed_folder {
 	char *path;             /* NULL: none, and the rest means nothing */
 	int fd;                 /* works whatever becomes of the path */
 	int parent;             /* of a new one: what it is in; else -1 */
-	int book;               /* the same */
+	int journal_fd;         /* the same */
 	struct penstock_s3 *s3; /* it is a prefix of an object store: no descriptors; or NULL */
 	bool marked;            /* it is a new one there */
 	char *at; /* as files in it are opened: the path, or by way of the descriptor where others
@@ -56,7 +56,7 @@ int bed_folder_share(struct bed_folder *f, const char *parent, const char *job,
 		     const struct bed_share *share, struct penstock_err *err);
 /*
  * A new file, open for writing, and which it is.  In a folder of ours it has another name until the
- * book knows it: whenever a run is killed, what it made is known.
+ * journal knows it: whenever a run is killed, what it made is known.
  */
 int bed_folder_add(const struct bed_folder *f, const char *name, struct bed_id *ret);
 /*

@@ -50,7 +50,7 @@ static int name_files(struct run *run, unsigned nr, struct penstock_err *err)
 	return 0;
 }
 
-/* Files come by rename(2): the book has their names before, and that of their checksums. */
+/* Files come by rename(2): the journal has their names before, and that of their checksums. */
 static int note_files(struct run *run, struct penstock_err *err)
 {
 	int r = 0;

@@ -16,7 +16,7 @@
 #include "base/util.h"
 #include "load/measure/ram.h"
 #include "load/object/content.h"
-#include "load/object/place_book.h"
+#include "load/object/place_journal.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -140,7 +140,7 @@ bool place_is_kept(const struct place_opts *o)
 		if (store_place_is_there(o->paths[i]))
 			return true;
 	for (unsigned i = 0; o->kind == PLACE_FILES && i < o->nr_paths; i++)
-		if (book_is_kept(o->paths[i]))
+		if (journal_is_kept(o->paths[i]))
 			return true;
 	return false;
 }

@@ -16,7 +16,7 @@
 #include "base/extent.h"
 #include "base/util.h"
 #include "load/object/flow.h"
-#include "load/object/place_book.h"
+#include "load/object/place_journal.h"
 
 #define PLACE_HEADER 4096u            /* bytes of an NPY header, padding included */
 #define PLACE_UNIT   (64u << 10)      /* of extents, unless the caller says otherwise */
@@ -49,15 +49,15 @@ struct place_old {
 struct place_dir {
 	char *path;
 	int fd;
-	int journal;   /* -1: not ours yet */
-	unsigned made; /* names at the end of the path whose folders were made for it */
-	bool marked;   /* the marker was made just now */
+	int journal_fd; /* -1: not ours yet */
+	unsigned made;  /* names at the end of the path whose folders were made for it */
+	bool marked;    /* the marker was made just now */
 	struct penstock_stripe_info *striped; /* files in it are striped; NULL: they are not */
 	bool unstable_inodes;      /* files cannot be known by their numbers here (FUSE) */
 	atomic_bool cannot_rename; /* names are for ever: the file system cannot rename */
 	atomic_uint next;          /* file that is made */
-	pthread_mutex_t lock;      /* of the book */
-	struct book book;          /* the files that are there */
+	pthread_mutex_t lock;      /* of the journal */
+	struct journal journal;    /* the files that are there */
 	_Atomic uint64_t subs[PLACE_SUBS / 64]; /* sub-folders that are there, a bit each */
 };
 

@@ -5,7 +5,7 @@
  * What is made here has the number of its run in its name, and a marker below the prefix has that
  * number, too: so what a killed run has left is known from what anybody else may have put there,
  * and nothing else is ever removed.  An object is complete where it is there at all, so that there
- * is no book to keep.  A store has no locks: the marker says which process made it, and one that
+ * is no journal to keep.  A store has no locks: the marker says which process made it, and one that
  * may still be running is left alone.
  */
 #include <errno.h>

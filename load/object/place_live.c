@@ -14,48 +14,48 @@
 #include "base/beneath.h"
 #include "load/object/place.h"
 
-static struct book_entry *live_find(struct place_dir *d, const char *name)
+static struct journal_entry *live_find(struct place_dir *d, const char *name)
 {
-	struct book_entry *e;
+	struct journal_entry *e;
 
 	pthread_mutex_lock(&d->lock);
-	e = book_find(&d->book, name);
+	e = journal_find(&d->journal, name);
 	pthread_mutex_unlock(&d->lock);
 	return e;
 }
 
 /* Where numbers mean nothing, a file that has no other name is not somebody's elsewhere. */
-static bool live_is_file(const struct place_dir *d, const struct book_entry *e,
-			 const struct book_seen *now)
+static bool live_is_file(const struct place_dir *d, const struct journal_entry *e,
+			 const struct file_stat *now)
 {
 	if (d->unstable_inodes && now->regular && now->links == 1)
 		return true;
-	return now->regular && e->state != BOOK_BEGUN && e->file.inode == now->file.inode &&
+	return now->regular && e->state != JOURNAL_BEGUN && e->file.inode == now->file.inode &&
 	       e->file.birth_ns == now->file.birth_ns;
 }
 
 /* 0, -ESTALE, or -errno of looking at it; @fd: of the file, or -1. */
-static int live_check(struct place_dir *d, const char *name, int fd, struct book_seen *seen)
+static int live_check(struct place_dir *d, const char *name, int fd, struct file_stat *seen)
 {
-	const struct book_entry *e = live_find(d, name);
+	const struct journal_entry *e = live_find(d, name);
 	int r;
 
 	if (!e)
 		return -ENOENT;
-	r = fd >= 0 ? book_see(seen, fd, "") : book_see(seen, d->fd, name);
+	r = fd >= 0 ? file_stat_at(seen, fd, "") : file_stat_at(seen, d->fd, name);
 	if (r < 0)
 		return r;
 	return live_is_file(d, e, seen) ? 0 : -ESTALE;
 }
 
-static struct book_entry *claim_entry(struct place_dir *d, const char *name, int *ret)
+static struct journal_entry *claim_entry(struct place_dir *d, const char *name, int *ret)
 {
-	struct book_entry *e = NULL;
+	struct journal_entry *e = NULL;
 
 	pthread_mutex_lock(&d->lock);
-	*ret = book_find(&d->book, name) ? -EEXIST : 0;
+	*ret = journal_find(&d->journal, name) ? -EEXIST : 0;
 	if (*ret == 0)
-		e = book_add(&d->book, name);
+		e = journal_add(&d->journal, name);
 	pthread_mutex_unlock(&d->lock);
 	if (*ret == 0 && !e)
 		*ret = -ENOMEM;
@@ -64,19 +64,19 @@ static struct book_entry *claim_entry(struct place_dir *d, const char *name, int
 
 static void drop_entry(struct place_dir *d, const char *name)
 {
-	struct book_entry *e;
+	struct journal_entry *e;
 
 	pthread_mutex_lock(&d->lock);
-	e = book_find(&d->book, name);
+	e = journal_find(&d->journal, name);
 	if (e)
-		book_drop(&d->book, e);
+		journal_drop(&d->journal, e);
 	pthread_mutex_unlock(&d->lock);
 }
 
 /* For this process; the marker hears of it when there is a file.  Only there the key is needed. */
 int live_claim(struct place_dir *d, const char *name, const char *key, uint32_t len)
 {
-	struct book_entry *e;
+	struct journal_entry *e;
 	int r;
 
 	e = claim_entry(d, name, &r);
@@ -98,30 +98,30 @@ int live_claim(struct place_dir *d, const char *name, const char *key, uint32_t 
 /* After the line, so that another claim of the name comes behind it. */
 void live_forget(struct place_dir *d, const char *name)
 {
-	const struct book_entry *e = live_find(d, name);
+	const struct journal_entry *e = live_find(d, name);
 
-	if (e && e->state != BOOK_BEGUN)
-		book_write_gone(d->journal, name);
+	if (e && e->state != JOURNAL_BEGUN)
+		journal_write_gone(d->journal_fd, name);
 	drop_entry(d, name);
 }
 
 int live_made(struct place_dir *d, const char *name, int fd)
 {
-	struct book_entry *e = live_find(d, name);
-	struct book_seen seen;
-	int r = book_see(&seen, fd, "");
+	struct journal_entry *e = live_find(d, name);
+	struct file_stat seen;
+	int r = file_stat_at(&seen, fd, "");
 
 	if (r < 0)
 		return r;
 	e->file = seen.file;
-	e->state = BOOK_MADE;
-	return book_write(d->journal, e);
+	e->state = JOURNAL_MADE;
+	return journal_write(d->journal_fd, e);
 }
 
 int live_complete(struct place_dir *d, const char *name)
 {
-	struct book_seen seen;
-	struct book_entry *e = live_find(d, name);
+	struct file_stat seen;
+	struct journal_entry *e = live_find(d, name);
 	int r = live_check(d, name, -1, &seen);
 
 	if (r < 0)
@@ -130,15 +130,15 @@ int live_complete(struct place_dir *d, const char *name)
 	e->key_len = 0;
 	e->file = seen.file;
 	if (d->striped)
-		e->file.bytes = book_whole_bytes(d->path, name, &seen);
-	e->state = BOOK_COMPLETE;
-	return book_write(d->journal, e);
+		e->file.bytes = striped_file_bytes(d->path, name, &seen);
+	e->state = JOURNAL_COMPLETE;
+	return journal_write(d->journal_fd, e);
 }
 
 int live_open(struct place_dir *d, const char *name, int flags)
 {
 	int fd = penstock_beneath_open(d->fd, name, flags | O_NONBLOCK, 0), r;
-	struct book_seen seen;
+	struct file_stat seen;
 
 	if (fd < 0)
 		return fd;
@@ -151,12 +151,13 @@ int live_open(struct place_dir *d, const char *name, int flags)
 
 int live_unlink(struct place_dir *d, const char *name)
 {
-	struct book_seen seen;
+	struct file_stat seen;
 	int r = live_check(d, name, -1, &seen);
 
 	if (r < 0)
 		return r;
-	return d->striped ? book_unlink(d->fd, name) : penstock_beneath_unlink(d->fd, name, 0);
+	return d->striped ? unlink_with_members(d->fd, name)
+			  : penstock_beneath_unlink(d->fd, name, 0);
 }
 
 int live_remove(struct place_dir *d, const char *name)
@@ -170,11 +171,11 @@ int live_remove(struct place_dir *d, const char *name)
 
 int live_remove_all(struct place_dir *d)
 {
-	struct book_entry *e = NULL;
+	struct journal_entry *e = NULL;
 	uint64_t pos = 0;
 	int first = 0, r;
 
-	while ((e = book_next(&d->book, &pos, e))) {
+	while ((e = journal_next(&d->journal, &pos, e))) {
 		r = live_unlink(d, e->name);
 		if (r < 0 && r != -ENOENT && r != -ESTALE && first == 0)
 			first = r;
@@ -184,28 +185,28 @@ int live_remove_all(struct place_dir *d)
 
 int64_t live_size(struct place_dir *d, const char *name)
 {
-	struct book_seen seen;
+	struct file_stat seen;
 	int r = live_check(d, name, -1, &seen);
 
 	if (r < 0)
 		return r;
 	if (seen.links != 1)
 		return -EMLINK;
-	return (int64_t)(d->striped ? book_whole_bytes(d->path, name, &seen) : seen.file.bytes);
+	return (int64_t)(d->striped ? striped_file_bytes(d->path, name, &seen) : seen.file.bytes);
 }
 
 /* Both names are in the marker while it happens, one of them without a file. */
 int live_rename(struct place_dir *d, const char *from, const char *to)
 {
-	struct book_entry *new = live_find(d, to), *old = live_find(d, from);
-	struct book_seen seen;
+	struct journal_entry *new = live_find(d, to), *old = live_find(d, from);
+	struct file_stat seen;
 	int r = live_check(d, from, -1, &seen);
 
 	if (r < 0)
 		return r;
 	new->file = old->file;
-	new->state = BOOK_MADE;
-	r = book_write(d->journal, new);
+	new->state = JOURNAL_MADE;
+	r = journal_write(d->journal_fd, new);
 	if (r == 0)
 		r = penstock_beneath_rename(d->fd, from, to);
 	if (r == 0)
@@ -219,7 +220,8 @@ static int make_new(struct place_dir *d, const char *name, char temp[PLACE_BELOW
 	int fd = -EEXIST;
 
 	for (unsigned tries = 0; fd == -EEXIST && tries < 100; tries++) {
-		book_new_name(temp, PLACE_BELOW, &d->book, name, atomic_fetch_add(&d->next, 1));
+		journal_temp_name(temp, PLACE_BELOW, &d->journal, name,
+				  atomic_fetch_add(&d->next, 1));
 		fd = penstock_beneath_open(d->fd, temp, O_RDWR | O_CREAT | O_EXCL, 0644);
 	}
 	return fd == -EEXIST ? -EIO : fd;

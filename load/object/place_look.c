@@ -32,16 +32,17 @@ static int strange(const struct look *l, const char *sub, const char *name,
 }
 
 /* Made, and not yet named when the run was killed: there is nothing in it. */
-static struct book_entry *look_new(struct look *l, const char *below, const struct book_seen *seen)
+static struct journal_entry *look_new(struct look *l, const char *below,
+				      const struct file_stat *seen)
 {
-	struct book_entry *e;
+	struct journal_entry *e;
 
-	if (!seen->regular || seen->file.bytes || !book_is_new(&l->book, below))
+	if (!seen->regular || seen->file.bytes || !journal_is_temp_name(&l->journal, below))
 		return NULL;
-	e = book_add(&l->book, below);
+	e = journal_add(&l->journal, below);
 	if (e) {
 		e->file = seen->file;
-		e->state = BOOK_MADE;
+		e->state = JOURNAL_MADE;
 	}
 	return e;
 }
@@ -51,28 +52,28 @@ static int look_folder(struct look *l, const char *sub, struct penstock_err *err
 static int look_entry(struct look *l, const char *sub, const char *name, struct penstock_err *err)
 {
 	char below[NAME_MAX + 8];
-	const struct book_entry *e;
-	struct book_seen seen;
+	const struct journal_entry *e;
+	struct file_stat seen;
 
 	if (!strcmp(name, ".") || !strcmp(name, ".."))
 		return 0;
 	snprintf(below, sizeof(below), "%s%s", sub, name);
-	if (book_see(&seen, l->fd, below) < 0)
+	if (file_stat_at(&seen, l->fd, below) < 0)
 		return strange(l, sub, name, err);
 	if (!sub[0] && !strcmp(name, "lost+found") && seen.folder)
 		return 0; /* of the file system */
-	if (!sub[0] && (!strcmp(name, BOOK_NAME) || (l->striped && !strcmp(name, STRIPE_MARK))))
+	if (!sub[0] && (!strcmp(name, JOURNAL_NAME) || (l->striped && !strcmp(name, STRIPE_MARK))))
 		return 0;
-	if (!sub[0] && seen.folder && l->book.hashed && is_subfolder(name)) {
+	if (!sub[0] && seen.folder && l->journal.hashed && is_subfolder(name)) {
 		snprintf(below, sizeof(below), "%s/", name);
 		return look_folder(l, below, err);
 	}
-	e = book_find(&l->book, below);
+	e = journal_find(&l->journal, below);
 	if (!e)
 		e = look_new(l, below, &seen);
-	if (!e || !book_is_file(e, &seen))
+	if (!e || !journal_entry_matches(e, &seen))
 		return strange(l, sub, name, err);
-	l->freed += l->striped ? book_whole_bytes(l->path, below, &seen) : seen.allocated;
+	l->freed += l->striped ? striped_file_bytes(l->path, below, &seen) : seen.allocated;
 	return 0;
 }
 
@@ -101,19 +102,19 @@ static int look_owner(const struct look *l, const struct stat *st, struct pensto
 {
 	if (!S_ISREG(st->st_mode))
 		return penstock_fail(err, -EEXIST, "%s/%s: is not a regular file", l->path,
-				     BOOK_NAME);
-	if (!book_is_own(st))
+				     JOURNAL_NAME);
+	if (!file_is_private(st))
 		return penstock_fail(
 			err, -EPERM,
 			"%s/%s: belongs to somebody else (user %u), or others may write "
 			"to it; remove it with what it names, or use another folder",
-			l->path, BOOK_NAME, st->st_uid);
+			l->path, JOURNAL_NAME, st->st_uid);
 	return 0;
 }
 
 static int look_layout(const struct look *l, struct penstock_err *err)
 {
-	const struct book *b = &l->book;
+	const struct journal *b = &l->journal;
 
 	if (b->slab == (l->o->kind == PLACE_SLAB) &&
 	    (b->slab || (b->npy == (l->o->layout == PLACE_NPY) && b->hashed == l->o->hashed)))
@@ -133,18 +134,19 @@ static int look_marker(struct look *l, struct penstock_err *err)
 	struct stat st;
 	int r;
 
-	l->marker =
-		openat(l->fd, BOOK_NAME, O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	l->marker = openat(l->fd, JOURNAL_NAME,
+			   O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (l->marker < 0 && errno == ENOENT)
 		return 0;
 	if (l->marker < 0 || fstat(l->marker, &st) < 0)
-		return penstock_fail(err, -errno, "%s/%s: %s", l->path, BOOK_NAME, strerror(errno));
+		return penstock_fail(err, -errno, "%s/%s: %s", l->path, JOURNAL_NAME,
+				     strerror(errno));
 	r = look_owner(l, &st, err);
 	if (r < 0)
 		return r;
 	if (flock(l->marker, LOCK_EX | LOCK_NB) < 0)
 		return penstock_fail(err, -EBUSY, "%s: is in use by another run", l->path);
-	r = st.st_size ? book_load(&l->book, l->marker, l->path, err) : 0;
+	r = st.st_size ? journal_load(&l->journal, l->marker, l->path, err) : 0;
 	return r < 0 || !l->o->reuse || !st.st_size ? r : look_layout(l, err);
 }
 
@@ -224,7 +226,7 @@ void look_end(struct look *l)
 	if (l->marker >= 0)
 		close(l->marker);
 	penstock_stripe_free(l->striped);
-	book_free(&l->book);
+	journal_free(&l->journal);
 }
 
 /* A folder that can be made is as good as one; those above it are made, too. */

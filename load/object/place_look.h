@@ -3,15 +3,15 @@
 #define PENSTOCK_OBJECT_PLACE_LOOK_H
 
 #include "load/object/place.h"
-#include "load/object/place_book.h"
+#include "load/object/place_journal.h"
 
 /* A folder being looked at. */
 struct look {
 	const char *path;
 	const struct place_opts *o;
-	struct book book;
+	struct journal journal;
 	int fd;                               /* of the folder */
-	int marker;                           /* its book, -1: none */
+	int marker;                           /* its journal, -1: none */
 	bool marked;                          /* it was made just now */
 	struct penstock_stripe_info *striped; /* what is made in it is */
 	uint64_t freed;                       /* bytes that would be free if it were emptied */

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/object/place_book.h"
+#include "load/object/place_journal.h"
 #include "load/object/place_look.h"
 #include "load/object/place_slab.h"
 
@@ -36,7 +36,7 @@ static int look_file(struct slab_look *l, const struct stat *st, const char *pat
 		return penstock_fail(
 			err, -EEXIST,
 			"%s: is not a slab of penstock's; remove it, or use another name", path);
-	if (!book_is_own(st))
+	if (!file_is_private(st))
 		return penstock_fail(
 			err, -EPERM,
 			"%s: belongs to somebody else (user %u), or others may write to "
@@ -122,7 +122,7 @@ bool slab_is_kept(const char *path)
 
 	if (slab_peek(&l, AT_FDCWD, path, path, NULL) < 0)
 		return false;
-	if (l.folder && book_is_kept(path))
+	if (l.folder && journal_is_kept(path))
 		return true;
 	snprintf(inside, sizeof(inside), "%s/" SLAB_FILE, path);
 	if (l.folder && slab_peek(&l, AT_FDCWD, inside, inside, NULL) < 0)

@@ -2,7 +2,7 @@
 /*
  * Files of deleted objects, kept under another name so that new objects are written over them:
  * the file system then neither frees nor finds nor zeroes space, and the storage is what is
- * measured.  Spare files are in the book of their folder like all others, never complete.
+ * measured.  Spare files are in the journal of their folder like all others, never complete.
  */
 #include <errno.h>
 #include <fcntl.h>

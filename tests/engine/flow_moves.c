@@ -180,10 +180,10 @@ static void moves_by_the_way_of_a_null_place_make_the_content_anew(void)
 	fk_close();
 }
 
-/* Whether the book says so. */
+/* Whether the journal says so. */
 static bool is_complete(void)
 {
-	FILE *f = fopen(t_path("files/" BOOK_NAME), "re");
+	FILE *f = fopen(t_path("files/" JOURNAL_NAME), "re");
 	char line[256];
 	bool found = false;
 

@@ -403,16 +403,16 @@ static void note(const char *marker, const char *text)
 static void half_an_object_is_not_taken_over(void)
 {
 	struct place_opts o = npy;
-	struct book_seen seen;
+	struct file_stat seen;
 	char line[128];
 
 	earlier_run(npy, "k");
 	touch("k/half.npy", "half an object");
-	T_EQ(book_see(&seen, AT_FDCWD, t_path("k/half.npy")), -EXDEV);
+	T_EQ(file_stat_at(&seen, AT_FDCWD, t_path("k/half.npy")), -EXDEV);
 	{
 		CLEANUP_CLOSE int fd = open(t_path("k"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-		T_EQ(book_see(&seen, fd, "half.npy"), 0);
+		T_EQ(file_stat_at(&seen, fd, "half.npy"), 0);
 	}
 	snprintf(line, sizeof(line), "+half.npy\n@half.npy %" PRIu64 " %" PRIu64 "\n",
 		 seen.file.inode, seen.file.birth_ns);
