@@ -187,7 +187,7 @@ static int each_name(struct penstock_s3 *c, const char *prefix, uint32_t flags,
 	return r;
 }
 
-struct looked {
+struct inspected {
 	const char *prefix;
 	const struct marker *m;
 };
@@ -195,7 +195,7 @@ struct looked {
 static int refuse_foreign(void *arg, const char *name, const struct penstock_s3_entry *e,
 			  struct penstock_err *err)
 {
-	const struct looked *l = arg;
+	const struct inspected *l = arg;
 
 	(void)e;
 	if (l->m->there && name_is_ours(name, l->m->run))
@@ -206,10 +206,10 @@ static int refuse_foreign(void *arg, const char *name, const struct penstock_s3_
 }
 
 /* All that can be refused, before anything is touched. */
-static int bucket_look(struct marker *m, struct penstock_s3 *c, const char *prefix,
-		       const struct place_opts *o, struct penstock_err *err)
+static int bucket_inspect(struct marker *m, struct penstock_s3 *c, const char *prefix,
+			  const struct place_opts *o, struct penstock_err *err)
 {
-	struct looked l = {prefix, m};
+	struct inspected l = {prefix, m};
 	int r = marker_load(m, c, prefix, err);
 
 	if (r == 0)
@@ -332,7 +332,7 @@ int bucket_check(const struct place_opts *o, struct penstock_err *err)
 	int r = bucket_start(&c, &prefix, o, err);
 
 	if (r == 0)
-		r = bucket_look(&m, c, prefix, o, err);
+		r = bucket_inspect(&m, c, prefix, o, err);
 	penstock_s3_close(c);
 	return r;
 }
@@ -366,7 +366,7 @@ int bucket_open(struct place *p, struct penstock_err *err)
 	int r = bucket_start(&b->client, &b->prefix, &p->o, err);
 
 	if (r == 0)
-		r = bucket_look(&m, b->client, b->prefix, &p->o, err);
+		r = bucket_inspect(&m, b->client, b->prefix, &p->o, err);
 	if (r < 0)
 		return r;
 	if (m.there)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Folders of a place.  All of a folder is looked at (place_look.c) before anything in it is
+ * Folders of a place.  All of a folder is looked at (place_inspection.c) before anything in it is
  * touched; what the journal of the folder does not name is a stranger's, and then nothing is
  * touched at all.
  */
@@ -22,12 +22,12 @@
 #include "base/util.h"
 #include "load/measure/room.h"
 #include "load/object/place.h"
-#include "load/object/place_look.h"
+#include "load/object/place_inspection.h"
 
 /* The folder, or the nearest one above it that exists. */
 int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct penstock_err *err)
 {
-	CLEANUP_FREE char *dir = look_nearest(path);
+	CLEANUP_FREE char *dir = nearest_folder(path);
 
 	if (!dir)
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -40,7 +40,7 @@ int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct penst
  * Remove what the journal names, which was looked at; with @reuse what is complete stays, and what
  * goes is struck out.  -errno of the first that stays.
  */
-static int dir_remove_old(struct look *l, bool reuse)
+static int dir_remove_old(struct inspection *l, bool reuse)
 {
 	struct journal_entry *e, *next;
 	struct file_stat seen;
@@ -101,7 +101,7 @@ static int remember_entry(struct place *p, unsigned dir, const struct journal_en
  * Objects of an earlier run that are complete.  One whose file has become shorter is still as long
  * as it was: who reads it shall hear of that.
  */
-static int dir_remember(struct place *p, unsigned dir, const struct look *l,
+static int dir_remember(struct place *p, unsigned dir, const struct inspection *l,
 			struct penstock_err *err)
 {
 	struct journal_entry *e = NULL;
@@ -113,7 +113,7 @@ static int dir_remember(struct place *p, unsigned dir, const struct look *l,
 	return r < 0 ? penstock_fail(err, r, "%s: %s", l->path, strerror(-r)) : 0;
 }
 
-static int new_marker(struct look *l, struct penstock_err *err)
+static int new_marker(struct inspection *l, struct penstock_err *err)
 {
 	l->marker = openat(l->fd, JOURNAL_NAME,
 			   O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -136,7 +136,7 @@ static void remove_subfolders(int fd)
 	}
 }
 
-static int start_marker(const struct place *p, unsigned dir, struct look *l,
+static int start_marker(const struct place *p, unsigned dir, struct inspection *l,
 			struct penstock_err *err)
 {
 	unsigned made = p->dirs[dir].made ? p->dirs[dir].made : l->journal.made;
@@ -150,7 +150,7 @@ static int start_marker(const struct place *p, unsigned dir, struct look *l,
 	return r < 0 ? penstock_fail(err, r, "%s/%s: %s", l->path, JOURNAL_NAME, strerror(-r)) : 0;
 }
 
-static int take_over(struct place *p, unsigned dir, struct look *l, struct penstock_err *err)
+static int take_over(struct place *p, unsigned dir, struct inspection *l, struct penstock_err *err)
 {
 	bool reuse = p->o.reuse && l->marker >= 0 && l->journal.table.nr;
 	int r = l->marker < 0 ? new_marker(l, err) : 0;
@@ -250,7 +250,7 @@ static bool has_unstable_inodes(int fd)
 static int dir_open(struct place *p, unsigned i, struct penstock_err *err)
 {
 	struct place_dir *d = &p->dirs[i];
-	struct look l = {.path = p->paths[i], .o = &p->o, .fd = -1, .marker = -1};
+	struct inspection l = {.path = p->paths[i], .o = &p->o, .fd = -1, .marker = -1};
 	int r;
 
 	d->path = p->paths[i];
@@ -258,7 +258,7 @@ static int dir_open(struct place *p, unsigned i, struct penstock_err *err)
 	if (r < 0)
 		penstock_fail(err, r, "%s: cannot be made: %s", d->path, strerror(-r));
 	else
-		r = look_begin(&l, err);
+		r = inspection_begin(&l, err);
 	if (r == 0)
 		r = take_over(p, i, &l, err);
 	if (l.marked || r == 0) {
@@ -273,7 +273,7 @@ static int dir_open(struct place *p, unsigned i, struct penstock_err *err)
 	} else if (l.fd >= 0) {
 		remove_folders(d, l.fd, d->made);
 	}
-	look_end(&l);
+	inspection_end(&l);
 	return r;
 }
 

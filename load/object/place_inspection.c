@@ -14,7 +14,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/object/place_look.h"
+#include "load/object/place_inspection.h"
 
 #define STRIPE_MARK ".penstock-stripe" /* what makes a folder a striped one */
 
@@ -23,8 +23,8 @@ static bool is_subfolder(const char *name)
 	return strlen(name) == 3 && strspn(name, "0123456789abcdef") == 3;
 }
 
-static int strange(const struct look *l, const char *sub, const char *name,
-		   struct penstock_err *err)
+static int refuse_entry(const struct inspection *l, const char *sub, const char *name,
+			struct penstock_err *err)
 {
 	return penstock_fail(err, -EEXIST,
 			     "%s/%s%s: was not made here; use an empty folder, or move it away",
@@ -32,8 +32,8 @@ static int strange(const struct look *l, const char *sub, const char *name,
 }
 
 /* Made, and not yet named when the run was killed: there is nothing in it. */
-static struct journal_entry *look_new(struct look *l, const char *below,
-				      const struct file_stat *seen)
+static struct journal_entry *add_unnamed(struct inspection *l, const char *below,
+					 const struct file_stat *seen)
 {
 	struct journal_entry *e;
 
@@ -47,9 +47,10 @@ static struct journal_entry *look_new(struct look *l, const char *below,
 	return e;
 }
 
-static int look_folder(struct look *l, const char *sub, struct penstock_err *err);
+static int inspect_folder(struct inspection *l, const char *sub, struct penstock_err *err);
 
-static int look_entry(struct look *l, const char *sub, const char *name, struct penstock_err *err)
+static int inspect_entry(struct inspection *l, const char *sub, const char *name,
+			 struct penstock_err *err)
 {
 	char below[NAME_MAX + 8];
 	const struct journal_entry *e;
@@ -59,26 +60,26 @@ static int look_entry(struct look *l, const char *sub, const char *name, struct 
 		return 0;
 	snprintf(below, sizeof(below), "%s%s", sub, name);
 	if (file_stat_at(&seen, l->fd, below) < 0)
-		return strange(l, sub, name, err);
+		return refuse_entry(l, sub, name, err);
 	if (!sub[0] && !strcmp(name, "lost+found") && seen.folder)
 		return 0; /* of the file system */
 	if (!sub[0] && (!strcmp(name, JOURNAL_NAME) || (l->striped && !strcmp(name, STRIPE_MARK))))
 		return 0;
 	if (!sub[0] && seen.folder && l->journal.hashed && is_subfolder(name)) {
 		snprintf(below, sizeof(below), "%s/", name);
-		return look_folder(l, below, err);
+		return inspect_folder(l, below, err);
 	}
 	e = journal_find(&l->journal, below);
 	if (!e)
-		e = look_new(l, below, &seen);
+		e = add_unnamed(l, below, &seen);
 	if (!e || !journal_entry_matches(e, &seen))
-		return strange(l, sub, name, err);
+		return refuse_entry(l, sub, name, err);
 	l->freed += l->striped ? striped_file_bytes(l->path, below, &seen) : seen.allocated;
 	return 0;
 }
 
 /* @sub: "" or "abc/". */
-static int look_folder(struct look *l, const char *sub, struct penstock_err *err)
+static int inspect_folder(struct inspection *l, const char *sub, struct penstock_err *err)
 {
 	int fd = openat(l->fd, sub[0] ? sub : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct dirent *e;
@@ -92,13 +93,14 @@ static int look_folder(struct look *l, const char *sub, struct penstock_err *err
 		return r;
 	}
 	while (r == 0 && (e = readdir(dir)))
-		r = look_entry(l, sub, e->d_name, err);
+		r = inspect_entry(l, sub, e->d_name, err);
 	closedir(dir);
 	return r;
 }
 
 /* What others can have written is not believed, whatever it says. */
-static int look_owner(const struct look *l, const struct stat *st, struct penstock_err *err)
+static int inspect_owner(const struct inspection *l, const struct stat *st,
+			 struct penstock_err *err)
 {
 	if (!S_ISREG(st->st_mode))
 		return penstock_fail(err, -EEXIST, "%s/%s: is not a regular file", l->path,
@@ -112,7 +114,7 @@ static int look_owner(const struct look *l, const struct stat *st, struct pensto
 	return 0;
 }
 
-static int look_layout(const struct look *l, struct penstock_err *err)
+static int inspect_layout(const struct inspection *l, struct penstock_err *err)
 {
 	const struct journal *b = &l->journal;
 
@@ -129,7 +131,7 @@ static int look_layout(const struct look *l, struct penstock_err *err)
 			     b->hashed ? " in sub-folders" : "");
 }
 
-static int look_marker(struct look *l, struct penstock_err *err)
+static int inspect_marker(struct inspection *l, struct penstock_err *err)
 {
 	struct stat st;
 	int r;
@@ -141,16 +143,16 @@ static int look_marker(struct look *l, struct penstock_err *err)
 	if (l->marker < 0 || fstat(l->marker, &st) < 0)
 		return penstock_fail(err, -errno, "%s/%s: %s", l->path, JOURNAL_NAME,
 				     strerror(errno));
-	r = look_owner(l, &st, err);
+	r = inspect_owner(l, &st, err);
 	if (r < 0)
 		return r;
 	if (flock(l->marker, LOCK_EX | LOCK_NB) < 0)
 		return penstock_fail(err, -EBUSY, "%s: is in use by another run", l->path);
 	r = st.st_size ? journal_load(&l->journal, l->marker, l->path, err) : 0;
-	return r < 0 || !l->o->reuse || !st.st_size ? r : look_layout(l, err);
+	return r < 0 || !l->o->reuse || !st.st_size ? r : inspect_layout(l, err);
 }
 
-int look_no_stripe(const char *path, struct penstock_err *err)
+int refuse_striped_file(const char *path, struct penstock_err *err)
 {
 	if (penstock_stripe_is(path) != 1)
 		return 0;
@@ -175,7 +177,7 @@ static bool to_parent(char *path)
 	return n > 0 && strcmp(path, "/") != 0;
 }
 
-char *look_nearest(const char *path)
+char *nearest_folder(const char *path)
 {
 	char *dir = strdup(path);
 
@@ -186,9 +188,9 @@ char *look_nearest(const char *path)
 	return dir;
 }
 
-int look_no_slab(const char *path, struct penstock_err *err)
+int refuse_striped_folder(const char *path, struct penstock_err *err)
 {
-	CLEANUP_FREE char *dir = look_nearest(path);
+	CLEANUP_FREE char *dir = nearest_folder(path);
 
 	if (!dir)
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -200,12 +202,12 @@ int look_no_slab(const char *path, struct penstock_err *err)
 			     path);
 }
 
-int look_begin(struct look *l, struct penstock_err *err)
+int inspection_begin(struct inspection *l, struct penstock_err *err)
 {
-	int r = look_no_stripe(l->path, err);
+	int r = refuse_striped_file(l->path, err);
 
 	if (r == 0 && l->o->kind == PLACE_SLAB)
-		r = look_no_slab(l->path, err);
+		r = refuse_striped_folder(l->path, err);
 	if (r < 0)
 		return r;
 	l->marker = -1;
@@ -215,11 +217,11 @@ int look_begin(struct look *l, struct penstock_err *err)
 	r = l->o->kind == PLACE_FILES ? penstock_stripe_find(&l->striped, l->path, err) : 0;
 	if (r < 0)
 		return r;
-	r = look_marker(l, err);
-	return r < 0 ? r : look_folder(l, "", err);
+	r = inspect_marker(l, err);
+	return r < 0 ? r : inspect_folder(l, "", err);
 }
 
-void look_end(struct look *l)
+void inspection_end(struct inspection *l)
 {
 	if (l->fd >= 0)
 		close(l->fd);
@@ -230,9 +232,9 @@ void look_end(struct look *l)
 }
 
 /* A folder that can be made is as good as one; those above it are made, too. */
-static int look_parent(const char *path, struct penstock_err *err)
+static int inspect_parent(const char *path, struct penstock_err *err)
 {
-	CLEANUP_FREE char *above = look_nearest(path);
+	CLEANUP_FREE char *above = nearest_folder(path);
 
 	if (!above)
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -244,17 +246,17 @@ static int look_parent(const char *path, struct penstock_err *err)
 int dir_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
 	      struct penstock_err *err)
 {
-	struct look l = {.path = path, .o = o, .fd = -1, .marker = -1};
+	struct inspection l = {.path = path, .o = o, .fd = -1, .marker = -1};
 	struct stat st;
 	int r;
 
 	*ret_freed = 0;
 	if (stat(path, &st) < 0 && errno == ENOENT)
-		return look_parent(path, err);
-	r = look_begin(&l, err);
+		return inspect_parent(path, err);
+	r = inspection_begin(&l, err);
 	if (r == 0 && access(path, W_OK | X_OK) < 0)
 		r = penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	*ret_freed = l.freed;
-	look_end(&l);
+	inspection_end(&l);
 	return r;
 }
