@@ -159,27 +159,27 @@ int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct penst
 int dirs_open(struct place *p, struct penstock_err *err);
 int dirs_close(struct place *p, struct penstock_err *err);
 
-/* ---- place_live.c: the files of a folder while it is in use; names are below it */
+/* ---- place_dir_file.c: the files of a folder while it is in use; names are below it */
 /* Nobody else is to use the name: -EEXIST. */
-int live_claim(struct place_dir *d, const char *name, const char *key, uint32_t len);
+int dir_file_claim(struct place_dir *d, const char *name, const char *key, uint32_t len);
 /* A new file, open; the name was claimed, and -EEXIST where a file has it. */
-int live_make(struct place_dir *d, const char *name);
+int dir_file_make(struct place_dir *d, const char *name);
 /* It was claimed and is the file that is open now. */
-int live_made(struct place_dir *d, const char *name, int fd);
-int live_complete(struct place_dir *d, const char *name);
+int dir_file_made(struct place_dir *d, const char *name, int fd);
+int dir_file_complete(struct place_dir *d, const char *name);
 /* Open it: -ESTALE where another file has its name now. */
-int live_open(struct place_dir *d, const char *name, int flags);
+int dir_file_open(struct place_dir *d, const char *name, int flags);
 /* The claim is given up. */
-void live_forget(struct place_dir *d, const char *name);
-int live_remove(struct place_dir *d, const char *name);
+void dir_file_forget(struct place_dir *d, const char *name);
+int dir_file_remove(struct place_dir *d, const char *name);
 /* The same, and the name stays claimed. */
-int live_unlink(struct place_dir *d, const char *name);
+int dir_file_unlink(struct place_dir *d, const char *name);
 /* At the end: all that are still what they were. */
-int live_remove_all(struct place_dir *d);
+int dir_file_remove_all(struct place_dir *d);
 /* Under a name that was claimed and that no file has: -EEXIST. */
-int live_rename(struct place_dir *d, const char *from, const char *to);
+int dir_file_rename(struct place_dir *d, const char *from, const char *to);
 /* Its size where it is the file that was made, and has no other name; or -errno. */
-int64_t live_size(struct place_dir *d, const char *name);
+int64_t dir_file_size(struct place_dir *d, const char *name);
 
 /* ---- place_file.c: files of objects, which are returned open for reading and writing */
 /* Make the file and reserve its space; the name that was free is in @ref. */

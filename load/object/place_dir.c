@@ -313,7 +313,7 @@ int dirs_open(struct place *p, struct penstock_err *err)
 
 static int dir_empty(const struct place *p, struct place_dir *d, struct penstock_err *err)
 {
-	int r = live_remove_all(d);
+	int r = dir_file_remove_all(d);
 
 	if (p->o.hashed)
 		remove_subfolders(d->fd);

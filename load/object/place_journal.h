@@ -19,8 +19,8 @@
  * with the number of the first line in it (journal_temp_name()), and gets its own when its lines
  * are written: whenever a run is killed, each file is known.  Lines that belong together are
  * appended with one write(2), so they survive a killed program and several threads.  The journal is
- * read once, when the folder is opened, and only where nobody else can have written to it; from then
- * on it is kept in memory as well (place_live.c).
+ * read once, when the folder is opened, and only where nobody else can have written to it; from
+ * then on it is kept in memory as well (place_dir_file.c).
  */
 #include <stdbool.h>
 #include <stdint.h>

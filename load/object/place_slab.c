@@ -110,9 +110,9 @@ static int name_it(const struct place *p, int fd)
 /* Into the marker of the folder, before it has its name. */
 static int note_slab(struct place *p)
 {
-	int r = p->dirs ? live_claim(&p->dirs[0], SLAB_FILE, NULL, 0) : 0;
+	int r = p->dirs ? dir_file_claim(&p->dirs[0], SLAB_FILE, NULL, 0) : 0;
 
-	return r == 0 && p->dirs ? live_made(&p->dirs[0], SLAB_FILE, p->slab_fd) : r;
+	return r == 0 && p->dirs ? dir_file_made(&p->dirs[0], SLAB_FILE, p->slab_fd) : r;
 }
 
 static int slab_make(struct place *p, uint64_t units, struct penstock_err *err)
@@ -134,7 +134,7 @@ static int slab_make(struct place *p, uint64_t units, struct penstock_err *err)
 		p->slab_made = r == 0;
 	}
 	if (r == 0 && p->dirs)
-		r = live_complete(&p->dirs[0], SLAB_FILE);
+		r = dir_file_complete(&p->dirs[0], SLAB_FILE);
 	return r < 0 ? penstock_fail(err, r, "%s: %s", p->slab, strerror(-r)) : 0;
 }
 

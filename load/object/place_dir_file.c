@@ -14,7 +14,7 @@
 #include "base/beneath.h"
 #include "load/object/place.h"
 
-static struct journal_entry *live_find(struct place_dir *d, const char *name)
+static struct journal_entry *dir_file_find(struct place_dir *d, const char *name)
 {
 	struct journal_entry *e;
 
@@ -25,8 +25,8 @@ static struct journal_entry *live_find(struct place_dir *d, const char *name)
 }
 
 /* Where numbers mean nothing, a file that has no other name is not somebody's elsewhere. */
-static bool live_is_file(const struct place_dir *d, const struct journal_entry *e,
-			 const struct file_stat *now)
+static bool dir_file_is_file(const struct place_dir *d, const struct journal_entry *e,
+			     const struct file_stat *now)
 {
 	if (d->unstable_inodes && now->regular && now->links == 1)
 		return true;
@@ -35,9 +35,9 @@ static bool live_is_file(const struct place_dir *d, const struct journal_entry *
 }
 
 /* 0, -ESTALE, or -errno of looking at it; @fd: of the file, or -1. */
-static int live_check(struct place_dir *d, const char *name, int fd, struct file_stat *seen)
+static int dir_file_check(struct place_dir *d, const char *name, int fd, struct file_stat *seen)
 {
-	const struct journal_entry *e = live_find(d, name);
+	const struct journal_entry *e = dir_file_find(d, name);
 	int r;
 
 	if (!e)
@@ -45,7 +45,7 @@ static int live_check(struct place_dir *d, const char *name, int fd, struct file
 	r = fd >= 0 ? file_stat_at(seen, fd, "") : file_stat_at(seen, d->fd, name);
 	if (r < 0)
 		return r;
-	return live_is_file(d, e, seen) ? 0 : -ESTALE;
+	return dir_file_is_file(d, e, seen) ? 0 : -ESTALE;
 }
 
 static struct journal_entry *claim_entry(struct place_dir *d, const char *name, int *ret)
@@ -74,7 +74,7 @@ static void drop_entry(struct place_dir *d, const char *name)
 }
 
 /* For this process; the marker hears of it when there is a file.  Only there the key is needed. */
-int live_claim(struct place_dir *d, const char *name, const char *key, uint32_t len)
+int dir_file_claim(struct place_dir *d, const char *name, const char *key, uint32_t len)
 {
 	struct journal_entry *e;
 	int r;
@@ -96,18 +96,18 @@ int live_claim(struct place_dir *d, const char *name, const char *key, uint32_t 
 }
 
 /* After the line, so that another claim of the name comes behind it. */
-void live_forget(struct place_dir *d, const char *name)
+void dir_file_forget(struct place_dir *d, const char *name)
 {
-	const struct journal_entry *e = live_find(d, name);
+	const struct journal_entry *e = dir_file_find(d, name);
 
 	if (e && e->state != JOURNAL_BEGUN)
 		journal_write_gone(d->journal_fd, name);
 	drop_entry(d, name);
 }
 
-int live_made(struct place_dir *d, const char *name, int fd)
+int dir_file_made(struct place_dir *d, const char *name, int fd)
 {
-	struct journal_entry *e = live_find(d, name);
+	struct journal_entry *e = dir_file_find(d, name);
 	struct file_stat seen;
 	int r = file_stat_at(&seen, fd, "");
 
@@ -118,11 +118,11 @@ int live_made(struct place_dir *d, const char *name, int fd)
 	return journal_write(d->journal_fd, e);
 }
 
-int live_complete(struct place_dir *d, const char *name)
+int dir_file_complete(struct place_dir *d, const char *name)
 {
 	struct file_stat seen;
-	struct journal_entry *e = live_find(d, name);
-	int r = live_check(d, name, -1, &seen);
+	struct journal_entry *e = dir_file_find(d, name);
+	int r = dir_file_check(d, name, -1, &seen);
 
 	if (r < 0)
 		return r;
@@ -135,24 +135,24 @@ int live_complete(struct place_dir *d, const char *name)
 	return journal_write(d->journal_fd, e);
 }
 
-int live_open(struct place_dir *d, const char *name, int flags)
+int dir_file_open(struct place_dir *d, const char *name, int flags)
 {
 	int fd = penstock_beneath_open(d->fd, name, flags | O_NONBLOCK, 0), r;
 	struct file_stat seen;
 
 	if (fd < 0)
 		return fd;
-	r = live_check(d, name, fd, &seen);
+	r = dir_file_check(d, name, fd, &seen);
 	if (r == 0)
 		return fd;
 	close(fd);
 	return r == -ENOENT ? -ESTALE : r;
 }
 
-int live_unlink(struct place_dir *d, const char *name)
+int dir_file_unlink(struct place_dir *d, const char *name)
 {
 	struct file_stat seen;
-	int r = live_check(d, name, -1, &seen);
+	int r = dir_file_check(d, name, -1, &seen);
 
 	if (r < 0)
 		return r;
@@ -160,33 +160,33 @@ int live_unlink(struct place_dir *d, const char *name)
 			  : penstock_beneath_unlink(d->fd, name, 0);
 }
 
-int live_remove(struct place_dir *d, const char *name)
+int dir_file_remove(struct place_dir *d, const char *name)
 {
-	int r = live_unlink(d, name);
+	int r = dir_file_unlink(d, name);
 
 	if (r == 0 || r == -ENOENT || r == -ESTALE)
-		live_forget(d, name); /* whatever has the name now is not ours */
+		dir_file_forget(d, name); /* whatever has the name now is not ours */
 	return r;
 }
 
-int live_remove_all(struct place_dir *d)
+int dir_file_remove_all(struct place_dir *d)
 {
 	struct journal_entry *e = NULL;
 	uint64_t pos = 0;
 	int first = 0, r;
 
 	while ((e = journal_next(&d->journal, &pos, e))) {
-		r = live_unlink(d, e->name);
+		r = dir_file_unlink(d, e->name);
 		if (r < 0 && r != -ENOENT && r != -ESTALE && first == 0)
 			first = r;
 	}
 	return first;
 }
 
-int64_t live_size(struct place_dir *d, const char *name)
+int64_t dir_file_size(struct place_dir *d, const char *name)
 {
 	struct file_stat seen;
-	int r = live_check(d, name, -1, &seen);
+	int r = dir_file_check(d, name, -1, &seen);
 
 	if (r < 0)
 		return r;
@@ -196,11 +196,11 @@ int64_t live_size(struct place_dir *d, const char *name)
 }
 
 /* Both names are in the marker while it happens, one of them without a file. */
-int live_rename(struct place_dir *d, const char *from, const char *to)
+int dir_file_rename(struct place_dir *d, const char *from, const char *to)
 {
-	struct journal_entry *new = live_find(d, to), *old = live_find(d, from);
+	struct journal_entry *new = dir_file_find(d, to), *old = dir_file_find(d, from);
 	struct file_stat seen;
-	int r = live_check(d, from, -1, &seen);
+	int r = dir_file_check(d, from, -1, &seen);
 
 	if (r < 0)
 		return r;
@@ -210,7 +210,7 @@ int live_rename(struct place_dir *d, const char *from, const char *to)
 	if (r == 0)
 		r = penstock_beneath_rename(d->fd, from, to);
 	if (r == 0)
-		live_forget(d, from);
+		dir_file_forget(d, from);
 	return r;
 }
 
@@ -231,7 +231,7 @@ static int make_new(struct place_dir *d, const char *name, char temp[PLACE_BELOW
 static int make_named(struct place_dir *d, const char *name)
 {
 	int fd = penstock_beneath_open(d->fd, name, O_RDWR | O_CREAT | O_EXCL, 0644);
-	int r = fd < 0 ? fd : live_made(d, name, fd);
+	int r = fd < 0 ? fd : dir_file_made(d, name, fd);
 
 	if (r == 0 || fd < 0)
 		return fd;
@@ -240,7 +240,7 @@ static int make_named(struct place_dir *d, const char *name)
 	return r;
 }
 
-int live_make(struct place_dir *d, const char *name)
+int dir_file_make(struct place_dir *d, const char *name)
 {
 	char temp[PLACE_BELOW];
 	int fd, r;
@@ -250,7 +250,7 @@ int live_make(struct place_dir *d, const char *name)
 	fd = make_new(d, name, temp);
 	if (fd < 0)
 		return fd;
-	r = live_made(d, name, fd);
+	r = dir_file_made(d, name, fd);
 	if (r == 0)
 		r = penstock_beneath_rename(d->fd, temp, name);
 	if (r == 0)
