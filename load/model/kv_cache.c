@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "load/model/kv_cache_int.h"
+#include "load/model/kv_cache_internal.h"
 
 const char *const kv_tier_names[KV_TIERS] = {"gpu", "cpu", "nvme"};
 const char *const kv_phase_names[KV_PHASES] = {"Prefill", "Decode", "Evict"};

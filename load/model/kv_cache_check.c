@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/model/kv_cache_int.h"
+#include "load/model/kv_cache_internal.h"
 
 struct sums {
 	uint64_t used, entries;

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/model/kv_load_int.h"
+#include "load/model/kv_load_internal.h"
 
 #define KEPT (1u << 16) /* few: up to so many */
 

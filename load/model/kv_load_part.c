@@ -7,7 +7,7 @@
  */
 
 #include "base/util.h"
-#include "load/model/kv_load_int.h"
+#include "load/model/kv_load_internal.h"
 
 static int follow_emit(void *arg, const struct kv_event *ev)
 {

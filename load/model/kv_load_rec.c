@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/model/kv_load_draw.h"
-#include "load/model/kv_load_int.h"
+#include "load/model/kv_load_internal.h"
 #include "load/model/mt.h"
 
 /* ------------------------------------------------------------------------ order */

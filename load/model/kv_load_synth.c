@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/model/kv_load_draw.h"
-#include "load/model/kv_load_int.h"
+#include "load/model/kv_load_internal.h"
 #include "load/model/kv_scale.h"
 
 #define THINK_MIN (100 * KV_US) /* even a user without thoughts is not infinitely fast */

@@ -4,7 +4,7 @@
 
 #include "base/util.h"
 #include "load/model/kv_load_draw.h"
-#include "load/model/kv_load_int.h"
+#include "load/model/kv_load_internal.h"
 
 /* The system prompts, as numbers of words; KV_KEY_SYSTEM knows their names. */
 static const uint32_t prompt_words[] = {5, 9, 6};

@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/measure/gate.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 #define REPORT_NS 100000000u
 

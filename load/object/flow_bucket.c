@@ -16,7 +16,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 enum {
 	BUCKET_THREADS = 64,

@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 /* -------------------------------------------------------------------- ending */
 

@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 enum { PAGE_BYTES = 4096 };
 

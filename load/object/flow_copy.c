@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 void slot_fail(struct slot *s, int code, const char *msg)
 {

@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 /* @fd: what a place has opened, or its error. */
 static int take_file(struct op *op, const struct place *p, struct place_ref ref,

@@ -6,7 +6,7 @@
  */
 
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 struct object *object_get(struct flow *f, uint64_t number)
 {

@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 static bool op_has_src(const struct op *op)
 {

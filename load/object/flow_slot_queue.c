@@ -17,7 +17,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 enum {
 	PAGE_BYTES = 4096,

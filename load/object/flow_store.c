@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 enum {
 	BUFFER_BYTES = CONTENT_PERIOD,

@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/measure/gate.h"
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 #define SLICE_NS 100000000ull /* how soon a stop is noticed, and progress told */
 

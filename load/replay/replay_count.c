@@ -8,7 +8,7 @@
 #include "load/measure/cache.h"
 #include "load/measure/handle.h"
 #include "load/object/place.h"
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 #define SECOND_NS 1000000000ull
 

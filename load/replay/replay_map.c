@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 enum {
 	FS_BLOCK = 4096,

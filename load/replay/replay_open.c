@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/object/content.h"
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 /* Objects of an earlier run are there from the beginning. */
 static int adopt(struct replay *p, unsigned place, unsigned tier, struct penstock_err *err)

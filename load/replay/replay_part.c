@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 /* Without "_turn_3" at the end. */
 static uint32_t without(const char *word, const char *key, uint32_t len)

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 #define ROW_END_MAX    (1ull << 60)
 #define SCAN_BYTES_MAX ((int64_t)1 << 61) /* of each kind of objects */

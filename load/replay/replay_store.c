@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/object/content.h"
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 bool replay_at_store(const struct replay *p, unsigned place)
 {

@@ -3,7 +3,7 @@
 #include <sched.h>
 
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 #include "tests/common/flowkit.h"
 
 static const uint64_t sizes[] = {0,           1,        100,    4096,       5000,       KIB(64),

@@ -2,7 +2,7 @@
 /* Parts of a flow: spans of time, heaps, quotas, attributes, names of files. */
 #include "base/random.h"
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 #include "tests/common/t.h"
 
 /* ------------------------------------------------------------------- spans */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_MODEL_KV_LOAD_INT_H
-#define PENSTOCK_MODEL_KV_LOAD_INT_H
+#ifndef PENSTOCK_MODEL_KV_LOAD_INTERNAL_H
+#define PENSTOCK_MODEL_KV_LOAD_INTERNAL_H
 
 /*
  * What the files of the load share: kv_load.c, kv_load_synth.c, kv_load_rec.c, kv_load_burst.c,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_REPLAY_REPLAY_IN_H
-#define PENSTOCK_REPLAY_REPLAY_IN_H
+#ifndef PENSTOCK_REPLAY_REPLAY_INTERNAL_H
+#define PENSTOCK_REPLAY_REPLAY_INTERNAL_H
 
 /*
  * The inside of a replay.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_OBJECT_FLOW_IN_H
-#define PENSTOCK_OBJECT_FLOW_IN_H
+#ifndef PENSTOCK_OBJECT_FLOW_INTERNAL_H
+#define PENSTOCK_OBJECT_FLOW_INTERNAL_H
 
 /*
  * The inside of a flow.  All of it belongs to the flow's own thread, but for operations and slots

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_MODEL_KV_CACHE_INT_H
-#define PENSTOCK_MODEL_KV_CACHE_INT_H
+#ifndef PENSTOCK_MODEL_KV_CACHE_INTERNAL_H
+#define PENSTOCK_MODEL_KV_CACHE_INTERNAL_H
 
 /* The inside of the cache; of kv_cache*.c only. */
 #include "load/model/kv_cache.h"
