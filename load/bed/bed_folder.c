@@ -42,7 +42,7 @@ static bool is_private(int fd, mode_t type)
 	       !(st.st_mode & (S_IWGRP | S_IWOTH)) && (type == S_IFDIR || st.st_nlink == 1);
 }
 
-int bed_id_see(struct bed_id *id, int dir, const char *name)
+int bed_id_read(struct bed_id *id, int dir, const char *name)
 {
 	struct statx st;
 
@@ -56,11 +56,11 @@ int bed_id_see(struct bed_id *id, int dir, const char *name)
 	return 0;
 }
 
-bool bed_id_is(const struct bed_id *id, int dir, const char *name)
+bool bed_id_matches(const struct bed_id *id, int dir, const char *name)
 {
 	struct bed_id now;
 
-	return bed_id_see(&now, dir, name) == 0 && !memcmp(&now, id, sizeof(now));
+	return bed_id_read(&now, dir, name) == 0 && !memcmp(&now, id, sizeof(now));
 }
 
 static bool bed_is_plain(int dir, const char *name)
@@ -79,10 +79,10 @@ static void reap_file(int dir, char *line)
 	was.birth_ns = strtoull(line, &name, 10);
 	name += *name == ' ';
 	name[strcspn(name, "\n")] = 0;
-	if (!*name || strchr(name, '/') || bed_id_see(&in, dir, "") < 0)
+	if (!*name || strchr(name, '/') || bed_id_read(&in, dir, "") < 0)
 		return;
 	was.device = in.device;
-	if (was.inode ? bed_id_is(&was, dir, name) : bed_is_plain(dir, name))
+	if (was.inode ? bed_id_matches(&was, dir, name) : bed_is_plain(dir, name))
 		penstock_stripe_unlink(dir, name);
 	if (!was.inode)
 		penstock_writer_sweep(dir, name);
@@ -135,7 +135,7 @@ static void reap_folder(int parent, const char *name)
 	if (fd < 0 || !is_private(fd, S_IFDIR) || flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return;
 	reap_files(fd);
-	if (bed_id_see(&id, fd, "") == 0 && bed_id_is(&id, parent, name))
+	if (bed_id_read(&id, fd, "") == 0 && bed_id_matches(&id, parent, name))
 		unlinkat(parent, name, AT_REMOVEDIR); /* empty ones only */
 }
 
@@ -180,15 +180,15 @@ static bool is_exposed(int fd)
 }
 
 /* With a number of a process, for those that we start. */
-static int find_way(struct bed_folder *f)
+static int choose_open_path(struct bed_folder *f)
 {
 	if (is_exposed(f->fd) && access("/proc/self/fd", X_OK) == 0) {
-		if (asprintf(&f->at, "/proc/%d/fd/%d", getpid(), f->fd) < 0)
-			f->at = NULL;
+		if (asprintf(&f->open_path, "/proc/%d/fd/%d", getpid(), f->fd) < 0)
+			f->open_path = NULL;
 	} else {
-		f->at = strdup(f->path);
+		f->open_path = strdup(f->path);
 	}
-	return f->at ? 0 : -ENOMEM;
+	return f->open_path ? 0 : -ENOMEM;
 }
 
 /* A name in a store, without slashes at its end. */
@@ -199,11 +199,11 @@ static int open_prefix(struct bed_folder *f, struct penstock_s3 *s3, struct pens
 	while (n && f->path[n - 1] == '/')
 		f->path[--n] = 0;
 	f->s3 = s3;
-	f->at = strdup(f->path);
-	if (f->at && s3)
+	f->open_path = strdup(f->path);
+	if (f->open_path && s3)
 		return 0;
-	penstock_fail(err, f->at ? -ENOTSUP : -ENOMEM, "%s: %s", f->path,
-		      f->at ? "this is not for objects" : "out of memory");
+	penstock_fail(err, f->open_path ? -ENOTSUP : -ENOMEM, "%s: %s", f->path,
+		      f->open_path ? "this is not for objects" : "out of memory");
 	bed_folder_close(f, true);
 	return err->code;
 }
@@ -233,7 +233,7 @@ int bed_folder_open(struct bed_folder *f, const char *path, struct penstock_s3 *
 	if (penstock_s3_is_uri(path, NULL) > 0)
 		return open_prefix(f, s3, err);
 	f->fd = open(path, DIR_FLAGS);
-	if (f->fd >= 0 && find_way(f) == 0)
+	if (f->fd >= 0 && choose_open_path(f) == 0)
 		return 0;
 	penstock_fail(err, -errno, "%s: %s", path, penstock_strerror(errno));
 	bed_folder_close(f, true);
@@ -318,7 +318,7 @@ static int make_numbered(struct bed_folder *f, const char *parent, const char *j
 		bed_name_of(name + strlen(name) - RANDOM_LEN, number ? number : random_number());
 		r = try_make(f, name);
 		if (r == 0)
-			r = find_way(f);
+			r = choose_open_path(f);
 		if (r < 0 && f->fd >= 0)
 			undo_make(f, name);
 	}
@@ -373,7 +373,7 @@ static int bed_add_file(const struct bed_folder *f, const char *first, const cha
 			struct bed_id *ret)
 {
 	int fd = openat(f->fd, first, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	int r = fd < 0 ? -errno : bed_id_see(ret, fd, "");
+	int r = fd < 0 ? -errno : bed_id_read(ret, fd, "");
 
 	if (r == 0 && first != name)
 		r = name_new(f, name, ret);
@@ -411,7 +411,7 @@ static int remove_made(const struct bed_folder *f, bool keep)
 	unlinkat(f->fd, JOURNAL, 0); /* what is kept is nobody's to reap */
 	if (keep)
 		return -ENOTEMPTY;
-	if (bed_id_see(&id, f->fd, "") < 0 || !bed_id_is(&id, f->parent, name))
+	if (bed_id_read(&id, f->fd, "") < 0 || !bed_id_matches(&id, f->parent, name))
 		return -ESTALE;
 	return unlinkat(f->parent, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
@@ -428,7 +428,7 @@ int bed_folder_close(struct bed_folder *f, bool keep)
 		penstock_cleanup_close(&f->parent);
 	}
 	free(f->path);
-	free(f->at);
+	free(f->open_path);
 	*f = (struct bed_folder){.path = NULL};
 	return r;
 }

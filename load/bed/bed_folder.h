@@ -3,6 +3,10 @@
 #define PENSTOCK_BED_BED_FOLDER_H
 
 /*
+ * The test bed ("bed") of a run is what the run works on: folders, files in them and buffers in
+ * memory (buffers.h), prepared before the run and removed after it.  bed_check.h says before
+ * what would be missing.
+ *
  * The folders files are made in: one that the user named, or a new one inside it that
  * is ours alone and goes with all that was made in it.
  *
@@ -23,8 +27,8 @@ struct bed_folder {
 	int journal_fd;         /* the same */
 	struct penstock_s3 *s3; /* it is a prefix of an object store: no descriptors; or NULL */
 	bool marked;            /* it is a new one there */
-	char *at; /* as files in it are opened: the path, or by way of the descriptor where others
-		     could put another folder there */
+	char *open_path; /* as files in it are opened: the path, or by way of the descriptor where
+		     others could put another folder there */
 };
 
 /* Which file it is: numbers are given again to new files, but not with the same birth. */
@@ -32,8 +36,8 @@ struct bed_id {
 	uint64_t device, inode, birth_ns; /* birth 0: the file system does not say */
 };
 /* @name in the folder @dir, "" the descriptor itself; links are not followed.  0 or -errno. */
-int bed_id_see(struct bed_id *id, int dir, const char *name);
-bool bed_id_is(const struct bed_id *id, int dir, const char *name);
+int bed_id_read(struct bed_id *id, int dir, const char *name);
+bool bed_id_matches(const struct bed_id *id, int dir, const char *name);
 
 /* Use @path, which must be there.  @s3: the client, where it is s3://BUCKET or below. */
 int bed_folder_open(struct bed_folder *f, const char *path, struct penstock_s3 *s3,
