@@ -106,7 +106,7 @@ struct replay_scan {
 	enum trace_format format;
 	uint64_t rows, used_rows, passed[REPLAY_PASSED];
 	struct trace_bad bad;
-	uint64_t back; /* rows whose time is before that of an earlier one */
+	uint64_t out_of_order; /* rows whose time is before that of an earlier one */
 	uint64_t first_ns, last_ns;
 	uint64_t max_step_back_ns;
 	struct replay_count count[REPLAY_TIERS][TRACE_OPS]; /* of all rows, used or not */

@@ -102,7 +102,7 @@ void replay_count_start(struct replay *p, const struct replay_op *op, uint64_t n
 	p->r->started++;
 	if (s)
 		s->started++;
-	if (op->op == TRACE_READ && !op->asks)
+	if (op->op == TRACE_READ && !op->at_store)
 		replay_count_hit(p, op, now_ns);
 }
 
@@ -240,7 +240,7 @@ static void count_error(struct replay *p, const struct replay_op *op, unsigned r
 		snprintf(r->first_error, sizeof(r->first_error), "%s", d->error);
 	if (d->type == FLOW_WRITE && !p->ranges)
 		lose(p, op);
-	if (role != REPLAY_MAIN || !op->measured || !p->measuring)
+	if (role != REPLAY_ROLE_MAIN || !op->measured || !p->measuring)
 		return;
 	c = class_of(p, op);
 	if (c)
@@ -269,17 +269,17 @@ void replay_count_done(struct replay *p, const struct flow_done *d)
 	struct replay_op *op = &p->ops[d->tag / REPLAY_ROLES];
 	unsigned role = d->tag % REPLAY_ROLES;
 
-	if (d->result == -ECANCELED || (op->asks && replay_store_answer(p, op, role, d)))
+	if (d->result == -ECANCELED || (op->at_store && replay_store_result(p, op, role, d)))
 		return;
 	if (d->result < 0)
 		count_error(p, op, role, d);
-	else if (role == REPLAY_MAKE)
+	else if (role == REPLAY_ROLE_MAKE)
 		count_add(&p->r->created, d->size);
-	else if (role == REPLAY_DROP)
+	else if (role == REPLAY_ROLE_DROP)
 		count_add(&p->r->evicted, d->size);
-	else if (role == REPLAY_MAIN && !op->measured)
+	else if (role == REPLAY_ROLE_MAIN && !op->measured)
 		count_add(&p->r->prefilled, d->size);
-	else if (role == REPLAY_MAIN && p->measuring)
+	else if (role == REPLAY_ROLE_MAIN && p->measuring)
 		count_main(p, op, d);
 }
 

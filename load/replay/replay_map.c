@@ -330,7 +330,8 @@ static unsigned owner_tier(const struct replay_map *m, unsigned tier)
 		       : tier;
 }
 
-void replay_what(struct replay_what *w, const struct replay_map *m, const struct trace_row *row)
+void replay_row_resolve(struct replay_row *w, const struct replay_map *m,
+			const struct trace_row *row)
 {
 	w->tier = row->tier < TRACE_TIERS ? row->tier : REPLAY_NO_TIER;
 	w->passed = REPLAY_PASSED;
@@ -345,9 +346,9 @@ void replay_what(struct replay_what *w, const struct replay_map *m, const struct
 	w->key = row->key;
 	w->key_len = row->key_len;
 	if (!row->key_len) { /* a trace without names: objects of one size are one */
-		w->key_len = (uint32_t)snprintf(w->made_up, sizeof(w->made_up), "%" PRIu64 "-bytes",
+		w->key_len = (uint32_t)snprintf(w->key_buf, sizeof(w->key_buf), "%" PRIu64 "-bytes",
 						row->size);
-		w->key = w->made_up;
+		w->key = w->key_buf;
 	}
 	w->id = replay_id(w->key, w->key_len, owner_tier(m, w->tier));
 	w->place = m->tiers[w->tier].first + (unsigned)(w->id.b % m->tiers[w->tier].nr);

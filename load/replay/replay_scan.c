@@ -66,7 +66,7 @@ static int64_t charge(const struct scan *s, unsigned place, uint64_t size)
 	return (int64_t)replay_charge(&s->map, place, size);
 }
 
-static int add_object(struct scan *s, const struct replay_what *w, uint64_t size, bool initial)
+static int add_object(struct scan *s, const struct replay_row *w, uint64_t size, bool initial)
 {
 	struct replay_need *n = &s->r->need[w->place];
 	struct replay_key *e = replay_keys_add(&s->keys, w->id, w->place, size);
@@ -84,7 +84,7 @@ static int add_object(struct scan *s, const struct replay_what *w, uint64_t size
 }
 
 /* An object of a fio log is a file, as long as the log reaches. */
-static int grow_file(struct scan *s, const struct replay_what *w, const struct trace_row *row)
+static int grow_file(struct scan *s, const struct replay_row *w, const struct trace_row *row)
 {
 	struct replay_key *e = replay_keys_find(&s->keys, w->id);
 	struct replay_need *n = &s->r->need[w->place];
@@ -115,7 +115,7 @@ static int grow_file(struct scan *s, const struct replay_what *w, const struct t
 	return r;
 }
 
-static int object_row(struct scan *s, const struct replay_what *w, const struct trace_row *row)
+static int object_row(struct scan *s, const struct replay_row *w, const struct trace_row *row)
 {
 	struct replay_key *e = replay_keys_find(&s->keys, w->id);
 	int r;
@@ -161,9 +161,9 @@ int replay_row_check(const struct replay_job *job, const struct trace_row *row, 
 static int do_row(struct scan *s, const struct trace_row *row)
 {
 	struct replay_scan *r = s->r;
-	struct replay_what w;
+	struct replay_row w;
 
-	replay_what(&w, &s->map, row);
+	replay_row_resolve(&w, &s->map, row);
 	replay_due(&s->pace, row->time_ns);
 	if (!replay_owns(s->job, row, s->seen++)) {
 		s->others |= w.passed == REPLAY_PASSED;
@@ -224,7 +224,7 @@ static void scan_finish(struct scan *s, struct trace_reader *src)
 	struct replay_scan *r = s->r;
 
 	r->bad = *trace_reader_bad(src);
-	r->back = s->pace.back;
+	r->out_of_order = s->pace.out_of_order;
 	r->max_step_back_ns = s->pace.max_back_ns;
 	r->first_ns = s->pace.first_ns;
 	r->last_ns = s->pace.last_ns;
