@@ -117,7 +117,7 @@ static int kv_start(struct kv_command *c, struct kv_result *res, struct penstock
 	job->stop = c->stop;
 	job->progress = isatty(STDERR_FILENO) ? kv_progress : NULL;
 	job->progress_arg = c;
-	return job->trace_path ? kv_run_trace(job, res, err) : kv_run_real(job, res, err);
+	return job->trace_path ? kv_run_trace(job, res, err) : kv_run_storage(job, res, err);
 }
 
 /* Nothing of it is a usage error: those are found before. */

@@ -88,9 +88,9 @@ static void on_event(void *arg, const struct kv_event *ev)
 	k->events[k->nr_events++] = *ev;
 }
 
-static void on_done(void *arg, const struct kv_real *k, const struct flow_done *d)
+static void on_done(void *arg, const struct kv_run *k, const struct flow_done *d)
 {
-	const struct real_op *op = (const struct real_op *)(uintptr_t)d->tag;
+	const struct kv_run_op *op = (const struct kv_run_op *)(uintptr_t)d->tag;
 	struct kvrun *v = arg;
 
 	v->begin_ns = k->begin_ns;
@@ -106,11 +106,11 @@ static void on_done(void *arg, const struct kv_real *k, const struct flow_done *
 		.alloc_end = op->flow.alloc_end,
 		.result = d->result,
 		.size = op->ev.size,
-		.chain = (uintptr_t)op->work,
-		.request = op->work->kind == REAL_REQUEST,
-		.id = op->work->req.id,
-		.arrival_ns = k->begin_ns + op->work->req.arrival_ns,
-		.user = op->work->req.user,
+		.chain = (uintptr_t)op->chain,
+		.request = op->chain->kind == KV_CHAIN_REQUEST,
+		.id = op->chain->req.id,
+		.arrival_ns = k->begin_ns + op->chain->req.arrival_ns,
+		.user = op->chain->req.user,
 		.begin_ns = d->begin_ns,
 		.start_ns = d->start_ns,
 		.end_ns = d->end_ns,
@@ -126,7 +126,7 @@ static void on_done(void *arg, const struct kv_real *k, const struct flow_done *
 		v->act(v);
 }
 
-static void on_end(void *arg, const struct kv_real *k)
+static void on_end(void *arg, const struct kv_run *k)
 {
 	struct penstock_err err;
 	struct kvrun *v = arg;
@@ -137,18 +137,18 @@ static void on_end(void *arg, const struct kv_real *k)
 		v->entries[t] = kv_cache_entries(k->cache, (enum kv_tier)t);
 	}
 	v->running = k->pending;
-	v->works = k->works != NULL;
+	v->chains = k->chains != NULL;
 	v->files = kvrun_names(k->folder);
 	v->consistent = kv_cache_check(k->cache, &err) == 0;
 }
 
 int kvrun_go(void)
 {
-	struct kv_real_hook hook = {on_event, on_done, on_end, &kvrun, kvrun.scale_ns};
+	struct kv_run_hook hook = {on_event, on_done, on_end, &kvrun, kvrun.scale_ns};
 
 	forget();
 	assert_int_equal(kv_result_init(&kvrun.r), 0);
-	return kv_real_run(&kvrun.job, &hook, &kvrun.r, &kvrun.err);
+	return kv_run_hooked(&kvrun.job, &hook, &kvrun.r, &kvrun.err);
 }
 
 void kvrun_ok(void)
@@ -156,7 +156,7 @@ void kvrun_ok(void)
 	T_ERR(kvrun_go(), 0, &kvrun.err);
 	T_OK(kvrun.consistent);
 	T_EQ(kvrun.running, 0);
-	T_EQ(kvrun.works, 0);
+	T_EQ(kvrun.chains, 0);
 }
 
 void kvrun_clean(void)

@@ -8,7 +8,7 @@
  */
 #include <stdatomic.h>
 
-#include "load/kv/kv_real.h"
+#include "load/kv/kv_run.h"
 
 struct kvrun_op {
 	uint8_t type, tier, to, kind, phase;
@@ -39,7 +39,7 @@ struct kvrun {
 	uint64_t capacity[KV_TIERS], most[KV_TIERS]; /* bytes of places */
 	uint32_t most_active;
 	uint64_t objects[KV_TIERS], entries[KV_TIERS], place_used[KV_TIERS]; /* at the end */
-	uint64_t running, works;
+	uint64_t running, chains;
 	unsigned files; /* in the folder at the end, but for dot files */
 	bool consistent;
 
@@ -52,7 +52,7 @@ extern struct kvrun kvrun;
 
 void kvrun_setup(void); /* 8 users, entries of 0.2 to 1.6 MB, tiers of 4, 6 and 8 MiB */
 void kvrun_teardown(void);
-/* kv_run_real(); the result is what it returned. */
+/* kv_run_storage(); the result is what it returned. */
 int kvrun_go(void);
 /* The same, which must succeed. */
 void kvrun_ok(void);
