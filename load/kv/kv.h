@@ -144,6 +144,6 @@ int kv_check(const struct kv_job *job, struct penstock_err *err);
  * which has burst_path or sharegpt_path, is used as long as there are readers of
  * it.
  */
-struct trace_maker kv_rows_maker(const struct kv_params *p);
+struct trace_row_generator kv_row_generator(const struct kv_params *p);
 
 #endif

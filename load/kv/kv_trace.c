@@ -370,7 +370,7 @@ static int tracer_prepare(struct tracer *t)
 {
 	struct trace_writer_opts o = {
 		.extended = t->job->trace_extended,
-		.steady = t->job->clock == KV_CLOCK_VIRTUAL,
+		.reproducible = t->job->clock == KV_CLOCK_VIRTUAL,
 	};
 	int r;
 

@@ -141,7 +141,7 @@ int kv_burst_init(struct kv_load *l, struct penstock_err *err)
 
 	if (r < 0)
 		return r;
-	once = l->p->closed_loop || !trace_burst_lasts(in);
+	once = l->p->closed_loop || !trace_burst_can_rewind(in);
 	if (!once)
 		r = burst_look_through(l, in, err);
 	trace_burst_close(in);

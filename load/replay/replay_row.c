@@ -203,7 +203,7 @@ static void start_read(struct replay *p, struct replay_op *op, const struct repl
 		add_op(p, FLOW_READ, e);
 	else
 		add_range(p, FLOW_READ, e, row->offset, op->size);
-	if (trace_leaves(row))
+	if (trace_is_demotion(row))
 		add_delete(p, e, REPLAY_ROLE_LEAVE);
 }
 

@@ -131,7 +131,7 @@ static int object_row(struct scan *s, const struct replay_row *w, const struct t
 		return r;
 	case TRACE_READ:
 		r = e ? 0 : add_object(s, w, row->size, true);
-		if (r < 0 || !trace_leaves(row))
+		if (r < 0 || !trace_is_demotion(row))
 			return r;
 		e = replay_keys_find(&s->keys, w->id);
 		break;

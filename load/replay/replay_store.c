@@ -45,7 +45,7 @@ int replay_store_row(struct replay *p, struct replay_op *op, const struct replay
 		return 0;
 	}
 	ops[0].set_missed = row->op == TRACE_READ && p->job->missing == REPLAY_CREATE;
-	if (row->op == TRACE_READ && trace_leaves(row)) {
+	if (row->op == TRACE_READ && trace_is_demotion(row)) {
 		ops[1] = store_op(FLOW_DELETE, w, 0);
 		ops[1].tag = REPLAY_ROLE_LEAVE;
 		nr = 2;

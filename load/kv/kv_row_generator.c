@@ -12,7 +12,7 @@
 #include "load/kv/kv_virtual.h"
 
 /* What becomes a row when it is asked for. */
-struct made_row {
+struct generated_row {
 	struct kv_event event;
 	uint64_t time_ns;
 };
@@ -20,7 +20,7 @@ struct made_row {
 struct kv_rows {
 	struct kv_params params;
 	struct kv_virtual model;
-	struct made_row *made;
+	struct generated_row *generated;
 	uint32_t nr, room, pos;
 	bool prepared;
 };
@@ -31,9 +31,9 @@ static int rows_emit(void *arg, const struct kv_event *ev)
 
 	if (ev->type == KV_EV_MISS)
 		return 0;
-	if (ARRAY_ROOM(s->made, s->room, s->nr + 1) < 0)
+	if (ARRAY_ROOM(s->generated, s->room, s->nr + 1) < 0)
 		return -ENOMEM;
-	s->made[s->nr++] = (struct made_row){*ev, kv_load_row(s->model.load)};
+	s->generated[s->nr++] = (struct generated_row){*ev, kv_load_row(s->model.load)};
 	return 0;
 }
 
@@ -61,7 +61,7 @@ static int plan_next(struct kv_rows *s)
 static int rows_next(void *state, struct trace_row *row, struct penstock_err *err)
 {
 	struct kv_rows *s = state;
-	const struct made_row *m;
+	const struct generated_row *m;
 	int r;
 
 	while (s->pos == s->nr) {
@@ -70,7 +70,7 @@ static int rows_next(void *state, struct trace_row *row, struct penstock_err *er
 			return r ? penstock_fail(err, r, "the model: %s", strerror(-r))
 				 : kv_load_error(s->model.load, err);
 	}
-	m = &s->made[s->pos++];
+	m = &s->generated[s->pos++];
 	r = kv_virtual_row(&s->model, &m->event, m->time_ns, err);
 	if (r < 0)
 		return r;
@@ -90,7 +90,7 @@ static void rows_close(void *state)
 	struct kv_rows *s = state;
 
 	kv_virtual_close(&s->model);
-	free(s->made);
+	free(s->generated);
 	free(s);
 }
 
@@ -110,9 +110,9 @@ static int rows_open(void **state, const void *arg, struct penstock_err *err)
 	return r;
 }
 
-struct trace_maker kv_rows_maker(const struct kv_params *p)
+struct trace_row_generator kv_row_generator(const struct kv_params *p)
 {
-	return (struct trace_maker){
+	return (struct trace_row_generator){
 		.format = p->burst_path ? TRACE_BURSTGPT : TRACE_SHAREGPT,
 		.arg = p,
 		.open = rows_open,
