@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/kv/kv_virtual.h"
+#include "load/kv/kv_simulator.h"
 
 /* What becomes a row when it is asked for. */
 struct generated_row {
@@ -19,7 +19,7 @@ struct generated_row {
 
 struct kv_rows {
 	struct kv_params params;
-	struct kv_virtual model;
+	struct kv_simulator model;
 	struct generated_row *generated;
 	uint32_t nr, room, pos;
 	bool prepared;
@@ -47,13 +47,13 @@ static int plan_next(struct kv_rows *s)
 	s->pos = s->nr = 0;
 	if (!s->prepared) {
 		s->prepared = true;
-		r = kv_virtual_prepare(&s->model, NULL);
+		r = kv_simulator_prepare(&s->model, NULL);
 		return r < 0 ? r : 1;
 	}
 	r = kv_load_next(s->model.load, &q);
 	if (r <= 0)
 		return r;
-	kv_virtual_request(&s->model, &q);
+	kv_simulator_request(&s->model, &q);
 	r = kv_plan(s->model.load, s->model.cache, &q, NULL, NULL, &planned);
 	return r < 0 ? r : 1;
 }
@@ -71,7 +71,7 @@ static int rows_next(void *state, struct trace_row *row, struct penstock_err *er
 				 : kv_load_error(s->model.load, err);
 	}
 	m = &s->generated[s->pos++];
-	r = kv_virtual_row(&s->model, &m->event, m->time_ns, err);
+	r = kv_simulator_row(&s->model, &m->event, m->time_ns, err);
 	if (r < 0)
 		return r;
 	*row = s->model.row;
@@ -89,7 +89,7 @@ static void rows_close(void *state)
 {
 	struct kv_rows *s = state;
 
-	kv_virtual_close(&s->model);
+	kv_simulator_close(&s->model);
 	free(s->generated);
 	free(s);
 }
@@ -102,7 +102,7 @@ static int rows_open(void **state, const void *arg, struct penstock_err *err)
 	if (!s)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	s->params = *(const struct kv_params *)arg;
-	r = kv_virtual_open(&s->model, &s->params, rows_emit, s, err);
+	r = kv_simulator_open(&s->model, &s->params, rows_emit, s, err);
 	if (r < 0)
 		rows_close(s);
 	else
