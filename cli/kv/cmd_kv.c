@@ -101,7 +101,7 @@ static int kv_judge(const struct kv_command *c)
 				"--verify: %" PRIu64 " objects were not what was "
 				"written: %s",
 				res->verify_errors, res->first_error);
-	if (c->args->params.policy.forgives)
+	if (c->args->params.policy.ignores_failures)
 		return CLI_OK;
 	if (kv_report_failures(failures, sizeof(failures), res))
 		return cli_fail(&cmd_kv, CLI_FAILED, "%s: %s", failures, res->first_error);

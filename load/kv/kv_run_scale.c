@@ -40,7 +40,7 @@ static double p95_ms(struct samples *s)
 
 static void kv_run_set_users(struct kv_run *k, uint64_t now_ns)
 {
-	if (k->p->policy.scales_nobody)
+	if (k->p->policy.scales_number_only)
 		return; /* upstream changes a number, not the load */
 	kv_load_set_users(k->load, k->scale.users, now_ns - k->begin_ns);
 	k->workers = kv_load_workers(k->scale.users);
@@ -59,7 +59,7 @@ void kv_run_scale_tick(struct kv_run *k, uint64_t now_ns)
 	if (now_ns < kv_run_scale_due(k))
 		return;
 	s.queued = kv_load_queued(k->load);
-	if (k->p->policy.averages_all) {
+	if (k->p->policy.averages_since_start) {
 		k->scale_at_ns = k->begin_ns;
 		k->scale_tokens = 0;
 	}

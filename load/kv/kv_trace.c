@@ -220,7 +220,7 @@ static int scale(struct tracer *t)
 
 	if (r < 0)
 		return r;
-	sample.tokens_per_sec = t->params.policy.averages_all
+	sample.tokens_per_sec = t->params.policy.averages_since_start
 					? (double)t->r->tokens / ((double)now / 1e9)
 					: (double)(t->r->tokens - t->tick_tokens) / KV_SCALE_SEC;
 	t->tick_ns = now;
@@ -230,7 +230,8 @@ static int scale(struct tracer *t)
 		return penstock_fail(t->err, -ENOMEM, "out of memory");
 	if (action == KV_SCALE_STOP)
 		return 1;
-	if (!t->params.policy.scales_nobody && (action == KV_SCALE_UP || action == KV_SCALE_DOWN))
+	if (!t->params.policy.scales_number_only &&
+	    (action == KV_SCALE_UP || action == KV_SCALE_DOWN))
 		kv_load_set_users(t->model.load, t->scale.users, now);
 	return 0;
 }

@@ -58,7 +58,7 @@ static int load_init(struct kv_load *l, struct penstock_err *err)
 	l->row_ns = p->epoch_ns;
 	l->pause_ns = UINT64_MAX;
 	l->token_ns = 1e9 * p->config.generation_sec[p->generation];
-	l->docs = p->rag && !(recorded && p->policy.bare_recordings) ? p->rag_docs : 0;
+	l->docs = p->rag && !(recorded && p->policy.recordings_only) ? p->rag_docs : 0;
 	set_period(l);
 	if (kv_part_init(l) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");

@@ -104,7 +104,7 @@ static void cursor_step(const struct kv_load *l, struct kv_cursor *c, uint64_t c
  */
 static int level_at(const struct kv_load *l, const struct kv_cursor *c)
 {
-	struct penstock_random r = l->rec.share && !l->p->policy.bare_recordings
+	struct penstock_random r = l->rec.share && !l->p->policy.recordings_only
 					   ? kv_stream(l->p->seed, KV_STREAM_CONV, c->pass, c->conv)
 					   : kv_stream(l->p->seed, KV_STREAM_RECORDED, 0, c->n);
 
@@ -194,7 +194,7 @@ static void name_share(const struct kv_load *l, const struct kv_cursor *c, uint3
 		.n = l->rec.name[conv],
 		.turn = (uint16_t)r->turn,
 	};
-	if (l->p->multi_turn && !l->p->policy.bare_recordings) {
+	if (l->p->multi_turn && !l->p->policy.recordings_only) {
 		r->conv = conv;
 		r->turns = c->turn + 1;
 	}
@@ -295,7 +295,7 @@ static int order_as_upstream(struct kv_load *l, struct penstock_err *err)
 	struct kv_recorded *v = &l->rec;
 	struct mt m;
 
-	if (!l->p->policy.bare_recordings || !l->p->seed)
+	if (!l->p->policy.recordings_only || !l->p->seed)
 		return 0;
 	v->order = calloc(v->nr_convs, sizeof(*v->order));
 	if (!v->order)
@@ -334,7 +334,7 @@ static void end_with_input(struct kv_load *l)
 {
 	uint64_t end;
 
-	if (!l->p->policy.bare_recordings || l->p->closed_loop ||
+	if (!l->p->policy.recordings_only || l->p->closed_loop ||
 	    __builtin_mul_overflow(l->rec.passes, l->rec.span_ns, &end))
 		return;
 	l->limit_ns = min_u64(l->limit_ns, end);

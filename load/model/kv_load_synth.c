@@ -235,7 +235,7 @@ int kv_synth_init(struct kv_load *l, struct penstock_err *err)
 {
 	struct kv_params p = *l->p;
 
-	if (p.autoscale && !p.policy.scales_nobody)
+	if (p.autoscale && !p.policy.scales_number_only)
 		p.users = (uint32_t)max_u64(p.users, kv_scale_max(&p));
 	l->nr_people = p.users;
 	l->users = calloc(p.users, sizeof(*l->users));
