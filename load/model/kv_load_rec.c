@@ -229,7 +229,7 @@ void kv_rec_take(struct kv_load *l, struct penstock_heap_item who, struct kv_req
 void kv_rec_count(struct kv_load *l, uint64_t now_ns)
 {
 	struct kv_recorded *v = &l->rec;
-	struct kv_cursor *c = &v->ahead;
+	struct kv_cursor *c = &v->arrived;
 
 	if (v->share) {
 		uint64_t all = v->passes > UINT64_MAX / v->nr ? UINT64_MAX : v->passes * v->nr;
@@ -373,7 +373,7 @@ int kv_rec_init(struct kv_load *l, struct penstock_err *err)
 		return r;
 	v->nr_cursors = l->p->closed_loop ? l->p->users : KV_QOS;
 	v->cursor = calloc(v->nr_cursors, sizeof(*v->cursor));
-	if (!v->cursor || (!v->share && kv_burst_walks(l) < 0))
+	if (!v->cursor || (!v->share && kv_burst_open_readers(l) < 0))
 		return penstock_fail(err, -ENOMEM, "out of memory for %u users", l->p->users);
 	end_with_input(l);
 	return 0;
@@ -387,7 +387,7 @@ const struct trace_bad *kv_load_bad(const struct kv_load *l)
 int kv_load_error(const struct kv_load *l, struct penstock_err *err)
 {
 	int r = l->part_error ? penstock_fail(err, l->part_error, "out of memory")
-			      : kv_burst_error(&l->rec.ahead, err);
+			      : kv_burst_error(&l->rec.arrived, err);
 
 	for (uint32_t i = 0; r == 0 && i < l->rec.nr_cursors; i++)
 		r = kv_burst_error(&l->rec.cursor[i], err);
