@@ -3,7 +3,9 @@
 #define PENSTOCK_OBJECT_FLOW_H
 
 /*
- * Whole objects moved between places: what `penstock kv` and `penstock replay` do.
+ * A flow is the executor of operations on whole objects: it carries out the chains of
+ * `penstock kv` and `penstock replay`.  A place is where objects live: files in folders, extents of
+ * a slab (one file or block device), host memory, device memory, a KV store or a bucket.
  *
  * A chain is a list of operations on objects that run one after the other; many chains run at
  * once.  Operations on one object happen in the order in which their chains were started: a
