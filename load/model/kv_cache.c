@@ -40,7 +40,7 @@ void kv_cache_opts_defaults(struct kv_cache_opts *o)
 }
 
 /* The least whole number that is greater than @x. */
-static uint64_t above(double x)
+static uint64_t next_integer(double x)
 {
 	if (!(x >= 0))
 		return 0;
@@ -63,11 +63,11 @@ static void tier_init(struct kv_tier_state *t, const struct kv_cache_opts *o, en
 	t->last = i == KV_NVME;
 	t->unlimited = t->last && o->limit[i] == KV_UNLIMITED;
 	t->limit = o->limit[i];
-	t->fits = above(t->last ? limit : soft);
+	t->fits = next_integer(t->last ? limit : soft);
 	t->empty = not_below(limit * NEARLY_EMPTY);
-	t->too_large = t->last ? UINT64_MAX : above(limit * o->large_entry_limit_ratio);
+	t->too_large = t->last ? UINT64_MAX : next_integer(limit * o->large_entry_limit_ratio);
 	t->sparse = t->last ? 0 : not_below(limit * SPARSE);
-	t->large_need = above(soft * MOST);
+	t->large_need = next_integer(soft * MOST);
 	for (int k = 0; k < KV_TIERS; k++)
 		t->lists[k] = (struct kv_list){KV_NONE, KV_NONE};
 }
@@ -319,7 +319,7 @@ static uint32_t cache_find(const struct kv_cache *c, struct kv_key key)
 }
 
 /* Every operation ends with this. */
-static int done(struct kv_cache *c, int r)
+static int finish_op(struct kv_cache *c, int r)
 {
 	if (KV_CACHE_CHECKED)
 		kv_cache_checked_done(c);
@@ -366,7 +366,7 @@ int kv_cache_allocate(struct kv_cache *c, struct kv_key key, uint32_t tokens)
 	if (i != KV_NONE)
 		return entry(c, i)->tier;
 	r = allocate(c, key, hash, tokens);
-	return done(c, r < 0 ? r : entry(c, c->s.newest)->tier);
+	return finish_op(c, r < 0 ? r : entry(c, c->s.newest)->tier);
 }
 
 int kv_cache_access(struct kv_cache *c, struct kv_key key, enum kv_phase phase, enum kv_kind kind)
@@ -390,7 +390,7 @@ int kv_cache_access(struct kv_cache *c, struct kv_key key, enum kv_phase phase, 
 	r = cache_emit(c, &ev);
 	if (r == 0)
 		r = i == KV_NONE ? -ENOENT : ev.tier;
-	return done(c, r);
+	return finish_op(c, r);
 }
 
 /* In steps, each of which needs what the one before has asked for. */
@@ -426,14 +426,14 @@ int kv_cache_drop(struct kv_cache *c, struct kv_key key)
 	if (KV_CACHE_CHECKED)
 		kv_cache_checked_drop(c, i);
 	cache_forget(c, i);
-	return done(c, 0);
+	return finish_op(c, 0);
 }
 
 int kv_cache_delete(struct kv_cache *c, struct kv_key key)
 {
 	uint32_t i = cache_find(c, key);
 
-	return i == KV_NONE ? -ENOENT : done(c, drop_out(c, i, KV_PREFILL));
+	return i == KV_NONE ? -ENOENT : finish_op(c, drop_out(c, i, KV_PREFILL));
 }
 
 uint64_t kv_cache_used(const struct kv_cache *c, enum kv_tier t)

@@ -177,7 +177,7 @@ void kv_synth_done(struct kv_load *l, uint32_t user, uint64_t now_ns)
 }
 
 /* Does the user ever come into the queue? */
-static bool comes(const struct kv_load *l, uint32_t user)
+static bool may_enter_queue(const struct kv_load *l, uint32_t user)
 {
 	return !l->own_only || kv_load_owns(l, user);
 }
@@ -189,7 +189,7 @@ void kv_synth_count(struct kv_load *l, uint64_t now_ns)
 	for (uint32_t i = 0; i < l->active; i++) {
 		struct kv_user_state *s = &l->user_states[i];
 
-		if (!comes(l, i))
+		if (!may_enter_queue(l, i))
 			continue;
 		while (s->arrived_ns <= now_ns) {
 			l->arrived += 1 + (l->docs && synth_draw(l, i, s->arrived_k).rag);
@@ -206,7 +206,7 @@ void kv_synth_recount(struct kv_load *l)
 	for (uint32_t i = 0; i < l->active; i++) {
 		struct kv_user_state *s = &l->user_states[i];
 
-		if (!comes(l, i))
+		if (!may_enter_queue(l, i))
 			continue;
 		s->arrived_k = s->k + s->rag_due;
 		s->arrived_ns =
@@ -224,7 +224,7 @@ void kv_synth_begin(struct kv_load *l, uint32_t from, uint32_t to)
 		struct kv_user_state *s = &l->user_states[i];
 		uint64_t turn = l->period_ns / l->active * i;
 
-		if (s->in_flight || !comes(l, i))
+		if (s->in_flight || !may_enter_queue(l, i))
 			continue;
 		s->rag_due = false;
 		synth_put(l, i,

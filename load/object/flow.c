@@ -259,7 +259,7 @@ int flow_new(struct flow **out, const struct flow_opts *o, struct penstock_err *
 }
 
 /* What is under way comes to its end; what is not never begins. */
-static void run_down(struct flow *f)
+static void abort_and_drain(struct flow *f)
 {
 	flow_abort(f);
 	while (f->running)
@@ -275,7 +275,7 @@ void flow_free(struct flow *f)
 	if (!f)
 		return;
 	if (f->io)
-		run_down(f);
+		abort_and_drain(f);
 	gate_quiet();
 	while (atomic_load(&f->nr_store_calls)) /* threads of stores, which outlive us */
 		sched_yield();

@@ -268,7 +268,7 @@ static int bucket_put(struct op *op, const char *uri, struct penstock_err *err)
 	return op->size <= part_of(p) ? put_whole(op, p, uri, err) : put_parts(op, p, uri, err);
 }
 
-static int get(struct op *op, const char *uri, struct penstock_err *err)
+static int bucket_get(struct op *op, const char *uri, struct penstock_err *err)
 {
 	const struct place *p = op_src(op);
 
@@ -295,7 +295,7 @@ static void bucket_call_run(struct task *t)
 	else if (puts)
 		r = bucket_put(op, uri, &err);
 	else if (gets && op->from < op->end)
-		r = get(op, uri, &err);
+		r = bucket_get(op, uri, &err);
 	if (r == 0 && (puts || gets))
 		c->moved = op->end - op->from;
 	if (!c->end_ns)

@@ -198,7 +198,7 @@ static struct op *new_op(struct flow *f, const struct flow_op *u)
 }
 
 /* From here on it has its place in the order of things. */
-static void enlist(struct flow *f, struct op *op)
+static void op_enqueue(struct flow *f, struct op *op)
 {
 	unsigned to = op->type == FLOW_WRITE ? op->place : op->to;
 
@@ -233,7 +233,7 @@ static struct chain *new_chain(struct flow *f, const struct flow_op *ops, unsign
 		op->chain = c;
 		*at = op;
 		at = &op->next;
-		enlist(f, op);
+		op_enqueue(f, op);
 		if (i + 1 == n)
 			return c;
 	}

@@ -246,7 +246,7 @@ static void issue_header(struct flow *f, struct slot *s)
 }
 
 /* The content for a device is in the buffer. */
-static void made(struct task *t, void *owner)
+static void content_made(struct task *t, void *owner)
 {
 	struct slot *s = container_of(t, struct slot, task);
 	struct end dst = dst_end(s->op, &s->op->dst_hint);
@@ -276,7 +276,7 @@ static void issue_copy(struct flow *f, struct slot *s)
 	}
 	s->task.run = gpu ? copy_task_make : how[op->mode];
 	if (gpu)
-		s->task.done = made;
+		s->task.done = content_made;
 	thread_pool_push(&f->copy_threads, &s->task);
 }
 

@@ -62,7 +62,7 @@ static void drop_shared_file(struct flow *f, struct object *o, struct shared_fil
 }
 
 /* The file of an operation becomes the object's, where others follow that can use it. */
-static bool donate(struct flow *f, struct object *o, const struct op *op)
+static bool keep_file_open(struct flow *f, struct object *o, const struct op *op)
 {
 	struct shared_file *h, *old = o->shared_file;
 
@@ -88,7 +88,7 @@ static void leave_file(struct flow *f, struct object *o, struct op *op)
 	if (h) {
 		if (!--h->users && h != o->shared_file)
 			drop_shared_file(f, o, h);
-	} else if (op->src_file && !donate(f, o, op)) {
+	} else if (op->src_file && !keep_file_open(f, o, op)) {
 		flow_close_file(f, o, op->src_file);
 	}
 	op->shared_file = NULL;

@@ -63,7 +63,7 @@ static bool in_files(const struct place *p)
 
 /* ------------------------------------------------------------ object and space */
 
-static void replace(struct flow *f, struct op *op)
+static void replace_object(struct flow *f, struct op *op)
 {
 	struct object *o = op->object;
 
@@ -92,7 +92,7 @@ void op_claim(struct flow *f, struct op *op)
 	op->end = op->size;
 	if (op->type == FLOW_WRITE) {
 		if (o->exists)
-			replace(f, op);
+			replace_object(f, op);
 		return;
 	}
 	if (in_store(op_src(op)) || (op->type == FLOW_DELETE && !o->exists))
@@ -253,7 +253,7 @@ void op_opened(struct flow *f, struct op *op)
 		op_moved(f, op);
 }
 
-static void opened(struct task *t, void *owner)
+static void file_opened(struct task *t, void *owner)
 {
 	op_opened(owner, container_of(t, struct op, task));
 }
@@ -264,7 +264,7 @@ static void open_files(struct flow *f, struct op *op)
 	op->counted = true;
 	f->nr_files++;
 	op->task.run = file_task_open;
-	op->task.done = opened;
+	op->task.done = file_opened;
 	thread_pool_push(&f->file_threads, &op->task);
 }
 
@@ -307,7 +307,7 @@ static void uncount_files(struct flow *f, struct op *op)
 
 /* --------------------------------------------------------------------- ending */
 
-static void closed(struct task *t, void *owner)
+static void file_closed(struct task *t, void *owner)
 {
 	struct op *op = container_of(t, struct op, task);
 
@@ -347,7 +347,7 @@ void op_moved(struct flow *f, struct op *op)
 		return;
 	}
 	op->task.run = file_task_close;
-	op->task.done = closed;
+	op->task.done = file_closed;
 	thread_pool_push(&f->file_threads, &op->task);
 }
 
@@ -364,7 +364,7 @@ void op_all_cut(struct op *op)
 	if (!moves || (op->todo & TODO_TIMER) || !needs_file_thread(op))
 		return;
 	op->task.run = file_task_close;
-	op->task.done = closed;
+	op->task.done = file_closed;
 	op->passed_on = true;
 	op->inflight++;
 	atomic_fetch_sub(&op->chunks, 1);

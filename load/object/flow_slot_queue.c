@@ -263,7 +263,7 @@ void slot_queue_enter(struct flow *f, struct op *op)
 }
 
 /* Who is served leaves its place to the first that waits. */
-static void served(struct flow *f, struct slot_queue *l)
+static void serve_next(struct flow *f, struct slot_queue *l)
 {
 	struct op *next = l->waits.first;
 
@@ -283,7 +283,7 @@ void slot_queue_leave(struct flow *f, struct op *op)
 	op->queued = QUEUED_NOT;
 	oplist_del(waits ? &l->waits : &l->served, op);
 	if (!waits)
-		served(f, l);
+		serve_next(f, l);
 }
 
 bool op_idle(const struct op *op)
@@ -339,7 +339,7 @@ static void slot_queue_next(struct flow *f, struct slot_queue *l, struct op *op)
 		return;
 	}
 	op->queued = QUEUED_NOT;
-	served(f, l);
+	serve_next(f, l);
 	if (op->pos < op->end)
 		slot_queue_enter(f, op);
 	else

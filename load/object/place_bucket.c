@@ -349,7 +349,7 @@ bool bucket_is_kept(const struct place_opts *o)
 	return m.kept;
 }
 
-static int draw_run(char run[BUCKET_RUN], struct penstock_err *err)
+static int make_run_number(char run[BUCKET_RUN], struct penstock_err *err)
 {
 	uint64_t v;
 
@@ -372,7 +372,7 @@ int bucket_open(struct place *p, struct penstock_err *err)
 	if (m.there)
 		memcpy(b->run, m.run, sizeof(b->run));
 	else
-		r = draw_run(b->run, err);
+		r = make_run_number(b->run, err);
 	if (r == 0)
 		r = marker_save(p, "open", m.there ? m.read.got : NULL, err);
 	if (r < 0)

@@ -215,7 +215,7 @@ static void count_main(struct replay *p, const struct replay_op *op, const struc
 /* --------------------------------------------------------------------- failures */
 
 /* What should have been written is not there. */
-static void lose(struct replay *p, const struct replay_op *op)
+static void forget_object(struct replay *p, const struct replay_op *op)
 {
 	struct replay_key *e = replay_keys_find(&p->keys, op->id);
 
@@ -239,7 +239,7 @@ static void count_error(struct replay *p, const struct replay_op *op, unsigned r
 	if (!r->first_error[0])
 		snprintf(r->first_error, sizeof(r->first_error), "%s", d->error);
 	if (d->type == FLOW_WRITE && !p->ranges)
-		lose(p, op);
+		forget_object(p, op);
 	if (role != REPLAY_ROLE_MAIN || !op->measured || !p->measuring)
 		return;
 	c = class_of(p, op);

@@ -235,8 +235,8 @@ static void scan_finish(struct scan *s, struct trace_reader *src)
 }
 
 /* Why there is nothing to do, and what would help. */
-static int nothing(const struct replay_scan *r, const struct replay_job *job,
-		   struct penstock_err *err)
+static int fail_nothing_to_do(const struct replay_scan *r, const struct replay_job *job,
+			      struct penstock_err *err)
 {
 	char tiers[80] = "";
 
@@ -273,7 +273,7 @@ static int scan(const struct replay_job *job, struct replay_scan *ret, replay_in
 	if (r == 0)
 		scan_finish(&s, src);
 	if (r == 0 && !ret->used_rows && !s.others)
-		r = nothing(ret, job, err);
+		r = fail_nothing_to_do(ret, job, err);
 	trace_reader_close(src);
 	replay_keys_fini(&s.keys);
 	if (r < 0)
