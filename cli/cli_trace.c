@@ -181,13 +181,13 @@ int cli_requests(struct cli_requests *q, struct trace_reader_opts *o, const char
 	q->params.seed = seed;
 	q->params.input = o->strict ? KV_INPUT_STRICT : KV_INPUT_CHECKED;
 	*(format == TRACE_BURSTGPT ? &q->params.burst_path : &q->params.sharegpt_path) = trace;
-	q->maker = kv_rows_maker(&q->params);
-	o->maker = &q->maker;
+	q->generator = kv_row_generator(&q->params);
+	o->generator = &q->generator;
 	return CLI_OK;
 }
 
 void cli_requests_fini(struct cli_requests *q)
 {
-	if (q->maker.open)
+	if (q->generator.open)
 		kv_config_fini(&q->params.config);
 }

@@ -30,7 +30,7 @@ void cli_trace_tell_bad(const struct trace_bad *bad, const struct cli_cmd *cmd);
 
 struct cli_requests {
 	struct kv_params params; /* which the options set */
-	struct trace_maker maker;
+	struct trace_row_generator generator;
 };
 extern const struct cli_opt cli_requests_opts[];
 /*

@@ -223,8 +223,8 @@ static int set_pace(struct replay_job *job, const char *pace)
 				 "for twice as fast",
 				 pace);
 	job->depth = job->depth ? job->depth : job->pace > 0 ? DEPTH_PACED : DEPTH_FLAT_OUT;
-	if (job->depth > replay_most_depth()) {
-		job->depth = replay_most_depth();
+	if (job->depth > replay_max_depth()) {
+		job->depth = replay_max_depth();
 		cli_note(&cmd_replay,
 			 "--depth: %u is what the limit of open files allows "
 			 "(ulimit -n)",

@@ -101,7 +101,7 @@ static int kv_judge(const struct kv_command *c)
 				"--verify: %" PRIu64 " objects were not what was "
 				"written: %s",
 				res->verify_errors, res->first_error);
-	if (c->args->params.policy.forgives)
+	if (c->args->params.policy.ignores_failures)
 		return CLI_OK;
 	if (kv_report_failures(failures, sizeof(failures), res))
 		return cli_fail(&cmd_kv, CLI_FAILED, "%s: %s", failures, res->first_error);
@@ -117,7 +117,7 @@ static int kv_start(struct kv_command *c, struct kv_result *res, struct penstock
 	job->stop = c->stop;
 	job->progress = isatty(STDERR_FILENO) ? kv_progress : NULL;
 	job->progress_arg = c;
-	return job->trace_path ? kv_run_trace(job, res, err) : kv_run_real(job, res, err);
+	return job->trace_path ? kv_run_trace(job, res, err) : kv_run_storage(job, res, err);
 }
 
 /* Nothing of it is a usage error: those are found before. */

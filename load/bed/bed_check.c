@@ -62,7 +62,7 @@ static bool same_fs(const char *a, const char *b)
 	       da == db;
 }
 
-int bed_check_room(const struct bed_need *needs, unsigned nr, struct penstock_err *err)
+int bed_check_space(const struct bed_need *needs, unsigned nr, struct penstock_err *err)
 {
 	for (unsigned i = 0; i < nr; i++) {
 		char need_text[PENSTOCK_SIZE_TEXT], have_text[PENSTOCK_SIZE_TEXT];
@@ -125,5 +125,5 @@ int bed_check_folders(const char *const *folders, unsigned nr, uint64_t bytes,
 		if (r == 0)
 			r = check_new(folders, i, err);
 	}
-	return r < 0 ? r : bed_check_room(needs, nr, err);
+	return r < 0 ? r : bed_check_space(needs, nr, err);
 }

@@ -19,7 +19,7 @@ struct bed_need {
 	const char *folder;
 	uint64_t bytes;
 };
-int bed_check_room(const struct bed_need *needs, unsigned nr, struct penstock_err *err);
+int bed_check_space(const struct bed_need *needs, unsigned nr, struct penstock_err *err);
 
 /* Memory for @nr buffers of @len on the host: 0 or -EINVAL. */
 int bed_check_memory(uint64_t len, uint64_t nr, struct penstock_err *err);

@@ -25,7 +25,7 @@
 
 #define END_BYTES 4096 /* so much of each end tells whose a file is */
 #define PIECE     (4u << 20)
-#define LANES     8 /* pieces in flight, and files open */
+#define SLOTS     8 /* pieces in flight, and files open */
 
 /* --------------------------------------------------------------- one by one */
 
@@ -44,9 +44,9 @@ int bed_file_init(struct bed_file *f, const struct bed_folder *folder, uint64_t 
 		text = NULL;
 	if (r < 0 || asprintf(&f->path, "%s/%s", folder->path, text) < 0)
 		f->path = NULL;
-	if (!f->path || asprintf(&f->at, "%s/%s", folder->at, text) < 0)
-		f->at = NULL;
-	if (!f->path || !f->at)
+	if (!f->path || asprintf(&f->open_path, "%s/%s", folder->open_path, text) < 0)
+		f->open_path = NULL;
+	if (!f->path || !f->open_path)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	f->name = f->path + strlen(folder->path) + 1;
 	return 0;
@@ -71,38 +71,39 @@ static bool both_ends_hold(const struct bed_file *f)
 }
 
 /* Of an object: what is there, and is it ours? */
-static int look_at_object(struct bed_file *f, struct penstock_err *err)
+static int inspect_object(struct bed_file *f, struct penstock_err *err)
 {
 	struct penstock_s3 *c = f->folder->s3;
 	struct penstock_s3_info info = {.size = sizeof(info)};
 	unsigned char buf[END_BYTES];
 	uint64_t n = min_u64(f->len, END_BYTES);
-	int r = penstock_s3_stat(c, f->at, &info, err);
+	int r = penstock_s3_stat(c, f->open_path, &info, err);
 
 	if (r == -ENOENT)
 		return 0;
 	if (r < 0)
 		return r;
 	f->found = true;
-	f->had = min_u64(info.bytes, f->len);
+	f->old_bytes = min_u64(info.bytes, f->len);
 	f->full = info.bytes == f->len;
 	for (unsigned end = 0; end < 2 && f->full; end++) {
 		uint64_t at = end ? f->len - n : 0;
 
-		f->full = penstock_s3_read(c, f->at, buf, n, at, info.etag, NULL) == (int64_t)n &&
+		f->full = penstock_s3_read(c, f->open_path, buf, n, at, info.etag, NULL) ==
+				  (int64_t)n &&
 			  penstock_pattern_check(buf, n, f->seed, at) == n;
 	}
 	return 0;
 }
 
-int bed_file_look(struct bed_file *f, bool *ret_plain, struct penstock_err *err)
+int bed_file_inspect(struct bed_file *f, bool *ret_plain, struct penstock_err *err)
 {
 	struct stat st;
 	int64_t bytes;
 
 	*ret_plain = true;
 	if (bed_file_remote(f))
-		return look_at_object(f, err);
+		return inspect_object(f, err);
 	if (fstatat(f->folder->fd, f->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
 		if (errno == ENOENT)
 			return 0;
@@ -110,10 +111,10 @@ int bed_file_look(struct bed_file *f, bool *ret_plain, struct penstock_err *err)
 	}
 	*ret_plain = S_ISREG(st.st_mode);
 	f->found = true;
-	f->striped = *ret_plain && penstock_stripe_get_kind(f->at) == 1;
-	bytes = penstock_stripe_bytes(f->at, st.st_size);
-	f->had = bytes < 0 ? 0 : min_u64((uint64_t)bytes, f->len);
-	if (bed_id_see(&f->id, f->folder->fd, f->name) < 0)
+	f->striped = *ret_plain && penstock_stripe_get_kind(f->open_path) == 1;
+	bytes = penstock_stripe_bytes(f->open_path, st.st_size);
+	f->old_bytes = bytes < 0 ? 0 : min_u64((uint64_t)bytes, f->len);
+	if (bed_id_read(&f->id, f->folder->fd, f->name) < 0)
 		return penstock_fail(err, -ESTALE, "%s: is another file now, or gone", f->path);
 	f->full = *ret_plain && (uint64_t)st.st_size == f->len && both_ends_hold(f);
 	return 0;
@@ -125,7 +126,7 @@ static int bed_file_empty(const struct bed_file *f, struct penstock_err *err)
 	CLEANUP_CLOSE int fd =
 		openat(f->folder->fd, f->name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
-	if (fd >= 0 && !bed_id_is(&f->id, fd, ""))
+	if (fd >= 0 && !bed_id_matches(&f->id, fd, ""))
 		return penstock_fail(err, -ESTALE, "%s: is another file now", f->path);
 	/* What is written over the manifest of a striped file goes to its members. */
 	if (fd < 0 || (!f->striped && ftruncate(fd, 0) < 0))
@@ -165,7 +166,7 @@ static int set_size(const struct bed_file *f, uint64_t bytes, struct penstock_er
 
 	if (r < 0)
 		return r;
-	r = penstock_file_open(&file, io, f->at, bed_file_flags(f, false), 0, err);
+	r = penstock_file_open(&file, io, f->open_path, bed_file_flags(f, false), 0, err);
 	if (r == 0) {
 		n = penstock_pwrite(file, &zero, 1, bytes - 1, err);
 		r = n < 0 ? (int)n : penstock_file_close(file, err);
@@ -192,7 +193,7 @@ int bed_files_share(struct bed_file *files, unsigned nr, uint64_t len,
 	if (r == 0)
 		gate_wait();
 	for (unsigned i = 0; i < nr && r == 0; i++)
-		if (bed_id_see(&files[i].id, folder->fd, name) < 0)
+		if (bed_id_read(&files[i].id, folder->fd, name) < 0)
 			r = penstock_fail(err, -ESTALE, "%s: is not there, which rank 0 has made",
 					  files[i].path);
 	return r;
@@ -200,7 +201,7 @@ int bed_files_share(struct bed_file *files, unsigned nr, uint64_t len,
 
 int bed_file_same(const struct bed_file *f, struct penstock_err *err)
 {
-	if (bed_file_remote(f) || bed_id_is(&f->id, AT_FDCWD, f->at))
+	if (bed_file_remote(f) || bed_id_matches(&f->id, AT_FDCWD, f->open_path))
 		return 0;
 	return penstock_fail(err, -ESTALE, "%s: is another file now, or gone", f->path);
 }
@@ -212,13 +213,14 @@ int bed_file_flags(const struct bed_file *f, bool read)
 	return (read ? O_RDONLY : O_RDWR) | O_NOFOLLOW;
 }
 
-void bed_file_told(const struct bed_file *f, const char *msg, char *out, size_t room)
+void bed_file_describe(const struct bed_file *f, const char *msg, char *out, size_t room)
 {
-	const char *found = strstr(msg, f->at);
+	const char *found = strstr(msg, f->open_path);
 	size_t before = found ? (size_t)(found - msg) : 0;
 
 	if (found)
-		snprintf(out, room, "%.*s%s%s", (int)before, msg, f->path, found + strlen(f->at));
+		snprintf(out, room, "%.*s%s%s", (int)before, msg, f->path,
+			 found + strlen(f->open_path));
 	else
 		snprintf(out, room, "%s", msg);
 }
@@ -226,17 +228,17 @@ void bed_file_told(const struct bed_file *f, const char *msg, char *out, size_t 
 void bed_file_fini(struct bed_file *f, bool keep)
 {
 	if (f->made && !keep && bed_file_remote(f))
-		penstock_s3_delete(f->folder->s3, (const char *const *)&f->at, 1, NULL);
-	else if (f->made && !keep && bed_id_is(&f->id, f->folder->fd, f->name))
+		penstock_s3_delete(f->folder->s3, (const char *const *)&f->open_path, 1, NULL);
+	else if (f->made && !keep && bed_id_matches(&f->id, f->folder->fd, f->name))
 		penstock_stripe_unlink(f->folder->fd, f->name);
 	free(f->path);
-	free(f->at);
+	free(f->open_path);
 	*f = (struct bed_file){.folder = NULL};
 }
 
 /* --------------------------------------------------------- fill and verify */
 
-struct lane {
+struct slot {
 	struct bed_file *file;
 	uint64_t offset, len;
 	bool busy;
@@ -244,19 +246,19 @@ struct lane {
 
 struct mover {
 	struct penstock_io *io;
-	char *buf; /* a piece for each lane */
+	char *buf; /* a piece for each slot */
 	uint64_t piece;
 	bool read;
-	struct bed_work *work;
-	struct bed_file *files[LANES];
-	struct penstock_file *open[LANES];
+	struct bed_file_work *work;
+	struct bed_file *files[SLOTS];
+	struct penstock_file *open[SLOTS];
 	unsigned nr;
 	uint64_t next; /* piece: one of each file, then the next of each */
-	struct lane lanes[LANES];
+	struct slot slots[SLOTS];
 };
 
-/* Put the next piece into @lane: false when there is none. */
-static bool next_piece(struct mover *m, struct lane *lane, unsigned *ret_file)
+/* Put the next piece into @slot: false when there is none. */
+static bool next_piece(struct mover *m, struct slot *slot, unsigned *ret_file)
 {
 	for (unsigned past = 0; past < m->nr; m->next++) {
 		struct bed_file *f = m->files[m->next % m->nr];
@@ -267,22 +269,22 @@ static bool next_piece(struct mover *m, struct lane *lane, unsigned *ret_file)
 			continue;
 		}
 		*ret_file = (unsigned)(m->next++ % m->nr);
-		*lane = (struct lane){f, offset, min_u64(m->piece, f->len - offset), true};
+		*slot = (struct slot){f, offset, min_u64(m->piece, f->len - offset), true};
 		return true;
 	}
 	return false;
 }
 
-static int start_lane(struct mover *m, unsigned i, unsigned file, struct penstock_err *err)
+static int start_piece(struct mover *m, unsigned i, unsigned file, struct penstock_err *err)
 {
-	struct lane *lane = &m->lanes[i];
+	struct slot *slot = &m->slots[i];
 	struct penstock_op op = {
 		.opcode = m->read ? PENSTOCK_READ : PENSTOCK_WRITE,
 		.flags = m->read ? PENSTOCK_OP_EXACT : 0,
 		.file = m->open[file],
 		.buf = m->buf + i * m->piece,
-		.len = lane->len,
-		.offset = lane->file->from + lane->offset,
+		.len = slot->len,
+		.offset = slot->file->from + slot->offset,
 		.tag = i,
 	};
 	int r;
@@ -290,29 +292,29 @@ static int start_lane(struct mover *m, unsigned i, unsigned file, struct penstoc
 	if (m->read)
 		bed_buf_poison(NULL, op.buf, op.len, NULL);
 	else
-		penstock_pattern_fill(op.buf, op.len, lane->file->seed, op.offset);
+		penstock_pattern_fill(op.buf, op.len, slot->file->seed, op.offset);
 	r = penstock_submit(m->io, &op, 1, NULL, err);
-	lane->busy = r > 0;
+	slot->busy = r > 0;
 	return r < 0 ? r : 0;
 }
 
-static int end_lane(struct mover *m, const struct penstock_done *done, struct penstock_err *err)
+static int end_piece(struct mover *m, const struct penstock_done *done, struct penstock_err *err)
 {
-	struct lane *lane = &m->lanes[done->tag];
+	struct slot *slot = &m->slots[done->tag];
 	int r = 0;
 
-	lane->busy = false;
+	slot->busy = false;
 	if (done->res < 0) {
 		err->code = (int)done->res;
-		bed_file_told(lane->file, done->msg, err->msg, sizeof(err->msg));
+		bed_file_describe(slot->file, done->msg, err->msg, sizeof(err->msg));
 		return err->code;
 	}
 	if (m->read)
-		r = bed_buf_check(NULL, m->buf + done->tag * m->piece, lane->len, lane->file->seed,
-				  lane->file->from + lane->offset, lane->file->path, err);
+		r = bed_buf_check(NULL, m->buf + done->tag * m->piece, slot->len, slot->file->seed,
+				  slot->file->from + slot->offset, slot->file->path, err);
 	if (r < 0)
 		return r;
-	m->work->bytes += lane->len;
+	m->work->bytes += slot->len;
 	gate_moved(m->work->bytes);
 	if (m->work->progress)
 		m->work->progress(m->work->arg, m->work->bytes);
@@ -327,9 +329,9 @@ static int move_pieces(struct mover *m, struct penstock_err *err)
 	int r = 0, got;
 
 	for (m->next = 0;;) {
-		for (unsigned i = 0; i < LANES && r == 0; i++)
-			if (!m->lanes[i].busy && next_piece(m, &m->lanes[i], &file)) {
-				r = start_lane(m, i, file, err);
+		for (unsigned i = 0; i < SLOTS && r == 0; i++)
+			if (!m->slots[i].busy && next_piece(m, &m->slots[i], &file)) {
+				r = start_piece(m, i, file, err);
 				busy += r == 0;
 			}
 		if (!busy)
@@ -339,7 +341,7 @@ static int move_pieces(struct mover *m, struct penstock_err *err)
 			return penstock_fail(err, got < 0 ? got : -EIO,
 					     "cannot wait for what is being moved");
 		busy--;
-		r = r < 0 ? r : end_lane(m, &done, err);
+		r = r < 0 ? r : end_piece(m, &done, err);
 	}
 }
 
@@ -352,10 +354,10 @@ static int move_group(struct mover *m, struct penstock_err *err)
 		const struct bed_file *f = m->files[opened];
 
 		if (m->read)
-			cache_drop(f->at, f->from, f->len);
+			cache_drop(f->open_path, f->from, f->len);
 		r = bed_file_same(f, err);
 		if (r == 0)
-			r = penstock_file_open(&m->open[opened], m->io, f->at,
+			r = penstock_file_open(&m->open[opened], m->io, f->open_path,
 					       bed_file_flags(f, m->read), 0, err);
 	}
 	gate_moved(m->work->bytes);
@@ -372,7 +374,7 @@ static int move_group(struct mover *m, struct penstock_err *err)
 	return r;
 }
 
-static int move_all(struct bed_file *files, unsigned nr, bool read, struct bed_work *work,
+static int move_all(struct bed_file *files, unsigned nr, bool read, struct bed_file_work *work,
 		    struct penstock_err *err)
 {
 	struct penstock_opts opts = PENSTOCK_OPTS_INIT;
@@ -389,12 +391,12 @@ static int move_all(struct bed_file *files, unsigned nr, bool read, struct bed_w
 	r = penstock_open(&m.io, &opts, err);
 	if (r < 0)
 		return r;
-	r = penstock_buf_alloc(&buf, m.io, LANES * m.piece, 0, NULL, err);
+	r = penstock_buf_alloc(&buf, m.io, SLOTS * m.piece, 0, NULL, err);
 	m.buf = buf;
 	for (unsigned i = 0; i < nr && r == 0; i++) {
 		if (files[i].full == read)
 			m.files[m.nr++] = &files[i];
-		if (m.nr == LANES)
+		if (m.nr == SLOTS)
 			r = move_group(&m, err);
 	}
 	if (r == 0)
@@ -403,13 +405,13 @@ static int move_all(struct bed_file *files, unsigned nr, bool read, struct bed_w
 	return r;
 }
 
-int bed_files_fill(struct bed_file *files, unsigned nr, struct bed_work *work,
+int bed_files_fill(struct bed_file *files, unsigned nr, struct bed_file_work *work,
 		   struct penstock_err *err)
 {
 	return move_all(files, nr, false, work, err);
 }
 
-int bed_files_verify(struct bed_file *files, unsigned nr, struct bed_work *work,
+int bed_files_verify(struct bed_file *files, unsigned nr, struct bed_file_work *work,
 		     struct penstock_err *err)
 {
 	return move_all(files, nr, true, work, err);

@@ -19,16 +19,16 @@ struct bed_file {
 	const struct bed_folder *folder;
 	char *path;
 	const char *name; /* the end of it */
-	char *at;         /* what to open, see struct bed_folder */
+	char *open_path;  /* what to open, see struct bed_folder */
 	uint64_t from;    /* of a range of a shared file: where it begins in there */
 	uint64_t len;     /* that it has when it is full ... */
 	uint64_t seed;    /* ... of this pattern */
 	bool full;
-	bool found;       /* it was there before */
-	bool striped;     /* as a striped one */
-	bool made;        /* by us: removed at the end */
-	uint64_t had;     /* bytes it had before, at most @len */
-	struct bed_id id; /* of one that was found or made */
+	bool found;         /* it was there before */
+	bool striped;       /* as a striped one */
+	bool made;          /* by us: removed at the end */
+	uint64_t old_bytes; /* bytes it had before, at most @len */
+	struct bed_id id;   /* of one that was found or made */
 };
 
 /* Name it.  bed_file_fini() is due. */
@@ -36,7 +36,7 @@ int bed_file_init(struct bed_file *f, const struct bed_folder *folder, uint64_t 
 		  struct penstock_err *err, const char *name, ...)
 	__attribute__((format(printf, 5, 6)));
 /* Is it there (@found), plain and with all its pattern, as both ends show (@full)? */
-int bed_file_look(struct bed_file *f, bool *ret_plain, struct penstock_err *err);
+int bed_file_inspect(struct bed_file *f, bool *ret_plain, struct penstock_err *err);
 /*
  * Make it, empty; one that was found is emptied.  One that came into being since is
  * not touched: -EEXIST.
@@ -55,7 +55,7 @@ int bed_file_same(const struct bed_file *f, struct penstock_err *err);
 /* Flags to open it with: an object is read, or written as a whole. */
 int bed_file_flags(const struct bed_file *f, bool read);
 /* A message about what was opened, with its path. */
-void bed_file_told(const struct bed_file *f, const char *msg, char *out, size_t room);
+void bed_file_describe(const struct bed_file *f, const char *msg, char *out, size_t room);
 /* Remove it if it was made here and shall not stay; free the name. */
 void bed_file_fini(struct bed_file *f, bool keep);
 
@@ -64,7 +64,7 @@ static inline bool bed_file_remote(const struct bed_file *f)
 	return f->folder && f->folder->s3;
 }
 
-struct bed_work {
+struct bed_file_work {
 	const atomic_int *stop; /* optional: give up when it is not 0, -ECANCELED */
 	uint64_t bytes;         /* moved so far, added up over calls */
 	/* Optional: a piece was moved. */
@@ -73,10 +73,10 @@ struct bed_work {
 };
 
 /* Write the pattern into those that are not full. */
-int bed_files_fill(struct bed_file *files, unsigned nr, struct bed_work *work,
+int bed_files_fill(struct bed_file *files, unsigned nr, struct bed_file_work *work,
 		   struct penstock_err *err);
 /* Read all full ones back, past the page cache where that is possible: -EBADMSG if not right. */
-int bed_files_verify(struct bed_file *files, unsigned nr, struct bed_work *work,
+int bed_files_verify(struct bed_file *files, unsigned nr, struct bed_file_work *work,
 		     struct penstock_err *err);
 
 #endif

@@ -24,12 +24,12 @@
 #include "load/bed/bed_prefix.h"
 #include "load/measure/gate.h"
 
-#define BOOK       ".penstock-bed"
-#define BOOK_HEAD  "penstock bed 2\n"
-#define BED_NEW    ".penstock-new" /* of a file that the book does not have yet */
-#define PREFIX     "penstock-"
-#define RANDOM_LEN 6
-#define DIR_FLAGS  (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+#define JOURNAL      ".penstock-bed"
+#define JOURNAL_HEAD "penstock bed 2\n"
+#define BED_NEW      ".penstock-new" /* of a file that the journal does not have yet */
+#define PREFIX       "penstock-"
+#define RANDOM_LEN   6
+#define DIR_FLAGS    (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 
 /* ------------------------------------------------- what a killed run has left */
 
@@ -42,7 +42,7 @@ static bool is_private(int fd, mode_t type)
 	       !(st.st_mode & (S_IWGRP | S_IWOTH)) && (type == S_IFDIR || st.st_nlink == 1);
 }
 
-int bed_id_see(struct bed_id *id, int dir, const char *name)
+int bed_id_read(struct bed_id *id, int dir, const char *name)
 {
 	struct statx st;
 
@@ -56,11 +56,11 @@ int bed_id_see(struct bed_id *id, int dir, const char *name)
 	return 0;
 }
 
-bool bed_id_is(const struct bed_id *id, int dir, const char *name)
+bool bed_id_matches(const struct bed_id *id, int dir, const char *name)
 {
 	struct bed_id now;
 
-	return bed_id_see(&now, dir, name) == 0 && !memcmp(&now, id, sizeof(now));
+	return bed_id_read(&now, dir, name) == 0 && !memcmp(&now, id, sizeof(now));
 }
 
 static bool bed_is_plain(int dir, const char *name)
@@ -70,7 +70,7 @@ static bool bed_is_plain(int dir, const char *name)
 	return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
 }
 
-/* A line of the book: "INODE BIRTH NAME"; inode 0: whatever file has the name. */
+/* A line of the journal: "INODE BIRTH NAME"; inode 0: whatever file has the name. */
 static void reap_file(int dir, char *line)
 {
 	struct bed_id in, was = {.inode = strtoull(line, &line, 10)};
@@ -79,16 +79,16 @@ static void reap_file(int dir, char *line)
 	was.birth_ns = strtoull(line, &name, 10);
 	name += *name == ' ';
 	name[strcspn(name, "\n")] = 0;
-	if (!*name || strchr(name, '/') || bed_id_see(&in, dir, "") < 0)
+	if (!*name || strchr(name, '/') || bed_id_read(&in, dir, "") < 0)
 		return;
 	was.device = in.device;
-	if (was.inode ? bed_id_is(&was, dir, name) : bed_is_plain(dir, name))
+	if (was.inode ? bed_id_matches(&was, dir, name) : bed_is_plain(dir, name))
 		penstock_stripe_unlink(dir, name);
 	if (!was.inode)
 		penstock_writer_remove_stale(dir, name);
 }
 
-/* Made a moment before the end, so that the book does not have it: nothing is in it. */
+/* Made a moment before the end, so that the journal does not have it: nothing is in it. */
 static void reap_new(int dir)
 {
 	struct stat st;
@@ -100,25 +100,25 @@ static void reap_new(int dir)
 
 static void reap_files(int dir)
 {
-	int fd = openat(dir, BOOK, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	FILE *book = fd >= 0 && is_private(fd, S_IFREG) ? fdopen(fd, "r") : NULL;
+	int fd = openat(dir, JOURNAL, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	FILE *journal = fd >= 0 && is_private(fd, S_IFREG) ? fdopen(fd, "r") : NULL;
 	CLEANUP_FREE char *line = NULL;
 	size_t room = 0;
 
-	if (!book) {
+	if (!journal) {
 		if (fd >= 0)
 			close(fd);
 		return;
 	}
-	/* Whoever holds the book works in the folder. */
-	if (flock(fd, LOCK_EX | LOCK_NB) == 0 && getline(&line, &room, book) > 0 &&
-	    !strcmp(line, BOOK_HEAD)) {
-		while (getline(&line, &room, book) > 0)
+	/* Whoever holds the journal works in the folder. */
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0 && getline(&line, &room, journal) > 0 &&
+	    !strcmp(line, JOURNAL_HEAD)) {
+		while (getline(&line, &room, journal) > 0)
 			reap_file(dir, line);
 		reap_new(dir);
-		unlinkat(dir, BOOK, 0);
+		unlinkat(dir, JOURNAL, 0);
 	}
-	fclose(book);
+	fclose(journal);
 }
 
 /* penstock-JOB-XXXXXX, which nobody holds. */
@@ -135,7 +135,7 @@ static void reap_folder(int parent, const char *name)
 	if (fd < 0 || !is_private(fd, S_IFDIR) || flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return;
 	reap_files(fd);
-	if (bed_id_see(&id, fd, "") == 0 && bed_id_is(&id, parent, name))
+	if (bed_id_read(&id, fd, "") == 0 && bed_id_matches(&id, parent, name))
 		unlinkat(parent, name, AT_REMOVEDIR); /* empty ones only */
 }
 
@@ -180,15 +180,15 @@ static bool is_exposed(int fd)
 }
 
 /* With a number of a process, for those that we start. */
-static int find_way(struct bed_folder *f)
+static int choose_open_path(struct bed_folder *f)
 {
 	if (is_exposed(f->fd) && access("/proc/self/fd", X_OK) == 0) {
-		if (asprintf(&f->at, "/proc/%d/fd/%d", getpid(), f->fd) < 0)
-			f->at = NULL;
+		if (asprintf(&f->open_path, "/proc/%d/fd/%d", getpid(), f->fd) < 0)
+			f->open_path = NULL;
 	} else {
-		f->at = strdup(f->path);
+		f->open_path = strdup(f->path);
 	}
-	return f->at ? 0 : -ENOMEM;
+	return f->open_path ? 0 : -ENOMEM;
 }
 
 /* A name in a store, without slashes at its end. */
@@ -199,11 +199,11 @@ static int open_prefix(struct bed_folder *f, struct penstock_s3 *s3, struct pens
 	while (n && f->path[n - 1] == '/')
 		f->path[--n] = 0;
 	f->s3 = s3;
-	f->at = strdup(f->path);
-	if (f->at && s3)
+	f->open_path = strdup(f->path);
+	if (f->open_path && s3)
 		return 0;
-	penstock_fail(err, f->at ? -ENOTSUP : -ENOMEM, "%s: %s", f->path,
-		      f->at ? "this is not for objects" : "out of memory");
+	penstock_fail(err, f->open_path ? -ENOTSUP : -ENOMEM, "%s: %s", f->path,
+		      f->open_path ? "this is not for objects" : "out of memory");
 	bed_folder_close(f, true);
 	return err->code;
 }
@@ -227,13 +227,13 @@ static int mark_prefix(struct bed_folder *f, int len, const char *parent, struct
 int bed_folder_open(struct bed_folder *f, const char *path, struct penstock_s3 *s3,
 		    struct penstock_err *err)
 {
-	*f = (struct bed_folder){.path = strdup(path), .fd = -1, .parent = -1, .book = -1};
+	*f = (struct bed_folder){.path = strdup(path), .fd = -1, .parent = -1, .journal_fd = -1};
 	if (!f->path)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (penstock_s3_is_uri(path, NULL) > 0)
 		return open_prefix(f, s3, err);
 	f->fd = open(path, DIR_FLAGS);
-	if (f->fd >= 0 && find_way(f) == 0)
+	if (f->fd >= 0 && choose_open_path(f) == 0)
 		return 0;
 	penstock_fail(err, -errno, "%s: %s", path, penstock_strerror(errno));
 	bed_folder_close(f, true);
@@ -257,7 +257,7 @@ static uint64_t random_number(void)
 	return getrandom(&r, sizeof(r), 0) == (ssize_t)sizeof(r) ? r : clock_ns();
 }
 
-/* Folder, lock, book; -EAGAIN: somebody reaped it before it was locked, or has the name. */
+/* Folder, lock, journal; -EAGAIN: somebody reaped it before it was locked, or has the name. */
 static int try_make(struct bed_folder *f, const char *name)
 {
 	if (mkdirat(f->parent, name, 0700) < 0)
@@ -268,21 +268,22 @@ static int try_make(struct bed_folder *f, const char *name)
 	/* Where a file system has no locks nobody reaps. */
 	if (flock(f->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 		return -EAGAIN;
-	f->book = openat(f->fd, BOOK, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (f->book < 0 || write(f->book, BOOK_HEAD, strlen(BOOK_HEAD)) <= 0)
+	f->journal_fd =
+		openat(f->fd, JOURNAL, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (f->journal_fd < 0 || write(f->journal_fd, JOURNAL_HEAD, strlen(JOURNAL_HEAD)) <= 0)
 		return errno == ENOENT ? -EAGAIN : -errno;
-	/* From here on the book is held: the folder is for those to lock who work in it. */
-	flock(f->book, LOCK_EX | LOCK_NB);
+	/* From here on the journal is held: the folder is for those to lock who work in it. */
+	flock(f->journal_fd, LOCK_EX | LOCK_NB);
 	flock(f->fd, LOCK_UN);
 	return 0;
 }
 
 static void undo_make(struct bed_folder *f, const char *name)
 {
-	unlinkat(f->fd, BOOK, 0);
+	unlinkat(f->fd, JOURNAL, 0);
 	penstock_cleanup_close(&f->fd);
-	penstock_cleanup_close(&f->book);
-	f->fd = f->book = -1;
+	penstock_cleanup_close(&f->journal_fd);
+	f->fd = f->journal_fd = -1;
 	unlinkat(f->parent, name, AT_REMOVEDIR);
 }
 
@@ -297,7 +298,7 @@ static int make_numbered(struct bed_folder *f, const char *parent, const char *j
 
 	while (uri && len && parent[len - 1] == '/')
 		len--;
-	*f = (struct bed_folder){.fd = -1, .parent = -1, .book = -1};
+	*f = (struct bed_folder){.fd = -1, .parent = -1, .journal_fd = -1};
 	if (asprintf(&f->path, "%.*s/" PREFIX "%s-XXXXXX", (int)len, parent, job) < 0) {
 		f->path = NULL;
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -317,7 +318,7 @@ static int make_numbered(struct bed_folder *f, const char *parent, const char *j
 		bed_name_of(name + strlen(name) - RANDOM_LEN, number ? number : random_number());
 		r = try_make(f, name);
 		if (r == 0)
-			r = find_way(f);
+			r = choose_open_path(f);
 		if (r < 0 && f->fd >= 0)
 			undo_make(f, name);
 	}
@@ -361,7 +362,8 @@ int bed_folder_share(struct bed_folder *f, const char *parent, const char *job,
 
 static int name_new(const struct bed_folder *f, const char *name, const struct bed_id *id)
 {
-	if (dprintf(f->book, "%" PRIu64 " %" PRIu64 " %s\n", id->inode, id->birth_ns, name) < 0)
+	if (dprintf(f->journal_fd, "%" PRIu64 " %" PRIu64 " %s\n", id->inode, id->birth_ns, name) <
+	    0)
 		return -errno;
 	return penstock_renameat_new(f->fd, BED_NEW, name);
 }
@@ -371,7 +373,7 @@ static int bed_add_file(const struct bed_folder *f, const char *first, const cha
 			struct bed_id *ret)
 {
 	int fd = openat(f->fd, first, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	int r = fd < 0 ? -errno : bed_id_see(ret, fd, "");
+	int r = fd < 0 ? -errno : bed_id_read(ret, fd, "");
 
 	if (r == 0 && first != name)
 		r = name_new(f, name, ret);
@@ -384,18 +386,18 @@ static int bed_add_file(const struct bed_folder *f, const char *first, const cha
 	return r;
 }
 
-/* Where nothing can be renamed the book does not have it, and a killed run leaves it. */
+/* Where nothing can be renamed the journal does not have it, and a killed run leaves it. */
 int bed_folder_add(const struct bed_folder *f, const char *name, struct bed_id *ret)
 {
-	int fd = f->book >= 0 ? bed_add_file(f, BED_NEW, name, ret) : -ENOSYS;
+	int fd = f->journal_fd >= 0 ? bed_add_file(f, BED_NEW, name, ret) : -ENOSYS;
 
 	return fd == -ENOSYS ? bed_add_file(f, name, name, ret) : fd;
 }
 
 int bed_folder_expect(const struct bed_folder *f, const char *name, struct penstock_err *err)
 {
-	if (f->book >= 0 && dprintf(f->book, "0 0 %s\n", name) < 0)
-		return penstock_fail(err, -errno, "%s/" BOOK ": %s", f->path,
+	if (f->journal_fd >= 0 && dprintf(f->journal_fd, "0 0 %s\n", name) < 0)
+		return penstock_fail(err, -errno, "%s/" JOURNAL ": %s", f->path,
 				     penstock_strerror(errno));
 	return 0;
 }
@@ -406,27 +408,27 @@ static int remove_made(const struct bed_folder *f, bool keep)
 	const char *name = strrchr(f->path, '/') + 1;
 	struct bed_id id;
 
-	unlinkat(f->fd, BOOK, 0); /* what is kept is nobody's to reap */
+	unlinkat(f->fd, JOURNAL, 0); /* what is kept is nobody's to reap */
 	if (keep)
 		return -ENOTEMPTY;
-	if (bed_id_see(&id, f->fd, "") < 0 || !bed_id_is(&id, f->parent, name))
+	if (bed_id_read(&id, f->fd, "") < 0 || !bed_id_matches(&id, f->parent, name))
 		return -ESTALE;
 	return unlinkat(f->parent, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
 int bed_folder_close(struct bed_folder *f, bool keep)
 {
-	int r = f->path && f->book >= 0 ? remove_made(f, keep) : 0;
+	int r = f->path && f->journal_fd >= 0 ? remove_made(f, keep) : 0;
 
 	if (f->marked)
 		bed_prefix_close(f->s3, f->path);
 	if (f->path) {
-		penstock_cleanup_close(&f->book);
+		penstock_cleanup_close(&f->journal_fd);
 		penstock_cleanup_close(&f->fd);
 		penstock_cleanup_close(&f->parent);
 	}
 	free(f->path);
-	free(f->at);
+	free(f->open_path);
 	*f = (struct bed_folder){.path = NULL};
 	return r;
 }

@@ -3,13 +3,17 @@
 #define PENSTOCK_BED_BED_FOLDER_H
 
 /*
+ * The test bed ("bed") of a run is what the run works on: folders, files in them and buffers in
+ * memory (buffers.h), prepared before the run and removed after it.  bed_check.h says before
+ * what would be missing.
+ *
  * The folders files are made in: one that the user named, or a new one inside it that
  * is ours alone and goes with all that was made in it.
  *
- * Ours has a book of the files made in it, which is locked while it is in use.  What a
+ * Ours has a journal of the files made in it, which is locked while it is in use.  What a
  * killed run left is removed by the next one that makes a folder beside it: those files
- * that the book names and that are the same still.  A book is trusted only where folder and
- * book belong to this user and nobody else may write to them.
+ * that the journal names and that are the same still.  A journal is trusted only where folder and
+ * journal belong to this user and nobody else may write to them.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,11 +24,11 @@ struct bed_folder {
 	char *path;             /* NULL: none, and the rest means nothing */
 	int fd;                 /* works whatever becomes of the path */
 	int parent;             /* of a new one: what it is in; else -1 */
-	int book;               /* the same */
+	int journal_fd;         /* the same */
 	struct penstock_s3 *s3; /* it is a prefix of an object store: no descriptors; or NULL */
 	bool marked;            /* it is a new one there */
-	char *at; /* as files in it are opened: the path, or by way of the descriptor where others
-		     could put another folder there */
+	char *open_path; /* as files in it are opened: the path, or by way of the descriptor where
+		     others could put another folder there */
 };
 
 /* Which file it is: numbers are given again to new files, but not with the same birth. */
@@ -32,8 +36,8 @@ struct bed_id {
 	uint64_t device, inode, birth_ns; /* birth 0: the file system does not say */
 };
 /* @name in the folder @dir, "" the descriptor itself; links are not followed.  0 or -errno. */
-int bed_id_see(struct bed_id *id, int dir, const char *name);
-bool bed_id_is(const struct bed_id *id, int dir, const char *name);
+int bed_id_read(struct bed_id *id, int dir, const char *name);
+bool bed_id_matches(const struct bed_id *id, int dir, const char *name);
 
 /* Use @path, which must be there.  @s3: the client, where it is s3://BUCKET or below. */
 int bed_folder_open(struct bed_folder *f, const char *path, struct penstock_s3 *s3,
@@ -56,7 +60,7 @@ int bed_folder_share(struct bed_folder *f, const char *parent, const char *job,
 		     const struct bed_share *share, struct penstock_err *err);
 /*
  * A new file, open for writing, and which it is.  In a folder of ours it has another name until the
- * book knows it: whenever a run is killed, what it made is known.
+ * journal knows it: whenever a run is killed, what it made is known.
  */
 int bed_folder_add(const struct bed_folder *f, const char *name, struct bed_id *ret);
 /*

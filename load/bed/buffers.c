@@ -53,7 +53,7 @@ static int plain_open(struct bed_buffers *b, struct penstock_err *err)
 
 static int host_open(struct bed_buffers *b, struct penstock_err *err)
 {
-	const struct bed_buffers_want *want = &b->want;
+	const struct bed_buffers_opts *want = &b->want;
 	char size[PENSTOCK_SIZE_TEXT];
 	int r;
 
@@ -67,13 +67,13 @@ static int host_open(struct bed_buffers *b, struct penstock_err *err)
 		    : penstock_mem_alloc(&b->map, b->map_len, want->huge,
 					 want->lock ? PENSTOCK_BUF_LOCKED : 0, &b->info, err);
 	for (unsigned i = 0; i < want->nr && r == 0; i++)
-		b->at[i] = (char *)b->map + i * b->step + want->odd;
+		b->bufs[i] = (char *)b->map + i * b->step + want->odd;
 	return r;
 }
 
 static int device_open(struct bed_buffers *b, struct penstock_err *err)
 {
-	const struct bed_buffers_want *want = &b->want;
+	const struct bed_buffers_opts *want = &b->want;
 	int r = 0;
 
 	for (unsigned i = 0; i < want->nr && r == 0; i++) {
@@ -81,20 +81,20 @@ static int device_open(struct bed_buffers *b, struct penstock_err *err)
 
 		r = penstock_gpu_alloc(&p, want->devices ? want->devices[i] : 0,
 				       want->len + want->odd, err);
-		b->at[i] = r == 0 ? (char *)p + want->odd : NULL;
+		b->bufs[i] = r == 0 ? (char *)p + want->odd : NULL;
 	}
 	return r;
 }
 
-int bed_buffers_open(struct bed_buffers *b, const struct bed_buffers_want *want,
+int bed_buffers_open(struct bed_buffers *b, const struct bed_buffers_opts *want,
 		     struct penstock_err *err)
 {
 	int r;
 
 	*b = (struct bed_buffers){.want = *want};
 	b->want.odd |= want->memory == BED_ODD;
-	b->at = calloc(want->nr, sizeof(*b->at));
-	if (!b->at)
+	b->bufs = calloc(want->nr, sizeof(*b->bufs));
+	if (!b->bufs)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	r = want->memory == BED_GPU ? device_open(b, err) : host_open(b, err);
 	if (r < 0)
@@ -108,11 +108,11 @@ void bed_buffers_close(struct bed_buffers *b)
 		penstock_mem_free(b->map, b->map_len);
 	else if (b->map)
 		munmap(b->map, b->map_len);
-	for (unsigned i = 0; b->at && b->want.memory == BED_GPU && i < b->want.nr; i++)
-		if (b->at[i])
-			penstock_gpu_free(b->at[i] - b->want.odd);
-	free(b->at);
-	*b = (struct bed_buffers){.at = NULL};
+	for (unsigned i = 0; b->bufs && b->want.memory == BED_GPU && i < b->want.nr; i++)
+		if (b->bufs[i])
+			penstock_gpu_free(b->bufs[i] - b->want.odd);
+	free(b->bufs);
+	*b = (struct bed_buffers){.bufs = NULL};
 }
 
 /* Only cuFile gains from knowing device memory in advance, and not at an odd address. */
@@ -139,7 +139,8 @@ int bed_buffers_register(const struct bed_buffers *b, unsigned first, unsigned n
 	if (!bed_registers(b, io))
 		return 0;
 	for (unsigned i = 0; i < times && r == 0; i++)
-		r = penstock_buf_register(io, b->at[first + i], device ? b->want.len : nr * b->step,
+		r = penstock_buf_register(io, b->bufs[first + i],
+					  device ? b->want.len : nr * b->step,
 					  had & PENSTOCK_BUF_HUGE, info, err);
 	info->got |= had;
 	if (!info->note[0])
@@ -153,30 +154,30 @@ void bed_buffers_unregister(const struct bed_buffers *b, unsigned first, unsigne
 	unsigned times = b->want.memory == BED_GPU ? nr : 1;
 
 	for (unsigned i = 0; bed_registers(b, io) && i < times; i++)
-		penstock_buf_unregister(io, b->at[first + i]);
+		penstock_buf_unregister(io, b->bufs[first + i]);
 }
 
 /* ---------------------------------------------------------------- what is in them */
 
 /* What is done to a part of a buffer, in host memory: @host stands for what is at @at. */
-struct look {
-	int (*at)(const struct look *l, char *host, uint64_t at, uint64_t len,
-		  struct penstock_err *err);
+struct block_visitor {
+	int (*visit)(const struct block_visitor *l, char *host, uint64_t at, uint64_t len,
+		     struct penstock_err *err);
 	bool reads;
 	uint64_t seed, offset;
 	const char *name;
 };
 
 /* Host memory as it is; of device memory one window after the other. */
-static int bed_look_through(const struct bed_buffers *b, char *buf, uint64_t len,
-			    const struct look *l, struct penstock_err *err)
+static int visit_blocks(const struct bed_buffers *b, char *buf, uint64_t len,
+			const struct block_visitor *l, struct penstock_err *err)
 {
 	uint64_t most = min_u64(len, WINDOW), n;
 	CLEANUP_FREE char *window = NULL;
 	int r = 0;
 
 	if (!b || b->want.memory != BED_GPU)
-		return l->at(l, buf, 0, len, err);
+		return l->visit(l, buf, 0, len, err);
 	window = malloc(most ? most : 1);
 	if (!window)
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -185,23 +186,23 @@ static int bed_look_through(const struct bed_buffers *b, char *buf, uint64_t len
 		if (l->reads)
 			r = penstock_gpu_copy(window, buf + at, n, err);
 		if (r == 0)
-			r = l->at(l, window, at, n, err);
+			r = l->visit(l, window, at, n, err);
 		if (r == 0 && !l->reads)
 			r = penstock_gpu_copy(buf + at, window, n, err);
 	}
 	return r;
 }
 
-static int fill_at(const struct look *l, char *host, uint64_t at, uint64_t len,
-		   struct penstock_err *err)
+static int fill_block(const struct block_visitor *l, char *host, uint64_t at, uint64_t len,
+		      struct penstock_err *err)
 {
 	(void)err;
 	penstock_pattern_fill(host, len, l->seed, l->offset + at);
 	return 0;
 }
 
-static int poison_at(const struct look *l, char *host, uint64_t at, uint64_t len,
-		     struct penstock_err *err)
+static int poison_block(const struct block_visitor *l, char *host, uint64_t at, uint64_t len,
+			struct penstock_err *err)
 {
 	(void)l;
 	(void)at;
@@ -210,8 +211,8 @@ static int poison_at(const struct look *l, char *host, uint64_t at, uint64_t len
 	return 0;
 }
 
-static int check_at(const struct look *l, char *host, uint64_t at, uint64_t len,
-		    struct penstock_err *err)
+static int check_block(const struct block_visitor *l, char *host, uint64_t at, uint64_t len,
+		       struct penstock_err *err)
 {
 	size_t wrong = penstock_pattern_check(host, len, l->seed, l->offset + at);
 	unsigned char right;
@@ -228,18 +229,18 @@ static int check_at(const struct look *l, char *host, uint64_t at, uint64_t len,
 int bed_buf_fill(const struct bed_buffers *b, void *buf, uint64_t len, uint64_t seed,
 		 uint64_t offset, struct penstock_err *err)
 {
-	return bed_look_through(b, buf, len, &(struct look){fill_at, false, seed, offset, NULL},
-				err);
+	return visit_blocks(b, buf, len,
+			    &(struct block_visitor){fill_block, false, seed, offset, NULL}, err);
 }
 
 int bed_buf_poison(const struct bed_buffers *b, void *buf, uint64_t len, struct penstock_err *err)
 {
-	return bed_look_through(b, buf, len, &(struct look){.at = poison_at}, err);
+	return visit_blocks(b, buf, len, &(struct block_visitor){.visit = poison_block}, err);
 }
 
 int bed_buf_check(const struct bed_buffers *b, void *buf, uint64_t len, uint64_t seed,
 		  uint64_t offset, const char *name, struct penstock_err *err)
 {
-	return bed_look_through(b, buf, len, &(struct look){check_at, true, seed, offset, name},
-				err);
+	return visit_blocks(b, buf, len,
+			    &(struct block_visitor){check_block, true, seed, offset, name}, err);
 }

@@ -22,7 +22,7 @@ enum bed_memory {
 extern const char *const bed_memory_words[];
 extern const char *const bed_host_words[];
 
-struct bed_buffers_want {
+struct bed_buffers_opts {
 	uint32_t memory; /* enum bed_memory */
 	uint64_t len;    /* bytes of each buffer */
 	unsigned nr;
@@ -33,9 +33,9 @@ struct bed_buffers_want {
 };
 
 struct bed_buffers {
-	struct bed_buffers_want want;
-	char **at; /* each */
-	void *map; /* what they are in, of host memory */
+	struct bed_buffers_opts want;
+	char **bufs; /* each */
+	void *map;   /* what they are in, of host memory */
 	uint64_t step, map_len;
 	struct penstock_buf_info info;
 };
@@ -44,7 +44,7 @@ struct bed_buffers {
 int bed_gpu_check(uint32_t device, struct penstock_err *err);
 
 /* Returns 0, -ENOMEM, or -ENOTSUP where there is no such memory; then there is nothing to close. */
-int bed_buffers_open(struct bed_buffers *b, const struct bed_buffers_want *want,
+int bed_buffers_open(struct bed_buffers *b, const struct bed_buffers_opts *want,
 		     struct penstock_err *err);
 /* Those that were never opened may be closed. */
 void bed_buffers_close(struct bed_buffers *b);

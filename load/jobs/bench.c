@@ -58,7 +58,7 @@ static int look_at_files(struct bench *b, struct bench_files *files, struct pens
 	r = penstock_open(&io, &b->job->opts, err);
 	if (r < 0)
 		return r;
-	r = penstock_file_open(&file, io, files->files[0].at, O_RDWR | O_NOFOLLOW, 0, err);
+	r = penstock_file_open(&file, io, files->files[0].open_path, O_RDWR | O_NOFOLLOW, 0, err);
 	if (r == 0)
 		r = penstock_file_stat(file, &info);
 	files->direct = r == 0 && info.direct;
@@ -143,7 +143,7 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 				     "%s: --compare-fio: the files are striped, of which fio knows "
 				     "nothing",
 				     job->folder);
-	fio_turn(fio, job, b->folder.at, s, names, (unsigned)files, ops - before->ops,
+	fio_turn(fio, job, b->folder.open_path, s, names, (unsigned)files, ops - before->ops,
 		 (double)(bytes - before->bytes) / (s->sec - before->sec));
 	b->res->nr_fio = at / nr + 1 > b->res->nr_fio ? at / nr + 1 : b->res->nr_fio;
 	b->res->bytes_written += fio->bytes_written - written;
@@ -151,7 +151,7 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 		struct fio_result *g = &b->res->gdsio[at];
 
 		written = g->bytes_written;
-		gdsio_turn(g, job, b->folder.at, s, names[0], ops - before->ops,
+		gdsio_turn(g, job, b->folder.open_path, s, names[0], ops - before->ops,
 			   (double)(bytes - before->bytes) / (s->sec - before->sec));
 		b->res->bytes_written += g->bytes_written - written;
 	}
@@ -248,7 +248,7 @@ static int reads(struct bench *b, struct bench_size *z, struct penstock_err *err
 	else
 		z->source[1].nr_files = full;
 	for (unsigned i = 0; i < z->source[1].nr_files && r == 0; i++) {
-		cache_drop(f->files[i].at, f->files[i].from, f->bytes);
+		cache_drop(f->files[i].open_path, f->files[i].from, f->bytes);
 		r = penstock_check_stop(b->job->stop, err);
 	}
 	return r < 0 ? r : run_turn(b, z, BENCH_READ, err);
@@ -280,7 +280,7 @@ static int open_size(struct bench *b, struct bench_size *z, unsigned first_file,
 static int one_size(struct bench *b, struct bench_size *z, struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
-	struct bed_buffers_want want = {.memory = job->memory,
+	struct bed_buffers_opts want = {.memory = job->memory,
 					.len = z->size,
 					.nr = job->in_flight,
 					.huge = job->opts.huge,
@@ -288,7 +288,7 @@ static int one_size(struct bench *b, struct bench_size *z, struct penstock_err *
 	int r = bed_buffers_open(&b->buffers, &want, err);
 
 	for (unsigned i = 0; i < job->in_flight && r == 0; i++)
-		r = bed_buf_fill(&b->buffers, b->buffers.at[i], z->size, job->seed, 0, err);
+		r = bed_buf_fill(&b->buffers, b->buffers.bufs[i], z->size, job->seed, 0, err);
 	if (r == 0 && job->write)
 		r = writes(b, z, err);
 	if (r == 0 && !job->verify)

@@ -46,7 +46,7 @@ int bench_files_init(struct bench_files *f, const struct bench_job *job,
 			r = bed_file_init(file, folder, f->bytes, err, "tensor-%u", first + f->nr);
 		if (r == 0 && !job->share.on)
 			r = bed_file_make(file, err);
-		f->paths[f->nr] = file->at;
+		f->paths[f->nr] = file->open_path;
 		/* Each write of it adds one, where that is clear. */
 		file->seed = (job->seed + 1) * 0x9e3779b97f4a7c15ull +
 			     ((uint64_t)(f->nr + job->share.rank * nr) << 32);
@@ -80,18 +80,18 @@ static void on_piece(void *arg, uint64_t bytes)
 		      t->files->nr * t->files->bytes);
 }
 
-static struct bed_work work_of(const struct told *told, uint64_t bytes)
+static struct bed_file_work work_of(const struct told *told, uint64_t bytes)
 {
 	const struct bench_job *job = told->files->job;
 
-	return (struct bed_work){job->stop, bytes, job->progress ? on_piece : NULL,
-				 (void *)(uintptr_t)told};
+	return (struct bed_file_work){job->stop, bytes, job->progress ? on_piece : NULL,
+				      (void *)(uintptr_t)told};
 }
 
 int bench_files_fill(struct bench_files *f, uint64_t *written, struct penstock_err *err)
 {
 	struct told told = {f, BENCH_PREPARE};
-	struct bed_work work = work_of(&told, *written);
+	struct bed_file_work work = work_of(&told, *written);
 	int r = bed_files_fill(f->files, f->nr, &work, err);
 
 	*written = work.bytes;
@@ -101,7 +101,7 @@ int bench_files_fill(struct bench_files *f, uint64_t *written, struct penstock_e
 int bench_files_verify(struct bench_files *f, uint64_t *verified, struct penstock_err *err)
 {
 	struct told told = {f, BENCH_VERIFY};
-	struct bed_work work = work_of(&told, *verified);
+	struct bed_file_work work = work_of(&told, *verified);
 	int r = bed_files_verify(f->files, f->nr, &work, err);
 
 	*verified = work.bytes;
@@ -146,10 +146,10 @@ static int bench_prepare(void *arg, const struct load_op *op, void *buf, struct 
 
 	if (op->read) {
 		if (!s->files->direct) /* a file that was written may be all in memory */
-			cache_note(&s->facts, cache_drop(f->at, f->from, f->len));
+			cache_note(&s->facts, cache_drop(f->open_path, f->from, f->len));
 		return s->job->verify ? bed_buf_poison(s->buffers, buf, op->len, err) : 0;
 	}
-	if (!s->job->overwrite && f->full && !bed_file_remote(f) && truncate(f->at, 0) < 0)
+	if (!s->job->overwrite && f->full && !bed_file_remote(f) && truncate(f->open_path, 0) < 0)
 		return penstock_fail(err, -errno, "%s: cannot empty: %s", f->path,
 				     penstock_strerror(errno));
 	f->full = s->job->overwrite;

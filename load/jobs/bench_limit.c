@@ -15,7 +15,7 @@ static const struct bed_buffers *limit_buffers(struct bench *b, struct bed_buffe
 					       uint64_t size)
 {
 	const struct bench_job *job = b->job;
-	struct bed_buffers_want want = {.len = size, .nr = job->in_flight, .huge = job->opts.huge};
+	struct bed_buffers_opts want = {.len = size, .nr = job->in_flight, .huge = job->opts.huge};
 
 	if (b->buffers.map && (job->memory == BED_OWN || job->memory == BED_PLAIN))
 		return &b->buffers;
@@ -27,7 +27,7 @@ void bench_limit_turn(struct bench *b, const struct bench_size *z, bool read)
 	const struct bench_job *job = b->job;
 	struct limit_turn turn = {.done = b->round + 1, .all = b->repeats, .sec = LIMIT_SEC};
 	struct limit *l = &b->limit[read];
-	struct bed_buffers own = {.at = NULL};
+	struct bed_buffers own = {.bufs = NULL};
 	const struct bed_buffers *buffers;
 	struct limit_target t = {.paths = z->files.paths,
 				 .len = z->files.bytes,
@@ -44,7 +44,7 @@ void bench_limit_turn(struct bench *b, const struct bench_size *z, bool read)
 	buffers = limit_buffers(b, &own, z->size);
 	if (!buffers || !t.nr_paths)
 		return;
-	t.buf = buffers->at[0];
+	t.buf = buffers->bufs[0];
 	t.nr_bufs = buffers->want.nr;
 	t.buf_len = buffers->want.len;
 	t.step = buffers->step;

@@ -264,7 +264,7 @@ static int check_room(const struct bench_job *job, struct penstock_err *err)
 	bench_plan(job, &plan);
 	if (job->share.on)
 		plan.space *= job->share.size;
-	r = bed_check_room(&(struct bed_need){job->folder, plan.space + RESERVE}, 1, err);
+	r = bed_check_space(&(struct bed_need){job->folder, plan.space + RESERVE}, 1, err);
 	if (r == 0 && job->memory != BED_GPU)
 		r = bed_check_memory(largest(job), job->in_flight, err);
 	return r;

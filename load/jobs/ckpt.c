@@ -50,7 +50,7 @@ static int name_files(struct run *run, unsigned nr, struct penstock_err *err)
 	return 0;
 }
 
-/* Files come by rename(2): the book has their names before, and that of their checksums. */
+/* Files come by rename(2): the journal has their names before, and that of their checksums. */
 static int note_files(struct run *run, struct penstock_err *err)
 {
 	int r = 0;
@@ -144,7 +144,7 @@ static void ckpt_limit_turn(struct run *run, bool read)
 
 	if (!path || l->tries >= 2 * LIMIT_SHAPES)
 		return;
-	t.buf = run->limit_buffers.at[0];
+	t.buf = run->limit_buffers.bufs[0];
 	limit_try(l, &t, 1,
 		  read ? 0
 		       : limit_most_written(run->job->saves * ckpt_whole(run->job)) / LIMIT_SHAPES /
@@ -348,8 +348,8 @@ static int run_method(struct run *run, enum ckpt_method method, struct penstock_
 static int limit_open(struct run *run, struct penstock_err *err)
 {
 	const struct ckpt_job *job = run->job;
-	struct bed_work work = {.stop = job->stop};
-	struct bed_buffers_want want = {.memory = BED_OWN, .len = LIMIT_BUFFER, .nr = 1};
+	struct bed_file_work work = {.stop = job->stop};
+	struct bed_buffers_opts want = {.memory = BED_OWN, .len = LIMIT_BUFFER, .nr = 1};
 	int r;
 
 	if (!job->measure_limit || job->limit)

@@ -105,5 +105,5 @@ int ckpt_check(struct ckpt_job *job, struct penstock_err *err)
 	ckpt_plan(job, &plan);
 	need.bytes = plan.space;
 	r = bed_check_folder(job->folder, true, err);
-	return r < 0 ? r : bed_check_room(&need, 1, err);
+	return r < 0 ? r : bed_check_space(&need, 1, err);
 }

@@ -61,7 +61,7 @@ int gen_files_plan(struct gen_job *job, uint64_t *ret_bytes, struct penstock_err
 		return r;
 	need.bytes = *ret_bytes;
 	r = bed_check_folder(folder, true, err);
-	return r < 0 ? r : bed_check_room(&need, 1, err);
+	return r < 0 ? r : bed_check_space(&need, 1, err);
 }
 
 struct gen_work {

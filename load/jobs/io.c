@@ -96,7 +96,7 @@ static int io_prepare(void *arg, const struct load_op *op, void *buf, struct pen
 		return bed_buf_fill(&run->buffers, buf, op->len,
 				    io_loop_seed(run, f, (uint32_t)op->tag), f->from, err);
 	}
-	left = cache_drop(f->at, f->from, op->len);
+	left = cache_drop(f->open_path, f->from, op->len);
 	if (!op->warmup && w->resident >= 0)
 		w->resident = left < 0 || left > w->resident ? left : w->resident;
 	/* Page faults are not what is measured, either. */
@@ -141,11 +141,11 @@ static void io_step(struct io_run *run, enum io_step step, uint64_t earlier, uin
 		io_tick(run, 0);
 }
 
-static struct bed_work io_work(struct io_run *run)
+static struct bed_file_work io_work(struct io_run *run)
 {
-	return (struct bed_work){.stop = run->job->stop,
-				 .progress = run->job->progress ? io_tick : NULL,
-				 .arg = run};
+	return (struct bed_file_work){.stop = run->job->stop,
+				      .progress = run->job->progress ? io_tick : NULL,
+				      .arg = run};
 }
 
 /* -------------------------------------------------------------------- steps */
@@ -183,7 +183,7 @@ static int io_buffers(struct io_run *run, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
 	CLEANUP_FREE uint32_t *devices = calloc(job->nr_places, sizeof(*devices));
-	struct bed_buffers_want want = {
+	struct bed_buffers_opts want = {
 		.memory = job->gpu ? BED_GPU : job->memory,
 		.odd = job->memory == BED_ODD,
 		.len = job->io_size,
@@ -204,7 +204,7 @@ static int io_buffers(struct io_run *run, struct penstock_err *err)
 static int io_open(struct io_run *run, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
-	struct bed_work work = io_work(run);
+	struct bed_file_work work = io_work(run);
 	int r = io_alloc(run, err);
 
 	if (r == 0)
@@ -277,7 +277,7 @@ static int io_limit_buffers(struct io_run *run, struct bed_buffers *other, struc
 			    struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
-	struct bed_buffers_want want = {
+	struct bed_buffers_opts want = {
 		.memory = BED_PLAIN, .len = job->io_size, .nr = job->nr_places};
 	int r;
 
@@ -287,7 +287,7 @@ static int io_limit_buffers(struct io_run *run, struct bed_buffers *other, struc
 	*ret = other;
 	r = bed_buffers_open(other, &want, err);
 	for (unsigned i = 0; i < want.nr && r == 0; i++)
-		r = bed_buf_fill(other, other->at[i], want.len,
+		r = bed_buf_fill(other, other->bufs[i], want.len,
 				 io_loop_seed(run, io_last_file(run, i), run->turn_end - 1), 0,
 				 err);
 	return r;
@@ -299,7 +299,7 @@ static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct pe
 	const struct io_job *job = run->job;
 	struct limit_turn t = {.done = turn, .all = turns, .sec = LIMIT_SEC};
 	CLEANUP_FREE struct limit_target *targets = calloc(job->nr_places, sizeof(*targets));
-	struct bed_buffers other = {.at = NULL}, *b = NULL;
+	struct bed_buffers other = {.bufs = NULL}, *b = NULL;
 	int r = targets ? io_limit_buffers(run, &other, &b, err)
 			: penstock_fail(err, -ENOMEM, "out of memory");
 
@@ -309,10 +309,10 @@ static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct pe
 		const struct penstock_file_info *info = &run->seen[i].file;
 
 		targets[i] = (struct limit_target){
-			.paths = (const char *const *)&f->at,
+			.paths = (const char *const *)&f->open_path,
 			.nr_paths = 1,
 			.len = f->len,
-			.buf = b->at[i],
+			.buf = b->bufs[i],
 			.nr_bufs = 1,
 			.buf_len = f->len,
 			.align = info->direct ? info->offset_align : 4096,
@@ -333,7 +333,7 @@ static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct pe
 /* Everything that was written. */
 static int io_verify(struct io_run *run, struct penstock_err *err)
 {
-	struct bed_work work = io_work(run);
+	struct bed_file_work work = io_work(run);
 	int r;
 
 	io_step(run, IO_STEP_CHECK, 0, run->files.nr * run->job->io_size);

@@ -46,11 +46,11 @@ static int io_file_refuse(const struct bed_file *f, const struct io_job *job, bo
 		return penstock_fail(err, -EEXIST, "%s: exists and is not a regular file", f->path);
 	if (f->full || job->overwrite)
 		return 0;
-	if (job->read && f->had != f->len)
+	if (job->read && f->old_bytes != f->len)
 		return penstock_fail(err, -EEXIST,
 				     "%s: exists and has %" PRIu64 " bytes, not %" PRIu64
 				     "; remove it, or allow --overwrite",
-				     f->path, f->had, f->len);
+				     f->path, f->old_bytes, f->len);
 	if (job->read && !job->validate)
 		return 0;
 	return penstock_fail(err, -EEXIST,
@@ -66,7 +66,7 @@ static int io_file_look(struct io_files *f, unsigned i, struct penstock_err *err
 	int r = io_file_name(f, i, &f->places[i / f->per], err);
 
 	if (r == 0)
-		r = bed_file_look(file, &plain, err);
+		r = bed_file_inspect(file, &plain, err);
 	if (r == 0 && file->found)
 		r = io_file_refuse(file, f->job, plain, err);
 	/* A stranger's file that may be read is as it should be. */
@@ -104,11 +104,11 @@ int io_files_room(const struct io_files *f, struct penstock_err *err)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < f->nr; i++) {
 		needs[i / f->per].folder = f->job->places[i / f->per].folder;
-		needs[i / f->per].bytes += f->job->io_size - f->all[i].had;
+		needs[i / f->per].bytes += f->job->io_size - f->all[i].old_bytes;
 	}
 	for (unsigned i = 0; f->job->share.on && i < f->job->nr_places; i++)
 		needs[i].bytes *= f->job->share.size;
-	return bed_check_room(needs, f->job->nr_places, err);
+	return bed_check_space(needs, f->job->nr_places, err);
 }
 
 /* The folder of worker @w's new files, which workers in one place share. */
@@ -160,7 +160,7 @@ static int io_files_share(struct io_files *f, struct penstock_err *err)
 	return r;
 }
 
-int io_files_make(struct io_files *f, struct bed_work *work, struct penstock_err *err)
+int io_files_make(struct io_files *f, struct bed_file_work *work, struct penstock_err *err)
 {
 	int r = f->job->share.on ? io_files_share(f, err) : 0;
 
@@ -240,7 +240,7 @@ int io_job_plan(const struct io_job *job, struct io_plan *ret, struct penstock_e
 	if (r == 0 && !job->gpu)
 		r = bed_check_memory(job->io_size, job->nr_places, err);
 	for (unsigned i = 0; i < files.nr && r == 0; i++) {
-		ret->space += job->io_size - files.all[i].had;
+		ret->space += job->io_size - files.all[i].old_bytes;
 		ret->prepares += job->read && !files.all[i].full ? job->io_size : 0;
 	}
 	ret->moves = (uint64_t)job->nr_places * job->io_size *

@@ -62,7 +62,7 @@ static void trials_on_fill(void *arg, uint64_t bytes)
 
 int trials_fill(struct trials *t, struct penstock_err *err)
 {
-	struct bed_work work = {
+	struct bed_file_work work = {
 		.stop = t->job.stop, .progress = t->job.progress ? trials_on_fill : NULL, .arg = t};
 	uint64_t start = clock_ns();
 	int r = 0;
@@ -93,19 +93,19 @@ void trials_close(struct trials *t)
 static int need_buffers(struct trials *t, uint32_t memory, struct penstock_err *err)
 {
 	struct bed_buffers *b = &t->buffers[memory];
-	struct bed_buffers_want want = {.memory = memory,
+	struct bed_buffers_opts want = {.memory = memory,
 					.len = t->job.op_size,
 					.nr = t->job.nr_folders,
 					.huge = t->job.huge,
 					.lock = t->job.lock};
 	int r;
 
-	if (b->at)
+	if (b->bufs)
 		return 0;
 	r = bed_buffers_open(b, &want, err);
 	/* Written back is what the file holds, or other parts of the same pattern. */
 	for (unsigned i = 0; i < want.nr && r == 0; i++)
-		r = bed_buf_fill(b, b->at[i], want.len, t->files[i].seed, 0, err);
+		r = bed_buf_fill(b, b->bufs[i], want.len, t->files[i].seed, 0, err);
 	return r;
 }
 
@@ -155,7 +155,7 @@ static void trials_cool(struct trials *t, struct cache_facts *f)
 	int fd = -1;
 
 	for (unsigned i = 0; i < t->job.nr_folders; i++)
-		cache_note(f, cache_drop(t->files[i].at, 0, t->files[i].len));
+		cache_note(f, cache_drop(t->files[i].open_path, 0, t->files[i].len));
 	if (!t->job.flush)
 		return;
 	fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
@@ -203,7 +203,7 @@ int trial_once(struct trials *t, struct trial *how, struct run_series *one,
 	cache_describe(one, &how->facts, t->info, job->nr_folders);
 	if (!how->read && job->rounds) /* leave nothing to the next */
 		for (unsigned i = 0; i < job->nr_folders; i++)
-			cache_drop(t->files[i].at, 0, job->file_size);
+			cache_drop(t->files[i].open_path, 0, job->file_size);
 	return r < 0 ? r : penstock_check_stop(job->stop, err);
 }
 
@@ -282,10 +282,10 @@ int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn,
 		return r;
 	for (unsigned i = 0; i < nr; i++)
 		targets[i] = (struct limit_target){
-			.paths = (const char *const *)&t->files[i].at,
+			.paths = (const char *const *)&t->files[i].open_path,
 			.nr_paths = 1,
 			.len = t->job.file_size,
-			.buf = b->at[i],
+			.buf = b->bufs[i],
 			.nr_bufs = 1,
 			.buf_len = b->want.len,
 			.align = 4096,

@@ -142,7 +142,7 @@ static int check_memory(const struct tune_job *job, struct penstock_err *err)
 		seen[memory] = true;
 		r = bed_buffers_open(
 			&buffers,
-			&(struct bed_buffers_want){.memory = memory, .len = 4096, .nr = 1}, err);
+			&(struct bed_buffers_opts){.memory = memory, .len = 4096, .nr = 1}, err);
 		if (r == 0)
 			bed_buffers_close(&buffers);
 	}

@@ -3,7 +3,7 @@
 #define PENSTOCK_KV_KV_H
 
 /*
- * A KV-cache workload carried out: on real storage (kv_run_real()) or as a trace on the virtual
+ * A KV-cache workload carried out: on real storage (kv_run_storage()) or as a trace on the virtual
  * or the real clock (kv_run_trace()).  Both fill the same struct kv_result.
  */
 #include <stdatomic.h>
@@ -130,7 +130,7 @@ void kv_result_fini(struct kv_result *r);
 
 /* 0, or -errno with one line in @err.  What was measured up to a stop or failure is in @r, marked
  * partial. */
-int kv_run_real(const struct kv_job *job, struct kv_result *r, struct penstock_err *err);
+int kv_run_storage(const struct kv_job *job, struct kv_result *r, struct penstock_err *err);
 int kv_run_trace(const struct kv_job *job, struct kv_result *r, struct penstock_err *err);
 
 /*
@@ -144,6 +144,6 @@ int kv_check(const struct kv_job *job, struct penstock_err *err);
  * which has burst_path or sharegpt_path, is used as long as there are readers of
  * it.
  */
-struct trace_maker kv_rows_maker(const struct kv_params *p);
+struct trace_row_generator kv_row_generator(const struct kv_params *p);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/kv/kv_result.h"
-#include "load/kv/kv_virtual.h"
+#include "load/kv/kv_simulator.h"
 #include "load/measure/handle.h"
 #include "load/model/kv_queue.h"
 #include "load/trace/trace.h"
@@ -33,7 +33,7 @@ struct tracer {
 	const struct kv_job *job;
 	struct kv_params params; /* the job's, with the epoch of the clock */
 	struct kv_result *r;
-	struct kv_virtual model;
+	struct kv_simulator model;
 	struct trace_writer *writer;
 	struct penstock_err *err;
 
@@ -53,14 +53,14 @@ struct tracer {
 	uint64_t tick_tokens;
 
 	uint64_t begin_ns; /* on the real clock */
-	uint64_t told_ns;
+	uint64_t reported_ns;
 };
 
 /* -------------------------------------------------------------------------- rows */
 
 static int put_row(struct tracer *t, const struct kv_event *ev)
 {
-	int r = kv_virtual_row(&t->model, ev, kv_load_row(t->model.load), t->err);
+	int r = kv_simulator_row(&t->model, ev, kv_load_row(t->model.load), t->err);
 
 	if (r < 0)
 		return r;
@@ -100,7 +100,7 @@ static bool tracer_stopped(const struct tracer *t)
 	return asked_to_stop(t->job->stop);
 }
 
-static void tracer_tell(struct tracer *t)
+static void tracer_report_progress(struct tracer *t)
 {
 	const struct kv_counts *n = &t->r->counts;
 	uint64_t now;
@@ -108,9 +108,9 @@ static void tracer_tell(struct tracer *t)
 	if (!t->job->progress)
 		return;
 	now = clock_ns();
-	if (now - t->told_ns < PROGRESS_NS)
+	if (now - t->reported_ns < PROGRESS_NS)
 		return;
-	t->told_ns = now;
+	t->reported_ns = now;
 	t->job->progress(t->job->progress_arg, (double)kv_load_clock(t->model.load) / 1e9,
 			 t->r->requests, n->total_read_bytes + n->total_write_bytes);
 }
@@ -124,7 +124,7 @@ static void wait_until(struct tracer *t, uint64_t at_ns)
 		uint64_t ns = min_u64(until - now, PROGRESS_NS);
 		struct timespec ts = {(time_t)(ns / SECOND_NS), (long)(ns % SECOND_NS)};
 
-		tracer_tell(t);
+		tracer_report_progress(t);
 		nanosleep(&ts, NULL);
 	}
 }
@@ -198,7 +198,7 @@ static int do_request(struct tracer *t, const struct kv_request *q)
 		r = enter_second(t, q->start_ns);
 	if (r < 0)
 		return r;
-	kv_virtual_request(&t->model, q);
+	kv_simulator_request(&t->model, q);
 	t->model.row.qos = document ? -1 : (int8_t)q->qos;
 	r = kv_plan(t->model.load, t->model.cache, q, document ? NULL : count_step, t, &planned);
 	if (r < 0 || document)
@@ -220,7 +220,7 @@ static int scale(struct tracer *t)
 
 	if (r < 0)
 		return r;
-	sample.tokens_per_sec = t->params.policy.averages_all
+	sample.tokens_per_sec = t->params.policy.averages_since_start
 					? (double)t->r->tokens / ((double)now / 1e9)
 					: (double)(t->r->tokens - t->tick_tokens) / KV_SCALE_SEC;
 	t->tick_ns = now;
@@ -230,7 +230,8 @@ static int scale(struct tracer *t)
 		return penstock_fail(t->err, -ENOMEM, "out of memory");
 	if (action == KV_SCALE_STOP)
 		return 1;
-	if (!t->params.policy.scales_nobody && (action == KV_SCALE_UP || action == KV_SCALE_DOWN))
+	if (!t->params.policy.scales_number_only &&
+	    (action == KV_SCALE_UP || action == KV_SCALE_DOWN))
 		kv_load_set_users(t->model.load, t->scale.users, now);
 	return 0;
 }
@@ -271,7 +272,7 @@ static int tracer_run(struct tracer *t, uint64_t *end_ns)
 		}
 		r = do_next(t, what, &q);
 		if (n % PROGRESS_EVERY == 0)
-			tracer_tell(t);
+			tracer_report_progress(t);
 	}
 	*end_ns = kv_load_clock(t->model.load);
 	if (tracer_stopped(t))
@@ -370,7 +371,7 @@ static int tracer_prepare(struct tracer *t)
 {
 	struct trace_writer_opts o = {
 		.extended = t->job->trace_extended,
-		.steady = t->job->clock == KV_CLOCK_VIRTUAL,
+		.reproducible = t->job->clock == KV_CLOCK_VIRTUAL,
 	};
 	int r;
 
@@ -379,7 +380,7 @@ static int tracer_prepare(struct tracer *t)
 	t->r->users_start = kv_params_own_users(&t->params);
 	if (prepare_pending(t) < 0 || kv_scale_init(&t->scale, &t->params) < 0)
 		return penstock_fail(t->err, -ENOMEM, "out of memory");
-	r = kv_virtual_open(&t->model, &t->params, tracer_emit, t, t->err);
+	r = kv_simulator_open(&t->model, &t->params, tracer_emit, t, t->err);
 	if (r < 0)
 		return r;
 	kv_result_input(t->r, t->model.load);
@@ -388,7 +389,7 @@ static int tracer_prepare(struct tracer *t)
 
 static void clean_up(struct tracer *t)
 {
-	kv_virtual_close(&t->model);
+	kv_simulator_close(&t->model);
 	kv_scale_fini(&t->scale);
 	penstock_heap_fini(&t->ends);
 	free(t->pending);
@@ -398,7 +399,8 @@ static void clean_up(struct tracer *t)
 static int trace(struct tracer *t)
 {
 	uint64_t end_ns = 0;
-	int r = kv_virtual_prepare(&t->model, t->job->stop), e; /* rows, but nothing that counts */
+	int r = kv_simulator_prepare(&t->model, t->job->stop),
+	    e; /* rows, but nothing that counts */
 
 	t->counting = true;
 	t->begin_ns = clock_ns();

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "load/model/kv_cache_int.h"
+#include "load/model/kv_cache_internal.h"
 
 const char *const kv_tier_names[KV_TIERS] = {"gpu", "cpu", "nvme"};
 const char *const kv_phase_names[KV_PHASES] = {"Prefill", "Decode", "Evict"};
@@ -40,7 +40,7 @@ void kv_cache_opts_defaults(struct kv_cache_opts *o)
 }
 
 /* The least whole number that is greater than @x. */
-static uint64_t above(double x)
+static uint64_t next_integer(double x)
 {
 	if (!(x >= 0))
 		return 0;
@@ -63,11 +63,11 @@ static void tier_init(struct kv_tier_state *t, const struct kv_cache_opts *o, en
 	t->last = i == KV_NVME;
 	t->unlimited = t->last && o->limit[i] == KV_UNLIMITED;
 	t->limit = o->limit[i];
-	t->fits = above(t->last ? limit : soft);
+	t->fits = next_integer(t->last ? limit : soft);
 	t->empty = not_below(limit * NEARLY_EMPTY);
-	t->too_large = t->last ? UINT64_MAX : above(limit * o->large_entry_limit_ratio);
+	t->too_large = t->last ? UINT64_MAX : next_integer(limit * o->large_entry_limit_ratio);
 	t->sparse = t->last ? 0 : not_below(limit * SPARSE);
-	t->most = above(soft * MOST);
+	t->large_need = next_integer(soft * MOST);
 	for (int k = 0; k < KV_TIERS; k++)
 		t->lists[k] = (struct kv_list){KV_NONE, KV_NONE};
 }
@@ -132,7 +132,7 @@ static void cache_take_out(struct kv_cache *c, uint32_t i)
 }
 
 /* Ask memory for what taking it out of its list will look at. */
-static void expect_neighbours(const struct kv_cache *c, const struct kv_entry *e)
+static void prefetch_neighbours(const struct kv_cache *c, const struct kv_entry *e)
 {
 	if (e->prev != KV_NONE)
 		__builtin_prefetch(entry(c, e->prev));
@@ -159,14 +159,14 @@ static uint32_t oldest(const struct kv_cache *c, int tier)
 
 /* ---- events ---- */
 
-static int cache_tell(struct kv_cache *c, const struct kv_event *ev)
+static int cache_emit(struct kv_cache *c, const struct kv_event *ev)
 {
 	int r;
 
 	if (KV_CACHE_CHECKED)
 		kv_cache_checked_event(c, ev);
 	r = c->emit ? c->emit(c->arg, ev) : 0;
-	c->cut_short |= r < 0;
+	c->event_failed |= r < 0;
 	return r;
 }
 
@@ -186,8 +186,8 @@ static void cache_leave(struct kv_cache *c, uint32_t i)
 	t->entries--;
 	/* The next ones of the list leave next. */
 	if (e->next != KV_NONE) {
-		kv_entries_expect(&c->s, entry(c, e->next)->hash);
-		expect_neighbours(c, entry(c, e->next));
+		kv_entries_prefetch(&c->s, entry(c, e->next)->hash);
+		prefetch_neighbours(c, entry(c, e->next));
 	}
 }
 
@@ -206,7 +206,7 @@ static int drop_out(struct kv_cache *c, uint32_t i, enum kv_phase why)
 	ev.type = KV_EV_DELETE;
 	ev.phase = (uint8_t)why;
 	cache_forget(c, i);
-	return cache_tell(c, &ev);
+	return cache_emit(c, &ev);
 }
 
 /* Move it one tier down, where room was made for it.  The touch stays where it was. */
@@ -222,12 +222,12 @@ static int demote(struct kv_cache *c, uint32_t i, int to)
 	c->tiers[to].entries++;
 	ev.type = KV_EV_READ;
 	ev.phase = KV_EVICT;
-	r = cache_tell(c, &ev);
+	r = cache_emit(c, &ev);
 	if (r < 0)
 		return r;
 	ev.type = KV_EV_WRITE;
 	ev.tier = (uint8_t)to;
-	return cache_tell(c, &ev);
+	return cache_emit(c, &ev);
 }
 
 /* ---- making room ---- */
@@ -245,7 +245,7 @@ static int tier_verdict(const struct kv_tier_state *t, uint64_t size, uint32_t a
 		return 1;
 	if (victim == KV_NONE)
 		return t->last;
-	if (!attempts && t->used < t->sparse && size >= t->most)
+	if (!attempts && t->used < t->sparse && size >= t->large_need)
 		return 0;
 	return -EAGAIN;
 }
@@ -319,7 +319,7 @@ static uint32_t cache_find(const struct kv_cache *c, struct kv_key key)
 }
 
 /* Every operation ends with this. */
-static int done(struct kv_cache *c, int r)
+static int finish_op(struct kv_cache *c, int r)
 {
 	if (KV_CACHE_CHECKED)
 		kv_cache_checked_done(c);
@@ -355,7 +355,7 @@ static int allocate(struct kv_cache *c, struct kv_key key, uint32_t hash, uint32
 	ev = event_of(e, i);
 	ev.type = KV_EV_WRITE;
 	ev.phase = KV_PREFILL;
-	return cache_tell(c, &ev);
+	return cache_emit(c, &ev);
 }
 
 int kv_cache_allocate(struct kv_cache *c, struct kv_key key, uint32_t tokens)
@@ -366,7 +366,7 @@ int kv_cache_allocate(struct kv_cache *c, struct kv_key key, uint32_t tokens)
 	if (i != KV_NONE)
 		return entry(c, i)->tier;
 	r = allocate(c, key, hash, tokens);
-	return done(c, r < 0 ? r : entry(c, c->s.newest)->tier);
+	return finish_op(c, r < 0 ? r : entry(c, c->s.newest)->tier);
 }
 
 int kv_cache_access(struct kv_cache *c, struct kv_key key, enum kv_phase phase, enum kv_kind kind)
@@ -387,10 +387,10 @@ int kv_cache_access(struct kv_cache *c, struct kv_key key, enum kv_phase phase, 
 	}
 	ev.phase = (uint8_t)phase;
 	ev.kind = (uint8_t)kind;
-	r = cache_tell(c, &ev);
+	r = cache_emit(c, &ev);
 	if (r == 0)
 		r = i == KV_NONE ? -ENOENT : ev.tier;
-	return done(c, r);
+	return finish_op(c, r);
 }
 
 /* In steps, each of which needs what the one before has asked for. */
@@ -401,13 +401,13 @@ void kv_cache_prefetch(const struct kv_cache *c, const struct kv_key *keys, unsi
 	n = (unsigned)min_u64(n, ARRAY_SIZE(hash));
 	for (unsigned k = 0; k < n; k++) {
 		hash[k] = (uint32_t)kv_key_hash(keys[k]);
-		kv_entries_expect(&c->s, hash[k]);
+		kv_entries_prefetch(&c->s, hash[k]);
 	}
 	for (unsigned k = 0; k < n; k++)
-		found[k] = kv_entries_expect_entry(&c->s, hash[k]);
+		found[k] = kv_entries_prefetch_entry(&c->s, hash[k]);
 	for (unsigned k = 0; k < n; k++)
 		if (found[k] != KV_NONE)
-			expect_neighbours(c, entry(c, found[k]));
+			prefetch_neighbours(c, entry(c, found[k]));
 }
 
 int kv_cache_where(const struct kv_cache *c, struct kv_key key)
@@ -426,14 +426,14 @@ int kv_cache_drop(struct kv_cache *c, struct kv_key key)
 	if (KV_CACHE_CHECKED)
 		kv_cache_checked_drop(c, i);
 	cache_forget(c, i);
-	return done(c, 0);
+	return finish_op(c, 0);
 }
 
 int kv_cache_delete(struct kv_cache *c, struct kv_key key)
 {
 	uint32_t i = cache_find(c, key);
 
-	return i == KV_NONE ? -ENOENT : done(c, drop_out(c, i, KV_PREFILL));
+	return i == KV_NONE ? -ENOENT : finish_op(c, drop_out(c, i, KV_PREFILL));
 }
 
 uint64_t kv_cache_used(const struct kv_cache *c, enum kv_tier t)

@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/model/kv_cache_int.h"
+#include "load/model/kv_cache_internal.h"
 
 struct sums {
 	uint64_t used, entries;
@@ -73,7 +73,7 @@ int kv_cache_check(const struct kv_cache *c, struct penstock_err *err)
 	if (entries != c->s.live)
 		return penstock_fail(err, -EINVAL, "%" PRIu64 " entries in tiers, %u in all",
 				     entries, c->s.live);
-	if (!kv_entries_sound(&c->s))
+	if (!kv_entries_are_consistent(&c->s))
 		return penstock_fail(err, -EINVAL, "an entry is not where it is looked for");
 	return 0;
 }
@@ -82,7 +82,7 @@ int kv_cache_check(const struct kv_cache *c, struct penstock_err *err)
 
 void kv_cache_checked_event(struct kv_cache *c, const struct kv_event *ev)
 {
-	kv_count(&c->flows, ev, &c->o);
+	kv_count(&c->event_counts, ev, &c->o);
 }
 
 void kv_cache_checked_drop(struct kv_cache *c, uint32_t i)
@@ -94,7 +94,7 @@ void kv_cache_checked_drop(struct kv_cache *c, uint32_t i)
 
 static bool conserved(const struct kv_cache *c, int i)
 {
-	const struct kv_counts *n = &c->flows;
+	const struct kv_counts *n = &c->event_counts;
 	uint64_t in = i > 0 ? n->tier_evicted_out[i - 1] : 0;
 	uint64_t left = n->tier_evicted_out[i] + n->tier_deleted[i] + c->dropped[i];
 
@@ -107,7 +107,7 @@ void kv_cache_checked_done(struct kv_cache *c)
 	bool ok = true;
 
 	for (int i = 0; i < KV_TIERS && ok; i++)
-		ok = c->cut_short || conserved(c, i);
+		ok = c->event_failed || conserved(c, i);
 	/* All of it as often as costs about the same per operation, however many there are. */
 	if (ok && ++c->unchecked * 16 >= c->s.entries.made) {
 		c->unchecked = 0;

@@ -90,7 +90,7 @@ void kv_params_cache(const struct kv_params *p, uint64_t nvme_limit, bool has_gp
 		     struct kv_cache_opts *o)
 {
 	const struct kv_config *c = &p->config;
-	uint32_t ranks = p->policy.whole_limits ? 1 : p->tensor_parallel;
+	uint32_t ranks = p->policy.undivided_limits ? 1 : p->tensor_parallel;
 
 	kv_cache_opts_defaults(o);
 	o->model = p->model;
@@ -133,21 +133,21 @@ void kv_params_as_upstream(struct kv_params *p)
 
 	p->compat = true;
 	p->policy = (struct kv_policy){.divides_latents = true,
-				       .whole_limits = true,
+				       .undivided_limits = true,
 				       .needs_gpu = true,
 				       .live = true,
 				       .counts_late = true,
 				       .counts_failed = true,
 				       .hides_evictions = true,
-				       .saves_in_vain = true,
+				       .counts_missed_prefixes = true,
 				       .sees_later_turns = true,
-				       .keeps_documents = true,
+				       .keeps_forgotten_documents = true,
 				       .ignores_rate = true,
-				       .bare_recordings = true,
-				       .scales_nobody = true,
+				       .recordings_only = true,
+				       .scales_number_only = true,
 				       .new_files = true,
-				       .forgives = true,
-				       .averages_all = true};
+				       .ignores_failures = true,
+				       .averages_since_start = true};
 	c->min_prefix_length = c->max_prefix_entries = 0; /* asked for, never written */
 	c->end_conversation_probability = d->end_conversation_probability;
 	memcpy(c->generation_sec, d->generation_sec, sizeof(c->generation_sec));

@@ -51,18 +51,18 @@ static void chunks_fini(struct kv_chunks *c)
 
 /* ---- buckets ---- */
 
-static struct kv_line *entry_bucket(const struct kv_entries *s, uint32_t b)
+static struct kv_bucket_line *entry_bucket(const struct kv_entries *s, uint32_t b)
 {
 	return kv_chunks_at(&s->buckets, b);
 }
 
 /* The line behind @l, or NULL. */
-static struct kv_line *next_line(const struct kv_entries *s, const struct kv_line *l)
+static struct kv_bucket_line *next_line(const struct kv_entries *s, const struct kv_bucket_line *l)
 {
 	return l->more == KV_NONE ? NULL : kv_chunks_at(&s->more, l->more);
 }
 
-static struct kv_line *last_line(const struct kv_entries *s, struct kv_line *l)
+static struct kv_bucket_line *last_line(const struct kv_entries *s, struct kv_bucket_line *l)
 {
 	while (l->more != KV_NONE)
 		l = next_line(s, l);
@@ -83,14 +83,14 @@ static uint32_t take_line(struct kv_entries *s)
 
 	if (n == KV_NONE)
 		return chunks_extend(&s->more);
-	s->more.free = ((struct kv_line *)kv_chunks_at(&s->more, n))->more;
+	s->more.free = ((struct kv_bucket_line *)kv_chunks_at(&s->more, n))->more;
 	return n;
 }
 
 /* Give back the line behind @l. */
-static void free_next_line(struct kv_entries *s, struct kv_line *l)
+static void free_next_line(struct kv_entries *s, struct kv_bucket_line *l)
 {
-	struct kv_line *next = next_line(s, l);
+	struct kv_bucket_line *next = next_line(s, l);
 	uint32_t n = l->more;
 
 	l->more = next->more;
@@ -98,7 +98,7 @@ static void free_next_line(struct kv_entries *s, struct kv_line *l)
 	s->more.free = n;
 }
 
-static int entry_put(struct kv_entries *s, struct kv_line *l, uint32_t hash, uint32_t i)
+static int entry_put(struct kv_entries *s, struct kv_bucket_line *l, uint32_t hash, uint32_t i)
 {
 	l = last_line(s, l);
 	if (l->nr == KV_LINE_SLOTS) {
@@ -123,7 +123,7 @@ static int entry_put(struct kv_entries *s, struct kv_line *l, uint32_t hash, uin
 static int split_one(struct kv_entries *s)
 {
 	uint32_t bit = s->mask + 1, to = chunks_extend(&s->buckets);
-	struct kv_line *from = entry_bucket(s, s->split), *go, old = *from;
+	struct kv_bucket_line *from = entry_bucket(s, s->split), *go, old = *from;
 	bool again = true;
 
 	if (to == KV_NONE)
@@ -132,11 +132,11 @@ static int split_one(struct kv_entries *s)
 	go->nr = from->nr = 0;
 	go->more = from->more = KV_NONE;
 	while (again) {
-		struct kv_line now = old;
+		struct kv_bucket_line now = old;
 
 		again = now.more != KV_NONE;
 		if (again) {
-			struct kv_line *next = next_line(s, &now);
+			struct kv_bucket_line *next = next_line(s, &now);
 
 			old = *next;
 			next->more = s->more.free;
@@ -154,7 +154,7 @@ static int split_one(struct kv_entries *s)
 
 uint32_t kv_entries_find(const struct kv_entries *s, struct kv_key key, uint32_t hash)
 {
-	for (const struct kv_line *l = entry_bucket(s, entry_bucket_of(s, hash)); l;
+	for (const struct kv_bucket_line *l = entry_bucket(s, entry_bucket_of(s, hash)); l;
 	     l = next_line(s, l))
 		for (uint32_t k = 0; k < l->nr; k++)
 			if (l->hash[k] == hash && kv_key_equal(kv_entry(s, l->entry[k])->key, key))
@@ -165,7 +165,8 @@ uint32_t kv_entries_find(const struct kv_entries *s, struct kv_key key, uint32_t
 /* The last slot of the bucket takes the place of the one that is freed. */
 static void take_out(struct kv_entries *s, uint32_t i, uint32_t hash)
 {
-	struct kv_line *l = entry_bucket(s, entry_bucket_of(s, hash)), *before = NULL, *end = l;
+	struct kv_bucket_line *l = entry_bucket(s, entry_bucket_of(s, hash)), *before = NULL,
+			      *end = l;
 	uint32_t k = 0;
 
 	while (l->entry[k] != i) {
@@ -183,14 +184,14 @@ static void take_out(struct kv_entries *s, uint32_t i, uint32_t hash)
 		free_next_line(s, before);
 }
 
-void kv_entries_expect(const struct kv_entries *s, uint32_t hash)
+void kv_entries_prefetch(const struct kv_entries *s, uint32_t hash)
 {
 	__builtin_prefetch(entry_bucket(s, entry_bucket_of(s, hash)));
 }
 
-uint32_t kv_entries_expect_entry(const struct kv_entries *s, uint32_t hash)
+uint32_t kv_entries_prefetch_entry(const struct kv_entries *s, uint32_t hash)
 {
-	const struct kv_line *l = entry_bucket(s, entry_bucket_of(s, hash));
+	const struct kv_bucket_line *l = entry_bucket(s, entry_bucket_of(s, hash));
 
 	for (uint32_t k = 0; k < l->nr; k++) {
 		if (l->hash[k] == hash) {
@@ -305,20 +306,20 @@ static bool none_lost(const struct kv_entries *s)
 	uint32_t lines = 0, entries = s->live, slots = 0;
 
 	for (uint32_t b = 0; b < s->buckets.made; b++) {
-		const struct kv_line *l = entry_bucket(s, b);
+		const struct kv_bucket_line *l = entry_bucket(s, b);
 
 		slots += l->nr;
 		while ((l = next_line(s, l)) && lines++ <= s->more.made)
 			slots += l->nr;
 	}
 	for (uint32_t i = s->more.free; i != KV_NONE && lines <= s->more.made; lines++)
-		i = ((struct kv_line *)kv_chunks_at(&s->more, i))->more;
+		i = ((struct kv_bucket_line *)kv_chunks_at(&s->more, i))->more;
 	for (uint32_t i = s->entries.free; i != KV_NONE && entries <= s->entries.made; entries++)
 		i = kv_entry(s, i)->newer;
 	return slots == s->live && lines == s->more.made && entries == s->entries.made;
 }
 
-bool kv_entries_sound(const struct kv_entries *s)
+bool kv_entries_are_consistent(const struct kv_entries *s)
 {
 	uint32_t n = 0, before = KV_NONE;
 

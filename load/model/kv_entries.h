@@ -37,12 +37,12 @@ _Static_assert(sizeof(struct kv_entry) == 64, "an entry is one cache line");
 enum { KV_LINE_SLOTS = 7 };
 
 /* All lines of a bucket but the last are full. */
-struct kv_line {
+struct kv_bucket_line {
 	uint32_t hash[KV_LINE_SLOTS], entry[KV_LINE_SLOTS];
 	uint32_t nr;
 	uint32_t more; /* number of the next line of the bucket, or KV_NONE; free lines, too */
 };
-_Static_assert(sizeof(struct kv_line) == 64, "a part of a bucket is one cache line");
+_Static_assert(sizeof(struct kv_bucket_line) == 64, "a part of a bucket is one cache line");
 
 /* Numbered lines of 64 bytes, in chunks that never move. */
 enum { KV_CHUNK_SHIFT = 15, KV_CHUNK_BYTES = 64 << KV_CHUNK_SHIFT };
@@ -85,11 +85,11 @@ void kv_entries_remove(struct kv_entries *s, uint32_t i);
  * Ask memory for what an operation will look at: its bucket; and, once that has come, its
  * entry, whose number is returned if it seems to be there.
  */
-void kv_entries_expect(const struct kv_entries *s, uint32_t hash);
-uint32_t kv_entries_expect_entry(const struct kv_entries *s, uint32_t hash);
+void kv_entries_prefetch(const struct kv_entries *s, uint32_t hash);
+uint32_t kv_entries_prefetch_entry(const struct kv_entries *s, uint32_t hash);
 
 uint64_t kv_entries_memory(const struct kv_entries *s);
 /* Is every entry where it is looked for, and in the order of allocation once? */
-bool kv_entries_sound(const struct kv_entries *s);
+bool kv_entries_are_consistent(const struct kv_entries *s);
 
 #endif

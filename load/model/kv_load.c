@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/model/kv_load_draw.h"
-#include "load/model/kv_load_int.h"
+#include "load/model/kv_load_internal.h"
 
 #define MAX_WORKERS 500
 
@@ -58,7 +58,7 @@ static int load_init(struct kv_load *l, struct penstock_err *err)
 	l->row_ns = p->epoch_ns;
 	l->pause_ns = UINT64_MAX;
 	l->token_ns = 1e9 * p->config.generation_sec[p->generation];
-	l->docs = p->rag && !(recorded && p->policy.bare_recordings) ? p->rag_docs : 0;
+	l->docs = p->rag && !(recorded && p->policy.recordings_only) ? p->rag_docs : 0;
 	set_period(l);
 	if (kv_part_init(l) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -67,7 +67,7 @@ static int load_init(struct kv_load *l, struct penstock_err *err)
 		r = recorded ? kv_rec_init(l, err) : kv_synth_init(l, err);
 	if (r < 0)
 		return r;
-	sources = recorded ? l->rec.nr_cursors : l->nr_people;
+	sources = recorded ? l->rec.nr_cursors : l->nr_user_states;
 	if (kv_queue_init(&l->queue, p, sources) < 0 ||
 	    penstock_heap_reserve(&l->busy, MAX_WORKERS + 1) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory for %u users", p->users);
@@ -106,7 +106,7 @@ void kv_load_free(struct kv_load *l)
 	kv_rec_fini(l);
 	kv_rag_fini(&l->rag);
 	kv_queue_fini(&l->queue);
-	kv_cache_free(l->whole);
+	kv_cache_free(l->undivided_cache);
 	penstock_heap_fini(&l->busy);
 	free(l);
 }
@@ -118,11 +118,11 @@ uint64_t kv_load_memory(const struct kv_load *l)
 	for (int i = 0; i < KV_QOS; i++)
 		capacity += l->queue.level[i].capacity;
 	return sizeof(*l) + capacity * sizeof(struct penstock_heap_item) +
-	       l->nr_people * (sizeof(*l->people) + sizeof(*l->users)) +
+	       l->nr_user_states * (sizeof(*l->user_states) + sizeof(*l->users)) +
 	       l->convs.room * sizeof(*l->convs.v) +
 	       (l->rec.v ? l->rec.nr * (sizeof(*l->rec.v) + 8) : 0) +
 	       l->rec.nr_cursors * sizeof(*l->rec.cursor) +
-	       (l->whole ? kv_cache_memory(l->whole) : 0);
+	       (l->undivided_cache ? kv_cache_memory(l->undivided_cache) : 0);
 }
 
 /* ------------------------------------------------------------------------- clock */
@@ -145,8 +145,8 @@ static void load_begin(struct kv_load *l, bool live)
 
 uint64_t kv_load_row(struct kv_load *l)
 {
-	uint64_t *row_ns = l->whole ? &l->own_row_ns : &l->row_ns;
-	uint64_t at = l->whole ? max_u64(*row_ns, l->zero_ns + l->now_ns) : *row_ns;
+	uint64_t *row_ns = l->undivided_cache ? &l->own_row_ns : &l->row_ns;
+	uint64_t at = l->undivided_cache ? max_u64(*row_ns, l->zero_ns + l->now_ns) : *row_ns;
 
 	*row_ns = at + KV_US;
 	return at;
@@ -167,7 +167,7 @@ static void set_clock(struct kv_load *l, uint64_t now_ns)
 
 static bool used_up(const struct kv_load *l)
 {
-	return l->most && l->started >= l->most;
+	return l->max_requests && l->started >= l->max_requests;
 }
 
 /* Documents come first. */
@@ -302,7 +302,7 @@ int kv_load_next(struct kv_load *l, struct kv_request *ret)
 	load_begin(l, false);
 	do {
 		r = start_next(l, ret);
-		if (r != 1 || !l->whole)
+		if (r != 1 || !l->undivided_cache)
 			return r;
 		kv_part_follow(l, ret);
 		if (l->part_error)
@@ -383,7 +383,7 @@ uint64_t kv_load_queued(struct kv_load *l)
 
 uint32_t kv_load_max_users(const struct kv_load *l)
 {
-	return kv_load_is_recorded(l) ? UINT32_MAX : l->nr_people;
+	return kv_load_is_recorded(l) ? UINT32_MAX : l->nr_user_states;
 }
 
 void kv_load_set_users(struct kv_load *l, uint32_t users, uint64_t now_ns)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * BurstGPT: which request comes when.  A long input is not kept: each cursor of an open loop has a
- * walk, which reads the input for itself, so that a level of service may lag behind another as far
- * as it likes.  Requests are kept where there are few of them, where each user of a closed loop
+ * reader, which reads the input for itself, so that a level of service may lag behind another as
+ * far as it likes.  Requests are kept where there are few of them, where each user of a closed loop
  * has a cursor, and of what comes through a pipe, which can be read only once.
  */
 #include <errno.h>
@@ -10,11 +10,11 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/model/kv_load_int.h"
+#include "load/model/kv_load_internal.h"
 
 #define KEPT (1u << 16) /* few: up to so many */
 
-struct kv_walk {
+struct kv_burst_reader {
 	struct trace_burst *in;
 	uint64_t pass;
 	struct kv_burst_clock clock;
@@ -37,15 +37,15 @@ static void burst_tick(struct kv_burst_clock *c, const struct kv_load *l, double
 	c->nr++;
 }
 
-/* ------------------------------------------------------------------------ walking */
+/* ------------------------------------------------------------------------ reading */
 
-static void burst_fail(struct kv_walk *w, int code)
+static void burst_fail(struct kv_burst_reader *w, int code)
 {
 	w->error = code;
 	w->clock.offset_ns = KV_NEVER;
 }
 
-static void walk_on(const struct kv_load *l, struct kv_walk *w)
+static void reader_next(const struct kv_load *l, struct kv_burst_reader *w)
 {
 	int r = trace_burst_next(w->in, &w->r, &w->err);
 
@@ -59,7 +59,8 @@ static void walk_on(const struct kv_load *l, struct kv_walk *w)
 }
 
 /* Cursors go forward only. */
-static void walk_to(const struct kv_load *l, struct kv_walk *w, const struct kv_cursor *c)
+static void reader_seek(const struct kv_load *l, struct kv_burst_reader *w,
+			const struct kv_cursor *c)
 {
 	int r = w->in ? 0 : trace_burst_open(&w->in, l->p->burst_path, NULL, &w->err);
 
@@ -71,7 +72,7 @@ static void walk_to(const struct kv_load *l, struct kv_walk *w, const struct kv_
 		w->pass = c->pass;
 	}
 	while (!w->error && w->clock.nr <= c->conv)
-		walk_on(l, w);
+		reader_next(l, w);
 }
 
 const struct trace_request *kv_burst_at(const struct kv_load *l, const struct kv_cursor *c,
@@ -83,18 +84,18 @@ const struct trace_request *kv_burst_at(const struct kv_load *l, const struct kv
 		*ret_offset_ns = v->offset[c->conv];
 		return &v->v[c->conv];
 	}
-	walk_to(l, c->walk, c);
-	*ret_offset_ns = c->walk->clock.offset_ns;
-	return &c->walk->r;
+	reader_seek(l, c->reader, c);
+	*ret_offset_ns = c->reader->clock.offset_ns;
+	return &c->reader->r;
 }
 
 int kv_burst_error(const struct kv_cursor *c, struct penstock_err *err)
 {
-	if (!c->walk || !c->walk->error)
+	if (!c->reader || !c->reader->error)
 		return 0;
 	if (err)
-		*err = c->walk->err;
-	return c->walk->error;
+		*err = c->reader->err;
+	return c->reader->error;
 }
 
 /* ------------------------------------------------------------------------ loading */
@@ -119,7 +120,7 @@ static int burst_keep(struct kv_load *l, struct trace_bad *bad, struct penstock_
 }
 
 /* How many there are, and how long they take. */
-static int burst_look_through(struct kv_load *l, struct trace_burst *in, struct penstock_err *err)
+static int burst_measure(struct kv_load *l, struct trace_burst *in, struct penstock_err *err)
 {
 	struct kv_burst_clock clock = {.nr = 0};
 	struct trace_request t;
@@ -141,9 +142,9 @@ int kv_burst_init(struct kv_load *l, struct penstock_err *err)
 
 	if (r < 0)
 		return r;
-	once = l->p->closed_loop || !trace_burst_lasts(in);
+	once = l->p->closed_loop || !trace_burst_can_rewind(in);
 	if (!once)
-		r = burst_look_through(l, in, err);
+		r = burst_measure(l, in, err);
 	trace_burst_close(in);
 	if (once)
 		r = burst_keep(l, &v->bad, err);
@@ -153,25 +154,25 @@ int kv_burst_init(struct kv_load *l, struct penstock_err *err)
 	return r;
 }
 
-int kv_burst_walks(struct kv_load *l)
+int kv_burst_open_readers(struct kv_load *l)
 {
 	struct kv_recorded *v = &l->rec;
 
 	if (v->v)
 		return 0;
-	v->walks = calloc(v->nr_cursors + 1, sizeof(*v->walks));
-	if (!v->walks)
+	v->readers = calloc(v->nr_cursors + 1, sizeof(*v->readers));
+	if (!v->readers)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < v->nr_cursors; i++)
-		v->cursor[i].walk = &v->walks[i];
-	v->ahead.walk = &v->walks[v->nr_cursors];
+		v->cursor[i].reader = &v->readers[i];
+	v->arrived.reader = &v->readers[v->nr_cursors];
 	return 0;
 }
 
 void kv_burst_fini(struct kv_load *l)
 {
-	for (uint32_t i = 0; l->rec.walks && i <= l->rec.nr_cursors; i++)
-		trace_burst_close(l->rec.walks[i].in);
-	free(l->rec.walks);
+	for (uint32_t i = 0; l->rec.readers && i <= l->rec.nr_cursors; i++)
+		trace_burst_close(l->rec.readers[i].in);
+	free(l->rec.readers);
 	free(l->rec.offset);
 }

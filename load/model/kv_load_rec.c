@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/model/kv_load_draw.h"
-#include "load/model/kv_load_int.h"
+#include "load/model/kv_load_internal.h"
 #include "load/model/mt.h"
 
 /* ------------------------------------------------------------------------ order */
@@ -104,7 +104,7 @@ static void cursor_step(const struct kv_load *l, struct kv_cursor *c, uint64_t c
  */
 static int level_at(const struct kv_load *l, const struct kv_cursor *c)
 {
-	struct penstock_random r = l->rec.share && !l->p->policy.bare_recordings
+	struct penstock_random r = l->rec.share && !l->p->policy.recordings_only
 					   ? kv_stream(l->p->seed, KV_STREAM_CONV, c->pass, c->conv)
 					   : kv_stream(l->p->seed, KV_STREAM_RECORDED, 0, c->n);
 
@@ -194,7 +194,7 @@ static void name_share(const struct kv_load *l, const struct kv_cursor *c, uint3
 		.n = l->rec.name[conv],
 		.turn = (uint16_t)r->turn,
 	};
-	if (l->p->multi_turn && !l->p->policy.bare_recordings) {
+	if (l->p->multi_turn && !l->p->policy.recordings_only) {
 		r->conv = conv;
 		r->turns = c->turn + 1;
 	}
@@ -229,7 +229,7 @@ void kv_rec_take(struct kv_load *l, struct penstock_heap_item who, struct kv_req
 void kv_rec_count(struct kv_load *l, uint64_t now_ns)
 {
 	struct kv_recorded *v = &l->rec;
-	struct kv_cursor *c = &v->ahead;
+	struct kv_cursor *c = &v->arrived;
 
 	if (v->share) {
 		uint64_t all = v->passes > UINT64_MAX / v->nr ? UINT64_MAX : v->passes * v->nr;
@@ -295,7 +295,7 @@ static int order_as_upstream(struct kv_load *l, struct penstock_err *err)
 	struct kv_recorded *v = &l->rec;
 	struct mt m;
 
-	if (!l->p->policy.bare_recordings || !l->p->seed)
+	if (!l->p->policy.recordings_only || !l->p->seed)
 		return 0;
 	v->order = calloc(v->nr_convs, sizeof(*v->order));
 	if (!v->order)
@@ -334,7 +334,7 @@ static void end_with_input(struct kv_load *l)
 {
 	uint64_t end;
 
-	if (!l->p->policy.bare_recordings || l->p->closed_loop ||
+	if (!l->p->policy.recordings_only || l->p->closed_loop ||
 	    __builtin_mul_overflow(l->rec.passes, l->rec.span_ns, &end))
 		return;
 	l->limit_ns = min_u64(l->limit_ns, end);
@@ -373,7 +373,7 @@ int kv_rec_init(struct kv_load *l, struct penstock_err *err)
 		return r;
 	v->nr_cursors = l->p->closed_loop ? l->p->users : KV_QOS;
 	v->cursor = calloc(v->nr_cursors, sizeof(*v->cursor));
-	if (!v->cursor || (!v->share && kv_burst_walks(l) < 0))
+	if (!v->cursor || (!v->share && kv_burst_open_readers(l) < 0))
 		return penstock_fail(err, -ENOMEM, "out of memory for %u users", l->p->users);
 	end_with_input(l);
 	return 0;
@@ -387,7 +387,7 @@ const struct trace_bad *kv_load_bad(const struct kv_load *l)
 int kv_load_error(const struct kv_load *l, struct penstock_err *err)
 {
 	int r = l->part_error ? penstock_fail(err, l->part_error, "out of memory")
-			      : kv_burst_error(&l->rec.ahead, err);
+			      : kv_burst_error(&l->rec.arrived, err);
 
 	for (uint32_t i = 0; r == 0 && i < l->rec.nr_cursors; i++)
 		r = kv_burst_error(&l->rec.cursor[i], err);

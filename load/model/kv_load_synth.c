@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/model/kv_load_draw.h"
-#include "load/model/kv_load_int.h"
+#include "load/model/kv_load_internal.h"
 #include "load/model/kv_scale.h"
 
 #define THINK_MIN (100 * KV_US) /* even a user without thoughts is not infinitely fast */
@@ -27,7 +27,7 @@ struct draws {
 static struct draws synth_draw(const struct kv_load *l, uint32_t user, uint64_t k)
 {
 	const struct kv_params *p = l->p;
-	struct draws d = {.random = kv_stream_at(l->people[user].key, k)};
+	struct draws d = {.random = kv_stream_at(l->user_states[user].key, k)};
 
 	d.think = l->users[user].think * (0.8 + 0.4 * kv_unit(&d.random));
 	d.end = kv_unit(&d.random) < p->config.end_conversation_probability;
@@ -47,14 +47,14 @@ static uint64_t arrival(const struct kv_load *l, uint32_t user, uint64_t k, uint
 /* Put the user into the queue. */
 static void synth_put(struct kv_load *l, uint32_t user, uint64_t at_ns)
 {
-	l->people[user].at_ns = at_ns;
+	l->user_states[user].at_ns = at_ns;
 	penstock_heap_push(&l->queue.level[l->users[user].qos], at_ns, user);
 }
 
 /* The next request, once the user has time for it from @from_ns on. */
 static void put_next(struct kv_load *l, uint32_t user, uint64_t from_ns)
 {
-	struct kv_person *s = &l->people[user];
+	struct kv_user_state *s = &l->user_states[user];
 
 	if (s->rag_due) {
 		synth_put(l, user, from_ns);
@@ -74,7 +74,7 @@ static uint32_t max_turns(const struct kv_load *l)
 /* Upstream reads turns that were registered since, too: those that arrived meanwhile. */
 static uint32_t turns_since(const struct kv_load *l, uint32_t user, uint32_t turn)
 {
-	const struct kv_person *s = &l->people[user];
+	const struct kv_user_state *s = &l->user_states[user];
 	uint64_t k = s->k, at = s->at_ns;
 	uint32_t nr = 0;
 
@@ -89,7 +89,7 @@ static uint32_t turns_since(const struct kv_load *l, uint32_t user, uint32_t tur
 
 static uint32_t conversation(struct kv_load *l, uint32_t user, bool end)
 {
-	struct kv_person *s = &l->people[user];
+	struct kv_user_state *s = &l->user_states[user];
 	uint64_t ms = (l->zero_ns + s->at_ns) / 1000000;
 
 	if (!end && kv_convs_has(&l->convs, s->conv, user, s->conv_ms) &&
@@ -109,7 +109,7 @@ static void take_turn(struct kv_load *l, uint32_t user, bool end, struct kv_requ
 	r->key = (struct kv_key){
 		.kind = KV_KEY_CONV,
 		.user = user,
-		.n = l->people[user].conv_ms,
+		.n = l->user_states[user].conv_ms,
 		.turn = (uint16_t)r->turn,
 	};
 }
@@ -123,7 +123,7 @@ static uint64_t quarter(uint32_t n)
 
 static void make_normal(struct kv_load *l, uint32_t user, struct kv_request *r)
 {
-	struct kv_person *s = &l->people[user];
+	struct kv_user_state *s = &l->user_states[user];
 	const struct kv_user *u = &l->users[user];
 	struct draws d = synth_draw(l, user, s->k);
 	uint64_t context = kv_between(&d.random, quarter(u->context), u->context);
@@ -140,7 +140,7 @@ static void make_normal(struct kv_load *l, uint32_t user, struct kv_request *r)
 /* A question to a document: the chunks that were found are its context. */
 static void make_rag(struct kv_load *l, uint32_t user, struct kv_request *r)
 {
-	struct kv_person *s = &l->people[user];
+	struct kv_user_state *s = &l->user_states[user];
 	struct penstock_random random = kv_stream(l->p->seed, KV_STREAM_RAG, user, s->k);
 	uint64_t context = 0;
 
@@ -159,25 +159,25 @@ void kv_synth_take(struct kv_load *l, struct penstock_heap_item who, struct kv_r
 {
 	r->user = (uint32_t)who.value;
 	r->owner = who.value;
-	if (l->people[who.value].rag_due)
+	if (l->user_states[who.value].rag_due)
 		make_rag(l, (uint32_t)who.value, r);
 	else
 		make_normal(l, (uint32_t)who.value, r);
 	if (l->p->closed_loop)
-		l->people[who.value].in_flight = true;
+		l->user_states[who.value].in_flight = true;
 	else
 		put_next(l, (uint32_t)who.value, who.key);
 }
 
 void kv_synth_done(struct kv_load *l, uint32_t user, uint64_t now_ns)
 {
-	l->people[user].in_flight = false;
+	l->user_states[user].in_flight = false;
 	if (user < l->active)
 		put_next(l, user, now_ns);
 }
 
 /* Does the user ever come into the queue? */
-static bool comes(const struct kv_load *l, uint32_t user)
+static bool may_enter_queue(const struct kv_load *l, uint32_t user)
 {
 	return !l->own_only || kv_load_owns(l, user);
 }
@@ -187,14 +187,14 @@ static bool comes(const struct kv_load *l, uint32_t user)
 void kv_synth_count(struct kv_load *l, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < l->active; i++) {
-		struct kv_person *s = &l->people[i];
+		struct kv_user_state *s = &l->user_states[i];
 
-		if (!comes(l, i))
+		if (!may_enter_queue(l, i))
 			continue;
-		while (s->ahead_ns <= now_ns) {
-			l->arrived += 1 + (l->docs && synth_draw(l, i, s->ahead_k).rag);
-			s->ahead_k++;
-			s->ahead_ns = arrival(l, i, s->ahead_k, s->ahead_ns, s->ahead_ns);
+		while (s->arrived_ns <= now_ns) {
+			l->arrived += 1 + (l->docs && synth_draw(l, i, s->arrived_k).rag);
+			s->arrived_k++;
+			s->arrived_ns = arrival(l, i, s->arrived_k, s->arrived_ns, s->arrived_ns);
 		}
 	}
 }
@@ -204,12 +204,13 @@ void kv_synth_recount(struct kv_load *l)
 {
 	l->arrived = l->started;
 	for (uint32_t i = 0; i < l->active; i++) {
-		struct kv_person *s = &l->people[i];
+		struct kv_user_state *s = &l->user_states[i];
 
-		if (!comes(l, i))
+		if (!may_enter_queue(l, i))
 			continue;
-		s->ahead_k = s->k + s->rag_due;
-		s->ahead_ns = s->rag_due ? arrival(l, i, s->ahead_k, s->at_ns, s->at_ns) : s->at_ns;
+		s->arrived_k = s->k + s->rag_due;
+		s->arrived_ns =
+			s->rag_due ? arrival(l, i, s->arrived_k, s->at_ns, s->at_ns) : s->at_ns;
 		l->arrived += s->rag_due;
 	}
 }
@@ -220,10 +221,10 @@ void kv_synth_recount(struct kv_load *l)
 void kv_synth_begin(struct kv_load *l, uint32_t from, uint32_t to)
 {
 	for (uint32_t i = from; i < to; i++) {
-		struct kv_person *s = &l->people[i];
+		struct kv_user_state *s = &l->user_states[i];
 		uint64_t turn = l->period_ns / l->active * i;
 
-		if (s->in_flight || !comes(l, i))
+		if (s->in_flight || !may_enter_queue(l, i))
 			continue;
 		s->rag_due = false;
 		synth_put(l, i,
@@ -235,17 +236,18 @@ int kv_synth_init(struct kv_load *l, struct penstock_err *err)
 {
 	struct kv_params p = *l->p;
 
-	if (p.autoscale && !p.policy.scales_nobody)
+	if (p.autoscale && !p.policy.scales_number_only)
 		p.users = (uint32_t)max_u64(p.users, kv_scale_max(&p));
-	l->nr_people = p.users;
+	l->nr_user_states = p.users;
 	l->users = calloc(p.users, sizeof(*l->users));
-	l->people = calloc(p.users, sizeof(*l->people));
-	if (!l->users || !l->people || kv_convs_init(&l->convs, p.config.max_conversations) < 0)
+	l->user_states = calloc(p.users, sizeof(*l->user_states));
+	if (!l->users || !l->user_states ||
+	    kv_convs_init(&l->convs, p.config.max_conversations) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory for %u users", p.users);
 	kv_users_make(&p, l->users);
 	for (uint32_t i = 0; i < p.users; i++) {
-		l->people[i].key = kv_stream_key(p.seed, KV_STREAM_USER, i);
-		l->people[i].conv = KV_NO_CONV;
+		l->user_states[i].key = kv_stream_key(p.seed, KV_STREAM_USER, i);
+		l->user_states[i].conv = KV_NO_CONV;
 	}
 	return 0;
 }
@@ -254,5 +256,5 @@ void kv_synth_fini(struct kv_load *l)
 {
 	kv_convs_fini(&l->convs);
 	free(l->users);
-	free(l->people);
+	free(l->user_states);
 }

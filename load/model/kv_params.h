@@ -73,23 +73,23 @@ int kv_config_check(const struct kv_config *c, struct penstock_err *err);
  * upstream has as constants kv_params_as_upstream() puts into the configuration.
  */
 struct kv_policy {
-	bool divides_latents; /* those of MLA, too, among the ranks */
-	bool whole_limits;    /* one rank has all of every tier, not its part */
-	bool needs_gpu;       /* without one there is no first tier */
-	bool live;            /* the queue is by priority, on the real clock */
-	bool counts_late;     /* what ends after the interval */
+	bool divides_latents;  /* those of MLA, too, among the ranks */
+	bool undivided_limits; /* one rank has all of every tier, not its part */
+	bool needs_gpu;        /* without one there is no first tier */
+	bool live;             /* the queue is by priority, on the real clock */
+	bool counts_late;      /* what ends after the interval */
 	bool counts_failed; /* operations before they are done, requests whatever became of them */
-	bool hides_evictions;  /* from latencies of tiers and requests */
-	bool saves_in_vain;    /* a prefix that is missing saves its bytes all the same */
-	bool sees_later_turns; /* of a conversation, as soon as they are registered */
-	bool keeps_documents;  /* that are forgotten */
-	bool ignores_rate;     /* but of ShareGPT */
-	bool bare_recordings;  /* no documents, no earlier turns, a level per request, end with them
-				*/
-	bool scales_nobody;    /* the autoscaler changes a number, not the users */
-	bool new_files;        /* those of deleted entries are not written over */
-	bool forgives;         /* failed operations are no failure of the run */
-	bool averages_all;     /* it is told the tokens per second since the start */
+	bool hides_evictions;           /* from latencies of tiers and requests */
+	bool counts_missed_prefixes;    /* a prefix that is missing saves its bytes all the same */
+	bool sees_later_turns;          /* of a conversation, as soon as they are registered */
+	bool keeps_forgotten_documents; /* that are forgotten */
+	bool ignores_rate;              /* but of ShareGPT */
+	bool recordings_only; /* no documents, no earlier turns, a level per request, end with them
+			       */
+	bool scales_number_only;   /* the autoscaler changes a number, not the users */
+	bool new_files;            /* those of deleted entries are not written over */
+	bool ignores_failures;     /* failed operations are no failure of the run */
+	bool averages_since_start; /* it is told the tokens per second since the start */
 };
 
 struct kv_params {

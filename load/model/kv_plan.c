@@ -4,7 +4,7 @@
 
 #include "base/util.h"
 #include "load/model/kv_load_draw.h"
-#include "load/model/kv_load_int.h"
+#include "load/model/kv_load_internal.h"
 
 /* The system prompts, as numbers of words; KV_KEY_SYSTEM knows their names. */
 static const uint32_t prompt_words[] = {5, 9, 6};
@@ -84,7 +84,7 @@ static int prefix(struct plan *p)
 	key.n = prompt;
 	words = prompt_words[prompt];
 	r = read_entry(p, key, KV_SYSTEM);
-	if (r > 0 || (r == 0 && o->policy.saves_in_vain))
+	if (r > 0 || (r == 0 && o->policy.counts_missed_prefixes))
 		p->ret->prefix_bytes_saved = words * kv_model_bytes_per_token(o->model);
 	if (r == 0 && !o->decode_only && keep_prompt(p->l, prompt))
 		r = write_entry(p, key, words);
@@ -237,7 +237,7 @@ static int ingest(struct plan *p)
 	int r = 0;
 
 	begin_step(p, KV_STEP_PREFILL);
-	if (!p->l->p->policy.keeps_documents && kv_rag_replaces(g, doc, &gone))
+	if (!p->l->p->policy.keeps_forgotten_documents && kv_rag_replaces(g, doc, &gone))
 		r = plan_forget(p, gone);
 	for (uint32_t i = 0; r == 0 && i < kv_rag_doc_chunks(g, doc); i++)
 		r = write_entry(p, chunk_key(doc, i), kv_rag_chunk_tokens(g, doc, i));

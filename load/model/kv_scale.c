@@ -133,7 +133,7 @@ static enum kv_scale_action by_saturation(struct kv_scale *s)
 		return KV_SCALE_HOLD;
 	/* a few users times 1.2 are as many: go on nevertheless */
 	return scale_set_users(s, fmax(s->users * s->p->config.scale_up_factor,
-				       s->p->policy.scales_nobody ? 0 : s->users + 1.0));
+				       s->p->policy.scales_number_only ? 0 : s->users + 1.0));
 }
 
 /* Twice the usual step the first time. */

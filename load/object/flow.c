@@ -13,15 +13,15 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/measure/gate.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
-#define TELL_NS 100000000u
+#define REPORT_NS 100000000u
 
 /* -------------------------------------------------------------------- timers */
 
 void flow_timer(struct flow *f, struct op *op, uint64_t at_ns)
 {
-	if (ops_wait(&f->timers, at_ns, op) < 0)
+	if (op_heap_put(&f->timers, at_ns, op) < 0)
 		op_fail(op, -ENOMEM, "out of memory");
 }
 
@@ -37,7 +37,7 @@ static void timer_over(struct flow *f, struct op *op)
 static void run_timers(struct flow *f)
 {
 	while (f->timers.nr && (penstock_heap_first(&f->timers) <= f->now))
-		timer_over(f, ops_next(&f->timers));
+		timer_over(f, op_heap_take(&f->timers));
 }
 
 void flow_abort(struct flow *f)
@@ -45,7 +45,7 @@ void flow_abort(struct flow *f)
 	if (f->aborted)
 		return;
 	f->aborted = true;
-	gates_open(f);
+	admit_all(f);
 	f->cut_short = true;
 }
 
@@ -59,17 +59,17 @@ static void cut_short(struct flow *f)
 	stores_cancel(f);
 	buckets_cancel(f);
 	while (f->timers.nr) {
-		op = ops_next(&f->timers);
+		op = op_heap_take(&f->timers);
 		op_fail(op, -ECANCELED, "cancelled");
 		timer_over(f, op);
 	}
 	for (c = f->first; c; c = next) {
 		next = c->next;
 		op = c->ops;
-		if (op->state != OP_RUNS || op->line == LINE_OUT)
+		if (op->state != OP_RUNS || op->queued == QUEUED_NOT)
 			continue;
 		op_fail(op, -ECANCELED, "cancelled");
-		lane_leave(f, op);
+		slot_queue_leave(f, op);
 		if (op_idle(op))
 			op_moved(f, op);
 	}
@@ -82,7 +82,7 @@ static void take_inbox(struct flow *f)
 	struct task *t, *next;
 
 	for (t = inbox_take(&f->inbox); t; t = next) {
-		f->back_ns = f->now;
+		f->progress_ns = f->now;
 		next = t->next;
 		t->done(t, f);
 	}
@@ -96,23 +96,24 @@ static void flow_step(struct flow *f)
 	if (f->cut_short)
 		cut_short(f);
 	run_timers(f);
-	gates_run(f);
+	admit_ready(f);
 	if (!f->ready)
-		gates_force(f);
+		admit_oldest(f);
 	stores_serve(f);
 	buckets_serve(f);
 	chunks_issue(f);
 }
 
 /* Nobody can tell how far a store is with what it has; and who waits for a clock is not held up. */
-static void tell_how_far(struct flow *f)
+static void report_progress(struct flow *f)
 {
-	bool waits = (f->running || f->elsewhere) && !f->timers.nr && !atomic_load(&f->at_stores);
+	bool waits = (f->running || f->nr_file_jobs) && !f->timers.nr &&
+		     !atomic_load(&f->nr_store_calls);
 
-	if (f->now < f->tell_ns)
+	if (f->now < f->next_report_ns)
 		return;
-	f->tell_ns = f->now + TELL_NS;
-	gate_moved(waits ? f->back_ns : f->now);
+	f->next_report_ns = f->now + REPORT_NS;
+	gate_moved(waits ? f->progress_ns : f->now);
 }
 
 unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h)
@@ -121,11 +122,11 @@ unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler 
 	f->ended = 0;
 	for (;;) {
 		flow_step(f);
-		tell_how_far(f);
+		report_progress(f);
 		if (f->ended || f->now >= until_ns || (!f->running && until_ns == UINT64_MAX))
 			break;
 		if (!f->ready)
-			inbox_wait(&f->inbox, min_u64(min_u64(until_ns, f->tell_ns),
+			inbox_wait(&f->inbox, min_u64(min_u64(until_ns, f->next_report_ns),
 						      penstock_heap_first(&f->timers)));
 	}
 	f->handler = NULL;
@@ -151,8 +152,9 @@ static int flow_check(struct flow_opts *o, struct penstock_err *err)
 				     o->chunk, CONTENT_PERIOD);
 	if (o->verify && !o->fill)
 		return penstock_fail(err, -EINVAL, "verify: needs fill");
-	if (!o->copiers)
-		o->copiers = (unsigned)min_u64(8, max_u64(2, cpus > 0 ? (uint64_t)cpus / 2 : 0));
+	if (!o->copy_threads)
+		o->copy_threads =
+			(unsigned)min_u64(8, max_u64(2, cpus > 0 ? (uint64_t)cpus / 2 : 0));
 	return 0;
 }
 
@@ -174,7 +176,7 @@ static int join_place(struct flow *f, unsigned i, struct penstock_err *err)
 	f->space[i].limit = p->map          ? extent_map_units(p->map) * p->unit
 			    : p->o.capacity ? p->o.capacity
 					    : UINT64_MAX;
-	ledger_ask(&f->space[i], p->used);
+	quota_reserve(&f->space[i], p->used);
 	if (p->o.kind == PLACE_SLAB) {
 		r = slab_open_again(p);
 		r = r < 0 ? penstock_fail(err, r, "%s: %s", p->slab, strerror(-r))
@@ -200,23 +202,24 @@ static int flow_begin(struct flow *f, struct penstock_err *err)
 	r = penstock_open(&f->io, &f->o.io, err);
 	if (r < 0)
 		return r;
-	r = crew_start(&f->copiers, f->o.copiers, "penstock-copy", &f->inbox);
+	r = thread_pool_start(&f->copy_threads, f->o.copy_threads, "penstock-copy", &f->inbox);
 	if (r == 0)
-		r = crew_start(&f->clerks, FLOW_CLERKS, "penstock-file", &f->inbox);
+		r = thread_pool_start(&f->file_threads, FLOW_FILE_THREADS, "penstock-file",
+				      &f->inbox);
 	if (r == 0)
 		r = buckets_init(f);
 	if (r < 0)
 		return penstock_fail(err, r, "cannot start threads: %s", strerror(-r));
 	for (unsigned i = 0; i < f->o.nr_places; i++)
 		f->gpu |= flow_place(f, i)->o.kind == PLACE_GPU;
-	r = lanes_init(f, err);
+	r = slot_queues_init(f, err);
 	for (unsigned i = 0; r == 0 && i < f->o.nr_places; i++)
 		r = join_place(f, i, err);
 	return r;
 }
 
 /* All but a few for everything else; a move reads one file and writes another. */
-uint32_t flow_most_files(void)
+uint32_t flow_max_file_ops(void)
 {
 	enum { OTHERS = 64, EACH = 3 };
 	struct rlimit l;
@@ -236,12 +239,12 @@ int flow_new(struct flow **out, const struct flow_opts *o, struct penstock_err *
 	f->o = *o;
 	f->ready_tail = &f->ready;
 	f->unopened_tail = &f->unopened;
-	f->most_files = flow_most_files();
-	f->tell_ns = gate_listens() ? 0 : UINT64_MAX;
+	f->max_files = flow_max_file_ops();
+	f->next_report_ns = gate_listens() ? 0 : UINT64_MAX;
 	f->objects.size = sizeof(struct object);
 	f->ops.size = sizeof(struct op);
 	f->chains.size = sizeof(struct chain);
-	f->handles.size = sizeof(struct handle);
+	f->shared_files.size = sizeof(struct shared_file);
 	f->permits.limit = UINT64_MAX;
 	inbox_init(&f->inbox);
 	r = flow_check(&f->o, err);
@@ -256,12 +259,12 @@ int flow_new(struct flow **out, const struct flow_opts *o, struct penstock_err *
 }
 
 /* What is under way comes to its end; what is not never begins. */
-static void run_down(struct flow *f)
+static void abort_and_drain(struct flow *f)
 {
 	flow_abort(f);
 	while (f->running)
 		flow_wait(f, UINT64_MAX, NULL);
-	while (f->elsewhere) {
+	while (f->nr_file_jobs) {
 		inbox_wait(&f->inbox, UINT64_MAX);
 		take_inbox(f);
 	}
@@ -272,15 +275,15 @@ void flow_free(struct flow *f)
 	if (!f)
 		return;
 	if (f->io)
-		run_down(f);
+		abort_and_drain(f);
 	gate_quiet();
-	while (atomic_load(&f->at_stores)) /* threads of stores, which outlive us */
+	while (atomic_load(&f->nr_store_calls)) /* threads of stores, which outlive us */
 		sched_yield();
-	crew_stop(&f->copiers);
-	crew_stop(&f->clerks);
+	thread_pool_stop(&f->copy_threads);
+	thread_pool_stop(&f->file_threads);
 	buckets_fini(f);
 	objects_fini(f);
-	lanes_fini(f);
+	slot_queues_fini(f);
 	for (unsigned i = 0; i < f->o.nr_places; i++)
 		place_unpin(flow_place(f, i));
 	penstock_close(f->io, NULL);
@@ -290,8 +293,8 @@ void flow_free(struct flow *f)
 	free(f->timers.v);
 	arena_fini(&f->ops);
 	arena_fini(&f->chains);
-	arena_fini(&f->handles);
-	labels_fini(&f->labels);
+	arena_fini(&f->shared_files);
+	attrs_pool_fini(&f->attrs);
 	content_fini(&f->content);
 	inbox_fini(&f->inbox);
 	free(f);
@@ -312,8 +315,8 @@ int flow_adopt(struct flow *f, unsigned place, uint64_t object, const char *name
 	if (!o || o->exists || o->first)
 		return penstock_fail(err, o ? -EEXIST : -ENOMEM, "object %" PRIu64 ": %s", object,
 				     o ? "is in use" : "out of memory");
-	o->label = label_new(&f->labels, name, name_len, old->shape);
-	if (!o->label) {
+	o->attrs = attrs_new(&f->attrs, name, name_len, old->shape);
+	if (!o->attrs) {
 		object_forget(f, o);
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	}

@@ -3,7 +3,9 @@
 #define PENSTOCK_OBJECT_FLOW_H
 
 /*
- * Whole objects moved between places: what `penstock kv` and `penstock replay` do.
+ * A flow is the executor of operations on whole objects: it carries out the chains of
+ * `penstock kv` and `penstock replay`.  A place is where objects live: files in folders, extents of
+ * a slab (one file or block device), host memory, device memory, a KV store or a bucket.
  *
  * A chain is a list of operations on objects that run one after the other; many chains run at
  * once.  Operations on one object happen in the order in which their chains were started: a
@@ -77,8 +79,8 @@ struct place_opts {
  * that may stretch.
  */
 
-/* @unit, doubled until @bytes are fewer than @most units, or it is as large as units get. */
-uint32_t place_fit_unit(uint32_t unit, uint64_t bytes, uint64_t most);
+/* @unit, doubled until @bytes are fewer than @max units, or it is as large as units get. */
+uint32_t place_fit_unit(uint32_t unit, uint64_t bytes, uint64_t max);
 
 struct place;
 /*
@@ -94,9 +96,9 @@ int place_check(const struct place_opts *o, struct penstock_err *err);
 /* Has an earlier run left objects there with keep? */
 bool place_is_kept(const struct place_opts *o);
 /* Bytes of objects that would fit, those of an earlier run counted as free. */
-int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct penstock_err *err);
+int place_free_bytes(const struct place_opts *o, uint64_t *ret_bytes, struct penstock_err *err);
 /* Keep what an earlier run left there after all, whatever the options said: before a flow ends. */
-void place_leave(struct place *p);
+void place_keep_found(struct place *p);
 /* Removes what it made unless keep; -errno when something could not be removed or kept. */
 int place_close(struct place *p, struct penstock_err *err);
 uint64_t place_used(const struct place *p); /* bytes, with rounding */
@@ -124,7 +126,7 @@ struct flow_opts {
 	bool verify;      /* check the content of what is read; needs fill */
 	bool fill;        /* write content that can be verified; else whatever is in the buffers */
 	uint64_t seed;    /* of the content */
-	unsigned copiers; /* threads for copies and checks; 0: by the number of processors */
+	unsigned copy_threads;   /* threads for copies and checks; 0: by the number of processors */
 	struct place *places[8]; /* by number */
 	unsigned nr_places;
 };
@@ -196,7 +198,7 @@ struct flow_done {
 struct flow;
 /* One flow at a time uses a place, and ends before it. */
 /* Operations that can have files open, with as many as the process may have: others wait. */
-uint32_t flow_most_files(void);
+uint32_t flow_max_file_ops(void);
 int flow_new(struct flow **out, const struct flow_opts *o, struct penstock_err *err);
 /* Waits for what is under way; chains that have not ended are forgotten. */
 void flow_free(struct flow *f);

@@ -2,11 +2,11 @@
 /*
  * Operations on objects of an object store: put, read by ranges, deleted.
  *
- * Calls of the client block, so each operation is a carrier's, of whom there are as many as
- * requests may be in flight.  What has no memory of its own is carried in a hold: of these there
+ * Calls of the client block, so a bucket thread runs each operation. There are as many threads as
+ * requests may be in flight.  What has no memory of its own moves through a buffer: of these there
  * are three sizes and only so many of each, and whoever finds none waits, in the order of arrival.
- * Those for writing hold the noise from the beginning on.  Large objects are put in parts, and read
- * in stretches of four of them that are in flight together.
+ * Those for writing contain the noise from the beginning on.  Large objects are put in parts, and
+ * read in stretches of four of them that are in flight together.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,20 +16,20 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 enum {
-	CARRIERS = 64,
-	STRETCH = 4,             /* parts */
-	UPLOAD_PARTS = 4,        /* in flight, of one object */
-	HOLDS_BYTES = 128 << 20, /* of a kind, unless that would be fewer than two */
-	RANGES = 64,             /* pieces of memory that are filled with one call */
+	BUCKET_THREADS = 64,
+	STRETCH = 4,               /* parts */
+	UPLOAD_PARTS = 4,          /* in flight, of one object */
+	BUFFERS_BYTES = 128 << 20, /* of a kind, unless that would be fewer than two */
+	RANGES = 64,               /* pieces of memory that are filled with one call */
 };
 #define PART (8ull << 20) /* unless the client's options say otherwise */
 
-/* What a carrier has of an operation. */
-struct carried {
-	char *hold; /* NULL: it needs none */
+/* The call of the client for an operation, for a bucket thread. */
+struct bucket_call {
+	char *buf; /* NULL: it needs none */
 	uint8_t kind;
 	bool writing;
 	char etag[PENSTOCK_S3_ETAG]; /* of what is read in stretches */
@@ -37,7 +37,7 @@ struct carried {
 	uint64_t begin_ns, end_ns;
 };
 
-/* ------------------------------------------------------------------------ holds */
+/* ------------------------------------------------------------------------ buffers */
 
 /* Bytes of a part: whole periods of the noise. */
 static uint64_t part_of(const struct place *p)
@@ -47,7 +47,7 @@ static uint64_t part_of(const struct place *p)
 	return part - part % CONTENT_PERIOD;
 }
 
-static uint64_t hold_bytes(const struct flow *f, unsigned kind)
+static uint64_t buffer_bytes(const struct flow *f, unsigned kind)
 {
 	uint64_t part = 0;
 
@@ -60,26 +60,26 @@ static uint64_t hold_bytes(const struct flow *f, unsigned kind)
 }
 
 /* NULL: others have them, or no memory (*@failed). */
-static char *hold_take(struct flow *f, bool writing, unsigned kind, bool *failed)
+static char *buffer_take(struct flow *f, bool writing, unsigned kind, bool *failed)
 {
-	struct stock *h = &f->holds[writing][kind];
-	uint64_t bytes = hold_bytes(f, kind);
-	uint64_t most = kind == 0 ? CARRIERS : max_u64(2, HOLDS_BYTES / bytes);
+	struct buffer_pool *h = &f->bucket_pools[writing][kind];
+	uint64_t bytes = buffer_bytes(f, kind);
+	uint64_t max = kind == 0 ? BUCKET_THREADS : max_u64(2, BUFFERS_BYTES / bytes);
 
-	if (!h->nr_unused && h->nr < most && stock_make(f, h, 1, bytes, writing) < 0)
+	if (!h->nr_unused && h->nr < max && buffer_pool_grow(f, h, 1, bytes, writing) < 0)
 		*failed = h->nr == 0;
 	return h->nr_unused ? h->unused[--h->nr_unused] : NULL;
 }
 
-static void hold_give(struct flow *f, struct carried *c)
+static void buffer_return(struct flow *f, struct bucket_call *c)
 {
-	struct stock *h = &f->holds[c->writing][c->kind];
+	struct buffer_pool *h = &f->bucket_pools[c->writing][c->kind];
 
-	if (c->hold)
-		h->unused[h->nr_unused++] = TAKE_PTR(c->hold);
+	if (c->buf)
+		h->unused[h->nr_unused++] = TAKE_PTR(c->buf);
 }
 
-/* ------------------------------------------------------------- what carriers do */
+/* ---------------------------------------------------------- in the bucket threads */
 
 static struct place *bucket_of(const struct op *op)
 {
@@ -88,15 +88,15 @@ static struct place *bucket_of(const struct op *op)
 	return dst && place_is_bucket(dst) ? dst : op_src(op);
 }
 
-/* Between the hold and the memory of a place, which may be a device's. */
+/* Between the buffer and the memory of a place, which may be a device's. */
 static int copy_memory(struct op *op, const struct end *memory, uint64_t pos, uint64_t len,
-		       bool into_hold, struct penstock_err *err)
+		       bool into_buf, struct penstock_err *err)
 {
 	for (uint64_t at = 0, n; at < len; at += n) {
 		n = len - at;
-		char *there = end_addr(memory, pos + at, &n), *here = op->carried->hold + at;
-		struct penstock_iov iov[2] = {{into_hold ? here : there, n},
-					      {into_hold ? there : here, n}};
+		char *there = end_addr(memory, pos + at, &n), *here = op->bucket_call->buf + at;
+		struct penstock_iov iov[2] = {{into_buf ? here : there, n},
+					      {into_buf ? there : here, n}};
 		struct penstock_op u = {.opcode = PENSTOCK_COPY, .iov = iov, .nr_iov = 2};
 		struct penstock_done done;
 		int r;
@@ -112,12 +112,12 @@ static int copy_memory(struct op *op, const struct end *memory, uint64_t pos, ui
 	return 0;
 }
 
-/* Bytes of what is put, in a row: where they are, in the hold, or NULL with @err. */
+/* Bytes of what is put, in a row: where they are, in the buffer, or NULL with @err. */
 static const char *bytes_at(struct op *op, uint64_t pos, uint64_t len, struct penstock_err *err)
 {
 	const struct flow *f = op->flow;
 	struct extent_hint hint = {0};
-	char *hold = op->carried->hold;
+	char *buf = op->bucket_call->buf;
 	struct end src;
 	uint64_t n = len;
 
@@ -129,12 +129,12 @@ static const char *bytes_at(struct op *op, uint64_t pos, uint64_t len, struct pe
 			if (n == len)
 				return there;
 		}
-		return copy_memory(op, &src, pos, len, true, err) < 0 ? NULL : hold;
+		return copy_memory(op, &src, pos, len, true, err) < 0 ? NULL : buf;
 	}
 	if (f->o.fill)
-		content_stamp(&f->content, hold, len,
+		content_stamp(&f->content, buf, len,
 			      op->type == FLOW_WRITE ? op->content : op->object->content, pos);
-	return hold;
+	return buf;
 }
 
 static int put_whole(struct op *op, const struct place *p, const char *uri,
@@ -177,7 +177,7 @@ static int put_parts(struct op *op, const struct place *p, const char *uri,
 static int bucket_fetch(struct op *op, const struct place *p, struct penstock_s3_range *v,
 			unsigned nr, struct penstock_err *err)
 {
-	struct carried *c = op->carried;
+	struct bucket_call *c = op->bucket_call;
 	int r;
 
 	for (unsigned i = 0; i < nr; i++)
@@ -220,25 +220,25 @@ static int load_memory(struct op *op, const struct place *p, const char *uri,
 	return r;
 }
 
-static int check_bytes(struct op *op, const char *hold, uint64_t pos, uint64_t len,
+static int check_bytes(struct op *op, const char *buf, uint64_t pos, uint64_t len,
 		       struct penstock_err *err)
 {
 	const struct flow *f = op->flow;
-	uint64_t good = content_check(&f->content, hold, len, op->object->content, pos);
-	char name[LABEL_TEXT];
+	uint64_t good = content_check(&f->content, buf, len, op->object->content, pos);
+	char name[NAME_TEXT];
 
 	if (good == len)
 		return 0;
 	return penstock_fail(
 		err, -EBADMSG, "verification failed: %.120s: offset %" PRIu64 " holds 0x%02x",
-		label_print(name, op_label(op)), pos + good, (unsigned char)hold[good]);
+		attrs_print_name(name, op_attrs(op)), pos + good, (unsigned char)buf[good]);
 }
 
-static int read_hold(struct op *op, const struct place *p, const char *uri,
-		     struct penstock_err *err)
+static int read_through_buf(struct op *op, const struct place *p, const char *uri,
+			    struct penstock_err *err)
 {
-	struct carried *c = op->carried;
-	uint64_t stretch = hold_bytes(op->flow, c->kind);
+	struct bucket_call *c = op->bucket_call;
+	uint64_t stretch = buffer_bytes(op->flow, c->kind);
 	struct extent_hint hint = {0};
 	struct end dst;
 	int r = 0;
@@ -246,7 +246,7 @@ static int read_hold(struct op *op, const struct place *p, const char *uri,
 	if (op->type == FLOW_MOVE)
 		dst = dst_end(op, &hint);
 	for (uint64_t pos = op->from, n; r == 0 && pos < op->end; pos += n) {
-		struct penstock_s3_range v = {.uri = uri, .buf = c->hold, .offset = pos};
+		struct penstock_s3_range v = {.uri = uri, .buf = c->buf, .offset = pos};
 
 		n = v.len = min_u64(stretch, op->end - pos);
 		r = bucket_fetch(op, p, &v, 1, err);
@@ -254,7 +254,7 @@ static int read_hold(struct op *op, const struct place *p, const char *uri,
 		if (r == 0 && op->type == FLOW_MOVE && place_is_memory(dst.place))
 			r = copy_memory(op, &dst, pos, n, false, err);
 		if (r == 0 && op->type == FLOW_READ && op->flow->o.verify) {
-			r = check_bytes(op, c->hold, pos, n, err);
+			r = check_bytes(op, c->buf, pos, n, err);
 			c->verified += n;
 		}
 	}
@@ -268,20 +268,21 @@ static int bucket_put(struct op *op, const char *uri, struct penstock_err *err)
 	return op->size <= part_of(p) ? put_whole(op, p, uri, err) : put_parts(op, p, uri, err);
 }
 
-static int get(struct op *op, const char *uri, struct penstock_err *err)
+static int bucket_get(struct op *op, const char *uri, struct penstock_err *err)
 {
 	const struct place *p = op_src(op);
 
-	return op->carried->hold ? read_hold(op, p, uri, err) : load_memory(op, p, uri, err);
+	return op->bucket_call->buf ? read_through_buf(op, p, uri, err)
+				    : load_memory(op, p, uri, err);
 }
 
-/* By a carrier. */
-static void carry(struct task *t)
+/* Runs in a bucket thread. */
+static void bucket_call_run(struct task *t)
 {
 	struct op *op = container_of(t, struct op, task);
-	struct carried *c = op->carried;
+	struct bucket_call *c = op->bucket_call;
 	struct place *p = bucket_of(op);
-	const struct label *l = op_label(op);
+	const struct attrs *l = op_attrs(op);
 	bool puts = op_dst(op) == p, gets = !puts && op->type != FLOW_DELETE;
 	CLEANUP_FREE char *uri =
 		bucket_uri(p, puts ? op->ref : op->object->ref, l->text, l->name_len);
@@ -294,17 +295,17 @@ static void carry(struct task *t)
 	else if (puts)
 		r = bucket_put(op, uri, &err);
 	else if (gets && op->from < op->end)
-		r = get(op, uri, &err);
+		r = bucket_get(op, uri, &err);
 	if (r == 0 && (puts || gets))
 		c->moved = op->end - op->from;
 	if (!c->end_ns)
 		c->end_ns = clock_ns();
 	if (r < 0)
-		op_fail_label(op, op_label(op), r, err.msg);
+		op_fail_named(op, op_attrs(op), r, err.msg);
 	if (uri && !puts && op_leaves(op)) {
 		r = penstock_s3_delete(p->bucket.client, (const char *const *)&uri, 1, &err);
 		if (r < 0 && op->type == FLOW_DELETE)
-			op_fail_label(op, op_label(op), r, err.msg);
+			op_fail_named(op, op_attrs(op), r, err.msg);
 		if (op->type == FLOW_DELETE)
 			c->end_ns = clock_ns();
 	}
@@ -313,19 +314,19 @@ static void carry(struct task *t)
 /* ---------------------------------------------------------- in the flow's thread */
 
 /* It is over, with what is in op->code. */
-static void carried_end(struct flow *f, struct op *op)
+static void bucket_call_end(struct flow *f, struct op *op)
 {
-	hold_give(f, op->carried);
-	free(TAKE_PTR(op->carried));
+	buffer_return(f, op->bucket_call);
+	free(TAKE_PTR(op->bucket_call));
 	op->inflight--;
 	if (op_idle(op) && !(op->todo & TODO_TIMER))
 		op_moved(f, op);
 }
 
-static void carried_over(struct task *t, void *owner)
+static void bucket_call_done(struct task *t, void *owner)
 {
 	struct op *op = container_of(t, struct op, task);
-	const struct carried *c = op->carried;
+	const struct bucket_call *c = op->bucket_call;
 	struct flow *f = owner;
 	struct place *dst = op_dst(op);
 	bool puts = dst && place_is_bucket(dst);
@@ -333,7 +334,7 @@ static void carried_over(struct task *t, void *owner)
 	op_used(op, puts, c->begin_ns, c->end_ns);
 	*(puts ? &f->stats.bytes_written : &f->stats.bytes_read) += c->moved;
 	f->stats.verified += op->code == 0 ? c->verified : 0;
-	carried_end(f, op);
+	bucket_call_end(f, op);
 }
 
 /* Does all that is put lie in memory in a row? */
@@ -350,8 +351,8 @@ static bool lies_in_a_row(struct op *op)
 	return n == op->size;
 }
 
-/* Whether it needs a hold, and of which size; -1: none. */
-static int hold_kind(struct op *op)
+/* Whether it needs a buffer, and from which pool; -1: none. */
+static int pool_kind(struct op *op)
 {
 	const struct place *dst = op_dst(op);
 	bool puts = dst && place_is_bucket(dst);
@@ -368,27 +369,27 @@ static int hold_kind(struct op *op)
 	return bytes <= part_of(bucket_of(op)) ? 1 : 2;
 }
 
-/* A hold if need be, and off; -EAGAIN: later. */
-static int carry_go(struct flow *f, struct op *op)
+/* Take a buffer if it needs one, and start the call; -EAGAIN: no buffer is free. */
+static int bucket_call_start(struct flow *f, struct op *op)
 {
-	struct carried *c = op->carried;
-	int kind = hold_kind(op);
+	struct bucket_call *c = op->bucket_call;
+	int kind = pool_kind(op);
 	bool failed = false;
 
 	if (kind >= 0) {
 		c->kind = (uint8_t)kind;
-		c->hold = hold_take(f, c->writing, c->kind, &failed);
-		if (!c->hold && !failed)
+		c->buf = buffer_take(f, c->writing, c->kind, &failed);
+		if (!c->buf && !failed)
 			return -EAGAIN;
 	}
 	if (failed) {
-		op_fail_label(op, op_label(op), -ENOMEM, "out of memory");
-		carried_end(f, op);
+		op_fail_named(op, op_attrs(op), -ENOMEM, "out of memory");
+		bucket_call_end(f, op);
 		return 0;
 	}
-	op->task.run = carry;
-	op->task.done = carried_over;
-	crew_push(&f->carriers, &op->task);
+	op->task.run = bucket_call_run;
+	op->task.done = bucket_call_done;
+	thread_pool_push(&f->bucket_threads, &op->task);
 	return 0;
 }
 
@@ -397,57 +398,59 @@ void bucket_start_op(struct flow *f, struct op *op)
 	struct place *dst = op_dst(op);
 	int kind;
 
-	op->carried = calloc(1, sizeof(*op->carried));
+	op->bucket_call = calloc(1, sizeof(*op->bucket_call));
 	op->inflight++;
-	if (!op->carried) {
+	if (!op->bucket_call) {
 		op->inflight--;
-		op_fail_label(op, op_label(op), -ENOMEM, "out of memory");
+		op_fail_named(op, op_attrs(op), -ENOMEM, "out of memory");
 		if (!(op->todo & TODO_TIMER))
 			op_moved(f, op);
 		return;
 	}
 	if (op->type == FLOW_DELETE && !op_leaves(op)) {
-		carried_end(f, op);
+		bucket_call_end(f, op);
 		return;
 	}
-	op->carried->writing = dst && place_is_bucket(dst);
-	if (op->carried->writing && !op->over)
+	op->bucket_call->writing = dst && place_is_bucket(dst);
+	if (op->bucket_call->writing && !op->overwrites)
 		op->ref = bucket_ref(dst);
-	kind = hold_kind(op);
+	kind = pool_kind(op);
 	if (kind < 0)
-		carry_go(f, op);
+		bucket_call_start(f, op);
 	else
-		stock_enter(f, &f->holds[op->carried->writing][kind], op, carry_go);
+		buffer_pool_start(f, &f->bucket_pools[op->bucket_call->writing][kind], op,
+				  bucket_call_start);
 }
 
-static struct stock *holds_at(struct flow *f, unsigned i)
+static struct buffer_pool *bucket_pool_at(struct flow *f, unsigned i)
 {
-	return &f->holds[i / HOLD_KINDS][i % HOLD_KINDS];
+	return &f->bucket_pools[i / BUCKET_POOLS][i % BUCKET_POOLS];
 }
 
 void buckets_serve(struct flow *f)
 {
-	for (unsigned i = 0; i < 2 * HOLD_KINDS; i++)
-		stock_serve(f, holds_at(f, i), carry_go);
+	for (unsigned i = 0; i < 2 * BUCKET_POOLS; i++)
+		buffer_pool_serve(f, bucket_pool_at(f, i), bucket_call_start);
 }
 
 void buckets_cancel(struct flow *f)
 {
-	for (unsigned i = 0; i < 2 * HOLD_KINDS; i++)
-		stock_cancel(f, holds_at(f, i), carried_end);
+	for (unsigned i = 0; i < 2 * BUCKET_POOLS; i++)
+		buffer_pool_cancel(f, bucket_pool_at(f, i), bucket_call_end);
 }
 
 int buckets_init(struct flow *f)
 {
 	for (unsigned i = 0; i < f->o.nr_places; i++)
 		if (place_is_bucket(flow_place(f, i)))
-			return crew_start(&f->carriers, CARRIERS, "penstock-object", &f->inbox);
+			return thread_pool_start(&f->bucket_threads, BUCKET_THREADS,
+						 "penstock-object", &f->inbox);
 	return 0;
 }
 
 void buckets_fini(struct flow *f)
 {
-	crew_stop(&f->carriers);
-	for (unsigned i = 0; i < 2 * HOLD_KINDS; i++)
-		free(holds_at(f, i)->unused);
+	thread_pool_stop(&f->bucket_threads);
+	for (unsigned i = 0; i < 2 * BUCKET_POOLS; i++)
+		free(bucket_pool_at(f, i)->unused);
 }

@@ -8,12 +8,12 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 /* -------------------------------------------------------------------- ending */
 
 /* The end is read from the clock here: what the device did last may be younger than f->now. */
-static void op_tell(struct flow *f, const struct op *op)
+static void op_report(struct flow *f, const struct op *op)
 {
 	uint64_t now = f->now = clock_ns();
 	struct flow_done d = {
@@ -61,8 +61,8 @@ static void chain_end(struct flow *f, struct chain *c)
 
 static void op_free(struct flow *f, struct op *op)
 {
-	label_free(&f->labels, op->label);
-	label_free(&f->labels, op->old_label);
+	attrs_free(&f->attrs, op->attrs);
+	attrs_free(&f->attrs, op->old_attrs);
 	free(op->msg);
 	arena_put(&f->ops, op);
 }
@@ -83,13 +83,13 @@ void op_end(struct flow *f, struct op *op)
 {
 	struct chain *c = op->chain;
 
-	if (op->room != ROOM_NONE)
+	if (op->space != SPACE_NONE)
 		space_return(f, op->type == FLOW_WRITE ? op->place : op->to, op->charge);
 	give_permits(f, op);
 	if (op->code < 0 && c->stop_on_error)
 		c->stopped = true;
 	c->ops = op->next;
-	op_tell(f, op);
+	op_report(f, op);
 	if (op->object)
 		object_leave(f, op);
 	op_free(f, op);
@@ -150,13 +150,13 @@ static int check_op(const struct flow *f, const struct flow_op *u, struct pensto
 	return check_bucket(f, u, err);
 }
 
-static struct label *new_label(struct flow *f, const struct flow_op *u)
+static struct attrs *new_attrs(struct flow *f, const struct flow_op *u)
 {
 	char number[32];
 	int n = snprintf(number, sizeof(number), "object-%" PRIu64, u->object);
 
-	return u->name ? label_new(&f->labels, u->name, u->name_len, u->shape)
-		       : label_new(&f->labels, number, (uint32_t)n, u->shape);
+	return u->name ? attrs_new(&f->attrs, u->name, u->name_len, u->shape)
+		       : attrs_new(&f->attrs, number, (uint32_t)n, u->shape);
 }
 
 static struct op *new_op(struct flow *f, const struct flow_op *u)
@@ -186,10 +186,10 @@ static struct op *new_op(struct flow *f, const struct flow_op *u)
 	named = op->type == FLOW_WRITE ||
 		(op->type != FLOW_MOVE && place_is_store(flow_place(f, u->place)));
 	if (op->object && named)
-		op->label = new_label(f, u);
+		op->attrs = new_attrs(f, u);
 	if (op->object && op->type == FLOW_PATCH)
 		op->object->patched = true;
-	if (op->object && (op->label || !named))
+	if (op->object && (op->attrs || !named))
 		return op;
 	if (op->object)
 		object_forget(f, op->object);
@@ -198,16 +198,16 @@ static struct op *new_op(struct flow *f, const struct flow_op *u)
 }
 
 /* From here on it has its place in the order of things. */
-static void enlist(struct flow *f, struct op *op)
+static void op_enqueue(struct flow *f, struct op *op)
 {
 	unsigned to = op->type == FLOW_WRITE ? op->place : op->to;
 
 	if (op->alloc_begin)
-		op->permit_asked = ledger_ask(&f->permits, 1);
+		op->permit_ticket = quota_reserve(&f->permits, 1);
 	if (op_has_dst(op)) {
 		op->charge = place_charge(flow_place(f, to), op->size);
-		op->space_asked = ledger_ask(&f->space[to], op->charge);
-		op->room = ROOM_ASKED;
+		op->space_ticket = quota_reserve(&f->space[to], op->charge);
+		op->space = SPACE_RESERVED;
 	}
 	if (op->object)
 		object_join(op->object, op);
@@ -233,14 +233,14 @@ static struct chain *new_chain(struct flow *f, const struct flow_op *ops, unsign
 		op->chain = c;
 		*at = op;
 		at = &op->next;
-		enlist(f, op);
+		op_enqueue(f, op);
 		if (i + 1 == n)
 			return c;
 	}
 	/* Out of memory: as if nothing had been. */
 	while ((op = c->ops)) {
 		c->ops = op->next;
-		if (op->room != ROOM_NONE)
+		if (op->space != SPACE_NONE)
 			space_return(f, op->type == FLOW_WRITE ? op->place : op->to, op->charge);
 		give_permits(f, op);
 		if (op->object)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks: what is done with each, by the library or by copiers, and what follows. */
+/* Chunks: what is done with each, by the library or by copy threads, and what follows. */
 #include <errno.h>
 
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 enum { PAGE_BYTES = 4096 };
 
@@ -28,7 +28,7 @@ static void piece_over(struct slot *s)
 	last = s->code == 0 && chunk_moved(s) && atomic_fetch_sub(&op->chunks, 1) == 1;
 	inbox_push(&f->inbox, &s->task);
 	if (last)
-		crew_push(&f->clerks, &op->task);
+		thread_pool_push(&f->file_threads, &op->task);
 }
 
 static void piece_done(void *arg, const struct penstock_done *done)
@@ -148,8 +148,8 @@ static void copy_pieces(struct flow *f, struct slot *s, const struct end *to,
 static void account(struct flow *f, struct slot *s)
 {
 	struct op *op = s->op;
-	bool writes = s->writing || s->lane == LANE_COPY,
-	     reads = !s->writing || s->lane == LANE_COPY;
+	bool writes = s->writing || s->queue == SLOTS_COPY,
+	     reads = !s->writing || s->queue == SLOTS_COPY;
 
 	if (op->mode == MODE_COPY_OUT)
 		writes = false;
@@ -166,7 +166,7 @@ static void account(struct flow *f, struct slot *s)
 			op->write_begin = s->start_ns;
 		op->write_begin = min_u64(op->write_begin, s->start_ns);
 	}
-	if (s->lane == LANE_COPY)
+	if (s->queue == SLOTS_COPY)
 		return;
 	f->dev_ops -= s->nr_pieces;
 	f->dev_bytes -= s->bytes;
@@ -177,15 +177,15 @@ static void account(struct flow *f, struct slot *s)
 static void chunk_over(struct flow *f, struct slot *s)
 {
 	struct op *op = s->op;
-	char name[LABEL_TEXT];
+	char name[NAME_TEXT];
 
 	if (s->code < 0) {
-		const struct label *l = op_label(op);
+		const struct attrs *l = op_attrs(op);
 
-		if (op->line != LINE_OUT)
-			lane_leave(f, op);
+		if (op->queued != QUEUED_NOT)
+			slot_queue_leave(f, op);
 		op_fail(op, s->code, s->code == -EBADMSG ? "%.0s%s" : "%s: %s",
-			label_print(name, l), s->msg ? s->msg : "out of memory");
+			attrs_print_name(name, l), s->msg ? s->msg : "out of memory");
 		op->inflight -= op->passed_on;
 		op->passed_on = false;
 	}
@@ -214,13 +214,13 @@ static void slot_over(struct task *t, void *owner)
 
 	account(f, s);
 	if (s->code == 0 && f->o.verify && s->op->type == FLOW_READ) {
-		s->task.run = copier_check;
+		s->task.run = copy_task_check;
 		s->task.done = check_over;
-		crew_push(&f->copiers, &s->task);
+		thread_pool_push(&f->copy_threads, &s->task);
 	} else if (s->code == 0 && s->op->mode == MODE_PASS && !s->writing && !s->header &&
 		   s->op->code == 0) {
-		s->task.next = f->again ? &f->again->task : NULL;
-		f->again = s;
+		s->task.next = f->to_write ? &f->to_write->task : NULL;
+		f->to_write = s;
 	} else {
 		chunk_over(f, s);
 	}
@@ -231,12 +231,12 @@ static void slot_over(struct task *t, void *owner)
 static void issue_header(struct flow *f, struct slot *s)
 {
 	struct op *op = s->op;
-	const struct label *l = op_label(op);
+	const struct attrs *l = op_attrs(op);
 	unsigned element = op->type == FLOW_WRITE ? op->element : op->object->element;
 
 	s->header = true;
 	slot_begin(s, true);
-	if (place_npy_header(s->buf, label_shape(l), element, op->size) < 0)
+	if (place_npy_header(s->buf, attrs_shape(l), element, op->size) < 0)
 		slot_fail(s, -EINVAL, "the shape is too long for an NPY header");
 	else
 		batch_transfer(f, s, op->dst_file, s->buf, PLACE_HEADER, 0);
@@ -246,7 +246,7 @@ static void issue_header(struct flow *f, struct slot *s)
 }
 
 /* The content for a device is in the buffer. */
-static void made(struct task *t, void *owner)
+static void content_made(struct task *t, void *owner)
 {
 	struct slot *s = container_of(t, struct slot, task);
 	struct end dst = dst_end(s->op, &s->op->dst_hint);
@@ -255,13 +255,13 @@ static void made(struct task *t, void *owner)
 	copy_pieces(owner, s, &dst, NULL);
 }
 
-/* Device memory is the library's to copy, host memory the copiers'. */
+/* Device memory is the library's to copy, host memory the copy threads'. */
 static void issue_copy(struct flow *f, struct slot *s)
 {
 	static void (*const how[])(struct task * t) = {
-		[MODE_COPY_OUT] = copier_out,
-		[MODE_FILL] = copier_fill,
-		[MODE_COPY] = copier_copy,
+		[MODE_COPY_OUT] = copy_task_out,
+		[MODE_FILL] = copy_task_fill,
+		[MODE_COPY] = copy_task_copy,
 	};
 	struct op *op = s->op;
 	bool gpu = op_on_gpu(op);
@@ -274,10 +274,10 @@ static void issue_copy(struct flow *f, struct slot *s)
 		copy_pieces(f, s, op->mode == MODE_COPY ? &dst : NULL, &src);
 		return;
 	}
-	s->task.run = gpu ? copier_make : how[op->mode];
+	s->task.run = gpu ? copy_task_make : how[op->mode];
 	if (gpu)
-		s->task.done = made;
-	crew_push(&f->copiers, &s->task);
+		s->task.done = content_made;
+	thread_pool_push(&f->copy_threads, &s->task);
 }
 
 /* Put the noise that belongs there into the buffer unless it is there, and the stamps. */
@@ -288,10 +288,10 @@ static void slot_prepare(struct flow *f, struct slot *s)
 
 	if ((s->pos - at) % CONTENT_PERIOD) { /* a range in a small buffer */
 		content_noise(&f->content, s->data, s->len, s->pos);
-		s->noisy = false;
-	} else if (!s->noisy) {
-		content_noise(&f->content, s->buf, slot_bytes(f, s->lane), 0);
-		s->noisy = true;
+		s->has_noise = false;
+	} else if (!s->has_noise) {
+		content_noise(&f->content, s->buf, slot_bytes(f, s->queue), 0);
+		s->has_noise = true;
 	}
 	if (f->o.fill)
 		content_stamp(&f->content, s->data, s->len,
@@ -340,7 +340,7 @@ static void issue(struct flow *f, struct slot *s)
 	s->task.done = slot_over;
 	if (s->header)
 		issue_header(f, s);
-	else if (s->lane == LANE_COPY)
+	else if (s->queue == SLOTS_COPY)
 		issue_copy(f, s);
 	else
 		issue_transfer(f, s);
@@ -350,15 +350,15 @@ void chunks_issue(struct flow *f)
 {
 	struct slot *s;
 
-	while (f->again && !device_full(f)) {
-		s = f->again;
-		f->again = s->task.next ? container_of(s->task.next, struct slot, task) : NULL;
+	while (f->to_write && !device_full(f)) {
+		s = f->to_write;
+		f->to_write = s->task.next ? container_of(s->task.next, struct slot, task) : NULL;
 		if (s->op->code < 0)
 			chunk_over(f, s);
 		else
 			issue_write(f, s);
 	}
-	while ((s = lanes_cut(f)))
+	while ((s = slot_queues_cut(f)))
 		issue(f, s);
 	if (f->nr_batch)
 		batch_flush(f);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the bytes of an object are, and what copiers do with them: copy between the memory of
+ * Where the bytes of an object are, and what copy threads do with them: copy between the memory of
  * places and buffers, make content, check it.
  */
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 void slot_fail(struct slot *s, int code, const char *msg)
 {
@@ -77,25 +77,26 @@ uint64_t end_offset(const struct end *e, uint64_t pos, uint64_t *len)
 	return SLAB_HEAD + place_offset(e->place, e->where, pos, len, e->hint);
 }
 
-/* ------------------------------------------------------------------- the copiers */
+/* ------------------------------------------------------------- in the copy threads */
 
 static struct slot *task_slot(struct task *t)
 {
 	return container_of(t, struct slot, task);
 }
 
-void copier_check(struct task *t)
+void copy_task_check(struct task *t)
 {
 	struct slot *s = task_slot(t);
 	const struct op *op = s->op;
 	const struct flow *f = op->flow;
 	uint64_t good = content_check(&f->content, s->data, s->len, op->object->content, s->pos);
-	char name[LABEL_TEXT], msg[LABEL_TEXT + 120];
+	char name[NAME_TEXT], msg[NAME_TEXT + 120];
 
 	if (good == s->len)
 		return;
 	snprintf(msg, sizeof(msg), "verification failed: %s: offset %" PRIu64 " holds 0x%02x%s",
-		 label_print(name, op->object->label), s->pos + good, (unsigned char)s->data[good],
+		 attrs_print_name(name, op->object->attrs), s->pos + good,
+		 (unsigned char)s->data[good],
 		 (s->pos + good) % CONTENT_BLOCK < 16 ? ", a block of another object or place"
 						      : "");
 	slot_fail(s, -EBADMSG, msg);
@@ -114,7 +115,7 @@ static void copy_host(struct slot *s, const struct end *to, const struct end *fr
 	s->end_ns = clock_ns();
 }
 
-void copier_out(struct task *t)
+void copy_task_out(struct task *t)
 {
 	struct extent_hint hint = {0};
 	struct end src = src_end(task_slot(t)->op, &hint);
@@ -122,7 +123,7 @@ void copier_out(struct task *t)
 	copy_host(task_slot(t), NULL, &src);
 }
 
-void copier_copy(struct task *t)
+void copy_task_copy(struct task *t)
 {
 	struct extent_hint here = {0}, there = {0};
 	struct end src = src_end(task_slot(t)->op, &here), dst = dst_end(task_slot(t)->op, &there);
@@ -141,14 +142,14 @@ static void make_content(const struct op *op, char *to, uint64_t len, uint64_t p
 		content_noise(&f->content, to, len, pos);
 }
 
-void copier_make(struct task *t)
+void copy_task_make(struct task *t)
 {
 	struct slot *s = task_slot(t);
 
 	make_content(s->op, s->data, s->len, s->pos);
 }
 
-void copier_fill(struct task *t)
+void copy_task_fill(struct task *t)
 {
 	struct slot *s = task_slot(t);
 	struct extent_hint hint = {0};

@@ -6,7 +6,7 @@
  */
 
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 struct object *object_get(struct flow *f, uint64_t number)
 {
@@ -26,7 +26,7 @@ void object_forget(struct flow *f, struct object *o)
 	if (o->first || o->exists || o->closing)
 		return;
 	penstock_table_remove(&f->table, &o->node);
-	label_free(&f->labels, o->label);
+	attrs_free(&f->attrs, o->attrs);
 	arena_put(&f->objects, o);
 }
 
@@ -35,67 +35,67 @@ void object_forget(struct flow *f, struct object *o)
 void object_share_file(struct object *o, struct op *op)
 {
 	op->rw = op->type == FLOW_PATCH || o->patched;
-	if (!o->handle || (op->rw && !o->handle->rw))
+	if (!o->shared_file || (op->rw && !o->shared_file->rw))
 		return;
-	op->handle = o->handle;
-	op->src_file = o->handle->file;
-	o->handle->users++;
+	op->shared_file = o->shared_file;
+	op->src_file = o->shared_file->file;
+	o->shared_file->users++;
 }
 
 struct penstock_file *object_take_file(struct flow *f, struct object *o)
 {
-	struct penstock_file *file = o->handle ? o->handle->file : NULL;
+	struct penstock_file *file = o->shared_file ? o->shared_file->file : NULL;
 
-	if (o->handle) {
-		f->nr_left--;
-		arena_put(&f->handles, o->handle);
+	if (o->shared_file) {
+		f->nr_kept_open--;
+		arena_put(&f->shared_files, o->shared_file);
 	}
-	o->handle = NULL;
+	o->shared_file = NULL;
 	return file;
 }
 
-static void drop_handle(struct flow *f, struct object *o, struct handle *h)
+static void drop_shared_file(struct flow *f, struct object *o, struct shared_file *h)
 {
-	clerk_discard(f, o, h->file);
-	f->nr_left--;
-	arena_put(&f->handles, h);
+	flow_close_file(f, o, h->file);
+	f->nr_kept_open--;
+	arena_put(&f->shared_files, h);
 }
 
 /* The file of an operation becomes the object's, where others follow that can use it. */
-static bool donate(struct flow *f, struct object *o, const struct op *op)
+static bool keep_file_open(struct flow *f, struct object *o, const struct op *op)
 {
-	struct handle *h, *old = o->handle;
+	struct shared_file *h, *old = o->shared_file;
 
-	if (!o->first || (old && (old->rw || !op->rw)) || f->nr_left >= f->most_files / 2)
+	if (!o->first || (old && (old->rw || !op->rw)) || f->nr_kept_open >= f->max_files / 2)
 		return false;
-	h = arena_get(&f->handles);
+	h = arena_get(&f->shared_files);
 	if (!h)
 		return false;
 	h->file = op->src_file;
 	h->rw = op->rw;
-	o->handle = h;
-	f->nr_left++;
+	o->shared_file = h;
+	f->nr_kept_open++;
 	if (old && !old->users)
-		drop_handle(f, o, old);
+		drop_shared_file(f, o, old);
 	return true;
 }
 
 /* The file stays open for those that follow; whoever replaces or removes it closes it himself. */
 static void leave_file(struct flow *f, struct object *o, struct op *op)
 {
-	struct handle *h = op->handle;
+	struct shared_file *h = op->shared_file;
 
 	if (h) {
-		if (!--h->users && h != o->handle)
-			drop_handle(f, o, h);
-	} else if (op->src_file && !donate(f, o, op)) {
-		clerk_discard(f, o, op->src_file);
+		if (!--h->users && h != o->shared_file)
+			drop_shared_file(f, o, h);
+	} else if (op->src_file && !keep_file_open(f, o, op)) {
+		flow_close_file(f, o, op->src_file);
 	}
-	op->handle = NULL;
+	op->shared_file = NULL;
 	op->src_file = NULL;
-	if (o->handle && !o->first && !o->handle->users) {
-		drop_handle(f, o, o->handle);
-		o->handle = NULL;
+	if (o->shared_file && !o->first && !o->shared_file->users) {
+		drop_shared_file(f, o, o->shared_file);
+		o->shared_file = NULL;
 	}
 }
 
@@ -170,7 +170,7 @@ void object_leave(struct flow *f, struct op *op)
 	object_forget(f, o);
 }
 
-void object_vanish(struct flow *f, struct object *o)
+void object_clear(struct flow *f, struct object *o)
 {
 	struct place *p = flow_place(f, o->place);
 	uint64_t charge = place_charge(p, o->size);
@@ -188,12 +188,12 @@ void object_vanish(struct flow *f, struct object *o)
 /* For the index of a slab. */
 static void object_keep(struct place *p, const struct object *o)
 {
-	struct place_old kept = {.name = o->label->text,
-				 .name_len = o->label->name_len,
+	struct place_old kept = {.name = o->attrs->text,
+				 .name_len = o->attrs->name_len,
 				 .size = o->size,
 				 .content = o->content,
 				 .where = o->where,
-				 .shape = o->label->shape_len ? o->label->text + o->label->name_len
+				 .shape = o->attrs->shape_len ? o->attrs->text + o->attrs->name_len
 							      : NULL,
 				 .element = o->element};
 
@@ -213,8 +213,8 @@ void objects_fini(struct flow *f)
 			object_keep(p, o);
 		if (p && p->map)
 			extents_free(&o->where, p->map);
-		if (o->label && o->label->class >= LABEL_CLASSES)
-			label_free(&f->labels, o->label);
+		if (o->attrs && o->attrs->class >= ATTRS_CLASSES)
+			attrs_free(&f->attrs, o->attrs);
 	}
 	penstock_table_fini(&f->table);
 	arena_fini(&f->objects);

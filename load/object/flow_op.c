@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 static bool op_has_src(const struct op *op)
 {
@@ -63,49 +63,50 @@ static bool in_files(const struct place *p)
 
 /* ------------------------------------------------------------ object and space */
 
-static void replace(struct flow *f, struct op *op)
+static void replace_object(struct flow *f, struct op *op)
 {
 	struct object *o = op->object;
 
 	if (o->place == op->place && in_bucket(flow_place(f, o->place))) {
-		op->over = true;
+		op->overwrites = true;
 		op->ref = o->ref;
-		label_free(&f->labels, o->label);
+		attrs_free(&f->attrs, o->attrs);
 	} else if (in_files(flow_place(f, o->place)) || in_bucket(flow_place(f, o->place))) {
-		op->old_label = o->label;
+		op->old_attrs = o->attrs;
 		op->old_ref = o->ref;
 		op->old_place = o->place;
 		op->old_file = object_take_file(f, o);
 	} else {
-		label_free(&f->labels, o->label);
+		attrs_free(&f->attrs, o->attrs);
 	}
-	o->label = NULL;
-	object_vanish(f, o);
+	o->attrs = NULL;
+	object_clear(f, o);
 }
 
 void op_claim(struct flow *f, struct op *op)
 {
 	struct object *o = op->object;
-	char name[LABEL_TEXT];
+	char name[NAME_TEXT];
 
 	op->passed = PASSED_OBJECT;
 	op->end = op->size;
 	if (op->type == FLOW_WRITE) {
 		if (o->exists)
-			replace(f, op);
+			replace_object(f, op);
 		return;
 	}
 	if (in_store(op_src(op)) || (op->type == FLOW_DELETE && !o->exists))
 		return; /* only the store knows; as it should be */
 	if (!o->exists || o->place != op->place) {
 		op_fail(op, -ENOENT, "object %llu (%s): is not in place %u",
-			(unsigned long long)o->node.hash, label_print(name, o->label), op->place);
+			(unsigned long long)o->node.hash, attrs_print_name(name, o->attrs),
+			op->place);
 		return;
 	}
 	if (op->type == FLOW_MOVE && op->size != o->size) { /* the caller was told wrong */
 		uint64_t charge = place_charge(op_dst(op), o->size);
 
-		f->space[op->to].asked += charge - op->charge;
+		f->space[op->to].reserved += charge - op->charge;
 		op->charge = charge;
 	}
 	op->size = o->size;
@@ -127,7 +128,7 @@ static int take_units(struct flow *f, struct op *op, bool force)
 
 	if (ready < extent_map_units(p->map) &&
 	    (r == -ENOSPC || extent_map_unused(p->map) * p->unit < PLACE_STEP / 2))
-		clerk_grow(f, place, r == -ENOSPC ? units : 0);
+		flow_grow_memory(f, place, r == -ENOSPC ? units : 0);
 	if (r == -ENOSPC && (f->growing[place] || !force))
 		return -EAGAIN;
 	if (r == -ENOSPC && slab_stretch(p, units - extent_map_unused(p->map)) == 0)
@@ -145,13 +146,13 @@ int op_take_space(struct flow *f, struct op *op, bool force)
 		return 0;
 	if (p->map && !p->o.stretch && op->charge > f->space[place].limit)
 		return -ENOSPC;
-	if (!force && !ledger_may(&f->space[place], op->space_asked))
+	if (!force && !quota_is_granted(&f->space[place], op->space_ticket))
 		return -EAGAIN;
 	if (p->map)
 		r = take_units(f, op, force);
 	if (r == 0) {
-		place_take(p, op->charge);
-		op->room = ROOM_TAKEN;
+		place_add_used(p, op->charge);
+		op->space = SPACE_TAKEN;
 	}
 	return r;
 }
@@ -247,12 +248,12 @@ void op_opened(struct flow *f, struct op *op)
 	use_links(f, op);
 	atomic_store(&op->chunks, 1);
 	if ((op->todo & TODO_HEADER) || op->pos < op->end)
-		lane_enter(f, op);
+		slot_queue_enter(f, op);
 	else if (!(op->todo & TODO_TIMER))
 		op_moved(f, op);
 }
 
-static void opened(struct task *t, void *owner)
+static void file_opened(struct task *t, void *owner)
 {
 	op_opened(owner, container_of(t, struct op, task));
 }
@@ -262,9 +263,9 @@ static void open_files(struct flow *f, struct op *op)
 	op->start_ns = f->now;
 	op->counted = true;
 	f->nr_files++;
-	op->task.run = clerk_open;
-	op->task.done = opened;
-	crew_push(&f->clerks, &op->task);
+	op->task.run = file_task_open;
+	op->task.done = file_opened;
+	thread_pool_push(&f->file_threads, &op->task);
 }
 
 /* So many files may be open; the others wait, and whoever has some open waits for nobody. */
@@ -281,9 +282,9 @@ void op_start(struct flow *f, struct op *op)
 
 	op->state = OP_RUNS;
 	op->start_ns = f->now;
-	if (!op->old_label && (op->code < 0 || !(read || in_files(op_dst(op)))))
+	if (!op->old_attrs && (op->code < 0 || !(read || in_files(op_dst(op)))))
 		op_opened(f, op);
-	else if (f->nr_files + f->nr_left < f->most_files)
+	else if (f->nr_files + f->nr_kept_open < f->max_files)
 		open_files(f, op);
 	else
 		open_later(f, op);
@@ -296,7 +297,7 @@ static void uncount_files(struct flow *f, struct op *op)
 
 	f->nr_files -= op->counted;
 	op->counted = false;
-	while ((next = f->unopened) && f->nr_files + f->nr_left < f->most_files) {
+	while ((next = f->unopened) && f->nr_files + f->nr_kept_open < f->max_files) {
 		f->unopened = next->next;
 		if (!f->unopened)
 			f->unopened_tail = &f->unopened;
@@ -306,7 +307,7 @@ static void uncount_files(struct flow *f, struct op *op)
 
 /* --------------------------------------------------------------------- ending */
 
-static void closed(struct task *t, void *owner)
+static void file_closed(struct task *t, void *owner)
 {
 	struct op *op = container_of(t, struct op, task);
 
@@ -333,48 +334,48 @@ bool op_syncs(const struct op *op)
 	       to->o.durability != PENSTOCK_DURABLE_NONE;
 }
 
-/* Whether a clerk has to make it durable, or to close or remove something. */
-static bool needs_clerk(const struct op *op)
+/* Whether a file thread has to make it durable, or to close or remove something. */
+static bool needs_file_thread(const struct op *op)
 {
-	return op_syncs(op) || op->room == ROOM_FILE || (op_leaves(op) && in_files(op_src(op)));
+	return op_syncs(op) || op->space == SPACE_FILE || (op_leaves(op) && in_files(op_src(op)));
 }
 
 void op_moved(struct flow *f, struct op *op)
 {
-	if (op->passed_on || !needs_clerk(op)) {
+	if (op->passed_on || !needs_file_thread(op)) {
 		op_closed(f, op);
 		return;
 	}
-	op->task.run = clerk_close;
-	op->task.done = closed;
-	crew_push(&f->clerks, &op->task);
+	op->task.run = file_task_close;
+	op->task.done = file_closed;
+	thread_pool_push(&f->file_threads, &op->task);
 }
 
 /*
- * Who moves the last chunk gives the operation to a clerk, while chunks are still on their way to
- * this thread, which counts them.  Both write to nothing that is the same: the clerk has times of
- * his own, and an operation that failed is not passed on.
+ * The thread that moves the last chunk gives the operation to a file thread, while chunks are still
+ * on their way to this thread, which counts them.  Both write to nothing that is the same: the file
+ * thread has times of its own, and an operation that failed is not passed on.
  */
 void op_all_cut(struct op *op)
 {
 	bool moves = op->mode == MODE_WRITE || op->mode == MODE_STORE || op->mode == MODE_PASS ||
 		     op->mode == MODE_LOAD;
 
-	if (!moves || (op->todo & TODO_TIMER) || !needs_clerk(op))
+	if (!moves || (op->todo & TODO_TIMER) || !needs_file_thread(op))
 		return;
-	op->task.run = clerk_close;
-	op->task.done = closed;
+	op->task.run = file_task_close;
+	op->task.done = file_closed;
 	op->passed_on = true;
 	op->inflight++;
 	atomic_fetch_sub(&op->chunks, 1);
 }
 
-static void op_settle(struct op *op)
+static void op_commit(struct op *op)
 {
 	struct object *o = op->object;
 
 	if (op->type == FLOW_WRITE) {
-		o->label = TAKE_PTR(op->label);
+		o->attrs = TAKE_PTR(op->attrs);
 		o->size = op->size;
 		o->content = op->content;
 		o->element = op->element;
@@ -384,7 +385,7 @@ static void op_settle(struct op *op)
 	o->where = op->where;
 	o->ref = op->ref;
 	op->where = (struct extents){0};
-	op->room = ROOM_NONE; /* the object has it now */
+	op->space = SPACE_NONE; /* the object has it now */
 }
 
 static void give_space(struct op *op)
@@ -395,16 +396,16 @@ static void give_space(struct op *op)
 		extents_free(&op->where, p->map);
 	p->used -= op->charge;
 	p->objects--;
-	op->room = ROOM_ASKED;
+	op->space = SPACE_RESERVED;
 }
 
 void op_closed(struct flow *f, struct op *op)
 {
 	if (op_leaves(op))
-		object_vanish(f, op->object);
+		object_clear(f, op->object);
 	if (op_has_dst(op) && op->code == 0 && !in_store(op_dst(op)))
-		op_settle(op);
-	else if (op->room >= ROOM_TAKEN)
+		op_commit(op);
+	else if (op->space >= SPACE_TAKEN)
 		give_space(op);
 	uncount_files(f, op);
 	op_end(f, op);

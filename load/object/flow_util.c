@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small parts of a flow that know nothing of it: spans of time, pools, labels. */
+/* Small parts of a flow that know nothing of it: spans of time, pools, attributes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 enum { SLAB = 256 }; /* structs allocated at a time */
 
@@ -93,54 +93,55 @@ void arena_fini(struct arena *a)
 	*a = (struct arena){.size = a->size};
 }
 
-/* ----------------------------------------------------------------- labels */
+/* ----------------------------------------------------------------- attributes */
 
-static const size_t label_sizes[LABEL_CLASSES] = {64, 128, 256};
+static const size_t attrs_sizes[ATTRS_CLASSES] = {64, 128, 256};
 
-struct label *label_new(struct labels *l, const char *name, uint32_t name_len, const char *shape)
+struct attrs *attrs_new(struct attrs_pool *l, const char *name, uint32_t name_len,
+			const char *shape)
 {
 	size_t shape_len = shape ? strlen(shape) : 0;
-	size_t size = sizeof(struct label) + name_len + shape_len + 1;
-	struct label *label;
+	size_t size = sizeof(struct attrs) + name_len + shape_len + 1;
+	struct attrs *attrs;
 	unsigned class = 0;
 
-	while (class < ARRAY_SIZE(label_sizes) && size > label_sizes[class])
+	while (class < ARRAY_SIZE(attrs_sizes) && size > attrs_sizes[class])
 		class ++;
-	if (class < ARRAY_SIZE(label_sizes)) {
-		l->of[class].size = label_sizes[class];
-		label = arena_get(&l->of[class]);
+	if (class < ARRAY_SIZE(attrs_sizes)) {
+		l->of[class].size = attrs_sizes[class];
+		attrs = arena_get(&l->of[class]);
 	} else {
-		label = malloc(size);
+		attrs = malloc(size);
 	}
-	if (!label)
+	if (!attrs)
 		return NULL;
-	label->class = (uint8_t) class;
-	label->name_len = name_len;
-	label->shape_len = (uint16_t)shape_len;
-	memcpy(label->text, name, name_len);
+	attrs->class = (uint8_t) class;
+	attrs->name_len = name_len;
+	attrs->shape_len = (uint16_t)shape_len;
+	memcpy(attrs->text, name, name_len);
 	if (shape_len)
-		memcpy(label->text + name_len, shape, shape_len);
-	label->text[name_len + shape_len] = '\0';
-	return label;
+		memcpy(attrs->text + name_len, shape, shape_len);
+	attrs->text[name_len + shape_len] = '\0';
+	return attrs;
 }
 
-void label_free(struct labels *l, struct label *label)
+void attrs_free(struct attrs_pool *l, struct attrs *attrs)
 {
-	if (!label)
+	if (!attrs)
 		return;
-	if (label->class < ARRAY_SIZE(label_sizes))
-		arena_put(&l->of[label->class], label);
+	if (attrs->class < ARRAY_SIZE(attrs_sizes))
+		arena_put(&l->of[attrs->class], attrs);
 	else
-		free(label);
+		free(attrs);
 }
 
-void labels_fini(struct labels *l)
+void attrs_pool_fini(struct attrs_pool *l)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(l->of); i++)
 		arena_fini(&l->of[i]);
 }
 
-const char *label_print(char out[LABEL_TEXT], const struct label *l)
+const char *attrs_print_name(char out[NAME_TEXT], const struct attrs *l)
 {
 	enum { KEEP = 85 }; /* bytes that fit however much of them is escaped */
 	char text[3 * KEEP + 1];
@@ -151,10 +152,10 @@ const char *label_print(char out[LABEL_TEXT], const struct label *l)
 	for (uint32_t i = 0; printable && i < l->name_len; i++)
 		printable = l->text[i] > ' ' && l->text[i] < 0x7f;
 	if (printable) {
-		penstock_print_elided(out, LABEL_TEXT, "%.*s", (int)l->name_len, l->text);
+		penstock_print_elided(out, NAME_TEXT, "%.*s", (int)l->name_len, l->text);
 		return out;
 	}
 	place_escape(text, l->text, min_u64(l->name_len, KEEP));
-	snprintf(out, LABEL_TEXT, "%s%s", text, l->name_len > KEEP ? "..." : "");
+	snprintf(out, NAME_TEXT, "%s%s", text, l->name_len > KEEP ? "..." : "");
 	return out;
 }

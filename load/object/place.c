@@ -16,7 +16,7 @@
 #include "base/util.h"
 #include "load/measure/ram.h"
 #include "load/object/content.h"
-#include "load/object/place_book.h"
+#include "load/object/place_journal.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -56,9 +56,9 @@ static int check_opts(const struct place_opts *o, struct penstock_err *err)
 	return 0;
 }
 
-uint32_t place_fit_unit(uint32_t unit, uint64_t bytes, uint64_t most)
+uint32_t place_fit_unit(uint32_t unit, uint64_t bytes, uint64_t max)
 {
-	while (bytes / unit >= most && place_unit_fits(2ull * unit))
+	while (bytes / unit >= max && place_unit_fits(2ull * unit))
 		unit *= 2;
 	return unit;
 }
@@ -104,7 +104,7 @@ static int gpu_room(const struct place_opts *o, uint64_t *ret, struct penstock_e
 	return r;
 }
 
-int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct penstock_err *err)
+int place_free_bytes(const struct place_opts *o, uint64_t *ret_bytes, struct penstock_err *err)
 {
 	int r = check_opts(o, err);
 
@@ -140,7 +140,7 @@ bool place_is_kept(const struct place_opts *o)
 		if (store_place_is_there(o->paths[i]))
 			return true;
 	for (unsigned i = 0; o->kind == PLACE_FILES && i < o->nr_paths; i++)
-		if (book_is_kept(o->paths[i]))
+		if (journal_is_kept(o->paths[i]))
 			return true;
 	return false;
 }
@@ -150,7 +150,7 @@ int place_check(const struct place_opts *o, struct penstock_err *err)
 	char want[PENSTOCK_SIZE_TEXT], have[PENSTOCK_SIZE_TEXT];
 	bool memory = o->kind == PLACE_MEMORY || o->kind == PLACE_GPU;
 	uint64_t room;
-	int r = place_room(o, &room, err);
+	int r = place_free_bytes(o, &room, err);
 
 	if (r < 0 || o->capacity <= room)
 		return r;
@@ -372,7 +372,7 @@ int place_open(struct place **out, const struct place_opts *o, struct penstock_e
 	return 0;
 }
 
-void place_leave(struct place *p)
+void place_keep_found(struct place *p)
 {
 	p->o.keep = p->o.keep || p->o.reuse;
 }
@@ -422,14 +422,14 @@ uint64_t place_charge(const struct place *p, uint64_t size)
 	return align_up(size, p->unit);
 }
 
-void place_take(struct place *p, uint64_t charge)
+void place_add_used(struct place *p, uint64_t charge)
 {
 	uint64_t limit;
 
 	p->used += charge;
 	p->objects++;
-	p->most = max_u64(p->most, p->used);
-	limit = p->o.capacity ? min_u64(p->o.capacity, p->most) : p->most;
+	p->max_used = max_u64(p->max_used, p->used);
+	limit = p->o.capacity ? min_u64(p->o.capacity, p->max_used) : p->max_used;
 	atomic_store(&p->slack, limit > p->used ? limit - p->used : 0);
 }
 

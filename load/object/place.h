@@ -16,7 +16,7 @@
 #include "base/extent.h"
 #include "base/util.h"
 #include "load/object/flow.h"
-#include "load/object/place_book.h"
+#include "load/object/place_journal.h"
 
 #define PLACE_HEADER 4096u            /* bytes of an NPY header, padding included */
 #define PLACE_UNIT   (64u << 10)      /* of extents, unless the caller says otherwise */
@@ -49,15 +49,15 @@ struct place_old {
 struct place_dir {
 	char *path;
 	int fd;
-	int journal;   /* -1: not ours yet */
-	unsigned made; /* names at the end of the path whose folders were made for it */
-	bool marked;   /* the marker was made just now */
+	int journal_fd; /* -1: not ours yet */
+	unsigned made;  /* names at the end of the path whose folders were made for it */
+	bool marked;    /* the marker was made just now */
 	struct penstock_stripe_info *striped; /* files in it are striped; NULL: they are not */
-	bool vague;           /* files cannot be known by their numbers here (FUSE) */
-	atomic_bool fixed;    /* names are for ever: the file system cannot rename */
-	atomic_uint next;     /* file that is made */
-	pthread_mutex_t lock; /* of the book */
-	struct book book;     /* the files that are there */
+	bool unstable_inodes;      /* files cannot be known by their numbers here (FUSE) */
+	atomic_bool cannot_rename; /* names are for ever: the file system cannot rename */
+	atomic_uint next;          /* file that is made */
+	pthread_mutex_t lock;      /* of the journal */
+	struct journal journal;    /* the files that are there */
 	_Atomic uint64_t subs[PLACE_SUBS / 64]; /* sub-folders that are there, a bit each */
 };
 
@@ -78,7 +78,7 @@ struct place {
 	uint64_t used, objects;
 	/* files, and a slab in a folder */
 	struct place_dir *dirs;
-	uint64_t most;          /* there was of @used */
+	uint64_t max_used;      /* the largest @used so far */
 	_Atomic uint64_t slack; /* bytes that files without an object may take */
 	struct spares *spares;  /* NULL: none are kept */
 	/* slab, memory, GPU */
@@ -137,7 +137,7 @@ static inline bool place_is_memory(const struct place *p)
 /* What an object of @size bytes takes of the capacity. */
 uint64_t place_charge(const struct place *p, uint64_t size);
 /* An object takes so much of it now. */
-void place_take(struct place *p, uint64_t charge);
+void place_add_used(struct place *p, uint64_t charge);
 
 /* ---- place_name.c */
 /* "key.npy": readable where the key is ordinary, else escaped, long ones ended by a hash. */
@@ -159,27 +159,27 @@ int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct penst
 int dirs_open(struct place *p, struct penstock_err *err);
 int dirs_close(struct place *p, struct penstock_err *err);
 
-/* ---- place_live.c: the files of a folder while it is in use; names are below it */
+/* ---- place_dir_file.c: the files of a folder while it is in use; names are below it */
 /* Nobody else is to use the name: -EEXIST. */
-int live_claim(struct place_dir *d, const char *name, const char *key, uint32_t len);
+int dir_file_claim(struct place_dir *d, const char *name, const char *key, uint32_t len);
 /* A new file, open; the name was claimed, and -EEXIST where a file has it. */
-int live_make(struct place_dir *d, const char *name);
+int dir_file_make(struct place_dir *d, const char *name);
 /* It was claimed and is the file that is open now. */
-int live_made(struct place_dir *d, const char *name, int fd);
-int live_complete(struct place_dir *d, const char *name);
+int dir_file_made(struct place_dir *d, const char *name, int fd);
+int dir_file_complete(struct place_dir *d, const char *name);
 /* Open it: -ESTALE where another file has its name now. */
-int live_open(struct place_dir *d, const char *name, int flags);
+int dir_file_open(struct place_dir *d, const char *name, int flags);
 /* The claim is given up. */
-void live_forget(struct place_dir *d, const char *name);
-int live_remove(struct place_dir *d, const char *name);
+void dir_file_forget(struct place_dir *d, const char *name);
+int dir_file_remove(struct place_dir *d, const char *name);
 /* The same, and the name stays claimed. */
-int live_unlink(struct place_dir *d, const char *name);
+int dir_file_unlink(struct place_dir *d, const char *name);
 /* At the end: all that are still what they were. */
-int live_remove_all(struct place_dir *d);
+int dir_file_remove_all(struct place_dir *d);
 /* Under a name that was claimed and that no file has: -EEXIST. */
-int live_rename(struct place_dir *d, const char *from, const char *to);
+int dir_file_rename(struct place_dir *d, const char *from, const char *to);
 /* Its size where it is the file that was made, and has no other name; or -errno. */
-int64_t live_size(struct place_dir *d, const char *name);
+int64_t dir_file_size(struct place_dir *d, const char *name);
 
 /* ---- place_file.c: files of objects, which are returned open for reading and writing */
 /* Make the file and reserve its space; the name that was free is in @ref. */

@@ -5,7 +5,7 @@
  * What is made here has the number of its run in its name, and a marker below the prefix has that
  * number, too: so what a killed run has left is known from what anybody else may have put there,
  * and nothing else is ever removed.  An object is complete where it is there at all, so that there
- * is no book to keep.  A store has no locks: the marker says which process made it, and one that
+ * is no journal to keep.  A store has no locks: the marker says which process made it, and one that
  * may still be running is left alone.
  */
 #include <errno.h>
@@ -187,7 +187,7 @@ static int each_name(struct penstock_s3 *c, const char *prefix, uint32_t flags,
 	return r;
 }
 
-struct looked {
+struct inspected {
 	const char *prefix;
 	const struct marker *m;
 };
@@ -195,7 +195,7 @@ struct looked {
 static int refuse_foreign(void *arg, const char *name, const struct penstock_s3_entry *e,
 			  struct penstock_err *err)
 {
-	const struct looked *l = arg;
+	const struct inspected *l = arg;
 
 	(void)e;
 	if (l->m->there && name_is_ours(name, l->m->run))
@@ -206,10 +206,10 @@ static int refuse_foreign(void *arg, const char *name, const struct penstock_s3_
 }
 
 /* All that can be refused, before anything is touched. */
-static int bucket_look(struct marker *m, struct penstock_s3 *c, const char *prefix,
-		       const struct place_opts *o, struct penstock_err *err)
+static int bucket_inspect(struct marker *m, struct penstock_s3 *c, const char *prefix,
+			  const struct place_opts *o, struct penstock_err *err)
 {
-	struct looked l = {prefix, m};
+	struct inspected l = {prefix, m};
 	int r = marker_load(m, c, prefix, err);
 
 	if (r == 0)
@@ -332,7 +332,7 @@ int bucket_check(const struct place_opts *o, struct penstock_err *err)
 	int r = bucket_start(&c, &prefix, o, err);
 
 	if (r == 0)
-		r = bucket_look(&m, c, prefix, o, err);
+		r = bucket_inspect(&m, c, prefix, o, err);
 	penstock_s3_close(c);
 	return r;
 }
@@ -349,7 +349,7 @@ bool bucket_is_kept(const struct place_opts *o)
 	return m.kept;
 }
 
-static int draw_run(char run[BUCKET_RUN], struct penstock_err *err)
+static int make_run_number(char run[BUCKET_RUN], struct penstock_err *err)
 {
 	uint64_t v;
 
@@ -366,13 +366,13 @@ int bucket_open(struct place *p, struct penstock_err *err)
 	int r = bucket_start(&b->client, &b->prefix, &p->o, err);
 
 	if (r == 0)
-		r = bucket_look(&m, b->client, b->prefix, &p->o, err);
+		r = bucket_inspect(&m, b->client, b->prefix, &p->o, err);
 	if (r < 0)
 		return r;
 	if (m.there)
 		memcpy(b->run, m.run, sizeof(b->run));
 	else
-		r = draw_run(b->run, err);
+		r = make_run_number(b->run, err);
 	if (r == 0)
 		r = marker_save(p, "open", m.there ? m.read.got : NULL, err);
 	if (r < 0)

@@ -135,7 +135,8 @@ static bool make_zero(int fd, uint64_t at, uint64_t len)
 	return true;
 }
 
-int device_look(int fd, uint64_t bytes, bool ours, const char *path, struct penstock_err *err)
+int device_check_empty(int fd, uint64_t bytes, bool ours, const char *path,
+		       struct penstock_err *err)
 {
 	char what[64];
 	bool good;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Folders of a place.  All of a folder is looked at (place_look.c) before anything in it is
- * touched; what the book of the folder does not name is a stranger's, and then nothing is touched
- * at all.
+ * Folders of a place.  All of a folder is looked at (place_inspection.c) before anything in it is
+ * touched; what the journal of the folder does not name is a stranger's, and then nothing is
+ * touched at all.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,12 +22,12 @@
 #include "base/util.h"
 #include "load/measure/room.h"
 #include "load/object/place.h"
-#include "load/object/place_look.h"
+#include "load/object/place_inspection.h"
 
 /* The folder, or the nearest one above it that exists. */
 int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct penstock_err *err)
 {
-	CLEANUP_FREE char *dir = look_nearest(path);
+	CLEANUP_FREE char *dir = nearest_folder(path);
 
 	if (!dir)
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -37,39 +37,41 @@ int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct penst
 /* ------------------------------------------------------------- taking it over */
 
 /*
- * Remove what the book names, which was looked at; with @reuse what is complete stays, and what
+ * Remove what the journal names, which was looked at; with @reuse what is complete stays, and what
  * goes is struck out.  -errno of the first that stays.
  */
-static int dir_remove_old(struct look *l, bool reuse)
+static int dir_remove_old(struct inspection *l, bool reuse)
 {
-	struct book_entry *e, *next;
-	struct book_seen seen;
+	struct journal_entry *e, *next;
+	struct file_stat seen;
 	uint64_t pos = 0;
 	int r = 0;
 
-	for (e = book_next(&l->book, &pos, NULL); r == 0 && e; e = next) {
-		bool there = book_see(&seen, l->fd, e->name) == 0 && book_is_file(e, &seen);
+	for (e = journal_next(&l->journal, &pos, NULL); r == 0 && e; e = next) {
+		bool there =
+			file_stat_at(&seen, l->fd, e->name) == 0 && journal_entry_matches(e, &seen);
 
-		next = book_next(&l->book, &pos, e);
-		if (there && reuse && e->state == BOOK_COMPLETE) {
+		next = journal_next(&l->journal, &pos, e);
+		if (there && reuse && e->state == JOURNAL_COMPLETE) {
 			e->file.inode = seen.file.inode; /* it may be a copy */
 			e->file.birth_ns = seen.file.birth_ns;
 			continue;
 		}
 		if (there)
-			r = book_unlink(l->fd, e->name);
+			r = unlink_with_members(l->fd, e->name);
 		/* it was being made, or removed */
 		if (r == 0 && l->striped && (!there || !seen.file.bytes))
 			penstock_stripe_remove_orphans(l->path, e->file.inode);
 		if (r == 0 && reuse)
-			r = book_write_gone(l->marker, e->name);
+			r = journal_write_gone(l->marker, e->name);
 		if (r == 0)
-			book_drop(&l->book, e);
+			journal_drop(&l->journal, e);
 	}
 	return r;
 }
 
-static int remember_entry(struct place *p, unsigned dir, const struct book_entry *e, uint64_t bytes)
+static int remember_entry(struct place *p, unsigned dir, const struct journal_entry *e,
+			  uint64_t bytes)
 {
 	const char *slash = strrchr(e->name, '/'), *name = slash ? slash + 1 : e->name;
 	uint64_t head = p->o.layout == PLACE_NPY ? PLACE_HEADER : 0;
@@ -99,24 +101,25 @@ static int remember_entry(struct place *p, unsigned dir, const struct book_entry
  * Objects of an earlier run that are complete.  One whose file has become shorter is still as long
  * as it was: who reads it shall hear of that.
  */
-static int dir_remember(struct place *p, unsigned dir, const struct look *l,
+static int dir_remember(struct place *p, unsigned dir, const struct inspection *l,
 			struct penstock_err *err)
 {
-	struct book_entry *e = NULL;
+	struct journal_entry *e = NULL;
 	uint64_t pos = 0;
 	int r = 0;
 
-	while (r == 0 && (e = book_next(&l->book, &pos, e)))
+	while (r == 0 && (e = journal_next(&l->journal, &pos, e)))
 		r = remember_entry(p, dir, e, e->file.bytes);
 	return r < 0 ? penstock_fail(err, r, "%s: %s", l->path, strerror(-r)) : 0;
 }
 
-static int new_marker(struct look *l, struct penstock_err *err)
+static int new_marker(struct inspection *l, struct penstock_err *err)
 {
-	l->marker = openat(l->fd, BOOK_NAME,
+	l->marker = openat(l->fd, JOURNAL_NAME,
 			   O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (l->marker < 0)
-		return penstock_fail(err, -errno, "%s/%s: %s", l->path, BOOK_NAME, strerror(errno));
+		return penstock_fail(err, -errno, "%s/%s: %s", l->path, JOURNAL_NAME,
+				     strerror(errno));
 	l->marked = true;
 	if (flock(l->marker, LOCK_EX | LOCK_NB) < 0)
 		return penstock_fail(err, -EBUSY, "%s: is in use by another run", l->path);
@@ -133,28 +136,28 @@ static void remove_subfolders(int fd)
 	}
 }
 
-static int start_marker(const struct place *p, unsigned dir, struct look *l,
+static int start_marker(const struct place *p, unsigned dir, struct inspection *l,
 			struct penstock_err *err)
 {
-	unsigned made = p->dirs[dir].made ? p->dirs[dir].made : l->book.made;
+	unsigned made = p->dirs[dir].made ? p->dirs[dir].made : l->journal.made;
 	int r;
 
-	if (l->book.hashed) /* while the marker still says so */
+	if (l->journal.hashed) /* while the marker still says so */
 		remove_subfolders(l->fd);
-	book_free(&l->book);
-	l->book.made = made;
-	r = book_begin(&l->book, l->marker, &p->o);
-	return r < 0 ? penstock_fail(err, r, "%s/%s: %s", l->path, BOOK_NAME, strerror(-r)) : 0;
+	journal_free(&l->journal);
+	l->journal.made = made;
+	r = journal_begin(&l->journal, l->marker, &p->o);
+	return r < 0 ? penstock_fail(err, r, "%s/%s: %s", l->path, JOURNAL_NAME, strerror(-r)) : 0;
 }
 
-static int take_over(struct place *p, unsigned dir, struct look *l, struct penstock_err *err)
+static int take_over(struct place *p, unsigned dir, struct inspection *l, struct penstock_err *err)
 {
-	bool reuse = p->o.reuse && l->marker >= 0 && l->book.table.nr;
+	bool reuse = p->o.reuse && l->marker >= 0 && l->journal.table.nr;
 	int r = l->marker < 0 ? new_marker(l, err) : 0;
 
 	if (r < 0)
 		return r;
-	if (reuse && ftruncate(l->marker, (off_t)l->book.bytes) < 0) /* half a line, if any */
+	if (reuse && ftruncate(l->marker, (off_t)l->journal.bytes) < 0) /* half a line, if any */
 		r = -errno;
 	if (r == 0)
 		r = dir_remove_old(l, reuse);
@@ -237,7 +240,7 @@ static void remove_folders(const struct place_dir *d, int folder, unsigned made)
 }
 
 /* Numbers that a FUSE server makes up may change while a file is there. */
-static bool is_vague(int fd)
+static bool has_unstable_inodes(int fd)
 {
 	struct statfs fs;
 
@@ -247,7 +250,7 @@ static bool is_vague(int fd)
 static int dir_open(struct place *p, unsigned i, struct penstock_err *err)
 {
 	struct place_dir *d = &p->dirs[i];
-	struct look l = {.path = p->paths[i], .o = &p->o, .fd = -1, .marker = -1};
+	struct inspection l = {.path = p->paths[i], .o = &p->o, .fd = -1, .marker = -1};
 	int r;
 
 	d->path = p->paths[i];
@@ -255,22 +258,22 @@ static int dir_open(struct place *p, unsigned i, struct penstock_err *err)
 	if (r < 0)
 		penstock_fail(err, r, "%s: cannot be made: %s", d->path, strerror(-r));
 	else
-		r = look_begin(&l, err);
+		r = inspection_begin(&l, err);
 	if (r == 0)
 		r = take_over(p, i, &l, err);
 	if (l.marked || r == 0) {
 		d->fd = l.fd;
-		d->journal = l.marker;
+		d->journal_fd = l.marker;
 		d->marked = l.marked;
-		d->vague = is_vague(l.fd);
-		d->book = l.book;
+		d->unstable_inodes = has_unstable_inodes(l.fd);
+		d->journal = l.journal;
 		d->striped = TAKE_PTR(l.striped);
 		l.fd = l.marker = -1;
-		l.book = (struct book){0};
+		l.journal = (struct journal){0};
 	} else if (l.fd >= 0) {
 		remove_folders(d, l.fd, d->made);
 	}
-	look_end(&l);
+	inspection_end(&l);
 	return r;
 }
 
@@ -280,9 +283,9 @@ static int note_use(struct place *p, struct penstock_err *err)
 	int r = 0;
 
 	for (unsigned i = 0; r == 0 && p->o.reuse && i < p->o.nr_paths; i++) {
-		r = book_write_all(p->dirs[i].journal, false);
+		r = journal_write_all(p->dirs[i].journal_fd, false);
 		if (r < 0)
-			penstock_fail(err, r, "%s/%s: %s", p->dirs[i].path, BOOK_NAME,
+			penstock_fail(err, r, "%s/%s: %s", p->dirs[i].path, JOURNAL_NAME,
 				      strerror(-r));
 	}
 	return r;
@@ -296,7 +299,7 @@ int dirs_open(struct place *p, struct penstock_err *err)
 	if (!p->dirs)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < p->o.nr_paths; i++) {
-		p->dirs[i].fd = p->dirs[i].journal = -1;
+		p->dirs[i].fd = p->dirs[i].journal_fd = -1;
 		pthread_mutex_init(&p->dirs[i].lock, NULL);
 	}
 	for (unsigned i = 0; r == 0 && i < p->o.nr_paths; i++)
@@ -310,16 +313,17 @@ int dirs_open(struct place *p, struct penstock_err *err)
 
 static int dir_empty(const struct place *p, struct place_dir *d, struct penstock_err *err)
 {
-	int r = live_remove_all(d);
+	int r = dir_file_remove_all(d);
 
 	if (p->o.hashed)
 		remove_subfolders(d->fd);
 	if (r < 0)
 		return penstock_fail(err, r, "%s: cannot remove an object: %s", d->path,
 				     strerror(-r));
-	if (is_same(d->fd, BOOK_NAME, d->journal) && unlinkat(d->fd, BOOK_NAME, 0) < 0)
-		return penstock_fail(err, -errno, "%s/%s: %s", d->path, BOOK_NAME, strerror(errno));
-	remove_folders(d, d->fd, d->book.made);
+	if (is_same(d->fd, JOURNAL_NAME, d->journal_fd) && unlinkat(d->fd, JOURNAL_NAME, 0) < 0)
+		return penstock_fail(err, -errno, "%s/%s: %s", d->path, JOURNAL_NAME,
+				     strerror(errno));
+	remove_folders(d, d->fd, d->journal.made);
 	return 0;
 }
 
@@ -329,12 +333,12 @@ static int dir_end(const struct place *p, struct place_dir *d, struct penstock_e
 	bool keep = p->ready ? p->o.keep : !d->marked; /* as it was found */
 	int r;
 
-	if (d->journal < 0)
+	if (d->journal_fd < 0)
 		return 0;
 	if (!keep)
 		return dir_empty(p, d, err);
-	r = p->ready ? book_write_all(d->journal, true) : 0;
-	return r < 0 ? penstock_fail(err, r, "%s/%s: %s", d->path, BOOK_NAME, strerror(-r)) : 0;
+	r = p->ready ? journal_write_all(d->journal_fd, true) : 0;
+	return r < 0 ? penstock_fail(err, r, "%s/%s: %s", d->path, JOURNAL_NAME, strerror(-r)) : 0;
 }
 
 int dirs_close(struct place *p, struct penstock_err *err)
@@ -347,11 +351,11 @@ int dirs_close(struct place *p, struct penstock_err *err)
 
 		r = dir_end(p, d, first ? NULL : err);
 		first = first ? first : r;
-		if (d->journal >= 0)
-			close(d->journal);
+		if (d->journal_fd >= 0)
+			close(d->journal_fd);
 		if (d->fd >= 0)
 			close(d->fd);
-		book_free(&d->book);
+		journal_free(&d->journal);
 		penstock_stripe_free(d->striped);
 		pthread_mutex_destroy(&d->lock);
 	}

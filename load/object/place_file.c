@@ -60,7 +60,7 @@ static int make_at(struct place *p, struct place_ref ref, const char *name, cons
 		   uint32_t len, uint64_t bytes)
 {
 	struct place_dir *d = &p->dirs[ref.dir];
-	int fd = live_claim(d, name, key, len);
+	int fd = dir_file_claim(d, name, key, len);
 
 	if (fd < 0)
 		return fd;
@@ -68,9 +68,9 @@ static int make_at(struct place *p, struct place_ref ref, const char *name, cons
 	if (fd == 0)
 		fd = spare_take(p, ref.dir, name, bytes);
 	if (fd == -ENOENT)
-		fd = live_make(d, name);
+		fd = dir_file_make(d, name);
 	if (fd < 0)
-		live_forget(d, name);
+		dir_file_forget(d, name);
 	return fd;
 }
 
@@ -124,7 +124,7 @@ int place_file_make(struct place *p, struct place_ref *ref, const char *key, uin
 	if (r == 0)
 		return fd;
 	close(fd);
-	live_remove(&p->dirs[ref->dir], name);
+	dir_file_remove(&p->dirs[ref->dir], name);
 	return file_fail(p, *ref, name, "cannot reserve its space", r, err);
 }
 
@@ -135,7 +135,7 @@ int place_file_open(struct place *p, struct place_ref ref, const char *key, uint
 	int fd;
 
 	relative_name(p, ref, key, len, name);
-	fd = live_open(&p->dirs[ref.dir], name, flags);
+	fd = dir_file_open(&p->dirs[ref.dir], name, flags);
 	return fd < 0 ? file_fail(p, ref, name, "cannot open it", fd, err) : fd;
 }
 
@@ -164,7 +164,7 @@ int place_file_done(struct place *p, struct place_ref ref, const char *key, uint
 	if (p->o.durability == PENSTOCK_DURABLE_FULL)
 		r = sync_folders(d);
 	if (r == 0)
-		r = live_complete(d, name);
+		r = dir_file_complete(d, name);
 	return r < 0 ? file_fail(p, ref, name, "cannot write it down", r, err) : 0;
 }
 
@@ -175,7 +175,7 @@ int place_file_remove(struct place *p, struct place_ref ref, const char *key, ui
 	int r;
 
 	relative_name(p, ref, key, len, name);
-	r = live_remove(&p->dirs[ref.dir], name);
+	r = dir_file_remove(&p->dirs[ref.dir], name);
 	return r < 0 ? file_fail(p, ref, name, "cannot remove it", r, err) : 0;
 }
 

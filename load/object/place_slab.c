@@ -58,21 +58,21 @@ int slab_stretch(struct place *p, uint64_t units)
 }
 
 /* How many units there are to be. */
-static int slab_units(const struct place *p, const struct slab_look *l, bool reopen, uint64_t *ret,
-		      struct penstock_err *err)
+static int slab_units(const struct place *p, const struct slab_inspection *l, bool reopen,
+		      uint64_t *ret, struct penstock_err *err)
 {
-	uint64_t units = p->o.capacity / p->unit, most = UINT32_MAX;
+	uint64_t units = p->o.capacity / p->unit, max_units = UINT32_MAX;
 	char text[PENSTOCK_SIZE_TEXT];
 
 	if (l->device)
-		most = device_units(l->bytes, p->unit);
+		max_units = device_units(l->bytes, p->unit);
 	if (reopen)
 		units = max_u64(units, l->head.units);
 	else if (l->device && !units)
-		units = most;
-	if (units > most)
+		units = max_units;
+	if (units > max_units)
 		return penstock_fail(err, -ENOSPC, "%s: has room for %" PRIu64 " bytes only",
-				     p->slab, most * p->unit);
+				     p->slab, max_units * p->unit);
 	if (!units)
 		return penstock_fail(err, -EINVAL,
 				     "%s: a capacity of at least one unit (%s) is needed", p->slab,
@@ -110,9 +110,9 @@ static int name_it(const struct place *p, int fd)
 /* Into the marker of the folder, before it has its name. */
 static int note_slab(struct place *p)
 {
-	int r = p->dirs ? live_claim(&p->dirs[0], SLAB_FILE, NULL, 0) : 0;
+	int r = p->dirs ? dir_file_claim(&p->dirs[0], SLAB_FILE, NULL, 0) : 0;
 
-	return r == 0 && p->dirs ? live_made(&p->dirs[0], SLAB_FILE, p->slab_fd) : r;
+	return r == 0 && p->dirs ? dir_file_made(&p->dirs[0], SLAB_FILE, p->slab_fd) : r;
 }
 
 static int slab_make(struct place *p, uint64_t units, struct penstock_err *err)
@@ -134,14 +134,14 @@ static int slab_make(struct place *p, uint64_t units, struct penstock_err *err)
 		p->slab_made = r == 0;
 	}
 	if (r == 0 && p->dirs)
-		r = live_complete(&p->dirs[0], SLAB_FILE);
+		r = dir_file_complete(&p->dirs[0], SLAB_FILE);
 	return r < 0 ? penstock_fail(err, r, "%s: %s", p->slab, strerror(-r)) : 0;
 }
 
 /* ---------------------------------------------------------------- opening it */
 
 /* Take over what an earlier run kept. */
-static int slab_reopen(struct place *p, const struct slab_look *l, uint64_t units,
+static int slab_reopen(struct place *p, const struct slab_inspection *l, uint64_t units,
 		       struct penstock_err *err)
 {
 	const struct slab_head *h = &l->head;
@@ -171,7 +171,7 @@ static int slab_restart(struct place *p, uint64_t units, struct penstock_err *er
 	return slab_map(p, units, err);
 }
 
-static int slab_ready(struct place *p, const struct slab_look *l, struct penstock_err *err)
+static int slab_ready(struct place *p, const struct slab_inspection *l, struct penstock_err *err)
 {
 	bool reopen = p->o.reuse && l->ours && l->head.kept;
 	uint64_t units = 0;
@@ -224,7 +224,7 @@ static int slab_find(struct place *p, bool inside, struct penstock_err *err)
 int slab_open(struct place *p, struct penstock_err *err)
 {
 	size_t n = strlen(p->paths[0]);
-	struct slab_look l;
+	struct slab_inspection l;
 	struct stat st;
 	bool inside;
 	int r;
@@ -232,7 +232,7 @@ int slab_open(struct place *p, struct penstock_err *err)
 	inside = stat(p->paths[0], &st) == 0 ? S_ISDIR(st.st_mode) : p->paths[0][n - 1] == '/';
 	r = slab_find(p, inside, err);
 	if (r == 0)
-		r = slab_look(&l, p->slab_dir, p->slab_name, p->slab, true, inside, err);
+		r = slab_inspect(&l, p->slab_dir, p->slab_name, p->slab, true, inside, err);
 	if (r == 0 && l.folder)
 		r = penstock_fail(err, -EEXIST, "%s: is a folder", p->slab);
 	return r < 0 ? r : slab_ready(p, &l, err);

@@ -33,8 +33,8 @@ int slab_head_write(const struct place *p, int fd, uint64_t units, bool kept);
 int slab_index_load(struct place *p, const struct slab_head *h, struct penstock_err *err);
 int slab_damaged(const struct place *p, struct penstock_err *err); /* says so */
 
-/* ---- place_slab_look.c: what is at the path */
-struct slab_look {
+/* ---- place_slab_inspection.c: what is at the path */
+struct slab_inspection {
 	int fd; /* -1: not there, or a folder */
 	bool exists, folder, device, ours;
 	uint64_t bytes; /* size of the file or device */
@@ -45,13 +45,14 @@ struct slab_look {
  * to: a slab of the user's own, or a device with nothing on it.  @known: a marker says that it is
  * ours, whatever is in it.
  */
-int slab_look(struct slab_look *l, int dir, const char *name, const char *path, bool write,
-	      bool known, struct penstock_err *err);
+int slab_inspect(struct slab_inspection *l, int dir, const char *name, const char *path, bool write,
+		 bool known, struct penstock_err *err);
 
 /* ---- place_device.c: block devices */
 /* 0, or -EEXIST where something is on it that a slab must not be written over. */
-int device_look(int fd, uint64_t bytes, bool ours, const char *path, struct penstock_err *err);
-/* As it was found: empty wherever device_look() looks. */
+int device_check_empty(int fd, uint64_t bytes, bool ours, const char *path,
+		       struct penstock_err *err);
+/* As it was found: empty wherever device_check_empty() looks. */
 int device_clear(int fd, uint64_t bytes);
 /* Units that a device has room for, beside head and index. */
 uint64_t device_units(uint64_t bytes, uint32_t unit);

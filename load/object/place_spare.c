@@ -2,7 +2,7 @@
 /*
  * Files of deleted objects, kept under another name so that new objects are written over them:
  * the file system then neither frees nor finds nor zeroes space, and the storage is what is
- * measured.  Spare files are in the book of their folder like all others, never complete.
+ * measured.  Spare files are in the journal of their folder like all others, never complete.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -92,7 +92,7 @@ static void spare_discard(struct place *p, const struct spare *s)
 	char name[SPARE_NAME];
 
 	spare_name(name, s);
-	live_remove(&p->dirs[s->dir], name);
+	dir_file_remove(&p->dirs[s->dir], name);
 }
 
 /* As the newest of them. */
@@ -152,7 +152,7 @@ bool spare_keep(struct place *p, unsigned dir, const char *name)
 	struct spares *s = p->spares;
 	struct spare new = {.dir = (uint16_t)dir};
 	struct place_dir *d = &p->dirs[dir];
-	int64_t bytes = s ? live_size(d, name) : 0;
+	int64_t bytes = s ? dir_file_size(d, name) : 0;
 	char to[SPARE_NAME];
 	bool room;
 
@@ -164,10 +164,10 @@ bool spare_keep(struct place *p, unsigned dir, const char *name)
 	new.number = s->next++;
 	pthread_mutex_unlock(&s->lock);
 	spare_name(to, &new);
-	if (!room || live_claim(d, to, NULL, 0) < 0)
+	if (!room || dir_file_claim(d, to, NULL, 0) < 0)
 		return false;
-	if (live_rename(d, name, to) < 0) {
-		live_forget(d, to);
+	if (dir_file_rename(d, name, to) < 0) {
+		dir_file_forget(d, to);
 		spares_give_up(p);
 		return false;
 	}
@@ -215,14 +215,14 @@ static int rename_to(struct place *p, const struct spare *s, const char *name, u
 	int fd, r;
 
 	spare_name(from, s);
-	r = live_rename(d, from, name);
+	r = dir_file_rename(d, from, name);
 	if (r == -EEXIST)
 		spare_put(p, s);
 	else if (r < 0)
 		spare_discard(p, s);
 	if (r < 0)
 		return r;
-	fd = live_open(d, name, O_RDWR);
+	fd = dir_file_open(d, name, O_RDWR);
 	r = fd < 0 ? fd : 0;
 	if (r == 0 && s->bytes > bytes && ftruncate(fd, (off_t)bytes) < 0)
 		r = -errno;
@@ -230,7 +230,7 @@ static int rename_to(struct place *p, const struct spare *s, const char *name, u
 		return fd;
 	if (fd >= 0)
 		close(fd);
-	live_unlink(d, name);
+	dir_file_unlink(d, name);
 	return r;
 }
 

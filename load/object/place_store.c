@@ -23,8 +23,8 @@ enum { BATCH = 1000 }; /* objects that are deleted together */
 #define STAY_NAME ".penstock-stay" /* keeps a directory from being removed with its store */
 
 /* 0, or -ENOENT where there is none and none is in the way. */
-static int store_look(const char *path, struct penstock_store_summary *sum,
-		      struct penstock_err *err)
+static int store_summary(const char *path, struct penstock_store_summary *sum,
+			 struct penstock_err *err)
 {
 	struct penstock_err why = {0, ""};
 	int r;
@@ -37,7 +37,7 @@ static int store_look(const char *path, struct penstock_store_summary *sum,
 bool store_place_is_there(const char *path)
 {
 	struct penstock_store_summary sum;
-	int r = store_look(path, &sum, NULL);
+	int r = store_summary(path, &sum, NULL);
 
 	return r == 0 || r == -EBUSY || r == -EPROTO;
 }
@@ -65,7 +65,7 @@ int store_place_check(const char *path, const struct place_opts *o, uint64_t *re
 		      struct penstock_err *err)
 {
 	struct penstock_store_summary sum;
-	int r = store_look(path, &sum, err);
+	int r = store_summary(path, &sum, err);
 
 	*ret_freed = r == 0 ? sum.data_bytes + sum.log_bytes : 0;
 	if (r == -ENOENT)

@@ -12,9 +12,9 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/measure/gate.h"
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
-#define SLICE_NS 100000000ull /* how soon a stop is noticed, and progress told */
+#define SLICE_NS 100000000ull /* how soon a stop is noticed, and progress reported */
 
 int replay_fail(struct replay *p, int code, const char *fmt, ...)
 {
@@ -51,15 +51,15 @@ static void replay_on_chain(void *arg, uint64_t tag, uint64_t end_ns)
 	p->last_end_ns = max_u64(p->last_end_ns, end_ns);
 }
 
-static void replay_tell(struct replay *p, uint64_t now_ns)
+static void replay_report_progress(struct replay *p, uint64_t now_ns)
 {
 	const struct replay_job *job = p->job;
 	const struct replay_result *r = p->r;
 	uint64_t bytes = r->prefilled.bytes;
 
-	if (!job->progress || now_ns < p->told_ns)
+	if (!job->progress || now_ns < p->next_report_ns)
 		return;
-	p->told_ns = now_ns + SLICE_NS;
+	p->next_report_ns = now_ns + SLICE_NS;
 	if (p->measuring) {
 		bytes = 0;
 		for (unsigned t = 0; t < REPLAY_TIERS; t++)
@@ -79,7 +79,7 @@ static int replay_wait(struct replay *p, uint64_t until_ns)
 	now = clock_ns();
 	if (p->measuring)
 		replay_count_seconds(p, now);
-	replay_tell(p, now);
+	replay_report_progress(p, now);
 	return p->failed;
 }
 
@@ -93,7 +93,7 @@ int replay_drain(struct replay *p, uint32_t most)
 
 /* ---------------------------------------------------------------------- prefill */
 
-static int fill_found(void *arg, const struct replay_what *w, uint64_t size)
+static int fill_found(void *arg, const struct replay_row *w, uint64_t size)
 {
 	return replay_start_fill(arg, w, size);
 }
@@ -105,13 +105,13 @@ static int fill_files(struct replay *p)
 	for (unsigned i = 0; r == 0 && i < p->scan->nr_files; i++) {
 		const struct replay_file *f = &p->scan->files[i];
 		struct trace_row row = TRACE_ROW_INIT;
-		struct replay_what w;
+		struct replay_row w;
 
 		row.key = f->name;
 		row.key_len = f->name_len;
 		row.op = TRACE_WRITE;
 		row.tier = f->tier < TRACE_TIERS ? f->tier : TRACE_NO_TIER;
-		replay_what(&w, &p->map, &row);
+		replay_row_resolve(&w, &p->map, &row);
 		r = replay_start_fill(p, &w, f->size);
 	}
 	return r;
@@ -168,7 +168,7 @@ static int take_row(struct replay *p, struct trace_row *row, uint64_t *due_ns)
 		if (!r)
 			break;
 		*due_ns = p->begin_ns + replay_due(&p->pace, row->time_ns);
-		own = replay_owns(p->job, row, p->seen++);
+		own = replay_owns(p->job, row, p->rows_read++);
 	} while (!own && !replay_stopped(p));
 	p->r->rows += own;
 	return own;

@@ -106,7 +106,7 @@ struct replay_scan {
 	enum trace_format format;
 	uint64_t rows, used_rows, passed[REPLAY_PASSED];
 	struct trace_bad bad;
-	uint64_t back; /* rows whose time is before that of an earlier one */
+	uint64_t out_of_order; /* rows whose time is before that of an earlier one */
 	uint64_t first_ns, last_ns;
 	uint64_t max_step_back_ns;
 	struct replay_count count[REPLAY_TIERS][TRACE_OPS]; /* of all rows, used or not */
@@ -124,7 +124,7 @@ void replay_scan_fini(struct replay_scan *s);
  */
 int replay_scan(const struct replay_job *job, struct replay_scan *ret, struct penstock_err *err);
 /* Operations on files that can be in flight with as many open files as the process may have. */
-uint32_t replay_most_depth(void);
+uint32_t replay_max_depth(void);
 
 /*
  * Whether all of it fits and may be used; creates nothing.  @scan may be NULL (a trace that can be

@@ -8,7 +8,7 @@
 #include "load/measure/cache.h"
 #include "load/measure/handle.h"
 #include "load/object/place.h"
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 #define SECOND_NS 1000000000ull
 
@@ -102,7 +102,7 @@ void replay_count_start(struct replay *p, const struct replay_op *op, uint64_t n
 	p->r->started++;
 	if (s)
 		s->started++;
-	if (op->op == TRACE_READ && !op->asks)
+	if (op->op == TRACE_READ && !op->at_store)
 		replay_count_hit(p, op, now_ns);
 }
 
@@ -215,7 +215,7 @@ static void count_main(struct replay *p, const struct replay_op *op, const struc
 /* --------------------------------------------------------------------- failures */
 
 /* What should have been written is not there. */
-static void lose(struct replay *p, const struct replay_op *op)
+static void forget_object(struct replay *p, const struct replay_op *op)
 {
 	struct replay_key *e = replay_keys_find(&p->keys, op->id);
 
@@ -239,8 +239,8 @@ static void count_error(struct replay *p, const struct replay_op *op, unsigned r
 	if (!r->first_error[0])
 		snprintf(r->first_error, sizeof(r->first_error), "%s", d->error);
 	if (d->type == FLOW_WRITE && !p->ranges)
-		lose(p, op);
-	if (role != REPLAY_MAIN || !op->measured || !p->measuring)
+		forget_object(p, op);
+	if (role != REPLAY_ROLE_MAIN || !op->measured || !p->measuring)
 		return;
 	c = class_of(p, op);
 	if (c)
@@ -269,17 +269,17 @@ void replay_count_done(struct replay *p, const struct flow_done *d)
 	struct replay_op *op = &p->ops[d->tag / REPLAY_ROLES];
 	unsigned role = d->tag % REPLAY_ROLES;
 
-	if (d->result == -ECANCELED || (op->asks && replay_store_answer(p, op, role, d)))
+	if (d->result == -ECANCELED || (op->at_store && replay_store_result(p, op, role, d)))
 		return;
 	if (d->result < 0)
 		count_error(p, op, role, d);
-	else if (role == REPLAY_MAKE)
+	else if (role == REPLAY_ROLE_MAKE)
 		count_add(&p->r->created, d->size);
-	else if (role == REPLAY_DROP)
+	else if (role == REPLAY_ROLE_DROP)
 		count_add(&p->r->evicted, d->size);
-	else if (role == REPLAY_MAIN && !op->measured)
+	else if (role == REPLAY_ROLE_MAIN && !op->measured)
 		count_add(&p->r->prefilled, d->size);
-	else if (role == REPLAY_MAIN && p->measuring)
+	else if (role == REPLAY_ROLE_MAIN && p->measuring)
 		count_main(p, op, d);
 }
 

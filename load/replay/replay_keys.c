@@ -27,7 +27,7 @@ struct replay_key *replay_keys_find(const struct replay_keys *k, struct replay_i
 {
 	struct penstock_table_node *n = penstock_table_find(&k->table, id.a);
 
-	while (n && container_of(n, struct replay_key, node)->rest != id.b)
+	while (n && container_of(n, struct replay_key, node)->id_b != id.b)
 		n = penstock_table_find_next(n);
 	return n ? container_of(n, struct replay_key, node) : NULL;
 }
@@ -96,7 +96,7 @@ struct replay_key *replay_keys_add(struct replay_keys *k, struct replay_id id, u
 	if (!e)
 		return NULL;
 	*e = (struct replay_key){
-		.rest = id.b, .number = ++k->numbers, .size = size, .place = (uint8_t)place};
+		.id_b = id.b, .number = ++k->numbers, .size = size, .place = (uint8_t)place};
 	if (penstock_table_insert(&k->table, &e->node, id.a) < 0) {
 		key_put(k, e);
 		return NULL;

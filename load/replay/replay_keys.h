@@ -20,7 +20,7 @@ struct replay_id replay_id(const char *key, uint32_t len, unsigned tier);
 
 struct replay_key {
 	struct penstock_table_node node; /* its hash is the one half of the id, ... */
-	uint64_t rest;                   /* ... this the other */
+	uint64_t id_b;                   /* ... this the other */
 	uint64_t number;                 /* of the object in the flow; never used again */
 	uint64_t size;
 	struct replay_key *older, *newer;

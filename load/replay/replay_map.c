@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 enum {
 	FS_BLOCK = 4096,
@@ -216,7 +216,7 @@ static int files_size(struct place_opts *o, const struct replay_job *job,
 	o->capacity = job->capacity;
 	if (o->capacity)
 		return 0;
-	r = place_room(o, &room, err);
+	r = place_free_bytes(o, &room, err);
 	if (r == 0)
 		o->capacity = max_u64(room - room / SLACK_SHARE, n ? n->peak : 0);
 	return r;
@@ -263,7 +263,7 @@ static int map_check_room(const struct replay_map *m, unsigned i, const struct r
 	const struct place_opts *o = &m->opts[i];
 	char want[PENSTOCK_SIZE_TEXT], have[PENSTOCK_SIZE_TEXT];
 	uint64_t need = scan ? scan->need[i].peak : job->capacity, room;
-	int r = place_room(o, &room, err);
+	int r = place_free_bytes(o, &room, err);
 
 	if (job->capacity)
 		need = min_u64(need, job->capacity);
@@ -330,7 +330,8 @@ static unsigned owner_tier(const struct replay_map *m, unsigned tier)
 		       : tier;
 }
 
-void replay_what(struct replay_what *w, const struct replay_map *m, const struct trace_row *row)
+void replay_row_resolve(struct replay_row *w, const struct replay_map *m,
+			const struct trace_row *row)
 {
 	w->tier = row->tier < TRACE_TIERS ? row->tier : REPLAY_NO_TIER;
 	w->passed = REPLAY_PASSED;
@@ -345,9 +346,9 @@ void replay_what(struct replay_what *w, const struct replay_map *m, const struct
 	w->key = row->key;
 	w->key_len = row->key_len;
 	if (!row->key_len) { /* a trace without names: objects of one size are one */
-		w->key_len = (uint32_t)snprintf(w->made_up, sizeof(w->made_up), "%" PRIu64 "-bytes",
+		w->key_len = (uint32_t)snprintf(w->key_buf, sizeof(w->key_buf), "%" PRIu64 "-bytes",
 						row->size);
-		w->key = w->made_up;
+		w->key = w->key_buf;
 	}
 	w->id = replay_id(w->key, w->key_len, owner_tier(m, w->tier));
 	w->place = m->tiers[w->tier].first + (unsigned)(w->id.b % m->tiers[w->tier].nr);

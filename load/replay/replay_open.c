@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/object/content.h"
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 /* Objects of an earlier run are there from the beginning. */
 static int adopt(struct replay *p, unsigned place, unsigned tier, struct penstock_err *err)
@@ -38,9 +38,9 @@ static int adopt_all(struct replay *p, struct penstock_err *err)
 	return r;
 }
 
-uint32_t replay_most_depth(void)
+uint32_t replay_max_depth(void)
 {
-	return flow_most_files();
+	return flow_max_file_ops();
 }
 
 static int open_ops(struct replay *p, struct penstock_err *err)
@@ -118,7 +118,7 @@ int replay_open(struct replay *p, struct penstock_err *err)
 
 	for (unsigned i = 0; r < 0 && i < p->map.nr; i++)
 		if (p->places[i])
-			place_leave(p->places[i]);
+			place_keep_found(p->places[i]);
 	return r;
 }
 

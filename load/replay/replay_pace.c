@@ -10,7 +10,7 @@ uint64_t replay_due(struct replay_pace *p, uint64_t time_ns)
 		p->first_ns = p->last_ns = time_ns;
 	}
 	if (time_ns < p->last_ns) {
-		p->back++;
+		p->out_of_order++;
 		p->max_back_ns = max_u64(p->max_back_ns, p->last_ns - time_ns);
 	}
 	p->last_ns = max_u64(p->last_ns, time_ns);

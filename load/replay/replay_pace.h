@@ -13,7 +13,7 @@ struct replay_pace {
 	double factor; /* 1: as recorded; 0: everything is due at once */
 	bool begun;
 	uint64_t first_ns, last_ns; /* of the trace: the first row, and the latest so far */
-	uint64_t back;              /* rows before the latest */
+	uint64_t out_of_order;      /* rows before the latest */
 	uint64_t max_back_ns;
 };
 

@@ -6,10 +6,10 @@
  */
 #include <string.h>
 
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 /* Without "_turn_3" at the end. */
-static uint32_t without(const char *word, const char *key, uint32_t len)
+static uint32_t len_without_number(const char *word, const char *key, uint32_t len)
 {
 	uint32_t at = len, n = (uint32_t)strlen(word);
 
@@ -26,7 +26,7 @@ bool replay_owns(const struct replay_job *job, const struct trace_row *row, uint
 		return true;
 	if (!len)
 		return number % job->parts == job->part;
-	len = without("_turn_", row->key, len);
-	len = without("_chunk_", row->key, len);
+	len = len_without_number("_turn_", row->key, len);
+	len = len_without_number("_chunk_", row->key, len);
 	return replay_id(row->key, len, REPLAY_TIERS).a % job->parts == job->part;
 }

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/object/content.h"
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 /* ----------------------------------------------------------------------- chains */
 
@@ -36,7 +36,7 @@ static void add_delete(struct replay *p, struct replay_key *e, unsigned role)
 	replay_keys_remove(&p->keys, e);
 }
 
-static void add_write(struct replay *p, const struct replay_key *e, const struct replay_what *w,
+static void add_write(struct replay *p, const struct replay_key *e, const struct replay_row *w,
 		      unsigned role)
 {
 	struct flow_op *o = add_op(p, FLOW_WRITE, e);
@@ -59,12 +59,12 @@ static void room_make(struct replay *p, const struct replay_key *keep)
 		e = replay_keys_oldest(&p->keys, keep->place);
 		if (e == keep)
 			return;
-		add_delete(p, e, REPLAY_DROP);
+		add_delete(p, e, REPLAY_ROLE_DROP);
 	}
 }
 
 /* An object as it will be once the chain has run; NULL when it cannot be. */
-static struct replay_key *make_object(struct replay *p, const struct replay_what *w, uint64_t size)
+static struct replay_key *make_object(struct replay *p, const struct replay_row *w, uint64_t size)
 {
 	struct replay_key *e = replay_keys_find(&p->keys, w->id);
 	unsigned place = e ? e->place : w->place;
@@ -72,7 +72,7 @@ static struct replay_key *make_object(struct replay *p, const struct replay_what
 	if (p->job->capacity && replay_charge(&p->map, place, size) > p->job->capacity) {
 		p->r->too_large++;
 		if (e)
-			add_delete(p, e, REPLAY_DROP);
+			add_delete(p, e, REPLAY_ROLE_DROP);
 		return NULL;
 	}
 	if (e) {
@@ -140,7 +140,7 @@ static void set_object(struct replay_op *op, const struct replay_key *e)
 	op->place = e->place;
 }
 
-static void start_write(struct replay *p, struct replay_op *op, const struct replay_what *w,
+static void start_write(struct replay *p, struct replay_op *op, const struct replay_row *w,
 			const struct trace_row *row)
 {
 	struct replay_key *e =
@@ -151,12 +151,12 @@ static void start_write(struct replay *p, struct replay_op *op, const struct rep
 	if (p->ranges)
 		add_range(p, FLOW_WRITE, e, row->offset, row->size);
 	else
-		add_write(p, e, w, REPLAY_MAIN);
+		add_write(p, e, w, REPLAY_ROLE_MAIN);
 	set_object(op, e);
 }
 
 /* A read of what is not there.  NULL: it is not read. */
-static struct replay_key *read_missing(struct replay *p, const struct replay_what *w,
+static struct replay_key *read_missing(struct replay *p, const struct replay_row *w,
 				       const struct trace_row *row)
 {
 	struct replay_key *e;
@@ -166,7 +166,7 @@ static struct replay_key *read_missing(struct replay *p, const struct replay_wha
 	case REPLAY_CREATE:
 		e = make_object(p, w, row->offset + row->size);
 		if (e)
-			add_write(p, e, w, REPLAY_MAKE);
+			add_write(p, e, w, REPLAY_ROLE_MAKE);
 		return e;
 	case REPLAY_FAIL:
 		snprintf(key, sizeof(key), "%.*s", (int)min_u64(w->key_len, sizeof(key) - 1),
@@ -182,7 +182,7 @@ static struct replay_key *read_missing(struct replay *p, const struct replay_wha
 	}
 }
 
-static void start_read(struct replay *p, struct replay_op *op, const struct replay_what *w,
+static void start_read(struct replay *p, struct replay_op *op, const struct replay_row *w,
 		       const struct trace_row *row)
 {
 	struct replay_key *e = replay_keys_find(&p->keys, w->id);
@@ -203,11 +203,11 @@ static void start_read(struct replay *p, struct replay_op *op, const struct repl
 		add_op(p, FLOW_READ, e);
 	else
 		add_range(p, FLOW_READ, e, row->offset, op->size);
-	if (trace_leaves(row))
-		add_delete(p, e, REPLAY_LEAVE);
+	if (trace_is_demotion(row))
+		add_delete(p, e, REPLAY_ROLE_LEAVE);
 }
 
-static void start_delete(struct replay *p, struct replay_op *op, const struct replay_what *w)
+static void start_delete(struct replay *p, struct replay_op *op, const struct replay_row *w)
 {
 	struct replay_key *e = replay_keys_find(&p->keys, w->id);
 
@@ -217,7 +217,7 @@ static void start_delete(struct replay *p, struct replay_op *op, const struct re
 	}
 	op->size = 0;
 	set_object(op, e);
-	add_delete(p, e, REPLAY_MAIN);
+	add_delete(p, e, REPLAY_ROLE_MAIN);
 }
 
 int replay_start_row(struct replay *p, const struct trace_row *row, uint64_t due_ns)
@@ -227,9 +227,9 @@ int replay_start_row(struct replay *p, const struct trace_row *row, uint64_t due
 			       .op = row->op,
 			       .phase = row->phase,
 			       .measured = true};
-	struct replay_what w;
+	struct replay_row w;
 
-	replay_what(&w, &p->map, row);
+	replay_row_resolve(&w, &p->map, row);
 	if (w.passed == REPLAY_PASSED && p->ranges && row->op == TRACE_DELETE)
 		w.passed = REPLAY_PASSED_OP;
 	if (w.passed != REPLAY_PASSED) {
@@ -250,10 +250,10 @@ int replay_start_row(struct replay *p, const struct trace_row *row, uint64_t due
 	if (p->failed)
 		return p->failed;
 	replay_count_start(p, &op, clock_ns());
-	return start_chain(p, &op, row->op == TRACE_READ && !op.hit && !op.asks);
+	return start_chain(p, &op, row->op == TRACE_READ && !op.hit && !op.at_store);
 }
 
-int replay_start_fill(struct replay *p, const struct replay_what *w, uint64_t size)
+int replay_start_fill(struct replay *p, const struct replay_row *w, uint64_t size)
 {
 	struct replay_op op = {
 		.id = w->id, .size = size, .op = TRACE_WRITE, .tier = (uint8_t)w->tier};
@@ -273,7 +273,7 @@ int replay_start_fill(struct replay *p, const struct replay_what *w, uint64_t si
 	e = make_object(p, w, size);
 	if (!e)
 		return p->failed;
-	add_write(p, e, w, REPLAY_MAIN);
+	add_write(p, e, w, REPLAY_ROLE_MAIN);
 	set_object(&op, e);
 	return start_chain(p, &op, false);
 }

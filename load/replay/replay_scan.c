@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 #define ROW_END_MAX    (1ull << 60)
 #define SCAN_BYTES_MAX ((int64_t)1 << 61) /* of each kind of objects */
@@ -66,7 +66,7 @@ static int64_t charge(const struct scan *s, unsigned place, uint64_t size)
 	return (int64_t)replay_charge(&s->map, place, size);
 }
 
-static int add_object(struct scan *s, const struct replay_what *w, uint64_t size, bool initial)
+static int add_object(struct scan *s, const struct replay_row *w, uint64_t size, bool initial)
 {
 	struct replay_need *n = &s->r->need[w->place];
 	struct replay_key *e = replay_keys_add(&s->keys, w->id, w->place, size);
@@ -84,7 +84,7 @@ static int add_object(struct scan *s, const struct replay_what *w, uint64_t size
 }
 
 /* An object of a fio log is a file, as long as the log reaches. */
-static int grow_file(struct scan *s, const struct replay_what *w, const struct trace_row *row)
+static int grow_file(struct scan *s, const struct replay_row *w, const struct trace_row *row)
 {
 	struct replay_key *e = replay_keys_find(&s->keys, w->id);
 	struct replay_need *n = &s->r->need[w->place];
@@ -115,7 +115,7 @@ static int grow_file(struct scan *s, const struct replay_what *w, const struct t
 	return r;
 }
 
-static int object_row(struct scan *s, const struct replay_what *w, const struct trace_row *row)
+static int object_row(struct scan *s, const struct replay_row *w, const struct trace_row *row)
 {
 	struct replay_key *e = replay_keys_find(&s->keys, w->id);
 	int r;
@@ -131,7 +131,7 @@ static int object_row(struct scan *s, const struct replay_what *w, const struct 
 		return r;
 	case TRACE_READ:
 		r = e ? 0 : add_object(s, w, row->size, true);
-		if (r < 0 || !trace_leaves(row))
+		if (r < 0 || !trace_is_demotion(row))
 			return r;
 		e = replay_keys_find(&s->keys, w->id);
 		break;
@@ -161,9 +161,9 @@ int replay_row_check(const struct replay_job *job, const struct trace_row *row, 
 static int do_row(struct scan *s, const struct trace_row *row)
 {
 	struct replay_scan *r = s->r;
-	struct replay_what w;
+	struct replay_row w;
 
-	replay_what(&w, &s->map, row);
+	replay_row_resolve(&w, &s->map, row);
 	replay_due(&s->pace, row->time_ns);
 	if (!replay_owns(s->job, row, s->seen++)) {
 		s->others |= w.passed == REPLAY_PASSED;
@@ -224,7 +224,7 @@ static void scan_finish(struct scan *s, struct trace_reader *src)
 	struct replay_scan *r = s->r;
 
 	r->bad = *trace_reader_bad(src);
-	r->back = s->pace.back;
+	r->out_of_order = s->pace.out_of_order;
 	r->max_step_back_ns = s->pace.max_back_ns;
 	r->first_ns = s->pace.first_ns;
 	r->last_ns = s->pace.last_ns;
@@ -235,8 +235,8 @@ static void scan_finish(struct scan *s, struct trace_reader *src)
 }
 
 /* Why there is nothing to do, and what would help. */
-static int nothing(const struct replay_scan *r, const struct replay_job *job,
-		   struct penstock_err *err)
+static int fail_nothing_to_do(const struct replay_scan *r, const struct replay_job *job,
+			      struct penstock_err *err)
 {
 	char tiers[80] = "";
 
@@ -273,7 +273,7 @@ static int scan(const struct replay_job *job, struct replay_scan *ret, replay_in
 	if (r == 0)
 		scan_finish(&s, src);
 	if (r == 0 && !ret->used_rows && !s.others)
-		r = nothing(ret, job, err);
+		r = fail_nothing_to_do(ret, job, err);
 	trace_reader_close(src);
 	replay_keys_fini(&s.keys);
 	if (r < 0)

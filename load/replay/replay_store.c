@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/object/content.h"
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 bool replay_at_store(const struct replay *p, unsigned place)
 {
@@ -18,7 +18,7 @@ bool replay_at_store(const struct replay *p, unsigned place)
 }
 
 /* What an operation on a key is to the flow: its number follows from the key. */
-static struct flow_op store_op(unsigned type, const struct replay_what *w, uint64_t size)
+static struct flow_op store_op(unsigned type, const struct replay_row *w, uint64_t size)
 {
 	return (struct flow_op){.type = (uint8_t)type,
 				.place = (uint8_t)w->place,
@@ -29,7 +29,7 @@ static struct flow_op store_op(unsigned type, const struct replay_what *w, uint6
 				.content = content_id(w->key, w->key_len)};
 }
 
-int replay_store_row(struct replay *p, struct replay_op *op, const struct replay_what *w,
+int replay_store_row(struct replay *p, struct replay_op *op, const struct replay_row *w,
 		     const struct trace_row *row)
 {
 	static const uint8_t types[] = {
@@ -38,27 +38,27 @@ int replay_store_row(struct replay *p, struct replay_op *op, const struct replay
 	struct flow_op ops[2] = {store_op(types[row->op], w, size)};
 	unsigned nr = 1;
 
-	op->asks = true;
+	op->at_store = true;
 	op->place = (uint8_t)w->place;
 	if (size > PENSTOCK_STORE_VALUE_MAX) {
 		p->r->too_large++;
 		return 0;
 	}
 	ops[0].set_missed = row->op == TRACE_READ && p->job->missing == REPLAY_CREATE;
-	if (row->op == TRACE_READ && trace_leaves(row)) {
+	if (row->op == TRACE_READ && trace_is_demotion(row)) {
 		ops[1] = store_op(FLOW_DELETE, w, 0);
-		ops[1].tag = REPLAY_LEAVE;
+		ops[1].tag = REPLAY_ROLE_LEAVE;
 		nr = 2;
 	}
 	return replay_chain_of(p, ops, nr);
 }
 
-int replay_store_fill(struct replay *p, struct replay_op *op, const struct replay_what *w,
+int replay_store_fill(struct replay *p, struct replay_op *op, const struct replay_row *w,
 		      uint64_t size)
 {
 	struct flow_op set = store_op(FLOW_WRITE, w, size);
 
-	op->asks = true;
+	op->at_store = true;
 	op->place = (uint8_t)w->place;
 	if (size > PENSTOCK_STORE_VALUE_MAX) {
 		p->r->too_large++;
@@ -86,7 +86,7 @@ static void read_missed(struct replay *p, const struct flow_done *d)
 		      p->job->trace, d->error);
 }
 
-bool replay_store_answer(struct replay *p, struct replay_op *op, unsigned role,
+bool replay_store_result(struct replay *p, struct replay_op *op, unsigned role,
 			 const struct flow_done *d)
 {
 	bool refused = d->result < 0 && d->result != -ENOENT && d->result != -ENOSPC;
@@ -104,7 +104,7 @@ bool replay_store_answer(struct replay *p, struct replay_op *op, unsigned role,
 		}
 	} else if (d->missed) {
 		p->r->too_large += d->type == FLOW_WRITE;
-		p->r->skipped_deletes += d->type == FLOW_DELETE && role == REPLAY_MAIN;
+		p->r->skipped_deletes += d->type == FLOW_DELETE && role == REPLAY_ROLE_MAIN;
 	}
 	return d->missed;
 }

@@ -74,7 +74,7 @@ struct trace_burst {
 	bool open;
 	struct source s;
 	struct table t;
-	struct request_place at;
+	struct request_origin at;
 	struct trace_bad *bad, unseen;
 };
 
@@ -182,7 +182,7 @@ void trace_burst_rewind(struct trace_burst *b)
 	b->next = 0;
 }
 
-bool trace_burst_lasts(const struct trace_burst *b)
+bool trace_burst_can_rewind(const struct trace_burst *b)
 {
 	struct stat st;
 
@@ -206,7 +206,7 @@ int trace_burst_open(struct trace_burst **out, const char *path, struct trace_ba
 	r = burst_files_find(&b->files, path, err);
 	if (r < 0)
 		return r;
-	b->at = (struct request_place){.unit = "line", .named = !b->files.one};
+	b->at = (struct request_origin){.unit = "line", .named = !b->files.one};
 	b->bad = bad ? bad : &b->unseen;
 	*out = TAKE_PTR(b);
 	return 0;

@@ -128,7 +128,7 @@ static int open_output(struct copier *p, struct penstock_err *err)
 	if (!c->raw)
 		snprintf(c->unknown, sizeof(c->unknown), "%s", p->r->unknown);
 	n = trace_writer_open(&p->w, c->out, &p->wo, err);
-	trace_reader_head(p->r, &head, &len);
+	trace_reader_header(p->r, &head, &len);
 	if (n == 0 && c->raw && len)
 		n = trace_write_raw(p->w, head, len, err);
 	c->output_failed = n < 0;
@@ -145,7 +145,7 @@ int trace_copy(struct trace_copy *c, struct penstock_err *err)
 	if (c->share > 0 && c->share < 1)
 		p.below = (uint64_t)(c->share * 18446744073709551616.0);
 	ro.raw = true; /* for the header; rows are kept when they are needed */
-	ro.sizeless = c->writer.format == TRACE_AUTO || c->writer.format == TRACE_MOONCAKE;
+	ro.ignore_size = c->writer.format == TRACE_AUTO || c->writer.format == TRACE_MOONCAKE;
 	n = trace_reader_open(&p.r, c->in, &ro, err);
 	if (n == 0)
 		n = open_output(&p, err);

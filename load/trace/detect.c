@@ -20,7 +20,7 @@ static bool detect_begins(struct line l, const char *word)
 	return l.len >= len && !memcmp(l.at, word, len);
 }
 
-static bool has(struct line l, const char *word)
+static bool line_contains(struct line l, const char *word)
 {
 	return memmem(l.at, l.len, word, strlen(word));
 }
@@ -75,10 +75,12 @@ enum trace_format trace_detect_source(struct source *s)
 	if (detect_begins(l, "["))
 		return TRACE_SHAREGPT;
 	if (detect_begins(l, "{"))
-		return has(l, "\"hash_ids\"") ? TRACE_MOONCAKE : TRACE_AUTO;
-	if (has(l, "Request tokens") && has(l, "Response tokens"))
+		return line_contains(l, "\"hash_ids\"") ? TRACE_MOONCAKE : TRACE_AUTO;
+	if (line_contains(l, "Request tokens") && line_contains(l, "Response tokens"))
 		return TRACE_BURSTGPT;
-	if ((has(l, "Timestamp") && has(l, "Operation") && has(l, ",")) || is_kv_row(l))
+	if ((line_contains(l, "Timestamp") && line_contains(l, "Operation") &&
+	     line_contains(l, ",")) ||
+	    is_kv_row(l))
 		return TRACE_KV;
 	return TRACE_AUTO;
 }

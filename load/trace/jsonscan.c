@@ -197,7 +197,7 @@ bool jscan_number(struct jscan *j, char out[JSCAN_NUMBER])
 	return true;
 }
 
-static bool word(struct jscan *j, const char *text)
+static bool skip_literal(struct jscan *j, const char *text)
 {
 	for (; *text; text++) {
 		if (peek(j) != *text)
@@ -236,7 +236,7 @@ int jscan_member(struct jscan *j, enum jscan_at *it, char *key, size_t size)
 	return r;
 }
 
-static bool skip(struct jscan *j, unsigned depth)
+static bool skip_value(struct jscan *j, unsigned depth)
 {
 	char number[JSCAN_NUMBER], key[1];
 	enum jscan_at it = JSCAN_BEGIN;
@@ -248,19 +248,19 @@ static bool skip(struct jscan *j, unsigned depth)
 	case '"':
 		return jscan_string(j, NULL, 0, NULL);
 	case 't':
-		return word(j, "true");
+		return skip_literal(j, "true");
 	case 'f':
-		return word(j, "false");
+		return skip_literal(j, "false");
 	case 'n':
-		return word(j, "null");
+		return skip_literal(j, "null");
 	case '[':
 		while ((r = jscan_element(j, &it)) == 1)
-			if (!skip(j, depth + 1))
+			if (!skip_value(j, depth + 1))
 				return false;
 		return r == 0;
 	case '{':
 		while ((r = jscan_member(j, &it, key, sizeof(key))) == 1)
-			if (!skip(j, depth + 1))
+			if (!skip_value(j, depth + 1))
 				return false;
 		return r == 0;
 	default:
@@ -270,5 +270,5 @@ static bool skip(struct jscan *j, unsigned depth)
 
 bool jscan_skip(struct jscan *j)
 {
-	return skip(j, 0);
+	return skip_value(j, 0);
 }

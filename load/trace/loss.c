@@ -25,7 +25,7 @@ const char *const trace_loss_texts[TRACE_LOSSES] = {
 };
 
 /* What the row has at all. */
-static unsigned has(const struct trace_row *row)
+static unsigned present_members(const struct trace_row *row)
 {
 	unsigned bits = BIT(OP) | BIT(SIZE);
 
@@ -65,12 +65,13 @@ static unsigned of_kv(const struct trace_writer_opts *o, const struct trace_row 
 {
 	if (row->op > TRACE_WRITE && !o->extended)
 		return BIT(ROW);
-	return has(row) & ~(BIT(OP) | BIT(SIZE) | BIT(TIER) | BIT(PHASE) | extended(o, row));
+	return present_members(row) &
+	       ~(BIT(OP) | BIT(SIZE) | BIT(TIER) | BIT(PHASE) | extended(o, row));
 }
 
 static unsigned of_fio(const struct trace_row *row)
 {
-	unsigned bits = has(row) & ~(BIT(OP) | BIT(SIZE) | BIT(OFFSET));
+	unsigned bits = present_members(row) & ~(BIT(OP) | BIT(SIZE) | BIT(OFFSET));
 
 	if (row->op > TRACE_DELETE)
 		return BIT(ROW);
@@ -85,7 +86,7 @@ static unsigned of_mooncake(const struct trace_row *row)
 
 	if (row->op > TRACE_WRITE)
 		return BIT(ROW);
-	return (has(row) & ~(BIT(TIME) | BIT(REQUEST))) |
+	return (present_members(row) & ~(BIT(TIME) | BIT(REQUEST))) |
 	       (mooncake_id(&id, row->key, row->key_len) ? 0 : BIT(NAME));
 }
 
@@ -99,7 +100,8 @@ unsigned trace_losses(const struct trace_writer_opts *o, enum trace_format from,
 		/* What its reader makes up, it makes up again. */
 		return from == TRACE_MOONCAKE ? 0 : of_mooncake(row);
 	case TRACE_OPLOG:
-		return has(row) & (BIT(OFFSET) | BIT(TIER) | BIT(PHASE) | BIT(REQUEST) | BIT(USER));
+		return present_members(row) &
+		       (BIT(OFFSET) | BIT(TIER) | BIT(PHASE) | BIT(REQUEST) | BIT(USER));
 	default:
 		return of_kv(o, row);
 	}

@@ -171,7 +171,7 @@ static int mooncake_in_begin(struct trace_reader *r, struct penstock_err *err)
 	uint64_t tokens = r->o.block_tokens ? r->o.block_tokens : TRACE_BLOCK_TOKENS, bytes;
 
 	m->request = -1;
-	if (!r->o.bytes_per_token && !r->o.sizeless)
+	if (!r->o.bytes_per_token && !r->o.ignore_size)
 		return penstock_fail(
 			err, -EINVAL,
 			"%s: a mooncake trace has no sizes; give --bytes-per-token or --model",

@@ -67,7 +67,7 @@ static uint64_t days_of(unsigned year, unsigned month, unsigned day)
 	return 365ull * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719468;
 }
 
-static bool two(unsigned *out, const char *s, unsigned max)
+static bool parse_two_digits(unsigned *out, const char *s, unsigned max)
 {
 	if (!is_digit(s[0]) || !is_digit(s[1]))
 		return false;
@@ -84,15 +84,15 @@ static unsigned days_in(unsigned year, unsigned month)
 }
 
 /* "Z", "+01:00": seconds east of Greenwich; false when it is something else. */
-static bool zone(int64_t *out, const char *s, size_t len)
+static bool parse_zone(int64_t *out, const char *s, size_t len)
 {
 	unsigned h, m;
 
 	*out = 0;
 	if (len == 1 && (*s == 'Z' || *s == 'z'))
 		return true;
-	if (len != 6 || (s[0] != '+' && s[0] != '-') || s[3] != ':' || !two(&h, s + 1, 23) ||
-	    !two(&m, s + 4, 59))
+	if (len != 6 || (s[0] != '+' && s[0] != '-') || s[3] != ':' ||
+	    !parse_two_digits(&h, s + 1, 23) || !parse_two_digits(&m, s + 4, 59))
 		return false;
 	*out = (int64_t)(h * 3600 + m * 60) * (s[0] == '-' ? -1 : 1);
 	return true;
@@ -126,15 +126,16 @@ bool trace_time_parse(uint64_t *out, const char *s, size_t len)
 	if (len < 20 || s[4] != '-' || s[7] != '-' || s[13] != ':' || s[16] != ':' ||
 	    (s[10] != 'T' && s[10] != 't' && s[10] != ' '))
 		return false;
-	if (!two(&century, s, 99) || !two(&year, s + 2, 99) || !two(&month, s + 5, 12) ||
-	    !two(&day, s + 8, 31) || !two(&hour, s + 11, 23) || !two(&minute, s + 14, 59) ||
-	    !two(&second, s + 17, 60))
+	if (!parse_two_digits(&century, s, 99) || !parse_two_digits(&year, s + 2, 99) ||
+	    !parse_two_digits(&month, s + 5, 12) || !parse_two_digits(&day, s + 8, 31) ||
+	    !parse_two_digits(&hour, s + 11, 23) || !parse_two_digits(&minute, s + 14, 59) ||
+	    !parse_two_digits(&second, s + 17, 60))
 		return false;
 	year += century * 100;
 	if (year < 1970 || !month || !day || day > days_in(year, month))
 		return false;
 	n = 19 + fraction(&ns, s + 19, len - 19);
-	if (!zone(&east, s + n, len - n))
+	if (!parse_zone(&east, s + n, len - n))
 		return false;
 	secs = (int64_t)(days_of(year, month, day) * 86400 + hour * 3600 + minute * 60 + second) -
 	       east;

@@ -106,17 +106,17 @@ static int reader_begin(struct trace_reader *r, struct penstock_err *err)
 	return r->in->begin(r, err);
 }
 
-static int next_made(struct trace_reader *r, struct trace_row *row, struct penstock_err *err)
+static int next_generated(struct trace_reader *r, struct trace_row *row, struct penstock_err *err)
 {
-	return r->o.maker->next(r->made, row, err);
+	return r->o.generator->next(r->generator_state, row, err);
 }
 
-static int maker_begin(struct trace_reader *r, struct penstock_err *err)
+static int generator_begin(struct trace_reader *r, struct penstock_err *err)
 {
-	r->format = r->o.maker->format;
-	r->next = next_made;
+	r->format = r->o.generator->format;
+	r->next = next_generated;
 	r->o.raw = false;
-	return r->o.maker->open(&r->made, r->o.maker->arg, err);
+	return r->o.generator->open(&r->generator_state, r->o.generator->arg, err);
 }
 
 int trace_reader_open(struct trace_reader **out, const char *path,
@@ -128,8 +128,8 @@ int trace_reader_open(struct trace_reader **out, const char *path,
 	if (!r)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	r->o = *o;
-	if (o->maker) {
-		n = maker_begin(r, err);
+	if (o->generator) {
+		n = generator_begin(r, err);
 	} else {
 		n = source_open(&r->s, path, err);
 		if (n == 0)
@@ -158,9 +158,9 @@ static int count_bad(struct trace_reader *r, struct penstock_err *err)
 /* The end of the file; one that was cut off is told as a row that is none. */
 static int at_end(struct trace_reader *r, struct penstock_err *err)
 {
-	if (!r->s.torn || r->torn_told)
+	if (!r->s.torn || r->torn_reported)
 		return 0;
-	r->torn_told = true;
+	r->torn_reported = true;
 	reader_bad(r, r->s.line + 1, SOURCE_TORN);
 	return count_bad(r, err);
 }
@@ -195,7 +195,7 @@ uint64_t trace_reader_line(const struct trace_reader *r)
 
 const struct trace_bad *trace_reader_bad(const struct trace_reader *r)
 {
-	return r->o.maker ? r->o.maker->bad(r->made) : &r->bad;
+	return r->o.generator ? r->o.generator->bad(r->generator_state) : &r->bad;
 }
 
 bool trace_reader_raw(const struct trace_reader *r, const char **text, size_t *len)
@@ -205,10 +205,10 @@ bool trace_reader_raw(const struct trace_reader *r, const char **text, size_t *l
 	return r->o.raw && r->format != TRACE_FIO;
 }
 
-void trace_reader_head(const struct trace_reader *r, const char **text, size_t *len)
+void trace_reader_header(const struct trace_reader *r, const char **text, size_t *len)
 {
-	*text = r->head.text;
-	*len = r->head.len;
+	*text = r->header.text;
+	*len = r->header.len;
 }
 
 void trace_reader_close(struct trace_reader *r)
@@ -217,12 +217,12 @@ void trace_reader_close(struct trace_reader *r)
 		return;
 	if (r->in && r->in->fini && r->state)
 		r->in->fini(r->state);
-	if (r->made)
-		r->o.maker->close(r->made);
+	if (r->generator_state)
+		r->o.generator->close(r->generator_state);
 	free(r->state);
 	free(r->raw.text);
-	free(r->head.text);
-	if (!r->o.maker)
+	free(r->header.text);
+	if (!r->o.generator)
 		source_close(&r->s);
 	free(r);
 }

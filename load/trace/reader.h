@@ -30,15 +30,15 @@ struct trace_reader {
 	struct trace_reader_opts o;
 	const struct trace_input *in;
 	enum trace_format format;
-	unsigned columns;  /* as struct trace_input.columns; of a kv trace those it has */
-	char unknown[256]; /* columns of the file that nobody here knows: "'Foo', 'Bar'" */
-	void *made;        /* the maker's */
+	unsigned columns;      /* as struct trace_input.columns; of a kv trace those it has */
+	char unknown[256];     /* columns of the file that nobody here knows: "'Foo', 'Bar'" */
+	void *generator_state; /* the generator's */
 	struct trace_bad bad;
-	bool torn_told;
+	bool torn_reported;
 	struct reader_text {
 		char *text;
 		size_t len, room;
-	} raw, head;   /* with opts.raw: as they are in the file, without the newline */
+	} raw, header; /* with opts.raw: as they are in the file, without the newline */
 	char why[160]; /* what is wrong with the row */
 };
 

@@ -64,7 +64,7 @@ void trace_requests_free(struct trace_request *v, size_t nr)
 	free(v);
 }
 
-int request_bad(struct trace_bad *b, const struct request_place *at, uint64_t number,
+int request_bad(struct trace_bad *b, const struct request_origin *at, uint64_t number,
 		struct penstock_err *err, const char *fmt, ...)
 {
 	const char *slash = strrchr(at->path, '/');

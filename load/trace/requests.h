@@ -26,11 +26,11 @@ void request_list_fini(struct request_list *l);
  * @unit ("line", "item") @number of @path is bad, and why.  0 where that was counted, -EBADMSG
  * where it is the end.  @named: the file's name is part of what is kept, there are several.
  */
-struct request_place {
+struct request_origin {
 	const char *path, *unit;
 	bool named;
 };
-int request_bad(struct trace_bad *b, const struct request_place *at, uint64_t number,
+int request_bad(struct trace_bad *b, const struct request_origin *at, uint64_t number,
 		struct penstock_err *err, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 

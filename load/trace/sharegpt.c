@@ -27,7 +27,7 @@ struct loader {
 	struct request_list list;
 	const struct trace_sharegpt_opts *o;
 	struct trace_bad *bad;
-	struct request_place at;
+	struct request_origin at;
 	uint64_t item; /* from 1 */
 	bool listed;   /* the item has its list */
 	int failed;    /* -errno: told already */

@@ -31,7 +31,7 @@ static const uint64_t flush_ns = 1000000000;
 struct sink_private {
 	char *buf[2];
 	size_t size;
-	bool steady;
+	bool reproducible;
 	bool terminal; /* that is what it is written to */
 	int fd;
 	char *path;
@@ -129,7 +129,7 @@ static void wait_for_work(struct sink_private *p)
 	until.tv_sec = (time_t)(at / 1000000000);
 	until.tv_nsec = (long)(at % 1000000000);
 	while (!p->full) {
-		if (p->steady)
+		if (p->reproducible)
 			pthread_cond_wait(&p->changed, &p->lock);
 		else if (pthread_cond_timedwait(&p->changed, &p->lock, &until) == ETIMEDOUT)
 			break;
@@ -357,7 +357,7 @@ int sink_open(struct sink *s, const char *path, const struct sink_opts *o, struc
 	if (!p)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	s->p = p;
-	p->steady = o->steady;
+	p->reproducible = o->reproducible;
 	r = setup_memory(p, o);
 	if (r < 0) {
 		penstock_fail(err, r, "%s", penstock_strerror(r));

@@ -32,9 +32,9 @@ struct sink {
 
 struct sink_opts {
 	bool zstd;
-	int level;   /* 0: 3 */
-	bool steady; /* full buffers only, no flush by the clock: the same bytes each time */
-	int fd;      /* the file, open already; 0: it is created */
+	int level;         /* 0: 3 */
+	bool reproducible; /* full buffers only, no flush by the clock: the same bytes each time */
+	int fd;            /* the file, open already; 0: it is created */
 };
 
 /* Create @path ("-": standard output) and the folders it is in. */

@@ -66,7 +66,7 @@ uint64_t trace_bins_upto(const struct trace_bins *b, uint64_t v)
 
 /* ------------------------------------------------------------------ adding */
 
-struct maker {
+struct summarizer {
 	struct trace_summary *s;
 	const struct trace_summary_opts *o;
 	struct reuse *reuse;
@@ -91,7 +91,7 @@ static void widen(struct trace_summary *s, struct reuse *reuse)
 }
 
 /* The window of a time; what is before the first row belongs to the first. */
-static unsigned window_of(struct maker *m, uint64_t ns)
+static unsigned window_of(struct summarizer *m, uint64_t ns)
 {
 	uint64_t since = ns > m->begin_ns ? ns - m->begin_ns : 0;
 
@@ -100,7 +100,7 @@ static unsigned window_of(struct maker *m, uint64_t ns)
 	return (unsigned)(since / m->s->window_ns);
 }
 
-static void add_time(struct maker *m, uint64_t ns)
+static void add_time(struct summarizer *m, uint64_t ns)
 {
 	struct trace_summary *s = m->s;
 
@@ -117,7 +117,7 @@ static void add_time(struct maker *m, uint64_t ns)
 	m->last_ns = ns;
 }
 
-static int add_use(struct maker *m, const struct trace_row *row, unsigned window)
+static int add_use(struct summarizer *m, const struct trace_row *row, unsigned window)
 {
 	struct trace_summary *s = m->s;
 	/* Of a file every place is an object of its own. */
@@ -130,7 +130,7 @@ static int add_use(struct maker *m, const struct trace_row *row, unsigned window
 	if (row->op > TRACE_WRITE || !row->key_len)
 		return 0;
 	r = reuse_touch(m->reuse, hash, row->size, window, &hit);
-	if (trace_leaves(row))
+	if (trace_is_demotion(row))
 		reuse_remove(m->reuse, hash);
 	if (r != 1 || row->op != TRACE_READ)
 		return r;
@@ -150,7 +150,7 @@ static bool one_tier(unsigned tiers)
 	return is_pow2(tiers);
 }
 
-static int add_row(struct maker *m, const struct trace_row *row)
+static int add_row(struct summarizer *m, const struct trace_row *row)
 {
 	struct trace_summary *s = m->s;
 	unsigned tier = row->tier < TRACE_TIERS ? row->tier : TRACE_TIERS, window;
@@ -174,7 +174,7 @@ static int add_row(struct maker *m, const struct trace_row *row)
 	return add_use(m, row, window);
 }
 
-static void summary_finish(struct maker *m, const struct trace_reader *r)
+static void summary_finish(struct summarizer *m, const struct trace_reader *r)
 {
 	struct trace_summary *s = m->s;
 	uint64_t objects[REUSE_WINDOWS], bytes[REUSE_WINDOWS];
@@ -191,7 +191,7 @@ static void summary_finish(struct maker *m, const struct trace_reader *r)
 	s->bad = *trace_reader_bad(r);
 }
 
-static int summary_read_all(struct maker *m, struct trace_reader *r, struct penstock_err *err)
+static int summary_read_all(struct summarizer *m, struct trace_reader *r, struct penstock_err *err)
 {
 	struct trace_row row;
 	int n;
@@ -212,7 +212,7 @@ int trace_summary_make(struct trace_summary **out, const char *path,
 		       struct penstock_err *err)
 {
 	CLEANUP_FREE struct trace_summary *s = calloc(1, sizeof(*s));
-	struct maker m = {.s = s, .o = o};
+	struct summarizer m = {.s = s, .o = o};
 	struct trace_reader *r = NULL;
 	int n;
 

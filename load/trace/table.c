@@ -67,7 +67,7 @@ int table_header(struct trace_reader *r, struct table *t, const int *needed, int
 
 	if (n < 0 && n != -E2BIG)
 		return n;
-	if (n == 1 && r->o.raw && reader_keep(&r->head, text, table_whole(text, len)) < 0)
+	if (n == 1 && r->o.raw && reader_keep(&r->header, text, table_whole(text, len)) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	table_columns(t, f, n == 1 ? csv_split(text, len, t->separator, f) : 0);
 	for (int i = 0; i < nr; i++)

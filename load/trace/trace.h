@@ -44,7 +44,7 @@ struct trace_row {
 		.tier = TRACE_NO_TIER, .request = -1, .user = -1, .qos = -1, .thread = -1})
 
 /* The object is gone from its tier when this row has been done: a demotion. */
-static inline bool trace_leaves(const struct trace_row *row)
+static inline bool trace_is_demotion(const struct trace_row *row)
 {
 	return row->op == TRACE_READ && row->phase == TRACE_EVICT;
 }
@@ -88,7 +88,7 @@ struct trace_writer_opts {
 	 * The same rows give the same file, compressed too: it is flushed by size, not by the
 	 * clock.  For rows that come without pauses.
 	 */
-	bool steady;
+	bool reproducible;
 	uint64_t block_tokens; /* mooncake: per hash id; 0: TRACE_BLOCK_TOKENS */
 	bool raw;              /* rows come by trace_write_raw() only, a header too */
 	int fd; /* the file, open already, else than standard output; 0: it is created */
@@ -123,8 +123,8 @@ struct trace_bad {
 	char text[TRACE_BAD_TEXTS][200]; /* the first of them: "line 5: ..." or "item 3: ..." */
 };
 
-/* Rows that somebody makes of a file of requests. */
-struct trace_maker {
+/* Makes rows of operations from a file of requests. */
+struct trace_row_generator {
 	enum trace_format format;
 	const void *arg;
 	int (*open)(void **state, const void *arg, struct penstock_err *err);
@@ -135,22 +135,22 @@ struct trace_maker {
 };
 
 struct trace_reader_opts {
-	enum trace_format format;        /* TRACE_AUTO: by content */
-	const struct trace_maker *maker; /* NULL: the file holds operations */
-	bool strict;                     /* a bad row is an error */
-	bool raw;                        /* keep the text of rows for trace_reader_raw() */
-	bool sizeless;                   /* nobody looks at the size of rows */
+	enum trace_format format;                    /* TRACE_AUTO: by content */
+	const struct trace_row_generator *generator; /* NULL: the file holds operations */
+	bool strict;                                 /* a bad row is an error */
+	bool raw;         /* keep the text of rows for trace_reader_raw() */
+	bool ignore_size; /* nobody looks at the size of rows */
 	/* Mooncake: */
 	uint64_t block_tokens;    /* per hash id; 0: TRACE_BLOCK_TOKENS */
-	uint64_t bytes_per_token; /* 0: an error when the format needs it, unless sizeless */
+	uint64_t bytes_per_token; /* 0: an error when the format needs it, unless ignore_size */
 };
 struct trace_reader;
 /* What @path looks like; TRACE_AUTO when it is nothing known.  "-" cannot be read again. */
 int trace_detect(enum trace_format *out, const char *path, struct penstock_err *err);
 /*
  * "-" is standard input; compressed or not is told by content.  BurstGPT and ShareGPT hold
- * requests: -ENOTSUP without a maker.  -EINVAL when the format is not known, or bytes_per_token is
- * needed.
+ * requests: -ENOTSUP without a generator.  -EINVAL when the format is not known, or bytes_per_token
+ * is needed.
  */
 int trace_reader_open(struct trace_reader **out, const char *path,
 		      const struct trace_reader_opts *o, struct penstock_err *err);
@@ -166,7 +166,7 @@ const struct trace_bad *trace_reader_bad(const struct trace_reader *r);
  * mooncake come from one line.
  */
 bool trace_reader_raw(const struct trace_reader *r, const char **text, size_t *len);
-void trace_reader_head(const struct trace_reader *r, const char **text, size_t *len);
+void trace_reader_header(const struct trace_reader *r, const char **text, size_t *len);
 void trace_reader_close(struct trace_reader *r);
 
 /* ---- recorded requests: inputs of the kv model ---- */
@@ -189,7 +189,7 @@ int trace_burst_open(struct trace_burst **out, const char *path, struct trace_ba
 int trace_burst_next(struct trace_burst *b, struct trace_request *ret, struct penstock_err *err);
 void trace_burst_rewind(struct trace_burst *b); /* the first one is next */
 /* Can it be read again?  What comes through a pipe cannot. */
-bool trace_burst_lasts(const struct trace_burst *b);
+bool trace_burst_can_rewind(const struct trace_burst *b);
 void trace_burst_close(struct trace_burst *b);
 /* All of its requests. */
 int trace_burst_load(struct trace_request **out, size_t *nr, const char *path,

@@ -34,7 +34,8 @@ int trace_writer_open(struct trace_writer **out, const char *path,
 {
 	CLEANUP_FREE struct trace_writer *w = calloc(1, sizeof(*w));
 	CLEANUP_FREE void *state = NULL;
-	struct sink_opts so = {.level = o->zstd_level, .steady = o->steady, .fd = o->fd};
+	struct sink_opts so = {
+		.level = o->zstd_level, .reproducible = o->reproducible, .fd = o->fd};
 	struct penstock_err ignored;
 	int r;
 

@@ -26,7 +26,7 @@ static int transfers_look_at_file(struct transfers_worker *w, struct penstock_er
 {
 	const struct bed_file *f = &w->transfers->job->files[0];
 	struct penstock_file *file;
-	int r = penstock_file_open(&file, w->io, f->at, bed_file_flags(f, false), 0, err);
+	int r = penstock_file_open(&file, w->io, f->open_path, bed_file_flags(f, false), 0, err);
 
 	if (r < 0)
 		return r;
@@ -47,7 +47,7 @@ static int transfers_open_files(struct transfers_worker *w, struct penstock_err 
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < job->nr_files && r == 0; i++)
 		r = penstock_file_open(
-			&w->files[i], w->io, job->files[i].at,
+			&w->files[i], w->io, job->files[i].open_path,
 			bed_file_flags(&job->files[i], bed_file_remote(&job->files[i])), 0, err);
 	return r;
 }
@@ -65,7 +65,7 @@ static int worker_open(struct transfers_worker *w, struct penstock_err *err)
 		if (series_init(&w->series[i]) < 0)
 			return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < job->depth; i++)
-		w->slots[i].buf = job->buffers->at[w->id * job->depth + i];
+		w->slots[i].buf = job->buffers->bufs[w->id * job->depth + i];
 	r = penstock_open(&w->io, &job->opts, err);
 	if (r == 0)
 		r = bed_buffers_register(job->buffers, w->id * job->depth, job->depth, w->io,

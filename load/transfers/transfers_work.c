@@ -167,8 +167,8 @@ static int round_open(struct transfers_worker *w, struct slot *slot, struct pens
 {
 	const struct bed_file *f = &w->transfers->job->files[slot->op.file];
 
-	return penstock_file_open(&slot->file, w->io, f->at, bed_file_flags(f, slot->op.read), 0,
-				  err);
+	return penstock_file_open(&slot->file, w->io, f->open_path,
+				  bed_file_flags(f, slot->op.read), 0, err);
 }
 
 static int round_close(struct transfers_worker *w, struct slot *slot, bool good,
@@ -207,7 +207,7 @@ static void transfers_op_failed(struct transfers_worker *w, const struct slot *s
 	/* What was given up because of a stop did not fail. */
 	if (code == -ECANCELED && transfers_stopped(w->transfers))
 		return;
-	bed_file_told(&w->transfers->job->files[slot->op.file], msg, err.msg, sizeof(err.msg));
+	bed_file_describe(&w->transfers->job->files[slot->op.file], msg, err.msg, sizeof(err.msg));
 	if (!series->errors++)
 		snprintf(series->first_error, sizeof(series->first_error), "%s", err.msg);
 	transfers_fail(w->transfers, &err);
@@ -267,7 +267,7 @@ static struct penstock_op make_op(const struct transfers_worker *w, const struct
 		.opcode = op->read ? PENSTOCK_READ : PENSTOCK_WRITE,
 		.flags = op->read ? PENSTOCK_OP_EXACT : whole,
 		.file = w->files ? w->files[op->file] : slot->file,
-		.path = f->at,
+		.path = f->open_path,
 		.buf = slot->buf,
 		.len = op->len,
 		.offset = f->from + op->offset,

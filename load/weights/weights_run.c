@@ -128,8 +128,8 @@ static int weights_make_file(struct weights_run *run, struct penstock_err *err)
 {
 	const struct weights_job *job = run->job;
 	struct bed_need need = {job->folder, job->size};
-	struct bed_work work = {.stop = job->stop};
-	int r = bed_check_room(&need, 1, err);
+	struct bed_file_work work = {.stop = job->stop};
+	int r = bed_check_space(&need, 1, err);
 
 	if (r == 0)
 		r = bed_folder_make(&run->folder, job->folder, "weights", NULL, err);
@@ -210,7 +210,7 @@ static void finish_series(struct weights_run *run, int r, const struct penstock_
 
 static int run_window_make(struct weights_run *run, struct penstock_err *err)
 {
-	struct bed_buffers_want want = {.memory = BED_OWN, .len = WEIGHTS_LIMIT_BUFFER, .nr = 1};
+	struct bed_buffers_opts want = {.memory = BED_OWN, .len = WEIGHTS_LIMIT_BUFFER, .nr = 1};
 	uint64_t len = run->job->window + (64 << 10);
 	int r = run->job->gpu ? penstock_gpu_alloc(&run->window, run->job->device, len, err)
 			      : penstock_buf_alloc(&run->window, run->io, len, 0,
@@ -225,7 +225,7 @@ static int weights_run_all(struct weights_run *run, struct penstock_err *err)
 	struct rusage before;
 	int r;
 
-	r = weights_model(&run->m, run->io, run->job, run->file.at, run->job->size, err);
+	r = weights_model(&run->m, run->io, run->job, run->file.open_path, run->job->size, err);
 	if (r < 0)
 		return r;
 	measure_model(&run->res->plan, run->m);

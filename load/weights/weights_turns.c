@@ -42,7 +42,7 @@ static void turns_limit_turn(struct weights_run *run)
 
 	if (!job->measure_limit || job->limit || !t.len)
 		return;
-	t.buf = own ? run->limit_buffers.at[0] : run->window;
+	t.buf = own ? run->limit_buffers.bufs[0] : run->window;
 	limit_try(&run->limit, &t, 1, 0, LIMIT_SEC / LIMIT_SHAPES, job->stop);
 }
 

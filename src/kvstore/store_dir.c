@@ -168,7 +168,8 @@ static int dir_open_head(struct store_dir *d, struct penstock_err *err)
 		r = check_empty(d->dir_fd, d->path, err);
 		if (r < 0)
 			return r;
-		d->head_fd = penstock_openat_safe(d->dir_fd, STORE_HEAD_NAME, O_RDWR | O_CREAT, 0600);
+		d->head_fd =
+			penstock_openat_safe(d->dir_fd, STORE_HEAD_NAME, O_RDWR | O_CREAT, 0600);
 	}
 	if (d->head_fd < 0)
 		return penstock_fail(err, d->head_fd, "%s/%s: %s", d->path, STORE_HEAD_NAME,

@@ -58,7 +58,7 @@ static int find_run(struct store_tier *t, uint64_t run, uint32_t *ret)
 	while (i && t->runs[i - 1] != run)
 		i--;
 	if (!i) {
-		if (ARRAY_ROOM(t->runs, t->runs_capacity, t->nr_runs + 1) < 0)
+		if (ARRAY_RESERVE(t->runs, t->runs_capacity, t->nr_runs + 1) < 0)
 			return -ENOMEM;
 		t->runs[t->nr_runs++] = run;
 		i = t->nr_runs;

@@ -228,7 +228,7 @@ static bool set_bucket_region(struct object_req *r)
 	if (!e) {
 		char *bucket = strdup(r->name.bucket);
 
-		if (!bucket || ARRAY_MORE(c->regions, c->nr_regions) < 0) {
+		if (!bucket || ARRAY_GROW(c->regions, c->nr_regions) < 0) {
 			free(bucket);
 			return false;
 		}

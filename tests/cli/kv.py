@@ -776,27 +776,27 @@ def files_of_others_are_not_touched():
             assert f.read() == 'precious'
 
 
-def book_of_a_run(*args):
+def journal_of_a_run(*args):
     """What the run wrote down about its files, up to the last look at it."""
-    book = ''
+    journal = ''
     with open('said', 'w', encoding='utf-8') as said:
         process = subprocess.Popen([PENSTOCK, 'kv', *QUICK, '--model', 'tiny-1b', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
                                     '--storage-capacity-gb', '0.1', '--max-requests', '10', '--cache-dir', 'cache', *args],
                                    stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         while process.poll() is None:
             with contextlib.suppress(FileNotFoundError), open('cache/.penstock-objects', encoding='utf-8') as f:
-                book = f.read() or book
+                journal = f.read() or journal
             time.sleep(0.001)
     assert process.returncode == 0, process.returncode
-    return book
+    return journal
 
 
 def files_of_evicted_entries_are_written_over_unless_new_ones_are_asked_for():
     with folder():
-        assert '~spare~' in book_of_a_run()
+        assert '~spare~' in journal_of_a_run()
         for option in '--new-files', '--compat':
-            book = book_of_a_run(option)
-            assert '\n-' in book and 'spare' not in book, option
+            journal = journal_of_a_run(option)
+            assert '\n-' in journal and 'spare' not in journal, option
 
 
 def an_interruption_ends_with_what_was_measured():

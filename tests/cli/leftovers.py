@@ -17,7 +17,7 @@ import clikit
 import tap
 from tap import folder
 
-BOOK = '.penstock-bed'
+JOURNAL = '.penstock-bed'
 LONG = {
     'bench': ['--sizes', '64K', '--runtime', '1000', '--files', '2', '--no-limit'],
     'io': ['--folder', '.', '--io_size', '64K', '--loops', '1000000'],
@@ -47,7 +47,7 @@ def killed(command, *args):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     left = os.path.dirname(name)
-    assert os.path.exists(left) and os.path.exists(os.path.join(left, BOOK)), os.listdir('.')
+    assert os.path.exists(left) and os.path.exists(os.path.join(left, JOURNAL)), os.listdir('.')
     return left
 
 
@@ -104,10 +104,10 @@ def what_was_not_written_down_stays():
             pass
         with open(os.path.join(left, '.penstock-new'), 'w'):
             pass
-        with open(os.path.join(left, BOOK)) as f:
+        with open(os.path.join(left, JOURNAL)) as f:
             title, line, *rest = f.read().splitlines(True)
         inode, birth, name = line.split()
-        with open(os.path.join(left, BOOK), 'w') as f:
+        with open(os.path.join(left, JOURNAL), 'w') as f:
             f.writelines([title, f'{inode} {int(birth) + 1} {name}\n', *rest])
         clikit.Command('io')(*SHORT['io'])
         assert sorted(os.listdir(left)) == ['empty', name], os.listdir(left)
@@ -115,22 +115,22 @@ def what_was_not_written_down_stays():
 
 def a_book_that_others_could_have_written_is_not_believed():
     def spoil_book(left):
-        os.chmod(os.path.join(left, BOOK), 0o666)
+        os.chmod(os.path.join(left, JOURNAL), 0o666)
 
     def spoil_folder(left):
         os.chmod(left, 0o777)
 
-    def link_book(left):
-        os.rename(os.path.join(left, BOOK), 'book')
-        os.symlink('../book', os.path.join(left, BOOK))
+    def link_journal(left):
+        os.rename(os.path.join(left, JOURNAL), 'journal')
+        os.symlink('../journal', os.path.join(left, JOURNAL))
 
     def second_name(left):
-        os.link(os.path.join(left, BOOK), 'book')
+        os.link(os.path.join(left, JOURNAL), 'journal')
 
     def give_away(left):
-        os.chown(os.path.join(left, BOOK), 65534, 65534)
+        os.chown(os.path.join(left, JOURNAL), 65534, 65534)
 
-    for spoil in [spoil_book, spoil_folder, link_book, second_name] + ([give_away] if os.geteuid() == 0 else []):
+    for spoil in [spoil_book, spoil_folder, link_journal, second_name] + ([give_away] if os.geteuid() == 0 else []):
         with folder():
             left = killed('bench')
             before = sorted(os.listdir(left))

@@ -21,7 +21,7 @@ void fk_setup(void)
 				     .verify = strcmp(fk_engine, "null") != 0,
 				     .fill = true,
 				     .seed = 1,
-				     .copiers = 3};
+				     .copy_threads = 3};
 	fk_opts.io.engine = fk_engine;
 	fk_opts.io.block = KIB(256);
 	fk_opts.io.depth = 8;

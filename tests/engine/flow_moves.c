@@ -3,7 +3,7 @@
 #include <sched.h>
 
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 #include "tests/common/flowkit.h"
 
 static const uint64_t sizes[] = {0,           1,        100,    4096,       5000,       KIB(64),
@@ -180,10 +180,10 @@ static void moves_by_the_way_of_a_null_place_make_the_content_anew(void)
 	fk_close();
 }
 
-/* Whether the book says so. */
+/* Whether the journal says so. */
 static bool is_complete(void)
 {
-	FILE *f = fopen(t_path("files/" BOOK_NAME), "re");
+	FILE *f = fopen(t_path("files/" JOURNAL_NAME), "re");
 	char line[256];
 	bool found = false;
 

@@ -13,7 +13,7 @@
 #include <fcntl.h>
 #include <sys/statvfs.h>
 
-#include "common/kvrun.h"
+#include "common/kvkit.h"
 #include "common/mounts.h"
 
 static char engine[32];
@@ -21,27 +21,27 @@ static char settings[128];
 
 static void setup(void)
 {
-	kvrun_setup();
-	kvrun.job.opts.engine = engine;
-	kvrun.params.gpu_gb = kvrun.params.cpu_gb = 0;
-	kvrun.params.max_requests = 120;
+	kvkit_setup();
+	kvkit.job.opts.engine = engine;
+	kvkit.params.gpu_gb = kvkit.params.cpu_gb = 0;
+	kvkit.params.max_requests = 120;
 }
 
 static void set_faults(const char *faults)
 {
 	snprintf(settings, sizeof(settings), "fault:inner=%s,seed=7,%s", engine, faults);
-	kvrun.job.opts.engine = settings;
+	kvkit.job.opts.engine = settings;
 }
 
 /* Whatever happened, the books agree. */
 static void all_is_accounted_for(void)
 {
-	const struct kv_counts *n = &kvrun.r.counts;
+	const struct kv_counts *n = &kvkit.r.counts;
 	uint64_t read = 0, hits = 0, wrote = 0, failed = 0, misses = 0;
 
-	T_EQ(kvrun.r.requests + kvrun.r.failed_requests, 120);
-	for (size_t i = 0; i < kvrun.nr_ops; i++) {
-		const struct kvrun_op *op = &kvrun.ops[i];
+	T_EQ(kvkit.r.requests + kvkit.r.failed_requests, 120);
+	for (size_t i = 0; i < kvkit.nr_ops; i++) {
+		const struct kvkit_op *op = &kvkit.ops[i];
 
 		if (op->type == FLOW_READ && op->result >= 0) {
 			read += op->size;
@@ -50,84 +50,84 @@ static void all_is_accounted_for(void)
 		wrote += op->type == FLOW_WRITE && op->result >= 0 ? op->size : 0;
 		failed += op->type == FLOW_READ && op->result < 0;
 	}
-	for (size_t i = 0; i < kvrun.nr_events; i++)
-		misses += kvrun.events[i].type == KV_EV_MISS;
+	for (size_t i = 0; i < kvkit.nr_events; i++)
+		misses += kvkit.events[i].type == KV_EV_MISS;
 	/* the first failure is an error; what was planned on the entry is missed after that */
-	T_EQ(n->misses, misses + failed - kvrun.r.errors[0]);
+	T_EQ(n->misses, misses + failed - kvkit.r.errors[0]);
 	T_EQ(n->total_read_bytes, read);
 	T_EQ(n->hits, hits);
 	T_EQ(n->total_write_bytes, wrote);
 	for (int t = 0; t < KV_TIERS; t++)
-		T_EQ(kvrun.objects[t], kvrun.entries[t]);
-	T_EQ(kvrun_names(kvrun.dir), 0);
+		T_EQ(kvkit.objects[t], kvkit.entries[t]);
+	T_EQ(kvkit_names(kvkit.dir), 0);
 }
 
 static void failed_reads_are_counted_and_missed_afterwards(void)
 {
 	for (int layout = KV_LAYOUT_NPY; layout <= KV_LAYOUT_SLAB; layout++) {
-		kvrun.job.layout = layout;
+		kvkit.job.layout = layout;
 		set_faults("error=0.02,errno=5,only=read");
-		kvrun_ok();
+		kvkit_ok();
 		all_is_accounted_for();
-		T_OK(kvrun.r.errors[0] > 0);
-		T_EQ(kvrun.r.errors[1], 0);
-		T_OK(kvrun.r.failed_requests > 0 && kvrun.r.requests > 0);
-		T_OK(kvrun.r.counts.misses > 0);
-		T_STR_HAS(kvrun.r.first_error, "Input/output error");
-		T_OK(!strchr(kvrun.r.first_error, '\n'));
+		T_OK(kvkit.r.errors[0] > 0);
+		T_EQ(kvkit.r.errors[1], 0);
+		T_OK(kvkit.r.failed_requests > 0 && kvkit.r.requests > 0);
+		T_OK(kvkit.r.counts.misses > 0);
+		T_STR_HAS(kvkit.r.first_error, "Input/output error");
+		T_OK(!strchr(kvkit.r.first_error, '\n'));
 		/* of the series that it is of */
-		T_STR_HAS(kvrun.r.series[0].first_error, "Input/output error");
-		T_EQ(strlen(kvrun.r.series[1].first_error), 0);
+		T_STR_HAS(kvkit.r.series[0].first_error, "Input/output error");
+		T_EQ(strlen(kvkit.r.series[1].first_error), 0);
 	}
 }
 
 /* What came down from another tier, too. */
 static void a_failed_read_of_what_was_demoted_leaves_nothing(void)
 {
-	kvrun.params.cpu_gb = kvrun_mib(6);
+	kvkit.params.cpu_gb = kvkit_mib(6);
 	set_faults("error=0.1,errno=5,only=read");
-	kvrun_ok();
+	kvkit_ok();
 	all_is_accounted_for();
-	T_OK(kvrun.r.errors[0] > 0);
+	T_OK(kvkit.r.errors[0] > 0);
 }
 
 static void failed_writes_are_counted_and_leave_nothing(void)
 {
 	for (int layout = KV_LAYOUT_NPY; layout <= KV_LAYOUT_SLAB; layout++) {
-		kvrun.job.layout = layout;
+		kvkit.job.layout = layout;
 		set_faults("error=0.05,errno=5,only=write");
-		kvrun_ok();
+		kvkit_ok();
 		all_is_accounted_for();
-		T_OK(kvrun.r.errors[1] > 0);
-		T_EQ(kvrun.r.errors[0], 0);
-		T_OK(kvrun.r.counts.misses > 0);
+		T_OK(kvkit.r.errors[1] > 0);
+		T_EQ(kvkit.r.errors[0], 0);
+		T_OK(kvkit.r.counts.misses > 0);
 	}
 }
 
 static void failed_demotions_are_counted_and_lose_the_entry(void)
 {
 	for (int layout = KV_LAYOUT_NPY; layout <= KV_LAYOUT_SLAB; layout++) {
-		kvrun.job.layout = layout;
-		kvrun.params.cpu_gb = kvrun_mib(16);
+		kvkit.job.layout = layout;
+		kvkit.params.cpu_gb = kvkit_mib(16);
 		set_faults("error=0.05,errno=5,only=write");
-		kvrun_ok();
+		kvkit_ok();
 		all_is_accounted_for();
-		T_OK(kvrun.r.errors[1] > 0);
-		T_EQ(kvrun.r.errors[0], 0);
-		T_EQ(kvrun.r.counts.tier_evicted_out[KV_CPU],
-		     kvrun.r.counts.tier_evicted_in[KV_NVME]);
+		T_OK(kvkit.r.errors[1] > 0);
+		T_EQ(kvkit.r.errors[0], 0);
+		T_EQ(kvkit.r.counts.tier_evicted_out[KV_CPU],
+		     kvkit.r.counts.tier_evicted_in[KV_NVME]);
 	}
 }
 
 static void upstream_counts_what_failed(void)
 {
 	set_faults("error=0.05,errno=5");
-	kv_params_as_upstream(&kvrun.params);
-	kvrun_ok();
-	T_EQ(kvrun.r.requests, 120);
-	T_EQ(kvrun.r.failed_requests, 0);
-	T_OK(kvrun.r.errors[0] > 0 && kvrun.r.errors[1] > 0);
-	T_OK(kvrun.r.counts.prefill_writes >= 120);
+	kv_params_as_upstream(&kvkit.params);
+	kvkit_ok();
+	T_EQ(kvkit.r.requests, 120);
+	T_EQ(kvkit.r.failed_requests, 0);
+	T_OK(kvkit.r.errors[0] > 0 && kvkit.r.errors[1] > 0);
+	T_OK(kvkit.r.counts.prefill_writes >= 120);
 }
 
 /* ------------------------------------------------------------------ vanished files */
@@ -135,20 +135,20 @@ static void upstream_counts_what_failed(void)
 /* Of the objects' files the first one there is. */
 static bool find_object(char path[PATH_MAX + 300])
 {
-	DIR *d = opendir(kvrun.dir);
+	DIR *d = opendir(kvkit.dir);
 	const struct dirent *e;
 	bool found = false;
 
 	while (d && !found && (e = readdir(d))) {
 		found = e->d_name[0] != '.';
-		snprintf(path, PATH_MAX + 300, "%s/%s", kvrun.dir, e->d_name);
+		snprintf(path, PATH_MAX + 300, "%s/%s", kvkit.dir, e->d_name);
 	}
 	if (d)
 		closedir(d);
 	return found;
 }
 
-static void remove_all(struct kvrun *k)
+static void remove_all(struct kvkit *k)
 {
 	char path[PATH_MAX + 300];
 
@@ -159,16 +159,16 @@ static void remove_all(struct kvrun *k)
 
 static void files_that_vanish_are_errors_and_then_misses(void)
 {
-	kvrun.at = 300;
-	kvrun.act = remove_all;
-	kvrun_ok();
-	T_OK(kvrun.r.errors[0] > 0);
-	T_OK(kvrun.r.failed_requests > 0 && kvrun.r.requests > kvrun.r.failed_requests);
-	T_STR_HAS(kvrun.r.first_error, kvrun.dir);
-	T_EQ(kvrun_names(kvrun.dir), 0);
+	kvkit.at = 300;
+	kvkit.act = remove_all;
+	kvkit_ok();
+	T_OK(kvkit.r.errors[0] > 0);
+	T_OK(kvkit.r.failed_requests > 0 && kvkit.r.requests > kvkit.r.failed_requests);
+	T_STR_HAS(kvkit.r.first_error, kvkit.dir);
+	T_EQ(kvkit_names(kvkit.dir), 0);
 }
 
-static void cut_all(struct kvrun *k)
+static void cut_all(struct kvkit *k)
 {
 	DIR *d = opendir(k->dir);
 	const struct dirent *e;
@@ -185,14 +185,14 @@ static void cut_all(struct kvrun *k)
 
 static void files_that_were_cut_are_errors(void)
 {
-	kvrun.at = 300;
-	kvrun.act = cut_all;
-	kvrun_ok();
-	T_OK(kvrun.r.errors[0] > 0);
-	T_OK(kvrun.r.failed_requests > 0);
+	kvkit.at = 300;
+	kvkit.act = cut_all;
+	kvkit_ok();
+	T_OK(kvkit.r.errors[0] > 0);
+	T_OK(kvkit.r.failed_requests > 0);
 }
 
-static void spoil_all(struct kvrun *k)
+static void spoil_all(struct kvkit *k)
 {
 	DIR *d = opendir(k->dir);
 	const struct dirent *e;
@@ -215,16 +215,16 @@ static void spoil_all(struct kvrun *k)
 
 static void content_that_is_not_what_was_written_is_found(void)
 {
-	kvrun.job.verify = true;
-	kvrun.at = 300;
-	kvrun.act = spoil_all;
-	kvrun_ok();
-	T_OK(kvrun.r.verify_errors > 0);
-	T_EQ(kvrun.r.verify_errors, kvrun.r.errors[0]);
-	T_OK(kvrun.r.failed_requests > 0);
-	kvrun.job.verify = false;
-	kvrun_ok();
-	T_EQ(kvrun.r.errors[0], 0);
+	kvkit.job.verify = true;
+	kvkit.at = 300;
+	kvkit.act = spoil_all;
+	kvkit_ok();
+	T_OK(kvkit.r.verify_errors > 0);
+	T_EQ(kvkit.r.verify_errors, kvkit.r.errors[0]);
+	T_OK(kvkit.r.failed_requests > 0);
+	kvkit.job.verify = false;
+	kvkit_ok();
+	T_EQ(kvkit.r.errors[0], 0);
 }
 
 /* -------------------------------------------------------------------- a full disk */
@@ -232,7 +232,7 @@ static void content_that_is_not_what_was_written_is_found(void)
 static char ballast[PATH_MAX];
 
 /* Somebody else takes what is left. */
-static void fill_up(struct kvrun *k)
+static void fill_up(struct kvkit *k)
 {
 	static char block[1 << 16];
 	int fd = open(ballast, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -252,18 +252,18 @@ static void a_disk_that_fills_up_is_counted_and_survived(void)
 	if (r < 0)
 		T_SKIP("ext4", "no ext4 here: %s", strerror(-r));
 	snprintf(ballast, sizeof(ballast), "%s", t_path("mnt/ballast"));
-	snprintf(kvrun.dir, sizeof(kvrun.dir), "%s", t_path("mnt/cache"));
-	kvrun.params.storage_gb = kvrun_mib(48);
-	kvrun.at = 60;
-	kvrun.act = fill_up;
-	kvrun_ok();
-	T_EQ(kvrun.r.requests + kvrun.r.failed_requests, 120);
-	T_OK(kvrun.r.errors[1] > 0);
-	T_OK(kvrun.r.failed_requests > 0);
-	T_STR_HAS(kvrun.r.first_error, "No space left on device");
+	snprintf(kvkit.dir, sizeof(kvkit.dir), "%s", t_path("mnt/cache"));
+	kvkit.params.storage_gb = kvkit_mib(48);
+	kvkit.at = 60;
+	kvkit.act = fill_up;
+	kvkit_ok();
+	T_EQ(kvkit.r.requests + kvkit.r.failed_requests, 120);
+	T_OK(kvkit.r.errors[1] > 0);
+	T_OK(kvkit.r.failed_requests > 0);
+	T_STR_HAS(kvkit.r.first_error, "No space left on device");
 	for (int t = 0; t < KV_TIERS; t++)
-		T_EQ(kvrun.objects[t], kvrun.entries[t]);
-	T_EQ(kvrun_names(kvrun.dir), 0);
+		T_EQ(kvkit.objects[t], kvkit.entries[t]);
+	T_EQ(kvkit_names(kvkit.dir), 0);
 	mounts_end("mnt");
 }
 
@@ -277,11 +277,11 @@ static void the_storage_tier_is_most_of_the_free_space_unless_told(void)
 		T_SKIP("ext4", "no ext4 here: %s", strerror(-r));
 	T_EQ(statvfs(t_path("mnt"), &st), 0);
 	room = (double)st.f_bavail * (double)st.f_frsize;
-	snprintf(kvrun.dir, sizeof(kvrun.dir), "%s", t_path("mnt/cache"));
-	kvrun.params.storage_gb = 0;
-	kvrun_ok();
-	T_OK((double)kvrun.r.limit[KV_NVME] <= 0.95 * room);
-	T_OK((double)kvrun.r.limit[KV_NVME] > 0.94 * room);
+	snprintf(kvkit.dir, sizeof(kvkit.dir), "%s", t_path("mnt/cache"));
+	kvkit.params.storage_gb = 0;
+	kvkit_ok();
+	T_OK((double)kvkit.r.limit[KV_NVME] <= 0.95 * room);
+	T_OK((double)kvkit.r.limit[KV_NVME] > 0.94 * room);
 	mounts_end("mnt");
 }
 
@@ -289,14 +289,14 @@ static void the_storage_tier_is_most_of_the_free_space_unless_told(void)
 
 static void a_run_that_cannot_be_prepared_says_why(void)
 {
-	kvrun.params.precondition = true;
-	kvrun.params.precondition_gb = 100;
-	kvrun.params.storage_gb = 1;
+	kvkit.params.precondition = true;
+	kvkit.params.precondition_gb = 100;
+	kvkit.params.storage_gb = 1;
 	set_faults("error=1,errno=5,only=write");
-	T_EQ(kvrun_go(), -EIO);
-	T_STR_HAS(kvrun.err.msg, "writes in a row failed");
-	T_STR_HAS(kvrun.err.msg, "Input/output error");
-	T_EQ(kvrun_names(kvrun.dir), 0);
+	T_EQ(kvkit_go(), -EIO);
+	T_STR_HAS(kvkit.err.msg, "writes in a row failed");
+	T_STR_HAS(kvkit.err.msg, "Input/output error");
+	T_EQ(kvkit_names(kvkit.dir), 0);
 }
 
 int main(int argc, char **argv)
@@ -317,8 +317,8 @@ int main(int argc, char **argv)
 		T_CASE(the_storage_tier_is_most_of_the_free_space_unless_told),
 	};
 	static const struct t_group groups[] = {
-		{"faults", setup, kvrun_teardown, cases, T_COUNT(cases)},
-		{"full", setup, kvrun_teardown, full, T_COUNT(full)},
+		{"faults", setup, kvkit_teardown, cases, T_COUNT(cases)},
+		{"full", setup, kvkit_teardown, full, T_COUNT(full)},
 	};
 
 	if (argc > 1)

@@ -7,7 +7,7 @@
  *
  *	-s SIZE  of objects (64K)	-n COUNT  of objects (1024)
  *	-q CHAINS  at once (128)	-w SECONDS  (5)
- *	-e ENGINE  -d DEPTH  -t THREADS	-C COPIERS	-v verify	-N no stamps
+ *	-e ENGINE  -d DEPTH  -t THREADS	-C THREADS	-v verify	-N no stamps
  *
  * The objects are written first; then each chain is one operation on an object drawn at
  * random.  A write replaces the object; `mixed' reads three times as often as it writes; `there'
@@ -177,7 +177,7 @@ static void parse(struct args *a, int argc, char **argv)
 			a->flow.io.threads = (uint32_t)size_arg(optarg);
 			break;
 		case 'C':
-			a->flow.copiers = (unsigned)size_arg(optarg);
+			a->flow.copy_threads = (unsigned)size_arg(optarg);
 			break;
 		case 'v':
 			a->flow.verify = true;

@@ -56,8 +56,9 @@ static json_t *scan_json(const struct replay_scan *s)
 	j = json_pack("{s:s, s:I, s:I, s:I, s:f, s:I, s:f, s:o}", "format",
 		      trace_format_names[s->format], "rows", (json_int_t)s->rows, "used_rows",
 		      (json_int_t)s->used_rows, "bad_rows", (json_int_t)s->bad.nr, "span_sec",
-		      (double)(s->last_ns - s->first_ns) / 1e9, "rows_back", (json_int_t)s->back,
-		      "longest_step_back_sec", (double)s->max_step_back_ns / 1e9, "tiers", tiers);
+		      (double)(s->last_ns - s->first_ns) / 1e9, "rows_back",
+		      (json_int_t)s->out_of_order, "longest_step_back_sec",
+		      (double)s->max_step_back_ns / 1e9, "tiers", tiers);
 	return j;
 }
 

@@ -70,11 +70,11 @@ static void trace_lines(FILE *f, const struct replay_report *r)
 	fprintf(f, ": %s, %" PRIu64 " rows over %s, %" PRIu64 " of them to be replayed\n",
 		trace_format_names[s->format], s->rows,
 		report_time(text, (double)(s->last_ns - s->first_ns) / 1e9), s->used_rows);
-	if (s->back)
+	if (s->out_of_order)
 		fprintf(f,
 			"            %" PRIu64
 			" rows step back in time, by %s at most; they stay in their order\n",
-			s->back, report_time(text, (double)s->max_step_back_ns / 1e9));
+			s->out_of_order, report_time(text, (double)s->max_step_back_ns / 1e9));
 }
 
 static void target_lines(FILE *f, const struct replay_report *r)

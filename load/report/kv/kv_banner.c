@@ -54,8 +54,8 @@ static void system_line(FILE *f, const struct kv_params *p)
 	if (p->tensor_parallel > 1)
 		fprintf(f, "Rank:        one of %u, %s; bytes below are this rank's\n",
 			p->tensor_parallel,
-			p->policy.whole_limits ? "which has all of that (as upstream)"
-					       : "which has its part of that, the node's");
+			p->policy.undivided_limits ? "which has all of that (as upstream)"
+						   : "which has its part of that, the node's");
 }
 
 /* The population: how much context, and which levels of service. */

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/kvrun.h"
+#include "common/kvkit.h"
 
 /* -------------------------------------------------------------------- documents */
 
@@ -15,10 +15,10 @@
 /* Documents of many small chunks, and room for all of them. */
 static void many_documents(void)
 {
-	kvrun_documents(DOCUMENTS);
-	kvrun.params.config.rag_chunk_tokens = 2;
-	kvrun.params.gpu_gb = kvrun.params.cpu_gb = 0;
-	kvrun.params.storage_gb = kvrun_mib(512);
+	kvkit_documents(DOCUMENTS);
+	kvkit.params.config.rag_chunk_tokens = 2;
+	kvkit.params.gpu_gb = kvkit.params.cpu_gb = 0;
+	kvkit.params.storage_gb = kvkit_mib(512);
 }
 
 /* The documents' operations came one after the other; returns when the last one ended. */
@@ -27,11 +27,11 @@ static uint64_t one_by_one(void)
 	uint64_t last = 0;
 	unsigned nr = 0;
 
-	for (size_t i = 0; i < kvrun.nr_ops; i++) {
-		if (kvrun.ops[i].request)
+	for (size_t i = 0; i < kvkit.nr_ops; i++) {
+		if (kvkit.ops[i].request)
 			continue;
-		T_OK(kvrun.ops[i].begin_ns >= last);
-		last = kvrun.ops[i].end_ns;
+		T_OK(kvkit.ops[i].begin_ns >= last);
+		last = kvkit.ops[i].end_ns;
 		nr++;
 	}
 	T_OK(nr >= DOCUMENTS * 16);
@@ -42,18 +42,18 @@ static unsigned writes_before(uint64_t at_ns)
 {
 	unsigned nr = 0;
 
-	for (size_t i = 0; i < kvrun.nr_ops; i++)
-		nr += kvrun.ops[i].request && kvrun.ops[i].type == FLOW_WRITE &&
-		      kvrun.ops[i].end_ns < at_ns;
+	for (size_t i = 0; i < kvkit.nr_ops; i++)
+		nr += kvkit.ops[i].request && kvkit.ops[i].type == FLOW_WRITE &&
+		      kvkit.ops[i].end_ns < at_ns;
 	return nr;
 }
 
 static void run_beside_documents(void)
 {
-	kvrun_ok();
-	kvrun_clean();
-	T_EQ(kvrun.r.requests, 60);
-	T_OK(kvrun.most_active <= kvrun.params.users);
+	kvkit_ok();
+	kvkit_clean();
+	T_EQ(kvkit.r.requests, 60);
+	T_OK(kvkit.most_active <= kvkit.params.users);
 	T_OK(writes_before(one_by_one()) > 0);
 }
 
@@ -61,21 +61,21 @@ static void requests_do_not_wait_for_all_documents(void)
 {
 	many_documents();
 	run_beside_documents();
-	kvrun.job.order = KV_ORDER_LIVE;
+	kvkit.job.order = KV_ORDER_LIVE;
 	run_beside_documents();
 }
 
 static void documents_take_no_permit_from_requests(void)
 {
 	many_documents();
-	kvrun.params.max_concurrent_allocs = 1;
+	kvkit.params.max_concurrent_allocs = 1;
 	run_beside_documents();
 }
 
 /* ----------------------------------------------------------------------- folders */
 
 /* As somebody would who takes the folder for his own. */
-static void remove_files(struct kvrun *k)
+static void remove_files(struct kvkit *k)
 {
 	DIR *d = opendir(k->dir);
 	const struct dirent *e;
@@ -93,18 +93,18 @@ static void remove_files(struct kvrun *k)
 
 static void an_eviction_of_what_is_gone_is_no_failed_write(void)
 {
-	kvrun.params.gpu_gb = kvrun.params.cpu_gb = 0;
-	kvrun.params.prefill_only = true;
-	kvrun.params.multi_turn = kvrun.params.prefix = false;
-	kvrun.params.users = 1;
-	kvrun.at = 12;
-	kvrun.act = remove_files;
-	kvrun_ok();
-	kvrun_clean();
-	kvrun_conserved();
-	T_EQ(kvrun.r.requests, 60);
-	T_OK(kvrun.r.vanished > 1);
-	T_EQ(kvrun_names(kvrun.dir), 0);
+	kvkit.params.gpu_gb = kvkit.params.cpu_gb = 0;
+	kvkit.params.prefill_only = true;
+	kvkit.params.multi_turn = kvkit.params.prefix = false;
+	kvkit.params.users = 1;
+	kvkit.at = 12;
+	kvkit.act = remove_files;
+	kvkit_ok();
+	kvkit_clean();
+	kvkit_conserved();
+	T_EQ(kvkit.r.requests, 60);
+	T_OK(kvkit.r.vanished > 1);
+	T_EQ(kvkit_names(kvkit.dir), 0);
 }
 
 static void folders_above_are_made_and_removed(void)
@@ -112,15 +112,15 @@ static void folders_above_are_made_and_removed(void)
 	char deep[PATH_MAX + 16];
 
 	for (int layout = KV_LAYOUT_NPY; layout <= KV_LAYOUT_SLAB; layout++) {
-		snprintf(deep, sizeof(deep), "%s/new//deeper/x%s", kvrun.dir, layout ? "" : "/");
-		kvrun.job.layout = layout;
-		kvrun.job.cache_dir = deep;
-		T_ERR(kv_check(&kvrun.job, &kvrun.err), 0, &kvrun.err);
-		T_OK(access(kvrun.dir, F_OK) < 0);
-		kvrun_ok();
-		kvrun_clean();
-		T_OK(kvrun.files > 0);
-		T_OK(access(kvrun.dir, F_OK) < 0);
+		snprintf(deep, sizeof(deep), "%s/new//deeper/x%s", kvkit.dir, layout ? "" : "/");
+		kvkit.job.layout = layout;
+		kvkit.job.cache_dir = deep;
+		T_ERR(kv_check(&kvkit.job, &kvkit.err), 0, &kvkit.err);
+		T_OK(access(kvkit.dir, F_OK) < 0);
+		kvkit_ok();
+		kvkit_clean();
+		T_OK(kvkit.files > 0);
+		T_OK(access(kvkit.dir, F_OK) < 0);
 	}
 }
 
@@ -128,18 +128,18 @@ static void folders_that_were_there_or_are_used_stay(void)
 {
 	char deep[PATH_MAX + 16], above[PATH_MAX + 8];
 
-	snprintf(above, sizeof(above), "%s/a", kvrun.dir);
+	snprintf(above, sizeof(above), "%s/a", kvkit.dir);
 	snprintf(deep, sizeof(deep), "%s/b/c", above);
-	T_EQ(mkdir(kvrun.dir, 0755), 0);
+	T_EQ(mkdir(kvkit.dir, 0755), 0);
 	T_EQ(mkdir(above, 0755), 0);
-	kvrun.job.cache_dir = deep;
-	kvrun_ok();
-	kvrun_clean();
-	T_EQ(kvrun_names(above), 0);
-	T_EQ(kvrun_names(kvrun.dir), 1);
+	kvkit.job.cache_dir = deep;
+	kvkit_ok();
+	kvkit_clean();
+	T_EQ(kvkit_names(above), 0);
+	T_EQ(kvkit_names(kvkit.dir), 1);
 }
 
-#define CASES(list) #list, kvrun_setup, kvrun_teardown, list, T_COUNT(list)
+#define CASES(list) #list, kvkit_setup, kvkit_teardown, list, T_COUNT(list)
 
 int main(int argc, char **argv)
 {

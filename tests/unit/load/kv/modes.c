@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "common/kvrun.h"
+#include "common/kvkit.h"
 
 #define TOKEN 24576u /* bytes, of tiny-1b */
 
@@ -15,8 +15,8 @@ static bool nobody_asks_before_the_answer(void)
 {
 	uint64_t end[10] = {0}, request[10] = {0};
 
-	for (size_t i = 0; i < kvrun.nr_ops; i++) {
-		const struct kvrun_op *op = &kvrun.ops[i];
+	for (size_t i = 0; i < kvkit.nr_ops; i++) {
+		const struct kvkit_op *op = &kvkit.ops[i];
 
 		T_OK(op->user < 10);
 		if (op->id != request[op->user] && op->arrival_ns < end[op->user])
@@ -29,188 +29,188 @@ static bool nobody_asks_before_the_answer(void)
 
 static void a_closed_loop_has_one_request_per_user(void)
 {
-	kvrun_overload();
-	kvrun.params.closed_loop = true;
-	kvrun.params.users = 10;
-	kvrun.params.max_requests = 100; /* however long they take */
-	kvrun.params.duration_ns = UINT64_C(600000000000);
-	kvrun_ok();
-	kvrun_clean();
-	T_OK(kvrun.most_active <= 10);
-	T_OK(((const struct kv_second *)seconds_row(&kvrun.r.seconds, 0))->queued <= 10);
-	T_OK(kvrun.r.requests > 0);
+	kvkit_overload();
+	kvkit.params.closed_loop = true;
+	kvkit.params.users = 10;
+	kvkit.params.max_requests = 100; /* however long they take */
+	kvkit.params.duration_ns = UINT64_C(600000000000);
+	kvkit_ok();
+	kvkit_clean();
+	T_OK(kvkit.most_active <= 10);
+	T_OK(((const struct kv_second *)seconds_row(&kvkit.r.seconds, 0))->queued <= 10);
+	T_OK(kvkit.r.requests > 0);
 	T_OK(nobody_asks_before_the_answer());
 }
 
 static void a_user_of_a_closed_loop_goes_on_when_it_is_answered(void)
 {
-	kvrun.params.closed_loop = true;
-	kvrun_ok();
-	kvrun_clean();
-	T_EQ(kvrun.r.requests, 60);
+	kvkit.params.closed_loop = true;
+	kvkit_ok();
+	kvkit_clean();
+	T_EQ(kvkit.r.requests, 60);
 }
 
 static void the_live_order_serves_by_priority(void)
 {
-	kvrun.job.order = KV_ORDER_LIVE;
-	kvrun_ok();
-	kvrun_clean();
-	kvrun_conserved();
-	T_EQ(kvrun.r.requests, 60);
+	kvkit.job.order = KV_ORDER_LIVE;
+	kvkit_ok();
+	kvkit_clean();
+	kvkit_conserved();
+	T_EQ(kvkit.r.requests, 60);
 }
 
 static void prefill_only_reads_nothing_back(void)
 {
-	kvrun.params.prefill_only = true;
-	kvrun.params.multi_turn = kvrun.params.prefix = false;
-	kvrun_ok();
-	kvrun_clean();
-	T_EQ(kvrun.r.counts.prefill_writes, 60);
-	T_EQ(kvrun.r.counts.read_ops, 0);
-	T_EQ(kvrun.r.decode.n, 0);
+	kvkit.params.prefill_only = true;
+	kvkit.params.multi_turn = kvkit.params.prefix = false;
+	kvkit_ok();
+	kvkit_clean();
+	T_EQ(kvkit.r.counts.prefill_writes, 60);
+	T_EQ(kvkit.r.counts.read_ops, 0);
+	T_EQ(kvkit.r.decode.n, 0);
 }
 
 static void decode_only_reads_what_was_put_in_before(void)
 {
 	for (int i = 0; i < 2; i++) {
-		kvrun.params.decode_only = true;
-		kvrun.params.prefix = false;
-		kvrun.params.users = 2;
-		kvrun.params.gpu_gb = kvrun.params.cpu_gb = 0;
-		kvrun.params.storage_gb = i ? kvrun_mib(500) : 2; /* of 20 entries of 48 MiB */
-		kvrun_ok();
-		kvrun_clean();
-		T_EQ(kvrun.r.counts.prefill_writes, 0);
-		T_EQ(kvrun.r.counts.tier_written[KV_NVME], 0);
-		T_EQ(kvrun.r.series[1].ops, 0);
-		T_OK(kvrun.r.counts.hits > 0);
-		T_EQ(kvrun.r.counts.misses != 0, i);
-		T_EQ(kvrun.r.entries[KV_NVME], i ? 10 : 20);
-		T_OK(kvrun.r.bytes_written >= 20ull * 2048 * TOKEN);
-		T_EQ(kvrun.r.prefill.n, 0);
+		kvkit.params.decode_only = true;
+		kvkit.params.prefix = false;
+		kvkit.params.users = 2;
+		kvkit.params.gpu_gb = kvkit.params.cpu_gb = 0;
+		kvkit.params.storage_gb = i ? kvkit_mib(500) : 2; /* of 20 entries of 48 MiB */
+		kvkit_ok();
+		kvkit_clean();
+		T_EQ(kvkit.r.counts.prefill_writes, 0);
+		T_EQ(kvkit.r.counts.tier_written[KV_NVME], 0);
+		T_EQ(kvkit.r.series[1].ops, 0);
+		T_OK(kvkit.r.counts.hits > 0);
+		T_EQ(kvkit.r.counts.misses != 0, i);
+		T_EQ(kvkit.r.entries[KV_NVME], i ? 10 : 20);
+		T_OK(kvkit.r.bytes_written >= 20ull * 2048 * TOKEN);
+		T_EQ(kvkit.r.prefill.n, 0);
 	}
 }
 
 static void decode_only_writes_no_prompts(void)
 {
-	kvrun.params.decode_only = true;
-	kvrun.params.config.system_prompt_hit_probability = 1;
-	kvrun.params.users = 2;
-	kvrun.params.gpu_gb = kvrun.params.cpu_gb = 0;
-	kvrun.params.storage_gb = 2;
-	kvrun_ok();
-	kvrun_clean();
-	T_EQ(kvrun.r.counts.prefill_writes, 0);
-	T_EQ(kvrun.r.counts.tier_written[KV_NVME], 0);
-	T_EQ(kvrun.r.entries[KV_NVME], 20);
+	kvkit.params.decode_only = true;
+	kvkit.params.config.system_prompt_hit_probability = 1;
+	kvkit.params.users = 2;
+	kvkit.params.gpu_gb = kvkit.params.cpu_gb = 0;
+	kvkit.params.storage_gb = 2;
+	kvkit_ok();
+	kvkit_clean();
+	T_EQ(kvkit.r.counts.prefill_writes, 0);
+	T_EQ(kvkit.r.counts.tier_written[KV_NVME], 0);
+	T_EQ(kvkit.r.entries[KV_NVME], 20);
 }
 
 static void preconditioning_fills_the_cache_and_counts_nothing(void)
 {
 	uint64_t precond = 0;
 
-	kvrun.params.precondition = true;
-	kvrun.params.precondition_gb = kvrun_mib(480);
-	kvrun.params.precondition_threads = 3;
-	kvrun.params.prefix = false;
-	kvrun.params.storage_gb = kvrun_mib(200);
-	kvrun_ok();
-	kvrun_clean();
-	for (size_t i = 0; i < kvrun.nr_events; i++)
-		precond += kvrun.events[i].key.kind == KV_KEY_PRECOND &&
-			   kvrun.events[i].type == KV_EV_WRITE &&
-			   kvrun.events[i].phase == KV_PREFILL;
+	kvkit.params.precondition = true;
+	kvkit.params.precondition_gb = kvkit_mib(480);
+	kvkit.params.precondition_threads = 3;
+	kvkit.params.prefix = false;
+	kvkit.params.storage_gb = kvkit_mib(200);
+	kvkit_ok();
+	kvkit_clean();
+	for (size_t i = 0; i < kvkit.nr_events; i++)
+		precond += kvkit.events[i].key.kind == KV_KEY_PRECOND &&
+			   kvkit.events[i].type == KV_EV_WRITE &&
+			   kvkit.events[i].phase == KV_PREFILL;
 	T_EQ(precond, 10);
-	T_EQ(kvrun.r.counts.prefill_writes, 60);
-	T_OK(kvrun.r.counts.tier_deleted[KV_NVME] > 0); /* it was full from the beginning */
-	T_OK(kvrun.r.bytes_written >= MIB(480));
+	T_EQ(kvkit.r.counts.prefill_writes, 60);
+	T_OK(kvkit.r.counts.tier_deleted[KV_NVME] > 0); /* it was full from the beginning */
+	T_OK(kvkit.r.bytes_written >= MIB(480));
 }
 
 static void documents_are_put_in_and_read(void)
 {
-	kvrun_documents(2);
-	kvrun.params.config.rag_request_probability = 1;
-	kvrun_ok();
-	kvrun_clean();
-	T_EQ(kvrun.r.requests, 60);
-	T_OK(kvrun.r.counts.kind_hits[KV_USER] > 60);
-	T_EQ(kvrun.r.prefill.n + kvrun.r.decode.n > 0, 1);
+	kvkit_documents(2);
+	kvkit.params.config.rag_request_probability = 1;
+	kvkit_ok();
+	kvkit_clean();
+	T_EQ(kvkit.r.requests, 60);
+	T_OK(kvkit.r.counts.kind_hits[KV_USER] > 60);
+	T_EQ(kvkit.r.prefill.n + kvkit.r.decode.n > 0, 1);
 }
 
 /* Documents that had to go are gone from the places too. */
 static void documents_that_are_forgotten_leave_the_tiers(void)
 {
-	kvrun_documents(6);
-	kvrun.params.config.rag_max_documents = 2;
-	kvrun.params.max_requests = 10;
-	kvrun.params.storage_gb = 1;
-	kvrun_ok();
-	kvrun_clean();
+	kvkit_documents(6);
+	kvkit.params.config.rag_max_documents = 2;
+	kvkit.params.max_requests = 10;
+	kvkit.params.storage_gb = 1;
+	kvkit_ok();
+	kvkit_clean();
 	for (int t = 0; t < KV_TIERS; t++)
-		T_EQ(kvrun.objects[t], kvrun.entries[t]);
+		T_EQ(kvkit.objects[t], kvkit.entries[t]);
 }
 
 static void the_autoscaler_changes_the_load(void)
 {
 	uint32_t most = 0;
 
-	kvrun.params.autoscale = true;
-	kvrun.params.autoscale_mode = KV_SCALE_CAPACITY;
-	kvrun.params.max_requests = 0;
-	kvrun.params.closed_loop = true; /* so that who comes has not to wait for a backlog */
-	kvrun.params.generation = KV_GEN_FAST;
-	kvrun.scale_ns = 100000000;
-	kvrun_ok();
-	T_OK(kvrun.r.nr_scale > 1 && kvrun.r.nr_timeline == kvrun.r.nr_scale);
-	T_EQ(kvrun.r.users_start, 8);
-	T_OK(!strcmp(kvrun.r.scale[0].action, "scale_up"));
-	T_OK(kvrun.r.scale[0].users > 8);
-	T_OK(kvrun.most_active > 8);
-	for (size_t i = 0; i < kvrun.nr_ops; i++)
-		most = kvrun.ops[i].user > most ? kvrun.ops[i].user : most;
+	kvkit.params.autoscale = true;
+	kvkit.params.autoscale_mode = KV_SCALE_CAPACITY;
+	kvkit.params.max_requests = 0;
+	kvkit.params.closed_loop = true; /* so that who comes has not to wait for a backlog */
+	kvkit.params.generation = KV_GEN_FAST;
+	kvkit.scale_ns = 100000000;
+	kvkit_ok();
+	T_OK(kvkit.r.nr_scale > 1 && kvkit.r.nr_timeline == kvkit.r.nr_scale);
+	T_EQ(kvkit.r.users_start, 8);
+	T_OK(!strcmp(kvkit.r.scale[0].action, "scale_up"));
+	T_OK(kvkit.r.scale[0].users > 8);
+	T_OK(kvkit.most_active > 8);
+	for (size_t i = 0; i < kvkit.nr_ops; i++)
+		most = kvkit.ops[i].user > most ? kvkit.ops[i].user : most;
 	T_OK(most >= 8); /* those who were there before have the numbers up to 7 */
-	T_OK(kvrun.r.peak_tokens_per_sec > 0);
+	T_OK(kvkit.r.peak_tokens_per_sec > 0);
 	/* it has found the peak, and ends the run long before its time */
-	T_OK(!strcmp(kvrun.r.scale[kvrun.r.nr_scale - 1].action, "stop"));
-	T_OK(kvrun.r.elapsed_sec < 600);
+	T_OK(!strcmp(kvkit.r.scale[kvkit.r.nr_scale - 1].action, "stop"));
+	T_OK(kvkit.r.elapsed_sec < 600);
 }
 
 static void upstreams_autoscaler_changes_a_number(void)
 {
-	kvrun_overload();
-	kvrun.params.users = 8;
-	kvrun.params.autoscale = true;
-	kvrun.params.autoscale_mode = KV_SCALE_CAPACITY;
-	kv_params_as_upstream(&kvrun.params);
-	kvrun.scale_ns = 100000000;
-	kvrun_ok();
-	T_OK(kvrun.r.nr_scale > 0 && kvrun.r.scale[0].users > 8);
-	T_OK(kvrun.most_active <= 8);
+	kvkit_overload();
+	kvkit.params.users = 8;
+	kvkit.params.autoscale = true;
+	kvkit.params.autoscale_mode = KV_SCALE_CAPACITY;
+	kv_params_as_upstream(&kvkit.params);
+	kvkit.scale_ns = 100000000;
+	kvkit_ok();
+	T_OK(kvkit.r.nr_scale > 0 && kvkit.r.scale[0].users > 8);
+	T_OK(kvkit.most_active <= 8);
 }
 
 /* Requests of a recorded input, and what they come to. */
 static void a_recorded_input_is_carried_out_so_many_times(void)
 {
-	kvrun_burst(8);
-	kvrun.params.max_requests = 0;
-	kvrun.params.trace_speedup = 0;
+	kvkit_burst(8);
+	kvkit.params.max_requests = 0;
+	kvkit.params.trace_speedup = 0;
 	for (uint32_t cycles = 1; cycles <= 2; cycles++) {
-		kvrun.params.replay_cycles = cycles;
-		kvrun_ok();
-		kvrun_clean();
-		T_EQ(kvrun.r.requests, 8 * cycles);
-		T_EQ(kvrun.r.tokens, 160 * cycles);
-		T_OK(kvrun.r.elapsed_sec < 600);
+		kvkit.params.replay_cycles = cycles;
+		kvkit_ok();
+		kvkit_clean();
+		T_EQ(kvkit.r.requests, 8 * cycles);
+		T_EQ(kvkit.r.tokens, 160 * cycles);
+		T_OK(kvkit.r.elapsed_sec < 600);
 	}
 }
 
 static void without_a_gpu_the_tier_is_bookkeeping(void)
 {
-	kvrun_ok();
-	T_OK(kvrun.r.has_gpu && !kvrun.r.gpu_real);
-	T_STR_HAS(kvrun.r.gpu_how, "bookkeeping at 64 GB/s");
-	T_OK(kvrun.r.counts.tier_written[KV_GPU] > 0);
-	T_EQ(kvrun.r.limit[KV_GPU], MIB(4));
+	kvkit_ok();
+	T_OK(kvkit.r.has_gpu && !kvkit.r.gpu_real);
+	T_STR_HAS(kvkit.r.gpu_how, "bookkeeping at 64 GB/s");
+	T_OK(kvkit.r.counts.tier_written[KV_GPU] > 0);
+	T_EQ(kvkit.r.limit[KV_GPU], MIB(4));
 }
 
 /* --------------------------------------------------------------------------- folder */
@@ -222,13 +222,13 @@ static void a_folder_of_its_own_is_made_and_removed(void)
 	snprintf(root, sizeof(root), "%s", t_path("temporary"));
 	T_EQ(mkdir(root, 0700), 0);
 	T_EQ(setenv("TMPDIR", root, 1), 0);
-	kvrun.job.cache_dir = NULL;
-	T_ERR(kv_check(&kvrun.job, &kvrun.err), 0, &kvrun.err);
-	T_EQ(kvrun_names(root), 0);
-	kvrun_ok();
-	T_EQ(kvrun.r.requests, 60);
-	T_OK(kvrun.r.path.fs[0]);
-	T_EQ(kvrun_names(root), 0);
+	kvkit.job.cache_dir = NULL;
+	T_ERR(kv_check(&kvkit.job, &kvkit.err), 0, &kvkit.err);
+	T_EQ(kvkit_names(root), 0);
+	kvkit_ok();
+	T_EQ(kvkit.r.requests, 60);
+	T_OK(kvkit.r.path.fs[0]);
+	T_EQ(kvkit_names(root), 0);
 	unsetenv("TMPDIR");
 }
 
@@ -236,39 +236,39 @@ static void foreign_files_are_refused_and_left_alone(void)
 {
 	char file[PATH_MAX + 16];
 
-	T_EQ(mkdir(kvrun.dir, 0700), 0);
-	snprintf(file, sizeof(file), "%s/mine.npy", kvrun.dir);
+	T_EQ(mkdir(kvkit.dir, 0700), 0);
+	snprintf(file, sizeof(file), "%s/mine.npy", kvkit.dir);
 	t_file_make(file, 1, 1000);
-	T_OK(kv_check(&kvrun.job, &kvrun.err) < 0);
-	T_STR_HAS(kvrun.err.msg, "mine.npy");
-	T_OK(kvrun_go() < 0);
-	T_STR_HAS(kvrun.err.msg, "mine.npy");
+	T_OK(kv_check(&kvkit.job, &kvkit.err) < 0);
+	T_STR_HAS(kvkit.err.msg, "mine.npy");
+	T_OK(kvkit_go() < 0);
+	T_STR_HAS(kvkit.err.msg, "mine.npy");
 	T_FILE_PATTERN(file, 1, 1000);
-	T_EQ(kvrun_names(kvrun.dir), 1);
+	T_EQ(kvkit_names(kvkit.dir), 1);
 }
 
 static void too_little_space_is_refused_before_anything_is_made(void)
 {
-	kvrun.params.storage_gb = 1e9;
+	kvkit.params.storage_gb = 1e9;
 	for (int layout = KV_LAYOUT_NPY; layout <= KV_LAYOUT_SLAB; layout++) {
-		kvrun.job.layout = layout;
-		T_EQ(kv_check(&kvrun.job, &kvrun.err), -ENOSPC);
-		T_STR_HAS(kvrun.err.msg, "storage tier");
-		T_STR_HAS(kvrun.err.msg, kvrun.dir);
-		T_OK(access(kvrun.dir, F_OK) < 0);
+		kvkit.job.layout = layout;
+		T_EQ(kv_check(&kvkit.job, &kvkit.err), -ENOSPC);
+		T_STR_HAS(kvkit.err.msg, "storage tier");
+		T_STR_HAS(kvkit.err.msg, kvkit.dir);
+		T_OK(access(kvkit.dir, F_OK) < 0);
 	}
 }
 
 static void too_little_memory_is_refused_before_anything_is_made(void)
 {
-	kvrun.params.cpu_gb = 10000;
-	T_EQ(kv_check(&kvrun.job, &kvrun.err), -ENOMEM);
-	T_STR_HAS(kvrun.err.msg, "CPU tier");
-	T_STR_HAS(kvrun.err.msg, "9.77 TiB"); /* what is asked for; what there is follows */
-	T_OK(access(kvrun.dir, F_OK) < 0);
+	kvkit.params.cpu_gb = 10000;
+	T_EQ(kv_check(&kvkit.job, &kvkit.err), -ENOMEM);
+	T_STR_HAS(kvkit.err.msg, "CPU tier");
+	T_STR_HAS(kvkit.err.msg, "9.77 TiB"); /* what is asked for; what there is follows */
+	T_OK(access(kvkit.dir, F_OK) < 0);
 }
 
-#define CASES(list) #list, kvrun_setup, kvrun_teardown, list, T_COUNT(list)
+#define CASES(list) #list, kvkit_setup, kvkit_teardown, list, T_COUNT(list)
 
 int main(int argc, char **argv)
 {

@@ -2,7 +2,7 @@
 /* Work that several do together: the parts are what one would do alone. */
 #include "common/kvparams.h"
 #include "common/t.h"
-#include "load/replay/replay_in.h"
+#include "load/replay/replay_internal.h"
 
 #define SEC 1000000000ull
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of a flow: spans of time, heaps, ledgers, labels, names of files. */
+/* Parts of a flow: spans of time, heaps, quotas, attributes, names of files. */
 #include "base/random.h"
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 #include "tests/common/t.h"
 
 /* ------------------------------------------------------------------- spans */
@@ -68,7 +68,7 @@ static void a_heap_gives_the_smallest_first(void)
 
 	penstock_random_seed(&random, t_seed());
 	for (uint64_t i = 0; i < 500; i++)
-		T_EQ(ops_wait(&h, penstock_random_below(&random, 300), as_op(i)), 0);
+		T_EQ(op_heap_put(&h, penstock_random_below(&random, 300), as_op(i)), 0);
 	for (unsigned i = 0; i < 100; i++) {
 		uint64_t at = penstock_random_below(&random, h.nr);
 
@@ -80,7 +80,7 @@ static void a_heap_gives_the_smallest_first(void)
 		key = penstock_heap_first(&h);
 		T_OK(key >= last);
 		last = key;
-		key = (uintptr_t)ops_next(&h);
+		key = (uintptr_t)op_heap_take(&h);
 		T_OK(!gone[key]);
 		gone[key] = true;
 	}
@@ -90,68 +90,68 @@ static void a_heap_gives_the_smallest_first(void)
 
 static void a_ledger_lets_nobody_take_what_was_asked_for_earlier(void)
 {
-	struct ledger l = {.limit = 10};
-	uint64_t a = ledger_ask(&l, 6), b = ledger_ask(&l, 4), c = ledger_ask(&l, 3);
+	struct quota l = {.limit = 10};
+	uint64_t a = quota_reserve(&l, 6), b = quota_reserve(&l, 4), c = quota_reserve(&l, 3);
 
-	T_OK(ledger_may(&l, a));
-	T_OK(ledger_may(&l, b)); /* whether a has been here or not */
-	T_OK(!ledger_may(&l, c));
+	T_OK(quota_is_granted(&l, a));
+	T_OK(quota_is_granted(&l, b)); /* whether a has been here or not */
+	T_OK(!quota_is_granted(&l, c));
 	l.returned += 2;
-	T_OK(!ledger_may(&l, c));
+	T_OK(!quota_is_granted(&l, c));
 	l.returned += 1;
-	T_OK(ledger_may(&l, c));
+	T_OK(quota_is_granted(&l, c));
 	l.returned += 100;
-	T_OK(ledger_may(&l, a));
+	T_OK(quota_is_granted(&l, a));
 	l.limit = 0;
-	T_OK(ledger_may(&l, a) && !ledger_may(&l, ledger_ask(&l, 200)));
+	T_OK(quota_is_granted(&l, a) && !quota_is_granted(&l, quota_reserve(&l, 200)));
 	l.limit = UINT64_MAX;
-	T_OK(ledger_may(&l, ledger_ask(&l, UINT64_MAX / 2)));
+	T_OK(quota_is_granted(&l, quota_reserve(&l, UINT64_MAX / 2)));
 }
 
-/* ------------------------------------------------------------------ labels */
+/* ------------------------------------------------------------------ attributes */
 
-static void labels_hold_name_and_shape_of_any_length(void)
+static void attributes_hold_name_and_shape_of_any_length(void)
 {
-	struct labels l = {.of = {{0}}};
-	struct label *made[300];
+	struct attrs_pool l = {.of = {{0}}};
+	struct attrs *made[300];
 	char name[600];
 
 	memset(name, 'n', sizeof(name));
 	for (unsigned turn = 0; turn < 2; turn++) {
 		for (unsigned i = 0; i < T_COUNT(made); i++) {
-			made[i] = label_new(&l, name, 2 * i, i % 2 ? "(1, 2)" : NULL);
+			made[i] = attrs_new(&l, name, 2 * i, i % 2 ? "(1, 2)" : NULL);
 			T_OK(made[i]);
 		}
 		for (unsigned i = 0; i < T_COUNT(made); i++) {
 			T_EQ(made[i]->name_len, 2 * i);
 			T_MEM(made[i]->text, name, 2 * i);
 			if (i % 2)
-				T_EQ(strcmp(label_shape(made[i]), "(1, 2)"), 0);
+				T_EQ(strcmp(attrs_shape(made[i]), "(1, 2)"), 0);
 			else
-				T_OK(!label_shape(made[i]));
-			label_free(&l, made[i]);
+				T_OK(!attrs_shape(made[i]));
+			attrs_free(&l, made[i]);
 		}
 	}
-	labels_fini(&l);
+	attrs_pool_fini(&l);
 }
 
 static void a_name_in_a_message_is_short_and_printable(void)
 {
-	struct labels l = {.of = {{0}}};
-	char out[LABEL_TEXT], name[4096];
-	struct label *a = label_new(&l, "conv_user_0001_turn_1", 21, NULL), *b, *c;
+	struct attrs_pool l = {.of = {{0}}};
+	char out[NAME_TEXT], name[4096];
+	struct attrs *a = attrs_new(&l, "conv_user_0001_turn_1", 21, NULL), *b, *c;
 
-	T_EQ(strcmp(label_print(out, a), "conv_user_0001_turn_1"), 0);
+	T_EQ(strcmp(attrs_print_name(out, a), "conv_user_0001_turn_1"), 0);
 	memset(name, '\n', sizeof(name));
-	b = label_new(&l, name, sizeof(name), NULL);
-	T_EQ(strncmp(label_print(out, b), "%0A%0A", 6), 0);
-	T_OK(strlen(out) < LABEL_TEXT && strchr(out, '.'));
-	c = label_new(&l, "", 0, NULL);
-	T_EQ(label_print(out, c)[0], 0);
-	label_free(&l, a);
-	label_free(&l, b);
-	label_free(&l, c);
-	labels_fini(&l);
+	b = attrs_new(&l, name, sizeof(name), NULL);
+	T_EQ(strncmp(attrs_print_name(out, b), "%0A%0A", 6), 0);
+	T_OK(strlen(out) < NAME_TEXT && strchr(out, '.'));
+	c = attrs_new(&l, "", 0, NULL);
+	T_EQ(attrs_print_name(out, c)[0], 0);
+	attrs_free(&l, a);
+	attrs_free(&l, b);
+	attrs_free(&l, c);
+	attrs_pool_fini(&l);
 }
 
 /* -------------------------------------------------------------- file names */
@@ -230,7 +230,7 @@ static const struct t_case cases[] = {
 	T_CASE(a_late_interval_fills_the_gap_between_two),
 	T_CASE(a_heap_gives_the_smallest_first),
 	T_CASE(a_ledger_lets_nobody_take_what_was_asked_for_earlier),
-	T_CASE(labels_hold_name_and_shape_of_any_length),
+	T_CASE(attributes_hold_name_and_shape_of_any_length),
 	T_CASE(a_name_in_a_message_is_short_and_printable),
 	T_CASE(ordinary_keys_are_names_as_they_are),
 	T_CASE(keys_of_any_bytes_and_length_have_names_of_their_own),

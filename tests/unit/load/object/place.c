@@ -403,16 +403,16 @@ static void note(const char *marker, const char *text)
 static void half_an_object_is_not_taken_over(void)
 {
 	struct place_opts o = npy;
-	struct book_seen seen;
+	struct file_stat seen;
 	char line[128];
 
 	earlier_run(npy, "k");
 	touch("k/half.npy", "half an object");
-	T_EQ(book_see(&seen, AT_FDCWD, t_path("k/half.npy")), -EXDEV);
+	T_EQ(file_stat_at(&seen, AT_FDCWD, t_path("k/half.npy")), -EXDEV);
 	{
 		CLEANUP_CLOSE int fd = open(t_path("k"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-		T_EQ(book_see(&seen, fd, "half.npy"), 0);
+		T_EQ(file_stat_at(&seen, fd, "half.npy"), 0);
 	}
 	snprintf(line, sizeof(line), "+half.npy\n@half.npy %" PRIu64 " %" PRIu64 "\n",
 		 seen.file.inode, seen.file.birth_ns);
@@ -617,11 +617,11 @@ static void room_is_what_would_fit(void)
 	struct place_opts o = {.kind = PLACE_FILES, .paths = paths, .nr_paths = 1};
 	uint64_t one, two;
 
-	T_ERR(place_room(&o, &one, &err), 0, &err);
+	T_ERR(place_free_bytes(&o, &one, &err), 0, &err);
 	T_OK(one > MIB(10) && !exists("r0"));
 	mkdir(t_path("r1"), 0755);
 	o.nr_paths = 2; /* the same file system: no more */
-	T_ERR(place_room(&o, &two, &err), 0, &err);
+	T_ERR(place_free_bytes(&o, &two, &err), 0, &err);
 	T_OK(two < one + one / 2);
 	T_EQ(fk_entries("r1"), 0);
 	o.capacity = UINT64_MAX / 2;

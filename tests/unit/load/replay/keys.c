@@ -41,7 +41,7 @@ static void check_oldest(const struct replay_keys *k, const struct model *m)
 		if (e) {
 			struct replay_id id = id_of((unsigned)want);
 
-			T_OK(e->node.hash == id.a && e->rest == id.b);
+			T_OK(e->node.hash == id.a && e->id_b == id.b);
 		}
 	}
 }

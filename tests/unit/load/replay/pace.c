@@ -43,7 +43,7 @@ static void a_row_that_steps_back_is_due_with_the_one_before(void)
 	T_EQ(replay_due(&p, 9 * SEC), 2 * SEC);
 	T_EQ(replay_due(&p, 11 * SEC), 2 * SEC);
 	T_EQ(replay_due(&p, 13 * SEC), 3 * SEC);
-	T_EQ(p.back, 2);
+	T_EQ(p.out_of_order, 2);
 	T_EQ(p.max_back_ns, 3 * SEC);
 }
 

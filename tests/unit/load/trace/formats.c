@@ -305,7 +305,7 @@ static void the_text_of_rows_is_kept_on_demand(void)
 	opts.raw = true;
 	open_text("Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase,More\r\n"
 		  "1.0,Read,1,Tier-0,\"a\"\"b\",Decode,x\r\n1.0,Read,1,Tier-0,a,Decode,x");
-	trace_reader_head(reader, &text, &len);
+	trace_reader_header(reader, &text, &len);
 	T_OK(len == 58 && text[57] == '\r');
 	NEXT();
 	T_OK(trace_reader_raw(reader, &text, &len));

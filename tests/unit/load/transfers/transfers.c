@@ -108,7 +108,7 @@ static int files_make(void **state)
 
 		snprintf(paths[i], sizeof(paths[i]), "%s/transfers-%d-%u", dir ? dir : ".",
 			 getpid(), i);
-		files[i].path = files[i].at = paths[i];
+		files[i].path = files[i].open_path = paths[i];
 		fd = open(paths[i], O_CREAT | O_EXCL | O_WRONLY, 0600);
 		penstock_pattern_fill(content, sizeof(content), i, 0);
 		if (fd < 0 || write(fd, content, sizeof(content)) != sizeof(content))
@@ -138,7 +138,7 @@ static struct transfers_job job_of(struct source *s, unsigned workers, unsigned 
 		.buffers = &s->buffers,
 		.nr_series = 2,
 	};
-	struct bed_buffers_want want = {.len = LEN, .nr = workers * depth};
+	struct bed_buffers_opts want = {.len = LEN, .nr = workers * depth};
 	struct penstock_err err;
 
 	s->per_file = s->per_file ? s->per_file : 8;
@@ -422,7 +422,7 @@ static void every_kind_of_buffer_moves_the_same_bytes(void **state)
 		for (int read = 0; read < 2; read++) {
 			struct source s = {.left = 12, .read = read, .verify = true};
 			struct transfers_job job = job_of(&s, 1, 2);
-			struct bed_buffers_want want = {.memory = kinds[i], .len = LEN, .nr = 2};
+			struct bed_buffers_opts want = {.memory = kinds[i], .len = LEN, .nr = 2};
 			struct run_series series[2] = {0};
 			struct penstock_err err;
 
@@ -505,7 +505,7 @@ static int run_rounds(struct rounds *r, struct run_series *series, struct transf
 		.nr_series = 1,
 		.seen = seen,
 	};
-	struct bed_buffers_want want = {.len = LEN, .nr = WORKERS};
+	struct bed_buffers_opts want = {.len = LEN, .nr = WORKERS};
 	struct penstock_err err;
 	int ret;
 

@@ -3,27 +3,27 @@
 #include <errno.h>
 #include <math.h>
 
-#include "load/kv/kv_real.h"
 #include "load/kv/kv_result.h"
+#include "load/kv/kv_run.h"
 
-static uint64_t tick_ns(const struct kv_real *k)
+static uint64_t tick_ns(const struct kv_run *k)
 {
 	return k->hook && k->hook->scale_ns ? k->hook->scale_ns : (uint64_t)(KV_SCALE_SEC * 1e9);
 }
 
-int real_scale_begin(struct kv_real *k)
+int kv_run_scale_begin(struct kv_run *k)
 {
 	k->r->users_start = k->r->users_end = k->r->users_peak = kv_params_own_users(k->p);
 	if (!k->p->autoscale)
 		return 0;
 	if (kv_scale_init(&k->scale, k->p) < 0)
-		return real_fail(k, -ENOMEM, "out of memory");
+		return kv_run_fail(k, -ENOMEM, "out of memory");
 	k->scaling = true;
 	k->scale_at_ns = k->begin_ns;
 	return 0;
 }
 
-void real_scale_end(struct kv_real *k)
+void kv_run_scale_end(struct kv_run *k)
 {
 	kv_scale_fini(&k->scale);
 	for (int i = 0; i < 2; i++)
@@ -38,28 +38,28 @@ static double p95_ms(struct samples *s)
 	return isnan(p) ? 0 : p * 1e3;
 }
 
-static void real_set_users(struct kv_real *k, uint64_t now_ns)
+static void kv_run_set_users(struct kv_run *k, uint64_t now_ns)
 {
-	if (k->p->policy.scales_nobody)
+	if (k->p->policy.scales_number_only)
 		return; /* upstream changes a number, not the load */
 	kv_load_set_users(k->load, k->scale.users, now_ns - k->begin_ns);
 	k->workers = kv_load_workers(k->scale.users);
 }
 
-uint64_t real_scale_due(const struct kv_real *k)
+uint64_t kv_run_scale_due(const struct kv_run *k)
 {
 	return k->scaling ? k->scale_at_ns + tick_ns(k) : UINT64_MAX;
 }
 
-void real_scale_tick(struct kv_real *k, uint64_t now_ns)
+void kv_run_scale_tick(struct kv_run *k, uint64_t now_ns)
 {
 	struct kv_scale_sample s = {.queued = 0};
 	enum kv_scale_action action;
 
-	if (now_ns < real_scale_due(k))
+	if (now_ns < kv_run_scale_due(k))
 		return;
 	s.queued = kv_load_queued(k->load);
-	if (k->p->policy.averages_all) {
+	if (k->p->policy.averages_since_start) {
 		k->scale_at_ns = k->begin_ns;
 		k->scale_tokens = 0;
 	}
@@ -71,9 +71,9 @@ void real_scale_tick(struct kv_real *k, uint64_t now_ns)
 	k->scale_tokens = k->r->tokens;
 	action = kv_scale_feed(&k->scale, &s);
 	if (kv_result_scaled(k->r, &k->scale, action, (double)(now_ns - k->begin_ns) / 1e9, &s) < 0)
-		real_fail(k, -ENOMEM, "out of memory");
+		kv_run_fail(k, -ENOMEM, "out of memory");
 	if (action == KV_SCALE_STOP)
 		k->scale_stop = true;
 	else if (action != KV_SCALE_HOLD)
-		real_set_users(k, now_ns);
+		kv_run_set_users(k, now_ns);
 }

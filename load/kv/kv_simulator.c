@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nothing here waits for anything: operations take no time. */
-#include "load/kv/kv_virtual.h"
+#include "load/kv/kv_simulator.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,10 +10,10 @@
 
 #define KEY_ROOM (TRACE_KEY_MAX + KV_KEY_MAX)
 
-int kv_virtual_open(struct kv_virtual *v, const struct kv_params *p, kv_emit *emit, void *arg,
-		    struct penstock_err *err)
+int kv_simulator_open(struct kv_simulator *v, const struct kv_params *p, kv_emit *emit, void *arg,
+		      struct penstock_err *err)
 {
-	*v = (struct kv_virtual){.params = p, .row = TRACE_ROW_INIT};
+	*v = (struct kv_simulator){.params = p, .row = TRACE_ROW_INIT};
 	v->texts = kv_texts_new();
 	v->name = malloc(KEY_ROOM);
 	kv_params_cache(p, kv_params_storage(p), true, &v->opts);
@@ -22,7 +22,7 @@ int kv_virtual_open(struct kv_virtual *v, const struct kv_params *p, kv_emit *em
 	return kv_load_new(&v->load, p, v->texts, err);
 }
 
-void kv_virtual_close(struct kv_virtual *v)
+void kv_simulator_close(struct kv_simulator *v)
 {
 	kv_load_free(v->load);
 	kv_cache_free(v->cache);
@@ -30,7 +30,7 @@ void kv_virtual_close(struct kv_virtual *v)
 	free(v->name);
 }
 
-int kv_virtual_prepare(struct kv_virtual *v, const atomic_int *stop)
+int kv_simulator_prepare(struct kv_simulator *v, const atomic_int *stop)
 {
 	uint64_t limit = kv_cache_limit(v->cache, KV_NVME);
 	uint32_t tokens;
@@ -43,7 +43,7 @@ int kv_virtual_prepare(struct kv_virtual *v, const atomic_int *stop)
 	return r < 0 ? r : 0;
 }
 
-void kv_virtual_request(struct kv_virtual *v, const struct kv_request *q)
+void kv_simulator_request(struct kv_simulator *v, const struct kv_request *q)
 {
 	bool document = q->type == KV_REQ_INGEST;
 
@@ -51,7 +51,7 @@ void kv_virtual_request(struct kv_virtual *v, const struct kv_request *q)
 	v->row.user = document ? -1 : (int64_t)q->user;
 }
 
-static int virtual_name(struct kv_virtual *v, struct kv_key key, struct penstock_err *err)
+static int virtual_name(struct kv_simulator *v, struct kv_key key, struct penstock_err *err)
 {
 	size_t len = kv_key_format(v->name, KEY_ROOM, key, v->texts);
 
@@ -64,8 +64,8 @@ static int virtual_name(struct kv_virtual *v, struct kv_key key, struct penstock
 	return 0;
 }
 
-int kv_virtual_row(struct kv_virtual *v, const struct kv_event *ev, uint64_t time_ns,
-		   struct penstock_err *err)
+int kv_simulator_row(struct kv_simulator *v, const struct kv_event *ev, uint64_t time_ns,
+		     struct penstock_err *err)
 {
 	static const uint8_t ops[] = {TRACE_WRITE, TRACE_READ, TRACE_DELETE};
 	static const uint8_t phases[] = {TRACE_PREFILL, TRACE_DECODE, TRACE_EVICT};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The marker of a folder: its lines, read and written; and which file is which. */
-#include "load/object/place_book.h"
+#include "load/object/place_journal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,20 +19,20 @@
 #include "load/object/content.h"
 #include "load/object/place.h"
 
-#define BOOK_TITLE "penstock-objects 3 "
-#define BOOK_KEPT  "\n!kept\n"
-#define BOOK_USED  "\n!used\n"
-#define BOOK_VOID  " !"                   /* behind part of a line */
-#define BOOK_NEW   "~new~%016" PRIx64 "~" /* no key gives such a name */
+#define JOURNAL_TITLE "penstock-objects 3 "
+#define JOURNAL_KEPT  "\n!kept\n"
+#define JOURNAL_USED  "\n!used\n"
+#define JOURNAL_VOID  " !"                   /* behind part of a line */
+#define JOURNAL_TEMP  "~new~%016" PRIx64 "~" /* no key gives such a name */
 
 /* ---------------------------------------------------------------- the table */
 
-static struct book_entry *entry_of(struct penstock_table_node *n)
+static struct journal_entry *entry_of(struct penstock_table_node *n)
 {
-	return n ? container_of(n, struct book_entry, node) : NULL;
+	return n ? container_of(n, struct journal_entry, node) : NULL;
 }
 
-struct book_entry *book_find(const struct book *b, const char *name)
+struct journal_entry *journal_find(const struct journal *b, const char *name)
 {
 	struct penstock_table_node *n =
 		penstock_table_find(&b->table, content_id(name, strlen(name)));
@@ -42,15 +42,15 @@ struct book_entry *book_find(const struct book *b, const char *name)
 	return entry_of(n);
 }
 
-static void entry_free(struct book_entry *e)
+static void entry_free(struct journal_entry *e)
 {
 	free(e->key);
 	free(e);
 }
 
-struct book_entry *book_add(struct book *b, const char *name)
+struct journal_entry *journal_add(struct journal *b, const char *name)
 {
-	struct book_entry *e = calloc(1, sizeof(*e) + strlen(name) + 1);
+	struct journal_entry *e = calloc(1, sizeof(*e) + strlen(name) + 1);
 
 	if (!e)
 		return NULL;
@@ -61,33 +61,33 @@ struct book_entry *book_add(struct book *b, const char *name)
 	return NULL;
 }
 
-void book_drop(struct book *b, struct book_entry *e)
+void journal_drop(struct journal *b, struct journal_entry *e)
 {
 	penstock_table_remove(&b->table, &e->node);
 	entry_free(e);
 }
 
-struct book_entry *book_next(const struct book *b, uint64_t *pos, struct book_entry *e)
+struct journal_entry *journal_next(const struct journal *b, uint64_t *pos, struct journal_entry *e)
 {
 	return entry_of(penstock_table_next(&b->table, pos, e ? &e->node : NULL));
 }
 
-void book_free(struct book *b)
+void journal_free(struct journal *b)
 {
-	struct book_entry *e, *next;
+	struct journal_entry *e, *next;
 	uint64_t pos = 0;
 
-	for (e = book_next(b, &pos, NULL); e; e = next) {
-		next = book_next(b, &pos, e);
+	for (e = journal_next(b, &pos, NULL); e; e = next) {
+		next = journal_next(b, &pos, e);
 		entry_free(e);
 	}
 	penstock_table_fini(&b->table);
-	*b = (struct book){0};
+	*b = (struct journal){0};
 }
 
 /* ------------------------------------------------------------ which file it is */
 
-bool book_is_own(const struct stat *st)
+bool file_is_private(const struct stat *st)
 {
 	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && st->st_nlink <= 1 &&
 	       !(st->st_mode & (S_IWGRP | S_IWOTH));
@@ -98,7 +98,7 @@ static uint64_t time_ns(struct statx_timestamp t)
 	return (uint64_t)t.tv_sec * 1000000000u + t.tv_nsec;
 }
 
-int book_see(struct book_seen *s, int dir, const char *name)
+int file_stat_at(struct file_stat *s, int dir, const char *name)
 {
 	const char *last;
 	int parent = penstock_openat_parent(dir, name, &last), r = 0;
@@ -112,7 +112,7 @@ int book_see(struct book_seen *s, int dir, const char *name)
 	penstock_openat_parent_close(dir, parent);
 	if (r < 0)
 		return r;
-	*s = (struct book_seen){
+	*s = (struct file_stat){
 		.file = {.bytes = st.stx_size,
 			 .inode = st.stx_ino,
 			 .birth_ns = st.stx_mask & STATX_BTIME ? time_ns(st.stx_btime) : 0,
@@ -125,7 +125,7 @@ int book_see(struct book_seen *s, int dir, const char *name)
 	return 0;
 }
 
-int book_unlink(int dir, const char *name)
+int unlink_with_members(int dir, const char *name)
 {
 	const char *last;
 	int parent = penstock_openat_parent(dir, name, &last), r;
@@ -137,7 +137,7 @@ int book_unlink(int dir, const char *name)
 	return r;
 }
 
-uint64_t book_whole_bytes(const char *folder, const char *name, const struct book_seen *seen)
+uint64_t striped_file_bytes(const char *folder, const char *name, const struct file_stat *seen)
 {
 	char path[PLACE_PATH];
 	int64_t bytes = -ENAMETOOLONG;
@@ -148,30 +148,31 @@ uint64_t book_whole_bytes(const char *folder, const char *name, const struct boo
 }
 
 /* Numbers are given again to new files, but not with the same birth. */
-bool book_is_file(const struct book_entry *e, const struct book_seen *now)
+bool journal_entry_matches(const struct journal_entry *e, const struct file_stat *now)
 {
-	const struct book_file *was = &e->file, *is = &now->file;
+	const struct file_identity *was = &e->file, *is = &now->file;
 
-	if (!now->regular || e->state == BOOK_BEGUN)
+	if (!now->regular || e->state == JOURNAL_BEGUN)
 		return false;
 	return (is->inode == was->inode && is->birth_ns == was->birth_ns) ||
-	       (e->state == BOOK_COMPLETE && is->bytes == was->bytes &&
+	       (e->state == JOURNAL_COMPLETE && is->bytes == was->bytes &&
 		is->mtime_ns == was->mtime_ns);
 }
 
-void book_new_name(char out[], size_t room, const struct book *b, const char *name, unsigned nr)
+void journal_temp_name(char out[], size_t room, const struct journal *b, const char *name,
+		       unsigned nr)
 {
 	const char *slash = strrchr(name, '/');
 
-	snprintf(out, room, "%.*s" BOOK_NEW "%u", slash ? (int)(slash - name) + 1 : 0, name,
+	snprintf(out, room, "%.*s" JOURNAL_TEMP "%u", slash ? (int)(slash - name) + 1 : 0, name,
 		 b->owner, nr);
 }
 
-bool book_is_new(const struct book *b, const char *name)
+bool journal_is_temp_name(const struct journal *b, const char *name)
 {
 	const char *slash = strrchr(name, '/');
 	char start[32];
-	int n = snprintf(start, sizeof(start), BOOK_NEW, b->owner);
+	int n = snprintf(start, sizeof(start), JOURNAL_TEMP, b->owner);
 
 	return b->owner && !strncmp(slash ? slash + 1 : name, start, (size_t)n);
 }
@@ -207,14 +208,14 @@ static bool take_numbers(const char *text, uint64_t *to[], unsigned nr)
 	return !*text;
 }
 
-static int take_begun(struct book *b, const char *name, const char *key)
+static int take_begun(struct journal *b, const char *name, const char *key)
 {
-	struct book_entry *e = book_find(b, name);
+	struct journal_entry *e = journal_find(b, name);
 	int64_t n;
 
 	if (e)
-		book_drop(b, e);
-	e = book_add(b, name);
+		journal_drop(b, e);
+	e = journal_add(b, name);
 	if (!e)
 		return -ENOMEM;
 	if (!key)
@@ -227,20 +228,20 @@ static int take_begun(struct book *b, const char *name, const char *key)
 	return n < 0 ? -EINVAL : 0;
 }
 
-/* What is left of a line that could not be written to its end, see book_append(). */
+/* What is left of a line that could not be written to its end, see journal_append(). */
 static bool is_void(const char *line)
 {
-	size_t n = strlen(line), m = strlen(BOOK_VOID);
+	size_t n = strlen(line), m = strlen(JOURNAL_VOID);
 
-	return !n || (n >= m && !strcmp(line + n - m, BOOK_VOID));
+	return !n || (n >= m && !strcmp(line + n - m, JOURNAL_VOID));
 }
 
 /* One line without its end. */
-static int take_line(struct book *b, char *line)
+static int take_line(struct journal *b, char *line)
 {
 	char *rest = strchr(line, ' '), what = line[0];
-	struct book_entry *e;
-	struct book_file f = {0};
+	struct journal_entry *e;
+	struct file_identity f = {0};
 	bool good;
 
 	if (is_void(line) || what == '!')
@@ -251,10 +252,10 @@ static int take_line(struct book *b, char *line)
 		return -EINVAL;
 	if (what == '+')
 		return take_begun(b, line + 1, rest);
-	e = book_find(b, line + 1);
+	e = journal_find(b, line + 1);
 	if (what == '-') {
 		if (e)
-			book_drop(b, e);
+			journal_drop(b, e);
 		return 0;
 	}
 	good = what == '@'
@@ -264,20 +265,20 @@ static int take_line(struct book *b, char *line)
 				      4);
 	if (!good || !e)
 		return 0; /* part of a line: nothing is claimed by it */
-	e->state = what == '@' ? BOOK_MADE : BOOK_COMPLETE;
+	e->state = what == '@' ? JOURNAL_MADE : JOURNAL_COMPLETE;
 	e->file = f;
 	return 0;
 }
 
-static bool take_title(struct book *b, const char *line)
+static bool take_title(struct journal *b, const char *line)
 {
 	const char *made = strstr(line, " made="), *owner = strstr(line, " owner=");
 
-	if (strncmp(line, BOOK_TITLE, strlen(BOOK_TITLE)) != 0)
+	if (strncmp(line, JOURNAL_TITLE, strlen(JOURNAL_TITLE)) != 0)
 		return false;
 	b->made = made ? (unsigned)strtoul(made + strlen(" made="), NULL, 10) : 0;
 	b->owner = owner ? strtoull(owner + strlen(" owner="), NULL, 16) : 0;
-	line += strlen(BOOK_TITLE);
+	line += strlen(JOURNAL_TITLE);
 	b->npy = !strncmp(line, "npy ", 4);
 	b->slab = !strncmp(line, "slab ", 5);
 	b->hashed = strstr(line, " hashed ") != NULL;
@@ -285,7 +286,7 @@ static bool take_title(struct book *b, const char *line)
 }
 
 /* What is behind the last line end was not written to its end, and nothing was made of it. */
-static int take_lines(struct book *b, FILE *f, const char *path, struct penstock_err *err)
+static int take_lines(struct journal *b, FILE *f, const char *path, struct penstock_err *err)
 {
 	CLEANUP_FREE char *line = NULL;
 	size_t room = 0;
@@ -304,49 +305,49 @@ static int take_lines(struct book *b, FILE *f, const char *path, struct penstock
 			penstock_fail(err, r,
 				      "%s/%s: was not made by this version of penstock; "
 				      "remove it",
-				      path, BOOK_NAME);
+				      path, JOURNAL_NAME);
 		else if (r < 0)
-			penstock_fail(err, r, "%s/%s: line %" PRIu64 ": %s", path, BOOK_NAME, nr,
+			penstock_fail(err, r, "%s/%s: line %" PRIu64 ": %s", path, JOURNAL_NAME, nr,
 				      r == -ENOMEM ? "out of memory" : "makes no sense");
 	}
 	return r;
 }
 
-int book_load(struct book *b, int fd, const char *path, struct penstock_err *err)
+int journal_load(struct journal *b, int fd, const char *path, struct penstock_err *err)
 {
 	FILE *f = fdopen(dup(fd), "r");
 	int r;
 
-	*b = (struct book){0};
+	*b = (struct journal){0};
 	if (!f)
-		return penstock_fail(err, -errno, "%s/%s: %s", path, BOOK_NAME, strerror(errno));
+		return penstock_fail(err, -errno, "%s/%s: %s", path, JOURNAL_NAME, strerror(errno));
 	rewind(f);
 	r = take_lines(b, f, path, err);
 	fclose(f);
 	if (r < 0)
-		book_free(b);
+		journal_free(b);
 	return r;
 }
 
-bool book_is_kept(const char *folder)
+bool journal_is_kept(const char *folder)
 {
-	char path[PLACE_PATH], end[sizeof(BOOK_KEPT) - 1];
+	char path[PLACE_PATH], end[sizeof(JOURNAL_KEPT) - 1];
 	struct stat st;
 	off_t at;
 
-	snprintf(path, sizeof(path), "%s/%s", folder, BOOK_NAME);
+	snprintf(path, sizeof(path), "%s/%s", folder, JOURNAL_NAME);
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0 || !book_is_own(&st))
+	if (fd < 0 || fstat(fd, &st) < 0 || !file_is_private(&st))
 		return false;
 	at = st.st_size - (off_t)sizeof(end);
 	return at > 0 && pread(fd, end, sizeof(end), at) == sizeof(end) &&
-	       !memcmp(end, BOOK_KEPT, sizeof(end));
+	       !memcmp(end, JOURNAL_KEPT, sizeof(end));
 }
 
 /* ------------------------------------------------------------------ writing */
 
 /* One write(2) each, so that lines of several threads do not mix. */
-static int book_append(int fd, const char *line, size_t len)
+static int journal_append(int fd, const char *line, size_t len)
 {
 	ssize_t done = write(fd, line, len);
 
@@ -354,29 +355,29 @@ static int book_append(int fd, const char *line, size_t len)
 		return 0;
 	if (done < 0)
 		return -errno;
-	done = write(fd, BOOK_VOID "\n", strlen(BOOK_VOID) + 1);
+	done = write(fd, JOURNAL_VOID "\n", strlen(JOURNAL_VOID) + 1);
 	return -ENOSPC;
 }
 
-int book_begin(struct book *b, int fd, const struct place_opts *o)
+int journal_begin(struct journal *b, int fd, const struct place_opts *o)
 {
 	char line[128];
 	int n;
 
 	if (getrandom(&b->owner, sizeof(b->owner), 0) != sizeof(b->owner))
 		return -errno;
-	n = snprintf(line, sizeof(line), BOOK_TITLE "%s %s owner=%016" PRIx64 " made=%u\n",
+	n = snprintf(line, sizeof(line), JOURNAL_TITLE "%s %s owner=%016" PRIx64 " made=%u\n",
 		     o->kind == PLACE_SLAB    ? "slab"
 		     : o->layout == PLACE_NPY ? "npy"
 					      : "raw",
 		     o->hashed ? "hashed" : "flat", b->owner, b->made);
 	if (ftruncate(fd, 0) < 0)
 		return -errno;
-	return book_append(fd, line, (size_t)n);
+	return journal_append(fd, line, (size_t)n);
 }
 
 /* Name and number. */
-static int write_made(int fd, const struct book_entry *e)
+static int write_made(int fd, const struct journal_entry *e)
 {
 	CLEANUP_FREE char *line = malloc(2 * strlen(e->name) + 3 * (uint64_t)e->key_len + 64);
 	int n;
@@ -390,32 +391,32 @@ static int write_made(int fd, const struct book_entry *e)
 	}
 	n += sprintf(line + n, "\n@%s %" PRIu64 " %" PRIu64 "\n", e->name, e->file.inode,
 		     e->file.birth_ns);
-	return book_append(fd, line, (size_t)n);
+	return journal_append(fd, line, (size_t)n);
 }
 
-int book_write(int fd, const struct book_entry *e)
+int journal_write(int fd, const struct journal_entry *e)
 {
-	const struct book_file *f = &e->file;
+	const struct file_identity *f = &e->file;
 	char line[PLACE_NAME + 100];
 	int n;
 
-	if (e->state == BOOK_MADE)
+	if (e->state == JOURNAL_MADE)
 		return write_made(fd, e);
 	n = snprintf(line, sizeof(line), "=%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
 		     e->name, f->bytes, f->inode, f->birth_ns, f->mtime_ns);
-	return book_append(fd, line, (size_t)n);
+	return journal_append(fd, line, (size_t)n);
 }
 
-int book_write_gone(int fd, const char *name)
+int journal_write_gone(int fd, const char *name)
 {
 	char line[PLACE_NAME + 16];
 
-	return book_append(fd, line, (size_t)snprintf(line, sizeof(line), "-%s\n", name));
+	return journal_append(fd, line, (size_t)snprintf(line, sizeof(line), "-%s\n", name));
 }
 
-int book_write_all(int fd, bool kept)
+int journal_write_all(int fd, bool kept)
 {
-	const char *line = kept ? BOOK_KEPT : BOOK_USED;
+	const char *line = kept ? JOURNAL_KEPT : JOURNAL_USED;
 
-	return book_append(fd, line, strlen(line));
+	return journal_append(fd, line, strlen(line));
 }

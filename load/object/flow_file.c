@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What clerks do: open, make, close and remove files, and make memory usable.  An operation that a
- * clerk has is the clerk's alone; of its object he only reads.
+ * What file threads do: open, make, close and remove files, and make memory usable.  An operation
+ * that a file thread has belongs to it alone; of its object it only reads.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -9,11 +9,11 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 /* @fd: what a place has opened, or its error. */
 static int take_file(struct op *op, const struct place *p, struct place_ref ref,
-		     const struct label *l, int fd, struct penstock_file **out,
+		     const struct attrs *l, int fd, struct penstock_file **out,
 		     struct penstock_err *err)
 {
 	char path[PLACE_PATH];
@@ -24,7 +24,7 @@ static int take_file(struct op *op, const struct place *p, struct place_ref ref,
 		r = penstock_file_take_fd(out, op->flow->io, fd, path, err);
 	}
 	if (r < 0)
-		op_fail_label(op, l, r, err->msg);
+		op_fail_named(op, l, r, err->msg);
 	return r < 0 ? r : 0;
 }
 
@@ -32,7 +32,7 @@ static int take_file(struct op *op, const struct place *p, struct place_ref ref,
 static void remove_old(struct op *op)
 {
 	struct place *p = flow_place(op->flow, op->old_place);
-	const struct label *l = op->old_label;
+	const struct attrs *l = op->old_attrs;
 	CLEANUP_FREE char *uri = NULL;
 	struct penstock_err err;
 	int r;
@@ -48,24 +48,24 @@ static void remove_old(struct op *op)
 		r = place_file_retire(p, op->old_ref, l->text, l->name_len, &err);
 	}
 	if (r < 0 && r != -ENOENT && r != -ESTALE)
-		op_fail_label(op, l, r, err.msg);
+		op_fail_named(op, l, r, err.msg);
 }
 
-static int clerk_make_file(struct op *op, struct place *p)
+static int make_dst(struct op *op, struct place *p)
 {
-	const struct label *l = op_label(op);
+	const struct attrs *l = op_attrs(op);
 	uint64_t head = p->o.layout == PLACE_NPY ? PLACE_HEADER : 0;
 	struct penstock_err err;
 	int fd = place_file_make(p, &op->ref, l->text, l->name_len, op->size + head, &err);
 
 	if (fd >= 0)
-		op->room = ROOM_FILE;
+		op->space = SPACE_FILE;
 	return take_file(op, p, op->ref, l, fd, &op->dst_file, &err);
 }
 
 static int open_src(struct op *op, struct place *p)
 {
-	const struct label *l = op->object->label;
+	const struct attrs *l = op->object->attrs;
 	struct place_ref ref = op->object->ref;
 	struct penstock_err err;
 	int fd = place_file_open(p, ref, l->text, l->name_len, op->rw ? O_RDWR : O_RDONLY, &err);
@@ -73,7 +73,7 @@ static int open_src(struct op *op, struct place *p)
 	return take_file(op, p, ref, l, fd, &op->src_file, &err);
 }
 
-void clerk_open(struct task *t)
+void file_task_open(struct task *t)
 {
 	struct op *op = container_of(t, struct op, task);
 	struct place *src = op_src(op), *dst = op_dst(op);
@@ -85,34 +85,34 @@ void clerk_open(struct task *t)
 	if (src && src->o.kind == PLACE_FILES && !op->src_file)
 		r = open_src(op, src);
 	if (r == 0 && dst && dst->o.kind == PLACE_FILES)
-		clerk_make_file(op, dst);
+		make_dst(op, dst);
 }
 
 /* The destination: complete, or as if it had never been. */
 static void close_dst(struct op *op, struct place *p)
 {
-	const struct label *l = op_label(op);
+	const struct attrs *l = op_attrs(op);
 	struct penstock_err err;
 	int r = penstock_file_close(TAKE_PTR(op->dst_file), &err);
 
 	if (r == 0 && op->code == 0)
 		r = place_file_done(p, op->ref, l->text, l->name_len, &err);
 	if (r < 0)
-		op_fail_label(op, l, r, err.msg);
+		op_fail_named(op, l, r, err.msg);
 	if (op->code < 0)
 		place_file_remove(p, op->ref, l->text, l->name_len, NULL);
 }
 
 static void remove_src(struct op *op, struct place *p)
 {
-	const struct label *l = op->object->label;
+	const struct attrs *l = op->object->attrs;
 	struct penstock_err err;
 	int r;
 
 	penstock_file_close(TAKE_PTR(op->src_file), NULL);
 	r = place_file_retire(p, op->object->ref, l->text, l->name_len, &err);
 	if (r < 0 && op->type == FLOW_DELETE)
-		op_fail_label(op, l, r, err.msg);
+		op_fail_named(op, l, r, err.msg);
 }
 
 static void sync_dst(struct op *op)
@@ -133,14 +133,14 @@ static void sync_dst(struct op *op)
 	op->sync_end = clock_ns();
 }
 
-void clerk_close(struct task *t)
+void file_task_close(struct task *t)
 {
 	struct op *op = container_of(t, struct op, task);
 	struct place *src = op_src(op), *dst = op_dst(op);
 
 	if (op_syncs(op))
 		sync_dst(op);
-	if (op->room == ROOM_FILE)
+	if (op->space == SPACE_FILE)
 		close_dst(op, dst);
 	if (op_leaves(op) && src->o.kind == PLACE_FILES)
 		remove_src(op, src);
@@ -148,7 +148,7 @@ void clerk_close(struct task *t)
 
 /* ------------------------------------------------------------ no operation's */
 
-struct errand {
+struct file_job {
 	struct task task;
 	struct flow *flow;
 	struct penstock_file *file;
@@ -158,42 +158,42 @@ struct errand {
 	int code;
 };
 
-static void errand_done(struct task *t, void *owner)
+static void file_job_done(struct task *t, void *owner)
 {
 	struct flow *f = owner;
 
-	f->elsewhere--;
+	f->nr_file_jobs--;
 	free(t);
 }
 
-static struct errand *errand(struct flow *f, void (*run)(struct task *t),
-			     void (*done)(struct task *t, void *owner))
+static struct file_job *file_job_new(struct flow *f, void (*run)(struct task *t),
+				     void (*done)(struct task *t, void *owner))
 {
-	struct errand *e = calloc(1, sizeof(*e));
+	struct file_job *e = calloc(1, sizeof(*e));
 
 	if (e) {
 		e->task.run = run;
 		e->task.done = done;
 		e->flow = f;
-		f->elsewhere++;
+		f->nr_file_jobs++;
 	}
 	return e;
 }
 
 static void discard(struct task *t)
 {
-	penstock_file_close(container_of(t, struct errand, task)->file, NULL);
+	penstock_file_close(container_of(t, struct file_job, task)->file, NULL);
 }
 
 static void discarded(struct task *t, void *owner)
 {
-	object_closed(owner, container_of(t, struct errand, task)->object);
-	errand_done(t, owner);
+	object_closed(owner, container_of(t, struct file_job, task)->object);
+	file_job_done(t, owner);
 }
 
-void clerk_discard(struct flow *f, struct object *o, struct penstock_file *file)
+void flow_close_file(struct flow *f, struct object *o, struct penstock_file *file)
 {
-	struct errand *e = errand(f, discard, discarded);
+	struct file_job *e = file_job_new(f, discard, discarded);
 
 	if (!e) {
 		penstock_file_close(file, NULL);
@@ -202,12 +202,12 @@ void clerk_discard(struct flow *f, struct object *o, struct penstock_file *file)
 	e->file = file;
 	e->object = o;
 	o->closing++;
-	crew_push(&f->clerks, &e->task);
+	thread_pool_push(&f->file_threads, &e->task);
 }
 
-static void errand_grow(struct task *t)
+static void file_job_grow(struct task *t)
 {
-	struct errand *e = container_of(t, struct errand, task);
+	struct file_job *e = container_of(t, struct file_job, task);
 	struct place *p = flow_place(e->flow, e->place);
 
 	e->code = place_memory_grow(p, e->from * p->unit, e->len * p->unit);
@@ -220,7 +220,7 @@ static void errand_grow(struct task *t)
 
 static void grown(struct task *t, void *owner)
 {
-	struct errand *e = container_of(t, struct errand, task);
+	struct file_job *e = container_of(t, struct file_job, task);
 	struct flow *f = owner;
 	struct place *p = flow_place(f, e->place);
 
@@ -230,18 +230,18 @@ static void grown(struct task *t, void *owner)
 	else
 		f->no_memory[e->place] = true;
 	space_return(f, e->place, 0);
-	errand_done(t, owner);
+	file_job_done(t, owner);
 }
 
-void clerk_grow(struct flow *f, unsigned place, uint64_t units)
+void flow_grow_memory(struct flow *f, unsigned place, uint64_t units)
 {
 	struct place *p = flow_place(f, place);
 	uint64_t ready = extent_map_ready(p->map), all = extent_map_units(p->map), step;
-	struct errand *e;
+	struct file_job *e;
 
 	if (f->growing[place] || f->no_memory[place])
 		return;
-	e = errand(f, errand_grow, grown);
+	e = file_job_new(f, file_job_grow, grown);
 	if (!e)
 		return;
 	step = max_u64(1, PLACE_STEP / p->unit);
@@ -249,5 +249,5 @@ void clerk_grow(struct flow *f, unsigned place, uint64_t units)
 	e->from = ready;
 	e->len = min_u64((max_u64(units, 1) + step - 1) / step * step, all - ready);
 	f->growing[place] = true;
-	crew_push(&f->clerks, &e->task);
+	thread_pool_push(&f->file_threads, &e->task);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_OBJECT_FLOW_CREW_H
-#define PENSTOCK_OBJECT_FLOW_CREW_H
+#ifndef PENSTOCK_OBJECT_THREAD_POOL_H
+#define PENSTOCK_OBJECT_THREAD_POOL_H
 
 /*
  * Threads that do what must not hold up the flow's own thread, and the inbox in which
@@ -13,7 +13,7 @@
 
 struct task {
 	struct task *next;
-	void (*run)(struct task *t);               /* by a thread of the crew */
+	void (*run)(struct task *t);               /* by a thread of the pool */
 	void (*done)(struct task *t, void *owner); /* by the owner of the inbox */
 };
 
@@ -33,7 +33,7 @@ struct task *inbox_take(struct inbox *b);
 /* Sleep until there is something, or until @until_ns (CLOCK_MONOTONIC). */
 void inbox_wait(struct inbox *b, uint64_t until_ns);
 
-struct crew {
+struct thread_pool {
 	struct inbox *inbox;
 	pthread_t *threads;
 	unsigned nr, idle;
@@ -44,9 +44,9 @@ struct crew {
 };
 
 /* 0 or -errno. */
-int crew_start(struct crew *c, unsigned nr, const char *name, struct inbox *inbox);
+int thread_pool_start(struct thread_pool *c, unsigned nr, const char *name, struct inbox *inbox);
 /* Everything it was given has been done. */
-void crew_stop(struct crew *c);
-void crew_push(struct crew *c, struct task *t);
+void thread_pool_stop(struct thread_pool *c);
+void thread_pool_push(struct thread_pool *c, struct task *t);
 
 #endif

@@ -8,39 +8,40 @@
 #include <stdio.h>
 
 #include "base/util.h"
-#include "load/kv/kv_real.h"
 #include "load/kv/kv_result.h"
+#include "load/kv/kv_run.h"
 
 static double sec_between(uint64_t from, uint64_t to)
 {
 	return to > from ? (double)(to - from) / 1e9 : 0;
 }
 
-static void real_sample(struct kv_real *k, struct samples *s, double sec)
+static void kv_run_sample(struct kv_run *k, struct samples *s, double sec)
 {
 	if (samples_add(s, sec) < 0)
-		real_fail(k, -ENOMEM, "out of memory");
+		kv_run_fail(k, -ENOMEM, "out of memory");
 }
 
 /* The second in which @at_ns lies; NULL when there is no memory for it. */
-static struct kv_second *real_second(struct kv_real *k, uint64_t at_ns)
+static struct kv_second *kv_run_second(struct kv_run *k, uint64_t at_ns)
 {
 	struct kv_second *s =
 		seconds_at(&k->r->seconds, at_ns > k->begin_ns ? at_ns - k->begin_ns : 0);
 
 	if (!s)
-		real_fail(k, -ENOMEM, "out of memory");
+		kv_run_fail(k, -ENOMEM, "out of memory");
 	return s;
 }
 
-void real_count_seconds(struct kv_real *k, uint64_t now_ns)
+void kv_run_count_seconds(struct kv_run *k, uint64_t now_ns)
 {
-	while (now_ns - k->begin_ns >= k->tick_sec * KV_REAL_SEC) {
-		struct kv_second *s = real_second(k, k->begin_ns + (k->tick_sec - 1) * KV_REAL_SEC);
+	while (now_ns - k->begin_ns >= k->tick_sec * KV_RUN_SEC) {
+		struct kv_second *s =
+			kv_run_second(k, k->begin_ns + (k->tick_sec - 1) * KV_RUN_SEC);
 
 		if (!s)
 			return;
-		s->queued = kv_load_queued_at(k->load, k->tick_sec * KV_REAL_SEC);
+		s->queued = kv_load_queued_at(k->load, k->tick_sec * KV_RUN_SEC);
 		s->in_flight = k->active;
 		k->tick_sec++;
 	}
@@ -55,15 +56,15 @@ struct half {
 	uint64_t size, ns, device_ns;
 };
 
-static void count_storage(struct kv_real *k, const struct half *h, uint64_t end_ns)
+static void count_storage(struct kv_run *k, const struct half *h, uint64_t end_ns)
 {
-	struct kv_second *s = real_second(k, end_ns);
+	struct kv_second *s = kv_run_second(k, end_ns);
 	double sec = (double)h->ns / 1e9;
 
 	if (series_add(&k->r->series[h->write], h->size, h->ns, end_ns - k->begin_ns) < 0)
-		real_fail(k, -ENOMEM, "out of memory");
+		kv_run_fail(k, -ENOMEM, "out of memory");
 	if (k->scaling)
-		real_sample(k, &k->window[h->write], sec);
+		kv_run_sample(k, &k->window[h->write], sec);
 	if (!s)
 		return;
 	s->read_ops += !h->write;
@@ -71,13 +72,13 @@ static void count_storage(struct kv_real *k, const struct half *h, uint64_t end_
 	*(h->write ? &s->write_latency_sum : &s->read_latency_sum) += sec;
 	if (h->evict && k->p->policy.hides_evictions)
 		return;
-	real_sample(k, &k->r->device[h->write], (double)h->device_ns / 1e9);
-	real_sample(k, &k->r->host[h->write], (double)(h->ns - h->device_ns) / 1e9);
+	kv_run_sample(k, &k->r->device[h->write], (double)h->device_ns / 1e9);
+	kv_run_sample(k, &k->r->host[h->write], (double)(h->ns - h->device_ns) / 1e9);
 }
 
-static void count_half(struct kv_real *k, const struct half *h, uint64_t end_ns)
+static void count_half(struct kv_run *k, const struct half *h, uint64_t end_ns)
 {
-	struct kv_second *s = real_second(k, end_ns);
+	struct kv_second *s = kv_run_second(k, end_ns);
 	double sec = (double)h->ns / 1e9;
 
 	if (s)
@@ -85,25 +86,26 @@ static void count_half(struct kv_real *k, const struct half *h, uint64_t end_ns)
 	if (h->evict && !h->ns)
 		return; /* memory that the other half moved straight from or to */
 	if (h->evict)
-		real_sample(k, &k->r->evict[h->tier][h->write], sec);
+		kv_run_sample(k, &k->r->evict[h->tier][h->write], sec);
 	if (!h->evict || !k->p->policy.hides_evictions)
-		real_sample(k, &k->r->tier[h->tier][h->write], sec);
+		kv_run_sample(k, &k->r->tier[h->tier][h->write], sec);
 	if (h->tier == KV_NVME)
 		count_storage(k, h, end_ns);
 }
 
-static void count_event(struct kv_real *k, const struct kv_event *ev)
+static void count_event(struct kv_run *k, const struct kv_event *ev)
 {
 	kv_count(&k->r->counts, ev, &k->pl.cache);
 }
 
-static void real_count_read(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
+static void kv_run_count_read(struct kv_run *k, const struct kv_run_op *op,
+			      const struct flow_done *d)
 {
 	struct half h = {.tier = op->ev.tier,
 			 .size = op->ev.size,
 			 .ns = d->end_ns - d->start_ns,
 			 .device_ns = d->device_ns};
-	struct kv_second *s = real_second(k, d->end_ns);
+	struct kv_second *s = kv_run_second(k, d->end_ns);
 
 	count_event(k, &op->ev);
 	k->r->turn_hits += op->ev.kind == KV_MULTI_TURN;
@@ -112,9 +114,10 @@ static void real_count_read(struct kv_real *k, const struct real_op *op, const s
 	count_half(k, &h, d->end_ns);
 }
 
-static void real_count_write(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
+static void kv_run_count_write(struct kv_run *k, const struct kv_run_op *op,
+			       const struct flow_done *d)
 {
-	const struct real_work *w = op->work;
+	const struct kv_run_chain *w = op->chain;
 	struct half h = {.tier = op->ev.tier,
 			 .write = true,
 			 .size = op->ev.size,
@@ -123,12 +126,13 @@ static void real_count_write(struct kv_real *k, const struct real_op *op, const 
 
 	count_event(k, &op->ev);
 	count_half(k, &h, d->end_ns);
-	if (op->step == KV_STEP_PREFILL && w->kind == REAL_REQUEST)
-		real_sample(k, &k->r->prefill,
-			    (double)h.ns / 1e9 + (k->p->policy.hides_evictions ? 0 : w->alloc_sec));
+	if (op->step == KV_STEP_PREFILL && w->kind == KV_CHAIN_REQUEST)
+		kv_run_sample(k, &k->r->prefill,
+			      (double)h.ns / 1e9 +
+				      (k->p->policy.hides_evictions ? 0 : w->alloc_sec));
 }
 
-static void count_move(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
+static void count_move(struct kv_run *k, const struct kv_run_op *op, const struct flow_done *d)
 {
 	struct kv_event ev = op->ev;
 	struct half from = {.tier = ev.tier,
@@ -152,10 +156,10 @@ static void count_move(struct kv_real *k, const struct real_op *op, const struct
 }
 
 /* Whatever the interval: what the request is the sum of. */
-static void add_to_work(const struct kv_real *k, struct real_op *op, const struct flow_done *d)
+static void chain_add(const struct kv_run *k, struct kv_run_op *op, const struct flow_done *d)
 {
 	double sec = sec_between(d->start_ns, d->end_ns);
-	struct real_work *w = op->work;
+	struct kv_run_chain *w = op->chain;
 
 	switch (op->flow.type) {
 	case FLOW_PAUSE:
@@ -176,14 +180,14 @@ static void add_to_work(const struct kv_real *k, struct real_op *op, const struc
 	w->storage_sec += sec;
 }
 
-static void count_done(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
+static void count_done(struct kv_run *k, const struct kv_run_op *op, const struct flow_done *d)
 {
 	switch (op->flow.type) {
 	case FLOW_READ:
-		real_count_read(k, op, d);
+		kv_run_count_read(k, op, d);
 		break;
 	case FLOW_WRITE:
-		real_count_write(k, op, d);
+		kv_run_count_write(k, op, d);
 		break;
 	case FLOW_MOVE:
 		count_move(k, op, d);
@@ -197,7 +201,7 @@ static void count_done(struct kv_real *k, const struct real_op *op, const struct
 
 /* --------------------------------------------------------------------- failures */
 
-static void note_error(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
+static void note_error(struct kv_run *k, const struct kv_run_op *op, const struct flow_done *d)
 {
 	struct kv_result *r = k->r;
 	bool write = op->flow.type != FLOW_READ; /* moves come from memory */
@@ -212,21 +216,21 @@ static void note_error(struct kv_real *k, const struct real_op *op, const struct
 }
 
 /* What was planned as a hit and is not there, because an operation before it failed. */
-static void count_not_there(struct kv_real *k, const struct real_op *op)
+static void count_not_there(struct kv_run *k, const struct kv_run_op *op)
 {
 	struct kv_event ev = op->ev;
 
 	if (op->flow.type != FLOW_READ)
 		return;
 	ev.type = KV_EV_MISS;
-	real_count_miss(k, &ev);
+	kv_run_count_miss(k, &ev);
 }
 
 /*
  * The store has not got it, or would not have it: no failure.  What the model would write is
  * written by now; what it would not is out of the cache.
  */
-static void count_missed(struct kv_real *k, struct real_op *op, const struct flow_done *d)
+static void count_missed(struct kv_run *k, struct kv_run_op *op, const struct flow_done *d)
 {
 	bool set = op->flow.type == FLOW_READ && d->result >= 0;
 	struct kv_event ev = op->ev;
@@ -237,8 +241,8 @@ static void count_missed(struct kv_real *k, struct real_op *op, const struct flo
 			 .device_ns = d->write_device_ns};
 
 	if (!set)
-		real_lose(k, op);
-	if (op->work->kind == REAL_FILL)
+		kv_run_drop_lost(k, op);
+	if (op->chain->kind == KV_CHAIN_FILL)
 		return;
 	count_not_there(k, op);
 	if (!set)
@@ -247,11 +251,11 @@ static void count_missed(struct kv_real *k, struct real_op *op, const struct flo
 	ev.phase = KV_PREFILL;
 	count_event(k, &ev);
 	count_half(k, &h, d->end_ns);
-	add_to_work(k, op, d);
+	chain_add(k, op, d);
 }
 
 /* Upstream has counted it before it tried. */
-static void count_as_upstream(struct kv_real *k, const struct real_op *op)
+static void count_as_upstream(struct kv_run *k, const struct kv_run_op *op)
 {
 	if (op->flow.type == FLOW_READ) {
 		kv_count(&k->r->counts, &op->ev, &k->pl.cache);
@@ -263,12 +267,12 @@ static void count_as_upstream(struct kv_real *k, const struct real_op *op)
 	}
 }
 
-static void count_failure(struct kv_real *k, struct real_op *op, const struct flow_done *d)
+static void count_failure(struct kv_run *k, struct kv_run_op *op, const struct flow_done *d)
 {
-	bool news = real_lose(k, op);
+	bool news = kv_run_drop_lost(k, op);
 
-	op->work->failed |= op->flow.type == FLOW_READ || op->flow.type == FLOW_WRITE;
-	if (op->work->kind == REAL_FILL) {
+	op->chain->failed |= op->flow.type == FLOW_READ || op->flow.type == FLOW_WRITE;
+	if (op->chain->kind == KV_CHAIN_FILL) {
 		k->fill_failures += op->flow.type == FLOW_WRITE;
 		if (!k->r->first_error[0])
 			snprintf(k->r->first_error, sizeof(k->r->first_error), "%s", d->error);
@@ -285,7 +289,7 @@ static void count_failure(struct kv_real *k, struct real_op *op, const struct fl
 }
 
 /* What was to be deleted is not there: as it should be, whoever did it. */
-static bool is_gone(const struct real_op *op, const struct flow_done *d)
+static bool is_gone(const struct kv_run_op *op, const struct flow_done *d)
 {
 	return op->flow.type == FLOW_DELETE && d->result == -ENOENT;
 }
@@ -296,12 +300,12 @@ static bool is_miss(int64_t result)
 	return result == -ENOENT || result == -ENOSPC;
 }
 
-void real_count_op(struct kv_real *k, struct real_op *op, const struct flow_done *d)
+void kv_run_count_op(struct kv_run *k, struct kv_run_op *op, const struct flow_done *d)
 {
-	enum real_kind kind = op->work->kind;
-	bool counts = kind == REAL_REQUEST || kind == REAL_INGEST;
+	enum kv_chain_kind kind = op->chain->kind;
+	bool counts = kind == KV_CHAIN_REQUEST || kind == KV_CHAIN_INGEST;
 
-	if (kind == REAL_CLEAN)
+	if (kind == KV_CHAIN_CLEAN)
 		return;
 	if (counts && d->end_ns > k->until_ns) {
 		k->r->late += op->flow.type != FLOW_PAUSE && d->begin_ns;
@@ -321,10 +325,10 @@ void real_count_op(struct kv_real *k, struct real_op *op, const struct flow_done
 		count_done(k, op, d);
 	else if (op->flow.type == FLOW_WRITE)
 		k->fill_failures = 0;
-	add_to_work(k, op, d);
+	chain_add(k, op, d);
 }
 
-void real_count_miss(struct kv_real *k, const struct kv_event *ev)
+void kv_run_count_miss(struct kv_run *k, const struct kv_event *ev)
 {
 	struct kv_second *s;
 
@@ -332,14 +336,14 @@ void real_count_miss(struct kv_real *k, const struct kv_event *ev)
 		return;
 	kv_count(&k->r->counts, ev, &k->pl.cache);
 	k->r->turn_misses += ev->kind == KV_MULTI_TURN;
-	s = real_second(k, clock_ns());
+	s = kv_run_second(k, clock_ns());
 	if (s)
 		s->misses++;
 }
 
 /* --------------------------------------------------------------------- requests */
 
-void real_count_request(struct kv_real *k, const struct real_work *w, uint64_t end_ns)
+void kv_run_count_request(struct kv_run *k, const struct kv_run_chain *w, uint64_t end_ns)
 {
 	struct kv_request_done d = {
 		.end_ns = end_ns - k->begin_ns,
@@ -358,11 +362,11 @@ void real_count_request(struct kv_real *k, const struct real_work *w, uint64_t e
 		return;
 	}
 	if (kv_result_request(k->r, k->p, &d) < 0)
-		real_fail(k, -ENOMEM, "out of memory");
+		kv_run_fail(k, -ENOMEM, "out of memory");
 	if (w->prefilled && !w->wrote) /* it was there: no time at all, says upstream */
-		real_sample(k, &k->r->prefill, 0);
+		kv_run_sample(k, &k->r->prefill, 0);
 	if (w->decoded)
-		real_sample(k, &k->r->decode, w->decode_sec);
+		kv_run_sample(k, &k->r->decode, w->decode_sec);
 	planned.turn_hits = planned.turn_misses = 0; /* counted one by one */
 	kv_result_planned(k->r, k->p, &planned);
 }

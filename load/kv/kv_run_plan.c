@@ -9,20 +9,20 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "load/kv/kv_real.h"
+#include "load/kv/kv_run.h"
 #include "load/object/content.h"
 
 #define SHAPE_MAX 96
 
 /* ---------------------------------------------------------------------- objects */
 
-static void object_put(struct real_object *o)
+static void object_put(struct kv_run_object *o)
 {
 	if (o && !--o->refs)
 		free(o);
 }
 
-static int entries_grow(struct kv_real *k, uint32_t entry)
+static int entries_grow(struct kv_run *k, uint32_t entry)
 {
 	uint32_t had = k->nr_entries;
 	int r = ARRAY_RESERVE(k->entries, k->nr_entries, (uint64_t)entry + 1);
@@ -33,9 +33,9 @@ static int entries_grow(struct kv_real *k, uint32_t entry)
 }
 
 /* A new entry has come into the cache. */
-static int object_new(struct kv_real *k, const struct kv_event *ev)
+static int object_new(struct kv_run *k, const struct kv_event *ev)
 {
-	struct real_object *o;
+	struct kv_run_object *o;
 
 	if (ev->entry >= k->nr_entries && entries_grow(k, ev->entry) < 0)
 		return -ENOMEM;
@@ -43,7 +43,7 @@ static int object_new(struct kv_real *k, const struct kv_event *ev)
 	if (!o)
 		return -ENOMEM;
 	object_put(k->entries[ev->entry]);
-	*o = (struct real_object){
+	*o = (struct kv_run_object){
 		.number = ++k->objects, .refs = 1, .tier = ev->tier, .live = true};
 	if (k->job->backend == KV_BACKEND_STORE)
 		o->number = kv_key_hash(ev->key);
@@ -51,23 +51,23 @@ static int object_new(struct kv_real *k, const struct kv_event *ev)
 	return 0;
 }
 
-/* ------------------------------------------------------------------------ works */
+/* ----------------------------------------------------------------------- chains */
 
-static struct real_work *work_new(struct kv_real *k, enum real_kind kind)
+static struct kv_run_chain *chain_new(struct kv_run *k, enum kv_chain_kind kind)
 {
-	struct real_work *w = calloc(1, sizeof(*w));
+	struct kv_run_chain *w = calloc(1, sizeof(*w));
 
 	if (!w)
 		return NULL;
 	w->kind = kind;
-	w->next = k->works;
+	w->next = k->chains;
 	if (w->next)
 		w->next->prev = w;
-	k->works = w;
+	k->chains = w;
 	return w;
 }
 
-void real_work_free(struct kv_real *k, struct real_work *w)
+void kv_run_chain_free(struct kv_run *k, struct kv_run_chain *w)
 {
 	for (unsigned i = 0; i < w->nr; i++)
 		object_put(w->ops[i].object);
@@ -76,33 +76,33 @@ void real_work_free(struct kv_real *k, struct real_work *w)
 	if (w->prev)
 		w->prev->next = w->next;
 	else
-		k->works = w->next;
+		k->chains = w->next;
 	free(w->ops);
 	free(w);
 }
 
-void real_forget_all(struct kv_real *k)
+void kv_run_free_all(struct kv_run *k)
 {
-	while (k->works)
-		real_work_free(k, k->works);
+	while (k->chains)
+		kv_run_chain_free(k, k->chains);
 	for (uint32_t i = 0; i < k->nr_entries; i++)
 		object_put(k->entries[i]);
 	free(k->entries);
 	free(k->text);
 }
 
-static struct real_op *op_add(struct real_work *w, uint8_t type, uint8_t step)
+static struct kv_run_op *op_add(struct kv_run_chain *w, uint8_t type, uint8_t step)
 {
-	struct real_op *op;
+	struct kv_run_op *op;
 
 	if (ARRAY_RESERVE(w->ops, w->room, w->nr + 1) < 0)
 		return NULL;
 	op = &w->ops[w->nr++];
-	*op = (struct real_op){.work = w, .flow.type = type, .step = step};
+	*op = (struct kv_run_op){.chain = w, .flow.type = type, .step = step};
 	return op;
 }
 
-static void op_set(struct real_op *op, struct real_object *o, const struct kv_event *ev)
+static void op_set(struct kv_run_op *op, struct kv_run_object *o, const struct kv_event *ev)
 {
 	op->ev = *ev;
 	op->object = o;
@@ -113,39 +113,39 @@ static void op_set(struct real_op *op, struct real_object *o, const struct kv_ev
 }
 
 /* Is the storage tier a store, and does @op ask it? */
-static bool real_asks_store(const struct kv_real *k, const struct real_op *op)
+static bool kv_run_asks_store(const struct kv_run *k, const struct kv_run_op *op)
 {
 	return k->job->backend == KV_BACKEND_STORE && op->flow.place == KV_NVME &&
 	       op->flow.type != FLOW_MOVE && op->flow.type != FLOW_PAUSE;
 }
 
 /* What the model writes when it finds that it is missing is set when the store has not got it. */
-static bool computed_again(const struct kv_real *k, const struct real_op *op)
+static bool computed_again(const struct kv_run *k, const struct kv_run_op *op)
 {
 	return op->flow.type == FLOW_READ && !k->p->decode_only &&
 	       (op->step == KV_STEP_PREFIX || op->step == KV_STEP_DECODE);
 }
 
-static int op_of_event(struct kv_real *k, struct real_work *w, enum flow_type type,
+static int op_of_event(struct kv_run *k, struct kv_run_chain *w, enum flow_type type,
 		       const struct kv_event *ev)
 {
-	struct real_op *op = op_add(w, (uint8_t)type, k->step);
+	struct kv_run_op *op = op_add(w, (uint8_t)type, k->step);
 
 	if (!op)
 		return -ENOMEM;
 	op_set(op, k->entries[ev->entry], ev);
-	op->flow.set_missed = real_asks_store(k, op) && computed_again(k, op);
+	op->flow.set_missed = kv_run_asks_store(k, op) && computed_again(k, op);
 	return 0;
 }
 
 /* ----------------------------------------------------------------------- events */
 
 /* From the first thing done to make room for it, the write needs a permit. */
-static void allocation(struct real_work *w)
+static void allocation(struct kv_run_chain *w)
 {
 	unsigned i = w->nr - 1;
 
-	if (w->kind == REAL_INGEST)
+	if (w->kind == KV_CHAIN_INGEST)
 		return; /* permits go by turns, and requests must not wait behind all documents */
 	w->ops[i].flow.alloc_end = true;
 	while (i &&
@@ -154,7 +154,7 @@ static void allocation(struct real_work *w)
 	w->ops[i].flow.alloc_begin = true;
 }
 
-static int on_write(struct kv_real *k, struct real_work *w, const struct kv_event *ev)
+static int on_write(struct kv_run *k, struct kv_run_chain *w, const struct kv_event *ev)
 {
 	int r;
 
@@ -172,16 +172,16 @@ static int on_write(struct kv_real *k, struct real_work *w, const struct kv_even
 	return r;
 }
 
-int real_emit(void *arg, const struct kv_event *ev)
+int kv_run_emit(void *arg, const struct kv_event *ev)
 {
-	struct kv_real *k = arg;
-	struct real_work *w = k->planning;
+	struct kv_run *k = arg;
+	struct kv_run_chain *w = k->planning;
 	int r;
 
 	if (k->hook && k->hook->event)
 		k->hook->event(k->hook->arg, ev);
 	if (ev->type == KV_EV_MISS) {
-		real_count_miss(k, ev);
+		kv_run_count_miss(k, ev);
 		return 0;
 	}
 	if (!k->live)
@@ -200,7 +200,7 @@ int real_emit(void *arg, const struct kv_event *ev)
 
 static void on_step(void *arg, enum kv_step s)
 {
-	struct kv_real *k = arg;
+	struct kv_run *k = arg;
 
 	k->step = (uint8_t)s;
 	k->planning->prefilled |= s == KV_STEP_PREFILL;
@@ -209,7 +209,7 @@ static void on_step(void *arg, enum kv_step s)
 
 /* ---------------------------------------------------------------- into the flow */
 
-static void shape(char out[SHAPE_MAX], const struct kv_real *k, const struct kv_event *ev)
+static void shape(char out[SHAPE_MAX], const struct kv_run *k, const struct kv_event *ev)
 {
 	const struct kv_model *m = k->p->model;
 
@@ -225,7 +225,7 @@ static void shape(char out[SHAPE_MAX], const struct kv_real *k, const struct kv_
 }
 
 /* Name and shape are put at @at; returns where the next text may begin. */
-static char *write_texts(const struct kv_real *k, struct real_op *op, char *at)
+static char *write_texts(const struct kv_run *k, struct kv_run_op *op, char *at)
 {
 	struct flow_op *f = &op->flow;
 	uint32_t element = kv_model_element_size(k->p->model);
@@ -242,12 +242,12 @@ static char *write_texts(const struct kv_real *k, struct real_op *op, char *at)
 	return at + SHAPE_MAX;
 }
 
-static bool needs_texts(const struct kv_real *k, const struct real_op *op)
+static bool needs_texts(const struct kv_run *k, const struct kv_run_op *op)
 {
-	return op->flow.type == FLOW_WRITE || real_asks_store(k, op);
+	return op->flow.type == FLOW_WRITE || kv_run_asks_store(k, op);
 }
 
-static int texts_room(struct kv_real *k, const struct real_work *w)
+static int texts_room(struct kv_run *k, const struct kv_run_chain *w)
 {
 	size_t need = 0;
 
@@ -258,7 +258,7 @@ static int texts_room(struct kv_real *k, const struct real_work *w)
 }
 
 /* They do not move any more: what they point to and are known by. */
-static int ops_seal(struct kv_real *k, struct real_work *w)
+static int ops_seal(struct kv_run *k, struct kv_run_chain *w)
 {
 	char *text;
 
@@ -266,7 +266,7 @@ static int ops_seal(struct kv_real *k, struct real_work *w)
 		return -ENOMEM;
 	text = k->text;
 	for (unsigned i = 0; i < w->nr; i++) {
-		struct real_op *op = &w->ops[i];
+		struct kv_run_op *op = &w->ops[i];
 
 		op->flow.tag = (uintptr_t)op;
 		if (needs_texts(k, op))
@@ -275,34 +275,34 @@ static int ops_seal(struct kv_real *k, struct real_work *w)
 	return 0;
 }
 
-static int work_start(struct kv_real *k, struct real_work *w)
+static int chain_start(struct kv_run *k, struct kv_run_chain *w)
 {
 	struct penstock_err err;
 	int r;
 
-	if (w->kind == REAL_REQUEST && w->planned.generation_ns) {
-		struct real_op *op = op_add(w, FLOW_PAUSE, KV_STEPS);
+	if (w->kind == KV_CHAIN_REQUEST && w->planned.generation_ns) {
+		struct kv_run_op *op = op_add(w, FLOW_PAUSE, KV_STEPS);
 
 		if (!op)
-			return real_fail(k, -ENOMEM, "out of memory");
+			return kv_run_fail(k, -ENOMEM, "out of memory");
 		op->flow.pause_ns = w->planned.generation_ns;
 	}
 	if (!w->nr) {
-		real_work_end(k, w, clock_ns());
+		kv_run_chain_end(k, w, clock_ns());
 		return 0;
 	}
 	r = ops_seal(k, w);
 	if (r < 0)
-		return real_fail(k, r, "out of memory");
+		return kv_run_fail(k, r, "out of memory");
 	r = flow_start(k->flow, &w->ops->flow, w->nr, sizeof(*w->ops), (uintptr_t)w, false, &err);
 	if (r < 0)
-		return real_fail(k, r, "%s", err.msg);
+		return kv_run_fail(k, r, "%s", err.msg);
 	k->pending += w->nr;
-	k->documents += w->kind == REAL_INGEST ? w->nr : 0;
+	k->documents += w->kind == KV_CHAIN_INGEST ? w->nr : 0;
 	return 0;
 }
 
-static int plan(struct kv_real *k, struct real_work *w, const struct kv_request *req)
+static int plan(struct kv_run *k, struct kv_run_chain *w, const struct kv_request *req)
 {
 	int r;
 
@@ -310,88 +310,88 @@ static int plan(struct kv_real *k, struct real_work *w, const struct kv_request 
 	k->planning = w;
 	r = kv_plan(k->load, k->cache, req, on_step, k, &w->planned);
 	k->planning = NULL;
-	return r < 0 ? real_fail(k, r, "cannot plan a request: %s", penstock_strerror(r)) : 0;
+	return r < 0 ? kv_run_fail(k, r, "cannot plan a request: %s", penstock_strerror(r)) : 0;
 }
 
-int real_start_request(struct kv_real *k, const struct kv_request *req)
+int kv_run_start_request(struct kv_run *k, const struct kv_request *req)
 {
-	struct real_work *w = work_new(k, REAL_REQUEST);
+	struct kv_run_chain *w = chain_new(k, KV_CHAIN_REQUEST);
 	int r;
 
 	if (!w)
-		return real_fail(k, -ENOMEM, "out of memory");
+		return kv_run_fail(k, -ENOMEM, "out of memory");
 	r = plan(k, w, req);
 	if (r < 0)
 		return r;
 	k->active++;
-	return work_start(k, w);
+	return chain_start(k, w);
 }
 
-int real_add_document(struct kv_real *k, const struct kv_request *req)
+int kv_run_add_document(struct kv_run *k, const struct kv_request *req)
 {
 	if (!k->ingest)
-		k->ingest = work_new(k, REAL_INGEST);
-	return k->ingest ? plan(k, k->ingest, req) : real_fail(k, -ENOMEM, "out of memory");
+		k->ingest = chain_new(k, KV_CHAIN_INGEST);
+	return k->ingest ? plan(k, k->ingest, req) : kv_run_fail(k, -ENOMEM, "out of memory");
 }
 
-int real_start_documents(struct kv_real *k)
+int kv_run_start_documents(struct kv_run *k)
 {
-	struct real_work *w = TAKE_PTR(k->ingest);
+	struct kv_run_chain *w = TAKE_PTR(k->ingest);
 
-	return w && !k->failed ? work_start(k, w) : 0;
+	return w && !k->failed ? chain_start(k, w) : 0;
 }
 
-int real_start_fill(struct kv_real *k, struct kv_key key, uint32_t tokens)
+int kv_run_start_fill(struct kv_run *k, struct kv_key key, uint32_t tokens)
 {
-	struct real_work *w = work_new(k, REAL_FILL);
+	struct kv_run_chain *w = chain_new(k, KV_CHAIN_FILL);
 	int r;
 
 	if (!w)
-		return real_fail(k, -ENOMEM, "out of memory");
+		return kv_run_fail(k, -ENOMEM, "out of memory");
 	k->planning = w;
 	k->step = KV_STEP_PREFILL;
 	r = kv_cache_allocate(k->cache, key, tokens);
 	k->planning = NULL;
 	if (r < 0)
-		return real_fail(k, r, "cannot plan an entry: %s", penstock_strerror(r));
+		return kv_run_fail(k, r, "cannot plan an entry: %s", penstock_strerror(r));
 	k->active++;
-	return work_start(k, w);
+	return chain_start(k, w);
 }
 
 /* ----------------------------------------------------------------------- losses */
 
 /* The object of a failed read still takes up room. */
-static void clean_later(struct kv_real *k, const struct real_op *lost)
+static void clean_later(struct kv_run *k, const struct kv_run_op *lost)
 {
-	struct real_work *w = work_new(k, REAL_CLEAN);
-	struct real_op *op = w ? op_add(w, FLOW_DELETE, KV_STEPS) : NULL;
+	struct kv_run_chain *w = chain_new(k, KV_CHAIN_CLEAN);
+	struct kv_run_op *op = w ? op_add(w, FLOW_DELETE, KV_STEPS) : NULL;
 
 	if (!op) {
-		real_fail(k, -ENOMEM, "out of memory");
+		kv_run_fail(k, -ENOMEM, "out of memory");
 		return;
 	}
 	op_set(op, lost->object, &lost->ev);
 	op->ev.tier = op->flow.place = lost->object->tier;
-	w->later = k->clean;
-	k->clean = w;
+	w->next_start = k->cleanups;
+	k->cleanups = w;
 }
 
-int real_clean(struct kv_real *k)
+int kv_run_clean(struct kv_run *k)
 {
 	int r = 0;
 
-	while (k->clean && r == 0) {
-		struct real_work *w = k->clean;
+	while (k->cleanups && r == 0) {
+		struct kv_run_chain *w = k->cleanups;
 
-		k->clean = w->later;
-		r = work_start(k, w);
+		k->cleanups = w->next_start;
+		r = chain_start(k, w);
 	}
 	return r;
 }
 
-bool real_lose(struct kv_real *k, const struct real_op *op)
+bool kv_run_drop_lost(struct kv_run *k, const struct kv_run_op *op)
 {
-	struct real_object *o = op->object;
+	struct kv_run_object *o = op->object;
 
 	if (o->lost)
 		return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_MODEL_KV_CACHE_INT_H
-#define PENSTOCK_MODEL_KV_CACHE_INT_H
+#ifndef PENSTOCK_MODEL_KV_CACHE_INTERNAL_H
+#define PENSTOCK_MODEL_KV_CACHE_INTERNAL_H
 
 /* The inside of the cache; of kv_cache*.c only. */
 #include "load/model/kv_cache.h"
@@ -14,11 +14,11 @@ struct kv_list {
 struct kv_tier_state {
 	bool exists, last, unlimited;
 	uint64_t limit;
-	uint64_t fits;      /* used + need must be less */
-	uint64_t empty;     /* used is less: nearly empty */
-	uint64_t too_large; /* a need of this or more skips the tier */
-	uint64_t sparse;    /* what is in it is less, ... */
-	uint64_t most;      /* ... and the need is this or more: not worth it */
+	uint64_t fits;       /* used + need must be less */
+	uint64_t empty;      /* used is less: nearly empty */
+	uint64_t too_large;  /* a need of this or more skips the tier */
+	uint64_t sparse;     /* what is in it is less, ... */
+	uint64_t large_need; /* ... and the need is this or more: not worth it */
 	uint64_t used;
 	uint64_t entries;
 	struct kv_list lists[KV_TIERS]; /* by the tier of the last touch */
@@ -30,11 +30,11 @@ struct kv_cache {
 	struct kv_tier_state tiers[KV_TIERS];
 	kv_emit *emit;
 	void *arg;
-	uint64_t now;     /* the last stamp */
-	uint64_t ceiling; /* bytes of all entries: no sum is larger */
-	bool cut_short;   /* not all events were told: one failed */
+	uint64_t now;      /* the last stamp */
+	uint64_t ceiling;  /* bytes of all entries: no sum is larger */
+	bool event_failed; /* not all events were emitted: one failed */
 	/* of debug builds */
-	struct kv_counts flows;
+	struct kv_counts event_counts;
 	uint64_t dropped[KV_TIERS], unchecked;
 };
 

@@ -14,7 +14,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/object/place_look.h"
+#include "load/object/place_inspection.h"
 
 #define STRIPE_MARK ".penstock-stripe" /* what makes a folder a striped one */
 
@@ -23,8 +23,8 @@ static bool is_subfolder(const char *name)
 	return strlen(name) == 3 && strspn(name, "0123456789abcdef") == 3;
 }
 
-static int strange(const struct look *l, const char *sub, const char *name,
-		   struct penstock_err *err)
+static int refuse_entry(const struct inspection *l, const char *sub, const char *name,
+			struct penstock_err *err)
 {
 	return penstock_fail(err, -EEXIST,
 			     "%s/%s%s: was not made here; use an empty folder, or move it away",
@@ -32,52 +32,54 @@ static int strange(const struct look *l, const char *sub, const char *name,
 }
 
 /* Made, and not yet named when the run was killed: there is nothing in it. */
-static struct book_entry *look_new(struct look *l, const char *below, const struct book_seen *seen)
+static struct journal_entry *add_unnamed(struct inspection *l, const char *below,
+					 const struct file_stat *seen)
 {
-	struct book_entry *e;
+	struct journal_entry *e;
 
-	if (!seen->regular || seen->file.bytes || !book_is_new(&l->book, below))
+	if (!seen->regular || seen->file.bytes || !journal_is_temp_name(&l->journal, below))
 		return NULL;
-	e = book_add(&l->book, below);
+	e = journal_add(&l->journal, below);
 	if (e) {
 		e->file = seen->file;
-		e->state = BOOK_MADE;
+		e->state = JOURNAL_MADE;
 	}
 	return e;
 }
 
-static int look_folder(struct look *l, const char *sub, struct penstock_err *err);
+static int inspect_folder(struct inspection *l, const char *sub, struct penstock_err *err);
 
-static int look_entry(struct look *l, const char *sub, const char *name, struct penstock_err *err)
+static int inspect_entry(struct inspection *l, const char *sub, const char *name,
+			 struct penstock_err *err)
 {
 	char below[NAME_MAX + 8];
-	const struct book_entry *e;
-	struct book_seen seen;
+	const struct journal_entry *e;
+	struct file_stat seen;
 
 	if (!strcmp(name, ".") || !strcmp(name, ".."))
 		return 0;
 	snprintf(below, sizeof(below), "%s%s", sub, name);
-	if (book_see(&seen, l->fd, below) < 0)
-		return strange(l, sub, name, err);
+	if (file_stat_at(&seen, l->fd, below) < 0)
+		return refuse_entry(l, sub, name, err);
 	if (!sub[0] && !strcmp(name, "lost+found") && seen.folder)
 		return 0; /* of the file system */
-	if (!sub[0] && (!strcmp(name, BOOK_NAME) || (l->striped && !strcmp(name, STRIPE_MARK))))
+	if (!sub[0] && (!strcmp(name, JOURNAL_NAME) || (l->striped && !strcmp(name, STRIPE_MARK))))
 		return 0;
-	if (!sub[0] && seen.folder && l->book.hashed && is_subfolder(name)) {
+	if (!sub[0] && seen.folder && l->journal.hashed && is_subfolder(name)) {
 		snprintf(below, sizeof(below), "%s/", name);
-		return look_folder(l, below, err);
+		return inspect_folder(l, below, err);
 	}
-	e = book_find(&l->book, below);
+	e = journal_find(&l->journal, below);
 	if (!e)
-		e = look_new(l, below, &seen);
-	if (!e || !book_is_file(e, &seen))
-		return strange(l, sub, name, err);
-	l->freed += l->striped ? book_whole_bytes(l->path, below, &seen) : seen.allocated;
+		e = add_unnamed(l, below, &seen);
+	if (!e || !journal_entry_matches(e, &seen))
+		return refuse_entry(l, sub, name, err);
+	l->freed += l->striped ? striped_file_bytes(l->path, below, &seen) : seen.allocated;
 	return 0;
 }
 
 /* @sub: "" or "abc/". */
-static int look_folder(struct look *l, const char *sub, struct penstock_err *err)
+static int inspect_folder(struct inspection *l, const char *sub, struct penstock_err *err)
 {
 	int fd = openat(l->fd, sub[0] ? sub : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct dirent *e;
@@ -91,29 +93,30 @@ static int look_folder(struct look *l, const char *sub, struct penstock_err *err
 		return r;
 	}
 	while (r == 0 && (e = readdir(dir)))
-		r = look_entry(l, sub, e->d_name, err);
+		r = inspect_entry(l, sub, e->d_name, err);
 	closedir(dir);
 	return r;
 }
 
 /* What others can have written is not believed, whatever it says. */
-static int look_owner(const struct look *l, const struct stat *st, struct penstock_err *err)
+static int inspect_owner(const struct inspection *l, const struct stat *st,
+			 struct penstock_err *err)
 {
 	if (!S_ISREG(st->st_mode))
 		return penstock_fail(err, -EEXIST, "%s/%s: is not a regular file", l->path,
-				     BOOK_NAME);
-	if (!book_is_own(st))
+				     JOURNAL_NAME);
+	if (!file_is_private(st))
 		return penstock_fail(
 			err, -EPERM,
 			"%s/%s: belongs to somebody else (user %u), or others may write "
 			"to it; remove it with what it names, or use another folder",
-			l->path, BOOK_NAME, st->st_uid);
+			l->path, JOURNAL_NAME, st->st_uid);
 	return 0;
 }
 
-static int look_layout(const struct look *l, struct penstock_err *err)
+static int inspect_layout(const struct inspection *l, struct penstock_err *err)
 {
-	const struct book *b = &l->book;
+	const struct journal *b = &l->journal;
 
 	if (b->slab == (l->o->kind == PLACE_SLAB) &&
 	    (b->slab || (b->npy == (l->o->layout == PLACE_NPY) && b->hashed == l->o->hashed)))
@@ -128,27 +131,28 @@ static int look_layout(const struct look *l, struct penstock_err *err)
 			     b->hashed ? " in sub-folders" : "");
 }
 
-static int look_marker(struct look *l, struct penstock_err *err)
+static int inspect_marker(struct inspection *l, struct penstock_err *err)
 {
 	struct stat st;
 	int r;
 
-	l->marker =
-		openat(l->fd, BOOK_NAME, O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	l->marker = openat(l->fd, JOURNAL_NAME,
+			   O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (l->marker < 0 && errno == ENOENT)
 		return 0;
 	if (l->marker < 0 || fstat(l->marker, &st) < 0)
-		return penstock_fail(err, -errno, "%s/%s: %s", l->path, BOOK_NAME, strerror(errno));
-	r = look_owner(l, &st, err);
+		return penstock_fail(err, -errno, "%s/%s: %s", l->path, JOURNAL_NAME,
+				     strerror(errno));
+	r = inspect_owner(l, &st, err);
 	if (r < 0)
 		return r;
 	if (flock(l->marker, LOCK_EX | LOCK_NB) < 0)
 		return penstock_fail(err, -EBUSY, "%s: is in use by another run", l->path);
-	r = st.st_size ? book_load(&l->book, l->marker, l->path, err) : 0;
-	return r < 0 || !l->o->reuse || !st.st_size ? r : look_layout(l, err);
+	r = st.st_size ? journal_load(&l->journal, l->marker, l->path, err) : 0;
+	return r < 0 || !l->o->reuse || !st.st_size ? r : inspect_layout(l, err);
 }
 
-int look_no_stripe(const char *path, struct penstock_err *err)
+int refuse_striped_file(const char *path, struct penstock_err *err)
 {
 	if (penstock_stripe_get_kind(path) != 1)
 		return 0;
@@ -173,7 +177,7 @@ static bool to_parent(char *path)
 	return n > 0 && strcmp(path, "/") != 0;
 }
 
-char *look_nearest(const char *path)
+char *nearest_folder(const char *path)
 {
 	char *dir = strdup(path);
 
@@ -184,9 +188,9 @@ char *look_nearest(const char *path)
 	return dir;
 }
 
-int look_no_slab(const char *path, struct penstock_err *err)
+int refuse_striped_folder(const char *path, struct penstock_err *err)
 {
-	CLEANUP_FREE char *dir = look_nearest(path);
+	CLEANUP_FREE char *dir = nearest_folder(path);
 
 	if (!dir)
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -198,12 +202,12 @@ int look_no_slab(const char *path, struct penstock_err *err)
 			     path);
 }
 
-int look_begin(struct look *l, struct penstock_err *err)
+int inspection_begin(struct inspection *l, struct penstock_err *err)
 {
-	int r = look_no_stripe(l->path, err);
+	int r = refuse_striped_file(l->path, err);
 
 	if (r == 0 && l->o->kind == PLACE_SLAB)
-		r = look_no_slab(l->path, err);
+		r = refuse_striped_folder(l->path, err);
 	if (r < 0)
 		return r;
 	l->marker = -1;
@@ -213,24 +217,24 @@ int look_begin(struct look *l, struct penstock_err *err)
 	r = l->o->kind == PLACE_FILES ? penstock_stripe_load_folder(&l->striped, l->path, err) : 0;
 	if (r < 0)
 		return r;
-	r = look_marker(l, err);
-	return r < 0 ? r : look_folder(l, "", err);
+	r = inspect_marker(l, err);
+	return r < 0 ? r : inspect_folder(l, "", err);
 }
 
-void look_end(struct look *l)
+void inspection_end(struct inspection *l)
 {
 	if (l->fd >= 0)
 		close(l->fd);
 	if (l->marker >= 0)
 		close(l->marker);
 	penstock_stripe_free(l->striped);
-	book_free(&l->book);
+	journal_free(&l->journal);
 }
 
 /* A folder that can be made is as good as one; those above it are made, too. */
-static int look_parent(const char *path, struct penstock_err *err)
+static int inspect_parent(const char *path, struct penstock_err *err)
 {
-	CLEANUP_FREE char *above = look_nearest(path);
+	CLEANUP_FREE char *above = nearest_folder(path);
 
 	if (!above)
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -242,17 +246,17 @@ static int look_parent(const char *path, struct penstock_err *err)
 int dir_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
 	      struct penstock_err *err)
 {
-	struct look l = {.path = path, .o = o, .fd = -1, .marker = -1};
+	struct inspection l = {.path = path, .o = o, .fd = -1, .marker = -1};
 	struct stat st;
 	int r;
 
 	*ret_freed = 0;
 	if (stat(path, &st) < 0 && errno == ENOENT)
-		return look_parent(path, err);
-	r = look_begin(&l, err);
+		return inspect_parent(path, err);
+	r = inspection_begin(&l, err);
 	if (r == 0 && access(path, W_OK | X_OK) < 0)
 		r = penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	*ret_freed = l.freed;
-	look_end(&l);
+	inspection_end(&l);
 	return r;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_REPLAY_REPLAY_IN_H
-#define PENSTOCK_REPLAY_REPLAY_IN_H
+#ifndef PENSTOCK_REPLAY_REPLAY_INTERNAL_H
+#define PENSTOCK_REPLAY_REPLAY_INTERNAL_H
 
 /*
  * The inside of a replay.
@@ -43,17 +43,18 @@ uint64_t replay_charge(const struct replay_map *m, unsigned place, uint64_t size
 int replay_row_check(const struct replay_job *job, const struct trace_row *row, uint64_t line,
 		     struct penstock_err *err);
 
-/* What becomes of a row. */
-struct replay_what {
+/* A row of the trace, with the object and the place that it is for. */
+struct replay_row {
 	enum replay_passed passed; /* REPLAY_PASSED: it is used */
 	unsigned tier, place;
 	struct replay_id id;
 	const char *key; /* as far as objects go: the row's, or one made up */
 	uint32_t key_len;
-	char made_up[40];
+	char key_buf[40];
 };
 /* @w->key may point into @row and @w itself. */
-void replay_what(struct replay_what *w, const struct replay_map *m, const struct trace_row *row);
+void replay_row_resolve(struct replay_row *w, const struct replay_map *m,
+			const struct trace_row *row);
 
 /* ---- replay_part.c */
 /* Is row @number of the trace, from 0, for this part to do?  What belongs together is together. */
@@ -61,7 +62,7 @@ bool replay_owns(const struct replay_job *job, const struct trace_row *row, uint
 
 /* ---- replay_scan.c */
 /* An object that is read while it does not exist.  0, or -errno which ends the pass. */
-typedef int replay_initial(void *arg, const struct replay_what *w, uint64_t size);
+typedef int replay_initial(void *arg, const struct replay_row *w, uint64_t size);
 int replay_find_initial(const struct replay_job *job, replay_initial *found, void *arg,
 			struct penstock_err *err);
 
@@ -75,11 +76,11 @@ struct replay_op {
 	uint32_t next; /* unused */
 	uint8_t op, tier, phase, place;
 	bool measured, hit;
-	bool asks; /* a store, which says itself what it has */
+	bool at_store; /* a store, which says itself what it has */
 };
 
 /* What an operation of a chain is for: in the low bits of its tag. */
-enum { REPLAY_MAIN, REPLAY_MAKE, REPLAY_DROP, REPLAY_LEAVE, REPLAY_ROLES };
+enum { REPLAY_ROLE_MAIN, REPLAY_ROLE_MAKE, REPLAY_ROLE_DROP, REPLAY_ROLE_LEAVE, REPLAY_ROLES };
 
 struct replay {
 	const struct replay_job *job;
@@ -92,7 +93,7 @@ struct replay {
 	uint64_t used[REPLAY_PLACES]; /* as started */
 	struct trace_reader *source;
 	struct replay_pace pace;
-	uint64_t seen; /* rows, those of other parts, too */
+	uint64_t rows_read; /* rows, those of other parts, too */
 	struct replay_op *ops;
 	uint32_t unused, in_flight; /* of ops; index + 1 */
 	struct flow_op *chain;
@@ -100,7 +101,7 @@ struct replay {
 	bool ranges; /* a fio log: parts of files that are there from the beginning */
 	bool measuring;
 	bool absent; /* REPLAY_FAIL: what is under way ends, then it fails; p->err says why */
-	uint64_t begin_ns, last_end_ns, tick_sec, told_ns;
+	uint64_t begin_ns, last_end_ns, tick_sec, next_report_ns;
 	struct rusage before;
 	uint64_t library_ns;
 	int8_t series_at[REPLAY_TIERS][2][TRACE_PHASES]; /* index + 1 */
@@ -124,19 +125,19 @@ int replay_close(struct replay *p, struct penstock_err *err);
 /* There is room for one more operation. */
 int replay_start_row(struct replay *p, const struct trace_row *row, uint64_t due_ns);
 /* An object that is to be there before the first row. */
-int replay_start_fill(struct replay *p, const struct replay_what *w, uint64_t size);
+int replay_start_fill(struct replay *p, const struct replay_row *w, uint64_t size);
 
 /* The chain of a row, to be handed over. */
 int replay_chain_of(struct replay *p, const struct flow_op *ops, unsigned nr);
 
 /* ---- replay_store.c */
 bool replay_at_store(const struct replay *p, unsigned place);
-int replay_store_row(struct replay *p, struct replay_op *op, const struct replay_what *w,
+int replay_store_row(struct replay *p, struct replay_op *op, const struct replay_row *w,
 		     const struct trace_row *row);
-int replay_store_fill(struct replay *p, struct replay_op *op, const struct replay_what *w,
+int replay_store_fill(struct replay *p, struct replay_op *op, const struct replay_row *w,
 		      uint64_t size);
 /* What the store said.  True: there is nothing more to count, nothing was moved. */
-bool replay_store_answer(struct replay *p, struct replay_op *op, unsigned role,
+bool replay_store_result(struct replay *p, struct replay_op *op, unsigned role,
 			 const struct flow_done *d);
 
 /* ---- replay_count.c */

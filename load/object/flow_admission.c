@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gates an operation passes: its turn, a permit, its object, space. */
+/* What an operation waits for before it starts: its turn, a permit, its object, space. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 void op_fail(struct op *op, int code, const char *fmt, ...)
 {
@@ -21,11 +21,11 @@ void op_fail(struct op *op, int code, const char *fmt, ...)
 	va_end(ap);
 }
 
-void op_fail_label(struct op *op, const struct label *l, int code, const char *msg)
+void op_fail_named(struct op *op, const struct attrs *l, int code, const char *msg)
 {
-	char name[LABEL_TEXT];
+	char name[NAME_TEXT];
 
-	op_fail(op, code, "%s: %s", label_print(name, l), msg);
+	op_fail(op, code, "%s: %s", attrs_print_name(name, l), msg);
 }
 
 void flow_ready(struct flow *f, struct op *op)
@@ -36,33 +36,33 @@ void flow_ready(struct flow *f, struct op *op)
 	f->ready_tail = &op->task.next;
 }
 
-/* Whoever waits for the ledger and may go now. */
-static void ledger_wake(struct flow *f, struct ledger *l)
+/* The operations that wait for the quota and may go now. */
+static void quota_wake(struct flow *f, struct quota *l)
 {
-	while (l->waiting.nr && ledger_may(l, penstock_heap_first(&l->waiting)))
-		flow_ready(f, ops_next(&l->waiting));
+	while (l->waiting.nr && quota_is_granted(l, penstock_heap_first(&l->waiting)))
+		flow_ready(f, op_heap_take(&l->waiting));
 }
 
-static void ledger_return(struct flow *f, struct ledger *l, uint64_t amount)
+static void quota_return(struct flow *f, struct quota *l, uint64_t amount)
 {
 	l->returned += amount;
-	ledger_wake(f, l);
+	quota_wake(f, l);
 }
 
 void permits_return(struct flow *f, uint32_t nr)
 {
-	ledger_return(f, &f->permits, nr);
+	quota_return(f, &f->permits, nr);
 }
 
 void space_return(struct flow *f, unsigned place, uint64_t amount)
 {
-	ledger_return(f, &f->space[place], amount);
+	quota_return(f, &f->space[place], amount);
 }
 
-/* Wait at a ledger; without the memory for that, fail. */
-static void wait_at(struct flow *f, struct op *op, struct ledger *l, uint64_t asked)
+/* Wait for a quota; without the memory for that, fail. */
+static void wait_at(struct flow *f, struct op *op, struct quota *l, uint64_t ticket)
 {
-	if (ops_wait(&l->waiting, asked, op) < 0) {
+	if (op_heap_put(&l->waiting, ticket, op) < 0) {
 		op_fail(op, -ENOMEM, "out of memory");
 		op_end(f, op);
 	}
@@ -73,8 +73,8 @@ static bool pass_permit(struct flow *f, struct op *op)
 	if (!op->alloc_begin || op->passed >= PASSED_PERMIT)
 		return true;
 	op->state = OP_PERMIT;
-	if (!ledger_may(&f->permits, op->permit_asked)) {
-		wait_at(f, op, &f->permits, op->permit_asked);
+	if (!quota_is_granted(&f->permits, op->permit_ticket)) {
+		wait_at(f, op, &f->permits, op->permit_ticket);
 		return false;
 	}
 	op->passed = PASSED_PERMIT;
@@ -85,20 +85,21 @@ static bool pass_permit(struct flow *f, struct op *op)
 static bool pass_space(struct flow *f, struct op *op, bool force)
 {
 	unsigned place = op->type == FLOW_WRITE ? op->place : op->to;
-	char name[LABEL_TEXT];
+	char name[NAME_TEXT];
 	int r;
 
-	if (!op_has_dst(op) || op->room >= ROOM_TAKEN || op->code < 0)
+	if (!op_has_dst(op) || op->space >= SPACE_TAKEN || op->code < 0)
 		return true;
 	op->state = OP_SPACE;
 	r = op_take_space(f, op, force);
 	if (r == -EAGAIN) {
-		wait_at(f, op, &f->space[place], op->space_asked);
+		wait_at(f, op, &f->space[place], op->space_ticket);
 		return false;
 	}
 	if (r < 0)
 		op_fail(op, r, "%s: no room for %" PRIu64 " bytes in place %u, which has %" PRIu64,
-			label_print(name, op_label(op)), op->size, place, f->space[place].limit);
+			attrs_print_name(name, op_attrs(op)), op->size, place,
+			f->space[place].limit);
 	return true;
 }
 
@@ -107,14 +108,14 @@ static void cancel(struct flow *f, struct op *op)
 {
 	op_fail(op, -ECANCELED, "cancelled");
 	op->cancelled = true;
-	if (op->old_label)
+	if (op->old_attrs)
 		op_start(f, op);
 	else
 		op_end(f, op);
 }
 
 /* Let an operation whose turn has come go as far as it can. */
-static void gate(struct flow *f, struct op *op, bool force)
+static void admit(struct flow *f, struct op *op, bool force)
 {
 	if (f->aborted || op->chain->stopped) {
 		cancel(f, op);
@@ -140,7 +141,7 @@ static void gate(struct flow *f, struct op *op, bool force)
 		op_start(f, op);
 }
 
-void gates_run(struct flow *f)
+void admit_ready(struct flow *f)
 {
 	struct task *t = f->ready, *next;
 
@@ -148,11 +149,11 @@ void gates_run(struct flow *f)
 	f->ready_tail = &f->ready;
 	for (; t; t = next) {
 		next = t->next;
-		gate(f, container_of(t, struct op, task), false);
+		admit(f, container_of(t, struct op, task), false);
 	}
 }
 
-void gates_force(struct flow *f)
+void admit_oldest(struct flow *f)
 {
 	struct op *op = f->first ? f->first->ops : NULL;
 	struct penstock_heap *h;
@@ -163,7 +164,7 @@ void gates_force(struct flow *f)
 	for (uint64_t i = 0; i < h->nr; i++)
 		if (h->v[i].value == (uintptr_t)op) {
 			penstock_heap_remove(h, i);
-			gate(f, op, true);
+			admit(f, op, true);
 			return;
 		}
 }
@@ -171,16 +172,16 @@ void gates_force(struct flow *f)
 void flow_set_allocs(struct flow *f, unsigned n)
 {
 	f->permits.limit = n ? n : UINT64_MAX;
-	ledger_wake(f, &f->permits);
+	quota_wake(f, &f->permits);
 }
 
-void gates_open(struct flow *f)
+void admit_all(struct flow *f)
 {
 	while (f->permits.waiting.nr)
-		flow_ready(f, ops_next(&f->permits.waiting));
+		flow_ready(f, op_heap_take(&f->permits.waiting));
 	for (unsigned i = 0; i < f->o.nr_places; i++)
 		while (f->space[i].waiting.nr)
-			flow_ready(f, ops_next(&f->space[i].waiting));
+			flow_ready(f, op_heap_take(&f->space[i].waiting));
 	for (struct chain *c = f->first; c; c = c->next)
 		if (c->ops->state == OP_OBJECT)
 			flow_ready(f, c->ops);

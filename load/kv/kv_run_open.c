@@ -13,8 +13,8 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "load/kv/kv_real.h"
 #include "load/kv/kv_result.h"
+#include "load/kv/kv_run.h"
 
 #define FREE_SHARE    0.95 /* of the free space, unless the user says how much; upstream's */
 #define UNIT          4096u
@@ -23,7 +23,7 @@
 
 /* ----------------------------------------------------------------------- choice */
 
-static void choose_storage(struct real_places *pl, const struct kv_job *job, const char *folder)
+static void choose_storage(struct kv_run_places *pl, const struct kv_job *job, const char *folder)
 {
 	pl->paths[0] = folder;
 	if (penstock_s3_is_uri(folder, NULL) == 1) {
@@ -55,11 +55,11 @@ static void choose_storage(struct real_places *pl, const struct kv_job *job, con
 }
 
 /* Of the storage tier, bytes. */
-static int real_storage_limit(const struct real_places *pl, const struct kv_params *p,
-			      uint64_t *ret, struct penstock_err *err)
+static int kv_run_storage_limit(const struct kv_run_places *pl, const struct kv_params *p,
+				uint64_t *ret, struct penstock_err *err)
 {
 	uint64_t room;
-	int r = place_room(&pl->opts[KV_NVME], &room, err);
+	int r = place_free_bytes(&pl->opts[KV_NVME], &room, err);
 
 	if (r < 0)
 		return r;
@@ -73,7 +73,7 @@ static int real_storage_limit(const struct real_places *pl, const struct kv_para
 }
 
 /* Objects take whole units: what a tier needs to hold its limit. */
-static uint64_t capacity(const struct real_places *pl, enum kv_tier t, uint32_t unit)
+static uint64_t capacity(const struct kv_run_places *pl, enum kv_tier t, uint32_t unit)
 {
 	const struct kv_cache_opts *c = &pl->cache;
 	uint64_t bytes = c->limit[t];
@@ -85,7 +85,7 @@ static uint64_t capacity(const struct real_places *pl, enum kv_tier t, uint32_t 
 	return align_up(bytes, unit);
 }
 
-static void set_capacity(struct real_places *pl, enum kv_tier t)
+static void set_capacity(struct kv_run_places *pl, enum kv_tier t)
 {
 	struct place_opts *o = &pl->opts[t];
 
@@ -94,7 +94,7 @@ static void set_capacity(struct real_places *pl, enum kv_tier t)
 }
 
 /* A tier of size 0 is there, and takes nothing. */
-static void choose_memory(struct real_places *pl, enum kv_tier t, enum place_kind kind)
+static void choose_memory(struct kv_run_places *pl, enum kv_tier t, enum place_kind kind)
 {
 	pl->opts[t] = (struct place_opts){.kind = PLACE_NULL};
 	if (!pl->cache.limit[t])
@@ -103,7 +103,7 @@ static void choose_memory(struct real_places *pl, enum kv_tier t, enum place_kin
 	set_capacity(pl, t);
 }
 
-static bool find_gpu(struct real_places *pl, const struct kv_job *job)
+static bool find_gpu(struct kv_run_places *pl, const struct kv_job *job)
 {
 	struct penstock_gpu_info info = {.size = sizeof(info)};
 	char size[PENSTOCK_SIZE_TEXT];
@@ -119,7 +119,7 @@ static bool find_gpu(struct real_places *pl, const struct kv_job *job)
 	return true;
 }
 
-static void choose_gpu(struct real_places *pl, const struct kv_job *job)
+static void choose_gpu(struct kv_run_places *pl, const struct kv_job *job)
 {
 	const struct kv_params *p = job->params;
 
@@ -139,15 +139,15 @@ static void choose_gpu(struct real_places *pl, const struct kv_job *job)
 			 job->gpu_bandwidth / 1e9);
 }
 
-static int places_choose(struct real_places *pl, const struct kv_job *job, const char *folder,
+static int places_choose(struct kv_run_places *pl, const struct kv_job *job, const char *folder,
 			 struct penstock_err *err)
 {
 	uint64_t limit;
 	int r;
 
-	*pl = (struct real_places){.gpu_real = false};
+	*pl = (struct kv_run_places){.gpu_real = false};
 	choose_storage(pl, job, folder);
-	r = real_storage_limit(pl, job->params, &limit, err);
+	r = kv_run_storage_limit(pl, job->params, &limit, err);
 	if (r < 0)
 		return r;
 	pl->storage = limit;
@@ -166,11 +166,11 @@ static int places_choose(struct real_places *pl, const struct kv_job *job, const
 /* ------------------------------------------------------------------------ check */
 
 /* Of a GPU not all is taken. */
-static int gpu_check(const struct real_places *pl, double share, struct penstock_err *err)
+static int gpu_check(const struct kv_run_places *pl, double share, struct penstock_err *err)
 {
 	char want[PENSTOCK_SIZE_TEXT], have[PENSTOCK_SIZE_TEXT];
 	uint64_t room;
-	int r = place_room(&pl->opts[KV_GPU], &room, err);
+	int r = place_free_bytes(&pl->opts[KV_GPU], &room, err);
 
 	if (r < 0 || (double)pl->opts[KV_GPU].capacity <= share * (double)room)
 		return r;
@@ -181,7 +181,7 @@ static int gpu_check(const struct real_places *pl, double share, struct penstock
 		penstock_size_format(have, room), share);
 }
 
-static int places_check(const struct real_places *pl, const struct kv_params *p,
+static int places_check(const struct kv_run_places *pl, const struct kv_params *p,
 			struct penstock_err *err)
 {
 	static const char *const names[KV_TIERS] = {
@@ -221,7 +221,7 @@ static char *folder_name(const struct kv_job *job)
 int kv_check(const struct kv_job *job, struct penstock_err *err)
 {
 	CLEANUP_FREE char *name = folder_name(job);
-	struct real_places pl;
+	struct kv_run_places pl;
 	int r;
 
 	if (!name)
@@ -232,7 +232,7 @@ int kv_check(const struct kv_job *job, struct penstock_err *err)
 
 /* --------------------------------------------------------------- open and close */
 
-static int folder_open(struct kv_real *k, struct penstock_err *err)
+static int folder_open(struct kv_run *k, struct penstock_err *err)
 {
 	k->folder = folder_name(k->job);
 	if (!k->folder)
@@ -245,7 +245,7 @@ static int folder_open(struct kv_real *k, struct penstock_err *err)
 	return 0;
 }
 
-static int places_open(struct kv_real *k, struct penstock_err *err)
+static int places_open(struct kv_run *k, struct penstock_err *err)
 {
 	int r = places_choose(&k->pl, k->job, k->folder, err);
 
@@ -254,12 +254,12 @@ static int places_open(struct kv_real *k, struct penstock_err *err)
 	return r;
 }
 
-static int real_model_open(struct kv_real *k, struct penstock_err *err)
+static int kv_run_model_open(struct kv_run *k, struct penstock_err *err)
 {
 	int r;
 
 	k->texts = kv_texts_new();
-	if (!k->texts || kv_cache_new(&k->cache, &k->pl.cache, real_emit, k) < 0)
+	if (!k->texts || kv_cache_new(&k->cache, &k->pl.cache, kv_run_emit, k) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	r = kv_load_new(&k->load, k->p, k->texts, err);
 	if (r == 0)
@@ -267,7 +267,7 @@ static int real_model_open(struct kv_real *k, struct penstock_err *err)
 	return r;
 }
 
-static int flow_open(struct kv_real *k, struct penstock_err *err)
+static int flow_open(struct kv_run *k, struct penstock_err *err)
 {
 	struct flow_opts o = {
 		.io = k->job->opts,
@@ -284,14 +284,14 @@ static int flow_open(struct kv_real *k, struct penstock_err *err)
 	return flow_new(&k->flow, &o, err);
 }
 
-int real_open(struct kv_real *k, struct penstock_err *err)
+int kv_run_open(struct kv_run *k, struct penstock_err *err)
 {
 	int r = folder_open(k, err);
 
 	if (r == 0)
 		r = places_open(k, err);
 	if (r == 0)
-		r = real_model_open(k, err);
+		r = kv_run_model_open(k, err);
 	if (r == 0)
 		r = flow_open(k, err);
 	if (r < 0)
@@ -305,12 +305,12 @@ int real_open(struct kv_real *k, struct penstock_err *err)
 	return 0;
 }
 
-int real_close(struct kv_real *k, struct penstock_err *err)
+int kv_run_close(struct kv_run *k, struct penstock_err *err)
 {
 	int r = 0;
 
 	flow_free(k->flow);
-	real_forget_all(k);
+	kv_run_free_all(k);
 	kv_load_free(k->load);
 	kv_cache_free(k->cache);
 	kv_texts_free(k->texts);

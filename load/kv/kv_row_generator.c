@@ -9,18 +9,18 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/kv/kv_virtual.h"
+#include "load/kv/kv_simulator.h"
 
 /* What becomes a row when it is asked for. */
-struct made_row {
+struct generated_row {
 	struct kv_event event;
 	uint64_t time_ns;
 };
 
 struct kv_rows {
 	struct kv_params params;
-	struct kv_virtual model;
-	struct made_row *made;
+	struct kv_simulator model;
+	struct generated_row *generated;
 	uint32_t nr, room, pos;
 	bool prepared;
 };
@@ -31,9 +31,9 @@ static int rows_emit(void *arg, const struct kv_event *ev)
 
 	if (ev->type == KV_EV_MISS)
 		return 0;
-	if (ARRAY_RESERVE(s->made, s->room, s->nr + 1) < 0)
+	if (ARRAY_RESERVE(s->generated, s->room, s->nr + 1) < 0)
 		return -ENOMEM;
-	s->made[s->nr++] = (struct made_row){*ev, kv_load_row(s->model.load)};
+	s->generated[s->nr++] = (struct generated_row){*ev, kv_load_row(s->model.load)};
 	return 0;
 }
 
@@ -47,13 +47,13 @@ static int plan_next(struct kv_rows *s)
 	s->pos = s->nr = 0;
 	if (!s->prepared) {
 		s->prepared = true;
-		r = kv_virtual_prepare(&s->model, NULL);
+		r = kv_simulator_prepare(&s->model, NULL);
 		return r < 0 ? r : 1;
 	}
 	r = kv_load_next(s->model.load, &q);
 	if (r <= 0)
 		return r;
-	kv_virtual_request(&s->model, &q);
+	kv_simulator_request(&s->model, &q);
 	r = kv_plan(s->model.load, s->model.cache, &q, NULL, NULL, &planned);
 	return r < 0 ? r : 1;
 }
@@ -61,7 +61,7 @@ static int plan_next(struct kv_rows *s)
 static int rows_next(void *state, struct trace_row *row, struct penstock_err *err)
 {
 	struct kv_rows *s = state;
-	const struct made_row *m;
+	const struct generated_row *m;
 	int r;
 
 	while (s->pos == s->nr) {
@@ -70,8 +70,8 @@ static int rows_next(void *state, struct trace_row *row, struct penstock_err *er
 			return r ? penstock_fail(err, r, "the model: %s", strerror(-r))
 				 : kv_load_error(s->model.load, err);
 	}
-	m = &s->made[s->pos++];
-	r = kv_virtual_row(&s->model, &m->event, m->time_ns, err);
+	m = &s->generated[s->pos++];
+	r = kv_simulator_row(&s->model, &m->event, m->time_ns, err);
 	if (r < 0)
 		return r;
 	*row = s->model.row;
@@ -89,8 +89,8 @@ static void rows_close(void *state)
 {
 	struct kv_rows *s = state;
 
-	kv_virtual_close(&s->model);
-	free(s->made);
+	kv_simulator_close(&s->model);
+	free(s->generated);
 	free(s);
 }
 
@@ -102,7 +102,7 @@ static int rows_open(void **state, const void *arg, struct penstock_err *err)
 	if (!s)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	s->params = *(const struct kv_params *)arg;
-	r = kv_virtual_open(&s->model, &s->params, rows_emit, s, err);
+	r = kv_simulator_open(&s->model, &s->params, rows_emit, s, err);
 	if (r < 0)
 		rows_close(s);
 	else
@@ -110,9 +110,9 @@ static int rows_open(void **state, const void *arg, struct penstock_err *err)
 	return r;
 }
 
-struct trace_maker kv_rows_maker(const struct kv_params *p)
+struct trace_row_generator kv_row_generator(const struct kv_params *p)
 {
-	return (struct trace_maker){
+	return (struct trace_row_generator){
 		.format = p->burst_path ? TRACE_BURSTGPT : TRACE_SHAREGPT,
 		.arg = p,
 		.open = rows_open,

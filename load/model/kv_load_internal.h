@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_MODEL_KV_LOAD_INT_H
-#define PENSTOCK_MODEL_KV_LOAD_INT_H
+#ifndef PENSTOCK_MODEL_KV_LOAD_INTERNAL_H
+#define PENSTOCK_MODEL_KV_LOAD_INTERNAL_H
 
 /*
  * What the files of the load share: kv_load.c, kv_load_synth.c, kv_load_rec.c, kv_load_burst.c,
@@ -19,16 +19,16 @@
 #define KV_PREPOP_EACH  10           /* entries per user that decode-only reads */
 
 /* A user of the synthetic load. */
-struct kv_person {
-	uint64_t key;      /* of its streams */
-	uint64_t at_ns;    /* arrival of its next request */
-	uint64_t k;        /* number of that request */
-	uint64_t conv_ms;  /* of the conversation it is in, or was in last */
-	uint64_t ahead_ns; /* the same as the first two, but as of the clock: how many ... */
-	uint64_t ahead_k;  /* ... have arrived, started or not */
-	uint32_t conv;     /* slot of the manager */
-	bool rag_due;      /* the extra request of number k is next */
-	bool in_flight;    /* closed loop */
+struct kv_user_state {
+	uint64_t key;        /* of its streams */
+	uint64_t at_ns;      /* arrival of its next request */
+	uint64_t k;          /* number of that request */
+	uint64_t conv_ms;    /* of the conversation it is in, or was in last */
+	uint64_t arrived_ns; /* the same as the first two, but as of the clock: how many ... */
+	uint64_t arrived_k;  /* ... have arrived, started or not */
+	uint32_t conv;       /* slot of the manager */
+	bool rag_due;        /* the extra request of number k is next */
+	bool in_flight;      /* closed loop */
 };
 
 /* A place in a recorded input. */
@@ -38,7 +38,7 @@ struct kv_cursor {
 	uint32_t conv; /* place in the order of this pass */
 	uint32_t turn; /* request of the conversation, from 0 */
 	uint64_t at_ns;
-	struct kv_walk *walk; /* BurstGPT, where requests are not kept; kv_load_burst.c */
+	struct kv_burst_reader *reader; /* BurstGPT, where requests are not kept; kv_load_burst.c */
 };
 
 /* Of requests of BurstGPT, one after the other. */
@@ -58,7 +58,7 @@ struct kv_recorded {
 	uint32_t *order;   /* of the first pass as upstream has it; NULL: ours */
 	uint32_t nr_convs; /* BurstGPT: each request is one */
 	uint64_t *offset;  /* of each request from the beginning of its pass, ns; BurstGPT */
-	struct kv_walk *walks;
+	struct kv_burst_reader *readers;
 	uint64_t step_ns;         /* between requests; BurstGPT: at least */
 	uint64_t span_ns;         /* of a pass */
 	uint64_t passes;          /* UINT64_MAX: no end */
@@ -66,7 +66,7 @@ struct kv_recorded {
 	struct kv_cursor *cursor; /* open: one per level, closed: one per user */
 	uint32_t nr_cursors;
 	struct trace_bad bad;
-	struct kv_cursor ahead; /* as of the clock, whatever was started */
+	struct kv_cursor arrived; /* as of the clock, whatever was started */
 };
 
 struct kv_load {
@@ -76,8 +76,8 @@ struct kv_load {
 	struct kv_convs convs;
 	struct kv_rag rag;
 	struct kv_user *users;
-	struct kv_person *people;
-	uint32_t nr_people, active;
+	struct kv_user_state *user_states;
+	uint32_t nr_user_states, active;
 	struct kv_recorded rec;
 
 	double token_ns;    /* of generation */
@@ -103,10 +103,10 @@ struct kv_load {
 	bool has_current;
 
 	/* one of several parts: kv_load_part.c */
-	struct kv_cache *whole; /* virtual: what one alone would have */
-	bool own_only;          /* live: others do not come into the queue */
-	uint64_t most;          /* requests; 0: any number */
-	uint64_t own_row_ns;    /* of the next row of this part */
+	struct kv_cache *undivided_cache; /* virtual: what one alone would have */
+	bool own_only;                    /* live: others do not come into the queue */
+	uint64_t max_requests;            /* 0: any number */
+	uint64_t own_row_ns;              /* of the next row of this part */
 	int part_error;
 };
 
@@ -158,8 +158,8 @@ uint32_t kv_rec_turn(const struct kv_load *l, uint32_t conv, uint32_t i);
 
 /* Find out how many requests there are, and how long a pass takes: rec.nr, rec.span_ns. */
 int kv_burst_init(struct kv_load *l, struct penstock_err *err);
-/* For the cursors, and the one ahead.  0 or -ENOMEM. */
-int kv_burst_walks(struct kv_load *l);
+/* For the cursors, and the one of the clock.  0 or -ENOMEM. */
+int kv_burst_open_readers(struct kv_load *l);
 void kv_burst_fini(struct kv_load *l);
 /* The request at the cursor, and when it comes; for ever where reading has failed. */
 const struct trace_request *kv_burst_at(const struct kv_load *l, const struct kv_cursor *c,

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_OBJECT_FLOW_IN_H
-#define PENSTOCK_OBJECT_FLOW_IN_H
+#ifndef PENSTOCK_OBJECT_FLOW_INTERNAL_H
+#define PENSTOCK_OBJECT_FLOW_INTERNAL_H
 
 /*
  * The inside of a flow.  All of it belongs to the flow's own thread, but for operations and slots
- * while a thread of a crew or the library has them.
+ * while a thread of a pool or the library has them.
  *
- * An operation passes its gates in this order: its turn in the chain, a permit, the object,
- * space.  Permits and space are granted by ledgers (see below), so that waits always point to
- * chains that were started earlier.  Then files are opened by a clerk, the bytes move in
- * chunks, and a clerk closes: he has the operation from who moved its last chunk, unless one
- * failed.
+ * An operation waits for these in this order: its turn in the chain, a permit, the object,
+ * space.  Permits and space are granted by quotas (see below), so that waits always point to
+ * chains that were started earlier.  Then a file thread opens the files, the bytes move in
+ * chunks, and a file thread closes the files: the thread that moved the last chunk passes the
+ * operation on, unless a chunk failed.
  *
  *	flow.c		the flow as a whole, the loop
  *	flow_chain.c	chains: started, ended
- *	flow_gate.c	what an operation waits for
+ *	flow_admission.c	what an operation waits for
  *	flow_object.c	objects by number, the order of operations on one
  *	flow_op.c	what an operation does, step by step
- *	flow_lane.c	buffers, and who gets them
+ *	flow_slot_queue.c	slots, and the operations that wait for them
  *	flow_chunk.c	chunks: submitted, completed
  *	flow_copy.c	where bytes are; copies and checks
- *	flow_clerk.c	files: open, close, remove
+ *	flow_file.c	files: open, close, remove
  *	flow_store.c	operations on a store, which have neither files nor chunks
  *	flow_bucket.c	operations on objects of an object store, which neither have
- *	flow_util.c	spans of time, pools, labels
+ *	flow_util.c	spans of time, pools, attributes
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -36,19 +36,19 @@
 #include "base/util.h"
 #include "load/object/content.h"
 #include "load/object/flow.h"
-#include "load/object/flow_crew.h"
 #include "load/object/place.h"
+#include "load/object/thread_pool.h"
 
 enum {
 	FLOW_PLACES = 8,
 	FLOW_SMALL = 64 << 10, /* a chunk that takes one of the small buffers */
 	FLOW_BATCH = 64,       /* operations handed to the library at once */
 	FLOW_SPANS = 4,
-	FLOW_CLERKS = 16, /* so many files are made durable or closed at once */
+	FLOW_FILE_THREADS = 16, /* so many files are made durable or closed at once */
 	FLOW_SERVED = 16, /* large objects that share the device; others wait for their turn */
 	FLOW_NAME_MAX = 65535,
 	FLOW_SHAPE_MAX = 1000,
-	HOLD_KINDS = 3,
+	BUCKET_POOLS = 3,
 };
 
 /* ---- flow_util.c */
@@ -67,33 +67,33 @@ uint64_t span_total(const struct span *s);
 
 struct op;
 /* Operations that wait, by what they wait for. */
-static inline int ops_wait(struct penstock_heap *h, uint64_t key, struct op *op)
+static inline int op_heap_put(struct penstock_heap *h, uint64_t key, struct op *op)
 {
 	return penstock_heap_push(h, key, (uintptr_t)op);
 }
-static inline struct op *ops_next(struct penstock_heap *h)
+static inline struct op *op_heap_take(struct penstock_heap *h)
 {
 	return (struct op *)(uintptr_t)penstock_heap_pop(h).value;
 }
 
 /*
- * Something of which there is only so much, handed out in the order in which it was asked for:
- * whoever asks is told what has been asked for up to and including him, and may go when all but
- * the limit of that has been returned.  So nobody takes what somebody who asked earlier needs, yet
- * nobody waits for those who asked earlier as long as there is enough for all.
+ * A limited amount of something (bytes of a place, permits), granted in the order of the
+ * reservations.  A reservation returns a ticket: all that was reserved up to and including this
+ * one.  It is granted when all but the limit of that has been returned.  So no operation takes what
+ * an earlier reservation needs, and none waits for earlier ones while there is enough for all.
  */
-struct ledger {
+struct quota {
 	uint64_t limit; /* UINT64_MAX: none */
-	uint64_t asked, returned;
+	uint64_t reserved, returned;
 	struct penstock_heap waiting;
 };
-static inline uint64_t ledger_ask(struct ledger *l, uint64_t amount)
+static inline uint64_t quota_reserve(struct quota *l, uint64_t amount)
 {
-	return l->asked += amount;
+	return l->reserved += amount;
 }
-static inline bool ledger_may(const struct ledger *l, uint64_t asked)
+static inline bool quota_is_granted(const struct quota *l, uint64_t ticket)
 {
-	return l->limit == UINT64_MAX || asked - l->returned <= l->limit || asked <= l->returned;
+	return l->limit == UINT64_MAX || ticket - l->returned <= l->limit || ticket <= l->returned;
 }
 
 /* Structs of one size, never given back before the end. */
@@ -108,31 +108,32 @@ void arena_put(struct arena *a, void *p);
 void arena_fini(struct arena *a);
 
 /* Name and shape of an object; from a pool. */
-struct label {
+struct attrs {
 	uint32_t name_len;
 	uint16_t shape_len;
 	uint8_t class;
 	char text[]; /* the name, the shape, 0 */
 };
-enum { LABEL_CLASSES = 3 }; /* of sizes; a larger one is allocated by itself */
-struct labels {
-	struct arena of[LABEL_CLASSES];
+enum { ATTRS_CLASSES = 3 }; /* of sizes; a larger one is allocated by itself */
+struct attrs_pool {
+	struct arena of[ATTRS_CLASSES];
 };
-struct label *label_new(struct labels *l, const char *name, uint32_t name_len, const char *shape);
-void label_free(struct labels *l, struct label *label);
-void labels_fini(struct labels *l);
-static inline const char *label_shape(const struct label *l)
+struct attrs *attrs_new(struct attrs_pool *l, const char *name, uint32_t name_len,
+			const char *shape);
+void attrs_free(struct attrs_pool *l, struct attrs *attrs);
+void attrs_pool_fini(struct attrs_pool *l);
+static inline const char *attrs_shape(const struct attrs *l)
 {
 	return l->shape_len ? l->text + l->name_len : NULL;
 }
 /* The name for messages: printable and short. */
-#define LABEL_TEXT 260
-const char *label_print(char out[LABEL_TEXT], const struct label *l);
+#define NAME_TEXT 260
+const char *attrs_print_name(char out[NAME_TEXT], const struct attrs *l);
 
 /* ---- objects */
 
 /* An open file that operations on an object share. */
-struct handle {
+struct shared_file {
 	struct penstock_file *file;
 	uint32_t users;
 	bool rw;
@@ -141,10 +142,10 @@ struct handle {
 struct object {
 	struct penstock_table_node node; /* its hash is the number of the object */
 	struct op *first, *last;         /* operations that have not ended, in order */
-	struct label *label;             /* of what exists */
-	struct handle *handle;           /* left open for those that follow */
+	struct attrs *attrs;             /* of what exists */
+	struct shared_file *shared_file; /* left open for those that follow */
 	uint32_t nr_ops, nr_alone;       /* of these operations, and those that are no reads */
-	uint32_t closing;                /* files of it that clerks are closing */
+	uint32_t closing;                /* files of it that file threads are closing */
 	struct place_ref ref;
 	uint64_t size, content;
 	struct extents where;
@@ -165,14 +166,14 @@ enum op_state {
 	OP_RUNS,
 };
 
-/* Gates it has behind it, however often it was sent back. */
+/* Conditions that it has passed, however often it was sent back. */
 enum op_passed { PASSED_NONE, PASSED_PERMIT, PASSED_OBJECT };
 
-/* What it has at its destination; from ROOM_ASKED on the ledger of the place counts it. */
-enum op_room { ROOM_NONE, ROOM_ASKED, ROOM_TAKEN, ROOM_FILE };
+/* What it has at its destination; from SPACE_RESERVED on the quota of the place counts it. */
+enum op_space { SPACE_NONE, SPACE_RESERVED, SPACE_TAKEN, SPACE_FILE };
 
-/* Where it stands in its lane. */
-enum op_line { LINE_OUT, LINE_SERVED, LINE_WAITS };
+/* Where it stands in its slot queue. */
+enum op_queued { QUEUED_NOT, QUEUED_SERVED, QUEUED_WAITS };
 
 /* What is left besides chunks of data. */
 enum { TODO_HEADER = 1 /* of an NPY file */, TODO_TIMER = 2 };
@@ -199,68 +200,76 @@ struct chain {
 };
 
 struct op {
-	struct task task; /* of clerks; and on the list of what is ready */
+	struct task task; /* of file threads; and on the list of what is ready */
 	struct flow *flow;
 	struct chain *chain;
-	struct op *next;          /* in the chain */
-	struct op *onext, *oprev; /* on the same object */
-	struct op *lnext, *lprev; /* in a lane */
-	struct handle *handle;    /* it shares; src_file is its file */
-	uint64_t offset, len;     /* of a range; len 0: none */
-	struct object *object;    /* NULL: pause */
-	struct label *label;      /* of a write */
+	struct op *next;                 /* in the chain */
+	struct op *onext, *oprev;        /* on the same object */
+	struct op *lnext, *lprev;        /* in a slot queue */
+	struct shared_file *shared_file; /* it shares; src_file is its file */
+	uint64_t offset, len;            /* of a range; len 0: none */
+	struct object *object;           /* NULL: pause */
+	struct attrs *attrs;             /* of a write */
 	uint64_t size, content, tag, pause_ns;
-	uint64_t permit_asked, space_asked, charge;
-	uint64_t seq; /* in the lanes: who waits longest */
+	uint64_t permit_ticket, space_ticket, charge;
+	uint64_t seq; /* in the slot queues: the lowest has waited longest */
 	uint64_t begin_ns, start_ns;
 	uint8_t type, place, to, element;
 	uint8_t state, mode;
-	uint8_t passed, room, line; /* enum op_passed, op_room, op_line */
-	uint8_t todo;               /* TODO_* */
+	uint8_t passed, space, queued; /* enum op_passed, op_space, op_queued */
+	uint8_t todo;                  /* TODO_* */
 	bool alloc_begin, alloc_end;
 	bool set_missed, missed; /* at a store */
-	bool over;               /* it replaces an object of a bucket, under its name */
+	bool overwrites;         /* it replaces an object of a bucket, under its name */
 	bool rw;                 /* its file is open for writing, too */
 	bool counted;            /* among those that have files open */
 	bool cancelled;          /* nothing happens to the object */
-	bool passed_on;          /* who moves the last chunk gives it to a clerk */
+	bool passed_on;          /* the mover of the last chunk gives it to a file thread */
 	uint32_t blockers;       /* operations on the object that must end before */
 	/* the source is the object's place, unless the operation is a write */
 	struct penstock_file *src_file, *dst_file;
 	struct place_ref ref; /* of the destination */
 	struct extents where;
 	struct extent_hint src_hint, dst_hint;
-	/* what a write replaces, to be removed by a clerk */
-	struct label *old_label;
+	/* what a write replaces, to be removed by a file thread */
+	struct attrs *old_attrs;
 	struct place_ref old_ref;
 	struct penstock_file *old_file;
 	uint8_t old_place;
 	uint64_t from, pos, end; /* of what it moves: where it began, is, ends */
-	unsigned inflight;       /* chunks, and the clerk that it is passed on to */
+	unsigned inflight;       /* chunks, and the file thread that has it */
 	atomic_uint chunks;      /* not moved yet, and one until all have been cut */
-	struct errand_store *store;
-	struct carried *carried;
+	struct store_call *store_call;
+	struct bucket_call *bucket_call;
 	uint64_t wanted; /* size of what a store may not have */
 	int code;
 	char *msg;
 	uint64_t read_end, write_begin, timer_ns;
-	uint64_t sync_begin, sync_end; /* by a clerk */
+	uint64_t sync_begin, sync_end; /* by a file thread */
 	struct span device, read_device, write_device;
 };
 
 /* ---- chunks */
 
-enum { LANE_READ, LANE_READ_SMALL, LANE_WRITE, LANE_WRITE_SMALL, LANE_DIRECT, LANE_COPY, LANES };
+enum {
+	SLOTS_READ,
+	SLOTS_READ_SMALL,
+	SLOTS_WRITE,
+	SLOTS_WRITE_SMALL,
+	SLOTS_DIRECT,
+	SLOTS_COPY,
+	SLOT_QUEUES
+};
 
 struct slot {
 	struct task task;
 	struct op *op;
-	char *buf;  /* NULL in LANE_DIRECT */
-	char *data; /* where in there the bytes are */
-	bool noisy; /* it holds the noise from the beginning on */
+	char *buf;      /* NULL in SLOTS_DIRECT */
+	char *data;     /* where in there the bytes are */
+	bool has_noise; /* it holds the noise from the beginning on */
 	uint64_t pos, len;
 	uint64_t start_ns;
-	uint8_t lane;
+	uint8_t queue;        /* SLOTS_* */
 	bool header, writing; /* what the library does with it */
 	uint32_t nr_pieces;
 	uint64_t bytes;     /* of the pieces */
@@ -274,7 +283,7 @@ struct oplist {
 	struct op *first, *last;
 };
 
-struct lane {
+struct slot_queue {
 	struct slot *slots, *unused; /* linked by task.next */
 	unsigned nr;
 	struct oplist served, waits; /* in turn; and behind them, in the order in which they came */
@@ -282,8 +291,9 @@ struct lane {
 	void *pinned; /* for a GPU */
 };
 
-/* Pieces of memory for values of stores and objects of object stores, and who waits for them. */
-struct stock {
+/* Buffers for values of stores and objects of object stores, and the operations that wait for them.
+ */
+struct buffer_pool {
 	char **unused;
 	uint64_t nr_unused, nr, room;
 	struct oplist waits;
@@ -294,45 +304,45 @@ struct flow {
 	struct penstock_io *io;
 	struct content content;
 	struct penstock_file *slab[FLOW_PLACES];
-	struct ledger space[FLOW_PLACES], permits;
+	struct quota space[FLOW_PLACES], permits;
 	uint64_t link[FLOW_PLACES][2]; /* until when a null place reads and writes */
 	bool growing[FLOW_PLACES], no_memory[FLOW_PLACES];
 	bool gpu; /* one of the places is device memory */
 	struct inbox inbox;
-	struct crew copiers, clerks, carriers;
+	struct thread_pool copy_threads, file_threads, bucket_threads;
 	/* objects */
 	struct penstock_table table;
-	struct arena objects, ops, chains, handles;
-	struct labels labels;
+	struct arena objects, ops, chains, shared_files;
+	struct attrs_pool attrs;
 	/* chains */
 	struct chain *first, *last;
 	unsigned running;
-	struct task *ready, **ready_tail; /* operations for gate() */
+	struct task *ready, **ready_tail; /* operations for admit() */
 	/* open files: operations that have some, those that wait for others to close theirs, and
 	   files that are left open for who comes next */
-	uint32_t most_files, nr_files, nr_left;
+	uint32_t max_files, nr_files, nr_kept_open;
 	struct task *unopened, **unopened_tail;
 	struct penstock_heap timers;
 	bool aborted, cut_short;
 	/* chunks */
-	struct lane lanes[LANES];
-	struct stock boards[2]; /* for reading, and for writing */
-	atomic_uint at_stores;  /* calls whose callback has not returned */
-	struct stock holds[2][HOLD_KINDS];
-	struct slot *again; /* read, to be written */
+	struct slot_queue slot_queues[SLOT_QUEUES];
+	struct buffer_pool store_pools[2]; /* for reading, and for writing */
+	atomic_uint nr_store_calls;        /* calls whose callback has not returned */
+	struct buffer_pool bucket_pools[2][BUCKET_POOLS];
+	struct slot *to_write; /* read, to be written */
 	uint64_t seq;
 	uint64_t dev_ops, dev_bytes, max_dev_ops, max_dev_bytes;
 	struct penstock_op batch[FLOW_BATCH];
 	struct penstock_iov batch_iov[FLOW_BATCH][2]; /* of copies */
 	struct slot *batch_slot[FLOW_BATCH];
 	unsigned nr_batch;
-	unsigned elsewhere; /* tasks with crews that are no operation's */
+	unsigned nr_file_jobs; /* tasks of file threads that are no operation's */
 	/* the caller */
 	const struct flow_handler *handler;
 	unsigned ended;
 	uint64_t now;
-	uint64_t back_ns; /* when something came back */
-	uint64_t tell_ns; /* when to say so the next time */
+	uint64_t progress_ns;    /* when something came back */
+	uint64_t next_report_ns; /* when to say so the next time */
 	struct flow_stats stats;
 };
 
@@ -354,19 +364,19 @@ void object_closed(struct flow *f, struct object *o);
 /* It exists no more: give back what it has but files. */
 /* Nothing is known of it any more, unless it exists or an operation follows. */
 void object_forget(struct flow *f, struct object *o);
-void object_vanish(struct flow *f, struct object *o);
+void object_clear(struct flow *f, struct object *o);
 void objects_fini(struct flow *f);
 
-/* ---- flow_gate.c */
-void flow_ready(struct flow *f, struct op *op); /* for the gates */
+/* ---- flow_admission.c */
+void flow_ready(struct flow *f, struct op *op); /* to be admitted */
 void space_return(struct flow *f, unsigned place, uint64_t amount);
 void permits_return(struct flow *f, uint32_t nr);
 /* Let those that are ready now go as far as they can. */
-void gates_run(struct flow *f);
+void admit_ready(struct flow *f);
 /* The oldest chain waits for nobody but itself: what is not there for it now will not come. */
-void gates_force(struct flow *f);
+void admit_oldest(struct flow *f);
 /* Nobody waits any more: the flow has been aborted. */
-void gates_open(struct flow *f);
+void admit_all(struct flow *f);
 
 /* ---- flow.c */
 void flow_timer(struct flow *f, struct op *op, uint64_t at_ns);
@@ -375,7 +385,7 @@ void flow_timer(struct flow *f, struct op *op, uint64_t at_ns);
 /* The operation is over. */
 void op_end(struct flow *f, struct op *op);
 __attribute__((format(printf, 3, 4))) void op_fail(struct op *op, int code, const char *fmt, ...);
-void op_fail_label(struct op *op, const struct label *l, int code, const char *msg);
+void op_fail_named(struct op *op, const struct attrs *l, int code, const char *msg);
 
 /* ---- flow_op.c */
 /* The object is the operation's: what a write replaces goes. */
@@ -383,7 +393,7 @@ void op_claim(struct flow *f, struct op *op);
 /* Take the space: 0, -EAGAIN (later, and it will be called again) or -errno. */
 int op_take_space(struct flow *f, struct op *op, bool force);
 void op_start(struct flow *f, struct op *op);
-/* Called when a clerk is done with it, and when nothing of it is in flight. */
+/* Called when a file thread is done with it, and when nothing of it is in flight. */
 void op_opened(struct flow *f, struct op *op);
 void op_moved(struct flow *f, struct op *op);
 /* All its chunks have been cut. */
@@ -395,20 +405,20 @@ bool op_has_dst(const struct op *op);
 struct place *op_dst(const struct op *op);
 struct place *op_src(const struct op *op);
 bool op_on_gpu(const struct op *op); /* one of them is device memory */
-static inline const struct label *op_label(const struct op *op)
+static inline const struct attrs *op_attrs(const struct op *op)
 {
-	return op->label ? op->label : op->object->label;
+	return op->attrs ? op->attrs : op->object->attrs;
 }
 /* The device, or what stands for it, has read or written. */
 void op_used(struct op *op, bool write, uint64_t begin_ns, uint64_t end_ns);
 
-/* ---- flow_clerk.c */
-void clerk_open(struct task *t);
-void clerk_close(struct task *t);
+/* ---- flow_file.c */
+void file_task_open(struct task *t);
+void file_task_close(struct task *t);
 /* Close a file of an object; what writes or removes it waits for that. */
-void clerk_discard(struct flow *f, struct object *o, struct penstock_file *file);
+void flow_close_file(struct flow *f, struct object *o, struct penstock_file *file);
 /* Make more of the memory of a place usable. */
-void clerk_grow(struct flow *f, unsigned place, uint64_t units);
+void flow_grow_memory(struct flow *f, unsigned place, uint64_t units);
 
 /* ---- flow_copy.c */
 /* One end of a transfer. */
@@ -424,11 +434,11 @@ struct end dst_end(struct op *op, struct extent_hint *hint);
 char *end_addr(const struct end *e, uint64_t pos, uint64_t *len);
 uint64_t end_offset(const struct end *e, uint64_t pos, uint64_t *len);
 void slot_fail(struct slot *s, int code, const char *msg); /* the first failure counts */
-void copier_check(struct task *t);
-void copier_out(struct task *t);
-void copier_make(struct task *t); /* content in the buffer, */
-void copier_fill(struct task *t); /* or where it belongs */
-void copier_copy(struct task *t);
+void copy_task_check(struct task *t);
+void copy_task_out(struct task *t);
+void copy_task_make(struct task *t); /* content in the buffer, */
+void copy_task_fill(struct task *t); /* or where it belongs */
+void copy_task_copy(struct task *t);
 
 /* ---- flow_store.c */
 void store_start(struct flow *f, struct op *op); /* instead of opening files */
@@ -436,29 +446,31 @@ void stores_serve(struct flow *f);
 void stores_cancel(struct flow *f);
 
 /* ---- flow_bucket.c */
-int buckets_init(struct flow *f); /* carriers, if there is a bucket; 0 or -errno */
+int buckets_init(struct flow *f); /* bucket threads, if there is a bucket; 0 or -errno */
 void buckets_fini(struct flow *f);
 void bucket_start_op(struct flow *f, struct op *op); /* instead of opening files */
 void buckets_serve(struct flow *f);
 void buckets_cancel(struct flow *f);
 
-/* ---- flow_lane.c */
+/* ---- flow_slot_queue.c */
 /* More pieces, for writing with the noise in them.  0 or -ENOMEM. */
-int stock_make(struct flow *f, struct stock *s, uint64_t nr, uint64_t bytes, bool writing);
+int buffer_pool_grow(struct flow *f, struct buffer_pool *s, uint64_t nr, uint64_t bytes,
+		     bool writing);
 /* @go, or wait: it returns -EAGAIN where there are too few pieces. */
-typedef int stock_go(struct flow *f, struct op *op);
-void stock_enter(struct flow *f, struct stock *s, struct op *op, stock_go *go);
+typedef int buffer_pool_go(struct flow *f, struct op *op);
+void buffer_pool_start(struct flow *f, struct buffer_pool *s, struct op *op, buffer_pool_go *go);
 /* Those that wait: as many as there are pieces for, or none any more. */
-void stock_serve(struct flow *f, struct stock *s, stock_go *go);
-void stock_cancel(struct flow *f, struct stock *s, void (*end)(struct flow *f, struct op *op));
-int lanes_init(struct flow *f, struct penstock_err *err);
-void lanes_fini(struct flow *f);
-void lane_enter(struct flow *f, struct op *op);
-void lane_leave(struct flow *f, struct op *op);
+void buffer_pool_serve(struct flow *f, struct buffer_pool *s, buffer_pool_go *go);
+void buffer_pool_cancel(struct flow *f, struct buffer_pool *s,
+			void (*end)(struct flow *f, struct op *op));
+int slot_queues_init(struct flow *f, struct penstock_err *err);
+void slot_queues_fini(struct flow *f);
+void slot_queue_enter(struct flow *f, struct op *op);
+void slot_queue_leave(struct flow *f, struct op *op);
 /* The next chunk that can be moved now, in its slot; NULL: none. */
-struct slot *lanes_cut(struct flow *f);
+struct slot *slot_queues_cut(struct flow *f);
 void slot_free(struct flow *f, struct slot *s);
-uint64_t slot_bytes(const struct flow *f, unsigned lane); /* of its buffer */
+uint64_t slot_bytes(const struct flow *f, unsigned queue); /* of its buffer */
 bool device_full(const struct flow *f);
 bool op_idle(const struct op *op); /* nothing left to issue or in flight */
 

@@ -3,7 +3,7 @@
  * A KV-cache workload on real storage: requests are started when it is their time and a worker is
  * free, until the interval is over.  What is still under way then does not count.
  */
-#include "load/kv/kv_real.h"
+#include "load/kv/kv_run.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #define MOST_PENDING (1u << 16)    /* operations of requests in the flow */
 #define DRAIN_NS     2000000000ull /* upstream waits so long for each of its threads */
 
-int real_fail(struct kv_real *k, int code, const char *fmt, ...)
+int kv_run_fail(struct kv_run *k, int code, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -33,71 +33,71 @@ int real_fail(struct kv_real *k, int code, const char *fmt, ...)
 	return code;
 }
 
-bool real_stopped(const struct kv_real *k)
+bool kv_run_stopped(const struct kv_run *k)
 {
 	return asked_to_stop(k->job->stop);
 }
 
 /* ------------------------------------------------------------------ completions */
 
-static void real_on_op(void *arg, const struct flow_done *d)
+static void kv_run_on_op(void *arg, const struct flow_done *d)
 {
-	struct kv_real *k = arg;
-	struct real_op *op = (struct real_op *)(uintptr_t)d->tag;
+	struct kv_run *k = arg;
+	struct kv_run_op *op = (struct kv_run_op *)(uintptr_t)d->tag;
 
 	k->pending--;
-	k->documents -= op->work->kind == REAL_INGEST;
-	real_count_op(k, op, d);
+	k->documents -= op->chain->kind == KV_CHAIN_INGEST;
+	kv_run_count_op(k, op, d);
 	if (k->hook && k->hook->done)
 		k->hook->done(k->hook->arg, k, d);
 }
 
-void real_work_end(struct kv_real *k, struct real_work *w, uint64_t end_ns)
+void kv_run_chain_end(struct kv_run *k, struct kv_run_chain *w, uint64_t end_ns)
 {
-	if (w->kind == REAL_REQUEST) {
-		real_count_request(k, w, end_ns);
+	if (w->kind == KV_CHAIN_REQUEST) {
+		kv_run_count_request(k, w, end_ns);
 		if (k->live)
 			kv_load_done(k->load, &w->req, end_ns - k->begin_ns);
 	}
-	k->active -= w->kind == REAL_REQUEST || w->kind == REAL_FILL;
-	if (w->kind != REAL_CLEAN)
+	k->active -= w->kind == KV_CHAIN_REQUEST || w->kind == KV_CHAIN_FILL;
+	if (w->kind != KV_CHAIN_CLEAN)
 		k->last_end_ns = max_u64(k->last_end_ns, end_ns);
-	real_work_free(k, w);
+	kv_run_chain_free(k, w);
 }
 
-static void real_on_chain(void *arg, uint64_t tag, uint64_t end_ns)
+static void kv_run_on_chain(void *arg, uint64_t tag, uint64_t end_ns)
 {
-	real_work_end(arg, (struct real_work *)(uintptr_t)tag, end_ns);
+	kv_run_chain_end(arg, (struct kv_run_chain *)(uintptr_t)tag, end_ns);
 }
 
-int real_wait(struct kv_real *k, uint64_t until_ns)
+int kv_run_wait(struct kv_run *k, uint64_t until_ns)
 {
-	struct flow_handler h = {real_on_op, real_on_chain, k};
+	struct flow_handler h = {kv_run_on_op, kv_run_on_chain, k};
 
 	flow_wait(k->flow, until_ns, &h);
 	if (k->failed)
 		return k->failed;
-	return real_clean(k);
+	return kv_run_clean(k);
 }
 
 /* --------------------------------------------------------------------- dispatch */
 
-static bool has_worker(const struct kv_real *k)
+static bool has_worker(const struct kv_run *k)
 {
 	return k->active < k->workers && k->pending - k->documents < MOST_PENDING;
 }
 
 /* What is planned first is started first: requests may read what documents write. */
-static void start_one(struct kv_real *k, const struct kv_request *r)
+static void start_one(struct kv_run *k, const struct kv_request *r)
 {
 	if (r->type == KV_REQ_INGEST)
-		real_add_document(k, r);
-	else if (real_start_documents(k) == 0)
-		real_start_request(k, r);
+		kv_run_add_document(k, r);
+	else if (kv_run_start_documents(k) == 0)
+		kv_run_start_request(k, r);
 }
 
 /* In the order of the virtual clock.  Returns when to look again; a chain's end is one more. */
-static uint64_t start_seed(struct kv_real *k, uint64_t now_ns)
+static uint64_t start_seed(struct kv_run *k, uint64_t now_ns)
 {
 	while (!k->failed) {
 		if (!k->has_next && !k->load_over) {
@@ -117,7 +117,7 @@ static uint64_t start_seed(struct kv_real *k, uint64_t now_ns)
 }
 
 /* The queue by priority, on the real clock. */
-static uint64_t start_live(struct kv_real *k, uint64_t now_ns)
+static uint64_t start_live(struct kv_run *k, uint64_t now_ns)
 {
 	struct kv_request req;
 	uint64_t next;
@@ -134,17 +134,17 @@ static uint64_t start_live(struct kv_real *k, uint64_t now_ns)
 	return next == UINT64_MAX ? next : k->begin_ns + next;
 }
 
-static uint64_t dispatch(struct kv_real *k, uint64_t now_ns)
+static uint64_t dispatch(struct kv_run *k, uint64_t now_ns)
 {
 	uint64_t due = k->live ? start_live(k, now_ns) : start_seed(k, now_ns);
 
-	real_start_documents(k);
+	kv_run_start_documents(k);
 	return due;
 }
 
 /* --------------------------------------------------------------------- interval */
 
-static void real_tell(struct kv_real *k, uint64_t now_ns)
+static void kv_run_report_progress(struct kv_run *k, uint64_t now_ns)
 {
 	const struct kv_counts *n = &k->r->counts;
 
@@ -156,7 +156,7 @@ static void real_tell(struct kv_real *k, uint64_t now_ns)
 }
 
 /* Has the interval ended, and when? */
-static bool interval_over(struct kv_real *k, uint64_t now_ns, uint64_t *end_ns)
+static bool interval_over(struct kv_run *k, uint64_t now_ns, uint64_t *end_ns)
 {
 	uint64_t limit = k->begin_ns + kv_load_limit(k->load);
 
@@ -165,17 +165,17 @@ static bool interval_over(struct kv_real *k, uint64_t now_ns, uint64_t *end_ns)
 		return true;
 	if (now_ns >= limit || k->scale_stop)
 		return true;
-	if (real_stopped(k)) {
+	if (kv_run_stopped(k)) {
 		kv_result_partial(k->r, "interrupted");
 		return true;
 	}
-	if (!k->load_over || k->works || !kv_load_exhausted(k->load))
+	if (!k->load_over || k->chains || !kv_load_exhausted(k->load))
 		return false;
 	*end_ns = k->last_end_ns;
 	return true;
 }
 
-static void interval_begin(struct kv_real *k)
+static void interval_begin(struct kv_run *k)
 {
 	k->begin_ns = k->progress_ns = k->last_end_ns = gate_wait();
 	getrusage(RUSAGE_SELF, &k->before);
@@ -184,32 +184,32 @@ static void interval_begin(struct kv_real *k)
 	k->measuring = true;
 	/* in seed order the whole has decided who works: no part may be slower by itself */
 	k->workers = kv_load_workers(k->live ? kv_params_own_users(k->p) : k->p->users);
-	real_scale_begin(k);
+	kv_run_scale_begin(k);
 }
 
 /* Returns when the interval ended. */
-static uint64_t real_interval(struct kv_real *k)
+static uint64_t kv_run_interval(struct kv_run *k)
 {
 	uint64_t now, due, end;
 
 	interval_begin(k);
 	for (now = k->begin_ns; !interval_over(k, now, &end); now = clock_ns()) {
-		real_count_seconds(k, now);
-		real_scale_tick(k, now);
-		real_tell(k, now);
+		kv_run_count_seconds(k, now);
+		kv_run_scale_tick(k, now);
+		kv_run_report_progress(k, now);
 		due = dispatch(k, now);
 		due = min_u64(due, k->begin_ns + kv_load_limit(k->load));
-		due = min_u64(due, k->begin_ns + k->tick_sec * KV_REAL_SEC);
-		due = min_u64(due, min_u64(real_scale_due(k), now + SLICE_NS));
+		due = min_u64(due, k->begin_ns + k->tick_sec * KV_RUN_SEC);
+		due = min_u64(due, min_u64(kv_run_scale_due(k), now + SLICE_NS));
 		if (!interval_over(k, now, &end))
-			real_wait(k, due);
+			kv_run_wait(k, due);
 	}
 	return end;
 }
 
 /* ------------------------------------------------------------------------- end */
 
-static void series_end(struct kv_real *k, unsigned i, const struct flow_stats *f)
+static void series_end(struct kv_run *k, unsigned i, const struct flow_stats *f)
 {
 	static const char *const names[] = {"storage read", "storage write"};
 	struct kv_result *r = k->r;
@@ -241,7 +241,7 @@ static void series_end(struct kv_real *k, unsigned i, const struct flow_stats *f
 }
 
 /* What is known when the interval is over. */
-static void interval_end(struct kv_real *k, uint64_t end_ns)
+static void interval_end(struct kv_run *k, uint64_t end_ns)
 {
 	struct kv_result *r = k->r;
 	struct flow_stats f;
@@ -253,23 +253,23 @@ static void interval_end(struct kv_real *k, uint64_t end_ns)
 	r->elapsed_sec = (double)(end_ns - k->begin_ns) / 1e9;
 	r->memory_bytes = kv_cache_memory(k->cache) + kv_load_memory(k->load);
 	kv_result_tiers(r, k->cache);
-	real_count_seconds(k, end_ns);
+	kv_run_count_seconds(k, end_ns);
 	if (!k->p->policy.counts_late)
 		k->until_ns = end_ns;
 }
 
 /* Upstream waits for what its threads are doing, and counts it. */
-static void drain(struct kv_real *k)
+static void drain(struct kv_run *k)
 {
 	uint64_t until = clock_ns() + DRAIN_NS * k->workers;
 
-	while (k->works && !k->failed && !real_stopped(k) && clock_ns() < until)
-		real_wait(k, min_u64(until, clock_ns() + SLICE_NS));
+	while (k->chains && !k->failed && !kv_run_stopped(k) && clock_ns() < until)
+		kv_run_wait(k, min_u64(until, clock_ns() + SLICE_NS));
 }
 
-static void stop_all(struct kv_real *k)
+static void stop_all(struct kv_run *k)
 {
-	struct flow_handler h = {real_on_op, real_on_chain, k};
+	struct flow_handler h = {kv_run_on_op, kv_run_on_chain, k};
 
 	k->until_ns = min_u64(k->until_ns, clock_ns());
 	flow_abort(k->flow);
@@ -278,7 +278,7 @@ static void stop_all(struct kv_real *k)
 }
 
 /* What only the store knows of its tier, with nothing under way any more. */
-static void real_store_end(struct kv_real *k)
+static void kv_run_store_end(struct kv_run *k)
 {
 	struct kv_result *r = k->r;
 
@@ -291,58 +291,58 @@ static void real_store_end(struct kv_real *k)
 	r->limit[KV_NVME] = k->pl.storage;
 }
 
-static void real_run(struct kv_real *k)
+static void kv_run_all(struct kv_run *k)
 {
 	struct flow_stats f;
 	struct penstock_err err;
 	int r;
 
-	if (real_fill(k) < 0)
+	if (kv_run_fill(k) < 0)
 		return;
 	flow_get_stats(k->flow, &k->stats);
-	interval_end(k, real_interval(k));
+	interval_end(k, kv_run_interval(k));
 	if (k->p->policy.counts_late && !k->failed)
 		drain(k);
 	stop_all(k);
 	r = kv_load_error(k->load, &err);
 	if (r < 0)
-		real_fail(k, r, "%s", err.msg);
+		kv_run_fail(k, r, "%s", err.msg);
 	if (k->hook && k->hook->end)
 		k->hook->end(k->hook->arg, k);
 	if (k->failed)
 		kv_result_partial(k->r, k->err.msg);
-	real_store_end(k);
+	kv_run_store_end(k);
 	flow_get_stats(k->flow, &f);
 	k->r->bytes_written = f.bytes_written;
 	series_end(k, 0, &f);
 	series_end(k, 1, &f);
 }
 
-int kv_real_run(const struct kv_job *job, const struct kv_real_hook *hook, struct kv_result *r,
-		struct penstock_err *err)
+int kv_run_hooked(const struct kv_job *job, const struct kv_run_hook *hook, struct kv_result *r,
+		  struct penstock_err *err)
 {
-	struct kv_real k = {.job = job, .p = job->params, .hook = hook, .r = r};
+	struct kv_run k = {.job = job, .p = job->params, .hook = hook, .r = r};
 	uint64_t begin = clock_ns();
 	int e, closed;
 
 	k.live = job->order == KV_ORDER_LIVE || k.p->policy.live || k.p->closed_loop ||
 		 k.p->autoscale;
-	e = real_open(&k, err);
+	e = kv_run_open(&k, err);
 	if (e == 0)
-		real_run(&k);
+		kv_run_all(&k);
 	if (k.failed) {
 		*err = k.err;
 		e = k.failed;
 	}
-	real_scale_end(&k);
-	closed = real_close(&k, e < 0 ? NULL : err);
+	kv_run_scale_end(&k);
+	closed = kv_run_close(&k, e < 0 ? NULL : err);
 	r->wall_sec = (double)(clock_ns() - begin) / 1e9;
 	return e < 0 ? e : closed;
 }
 
-int kv_run_real(const struct kv_job *job, struct kv_result *r, struct penstock_err *err)
+int kv_run_storage(const struct kv_job *job, struct kv_result *r, struct penstock_err *err)
 {
 	struct penstock_err local;
 
-	return kv_real_run(job, NULL, r, err ? err : &local);
+	return kv_run_hooked(job, NULL, r, err ? err : &local);
 }

@@ -12,22 +12,22 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/object/place_book.h"
-#include "load/object/place_look.h"
+#include "load/object/place_inspection.h"
+#include "load/object/place_journal.h"
 #include "load/object/place_slab.h"
 
-static int look_device(struct slab_look *l, const char *path, struct penstock_err *err)
+static int inspect_device(struct slab_inspection *l, const char *path, struct penstock_err *err)
 {
 	if (ioctl(l->fd, BLKGETSIZE64, &l->bytes) < 0)
 		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
-	return device_look(l->fd, l->bytes, l->ours, path, err);
+	return device_check_empty(l->fd, l->bytes, l->ours, path, err);
 }
 
 /* Where others may write, a head says nothing. */
-static int look_file(struct slab_look *l, const struct stat *st, const char *path, bool known,
-		     struct penstock_err *err)
+static int inspect_file(struct slab_inspection *l, const struct stat *st, const char *path,
+			bool known, struct penstock_err *err)
 {
-	int r = l->ours ? 0 : look_no_stripe(path, err);
+	int r = l->ours ? 0 : refuse_striped_file(path, err);
 
 	l->bytes = (uint64_t)st->st_size;
 	if (r < 0)
@@ -36,7 +36,7 @@ static int look_file(struct slab_look *l, const struct stat *st, const char *pat
 		return penstock_fail(
 			err, -EEXIST,
 			"%s: is not a slab of penstock's; remove it, or use another name", path);
-	if (!book_is_own(st))
+	if (!file_is_private(st))
 		return penstock_fail(
 			err, -EPERM,
 			"%s: belongs to somebody else (user %u), or others may write to "
@@ -45,8 +45,8 @@ static int look_file(struct slab_look *l, const struct stat *st, const char *pat
 	return 0;
 }
 
-static int look_inside(struct slab_look *l, const char *path, bool write, bool known,
-		       struct penstock_err *err)
+static int inspect_open_file(struct slab_inspection *l, const char *path, bool write, bool known,
+			     struct penstock_err *err)
 {
 	struct stat st;
 	int r;
@@ -61,10 +61,10 @@ static int look_inside(struct slab_look *l, const char *path, bool write, bool k
 	if (r < 0)
 		return penstock_fail(err, r, "%s: %s", path, strerror(-r));
 	l->ours = r > 0;
-	return l->device ? look_device(l, path, err) : look_file(l, &st, path, known, err);
+	return l->device ? inspect_device(l, path, err) : inspect_file(l, &st, path, known, err);
 }
 
-static int open_slab(const struct slab_look *l, int dir, const char *name, bool write)
+static int open_slab(const struct slab_inspection *l, int dir, const char *name, bool write)
 {
 	int flags = (write ? O_RDWR : O_RDONLY) | O_CLOEXEC;
 
@@ -75,17 +75,17 @@ static int open_slab(const struct slab_look *l, int dir, const char *name, bool 
 	return openat(dir, name, flags);
 }
 
-int slab_look(struct slab_look *l, int dir, const char *name, const char *path, bool write,
-	      bool known, struct penstock_err *err)
+int slab_inspect(struct slab_inspection *l, int dir, const char *name, const char *path, bool write,
+		 bool known, struct penstock_err *err)
 {
 	size_t n = strlen(name);
 	struct stat st;
 	int r;
 
-	*l = (struct slab_look){.fd = -1, .folder = n && name[n - 1] == '/'};
+	*l = (struct slab_inspection){.fd = -1, .folder = n && name[n - 1] == '/'};
 	if (fstatat(dir, name, &st, 0) < 0)
 		return errno == ENOENT
-			       ? look_no_slab(path, err)
+			       ? refuse_striped_folder(path, err)
 			       : penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
 	l->exists = true;
 	l->folder = S_ISDIR(st.st_mode);
@@ -98,17 +98,17 @@ int slab_look(struct slab_look *l, int dir, const char *name, const char *path, 
 	l->fd = open_slab(l, dir, name, write);
 	if (l->fd < 0)
 		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
-	r = look_inside(l, path, write, known, err);
+	r = inspect_open_file(l, path, write, known, err);
 	if (r < 0)
 		close(l->fd);
 	return r;
 }
 
 /* One that is not to be used now. */
-static int slab_peek(struct slab_look *l, int dir, const char *name, const char *path,
-		     struct penstock_err *err)
+static int slab_inspect_readonly(struct slab_inspection *l, int dir, const char *name,
+				 const char *path, struct penstock_err *err)
 {
-	int r = slab_look(l, dir, name, path, false, false, err);
+	int r = slab_inspect(l, dir, name, path, false, false, err);
 
 	if (r == 0 && l->fd >= 0)
 		close(l->fd);
@@ -117,15 +117,15 @@ static int slab_peek(struct slab_look *l, int dir, const char *name, const char 
 
 bool slab_is_kept(const char *path)
 {
-	struct slab_look l;
+	struct slab_inspection l;
 	char inside[PLACE_PATH];
 
-	if (slab_peek(&l, AT_FDCWD, path, path, NULL) < 0)
+	if (slab_inspect_readonly(&l, AT_FDCWD, path, path, NULL) < 0)
 		return false;
-	if (l.folder && book_is_kept(path))
+	if (l.folder && journal_is_kept(path))
 		return true;
 	snprintf(inside, sizeof(inside), "%s/" SLAB_FILE, path);
-	if (l.folder && slab_peek(&l, AT_FDCWD, inside, inside, NULL) < 0)
+	if (l.folder && slab_inspect_readonly(&l, AT_FDCWD, inside, inside, NULL) < 0)
 		return false;
 	return l.ours && l.head.kept;
 }
@@ -133,11 +133,11 @@ bool slab_is_kept(const char *path)
 int slab_check(const struct place_opts *o, uint64_t *ret_room, struct penstock_err *err)
 {
 	uint32_t unit = o->unit ? o->unit : PLACE_UNIT;
-	struct slab_look l;
+	struct slab_inspection l;
 	uint64_t freed = 0;
 	struct stat st;
 	dev_t dev;
-	int r = slab_peek(&l, AT_FDCWD, o->paths[0], o->paths[0], err);
+	int r = slab_inspect_readonly(&l, AT_FDCWD, o->paths[0], o->paths[0], err);
 
 	if (r < 0)
 		return r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "load/object/flow_crew.h"
+#include "load/object/thread_pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -71,9 +71,9 @@ void inbox_wait(struct inbox *b, uint64_t until_ns)
 	pthread_mutex_unlock(&b->lock);
 }
 
-static void *crew_main(void *arg)
+static void *pool_thread_main(void *arg)
 {
-	struct crew *c = arg;
+	struct thread_pool *c = arg;
 	struct task *t;
 
 	pthread_mutex_lock(&c->lock);
@@ -96,25 +96,25 @@ static void *crew_main(void *arg)
 	return NULL;
 }
 
-int crew_start(struct crew *c, unsigned nr, const char *name, struct inbox *inbox)
+int thread_pool_start(struct thread_pool *c, unsigned nr, const char *name, struct inbox *inbox)
 {
 	int r = 0;
 
-	*c = (struct crew){.inbox = inbox};
+	*c = (struct thread_pool){.inbox = inbox};
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->work, NULL);
 	c->threads = calloc(nr, sizeof(*c->threads));
 	if (!c->threads)
 		return -ENOMEM;
 	while (c->nr < nr && r == 0) {
-		r = thread_start(&c->threads[c->nr], crew_main, c);
+		r = thread_start(&c->threads[c->nr], pool_thread_main, c);
 		if (r == 0)
 			pthread_setname_np(c->threads[c->nr++], name);
 	}
 	return r;
 }
 
-void crew_stop(struct crew *c)
+void thread_pool_stop(struct thread_pool *c)
 {
 	if (!c->inbox)
 		return;
@@ -130,7 +130,7 @@ void crew_stop(struct crew *c)
 	c->inbox = NULL;
 }
 
-void crew_push(struct crew *c, struct task *t)
+void thread_pool_push(struct thread_pool *c, struct task *t)
 {
 	t->next = NULL;
 	pthread_mutex_lock(&c->lock);

@@ -3,61 +3,61 @@
 
 #include <dirent.h>
 
+#include "common/kvkit.h"
 #include "common/kvparams.h"
-#include "common/kvrun.h"
 
-struct kvrun kvrun;
+struct kvkit kvkit;
 
-double kvrun_mib(double mib)
+double kvkit_mib(double mib)
 {
 	return mib / 1024;
 }
 
-void kvrun_setup(void)
+void kvkit_setup(void)
 {
 	static unsigned nr;
-	struct kv_params *p = &kvrun.params;
+	struct kv_params *p = &kvkit.params;
 
-	kvrun = (struct kvrun){0};
+	kvkit = (struct kvkit){0};
 	t_kv_params(p, 8, 600);
-	p->gpu_gb = kvrun_mib(4);
-	p->cpu_gb = kvrun_mib(6);
-	p->storage_gb = kvrun_mib(8);
+	p->gpu_gb = kvkit_mib(4);
+	p->cpu_gb = kvkit_mib(6);
+	p->storage_gb = kvkit_mib(8);
 	p->max_requests = 60;
 	for (int i = 0; i < KV_TEMPLATES; i++) {
 		p->config.user[i] = (struct kv_template){{8, 64}, {16, 64}, {0.001, 0.005}};
 	}
-	snprintf(kvrun.dir, sizeof(kvrun.dir), "%s/kv%u", t_dir(), nr++);
-	kvrun.job = (struct kv_job){
+	snprintf(kvkit.dir, sizeof(kvkit.dir), "%s/kv%u", t_dir(), nr++);
+	kvkit.job = (struct kv_job){
 		.params = p,
-		.cache_dir = kvrun.dir,
+		.cache_dir = kvkit.dir,
 		.layout = KV_LAYOUT_NPY,
 		.verify = !T_TSAN, /* but where a case asks for it */
 		.gpu_simulated = true,
 		.gpu_bandwidth = 64e9,
 		.opts = PENSTOCK_OPTS_INIT,
-		.stop = &kvrun.stop,
+		.stop = &kvkit.stop,
 	};
 }
 
 static void forget(void)
 {
-	kv_result_fini(&kvrun.r);
-	free(kvrun.events);
-	free(kvrun.ops);
-	kvrun.events = NULL;
-	kvrun.ops = NULL;
-	kvrun.nr_events = kvrun.nr_ops = 0;
-	memset(kvrun.most, 0, sizeof(kvrun.most));
+	kv_result_fini(&kvkit.r);
+	free(kvkit.events);
+	free(kvkit.ops);
+	kvkit.events = NULL;
+	kvkit.ops = NULL;
+	kvkit.nr_events = kvkit.nr_ops = 0;
+	memset(kvkit.most, 0, sizeof(kvkit.most));
 }
 
-void kvrun_teardown(void)
+void kvkit_teardown(void)
 {
 	forget();
-	kv_config_fini(&kvrun.params.config);
+	kv_config_fini(&kvkit.params.config);
 }
 
-unsigned kvrun_names(const char *dir)
+unsigned kvkit_names(const char *dir)
 {
 	DIR *d = opendir(dir);
 	const struct dirent *e;
@@ -82,20 +82,20 @@ static void *more(void *v, size_t nr, size_t size)
 
 static void on_event(void *arg, const struct kv_event *ev)
 {
-	struct kvrun *k = arg;
+	struct kvkit *k = arg;
 
 	k->events = more(k->events, k->nr_events, sizeof(*ev));
 	k->events[k->nr_events++] = *ev;
 }
 
-static void on_done(void *arg, const struct kv_real *k, const struct flow_done *d)
+static void on_done(void *arg, const struct kv_run *k, const struct flow_done *d)
 {
-	const struct real_op *op = (const struct real_op *)(uintptr_t)d->tag;
-	struct kvrun *v = arg;
+	const struct kv_run_op *op = (const struct kv_run_op *)(uintptr_t)d->tag;
+	struct kvkit *v = arg;
 
 	v->begin_ns = k->begin_ns;
 	v->ops = more(v->ops, v->nr_ops, sizeof(*v->ops));
-	v->ops[v->nr_ops++] = (struct kvrun_op){
+	v->ops[v->nr_ops++] = (struct kvkit_op){
 		.type = op->flow.type,
 		.tier = op->ev.tier,
 		.to = op->flow.to,
@@ -106,11 +106,11 @@ static void on_done(void *arg, const struct kv_real *k, const struct flow_done *
 		.alloc_end = op->flow.alloc_end,
 		.result = d->result,
 		.size = op->ev.size,
-		.chain = (uintptr_t)op->work,
-		.request = op->work->kind == REAL_REQUEST,
-		.id = op->work->req.id,
-		.arrival_ns = k->begin_ns + op->work->req.arrival_ns,
-		.user = op->work->req.user,
+		.chain = (uintptr_t)op->chain,
+		.request = op->chain->kind == KV_CHAIN_REQUEST,
+		.id = op->chain->req.id,
+		.arrival_ns = k->begin_ns + op->chain->req.arrival_ns,
+		.user = op->chain->req.user,
 		.begin_ns = d->begin_ns,
 		.start_ns = d->start_ns,
 		.end_ns = d->end_ns,
@@ -126,10 +126,10 @@ static void on_done(void *arg, const struct kv_real *k, const struct flow_done *
 		v->act(v);
 }
 
-static void on_end(void *arg, const struct kv_real *k)
+static void on_end(void *arg, const struct kv_run *k)
 {
 	struct penstock_err err;
-	struct kvrun *v = arg;
+	struct kvkit *v = arg;
 
 	for (int t = 0; t < KV_TIERS; t++) {
 		v->objects[t] = place_objects(k->places[t]);
@@ -137,87 +137,87 @@ static void on_end(void *arg, const struct kv_real *k)
 		v->entries[t] = kv_cache_entries(k->cache, (enum kv_tier)t);
 	}
 	v->running = k->pending;
-	v->works = k->works != NULL;
-	v->files = kvrun_names(k->folder);
+	v->chains = k->chains != NULL;
+	v->files = kvkit_names(k->folder);
 	v->consistent = kv_cache_check(k->cache, &err) == 0;
 }
 
-int kvrun_go(void)
+int kvkit_go(void)
 {
-	struct kv_real_hook hook = {on_event, on_done, on_end, &kvrun, kvrun.scale_ns};
+	struct kv_run_hook hook = {on_event, on_done, on_end, &kvkit, kvkit.scale_ns};
 
 	forget();
-	assert_int_equal(kv_result_init(&kvrun.r), 0);
-	return kv_real_run(&kvrun.job, &hook, &kvrun.r, &kvrun.err);
+	assert_int_equal(kv_result_init(&kvkit.r), 0);
+	return kv_run_hooked(&kvkit.job, &hook, &kvkit.r, &kvkit.err);
 }
 
-void kvrun_ok(void)
+void kvkit_ok(void)
 {
-	T_ERR(kvrun_go(), 0, &kvrun.err);
-	T_OK(kvrun.consistent);
-	T_EQ(kvrun.running, 0);
-	T_EQ(kvrun.works, 0);
+	T_ERR(kvkit_go(), 0, &kvkit.err);
+	T_OK(kvkit.consistent);
+	T_EQ(kvkit.running, 0);
+	T_EQ(kvkit.chains, 0);
 }
 
-void kvrun_clean(void)
+void kvkit_clean(void)
 {
-	if (kvrun.r.first_error[0])
-		T_FAIL("%s", kvrun.r.first_error);
-	T_EQ(kvrun.r.errors[0] + kvrun.r.errors[1] + kvrun.r.verify_errors, 0);
-	T_EQ(kvrun.r.failed_requests, 0);
-	T_OK(!kvrun.r.partial);
+	if (kvkit.r.first_error[0])
+		T_FAIL("%s", kvkit.r.first_error);
+	T_EQ(kvkit.r.errors[0] + kvkit.r.errors[1] + kvkit.r.verify_errors, 0);
+	T_EQ(kvkit.r.failed_requests, 0);
+	T_OK(!kvkit.r.partial);
 }
 
-void kvrun_conserved(void)
+void kvkit_conserved(void)
 {
-	const struct kv_counts *n = &kvrun.r.counts;
+	const struct kv_counts *n = &kvkit.r.counts;
 
 	T_EQ(n->tier_evicted_out[KV_GPU], n->tier_evicted_in[KV_CPU]);
 	T_EQ(n->tier_evicted_out[KV_CPU], n->tier_evicted_in[KV_NVME]);
 	for (int t = 0; t < KV_TIERS; t++) {
 		T_EQ(n->tier_written[t] - n->tier_evicted_out[t] - n->tier_deleted[t],
-		     kvrun.r.used[t]);
-		T_EQ(kvrun.objects[t], kvrun.entries[t]);
-		T_EQ(kvrun.r.entries[t], kvrun.entries[t]);
+		     kvkit.r.used[t]);
+		T_EQ(kvkit.objects[t], kvkit.entries[t]);
+		T_EQ(kvkit.r.entries[t], kvkit.entries[t]);
 	}
 }
 
-void kvrun_documents(uint32_t nr)
+void kvkit_documents(uint32_t nr)
 {
-	kvrun.params.rag = true;
-	kvrun.params.rag_docs = nr;
-	kvrun.params.config.rag_small_tokens[0] = 32;
-	kvrun.params.config.rag_small_tokens[1] = 64;
-	kvrun.params.config.rag_chunk_tokens = 16;
+	kvkit.params.rag = true;
+	kvkit.params.rag_docs = nr;
+	kvkit.params.config.rag_small_tokens[0] = 32;
+	kvkit.params.config.rag_small_tokens[1] = 64;
+	kvkit.params.config.rag_chunk_tokens = 16;
 }
 
-void kvrun_burst(unsigned nr)
+void kvkit_burst(unsigned nr)
 {
 	FILE *f;
 
-	snprintf(kvrun.burst, sizeof(kvrun.burst), "%s", t_path("burst.csv"));
-	f = fopen(kvrun.burst, "w");
+	snprintf(kvkit.burst, sizeof(kvkit.burst), "%s", t_path("burst.csv"));
+	f = fopen(kvkit.burst, "w");
 	T_OK(f != NULL);
 	fprintf(f, "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n");
 	for (unsigned i = 0; i < nr; i++)
 		fprintf(f, "%u,m,%u,20,%u,log\n", 100 * i, 10 + i % 8, 30 + i % 8);
 	fclose(f);
-	kvrun.params.burst_path = kvrun.burst;
+	kvkit.params.burst_path = kvkit.burst;
 }
 
-void kvrun_overload(void)
+void kvkit_overload(void)
 {
-	kvrun.params.users = 40;
-	kvrun.params.max_requests = 0;
-	kvrun.params.duration_ns = 1000000000;
-	kvrun.params.gpu_gb = kvrun.params.cpu_gb = 0;
-	kvrun.params.storage_gb = kvrun_mib(512);
+	kvkit.params.users = 40;
+	kvkit.params.max_requests = 0;
+	kvkit.params.duration_ns = 1000000000;
+	kvkit.params.gpu_gb = kvkit.params.cpu_gb = 0;
+	kvkit.params.storage_gb = kvkit_mib(512);
 	for (int i = 0; i < KV_TEMPLATES; i++)
-		kvrun.params.config.user[i] =
+		kvkit.params.config.user[i] =
 			(struct kv_template){{200, 400}, {64, 256}, {0.001, 0.005}};
 }
 
-void kvrun_stop(struct kvrun *k)
+void kvkit_stop(struct kvkit *k)
 {
 	atomic_store(&k->stop, 1);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lanes.  Bytes move in chunks through slots; a slot has a buffer, or stands for a transfer
- * that needs none.  Operations with chunks to cut off stand in the lane of the slots they need,
+ * Slot queues.  Bytes move in chunks through slots; a slot has a buffer, or stands for a transfer
+ * that needs none.  Operations with chunks to cut off wait in the queue of the slots they need,
  * and the one that has waited longest gets the next free slot: so all share the queues of
  * the device alike, one huge object and thousands of small ones.  Of large objects only so
  * many take part at once, in the order in which they came: a hundred that took turns would all
@@ -17,7 +17,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/object/flow_in.h"
+#include "load/object/flow_internal.h"
 
 enum {
 	PAGE_BYTES = 4096,
@@ -27,19 +27,19 @@ enum {
 	GPU_TRANSFER = 4 << 20, /* and between its memory and storage */
 };
 
-uint64_t slot_bytes(const struct flow *f, unsigned lane)
+uint64_t slot_bytes(const struct flow *f, unsigned queue)
 {
-	if (lane == LANE_DIRECT)
+	if (queue == SLOTS_DIRECT)
 		return 0;
-	if (lane == LANE_COPY && f->gpu)
+	if (queue == SLOTS_COPY && f->gpu)
 		return max_u64(GPU_COPY, f->o.chunk);
-	return lane == LANE_READ_SMALL || lane == LANE_WRITE_SMALL ? FLOW_SMALL : f->o.chunk;
+	return queue == SLOTS_READ_SMALL || queue == SLOTS_WRITE_SMALL ? FLOW_SMALL : f->o.chunk;
 }
 
-static int lane_init(struct flow *f, unsigned lane, unsigned nr, struct penstock_err *err)
+static int slot_queue_init(struct flow *f, unsigned queue, unsigned nr, struct penstock_err *err)
 {
-	struct lane *l = &f->lanes[lane];
-	uint64_t bytes = slot_bytes(f, lane);
+	struct slot_queue *l = &f->slot_queues[queue];
+	uint64_t bytes = slot_bytes(f, queue);
 	void *memory = NULL;
 	int r;
 
@@ -51,18 +51,19 @@ static int lane_init(struct flow *f, unsigned lane, unsigned nr, struct penstock
 		if (r < 0)
 			return r;
 		f->stats.memory += nr * bytes;
-		if (lane == LANE_COPY && f->gpu && penstock_gpu_pin(memory, nr * bytes, NULL) == 0)
+		if (queue == SLOTS_COPY && f->gpu &&
+		    penstock_gpu_pin(memory, nr * bytes, NULL) == 0)
 			l->pinned = memory;
 	}
 	for (unsigned i = nr; i-- > 0;) {
 		struct slot *s = &l->slots[i];
 
 		s->buf = memory ? (char *)memory + i * bytes : NULL;
-		s->lane = (uint8_t)lane;
-		s->noisy = true;
+		s->queue = (uint8_t)queue;
+		s->has_noise = true;
 		s->task.next = l->unused ? &l->unused->task : NULL;
 		l->unused = s;
-		if (lane == LANE_WRITE || lane == LANE_WRITE_SMALL)
+		if (queue == SLOTS_WRITE || queue == SLOTS_WRITE_SMALL)
 			content_noise(&f->content, s->buf, bytes, 0);
 	}
 	return 0;
@@ -76,10 +77,10 @@ static bool uses_storage(const struct flow *f)
 	return false;
 }
 
-int lanes_init(struct flow *f, struct penstock_err *err)
+int slot_queues_init(struct flow *f, struct penstock_err *err)
 {
 	struct penstock_stats st = {.size = sizeof(st)};
-	unsigned big, small, copiers = f->o.copiers, ops;
+	unsigned big, small, copy_threads = f->o.copy_threads, ops;
 	int r;
 
 	penstock_get_stats(f->io, &st);
@@ -90,30 +91,30 @@ int lanes_init(struct flow *f, struct penstock_err *err)
 	if (f->o.buffers)
 		big = f->o.buffers;
 	small = (unsigned)min_u64(ops, SMALL_MAX);
-	r = lane_init(f, LANE_COPY, f->gpu ? copiers + 2 : 2 * copiers + 2, err);
+	r = slot_queue_init(f, SLOTS_COPY, f->gpu ? copy_threads + 2 : 2 * copy_threads + 2, err);
 	if (r < 0 || !uses_storage(f))
 		return r;
-	r = lane_init(f, LANE_READ, big + 2 * copiers, err);
+	r = slot_queue_init(f, SLOTS_READ, big + 2 * copy_threads, err);
 	if (r == 0)
-		r = lane_init(f, LANE_WRITE, big, err);
+		r = slot_queue_init(f, SLOTS_WRITE, big, err);
 	if (r == 0)
-		r = lane_init(f, LANE_READ_SMALL, small + 4 * copiers, err);
+		r = slot_queue_init(f, SLOTS_READ_SMALL, small + 4 * copy_threads, err);
 	if (r == 0)
-		r = lane_init(f, LANE_WRITE_SMALL, small, err);
+		r = slot_queue_init(f, SLOTS_WRITE_SMALL, small, err);
 	if (r == 0)
-		r = lane_init(f, LANE_DIRECT, ops, err);
+		r = slot_queue_init(f, SLOTS_DIRECT, ops, err);
 	return r;
 }
 
-void lanes_fini(struct flow *f)
+void slot_queues_fini(struct flow *f)
 {
-	for (unsigned i = 0; i < LANES; i++) {
-		if (f->lanes[i].pinned)
-			penstock_gpu_unpin(f->lanes[i].pinned);
-		free(f->lanes[i].slots);
+	for (unsigned i = 0; i < SLOT_QUEUES; i++) {
+		if (f->slot_queues[i].pinned)
+			penstock_gpu_unpin(f->slot_queues[i].pinned);
+		free(f->slot_queues[i].slots);
 	}
-	for (unsigned i = 0; i < ARRAY_SIZE(f->boards); i++)
-		free(f->boards[i].unused);
+	for (unsigned i = 0; i < ARRAY_SIZE(f->store_pools); i++)
+		free(f->store_pools[i].unused);
 }
 
 static uint64_t chunk_of(const struct op *op)
@@ -148,25 +149,25 @@ static bool is_small(const struct op *op)
 	return next_len(op) + op->pos % PAGE_BYTES <= FLOW_SMALL;
 }
 
-static unsigned lane_of(const struct op *op)
+static unsigned slot_queue_of(const struct op *op)
 {
 	if (op->todo & TODO_HEADER)
-		return LANE_WRITE_SMALL;
+		return SLOTS_WRITE_SMALL;
 	switch (op->mode) {
 	case MODE_READ:
 	case MODE_PASS:
-		return is_small(op) ? LANE_READ_SMALL : LANE_READ;
+		return is_small(op) ? SLOTS_READ_SMALL : SLOTS_READ;
 	case MODE_WRITE:
-		return is_small(op) ? LANE_WRITE_SMALL : LANE_WRITE;
+		return is_small(op) ? SLOTS_WRITE_SMALL : SLOTS_WRITE;
 	case MODE_LOAD:
 	case MODE_STORE:
-		return LANE_DIRECT;
+		return SLOTS_DIRECT;
 	default:
-		return LANE_COPY;
+		return SLOTS_COPY;
 	}
 }
 
-static void ops_line_add(struct oplist *l, struct op *op)
+static void oplist_add(struct oplist *l, struct op *op)
 {
 	op->lnext = NULL;
 	op->lprev = l->last;
@@ -174,7 +175,7 @@ static void ops_line_add(struct oplist *l, struct op *op)
 	l->last = op;
 }
 
-static void ops_line_push(struct oplist *l, struct op *op)
+static void oplist_push(struct oplist *l, struct op *op)
 {
 	op->lprev = NULL;
 	op->lnext = l->first;
@@ -182,13 +183,14 @@ static void ops_line_push(struct oplist *l, struct op *op)
 	l->first = op;
 }
 
-static void ops_line_del(struct oplist *l, struct op *op)
+static void oplist_del(struct oplist *l, struct op *op)
 {
 	*(op->lprev ? &op->lprev->lnext : &l->first) = op->lnext;
 	*(op->lnext ? &op->lnext->lprev : &l->last) = op->lprev;
 }
 
-int stock_make(struct flow *f, struct stock *s, uint64_t nr, uint64_t bytes, bool writing)
+int buffer_pool_grow(struct flow *f, struct buffer_pool *s, uint64_t nr, uint64_t bytes,
+		     bool writing)
 {
 	void *memory;
 
@@ -207,52 +209,53 @@ int stock_make(struct flow *f, struct stock *s, uint64_t nr, uint64_t bytes, boo
 	return 0;
 }
 
-void stock_enter(struct flow *f, struct stock *s, struct op *op, stock_go *go)
+void buffer_pool_start(struct flow *f, struct buffer_pool *s, struct op *op, buffer_pool_go *go)
 {
 	if (s->waits.first || go(f, op) == -EAGAIN)
-		ops_line_add(&s->waits, op);
+		oplist_add(&s->waits, op);
 }
 
-void stock_serve(struct flow *f, struct stock *s, stock_go *go)
+void buffer_pool_serve(struct flow *f, struct buffer_pool *s, buffer_pool_go *go)
 {
 	struct op *op;
 
 	while ((op = s->waits.first)) {
-		ops_line_del(&s->waits, op);
+		oplist_del(&s->waits, op);
 		if (go(f, op) == -EAGAIN) {
-			ops_line_push(&s->waits, op);
+			oplist_push(&s->waits, op);
 			break;
 		}
 	}
 }
 
-void stock_cancel(struct flow *f, struct stock *s, void (*end)(struct flow *f, struct op *op))
+void buffer_pool_cancel(struct flow *f, struct buffer_pool *s,
+			void (*end)(struct flow *f, struct op *op))
 {
 	struct op *op;
 
 	while ((op = s->waits.first)) {
-		ops_line_del(&s->waits, op);
+		oplist_del(&s->waits, op);
 		op_fail(op, -ECANCELED, "cancelled");
 		end(f, op);
 	}
 }
 
-static void serve(struct flow *f, struct lane *l, struct op *op)
+static void serve(struct flow *f, struct slot_queue *l, struct op *op)
 {
-	op->line = LINE_SERVED;
+	op->queued = QUEUED_SERVED;
 	op->seq = f->seq++;
-	ops_line_add(&l->served, op);
+	oplist_add(&l->served, op);
 }
 
-void lane_enter(struct flow *f, struct op *op)
+void slot_queue_enter(struct flow *f, struct op *op)
 {
-	unsigned lane = lane_of(op);
-	struct lane *l = &f->lanes[lane];
-	bool small = lane == LANE_READ_SMALL || lane == LANE_WRITE_SMALL;
+	unsigned queue = slot_queue_of(op);
+	struct slot_queue *l = &f->slot_queues[queue];
+	bool small = queue == SLOTS_READ_SMALL || queue == SLOTS_WRITE_SMALL;
 
 	if (l->nr_served >= FLOW_SERVED && !small) {
-		op->line = LINE_WAITS;
-		ops_line_add(&l->waits, op);
+		op->queued = QUEUED_WAITS;
+		oplist_add(&l->waits, op);
 		return;
 	}
 	l->nr_served++;
@@ -260,37 +263,37 @@ void lane_enter(struct flow *f, struct op *op)
 }
 
 /* Who is served leaves its place to the first that waits. */
-static void served(struct flow *f, struct lane *l)
+static void serve_next(struct flow *f, struct slot_queue *l)
 {
 	struct op *next = l->waits.first;
 
 	if (next) {
-		ops_line_del(&l->waits, next);
+		oplist_del(&l->waits, next);
 		serve(f, l, next);
 	} else {
 		l->nr_served--;
 	}
 }
 
-void lane_leave(struct flow *f, struct op *op)
+void slot_queue_leave(struct flow *f, struct op *op)
 {
-	struct lane *l = &f->lanes[lane_of(op)];
-	bool waits = op->line == LINE_WAITS;
+	struct slot_queue *l = &f->slot_queues[slot_queue_of(op)];
+	bool waits = op->queued == QUEUED_WAITS;
 
-	op->line = LINE_OUT;
-	ops_line_del(waits ? &l->waits : &l->served, op);
+	op->queued = QUEUED_NOT;
+	oplist_del(waits ? &l->waits : &l->served, op);
 	if (!waits)
-		served(f, l);
+		serve_next(f, l);
 }
 
 bool op_idle(const struct op *op)
 {
-	return op->line == LINE_OUT && !op->inflight;
+	return op->queued == QUEUED_NOT && !op->inflight;
 }
 
 void slot_free(struct flow *f, struct slot *s)
 {
-	struct lane *l = &f->lanes[s->lane];
+	struct slot_queue *l = &f->slot_queues[s->queue];
 
 	free(s->msg);
 	s->msg = NULL;
@@ -304,17 +307,18 @@ bool device_full(const struct flow *f)
 	return f->dev_ops >= f->max_dev_ops || f->dev_bytes >= f->max_dev_bytes;
 }
 
-/* The lane whose first operation has waited longest, of those that can go on. */
-static unsigned lane_pick(const struct flow *f)
+/* The queue whose first operation has waited longest, of those that can go on. */
+static unsigned slot_queue_pick(const struct flow *f)
 {
 	bool full = device_full(f);
-	unsigned best = LANES;
+	unsigned best = SLOT_QUEUES;
 
-	for (unsigned i = 0; i < LANES; i++) {
-		const struct lane *l = &f->lanes[i];
+	for (unsigned i = 0; i < SLOT_QUEUES; i++) {
+		const struct slot_queue *l = &f->slot_queues[i];
 
-		if (l->served.first && l->unused && (i == LANE_COPY || !full) &&
-		    (best == LANES || l->served.first->seq < f->lanes[best].served.first->seq))
+		if (l->served.first && l->unused && (i == SLOTS_COPY || !full) &&
+		    (best == SLOT_QUEUES ||
+		     l->served.first->seq < f->slot_queues[best].served.first->seq))
 			best = i;
 	}
 	return best;
@@ -323,33 +327,34 @@ static unsigned lane_pick(const struct flow *f)
 /* Where in the buffer byte @pos goes: as aligned as it is in the file, and where its noise is. */
 static char *slot_data(const struct flow *f, const struct slot *s)
 {
-	return s->buf ? s->buf + s->pos % (s->lane == LANE_WRITE ? f->o.chunk : PAGE_BYTES) : NULL;
+	return s->buf ? s->buf + s->pos % (s->queue == SLOTS_WRITE ? f->o.chunk : PAGE_BYTES)
+		      : NULL;
 }
 
-/* A chunk has been cut off: again behind the others, or out of the lane. */
-static void lane_next(struct flow *f, struct lane *l, struct op *op)
+/* A chunk has been cut off: again behind the others, or out of the queue. */
+static void slot_queue_next(struct flow *f, struct slot_queue *l, struct op *op)
 {
-	if (op->pos < op->end && &f->lanes[lane_of(op)] == l) {
+	if (op->pos < op->end && &f->slot_queues[slot_queue_of(op)] == l) {
 		serve(f, l, op);
 		return;
 	}
-	op->line = LINE_OUT;
-	served(f, l);
+	op->queued = QUEUED_NOT;
+	serve_next(f, l);
 	if (op->pos < op->end)
-		lane_enter(f, op);
+		slot_queue_enter(f, op);
 	else
 		op_all_cut(op);
 }
 
-/* Cut a chunk off the operation that has waited longest in @lane. */
-static struct slot *lane_cut(struct flow *f, unsigned lane)
+/* Cut a chunk off the operation that has waited longest in @queue. */
+static struct slot *slot_queue_cut(struct flow *f, unsigned queue)
 {
-	struct lane *l = &f->lanes[lane];
+	struct slot_queue *l = &f->slot_queues[queue];
 	struct op *op = l->served.first;
 	struct slot *s = l->unused;
 
 	l->unused = s->task.next ? container_of(s->task.next, struct slot, task) : NULL;
-	ops_line_del(&l->served, op);
+	oplist_del(&l->served, op);
 	s->op = op;
 	s->header = op->todo & TODO_HEADER;
 	s->writing = false;
@@ -363,13 +368,13 @@ static struct slot *lane_cut(struct flow *f, unsigned lane)
 		op->todo &= (uint8_t)~TODO_HEADER;
 	else
 		op->pos += s->len;
-	lane_next(f, l, op);
+	slot_queue_next(f, l, op);
 	return s;
 }
 
-struct slot *lanes_cut(struct flow *f)
+struct slot *slot_queues_cut(struct flow *f)
 {
-	unsigned lane = lane_pick(f);
+	unsigned queue = slot_queue_pick(f);
 
-	return lane < LANES ? lane_cut(f, lane) : NULL;
+	return queue < SLOT_QUEUES ? slot_queue_cut(f, queue) : NULL;
 }
