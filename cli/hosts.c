@@ -17,7 +17,7 @@
 #include "cli/opt/opt_json.h"
 #include "load/bed/bed_folder.h"
 #include "load/hosts/hosts.h"
-#include "load/measure/gate.h"
+#include "load/measure/rank_barrier.h"
 #include "load/report/merge/merge.h"
 #include "load/report/result/result.h"
 
@@ -109,7 +109,7 @@ int cli_hosts_open(struct cli_hosts *h, int *argc, char ***argv)
 		return cli_fail(NULL, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s", err.msg);
 	if (hosts_size() < 2)
 		return CLI_OK;
-	gate_set(hosts_gate);
+	rank_barrier_set(hosts_barrier);
 	h->all = join_words(*argc, *argv, &h->len);
 	if (hosts_rank())
 		free(h->all);

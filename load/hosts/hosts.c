@@ -116,7 +116,7 @@ static int end_all(struct hosts *h, int status)
 	if (!h->said)
 		hosts_stop(h);
 	h->ended = true;
-	hosts_wait_for(h, HOSTS_ALL_GATES); /* one may hang in what it does at its end */
+	hosts_wait_for(h, HOSTS_ALL_BARRIERS); /* one may hang in what it does at its end */
 	for (unsigned i = 1; i < h->size; i++) {
 		struct peer *p = &h->peers[i];
 
@@ -160,7 +160,7 @@ int hosts_close(int status)
 			hosts_send(&h->peers[0], &nothing, NULL);
 		hosts_send(&h->peers[0], &done, NULL);
 		/* rank 0 waits for the slowest, which may take any time, but not after a stop */
-		hosts_wait_for(h, HOSTS_ALL_GATES);
+		hosts_wait_for(h, HOSTS_ALL_BARRIERS);
 		while (!h->ended && h->peers[0].fd >= 0 &&
 		       (!h->stopping || h->peers[0].out.len || clock_ns() < h->stop_ns + END_NS))
 			hosts_wait(h, clock_ns() + END_NS);

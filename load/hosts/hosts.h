@@ -5,7 +5,7 @@
 /*
  * Processes that a launcher of MPI started, on one or several hosts, as one run.  Rank 0 has a
  * connection to each of the others; all of them wait for each other where something that is counted
- * begins (hosts_gate), and rank 0 gets what they have to say at the end (hosts_gather).
+ * begins (hosts_barrier), and rank 0 gets what they have to say at the end (hosts_gather).
  *
  * A connection that ends is a rank that is lost: it is named at once, the others are asked to stop,
  * and nobody waits for it any more.
@@ -49,7 +49,7 @@ int hosts_share(char **data, size_t *len);
  * Begin together: is passed by all ranks at the same moment, as far as their clocks are known.
  * Returns that moment, by clock_ns().
  */
-uint64_t hosts_gate(void);
+uint64_t hosts_barrier(void);
 
 /* The clock of this rank: what is to be added to clock_ns() for the time since 1970 by rank 0. */
 struct hosts_clock {

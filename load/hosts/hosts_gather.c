@@ -16,9 +16,9 @@
 #define AHEAD_NS \
 	10000000000u /* more than any beginning is: then the clocks are not what we think */
 
-/* ----------------------------------------------------------------------- gate */
+/* -------------------------------------------------------------------- barrier */
 
-/* With the lock held: has everybody who still comes come to gate @n? */
+/* With the lock held: has everybody who still comes come to barrier @n? */
 static bool all_ready(const struct hosts *h, uint64_t n)
 {
 	for (unsigned i = 1; i < h->size; i++) {
@@ -77,7 +77,7 @@ static uint64_t begin_all(struct hosts *h, uint64_t n)
 	return at;
 }
 
-uint64_t hosts_gate(void)
+uint64_t hosts_barrier(void)
 {
 	struct hosts *h = &hosts_all;
 	struct header ready = {.type = MESSAGE_READY, .rank = h->rank};
@@ -90,7 +90,7 @@ uint64_t hosts_gate(void)
 		return clock_ns();
 	first = hosts_go_first(&policy, &old);
 	pthread_mutex_lock(&h->lock);
-	n = ++h->gates;
+	n = ++h->barriers;
 	ready.a = n;
 	if (h->rank)
 		hosts_send(&h->peers[0], &ready, NULL);
@@ -130,14 +130,14 @@ static bool still_says(const struct hosts *h)
 	return false;
 }
 
-/* Those that wait at a gate which rank 0 will not come to any more must not wait for ever. */
-static void open_gates(struct hosts *h)
+/* Those that wait at a barrier which rank 0 will not come to any more must not wait for ever. */
+static void release_ranks(struct hosts *h)
 {
 	for (unsigned i = 1; i < h->size; i++) {
 		struct peer *p = &h->peers[i];
 		const struct header go = {.type = MESSAGE_GO, .a = p->ready};
 
-		if (p->fd >= 0 && !p->said && p->ready > h->gates)
+		if (p->fd >= 0 && !p->said && p->ready > h->barriers)
 			hosts_send(p, &go, NULL);
 	}
 }
@@ -149,13 +149,13 @@ static bool gather_collect(struct hosts *h, char **all, const char **lost)
 
 	pthread_mutex_lock(&h->lock);
 	h->said = true;
-	hosts_wait_for(h, HOSTS_ALL_GATES);
+	hosts_wait_for(h, HOSTS_ALL_BARRIERS);
 	while (!all_said(h)) {
 		uint64_t now = clock_ns();
 
 		if (h->stopping && now > h->stop_ns + HOSTS_PATIENT_NS && !still_says(h))
 			break;
-		open_gates(h);
+		release_ranks(h);
 		hosts_wait(h, now + CHECK_NS / 4);
 	}
 	for (unsigned i = 1; i < h->size; i++) {

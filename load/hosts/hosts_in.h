@@ -33,7 +33,7 @@
 #define HOSTS_STILL_NS 60000000000u
 #define HOSTS_TELL_NS  10000000000u /* that others are waited for is said first, and then seldom */
 
-#define HOSTS_ALL_GATES INT64_MAX
+#define HOSTS_ALL_BARRIERS INT64_MAX
 
 #define HOSTS_QUIT 'q'
 
@@ -45,13 +45,14 @@ enum message {
 	MESSAGE_PING,  /* a: rank 0's clock */
 	MESSAGE_PONG,  /* a: the same; b: the rank's clock */
 	MESSAGE_CLOCK, /* a: wall_ns, b: offset_ns; text: error_ns */
-	MESSAGE_READY, /* a: number of gates that were reached */
-	MESSAGE_GO,    /* a: number of the gate, b: when, by the rank's clock */
+	MESSAGE_READY, /* a: number of barriers that were reached */
+	MESSAGE_GO,    /* a: number of the barrier, b: when, by the rank's clock */
 	MESSAGE_STOP,
 	MESSAGE_SAID, /* text: for rank 0 */
 	MESSAGE_DONE, /* to rank 0: a: status */
 	MESSAGE_END,  /* a: status */
-	MESSAGE_BEAT, /* a sign of life; a: gate_still_ns(), b: gates that were reached */
+	MESSAGE_BEAT, /* a sign of life; a: rank_progress_stalled_ns(), b: barriers that were
+			 reached */
 };
 
 struct header {
@@ -87,7 +88,7 @@ struct peer {
 	int status;
 	unsigned silent;   /* of our beats, since the last word of it */
 	bool heard;        /* there was a word of it */
-	uint64_t still_ns; /* as it says; GATE_QUIET: it does not */
+	uint64_t still_ns; /* as it says; RANK_PROGRESS_NONE: it does not */
 	unsigned pongs;
 	uint64_t pong_a;
 	int64_t pong_b;
@@ -108,7 +109,7 @@ struct hosts {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* by CLOCK_MONOTONIC */
 	/* under the lock */
-	uint64_t gates; /* that this rank has reached */
+	uint64_t barriers; /* that this rank has reached */
 	uint64_t go, go_at;
 	char *shared;
 	size_t shared_len;
@@ -118,7 +119,7 @@ struct hosts {
 	uint64_t patience_ns; /* that one waits for those that are behind; 0: any time */
 	bool strict;          /* for those that cannot tell how far they are, too */
 	uint64_t waits_ns;    /* since when; 0: it does not */
-	uint64_t waits_for;   /* that others have reached so many gates */
+	uint64_t waits_for;   /* that others have reached so many barriers */
 	uint64_t tell_ns;     /* so long, and the user is told */
 	int status;
 	struct hosts_clock clock;
@@ -154,8 +155,8 @@ void hosts_hang_up(struct hosts *h);
 void hosts_lose(struct hosts *h, struct peer *p, const char *why);
 /* With the lock held: wait until woken, or @until_ns (0: for ever); false: it is past that. */
 bool hosts_wait(struct hosts *h, uint64_t until_ns);
-/* With the lock held: others are waited for, until they have reached so many gates. */
-void hosts_wait_for(struct hosts *h, uint64_t gates);
+/* With the lock held: others are waited for, until they have reached so many barriers. */
+void hosts_wait_for(struct hosts *h, uint64_t barriers);
 /* With the lock held: ask everybody to stop. */
 void hosts_stop(struct hosts *h);
 

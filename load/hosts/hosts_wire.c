@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/hosts/hosts_in.h"
-#include "load/measure/gate.h"
+#include "load/measure/rank_barrier.h"
 
 bool hosts_wait(struct hosts *h, uint64_t until_ns)
 {
@@ -28,10 +28,10 @@ bool hosts_wait(struct hosts *h, uint64_t until_ns)
 	return pthread_cond_timedwait(&h->changed, &h->lock, &t) == 0;
 }
 
-void hosts_wait_for(struct hosts *h, uint64_t gates)
+void hosts_wait_for(struct hosts *h, uint64_t barriers)
 {
 	h->waits_ns = clock_ns();
-	h->waits_for = gates;
+	h->waits_for = barriers;
 	h->tell_ns = HOSTS_TELL_NS;
 }
 
@@ -198,7 +198,8 @@ static unsigned silence_of(const struct hosts *h, const struct peer *p)
 /* Tell that we live, and look who does not. */
 static void beat(struct hosts *h, unsigned nr)
 {
-	struct header sign = {.type = MESSAGE_BEAT, .rank = h->rank, .a = gate_still_ns()};
+	struct header sign = {
+		.type = MESSAGE_BEAT, .rank = h->rank, .a = rank_progress_stalled_ns()};
 	char why[64];
 
 	if (h->sign >= 0 && write(h->sign, "", 1) < 0 && errno == EPIPE) {
@@ -206,7 +207,7 @@ static void beat(struct hosts *h, unsigned nr)
 		h->sign = -1;
 	}
 	pthread_mutex_lock(&h->lock);
-	sign.b = h->said ? HOSTS_ALL_GATES : (int64_t)h->gates;
+	sign.b = h->said ? HOSTS_ALL_BARRIERS : (int64_t)h->barriers;
 	for (unsigned i = h->rank ? 0 : 1; i < nr; i++)
 		if (!h->peers[i].out.len) /* bytes on their way are a sign themselves */
 			hosts_send(&h->peers[i], &sign, NULL);
@@ -237,7 +238,7 @@ static bool is_behind(const struct hosts *h, const struct peer *p)
 static bool is_hopeless(const struct hosts *h, const struct peer *p, uint64_t now)
 {
 	uint64_t limit = h->patience_ns * (h->rank ? 2 : 1);
-	bool knows = p->still_ns != GATE_QUIET;
+	bool knows = p->still_ns != RANK_PROGRESS_NONE;
 
 	return limit && is_behind(h, p) && now > h->waits_ns + limit &&
 	       (knows ? p->still_ns > limit : h->strict);
@@ -263,7 +264,7 @@ static bool tell_wait(struct hosts *h, unsigned nr, uint64_t now, char *line, si
 		return false;
 	if (more)
 		snprintf(others, sizeof(others), " and %u more", more);
-	if (first->still_ns != GATE_QUIET && first->still_ns > h->tell_ns / 4)
+	if (first->still_ns != RANK_PROGRESS_NONE && first->still_ns > h->tell_ns / 4)
 		snprintf(still, sizeof(still), "nothing of %s has moved for %u s",
 			 more ? "the first" : "it", (unsigned)(first->still_ns / 1000000000u));
 	snprintf(line, size, "%s%s: the others have waited for %u s; %s", first->name, others,
@@ -290,8 +291,9 @@ static void hurry(struct hosts *h, unsigned nr)
 		pthread_mutex_lock(&h->lock);
 		gone = is_hopeless(h, p, now);
 		snprintf(line, sizeof(line),
-			 p->still_ns == GATE_QUIET ? "the others have waited for it for %u s"
-						   : "nothing of it has moved for %u s",
+			 p->still_ns == RANK_PROGRESS_NONE
+				 ? "the others have waited for it for %u s"
+				 : "nothing of it has moved for %u s",
 			 (unsigned)(min_u64(p->still_ns, now - h->waits_ns) / 1000000000u));
 		pthread_mutex_unlock(&h->lock);
 		if (gone)

@@ -16,8 +16,8 @@
 #include "load/jobs/bench_run.h"
 #include "load/jobs/gdsio.h"
 #include "load/measure/cache.h"
-#include "load/measure/gate.h"
 #include "load/measure/limit.h"
+#include "load/measure/rank_barrier.h"
 
 /* ------------------------------------------------------------------- series */
 
@@ -187,7 +187,7 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 	int r;
 
 	if (!work.runtime_ns && job->max_ns) {
-		gate_wait(); /* others may have time left: turns stay the same for all */
+		rank_barrier_wait(); /* others may have time left: turns stay the same for all */
 		return 0;
 	}
 	src->warm_end = src->issued + (b->round ? min_u64(job->warmup, 1) : job->warmup);
@@ -413,7 +413,7 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct p
 	if (r == 0)
 		r = tell_series(&b, err);
 	if (r == 0 && job->share.on)
-		gate_wait(); /* others may be reading what is removed now */
+		rank_barrier_wait(); /* others may be reading what is removed now */
 	for (unsigned i = 0; i < job->nr_sizes; i++)
 		bench_files_fini(&sizes[i].files);
 	bench_tell_limits(&b);

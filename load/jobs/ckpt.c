@@ -16,9 +16,9 @@
 #include "load/bed/buffers.h"
 #include "load/jobs/ckpt_ranks.h"
 #include "load/measure/cache.h"
-#include "load/measure/gate.h"
 #include "load/measure/handle.h"
 #include "load/measure/limit.h"
+#include "load/measure/rank_barrier.h"
 
 #define LIMIT_BUFFER (32u << 20)
 
@@ -168,7 +168,7 @@ static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			count_made(way, ranks);
 		}
 		if (r == 0) {
-			gate_wait();
+			rank_barrier_wait();
 			r = ckpt_ranks_do(ranks, "save", i, run->files, &ns, err);
 		}
 		if (r == 0)
@@ -210,7 +210,7 @@ static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 		r = name_files(run, saved(job, i), err);
 		if (r == 0) {
 			drop_files(run);
-			gate_wait();
+			rank_barrier_wait();
 			r = ckpt_ranks_do(ranks, "load", saved(job, i), run->files, &ns, err);
 		}
 		if (r == 0)

@@ -13,8 +13,8 @@
 #include "load/bed/bed_check.h"
 #include "load/jobs/io_files.h"
 #include "load/measure/cache.h"
-#include "load/measure/gate.h"
 #include "load/measure/limit.h"
+#include "load/measure/rank_barrier.h"
 
 #define IO_AGAIN (1ull << 32) /* in a tag: not a loop of its own */
 
@@ -484,7 +484,7 @@ int io_job_run(const struct io_job *job, struct io_result *result, struct pensto
 		r = err->code;
 	bed_buffers_close(&run.buffers);
 	if (r == 0 && job->share.on)
-		gate_wait(); /* others may be reading what is removed now */
+		rank_barrier_wait(); /* others may be reading what is removed now */
 	if (run.files.job)
 		io_files_fini(&run.files);
 	free(run.seen);

@@ -13,8 +13,8 @@
 #include "base/util.h"
 #include "load/kv/kv_result.h"
 #include "load/measure/cache.h"
-#include "load/measure/gate.h"
 #include "load/measure/handle.h"
+#include "load/measure/rank_barrier.h"
 
 #define SLICE_NS     100000000ull  /* how soon a stop is noticed, and progress told */
 #define MOST_PENDING (1u << 16)    /* operations of requests in the flow */
@@ -177,7 +177,7 @@ static bool interval_over(struct kv_real *k, uint64_t now_ns, uint64_t *end_ns)
 
 static void interval_begin(struct kv_real *k)
 {
-	k->begin_ns = k->progress_ns = k->last_end_ns = gate_wait();
+	k->begin_ns = k->progress_ns = k->last_end_ns = rank_barrier_wait();
 	getrusage(RUSAGE_SELF, &k->before);
 	k->until_ns = k->p->policy.counts_late ? UINT64_MAX : k->begin_ns + kv_load_limit(k->load);
 	k->tick_sec = 1;

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/measure/gate.h"
+#include "load/measure/rank_barrier.h"
 #include "load/object/flow_in.h"
 
 #define TELL_NS 100000000u
@@ -112,7 +112,7 @@ static void tell_how_far(struct flow *f)
 	if (f->now < f->tell_ns)
 		return;
 	f->tell_ns = f->now + TELL_NS;
-	gate_moved(waits ? f->back_ns : f->now);
+	rank_progress_report(waits ? f->back_ns : f->now);
 }
 
 unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h)
@@ -237,7 +237,7 @@ int flow_new(struct flow **out, const struct flow_opts *o, struct penstock_err *
 	f->ready_tail = &f->ready;
 	f->unopened_tail = &f->unopened;
 	f->most_files = flow_most_files();
-	f->tell_ns = gate_listens() ? 0 : UINT64_MAX;
+	f->tell_ns = rank_progress_watched() ? 0 : UINT64_MAX;
 	f->objects.size = sizeof(struct object);
 	f->ops.size = sizeof(struct op);
 	f->chains.size = sizeof(struct chain);
@@ -273,7 +273,7 @@ void flow_free(struct flow *f)
 		return;
 	if (f->io)
 		run_down(f);
-	gate_quiet();
+	rank_progress_end();
 	while (atomic_load(&f->at_stores)) /* threads of stores, which outlive us */
 		sched_yield();
 	crew_stop(&f->copiers);

@@ -13,8 +13,8 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/measure/gate.h"
 #include "load/measure/handle.h"
+#include "load/measure/rank_barrier.h"
 #include "load/transfers/transfers_work.h"
 
 #define TICK_NS 100000000
@@ -96,7 +96,7 @@ static void transfers_tick(struct transfers *s)
 	for (unsigned i = 0; i < s->job->workers; i++)
 		if (penstock_get_stats(s->workers[i].io, &stats) == 0)
 			bytes += stats.bytes_read + stats.bytes_written;
-	gate_moved(bytes);
+	rank_progress_report(bytes);
 	if (s->job->progress)
 		s->job->progress(s->job->progress_arg, bytes);
 }
@@ -144,7 +144,7 @@ static void run_workers(struct transfers *s)
 		if (s->workers[i].started)
 			transfers_watch(s, &s->workers[i]);
 	transfers_tick(s);
-	gate_quiet();
+	rank_progress_end();
 }
 
 /* ------------------------------------------------------------------ results */

@@ -13,7 +13,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/measure/gate.h"
+#include "load/measure/rank_barrier.h"
 
 #define POLL_NS 50000000 /* how soon a stop is noticed */
 #define REAP    64
@@ -79,7 +79,7 @@ static void count_begin(struct transfers *s)
 		return;
 	pthread_mutex_lock(&s->lock);
 	if (!atomic_load(&s->counting)) {
-		now = gate_wait(); /* what was done up to here is nobody's time */
+		now = rank_barrier_wait(); /* what was done up to here is nobody's time */
 		for (unsigned i = 0; i < s->job->workers; i++) {
 			struct penstock_stats stats = {.size = sizeof(stats)};
 

@@ -196,10 +196,10 @@ def ended(process):
     return process.returncode, out, err
 
 
-def work(peer, text, gates=1, slow=0):
+def work(peer, text, barriers=1, slow=0):
     """What a rank does that has nothing to do."""
     peer.until(SHARE)
-    for n in range(1, gates + 1):
+    for n in range(1, barriers + 1):
         peer.send(READY, n)
         peer.until(GO)
     peer.send(SAID, text=json.dumps(text).encode(), slow=slow)
