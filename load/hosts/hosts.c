@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/hosts/hosts_in.h"
+#include "load/hosts/hosts_internal.h"
 
 #define END_NS 10000000000u /* that others wait for rank 0 after a stop */
 
@@ -122,7 +122,7 @@ static int end_all(struct hosts *h, int status)
 
 		while (p->fd >= 0 && !p->done &&
 		       (!h->stopping || clock_ns() < h->stop_ns + HOSTS_PATIENT_NS))
-			hosts_wait(h, clock_ns() + HOSTS_BEAT_NS);
+			hosts_wait(h, clock_ns() + HOSTS_HEARTBEAT_NS);
 		status = status ? status : p->done ? p->status : 1;
 	}
 	h->waits_ns = 0;

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "load/hosts/hosts_in.h"
+#include "load/hosts/hosts_internal.h"
 
 #define LONGEST (1ull << 30) /* of a text */
 #define AT_ONCE (1u << 20)   /* and then others have their turn */
@@ -94,7 +94,7 @@ int hosts_take(struct peer *p)
 			continue;
 		if (n <= 0)
 			return n < 0 && errno == EAGAIN ? 0 : -1;
-		p->silent = 0;
+		p->missed = 0;
 		p->heard = true;
 		in->got += (size_t)n;
 		if (in->got == first &&

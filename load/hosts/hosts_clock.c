@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/util.h"
-#include "load/hosts/hosts_in.h"
+#include "load/hosts/hosts_internal.h"
 
 #define TIMES   40
 #define WAIT_NS 1000000000u

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "load/hosts/hosts_in.h"
+#include "load/hosts/hosts_internal.h"
 
 #define SOON_NS  2000000u /* from the word to the beginning, and more where the way is long */
 #define EACH_NS  150000u  /* to tell one rank, and for it to hear of it on a busy host */

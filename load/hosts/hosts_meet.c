@@ -23,7 +23,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/hosts/hosts_in.h"
+#include "load/hosts/hosts_internal.h"
 #include "plugin/rendezvous.h"
 
 #define ADDRESSES  16
@@ -525,7 +525,7 @@ static int meet_by_name(struct hosts *h, const struct launcher *by, const char *
 static int connect_all(struct hosts *h, const struct address *a, int fd, pid_t launcher,
 		       struct penstock_err *err)
 {
-	int r = a->nr ? hosts_keep(h, launcher, err)
+	int r = a->nr ? hosts_supervise(h, launcher, err)
 		      : penstock_fail(err, -EIO, "rank 0 cannot listen for the others");
 
 	if (r == 0)

@@ -15,7 +15,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/hosts/hosts_in.h"
+#include "load/hosts/hosts_internal.h"
 #include "load/measure/rank_barrier.h"
 
 bool hosts_wait(struct hosts *h, uint64_t until_ns)
@@ -135,7 +135,7 @@ static bool note(struct hosts *h, struct peer *p, const struct header *m, char *
 	case MESSAGE_STOP:
 		hosts_stop(h);
 		return true;
-	case MESSAGE_BEAT:
+	case MESSAGE_HEARTBEAT:
 		p->still_ns = m->a;
 		if (h->rank) /* else it says so itself, at once */
 			p->ready = (uint64_t)m->b;
@@ -178,11 +178,11 @@ static void wire_give(struct hosts *h, struct peer *p)
 }
 
 /* The launcher wants an end, and did not ask. */
-static void keeper_lost(struct hosts *h)
+static void supervisor_lost(struct hosts *h)
 {
 	pthread_mutex_lock(&h->lock);
-	close(h->keeper);
-	h->keeper = -1;
+	close(h->supervisor_fd);
+	h->supervisor_fd = -1;
 	hosts_stop(h);
 	pthread_cond_broadcast(&h->changed);
 	pthread_mutex_unlock(&h->lock);
@@ -190,21 +190,21 @@ static void keeper_lost(struct hosts *h)
 }
 
 /* For how many of our beats it may say nothing: rank 0 for more while others are on their way. */
-static unsigned silence_of(const struct hosts *h, const struct peer *p)
+static unsigned allowed_missed(const struct hosts *h, const struct peer *p)
 {
-	return HOSTS_SILENT + (h->rank && !p->heard ? HOSTS_MEET_NS / HOSTS_BEAT_NS : 0);
+	return HOSTS_PEER_MISSED + (h->rank && !p->heard ? HOSTS_MEET_NS / HOSTS_HEARTBEAT_NS : 0);
 }
 
 /* Tell that we live, and look who does not. */
-static void beat(struct hosts *h, unsigned nr)
+static void send_heartbeats(struct hosts *h, unsigned nr)
 {
 	struct header sign = {
-		.type = MESSAGE_BEAT, .rank = h->rank, .a = rank_progress_stalled_ns()};
+		.type = MESSAGE_HEARTBEAT, .rank = h->rank, .a = rank_progress_stalled_ns()};
 	char why[64];
 
-	if (h->sign >= 0 && write(h->sign, "", 1) < 0 && errno == EPIPE) {
-		close(h->sign); /* the keeper is gone; that is told elsewhere */
-		h->sign = -1;
+	if (h->heartbeat_fd >= 0 && write(h->heartbeat_fd, "", 1) < 0 && errno == EPIPE) {
+		close(h->heartbeat_fd); /* the supervisor is gone; that is told elsewhere */
+		h->heartbeat_fd = -1;
 	}
 	pthread_mutex_lock(&h->lock);
 	sign.b = h->said ? HOSTS_ALL_BARRIERS : (int64_t)h->barriers;
@@ -214,9 +214,9 @@ static void beat(struct hosts *h, unsigned nr)
 	pthread_mutex_unlock(&h->lock);
 	for (unsigned i = h->rank ? 0 : 1; i < nr; i++) {
 		struct peer *p = &h->peers[i];
-		unsigned limit = silence_of(h, p);
+		unsigned limit = allowed_missed(h, p);
 
-		if (p->fd < 0 || ++p->silent <= limit)
+		if (p->fd < 0 || ++p->missed <= limit)
 			continue;
 		snprintf(why, sizeof(why), "it gives no sign of life for %u s", limit);
 		peer_lost(h, p, why);
@@ -323,7 +323,7 @@ static void look_for(struct hosts *h, struct pollfd *p, unsigned nr)
 				       .events = h->peers[i].out.len ? POLLIN | POLLOUT : POLLIN};
 	pthread_mutex_unlock(&h->lock);
 	p[nr] = (struct pollfd){.fd = h->wake[0], .events = POLLIN};
-	p[nr + 1] = (struct pollfd){.fd = h->keeper, .events = POLLIN};
+	p[nr + 1] = (struct pollfd){.fd = h->supervisor_fd, .events = POLLIN};
 }
 
 /* Something waits to be sent; false: it is the end. */
@@ -349,10 +349,10 @@ static void *receive(void *arg)
 		uint64_t now = clock_ns();
 
 		if (now >= next) {
-			beat(h, nr);
+			send_heartbeats(h, nr);
 			hurry(h, nr);
 			wire_give_up(h, nr);
-			next = now + HOSTS_BEAT_NS;
+			next = now + HOSTS_HEARTBEAT_NS;
 		}
 		look_for(h, p, nr);
 		if (poll(p, nr + 2, (int)((next - now) / 1000000) + 1) < 0 && errno != EINTR)
@@ -360,7 +360,7 @@ static void *receive(void *arg)
 		if (p[nr].revents && !woken(h))
 			break;
 		if (p[nr + 1].revents)
-			keeper_lost(h);
+			supervisor_lost(h);
 		for (unsigned i = 0; i < nr; i++) {
 			if (p[i].fd >= 0 && p[i].revents & POLLOUT)
 				wire_give(h, &h->peers[i]);
@@ -406,8 +406,8 @@ void hosts_hang_up(struct hosts *h)
 	free(h->shared);
 	close(h->wake[0]);
 	close(h->wake[1]);
-	if (h->keeper >= 0)
-		close(h->keeper);
-	if (h->sign >= 0)
-		close(h->sign);
+	if (h->supervisor_fd >= 0)
+		close(h->supervisor_fd);
+	if (h->heartbeat_fd >= 0)
+		close(h->heartbeat_fd);
 }

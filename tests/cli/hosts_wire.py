@@ -23,7 +23,7 @@ from tap import Skip, in_folder, run_all
 
 resultcheck.need('jsonschema')
 
-# load/hosts/hosts_in.h
+# load/hosts/hosts_internal.h
 SHARE, PING, PONG, CLOCK, READY, GO, STOP, SAID, DONE, END, BEAT = range(1, 12)
 HEADER = struct.Struct('=IIQqQ')  # type, rank, a, b, bytes of text
 GREETING = struct.Struct('=32sQI60s')  # secret, random number, rank, host
@@ -421,7 +421,7 @@ def an_end_is_not_a_loss():
 
 @in_folder
 def a_result_that_comes_slowly_holds_up_nobody():
-    """For longer than a keeper waits for a sign of life of rank 0."""
+    """For longer than a supervisor waits for a sign of life of rank 0."""
     with as_rank_1(*NULL, '--json', 'all.json') as (process, peer):
         work(peer, {'schema': 'penstock-result/1', 'command': 'kv', 'series': []}, slow=26)
         peer.send(DONE)
@@ -432,7 +432,7 @@ def a_result_that_comes_slowly_holds_up_nobody():
 
 @in_folder
 def a_large_result_is_whole_however_slowly_it_is_taken():
-    """And the rank gives signs of life meanwhile, to its keeper and to rank 0: both wait for less than this."""
+    """And the rank gives signs of life meanwhile, to its supervisor and to rank 0: both wait for less than this."""
     with open('large.py', 'w', encoding='utf-8') as f:
         f.write('import os, socket\ns = socket.socket(fileno=int(os.environ["PENSTOCK_RANKS_FD"])).makefile("rw")\n'
                 's.readline()\ns.write("say 24000000\\n" + "0123456789ab" * 2000000)\ns.flush()\nassert s.readline() == "said\\n"\n')

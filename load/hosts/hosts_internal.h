@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_HOSTS_HOSTS_IN_H
-#define PENSTOCK_HOSTS_HOSTS_IN_H
+#ifndef PENSTOCK_HOSTS_HOSTS_INTERNAL_H
+#define PENSTOCK_HOSTS_HOSTS_INTERNAL_H
 
 /* What the files of this folder share. */
 #include <pthread.h>
@@ -12,14 +12,14 @@
 #define HOSTS_NAME 96
 
 /*
- * Each rank gives a sign of life to those it is connected with, and to its keeper.  Who has said
- * nothing for so many of one's own is lost: so a machine that stood still for a while takes nobody
- * for lost but itself.  The keeper is the first to give up and ends the process, so that nothing is
- * left behind when the launcher ends; the others are for hosts that hang as a whole.
+ * Each rank gives a sign of life to those it is connected with, and to its supervisor.  Who has
+ * said nothing for so many of one's own is lost: so a machine that stood still for a while takes
+ * nobody for lost but itself.  The supervisor is the first to give up and ends the process, so that
+ * nothing is left behind when the launcher ends; the others are for hosts that hang as a whole.
  */
-#define HOSTS_BEAT_NS     1000000000u
-#define HOSTS_SILENT      10
-#define HOSTS_SILENT_KEEP 7
+#define HOSTS_HEARTBEAT_NS      1000000000u
+#define HOSTS_PEER_MISSED       10
+#define HOSTS_SUPERVISOR_MISSED 7
 
 /* That rank 0 waits for all to come; until then it has no word for those that are there. */
 #define HOSTS_MEET_NS 60000000000u
@@ -48,10 +48,10 @@ enum message {
 	MESSAGE_READY, /* a: number of barriers that were reached */
 	MESSAGE_GO,    /* a: number of the barrier, b: when, by the rank's clock */
 	MESSAGE_STOP,
-	MESSAGE_SAID, /* text: for rank 0 */
-	MESSAGE_DONE, /* to rank 0: a: status */
-	MESSAGE_END,  /* a: status */
-	MESSAGE_BEAT, /* a sign of life; a: rank_progress_stalled_ns(), b: barriers that were
+	MESSAGE_SAID,      /* text: for rank 0 */
+	MESSAGE_DONE,      /* to rank 0: a: status */
+	MESSAGE_END,       /* a: status */
+	MESSAGE_HEARTBEAT, /* a sign of life; a: rank_progress_stalled_ns(), b: barriers that were
 			 reached */
 };
 
@@ -86,7 +86,7 @@ struct peer {
 	char *said;
 	bool done;
 	int status;
-	unsigned silent;   /* of our beats, since the last word of it */
+	unsigned missed;   /* of our beats, since the last word of it */
 	bool heard;        /* there was a word of it */
 	uint64_t still_ns; /* as it says; RANK_PROGRESS_NONE: it does not */
 	unsigned pongs;
@@ -103,9 +103,9 @@ struct hosts {
 	hosts_say *say;
 	pthread_t thread;
 	bool running;
-	int keeper;  /* a pipe that ends with the process the launcher knows */
-	int sign;    /* a pipe to that process: that this one lives */
-	int wake[2]; /* a pipe that wakes up the thread, or ends it with HOSTS_QUIT */
+	int supervisor_fd; /* a pipe that ends with the process the launcher knows */
+	int heartbeat_fd;  /* a pipe to that process: that this one lives */
+	int wake[2];       /* a pipe that wakes up the thread, or ends it with HOSTS_QUIT */
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* by CLOCK_MONOTONIC */
 	/* under the lock */
@@ -130,9 +130,9 @@ extern struct hosts hosts_all;
 /* ---- hosts_meet.c ---- */
 int hosts_meet(struct hosts *h, struct penstock_err *err);
 
-/* ---- hosts_keep.c ---- */
+/* ---- hosts_supervisor.c ---- */
 /* Go on in a child: 0 in there; the parent never returns.  It stops with @launcher, if not 0. */
-int hosts_keep(struct hosts *h, pid_t launcher, struct penstock_err *err);
+int hosts_supervise(struct hosts *h, pid_t launcher, struct penstock_err *err);
 
 /* ---- hosts_bytes.c, with the lock held ---- */
 /*
