@@ -113,7 +113,7 @@ int cli_hosts_open(struct cli_hosts *h, int *argc, char ***argv)
 	h->all = join_words(*argc, *argv, &h->len);
 	if (hosts_rank())
 		free(h->all);
-	if (h->all && hosts_share(&h->all, &h->len) < 0)
+	if (h->all && hosts_broadcast(&h->all, &h->len) < 0)
 		return cli_fail(NULL, CLI_FAILED, "rank 0 is lost");
 	h->words = h->all ? split_words(h->all, h->len, argc) : NULL;
 	if (!h->words)

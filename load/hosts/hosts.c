@@ -34,7 +34,7 @@ int hosts_open(hosts_say *say, struct penstock_err *err)
 
 	h->say = say;
 	if (r == 0)
-		r = hosts_meet(h, err);
+		r = hosts_connect(h, err);
 	if (r == 0 && h->size > 1)
 		r = hosts_listen(h, err);
 	if (r < 0 || h->size < 2) {
@@ -67,10 +67,10 @@ const char *hosts_name(unsigned rank)
 	return hosts_all.peers[rank].name;
 }
 
-int hosts_share(char **data, size_t *len)
+int hosts_broadcast(char **data, size_t *len)
 {
 	struct hosts *h = &hosts_all;
-	const struct header share = {.type = MESSAGE_SHARE, .len = *len};
+	const struct header broadcast = {.type = MESSAGE_BROADCAST, .len = *len};
 	int r = 0;
 
 	if (h->size < 2)
@@ -78,18 +78,18 @@ int hosts_share(char **data, size_t *len)
 	if (!h->rank) {
 		pthread_mutex_lock(&h->lock);
 		for (unsigned i = 1; i < h->size; i++)
-			hosts_send(&h->peers[i], &share, *data);
+			hosts_send(&h->peers[i], &broadcast, *data);
 		pthread_mutex_unlock(&h->lock);
 		return 0;
 	}
 	pthread_mutex_lock(&h->lock);
-	while (!h->shared && h->peers[0].fd >= 0)
+	while (!h->broadcast && h->peers[0].fd >= 0)
 		hosts_wait(h, 0);
-	if (!h->shared)
+	if (!h->broadcast)
 		r = -ECONNRESET;
-	*data = h->shared;
-	*len = h->shared_len;
-	h->shared = NULL;
+	*data = h->broadcast;
+	*len = h->broadcast_len;
+	h->broadcast = NULL;
 	pthread_mutex_unlock(&h->lock);
 	return r;
 }

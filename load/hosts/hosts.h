@@ -43,7 +43,7 @@ uint64_t hosts_random(void);
  * @data of rank 0 for all: *@data is replaced in the others, by memory that is to be freed.
  * 0, -ENOMEM, or -ECONNRESET when rank 0 is lost.
  */
-int hosts_share(char **data, size_t *len);
+int hosts_broadcast(char **data, size_t *len);
 
 /*
  * Begin together: is passed by all ranks at the same moment, as far as their clocks are known.

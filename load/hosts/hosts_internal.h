@@ -22,7 +22,7 @@
 #define HOSTS_SUPERVISOR_MISSED 7
 
 /* That rank 0 waits for all to come; until then it has no word for those that are there. */
-#define HOSTS_MEET_NS 60000000000u
+#define HOSTS_CONNECT_NS 60000000000u
 
 /*
  * A rank that lives and does not come to where others wait for it is slow, or its storage does not
@@ -41,7 +41,7 @@
 #define HOSTS_ALONE_NS   60000000000u /* after a stop, when all others are gone */
 
 enum message {
-	MESSAGE_SHARE = 1,
+	MESSAGE_BROADCAST = 1,
 	MESSAGE_PING,  /* a: rank 0's clock */
 	MESSAGE_PONG,  /* a: the same; b: the rank's clock */
 	MESSAGE_CLOCK, /* a: wall_ns, b: offset_ns; text: error_ns */
@@ -111,8 +111,8 @@ struct hosts {
 	/* under the lock */
 	uint64_t barriers; /* that this rank has reached */
 	uint64_t go, go_at;
-	char *shared;
-	size_t shared_len;
+	char *broadcast;
+	size_t broadcast_len;
 	bool said; /* what this rank had to say */
 	bool stopping, ended;
 	uint64_t stop_ns;
@@ -127,8 +127,8 @@ struct hosts {
 
 extern struct hosts hosts_all;
 
-/* ---- hosts_meet.c ---- */
-int hosts_meet(struct hosts *h, struct penstock_err *err);
+/* ---- hosts_connect.c ---- */
+int hosts_connect(struct hosts *h, struct penstock_err *err);
 
 /* ---- hosts_supervisor.c ---- */
 /* Go on in a child: 0 in there; the parent never returns.  It stops with @launcher, if not 0. */

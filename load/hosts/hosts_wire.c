@@ -96,9 +96,9 @@ static bool note(struct hosts *h, struct peer *p, const struct header *m, char *
 	struct header pong;
 
 	switch ((enum message)m->type) {
-	case MESSAGE_SHARE:
-		h->shared = *text;
-		h->shared_len = m->len;
+	case MESSAGE_BROADCAST:
+		h->broadcast = *text;
+		h->broadcast_len = m->len;
 		*text = NULL;
 		break;
 	case MESSAGE_PONG:
@@ -192,7 +192,8 @@ static void supervisor_lost(struct hosts *h)
 /* For how many of our beats it may say nothing: rank 0 for more while others are on their way. */
 static unsigned allowed_missed(const struct hosts *h, const struct peer *p)
 {
-	return HOSTS_PEER_MISSED + (h->rank && !p->heard ? HOSTS_MEET_NS / HOSTS_HEARTBEAT_NS : 0);
+	return HOSTS_PEER_MISSED +
+	       (h->rank && !p->heard ? HOSTS_CONNECT_NS / HOSTS_HEARTBEAT_NS : 0);
 }
 
 /* Tell that we live, and look who does not. */
@@ -403,7 +404,7 @@ void hosts_hang_up(struct hosts *h)
 		free(h->peers[i].said);
 	}
 	free(h->peers);
-	free(h->shared);
+	free(h->broadcast);
 	close(h->wake[0]);
 	close(h->wake[1]);
 	if (h->supervisor_fd >= 0)

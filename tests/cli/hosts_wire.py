@@ -24,7 +24,7 @@ from tap import Skip, in_folder, run_all
 resultcheck.need('jsonschema')
 
 # load/hosts/hosts_internal.h
-SHARE, PING, PONG, CLOCK, READY, GO, STOP, SAID, DONE, END, BEAT = range(1, 12)
+BROADCAST, PING, PONG, CLOCK, READY, GO, STOP, SAID, DONE, END, HEARTBEAT = range(1, 12)
 HEADER = struct.Struct('=IIQqQ')  # type, rank, a, b, bytes of text
 GREETING = struct.Struct('=32sQI60s')  # secret, random number, rank, host
 
@@ -69,7 +69,7 @@ class Peer:
     def beats(self):
         while not self.gone.wait(0.5):
             with contextlib.suppress(OSError):
-                self.send(BEAT, self.still, -1 if self.rank else 1 << 62)
+                self.send(HEARTBEAT, self.still, -1 if self.rank else 1 << 62)
 
     def take(self):
         """The next message; questions for the clock are answered."""
@@ -182,7 +182,7 @@ def as_rank_0(*args, at=('127.0.0.1', 0), host='127.0.0.1', there=(), let_in=lam
         sock.sendall(GREETING.pack(secret.encode(), 7, 0, b''))
         time.sleep(others_come)
         peer.beat()
-        peer.send(SHARE, text=b''.join(str(w).encode() + b'\0' for w in ('penstock', *args)))
+        peer.send(BROADCAST, text=b''.join(str(w).encode() + b'\0' for w in ('penstock', *args)))
         yield process, peer
     finally:
         peer.close()
@@ -198,7 +198,7 @@ def ended(process):
 
 def work(peer, text, barriers=1, slow=0):
     """What a rank does that has nothing to do."""
-    peer.until(SHARE)
+    peer.until(BROADCAST)
     for n in range(1, barriers + 1):
         peer.send(READY, n)
         peer.until(GO)
@@ -260,7 +260,7 @@ def a_clock_that_is_told_late_is_known():
                     peer.tell_clock(asked)
                 peer.asked = None
         peer.was_asked = after_three
-        peer.until(SHARE)
+        peer.until(BROADCAST)
         peer.send(READY, 1)
         at = peer.until(GO)[2]
         assert abs(at - peer.clock()) < 500 * 10**9, (at, peer.clock())
@@ -337,18 +337,18 @@ def a_beginning_that_is_far_away_is_not_waited_for():
 def a_rank_that_goes_is_named_within_five_seconds():
     """Seconds of rank 0, which gives a sign of life in each: a busy machine makes fewer of them."""
     with as_others(2, *NULL, '--json', 'all.json') as (process, first, second):
-        threading.Thread(target=lambda: first.until(SHARE), daemon=True).start()
-        second.until(SHARE)
-        second.until(BEAT)
+        threading.Thread(target=lambda: first.until(BROADCAST), daemon=True).start()
+        second.until(BROADCAST)
+        second.until(HEARTBEAT)
         first.sock.shutdown(socket.SHUT_RDWR)
         beats = 0
-        while (kind := second.until(BEAT, STOP)[0]) != STOP:
-            beats += kind == BEAT
+        while (kind := second.until(HEARTBEAT, STOP)[0]) != STOP:
+            beats += kind == HEARTBEAT
         assert beats <= 4, beats
         # the rest stop, and what they have is kept: this one has nothing and does not answer, which is waited for as long
         beats = 0
-        while (kind := second.until(BEAT, STOP, END)[0]) != END:
-            beats += kind == BEAT
+        while (kind := second.until(HEARTBEAT, STOP, END)[0]) != END:
+            beats += kind == HEARTBEAT
         assert beats <= 20, beats
         status, out, err = ended(process)
     assert status and 'rank 1 (test) is lost: its connection ended' in err, (status, out, err)

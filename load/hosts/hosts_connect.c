@@ -26,12 +26,12 @@
 #include "load/hosts/hosts_internal.h"
 #include "plugin/rendezvous.h"
 
-#define ADDRESSES  16
-#define COOKIE     32
-#define CONNECT_MS 3000
-#define ANSWER_MS  1000 /* and then another address is tried beside the one that is silent */
-#define AGAIN_MS   50
-#define STRANGERS  64 /* that are silent may be there beside as many as there are ranks */
+#define ADDRESSES       16
+#define COOKIE          32
+#define CONNECT_MS      3000
+#define ANSWER_MS       1000 /* and then another address is tried beside the one that is silent */
+#define RETRY_MS        50
+#define PENDING_UNKNOWN 64 /* that are silent may be there beside as many as there are ranks */
 
 /* Where rank 0 is; the same bytes for all, so of fixed width. */
 struct address {
@@ -58,7 +58,7 @@ struct launcher {
 };
 
 /* The one whose variables speak of several ranks, NULL: none; and which of them this is. */
-static const struct launcher *launched(struct hosts *h)
+static const struct launcher *find_launcher(struct hosts *h)
 {
 	static const struct launcher all[] = {
 		{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "openmpi"},
@@ -82,7 +82,7 @@ bool hosts_is_first(void)
 {
 	struct hosts h = {.size = 1};
 
-	return launched(&h) && h.rank == 0;
+	return find_launcher(&h) && h.rank == 0;
 }
 
 /* -------------------------------------------------------------------- plug-in */
@@ -141,7 +141,7 @@ static int find_plugin(const struct rendezvous **out, const char *mpi, struct pe
 
 /* ----------------------------------------------------------------- connections */
 
-static void note_mapped(struct address *a, uint32_t of)
+static void add_mapped(struct address *a, uint32_t of)
 {
 	struct in6_addr *to = &a->at[a->nr++];
 
@@ -150,26 +150,26 @@ static void note_mapped(struct address *a, uint32_t of)
 }
 
 /* One that others may reach: of a link's own addresses they would have to know the link. */
-static void note_address(struct address *a, const struct sockaddr *of, bool six)
+static void add_address(struct address *a, const struct sockaddr *of, bool six)
 {
 	const struct in6_addr *at = &((const struct sockaddr_in6 *)(const void *)of)->sin6_addr;
 
 	if (of->sa_family == AF_INET)
-		note_mapped(a, ((const struct sockaddr_in *)(const void *)of)->sin_addr.s_addr);
+		add_mapped(a, ((const struct sockaddr_in *)(const void *)of)->sin_addr.s_addr);
 	else if (of->sa_family == AF_INET6 && six && !IN6_IS_ADDR_LINKLOCAL(at))
 		a->at[a->nr++] = *at;
 }
 
-static void note_addresses(struct address *a, bool six)
+static void add_addresses(struct address *a, bool six)
 {
 	struct ifaddrs *all = NULL;
 
-	note_mapped(a, htonl(INADDR_LOOPBACK)); /* first: of the same host the shortest way */
+	add_mapped(a, htonl(INADDR_LOOPBACK)); /* first: of the same host the shortest way */
 	if (getifaddrs(&all) < 0)
 		return;
 	for (struct ifaddrs *i = all; i && a->nr < ADDRESSES; i = i->ifa_next)
 		if (i->ifa_addr && !(i->ifa_flags & IFF_LOOPBACK))
-			note_address(a, i->ifa_addr, six);
+			add_address(a, i->ifa_addr, six);
 	freeifaddrs(all);
 }
 
@@ -211,19 +211,19 @@ static int listen_anywhere(struct address *a, struct hosts *h, bool given)
 		fd = bind_anywhere(&a->port, false);
 	if (fd < 0)
 		return -1;
-	if (listen(fd, (int)h->size + STRANGERS) < 0 ||
+	if (listen(fd, (int)h->size + PENDING_UNKNOWN) < 0 ||
 	    (!given && getrandom(a->cookie, COOKIE, 0) != COOKIE) ||
 	    getrandom(&h->random, sizeof(h->random), 0) != sizeof(h->random)) {
 		close(fd);
 		return -1;
 	}
 	if (!given)
-		note_addresses(a, six);
+		add_addresses(a, six);
 	return fd;
 }
 
 /* A peer that vanished without a word is found within five seconds. */
-static void tend(int fd)
+static void set_keepalive(int fd)
 {
 	const int on = 1, idle = 1, every = 1, times = 3, timeout_ms = 4000;
 
@@ -264,7 +264,7 @@ struct greeting {
 };
 
 /* A connection to who listens there, which may be somebody else; -1: there is none. */
-static int knock(const struct hosts *h, const struct address *a, unsigned i)
+static int connect_and_greet(const struct hosts *h, const struct address *a, unsigned i)
 {
 	struct greeting g = {.rank = h->rank};
 	int fd = connect_within(&a->at[i], a->port, CONNECT_MS);
@@ -297,7 +297,7 @@ static int await_answer(struct hosts *h, const struct address *a, struct pollfd 
 
 	for (unsigned i = 0; i < a->nr; i++)
 		any = any || p[i].fd >= 0;
-	if (poll(p, a->nr, any ? ANSWER_MS : AGAIN_MS) <= 0)
+	if (poll(p, a->nr, any ? ANSWER_MS : RETRY_MS) <= 0)
 		return -1;
 	for (unsigned i = 0; i < a->nr; i++) {
 		if (p[i].fd < 0 || !p[i].revents)
@@ -315,9 +315,9 @@ static int await_answer(struct hosts *h, const struct address *a, struct pollfd 
  * At any of its addresses, again and again: it may not listen yet.  One that is silent may be
  * another's, or rank 0 that has much to do, so it is kept while others are tried.
  */
-static int call_rank0(struct hosts *h, const struct address *a, struct penstock_err *err)
+static int connect_rank0(struct hosts *h, const struct address *a, struct penstock_err *err)
 {
-	uint64_t until = clock_ns() + HOSTS_MEET_NS;
+	uint64_t until = clock_ns() + HOSTS_CONNECT_NS;
 	struct pollfd p[ADDRESSES];
 	int fd = -1;
 
@@ -326,7 +326,7 @@ static int call_rank0(struct hosts *h, const struct address *a, struct penstock_
 	do {
 		for (unsigned i = 0; i < a->nr && fd < 0; i++) {
 			if (p[i].fd < 0)
-				p[i].fd = knock(h, a, i);
+				p[i].fd = connect_and_greet(h, a, i);
 			fd = await_answer(h, a, p);
 		}
 	} while (fd < 0 && clock_ns() < until);
@@ -337,14 +337,14 @@ static int call_rank0(struct hosts *h, const struct address *a, struct penstock_
 		return penstock_fail(err, -EHOSTUNREACH,
 				     "rank %u cannot reach rank 0 at any of its %u addresses",
 				     h->rank, a->nr);
-	tend(fd);
+	set_keepalive(fd);
 	h->peers[0].fd = fd;
 	snprintf(h->peers[0].name, HOSTS_NAME, "rank 0");
 	return 0;
 }
 
 /* One that has said who it is, or has gone: the rank it is, or nobody. */
-static void let_in(struct hosts *h, int fd, const struct address *a, unsigned *nr)
+static void admit_rank(struct hosts *h, int fd, const struct address *a, unsigned *nr)
 {
 	struct greeting g, mine = {.random = h->random};
 	const struct timeval limit = {.tv_sec = 5};
@@ -359,20 +359,20 @@ static void let_in(struct hosts *h, int fd, const struct address *a, unsigned *n
 		close(fd);
 		return;
 	}
-	tend(fd);
+	set_keepalive(fd);
 	g.host[sizeof(g.host) - 1] = 0;
 	h->peers[g.rank].fd = fd;
 	snprintf(h->peers[g.rank].name, HOSTS_NAME, "rank %u (%s)", g.rank, g.host);
 	++*nr;
 }
 
-/* Who listens, and those who have knocked, the oldest first. */
-struct door {
+/* The listening socket, then connections that have not sent a whole greeting, oldest first. */
+struct pending {
 	struct pollfd *p;
-	unsigned nr, room;
+	unsigned nr, capacity;
 };
 
-static int door_leave(struct door *d, unsigned i)
+static int pending_remove(struct pending *d, unsigned i)
 {
 	int fd = d->p[i].fd;
 
@@ -385,7 +385,7 @@ static int door_leave(struct door *d, unsigned i)
  * Where there are no files for it the oldest that has not said who it is has to go; -errno: there
  * is none.
  */
-static int door_knock(struct door *d)
+static int pending_accept(struct pending *d)
 {
 	const int all = sizeof(struct greeting);
 	int fd = accept4(d->p[0].fd, NULL, NULL, SOCK_CLOEXEC);
@@ -393,14 +393,14 @@ static int door_knock(struct door *d)
 	while (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
 		if (d->nr == 1)
 			return -errno;
-		close(door_leave(d, 1));
+		close(pending_remove(d, 1));
 		fd = accept4(d->p[0].fd, NULL, NULL, SOCK_CLOEXEC);
 	}
 	if (fd < 0)
 		return 0; /* it has gone */
 	setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &all, sizeof(all));
-	if (d->nr == d->room)
-		close(door_leave(d, 1));
+	if (d->nr == d->capacity)
+		close(pending_remove(d, 1));
 	d->p[d->nr++] = (struct pollfd){.fd = fd, .events = POLLIN};
 	return 0;
 }
@@ -408,12 +408,12 @@ static int door_knock(struct door *d)
 static int wait_for_ranks(struct hosts *h, int fd, const struct address *a,
 			  struct penstock_err *err)
 {
-	struct door d = {.nr = 1, .room = 1 + h->size + STRANGERS};
-	uint64_t until = clock_ns() + HOSTS_MEET_NS, now = 0;
+	struct pending d = {.nr = 1, .capacity = 1 + h->size + PENDING_UNKNOWN};
+	uint64_t until = clock_ns() + HOSTS_CONNECT_NS, now = 0;
 	unsigned nr = 1;
 	int r = 0;
 
-	d.p = calloc(d.room, sizeof(*d.p));
+	d.p = calloc(d.capacity, sizeof(*d.p));
 	if (!d.p)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	d.p[0] = (struct pollfd){.fd = fd, .events = POLLIN};
@@ -422,12 +422,12 @@ static int wait_for_ranks(struct hosts *h, int fd, const struct address *a,
 			continue;
 		for (unsigned i = d.nr; --i;)
 			if (d.p[i].revents)
-				let_in(h, door_leave(&d, i), a, &nr);
+				admit_rank(h, pending_remove(&d, i), a, &nr);
 		if (d.p[0].revents)
-			r = door_knock(&d);
+			r = pending_accept(&d);
 	}
 	while (d.nr > 1)
-		close(door_leave(&d, 1));
+		close(pending_remove(&d, 1));
 	free(d.p);
 	if (r < 0)
 		return penstock_fail(
@@ -436,7 +436,7 @@ static int wait_for_ranks(struct hosts *h, int fd, const struct address *a,
 	return nr == h->size
 		       ? 0
 		       : penstock_fail(err, -ETIMEDOUT, "only %u of %u ranks came within %u s", nr,
-				       h->size, (unsigned)(HOSTS_MEET_NS / 1000000000u));
+				       h->size, (unsigned)(HOSTS_CONNECT_NS / 1000000000u));
 }
 
 /* ------------------------------------------------------------------ the whole */
@@ -456,23 +456,23 @@ static int make_peers(struct hosts *h, struct penstock_err *err)
 }
 
 /* Rank 0 listens, and MPI tells the others where. */
-static int meet_by_mpi(struct hosts *h, const char *mpi, struct address *a, int *fd,
-		       struct penstock_err *err)
+static int find_rank0_by_mpi(struct hosts *h, const char *mpi, struct address *a, int *fd,
+			     struct penstock_err *err)
 {
-	const struct rendezvous *meet = NULL;
-	int rank = 0, size = 1, r = find_plugin(&meet, mpi, err);
+	const struct rendezvous *mpi_plugin = NULL;
+	int rank = 0, size = 1, r = find_plugin(&mpi_plugin, mpi, err);
 
 	if (r < 0)
 		return r;
-	if (meet->open(&rank, &size) != 0)
+	if (mpi_plugin->open(&rank, &size) != 0)
 		return penstock_fail(err, -EIO, "MPI cannot be opened");
 	h->rank = (unsigned)rank;
 	h->size = (unsigned)size;
 	if (h->rank == 0 && h->size > 1)
 		*fd = listen_anywhere(a, h, false);
 	/* also where that failed: the others wait for it, and find no address */
-	r = meet->share(a, sizeof(*a));
-	if (meet->close() != 0 || r != 0)
+	r = mpi_plugin->broadcast(a, sizeof(*a));
+	if (mpi_plugin->close() != 0 || r != 0)
 		return penstock_fail(err, -EIO, "MPI cannot tell the ranks of each other");
 	return 0;
 }
@@ -489,8 +489,8 @@ static int check_rank(const struct hosts *h, const struct launcher *by, struct p
 }
 
 /* The same by HOST:PORT:SECRET. */
-static int meet_by_name(struct hosts *h, const struct launcher *by, const char *text,
-			struct address *a, int *fd, struct penstock_err *err)
+static int find_rank0_by_name(struct hosts *h, const struct launcher *by, const char *text,
+			      struct address *a, int *fd, struct penstock_err *err)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	struct addrinfo *all = NULL;
@@ -512,7 +512,7 @@ static int meet_by_name(struct hosts *h, const struct launcher *by, const char *
 	memcpy(a->cookie, secret, strlen(secret));
 	a->port = htons((uint16_t)atoi(port));
 	for (struct addrinfo *i = all; i && a->nr < ADDRESSES; i = i->ai_next)
-		note_address(a, i->ai_addr, true);
+		add_address(a, i->ai_addr, true);
 	freeaddrinfo(all);
 	if (h->rank == 0)
 		*fd = listen_anywhere(a, h, true);
@@ -531,14 +531,14 @@ static int connect_all(struct hosts *h, const struct address *a, int fd, pid_t l
 	if (r == 0)
 		r = make_peers(h, err);
 	if (r == 0)
-		r = h->rank ? call_rank0(h, a, err) : wait_for_ranks(h, fd, a, err);
+		r = h->rank ? connect_rank0(h, a, err) : wait_for_ranks(h, fd, a, err);
 	return r;
 }
 
-int hosts_meet(struct hosts *h, struct penstock_err *err)
+int hosts_connect(struct hosts *h, struct penstock_err *err)
 {
 	const char *given = getenv("PENSTOCK_MEET"), *mpi;
-	const struct launcher *by = launched(h);
+	const struct launcher *by = find_launcher(h);
 	struct address a = {.nr = 0};
 	pid_t launcher = getppid(); /* which may die while ranks meet */
 	int fd = -1, r;
@@ -554,7 +554,8 @@ int hosts_meet(struct hosts *h, struct penstock_err *err)
 		h->size = 1;
 		return 0;
 	}
-	r = given ? meet_by_name(h, by, given, &a, &fd, err) : meet_by_mpi(h, mpi, &a, &fd, err);
+	r = given ? find_rank0_by_name(h, by, given, &a, &fd, err)
+		  : find_rank0_by_mpi(h, mpi, &a, &fd, err);
 	if (r == 0 && h->size > 1)
 		r = connect_all(h, &a, fd, given ? 0 : launcher, err);
 	if (fd >= 0)
