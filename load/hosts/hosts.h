@@ -22,13 +22,13 @@ struct penstock_err;
  * @line is for the user (NULL: another rank says it).  @stop: a rank is lost, or rank 0 asks to
  * stop; from a thread of its own.
  */
-typedef void hosts_say(const char *line, bool stop);
+typedef void hosts_notify(const char *line, bool stop);
 
 /* Has a launcher started several, of which this is the first? */
 bool hosts_is_first(void);
 
 /* 0: this process is alone, or all have found each other.  Else -errno with the reason in @err. */
-int hosts_open(hosts_say *say, struct penstock_err *err);
+int hosts_open(hosts_notify *notify, struct penstock_err *err);
 
 /* 1: alone. */
 unsigned hosts_size(void);

@@ -283,7 +283,8 @@ static bool is_rank0(struct hosts *h, const struct address *a, int fd)
 {
 	struct greeting back;
 
-	if (!hosts_recv(fd, &back, sizeof(back)) || memcmp(back.cookie, a->cookie, COOKIE) != 0)
+	if (!hosts_receive_bytes(fd, &back, sizeof(back)) ||
+	    memcmp(back.cookie, a->cookie, COOKIE) != 0)
 		return false;
 	h->random = back.random;
 	return true;
@@ -353,7 +354,7 @@ static void admit_rank(struct hosts *h, int fd, const struct address *a, unsigne
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &any, sizeof(any));
 	memcpy(mine.cookie, a->cookie, COOKIE);
-	if (!hosts_recv(fd, &g, sizeof(g)) || memcmp(g.cookie, a->cookie, COOKIE) != 0 ||
+	if (!hosts_receive_bytes(fd, &g, sizeof(g)) || memcmp(g.cookie, a->cookie, COOKIE) != 0 ||
 	    g.rank == 0 || g.rank >= h->size || h->peers[g.rank].fd >= 0 ||
 	    send(fd, &mine, sizeof(mine), MSG_NOSIGNAL) != sizeof(mine)) {
 		close(fd);
@@ -547,10 +548,11 @@ int hosts_connect(struct hosts *h, struct penstock_err *err)
 	mpi = by && by->mpi ? by->mpi : slurm_mpi();
 	if (!by || (!given && !mpi)) {
 		if (h->size > 1 && h->rank == 0)
-			h->say("srun has started several tasks without PMI, and each runs by "
-			       "itself; with --mpi=pmix or --mpi=pmi2, or PENSTOCK_MEET, they are "
-			       "one run",
-			       false);
+			h->notify(
+				"srun has started several tasks without PMI, and each runs by "
+				"itself; with --mpi=pmix or --mpi=pmi2, or PENSTOCK_MEET, they are "
+				"one run",
+				false);
 		h->size = 1;
 		return 0;
 	}

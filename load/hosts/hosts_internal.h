@@ -30,15 +30,16 @@
  * waited for as long, it is lost.  PENSTOCK_RANK_TIMEOUT changes it, and is then also for a rank
  * that cannot tell.
  */
-#define HOSTS_STILL_NS 60000000000u
-#define HOSTS_TELL_NS  10000000000u /* that others are waited for is said first, and then seldom */
+#define HOSTS_STALL_NS 60000000000u
+#define HOSTS_REPORT_WAIT_NS \
+	10000000000u /* that others are waited for is said first, and then seldom */
 
 #define HOSTS_ALL_BARRIERS INT64_MAX
 
 #define HOSTS_QUIT 'q'
 
-#define HOSTS_PATIENT_NS 4000000000u  /* that rank 0 waits for others after a stop */
-#define HOSTS_ALONE_NS   60000000000u /* after a stop, when all others are gone */
+#define HOSTS_STOP_NS   4000000000u  /* that rank 0 waits for others after a stop */
+#define HOSTS_ORPHAN_NS 60000000000u /* after a stop, when all others are gone */
 
 enum message {
 	MESSAGE_BROADCAST = 1,
@@ -48,7 +49,7 @@ enum message {
 	MESSAGE_READY, /* a: number of barriers that were reached */
 	MESSAGE_GO,    /* a: number of the barrier, b: when, by the rank's clock */
 	MESSAGE_STOP,
-	MESSAGE_SAID,      /* text: for rank 0 */
+	MESSAGE_RESULT,    /* text: for rank 0 */
 	MESSAGE_DONE,      /* to rank 0: a: status */
 	MESSAGE_END,       /* a: status */
 	MESSAGE_HEARTBEAT, /* a sign of life; a: rank_progress_stalled_ns(), b: barriers that were
@@ -65,7 +66,7 @@ struct header {
 /* Bytes that wait to be sent. */
 struct outgoing {
 	char *data;
-	size_t len, at, room;
+	size_t len, sent, capacity;
 };
 
 /* A message of which so many bytes are there; its text is of one byte more, a zero. */
@@ -83,12 +84,12 @@ struct peer {
 	char name[HOSTS_NAME];
 	char lost[HOSTS_NAME];
 	uint64_t ready;
-	char *said;
+	char *result;
 	bool done;
 	int status;
-	unsigned missed;   /* of our beats, since the last word of it */
-	bool heard;        /* there was a word of it */
-	uint64_t still_ns; /* as it says; RANK_PROGRESS_NONE: it does not */
+	unsigned missed;     /* of our beats, since the last word of it */
+	bool heard;          /* there was a word of it */
+	uint64_t stalled_ns; /* as it says; RANK_PROGRESS_NONE: it does not */
 	unsigned pongs;
 	uint64_t pong_a;
 	int64_t pong_b;
@@ -100,7 +101,7 @@ struct hosts {
 	unsigned rank, size;
 	uint64_t random;
 	struct peer *peers; /* one per rank; others than rank 0 use the first */
-	hosts_say *say;
+	hosts_notify *notify;
 	pthread_t thread;
 	bool running;
 	int supervisor_fd; /* a pipe that ends with the process the launcher knows */
@@ -110,22 +111,22 @@ struct hosts {
 	pthread_cond_t changed; /* by CLOCK_MONOTONIC */
 	/* under the lock */
 	uint64_t barriers; /* that this rank has reached */
-	uint64_t go, go_at;
+	uint64_t go, go_ns;
 	char *broadcast;
 	size_t broadcast_len;
-	bool said; /* what this rank had to say */
+	bool result_sent; /* what this rank had to say */
 	bool stopping, ended;
 	uint64_t stop_ns;
-	uint64_t patience_ns; /* that one waits for those that are behind; 0: any time */
-	bool strict;          /* for those that cannot tell how far they are, too */
-	uint64_t waits_ns;    /* since when; 0: it does not */
-	uint64_t waits_for;   /* that others have reached so many barriers */
-	uint64_t tell_ns;     /* so long, and the user is told */
+	uint64_t stall_limit_ns; /* that one waits for those that are behind; 0: any time */
+	bool stall_limit_given;  /* for those that cannot tell how far they are, too */
+	uint64_t wait_start_ns;  /* since when; 0: it does not */
+	uint64_t wait_barrier;   /* that others have reached so many barriers */
+	uint64_t report_wait_ns; /* so long, and the user is told */
 	int status;
 	struct hosts_clock clock;
 };
 
-extern struct hosts hosts_all;
+extern struct hosts hosts_run;
 
 /* ---- hosts_connect.c ---- */
 int hosts_connect(struct hosts *h, struct penstock_err *err);
@@ -134,7 +135,7 @@ int hosts_connect(struct hosts *h, struct penstock_err *err);
 /* Go on in a child: 0 in there; the parent never returns.  It stops with @launcher, if not 0. */
 int hosts_supervise(struct hosts *h, pid_t launcher, struct penstock_err *err);
 
-/* ---- hosts_bytes.c, with the lock held ---- */
+/* ---- hosts_message.c, with the lock held ---- */
 /*
  * Never waits: what the connection does not take now is sent by the thread.  False: the peer is
  * gone, which the thread will find, too.
@@ -142,31 +143,31 @@ int hosts_supervise(struct hosts *h, pid_t launcher, struct penstock_err *err);
 bool hosts_send(struct peer *p, const struct header *head, const void *text);
 void hosts_flush(struct peer *p);
 /* 1: a whole message is there; 0: not yet; -1: the connection ended. */
-int hosts_take(struct peer *p);
-void hosts_taken(struct peer *p); /* make room for the next */
-void hosts_drop(struct peer *p);  /* close it */
+int hosts_receive_message(struct peer *p);
+void hosts_free_message(struct peer *p); /* make room for the next */
+void hosts_close_peer(struct peer *p);   /* close it */
 /* Receive exactly @len bytes, without the lock: of a connection that nobody else has yet. */
-bool hosts_recv(int fd, void *data, size_t len);
+bool hosts_receive_bytes(int fd, void *data, size_t len);
 
-/* ---- hosts_wire.c ---- */
-int hosts_listen(struct hosts *h, struct penstock_err *err); /* start the thread */
-void hosts_hang_up(struct hosts *h);
+/* ---- hosts_thread.c ---- */
+int hosts_start_thread(struct hosts *h, struct penstock_err *err); /* start the thread */
+void hosts_disconnect(struct hosts *h);
 /* From any thread: it is lost, @why. */
-void hosts_lose(struct hosts *h, struct peer *p, const char *why);
+void hosts_give_up(struct hosts *h, struct peer *p, const char *why);
 /* With the lock held: wait until woken, or @until_ns (0: for ever); false: it is past that. */
 bool hosts_wait(struct hosts *h, uint64_t until_ns);
 /* With the lock held: others are waited for, until they have reached so many barriers. */
-void hosts_wait_for(struct hosts *h, uint64_t barriers);
+void hosts_begin_wait(struct hosts *h, uint64_t barriers);
 /* With the lock held: ask everybody to stop. */
 void hosts_stop(struct hosts *h);
 
-/* ---- hosts_gather.c ---- */
+/* ---- hosts_collective.c ---- */
 /*
  * Before others who may run get their turn, where that is permitted: those who begin first have
  * work to do, and all others would wake up when that leaves them a processor.  For threads that
  * do nearly nothing.  True: this thread was as *@policy and *@old say before.
  */
-bool hosts_go_first(int *policy, struct sched_param *old);
+bool hosts_raise_priority(int *policy, struct sched_param *old);
 
 /* ---- hosts_clock.c ---- */
 /* Rank 0: how far the others' clocks are off, and tell them. */

@@ -24,7 +24,7 @@ from tap import Skip, in_folder, run_all
 resultcheck.need('jsonschema')
 
 # load/hosts/hosts_internal.h
-BROADCAST, PING, PONG, CLOCK, READY, GO, STOP, SAID, DONE, END, HEARTBEAT = range(1, 12)
+BROADCAST, PING, PONG, CLOCK, READY, GO, STOP, RESULT, DONE, END, HEARTBEAT = range(1, 12)
 HEADER = struct.Struct('=IIQqQ')  # type, rank, a, b, bytes of text
 GREETING = struct.Struct('=32sQI60s')  # secret, random number, rank, host
 
@@ -202,7 +202,7 @@ def work(peer, text, barriers=1, slow=0):
     for n in range(1, barriers + 1):
         peer.send(READY, n)
         peer.until(GO)
-    peer.send(SAID, text=json.dumps(text).encode(), slow=slow)
+    peer.send(RESULT, text=json.dumps(text).encode(), slow=slow)
 
 
 def works_to_the_end(process, peer, text):
@@ -264,7 +264,7 @@ def a_clock_that_is_told_late_is_known():
         peer.send(READY, 1)
         at = peer.until(GO)[2]
         assert abs(at - peer.clock()) < 500 * 10**9, (at, peer.clock())
-        peer.send(SAID, text=json.dumps(one).encode())
+        peer.send(RESULT, text=json.dumps(one).encode())
         peer.send(DONE)
         peer.until(END)
         status, out, err = ended(process)
@@ -325,7 +325,7 @@ def a_beginning_that_is_far_away_is_not_waited_for():
     with as_rank_0(*NULL) as (process, peer):
         peer.until(READY)
         peer.send(GO, 1, time.monotonic_ns() + 10**15)
-        said = json.loads(peer.until(SAID)[3])
+        said = json.loads(peer.until(RESULT)[3])
         assert said['series'][0]['ops'] == 2, said
         peer.until(DONE)
         peer.send(END)
@@ -438,7 +438,7 @@ def a_large_result_is_whole_however_slowly_it_is_taken():
                 's.readline()\ns.write("say 24000000\\n" + "0123456789ab" * 2000000)\ns.flush()\nassert s.readline() == "said\\n"\n')
     with as_rank_0('--ranks', sys.executable, 'large.py') as (process, peer):
         peer.slow = 40
-        _, _, _, text = peer.until(SAID)
+        _, _, _, text = peer.until(RESULT)
         assert text == b'0123456789ab' * 2000000, (len(text), text[-100:])
         assert peer.until(DONE)[1] == 0
         peer.send(END)

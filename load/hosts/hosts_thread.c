@@ -28,11 +28,11 @@ bool hosts_wait(struct hosts *h, uint64_t until_ns)
 	return pthread_cond_timedwait(&h->changed, &h->lock, &t) == 0;
 }
 
-void hosts_wait_for(struct hosts *h, uint64_t barriers)
+void hosts_begin_wait(struct hosts *h, uint64_t barriers)
 {
-	h->waits_ns = clock_ns();
-	h->waits_for = barriers;
-	h->tell_ns = HOSTS_TELL_NS;
+	h->wait_start_ns = clock_ns();
+	h->wait_barrier = barriers;
+	h->report_wait_ns = HOSTS_REPORT_WAIT_NS;
 }
 
 void hosts_stop(struct hosts *h)
@@ -60,27 +60,27 @@ static void peer_lost(struct hosts *h, struct peer *p, const char *why)
 {
 	const struct header stop = {.type = MESSAGE_STOP, .rank = h->rank};
 	char line[2 * HOSTS_NAME + 16];
-	bool tell, at_end;
+	bool report, at_end;
 
 	pthread_mutex_lock(&h->lock);
 	if (!h->rank)
 		hosts_send(p, &stop, NULL);
-	hosts_drop(p);
+	hosts_close_peer(p);
 	/* while rank 0 waits for the end of all, what they had to say is safe */
-	at_end = !h->rank && h->ended && h->waits_ns && !p->done && !h->stopping;
-	tell = !h->ended && !p->said && !(h->rank && h->stopping);
-	if (!*p->lost && tell)
+	at_end = !h->rank && h->ended && h->wait_start_ns && !p->done && !h->stopping;
+	report = !h->ended && !p->result && !(h->rank && h->stopping);
+	if (!*p->lost && report)
 		snprintf(p->lost, sizeof(p->lost), "%s", why);
-	if (tell)
+	if (report)
 		hosts_stop(h);
 	snprintf(line, sizeof(line), "%s is lost: %s", p->name, *p->lost ? p->lost : why);
 	pthread_cond_broadcast(&h->changed);
 	pthread_mutex_unlock(&h->lock);
-	if (tell || at_end)
-		h->say(h->rank <= 1 ? line : NULL, tell); /* once, if rank 0 is not there */
+	if (report || at_end)
+		h->notify(h->rank <= 1 ? line : NULL, report); /* once, if rank 0 is not there */
 }
 
-void hosts_lose(struct hosts *h, struct peer *p, const char *why)
+void hosts_give_up(struct hosts *h, struct peer *p, const char *why)
 {
 	pthread_mutex_lock(&h->lock);
 	if (p->fd >= 0) {
@@ -91,7 +91,7 @@ void hosts_lose(struct hosts *h, struct peer *p, const char *why)
 }
 
 /* With the lock held; @text is taken where it is kept.  True: a stop was asked for. */
-static bool note(struct hosts *h, struct peer *p, const struct header *m, char **text)
+static bool handle_message(struct hosts *h, struct peer *p, const struct header *m, char **text)
 {
 	struct header pong;
 
@@ -117,11 +117,11 @@ static bool note(struct hosts *h, struct peer *p, const struct header *m, char *
 		break;
 	case MESSAGE_GO:
 		h->go = m->a;
-		h->go_at = (uint64_t)m->b;
+		h->go_ns = (uint64_t)m->b;
 		break;
-	case MESSAGE_SAID:
-		free(p->said);
-		p->said = *text;
+	case MESSAGE_RESULT:
+		free(p->result);
+		p->result = *text;
 		*text = NULL;
 		break;
 	case MESSAGE_DONE:
@@ -136,7 +136,7 @@ static bool note(struct hosts *h, struct peer *p, const struct header *m, char *
 		hosts_stop(h);
 		return true;
 	case MESSAGE_HEARTBEAT:
-		p->still_ns = m->a;
+		p->stalled_ns = m->a;
 		if (h->rank) /* else it says so itself, at once */
 			p->ready = (uint64_t)m->b;
 		break;
@@ -150,26 +150,26 @@ static bool note(struct hosts *h, struct peer *p, const struct header *m, char *
 }
 
 /* What has come of a message, and what it says when that is all; false: the connection ended. */
-static bool wire_take(struct hosts *h, struct peer *p)
+static bool receive_message(struct hosts *h, struct peer *p)
 {
 	bool stop = false;
 	int got;
 
 	pthread_mutex_lock(&h->lock);
-	got = hosts_take(p);
+	got = hosts_receive_message(p);
 	if (got > 0) {
-		stop = note(h, p, &p->in.head, &p->in.text);
-		hosts_taken(p);
+		stop = handle_message(h, p, &p->in.head, &p->in.text);
+		hosts_free_message(p);
 		pthread_cond_broadcast(&h->changed);
 	}
 	pthread_mutex_unlock(&h->lock);
 	if (stop)
-		h->say(NULL, true);
+		h->notify(NULL, true);
 	return got >= 0;
 }
 
 /* Send what waits for it. */
-static void wire_give(struct hosts *h, struct peer *p)
+static void flush_peer(struct hosts *h, struct peer *p)
 {
 	pthread_mutex_lock(&h->lock);
 	hosts_flush(p);
@@ -186,7 +186,7 @@ static void supervisor_lost(struct hosts *h)
 	hosts_stop(h);
 	pthread_cond_broadcast(&h->changed);
 	pthread_mutex_unlock(&h->lock);
-	h->say(NULL, true);
+	h->notify(NULL, true);
 }
 
 /* For how many of our beats it may say nothing: rank 0 for more while others are on their way. */
@@ -208,7 +208,7 @@ static void send_heartbeats(struct hosts *h, unsigned nr)
 		h->heartbeat_fd = -1;
 	}
 	pthread_mutex_lock(&h->lock);
-	sign.b = h->said ? HOSTS_ALL_BARRIERS : (int64_t)h->barriers;
+	sign.b = h->result_sent ? HOSTS_ALL_BARRIERS : (int64_t)h->barriers;
 	for (unsigned i = h->rank ? 0 : 1; i < nr; i++)
 		if (!h->peers[i].out.len) /* bytes on their way are a sign themselves */
 			hosts_send(&h->peers[i], &sign, NULL);
@@ -227,32 +227,33 @@ static void send_heartbeats(struct hosts *h, unsigned nr)
 /* With the lock held: does it hold up those who wait? */
 static bool is_behind(const struct hosts *h, const struct peer *p)
 {
-	if (!h->waits_ns || p->fd < 0)
+	if (!h->wait_start_ns || p->fd < 0)
 		return false;
-	return !h->rank && h->ended ? !p->done : !p->said && p->ready < h->waits_for;
+	return !h->rank && h->ended ? !p->done : !p->result && p->ready < h->wait_barrier;
 }
 
 /*
  * With the lock held: is there no hope for it?  Rank 0 knows who is behind; the others have to let
  * it find out first.
  */
-static bool is_hopeless(const struct hosts *h, const struct peer *p, uint64_t now)
+static bool is_stalled(const struct hosts *h, const struct peer *p, uint64_t now)
 {
-	uint64_t limit = h->patience_ns * (h->rank ? 2 : 1);
-	bool knows = p->still_ns != RANK_PROGRESS_NONE;
+	uint64_t limit = h->stall_limit_ns * (h->rank ? 2 : 1);
+	bool knows = p->stalled_ns != RANK_PROGRESS_NONE;
 
-	return limit && is_behind(h, p) && now > h->waits_ns + limit &&
-	       (knows ? p->still_ns > limit : h->strict);
+	return limit && is_behind(h, p) && now > h->wait_start_ns + limit &&
+	       (knows ? p->stalled_ns > limit : h->stall_limit_given);
 }
 
 /* Who is waited for, in a line; false: it is not the time for it, or another's to say it. */
-static bool tell_wait(struct hosts *h, unsigned nr, uint64_t now, char *line, size_t size)
+static bool format_wait(struct hosts *h, unsigned nr, uint64_t now, char *line, size_t size)
 {
 	const struct peer *first = NULL;
 	unsigned more = 0;
 	char others[32] = "", still[64] = "still at work";
 
-	if (h->rank > 1 || h->stopping || !h->waits_ns || now < h->waits_ns + h->tell_ns)
+	if (h->rank > 1 || h->stopping || !h->wait_start_ns ||
+	    now < h->wait_start_ns + h->report_wait_ns)
 		return false;
 	for (unsigned i = h->rank ? 0 : 1; i < nr; i++) {
 		bool behind = is_behind(h, &h->peers[i]);
@@ -260,42 +261,42 @@ static bool tell_wait(struct hosts *h, unsigned nr, uint64_t now, char *line, si
 		more += behind && first;
 		first = first || !behind ? first : &h->peers[i];
 	}
-	h->tell_ns *= 2;
+	h->report_wait_ns *= 2;
 	if (!first)
 		return false;
 	if (more)
 		snprintf(others, sizeof(others), " and %u more", more);
-	if (first->still_ns != RANK_PROGRESS_NONE && first->still_ns > h->tell_ns / 4)
+	if (first->stalled_ns != RANK_PROGRESS_NONE && first->stalled_ns > h->report_wait_ns / 4)
 		snprintf(still, sizeof(still), "nothing of %s has moved for %u s",
-			 more ? "the first" : "it", (unsigned)(first->still_ns / 1000000000u));
+			 more ? "the first" : "it", (unsigned)(first->stalled_ns / 1000000000u));
 	snprintf(line, size, "%s%s: the others have waited for %u s; %s", first->name, others,
-		 (unsigned)((now - h->waits_ns) / 1000000000u), still);
+		 (unsigned)((now - h->wait_start_ns) / 1000000000u), still);
 	return true;
 }
 
 /* Those that live, but do not come to where others are: tell of them, and give them up. */
-static void hurry(struct hosts *h, unsigned nr)
+static void check_stragglers(struct hosts *h, unsigned nr)
 {
 	uint64_t now = clock_ns();
 	char line[2 * HOSTS_NAME + 80];
-	bool tell;
+	bool report;
 
 	pthread_mutex_lock(&h->lock);
-	tell = tell_wait(h, nr, now, line, sizeof(line));
+	report = format_wait(h, nr, now, line, sizeof(line));
 	pthread_mutex_unlock(&h->lock);
-	if (tell)
-		h->say(line, false);
+	if (report)
+		h->notify(line, false);
 	for (unsigned i = h->rank ? 0 : 1; i < nr; i++) {
 		struct peer *p = &h->peers[i];
 		bool gone;
 
 		pthread_mutex_lock(&h->lock);
-		gone = is_hopeless(h, p, now);
+		gone = is_stalled(h, p, now);
 		snprintf(line, sizeof(line),
-			 p->still_ns == RANK_PROGRESS_NONE
+			 p->stalled_ns == RANK_PROGRESS_NONE
 				 ? "the others have waited for it for %u s"
 				 : "nothing of it has moved for %u s",
-			 (unsigned)(min_u64(p->still_ns, now - h->waits_ns) / 1000000000u));
+			 (unsigned)(min_u64(p->stalled_ns, now - h->wait_start_ns) / 1000000000u));
 		pthread_mutex_unlock(&h->lock);
 		if (gone)
 			peer_lost(h, p, line);
@@ -303,9 +304,9 @@ static void hurry(struct hosts *h, unsigned nr)
 }
 
 /* All others are gone and this rank cannot stop: nobody waits for it any more. */
-static void wire_give_up(const struct hosts *h, unsigned nr)
+static void exit_if_orphan(const struct hosts *h, unsigned nr)
 {
-	bool alone = h->stopping && !h->ended && clock_ns() > h->stop_ns + HOSTS_ALONE_NS;
+	bool alone = h->stopping && !h->ended && clock_ns() > h->stop_ns + HOSTS_ORPHAN_NS;
 
 	for (unsigned i = h->rank ? 0 : 1; i < nr; i++)
 		alone = alone && h->peers[i].fd < 0;
@@ -316,7 +317,7 @@ static void wire_give_up(const struct hosts *h, unsigned nr)
 }
 
 /* Who may have something for us, and who may take what waits for it. */
-static void look_for(struct hosts *h, struct pollfd *p, unsigned nr)
+static void fill_pollfds(struct hosts *h, struct pollfd *p, unsigned nr)
 {
 	pthread_mutex_lock(&h->lock);
 	for (unsigned i = 0; i < nr; i++)
@@ -328,7 +329,7 @@ static void look_for(struct hosts *h, struct pollfd *p, unsigned nr)
 }
 
 /* Something waits to be sent; false: it is the end. */
-static bool woken(const struct hosts *h)
+static bool drain_wake_pipe(const struct hosts *h)
 {
 	char why[64];
 	ssize_t n = read(h->wake[0], why, sizeof(why));
@@ -336,7 +337,7 @@ static bool woken(const struct hosts *h)
 	return n <= 0 || !memchr(why, HOSTS_QUIT, (size_t)n);
 }
 
-static void *receive(void *arg)
+static void *run_thread(void *arg)
 {
 	struct hosts *h = arg;
 	unsigned nr = h->rank ? 1 : h->size;
@@ -345,27 +346,29 @@ static void *receive(void *arg)
 	struct sched_param was;
 	int policy;
 
-	hosts_go_first(&policy, &was); /* that all begin at the same moment comes by this thread */
+	/* this thread brings the moment at which all ranks begin */
+	hosts_raise_priority(&policy, &was);
 	while (p) {
 		uint64_t now = clock_ns();
 
 		if (now >= next) {
 			send_heartbeats(h, nr);
-			hurry(h, nr);
-			wire_give_up(h, nr);
+			check_stragglers(h, nr);
+			exit_if_orphan(h, nr);
 			next = now + HOSTS_HEARTBEAT_NS;
 		}
-		look_for(h, p, nr);
+		fill_pollfds(h, p, nr);
 		if (poll(p, nr + 2, (int)((next - now) / 1000000) + 1) < 0 && errno != EINTR)
 			break;
-		if (p[nr].revents && !woken(h))
+		if (p[nr].revents && !drain_wake_pipe(h))
 			break;
 		if (p[nr + 1].revents)
 			supervisor_lost(h);
 		for (unsigned i = 0; i < nr; i++) {
 			if (p[i].fd >= 0 && p[i].revents & POLLOUT)
-				wire_give(h, &h->peers[i]);
-			if (p[i].fd >= 0 && p[i].revents & ~POLLOUT && !wire_take(h, &h->peers[i]))
+				flush_peer(h, &h->peers[i]);
+			if (p[i].fd >= 0 && p[i].revents & ~POLLOUT &&
+			    !receive_message(h, &h->peers[i]))
 				peer_lost(h, &h->peers[i], "its connection ended");
 		}
 	}
@@ -373,7 +376,7 @@ static void *receive(void *arg)
 	return NULL;
 }
 
-int hosts_listen(struct hosts *h, struct penstock_err *err)
+int hosts_start_thread(struct hosts *h, struct penstock_err *err)
 {
 	pthread_condattr_t monotonic;
 	int r;
@@ -385,12 +388,12 @@ int hosts_listen(struct hosts *h, struct penstock_err *err)
 	pthread_condattr_destroy(&monotonic);
 	if (pipe2(h->wake, O_CLOEXEC | O_NONBLOCK) < 0)
 		return penstock_fail(err, -errno, "no pipe can be made: %s", strerror(errno));
-	r = thread_start(&h->thread, receive, h);
+	r = thread_start(&h->thread, run_thread, h);
 	h->running = r == 0;
 	return r < 0 ? penstock_fail(err, r, "no thread can be started: %s", strerror(-r)) : 0;
 }
 
-void hosts_hang_up(struct hosts *h)
+void hosts_disconnect(struct hosts *h)
 {
 	const char quit = HOSTS_QUIT;
 
@@ -400,8 +403,8 @@ void hosts_hang_up(struct hosts *h)
 		pthread_join(h->thread, NULL);
 	h->running = false;
 	for (unsigned i = 0; i < h->size; i++) {
-		hosts_drop(&h->peers[i]);
-		free(h->peers[i].said);
+		hosts_close_peer(&h->peers[i]);
+		free(h->peers[i].result);
 	}
 	free(h->peers);
 	free(h->broadcast);

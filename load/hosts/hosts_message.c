@@ -13,10 +13,10 @@
 #include "base/util.h"
 #include "load/hosts/hosts_internal.h"
 
-#define LONGEST (1ull << 30) /* of a text */
-#define AT_ONCE (1u << 20)   /* and then others have their turn */
+#define TEXT_MAX (1ull << 30) /* of a text */
+#define RECV_MAX (1u << 20)   /* and then others have their turn */
 
-bool hosts_recv(int fd, void *data, size_t len)
+bool hosts_receive_bytes(int fd, void *data, size_t len)
 {
 	for (size_t got = 0; got < len;) {
 		ssize_t n = recv(fd, (char *)data + got, len - got, 0);
@@ -32,7 +32,7 @@ bool hosts_recv(int fd, void *data, size_t len)
 
 /* ------------------------------------------------------------------- outgoing */
 
-static void forget(struct outgoing *o)
+static void free_outgoing(struct outgoing *o)
 {
 	free(o->data);
 	*o = (struct outgoing){.data = NULL};
@@ -42,9 +42,9 @@ void hosts_flush(struct peer *p)
 {
 	struct outgoing *o = &p->out;
 
-	while (o->at < o->len) {
-		ssize_t n =
-			send(p->fd, o->data + o->at, o->len - o->at, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (o->sent < o->len) {
+		ssize_t n = send(p->fd, o->data + o->sent, o->len - o->sent,
+				 MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -52,9 +52,9 @@ void hosts_flush(struct peer *p)
 			return;
 		if (n <= 0)
 			break; /* who receives finds out, too */
-		o->at += (size_t)n;
+		o->sent += (size_t)n;
 	}
-	forget(o);
+	free_outgoing(o);
 }
 
 bool hosts_send(struct peer *p, const struct header *head, const void *text)
@@ -62,21 +62,21 @@ bool hosts_send(struct peer *p, const struct header *head, const void *text)
 	struct outgoing *o = &p->out;
 	bool waits = o->len;
 
-	if (p->fd < 0 || ARRAY_ROOM(o->data, o->room, o->len + sizeof(*head) + head->len) < 0)
+	if (p->fd < 0 || ARRAY_ROOM(o->data, o->capacity, o->len + sizeof(*head) + head->len) < 0)
 		return false;
 	memcpy(o->data + o->len, head, sizeof(*head));
 	if (head->len)
 		memcpy(o->data + o->len + sizeof(*head), text, head->len);
 	o->len += sizeof(*head) + head->len;
 	hosts_flush(p);
-	if (o->len && !waits && write(hosts_all.wake[1], "", 1) < 0)
+	if (o->len && !waits && write(hosts_run.wake[1], "", 1) < 0)
 		return errno == EAGAIN; /* it is full of words that wake up the thread */
 	return true;
 }
 
 /* ------------------------------------------------------------------- incoming */
 
-int hosts_take(struct peer *p)
+int hosts_receive_message(struct peer *p)
 {
 	struct incoming *in = &p->in;
 	const size_t first = sizeof(in->head);
@@ -89,7 +89,7 @@ int hosts_take(struct peer *p)
 
 		if (text && !left)
 			return 1;
-		n = recv(p->fd, to, min_u64(left, AT_ONCE), MSG_DONTWAIT);
+		n = recv(p->fd, to, min_u64(left, RECV_MAX), MSG_DONTWAIT);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
@@ -98,24 +98,24 @@ int hosts_take(struct peer *p)
 		p->heard = true;
 		in->got += (size_t)n;
 		if (in->got == first &&
-		    (in->head.len > LONGEST || !(in->text = calloc(1, in->head.len + 1))))
+		    (in->head.len > TEXT_MAX || !(in->text = calloc(1, in->head.len + 1))))
 			return -1;
 		if (text && in->got < whole)
 			return 0;
 	}
 }
 
-void hosts_taken(struct peer *p)
+void hosts_free_message(struct peer *p)
 {
 	free(p->in.text); /* what was kept is not there any more */
 	p->in = (struct incoming){.got = 0};
 }
 
-void hosts_drop(struct peer *p)
+void hosts_close_peer(struct peer *p)
 {
 	if (p->fd >= 0)
 		close(p->fd);
 	p->fd = -1;
-	forget(&p->out);
-	hosts_taken(p);
+	free_outgoing(&p->out);
+	hosts_free_message(p);
 }
