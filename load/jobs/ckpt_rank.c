@@ -8,12 +8,12 @@
 #include "base/gen.h"
 #include "base/util.h"
 #include "load/jobs/ckpt_ranks.h"
-#include "load/jobs/pour.h"
+#include "load/jobs/generated_file.h"
 #include "load/measure/handle.h"
 
 struct body {
 	const struct ckpt_job *job;
-	struct pour pour;
+	struct generated_file file;
 	struct penstock_gen gen;
 	unsigned rank;
 	int out;
@@ -28,7 +28,7 @@ static void answer_fail(const struct body *b, int r, const char *why)
 static int body_init(struct body *b, enum ckpt_method method, struct penstock_err *err)
 {
 	const struct ckpt_job *job = b->job;
-	struct pour *p = &b->pour;
+	struct generated_file *p = &b->file;
 	void *buf;
 	int r = penstock_gen_init(&b->gen, job->seed, job->dedup, job->compress, err);
 
@@ -52,12 +52,13 @@ static int body_init(struct body *b, enum ckpt_method method, struct penstock_er
 static int body_do(struct body *b, const char *verb, struct penstock_err *err)
 {
 	if (!strcmp(verb, "make")) {
-		pour_make(&b->pour);
+		generated_file_fill(&b->file);
 		return 0;
 	}
 	if (!strcmp(verb, "save"))
-		return pour_save(&b->pour, err);
-	return !strcmp(verb, "load") ? pour_load(&b->pour, err) : pour_compare(&b->pour, err);
+		return generated_file_save(&b->file, err);
+	return !strcmp(verb, "load") ? generated_file_load(&b->file, err)
+				     : generated_file_compare(&b->file, err);
 }
 
 /* "VERB OBJECT FILE". */
@@ -71,17 +72,17 @@ static void body_answer(struct body *b, char *line)
 
 	getrusage(RUSAGE_SELF, &before);
 	if (rest) {
-		b->pour.object = strtoull(object, NULL, 10) << 20 | b->rank;
-		b->pour.path = rest;
+		b->file.object = strtoull(object, NULL, 10) << 20 | b->rank;
+		b->file.path = rest;
 		r = body_do(b, verb, &err);
 	}
 	cpu_time_since(&before, &user, &system);
-	pour_look(&b->pour, &b->seen->stats, &b->seen->file);
+	generated_file_get_info(&b->file, &b->seen->stats, &b->seen->file);
 	if (r < 0)
 		answer_fail(b, r, err.msg);
 	else
 		dprintf(b->out, "ok %" PRIu64 " %" PRIu64 " %" PRIu64 " %.0f %.0f\n",
-			b->pour.total_ns, b->pour.made_ns, b->pour.close_ns, user * 1e9,
+			b->file.total_ns, b->file.made_ns, b->file.close_ns, user * 1e9,
 			system * 1e9);
 }
 
@@ -93,7 +94,7 @@ int ckpt_rank_main(const struct ckpt_job *job, enum ckpt_method method, unsigned
 		.rank = rank,
 		.out = fd,
 		.seen = seen,
-		.pour = {.writer = PENSTOCK_WRITER_OPTS_INIT, .reader = PENSTOCK_READER_OPTS_INIT},
+		.file = {.writer = PENSTOCK_WRITER_OPTS_INIT, .reader = PENSTOCK_READER_OPTS_INIT},
 	};
 	FILE *lines = fdopen(fd, "r");
 	struct penstock_err err = {0, "out of memory"};
@@ -110,8 +111,8 @@ int ckpt_rank_main(const struct ckpt_job *job, enum ckpt_method method, unsigned
 		line[n - 1] = 0;
 		body_answer(&b, line);
 	}
-	if (b.pour.io)
-		penstock_close(b.pour.io, NULL);
+	if (b.file.io)
+		penstock_close(b.file.io, NULL);
 	if (lines)
 		fclose(lines);
 	return 0;

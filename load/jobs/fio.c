@@ -12,7 +12,7 @@
 #include "base/util.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
-#include "load/jobs/peer.h"
+#include "load/jobs/external_program.h"
 #include "load/measure/series.h"
 #include "load/stat/stat.h"
 
@@ -34,7 +34,7 @@ static void arg(struct fio_args *a, const char *fmt, ...)
 
 bool fio_exists(void)
 {
-	return peer_exists("fio");
+	return external_program_exists("fio");
 }
 
 /* ------------------------------------------------------------------- running */
@@ -81,7 +81,7 @@ static void run_once(struct fio_result *r, const char *dir, const struct fio_arg
 		argv[i] = a->v[i];
 	argv[a->nr] = files;
 	argv[a->nr + 1] = NULL;
-	status = files ? peer_run(argv, dir, stop, &text) : -ENOMEM;
+	status = files ? external_program_run(argv, dir, stop, &text) : -ENOMEM;
 	if (status < 0) {
 		snprintf(r->why_not, sizeof(r->why_not), "fio cannot be started: %s",
 			 penstock_strerror(status));

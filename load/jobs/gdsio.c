@@ -8,7 +8,7 @@
 
 #include "base/util.h"
 #include "load/jobs/bench.h"
-#include "load/jobs/peer.h"
+#include "load/jobs/external_program.h"
 
 #define GDSIO_USUAL "/usr/local/cuda/gds/tools/gdsio"
 
@@ -16,7 +16,9 @@ enum { XFER_GPUD = 0, XFER_CPU_GPU = 2 };
 
 const char *gdsio_find(void)
 {
-	return peer_exists("gdsio") ? "gdsio" : peer_exists(GDSIO_USUAL) ? GDSIO_USUAL : NULL;
+	return external_program_exists("gdsio")       ? "gdsio"
+	       : external_program_exists(GDSIO_USUAL) ? GDSIO_USUAL
+						      : NULL;
 }
 
 /* Threads, each with one operation in flight in its part of the file. */
@@ -87,7 +89,7 @@ void gdsio_turn(struct fio_result *ret, const struct bench_job *job, const char 
 	argv[w->nr_args] = option;
 	argv[w->nr_args + 1] = base;
 	argv[w->nr_args + 2] = NULL;
-	status = peer_run(argv, dir, job->stop, &text);
+	status = external_program_run(argv, dir, job->stop, &text);
 	ret->bytes_written += s->read || status < 0 ? 0 : bytes;
 	ret->why_not[0] = 0;
 	if (asked_to_stop(job->stop))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_JOBS_POUR_H
-#define PENSTOCK_JOBS_POUR_H
+#ifndef PENSTOCK_JOBS_GENERATED_FILE_H
+#define PENSTOCK_JOBS_GENERATED_FILE_H
 
 /*
  * A file of generated content, by the writer and the reader (penstock/ckpt.h): saved
@@ -14,7 +14,7 @@
 #include <penstock/ckpt.h>
 #include <penstock/gen.h>
 
-struct pour {
+struct generated_file {
 	struct penstock_io *io;
 	const struct penstock_gen *gen;
 	const char *path;
@@ -22,7 +22,7 @@ struct pour {
 	uint64_t len;
 	void *buf; /* of all of it or a piece; */
 	uint64_t buf_len;
-	bool ready; /* it holds the content already: pour_make() */
+	bool ready; /* it holds the content already: generated_file_fill() */
 	struct penstock_writer_opts writer;
 	struct penstock_reader_opts reader;
 	const atomic_int *stop;
@@ -34,14 +34,15 @@ struct pour {
 };
 
 /* Make all of the content, for which the memory must have room, before anything is written. */
-void pour_make(struct pour *p);
+void generated_file_fill(struct generated_file *p);
 /* How the library moves it, once it is there. */
-void pour_look(const struct pour *p, struct penstock_stats *stats, struct penstock_file_info *info);
+void generated_file_get_info(const struct generated_file *p, struct penstock_stats *stats,
+			     struct penstock_file_info *info);
 /* 0, -ECANCELED, or what the writer says; then the file that was there is there. */
-int pour_save(struct pour *p, struct penstock_err *err);
+int generated_file_save(struct generated_file *p, struct penstock_err *err);
 /* What is read goes into the memory and is not looked at, but for checksums. */
-int pour_load(struct pour *p, struct penstock_err *err);
+int generated_file_load(struct generated_file *p, struct penstock_err *err);
 /* Read it and compare: -EBADMSG with the file and the first wrong offset. */
-int pour_compare(struct pour *p, struct penstock_err *err);
+int generated_file_compare(struct generated_file *p, struct penstock_err *err);
 
 #endif

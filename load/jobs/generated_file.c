@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "load/jobs/pour.h"
+#include "load/jobs/generated_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,8 @@
 #include "base/err.h"
 #include "base/util.h"
 
-static int pour_moved(const struct pour *p, uint64_t bytes, struct penstock_err *err)
+static int generated_file_report(const struct generated_file *p, uint64_t bytes,
+				 struct penstock_err *err)
 {
 	if (p->progress)
 		p->progress(p->arg, bytes);
@@ -16,12 +17,13 @@ static int pour_moved(const struct pour *p, uint64_t bytes, struct penstock_err 
 }
 
 /* Bytes of the file from @at on that the memory has room for. */
-static uint64_t pour_piece(const struct pour *p, uint64_t at)
+static uint64_t generated_file_piece(const struct generated_file *p, uint64_t at)
 {
 	return min_u64(p->buf_len, p->len - at);
 }
 
-void pour_look(const struct pour *p, struct penstock_stats *stats, struct penstock_file_info *info)
+void generated_file_get_info(const struct generated_file *p, struct penstock_stats *stats,
+			     struct penstock_file_info *info)
 {
 	struct penstock_file *file;
 
@@ -34,7 +36,7 @@ void pour_look(const struct pour *p, struct penstock_stats *stats, struct pensto
 	penstock_file_close(file, NULL);
 }
 
-void pour_make(struct pour *p)
+void generated_file_fill(struct generated_file *p)
 {
 	uint64_t begin = clock_ns();
 
@@ -43,25 +45,26 @@ void pour_make(struct pour *p)
 	p->close_ns = 0;
 }
 
-static int write_pieces(struct pour *p, struct penstock_writer *w, struct penstock_err *err)
+static int write_pieces(struct generated_file *p, struct penstock_writer *w,
+			struct penstock_err *err)
 {
 	uint64_t n, begin;
 	int r = 0;
 
 	for (uint64_t at = 0; at < p->len && r == 0; at += n) {
-		n = pour_piece(p, at);
+		n = generated_file_piece(p, at);
 		begin = clock_ns();
 		if (!p->ready)
 			penstock_gen_fill(p->gen, p->object, p->offset + at, p->buf, n);
 		p->made_ns += clock_ns() - begin;
 		r = penstock_writer_write(w, p->buf, n, err);
 		if (r == 0)
-			r = pour_moved(p, at + n, err);
+			r = generated_file_report(p, at + n, err);
 	}
 	return r;
 }
 
-int pour_save(struct pour *p, struct penstock_err *err)
+int generated_file_save(struct generated_file *p, struct penstock_err *err)
 {
 	struct penstock_writer *w;
 	uint64_t begin = clock_ns(), closing;
@@ -85,7 +88,7 @@ int pour_save(struct pour *p, struct penstock_err *err)
 }
 
 /* Fewer bytes than asked for are an end that came too early. */
-static int read_piece(struct pour *p, struct penstock_reader *rd, uint64_t at, uint64_t n,
+static int read_piece(struct generated_file *p, struct penstock_reader *rd, uint64_t at, uint64_t n,
 		      struct penstock_err *err)
 {
 	int64_t got = penstock_reader_read(rd, p->buf, n, err);
@@ -98,7 +101,8 @@ static int read_piece(struct pour *p, struct penstock_reader *rd, uint64_t at, u
 	return 0;
 }
 
-static int compare_piece(struct pour *p, uint64_t at, uint64_t n, struct penstock_err *err)
+static int compare_piece(struct generated_file *p, uint64_t at, uint64_t n,
+			 struct penstock_err *err)
 {
 	uint64_t begin = clock_ns();
 	size_t right = penstock_gen_check(p->gen, p->object, p->offset + at, p->buf, n);
@@ -112,7 +116,7 @@ static int compare_piece(struct pour *p, uint64_t at, uint64_t n, struct penstoc
 			     at + right, ((unsigned char *)p->buf)[right], want);
 }
 
-static int read_pieces(struct pour *p, struct penstock_reader *rd, bool compare,
+static int read_pieces(struct generated_file *p, struct penstock_reader *rd, bool compare,
 		       struct penstock_err *err)
 {
 	struct penstock_reader_info info = {.size = sizeof(info)};
@@ -123,17 +127,17 @@ static int read_pieces(struct pour *p, struct penstock_reader *rd, bool compare,
 		return penstock_fail(err, -EBADMSG, "%s: has %" PRIu64 " bytes, not %" PRIu64,
 				     p->path, info.bytes, p->len);
 	for (uint64_t at = 0; at < p->len && r == 0; at += n) {
-		n = pour_piece(p, at);
+		n = generated_file_piece(p, at);
 		r = read_piece(p, rd, at, n, err);
 		if (r == 0 && compare)
 			r = compare_piece(p, at, n, err);
 		if (r == 0)
-			r = pour_moved(p, at + n, err);
+			r = generated_file_report(p, at + n, err);
 	}
 	return r;
 }
 
-static int pour_read(struct pour *p, bool compare, struct penstock_err *err)
+static int generated_file_read(struct generated_file *p, bool compare, struct penstock_err *err)
 {
 	uint64_t begin = clock_ns();
 	struct penstock_reader *rd;
@@ -148,12 +152,12 @@ static int pour_read(struct pour *p, bool compare, struct penstock_err *err)
 	return r;
 }
 
-int pour_load(struct pour *p, struct penstock_err *err)
+int generated_file_load(struct generated_file *p, struct penstock_err *err)
 {
-	return pour_read(p, false, err);
+	return generated_file_read(p, false, err);
 }
 
-int pour_compare(struct pour *p, struct penstock_err *err)
+int generated_file_compare(struct generated_file *p, struct penstock_err *err)
 {
-	return pour_read(p, true, err);
+	return generated_file_read(p, true, err);
 }

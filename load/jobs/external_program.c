@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "load/jobs/peer.h"
+#include "load/jobs/external_program.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "base/program.h"
 
-bool peer_exists(const char *name)
+bool external_program_exists(const char *name)
 {
 	const char *path = getenv("PATH");
 	char full[4096];
@@ -28,7 +28,7 @@ bool peer_exists(const char *name)
 	return false;
 }
 
-int peer_run(char *const argv[], const char *dir, const atomic_int *stop, char **ret)
+int external_program_run(char *const argv[], const char *dir, const atomic_int *stop, char **ret)
 {
 	struct penstock_program p = {.argv = argv, .dir = dir, .stop = stop};
 	int status, r = penstock_program_run(&p, ret, &status);
