@@ -84,34 +84,34 @@ static void remove_files(struct run *run)
 }
 
 /* What was made beforehand, for the operation that follows. */
-static void count_made(struct ckpt_way *way, const struct ckpt_ranks *ranks)
+static void count_made(struct ckpt_direction *dir, const struct ckpt_ranks *ranks)
 {
 	for (unsigned i = 0; i < ranks->nr; i++)
-		way->made_sec += (double)ranks->ranks[i].took.made / 1e9;
+		dir->made_sec += (double)ranks->ranks[i].times.made / 1e9;
 }
 
-/* One operation of all processes, as a sample of @way. */
-static int ckpt_count(struct run *run, struct ckpt_way *way, const struct ckpt_ranks *ranks,
+/* One operation of all processes, as a sample of @dir. */
+static int ckpt_count(struct run *run, struct ckpt_direction *dir, const struct ckpt_ranks *ranks,
 		      uint64_t wall_ns, struct penstock_err *err)
 {
-	struct run_series *s = &way->series;
-	uint64_t bytes = ckpt_whole(run->job), slowest = 1;
+	struct run_series *s = &dir->series;
+	uint64_t bytes = ckpt_total_bytes(run->job), slowest = 1;
 
-	count_made(way, ranks);
+	count_made(dir, ranks);
 	for (unsigned i = 0; i < ranks->nr; i++) {
-		const struct ckpt_took *t = &ranks->ranks[i].took;
+		const struct ckpt_times *t = &ranks->ranks[i].times;
 
 		slowest = max_u64(slowest, t->total);
-		way->close_sec += (double)t->close / 1e9;
-		way->all_sec += (double)t->total / 1e9;
+		dir->close_sec += (double)t->close / 1e9;
+		dir->all_sec += (double)t->total / 1e9;
 		s->user_sec += (double)t->user / 1e9;
 		s->system_sec += (double)t->system / 1e9;
 	}
-	if (ARRAY_ROOM(way->slowest, way->slowest_room, way->nr_slowest + 1) < 0)
+	if (ARRAY_ROOM(dir->slowest, dir->slowest_capacity, dir->nr_slowest + 1) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	way->slowest[way->nr_slowest++] = (double)slowest / 1e9;
-	way->slowest_sec += (double)slowest / 1e9;
-	way->slowest_rate += (double)run->job->size / ((double)slowest / 1e9);
+	dir->slowest[dir->nr_slowest++] = (double)slowest / 1e9;
+	dir->slowest_sec += (double)slowest / 1e9;
+	dir->slowest_rate += (double)run->job->size / ((double)slowest / 1e9);
 	s->sec += (double)wall_ns / 1e9;
 	series_turn(s, clock_ns() - wall_ns, wall_ns);
 	s->run_bytes += bytes;
@@ -124,8 +124,8 @@ static void tell_progress(const struct run *run, unsigned method, bool read, uns
 			  unsigned of)
 {
 	if (run->job->progress)
-		run->job->progress(run->job->arg, method, read, done * ckpt_whole(run->job),
-				   of * ckpt_whole(run->job));
+		run->job->progress(run->job->arg, method, read, done * ckpt_total_bytes(run->job),
+				   of * ckpt_total_bytes(run->job));
 }
 
 static void ckpt_limit_turn(struct run *run, bool read)
@@ -147,12 +147,12 @@ static void ckpt_limit_turn(struct run *run, bool read)
 	t.buf = run->limit_buffers.at[0];
 	limit_try(l, &t, 1,
 		  read ? 0
-		       : limit_most_written(run->job->saves * ckpt_whole(run->job)) / LIMIT_SHAPES /
-				  2,
+		       : limit_most_written(run->job->saves * ckpt_total_bytes(run->job)) /
+				  LIMIT_SHAPES / 2,
 		  LIMIT_SEC / LIMIT_SHAPES, run->job->stop);
 }
 
-static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *way,
+static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_direction *dir,
 		    struct penstock_err *err)
 {
 	const struct ckpt_job *job = run->job;
@@ -165,14 +165,14 @@ static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			r = note_files(run, err);
 		if (r == 0 && ranks->method != CKPT_STREAMING) {
 			r = ckpt_ranks_do(ranks, "make", i, run->files, &ns, err);
-			count_made(way, ranks);
+			count_made(dir, ranks);
 		}
 		if (r == 0) {
 			rank_barrier_wait();
 			r = ckpt_ranks_do(ranks, "save", i, run->files, &ns, err);
 		}
 		if (r == 0)
-			r = ckpt_count(run, way, ranks, ns, err);
+			r = ckpt_count(run, dir, ranks, ns, err);
 		tell_progress(run, ranks->method, false, i + 1, job->saves);
 		ckpt_limit_turn(run, false);
 		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
@@ -198,7 +198,7 @@ static void drop_files(struct run *run)
 	}
 }
 
-static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *way,
+static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_direction *dir,
 		    struct penstock_err *err)
 {
 	const struct ckpt_job *job = run->job;
@@ -214,7 +214,7 @@ static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			r = ckpt_ranks_do(ranks, "load", saved(job, i), run->files, &ns, err);
 		}
 		if (r == 0)
-			r = ckpt_count(run, way, ranks, ns, err);
+			r = ckpt_count(run, dir, ranks, ns, err);
 		tell_progress(run, ranks->method, true, i + 1, job->loads);
 		ckpt_limit_turn(run, true);
 		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
@@ -223,7 +223,7 @@ static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 }
 
 /* Every file that is there, every byte, out of the measured time. */
-static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *way,
+static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_direction *dir,
 		       struct penstock_err *err)
 {
 	const struct ckpt_job *job = run->job;
@@ -235,7 +235,7 @@ static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_wa
 		if (r == 0)
 			r = ckpt_ranks_do(ranks, "compare", i, run->files, &ns, err);
 		if (r == 0)
-			way->series.verified_bytes += ckpt_whole(job);
+			dir->series.verified_bytes += ckpt_total_bytes(job);
 		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
 	}
 	return r;
@@ -243,14 +243,15 @@ static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_wa
 
 /* ------------------------------------------------------------------- one method */
 
-static int way_init(struct ckpt_way *way, const struct ckpt_job *job, unsigned method, bool read)
+static int direction_init(struct ckpt_direction *dir, const struct ckpt_job *job, unsigned method,
+			  bool read)
 {
-	struct run_series *s = &way->series;
+	struct run_series *s = &dir->series;
 
 	snprintf(s->name, sizeof(s->name), "%s %s", read ? "load" : "save",
 		 ckpt_method_words[method]);
 	s->read = read;
-	s->size = ckpt_whole(job);
+	s->size = ckpt_total_bytes(job);
 	s->opts = job->opts;
 	s->opts.durability = read ? PENSTOCK_DURABLE_NONE : PENSTOCK_DURABLE_FULL;
 	s->verify = read;
@@ -258,11 +259,11 @@ static int way_init(struct ckpt_way *way, const struct ckpt_job *job, unsigned m
 	return series_init(s);
 }
 
-/* Counters of a handle go on: what @way has of them is what came since @before. */
-static void take_stats(struct ckpt_way *way, const struct ckpt_ranks *ranks,
-		       const struct ckpt_way *before)
+/* Counters of a handle go on: what @dir has of them is what came since @before. */
+static void take_stats(struct ckpt_direction *dir, const struct ckpt_ranks *ranks,
+		       const struct ckpt_direction *before)
 {
-	struct penstock_stats *st = &way->series.stats;
+	struct penstock_stats *st = &dir->series.stats;
 
 	if (ranks->method == CKPT_TORCH) {
 		/* It goes through the page cache, one thread for each process. */
@@ -275,7 +276,7 @@ static void take_stats(struct ckpt_way *way, const struct ckpt_ranks *ranks,
 		return;
 	}
 	for (unsigned i = 0; i < ranks->nr; i++)
-		handle_stats_add(st, &ranks->seen[i].stats);
+		handle_stats_add(st, &ranks->info[i].stats);
 	if (!before)
 		return;
 	st->blocks -= min_u64(st->blocks, before->series.stats.blocks);
@@ -285,15 +286,16 @@ static void take_stats(struct ckpt_way *way, const struct ckpt_ranks *ranks,
 	st->cpu_ns -= min_u64(st->cpu_ns, before->series.stats.cpu_ns);
 }
 
-static void way_finish(struct run *run, struct ckpt_way *way, const struct ckpt_ranks *ranks,
-		       const struct ckpt_way *before, int r, const struct penstock_err *err)
+static void direction_finish(struct run *run, struct ckpt_direction *dir,
+			     const struct ckpt_ranks *ranks, const struct ckpt_direction *before,
+			     int r, const struct penstock_err *err)
 {
-	struct run_series *s = &way->series;
+	struct run_series *s = &dir->series;
 
-	take_stats(way, ranks, before);
+	take_stats(dir, ranks, before);
 	s->library_sec = (double)s->stats.cpu_ns / 1e9;
-	s->file = ranks->seen[0].file;
-	s->buf = ranks->seen[0].buf;
+	s->file = ranks->info[0].file;
+	s->buf = ranks->info[0].buf;
 	s->partial = r < 0;
 	snprintf(s->partial_why, sizeof(s->partial_why), "%.150s", r < 0 ? err->msg : "");
 	run->facts.durable = true;
@@ -303,16 +305,16 @@ static void way_finish(struct run *run, struct ckpt_way *way, const struct ckpt_
 
 static int ckpt_measure(struct run *run, struct ckpt_ranks *ranks, struct penstock_err *err)
 {
-	struct ckpt_way *ways = run->res->ways[ranks->method];
-	int r = do_saves(run, ranks, &ways[0], err);
+	struct ckpt_direction *both = run->res->directions[ranks->method];
+	int r = do_saves(run, ranks, &both[0], err);
 
-	way_finish(run, &ways[0], ranks, NULL, r, err);
+	direction_finish(run, &both[0], ranks, NULL, r, err);
 	if (r < 0 || !run->job->saves)
 		return r;
-	r = do_loads(run, ranks, &ways[1], err);
+	r = do_loads(run, ranks, &both[1], err);
 	if (r == 0 && run->job->loads)
-		r = compare_all(run, ranks, &ways[1], err);
-	way_finish(run, &ways[1], ranks, &ways[0], r, err);
+		r = compare_all(run, ranks, &both[1], err);
+	direction_finish(run, &both[1], ranks, &both[0], r, err);
 	return r;
 }
 
@@ -326,7 +328,7 @@ static int run_method(struct run *run, enum ckpt_method method, struct penstock_
 	if (ckpt_method_missing(run->job, method, res->why_not[method]))
 		return 0;
 	for (unsigned read = 0; read < 2 && r == 0; read++)
-		r = way_init(&res->ways[method][read], run->job, method, read);
+		r = direction_init(&res->directions[method][read], run->job, method, read);
 	if (r < 0)
 		return penstock_fail(err, r, "out of memory");
 	r = ckpt_ranks_start(&ranks, run->job, method, &why);
@@ -370,8 +372,8 @@ static void ckpt_gather(struct run *run)
 	const struct ckpt_job *job = run->job;
 
 	for (unsigned i = 0; i < 2 * CKPT_METHODS; i++)
-		if (res->ran[i / 2] && res->ways[i / 2][i % 2].series.ops)
-			res->series[res->nr_series++] = res->ways[i / 2][i % 2].series;
+		if (res->ran[i / 2] && res->directions[i / 2][i % 2].series.ops)
+			res->series[res->nr_series++] = res->directions[i / 2][i % 2].series;
 	for (unsigned read = 0; read < 2; read++)
 		if (job->limit)
 			limit_set(res->series, res->nr_series, read, (double)job->limit,
@@ -421,7 +423,7 @@ int ckpt_run(const struct ckpt_job *job, struct ckpt_result *res, struct penstoc
 void ckpt_result_fini(struct ckpt_result *res)
 {
 	for (unsigned i = 0; i < 2 * CKPT_METHODS; i++) {
-		series_fini(&res->ways[i / 2][i % 2].series);
-		free(res->ways[i / 2][i % 2].slowest);
+		series_fini(&res->directions[i / 2][i % 2].series);
+		free(res->directions[i / 2][i % 2].slowest);
 	}
 }

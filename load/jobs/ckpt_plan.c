@@ -27,14 +27,15 @@ const struct ckpt_shape ckpt_shapes[] = {
 	{"1t", 18000 * GB, 1024, 161 * GB},
 };
 
-uint64_t ckpt_whole(const struct ckpt_job *job)
+uint64_t ckpt_total_bytes(const struct ckpt_job *job)
 {
 	return job->size * job->processes;
 }
 
 uint64_t ckpt_limit_len(const struct ckpt_job *job)
 {
-	return job->measure_limit ? align_up(min_u64(ckpt_whole(job), LIMIT_FILE), 1u << 20) : 0;
+	return job->measure_limit ? align_up(min_u64(ckpt_total_bytes(job), LIMIT_FILE), 1u << 20)
+				  : 0;
 }
 
 static unsigned nr_methods(const struct ckpt_job *job)
@@ -48,7 +49,7 @@ static unsigned nr_methods(const struct ckpt_job *job)
 
 void ckpt_plan(const struct ckpt_job *job, struct ckpt_plan *ret)
 {
-	uint64_t bytes = ckpt_whole(job), nr = nr_methods(job);
+	uint64_t bytes = ckpt_total_bytes(job), nr = nr_methods(job);
 
 	*ret = (struct ckpt_plan){.bytes = bytes};
 	ret->limit = job->measure_limit

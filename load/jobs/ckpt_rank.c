@@ -17,7 +17,7 @@ struct body {
 	struct penstock_gen gen;
 	unsigned rank;
 	int out;
-	struct ckpt_seen *seen;
+	struct ckpt_handle_info *info;
 };
 
 static void answer_fail(const struct body *b, int r, const char *why)
@@ -37,7 +37,7 @@ static int body_init(struct body *b, enum ckpt_method method, struct penstock_er
 	if (r < 0)
 		return r;
 	p->buf_len = method == CKPT_MEMORY ? job->size : min_u64(job->size, job->chunk);
-	r = penstock_buf_alloc(&buf, p->io, p->buf_len, 0, &b->seen->buf, err);
+	r = penstock_buf_alloc(&buf, p->io, p->buf_len, 0, &b->info->buf, err);
 	p->buf = buf;
 	p->ready = method == CKPT_MEMORY;
 	p->gen = &b->gen;
@@ -77,7 +77,7 @@ static void body_answer(struct body *b, char *line)
 		r = body_do(b, verb, &err);
 	}
 	cpu_time_since(&before, &user, &system);
-	generated_file_get_info(&b->file, &b->seen->stats, &b->seen->file);
+	generated_file_get_info(&b->file, &b->info->stats, &b->info->file);
 	if (r < 0)
 		answer_fail(b, r, err.msg);
 	else
@@ -87,13 +87,13 @@ static void body_answer(struct body *b, char *line)
 }
 
 int ckpt_rank_main(const struct ckpt_job *job, enum ckpt_method method, unsigned rank, int fd,
-		   struct ckpt_seen *seen)
+		   struct ckpt_handle_info *info)
 {
 	struct body b = {
 		.job = job,
 		.rank = rank,
 		.out = fd,
-		.seen = seen,
+		.info = info,
 		.file = {.writer = PENSTOCK_WRITER_OPTS_INIT, .reader = PENSTOCK_READER_OPTS_INIT},
 	};
 	FILE *lines = fdopen(fd, "r");

@@ -48,7 +48,7 @@ static void run_child(const struct ckpt_ranks *r, unsigned rank, int fd, pid_t p
 	if (r->method == CKPT_TORCH)
 		exec_torch(r->job, rank, fd);
 	else
-		ckpt_rank_main(r->job, r->method, rank, fd, &r->seen[rank]);
+		ckpt_rank_main(r->job, r->method, rank, fd, &r->info[rank]);
 	_exit(0);
 }
 
@@ -76,7 +76,7 @@ static int start_one(struct ckpt_ranks *r, unsigned rank, struct penstock_err *e
 /* 0, or what the process failed with. */
 static int parse_answer(struct ckpt_rank *k, unsigned rank, struct penstock_err *err)
 {
-	struct ckpt_took *t = &k->took;
+	struct ckpt_times *t = &k->times;
 	int code = 0, at = 0;
 
 	if (sscanf(k->line, "ok %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
@@ -161,14 +161,14 @@ static int await(struct ckpt_ranks *r, struct penstock_err *err)
 int ckpt_ranks_start(struct ckpt_ranks *r, const struct ckpt_job *job, enum ckpt_method method,
 		     struct penstock_err *err)
 {
-	size_t shared = job->processes * sizeof(*r->seen);
+	size_t shared = job->processes * sizeof(*r->info);
 	int e = 0;
 
 	*r = (struct ckpt_ranks){.job = job, .method = method};
 	r->ranks = calloc(job->processes, sizeof(*r->ranks));
-	r->seen = mmap(NULL, shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (!r->ranks || r->seen == MAP_FAILED) {
-		r->seen = r->seen == MAP_FAILED ? NULL : r->seen;
+	r->info = mmap(NULL, shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (!r->ranks || r->info == MAP_FAILED) {
+		r->info = r->info == MAP_FAILED ? NULL : r->info;
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	for (unsigned i = 0; i < job->processes && e == 0; i++)
@@ -230,8 +230,8 @@ void ckpt_ranks_end(struct ckpt_ranks *r)
 			reap(&r->ranks[i], stopping(r));
 		close(r->ranks[i].fd);
 	}
-	if (r->seen)
-		munmap(r->seen, r->job->processes * sizeof(*r->seen));
+	if (r->info)
+		munmap(r->info, r->job->processes * sizeof(*r->info));
 	free(r->ranks);
 	*r = (struct ckpt_ranks){.nr = 0};
 }

@@ -24,7 +24,7 @@ struct io_run {
 	struct io_result *res;
 	struct io_files files;
 	struct bed_buffers buffers; /* one for each worker */
-	struct transfers_seen *seen;
+	struct transfers_handle_info *handles;
 	uint32_t *issued; /* loops of each worker */
 	bool *again;      /* its new handle is warm only when it has done the last one again */
 	uint32_t nr_loops;
@@ -160,10 +160,10 @@ static int io_alloc(struct io_run *run, struct penstock_err *err)
 	res->first = job->include_warmup ? 0 : job->warmup;
 	res->workers = calloc(n, sizeof(*res->workers));
 	res->paths = calloc(n, sizeof(*res->paths));
-	run->seen = calloc(n, sizeof(*run->seen));
+	run->handles = calloc(n, sizeof(*run->handles));
 	run->issued = calloc(n, sizeof(*run->issued));
 	run->again = calloc(n, sizeof(*run->again));
-	if (!res->workers || !res->paths || !run->seen || !run->issued || !run->again)
+	if (!res->workers || !res->paths || !run->handles || !run->issued || !run->again)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	res->nr_workers = n;
 	for (unsigned i = 0; i < n; i++) {
@@ -254,7 +254,7 @@ static int io_turn(struct io_run *run, unsigned turn, unsigned turns, struct pen
 		.stop = job->stop,
 		.progress = job->progress ? io_tick : NULL,
 		.progress_arg = run,
-		.seen = run->seen,
+		.handles = run->handles,
 	};
 
 	for (unsigned i = 0; i < job->nr_places; i++)
@@ -306,7 +306,7 @@ static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct pe
 	io_step(run, IO_STEP_LIMIT, 0, 0);
 	for (unsigned i = 0; i < job->nr_places && r == 0; i++) {
 		struct bed_file *f = io_last_file(run, i);
-		const struct penstock_file_info *info = &run->seen[i].file;
+		const struct penstock_file_info *info = &run->handles[i].file;
 
 		targets[i] = (struct limit_target){
 			.paths = (const char *const *)&f->at,
@@ -355,7 +355,7 @@ static void io_sum_worker(struct io_run *run, unsigned i)
 		w->task_sec += w->task[k];
 		w->e2e_sec += w->e2e[k];
 	}
-	w->seen = run->seen[i];
+	w->handle = run->handles[i];
 	w->made = run->files.made[i];
 	w->gpu.size = run->job->gpu ? sizeof(w->gpu) : 0;
 	if (w->gpu.size)
@@ -487,7 +487,7 @@ int io_job_run(const struct io_job *job, struct io_result *result, struct pensto
 		rank_barrier_wait(); /* others may be reading what is removed now */
 	if (run.files.job)
 		io_files_fini(&run.files);
-	free(run.seen);
+	free(run.handles);
 	free(run.issued);
 	free(run.again);
 	if (r < 0 && !(r == -ECANCELED && io_stopped(job)))

@@ -74,7 +74,7 @@ struct io_worker_result {
 	double *task;     /* seconds of each loop, warm-up first: io_result.nr_loops */
 	double *e2e;      /* the same */
 	int64_t resident; /* most bytes found in the page cache before a counted loop; -1 unknown */
-	struct transfers_seen seen;
+	struct transfers_handle_info handle;
 	struct penstock_gpu_device gpu;
 };
 

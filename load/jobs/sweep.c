@@ -75,7 +75,7 @@ static int sweep_add_sample(void *arg, const struct sweep_sample *m, struct pens
 	s->user_sec += m->run->user_sec;
 	s->system_sec += m->run->system_sec;
 	s->library_sec += m->run->library_sec;
-	s->ways |= m->run->ways;
+	s->done_flags |= m->run->done_flags;
 	s->stats = m->run->stats;
 	s->file = m->run->file;
 	s->buf = m->run->buf;

@@ -166,7 +166,7 @@ int sweep_state_add(FILE *f, const struct sweep_job *job, const struct sweep_sam
 			     "blocks_direct", (json_int_t)st->blocks_direct, "blocks_buffered",
 			     (json_int_t)st->blocks_buffered, "fallbacks",
 			     (json_int_t)st->fallbacks, "fallback_why", st->fallback_why, "got",
-			     (json_int_t)s->buf.got, "ways", (json_int_t)s->ways, "resident",
+			     (json_int_t)s->buf.got, "ways", (json_int_t)s->done_flags, "resident",
 			     (json_int_t)m->resident, "unknown", (json_int_t)m->unknown));
 	return state_put_line(f, j, job->state, err);
 }
@@ -206,7 +206,7 @@ static void line_series(struct run_series *s, const json_t *j)
 	s->stats.fallbacks = (uint32_t)state_member(j, "fallbacks");
 	s->file.block = state_member(j, "block");
 	s->buf.got = (uint32_t)state_member(j, "got");
-	s->ways = (uint32_t)state_member(j, "ways");
+	s->done_flags = (uint32_t)state_member(j, "ways");
 }
 
 /* ------------------------------------------------------------------------ wear */

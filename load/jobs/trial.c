@@ -229,7 +229,7 @@ static int trial_add(struct run_series *sum, const struct run_series *one)
 		r = series_add(sum, s->bytes, s->latency_ns, before + s->end_ns);
 	}
 	sum->warmup_bytes += one->warmup_bytes;
-	sum->ways |= one->ways;
+	sum->done_flags |= one->done_flags;
 	sum->no_storage = one->no_storage;
 	sum->sec += one->sec;
 	sum->user_sec += one->user_sec;

@@ -74,7 +74,7 @@ int series_merge(struct run_series *s, const struct run_series *other)
 	if (!s->errors && other->errors)
 		memcpy(s->first_error, other->first_error, sizeof(s->first_error));
 	s->errors += other->errors;
-	s->ways |= other->ways;
+	s->done_flags |= other->done_flags;
 	penstock_hist_merge(s->hist, other->hist);
 	stat_moments_merge(&s->latency, &other->latency);
 	stat_moments_merge(&s->bandwidth, &other->bandwidth);

@@ -75,7 +75,7 @@ struct run_series {
 	struct penstock_stats stats;
 	struct penstock_file_info file;
 	struct penstock_buf_info buf;
-	uint32_t ways; /* PENSTOCK_DONE_* of all operations together */
+	uint32_t done_flags; /* PENSTOCK_DONE_* of all operations together */
 	bool partial;
 	char partial_why[160];
 

@@ -30,8 +30,8 @@ static int transfers_look_at_file(struct transfers_worker *w, struct penstock_er
 
 	if (r < 0)
 		return r;
-	w->seen.file.size = sizeof(w->seen.file);
-	penstock_file_stat(file, &w->seen.file);
+	w->handle.file.size = sizeof(w->handle.file);
+	penstock_file_stat(file, &w->handle.file);
 	return penstock_file_abort(file, err); /* one that is there stays, an object, too */
 }
 
@@ -69,7 +69,7 @@ static int worker_open(struct transfers_worker *w, struct penstock_err *err)
 	r = penstock_open(&w->io, &job->opts, err);
 	if (r == 0)
 		r = bed_buffers_register(job->buffers, w->id * job->depth, job->depth, w->io,
-					 &w->seen.buf, err);
+					 &w->handle.buf, err);
 	return r < 0 ? r : transfers_open_files(w, err);
 }
 
@@ -158,8 +158,8 @@ static void transfers_add_run(struct transfers *s, struct run_series *series,
 	uint64_t library_ns = 0;
 
 	for (unsigned i = 0; i < s->job->workers; i++) {
-		handle_stats_add(&series->stats, &w[i].seen.stats);
-		library_ns += w[i].seen.stats.cpu_ns;
+		handle_stats_add(&series->stats, &w[i].handle.stats);
+		library_ns += w[i].handle.stats.cpu_ns;
 		outside += (double)w[i].outside_ns / 1e9;
 	}
 	if (atomic_load(&s->counting)) {
@@ -179,8 +179,8 @@ static void transfers_add_run(struct transfers *s, struct run_series *series,
 	series->user_sec += fmax(0, user - outside);
 	series->system_sec += fmax(0, system + fmin(0, user - outside));
 	series->library_sec += (double)(library_ns - s->library_ns) / 1e9;
-	series->file = w[0].seen.file;
-	series->buf = w[0].seen.buf;
+	series->file = w[0].handle.file;
+	series->buf = w[0].handle.buf;
 	if (!transfers_stopped(s))
 		return;
 	series->partial = true;
@@ -204,8 +204,8 @@ static int transfers_collect(struct transfers *s, const struct rusage *after,
 	}
 	for (unsigned i = 0; i < n; i++)
 		s->series[i].run_bytes = bytes;
-	for (unsigned i = 0; s->job->seen && i < s->job->workers; i++)
-		s->job->seen[i] = s->workers[i].seen;
+	for (unsigned i = 0; s->job->handles && i < s->job->workers; i++)
+		s->job->handles[i] = s->workers[i].handle;
 	return 0;
 }
 

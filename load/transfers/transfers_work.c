@@ -178,8 +178,8 @@ static int round_close(struct transfers_worker *w, struct slot *slot, bool good,
 
 	if (!slot->file)
 		return 0;
-	w->seen.file.size = sizeof(w->seen.file);
-	penstock_file_stat(slot->file, &w->seen.file);
+	w->handle.file.size = sizeof(w->handle.file);
+	penstock_file_stat(slot->file, &w->handle.file);
 	/* Of an object that could not be written nothing is to be left. */
 	r = good ? penstock_file_close(slot->file, err) : penstock_file_abort(slot->file, err);
 	slot->file = NULL;
@@ -243,8 +243,8 @@ static void transfers_op_done(struct transfers_worker *w, struct slot *slot,
 
 	slot->busy = false;
 	w->in_flight--;
-	w->series[slot->op.series].ways |= done->flags;
-	w->seen.ways |= done->flags;
+	w->series[slot->op.series].done_flags |= done->flags;
+	w->handle.done_flags |= done->flags;
 	slot->bytes = done->bytes;
 	slot->end_ns = rounds ? clock_ns() : now;
 	if (done->res < 0 || r < 0)
@@ -468,7 +468,7 @@ void *transfers_work(void *arg)
 			;
 	else
 		transfers_loop(w);
-	w->seen.stats.size = sizeof(w->seen.stats);
-	penstock_get_stats(w->io, &w->seen.stats);
+	w->handle.stats.size = sizeof(w->handle.stats);
+	penstock_get_stats(w->io, &w->handle.stats);
 	return NULL;
 }

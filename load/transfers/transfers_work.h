@@ -29,7 +29,7 @@ struct transfers_worker {
 	bool started;
 	struct penstock_io *io;
 	struct penstock_file **files; /* open ones; NULL with open_each */
-	struct transfers_seen seen;
+	struct transfers_handle_info handle;
 	struct run_series *series;
 	struct slot *slots;
 	unsigned in_flight;

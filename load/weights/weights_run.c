@@ -199,7 +199,7 @@ static void finish_series(struct weights_run *run, int r, const struct penstock_
 		penstock_file_stat(f, &s->file);
 		penstock_file_close(f, NULL);
 	}
-	s->ways = run->res->stats.direct ? PENSTOCK_DONE_DIRECT : PENSTOCK_DONE_BUFFERED;
+	s->done_flags = run->res->stats.direct ? PENSTOCK_DONE_DIRECT : PENSTOCK_DONE_BUFFERED;
 	s->partial = r < 0;
 	snprintf(s->partial_why, sizeof(s->partial_why), "%.150s", r < 0 ? err->msg : "");
 	cache_describe(s, &run->files.facts, &run->res->path, 1);

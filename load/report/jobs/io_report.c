@@ -76,16 +76,16 @@ static void text_engine(FILE *f, const struct io_worker_result *w)
 	char block[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "engine:     %s, queue depth %u, %u I/O thread%s, blocks of %s\n",
-		w->seen.stats.engine, w->seen.stats.depth, w->seen.stats.threads,
-		w->seen.stats.threads == 1 ? "" : "s",
-		penstock_size_format(block, w->seen.file.block));
+		w->handle.stats.engine, w->handle.stats.depth, w->handle.stats.threads,
+		w->handle.stats.threads == 1 ? "" : "s",
+		penstock_size_format(block, w->handle.file.block));
 	if (w->gpu.size)
 		return;
 	fprintf(f, "memory:     %s%s%s%s%s\n",
-		w->seen.buf.got & PENSTOCK_BUF_HUGE ? "huge pages" : "ordinary pages",
-		w->seen.buf.got & PENSTOCK_BUF_REGISTERED ? ", registered" : "",
-		w->seen.buf.got & PENSTOCK_BUF_LOCKED ? ", locked" : "",
-		*w->seen.buf.note ? "; " : "", w->seen.buf.note);
+		w->handle.buf.got & PENSTOCK_BUF_HUGE ? "huge pages" : "ordinary pages",
+		w->handle.buf.got & PENSTOCK_BUF_REGISTERED ? ", registered" : "",
+		w->handle.buf.got & PENSTOCK_BUF_LOCKED ? ", locked" : "",
+		*w->handle.buf.note ? "; " : "", w->handle.buf.note);
 }
 
 /* Is this the first worker with its GPU? */
@@ -105,13 +105,13 @@ static void text_gpu(FILE *f, const struct io_worker_result *w)
 
 	fprintf(f, "memory:     GPU %u (%s%s%s)%s%s%s,", w->device, w->gpu.name,
 		*w->gpu.pci ? " at " : "", w->gpu.pci,
-		w->seen.buf.got & PENSTOCK_BUF_REGISTERED ? ", registered" : "",
-		*w->seen.buf.note ? "; " : "", w->seen.buf.note);
-	if (w->seen.ways)
+		w->handle.buf.got & PENSTOCK_BUF_REGISTERED ? ", registered" : "",
+		*w->handle.buf.note ? "; " : "", w->handle.buf.note);
+	if (w->handle.done_flags)
 		fputs(" by ", f);
-	report_gpu_path(f, w->seen.ways, " and ");
-	if (w->seen.ways & PENSTOCK_DONE_RING)
-		fprintf(f, " (%s)", penstock_size_format(ring, w->seen.stats.ring_bytes));
+	report_gpu_path(f, w->handle.done_flags, " and ");
+	if (w->handle.done_flags & PENSTOCK_DONE_RING)
+		fprintf(f, " (%s)", penstock_size_format(ring, w->handle.stats.ring_bytes));
 	fputc('\n', f);
 }
 
@@ -119,11 +119,11 @@ static void text_path(FILE *f, const struct io_worker_result *w,
 		      const struct penstock_path_info *path)
 {
 	report_path(f, w->folder, path);
-	if (w->seen.stats.blocks_object)
+	if (w->handle.stats.blocks_object)
 		fputc('\n', f);
 	else
-		fprintf(f, ", %s%s%s\n", w->seen.file.direct ? "O_DIRECT" : "page cache",
-			*w->seen.file.why ? ": " : "", w->seen.file.why);
+		fprintf(f, ", %s%s%s\n", w->handle.file.direct ? "O_DIRECT" : "page cache",
+			*w->handle.file.why ? ": " : "", w->handle.file.why);
 }
 
 static void text_fallbacks(FILE *f, const struct io_result *res)
@@ -133,9 +133,9 @@ static void text_fallbacks(FILE *f, const struct io_result *res)
 	fprintf(f, "fallbacks:  ");
 	report_fallbacks(f, res->series.stats.fallbacks, ", ");
 	for (unsigned i = 0; i < res->nr_workers; i++) {
-		if (!*res->workers[i].seen.stats.fallback_why)
+		if (!*res->workers[i].handle.stats.fallback_why)
 			continue;
-		fprintf(f, " (%s)", res->workers[i].seen.stats.fallback_why);
+		fprintf(f, " (%s)", res->workers[i].handle.stats.fallback_why);
 		break;
 	}
 	fputc('\n', f);

@@ -121,7 +121,7 @@ static const struct bit_word fallback_words[] = {
 };
 
 /* How device memory was reached: the words of the JSON, and the same for people. */
-static const struct bit_word gpu_ways[] = {
+static const struct bit_word gpu_paths[] = {
 	{PENSTOCK_DONE_CUFILE, "cufile", "cuFile, direct (GPUDirect Storage)"},
 	{PENSTOCK_DONE_CUFILE_COMPAT, "cufile_compat", "cuFile in compatibility mode"},
 	{PENSTOCK_DONE_RING, "ring", "the ring of pinned memory"},
@@ -155,9 +155,9 @@ json_t *report_fallbacks_json(uint32_t bits)
 	return bits_json(fallback_words, ARRAY_SIZE(fallback_words), bits);
 }
 
-json_t *report_gpu_path_json(uint32_t ways)
+json_t *report_gpu_path_json(uint32_t done_flags)
 {
-	return bits_json(gpu_ways, ARRAY_SIZE(gpu_ways), ways);
+	return bits_json(gpu_paths, ARRAY_SIZE(gpu_paths), done_flags);
 }
 
 void report_fallbacks(FILE *f, uint32_t bits, const char *between)
@@ -165,7 +165,7 @@ void report_fallbacks(FILE *f, uint32_t bits, const char *between)
 	bits_text(f, fallback_words, ARRAY_SIZE(fallback_words), bits, between);
 }
 
-void report_gpu_path(FILE *f, uint32_t ways, const char *between)
+void report_gpu_path(FILE *f, uint32_t done_flags, const char *between)
 {
-	bits_text(f, gpu_ways, ARRAY_SIZE(gpu_ways), ways, between);
+	bits_text(f, gpu_paths, ARRAY_SIZE(gpu_paths), done_flags, between);
 }

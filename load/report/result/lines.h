@@ -54,9 +54,9 @@ void report_limit_line(FILE *f, double share, bool fresh, const char *how);
 
 /* Bits PENSTOCK_FELL_*, and PENSTOCK_DONE_* of device memory, as an array of words. */
 json_t *report_fallbacks_json(uint32_t bits);
-json_t *report_gpu_path_json(uint32_t ways);
+json_t *report_gpu_path_json(uint32_t done_flags);
 /* The same for people: the words of all that are set, parted by @between. */
 void report_fallbacks(FILE *f, uint32_t bits, const char *between);
-void report_gpu_path(FILE *f, uint32_t ways, const char *between);
+void report_gpu_path(FILE *f, uint32_t done_flags, const char *between);
 
 #endif

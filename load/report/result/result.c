@@ -96,9 +96,9 @@ const char *result_direct_word(const struct run_series *s)
 /* Where device memory went through; cuFile's compatibility mode is cuFile. */
 static const char *path_word(const struct run_series *s)
 {
-	if (s->ways & (PENSTOCK_DONE_CUFILE | PENSTOCK_DONE_CUFILE_COMPAT))
+	if (s->done_flags & (PENSTOCK_DONE_CUFILE | PENSTOCK_DONE_CUFILE_COMPAT))
 		return "cufile";
-	return s->ways & PENSTOCK_DONE_RING ? "ring" : "host";
+	return s->done_flags & PENSTOCK_DONE_RING ? "ring" : "host";
 }
 
 static json_t *ran_json(const struct run_series *s)

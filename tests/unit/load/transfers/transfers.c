@@ -490,7 +490,8 @@ static int rounds_finish(void *arg, const struct load_op *op, void *buf, struct 
 	return 0;
 }
 
-static int run_rounds(struct rounds *r, struct run_series *series, struct transfers_seen *seen)
+static int run_rounds(struct rounds *r, struct run_series *series,
+		      struct transfers_handle_info *handles)
 {
 	struct transfers_job job = {
 		.source = {rounds_next, rounds_prepare, rounds_finish, r},
@@ -503,7 +504,7 @@ static int run_rounds(struct rounds *r, struct run_series *series, struct transf
 		.opts = PENSTOCK_OPTS_INIT,
 		.buffers = &r->buffers,
 		.nr_series = 1,
-		.seen = seen,
+		.handles = handles,
 	};
 	struct bed_buffers_want want = {.len = LEN, .nr = WORKERS};
 	struct penstock_err err;
@@ -520,18 +521,18 @@ static void a_round_takes_as_long_as_its_slowest_worker(void **state)
 {
 	struct rounds r = {.rounds = 50, .fail_at = UINT32_MAX};
 	struct run_series series = {0};
-	struct transfers_seen seen[WORKERS] = {0};
+	struct transfers_handle_info handles[WORKERS] = {0};
 
 	(void)state;
-	assert_int_equal(run_rounds(&r, &series, seen), 0);
+	assert_int_equal(run_rounds(&r, &series, handles), 0);
 	assert_int_equal(series.ops, 49 * WORKERS);
 	assert_int_equal(series.warmup_bytes, WORKERS * LEN);
 	assert_int_equal(r.finished, 50 * WORKERS);
 	assert_int_equal(r.early, 0);
 	for (unsigned i = 0; i < WORKERS; i++) {
 		assert_true(r.took[i] <= r.whole[i] && r.whole[i] == r.whole[0]);
-		assert_int_equal(seen[i].stats.ops, 50);
-		assert_true(seen[i].file.size > 0);
+		assert_int_equal(handles[i].stats.ops, 50);
+		assert_true(handles[i].file.size > 0);
 	}
 	assert_true(fabs(series.sec - (double)r.whole[0] / 1e9) < 1e-6);
 	assert_int_equal(series.stats.ops, 50 * WORKERS);
