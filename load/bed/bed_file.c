@@ -20,7 +20,7 @@
 #include "base/util.h"
 #include "base/whole.h"
 #include "load/bed/buffers.h"
-#include "load/measure/cache.h"
+#include "load/measure/page_cache.h"
 #include "load/measure/rank_barrier.h"
 
 #define END_BYTES 4096 /* so much of each end tells whose a file is */
@@ -352,7 +352,7 @@ static int move_group(struct mover *m, struct penstock_err *err)
 		const struct bed_file *f = m->files[opened];
 
 		if (m->read)
-			cache_drop(f->at, f->from, f->len);
+			page_cache_drop(f->at, f->from, f->len);
 		r = bed_file_same(f, err);
 		if (r == 0)
 			r = penstock_file_open(&m->open[opened], m->io, f->at,

@@ -15,8 +15,8 @@
 #include "base/util.h"
 #include "load/jobs/bench_run.h"
 #include "load/jobs/gdsio.h"
-#include "load/measure/cache.h"
 #include "load/measure/limit.h"
+#include "load/measure/page_cache.h"
 #include "load/measure/rank_barrier.h"
 
 /* ------------------------------------------------------------------- series */
@@ -205,7 +205,7 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 	r = run_transfers(&work, s, err);
 	for (unsigned i = 0; i < nr; i++) {
 		s[i].verified_bytes = i == 0 ? atomic_load(&src->verified) : 0;
-		cache_describe(&s[i], &src->facts, &b->res->path, 1);
+		page_cache_describe(&s[i], &src->facts, &b->res->path, 1);
 		series_mark(&s[i]);
 		b->res->bytes_written += series_wear(&s[i]);
 	}
@@ -248,7 +248,7 @@ static int reads(struct bench *b, struct bench_size *z, struct penstock_err *err
 	else
 		z->source[1].nr_files = full;
 	for (unsigned i = 0; i < z->source[1].nr_files && r == 0; i++) {
-		cache_drop(f->files[i].at, f->files[i].from, f->bytes);
+		page_cache_drop(f->files[i].at, f->files[i].from, f->bytes);
 		r = penstock_stopped(b->job->stop, err);
 	}
 	return r < 0 ? r : run_turn(b, z, BENCH_READ, err);
@@ -268,9 +268,9 @@ static int open_size(struct bench *b, struct bench_size *z, unsigned first_file,
 							.buffers = &b->buffers,
 							.read = read,
 							.nr_files = z->files.nr};
-		z->source[read].facts = (struct cache_facts){.size = z->files.bytes,
-							     .durable = job->opts.durability !=
-									PENSTOCK_DURABLE_NONE};
+		z->source[read].facts = (struct page_cache_facts){.size = z->files.bytes,
+								  .durable = job->opts.durability !=
+									     PENSTOCK_DURABLE_NONE};
 		penstock_random_seed(&z->source[read].random, job->seed + z->size);
 	}
 	return r < 0 ? r : look_at_files(b, &z->files, err);

@@ -13,7 +13,7 @@
 
 #include "base/err.h"
 #include "base/random.h"
-#include "load/measure/cache.h"
+#include "load/measure/page_cache.h"
 
 /* Only one operation at a time on whole files: then each write can have its own content. */
 static bool versions_are_clear(const struct bench_job *job)
@@ -146,7 +146,7 @@ static int bench_prepare(void *arg, const struct load_op *op, void *buf, struct 
 
 	if (op->read) {
 		if (!s->files->direct) /* a file that was written may be all in memory */
-			cache_note(&s->facts, cache_drop(f->at, f->from, f->len));
+			page_cache_add(&s->facts, page_cache_drop(f->at, f->from, f->len));
 		return s->job->verify ? bed_buf_poison(s->buffers, buf, op->len, err) : 0;
 	}
 	if (!s->job->overwrite && f->full && !bed_file_remote(f) && truncate(f->at, 0) < 0)

@@ -15,9 +15,9 @@
 #include "load/bed/bed_file.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/ckpt_ranks.h"
-#include "load/measure/cache.h"
 #include "load/measure/handle.h"
 #include "load/measure/limit.h"
+#include "load/measure/page_cache.h"
 #include "load/measure/rank_barrier.h"
 
 #define LIMIT_BUFFER (32u << 20)
@@ -29,7 +29,7 @@ struct run {
 	struct ckpt_result *res;
 	struct bed_folder folder;
 	char **files; /* of a checkpoint, one per process */
-	struct cache_facts facts;
+	struct page_cache_facts facts;
 	/* what the device gives */
 	struct bed_file limit_file;
 	struct bed_buffers limit_buffers;
@@ -193,7 +193,8 @@ static void drop_files(struct run *run)
 
 		if (stat(run->files[i], &st) < 0)
 			continue;
-		cache_note(&run->facts, cache_drop(run->files[i], 0, (uint64_t)st.st_size));
+		page_cache_add(&run->facts,
+			       page_cache_drop(run->files[i], 0, (uint64_t)st.st_size));
 		run->facts.size = (uint64_t)st.st_size;
 	}
 }
@@ -205,7 +206,7 @@ static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_direc
 	uint64_t ns;
 	int r = 0;
 
-	run->facts = (struct cache_facts){.size = 1};
+	run->facts = (struct page_cache_facts){.size = 1};
 	for (unsigned i = 0; i < job->loads && r == 0; i++) {
 		r = name_files(run, saved(job, i), err);
 		if (r == 0) {
@@ -299,7 +300,7 @@ static void direction_finish(struct run *run, struct ckpt_direction *dir,
 	s->partial = r < 0;
 	snprintf(s->partial_why, sizeof(s->partial_why), "%.150s", r < 0 ? err->msg : "");
 	run->facts.durable = true;
-	cache_describe(s, &run->facts, &run->res->path, 1);
+	page_cache_describe(s, &run->facts, &run->res->path, 1);
 	series_finish(s);
 }
 

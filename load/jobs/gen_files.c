@@ -11,8 +11,8 @@
 #include "base/util.h"
 #include "load/bed/bed_check.h"
 #include "load/jobs/generated_file.h"
-#include "load/measure/cache.h"
 #include "load/measure/handle.h"
+#include "load/measure/page_cache.h"
 
 #define PIECE (8u << 20)
 
@@ -67,7 +67,7 @@ int gen_files_plan(struct gen_job *job, uint64_t *ret_bytes, struct penstock_err
 struct gen_work {
 	const struct gen_job *job;
 	struct generated_file file;
-	struct cache_facts facts;
+	struct page_cache_facts facts;
 	uint64_t done; /* bytes of files before */
 };
 
@@ -90,7 +90,7 @@ static int do_file(struct gen_work *w, const struct gen_file *f, struct gen_resu
 	p->len = f->len;
 	p->offset = f->offset;
 	if (w->job->verify) {
-		cache_note(&w->facts, cache_drop(f->path, 0, f->len));
+		page_cache_add(&w->facts, page_cache_drop(f->path, 0, f->len));
 		w->facts.size = max_u64(w->facts.size, f->len);
 	}
 	r = w->job->verify ? generated_file_compare(p, err) : generated_file_save(p, err);
@@ -120,7 +120,7 @@ static int do_files(struct gen_work *w, struct gen_result *res, struct penstock_
 	snprintf(s->partial_why, sizeof(s->partial_why), "%s", r < 0 ? err->msg : "");
 	series_finish(s);
 	w->facts.durable = true;
-	cache_describe(s, &w->facts, &res->path, 1);
+	page_cache_describe(s, &w->facts, &res->path, 1);
 	return r;
 }
 

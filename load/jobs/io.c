@@ -12,8 +12,8 @@
 #include "base/util.h"
 #include "load/bed/bed_check.h"
 #include "load/jobs/io_files.h"
-#include "load/measure/cache.h"
 #include "load/measure/limit.h"
+#include "load/measure/page_cache.h"
 #include "load/measure/rank_barrier.h"
 
 #define IO_AGAIN (1ull << 32) /* in a tag: not a loop of its own */
@@ -96,7 +96,7 @@ static int io_prepare(void *arg, const struct load_op *op, void *buf, struct pen
 		return bed_buf_fill(&run->buffers, buf, op->len,
 				    io_loop_seed(run, f, (uint32_t)op->tag), f->from, err);
 	}
-	left = cache_drop(f->at, f->from, op->len);
+	left = page_cache_drop(f->at, f->from, op->len);
 	if (!op->warmup && w->resident >= 0)
 		w->resident = left < 0 || left > w->resident ? left : w->resident;
 	/* Page faults are not what is measured, either. */
@@ -384,7 +384,7 @@ static void io_sum_series(struct io_run *run)
 	const struct io_job *job = run->job;
 	struct io_result *res = run->res;
 	struct run_series *s = &res->series;
-	struct cache_facts facts = {
+	struct page_cache_facts facts = {
 		.size = job->io_size,
 		.durable = job->opts.durability != PENSTOCK_DURABLE_NONE,
 	};
@@ -419,8 +419,8 @@ static void io_sum_series(struct io_run *run)
 		res->limit_bytes = run->limit.moved;
 	}
 	for (unsigned i = 0; i < res->nr_workers; i++)
-		cache_note(&facts, res->workers[i].resident);
-	cache_describe(s, &facts, res->paths, res->nr_workers);
+		page_cache_add(&facts, res->workers[i].resident);
+	page_cache_describe(s, &facts, res->paths, res->nr_workers);
 }
 
 static int io_sum(struct io_run *run, struct penstock_err *err)

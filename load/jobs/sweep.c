@@ -225,7 +225,7 @@ static void sweep_describe(struct sweep *w, unsigned index)
 {
 	struct run_series *s = &w->res->series[index];
 	const struct sweep_point *p = &w->res->points[index];
-	struct cache_facts f = {
+	struct page_cache_facts f = {
 		.resident = p->resident,
 		.unknown = p->unknown,
 		.size = w->job->io_size,
@@ -233,7 +233,7 @@ static void sweep_describe(struct sweep *w, unsigned index)
 	};
 
 	series_finish(s);
-	cache_describe(s, &f, w->trials.info, w->trials.info ? w->job->nr_folders : 0);
+	page_cache_describe(s, &f, w->trials.info, w->trials.info ? w->job->nr_folders : 0);
 	if (p->loops == w->job->loops)
 		return;
 	s->partial = true;

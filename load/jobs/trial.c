@@ -150,18 +150,18 @@ static int trial_finish(void *arg, const struct load_op *op, void *buf, struct p
 }
 
 /* As cold as can be had: our files always, everything where that was asked for. */
-static void trials_cool(struct trials *t, struct cache_facts *f)
+static void trials_cool(struct trials *t, struct page_cache_facts *f)
 {
 	int fd = -1;
 
 	for (unsigned i = 0; i < t->job.nr_folders; i++)
-		cache_note(f, cache_drop(t->files[i].at, 0, t->files[i].len));
+		page_cache_add(f, page_cache_drop(t->files[i].at, 0, t->files[i].len));
 	if (!t->job.flush)
 		return;
 	fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
 	sync();
 	if (fd >= 0 && write(fd, "1", 1) < 0)
-		cache_note(f, -errno);
+		page_cache_add(f, -errno);
 	penstock_cleanup_close(&fd);
 }
 
@@ -193,17 +193,17 @@ int trial_once(struct trials *t, struct trial *how, struct run_series *one,
 
 	if (r < 0)
 		return r;
-	how->facts = (struct cache_facts){.size = job->file_size,
-					  .durable = how->opts.durability != PENSTOCK_DURABLE_NONE};
+	how->facts = (struct page_cache_facts){
+		.size = job->file_size, .durable = how->opts.durability != PENSTOCK_DURABLE_NONE};
 	if (how->read)
 		trials_cool(t, &how->facts);
 	r = run_transfers(&work, one, err);
 	one->read = how->read;
 	t->written += series_wear(one);
-	cache_describe(one, &how->facts, t->info, job->nr_folders);
+	page_cache_describe(one, &how->facts, t->info, job->nr_folders);
 	if (!how->read && job->rounds) /* leave nothing to the next */
 		for (unsigned i = 0; i < job->nr_folders; i++)
-			cache_drop(t->files[i].at, 0, job->file_size);
+			page_cache_drop(t->files[i].at, 0, job->file_size);
 	return r < 0 ? r : penstock_stopped(job->stop, err);
 }
 

@@ -22,8 +22,8 @@
 #include "base/random.h"
 #include "load/bed/bed_file.h"
 #include "load/bed/buffers.h"
-#include "load/measure/cache.h"
 #include "load/measure/limit.h"
+#include "load/measure/page_cache.h"
 #include "load/measure/series.h"
 
 struct trials_job {
@@ -80,7 +80,7 @@ struct trial {
 	uint32_t memory;
 	bool read;
 	unsigned ops;
-	struct cache_facts facts;
+	struct page_cache_facts facts;
 	double *worker_sec; /* optional, one for each folder, of jobs with rounds */
 };
 int trial_once(struct trials *t, struct trial *how, struct run_series *one,

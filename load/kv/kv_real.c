@@ -12,8 +12,8 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/kv/kv_result.h"
-#include "load/measure/cache.h"
 #include "load/measure/handle.h"
+#include "load/measure/page_cache.h"
 #include "load/measure/rank_barrier.h"
 
 #define SLICE_NS     100000000ull  /* how soon a stop is noticed, and progress told */
@@ -228,11 +228,11 @@ static void series_end(struct kv_real *k, unsigned i, const struct flow_stats *f
 	s->file = f->file;
 	s->buf = f->buf;
 	if (k->pl.opts[KV_NVME].kind == PLACE_BUCKET)
-		cache_describe_remote(s->cache);
+		page_cache_describe_remote(s->cache);
 	else
-		cache_describe_objects(s->cache, s->read,
-				       k->job->durability != PENSTOCK_DURABLE_NONE, &r->path,
-				       &f->io);
+		page_cache_describe_objects(s->cache, s->read,
+					    k->job->durability != PENSTOCK_DURABLE_NONE, &r->path,
+					    &f->io);
 	s->verify = k->job->verify;
 	s->verified_bytes = i == 0 ? f->verified : 0;
 	s->partial = r->partial;

@@ -9,20 +9,20 @@
 
 #include "base/util.h"
 
-static const struct second_channel channels[] = {
-	{"ops", SECOND_COUNT, offsetof(struct series_second, ops), 0},
-	{"bytes", SECOND_COUNT, offsetof(struct series_second, bytes), 0},
-	{"latency_mean", SECOND_MEAN, offsetof(struct series_second, latency_sum),
+static const struct per_second_channel channels[] = {
+	{"ops", PER_SECOND_COUNT, offsetof(struct series_second, ops), 0},
+	{"bytes", PER_SECOND_COUNT, offsetof(struct series_second, bytes), 0},
+	{"latency_mean", PER_SECOND_MEAN, offsetof(struct series_second, latency_sum),
 	 offsetof(struct series_second, ops)},
-	{"latency_max", SECOND_MAX, offsetof(struct series_second, latency_max),
+	{"latency_max", PER_SECOND_MAX, offsetof(struct series_second, latency_max),
 	 offsetof(struct series_second, ops)},
 };
 
 int series_init(struct run_series *s)
 {
-	s->seconds = (struct seconds){.channels = channels,
-				      .nr_channels = ARRAY_SIZE(channels),
-				      .size = sizeof(struct series_second)};
+	s->seconds = (struct per_second){.channels = channels,
+					 .nr_channels = ARRAY_SIZE(channels),
+					 .size = sizeof(struct series_second)};
 	s->samples = (struct draw){.size = sizeof(struct series_sample), .keep = SERIES_SAMPLES};
 	s->hist = calloc(1, sizeof(*s->hist));
 	return s->hist ? 0 : -ENOMEM;
@@ -32,7 +32,7 @@ void series_fini(struct run_series *s)
 {
 	free(s->hist);
 	draw_fini(&s->samples);
-	seconds_fini(&s->seconds);
+	per_second_fini(&s->seconds);
 	s->hist = NULL;
 }
 
@@ -41,7 +41,7 @@ void series_fini(struct run_series *s)
 int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64_t at_ns)
 {
 	const struct series_sample sample = {at_ns, latency_ns, bytes};
-	struct series_second *sec = seconds_at(&s->seconds, at_ns);
+	struct series_second *sec = per_second_at(&s->seconds, at_ns);
 	double seconds = (double)latency_ns / 1e9;
 
 	if (!sec)
@@ -63,7 +63,7 @@ int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64
 
 int series_merge(struct run_series *s, const struct run_series *other)
 {
-	if (seconds_merge(&s->seconds, &other->seconds) < 0)
+	if (per_second_merge(&s->seconds, &other->seconds) < 0)
 		return -ENOMEM;
 	if (other->ops)
 		s->first_ns = s->ops ? min_u64(s->first_ns, other->first_ns) : other->first_ns;

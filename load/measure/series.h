@@ -13,7 +13,7 @@
 #include <penstock/penstock.h>
 
 #include "base/hist.h"
-#include "load/measure/seconds.h"
+#include "load/measure/per_second.h"
 #include "load/stat/sample.h"
 #include "load/stat/stat.h"
 
@@ -63,7 +63,7 @@ struct run_series {
 	struct stat_moments bandwidth; /* bytes per second */
 	struct stat_moments late;      /* seconds */
 	struct draw samples;           /* struct series_sample */
-	struct seconds seconds;        /* of counted time, struct series_second each */
+	struct per_second seconds;     /* of counted time, struct series_second each */
 	uint64_t first_ns, last_ns;    /* counted time in which the first and the last one ended */
 
 	/* the run it was part of; by run_transfers() */

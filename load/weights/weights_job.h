@@ -16,7 +16,7 @@
 #include <penstock/probe.h>
 #include <penstock/weights.h>
 
-#include "load/measure/cache.h"
+#include "load/measure/page_cache.h"
 #include "load/measure/series.h"
 
 extern const char *const weights_by_words[]; /* of enum penstock_model_by */
@@ -111,7 +111,7 @@ struct weights_files {
 	char **paths; /* without links */
 	uint64_t *lens;
 	uint64_t nr, largest;
-	struct cache_facts facts;
+	struct page_cache_facts facts;
 };
 int weights_files_find(struct weights_files *f, const struct penstock_model *m,
 		       struct penstock_err *err);

@@ -14,8 +14,8 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/bed/bed_check.h"
-#include "load/measure/cache.h"
 #include "load/measure/handle.h"
+#include "load/measure/page_cache.h"
 #include "load/weights/weights_run.h"
 
 /* --------------------------------------------------------------------- model */
@@ -202,7 +202,7 @@ static void finish_series(struct weights_run *run, int r, const struct penstock_
 	s->done_flags = run->res->stats.direct ? PENSTOCK_DONE_DIRECT : PENSTOCK_DONE_BUFFERED;
 	s->partial = r < 0;
 	snprintf(s->partial_why, sizeof(s->partial_why), "%.150s", r < 0 ? err->msg : "");
-	cache_describe(s, &run->files.facts, &run->res->path, 1);
+	page_cache_describe(s, &run->files.facts, &run->res->path, 1);
 	series_finish(s);
 	run->res->cached = weights_files_resident(&run->files);
 	run->res->ran = s->ops > 0;

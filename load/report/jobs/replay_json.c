@@ -195,7 +195,7 @@ void replay_report_result(const struct replay_report *r, struct result *common,
 	if (res->has_store)
 		common->store = report_store_json(&res->store, r->job->policy);
 	if (res->has_remote)
-		common->objects = report_remote_json(&res->remote);
+		common->objects = report_object_requests_json(&res->remote);
 	common->bytes_written = res->bytes_written;
 	common->series = res->series;
 	common->nr_series = res->nr_series;

@@ -336,7 +336,7 @@ void replay_report_text(FILE *f, const struct replay_report *r)
 	if (res->has_store)
 		report_store_lines(f, &res->store, r->job->policy);
 	if (res->has_remote)
-		report_remote_lines(f, &res->remote);
+		report_object_requests_lines(f, &res->remote);
 	passed_line(f, res);
 	ran_lines(f, res);
 	page_cache_lines(f, res);

@@ -221,7 +221,7 @@ void kv_report_result(const struct kv_report *r, struct result *common,
 	if (res->has_store)
 		common->store = report_store_json(&res->store, r->job->policy);
 	if (res->has_remote)
-		common->objects = report_remote_json(&res->remote);
+		common->objects = report_object_requests_json(&res->remote);
 	common->flows = flows_json(r);
 	common->bytes_written = res->bytes_written;
 	/* a trace moves nothing */

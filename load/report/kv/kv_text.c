@@ -136,7 +136,7 @@ static void tiers(FILE *f, const struct kv_report *r, const json_t *json)
 	}
 	if (res->has_remote) {
 		heading(f, "Requests");
-		report_remote_lines(f, &res->remote);
+		report_object_requests_lines(f, &res->remote);
 	}
 }
 

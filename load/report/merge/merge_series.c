@@ -64,7 +64,7 @@ static int read_seconds(struct run_series *s, const json_t *j, double behind)
 
 	for (size_t i = 0; i < nr; i++) {
 		uint64_t at = ((uint64_t)floor(behind + 0.5) + i) * 1000000000u;
-		struct series_second *to = seconds_at(&s->seconds, at);
+		struct series_second *to = per_second_at(&s->seconds, at);
 		double mean = json_number_value(
 			json_array_get(json_object_get(seconds, "latency_mean"), i));
 

@@ -12,29 +12,29 @@
 #define LEAST_BYTES (64u << 20) /* of the file */
 
 /* Direct I/O wants whole blocks of the file system. */
-static uint64_t step_size(const struct blocks *b, unsigned i, uint64_t block)
+static uint64_t step_size(const struct block_sizes *b, unsigned i, uint64_t block)
 {
-	if (i == BLOCKS_ENDS)
+	if (i == BLOCK_SIZES_ENDS)
 		return block;
 	return b->ends[i] > 0 ? align_up((uint64_t)(b->bytes[i] / b->ends[i] + 0.5), 4096) : 4096;
 }
 
 /* fio wants whole percents that add up to 100: the most frequent takes what rounding leaves. */
-static void split(FILE *f, const struct blocks *b, uint64_t block)
+static void split(FILE *f, const struct block_sizes *b, uint64_t block)
 {
-	unsigned percent[BLOCKS_ENDS + 1], left = 100, most = 0, shown = 0;
-	double sum = blocks_total(b), n[BLOCKS_ENDS + 1];
+	unsigned percent[BLOCK_SIZES_ENDS + 1], left = 100, most = 0, shown = 0;
+	double sum = block_sizes_total(b), n[BLOCK_SIZES_ENDS + 1];
 	char text[PENSTOCK_SIZE_TEXT];
 
-	for (unsigned i = 0; i <= BLOCKS_ENDS; i++) {
-		n[i] = i < BLOCKS_ENDS ? b->ends[i] : b->whole;
+	for (unsigned i = 0; i <= BLOCK_SIZES_ENDS; i++) {
+		n[i] = i < BLOCK_SIZES_ENDS ? b->ends[i] : b->whole;
 		percent[i] = sum > 0 ? (unsigned)(100 * n[i] / sum) : 0;
 		left -= percent[i];
 		if (n[i] > n[most])
 			most = i;
 	}
 	percent[most] += left;
-	for (unsigned i = 0; i <= BLOCKS_ENDS; i++)
+	for (unsigned i = 0; i <= BLOCK_SIZES_ENDS; i++)
 		if (percent[i])
 			fprintf(f, "%s%s/%u", shown++ ? ":" : "",
 				penstock_size_exact(text, step_size(b, i, block)), percent[i]);
@@ -65,7 +65,7 @@ static void head(FILE *f, const struct fio_job *job)
 
 int fio_job_write(FILE *f, const struct fio_job *job)
 {
-	double reads = blocks_total(job->read), writes = blocks_total(job->write);
+	double reads = block_sizes_total(job->read), writes = block_sizes_total(job->write);
 
 	if (reads + writes <= 0)
 		return -ENODATA;

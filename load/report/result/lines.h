@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-struct remote;
+struct object_requests;
 struct run_series;
 struct penstock_path_info;
 struct penstock_store_stats;
@@ -26,8 +26,8 @@ json_t *report_store_json(const struct penstock_store_stats *s, uint32_t policy)
 void report_store_lines(FILE *f, const struct penstock_store_stats *s, uint32_t policy);
 
 /* Requests to an object store: the member `objects', and lines that begin with a word. */
-json_t *report_remote_json(const struct remote *r);
-void report_remote_lines(FILE *f, const struct remote *r);
+json_t *report_object_requests_json(const struct object_requests *r);
+void report_object_requests_lines(FILE *f, const struct object_requests *r);
 
 /* "path:       FOLDER: ext4 on vda (MODEL)", to which the caller adds the end of the line. */
 void report_path(FILE *f, const char *folder, const struct penstock_path_info *p);

@@ -178,7 +178,7 @@ static json_t *distribution_json(const struct run_series *s)
 	return json_pack("{s:b, s:o, s:s}", "bimodal", shape.bimodal, "peaks", peaks, "text", text);
 }
 
-json_t *result_seconds(const struct seconds *s, double sec)
+json_t *result_seconds(const struct per_second *s, double sec)
 {
 	json_t *j = json_object(), *t = json_array(), *span = json_array();
 
@@ -191,14 +191,15 @@ json_t *result_seconds(const struct seconds *s, double sec)
 	json_object_set_new(j, "t", t);
 	json_object_set_new(j, "span", span);
 	for (unsigned k = 0; k < s->nr_channels; k++) {
-		const struct second_channel *c = &s->channels[k];
+		const struct per_second_channel *c = &s->channels[k];
 		json_t *a = json_array();
 
 		for (uint32_t i = 0; c->name && i < s->nr; i++) {
-			double v = seconds_value(c, seconds_row(s, i));
+			double v = per_second_value(c, per_second_row(s, i));
 
-			json_array_append_new(a, c->kind == SECOND_COUNT ? report_count((uint64_t)v)
-									 : report_real(v));
+			json_array_append_new(a, c->kind == PER_SECOND_COUNT
+							 ? report_count((uint64_t)v)
+							 : report_real(v));
 		}
 		if (c->name)
 			json_object_set(j, c->name, a);

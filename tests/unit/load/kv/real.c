@@ -404,10 +404,10 @@ static void seconds_add_up_to_the_whole(void)
 	kvrun_overload();
 	kvrun_ok();
 	T_EQ(kvrun.r.seconds.nr, 1);
-	first = seconds_row(&kvrun.r.seconds, 0);
+	first = per_second_row(&kvrun.r.seconds, 0);
 	T_OK(first->queued > 0 && first->in_flight > 0);
 	for (uint32_t i = 0; i < kvrun.r.seconds.nr; i++) {
-		const struct kv_second *s = seconds_row(&kvrun.r.seconds, i);
+		const struct kv_second *s = per_second_row(&kvrun.r.seconds, i);
 
 		hits += s->hits;
 		misses += s->misses;

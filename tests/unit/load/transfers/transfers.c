@@ -230,7 +230,8 @@ static void alone_the_time_is_the_sum_of_latencies(void **state)
 	/* filling the buffers is not in it, but for a few instructions around each operation */
 	assert_true(series[0].sec >= series[0].latency.mean * 100 * 0.999);
 	for (unsigned i = 0; i < series[0].seconds.nr; i++)
-		seconds += ((const struct series_second *)seconds_row(&series[0].seconds, i))->ops;
+		seconds +=
+			((const struct series_second *)per_second_row(&series[0].seconds, i))->ops;
 	assert_int_equal(seconds, 100);
 	assert_int_equal(series[0].seconds.nr, (unsigned)series[0].sec + 1);
 	for (unsigned i = 1; i < series_kept(&series[0]); i++)

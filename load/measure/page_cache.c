@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "load/measure/cache.h"
+#include "load/measure/page_cache.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,46 +20,46 @@ static const char *memory_behind(const struct penstock_path_info *p)
 	return p->has_device && p->device.cached[0] ? p->device.cached : NULL;
 }
 
-static void cache_words_read(char *out, const struct penstock_stats *st,
-			     const struct cache_facts *f, const char *memory)
+static void page_cache_words_read(char *out, const struct penstock_stats *st,
+				  const struct page_cache_facts *f, const char *memory)
 {
 	bool direct = st->blocks_direct && !st->blocks_buffered;
 
 	if (f->resident > 0)
-		snprintf(out, CACHE_TEXT, "warm (%u %% resident)",
+		snprintf(out, PAGE_CACHE_TEXT, "warm (%u %% resident)",
 			 (unsigned)((double)f->resident / (double)f->size * 100 + 0.999));
 	else if (memory)
-		snprintf(out, CACHE_TEXT, "warm (%s)", memory);
+		snprintf(out, PAGE_CACHE_TEXT, "warm (%s)", memory);
 	else if (direct)
-		snprintf(out, CACHE_TEXT, "cold (O_DIRECT)");
+		snprintf(out, PAGE_CACHE_TEXT, "cold (O_DIRECT)");
 	else if (f->filled_why)
-		snprintf(out, CACHE_TEXT, "warm (%s)", f->filled_why);
+		snprintf(out, PAGE_CACHE_TEXT, "warm (%s)", f->filled_why);
 	else if (!f->unknown)
-		snprintf(out, CACHE_TEXT, "cold (dropped)");
+		snprintf(out, PAGE_CACHE_TEXT, "cold (dropped)");
 	else
-		snprintf(out, CACHE_TEXT, "unknown (residency cannot be read: %s)",
+		snprintf(out, PAGE_CACHE_TEXT, "unknown (residency cannot be read: %s)",
 			 penstock_strerror((int)f->unknown));
 }
 
-static void cache_words_write(char *out, const struct penstock_stats *st,
-			      const struct cache_facts *f, const char *memory)
+static void page_cache_words_write(char *out, const struct penstock_stats *st,
+				   const struct page_cache_facts *f, const char *memory)
 {
 	if (memory)
-		snprintf(out, CACHE_TEXT, "used (%s)", memory);
+		snprintf(out, PAGE_CACHE_TEXT, "used (%s)", memory);
 	else if (st->blocks_direct && !st->blocks_buffered)
-		snprintf(out, CACHE_TEXT, "not used (O_DIRECT)");
+		snprintf(out, PAGE_CACHE_TEXT, "not used (O_DIRECT)");
 	else if (st->blocks_direct > st->blocks_buffered)
 		/* Ends that are no whole blocks; that is not all of the run. */
-		snprintf(out, CACHE_TEXT,
+		snprintf(out, PAGE_CACHE_TEXT,
 			 "not used (O_DIRECT) but for %" PRIu64 " of %" PRIu64 " blocks",
 			 st->blocks_buffered, st->blocks_direct + st->blocks_buffered);
 	else if (f->durable)
-		snprintf(out, CACHE_TEXT, "used, flushed within the time");
+		snprintf(out, PAGE_CACHE_TEXT, "used, flushed within the time");
 	else
-		snprintf(out, CACHE_TEXT, "used, not flushed: not the device's speed");
+		snprintf(out, PAGE_CACHE_TEXT, "used, not flushed: not the device's speed");
 }
 
-void cache_note(struct cache_facts *f, int64_t left)
+void page_cache_add(struct page_cache_facts *f, int64_t left)
 {
 	if (left < 0)
 		f->unknown = left;
@@ -67,37 +67,38 @@ void cache_note(struct cache_facts *f, int64_t left)
 		f->resident = left;
 }
 
-static void cache_words(char *out, bool read, const struct penstock_stats *st,
-			const struct cache_facts *f, const char *memory)
+static void page_cache_words(char *out, bool read, const struct penstock_stats *st,
+			     const struct page_cache_facts *f, const char *memory)
 {
 	if (engine_is_null(st->engine))
-		snprintf(out, CACHE_TEXT, "not used (the null engine moves nothing)");
+		snprintf(out, PAGE_CACHE_TEXT, "not used (the null engine moves nothing)");
 	else if (st->blocks_object)
-		snprintf(out, CACHE_TEXT, "%s: the store's is not ours to see",
+		snprintf(out, PAGE_CACHE_TEXT, "%s: the store's is not ours to see",
 			 read ? "unknown" : "not used on this machine");
 	else if (read)
-		cache_words_read(out, st, f, memory);
+		page_cache_words_read(out, st, f, memory);
 	else
-		cache_words_write(out, st, f, memory);
+		page_cache_words_write(out, st, f, memory);
 }
 
-void cache_describe(struct run_series *s, const struct cache_facts *f,
-		    const struct penstock_path_info *paths, unsigned nr_paths)
+void page_cache_describe(struct run_series *s, const struct page_cache_facts *f,
+			 const struct penstock_path_info *paths, unsigned nr_paths)
 {
 	const char *memory = NULL;
 
 	for (unsigned i = 0; i < nr_paths && !memory; i++)
 		memory = memory_behind(&paths[i]);
-	cache_words(s->cache, s->read, &s->stats, f, memory);
+	page_cache_words(s->cache, s->read, &s->stats, f, memory);
 }
 
-void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
-			    const struct penstock_path_info *path, const struct penstock_stats *st)
+void page_cache_describe_objects(char out[PAGE_CACHE_TEXT], bool read, bool durable,
+				 const struct penstock_path_info *path,
+				 const struct penstock_stats *st)
 {
 	/* Parts of pages are written through the page cache; they are read past it all the same. */
 	bool past = st->blocks_direct && !(st->fallbacks & PENSTOCK_FELL_BUFFERED);
-	struct cache_facts f = {.durable = durable,
-				.filled_why = "written through the page cache before"};
+	struct page_cache_facts f = {.durable = durable,
+				     .filled_why = "written through the page cache before"};
 	struct penstock_stats of_kind = *st;
 
 	if (read && past)
@@ -105,14 +106,14 @@ void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
 	else if (read || st->blocks_buffered)
 		of_kind.blocks_direct = 0; /* of reads and writes together it would tell nothing */
 	if (path)
-		cache_words(out, read, &of_kind, &f, memory_behind(path));
+		page_cache_words(out, read, &of_kind, &f, memory_behind(path));
 	else
-		snprintf(out, CACHE_TEXT, "not used (no files)");
+		snprintf(out, PAGE_CACHE_TEXT, "not used (no files)");
 }
 
-void cache_describe_remote(char out[CACHE_TEXT])
+void page_cache_describe_remote(char out[PAGE_CACHE_TEXT])
 {
-	snprintf(out, CACHE_TEXT, "none here; that of the object store is not known");
+	snprintf(out, PAGE_CACHE_TEXT, "none here; that of the object store is not known");
 }
 
 static int64_t drop_file(const char *path, uint64_t from, uint64_t len)
@@ -159,12 +160,12 @@ static int64_t each_file(const char *path, uint64_t from, uint64_t len,
 	return left;
 }
 
-int64_t cache_drop(const char *path, uint64_t from, uint64_t len)
+int64_t page_cache_drop(const char *path, uint64_t from, uint64_t len)
 {
 	return each_file(path, from, len, drop_file);
 }
 
-int64_t cache_resident(const char *path, uint64_t len)
+int64_t page_cache_resident(const char *path, uint64_t len)
 {
 	return each_file(path, 0, len, resident_file);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of seconds of everything that is measured. */
-#include "load/measure/seconds.h"
+#include "load/measure/per_second.h"
 
 #include <errno.h>
 #include <math.h>
@@ -16,7 +16,7 @@ enum {
 	STEP = 64,             /* a long run must not copy its seconds every second */
 };
 
-void *seconds_at(struct seconds *s, uint64_t at_ns)
+void *per_second_at(struct per_second *s, uint64_t at_ns)
 {
 	uint32_t i = (uint32_t)min_u64(at_ns / SECOND_NS, MAX_SECONDS - 1);
 	size_t room = align_up(i + 1, STEP), had = align_up(s->nr, STEP);
@@ -49,42 +49,43 @@ static double real_at(const void *row, size_t at)
 	return v;
 }
 
-static void channel_add(const struct second_channel *c, char *to, const char *from)
+static void channel_add(const struct per_second_channel *c, char *to, const char *from)
 {
 	uint64_t n = count_at(to, c->at) + count_at(from, c->at);
 	double a = real_at(to, c->at), b = real_at(from, c->at);
-	double v = c->kind == SECOND_MAX ? fmax(a, b) : a + b;
+	double v = c->kind == PER_SECOND_MAX ? fmax(a, b) : a + b;
 
-	memcpy(to + c->at, c->kind == SECOND_COUNT ? (void *)&n : (void *)&v, sizeof(v));
+	memcpy(to + c->at, c->kind == PER_SECOND_COUNT ? (void *)&n : (void *)&v, sizeof(v));
 }
 
-int seconds_merge(struct seconds *s, const struct seconds *other)
+int per_second_merge(struct per_second *s, const struct per_second *other)
 {
-	if (other->nr && !seconds_at(s, (uint64_t)(other->nr - 1) * SECOND_NS))
+	if (other->nr && !per_second_at(s, (uint64_t)(other->nr - 1) * SECOND_NS))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < other->nr; i++)
 		for (unsigned c = 0; c < s->nr_channels; c++)
-			channel_add(&s->channels[c], s->rows + i * s->size, seconds_row(other, i));
+			channel_add(&s->channels[c], s->rows + i * s->size,
+				    per_second_row(other, i));
 	return 0;
 }
 
-void seconds_fini(struct seconds *s)
+void per_second_fini(struct per_second *s)
 {
 	free(s->rows);
 	s->rows = NULL;
 	s->nr = 0;
 }
 
-double seconds_value(const struct second_channel *c, const void *row)
+double per_second_value(const struct per_second_channel *c, const void *row)
 {
 	uint64_t n;
 
-	if (c->kind == SECOND_COUNT)
+	if (c->kind == PER_SECOND_COUNT)
 		return (double)count_at(row, c->at);
-	if (c->kind == SECOND_SUM)
+	if (c->kind == PER_SECOND_SUM)
 		return real_at(row, c->at);
 	n = count_at(row, c->of);
 	if (!n)
 		return NAN;
-	return real_at(row, c->at) / (c->kind == SECOND_MEAN ? (double)n : 1);
+	return real_at(row, c->at) / (c->kind == PER_SECOND_MEAN ? (double)n : 1);
 }

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "base/util.h"
-#include "load/measure/remote.h"
+#include "load/measure/object_requests.h"
 #include "load/report/result/lines.h"
 #include "load/report/result/text.h"
 
@@ -11,7 +11,7 @@
 static const char *const time_members[] = {"first_byte", "last_byte", "put"};
 static const char *const time_words[] = {"first byte:", "last byte:", "put:"};
 
-static json_t *endpoint_json(const struct remote_endpoint *e)
+static json_t *endpoint_json(const struct object_requests_endpoint *e)
 {
 	return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "url", e->url, "up", e->up,
 			 "attempts", (json_int_t)e->attempts, "failed", (json_int_t)e->failed,
@@ -19,7 +19,7 @@ static json_t *endpoint_json(const struct remote_endpoint *e)
 			 "written_bytes", (json_int_t)e->bytes_written);
 }
 
-json_t *report_remote_json(const struct remote *r)
+json_t *report_object_requests_json(const struct object_requests *r)
 {
 	const struct penstock_s3_stats *s = &r->stats;
 	const struct {
@@ -60,7 +60,7 @@ static void time_line(FILE *f, const char *what, const struct object_times *t)
 			report_time(most, (double)t->hist.max / 1e9), t->hist.count);
 }
 
-void report_remote_lines(FILE *f, const struct remote *r)
+void report_object_requests_lines(FILE *f, const struct object_requests *r)
 {
 	const struct penstock_s3_stats *s = &r->stats;
 
@@ -76,7 +76,7 @@ void report_remote_lines(FILE *f, const struct remote *r)
 	for (unsigned i = 0; i < OBJECT_TIMES; i++)
 		time_line(f, time_words[i], &r->times[i]);
 	for (unsigned i = 0; i < r->nr && s->nr_endpoints > 1; i++) {
-		const struct remote_endpoint *e = &r->endpoints[i];
+		const struct object_requests_endpoint *e = &r->endpoints[i];
 
 		fprintf(f, "            %s: %" PRIu64 " attempts, %" PRIu64 " failed", e->url,
 			e->attempts, e->failed);

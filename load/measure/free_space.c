@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "load/measure/room.h"
+#include "load/measure/free_space.h"
 
 #include <errno.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static int stripe_free_bytes(const struct penstock_stripe_info *info, uint64_t *
 	return r;
 }
 
-int room_free(const char *path, uint64_t *ret, dev_t *ret_dev, struct penstock_err *err)
+int free_space_get(const char *path, uint64_t *ret, dev_t *ret_dev, struct penstock_err *err)
 {
 	struct penstock_stripe_info *striped = NULL;
 	struct statvfs fs;

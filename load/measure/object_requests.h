@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_MEASURE_REMOTE_H
-#define PENSTOCK_MEASURE_REMOTE_H
+#ifndef PENSTOCK_MEASURE_OBJECT_REQUESTS_H
+#define PENSTOCK_MEASURE_OBJECT_REQUESTS_H
 
 /* How the requests of a client of an object store went, to be told when it is closed. */
 #include <stdbool.h>
@@ -10,22 +10,22 @@
 
 #include "object/times.h"
 
-enum { REMOTE_ENDPOINTS = 64 }; /* that are told one by one */
+enum { OBJECT_REQUESTS_ENDPOINTS = 64 }; /* that are told one by one */
 
-struct remote_endpoint {
+struct object_requests_endpoint {
 	char url[160];
 	bool up;
 	uint64_t attempts, failed, downs, bytes_read, bytes_written;
 };
 
-struct remote {
+struct object_requests {
 	struct penstock_s3_stats stats; /* its region and credentials are these: */
 	char region[64], credentials[64];
 	unsigned nr; /* of the endpoints */
-	struct remote_endpoint endpoints[REMOTE_ENDPOINTS];
+	struct object_requests_endpoint endpoints[OBJECT_REQUESTS_ENDPOINTS];
 	struct object_times times[OBJECT_TIMES];
 };
 
-void remote_look(struct remote *r, struct penstock_s3 *c);
+void object_requests_get(struct object_requests *r, struct penstock_s3 *c);
 
 #endif
