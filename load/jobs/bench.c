@@ -119,7 +119,7 @@ static uint64_t turn_ns(const struct bench *b, uint64_t used_ns, bool nothing_ye
 
 /* fio on the files that counted in the turn; @before: what had counted before it. */
 static int fio_beside(struct bench *b, struct bench_size *z, bool read,
-		      const struct series_mark *before, struct penstock_err *err)
+		      const struct series_repeat *before, struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
 	unsigned at = z->first + (read && job->write), nr = job->rwmix ? 2 : 1;
@@ -182,7 +182,7 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 		.progress = job->progress ? on_tick : NULL,
 		.progress_arg = b,
 	};
-	struct series_mark before = {.sec = s->sec};
+	struct series_repeat before = {.sec = s->sec};
 	uint64_t wear = 0;
 	int r;
 
@@ -206,7 +206,7 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 	for (unsigned i = 0; i < nr; i++) {
 		s[i].verified_bytes = i == 0 ? atomic_load(&src->verified) : 0;
 		page_cache_describe(&s[i], &src->facts, &b->res->path, 1);
-		series_mark(&s[i]);
+		series_end_repeat(&s[i]);
 		b->res->bytes_written += series_wear(&s[i]);
 	}
 	b->res->bytes_written -= wear;

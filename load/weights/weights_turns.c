@@ -314,7 +314,7 @@ static int run_groups(struct weights_run *run, struct penstock_err *err)
 	for (unsigned i = 0; i < WEIGHTS_TURNS && r == 0; i++) {
 		turns_limit_turn(run);
 		r = turn_groups(run, err);
-		series_mark(&run->res->series);
+		series_end_repeat(&run->res->series);
 		turns_tell(run, i + 1);
 	}
 	run->res->steps = (double)run->res->series.bytes / (double)run->res->plan.bytes;

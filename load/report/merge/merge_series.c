@@ -51,7 +51,7 @@ static int read_samples(struct run_series *s, const json_t *j, double behind)
 			.bytes = s->size};
 
 		if (r == 0)
-			r = draw_add(&s->samples, &one);
+			r = reservoir_add(&s->samples, &one);
 	}
 	s->samples.n = max_u64(s->samples.n, s->ops);
 	return r;

@@ -295,8 +295,8 @@ json_t *result_series_json(const struct result *r, const struct run_series *s, b
 	json_object_set_new(j, "sec", json_real(s->sec));
 	json_object_set_new(j, "interval", interval_json(r, s));
 	json_object_set_new(j, "bytes_per_sec", json_real(series_speed(s)));
-	if (s->nr_marks) {
-		json_object_set_new(j, "repeats", report_count(s->nr_marks));
+	if (s->nr_repeats) {
+		json_object_set_new(j, "repeats", report_count(s->nr_repeats));
 		json_object_set_new(j, "bytes_per_sec_ci95",
 				    interval(fmax(0, series_speed(s) - series_speed_half(s)),
 					     series_speed(s) + series_speed_half(s)));

@@ -136,7 +136,7 @@ static void simulate(struct run_series *s, struct penstock_random *r, unsigned r
 					 0);
 		}
 		if (repeats > 1)
-			series_mark(s);
+			series_end_repeat(s);
 	}
 }
 
@@ -213,9 +213,9 @@ static void every_series_has_all_its_operations_in_its_turns(void **state)
 		const struct run_series *s = &res.series[i];
 
 		assert_int_equal(s->ops, 33);
-		assert_int_equal(s->nr_marks, 6);
-		assert_int_equal(s->marks[0].ops, 6);
-		assert_int_equal(s->marks[5].ops, 33);
+		assert_int_equal(s->nr_repeats, 6);
+		assert_int_equal(s->repeats[0].ops, 6);
+		assert_int_equal(s->repeats[5].ops, 33);
 		assert_int_equal(s->warmup_bytes, (2 + 5) * s->size);
 		assert_int_equal(s->size, two[i / 2]);
 		assert_int_equal(s->read, i % 2);

@@ -202,7 +202,7 @@ static void a_run_is_counted_behind_an_earlier_one(void **state)
 
 		job.opts.engine = "null";
 		assert_int_equal(run_transfers(&job, series, NULL), 0);
-		series_mark(&series[0]);
+		series_end_repeat(&series[0]);
 		sec_ns = (uint64_t)(series[0].sec * 1e9);
 		assert_true(sec_ns > before);
 		assert_int_equal(series[0].ops, run * 3999);
@@ -212,7 +212,7 @@ static void a_run_is_counted_behind_an_earlier_one(void **state)
 		assert_true(series_sample(&series[0], series_kept(&series[0]) - 1)->end_ns >=
 			    before);
 		assert_true(series[0].seconds.nr == sec_ns / 1000000000 + 1);
-		assert_int_equal(series[0].nr_marks, run);
+		assert_int_equal(series[0].nr_repeats, run);
 		bed_buffers_close(&s.buffers);
 	}
 	series_free(series);
