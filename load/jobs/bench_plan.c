@@ -188,7 +188,7 @@ bool bench_with_gdsio(const struct bench_job *job)
 static void plan_limit(const struct bench_job *job, struct bench_plan *p)
 {
 	p->limit_size = largest(job);
-	p->limit_bytes = job->write ? limit_most_written(p->write_bytes) : 0;
+	p->limit_bytes = job->write ? limit_max_write(p->write_bytes) : 0;
 	p->write_bytes += p->limit_bytes;
 	if (job->read)
 		p->read_bytes += plan_whole(LIMIT_SEC * p->speed);

@@ -142,14 +142,14 @@ static void ckpt_limit_turn(struct run *run, bool read)
 		.align = 4096,
 	};
 
-	if (!path || l->tries >= 2 * LIMIT_SHAPES)
+	if (!path || l->tries >= 2 * LIMIT_CONFIGS)
 		return;
 	t.buf = run->limit_buffers.at[0];
 	limit_try(l, &t, 1,
 		  read ? 0
-		       : limit_most_written(run->job->saves * ckpt_total_bytes(run->job)) /
-				  LIMIT_SHAPES / 2,
-		  LIMIT_SEC / LIMIT_SHAPES, run->job->stop);
+		       : limit_max_write(run->job->saves * ckpt_total_bytes(run->job)) /
+				  LIMIT_CONFIGS / 2,
+		  LIMIT_SEC / LIMIT_CONFIGS, run->job->stop);
 }
 
 static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_direction *dir,
@@ -380,7 +380,7 @@ static void ckpt_gather(struct run *run)
 			limit_set(res->series, res->nr_series, read, (double)job->limit,
 				  "as given");
 		else if (job->measure_limit)
-			limit_tell(&run->limit[read], res->series, res->nr_series);
+			limit_set_measured(&run->limit[read], res->series, res->nr_series);
 	res->limit_bytes += run->limit[0].moved;
 }
 

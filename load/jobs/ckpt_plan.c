@@ -52,9 +52,8 @@ void ckpt_plan(const struct ckpt_job *job, struct ckpt_plan *ret)
 	uint64_t bytes = ckpt_total_bytes(job), nr = nr_methods(job);
 
 	*ret = (struct ckpt_plan){.bytes = bytes};
-	ret->limit = job->measure_limit
-			     ? ckpt_limit_len(job) + limit_most_written(job->saves * bytes)
-			     : 0;
+	ret->limit =
+		job->measure_limit ? ckpt_limit_len(job) + limit_max_write(job->saves * bytes) : 0;
 	ret->writes = nr * job->saves * bytes + ret->limit;
 	ret->reads = nr * ((uint64_t)job->loads + 1) * bytes;
 	/* While a save goes on, the one before is there. */

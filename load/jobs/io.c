@@ -297,7 +297,7 @@ static int io_limit_buffers(struct io_run *run, struct bed_buffers *other, struc
 static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
-	struct limit_turn t = {.done = turn, .all = turns, .sec = LIMIT_SEC};
+	struct limit_schedule t = {.done = turn, .all = turns, .sec = LIMIT_SEC};
 	CLEANUP_FREE struct limit_target *targets = calloc(job->nr_places, sizeof(*targets));
 	struct bed_buffers other = {.at = NULL}, *b = NULL;
 	int r = targets ? io_limit_buffers(run, &other, &b, err)
@@ -322,10 +322,10 @@ static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct pe
 	}
 	run->limit.read = job->read;
 	if (!job->read)
-		t.most =
-			limit_most_written((uint64_t)job->nr_places * run->nr_loops * job->io_size);
+		t.max_bytes =
+			limit_max_write((uint64_t)job->nr_places * run->nr_loops * job->io_size);
 	if (r == 0)
-		limit_beside(&run->limit, targets, job->nr_places, &t, job->stop);
+		limit_run_due(&run->limit, targets, job->nr_places, &t, job->stop);
 	bed_buffers_close(&other);
 	return r;
 }
@@ -415,7 +415,7 @@ static void io_sum_series(struct io_run *run)
 		s->limit = (double)job->limit;
 		snprintf(s->limit_how, sizeof(s->limit_how), "as given");
 	} else if (job->measure_limit) {
-		s->limit = limit_settle(&run->limit, series_speed(s), s->limit_how);
+		s->limit = limit_result(&run->limit, series_speed(s), s->limit_how);
 		res->limit_bytes = run->limit.moved;
 	}
 	for (unsigned i = 0; i < res->nr_workers; i++)

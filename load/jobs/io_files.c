@@ -246,7 +246,7 @@ int io_job_plan(const struct io_job *job, struct io_plan *ret, struct penstock_e
 	ret->moves = (uint64_t)job->nr_places * job->io_size *
 		     (job->loops + job->warmup + (job->warmup ? io_turns(job) - 1 : 0));
 	if (job->measure_limit)
-		ret->limit = job->read ? 0 : limit_most_written(ret->moves);
+		ret->limit = job->read ? 0 : limit_max_write(ret->moves);
 	ret->seconds = (double)(ret->prepares + ret->moves) / ret->speed +
 		       (job->measure_limit ? LIMIT_SEC : 0);
 	io_files_fini(&files);

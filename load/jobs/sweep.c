@@ -135,16 +135,16 @@ static int sweep_measure(struct sweep *w, unsigned index, uint32_t loop, struct 
 static int sweep_limit_turn(struct sweep *w, bool read, struct penstock_err *err)
 {
 	struct limit *l = &w->limit[read];
-	struct limit_turn turn = {.done = w->done[read],
-				  .all = w->left[read],
-				  .most = w->limit_writes,
-				  .sec = LIMIT_SEC};
+	struct limit_schedule schedule = {.done = w->done[read],
+					  .all = w->left[read],
+					  .max_bytes = w->limit_writes,
+					  .sec = LIMIT_SEC};
 	uint64_t before = l->moved;
 	int r;
 
 	if (!w->measures_limit)
 		return 0;
-	r = trials_limit(&w->trials, l, turn, err);
+	r = trials_limit(&w->trials, l, schedule, err);
 	if (r == 0 && !read && l->moved > before)
 		r = sweep_add_wear(w, l->moved - before, err);
 	return r < 0 ? r : penstock_stopped(w->job->stop, err);
@@ -248,7 +248,7 @@ static void sweep_tell_limits(struct sweep *w, bool complete)
 		if (job->limit)
 			limit_set(w->res->series, w->res->nr, read, (double)job->limit, "as given");
 		else if (complete && w->measures_limit)
-			limit_tell(&w->limit[read], w->res->series, w->res->nr);
+			limit_set_measured(&w->limit[read], w->res->series, w->res->nr);
 	}
 }
 

@@ -85,7 +85,7 @@ uint64_t sweep_limit_writes(const struct sweep_job *job)
 
 	if (!job->write || !job->measure_limit || job->limit || !points)
 		return 0;
-	return limit_most_written((1 + points * job->loops) * sweep_bytes(job));
+	return limit_max_write((1 + points * job->loops) * sweep_bytes(job));
 }
 
 /* -------------------------------------------------------------------- check */

@@ -268,7 +268,7 @@ int trial_run(struct trials *t, const struct penstock_opts *opts, uint32_t memor
 
 /* -------------------------------------------------------------------- limit */
 
-int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn,
+int trials_limit(struct trials *t, struct limit *l, struct limit_schedule schedule,
 		 struct penstock_err *err)
 {
 	unsigned nr = t->job.nr_folders;
@@ -291,8 +291,8 @@ int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn,
 			.align = 4096,
 			.s3 = t->files[i].folder->s3,
 		};
-	turn.most = l->read ? 0 : turn.most;
-	limit_beside(l, targets, nr, &turn, t->job.stop);
+	schedule.max_bytes = l->read ? 0 : schedule.max_bytes;
+	limit_run_due(l, targets, nr, &schedule, t->job.stop);
 	t->written += l->read ? 0 : l->moved - before;
 	return 0;
 }

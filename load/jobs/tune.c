@@ -150,14 +150,14 @@ static void tune_limit_turn(struct tune *t)
 	double sec = tune_limit_sec(job);
 
 	for (unsigned i = 0; i < 2 && job->measure_limit && !job->limit && sec > 0; i++) {
-		struct limit_turn turn = {.done = t->limit[i].tries + 1,
-					  .all = LIMIT_TRIES,
-					  .most = tune_limit_writes(job),
-					  .sec = sec};
+		struct limit_schedule schedule = {.done = t->limit[i].tries + 1,
+						  .all = LIMIT_TRIES,
+						  .max_bytes = tune_limit_writes(job),
+						  .sec = sec};
 
 		t->limit[i].read = i;
 		if (i ? job->read : job->write)
-			trials_limit(&t->trials, &t->limit[i], turn, NULL);
+			trials_limit(&t->trials, &t->limit[i], schedule, NULL);
 	}
 }
 
@@ -187,8 +187,8 @@ static void settle_limits(struct tune *t)
 	bool measured = job->measure_limit && tune_limit_sec(job) > 0;
 
 	/* a short race has had few rounds */
-	for (unsigned i = 0; measured && res->race.probes && i < LIMIT_SHAPES; i++)
-		if (t->limit[0].tries + t->limit[1].tries < LIMIT_SHAPES)
+	for (unsigned i = 0; measured && res->race.probes && i < LIMIT_CONFIGS; i++)
+		if (t->limit[0].tries + t->limit[1].tries < LIMIT_CONFIGS)
 			tune_limit_turn(t);
 	for (unsigned i = 0; i < 2; i++) {
 		double fastest = 0;
@@ -201,7 +201,7 @@ static void settle_limits(struct tune *t)
 			 : job->measure_limit ? "not measured: the budget is too short for it"
 					      : "not measured");
 		if (measured && !job->limit)
-			res->limit[i] = limit_settle(&t->limit[i], fastest, res->limit_how[i]);
+			res->limit[i] = limit_result(&t->limit[i], fastest, res->limit_how[i]);
 		for (unsigned k = 0; k < res->race.nr_points; k++)
 			limit_set(&res->points[k].dir[i], 1, i, res->limit[i], res->limit_how[i]);
 	}

@@ -81,7 +81,7 @@ double tune_limit_sec(const struct tune_job *job)
 	double sec =
 		job->exhaustive ? LIMIT_SEC : fmin(LIMIT_SEC, LIMIT_SHARE * job->budget_sec / dirs);
 
-	return sec < LIMIT_LEAST_SEC ? 0 : sec;
+	return sec < LIMIT_MIN_SEC ? 0 : sec;
 }
 
 /* What measuring the limit may write: most of max_write is for the race. */
@@ -90,8 +90,8 @@ uint64_t tune_limit_writes(const struct tune_job *job)
 	if (!job->write || !job->measure_limit || job->limit || tune_limit_sec(job) <= 0)
 		return 0;
 	if (job->exhaustive)
-		return limit_most_written(all_writes(job));
-	return min_u64(limit_most_written(UINT64_MAX),
+		return limit_max_write(all_writes(job));
+	return min_u64(limit_max_write(UINT64_MAX),
 		       job->max_write ? job->max_write / 8 : UINT64_MAX);
 }
 

@@ -168,7 +168,7 @@ static void conclude(struct weights_run *run)
 	if (run->job->limit)
 		limit_set(s, 1, true, (double)run->job->limit, "as given");
 	else if (run->job->measure_limit)
-		limit_tell(&run->limit, s, 1);
+		limit_set_measured(&run->limit, s, 1);
 	limit = s->limit;
 	res->tokens = s->sec > 0 ? run->job->batch * res->steps / s->sec : 0;
 	if (limit <= 0 || !s->ops)

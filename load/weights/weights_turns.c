@@ -43,7 +43,7 @@ static void turns_limit_turn(struct weights_run *run)
 	if (!job->measure_limit || job->limit || !t.len)
 		return;
 	t.buf = own ? run->limit_buffers.at[0] : run->window;
-	limit_try(&run->limit, &t, 1, 0, LIMIT_SEC / LIMIT_SHAPES, job->stop);
+	limit_try(&run->limit, &t, 1, 0, LIMIT_SEC / LIMIT_CONFIGS, job->stop);
 }
 
 /* What the device seems to do, to find out how long a turn would take. */
@@ -51,7 +51,7 @@ static double speed_so_far(const struct weights_run *run)
 {
 	double best = (double)run->job->limit;
 
-	for (unsigned i = 0; i < LIMIT_SHAPES; i++)
+	for (unsigned i = 0; i < LIMIT_CONFIGS; i++)
 		if (run->limit.ns[i])
 			best = max_u64((uint64_t)best, (uint64_t)((double)run->limit.counted[i] *
 								  1e9 / (double)run->limit.ns[i]));
