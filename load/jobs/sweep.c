@@ -19,7 +19,7 @@ uint64_t sweep_bytes(const struct sweep_job *job)
 
 uint64_t sweep_measurements(const struct sweep_job *job)
 {
-	return (uint64_t)space_points(job->space) * job->loops *
+	return (uint64_t)config_space_points(job->space) * job->loops *
 	       ((unsigned)job->read + (unsigned)job->write);
 }
 

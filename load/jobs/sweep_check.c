@@ -20,7 +20,7 @@ struct known {
 
 static uint64_t per_direction(const struct sweep_job *job)
 {
-	return (uint64_t)space_points(job->space) * job->loops;
+	return (uint64_t)config_space_points(job->space) * job->loops;
 }
 
 static int count_known(void *arg, const struct sweep_sample *m, struct penstock_err *err)
@@ -38,7 +38,8 @@ static int count_known(void *arg, const struct sweep_sample *m, struct penstock_
 
 static bool moves(const struct sweep_job *job, unsigned point)
 {
-	const struct space_value *v = space_value(job->space, point, SPACE_ENGINE);
+	const struct config_space_value *v =
+		config_space_value(job->space, point, CONFIG_SPACE_ENGINE);
 
 	return !engine_is_null(v ? v->text : job->opts.engine);
 }
@@ -47,7 +48,7 @@ unsigned sweep_moves(const struct sweep_job *job)
 {
 	unsigned n = 0;
 
-	for (unsigned p = 0; p < space_points(job->space); p++)
+	for (unsigned p = 0; p < config_space_points(job->space); p++)
 		n += moves(job, p);
 	return n;
 }
@@ -95,8 +96,9 @@ static int count_kinds(const struct sweep_job *job, struct penstock_err *err)
 {
 	bool used[BED_GPU + 1] = {false};
 
-	for (unsigned p = 0; p < space_points(job->space); p++) {
-		const struct space_value *v = space_value(job->space, p, SPACE_MEMORY);
+	for (unsigned p = 0; p < config_space_points(job->space); p++) {
+		const struct config_space_value *v =
+			config_space_value(job->space, p, CONFIG_SPACE_MEMORY);
 
 		used[v ? v->n : job->memory] = true;
 	}
@@ -110,12 +112,12 @@ static int count_kinds(const struct sweep_job *job, struct penstock_err *err)
 }
 
 /* On how many axes is @point not at the first value? */
-static unsigned steps_away(const struct space *s, unsigned point)
+static unsigned steps_away(const struct config_space *s, unsigned point)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < s->nr; i++)
-		n += space_value(s, point, s->axes[i].kind) != &s->axes[i].values[0];
+		n += config_space_value(s, point, s->axes[i].kind) != &s->axes[i].values[0];
 	return n;
 }
 
@@ -125,7 +127,7 @@ static unsigned steps_away(const struct space *s, unsigned point)
  */
 static int check_points(const struct sweep_job *job, struct penstock_err *err)
 {
-	unsigned nr = space_points(job->space);
+	unsigned nr = config_space_points(job->space);
 
 	for (unsigned p = 0; p < nr; p++) {
 		struct penstock_opts opts = job->opts;
@@ -135,7 +137,7 @@ static int check_points(const struct sweep_job *job, struct penstock_err *err)
 
 		if (steps_away(job->space, p) > 1 && p != nr - 1)
 			continue;
-		space_apply(job->space, p, &opts, &memory);
+		config_space_apply(job->space, p, &opts, &memory);
 		r = penstock_open(&io, &opts, err);
 		if (r == 0)
 			r = penstock_close(io, err);

@@ -15,7 +15,7 @@
 
 /* --------------------------------------------------------------------- header */
 
-static json_t *axis_json(const struct space_axis *a)
+static json_t *axis_json(const struct config_space_axis *a)
 {
 	json_t *j = json_array();
 
@@ -32,7 +32,7 @@ static json_t *header_json(const struct sweep_job *job)
 	json_t *axes = json_object(), *folders = json_array();
 
 	for (unsigned i = 0; i < job->space->nr; i++)
-		json_object_set_new(axes, space_names[job->space->axes[i].kind],
+		json_object_set_new(axes, config_space_names[job->space->axes[i].kind],
 				    axis_json(&job->space->axes[i]));
 	for (unsigned i = 0; i < job->nr_folders; i++) {
 		CLEANUP_FREE char *real = realpath(job->folders[i], NULL);

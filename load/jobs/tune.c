@@ -43,7 +43,7 @@ struct penstock_opts tune_opts(const struct tune_job *job, unsigned point, uint3
 	struct penstock_opts opts = job->opts;
 	uint32_t memory = job->memory;
 
-	space_apply(job->space, point, &opts, &memory);
+	config_space_apply(job->space, point, &opts, &memory);
 	if (ret_memory)
 		*ret_memory = memory;
 	return opts;
@@ -108,8 +108,8 @@ static int probe(void *arg, unsigned point, double *ret_score, struct penstock_e
 		p->dir[i].lock = t->job->lock;
 		p->dir[i].read = i;
 		p->dir[i].size = t->res->op_size;
-		space_name(p->dir[i].name, sizeof(p->dir[i].name), t->job->space, point, i,
-			   t->job->nr_folders, &t->job->opts);
+		config_space_name(p->dir[i].name, sizeof(p->dir[i].name), t->job->space, point, i,
+				  t->job->nr_folders, &t->job->opts);
 	}
 	r = tune_measure(t, &opts, memory, p, n, err);
 	if (r == 0)
@@ -122,7 +122,7 @@ static double cost(void *arg, unsigned point)
 	struct tune *t = arg;
 	struct penstock_opts opts = tune_opts(t->job, point, NULL);
 
-	return space_cost(&opts);
+	return config_space_cost(&opts);
 }
 
 /*
@@ -213,7 +213,7 @@ static void choose_size(struct tune *t)
 	const struct tune_job *job = t->job;
 	double bytes = (double)(t->trials.job.file_size * job->nr_folders);
 	double fill = bytes / fmax(t->trials.fill_sec, 1e-6), sec, left;
-	double probes = fmin(PROBES, 10.0 * space_points(job->space));
+	double probes = fmin(PROBES, 10.0 * config_space_points(job->space));
 	uint64_t most = tune_race_writes(job, t->trials.written);
 	uint64_t size = t->trials.job.file_size;
 
@@ -320,7 +320,7 @@ int tune_run(const struct tune_job *job, struct tune_result *res, struct penstoc
 
 	*res = (struct tune_result){.ops = 1};
 	set_race(&t);
-	res->points = calloc(space_points(job->space), sizeof(*res->points));
+	res->points = calloc(config_space_points(job->space), sizeof(*res->points));
 	r = res->points ? tune_prepare(&t, err) : penstock_fail(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = tune_race_run(&res->race_job, &res->race, err);

@@ -14,7 +14,7 @@
 
 #include <penstock/probe.h>
 
-#include "load/jobs/job_space.h"
+#include "load/jobs/config_space.h"
 #include "load/jobs/tune_race.h"
 #include "load/measure/series.h"
 
@@ -26,7 +26,7 @@ enum tune_step { TUNE_PREPARE, TUNE_RACE };
 struct tune_job {
 	const char *const *folders;
 	unsigned nr_folders;
-	const struct space *space;
+	const struct config_space *space;
 	enum tune_goal goal;
 	bool read, write;   /* directions that are measured; at least one */
 	uint64_t io_size;   /* of an operation; 0: what the budget allows, at most 400M */

@@ -9,8 +9,8 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/jobs/config_space.h"
 #include "load/jobs/io.h"
-#include "load/jobs/job_space.h"
 #include "load/jobs/sweep.h"
 #include "load/report/jobs/sweep_report.h"
 #include "load/report/result/lines.h"
@@ -108,13 +108,13 @@ static int log_by_name(const void *a, const void *b)
 /* The logs that the job leaves of one direction, sorted. */
 static int names_of(struct names *n, const struct sweep_job *job, bool read)
 {
-	unsigned nr = space_points(job->space);
+	unsigned nr = config_space_points(job->space);
 	char name[128];
 
 	*n = (struct names){.items = calloc(nr + 1, sizeof(*n->items))};
 	for (; n->items && n->nr < nr; n->nr++) {
-		space_name(name, sizeof(name), job->space, n->nr, read, job->nr_folders,
-			   &job->opts);
+		config_space_name(name, sizeof(name), job->space, n->nr, read, job->nr_folders,
+				  &job->opts);
 		if (asprintf(&n->items[n->nr], "%s.txt", name) < 0)
 			return -ENOMEM;
 	}

@@ -187,8 +187,8 @@ static void text_importance(FILE *f, const struct tune_job *job, const struct tu
 			unseen = fmax(unseen, v + margin);
 			continue;
 		}
-		fprintf(f, "%s%s %.0f %%", any ? ", " : "", space_names[job->space->axes[a].kind],
-			100 * v);
+		fprintf(f, "%s%s %.0f %%", any ? ", " : "",
+			config_space_names[job->space->axes[a].kind], 100 * v);
 		any = true;
 	}
 	if (any)
@@ -264,19 +264,20 @@ void tune_report_plan(FILE *f, const struct tune_job *job)
 	struct tune_plan plan;
 
 	tune_plan(job, speed, &plan);
-	fprintf(f, "configurations: %u\n", space_points(job->space));
+	fprintf(f, "configurations: %u\n", config_space_points(job->space));
 	for (unsigned i = 0; i < job->space->nr; i++) {
-		const struct space_axis *axis = &job->space->axes[i];
+		const struct config_space_axis *axis = &job->space->axes[i];
 
-		fprintf(f, "  %s:", space_names[axis->kind]);
+		fprintf(f, "  %s:", config_space_names[axis->kind]);
 		for (unsigned k = 0; k < axis->nr; k++)
 			fprintf(f, " %s",
 				axis->values[k].text ? axis->values[k].text
-				: axis->kind == SPACE_BLOCK_SIZE
+				: axis->kind == CONFIG_SPACE_BLOCK_SIZE
 					? penstock_size_exact(a, axis->values[k].n)
-				: axis->kind == SPACE_SEQUENTIAL || axis->kind == SPACE_SINGLE
+				: axis->kind == CONFIG_SPACE_SEQUENTIAL ||
+						axis->kind == CONFIG_SPACE_SINGLE
 					? (axis->values[k].n ? "true" : "false")
-				: axis->kind == SPACE_MEMORY
+				: axis->kind == CONFIG_SPACE_MEMORY
 					? bed_memory_words[axis->values[k].n]
 					: (snprintf(a, sizeof(a), "%llu",
 						    (unsigned long long)axis->values[k].n),
@@ -334,7 +335,7 @@ static json_t *importance_json(const struct tune_job *job, const struct tune_res
 	json_t *all = json_array();
 
 	for (unsigned a = 0; a < job->space->nr; a++) {
-		const struct space_axis *axis = &job->space->axes[a];
+		const struct config_space_axis *axis = &job->space->axes[a];
 		double margin,
 			effect = tune_race_importance(&res->race_job, &res->race, a, &margin);
 		unsigned best = 0;
@@ -343,8 +344,8 @@ static json_t *importance_json(const struct tune_job *job, const struct tune_res
 			if (res->race.effect[a][l] > res->race.effect[a][best])
 				best = l;
 		json_array_append_new(all, json_pack("{s:s, s:f, s:o, s:o}", "name",
-						     space_names[axis->kind], "effect", effect,
-						     "margin", real_or_null(margin), "best",
+						     config_space_names[axis->kind], "effect",
+						     effect, "margin", real_or_null(margin), "best",
 						     report_value_json(axis, &axis->values[best])));
 	}
 	return all;
