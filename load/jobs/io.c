@@ -154,7 +154,7 @@ static int io_alloc(struct io_run *run, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
 	struct io_result *res = run->res;
-	unsigned n = job->nr_places;
+	unsigned n = job->nr_targets;
 
 	run->nr_loops = job->loops + job->warmup;
 	res->first = job->include_warmup ? 0 : job->warmup;
@@ -169,8 +169,8 @@ static int io_alloc(struct io_run *run, struct penstock_err *err)
 	for (unsigned i = 0; i < n; i++) {
 		struct io_worker_result *w = &res->workers[i];
 
-		w->folder = job->places[i].folder;
-		w->device = job->places[i].device;
+		w->folder = job->targets[i].folder;
+		w->device = job->targets[i].device;
 		w->task = calloc(run->nr_loops, sizeof(double));
 		w->e2e = calloc(run->nr_loops, sizeof(double));
 		if (!w->task || !w->e2e)
@@ -182,12 +182,12 @@ static int io_alloc(struct io_run *run, struct penstock_err *err)
 static int io_buffers(struct io_run *run, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
-	CLEANUP_FREE uint32_t *devices = calloc(job->nr_places, sizeof(*devices));
+	CLEANUP_FREE uint32_t *devices = calloc(job->nr_targets, sizeof(*devices));
 	struct bed_buffers_want want = {
 		.memory = job->gpu ? BED_GPU : job->memory,
 		.odd = job->memory == BED_ODD,
 		.len = job->io_size,
-		.nr = job->nr_places,
+		.nr = job->nr_targets,
 		.huge = job->opts.huge,
 		.lock = job->lock,
 		.devices = devices,
@@ -195,8 +195,8 @@ static int io_buffers(struct io_run *run, struct penstock_err *err)
 
 	if (!devices)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	for (unsigned i = 0; i < job->nr_places; i++)
-		devices[i] = job->places[i].device;
+	for (unsigned i = 0; i < job->nr_targets; i++)
+		devices[i] = job->targets[i].device;
 	return bed_buffers_open(&run->buffers, &want, err);
 }
 
@@ -212,7 +212,7 @@ static int io_open(struct io_run *run, struct penstock_err *err)
 	if (r == 0)
 		r = io_files_room(&run->files, err);
 	if (r == 0 && !job->gpu)
-		r = bed_check_memory(job->io_size, job->nr_places, err);
+		r = bed_check_memory(job->io_size, job->nr_targets, err);
 	if (r == 0 && job->ready)
 		job->ready(job->progress_arg);
 	if (r == 0)
@@ -246,7 +246,7 @@ static int io_turn(struct io_run *run, unsigned turn, unsigned turns, struct pen
 		.nr_files = run->files.nr,
 		.open_each = true,
 		.rounds = true,
-		.workers = job->nr_places,
+		.workers = job->nr_targets,
 		.depth = 1,
 		.opts = job->opts,
 		.buffers = &run->buffers,
@@ -257,11 +257,11 @@ static int io_turn(struct io_run *run, unsigned turn, unsigned turns, struct pen
 		.handles = run->handles,
 	};
 
-	for (unsigned i = 0; i < job->nr_places; i++)
+	for (unsigned i = 0; i < job->nr_targets; i++)
 		run->again[i] = turn > 1 && job->warmup;
 	run->turn_end = run->res->first + (run->nr_loops - run->res->first) * turn / turns;
 	io_step(run, IO_STEP_RUN, run->res->series.bytes + run->res->series.warmup_bytes,
-		(uint64_t)job->nr_places * run->nr_loops * job->io_size);
+		(uint64_t)job->nr_targets * run->nr_loops * job->io_size);
 	return run_transfers(&work, &run->res->series, err);
 }
 
@@ -278,7 +278,7 @@ static int io_limit_buffers(struct io_run *run, struct bed_buffers *other, struc
 {
 	const struct io_job *job = run->job;
 	struct bed_buffers_want want = {
-		.memory = BED_PLAIN, .len = job->io_size, .nr = job->nr_places};
+		.memory = BED_PLAIN, .len = job->io_size, .nr = job->nr_targets};
 	int r;
 
 	*ret = &run->buffers;
@@ -298,13 +298,13 @@ static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct pe
 {
 	const struct io_job *job = run->job;
 	struct limit_schedule t = {.done = turn, .all = turns, .sec = LIMIT_SEC};
-	CLEANUP_FREE struct limit_target *targets = calloc(job->nr_places, sizeof(*targets));
+	CLEANUP_FREE struct limit_target *targets = calloc(job->nr_targets, sizeof(*targets));
 	struct bed_buffers other = {.at = NULL}, *b = NULL;
 	int r = targets ? io_limit_buffers(run, &other, &b, err)
 			: penstock_fail(err, -ENOMEM, "out of memory");
 
 	io_step(run, IO_STEP_LIMIT, 0, 0);
-	for (unsigned i = 0; i < job->nr_places && r == 0; i++) {
+	for (unsigned i = 0; i < job->nr_targets && r == 0; i++) {
 		struct bed_file *f = io_last_file(run, i);
 		const struct penstock_file_info *info = &run->handles[i].file;
 
@@ -323,9 +323,9 @@ static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct pe
 	run->limit.read = job->read;
 	if (!job->read)
 		t.max_bytes =
-			limit_max_write((uint64_t)job->nr_places * run->nr_loops * job->io_size);
+			limit_max_write((uint64_t)job->nr_targets * run->nr_loops * job->io_size);
 	if (r == 0)
-		limit_run_due(&run->limit, targets, job->nr_places, &t, job->stop);
+		limit_run_due(&run->limit, targets, job->nr_targets, &t, job->stop);
 	bed_buffers_close(&other);
 	return r;
 }

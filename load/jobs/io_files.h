@@ -13,12 +13,12 @@
 
 struct io_files {
 	const struct io_job *job;
-	unsigned per, nr;          /* files of a worker, of all */
-	struct bed_file *all;      /* of the workers in their order */
-	struct bed_folder *places; /* of each worker: what the user named ... */
-	struct bed_folder *own;    /* ... and a new one in it, where one is needed */
-	unsigned *made;            /* files that were made for it, or emptied */
-	uint64_t prepared_bytes;   /* written into files to be read */
+	unsigned per, nr;           /* files of a worker, of all */
+	struct bed_file *all;       /* of the workers in their order */
+	struct bed_folder *targets; /* of each worker: what the user named ... */
+	struct bed_folder *own;     /* ... and a new one in it, where one is needed */
+	unsigned *made;             /* files that were made for it, or emptied */
+	uint64_t prepared_bytes;    /* written into files to be read */
 };
 
 /* Name all and look at what is there: -EEXIST when the job must not touch one. */

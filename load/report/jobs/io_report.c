@@ -38,14 +38,14 @@ static double limit_share(const struct io_result *res)
 
 /* --------------------------------------------------------------------- text */
 
-void io_report_places(FILE *f, const struct io_job *job)
+void io_report_targets(FILE *f, const struct io_job *job)
 {
 	const char *what = job->gpu ? "gpu" : "process";
 
-	fprintf(f, "Configuring %u %s to folder mapping\n", job->nr_places, what);
-	for (unsigned i = 0; i < job->nr_places; i++)
-		fprintf(f, "[%u]: %s %u <----> %s\n", i, what, job->places[i].device,
-			job->places[i].folder);
+	fprintf(f, "Configuring %u %s to folder mapping\n", job->nr_targets, what);
+	for (unsigned i = 0; i < job->nr_targets; i++)
+		fprintf(f, "[%u]: %s %u <----> %s\n", i, what, job->targets[i].device,
+			job->targets[i].folder);
 }
 
 void io_report_plan(FILE *f, const struct io_job *job, const struct io_plan *plan)
@@ -55,7 +55,7 @@ void io_report_plan(FILE *f, const struct io_job *job, const struct io_plan *pla
 
 	fprintf(f, "Would %s %s by %u worker%s, %u loop%s after %u to warm up\n",
 		job->read ? "read" : "write", penstock_size_exact(size, job->io_size),
-		job->nr_places, job->nr_places == 1 ? "" : "s", job->loops,
+		job->nr_targets, job->nr_targets == 1 ? "" : "s", job->loops,
 		job->loops == 1 ? "" : "s", job->warmup);
 	report_plan_writes(f, writes, plan->limit, false);
 	fprintf(f, "disk space: %s\n", penstock_size_format(size, plan->space));
