@@ -58,7 +58,7 @@ void bench_limit_turn(struct bench *b, const struct bench_size *z, bool read)
 		bed_buffers_close(&own);
 }
 
-void bench_tell_limits(struct bench *b)
+void bench_set_limits(struct bench *b)
 {
 	const struct bench_job *job = b->job;
 	const char *how = job->limit                         ? "as given"

@@ -24,7 +24,7 @@
 #define RESERVE         (16ull << 20) /* directories, metadata */
 #define LEAST_OPS       5             /* of a repeat */
 
-static uint64_t plan_whole(double v)
+static uint64_t round_to_u64(double v)
 {
 	return v < 9e18 ? (uint64_t)v : UINT64_MAX / 2;
 }
@@ -53,7 +53,7 @@ unsigned bench_nr_files(const struct bench_job *job, uint64_t size)
 
 uint64_t bench_turn_ns(const struct bench_job *job, uint64_t size, uint64_t n)
 {
-	return plan_whole(ceil((double)n * (double)size / (double)job->rate * 1e9));
+	return round_to_u64(ceil((double)n * (double)size / (double)job->rate * 1e9));
 }
 
 unsigned bench_repeats(const struct bench_job *job)
@@ -147,8 +147,8 @@ static double share_of(double bytes, uint64_t size, double share)
 /* fio does the operations that count once more, on the same files. */
 static void plan_fio(struct bench_plan *p, double writes, double reads)
 {
-	p->write_bytes += plan_whole(writes);
-	p->read_bytes += plan_whole(reads);
+	p->write_bytes += round_to_u64(writes);
+	p->read_bytes += round_to_u64(reads);
 	p->seconds += (writes + reads) / p->speed;
 }
 
@@ -165,12 +165,12 @@ static void plan_size(const struct bench_job *job, struct bench_plan *p, uint64_
 		reads = writes = 0;
 	p->nr_series += job->rwmix ? 2 : (unsigned)job->read + job->write;
 	p->space += bytes_on_disk(job, size);
-	p->read_bytes += plan_whole(reads);
-	p->write_bytes += plan_whole(writes + (first_fills ? on_disk : 0));
+	p->read_bytes += round_to_u64(reads);
+	p->write_bytes += round_to_u64(writes + (first_fills ? on_disk : 0));
 	p->seconds += sec * (job->rwmix ? 1 : (double)job->read + job->write) +
 		      (first_fills ? on_disk / p->speed : 0);
 	if (job->verify && writes > 0) {
-		p->read_bytes += plan_whole(on_disk);
+		p->read_bytes += round_to_u64(on_disk);
 		p->seconds += on_disk / p->speed;
 	}
 	if (job->compare_fio)
@@ -191,7 +191,7 @@ static void plan_limit(const struct bench_job *job, struct bench_plan *p)
 	p->limit_bytes = job->write ? limit_max_write(p->write_bytes) : 0;
 	p->write_bytes += p->limit_bytes;
 	if (job->read)
-		p->read_bytes += plan_whole(LIMIT_SEC * p->speed);
+		p->read_bytes += round_to_u64(LIMIT_SEC * p->speed);
 	p->seconds += LIMIT_SEC * ((double)job->read + job->write);
 }
 
@@ -256,7 +256,7 @@ static int check_settings(const struct bench_job *job, struct penstock_err *err)
 	return 0;
 }
 
-static int check_room(const struct bench_job *job, struct penstock_err *err)
+static int check_free_space(const struct bench_job *job, struct penstock_err *err)
 {
 	struct bench_plan plan;
 	int r;
@@ -271,7 +271,7 @@ static int check_room(const struct bench_job *job, struct penstock_err *err)
 }
 
 /* What the job leaves open, as much of it as there is room for. */
-static void choose(struct bench_job *job)
+static void choose_defaults(struct bench_job *job)
 {
 	int64_t have = bed_free_bytes(job->folder);
 	uint64_t room = have < 0 ? UINT64_MAX : (uint64_t)have; /* where it does not say */
@@ -307,8 +307,8 @@ int bench_check(struct bench_job *job, struct penstock_err *err)
 		if (r < 0)
 			return r;
 	}
-	choose(job);
-	r = check_room(job, err);
+	choose_defaults(job);
+	r = check_free_space(job, err);
 	if (r < 0)
 		return r;
 	r = penstock_open(&io, &job->opts, err); /* the library knows its own ranges */

@@ -51,7 +51,7 @@ static int name_files(struct run *run, unsigned nr, struct penstock_err *err)
 }
 
 /* Files come by rename(2): the book has their names before, and that of their checksums. */
-static int note_files(struct run *run, struct penstock_err *err)
+static int record_sizes(struct run *run, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -120,8 +120,8 @@ static int ckpt_count(struct run *run, struct ckpt_direction *dir, const struct 
 	return 0;
 }
 
-static void tell_progress(const struct run *run, unsigned method, bool read, unsigned done,
-			  unsigned of)
+static void report_progress(const struct run *run, unsigned method, bool read, unsigned done,
+			    unsigned of)
 {
 	if (run->job->progress)
 		run->job->progress(run->job->arg, method, read, done * ckpt_total_bytes(run->job),
@@ -162,7 +162,7 @@ static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_direc
 	for (unsigned i = 0; i < job->saves && r == 0; i++) {
 		r = name_files(run, i, err);
 		if (r == 0)
-			r = note_files(run, err);
+			r = record_sizes(run, err);
 		if (r == 0 && ranks->method != CKPT_STREAMING) {
 			r = ckpt_ranks_do(ranks, "make", i, run->files, &ns, err);
 			count_made(dir, ranks);
@@ -173,7 +173,7 @@ static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_direc
 		}
 		if (r == 0)
 			r = ckpt_count(run, dir, ranks, ns, err);
-		tell_progress(run, ranks->method, false, i + 1, job->saves);
+		report_progress(run, ranks->method, false, i + 1, job->saves);
 		ckpt_limit_turn(run, false);
 		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
 	}
@@ -181,7 +181,7 @@ static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_direc
 }
 
 /* The save that load @nr reads. */
-static unsigned saved(const struct ckpt_job *job, unsigned nr)
+static unsigned nr_saved(const struct ckpt_job *job, unsigned nr)
 {
 	return job->distinct ? nr % job->saves : job->saves - 1;
 }
@@ -208,15 +208,15 @@ static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_direc
 
 	run->facts = (struct page_cache_facts){.size = 1};
 	for (unsigned i = 0; i < job->loads && r == 0; i++) {
-		r = name_files(run, saved(job, i), err);
+		r = name_files(run, nr_saved(job, i), err);
 		if (r == 0) {
 			drop_files(run);
 			rank_barrier_wait();
-			r = ckpt_ranks_do(ranks, "load", saved(job, i), run->files, &ns, err);
+			r = ckpt_ranks_do(ranks, "load", nr_saved(job, i), run->files, &ns, err);
 		}
 		if (r == 0)
 			r = ckpt_count(run, dir, ranks, ns, err);
-		tell_progress(run, ranks->method, true, i + 1, job->loads);
+		report_progress(run, ranks->method, true, i + 1, job->loads);
 		ckpt_limit_turn(run, true);
 		r = r < 0 ? r : penstock_stopped(run->job->stop, err);
 	}
@@ -367,7 +367,7 @@ static int limit_open(struct run *run, struct penstock_err *err)
 }
 
 /* What ran, in order, each with the limit of its direction. */
-static void ckpt_gather(struct run *run)
+static void collect_series(struct run *run)
 {
 	struct ckpt_result *res = run->res;
 	const struct ckpt_job *job = run->job;
@@ -391,7 +391,7 @@ static int ckpt_run_all(struct run *run, struct penstock_err *err)
 	for (unsigned m = 0; m < CKPT_METHODS && r == 0; m++)
 		if (run->job->methods[m])
 			r = run_method(run, m, err);
-	ckpt_gather(run);
+	collect_series(run);
 	return r;
 }
 

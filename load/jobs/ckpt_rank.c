@@ -11,7 +11,7 @@
 #include "load/jobs/generated_file.h"
 #include "load/measure/handle.h"
 
-struct body {
+struct rank_process {
 	const struct ckpt_job *job;
 	struct generated_file file;
 	struct penstock_gen gen;
@@ -20,12 +20,12 @@ struct body {
 	struct ckpt_handle_info *info;
 };
 
-static void answer_fail(const struct body *b, int r, const char *why)
+static void answer_fail(const struct rank_process *b, int r, const char *why)
 {
 	dprintf(b->out, "fail %d %.400s\n", -r, why);
 }
 
-static int body_init(struct body *b, enum ckpt_method method, struct penstock_err *err)
+static int rank_init(struct rank_process *b, enum ckpt_method method, struct penstock_err *err)
 {
 	const struct ckpt_job *job = b->job;
 	struct generated_file *p = &b->file;
@@ -49,7 +49,7 @@ static int body_init(struct body *b, enum ckpt_method method, struct penstock_er
 	return r;
 }
 
-static int body_do(struct body *b, const char *verb, struct penstock_err *err)
+static int rank_run_command(struct rank_process *b, const char *verb, struct penstock_err *err)
 {
 	if (!strcmp(verb, "make")) {
 		generated_file_fill(&b->file);
@@ -62,7 +62,7 @@ static int body_do(struct body *b, const char *verb, struct penstock_err *err)
 }
 
 /* "VERB OBJECT FILE". */
-static void body_answer(struct body *b, char *line)
+static void rank_send_answer(struct rank_process *b, char *line)
 {
 	struct penstock_err err = {0, "not understood"};
 	char *rest = line, *verb = strsep(&rest, " "), *object = strsep(&rest, " ");
@@ -74,7 +74,7 @@ static void body_answer(struct body *b, char *line)
 	if (rest) {
 		b->file.object = strtoull(object, NULL, 10) << 20 | b->rank;
 		b->file.path = rest;
-		r = body_do(b, verb, &err);
+		r = rank_run_command(b, verb, &err);
 	}
 	cpu_time_since(&before, &user, &system);
 	generated_file_get_info(&b->file, &b->info->stats, &b->info->file);
@@ -89,7 +89,7 @@ static void body_answer(struct body *b, char *line)
 int ckpt_rank_main(const struct ckpt_job *job, enum ckpt_method method, unsigned rank, int fd,
 		   struct ckpt_handle_info *info)
 {
-	struct body b = {
+	struct rank_process b = {
 		.job = job,
 		.rank = rank,
 		.out = fd,
@@ -101,7 +101,7 @@ int ckpt_rank_main(const struct ckpt_job *job, enum ckpt_method method, unsigned
 	CLEANUP_FREE char *line = NULL;
 	size_t room = 0;
 	ssize_t n;
-	int r = lines ? body_init(&b, method, &err) : -ENOMEM;
+	int r = lines ? rank_init(&b, method, &err) : -ENOMEM;
 
 	if (r < 0)
 		answer_fail(&b, r, err.msg);
@@ -109,7 +109,7 @@ int ckpt_rank_main(const struct ckpt_job *job, enum ckpt_method method, unsigned
 		dprintf(fd, "ok 0 0 0 0 0\n");
 	while (r == 0 && (n = getline(&line, &room, lines)) > 0) {
 		line[n - 1] = 0;
-		body_answer(&b, line);
+		rank_send_answer(&b, line);
 	}
 	if (b.file.io)
 		penstock_close(b.file.io, NULL);

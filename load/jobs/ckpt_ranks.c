@@ -105,7 +105,7 @@ static int read_answer(struct ckpt_rank *k)
 	return end || k->len == sizeof(k->line) - 1;
 }
 
-static int died(const struct ckpt_rank *k, unsigned rank, struct penstock_err *err)
+static int report_death(const struct ckpt_rank *k, unsigned rank, struct penstock_err *err)
 {
 	int status = 0;
 
@@ -124,7 +124,7 @@ static bool stopping(const struct ckpt_ranks *r)
 }
 
 /* An answer of each of them; the first that failed is told. */
-static int await(struct ckpt_ranks *r, struct penstock_err *err)
+static int wait_answers(struct ckpt_ranks *r, struct penstock_err *err)
 {
 	CLEANUP_FREE struct pollfd *fds = calloc(r->nr, sizeof(*fds));
 	unsigned left = r->nr;
@@ -148,7 +148,7 @@ static int await(struct ckpt_ranks *r, struct penstock_err *err)
 
 			if (got == 0)
 				continue;
-			got = got < 0 ? died(k, i, &why) : parse_answer(k, i, &why);
+			got = got < 0 ? report_death(k, i, &why) : parse_answer(k, i, &why);
 			if (got < 0 && result == 0)
 				result = penstock_fail(err, got, "%s", why.msg);
 			fds[i].fd = -1;
@@ -173,7 +173,7 @@ int ckpt_ranks_start(struct ckpt_ranks *r, const struct ckpt_job *job, enum ckpt
 	}
 	for (unsigned i = 0; i < job->processes && e == 0; i++)
 		e = start_one(r, i, err);
-	return e < 0 ? e : await(r, err);
+	return e < 0 ? e : wait_answers(r, err);
 }
 
 int ckpt_ranks_do(struct ckpt_ranks *r, const char *verb, uint64_t object, char *const *files,
@@ -191,9 +191,9 @@ int ckpt_ranks_do(struct ckpt_ranks *r, const char *verb, uint64_t object, char 
 			return penstock_fail(err, -ENOMEM, "out of memory");
 		}
 		if (send(r->ranks[i].fd, line, (size_t)n, MSG_NOSIGNAL) != n)
-			return died(&r->ranks[i], i, err);
+			return report_death(&r->ranks[i], i, err);
 	}
-	e = await(r, err);
+	e = wait_answers(r, err);
 	*ret_ns = clock_ns() - begin;
 	return e;
 }

@@ -27,8 +27,8 @@ static unsigned gdsio_threads(const struct bench_job *job, uint64_t bytes, uint6
 	return (unsigned)max_u64(1, min_u64(job->in_flight, bytes / size));
 }
 
-static void gdsio_args(struct fio_way *w, const struct bench_job *job, const struct run_series *s,
-		       uint64_t bytes)
+static void gdsio_args(struct fio_variant *w, const struct bench_job *job,
+		       const struct run_series *s, uint64_t bytes)
 {
 	bool gds = !strcmp(s->stats.engine, "cufile");
 	const struct {
@@ -67,12 +67,12 @@ static bool gdsio_figures(struct fio_result *one, const char *text)
 	return gib > 0;
 }
 
-void gdsio_turn(struct fio_result *ret, const struct bench_job *job, const char *dir,
-		const struct run_series *s, const char *name, uint64_t ops, double ours)
+void gdsio_run_turn(struct fio_result *ret, const struct bench_job *job, const char *dir,
+		    const struct run_series *s, const char *name, uint64_t ops, double ours)
 {
 	uint64_t file = job->random ? job->span / s->size * s->size : s->size;
 	uint64_t bytes = s->read ? file : min_u64(file, ops * s->size);
-	struct fio_way *w = &ret->way[0];
+	struct fio_variant *w = &ret->variant[0];
 	struct fio_result one = {.bytes_per_sec = 0};
 	char *argv[FIO_ARGS + 3], base[96], option[] = "-f";
 	CLEANUP_FREE char *text = NULL;
@@ -100,5 +100,5 @@ void gdsio_turn(struct fio_result *ret, const struct bench_job *job, const char 
 	else if (status > 0 || !gdsio_figures(&one, text))
 		snprintf(ret->why_not, sizeof(ret->why_not), "gdsio failed with status %d", status);
 	else
-		fio_note(w, &one, ours);
+		fio_add_turn(w, &one, ours);
 }

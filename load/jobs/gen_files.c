@@ -71,7 +71,7 @@ struct gen_work {
 	uint64_t done; /* bytes of files before */
 };
 
-static void gen_moved(void *arg, uint64_t bytes)
+static void report_moved(void *arg, uint64_t bytes)
 {
 	const struct gen_work *w = arg;
 
@@ -150,7 +150,7 @@ int gen_files_run(const struct gen_job *job, struct gen_result *res, struct pens
 				      .reader = PENSTOCK_READER_OPTS_INIT,
 				      .buf_len = PIECE,
 				      .stop = job->stop,
-				      .progress = gen_moved}};
+				      .progress = report_moved}};
 	struct penstock_gen gen;
 	void *buf = NULL;
 	int r;

@@ -210,7 +210,7 @@ static int io_open(struct io_run *run, struct penstock_err *err)
 	if (r == 0)
 		r = io_files_init(&run->files, job, err);
 	if (r == 0)
-		r = io_files_room(&run->files, err);
+		r = io_files_check_space(&run->files, err);
 	if (r == 0 && !job->gpu)
 		r = bed_check_memory(job->io_size, job->nr_targets, err);
 	if (r == 0 && job->ready)
@@ -367,7 +367,7 @@ static void io_sum_worker(struct io_run *run, unsigned i)
 }
 
 /* Nothing ran: what would have? */
-static void io_ask_handle(const struct io_job *job, struct penstock_stats *stats)
+static void io_get_handle_info(const struct io_job *job, struct penstock_stats *stats)
 {
 	struct penstock_io *io;
 
@@ -391,7 +391,7 @@ static void io_sum_series(struct io_run *run)
 	char size[PENSTOCK_SIZE_TEXT];
 
 	if (!s->stats.size)
-		io_ask_handle(job, &s->stats);
+		io_get_handle_info(job, &s->stats);
 	snprintf(s->name, sizeof(s->name), "%s %s", job->read ? "read" : "write",
 		 penstock_size_exact(size, job->io_size));
 	s->read = job->read;

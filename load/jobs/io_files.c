@@ -59,7 +59,7 @@ static int io_file_refuse(const struct bed_file *f, const struct io_job *job, bo
 			     f->path, job->seed, what);
 }
 
-static int io_file_look(struct io_files *f, unsigned i, struct penstock_err *err)
+static int io_file_check_existing(struct io_files *f, unsigned i, struct penstock_err *err)
 {
 	struct bed_file *file = &f->all[i];
 	bool plain;
@@ -92,11 +92,11 @@ int io_files_init(struct io_files *f, const struct io_job *job, struct penstock_
 		r = bed_folder_open(&f->targets[i], job->targets[i].folder, job->opts.s3, err);
 	f->nr = r == 0 ? n * f->per : 0;
 	for (unsigned i = 0; i < f->nr && r == 0 && !job->share.on; i++)
-		r = io_file_look(f, i, err);
+		r = io_file_check_existing(f, i, err);
 	return r;
 }
 
-int io_files_room(const struct io_files *f, struct penstock_err *err)
+int io_files_check_space(const struct io_files *f, struct penstock_err *err)
 {
 	CLEANUP_FREE struct bed_need *needs = calloc(f->job->nr_targets, sizeof(*needs));
 
@@ -236,7 +236,7 @@ int io_job_plan(const struct io_job *job, struct io_plan *ret, struct penstock_e
 
 	*ret = (struct io_plan){.speed = job->limit ? (double)job->limit : 1e9};
 	if (r == 0)
-		r = io_files_room(&files, err);
+		r = io_files_check_space(&files, err);
 	if (r == 0 && !job->gpu)
 		r = bed_check_memory(job->io_size, job->nr_targets, err);
 	for (unsigned i = 0; i < files.nr && r == 0; i++) {

@@ -24,7 +24,7 @@ struct io_files {
 /* Name all and look at what is there: -EEXIST when the job must not touch one. */
 int io_files_init(struct io_files *f, const struct io_job *job, struct penstock_err *err);
 /* Is there room?  -EINVAL if not. */
-int io_files_room(const struct io_files *f, struct penstock_err *err);
+int io_files_check_space(const struct io_files *f, struct penstock_err *err);
 /* Make those that are missing; files to be read get their content. */
 int io_files_make(struct io_files *f, struct bed_work *work, struct penstock_err *err);
 /* In how many turns the loops are done, with plain threads behind each. */

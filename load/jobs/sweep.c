@@ -205,7 +205,7 @@ static int sweep_log_known(struct sweep *w, struct penstock_err *err)
 	return r;
 }
 
-static int sweep_walk(struct sweep *w, struct penstock_err *err)
+static int sweep_measure_all(struct sweep *w, struct penstock_err *err)
 {
 	CLEANUP_FREE unsigned *order = calloc(w->nr_points, sizeof(*order));
 	int r = order ? 0 : penstock_fail(err, -ENOMEM, "out of memory");
@@ -240,7 +240,7 @@ static void sweep_describe(struct sweep *w, unsigned index)
 	snprintf(s->partial_why, sizeof(s->partial_why), "%u of %u loops", p->loops, w->job->loops);
 }
 
-static void sweep_tell_limits(struct sweep *w, bool complete)
+static void sweep_set_limits(struct sweep *w, bool complete)
 {
 	const struct sweep_job *job = w->job;
 
@@ -253,7 +253,7 @@ static void sweep_tell_limits(struct sweep *w, bool complete)
 }
 
 /* Take the state file for us alone, then look at what is in it. */
-static int sweep_take_up(struct sweep *w, struct penstock_err *err)
+static int sweep_resume(struct sweep *w, struct penstock_err *err)
 {
 	int r = sweep_state_open(&w->state, w->job, err);
 
@@ -272,7 +272,7 @@ static int sweep_begin(struct sweep *w, struct penstock_err *err)
 	trials.tick = job->progress ? sweep_on_tick : NULL;
 	trials.progress_arg = w;
 	if (r == 0 && job->state && job->resume)
-		r = sweep_take_up(w, err);
+		r = sweep_resume(w, err);
 	if (r == 0) {
 		sweep_count_left(w);
 		r = trials_open(&w->trials, &trials, err);
@@ -310,8 +310,8 @@ int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct pens
 	if (r == 0)
 		r = sweep_log_known(&w, err);
 	if (r == 0)
-		r = sweep_walk(&w, err);
-	sweep_tell_limits(&w, r == 0);
+		r = sweep_measure_all(&w, err);
+	sweep_set_limits(&w, r == 0);
 	for (unsigned i = 0; i < res->nr; i++)
 		sweep_describe(&w, i);
 	sweep_close(&w);

@@ -93,7 +93,7 @@ int sweep_state_check(const struct sweep_job *job, const char *file, struct pens
 /* ----------------------------------------------------------------------- lines */
 
 /* One line, on its way to the disk before the next measurement begins. */
-static int state_put_line(FILE *f, json_t *j, const char *name, struct penstock_err *err)
+static int write_line(FILE *f, json_t *j, const char *name, struct penstock_err *err)
 {
 	bool bad = !j || json_dumpf(j, f, JSON_COMPACT) < 0;
 
@@ -106,7 +106,7 @@ static int state_put_line(FILE *f, json_t *j, const char *name, struct penstock_
 }
 
 /* A line without an end is of a crash: what comes next must not be glued to it. */
-static void mend_end(FILE *f)
+static void cut_partial_line(FILE *f)
 {
 	if (fseek(f, -1, SEEK_END) == 0 && getc(f) != '\n') {
 		fseek(f, 0, SEEK_END);
@@ -133,9 +133,9 @@ int sweep_state_open(FILE **out, const struct sweep_job *job, struct penstock_er
 				     penstock_strerror(errno));
 	r = state_lock(f, job->state, err);
 	if (r == 0 && job->resume)
-		mend_end(f);
+		cut_partial_line(f);
 	else if (r == 0)
-		r = state_put_line(f, header_json(job), job->state, err);
+		r = write_line(f, header_json(job), job->state, err);
 	if (r == 0) {
 		*out = f;
 		return 0;
@@ -168,7 +168,7 @@ int sweep_state_add(FILE *f, const struct sweep_job *job, const struct sweep_sam
 			     (json_int_t)st->fallbacks, "fallback_why", st->fallback_why, "got",
 			     (json_int_t)s->buf.got, "ways", (json_int_t)s->done_flags, "resident",
 			     (json_int_t)m->resident, "unknown", (json_int_t)m->unknown));
-	return state_put_line(f, j, job->state, err);
+	return write_line(f, j, job->state, err);
 }
 
 static uint64_t state_member(const json_t *j, const char *key)
@@ -191,7 +191,7 @@ static void state_text(char *out, size_t size, const json_t *j, const char *key)
 	snprintf(out, size, "%s", s ? s : "");
 }
 
-static void line_series(struct run_series *s, const json_t *j)
+static void load_series(struct run_series *s, const json_t *j)
 {
 	s->user_sec = state_seconds(json_object_get(j, "user"));
 	s->system_sec = state_seconds(json_object_get(j, "system"));
@@ -216,7 +216,7 @@ int sweep_state_add_wear(FILE *f, const struct sweep_job *job, uint64_t bytes,
 {
 	if (!f || !bytes)
 		return 0;
-	return state_put_line(f, json_pack("{s:I}", "wear", (json_int_t)bytes), job->state, err);
+	return write_line(f, json_pack("{s:I}", "wear", (json_int_t)bytes), job->state, err);
 }
 
 /* ------------------------------------------------------------------ read again */
@@ -244,7 +244,7 @@ static int load_line(const struct sweep_job *job, const json_t *j, double *worke
 		worker_sec[i] = state_seconds(json_array_get(workers, i));
 		good = worker_sec[i] >= 0;
 	}
-	line_series(&run, j);
+	load_series(&run, j);
 	if (!good || run.user_sec < 0 || run.system_sec < 0 || run.library_sec < 0)
 		return penstock_fail(err, -EINVAL, "%s: holds something else", job->state);
 	return add(arg, &m, err);

@@ -23,7 +23,7 @@ int trials_check(const struct trials_job *job, unsigned kinds, struct penstock_e
 
 /* ------------------------------------------------------------- open, close */
 
-static int make_place(struct trials *t, unsigned i, struct penstock_err *err)
+static int make_trial_folder(struct trials *t, unsigned i, struct penstock_err *err)
 {
 	int r = bed_folder_make(&t->folders[i], t->job.folders[i], t->job.name, t->job.s3, err);
 
@@ -49,7 +49,7 @@ int trials_open(struct trials *t, const struct trials_job *job, struct penstock_
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	penstock_random_seed(&t->random, job->seed);
 	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
-		r = make_place(t, i, err);
+		r = make_trial_folder(t, i, err);
 	return r;
 }
 
@@ -90,7 +90,7 @@ void trials_close(struct trials *t)
 	*t = (struct trials){.written = 0};
 }
 
-static int need_buffers(struct trials *t, uint32_t memory, struct penstock_err *err)
+static int open_buffers(struct trials *t, uint32_t memory, struct penstock_err *err)
 {
 	struct bed_buffers *b = &t->buffers[memory];
 	struct bed_buffers_want want = {.memory = memory,
@@ -150,7 +150,7 @@ static int trial_finish(void *arg, const struct load_op *op, void *buf, struct p
 }
 
 /* As cold as can be had: our files always, everything where that was asked for. */
-static void trials_cool(struct trials *t, struct page_cache_facts *f)
+static void trials_drop_caches(struct trials *t, struct page_cache_facts *f)
 {
 	int fd = -1;
 
@@ -188,7 +188,7 @@ int trial_once(struct trials *t, struct trial *how, struct run_series *one,
 		.progress = job->tick,
 		.progress_arg = job->progress_arg,
 	};
-	int r = done ? need_buffers(t, how->memory, err)
+	int r = done ? open_buffers(t, how->memory, err)
 		     : penstock_fail(err, -ENOMEM, "out of memory");
 
 	if (r < 0)
@@ -196,7 +196,7 @@ int trial_once(struct trials *t, struct trial *how, struct run_series *one,
 	how->facts = (struct page_cache_facts){
 		.size = job->file_size, .durable = how->opts.durability != PENSTOCK_DURABLE_NONE};
 	if (how->read)
-		trials_cool(t, &how->facts);
+		trials_drop_caches(t, &how->facts);
 	r = run_transfers(&work, one, err);
 	one->read = how->read;
 	t->written += series_wear(one);
@@ -275,7 +275,7 @@ int trials_limit(struct trials *t, struct limit *l, struct limit_schedule schedu
 	CLEANUP_FREE struct limit_target *targets = calloc(nr, sizeof(*targets));
 	const struct bed_buffers *b = &t->buffers[BED_OWN];
 	uint64_t before = l->moved;
-	int r = targets ? need_buffers(t, BED_OWN, err)
+	int r = targets ? open_buffers(t, BED_OWN, err)
 			: penstock_fail(err, -ENOMEM, "out of memory");
 
 	if (r < 0)

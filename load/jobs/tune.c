@@ -84,7 +84,7 @@ static int tune_measure(struct tune *t, const struct penstock_opts *opts, uint32
 	return r;
 }
 
-static void tune_tell_progress(struct tune *t)
+static void tune_report_progress(struct tune *t)
 {
 	if (t->job->progress)
 		t->job->progress(
@@ -101,7 +101,7 @@ static int probe(void *arg, unsigned point, double *ret_score, struct penstock_e
 	struct penstock_opts opts = tune_opts(t->job, point, &memory);
 	int r;
 
-	tune_tell_progress(t);
+	tune_report_progress(t);
 	for (unsigned i = 0; i < 2; i++) {
 		p->dir[i].opts = opts;
 		p->dir[i].memory = memory;
@@ -137,10 +137,10 @@ static double spent(void *arg)
 
 	/* what plain threads may still write is theirs */
 	next += tune_limit_writes(t->job) / LIMIT_TRIES * (LIMIT_TRIES - t->limit[0].tries);
-	t->res->worn = most && t->trials.written + next > most;
-	if (!t->res->worn && !t->res->race.probes)
+	t->res->wear_limit_hit = most && t->trials.written + next > most;
+	if (!t->res->wear_limit_hit && !t->res->race.probes)
 		return 0;
-	return t->res->worn ? t->job->budget_sec : tune_seconds(t);
+	return t->res->wear_limit_hit ? t->job->budget_sec : tune_seconds(t);
 }
 
 /* Plain threads have a turn after each of the first rounds. */
@@ -166,7 +166,7 @@ static void round_over(void *arg, unsigned left)
 	struct tune *t = arg;
 
 	t->left = left;
-	tune_tell_progress(t);
+	tune_report_progress(t);
 	tune_limit_turn(t);
 }
 
@@ -180,7 +180,7 @@ static void on_fill(void *arg, uint64_t done, uint64_t total)
 }
 
 /* What the devices can do: as given, or the best that plain threads or a configuration got. */
-static void settle_limits(struct tune *t)
+static void set_limits(struct tune *t)
 {
 	const struct tune_job *job = t->job;
 	struct tune_result *res = t->res;
@@ -304,7 +304,7 @@ static void tune_finish(struct tune *t)
 {
 	struct tune_result *res = t->res;
 
-	settle_limits(t);
+	set_limits(t);
 	for (unsigned i = 0; i < res->race.nr_points; i++)
 		for (unsigned k = 0; k < 2; k++)
 			series_finish(&res->points[i].dir[k]);

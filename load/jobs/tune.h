@@ -67,7 +67,7 @@ struct tune_result {
 	char limit_how[2][160];
 	double spent_sec;
 	uint64_t bytes_written;
-	bool worn;                       /* max_write ended it, not the time */
+	bool wear_limit_hit;             /* max_write ended it, not the time */
 	struct penstock_path_info *info; /* of each folder */
 	bool began;                      /* if not, nothing was made and nothing is left */
 };

@@ -23,7 +23,7 @@ bool tune_small_ops(const struct tune_job *job)
 }
 
 /* The largest file that leaves time for the race. */
-static uint64_t file_for(const struct tune_job *job)
+static uint64_t file_size(const struct tune_job *job)
 {
 	if (job->exhaustive)
 		return UINT64_MAX;
@@ -42,9 +42,9 @@ struct trials_job tune_trials_job(const struct tune_job *job)
 
 	l.op_size = job->io_size          ? job->io_size
 		    : tune_small_ops(job) ? LATENCY_SIZE
-					  : min_u64(UPSTREAM_SIZE, file_for(job));
+					  : min_u64(UPSTREAM_SIZE, file_size(job));
 	l.file_size = tune_small_ops(job)
-			      ? max_u64(min_u64(LATENCY_FILE, file_for(job)), 4 * l.op_size)
+			      ? max_u64(min_u64(LATENCY_FILE, file_size(job)), 4 * l.op_size)
 			      : l.op_size;
 	return l;
 }

@@ -103,7 +103,8 @@ static void find_leader(struct tune_race_result *res)
 
 static bool worse(const struct tune_race_job *job, const struct tune_race_point *p)
 {
-	return p->shared >= TUNE_RACE_SURE && p->behind > job->tie && p->behind > p->behind_half;
+	return p->shared >= TUNE_RACE_MIN_SHARED && p->behind > job->tie &&
+	       p->behind > p->behind_half;
 }
 
 /*
@@ -112,7 +113,8 @@ static bool worse(const struct tune_race_job *job, const struct tune_race_point 
  */
 static bool judge_same(const struct tune_race_job *job, const struct tune_race_point *p)
 {
-	return p->shared >= TUNE_RACE_SURE && fabs(p->behind) + p->behind_half <= 2 * job->tie;
+	return p->shared >= TUNE_RACE_MIN_SHARED &&
+	       fabs(p->behind) + p->behind_half <= 2 * job->tie;
 }
 
 /* In a few rounds not worse, and by all that is known not behind by more than twice the tie and

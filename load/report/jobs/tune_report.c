@@ -149,7 +149,7 @@ static void verdict(char *buf, size_t size, const struct tune_result *res)
 	else
 		snprintf(buf, size, "%s is ahead%s", winner,
 			 r->end != TUNE_RACE_BUDGET ? ""
-			 : res->worn
+			 : res->wear_limit_hit
 				 ? ", but what may be written was used up before that was certain"
 				 : ", but the budget ended it before that was certain");
 	add_scope(buf, size, r);
@@ -325,7 +325,7 @@ static json_t *contender_json(const struct tune_job *job, const struct tune_resu
 		"dropped_in_round", report_count_or_null(p->dropped), "against",
 		p->against == point ? json_null() : json_string(tune_name_of(res, p->against)),
 		"behind", exp(p->behind) - 1, "behind_margin",
-		p->shared >= TUNE_RACE_SURE ? json_real(p->behind_half) : json_null(),
+		p->shared >= TUNE_RACE_MIN_SHARED ? json_real(p->behind_half) : json_null(),
 		"read_bytes_per_sec", real_or_null(tune_speed(res, point, true)),
 		"write_bytes_per_sec", real_or_null(tune_speed(res, point, false)));
 }

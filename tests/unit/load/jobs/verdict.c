@@ -90,7 +90,7 @@ static void those_that_were_compared_are_counted(void **state)
 			   "configurations were not tried");
 	made_up_init(&m, TUNE_RACE_BUDGET);
 	add(&m, 1, 0, 1);
-	m.res.worn = true;
+	m.res.wear_limit_hit = true;
 	assert_verdict(
 		&m, "d1 is ahead, but what may be written was used up before that was "
 		    "certain; 1 other is worse at 95 %; 1 promised less and was set aside; 5 of 8 "
