@@ -25,19 +25,19 @@ enum ckpt_method { CKPT_MEMORY, CKPT_STREAMING, CKPT_TORCH, CKPT_METHODS };
 extern const char *const ckpt_method_words[]; /* NULL-terminated */
 
 /* Checkpoints of MLPerf Storage, in its mode of 8 processes; 0 is none of them. */
-struct ckpt_shape {
+struct ckpt_model {
 	const char *name;
 	uint64_t bytes;     /* of all, of so many processes */
 	uint32_t processes; /* of the whole checkpoint */
 	uint64_t subset;    /* bytes of the 8 */
 };
-extern const struct ckpt_shape ckpt_shapes[];
-extern const char *const ckpt_shape_words[];
+extern const struct ckpt_model ckpt_models[];
+extern const char *const ckpt_model_words[];
 enum { CKPT_SUBSET = 8 };
 
 struct ckpt_job {
 	const char *folder;
-	uint32_t shape;     /* index into ckpt_shapes; 0: @size */
+	uint32_t model;     /* index into ckpt_models; 0: @size */
 	uint32_t processes; /* 0: default */
 	uint64_t size;      /* bytes of each process */
 	uint32_t saves, loads;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checkpoint job before it runs: shapes, what it needs, whether that is there. */
+/* The checkpoint job before it runs: models, what it needs, whether that is there. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,10 +16,10 @@
 #define GB                1000000000ull
 
 const char *const ckpt_method_words[] = {"memory", "streaming", "torch", NULL};
-const char *const ckpt_shape_words[] = {"none", "8b", "70b", "405b", "1t", NULL};
+const char *const ckpt_model_words[] = {"none", "8b", "70b", "405b", "1t", NULL};
 
 /* MLPerf Storage, Rules.md, section 4. */
-const struct ckpt_shape ckpt_shapes[] = {
+const struct ckpt_model ckpt_models[] = {
 	{"none", 0, 0, 0},
 	{"8b", 105 * GB, 8, 105 * GB},
 	{"70b", 912 * GB, 64, 114 * GB},
@@ -68,12 +68,12 @@ void ckpt_plan(const struct ckpt_job *job, struct ckpt_plan *ret)
 
 static void set_defaults(struct ckpt_job *job)
 {
-	const struct ckpt_shape *shape = &ckpt_shapes[job->shape];
+	const struct ckpt_model *model = &ckpt_models[job->model];
 
 	if (!job->processes)
-		job->processes = job->shape ? CKPT_SUBSET : DEFAULT_PROCESSES;
+		job->processes = job->model ? CKPT_SUBSET : DEFAULT_PROCESSES;
 	if (!job->size)
-		job->size = job->shape ? shape->subset / CKPT_SUBSET : DEFAULT_SIZE;
+		job->size = job->model ? model->subset / CKPT_SUBSET : DEFAULT_SIZE;
 }
 
 bool ckpt_method_missing(const struct ckpt_job *job, enum ckpt_method method, char why[192])

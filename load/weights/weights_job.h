@@ -87,7 +87,7 @@ struct weights_result {
 };
 
 /* The window as asked for, or what suits the largest group. */
-int weights_look(struct weights_job *job, struct weights_plan *plan, struct penstock_err *err);
+int weights_make_plan(struct weights_job *job, struct weights_plan *plan, struct penstock_err *err);
 /* 0 or -errno; what was measured up to there is in @res.  weights_result_fini() is due. */
 int weights_run(const struct weights_job *job, struct weights_result *res,
 		struct penstock_err *err);

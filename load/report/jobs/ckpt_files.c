@@ -25,7 +25,7 @@ static const char *shape_text(char *out, size_t size, const struct model_entry *
 /* What of a file has checksums, in words. */
 static const char *sums_word(const struct model_file *m)
 {
-	return m->sums ? "FILE.crc" : m->format == MODEL_TORCH ? "CRC-32 of the records" : NULL;
+	return m->has_crc ? "FILE.crc" : m->format == MODEL_TORCH ? "CRC-32 of the records" : NULL;
 }
 
 static uint64_t files_count(const struct model_file *m)

@@ -109,7 +109,7 @@ void ckpt_report_text(FILE *f, const struct ckpt_job *job, const struct ckpt_res
 	fprintf(f, "Checkpoints of %s: %u process%s, %s each%s%s\n\n",
 		penstock_size_format(all, job->size * job->processes), job->processes,
 		job->processes == 1 ? "" : "es", penstock_size_format(one, job->size),
-		job->shape ? ", as MLPerf's " : "", job->shape ? ckpt_shape_words[job->shape] : "");
+		job->model ? ", as MLPerf's " : "", job->model ? ckpt_model_words[job->model] : "");
 	fprintf(f, "%-14s %4s %9s %8s %22s %11s %11s %9s\n", "", "", "all", "", "slowest process",
 		"of it", "to make", "");
 	fprintf(f, "%-14s %4s %9s %8s %12s %9s %11s %11s %9s\n", "", "ops", "MB/s", "of limit",
@@ -215,7 +215,7 @@ json_t *ckpt_report_json(const struct ckpt_job *job, const struct ckpt_result *r
 		if (job->methods[m])
 			json_array_append_new(methods, method_json(job, res, m));
 	return json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f, s:o}", "model",
-			 job->shape ? json_string(ckpt_shape_words[job->shape]) : json_null(),
+			 job->model ? json_string(ckpt_model_words[job->model]) : json_null(),
 			 "processes", (json_int_t)job->processes, "process_bytes",
 			 (json_int_t)job->size, "checkpoint_bytes",
 			 (json_int_t)(job->size * job->processes), "saves", (json_int_t)job->saves,
