@@ -137,7 +137,7 @@ static bool is_compact(const struct samples *s)
 }
 
 /* Make the list: something else is coming. */
-static int unfold(struct samples *s)
+static int store_all(struct samples *s)
 {
 	uint64_t nr = min_u64(s->n, SAMPLE_KEEP);
 	int r = 0;
@@ -150,7 +150,7 @@ static int unfold(struct samples *s)
 
 int samples_add(struct samples *s, double sec)
 {
-	int r = is_compact(s) ? unfold(s) : samples_begin(s);
+	int r = is_compact(s) ? store_all(s) : samples_begin(s);
 
 	sec = sec > 0 ? sec : 0;
 	if (r == 0)
@@ -241,7 +241,7 @@ int samples_merge(struct samples *s, const struct samples *other)
 	if (is_compact(other))
 		return samples_add_n(s, other->max, other->n);
 	if (is_compact(s))
-		r = unfold(s);
+		r = store_all(s);
 	if (r == 0)
 		r = reservoir_merge(&s->kept, &other->kept, s->n);
 	if (r < 0)
@@ -282,7 +282,7 @@ int samples_add_n(struct samples *s, double sec, uint64_t n)
 		return sample_fill(s, sec, n);
 	r = sample_fill(&equal, sec, n);
 	if (r == 0)
-		r = unfold(&equal);
+		r = store_all(&equal);
 	if (r == 0)
 		r = samples_merge(s, &equal);
 	samples_fini(&equal);

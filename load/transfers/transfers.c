@@ -22,7 +22,7 @@
 /* ------------------------------------------------------------------ workers */
 
 /* What files and blocks are like, whoever opens them later. */
-static int transfers_look_at_file(struct transfers_worker *w, struct penstock_err *err)
+static int transfers_record_file_info(struct transfers_worker *w, struct penstock_err *err)
 {
 	const struct bed_file *f = &w->transfers->job->files[0];
 	struct penstock_file *file;
@@ -38,7 +38,7 @@ static int transfers_look_at_file(struct transfers_worker *w, struct penstock_er
 static int transfers_open_files(struct transfers_worker *w, struct penstock_err *err)
 {
 	const struct transfers_job *job = w->transfers->job;
-	int r = job->rounds ? 0 : transfers_look_at_file(w, err);
+	int r = job->rounds ? 0 : transfers_record_file_info(w, err);
 
 	if (r < 0 || job->open_each)
 		return r;
@@ -102,7 +102,7 @@ static void transfers_tick(struct transfers *s)
 }
 
 /* Wait for a worker, showing how far all are meanwhile. */
-static void transfers_watch(struct transfers *s, struct transfers_worker *w)
+static void transfers_join_worker(struct transfers *s, struct transfers_worker *w)
 {
 	struct timespec until;
 
@@ -142,7 +142,7 @@ static void run_workers(struct transfers *s)
 	pthread_mutex_unlock(&s->lock);
 	for (unsigned i = 0; i < s->job->workers; i++)
 		if (s->workers[i].started)
-			transfers_watch(s, &s->workers[i]);
+			transfers_join_worker(s, &s->workers[i]);
 	transfers_tick(s);
 	rank_progress_end();
 }
@@ -160,7 +160,7 @@ static void transfers_add_run(struct transfers *s, struct run_series *series,
 	for (unsigned i = 0; i < s->job->workers; i++) {
 		handle_stats_add(&series->stats, &w[i].handle.stats);
 		library_ns += w[i].handle.stats.cpu_ns;
-		outside += (double)w[i].outside_ns / 1e9;
+		outside += (double)w[i].hook_ns / 1e9;
 	}
 	if (atomic_load(&s->counting)) {
 		user += timeval_sec(&after->ru_utime) - timeval_sec(&s->before.ru_utime);

@@ -83,7 +83,7 @@ static double normal_p(double u, double na, double nb, double ties)
 	return 2 * stat_normal_cdf(-away / sqrt(var));
 }
 
-static struct ranked *pool(const double *a, size_t na, const double *b, size_t nb)
+static struct ranked *merge_samples(const double *a, size_t na, const double *b, size_t nb)
 {
 	struct ranked *all = calloc(na + nb + 1, sizeof(*all));
 
@@ -95,7 +95,7 @@ static struct ranked *pool(const double *a, size_t na, const double *b, size_t n
 int stat_rank_test(struct stat_rank *ret, const double *a, size_t na, const double *b, size_t nb)
 {
 	size_t n = na + nb;
-	CLEANUP_FREE struct ranked *all = pool(a, na, b, nb);
+	CLEANUP_FREE struct ranked *all = merge_samples(a, na, b, nb);
 	double ties, small;
 
 	if (!na || !nb)
@@ -135,7 +135,7 @@ static double hypergeometric_cdf(size_t x, size_t t, size_t na, size_t n)
 int stat_tail_test(double *ret_p, const double *a, size_t na, const double *b, size_t nb)
 {
 	size_t n = na + nb, top = n / 50 > STAT_TAIL_MIN ? n / 50 : STAT_TAIL_MIN, of_a = 0;
-	CLEANUP_FREE struct ranked *all = pool(a, na, b, nb);
+	CLEANUP_FREE struct ranked *all = merge_samples(a, na, b, nb);
 	double low, high;
 
 	if (!na || !nb || top >= n)
