@@ -9,7 +9,7 @@
 #include "cli/hosts.h"
 #include "cli/opt/opt_file.h"
 #include "load/measure/object_requests.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 
 static const char *const style_words[] = {"auto", "path", "virtual", NULL};
 static const char *const balance_words[] = {"round-robin", "least", "random", "rank", NULL};

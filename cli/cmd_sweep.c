@@ -22,7 +22,7 @@
 #include "load/bed/buffers.h"
 #include "load/jobs/sweep.h"
 #include "load/report/jobs/sweep_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/result.h"
 
 #define FOLDERS_MAX 64

@@ -255,15 +255,16 @@ static void write_each(const struct cli_cmd *cmd, const char *file, char **all)
 static int merge_said(json_t **out, char **all, const char **lost, struct penstock_err *err)
 {
 	unsigned nr = hosts_size();
-	struct merge_in *in = calloc(nr, sizeof(*in));
+	struct merge_input *in = calloc(nr, sizeof(*in));
 	json_t **read = calloc(nr, sizeof(*read));
 	int r = in && read ? 0 : penstock_fail(err, -ENOMEM, "out of memory");
 
 	for (unsigned i = 0; i < nr && r == 0; i++) {
 		read[i] = read_said(i, all[i]);
-		in[i] = (struct merge_in){.result = read[i],
-					  .name = hosts_name(i),
-					  .lost = lost[i] ? lost[i] : "it ended without a result"};
+		in[i] = (struct merge_input){.result = read[i],
+					     .name = hosts_name(i),
+					     .lost = lost[i] ? lost[i]
+							     : "it ended without a result"};
 	}
 	if (r == 0)
 		r = merge_results(out, in, nr, "mpi", err);

@@ -10,7 +10,7 @@
 #include "base/util.h"
 #include "load/jobs/bench.h"
 #include "load/jobs/fio.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 

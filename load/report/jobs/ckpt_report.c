@@ -12,7 +12,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/jobs/ckpt.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 
 #define MB 1e6

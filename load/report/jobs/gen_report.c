@@ -5,7 +5,7 @@
 
 #include "base/size.h"
 #include "load/jobs/gen_files.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 
 void gen_report_text(FILE *f, const struct gen_job *job, const struct gen_result *res)
 {

@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/jobs/io.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 
 #define GIB ((double)(1u << 30))
 

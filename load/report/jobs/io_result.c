@@ -6,7 +6,7 @@
 
 #include "load/jobs/io.h"
 #include "load/report/jobs/io_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 
 /* ----------------------------------------------------------------------- io */

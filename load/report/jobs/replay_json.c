@@ -4,7 +4,7 @@
 
 #include "base/util.h"
 #include "load/report/jobs/replay_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 

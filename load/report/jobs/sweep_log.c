@@ -13,7 +13,7 @@
 #include "load/jobs/io.h"
 #include "load/jobs/sweep.h"
 #include "load/report/jobs/sweep_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 
 /* Is there anything in it?  -errno when it cannot be read. */
 static int folder_used(const char *dir)

@@ -12,7 +12,7 @@
 #include "load/bed/buffers.h"
 #include "load/jobs/sweep.h"
 #include "load/measure/limit.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 

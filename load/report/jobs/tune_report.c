@@ -15,7 +15,7 @@
 #include "load/bed/buffers.h"
 #include "load/jobs/tune.h"
 #include "load/report/jobs/sweep_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 
 #define GIB          ((double)(1u << 30))

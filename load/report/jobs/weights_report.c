@@ -9,7 +9,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 #include "load/weights/weights_job.h"
 

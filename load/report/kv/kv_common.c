@@ -3,7 +3,7 @@
 
 #include "base/util.h"
 #include "load/report/kv/kv_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 

@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/report/kv/kv_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/stat/stat.h"
 
 static void heading(FILE *f, const char *text)

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/report/merge/merge_in.h"
+#include "load/report/merge/merge_internal.h"
 #include "load/report/result/text.h"
 
 /* Results that began further apart are not of one run. */
@@ -26,10 +26,10 @@ static const char *const own_settings[] = {"nvme_path", "folder",     "folder_to
 					   "trace"};
 
 struct merging {
-	const struct merge_in *in;
+	const struct merge_input *in;
 	unsigned nr;
 	bool one_run;
-	const struct merge_in *first; /* that has a result */
+	const struct merge_input *first; /* that has a result */
 	json_t *out;
 	json_t *rows;
 	struct penstock_err *err;
@@ -44,7 +44,7 @@ static bool listed(const char *const *list, size_t nr, const char *word)
 }
 
 /* Files of ranks that have lost rank 0 say of which run they are. */
-static bool of_one_run(const struct merge_in *in, unsigned nr)
+static bool of_one_run(const struct merge_input *in, unsigned nr)
 {
 	const json_t *first = NULL;
 
@@ -60,7 +60,7 @@ static bool of_one_run(const struct merge_in *in, unsigned nr)
 
 /* --------------------------------------------------------------- may they add */
 
-static int refuse(const struct merging *m, const struct merge_in *in, const char *field,
+static int refuse(const struct merging *m, const struct merge_input *in, const char *field,
 		  const json_t *is, const json_t *first)
 {
 	char *a = json_dumps(is ? is : json_null(), JSON_ENCODE_ANY | JSON_COMPACT);
@@ -80,7 +80,7 @@ static bool is_own(const struct merging *m, const char *setting)
 	return m->one_run || listed(own_settings, ARRAY_SIZE(own_settings), setting);
 }
 
-static int check_settings(const struct merging *m, const struct merge_in *in)
+static int check_settings(const struct merging *m, const struct merge_input *in)
 {
 	json_t *mine = json_object_get(in->result, "settings"),
 	       *first = json_object_get(m->first->result, "settings"), *v;
@@ -138,7 +138,7 @@ static bool is_same_result(const json_t *a, const json_t *b)
 		       : json_equal(a, b);
 }
 
-int merge_check_twice(const struct merge_in *in, unsigned nr, struct penstock_err *err)
+int merge_check_twice(const struct merge_input *in, unsigned nr, struct penstock_err *err)
 {
 	for (unsigned i = 1; i < nr; i++)
 		for (unsigned k = 0; k < i; k++)
@@ -362,7 +362,7 @@ static json_t *settings_of(const struct merging *m)
 }
 
 /* The first that is lost, or that ended early, speaks for all. */
-static void note_partial(json_t *out, const struct merge_in *in, bool lost)
+static void note_partial(json_t *out, const struct merge_input *in, bool lost)
 {
 	const char *why = in->result ? report_text(in->result, "partial_why") : in->lost;
 
@@ -408,7 +408,7 @@ static json_t *members_json(const struct merging *m)
 	json_t *all = json_array();
 
 	for (unsigned i = 0; i < m->nr; i++) {
-		const struct merge_in *in = &m->in[i];
+		const struct merge_input *in = &m->in[i];
 		json_t *machine = json_object_get(in->result, "machine"),
 		       *host = json_object_get(machine, "host"),
 		       *partial = json_object_get(in->result, "partial"),
@@ -452,7 +452,7 @@ static json_t *begin_json(const struct merging *m)
 	return j;
 }
 
-int merge_results(json_t **out, const struct merge_in *in, unsigned nr, const char *how,
+int merge_results(json_t **out, const struct merge_input *in, unsigned nr, const char *how,
 		  struct penstock_err *err)
 {
 	struct merging m = {.in = in, .nr = nr, .err = err};
@@ -475,7 +475,7 @@ int merge_results(json_t **out, const struct merge_in *in, unsigned nr, const ch
 	json_object_set_new(m.out, "ranks",
 			    json_pack("{s:s, s:o, s:o, s:o*}", "how", how, "members",
 				      members_json(&m), "series", m.rows, "reference",
-				      merge_reference(in, nr)));
+				      merge_mlperf(in, nr)));
 	if (r < 0)
 		json_decref(m.out);
 	else

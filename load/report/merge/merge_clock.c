@@ -6,8 +6,8 @@
 #include <math.h>
 #include <time.h>
 
-#include "load/report/merge/merge_in.h"
-#include "load/report/result/lines.h"
+#include "load/report/merge/merge_internal.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 
 #define NAME_TEXT 256

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/report/merge/merge_in.h"
+#include "load/report/merge/merge_internal.h"
 #include "load/report/result/text.h"
 
 enum rule {
@@ -347,7 +347,7 @@ static void set_reference(json_t *r, double bytes)
 	}
 }
 
-static void set_ways(json_t *method, const json_t *series, double process_bytes)
+static void set_directions(json_t *method, const json_t *series, double process_bytes)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		json_t *way = json_object_get(method, i ? "load" : "save"),
@@ -375,7 +375,7 @@ void merge_part_end(json_t *part, const json_t *series)
 		json_object_set(lag, "mean", json_object_get(spread, "mean"));
 	json_array_foreach(methods, i, one)
 	{
-		set_ways(one, series, report_number(part, "process_bytes"));
+		set_directions(one, series, report_number(part, "process_bytes"));
 	}
 	for (unsigned k = 0; k < 2 && json_object_get(part, "task_sec"); k++) {
 		double sec = json_number_value(json_object_get(part, k ? "e2e_sec" : "task_sec"));

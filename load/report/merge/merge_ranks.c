@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "base/util.h"
-#include "load/report/merge/merge_in.h"
+#include "load/report/merge/merge_internal.h"
 #include "load/report/result/text.h"
 
 static const json_t *percentile(const json_t *j, const char *name)

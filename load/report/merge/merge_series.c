@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/report/merge/merge_in.h"
+#include "load/report/merge/merge_internal.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 
@@ -310,8 +310,8 @@ static void set_partial(json_t *out, const struct merge_rank *ranks, unsigned nr
 }
 
 /* What was not counted but told. */
-static json_t *series_tell(struct run_series *sum, const struct merge_rank *ranks, unsigned nr,
-			   json_t *interval)
+static json_t *merged_series_json(struct run_series *sum, const struct merge_rank *ranks,
+				  unsigned nr, json_t *interval)
 {
 	const struct result none = {.command = ""};
 	json_t *out = result_series_json(&none, sum, false);
@@ -389,7 +389,7 @@ int merge_series(json_t **out, const struct merge_rank *ranks, unsigned nr, bool
 	if (r == 0) {
 		sum.sec = together ? sum.sec : sec;
 		series_finish(&sum);
-		*out = series_tell(&sum, ranks, nr, interval_of(turns, ranks, nr));
+		*out = merged_series_json(&sum, ranks, nr, interval_of(turns, ranks, nr));
 	}
 	json_decref(turns);
 	series_fini(&sum);

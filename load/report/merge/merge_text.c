@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "load/report/merge/merge_in.h"
-#include "load/report/result/lines.h"
+#include "load/report/merge/merge_internal.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 
 #define MB        1e6

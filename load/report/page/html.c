@@ -13,7 +13,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/report/result/read.h"
+#include "load/report/result/result_reader.h"
 #include "load/report/result/text.h"
 
 /* How many samples, buckets and seconds of a series a page keeps, at each step. */

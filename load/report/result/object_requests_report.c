@@ -4,7 +4,7 @@
 
 #include "base/util.h"
 #include "load/measure/object_requests.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 
 /* By enum object_time. */

@@ -12,8 +12,8 @@
 #include "base/util.h"
 #include "load/bed/buffers.h"
 #include "load/measure/handle.h"
-#include "load/report/result/lines.h"
 #include "load/report/result/machine.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 
 void result_init(struct result *r, const char *command)

@@ -3,7 +3,7 @@
  * A result is checked by its schema before anything is drawn or compared: what passes has no
  * surprises for the code behind it.
  */
-#include "load/report/result/read.h"
+#include "load/report/result/result_reader.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -88,15 +88,15 @@ static time_t written_at(const char *path)
 	return strcmp(path, "-") != 0 && stat(path, &st) == 0 ? st.st_mtime : time(NULL);
 }
 
-/* A result out of @root, which is taken; @foreign: rather in the reference's form. */
-static int take_result(json_t **out, json_t *root, bool foreign, const char *path,
+/* A result out of @root, which is taken; @as_reference: rather in the reference's form. */
+static int take_result(json_t **out, json_t *root, bool as_reference, const char *path,
 		       struct penstock_err *err)
 {
 	json_t *inner = json_object_get(root, "penstock"), *made = NULL;
 	int r = 0;
 
-	if (foreign_is_kv(root) && (foreign || !json_is_object(inner)))
-		r = foreign_kv(&made, root, path, written_at(path), err);
+	if (kvcache_is_result(root) && (as_reference || !json_is_object(inner)))
+		r = kvcache_import(&made, root, path, written_at(path), err);
 	else if (!json_object_get(root, "schema_version") && json_is_object(inner))
 		made = json_incref(inner); /* what `penstock kv' writes by --output */
 	else
@@ -114,18 +114,18 @@ static int take_result(json_t **out, json_t *root, bool foreign, const char *pat
 int report_read_pair(json_t *out[2], char *const path[2], struct penstock_err *err)
 {
 	json_t *root[2] = {NULL, NULL};
-	bool foreign = false;
+	bool as_reference = false;
 	int r = 0;
 
 	for (unsigned i = 0; i < 2 && r == 0; i++) {
 		r = report_json_read(&root[i], path[i], err);
-		foreign |= r == 0 && foreign_is_kv(root[i]) &&
-			   !json_is_object(json_object_get(root[i], "penstock"));
+		as_reference |= r == 0 && kvcache_is_result(root[i]) &&
+				!json_is_object(json_object_get(root[i], "penstock"));
 	}
 	out[0] = out[1] = NULL;
 	for (unsigned i = 0; i < 2; i++) {
 		if (r == 0)
-			r = take_result(&out[i], root[i], foreign, path[i], err);
+			r = take_result(&out[i], root[i], as_reference, path[i], err);
 		else
 			json_decref(root[i]);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_REPORT_RESULT_LINES_H
-#define PENSTOCK_REPORT_RESULT_LINES_H
+#ifndef PENSTOCK_REPORT_RESULT_REPORT_LINES_H
+#define PENSTOCK_REPORT_RESULT_REPORT_LINES_H
 
 /* Lines and words that the reports of several commands have in common. */
 #include <jansson.h>

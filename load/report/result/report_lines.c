@@ -3,7 +3,7 @@
  * What more than one report says is said here, so that it is said in the same words: times,
  * what ran and where, what a share of the limit means, ways that were taken or refused.
  */
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "load/report/merge/merge_in.h"
+#include "load/report/merge/merge_internal.h"
 #include "load/report/result/text.h"
 
 static const json_t *storage_tier(const json_t *kv)
@@ -39,7 +39,7 @@ static json_t *maybe(double v)
 	return v >= 0 ? json_real(v) : json_null();
 }
 
-json_t *merge_reference(const struct merge_in *in, unsigned nr)
+json_t *merge_mlperf(const struct merge_input *in, unsigned nr)
 {
 	double read = 0, written = 0, tokens = 0, storage = -1, device[2] = {-1, -1};
 	bool any = false;

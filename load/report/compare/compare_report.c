@@ -7,7 +7,7 @@
 
 #include "base/util.h"
 #include "load/report/compare/compare.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 
 #define COMPARE_NAME 256 /* bytes of a name in the table */

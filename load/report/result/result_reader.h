@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_REPORT_RESULT_READ_H
-#define PENSTOCK_REPORT_RESULT_READ_H
+#ifndef PENSTOCK_REPORT_RESULT_RESULT_READER_H
+#define PENSTOCK_REPORT_RESULT_RESULT_READER_H
 
 /* Results that were written before, possibly by another version or edited by hand. */
 #include <jansson.h>
@@ -18,9 +18,9 @@ int report_json_read(json_t **out, const char *path, struct penstock_err *err);
 /*
  * Two results of schema penstock-result/1 that are to be compared, checked by that schema.  What
  * `penstock kv' writes by --output has one inside, and what the reference KV benchmark writes
- * becomes one (foreign.c): where one is the reference's, the other is taken in the same form, if it
- * has that.  Both are NULL or set, whatever is returned: 0, -errno of the reading, or -EINVAL with
- * what is wrong in @err.
+ * becomes one (kvcache_import.c): where one is the reference's, the other is taken in the same
+ * form, if it has that.  Both are NULL or set, whatever is returned: 0, -errno of the reading, or
+ * -EINVAL with what is wrong in @err.
  */
 int report_read_pair(json_t *out[2], char *const path[2], struct penstock_err *err);
 
@@ -38,15 +38,15 @@ int report_read_result(json_t **out, const char *path, struct penstock_err *err)
 /* Is @root a result of that schema?  @name is what messages call it. */
 int report_check(const json_t *root, const char *name, struct penstock_err *err);
 
-/* ---- foreign.c: results that another program wrote, as ours ---- */
+/* ---- kvcache_import.c: results that another program wrote, as ours ---- */
 
 /* Is this what MLPerf Storage's kv-cache.py writes, or `penstock kv --output' in its form? */
-bool foreign_is_kv(const json_t *root);
+bool kvcache_is_result(const json_t *root);
 /*
  * A result of `kv' made of it, with the series "prefill", "decode" and "request"; what it does
  * not tell is null.  @when it was written.  0, -ENOMEM, or -EINVAL with the member that is wrong.
  */
-int foreign_kv(json_t **out, const json_t *root, const char *name, time_t when,
-	       struct penstock_err *err);
+int kvcache_import(json_t **out, const json_t *root, const char *name, time_t when,
+		   struct penstock_err *err);
 
 #endif

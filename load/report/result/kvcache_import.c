@@ -4,7 +4,7 @@
  * the tiers; times of its percentiles are in milliseconds and amounts in GiB.  It tells neither the
  * machine nor the settings.  All of it is checked by a schema of its own before it is used.
  */
-#include "load/report/result/read.h"
+#include "load/report/result/result_reader.h"
 
 #include <errno.h>
 #include <math.h>
@@ -21,7 +21,7 @@
 
 static const char *const foreign_tiers[][2] = {{"gpu", "gpu"}, {"cpu", "cpu"}, {"nvme", "storage"}};
 
-bool foreign_is_kv(const json_t *root)
+bool kvcache_is_result(const json_t *root)
 {
 	return json_object_get(root, "requests_completed") &&
 	       json_object_get(root, "end_to_end_latencies");
@@ -286,8 +286,8 @@ static void set_unknown(json_t *j, const json_t *root)
 				    json_object_get(root, "summary"), "elapsed_time"))));
 }
 
-int foreign_kv(json_t **out, const json_t *root, const char *name, time_t when,
-	       struct penstock_err *err)
+int kvcache_import(json_t **out, const json_t *root, const char *name, time_t when,
+		   struct penstock_err *err)
 {
 	struct result_target target = {.folder = "not told"};
 	struct run_series series[3] = {{.read = false}};

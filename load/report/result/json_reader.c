@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any JSON from a file: apart from results, since commands that know none read JSON, too. */
-#include "load/report/result/read.h"
+#include "load/report/result/result_reader.h"
 
 #include <errno.h>
 #include <stdbool.h>

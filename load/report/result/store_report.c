@@ -6,7 +6,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 
 const char *const report_policy_words[] = {"s3-fifo", "lru", NULL};
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_REPORT_MERGE_MERGE_IN_H
-#define PENSTOCK_REPORT_MERGE_MERGE_IN_H
+#ifndef PENSTOCK_REPORT_MERGE_MERGE_INTERNAL_H
+#define PENSTOCK_REPORT_MERGE_MERGE_INTERNAL_H
 
 /* What the files of this folder share. */
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 
 /* A series of one rank. */
 struct merge_rank {
-	const struct merge_in *in;
+	const struct merge_input *in;
 	const json_t *j;    /* NULL: it has none of this name */
 	double start, end;  /* of its turns, seconds since 1970 */
 	double first, last; /* done */
@@ -35,7 +35,7 @@ json_t *merge_rows(const json_t *merged, const struct merge_rank *ranks, unsigne
 void merge_clock_lines(FILE *f, const json_t *members);
 
 /* Of ranks of `kv': what MLPerf's summary says of them; NULL: of other commands. */
-json_t *merge_reference(const struct merge_in *in, unsigned nr);
+json_t *merge_mlperf(const struct merge_input *in, unsigned nr);
 
 /* Add the member @part ("kv", "io", ...) of another result to @to; @shift: seconds it began later.
  */
