@@ -310,8 +310,8 @@ static const char *why_not(const struct samples *x, const struct samples *y, con
 	return NULL;
 }
 
-static int judge_judge(struct compare_row *row, struct samples *x, struct samples *y,
-		       const json_t *series[2])
+static int judge_row(struct compare_row *row, struct samples *x, struct samples *y,
+		     const json_t *series[2])
 {
 	int r;
 
@@ -367,7 +367,7 @@ int compare_judge(struct compare_row *row, const json_t *a, const json_t *b)
 	row->a.used = x.used;
 	row->b.used = y.used;
 	if (r == 0)
-		r = judge_judge(row, &x, &y, series);
+		r = judge_row(row, &x, &y, series);
 	for (unsigned i = 0; i < COMPARE_FIGURES && row->why; i++)
 		row->by[i].why = row->why;
 	samples_fini(&x);

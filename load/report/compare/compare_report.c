@@ -100,7 +100,7 @@ static void text_change(FILE *f, const struct compare_row *row, enum compare_fig
 	char name[COMPARE_NAME];
 
 	fprintf(f, "%-*s  %-9s  %13s  %13s  %9s  %19s  %8s  %s%s%s", width,
-		figure ? "" : report_plain(name, sizeof(name), row->name),
+		figure ? "" : report_escape(name, sizeof(name), row->name),
 		compare_figure_names[figure], value(a, x->a, figure), value(b, x->b, figure),
 		compare_percent(d, x->ratio), compare_interval(i, x->low, x->high), chance(p, x),
 		compare_words[x->verdict], x->why ? ": " : "", x->why ? x->why : "");
@@ -127,7 +127,7 @@ static void text_names(FILE *f, const char *what, const json_t *names)
 	json_array_foreach(names, i, n)
 	{
 		fputs(i ? ", " : " ", f);
-		report_plain_put(f, json_string_value(n));
+		report_escape_put(f, json_string_value(n));
 	}
 	fputc('\n', f);
 }
@@ -168,7 +168,7 @@ static void text_lines(FILE *f, const char *before, const json_t *lines)
 	json_array_foreach(lines, i, line)
 	{
 		fputs(before, f);
-		report_plain_put(f, json_string_value(line));
+		report_escape_put(f, json_string_value(line));
 		fputc('\n', f);
 	}
 }
@@ -196,14 +196,14 @@ void compare_text(FILE *f, const struct compare *c)
 	int width = 6;
 
 	for (size_t i = 0; i < c->nr; i++) {
-		int len = (int)strlen(report_plain(name, sizeof(name), c->rows[i].name));
+		int len = (int)strlen(report_escape(name, sizeof(name), c->rows[i].name));
 
 		width = len > width ? len : width;
 	}
 	fputs("A: ", f);
-	report_plain_put(f, c->in.a_name);
+	report_escape_put(f, c->in.a_name);
 	fputs("\nB: ", f);
-	report_plain_put(f, c->in.b_name);
+	report_escape_put(f, c->in.b_name);
 	fputs("\n\n", f);
 	fprintf(f, "%-*s  %-9s  %13s  %13s  %9s  %19s  %8s  %s\n", width, "series", "figure", "A",
 		"B", "change", "95 % interval", "p", "verdict");

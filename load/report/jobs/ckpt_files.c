@@ -53,7 +53,7 @@ void ckpt_ls_text(FILE *f, const struct model_file *m, const char *name, bool br
 	for (uint64_t i = 0; !brief && model_file_entry(m, i, &e); i++) {
 		fprintf(f, "  %14" PRIu64 "  %-8s %-20s ", e.bytes, e.dtype ? e.dtype : "",
 			shape_text(shape, sizeof(shape), &e));
-		report_plain_put(f, e.name);
+		report_escape_put(f, e.name);
 		fputc('\n', f);
 	}
 }

@@ -87,7 +87,7 @@ static void kind_lines(FILE *f, const struct ckpt_result *res, bool read)
 		report_limit_line(f, best, !read, s->limit_how);
 }
 
-static void honest_lines(FILE *f, const struct ckpt_result *res)
+static void caveat_lines(FILE *f, const struct ckpt_result *res)
 {
 	const struct ckpt_direction *w = &res->directions[CKPT_STREAMING][0];
 
@@ -125,12 +125,12 @@ void ckpt_report_text(FILE *f, const struct ckpt_job *job, const struct ckpt_res
 	}
 	fputc('\n', f);
 	if (res->nr_series)
-		report_ran(f, &res->series[0]);
+		report_run_lines(f, &res->series[0]);
 	report_path(f, job->folder, &res->path);
 	fputc('\n', f);
 	kind_lines(f, res, false);
 	kind_lines(f, res, true);
-	honest_lines(f, res);
+	caveat_lines(f, res);
 	if (verified)
 		fprintf(f, "verified:   checksums in every load; %s compared besides\n",
 			penstock_size_format(seen, verified));

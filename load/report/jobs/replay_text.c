@@ -154,7 +154,7 @@ void replay_report_plan(FILE *f, const struct replay_report *r)
 static void said_line(FILE *f, const char *what, const char *why)
 {
 	fputs(what, f);
-	report_plain_put(f, why);
+	report_escape_put(f, why);
 	fputc('\n', f);
 }
 
@@ -291,7 +291,7 @@ static void ran_lines(FILE *f, const struct replay_result *res)
 {
 	for (unsigned i = 0; i < res->nr_series; i++)
 		if (!res->series[i].no_storage) {
-			report_ran(f, &res->series[i]);
+			report_run_lines(f, &res->series[i]);
 			return;
 		}
 }

@@ -185,7 +185,7 @@ static void log_lines(FILE *f, const struct sweep_job *job, const struct run_ser
 	fprintf(f, "Task %s Speed = %.9f GB/sec\n", word, io_speed(bytes, p->task_sec));
 	fprintf(f, "E2E %s Latency = %.9f sec\n", word, p->e2e_sec);
 	fprintf(f, "E2E %s Speed = %.9f GB/sec\n", word, io_speed(bytes, p->e2e_sec));
-	report_ran(f, s);
+	report_run_lines(f, s);
 }
 
 /* Complete or not there at all. */

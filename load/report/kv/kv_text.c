@@ -92,7 +92,7 @@ static void overall(FILE *f, const struct kv_report *r, const json_t *json)
 static const char *const tier_words[KV_TIERS] = {"GPU", "CPU", "storage"};
 static const char *const tier_keys[KV_TIERS] = {"gpu", "cpu", "storage"};
 
-const char *kv_report_whose(char *buf, size_t size, const struct kv_report *r)
+const char *kv_report_rank_note(char *buf, size_t size, const struct kv_report *r)
 {
 	uint32_t ranks = r->job->params->tensor_parallel;
 
@@ -107,7 +107,7 @@ static void tiers(FILE *f, const struct kv_report *r, const json_t *json)
 	const struct kv_result *res = r->res;
 	char limit[PENSTOCK_SIZE_TEXT], used[PENSTOCK_SIZE_TEXT], name[64], whose[32];
 
-	snprintf(name, sizeof(name), "Tiers%s", kv_report_whose(whose, sizeof(whose), r));
+	snprintf(name, sizeof(name), "Tiers%s", kv_report_rank_note(whose, sizeof(whose), r));
 	heading(f, name);
 	fprintf(f, "  %-8s %10s %12s %12s %12s %12s %10s %10s\n", "", "entries", "used", "limit",
 		"written GiB", "read GiB", "W GiB/s", "R GiB/s");
@@ -335,7 +335,7 @@ static void notes(FILE *f, const struct kv_report *r)
 	const struct kv_result *res = r->res;
 	char failures[120], head[64], whose[32];
 
-	snprintf(head, sizeof(head), "Notes%s", kv_report_whose(whose, sizeof(whose), r));
+	snprintf(head, sizeof(head), "Notes%s", kv_report_rank_note(whose, sizeof(whose), r));
 	heading(f, head);
 	if (r->job->trace_path)
 		fprintf(f, "  %" PRIu64 " rows in %s; nothing was stored, so latencies are 0\n",

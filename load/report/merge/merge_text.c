@@ -43,7 +43,7 @@ static int slowest_first(const void *a, const void *b)
 /* What a file has under @key, as part of a line. */
 static const char *one_line(char buf[LINE_TEXT], const json_t *j, const char *key)
 {
-	return report_plain(buf, LINE_TEXT, report_text(j, key));
+	return report_escape(buf, LINE_TEXT, report_text(j, key));
 }
 
 static void row_line(FILE *f, const json_t *row)

@@ -46,7 +46,7 @@ static void head(FILE *f, const struct fio_job *job)
 
 	/* A line end in a name would begin an option, of which some run programs. */
 	fprintf(f, "; %s\n; ", job->what);
-	report_plain_put(f, job->origin);
+	report_escape_put(f, job->origin);
 	fprintf(f,
 		"\n; On another file: fio THIS --filename=FILE --size=64G\n"
 		"[global]\n"

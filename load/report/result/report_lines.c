@@ -31,7 +31,7 @@ char *report_time(char buf[REPORT_TIME_TEXT], double sec)
 	return buf;
 }
 
-void report_ran(FILE *f, const struct run_series *s)
+void report_run_lines(FILE *f, const struct run_series *s)
 {
 	char block[PENSTOCK_SIZE_TEXT];
 

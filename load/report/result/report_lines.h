@@ -18,7 +18,7 @@ struct penstock_store_stats;
 char *report_time(char buf[REPORT_TIME_TEXT], double sec);
 
 /* Engine, memory and fallbacks of a series, in lines that begin with a word. */
-void report_ran(FILE *f, const struct run_series *s);
+void report_run_lines(FILE *f, const struct run_series *s);
 
 /* A KV store after a run: the member `store', and lines that begin with a word. */
 extern const char *const report_policy_words[]; /* by PENSTOCK_STORE_*; NULL at the end */

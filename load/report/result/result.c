@@ -374,9 +374,9 @@ static json_t *command_line_json(void)
 	FILE *f = fopen("/proc/self/cmdline", "re");
 	CLEANUP_FREE char *word = NULL;
 	json_t *j = json_array();
-	size_t room = 0;
+	size_t capacity = 0;
 
-	while (f && getdelim(&word, &room, 0, f) > 0)
+	while (f && getdelim(&word, &capacity, 0, f) > 0)
 		json_array_append_new(j, report_str(word));
 	if (f)
 		fclose(f);

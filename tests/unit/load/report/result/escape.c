@@ -19,7 +19,7 @@
 static void what_a_terminal_would_obey_is_written_out(void **state)
 {
 	static const struct {
-		const char *text, *plain;
+		const char *text, *escaped;
 	} cases[] = {
 		{"", ""},
 		{"read 2M, 10 %", "read 2M, 10 %"},
@@ -41,7 +41,8 @@ static void what_a_terminal_would_obey_is_written_out(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
-		assert_string_equal(report_plain(buf, sizeof(buf), cases[i].text), cases[i].plain);
+		assert_string_equal(report_escape(buf, sizeof(buf), cases[i].text),
+				    cases[i].escaped);
 }
 
 static void a_long_text_is_cut_between_characters(void **state)
@@ -49,17 +50,17 @@ static void a_long_text_is_cut_between_characters(void **state)
 	char buf[8];
 
 	(void)state;
-	assert_string_equal(report_plain(buf, sizeof(buf), "abc\x1b\x1b"), "abc\\x1b");
-	assert_string_equal(report_plain(buf, sizeof(buf), "abcdef\xe2\x82\xac"), "abcdef");
-	assert_string_equal(report_plain(buf, 1, "abc"), "");
+	assert_string_equal(report_escape(buf, sizeof(buf), "abc\x1b\x1b"), "abc\\x1b");
+	assert_string_equal(report_escape(buf, sizeof(buf), "abcdef\xe2\x82\xac"), "abcdef");
+	assert_string_equal(report_escape(buf, 1, "abc"), "");
 }
 
 /* All that came out of a stream to a file in memory. */
 static void through(char *out, size_t size, const char *text, size_t step)
 {
 	CLEANUP_CLOSE int fd = memfd_create("plain", MFD_CLOEXEC);
-	struct plain_stream plain;
-	FILE *f = report_plain_stream(&plain, fd);
+	struct escape_stream stream;
+	FILE *f = report_escape_stream(&stream, fd);
 	ssize_t n;
 
 	assert_non_null(f);
@@ -90,15 +91,15 @@ static void a_stream_keeps_lines_and_characters_whole(void **state)
 static void a_stream_that_cannot_be_written_says_so(void **state)
 {
 	CLEANUP_CLOSE int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
-	struct plain_stream plain;
-	FILE *f = report_plain_stream(&plain, fd);
+	struct escape_stream stream;
+	FILE *f = report_escape_stream(&stream, fd);
 
 	(void)state;
 	assert_non_null(f);
 	fputs("x\n", f);
 	assert_int_not_equal(fflush(f), 0);
 	assert_true(ferror(f));
-	assert_int_equal(plain.error, -ENOSPC);
+	assert_int_equal(stream.error, -ENOSPC);
 	fclose(f);
 }
 
