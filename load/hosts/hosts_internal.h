@@ -88,7 +88,7 @@ struct peer {
 	bool done;
 	int status;
 	unsigned missed;     /* of our beats, since the last word of it */
-	bool heard;          /* there was a word of it */
+	bool connected;      /* it has sent something */
 	uint64_t stalled_ns; /* as it says; RANK_PROGRESS_NONE: it does not */
 	unsigned pongs;
 	uint64_t pong_a;

@@ -95,7 +95,7 @@ int hosts_receive_message(struct peer *p)
 		if (n <= 0)
 			return n < 0 && errno == EAGAIN ? 0 : -1;
 		p->missed = 0;
-		p->heard = true;
+		p->connected = true;
 		in->got += (size_t)n;
 		if (in->got == first &&
 		    (in->head.len > TEXT_MAX || !(in->text = calloc(1, in->head.len + 1))))

@@ -193,7 +193,7 @@ static void supervisor_lost(struct hosts *h)
 static unsigned allowed_missed(const struct hosts *h, const struct peer *p)
 {
 	return HOSTS_PEER_MISSED +
-	       (h->rank && !p->heard ? HOSTS_CONNECT_NS / HOSTS_HEARTBEAT_NS : 0);
+	       (h->rank && !p->connected ? HOSTS_CONNECT_NS / HOSTS_HEARTBEAT_NS : 0);
 }
 
 /* Tell that we live, and look who does not. */

@@ -16,13 +16,13 @@
 
 #define MAX_ON_DISK (2ull << 30) /* tensors of one size, unless the job says how many */
 /* The same of a job that ends by time, per second: making files must not take longer than it. */
-#define LEAST_ON_DISK   (512ull << 20)
+#define MIN_ON_DISK     (512ull << 20)
 #define ON_DISK_PER_SEC (128ull << 20)
 #define FILES_PER_SEC   256
-#define LEAST_FILES     1024
+#define MIN_FILES       1024
 #define DEFAULT_SPAN    (1ull << 30)  /* of the file for random access */
 #define RESERVE         (16ull << 20) /* directories, metadata */
-#define LEAST_OPS       5             /* of a repeat */
+#define MIN_OPS         5             /* of a repeat */
 
 static uint64_t round_to_u64(double v)
 {
@@ -33,9 +33,9 @@ static uint64_t round_to_u64(double v)
 static uint64_t files_by_time(const struct bench_job *job, uint64_t size)
 {
 	uint64_t sec = job->runtime_ns / 1000000000;
-	uint64_t bytes = min_u64(max_u64(sec * ON_DISK_PER_SEC, LEAST_ON_DISK), MAX_ON_DISK);
+	uint64_t bytes = min_u64(max_u64(sec * ON_DISK_PER_SEC, MIN_ON_DISK), MAX_ON_DISK);
 
-	return min_u64(bytes / size, max_u64(sec * FILES_PER_SEC, LEAST_FILES));
+	return min_u64(bytes / size, max_u64(sec * FILES_PER_SEC, MIN_FILES));
 }
 
 unsigned bench_nr_files(const struct bench_job *job, uint64_t size)
@@ -62,11 +62,11 @@ unsigned bench_repeats(const struct bench_job *job)
 	uint64_t nr = SERIES_REPEATS, slowest = 0;
 
 	if (!job->runtime_ns)
-		nr = min_u64(nr, job->iterations / max_u64(LEAST_OPS, job->in_flight));
+		nr = min_u64(nr, job->iterations / max_u64(MIN_OPS, job->in_flight));
 	for (unsigned i = 0; i < job->nr_sizes && job->rate; i++)
 		slowest = max_u64(slowest, bench_turn_ns(job, job->sizes[i], 1));
 	if (slowest && max_ns)
-		nr = min_u64(nr, max_ns / (LEAST_OPS * slowest));
+		nr = min_u64(nr, max_ns / (MIN_OPS * slowest));
 	return nr < STAT_CI_MIN ? 1 : (unsigned)nr;
 }
 
@@ -270,11 +270,11 @@ static int check_free_space(const struct bench_job *job, struct penstock_err *er
 	return r;
 }
 
-/* What the job leaves open, as much of it as there is room for. */
+/* What the job leaves open, as much of it as there is free_bytes for. */
 static void choose_defaults(struct bench_job *job)
 {
 	int64_t have = bed_free_bytes(job->folder);
-	uint64_t room = have < 0 ? UINT64_MAX : (uint64_t)have; /* where it does not say */
+	uint64_t free_bytes = have < 0 ? UINT64_MAX : (uint64_t)have; /* where it does not say */
 	uint64_t most = largest(job), sum = 0, on_disk = 0;
 
 	/* A file that is read meanwhile, or of which a part is written, has to be there. */
@@ -282,15 +282,17 @@ static void choose_defaults(struct bench_job *job)
 	job->open_once |= job->random;
 	if (job->random && !job->span) {
 		job->span = max_u64(DEFAULT_SPAN, 16 * most);
-		if (room / 2 / job->nr_sizes < job->span)
-			job->span = max_u64(align_down(room / 2 / job->nr_sizes, 1u << 20), most);
+		if (free_bytes / 2 / job->nr_sizes < job->span)
+			job->span =
+				max_u64(align_down(free_bytes / 2 / job->nr_sizes, 1u << 20), most);
 	}
 	for (unsigned i = 0; i < job->nr_sizes; i++) {
 		sum += job->sizes[i];
 		on_disk += bytes_on_disk(job, job->sizes[i]);
 	}
-	if (!job->random && !job->files && room != UINT64_MAX && on_disk > room / 2)
-		job->files = (uint32_t)max_u64(min_u64(room / 2 / sum, 100000), job->in_flight);
+	if (!job->random && !job->files && free_bytes != UINT64_MAX && on_disk > free_bytes / 2)
+		job->files =
+			(uint32_t)max_u64(min_u64(free_bytes / 2 / sum, 100000), job->in_flight);
 }
 
 int bench_check(struct bench_job *job, struct penstock_err *err)

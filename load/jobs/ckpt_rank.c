@@ -99,7 +99,7 @@ int ckpt_rank_main(const struct ckpt_job *job, enum ckpt_method method, unsigned
 	FILE *lines = fdopen(fd, "r");
 	struct penstock_err err = {0, "out of memory"};
 	CLEANUP_FREE char *line = NULL;
-	size_t room = 0;
+	size_t capacity = 0;
 	ssize_t n;
 	int r = lines ? rank_init(&b, method, &err) : -ENOMEM;
 
@@ -107,7 +107,7 @@ int ckpt_rank_main(const struct ckpt_job *job, enum ckpt_method method, unsigned
 		answer_fail(&b, r, err.msg);
 	else
 		dprintf(fd, "ok 0 0 0 0 0\n");
-	while (r == 0 && (n = getline(&line, &room, lines)) > 0) {
+	while (r == 0 && (n = getline(&line, &capacity, lines)) > 0) {
 		line[n - 1] = 0;
 		rank_send_answer(&b, line);
 	}

@@ -17,7 +17,7 @@
 #include "base/err.h"
 #include "base/util.h"
 
-#define LOOK_MS 100  /* so often whether we shall stop */
+#define POLL_MS 100  /* so often whether we shall stop */
 #define STOP_MS 5000 /* and so long may a process take for it */
 
 /* ------------------------------------------------------------------- beginning */
@@ -140,7 +140,7 @@ static int wait_answers(struct ckpt_ranks *r, struct penstock_err *err)
 	while (left) {
 		if (stopping(r))
 			return penstock_fail(err, -ECANCELED, "interrupted");
-		if (poll(fds, r->nr, LOOK_MS) <= 0)
+		if (poll(fds, r->nr, POLL_MS) <= 0)
 			continue;
 		for (unsigned i = 0; i < r->nr; i++) {
 			struct ckpt_rank *k = &r->ranks[i];
@@ -203,10 +203,10 @@ static void reap(const struct ckpt_rank *k, bool stopped)
 {
 	pid_t got = 0;
 
-	for (unsigned tries = 0; stopped && got == 0 && tries < STOP_MS / LOOK_MS; tries++) {
+	for (unsigned tries = 0; stopped && got == 0 && tries < STOP_MS / POLL_MS; tries++) {
 		got = waitpid(k->pid, NULL, WNOHANG);
 		if (got == 0)
-			poll(NULL, 0, LOOK_MS);
+			poll(NULL, 0, POLL_MS);
 	}
 	if (stopped && got == 0)
 		kill(k->pid, SIGKILL);

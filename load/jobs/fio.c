@@ -159,12 +159,12 @@ static bool huge_pages_for(uint64_t bytes)
 /* "--filename=a:b:c", to be freed. */
 static char *filename_arg(const char *const *names, unsigned nr)
 {
-	size_t room = sizeof("--filename=");
+	size_t len = sizeof("--filename=");
 	char *text, *end;
 
 	for (unsigned i = 0; i < nr; i++)
-		room += strlen(names[i]) + 1;
-	text = malloc(room);
+		len += strlen(names[i]) + 1;
+	text = malloc(len);
 	if (!text)
 		return NULL;
 	end = stpcpy(text, "--filename=");

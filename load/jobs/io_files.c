@@ -194,10 +194,10 @@ uint64_t io_job_default_size(const struct io_job *job)
 	uint64_t size = 1ull << 30, memory = ram_available();
 
 	for (unsigned i = 0; i < job->nr_targets; i++) {
-		int64_t room = bed_free_bytes(job->targets[i].folder);
+		int64_t free_bytes = bed_free_bytes(job->targets[i].folder);
 
-		if (room >= 0)
-			size = min_u64(size, (uint64_t)room / 2 / files);
+		if (free_bytes >= 0)
+			size = min_u64(size, (uint64_t)free_bytes / 2 / files);
 	}
 	if (memory)
 		size = min_u64(size, memory / 4 / workers);

@@ -288,9 +288,9 @@ static int sweep_begin(struct sweep *w, struct penstock_err *err)
 static int prepare_files(struct sweep *w, struct penstock_err *err)
 {
 	int r = trials_fill(&w->trials, err);
-	int noted = sweep_add_wear(w, w->trials.written, r == 0 ? err : NULL);
+	int r_wear = sweep_add_wear(w, w->trials.written, r == 0 ? err : NULL);
 
-	return r < 0 ? r : noted;
+	return r < 0 ? r : r_wear;
 }
 
 int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct penstock_err *err)

@@ -12,10 +12,10 @@
 /* --------------------------------------------------------------------- plan */
 
 /* Which measurements are known, each once. */
-struct known {
+struct measured_points {
 	const struct sweep_job *job;
 	struct sweep_plan *plan;
-	bool *seen;
+	bool *measured;
 };
 
 static uint64_t per_direction(const struct sweep_job *job)
@@ -25,13 +25,13 @@ static uint64_t per_direction(const struct sweep_job *job)
 
 static int count_known(void *arg, const struct sweep_sample *m, struct penstock_err *err)
 {
-	struct known *k = arg;
+	struct measured_points *k = arg;
 	uint64_t at = (uint64_t)m->index * k->job->loops + m->loop;
 
 	(void)err;
-	if (m->loop >= k->job->loops || at >= sweep_measurements(k->job) || k->seen[at])
+	if (m->loop >= k->job->loops || at >= sweep_measurements(k->job) || k->measured[at])
 		return 0;
-	k->seen[at] = true;
+	k->measured[at] = true;
 	k->plan->left--;
 	return 0;
 }
@@ -54,29 +54,29 @@ unsigned sweep_moves(const struct sweep_job *job)
 }
 
 /* Measurements that write and are not known. */
-static uint64_t writes_left(const struct sweep_job *job, const bool *seen)
+static uint64_t writes_left(const struct sweep_job *job, const bool *measured)
 {
 	uint64_t n = 0, first = job->read ? per_direction(job) : 0;
 
 	for (uint64_t at = 0; job->write && at < per_direction(job); at++)
-		n += !seen[first + at] && moves(job, (unsigned)(at / job->loops));
+		n += !measured[first + at] && moves(job, (unsigned)(at / job->loops));
 	return n;
 }
 
 int sweep_plan(const struct sweep_job *job, struct sweep_plan *ret, struct penstock_err *err)
 {
-	CLEANUP_FREE bool *seen = calloc(sweep_measurements(job) + 1, sizeof(*seen));
-	struct known known = {.job = job, .plan = ret, .seen = seen};
+	CLEANUP_FREE bool *measured = calloc(sweep_measurements(job) + 1, sizeof(*measured));
+	struct measured_points known = {.job = job, .plan = ret, .measured = measured};
 	uint64_t wear = 0;
 	int r = 0;
 
 	*ret = (struct sweep_plan){.left = sweep_measurements(job)};
-	if (!seen)
+	if (!measured)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (job->state && job->resume)
 		r = sweep_state_load(job, count_known, &known, &wear, err);
 	/* files are made first */
-	ret->writes = (1 + writes_left(job, seen)) * sweep_bytes(job);
+	ret->writes = (1 + writes_left(job, measured)) * sweep_bytes(job);
 	return r;
 }
 

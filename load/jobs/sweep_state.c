@@ -70,13 +70,13 @@ int sweep_state_check(const struct sweep_job *job, const char *file, struct pens
 	CLEANUP_FREE char *line = NULL;
 	json_t *ours = header_json(job), *theirs = NULL;
 	const char *differs;
-	size_t room = 0;
+	size_t capacity = 0;
 	FILE *f = fopen(file, "re");
 	int r = 0;
 
 	if (!f)
 		r = penstock_fail(err, -errno, "%s: %s", file, penstock_strerror(errno));
-	else if (getline(&line, &room, f) > 0)
+	else if (getline(&line, &capacity, f) > 0)
 		theirs = json_loads(line, 0, NULL);
 	if (f)
 		fclose(f);
@@ -256,7 +256,7 @@ int sweep_state_load(const struct sweep_job *job,
 {
 	CLEANUP_FREE double *worker_sec = calloc(job->nr_folders, sizeof(*worker_sec));
 	CLEANUP_FREE char *line = NULL;
-	size_t room = 0;
+	size_t capacity = 0;
 	FILE *f = fopen(job->state, "re");
 	bool header = true;
 	int r = 0;
@@ -265,7 +265,7 @@ int sweep_state_load(const struct sweep_job *job,
 		return penstock_fail(err, -errno, "%s: %s", job->state, penstock_strerror(errno));
 	if (!worker_sec)
 		r = penstock_fail(err, -ENOMEM, "out of memory");
-	while (r == 0 && getline(&line, &room, f) > 0) {
+	while (r == 0 && getline(&line, &capacity, f) > 0) {
 		json_t *j = json_loads(line, 0, NULL);
 
 		if (!header && json_object_get(j, "wear"))

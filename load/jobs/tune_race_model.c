@@ -104,14 +104,14 @@ static void fit_axis(const struct tune_race_job *job, struct tune_race_result *r
 		double sum = 0, weight = 0;
 
 		for (unsigned i = 0; i < res->nr_points; i++) {
-			double rest = res->points[i].mean - base, w = sqrt(res->points[i].nr);
+			double residual = res->points[i].mean - base, w = sqrt(res->points[i].nr);
 
 			if (!res->points[i].nr || tune_race_level(job, i, axis) != l)
 				continue;
 			for (unsigned a = 0; a < job->nr_axes; a++)
 				if (a != axis)
-					rest -= res->effect[a][tune_race_level(job, i, a)];
-			sum += w * rest;
+					residual -= res->effect[a][tune_race_level(job, i, a)];
+			sum += w * residual;
 			weight += w;
 		}
 		/* One more of 0 keeps a level that was seen once from being believed at once. */

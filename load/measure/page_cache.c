@@ -13,7 +13,7 @@
 #include "load/measure/handle.h"
 
 /* Why O_DIRECT does not keep this machine's memory out, or NULL. */
-static const char *memory_behind(const struct penstock_path_info *p)
+static const char *backing_memory(const struct penstock_path_info *p)
 {
 	if (!strcmp(p->fs, "tmpfs") || !strcmp(p->fs, "ramfs"))
 		return "the file system is in memory";
@@ -87,7 +87,7 @@ void page_cache_describe(struct run_series *s, const struct page_cache_facts *f,
 	const char *memory = NULL;
 
 	for (unsigned i = 0; i < nr_paths && !memory; i++)
-		memory = memory_behind(&paths[i]);
+		memory = backing_memory(&paths[i]);
 	page_cache_words(s->cache, s->read, &s->stats, f, memory);
 }
 
@@ -106,7 +106,7 @@ void page_cache_describe_objects(char out[PAGE_CACHE_TEXT], bool read, bool dura
 	else if (read || st->blocks_buffered)
 		of_kind.blocks_direct = 0; /* of reads and writes together it would tell nothing */
 	if (path)
-		page_cache_words(out, read, &of_kind, &f, memory_behind(path));
+		page_cache_words(out, read, &of_kind, &f, backing_memory(path));
 	else
 		snprintf(out, PAGE_CACHE_TEXT, "not used (no files)");
 }

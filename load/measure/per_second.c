@@ -19,14 +19,14 @@ enum {
 void *per_second_at(struct per_second *s, uint64_t at_ns)
 {
 	uint32_t i = (uint32_t)min_u64(at_ns / SECOND_NS, MAX_SECONDS - 1);
-	size_t room = align_up(i + 1, STEP), had = align_up(s->nr, STEP);
+	size_t capacity = align_up(i + 1, STEP), had = align_up(s->nr, STEP);
 
-	if (room > had) {
-		char *more = reallocarray(s->rows, room, s->size);
+	if (capacity > had) {
+		char *more = reallocarray(s->rows, capacity, s->size);
 
 		if (!more)
 			return NULL;
-		memset(more + had * s->size, 0, (room - had) * s->size);
+		memset(more + had * s->size, 0, (capacity - had) * s->size);
 		s->rows = more;
 	}
 	s->nr = i >= s->nr ? i + 1 : s->nr;

@@ -11,8 +11,8 @@
 #include "base/random.h"
 #include "load/stat/stat.h"
 
-#define FIRST_ROOM 16
-#define FEW        1000 /* so many equal ones are kept like others */
+#define FIRST_CAPACITY 16
+#define FEW            1000 /* so many equal ones are kept like others */
 
 /* --------------------------------------------------------------------- draws */
 
@@ -24,12 +24,12 @@ static uint64_t reservoir_random(struct reservoir *d, uint64_t below)
 /* Room for one more: it doubles whenever it is a power of two and full. */
 static int reservoir_grow(struct reservoir *d)
 {
-	uint64_t room = min_u64(d->n ? 2 * d->n : FIRST_ROOM, d->keep);
+	uint64_t capacity = min_u64(d->n ? 2 * d->n : FIRST_CAPACITY, d->keep);
 	char *v;
 
-	if (d->n && (d->n < FIRST_ROOM || !is_pow2(d->n)))
+	if (d->n && (d->n < FIRST_CAPACITY || !is_pow2(d->n)))
 		return 0;
-	v = reallocarray(d->v, room, d->size);
+	v = reallocarray(d->v, capacity, d->size);
 	if (!v)
 		return -ENOMEM;
 	d->v = v;

@@ -212,12 +212,12 @@ static int file_read(struct weights_router *r, const char *path, struct penstock
 	FILE *f = fopen(path, "re");
 	CLEANUP_FREE char *text = NULL;
 	uint64_t before = 0, nr = 0;
-	size_t room = 0;
+	size_t capacity = 0;
 	int res = 0;
 
 	if (!f)
 		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
-	while (res == 0 && getline(&text, &room, f) >= 0)
+	while (res == 0 && getline(&text, &capacity, f) >= 0)
 		res = file_line(r, text, ++nr, path, &before, err);
 	fclose(f);
 	if (res == 0 && !r->nr_lines)

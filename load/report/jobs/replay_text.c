@@ -151,7 +151,7 @@ void replay_report_plan(FILE *f, const struct replay_report *r)
 /* ----------------------------------------------------------------- what was done */
 
 /* @why names a key of the trace, which may have ends of lines in it. */
-static void said_line(FILE *f, const char *what, const char *why)
+static void reason_line(FILE *f, const char *what, const char *why)
 {
 	fputs(what, f);
 	report_escape_put(f, why);
@@ -317,7 +317,7 @@ static void error_lines(FILE *f, const struct replay_result *res)
 		return;
 	fprintf(f, "failed:     %" PRIu64 " reads, %" PRIu64 " writes, %" PRIu64 " deletions",
 		n[TRACE_READ], n[TRACE_WRITE], n[TRACE_DELETE]);
-	said_line(f, "; the first: ", res->first_error);
+	reason_line(f, "; the first: ", res->first_error);
 }
 
 void replay_report_text(FILE *f, const struct replay_report *r)
@@ -329,7 +329,7 @@ void replay_report_text(FILE *f, const struct replay_report *r)
 	target_lines(f, r);
 	class_lines(f, r);
 	if (res->partial)
-		said_line(f, "partial:    ", res->partial_why);
+		reason_line(f, "partial:    ", res->partial_why);
 	total_line(f, r);
 	lag_lines(f, r);
 	cache_lines(f, r);

@@ -20,9 +20,9 @@
 
 #define GIB          ((double)(1u << 30))
 #define VERDICT      1024
-#define EQUALS_TOLD  5    /* names in a verdict */
-#define LEAST_EFFECT 0.02 /* of a setting that mattered */
-#define MOST_UNSEEN  0.2  /* that a setting may be worth where it is said that it mattered little */
+#define EQUALS_SHOWN 5    /* names in a verdict */
+#define MIN_EFFECT   0.02 /* of a setting that mattered */
+#define MAX_UNSEEN   0.2  /* that a setting may be worth where it is said that it mattered little */
 
 static const char *const end_words[] = {"clear", "tied", "budget", "stopped", "all"};
 
@@ -113,20 +113,20 @@ static void add_scope(char *buf, size_t size, const struct tune_race_result *r)
 static void add_equals(char *buf, size_t size, const struct tune_result *res)
 {
 	const struct tune_race_result *r = &res->race;
-	unsigned told = 1;
+	unsigned shown = 1;
 
 	tune_append(buf, size,
 		    "any of these %u will do, they cannot be told apart: %s, the cheapest of the "
 		    "strongest",
 		    r->equals, tune_name_of(res, r->winner));
-	for (unsigned i = 0; i < r->nr_points && told < EQUALS_TOLD; i++) {
+	for (unsigned i = 0; i < r->nr_points && shown < EQUALS_SHOWN; i++) {
 		if (!r->points[i].equal || i == r->winner)
 			continue;
 		tune_append(buf, size, ", %s", tune_name_of(res, i));
-		told++;
+		shown++;
 	}
-	if (told < r->equals)
-		tune_append(buf, size, ", and %u more", r->equals - told);
+	if (shown < r->equals)
+		tune_append(buf, size, ", and %u more", r->equals - shown);
 }
 
 /* Why it ended, and how sure that is. */
@@ -183,7 +183,7 @@ static void text_importance(FILE *f, const struct tune_job *job, const struct tu
 	for (unsigned a = 0; a < job->space->nr; a++) {
 		double margin, v = tune_race_importance(&res->race_job, &res->race, a, &margin);
 
-		if (v < LEAST_EFFECT || v < margin) {
+		if (v < MIN_EFFECT || v < margin) {
 			unseen = fmax(unseen, v + margin);
 			continue;
 		}
@@ -193,7 +193,7 @@ static void text_importance(FILE *f, const struct tune_job *job, const struct tu
 	}
 	if (any)
 		fprintf(f, " between best and worst value%s", unseen > 0 ? "; " : "");
-	if (unseen > MOST_UNSEEN)
+	if (unseen > MAX_UNSEEN)
 		fprintf(f, "of %ssettings %u probe%s tell%s too little", any ? "other " : "the ",
 			res->race.probes, res->race.probes == 1 ? "" : "s",
 			res->race.probes == 1 ? "s" : "");

@@ -16,8 +16,8 @@
 enum rule {
 	RULE_ADD,
 	RULE_SAME, /* or they cannot be added */
-	RULE_MOST,
-	RULE_LEAST,
+	RULE_MAX,
+	RULE_MIN,
 	RULE_FIRST, /* that is not null */
 	RULE_LIST,  /* one behind the other */
 };
@@ -26,23 +26,23 @@ static const struct {
 	const char *name;
 	enum rule rule;
 } rules[] = {
-	{"mode", RULE_SAME},          {"compat", RULE_SAME},
-	{"model", RULE_SAME},         {"process_bytes", RULE_SAME},
-	{"saves", RULE_SAME},         {"loads", RULE_SAME},
-	{"distinct", RULE_SAME},      {"dedup", RULE_SAME},
-	{"compress", RULE_SAME},      {"format", RULE_SAME},
-	{"elapsed_sec", RULE_MOST},   {"wall_sec", RULE_MOST},
-	{"prefill_sec", RULE_MOST},   {"task_sec", RULE_MOST},
-	{"e2e_sec", RULE_MOST},       {"span_sec", RULE_MOST},
-	{"max", RULE_MOST},           {"last", RULE_MOST},
-	{"slope", RULE_MOST},         {"overloaded", RULE_MOST},
-	{"operations", RULE_LEAST},   {"close_sec", RULE_MOST},
-	{"sec", RULE_MOST},           {"share", RULE_MOST},
-	{"largest_bytes", RULE_MOST}, {"longest_step_back_sec", RULE_MOST},
-	{"first", RULE_FIRST},        {"first_bad", RULE_FIRST},
-	{"why_not", RULE_FIRST},      {"gpu_path", RULE_FIRST},
-	{"bottleneck", RULE_FIRST},   {"within", RULE_FIRST},
-	{"workers", RULE_LIST},       {"clock_skew_ms", RULE_MOST},
+	{"mode", RULE_SAME},         {"compat", RULE_SAME},
+	{"model", RULE_SAME},        {"process_bytes", RULE_SAME},
+	{"saves", RULE_SAME},        {"loads", RULE_SAME},
+	{"distinct", RULE_SAME},     {"dedup", RULE_SAME},
+	{"compress", RULE_SAME},     {"format", RULE_SAME},
+	{"elapsed_sec", RULE_MAX},   {"wall_sec", RULE_MAX},
+	{"prefill_sec", RULE_MAX},   {"task_sec", RULE_MAX},
+	{"e2e_sec", RULE_MAX},       {"span_sec", RULE_MAX},
+	{"max", RULE_MAX},           {"last", RULE_MAX},
+	{"slope", RULE_MAX},         {"overloaded", RULE_MAX},
+	{"operations", RULE_MIN},    {"close_sec", RULE_MAX},
+	{"sec", RULE_MAX},           {"share", RULE_MAX},
+	{"largest_bytes", RULE_MAX}, {"longest_step_back_sec", RULE_MAX},
+	{"first", RULE_FIRST},       {"first_bad", RULE_FIRST},
+	{"why_not", RULE_FIRST},     {"gpu_path", RULE_FIRST},
+	{"bottleneck", RULE_FIRST},  {"within", RULE_FIRST},
+	{"workers", RULE_LIST},      {"clock_skew_ms", RULE_MAX},
 	{"tensor_ranks", RULE_SAME},
 };
 
@@ -208,8 +208,8 @@ static json_t *leaf(enum rule rule, const json_t *x, const json_t *y)
 		return json_boolean(json_is_true(x) || json_is_true(y));
 	if (!json_is_number(x) || rule == RULE_FIRST)
 		return json_deep_copy(x);
-	if (rule == RULE_MOST || rule == RULE_LEAST)
-		return json_deep_copy((a >= b) == (rule == RULE_MOST) ? x : y);
+	if (rule == RULE_MAX || rule == RULE_MIN)
+		return json_deep_copy((a >= b) == (rule == RULE_MAX) ? x : y);
 	if (json_is_integer(x) && json_is_integer(y))
 		return json_integer(json_integer_value(x) + json_integer_value(y));
 	return json_real(a + b);

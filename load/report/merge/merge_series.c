@@ -258,7 +258,7 @@ static json_t *words(const struct merge_rank *ranks, unsigned nr, const char *in
 /* Of the first, what differs, and what others fell back to. */
 static json_t *ran_of(const struct merge_rank *ranks, unsigned nr)
 {
-	static const char *const told[] = {"engine", "path", "memory"};
+	static const char *const keys[] = {"engine", "path", "memory"};
 	json_t *j = NULL, *all;
 	size_t i, n;
 
@@ -283,8 +283,8 @@ static json_t *ran_of(const struct merge_rank *ranks, unsigned nr)
 				json_array_append(all, (json_t *)(uintptr_t)f);
 		}
 	}
-	for (i = 0; j && i < ARRAY_SIZE(told); i++)
-		json_object_set_new(j, told[i], words(ranks, nr, "ran", told[i]));
+	for (i = 0; j && i < ARRAY_SIZE(keys); i++)
+		json_object_set_new(j, keys[i], words(ranks, nr, "ran", keys[i]));
 	return j;
 }
 

@@ -79,12 +79,12 @@ static void rows_lines(FILE *f, const json_t *rows)
 /* Ranks of one run that did not get the same of their machines. */
 static void differs_lines(FILE *f, const json_t *ran)
 {
-	static const char *const told[] = {"engine", "path", "memory"};
+	static const char *const keys[] = {"engine", "path", "memory"};
 	char text[LINE_TEXT];
 
-	for (unsigned i = 0; i < ARRAY_SIZE(told); i++)
-		if (!strncmp(report_text(ran, told[i]), "differs: ", 9))
-			fprintf(f, "  note: %s %s\n", told[i], one_line(text, ran, told[i]));
+	for (unsigned i = 0; i < ARRAY_SIZE(keys); i++)
+		if (!strncmp(report_text(ran, keys[i]), "differs: ", 9))
+			fprintf(f, "  note: %s %s\n", keys[i], one_line(text, ran, keys[i]));
 }
 
 static void series_lines(FILE *f, const json_t *s, const json_t *all)

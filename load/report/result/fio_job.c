@@ -9,7 +9,7 @@
 #include "base/util.h"
 #include "load/report/result/text.h"
 
-#define LEAST_BYTES (64u << 20) /* of the file */
+#define MIN_BYTES (64u << 20) /* of the file */
 
 /* Direct I/O wants whole blocks of the file system. */
 static uint64_t step_size(const struct block_sizes *b, unsigned i, uint64_t block)
@@ -60,7 +60,7 @@ static void head(FILE *f, const struct fio_job *job)
 		"randrepeat=0\n"
 		"percentile_list=50:95:99:99.9:99.99\n"
 		"\n",
-		penstock_size_exact(size, align_up(max_u64(job->bytes, LEAST_BYTES), 1u << 20)));
+		penstock_size_exact(size, align_up(max_u64(job->bytes, MIN_BYTES), 1u << 20)));
 }
 
 int fio_job_write(FILE *f, const struct fio_job *job)
