@@ -25,7 +25,7 @@ static const json_t *storage_tier(const json_t *kv)
 	return NULL;
 }
 
-static void worst(double *p95, const json_t *of, const char *what)
+static void update_worst(double *p95, const json_t *of, const char *what)
 {
 	const json_t *v = json_object_get(json_object_get(of, what), "p95");
 
@@ -34,7 +34,7 @@ static void worst(double *p95, const json_t *of, const char *what)
 }
 
 /* Null where no rank has one. */
-static json_t *maybe(double v)
+static json_t *number_or_null(double v)
 {
 	return v >= 0 ? json_real(v) : json_null();
 }
@@ -54,14 +54,14 @@ json_t *merge_mlperf(const struct merge_input *in, unsigned nr)
 		read += sec > 0 ? report_number(tier, "read_bytes") / sec : 0;
 		written += sec > 0 ? report_number(tier, "written_bytes") / sec : 0;
 		tokens += sec > 0 ? report_number(kv, "tokens") / sec : 0;
-		worst(&storage, json_object_get(kv, "latency"), "storage");
-		worst(&device[0], tier, "device_read");
-		worst(&device[1], tier, "device_write");
+		update_worst(&storage, json_object_get(kv, "latency"), "storage");
+		update_worst(&device[0], tier, "device_read");
+		update_worst(&device[1], tier, "device_write");
 	}
 	if (!any)
 		return NULL;
 	return json_pack("{s:f, s:f, s:f, s:o, s:o, s:o}", "read_bytes_per_sec", read,
 			 "write_bytes_per_sec", written, "tokens_per_sec", tokens, "storage_p95",
-			 maybe(storage), "device_read_p95", maybe(device[0]), "device_write_p95",
-			 maybe(device[1]));
+			 number_or_null(storage), "device_read_p95", number_or_null(device[0]),
+			 "device_write_p95", number_or_null(device[1]));
 }

@@ -115,20 +115,21 @@ static int add_levels(struct adding *a, json_t *to, const json_t *from, const ch
 
 /* -------------------------------------------------------------------- seconds */
 
-static double at(const json_t *table, const char *key, size_t i)
+static double table_value(const json_t *table, const char *key, size_t i)
 {
 	return json_number_value(json_array_get(json_object_get(table, key), i));
 }
 
-static double ops_at(const json_t *table, size_t i)
+static double table_ops(const json_t *table, size_t i)
 {
-	return at(table, "read_ops", i) + at(table, "write_ops", i);
+	return table_value(table, "read_ops", i) + table_value(table, "write_ops", i);
 }
 
 static json_t *second_of(const char *key, const json_t *a, size_t i, const json_t *b, size_t k,
 			 bool whole)
 {
-	double x = at(a, key, i), y = at(b, key, k), nx = ops_at(a, i), ny = ops_at(b, k);
+	double x = table_value(a, key, i), y = table_value(b, key, k), nx = table_ops(a, i),
+	       ny = table_ops(b, k);
 
 	if (!strcmp(key, "t"))
 		return json_real((double)i);
@@ -200,7 +201,7 @@ static int add_list(struct adding *a, json_t *to, const json_t *from, const char
 /* -------------------------------------------------------------------- members */
 
 /* Two leaves, neither of them null. */
-static json_t *leaf(enum rule rule, const json_t *x, const json_t *y)
+static json_t *merge_values(enum rule rule, const json_t *x, const json_t *y)
 {
 	double a = json_number_value(x), b = json_number_value(y);
 
@@ -230,7 +231,7 @@ static int add_member(struct adding *a, json_t *to, const char *key, const json_
 		return json_object_set_new(to, key, json_deep_copy(y));
 	if (json_is_object(x) || json_is_array(x))
 		return parts_add_value(a, x, y, key);
-	return json_object_set_new(to, key, leaf(rule, x, y));
+	return json_object_set_new(to, key, merge_values(rule, x, y));
 }
 
 /* Of each operation the slowest rank counts; what one of them has not done is of none. */
@@ -281,7 +282,7 @@ static int parts_add_value(struct adding *a, json_t *to, const json_t *from, con
 /* --------------------------------------------------------------------- health */
 
 /* A criterion holds where it holds for every rank; told is the worst of them. */
-static void worst_of(json_t *to, const json_t *from)
+static void keep_worst(json_t *to, const json_t *from)
 {
 	json_t *list = json_object_get(to, "criteria"), *c;
 	json_int_t passed = 0;
@@ -314,8 +315,8 @@ int merge_part(json_t *to, const json_t *from, const char *part, double shift, c
 	struct adding a = {.name = name, .part = part, .shift = shift, .err = err};
 
 	if (json_object_get(to, "storage_health"))
-		worst_of(json_object_get(to, "storage_health"),
-			 json_object_get(from, "storage_health"));
+		keep_worst(json_object_get(to, "storage_health"),
+			   json_object_get(from, "storage_health"));
 	return parts_add_value(&a, to, from, part);
 }
 

@@ -157,7 +157,7 @@ static const json_t *turns_of(const struct merge_rank *k)
 }
 
 /* Turn @i of all ranks as one; false: nobody has so many. */
-static bool hull(const struct merge_rank *ranks, unsigned nr, size_t i, double ret[2])
+static bool joined_turn(const struct merge_rank *ranks, unsigned nr, size_t i, double ret[2])
 {
 	bool any = false;
 
@@ -176,11 +176,11 @@ static bool hull(const struct merge_rank *ranks, unsigned nr, size_t i, double r
 }
 
 /* Turns of ranks that did not wait for each other may overlap: their time counts once. */
-static double cover(json_t *turns, const struct merge_rank *ranks, unsigned nr)
+static double join_turns(json_t *turns, const struct merge_rank *ranks, unsigned nr)
 {
 	double one[2], sec = 0, upto = 0;
 
-	for (size_t i = 0; hull(ranks, nr, i, one); i++) {
+	for (size_t i = 0; joined_turn(ranks, nr, i, one); i++) {
 		json_array_append_new(turns, json_pack("[f, f]", one[0], one[1]));
 		sec += fmax(0, one[1] - fmax(one[0], upto));
 		upto = fmax(upto, one[1]);
@@ -381,7 +381,7 @@ int merge_series(json_t **out, const struct merge_rank *ranks, unsigned nr, bool
 {
 	struct run_series sum = {.ops = 0};
 	json_t *turns = json_array();
-	double sec = cover(turns, ranks, nr);
+	double sec = join_turns(turns, ranks, nr);
 	int r = series_init(&sum) < 0 ? penstock_fail(err, -ENOMEM, "out of memory") : 0;
 
 	if (r == 0)
