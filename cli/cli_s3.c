@@ -8,8 +8,8 @@
 
 #include "cli/hosts.h"
 #include "cli/opt/opt_file.h"
-#include "load/measure/remote.h"
-#include "load/report/result/lines.h"
+#include "load/measure/object_requests.h"
+#include "load/report/result/report_lines.h"
 
 static const char *const style_words[] = {"auto", "path", "virtual", NULL};
 static const char *const balance_words[] = {"round-robin", "least", "random", "rank", NULL};
@@ -138,12 +138,12 @@ int cli_s3_models(struct penstock_s3 *c, const char *name, const struct cli_cmd 
 
 json_t *cli_s3_report(FILE *f, struct penstock_s3 *c)
 {
-	struct remote r;
+	struct object_requests r;
 
-	remote_look(&r, c);
+	object_requests_get(&r, c);
 	if (f)
-		report_remote_lines(f, &r);
-	return report_remote_json(&r);
+		report_object_requests_lines(f, &r);
+	return report_object_requests_json(&r);
 }
 
 int cli_s3s_json(struct cli_file *f, const struct cli_cmd *cmd, json_t *entries,

@@ -23,7 +23,7 @@
 #include "load/jobs/fio.h"
 #include "load/measure/handle.h"
 #include "load/report/jobs/bench_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/result.h"
 
 #define SIZES_MAX          64

@@ -11,7 +11,7 @@
 #include "cli/opt/opt_json.h"
 #include "load/report/compare/compare.h"
 #include "load/report/page/html.h"
-#include "load/report/result/read.h"
+#include "load/report/result/result_reader.h"
 
 struct compare_args {
 	struct cli_list fail_if;

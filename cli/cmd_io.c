@@ -197,10 +197,10 @@ static int io_build(struct io_command *c)
 		r = cli_places_gpus(&c->places, &cmd_io, &c->gpus, c->mapping.nr > 0);
 	if (r != CLI_OK)
 		return r;
-	c->job.places = c->places.items;
-	c->job.in_own = c->places.own.path ? &c->places.own : NULL;
-	c->job.nr_places = c->places.nr;
-	c->job.first_place =
+	c->job.targets = c->places.items;
+	c->job.own_folder = c->places.own.path ? &c->places.own : NULL;
+	c->job.nr_targets = c->places.nr;
+	c->job.first_target =
 		cli_hosts_rank() * (unsigned)c->places.nr; /* ranks may share a folder */
 	cli_hosts_share(&c->job.share);
 	if (!c->job.io_size)
@@ -225,7 +225,7 @@ static void on_ready(void *arg)
 
 	c->ready = true;
 	if (c->out.text) {
-		io_report_places(stdout, &c->job);
+		io_report_targets(stdout, &c->job);
 		fflush(stdout);
 	}
 }

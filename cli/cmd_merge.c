@@ -11,7 +11,7 @@
 #include "cli/opt/opt_json.h"
 #include "load/report/merge/merge.h"
 #include "load/report/page/html.h"
-#include "load/report/result/read.h"
+#include "load/report/result/result_reader.h"
 
 #define MERGE_MAX      1024
 #define MERGE_MAX_TEXT "1024"
@@ -79,7 +79,7 @@ static int shift_one(const char *offset, json_t **read, int argc, char **argv,
 static int merge_main(void *args, int argc, char **argv)
 {
 	const struct cli_list *offsets = &((const struct merge_args *)args)->offsets;
-	struct merge_in *in;
+	struct merge_input *in;
 	struct penstock_err err = {0, ""};
 	json_t *merged = NULL, **read;
 	int e = 0, r;
@@ -93,7 +93,8 @@ static int merge_main(void *args, int argc, char **argv)
 		e = penstock_fail(&err, -ENOMEM, "out of memory");
 	for (int i = 0; i < argc && e == 0; i++) {
 		e = report_read_result(&read[i], argv[i], &err);
-		in[i] = (struct merge_in){.result = read[i], .name = cli_html_name(argv, argc, i)};
+		in[i] = (struct merge_input){.result = read[i],
+					     .name = cli_html_name(argv, argc, i)};
 	}
 	if (e == 0)
 		e = merge_check_twice(in, (unsigned)argc, &err);

@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "cli/cli_output.h"
 #include "load/report/page/html.h"
-#include "load/report/result/read.h"
+#include "load/report/result/result_reader.h"
 
 #define REPORT_MAX      64 /* results in one page */
 #define REPORT_MAX_TEXT "64"

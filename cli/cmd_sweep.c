@@ -22,7 +22,7 @@
 #include "load/bed/buffers.h"
 #include "load/jobs/sweep.h"
 #include "load/report/jobs/sweep_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/result.h"
 
 #define FOLDERS_MAX 64
@@ -34,14 +34,14 @@
 
 struct sweep_command {
 	struct sweep_job job;
-	struct cli_list folders, axes[SPACE_KINDS];
+	struct cli_list folders, axes[CONFIG_SPACE_KINDS];
 	const char *config, *log_dir;
 	struct cli_gpu gpu;
 	struct penstock_s3_opts s3;
 	bool no_sudo, verbose, dry_run;
 	struct cli_result_args files;
 	/* what the run needs */
-	struct space space;
+	struct config_space space;
 	struct cli_space_job more; /* of --sweep_config; options win */
 	char *state;
 	char *picked; /* for log_dir, where none was named */
@@ -60,19 +60,19 @@ static const struct cli_opt sweep_opts[] = {
 	CLI_GROUP("Which configurations"),
 	CLI_IN(struct sweep_command, config, 0, "sweep_config", "FILE", NULL,
 	       "JSON of lists, as ds_nvme_tune takes; default: its own 64 configurations"),
-	CLI_LIST(struct sweep_command, axes[SPACE_BLOCK_SIZE], 'b', "block_size", "BYTES", NULL, 1,
-		 VALUES_MAX, "these block sizes instead"),
-	CLI_LIST(struct sweep_command, axes[SPACE_QUEUE_DEPTH], 'd', "queue_depth", "N", NULL, 1,
-		 VALUES_MAX, "these depths instead"),
-	CLI_LIST(struct sweep_command, axes[SPACE_IO_PARALLEL], 't', "io_parallel", "N", NULL, 1,
-		 VALUES_MAX, "these numbers of I/O threads instead"),
-	CLI_LIST(struct sweep_command, axes[SPACE_SEQUENTIAL], 0, "requests", "HOW", NULL, 1, 2,
-		 "overlap, sequential or both, instead"),
-	CLI_LIST(struct sweep_command, axes[SPACE_SINGLE], 0, "submit", "HOW", NULL, 1, 2,
+	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_BLOCK_SIZE], 'b', "block_size", "BYTES",
+		 NULL, 1, VALUES_MAX, "these block sizes instead"),
+	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_QUEUE_DEPTH], 'd', "queue_depth", "N",
+		 NULL, 1, VALUES_MAX, "these depths instead"),
+	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_IO_PARALLEL], 't', "io_parallel", "N",
+		 NULL, 1, VALUES_MAX, "these numbers of I/O threads instead"),
+	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_SEQUENTIAL], 0, "requests", "HOW", NULL, 1,
+		 2, "overlap, sequential or both, instead"),
+	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_SINGLE], 0, "submit", "HOW", NULL, 1, 2,
 		 "batch, single or both, instead"),
-	CLI_LIST(struct sweep_command, axes[SPACE_ENGINE], 'e', "engine", "NAME", NULL, 1,
+	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_ENGINE], 'e', "engine", "NAME", NULL, 1,
 		 VALUES_MAX, "these engines; default: the first usable"),
-	CLI_LIST(struct sweep_command, axes[SPACE_MEMORY], 'm', "memory", "KIND", NULL, 1,
+	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_MEMORY], 'm', "memory", "KIND", NULL, 1,
 		 VALUES_MAX, "these kinds of buffers: own, plain, odd, gpu; default: own"),
 	CLI_ALIAS("buffer"),
 	CLI_GROUP("What"),
@@ -118,7 +118,7 @@ static int build_space(struct sweep_command *c)
 
 	if (c->config)
 		r = cli_space_read(&c->space, &c->more, &cmd_sweep, c->config);
-	else if (space_nvme_tune(&c->space, &err) < 0)
+	else if (config_space_nvme_tune(&c->space, &err) < 0)
 		r = cli_fail(&cmd_sweep, CLI_FAILED, "%s", err.msg);
 	if (r == CLI_OK)
 		r = cli_space_check(&c->space, &c->more, c->gpu.gpu, c->gpu.gds ? "--gds" : NULL,
@@ -127,11 +127,12 @@ static int build_space(struct sweep_command *c)
 }
 
 /* Their parser takes names with K and M only; what was measured counts all the same. */
-static void note_odd_blocks(const struct space *s)
+static void note_odd_blocks(const struct config_space *s)
 {
 	for (unsigned i = 0; i < s->nr; i++)
 		for (unsigned k = 0; k < s->axes[i].nr; k++)
-			if (s->axes[i].kind == SPACE_BLOCK_SIZE && s->axes[i].values[k].n % 1024)
+			if (s->axes[i].kind == CONFIG_SPACE_BLOCK_SIZE &&
+			    s->axes[i].values[k].n % 1024)
 				cli_note(&cmd_sweep,
 					 "--block_size: %llu is no multiple of 1K: DeepSpeed's "
 					 "parser "
@@ -149,13 +150,13 @@ static int sweep_check_options(const struct sweep_command *c)
 		{!job->read && job->flush, "--no_read and --flush_page_cache, which is of reads,"},
 		{job->flush && c->no_sudo, "--flush_page_cache and --no_sudo"},
 		{job->limit && !job->measure_limit, "--limit and --no-limit"},
-		{c->gpu.gpu && c->axes[SPACE_MEMORY].nr, "--gpu and --memory"},
+		{c->gpu.gpu && c->axes[CONFIG_SPACE_MEMORY].nr, "--gpu and --memory"},
 	};
 	int r = cli_exclude(&cmd_sweep, pairs, ARRAY_SIZE(pairs));
 
 	if (r == CLI_OK && c->gpu.gds && !c->gpu.gpu)
 		return cli_usage(&cmd_sweep, "--gds goes with --gpu only");
-	if (r == CLI_OK && c->gpu.gds && c->axes[SPACE_ENGINE].nr)
+	if (r == CLI_OK && c->gpu.gds && c->axes[CONFIG_SPACE_ENGINE].nr)
 		return cli_usage(&cmd_sweep, "--gds is the engine cufile: leave out --engine");
 	if (r == CLI_OK && job->flush && access("/proc/sys/vm/drop_caches", W_OK) < 0)
 		return cli_fail(
@@ -374,7 +375,7 @@ static int sweep_main(void *args, int argc, char **argv)
 	if (!c->res.began)
 		sweep_logs_undo(c->log_dir, c->logs_made);
 	sweep_result_fini(&c->res);
-	space_fini(&c->space);
+	config_space_fini(&c->space);
 	free(c->state);
 	free(c->picked);
 	penstock_s3_close(c->job.opts.s3);

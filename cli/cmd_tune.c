@@ -37,7 +37,7 @@ struct tune_command {
 	bool goal_told, verbose, dry_run, flush_page_cache;
 	struct cli_result_args files;
 	/* what the run needs */
-	struct space space;
+	struct config_space space;
 	struct cli_space_job more; /* of --sweep_config; options win */
 	struct cli_outputs out;
 	struct cli_file config;
@@ -182,7 +182,7 @@ static int build_space(struct tune_command *c)
 
 	if (c->sweep_config)
 		r = cli_space_read(&c->space, &c->more, &cmd_tune, c->sweep_config);
-	else if (space_nvme_tune(&c->space, &err) < 0)
+	else if (config_space_nvme_tune(&c->space, &err) < 0)
 		r = cli_fail(&cmd_tune, CLI_FAILED, "%s", err.msg);
 	if (r == CLI_OK)
 		r = cli_space_check(&c->space, &c->more, c->gpu.gpu,
@@ -352,7 +352,7 @@ static int tune_main(void *args, int argc, char **argv)
 		cli_file_abandon(&c->config);
 	}
 	tune_fini(&c->res);
-	space_fini(&c->space);
+	config_space_fini(&c->space);
 	return r;
 }
 

@@ -91,7 +91,7 @@ static int weights_build(struct weights_command *c, int argc, char **argv,
 	if (r != CLI_OK)
 		return r;
 	c->settings = cli_settings(&cmd_weights, c);
-	r = weights_look(&c->job, plan, &err);
+	r = weights_make_plan(&c->job, plan, &err);
 	return r < 0 ? cli_refuse(&cmd_weights, r, err.msg) : CLI_OK;
 }
 

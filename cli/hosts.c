@@ -17,7 +17,7 @@
 #include "cli/opt/opt_json.h"
 #include "load/bed/bed_folder.h"
 #include "load/hosts/hosts.h"
-#include "load/measure/gate.h"
+#include "load/measure/rank_barrier.h"
 #include "load/report/merge/merge.h"
 #include "load/report/result/result.h"
 
@@ -109,11 +109,11 @@ int cli_hosts_open(struct cli_hosts *h, int *argc, char ***argv)
 		return cli_fail(NULL, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s", err.msg);
 	if (hosts_size() < 2)
 		return CLI_OK;
-	gate_set(hosts_gate);
+	rank_barrier_set(hosts_barrier);
 	h->all = join_words(*argc, *argv, &h->len);
 	if (hosts_rank())
 		free(h->all);
-	if (h->all && hosts_share(&h->all, &h->len) < 0)
+	if (h->all && hosts_broadcast(&h->all, &h->len) < 0)
 		return cli_fail(NULL, CLI_FAILED, "rank 0 is lost");
 	h->words = h->all ? split_words(h->all, h->len, argc) : NULL;
 	if (!h->words)
@@ -255,15 +255,16 @@ static void write_each(const struct cli_cmd *cmd, const char *file, char **all)
 static int merge_said(json_t **out, char **all, const char **lost, struct penstock_err *err)
 {
 	unsigned nr = hosts_size();
-	struct merge_in *in = calloc(nr, sizeof(*in));
+	struct merge_input *in = calloc(nr, sizeof(*in));
 	json_t **read = calloc(nr, sizeof(*read));
 	int r = in && read ? 0 : penstock_fail(err, -ENOMEM, "out of memory");
 
 	for (unsigned i = 0; i < nr && r == 0; i++) {
 		read[i] = read_said(i, all[i]);
-		in[i] = (struct merge_in){.result = read[i],
-					  .name = hosts_name(i),
-					  .lost = lost[i] ? lost[i] : "it ended without a result"};
+		in[i] = (struct merge_input){.result = read[i],
+					     .name = hosts_name(i),
+					     .lost = lost[i] ? lost[i]
+							     : "it ended without a result"};
 	}
 	if (r == 0)
 		r = merge_results(out, in, nr, "mpi", err);

@@ -24,13 +24,14 @@ static void row(const char *key, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	printf("  %-15s ", key);
-	cli_wrap(stdout, report_plain(plain, sizeof(plain), text), KEY_COLUMNS, KEY_COLUMNS, WIDTH);
+	cli_wrap(stdout, report_escape(plain, sizeof(plain), text), KEY_COLUMNS, KEY_COLUMNS,
+		 WIDTH);
 }
 
 static void heading(const char *text)
 {
 	putchar('\n');
-	report_plain_put(stdout, text);
+	report_escape_put(stdout, text);
 	putchar('\n');
 }
 

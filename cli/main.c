@@ -109,7 +109,7 @@ static void raise_files(void)
 int main(int argc, char **argv)
 {
 	struct cli_hosts hosts;
-	static struct plain_stream plain; /* until the end of the process */
+	static struct escape_stream plain; /* until the end of the process */
 	int status;
 	FILE *people;
 
@@ -117,7 +117,7 @@ int main(int argc, char **argv)
 	/* Before standard output is another: libraries of MPI keep the one they find, to the end.
 	 */
 	status = cli_hosts_open(&hosts, &argc, &argv);
-	people = report_plain_stream(&plain, STDOUT_FILENO);
+	people = report_escape_stream(&plain, STDOUT_FILENO);
 	if (!people)
 		return cli_fail(NULL, CLI_FAILED, "out of memory");
 	/* Names from files and traces are among what is printed; data goes past it

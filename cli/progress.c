@@ -101,7 +101,7 @@ static void draw(struct cli_progress *p, uint64_t done, uint64_t now)
 
 void cli_progress_label(struct cli_progress *p, const char *label, uint64_t total)
 {
-	report_plain(p->label, sizeof(p->label), label);
+	report_escape(p->label, sizeof(p->label), label);
 	p->total = total;
 	p->start_ns = clock_ns();
 	p->drawn_ns = 0;

@@ -11,7 +11,7 @@
 #include "cli/hosts.h"
 #include "cli/opt/opt.h"
 #include "load/report/jobs/replay_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 
 #define DEPTH_PACED    1024 /* enough that the pace is the trace's */
 #define DEPTH_FLAT_OUT 64

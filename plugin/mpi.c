@@ -16,7 +16,7 @@ static int mpi_open(int *ret_rank, int *ret_size)
 	return r;
 }
 
-static int mpi_share(void *data, int len)
+static int mpi_broadcast(void *data, int len)
 {
 	return MPI_Bcast(data, len, MPI_BYTE, 0, MPI_COMM_WORLD);
 }
@@ -30,6 +30,6 @@ extern const struct rendezvous penstock_rendezvous;
 __attribute__((visibility("default"))) const struct rendezvous penstock_rendezvous = {
 	.version = RENDEZVOUS_VERSION,
 	.open = mpi_open,
-	.share = mpi_share,
+	.broadcast = mpi_broadcast,
 	.close = mpi_close,
 };

@@ -18,7 +18,7 @@ struct rendezvous {
 	/* 0, or the error of the library. */
 	int (*open)(int *ret_rank, int *ret_size);
 	/* @len bytes of rank 0 to all. */
-	int (*share)(void *data, int len);
+	int (*broadcast)(void *data, int len);
 	int (*close)(void);
 };
 

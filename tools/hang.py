@@ -30,7 +30,7 @@ def processes():
     return found
 
 
-def family(pid, found):
+def process_tree(pid, found):
     """The process, its descendants, and those of its session that lost their parent."""
     members, more = set(), {p for p, (_, session, _) in found.items() if p == pid or session == pid}
     while more:
@@ -47,7 +47,7 @@ class Watch:
         self.seen = []  # (when, seconds used), the oldest just over SECONDS old
 
     def hangs(self, now, found):
-        used = sum(found[p][2] for p in family(self.pid, found))
+        used = sum(found[p][2] for p in process_tree(self.pid, found))
         if self.seen and used < self.seen[-1][1]:
             self.seen = []  # one that nobody had waited for is gone: it gets on
         self.seen.append((now, used))
@@ -58,12 +58,12 @@ class Watch:
 
     def stacks(self):
         """What all threads of the family are at, as lines."""
-        return [line for p in sorted(family(self.pid, processes())) for line in stacks(p)]
+        return [line for p in sorted(process_tree(self.pid, processes())) for line in stacks(p)]
 
     def kill(self):
         """All of them: who is stopped starts no more, and does not end because another one did."""
         members = set()
-        while more := family(self.pid, processes()) - members:
+        while more := process_tree(self.pid, processes()) - members:
             send(more, signal.SIGSTOP)
             members |= more
         send(members, signal.SIGKILL)

@@ -75,7 +75,7 @@ def is_libc(name):
     return name.startswith(LIBC_FOLDERS) or (name.endswith('.h') and name[:-2] in LIBC)
 
 
-def complaint(root, layer, layers, source, quote, name):
+def include_error(root, layer, layers, source, quote, name):
     """What is wrong with one #include, or None."""
     target = resolve(root, source, name)
     if target is None:
@@ -98,7 +98,7 @@ def check(root, layer, layers):
             text = f.read()
         text = re.sub(r'/\*.*?\*/', lambda m: re.sub('[^\n]', ' ', m[0]), text, flags=re.S)
         for m in INCLUDE.finditer(text):
-            what = complaint(root, layer, layers, source, m[1], m[2])
+            what = include_error(root, layer, layers, source, m[1], m[2])
             if what:
                 yield f'{source}:{text.count(chr(10), 0, m.start(1)) + 1}: {what}'
 
@@ -113,7 +113,7 @@ def unlisted(root, layers):
                 yield f'{folder} is not in the table of docs/architecture.md'
 
 
-def crowded(root):
+def large_folders(root):
     """Folders with more sources than can be seen at once."""
     for top in ('src', 'load', 'cli', 'python'):
         for path, _, names in os.walk(os.path.join(root, top)):
@@ -122,7 +122,7 @@ def crowded(root):
                 yield f'{os.path.relpath(path, root)} has {nr} sources'
 
 
-def ambiguous(root):
+def repeated_functions(root):
     """Names of functions that neither grep nor perf tells apart."""
     files = {}
     for top in ('src', 'load', 'cli', 'python'):
@@ -153,8 +153,8 @@ def main():
              for layer in layers]
     cases.append(('every folder with C files is in the table', list(unlisted(root, layers))))
     cases.append(('the table goes downwards', list(order(layers))))
-    cases.append((f'no folder has more than {MOST} sources', list(crowded(root))))
-    cases.append(('no three files define functions of one name', list(ambiguous(root))))
+    cases.append((f'no folder has more than {MOST} sources', list(large_folders(root))))
+    cases.append(('no three files define functions of one name', list(repeated_functions(root))))
     print(f'1..{len(cases)}')
     for i, (name, wrong) in enumerate(cases, 1):
         print(f'{"not ok" if wrong else "ok"} {i} - {name}')

@@ -54,10 +54,10 @@ def compose(args):
         if page.count(f'@{key}@') != 1:
             sys.exit(f'mkpage: {args.page} must have @{key}@ once')
     page = re.sub('@(' + '|'.join(parts) + ')@', lambda m: parts[m[1]], page)
-    before, found, behind = page.partition('@data@')
+    head, found, tail = page.partition('@data@')
     if not found:
         sys.exit(f'mkpage: {args.page} has no @data@')
-    return before, behind
+    return head, tail
 
 
 def c_string(text):
@@ -80,10 +80,10 @@ def main():
     p.add_argument('css')
     p.add_argument('scripts', nargs='+')
     args = p.parse_args()
-    before, behind = compose(args) if args.chart else ('', '')
+    head, tail = compose(args) if args.chart else ('', '')
     with open(args.out, 'w', encoding='ascii') as f:
         f.write('/* Made by tools/mkpage.py. */\n#include "load/report/page/html.h"\n')
-        for name, text in (('before', before), ('behind', behind)):
+        for name, text in (('head', head), ('tail', tail)):
             f.write(f'\nconst char report_page_{name}[] =\n{c_string(text)};\n')
 
 

@@ -38,14 +38,14 @@ def measure(penstock, folder):
         f.write('\n')
 
 
-def made_from():
+def input_digests():
     """What the picture shows, as it is written into it."""
     with open(RESULT, 'rb') as f:
         data = f.read()
     return {'schema': json.loads(data)['schema'], 'sha256': hashlib.sha256(data).hexdigest()}
 
 
-def written_in(png):
+def read_digests(png):
     """The same, out of a picture; None: nothing is there."""
     at = 8
     while at < len(png):
@@ -57,7 +57,7 @@ def written_in(png):
     return None
 
 
-def write_in(png, facts):
+def add_digests(png, facts):
     chunk = b'tEXt' + KEY + b'\0' + json.dumps(facts).encode('ascii')
     chunk = struct.pack('>I', len(chunk) - 4) + chunk + struct.pack('>I', zlib.crc32(chunk))
     at = png.rindex(END) - 4
@@ -95,7 +95,7 @@ def main():
         subprocess.run([penstock, 'report', RESULT, '--output', page], check=True, stdout=subprocess.DEVNULL)
         png = draw(page)
     with open(PICTURE, 'wb') as f:
-        f.write(write_in(png, made_from()))
+        f.write(add_digests(png, input_digests()))
     print(f'{PICTURE}: {os.path.getsize(PICTURE)} bytes')
 
 

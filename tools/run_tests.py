@@ -322,7 +322,7 @@ def print_failed(programs, broken):
             print(f'  {p.name}: {what}')
 
 
-def pass_on_no_ignored_signals():
+def restore_signals():
     """What a shell ignores for a job in the background, programs would ignore, too, and those that
     send themselves an interrupt would wait for ever.  A handler is not handed down."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
@@ -341,7 +341,7 @@ def main():
     args = parser.parse_args()
     # As for an interrupt: what was started is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    pass_on_no_ignored_signals()
+    restore_signals()
     python = os.path.abspath(args.python) if args.python else None
     builds = [Build(b, python) for b in args.build]
     broken = [b for b in builds if not b.make()]

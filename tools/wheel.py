@@ -90,7 +90,7 @@ def entry_points():
     return '\n'.join(f'[{group}]\n' + ''.join(f'{n} = {f}\n' for n, f in names.items()) for group, names in groups.items())
 
 
-def stem():
+def archive_name():
     p = project()
     return f'{p["name"]}-{p["version"]}'
 
@@ -139,11 +139,11 @@ def sources(*others):
         names = [n for n in git.stdout.split('\0') if n]
     else:
         names = [os.path.relpath(os.path.join(path, n), ROOT)
-                 for path, folders, files in os.walk(ROOT) if keep(path, folders) for n in files]
+                 for path, folders, files in os.walk(ROOT) if is_source(path, folders) for n in files]
     return sorted({n for n in names if os.path.isfile(f'{ROOT}/{n}') and not n.endswith('.pyc')})
 
 
-def keep(path, folders):
+def is_source(path, folders):
     """Prune a walk in place; always true."""
     top = path == ROOT
     folders[:] = [f for f in folders if f not in ('.git', '.mypy_cache', '__pycache__') and not
@@ -170,7 +170,7 @@ def machine_of(path):
     return MACHINES.get(number, here)
 
 
-def strangers(path):
+def unexpected_libraries(path):
     """Libraries a binary needs that are not part of glibc."""
     names = re.findall(r'\(NEEDED\).*\[(.*)\]', readelf('--dynamic', path))
     return [n for n in names if not LIBC.match(n)]
@@ -190,7 +190,7 @@ def glibc(path):
 def platform_tag(binaries):
     """By PEP 600 if only glibc is needed, otherwise good for machines like this one only."""
     machine = machine_of(binaries[0])
-    other = sorted({n for b in binaries for n in strangers(b)})
+    other = sorted({n for b in binaries for n in unexpected_libraries(b)})
     if other:
         print(f'wheel: needs {", ".join(other)}: not for other systems', file=sys.stderr)
         return f'linux_{machine}'
@@ -227,7 +227,7 @@ def pack(build, out):
     if not os.path.isfile(command):
         fail(f'{command} is missing: make wheel')
     tag = f'{python_tag}-{platform_tag([extension, command])}'
-    name, info = f'{stem()}-{tag}.whl', f'{stem()}.dist-info'
+    name, info = f'{archive_name()}-{tag}.whl', f'{archive_name()}.dist-info'
     os.makedirs(out, exist_ok=True)
     with tempfile.TemporaryDirectory() as tmp:
         wheel = Wheel(f'{tmp}/{name}')
@@ -290,7 +290,7 @@ def get_requires_for_build_sdist(config_settings=None):
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     """What is known before anything is built; the tag is not."""
-    info = f'{stem()}.dist-info'
+    info = f'{archive_name()}.dist-info'
     os.makedirs(f'{metadata_directory}/{info}', exist_ok=True)
     for name, text in (('METADATA', metadata()), ('entry_points.txt', entry_points())):
         with open(f'{metadata_directory}/{info}/{name}', 'w') as f:
@@ -304,10 +304,10 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    name = f'{stem()}.tar.gz'
+    name = f'{archive_name()}.tar.gz'
 
     def add(tar, path, data, mode):
-        entry = tarfile.TarInfo(f'{stem()}/{path}')
+        entry = tarfile.TarInfo(f'{archive_name()}/{path}')
         entry.size, entry.mode, entry.mtime = len(data), mode, epoch()
         tar.addfile(entry, io.BytesIO(data))
     with open(f'{sdist_directory}/{name}', 'wb') as raw, \

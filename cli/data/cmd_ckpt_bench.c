@@ -31,7 +31,7 @@ static const struct cli_opt ckpt_opts[] = {
 	CLI_PLACE(struct ckpt_command, job.folder, 'f', "folder", "FOLDER", ".",
 		  "where to measure: in a new folder in this one, removed at the end"),
 	CLI_GROUP("What"),
-	CLI_ENUM(struct ckpt_command, job.shape, 'm', "model", ckpt_shape_words, "none",
+	CLI_ENUM(struct ckpt_command, job.model, 'm', "model", ckpt_model_words, "none",
 		 "the shape of a checkpoint of MLPerf Storage, in its mode of 8 processes"),
 	CLI_SIZE(struct ckpt_command, job.size, 's', "size", "BYTES", NULL, 1, 1ull << 50,
 		 "of each process; default: 128M, or what the model says"),
@@ -94,7 +94,7 @@ static int ckpt_build(struct ckpt_command *c)
 {
 	struct penstock_err err = {0, ""};
 	const struct cli_pair pairs[] = {
-		{c->job.shape && c->job.size, "--model and --size"},
+		{c->job.model && c->job.size, "--model and --size"},
 		{c->job.limit && !c->job.measure_limit, "--limit and --no-limit"},
 	};
 	int r = cli_exclude(&cmd_ckpt_bench, pairs, ARRAY_SIZE(pairs));

@@ -212,7 +212,7 @@ static void set_inputs(struct kv_args *a)
  */
 static void fit_memory(struct kv_args *a)
 {
-	struct ram ram = ram_look("");
+	struct ram ram = ram_read("");
 	double asked = a->params.cpu_gb, gib = (double)(1u << 30);
 	char total[PENSTOCK_SIZE_TEXT], left[PENSTOCK_SIZE_TEXT];
 

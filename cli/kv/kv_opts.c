@@ -3,7 +3,7 @@
 #include "cli/cli_s3.h"
 #include "cli/kv/kv_args.h"
 #include "load/report/kv/kv_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 
 static const char *const log_words[] = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", NULL};
 static const char *const scaler_words[] = {"qos", "capacity", NULL};

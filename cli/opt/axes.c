@@ -12,19 +12,19 @@
 #include "load/bed/buffers.h"
 
 /* As options are called; "requests" and "submit" take words, not flags. */
-static const char *const names[SPACE_KINDS] = {
+static const char *const names[CONFIG_SPACE_KINDS] = {
 	"block_size", "queue_depth", "requests", "submit", "io_parallel", "engine", "memory",
 };
 
 /* One word to its value; false: not understood. */
-static bool axis_value(enum space_kind kind, const char *word, uint64_t *n)
+static bool axis_value(enum config_space_kind kind, const char *word, uint64_t *n)
 {
 	static const char *const requests[] = {"overlap", "sequential", NULL};
 	static const char *const submit[] = {"batch", "single", NULL};
-	const char *const *words = kind == SPACE_SEQUENTIAL ? requests
-				   : kind == SPACE_SINGLE   ? submit
-				   : kind == SPACE_MEMORY   ? bed_memory_words
-							    : NULL;
+	const char *const *words = kind == CONFIG_SPACE_SEQUENTIAL ? requests
+				   : kind == CONFIG_SPACE_SINGLE   ? submit
+				   : kind == CONFIG_SPACE_MEMORY   ? bed_memory_words
+								   : NULL;
 
 	for (uint64_t i = 0; words && words[i]; i++) {
 		*n = i;
@@ -34,11 +34,11 @@ static bool axis_value(enum space_kind kind, const char *word, uint64_t *n)
 	return !words && penstock_size_parse(n, word) == 0;
 }
 
-static int axis_add_value(struct space *s, enum space_kind kind, uint64_t n, const char *text,
-			  const struct cli_cmd *cmd)
+static int axis_add_value(struct config_space *s, enum config_space_kind kind, uint64_t n,
+			  const char *text, const struct cli_cmd *cmd)
 {
 	struct penstock_err err;
-	int r = space_add(s, kind, n, text, &err);
+	int r = config_space_add(s, kind, n, text, &err);
 
 	if (r == -ENOMEM)
 		return cli_fail(cmd, CLI_FAILED, "%s", err.msg);
@@ -47,7 +47,7 @@ static int axis_add_value(struct space *s, enum space_kind kind, uint64_t n, con
 		     : CLI_OK;
 }
 
-static int add_word(struct space *s, enum space_kind kind, const char *word,
+static int add_word(struct config_space *s, enum config_space_kind kind, const char *word,
 		    const struct cli_cmd *cmd)
 {
 	uint64_t n;
@@ -58,7 +58,8 @@ static int add_word(struct space *s, enum space_kind kind, const char *word,
 }
 
 /* ds_io's names mean the first usable: alone they are no axis. */
-static int add_engine(struct space *s, const char *word, bool alone, const struct cli_cmd *cmd)
+static int add_engine(struct config_space *s, const char *word, bool alone,
+		      const struct cli_cmd *cmd)
 {
 	const char *engine;
 	int r = cli_engine(&engine, word, cmd);
@@ -67,20 +68,20 @@ static int add_engine(struct space *s, const char *word, bool alone, const struc
 		return r;
 	if (!engine)
 		return cli_usage(cmd, "--engine: %s is the first usable: name it instead", word);
-	return axis_add_value(s, SPACE_ENGINE, 0, engine, cmd);
+	return axis_add_value(s, CONFIG_SPACE_ENGINE, 0, engine, cmd);
 }
 
-static int add_words(struct space *s, enum space_kind kind, const struct cli_list *l,
+static int add_words(struct config_space *s, enum config_space_kind kind, const struct cli_list *l,
 		     const struct cli_cmd *cmd)
 {
 	int r = CLI_OK;
 
 	for (size_t i = 0; i < l->nr && r == CLI_OK; i++) {
 		const char *word = l->items[i];
-		bool both =
-			!strcmp(word, "both") && (kind == SPACE_SEQUENTIAL || kind == SPACE_SINGLE);
+		bool both = !strcmp(word, "both") &&
+			    (kind == CONFIG_SPACE_SEQUENTIAL || kind == CONFIG_SPACE_SINGLE);
 
-		if (kind == SPACE_ENGINE)
+		if (kind == CONFIG_SPACE_ENGINE)
 			r = add_engine(s, word, l->nr == 1, cmd);
 		else if (!both)
 			r = add_word(s, kind, word, cmd);
@@ -90,7 +91,8 @@ static int add_words(struct space *s, enum space_kind kind, const struct cli_lis
 	return r;
 }
 
-static int copy_axis(struct space *s, const struct space_axis *a, const struct cli_cmd *cmd)
+static int copy_axis(struct config_space *s, const struct config_space_axis *a,
+		     const struct cli_cmd *cmd)
 {
 	int r = CLI_OK;
 
@@ -99,28 +101,29 @@ static int copy_axis(struct space *s, const struct space_axis *a, const struct c
 	return r;
 }
 
-int cli_space_replace(struct space *s, const struct cli_cmd *cmd, const struct cli_list *axes)
+int cli_space_replace(struct config_space *s, const struct cli_cmd *cmd,
+		      const struct cli_list *axes)
 {
-	struct space base = *s;
-	bool there[SPACE_KINDS] = {false};
+	struct config_space base = *s;
+	bool there[CONFIG_SPACE_KINDS] = {false};
 	int r = CLI_OK;
 
-	*s = (struct space){.nr = 0};
+	*s = (struct config_space){.nr = 0};
 	for (unsigned i = 0; i < base.nr && r == CLI_OK; i++) {
-		const struct space_axis *a = &base.axes[i];
+		const struct config_space_axis *a = &base.axes[i];
 
 		there[a->kind] = true;
 		r = axes[a->kind].nr ? add_words(s, a->kind, &axes[a->kind], cmd)
 				     : copy_axis(s, a, cmd);
 	}
-	for (unsigned kind = 0; kind < SPACE_KINDS && r == CLI_OK; kind++)
+	for (unsigned kind = 0; kind < CONFIG_SPACE_KINDS && r == CLI_OK; kind++)
 		if (!there[kind])
 			r = add_words(s, kind, &axes[kind], cmd);
-	if (r == CLI_OK && space_points(s) > CLI_SPACE_MAX)
+	if (r == CLI_OK && config_space_points(s) > CLI_SPACE_MAX)
 		r = cli_usage(cmd,
 			      "%u configurations are too many, at most %d; give fewer values of "
 			      "--block_size, --queue_depth or others",
-			      space_points(s), CLI_SPACE_MAX);
-	space_fini(&base);
+			      config_space_points(s), CLI_SPACE_MAX);
+	config_space_fini(&base);
 	return r;
 }

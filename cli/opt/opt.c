@@ -385,7 +385,7 @@ static void say_line(const struct cli_cmd *cmd, const char *tail, const char *fm
 	char line[1024], text[2048];
 
 	penstock_vprint_elided(line, sizeof(line), fmt, ap);
-	report_plain(text, sizeof(text), line);
+	report_escape(text, sizeof(text), line);
 	if (!cmd)
 		fprintf(stderr, "penstock: %s%s\n", text, tail ? " (see 'penstock --help')" : "");
 	else if (tail)

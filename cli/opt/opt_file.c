@@ -108,7 +108,7 @@ static FILE *cli_stream_open(struct cli_stream *s)
 	const cookie_io_functions_t calls = {.write = stream_write};
 
 	/* Data are what they are, but a terminal obeys them. */
-	return isatty(s->fd) ? report_plain_stream(&s->plain, s->fd) : fopencookie(s, "w", calls);
+	return isatty(s->fd) ? report_escape_stream(&s->plain, s->fd) : fopencookie(s, "w", calls);
 }
 
 /* 0, or -errno of the first write that failed. */

@@ -26,8 +26,8 @@ bool cli_file_within(const char *in, const char *name);
 /* Bytes of a FILE on their way to a descriptor; stdio forgets why a write failed. */
 struct cli_stream {
 	int fd;
-	int error;                 /* -errno of the first */
-	struct plain_stream plain; /* where it is a terminal */
+	int error;                  /* -errno of the first */
+	struct escape_stream plain; /* where it is a terminal */
 };
 
 struct cli_file {

@@ -8,7 +8,7 @@
 
 #include "cli/opt/opt.h"
 #include "cli/opt/opt_file.h"
-#include "load/report/result/read.h"
+#include "load/report/result/result_reader.h"
 
 json_t *cli_json_load(const struct cli_cmd *cmd, const char *option, const char *file)
 {

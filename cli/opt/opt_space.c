@@ -56,13 +56,13 @@ static const struct {
 };
 
 struct reader {
-	struct space space;
+	struct config_space space;
 	struct cli_space_job *job;
 };
 
-static bool is_flag(enum space_kind kind)
+static bool is_flag(enum config_space_kind kind)
 {
-	return kind == SPACE_SEQUENTIAL || kind == SPACE_SINGLE;
+	return kind == CONFIG_SPACE_SEQUENTIAL || kind == CONFIG_SPACE_SINGLE;
 }
 
 /* A word of a list that ends with NULL. */
@@ -77,7 +77,7 @@ static int word(uint64_t *ret, const char *text, const char *const *words)
 }
 
 /* 32, "32", "1M", true, "io_uring": what @kind takes. */
-static int space_parse(uint64_t *ret, enum space_kind kind, const json_t *v)
+static int space_parse(uint64_t *ret, enum config_space_kind kind, const json_t *v)
 {
 	const char *text = json_string_value(v);
 
@@ -86,9 +86,9 @@ static int space_parse(uint64_t *ret, enum space_kind kind, const json_t *v)
 		*ret = json_is_true(v);
 		return json_is_boolean(v) ? 0 : -EINVAL;
 	}
-	if (kind == SPACE_ENGINE)
+	if (kind == CONFIG_SPACE_ENGINE)
 		return text && cli_engine_known(text) ? 0 : -EINVAL;
-	if (kind == SPACE_MEMORY)
+	if (kind == CONFIG_SPACE_MEMORY)
 		return text ? word(ret, text, bed_memory_words) : -EINVAL;
 	if (text)
 		return penstock_size_parse(ret, text);
@@ -98,22 +98,23 @@ static int space_parse(uint64_t *ret, enum space_kind kind, const json_t *v)
 	return 0;
 }
 
-static int space_add_value(struct space *s, enum space_kind kind, const json_t *v,
+static int space_add_value(struct config_space *s, enum config_space_kind kind, const json_t *v,
 			   struct penstock_err *err)
 {
 	char *text;
 	uint64_t n;
 
 	if (space_parse(&n, kind, v) == 0)
-		return space_add(s, kind, n, kind == SPACE_ENGINE ? json_string_value(v) : NULL,
-				 err);
+		return config_space_add(
+			s, kind, n, kind == CONFIG_SPACE_ENGINE ? json_string_value(v) : NULL, err);
 	text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
-	penstock_fail(err, -EINVAL, "%s: %s is not %s", space_names[kind], text ? text : "a value",
-		      is_flag(kind)              ? "true or false"
-		      : kind == SPACE_ENGINE     ? "an engine of this build"
-		      : kind == SPACE_MEMORY     ? "a kind of memory"
-		      : kind == SPACE_BLOCK_SIZE ? "a size"
-						 : "a number");
+	penstock_fail(err, -EINVAL, "%s: %s is not %s", config_space_names[kind],
+		      text ? text : "a value",
+		      is_flag(kind)                     ? "true or false"
+		      : kind == CONFIG_SPACE_ENGINE     ? "an engine of this build"
+		      : kind == CONFIG_SPACE_MEMORY     ? "a kind of memory"
+		      : kind == CONFIG_SPACE_BLOCK_SIZE ? "a size"
+							: "a number");
 	free(text);
 	return -EINVAL;
 }
@@ -177,15 +178,15 @@ static void note_ignored(const struct cli_cmd *cmd, const json_t *root)
 }
 
 /* ["aio_handle"], which is ds_io's default, is ours as well. */
-static bool default_engine(enum space_kind kind, const json_t *list)
+static bool default_engine(enum config_space_kind kind, const json_t *list)
 {
 	const char *name = json_string_value(json_array_get(list, 0));
 
-	return kind == SPACE_ENGINE && json_array_size(list) == 1 && name &&
+	return kind == CONFIG_SPACE_ENGINE && json_array_size(list) == 1 && name &&
 	       !strcmp(name, "aio_handle");
 }
 
-static int add_axis(struct space *s, enum space_kind kind, const json_t *list,
+static int add_axis(struct config_space *s, enum config_space_kind kind, const json_t *list,
 		    struct penstock_err *err)
 {
 	const json_t *v;
@@ -214,8 +215,8 @@ static int space_add_key(struct reader *r, const char *key, const json_t *list,
 	for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
 		if (!strcmp(others[i].key, key))
 			return add_other(r->job, &others[i], list, err);
-	for (unsigned kind = 0; kind < SPACE_KINDS; kind++)
-		if (!strcmp(space_names[kind], key))
+	for (unsigned kind = 0; kind < CONFIG_SPACE_KINDS; kind++)
+		if (!strcmp(config_space_names[kind], key))
 			return add_axis(&r->space, kind, list, err);
 	return penstock_fail(err, -EINVAL,
 			     "unknown key '%s'; there are block_size, queue_depth, "
@@ -227,18 +228,18 @@ static int space_add_key(struct reader *r, const char *key, const json_t *list,
 /* What excludes each other on the command line does so here. */
 static int check_whole(const struct reader *r, struct penstock_err *err)
 {
-	if (space_points(&r->space) > CLI_SPACE_MAX)
+	if (config_space_points(&r->space) > CLI_SPACE_MAX)
 		return penstock_fail(err, -EINVAL, "%u configurations are too many, at most %d",
-				     space_points(&r->space), CLI_SPACE_MAX);
-	if (r->job->gpu && space_value(&r->space, 0, SPACE_MEMORY))
+				     config_space_points(&r->space), CLI_SPACE_MAX);
+	if (r->job->gpu && config_space_value(&r->space, 0, CONFIG_SPACE_MEMORY))
 		return penstock_fail(err, -EINVAL, "gpu and memory exclude each other");
-	if (r->job->gds && space_value(&r->space, 0, SPACE_ENGINE))
+	if (r->job->gds && config_space_value(&r->space, 0, CONFIG_SPACE_ENGINE))
 		return penstock_fail(err, -EINVAL,
 				     "use_gds is the engine cufile: leave out engine");
 	return 0;
 }
 
-int cli_space_read(struct space *out, struct cli_space_job *job, const struct cli_cmd *cmd,
+int cli_space_read(struct config_space *out, struct cli_space_job *job, const struct cli_cmd *cmd,
 		   const char *file)
 {
 	json_t *root = cli_json_load(cmd, "--sweep_config", file), *list;
@@ -263,7 +264,7 @@ int cli_space_read(struct space *out, struct cli_space_job *job, const struct cl
 		note_ignored(cmd, root);
 	json_decref(root);
 	if (r < 0) {
-		space_fini(&reader.space);
+		config_space_fini(&reader.space);
 		return cli_fail(cmd, r == -ENOMEM ? CLI_FAILED : CLI_USAGE,
 				"--sweep_config: '%s': %s", file, err.msg);
 	}
@@ -271,12 +272,12 @@ int cli_space_read(struct space *out, struct cli_space_job *job, const struct cl
 	return CLI_OK;
 }
 
-int cli_space_check(const struct space *s, const struct cli_space_job *job, bool gpu,
+int cli_space_check(const struct config_space *s, const struct cli_space_job *job, bool gpu,
 		    const char *engine, const struct cli_cmd *cmd)
 {
-	if (gpu && space_value(s, 0, SPACE_MEMORY))
+	if (gpu && config_space_value(s, 0, CONFIG_SPACE_MEMORY))
 		return cli_usage(cmd, "--gpu and memory of --sweep_config exclude each other");
-	if (engine && space_value(s, 0, SPACE_ENGINE))
+	if (engine && config_space_value(s, 0, CONFIG_SPACE_ENGINE))
 		return cli_usage(cmd, "%s and engine of --sweep_config exclude each other", engine);
 	if (job->gds && !gpu && !job->gpu)
 		return cli_usage(cmd, "--sweep_config: use_gds goes with gpu only");

@@ -6,7 +6,7 @@
  * A search space from the command line: --sweep_config, a JSON file in upstream's
  * schema, and options that each replace an axis.
  */
-#include "load/jobs/job_space.h"
+#include "load/jobs/config_space.h"
 
 struct cli_cmd;
 struct cli_list;
@@ -26,23 +26,24 @@ struct cli_space_job {
  * walked in the order of the keys.  Options that cannot vary here have one value: it
  * goes to @job, or is what this program does anyway, or a note says that it has no
  * effect.  Whatever is not understood is refused.  Returns an exit status, having said
- * what is wrong; space_fini() is due only after CLI_OK.
+ * what is wrong; config_space_fini() is due only after CLI_OK.
  */
-int cli_space_read(struct space *out, struct cli_space_job *job, const struct cli_cmd *cmd,
+int cli_space_read(struct config_space *out, struct cli_space_job *job, const struct cli_cmd *cmd,
 		   const char *file);
 
 /*
  * Do options go with what the file says?  @gpu: memory of a GPU was asked for; @engine:
  * the option, "--gds" or "--engine", that names an engine, or NULL.  An exit status.
  */
-int cli_space_check(const struct space *s, const struct cli_space_job *job, bool gpu,
+int cli_space_check(const struct config_space *s, const struct cli_space_job *job, bool gpu,
 		    const char *engine, const struct cli_cmd *cmd);
 
 /*
  * Replace the axes for which options were given: @axes[kind] are their words.  An
  * axis keeps its place in the order; new ones come last.  Returns an exit status,
- * having said what is wrong; space_fini() is due either way.
+ * having said what is wrong; config_space_fini() is due either way.
  */
-int cli_space_replace(struct space *s, const struct cli_cmd *cmd, const struct cli_list *axes);
+int cli_space_replace(struct config_space *s, const struct cli_cmd *cmd,
+		      const struct cli_list *axes);
 
 #endif

@@ -10,7 +10,7 @@
 #define CLI_PLACES_MAX 1024
 
 struct cli_places {
-	struct io_place *items;
+	struct io_target *items;
 	unsigned nr;
 	char **names;          /* folders cut out of mappings */
 	struct bed_folder own; /* made because no folder was named; else none */

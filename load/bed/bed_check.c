@@ -14,8 +14,8 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
+#include "load/measure/free_space.h"
 #include "load/measure/ram.h"
-#include "load/measure/room.h"
 
 #define RESERVE (16ull << 20) /* directories, metadata */
 
@@ -49,7 +49,7 @@ int64_t bed_free_bytes(const char *folder)
 
 	if (statvfs(folder, &v) == 0 && !v.f_blocks)
 		return -ENODATA;
-	r = room_free(folder, &bytes, &dev, NULL);
+	r = free_space_get(folder, &bytes, &dev, NULL);
 	return r < 0 ? r : (int64_t)min_u64(bytes, INT64_MAX);
 }
 
@@ -58,8 +58,8 @@ static bool same_fs(const char *a, const char *b)
 	uint64_t bytes;
 	dev_t da, db;
 
-	return room_free(a, &bytes, &da, NULL) == 0 && room_free(b, &bytes, &db, NULL) == 0 &&
-	       da == db;
+	return free_space_get(a, &bytes, &da, NULL) == 0 &&
+	       free_space_get(b, &bytes, &db, NULL) == 0 && da == db;
 }
 
 int bed_check_space(const struct bed_need *needs, unsigned nr, struct penstock_err *err)

@@ -20,8 +20,8 @@
 #include "base/random.h"
 #include "base/util.h"
 #include "load/bed/buffers.h"
-#include "load/measure/cache.h"
-#include "load/measure/gate.h"
+#include "load/measure/page_cache.h"
+#include "load/measure/rank_barrier.h"
 
 #define END_BYTES 4096 /* so much of each end tells whose a file is */
 #define PIECE     (4u << 20)
@@ -191,7 +191,7 @@ int bed_files_share(struct bed_file *files, unsigned nr, uint64_t len,
 	if (r == 0 && !share->rank)
 		r = set_size(&files[0], share->size * nr * step, err);
 	if (r == 0)
-		gate_wait();
+		rank_barrier_wait();
 	for (unsigned i = 0; i < nr && r == 0; i++)
 		if (bed_id_read(&files[i].id, folder->fd, name) < 0)
 			r = penstock_fail(err, -ESTALE, "%s: is not there, which rank 0 has made",
@@ -315,7 +315,7 @@ static int end_piece(struct mover *m, const struct penstock_done *done, struct p
 	if (r < 0)
 		return r;
 	m->work->bytes += slot->len;
-	gate_moved(m->work->bytes);
+	rank_progress_report(m->work->bytes);
 	if (m->work->progress)
 		m->work->progress(m->work->arg, m->work->bytes);
 	return penstock_check_stop(m->work->stop, err);
@@ -354,16 +354,16 @@ static int move_group(struct mover *m, struct penstock_err *err)
 		const struct bed_file *f = m->files[opened];
 
 		if (m->read)
-			cache_drop(f->open_path, f->from, f->len);
+			page_cache_drop(f->open_path, f->from, f->len);
 		r = bed_file_same(f, err);
 		if (r == 0)
 			r = penstock_file_open(&m->open[opened], m->io, f->open_path,
 					       bed_file_flags(f, m->read), 0, err);
 	}
-	gate_moved(m->work->bytes);
+	rank_progress_report(m->work->bytes);
 	if (r == 0)
 		r = move_pieces(m, err);
-	gate_quiet();
+	rank_progress_end();
 	for (unsigned i = 0; i < opened; i++) {
 		closed = r < 0 ? penstock_file_abort(m->open[i], NULL)
 			       : penstock_file_close(m->open[i], err);

@@ -22,7 +22,7 @@
 #include "base/openat_safe.h"
 #include "base/util.h"
 #include "load/bed/bed_prefix.h"
-#include "load/measure/gate.h"
+#include "load/measure/rank_barrier.h"
 
 #define JOURNAL      ".penstock-bed"
 #define JOURNAL_HEAD "penstock bed 2\n"
@@ -349,7 +349,7 @@ int bed_folder_share(struct bed_folder *f, const char *parent, const char *job,
 	}
 	r = share->rank ? 0 : make_numbered(f, parent, job, share->number, NULL, err);
 	if (r == 0)
-		gate_wait();
+		rank_barrier_wait();
 	if (r == 0 && share->rank)
 		r = bed_folder_open(f, path, NULL, err);
 	if (r == -ENOENT && share->rank)

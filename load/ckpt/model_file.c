@@ -22,7 +22,7 @@ static int read_exact(void *arg, void *buf, uint64_t len, uint64_t offset, struc
 }
 
 /* By its first bytes; what follows must then be so. */
-static int tell_format(struct model_file *m, struct penstock_err *err)
+static int detect_format(struct model_file *m, struct penstock_err *err)
 {
 	unsigned char head[9] = {0};
 	uint64_t n = min_u64(sizeof(head), m->bytes), len;
@@ -67,8 +67,8 @@ int model_file_open(struct model_file *m, struct penstock_io *io, const char *pa
 	if (r < 0)
 		return r;
 	m->bytes = info.bytes;
-	m->sums = info.verify;
-	r = tell_format(m, err);
+	m->has_crc = info.verify;
+	r = detect_format(m, err);
 	if (r == 0 && m->format == MODEL_SAFETENSORS)
 		return open_tensors(m, io, path, opts, err);
 	return r == 0 && m->format == MODEL_TORCH ? open_zip(m, path, err) : r;

@@ -26,7 +26,7 @@ struct model_entry {
 struct model_file {
 	enum model_format format;
 	uint64_t bytes;
-	bool sums; /* there is a FILE.crc */
+	bool has_crc; /* there is a FILE.crc */
 	struct penstock_reader *reader;
 	struct penstock_safetensors *tensors; /* has the reader, where it is one */
 	struct penstock_archive *zip;

@@ -29,8 +29,8 @@ struct pass {
  * What of @file lies in [offset, offset + len): entries, and what lists them, which is before the
  * first of a safetensors file and behind the last of a zip.
  */
-static void name_place(const struct model_file *file, uint64_t offset, uint64_t len, char *out,
-		       size_t size)
+static void describe_offset(const struct model_file *file, uint64_t offset, uint64_t len, char *out,
+			    size_t size)
 {
 	bool zip = file->format == MODEL_TORCH;
 	const char *list = "";
@@ -81,12 +81,12 @@ static void name_unverified(const struct model_pass *p, uint64_t offset, uint64_
 		else if (dot && !strcmp(dot, ".safetensors"))
 			file.format = MODEL_SAFETENSORS;
 	}
-	name_place(&file, offset, len, out, size);
+	describe_offset(&file, offset, len, out, size);
 	model_file_close(&file);
 }
 
-static int tell_damage(const struct pass *s, const struct penstock_err *why,
-		       struct penstock_err *err)
+static int report_damage(const struct pass *s, const struct penstock_err *why,
+			 struct penstock_err *err)
 {
 	const struct model_file *file = &s->file;
 	struct penstock_reader *reader =
@@ -97,7 +97,7 @@ static int tell_damage(const struct pass *s, const struct penstock_err *why,
 	if (reader)
 		penstock_reader_stat(reader, &info);
 	if (info.bad_len && (file->tensors || file->zip))
-		name_place(file, info.bad_offset, info.bad_len, place, sizeof(place));
+		describe_offset(file, info.bad_offset, info.bad_len, place, sizeof(place));
 	else if (info.bad_len)
 		name_unverified(s->p, info.bad_offset, info.bad_len, place, sizeof(place));
 	return penstock_fail(err, why->code, "%s%s", why->msg, place);
@@ -154,7 +154,7 @@ static int move_pieces(struct pass *s, struct penstock_reader *reader, struct pe
 				     : penstock_fail(err, -ENODATA,
 						     "%s: ends at %" PRIu64 " of %" PRIu64 " bytes",
 						     p->path, at, p->bytes);
-		if (s->file.zip && !s->file.sums)
+		if (s->file.zip && !s->file.has_crc)
 			r = check_records(s, s->buf, at, (uint64_t)n, err);
 		if (r == 0 && s->writer)
 			r = penstock_writer_write(s->writer, s->buf, (uint64_t)n, err);
@@ -164,7 +164,7 @@ static int move_pieces(struct pass *s, struct penstock_reader *reader, struct pe
 			r = penstock_fail(err, -ECANCELED, "interrupted");
 	}
 	if (r == 0)
-		p->checked = s->file.sums ? p->bytes : p->checked;
+		p->checked = s->file.has_crc ? p->bytes : p->checked;
 	return r;
 }
 
@@ -175,7 +175,7 @@ static void pass_prepare(struct pass *s)
 
 	p->format = s->file.format;
 	p->bytes = s->file.bytes;
-	if (s->file.sums)
+	if (s->file.has_crc)
 		p->how = "FILE.crc";
 	else if (s->file.zip && penstock_archive_get(s->file.zip, 0))
 		p->how = "CRC-32 of the records";
@@ -192,7 +192,7 @@ static int open_writer(struct pass *s, struct penstock_err *err)
 	return penstock_writer_open(&s->writer, s->p->io, s->p->to, &opts, err);
 }
 
-static int do_pass(struct pass *s, struct penstock_err *err)
+static int run_pass(struct pass *s, struct penstock_err *err)
 {
 	struct penstock_reader *reader =
 		s->file.tensors ? penstock_safetensors_reader(s->file.tensors) : s->file.reader;
@@ -228,10 +228,10 @@ int model_pass_run(struct model_pass *p, struct penstock_err *err)
 	s->p = p;
 	r = model_file_open(&s->file, p->io, p->path, NULL, &why);
 	if (r == 0)
-		r = do_pass(s, &why);
+		r = run_pass(s, &why);
 	p->sec = (double)(clock_ns() - begin) / 1e9;
 	if (r < 0)
-		tell_damage(s, &why, err);
+		report_damage(s, &why, err);
 	if (s->buf)
 		penstock_buf_free(p->io, s->buf);
 	model_file_close(&s->file);

@@ -5,7 +5,7 @@
 /*
  * Processes that a launcher of MPI started, on one or several hosts, as one run.  Rank 0 has a
  * connection to each of the others; all of them wait for each other where something that is counted
- * begins (hosts_gate), and rank 0 gets what they have to say at the end (hosts_gather).
+ * begins (hosts_barrier), and rank 0 gets what they have to say at the end (hosts_gather).
  *
  * A connection that ends is a rank that is lost: it is named at once, the others are asked to stop,
  * and nobody waits for it any more.
@@ -22,13 +22,13 @@ struct penstock_err;
  * @line is for the user (NULL: another rank says it).  @stop: a rank is lost, or rank 0 asks to
  * stop; from a thread of its own.
  */
-typedef void hosts_say(const char *line, bool stop);
+typedef void hosts_notify(const char *line, bool stop);
 
 /* Has a launcher started several, of which this is the first? */
 bool hosts_is_first(void);
 
 /* 0: this process is alone, or all have found each other.  Else -errno with the reason in @err. */
-int hosts_open(hosts_say *say, struct penstock_err *err);
+int hosts_open(hosts_notify *notify, struct penstock_err *err);
 
 /* 1: alone. */
 unsigned hosts_size(void);
@@ -43,13 +43,13 @@ uint64_t hosts_random(void);
  * @data of rank 0 for all: *@data is replaced in the others, by memory that is to be freed.
  * 0, -ENOMEM, or -ECONNRESET when rank 0 is lost.
  */
-int hosts_share(char **data, size_t *len);
+int hosts_broadcast(char **data, size_t *len);
 
 /*
  * Begin together: is passed by all ranks at the same moment, as far as their clocks are known.
  * Returns that moment, by clock_ns().
  */
-uint64_t hosts_gate(void);
+uint64_t hosts_barrier(void);
 
 /* The clock of this rank: what is to be added to clock_ns() for the time since 1970 by rank 0. */
 struct hosts_clock {

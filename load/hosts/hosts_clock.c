@@ -8,16 +8,16 @@
 #include <time.h>
 
 #include "base/util.h"
-#include "load/hosts/hosts_in.h"
+#include "load/hosts/hosts_internal.h"
 
-#define TIMES   40
-#define WAIT_NS 1000000000u
-#define AGAIN                                                                              \
+#define CLOCK_SAMPLES 40
+#define WAIT_NS       1000000000u
+#define CLOCK_FAILURES                                                                     \
 	10 /* that nothing comes back for so long, which packets that are lost may explain \
 	    */
 
 /* One question; false: no answer, to this one or to one before it that came late. */
-static bool clock_ask(struct hosts *h, struct peer *p, int64_t *offset, uint64_t *error)
+static bool sample_clock(struct hosts *h, struct peer *p, int64_t *offset, uint64_t *error)
 {
 	uint64_t asked = clock_ns(), until = asked + WAIT_NS, half;
 	const struct header ping = {.type = MESSAGE_PING, .a = asked};
@@ -37,18 +37,18 @@ static bool clock_ask(struct hosts *h, struct peer *p, int64_t *offset, uint64_t
 	return ok;
 }
 
-static bool clock_measure(struct hosts *h, struct peer *p, int64_t *offset, uint64_t *error)
+static bool measure_clock(struct hosts *h, struct peer *p, int64_t *offset, uint64_t *error)
 {
 	int64_t one;
 	uint64_t bound;
 	bool any = false;
 
-	for (unsigned i = 0, silent = 0; i < TIMES && silent < AGAIN; i++) {
-		if (!clock_ask(h, p, &one, &bound)) {
-			silent = p->fd < 0 ? AGAIN : silent + 1;
+	for (unsigned i = 0, failures = 0; i < CLOCK_SAMPLES && failures < CLOCK_FAILURES; i++) {
+		if (!sample_clock(h, p, &one, &bound)) {
+			failures = p->fd < 0 ? CLOCK_FAILURES : failures + 1;
 			continue;
 		}
-		silent = 0;
+		failures = 0;
 		if (any && bound >= *error)
 			continue;
 		*offset = one;
@@ -58,7 +58,7 @@ static bool clock_measure(struct hosts *h, struct peer *p, int64_t *offset, uint
 	return any;
 }
 
-static void clock_tell(struct hosts *h, struct peer *p)
+static void send_clock(struct hosts *h, struct peer *p)
 {
 	const struct header clock = {.type = MESSAGE_CLOCK,
 				     .a = (uint64_t)p->clock.wall_ns,
@@ -79,13 +79,13 @@ void hosts_set_clocks(struct hosts *h)
 	for (unsigned i = 1; i < h->size; i++) {
 		struct peer *p = &h->peers[i];
 
-		if (!clock_measure(h, p, &p->clock.offset_ns, &p->clock.error_ns)) {
+		if (!measure_clock(h, p, &p->clock.offset_ns, &p->clock.error_ns)) {
 			/* it would begin when its clock says what that of rank 0 does */
-			hosts_lose(h, p, "it does not tell its clock");
+			hosts_give_up(h, p, "it does not tell its clock");
 			continue;
 		}
 		p->clock.wall_ns = h->clock.wall_ns - p->clock.offset_ns;
-		clock_tell(h, p);
+		send_clock(h, p);
 	}
 }
 
@@ -96,10 +96,10 @@ void hosts_check_clocks(struct hosts *h)
 		int64_t offset;
 		uint64_t error, moved;
 
-		if (!clock_measure(h, p, &offset, &error))
+		if (!measure_clock(h, p, &offset, &error))
 			continue;
 		moved = (uint64_t)llabs(offset - p->clock.offset_ns);
 		p->clock.error_ns = max_u64(p->clock.error_ns, moved + error);
-		clock_tell(h, p);
+		send_clock(h, p);
 	}
 }

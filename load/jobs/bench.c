@@ -15,9 +15,9 @@
 #include "base/util.h"
 #include "load/jobs/bench_run.h"
 #include "load/jobs/gdsio.h"
-#include "load/measure/cache.h"
-#include "load/measure/gate.h"
 #include "load/measure/limit.h"
+#include "load/measure/page_cache.h"
+#include "load/measure/rank_barrier.h"
 
 /* ------------------------------------------------------------------- series */
 
@@ -45,7 +45,7 @@ static void on_tick(void *arg, uint64_t bytes)
 }
 
 /* Are these files moved by O_DIRECT with these options? */
-static int look_at_files(struct bench *b, struct bench_files *files, struct penstock_err *err)
+static int check_direct(struct bench *b, struct bench_files *files, struct penstock_err *err)
 {
 	struct penstock_file_info info = {.size = sizeof(info)};
 	struct penstock_file *file;
@@ -88,7 +88,7 @@ static void name_series(struct bench *b, struct run_series *s, uint64_t size, bo
 }
 
 /* The time limit of a job that did not ask for one: fewer iterations, and said so. */
-static void note_limit(const struct bench_job *job, struct run_series *s, uint64_t done)
+static void set_time_limit(const struct bench_job *job, struct run_series *s, uint64_t done)
 {
 	if (job->runtime_ns || s->partial || !job->max_ns || done >= job->iterations)
 		return;
@@ -98,7 +98,7 @@ static void note_limit(const struct bench_job *job, struct run_series *s, uint64
 }
 
 /* The part of @whole that falls to this repeat. */
-static uint64_t part_of(const struct bench *b, uint64_t whole)
+static uint64_t repeat_share(const struct bench *b, uint64_t whole)
 {
 	return whole / b->repeats + (b->round < whole % b->repeats);
 }
@@ -113,13 +113,13 @@ static uint64_t turn_ns(const struct bench *b, uint64_t used_ns, bool nothing_ye
 	uint64_t left = job->max_ns > used_ns ? job->max_ns - used_ns : 0;
 
 	if (job->runtime_ns)
-		return part_of(b, job->runtime_ns);
+		return repeat_share(b, job->runtime_ns);
 	return b->round && nothing_yet ? left : left / (b->repeats - b->round);
 }
 
 /* fio on the files that counted in the turn; @before: what had counted before it. */
-static int fio_beside(struct bench *b, struct bench_size *z, bool read,
-		      const struct series_mark *before, struct penstock_err *err)
+static int run_fio_turn(struct bench *b, struct bench_size *z, bool read,
+			const struct series_repeat *before, struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
 	unsigned at = z->first + (read && job->write), nr = job->rwmix ? 2 : 1;
@@ -143,7 +143,7 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 				     "%s: --compare-fio: the files are striped, of which fio knows "
 				     "nothing",
 				     job->folder);
-	fio_turn(fio, job, b->folder.open_path, s, names, (unsigned)files, ops - before->ops,
+	fio_run_turn(fio, job, b->folder.open_path, s, names, (unsigned)files, ops - before->ops,
 		 (double)(bytes - before->bytes) / (s->sec - before->sec));
 	b->res->nr_fio = at / nr + 1 > b->res->nr_fio ? at / nr + 1 : b->res->nr_fio;
 	b->res->bytes_written += fio->bytes_written - written;
@@ -151,7 +151,7 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 		struct fio_result *g = &b->res->gdsio[at];
 
 		written = g->bytes_written;
-		gdsio_turn(g, job, b->folder.open_path, s, names[0], ops - before->ops,
+		gdsio_run_turn(g, job, b->folder.open_path, s, names[0], ops - before->ops,
 			   (double)(bytes - before->bytes) / (s->sec - before->sec));
 		b->res->bytes_written += g->bytes_written - written;
 	}
@@ -182,16 +182,16 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 		.progress = job->progress ? on_tick : NULL,
 		.progress_arg = b,
 	};
-	struct series_mark before = {.sec = s->sec};
+	struct series_repeat before = {.sec = s->sec};
 	uint64_t wear = 0;
 	int r;
 
 	if (!work.runtime_ns && job->max_ns) {
-		gate_wait(); /* others may have time left: turns stay the same for all */
+		rank_barrier_wait(); /* others may have time left: turns stay the same for all */
 		return 0;
 	}
 	src->warm_end = src->issued + (b->round ? min_u64(job->warmup, 1) : job->warmup);
-	src->end = src->warm_end + part_of(b, job->iterations);
+	src->end = src->warm_end + repeat_share(b, job->iterations);
 	b->step = step;
 	b->series = s;
 	b->start_ns = clock_ns();
@@ -205,14 +205,14 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 	r = run_transfers(&work, s, err);
 	for (unsigned i = 0; i < nr; i++) {
 		s[i].verified_bytes = i == 0 ? atomic_load(&src->verified) : 0;
-		cache_describe(&s[i], &src->facts, &b->res->path, 1);
-		series_mark(&s[i]);
+		page_cache_describe(&s[i], &src->facts, &b->res->path, 1);
+		series_end_repeat(&s[i]);
 		b->res->bytes_written += series_wear(&s[i]);
 	}
 	b->res->bytes_written -= wear;
 	z->used_ns[read] += clock_ns() - b->start_ns;
 	if (r == 0 && b->res->fio)
-		r = fio_beside(b, z, read, &before, err);
+		r = run_fio_turn(b, z, read, &before, err);
 	return r < 0 ? r : penstock_check_stop(job->stop, err);
 }
 
@@ -248,7 +248,7 @@ static int reads(struct bench *b, struct bench_size *z, struct penstock_err *err
 	else
 		z->source[1].nr_files = full;
 	for (unsigned i = 0; i < z->source[1].nr_files && r == 0; i++) {
-		cache_drop(f->files[i].open_path, f->files[i].from, f->bytes);
+		page_cache_drop(f->files[i].open_path, f->files[i].from, f->bytes);
 		r = penstock_check_stop(b->job->stop, err);
 	}
 	return r < 0 ? r : run_turn(b, z, BENCH_READ, err);
@@ -256,8 +256,8 @@ static int reads(struct bench *b, struct bench_size *z, struct penstock_err *err
 
 /* ------------------------------------------------------------------- rounds */
 
-static int open_size(struct bench *b, struct bench_size *z, unsigned first_file,
-		     struct penstock_err *err)
+static int open_files_of_size(struct bench *b, struct bench_size *z, unsigned first_file,
+			      struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
 	int r = bench_files_init(&z->files, job, &b->folder, z->size, first_file, err);
@@ -268,16 +268,16 @@ static int open_size(struct bench *b, struct bench_size *z, unsigned first_file,
 							.buffers = &b->buffers,
 							.read = read,
 							.nr_files = z->files.nr};
-		z->source[read].facts = (struct cache_facts){.size = z->files.bytes,
-							     .durable = job->opts.durability !=
-									PENSTOCK_DURABLE_NONE};
+		z->source[read].facts = (struct page_cache_facts){.size = z->files.bytes,
+								  .durable = job->opts.durability !=
+									     PENSTOCK_DURABLE_NONE};
 		penstock_random_seed(&z->source[read].random, job->seed + z->size);
 	}
-	return r < 0 ? r : look_at_files(b, &z->files, err);
+	return r < 0 ? r : check_direct(b, &z->files, err);
 }
 
 /* All of one size in a round, with new buffers: where they are matters, too. */
-static int one_size(struct bench *b, struct bench_size *z, struct penstock_err *err)
+static int run_size(struct bench *b, struct bench_size *z, struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
 	struct bed_buffers_opts want = {.memory = job->memory,
@@ -301,7 +301,7 @@ static int one_size(struct bench *b, struct bench_size *z, struct penstock_err *
 	return r;
 }
 
-static int rounds(struct bench *b, struct penstock_err *err)
+static int run_rounds(struct bench *b, struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
 	unsigned files = 0, series = 0;
@@ -312,13 +312,13 @@ static int rounds(struct bench *b, struct penstock_err *err)
 
 		z->size = job->sizes[i];
 		z->first = series;
-		r = open_size(b, z, files, err);
+		r = open_files_of_size(b, z, files, err);
 		files += z->files.nr;
 		series += (unsigned)job->write + job->read;
 	}
 	for (b->round = 0; b->round < b->repeats && r == 0; b->round++)
 		for (unsigned i = 0; i < job->nr_sizes && r == 0; i++)
-			r = one_size(b, &b->sizes[i], err);
+			r = run_size(b, &b->sizes[i], err);
 	return r;
 }
 
@@ -350,12 +350,12 @@ static void end_series(struct bench *b, int status, const char *why)
 			s[i].partial = true;
 			snprintf(s[i].partial_why, sizeof(s[i].partial_why), "%s", why);
 		}
-		note_limit(b->job, &s[i], pair[0].ops + (step == 2 ? pair[1].ops : 0));
+		set_time_limit(b->job, &s[i], pair[0].ops + (step == 2 ? pair[1].ops : 0));
 	}
 }
 
 /* Whoever is told may take its time, and be stopped in it. */
-static int tell_series(struct bench *b, struct penstock_err *err)
+static int report_series(struct bench *b, struct penstock_err *err)
 {
 	const struct bench_job *job = b->job;
 
@@ -406,21 +406,21 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct p
 	b.limit_size = bench_measures_limit(job) ? plan.limit_size : 0;
 	b.limit_bytes = plan.limit_bytes;
 	b.limit[true].read = true;
-	r = rounds(&b, err);
+	r = run_rounds(&b, err);
 	if (r == 0)
 		r = verify_written(&b, err);
 	end_series(&b, r, err->msg);
 	if (r == 0)
-		r = tell_series(&b, err);
+		r = report_series(&b, err);
 	if (r == 0 && job->share.on)
-		gate_wait(); /* others may be reading what is removed now */
+		rank_barrier_wait(); /* others may be reading what is removed now */
 	for (unsigned i = 0; i < job->nr_sizes; i++)
 		bench_files_fini(&sizes[i].files);
-	bench_tell_limits(&b);
+	bench_set_limits(&b);
 	for (unsigned i = 0; i < result->nr_fio; i++)
-		fio_settle(&result->fio[i]);
+		fio_choose_variant(&result->fio[i]);
 	for (unsigned i = 0; result->gdsio && i < result->nr_fio; i++)
-		fio_settle(&result->gdsio[i]);
+		fio_choose_variant(&result->gdsio[i]);
 	bed_folder_close(&b.folder, false);
 	result->failed = r < 0;
 	result->sec = (double)(clock_ns() - start) / 1e9;

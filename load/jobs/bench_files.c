@@ -13,10 +13,10 @@
 
 #include "base/err.h"
 #include "base/random.h"
-#include "load/measure/cache.h"
+#include "load/measure/page_cache.h"
 
 /* Only one operation at a time on whole files: then each write can have its own content. */
-static bool versions_are_clear(const struct bench_job *job)
+static bool versions_are_known(const struct bench_job *job)
 {
 	return !job->random && job->in_flight == 1;
 }
@@ -66,32 +66,32 @@ void bench_files_fini(struct bench_files *f)
 /* ------------------------------------------------------- filling, verifying */
 
 /* What the caller of the job is told while it happens. */
-struct told {
+struct progress {
 	const struct bench_files *files;
 	enum bench_step step;
 };
 
 static void on_piece(void *arg, uint64_t bytes)
 {
-	const struct told *t = arg;
+	const struct progress *t = arg;
 	const struct bench_job *job = t->files->job;
 
 	job->progress(job->progress_arg, t->step, t->files->size, bytes,
 		      t->files->nr * t->files->bytes);
 }
 
-static struct bed_file_work work_of(const struct told *told, uint64_t bytes)
+static struct bed_file_work work_of(const struct progress *progress, uint64_t bytes)
 {
-	const struct bench_job *job = told->files->job;
+	const struct bench_job *job = progress->files->job;
 
 	return (struct bed_file_work){job->stop, bytes, job->progress ? on_piece : NULL,
-				      (void *)(uintptr_t)told};
+				      (void *)(uintptr_t)progress};
 }
 
 int bench_files_fill(struct bench_files *f, uint64_t *written, struct penstock_err *err)
 {
-	struct told told = {f, BENCH_PREPARE};
-	struct bed_file_work work = work_of(&told, *written);
+	struct progress progress = {f, BENCH_PREPARE};
+	struct bed_file_work work = work_of(&progress, *written);
 	int r = bed_files_fill(f->files, f->nr, &work, err);
 
 	*written = work.bytes;
@@ -100,8 +100,8 @@ int bench_files_fill(struct bench_files *f, uint64_t *written, struct penstock_e
 
 int bench_files_verify(struct bench_files *f, uint64_t *verified, struct penstock_err *err)
 {
-	struct told told = {f, BENCH_VERIFY};
-	struct bed_file_work work = work_of(&told, *verified);
+	struct progress progress = {f, BENCH_VERIFY};
+	struct bed_file_work work = work_of(&progress, *verified);
 	int r = bed_files_verify(f->files, f->nr, &work, err);
 
 	*verified = work.bytes;
@@ -146,14 +146,14 @@ static int bench_prepare(void *arg, const struct load_op *op, void *buf, struct 
 
 	if (op->read) {
 		if (!s->files->direct) /* a file that was written may be all in memory */
-			cache_note(&s->facts, cache_drop(f->open_path, f->from, f->len));
+			page_cache_add(&s->facts, page_cache_drop(f->open_path, f->from, f->len));
 		return s->job->verify ? bed_buf_poison(s->buffers, buf, op->len, err) : 0;
 	}
 	if (!s->job->overwrite && f->full && !bed_file_remote(f) && truncate(f->open_path, 0) < 0)
 		return penstock_fail(err, -errno, "%s: cannot empty: %s", f->path,
 				     penstock_strerror(errno));
 	f->full = s->job->overwrite;
-	f->seed += versions_are_clear(s->job);
+	f->seed += versions_are_known(s->job);
 	if (!s->job->verify)
 		return 0;
 	return bed_buf_fill(s->buffers, buf, op->len, f->seed, f->from + op->offset, err);

@@ -11,7 +11,7 @@
 #include "load/bed/bed_file.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
-#include "load/measure/cache.h"
+#include "load/measure/page_cache.h"
 #include "load/transfers/transfers.h"
 
 struct bench_files {
@@ -46,7 +46,7 @@ struct bench_source {
 	uint64_t issued;
 	uint64_t warm_end, end; /* of the turn: up to where it warms up and counts */
 	struct penstock_random random;
-	struct cache_facts facts;
+	struct page_cache_facts facts;
 	_Atomic uint64_t verified;
 };
 

@@ -25,7 +25,8 @@ static const struct bed_buffers *limit_buffers(struct bench *b, struct bed_buffe
 void bench_limit_turn(struct bench *b, const struct bench_size *z, bool read)
 {
 	const struct bench_job *job = b->job;
-	struct limit_turn turn = {.done = b->round + 1, .all = b->repeats, .sec = LIMIT_SEC};
+	struct limit_schedule schedule = {
+		.done = b->round + 1, .all = b->repeats, .sec = LIMIT_SEC};
 	struct limit *l = &b->limit[read];
 	struct bed_buffers own = {.bufs = NULL};
 	const struct bed_buffers *buffers;
@@ -50,14 +51,14 @@ void bench_limit_turn(struct bench *b, const struct bench_size *z, bool read)
 	t.step = buffers->step;
 	if (job->progress)
 		job->progress(job->progress_arg, BENCH_LIMIT, z->size, 0, 0);
-	turn.most = read ? 0 : b->limit_bytes;
-	limit_beside(l, &t, 1, &turn, job->stop);
+	schedule.max_bytes = read ? 0 : b->limit_bytes;
+	limit_run_due(l, &t, 1, &schedule, job->stop);
 	b->res->bytes_written += read ? 0 : l->moved - before;
 	if (buffers == &own)
 		bed_buffers_close(&own);
 }
 
-void bench_tell_limits(struct bench *b)
+void bench_set_limits(struct bench *b)
 {
 	const struct bench_job *job = b->job;
 	const char *how = job->limit                         ? "as given"
@@ -68,6 +69,6 @@ void bench_tell_limits(struct bench *b)
 		if (how)
 			limit_set(b->res->series, b->res->nr_series, read, (double)job->limit, how);
 		else if (bench_measures_limit(job))
-			limit_tell(&b->limit[read], b->res->series, b->res->nr_series);
+			limit_set_measured(&b->limit[read], b->res->series, b->res->nr_series);
 	}
 }

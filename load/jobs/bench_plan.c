@@ -16,15 +16,15 @@
 
 #define MAX_ON_DISK (2ull << 30) /* tensors of one size, unless the job says how many */
 /* The same of a job that ends by time, per second: making files must not take longer than it. */
-#define LEAST_ON_DISK   (512ull << 20)
+#define MIN_ON_DISK     (512ull << 20)
 #define ON_DISK_PER_SEC (128ull << 20)
 #define FILES_PER_SEC   256
-#define LEAST_FILES     1024
+#define MIN_FILES       1024
 #define DEFAULT_SPAN    (1ull << 30)  /* of the file for random access */
 #define RESERVE         (16ull << 20) /* directories, metadata */
-#define LEAST_OPS       5             /* of a repeat */
+#define MIN_OPS         5             /* of a repeat */
 
-static uint64_t plan_whole(double v)
+static uint64_t round_to_u64(double v)
 {
 	return v < 9e18 ? (uint64_t)v : UINT64_MAX / 2;
 }
@@ -33,9 +33,9 @@ static uint64_t plan_whole(double v)
 static uint64_t files_by_time(const struct bench_job *job, uint64_t size)
 {
 	uint64_t sec = job->runtime_ns / 1000000000;
-	uint64_t bytes = min_u64(max_u64(sec * ON_DISK_PER_SEC, LEAST_ON_DISK), MAX_ON_DISK);
+	uint64_t bytes = min_u64(max_u64(sec * ON_DISK_PER_SEC, MIN_ON_DISK), MAX_ON_DISK);
 
-	return min_u64(bytes / size, max_u64(sec * FILES_PER_SEC, LEAST_FILES));
+	return min_u64(bytes / size, max_u64(sec * FILES_PER_SEC, MIN_FILES));
 }
 
 unsigned bench_nr_files(const struct bench_job *job, uint64_t size)
@@ -53,7 +53,7 @@ unsigned bench_nr_files(const struct bench_job *job, uint64_t size)
 
 uint64_t bench_turn_ns(const struct bench_job *job, uint64_t size, uint64_t n)
 {
-	return plan_whole(ceil((double)n * (double)size / (double)job->rate * 1e9));
+	return round_to_u64(ceil((double)n * (double)size / (double)job->rate * 1e9));
 }
 
 unsigned bench_repeats(const struct bench_job *job)
@@ -62,11 +62,11 @@ unsigned bench_repeats(const struct bench_job *job)
 	uint64_t nr = SERIES_REPEATS, slowest = 0;
 
 	if (!job->runtime_ns)
-		nr = min_u64(nr, job->iterations / max_u64(LEAST_OPS, job->in_flight));
+		nr = min_u64(nr, job->iterations / max_u64(MIN_OPS, job->in_flight));
 	for (unsigned i = 0; i < job->nr_sizes && job->rate; i++)
 		slowest = max_u64(slowest, bench_turn_ns(job, job->sizes[i], 1));
 	if (slowest && max_ns)
-		nr = min_u64(nr, max_ns / (LEAST_OPS * slowest));
+		nr = min_u64(nr, max_ns / (MIN_OPS * slowest));
 	return nr < STAT_CI_MIN ? 1 : (unsigned)nr;
 }
 
@@ -147,8 +147,8 @@ static double share_of(double bytes, uint64_t size, double share)
 /* fio does the operations that count once more, on the same files. */
 static void plan_fio(struct bench_plan *p, double writes, double reads)
 {
-	p->write_bytes += plan_whole(writes);
-	p->read_bytes += plan_whole(reads);
+	p->write_bytes += round_to_u64(writes);
+	p->read_bytes += round_to_u64(reads);
 	p->seconds += (writes + reads) / p->speed;
 }
 
@@ -165,12 +165,12 @@ static void plan_size(const struct bench_job *job, struct bench_plan *p, uint64_
 		reads = writes = 0;
 	p->nr_series += job->rwmix ? 2 : (unsigned)job->read + job->write;
 	p->space += bytes_on_disk(job, size);
-	p->read_bytes += plan_whole(reads);
-	p->write_bytes += plan_whole(writes + (first_fills ? on_disk : 0));
+	p->read_bytes += round_to_u64(reads);
+	p->write_bytes += round_to_u64(writes + (first_fills ? on_disk : 0));
 	p->seconds += sec * (job->rwmix ? 1 : (double)job->read + job->write) +
 		      (first_fills ? on_disk / p->speed : 0);
 	if (job->verify && writes > 0) {
-		p->read_bytes += plan_whole(on_disk);
+		p->read_bytes += round_to_u64(on_disk);
 		p->seconds += on_disk / p->speed;
 	}
 	if (job->compare_fio)
@@ -188,10 +188,10 @@ bool bench_with_gdsio(const struct bench_job *job)
 static void plan_limit(const struct bench_job *job, struct bench_plan *p)
 {
 	p->limit_size = largest(job);
-	p->limit_bytes = job->write ? limit_most_written(p->write_bytes) : 0;
+	p->limit_bytes = job->write ? limit_max_write(p->write_bytes) : 0;
 	p->write_bytes += p->limit_bytes;
 	if (job->read)
-		p->read_bytes += plan_whole(LIMIT_SEC * p->speed);
+		p->read_bytes += round_to_u64(LIMIT_SEC * p->speed);
 	p->seconds += LIMIT_SEC * ((double)job->read + job->write);
 }
 
@@ -256,7 +256,7 @@ static int check_settings(const struct bench_job *job, struct penstock_err *err)
 	return 0;
 }
 
-static int check_room(const struct bench_job *job, struct penstock_err *err)
+static int check_free_space(const struct bench_job *job, struct penstock_err *err)
 {
 	struct bench_plan plan;
 	int r;
@@ -270,11 +270,11 @@ static int check_room(const struct bench_job *job, struct penstock_err *err)
 	return r;
 }
 
-/* What the job leaves open, as much of it as there is room for. */
-static void choose(struct bench_job *job)
+/* What the job leaves open, as much of it as there is free_bytes for. */
+static void choose_defaults(struct bench_job *job)
 {
 	int64_t have = bed_free_bytes(job->folder);
-	uint64_t room = have < 0 ? UINT64_MAX : (uint64_t)have; /* where it does not say */
+	uint64_t free_bytes = have < 0 ? UINT64_MAX : (uint64_t)have; /* where it does not say */
 	uint64_t most = largest(job), sum = 0, on_disk = 0;
 
 	/* A file that is read meanwhile, or of which a part is written, has to be there. */
@@ -282,15 +282,17 @@ static void choose(struct bench_job *job)
 	job->open_once |= job->random;
 	if (job->random && !job->span) {
 		job->span = max_u64(DEFAULT_SPAN, 16 * most);
-		if (room / 2 / job->nr_sizes < job->span)
-			job->span = max_u64(align_down(room / 2 / job->nr_sizes, 1u << 20), most);
+		if (free_bytes / 2 / job->nr_sizes < job->span)
+			job->span =
+				max_u64(align_down(free_bytes / 2 / job->nr_sizes, 1u << 20), most);
 	}
 	for (unsigned i = 0; i < job->nr_sizes; i++) {
 		sum += job->sizes[i];
 		on_disk += bytes_on_disk(job, job->sizes[i]);
 	}
-	if (!job->random && !job->files && room != UINT64_MAX && on_disk > room / 2)
-		job->files = (uint32_t)max_u64(min_u64(room / 2 / sum, 100000), job->in_flight);
+	if (!job->random && !job->files && free_bytes != UINT64_MAX && on_disk > free_bytes / 2)
+		job->files =
+			(uint32_t)max_u64(min_u64(free_bytes / 2 / sum, 100000), job->in_flight);
 }
 
 int bench_check(struct bench_job *job, struct penstock_err *err)
@@ -307,8 +309,8 @@ int bench_check(struct bench_job *job, struct penstock_err *err)
 		if (r < 0)
 			return r;
 	}
-	choose(job);
-	r = check_room(job, err);
+	choose_defaults(job);
+	r = check_free_space(job, err);
 	if (r < 0)
 		return r;
 	r = penstock_open(&io, &job->opts, err); /* the library knows its own ranges */

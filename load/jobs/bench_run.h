@@ -40,6 +40,6 @@ bool bench_measures_limit(const struct bench_job *job);
  * what a check would expect.
  */
 void bench_limit_turn(struct bench *b, const struct bench_size *z, bool read);
-void bench_tell_limits(struct bench *b);
+void bench_set_limits(struct bench *b);
 
 #endif

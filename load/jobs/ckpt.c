@@ -15,10 +15,10 @@
 #include "load/bed/bed_file.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/ckpt_ranks.h"
-#include "load/measure/cache.h"
-#include "load/measure/gate.h"
 #include "load/measure/handle.h"
 #include "load/measure/limit.h"
+#include "load/measure/page_cache.h"
+#include "load/measure/rank_barrier.h"
 
 #define LIMIT_BUFFER (32u << 20)
 
@@ -29,7 +29,7 @@ struct run {
 	struct ckpt_result *res;
 	struct bed_folder folder;
 	char **files; /* of a checkpoint, one per process */
-	struct cache_facts facts;
+	struct page_cache_facts facts;
 	/* what the device gives */
 	struct bed_file limit_file;
 	struct bed_buffers limit_buffers;
@@ -51,7 +51,7 @@ static int name_files(struct run *run, unsigned nr, struct penstock_err *err)
 }
 
 /* Files come by rename(2): the journal has their names before, and that of their checksums. */
-static int note_files(struct run *run, struct penstock_err *err)
+static int record_sizes(struct run *run, struct penstock_err *err)
 {
 	int r = 0;
 
@@ -84,34 +84,34 @@ static void remove_files(struct run *run)
 }
 
 /* What was made beforehand, for the operation that follows. */
-static void count_made(struct ckpt_way *way, const struct ckpt_ranks *ranks)
+static void count_made(struct ckpt_direction *dir, const struct ckpt_ranks *ranks)
 {
 	for (unsigned i = 0; i < ranks->nr; i++)
-		way->made_sec += (double)ranks->ranks[i].took.made / 1e9;
+		dir->made_sec += (double)ranks->ranks[i].times.made / 1e9;
 }
 
-/* One operation of all processes, as a sample of @way. */
-static int ckpt_count(struct run *run, struct ckpt_way *way, const struct ckpt_ranks *ranks,
+/* One operation of all processes, as a sample of @dir. */
+static int ckpt_count(struct run *run, struct ckpt_direction *dir, const struct ckpt_ranks *ranks,
 		      uint64_t wall_ns, struct penstock_err *err)
 {
-	struct run_series *s = &way->series;
-	uint64_t bytes = ckpt_whole(run->job), slowest = 1;
+	struct run_series *s = &dir->series;
+	uint64_t bytes = ckpt_total_bytes(run->job), slowest = 1;
 
-	count_made(way, ranks);
+	count_made(dir, ranks);
 	for (unsigned i = 0; i < ranks->nr; i++) {
-		const struct ckpt_took *t = &ranks->ranks[i].took;
+		const struct ckpt_times *t = &ranks->ranks[i].times;
 
 		slowest = max_u64(slowest, t->total);
-		way->close_sec += (double)t->close / 1e9;
-		way->all_sec += (double)t->total / 1e9;
+		dir->close_sec += (double)t->close / 1e9;
+		dir->all_sec += (double)t->total / 1e9;
 		s->user_sec += (double)t->user / 1e9;
 		s->system_sec += (double)t->system / 1e9;
 	}
-	if (ARRAY_RESERVE(way->slowest, way->slowest_room, way->nr_slowest + 1) < 0)
+	if (ARRAY_RESERVE(dir->slowest, dir->slowest_capacity, dir->nr_slowest + 1) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	way->slowest[way->nr_slowest++] = (double)slowest / 1e9;
-	way->slowest_sec += (double)slowest / 1e9;
-	way->slowest_rate += (double)run->job->size / ((double)slowest / 1e9);
+	dir->slowest[dir->nr_slowest++] = (double)slowest / 1e9;
+	dir->slowest_sec += (double)slowest / 1e9;
+	dir->slowest_rate += (double)run->job->size / ((double)slowest / 1e9);
 	s->sec += (double)wall_ns / 1e9;
 	series_turn(s, clock_ns() - wall_ns, wall_ns);
 	s->run_bytes += bytes;
@@ -120,12 +120,12 @@ static int ckpt_count(struct run *run, struct ckpt_way *way, const struct ckpt_r
 	return 0;
 }
 
-static void tell_progress(const struct run *run, unsigned method, bool read, unsigned done,
-			  unsigned of)
+static void report_progress(const struct run *run, unsigned method, bool read, unsigned done,
+			    unsigned of)
 {
 	if (run->job->progress)
-		run->job->progress(run->job->arg, method, read, done * ckpt_whole(run->job),
-				   of * ckpt_whole(run->job));
+		run->job->progress(run->job->arg, method, read, done * ckpt_total_bytes(run->job),
+				   of * ckpt_total_bytes(run->job));
 }
 
 static void ckpt_limit_turn(struct run *run, bool read)
@@ -142,17 +142,17 @@ static void ckpt_limit_turn(struct run *run, bool read)
 		.align = 4096,
 	};
 
-	if (!path || l->tries >= 2 * LIMIT_SHAPES)
+	if (!path || l->tries >= 2 * LIMIT_CONFIGS)
 		return;
 	t.buf = run->limit_buffers.bufs[0];
 	limit_try(l, &t, 1,
 		  read ? 0
-		       : limit_most_written(run->job->saves * ckpt_whole(run->job)) / LIMIT_SHAPES /
-				  2,
-		  LIMIT_SEC / LIMIT_SHAPES, run->job->stop);
+		       : limit_max_write(run->job->saves * ckpt_total_bytes(run->job)) /
+				  LIMIT_CONFIGS / 2,
+		  LIMIT_SEC / LIMIT_CONFIGS, run->job->stop);
 }
 
-static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *way,
+static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_direction *dir,
 		    struct penstock_err *err)
 {
 	const struct ckpt_job *job = run->job;
@@ -162,18 +162,18 @@ static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 	for (unsigned i = 0; i < job->saves && r == 0; i++) {
 		r = name_files(run, i, err);
 		if (r == 0)
-			r = note_files(run, err);
+			r = record_sizes(run, err);
 		if (r == 0 && ranks->method != CKPT_STREAMING) {
 			r = ckpt_ranks_do(ranks, "make", i, run->files, &ns, err);
-			count_made(way, ranks);
+			count_made(dir, ranks);
 		}
 		if (r == 0) {
-			gate_wait();
+			rank_barrier_wait();
 			r = ckpt_ranks_do(ranks, "save", i, run->files, &ns, err);
 		}
 		if (r == 0)
-			r = ckpt_count(run, way, ranks, ns, err);
-		tell_progress(run, ranks->method, false, i + 1, job->saves);
+			r = ckpt_count(run, dir, ranks, ns, err);
+		report_progress(run, ranks->method, false, i + 1, job->saves);
 		ckpt_limit_turn(run, false);
 		r = r < 0 ? r : penstock_check_stop(run->job->stop, err);
 	}
@@ -181,7 +181,7 @@ static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 }
 
 /* The save that load @nr reads. */
-static unsigned saved(const struct ckpt_job *job, unsigned nr)
+static unsigned nr_saved(const struct ckpt_job *job, unsigned nr)
 {
 	return job->distinct ? nr % job->saves : job->saves - 1;
 }
@@ -193,29 +193,30 @@ static void drop_files(struct run *run)
 
 		if (stat(run->files[i], &st) < 0)
 			continue;
-		cache_note(&run->facts, cache_drop(run->files[i], 0, (uint64_t)st.st_size));
+		page_cache_add(&run->facts,
+			       page_cache_drop(run->files[i], 0, (uint64_t)st.st_size));
 		run->facts.size = (uint64_t)st.st_size;
 	}
 }
 
-static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *way,
+static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_direction *dir,
 		    struct penstock_err *err)
 {
 	const struct ckpt_job *job = run->job;
 	uint64_t ns;
 	int r = 0;
 
-	run->facts = (struct cache_facts){.size = 1};
+	run->facts = (struct page_cache_facts){.size = 1};
 	for (unsigned i = 0; i < job->loads && r == 0; i++) {
-		r = name_files(run, saved(job, i), err);
+		r = name_files(run, nr_saved(job, i), err);
 		if (r == 0) {
 			drop_files(run);
-			gate_wait();
-			r = ckpt_ranks_do(ranks, "load", saved(job, i), run->files, &ns, err);
+			rank_barrier_wait();
+			r = ckpt_ranks_do(ranks, "load", nr_saved(job, i), run->files, &ns, err);
 		}
 		if (r == 0)
-			r = ckpt_count(run, way, ranks, ns, err);
-		tell_progress(run, ranks->method, true, i + 1, job->loads);
+			r = ckpt_count(run, dir, ranks, ns, err);
+		report_progress(run, ranks->method, true, i + 1, job->loads);
 		ckpt_limit_turn(run, true);
 		r = r < 0 ? r : penstock_check_stop(run->job->stop, err);
 	}
@@ -223,7 +224,7 @@ static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 }
 
 /* Every file that is there, every byte, out of the measured time. */
-static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *way,
+static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_direction *dir,
 		       struct penstock_err *err)
 {
 	const struct ckpt_job *job = run->job;
@@ -235,7 +236,7 @@ static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_wa
 		if (r == 0)
 			r = ckpt_ranks_do(ranks, "compare", i, run->files, &ns, err);
 		if (r == 0)
-			way->series.verified_bytes += ckpt_whole(job);
+			dir->series.verified_bytes += ckpt_total_bytes(job);
 		r = r < 0 ? r : penstock_check_stop(run->job->stop, err);
 	}
 	return r;
@@ -243,14 +244,15 @@ static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_wa
 
 /* ------------------------------------------------------------------- one method */
 
-static int way_init(struct ckpt_way *way, const struct ckpt_job *job, unsigned method, bool read)
+static int direction_init(struct ckpt_direction *dir, const struct ckpt_job *job, unsigned method,
+			  bool read)
 {
-	struct run_series *s = &way->series;
+	struct run_series *s = &dir->series;
 
 	snprintf(s->name, sizeof(s->name), "%s %s", read ? "load" : "save",
 		 ckpt_method_words[method]);
 	s->read = read;
-	s->size = ckpt_whole(job);
+	s->size = ckpt_total_bytes(job);
 	s->opts = job->opts;
 	s->opts.durability = read ? PENSTOCK_DURABLE_NONE : PENSTOCK_DURABLE_FULL;
 	s->verify = read;
@@ -258,11 +260,11 @@ static int way_init(struct ckpt_way *way, const struct ckpt_job *job, unsigned m
 	return series_init(s);
 }
 
-/* Counters of a handle go on: what @way has of them is what came since @before. */
-static void take_stats(struct ckpt_way *way, const struct ckpt_ranks *ranks,
-		       const struct ckpt_way *before)
+/* Counters of a handle go on: what @dir has of them is what came since @before. */
+static void take_stats(struct ckpt_direction *dir, const struct ckpt_ranks *ranks,
+		       const struct ckpt_direction *before)
 {
-	struct penstock_stats *st = &way->series.stats;
+	struct penstock_stats *st = &dir->series.stats;
 
 	if (ranks->method == CKPT_TORCH) {
 		/* It goes through the page cache, one thread for each process. */
@@ -275,7 +277,7 @@ static void take_stats(struct ckpt_way *way, const struct ckpt_ranks *ranks,
 		return;
 	}
 	for (unsigned i = 0; i < ranks->nr; i++)
-		handle_stats_add(st, &ranks->seen[i].stats);
+		handle_stats_add(st, &ranks->info[i].stats);
 	if (!before)
 		return;
 	st->blocks -= min_u64(st->blocks, before->series.stats.blocks);
@@ -285,34 +287,35 @@ static void take_stats(struct ckpt_way *way, const struct ckpt_ranks *ranks,
 	st->cpu_ns -= min_u64(st->cpu_ns, before->series.stats.cpu_ns);
 }
 
-static void way_finish(struct run *run, struct ckpt_way *way, const struct ckpt_ranks *ranks,
-		       const struct ckpt_way *before, int r, const struct penstock_err *err)
+static void direction_finish(struct run *run, struct ckpt_direction *dir,
+			     const struct ckpt_ranks *ranks, const struct ckpt_direction *before,
+			     int r, const struct penstock_err *err)
 {
-	struct run_series *s = &way->series;
+	struct run_series *s = &dir->series;
 
-	take_stats(way, ranks, before);
+	take_stats(dir, ranks, before);
 	s->library_sec = (double)s->stats.cpu_ns / 1e9;
-	s->file = ranks->seen[0].file;
-	s->buf = ranks->seen[0].buf;
+	s->file = ranks->info[0].file;
+	s->buf = ranks->info[0].buf;
 	s->partial = r < 0;
 	snprintf(s->partial_why, sizeof(s->partial_why), "%.150s", r < 0 ? err->msg : "");
 	run->facts.durable = true;
-	cache_describe(s, &run->facts, &run->res->path, 1);
+	page_cache_describe(s, &run->facts, &run->res->path, 1);
 	series_finish(s);
 }
 
 static int ckpt_measure(struct run *run, struct ckpt_ranks *ranks, struct penstock_err *err)
 {
-	struct ckpt_way *ways = run->res->ways[ranks->method];
-	int r = do_saves(run, ranks, &ways[0], err);
+	struct ckpt_direction *both = run->res->directions[ranks->method];
+	int r = do_saves(run, ranks, &both[0], err);
 
-	way_finish(run, &ways[0], ranks, NULL, r, err);
+	direction_finish(run, &both[0], ranks, NULL, r, err);
 	if (r < 0 || !run->job->saves)
 		return r;
-	r = do_loads(run, ranks, &ways[1], err);
+	r = do_loads(run, ranks, &both[1], err);
 	if (r == 0 && run->job->loads)
-		r = compare_all(run, ranks, &ways[1], err);
-	way_finish(run, &ways[1], ranks, &ways[0], r, err);
+		r = compare_all(run, ranks, &both[1], err);
+	direction_finish(run, &both[1], ranks, &both[0], r, err);
 	return r;
 }
 
@@ -326,7 +329,7 @@ static int run_method(struct run *run, enum ckpt_method method, struct penstock_
 	if (ckpt_method_missing(run->job, method, res->why_not[method]))
 		return 0;
 	for (unsigned read = 0; read < 2 && r == 0; read++)
-		r = way_init(&res->ways[method][read], run->job, method, read);
+		r = direction_init(&res->directions[method][read], run->job, method, read);
 	if (r < 0)
 		return penstock_fail(err, r, "out of memory");
 	r = ckpt_ranks_start(&ranks, run->job, method, &why);
@@ -364,20 +367,20 @@ static int limit_open(struct run *run, struct penstock_err *err)
 }
 
 /* What ran, in order, each with the limit of its direction. */
-static void ckpt_gather(struct run *run)
+static void collect_series(struct run *run)
 {
 	struct ckpt_result *res = run->res;
 	const struct ckpt_job *job = run->job;
 
 	for (unsigned i = 0; i < 2 * CKPT_METHODS; i++)
-		if (res->ran[i / 2] && res->ways[i / 2][i % 2].series.ops)
-			res->series[res->nr_series++] = res->ways[i / 2][i % 2].series;
+		if (res->ran[i / 2] && res->directions[i / 2][i % 2].series.ops)
+			res->series[res->nr_series++] = res->directions[i / 2][i % 2].series;
 	for (unsigned read = 0; read < 2; read++)
 		if (job->limit)
 			limit_set(res->series, res->nr_series, read, (double)job->limit,
 				  "as given");
 		else if (job->measure_limit)
-			limit_tell(&run->limit[read], res->series, res->nr_series);
+			limit_set_measured(&run->limit[read], res->series, res->nr_series);
 	res->limit_bytes += run->limit[0].moved;
 }
 
@@ -388,7 +391,7 @@ static int ckpt_run_all(struct run *run, struct penstock_err *err)
 	for (unsigned m = 0; m < CKPT_METHODS && r == 0; m++)
 		if (run->job->methods[m])
 			r = run_method(run, m, err);
-	ckpt_gather(run);
+	collect_series(run);
 	return r;
 }
 
@@ -421,7 +424,7 @@ int ckpt_run(const struct ckpt_job *job, struct ckpt_result *res, struct penstoc
 void ckpt_result_fini(struct ckpt_result *res)
 {
 	for (unsigned i = 0; i < 2 * CKPT_METHODS; i++) {
-		series_fini(&res->ways[i / 2][i % 2].series);
-		free(res->ways[i / 2][i % 2].slowest);
+		series_fini(&res->directions[i / 2][i % 2].series);
+		free(res->directions[i / 2][i % 2].slowest);
 	}
 }

@@ -25,19 +25,19 @@ enum ckpt_method { CKPT_MEMORY, CKPT_STREAMING, CKPT_TORCH, CKPT_METHODS };
 extern const char *const ckpt_method_words[]; /* NULL-terminated */
 
 /* Checkpoints of MLPerf Storage, in its mode of 8 processes; 0 is none of them. */
-struct ckpt_shape {
+struct ckpt_model {
 	const char *name;
 	uint64_t bytes;     /* of all, of so many processes */
 	uint32_t processes; /* of the whole checkpoint */
 	uint64_t subset;    /* bytes of the 8 */
 };
-extern const struct ckpt_shape ckpt_shapes[];
-extern const char *const ckpt_shape_words[];
+extern const struct ckpt_model ckpt_models[];
+extern const char *const ckpt_model_words[];
 enum { CKPT_SUBSET = 8 };
 
 struct ckpt_job {
 	const char *folder;
-	uint32_t shape;     /* index into ckpt_shapes; 0: @size */
+	uint32_t model;     /* index into ckpt_models; 0: @size */
 	uint32_t processes; /* 0: default */
 	uint64_t size;      /* bytes of each process */
 	uint32_t saves, loads;
@@ -58,11 +58,11 @@ struct ckpt_job {
 };
 
 /* One direction of one method. */
-struct ckpt_way {
+struct ckpt_direction {
 	struct run_series series; /* an operation is a checkpoint of all processes */
 	/* The reference's figures. */
 	double *slowest; /* of each operation: time of the slowest process, by its own clock */
-	size_t nr_slowest, slowest_room;
+	size_t nr_slowest, slowest_capacity;
 	double slowest_sec;  /* the same, sum over the operations */
 	double slowest_rate; /* bytes per second of the slowest process, sum of them */
 	/* Sums over all processes and operations. */
@@ -73,8 +73,8 @@ struct ckpt_way {
 
 struct ckpt_result {
 	bool ran[CKPT_METHODS];
-	char why_not[CKPT_METHODS][192];       /* of those that were asked for */
-	struct ckpt_way ways[CKPT_METHODS][2]; /* saves and loads */
+	char why_not[CKPT_METHODS][192];                   /* of those that were asked for */
+	struct ckpt_direction directions[CKPT_METHODS][2]; /* saves and loads */
 	struct run_series
 		series[2 * CKPT_METHODS]; /* of those that ran, in order; shallow copies */
 	unsigned nr_series;
@@ -94,7 +94,7 @@ struct ckpt_plan {
 /* Fill in what is not given, and say what would fail: 0 or -EINVAL. */
 int ckpt_check(struct ckpt_job *job, struct penstock_err *err);
 void ckpt_plan(const struct ckpt_job *job, struct ckpt_plan *ret);
-uint64_t ckpt_whole(const struct ckpt_job *job);     /* bytes of a checkpoint */
+uint64_t ckpt_total_bytes(const struct ckpt_job *job); /* bytes of a checkpoint */
 uint64_t ckpt_limit_len(const struct ckpt_job *job); /* of the file that the limit is measured on */
 /* 0 or -errno; what was measured up to there is in @res.  ckpt_result_fini() is due. */
 int ckpt_run(const struct ckpt_job *job, struct ckpt_result *res, struct penstock_err *err);

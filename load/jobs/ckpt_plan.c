@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checkpoint job before it runs: shapes, what it needs, whether that is there. */
+/* The checkpoint job before it runs: models, what it needs, whether that is there. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,10 +16,10 @@
 #define GB                1000000000ull
 
 const char *const ckpt_method_words[] = {"memory", "streaming", "torch", NULL};
-const char *const ckpt_shape_words[] = {"none", "8b", "70b", "405b", "1t", NULL};
+const char *const ckpt_model_words[] = {"none", "8b", "70b", "405b", "1t", NULL};
 
 /* MLPerf Storage, Rules.md, section 4. */
-const struct ckpt_shape ckpt_shapes[] = {
+const struct ckpt_model ckpt_models[] = {
 	{"none", 0, 0, 0},
 	{"8b", 105 * GB, 8, 105 * GB},
 	{"70b", 912 * GB, 64, 114 * GB},
@@ -27,14 +27,15 @@ const struct ckpt_shape ckpt_shapes[] = {
 	{"1t", 18000 * GB, 1024, 161 * GB},
 };
 
-uint64_t ckpt_whole(const struct ckpt_job *job)
+uint64_t ckpt_total_bytes(const struct ckpt_job *job)
 {
 	return job->size * job->processes;
 }
 
 uint64_t ckpt_limit_len(const struct ckpt_job *job)
 {
-	return job->measure_limit ? align_up(min_u64(ckpt_whole(job), LIMIT_FILE), 1u << 20) : 0;
+	return job->measure_limit ? align_up(min_u64(ckpt_total_bytes(job), LIMIT_FILE), 1u << 20)
+				  : 0;
 }
 
 static unsigned nr_methods(const struct ckpt_job *job)
@@ -48,12 +49,11 @@ static unsigned nr_methods(const struct ckpt_job *job)
 
 void ckpt_plan(const struct ckpt_job *job, struct ckpt_plan *ret)
 {
-	uint64_t bytes = ckpt_whole(job), nr = nr_methods(job);
+	uint64_t bytes = ckpt_total_bytes(job), nr = nr_methods(job);
 
 	*ret = (struct ckpt_plan){.bytes = bytes};
-	ret->limit = job->measure_limit
-			     ? ckpt_limit_len(job) + limit_most_written(job->saves * bytes)
-			     : 0;
+	ret->limit =
+		job->measure_limit ? ckpt_limit_len(job) + limit_max_write(job->saves * bytes) : 0;
 	ret->writes = nr * job->saves * bytes + ret->limit;
 	ret->reads = nr * ((uint64_t)job->loads + 1) * bytes;
 	/* While a save goes on, the one before is there. */
@@ -68,12 +68,12 @@ void ckpt_plan(const struct ckpt_job *job, struct ckpt_plan *ret)
 
 static void set_defaults(struct ckpt_job *job)
 {
-	const struct ckpt_shape *shape = &ckpt_shapes[job->shape];
+	const struct ckpt_model *model = &ckpt_models[job->model];
 
 	if (!job->processes)
-		job->processes = job->shape ? CKPT_SUBSET : DEFAULT_PROCESSES;
+		job->processes = job->model ? CKPT_SUBSET : DEFAULT_PROCESSES;
 	if (!job->size)
-		job->size = job->shape ? shape->subset / CKPT_SUBSET : DEFAULT_SIZE;
+		job->size = job->model ? model->subset / CKPT_SUBSET : DEFAULT_SIZE;
 }
 
 bool ckpt_method_missing(const struct ckpt_job *job, enum ckpt_method method, char why[192])

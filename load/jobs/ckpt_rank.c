@@ -8,27 +8,27 @@
 #include "base/gen.h"
 #include "base/util.h"
 #include "load/jobs/ckpt_ranks.h"
-#include "load/jobs/pour.h"
+#include "load/jobs/generated_file.h"
 #include "load/measure/handle.h"
 
-struct body {
+struct rank_process {
 	const struct ckpt_job *job;
-	struct pour pour;
+	struct generated_file file;
 	struct penstock_gen gen;
 	unsigned rank;
 	int out;
-	struct ckpt_seen *seen;
+	struct ckpt_handle_info *info;
 };
 
-static void answer_fail(const struct body *b, int r, const char *why)
+static void answer_fail(const struct rank_process *b, int r, const char *why)
 {
 	dprintf(b->out, "fail %d %.400s\n", -r, why);
 }
 
-static int body_init(struct body *b, enum ckpt_method method, struct penstock_err *err)
+static int rank_init(struct rank_process *b, enum ckpt_method method, struct penstock_err *err)
 {
 	const struct ckpt_job *job = b->job;
-	struct pour *p = &b->pour;
+	struct generated_file *p = &b->file;
 	void *buf;
 	int r = penstock_gen_init(&b->gen, job->seed, job->dedup, job->compress, err);
 
@@ -37,7 +37,7 @@ static int body_init(struct body *b, enum ckpt_method method, struct penstock_er
 	if (r < 0)
 		return r;
 	p->buf_len = method == CKPT_MEMORY ? job->size : min_u64(job->size, job->chunk);
-	r = penstock_buf_alloc(&buf, p->io, p->buf_len, 0, &b->seen->buf, err);
+	r = penstock_buf_alloc(&buf, p->io, p->buf_len, 0, &b->info->buf, err);
 	p->buf = buf;
 	p->ready = method == CKPT_MEMORY;
 	p->gen = &b->gen;
@@ -49,19 +49,20 @@ static int body_init(struct body *b, enum ckpt_method method, struct penstock_er
 	return r;
 }
 
-static int body_do(struct body *b, const char *verb, struct penstock_err *err)
+static int rank_run_command(struct rank_process *b, const char *verb, struct penstock_err *err)
 {
 	if (!strcmp(verb, "make")) {
-		pour_make(&b->pour);
+		generated_file_fill(&b->file);
 		return 0;
 	}
 	if (!strcmp(verb, "save"))
-		return pour_save(&b->pour, err);
-	return !strcmp(verb, "load") ? pour_load(&b->pour, err) : pour_compare(&b->pour, err);
+		return generated_file_save(&b->file, err);
+	return !strcmp(verb, "load") ? generated_file_load(&b->file, err)
+				     : generated_file_compare(&b->file, err);
 }
 
 /* "VERB OBJECT FILE". */
-static void body_answer(struct body *b, char *line)
+static void rank_send_answer(struct rank_process *b, char *line)
 {
 	struct penstock_err err = {0, "not understood"};
 	char *rest = line, *verb = strsep(&rest, " "), *object = strsep(&rest, " ");
@@ -71,47 +72,47 @@ static void body_answer(struct body *b, char *line)
 
 	getrusage(RUSAGE_SELF, &before);
 	if (rest) {
-		b->pour.object = strtoull(object, NULL, 10) << 20 | b->rank;
-		b->pour.path = rest;
-		r = body_do(b, verb, &err);
+		b->file.object = strtoull(object, NULL, 10) << 20 | b->rank;
+		b->file.path = rest;
+		r = rank_run_command(b, verb, &err);
 	}
 	cpu_time_since(&before, &user, &system);
-	pour_look(&b->pour, &b->seen->stats, &b->seen->file);
+	generated_file_get_info(&b->file, &b->info->stats, &b->info->file);
 	if (r < 0)
 		answer_fail(b, r, err.msg);
 	else
 		dprintf(b->out, "ok %" PRIu64 " %" PRIu64 " %" PRIu64 " %.0f %.0f\n",
-			b->pour.total_ns, b->pour.made_ns, b->pour.close_ns, user * 1e9,
+			b->file.total_ns, b->file.made_ns, b->file.close_ns, user * 1e9,
 			system * 1e9);
 }
 
 int ckpt_rank_main(const struct ckpt_job *job, enum ckpt_method method, unsigned rank, int fd,
-		   struct ckpt_seen *seen)
+		   struct ckpt_handle_info *info)
 {
-	struct body b = {
+	struct rank_process b = {
 		.job = job,
 		.rank = rank,
 		.out = fd,
-		.seen = seen,
-		.pour = {.writer = PENSTOCK_WRITER_OPTS_INIT, .reader = PENSTOCK_READER_OPTS_INIT},
+		.info = info,
+		.file = {.writer = PENSTOCK_WRITER_OPTS_INIT, .reader = PENSTOCK_READER_OPTS_INIT},
 	};
 	FILE *lines = fdopen(fd, "r");
 	struct penstock_err err = {0, "out of memory"};
 	CLEANUP_FREE char *line = NULL;
-	size_t room = 0;
+	size_t capacity = 0;
 	ssize_t n;
-	int r = lines ? body_init(&b, method, &err) : -ENOMEM;
+	int r = lines ? rank_init(&b, method, &err) : -ENOMEM;
 
 	if (r < 0)
 		answer_fail(&b, r, err.msg);
 	else
 		dprintf(fd, "ok 0 0 0 0 0\n");
-	while (r == 0 && (n = getline(&line, &room, lines)) > 0) {
+	while (r == 0 && (n = getline(&line, &capacity, lines)) > 0) {
 		line[n - 1] = 0;
-		body_answer(&b, line);
+		rank_send_answer(&b, line);
 	}
-	if (b.pour.io)
-		penstock_close(b.pour.io, NULL);
+	if (b.file.io)
+		penstock_close(b.file.io, NULL);
 	if (lines)
 		fclose(lines);
 	return 0;

@@ -17,7 +17,7 @@
 #include "base/err.h"
 #include "base/util.h"
 
-#define LOOK_MS 100  /* so often whether we shall stop */
+#define POLL_MS 100  /* so often whether we shall stop */
 #define STOP_MS 5000 /* and so long may a process take for it */
 
 /* ------------------------------------------------------------------- beginning */
@@ -48,7 +48,7 @@ static void run_child(const struct ckpt_ranks *r, unsigned rank, int fd, pid_t p
 	if (r->method == CKPT_TORCH)
 		exec_torch(r->job, rank, fd);
 	else
-		ckpt_rank_main(r->job, r->method, rank, fd, &r->seen[rank]);
+		ckpt_rank_main(r->job, r->method, rank, fd, &r->info[rank]);
 	_exit(0);
 }
 
@@ -76,7 +76,7 @@ static int start_one(struct ckpt_ranks *r, unsigned rank, struct penstock_err *e
 /* 0, or what the process failed with. */
 static int parse_answer(struct ckpt_rank *k, unsigned rank, struct penstock_err *err)
 {
-	struct ckpt_took *t = &k->took;
+	struct ckpt_times *t = &k->times;
 	int code = 0, at = 0;
 
 	if (sscanf(k->line, "ok %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
@@ -105,7 +105,7 @@ static int read_answer(struct ckpt_rank *k)
 	return end || k->len == sizeof(k->line) - 1;
 }
 
-static int died(const struct ckpt_rank *k, unsigned rank, struct penstock_err *err)
+static int report_death(const struct ckpt_rank *k, unsigned rank, struct penstock_err *err)
 {
 	int status = 0;
 
@@ -124,7 +124,7 @@ static bool stopping(const struct ckpt_ranks *r)
 }
 
 /* An answer of each of them; the first that failed is told. */
-static int await(struct ckpt_ranks *r, struct penstock_err *err)
+static int wait_answers(struct ckpt_ranks *r, struct penstock_err *err)
 {
 	CLEANUP_FREE struct pollfd *fds = calloc(r->nr, sizeof(*fds));
 	unsigned left = r->nr;
@@ -140,7 +140,7 @@ static int await(struct ckpt_ranks *r, struct penstock_err *err)
 	while (left) {
 		if (stopping(r))
 			return penstock_fail(err, -ECANCELED, "interrupted");
-		if (poll(fds, r->nr, LOOK_MS) <= 0)
+		if (poll(fds, r->nr, POLL_MS) <= 0)
 			continue;
 		for (unsigned i = 0; i < r->nr; i++) {
 			struct ckpt_rank *k = &r->ranks[i];
@@ -148,7 +148,7 @@ static int await(struct ckpt_ranks *r, struct penstock_err *err)
 
 			if (got == 0)
 				continue;
-			got = got < 0 ? died(k, i, &why) : parse_answer(k, i, &why);
+			got = got < 0 ? report_death(k, i, &why) : parse_answer(k, i, &why);
 			if (got < 0 && result == 0)
 				result = penstock_fail(err, got, "%s", why.msg);
 			fds[i].fd = -1;
@@ -161,19 +161,19 @@ static int await(struct ckpt_ranks *r, struct penstock_err *err)
 int ckpt_ranks_start(struct ckpt_ranks *r, const struct ckpt_job *job, enum ckpt_method method,
 		     struct penstock_err *err)
 {
-	size_t shared = job->processes * sizeof(*r->seen);
+	size_t shared = job->processes * sizeof(*r->info);
 	int e = 0;
 
 	*r = (struct ckpt_ranks){.job = job, .method = method};
 	r->ranks = calloc(job->processes, sizeof(*r->ranks));
-	r->seen = mmap(NULL, shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (!r->ranks || r->seen == MAP_FAILED) {
-		r->seen = r->seen == MAP_FAILED ? NULL : r->seen;
+	r->info = mmap(NULL, shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (!r->ranks || r->info == MAP_FAILED) {
+		r->info = r->info == MAP_FAILED ? NULL : r->info;
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	}
 	for (unsigned i = 0; i < job->processes && e == 0; i++)
 		e = start_one(r, i, err);
-	return e < 0 ? e : await(r, err);
+	return e < 0 ? e : wait_answers(r, err);
 }
 
 int ckpt_ranks_do(struct ckpt_ranks *r, const char *verb, uint64_t object, char *const *files,
@@ -191,9 +191,9 @@ int ckpt_ranks_do(struct ckpt_ranks *r, const char *verb, uint64_t object, char 
 			return penstock_fail(err, -ENOMEM, "out of memory");
 		}
 		if (send(r->ranks[i].fd, line, (size_t)n, MSG_NOSIGNAL) != n)
-			return died(&r->ranks[i], i, err);
+			return report_death(&r->ranks[i], i, err);
 	}
-	e = await(r, err);
+	e = wait_answers(r, err);
 	*ret_ns = clock_ns() - begin;
 	return e;
 }
@@ -203,10 +203,10 @@ static void reap(const struct ckpt_rank *k, bool stopped)
 {
 	pid_t got = 0;
 
-	for (unsigned tries = 0; stopped && got == 0 && tries < STOP_MS / LOOK_MS; tries++) {
+	for (unsigned tries = 0; stopped && got == 0 && tries < STOP_MS / POLL_MS; tries++) {
 		got = waitpid(k->pid, NULL, WNOHANG);
 		if (got == 0)
-			poll(NULL, 0, LOOK_MS);
+			poll(NULL, 0, POLL_MS);
 	}
 	if (stopped && got == 0)
 		kill(k->pid, SIGKILL);
@@ -230,8 +230,8 @@ void ckpt_ranks_end(struct ckpt_ranks *r)
 			reap(&r->ranks[i], stopping(r));
 		close(r->ranks[i].fd);
 	}
-	if (r->seen)
-		munmap(r->seen, r->job->processes * sizeof(*r->seen));
+	if (r->info)
+		munmap(r->info, r->job->processes * sizeof(*r->info));
 	free(r->ranks);
 	*r = (struct ckpt_ranks){.nr = 0};
 }

@@ -13,13 +13,13 @@
 #include "load/jobs/ckpt.h"
 
 /* What one process says of one operation, nanoseconds. */
-struct ckpt_took {
+struct ckpt_times {
 	uint64_t total, made, close; /* the operation; of it the generator and the end */
 	uint64_t user, system;       /* CPU time of the process */
 };
 
-/* What the handle of a process met. */
-struct ckpt_seen {
+/* What the handle of a process reports. */
+struct ckpt_handle_info {
 	struct penstock_stats stats;
 	struct penstock_file_info file;
 	struct penstock_buf_info buf;
@@ -30,7 +30,7 @@ struct ckpt_rank {
 	int fd;
 	char line[512]; /* of an answer, so far */
 	size_t len;
-	struct ckpt_took took;
+	struct ckpt_times times;
 };
 
 struct ckpt_ranks {
@@ -38,7 +38,7 @@ struct ckpt_ranks {
 	enum ckpt_method method;
 	struct ckpt_rank *ranks;
 	unsigned nr;
-	struct ckpt_seen *seen; /* shared with them */
+	struct ckpt_handle_info *info; /* shared with them */
 };
 
 /* Start them and wait until all are ready.  ckpt_ranks_end() is due in every case. */
@@ -54,7 +54,7 @@ void ckpt_ranks_end(struct ckpt_ranks *r);
 
 /* The body of a process of ours: until there is no line any more.  Returns its exit status. */
 int ckpt_rank_main(const struct ckpt_job *job, enum ckpt_method method, unsigned rank, int fd,
-		   struct ckpt_seen *seen);
+		   struct ckpt_handle_info *info);
 /* The Python program of the others; its arguments are size, rank and seed. */
 extern const char ckpt_torch_program[];
 

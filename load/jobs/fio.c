@@ -12,7 +12,7 @@
 #include "base/util.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
-#include "load/jobs/peer.h"
+#include "load/jobs/external_program.h"
 #include "load/measure/series.h"
 #include "load/stat/stat.h"
 
@@ -21,8 +21,8 @@ struct fio_args {
 	unsigned nr;
 };
 
-static void arg(struct fio_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void arg(struct fio_args *a, const char *fmt, ...)
+static void add_arg(struct fio_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add_arg(struct fio_args *a, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -34,7 +34,7 @@ static void arg(struct fio_args *a, const char *fmt, ...)
 
 bool fio_exists(void)
 {
-	return peer_exists("fio");
+	return external_program_exists("fio");
 }
 
 /* ------------------------------------------------------------------- running */
@@ -81,7 +81,7 @@ static void run_once(struct fio_result *r, const char *dir, const struct fio_arg
 		argv[i] = a->v[i];
 	argv[a->nr] = files;
 	argv[a->nr + 1] = NULL;
-	status = files ? peer_run(argv, dir, stop, &text) : -ENOMEM;
+	status = files ? external_program_run(argv, dir, stop, &text) : -ENOMEM;
 	if (status < 0) {
 		snprintf(r->why_not, sizeof(r->why_not), "fio cannot be started: %s",
 			 penstock_strerror(status));
@@ -115,29 +115,29 @@ static void build_args(struct fio_args *a, const struct bench_job *job, const st
 {
 	bool direct = s->stats.blocks_direct && !s->stats.blocks_buffered;
 
-	arg(a, "fio");
-	arg(a, "--name=penstock");
-	arg(a, "--output-format=json");
-	arg(a, "--rw=%s", rw_word(job, s->read));
+	add_arg(a, "fio");
+	add_arg(a, "--name=penstock");
+	add_arg(a, "--output-format=json");
+	add_arg(a, "--rw=%s", rw_word(job, s->read));
 	if (job->rwmix)
-		arg(a, "--rwmixread=%u", job->rwmix);
-	arg(a, "--ioengine=%s", !strcmp(s->stats.engine, "io_uring") ? "io_uring" : "libaio");
-	arg(a, "--direct=%d", direct);
-	arg(a, "--bs=%llu", (unsigned long long)block);
-	arg(a, "--iodepth=%u", depth);
-	arg(a, "--file_service_type=sequential");
-	arg(a, "--filesize=%llu",
-	    (unsigned long long)(job->random ? job->span / s->size * s->size : s->size));
-	arg(a, "--allow_file_create=0"); /* they are there, and ours to remove */
-	arg(a, "--thread");
-	arg(a, "--randrepeat=1");
+		add_arg(a, "--rwmixread=%u", job->rwmix);
+	add_arg(a, "--ioengine=%s", !strcmp(s->stats.engine, "io_uring") ? "io_uring" : "libaio");
+	add_arg(a, "--direct=%d", direct);
+	add_arg(a, "--bs=%llu", (unsigned long long)block);
+	add_arg(a, "--iodepth=%u", depth);
+	add_arg(a, "--file_service_type=sequential");
+	add_arg(a, "--filesize=%llu",
+		(unsigned long long)(job->random ? job->span / s->size * s->size : s->size));
+	add_arg(a, "--allow_file_create=0"); /* they are there, and ours to remove */
+	add_arg(a, "--thread");
+	add_arg(a, "--randrepeat=1");
 	if (huge)
-		arg(a, "--iomem=mmaphuge");
+		add_arg(a, "--iomem=mmaphuge");
 	if (job->rate)
-		arg(a, "--rate=%llu", (unsigned long long)job->rate);
+		add_arg(a, "--rate=%llu", (unsigned long long)job->rate);
 	if (job->opts.durability && !s->read)
-		arg(a, "--fdatasync=1");
-	arg(a, "--io_size=%llu", (unsigned long long)max_u64(bytes / block * block, block));
+		add_arg(a, "--fdatasync=1");
+	add_arg(a, "--io_size=%llu", (unsigned long long)max_u64(bytes / block * block, block));
 }
 
 /* Are there as many bytes of reserved huge pages?  It knows no others. */
@@ -159,12 +159,12 @@ static bool huge_pages_for(uint64_t bytes)
 /* "--filename=a:b:c", to be freed. */
 static char *filename_arg(const char *const *names, unsigned nr)
 {
-	size_t room = sizeof("--filename=");
+	size_t len = sizeof("--filename=");
 	char *text, *end;
 
 	for (unsigned i = 0; i < nr; i++)
-		room += strlen(names[i]) + 1;
-	text = malloc(room);
+		len += strlen(names[i]) + 1;
+	text = malloc(len);
 	if (!text)
 		return NULL;
 	end = stpcpy(text, "--filename=");
@@ -175,7 +175,7 @@ static char *filename_arg(const char *const *names, unsigned nr)
 	return text;
 }
 
-void fio_note(struct fio_way *w, const struct fio_result *one, double ours)
+void fio_add_turn(struct fio_variant *w, const struct fio_result *one, double ours)
 {
 	if (one->bytes_per_sec <= 0 || ours <= 0 || w->n == SERIES_REPEATS)
 		return;
@@ -192,8 +192,8 @@ static void add_word(char *buf, size_t size, const char *text)
 	snprintf(buf + len, size - len, "%s%s", len ? "; " : "", text);
 }
 
-static void tell_differences(struct fio_result *ret, const struct bench_job *job,
-			     const struct run_series *s, bool huge)
+static void report_differences(struct fio_result *ret, const struct bench_job *job,
+			       const struct run_series *s, bool huge)
 {
 	*ret->differs = 0;
 	if (!job->open_once)
@@ -208,9 +208,9 @@ static void tell_differences(struct fio_result *ret, const struct bench_job *job
 			 "fio has small pages: no huge ones are reserved");
 }
 
-void fio_turn(struct fio_result *ret, const struct bench_job *job, const char *dir,
-	      const struct run_series *s, const char *const *names, unsigned nr_names, uint64_t ops,
-	      double ours)
+void fio_run_turn(struct fio_result *ret, const struct bench_job *job, const char *dir,
+		  const struct run_series *s, const char *const *names, unsigned nr_names,
+		  uint64_t ops, double ours)
 {
 	uint64_t block = min_u64(s->file.block ? s->file.block : s->size, s->size);
 	bool split = s->size % block == 0 && block < s->size && ret->turns % 2;
@@ -220,7 +220,7 @@ void fio_turn(struct fio_result *ret, const struct bench_job *job, const char *d
 						 : job->in_flight);
 	bool huge = (s->buf.got & PENSTOCK_BUF_HUGE) &&
 		    huge_pages_for((split ? block : s->size) * depth);
-	struct fio_way *w = &ret->way[split];
+	struct fio_variant *w = &ret->variant[split];
 	struct fio_result one = {.bytes_per_sec = 0};
 	struct fio_args a = {w->args, 0};
 	CLEANUP_FREE char *files = filename_arg(names, nr_names);
@@ -232,14 +232,14 @@ void fio_turn(struct fio_result *ret, const struct bench_job *job, const char *d
 	ret->turns++;
 	build_args(&a, job, s, ops * s->size, split ? block : s->size, depth ? depth : 1, huge);
 	w->nr_args = a.nr;
-	tell_differences(ret, job, s, huge);
+	report_differences(ret, job, s, huge);
 	run_once(&one, dir, &a, files, depth == 1 && !job->rate, job->stop);
 	ret->bytes_written += one.bytes_written;
 	memcpy(ret->why_not, one.why_not, sizeof(ret->why_not));
-	fio_note(w, &one, ours);
+	fio_add_turn(w, &one, ours);
 }
 
-static double way_ratio(const struct fio_way *w)
+static double variant_ratio(const struct fio_variant *w)
 {
 	double sum = 0;
 
@@ -248,16 +248,17 @@ static double way_ratio(const struct fio_way *w)
 	return w->n ? exp(sum / w->n) : INFINITY;
 }
 
-void fio_settle(struct fio_result *ret)
+void fio_choose_variant(struct fio_result *ret)
 {
-	const struct fio_way *w = &ret->way[way_ratio(&ret->way[1]) < way_ratio(&ret->way[0])];
+	const struct fio_variant *w =
+		&ret->variant[variant_ratio(&ret->variant[1]) < variant_ratio(&ret->variant[0])];
 	double half = stat_drift_half(w->log_ratio, w->n);
 
 	ret->ratio = ret->low = ret->high = NAN;
 	if (!w->n)
 		return;
 	ret->why_not[0] = 0;
-	ret->ratio = way_ratio(w);
+	ret->ratio = variant_ratio(w);
 	ret->low = ret->ratio * exp(-half);
 	ret->high = ret->ratio * exp(half);
 	ret->ours = w->ours / w->n;

@@ -8,7 +8,7 @@
 
 #include "base/util.h"
 #include "load/jobs/bench.h"
-#include "load/jobs/peer.h"
+#include "load/jobs/external_program.h"
 
 #define GDSIO_USUAL "/usr/local/cuda/gds/tools/gdsio"
 
@@ -16,7 +16,9 @@ enum { XFER_GPUD = 0, XFER_CPU_GPU = 2 };
 
 const char *gdsio_find(void)
 {
-	return peer_exists("gdsio") ? "gdsio" : peer_exists(GDSIO_USUAL) ? GDSIO_USUAL : NULL;
+	return external_program_exists("gdsio")       ? "gdsio"
+	       : external_program_exists(GDSIO_USUAL) ? GDSIO_USUAL
+						      : NULL;
 }
 
 /* Threads, each with one operation in flight in its part of the file. */
@@ -25,8 +27,8 @@ static unsigned gdsio_threads(const struct bench_job *job, uint64_t bytes, uint6
 	return (unsigned)max_u64(1, min_u64(job->in_flight, bytes / size));
 }
 
-static void gdsio_args(struct fio_way *w, const struct bench_job *job, const struct run_series *s,
-		       uint64_t bytes)
+static void gdsio_args(struct fio_variant *w, const struct bench_job *job,
+		       const struct run_series *s, uint64_t bytes)
 {
 	bool gds = !strcmp(s->stats.engine, "cufile");
 	const struct {
@@ -65,12 +67,12 @@ static bool gdsio_figures(struct fio_result *one, const char *text)
 	return gib > 0;
 }
 
-void gdsio_turn(struct fio_result *ret, const struct bench_job *job, const char *dir,
-		const struct run_series *s, const char *name, uint64_t ops, double ours)
+void gdsio_run_turn(struct fio_result *ret, const struct bench_job *job, const char *dir,
+		    const struct run_series *s, const char *name, uint64_t ops, double ours)
 {
 	uint64_t file = job->random ? job->span / s->size * s->size : s->size;
 	uint64_t bytes = s->read ? file : min_u64(file, ops * s->size);
-	struct fio_way *w = &ret->way[0];
+	struct fio_variant *w = &ret->variant[0];
 	struct fio_result one = {.bytes_per_sec = 0};
 	char *argv[FIO_ARGS + 3], base[96], option[] = "-f";
 	CLEANUP_FREE char *text = NULL;
@@ -87,7 +89,7 @@ void gdsio_turn(struct fio_result *ret, const struct bench_job *job, const char 
 	argv[w->nr_args] = option;
 	argv[w->nr_args + 1] = base;
 	argv[w->nr_args + 2] = NULL;
-	status = peer_run(argv, dir, job->stop, &text);
+	status = external_program_run(argv, dir, job->stop, &text);
 	ret->bytes_written += s->read || status < 0 ? 0 : bytes;
 	ret->why_not[0] = 0;
 	if (asked_to_stop(job->stop))
@@ -98,5 +100,5 @@ void gdsio_turn(struct fio_result *ret, const struct bench_job *job, const char 
 	else if (status > 0 || !gdsio_figures(&one, text))
 		snprintf(ret->why_not, sizeof(ret->why_not), "gdsio failed with status %d", status);
 	else
-		fio_note(w, &one, ours);
+		fio_add_turn(w, &one, ours);
 }

@@ -11,7 +11,7 @@
 /* Its name or path; NULL: it is not installed. */
 const char *gdsio_find(void);
 /* A turn on the file @name of @dir, of @ops operations at most, beside one of ours. */
-void gdsio_turn(struct fio_result *ret, const struct bench_job *job, const char *dir,
-		const struct run_series *s, const char *name, uint64_t ops, double ours);
+void gdsio_run_turn(struct fio_result *ret, const struct bench_job *job, const char *dir,
+		    const struct run_series *s, const char *name, uint64_t ops, double ours);
 
 #endif

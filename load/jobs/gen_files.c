@@ -10,9 +10,9 @@
 #include "base/gen.h"
 #include "base/util.h"
 #include "load/bed/bed_check.h"
-#include "load/jobs/pour.h"
-#include "load/measure/cache.h"
+#include "load/jobs/generated_file.h"
 #include "load/measure/handle.h"
+#include "load/measure/page_cache.h"
 
 #define PIECE (8u << 20)
 
@@ -66,12 +66,12 @@ int gen_files_plan(struct gen_job *job, uint64_t *ret_bytes, struct penstock_err
 
 struct gen_work {
 	const struct gen_job *job;
-	struct pour pour;
-	struct cache_facts facts;
+	struct generated_file file;
+	struct page_cache_facts facts;
 	uint64_t done; /* bytes of files before */
 };
 
-static void gen_moved(void *arg, uint64_t bytes)
+static void report_moved(void *arg, uint64_t bytes)
 {
 	const struct gen_work *w = arg;
 
@@ -83,17 +83,17 @@ static int do_file(struct gen_work *w, const struct gen_file *f, struct gen_resu
 		   struct penstock_err *err)
 {
 	struct run_series *s = &res->series;
-	struct pour *p = &w->pour;
+	struct generated_file *p = &w->file;
 	int r;
 
 	p->path = f->path;
 	p->len = f->len;
 	p->offset = f->offset;
 	if (w->job->verify) {
-		cache_note(&w->facts, cache_drop(f->path, 0, f->len));
+		page_cache_add(&w->facts, page_cache_drop(f->path, 0, f->len));
 		w->facts.size = max_u64(w->facts.size, f->len);
 	}
-	r = w->job->verify ? pour_compare(p, err) : pour_save(p, err);
+	r = w->job->verify ? generated_file_compare(p, err) : generated_file_save(p, err);
 	if (r < 0)
 		return r;
 	w->done += f->len;
@@ -114,13 +114,13 @@ static int do_files(struct gen_work *w, struct gen_result *res, struct penstock_
 	for (uint64_t i = 0; i < w->job->nr && r == 0; i++)
 		r = do_file(w, &w->job->files[i], res, err);
 	cpu_time_since(&before, &s->user_sec, &s->system_sec);
-	pour_look(&w->pour, &s->stats, &s->file);
+	generated_file_get_info(&w->file, &s->stats, &s->file);
 	s->library_sec = (double)s->stats.cpu_ns / 1e9;
 	s->partial = r < 0;
 	snprintf(s->partial_why, sizeof(s->partial_why), "%s", r < 0 ? err->msg : "");
 	series_finish(s);
 	w->facts.durable = true;
-	cache_describe(s, &w->facts, &res->path, 1);
+	page_cache_describe(s, &w->facts, &res->path, 1);
 	return r;
 }
 
@@ -146,11 +146,11 @@ static int gen_prepare(struct gen_result *res, const struct gen_job *job, struct
 int gen_files_run(const struct gen_job *job, struct gen_result *res, struct penstock_err *err)
 {
 	struct gen_work w = {.job = job,
-			     .pour = {.writer = PENSTOCK_WRITER_OPTS_INIT,
+			     .file = {.writer = PENSTOCK_WRITER_OPTS_INIT,
 				      .reader = PENSTOCK_READER_OPTS_INIT,
 				      .buf_len = PIECE,
 				      .stop = job->stop,
-				      .progress = gen_moved}};
+				      .progress = report_moved}};
 	struct penstock_gen gen;
 	void *buf = NULL;
 	int r;
@@ -160,19 +160,19 @@ int gen_files_run(const struct gen_job *job, struct gen_result *res, struct pens
 	if (r == 0)
 		r = penstock_gen_init(&gen, job->seed, job->dedup, job->compress, err);
 	if (r == 0)
-		r = penstock_open(&w.pour.io, &job->opts, err);
+		r = penstock_open(&w.file.io, &job->opts, err);
 	if (r < 0)
 		return r;
-	w.pour.arg = &w;
-	w.pour.gen = &gen;
-	w.pour.writer.flags = job->no_crc ? PENSTOCK_WRITER_NO_CRC : 0;
+	w.file.arg = &w;
+	w.file.gen = &gen;
+	w.file.writer.flags = job->no_crc ? PENSTOCK_WRITER_NO_CRC : 0;
 	/* The generator itself says what is right, down to the byte. */
-	w.pour.reader.verify = PENSTOCK_VERIFY_NEVER;
-	r = penstock_buf_alloc(&buf, w.pour.io, PIECE, 0, &res->series.buf, err);
-	w.pour.buf = buf;
+	w.file.reader.verify = PENSTOCK_VERIFY_NEVER;
+	r = penstock_buf_alloc(&buf, w.file.io, PIECE, 0, &res->series.buf, err);
+	w.file.buf = buf;
 	if (r == 0)
 		r = do_files(&w, res, err);
-	penstock_close(w.pour.io, NULL);
+	penstock_close(w.file.io, NULL);
 	return r;
 }
 

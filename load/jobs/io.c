@@ -12,9 +12,9 @@
 #include "base/util.h"
 #include "load/bed/bed_check.h"
 #include "load/jobs/io_files.h"
-#include "load/measure/cache.h"
-#include "load/measure/gate.h"
 #include "load/measure/limit.h"
+#include "load/measure/page_cache.h"
+#include "load/measure/rank_barrier.h"
 
 #define IO_AGAIN (1ull << 32) /* in a tag: not a loop of its own */
 
@@ -24,7 +24,7 @@ struct io_run {
 	struct io_result *res;
 	struct io_files files;
 	struct bed_buffers buffers; /* one for each worker */
-	struct transfers_seen *seen;
+	struct transfers_handle_info *handles;
 	uint32_t *issued; /* loops of each worker */
 	bool *again;      /* its new handle is warm only when it has done the last one again */
 	uint32_t nr_loops;
@@ -96,7 +96,7 @@ static int io_prepare(void *arg, const struct load_op *op, void *buf, struct pen
 		return bed_buf_fill(&run->buffers, buf, op->len,
 				    io_loop_seed(run, f, (uint32_t)op->tag), f->from, err);
 	}
-	left = cache_drop(f->open_path, f->from, op->len);
+	left = page_cache_drop(f->open_path, f->from, op->len);
 	if (!op->warmup && w->resident >= 0)
 		w->resident = left < 0 || left > w->resident ? left : w->resident;
 	/* Page faults are not what is measured, either. */
@@ -154,23 +154,23 @@ static int io_alloc(struct io_run *run, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
 	struct io_result *res = run->res;
-	unsigned n = job->nr_places;
+	unsigned n = job->nr_targets;
 
 	run->nr_loops = job->loops + job->warmup;
 	res->first = job->include_warmup ? 0 : job->warmup;
 	res->workers = calloc(n, sizeof(*res->workers));
 	res->paths = calloc(n, sizeof(*res->paths));
-	run->seen = calloc(n, sizeof(*run->seen));
+	run->handles = calloc(n, sizeof(*run->handles));
 	run->issued = calloc(n, sizeof(*run->issued));
 	run->again = calloc(n, sizeof(*run->again));
-	if (!res->workers || !res->paths || !run->seen || !run->issued || !run->again)
+	if (!res->workers || !res->paths || !run->handles || !run->issued || !run->again)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	res->nr_workers = n;
 	for (unsigned i = 0; i < n; i++) {
 		struct io_worker_result *w = &res->workers[i];
 
-		w->folder = job->places[i].folder;
-		w->device = job->places[i].device;
+		w->folder = job->targets[i].folder;
+		w->device = job->targets[i].device;
 		w->task = calloc(run->nr_loops, sizeof(double));
 		w->e2e = calloc(run->nr_loops, sizeof(double));
 		if (!w->task || !w->e2e)
@@ -182,12 +182,12 @@ static int io_alloc(struct io_run *run, struct penstock_err *err)
 static int io_buffers(struct io_run *run, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
-	CLEANUP_FREE uint32_t *devices = calloc(job->nr_places, sizeof(*devices));
+	CLEANUP_FREE uint32_t *devices = calloc(job->nr_targets, sizeof(*devices));
 	struct bed_buffers_opts want = {
 		.memory = job->gpu ? BED_GPU : job->memory,
 		.odd = job->memory == BED_ODD,
 		.len = job->io_size,
-		.nr = job->nr_places,
+		.nr = job->nr_targets,
 		.huge = job->opts.huge,
 		.lock = job->lock,
 		.devices = devices,
@@ -195,8 +195,8 @@ static int io_buffers(struct io_run *run, struct penstock_err *err)
 
 	if (!devices)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	for (unsigned i = 0; i < job->nr_places; i++)
-		devices[i] = job->places[i].device;
+	for (unsigned i = 0; i < job->nr_targets; i++)
+		devices[i] = job->targets[i].device;
 	return bed_buffers_open(&run->buffers, &want, err);
 }
 
@@ -210,9 +210,9 @@ static int io_open(struct io_run *run, struct penstock_err *err)
 	if (r == 0)
 		r = io_files_init(&run->files, job, err);
 	if (r == 0)
-		r = io_files_room(&run->files, err);
+		r = io_files_check_space(&run->files, err);
 	if (r == 0 && !job->gpu)
-		r = bed_check_memory(job->io_size, job->nr_places, err);
+		r = bed_check_memory(job->io_size, job->nr_targets, err);
 	if (r == 0 && job->ready)
 		job->ready(job->progress_arg);
 	if (r == 0)
@@ -246,7 +246,7 @@ static int io_turn(struct io_run *run, unsigned turn, unsigned turns, struct pen
 		.nr_files = run->files.nr,
 		.open_each = true,
 		.rounds = true,
-		.workers = job->nr_places,
+		.workers = job->nr_targets,
 		.depth = 1,
 		.opts = job->opts,
 		.buffers = &run->buffers,
@@ -254,14 +254,14 @@ static int io_turn(struct io_run *run, unsigned turn, unsigned turns, struct pen
 		.stop = job->stop,
 		.progress = job->progress ? io_tick : NULL,
 		.progress_arg = run,
-		.seen = run->seen,
+		.handles = run->handles,
 	};
 
-	for (unsigned i = 0; i < job->nr_places; i++)
+	for (unsigned i = 0; i < job->nr_targets; i++)
 		run->again[i] = turn > 1 && job->warmup;
 	run->turn_end = run->res->first + (run->nr_loops - run->res->first) * turn / turns;
 	io_step(run, IO_STEP_RUN, run->res->series.bytes + run->res->series.warmup_bytes,
-		(uint64_t)job->nr_places * run->nr_loops * job->io_size);
+		(uint64_t)job->nr_targets * run->nr_loops * job->io_size);
 	return run_transfers(&work, &run->res->series, err);
 }
 
@@ -278,7 +278,7 @@ static int io_limit_buffers(struct io_run *run, struct bed_buffers *other, struc
 {
 	const struct io_job *job = run->job;
 	struct bed_buffers_opts want = {
-		.memory = BED_PLAIN, .len = job->io_size, .nr = job->nr_places};
+		.memory = BED_PLAIN, .len = job->io_size, .nr = job->nr_targets};
 	int r;
 
 	*ret = &run->buffers;
@@ -297,16 +297,16 @@ static int io_limit_buffers(struct io_run *run, struct bed_buffers *other, struc
 static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct penstock_err *err)
 {
 	const struct io_job *job = run->job;
-	struct limit_turn t = {.done = turn, .all = turns, .sec = LIMIT_SEC};
-	CLEANUP_FREE struct limit_target *targets = calloc(job->nr_places, sizeof(*targets));
+	struct limit_schedule t = {.done = turn, .all = turns, .sec = LIMIT_SEC};
+	CLEANUP_FREE struct limit_target *targets = calloc(job->nr_targets, sizeof(*targets));
 	struct bed_buffers other = {.bufs = NULL}, *b = NULL;
 	int r = targets ? io_limit_buffers(run, &other, &b, err)
 			: penstock_fail(err, -ENOMEM, "out of memory");
 
 	io_step(run, IO_STEP_LIMIT, 0, 0);
-	for (unsigned i = 0; i < job->nr_places && r == 0; i++) {
+	for (unsigned i = 0; i < job->nr_targets && r == 0; i++) {
 		struct bed_file *f = io_last_file(run, i);
-		const struct penstock_file_info *info = &run->seen[i].file;
+		const struct penstock_file_info *info = &run->handles[i].file;
 
 		targets[i] = (struct limit_target){
 			.paths = (const char *const *)&f->open_path,
@@ -322,10 +322,10 @@ static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct pe
 	}
 	run->limit.read = job->read;
 	if (!job->read)
-		t.most =
-			limit_most_written((uint64_t)job->nr_places * run->nr_loops * job->io_size);
+		t.max_bytes =
+			limit_max_write((uint64_t)job->nr_targets * run->nr_loops * job->io_size);
 	if (r == 0)
-		limit_beside(&run->limit, targets, job->nr_places, &t, job->stop);
+		limit_run_due(&run->limit, targets, job->nr_targets, &t, job->stop);
 	bed_buffers_close(&other);
 	return r;
 }
@@ -355,7 +355,7 @@ static void io_sum_worker(struct io_run *run, unsigned i)
 		w->task_sec += w->task[k];
 		w->e2e_sec += w->e2e[k];
 	}
-	w->seen = run->seen[i];
+	w->handle = run->handles[i];
 	w->made = run->files.made[i];
 	w->gpu.size = run->job->gpu ? sizeof(w->gpu) : 0;
 	if (w->gpu.size)
@@ -367,7 +367,7 @@ static void io_sum_worker(struct io_run *run, unsigned i)
 }
 
 /* Nothing ran: what would have? */
-static void io_ask_handle(const struct io_job *job, struct penstock_stats *stats)
+static void io_get_handle_info(const struct io_job *job, struct penstock_stats *stats)
 {
 	struct penstock_io *io;
 
@@ -384,14 +384,14 @@ static void io_sum_series(struct io_run *run)
 	const struct io_job *job = run->job;
 	struct io_result *res = run->res;
 	struct run_series *s = &res->series;
-	struct cache_facts facts = {
+	struct page_cache_facts facts = {
 		.size = job->io_size,
 		.durable = job->opts.durability != PENSTOCK_DURABLE_NONE,
 	};
 	char size[PENSTOCK_SIZE_TEXT];
 
 	if (!s->stats.size)
-		io_ask_handle(job, &s->stats);
+		io_get_handle_info(job, &s->stats);
 	snprintf(s->name, sizeof(s->name), "%s %s", job->read ? "read" : "write",
 		 penstock_size_exact(size, job->io_size));
 	s->read = job->read;
@@ -415,12 +415,12 @@ static void io_sum_series(struct io_run *run)
 		s->limit = (double)job->limit;
 		snprintf(s->limit_how, sizeof(s->limit_how), "as given");
 	} else if (job->measure_limit) {
-		s->limit = limit_settle(&run->limit, series_speed(s), s->limit_how);
+		s->limit = limit_result(&run->limit, series_speed(s), s->limit_how);
 		res->limit_bytes = run->limit.moved;
 	}
 	for (unsigned i = 0; i < res->nr_workers; i++)
-		cache_note(&facts, res->workers[i].resident);
-	cache_describe(s, &facts, res->paths, res->nr_workers);
+		page_cache_add(&facts, res->workers[i].resident);
+	page_cache_describe(s, &facts, res->paths, res->nr_workers);
 }
 
 static int io_sum(struct io_run *run, struct penstock_err *err)
@@ -484,10 +484,10 @@ int io_job_run(const struct io_job *job, struct io_result *result, struct pensto
 		r = err->code;
 	bed_buffers_close(&run.buffers);
 	if (r == 0 && job->share.on)
-		gate_wait(); /* others may be reading what is removed now */
+		rank_barrier_wait(); /* others may be reading what is removed now */
 	if (run.files.job)
 		io_files_fini(&run.files);
-	free(run.seen);
+	free(run.handles);
 	free(run.issued);
 	free(run.again);
 	if (r < 0 && !(r == -ECANCELED && io_stopped(job)))

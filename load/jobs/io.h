@@ -25,8 +25,8 @@
 
 #include "load/measure/handle.h"
 
-/* Where one worker works. */
-struct io_place {
+/* The folder and the GPU of one worker. */
+struct io_target {
 	const char *folder;
 	uint32_t device; /* GPU; a label where the job uses host memory */
 };
@@ -34,8 +34,8 @@ struct io_place {
 enum io_step { IO_STEP_PREPARE, IO_STEP_RUN, IO_STEP_LIMIT, IO_STEP_CHECK };
 
 struct io_job {
-	const struct io_place *places; /* one worker each */
-	unsigned nr_places;
+	const struct io_target *targets; /* one worker each */
+	unsigned nr_targets;
 	bool read;                 /* else write */
 	uint64_t io_size;          /* bytes per operation, > 0 */
 	uint32_t loops;            /* counted, > 0 */
@@ -48,15 +48,16 @@ struct io_job {
 	bool overwrite;            /* replace files that are not ours */
 	uint64_t seed;             /* of the data */
 	uint32_t memory;           /* enum bed_memory */
-	unsigned first_place;      /* files are called as if so many places were before */
-	bool gpu;                  /* memory of the GPU that a place names, not the host's */
+	unsigned first_target;     /* files are called as if so many targets came before */
+	bool gpu;                  /* memory of the GPU that a target names, not the host's */
 	bool gds;                  /* by cuFile: opts.engine is that */
 	bool lock;                 /* mlock the buffers */
 	struct penstock_opts opts; /* of each worker's handle */
 	uint64_t limit;            /* of the device, bytes per second; 0: not known */
 	bool measure_limit;
-	const struct bed_folder *in_own; /* optional: all places are this one, of this run alone */
-	const atomic_int *stop;          /* optional: give up when it is not 0 */
+	const struct bed_folder
+		*own_folder;    /* optional: all targets are this one, of this run alone */
+	const atomic_int *stop; /* optional: give up when it is not 0 */
 	/* Optional: called a few times a second from the thread that called io_job_run(). */
 	void (*progress)(void *arg, enum io_step step, uint64_t done, uint64_t total);
 	/* Optional, from the same thread: files may be used and there is room; nothing is made yet.
@@ -74,7 +75,7 @@ struct io_worker_result {
 	double *task;     /* seconds of each loop, warm-up first: io_result.nr_loops */
 	double *e2e;      /* the same */
 	int64_t resident; /* most bytes found in the page cache before a counted loop; -1 unknown */
-	struct transfers_seen seen;
+	struct transfers_handle_info handle;
 	struct penstock_gpu_device gpu;
 };
 

@@ -29,7 +29,7 @@ static int io_file_name(struct io_files *f, unsigned i, const struct bed_folder 
 	struct bed_file *file = &f->all[i];
 	int r = bed_file_init(file, folder, f->job->io_size, err, "_aio_%s_%" PRIu64 ".pt.%u_%u",
 			      f->job->read ? "read" : "write", f->job->io_size,
-			      f->job->first_place + i / f->per, i % f->per);
+			      f->job->first_target + i / f->per, i % f->per);
 
 	if (r == 0)
 		file->seed = name_hash(file->name) ^ f->job->seed * 0x9e3779b97f4a7c15ull;
@@ -59,11 +59,11 @@ static int io_file_refuse(const struct bed_file *f, const struct io_job *job, bo
 			     f->path, job->seed, what);
 }
 
-static int io_file_look(struct io_files *f, unsigned i, struct penstock_err *err)
+static int io_file_check_existing(struct io_files *f, unsigned i, struct penstock_err *err)
 {
 	struct bed_file *file = &f->all[i];
 	bool plain;
-	int r = io_file_name(f, i, &f->places[i / f->per], err);
+	int r = io_file_name(f, i, &f->targets[i / f->per], err);
 
 	if (r == 0)
 		r = bed_file_inspect(file, &plain, err);
@@ -77,56 +77,56 @@ static int io_file_look(struct io_files *f, unsigned i, struct penstock_err *err
 
 int io_files_init(struct io_files *f, const struct io_job *job, struct penstock_err *err)
 {
-	unsigned n = job->nr_places;
+	unsigned n = job->nr_targets;
 	int r = 0;
 
 	*f = (struct io_files){.job = job,
 			       .per = job->different_file ? job->loops + job->warmup : 1};
 	f->all = calloc(n, f->per * sizeof(*f->all));
-	f->places = calloc(n, sizeof(*f->places));
+	f->targets = calloc(n, sizeof(*f->targets));
 	f->own = calloc(n, sizeof(*f->own));
 	f->made = calloc(n, sizeof(*f->made));
-	if (!f->all || !f->places || !f->own || !f->made)
+	if (!f->all || !f->targets || !f->own || !f->made)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < n && r == 0; i++)
-		r = bed_folder_open(&f->places[i], job->places[i].folder, job->opts.s3, err);
+		r = bed_folder_open(&f->targets[i], job->targets[i].folder, job->opts.s3, err);
 	f->nr = r == 0 ? n * f->per : 0;
 	for (unsigned i = 0; i < f->nr && r == 0 && !job->share.on; i++)
-		r = io_file_look(f, i, err);
+		r = io_file_check_existing(f, i, err);
 	return r;
 }
 
-int io_files_room(const struct io_files *f, struct penstock_err *err)
+int io_files_check_space(const struct io_files *f, struct penstock_err *err)
 {
-	CLEANUP_FREE struct bed_need *needs = calloc(f->job->nr_places, sizeof(*needs));
+	CLEANUP_FREE struct bed_need *needs = calloc(f->job->nr_targets, sizeof(*needs));
 
 	if (!needs)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < f->nr; i++) {
-		needs[i / f->per].folder = f->job->places[i / f->per].folder;
+		needs[i / f->per].folder = f->job->targets[i / f->per].folder;
 		needs[i / f->per].bytes += f->job->io_size - f->all[i].old_bytes;
 	}
-	for (unsigned i = 0; f->job->share.on && i < f->job->nr_places; i++)
+	for (unsigned i = 0; f->job->share.on && i < f->job->nr_targets; i++)
 		needs[i].bytes *= f->job->share.size;
-	return bed_check_space(needs, f->job->nr_places, err);
+	return bed_check_space(needs, f->job->nr_targets, err);
 }
 
 /* The folder of worker @w's new files, which workers in one place share. */
 static int io_own_folder(struct io_files *f, unsigned w, const struct bed_folder **ret,
 			 struct penstock_err *err)
 {
-	const struct io_place *places = f->job->places;
+	const struct io_target *targets = f->job->targets;
 	unsigned i = 0;
 
-	*ret = f->job->in_own;
+	*ret = f->job->own_folder;
 	if (*ret)
 		return 0;
-	while (strcmp(places[i].folder, places[w].folder) != 0)
+	while (strcmp(targets[i].folder, targets[w].folder) != 0)
 		i++;
 	*ret = &f->own[i];
 	return f->own[i].path
 		       ? 0
-		       : bed_folder_make(&f->own[i], places[i].folder, "io", f->job->opts.s3, err);
+		       : bed_folder_make(&f->own[i], targets[i].folder, "io", f->job->opts.s3, err);
 }
 
 static int io_file_make(struct io_files *f, unsigned i, struct penstock_err *err)
@@ -134,7 +134,7 @@ static int io_file_make(struct io_files *f, unsigned i, struct penstock_err *err
 	const struct bed_folder *own;
 	int r = 0;
 
-	if (!f->all[i].found && (!f->job->keep || f->job->in_own)) {
+	if (!f->all[i].found && (!f->job->keep || f->job->own_folder)) {
 		bed_file_fini(&f->all[i], true);
 		r = io_own_folder(f, i / f->per, &own, err);
 		if (r == 0)
@@ -148,7 +148,7 @@ static int io_file_make(struct io_files *f, unsigned i, struct penstock_err *err
 static int io_files_share(struct io_files *f, struct penstock_err *err)
 {
 	const struct io_job *job = f->job;
-	int r = bed_folder_share(&f->own[0], job->places[0].folder, "io", &job->share, err);
+	int r = bed_folder_share(&f->own[0], job->targets[0].folder, "io", &job->share, err);
 
 	if (r == 0)
 		r = bed_files_share(f->all, f->nr, job->io_size, &f->own[0], &job->share, "shared",
@@ -177,27 +177,27 @@ void io_files_fini(struct io_files *f)
 {
 	for (unsigned i = 0; i < f->nr; i++)
 		bed_file_fini(&f->all[i], f->job->keep);
-	for (unsigned i = 0; f->places && f->own && i < f->job->nr_places; i++) {
+	for (unsigned i = 0; f->targets && f->own && i < f->job->nr_targets; i++) {
 		bed_folder_close(&f->own[i], false);
-		bed_folder_close(&f->places[i], true);
+		bed_folder_close(&f->targets[i], true);
 	}
 	free(f->all);
-	free(f->places);
+	free(f->targets);
 	free(f->own);
 	free(f->made);
 }
 
 uint64_t io_job_default_size(const struct io_job *job)
 {
-	uint64_t workers = job->nr_places;
+	uint64_t workers = job->nr_targets;
 	uint64_t files = workers * (job->different_file ? job->loops + job->warmup : 1);
 	uint64_t size = 1ull << 30, memory = ram_available();
 
-	for (unsigned i = 0; i < job->nr_places; i++) {
-		int64_t room = bed_free_bytes(job->places[i].folder);
+	for (unsigned i = 0; i < job->nr_targets; i++) {
+		int64_t free_bytes = bed_free_bytes(job->targets[i].folder);
 
-		if (room >= 0)
-			size = min_u64(size, (uint64_t)room / 2 / files);
+		if (free_bytes >= 0)
+			size = min_u64(size, (uint64_t)free_bytes / 2 / files);
 	}
 	if (memory)
 		size = min_u64(size, memory / 4 / workers);
@@ -211,14 +211,14 @@ int io_job_check(const struct io_job *job, struct penstock_err *err)
 	struct penstock_io *io;
 	int r = 0;
 
-	if (!job->nr_places || !job->io_size || !job->loops)
+	if (!job->nr_targets || !job->io_size || !job->loops)
 		return penstock_fail(err, -EINVAL, "a job needs a folder, a size and a loop");
 	if (job->loops > UINT32_MAX - job->warmup)
 		return penstock_fail(err, -EINVAL, "too many loops");
-	for (unsigned i = 0; i < job->nr_places && r == 0; i++)
-		r = bed_check_folder(job->places[i].folder, !job->read, err);
-	for (unsigned i = 0; job->gpu && i < job->nr_places && r == 0; i++)
-		r = bed_gpu_check(job->places[i].device, err);
+	for (unsigned i = 0; i < job->nr_targets && r == 0; i++)
+		r = bed_check_folder(job->targets[i].folder, !job->read, err);
+	for (unsigned i = 0; job->gpu && i < job->nr_targets && r == 0; i++)
+		r = bed_gpu_check(job->targets[i].device, err);
 	if (r == 0)
 		r = penstock_open(&io, &job->opts, err); /* the library knows its own ranges */
 	return r < 0 ? r : penstock_close(io, err);
@@ -236,17 +236,17 @@ int io_job_plan(const struct io_job *job, struct io_plan *ret, struct penstock_e
 
 	*ret = (struct io_plan){.speed = job->limit ? (double)job->limit : 1e9};
 	if (r == 0)
-		r = io_files_room(&files, err);
+		r = io_files_check_space(&files, err);
 	if (r == 0 && !job->gpu)
-		r = bed_check_memory(job->io_size, job->nr_places, err);
+		r = bed_check_memory(job->io_size, job->nr_targets, err);
 	for (unsigned i = 0; i < files.nr && r == 0; i++) {
 		ret->space += job->io_size - files.all[i].old_bytes;
 		ret->prepares += job->read && !files.all[i].full ? job->io_size : 0;
 	}
-	ret->moves = (uint64_t)job->nr_places * job->io_size *
+	ret->moves = (uint64_t)job->nr_targets * job->io_size *
 		     (job->loops + job->warmup + (job->warmup ? io_turns(job) - 1 : 0));
 	if (job->measure_limit)
-		ret->limit = job->read ? 0 : limit_most_written(ret->moves);
+		ret->limit = job->read ? 0 : limit_max_write(ret->moves);
 	ret->seconds = (double)(ret->prepares + ret->moves) / ret->speed +
 		       (job->measure_limit ? LIMIT_SEC : 0);
 	io_files_fini(&files);

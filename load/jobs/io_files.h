@@ -13,18 +13,18 @@
 
 struct io_files {
 	const struct io_job *job;
-	unsigned per, nr;          /* files of a worker, of all */
-	struct bed_file *all;      /* of the workers in their order */
-	struct bed_folder *places; /* of each worker: what the user named ... */
-	struct bed_folder *own;    /* ... and a new one in it, where one is needed */
-	unsigned *made;            /* files that were made for it, or emptied */
-	uint64_t prepared_bytes;   /* written into files to be read */
+	unsigned per, nr;           /* files of a worker, of all */
+	struct bed_file *all;       /* of the workers in their order */
+	struct bed_folder *targets; /* of each worker: what the user named ... */
+	struct bed_folder *own;     /* ... and a new one in it, where one is needed */
+	unsigned *made;             /* files that were made for it, or emptied */
+	uint64_t prepared_bytes;    /* written into files to be read */
 };
 
 /* Name all and look at what is there: -EEXIST when the job must not touch one. */
 int io_files_init(struct io_files *f, const struct io_job *job, struct penstock_err *err);
 /* Is there room?  -EINVAL if not. */
-int io_files_room(const struct io_files *f, struct penstock_err *err);
+int io_files_check_space(const struct io_files *f, struct penstock_err *err);
 /* Make those that are missing; files to be read get their content. */
 int io_files_make(struct io_files *f, struct bed_file_work *work, struct penstock_err *err);
 /* In how many turns the loops are done, with plain threads behind each. */

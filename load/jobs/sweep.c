@@ -19,7 +19,7 @@ uint64_t sweep_bytes(const struct sweep_job *job)
 
 uint64_t sweep_measurements(const struct sweep_job *job)
 {
-	return (uint64_t)space_points(job->space) * job->loops *
+	return (uint64_t)config_space_points(job->space) * job->loops *
 	       ((unsigned)job->read + (unsigned)job->write);
 }
 
@@ -75,7 +75,7 @@ static int sweep_add_sample(void *arg, const struct sweep_sample *m, struct pens
 	s->user_sec += m->run->user_sec;
 	s->system_sec += m->run->system_sec;
 	s->library_sec += m->run->library_sec;
-	s->ways |= m->run->ways;
+	s->done_flags |= m->run->done_flags;
 	s->stats = m->run->stats;
 	s->file = m->run->file;
 	s->buf = m->run->buf;
@@ -135,16 +135,16 @@ static int sweep_measure(struct sweep *w, unsigned index, uint32_t loop, struct 
 static int sweep_limit_turn(struct sweep *w, bool read, struct penstock_err *err)
 {
 	struct limit *l = &w->limit[read];
-	struct limit_turn turn = {.done = w->done[read],
-				  .all = w->left[read],
-				  .most = w->limit_writes,
-				  .sec = LIMIT_SEC};
+	struct limit_schedule schedule = {.done = w->done[read],
+					  .all = w->left[read],
+					  .max_bytes = w->limit_writes,
+					  .sec = LIMIT_SEC};
 	uint64_t before = l->moved;
 	int r;
 
 	if (!w->measures_limit)
 		return 0;
-	r = trials_limit(&w->trials, l, turn, err);
+	r = trials_limit(&w->trials, l, schedule, err);
 	if (r == 0 && !read && l->moved > before)
 		r = sweep_add_wear(w, l->moved - before, err);
 	return r < 0 ? r : penstock_check_stop(w->job->stop, err);
@@ -205,7 +205,7 @@ static int sweep_log_known(struct sweep *w, struct penstock_err *err)
 	return r;
 }
 
-static int sweep_walk(struct sweep *w, struct penstock_err *err)
+static int sweep_measure_all(struct sweep *w, struct penstock_err *err)
 {
 	CLEANUP_FREE unsigned *order = calloc(w->nr_points, sizeof(*order));
 	int r = order ? 0 : penstock_fail(err, -ENOMEM, "out of memory");
@@ -225,7 +225,7 @@ static void sweep_describe(struct sweep *w, unsigned index)
 {
 	struct run_series *s = &w->res->series[index];
 	const struct sweep_point *p = &w->res->points[index];
-	struct cache_facts f = {
+	struct page_cache_facts f = {
 		.resident = p->resident,
 		.unknown = p->unknown,
 		.size = w->job->io_size,
@@ -233,14 +233,14 @@ static void sweep_describe(struct sweep *w, unsigned index)
 	};
 
 	series_finish(s);
-	cache_describe(s, &f, w->trials.info, w->trials.info ? w->job->nr_folders : 0);
+	page_cache_describe(s, &f, w->trials.info, w->trials.info ? w->job->nr_folders : 0);
 	if (p->loops == w->job->loops)
 		return;
 	s->partial = true;
 	snprintf(s->partial_why, sizeof(s->partial_why), "%u of %u loops", p->loops, w->job->loops);
 }
 
-static void sweep_tell_limits(struct sweep *w, bool complete)
+static void sweep_set_limits(struct sweep *w, bool complete)
 {
 	const struct sweep_job *job = w->job;
 
@@ -248,12 +248,12 @@ static void sweep_tell_limits(struct sweep *w, bool complete)
 		if (job->limit)
 			limit_set(w->res->series, w->res->nr, read, (double)job->limit, "as given");
 		else if (complete && w->measures_limit)
-			limit_tell(&w->limit[read], w->res->series, w->res->nr);
+			limit_set_measured(&w->limit[read], w->res->series, w->res->nr);
 	}
 }
 
 /* Take the state file for us alone, then look at what is in it. */
-static int sweep_take_up(struct sweep *w, struct penstock_err *err)
+static int sweep_resume(struct sweep *w, struct penstock_err *err)
 {
 	int r = sweep_state_open(&w->state, w->job, err);
 
@@ -272,7 +272,7 @@ static int sweep_begin(struct sweep *w, struct penstock_err *err)
 	trials.tick = job->progress ? sweep_on_tick : NULL;
 	trials.progress_arg = w;
 	if (r == 0 && job->state && job->resume)
-		r = sweep_take_up(w, err);
+		r = sweep_resume(w, err);
 	if (r == 0) {
 		sweep_count_left(w);
 		r = trials_open(&w->trials, &trials, err);
@@ -288,9 +288,9 @@ static int sweep_begin(struct sweep *w, struct penstock_err *err)
 static int prepare_files(struct sweep *w, struct penstock_err *err)
 {
 	int r = trials_fill(&w->trials, err);
-	int noted = sweep_add_wear(w, w->trials.written, r == 0 ? err : NULL);
+	int r_wear = sweep_add_wear(w, w->trials.written, r == 0 ? err : NULL);
 
-	return r < 0 ? r : noted;
+	return r < 0 ? r : r_wear;
 }
 
 int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct penstock_err *err)
@@ -310,8 +310,8 @@ int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct pens
 	if (r == 0)
 		r = sweep_log_known(&w, err);
 	if (r == 0)
-		r = sweep_walk(&w, err);
-	sweep_tell_limits(&w, r == 0);
+		r = sweep_measure_all(&w, err);
+	sweep_set_limits(&w, r == 0);
 	for (unsigned i = 0; i < res->nr; i++)
 		sweep_describe(&w, i);
 	sweep_close(&w);

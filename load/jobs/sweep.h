@@ -21,7 +21,7 @@
 #include <penstock/penstock.h>
 #include <penstock/probe.h>
 
-#include "load/jobs/job_space.h"
+#include "load/jobs/config_space.h"
 #include "load/measure/series.h"
 
 struct sweep_point;
@@ -29,7 +29,7 @@ struct sweep_point;
 struct sweep_job {
 	const char *const *folders; /* a worker and a new folder in each */
 	unsigned nr_folders;
-	const struct space *space;
+	const struct config_space *space;
 	struct penstock_opts opts; /* what is not an axis */
 	uint32_t memory;           /* BED_*, unless an axis */
 	bool read, write;

@@ -12,33 +12,34 @@
 /* --------------------------------------------------------------------- plan */
 
 /* Which measurements are known, each once. */
-struct known {
+struct measured_points {
 	const struct sweep_job *job;
 	struct sweep_plan *plan;
-	bool *seen;
+	bool *measured;
 };
 
 static uint64_t per_direction(const struct sweep_job *job)
 {
-	return (uint64_t)space_points(job->space) * job->loops;
+	return (uint64_t)config_space_points(job->space) * job->loops;
 }
 
 static int count_known(void *arg, const struct sweep_sample *m, struct penstock_err *err)
 {
-	struct known *k = arg;
+	struct measured_points *k = arg;
 	uint64_t at = (uint64_t)m->index * k->job->loops + m->loop;
 
 	(void)err;
-	if (m->loop >= k->job->loops || at >= sweep_measurements(k->job) || k->seen[at])
+	if (m->loop >= k->job->loops || at >= sweep_measurements(k->job) || k->measured[at])
 		return 0;
-	k->seen[at] = true;
+	k->measured[at] = true;
 	k->plan->left--;
 	return 0;
 }
 
 static bool moves(const struct sweep_job *job, unsigned point)
 {
-	const struct space_value *v = space_value(job->space, point, SPACE_ENGINE);
+	const struct config_space_value *v =
+		config_space_value(job->space, point, CONFIG_SPACE_ENGINE);
 
 	return !engine_is_null(v ? v->text : job->opts.engine);
 }
@@ -47,35 +48,35 @@ unsigned sweep_moves(const struct sweep_job *job)
 {
 	unsigned n = 0;
 
-	for (unsigned p = 0; p < space_points(job->space); p++)
+	for (unsigned p = 0; p < config_space_points(job->space); p++)
 		n += moves(job, p);
 	return n;
 }
 
 /* Measurements that write and are not known. */
-static uint64_t writes_left(const struct sweep_job *job, const bool *seen)
+static uint64_t writes_left(const struct sweep_job *job, const bool *measured)
 {
 	uint64_t n = 0, first = job->read ? per_direction(job) : 0;
 
 	for (uint64_t at = 0; job->write && at < per_direction(job); at++)
-		n += !seen[first + at] && moves(job, (unsigned)(at / job->loops));
+		n += !measured[first + at] && moves(job, (unsigned)(at / job->loops));
 	return n;
 }
 
 int sweep_plan(const struct sweep_job *job, struct sweep_plan *ret, struct penstock_err *err)
 {
-	CLEANUP_FREE bool *seen = calloc(sweep_measurements(job) + 1, sizeof(*seen));
-	struct known known = {.job = job, .plan = ret, .seen = seen};
+	CLEANUP_FREE bool *measured = calloc(sweep_measurements(job) + 1, sizeof(*measured));
+	struct measured_points known = {.job = job, .plan = ret, .measured = measured};
 	uint64_t wear = 0;
 	int r = 0;
 
 	*ret = (struct sweep_plan){.left = sweep_measurements(job)};
-	if (!seen)
+	if (!measured)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (job->state && job->resume)
 		r = sweep_state_load(job, count_known, &known, &wear, err);
 	/* files are made first */
-	ret->writes = (1 + writes_left(job, seen)) * sweep_bytes(job);
+	ret->writes = (1 + writes_left(job, measured)) * sweep_bytes(job);
 	return r;
 }
 
@@ -85,7 +86,7 @@ uint64_t sweep_limit_writes(const struct sweep_job *job)
 
 	if (!job->write || !job->measure_limit || job->limit || !points)
 		return 0;
-	return limit_most_written((1 + points * job->loops) * sweep_bytes(job));
+	return limit_max_write((1 + points * job->loops) * sweep_bytes(job));
 }
 
 /* -------------------------------------------------------------------- check */
@@ -95,8 +96,9 @@ static int count_kinds(const struct sweep_job *job, struct penstock_err *err)
 {
 	bool used[BED_GPU + 1] = {false};
 
-	for (unsigned p = 0; p < space_points(job->space); p++) {
-		const struct space_value *v = space_value(job->space, p, SPACE_MEMORY);
+	for (unsigned p = 0; p < config_space_points(job->space); p++) {
+		const struct config_space_value *v =
+			config_space_value(job->space, p, CONFIG_SPACE_MEMORY);
 
 		used[v ? v->n : job->memory] = true;
 	}
@@ -110,12 +112,12 @@ static int count_kinds(const struct sweep_job *job, struct penstock_err *err)
 }
 
 /* On how many axes is @point not at the first value? */
-static unsigned steps_away(const struct space *s, unsigned point)
+static unsigned steps_away(const struct config_space *s, unsigned point)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < s->nr; i++)
-		n += space_value(s, point, s->axes[i].kind) != &s->axes[i].values[0];
+		n += config_space_value(s, point, s->axes[i].kind) != &s->axes[i].values[0];
 	return n;
 }
 
@@ -125,7 +127,7 @@ static unsigned steps_away(const struct space *s, unsigned point)
  */
 static int check_points(const struct sweep_job *job, struct penstock_err *err)
 {
-	unsigned nr = space_points(job->space);
+	unsigned nr = config_space_points(job->space);
 
 	for (unsigned p = 0; p < nr; p++) {
 		struct penstock_opts opts = job->opts;
@@ -135,7 +137,7 @@ static int check_points(const struct sweep_job *job, struct penstock_err *err)
 
 		if (steps_away(job->space, p) > 1 && p != nr - 1)
 			continue;
-		space_apply(job->space, p, &opts, &memory);
+		config_space_apply(job->space, p, &opts, &memory);
 		r = penstock_open(&io, &opts, err);
 		if (r == 0)
 			r = penstock_close(io, err);

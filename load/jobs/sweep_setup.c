@@ -19,9 +19,9 @@ static void name_point(struct sweep *w, unsigned index)
 	s->size = job->io_size;
 	s->opts = job->opts;
 	s->memory = job->memory;
-	space_apply(job->space, p->point, &s->opts, &s->memory);
-	space_name(s->name, sizeof(s->name), job->space, p->point, s->read, job->nr_folders,
-		   &job->opts);
+	config_space_apply(job->space, p->point, &s->opts, &s->memory);
+	config_space_name(s->name, sizeof(s->name), job->space, p->point, s->read, job->nr_folders,
+			  &job->opts);
 	s->no_storage = engine_is_null(s->opts.engine);
 	snprintf(s->limit_how, sizeof(s->limit_how), "%s",
 		 s->no_storage ? NULL_LIMIT : "not measured");
@@ -32,7 +32,7 @@ int sweep_alloc_points(struct sweep *w, struct penstock_err *err)
 	const struct sweep_job *job = w->job;
 	unsigned both = (unsigned)job->read + (unsigned)job->write;
 
-	w->nr_points = space_points(job->space);
+	w->nr_points = config_space_points(job->space);
 	w->res->series = calloc((size_t)both * w->nr_points, sizeof(*w->res->series));
 	w->res->points = calloc((size_t)both * w->nr_points, sizeof(*w->res->points));
 	w->known = calloc((size_t)both * w->nr_points, (size_t)job->loops * sizeof(*w->known));

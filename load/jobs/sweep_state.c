@@ -15,7 +15,7 @@
 
 /* --------------------------------------------------------------------- header */
 
-static json_t *axis_json(const struct space_axis *a)
+static json_t *axis_json(const struct config_space_axis *a)
 {
 	json_t *j = json_array();
 
@@ -32,7 +32,7 @@ static json_t *header_json(const struct sweep_job *job)
 	json_t *axes = json_object(), *folders = json_array();
 
 	for (unsigned i = 0; i < job->space->nr; i++)
-		json_object_set_new(axes, space_names[job->space->axes[i].kind],
+		json_object_set_new(axes, config_space_names[job->space->axes[i].kind],
 				    axis_json(&job->space->axes[i]));
 	for (unsigned i = 0; i < job->nr_folders; i++) {
 		CLEANUP_FREE char *real = realpath(job->folders[i], NULL);
@@ -70,13 +70,13 @@ int sweep_state_check(const struct sweep_job *job, const char *file, struct pens
 	CLEANUP_FREE char *line = NULL;
 	json_t *ours = header_json(job), *theirs = NULL;
 	const char *differs;
-	size_t room = 0;
+	size_t capacity = 0;
 	FILE *f = fopen(file, "re");
 	int r = 0;
 
 	if (!f)
 		r = penstock_fail(err, -errno, "%s: %s", file, penstock_strerror(errno));
-	else if (getline(&line, &room, f) > 0)
+	else if (getline(&line, &capacity, f) > 0)
 		theirs = json_loads(line, 0, NULL);
 	if (f)
 		fclose(f);
@@ -93,7 +93,7 @@ int sweep_state_check(const struct sweep_job *job, const char *file, struct pens
 /* ----------------------------------------------------------------------- lines */
 
 /* One line, on its way to the disk before the next measurement begins. */
-static int state_put_line(FILE *f, json_t *j, const char *name, struct penstock_err *err)
+static int write_line(FILE *f, json_t *j, const char *name, struct penstock_err *err)
 {
 	bool bad = !j || json_dumpf(j, f, JSON_COMPACT) < 0;
 
@@ -106,7 +106,7 @@ static int state_put_line(FILE *f, json_t *j, const char *name, struct penstock_
 }
 
 /* A line without an end is of a crash: what comes next must not be glued to it. */
-static void mend_end(FILE *f)
+static void cut_partial_line(FILE *f)
 {
 	if (fseek(f, -1, SEEK_END) == 0 && getc(f) != '\n') {
 		fseek(f, 0, SEEK_END);
@@ -133,9 +133,9 @@ int sweep_state_open(FILE **out, const struct sweep_job *job, struct penstock_er
 				     penstock_strerror(errno));
 	r = state_lock(f, job->state, err);
 	if (r == 0 && job->resume)
-		mend_end(f);
+		cut_partial_line(f);
 	else if (r == 0)
-		r = state_put_line(f, header_json(job), job->state, err);
+		r = write_line(f, header_json(job), job->state, err);
 	if (r == 0) {
 		*out = f;
 		return 0;
@@ -166,9 +166,9 @@ int sweep_state_add(FILE *f, const struct sweep_job *job, const struct sweep_sam
 			     "blocks_direct", (json_int_t)st->blocks_direct, "blocks_buffered",
 			     (json_int_t)st->blocks_buffered, "fallbacks",
 			     (json_int_t)st->fallbacks, "fallback_why", st->fallback_why, "got",
-			     (json_int_t)s->buf.got, "ways", (json_int_t)s->ways, "resident",
+			     (json_int_t)s->buf.got, "ways", (json_int_t)s->done_flags, "resident",
 			     (json_int_t)m->resident, "unknown", (json_int_t)m->unknown));
-	return state_put_line(f, j, job->state, err);
+	return write_line(f, j, job->state, err);
 }
 
 static uint64_t state_member(const json_t *j, const char *key)
@@ -191,7 +191,7 @@ static void state_text(char *out, size_t size, const json_t *j, const char *key)
 	snprintf(out, size, "%s", s ? s : "");
 }
 
-static void line_series(struct run_series *s, const json_t *j)
+static void load_series(struct run_series *s, const json_t *j)
 {
 	s->user_sec = state_seconds(json_object_get(j, "user"));
 	s->system_sec = state_seconds(json_object_get(j, "system"));
@@ -206,7 +206,7 @@ static void line_series(struct run_series *s, const json_t *j)
 	s->stats.fallbacks = (uint32_t)state_member(j, "fallbacks");
 	s->file.block = state_member(j, "block");
 	s->buf.got = (uint32_t)state_member(j, "got");
-	s->ways = (uint32_t)state_member(j, "ways");
+	s->done_flags = (uint32_t)state_member(j, "ways");
 }
 
 /* ------------------------------------------------------------------------ wear */
@@ -216,7 +216,7 @@ int sweep_state_add_wear(FILE *f, const struct sweep_job *job, uint64_t bytes,
 {
 	if (!f || !bytes)
 		return 0;
-	return state_put_line(f, json_pack("{s:I}", "wear", (json_int_t)bytes), job->state, err);
+	return write_line(f, json_pack("{s:I}", "wear", (json_int_t)bytes), job->state, err);
 }
 
 /* ------------------------------------------------------------------ read again */
@@ -244,7 +244,7 @@ static int load_line(const struct sweep_job *job, const json_t *j, double *worke
 		worker_sec[i] = state_seconds(json_array_get(workers, i));
 		good = worker_sec[i] >= 0;
 	}
-	line_series(&run, j);
+	load_series(&run, j);
 	if (!good || run.user_sec < 0 || run.system_sec < 0 || run.library_sec < 0)
 		return penstock_fail(err, -EINVAL, "%s: holds something else", job->state);
 	return add(arg, &m, err);
@@ -256,7 +256,7 @@ int sweep_state_load(const struct sweep_job *job,
 {
 	CLEANUP_FREE double *worker_sec = calloc(job->nr_folders, sizeof(*worker_sec));
 	CLEANUP_FREE char *line = NULL;
-	size_t room = 0;
+	size_t capacity = 0;
 	FILE *f = fopen(job->state, "re");
 	bool header = true;
 	int r = 0;
@@ -265,7 +265,7 @@ int sweep_state_load(const struct sweep_job *job,
 		return penstock_fail(err, -errno, "%s: %s", job->state, penstock_strerror(errno));
 	if (!worker_sec)
 		r = penstock_fail(err, -ENOMEM, "out of memory");
-	while (r == 0 && getline(&line, &room, f) > 0) {
+	while (r == 0 && getline(&line, &capacity, f) > 0) {
 		json_t *j = json_loads(line, 0, NULL);
 
 		if (!header && json_object_get(j, "wear"))

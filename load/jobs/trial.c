@@ -23,7 +23,7 @@ int trials_check(const struct trials_job *job, unsigned kinds, struct penstock_e
 
 /* ------------------------------------------------------------- open, close */
 
-static int make_place(struct trials *t, unsigned i, struct penstock_err *err)
+static int make_trial_folder(struct trials *t, unsigned i, struct penstock_err *err)
 {
 	int r = bed_folder_make(&t->folders[i], t->job.folders[i], t->job.name, t->job.s3, err);
 
@@ -49,7 +49,7 @@ int trials_open(struct trials *t, const struct trials_job *job, struct penstock_
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	penstock_random_seed(&t->random, job->seed);
 	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
-		r = make_place(t, i, err);
+		r = make_trial_folder(t, i, err);
 	return r;
 }
 
@@ -90,7 +90,7 @@ void trials_close(struct trials *t)
 	*t = (struct trials){.written = 0};
 }
 
-static int need_buffers(struct trials *t, uint32_t memory, struct penstock_err *err)
+static int open_buffers(struct trials *t, uint32_t memory, struct penstock_err *err)
 {
 	struct bed_buffers *b = &t->buffers[memory];
 	struct bed_buffers_opts want = {.memory = memory,
@@ -150,18 +150,18 @@ static int trial_finish(void *arg, const struct load_op *op, void *buf, struct p
 }
 
 /* As cold as can be had: our files always, everything where that was asked for. */
-static void trials_cool(struct trials *t, struct cache_facts *f)
+static void trials_drop_caches(struct trials *t, struct page_cache_facts *f)
 {
 	int fd = -1;
 
 	for (unsigned i = 0; i < t->job.nr_folders; i++)
-		cache_note(f, cache_drop(t->files[i].open_path, 0, t->files[i].len));
+		page_cache_add(f, page_cache_drop(t->files[i].open_path, 0, t->files[i].len));
 	if (!t->job.flush)
 		return;
 	fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
 	sync();
 	if (fd >= 0 && write(fd, "1", 1) < 0)
-		cache_note(f, -errno);
+		page_cache_add(f, -errno);
 	penstock_cleanup_close(&fd);
 }
 
@@ -188,22 +188,22 @@ int trial_once(struct trials *t, struct trial *how, struct run_series *one,
 		.progress = job->tick,
 		.progress_arg = job->progress_arg,
 	};
-	int r = done ? need_buffers(t, how->memory, err)
+	int r = done ? open_buffers(t, how->memory, err)
 		     : penstock_fail(err, -ENOMEM, "out of memory");
 
 	if (r < 0)
 		return r;
-	how->facts = (struct cache_facts){.size = job->file_size,
-					  .durable = how->opts.durability != PENSTOCK_DURABLE_NONE};
+	how->facts = (struct page_cache_facts){
+		.size = job->file_size, .durable = how->opts.durability != PENSTOCK_DURABLE_NONE};
 	if (how->read)
-		trials_cool(t, &how->facts);
+		trials_drop_caches(t, &how->facts);
 	r = run_transfers(&work, one, err);
 	one->read = how->read;
 	t->written += series_wear(one);
-	cache_describe(one, &how->facts, t->info, job->nr_folders);
+	page_cache_describe(one, &how->facts, t->info, job->nr_folders);
 	if (!how->read && job->rounds) /* leave nothing to the next */
 		for (unsigned i = 0; i < job->nr_folders; i++)
-			cache_drop(t->files[i].open_path, 0, job->file_size);
+			page_cache_drop(t->files[i].open_path, 0, job->file_size);
 	return r < 0 ? r : penstock_check_stop(job->stop, err);
 }
 
@@ -229,7 +229,7 @@ static int trial_add(struct run_series *sum, const struct run_series *one)
 		r = series_add(sum, s->bytes, s->latency_ns, before + s->end_ns);
 	}
 	sum->warmup_bytes += one->warmup_bytes;
-	sum->ways |= one->ways;
+	sum->done_flags |= one->done_flags;
 	sum->no_storage = one->no_storage;
 	sum->sec += one->sec;
 	sum->user_sec += one->user_sec;
@@ -268,14 +268,14 @@ int trial_run(struct trials *t, const struct penstock_opts *opts, uint32_t memor
 
 /* -------------------------------------------------------------------- limit */
 
-int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn,
+int trials_limit(struct trials *t, struct limit *l, struct limit_schedule schedule,
 		 struct penstock_err *err)
 {
 	unsigned nr = t->job.nr_folders;
 	CLEANUP_FREE struct limit_target *targets = calloc(nr, sizeof(*targets));
 	const struct bed_buffers *b = &t->buffers[BED_OWN];
 	uint64_t before = l->moved;
-	int r = targets ? need_buffers(t, BED_OWN, err)
+	int r = targets ? open_buffers(t, BED_OWN, err)
 			: penstock_fail(err, -ENOMEM, "out of memory");
 
 	if (r < 0)
@@ -291,8 +291,8 @@ int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn,
 			.align = 4096,
 			.s3 = t->files[i].folder->s3,
 		};
-	turn.most = l->read ? 0 : turn.most;
-	limit_beside(l, targets, nr, &turn, t->job.stop);
+	schedule.max_bytes = l->read ? 0 : schedule.max_bytes;
+	limit_run_due(l, targets, nr, &schedule, t->job.stop);
 	t->written += l->read ? 0 : l->moved - before;
 	return 0;
 }

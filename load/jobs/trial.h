@@ -22,8 +22,8 @@
 #include "base/random.h"
 #include "load/bed/bed_file.h"
 #include "load/bed/buffers.h"
-#include "load/measure/cache.h"
 #include "load/measure/limit.h"
+#include "load/measure/page_cache.h"
 #include "load/measure/series.h"
 
 struct trials_job {
@@ -80,7 +80,7 @@ struct trial {
 	uint32_t memory;
 	bool read;
 	unsigned ops;
-	struct cache_facts facts;
+	struct page_cache_facts facts;
 	double *worker_sec; /* optional, one for each folder, of jobs with rounds */
 };
 int trial_once(struct trials *t, struct trial *how, struct run_series *one,
@@ -104,10 +104,10 @@ int trial_run(struct trials *t, const struct penstock_opts *opts, uint32_t memor
 uint64_t trial_bytes(const struct trials_job *job, unsigned ops);
 
 /*
- * Let plain threads try in the same files and buffers, as limit_beside() does.  @turn->most is of
+ * Let plain threads try in the same files and buffers, as limit_run_due() does.  @turn->most is of
  * writes: reads take what fits into the time.
  */
-int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn,
+int trials_limit(struct trials *t, struct limit *l, struct limit_schedule schedule,
 		 struct penstock_err *err);
 
 #endif

@@ -43,7 +43,7 @@ struct penstock_opts tune_opts(const struct tune_job *job, unsigned point, uint3
 	struct penstock_opts opts = job->opts;
 	uint32_t memory = job->memory;
 
-	space_apply(job->space, point, &opts, &memory);
+	config_space_apply(job->space, point, &opts, &memory);
 	if (ret_memory)
 		*ret_memory = memory;
 	return opts;
@@ -84,7 +84,7 @@ static int tune_measure(struct tune *t, const struct penstock_opts *opts, uint32
 	return r;
 }
 
-static void tune_tell_progress(struct tune *t)
+static void tune_report_progress(struct tune *t)
 {
 	if (t->job->progress)
 		t->job->progress(
@@ -101,15 +101,15 @@ static int probe(void *arg, unsigned point, double *ret_score, struct penstock_e
 	struct penstock_opts opts = tune_opts(t->job, point, &memory);
 	int r;
 
-	tune_tell_progress(t);
+	tune_report_progress(t);
 	for (unsigned i = 0; i < 2; i++) {
 		p->dir[i].opts = opts;
 		p->dir[i].memory = memory;
 		p->dir[i].lock = t->job->lock;
 		p->dir[i].read = i;
 		p->dir[i].size = t->res->op_size;
-		space_name(p->dir[i].name, sizeof(p->dir[i].name), t->job->space, point, i,
-			   t->job->nr_folders, &t->job->opts);
+		config_space_name(p->dir[i].name, sizeof(p->dir[i].name), t->job->space, point, i,
+				  t->job->nr_folders, &t->job->opts);
 	}
 	r = tune_measure(t, &opts, memory, p, n, err);
 	if (r == 0)
@@ -122,7 +122,7 @@ static double cost(void *arg, unsigned point)
 	struct tune *t = arg;
 	struct penstock_opts opts = tune_opts(t->job, point, NULL);
 
-	return space_cost(&opts);
+	return config_space_cost(&opts);
 }
 
 /*
@@ -137,10 +137,10 @@ static double spent(void *arg)
 
 	/* what plain threads may still write is theirs */
 	next += tune_limit_writes(t->job) / LIMIT_TRIES * (LIMIT_TRIES - t->limit[0].tries);
-	t->res->worn = most && t->trials.written + next > most;
-	if (!t->res->worn && !t->res->race.probes)
+	t->res->wear_limit_hit = most && t->trials.written + next > most;
+	if (!t->res->wear_limit_hit && !t->res->race.probes)
 		return 0;
-	return t->res->worn ? t->job->budget_sec : tune_seconds(t);
+	return t->res->wear_limit_hit ? t->job->budget_sec : tune_seconds(t);
 }
 
 /* Plain threads have a turn after each of the first rounds. */
@@ -150,14 +150,14 @@ static void tune_limit_turn(struct tune *t)
 	double sec = tune_limit_sec(job);
 
 	for (unsigned i = 0; i < 2 && job->measure_limit && !job->limit && sec > 0; i++) {
-		struct limit_turn turn = {.done = t->limit[i].tries + 1,
-					  .all = LIMIT_TRIES,
-					  .most = tune_limit_writes(job),
-					  .sec = sec};
+		struct limit_schedule schedule = {.done = t->limit[i].tries + 1,
+						  .all = LIMIT_TRIES,
+						  .max_bytes = tune_limit_writes(job),
+						  .sec = sec};
 
 		t->limit[i].read = i;
 		if (i ? job->read : job->write)
-			trials_limit(&t->trials, &t->limit[i], turn, NULL);
+			trials_limit(&t->trials, &t->limit[i], schedule, NULL);
 	}
 }
 
@@ -166,7 +166,7 @@ static void round_over(void *arg, unsigned left)
 	struct tune *t = arg;
 
 	t->left = left;
-	tune_tell_progress(t);
+	tune_report_progress(t);
 	tune_limit_turn(t);
 }
 
@@ -180,15 +180,15 @@ static void on_fill(void *arg, uint64_t done, uint64_t total)
 }
 
 /* What the devices can do: as given, or the best that plain threads or a configuration got. */
-static void settle_limits(struct tune *t)
+static void set_limits(struct tune *t)
 {
 	const struct tune_job *job = t->job;
 	struct tune_result *res = t->res;
 	bool measured = job->measure_limit && tune_limit_sec(job) > 0;
 
 	/* a short race has had few rounds */
-	for (unsigned i = 0; measured && res->race.probes && i < LIMIT_SHAPES; i++)
-		if (t->limit[0].tries + t->limit[1].tries < LIMIT_SHAPES)
+	for (unsigned i = 0; measured && res->race.probes && i < LIMIT_CONFIGS; i++)
+		if (t->limit[0].tries + t->limit[1].tries < LIMIT_CONFIGS)
 			tune_limit_turn(t);
 	for (unsigned i = 0; i < 2; i++) {
 		double fastest = 0;
@@ -201,7 +201,7 @@ static void settle_limits(struct tune *t)
 			 : job->measure_limit ? "not measured: the budget is too short for it"
 					      : "not measured");
 		if (measured && !job->limit)
-			res->limit[i] = limit_settle(&t->limit[i], fastest, res->limit_how[i]);
+			res->limit[i] = limit_result(&t->limit[i], fastest, res->limit_how[i]);
 		for (unsigned k = 0; k < res->race.nr_points; k++)
 			limit_set(&res->points[k].dir[i], 1, i, res->limit[i], res->limit_how[i]);
 	}
@@ -213,7 +213,7 @@ static void choose_size(struct tune *t)
 	const struct tune_job *job = t->job;
 	double bytes = (double)(t->trials.job.file_size * job->nr_folders);
 	double fill = bytes / fmax(t->trials.fill_sec, 1e-6), sec, left;
-	double probes = fmin(PROBES, 10.0 * space_points(job->space));
+	double probes = fmin(PROBES, 10.0 * config_space_points(job->space));
 	uint64_t most = tune_race_writes(job, t->trials.written);
 	uint64_t size = t->trials.job.file_size;
 
@@ -304,7 +304,7 @@ static void tune_finish(struct tune *t)
 {
 	struct tune_result *res = t->res;
 
-	settle_limits(t);
+	set_limits(t);
 	for (unsigned i = 0; i < res->race.nr_points; i++)
 		for (unsigned k = 0; k < 2; k++)
 			series_finish(&res->points[i].dir[k]);
@@ -320,7 +320,7 @@ int tune_run(const struct tune_job *job, struct tune_result *res, struct penstoc
 
 	*res = (struct tune_result){.ops = 1};
 	set_race(&t);
-	res->points = calloc(space_points(job->space), sizeof(*res->points));
+	res->points = calloc(config_space_points(job->space), sizeof(*res->points));
 	r = res->points ? tune_prepare(&t, err) : penstock_fail(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = tune_race_run(&res->race_job, &res->race, err);

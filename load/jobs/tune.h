@@ -14,7 +14,7 @@
 
 #include <penstock/probe.h>
 
-#include "load/jobs/job_space.h"
+#include "load/jobs/config_space.h"
 #include "load/jobs/tune_race.h"
 #include "load/measure/series.h"
 
@@ -26,7 +26,7 @@ enum tune_step { TUNE_PREPARE, TUNE_RACE };
 struct tune_job {
 	const char *const *folders;
 	unsigned nr_folders;
-	const struct space *space;
+	const struct config_space *space;
 	enum tune_goal goal;
 	bool read, write;   /* directions that are measured; at least one */
 	uint64_t io_size;   /* of an operation; 0: what the budget allows, at most 400M */
@@ -67,7 +67,7 @@ struct tune_result {
 	char limit_how[2][160];
 	double spent_sec;
 	uint64_t bytes_written;
-	bool worn;                       /* max_write ended it, not the time */
+	bool wear_limit_hit;             /* max_write ended it, not the time */
 	struct penstock_path_info *info; /* of each folder */
 	bool began;                      /* if not, nothing was made and nothing is left */
 };

@@ -23,7 +23,7 @@ bool tune_small_ops(const struct tune_job *job)
 }
 
 /* The largest file that leaves time for the race. */
-static uint64_t file_for(const struct tune_job *job)
+static uint64_t file_size(const struct tune_job *job)
 {
 	if (job->exhaustive)
 		return UINT64_MAX;
@@ -42,9 +42,9 @@ struct trials_job tune_trials_job(const struct tune_job *job)
 
 	l.op_size = job->io_size          ? job->io_size
 		    : tune_small_ops(job) ? LATENCY_SIZE
-					  : min_u64(UPSTREAM_SIZE, file_for(job));
+					  : min_u64(UPSTREAM_SIZE, file_size(job));
 	l.file_size = tune_small_ops(job)
-			      ? max_u64(min_u64(LATENCY_FILE, file_for(job)), 4 * l.op_size)
+			      ? max_u64(min_u64(LATENCY_FILE, file_size(job)), 4 * l.op_size)
 			      : l.op_size;
 	return l;
 }
@@ -72,7 +72,7 @@ static uint64_t probe_writes(const struct tune_job *job, uint64_t op_size)
 /* What an exhaustive search writes. */
 static uint64_t all_writes(const struct tune_job *job)
 {
-	return (uint64_t)space_points(job->space) * job->loops * probe_writes(job, 0);
+	return (uint64_t)config_space_points(job->space) * job->loops * probe_writes(job, 0);
 }
 
 double tune_limit_sec(const struct tune_job *job)
@@ -81,7 +81,7 @@ double tune_limit_sec(const struct tune_job *job)
 	double sec =
 		job->exhaustive ? LIMIT_SEC : fmin(LIMIT_SEC, LIMIT_SHARE * job->budget_sec / dirs);
 
-	return sec < LIMIT_LEAST_SEC ? 0 : sec;
+	return sec < LIMIT_MIN_SEC ? 0 : sec;
 }
 
 /* What measuring the limit may write: most of max_write is for the race. */
@@ -90,8 +90,8 @@ uint64_t tune_limit_writes(const struct tune_job *job)
 	if (!job->write || !job->measure_limit || job->limit || tune_limit_sec(job) <= 0)
 		return 0;
 	if (job->exhaustive)
-		return limit_most_written(all_writes(job));
-	return min_u64(limit_most_written(UINT64_MAX),
+		return limit_max_write(all_writes(job));
+	return min_u64(limit_max_write(UINT64_MAX),
 		       job->max_write ? job->max_write / 8 : UINT64_MAX);
 }
 
@@ -135,7 +135,7 @@ static int check_memory(const struct tune_job *job, struct penstock_err *err)
 	uint32_t memory;
 	int r = 0;
 
-	for (unsigned i = 0; i < space_points(job->space) && r == 0; i++) {
+	for (unsigned i = 0; i < config_space_points(job->space) && r == 0; i++) {
 		tune_opts(job, i, &memory);
 		if (seen[memory])
 			continue;
@@ -166,8 +166,9 @@ int tune_check(const struct tune_job *job, struct penstock_err *err)
 	if (r == 0)
 		r = check_memory(job, err);
 	/* Every engine that is named must work, or the search would end in the middle. */
-	for (unsigned i = 0; r == 0 && i < space_points(job->space); i++) {
-		const struct space_value *v = space_value(job->space, i, SPACE_ENGINE);
+	for (unsigned i = 0; r == 0 && i < config_space_points(job->space); i++) {
+		const struct config_space_value *v =
+			config_space_value(job->space, i, CONFIG_SPACE_ENGINE);
 		struct penstock_opts opts = tune_opts(job, i, NULL);
 
 		if (i && !v)
@@ -184,7 +185,7 @@ static double all_seconds(const struct tune_job *job, double speed)
 {
 	struct trials_job l = tune_trials_job(job);
 	unsigned dirs = (unsigned)job->read + job->write;
-	double probes = (double)space_points(job->space) * job->loops + finds_floor(job);
+	double probes = (double)config_space_points(job->space) * job->loops + finds_floor(job);
 	double bytes = probes * dirs * (double)trial_bytes(&l, tune_probe_ops(job)) +
 		       (double)(l.file_size * l.nr_folders);
 

@@ -11,10 +11,10 @@
 #include "base/random.h"
 #include "base/util.h"
 
-#define ALL_BELOW 12 /* grids so small are probed whole in the first round */
-#define FIELD     8  /* points of a round: the leader, ... */
-#define TOP       4  /* ... the best of the others, and the cheapest that may be as good */
-#define DEAL      6  /* times that a value of the longest axis comes in the first round */
+#define ALL_BELOW    12 /* grids so small are probed whole in the first round */
+#define ROUND_MAX    8  /* points of a round: the leader, ... */
+#define ROUND_BETTER 4  /* ... the best of the others, and the cheapest that may be as good */
+#define DEAL         6  /* times that a value of the longest axis comes in the first round */
 
 struct tune_race {
 	const struct tune_race_job *job;
@@ -73,7 +73,7 @@ static int run_round(struct tune_race *r, struct penstock_err *err)
 	for (unsigned i = 0; i < r->nr && rc == 0 && !out_of_budget(r); i++)
 		rc = probe(r, r->order[i], err);
 	r->res->rounds++;
-	tune_race_level_out(r->res);
+	tune_race_remove_drift(r->res);
 	tune_race_model(r->job, r->res);
 	tune_race_judge(r->job, r->res);
 	return rc;
@@ -81,14 +81,14 @@ static int run_round(struct tune_race *r, struct penstock_err *err)
 
 /* -------------------------------------------------------------- who is in it */
 
-static void none(struct tune_race *r)
+static void clear_round(struct tune_race *r)
 {
 	r->nr = 0;
 	for (unsigned i = 0; i < r->res->nr_points; i++)
 		r->in[i] = false;
 }
 
-static void race_enter(struct tune_race *r, unsigned point)
+static void enter_point(struct tune_race *r, unsigned point)
 {
 	r->in[point] = true;
 	r->order[r->nr++] = point;
@@ -108,12 +108,12 @@ static void first_round(struct tune_race *r)
 	if (!job->exhaustive && n > ALL_BELOW) {
 		deal = DEAL * most > (n + 1) / 2 ? (n + 1) / 2 : DEAL * most;
 	}
-	none(r);
+	clear_round(r);
 	if (deal < n)
-		tune_race_deal(job, &r->random, deal, r->in);
+		tune_race_draw_screen(job, &r->random, deal, r->in);
 	for (unsigned i = 0; i < n; i++)
 		if (deal == n || r->in[i])
-			race_enter(r, i);
+			enter_point(r, i);
 }
 
 static bool better(const struct tune_race *r, unsigned a, unsigned b)
@@ -130,7 +130,7 @@ static bool cheaper(const struct tune_race *r, unsigned a, unsigned b)
  * Does the model, give or take twice its error, leave room for it to be recommended: as good as the
  * leader and cheaper than the winner, or better?
  */
-static bool promising(const struct tune_race *r, unsigned point)
+static bool may_be_good(const struct tune_race *r, unsigned point)
 {
 	const struct tune_race_result *res = r->res;
 	double behind = res->points[res->leader].strength - res->points[point].strength;
@@ -143,41 +143,41 @@ static bool promising(const struct tune_race *r, unsigned point)
 }
 
 /* More rounds with it may change who is recommended. */
-static bool matters(const struct tune_race *r, unsigned point)
+static bool stays_in_race(const struct tune_race *r, unsigned point)
 {
 	const struct tune_race_point *p = &r->res->points[point];
 
 	if (!p->left || point == r->res->leader)
 		return false;
-	if (p->shared < TUNE_RACE_SURE)
-		return promising(r, point);
+	if (p->shared < TUNE_RACE_MIN_SHARED)
+		return may_be_good(r, point);
 	return tune_race_may_win(r->job, r->res, point);
 }
 
 /* Up to @most more points, those that come @before others first. */
-static void enter_some(struct tune_race *r, unsigned most,
-		       bool (*before)(const struct tune_race *, unsigned, unsigned))
+static void enter_points(struct tune_race *r, unsigned most,
+			 bool (*before)(const struct tune_race *, unsigned, unsigned))
 {
 	while (most-- > 0) {
 		int found = -1;
 
 		for (unsigned i = 0; i < r->res->nr_points; i++)
-			if (!r->in[i] && matters(r, i) &&
+			if (!r->in[i] && stays_in_race(r, i) &&
 			    (found < 0 || before(r, i, (unsigned)found)))
 				found = (int)i;
 		if (found < 0)
 			return;
-		race_enter(r, (unsigned)found);
+		enter_point(r, (unsigned)found);
 	}
 }
 
 /* The leader and others that matter; the leader alone: nobody does any more. */
 static void next_round(struct tune_race *r)
 {
-	none(r);
-	race_enter(r, r->res->leader);
-	enter_some(r, TOP, better);
-	enter_some(r, FIELD - r->nr, cheaper);
+	clear_round(r);
+	enter_point(r, r->res->leader);
+	enter_points(r, ROUND_BETTER, better);
+	enter_points(r, ROUND_MAX - r->nr, cheaper);
 }
 
 static unsigned nr_left(const struct tune_race *r)
@@ -185,7 +185,7 @@ static unsigned nr_left(const struct tune_race *r)
 	unsigned nr = 1;
 
 	for (unsigned i = 0; i < r->res->nr_points; i++)
-		nr += matters(r, i);
+		nr += stays_in_race(r, i);
 	return nr;
 }
 

@@ -30,7 +30,7 @@
 #include "base/random.h"
 
 #define TUNE_RACE_AXES 8
-#define TUNE_RACE_SURE                                                             \
+#define TUNE_RACE_MIN_SHARED                                                       \
 	2 /* rounds in which two points were together before their interval counts \
 	   */
 
@@ -127,15 +127,15 @@ void tune_race_choose(const struct tune_race_job *job, struct tune_race_result *
 /* ---- tune_race_model.c: what the scores of some points say about all ---- */
 
 /* Set @in of @nr points so that each value of each axis comes as often as the others. */
-void tune_race_deal(const struct tune_race_job *job, struct penstock_random *random, unsigned nr,
-		    bool *in);
+void tune_race_draw_screen(const struct tune_race_job *job, struct penstock_random *random,
+			   unsigned nr, bool *in);
 
 /*
  * Set .mean of all points: the mean of their scores, after that was taken away which the
  * points of a round have in common.  What is probed late on a device that becomes slower is
  * not worse for that.
  */
-void tune_race_level_out(struct tune_race_result *res);
+void tune_race_remove_drift(struct tune_race_result *res);
 
 /*
  * Fit "score = base + effect of each axis" to the points that were tried; fills res->effect,

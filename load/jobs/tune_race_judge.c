@@ -15,11 +15,11 @@
 #include "base/util.h"
 #include "load/stat/stat.h"
 
-#define TO_LEAD  3     /* rounds that a point needs for it, unless nobody has them */
-#define LOOK     0.995 /* of Student's t, on either side */
-#define PRIOR    4.0   /* rounds that the variance of all counts for */
-#define KNOWN_BY 8.0   /* degrees of freedom that this variance needs for that */
-#define REMEMBER 256   /* numbers of rounds whose t is worth remembering within a judgement */
+#define TO_LEAD    3     /* rounds that a point needs for it, unless nobody has them */
+#define CONFIDENCE 0.995 /* of Student's t, on either side */
+#define PRIOR      4.0   /* rounds that the variance of all counts for */
+#define KNOWN_BY   8.0   /* degrees of freedom that this variance needs for that */
+#define REMEMBER   256   /* numbers of rounds whose t is worth remembering within a judgement */
 
 /* The differences of two points in the rounds both were in. */
 struct pair {
@@ -73,9 +73,9 @@ static double student(struct noise *noise, unsigned n)
 	double df = noise->df + n - 1;
 
 	if (n >= REMEMBER)
-		return stat_t_quantile(LOOK, df);
+		return stat_t_quantile(CONFIDENCE, df);
 	if (noise->t[n] <= 0)
-		noise->t[n] = stat_t_quantile(LOOK, df);
+		noise->t[n] = stat_t_quantile(CONFIDENCE, df);
 	return noise->t[n];
 }
 
@@ -103,7 +103,8 @@ static void find_leader(struct tune_race_result *res)
 
 static bool worse(const struct tune_race_job *job, const struct tune_race_point *p)
 {
-	return p->shared >= TUNE_RACE_SURE && p->behind > job->tie && p->behind > p->behind_half;
+	return p->shared >= TUNE_RACE_MIN_SHARED && p->behind > job->tie &&
+	       p->behind > p->behind_half;
 }
 
 /*
@@ -112,7 +113,8 @@ static bool worse(const struct tune_race_job *job, const struct tune_race_point 
  */
 static bool judge_same(const struct tune_race_job *job, const struct tune_race_point *p)
 {
-	return p->shared >= TUNE_RACE_SURE && fabs(p->behind) + p->behind_half <= 2 * job->tie;
+	return p->shared >= TUNE_RACE_MIN_SHARED &&
+	       fabs(p->behind) + p->behind_half <= 2 * job->tie;
 }
 
 /* In a few rounds not worse, and by all that is known not behind by more than twice the tie and

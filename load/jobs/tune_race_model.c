@@ -21,33 +21,34 @@ unsigned tune_race_level(const struct tune_race_job *job, unsigned point, unsign
 	return point % job->levels[axis];
 }
 
-/* A shuffled hand in which each of @levels comes equally often. */
-static void deal_axis(unsigned *hand, unsigned nr, unsigned levels, struct penstock_random *random)
+/* A shuffled list in which each of @levels comes equally often. */
+static void shuffle_levels(unsigned *shuffled, unsigned nr, unsigned levels,
+			   struct penstock_random *random)
 {
 	for (unsigned i = 0; i < nr; i++)
-		hand[i] = i % levels;
+		shuffled[i] = i % levels;
 	for (unsigned i = nr; i > 1; i--) {
-		unsigned k = (unsigned)penstock_random_below(random, i), t = hand[k];
+		unsigned k = (unsigned)penstock_random_below(random, i), t = shuffled[k];
 
-		hand[k] = hand[i - 1];
-		hand[i - 1] = t;
+		shuffled[k] = shuffled[i - 1];
+		shuffled[i - 1] = t;
 	}
 }
 
-void tune_race_deal(const struct tune_race_job *job, struct penstock_random *random, unsigned nr,
-		    bool *in)
+void tune_race_draw_screen(const struct tune_race_job *job, struct penstock_random *random,
+			   unsigned nr, bool *in)
 {
 	CLEANUP_FREE unsigned *at = calloc(nr, sizeof(*at));
-	CLEANUP_FREE unsigned *hand = calloc(nr, sizeof(*hand));
+	CLEANUP_FREE unsigned *shuffled = calloc(nr, sizeof(*shuffled));
 
 	in[0] = true; /* at least one, whatever memory says */
-	if (!at || !hand)
+	if (!at || !shuffled)
 		return;
 	in[0] = false;
 	for (unsigned a = 0; a < job->nr_axes; a++) {
-		deal_axis(hand, nr, job->levels[a], random);
+		shuffle_levels(shuffled, nr, job->levels[a], random);
 		for (unsigned i = 0; i < nr; i++)
-			at[i] = at[i] * job->levels[a] + hand[i];
+			at[i] = at[i] * job->levels[a] + shuffled[i];
 	}
 	/* Two hands may be the same point: then there is one point less. */
 	for (unsigned i = 0; i < nr; i++)
@@ -83,7 +84,7 @@ static void fit_means(struct tune_race_result *res, const double *common)
 	}
 }
 
-void tune_race_level_out(struct tune_race_result *res)
+void tune_race_remove_drift(struct tune_race_result *res)
 {
 	CLEANUP_FREE double *common = calloc(res->rounds + 1, sizeof(*common));
 	CLEANUP_FREE unsigned *nr = calloc(res->rounds + 1, sizeof(*nr));
@@ -103,14 +104,14 @@ static void fit_axis(const struct tune_race_job *job, struct tune_race_result *r
 		double sum = 0, weight = 0;
 
 		for (unsigned i = 0; i < res->nr_points; i++) {
-			double rest = res->points[i].mean - base, w = sqrt(res->points[i].nr);
+			double residual = res->points[i].mean - base, w = sqrt(res->points[i].nr);
 
 			if (!res->points[i].nr || tune_race_level(job, i, axis) != l)
 				continue;
 			for (unsigned a = 0; a < job->nr_axes; a++)
 				if (a != axis)
-					rest -= res->effect[a][tune_race_level(job, i, a)];
-			sum += w * rest;
+					residual -= res->effect[a][tune_race_level(job, i, a)];
+			sum += w * residual;
 			weight += w;
 		}
 		/* One more of 0 keeps a level that was seen once from being believed at once. */

@@ -15,7 +15,7 @@
 #include <penstock/s3.h>
 #include <penstock/store.h>
 
-#include "load/measure/remote.h"
+#include "load/measure/object_requests.h"
 #include "load/measure/series.h"
 #include "load/model/kv_load.h"
 #include "load/stat/sample.h"
@@ -90,7 +90,7 @@ struct kv_result {
 	uint64_t vanished; /* evicted entries whose file somebody else had removed */
 	uint64_t late;     /* operations that ended after the interval: not counted */
 	char first_error[508];
-	struct seconds seconds; /* struct kv_second each */
+	struct per_second seconds; /* struct kv_second each */
 	struct {
 		double at_sec, tokens_per_sec;
 	} * timeline; /* every 10 s with autoscaling */
@@ -103,7 +103,7 @@ struct kv_result {
 	uint64_t bytes_written;            /* to storage, all told: wear */
 	struct penstock_store_stats store; /* since it was opened, where there is one */
 	bool has_store;
-	struct remote remote; /* the same of an object store */
+	struct object_requests remote; /* the same of an object store */
 	bool has_remote;
 	/*
 	 * What storage read and wrote inside the interval, block by block: of operations that

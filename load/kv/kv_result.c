@@ -13,23 +13,23 @@
 		name, kind, offsetof(struct kv_second, member), 0 \
 	}
 
-static const struct second_channel channels[] = {
-	CHANNEL("read_latency_sum", SECOND_SUM, read_latency_sum),
-	CHANNEL("write_latency_sum", SECOND_SUM, write_latency_sum),
-	CHANNEL("queued", SECOND_COUNT, queued),
-	CHANNEL("in_flight", SECOND_COUNT, in_flight),
-	CHANNEL("requests", SECOND_COUNT, requests),
-	CHANNEL("tokens", SECOND_COUNT, tokens),
-	CHANNEL("hits", SECOND_COUNT, hits),
-	CHANNEL("misses", SECOND_COUNT, misses),
-	CHANNEL("gpu_read_bytes", SECOND_COUNT, read_bytes[KV_GPU]),
-	CHANNEL("cpu_read_bytes", SECOND_COUNT, read_bytes[KV_CPU]),
-	CHANNEL("nvme_read_bytes", SECOND_COUNT, read_bytes[KV_NVME]),
-	CHANNEL("gpu_write_bytes", SECOND_COUNT, write_bytes[KV_GPU]),
-	CHANNEL("cpu_write_bytes", SECOND_COUNT, write_bytes[KV_CPU]),
-	CHANNEL("nvme_write_bytes", SECOND_COUNT, write_bytes[KV_NVME]),
-	CHANNEL("read_ops", SECOND_COUNT, read_ops),
-	CHANNEL("write_ops", SECOND_COUNT, write_ops),
+static const struct per_second_channel channels[] = {
+	CHANNEL("read_latency_sum", PER_SECOND_SUM, read_latency_sum),
+	CHANNEL("write_latency_sum", PER_SECOND_SUM, write_latency_sum),
+	CHANNEL("queued", PER_SECOND_COUNT, queued),
+	CHANNEL("in_flight", PER_SECOND_COUNT, in_flight),
+	CHANNEL("requests", PER_SECOND_COUNT, requests),
+	CHANNEL("tokens", PER_SECOND_COUNT, tokens),
+	CHANNEL("hits", PER_SECOND_COUNT, hits),
+	CHANNEL("misses", PER_SECOND_COUNT, misses),
+	CHANNEL("gpu_read_bytes", PER_SECOND_COUNT, read_bytes[KV_GPU]),
+	CHANNEL("cpu_read_bytes", PER_SECOND_COUNT, read_bytes[KV_CPU]),
+	CHANNEL("nvme_read_bytes", PER_SECOND_COUNT, read_bytes[KV_NVME]),
+	CHANNEL("gpu_write_bytes", PER_SECOND_COUNT, write_bytes[KV_GPU]),
+	CHANNEL("cpu_write_bytes", PER_SECOND_COUNT, write_bytes[KV_CPU]),
+	CHANNEL("nvme_write_bytes", PER_SECOND_COUNT, write_bytes[KV_NVME]),
+	CHANNEL("read_ops", PER_SECOND_COUNT, read_ops),
+	CHANNEL("write_ops", PER_SECOND_COUNT, write_ops),
 };
 
 int kv_result_init(struct kv_result *r)
@@ -64,7 +64,7 @@ void kv_result_fini(struct kv_result *r)
 	}
 	for (int i = 0; i < 2; i++)
 		series_fini(&r->series[i]);
-	seconds_fini(&r->seconds);
+	per_second_fini(&r->seconds);
 	free(r->timeline);
 	free(r->scale);
 	*r = (struct kv_result){0};
@@ -74,7 +74,7 @@ int kv_result_request(struct kv_result *r, const struct kv_params *p,
 		      const struct kv_request_done *d)
 {
 	/* what ends with a second is part of it */
-	struct kv_second *sec = seconds_at(&r->seconds, d->end_ns ? d->end_ns - 1 : 0);
+	struct kv_second *sec = per_second_at(&r->seconds, d->end_ns ? d->end_ns - 1 : 0);
 
 	if (!sec || samples_add(&r->end_to_end, d->end_to_end) < 0 ||
 	    samples_add(&r->storage, d->storage) < 0 ||

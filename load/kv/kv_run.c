@@ -12,9 +12,9 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/kv/kv_result.h"
-#include "load/measure/cache.h"
-#include "load/measure/gate.h"
 #include "load/measure/handle.h"
+#include "load/measure/page_cache.h"
+#include "load/measure/rank_barrier.h"
 
 #define SLICE_NS     100000000ull  /* how soon a stop is noticed, and progress told */
 #define MOST_PENDING (1u << 16)    /* operations of requests in the flow */
@@ -177,7 +177,7 @@ static bool interval_over(struct kv_run *k, uint64_t now_ns, uint64_t *end_ns)
 
 static void interval_begin(struct kv_run *k)
 {
-	k->begin_ns = k->progress_ns = k->last_end_ns = gate_wait();
+	k->begin_ns = k->progress_ns = k->last_end_ns = rank_barrier_wait();
 	getrusage(RUSAGE_SELF, &k->before);
 	k->until_ns = k->p->policy.counts_late ? UINT64_MAX : k->begin_ns + kv_load_limit(k->load);
 	k->tick_sec = 1;
@@ -228,11 +228,11 @@ static void series_end(struct kv_run *k, unsigned i, const struct flow_stats *f)
 	s->file = f->file;
 	s->buf = f->buf;
 	if (k->pl.opts[KV_NVME].kind == PLACE_BUCKET)
-		cache_describe_remote(s->cache);
+		page_cache_describe_remote(s->cache);
 	else
-		cache_describe_objects(s->cache, s->read,
-				       k->job->durability != PENSTOCK_DURABLE_NONE, &r->path,
-				       &f->io);
+		page_cache_describe_objects(s->cache, s->read,
+					    k->job->durability != PENSTOCK_DURABLE_NONE, &r->path,
+					    &f->io);
 	s->verify = k->job->verify;
 	s->verified_bytes = i == 0 ? f->verified : 0;
 	s->partial = r->partial;

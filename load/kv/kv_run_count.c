@@ -26,7 +26,7 @@ static void kv_run_sample(struct kv_run *k, struct samples *s, double sec)
 static struct kv_second *kv_run_second(struct kv_run *k, uint64_t at_ns)
 {
 	struct kv_second *s =
-		seconds_at(&k->r->seconds, at_ns > k->begin_ns ? at_ns - k->begin_ns : 0);
+		per_second_at(&k->r->seconds, at_ns > k->begin_ns ? at_ns - k->begin_ns : 0);
 
 	if (!s)
 		kv_run_fail(k, -ENOMEM, "out of memory");

@@ -167,7 +167,7 @@ static void begin_generation(struct tracer *t, const struct kv_request *r,
 static void leave_seconds(struct tracer *t, uint64_t now_ns)
 {
 	for (; (t->left + 1) * SECOND_NS <= now_ns && t->left < t->r->seconds.nr; t->left++) {
-		struct kv_second *s = seconds_at(&t->r->seconds, t->left * SECOND_NS);
+		struct kv_second *s = per_second_at(&t->r->seconds, t->left * SECOND_NS);
 
 		s->queued = kv_load_queued_at(t->model.load, now_ns);
 		s->in_flight = t->ends.nr;
@@ -176,7 +176,7 @@ static void leave_seconds(struct tracer *t, uint64_t now_ns)
 
 static int enter_second(struct tracer *t, uint64_t at_ns)
 {
-	t->second = seconds_at(&t->r->seconds, at_ns);
+	t->second = per_second_at(&t->r->seconds, at_ns);
 	if (!t->second)
 		return penstock_fail(t->err, -ENOMEM, "out of memory");
 	leave_seconds(t, at_ns);

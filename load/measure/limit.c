@@ -19,26 +19,26 @@
 #include "base/util.h"
 #include "load/measure/limit_object.h"
 
-#define LEAST (16ull << 20) /* bytes of a try; in less the threads would hardly have begun */
-#define FILES 256           /* open at a time */
+#define MIN_BYTES (16ull << 20) /* bytes of a try; in less the threads would hardly have begun */
+#define MAX_FILES 256           /* open at a time */
 
-/* One way to ask: @threads per target, each with one block in flight. */
-struct limit_shape {
+/* A configuration: @threads per target, each with one block in flight. */
+struct limit_config {
 	uint64_t block;
 	unsigned threads;
 };
 
-static const struct limit_shape shapes[LIMIT_SHAPES] = {
+static const struct limit_config configs[LIMIT_CONFIGS] = {
 	{1u << 20, 8},
 	{4u << 20, 4},
 	{1u << 20, 32},
 };
 
-/* One try: a shape on all targets at once. */
-struct limit_round {
+/* One try: a configuration on all targets at once. */
+struct limit_attempt {
 	bool read;
 	const atomic_int *stop;
-	uint64_t most;             /* bytes that may be begun */
+	uint64_t max_bytes;        /* bytes that may be begun */
 	uint64_t ns;               /* time for it */
 	_Atomic uint64_t begun;    /* bytes of all blocks handed out */
 	_Atomic uint64_t start_ns; /* of the first block; 0: there was none yet */
@@ -49,8 +49,8 @@ struct limit_round {
 };
 
 /* What the threads of one target share. */
-struct limit_crew {
-	struct limit_round *round;
+struct limit_threads {
+	struct limit_attempt *round;
 	const struct limit_target *target;
 	uint64_t block;
 	unsigned nr_files;
@@ -59,7 +59,7 @@ struct limit_crew {
 };
 
 /* The clock starts with the first block, not with the first thread. */
-static void start_clock(struct limit_round *r)
+static void start_clock(struct limit_attempt *r)
 {
 	uint64_t none = 0, now = clock_ns();
 
@@ -71,24 +71,24 @@ static void start_clock(struct limit_round *r)
  * May another block begin?  Where all that may be moved was handed out the time ends as
  * well: what is in flight then would be waited for by fewer and fewer threads.
  */
-static bool may_begin(struct limit_round *r, uint64_t block)
+static bool may_begin(struct limit_attempt *r, uint64_t block)
 {
 	uint64_t now = clock_ns(), end = atomic_load(&r->end_ns);
 
 	if (now >= end || asked_to_stop(r->stop))
 		return false;
-	if (atomic_fetch_add(&r->begun, block) + block <= r->most)
+	if (atomic_fetch_add(&r->begun, block) + block <= r->max_bytes)
 		return true;
 	atomic_compare_exchange_strong(&r->end_ns, &end, now);
 	return false;
 }
 
 /* Through the files one after the other, and through the buffers. */
-static void *crew_main(void *arg)
+static void *thread_main(void *arg)
 {
-	struct limit_crew *c = arg;
+	struct limit_threads *c = arg;
 	const struct limit_target *t = c->target;
-	struct limit_round *r = c->round;
+	struct limit_attempt *r = c->round;
 	uint64_t per_file = t->len / c->block, per_buf = t->buf_len / c->block;
 
 	start_clock(r);
@@ -112,15 +112,15 @@ static void *crew_main(void *arg)
 	return NULL;
 }
 
-static int crew_open(struct limit_crew *c, const struct limit_target *t, struct limit_round *r,
-		     uint64_t block, unsigned most_files)
+static int threads_open(struct limit_threads *c, const struct limit_target *t,
+			struct limit_attempt *r, uint64_t block, unsigned max_files)
 {
-	*c = (struct limit_crew){.round = r, .target = t};
+	*c = (struct limit_threads){.round = r, .target = t};
 	c->block = align_down(min_u64(block, min_u64(t->len, t->buf_len)), t->align);
 	if (!c->block)
 		return -EINVAL;
 	c->fds = calloc(t->nr_paths, sizeof(*c->fds));
-	for (; c->fds && c->nr_files < t->nr_paths && c->nr_files < most_files; c->nr_files++) {
+	for (; c->fds && c->nr_files < t->nr_paths && c->nr_files < max_files; c->nr_files++) {
 		int fd = open(t->paths[c->nr_files],
 			      (r->read ? O_RDONLY : O_WRONLY) | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
 
@@ -136,7 +136,7 @@ static int crew_open(struct limit_crew *c, const struct limit_target *t, struct 
 	return c->fds ? 0 : -ENOMEM;
 }
 
-static void crew_close(struct limit_crew *c)
+static void threads_close(struct limit_threads *c)
 {
 	for (unsigned i = 0; i < c->nr_files; i++)
 		close(c->fds[i]);
@@ -144,7 +144,8 @@ static void crew_close(struct limit_crew *c)
 }
 
 /* All targets at once.  0 or -errno. */
-static int crews_run(struct limit_crew *crews, unsigned nr, unsigned threads, struct limit_round *r)
+static int threads_run(struct limit_threads *threads_of, unsigned nr, unsigned threads,
+		       struct limit_attempt *r)
 {
 	unsigned all = nr * threads, started = 0;
 	CLEANUP_FREE pthread_t *ids = calloc(all, sizeof(*ids));
@@ -152,7 +153,7 @@ static int crews_run(struct limit_crew *crews, unsigned nr, unsigned threads, st
 
 	atomic_store(&r->end_ns, UINT64_MAX);
 	for (; !error && started < all; started++) {
-		error = pthread_create(&ids[started], NULL, crew_main, &crews[started % nr]);
+		error = pthread_create(&ids[started], NULL, thread_main, &threads_of[started % nr]);
 		if (error)
 			break;
 	}
@@ -162,7 +163,7 @@ static int crews_run(struct limit_crew *crews, unsigned nr, unsigned threads, st
 }
 
 /* A try that was cut short tells nothing; what it moved it moved. */
-static void count_try(struct limit *l, struct limit_round *r, unsigned shape, int error)
+static void count_try(struct limit *l, struct limit_attempt *r, unsigned config, int error)
 {
 	uint64_t start = atomic_load(&r->start_ns), end = atomic_load(&r->end_ns);
 
@@ -172,17 +173,17 @@ static void count_try(struct limit *l, struct limit_round *r, unsigned shape, in
 			 l->read ? "pread" : "pwrite", penstock_strerror(error));
 	if (error < 0 || !start || end <= start || asked_to_stop(r->stop))
 		return;
-	l->counted[shape] += atomic_load(&r->counted);
-	l->ns[shape] += end - start;
+	l->counted[config] += atomic_load(&r->counted);
+	l->ns[config] += end - start;
 }
 
-/* Of objects: a bare loop, whose turns have the shapes' places. */
+/* Of objects: a bare loop, whose tries count in the places of the configurations. */
 static void try_objects(struct limit *l, const struct limit_target *targets, unsigned nr,
-			unsigned turn, uint64_t most, double sec, const atomic_int *stop)
+			unsigned turn, uint64_t max_bytes, double sec, const atomic_int *stop)
 {
-	struct limit_bare b;
+	struct limit_object_result b;
 
-	limit_bare_run(&b, targets, nr, l->read, most, (uint64_t)(sec * 1e9), stop);
+	limit_object_run(&b, targets, nr, l->read, max_bytes, (uint64_t)(sec * 1e9), stop);
 	l->requests = b.in_flight;
 	l->is_signed = b.is_signed;
 	l->block[turn] = b.request;
@@ -195,83 +196,85 @@ static void try_objects(struct limit *l, const struct limit_target *targets, uns
 	l->ns[turn] += b.ns;
 }
 
-/* Plain threads, with the shape whose turn it is. */
+/* Plain threads, with the configuration whose turn it is. */
 static void try_files(struct limit *l, const struct limit_target *targets, unsigned nr,
-		      unsigned shape, uint64_t most, double sec, const atomic_int *stop)
+		      unsigned config, uint64_t max_bytes, double sec, const atomic_int *stop)
 {
-	CLEANUP_FREE struct limit_crew *crews = calloc(nr, sizeof(*crews));
-	struct limit_round r = {
-		.read = l->read, .stop = stop, .most = most, .ns = (uint64_t)(sec * 1e9)};
-	int error = crews ? 0 : -ENOMEM;
+	CLEANUP_FREE struct limit_threads *threads_of = calloc(nr, sizeof(*threads_of));
+	struct limit_attempt r = {
+		.read = l->read, .stop = stop, .max_bytes = max_bytes, .ns = (uint64_t)(sec * 1e9)};
+	int error = threads_of ? 0 : -ENOMEM;
 
 	for (unsigned i = 0; i < nr && error == 0; i++) {
-		error = crew_open(&crews[i], &targets[i], &r, shapes[shape].block,
-				  (FILES + nr - 1) / nr);
-		l->block[shape] = crews[i].block;
+		error = threads_open(&threads_of[i], &targets[i], &r, configs[config].block,
+				     (MAX_FILES + nr - 1) / nr);
+		l->block[config] = threads_of[i].block;
 	}
 	if (error == 0)
-		error = crews_run(crews, nr, shapes[shape].threads, &r);
-	for (unsigned i = 0; crews && i < nr; i++)
-		crew_close(&crews[i]);
-	count_try(l, &r, shape, error);
+		error = threads_run(threads_of, nr, configs[config].threads, &r);
+	for (unsigned i = 0; threads_of && i < nr; i++)
+		threads_close(&threads_of[i]);
+	count_try(l, &r, config, error);
 	if (error == -EMEDIUMTYPE)
 		snprintf(l->why_not, sizeof(l->why_not), "the files are striped");
-	if (error == -EINVAL && !l->block[shape])
+	if (error == -EINVAL && !l->block[config])
 		snprintf(l->why_not, sizeof(l->why_not),
 			 "files or buffers are smaller than one O_DIRECT block");
 }
 
-void limit_try(struct limit *l, const struct limit_target *targets, unsigned nr, uint64_t most,
+void limit_try(struct limit *l, const struct limit_target *targets, unsigned nr, uint64_t max_bytes,
 	       double sec, const atomic_int *stop)
 {
-	unsigned shape = l->tries++ % LIMIT_SHAPES, objects = 0;
+	unsigned config = l->tries++ % LIMIT_CONFIGS, objects = 0;
 
 	for (unsigned i = 0; i < nr; i++)
 		objects += targets[i].s3 != NULL;
 	l->sec = fmax(l->sec, sec);
 	if (objects && objects < nr)
 		snprintf(l->why_not, sizeof(l->why_not), "files and objects together");
-	else if (most && most < LEAST)
+	else if (max_bytes && max_bytes < MIN_BYTES)
 		snprintf(l->why_not, sizeof(l->why_not), "too few bytes may be written");
 	else
-		(objects ? try_objects : try_files)(l, targets, nr, shape,
-						    most ? most : UINT64_MAX / 2, sec, stop);
+		(objects ? try_objects : try_files)(
+			l, targets, nr, config, max_bytes ? max_bytes : UINT64_MAX / 2, sec, stop);
 }
 
-void limit_beside(struct limit *l, const struct limit_target *targets, unsigned nr,
-		  const struct limit_turn *turn, const atomic_int *stop)
+void limit_run_due(struct limit *l, const struct limit_target *targets, unsigned nr,
+		   const struct limit_schedule *schedule, const atomic_int *stop)
 {
-	uint64_t tries = max_u64(min_u64(turn->all, LIMIT_TRIES), LIMIT_SHAPES);
-	uint64_t due = turn->done < turn->all ? turn->done * tries / turn->all : tries;
+	uint64_t tries = max_u64(min_u64(schedule->all, LIMIT_TRIES), LIMIT_CONFIGS);
+	uint64_t due =
+		schedule->done < schedule->all ? schedule->done * tries / schedule->all : tries;
 
 	while (l->tries < due && !asked_to_stop(stop))
-		limit_try(l, targets, nr, turn->most / tries, turn->sec / (double)tries, stop);
+		limit_try(l, targets, nr, schedule->max_bytes / tries,
+			  schedule->sec / (double)tries, stop);
 }
 
 /* ------------------------------------------------------------------ results */
 
-static double shape_speed(const struct limit *l, unsigned i)
+static double config_speed(const struct limit *l, unsigned i)
 {
 	return l->ns[i] ? (double)l->counted[i] / (double)l->ns[i] * 1e9 : 0;
 }
 
-static unsigned best_shape(const struct limit *l)
+static unsigned best_config(const struct limit *l)
 {
 	unsigned best = 0;
 
-	for (unsigned i = 1; i < LIMIT_SHAPES; i++)
-		if (shape_speed(l, i) > shape_speed(l, best))
+	for (unsigned i = 1; i < LIMIT_CONFIGS; i++)
+		if (config_speed(l, i) > config_speed(l, best))
 			best = i;
 	return best;
 }
 
-double limit_settle(const struct limit *l, double fastest, char how[LIMIT_HOW])
+double limit_result(const struct limit *l, double fastest, char how[LIMIT_HOW])
 {
 	const char *what = l->requests ? l->read ? "GET" : "PUT"
 			   : l->read   ? "pread"
 				       : "pwrite over existing data";
-	unsigned best = best_shape(l);
-	double plain = shape_speed(l, best);
+	unsigned best = best_config(l);
+	double plain = config_speed(l, best);
 	char block[PENSTOCK_SIZE_TEXT];
 
 	if (plain <= 0)
@@ -290,8 +293,8 @@ double limit_settle(const struct limit *l, double fastest, char how[LIMIT_HOW])
 		snprintf(how, LIMIT_HOW,
 			 "measured: plain %s, O_DIRECT, same files and buffers, %u threads, blocks "
 			 "of %s, best of %d shapes, %u tries of %.2g s",
-			 what, shapes[best].threads, penstock_size_format(block, l->block[best]),
-			 LIMIT_SHAPES, l->tries, l->sec);
+			 what, configs[best].threads, penstock_size_format(block, l->block[best]),
+			 LIMIT_CONFIGS, l->tries, l->sec);
 	return plain > 0 ? fmax(plain, fastest) : 0;
 }
 
@@ -305,7 +308,7 @@ void limit_set(struct run_series *series, unsigned nr, bool read, double limit, 
 	}
 }
 
-void limit_tell(const struct limit *l, struct run_series *series, unsigned nr)
+void limit_set_measured(const struct limit *l, struct run_series *series, unsigned nr)
 {
 	double fastest = 0;
 	char how[LIMIT_HOW];
@@ -313,10 +316,10 @@ void limit_tell(const struct limit *l, struct run_series *series, unsigned nr)
 	for (unsigned i = 0; i < nr; i++)
 		if (series[i].read == l->read && !series[i].no_storage)
 			fastest = fmax(fastest, series_speed(&series[i]));
-	limit_set(series, nr, l->read, limit_settle(l, fastest, how), how);
+	limit_set(series, nr, l->read, limit_result(l, fastest, how), how);
 }
 
-uint64_t limit_most_written(uint64_t job_bytes)
+uint64_t limit_max_write(uint64_t job_bytes)
 {
 	return max_u64(min_u64(job_bytes, 2ull << 30), 512ull << 20);
 }

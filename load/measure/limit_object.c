@@ -10,38 +10,38 @@
 #include "object/signed_request.h"
 
 enum {
-	PARTS = 4,     /* that an upload has in flight */
-	FAILURES = 32, /* after which it is given up */
+	UPLOAD_PARTS = 4, /* that an upload has in flight */
+	FAILURES = 32,    /* after which it is given up */
 	RECEIVE = 512 << 10,
 	SEND = 2 << 20,
 };
 
-struct bare_slot {
+struct request_slot {
 	void *easy;
 	struct object_signed_request b;
 	char *at; /* in the buffers of the work */
 	uint64_t done;
 };
 
-struct bare_loop {
+struct request_loop {
 	const struct limit_target *targets;
 	unsigned nr;
 	bool read;
-	uint64_t most, end_ns;
+	uint64_t max_bytes, end_ns;
 	const atomic_int *stop;
 	const struct penstock_curl *curl;
 	struct object_send_options how;
 	void *multi;
-	struct bare_slot *slots;
+	struct request_slot *slots;
 	unsigned active, failures;
 	uint64_t next, begun;
 	unsigned warm; /* so many endpoints to go: connections are made, nothing counts */
-	struct limit_bare *ret;
+	struct limit_object_result *ret;
 };
 
-static size_t bare_take(char *data, size_t one, size_t len, void *arg)
+static size_t receive_body(char *data, size_t one, size_t len, void *arg)
 {
-	struct bare_slot *s = arg;
+	struct request_slot *s = arg;
 
 	(void)one;
 	if (s->b.put || s->done + len > s->b.len)
@@ -51,19 +51,19 @@ static size_t bare_take(char *data, size_t one, size_t len, void *arg)
 	return len;
 }
 
-static size_t bare_give(char *room, size_t one, size_t size, void *arg)
+static size_t send_body(char *buf, size_t one, size_t size, void *arg)
 {
-	struct bare_slot *s = arg;
+	struct request_slot *s = arg;
 	size_t len = (size_t)min_u64(one * size, s->b.len - s->done);
 
-	memcpy(room, s->at + s->done, len);
+	memcpy(buf, s->at + s->done, len);
 	s->done += len;
 	return len;
 }
 
-static int bare_rewind(void *arg, int64_t offset, int origin)
+static int rewind_body(void *arg, int64_t offset, int origin)
 {
-	struct bare_slot *s = arg;
+	struct request_slot *s = arg;
 
 	if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > s->b.len)
 		return 1;
@@ -73,7 +73,7 @@ static int bare_rewind(void *arg, int64_t offset, int origin)
 
 /* ------------------------------------------------------------------- requests */
 
-static uint64_t request_size(const struct bare_loop *l, const struct limit_target *t)
+static uint64_t request_size(const struct request_loop *l, const struct limit_target *t)
 {
 	uint64_t whole = min_u64(t->len, t->buf_len);
 
@@ -81,16 +81,16 @@ static uint64_t request_size(const struct bare_loop *l, const struct limit_targe
 }
 
 /* Of an operation of the work, that are in flight together. */
-static unsigned requests_each(const struct bare_loop *l, const struct limit_target *t)
+static unsigned requests_each(const struct request_loop *l, const struct limit_target *t)
 {
 	uint64_t part = l->read ? request_size(l, t) : l->how.part;
 	uint64_t n = max_u64((min_u64(t->len, t->buf_len) + part - 1) / part, 1);
 
-	return (unsigned)min_u64(l->read ? n : min_u64(n, PARTS), l->how.connections);
+	return (unsigned)min_u64(l->read ? n : min_u64(n, UPLOAD_PARTS), l->how.connections);
 }
 
 /* As many as the work has; of writes no more than objects, each once. */
-static unsigned in_flight(const struct bare_loop *l)
+static unsigned in_flight(const struct request_loop *l)
 {
 	uint64_t sum = 0;
 
@@ -104,7 +104,7 @@ static unsigned in_flight(const struct bare_loop *l)
 }
 
 /* Through the objects one after the other, and through the buffers. */
-static void choose(struct bare_loop *l, struct bare_slot *s)
+static void choose_request(struct request_loop *l, struct request_slot *s)
 {
 	const struct limit_target *t = &l->targets[l->next % l->nr];
 	uint64_t i = l->next++ / l->nr, size = request_size(l, t);
@@ -124,7 +124,7 @@ static void choose(struct bare_loop *l, struct bare_slot *s)
 	l->ret->request = max_u64(l->ret->request, s->b.len);
 }
 
-static void set_options(struct bare_loop *l, struct bare_slot *s)
+static void set_options(struct request_loop *l, struct request_slot *s)
 {
 	int (*set)(void *, int, ...) = l->curl->easy_setopt;
 
@@ -139,7 +139,7 @@ static void set_options(struct bare_loop *l, struct bare_slot *s)
 	set(s->easy, CURLOPT_LOW_SPEED_LIMIT, 1l);
 	set(s->easy, CURLOPT_LOW_SPEED_TIME, 15l);
 	set(s->easy, CURLOPT_BUFFERSIZE, (long)RECEIVE);
-	set(s->easy, CURLOPT_WRITEFUNCTION, bare_take);
+	set(s->easy, CURLOPT_WRITEFUNCTION, receive_body);
 	set(s->easy, CURLOPT_WRITEDATA, s);
 	if (l->how.ca_file)
 		set(s->easy, CURLOPT_CAINFO, l->how.ca_file);
@@ -150,34 +150,34 @@ static void set_options(struct bare_loop *l, struct bare_slot *s)
 	set(s->easy, CURLOPT_UPLOAD, 1l);
 	set(s->easy, CURLOPT_INFILESIZE_LARGE, (int64_t)s->b.len);
 	set(s->easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)SEND);
-	set(s->easy, CURLOPT_READFUNCTION, bare_give);
+	set(s->easy, CURLOPT_READFUNCTION, send_body);
 	set(s->easy, CURLOPT_READDATA, s);
-	set(s->easy, CURLOPT_SEEKFUNCTION, bare_rewind);
+	set(s->easy, CURLOPT_SEEKFUNCTION, rewind_body);
 	set(s->easy, CURLOPT_SEEKDATA, s);
 }
 
-static void limit_failed(struct bare_loop *l, const char *why)
+static void count_failure(struct request_loop *l, const char *why)
 {
 	l->failures++;
 	snprintf(l->ret->why_not, sizeof(l->ret->why_not), "a bare libcurl loop: %.90s", why);
 }
 
-static bool may_begin(const struct bare_loop *l)
+static bool may_start(const struct request_loop *l)
 {
-	return l->failures < FAILURES && clock_ns() < l->end_ns && l->begun < l->most &&
+	return l->failures < FAILURES && clock_ns() < l->end_ns && l->begun < l->max_bytes &&
 	       !asked_to_stop(l->stop);
 }
 
 /* The next one, unless it is time to end. */
-static void bare_start(struct bare_loop *l, struct bare_slot *s)
+static void start_request(struct request_loop *l, struct request_slot *s)
 {
 	struct penstock_err err = {0, ""};
 
-	if (!may_begin(l))
+	if (!may_start(l))
 		return;
-	choose(l, s);
+	choose_request(l, s);
 	if (object_signed_request_init(&s->b, l->targets->s3, &err) < 0) {
-		limit_failed(l, err.msg[0] ? err.msg : "cannot sign");
+		count_failure(l, err.msg[0] ? err.msg : "cannot sign");
 		object_signed_request_fini(&s->b);
 		return;
 	}
@@ -188,7 +188,7 @@ static void bare_start(struct bare_loop *l, struct bare_slot *s)
 	}
 }
 
-static void bare_end(struct bare_loop *l, struct bare_slot *s, int code)
+static void end_request(struct request_loop *l, struct request_slot *s, int code)
 {
 	char why[32];
 	long status = 0;
@@ -198,11 +198,11 @@ static void bare_end(struct bare_loop *l, struct bare_slot *s, int code)
 	l->active--;
 	snprintf(why, sizeof(why), "status %ld", status);
 	if (code != CURLE_OK)
-		limit_failed(l, l->curl->strerror(code));
+		count_failure(l, l->curl->strerror(code));
 	else if (status < 200 || status >= 300)
-		limit_failed(l, why);
+		count_failure(l, why);
 	else if (s->done != s->b.len)
-		limit_failed(l, "not what was asked for came");
+		count_failure(l, "not what was asked for came");
 	else if (!l->warm)
 		l->ret->bytes += s->b.len;
 	object_signed_request_fini(&s->b);
@@ -210,41 +210,41 @@ static void bare_end(struct bare_loop *l, struct bare_slot *s, int code)
 
 /* ----------------------------------------------------------------------- loop */
 
-static void bare_ends(struct bare_loop *l)
+static void reap_requests(struct request_loop *l)
 {
 	struct penstock_curl_msg *m;
 	int left;
 
 	while ((m = l->curl->multi_info_read(l->multi, &left))) {
-		struct bare_slot *s = NULL;
+		struct request_slot *s = NULL;
 		int code = m->data.result;
 
 		if (m->msg != CURLMSG_DONE)
 			continue;
 		l->curl->easy_getinfo(m->easy, CURLINFO_PRIVATE, &s);
-		bare_end(l, s, code);
+		end_request(l, s, code);
 		if (!l->warm)
-			bare_start(l, s);
+			start_request(l, s);
 	}
 }
 
 /* All slots, until there is nothing more to begin and all has ended. */
-static void bare_go(struct bare_loop *l)
+static void run_requests(struct request_loop *l)
 {
 	int running;
 
 	for (unsigned i = 0; i < l->ret->in_flight; i++)
-		bare_start(l, &l->slots[i]);
+		start_request(l, &l->slots[i]);
 	while (l->active && !asked_to_stop(l->stop)) {
 		l->curl->multi_perform(l->multi, &running);
-		bare_ends(l);
+		reap_requests(l);
 		if (l->active)
 			l->curl->multi_poll(l->multi, NULL, 0, 100, NULL);
 	}
 }
 
 /* Where it was told to stop some are under way. */
-static void bare_close(struct bare_loop *l)
+static void loop_close(struct request_loop *l)
 {
 	for (unsigned i = 0; l->slots && i < l->ret->in_flight; i++) {
 		if (!l->slots[i].easy)
@@ -259,7 +259,7 @@ static void bare_close(struct bare_loop *l)
 	free(l->slots);
 }
 
-static bool bare_open(struct bare_loop *l)
+static bool loop_open(struct request_loop *l)
 {
 	l->ret->in_flight = in_flight(l);
 	l->slots = calloc(l->ret->in_flight, sizeof(*l->slots));
@@ -276,37 +276,38 @@ static bool bare_open(struct bare_loop *l)
 	return true;
 }
 
-void limit_bare_run(struct limit_bare *ret, const struct limit_target *targets, unsigned nr,
-		    bool read, uint64_t most, uint64_t ns, const atomic_int *stop)
+void limit_object_run(struct limit_object_result *ret, const struct limit_target *targets,
+		      unsigned nr, bool read, uint64_t max_bytes, uint64_t ns,
+		      const atomic_int *stop)
 {
-	struct bare_loop l = {.targets = targets,
-			      .nr = nr,
-			      .read = read,
-			      .most = most,
-			      .end_ns = UINT64_MAX,
-			      .stop = stop,
-			      .curl = penstock_curl(NULL),
-			      .ret = ret};
+	struct request_loop l = {.targets = targets,
+				 .nr = nr,
+				 .read = read,
+				 .max_bytes = max_bytes,
+				 .end_ns = UINT64_MAX,
+				 .stop = stop,
+				 .curl = penstock_curl(NULL),
+				 .ret = ret};
 	uint64_t start;
 
-	*ret = (struct limit_bare){.bytes = 0};
+	*ret = (struct limit_object_result){.bytes = 0};
 	object_send_options_get(&l.how, targets->s3);
 	ret->is_signed = l.how.signs;
 	for (unsigned i = 0; i < nr && !read; i++)
 		if (targets[i].len > targets[i].buf_len) {
-			limit_failed(&l, "objects are larger than buffers");
+			count_failure(&l, "objects are larger than buffers");
 			return;
 		}
-	if (bare_open(&l)) {
+	if (loop_open(&l)) {
 		/* Those of the work are made, too. */
 		for (l.warm = l.how.endpoints; l.warm; l.warm--)
-			bare_go(&l);
+			run_requests(&l);
 		start = clock_ns();
 		l.end_ns = start + ns;
-		bare_go(&l);
+		run_requests(&l);
 		ret->ns = clock_ns() - start;
 	} else {
-		limit_failed(&l, "out of memory");
+		count_failure(&l, "out of memory");
 	}
-	bare_close(&l);
+	loop_close(&l);
 }

@@ -9,7 +9,7 @@
  */
 #include "load/measure/limit.h"
 
-struct limit_bare {
+struct limit_object_result {
 	uint64_t bytes, ns; /* of what was done */
 	uint64_t request;   /* bytes of the largest */
 	unsigned in_flight;
@@ -17,8 +17,10 @@ struct limit_bare {
 	char why_not[120]; /* the last thing that went wrong */
 };
 
-/* In @ns at most, @most bytes at most; what is under way then is waited for and counts. */
-void limit_bare_run(struct limit_bare *ret, const struct limit_target *targets, unsigned nr,
-		    bool read, uint64_t most, uint64_t ns, const atomic_int *stop);
+/* In @ns at most, @max_bytes bytes at most; what is under way then is waited for and
+ * counts. */
+void limit_object_run(struct limit_object_result *ret, const struct limit_target *targets,
+		      unsigned nr, bool read, uint64_t max_bytes, uint64_t ns,
+		      const atomic_int *stop);
 
 #endif

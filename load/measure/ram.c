@@ -83,7 +83,7 @@ static struct ram ram_by_call(void)
 			    .available = ((uint64_t)s.freeram + s.bufferram) * s.mem_unit};
 }
 
-struct ram ram_look(const char *root)
+struct ram ram_read(const char *root)
 {
 	struct ram r;
 	char path[PATH_MAX];
@@ -99,7 +99,7 @@ struct ram ram_look(const char *root)
 
 uint64_t ram_available(void)
 {
-	return ram_look("").available;
+	return ram_read("").available;
 }
 
 uint64_t ram_share(const struct ram *r, uint64_t most)

@@ -13,7 +13,7 @@ struct ram {
 };
 
 /* @root: where /proc and /sys are, "" but for tests. */
-struct ram ram_look(const char *root);
+struct ram ram_read(const char *root);
 uint64_t ram_available(void);
 
 /*

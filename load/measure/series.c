@@ -9,21 +9,22 @@
 
 #include "base/util.h"
 
-static const struct second_channel channels[] = {
-	{"ops", SECOND_COUNT, offsetof(struct series_second, ops), 0},
-	{"bytes", SECOND_COUNT, offsetof(struct series_second, bytes), 0},
-	{"latency_mean", SECOND_MEAN, offsetof(struct series_second, latency_sum),
+static const struct per_second_channel channels[] = {
+	{"ops", PER_SECOND_COUNT, offsetof(struct series_second, ops), 0},
+	{"bytes", PER_SECOND_COUNT, offsetof(struct series_second, bytes), 0},
+	{"latency_mean", PER_SECOND_MEAN, offsetof(struct series_second, latency_sum),
 	 offsetof(struct series_second, ops)},
-	{"latency_max", SECOND_MAX, offsetof(struct series_second, latency_max),
+	{"latency_max", PER_SECOND_MAX, offsetof(struct series_second, latency_max),
 	 offsetof(struct series_second, ops)},
 };
 
 int series_init(struct run_series *s)
 {
-	s->seconds = (struct seconds){.channels = channels,
-				      .nr_channels = ARRAY_SIZE(channels),
-				      .size = sizeof(struct series_second)};
-	s->samples = (struct draw){.size = sizeof(struct series_sample), .keep = SERIES_SAMPLES};
+	s->seconds = (struct per_second){.channels = channels,
+					 .nr_channels = ARRAY_SIZE(channels),
+					 .size = sizeof(struct series_second)};
+	s->samples =
+		(struct reservoir){.size = sizeof(struct series_sample), .keep = SERIES_SAMPLES};
 	s->hist = calloc(1, sizeof(*s->hist));
 	return s->hist ? 0 : -ENOMEM;
 }
@@ -31,8 +32,8 @@ int series_init(struct run_series *s)
 void series_fini(struct run_series *s)
 {
 	free(s->hist);
-	draw_fini(&s->samples);
-	seconds_fini(&s->seconds);
+	reservoir_fini(&s->samples);
+	per_second_fini(&s->seconds);
 	s->hist = NULL;
 }
 
@@ -41,7 +42,7 @@ void series_fini(struct run_series *s)
 int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64_t at_ns)
 {
 	const struct series_sample sample = {at_ns, latency_ns, bytes};
-	struct series_second *sec = seconds_at(&s->seconds, at_ns);
+	struct series_second *sec = per_second_at(&s->seconds, at_ns);
 	double seconds = (double)latency_ns / 1e9;
 
 	if (!sec)
@@ -58,12 +59,12 @@ int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64
 	stat_moments_add(&s->latency, seconds);
 	/* A clock that did not move would make a rate infinite. */
 	stat_moments_add(&s->bandwidth, (double)bytes / (latency_ns ? seconds : 1e-9));
-	return draw_add(&s->samples, &sample);
+	return reservoir_add(&s->samples, &sample);
 }
 
 int series_merge(struct run_series *s, const struct run_series *other)
 {
-	if (seconds_merge(&s->seconds, &other->seconds) < 0)
+	if (per_second_merge(&s->seconds, &other->seconds) < 0)
 		return -ENOMEM;
 	if (other->ops)
 		s->first_ns = s->ops ? min_u64(s->first_ns, other->first_ns) : other->first_ns;
@@ -74,12 +75,12 @@ int series_merge(struct run_series *s, const struct run_series *other)
 	if (!s->errors && other->errors)
 		memcpy(s->first_error, other->first_error, sizeof(s->first_error));
 	s->errors += other->errors;
-	s->ways |= other->ways;
+	s->done_flags |= other->done_flags;
 	penstock_hist_merge(s->hist, other->hist);
 	stat_moments_merge(&s->latency, &other->latency);
 	stat_moments_merge(&s->bandwidth, &other->bandwidth);
 	stat_moments_merge(&s->late, &other->late);
-	return draw_merge(&s->samples, &other->samples, 0);
+	return reservoir_merge(&s->samples, &other->samples, 0);
 }
 
 void series_turn(struct run_series *s, uint64_t start_ns, uint64_t ns)
@@ -92,14 +93,14 @@ void series_turn(struct run_series *s, uint64_t start_ns, uint64_t ns)
 
 void series_finish(struct run_series *s)
 {
-	draw_sort(&s->samples);
+	reservoir_sort(&s->samples);
 }
 
 /* ------------------------------------------------------------------ repeats */
 
-void series_mark(struct run_series *s)
+void series_end_repeat(struct run_series *s)
 {
-	const struct series_mark now = {
+	const struct series_repeat now = {
 		.ops = s->ops,
 		.bytes = s->bytes,
 		.sec = s->sec,
@@ -108,9 +109,9 @@ void series_mark(struct run_series *s)
 	};
 
 	/* one in which nothing was counted is none */
-	if (s->nr_marks < SERIES_REPEATS &&
-	    (s->nr_marks ? s->marks[s->nr_marks - 1].ops : 0) < s->ops)
-		s->marks[s->nr_marks++] = now;
+	if (s->nr_repeats < SERIES_REPEATS &&
+	    (s->nr_repeats ? s->repeats[s->nr_repeats - 1].ops : 0) < s->ops)
+		s->repeats[s->nr_repeats++] = now;
 }
 
 enum series_figure { SERIES_LATENCY, SERIES_BANDWIDTH, SERIES_SPEED };
@@ -118,11 +119,11 @@ enum series_figure { SERIES_LATENCY, SERIES_BANDWIDTH, SERIES_SPEED };
 /* Of the means of the repeats: a series that is short in time says nothing of how these vary. */
 static double repeats_half(const struct run_series *s, enum series_figure of)
 {
-	struct series_mark a = {0};
+	struct series_repeat a = {0};
 	double v[SERIES_REPEATS];
 
-	for (uint32_t i = 0; i < s->nr_marks; i++) {
-		const struct series_mark *b = &s->marks[i];
+	for (uint32_t i = 0; i < s->nr_repeats; i++) {
+		const struct series_repeat *b = &s->repeats[i];
 		double n = (double)(b->ops - a.ops);
 
 		v[i] = of == SERIES_LATENCY     ? (b->latency_sum - a.latency_sum) / n
@@ -130,12 +131,12 @@ static double repeats_half(const struct run_series *s, enum series_figure of)
 						: (double)(b->bytes - a.bytes) / (b->sec - a.sec);
 		a = *b;
 	}
-	return stat_drift_half(v, s->nr_marks);
+	return stat_drift_half(v, s->nr_repeats);
 }
 
 double series_speed_half(const struct run_series *s)
 {
-	return s->nr_marks ? repeats_half(s, SERIES_SPEED) : NAN;
+	return s->nr_repeats ? repeats_half(s, SERIES_SPEED) : NAN;
 }
 
 /* --------------------------------------------------------------- statistics */
@@ -145,7 +146,7 @@ static void set_interval(const struct run_series *s, struct stat_summary *ret,
 {
 	double half;
 
-	if (!s->nr_marks)
+	if (!s->nr_repeats)
 		return;
 	half = repeats_half(s, of);
 	ret->ci_low = half > ret->mean ? 0 : ret->mean - half;
@@ -157,7 +158,7 @@ static bool known(const struct run_series *s, unsigned i)
 	return stat_percentile_known(s->ops, stat_percentile_at[i]);
 }
 
-/* Percentiles from the samples: all of them, or a draw. */
+/* Percentiles from the samples: all of them, or those of the reservoir. */
 static int from_samples(const struct run_series *s, struct stat_summary *ret, bool latency)
 {
 	uint64_t nr = series_kept(s);

@@ -13,7 +13,7 @@
 #include <penstock/penstock.h>
 
 #include "base/hist.h"
-#include "load/measure/seconds.h"
+#include "load/measure/per_second.h"
 #include "load/stat/sample.h"
 #include "load/stat/stat.h"
 
@@ -29,7 +29,7 @@ struct series_sample {
 };
 
 /* All that was counted up to the end of a repeat. */
-struct series_mark {
+struct series_repeat {
 	uint64_t ops, bytes;
 	double sec, latency_sum, bandwidth_sum;
 };
@@ -62,8 +62,8 @@ struct run_series {
 	struct stat_moments latency;   /* seconds */
 	struct stat_moments bandwidth; /* bytes per second */
 	struct stat_moments late;      /* seconds */
-	struct draw samples;           /* struct series_sample */
-	struct seconds seconds;        /* of counted time, struct series_second each */
+	struct reservoir samples;      /* struct series_sample */
+	struct per_second seconds;     /* of counted time, struct series_second each */
 	uint64_t first_ns, last_ns;    /* counted time in which the first and the last one ended */
 
 	/* the run it was part of; by run_transfers() */
@@ -75,13 +75,13 @@ struct run_series {
 	struct penstock_stats stats;
 	struct penstock_file_info file;
 	struct penstock_buf_info buf;
-	uint32_t ways; /* PENSTOCK_DONE_* of all operations together */
+	uint32_t done_flags; /* PENSTOCK_DONE_* of all operations together */
 	bool partial;
 	char partial_why[160];
 
 	/* by the job */
-	struct series_mark marks[SERIES_REPEATS];
-	uint32_t nr_marks;   /* 0: it was not done in repeats */
+	struct series_repeat repeats[SERIES_REPEATS];
+	uint32_t nr_repeats; /* 0: it was not done in repeats */
 	char time_limit[96]; /* its own limit of time ended it, not the last iteration; or empty */
 	char cache[80];
 	uint64_t prepared_bytes; /* written for it beforehand */
@@ -110,15 +110,15 @@ void series_finish(struct run_series *s);
 /* The operations that are kept. */
 static inline uint64_t series_kept(const struct run_series *s)
 {
-	return draw_kept(&s->samples);
+	return reservoir_kept(&s->samples);
 }
 static inline const struct series_sample *series_sample(const struct run_series *s, uint64_t i)
 {
-	return draw_at(&s->samples, i);
+	return reservoir_at(&s->samples, i);
 }
 
 /* A repeat has ended: intervals are then those of the means of the repeats. */
-void series_mark(struct run_series *s);
+void series_end_repeat(struct run_series *s);
 
 /*
  * Statistics of single operations.  *@exact: median and percentiles are those of

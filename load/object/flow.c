@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/measure/gate.h"
+#include "load/measure/rank_barrier.h"
 #include "load/object/flow_internal.h"
 
 #define REPORT_NS 100000000u
@@ -113,7 +113,7 @@ static void report_progress(struct flow *f)
 	if (f->now < f->next_report_ns)
 		return;
 	f->next_report_ns = f->now + REPORT_NS;
-	gate_moved(waits ? f->progress_ns : f->now);
+	rank_progress_report(waits ? f->progress_ns : f->now);
 }
 
 unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h)
@@ -240,7 +240,7 @@ int flow_new(struct flow **out, const struct flow_opts *o, struct penstock_err *
 	f->ready_tail = &f->ready;
 	f->unopened_tail = &f->unopened;
 	f->max_files = flow_max_file_ops();
-	f->next_report_ns = gate_listens() ? 0 : UINT64_MAX;
+	f->next_report_ns = rank_progress_watched() ? 0 : UINT64_MAX;
 	f->objects.size = sizeof(struct object);
 	f->ops.size = sizeof(struct op);
 	f->chains.size = sizeof(struct chain);
@@ -276,7 +276,7 @@ void flow_free(struct flow *f)
 		return;
 	if (f->io)
 		abort_and_drain(f);
-	gate_quiet();
+	rank_progress_end();
 	while (atomic_load(&f->nr_store_calls)) /* threads of stores, which outlive us */
 		sched_yield();
 	thread_pool_stop(&f->copy_threads);

@@ -27,7 +27,7 @@
 #include <penstock/s3.h>
 #include <penstock/store.h>
 
-#include "load/measure/remote.h"
+#include "load/measure/object_requests.h"
 
 /* ---- places: where objects live ---- */
 
@@ -107,7 +107,7 @@ uint64_t place_objects(const struct place *p);
 bool place_store_stats(const struct place *p, struct penstock_store_stats *s);
 
 /* How the requests of a PLACE_BUCKET went; false: it is none. */
-bool place_object_stats(const struct place *p, struct remote *r);
+bool place_object_stats(const struct place *p, struct object_requests *r);
 
 /* What an earlier run left (reuse), before a flow adopts it: start with *@pos = 0. */
 struct place_found {

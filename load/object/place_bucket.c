@@ -427,10 +427,10 @@ char *bucket_uri(const struct place *p, struct place_ref ref, const char *name, 
 
 /* ------------------------------------------------------------------------- told */
 
-bool place_object_stats(const struct place *p, struct remote *r)
+bool place_object_stats(const struct place *p, struct object_requests *r)
 {
 	if (!p->bucket.client)
 		return false;
-	remote_look(r, p->bucket.client);
+	object_requests_get(r, p->bucket.client);
 	return true;
 }

@@ -20,7 +20,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/measure/room.h"
+#include "load/measure/free_space.h"
 #include "load/object/place.h"
 #include "load/object/place_inspection.h"
 
@@ -31,7 +31,7 @@ int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct penst
 
 	if (!dir)
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	return room_free(dir, ret, ret_dev, err);
+	return free_space_get(dir, ret, ret_dev, err);
 }
 
 /* ------------------------------------------------------------- taking it over */

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/measure/gate.h"
+#include "load/measure/rank_barrier.h"
 #include "load/replay/replay_internal.h"
 
 #define SLICE_NS 100000000ull /* how soon a stop is noticed, and progress reported */
@@ -143,7 +143,7 @@ static void begin_interval(struct replay *p)
 {
 	struct flow_stats st;
 
-	p->begin_ns = p->last_end_ns = gate_wait();
+	p->begin_ns = p->last_end_ns = rank_barrier_wait();
 	flow_get_stats(p->flow, &st);
 	p->library_ns = st.io.cpu_ns;
 	getrusage(RUSAGE_SELF, &p->before);

@@ -17,7 +17,7 @@
 #include <penstock/penstock.h>
 #include <penstock/probe.h>
 
-#include "load/measure/blocks.h"
+#include "load/measure/block_sizes.h"
 #include "load/measure/series.h"
 #include "load/model/kv_params.h"
 #include "load/object/flow.h"
@@ -111,8 +111,8 @@ struct replay_scan {
 	uint64_t max_step_back_ns;
 	struct replay_count count[REPLAY_TIERS][TRACE_OPS]; /* of all rows, used or not */
 	struct replay_need need[REPLAY_PLACES];
-	struct blocks mix[2]; /* of rows that are used: read, write */
-	uint32_t block;       /* of the mix */
+	struct block_sizes mix[2]; /* of rows that are used: read, write */
+	uint32_t block;            /* of the mix */
 	struct replay_file *files;
 	unsigned nr_files;
 };
@@ -173,7 +173,7 @@ struct replay_result {
 	char first_error[508];
 	struct replay_lag lag;
 	struct samples lag_samples, wait; /* wait: for other operations on the object */
-	struct seconds seconds;           /* struct replay_second each */
+	struct per_second seconds;        /* struct replay_second each */
 	struct run_series *series;        /* reads and writes by tier and phase */
 	unsigned nr_series;
 	struct replay_class *classes;
@@ -182,7 +182,7 @@ struct replay_result {
 	uint64_t bytes_written;            /* to storage, all told */
 	struct penstock_store_stats store; /* since it was opened, where there is one */
 	bool has_store;
-	struct remote remote; /* the same of the first object store */
+	struct object_requests remote; /* the same of the first object store */
 	bool has_remote;
 	double cpu_user_sec, cpu_system_sec;
 	struct penstock_path_info path[REPLAY_PLACES];

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "load/measure/cache.h"
 #include "load/measure/handle.h"
+#include "load/measure/page_cache.h"
 #include "load/object/place.h"
 #include "load/replay/replay_internal.h"
 
@@ -18,16 +18,16 @@
 			offsetof(struct replay_second, of)          \
 	}
 
-static const struct second_channel channels[] = {
-	CHANNEL("in_flight", SECOND_COUNT, in_flight, lags),
-	CHANNEL("lag_mean", SECOND_MEAN, lag_sum, lags),
-	CHANNEL("lag_max", SECOND_MAX, lag_max, lags),
-	CHANNEL("read_ops", SECOND_COUNT, read_ops, lags),
-	CHANNEL("write_ops", SECOND_COUNT, write_ops, lags),
-	CHANNEL("read_bytes", SECOND_COUNT, read_bytes, lags),
-	CHANNEL("write_bytes", SECOND_COUNT, write_bytes, lags),
-	CHANNEL("hits", SECOND_COUNT, hits, lags),
-	CHANNEL("misses", SECOND_COUNT, misses, lags),
+static const struct per_second_channel channels[] = {
+	CHANNEL("in_flight", PER_SECOND_COUNT, in_flight, lags),
+	CHANNEL("lag_mean", PER_SECOND_MEAN, lag_sum, lags),
+	CHANNEL("lag_max", PER_SECOND_MAX, lag_max, lags),
+	CHANNEL("read_ops", PER_SECOND_COUNT, read_ops, lags),
+	CHANNEL("write_ops", PER_SECOND_COUNT, write_ops, lags),
+	CHANNEL("read_bytes", PER_SECOND_COUNT, read_bytes, lags),
+	CHANNEL("write_bytes", PER_SECOND_COUNT, write_bytes, lags),
+	CHANNEL("hits", PER_SECOND_COUNT, hits, lags),
+	CHANNEL("misses", PER_SECOND_COUNT, misses, lags),
 };
 
 const char *const replay_size_names[REPLAY_SIZES] = {"up to 4 KiB",   "up to 64 KiB",
@@ -64,7 +64,7 @@ static void replay_sample(struct replay *p, struct samples *s, double sec)
 static struct replay_second *replay_second_at(struct replay *p, uint64_t at_ns)
 {
 	struct replay_second *s =
-		seconds_at(&p->r->seconds, at_ns > p->begin_ns ? at_ns - p->begin_ns : 0);
+		per_second_at(&p->r->seconds, at_ns > p->begin_ns ? at_ns - p->begin_ns : 0);
 	if (!s)
 		replay_no_memory(p);
 	return s;
@@ -313,11 +313,11 @@ static void replay_series_end(struct replay *p, struct run_series *s, unsigned t
 	s->verify = p->job->verify;
 	s->verified_bytes = s->read ? f->verified : 0;
 	if (p->map.opts[p->map.tiers[tier].first].kind == PLACE_BUCKET)
-		cache_describe_remote(s->cache);
+		page_cache_describe_remote(s->cache);
 	else
-		cache_describe_objects(s->cache, s->read,
-				       p->job->durability != PENSTOCK_DURABLE_NONE,
-				       path_of(p, tier), &f->io);
+		page_cache_describe_objects(s->cache, s->read,
+					    p->job->durability != PENSTOCK_DURABLE_NONE,
+					    path_of(p, tier), &f->io);
 	series_finish(s);
 }
 
@@ -371,6 +371,6 @@ void replay_result_fini(struct replay_result *r)
 	samples_fini(&r->wait);
 	free(r->series);
 	free(r->classes);
-	seconds_fini(&r->seconds);
+	per_second_fini(&r->seconds);
 	replay_result_init(r);
 }

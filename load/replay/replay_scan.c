@@ -182,7 +182,7 @@ static int do_row(struct scan *s, const struct trace_row *row)
 	}
 	r->used_rows++;
 	if (row->op <= TRACE_WRITE)
-		blocks_add(&r->mix[row->op == TRACE_WRITE], row->size, r->block, 1);
+		block_sizes_add(&r->mix[row->op == TRACE_WRITE], row->size, r->block, 1);
 	return r->format == TRACE_FIO ? grow_file(s, &w, row) : object_row(s, &w, row);
 }
 

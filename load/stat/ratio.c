@@ -12,7 +12,7 @@
 /* ------------------------------------------------------------------ figures */
 
 /* Move the @k-th smallest of @v to its place, smaller ones before it (Hoare). */
-static void put_in_place(double *v, size_t n, size_t k)
+static void select_kth(double *v, size_t n, size_t k)
 {
 	size_t low = 0, high = n - 1;
 
@@ -46,7 +46,7 @@ static double percentile(double *v, size_t n, double p)
 	double at = (double)(n - 1) * p / 100, next;
 	size_t k = (size_t)at;
 
-	put_in_place(v, n, k);
+	select_kth(v, n, k);
 	if (k + 1 >= n)
 		return v[k];
 	next = v[k + 1];
@@ -69,24 +69,24 @@ static double figure(enum stat_figure of, double *v, size_t n)
 
 /* ---------------------------------------------------------------- bootstrap */
 
-/* The figure of as many values drawn with replacement, in blocks of neighbours. */
-static double drawn(enum stat_figure of, double *room, const struct stat_sample *s,
-		    struct penstock_random *r)
+/* The figure of as many values resampled with replacement, in blocks of neighbours. */
+static double resampled(enum stat_figure of, double *scratch, const struct stat_sample *s,
+			struct penstock_random *r)
 {
 	for (size_t i = 0; i < s->n;) {
 		size_t from = penstock_random_below(r, s->n);
 
 		for (size_t k = 0; k < (s->block ? s->block : 1) && i < s->n; k++)
-			room[i++] = s->v[(from + k) % s->n];
+			scratch[i++] = s->v[(from + k) % s->n];
 	}
-	return figure(of, room, s->n);
+	return figure(of, scratch, s->n);
 }
 
 /*
  * Twice the share of the draws on the wrong side of 1; where there is none, what a
  * normal distribution of their logarithms would have there.
  */
-static double draws_p(const double *sorted, unsigned n, double ratio)
+static double bootstrap_p(const double *sorted, unsigned n, double ratio)
 {
 	struct stat_moments m = {0};
 	unsigned below = 0, above = 0, wrong;
@@ -104,41 +104,41 @@ static double draws_p(const double *sorted, unsigned n, double ratio)
 		    2 * stat_normal_cdf(-fabs(log(ratio)) / sqrt(m.m2 / (double)(m.n - 1))));
 }
 
-static double of_all(enum stat_figure of, double *room, const struct stat_sample *s)
+static double figure_of_sample(enum stat_figure of, double *scratch, const struct stat_sample *s)
 {
-	memcpy(room, s->v, s->n * sizeof(*room));
-	return figure(of, room, s->n);
+	memcpy(scratch, s->v, s->n * sizeof(*scratch));
+	return figure(of, scratch, s->n);
 }
 
 int stat_ratio(struct stat_ratio *ret, enum stat_figure of, const struct stat_sample *a,
 	       const struct stat_sample *b, double centre, unsigned rounds, uint64_t seed)
 {
-	size_t most = a->n > b->n ? a->n : b->n;
-	CLEANUP_FREE double *room = most ? calloc(most, sizeof(*room)) : NULL;
+	size_t max_n = a->n > b->n ? a->n : b->n;
+	CLEANUP_FREE double *scratch = max_n ? calloc(max_n, sizeof(*scratch)) : NULL;
 	CLEANUP_FREE double *ratios = rounds ? calloc(rounds, sizeof(*ratios)) : NULL;
 	struct penstock_random r;
 	double base, scale;
 
 	if (!a->n || !b->n || !rounds)
 		return -EINVAL;
-	if (!room || !ratios)
+	if (!scratch || !ratios)
 		return -ENOMEM;
-	base = of_all(of, room, a);
-	scale = of_all(of, room, b);
+	base = figure_of_sample(of, scratch, a);
+	scale = figure_of_sample(of, scratch, b);
 	if (!(base > 0) || !(scale > 0))
 		return -EINVAL;
 	ret->ratio = centre > 0 ? centre : scale / base;
 	scale = ret->ratio / (scale / base);
 	penstock_random_seed(&r, seed);
 	for (unsigned i = 0; i < rounds; i++) {
-		double x = drawn(of, room, a, &r), y = drawn(of, room, b, &r);
+		double x = resampled(of, scratch, a, &r), y = resampled(of, scratch, b, &r);
 
 		ratios[i] = x > 0 ? scale * y / x : INFINITY;
 	}
 	stat_sort(ratios, rounds);
 	ret->low = stat_percentile(ratios, rounds, 2.5);
 	ret->high = stat_percentile(ratios, rounds, 97.5);
-	ret->p = draws_p(ratios, rounds, ret->ratio);
+	ret->p = bootstrap_p(ratios, rounds, ret->ratio);
 	return 0;
 }
 

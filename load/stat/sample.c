@@ -11,67 +11,67 @@
 #include "base/random.h"
 #include "load/stat/stat.h"
 
-#define FIRST_ROOM 16
-#define FEW        1000 /* so many equal ones are kept like others */
+#define FIRST_CAPACITY 16
+#define FEW            1000 /* so many equal ones are kept like others */
 
 /* --------------------------------------------------------------------- draws */
 
-static uint64_t draw_below(struct draw *d, uint64_t below)
+static uint64_t reservoir_random(struct reservoir *d, uint64_t below)
 {
 	return (uint64_t)((unsigned __int128)penstock_random_split(&d->random) * below >> 64);
 }
 
 /* Room for one more: it doubles whenever it is a power of two and full. */
-static int draw_room(struct draw *d)
+static int reservoir_grow(struct reservoir *d)
 {
-	uint64_t room = min_u64(d->n ? 2 * d->n : FIRST_ROOM, d->keep);
+	uint64_t capacity = min_u64(d->n ? 2 * d->n : FIRST_CAPACITY, d->keep);
 	char *v;
 
-	if (d->n && (d->n < FIRST_ROOM || !is_pow2(d->n)))
+	if (d->n && (d->n < FIRST_CAPACITY || !is_pow2(d->n)))
 		return 0;
-	v = reallocarray(d->v, room, d->size);
+	v = reallocarray(d->v, capacity, d->size);
 	if (!v)
 		return -ENOMEM;
 	d->v = v;
 	return 0;
 }
 
-int draw_add(struct draw *d, const void *record)
+int reservoir_add(struct reservoir *d, const void *record)
 {
-	uint64_t i = d->n < d->keep ? d->n : draw_below(d, d->n + 1);
+	uint64_t i = d->n < d->keep ? d->n : reservoir_random(d, d->n + 1);
 
-	if (d->n < d->keep && draw_room(d) < 0)
+	if (d->n < d->keep && reservoir_grow(d) < 0)
 		return -ENOMEM;
 	if (i < d->keep)
-		memcpy(draw_at(d, i), record, d->size);
+		memcpy(reservoir_at(d, i), record, d->size);
 	d->n++;
 	return 0;
 }
 
 /* Move one of the first *@left of @from, at random, to @to. */
-static void draw_take(struct draw *d, char *to, char *from, uint64_t *left)
+static void take_random(struct reservoir *d, char *to, char *from, uint64_t *left)
 {
-	char *x = from + draw_below(d, *left) * d->size;
+	char *x = from + reservoir_random(d, *left) * d->size;
 
 	memcpy(to, x, d->size);
 	memcpy(x, from + --*left * d->size, d->size);
 }
 
 /* A uniform draw of both together: each place is the one's or the other's by their numbers. */
-static int draw_again(struct draw *d, char *other, uint64_t n)
+static int reservoir_resample(struct reservoir *d, char *other, uint64_t n)
 {
-	uint64_t na = d->n, nb = n, la = draw_kept(d), lb = min_u64(n, d->keep);
+	uint64_t na = d->n, nb = n, la = reservoir_kept(d), lb = min_u64(n, d->keep);
 	char *v = calloc(d->keep, d->size);
 
 	if (!v)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < d->keep; i++) {
-		bool first = lb == 0 || (la && draw_below(d, na + nb) < na);
+		bool first = lb == 0 || (la && reservoir_random(d, na + nb) < na);
 
 		if (first)
-			draw_take(d, v + i * d->size, d->v, &la);
+			take_random(d, v + i * d->size, d->v, &la);
 		else
-			draw_take(d, v + i * d->size, other, &lb);
+			take_random(d, v + i * d->size, other, &lb);
 		na -= first && na;
 		nb -= !first && nb;
 	}
@@ -81,22 +81,22 @@ static int draw_again(struct draw *d, char *other, uint64_t n)
 	return 0;
 }
 
-int draw_merge(struct draw *d, const struct draw *other, uint64_t behind)
+int reservoir_merge(struct reservoir *d, const struct reservoir *other, uint64_t behind)
 {
-	uint64_t kept = draw_kept(other);
+	uint64_t kept = reservoir_kept(other);
 	CLEANUP_FREE char *copy = calloc(kept + 1, d->size);
 	int r = 0;
 
 	if (!copy)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < kept; i++) {
-		memcpy(copy + i * d->size, draw_at(other, i), d->size);
+		memcpy(copy + i * d->size, reservoir_at(other, i), d->size);
 		*(uint64_t *)(void *)(copy + i * d->size) += behind;
 	}
 	if (other->n > d->keep || d->n + other->n > d->keep)
-		return draw_again(d, copy, other->n);
+		return reservoir_resample(d, copy, other->n);
 	for (uint64_t i = 0; i < kept && r == 0; i++)
-		r = draw_add(d, copy + i * d->size);
+		r = reservoir_add(d, copy + i * d->size);
 	return r;
 }
 
@@ -107,16 +107,16 @@ static int by_place(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-void draw_sort(struct draw *d)
+void reservoir_sort(struct reservoir *d)
 {
 	if (d->n)
-		qsort(d->v, draw_kept(d), d->size, by_place);
+		qsort(d->v, reservoir_kept(d), d->size, by_place);
 }
 
-void draw_fini(struct draw *d)
+void reservoir_fini(struct reservoir *d)
 {
 	free(d->v);
-	*d = (struct draw){.size = d->size, .keep = d->keep};
+	*d = (struct reservoir){.size = d->size, .keep = d->keep};
 }
 
 /* ------------------------------------------------------------------- samples */
@@ -137,24 +137,24 @@ static bool is_compact(const struct samples *s)
 }
 
 /* Make the list: something else is coming. */
-static int unfold(struct samples *s)
+static int store_all(struct samples *s)
 {
 	uint64_t nr = min_u64(s->n, SAMPLE_KEEP);
 	int r = 0;
 
 	for (uint64_t i = 0; i < nr && r == 0; i++)
-		r = draw_add(&s->kept, &(struct sample){i * (s->n / nr), s->max});
+		r = reservoir_add(&s->kept, &(struct sample){i * (s->n / nr), s->max});
 	s->kept.n = s->n;
 	return r;
 }
 
 int samples_add(struct samples *s, double sec)
 {
-	int r = is_compact(s) ? unfold(s) : samples_begin(s);
+	int r = is_compact(s) ? store_all(s) : samples_begin(s);
 
 	sec = sec > 0 ? sec : 0;
 	if (r == 0)
-		r = draw_add(&s->kept, &(struct sample){s->n, sec});
+		r = reservoir_add(&s->kept, &(struct sample){s->n, sec});
 	if (r < 0)
 		return r;
 	penstock_hist_add(s->hist, (uint64_t)(sec * 1e9 + 0.5));
@@ -166,7 +166,7 @@ int samples_add(struct samples *s, double sec)
 
 void samples_fini(struct samples *s)
 {
-	draw_fini(&s->kept);
+	reservoir_fini(&s->kept);
 	free(s->hist);
 	*s = (struct samples){0};
 }
@@ -219,12 +219,12 @@ double *samples_list(const struct samples *s)
 	struct samples ordered = *s;
 	double *list;
 
-	ordered.kept.v = calloc(draw_kept(&s->kept) + 1, sizeof(struct sample));
+	ordered.kept.v = calloc(reservoir_kept(&s->kept) + 1, sizeof(struct sample));
 	if (!ordered.kept.v)
 		return NULL;
 	if (s->kept.n)
-		memcpy(ordered.kept.v, s->kept.v, draw_kept(&s->kept) * s->kept.size);
-	draw_sort(&ordered.kept);
+		memcpy(ordered.kept.v, s->kept.v, reservoir_kept(&s->kept) * s->kept.size);
+	reservoir_sort(&ordered.kept);
 	list = samples_values(&ordered);
 	free(ordered.kept.v);
 	return list;
@@ -241,9 +241,9 @@ int samples_merge(struct samples *s, const struct samples *other)
 	if (is_compact(other))
 		return samples_add_n(s, other->max, other->n);
 	if (is_compact(s))
-		r = unfold(s);
+		r = store_all(s);
 	if (r == 0)
-		r = draw_merge(&s->kept, &other->kept, s->n);
+		r = reservoir_merge(&s->kept, &other->kept, s->n);
 	if (r < 0)
 		return r;
 	penstock_hist_merge(s->hist, other->hist);
@@ -282,7 +282,7 @@ int samples_add_n(struct samples *s, double sec, uint64_t n)
 		return sample_fill(s, sec, n);
 	r = sample_fill(&equal, sec, n);
 	if (r == 0)
-		r = unfold(&equal);
+		r = store_all(&equal);
 	if (r == 0)
 		r = samples_merge(s, &equal);
 	samples_fini(&equal);

@@ -10,30 +10,31 @@
 #include "base/util.h"
 
 /*
- * Records as they come: all of them up to @keep, then a uniform draw of so many, in any order.  A
- * record begins with an uint64_t, its place in the order.  Empty is {.size = ..., .keep = ...}.
+ * Reservoir sampling: the first @keep records are all kept, then a uniform sample of that many, in
+ * any order.  A record begins with an uint64_t, its place in the order.  Empty is {.size = ...,
+ * .keep = ...}.
  */
-struct draw {
+struct reservoir {
 	size_t size; /* of a record */
 	uint64_t keep;
 	uint64_t n; /* that came */
 	char *v;
 	uint64_t random;
 };
-static inline uint64_t draw_kept(const struct draw *d)
+static inline uint64_t reservoir_kept(const struct reservoir *d)
 {
 	return min_u64(d->n, d->keep);
 }
-static inline void *draw_at(const struct draw *d, uint64_t i)
+static inline void *reservoir_at(const struct reservoir *d, uint64_t i)
 {
 	return d->v + i * d->size;
 }
-int draw_add(struct draw *d, const void *record); /* 0 or -ENOMEM */
+int reservoir_add(struct reservoir *d, const void *record); /* 0 or -ENOMEM */
 /* As if those of @other had come, too, each @behind further back in the order.  0 or -ENOMEM. */
-int draw_merge(struct draw *d, const struct draw *other, uint64_t behind);
+int reservoir_merge(struct reservoir *d, const struct reservoir *other, uint64_t behind);
 /* Bring them into their order. */
-void draw_sort(struct draw *d);
-void draw_fini(struct draw *d);
+void reservoir_sort(struct reservoir *d);
+void reservoir_fini(struct reservoir *d);
 
 /*
  * Samples of a duration: all of them up to SAMPLE_KEEP, then the histogram takes over and a draw
@@ -49,7 +50,7 @@ struct sample {
 struct samples {
 	uint64_t n;
 	double sum, max;
-	struct draw kept; /* struct sample; none of many equal ones, see samples_add_n() */
+	struct reservoir kept; /* struct sample; none of many equal ones, see samples_add_n() */
 	struct penstock_hist *hist; /* ns; all of them */
 };
 
@@ -72,7 +73,7 @@ double *samples_list(const struct samples *s);
 /* One of those that are kept, while all are in the order of arrival. */
 static inline double samples_at(const struct samples *s, uint64_t i)
 {
-	return ((const struct sample *)draw_at(&s->kept, i))->sec;
+	return ((const struct sample *)reservoir_at(&s->kept, i))->sec;
 }
 static inline bool samples_exact(const struct samples *s)
 {

@@ -13,8 +13,8 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/measure/gate.h"
 #include "load/measure/handle.h"
+#include "load/measure/rank_barrier.h"
 #include "load/transfers/transfers_work.h"
 
 #define TICK_NS 100000000
@@ -22,7 +22,7 @@
 /* ------------------------------------------------------------------ workers */
 
 /* What files and blocks are like, whoever opens them later. */
-static int transfers_look_at_file(struct transfers_worker *w, struct penstock_err *err)
+static int transfers_record_file_info(struct transfers_worker *w, struct penstock_err *err)
 {
 	const struct bed_file *f = &w->transfers->job->files[0];
 	struct penstock_file *file;
@@ -30,15 +30,15 @@ static int transfers_look_at_file(struct transfers_worker *w, struct penstock_er
 
 	if (r < 0)
 		return r;
-	w->seen.file.size = sizeof(w->seen.file);
-	penstock_file_stat(file, &w->seen.file);
+	w->handle.file.size = sizeof(w->handle.file);
+	penstock_file_stat(file, &w->handle.file);
 	return penstock_file_abort(file, err); /* one that is there stays, an object, too */
 }
 
 static int transfers_open_files(struct transfers_worker *w, struct penstock_err *err)
 {
 	const struct transfers_job *job = w->transfers->job;
-	int r = job->rounds ? 0 : transfers_look_at_file(w, err);
+	int r = job->rounds ? 0 : transfers_record_file_info(w, err);
 
 	if (r < 0 || job->open_each)
 		return r;
@@ -69,7 +69,7 @@ static int worker_open(struct transfers_worker *w, struct penstock_err *err)
 	r = penstock_open(&w->io, &job->opts, err);
 	if (r == 0)
 		r = bed_buffers_register(job->buffers, w->id * job->depth, job->depth, w->io,
-					 &w->seen.buf, err);
+					 &w->handle.buf, err);
 	return r < 0 ? r : transfers_open_files(w, err);
 }
 
@@ -96,13 +96,13 @@ static void transfers_tick(struct transfers *s)
 	for (unsigned i = 0; i < s->job->workers; i++)
 		if (penstock_get_stats(s->workers[i].io, &stats) == 0)
 			bytes += stats.bytes_read + stats.bytes_written;
-	gate_moved(bytes);
+	rank_progress_report(bytes);
 	if (s->job->progress)
 		s->job->progress(s->job->progress_arg, bytes);
 }
 
 /* Wait for a worker, showing how far all are meanwhile. */
-static void transfers_watch(struct transfers *s, struct transfers_worker *w)
+static void transfers_join_worker(struct transfers *s, struct transfers_worker *w)
 {
 	struct timespec until;
 
@@ -142,9 +142,9 @@ static void run_workers(struct transfers *s)
 	pthread_mutex_unlock(&s->lock);
 	for (unsigned i = 0; i < s->job->workers; i++)
 		if (s->workers[i].started)
-			transfers_watch(s, &s->workers[i]);
+			transfers_join_worker(s, &s->workers[i]);
 	transfers_tick(s);
-	gate_quiet();
+	rank_progress_end();
 }
 
 /* ------------------------------------------------------------------ results */
@@ -158,9 +158,9 @@ static void transfers_add_run(struct transfers *s, struct run_series *series,
 	uint64_t library_ns = 0;
 
 	for (unsigned i = 0; i < s->job->workers; i++) {
-		handle_stats_add(&series->stats, &w[i].seen.stats);
-		library_ns += w[i].seen.stats.cpu_ns;
-		outside += (double)w[i].outside_ns / 1e9;
+		handle_stats_add(&series->stats, &w[i].handle.stats);
+		library_ns += w[i].handle.stats.cpu_ns;
+		outside += (double)w[i].hook_ns / 1e9;
 	}
 	if (atomic_load(&s->counting)) {
 		user += timeval_sec(&after->ru_utime) - timeval_sec(&s->before.ru_utime);
@@ -179,8 +179,8 @@ static void transfers_add_run(struct transfers *s, struct run_series *series,
 	series->user_sec += fmax(0, user - outside);
 	series->system_sec += fmax(0, system + fmin(0, user - outside));
 	series->library_sec += (double)(library_ns - s->library_ns) / 1e9;
-	series->file = w[0].seen.file;
-	series->buf = w[0].seen.buf;
+	series->file = w[0].handle.file;
+	series->buf = w[0].handle.buf;
 	if (!transfers_stopped(s))
 		return;
 	series->partial = true;
@@ -204,8 +204,8 @@ static int transfers_collect(struct transfers *s, const struct rusage *after,
 	}
 	for (unsigned i = 0; i < n; i++)
 		s->series[i].run_bytes = bytes;
-	for (unsigned i = 0; s->job->seen && i < s->job->workers; i++)
-		s->job->seen[i] = s->workers[i].seen;
+	for (unsigned i = 0; s->job->handles && i < s->job->workers; i++)
+		s->job->handles[i] = s->workers[i].handle;
 	return 0;
 }
 

@@ -64,12 +64,12 @@ struct op_source {
 	void *arg;
 };
 
-/* What one worker met. */
-struct transfers_seen {
+/* What the handle of one worker reports. */
+struct transfers_handle_info {
 	struct penstock_stats stats;
 	struct penstock_file_info file;
 	struct penstock_buf_info buf;
-	uint32_t ways; /* PENSTOCK_DONE_* of all its operations together */
+	uint32_t done_flags; /* PENSTOCK_DONE_* of all its operations together */
 };
 
 struct transfers_job {
@@ -88,8 +88,8 @@ struct transfers_job {
 	/* Optional: called a few times a second, by the thread that called run_transfers(). */
 	void (*progress)(void *arg, uint64_t bytes);
 	void *progress_arg;
-	struct transfers_seen
-		*seen; /* optional: of each worker, zeroed; filled where it could begin */
+	struct transfers_handle_info
+		*handles; /* optional: of each worker, zeroed; filled where it could begin */
 };
 
 /*

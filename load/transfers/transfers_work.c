@@ -13,7 +13,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/measure/gate.h"
+#include "load/measure/rank_barrier.h"
 
 #define POLL_NS 50000000 /* how soon a stop is noticed */
 #define REAP    64
@@ -79,7 +79,7 @@ static void count_begin(struct transfers *s)
 		return;
 	pthread_mutex_lock(&s->lock);
 	if (!atomic_load(&s->counting)) {
-		now = gate_wait(); /* what was done up to here is nobody's time */
+		now = rank_barrier_wait(); /* what was done up to here is nobody's time */
 		for (unsigned i = 0; i < s->job->workers; i++) {
 			struct penstock_stats stats = {.size = sizeof(stats)};
 
@@ -118,10 +118,10 @@ static uint64_t count_time(struct transfers *s, uint64_t now)
 /* -------------------------------------------------------------------- hooks */
 
 /* Call prepare() or finish(), which do not belong to the measurement. */
-static int transfers_outside(struct transfers_worker *w,
-			     int (*hook)(void *, const struct load_op *, void *,
-					 struct penstock_err *),
-			     const struct slot *slot, struct penstock_err *err)
+static int transfers_run_hook(struct transfers_worker *w,
+			      int (*hook)(void *, const struct load_op *, void *,
+					  struct penstock_err *),
+			      const struct slot *slot, struct penstock_err *err)
 {
 	uint64_t before;
 	int r;
@@ -134,14 +134,14 @@ static int transfers_outside(struct transfers_worker *w,
 	before = thread_cpu_ns(pthread_self());
 	r = hook(w->transfers->job->source.arg, &slot->op, slot->buf, err);
 	if (atomic_load(&w->transfers->counting))
-		w->outside_ns += thread_cpu_ns(pthread_self()) - before;
+		w->hook_ns += thread_cpu_ns(pthread_self()) - before;
 	return r;
 }
 
 /* --------------------------------------------------------------- operations */
 
 /* Look for the next operation, unless one is waiting already.  False when there is none. */
-static bool transfers_take(struct transfers_worker *w, struct penstock_err *err)
+static bool transfers_next_op(struct transfers_worker *w, struct penstock_err *err)
 {
 	struct transfers *s = w->transfers;
 	int r;
@@ -178,8 +178,8 @@ static int round_close(struct transfers_worker *w, struct slot *slot, bool good,
 
 	if (!slot->file)
 		return 0;
-	w->seen.file.size = sizeof(w->seen.file);
-	penstock_file_stat(slot->file, &w->seen.file);
+	w->handle.file.size = sizeof(w->handle.file);
+	penstock_file_stat(slot->file, &w->handle.file);
 	/* Of an object that could not be written nothing is to be left. */
 	r = good ? penstock_file_close(slot->file, err) : penstock_file_abort(slot->file, err);
 	slot->file = NULL;
@@ -230,7 +230,7 @@ static void transfers_op_count(struct transfers_worker *w, struct slot *slot)
 	}
 	if (s->job->rounds)
 		round_time(w, slot);
-	if (transfers_outside(w, s->job->source.finish, slot, &err) < 0)
+	if (transfers_run_hook(w, s->job->source.finish, slot, &err) < 0)
 		transfers_fail(s, &err);
 }
 
@@ -243,15 +243,15 @@ static void transfers_op_done(struct transfers_worker *w, struct slot *slot,
 
 	slot->busy = false;
 	w->in_flight--;
-	w->series[slot->op.series].ways |= done->flags;
-	w->seen.ways |= done->flags;
+	w->series[slot->op.series].done_flags |= done->flags;
+	w->handle.done_flags |= done->flags;
 	slot->bytes = done->bytes;
 	slot->end_ns = rounds ? clock_ns() : now;
 	if (done->res < 0 || r < 0)
 		transfers_op_failed(w, slot, done->res < 0 ? (int)done->res : r,
 				    done->res < 0 ? done->msg : err.msg);
 	else if (rounds)
-		slot->moved = true;
+		slot->completed = true;
 	else
 		transfers_op_count(w, slot);
 }
@@ -333,14 +333,14 @@ static uint64_t transfers_fill_queue(struct transfers_worker *w)
 	struct penstock_err err = {0, ""};
 	struct slot *slot;
 
-	while ((slot = transfers_free_slot(w)) && transfers_take(w, &err)) {
+	while ((slot = transfers_free_slot(w)) && transfers_next_op(w, &err)) {
 		uint64_t due = due_time(w), now = clock_ns();
 
 		if (now < due)
 			return due - now;
 		slot->op = w->next;
 		w->have_next = false;
-		if (transfers_outside(w, w->transfers->job->source.prepare, slot, &err) < 0)
+		if (transfers_run_hook(w, w->transfers->job->source.prepare, slot, &err) < 0)
 			transfers_fail(w->transfers, &err);
 		else
 			transfers_op_start(w, slot, due);
@@ -348,7 +348,7 @@ static uint64_t transfers_fill_queue(struct transfers_worker *w)
 	return 0;
 }
 
-static void transfers_give_up(struct transfers_worker *w)
+static void transfers_cancel_all(struct transfers_worker *w)
 {
 	for (unsigned i = 0; i < w->transfers->job->depth; i++)
 		if (w->slots[i].busy)
@@ -363,7 +363,7 @@ static void transfers_reap(struct transfers_worker *w, int64_t wait_ns)
 	int n;
 
 	if (transfers_stopped(w->transfers))
-		transfers_give_up(w);
+		transfers_cancel_all(w);
 	n = penstock_wait_any(w->io, done, 1, w->in_flight < REAP ? w->in_flight : REAP, wait_ns);
 	now = clock_ns(); /* one for all: what finish() takes is nobody's latency */
 	for (int i = 0; i < n; i++)
@@ -371,7 +371,7 @@ static void transfers_reap(struct transfers_worker *w, int64_t wait_ns)
 }
 
 /* Nothing in flight, and the next operation is not due: its wait is counted. */
-static void wait_turn(struct transfers_worker *w, uint64_t ns)
+static void wait_until_due(struct transfers_worker *w, uint64_t ns)
 {
 	struct timespec t = {0, (long)min_u64(ns, POLL_NS)};
 
@@ -385,15 +385,15 @@ static void wait_turn(struct transfers_worker *w, uint64_t ns)
 /* Between two barriers, by one worker. */
 static void round_begin(struct transfers *s, bool counts)
 {
-	s->in_round = atomic_exchange(&s->given, 0);
-	atomic_store(&s->moved, 0);
+	s->in_round = atomic_exchange(&s->nr_ready, 0);
+	atomic_store(&s->completed, 0);
 	atomic_store(&s->last, 0);
 	s->over = !s->in_round || transfers_stopped(s);
 	if (!s->over && counts)
 		count_begin(s);
 }
 
-static void round_move(struct transfers_worker *w, struct slot *slot)
+static void round_run_op(struct transfers_worker *w, struct slot *slot)
 {
 	_Atomic uint64_t *last = &w->transfers->last;
 	uint64_t seen = 0;
@@ -401,9 +401,9 @@ static void round_move(struct transfers_worker *w, struct slot *slot)
 	transfers_op_start(w, slot, 0);
 	while (w->in_flight)
 		transfers_reap(w, POLL_NS);
-	if (!slot->moved)
+	if (!slot->completed)
 		return;
-	atomic_fetch_add(&w->transfers->moved, 1);
+	atomic_fetch_add(&w->transfers->completed, 1);
 	while (seen < slot->end_ns && !atomic_compare_exchange_weak(last, &seen, slot->end_ns))
 		;
 }
@@ -412,18 +412,18 @@ static void round_move(struct transfers_worker *w, struct slot *slot)
  * One round.  The first two barriers keep the preparations of all workers out of its time;
  * behind the third it is known whether all have completed it.  False when there is none.
  */
-static bool one_round(struct transfers_worker *w)
+static bool run_round(struct transfers_worker *w)
 {
 	struct transfers *s = w->transfers;
 	struct slot *slot = &w->slots[0];
 	struct penstock_err err = {0, ""};
-	bool have = transfers_take(w, &err);
+	bool have = transfers_next_op(w, &err);
 
-	w->have_next = slot->moved = false;
+	w->have_next = slot->completed = false;
 	if (have) {
 		slot->op = w->next;
-		atomic_fetch_add(&s->given, 1);
-		if (transfers_outside(w, s->job->source.prepare, slot, &err) < 0)
+		atomic_fetch_add(&s->nr_ready, 1);
+		if (transfers_run_hook(w, s->job->source.prepare, slot, &err) < 0)
 			transfers_fail(s, &err);
 	}
 	pthread_barrier_wait(&s->barrier);
@@ -433,9 +433,9 @@ static bool one_round(struct transfers_worker *w)
 	if (s->over)
 		return false;
 	if (have)
-		round_move(w, slot);
+		round_run_op(w, slot);
 	pthread_barrier_wait(&s->barrier);
-	if (slot->moved && atomic_load(&s->moved) == s->in_round)
+	if (slot->completed && atomic_load(&s->completed) == s->in_round)
 		transfers_op_count(w, slot);
 	active_end(w, clock_ns());
 	return true;
@@ -449,7 +449,7 @@ static void transfers_loop(struct transfers_worker *w)
 		if (w->in_flight)
 			transfers_reap(w, (int64_t)(wait ? min_u64(wait, POLL_NS) : POLL_NS));
 		else if (w->have_next)
-			wait_turn(w, wait);
+			wait_until_due(w, wait);
 		else if (w->ended || transfers_stopped(w->transfers))
 			break;
 	}
@@ -464,11 +464,11 @@ void *transfers_work(void *arg)
 	pthread_mutex_lock(&s->lock); /* the starting signal */
 	pthread_mutex_unlock(&s->lock);
 	if (s->job->rounds)
-		while (!s->abandoned && one_round(w))
+		while (!s->abandoned && run_round(w))
 			;
 	else
 		transfers_loop(w);
-	w->seen.stats.size = sizeof(w->seen.stats);
-	penstock_get_stats(w->io, &w->seen.stats);
+	w->handle.stats.size = sizeof(w->handle.stats);
+	penstock_get_stats(w->io, &w->handle.stats);
 	return NULL;
 }

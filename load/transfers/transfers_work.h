@@ -17,7 +17,7 @@ struct slot {
 	uint64_t begin_ns, end_ns;
 	uint64_t bytes;
 	bool busy;
-	bool moved; /* of a round: completed without error */
+	bool completed; /* of a round: completed without error */
 };
 
 struct transfers;
@@ -29,15 +29,15 @@ struct transfers_worker {
 	bool started;
 	struct penstock_io *io;
 	struct penstock_file **files; /* open ones; NULL with open_each */
-	struct transfers_seen seen;
+	struct transfers_handle_info handle;
 	struct run_series *series;
 	struct slot *slots;
 	unsigned in_flight;
 	bool active; /* in counted time */
 	struct load_op next;
-	bool have_next;      /* waits for its turn */
-	bool ended;          /* the source has no more for this worker */
-	uint64_t outside_ns; /* CPU time of prepare() and finish() */
+	bool have_next;   /* waits for its turn */
+	bool ended;       /* the source has no more for this worker */
+	uint64_t hook_ns; /* CPU time of prepare() and finish() */
 };
 
 struct transfers {
@@ -61,9 +61,9 @@ struct transfers {
 	pthread_barrier_t barrier;
 	bool abandoned;        /* not all workers could be started */
 	bool over;             /* there is no more, or a stop */
-	atomic_uint given;     /* workers with an operation for the next one */
+	atomic_uint nr_ready;  /* workers with an operation for the next one */
 	unsigned in_round;     /* those of this one */
-	atomic_uint moved;     /* those whose operation was completed */
+	atomic_uint completed; /* those whose operation was completed */
 	_Atomic uint64_t last; /* when the last one was */
 };
 

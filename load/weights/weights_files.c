@@ -87,7 +87,7 @@ static int check_file(struct weights_files *f, uint64_t i, struct penstock_err *
 			"%s: has a hole at byte %lld: reading it would tell nothing of "
 			"the storage",
 			f->paths[i], (long long)hole);
-	cache_note(&f->facts, cache_drop(f->paths[i], 0, f->lens[i]));
+	page_cache_add(&f->facts, page_cache_drop(f->paths[i], 0, f->lens[i]));
 	return 0;
 }
 
@@ -109,7 +109,7 @@ int64_t weights_files_resident(const struct weights_files *f)
 	int64_t sum = 0;
 
 	for (uint64_t i = 0; i < f->nr; i++) {
-		int64_t n = cache_resident(f->paths[i], f->lens[i]);
+		int64_t n = page_cache_resident(f->paths[i], f->lens[i]);
 
 		if (n < 0)
 			return n;

@@ -16,7 +16,7 @@
 #include <penstock/probe.h>
 #include <penstock/weights.h>
 
-#include "load/measure/cache.h"
+#include "load/measure/page_cache.h"
 #include "load/measure/series.h"
 
 extern const char *const weights_by_words[]; /* of enum penstock_model_by */
@@ -87,7 +87,7 @@ struct weights_result {
 };
 
 /* The window as asked for, or what suits the largest group. */
-int weights_look(struct weights_job *job, struct weights_plan *plan, struct penstock_err *err);
+int weights_make_plan(struct weights_job *job, struct weights_plan *plan, struct penstock_err *err);
 /* 0 or -errno; what was measured up to there is in @res.  weights_result_fini() is due. */
 int weights_run(const struct weights_job *job, struct weights_result *res,
 		struct penstock_err *err);
@@ -111,7 +111,7 @@ struct weights_files {
 	char **paths; /* without links */
 	uint64_t *lens;
 	uint64_t nr, largest;
-	struct cache_facts facts;
+	struct page_cache_facts facts;
 };
 int weights_files_find(struct weights_files *f, const struct penstock_model *m,
 		       struct penstock_err *err);

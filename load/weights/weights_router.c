@@ -56,8 +56,8 @@ bool weights_expert_of(const char *name, uint64_t *ret_layer, uint64_t *ret_expe
 	return true;
 }
 
-static int grid_make(struct weights_router *r, const struct penstock_model *m, const char *model,
-		     struct penstock_err *err)
+static int index_experts(struct weights_router *r, const struct penstock_model *m,
+			 const char *model, struct penstock_err *err)
 {
 	const struct penstock_group *g;
 	uint64_t layer, expert;
@@ -130,7 +130,7 @@ static uint32_t zipf_rank(struct weights_router *r)
 }
 
 /* The experts of one token: different ones. */
-static void token(struct weights_router *r, const uint32_t *favourites)
+static void draw_token(struct weights_router *r, const uint32_t *favourites)
 {
 	uint32_t own[64], nr = 0;
 
@@ -153,7 +153,7 @@ static uint64_t zipf_next(struct weights_router *r, const uint64_t **ret)
 
 	memset(r->marked, 0, r->experts * sizeof(*r->marked));
 	for (uint32_t t = 0; t < r->batch; t++)
-		token(r, r->favourites + r->layer * r->experts);
+		draw_token(r, r->favourites + r->layer * r->experts);
 	for (uint64_t e = 0; e < r->experts; e++)
 		if (r->marked[e] && row[e] != UINT64_MAX)
 			set[nr++] = row[e];
@@ -212,12 +212,12 @@ static int file_read(struct weights_router *r, const char *path, struct penstock
 	FILE *f = fopen(path, "re");
 	CLEANUP_FREE char *text = NULL;
 	uint64_t before = 0, nr = 0;
-	size_t room = 0;
+	size_t capacity = 0;
 	int res = 0;
 
 	if (!f)
 		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
-	while (res == 0 && getline(&text, &room, f) >= 0)
+	while (res == 0 && getline(&text, &capacity, f) >= 0)
 		res = file_line(r, text, ++nr, path, &before, err);
 	fclose(f);
 	if (res == 0 && !r->nr_lines)
@@ -240,7 +240,7 @@ int weights_router_open(struct weights_router **out, const struct weights_job *j
 	penstock_random_seed(&r->rnd, job->seed);
 	r->batch = job->batch;
 	r->active = job->active ? job->active : shape && shape->active ? shape->active : 2;
-	res = grid_make(r, m, job->model, err);
+	res = index_experts(r, m, job->model, err);
 	if (res == 0 && job->active > r->experts)
 		res = penstock_fail(err, -EINVAL,
 				    "--active: %" PRIu32 ", and a layer has %" PRIu64 " experts",

@@ -14,8 +14,8 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/bed/bed_check.h"
-#include "load/measure/cache.h"
 #include "load/measure/handle.h"
+#include "load/measure/page_cache.h"
 #include "load/weights/weights_run.h"
 
 /* --------------------------------------------------------------------- model */
@@ -84,8 +84,8 @@ static int check_gpu(const struct weights_job *job, struct penstock_err *err)
 	return r;
 }
 
-static int weights_look_at(const struct weights_job *job, struct weights_plan *plan,
-			   struct penstock_io *io, struct penstock_err *err)
+static int check_model(const struct weights_job *job, struct weights_plan *plan,
+		       struct penstock_io *io, struct penstock_err *err)
 {
 	struct weights_router *router = NULL;
 	struct penstock_model *m;
@@ -106,7 +106,7 @@ static int weights_look_at(const struct weights_job *job, struct weights_plan *p
 	return r;
 }
 
-int weights_look(struct weights_job *job, struct weights_plan *plan, struct penstock_err *err)
+int weights_make_plan(struct weights_job *job, struct weights_plan *plan, struct penstock_err *err)
 {
 	struct penstock_io *io;
 	int r;
@@ -119,7 +119,7 @@ int weights_look(struct weights_job *job, struct weights_plan *plan, struct pens
 		r = penstock_open(&io, &job->opts, err);
 	if (r < 0)
 		return r;
-	r = weights_look_at(job, plan, io, err);
+	r = check_model(job, plan, io, err);
 	penstock_close(io, NULL);
 	return r < 0 ? r : check_gpu(job, err);
 }
@@ -146,20 +146,22 @@ static int weights_make_file(struct weights_run *run, struct penstock_err *err)
 /* --------------------------------------------------------------------- the whole */
 
 /* Reading goes on all the time, and a group is used when it and all before it have been. */
-static double ideal_turn(const struct weights_run *run, const struct weights_turn *t, double limit)
+static double ideal_turn_sec(const struct weights_run *run, const struct weights_turn *t,
+			     double limit)
 {
-	double there = 0, free_at = 0, held = run->res->compute_sec / (double)run->res->series.ops;
+	double read_at = 0, free_at = 0,
+	       compute_sec = run->res->compute_sec / (double)run->res->series.ops;
 
 	for (uint64_t i = 0; i < t->nr; i++) {
 		uint64_t k = (t->first + i) % run->res->plan.groups;
 
-		there += (double)penstock_model_get_group(run->m, k)->bytes / limit;
-		free_at = (there > free_at ? there : free_at) + held;
+		read_at += (double)penstock_model_get_group(run->m, k)->bytes / limit;
+		free_at = (read_at > free_at ? read_at : free_at) + compute_sec;
 	}
 	return free_at;
 }
 
-static void conclude(struct weights_run *run)
+static void set_results(struct weights_run *run)
 {
 	struct weights_result *res = run->res;
 	struct run_series *s = &res->series;
@@ -168,7 +170,7 @@ static void conclude(struct weights_run *run)
 	if (run->job->limit)
 		limit_set(s, 1, true, (double)run->job->limit, "as given");
 	else if (run->job->measure_limit)
-		limit_tell(&run->limit, s, 1);
+		limit_set_measured(&run->limit, s, 1);
 	limit = s->limit;
 	res->tokens = s->sec > 0 ? run->job->batch * res->steps / s->sec : 0;
 	if (limit <= 0 || !s->ops)
@@ -180,7 +182,7 @@ static void conclude(struct weights_run *run)
 		return;
 	}
 	for (unsigned i = 0; i < run->nr_turns; i++)
-		res->ideal_sec += ideal_turn(run, &run->turns[i], limit);
+		res->ideal_sec += ideal_turn_sec(run, &run->turns[i], limit);
 	res->bound = weights_bound(run->job->batch, limit, (double)res->plan.bytes);
 }
 
@@ -199,10 +201,10 @@ static void finish_series(struct weights_run *run, int r, const struct penstock_
 		penstock_file_stat(f, &s->file);
 		penstock_file_close(f, NULL);
 	}
-	s->ways = run->res->stats.direct ? PENSTOCK_DONE_DIRECT : PENSTOCK_DONE_BUFFERED;
+	s->done_flags = run->res->stats.direct ? PENSTOCK_DONE_DIRECT : PENSTOCK_DONE_BUFFERED;
 	s->partial = r < 0;
 	snprintf(s->partial_why, sizeof(s->partial_why), "%.150s", r < 0 ? err->msg : "");
-	cache_describe(s, &run->files.facts, &run->res->path, 1);
+	page_cache_describe(s, &run->files.facts, &run->res->path, 1);
 	series_finish(s);
 	run->res->cached = weights_files_resident(&run->files);
 	run->res->ran = s->ops > 0;
@@ -245,7 +247,7 @@ static int weights_run_all(struct weights_run *run, struct penstock_err *err)
 	getrusage(RUSAGE_SELF, &before);
 	r = weights_turns(run, err);
 	cpu_time_since(&before, &s->user_sec, &s->system_sec);
-	conclude(run);
+	set_results(run);
 	finish_series(run, r, err);
 	return r;
 }

@@ -9,7 +9,7 @@
 #include "load/weights/weights_job.h"
 
 enum {
-	WEIGHTS_TURNS = 2 * LIMIT_SHAPES,
+	WEIGHTS_TURNS = 2 * LIMIT_CONFIGS,
 	WEIGHTS_LIMIT_BUFFER = 64 << 20,
 };
 

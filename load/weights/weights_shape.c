@@ -41,20 +41,20 @@ static uint64_t bytes_of(uint64_t parameters, uint32_t bits)
 }
 
 /* A model that is being written down. */
-struct sketch {
+struct model_builder {
 	struct penstock_model *m;
 	const char *path;
-	uint64_t len, at; /* of the file; where the next block of it begins */
-	uint64_t most;    /* bytes of a group */
+	uint64_t len, at;   /* of the file; where the next block of it begins */
+	uint64_t max_group; /* bytes */
 	uint32_t bits;
 	struct penstock_err *err;
 };
 
 /* As many groups as it takes, each of them one stretch of the file. */
-static int shape_put(struct sketch *k, uint64_t parameters, const char *name)
+static int add_groups(struct model_builder *k, uint64_t parameters, const char *name)
 {
 	uint64_t bytes = bytes_of(parameters, k->bits);
-	uint64_t parts = (bytes + k->most - 1) / k->most;
+	uint64_t parts = (bytes + k->max_group - 1) / k->max_group;
 	int r = 0;
 
 	for (uint64_t i = 0; i < parts && r == 0; i++) {
@@ -79,28 +79,28 @@ static int shape_put(struct sketch *k, uint64_t parameters, const char *name)
 	return r;
 }
 
-static int put_layer(struct sketch *k, const struct weights_shape *s, uint32_t i)
+static int add_layer(struct model_builder *k, const struct weights_shape *s, uint32_t i)
 {
 	bool dense = i < s->dense;
 	char name[64];
 	int r;
 
 	snprintf(name, sizeof(name), "layers.%u", i);
-	r = shape_put(k, s->attention + (dense ? s->mlp : s->shared), name);
+	r = add_groups(k, s->attention + (dense ? s->mlp : s->shared), name);
 	for (uint32_t e = 0; !dense && e < s->experts && r == 0; e++) {
 		snprintf(name, sizeof(name), "layers.%u.experts.%u", i, e);
-		r = shape_put(k, s->expert, name);
+		r = add_groups(k, s->expert, name);
 	}
 	return r;
 }
 
-static int draw(struct sketch *k, const struct weights_shape *s)
+static int build_model(struct model_builder *k, const struct weights_shape *s)
 {
-	int r = shape_put(k, s->embed, "embed");
+	int r = add_groups(k, s->embed, "embed");
 
 	for (uint32_t i = 0; i < s->layers && r == 0; i++)
-		r = put_layer(k, s, i);
-	return r < 0 ? r : shape_put(k, s->head, "head");
+		r = add_layer(k, s, i);
+	return r < 0 ? r : add_groups(k, s->head, "head");
 }
 
 int weights_model(struct penstock_model **out, struct penstock_io *io,
@@ -109,17 +109,17 @@ int weights_model(struct penstock_model **out, struct penstock_io *io,
 {
 	const struct weights_shape *s = weights_shape_find(job->model);
 	struct penstock_model_opts o = PENSTOCK_MODEL_OPTS_INIT;
-	struct sketch k = {.path = path, .len = len, .err = err};
+	struct model_builder k = {.path = path, .len = len, .err = err};
 	int r;
 
 	o.by = job->experts ? PENSTOCK_BY_EXPERT : job->by;
 	if (!s)
 		return penstock_model_open(out, io, job->model, &o, err);
 	/* two of them fit into the window, and one into the file */
-	k.most = min_u64(align_down(job->window / 2 - 8192, 4096), len);
+	k.max_group = min_u64(align_down(job->window / 2 - 8192, 4096), len);
 	k.bits = job->bits ? job->bits : s->bits;
 	/* of one in parts, each use would have to be of all of them */
-	if (job->experts && bytes_of(s->expert, k.bits) > k.most) {
+	if (job->experts && bytes_of(s->expert, k.bits) > k.max_group) {
 		char a[PENSTOCK_SIZE_TEXT];
 
 		return penstock_fail(err, -EINVAL,
@@ -130,7 +130,7 @@ int weights_model(struct penstock_model **out, struct penstock_io *io,
 	r = penstock_model_new(&k.m, err);
 	if (r < 0)
 		return r;
-	r = draw(&k, s);
+	r = build_model(&k, s);
 	if (r < 0)
 		penstock_model_close(k.m);
 	else

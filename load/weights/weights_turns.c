@@ -11,8 +11,8 @@
 #define GROUP_SEC 20e-6 /* that the smallest group takes, until it is known better */
 
 enum {
-	LEAST = 4,  /* groups of a turn */
-	TOUCHED = 2 /* times that all of the window is used before anything counts */
+	MIN_GROUPS = 4,    /* groups of a turn */
+	WARM_UP_PASSES = 2 /* times that all of the window is used before anything counts */
 };
 
 /* --------------------------------------------------------------------- limit */
@@ -22,7 +22,7 @@ enum {
  * faster on a virtual disk.  Experts are in the window between the turns, and a GPU's is none of
  * pread's.
  */
-static void turns_limit_turn(struct weights_run *run)
+static void try_limit(struct weights_run *run)
 {
 	const struct weights_job *job = run->job;
 	const char *path = run->files.paths[run->files.largest];
@@ -43,7 +43,7 @@ static void turns_limit_turn(struct weights_run *run)
 	if (!job->measure_limit || job->limit || !t.len)
 		return;
 	t.buf = own ? run->limit_buffers.bufs[0] : run->window;
-	limit_try(&run->limit, &t, 1, 0, LIMIT_SEC / LIMIT_SHAPES, job->stop);
+	limit_try(&run->limit, &t, 1, 0, LIMIT_SEC / LIMIT_CONFIGS, job->stop);
 }
 
 /* What the device seems to do, to find out how long a turn would take. */
@@ -51,7 +51,7 @@ static double speed_so_far(const struct weights_run *run)
 {
 	double best = (double)run->job->limit;
 
-	for (unsigned i = 0; i < LIMIT_SHAPES; i++)
+	for (unsigned i = 0; i < LIMIT_CONFIGS; i++)
 		if (run->limit.ns[i])
 			best = max_u64((uint64_t)best, (uint64_t)((double)run->limit.counted[i] *
 								  1e9 / (double)run->limit.ns[i]));
@@ -111,8 +111,8 @@ static int window_open(struct weights_run *run, struct penstock_weights **w,
 }
 
 /* What it took of the storage: an expert that was in the window is no speed of it. */
-static uint64_t bytes_for(struct weights_run *run, struct penstock_weights *w,
-			  const struct penstock_group *g)
+static uint64_t storage_bytes(struct weights_run *run, struct penstock_weights *w,
+			      const struct penstock_group *g)
 {
 	struct penstock_weights_stats now = {.size = sizeof(now)};
 	uint64_t before = run->counted;
@@ -125,7 +125,7 @@ static uint64_t bytes_for(struct weights_run *run, struct penstock_weights *w,
 }
 
 /* One group: waited for, used, given back.  1, 0 at the end, or -errno. */
-static int one_group(struct weights_run *run, struct penstock_weights *w,
+static int run_group(struct weights_run *run, struct penstock_weights *w,
 		     const struct penstock_model *m, uint64_t begun_ns, struct penstock_err *err)
 {
 	struct run_series *s = &run->res->series;
@@ -135,7 +135,7 @@ static int one_group(struct weights_run *run, struct penstock_weights *w,
 
 	if (r <= 0)
 		return r;
-	r = series_add(s, bytes_for(run, w, penstock_model_get_group(m, v.group)),
+	r = series_add(s, storage_bytes(run, w, penstock_model_get_group(m, v.group)),
 		       now - run->last_ns, (uint64_t)(s->sec * 1e9) + now - begun_ns);
 	run->last_ns = now;
 	if (r < 0)
@@ -156,7 +156,7 @@ static void turn_plan(struct weights_run *run, struct weights_turn *t)
 	if (run->res->series.sec > 2 * run->planned_sec && run->planned_sec > 0)
 		left *= run->planned_sec / run->res->series.sec;
 	planned = left;
-	while (left > 0 || t->nr < LEAST) {
+	while (left > 0 || t->nr < MIN_GROUPS) {
 		uint64_t k = (t->first + t->nr++) % groups;
 		double sec = (double)penstock_model_get_group(run->m, k)->bytes / speed;
 
@@ -190,7 +190,7 @@ static int turn_model(struct penstock_model **out, const struct weights_run *run
 }
 
 /* Its first reads were made before it was there. */
-static uint64_t begun_at(struct penstock_weights *w)
+static uint64_t first_read_ns(struct penstock_weights *w)
 {
 	struct penstock_weights_stats s = {.size = sizeof(s)};
 
@@ -212,9 +212,9 @@ static int turn_groups(struct weights_run *run, struct penstock_err *err)
 		return r;
 	r = window_open(run, &w, m, 0, err);
 	if (r == 0) {
-		begun = run->last_ns = begun_at(w);
+		begun = run->last_ns = first_read_ns(w);
 		do
-			r = one_group(run, w, m, begun, err);
+			r = run_group(run, w, m, begun, err);
 		while (r == 1 && penstock_check_stop(run->job->stop, NULL) == 0);
 		run->res->series.sec += (double)(clock_ns() - begun) / 1e9;
 		add_stats(&run->res->stats, w);
@@ -241,7 +241,7 @@ static int turn_experts(struct weights_run *run, struct penstock_weights *w,
 		nr_next = clock_ns() >= end ? 0 : weights_router_next(run->router, &next);
 		if (r == 0 && run->job->ahead && nr_next)
 			r = penstock_weights_hint(w, next, nr_next, err);
-		while (r >= 0 && (r = one_group(run, w, run->m, begun, err)) == 1)
+		while (r >= 0 && (r = run_group(run, w, run->m, begun, err)) == 1)
 			;
 		run->res->steps += weights_router_share(run->router);
 		r = r < 0 ? r : penstock_check_stop(run->job->stop, err);
@@ -261,7 +261,7 @@ static int turn_experts(struct weights_run *run, struct penstock_weights *w,
 int weights_warm_up(struct weights_run *run, struct penstock_err *err)
 {
 	uint64_t end = clock_ns() + (uint64_t)(run->job->sec * 1e9),
-		 left = TOUCHED * run->job->window;
+		 left = WARM_UP_PASSES * run->job->window;
 	struct penstock_weights *w;
 	struct penstock_view v;
 	int r = window_open(run, &w, run->m, PENSTOCK_WEIGHTS_CYCLIC, err);
@@ -280,7 +280,7 @@ int weights_warm_up(struct weights_run *run, struct penstock_err *err)
 	return r < 0 ? r : penstock_check_stop(run->job->stop, err);
 }
 
-static void turns_tell(const struct weights_run *run, unsigned turn)
+static void report_progress(const struct weights_run *run, unsigned turn)
 {
 	const struct weights_job *job = run->job;
 
@@ -299,9 +299,9 @@ static int run_experts(struct weights_run *run, struct penstock_err *err)
 	if (r < 0)
 		return r;
 	for (unsigned i = 0; i < WEIGHTS_TURNS && r == 0; i++) {
-		turns_limit_turn(run);
+		try_limit(run);
 		r = turn_experts(run, w, err);
-		turns_tell(run, i + 1);
+		report_progress(run, i + 1);
 	}
 	add_stats(&run->res->stats, w);
 	penstock_weights_close(w);
@@ -313,10 +313,10 @@ static int run_groups(struct weights_run *run, struct penstock_err *err)
 	int r = 0;
 
 	for (unsigned i = 0; i < WEIGHTS_TURNS && r == 0; i++) {
-		turns_limit_turn(run);
+		try_limit(run);
 		r = turn_groups(run, err);
-		series_mark(&run->res->series);
-		turns_tell(run, i + 1);
+		series_end_repeat(&run->res->series);
+		report_progress(run, i + 1);
 	}
 	run->res->steps = (double)run->res->series.bytes / (double)run->res->plan.bytes;
 	return r;

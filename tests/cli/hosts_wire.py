@@ -23,8 +23,8 @@ from tap import Skip, in_folder, run_all
 
 resultcheck.need('jsonschema')
 
-# load/hosts/hosts_in.h
-SHARE, PING, PONG, CLOCK, READY, GO, STOP, SAID, DONE, END, BEAT = range(1, 12)
+# load/hosts/hosts_internal.h
+BROADCAST, PING, PONG, CLOCK, READY, GO, STOP, RESULT, DONE, END, HEARTBEAT = range(1, 12)
 HEADER = struct.Struct('=IIQqQ')  # type, rank, a, b, bytes of text
 GREETING = struct.Struct('=32sQI60s')  # secret, random number, rank, host
 
@@ -69,7 +69,7 @@ class Peer:
     def beats(self):
         while not self.gone.wait(0.5):
             with contextlib.suppress(OSError):
-                self.send(BEAT, self.still, -1 if self.rank else 1 << 62)
+                self.send(HEARTBEAT, self.still, -1 if self.rank else 1 << 62)
 
     def take(self):
         """The next message; questions for the clock are answered."""
@@ -182,7 +182,7 @@ def as_rank_0(*args, at=('127.0.0.1', 0), host='127.0.0.1', there=(), let_in=lam
         sock.sendall(GREETING.pack(secret.encode(), 7, 0, b''))
         time.sleep(others_come)
         peer.beat()
-        peer.send(SHARE, text=b''.join(str(w).encode() + b'\0' for w in ('penstock', *args)))
+        peer.send(BROADCAST, text=b''.join(str(w).encode() + b'\0' for w in ('penstock', *args)))
         yield process, peer
     finally:
         peer.close()
@@ -196,13 +196,13 @@ def ended(process):
     return process.returncode, out, err
 
 
-def work(peer, text, gates=1, slow=0):
+def work(peer, text, barriers=1, slow=0):
     """What a rank does that has nothing to do."""
-    peer.until(SHARE)
-    for n in range(1, gates + 1):
+    peer.until(BROADCAST)
+    for n in range(1, barriers + 1):
         peer.send(READY, n)
         peer.until(GO)
-    peer.send(SAID, text=json.dumps(text).encode(), slow=slow)
+    peer.send(RESULT, text=json.dumps(text).encode(), slow=slow)
 
 
 def works_to_the_end(process, peer, text):
@@ -260,11 +260,11 @@ def a_clock_that_is_told_late_is_known():
                     peer.tell_clock(asked)
                 peer.asked = None
         peer.was_asked = after_three
-        peer.until(SHARE)
+        peer.until(BROADCAST)
         peer.send(READY, 1)
         at = peer.until(GO)[2]
         assert abs(at - peer.clock()) < 500 * 10**9, (at, peer.clock())
-        peer.send(SAID, text=json.dumps(one).encode())
+        peer.send(RESULT, text=json.dumps(one).encode())
         peer.send(DONE)
         peer.until(END)
         status, out, err = ended(process)
@@ -325,7 +325,7 @@ def a_beginning_that_is_far_away_is_not_waited_for():
     with as_rank_0(*NULL) as (process, peer):
         peer.until(READY)
         peer.send(GO, 1, time.monotonic_ns() + 10**15)
-        said = json.loads(peer.until(SAID)[3])
+        said = json.loads(peer.until(RESULT)[3])
         assert said['series'][0]['ops'] == 2, said
         peer.until(DONE)
         peer.send(END)
@@ -337,18 +337,18 @@ def a_beginning_that_is_far_away_is_not_waited_for():
 def a_rank_that_goes_is_named_within_five_seconds():
     """Seconds of rank 0, which gives a sign of life in each: a busy machine makes fewer of them."""
     with as_others(2, *NULL, '--json', 'all.json') as (process, first, second):
-        threading.Thread(target=lambda: first.until(SHARE), daemon=True).start()
-        second.until(SHARE)
-        second.until(BEAT)
+        threading.Thread(target=lambda: first.until(BROADCAST), daemon=True).start()
+        second.until(BROADCAST)
+        second.until(HEARTBEAT)
         first.sock.shutdown(socket.SHUT_RDWR)
         beats = 0
-        while (kind := second.until(BEAT, STOP)[0]) != STOP:
-            beats += kind == BEAT
+        while (kind := second.until(HEARTBEAT, STOP)[0]) != STOP:
+            beats += kind == HEARTBEAT
         assert beats <= 4, beats
         # the rest stop, and what they have is kept: this one has nothing and does not answer, which is waited for as long
         beats = 0
-        while (kind := second.until(BEAT, STOP, END)[0]) != END:
-            beats += kind == BEAT
+        while (kind := second.until(HEARTBEAT, STOP, END)[0]) != END:
+            beats += kind == HEARTBEAT
         assert beats <= 20, beats
         status, out, err = ended(process)
     assert status and 'rank 1 (test) is lost: its connection ended' in err, (status, out, err)
@@ -421,7 +421,7 @@ def an_end_is_not_a_loss():
 
 @in_folder
 def a_result_that_comes_slowly_holds_up_nobody():
-    """For longer than a keeper waits for a sign of life of rank 0."""
+    """For longer than a supervisor waits for a sign of life of rank 0."""
     with as_rank_1(*NULL, '--json', 'all.json') as (process, peer):
         work(peer, {'schema': 'penstock-result/1', 'command': 'kv', 'series': []}, slow=26)
         peer.send(DONE)
@@ -432,13 +432,13 @@ def a_result_that_comes_slowly_holds_up_nobody():
 
 @in_folder
 def a_large_result_is_whole_however_slowly_it_is_taken():
-    """And the rank gives signs of life meanwhile, to its keeper and to rank 0: both wait for less than this."""
+    """And the rank gives signs of life meanwhile, to its supervisor and to rank 0: both wait for less than this."""
     with open('large.py', 'w', encoding='utf-8') as f:
         f.write('import os, socket\ns = socket.socket(fileno=int(os.environ["PENSTOCK_RANKS_FD"])).makefile("rw")\n'
                 's.readline()\ns.write("say 24000000\\n" + "0123456789ab" * 2000000)\ns.flush()\nassert s.readline() == "said\\n"\n')
     with as_rank_0('--ranks', sys.executable, 'large.py') as (process, peer):
         peer.slow = 40
-        _, _, _, text = peer.until(SAID)
+        _, _, _, text = peer.until(RESULT)
         assert text == b'0123456789ab' * 2000000, (len(text), text[-100:])
         assert peer.until(DONE)[1] == 0
         peer.send(END)

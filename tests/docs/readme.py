@@ -99,8 +99,8 @@ def the_picture_is_of_the_run_as_it_is_now():
     with open(picture.PICTURE, 'rb') as f:
         png = f.read()
     assert '](docs/picture.png)' in text('README.md') and len(png) < 200000, len(png)
-    assert picture.written_in(png) == picture.made_from(), 'run tools/picture.py'
-    assert picture.made_from()['schema'] in text('docs/result.md')
+    assert picture.read_digests(png) == picture.input_digests(), 'run tools/picture.py'
+    assert picture.input_digests()['schema'] in text('docs/result.md')
 
 
 def links_lead_somewhere():

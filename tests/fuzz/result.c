@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 #include "load/report/page/html.h"
-#include "load/report/result/read.h"
+#include "load/report/result/result_reader.h"
 #include "tests/fuzz/scratch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -22,14 +22,14 @@ static void read_config(const char *path)
 static void read_space(const char *path)
 {
 	struct cli_space_job job;
-	struct space space;
+	struct config_space space;
 	int r = cli_space_read(&space, &job, &cmd_sweep, path);
 
 	FUZZ_CHECK(r == CLI_OK || r == CLI_USAGE);
 	if (r != CLI_OK)
 		return;
-	FUZZ_CHECK(space_points(&space) <= CLI_SPACE_MAX);
-	space_fini(&space);
+	FUZZ_CHECK(config_space_points(&space) <= CLI_SPACE_MAX);
+	config_space_fini(&space);
 }
 
 static void read_validation(const char *path)

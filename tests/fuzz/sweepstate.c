@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char folder[128], state[128];
 	const char *folders[] = {folder};
-	struct space space = {.nr = 0};
+	struct config_space space = {.nr = 0};
 	struct sweep_job job = {.folders = folders,
 				.nr_folders = 1,
 				.space = &space,
@@ -65,7 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	snprintf(state, sizeof(state), "%s", scratch_path("state"));
 	job.opts.engine = "null";
 	for (unsigned i = 0; i < 3; i++)
-		FUZZ_CHECK(space_add(&space, SPACE_QUEUE_DEPTH, 8u << i, NULL, &err) == 0);
+		FUZZ_CHECK(config_space_add(&space, CONFIG_SPACE_QUEUE_DEPTH, 8u << i, NULL,
+					    &err) == 0);
 	FUZZ_CHECK(sweep_state_open(&f, &job, &err) == 0);
 	fclose(f);
 	f = fopen(state, data[0] & 1 ? "we" : "ae");
@@ -74,6 +75,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	job.resume = true;
 	resume(&job);
 	remove(state);
-	space_fini(&space);
+	config_space_fini(&space);
 	return 0;
 }

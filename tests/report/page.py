@@ -288,7 +288,7 @@ def show(kind, **how):
 
 
 def at(value, path):
-    """What the script's at() does: "latency.p99.9" is a percentile."""
+    """What the script's valueAt() does: "latency.p99.9" is a percentile."""
     front, dot, percentile = path.partition('.p')
     for key in front.split('.'):
         value = None if value is None else value[int(key)] if isinstance(value, list) else value[key]
@@ -352,7 +352,7 @@ def numbers_are_readable_and_right():
     show('bench')
     said = web.js('''return [format.rate(4147118746.44), format.time(0.0012062), format.time(0), format.size(2097152),
         format.size(1500), format.percent(0.6686), format.time(12.5), format.rate(0), format.count(123456),
-        show('time', null), tick('rate', 5e9)]''')
+        formatValue('time', null), formatTick('rate', 5e9)]''')
     assert [s.replace('\u00a0', ' ').replace('\u202f', ' ') for s in said] == [
         '4.15 GB/s', '1.21 ms', '0 s', '2 MiB', '1.46 KiB', '66.9 %', '12.5 s', '0.00 B/s', '123 456', '\u2013',
         '5 GB/s'], said
@@ -438,7 +438,7 @@ def nothing_of_what_tune_found_is_cut():
 def reads_are_cold_and_writes_are_warm_in_every_chart():
     for kind in ('bench', 'both'):
         show(kind)
-        families = web.js('''return ['r', 'w'].map((f) => [0, 1, 2, 3, 4].map((i) => css('--' + f + i)))''')
+        families = web.js('''return ['r', 'w'].map((f) => [0, 1, 2, 3, 4].map((i) => cssVariable('--' + f + i)))''')
         drawn = web.js('''return charts.flatMap((c) => c.chart.data.datasets.map((d) =>
             [c.canvas.id, d.series ? d.series.kind : (/ ?(read|write)( |$)/.exec(d.label) || [])[1], d.borderColor]))
             .filter(([id, kind]) => kind)''')
@@ -853,7 +853,7 @@ def text_has_contrast_in_light_and_in_dark():
         assert web.js('return document.documentElement.classList.contains("dark")') is dark
         for text, ground in (('text', 'bg'), ('text', 'card'), ('soft', 'card'), ('soft', 'bg'), ('accent', 'card'),
                              ('good', 'good-bg'), ('bad', 'bad-bg'), ('warn', 'warn-bg')):
-            ratio = contrast(*web.js('return [css("--" + arguments[0]), css("--" + arguments[1])]', text, ground))
+            ratio = contrast(*web.js('return [cssVariable("--" + arguments[0]), cssVariable("--" + arguments[1])]', text, ground))
             assert ratio >= 4.5, (dark, text, ground, ratio)
 
 

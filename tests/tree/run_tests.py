@@ -65,7 +65,7 @@ def a_bad_status_is_a_failure_though_all_cases_passed():
 
 def a_program_gets_the_signals_that_the_runner_was_told_to_ignore():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    runner.pass_on_no_ignored_signals()
+    runner.restore_signals()
     ends = subprocess.run([sys.executable, '-c', 'import os; os.kill(os.getpid(), 2)'], stderr=subprocess.DEVNULL)
     signal.signal(signal.SIGINT, before)
     assert ends.returncode == -signal.SIGINT, ends.returncode

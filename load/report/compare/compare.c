@@ -72,7 +72,7 @@ static void decide_row(struct compare_row *row)
 								    : COMPARE_UNKNOWN;
 }
 
-static void decide(struct compare *c)
+static void decide_all(struct compare *c)
 {
 	for (size_t i = 0; i < c->nr; i++) {
 		decide_row(&c->rows[i]);
@@ -109,7 +109,7 @@ static void judge_overall(struct compare *c, enum compare_figure figure)
 
 /* ---------------------------------------------------------------------- run */
 
-static void missing(json_t *names, const json_t *from, const json_t *in)
+static void list_missing(json_t *names, const json_t *from, const json_t *in)
 {
 	json_t *s;
 	size_t i;
@@ -150,8 +150,8 @@ int compare_run(struct compare *c, const struct compare_input *in, struct pensto
 			      .only_b = json_array(),
 			      .notes = json_array(),
 			      .reasons = json_array()};
-	missing(c->only_a, in->a, in->b);
-	missing(c->only_b, in->b, in->a);
+	list_missing(c->only_a, in->a, in->b);
+	list_missing(c->only_b, in->b, in->a);
 	r = rows_load(c);
 	for (unsigned i = 0; i < COMPARE_FIGURES && r == 0; i++)
 		r = correct(c, i);
@@ -164,7 +164,7 @@ int compare_run(struct compare *c, const struct compare_input *in, struct pensto
 		compare_fini(c);
 		return r;
 	}
-	decide(c);
+	decide_all(c);
 	for (unsigned i = 0; i < COMPARE_FIGURES; i++)
 		judge_overall(c, i);
 	compare_notes(c);

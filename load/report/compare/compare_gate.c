@@ -8,13 +8,13 @@
 static const char *const figure_words[] = {"median latency", "bandwidth", "p99 latency"};
 
 /* The whole interval is beyond the limit: 5 % more latency, 5 % less bandwidth. */
-static bool beyond(enum compare_figure figure, double low, double high, double limit)
+static bool exceeds(enum compare_figure figure, double low, double high, double limit)
 {
 	return figure == COMPARE_BANDWIDTH ? high < 1 - limit : low > 1 + limit;
 }
 
-static void reason_slower(struct compare *c, const char *name, enum compare_figure figure,
-			  const struct compare_overall *o, const struct compare_gate *gate)
+static void add_slower_reason(struct compare *c, const char *name, enum compare_figure figure,
+			      const struct compare_overall *o, const struct compare_gate *gate)
 {
 	char change[COMPARE_TEXT], interval[COMPARE_TEXT];
 
@@ -30,9 +30,9 @@ static void check_row(struct compare *c, struct compare_row *row, enum compare_f
 	struct compare_change *x = &row->by[figure];
 	const struct compare_overall o = {x->ratio, x->low, x->high};
 
-	if (x->verdict == COMPARE_SLOWER && beyond(figure, x->low, x->high, gate->limit)) {
+	if (x->verdict == COMPARE_SLOWER && exceeds(figure, x->low, x->high, gate->limit)) {
 		x->fails = true;
-		reason_slower(c, row->name, figure, &o, gate);
+		add_slower_reason(c, row->name, figure, &o, gate);
 	}
 	/* Who asks for a figure by name wants it judged. */
 	if (gate->figure >= 0 && x->why && !row->why && !c->in.allow_missing)
@@ -53,8 +53,8 @@ static void check_gate(struct compare *c, const struct compare_gate *gate)
 			check_row(c, &c->rows[i], f, gate);
 			judged += c->rows[i].by[f].verdict != COMPARE_UNKNOWN;
 		}
-		if (beyond(f, o->low, o->high, gate->limit))
-			reason_slower(c, "all series together", f, o, gate);
+		if (exceeds(f, o->low, o->high, gate->limit))
+			add_slower_reason(c, "all series together", f, o, gate);
 		if (!judged && (gate->figure >= 0 || f == COMPARE_MEDIAN))
 			json_array_append_new(c->reasons,
 					      json_sprintf("no series could be compared by its %s",

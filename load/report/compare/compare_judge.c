@@ -9,13 +9,13 @@
 #include "load/report/compare/compare.h"
 #include "load/stat/stat.h"
 
-#define ALPHA      0.05
-#define SEED       20240607 /* any; the same every time, so that a comparison can be repeated */
-#define BOOT_WORK  4000000  /* samples drawn per figure: rounds times their number ... */
-#define BOOT_MOST  2000     /* ... but no more rounds than this */
-#define BOOT_LEAST 200
-#define P99_LEAST  100 /* independent operations: of fewer the 99th percentile is the slowest */
-#define SECONDS    10  /* so many make a time series */
+#define ALPHA     0.05
+#define SEED      20240607 /* any; the same every time, so that a comparison can be repeated */
+#define BOOT_WORK 4000000  /* samples drawn per figure: rounds times their number ... */
+#define BOOT_MAX  2000     /* ... but no more rounds than this */
+#define BOOT_MIN  200
+#define P99_MIN   100 /* independent operations: of fewer the 99th percentile is the slowest */
+#define SECONDS   10  /* so many make a time series */
 
 /* ------------------------------------------------------------------ samples */
 
@@ -176,7 +176,7 @@ static int bootstrap(struct stat_ratio *q, enum stat_figure of, const struct sam
 	const struct stat_sample y = {b->v, b->n, b->step > 1 ? 2 * b->step : 1};
 	unsigned rounds = (unsigned)(BOOT_WORK / (a->n + b->n + 1));
 
-	rounds = rounds > BOOT_MOST ? BOOT_MOST : rounds < BOOT_LEAST ? BOOT_LEAST : rounds;
+	rounds = rounds > BOOT_MAX ? BOOT_MAX : rounds < BOOT_MIN ? BOOT_MIN : rounds;
 	return stat_ratio(q, of, &x, &y, around, rounds, SEED);
 }
 
@@ -202,7 +202,7 @@ static int judge_p99(struct compare_change *c, const struct samples *a, const st
 	struct stat_ratio q;
 	int r;
 
-	if (a->used < P99_LEAST || b->used < P99_LEAST) {
+	if (a->used < P99_MIN || b->used < P99_MIN) {
 		c->why = "fewer than 100 independent operations";
 		return 0;
 	}
@@ -310,8 +310,8 @@ static const char *why_not(const struct samples *x, const struct samples *y, con
 	return NULL;
 }
 
-static int judge_judge(struct compare_row *row, struct samples *x, struct samples *y,
-		       const json_t *series[2])
+static int judge_row(struct compare_row *row, struct samples *x, struct samples *y,
+		     const json_t *series[2])
 {
 	int r;
 
@@ -367,7 +367,7 @@ int compare_judge(struct compare_row *row, const json_t *a, const json_t *b)
 	row->a.used = x.used;
 	row->b.used = y.used;
 	if (r == 0)
-		r = judge_judge(row, &x, &y, series);
+		r = judge_row(row, &x, &y, series);
 	for (unsigned i = 0; i < COMPARE_FIGURES && row->why; i++)
 		row->by[i].why = row->why;
 	samples_fini(&x);

@@ -18,7 +18,7 @@ static void add_note(struct compare *c, const char *what, const json_t *a, const
 }
 
 /* Numbers that are equal as numbers: 2 and 2.0. */
-static bool differ(const json_t *a, const json_t *b)
+static bool differs(const json_t *a, const json_t *b)
 {
 	if (json_is_number(a) && json_is_number(b))
 		return json_number_value(a) < json_number_value(b) ||
@@ -26,7 +26,7 @@ static bool differ(const json_t *a, const json_t *b)
 	return (a || b) && !(a && b && json_equal(a, b));
 }
 
-static void notes_note_object(struct compare *c, const char *member, const char *const *only)
+static void note_members(struct compare *c, const char *member, const char *const *only)
 {
 	json_t *a = json_object_get(c->in.a, member), *b = json_object_get(c->in.b, member), *v;
 	const char *key;
@@ -40,7 +40,7 @@ static void notes_note_object(struct compare *c, const char *member, const char 
 		for (size_t i = 0; only && only[i]; i++)
 			wanted |= !strcmp(only[i], key);
 		snprintf(what, sizeof(what), "%s %s", member, key);
-		if (wanted && differ(v, other))
+		if (wanted && differs(v, other))
 			add_note(c, what, v, other);
 	}
 }
@@ -78,11 +78,11 @@ void compare_notes(struct compare *c)
 	const json_t *a = json_object_get(c->in.a, "command"),
 		     *b = json_object_get(c->in.b, "command");
 
-	if (differ(a, b))
+	if (differs(a, b))
 		add_note(c, "command", a, b);
-	notes_note_object(c, "machine", machine);
-	notes_note_object(c, "settings", NULL);
-	if (differ(device(c->in.a), device(c->in.b)))
+	note_members(c, "machine", machine);
+	note_members(c, "settings", NULL);
+	if (differs(device(c->in.a), device(c->in.b)))
 		add_note(c, "device", device(c->in.a), device(c->in.b));
 	if (json_is_true(json_object_get(c->in.a, "partial")))
 		json_array_append_new(c->notes, json_string("A is a partial result."));

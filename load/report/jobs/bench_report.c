@@ -10,7 +10,7 @@
 #include "base/util.h"
 #include "load/jobs/bench.h"
 #include "load/jobs/fio.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 
@@ -196,7 +196,7 @@ void bench_report_summary(FILE *f, const struct bench_job *job, const struct ben
 		sum += res->series[i].verified_bytes;
 	}
 	fputc('\n', f);
-	report_ran(f, &res->series[0]);
+	report_run_lines(f, &res->series[0]);
 	report_path(f, job->folder, &res->path);
 	fputc('\n', f);
 	per_kind_lines(f, job, res);

@@ -25,7 +25,7 @@ static const char *shape_text(char *out, size_t size, const struct model_entry *
 /* What of a file has checksums, in words. */
 static const char *sums_word(const struct model_file *m)
 {
-	return m->sums ? "FILE.crc" : m->format == MODEL_TORCH ? "CRC-32 of the records" : NULL;
+	return m->has_crc ? "FILE.crc" : m->format == MODEL_TORCH ? "CRC-32 of the records" : NULL;
 }
 
 static uint64_t files_count(const struct model_file *m)
@@ -53,7 +53,7 @@ void ckpt_ls_text(FILE *f, const struct model_file *m, const char *name, bool br
 	for (uint64_t i = 0; !brief && model_file_entry(m, i, &e); i++) {
 		fprintf(f, "  %14" PRIu64 "  %-8s %-20s ", e.bytes, e.dtype ? e.dtype : "",
 			shape_text(shape, sizeof(shape), &e));
-		report_plain_put(f, e.name);
+		report_escape_put(f, e.name);
 		fputc('\n', f);
 	}
 }

@@ -12,19 +12,19 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/jobs/ckpt.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 
 #define MB 1e6
 
 /* Seconds of a process in one operation, of a sum over all. */
-static double each(const struct ckpt_job *job, const struct ckpt_way *w, double sum)
+static double each(const struct ckpt_job *job, const struct ckpt_direction *w, double sum)
 {
 	return w->series.ops ? sum / (double)(w->series.ops * job->processes) : 0;
 }
 
 /* Of the time a process spends on a checkpoint, what goes into making its content. */
-static double made_share(const struct ckpt_way *w, unsigned method)
+static double made_share(const struct ckpt_direction *w, unsigned method)
 {
 	double all = w->all_sec + (method == CKPT_STREAMING ? 0 : w->made_sec);
 
@@ -32,14 +32,15 @@ static double made_share(const struct ckpt_way *w, unsigned method)
 }
 
 /* What a faster one of would help; content that is made beforehand holds nothing up. */
-static const char *bottleneck(const struct ckpt_way *w, unsigned method)
+static const char *bottleneck(const struct ckpt_direction *w, unsigned method)
 {
 	return method == CKPT_STREAMING && made_share(w, method) > 0.5 ? "generation" : "storage";
 }
 
 /* ---------------------------------------------------------------------- text */
 
-static void way_line(FILE *f, const struct ckpt_job *job, const struct ckpt_way *w, unsigned method)
+static void direction_line(FILE *f, const struct ckpt_job *job, const struct ckpt_direction *w,
+			   unsigned method)
 {
 	const struct run_series *s = &w->series;
 	char share[16] = "-", made[32] = "-", close[REPORT_TIME_TEXT] = "-";
@@ -59,7 +60,7 @@ static void way_line(FILE *f, const struct ckpt_job *job, const struct ckpt_way 
 		w->slowest_rate / (double)s->ops / MB, made, close, series_cpu_per_gib(s));
 }
 
-/* Of each direction once; series that ran are copies of those of the ways, with the limit. */
+/* Of each direction once; series that ran are copies of those of the directions, with the limit. */
 static void kind_lines(FILE *f, const struct ckpt_result *res, bool read)
 {
 	double best = 0;
@@ -86,9 +87,9 @@ static void kind_lines(FILE *f, const struct ckpt_result *res, bool read)
 		report_limit_line(f, best, !read, s->limit_how);
 }
 
-static void honest_lines(FILE *f, const struct ckpt_result *res)
+static void caveat_lines(FILE *f, const struct ckpt_result *res)
 {
-	const struct ckpt_way *w = &res->ways[CKPT_STREAMING][0];
+	const struct ckpt_direction *w = &res->directions[CKPT_STREAMING][0];
 
 	if (w->series.ops)
 		fprintf(f,
@@ -108,28 +109,28 @@ void ckpt_report_text(FILE *f, const struct ckpt_job *job, const struct ckpt_res
 	fprintf(f, "Checkpoints of %s: %u process%s, %s each%s%s\n\n",
 		penstock_size_format(all, job->size * job->processes), job->processes,
 		job->processes == 1 ? "" : "es", penstock_size_format(one, job->size),
-		job->shape ? ", as MLPerf's " : "", job->shape ? ckpt_shape_words[job->shape] : "");
+		job->model ? ", as MLPerf's " : "", job->model ? ckpt_model_words[job->model] : "");
 	fprintf(f, "%-14s %4s %9s %8s %22s %11s %11s %9s\n", "", "", "all", "", "slowest process",
 		"of it", "to make", "");
 	fprintf(f, "%-14s %4s %9s %8s %12s %9s %11s %11s %9s\n", "", "ops", "MB/s", "of limit",
 		"time", "MB/s", "content", "durable", "CPU s/GiB");
 	for (unsigned i = 0, k = 0; i < 2 * CKPT_METHODS; i++) {
-		struct ckpt_way w = res->ways[i / 2][i % 2];
+		struct ckpt_direction w = res->directions[i / 2][i % 2];
 
 		if (!res->ran[i / 2] || !w.series.ops)
 			continue;
 		w.series = res->series[k++];
 		verified += w.series.verified_bytes;
-		way_line(f, job, &w, i / 2);
+		direction_line(f, job, &w, i / 2);
 	}
 	fputc('\n', f);
 	if (res->nr_series)
-		report_ran(f, &res->series[0]);
+		report_run_lines(f, &res->series[0]);
 	report_path(f, job->folder, &res->path);
 	fputc('\n', f);
 	kind_lines(f, res, false);
 	kind_lines(f, res, true);
-	honest_lines(f, res);
+	caveat_lines(f, res);
 	if (verified)
 		fprintf(f, "verified:   checksums in every load; %s compared besides\n",
 			penstock_size_format(seen, verified));
@@ -161,7 +162,7 @@ void ckpt_report_plan(FILE *f, const struct ckpt_job *job, const struct ckpt_pla
 
 /* ---------------------------------------------------------------------- JSON */
 
-static json_t *generation_json(const struct ckpt_job *job, const struct ckpt_way *w,
+static json_t *generation_json(const struct ckpt_job *job, const struct ckpt_direction *w,
 			       unsigned method)
 {
 	if (w->series.read)
@@ -172,7 +173,7 @@ static json_t *generation_json(const struct ckpt_job *job, const struct ckpt_way
 			 "share", made_share(w, method), "within", method == CKPT_STREAMING);
 }
 
-static json_t *slowest_json(const struct ckpt_way *w)
+static json_t *slowest_json(const struct ckpt_direction *w)
 {
 	json_t *all = json_array();
 
@@ -181,7 +182,8 @@ static json_t *slowest_json(const struct ckpt_way *w)
 	return all;
 }
 
-static json_t *way_json(const struct ckpt_job *job, const struct ckpt_way *w, unsigned method)
+static json_t *direction_json(const struct ckpt_job *job, const struct ckpt_direction *w,
+			      unsigned method)
 {
 	const struct run_series *s = &w->series;
 	double ops = (double)s->ops;
@@ -201,8 +203,8 @@ static json_t *method_json(const struct ckpt_job *job, const struct ckpt_result 
 {
 	return json_pack("{s:s, s:o, s:o, s:o}", "name", ckpt_method_words[m], "why_not",
 			 report_str_or_null(res->why_not[m]), "save",
-			 way_json(job, &res->ways[m][0], m), "load",
-			 way_json(job, &res->ways[m][1], m));
+			 direction_json(job, &res->directions[m][0], m), "load",
+			 direction_json(job, &res->directions[m][1], m));
 }
 
 json_t *ckpt_report_json(const struct ckpt_job *job, const struct ckpt_result *res)
@@ -213,7 +215,7 @@ json_t *ckpt_report_json(const struct ckpt_job *job, const struct ckpt_result *r
 		if (job->methods[m])
 			json_array_append_new(methods, method_json(job, res, m));
 	return json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f, s:o}", "model",
-			 job->shape ? json_string(ckpt_shape_words[job->shape]) : json_null(),
+			 job->model ? json_string(ckpt_model_words[job->model]) : json_null(),
 			 "processes", (json_int_t)job->processes, "process_bytes",
 			 (json_int_t)job->size, "checkpoint_bytes",
 			 (json_int_t)(job->size * job->processes), "saves", (json_int_t)job->saves,

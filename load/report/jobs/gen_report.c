@@ -5,7 +5,7 @@
 
 #include "base/size.h"
 #include "load/jobs/gen_files.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 
 void gen_report_text(FILE *f, const struct gen_job *job, const struct gen_result *res)
 {
@@ -18,7 +18,7 @@ void gen_report_text(FILE *f, const struct gen_job *job, const struct gen_result
 	fprintf(f, "content:    seed %" PRIu64 ", dedup %g, compress %g; %.1f %% of the time\n",
 		job->seed, job->dedup, job->compress,
 		s->sec > 0 ? 100 * res->made_sec / s->sec : 0);
-	report_ran(f, s);
+	report_run_lines(f, s);
 	report_path(f, res->folder, &res->path);
 	fputc('\n', f);
 	fprintf(f, "cache:      %s\n", s->cache);

@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/jobs/io.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 
 #define GIB ((double)(1u << 30))
 
@@ -38,14 +38,14 @@ static double limit_share(const struct io_result *res)
 
 /* --------------------------------------------------------------------- text */
 
-void io_report_places(FILE *f, const struct io_job *job)
+void io_report_targets(FILE *f, const struct io_job *job)
 {
 	const char *what = job->gpu ? "gpu" : "process";
 
-	fprintf(f, "Configuring %u %s to folder mapping\n", job->nr_places, what);
-	for (unsigned i = 0; i < job->nr_places; i++)
-		fprintf(f, "[%u]: %s %u <----> %s\n", i, what, job->places[i].device,
-			job->places[i].folder);
+	fprintf(f, "Configuring %u %s to folder mapping\n", job->nr_targets, what);
+	for (unsigned i = 0; i < job->nr_targets; i++)
+		fprintf(f, "[%u]: %s %u <----> %s\n", i, what, job->targets[i].device,
+			job->targets[i].folder);
 }
 
 void io_report_plan(FILE *f, const struct io_job *job, const struct io_plan *plan)
@@ -55,7 +55,7 @@ void io_report_plan(FILE *f, const struct io_job *job, const struct io_plan *pla
 
 	fprintf(f, "Would %s %s by %u worker%s, %u loop%s after %u to warm up\n",
 		job->read ? "read" : "write", penstock_size_exact(size, job->io_size),
-		job->nr_places, job->nr_places == 1 ? "" : "s", job->loops,
+		job->nr_targets, job->nr_targets == 1 ? "" : "s", job->loops,
 		job->loops == 1 ? "" : "s", job->warmup);
 	report_plan_writes(f, writes, plan->limit, false);
 	fprintf(f, "disk space: %s\n", penstock_size_format(size, plan->space));
@@ -76,16 +76,16 @@ static void text_engine(FILE *f, const struct io_worker_result *w)
 	char block[PENSTOCK_SIZE_TEXT];
 
 	fprintf(f, "engine:     %s, queue depth %u, %u I/O thread%s, blocks of %s\n",
-		w->seen.stats.engine, w->seen.stats.depth, w->seen.stats.threads,
-		w->seen.stats.threads == 1 ? "" : "s",
-		penstock_size_format(block, w->seen.file.block));
+		w->handle.stats.engine, w->handle.stats.depth, w->handle.stats.threads,
+		w->handle.stats.threads == 1 ? "" : "s",
+		penstock_size_format(block, w->handle.file.block));
 	if (w->gpu.size)
 		return;
 	fprintf(f, "memory:     %s%s%s%s%s\n",
-		w->seen.buf.got & PENSTOCK_BUF_HUGE ? "huge pages" : "ordinary pages",
-		w->seen.buf.got & PENSTOCK_BUF_REGISTERED ? ", registered" : "",
-		w->seen.buf.got & PENSTOCK_BUF_LOCKED ? ", locked" : "",
-		*w->seen.buf.note ? "; " : "", w->seen.buf.note);
+		w->handle.buf.got & PENSTOCK_BUF_HUGE ? "huge pages" : "ordinary pages",
+		w->handle.buf.got & PENSTOCK_BUF_REGISTERED ? ", registered" : "",
+		w->handle.buf.got & PENSTOCK_BUF_LOCKED ? ", locked" : "",
+		*w->handle.buf.note ? "; " : "", w->handle.buf.note);
 }
 
 /* Is this the first worker with its GPU? */
@@ -105,13 +105,13 @@ static void text_gpu(FILE *f, const struct io_worker_result *w)
 
 	fprintf(f, "memory:     GPU %u (%s%s%s)%s%s%s,", w->device, w->gpu.name,
 		*w->gpu.pci ? " at " : "", w->gpu.pci,
-		w->seen.buf.got & PENSTOCK_BUF_REGISTERED ? ", registered" : "",
-		*w->seen.buf.note ? "; " : "", w->seen.buf.note);
-	if (w->seen.ways)
+		w->handle.buf.got & PENSTOCK_BUF_REGISTERED ? ", registered" : "",
+		*w->handle.buf.note ? "; " : "", w->handle.buf.note);
+	if (w->handle.done_flags)
 		fputs(" by ", f);
-	report_gpu_path(f, w->seen.ways, " and ");
-	if (w->seen.ways & PENSTOCK_DONE_RING)
-		fprintf(f, " (%s)", penstock_size_format(pool, w->seen.stats.ring_bytes));
+	report_gpu_path(f, w->handle.done_flags, " and ");
+	if (w->handle.done_flags & PENSTOCK_DONE_RING)
+		fprintf(f, " (%s)", penstock_size_format(pool, w->handle.stats.ring_bytes));
 	fputc('\n', f);
 }
 
@@ -119,11 +119,11 @@ static void text_path(FILE *f, const struct io_worker_result *w,
 		      const struct penstock_path_info *path)
 {
 	report_path(f, w->folder, path);
-	if (w->seen.stats.blocks_object)
+	if (w->handle.stats.blocks_object)
 		fputc('\n', f);
 	else
-		fprintf(f, ", %s%s%s\n", w->seen.file.direct ? "O_DIRECT" : "page cache",
-			*w->seen.file.why ? ": " : "", w->seen.file.why);
+		fprintf(f, ", %s%s%s\n", w->handle.file.direct ? "O_DIRECT" : "page cache",
+			*w->handle.file.why ? ": " : "", w->handle.file.why);
 }
 
 static void text_fallbacks(FILE *f, const struct io_result *res)
@@ -133,9 +133,9 @@ static void text_fallbacks(FILE *f, const struct io_result *res)
 	fprintf(f, "fallbacks:  ");
 	report_fallbacks(f, res->series.stats.fallbacks, ", ");
 	for (unsigned i = 0; i < res->nr_workers; i++) {
-		if (!*res->workers[i].seen.stats.fallback_why)
+		if (!*res->workers[i].handle.stats.fallback_why)
 			continue;
-		fprintf(f, " (%s)", res->workers[i].seen.stats.fallback_why);
+		fprintf(f, " (%s)", res->workers[i].handle.stats.fallback_why);
 		break;
 	}
 	fputc('\n', f);

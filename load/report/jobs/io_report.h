@@ -19,7 +19,7 @@ struct io_result;
 /* What would be done, for --dry-run. */
 void io_report_plan(FILE *f, const struct io_job *job, const struct io_plan *plan);
 /* "[i]: process D <----> F" for each worker, as ds_io prints it. */
-void io_report_places(FILE *f, const struct io_job *job);
+void io_report_targets(FILE *f, const struct io_job *job);
 
 /* ds_io's four result lines, then what ran. */
 void io_report_text(FILE *f, const struct io_job *job, const struct io_result *res);

@@ -6,7 +6,7 @@
 
 #include "load/jobs/io.h"
 #include "load/report/jobs/io_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 
 /* ----------------------------------------------------------------------- io */
@@ -65,13 +65,13 @@ static json_t *worker_json(const struct io_job *job, const struct io_result *res
 	json_object_set_new(j, "resident_bytes",
 			    !job->read || w->resident < 0 ? json_null()
 							  : json_integer(w->resident));
-	json_object_set_new(j, "direct", json_boolean(w->seen.file.direct));
-	json_object_set_new(j, "direct_why_not", report_str_or_null(w->seen.file.why));
-	json_object_set_new(j, "memory_note", report_str_or_null(w->seen.buf.note));
+	json_object_set_new(j, "direct", json_boolean(w->handle.file.direct));
+	json_object_set_new(j, "direct_why_not", report_str_or_null(w->handle.file.why));
+	json_object_set_new(j, "memory_note", report_str_or_null(w->handle.buf.note));
 	json_object_set_new(j, "gpu", gpu_json(&w->gpu));
 	json_object_set_new(j, "gpu_path",
-			    job->gpu ? report_gpu_path_json(w->seen.ways) : json_null());
-	json_object_set_new(j, "stats", io_stats_json(&w->seen.stats));
+			    job->gpu ? report_gpu_path_json(w->handle.done_flags) : json_null());
+	json_object_set_new(j, "stats", io_stats_json(&w->handle.stats));
 	return j;
 }
 
@@ -90,7 +90,7 @@ static json_t *io_json(const struct io_job *job, const struct io_result *res)
 			 "task_bytes_per_sec", rate(res->series.bytes, res->task_sec), "e2e_sec",
 			 res->e2e_sec, "e2e_bytes_per_sec", rate(res->series.bytes, res->e2e_sec),
 			 "gpu_path",
-			 job->gpu ? report_gpu_path_json(res->series.ways) : json_null(),
+			 job->gpu ? report_gpu_path_json(res->series.done_flags) : json_null(),
 			 "fresh_loops", job->read ? json_null() : json_integer(res->fresh),
 			 "workers", workers);
 }

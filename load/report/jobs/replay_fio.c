@@ -41,7 +41,7 @@ static uint64_t blocks_in_flight(const struct replay_report *r, uint64_t blocks)
 int replay_report_fio(FILE *f, const struct replay_report *r)
 {
 	const struct replay_scan *s = r->scan;
-	double blocks = blocks_total(&s->mix[0]) + blocks_total(&s->mix[1]);
+	double blocks = block_sizes_total(&s->mix[0]) + block_sizes_total(&s->mix[1]);
 	CLEANUP_FREE char *origin = NULL;
 
 	if (asprintf(&origin, "%" PRIu64 " rows of %" PRIu64 " of %s", s->used_rows, s->rows,

@@ -4,7 +4,7 @@
 
 #include "base/util.h"
 #include "load/report/jobs/replay_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 
@@ -196,7 +196,7 @@ void replay_report_result(const struct replay_report *r, struct result *common,
 	if (res->has_store)
 		common->store = report_store_json(&res->store, r->job->policy);
 	if (res->has_remote)
-		common->objects = report_remote_json(&res->remote);
+		common->objects = report_object_requests_json(&res->remote);
 	common->bytes_written = res->bytes_written;
 	common->series = res->series;
 	common->nr_series = res->nr_series;

@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/report/jobs/replay_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 #include "load/stat/stat.h"
 
@@ -151,10 +151,10 @@ void replay_report_plan(FILE *f, const struct replay_report *r)
 /* ----------------------------------------------------------------- what was done */
 
 /* @why names a key of the trace, which may have ends of lines in it. */
-static void said_line(FILE *f, const char *what, const char *why)
+static void reason_line(FILE *f, const char *what, const char *why)
 {
 	fputs(what, f);
-	report_plain_put(f, why);
+	report_escape_put(f, why);
 	fputc('\n', f);
 }
 
@@ -291,7 +291,7 @@ static void ran_lines(FILE *f, const struct replay_result *res)
 {
 	for (unsigned i = 0; i < res->nr_series; i++)
 		if (!res->series[i].no_storage) {
-			report_ran(f, &res->series[i]);
+			report_run_lines(f, &res->series[i]);
 			return;
 		}
 }
@@ -317,7 +317,7 @@ static void error_lines(FILE *f, const struct replay_result *res)
 		return;
 	fprintf(f, "failed:     %" PRIu64 " reads, %" PRIu64 " writes, %" PRIu64 " deletions",
 		n[TRACE_READ], n[TRACE_WRITE], n[TRACE_DELETE]);
-	said_line(f, "; the first: ", res->first_error);
+	reason_line(f, "; the first: ", res->first_error);
 }
 
 void replay_report_text(FILE *f, const struct replay_report *r)
@@ -329,14 +329,14 @@ void replay_report_text(FILE *f, const struct replay_report *r)
 	target_lines(f, r);
 	class_lines(f, r);
 	if (res->partial)
-		said_line(f, "partial:    ", res->partial_why);
+		reason_line(f, "partial:    ", res->partial_why);
 	total_line(f, r);
 	lag_lines(f, r);
 	cache_lines(f, r);
 	if (res->has_store)
 		report_store_lines(f, &res->store, r->job->policy);
 	if (res->has_remote)
-		report_remote_lines(f, &res->remote);
+		report_object_requests_lines(f, &res->remote);
 	passed_line(f, res);
 	ran_lines(f, res);
 	page_cache_lines(f, res);

@@ -9,11 +9,11 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/jobs/config_space.h"
 #include "load/jobs/io.h"
-#include "load/jobs/job_space.h"
 #include "load/jobs/sweep.h"
 #include "load/report/jobs/sweep_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 
 /* Is there anything in it?  -errno when it cannot be read. */
 static int folder_used(const char *dir)
@@ -108,13 +108,13 @@ static int log_by_name(const void *a, const void *b)
 /* The logs that the job leaves of one direction, sorted. */
 static int names_of(struct names *n, const struct sweep_job *job, bool read)
 {
-	unsigned nr = space_points(job->space);
+	unsigned nr = config_space_points(job->space);
 	char name[128];
 
 	*n = (struct names){.items = calloc(nr + 1, sizeof(*n->items))};
 	for (; n->items && n->nr < nr; n->nr++) {
-		space_name(name, sizeof(name), job->space, n->nr, read, job->nr_folders,
-			   &job->opts);
+		config_space_name(name, sizeof(name), job->space, n->nr, read, job->nr_folders,
+				  &job->opts);
 		if (asprintf(&n->items[n->nr], "%s.txt", name) < 0)
 			return -ENOMEM;
 	}
@@ -185,7 +185,7 @@ static void log_lines(FILE *f, const struct sweep_job *job, const struct run_ser
 	fprintf(f, "Task %s Speed = %.9f GB/sec\n", word, io_speed(bytes, p->task_sec));
 	fprintf(f, "E2E %s Latency = %.9f sec\n", word, p->e2e_sec);
 	fprintf(f, "E2E %s Speed = %.9f GB/sec\n", word, io_speed(bytes, p->e2e_sec));
-	report_ran(f, s);
+	report_run_lines(f, s);
 }
 
 /* Complete or not there at all. */

@@ -12,7 +12,7 @@
 #include "load/bed/buffers.h"
 #include "load/jobs/sweep.h"
 #include "load/measure/limit.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 
@@ -89,31 +89,31 @@ static void sweep_table(FILE *f, const struct sweep_result *res, const struct ru
 
 /* ----------------------------------------------------------------- heat map */
 
-static void value_text(char *buf, size_t size, const struct space_axis *a, unsigned i)
+static void value_text(char *buf, size_t size, const struct config_space_axis *a, unsigned i)
 {
 	char text[PENSTOCK_SIZE_TEXT];
 	uint64_t n = a->values[i].n;
 
-	if (a->kind == SPACE_BLOCK_SIZE)
+	if (a->kind == CONFIG_SPACE_BLOCK_SIZE)
 		snprintf(buf, size, "%s", penstock_size_exact(text, n));
-	else if (a->kind == SPACE_SEQUENTIAL)
+	else if (a->kind == CONFIG_SPACE_SEQUENTIAL)
 		snprintf(buf, size, "%s", n ? "sequential" : "overlap");
-	else if (a->kind == SPACE_SINGLE)
+	else if (a->kind == CONFIG_SPACE_SINGLE)
 		snprintf(buf, size, "%s", n ? "single" : "batch");
-	else if (a->kind == SPACE_ENGINE)
+	else if (a->kind == CONFIG_SPACE_ENGINE)
 		snprintf(buf, size, "%s", a->values[i].text);
-	else if (a->kind == SPACE_MEMORY)
+	else if (a->kind == CONFIG_SPACE_MEMORY)
 		snprintf(buf, size, "%s", bed_memory_words[n]);
 	else
 		snprintf(buf, size, "%" PRIu64, n);
 }
 
 /* The two axes with the most values; false when there are not two. */
-static bool pick_axes(const struct space *s, const struct space_axis *ret[2])
+static bool pick_axes(const struct config_space *s, const struct config_space_axis *ret[2])
 {
 	ret[0] = ret[1] = NULL;
 	for (unsigned i = 0; i < s->nr; i++) {
-		const struct space_axis *a = &s->axes[i];
+		const struct config_space_axis *a = &s->axes[i];
 
 		if (a->nr < 2)
 			continue;
@@ -129,7 +129,7 @@ static bool pick_axes(const struct space *s, const struct space_axis *ret[2])
 
 /* The fastest point with these values of both axes, whatever the others have; 0: none. */
 static double cell(const struct sweep_job *job, const struct sweep_result *res, bool read,
-		   const struct space_axis *const axes[2], unsigned row, unsigned col)
+		   const struct config_space_axis *const axes[2], unsigned row, unsigned col)
 {
 	double best = 0;
 
@@ -138,8 +138,8 @@ static double cell(const struct sweep_job *job, const struct sweep_result *res, 
 		unsigned p = res->points[i].point;
 
 		if (s->read == read && s->ops &&
-		    space_value(job->space, p, axes[0]->kind) == &axes[0]->values[row] &&
-		    space_value(job->space, p, axes[1]->kind) == &axes[1]->values[col])
+		    config_space_value(job->space, p, axes[0]->kind) == &axes[0]->values[row] &&
+		    config_space_value(job->space, p, axes[1]->kind) == &axes[1]->values[col])
 			best = fmax(best, series_speed(s));
 	}
 	return best;
@@ -153,13 +153,14 @@ static const char *shade(double share)
 static void heat_map(FILE *f, const struct sweep_job *job, const struct sweep_result *res,
 		     bool read, double best)
 {
-	const struct space_axis *axes[2];
+	const struct config_space_axis *axes[2];
 	char text[32];
 
 	if (!pick_axes(job->space, axes))
 		return;
 	fprintf(f, "%s, GiB/s, %s down, %s across; the best of the other settings\n",
-		read ? "read" : "write", space_names[axes[0]->kind], space_names[axes[1]->kind]);
+		read ? "read" : "write", config_space_names[axes[0]->kind],
+		config_space_names[axes[1]->kind]);
 	fprintf(f, "%12s", "");
 	for (unsigned c = 0; c < axes[1]->nr; c++) {
 		value_text(text, sizeof(text), axes[1], c);
@@ -306,7 +307,7 @@ void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_
 	fprintf(f,
 		"Would measure %u configuration%s, %s%s%s, %u loop%s of %s in %u folder%s: %" PRIu64
 		" measurement%s\n",
-		space_points(job->space), space_points(job->space) == 1 ? "" : "s",
+		config_space_points(job->space), config_space_points(job->space) == 1 ? "" : "s",
 		job->read ? "read" : "", job->read && job->write ? " and " : "",
 		job->write ? "write" : "", job->loops, job->loops == 1 ? "" : "s",
 		penstock_size_exact(a, job->io_size), job->nr_folders,
@@ -316,9 +317,9 @@ void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_
 			"resumes:    %" PRIu64 " of %" PRIu64 " are there, %" PRIu64 " are left\n",
 			n - plan->left, n, plan->left);
 	for (unsigned i = 0; i < job->space->nr; i++) {
-		const struct space_axis *axis = &job->space->axes[i];
+		const struct config_space_axis *axis = &job->space->axes[i];
 
-		fprintf(f, "  %s:", space_names[axis->kind]);
+		fprintf(f, "  %s:", config_space_names[axis->kind]);
 		for (unsigned k = 0; k < axis->nr; k++) {
 			char text[32];
 
@@ -334,18 +335,18 @@ void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_
 
 /* --------------------------------------------------------------------- JSON */
 
-json_t *report_value_json(const struct space_axis *a, const struct space_value *v)
+json_t *report_value_json(const struct config_space_axis *a, const struct config_space_value *v)
 {
-	if (a->kind == SPACE_SEQUENTIAL || a->kind == SPACE_SINGLE)
+	if (a->kind == CONFIG_SPACE_SEQUENTIAL || a->kind == CONFIG_SPACE_SINGLE)
 		return json_boolean(v->n);
-	if (a->kind == SPACE_ENGINE)
+	if (a->kind == CONFIG_SPACE_ENGINE)
 		return report_str(v->text);
-	if (a->kind == SPACE_MEMORY)
+	if (a->kind == CONFIG_SPACE_MEMORY)
 		return json_string(bed_memory_words[v->n]);
 	return report_count(v->n);
 }
 
-static json_t *report_axis_json(const struct space_axis *a)
+static json_t *report_axis_json(const struct config_space_axis *a)
 {
 	json_t *j = json_array();
 
@@ -355,7 +356,7 @@ static json_t *report_axis_json(const struct space_axis *a)
 }
 
 void report_space_settings(json_t *settings, const char *const *folders, unsigned nr,
-			   const struct space *space)
+			   const struct config_space *space)
 {
 	json_t *all = json_array();
 
@@ -363,7 +364,7 @@ void report_space_settings(json_t *settings, const char *const *folders, unsigne
 		json_array_append_new(all, report_str(folders[i]));
 	json_object_set_new(settings, "nvme_dir", all);
 	for (unsigned i = 0; i < space->nr; i++)
-		json_object_set_new(settings, space_names[space->axes[i].kind],
+		json_object_set_new(settings, config_space_names[space->axes[i].kind],
 				    report_axis_json(&space->axes[i]));
 }
 
@@ -374,15 +375,16 @@ void sweep_settings(json_t *settings, const struct sweep_job *job)
 	report_space_settings(settings, job->folders, job->nr_folders, job->space);
 }
 
-json_t *report_point_json(const struct space *space, unsigned point)
+json_t *report_point_json(const struct config_space *space, unsigned point)
 {
 	json_t *j = json_object();
 
 	for (unsigned i = 0; i < space->nr; i++) {
-		const struct space_axis *a = &space->axes[i];
+		const struct config_space_axis *a = &space->axes[i];
 
-		json_object_set_new(j, space_names[a->kind],
-				    report_value_json(a, space_value(space, point, a->kind)));
+		json_object_set_new(
+			j, config_space_names[a->kind],
+			report_value_json(a, config_space_value(space, point, a->kind)));
 	}
 	return j;
 }
@@ -400,9 +402,10 @@ json_t *sweep_grid_json(const struct sweep_job *job, const struct sweep_result *
 	const struct run_series *sum = best_sum(job, res);
 
 	for (unsigned i = 0; i < job->space->nr; i++)
-		json_array_append_new(
-			axes, json_pack("{s:s, s:o}", "name", space_names[job->space->axes[i].kind],
-					"values", report_axis_json(&job->space->axes[i])));
+		json_array_append_new(axes,
+				      json_pack("{s:s, s:o}", "name",
+						config_space_names[job->space->axes[i].kind],
+						"values", report_axis_json(&job->space->axes[i])));
 	for (int read = 1; list && read >= 0; read--) {
 		unsigned n = direction(res, read, list);
 

@@ -19,9 +19,9 @@
 #include <penstock/penstock.h>
 
 struct run_series;
-struct space;
-struct space_axis;
-struct space_value;
+struct config_space;
+struct config_space_axis;
+struct config_space_value;
 struct sweep_job;
 struct sweep_plan;
 struct sweep_point;
@@ -52,13 +52,13 @@ void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_
 void report_best(FILE *f, double read, double write);
 
 /* A value of an axis, and ... */
-json_t *report_value_json(const struct space_axis *a, const struct space_value *v);
+json_t *report_value_json(const struct config_space_axis *a, const struct config_space_value *v);
 /* ... the values that a point of a space has, by the names of its axes; a new object. */
-json_t *report_point_json(const struct space *space, unsigned point);
+json_t *report_point_json(const struct config_space *space, unsigned point);
 
 /* Of the settings, what is not the value of one option: the folders and the space. */
 void report_space_settings(json_t *settings, const char *const *folders, unsigned nr,
-			   const struct space *space);
+			   const struct config_space *space);
 void sweep_settings(json_t *settings, const struct sweep_job *job);
 json_t *sweep_grid_json(const struct sweep_job *job, const struct sweep_result *res);
 

@@ -15,14 +15,14 @@
 #include "load/bed/buffers.h"
 #include "load/jobs/tune.h"
 #include "load/report/jobs/sweep_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 
 #define GIB          ((double)(1u << 30))
 #define VERDICT      1024
-#define EQUALS_TOLD  5    /* names in a verdict */
-#define LEAST_EFFECT 0.02 /* of a setting that mattered */
-#define MOST_UNSEEN  0.2  /* that a setting may be worth where it is said that it mattered little */
+#define EQUALS_SHOWN 5    /* names in a verdict */
+#define MIN_EFFECT   0.02 /* of a setting that mattered */
+#define MAX_UNSEEN   0.2  /* that a setting may be worth where it is said that it mattered little */
 
 static const char *const end_words[] = {"clear", "tied", "budget", "stopped", "all"};
 
@@ -113,20 +113,20 @@ static void add_scope(char *buf, size_t size, const struct tune_race_result *r)
 static void add_equals(char *buf, size_t size, const struct tune_result *res)
 {
 	const struct tune_race_result *r = &res->race;
-	unsigned told = 1;
+	unsigned shown = 1;
 
 	tune_append(buf, size,
 		    "any of these %u will do, they cannot be told apart: %s, the cheapest of the "
 		    "strongest",
 		    r->equals, tune_name_of(res, r->winner));
-	for (unsigned i = 0; i < r->nr_points && told < EQUALS_TOLD; i++) {
+	for (unsigned i = 0; i < r->nr_points && shown < EQUALS_SHOWN; i++) {
 		if (!r->points[i].equal || i == r->winner)
 			continue;
 		tune_append(buf, size, ", %s", tune_name_of(res, i));
-		told++;
+		shown++;
 	}
-	if (told < r->equals)
-		tune_append(buf, size, ", and %u more", r->equals - told);
+	if (shown < r->equals)
+		tune_append(buf, size, ", and %u more", r->equals - shown);
 }
 
 /* Why it ended, and how sure that is. */
@@ -149,7 +149,7 @@ static void verdict(char *buf, size_t size, const struct tune_result *res)
 	else
 		snprintf(buf, size, "%s is ahead%s", winner,
 			 r->end != TUNE_RACE_BUDGET ? ""
-			 : res->worn
+			 : res->wear_limit_hit
 				 ? ", but what may be written was used up before that was certain"
 				 : ", but the budget ended it before that was certain");
 	add_scope(buf, size, r);
@@ -183,17 +183,17 @@ static void text_importance(FILE *f, const struct tune_job *job, const struct tu
 	for (unsigned a = 0; a < job->space->nr; a++) {
 		double margin, v = tune_race_importance(&res->race_job, &res->race, a, &margin);
 
-		if (v < LEAST_EFFECT || v < margin) {
+		if (v < MIN_EFFECT || v < margin) {
 			unseen = fmax(unseen, v + margin);
 			continue;
 		}
-		fprintf(f, "%s%s %.0f %%", any ? ", " : "", space_names[job->space->axes[a].kind],
-			100 * v);
+		fprintf(f, "%s%s %.0f %%", any ? ", " : "",
+			config_space_names[job->space->axes[a].kind], 100 * v);
 		any = true;
 	}
 	if (any)
 		fprintf(f, " between best and worst value%s", unseen > 0 ? "; " : "");
-	if (unseen > MOST_UNSEEN)
+	if (unseen > MAX_UNSEEN)
 		fprintf(f, "of %ssettings %u probe%s tell%s too little", any ? "other " : "the ",
 			res->race.probes, res->race.probes == 1 ? "" : "s",
 			res->race.probes == 1 ? "s" : "");
@@ -264,19 +264,20 @@ void tune_report_plan(FILE *f, const struct tune_job *job)
 	struct tune_plan plan;
 
 	tune_plan(job, speed, &plan);
-	fprintf(f, "configurations: %u\n", space_points(job->space));
+	fprintf(f, "configurations: %u\n", config_space_points(job->space));
 	for (unsigned i = 0; i < job->space->nr; i++) {
-		const struct space_axis *axis = &job->space->axes[i];
+		const struct config_space_axis *axis = &job->space->axes[i];
 
-		fprintf(f, "  %s:", space_names[axis->kind]);
+		fprintf(f, "  %s:", config_space_names[axis->kind]);
 		for (unsigned k = 0; k < axis->nr; k++)
 			fprintf(f, " %s",
 				axis->values[k].text ? axis->values[k].text
-				: axis->kind == SPACE_BLOCK_SIZE
+				: axis->kind == CONFIG_SPACE_BLOCK_SIZE
 					? penstock_size_exact(a, axis->values[k].n)
-				: axis->kind == SPACE_SEQUENTIAL || axis->kind == SPACE_SINGLE
+				: axis->kind == CONFIG_SPACE_SEQUENTIAL ||
+						axis->kind == CONFIG_SPACE_SINGLE
 					? (axis->values[k].n ? "true" : "false")
-				: axis->kind == SPACE_MEMORY
+				: axis->kind == CONFIG_SPACE_MEMORY
 					? bed_memory_words[axis->values[k].n]
 					: (snprintf(a, sizeof(a), "%llu",
 						    (unsigned long long)axis->values[k].n),
@@ -324,7 +325,7 @@ static json_t *contender_json(const struct tune_job *job, const struct tune_resu
 		"dropped_in_round", report_count_or_null(p->dropped), "against",
 		p->against == point ? json_null() : json_string(tune_name_of(res, p->against)),
 		"behind", exp(p->behind) - 1, "behind_margin",
-		p->shared >= TUNE_RACE_SURE ? json_real(p->behind_half) : json_null(),
+		p->shared >= TUNE_RACE_MIN_SHARED ? json_real(p->behind_half) : json_null(),
 		"read_bytes_per_sec", real_or_null(tune_speed(res, point, true)),
 		"write_bytes_per_sec", real_or_null(tune_speed(res, point, false)));
 }
@@ -334,7 +335,7 @@ static json_t *importance_json(const struct tune_job *job, const struct tune_res
 	json_t *all = json_array();
 
 	for (unsigned a = 0; a < job->space->nr; a++) {
-		const struct space_axis *axis = &job->space->axes[a];
+		const struct config_space_axis *axis = &job->space->axes[a];
 		double margin,
 			effect = tune_race_importance(&res->race_job, &res->race, a, &margin);
 		unsigned best = 0;
@@ -343,8 +344,8 @@ static json_t *importance_json(const struct tune_job *job, const struct tune_res
 			if (res->race.effect[a][l] > res->race.effect[a][best])
 				best = l;
 		json_array_append_new(all, json_pack("{s:s, s:f, s:o, s:o}", "name",
-						     space_names[axis->kind], "effect", effect,
-						     "margin", real_or_null(margin), "best",
+						     config_space_names[axis->kind], "effect",
+						     effect, "margin", real_or_null(margin), "best",
 						     report_value_json(axis, &axis->values[best])));
 	}
 	return all;

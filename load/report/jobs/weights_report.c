@@ -9,7 +9,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 #include "load/weights/weights_job.h"
 
@@ -170,7 +170,7 @@ void weights_report_text(FILE *f, const struct weights_job *job, const struct we
 		expert_line(f, job, res);
 	fprintf(f, "reads:      %" PRIu64 " of %s on average\n", res->stats.reads,
 		penstock_size_format(a, res->stats.bytes_read / max_u64(res->stats.reads, 1)));
-	report_ran(f, s);
+	report_run_lines(f, s);
 	report_path(f, res->plan.shape ? job->folder : job->model, &res->path);
 	fprintf(f, "\ncache:      %s; afterwards %s of the files are in it\n", s->cache,
 		res->cached < 0 ? "it is not known how much"

@@ -117,8 +117,8 @@ void kv_report_plan(FILE *f, const struct kv_report *r)
 		"\nWould do%s, if storage took no time (a slower one gets through less of it):\n"
 		"  %" PRIu64 " requests, %" PRIu64 " entries written, %" PRIu64 " read, %" PRIu64
 		" moved down or deleted\n",
-		kv_report_whose(whose, sizeof(whose), r), res->requests, n->write_ops, n->read_ops,
-		n->evictions);
+		kv_report_rank_note(whose, sizeof(whose), r), res->requests, n->write_ops,
+		n->read_ops, n->evictions);
 	for (unsigned t = 0; t < KV_TIERS; t++)
 		fprintf(f, "  %-8s %12s written, %12s read; at the end %" PRIu64 " entries of %s\n",
 			names[t], penstock_size_format(a, n->tier_written[t]),

@@ -3,7 +3,7 @@
 
 #include "base/util.h"
 #include "load/report/kv/kv_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 
@@ -34,13 +34,13 @@ struct part {
 	uint64_t bytes, ops;
 };
 
-static uint64_t less(uint64_t a, uint64_t b)
+static uint64_t subtract(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
 }
 
 /* @way 0: what was read for users; 1: what was written new. */
-static struct part used(const struct kv_report *r, unsigned tier, unsigned way)
+static struct part used_part(const struct kv_report *r, unsigned tier, unsigned way)
 {
 	const struct kv_result *res = r->res;
 	const struct kv_counts *n = &res->counts;
@@ -48,9 +48,9 @@ static struct part used(const struct kv_report *r, unsigned tier, unsigned way)
 
 	/* with --compat the samples of the tier are without those of evictions already */
 	if (!r->job->params->policy.hides_evictions)
-		ops = less(ops, res->evict[tier][way].n);
-	return way ? (struct part){less(n->tier_written[tier], n->tier_evicted_in[tier]), ops}
-		   : (struct part){less(n->tier_read[tier], n->tier_evicted_out[tier]), ops};
+		ops = subtract(ops, res->evict[tier][way].n);
+	return way ? (struct part){subtract(n->tier_written[tier], n->tier_evicted_in[tier]), ops}
+		   : (struct part){subtract(n->tier_read[tier], n->tier_evicted_out[tier]), ops};
 }
 
 static void flow(json_t *all, const char *from, const char *to, struct part p)
@@ -69,7 +69,7 @@ static json_t *flows_json(const struct kv_report *r)
 	uint64_t moved = 0;
 
 	for (unsigned t = 0; t < KV_TIERS; t++)
-		flow(j, "new entries", names[t], used(r, t, 1));
+		flow(j, "new entries", names[t], used_part(r, t, 1));
 	for (unsigned t = 0; t + 1 < KV_TIERS; t++) {
 		/* either half may be too quick to be measured */
 		struct part p = {n->tier_evicted_out[t],
@@ -79,9 +79,9 @@ static json_t *flows_json(const struct kv_report *r)
 		flow(j, names[t], names[t + 1], p);
 	}
 	flow(j, names[KV_NVME], "deleted",
-	     (struct part){n->tier_deleted[KV_NVME], less(n->evictions, moved)});
+	     (struct part){n->tier_deleted[KV_NVME], subtract(n->evictions, moved)});
 	for (unsigned t = 0; t < KV_TIERS; t++)
-		flow(j, names[t], "requests", used(r, t, 0));
+		flow(j, names[t], "requests", used_part(r, t, 0));
 	return j;
 }
 
@@ -221,7 +221,7 @@ void kv_report_result(const struct kv_report *r, struct result *common,
 	if (res->has_store)
 		common->store = report_store_json(&res->store, r->job->policy);
 	if (res->has_remote)
-		common->objects = report_remote_json(&res->remote);
+		common->objects = report_object_requests_json(&res->remote);
 	common->flows = flows_json(r);
 	common->bytes_written = res->bytes_written;
 	/* a trace moves nothing */

@@ -10,19 +10,20 @@
 #include "load/report/kv/kv_report.h"
 #include "load/report/result/fio_job.h"
 
-static void fio_count(struct blocks *n, const struct run_series *s, uint64_t block)
+static void fio_count(struct block_sizes *n, const struct run_series *s, uint64_t block)
 {
 	uint64_t kept = series_kept(s);
 
 	for (uint64_t i = 0; i < kept; i++)
-		blocks_add(n, series_sample(s, i)->bytes, block, (double)s->ops / (double)kept);
+		block_sizes_add(n, series_sample(s, i)->bytes, block,
+				(double)s->ops / (double)kept);
 }
 
 int kv_report_fio(FILE *f, const struct kv_report *r)
 {
 	const struct run_series *read = &r->res->series[0], *write = &r->res->series[1];
 	uint64_t block = read->file.block ? read->file.block : write->file.block;
-	struct blocks in = {0}, out = {0};
+	struct block_sizes in = {0}, out = {0};
 	uint64_t depth = r->res->series[0].stats.depth;
 	char origin[256];
 

@@ -21,7 +21,8 @@ static void health_add(struct health *h, const char *name, json_t *target, json_
 }
 
 /* A criterion without samples is left out. */
-static void below_ms(struct health *h, const char *name, const struct samples *s, double target)
+static void check_p95_below(struct health *h, const char *name, const struct samples *s,
+			    double target)
 {
 	double actual = s->n ? samples_percentile(s, 95) * 1e3 : NAN;
 
@@ -30,14 +31,15 @@ static void below_ms(struct health *h, const char *name, const struct samples *s
 }
 
 /* The time of the device where it is known, else all of it. */
-static void storage(struct health *h, const struct kv_result *res, unsigned way, double target)
+static void check_storage(struct health *h, const struct kv_result *res, unsigned way,
+			  double target)
 {
 	bool device = res->device[way].n;
 	char name[80];
 
 	snprintf(name, sizeof(name), "Storage Tier %s %s P95 < %.0fms", way ? "Write" : "Read",
 		 device ? "Device" : "Total", target);
-	below_ms(h, name, device ? &res->device[way] : &res->tier[KV_NVME][way], target);
+	check_p95_below(h, name, device ? &res->device[way] : &res->tier[KV_NVME][way], target);
 }
 
 static void latency_profile(struct health *h, const struct kv_result *res)
@@ -46,18 +48,18 @@ static void latency_profile(struct health *h, const struct kv_result *res)
 	double rate = asked ? (double)res->counts.hits / (double)asked : 0;
 	struct samples cpu = {0};
 
-	storage(h, res, 1, 500);
-	storage(h, res, 0, 200);
+	check_storage(h, res, 1, 500);
+	check_storage(h, res, 0, 200);
 	if (samples_merge(&cpu, &res->tier[KV_CPU][0]) == 0 &&
 	    samples_merge(&cpu, &res->tier[KV_CPU][1]) == 0)
-		below_ms(h, "CPU RAM P95 < 150ms", &cpu, 150);
+		check_p95_below(h, "CPU RAM P95 < 150ms", &cpu, 150);
 	samples_fini(&cpu);
 	if (asked)
 		health_add(h, "Cache Hit Rate > 30%", json_real(0.3), json_real(rate), "ratio",
 			   rate > 0.3);
 }
 
-static void above_zero(struct health *h, const char *name, uint64_t bytes, double sec)
+static void check_above_zero(struct health *h, const char *name, uint64_t bytes, double sec)
 {
 	double v = sec > 0 ? (double)bytes / GIB / sec : 0;
 	char text[32];
@@ -72,9 +74,9 @@ static void throughput_profile(struct health *h, const struct kv_result *res)
 	uint64_t read = res->counts.tier_read[KV_NVME], written = res->counts.tier_written[KV_NVME];
 
 	if (read || !written)
-		above_zero(h, "Storage KV Read Bandwidth", read, res->elapsed_sec);
+		check_above_zero(h, "Storage KV Read Bandwidth", read, res->elapsed_sec);
 	if (written || !read)
-		above_zero(h, "Storage KV Write Bandwidth", written, res->elapsed_sec);
+		check_above_zero(h, "Storage KV Write Bandwidth", written, res->elapsed_sec);
 }
 
 json_t *kv_health_json(const struct kv_report *r)

@@ -20,9 +20,9 @@ const char *const kv_order_names[] = {"seed", "live", NULL};
 static const char *const tiers[KV_TIERS] = {"gpu", "cpu", "storage"};
 static const char *const ways[2] = {"read", "write"};
 
-static void set(json_t *j, json_t *value, const char *fmt, ...)
+static void set_member(json_t *j, json_t *value, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-static void set(json_t *j, json_t *value, const char *fmt, ...)
+static void set_member(json_t *j, json_t *value, const char *fmt, ...)
 {
 	char key[80];
 	va_list ap;
@@ -68,9 +68,9 @@ static json_t *latency_json(const struct samples *s)
 	json_t *j = json_object();
 
 	samples_percentiles(s, levels, v, ARRAY_SIZE(levels));
-	set(j, report_real(samples_mean(s) * 1e3), "mean");
+	set_member(j, report_real(samples_mean(s) * 1e3), "mean");
 	for (unsigned i = 0; i < ARRAY_SIZE(levels); i++)
-		set(j, report_real(v[i] * 1e3), "%s", level_names[i]);
+		set_member(j, report_real(v[i] * 1e3), "%s", level_names[i]);
 	return j;
 }
 
@@ -82,7 +82,7 @@ static void set_levels(json_t *j, const char *name, const struct samples *s)
 	if (!s->n || samples_percentiles(s, levels, v, ARRAY_SIZE(levels)) < 0)
 		return;
 	for (unsigned i = 0; i < ARRAY_SIZE(levels); i++)
-		set(j, report_real(v[i] * 1e3), "%s_%s_ms", name, level_names[i]);
+		set_member(j, report_real(v[i] * 1e3), "%s_%s_ms", name, level_names[i]);
 }
 
 static void set_all_levels(json_t *j, const struct kv_result *res)
@@ -110,37 +110,39 @@ static void set_tiers(json_t *j, const struct kv_result *res)
 	const struct kv_counts *n = &res->counts;
 
 	for (unsigned t = 0; t < KV_TIERS; t++) {
-		set(j, json_real((double)n->tier_written[t] / GIB), "tier_%s_kv_bytes_written_gb",
-		    tiers[t]);
-		set(j, json_real((double)n->tier_read[t] / GIB), "tier_%s_kv_bytes_read_gb",
-		    tiers[t]);
+		set_member(j, json_real((double)n->tier_written[t] / GIB),
+			   "tier_%s_kv_bytes_written_gb", tiers[t]);
+		set_member(j, json_real((double)n->tier_read[t] / GIB), "tier_%s_kv_bytes_read_gb",
+			   tiers[t]);
 	}
 	for (unsigned t = 0; t < KV_TIERS; t++) {
-		set(j, json_real(ratio((double)n->tier_read[t] / GIB, res->elapsed_sec)),
-		    "tier_%s_read_bandwidth_gbps", tiers[t]);
-		set(j, json_real(ratio((double)n->tier_written[t] / GIB, res->elapsed_sec)),
-		    "tier_%s_write_bandwidth_gbps", tiers[t]);
+		set_member(j, json_real(ratio((double)n->tier_read[t] / GIB, res->elapsed_sec)),
+			   "tier_%s_read_bandwidth_gbps", tiers[t]);
+		set_member(j, json_real(ratio((double)n->tier_written[t] / GIB, res->elapsed_sec)),
+			   "tier_%s_write_bandwidth_gbps", tiers[t]);
 	}
 }
 
 static void set_totals(json_t *j, const struct kv_counts *n)
 {
-	set(j, report_count(n->kind_hits[KV_SYSTEM]), "system_prompt_hits");
-	set(j, report_count(n->kind_hits[KV_COMMON]), "common_phrase_hits");
-	set(j, report_count(n->kind_hits[KV_USER]), "user_cache_hits");
-	set(j, report_count(n->kind_hits[KV_MULTI_TURN]), "multi_turn_hits");
-	set(j, report_count(n->total_read_bytes), "total_read_bytes");
-	set(j, report_count(n->total_write_bytes), "total_write_bytes");
-	set(j, json_real((double)n->total_read_bytes / GIB), "total_read_gb");
-	set(j, json_real((double)n->total_write_bytes / GIB), "total_write_gb");
-	set(j, json_real((double)n->total_read_bytes / (double)max_u64(n->total_write_bytes, 1)),
-	    "read_write_ratio");
-	set(j, report_count(n->read_ops), "read_iops");
-	set(j, report_count(n->write_ops), "write_iops");
-	set(j,
-	    n->storage_tokens_float ? json_real(n->storage_tokens)
-				    : json_integer((json_int_t)n->storage_tokens),
-	    "storage_tokens_processed");
+	set_member(j, report_count(n->kind_hits[KV_SYSTEM]), "system_prompt_hits");
+	set_member(j, report_count(n->kind_hits[KV_COMMON]), "common_phrase_hits");
+	set_member(j, report_count(n->kind_hits[KV_USER]), "user_cache_hits");
+	set_member(j, report_count(n->kind_hits[KV_MULTI_TURN]), "multi_turn_hits");
+	set_member(j, report_count(n->total_read_bytes), "total_read_bytes");
+	set_member(j, report_count(n->total_write_bytes), "total_write_bytes");
+	set_member(j, json_real((double)n->total_read_bytes / GIB), "total_read_gb");
+	set_member(j, json_real((double)n->total_write_bytes / GIB), "total_write_gb");
+	set_member(
+		j,
+		json_real((double)n->total_read_bytes / (double)max_u64(n->total_write_bytes, 1)),
+		"read_write_ratio");
+	set_member(j, report_count(n->read_ops), "read_iops");
+	set_member(j, report_count(n->write_ops), "write_iops");
+	set_member(j,
+		   n->storage_tokens_float ? json_real(n->storage_tokens)
+					   : json_integer((json_int_t)n->storage_tokens),
+		   "storage_tokens_processed");
 }
 
 static json_t *kv_cache_json(const struct kv_report *r)
@@ -149,18 +151,19 @@ static json_t *kv_cache_json(const struct kv_report *r)
 	const struct kv_counts *n = &res->counts;
 	json_t *j = json_object();
 
-	set(j, json_real(ratio((double)n->hits, (double)(n->hits + n->misses))), "cache_hit_rate");
-	set(j, report_count(n->hits), "cache_hits");
-	set(j, report_count(n->misses), "cache_misses");
+	set_member(j, json_real(ratio((double)n->hits, (double)(n->hits + n->misses))),
+		   "cache_hit_rate");
+	set_member(j, report_count(n->hits), "cache_hits");
+	set_member(j, report_count(n->misses), "cache_misses");
 	for (unsigned t = 0; t < KV_TIERS; t++)
-		set(j, report_count(res->entries[t]), "%s_entries", tiers[t]);
-	set(j, json_real((double)res->used[KV_GPU] / GIB), "gpu_memory_used_gb");
-	set(j, json_real((double)res->used[KV_CPU] / GIB), "cpu_memory_used_gb");
-	set(j, report_count(n->offloads_cpu), "offloads_cpu");
-	set(j, report_count(n->offloads_storage), "offloads_storage");
-	set(j, kv_health_json(r), "storage_health");
-	set(j, report_count(n->prefill_writes), "prefill_writes");
-	set(j, report_count(n->decode_reads), "decode_reads");
+		set_member(j, report_count(res->entries[t]), "%s_entries", tiers[t]);
+	set_member(j, json_real((double)res->used[KV_GPU] / GIB), "gpu_memory_used_gb");
+	set_member(j, json_real((double)res->used[KV_CPU] / GIB), "cpu_memory_used_gb");
+	set_member(j, report_count(n->offloads_cpu), "offloads_cpu");
+	set_member(j, report_count(n->offloads_storage), "offloads_storage");
+	set_member(j, kv_health_json(r), "storage_health");
+	set_member(j, report_count(n->prefill_writes), "prefill_writes");
+	set_member(j, report_count(n->decode_reads), "decode_reads");
 	set_tiers(j, res);
 	set_totals(j, n);
 	set_all_levels(j, res);
@@ -266,8 +269,9 @@ static json_t *scale_summary_json(const struct kv_report *r)
 		      "final_users", (json_int_t)res->users_end, "total_scale_events",
 		      (json_int_t)scale_events(res));
 	if (r->job->params->autoscale_mode == KV_SCALE_CAPACITY) {
-		set(j, report_count(res->users_peak), "peak_user_count");
-		set(j, json_real(res->peak_tokens_per_sec), "peak_throughput_tokens_per_sec");
+		set_member(j, report_count(res->users_peak), "peak_user_count");
+		set_member(j, json_real(res->peak_tokens_per_sec),
+			   "peak_throughput_tokens_per_sec");
 	}
 	return j;
 }
@@ -279,27 +283,30 @@ static json_t *summary_json(const struct kv_report *r)
 	json_t *j = json_object(), *qos = json_object();
 
 	for (unsigned i = 0; i < KV_QOS; i++)
-		set(qos, qos_json(r, i), "%s", kv_qos_names[i]);
-	set(j, report_count(res->requests), "total_requests");
-	set(j, report_count(res->tokens), "total_tokens");
-	set(j, json_real(res->elapsed_sec), "elapsed_time");
-	set(j, json_real(ratio(tokens, res->elapsed_sec)), "avg_throughput_tokens_per_sec");
-	set(j, json_real(res->storage_io_sec), "total_storage_io_time");
-	set(j, json_real(ratio(tokens, res->storage_io_sec)), "storage_throughput_tokens_per_sec");
-	set(j, json_real(ratio((double)res->requests, res->elapsed_sec)), "requests_per_second");
-	set(j, latency_json(&res->end_to_end), "end_to_end_latency_ms");
-	set(j, latency_json(&res->storage), "storage_io_latency_ms");
-	set(j, latency_json(&res->generation), "generation_latency_ms");
-	set(j, kv_cache_json(r), "cache_stats");
-	set(j, qos, "qos_metrics");
-	set(j, prefix_json(r), "prefix_cache_stats");
-	set(j, scale_json(r), "autoscaling_stats");
-	set(j, scale_summary_json(r), "autoscaling_summary");
-	set(j,
-	    json_pack("{s:I, s:I, s:f}", "cache_hits", (json_int_t)res->turn_hits, "cache_misses",
-		      (json_int_t)res->turn_misses, "hit_rate",
-		      ratio((double)res->turn_hits, (double)(res->turn_hits + res->turn_misses))),
-	    "multi_turn_stats");
+		set_member(qos, qos_json(r, i), "%s", kv_qos_names[i]);
+	set_member(j, report_count(res->requests), "total_requests");
+	set_member(j, report_count(res->tokens), "total_tokens");
+	set_member(j, json_real(res->elapsed_sec), "elapsed_time");
+	set_member(j, json_real(ratio(tokens, res->elapsed_sec)), "avg_throughput_tokens_per_sec");
+	set_member(j, json_real(res->storage_io_sec), "total_storage_io_time");
+	set_member(j, json_real(ratio(tokens, res->storage_io_sec)),
+		   "storage_throughput_tokens_per_sec");
+	set_member(j, json_real(ratio((double)res->requests, res->elapsed_sec)),
+		   "requests_per_second");
+	set_member(j, latency_json(&res->end_to_end), "end_to_end_latency_ms");
+	set_member(j, latency_json(&res->storage), "storage_io_latency_ms");
+	set_member(j, latency_json(&res->generation), "generation_latency_ms");
+	set_member(j, kv_cache_json(r), "cache_stats");
+	set_member(j, qos, "qos_metrics");
+	set_member(j, prefix_json(r), "prefix_cache_stats");
+	set_member(j, scale_json(r), "autoscaling_stats");
+	set_member(j, scale_summary_json(r), "autoscaling_summary");
+	set_member(j,
+		   json_pack("{s:I, s:I, s:f}", "cache_hits", (json_int_t)res->turn_hits,
+			     "cache_misses", (json_int_t)res->turn_misses, "hit_rate",
+			     ratio((double)res->turn_hits,
+				   (double)(res->turn_hits + res->turn_misses))),
+		   "multi_turn_stats");
 	return j;
 }
 
@@ -322,21 +329,21 @@ json_t *kv_report_json(const struct kv_report *r)
 	const struct kv_params *p = r->job->params;
 	json_t *j = json_object();
 
-	set(j, report_count(res->requests), "requests_completed");
-	set(j, report_count(res->tokens), "total_tokens_generated");
-	set(j, json_real(res->storage_io_sec), "total_storage_io_latency");
-	set(j, json_real(res->generation_sec), "total_generation_latency");
-	set(j, list_json(&res->end_to_end), "end_to_end_latencies");
-	set(j, list_json(&res->storage), "storage_latencies");
-	set(j, list_json(&res->generation), "generation_latencies");
-	set(j, timeline_json(res), "throughput_timeline");
-	set(j, list_json(&res->prefill), "prefill_latencies");
-	set(j, list_json(&res->decode), "decode_latencies");
-	set(j, report_count(res->turn_hits), "multi_turn_cache_hits");
-	set(j, report_count(res->turn_misses), "multi_turn_cache_misses");
-	set(j, p->seed_given ? report_count(p->seed) : json_null(), "seed");
+	set_member(j, report_count(res->requests), "requests_completed");
+	set_member(j, report_count(res->tokens), "total_tokens_generated");
+	set_member(j, json_real(res->storage_io_sec), "total_storage_io_latency");
+	set_member(j, json_real(res->generation_sec), "total_generation_latency");
+	set_member(j, list_json(&res->end_to_end), "end_to_end_latencies");
+	set_member(j, list_json(&res->storage), "storage_latencies");
+	set_member(j, list_json(&res->generation), "generation_latencies");
+	set_member(j, timeline_json(res), "throughput_timeline");
+	set_member(j, list_json(&res->prefill), "prefill_latencies");
+	set_member(j, list_json(&res->decode), "decode_latencies");
+	set_member(j, report_count(res->turn_hits), "multi_turn_cache_hits");
+	set_member(j, report_count(res->turn_misses), "multi_turn_cache_misses");
+	set_member(j, p->seed_given ? report_count(p->seed) : json_null(), "seed");
 	if (res->requests)
-		set(j, summary_json(r), "summary");
+		set_member(j, summary_json(r), "summary");
 	if (r->validation)
 		json_object_set(j, "validation", r->validation);
 	return j;

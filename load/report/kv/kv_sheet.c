@@ -44,10 +44,10 @@ static void parameters(struct cell c[PARAMETERS], const struct kv_report *r)
 	c[i++] = cell_number("CPU Memory (GiB)", p->cpu_gb);
 	c[i++] = cell_text("Generation Mode", kv_gen_names[p->generation]);
 	c[i++] = cell_text("Performance Profile", kv_profile_names[r->profile]);
-	c[i++] = cell_switch("Multi-turn", p->multi_turn);
-	c[i++] = cell_switch("Prefix Caching", p->prefix);
-	c[i++] = cell_switch("RAG Enabled", p->rag);
-	c[i++] = cell_switch("Autoscaling", p->autoscale);
+	c[i++] = cell_bool("Multi-turn", p->multi_turn);
+	c[i++] = cell_bool("Prefix Caching", p->prefix);
+	c[i++] = cell_bool("RAG Enabled", p->rag);
+	c[i++] = cell_bool("Autoscaling", p->autoscale);
 	c[i++] = cell_number("Seed", p->seed_given ? (double)p->seed : NAN);
 	c[i++] = cell_number("Max Concurrent Allocs", p->max_concurrent_allocs);
 	c[i++] = cell_number("Request Rate", p->request_rate);
@@ -55,7 +55,7 @@ static void parameters(struct cell c[PARAMETERS], const struct kv_report *r)
 	c[i++] = cell_text("Dataset Path", r->dataset_path ? r->dataset_path : "N/A");
 	c[i++] = cell_text("Cache Dir", r->job->cache_dir ? r->job->cache_dir : "temp");
 	c[i++] = cell_number("Storage Capacity (GiB)", p->storage_gb);
-	c[i++] = cell_switch("Precondition", p->precondition);
+	c[i++] = cell_bool("Precondition", p->precondition);
 	c[i++] = cell_number("Precondition Size (GiB)", p->precondition_gb);
 	c[i++] = cell_number("Precondition Threads", fill_threads(p));
 	c[i++] = cell_number("Trace Speedup", p->trace_speedup);
@@ -175,7 +175,7 @@ static void qos_sheet(struct workbook *b, const struct kv_report *r, const json_
 		sheet_number(&s, 2, kv_report_number(q, "latency_ms.p95"));
 		sheet_number(&s, 3, kv_report_number(q, "latency_ms.p99"));
 		if (judged) {
-			sheet_switch(&s, 4, json_is_true(met));
+			sheet_bool(&s, 4, json_is_true(met));
 			sheet_number(&s, 5, kv_report_number(q, "sla.compliance"));
 		} else {
 			sheet_text(&s, 4, "N/A (throughput mode)");
@@ -196,12 +196,12 @@ int kv_report_xlsx(FILE *f, const struct kv_report *r, const json_t *json, struc
 		return e;
 	all_cells(c, r, json);
 	s = workbook_sheet(b, "Summary");
-	cells_line(&s, c, CELLS, true);
-	cells_line(&s, c, CELLS, false);
+	cells_row(&s, c, CELLS, true);
+	cells_row(&s, c, CELLS, false);
 	s = workbook_sheet(b, "Run Parameters");
-	cells_upright(&s, "Parameter", "Value", c, PARAMETERS);
+	cells_column(&s, "Parameter", "Value", c, PARAMETERS);
 	s = workbook_sheet(b, "Performance Metrics");
-	cells_upright(&s, "Metric", "Value", c + PARAMETERS, ARRAY_SIZE(metrics));
+	cells_column(&s, "Metric", "Value", c + PARAMETERS, ARRAY_SIZE(metrics));
 	qos_sheet(b, r, json);
 	return workbook_close(b, f, err);
 }

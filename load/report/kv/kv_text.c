@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/report/kv/kv_report.h"
-#include "load/report/result/lines.h"
+#include "load/report/result/report_lines.h"
 #include "load/stat/stat.h"
 
 static void heading(FILE *f, const char *text)
@@ -15,7 +15,7 @@ static void heading(FILE *f, const char *text)
 	fprintf(f, "\n### %s ###\n", text);
 }
 
-static double of(const json_t *json, const char *path)
+static double value_at(const json_t *json, const char *path)
 {
 	return kv_report_number(json_object_get(json, "summary"), path);
 }
@@ -62,7 +62,7 @@ static void latency_line(FILE *f, const char *name, const json_t *j, uint64_t n)
 	fputc('\n', f);
 }
 
-static void overall(FILE *f, const struct kv_report *r, const json_t *json)
+static void print_overall(FILE *f, const struct kv_report *r, const json_t *json)
 {
 	const struct kv_result *res = r->res;
 	const json_t *s = json_object_get(json, "summary");
@@ -71,11 +71,12 @@ static void overall(FILE *f, const struct kv_report *r, const json_t *json)
 	fprintf(f, "  %-32s %" PRIu64 "\n", "Requests completed:", res->requests);
 	fprintf(f, "  %-32s %" PRIu64 "\n", "Tokens generated:", res->tokens);
 	number_line(f, "Measured interval:", res->elapsed_sec, 2, "s");
-	number_line(f, "Throughput:", of(json, "avg_throughput_tokens_per_sec"), 2, "tokens/s");
-	number_line(f, "Requests:", of(json, "requests_per_second"), 2, "/s");
+	number_line(f, "Throughput:", value_at(json, "avg_throughput_tokens_per_sec"), 2,
+		    "tokens/s");
+	number_line(f, "Requests:", value_at(json, "requests_per_second"), 2, "/s");
 	if (!r->job->trace_path)
 		number_line(f, "Tokens per second of storage:",
-			    of(json, "storage_throughput_tokens_per_sec"), 2, "");
+			    value_at(json, "storage_throughput_tokens_per_sec"), 2, "");
 	heading(f, "Latency of requests");
 	fprintf(f, "  %-22s %11s %11s %11s %11s %11s %11s\n", "", "mean", "p50", "p95", "p99",
 		"p99.9", "p99.99");
@@ -92,7 +93,7 @@ static void overall(FILE *f, const struct kv_report *r, const json_t *json)
 static const char *const tier_words[KV_TIERS] = {"GPU", "CPU", "storage"};
 static const char *const tier_keys[KV_TIERS] = {"gpu", "cpu", "storage"};
 
-const char *kv_report_whose(char *buf, size_t size, const struct kv_report *r)
+const char *kv_report_rank_note(char *buf, size_t size, const struct kv_report *r)
 {
 	uint32_t ranks = r->job->params->tensor_parallel;
 
@@ -107,7 +108,7 @@ static void tiers(FILE *f, const struct kv_report *r, const json_t *json)
 	const struct kv_result *res = r->res;
 	char limit[PENSTOCK_SIZE_TEXT], used[PENSTOCK_SIZE_TEXT], name[64], whose[32];
 
-	snprintf(name, sizeof(name), "Tiers%s", kv_report_whose(whose, sizeof(whose), r));
+	snprintf(name, sizeof(name), "Tiers%s", kv_report_rank_note(whose, sizeof(whose), r));
 	heading(f, name);
 	fprintf(f, "  %-8s %10s %12s %12s %12s %12s %10s %10s\n", "", "entries", "used", "limit",
 		"written GiB", "read GiB", "W GiB/s", "R GiB/s");
@@ -136,7 +137,7 @@ static void tiers(FILE *f, const struct kv_report *r, const json_t *json)
 	}
 	if (res->has_remote) {
 		heading(f, "Requests");
-		report_remote_lines(f, &res->remote);
+		report_object_requests_lines(f, &res->remote);
 	}
 }
 
@@ -232,7 +233,7 @@ static void hits(FILE *f, const struct kv_report *r, const json_t *json)
 			"Prefixes:", res->prefix_hits, res->prefix_misses);
 	if (r->job->params->multi_turn)
 		fprintf(f, "  %-32s %.1f %% (%" PRIu64 " hits, %" PRIu64 " misses)\n",
-			"Earlier turns:", of(json, "multi_turn_stats.hit_rate") * 100,
+			"Earlier turns:", value_at(json, "multi_turn_stats.hit_rate") * 100,
 			res->turn_hits, res->turn_misses);
 }
 
@@ -335,7 +336,7 @@ static void notes(FILE *f, const struct kv_report *r)
 	const struct kv_result *res = r->res;
 	char failures[120], head[64], whose[32];
 
-	snprintf(head, sizeof(head), "Notes%s", kv_report_whose(whose, sizeof(whose), r));
+	snprintf(head, sizeof(head), "Notes%s", kv_report_rank_note(whose, sizeof(whose), r));
 	heading(f, head);
 	if (r->job->trace_path)
 		fprintf(f, "  %" PRIu64 " rows in %s; nothing was stored, so latencies are 0\n",
@@ -371,7 +372,7 @@ void kv_report_text(FILE *f, const struct kv_report *r, const json_t *json)
 		notes(f, r);
 		return;
 	}
-	overall(f, r, json);
+	print_overall(f, r, json);
 	tiers(f, r, json);
 	if (!r->job->trace_path)
 		tier_latencies(f, r->res, json);

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/report/merge/merge_in.h"
+#include "load/report/merge/merge_internal.h"
 #include "load/report/result/text.h"
 
 /* Results that began further apart are not of one run. */
@@ -26,16 +26,16 @@ static const char *const own_settings[] = {"nvme_path", "folder",     "folder_to
 					   "trace"};
 
 struct merging {
-	const struct merge_in *in;
+	const struct merge_input *in;
 	unsigned nr;
 	bool one_run;
-	const struct merge_in *first; /* that has a result */
+	const struct merge_input *first; /* that has a result */
 	json_t *out;
 	json_t *rows;
 	struct penstock_err *err;
 };
 
-static bool listed(const char *const *list, size_t nr, const char *word)
+static bool contains_word(const char *const *list, size_t nr, const char *word)
 {
 	for (size_t i = 0; i < nr; i++)
 		if (!strcmp(list[i], word))
@@ -44,7 +44,7 @@ static bool listed(const char *const *list, size_t nr, const char *word)
 }
 
 /* Files of ranks that have lost rank 0 say of which run they are. */
-static bool of_one_run(const struct merge_in *in, unsigned nr)
+static bool of_one_run(const struct merge_input *in, unsigned nr)
 {
 	const json_t *first = NULL;
 
@@ -60,8 +60,8 @@ static bool of_one_run(const struct merge_in *in, unsigned nr)
 
 /* --------------------------------------------------------------- may they add */
 
-static int refuse(const struct merging *m, const struct merge_in *in, const char *field,
-		  const json_t *is, const json_t *first)
+static int report_mismatch(const struct merging *m, const struct merge_input *in, const char *field,
+			   const json_t *is, const json_t *first)
 {
 	char *a = json_dumps(is ? is : json_null(), JSON_ENCODE_ANY | JSON_COMPACT);
 	char *b = json_dumps(first ? first : json_null(), JSON_ENCODE_ANY | JSON_COMPACT);
@@ -77,10 +77,10 @@ static int refuse(const struct merging *m, const struct merge_in *in, const char
 /* Ranks of one run had one command line; what of it is not the same is made of their machines. */
 static bool is_own(const struct merging *m, const char *setting)
 {
-	return m->one_run || listed(own_settings, ARRAY_SIZE(own_settings), setting);
+	return m->one_run || contains_word(own_settings, ARRAY_SIZE(own_settings), setting);
 }
 
-static int check_settings(const struct merging *m, const struct merge_in *in)
+static int check_settings(const struct merging *m, const struct merge_input *in)
 {
 	json_t *mine = json_object_get(in->result, "settings"),
 	       *first = json_object_get(m->first->result, "settings"), *v;
@@ -93,7 +93,7 @@ static int check_settings(const struct merging *m, const struct merge_in *in)
 
 		snprintf(field, sizeof(field), "settings.%.60s", key);
 		if (!is_own(m, key) && !json_equal(v, other))
-			return refuse(m, in, field, other, v);
+			return report_mismatch(m, in, field, other, v);
 	}
 	return 0;
 }
@@ -103,7 +103,7 @@ static int merge_check_all(const struct merging *m)
 	const json_t *command = json_object_get(m->first->result, "command");
 	int r = 0;
 
-	if (!listed(commands, ARRAY_SIZE(commands), json_string_value(command)))
+	if (!contains_word(commands, ARRAY_SIZE(commands), json_string_value(command)))
 		return penstock_fail(
 			m->err, -EINVAL,
 			"'%s': command is '%s', whose results cannot be added; those of "
@@ -120,7 +120,8 @@ static int merge_check_all(const struct merging *m)
 					  "results it was made of",
 					  m->in[i].name);
 		else if (!json_equal(json_object_get(j, "command"), command))
-			r = refuse(m, &m->in[i], "command", json_object_get(j, "command"), command);
+			r = report_mismatch(m, &m->in[i], "command", json_object_get(j, "command"),
+					    command);
 		else
 			r = check_settings(m, &m->in[i]);
 	}
@@ -138,7 +139,7 @@ static bool is_same_result(const json_t *a, const json_t *b)
 		       : json_equal(a, b);
 }
 
-int merge_check_twice(const struct merge_in *in, unsigned nr, struct penstock_err *err)
+int merge_check_twice(const struct merge_input *in, unsigned nr, struct penstock_err *err)
 {
 	for (unsigned i = 1; i < nr; i++)
 		for (unsigned k = 0; k < i; k++)
@@ -154,7 +155,7 @@ int merge_check_twice(const struct merge_in *in, unsigned nr, struct penstock_er
 /* --------------------------------------------------------------------- series */
 
 /* One that has nothing was interrupted before, or had no such rows. */
-static bool may_lack(const json_t *result)
+static bool may_lack_series(const json_t *result)
 {
 	return !result || json_is_true(json_object_get(result, "partial")) ||
 	       !strcmp(report_text(result, "command"), "replay");
@@ -174,7 +175,7 @@ static int check_series(const struct merging *m, const struct merge_rank *k, con
 
 		snprintf(field, sizeof(field), "%s of series '%.100s'", same[i], name);
 		if (!json_equal(a, b))
-			return refuse(m, k->in, field, a, b);
+			return report_mismatch(m, k->in, field, a, b);
 	}
 	/* what hosts of one run fell back to is told, and no reason to throw the run away */
 	for (unsigned i = 0; i < ARRAY_SIZE(ran) && !m->one_run; i++) {
@@ -182,7 +183,7 @@ static int check_series(const struct merging *m, const struct merge_rank *k, con
 
 		snprintf(field, sizeof(field), "ran.%s of series '%.100s'", ran[i], name);
 		if (!json_equal(a, b))
-			return refuse(m, k->in, field, a, b);
+			return report_mismatch(m, k->in, field, a, b);
 	}
 	return 0;
 }
@@ -222,7 +223,7 @@ static int merge_collect(const struct merging *m, struct merge_rank *ranks, cons
 		*k = (struct merge_rank){
 			.in = &m->in[i],
 			.j = report_named(json_object_get(m->in[i].result, "series"), name)};
-		if (!k->j && !may_lack(m->in[i].result))
+		if (!k->j && !may_lack_series(m->in[i].result))
 			return penstock_fail(m->err, -EINVAL,
 					     "'%s': series has no '%s', which others have: they "
 					     "cannot be added",
@@ -288,7 +289,7 @@ static int add_all_series(struct merging *m)
 /* ---------------------------------------------------------------------- parts */
 
 /* When a result's first series began; 0: it has none. */
-static double began(const json_t *result)
+static double first_start(const json_t *result)
 {
 	const json_t *s = json_array_get(json_object_get(result, "series"), 0),
 		     *turns = json_object_get(json_object_get(s, "interval"), "turns");
@@ -302,14 +303,14 @@ static int add_parts(struct merging *m)
 	int r = 0;
 
 	for (unsigned i = 0; i < m->nr; i++)
-		if (began(m->in[i].result) > 0)
-			begin = fmin(begin, began(m->in[i].result));
+		if (first_start(m->in[i].result) > 0)
+			begin = fmin(begin, first_start(m->in[i].result));
 	for (unsigned p = 0; p < ARRAY_SIZE(parts); p++) {
 		json_t *sum = NULL;
 
 		for (unsigned i = 0; i < m->nr && r == 0; i++) {
 			const json_t *one = json_object_get(m->in[i].result, parts[p]);
-			double at = began(m->in[i].result);
+			double at = first_start(m->in[i].result);
 
 			if (one && !sum)
 				sum = json_deep_copy(one);
@@ -362,7 +363,7 @@ static json_t *settings_of(const struct merging *m)
 }
 
 /* The first that is lost, or that ended early, speaks for all. */
-static void note_partial(json_t *out, const struct merge_in *in, bool lost)
+static void note_partial(json_t *out, const struct merge_input *in, bool lost)
 {
 	const char *why = in->result ? report_text(in->result, "partial_why") : in->lost;
 
@@ -374,7 +375,7 @@ static void note_partial(json_t *out, const struct merge_in *in, bool lost)
 			    json_sprintf("%s: %s", in->name, why ? why : "ended early"));
 }
 
-static double started(const json_t *result)
+static double start_time(const json_t *result)
 {
 	struct tm tm = {.tm_year = 0};
 
@@ -394,10 +395,10 @@ static void set_time(struct merging *m)
 
 		if (!j)
 			continue;
-		if (started(j) < begin)
+		if (start_time(j) < begin)
 			json_object_set(m->out, "time", json_object_get(j, "time"));
-		begin = fmin(begin, started(j));
-		end = fmax(end, started(j) + sec);
+		begin = fmin(begin, start_time(j));
+		end = fmax(end, start_time(j) + sec);
 		longest = fmax(longest, sec);
 	}
 	json_object_set_new(m->out, "duration_sec", json_real(fmax(longest, end - begin)));
@@ -408,7 +409,7 @@ static json_t *members_json(const struct merging *m)
 	json_t *all = json_array();
 
 	for (unsigned i = 0; i < m->nr; i++) {
-		const struct merge_in *in = &m->in[i];
+		const struct merge_input *in = &m->in[i];
 		json_t *machine = json_object_get(in->result, "machine"),
 		       *host = json_object_get(machine, "host"),
 		       *partial = json_object_get(in->result, "partial"),
@@ -452,7 +453,7 @@ static json_t *begin_json(const struct merging *m)
 	return j;
 }
 
-int merge_results(json_t **out, const struct merge_in *in, unsigned nr, const char *how,
+int merge_results(json_t **out, const struct merge_input *in, unsigned nr, const char *how,
 		  struct penstock_err *err)
 {
 	struct merging m = {.in = in, .nr = nr, .err = err};
@@ -475,7 +476,7 @@ int merge_results(json_t **out, const struct merge_in *in, unsigned nr, const ch
 	json_object_set_new(m.out, "ranks",
 			    json_pack("{s:s, s:o, s:o, s:o*}", "how", how, "members",
 				      members_json(&m), "series", m.rows, "reference",
-				      merge_reference(in, nr)));
+				      merge_mlperf(in, nr)));
 	if (r < 0)
 		json_decref(m.out);
 	else

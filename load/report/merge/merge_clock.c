@@ -6,8 +6,8 @@
 #include <math.h>
 #include <time.h>
 
-#include "load/report/merge/merge_in.h"
-#include "load/report/result/lines.h"
+#include "load/report/merge/merge_internal.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 
 #define NAME_TEXT 256
@@ -83,7 +83,7 @@ static void own_clock(FILE *f, const json_t *member)
 		     *ahead = json_object_get(c, "ahead_sec");
 	char off[REPORT_TIME_TEXT], bound[REPORT_TIME_TEXT], name[NAME_TEXT];
 
-	report_plain(name, sizeof(name), report_text(member, "name"));
+	report_escape(name, sizeof(name), report_text(member, "name"));
 	if (json_is_number(ahead))
 		fprintf(f, "clock:      %s: %s %s, as was said\n", name,
 			clock_amount(off, json_number_value(ahead)),
@@ -108,7 +108,7 @@ void merge_clock_lines(FILE *f, const json_t *members)
 	{
 		const json_t *c = json_object_get(one, "clock");
 
-		report_plain(name, sizeof(name), report_text(one, "name"));
+		report_escape(name, sizeof(name), report_text(one, "name"));
 		if (!json_is_object(c))
 			own_clock(f, one);
 		else if (i)
@@ -118,6 +118,6 @@ void merge_clock_lines(FILE *f, const json_t *members)
 				clock_amount(bound, report_number(c, "error_sec")));
 		if (json_is_string(json_object_get(one, "lost")))
 			fprintf(f, "lost:       %s: %s\n", name,
-				report_plain(why, sizeof(why), report_text(one, "lost")));
+				report_escape(why, sizeof(why), report_text(one, "lost")));
 	}
 }

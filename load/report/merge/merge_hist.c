@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/report/merge/merge_in.h"
+#include "load/report/merge/merge_internal.h"
 
 int merge_hist_read(struct penstock_hist *h, const json_t *j, const char *name, const char *where,
 		    struct penstock_err *err)

@@ -10,14 +10,14 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/report/merge/merge_in.h"
+#include "load/report/merge/merge_internal.h"
 #include "load/report/result/text.h"
 
 enum rule {
 	RULE_ADD,
 	RULE_SAME, /* or they cannot be added */
-	RULE_MOST,
-	RULE_LEAST,
+	RULE_MAX,
+	RULE_MIN,
 	RULE_FIRST, /* that is not null */
 	RULE_LIST,  /* one behind the other */
 };
@@ -26,23 +26,23 @@ static const struct {
 	const char *name;
 	enum rule rule;
 } rules[] = {
-	{"mode", RULE_SAME},          {"compat", RULE_SAME},
-	{"model", RULE_SAME},         {"process_bytes", RULE_SAME},
-	{"saves", RULE_SAME},         {"loads", RULE_SAME},
-	{"distinct", RULE_SAME},      {"dedup", RULE_SAME},
-	{"compress", RULE_SAME},      {"format", RULE_SAME},
-	{"elapsed_sec", RULE_MOST},   {"wall_sec", RULE_MOST},
-	{"prefill_sec", RULE_MOST},   {"task_sec", RULE_MOST},
-	{"e2e_sec", RULE_MOST},       {"span_sec", RULE_MOST},
-	{"max", RULE_MOST},           {"last", RULE_MOST},
-	{"slope", RULE_MOST},         {"overloaded", RULE_MOST},
-	{"operations", RULE_LEAST},   {"close_sec", RULE_MOST},
-	{"sec", RULE_MOST},           {"share", RULE_MOST},
-	{"largest_bytes", RULE_MOST}, {"longest_step_back_sec", RULE_MOST},
-	{"first", RULE_FIRST},        {"first_bad", RULE_FIRST},
-	{"why_not", RULE_FIRST},      {"gpu_path", RULE_FIRST},
-	{"bottleneck", RULE_FIRST},   {"within", RULE_FIRST},
-	{"workers", RULE_LIST},       {"clock_skew_ms", RULE_MOST},
+	{"mode", RULE_SAME},         {"compat", RULE_SAME},
+	{"model", RULE_SAME},        {"process_bytes", RULE_SAME},
+	{"saves", RULE_SAME},        {"loads", RULE_SAME},
+	{"distinct", RULE_SAME},     {"dedup", RULE_SAME},
+	{"compress", RULE_SAME},     {"format", RULE_SAME},
+	{"elapsed_sec", RULE_MAX},   {"wall_sec", RULE_MAX},
+	{"prefill_sec", RULE_MAX},   {"task_sec", RULE_MAX},
+	{"e2e_sec", RULE_MAX},       {"span_sec", RULE_MAX},
+	{"max", RULE_MAX},           {"last", RULE_MAX},
+	{"slope", RULE_MAX},         {"overloaded", RULE_MAX},
+	{"operations", RULE_MIN},    {"close_sec", RULE_MAX},
+	{"sec", RULE_MAX},           {"share", RULE_MAX},
+	{"largest_bytes", RULE_MAX}, {"longest_step_back_sec", RULE_MAX},
+	{"first", RULE_FIRST},       {"first_bad", RULE_FIRST},
+	{"why_not", RULE_FIRST},     {"gpu_path", RULE_FIRST},
+	{"bottleneck", RULE_FIRST},  {"within", RULE_FIRST},
+	{"workers", RULE_LIST},      {"clock_skew_ms", RULE_MAX},
 	{"tensor_ranks", RULE_SAME},
 };
 
@@ -115,20 +115,21 @@ static int add_levels(struct adding *a, json_t *to, const json_t *from, const ch
 
 /* -------------------------------------------------------------------- seconds */
 
-static double at(const json_t *table, const char *key, size_t i)
+static double table_value(const json_t *table, const char *key, size_t i)
 {
 	return json_number_value(json_array_get(json_object_get(table, key), i));
 }
 
-static double ops_at(const json_t *table, size_t i)
+static double table_ops(const json_t *table, size_t i)
 {
-	return at(table, "read_ops", i) + at(table, "write_ops", i);
+	return table_value(table, "read_ops", i) + table_value(table, "write_ops", i);
 }
 
 static json_t *second_of(const char *key, const json_t *a, size_t i, const json_t *b, size_t k,
 			 bool whole)
 {
-	double x = at(a, key, i), y = at(b, key, k), nx = ops_at(a, i), ny = ops_at(b, k);
+	double x = table_value(a, key, i), y = table_value(b, key, k), nx = table_ops(a, i),
+	       ny = table_ops(b, k);
 
 	if (!strcmp(key, "t"))
 		return json_real((double)i);
@@ -200,7 +201,7 @@ static int add_list(struct adding *a, json_t *to, const json_t *from, const char
 /* -------------------------------------------------------------------- members */
 
 /* Two leaves, neither of them null. */
-static json_t *leaf(enum rule rule, const json_t *x, const json_t *y)
+static json_t *merge_values(enum rule rule, const json_t *x, const json_t *y)
 {
 	double a = json_number_value(x), b = json_number_value(y);
 
@@ -208,8 +209,8 @@ static json_t *leaf(enum rule rule, const json_t *x, const json_t *y)
 		return json_boolean(json_is_true(x) || json_is_true(y));
 	if (!json_is_number(x) || rule == RULE_FIRST)
 		return json_deep_copy(x);
-	if (rule == RULE_MOST || rule == RULE_LEAST)
-		return json_deep_copy((a >= b) == (rule == RULE_MOST) ? x : y);
+	if (rule == RULE_MAX || rule == RULE_MIN)
+		return json_deep_copy((a >= b) == (rule == RULE_MAX) ? x : y);
 	if (json_is_integer(x) && json_is_integer(y))
 		return json_integer(json_integer_value(x) + json_integer_value(y));
 	return json_real(a + b);
@@ -230,7 +231,7 @@ static int add_member(struct adding *a, json_t *to, const char *key, const json_
 		return json_object_set_new(to, key, json_deep_copy(y));
 	if (json_is_object(x) || json_is_array(x))
 		return parts_add_value(a, x, y, key);
-	return json_object_set_new(to, key, leaf(rule, x, y));
+	return json_object_set_new(to, key, merge_values(rule, x, y));
 }
 
 /* Of each operation the slowest rank counts; what one of them has not done is of none. */
@@ -281,7 +282,7 @@ static int parts_add_value(struct adding *a, json_t *to, const json_t *from, con
 /* --------------------------------------------------------------------- health */
 
 /* A criterion holds where it holds for every rank; told is the worst of them. */
-static void worst_of(json_t *to, const json_t *from)
+static void keep_worst(json_t *to, const json_t *from)
 {
 	json_t *list = json_object_get(to, "criteria"), *c;
 	json_int_t passed = 0;
@@ -314,8 +315,8 @@ int merge_part(json_t *to, const json_t *from, const char *part, double shift, c
 	struct adding a = {.name = name, .part = part, .shift = shift, .err = err};
 
 	if (json_object_get(to, "storage_health"))
-		worst_of(json_object_get(to, "storage_health"),
-			 json_object_get(from, "storage_health"));
+		keep_worst(json_object_get(to, "storage_health"),
+			   json_object_get(from, "storage_health"));
 	return parts_add_value(&a, to, from, part);
 }
 
@@ -347,7 +348,7 @@ static void set_reference(json_t *r, double bytes)
 	}
 }
 
-static void set_ways(json_t *method, const json_t *series, double process_bytes)
+static void set_directions(json_t *method, const json_t *series, double process_bytes)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		json_t *way = json_object_get(method, i ? "load" : "save"),
@@ -375,7 +376,7 @@ void merge_part_end(json_t *part, const json_t *series)
 		json_object_set(lag, "mean", json_object_get(spread, "mean"));
 	json_array_foreach(methods, i, one)
 	{
-		set_ways(one, series, report_number(part, "process_bytes"));
+		set_directions(one, series, report_number(part, "process_bytes"));
 	}
 	for (unsigned k = 0; k < 2 && json_object_get(part, "task_sec"); k++) {
 		double sec = json_number_value(json_object_get(part, k ? "e2e_sec" : "task_sec"));

@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "base/util.h"
-#include "load/report/merge/merge_in.h"
+#include "load/report/merge/merge_internal.h"
 #include "load/report/result/text.h"
 
 static const json_t *percentile(const json_t *j, const char *name)
@@ -59,7 +59,7 @@ static json_t *latency_interval(const struct merge_rank *ranks, unsigned nr)
 }
 
 /* How far apart the ranks began a turn, at the worst. */
-static double skew(const struct merge_rank *ranks, unsigned nr)
+static double start_skew(const struct merge_rank *ranks, unsigned nr)
 {
 	double most = 0, low, high;
 	bool any = true;
@@ -86,7 +86,7 @@ static double skew(const struct merge_rank *ranks, unsigned nr)
 json_t *merge_rows(const json_t *merged, const struct merge_rank *ranks, unsigned nr)
 {
 	double begin = INFINITY, end = 0, sum = 0, got = report_number(merged, "bytes_per_sec");
-	double apart = skew(ranks, nr);
+	double apart = start_skew(ranks, nr);
 	struct stat_moments rates = {0};
 	json_t *rows = json_array();
 	int slowest = -1;

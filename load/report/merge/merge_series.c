@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/report/merge/merge_in.h"
+#include "load/report/merge/merge_internal.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 
@@ -51,7 +51,7 @@ static int read_samples(struct run_series *s, const json_t *j, double behind)
 			.bytes = s->size};
 
 		if (r == 0)
-			r = draw_add(&s->samples, &one);
+			r = reservoir_add(&s->samples, &one);
 	}
 	s->samples.n = max_u64(s->samples.n, s->ops);
 	return r;
@@ -64,7 +64,7 @@ static int read_seconds(struct run_series *s, const json_t *j, double behind)
 
 	for (size_t i = 0; i < nr; i++) {
 		uint64_t at = ((uint64_t)floor(behind + 0.5) + i) * 1000000000u;
-		struct series_second *to = seconds_at(&s->seconds, at);
+		struct series_second *to = per_second_at(&s->seconds, at);
 		double mean = json_number_value(
 			json_array_get(json_object_get(seconds, "latency_mean"), i));
 
@@ -157,7 +157,7 @@ static const json_t *turns_of(const struct merge_rank *k)
 }
 
 /* Turn @i of all ranks as one; false: nobody has so many. */
-static bool hull(const struct merge_rank *ranks, unsigned nr, size_t i, double ret[2])
+static bool joined_turn(const struct merge_rank *ranks, unsigned nr, size_t i, double ret[2])
 {
 	bool any = false;
 
@@ -176,11 +176,11 @@ static bool hull(const struct merge_rank *ranks, unsigned nr, size_t i, double r
 }
 
 /* Turns of ranks that did not wait for each other may overlap: their time counts once. */
-static double cover(json_t *turns, const struct merge_rank *ranks, unsigned nr)
+static double join_turns(json_t *turns, const struct merge_rank *ranks, unsigned nr)
 {
 	double one[2], sec = 0, upto = 0;
 
-	for (size_t i = 0; hull(ranks, nr, i, one); i++) {
+	for (size_t i = 0; joined_turn(ranks, nr, i, one); i++) {
 		json_array_append_new(turns, json_pack("[f, f]", one[0], one[1]));
 		sec += fmax(0, one[1] - fmax(one[0], upto));
 		upto = fmax(upto, one[1]);
@@ -258,7 +258,7 @@ static json_t *words(const struct merge_rank *ranks, unsigned nr, const char *in
 /* Of the first, what differs, and what others fell back to. */
 static json_t *ran_of(const struct merge_rank *ranks, unsigned nr)
 {
-	static const char *const told[] = {"engine", "path", "memory"};
+	static const char *const keys[] = {"engine", "path", "memory"};
 	json_t *j = NULL, *all;
 	size_t i, n;
 
@@ -283,8 +283,8 @@ static json_t *ran_of(const struct merge_rank *ranks, unsigned nr)
 				json_array_append(all, (json_t *)(uintptr_t)f);
 		}
 	}
-	for (i = 0; j && i < ARRAY_SIZE(told); i++)
-		json_object_set_new(j, told[i], words(ranks, nr, "ran", told[i]));
+	for (i = 0; j && i < ARRAY_SIZE(keys); i++)
+		json_object_set_new(j, keys[i], words(ranks, nr, "ran", keys[i]));
 	return j;
 }
 
@@ -310,8 +310,8 @@ static void set_partial(json_t *out, const struct merge_rank *ranks, unsigned nr
 }
 
 /* What was not counted but told. */
-static json_t *series_tell(struct run_series *sum, const struct merge_rank *ranks, unsigned nr,
-			   json_t *interval)
+static json_t *merged_series_json(struct run_series *sum, const struct merge_rank *ranks,
+				  unsigned nr, json_t *interval)
 {
 	const struct result none = {.command = ""};
 	json_t *out = result_series_json(&none, sum, false);
@@ -381,7 +381,7 @@ int merge_series(json_t **out, const struct merge_rank *ranks, unsigned nr, bool
 {
 	struct run_series sum = {.ops = 0};
 	json_t *turns = json_array();
-	double sec = cover(turns, ranks, nr);
+	double sec = join_turns(turns, ranks, nr);
 	int r = series_init(&sum) < 0 ? penstock_fail(err, -ENOMEM, "out of memory") : 0;
 
 	if (r == 0)
@@ -389,7 +389,7 @@ int merge_series(json_t **out, const struct merge_rank *ranks, unsigned nr, bool
 	if (r == 0) {
 		sum.sec = together ? sum.sec : sec;
 		series_finish(&sum);
-		*out = series_tell(&sum, ranks, nr, interval_of(turns, ranks, nr));
+		*out = merged_series_json(&sum, ranks, nr, interval_of(turns, ranks, nr));
 	}
 	json_decref(turns);
 	series_fini(&sum);

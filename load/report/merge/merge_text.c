@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "load/report/merge/merge_in.h"
-#include "load/report/result/lines.h"
+#include "load/report/merge/merge_internal.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 
 #define MB        1e6
@@ -43,7 +43,7 @@ static int slowest_first(const void *a, const void *b)
 /* What a file has under @key, as part of a line. */
 static const char *one_line(char buf[LINE_TEXT], const json_t *j, const char *key)
 {
-	return report_plain(buf, LINE_TEXT, report_text(j, key));
+	return report_escape(buf, LINE_TEXT, report_text(j, key));
 }
 
 static void row_line(FILE *f, const json_t *row)
@@ -79,12 +79,12 @@ static void rows_lines(FILE *f, const json_t *rows)
 /* Ranks of one run that did not get the same of their machines. */
 static void differs_lines(FILE *f, const json_t *ran)
 {
-	static const char *const told[] = {"engine", "path", "memory"};
+	static const char *const keys[] = {"engine", "path", "memory"};
 	char text[LINE_TEXT];
 
-	for (unsigned i = 0; i < ARRAY_SIZE(told); i++)
-		if (!strncmp(report_text(ran, told[i]), "differs: ", 9))
-			fprintf(f, "  note: %s %s\n", told[i], one_line(text, ran, told[i]));
+	for (unsigned i = 0; i < ARRAY_SIZE(keys); i++)
+		if (!strncmp(report_text(ran, keys[i]), "differs: ", 9))
+			fprintf(f, "  note: %s %s\n", keys[i], one_line(text, ran, keys[i]));
 }
 
 static void series_lines(FILE *f, const json_t *s, const json_t *all)

@@ -3,13 +3,13 @@
 'use strict';
 
 /* As the terminal gets them (load/report/result/text.c): what is not seen or turns text is written out. */
-function harmless(text) {
+function escapeControls(text) {
 	return text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g,
 		(c) => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'));
 }
 
 const page = JSON.parse(document.getElementById('data').textContent,
-	(key, value) => typeof value === 'string' ? harmless(value) : value);
+	(key, value) => typeof value === 'string' ? escapeControls(value) : value);
 
 /* ---------------------------------------------------------------- elements */
 
@@ -70,9 +70,9 @@ function announce(text) {
 
 /* ----------------------------------------------------------------- numbers */
 
-const missing = '\u2013';
+const noValue = '\u2013';
 
-function digits(v) {
+function formatDigits(v) {
 	const a = Math.abs(v);
 	if (a >= 10000)
 		return Math.round(v).toString().replace(/\B(?=(\d{3})+$)/g, '\u202f');
@@ -81,7 +81,7 @@ function digits(v) {
 }
 
 /* [value in the unit, unit]: three steps are enough to keep four digits. */
-function scaled(v, units, step) {
+function scaleToUnit(v, units, step) {
 	let i = 0;
 	while (i < units.length - 1 && Math.abs(v) >= step) {
 		v /= step;
@@ -92,38 +92,38 @@ function scaled(v, units, step) {
 
 const format = {
 	rate: (v) => {
-		const [n, unit] = scaled(v, ['B/s', 'kB/s', 'MB/s', 'GB/s', 'TB/s'], 1000);
-		return digits(n) + '\u00a0' + unit;
+		const [n, unit] = scaleToUnit(v, ['B/s', 'kB/s', 'MB/s', 'GB/s', 'TB/s'], 1000);
+		return formatDigits(n) + '\u00a0' + unit;
 	},
 	size: (v) => {
-		const [n, unit] = scaled(v, ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'], 1024);
-		return (Number.isInteger(n) ? String(n) : digits(n)) + '\u00a0' + unit;
+		const [n, unit] = scaleToUnit(v, ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'], 1024);
+		return (Number.isInteger(n) ? String(n) : formatDigits(n)) + '\u00a0' + unit;
 	},
 	time: (v) => {
 		if (v === 0)
 			return '0\u00a0s';
-		const [n, unit] = v >= 1 ? [v, 's'] : scaled(v * 1e9, ['ns', '\u00b5s', 'ms'], 1000);
-		return digits(n) + '\u00a0' + unit;
+		const [n, unit] = v >= 1 ? [v, 's'] : scaleToUnit(v * 1e9, ['ns', '\u00b5s', 'ms'], 1000);
+		return formatDigits(n) + '\u00a0' + unit;
 	},
-	percent: (v) => digits(v * 100) + '\u00a0%',
-	count: (v) => Number.isInteger(v) && Math.abs(v) < 10000 ? String(v) : digits(v),
-	cpu: (v) => digits(v) + '\u00a0s/GiB',
+	percent: (v) => formatDigits(v * 100) + '\u00a0%',
+	count: (v) => Number.isInteger(v) && Math.abs(v) < 10000 ? String(v) : formatDigits(v),
+	cpu: (v) => formatDigits(v) + '\u00a0s/GiB',
 	text: (v) => Array.isArray(v) ? v.join(', ') : String(v),
 };
 
-function show(kind, v) {
-	return v === null || v === undefined || (typeof v === 'number' && !isFinite(v)) ? missing
+function formatValue(kind, v) {
+	return v === null || v === undefined || (typeof v === 'number' && !isFinite(v)) ? noValue
 		: format[kind](v);
 }
 
 /* The same for the numbers at an axis, where zeros behind the point say nothing. */
-function tick(kind, v) {
-	return show(kind, v).replace(/(\.\d*?)0+(?=\D|$)/, '$1').replace(/\.(?=\D|$)/, '');
+function formatTick(kind, v) {
+	return formatValue(kind, v).replace(/(\.\d*?)0+(?=\D|$)/, '$1').replace(/\.(?=\D|$)/, '');
 }
 
 /* Names of settings and members, for people: queue_depth -> queue depth. */
-function words(name) {
-	return harmless(name).replace(/_/g, ' ');
+function spacedWords(name) {
+	return escapeControls(name).replace(/_/g, ' ');
 }
 
 function setting(name, v) {
@@ -139,7 +139,7 @@ function setting(name, v) {
 }
 
 /* The value at "a.b.p99.9" of an object; a percentile has a dot in its name. */
-function at(object, path) {
+function valueAt(object, path) {
 	const [, front, percentile] = /^(.*?)(?:\.(p[\d.]+))?$/.exec(path);
 	let v = front.split('.').reduce((o, key) => o === null || o === undefined ? o : o[key], object);
 	if (percentile && v)
@@ -162,7 +162,7 @@ series.forEach((s, i) => {
 	s.index = i;
 });
 
-function by(list, key) {
+function groupBy(list, key) {
 	const groups = new Map();
 	for (const item of list) {
 		const k = key(item);
@@ -173,10 +173,10 @@ function by(list, key) {
 	return groups;
 }
 
-function best(list, value) {
+function bestOf(list, value) {
 	return list.reduce((a, b) => a && value(a) >= value(b) ? a : b, null);
 }
 
 /* Results whose series are points of a grid are shown as such. */
 const isGrid = (r) => Boolean(r.grid || r.tune);
-const plain = series.filter((s) => !isGrid(s.result) && !s.result.kv);
+const plainSeries = series.filter((s) => !isGrid(s.result) && !s.result.kv);

@@ -3,7 +3,7 @@
 
 const charts = []; /* {chart, build}: rebuilt when the colours change */
 
-function css(name) {
+function cssVariable(name) {
 	return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
@@ -16,10 +16,10 @@ function kindVariable(s, n) {
 }
 
 function kindColour(s) {
-	return css(kindVariable(s, s.result.index));
+	return cssVariable(kindVariable(s, s.result.index));
 }
 
-function faint(c, amount) {
+function fade(c, amount) {
 	return c + Math.round(amount * 255).toString(16).padStart(2, '0');
 }
 
@@ -31,7 +31,7 @@ const whiskers = {
 	afterDatasetsDraw(chart) {
 		const c = chart.ctx;
 		c.save();
-		c.strokeStyle = css('--text');
+		c.strokeStyle = cssVariable('--text');
 		c.lineWidth = 1.5;
 		c.beginPath();
 		c.rect(chart.chartArea.left, chart.chartArea.top, chart.chartArea.width, chart.chartArea.height);
@@ -43,7 +43,7 @@ const whiskers = {
 			const scale = chart.scales[flat ? 'x' : 'y'];
 			chart.getDatasetMeta(n).data.forEach((bar, i) => {
 				if (d.whiskers[i])
-					whisker(c, flat, flat ? bar.y : bar.x,
+					drawWhisker(c, flat, flat ? bar.y : bar.x,
 						...d.whiskers[i].map((v) => scale.getPixelForValue(v)));
 			});
 		});
@@ -51,7 +51,7 @@ const whiskers = {
 	},
 };
 
-function whisker(c, flat, across, from, to) {
+function drawWhisker(c, flat, across, from, to) {
 	const line = (x1, y1, x2, y2) => flat ? (c.moveTo(y1, x1), c.lineTo(y2, x2))
 		: (c.moveTo(x1, y1), c.lineTo(x2, y2));
 	c.beginPath();
@@ -98,7 +98,7 @@ function addChart(parent, id, build, tall) {
 	const table = el('details', {class: 'data'}, el('summary', {}, 'The same as numbers'));
 	const entry = {build, canvas, table, chart: null, key: null};
 	parent.append(el('div', {class: 'chart' + (tall ? ' tall' : '')}, canvas), table);
-	canvas.addEventListener('keydown', (event) => walk(entry, event));
+	canvas.addEventListener('keydown', (event) => moveFocus(entry, event));
 	table.addEventListener('toggle', () => fillTable(entry));
 	charts.push(entry);
 	redraw(entry);
@@ -136,7 +136,7 @@ function fillTable(entry) {
 }
 
 /* Left and right through all points of all visible datasets, telling each. */
-function walk(entry, event) {
+function moveFocus(entry, event) {
 	const step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity}[event.key];
 	const chart = entry.chart;
 	const points = chart.data.datasets.flatMap((d, datasetIndex) =>
@@ -159,8 +159,8 @@ function walk(entry, event) {
 function axis(title, kind, more) {
 	return {
 		title: {display: Boolean(title), text: title},
-		grid: {color: css('--line'), borderColor: css('--line')},
-		ticks: kind ? {callback: (v) => tick(kind, v), maxTicksLimit: 8} : {},
+		grid: {color: cssVariable('--line'), borderColor: cssVariable('--line')},
+		ticks: kind ? {callback: (v) => formatTick(kind, v), maxTicksLimit: 8} : {},
 		...more,
 	};
 }
@@ -206,13 +206,13 @@ function logAxis(title, kind, more) {
 					if (l * 10 ** e >= scale.min * 0.999 && l * 10 ** e <= scale.max * 1.001)
 						scale.ticks.push({value: l * 10 ** e});
 		},
-		ticks: {callback: (v) => tick(kind, v), autoSkip: true, autoSkipPadding: 14, maxRotation: 0},
+		ticks: {callback: (v) => formatTick(kind, v), autoSkip: true, autoSkipPadding: 14, maxRotation: 0},
 		...more,
 	});
 }
 
 /* Bounds of a logarithmic axis with a little air; by itself it would begin at a power of ten. */
-function bounds(values) {
+function axisBounds(values) {
 	const known = values.filter((v) => v > 0);
 	if (!known.length)
 		return {};
@@ -220,11 +220,11 @@ function bounds(values) {
 	return {min: Math.min(...known) / air, max: Math.max(...known) * air};
 }
 
-function tip(kind, more) {
+function tooltip(kind, more) {
 	return {callbacks: {label: (i) => ' ' + i.dataset.label + ': ' +
-		show(kind, i.chart.options.indexAxis === 'y' ? i.parsed.x : i.parsed.y) +
+		formatValue(kind, i.chart.options.indexAxis === 'y' ? i.parsed.x : i.parsed.y) +
 		(i.dataset.whiskers && i.dataset.whiskers[i.dataIndex]
-			? ' (' + i.dataset.whiskers[i.dataIndex].map((v) => show(kind, v)).join(' \u2026 ') + ')' : ''), ...more}};
+			? ' (' + i.dataset.whiskers[i.dataIndex].map((v) => formatValue(kind, v)).join(' \u2026 ') + ')' : ''), ...more}};
 }
 
 /* ------------------------------------------------------------------- theme */
@@ -240,8 +240,8 @@ function applyTheme() {
 	button.textContent = {auto: 'Auto', light: 'Light', dark: 'Dark'}[theme];
 	button.setAttribute('aria-label', 'Colours: ' +
 		{auto: 'as the system has them', light: 'light', dark: 'dark'}[theme] + '; press to change');
-	Chart.defaults.color = css('--soft');
-	Chart.defaults.borderColor = css('--line');
+	Chart.defaults.color = cssVariable('--soft');
+	Chart.defaults.borderColor = cssVariable('--line');
 	Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
 	charts.forEach(redraw);
 	document.dispatchEvent(new Event('themed'));

@@ -6,12 +6,12 @@ const ckptResults = results.filter((r) => r.ckpt);
 function addCheckpoints(r) {
 	const c = r.ckpt, head = several ? r.label + ': ' : '';
 	for (const m of c.methods.filter((x) => x.why_not))
-		note('warn', `${head}Method ${m.name} was left out: ${m.why_not}`);
+		addNote('warn', `${head}Method ${m.name} was left out: ${m.why_not}`);
 	const rows = c.methods.flatMap((m) => [m.save, m.load]).filter((w) => w)
 		.map((w) => ({...w, limit: (r.series.find((s) => s.name === w.series) || {limit: {share: null}}).limit.share}));
 	if (!rows.length)
 		return;
-	section('checkpoints', `${head}Checkpoints of ${show('size', c.checkpoint_bytes)}: ${c.processes} processes`, {class: 'full', nav: 'Checkpoints'},
+	section('checkpoints', `${head}Checkpoints of ${formatValue('size', c.checkpoint_bytes)}: ${c.processes} processes`, {class: 'full', nav: 'Checkpoints'},
 		el('p', {class: 'lead'}, 'Bandwidth is that of all processes from their common beginning to the last end. Time and throughput of the slowest process are ' +
 			'MLPerf Storage’s figures. Content is made while a checkpoint is saved (streaming) or before (memory, torch).'),
 		dataTable('ckpt-methods', [

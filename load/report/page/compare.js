@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two results side by side, as `penstock compare` judged them. */
 
-const judged = {slower: 'bad', faster: 'good', mixed: 'warn', 'no difference seen': '', 'not comparable': 'warn'};
+const verdictKinds = {slower: 'bad', faster: 'good', mixed: 'warn', 'no difference seen': '', 'not comparable': 'warn'};
 
 const compared = {
 	median: {text: 'median latency', short: 'median', kind: 'time', slower: 'right of zero is slower'},
@@ -25,14 +25,14 @@ function changeChart(all, name) {
 				label: 'change',
 				data: rows.map((r) => change(r[name].ratio)),
 				whiskers: rows.map((r) => r[name].interval && r[name].interval.map(change)),
-				backgroundColor: rows.map((r) => faint(css(mark(r[name].verdict)), 0.55)),
+				backgroundColor: rows.map((r) => fade(cssVariable(mark(r[name].verdict)), 0.55)),
 				maxBarThickness: 22,
 			}],
 		},
 		options: {
 			indexAxis: 'y',
 			interaction: {mode: 'nearest', axis: 'y', intersect: false},
-			plugins: {legend: {display: false}, tooltip: tip('percent')},
+			plugins: {legend: {display: false}, tooltip: tooltip('percent')},
 			scales: {
 				x: axis(`change of the ${figure.text}; ${figure.slower}`, 'percent',
 					{suggestedMin: Math.min(-0.02, ...ends), suggestedMax: Math.max(0.02, ...ends)}),
@@ -42,14 +42,14 @@ function changeChart(all, name) {
 		table: {
 			head: ['series', 'change', 'from', 'to'],
 			rows: rows.map((r) => [r.name, ...[r[name].ratio, ...(r[name].interval || [null, null])]
-				.map((v) => show('percent', change(v)))]),
+				.map((v) => formatValue('percent', change(v)))]),
 		},
 	};
 }
 
 function figureColumns(name) {
 	const {short, kind} = compared[name];
-	const ratio = (v) => v === null ? missing : v.toFixed(3);
+	const ratio = (v) => v === null ? noValue : v.toFixed(3);
 	const end = (i) => (r) => r[name].interval && r[name].interval[i];
 	return [
 		{head: short + ' of A', value: (r) => r[name].a, kind},
@@ -58,7 +58,7 @@ function figureColumns(name) {
 		{head: 'from', value: end(0), show: ratio, title: '95 % interval of ' + short},
 		{head: 'to', value: end(1), show: ratio, title: '95 % interval of ' + short},
 		{head: 'p', value: (r) => r[name].p, title: 'chance of such a difference of ' + short + ' without one',
-			show: (v) => v === null ? missing : v < 0.0001 ? '< 0.0001' : v.toFixed(4)},
+			show: (v) => v === null ? noValue : v < 0.0001 ? '< 0.0001' : v.toFixed(4)},
 	];
 }
 
@@ -72,11 +72,11 @@ function verdictText(r) {
 function addGate(c) {
 	const gate = c.gate;
 	const kind = gate ? (gate.failed ? 'bad' : 'good') : c.slower || c.mixed ? 'bad' : c.faster ? 'good' : 'warn';
-	note(kind, c.summary + (gate ? ` Gate ${gate.text}: ${gate.failed ? 'failed' : 'passed'}.` : ''));
+	addNote(kind, c.summary + (gate ? ` Gate ${gate.text}: ${gate.failed ? 'failed' : 'passed'}.` : ''));
 	if (gate && gate.reasons.length)
 		document.getElementById('main').lastChild.append(
 			el('ul', {class: 'reasons'}, ...gate.reasons.map((text) => el('li', {}, text))));
-	c.notes.forEach((text) => note('warn', text));
+	c.notes.forEach((text) => addNote('warn', text));
 }
 
 function addComparison() {
@@ -103,9 +103,9 @@ function addComparison() {
 	}
 	s.append(dataTable('compare', [
 		{head: 'series', value: (r) => r.name, kind: 'text'},
-		{head: 'verdict', value: (r) => r.verdict, kind: 'text', text: verdictText, badge: (r) => judged[r.verdict]},
+		{head: 'verdict', value: (r) => r.verdict, kind: 'text', text: verdictText, badge: (r) => verdictKinds[r.verdict]},
 		...Object.keys(compared).flatMap((name) => figureColumns(name).map((c) => ({...c, group: name}))),
-		{head: 'CPU of A', value: (r) => at(r, 'a.cpu_sec_per_gib'), kind: 'cpu', group: 'CPU'},
-		{head: 'CPU of B', value: (r) => at(r, 'b.cpu_sec_per_gib'), kind: 'cpu', group: 'CPU'},
+		{head: 'CPU of A', value: (r) => valueAt(r, 'a.cpu_sec_per_gib'), kind: 'cpu', group: 'CPU'},
+		{head: 'CPU of B', value: (r) => valueAt(r, 'b.cpu_sec_per_gib'), kind: 'cpu', group: 'CPU'},
 	], c.rows, {copy: true}));
 }

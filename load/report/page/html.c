@@ -13,7 +13,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/report/result/read.h"
+#include "load/report/result/result_reader.h"
 #include "load/report/result/text.h"
 
 /* How many samples, buckets and seconds of a series a page keeps, at each step. */
@@ -23,7 +23,7 @@ static const struct thin {
 
 bool report_html_built(void)
 {
-	return *report_page_before != '\0';
+	return *report_page_head != '\0';
 }
 
 int report_html_check(struct penstock_err *err)
@@ -39,23 +39,23 @@ int report_html_check(struct penstock_err *err)
 /* ----------------------------------------------------------------- thinning */
 
 /* Every so many of them, evenly. */
-static json_t *thin_samples(const json_t *from, size_t room)
+static json_t *thin_samples(const json_t *from, size_t max_nr)
 {
-	size_t nr = json_array_size(from), step = room ? (nr + room - 1) / room : nr + 1;
+	size_t nr = json_array_size(from), step = max_nr ? (nr + max_nr - 1) / max_nr : nr + 1;
 	json_t *to = json_array();
 
-	for (size_t i = 0; i < nr && room; i += step)
+	for (size_t i = 0; i < nr && max_nr; i += step)
 		json_array_append(to, json_array_get(from, i));
 	return to;
 }
 
 /* Join neighbours: the count is that of all of them. */
-static json_t *thin_buckets(const json_t *from, size_t room)
+static json_t *thin_buckets(const json_t *from, size_t max_nr)
 {
-	size_t nr = json_array_size(from), step = room ? (nr + room - 1) / room : 1;
+	size_t nr = json_array_size(from), step = max_nr ? (nr + max_nr - 1) / max_nr : 1;
 	json_t *to = json_array();
 
-	for (size_t i = 0; i < nr && room; i += step) {
+	for (size_t i = 0; i < nr && max_nr; i += step) {
 		size_t last = min_u64(i + step, nr) - 1;
 		json_int_t count = 0, one;
 
@@ -98,10 +98,10 @@ static bool is_level(const char *key)
 }
 
 /* Join neighbours in every column; the first second of each gives the time. */
-static void thin_seconds(json_t *seconds, size_t room)
+static void thin_seconds(json_t *seconds, size_t max_nr)
 {
 	size_t nr = json_array_size(json_object_get(seconds, "t"));
-	size_t step = room ? (nr + room - 1) / room : 1;
+	size_t step = max_nr ? (nr + max_nr - 1) / max_nr : 1;
 
 	for (void *it = json_object_iter(seconds); it && step > 1;
 	     it = json_object_iter_next(seconds, it)) {
@@ -215,7 +215,7 @@ static void data_write(FILE *f, const char *text)
 
 int report_html_write(FILE *f, const struct report_html *page, struct penstock_err *err)
 {
-	size_t room = REPORT_HTML_MAX - strlen(report_page_before) - strlen(report_page_behind);
+	size_t max_size = REPORT_HTML_MAX - strlen(report_page_head) - strlen(report_page_tail);
 	char *text = NULL;
 	int r = report_html_check(err);
 
@@ -226,19 +226,19 @@ int report_html_write(FILE *f, const struct report_html *page, struct penstock_e
 		text = data_text(page, &steps[i]);
 		if (!text)
 			return penstock_fail(err, -ENOMEM, "out of memory");
-		if (data_size(text) <= room)
+		if (data_size(text) <= max_size)
 			break;
 	}
-	if (data_size(text) > room) {
+	if (data_size(text) > max_size) {
 		r = penstock_fail(err, -EFBIG,
 				  "the page would be larger than %d bytes: too many series",
 				  REPORT_HTML_MAX);
 		goto out;
 	}
 	errno = 0;
-	fputs(report_page_before, f);
+	fputs(report_page_head, f);
 	data_write(f, text);
-	fputs(report_page_behind, f);
+	fputs(report_page_tail, f);
 	if (fflush(f) || ferror(f))
 		r = penstock_fail(err, errno ? -errno : -EIO, "%s", strerror(errno ? errno : EIO));
 out:

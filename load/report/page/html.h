@@ -39,7 +39,7 @@ int report_html_write(FILE *f, const struct report_html *page, struct penstock_e
  * what stands before and behind the results.  Empty when Chart.js was not there
  * when this was built.
  */
-extern const char report_page_before[];
-extern const char report_page_behind[];
+extern const char report_page_head[];
+extern const char report_page_tail[];
 
 #endif

@@ -25,7 +25,7 @@ weightsResults.forEach(addWeights);
 results.forEach(addTune);
 results.filter(isGrid).forEach(addHeat);
 results.forEach(addTop);
-if (plain.length) {
+if (plainSeries.length) {
 	addBandwidth();
 	addLatency();
 }

@@ -17,8 +17,8 @@ function mlperfRow(key, o) {
 
 function mlperfCard(row) {
 	return bigCard(row.label, '--r0', 'rate', row.read, 'read from storage, all ranks together', [
-		['written', show('rate', row.written)], ['tokens per second', show('count', row.tokens)],
-		['95 % of requests wait less for storage than', show('time', row.p95)], ['trials', show('count', row.trials)], ['ranks', show('count', row.ranks)]]);
+		['written', formatValue('rate', row.written)], ['tokens per second', formatValue('count', row.tokens)],
+		['95 % of requests wait less for storage than', formatValue('time', row.p95)], ['trials', formatValue('count', row.trials)], ['ranks', formatValue('count', row.ranks)]]);
 }
 
 function addSummary(s) {
@@ -26,11 +26,11 @@ function addSummary(s) {
 	const rows = Object.entries(s.options).map(([key, o]) => mlperfRow(key, o));
 	const why = s.penstock && s.penstock.why_not;
 	if (why)
-		note('warn', `${head}Not as a submission must be: ${why}`);
+		addNote('warn', `${head}Not as a submission must be: ${why}`);
 	if (s.partial_failure)
-		note('bad', `${head}Incomplete: ${Object.values(s.options).flatMap((o) => o.missing_files || []).join(', ') || 'a rank or trial failed'}`);
+		addNote('bad', `${head}Incomplete: ${Object.values(s.options).flatMap((o) => o.missing_files || []).join(', ') || 'a rank or trial failed'}`);
 	for (const row of rows.filter((r) => r.memory))
-		note('warn', `${head}${row.label}: ${row.memory} of ${row.ranks} ranks stored nothing; everything stayed in memory.`);
+		addNote('warn', `${head}${row.label}: ${row.memory} of ${row.ranks} ranks stored nothing; everything stayed in memory.`);
 	const top = section('mlperf' + id, head + 'Summary', {class: 'full plain', nav: 'Summary'}, el('div', {class: 'cards'}, ...rows.filter((r) => r.trials).map(mlperfCard)));
 	top.querySelector('.head').classList.add('hidden');
 	if (!rows.length)

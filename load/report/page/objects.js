@@ -7,7 +7,7 @@ function addObjects() {
 	if (!objectResults.length)
 		return;
 	const ofResult = several ? [{head: 'of', value: (r) => r.label, kind: 'text'}] : [];
-	const count = (head, name, title) => ({head, value: (r) => at(r, 'objects.' + name), kind: 'count', title});
+	const count = (head, name, title) => ({head, value: (r) => valueAt(r, 'objects.' + name), kind: 'count', title});
 	const time = (head, name, level) => ({head, value: (r) => r.objects[name] ? r.objects[name][level] : null, kind: 'time'});
 	const endpoints = objectResults.flatMap((r) => r.objects.endpoints.map((e) => ({...e, label: r.label, name: e.url})));
 	section('objects', 'Requests to the object store', {class: 'full', nav: 'Objects'}, dataTable('objects', [
@@ -25,5 +25,5 @@ function addObjects() {
 	], endpoints, {copy: true}));
 	for (const r of objectResults)
 		if (r.objects.failed)
-			note('bad', `${several ? r.label + ': ' : ''}${r.objects.failed} of ${r.objects.requests} requests to the object store failed.`);
+			addNote('bad', `${several ? r.label + ': ' : ''}${r.objects.failed} of ${r.objects.requests} requests to the object store failed.`);
 }

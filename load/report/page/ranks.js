@@ -3,15 +3,15 @@
 
 function rankNotes(r, head) {
 	for (const m of r.ranks.members.filter((x) => x.lost))
-		note('bad', `${head}${m.name} is lost: ${m.lost}.`);
+		addNote('bad', `${head}${m.name} is lost: ${m.lost}.`);
 	for (const s of r.ranks.series.filter((x) => x.skewed))
-		note('warn', `${head}${s.name}: ranks began ${show('time', s.skew_sec)} apart, more than 1 % of the run.`);
+		addNote('warn', `${head}${s.name}: ranks began ${formatValue('time', s.skew_sec)} apart, more than 1 % of the run.`);
 	for (const s of r.series)
 		for (const key of ['engine', 'path', 'memory'].filter((x) => String(s.ran[x]).startsWith('differs: ')))
-			note('warn', `${head}${s.name}: ${key} ${s.ran[key]}.`);
+			addNote('warn', `${head}${s.name}: ${key} ${s.ran[key]}.`);
 }
 
-const interval95 = (kind, ci) => ci ? `${show(kind, ci[0])} to ${show(kind, ci[1])}` : missing;
+const interval95 = (kind, ci) => ci ? `${formatValue(kind, ci[0])} to ${formatValue(kind, ci[1])}` : noValue;
 
 /* A line for each series: all together, and what the slowest cost. */
 function rankSeries(r) {
@@ -44,7 +44,7 @@ function rankMembers(r) {
 	const clock = (key, own) => (m) => m.clock ? m.clock[key] : m.wall_clock && own(m.wall_clock) !== undefined ? own(m.wall_clock) : null;
 	return dataTable(`ranks-members-${r.index}`, [
 		{head: 'rank', value: (m) => m.name, kind: 'text'}, {head: 'host', value: (m) => m.host || '', kind: 'text'},
-		{head: 'clock', value: clock('offset_sec', (w) => w.ahead_sec), show: (v) => v === null ? missing : (v < 0 ? '-' : '') + show('time', Math.abs(v)),
+		{head: 'clock', value: clock('offset_sec', (w) => w.ahead_sec), show: (v) => v === null ? noValue : (v < 0 ? '-' : '') + formatValue('time', Math.abs(v)),
 			title: 'less that of rank 0, or ahead of others, as was said'},
 		{head: 'within', value: clock('error_sec', (w) => w.synchronised ? w.max_error_sec : null), kind: 'time'},
 		{head: 'ended', value: (m) => m.lost ? 'lost' : m.partial ? 'early' : 'well', kind: 'text'},

@@ -7,18 +7,18 @@ const replayResults = results.filter((r) => r.replay);
 function addReplayNotes(r) {
 	const p = r.replay, e = p.errors, head = several ? r.label + ': ' : '';
 	if (e.reads || e.writes || e.deletes)
-		note('bad', `${head}${e.reads} reads, ${e.writes} writes and ${e.deletes} deletions failed, ${e.verify} reads were not what was written: ${e.first}`);
+		addNote('bad', `${head}${e.reads} reads, ${e.writes} writes and ${e.deletes} deletions failed, ${e.verify} reads were not what was written: ${e.first}`);
 	if (p.lag && p.lag.overloaded)
-		note('warn', `${head}Overloaded: the replay fell behind by ${digits(p.lag.slope)} s in each second of the trace, in the end by ${show('time', p.lag.last)}.`);
+		addNote('warn', `${head}Overloaded: the replay fell behind by ${formatDigits(p.lag.slope)} s in each second of the trace, in the end by ${formatValue('time', p.lag.last)}.`);
 	if (p.cache.created.ops && !r.store)
-		note('warn', `${head}${show('count', p.cache.created.ops)} objects were made on the way to their first read; --prefill makes them beforehand.`);
+		addNote('warn', `${head}${formatValue('count', p.cache.created.ops)} objects were made on the way to their first read; --prefill makes them beforehand.`);
 }
 
 const replayTimes = {
-	bandwidth: {text: 'bandwidth', kind: 'rate', lines: (s) => [['read', '--r0', per(s, 'read_bytes', 'span')],
-		['written', '--w0', per(s, 'write_bytes', 'span')]], from: 0},
-	operations: {text: 'operations', kind: 'count', lines: (s) => [['reads per second', '--r0', per(s, 'read_ops', 'span')],
-		['writes per second', '--w0', per(s, 'write_ops', 'span')], ['in flight', '--c7', plainColumn(s, 'in_flight')]], from: 0},
+	bandwidth: {text: 'bandwidth', kind: 'rate', lines: (s) => [['read', '--r0', ratioColumn(s, 'read_bytes', 'span')],
+		['written', '--w0', ratioColumn(s, 'write_bytes', 'span')]], from: 0},
+	operations: {text: 'operations', kind: 'count', lines: (s) => [['reads per second', '--r0', ratioColumn(s, 'read_ops', 'span')],
+		['writes per second', '--w0', ratioColumn(s, 'write_ops', 'span')], ['in flight', '--c7', plainColumn(s, 'in_flight')]], from: 0},
 	lag: {text: 'lag', kind: 'time', lines: (s) => [['mean', '--c1', plainColumn(s, 'lag_mean')], ['largest', '--c4', plainColumn(s, 'lag_max')]], from: 0},
 	hits: {text: 'reads of what was there', kind: 'percent', lines: (s) => [['share', '--c2',
 		s.t.map((t, i) => ({x: t, y: s.hits[i] + s.misses[i] ? s.hits[i] / (s.hits[i] + s.misses[i]) : null}))]], from: 0, to: 1},

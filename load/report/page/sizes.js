@@ -3,17 +3,17 @@
 
 /* What the axis shows: sizes where each means one series of a kind, else names. */
 function categories(list) {
-	const unique = [...by(list, (s) => s.result.index + s.kind + s.size).values()].every((g) => g.length === 1);
+	const unique = [...groupBy(list, (s) => s.result.index + s.kind + s.size).values()].every((g) => g.length === 1);
 	const key = unique && list.every((s) => s.size !== null) ? (s) => s.size : (s) => s.name;
 	const keys = [...new Set(list.map(key))];
 	if (keys.every((k) => typeof k === 'number'))
 		keys.sort((a, b) => a - b);
-	return {keys, key, labels: keys.map((k) => typeof k === 'number' ? show('size', k) : k)};
+	return {keys, key, labels: keys.map((k) => typeof k === 'number' ? formatValue('size', k) : k)};
 }
 
 /* One dataset per result and kind, in the order of the categories. */
-function perKind(list, cats, more) {
-	return [...by(list, (s) => s.result.index + s.kind).values()].map((group) => {
+function kindDatasets(list, cats, more) {
+	return [...groupBy(list, (s) => s.result.index + s.kind).values()].map((group) => {
 		const of = new Map(group.map((s) => [cats.key(s), s]));
 		const found = cats.keys.map((k) => of.get(k) || null);
 		return {
@@ -25,31 +25,31 @@ function perKind(list, cats, more) {
 	});
 }
 
-function tableOf(first, labels, datasets, kind) {
+function datasetTable(first, labels, datasets, kind) {
 	return {
 		head: [first, ...datasets.map((d) => d.label)],
 		rows: labels.map((label, i) => [label, ...datasets.map((d) => {
 			const v = d.data[i];
-			return show(kind, typeof v === 'object' && v ? v.y : v);
+			return formatValue(kind, typeof v === 'object' && v ? v.y : v);
 		})]),
 	};
 }
 
 /* What the device could do; of results with the same limit only one line. */
 function limitsOf(list, cats) {
-	const known = perKind(list, cats).filter((d) => d.group.some((s) => s && s.limit.bytes_per_sec));
-	return [...by(known, (d) => JSON.stringify(d.group.map((s) => s && [s.kind, s.limit.bytes_per_sec]))).values()]
+	const known = kindDatasets(list, cats).filter((d) => d.group.some((s) => s && s.limit.bytes_per_sec));
+	return [...groupBy(known, (d) => JSON.stringify(d.group.map((s) => s && [s.kind, s.limit.bytes_per_sec]))).values()]
 		.map((same) => ({...same[0], label: 'limit: ' + (same.length > 1 ? same[0].group.find(Boolean).kind : same[0].label)}));
 }
 
 function bandwidthChart(list, per) {
 	const cats = categories(list);
 	const path = per === 'run' ? 'bytes_per_sec' : 'bandwidth.mean';
-	const bars = perKind(list, cats).map((d) => ({
+	const bars = kindDatasets(list, cats).map((d) => ({
 		...d,
-		data: d.group.map((s) => s && at(s, path)),
-		whiskers: per === 'run' ? null : d.group.map((s) => s && at(s, 'bandwidth.ci95')),
-		backgroundColor: faint(d.colour, 0.75),
+		data: d.group.map((s) => s && valueAt(s, path)),
+		whiskers: per === 'run' ? null : d.group.map((s) => s && valueAt(s, 'bandwidth.ci95')),
+		backgroundColor: fade(d.colour, 0.75),
 		borderColor: d.colour,
 		borderWidth: 1,
 		borderRadius: 4,
@@ -75,10 +75,10 @@ function bandwidthChart(list, per) {
 		title: 'Bandwidth by size',
 		data: {labels: cats.labels, datasets: [...bars, ...limits]},
 		options: {
-			plugins: {tooltip: tip('rate')},
+			plugins: {tooltip: tooltip('rate')},
 			scales: {x: axis('', null, {grid: {display: false}}), y: axis('', 'rate', {beginAtZero: true})},
 		},
-		table: tableOf('size', cats.labels, [...bars, ...limits], 'rate'),
+		table: datasetTable('size', cats.labels, [...bars, ...limits], 'rate'),
 	};
 }
 
@@ -90,7 +90,7 @@ function addBandwidth() {
 			per = v;
 			redraw(entry);
 		}));
-	const entry = addChart(s, 'chart-bandwidth', () => bandwidthChart(plain, per));
+	const entry = addChart(s, 'chart-bandwidth', () => bandwidthChart(plainSeries, per));
 }
 
 /* The middle of all operations as a line, the tail as fainter ones. */
@@ -98,11 +98,11 @@ const tails = [['latency.median', 'median', [], 1], ['latency.p99', 'p99', [6, 4
 
 function latencyChart(list) {
 	const cats = categories(list);
-	const datasets = perKind(list, cats).flatMap((d) => tails.slice(0, several ? 2 : 3).map(([path, name, dash, strength]) => ({
+	const datasets = kindDatasets(list, cats).flatMap((d) => tails.slice(0, several ? 2 : 3).map(([path, name, dash, strength]) => ({
 		label: d.label + ' ' + name,
-		data: d.group.map((s) => s && at(s, path)),
-		borderColor: faint(d.colour, strength),
-		backgroundColor: faint(d.colour, strength),
+		data: d.group.map((s) => s && valueAt(s, path)),
+		borderColor: fade(d.colour, strength),
+		backgroundColor: fade(d.colour, strength),
 		borderDash: dash,
 		borderWidth: 2,
 		pointRadius: 4,
@@ -114,15 +114,15 @@ function latencyChart(list) {
 		title: 'Latency by size',
 		data: {labels: cats.labels, datasets},
 		options: {
-			plugins: {tooltip: tip('time')},
-			scales: {x: axis('', null, {offset: true, grid: {display: false}}), y: logAxis('', 'time', bounds(datasets.flatMap((d) => d.data)))},
+			plugins: {tooltip: tooltip('time')},
+			scales: {x: axis('', null, {offset: true, grid: {display: false}}), y: logAxis('', 'time', axisBounds(datasets.flatMap((d) => d.data)))},
 		},
-		table: tableOf('size', cats.labels, datasets, 'time'),
+		table: datasetTable('size', cats.labels, datasets, 'time'),
 	};
 }
 
 function addLatency() {
-	addChart(section('latency', 'Latency', {}), 'chart-latency', () => latencyChart(plain));
+	addChart(section('latency', 'Latency', {}), 'chart-latency', () => latencyChart(plainSeries));
 }
 
 /* ----------------------------------------------------------------- fio */

@@ -7,9 +7,9 @@
  */
 const dashes = [[], [7, 4], [2, 3], [10, 3, 2, 3]];
 const dots = ['circle', 'triangle', 'rectRot', 'crossRot'];
-const many = (list) => list.length > 12;
+const isMany = (list) => list.length > 12;
 function lineVariable(list, chosen, s) {
-	const others = many(list) ? [...chosen] : s.result.series;
+	const others = isMany(list) ? [...chosen] : s.result.series;
 	return kindVariable(s, Math.max(0, others.filter((x) => x.kind === s.kind).findIndex((x) => x.name === s.name)));
 }
 
@@ -17,16 +17,16 @@ function lineVariable(list, chosen, s) {
  * Which series a chart shows: a checkbox each, or, when there are many, those
  * chosen and a list of the others.  Calls change(chosen).
  */
-function picker(label, list, chosen, change) {
+function seriesPicker(label, list, chosen, change) {
 	const box = el('fieldset', {class: 'picks'}, el('legend', {class: 'hidden'}, label));
 	const update = () => {
 		const focus = box.contains(document.activeElement);
-		const shown = many(list) ? list.filter((s) => chosen.has(s)) : list;
+		const shown = isMany(list) ? list.filter((s) => chosen.has(s)) : list;
 		box.replaceChildren(box.firstChild, ...shown.map((s) => pick(s)));
-		if (many(list))
+		if (isMany(list))
 			box.append(dropdown('', [[null, 'Add a series\u2026'], ...list.filter((s) => !chosen.has(s)).map((s) => [s, s.label])],
 				null, (s) => set(s, true)));
-		if (focus && many(list))
+		if (focus && isMany(list))
 			box.querySelector('select').focus();
 	};
 	const set = (s, on) => {
@@ -36,7 +36,7 @@ function picker(label, list, chosen, change) {
 			chosen.add(s);
 		else
 			chosen.delete(s);
-		if (many(list))
+		if (isMany(list))
 			update();
 		change();
 	};
@@ -52,13 +52,13 @@ function picker(label, list, chosen, change) {
 function firstChoice(list) {
 	if (list.length <= 6)
 		return new Set(list);
-	return new Set([...by(list, (s) => s.result.index + s.kind).values()].map((g) => best(g, (s) => s.bytes_per_sec)));
+	return new Set([...groupBy(list, (s) => s.result.index + s.kind).values()].map((g) => bestOf(g, (s) => s.bytes_per_sec)));
 }
 
 /* ------------------------------------------------------------ distribution */
 
 /* Latencies are counted in finer buckets than an eye wants: join them into steps of equal ratio. */
-function density(s) {
+function densityPoints(s) {
 	const buckets = s.histogram.buckets;
 	const total = buckets.reduce((sum, b) => sum + b[2], 0);
 	const low = buckets[0][0], high = buckets[buckets.length - 1][1];
@@ -77,7 +77,7 @@ function density(s) {
 }
 
 /* Latency against the share that is faster, on an axis of nines. */
-function percentiles(s) {
+function percentilePoints(s) {
 	const total = s.histogram.buckets.reduce((sum, b) => sum + b[2], 0);
 	const points = [];
 	let below = 0;
@@ -87,21 +87,21 @@ function percentiles(s) {
 		if (below < total)
 			points.push({x: 1 / (1 - below / total), y: to / 1e9});
 		else
-			points.push({x: total, y: at(s, 'latency.max')});
+			points.push({x: total, y: valueAt(s, 'latency.max')});
 	}
 	return points;
 }
 
-function nines(x) {
+function ninesScale(x) {
 	const p = 100 * (1 - 1 / x);
 	return x < 1.001 ? 'p0' : 'p' + (p >= 99 ? p.toFixed(Math.max(0, Math.ceil(Math.log10(x)) - 2)) : p.toFixed(0));
 }
 
-function lines(list, chosen, points, more) {
+function lineDatasets(list, chosen, points, more) {
 	return list.filter((s) => chosen.has(s)).map((s) => {
-		const c = css(lineVariable(list, chosen, s));
+		const c = cssVariable(lineVariable(list, chosen, s));
 		const n = s.result.index % 4;
-		return {label: s.label, series: s, data: points(s), borderColor: c, backgroundColor: faint(c, 0.16),
+		return {label: s.label, series: s, data: points(s), borderColor: c, backgroundColor: fade(c, 0.16),
 			borderWidth: 2, borderDash: dashes[n], pointStyle: dots[n], pointRadius: 0, pointHoverRadius: 4, pointHitRadius: 8, showLine: true, ...more};
 	});
 }
@@ -111,19 +111,19 @@ const levels = ['p50', 'p90', 'p99', 'p99.9', 'p99.99'];
 function percentileTable(datasets) {
 	return {
 		head: ['series', ...levels, 'max'],
-		rows: datasets.map((d) => [d.label, ...levels.map((p) => show('time', at(d.series, 'latency.' + p))),
-			show('time', at(d.series, 'latency.max'))]),
+		rows: datasets.map((d) => [d.label, ...levels.map((p) => formatValue('time', valueAt(d.series, 'latency.' + p))),
+			formatValue('time', valueAt(d.series, 'latency.max'))]),
 	};
 }
 
 function distributionChart(list, chosen, mode) {
 	const shape = mode === 'shape';
-	const datasets = lines(list, chosen, shape ? density : percentiles, shape ? {stepped: true, fill: 'origin'} : {});
+	const datasets = lineDatasets(list, chosen, shape ? densityPoints : percentilePoints, shape ? {stepped: true, fill: 'origin'} : {});
 	const marked = datasets.length > 2 ? [] : datasets.flatMap((d) => ['p50', 'p99', 'p99.9'].map((p) =>
-		({value: at(d.series, 'latency.' + p), text: p, colour: d.borderColor}))).filter((m) => m.value !== null);
+		({value: valueAt(d.series, 'latency.' + p), text: p, colour: d.borderColor}))).filter((m) => m.value !== null);
 	const label = (i) => ' ' + i.dataset.label + ': ' + (shape
-		? show('percent', i.parsed.y) + ' near ' + show('time', i.parsed.x)
-		: nines(i.parsed.x) + ' = ' + show('time', i.parsed.y));
+		? formatValue('percent', i.parsed.y) + ' near ' + formatValue('time', i.parsed.x)
+		: ninesScale(i.parsed.x) + ' = ' + formatValue('time', i.parsed.y));
 	return {
 		type: 'scatter',
 		title: shape ? 'Distribution of latencies' : 'Latency by percentile',
@@ -131,25 +131,25 @@ function distributionChart(list, chosen, mode) {
 		options: {
 			plugins: {tooltip: {callbacks: {label}}, legend: {display: false}, marks: {list: shape ? marked : []}},
 			scales: shape ? {
-				x: logAxis('latency', 'time', bounds(datasets.flatMap((d) => d.data.map((p) => p.x)))),
+				x: logAxis('latency', 'time', axisBounds(datasets.flatMap((d) => d.data.map((p) => p.x)))),
 				y: axis('share of operations', 'percent', {beginAtZero: true}),
 			} : {
 				x: axis('percentile', null, {type: 'logarithmic', min: 1,
 					afterBuildTicks: (scale) => {
 						scale.ticks = [1, 2, 10, 100, 1000, 10000, 100000].filter((v) => v <= scale.max).map((value) => ({value}));
 					},
-					ticks: {callback: nines, maxRotation: 0}}),
-				y: logAxis('latency', 'time', bounds(datasets.flatMap((d) => d.data.map((p) => p.y)))),
+					ticks: {callback: ninesScale, maxRotation: 0}}),
+				y: logAxis('latency', 'time', axisBounds(datasets.flatMap((d) => d.data.map((p) => p.y)))),
 			},
 		},
 		table: percentileTable(datasets),
 	};
 }
 
-const enough = 10; /* operations that can be called a distribution */
+const minOperations = 10; /* operations that can be called a distribution */
 
 function addDistribution() {
-	const list = series.filter((s) => s.ops >= enough && s.histogram.buckets.length);
+	const list = series.filter((s) => s.ops >= minOperations && s.histogram.buckets.length);
 	if (!list.length)
 		return;
 	const chosen = firstChoice(list);
@@ -160,7 +160,7 @@ function addDistribution() {
 			mode = v;
 			redraw(entry);
 		}));
-	s.append(picker('Series in the distribution', list, chosen, () => redraw(entry)));
+	s.append(seriesPicker('Series in the distribution', list, chosen, () => redraw(entry)));
 	const entry = addChart(s, 'chart-distribution', () => distributionChart(list, chosen, mode), true);
 }
 
@@ -184,7 +184,7 @@ const overTime = {
 function timeChart(list, chosen, mode) {
 	const m = overTime[mode];
 	const few = list.every((s) => m.points(s).length < 60);
-	const datasets = lines(list, chosen, m.points, m.dots ? {showLine: false, pointRadius: 2} : {pointRadius: few ? 3 : 0});
+	const datasets = lineDatasets(list, chosen, m.points, m.dots ? {showLine: false, pointRadius: 2} : {pointRadius: few ? 3 : 0});
 	const longest = Math.max(0, ...datasets.map((d) => d.data.length));
 	const rows = [...Array(Math.min(longest, 1000)).keys()];
 	return {
@@ -192,22 +192,22 @@ function timeChart(list, chosen, mode) {
 		title: 'Over time: ' + m.text,
 		data: {datasets},
 		options: {
-			plugins: {tooltip: {callbacks: {label: (i) => ' ' + i.dataset.label + ': ' + show(m.kind, i.parsed.y) + ' at ' + i.parsed.x}},
+			plugins: {tooltip: {callbacks: {label: (i) => ' ' + i.dataset.label + ': ' + formatValue(m.kind, i.parsed.y) + ' at ' + i.parsed.x}},
 				legend: {display: false}},
 			scales: {
 				x: axis(m.x, null, {beginAtZero: true, ticks: {precision: 0, maxRotation: 0}}),
-				y: m.log ? logAxis('', m.kind, bounds(datasets.flatMap((d) => d.data.map((p) => p.y)))) : axis('', m.kind, {beginAtZero: true}),
+				y: m.log ? logAxis('', m.kind, axisBounds(datasets.flatMap((d) => d.data.map((p) => p.y)))) : axis('', m.kind, {beginAtZero: true}),
 			},
 		},
 		table: {
 			head: [m.x, ...datasets.map((d) => d.label)],
-			rows: rows.map((i) => [String(m.dots ? i + 1 : i), ...datasets.map((d) => show(m.kind, d.data[i] && d.data[i].y))]),
+			rows: rows.map((i) => [String(m.dots ? i + 1 : i), ...datasets.map((d) => formatValue(m.kind, d.data[i] && d.data[i].y))]),
 		},
 	};
 }
 
 function addTime() {
-	const list = series.filter((s) => s.per_second.t.length >= 3 || s.ops >= enough);
+	const list = series.filter((s) => s.per_second.t.length >= 3 || s.ops >= minOperations);
 	if (!list.length)
 		return;
 	const chosen = firstChoice(list);
@@ -223,6 +223,6 @@ function addTime() {
 		mode = v;
 		redraw(entry);
 	}));
-	s.append(picker('Series over time', list, chosen, () => redraw(entry)));
+	s.append(seriesPicker('Series over time', list, chosen, () => redraw(entry)));
 	const entry = addChart(s, 'chart-time', () => timeChart(list, chosen, mode));
 }

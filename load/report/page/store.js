@@ -6,19 +6,19 @@ const storeResults = results.filter((r) => r.store);
 /* What the capacity was meant to be is the same for runs that differ in nothing but policy. */
 function curveChart() {
 	const sizes = [...new Set(storeResults.map((r) => r.store.capacity_bytes))].sort((a, b) => a - b);
-	const datasets = [...by(storeResults, (r) => r.store.policy)].map(([policy, list], i) => ({
-		label: policy, borderColor: css(['--c0', '--c1'][i]), backgroundColor: faint(css(['--c0', '--c1'][i]), 0.16), borderWidth: 2,
+	const datasets = [...groupBy(storeResults, (r) => r.store.policy)].map(([policy, list], i) => ({
+		label: policy, borderColor: cssVariable(['--c0', '--c1'][i]), backgroundColor: fade(cssVariable(['--c0', '--c1'][i]), 0.16), borderWidth: 2,
 		borderDash: dashes[i], pointStyle: dots[i], pointRadius: 4, spanGaps: true,
-		data: sizes.map((s) => at(list.find((r) => r.store.capacity_bytes === s) || {}, 'store.hit_rate')),
+		data: sizes.map((s) => valueAt(list.find((r) => r.store.capacity_bytes === s) || {}, 'store.hit_rate')),
 	}));
-	const labels = sizes.map((s) => show('size', s));
+	const labels = sizes.map((s) => formatValue('size', s));
 	return {
 		type: 'line',
 		title: 'Hit rate against capacity',
 		data: {labels, datasets},
-		options: {plugins: {tooltip: tip('percent')},
+		options: {plugins: {tooltip: tooltip('percent')},
 			scales: {x: axis('capacity', null, {grid: {display: false}}), y: axis('', 'percent', {min: 0, max: 1})}},
-		table: {head: ['capacity', ...datasets.map((d) => d.label)], rows: labels.map((l, i) => [l, ...datasets.map((d) => show('percent', d.data[i]))])},
+		table: {head: ['capacity', ...datasets.map((d) => d.label)], rows: labels.map((l, i) => [l, ...datasets.map((d) => formatValue('percent', d.data[i]))])},
 	};
 }
 
@@ -31,11 +31,11 @@ function addStores() {
 		{head: 'values', value: (r) => r.store.entries, kind: 'count'}, {head: 'gets', value: (r) => r.store.gets, kind: 'count'},
 		{head: 'hits', value: (r) => r.store.hit_rate, kind: 'percent'}, {head: 'from memory', value: (r) => r.store.hits_recent, kind: 'count'},
 		{head: 'made room', value: (r) => r.store.evictions, kind: 'count'}, {head: 'set', value: (r) => r.store.set_bytes, kind: 'size'},
-		{head: 'written per byte set', value: (r) => r.store.written_per_set, show: digits},
+		{head: 'written per byte set', value: (r) => r.store.written_per_set, show: formatDigits},
 	], storeResults, {copy: true}));
 	if (new Set(storeResults.map((r) => r.store.capacity_bytes)).size > 1)
 		addChart(section('storecurve', 'Hit rate against capacity', {class: 'full', nav: 'Curve'}), 'chart-store-curve', curveChart, true);
 	for (const r of storeResults)
 		if (r.store.errors || r.store.corrupt || r.store.directories_out)
-			note('bad', `${several ? r.label + ': ' : ''}${r.store.corrupt} values were not what was written, ${r.store.errors} failed by their drive, ${r.store.directories_out} directories were left out.`);
+			addNote('bad', `${several ? r.label + ': ' : ''}${r.store.corrupt} values were not what was written, ${r.store.errors} failed by their drive, ${r.store.directories_out} directories were left out.`);
 }

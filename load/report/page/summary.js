@@ -24,43 +24,43 @@ function addTitle() {
 	].filter(Boolean).join(' \u00b7 ');
 }
 
-function note(kind, text) {
+function addNote(kind, text) {
 	document.getElementById('main').append(el('p', {class: 'full note ' + kind}, text));
 }
 
 function addWarnings() {
 	const failed = series.filter((s) => s.errors);
-	const two = plain.filter((s) => s.distribution.bimodal);
+	const two = plainSeries.filter((s) => s.distribution.bimodal);
 	for (const r of results)
 		if (r.partial)
-			note('warn', (several ? r.label + ': ' : '') + 'Partial result: ' +
+			addNote('warn', (several ? r.label + ': ' : '') + 'Partial result: ' +
 				(r.partial_why || 'it ended early') + '. What follows is what was measured up to there.');
 	const timed = series.filter((s) => s.ended_by === 'time');
 	if (timed.length)
-		note('warn', 'Ended by the limit of time, with fewer operations than asked for: ' +
+		addNote('warn', 'Ended by the limit of time, with fewer operations than asked for: ' +
 			timed.map((s) => `${s.label}, ${s.ops}`).join('; ') + '.');
 	if (failed.length)
-		note('bad', failed.map((s) => `${s.label}: ${s.errors} operations failed (${s.first_error})`).join('; '));
+		addNote('bad', failed.map((s) => `${s.label}: ${s.errors} operations failed (${s.first_error})`).join('; '));
 	for (const r of results)
 		if (!r.series.length && !r.kv)
-			note('warn', (several ? r.label + ': ' : '') + 'Nothing was measured: this result has no series.');
+			addNote('warn', (several ? r.label + ': ' : '') + 'Nothing was measured: this result has no series.');
 	if (two.length)
-		note('warn', 'Two kinds of latencies: ' +
-			two.map((s) => s.label + ', ' + s.distribution.peaks.map((p) => tick('percent', p.share) +
-				' near ' + show('time', p.latency)).join(' and ')).join('; ') +
+		addNote('warn', 'Two kinds of latencies: ' +
+			two.map((s) => s.label + ', ' + s.distribution.peaks.map((p) => formatTick('percent', p.share) +
+				' near ' + formatValue('time', p.latency)).join(' and ')).join('; ') +
 			'. A mean or median describes neither; look at the distribution.');
 	if (page.thinned)
-		note('warn', page.thinned);
+		addNote('warn', page.thinned);
 }
 
 /* ------------------------------------------------------------------- cards */
 
-function figures(pairs) {
+function figureList(pairs) {
 	return el('dl', {}, ...pairs.flatMap(([name, value]) =>
 		[el('dt', {}, name), el('dd', {}, value)]));
 }
 
-function meter(s) {
+function limitMeter(s) {
 	const share = s.limit.share;
 	if (share === null)
 		return [el('p', {}, 'Device limit: ' + s.limit.how)];
@@ -70,7 +70,7 @@ function meter(s) {
 			'aria-valuenow': (100 * share).toFixed(1), 'aria-label': 'share of the device limit'},
 		el('i', {style: `width: ${Math.min(100, 100 * share)}%`})),
 		el('p', {class: 'share', 'data-value': share, title: s.limit.how},
-			show('percent', share) + ' of the device limit, ' + show('rate', s.limit.bytes_per_sec)),
+			formatValue('percent', share) + ' of the device limit, ' + formatValue('rate', s.limit.bytes_per_sec)),
 		...(note ? [el('p', {class: 'limit-note'}, note[0].toUpperCase() + note.slice(1) + '.')] : []),
 	];
 }
@@ -79,20 +79,20 @@ function meter(s) {
 function card(list) {
 	const t = list[0].result.tune;
 	const winner = t && list.find((x) => x.name === x.kind + '_' + t.winner);
-	const s = winner || best(list, (x) => x.bytes_per_sec);
+	const s = winner || bestOf(list, (x) => x.bytes_per_sec);
 	/* What was not stored has no bandwidth of storage. */
 	const stored = s.ran.direct !== 'nothing moved';
-	const [value, unit] = stored ? show('rate', s.bytes_per_sec).split('\u00a0') : [show('count', s.ops), 'operations'];
+	const [value, unit] = stored ? formatValue('rate', s.bytes_per_sec).split('\u00a0') : [formatValue('count', s.ops), 'operations'];
 	return el('article', {class: 'card', style: `--mark: var(${kindVariable(s, s.result.index)})`},
 		el('h3', {}, (several ? s.result.label + ': ' : '') + (winner ? 'tuned ' : list.length > 1 ? 'best ' : '') + s.kind),
 		el('div', {class: 'big', 'data-series': s.name, 'data-value': stored ? s.bytes_per_sec : s.ops}, value + ' ',
 			el('small', {}, unit)),
 		el('p', {}, s.name + (stored ? '' : ': nothing was stored')),
-		...(stored ? meter(s) : []),
-		figures([
-			['median latency', show('time', at(s, 'latency.median'))],
-			['99 % are below', show('time', at(s, 'latency.p99'))],
-			['CPU', show('cpu', s.cpu.sec_per_gib)],
+		...(stored ? limitMeter(s) : []),
+		figureList([
+			['median latency', formatValue('time', valueAt(s, 'latency.median'))],
+			['99 % are below', formatValue('time', valueAt(s, 'latency.p99'))],
+			['CPU', formatValue('cpu', s.cpu.sec_per_gib)],
 			['page cache', s.cache.replace(/ \(.*/, '')],
 		]));
 }
@@ -102,13 +102,13 @@ function costCard(r) {
 	return el('article', {class: 'card', style: '--mark: var(--c7)'},
 		el('h3', {}, (several ? r.label + ': ' : '') + 'what it took'),
 		el('div', {class: 'big', 'data-value': trace ? r.duration_sec : r.bytes_written},
-			...show(trace ? 'time' : 'size', trace ? r.duration_sec : r.bytes_written).split('\u00a0').map((x, i) => i ? el('small', {}, ' ' + x) : x)),
+			...formatValue(trace ? 'time' : 'size', trace ? r.duration_sec : r.bytes_written).split('\u00a0').map((x, i) => i ? el('small', {}, ' ' + x) : x)),
 		el('p', {}, trace ? 'to make the trace' : 'written to the device: its wear'),
-		figures(trace ? [['rows', show('count', r.kv.rows)]] : [
-			['time', show('time', r.duration_sec)],
-			['operations', show('count', total('ops'))],
-			['moved', show('size', total('bytes'))],
-			['failed', show('count', total('errors'))],
+		figureList(trace ? [['rows', formatValue('count', r.kv.rows)]] : [
+			['time', formatValue('time', r.duration_sec)],
+			['operations', formatValue('count', total('ops'))],
+			['moved', formatValue('size', total('bytes'))],
+			['failed', formatValue('count', total('errors'))],
 		]));
 }
 
@@ -119,7 +119,7 @@ function addCards() {
 		const cards = el('div', {class: 'cards'});
 		if (r.kv)
 			cards.append(...kvCards(r));
-		for (const list of r.kv ? [] : by(series.filter((s) => s.result === r), (s) => s.kind).values())
+		for (const list of r.kv ? [] : groupBy(series.filter((s) => s.result === r), (s) => s.kind).values())
 			cards.append(card(list));
 		cards.append(costCard(r));
 		return cards;

@@ -2,14 +2,14 @@
 /* Tables that can be sorted and copied; machine and settings. */
 
 /*
- * columns: {head, value(row), kind, show(v) or text(row), title}.  The first column names the row.
+ * columns: {head, value(row), kind, formatValue(v) or text(row), title}.  The first column names the row.
  * Each cell keeps the value as it is in the JSON in data-value.  Of columns with a group those of one
  * group are shown at a time.
  */
 function dataTable(id, columns, rows, more) {
 	const body = el('tbody', {});
 	const head = el('tr', {});
-	const textOf = (c, v) => c.show ? c.show(v) : show(c.kind, v);
+	const textOf = (c, v) => c.show ? c.show(v) : formatValue(c.kind, v);
 	const groups = [...new Set(columns.map((c) => c.group).filter((g) => g))];
 	let group = groups[0];
 	const hide = (c) => Boolean(c.group && group !== 'all' && c.group !== group);
@@ -141,7 +141,7 @@ const columns = [
 			{head: 'memory', path: 'ran.path', kind: 'text'},
 		],
 	}).flatMap(([group, list]) => list.map((c) => ({...c, group}))),
-].map((c) => ({...c, value: c.value || ((s) => at(s, c.path))}));
+].map((c) => ({...c, value: c.value || ((s) => valueAt(s, c.path))}));
 
 function addTable() {
 	if (!series.length)
@@ -151,25 +151,25 @@ function addTable() {
 
 /* ---------------------------------------------------- machine and settings */
 
-function facts(title, pairs) {
+function factTable(title, pairs) {
 	return el('div', {}, el('h3', {}, title), el('dl', {}, ...pairs.filter(([, v]) => v !== null && v !== undefined && v !== '')
 		.flatMap(([name, v]) => [el('dt', {}, name), el('dd', {}, v)])));
 }
 
 function machineFacts(r) {
 	const m = r.machine;
-	return facts('Machine', [
+	return factTable('Machine', [
 		['kernel', m.kernel],
 		['processor', m.cpu],
 		['processors', m.cpus && String(m.cpus)],
-		['memory', m.memory_bytes && show('size', m.memory_bytes)],
+		['memory', m.memory_bytes && formatValue('size', m.memory_bytes)],
 		['GPU', m.gpu || (m.kernel ? 'none' : null)],
 	]);
 }
 
 function targetFacts(t) {
 	const d = t.block_device;
-	return facts('Storage', [
+	return factTable('Storage', [
 		['folder', t.folder],
 		['file system', t.file_system],
 		['mounted at', t.mount],
@@ -182,7 +182,7 @@ function targetFacts(t) {
 
 function ranFacts(r) {
 	const one = (f) => [...new Set(r.series.map(f))].join('; ');
-	return facts('What ran', [
+	return factTable('What ran', [
 		['command', r.command_line.join(' ')],
 		['started', r.time.replace('T', ' ').replace('Z', ' UTC')],
 		['penstock', r.penstock],
@@ -192,7 +192,7 @@ function ranFacts(r) {
 		['fallbacks', one((s) => s.ran.fallbacks.join(', ') + (s.ran.fallback_why ? ` (${s.ran.fallback_why})` : '')) || 'none'],
 		['device limit', one((s) => s.limit.how)],
 		['verified', r.series.some((s) => s.verified_bytes !== null)
-			? show('size', r.series.reduce((n, s) => n + (s.verified_bytes || 0), 0)) + ', all right' : 'not asked for'],
+			? formatValue('size', r.series.reduce((n, s) => n + (s.verified_bytes || 0), 0)) + ', all right' : 'not asked for'],
 	]);
 }
 
@@ -203,5 +203,5 @@ function addFacts() {
 	for (const r of results)
 		s.append(el('div', {class: 'result'}, several ? el('h3', {}, r.label) : null,
 			el('div', {class: 'facts'}, machineFacts(r), ...r.targets.map(targetFacts), ranFacts(r),
-				facts('Settings', Object.entries(r.settings).map(([name, v]) => [words(name), setting(name, v)])))));
+				factTable('Settings', Object.entries(r.settings).map(([name, v]) => [spacedWords(name), setting(name, v)])))));
 }

@@ -6,25 +6,25 @@ const traceHead = (t) => traces.length > 1 ? t.label + ': ' : '';
 const traceId = (t) => traces.length > 1 ? String(t.index + 1) : '';
 
 function bigCard(title, mark, kind, value, text, pairs) {
-	const [number, unit] = show(kind, value).split('\u00a0');
+	const [number, unit] = formatValue(kind, value).split('\u00a0');
 	return el('article', {class: 'card', style: `--mark: var(${mark})`}, el('h3', {}, title),
 		el('div', {class: 'big', 'data-value': value}, number, unit ? el('small', {}, ' ' + unit) : null),
-		el('p', {}, text), figures(pairs));
+		el('p', {}, text), figureList(pairs));
 }
 
 function traceCards(t) {
 	const sum = (op) => t.operations.filter((o) => o.operation === op).reduce((n, o) => ({rows: n.rows + o.rows, bytes: n.bytes + o.bytes}), {rows: 0, bytes: 0});
 	const [reads, writes] = [sum('Read'), sum('Write')], sec = t.span_seconds || null;
-	const rate = (n) => show('rate', sec && n / sec);
+	const rate = (n) => formatValue('rate', sec && n / sec);
 	return el('div', {class: 'cards'},
-		bigCard('rows', '--c3', 'count', t.rows, `${t.format}, ${show('time', t.span_seconds)}`, [
-			['rows per second', show('count', sec && t.rows / sec)], ['bad rows', show('count', t.bad.rows)], ['failed operations', show('count', t.failed)]]),
-		bigCard('read', '--r0', 'size', reads.bytes, `${show('count', reads.rows)} operations`, [['asks for', rate(reads.bytes)],
-			['of objects not there before', show('percent', t.reuse.reads ? t.reuse.first_reads / t.reuse.reads : null)]]),
-		bigCard('written', '--w0', 'size', writes.bytes, `${show('count', writes.rows)} operations`, [['asks for', rate(writes.bytes)]]),
-		bigCard('objects', '--c2', 'count', t.objects.keys, show('size', t.objects.bytes) + ' together', [
-			['at most at once', show('size', t.objects.peak_bytes)], ['counted', t.objects.exact ? 'all' : `one of ${t.objects.one_of}`],
-			['median size', show('size', t.sizes.p50)], ['largest', show('size', t.sizes.max)]]));
+		bigCard('rows', '--c3', 'count', t.rows, `${t.format}, ${formatValue('time', t.span_seconds)}`, [
+			['rows per second', formatValue('count', sec && t.rows / sec)], ['bad rows', formatValue('count', t.bad.rows)], ['failed operations', formatValue('count', t.failed)]]),
+		bigCard('read', '--r0', 'size', reads.bytes, `${formatValue('count', reads.rows)} operations`, [['asks for', rate(reads.bytes)],
+			['of objects not there before', formatValue('percent', t.reuse.reads ? t.reuse.first_reads / t.reuse.reads : null)]]),
+		bigCard('written', '--w0', 'size', writes.bytes, `${formatValue('count', writes.rows)} operations`, [['asks for', rate(writes.bytes)]]),
+		bigCard('objects', '--c2', 'count', t.objects.keys, formatValue('size', t.objects.bytes) + ' together', [
+			['at most at once', formatValue('size', t.objects.peak_bytes)], ['counted', t.objects.exact ? 'all' : `one of ${t.objects.one_of}`],
+			['median size', formatValue('size', t.sizes.p50)], ['largest', formatValue('size', t.sizes.max)]]));
 }
 
 /* Bars or points of one column. */
@@ -32,13 +32,13 @@ function columnChart(title, label, kind, xs, ys, colour, xTitle) {
 	return {
 		type: 'bar',
 		title,
-		data: {labels: xs, datasets: [{label, data: ys, backgroundColor: faint(css(colour), 0.55), borderColor: css(colour), borderWidth: 1}]},
+		data: {labels: xs, datasets: [{label, data: ys, backgroundColor: fade(cssVariable(colour), 0.55), borderColor: cssVariable(colour), borderWidth: 1}]},
 		options: {
-			plugins: {legend: {display: false}, tooltip: tip(kind)},
+			plugins: {legend: {display: false}, tooltip: tooltip(kind)},
 			scales: {x: {title: {display: true, text: xTitle}, ticks: {maxRotation: 0, autoSkip: true}, grid: {display: false}},
 				y: axis('', kind, {beginAtZero: true, max: kind === 'percent' ? 1 : undefined})},
 		},
-		table: {head: [xTitle, label], rows: xs.map((x, i) => [x, show(kind, ys[i])])},
+		table: {head: [xTitle, label], rows: xs.map((x, i) => [x, formatValue(kind, ys[i])])},
 	};
 }
 
@@ -47,13 +47,13 @@ function addTrace(t) {
 	const chart = (key, title, nav, full, make) => addChart(section(key + id, head + title, {class: full ? 'full' : '', nav}), 'chart-' + key + id, make, full);
 	section('trace' + id, head + 'Summary', {class: 'full plain', nav: 'Summary'}, traceCards(t)).querySelector('.head').classList.add('hidden');
 	if (t.bad.rows)
-		note('warn', `${head}${t.bad.rows} rows could not be understood and are left out: ${t.bad.first}`);
+		addNote('warn', `${head}${t.bad.rows} rows could not be understood and are left out: ${t.bad.first}`);
 	if (sizes.length)
 		chart('sizes', 'Sizes of operations', 'Sizes', false, () => columnChart('Sizes of operations', 'rows', 'count',
-			sizes.map((s) => show('size', s.from)), sizes.map((s) => s.rows), '--c0', 'from this size to twice that'));
+			sizes.map((s) => formatValue('size', s.from)), sizes.map((s) => s.rows), '--c0', 'from this size to twice that'));
 	if (caches.length)
 		chart('reuse', 'What a cache would hold', 'Cache', false, () => columnChart('What a cache would hold', 'reads it would have had', 'percent',
-			caches.map((c) => show('size', c.bytes)), caches.map((c) => c.share), '--c2', 'size of an LRU cache'));
+			caches.map((c) => formatValue('size', c.bytes)), caches.map((c) => c.share), '--c2', 'size of an LRU cache'));
 	if (w.length > 1)
 		chart('windows', 'The trace over time', 'Over time', true, () => secondsChart({text: 'read and written', kind: 'rate', from: 0, lines: (x) => [
 			['read', '--r0', x.map((v) => ({x: v.from_seconds, y: v.read_bytes / t.working_set.seconds}))],

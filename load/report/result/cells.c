@@ -18,9 +18,9 @@ struct cell cell_number(const char *name, double v)
 	return cell_named(name, CELL_NUMBER, v);
 }
 
-struct cell cell_switch(const char *name, bool on)
+struct cell cell_bool(const char *name, bool on)
 {
-	return cell_named(name, CELL_SWITCH, on);
+	return cell_named(name, CELL_BOOL, on);
 }
 
 struct cell cell_text(const char *name, const char *text)
@@ -64,7 +64,7 @@ void cells_csv(FILE *f, const struct cell *c, unsigned nr, bool names)
 			putc(',', f);
 		if (names || c[i].kind == CELL_TEXT)
 			csv_text(f, names ? c[i].name : c[i].text);
-		else if (c[i].kind == CELL_SWITCH)
+		else if (c[i].kind == CELL_BOOL)
 			fputs(c[i].number > 0 ? "True" : "False", f); /* as pandas writes them */
 		else
 			csv_number(f, c[i].number);
@@ -76,13 +76,13 @@ static void cell_put(struct sheet *s, unsigned col, const struct cell *c)
 {
 	if (c->kind == CELL_TEXT)
 		sheet_text(s, col, c->text);
-	else if (c->kind == CELL_SWITCH)
-		sheet_switch(s, col, c->number > 0);
+	else if (c->kind == CELL_BOOL)
+		sheet_bool(s, col, c->number > 0);
 	else
 		sheet_number(s, col, c->number);
 }
 
-void cells_line(struct sheet *s, const struct cell *c, unsigned nr, bool names)
+void cells_row(struct sheet *s, const struct cell *c, unsigned nr, bool names)
 {
 	for (unsigned i = 0; i < nr; i++) {
 		if (names)
@@ -93,8 +93,8 @@ void cells_line(struct sheet *s, const struct cell *c, unsigned nr, bool names)
 	s->row++;
 }
 
-void cells_upright(struct sheet *s, const char *name, const char *value, const struct cell *c,
-		   unsigned nr)
+void cells_column(struct sheet *s, const char *name, const char *value, const struct cell *c,
+		  unsigned nr)
 {
 	sheet_names(s, (const char *const[]){name, value, NULL});
 	for (unsigned i = 0; i < nr; i++, s->row++) {

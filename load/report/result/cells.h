@@ -13,7 +13,7 @@
 
 struct sheet;
 
-enum cell_kind { CELL_NUMBER, CELL_TEXT, CELL_SWITCH };
+enum cell_kind { CELL_NUMBER, CELL_TEXT, CELL_BOOL };
 
 struct cell {
 	char name[48];
@@ -24,14 +24,14 @@ struct cell {
 
 struct cell cell_number(const char *name, double v);
 struct cell cell_text(const char *name, const char *text);
-struct cell cell_switch(const char *name, bool on);
+struct cell cell_bool(const char *name, bool on);
 
 /* One line: the names, or the values. */
 void cells_csv(FILE *f, const struct cell *c, unsigned nr, bool names);
-void cells_line(struct sheet *s, const struct cell *c, unsigned nr, bool names);
+void cells_row(struct sheet *s, const struct cell *c, unsigned nr, bool names);
 /* A line for each cell under these two names. */
-void cells_upright(struct sheet *s, const char *name, const char *value, const struct cell *c,
-		   unsigned nr);
+void cells_column(struct sheet *s, const char *name, const char *value, const struct cell *c,
+		  unsigned nr);
 
 /*
  * A text as a cell of a CSV file, quoted where it must be.  What a program for tables would take
@@ -64,7 +64,7 @@ void sheet_text(struct sheet *s, unsigned col, const char *text);
 /* A cell of what is not known (NAN) stays empty. */
 void sheet_number(struct sheet *s, unsigned col, double v);
 /* TRUE or FALSE. */
-void sheet_switch(struct sheet *s, unsigned col, bool on);
+void sheet_bool(struct sheet *s, unsigned col, bool on);
 /* A line of texts, NULL-terminated. */
 void sheet_names(struct sheet *s, const char *const *names);
 

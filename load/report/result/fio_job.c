@@ -9,32 +9,32 @@
 #include "base/util.h"
 #include "load/report/result/text.h"
 
-#define LEAST_BYTES (64u << 20) /* of the file */
+#define MIN_BYTES (64u << 20) /* of the file */
 
 /* Direct I/O wants whole blocks of the file system. */
-static uint64_t step_size(const struct blocks *b, unsigned i, uint64_t block)
+static uint64_t step_size(const struct block_sizes *b, unsigned i, uint64_t block)
 {
-	if (i == BLOCKS_ENDS)
+	if (i == BLOCK_SIZES_ENDS)
 		return block;
 	return b->ends[i] > 0 ? align_up((uint64_t)(b->bytes[i] / b->ends[i] + 0.5), 4096) : 4096;
 }
 
 /* fio wants whole percents that add up to 100: the most frequent takes what rounding leaves. */
-static void split(FILE *f, const struct blocks *b, uint64_t block)
+static void split(FILE *f, const struct block_sizes *b, uint64_t block)
 {
-	unsigned percent[BLOCKS_ENDS + 1], left = 100, most = 0, shown = 0;
-	double sum = blocks_total(b), n[BLOCKS_ENDS + 1];
+	unsigned percent[BLOCK_SIZES_ENDS + 1], left = 100, most = 0, shown = 0;
+	double sum = block_sizes_total(b), n[BLOCK_SIZES_ENDS + 1];
 	char text[PENSTOCK_SIZE_TEXT];
 
-	for (unsigned i = 0; i <= BLOCKS_ENDS; i++) {
-		n[i] = i < BLOCKS_ENDS ? b->ends[i] : b->whole;
+	for (unsigned i = 0; i <= BLOCK_SIZES_ENDS; i++) {
+		n[i] = i < BLOCK_SIZES_ENDS ? b->ends[i] : b->whole;
 		percent[i] = sum > 0 ? (unsigned)(100 * n[i] / sum) : 0;
 		left -= percent[i];
 		if (n[i] > n[most])
 			most = i;
 	}
 	percent[most] += left;
-	for (unsigned i = 0; i <= BLOCKS_ENDS; i++)
+	for (unsigned i = 0; i <= BLOCK_SIZES_ENDS; i++)
 		if (percent[i])
 			fprintf(f, "%s%s/%u", shown++ ? ":" : "",
 				penstock_size_exact(text, step_size(b, i, block)), percent[i]);
@@ -46,7 +46,7 @@ static void head(FILE *f, const struct fio_job *job)
 
 	/* A line end in a name would begin an option, of which some run programs. */
 	fprintf(f, "; %s\n; ", job->what);
-	report_plain_put(f, job->origin);
+	report_escape_put(f, job->origin);
 	fprintf(f,
 		"\n; On another file: fio THIS --filename=FILE --size=64G\n"
 		"[global]\n"
@@ -60,12 +60,12 @@ static void head(FILE *f, const struct fio_job *job)
 		"randrepeat=0\n"
 		"percentile_list=50:95:99:99.9:99.99\n"
 		"\n",
-		penstock_size_exact(size, align_up(max_u64(job->bytes, LEAST_BYTES), 1u << 20)));
+		penstock_size_exact(size, align_up(max_u64(job->bytes, MIN_BYTES), 1u << 20)));
 }
 
 int fio_job_write(FILE *f, const struct fio_job *job)
 {
-	double reads = blocks_total(job->read), writes = blocks_total(job->write);
+	double reads = block_sizes_total(job->read), writes = block_sizes_total(job->write);
 
 	if (reads + writes <= 0)
 		return -ENODATA;

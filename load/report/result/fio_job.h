@@ -6,13 +6,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "load/measure/blocks.h"
+#include "load/measure/block_sizes.h"
 
 struct fio_job {
 	const char *what;    /* it is made of, and by which command: two lines of comment ... */
 	const char *origin;  /* ... this one of any text */
 	const char *section; /* name of the job */
-	const struct blocks *read, *write;
+	const struct block_sizes *read, *write;
 	uint64_t block; /* bytes of a whole one */
 	uint64_t bytes; /* of the file, at least */
 	uint64_t depth;

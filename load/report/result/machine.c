@@ -25,11 +25,11 @@
 static void keyed(char *out, size_t size, const char *file, const char *key)
 {
 	CLEANUP_FREE char *line = NULL;
-	size_t room = 0, len = strlen(key);
+	size_t capacity = 0, len = strlen(key);
 	FILE *f = fopen(file, "re");
 
 	out[0] = 0;
-	while (f && !out[0] && getline(&line, &room, f) > 0) {
+	while (f && !out[0] && getline(&line, &capacity, f) > 0) {
 		char *colon = strchr(line, ':');
 
 		if (!colon || strncmp(line, key, len) != 0)

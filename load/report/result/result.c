@@ -12,8 +12,8 @@
 #include "base/util.h"
 #include "load/bed/buffers.h"
 #include "load/measure/handle.h"
-#include "load/report/result/lines.h"
 #include "load/report/result/machine.h"
+#include "load/report/result/report_lines.h"
 #include "load/report/result/text.h"
 
 void result_init(struct result *r, const char *command)
@@ -96,9 +96,9 @@ const char *result_direct_word(const struct run_series *s)
 /* Where device memory went through; cuFile's compatibility mode is cuFile. */
 static const char *path_word(const struct run_series *s)
 {
-	if (s->ways & (PENSTOCK_DONE_CUFILE | PENSTOCK_DONE_CUFILE_COMPAT))
+	if (s->done_flags & (PENSTOCK_DONE_CUFILE | PENSTOCK_DONE_CUFILE_COMPAT))
 		return "cufile";
-	return s->ways & PENSTOCK_DONE_RING ? "ring" : "host";
+	return s->done_flags & PENSTOCK_DONE_RING ? "ring" : "host";
 }
 
 static json_t *ran_json(const struct run_series *s)
@@ -178,7 +178,7 @@ static json_t *distribution_json(const struct run_series *s)
 	return json_pack("{s:b, s:o, s:s}", "bimodal", shape.bimodal, "peaks", peaks, "text", text);
 }
 
-json_t *result_seconds(const struct seconds *s, double sec)
+json_t *result_seconds(const struct per_second *s, double sec)
 {
 	json_t *j = json_object(), *t = json_array(), *span = json_array();
 
@@ -191,14 +191,15 @@ json_t *result_seconds(const struct seconds *s, double sec)
 	json_object_set_new(j, "t", t);
 	json_object_set_new(j, "span", span);
 	for (unsigned k = 0; k < s->nr_channels; k++) {
-		const struct second_channel *c = &s->channels[k];
+		const struct per_second_channel *c = &s->channels[k];
 		json_t *a = json_array();
 
 		for (uint32_t i = 0; c->name && i < s->nr; i++) {
-			double v = seconds_value(c, seconds_row(s, i));
+			double v = per_second_value(c, per_second_row(s, i));
 
-			json_array_append_new(a, c->kind == SECOND_COUNT ? report_count((uint64_t)v)
-									 : report_real(v));
+			json_array_append_new(a, c->kind == PER_SECOND_COUNT
+							 ? report_count((uint64_t)v)
+							 : report_real(v));
 		}
 		if (c->name)
 			json_object_set(j, c->name, a);
@@ -294,8 +295,8 @@ json_t *result_series_json(const struct result *r, const struct run_series *s, b
 	json_object_set_new(j, "sec", json_real(s->sec));
 	json_object_set_new(j, "interval", interval_json(r, s));
 	json_object_set_new(j, "bytes_per_sec", json_real(series_speed(s)));
-	if (s->nr_marks) {
-		json_object_set_new(j, "repeats", report_count(s->nr_marks));
+	if (s->nr_repeats) {
+		json_object_set_new(j, "repeats", report_count(s->nr_repeats));
 		json_object_set_new(j, "bytes_per_sec_ci95",
 				    interval(fmax(0, series_speed(s) - series_speed_half(s)),
 					     series_speed(s) + series_speed_half(s)));
@@ -373,9 +374,9 @@ static json_t *command_line_json(void)
 	FILE *f = fopen("/proc/self/cmdline", "re");
 	CLEANUP_FREE char *word = NULL;
 	json_t *j = json_array();
-	size_t room = 0;
+	size_t capacity = 0;
 
-	while (f && getdelim(&word, &room, 0, f) > 0)
+	while (f && getdelim(&word, &capacity, 0, f) > 0)
 		json_array_append_new(j, report_str(word));
 	if (f)
 		fclose(f);

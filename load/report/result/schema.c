@@ -19,8 +19,8 @@
 #include "base/util.h"
 
 /* Where in the value: a list from here up to the whole. */
-struct spot {
-	const struct spot *up;
+struct json_path {
+	const struct json_path *up;
 	const char *key; /* NULL: an element */
 	size_t index;
 	unsigned depth;
@@ -41,7 +41,7 @@ struct schema_walk {
 /* ---------------------------------------------------------------- complaints */
 
 /* "series[3].latency.mean" */
-static void spot_text(char *buf, size_t size, const struct spot *at)
+static void json_path_text(char *buf, size_t size, const struct json_path *at)
 {
 	size_t used;
 
@@ -49,7 +49,7 @@ static void spot_text(char *buf, size_t size, const struct spot *at)
 		snprintf(buf, size, "%s", "");
 		return;
 	}
-	spot_text(buf, size, at->up);
+	json_path_text(buf, size, at->up);
 	used = strlen(buf);
 	if (at->key)
 		snprintf(buf + used, size - used, "%s%.60s", used ? "." : "", at->key);
@@ -57,9 +57,9 @@ static void spot_text(char *buf, size_t size, const struct spot *at)
 		snprintf(buf + used, size - used, "[%zu]", at->index);
 }
 
-static bool complain(struct schema_walk *w, const struct spot *at, const char *fmt, ...)
+static bool fail_at(struct schema_walk *w, const struct json_path *at, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-static bool complain(struct schema_walk *w, const struct spot *at, const char *fmt, ...)
+static bool fail_at(struct schema_walk *w, const struct json_path *at, const char *fmt, ...)
 {
 	char path[200];
 	va_list ap;
@@ -67,7 +67,7 @@ static bool complain(struct schema_walk *w, const struct spot *at, const char *f
 	if (*w->what && at->depth < w->depth)
 		return false;
 	w->depth = at->depth;
-	spot_text(path, sizeof(path), at);
+	json_path_text(path, sizeof(path), at);
 	snprintf(w->what, sizeof(w->what), "%s ", *path ? path : "the whole");
 	va_start(ap, fmt);
 	vsnprintf(w->what + strlen(w->what), sizeof(w->what) - strlen(w->what), fmt, ap);
@@ -138,7 +138,7 @@ static const char *type_text(const char *name)
 
 /* @types: a name, or an array of them. */
 static bool fits_type(struct schema_walk *w, const json_t *types, const json_t *v,
-		      const struct spot *at)
+		      const struct json_path *at)
 {
 	char text[VALUE_TEXT], wanted[128] = "";
 	size_t nr = json_is_array(types) ? json_array_size(types) : 1;
@@ -152,13 +152,13 @@ static bool fits_type(struct schema_walk *w, const json_t *types, const json_t *
 		snprintf(wanted + used, sizeof(wanted) - used, "%s%s", used ? " or " : "",
 			 type_text(json_string_value(type)));
 	}
-	return complain(w, at, "is %s, not %s", value_text(text, v), wanted);
+	return fail_at(w, at, "is %s, not %s", value_text(text, v), wanted);
 }
 
 /* ------------------------------------------------------------------- scalars */
 
 static bool fits_enum(struct schema_walk *w, const json_t *list, const json_t *v,
-		      const struct spot *at)
+		      const struct json_path *at)
 {
 	char text[VALUE_TEXT], one[VALUE_TEXT], wanted[200] = "";
 	const json_t *x;
@@ -173,12 +173,12 @@ static bool fits_enum(struct schema_walk *w, const json_t *list, const json_t *v
 		snprintf(wanted + used, sizeof(wanted) - used, "%s%s", used ? ", " : "",
 			 value_text(one, x));
 	}
-	return complain(w, at, "is %s, not %s%s", value_text(text, v),
-			json_array_size(list) > 1 ? "one of " : "", wanted);
+	return fail_at(w, at, "is %s, not %s%s", value_text(text, v),
+		       json_array_size(list) > 1 ? "one of " : "", wanted);
 }
 
 static bool fits_number(struct schema_walk *w, const json_t *schema, const json_t *v,
-			const struct spot *at)
+			const struct json_path *at)
 {
 	const json_t *low = json_object_get(schema, "minimum"),
 		     *high = json_object_get(schema, "maximum"),
@@ -187,14 +187,14 @@ static bool fits_number(struct schema_walk *w, const json_t *schema, const json_
 	char text[VALUE_TEXT];
 
 	if (low && x < json_number_value(low))
-		return complain(w, at, "is %s, below %g", value_text(text, v),
-				json_number_value(low));
+		return fail_at(w, at, "is %s, below %g", value_text(text, v),
+			       json_number_value(low));
 	if (high && x > json_number_value(high))
-		return complain(w, at, "is %s, above %g", value_text(text, v),
-				json_number_value(high));
+		return fail_at(w, at, "is %s, above %g", value_text(text, v),
+			       json_number_value(high));
 	if (above && x <= json_number_value(above))
-		return complain(w, at, "is %s, not above %g", value_text(text, v),
-				json_number_value(above));
+		return fail_at(w, at, "is %s, not above %g", value_text(text, v),
+			       json_number_value(above));
 	return true;
 }
 
@@ -215,27 +215,27 @@ static bool matches(struct schema_walk *w, const char *pattern, const char *text
 }
 
 static bool fits_string(struct schema_walk *w, const json_t *schema, const json_t *v,
-			const struct spot *at)
+			const struct json_path *at)
 {
 	const char *pattern = json_string_value(json_object_get(schema, "pattern"));
 	char text[VALUE_TEXT];
 
 	if (json_string_length(v) <
 	    (size_t)json_integer_value(json_object_get(schema, "minLength")))
-		return complain(w, at, "is empty");
+		return fail_at(w, at, "is empty");
 	if (pattern && !matches(w, pattern, json_string_value(v)))
-		return complain(w, at, "is %s, which is not of the form %s", value_text(text, v),
-				pattern);
+		return fail_at(w, at, "is %s, which is not of the form %s", value_text(text, v),
+			       pattern);
 	return true;
 }
 
 /* --------------------------------------------------------- arrays and objects */
 
 static bool schema_fits(struct schema_walk *w, const json_t *schema, const json_t *v,
-			const struct spot *at);
+			const struct json_path *at);
 
 static bool fits_array(struct schema_walk *w, const json_t *schema, const json_t *v,
-		       const struct spot *at)
+		       const struct json_path *at)
 {
 	const json_t *least = json_object_get(schema, "minItems"),
 		     *most = json_object_get(schema, "maxItems"),
@@ -244,14 +244,14 @@ static bool fits_array(struct schema_walk *w, const json_t *schema, const json_t
 	size_t nr = json_array_size(v), i;
 
 	if (least && nr < (size_t)json_integer_value(least))
-		return complain(w, at, "has %zu elements, fewer than %" JSON_INTEGER_FORMAT, nr,
-				json_integer_value(least));
+		return fail_at(w, at, "has %zu elements, fewer than %" JSON_INTEGER_FORMAT, nr,
+			       json_integer_value(least));
 	if (most && nr > (size_t)json_integer_value(most))
-		return complain(w, at, "has %zu elements, more than %" JSON_INTEGER_FORMAT, nr,
-				json_integer_value(most));
+		return fail_at(w, at, "has %zu elements, more than %" JSON_INTEGER_FORMAT, nr,
+			       json_integer_value(most));
 	json_array_foreach(v, i, x)
 	{
-		struct spot here = {.up = at, .index = i, .depth = at->depth + 1};
+		struct json_path here = {.up = at, .index = i, .depth = at->depth + 1};
 		const json_t *one = i < json_array_size(first) ? json_array_get(first, i) : items;
 
 		if (one && !schema_fits(w, one, x, &here))
@@ -279,22 +279,22 @@ static const json_t *member_schema(struct schema_walk *w, const json_t *schema, 
 }
 
 static bool fits_object(struct schema_walk *w, const json_t *schema, const json_t *v,
-			const struct spot *at)
+			const struct json_path *at)
 {
 	const json_t *name, *x;
 	size_t i;
 
 	json_array_foreach(json_object_get(schema, "required"), i, name)
 	{
-		struct spot here = {
+		struct json_path here = {
 			.up = at, .key = json_string_value(name), .depth = at->depth + 1};
 
 		if (!json_object_get(v, here.key))
-			return complain(w, &here, "is missing");
+			return fail_at(w, &here, "is missing");
 	}
 	for (void *it = json_object_iter((json_t *)(uintptr_t)v); it;
 	     it = json_object_iter_next((json_t *)(uintptr_t)v, it)) {
-		struct spot here = {
+		struct json_path here = {
 			.up = at, .key = json_object_iter_key(it), .depth = at->depth + 1};
 		const json_t *one = member_schema(w, schema, here.key);
 
@@ -317,7 +317,7 @@ static const json_t *resolve(const struct schema_walk *w, const json_t *schema)
 }
 
 static bool fits_any(struct schema_walk *w, const json_t *list, const json_t *v,
-		     const struct spot *at)
+		     const struct json_path *at)
 {
 	const json_t *one;
 	size_t i;
@@ -333,7 +333,7 @@ static bool fits_any(struct schema_walk *w, const json_t *list, const json_t *v,
 }
 
 static bool schema_fits(struct schema_walk *w, const json_t *schema, const json_t *v,
-			const struct spot *at)
+			const struct json_path *at)
 {
 	const json_t *part;
 	bool ok = true;
@@ -365,7 +365,7 @@ int schema_check(const json_t *schema, const json_t *value, const char *name,
 		 struct penstock_err *err)
 {
 	struct schema_walk w = {.root = schema};
-	const struct spot top = {.up = NULL};
+	const struct json_path top = {.up = NULL};
 	int r = 0;
 
 	if (!schema_fits(&w, w.root, value, &top))

@@ -110,7 +110,7 @@ void report_set_path(json_t *obj, const char *key, const char *path)
 
 /* ---------------------------------------------------------------- for people */
 
-#define PLAIN_MAX 12 /* bytes of a character written out: "\u{10ffff}" and its end */
+#define ESCAPE_MAX 12 /* bytes of a character written out: "\u{10ffff}" and its end */
 
 static uint32_t code_point(const char *s, unsigned len)
 {
@@ -122,7 +122,7 @@ static uint32_t code_point(const char *s, unsigned len)
 }
 
 /* Controls, marks of direction, line ends of Unicode, and what has no width. */
-static bool is_harmful(uint32_t c)
+static bool must_escape(uint32_t c)
 {
 	static const uint32_t ranges[][2] = {
 		{0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},       {0x61c, 0x61c},
@@ -137,33 +137,33 @@ static bool is_harmful(uint32_t c)
 }
 
 /* The character at @s into @out, as text; returns how many bytes of @s it was. */
-static unsigned plain_char(char out[PLAIN_MAX], const char *s)
+static unsigned escape_char(char out[ESCAPE_MAX], const char *s)
 {
 	unsigned len = penstock_utf8_len(s, SIZE_MAX);
 	uint32_t c = len ? code_point(s, len) : 0;
 
-	if (len && !is_harmful(c)) {
+	if (len && !must_escape(c)) {
 		memcpy(out, s, len);
 		out[len] = 0;
 	} else if (len > 1 && c > 0xffff) {
-		snprintf(out, PLAIN_MAX, "\\u{%x}", c);
+		snprintf(out, ESCAPE_MAX, "\\u{%x}", c);
 	} else if (len > 1) {
-		snprintf(out, PLAIN_MAX, "\\u%04x", c);
+		snprintf(out, ESCAPE_MAX, "\\u%04x", c);
 	} else {
-		snprintf(out, PLAIN_MAX, "\\x%02x", (unsigned char)*s);
+		snprintf(out, ESCAPE_MAX, "\\x%02x", (unsigned char)*s);
 	}
 	return len ? len : 1;
 }
 
-char *report_plain(char *buf, size_t size, const char *s)
+char *report_escape(char *buf, size_t size, const char *s)
 {
-	char out[PLAIN_MAX];
+	char out[ESCAPE_MAX];
 	size_t used = 0;
 
 	while (*s) {
 		size_t n;
 
-		s += plain_char(out, s);
+		s += escape_char(out, s);
 		n = strlen(out);
 		if (used + n >= size)
 			break;
@@ -175,19 +175,19 @@ char *report_plain(char *buf, size_t size, const char *s)
 	return buf;
 }
 
-void report_plain_put(FILE *f, const char *s)
+void report_escape_put(FILE *f, const char *s)
 {
-	char out[PLAIN_MAX];
+	char out[ESCAPE_MAX];
 
 	while (*s) {
-		s += plain_char(out, s);
+		s += escape_char(out, s);
 		fputs(out, f);
 	}
 }
 
 /* ------------------------------------------------------------------ weights */
 
-static int text_write_all(struct plain_stream *p, const char *s, size_t n)
+static int text_write_all(struct escape_stream *p, const char *s, size_t n)
 {
 	while (n) {
 		ssize_t r = write(p->fd, s, n);
@@ -203,21 +203,21 @@ static int text_write_all(struct plain_stream *p, const char *s, size_t n)
 }
 
 /* @text holds @len bytes and a zero; what may be the start of a character stays in @p. */
-static int write_plain(struct plain_stream *p, const char *text, size_t len)
+static int write_escaped(struct escape_stream *p, const char *text, size_t len)
 {
 	char out[4096];
 	size_t used = 0;
 
-	p->held = 0;
+	p->partial = 0;
 	for (size_t i = 0; i < len;) {
 		unsigned claim = penstock_utf8_expected_len((unsigned char)text[i]);
 
 		if (claim > len - i) {
-			p->held = (unsigned)(len - i);
-			memcpy(p->part, text + i, p->held);
+			p->partial = (unsigned)(len - i);
+			memcpy(p->part, text + i, p->partial);
 			break;
 		}
-		if (used + PLAIN_MAX > sizeof(out)) {
+		if (used + ESCAPE_MAX > sizeof(out)) {
 			if (text_write_all(p, out, used) < 0)
 				return -1;
 			used = 0;
@@ -226,32 +226,32 @@ static int write_plain(struct plain_stream *p, const char *text, size_t len)
 			out[used++] = text[i++];
 			continue;
 		}
-		i += plain_char(out + used, text + i);
+		i += escape_char(out + used, text + i);
 		used += strlen(out + used);
 	}
 	return text_write_all(p, out, used);
 }
 
-static ssize_t plain_write(void *cookie, const char *data, size_t size)
+static ssize_t escape_stream_write(void *cookie, const char *data, size_t size)
 {
-	struct plain_stream *p = cookie;
-	CLEANUP_FREE char *text = malloc(p->held + size + 1);
-	size_t held = p->held;
+	struct escape_stream *p = cookie;
+	CLEANUP_FREE char *text = malloc(p->partial + size + 1);
+	size_t partial = p->partial;
 
 	if (!text)
 		return 0;
-	memcpy(text, p->part, held);
-	memcpy(text + held, data, size);
-	text[held + size] = 0;
-	return write_plain(p, text, held + size) < 0 ? 0 : (ssize_t)size;
+	memcpy(text, p->part, partial);
+	memcpy(text + partial, data, size);
+	text[partial + size] = 0;
+	return write_escaped(p, text, partial + size) < 0 ? 0 : (ssize_t)size;
 }
 
-FILE *report_plain_stream(struct plain_stream *p, int fd)
+FILE *report_escape_stream(struct escape_stream *p, int fd)
 {
 	FILE *f;
 
-	*p = (struct plain_stream){.fd = fd};
-	f = fopencookie(p, "w", (cookie_io_functions_t){.write = plain_write});
+	*p = (struct escape_stream){.fd = fd};
+	f = fopencookie(p, "w", (cookie_io_functions_t){.write = escape_stream_write});
 	if (f && isatty(fd))
 		setvbuf(f, NULL, _IOLBF, 0);
 	return f;

@@ -60,15 +60,15 @@ void report_set_path(json_t *obj, const char *key, const char *path);
  */
 
 /* One line of @s, line ends and tabs written out too; what does not fit is cut.  Returns @buf. */
-char *report_plain(char *buf, size_t size, const char *s);
+char *report_escape(char *buf, size_t size, const char *s);
 /* The same to a stream: for lines, and for comments in files of other programs. */
-void report_plain_put(FILE *f, const char *s);
+void report_escape_put(FILE *f, const char *s);
 
-struct plain_stream {
+struct escape_stream {
 	int error; /* -errno of the first write that failed, which stdio forgets */
 	/* the stream's */
 	int fd;
-	unsigned held; /* bytes of a character whose rest has not come yet */
+	unsigned partial; /* bytes of a character whose rest has not come yet */
 	char part[8];
 };
 
@@ -77,6 +77,6 @@ struct plain_stream {
  * printed comes out harmless, line ends and tabs as they are.  @p lives as long as the stream.
  * NULL for lack of memory.
  */
-FILE *report_plain_stream(struct plain_stream *p, int fd);
+FILE *report_escape_stream(struct escape_stream *p, int fd);
 
 #endif

@@ -172,7 +172,7 @@ void sheet_number(struct sheet *s, unsigned col, double v)
 									 (uint16_t)col, v, NULL));
 }
 
-void sheet_switch(struct sheet *s, unsigned col, bool on)
+void sheet_bool(struct sheet *s, unsigned col, bool on)
 {
 	if (s->ws)
 		workbook_failed(s->book, s->book->worksheet_write_boolean(s->ws, s->row,

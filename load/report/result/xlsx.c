@@ -15,8 +15,8 @@ static void series_sheet(struct sheet *s, const json_t *result)
 		unsigned nr = result_cells(c, series);
 
 		if (i == 0)
-			cells_line(s, c, nr, true);
-		cells_line(s, c, nr, false);
+			cells_row(s, c, nr, true);
+		cells_row(s, c, nr, false);
 	}
 }
 

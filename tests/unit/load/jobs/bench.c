@@ -136,7 +136,7 @@ static void simulate(struct run_series *s, struct penstock_random *r, unsigned r
 					 0);
 		}
 		if (repeats > 1)
-			series_mark(s);
+			series_end_repeat(s);
 	}
 }
 
@@ -213,9 +213,9 @@ static void every_series_has_all_its_operations_in_its_turns(void **state)
 		const struct run_series *s = &res.series[i];
 
 		assert_int_equal(s->ops, 33);
-		assert_int_equal(s->nr_marks, 6);
-		assert_int_equal(s->marks[0].ops, 6);
-		assert_int_equal(s->marks[5].ops, 33);
+		assert_int_equal(s->nr_repeats, 6);
+		assert_int_equal(s->repeats[0].ops, 6);
+		assert_int_equal(s->repeats[5].ops, 33);
 		assert_int_equal(s->warmup_bytes, (2 + 5) * s->size);
 		assert_int_equal(s->size, two[i / 2]);
 		assert_int_equal(s->read, i % 2);
@@ -256,19 +256,19 @@ static void the_ratio_to_fio_is_that_of_pairs_of_turns(void **state)
 		/* the device drifts by half, which both meet alike */
 		double drift = 1 + 0.5 * i;
 
-		f.way[0].log_ratio[i] = log(1.3 * (1 + 0.01 * (i % 2)));
-		f.way[1].log_ratio[i] = log(1.1 * (1 + 0.01 * (i % 2)));
+		f.variant[0].log_ratio[i] = log(1.3 * (1 + 0.01 * (i % 2)));
+		f.variant[1].log_ratio[i] = log(1.1 * (1 + 0.01 * (i % 2)));
 		for (unsigned k = 0; k < 2; k++) {
-			f.way[k].n++;
-			f.way[k].ours += 1e9 * drift;
-			f.way[k].theirs += 1e9 * drift / (k ? 1.1 : 1.3);
+			f.variant[k].n++;
+			f.variant[k].ours += 1e9 * drift;
+			f.variant[k].theirs += 1e9 * drift / (k ? 1.1 : 1.3);
 		}
 	}
-	fio_settle(&f);
+	fio_choose_variant(&f);
 	assert_true(f.ratio > 1.1 && f.ratio < 1.11);
 	assert_true(f.low < 1.1 && f.low > 1.05 && f.high > 1.11 && f.high < 1.16);
 	f = (struct fio_result){.why_not = "interrupted"};
-	fio_settle(&f);
+	fio_choose_variant(&f);
 	assert_true(isnan(f.ratio) && f.bytes_per_sec == 0);
 	assert_string_equal(f.why_not, "interrupted");
 }

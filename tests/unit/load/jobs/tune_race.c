@@ -169,7 +169,7 @@ static void assert_evidence(const struct device *d, const struct tune_race_resul
 		if (p->left)
 			continue;
 		dropped++;
-		assert_true(p->nr >= TUNE_RACE_SURE && p->shared >= TUNE_RACE_SURE &&
+		assert_true(p->nr >= TUNE_RACE_MIN_SHARED && p->shared >= TUNE_RACE_MIN_SHARED &&
 			    p->against != i);
 		assert_true(p->behind > d->job.tie && p->behind > p->behind_half);
 	}

@@ -11,7 +11,7 @@
 
 /* A leader, and others that stand to it as the test says. */
 struct made_up {
-	struct space space;
+	struct config_space space;
 	struct tune_job job;
 	struct tune_result res;
 	struct tune_race_point race[POINTS];
@@ -23,7 +23,9 @@ static void made_up_init(struct made_up *m, enum tune_race_end end)
 {
 	*m = (struct made_up){.space = {.nr = 0}};
 	for (unsigned i = 0; i < POINTS; i++) {
-		assert_int_equal(space_add(&m->space, SPACE_QUEUE_DEPTH, i + 1, NULL, NULL), 0);
+		assert_int_equal(
+			config_space_add(&m->space, CONFIG_SPACE_QUEUE_DEPTH, i + 1, NULL, NULL),
+			0);
 		snprintf(m->points[i].dir[1].name, sizeof(m->points[i].dir[1].name), "read_d%u",
 			 i + 1);
 	}
@@ -62,7 +64,7 @@ static void assert_verdict(struct made_up *m, const char *text)
 
 	assert_string_equal(json_string_value(json_object_get(j, "verdict")), text);
 	json_decref(j);
-	space_fini(&m->space);
+	config_space_fini(&m->space);
 }
 
 static void a_clear_winner_is_better_than_all(void **state)
@@ -88,7 +90,7 @@ static void those_that_were_compared_are_counted(void **state)
 			   "configurations were not tried");
 	made_up_init(&m, TUNE_RACE_BUDGET);
 	add(&m, 1, 0, 1);
-	m.res.worn = true;
+	m.res.wear_limit_hit = true;
 	assert_verdict(
 		&m, "d1 is ahead, but what may be written was used up before that was "
 		    "certain; 1 other is worse at 95 %; 1 promised less and was set aside; 5 of 8 "
@@ -168,7 +170,7 @@ static void no_effect_is_claimed_from_few_probes(void **state)
 		if (!strstr(text, cases[i].says))
 			fail_msg("%s", text);
 		free(text);
-		space_fini(&m.space);
+		config_space_fini(&m.space);
 	}
 }
 
@@ -204,7 +206,7 @@ static void what_a_point_was_compared_with_is_named(void **state)
 	assert_string_equal(json_string_value(json_object_get(json_array_get(c, 1), "against")),
 			    "d3");
 	json_decref(j);
-	space_fini(&m.space);
+	config_space_fini(&m.space);
 }
 
 int main(void)

@@ -37,7 +37,7 @@ static void a_closed_loop_has_one_request_per_user(void)
 	kvkit_ok();
 	kvkit_clean();
 	T_OK(kvkit.most_active <= 10);
-	T_OK(((const struct kv_second *)seconds_row(&kvkit.r.seconds, 0))->queued <= 10);
+	T_OK(((const struct kv_second *)per_second_row(&kvkit.r.seconds, 0))->queued <= 10);
 	T_OK(kvkit.r.requests > 0);
 	T_OK(nobody_asks_before_the_answer());
 }

@@ -241,7 +241,7 @@ static void seconds_add_up(void)
 	run();
 	T_EQ(result.seconds.nr, 60);
 	for (uint32_t i = 0; i < result.seconds.nr; i++) {
-		const struct kv_second *s = seconds_row(&result.seconds, i);
+		const struct kv_second *s = per_second_row(&result.seconds, i);
 
 		sum.requests += s->requests;
 		sum.tokens += s->tokens;

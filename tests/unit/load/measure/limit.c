@@ -27,12 +27,12 @@ static void no_share_is_above_one(void **state)
 				  series_of(false, 900e9)};
 
 	(void)state;
-	limit_tell(&l, s, 3);
+	limit_set_measured(&l, s, 3);
 	assert_true(s[0].limit == 400e9 && s[1].limit == 400e9 && s[2].limit == 0);
 	assert_non_null(
 		strstr(s[0].limit_how, "the fastest of these itself; plain pread got 75.0 %"));
 	s[1] = series_of(true, 250e9);
-	limit_tell(&l, s, 3);
+	limit_set_measured(&l, s, 3);
 	assert_true(s[0].limit == 300e9 && s[1].limit == 300e9);
 	assert_non_null(strstr(s[0].limit_how, "measured: plain pread"));
 }
@@ -43,7 +43,7 @@ static void what_was_not_measured_is_no_limit(void **state)
 	struct run_series s = series_of(false, 1e9);
 
 	(void)state;
-	limit_tell(&l, &s, 1);
+	limit_set_measured(&l, &s, 1);
 	assert_true(s.limit == 0);
 	assert_string_equal(s.limit_how, "not measured: no reason");
 }
@@ -158,13 +158,13 @@ static void tries_are_spread_over_the_work(void **state)
 	(void)state;
 	make_files();
 	for (unsigned i = 0; i < ARRAY_SIZE(due); i++) {
-		struct limit_turn turn = {.done = due[i][0], .all = due[i][1], .sec = 0.01};
+		struct limit_schedule turn = {.done = due[i][0], .all = due[i][1], .sec = 0.01};
 		struct limit l = {.read = true};
 
-		limit_beside(&l, &t, 1, &turn, NULL);
+		limit_run_due(&l, &t, 1, &turn, NULL);
 		assert_int_equal(l.tries, due[i][2]);
 		turn.done = turn.all;
-		limit_beside(&l, &t, 1, &turn, NULL);
+		limit_run_due(&l, &t, 1, &turn, NULL);
 		assert_int_equal(l.tries, due[i][3]);
 	}
 	munmap(buf, FILES * (LEN + 4096));

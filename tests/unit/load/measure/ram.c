@@ -39,12 +39,12 @@ static void without_groups_it_is_the_machines(void)
 	struct ram r;
 
 	machine("plain");
-	r = ram_look(root);
+	r = ram_read(root);
 	T_EQ(r.total, GIB(64));
 	T_EQ(r.available, GIB(48));
 	put("proc/self/cgroup", "0::/user.slice/a\n");
 	put("sys/fs/cgroup/user.slice/a/memory.max", "max\n");
-	r = ram_look(root);
+	r = ram_read(root);
 	T_EQ(r.total, GIB(64));
 	T_EQ(r.available, GIB(48));
 }
@@ -59,12 +59,12 @@ static void a_limit_of_any_group_above_counts(void)
 	put("sys/fs/cgroup/job/memory.max", "8589934592\n");
 	put("sys/fs/cgroup/job/memory.current", "3221225472\n");
 	put("sys/fs/cgroup/job/memory.stat", "anon 5\ninactive_file 1073741824\nslab 7\n");
-	r = ram_look(root);
+	r = ram_read(root);
 	T_EQ(r.total, GIB(8));
 	T_EQ(r.available, GIB(6));                       /* what is cached of files can go */
 	put("sys/fs/cgroup/memory.max", "4294967296\n"); /* that of a container */
 	put("sys/fs/cgroup/memory.current", "4294967296\n");
-	r = ram_look(root);
+	r = ram_read(root);
 	T_EQ(r.total, GIB(4));
 	T_EQ(r.available, 1); /* nothing, which is not the same as not knowing */
 }
@@ -84,14 +84,14 @@ static void a_share_leaves_room(void)
 
 static void without_proc_the_kernel_is_asked(void)
 {
-	struct ram r = ram_look("/nowhere");
+	struct ram r = ram_read("/nowhere");
 
 	T_OK(r.total > 0 && r.available > 0 && r.available <= r.total);
 }
 
 static void this_machine_has_memory(void)
 {
-	struct ram r = ram_look("");
+	struct ram r = ram_read("");
 
 	T_OK(r.total > 0 && r.available > 0 && r.available <= r.total);
 	T_OK(ram_available() > 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples that are all kept, and samples of which a draw is kept. */
+/* Samples that are all kept, and samples of which a reservoir is kept. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

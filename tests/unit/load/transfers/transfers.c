@@ -202,7 +202,7 @@ static void a_run_is_counted_behind_an_earlier_one(void **state)
 
 		job.opts.engine = "null";
 		assert_int_equal(run_transfers(&job, series, NULL), 0);
-		series_mark(&series[0]);
+		series_end_repeat(&series[0]);
 		sec_ns = (uint64_t)(series[0].sec * 1e9);
 		assert_true(sec_ns > before);
 		assert_int_equal(series[0].ops, run * 3999);
@@ -212,7 +212,7 @@ static void a_run_is_counted_behind_an_earlier_one(void **state)
 		assert_true(series_sample(&series[0], series_kept(&series[0]) - 1)->end_ns >=
 			    before);
 		assert_true(series[0].seconds.nr == sec_ns / 1000000000 + 1);
-		assert_int_equal(series[0].nr_marks, run);
+		assert_int_equal(series[0].nr_repeats, run);
 		bed_buffers_close(&s.buffers);
 	}
 	series_free(series);
@@ -230,7 +230,8 @@ static void alone_the_time_is_the_sum_of_latencies(void **state)
 	/* filling the buffers is not in it, but for a few instructions around each operation */
 	assert_true(series[0].sec >= series[0].latency.mean * 100 * 0.999);
 	for (unsigned i = 0; i < series[0].seconds.nr; i++)
-		seconds += ((const struct series_second *)seconds_row(&series[0].seconds, i))->ops;
+		seconds +=
+			((const struct series_second *)per_second_row(&series[0].seconds, i))->ops;
 	assert_int_equal(seconds, 100);
 	assert_int_equal(series[0].seconds.nr, (unsigned)series[0].sec + 1);
 	for (unsigned i = 1; i < series_kept(&series[0]); i++)
@@ -490,7 +491,8 @@ static int rounds_finish(void *arg, const struct load_op *op, void *buf, struct 
 	return 0;
 }
 
-static int run_rounds(struct rounds *r, struct run_series *series, struct transfers_seen *seen)
+static int run_rounds(struct rounds *r, struct run_series *series,
+		      struct transfers_handle_info *handles)
 {
 	struct transfers_job job = {
 		.source = {rounds_next, rounds_prepare, rounds_finish, r},
@@ -503,7 +505,7 @@ static int run_rounds(struct rounds *r, struct run_series *series, struct transf
 		.opts = PENSTOCK_OPTS_INIT,
 		.buffers = &r->buffers,
 		.nr_series = 1,
-		.seen = seen,
+		.handles = handles,
 	};
 	struct bed_buffers_opts want = {.len = LEN, .nr = WORKERS};
 	struct penstock_err err;
@@ -520,18 +522,18 @@ static void a_round_takes_as_long_as_its_slowest_worker(void **state)
 {
 	struct rounds r = {.rounds = 50, .fail_at = UINT32_MAX};
 	struct run_series series = {0};
-	struct transfers_seen seen[WORKERS] = {0};
+	struct transfers_handle_info handles[WORKERS] = {0};
 
 	(void)state;
-	assert_int_equal(run_rounds(&r, &series, seen), 0);
+	assert_int_equal(run_rounds(&r, &series, handles), 0);
 	assert_int_equal(series.ops, 49 * WORKERS);
 	assert_int_equal(series.warmup_bytes, WORKERS * LEN);
 	assert_int_equal(r.finished, 50 * WORKERS);
 	assert_int_equal(r.early, 0);
 	for (unsigned i = 0; i < WORKERS; i++) {
 		assert_true(r.took[i] <= r.whole[i] && r.whole[i] == r.whole[0]);
-		assert_int_equal(seen[i].stats.ops, 50);
-		assert_true(seen[i].file.size > 0);
+		assert_int_equal(handles[i].stats.ops, 50);
+		assert_true(handles[i].file.size > 0);
 	}
 	assert_true(fabs(series.sec - (double)r.whole[0] / 1e9) < 1e-6);
 	assert_int_equal(series.stats.ops, 50 * WORKERS);

@@ -17,8 +17,8 @@
 #include "base/random.h"
 #include "base/util.h"
 #include "load/report/merge/merge.h"
-#include "load/report/result/read.h"
 #include "load/report/result/result.h"
+#include "load/report/result/result_reader.h"
 #include "load/stat/stat.h"
 
 #define RANKS 3
@@ -99,13 +99,13 @@ static double at(const json_t *j, const char *path)
 static json_t *merge_them(const char *command, unsigned nr)
 {
 	static const char *const names[] = {"a.json", "b.json", "c.json"};
-	struct merge_in in[RANKS] = {{0}};
+	struct merge_input in[RANKS] = {{0}};
 	struct penstock_err err = {0, ""};
 	json_t *j[RANKS], *out = NULL;
 
 	for (unsigned i = 0; i < nr; i++) {
 		j[i] = json_of(&one[i], command, json_object());
-		in[i] = (struct merge_in){.result = j[i], .name = names[i]};
+		in[i] = (struct merge_input){.result = j[i], .name = names[i]};
 	}
 	if (merge_results(&out, in, nr, "merge", &err) < 0)
 		fail_msg("%s", err.msg);
@@ -256,8 +256,8 @@ static void a_checkpoint_is_one_of_all_ranks(void **state)
 /* @b with one thing changed is not added to @a, and the line says why. */
 static void refused(json_t *a, json_t *b, const char *line)
 {
-	const struct merge_in in[] = {{.result = a, .name = "a.json"},
-				      {.result = b, .name = "b.json"}};
+	const struct merge_input in[] = {{.result = a, .name = "a.json"},
+					 {.result = b, .name = "b.json"}};
 	struct penstock_err err = {0, ""};
 	json_t *out = NULL;
 
@@ -298,7 +298,7 @@ static void what_cannot_be_added_is_named(void **state)
 /* What the others measured is kept, and marked. */
 static void a_lost_rank_is_named(void **state)
 {
-	struct merge_in in[2] = {{.name = "rank 0"}, {.name = "rank 1", .lost = "killed"}};
+	struct merge_input in[2] = {{.name = "rank 0"}, {.name = "rank 1", .lost = "killed"}};
 	struct penstock_err err = {0, ""};
 	json_t *out = NULL, *a;
 

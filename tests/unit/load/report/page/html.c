@@ -5,8 +5,8 @@
 #include "common/t.h"
 #include "load/report/page/html.h"
 
-const char report_page_before[] = "";
-const char report_page_behind[] = "";
+const char report_page_head[] = "";
+const char report_page_tail[] = "";
 
 static void a_build_without_charts_says_so(void **state)
 {

@@ -4,7 +4,7 @@
 
 #include "base/util.h"
 #include "common/t.h"
-#include "load/report/result/read.h"
+#include "load/report/result/result_reader.h"
 #include "load/report/result/schema.h"
 
 static const char *root_folder;
