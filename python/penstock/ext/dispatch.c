@@ -197,13 +197,13 @@ void dispatch_end(void)
 	d.ender = pthread_self();
 	d.ending = true;
 	do {
-		hub_finish_all();
+		shared_io_drain_all();
 		if (set_thread(NULL, NULL)) {
 			Py_BEGIN_ALLOW_THREADS
 			wait_called();
 			Py_END_ALLOW_THREADS
 		}
-	} while (hub_any_pending());
+	} while (shared_io_any_pending());
 	thread = set_thread(NULL, NULL);
 	if (thread)
 		stop(thread);

@@ -26,11 +26,11 @@ static void on_done(void *arg, const struct penstock_done *d)
 	f->flags = d->flags;
 	if (d->res < 0)
 		f->msg = strdup(d->msg);
-	hub_done(f);
+	shared_io_push_done(f);
 }
 
 /* What only an open handle knows: the file, and whether the engine knows the memory. */
-static int bind(struct hub *h, struct future *f, struct penstock_op *op)
+static int bind(struct shared_io *h, struct future *f, struct penstock_op *op)
 {
 	const struct target *t = &f->target;
 
@@ -50,7 +50,7 @@ static void unbind(struct future *f)
 		file_unuse(f->path.file);
 }
 
-struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
+struct future *future_make(struct shared_io *h, PyObject *obj, PyObject *path,
 			   const struct future_spec_args *a, struct penstock_op *op)
 {
 	PyTypeObject *type = module_state()->future_type;
@@ -58,7 +58,7 @@ struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
 
 	if (!f)
 		return NULL;
-	f->hub = hub_get(h);
+	f->shared = shared_io_get(h);
 	f->opcode = a->opcode;
 	f->offset = a->offset;
 	*op = (struct penstock_op){.opcode = a->opcode,
@@ -66,7 +66,7 @@ struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
 				   .offset = a->offset,
 				   .on_done = on_done,
 				   .arg = f};
-	if (path_take(&f->path, path) < 0 || hub_s3(h, &f->path) < 0 ||
+	if (path_take(&f->path, path) < 0 || shared_io_ensure_s3(h, &f->path) < 0 ||
 	    target_take(&f->target, obj, a->opcode == PENSTOCK_READ, a->length) < 0) {
 		Py_DECREF(future_object(f));
 		return NULL;
@@ -85,11 +85,11 @@ struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
 }
 
 /* From here on it is pending; the reference is the library's. */
-static void future_begin(struct hub *h, struct future *f)
+static void future_begin(struct shared_io *h, struct future *f)
 {
 	Py_INCREF(future_object(f));
 	f->late = dispatch_is_late();
-	hub_begun(h, f);
+	shared_io_add_pending(h, f);
 }
 
 /* The library would not take it; its message does not say what for. */
@@ -106,17 +106,18 @@ static void refused(struct future *f, int code, const char *why)
 	f->msg = strdup(text);
 }
 
-/* Between hub_enter() and hub_leave(), by the calling thread only; 0, or -1 with an exception. */
-static int begin_all(struct hub *h, struct future **f, struct penstock_op *ops, unsigned n)
+/* Between shared_io_begin_call() and shared_io_end_call(), by the calling thread only; 0, or -1
+ * with an exception. */
+static int begin_all(struct shared_io *h, struct future **f, struct penstock_op *ops, unsigned n)
 {
-	if (hub_enter(h) < 0)
+	if (shared_io_begin_call(h) < 0)
 		return -1;
 	for (unsigned i = 0; i < n; i++)
 		if (bind(h, f[i], &ops[i]) < 0) {
 			while (i--)
 				unbind(f[i]);
-			hub_leave(h);
-			hub_tell(h, &h->room);
+			shared_io_end_call(h);
+			shared_io_wake(h, &h->room);
 			return -1;
 		}
 	for (unsigned i = 0; i < n; i++)
@@ -124,7 +125,7 @@ static int begin_all(struct hub *h, struct future **f, struct penstock_op *ops, 
 	return 0;
 }
 
-int futures_submit(struct hub *h, struct future **f, struct penstock_op *ops, unsigned n)
+int futures_submit(struct shared_io *h, struct future **f, struct penstock_op *ops, unsigned n)
 {
 	struct penstock_err err;
 	int r;
@@ -136,16 +137,16 @@ int futures_submit(struct hub *h, struct future **f, struct penstock_op *ops, un
 		r = penstock_submit(h->io, ops + i, n - i, NULL, &err);
 		if (r <= 0) {
 			refused(f[i], r, err.msg);
-			hub_done(f[i]);
+			shared_io_push_done(f[i]);
 			r = 1;
 		}
 	}
 	Py_END_ALLOW_THREADS
-	hub_leave(h);
+	shared_io_end_call(h);
 	return 0;
 }
 
-int future_run(struct hub *h, struct future *f, struct penstock_op *op)
+int future_run(struct shared_io *h, struct future *f, struct penstock_op *op)
 {
 	struct penstock_done done;
 	struct penstock_err err;
@@ -164,7 +165,7 @@ int future_run(struct hub *h, struct future *f, struct penstock_op *op)
 		f->msg = done.res < 0 ? strdup(done.msg) : NULL;
 	}
 	Py_END_ALLOW_THREADS
-	hub_leave(h);
+	shared_io_end_call(h);
 	atomic_store(&f->stage, OVER);
 	future_settle(f);
 	Py_DECREF(future_object(f));
@@ -173,7 +174,7 @@ int future_run(struct hub *h, struct future *f, struct penstock_op *op)
 
 /* --------------------------------------------------------------- settling */
 
-static bool is_settled(struct hub *h, void *arg)
+static bool is_settled(struct shared_io *h, void *arg)
 {
 	struct future *f = arg;
 
@@ -202,15 +203,15 @@ static void future_finish(struct future *f)
 	}
 }
 
-static void remember_failure(struct hub *h, struct future *f)
+static void remember_failure(struct shared_io *h, struct future *f)
 {
 	Py_INCREF(future_object(f));
-	hub_lock(h);
+	shared_io_lock(h);
 	f->next_failed = NULL;
 	f->place_failed = h->last;
 	*h->last = f;
 	h->last = &f->next_failed;
-	hub_unlock(h);
+	shared_io_unlock(h);
 }
 
 void future_unlist(struct future *f)
@@ -219,7 +220,7 @@ void future_unlist(struct future *f)
 	if (f->next_failed)
 		f->next_failed->place_failed = f->place_failed;
 	else
-		f->hub->last = f->place_failed;
+		f->shared->last = f->place_failed;
 	f->place_failed = NULL;
 }
 
@@ -228,11 +229,11 @@ void future_mark_seen(struct future *f)
 {
 	bool listed;
 
-	hub_lock(f->hub);
+	shared_io_lock(f->shared);
 	listed = f->place_failed;
 	if (listed)
 		future_unlist(f);
-	hub_unlock(f->hub);
+	shared_io_unlock(f->shared);
 	if (listed)
 		Py_DECREF(future_object(f));
 }
@@ -244,12 +245,12 @@ bool future_failed(const struct future *f)
 
 static __thread struct settler *innermost;
 
-unsigned settling_here(const struct hub *h)
+unsigned settling_here(const struct shared_io *h)
 {
 	unsigned n = 0;
 
 	for (const struct settler *s = innermost; s; s = s->outer)
-		n += s->hub == h;
+		n += s->shared == h;
 	return n;
 }
 
@@ -264,7 +265,7 @@ static bool settled_by_us(const struct future *f)
 /* It is over.  Another thread may be at it already, or this one, further down. */
 void future_settle(struct future *f)
 {
-	struct hub *h = f->hub;
+	struct shared_io *h = f->shared;
 	struct settler here = {innermost, f->late ? NULL : h};
 	enum stage over = OVER;
 	PyObject *type, *value, *tb;
@@ -274,8 +275,8 @@ void future_settle(struct future *f)
 	if (!atomic_compare_exchange_strong(&f->stage, &over, SETTLING)) {
 		if (settled_by_us(f))
 			return;
-		if (!hub_foreign(h)) {
-			hub_wait(h, &f->lane->room, is_settled, f, -1, false);
+		if (!shared_io_is_inherited(h)) {
+			shared_io_wait(h, &f->lane->room, is_settled, f, -1, false);
 		} else if (f->stage != SETTLED) { /* who was at it is a thread of the parent's */
 			f->res = -ECHILD;
 			f->stage = SETTLED;
@@ -295,10 +296,10 @@ void future_settle(struct future *f)
 	innermost = here.outer;
 	f->settler = NULL;
 	f->stage = SETTLED;
-	hub_settled(f);
+	shared_io_remove_pending(f);
 }
 
-static bool is_over(struct hub *h, void *arg)
+static bool is_over(struct shared_io *h, void *arg)
 {
 	struct future *f = arg;
 
@@ -312,11 +313,11 @@ int future_wait(struct future *f, int64_t deadline, bool signals)
 
 	if (f->stage == SETTLED)
 		return 1;
-	if (!is_over(f->hub, f))
-		r = hub_wait(f->hub, &f->lane->room, is_over, f, deadline, signals);
+	if (!is_over(f->shared, f))
+		r = shared_io_wait(f->shared, &f->lane->room, is_over, f, deadline, signals);
 	if (r > 0) {
 		future_settle(f);
-		hub_reap(f->hub);
+		shared_io_reap(f->shared);
 	}
 	return r;
 }
@@ -355,7 +356,7 @@ static int wait_for_user(struct future *f, const char *function, PyObject *const
 	int r;
 
 	if (args_parse(&p, args, nargs, kwnames, &timeout) < 0 ||
-	    hub_deadline(timeout, &deadline) < 0)
+	    parse_timeout(timeout, &deadline) < 0)
 		return -1;
 	r = future_wait(f, deadline, true);
 	if (r == 0)
@@ -394,7 +395,7 @@ static PyObject *exception(PyObject *self, PyObject *const *args, Py_ssize_t nar
 
 static bool future_look(struct future *f)
 {
-	if (is_over(f->hub, f))
+	if (is_over(f->shared, f))
 		future_settle(f);
 	return f->stage == SETTLED;
 }
@@ -531,13 +532,13 @@ static PyObject *add_done_callback(PyObject *self, PyObject *fn)
 		PyErr_Format(PyExc_TypeError, "fn: %R is not callable", fn);
 		return NULL;
 	}
-	if (hub_foreign(f->hub) && f->stage != SETTLED) {
+	if (shared_io_is_inherited(f->shared) && f->stage != SETTLED) {
 		raise_os(-ECHILD, "the operation belongs to the parent process", f->path.filename);
 		return NULL;
 	}
 	if (dispatch_ended())
 		future_wait(f, -1, false);
-	else if (!is_over(f->hub, f) && dispatch_start() < 0)
+	else if (!is_over(f->shared, f) && dispatch_start() < 0)
 		return NULL;
 	if (f->stage != SETTLED)
 		later = call_later(f, fn);
@@ -571,7 +572,7 @@ static void future_dealloc(PyObject *self)
 	path_drop(&f->path);
 	Py_CLEAR(f->trouble);
 	free(f->msg);
-	hub_put(f->hub);
+	shared_io_put(f->shared);
 	PyObject_Free(self);
 	Py_DECREF(type);
 }

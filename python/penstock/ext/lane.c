@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lanes of a hub: what is done and not settled, and waiting for it.
+ * The lanes of a shared_io: what is done and not settled, and waiting for it.
  *
  * A wait ends in slices, between which Python runs its signal handlers, so that Ctrl-C
  * works; a completion ends it at once.
  *
- * Whoever calls has a reference to the hub: by a handle, file or future that a call of Python's is
- * about.
+ * Whoever calls has a reference to the shared_io: by a handle, file or future that a call of
+ * Python's is about.
  */
 #include <errno.h>
 #include <math.h>
@@ -17,7 +17,7 @@
 enum { SLICE_NS = 50 * 1000 * 1000 };
 
 /* The calling thread's. */
-struct lane *lane_here(struct hub *h)
+struct lane *lane_here(struct shared_io *h)
 {
 	static atomic_uint threads;
 	static __thread unsigned number; /* from 1 on */
@@ -37,7 +37,7 @@ static int64_t now_ns(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-int hub_deadline(PyObject *timeout, int64_t *deadline)
+int parse_timeout(PyObject *timeout, int64_t *deadline)
 {
 	double seconds;
 
@@ -62,7 +62,7 @@ int hub_deadline(PyObject *timeout, int64_t *deadline)
 struct waiter {
 	struct waiter *next, **place;
 	pthread_cond_t told;
-	bool (*over)(struct hub *h, void *arg);
+	bool (*over)(struct shared_io *h, void *arg);
 	void *arg;
 };
 
@@ -85,7 +85,7 @@ static void room_leave(struct room *room, struct waiter *w)
 }
 
 /* What has changed was stored before; whoever joins counts itself before it looks. */
-void hub_tell(struct hub *h, struct room *room)
+void shared_io_wake(struct shared_io *h, struct room *room)
 {
 	if (!atomic_load(&room->nr))
 		return;
@@ -97,7 +97,7 @@ void hub_tell(struct hub *h, struct room *room)
 }
 
 /* One slice; without the GIL. */
-static bool wait_slice(struct hub *h, struct room *room, struct waiter *w, int64_t deadline)
+static bool wait_slice(struct shared_io *h, struct room *room, struct waiter *w, int64_t deadline)
 {
 	int64_t until = now_ns() + SLICE_NS;
 	struct timespec t;
@@ -117,14 +117,15 @@ static bool wait_slice(struct hub *h, struct room *room, struct waiter *w, int64
 	return yes;
 }
 
-int hub_wait(struct hub *h, struct room *room, bool (*over)(struct hub *h, void *arg), void *arg,
-	     int64_t deadline, bool signals)
+int shared_io_wait(struct shared_io *h, struct room *room,
+		   bool (*over)(struct shared_io *h, void *arg), void *arg, int64_t deadline,
+		   bool signals)
 {
 	struct waiter w = {.told = PTHREAD_COND_INITIALIZER, .over = over, .arg = arg};
 	bool yes;
 
-	if (hub_foreign(h))
-		return hub_refuse_foreign();
+	if (shared_io_is_inherited(h))
+		return raise_inherited();
 	do {
 		Py_BEGIN_ALLOW_THREADS
 		yes = wait_slice(h, room, &w, deadline);
@@ -139,11 +140,11 @@ int hub_wait(struct hub *h, struct room *room, bool (*over)(struct hub *h, void 
 
 /*
  * The library's reference goes with the list: nothing takes it from there before it is on it, and
- * the hub stays for as long as a callback runs, since closing waits for the I/O threads.
+ * the shared_io stays for as long as a callback runs, since closing waits for the I/O threads.
  */
-void hub_done(struct future *f)
+void shared_io_push_done(struct future *f)
 {
-	struct hub *h = f->hub;
+	struct shared_io *h = f->shared;
 	struct lane *l = f->lane;
 
 	if (f->counted)
@@ -153,8 +154,8 @@ void hub_done(struct future *f)
 	f->next = atomic_load_explicit(&l->done, memory_order_relaxed);
 	while (!atomic_compare_exchange_weak(&l->done, &f->next, f))
 		;
-	hub_tell(h, &l->room);
-	hub_tell(h, &h->room);
+	shared_io_wake(h, &l->room);
+	shared_io_wake(h, &h->room);
 }
 
 /* What is done, oldest first. */
@@ -198,12 +199,12 @@ static void reap(struct lane *l)
 }
 
 /* Threads that have ended leave futures behind. */
-void hub_reap(struct hub *h)
+void shared_io_reap(struct shared_io *h)
 {
 	struct lane *l;
 	unsigned turns;
 
-	if (hub_foreign(h))
+	if (shared_io_is_inherited(h))
 		return;
 	l = lane_here(h);
 	reap(l);
@@ -212,15 +213,15 @@ void hub_reap(struct hub *h)
 		reap(&h->lanes[turns / 64 % LANES]);
 }
 
-void hub_reap_all(struct hub *h)
+void shared_io_reap_all(struct shared_io *h)
 {
-	if (hub_foreign(h))
+	if (shared_io_is_inherited(h))
 		return;
 	for (unsigned i = 0; i < LANES; i++)
 		reap(&h->lanes[i]);
 }
 
-bool hub_has_work(struct hub *h)
+bool shared_io_has_done(struct shared_io *h)
 {
 	for (unsigned i = 0; i < LANES; i++)
 		if (atomic_load(&h->lanes[i].done) || atomic_load(&h->lanes[i].ready))
@@ -228,26 +229,27 @@ bool hub_has_work(struct hub *h)
 	return false;
 }
 
-void hub_begun(struct hub *h, struct future *f)
+void shared_io_add_pending(struct shared_io *h, struct future *f)
 {
 	f->lane = lane_here(h);
 	if (!f->late)
 		atomic_fetch_add(&f->lane->pending, 1);
 }
 
-void hub_settled(struct future *f)
+void shared_io_remove_pending(struct future *f)
 {
-	struct hub *h = f->hub;
+	struct shared_io *h = f->shared;
 
-	if (hub_foreign(h)) /* the locks were perhaps held when this process was forked off */
+	if (shared_io_is_inherited(
+		    h)) /* the locks were perhaps held when this process was forked off */
 		return;
 	if (!f->late)
 		atomic_fetch_sub(&f->lane->pending, 1);
-	hub_tell(h, &f->lane->room);
-	hub_tell(h, &h->room);
+	shared_io_wake(h, &f->lane->room);
+	shared_io_wake(h, &h->room);
 }
 
-uint64_t hub_take_finished(struct hub *h)
+uint64_t shared_io_take_finished(struct shared_io *h)
 {
 	uint64_t n = 0;
 
@@ -257,7 +259,7 @@ uint64_t hub_take_finished(struct hub *h)
 }
 
 /* An operation is counted in one lane from beginning to end: it is not missed. */
-uint64_t hub_pending(struct hub *h)
+uint64_t shared_io_pending(struct shared_io *h)
 {
 	uint64_t n = 0;
 
@@ -267,20 +269,20 @@ uint64_t hub_pending(struct hub *h)
 }
 
 /* @arg: how many of them the waiting thread is settling itself. */
-static bool work_or_nothing(struct hub *h, void *arg)
+static bool work_or_nothing(struct shared_io *h, void *arg)
 {
-	return hub_has_work(h) || hub_pending(h) <= *(const unsigned *)arg;
+	return shared_io_has_done(h) || shared_io_pending(h) <= *(const unsigned *)arg;
 }
 
-int hub_drain(struct hub *h, int64_t deadline, bool signals)
+int shared_io_drain(struct shared_io *h, int64_t deadline, bool signals)
 {
 	unsigned here = settling_here(h);
 	int r;
 
 	do {
-		r = hub_wait(h, &h->room, work_or_nothing, &here, deadline, signals);
+		r = shared_io_wait(h, &h->room, work_or_nothing, &here, deadline, signals);
 		if (r > 0)
-			hub_reap_all(h);
-	} while (r > 0 && hub_pending(h) > here);
+			shared_io_reap_all(h);
+	} while (r > 0 && shared_io_pending(h) > here);
 	return r;
 }

@@ -19,37 +19,37 @@ struct registered {
 
 /* ------------------------------------------------------------------- turns */
 
-static bool my_turn(struct hub *h, void *arg)
+static bool my_turn(struct shared_io *h, void *arg)
 {
 	(void)arg;
 	return !h->registering;
 }
 
 /* From here to end() nobody else changes the list, and the handle stays open.  0, or -1. */
-static int register_begin(struct hub *h)
+static int register_begin(struct shared_io *h)
 {
-	if (hub_check(h) < 0)
+	if (shared_io_check_open(h) < 0)
 		return -1;
 	while (atomic_exchange(&h->registering, true))
-		if (hub_wait(h, &h->room, my_turn, NULL, -1, true) < 0)
+		if (shared_io_wait(h, &h->room, my_turn, NULL, -1, true) < 0)
 			return -1;
-	if (hub_enter(h) == 0)
+	if (shared_io_begin_call(h) == 0)
 		return 0;
 	h->registering = false;
-	hub_tell(h, &h->room);
+	shared_io_wake(h, &h->room);
 	return -1;
 }
 
-static void end(struct hub *h)
+static void end(struct shared_io *h)
 {
 	h->registering = false;
-	hub_leave(h);
-	hub_tell(h, &h->room);
+	shared_io_end_call(h);
+	shared_io_wake(h, &h->room);
 }
 
 /* -------------------------------------------------------------------- list */
 
-static struct registered **register_find(struct hub *h, const struct target *t)
+static struct registered **register_find(struct shared_io *h, const struct target *t)
 {
 	struct registered **at = &h->registered;
 
@@ -64,7 +64,7 @@ static void drop(struct registered *r)
 	free(r);
 }
 
-void registered_forget(struct hub *h)
+void registered_forget(struct shared_io *h)
 {
 	struct registered *r;
 
@@ -77,7 +77,7 @@ void registered_forget(struct hub *h)
 /* ----------------------------------------------------------------- methods */
 
 /* Memory of ours is made known as a whole, by itself. */
-static bool in_memory(struct registered *r, struct hub *h)
+static bool in_memory(struct registered *r, struct shared_io *h)
 {
 	int taken = r->target.device ? -1 : memory_register(r->target.addr, r->target.bytes, h->io);
 
@@ -86,7 +86,7 @@ static bool in_memory(struct registered *r, struct hub *h)
 }
 
 /* 0, or -1 with an exception. */
-static int make_known(struct registered *r, struct hub *h)
+static int make_known(struct registered *r, struct shared_io *h)
 {
 	struct penstock_buf_info info = {0};
 	struct penstock_err err;
@@ -107,7 +107,7 @@ static int make_known(struct registered *r, struct hub *h)
 }
 
 /* The entry of memory that is known from now on; takes over @t.  NULL with an exception. */
-static struct registered *register_add(struct hub *h, struct target *t)
+static struct registered *register_add(struct shared_io *h, struct target *t)
 {
 	struct registered *r = *register_find(h, t);
 
@@ -133,12 +133,12 @@ static struct registered *register_add(struct hub *h, struct target *t)
 
 PyObject *handle_register(PyObject *self, PyObject *obj)
 {
-	struct hub *h = ((struct handle *)self)->hub;
+	struct shared_io *h = ((struct handle *)self)->shared;
 	const struct registered *r;
 	struct target t;
 	bool taken;
 
-	if (hub_check(h) < 0 || target_take_whole(&t, obj) < 0)
+	if (shared_io_check_open(h) < 0 || target_take_whole(&t, obj) < 0)
 		return NULL;
 	if (register_begin(h) < 0) {
 		target_drop(&t);
@@ -151,7 +151,7 @@ PyObject *handle_register(PyObject *self, PyObject *obj)
 }
 
 /* Out of the list and the library; NULL: it is not there. */
-static struct registered *take_out(struct hub *h, const struct target *t)
+static struct registered *take_out(struct shared_io *h, const struct target *t)
 {
 	struct registered **at = register_find(h, t), *r = *at;
 
@@ -168,11 +168,11 @@ static struct registered *take_out(struct hub *h, const struct target *t)
 
 PyObject *handle_unregister(PyObject *self, PyObject *obj)
 {
-	struct hub *h = ((struct handle *)self)->hub;
+	struct shared_io *h = ((struct handle *)self)->shared;
 	struct registered *r;
 	struct target t;
 
-	if (hub_check(h) < 0 || target_take_whole(&t, obj) < 0)
+	if (shared_io_check_open(h) < 0 || target_take_whole(&t, obj) < 0)
 		return NULL;
 	if (register_begin(h) < 0) {
 		target_drop(&t);

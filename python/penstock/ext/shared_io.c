@@ -14,7 +14,7 @@ static unsigned forks; /* fork()s between the first process and this one */
 
 static struct {
 	pthread_mutex_t lock;
-	struct hub *first; /* of this process and of those before it */
+	struct shared_io *first; /* of this process and of those before it */
 } all_open = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Python lets no other thread of its own run at that moment: lists are whole, locks are free. */
@@ -24,7 +24,7 @@ static void in_child(void)
 	dispatch_forked();
 }
 
-int hub_setup(void)
+int shared_io_setup(void)
 {
 	if (pthread_atfork(NULL, NULL, in_child) == 0)
 		return 0;
@@ -32,7 +32,7 @@ int hub_setup(void)
 	return -1;
 }
 
-bool hub_foreign(const struct hub *h)
+bool shared_io_is_inherited(const struct shared_io *h)
 {
 	return h->forks != forks;
 }
@@ -50,7 +50,7 @@ static void raise_open(int code, const struct penstock_opts *opts, const struct 
 		raise_os(code, err->msg, NULL);
 }
 
-static void list_open(struct hub *h)
+static void list_open(struct shared_io *h)
 {
 	pthread_mutex_lock(&all_open.lock);
 	h->next_open = all_open.first;
@@ -62,7 +62,7 @@ static void list_open(struct hub *h)
 }
 
 /* It is closed from here on. */
-static struct penstock_io *unlist(struct hub *h)
+static struct penstock_io *unlist(struct shared_io *h)
 {
 	struct penstock_io *io;
 
@@ -76,27 +76,27 @@ static struct penstock_io *unlist(struct hub *h)
 }
 
 /* The one after @h, the first for NULL or where @h was closed meanwhile; referenced, or NULL. */
-static struct hub *next_open(struct hub *h)
+static struct shared_io *next_open(struct shared_io *h)
 {
-	struct hub *next;
+	struct shared_io *next;
 
 	pthread_mutex_lock(&all_open.lock);
 	next = h && h->io ? h->next_open : all_open.first;
 	if (next)
-		hub_get(next);
+		shared_io_get(next);
 	pthread_mutex_unlock(&all_open.lock);
 	return next;
 }
 
-struct hub *hub_new(const struct penstock_opts *opts)
+struct shared_io *shared_io_new(const struct penstock_opts *opts)
 {
-	struct hub *h = aligned_alloc(alignof(struct hub), sizeof(*h));
+	struct shared_io *h = aligned_alloc(alignof(struct shared_io), sizeof(*h));
 	struct penstock_err err = {0, ""};
 	struct penstock_io *io = NULL;
 	int r;
 
 	if (!h)
-		return (struct hub *)PyErr_NoMemory();
+		return (struct shared_io *)PyErr_NoMemory();
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_open(&io, opts, &err);
 	Py_END_ALLOW_THREADS
@@ -117,26 +117,26 @@ struct hub *hub_new(const struct penstock_opts *opts)
 	return h;
 }
 
-struct hub *hub_get(struct hub *h)
+struct shared_io *shared_io_get(struct shared_io *h)
 {
 	atomic_fetch_add(&h->refs, 1);
 	return h;
 }
 
 /* In a child of fork() a lock may have been held by a thread that is not there. */
-void hub_lock(struct hub *h)
+void shared_io_lock(struct shared_io *h)
 {
-	if (!hub_foreign(h))
+	if (!shared_io_is_inherited(h))
 		pthread_mutex_lock(&h->room.lock);
 }
 
-void hub_unlock(struct hub *h)
+void shared_io_unlock(struct shared_io *h)
 {
-	if (!hub_foreign(h))
+	if (!shared_io_is_inherited(h))
 		pthread_mutex_unlock(&h->room.lock);
 }
 
-void hub_put(struct hub *h)
+void shared_io_put(struct shared_io *h)
 {
 	if (!h || atomic_fetch_sub(&h->refs, 1) != 1)
 		return;
@@ -146,16 +146,16 @@ void hub_put(struct hub *h)
 	free(h);
 }
 
-int hub_s3(struct hub *h, const struct path *p)
+int shared_io_ensure_s3(struct shared_io *h, const struct path *p)
 {
 	PyObject *core;
 
-	if (hub_check(h) < 0)
+	if (shared_io_check_open(h) < 0)
 		return -1;
 	if (h->s3 || !s3_wanted(p))
 		return 0;
 	core = s3_client();
-	if (!core || hub_enter(h) < 0) {
+	if (!core || shared_io_begin_call(h) < 0) {
 		s3_leave(core);
 		return -1;
 	}
@@ -163,60 +163,60 @@ int hub_s3(struct hub *h, const struct path *p)
 		h->s3 = core;
 		core = NULL;
 	}
-	hub_leave(h);
+	shared_io_end_call(h);
 	s3_leave(core); /* another thread was faster */
 	return 0;
 }
 
 /* ------------------------------------------------------------------- calls */
 
-int hub_refuse_foreign(void)
+int raise_inherited(void)
 {
 	raise_os(-ECHILD, "the handle was opened before fork() and belongs to the parent process",
 		 NULL);
 	return -1;
 }
 
-int hub_check(const struct hub *h)
+int shared_io_check_open(const struct shared_io *h)
 {
 	if (!h || !h->io || h->closing) {
 		PyErr_SetString(PyExc_ValueError, "the handle is closed");
 		return -1;
 	}
-	return hub_foreign(h) ? hub_refuse_foreign() : 0;
+	return shared_io_is_inherited(h) ? raise_inherited() : 0;
 }
 
 /* First in, then a look: whoever closes does it the other way round, so that one sees the other. */
-bool hub_try_enter(struct hub *h)
+bool shared_io_try_begin_call(struct shared_io *h)
 {
-	if (!h || !h->io || hub_foreign(h))
+	if (!h || !h->io || shared_io_is_inherited(h))
 		return false;
 	atomic_fetch_add(&lane_here(h)->busy, 1);
 	if (h->io && !h->closing)
 		return true;
-	hub_leave(h);
+	shared_io_end_call(h);
 	return false;
 }
 
-int hub_enter(struct hub *h)
+int shared_io_begin_call(struct shared_io *h)
 {
-	if (hub_try_enter(h))
+	if (shared_io_try_begin_call(h))
 		return 0;
-	if (hub_check(h) == 0) /* it was being closed, and is not any more */
+	if (shared_io_check_open(h) == 0) /* it was being closed, and is not any more */
 		PyErr_SetString(PyExc_ValueError, "the handle is closed");
 	return -1;
 }
 
-void hub_leave(struct hub *h)
+void shared_io_end_call(struct shared_io *h)
 {
 	atomic_fetch_sub(&lane_here(h)->busy, 1);
 	if (h->closing)
-		hub_tell(h, &h->room);
+		shared_io_wake(h, &h->room);
 }
 
 /* ---------------------------------------------------------------- failures */
 
-void hub_add_note(PyObject *error, unsigned more)
+void add_failure_note(PyObject *error, unsigned more)
 {
 	PyObject *r, *note;
 
@@ -231,19 +231,19 @@ void hub_add_note(PyObject *error, unsigned more)
 }
 
 /* The oldest one, which counts as seen; with the list's reference, or NULL. */
-static struct future *take_failed(struct hub *h)
+static struct future *take_failed(struct shared_io *h)
 {
 	struct future *f;
 
-	hub_lock(h);
+	shared_io_lock(h);
 	f = h->failed;
 	if (f)
 		future_unlist(f);
-	hub_unlock(h);
+	shared_io_unlock(h);
 	return f;
 }
 
-int hub_raise_unseen(struct hub *h)
+int shared_io_raise_failures(struct shared_io *h)
 {
 	struct future *first = take_failed(h), *f;
 	PyObject *type, *error, *tb;
@@ -257,20 +257,20 @@ int hub_raise_unseen(struct hub *h)
 	Py_DECREF(future_object(first));
 	PyErr_Fetch(&type, &error, &tb);
 	PyErr_NormalizeException(&type, &error, &tb);
-	hub_add_note(error, more);
+	add_failure_note(error, more);
 	PyErr_Restore(type, error, tb);
 	return -1;
 }
 
-static void report_unseen(struct hub *h)
+static void report_unseen(struct shared_io *h)
 {
-	if (hub_raise_unseen(h) < 0)
+	if (shared_io_raise_failures(h) < 0)
 		PyErr_WriteUnraisable(NULL);
 }
 
 /* ----------------------------------------------------------------- closing */
 
-static bool not_busy(struct hub *h, void *arg)
+static bool not_busy(struct shared_io *h, void *arg)
 {
 	(void)arg;
 	for (unsigned i = 0; i < LANES; i++)
@@ -279,7 +279,7 @@ static bool not_busy(struct hub *h, void *arg)
 	return true;
 }
 
-static int close_library(struct hub *h)
+static int close_library(struct shared_io *h)
 {
 	struct penstock_io *io = h->io;
 	struct penstock_err err = {0, ""};
@@ -290,7 +290,7 @@ static int close_library(struct hub *h)
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_close(io, &err);
 	Py_END_ALLOW_THREADS
-	hub_reap_all(h); /* what was settled while a callback put it there */
+	shared_io_reap_all(h); /* what was settled while a callback put it there */
 	registered_forget(h);
 	s3_leave(atomic_exchange(&h->s3, NULL));
 	if (r < 0) {
@@ -300,36 +300,36 @@ static int close_library(struct hub *h)
 	return 0;
 }
 
-static bool not_closing(struct hub *h, void *arg)
+static bool not_closing(struct shared_io *h, void *arg)
 {
 	(void)arg;
 	return !h->closing;
 }
 
 /* 1: it is ours to close; 0: another's, or this thread's, further down. */
-static bool begin_closing(struct hub *h, bool *ours)
+static bool begin_closing(struct shared_io *h, bool *ours)
 {
 	bool begun;
 
-	hub_lock(h);
+	shared_io_lock(h);
 	begun = !h->closing;
 	if (begun) {
 		h->closer = pthread_self();
 		h->closing = true;
 	}
 	*ours = pthread_equal(h->closer, pthread_self());
-	hub_unlock(h);
+	shared_io_unlock(h);
 	return begun;
 }
 
-static void end_closing(struct hub *h)
+static void end_closing(struct shared_io *h)
 {
 	h->closing = false;
-	hub_tell(h, &h->room);
+	shared_io_wake(h, &h->room);
 }
 
 /* Of another process: nothing to wait for, and the lock is perhaps held for ever. */
-static int close_foreign(struct hub *h)
+static int close_inherited(struct shared_io *h)
 {
 	h->closing = true;
 	close_library(h);
@@ -337,60 +337,60 @@ static int close_foreign(struct hub *h)
 	return 0;
 }
 
-static int close_now(struct hub *h, bool signals)
+static int close_now(struct shared_io *h, bool signals)
 {
 	int r;
 
-	r = hub_wait(h, &h->room, not_busy, NULL, -1, signals);
+	r = shared_io_wait(h, &h->room, not_busy, NULL, -1, signals);
 	if (r > 0)
-		r = hub_drain(h, -1, signals);
+		r = shared_io_drain(h, -1, signals);
 	if (r > 0 && h->io)
 		r = close_library(h);
 	end_closing(h);
 	return r;
 }
 
-int hub_close(struct hub *h, bool signals)
+int shared_io_close(struct shared_io *h, bool signals)
 {
 	bool ours;
 
 	if (!h || (!h->io && !h->closing))
 		return 0;
-	if (hub_foreign(h))
-		return close_foreign(h);
+	if (shared_io_is_inherited(h))
+		return close_inherited(h);
 	if (!begin_closing(h, &ours)) { /* code that runs while it is closed, or another thread */
 		if (ours)
 			return 0;
-		return hub_wait(h, &h->room, not_closing, NULL, -1, signals) < 0 ? -1 : 0;
+		return shared_io_wait(h, &h->room, not_closing, NULL, -1, signals) < 0 ? -1 : 0;
 	}
 	if (close_now(h, signals) < 0)
 		return -1;
-	return hub_raise_unseen(h);
+	return shared_io_raise_failures(h);
 }
 
-bool hub_any_pending(void)
+bool shared_io_any_pending(void)
 {
-	struct hub *h = next_open(NULL), *next;
+	struct shared_io *h = next_open(NULL), *next;
 	bool any = false;
 
 	for (; h; h = next) {
-		any = any || (!hub_foreign(h) && hub_pending(h));
+		any = any || (!shared_io_is_inherited(h) && shared_io_pending(h));
 		next = any ? NULL : next_open(h);
-		hub_put(h);
+		shared_io_put(h);
 	}
 	return any;
 }
 
-void hub_finish_all(void)
+void shared_io_drain_all(void)
 {
-	struct hub *h = next_open(NULL), *next;
+	struct shared_io *h = next_open(NULL), *next;
 
 	for (; h; h = next) {
-		if (!hub_foreign(h)) {
-			hub_drain(h, -1, false);
+		if (!shared_io_is_inherited(h)) {
+			shared_io_drain(h, -1, false);
 			report_unseen(h);
 		}
 		next = next_open(h); /* where it was closed meanwhile: begin again */
-		hub_put(h);
+		shared_io_put(h);
 	}
 }
