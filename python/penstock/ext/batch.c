@@ -6,7 +6,7 @@ struct batch {
 	struct future **futures;
 	struct penstock_op *ops;
 	unsigned n;     /* made */
-	unsigned total; /* room */
+	unsigned total; /* capacity */
 };
 
 static void batch_free(struct batch *b)

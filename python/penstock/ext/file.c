@@ -113,7 +113,7 @@ static bool work_or_unused(struct shared_io *h, void *arg)
 static int wait_unused(struct file *f)
 {
 	while (f->users > 0) {
-		if (shared_io_wait(f->shared, &f->shared->room, work_or_unused, f, -1, true) < 0)
+		if (shared_io_wait(f->shared, &f->shared->waiters, work_or_unused, f, -1, true) < 0)
 			return -1;
 		shared_io_reap_all(f->shared);
 	}
@@ -228,7 +228,7 @@ static PyObject *file_stat(PyObject *self, PyObject *unused)
 		file_unuse(self);
 	}
 	shared_io_end_call(f->shared);
-	shared_io_wake(f->shared, &f->shared->room);
+	shared_io_wake(f->shared, &f->shared->waiters);
 	if (PyErr_Occurred())
 		return NULL;
 	return Py_BuildValue("{s:K,s:O,s:I,s:I,s:K,s:s}", "bytes", (unsigned long long)info.bytes,

@@ -117,7 +117,7 @@ static int begin_all(struct shared_io *h, struct future **f, struct penstock_op 
 			while (i--)
 				unbind(f[i]);
 			shared_io_end_call(h);
-			shared_io_wake(h, &h->room);
+			shared_io_wake(h, &h->waiters);
 			return -1;
 		}
 	for (unsigned i = 0; i < n; i++)
@@ -208,7 +208,7 @@ static void remember_failure(struct shared_io *h, struct future *f)
 	Py_INCREF(future_object(f));
 	shared_io_lock(h);
 	f->next_failed = NULL;
-	f->place_failed = h->last;
+	f->pprev_failed = h->last;
 	*h->last = f;
 	h->last = &f->next_failed;
 	shared_io_unlock(h);
@@ -216,12 +216,12 @@ static void remember_failure(struct shared_io *h, struct future *f)
 
 void future_unlist(struct future *f)
 {
-	*f->place_failed = f->next_failed;
+	*f->pprev_failed = f->next_failed;
 	if (f->next_failed)
-		f->next_failed->place_failed = f->place_failed;
+		f->next_failed->pprev_failed = f->pprev_failed;
 	else
-		f->shared->last = f->place_failed;
-	f->place_failed = NULL;
+		f->shared->last = f->pprev_failed;
+	f->pprev_failed = NULL;
 }
 
 /* The caller has a reference. */
@@ -230,7 +230,7 @@ void future_mark_seen(struct future *f)
 	bool listed;
 
 	shared_io_lock(f->shared);
-	listed = f->place_failed;
+	listed = f->pprev_failed;
 	if (listed)
 		future_unlist(f);
 	shared_io_unlock(f->shared);
@@ -276,7 +276,7 @@ void future_settle(struct future *f)
 		if (settled_by_us(f))
 			return;
 		if (!shared_io_is_inherited(h)) {
-			shared_io_wait(h, &f->lane->room, is_settled, f, -1, false);
+			shared_io_wait(h, &f->lane->waiters, is_settled, f, -1, false);
 		} else if (f->stage != SETTLED) { /* who was at it is a thread of the parent's */
 			f->res = -ECHILD;
 			f->stage = SETTLED;
@@ -314,7 +314,7 @@ int future_wait(struct future *f, int64_t deadline, bool signals)
 	if (f->stage == SETTLED)
 		return 1;
 	if (!is_over(f->shared, f))
-		r = shared_io_wait(f->shared, &f->lane->room, is_over, f, deadline, signals);
+		r = shared_io_wait(f->shared, &f->lane->waiters, is_over, f, deadline, signals);
 	if (r > 0) {
 		future_settle(f);
 		shared_io_reap(f->shared);
@@ -470,11 +470,11 @@ void future_call_back(struct future *f)
 {
 	struct callback *c, *next;
 
-	pthread_mutex_lock(&f->lane->room.lock);
+	pthread_mutex_lock(&f->lane->waiters.lock);
 	c = f->callbacks;
 	f->callbacks = NULL;
 	f->called_back = true;
-	pthread_mutex_unlock(&f->lane->room.lock);
+	pthread_mutex_unlock(&f->lane->waiters.lock);
 	for (; c; c = next) {
 		next = c->next;
 		call_one(f, c->fn);
@@ -508,7 +508,7 @@ static int call_later(struct future *f, PyObject *fn)
 		return -1;
 	}
 	*c = (struct callback){NULL, fn};
-	pthread_mutex_lock(&f->lane->room.lock);
+	pthread_mutex_lock(&f->lane->waiters.lock);
 	if (!f->watched)
 		future_watch(f);
 	later = f->watched && !f->called_back;
@@ -517,7 +517,7 @@ static int call_later(struct future *f, PyObject *fn)
 		f->last_callback = &c->next;
 		Py_INCREF(fn);
 	}
-	pthread_mutex_unlock(&f->lane->room.lock);
+	pthread_mutex_unlock(&f->lane->waiters.lock);
 	if (!later)
 		free(c);
 	return later;

@@ -250,7 +250,7 @@ static PyObject *handle_sync(PyObject *self, PyObject *path)
 	if (op.file)
 		file_unuse(p.file);
 	shared_io_end_call(h);
-	shared_io_wake(h, &h->room);
+	shared_io_wake(h, &h->waiters);
 	if (r < 0)
 		raise_os(r, err.msg, p.filename);
 	else if (done.res < 0)

@@ -10,11 +10,14 @@
 
 #define FAST(function) (PyCFunction)(void (*)(void)) function, METH_FASTCALL | METH_KEYWORDS
 
-/* Where threads wait, each for something of its own; who changes that wakes those it is for. */
-struct room {
+/*
+ * Threads that wait, each for a condition of its own.  A thread that changes something calls
+ * shared_io_wake(), which wakes those whose condition holds.
+ */
+struct wait_list {
 	pthread_mutex_t lock;
 	atomic_uint nr;
-	struct waiter *first;
+	struct wait_entry *first;
 };
 
 /*
@@ -24,20 +27,20 @@ struct room {
  */
 enum { LANES = 16 };
 struct lane {
-	alignas(64) struct room room; /* waiting for one future */
-	atomic_uint busy;             /* calls into the library under way */
-	atomic_uint turns;            /* how often its threads have reaped */
-	_Atomic uint64_t pending;     /* operations submitted and not settled */
-	_Atomic uint64_t finished;    /* operations since the last wait() */
-	struct future *_Atomic done;  /* to be settled, newest first */
-	struct future *_Atomic ready; /* the same, oldest first, and before those; room.lock */
+	alignas(64) struct wait_list waiters; /* waiting for one future */
+	atomic_uint busy;                     /* calls into the library under way */
+	atomic_uint turns;                    /* how often its threads have reaped */
+	_Atomic uint64_t pending;             /* operations submitted and not settled */
+	_Atomic uint64_t finished;            /* operations since the last wait() */
+	struct future *_Atomic done;          /* to be settled, newest first */
+	struct future *_Atomic ready; /* the same, oldest first, and before those; waiters.lock */
 };
 
 /*
  * What a handle, its files and its futures share.  It outlives the handle: a future may
  * be looked at long after.
  *
- * The lock of a room is never held while taking the GIL, or running Python code.
+ * The lock of a wait list is never held while taking the GIL, or running Python code.
  */
 struct shared_io {
 	alignas(64) atomic_uint refs;               /* all threads write to it */
@@ -45,12 +48,12 @@ struct shared_io {
 	unsigned forks; /* how many fork()s deep this process was when it was made */
 	unsigned mode;  /* of files it creates */
 	atomic_bool closing;
-	atomic_bool registering;              /* somebody is at it, see register.c */
-	struct registered *registered;        /* theirs: memory of users */
-	PyObject *_Atomic s3;                 /* the client of object stores, once one is needed */
-	struct shared_io *next_open, **place; /* in the list of open ones */
+	atomic_bool registering;       /* somebody is at it, see register.c */
+	struct registered *registered; /* theirs: memory of users */
+	PyObject *_Atomic s3;          /* the client of object stores, once one is needed */
+	struct shared_io *next_open, **pprev_open; /* in the list of open ones */
 
-	struct room room;              /* waiting for anything else; its lock guards what follows */
+	struct wait_list waiters;      /* waiting for anything else; its lock guards what follows */
 	pthread_t closer;              /* while closing */
 	struct future *failed, **last; /* failures nobody has seen, oldest first; referenced */
 
@@ -129,13 +132,13 @@ struct future {
 	struct settler *_Atomic settler; /* who is at it */
 	PyObject *trouble;               /* what target_finish() raised, or NULL */
 
-	/* lane->room.lock */
+	/* lane->waiters.lock */
 	struct callback *callbacks, **last_callback;
 	bool watched; /* the dispatcher will run them, */
 	bool called_back;
 
-	/* shared->room.lock: failed, and not seen yet */
-	struct future *next_failed, **place_failed;
+	/* shared->waiters.lock: failed, and not seen yet */
+	struct future *next_failed, **pprev_failed;
 };
 
 static inline PyObject *future_object(struct future *f)
@@ -163,7 +166,7 @@ bool shared_io_is_inherited(const struct shared_io *h); /* made before a fork():
 struct shared_io *shared_io_new(const struct penstock_opts *opts); /* NULL with an exception */
 struct shared_io *shared_io_get(struct shared_io *h);
 void shared_io_put(struct shared_io *h);
-void shared_io_lock(struct shared_io *h); /* what h->room.lock guards */
+void shared_io_lock(struct shared_io *h); /* what h->waiters.lock guards */
 void shared_io_unlock(struct shared_io *h);
 
 /* Before @p is used: if it is an object's name, the handle gets penstock.s3's client.  0 or -1. */
@@ -184,16 +187,16 @@ void shared_io_end_call(struct shared_io *h);
 struct lane *lane_here(struct shared_io *h); /* the calling thread's */
 
 /*
- * Wait in @room, without the GIL, until over(arg) holds; it is called by any thread, without the
- * GIL.  @deadline: on CLOCK_MONOTONIC in nanoseconds, negative: none.  Returns 1, 0 when time is
- * up, -1 with an exception when a signal handler raised one and @signals is set.
+ * Wait in @list, without the GIL, until condition(arg) holds; it is called by any thread, without
+ * the GIL.  @deadline: on CLOCK_MONOTONIC in nanoseconds, negative: none.  Returns 1, 0 when time
+ * is up, -1 with an exception when a signal handler raised one and @signals is set.
  */
-int shared_io_wait(struct shared_io *h, struct room *room,
-		   bool (*over)(struct shared_io *h, void *arg), void *arg, int64_t deadline,
+int shared_io_wait(struct shared_io *h, struct wait_list *list,
+		   bool (*condition)(struct shared_io *h, void *arg), void *arg, int64_t deadline,
 		   bool signals);
 
-/* From any thread: what somebody waits for there may have come. */
-void shared_io_wake(struct shared_io *h, struct room *room);
+/* From any thread: a condition that a thread in @list waits for may hold now. */
+void shared_io_wake(struct shared_io *h, struct wait_list *list);
 
 /* From "timeout" as Python has it: None, or seconds.  -1 with an exception; else 0. */
 int parse_timeout(PyObject *timeout, int64_t *deadline);

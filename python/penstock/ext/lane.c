@@ -59,45 +59,46 @@ int parse_timeout(PyObject *timeout, int64_t *deadline)
 	return 0;
 }
 
-struct waiter {
-	struct waiter *next, **place;
-	pthread_cond_t told;
-	bool (*over)(struct shared_io *h, void *arg);
+struct wait_entry {
+	struct wait_entry *next, **pprev;
+	pthread_cond_t cond;
+	bool (*condition)(struct shared_io *h, void *arg);
 	void *arg;
 };
 
-static void room_join(struct room *room, struct waiter *w)
+static void wait_list_add(struct wait_list *list, struct wait_entry *w)
 {
-	w->next = room->first;
+	w->next = list->first;
 	if (w->next)
-		w->next->place = &w->next;
-	w->place = &room->first;
-	room->first = w;
-	atomic_fetch_add(&room->nr, 1);
+		w->next->pprev = &w->next;
+	w->pprev = &list->first;
+	list->first = w;
+	atomic_fetch_add(&list->nr, 1);
 }
 
-static void room_leave(struct room *room, struct waiter *w)
+static void wait_list_remove(struct wait_list *list, struct wait_entry *w)
 {
-	*w->place = w->next;
+	*w->pprev = w->next;
 	if (w->next)
-		w->next->place = w->place;
-	atomic_fetch_sub(&room->nr, 1);
+		w->next->pprev = w->pprev;
+	atomic_fetch_sub(&list->nr, 1);
 }
 
-/* What has changed was stored before; whoever joins counts itself before it looks. */
-void shared_io_wake(struct shared_io *h, struct room *room)
+/* The change was stored before; a thread that waits counts itself before it looks. */
+void shared_io_wake(struct shared_io *h, struct wait_list *list)
 {
-	if (!atomic_load(&room->nr))
+	if (!atomic_load(&list->nr))
 		return;
-	pthread_mutex_lock(&room->lock);
-	for (struct waiter *w = room->first; w; w = w->next)
-		if (w->over(h, w->arg))
-			pthread_cond_signal(&w->told);
-	pthread_mutex_unlock(&room->lock);
+	pthread_mutex_lock(&list->lock);
+	for (struct wait_entry *w = list->first; w; w = w->next)
+		if (w->condition(h, w->arg))
+			pthread_cond_signal(&w->cond);
+	pthread_mutex_unlock(&list->lock);
 }
 
 /* One slice; without the GIL. */
-static bool wait_slice(struct shared_io *h, struct room *room, struct waiter *w, int64_t deadline)
+static bool wait_slice(struct shared_io *h, struct wait_list *list, struct wait_entry *w,
+		       int64_t deadline)
 {
 	int64_t until = now_ns() + SLICE_NS;
 	struct timespec t;
@@ -107,28 +108,29 @@ static bool wait_slice(struct shared_io *h, struct room *room, struct waiter *w,
 		until = deadline;
 	t.tv_sec = until / 1000000000;
 	t.tv_nsec = until % 1000000000;
-	pthread_mutex_lock(&room->lock);
-	room_join(room, w);
-	while (!(yes = w->over(h, w->arg)) &&
-	       pthread_cond_clockwait(&w->told, &room->lock, CLOCK_MONOTONIC, &t) != ETIMEDOUT)
+	pthread_mutex_lock(&list->lock);
+	wait_list_add(list, w);
+	while (!(yes = w->condition(h, w->arg)) &&
+	       pthread_cond_clockwait(&w->cond, &list->lock, CLOCK_MONOTONIC, &t) != ETIMEDOUT)
 		;
-	room_leave(room, w);
-	pthread_mutex_unlock(&room->lock);
+	wait_list_remove(list, w);
+	pthread_mutex_unlock(&list->lock);
 	return yes;
 }
 
-int shared_io_wait(struct shared_io *h, struct room *room,
-		   bool (*over)(struct shared_io *h, void *arg), void *arg, int64_t deadline,
+int shared_io_wait(struct shared_io *h, struct wait_list *list,
+		   bool (*condition)(struct shared_io *h, void *arg), void *arg, int64_t deadline,
 		   bool signals)
 {
-	struct waiter w = {.told = PTHREAD_COND_INITIALIZER, .over = over, .arg = arg};
+	struct wait_entry w = {
+		.cond = PTHREAD_COND_INITIALIZER, .condition = condition, .arg = arg};
 	bool yes;
 
 	if (shared_io_is_inherited(h))
 		return raise_inherited();
 	do {
 		Py_BEGIN_ALLOW_THREADS
-		yes = wait_slice(h, room, &w, deadline);
+		yes = wait_slice(h, list, &w, deadline);
 		Py_END_ALLOW_THREADS
 		if (!yes && signals && PyErr_CheckSignals() < 0)
 			return -1;
@@ -154,8 +156,8 @@ void shared_io_push_done(struct future *f)
 	f->next = atomic_load_explicit(&l->done, memory_order_relaxed);
 	while (!atomic_compare_exchange_weak(&l->done, &f->next, f))
 		;
-	shared_io_wake(h, &l->room);
-	shared_io_wake(h, &h->room);
+	shared_io_wake(h, &l->waiters);
+	shared_io_wake(h, &h->waiters);
 }
 
 /* What is done, oldest first. */
@@ -178,13 +180,13 @@ static struct future *take_done(struct lane *l)
 
 	if (!atomic_load(&l->ready) && !atomic_load(&l->done))
 		return NULL;
-	pthread_mutex_lock(&l->room.lock);
+	pthread_mutex_lock(&l->waiters.lock);
 	if (!l->ready)
 		l->ready = turn_round(atomic_exchange(&l->done, NULL));
 	f = l->ready;
 	if (f)
 		l->ready = f->next;
-	pthread_mutex_unlock(&l->room.lock);
+	pthread_mutex_unlock(&l->waiters.lock);
 	return f;
 }
 
@@ -245,8 +247,8 @@ void shared_io_remove_pending(struct future *f)
 		return;
 	if (!f->late)
 		atomic_fetch_sub(&f->lane->pending, 1);
-	shared_io_wake(h, &f->lane->room);
-	shared_io_wake(h, &h->room);
+	shared_io_wake(h, &f->lane->waiters);
+	shared_io_wake(h, &h->waiters);
 }
 
 uint64_t shared_io_take_finished(struct shared_io *h)
@@ -280,7 +282,7 @@ int shared_io_drain(struct shared_io *h, int64_t deadline, bool signals)
 	int r;
 
 	do {
-		r = shared_io_wait(h, &h->room, work_or_nothing, &here, deadline, signals);
+		r = shared_io_wait(h, &h->waiters, work_or_nothing, &here, deadline, signals);
 		if (r > 0)
 			shared_io_reap_all(h);
 	} while (r > 0 && shared_io_pending(h) > here);

@@ -31,12 +31,12 @@ static int register_begin(struct shared_io *h)
 	if (shared_io_check_open(h) < 0)
 		return -1;
 	while (atomic_exchange(&h->registering, true))
-		if (shared_io_wait(h, &h->room, my_turn, NULL, -1, true) < 0)
+		if (shared_io_wait(h, &h->waiters, my_turn, NULL, -1, true) < 0)
 			return -1;
 	if (shared_io_begin_call(h) == 0)
 		return 0;
 	h->registering = false;
-	shared_io_wake(h, &h->room);
+	shared_io_wake(h, &h->waiters);
 	return -1;
 }
 
@@ -44,7 +44,7 @@ static void end(struct shared_io *h)
 {
 	h->registering = false;
 	shared_io_end_call(h);
-	shared_io_wake(h, &h->room);
+	shared_io_wake(h, &h->waiters);
 }
 
 /* -------------------------------------------------------------------- list */

@@ -55,8 +55,8 @@ static void list_open(struct shared_io *h)
 	pthread_mutex_lock(&all_open.lock);
 	h->next_open = all_open.first;
 	if (h->next_open)
-		h->next_open->place = &h->next_open;
-	h->place = &all_open.first;
+		h->next_open->pprev_open = &h->next_open;
+	h->pprev_open = &all_open.first;
 	all_open.first = h;
 	pthread_mutex_unlock(&all_open.lock);
 }
@@ -68,9 +68,9 @@ static struct penstock_io *unlist(struct shared_io *h)
 
 	pthread_mutex_lock(&all_open.lock);
 	io = atomic_exchange(&h->io, NULL);
-	*h->place = h->next_open;
+	*h->pprev_open = h->next_open;
 	if (h->next_open)
-		h->next_open->place = h->place;
+		h->next_open->pprev_open = h->pprev_open;
 	pthread_mutex_unlock(&all_open.lock);
 	return io;
 }
@@ -110,9 +110,9 @@ struct shared_io *shared_io_new(const struct penstock_opts *opts)
 	h->io = io;
 	h->forks = forks;
 	h->last = &h->failed;
-	pthread_mutex_init(&h->room.lock, NULL);
+	pthread_mutex_init(&h->waiters.lock, NULL);
 	for (unsigned i = 0; i < LANES; i++)
-		pthread_mutex_init(&h->lanes[i].room.lock, NULL);
+		pthread_mutex_init(&h->lanes[i].waiters.lock, NULL);
 	list_open(h);
 	return h;
 }
@@ -127,22 +127,22 @@ struct shared_io *shared_io_get(struct shared_io *h)
 void shared_io_lock(struct shared_io *h)
 {
 	if (!shared_io_is_inherited(h))
-		pthread_mutex_lock(&h->room.lock);
+		pthread_mutex_lock(&h->waiters.lock);
 }
 
 void shared_io_unlock(struct shared_io *h)
 {
 	if (!shared_io_is_inherited(h))
-		pthread_mutex_unlock(&h->room.lock);
+		pthread_mutex_unlock(&h->waiters.lock);
 }
 
 void shared_io_put(struct shared_io *h)
 {
 	if (!h || atomic_fetch_sub(&h->refs, 1) != 1)
 		return;
-	pthread_mutex_destroy(&h->room.lock);
+	pthread_mutex_destroy(&h->waiters.lock);
 	for (unsigned i = 0; i < LANES; i++)
-		pthread_mutex_destroy(&h->lanes[i].room.lock);
+		pthread_mutex_destroy(&h->lanes[i].waiters.lock);
 	free(h);
 }
 
@@ -211,7 +211,7 @@ void shared_io_end_call(struct shared_io *h)
 {
 	atomic_fetch_sub(&lane_here(h)->busy, 1);
 	if (h->closing)
-		shared_io_wake(h, &h->room);
+		shared_io_wake(h, &h->waiters);
 }
 
 /* ---------------------------------------------------------------- failures */
@@ -325,7 +325,7 @@ static bool begin_closing(struct shared_io *h, bool *ours)
 static void end_closing(struct shared_io *h)
 {
 	h->closing = false;
-	shared_io_wake(h, &h->room);
+	shared_io_wake(h, &h->waiters);
 }
 
 /* Of another process: nothing to wait for, and the lock is perhaps held for ever. */
@@ -341,7 +341,7 @@ static int close_now(struct shared_io *h, bool signals)
 {
 	int r;
 
-	r = shared_io_wait(h, &h->room, not_busy, NULL, -1, signals);
+	r = shared_io_wait(h, &h->waiters, not_busy, NULL, -1, signals);
 	if (r > 0)
 		r = shared_io_drain(h, -1, signals);
 	if (r > 0 && h->io)
@@ -361,7 +361,7 @@ int shared_io_close(struct shared_io *h, bool signals)
 	if (!begin_closing(h, &ours)) { /* code that runs while it is closed, or another thread */
 		if (ours)
 			return 0;
-		return shared_io_wait(h, &h->room, not_closing, NULL, -1, signals) < 0 ? -1 : 0;
+		return shared_io_wait(h, &h->waiters, not_closing, NULL, -1, signals) < 0 ? -1 : 0;
 	}
 	if (close_now(h, signals) < 0)
 		return -1;
