@@ -10,7 +10,7 @@
  *	options.c	its arguments
  *	batch.c		its methods for many transfers at once
  *	shared_io.c		what a handle shares with its futures and files
- *	lane.c		the part of it that a thread has to itself, and waiting
+ *	thread_shard.c	the part of it that a thread has to itself, and waiting
  *	file.c		penstock.File
  *	future.c	penstock.Future: one operation, from submission to result
  *	dispatch.c	the thread that runs callbacks of futures

@@ -276,7 +276,7 @@ void future_settle(struct future *f)
 		if (settled_by_us(f))
 			return;
 		if (!shared_io_is_inherited(h)) {
-			shared_io_wait(h, &f->lane->waiters, is_settled, f, -1, false);
+			shared_io_wait(h, &f->shard->waiters, is_settled, f, -1, false);
 		} else if (f->stage != SETTLED) { /* who was at it is a thread of the parent's */
 			f->res = -ECHILD;
 			f->stage = SETTLED;
@@ -314,7 +314,7 @@ int future_wait(struct future *f, int64_t deadline, bool signals)
 	if (f->stage == SETTLED)
 		return 1;
 	if (!is_over(f->shared, f))
-		r = shared_io_wait(f->shared, &f->lane->waiters, is_over, f, deadline, signals);
+		r = shared_io_wait(f->shared, &f->shard->waiters, is_over, f, deadline, signals);
 	if (r > 0) {
 		future_settle(f);
 		shared_io_reap(f->shared);
@@ -470,11 +470,11 @@ void future_call_back(struct future *f)
 {
 	struct callback *c, *next;
 
-	pthread_mutex_lock(&f->lane->waiters.lock);
+	pthread_mutex_lock(&f->shard->waiters.lock);
 	c = f->callbacks;
 	f->callbacks = NULL;
 	f->called_back = true;
-	pthread_mutex_unlock(&f->lane->waiters.lock);
+	pthread_mutex_unlock(&f->shard->waiters.lock);
 	for (; c; c = next) {
 		next = c->next;
 		call_one(f, c->fn);
@@ -483,7 +483,7 @@ void future_call_back(struct future *f)
 	}
 }
 
-/* Have the dispatcher look after it, unless it is over; with the lock of its lane. */
+/* Have the dispatcher look after it, unless it is over; with the lock of its shard. */
 static void future_watch(struct future *f)
 {
 	enum stage under_way = UNDER_WAY;
@@ -508,7 +508,7 @@ static int call_later(struct future *f, PyObject *fn)
 		return -1;
 	}
 	*c = (struct callback){NULL, fn};
-	pthread_mutex_lock(&f->lane->waiters.lock);
+	pthread_mutex_lock(&f->shard->waiters.lock);
 	if (!f->watched)
 		future_watch(f);
 	later = f->watched && !f->called_back;
@@ -517,7 +517,7 @@ static int call_later(struct future *f, PyObject *fn)
 		f->last_callback = &c->next;
 		Py_INCREF(fn);
 	}
-	pthread_mutex_unlock(&f->lane->waiters.lock);
+	pthread_mutex_unlock(&f->shard->waiters.lock);
 	if (!later)
 		free(c);
 	return later;

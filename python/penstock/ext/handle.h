@@ -21,19 +21,20 @@ struct wait_list {
 };
 
 /*
- * The part of a shared_io that a thread uses: the same one all the time, so that threads with lanes
- * of their own have nothing in common on the way of an operation.  Futures stay with the lane of
- * the thread that submitted them.
+ * A part of a shared_io.  A thread always uses the same part, so two threads with different shards
+ * share no cache line during an operation.  A future stays with the shard of the thread that
+ * submitted it.
  */
-enum { LANES = 16 };
-struct lane {
-	alignas(64) struct wait_list waiters; /* waiting for one future */
-	atomic_uint busy;                     /* calls into the library under way */
-	atomic_uint turns;                    /* how often its threads have reaped */
+enum { SHARDS = 16 };
+struct thread_shard {
+	alignas(64) struct wait_list waiters; /* threads that wait for one future */
+	atomic_uint calls;                    /* calls into the library under way */
+	atomic_uint reaps;                    /* how often its threads have reaped */
 	_Atomic uint64_t pending;             /* operations submitted and not settled */
 	_Atomic uint64_t finished;            /* operations since the last wait() */
-	struct future *_Atomic done;          /* to be settled, newest first */
-	struct future *_Atomic ready; /* the same, oldest first, and before those; waiters.lock */
+	struct future *_Atomic done_stack;    /* to be settled, newest first */
+	struct future
+		*_Atomic done_queue; /* the same, oldest first, and before those; waiters.lock */
 };
 
 /*
@@ -57,7 +58,7 @@ struct shared_io {
 	pthread_t closer;              /* while closing */
 	struct future *failed, **last; /* failures nobody has seen, oldest first; referenced */
 
-	struct lane lanes[LANES];
+	struct thread_shard shards[SHARDS];
 };
 
 /*
@@ -110,7 +111,7 @@ enum stage {
 /* One operation.  The library holds a reference while it is under way. */
 struct future {
 	PyObject_HEAD struct shared_io *shared;
-	struct lane *lane;
+	struct thread_shard *shard;
 	struct target target;
 	struct path path;
 	uint64_t offset;
@@ -125,14 +126,14 @@ struct future {
 	uint32_t flags;
 	bool refused;            /* the library did not take it */
 	char *msg;               /* malloced; NULL: none, or no memory for it */
-	struct future *next;     /* on lane->done, then on lane->ready */
+	struct future *next;     /* on shard->done_stack, then on shard->done_queue */
 	struct future *next_due; /* on the dispatcher's list */
 
 	/* filled while settling */
 	struct settler *_Atomic settler; /* who is at it */
 	PyObject *trouble;               /* what target_finish() raised, or NULL */
 
-	/* lane->waiters.lock */
+	/* shard->waiters.lock */
 	struct callback *callbacks, **last_callback;
 	bool watched; /* the dispatcher will run them, */
 	bool called_back;
@@ -183,8 +184,8 @@ int shared_io_begin_call(struct shared_io *h);
 bool shared_io_try_begin_call(struct shared_io *h); /* the same without an exception */
 void shared_io_end_call(struct shared_io *h);
 
-/* ---- lane.c */
-struct lane *lane_here(struct shared_io *h); /* the calling thread's */
+/* ---- thread_shard.c */
+struct thread_shard *shard_of_thread(struct shared_io *h); /* the calling thread's */
 
 /*
  * Wait in @list, without the GIL, until condition(arg) holds; it is called by any thread, without

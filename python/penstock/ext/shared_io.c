@@ -111,8 +111,8 @@ struct shared_io *shared_io_new(const struct penstock_opts *opts)
 	h->forks = forks;
 	h->last = &h->failed;
 	pthread_mutex_init(&h->waiters.lock, NULL);
-	for (unsigned i = 0; i < LANES; i++)
-		pthread_mutex_init(&h->lanes[i].waiters.lock, NULL);
+	for (unsigned i = 0; i < SHARDS; i++)
+		pthread_mutex_init(&h->shards[i].waiters.lock, NULL);
 	list_open(h);
 	return h;
 }
@@ -141,8 +141,8 @@ void shared_io_put(struct shared_io *h)
 	if (!h || atomic_fetch_sub(&h->refs, 1) != 1)
 		return;
 	pthread_mutex_destroy(&h->waiters.lock);
-	for (unsigned i = 0; i < LANES; i++)
-		pthread_mutex_destroy(&h->lanes[i].waiters.lock);
+	for (unsigned i = 0; i < SHARDS; i++)
+		pthread_mutex_destroy(&h->shards[i].waiters.lock);
 	free(h);
 }
 
@@ -191,7 +191,7 @@ bool shared_io_try_begin_call(struct shared_io *h)
 {
 	if (!h || !h->io || shared_io_is_inherited(h))
 		return false;
-	atomic_fetch_add(&lane_here(h)->busy, 1);
+	atomic_fetch_add(&shard_of_thread(h)->calls, 1);
 	if (h->io && !h->closing)
 		return true;
 	shared_io_end_call(h);
@@ -209,7 +209,7 @@ int shared_io_begin_call(struct shared_io *h)
 
 void shared_io_end_call(struct shared_io *h)
 {
-	atomic_fetch_sub(&lane_here(h)->busy, 1);
+	atomic_fetch_sub(&shard_of_thread(h)->calls, 1);
 	if (h->closing)
 		shared_io_wake(h, &h->waiters);
 }
@@ -270,11 +270,11 @@ static void report_unseen(struct shared_io *h)
 
 /* ----------------------------------------------------------------- closing */
 
-static bool not_busy(struct shared_io *h, void *arg)
+static bool no_calls(struct shared_io *h, void *arg)
 {
 	(void)arg;
-	for (unsigned i = 0; i < LANES; i++)
-		if (atomic_load(&h->lanes[i].busy))
+	for (unsigned i = 0; i < SHARDS; i++)
+		if (atomic_load(&h->shards[i].calls))
 			return false;
 	return true;
 }
@@ -341,7 +341,7 @@ static int close_now(struct shared_io *h, bool signals)
 {
 	int r;
 
-	r = shared_io_wait(h, &h->waiters, not_busy, NULL, -1, signals);
+	r = shared_io_wait(h, &h->waiters, no_calls, NULL, -1, signals);
 	if (r > 0)
 		r = shared_io_drain(h, -1, signals);
 	if (r > 0 && h->io)

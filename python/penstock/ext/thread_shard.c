@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lanes of a shared_io: what is done and not settled, and waiting for it.
+ * The shards of a shared_io: futures that are done and not settled, and waiting for them.
  *
  * A wait ends in slices, between which Python runs its signal handlers, so that Ctrl-C
  * works; a completion ends it at once.
@@ -17,14 +17,14 @@
 enum { SLICE_NS = 50 * 1000 * 1000 };
 
 /* The calling thread's. */
-struct lane *lane_here(struct shared_io *h)
+struct thread_shard *shard_of_thread(struct shared_io *h)
 {
 	static atomic_uint threads;
 	static __thread unsigned number; /* from 1 on */
 
 	if (!number)
-		number = atomic_fetch_add(&threads, 1) % LANES + 1;
-	return &h->lanes[number - 1];
+		number = atomic_fetch_add(&threads, 1) % SHARDS + 1;
+	return &h->shards[number - 1];
 }
 
 /* ----------------------------------------------------------------- waiting */
@@ -147,21 +147,21 @@ int shared_io_wait(struct shared_io *h, struct wait_list *list,
 void shared_io_push_done(struct future *f)
 {
 	struct shared_io *h = f->shared;
-	struct lane *l = f->lane;
+	struct thread_shard *l = f->shard;
 
 	if (f->counted)
 		atomic_fetch_add(&l->finished, 1);
 	if (atomic_exchange(&f->stage, OVER) == WATCHED)
 		dispatch_push(f);
-	f->next = atomic_load_explicit(&l->done, memory_order_relaxed);
-	while (!atomic_compare_exchange_weak(&l->done, &f->next, f))
+	f->next = atomic_load_explicit(&l->done_stack, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak(&l->done_stack, &f->next, f))
 		;
 	shared_io_wake(h, &l->waiters);
 	shared_io_wake(h, &h->waiters);
 }
 
 /* What is done, oldest first. */
-static struct future *turn_round(struct future *f)
+static struct future *reverse_stack(struct future *f)
 {
 	struct future *first = NULL, *next;
 
@@ -174,27 +174,27 @@ static struct future *turn_round(struct future *f)
 }
 
 /* One at a time: what settling runs may want to settle the rest. */
-static struct future *take_done(struct lane *l)
+static struct future *pop_done(struct thread_shard *l)
 {
 	struct future *f;
 
-	if (!atomic_load(&l->ready) && !atomic_load(&l->done))
+	if (!atomic_load(&l->done_queue) && !atomic_load(&l->done_stack))
 		return NULL;
 	pthread_mutex_lock(&l->waiters.lock);
-	if (!l->ready)
-		l->ready = turn_round(atomic_exchange(&l->done, NULL));
-	f = l->ready;
+	if (!l->done_queue)
+		l->done_queue = reverse_stack(atomic_exchange(&l->done_stack, NULL));
+	f = l->done_queue;
 	if (f)
-		l->ready = f->next;
+		l->done_queue = f->next;
 	pthread_mutex_unlock(&l->waiters.lock);
 	return f;
 }
 
-static void reap(struct lane *l)
+static void reap_shard(struct thread_shard *l)
 {
 	struct future *f;
 
-	while ((f = take_done(l))) {
+	while ((f = pop_done(l))) {
 		future_settle(f);
 		Py_DECREF(future_object(f));
 	}
@@ -203,39 +203,39 @@ static void reap(struct lane *l)
 /* Threads that have ended leave futures behind. */
 void shared_io_reap(struct shared_io *h)
 {
-	struct lane *l;
-	unsigned turns;
+	struct thread_shard *l;
+	unsigned reaps;
 
 	if (shared_io_is_inherited(h))
 		return;
-	l = lane_here(h);
-	reap(l);
-	turns = atomic_fetch_add_explicit(&l->turns, 1, memory_order_relaxed) + 1;
-	if (turns % 64 == 0)
-		reap(&h->lanes[turns / 64 % LANES]);
+	l = shard_of_thread(h);
+	reap_shard(l);
+	reaps = atomic_fetch_add_explicit(&l->reaps, 1, memory_order_relaxed) + 1;
+	if (reaps % 64 == 0)
+		reap_shard(&h->shards[reaps / 64 % SHARDS]);
 }
 
 void shared_io_reap_all(struct shared_io *h)
 {
 	if (shared_io_is_inherited(h))
 		return;
-	for (unsigned i = 0; i < LANES; i++)
-		reap(&h->lanes[i]);
+	for (unsigned i = 0; i < SHARDS; i++)
+		reap_shard(&h->shards[i]);
 }
 
 bool shared_io_has_done(struct shared_io *h)
 {
-	for (unsigned i = 0; i < LANES; i++)
-		if (atomic_load(&h->lanes[i].done) || atomic_load(&h->lanes[i].ready))
+	for (unsigned i = 0; i < SHARDS; i++)
+		if (atomic_load(&h->shards[i].done_stack) || atomic_load(&h->shards[i].done_queue))
 			return true;
 	return false;
 }
 
 void shared_io_add_pending(struct shared_io *h, struct future *f)
 {
-	f->lane = lane_here(h);
+	f->shard = shard_of_thread(h);
 	if (!f->late)
-		atomic_fetch_add(&f->lane->pending, 1);
+		atomic_fetch_add(&f->shard->pending, 1);
 }
 
 void shared_io_remove_pending(struct future *f)
@@ -246,8 +246,8 @@ void shared_io_remove_pending(struct future *f)
 		    h)) /* the locks were perhaps held when this process was forked off */
 		return;
 	if (!f->late)
-		atomic_fetch_sub(&f->lane->pending, 1);
-	shared_io_wake(h, &f->lane->waiters);
+		atomic_fetch_sub(&f->shard->pending, 1);
+	shared_io_wake(h, &f->shard->waiters);
 	shared_io_wake(h, &h->waiters);
 }
 
@@ -255,18 +255,18 @@ uint64_t shared_io_take_finished(struct shared_io *h)
 {
 	uint64_t n = 0;
 
-	for (unsigned i = 0; i < LANES; i++)
-		n += atomic_exchange(&h->lanes[i].finished, 0);
+	for (unsigned i = 0; i < SHARDS; i++)
+		n += atomic_exchange(&h->shards[i].finished, 0);
 	return n;
 }
 
-/* An operation is counted in one lane from beginning to end: it is not missed. */
+/* An operation is counted in one shard from beginning to end: it is not missed. */
 uint64_t shared_io_pending(struct shared_io *h)
 {
 	uint64_t n = 0;
 
-	for (unsigned i = 0; i < LANES; i++)
-		n += atomic_load(&h->lanes[i].pending);
+	for (unsigned i = 0; i < SHARDS; i++)
+		n += atomic_load(&h->shards[i].pending);
 	return n;
 }
 
