@@ -9,7 +9,7 @@
  *	handle.c	penstock.Handle: arguments in, operations out
  *	options.c	its arguments
  *	batch.c		its methods for many transfers at once
- *	shared_io.c		what a handle shares with its futures and files
+ *	shared_io.c	what a handle shares with its futures and files
  *	thread_shard.c	the part of it that a thread has to itself, and waiting
  *	file.c		penstock.File
  *	future.c	penstock.Future: one operation, from submission to result
@@ -40,7 +40,7 @@
  * has a lock, which is held for a few lines without Python code.  "With the GIL" below and
  * elsewhere means a thread that Python knows, between Py_BEGIN_ and Py_END_ALLOW_THREADS none.
  * A completion arrives in an I/O thread of the library, which Python does not know: it fills the
- * plain fields of its future, marks it done and puts it on a list of its handle's (shared_io.c).
+ * plain fields of its future, marks it done and puts it on a list of its handle's (thread_shard.c).
  * The next thread of Python that looks at the future or the handle settles it: unpacks, gives up
  * references.
  */

@@ -88,7 +88,7 @@ struct penstock_file *file_use(PyObject *file, struct shared_io *h)
 
 	if (f->shared != h)
 		PyErr_Format(PyExc_ValueError, "path: %R belongs to another handle", file);
-	else if (!f->shared->io || !gate_enter(&f->users))
+	else if (!f->shared->io || !use_count_begin(&f->users))
 		PyErr_SetString(PyExc_ValueError, "the file is closed");
 	else
 		return f->file;
@@ -97,7 +97,7 @@ struct penstock_file *file_use(PyObject *file, struct shared_io *h)
 
 void file_unuse(PyObject *file)
 {
-	gate_leave(&((struct file *)file)->users);
+	use_count_end(&((struct file *)file)->users);
 }
 
 /* ----------------------------------------------------------------- closing */
@@ -131,7 +131,7 @@ static int close_file(struct file *f, bool abort)
 
 	if (!f->file || !shared_io_try_begin_call(f->shared))
 		return 0; /* never opened; the handle is closing, and its files with it */
-	if (!gate_close(&f->users)) {
+	if (!use_count_close(&f->users)) {
 		shared_io_end_call(f->shared);
 		return f->users >= 0;
 	}

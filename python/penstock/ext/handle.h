@@ -62,32 +62,32 @@ struct shared_io {
 };
 
 /*
- * Users of something that can be closed while nobody uses it.  Zero to begin with; negative:
- * closed.
+ * How many threads and objects use something, which can be closed only while the count is zero.  It
+ * begins with zero; a negative count means closed.
  */
-typedef atomic_int gate;
+typedef atomic_int use_count;
 
 /* false: closed */
-static inline bool gate_enter(gate *g)
+static inline bool use_count_begin(use_count *c)
 {
-	int n = atomic_load(g);
+	int n = atomic_load(c);
 
-	while (n >= 0 && !atomic_compare_exchange_weak(g, &n, n + 1))
+	while (n >= 0 && !atomic_compare_exchange_weak(c, &n, n + 1))
 		;
 	return n >= 0;
 }
 
-static inline void gate_leave(gate *g)
+static inline void use_count_end(use_count *c)
 {
-	atomic_fetch_sub(g, 1);
+	atomic_fetch_sub(c, 1);
 }
 
 /* false: in use, or closed already */
-static inline bool gate_close(gate *g)
+static inline bool use_count_close(use_count *c)
 {
 	int none = 0;
 
-	return atomic_compare_exchange_strong(g, &none, -1);
+	return atomic_compare_exchange_strong(c, &none, -1);
 }
 
 /* A path in one of its forms. */
@@ -151,9 +151,9 @@ struct file {
 	PyObject_HEAD struct shared_io *shared;
 	struct penstock_file *file; /* while @users is open */
 	PyObject *name;
-	bool made;      /* an object that is there when this is closed, and not before */
-	char apart[64]; /* from what all threads write to */
-	gate users;     /* futures and calls under way */
+	bool made;       /* an object that is there when this is closed, and not before */
+	char apart[64];  /* from what all threads write to */
+	use_count users; /* futures and calls under way */
 };
 
 struct handle {

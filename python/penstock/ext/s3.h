@@ -12,13 +12,13 @@ extern PyType_Spec client_spec, listing_spec, upload_spec, view_spec;
 
 struct client {
 	PyObject_HEAD struct penstock_s3 *c;
-	gate inside; /* calls and objects that need it open */
-	pid_t owner; /* it is of no use to a child of fork() */
+	use_count uses; /* calls and objects that need it open */
+	pid_t owner;    /* it is of no use to a child of fork() */
 };
 
-/* The client, counted as used until client_leave(); NULL with ValueError where it is closed. */
-struct penstock_s3 *client_enter(PyObject *self);
-void client_leave(PyObject *self);
+/* The client, counted as used until client_end_use(); NULL with ValueError where it is closed. */
+struct penstock_s3 *client_begin_use(PyObject *self);
+void client_end_use(PyObject *self);
 
 /*
  * Before a handle uses @p: if it is the name of an object, the handle gets the client of

@@ -102,12 +102,12 @@ PyObject *client_fetch(PyObject *self, PyObject *args)
 	for (Py_ssize_t i = 0; !PyErr_Occurred() && i < r.n; i++)
 		take_read(&r, i);
 	if (!PyErr_Occurred())
-		c = client_enter(self);
+		c = client_begin_use(self);
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
 		code = penstock_s3_fetch(c, r.v, (uint64_t)r.n, &err);
 		Py_END_ALLOW_THREADS
-		client_leave(self);
+		client_end_use(self);
 		out = code ? s3_raise(code, &err) : reads_told(&r);
 	}
 	reads_drop(&r);

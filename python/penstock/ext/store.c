@@ -39,7 +39,7 @@ struct known {
 
 struct core {
 	PyObject_HEAD struct penstock_store *store;
-	gate inside;          /* threads in it; closed until it is opened */
+	use_count uses;       /* threads in it; closed until it is opened */
 	pthread_mutex_t lock; /* what is submitted is on the list before it is taken from there */
 	struct task *tasks;
 	struct known *known;
@@ -51,10 +51,10 @@ static struct core *core_of(PyObject *self)
 	return (struct core *)self;
 }
 
-/* Until gate_leave(): 0, or -1 with an exception. */
-static int core_enter(struct core *c)
+/* Until use_count_end(): 0, or -1 with an exception. */
+static int core_begin_use(struct core *c)
 {
-	if (gate_enter(&c->inside))
+	if (use_count_begin(&c->uses))
 		return 0;
 	PyErr_SetString(PyExc_ValueError, "the store is closed");
 	return -1;
@@ -297,7 +297,7 @@ static PyObject *core_submit(PyObject *self, PyObject *args)
 
 	if (!t)
 		return NULL;
-	if (core_enter(c) < 0) {
+	if (core_begin_use(c) < 0) {
 		task_free(t);
 		return NULL;
 	}
@@ -309,7 +309,7 @@ static PyObject *core_submit(PyObject *self, PyObject *args)
 		c->tasks = t;
 	}
 	pthread_mutex_unlock(&c->lock);
-	gate_leave(&c->inside);
+	use_count_end(&c->uses);
 	if (ticket < 0) {
 		task_free(t);
 		return raise_os((int)ticket, err.msg, NULL);
@@ -328,13 +328,13 @@ static PyObject *core_run(PyObject *self, PyObject *args)
 
 	if (!t)
 		return NULL;
-	if (core_enter(c) == 0) {
+	if (core_begin_use(c) == 0) {
 		struct penstock_store *s = c->store;
 
 		Py_BEGIN_ALLOW_THREADS
 		r = penstock_store_run(s, &b, NULL, &err);
 		Py_END_ALLOW_THREADS
-		gate_leave(&c->inside);
+		use_count_end(&c->uses);
 		list = r < 0 ? raise_os(r, err.msg, NULL) : task_results(t);
 	}
 	task_free(t);
@@ -380,11 +380,11 @@ static PyObject *core_drain(PyObject *self, PyObject *unused)
 	int n;
 
 	(void)unused;
-	if (core_enter(c) < 0)
+	if (core_begin_use(c) < 0)
 		return NULL;
 	list = PyList_New(0);
 	n = list ? take_finished(c, tasks) : 0;
-	gate_leave(&c->inside);
+	use_count_end(&c->uses);
 	if (n < 0) {
 		Py_DECREF(list);
 		return raise_os(n, penstock_strerror(n), NULL);
@@ -445,7 +445,7 @@ static PyObject *core_register(PyObject *self, PyObject *args, PyObject *kwargs)
 	k = known_new(v[0]);
 	if (!k)
 		return NULL;
-	if (core_enter(c) == 0) {
+	if (core_begin_use(c) == 0) {
 		struct penstock_store *s = c->store;
 
 		Py_BEGIN_ALLOW_THREADS /* pages are pinned: that may take a while */
@@ -458,7 +458,7 @@ static PyObject *core_register(PyObject *self, PyObject *args, PyObject *kwargs)
 			pthread_mutex_unlock(&c->lock);
 		}
 		Py_END_ALLOW_THREADS
-		gate_leave(&c->inside);
+		use_count_end(&c->uses);
 		if (r < 0)
 			raise_os(r, err.msg, NULL);
 	}
@@ -487,7 +487,7 @@ static PyObject *core_unregister(PyObject *self, PyObject *obj)
 	struct core *c = core_of(self);
 	struct known *want = known_new(obj), *k = NULL;
 
-	if (want && core_enter(c) == 0) {
+	if (want && core_begin_use(c) == 0) {
 		k = known_take(c, &want->target);
 		if (k) {
 			struct penstock_store *s = c->store;
@@ -500,7 +500,7 @@ static PyObject *core_unregister(PyObject *self, PyObject *obj)
 			PyErr_SetString(PyExc_ValueError,
 					"obj: its memory is not registered with this store");
 		}
-		gate_leave(&c->inside);
+		use_count_end(&c->uses);
 	}
 	if (want)
 		known_drop(want);
@@ -515,10 +515,10 @@ static PyObject *core_fileno(PyObject *self, PyObject *unused)
 	int fd;
 
 	(void)unused;
-	if (core_enter(c) < 0)
+	if (core_begin_use(c) < 0)
 		return NULL;
 	fd = penstock_store_fd(c->store);
-	gate_leave(&c->inside);
+	use_count_end(&c->uses);
 	return PyLong_FromLong(fd);
 }
 
@@ -529,10 +529,10 @@ static PyObject *core_metrics(PyObject *self, PyObject *unused)
 	int r;
 
 	(void)unused;
-	if (core_enter(c) < 0)
+	if (core_begin_use(c) < 0)
 		return NULL;
 	r = penstock_store_metrics(c->store, text, sizeof(text));
-	gate_leave(&c->inside);
+	use_count_end(&c->uses);
 	return r < 0 ? raise_os(r, penstock_strerror(r), NULL) : PyUnicode_FromString(text);
 }
 
@@ -543,16 +543,16 @@ static PyObject *core_clear(PyObject *self, PyObject *unused)
 	int r;
 
 	(void)unused;
-	if (core_enter(c) < 0)
+	if (core_begin_use(c) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_store_clear(c->store, &err);
 	Py_END_ALLOW_THREADS
-	gate_leave(&c->inside);
+	use_count_end(&c->uses);
 	return r < 0 ? raise_os(r, err.msg, NULL) : Py_NewRef(Py_None);
 }
 
-/* Once the gate is closed. */
+/* Once its uses are closed. */
 static void close_store(struct core *c)
 {
 	struct penstock_store *s = c->store;
@@ -578,9 +578,9 @@ static PyObject *core_close(PyObject *self, PyObject *unused)
 	struct core *c = core_of(self);
 
 	(void)unused;
-	if (gate_close(&c->inside))
+	if (use_count_close(&c->uses))
 		close_store(c);
-	else if (c->inside >= 0) {
+	else if (c->uses >= 0) {
 		PyErr_SetString(PyExc_RuntimeError, "another thread is using the store");
 		return NULL;
 	}
@@ -636,7 +636,7 @@ static PyObject *core_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	(void)args;
 	(void)kwargs;
 	if (c) {
-		c->inside = -1;
+		c->uses = -1;
 		pthread_mutex_init(&c->lock, NULL);
 		pthread_mutex_init(&c->told.lock, NULL);
 	}
@@ -649,13 +649,13 @@ static int core_set_store(struct core *c, struct penstock_store *s)
 	struct penstock_store *old = s;
 	int closed = -1;
 
-	if (gate_close(&c->inside))
+	if (use_count_close(&c->uses))
 		close_store(c);
 	pthread_mutex_lock(&c->lock);
-	if (c->inside == closed && !c->store) {
+	if (c->uses == closed && !c->store) {
 		c->store = s;
 		old = NULL;
-		c->inside = 0;
+		c->uses = 0;
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (!old)
@@ -725,7 +725,7 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 static PyObject *core_closed(PyObject *self, void *unused)
 {
 	(void)unused;
-	return PyBool_FromLong(core_of(self)->inside < 0);
+	return PyBool_FromLong(core_of(self)->uses < 0);
 }
 
 static PyMethodDef methods[] = {
