@@ -17,8 +17,8 @@ extern PyType_Spec content_spec;
  * One thread at a time: what two begin at once is the second one's mistake.  0, or -1 with
  * RuntimeError.
  */
-int busy_enter(int *busy, const char *what);
-void busy_leave(int *busy);
+int begin_exclusive(int *in_use, const char *what);
+void end_exclusive(int *in_use);
 
 /* A handle; @engine as for penstock.Handle, NULL: the first that works.  NULL with an exception. */
 struct penstock_io *ckpt_io(const char *engine);

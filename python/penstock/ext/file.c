@@ -65,7 +65,7 @@ PyObject *file_open(struct shared_io *h, PyObject *path, const char *mode)
 	if (f) {
 		f->shared = shared_io_get(h);
 		f->name = Py_NewRef(p.filename);
-		f->made = flags != O_RDONLY && s3_wanted(&p);
+		f->made = flags != O_RDONLY && s3_is_object_path(&p);
 	}
 	if (f && p.file) {
 		PyErr_SetString(PyExc_TypeError, "path: a penstock.File is open already");

@@ -16,8 +16,8 @@ struct input {
 	struct penstock_reader *reader;     /* NULL: closed */
 	struct penstock_safetensors *model; /* that the reader belongs to, or NULL */
 	PyObject *name;
-	PyObject *s3; /* see s3_give() */
-	int busy;
+	PyObject *s3; /* see s3_attach_client() */
+	int in_use;
 };
 
 static PyObject *input_failed(struct input *in, int code, const struct penstock_err *err)
@@ -25,13 +25,13 @@ static PyObject *input_failed(struct input *in, int code, const struct penstock_
 	return raise_os(code, err->msg[0] ? err->msg : penstock_strerror(code), in->name);
 }
 
-static int input_enter(struct input *in)
+static int input_begin_use(struct input *in)
 {
-	if (busy_enter(&in->busy, "file") < 0)
+	if (begin_exclusive(&in->in_use, "file") < 0)
 		return -1;
 	if (in->reader)
 		return 0;
-	busy_leave(&in->busy);
+	end_exclusive(&in->in_use);
 	PyErr_SetString(PyExc_ValueError, "the file is closed");
 	return -1;
 }
@@ -53,13 +53,13 @@ static PyObject *input_pread(PyObject *self, PyObject *args)
 	data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length);
 	if (!data)
 		return NULL;
-	if (input_enter(in) == 0) {
+	if (input_begin_use(in) == 0) {
 		char *to = PyBytes_AsString(data);
 
 		Py_BEGIN_ALLOW_THREADS
 		n = penstock_reader_pread(in->reader, to, length, offset, &err);
 		Py_END_ALLOW_THREADS
-		busy_leave(&in->busy);
+		end_exclusive(&in->in_use);
 		if (n < 0)
 			input_failed(in, (int)n, &err);
 		else if ((unsigned long long)n == length)
@@ -126,9 +126,9 @@ static PyObject *input_fetch(PyObject *self, PyObject *ranges)
 			.buf = (void *)(uintptr_t)v[0], .len = v[1], .offset = v[2]};
 	}
 	PyBuffer_Release(&view);
-	if (p && input_enter(in) == 0) {
+	if (p && input_begin_use(in) == 0) {
 		r = fetch_all(in, p, n);
-		busy_leave(&in->busy);
+		end_exclusive(&in->in_use);
 	}
 	PyMem_Free(p);
 	if (r < 0)
@@ -151,7 +151,7 @@ static void close_input(struct input *in)
 	penstock_close(in->io, NULL);
 	Py_END_ALLOW_THREADS
 	in->io = NULL;
-	s3_leave(in->s3);
+	s3_release_client(in->s3);
 	in->s3 = NULL;
 }
 
@@ -160,11 +160,11 @@ static PyObject *input_close(PyObject *self, PyObject *unused)
 	struct input *in = (struct input *)self;
 
 	(void)unused;
-	if (busy_enter(&in->busy, "file") < 0)
+	if (begin_exclusive(&in->in_use, "file") < 0)
 		return NULL;
 	if (in->reader)
 		close_input(in);
-	busy_leave(&in->busy);
+	end_exclusive(&in->in_use);
 	Py_RETURN_NONE;
 }
 
@@ -189,7 +189,7 @@ static int input_begin(struct input *in, const struct path *path, int verify, co
 
 	o.verify = (uint32_t)verify;
 	in->io = ckpt_io(engine);
-	if (!in->io || s3_give(in->io, path, &in->s3) < 0)
+	if (!in->io || s3_attach_client(in->io, path, &in->s3) < 0)
 		return -1;
 	Py_BEGIN_ALLOW_THREADS
 	if (!safetensors)
@@ -238,13 +238,13 @@ static PyObject *input_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 /* --------------------------------------------------------------- questions */
 
-static int input_ask(struct input *in, struct penstock_reader_info *info)
+static int input_stat(struct input *in, struct penstock_reader_info *info)
 {
 	info->size = sizeof(*info);
-	if (input_enter(in) < 0)
+	if (input_begin_use(in) < 0)
 		return -1;
 	penstock_reader_stat(in->reader, info);
-	busy_leave(&in->busy);
+	end_exclusive(&in->in_use);
 	return 0;
 }
 
@@ -253,8 +253,9 @@ static PyObject *get_size(PyObject *self, void *unused)
 	struct penstock_reader_info info = {0};
 
 	(void)unused;
-	return input_ask((struct input *)self, &info) < 0 ? NULL
-							  : PyLong_FromUnsignedLongLong(info.bytes);
+	return input_stat((struct input *)self, &info) < 0
+		       ? NULL
+		       : PyLong_FromUnsignedLongLong(info.bytes);
 }
 
 static PyObject *get_verifies(PyObject *self, void *unused)
@@ -262,8 +263,8 @@ static PyObject *get_verifies(PyObject *self, void *unused)
 	struct penstock_reader_info info = {0};
 
 	(void)unused;
-	return input_ask((struct input *)self, &info) < 0 ? NULL
-							  : PyBool_FromLong(info.verify != 0);
+	return input_stat((struct input *)self, &info) < 0 ? NULL
+							   : PyBool_FromLong(info.verify != 0);
 }
 
 static PyObject *get_bad(PyObject *self, void *unused)
@@ -271,7 +272,7 @@ static PyObject *get_bad(PyObject *self, void *unused)
 	struct penstock_reader_info info = {0};
 
 	(void)unused;
-	if (input_ask((struct input *)self, &info) < 0)
+	if (input_stat((struct input *)self, &info) < 0)
 		return NULL;
 	return Py_BuildValue("KK", (unsigned long long)info.bad_offset,
 			     (unsigned long long)info.bad_len);
@@ -298,7 +299,7 @@ static PyObject *get_tensors(PyObject *self, void *unused)
 	PyObject *list;
 
 	(void)unused;
-	if (busy_enter(&in->busy, "file") < 0)
+	if (begin_exclusive(&in->in_use, "file") < 0)
 		return NULL;
 	list = PyList_New(0);
 	for (uint64_t i = 0; list && in->model && (t = penstock_safetensors_get(in->model, i));
@@ -313,7 +314,7 @@ static PyObject *get_tensors(PyObject *self, void *unused)
 			Py_CLEAR(list);
 		Py_XDECREF(one);
 	}
-	busy_leave(&in->busy);
+	end_exclusive(&in->in_use);
 	return list;
 }
 
@@ -324,7 +325,7 @@ static PyObject *get_metadata(PyObject *self, void *unused)
 	PyObject *found;
 
 	(void)unused;
-	if (busy_enter(&in->busy, "file") < 0)
+	if (begin_exclusive(&in->in_use, "file") < 0)
 		return NULL;
 	found = PyDict_New();
 	for (uint64_t i = 0;
@@ -335,7 +336,7 @@ static PyObject *get_metadata(PyObject *self, void *unused)
 			Py_CLEAR(found);
 		Py_XDECREF(value);
 	}
-	busy_leave(&in->busy);
+	end_exclusive(&in->in_use);
 	return found;
 }
 
@@ -368,12 +369,12 @@ static PyObject *input_records(PyObject *self, PyObject *unused)
 	int r;
 
 	(void)unused;
-	if (input_enter(in) < 0)
+	if (input_begin_use(in) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_archive_open(&a, in->reader, &err);
 	Py_END_ALLOW_THREADS
-	busy_leave(&in->busy);
+	end_exclusive(&in->in_use);
 	if (r < 0)
 		return input_failed(in, r, &err);
 	list = list_records(a);
@@ -421,17 +422,17 @@ PyType_Spec input_spec = {
 
 /* -------------------------------------------------------- shared with output.c */
 
-int busy_enter(int *busy, const char *what)
+int begin_exclusive(int *in_use, const char *what)
 {
-	if (!__atomic_exchange_n(busy, 1, __ATOMIC_ACQUIRE))
+	if (!__atomic_exchange_n(in_use, 1, __ATOMIC_ACQUIRE))
 		return 0;
 	PyErr_Format(PyExc_RuntimeError, "another thread is using the %s", what);
 	return -1;
 }
 
-void busy_leave(int *busy)
+void end_exclusive(int *in_use)
 {
-	__atomic_store_n(busy, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(in_use, 0, __ATOMIC_RELEASE);
 }
 
 struct penstock_io *ckpt_io(const char *engine)

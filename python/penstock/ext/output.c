@@ -15,8 +15,8 @@ struct output {
 	struct penstock_writer *writer; /* NULL: ended */
 	struct records *records;        /* an archive that a thread is writing, or NULL */
 	PyObject *name;
-	PyObject *s3; /* see s3_give() */
-	int busy;
+	PyObject *s3; /* see s3_attach_client() */
+	int in_use;
 };
 
 static PyObject *output_failed(struct output *o, int code, const struct penstock_err *err)
@@ -24,25 +24,25 @@ static PyObject *output_failed(struct output *o, int code, const struct penstock
 	return raise_os(code, err->msg[0] ? err->msg : penstock_strerror(code), o->name);
 }
 
-static int enter_any(struct output *o)
+static int begin_any_use(struct output *o)
 {
-	if (busy_enter(&o->busy, "file") < 0)
+	if (begin_exclusive(&o->in_use, "file") < 0)
 		return -1;
 	if (o->writer)
 		return 0;
-	busy_leave(&o->busy);
+	end_exclusive(&o->in_use);
 	PyErr_SetString(PyExc_ValueError, "the file is closed");
 	return -1;
 }
 
 /* Where no thread writes records. */
-static int output_enter(struct output *o)
+static int output_begin_use(struct output *o)
 {
-	if (enter_any(o) < 0)
+	if (begin_any_use(o) < 0)
 		return -1;
 	if (!o->records)
 		return 0;
-	busy_leave(&o->busy);
+	end_exclusive(&o->in_use);
 	PyErr_SetString(PyExc_ValueError, "records are being written");
 	return -1;
 }
@@ -79,10 +79,10 @@ static PyObject *output_write(PyObject *self, PyObject *data)
 
 	if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
 		return NULL;
-	if (output_enter(o) == 0) {
+	if (output_begin_use(o) == 0) {
 		if (put_all(o, view.buf, (uint64_t)view.len) == 0)
 			n = PyLong_FromSsize_t(view.len);
-		busy_leave(&o->busy);
+		end_exclusive(&o->in_use);
 	}
 	PyBuffer_Release(&view);
 	return n;
@@ -94,10 +94,11 @@ static PyObject *output_write_memory(PyObject *self, PyObject *args)
 	unsigned long long address, nbytes;
 	int r;
 
-	if (!PyArg_ParseTuple(args, "KK:write_memory", &address, &nbytes) || output_enter(o) < 0)
+	if (!PyArg_ParseTuple(args, "KK:write_memory", &address, &nbytes) ||
+	    output_begin_use(o) < 0)
 		return NULL;
 	r = put_all(o, (const char *)(uintptr_t)address, nbytes);
-	busy_leave(&o->busy);
+	end_exclusive(&o->in_use);
 	if (r < 0)
 		return NULL;
 	Py_RETURN_NONE;
@@ -142,9 +143,9 @@ static PyObject *output_write_each(PyObject *self, PyObject *ranges)
 		return NULL;
 	if (view.len % 16)
 		PyErr_SetString(PyExc_ValueError, "ranges: no multiple of 16 bytes");
-	else if (output_enter(o) == 0) {
+	else if (output_begin_use(o) == 0) {
 		r = put_each(o, view.buf, (uint64_t)view.len / 16);
-		busy_leave(&o->busy);
+		end_exclusive(&o->in_use);
 	}
 	PyBuffer_Release(&view);
 	if (r < 0)
@@ -159,26 +160,26 @@ static PyObject *output_archive(PyObject *self, PyObject *args)
 	struct output *o = (struct output *)self;
 	unsigned alignment;
 
-	if (!PyArg_ParseTuple(args, "I:archive", &alignment) || output_enter(o) < 0)
+	if (!PyArg_ParseTuple(args, "I:archive", &alignment) || output_begin_use(o) < 0)
 		return NULL;
 	if (!alignment || alignment > 0x8000)
 		PyErr_SetString(PyExc_ValueError, "alignment: is not from 1 to 32768");
 	else if (!(o->records = records_start(o->writer, alignment)))
 		PyErr_NoMemory();
-	busy_leave(&o->busy);
+	end_exclusive(&o->in_use);
 	if (!o->records)
 		return NULL;
 	Py_RETURN_NONE;
 }
 
 /* Where a thread writes an archive. */
-static int enter_archive(struct output *o)
+static int begin_archive_use(struct output *o)
 {
-	if (enter_any(o) < 0)
+	if (begin_any_use(o) < 0)
 		return -1;
 	if (o->records)
 		return 0;
-	busy_leave(&o->busy);
+	end_exclusive(&o->in_use);
 	PyErr_SetString(PyExc_ValueError, "no archive has been begun");
 	return -1;
 }
@@ -190,10 +191,10 @@ static PyObject *output_add_piece(struct output *o, const char *name, Py_ssize_t
 
 	if (len > 0xffff)
 		return PyErr_Format(PyExc_ValueError, "name: is longer than 65535 bytes");
-	if (enter_archive(o) < 0)
+	if (begin_archive_use(o) < 0)
 		return NULL;
 	r = records_add(o->records, name, (size_t)len, data, bytes, copy);
-	busy_leave(&o->busy);
+	end_exclusive(&o->in_use);
 	if (r < 0)
 		return PyErr_NoMemory();
 	Py_RETURN_NONE;
@@ -229,7 +230,7 @@ static PyObject *output_end_archive(PyObject *self, PyObject *unused)
 	int r = 0;
 
 	(void)unused;
-	if (enter_archive(o) < 0)
+	if (begin_archive_use(o) < 0)
 		return NULL;
 	records_end(o->records);
 	while (!done && r == 0) {
@@ -245,7 +246,7 @@ static PyObject *output_end_archive(PyObject *self, PyObject *unused)
 		records_stop(o->records);
 		o->records = NULL;
 	}
-	busy_leave(&o->busy);
+	end_exclusive(&o->in_use);
 	if (r < 0)
 		return NULL;
 	Py_RETURN_NONE;
@@ -258,12 +259,12 @@ static PyObject *output_seek(PyObject *self, PyObject *args)
 	unsigned long long offset;
 	int r;
 
-	if (!PyArg_ParseTuple(args, "K:seek", &offset) || output_enter(o) < 0)
+	if (!PyArg_ParseTuple(args, "K:seek", &offset) || output_begin_use(o) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_writer_seek(o->writer, offset, &err);
 	Py_END_ALLOW_THREADS
-	busy_leave(&o->busy);
+	end_exclusive(&o->in_use);
 	return r < 0 ? output_failed(o, r, &err) : PyLong_FromUnsignedLongLong(offset);
 }
 
@@ -274,10 +275,10 @@ static PyObject *output_fileno(PyObject *self, PyObject *unused)
 	int fd;
 
 	(void)unused;
-	if (output_enter(o) < 0)
+	if (output_begin_use(o) < 0)
 		return NULL;
 	fd = penstock_writer_fd(o->writer, &err);
-	busy_leave(&o->busy);
+	end_exclusive(&o->in_use);
 	return fd < 0 ? output_failed(o, fd, &err) : PyLong_FromLong(fd);
 }
 
@@ -291,11 +292,11 @@ static PyObject *output_sum(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "y*K:sum", &view, &offset))
 		return NULL;
-	if (output_enter(o) == 0) {
+	if (output_begin_use(o) == 0) {
 		Py_BEGIN_ALLOW_THREADS
 		r = penstock_writer_sum(o->writer, view.buf, (uint64_t)view.len, offset, &err);
 		Py_END_ALLOW_THREADS
-		busy_leave(&o->busy);
+		end_exclusive(&o->in_use);
 		if (r < 0)
 			output_failed(o, r, &err);
 	}
@@ -311,10 +312,10 @@ static PyObject *output_tell(PyObject *self, PyObject *unused)
 	uint64_t at;
 
 	(void)unused;
-	if (output_enter(o) < 0)
+	if (output_begin_use(o) < 0)
 		return NULL;
 	at = penstock_writer_tell(o->writer);
-	busy_leave(&o->busy);
+	end_exclusive(&o->in_use);
 	return PyLong_FromUnsignedLongLong(at);
 }
 
@@ -327,7 +328,7 @@ static PyObject *output_commit(PyObject *self, PyObject *unused)
 	int r;
 
 	(void)unused;
-	if (output_enter(o) < 0)
+	if (output_begin_use(o) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_writer_commit(o->writer, &err);
@@ -335,9 +336,9 @@ static PyObject *output_commit(PyObject *self, PyObject *unused)
 	penstock_close(o->io, NULL);
 	o->io = NULL;
 	Py_END_ALLOW_THREADS
-	s3_leave(o->s3);
+	s3_release_client(o->s3);
 	o->s3 = NULL;
-	busy_leave(&o->busy);
+	end_exclusive(&o->in_use);
 	if (r < 0)
 		return output_failed(o, r, &err);
 	Py_RETURN_NONE;
@@ -356,7 +357,7 @@ static void output_give_up(struct output *o)
 	penstock_close(o->io, NULL);
 	o->io = NULL;
 	Py_END_ALLOW_THREADS
-	s3_leave(o->s3);
+	s3_release_client(o->s3);
 	o->s3 = NULL;
 }
 
@@ -365,11 +366,11 @@ static PyObject *output_abort(PyObject *self, PyObject *unused)
 	struct output *o = (struct output *)self;
 
 	(void)unused;
-	if (busy_enter(&o->busy, "file") < 0)
+	if (begin_exclusive(&o->in_use, "file") < 0)
 		return NULL;
 	if (o->writer)
 		output_give_up(o);
-	busy_leave(&o->busy);
+	end_exclusive(&o->in_use);
 	Py_RETURN_NONE;
 }
 
@@ -411,7 +412,7 @@ static int output_begin(struct output *o, const struct path *path,
 	int r;
 
 	o->io = ckpt_io(NULL);
-	if (!o->io || s3_give(o->io, path, &o->s3) < 0)
+	if (!o->io || s3_attach_client(o->io, path, &o->s3) < 0)
 		return -1;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_writer_open(&o->writer, o->io, path->path, w, &err);

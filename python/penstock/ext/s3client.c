@@ -34,7 +34,7 @@ void client_end_use(PyObject *self)
 /* ------------------------------------------------------------------------- open, close */
 
 /* What is given as a number, by name. */
-static int take_number(const char *name, PyObject *value, struct penstock_s3_opts *o)
+static int set_number_option(const char *name, PyObject *value, struct penstock_s3_opts *o)
 {
 	const struct {
 		const char *name;
@@ -72,7 +72,7 @@ static int take_number(const char *name, PyObject *value, struct penstock_s3_opt
 	return -1;
 }
 
-static int take_option(PyObject *name, PyObject *value, struct penstock_s3_opts *o)
+static int set_option(PyObject *name, PyObject *value, struct penstock_s3_opts *o)
 {
 	const struct {
 		const char *name;
@@ -89,7 +89,7 @@ static int take_option(PyObject *name, PyObject *value, struct penstock_s3_opts 
 	if (value == Py_None)
 		return 0;
 	if (!PyUnicode_Check(value))
-		return take_number(n, value, o);
+		return set_number_option(n, value, o);
 	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
 		if (!strcmp(n, fields[i].name)) {
 			*fields[i].to = PyUnicode_AsUTF8AndSize(value, NULL);
@@ -112,7 +112,7 @@ static PyObject *client_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 		return NULL;
 	o.env = getenv;
 	while (kwargs && PyDict_Next(kwargs, &at, &name, &value))
-		if (take_option(name, value, &o) < 0)
+		if (set_option(name, value, &o) < 0)
 			return NULL;
 	k = (struct client *)PyType_GenericAlloc(type, 0);
 	if (!k)
@@ -167,12 +167,12 @@ static void client_dealloc(PyObject *self)
 
 /* ------------------------------------------------------------------------- of a handle */
 
-bool s3_wanted(const struct path *p)
+bool s3_is_object_path(const struct path *p)
 {
 	return p->path && penstock_s3_is_uri(p->path, NULL) > 0;
 }
 
-PyObject *s3_client(void)
+PyObject *s3_acquire_client(void)
 {
 	PyObject *module = PyImport_ImportModule("penstock.s3"), *client = NULL, *core = NULL;
 
@@ -187,22 +187,22 @@ PyObject *s3_client(void)
 	return core;
 }
 
-bool s3_set(struct penstock_io *io, PyObject *client)
+bool s3_set_client(struct penstock_io *io, PyObject *client)
 {
 	return penstock_set_s3(io, ((struct client *)client)->c) == 0;
 }
 
-int s3_give(struct penstock_io *io, const struct path *p, PyObject **s3)
+int s3_attach_client(struct penstock_io *io, const struct path *p, PyObject **s3)
 {
-	if (*s3 || !s3_wanted(p))
+	if (*s3 || !s3_is_object_path(p))
 		return 0;
-	*s3 = s3_client();
+	*s3 = s3_acquire_client();
 	if (*s3)
-		s3_set(io, *s3);
+		s3_set_client(io, *s3);
 	return *s3 ? 0 : -1;
 }
 
-void s3_leave(PyObject *client)
+void s3_release_client(PyObject *client)
 {
 	if (client)
 		client_end_use(client);

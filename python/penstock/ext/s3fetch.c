@@ -26,7 +26,7 @@ static void reads_drop(struct reads *r)
 }
 
 /* (uri, memory, position in it, offset, length, etag or None) */
-static int take_read(struct reads *r, Py_ssize_t i)
+static int parse_read_range(struct reads *r, Py_ssize_t i)
 {
 	struct penstock_s3_range *one = &r->v[i];
 	PyObject *item = PyTuple_GetItem(r->list, i), *to;
@@ -66,7 +66,7 @@ static int take_read(struct reads *r, Py_ssize_t i)
 	return 0;
 }
 
-static PyObject *reads_told(const struct reads *r)
+static PyObject *list_read_results(const struct reads *r)
 {
 	PyObject *out = PyList_New(r->n);
 
@@ -100,7 +100,7 @@ PyObject *client_fetch(PyObject *self, PyObject *args)
 	if (!r.v || !r.targets)
 		PyErr_NoMemory();
 	for (Py_ssize_t i = 0; !PyErr_Occurred() && i < r.n; i++)
-		take_read(&r, i);
+		parse_read_range(&r, i);
 	if (!PyErr_Occurred())
 		c = client_begin_use(self);
 	if (c) {
@@ -108,7 +108,7 @@ PyObject *client_fetch(PyObject *self, PyObject *args)
 		code = penstock_s3_fetch(c, r.v, (uint64_t)r.n, &err);
 		Py_END_ALLOW_THREADS
 		client_end_use(self);
-		out = code ? s3_raise(code, &err) : reads_told(&r);
+		out = code ? s3_raise(code, &err) : list_read_results(&r);
 	}
 	reads_drop(&r);
 	return out;

@@ -152,19 +152,19 @@ int shared_io_ensure_s3(struct shared_io *h, const struct path *p)
 
 	if (shared_io_check_open(h) < 0)
 		return -1;
-	if (h->s3 || !s3_wanted(p))
+	if (h->s3 || !s3_is_object_path(p))
 		return 0;
-	core = s3_client();
+	core = s3_acquire_client();
 	if (!core || shared_io_begin_call(h) < 0) {
-		s3_leave(core);
+		s3_release_client(core);
 		return -1;
 	}
-	if (s3_set(h->io, core)) {
+	if (s3_set_client(h->io, core)) {
 		h->s3 = core;
 		core = NULL;
 	}
 	shared_io_end_call(h);
-	s3_leave(core); /* another thread was faster */
+	s3_release_client(core); /* another thread was faster */
 	return 0;
 }
 
@@ -292,7 +292,7 @@ static int close_library(struct shared_io *h)
 	Py_END_ALLOW_THREADS
 	shared_io_reap_all(h); /* what was settled while a callback put it there */
 	registered_forget(h);
-	s3_leave(atomic_exchange(&h->s3, NULL));
+	s3_release_client(atomic_exchange(&h->s3, NULL));
 	if (r < 0) {
 		raise_os(r, err.msg, NULL);
 		return -1;
