@@ -147,7 +147,7 @@ PyObject *dispatch_loop(PyObject *module, PyObject *unused)
 		Py_END_ALLOW_THREADS
 		if (!f)
 			Py_RETURN_NONE;
-		future_settle(f);
+		future_finalize(f);
 		future_call_back(f);
 		dispatch_unexpect(f);
 		Py_DECREF(future_object(f));

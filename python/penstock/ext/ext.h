@@ -41,7 +41,7 @@
  * elsewhere means a thread that Python knows, between Py_BEGIN_ and Py_END_ALLOW_THREADS none.
  * A completion arrives in an I/O thread of the library, which Python does not know: it fills the
  * plain fields of its future, marks it done and puts it on a list of its handle's (thread_shard.c).
- * The next thread of Python that looks at the future or the handle settles it: unpacks, gives up
+ * The next thread of Python that looks at the future or the handle finalizes it: unpacks, gives up
  * references.
  */
 #define PY_SSIZE_T_CLEAN

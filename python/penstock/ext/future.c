@@ -2,10 +2,10 @@
 /*
  * penstock.Future: one operation, from submission to result.
  *
- * While it is under way the library has a reference.  It becomes `over` in an I/O
- * thread, which cannot touch Python objects, and is *settled* by the next thread of
+ * While it is under way the library has a reference.  It is *completed* in an I/O
+ * thread, which cannot touch Python objects, and is *finalized* by the next thread of
  * Python that looks: what was read is put where it belongs, references are dropped,
- * a failure is remembered until somebody sees it.  All that users see is settled.
+ * a failure is remembered until somebody sees it.  All that users see is finalized.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -166,23 +166,23 @@ int future_run(struct shared_io *h, struct future *f, struct penstock_op *op)
 	}
 	Py_END_ALLOW_THREADS
 	shared_io_end_call(h);
-	atomic_store(&f->stage, OVER);
-	future_settle(f);
+	atomic_store(&f->state, FUTURE_COMPLETED);
+	future_finalize(f);
 	Py_DECREF(future_object(f));
 	return 0;
 }
 
-/* --------------------------------------------------------------- settling */
+/* --------------------------------------------------------------- finalizing */
 
-static bool is_settled(struct shared_io *h, void *arg)
+static bool is_finalized(struct shared_io *h, void *arg)
 {
 	struct future *f = arg;
 
 	(void)h;
-	return f->stage == SETTLED;
+	return f->state == FUTURE_FINALIZED;
 }
 
-static void future_finish(struct future *f)
+static void future_unpack(struct future *f)
 {
 	PyObject *type, *tb;
 
@@ -196,8 +196,8 @@ static void future_finish(struct future *f)
 		target_unpack(&f->target, (uint64_t)f->res);
 	}
 	if (target_finish(&f->target, (uint64_t)f->res) < 0) {
-		PyErr_Fetch(&type, &f->trouble, &tb);
-		PyErr_NormalizeException(&type, &f->trouble, &tb);
+		PyErr_Fetch(&type, &f->finish_error, &tb);
+		PyErr_NormalizeException(&type, &f->finish_error, &tb);
 		Py_XDECREF(type);
 		Py_XDECREF(tb);
 	}
@@ -240,52 +240,53 @@ void future_mark_seen(struct future *f)
 
 bool future_failed(const struct future *f)
 {
-	return f->res < 0 || f->trouble;
+	return f->res < 0 || f->finish_error;
 }
 
-static __thread struct settler *innermost;
+static __thread struct finalizer *innermost_finalizer;
 
-unsigned settling_here(const struct shared_io *h)
+unsigned count_finalizing(const struct shared_io *h)
 {
 	unsigned n = 0;
 
-	for (const struct settler *s = innermost; s; s = s->outer)
+	for (const struct finalizer *s = innermost_finalizer; s; s = s->outer)
 		n += s->shared == h;
 	return n;
 }
 
-static bool settled_by_us(const struct future *f)
+static bool is_finalized_by_thread(const struct future *f)
 {
-	for (const struct settler *s = innermost; s; s = s->outer)
-		if (f->settler == s)
+	for (const struct finalizer *s = innermost_finalizer; s; s = s->outer)
+		if (f->finalizer == s)
 			return true;
 	return false;
 }
 
-/* It is over.  Another thread may be at it already, or this one, further down. */
-void future_settle(struct future *f)
+/* It is completed.  Another thread may be finalizing it, or this one, further down its stack. */
+void future_finalize(struct future *f)
 {
 	struct shared_io *h = f->shared;
-	struct settler here = {innermost, f->late ? NULL : h};
-	enum stage over = OVER;
+	struct finalizer frame = {innermost_finalizer, f->late ? NULL : h};
+	enum future_state completed = FUTURE_COMPLETED;
 	PyObject *type, *value, *tb;
 
-	if (f->stage == SETTLED)
+	if (f->state == FUTURE_FINALIZED)
 		return;
-	if (!atomic_compare_exchange_strong(&f->stage, &over, SETTLING)) {
-		if (settled_by_us(f))
+	if (!atomic_compare_exchange_strong(&f->state, &completed, FUTURE_FINALIZING)) {
+		if (is_finalized_by_thread(f))
 			return;
 		if (!shared_io_is_inherited(h)) {
-			shared_io_wait(h, &f->shard->waiters, is_settled, f, -1, false);
-		} else if (f->stage != SETTLED) { /* who was at it is a thread of the parent's */
+			shared_io_wait(h, &f->shard->waiters, is_finalized, f, -1, false);
+		} else if (f->state !=
+			   FUTURE_FINALIZED) { /* the thread that began to is one of the parent's */
 			f->res = -ECHILD;
-			f->stage = SETTLED;
+			f->state = FUTURE_FINALIZED;
 		}
 		return;
 	}
-	f->settler = innermost = &here;
+	f->finalizer = innermost_finalizer = &frame;
 	PyErr_Fetch(&type, &value, &tb);
-	future_finish(f);
+	future_unpack(f);
 	unbind(f);
 	target_drop(&f->target);
 	Py_CLEAR(f->path.bytes);
@@ -293,30 +294,31 @@ void future_settle(struct future *f)
 	if (future_failed(f))
 		remember_failure(h, f);
 	PyErr_Restore(type, value, tb);
-	innermost = here.outer;
-	f->settler = NULL;
-	f->stage = SETTLED;
+	innermost_finalizer = frame.outer;
+	f->finalizer = NULL;
+	f->state = FUTURE_FINALIZED;
 	shared_io_remove_pending(f);
 }
 
-static bool is_over(struct shared_io *h, void *arg)
+static bool is_completed(struct shared_io *h, void *arg)
 {
 	struct future *f = arg;
 
 	(void)h;
-	return atomic_load_explicit(&f->stage, memory_order_acquire) >= OVER;
+	return atomic_load_explicit(&f->state, memory_order_acquire) >= FUTURE_COMPLETED;
 }
 
 int future_wait(struct future *f, int64_t deadline, bool signals)
 {
 	int r = 1;
 
-	if (f->stage == SETTLED)
+	if (f->state == FUTURE_FINALIZED)
 		return 1;
-	if (!is_over(f->shared, f))
-		r = shared_io_wait(f->shared, &f->shard->waiters, is_over, f, deadline, signals);
+	if (!is_completed(f->shared, f))
+		r = shared_io_wait(f->shared, &f->shard->waiters, is_completed, f, deadline,
+				   signals);
 	if (r > 0) {
-		future_settle(f);
+		future_finalize(f);
 		shared_io_reap(f->shared);
 	}
 	return r;
@@ -326,8 +328,8 @@ int future_wait(struct future *f, int64_t deadline, bool signals)
 
 PyObject *future_raise(struct future *f)
 {
-	if (f->trouble) {
-		PyErr_SetObject((PyObject *)Py_TYPE(f->trouble), f->trouble);
+	if (f->finish_error) {
+		PyErr_SetObject((PyObject *)Py_TYPE(f->finish_error), f->finish_error);
 		return NULL;
 	}
 	return raise_os((int)f->res, f->msg ? f->msg : penstock_strerror((int)f->res),
@@ -393,23 +395,23 @@ static PyObject *exception(PyObject *self, PyObject *const *args, Py_ssize_t nar
 	return error;
 }
 
-static bool future_look(struct future *f)
+static bool future_poll(struct future *f)
 {
-	if (is_over(f->shared, f))
-		future_settle(f);
-	return f->stage == SETTLED;
+	if (is_completed(f->shared, f))
+		future_finalize(f);
+	return f->state == FUTURE_FINALIZED;
 }
 
 static PyObject *done(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	return PyBool_FromLong(future_look((struct future *)self));
+	return PyBool_FromLong(future_poll((struct future *)self));
 }
 
 static PyObject *running(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	return PyBool_FromLong(!future_look((struct future *)self));
+	return PyBool_FromLong(!future_poll((struct future *)self));
 }
 
 static PyObject *no(PyObject *self, PyObject *unused)
@@ -435,7 +437,7 @@ static PyObject *get_ways(PyObject *self, void *unused)
 	PyObject *list = PyList_New(0), *tuple;
 
 	(void)unused;
-	for (size_t i = 0; list && future_look(f) && i < sizeof(words) / sizeof(*words); i++) {
+	for (size_t i = 0; list && future_poll(f) && i < sizeof(words) / sizeof(*words); i++) {
 		PyObject *word;
 
 		if (!(f->flags & words[i].flag))
@@ -483,14 +485,14 @@ void future_call_back(struct future *f)
 	}
 }
 
-/* Have the dispatcher look after it, unless it is over; with the lock of its shard. */
+/* Have the dispatcher look after it, unless it is completed; with the lock of its shard. */
 static void future_watch(struct future *f)
 {
-	enum stage under_way = UNDER_WAY;
+	enum future_state in_flight = FUTURE_IN_FLIGHT;
 
 	Py_INCREF(future_object(f)); /* the dispatcher's */
 	dispatch_expect(f);
-	f->watched = atomic_compare_exchange_strong(&f->stage, &under_way, WATCHED);
+	f->watched = atomic_compare_exchange_strong(&f->state, &in_flight, FUTURE_WATCHED);
 	if (f->watched)
 		return;
 	dispatch_unexpect(f);
@@ -532,20 +534,20 @@ static PyObject *add_done_callback(PyObject *self, PyObject *fn)
 		PyErr_Format(PyExc_TypeError, "fn: %R is not callable", fn);
 		return NULL;
 	}
-	if (shared_io_is_inherited(f->shared) && f->stage != SETTLED) {
+	if (shared_io_is_inherited(f->shared) && f->state != FUTURE_FINALIZED) {
 		raise_os(-ECHILD, "the operation belongs to the parent process", f->path.filename);
 		return NULL;
 	}
 	if (dispatch_ended())
 		future_wait(f, -1, false);
-	else if (!is_over(f->shared, f) && dispatch_start() < 0)
+	else if (!is_completed(f->shared, f) && dispatch_start() < 0)
 		return NULL;
-	if (f->stage != SETTLED)
+	if (f->state != FUTURE_FINALIZED)
 		later = call_later(f, fn);
 	if (later < 0)
 		return NULL;
 	if (!later) {
-		future_settle(f);
+		future_finalize(f);
 		call_one(f, fn);
 	}
 	Py_RETURN_NONE;
@@ -570,7 +572,7 @@ static void future_dealloc(PyObject *self)
 
 	target_drop(&f->target);
 	path_drop(&f->path);
-	Py_CLEAR(f->trouble);
+	Py_CLEAR(f->finish_error);
 	free(f->msg);
 	shared_io_put(f->shared);
 	PyObject_Free(self);
@@ -580,7 +582,7 @@ static void future_dealloc(PyObject *self)
 static PyObject *future_repr(PyObject *self)
 {
 	struct future *f = (struct future *)self;
-	const char *state = !future_look(f) ? "running" : future_failed(f) ? "failed" : "done";
+	const char *state = !future_poll(f) ? "running" : future_failed(f) ? "failed" : "done";
 
 	return PyUnicode_FromFormat("<penstock.Future: %s of %R at offset %llu, %s>",
 				    f->opcode == PENSTOCK_READ ? "read" : "write", f->path.filename,

@@ -143,7 +143,7 @@ static PyObject *submit(struct shared_io *h, const struct call *c)
 	if (futures_submit(h, &f, &op, 1) < 0) {
 		Py_CLEAR(r);
 	} else if (f->refused) {
-		future_settle(f);
+		future_finalize(f);
 		future_outcome(f);
 		Py_CLEAR(r);
 	}

@@ -30,9 +30,9 @@ struct thread_shard {
 	alignas(64) struct wait_list waiters; /* threads that wait for one future */
 	atomic_uint calls;                    /* calls into the library under way */
 	atomic_uint reaps;                    /* how often its threads have reaped */
-	_Atomic uint64_t pending;             /* operations submitted and not settled */
+	_Atomic uint64_t pending;             /* operations submitted and not finalized */
 	_Atomic uint64_t finished;            /* operations since the last wait() */
-	struct future *_Atomic done_stack;    /* to be settled, newest first */
+	struct future *_Atomic done_stack;    /* to be finalized, newest first */
 	struct future
 		*_Atomic done_queue; /* the same, oldest first, and before those; waiters.lock */
 };
@@ -99,13 +99,13 @@ struct path {
 	PyObject *file; /* owned penstock.File, or NULL */
 };
 
-/* How far an operation is; it only ever goes on. */
-enum stage {
-	UNDER_WAY,
-	WATCHED,  /* the same, and the dispatcher is to be told */
-	OVER,     /* set by an I/O thread: what it fills is filled */
-	SETTLING, /* a thread of Python is giving back what was held */
-	SETTLED,
+/* How far an operation has come; it only moves forward. */
+enum future_state {
+	FUTURE_IN_FLIGHT,
+	FUTURE_WATCHED,    /* in flight; completing it calls dispatch_push() */
+	FUTURE_COMPLETED,  /* set by an I/O thread: what it fills is filled */
+	FUTURE_FINALIZING, /* a thread of Python is giving back what was held */
+	FUTURE_FINALIZED,
 };
 
 /* One operation.  The library holds a reference while it is under way. */
@@ -117,11 +117,11 @@ struct future {
 	uint64_t offset;
 	uint32_t opcode;
 	bool counted; /* by Handle.wait() */
-	bool late;    /* not pending, see dispatch.c */
+	bool late;    /* begun while the interpreter exits, not pending: see dispatch.c */
 
-	_Atomic enum stage stage;
+	_Atomic enum future_state state;
 
-	/* filled by the I/O thread, before it is over */
+	/* filled by the I/O thread, before it is completed */
 	int64_t res;
 	uint32_t flags;
 	bool refused;            /* the library did not take it */
@@ -129,9 +129,9 @@ struct future {
 	struct future *next;     /* on shard->done_stack, then on shard->done_queue */
 	struct future *next_due; /* on the dispatcher's list */
 
-	/* filled while settling */
-	struct settler *_Atomic settler; /* who is at it */
-	PyObject *trouble;               /* what target_finish() raised, or NULL */
+	/* filled while finalizing */
+	struct finalizer *_Atomic finalizer; /* of the thread that does it */
+	PyObject *finish_error;              /* what target_finish() raised, or NULL */
 
 	/* shard->waiters.lock */
 	struct callback *callbacks, **last_callback;
@@ -202,18 +202,18 @@ void shared_io_wake(struct shared_io *h, struct wait_list *list);
 /* From "timeout" as Python has it: None, or seconds.  -1 with an exception; else 0. */
 int parse_timeout(PyObject *timeout, int64_t *deadline);
 
-/* From an I/O thread: the future is over. */
+/* From an I/O thread: the future is completed. */
 void shared_io_push_done(struct future *f);
 /* Settle what is done of this thread's, and now and then that of others. */
 void shared_io_reap(struct shared_io *h);
 void shared_io_reap_all(struct shared_io *h);
-bool shared_io_has_done(struct shared_io *h); /* is there something to settle? */
+bool shared_io_has_done(struct shared_io *h); /* is there a future to finalize? */
 /* One operation more is pending, of this thread; one less. */
 void shared_io_add_pending(struct shared_io *h, struct future *f);
 void shared_io_remove_pending(struct future *f);
 uint64_t shared_io_pending(struct shared_io *h);
 uint64_t shared_io_take_finished(struct shared_io *h); /* and begin to count anew */
-/* Wait until nothing is in flight and everything is settled: as shared_io_wait(). */
+/* Wait until nothing is in flight and everything is finalized: as shared_io_wait(). */
 int shared_io_drain(struct shared_io *h, int64_t deadline, bool signals);
 
 /* ---- shared_io.c again */
@@ -253,11 +253,11 @@ int futures_submit(struct shared_io *h, struct future **f, struct penstock_op *o
 int future_run(struct shared_io *h, struct future *f, struct penstock_op *op);
 /* Wait for it: as shared_io_wait(). */
 int future_wait(struct future *f, int64_t deadline, bool signals);
-void future_settle(struct future *f);
+void future_finalize(struct future *f);
 /* The result as a new int, or NULL with its exception raised; it counts as seen. */
 PyObject *future_outcome(struct future *f);
-bool future_failed(const struct future *f); /* of a settled one */
-/* Raise the failure of a settled future.  Returns NULL. */
+bool future_failed(const struct future *f); /* of a finalized one */
+/* Raise the failure of a finalized future.  Returns NULL. */
 PyObject *future_raise(struct future *f);
 void future_mark_seen(struct future *f);
 /* With shared_io_lock(): take it from the list of failures, with the list's reference. */
@@ -304,14 +304,14 @@ PyObject *handle_unregister(PyObject *self, PyObject *obj);
 void registered_forget(struct shared_io *h);
 
 /*
- * A thread that settles runs Python code, and a signal handler in there may wait for the very
- * futures this thread has not settled yet: how many of one shared_io, innermost first.
+ * Finalizing runs Python code, and a signal handler in there may wait for the very futures that
+ * this thread has not finalized yet: those of one shared_io are counted, innermost first.
  */
-struct settler {
-	struct settler *outer;
+struct finalizer {
+	struct finalizer *outer;
 	const struct shared_io *shared;
 };
-unsigned settling_here(const struct shared_io *h);
+unsigned count_finalizing(const struct shared_io *h);
 
 /* ---- file.c, handle.c */
 extern PyType_Spec file_spec;

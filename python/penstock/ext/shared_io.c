@@ -290,7 +290,7 @@ static int close_library(struct shared_io *h)
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_close(io, &err);
 	Py_END_ALLOW_THREADS
-	shared_io_reap_all(h); /* what was settled while a callback put it there */
+	shared_io_reap_all(h); /* what was finalized while a callback put it there */
 	registered_forget(h);
 	s3_release_client(atomic_exchange(&h->s3, NULL));
 	if (r < 0) {

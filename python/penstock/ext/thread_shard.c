@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shards of a shared_io: futures that are done and not settled, and waiting for them.
+ * The shards of a shared_io: futures that are done and not finalized, and waiting for them.
  *
  * A wait ends in slices, between which Python runs its signal handlers, so that Ctrl-C
  * works; a completion ends it at once.
@@ -151,7 +151,7 @@ void shared_io_push_done(struct future *f)
 
 	if (f->counted)
 		atomic_fetch_add(&l->finished, 1);
-	if (atomic_exchange(&f->stage, OVER) == WATCHED)
+	if (atomic_exchange(&f->state, FUTURE_COMPLETED) == FUTURE_WATCHED)
 		dispatch_push(f);
 	f->next = atomic_load_explicit(&l->done_stack, memory_order_relaxed);
 	while (!atomic_compare_exchange_weak(&l->done_stack, &f->next, f))
@@ -173,7 +173,7 @@ static struct future *reverse_stack(struct future *f)
 	return first;
 }
 
-/* One at a time: what settling runs may want to settle the rest. */
+/* One at a time: what finalizing runs may want to finalize the rest. */
 static struct future *pop_done(struct thread_shard *l)
 {
 	struct future *f;
@@ -195,7 +195,7 @@ static void reap_shard(struct thread_shard *l)
 	struct future *f;
 
 	while ((f = pop_done(l))) {
-		future_settle(f);
+		future_finalize(f);
 		Py_DECREF(future_object(f));
 	}
 }
@@ -270,7 +270,7 @@ uint64_t shared_io_pending(struct shared_io *h)
 	return n;
 }
 
-/* @arg: how many of them the waiting thread is settling itself. */
+/* @arg: how many of them the waiting thread is finalizing itself. */
 static bool work_or_nothing(struct shared_io *h, void *arg)
 {
 	return shared_io_has_done(h) || shared_io_pending(h) <= *(const unsigned *)arg;
@@ -278,13 +278,13 @@ static bool work_or_nothing(struct shared_io *h, void *arg)
 
 int shared_io_drain(struct shared_io *h, int64_t deadline, bool signals)
 {
-	unsigned here = settling_here(h);
+	unsigned own = count_finalizing(h);
 	int r;
 
 	do {
-		r = shared_io_wait(h, &h->waiters, work_or_nothing, &here, deadline, signals);
+		r = shared_io_wait(h, &h->waiters, work_or_nothing, &own, deadline, signals);
 		if (r > 0)
 			shared_io_reap_all(h);
-	} while (r > 0 && shared_io_pending(h) > here);
+	} while (r > 0 && shared_io_pending(h) > own);
 	return r;
 }
