@@ -21,7 +21,7 @@
  *	cuda.c		the same for __cuda_array_interface__
  *	layout.c	strided memory: runs, packing, unpacking; knows no Python
  *	store.c		the core of penstock.Store
- *	told.c		what it has to tell, for Python's log
+ *	event_log.c	its events, for Python's log
  *	s3client.c	the core of penstock.s3: requests
  *	s3fetch.c	its reads
  *	s3stream.c	its lists and uploads

@@ -12,8 +12,8 @@
 
 #include <penstock/store.h>
 
+#include "event_log.h"
 #include "handle.h"
-#include "told.h"
 
 #define FLAG_WHOLE 0x80000000u /* ours: a value that is shorter than the memory is a miss, too */
 
@@ -43,7 +43,7 @@ struct core {
 	pthread_mutex_t lock; /* what is submitted is on the list before it is taken from there */
 	struct task *tasks;
 	struct known *known;
-	struct told told;
+	struct event_log events;
 };
 
 static struct core *core_of(PyObject *self)
@@ -338,7 +338,7 @@ static PyObject *core_run(PyObject *self, PyObject *args)
 		list = r < 0 ? raise_os(r, err.msg, NULL) : task_results(t);
 	}
 	task_free(t);
-	told_log(&c->told, self, false);
+	event_log_flush(&c->events, self, false);
 	return list;
 }
 
@@ -401,7 +401,7 @@ static PyObject *core_drain(PyObject *self, PyObject *unused)
 			Py_CLEAR(list); /* the others are freed, too */
 		Py_XDECREF(pair);
 	}
-	told_log(&c->told, self, false);
+	event_log_flush(&c->events, self, false);
 	return list;
 }
 
@@ -584,7 +584,7 @@ static PyObject *core_close(PyObject *self, PyObject *unused)
 		PyErr_SetString(PyExc_RuntimeError, "another thread is using the store");
 		return NULL;
 	}
-	told_log(&c->told, self, true);
+	event_log_flush(&c->events, self, true);
 	Py_RETURN_NONE;
 }
 
@@ -594,7 +594,7 @@ static void core_dealloc(PyObject *self)
 
 	close_store(core_of(self));
 	pthread_mutex_destroy(&core_of(self)->lock);
-	pthread_mutex_destroy(&core_of(self)->told.lock);
+	pthread_mutex_destroy(&core_of(self)->events.lock);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
 	Py_DECREF(type);
 }
@@ -638,7 +638,7 @@ static PyObject *core_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	if (c) {
 		c->uses = -1;
 		pthread_mutex_init(&c->lock, NULL);
-		pthread_mutex_init(&c->told.lock, NULL);
+		pthread_mutex_init(&c->events.lock, NULL);
 	}
 	return (PyObject *)c;
 }
@@ -701,8 +701,8 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	o.below = (uint64_t)below;
 	o.s3 = &s3;
 	s3.env = getenv;
-	o.tell = told_hear;
-	o.tell_arg = &core_of(self)->told;
+	o.tell = event_log_add;
+	o.tell_arg = &core_of(self)->events;
 	o.flags = (args_flag(v[9], false) == 1 ? PENSTOCK_STORE_SECOND_TOUCH : 0) |
 		  (args_flag(v[10], false) == 1 ? PENSTOCK_STORE_DURABLE : 0) |
 		  (args_flag(v[11], true) == 0 ? PENSTOCK_STORE_NO_RECENT : 0);
@@ -718,7 +718,7 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	}
 	Py_XDECREF(keep);
 	r = s ? core_set_store(core_of(self), s) : -1;
-	told_log(&core_of(self)->told, self, true);
+	event_log_flush(&core_of(self)->events, self, true);
 	return r;
 }
 
