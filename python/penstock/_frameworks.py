@@ -193,14 +193,14 @@ class _Tensors:
         self._device = framework._device
         self._pinned = pinned
         if self._device.type == 'cuda':
-            from ._torch import stream
+            from ._torch import current_stream
 
-            if stream is None or not self._torch.cuda.is_available():
+            if current_stream is None or not self._torch.cuda.is_available():
                 raise ValueError(f'device: {device!r} is not there, for torch has no CUDA')
             self._index = self._device.index
             if self._index is None:
                 self._index = self._torch.cuda.current_device()
-            self._stream = stream
+            self._stream = current_stream
 
     def window(self, nbytes: int) -> tuple[Any, int, int]:
         torch = self._torch

@@ -628,7 +628,7 @@ class Fake(torch.Tensor):
     def get_device(self): return 1
 
 asked, streams = [], [0, new_stream()]
-penstock._torch.stream = lambda device: asked.append(device) or streams[len(asked) % 2]
+penstock._torch.current_stream = lambda device: asked.append(device) or streams[len(asked) % 2]
 t = torch.zeros(1000, dtype=torch.int64).as_subclass(Fake)
 t.there = Device(bytes(range(250)) * 32)
 name = path('tensor')

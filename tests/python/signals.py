@@ -268,7 +268,7 @@ def a_handler_may_wait_for_what_it_interrupts_the_end_of():
     """A read into a conjugated tensor is finished by Python code, in which a handler may run."""
     torch = torch_or_skip()
     from penstock import _torch
-    put, waits = _torch._put, []
+    put, waits = _torch._copy_back, []
     name = make(data(64))
 
     def interrupted_put(*args):
@@ -285,12 +285,12 @@ def a_handler_may_wait_for_what_it_interrupts_the_end_of():
             waits[0] = h.wait(), [f.result() for f in futures]
 
         before = signal.signal(signal.SIGUSR1, handler)
-        _torch._put = interrupted_put
+        _torch._copy_back = interrupted_put
         try:
             futures += [h.read_async(t, name) for t in tensors]
             h.wait()
         finally:
-            _torch._put = put
+            _torch._copy_back = put
             signal.signal(signal.SIGUSR1, before)
         assert waits[0][1] == [64] * 3
         assert all(bytes(t.resolve_conj().numpy()) == data(64) for t in tensors)

@@ -23,8 +23,8 @@ typedef int (*pointer_attribute)(void *data, int attribute, unsigned long long a
 /* Of the driver in this process, NULL: there is none. */
 static pointer_attribute find_driver(void)
 {
-	static _Atomic pointer_attribute known;
-	pointer_attribute function = known;
+	static _Atomic pointer_attribute cached;
+	pointer_attribute function = cached;
 	void *dl;
 
 	if (function)
@@ -35,7 +35,7 @@ static pointer_attribute find_driver(void)
 	*(void **)&function = dlsym(dl, "cuPointerGetAttribute");
 	if (!function)
 		dlclose(dl);
-	known = function;
+	cached = function;
 	return function;
 }
 
