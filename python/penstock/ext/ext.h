@@ -171,7 +171,7 @@ extern PyType_Spec memory_spec;
 PyObject *memory_in_memory(PyObject *module, PyObject *args); /* _penstock.in_memory() */
 
 /* Does [addr, addr + len) lie in memory of this kind?  The caller keeps what it lies in alive. */
-bool memory_holds(const void *addr, uint64_t len);
+bool memory_contains(const void *addr, uint64_t len);
 
 /*
  * Make the memory of this kind in which the bytes lie known to the handle's engine, once per
@@ -180,7 +180,7 @@ bool memory_holds(const void *addr, uint64_t len);
  */
 int memory_register(const void *addr, uint64_t len, struct penstock_io *io);
 /* The handle is about to be closed: forget it everywhere. */
-void memory_forget(struct penstock_io *io);
+void memory_forget_handle(struct penstock_io *io);
 
 /* ---- store.c */
 

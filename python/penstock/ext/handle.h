@@ -301,7 +301,7 @@ PyObject *write_batch_async(PyObject *self, PyObject *const *args, Py_ssize_t n,
 PyObject *handle_register(PyObject *self, PyObject *obj);
 PyObject *handle_unregister(PyObject *self, PyObject *obj);
 /* The handle is closed: let go of everything. */
-void registered_forget(struct shared_io *h);
+void registered_free_all(struct shared_io *h);
 
 /*
  * Finalizing runs Python code, and a signal handler in there may wait for the very futures that

@@ -13,25 +13,26 @@
 struct registered {
 	struct registered *next;
 	struct target target;
-	bool ours;  /* known to the library by this entry */
-	bool taken; /* by the engine */
+	bool owned;    /* this entry has registered it, and unregisters it */
+	bool accepted; /* by the engine */
 };
 
-/* ------------------------------------------------------------------- turns */
+/* --------------------------------------------------------- one at a time */
 
-static bool my_turn(struct shared_io *h, void *arg)
+static bool not_registering(struct shared_io *h, void *arg)
 {
 	(void)arg;
 	return !h->registering;
 }
 
-/* From here to end() nobody else changes the list, and the handle stays open.  0, or -1. */
+/* From here to register_end() nobody else changes the list, and the handle stays open.  0, or -1.
+ */
 static int register_begin(struct shared_io *h)
 {
 	if (shared_io_check_open(h) < 0)
 		return -1;
 	while (atomic_exchange(&h->registering, true))
-		if (shared_io_wait(h, &h->waiters, my_turn, NULL, -1, true) < 0)
+		if (shared_io_wait(h, &h->waiters, not_registering, NULL, -1, true) < 0)
 			return -1;
 	if (shared_io_begin_call(h) == 0)
 		return 0;
@@ -40,7 +41,7 @@ static int register_begin(struct shared_io *h)
 	return -1;
 }
 
-static void end(struct shared_io *h)
+static void register_end(struct shared_io *h)
 {
 	h->registering = false;
 	shared_io_end_call(h);
@@ -58,41 +59,42 @@ static struct registered **register_find(struct shared_io *h, const struct targe
 	return at;
 }
 
-static void drop(struct registered *r)
+static void registered_free(struct registered *r)
 {
 	target_drop(&r->target);
 	free(r);
 }
 
-void registered_forget(struct shared_io *h)
+void registered_free_all(struct shared_io *h)
 {
 	struct registered *r;
 
 	while ((r = h->registered)) {
 		h->registered = r->next;
-		drop(r);
+		registered_free(r);
 	}
 }
 
 /* ----------------------------------------------------------------- methods */
 
 /* Memory of ours is made known as a whole, by itself. */
-static bool in_memory(struct registered *r, struct shared_io *h)
+static bool register_penstock_memory(struct registered *r, struct shared_io *h)
 {
-	int taken = r->target.device ? -1 : memory_register(r->target.addr, r->target.bytes, h->io);
+	int accepted =
+		r->target.device ? -1 : memory_register(r->target.addr, r->target.bytes, h->io);
 
-	r->taken = taken > 0;
-	return taken >= 0;
+	r->accepted = accepted > 0;
+	return accepted >= 0;
 }
 
 /* 0, or -1 with an exception. */
-static int make_known(struct registered *r, struct shared_io *h)
+static int register_with_library(struct registered *r, struct shared_io *h)
 {
 	struct penstock_buf_info info = {0};
 	struct penstock_err err;
 	int res;
 
-	if (!r->target.bytes || in_memory(r, h))
+	if (!r->target.bytes || register_penstock_memory(r, h))
 		return 0;
 	Py_BEGIN_ALLOW_THREADS
 	res = penstock_buf_register(h->io, r->target.addr, r->target.bytes, 0, &info, &err);
@@ -101,8 +103,8 @@ static int make_known(struct registered *r, struct shared_io *h)
 		raise_os(res, err.msg, NULL);
 		return -1;
 	}
-	r->ours = true;
-	r->taken = info.got & PENSTOCK_BUF_REGISTERED;
+	r->owned = true;
+	r->accepted = info.got & PENSTOCK_BUF_REGISTERED;
 	return 0;
 }
 
@@ -122,8 +124,8 @@ static struct registered *register_add(struct shared_io *h, struct target *t)
 		return NULL;
 	}
 	r->target = *t;
-	if (make_known(r, h) < 0) {
-		drop(r);
+	if (register_with_library(r, h) < 0) {
+		registered_free(r);
 		return NULL;
 	}
 	r->next = h->registered;
@@ -136,7 +138,7 @@ PyObject *handle_register(PyObject *self, PyObject *obj)
 	struct shared_io *h = ((struct handle *)self)->shared;
 	const struct registered *r;
 	struct target t;
-	bool taken;
+	bool accepted;
 
 	if (shared_io_check_open(h) < 0 || target_take_whole(&t, obj) < 0)
 		return NULL;
@@ -145,20 +147,20 @@ PyObject *handle_register(PyObject *self, PyObject *obj)
 		return NULL;
 	}
 	r = register_add(h, &t);
-	taken = r && r->taken;
-	end(h);
-	return r ? PyBool_FromLong(taken) : NULL;
+	accepted = r && r->accepted;
+	register_end(h);
+	return r ? PyBool_FromLong(accepted) : NULL;
 }
 
 /* Out of the list and the library; NULL: it is not there. */
-static struct registered *take_out(struct shared_io *h, const struct target *t)
+static struct registered *registered_remove(struct shared_io *h, const struct target *t)
 {
 	struct registered **at = register_find(h, t), *r = *at;
 
 	if (!r)
 		return NULL;
 	*at = r->next;
-	if (r->ours) {
+	if (r->owned) {
 		Py_BEGIN_ALLOW_THREADS
 		penstock_buf_unregister(h->io, r->target.addr);
 		Py_END_ALLOW_THREADS
@@ -178,14 +180,14 @@ PyObject *handle_unregister(PyObject *self, PyObject *obj)
 		target_drop(&t);
 		return NULL;
 	}
-	r = take_out(h, &t);
-	end(h);
+	r = registered_remove(h, &t);
+	register_end(h);
 	target_drop(&t);
 	if (!r) {
 		PyErr_SetString(PyExc_ValueError,
 				"obj: its memory is not registered with this handle");
 		return NULL;
 	}
-	drop(r);
+	registered_free(r);
 	Py_RETURN_NONE;
 }

@@ -285,13 +285,13 @@ static int close_library(struct shared_io *h)
 	struct penstock_err err = {0, ""};
 	int r;
 
-	memory_forget(io);
+	memory_forget_handle(io);
 	unlist(h);
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_close(io, &err);
 	Py_END_ALLOW_THREADS
 	shared_io_reap_all(h); /* what was finalized while a callback put it there */
-	registered_forget(h);
+	registered_free_all(h);
 	s3_release_client(atomic_exchange(&h->s3, NULL));
 	if (r < 0) {
 		raise_os(r, err.msg, NULL);

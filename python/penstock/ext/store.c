@@ -31,9 +31,9 @@ struct task {
 	PyObject **keys; /* bytes objects */
 };
 
-/* Memory that users have made known; it stays until it is taken out or the store is closed. */
-struct known {
-	struct known *next;
+/* Memory that users have registered; it stays until it is taken out or the store is closed. */
+struct registration {
+	struct registration *next;
 	struct target target;
 };
 
@@ -42,7 +42,7 @@ struct core {
 	use_count uses;       /* threads in it; closed until it is opened */
 	pthread_mutex_t lock; /* what is submitted is on the list before it is taken from there */
 	struct task *tasks;
-	struct known *known;
+	struct registration *registrations;
 	struct event_log events;
 };
 
@@ -361,15 +361,15 @@ static struct task *task_take(struct core *c, uint64_t ticket)
 static int take_finished(struct core *c, struct task *tasks[64])
 {
 	struct penstock_store_done done[64];
-	int n, known = 0;
+	int n, found = 0;
 
 	pthread_mutex_lock(&c->lock);
 	n = penstock_store_drain(c->store, done, 64);
 	for (int i = 0; i < n; i++)
-		if ((tasks[known] = task_take(c, done[i].ticket)))
-			known++;
+		if ((tasks[found] = task_take(c, done[i].ticket)))
+			found++;
 	pthread_mutex_unlock(&c->lock);
-	return n < 0 ? n : known;
+	return n < 0 ? n : found;
 }
 
 static PyObject *core_drain(PyObject *self, PyObject *unused)
@@ -407,19 +407,19 @@ static PyObject *core_drain(PyObject *self, PyObject *unused)
 
 /* ------------------------------------------------------------------ memory */
 
-static void known_drop(struct known *k)
+static void registration_free(struct registration *k)
 {
 	target_drop(&k->target);
 	PyMem_Free(k);
 }
 
 /* An entry for the memory of an object, which nobody has yet; NULL with an exception. */
-static struct known *known_new(PyObject *obj)
+static struct registration *registration_new(PyObject *obj)
 {
-	struct known *k = PyMem_Calloc(1, sizeof(*k));
+	struct registration *k = PyMem_Calloc(1, sizeof(*k));
 
 	if (!k)
-		return (struct known *)PyErr_NoMemory();
+		return (struct registration *)PyErr_NoMemory();
 	if ((PyTuple_Check(obj) && PyTuple_Size(obj) == 2
 		     ? take_address(&k->target, obj)
 		     : target_take_whole(&k->target, obj)) == 0)
@@ -436,13 +436,13 @@ static PyObject *core_register(PyObject *self, PyObject *args, PyObject *kwargs)
 	struct core *c = core_of(self);
 	struct penstock_buf_info info = {0};
 	struct penstock_err err = {0, ""};
-	struct known *k;
+	struct registration *k;
 	PyObject *v[2];
 	int huge, r = -1;
 
 	if (args_parse_tuple(&p, args, kwargs, v) < 0 || (huge = args_flag(v[1], false)) < 0)
 		return NULL;
-	k = known_new(v[0]);
+	k = registration_new(v[0]);
 	if (!k)
 		return NULL;
 	if (core_begin_use(c) == 0) {
@@ -453,8 +453,8 @@ static PyObject *core_register(PyObject *self, PyObject *args, PyObject *kwargs)
 					    huge ? PENSTOCK_BUF_COLLAPSE : 0, &info, &err);
 		if (r == 0) {
 			pthread_mutex_lock(&c->lock);
-			k->next = c->known;
-			c->known = k;
+			k->next = c->registrations;
+			c->registrations = k;
 			pthread_mutex_unlock(&c->lock);
 		}
 		Py_END_ALLOW_THREADS
@@ -464,13 +464,13 @@ static PyObject *core_register(PyObject *self, PyObject *args, PyObject *kwargs)
 	}
 	if (r == 0)
 		return PyBool_FromLong(info.got & PENSTOCK_BUF_REGISTERED);
-	known_drop(k);
+	registration_free(k);
 	return NULL;
 }
 
-static struct known *known_take(struct core *c, const struct target *t)
+static struct registration *registration_take(struct core *c, const struct target *t)
 {
-	struct known **at = &c->known, *k;
+	struct registration **at = &c->registrations, *k;
 
 	pthread_mutex_lock(&c->lock);
 	while (*at && ((*at)->target.addr != t->addr || (*at)->target.bytes != t->bytes))
@@ -485,17 +485,17 @@ static struct known *known_take(struct core *c, const struct target *t)
 static PyObject *core_unregister(PyObject *self, PyObject *obj)
 {
 	struct core *c = core_of(self);
-	struct known *want = known_new(obj), *k = NULL;
+	struct registration *want = registration_new(obj), *k = NULL;
 
 	if (want && core_begin_use(c) == 0) {
-		k = known_take(c, &want->target);
+		k = registration_take(c, &want->target);
 		if (k) {
 			struct penstock_store *s = c->store;
 
 			Py_BEGIN_ALLOW_THREADS
 			penstock_store_unregister(s, k->target.addr);
 			Py_END_ALLOW_THREADS
-			known_drop(k);
+			registration_free(k);
 		} else {
 			PyErr_SetString(PyExc_ValueError,
 					"obj: its memory is not registered with this store");
@@ -503,7 +503,7 @@ static PyObject *core_unregister(PyObject *self, PyObject *obj)
 		use_count_end(&c->uses);
 	}
 	if (want)
-		known_drop(want);
+		registration_free(want);
 	return k ? Py_NewRef(Py_None) : NULL;
 }
 
@@ -556,7 +556,7 @@ static PyObject *core_clear(PyObject *self, PyObject *unused)
 static void close_store(struct core *c)
 {
 	struct penstock_store *s = c->store;
-	struct known *k;
+	struct registration *k;
 	struct task *t;
 
 	c->store = NULL;
@@ -567,9 +567,9 @@ static void close_store(struct core *c)
 		c->tasks = t->next;
 		task_free(t);
 	}
-	while ((k = c->known)) {
-		c->known = k->next;
-		known_drop(k);
+	while ((k = c->registrations)) {
+		c->registrations = k->next;
+		registration_free(k);
 	}
 }
 
