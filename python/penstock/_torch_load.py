@@ -21,7 +21,7 @@ from torch import _weights_only_unpickler
 
 from ._async import no_garbage
 from ._reader import Reader, Unusual, content, is_damage, is_uri
-from ._penstock import is_plain
+from ._penstock import is_simple_pickle
 from ._torch_archive import HOST, IS_TOLD, Archive as Archive, indexed
 from ._torch_save import is_special
 
@@ -72,7 +72,7 @@ def _device(place: Any) -> torch.device | None:
 
 
 class _Locations(pickle.Unpickler):
-    """What a plain pickle says of storages, and nothing else of it."""
+    """What a simple pickle says of storages, and nothing else of it."""
 
     def __init__(self, data: bytes) -> None:
         self.found: list[Any] = []
@@ -87,7 +87,7 @@ def _locations(archive: Archive) -> dict[str, str]:
     """Where storages were, by key; what is not found is not read ahead."""
     try:
         data = archive.get_record('data.pkl')
-        if not is_plain(data):
+        if not is_simple_pickle(data):
             return {}
         unpickler = _Locations(data)
         with no_garbage():
@@ -162,10 +162,10 @@ class _Raw:
 
 
 def _rebuild(raw: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any) -> torch.Tensor:
-    """What torch._utils._rebuild_tensor_v2() makes of what is plain."""
+    """What torch._utils._rebuild_tensor_v2() makes of what is simple."""
     if (type(raw) is not _Raw or type(requires_grad) is not bool or type(hooks) is not collections.OrderedDict
             or hooks):
-        raise pickle.UnpicklingError('it is not plain')
+        raise pickle.UnpicklingError('it is not simple')
     tensor: torch.Tensor = raw.template.new_empty(0).set_(raw.storage, offset, size, stride)
     if requires_grad:
         tensor.requires_grad = True
@@ -184,13 +184,13 @@ _PLAIN: Any = {
 }
 
 
-class _Plain(pickle.Unpickler):
-    """Of what is plain, in C: torch's takes 60 us for a tensor, and all around it 20 more."""
+class _SimpleUnpickler(pickle.Unpickler):
+    """Of what is simple, in C: torch's takes 60 us for a tensor, and all around it 20 more."""
 
     def __init__(self, archive: Archive, map_location: Any, where: _Where) -> None:
         data = archive.get_record('data.pkl')
-        if not (archive.has_record('byteorder') and is_plain(data)):
-            raise pickle.UnpicklingError('it is not plain')
+        if not (archive.has_record('byteorder') and is_simple_pickle(data)):
+            raise pickle.UnpicklingError('it is not simple')
         super().__init__(io.BytesIO(data), encoding='utf-8')
         self._archive = archive
         self._restore = _serialization._get_restore_location(map_location)
@@ -204,7 +204,7 @@ class _Plain(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> _Raw:
         what, kind, key, location, numel = pid
         if what != 'storage':
-            raise pickle.UnpicklingError('it is not plain')
+            raise pickle.UnpicklingError('it is not simple')
         raw = self._raws.get(key)
         if raw is None:
             raw = self._make(kind.dtype, key, location, numel)
@@ -250,8 +250,8 @@ def _load(reader: Reader, map_location: Any, module: Any, args: Any) -> Any:
 def _unpickle_all(archive: Archive, map_location: Any, where: _Where, module: Any, args: Any) -> Any:
     try:
         with no_garbage():
-            plain = not args and module in (pickle, _weights_only_unpickler)
-            result = _unpickle_plain(archive, map_location, where) if plain else None
+            simple = not args and module in (pickle, _weights_only_unpickler)
+            result = _unpickle_simple(archive, map_location, where) if simple else None
             if result is None:
                 archive.settle(where(None) or HOST)  # any code may look into them now
                 result = unpickle(archive, map_location, module, **args)
@@ -264,10 +264,10 @@ def _unpickle_all(archive: Archive, map_location: Any, where: _Where, module: An
     return result
 
 
-def _unpickle_plain(archive: Archive, map_location: Any, where: _Where) -> Any:
+def _unpickle_simple(archive: Archive, map_location: Any, where: _Where) -> Any:
     """None where torch has to look at it; or it is nothing."""
     try:
-        unpickler = _Plain(archive, map_location, where)
+        unpickler = _SimpleUnpickler(archive, map_location, where)
         result = unpickler.load()
         if unpickler.done():
             return result

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ._async import no_garbage
-from ._penstock import Memory, Output, copy, namer
+from ._penstock import Memory, Output, copy, make_persistent_id
 from ._writer import Path, Writer
 
 _serialization: Any = torch.serialization
@@ -36,7 +36,7 @@ def _untyped(storage: Any) -> Any:
     return storage._storage if found is None else found
 
 
-_PLAIN = frozenset((str, int, float, bool, bytes, tuple, dict, list, type(None), type, type(lambda: 0), type(torch.FloatStorage),
+_SKIPPED_TYPES = frozenset((str, int, float, bool, bytes, tuple, dict, list, type(None), type, type(lambda: 0), type(torch.FloatStorage),
                     collections.OrderedDict, torch.dtype, torch.Tensor))  # what is never a storage
 _KINDS: dict[torch.dtype, str] = torch.storage._dtype_to_storage_type_map()
 _storage_of: Any = getattr(torch.Tensor, 'untyped_storage', None) or torch.Tensor._storage  # torch 1
@@ -123,7 +123,7 @@ class _Pickler(pickle.Pickler):
     def __init__(self, out: io.BytesIO, protocol: int, names: _Names) -> None:
         # Nothing that refers to us: what we have met would live until somebody looks for garbage.
         functions: Any = self
-        functions.persistent_id = namer(_PLAIN, names.name)
+        functions.persistent_id = make_persistent_id(_SKIPPED_TYPES, names.name)
         functions.reducer_override = names.reduce
         super().__init__(out, protocol)
 

@@ -97,13 +97,13 @@ class WeightUpdate:
             self._map = _read_index(index)
             self._refuse_link(index)
             names = set(self._map.values())
-            ours = {_plain(name) for name in names}
+            ours = {_base_name(name) for name in names}
             there = os.listdir(os.path.dirname(index) or '.')
             self._others = {file for name in there if name.endswith('.index.json') and name != os.path.basename(index)
                             for file in _read_index(self._beside(name)).values()}
             for name in there:
                 shard = name.removesuffix('.crc')
-                if shard not in names | self._others and _GENERATION.search(shard) and _plain(shard) in ours:
+                if shard not in names | self._others and _GENERATION.search(shard) and _base_name(shard) in ours:
                     os.unlink(self._beside(name))  # of a step that was not taken, or before one that was
         except BaseException:
             self._unlock()
@@ -142,7 +142,7 @@ class WeightUpdate:
             if name not in self._map.values() or path != os.path.abspath(self._beside(name)):
                 raise ValueError(f'{path} is no file of {self._index}')
             number = re.search(r'\.g(\d+)\.safetensors$', name)
-            new = os.path.join(os.path.dirname(path), f'{_plain(name)}.g{int(number[1]) + 1 if number else 1}.safetensors')
+            new = os.path.join(os.path.dirname(path), f'{_base_name(name)}.g{int(number[1]) + 1 if number else 1}.safetensors')
         elif self._files:
             raise ValueError(f'{path}: a second file, and there is no index to replace both by in one step')
         elif os.path.abspath(self._path) not in (path, os.path.dirname(path)):
@@ -224,7 +224,7 @@ class WeightUpdate:
             self.commit()
 
 
-def _plain(name: str) -> str:
+def _base_name(name: str) -> str:
     return re.sub(r'(\.g\d+)?\.safetensors$', '', name)
 
 

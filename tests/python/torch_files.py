@@ -26,7 +26,7 @@ except Skip as skip:
     sys.exit()
 
 import penstock.torch
-from penstock._penstock import crc32, is_plain
+from penstock._penstock import crc32, is_simple_pickle
 from penstock import _torch_save, _writer
 from penstock._writer import Writer
 
@@ -925,9 +925,9 @@ def a_pickle_that_is_not_plain_is_for_torch(what):
 
 @case
 def which_pickles_are_plain():
-    assert all(map(is_plain, (pickle.dumps({'a': [1, 2.5, 'b', None, True, (1, 1 << 70, -5)], 3: OrderedDict(x=1)}, 2),
+    assert all(map(is_simple_pickle, (pickle.dumps({'a': [1, 2.5, 'b', None, True, (1, 1 << 70, -5)], 3: OrderedDict(x=1)}, 2),
                               b'\x80\2' + REBUILD + b'.', b'\x80\2Nr\5\0\0\0.')))
-    assert not any(map(is_plain, (b'', b'\x80', b'\x80\2', b'N.', b'\x80\4N.', b'\x80\2\x82\1.', b'\x80\2N\x81.',
+    assert not any(map(is_simple_pickle, (b'', b'\x80', b'\x80\2', b'N.', b'\x80\4N.', b'\x80\2\x82\1.', b'\x80\2N\x81.',
                                   b'\x80\2Nr\0\0\1\0.', b'\x80\2X\3\0\0\0ab', b'\x80\2X\3\0', b'\x80\2\x8a',
                                   b'\x80\2ca\n', b'\x80\2K', pickle.dumps(Custom(), 2))))
 

@@ -34,11 +34,11 @@ PyObject *ckpt_huge(PyObject *module, PyObject *args);
  */
 PyObject *ckpt_copy(PyObject *module, PyObject *args);
 /*
- * namer(plain, name, /): a function for pickle.Pickler.persistent_id, which is asked for all that
- * is pickled: None for what has one of the types @plain, else what name() says.
+ * make_persistent_id(skipped_types, name, /): a function for pickle.Pickler.persistent_id, which is
+ * asked for all that is pickled: None for what has one of @skipped_types, else what name() says.
  */
-PyObject *ckpt_namer(PyObject *module, PyObject *args);
-/* is_plain(pickle, /): see plain.c. */
-PyObject *ckpt_is_plain(PyObject *module, PyObject *data);
+PyObject *ckpt_make_persistent_id(PyObject *module, PyObject *args);
+/* is_simple_pickle(pickle, /): see pickle_check.c. */
+PyObject *ckpt_is_simple_pickle(PyObject *module, PyObject *data);
 
 #endif

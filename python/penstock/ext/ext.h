@@ -30,7 +30,7 @@
  *	info.c		penstock.info()
  *	output.c	_penstock.Output: files that appear when they are complete
  *	input.c		_penstock.Input: files that are read in batches of ranges
- *	plain.c		which pickles need no careful unpickler
+ *	pickle_check.c	which pickles need no careful unpickler
  *	gen.c		_penstock.Content: what tests and benchmarks write
  *	args.c		arguments, paths
  *	error.c		OSError from -errno and a message

@@ -496,27 +496,27 @@ PyObject *ckpt_copy(PyObject *module, PyObject *args)
 	Py_RETURN_NONE;
 }
 
-static PyObject *name_one(PyObject *self, PyObject *obj)
+static PyObject *name_unless_skipped(PyObject *self, PyObject *obj)
 {
-	int plain = PySet_Contains(PyTuple_GetItem(self, 0), (PyObject *)Py_TYPE(obj));
+	int skip = PySet_Contains(PyTuple_GetItem(self, 0), (PyObject *)Py_TYPE(obj));
 
-	if (plain < 0)
+	if (skip < 0)
 		return NULL;
-	if (plain)
+	if (skip)
 		Py_RETURN_NONE;
 	return PyObject_CallFunctionObjArgs(PyTuple_GetItem(self, 1), obj, NULL);
 }
 
-PyObject *ckpt_namer(PyObject *module, PyObject *args)
+PyObject *ckpt_make_persistent_id(PyObject *module, PyObject *args)
 {
-	static PyMethodDef def = {"persistent_id", name_one, METH_O, NULL};
-	PyObject *plain, *name;
+	static PyMethodDef def = {"persistent_id", name_unless_skipped, METH_O, NULL};
+	PyObject *types, *name;
 
 	(void)module;
-	if (!PyArg_ParseTuple(args, "OO:namer", &plain, &name))
+	if (!PyArg_ParseTuple(args, "OO:make_persistent_id", &types, &name))
 		return NULL;
-	if (!PyFrozenSet_Check(plain)) {
-		PyErr_SetString(PyExc_TypeError, "plain: is no frozenset");
+	if (!PyFrozenSet_Check(types)) {
+		PyErr_SetString(PyExc_TypeError, "skipped_types: is no frozenset");
 		return NULL;
 	}
 	return PyCFunction_New(&def, args);

@@ -99,12 +99,12 @@ static PyMethodDef functions[] = {
 	{"huge", ckpt_huge, METH_VARARGS,
 	 "huge(address, nbytes, /)\n--\n\n"
 	 "Ask for huge pages under memory of this process that is about to be filled."},
-	{"namer", ckpt_namer, METH_VARARGS,
-	 "namer(plain, name, /)\n--\n\n"
-	 "For pickle.Pickler.persistent_id: None for objects of the types plain, else what name() "
+	{"make_persistent_id", ckpt_make_persistent_id, METH_VARARGS,
+	 "make_persistent_id(skipped_types, name, /)\n--\n\n"
+	 "For pickle.Pickler.persistent_id: None for objects of skipped_types, else what name() "
 	 "says."},
-	{"is_plain", ckpt_is_plain, METH_O,
-	 "is_plain(pickle, /)\n--\n\n"
+	{"is_simple_pickle", ckpt_is_simple_pickle, METH_O,
+	 "is_simple_pickle(pickle, /)\n--\n\n"
 	 "Whether unpickling it makes nothing but plain things and what find_class() gives."},
 	{"_dispatch", dispatch_loop, METH_NOARGS, NULL},
 	{"_at_exit", at_exit, METH_NOARGS, NULL},
