@@ -77,7 +77,7 @@ def say(text: str) -> None:
 
 # ---------------------------------------------------------------------------- the command line
 
-def _plain(name: str) -> str:
+def _option_name(name: str) -> str:
     return name.replace('_', '-')
 
 
@@ -122,7 +122,7 @@ def parse(words: list[str]) -> tuple[dict[str, Any], list[str]]:
         if word == '--':
             return args, extra + rest
         name, equals, text = word[2:].partition('=')
-        o = table.get(_plain(name)) if word.startswith('--') else None
+        o = table.get(_option_name(name)) if word.startswith('--') else None
         if o is None:
             extra.append(word)
             continue
@@ -146,10 +146,10 @@ def check_extra(extra: list[str]) -> None:
     """A misspelt option is neither ours nor theirs: tell before anything is run."""
     dump = subprocess.run([_program(), '--dump-options'], stdout=subprocess.PIPE, check=True).stdout
     kv = next(c for c in json.loads(dump)['commands'] if c['name'] == 'kv')
-    known = [_plain(n) for o in kv['options'] for n in (o['name'], *o['aliases'])]
+    known = [_option_name(n) for o in kv['options'] for n in (o['name'], *o['aliases'])]
     ours = [n for o in COMMAND['options'] for n in (o['name'], *o['aliases'])]
     for word in extra:
-        name = _plain(word[2:].partition('=')[0])
+        name = _option_name(word[2:].partition('=')[0])
         if word.startswith('--') and name and not any(k.startswith(name) for k in known):
             near = difflib.get_close_matches(name, ours + known, 1)
             hint = f"; did you mean '--{near[0]}'?" if near else ''
