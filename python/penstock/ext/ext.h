@@ -16,7 +16,7 @@
  *	dispatch.c	the thread that runs callbacks of futures
  *	memory.c	penstock.Memory, and the list of all memory of this kind
  *	register.c	memory that users make known to a handle's engine
- *	target.c	from a Python object to addresses
+ *	buffer.c	from a Python object to addresses
  *	torch.c		the same for torch tensors and DLPack
  *	cuda.c		the same for __cuda_array_interface__
  *	layout.c	strided memory: runs, packing, unpacking; knows no Python
@@ -82,7 +82,7 @@ PyObject *refuse_pickle(PyObject *self, PyObject *unused);
 /* Raise OSError(-code, msg, filename); filename may be NULL.  Returns NULL. */
 PyObject *raise_os(int code, const char *msg, PyObject *filename);
 
-/* ---- target.c */
+/* ---- buffer.c */
 
 /*
  * The memory of one Python object, for one transfer.
@@ -93,17 +93,17 @@ PyObject *raise_os(int code, const char *msg, PyObject *filename);
  * Memory of a CUDA device (@device) is moved in place or not at all: nothing here may
  * touch it.
  */
-struct target {
-	PyObject *keep; /* owns the memory; referenced until the operation is over */
-	Py_buffer view; /* view.obj is NULL when there is none */
-	char *addr;     /* the bytes to move when nr_iov is 0, the copy if there is one */
-	uint64_t bytes; /* how many */
+struct buffer {
+	PyObject *owner; /* of the memory; referenced until the operation is over */
+	Py_buffer view;  /* view.obj is NULL when there is none */
+	char *addr;      /* the bytes to move when nr_iov is 0, the copy if there is one */
+	uint64_t bytes;  /* how many */
 	struct penstock_iov *iov;
 	unsigned nr_iov;
 	void *staged;          /* malloced copy, or NULL */
 	struct layout *layout; /* where the bytes of @staged belong, or NULL */
 	PyObject *finish;      /* called with the bytes that a read has moved, or NULL */
-	bool copied;           /* @addr is a copy on its device, which @keep owns */
+	bool copied;           /* @addr is a copy on its device, which @owner owns */
 	bool device;           /* set before it is filled */
 	bool ordered;          /* only after what is queued in @stream now */
 	void *stream;          /* CUstream; NULL: the legacy default one */
@@ -120,50 +120,50 @@ struct target {
  *   ValueError	@length is larger than the object, or negative but not -1; overlaps itself
  *   BufferError, MemoryError, what the object's own methods raise
  */
-int target_take(struct target *t, PyObject *obj, bool into, int64_t length);
+int buffer_from_object(struct buffer *t, PyObject *obj, bool into, int64_t length);
 
 /*
  * After a successful read of @bytes bytes: put them where they belong.  Call it
  * without the GIL; does nothing unless there is a layout.
  */
-void target_unpack(const struct target *t, uint64_t bytes);
+void buffer_unpack(const struct buffer *t, uint64_t bytes);
 
 /* With the GIL: the same for what needs Python (@finish).  0, or -1 with an exception set. */
-int target_finish(const struct target *t, uint64_t bytes);
+int buffer_finish(const struct buffer *t, uint64_t bytes);
 
 /* With the GIL: give everything back.  May be called twice. */
 /* The memory of an object, all of it in one piece; 0, or -1 with an exception. */
-int target_take_whole(struct target *t, PyObject *obj);
+int buffer_from_whole_object(struct buffer *t, PyObject *obj);
 
-void target_drop(struct target *t);
+void buffer_release(struct buffer *t);
 
 /*
  * For torch.c and cuda.c.  Fill in what is moved, and how: @bytes bytes that lie together, or an
  * array in C order, strides in bytes (NULL: without gaps).  0, or -1 with an exception set.
  */
-int target_fill(struct target *t, void *addr, uint64_t bytes, int64_t length);
-int target_fill_array(struct target *t, void *base, uint64_t itemsize, unsigned ndim,
-		      const int64_t *shape, const int64_t *strides, bool into, int64_t length);
+int buffer_set(struct buffer *t, void *addr, uint64_t bytes, int64_t length);
+int buffer_set_array(struct buffer *t, void *base, uint64_t itemsize, unsigned ndim,
+		     const int64_t *shape, const int64_t *strides, bool into, int64_t length);
 /* TypeError: "obj: 'NAME' object WHY", with NAME the type of @obj.  Returns -1. */
-int target_refuse(PyObject *obj, const char *why);
+int refuse_object(PyObject *obj, const char *why);
 /* 1 with a new reference in *@out, 0 when there is no such attribute, -1 with an exception. */
-int target_attribute(PyObject **out, PyObject *obj, const char *name);
+int get_attribute(PyObject **out, PyObject *obj, const char *name);
 
-/* ---- torch.c, cuda.c, for target.c */
+/* ---- torch.c, cuda.c, for buffer.c */
 
-int target_setup(void); /* once, when the module is loaded; 0 or -1 with an exception */
+int torch_setup(void); /* once, when the module is loaded; 0 or -1 with an exception */
 
 /* Each: 1 when @obj was of this kind and @t is filled, 0 when it is not, -1 with an exception. */
-int target_torch(struct target *t, PyObject *obj, bool into, int64_t length);
-int target_dlpack(struct target *t, PyObject *obj, bool into, int64_t length);
-int target_cuda_array(struct target *t, PyObject *obj, bool into, int64_t length);
+int buffer_from_torch(struct buffer *t, PyObject *obj, bool into, int64_t length);
+int buffer_from_dlpack(struct buffer *t, PyObject *obj, bool into, int64_t length);
+int buffer_from_cuda_array(struct buffer *t, PyObject *obj, bool into, int64_t length);
 
 /* For torch.c: as __cuda_array_interface__ and DLPack have it: 1 is the legacy default stream. */
-void target_order(struct target *t, unsigned long long stream);
+void buffer_set_stream(struct buffer *t, unsigned long long stream);
 /* Does CUDA know the memory that @t has been filled with?  0, or -1 with TypeError. */
-int target_cuda_check(const struct target *t, PyObject *obj);
+int buffer_check_cuda(const struct buffer *t, PyObject *obj);
 /* Numbers of a tuple of @n, with room for at least one; malloced, NULL with an exception. */
-int64_t *target_numbers(PyObject *tuple, Py_ssize_t n);
+int64_t *numbers_of_tuple(PyObject *tuple, Py_ssize_t n);
 
 /* ---- memory.c */
 

@@ -32,7 +32,7 @@ static void on_done(void *arg, const struct penstock_done *d)
 /* What only an open handle knows: the file, and whether the engine knows the memory. */
 static int bind(struct shared_io *h, struct future *f, struct penstock_op *op)
 {
-	const struct target *t = &f->target;
+	const struct buffer *t = &f->buffer;
 
 	if (f->path.file) {
 		op->file = file_use(f->path.file, h);
@@ -67,19 +67,19 @@ struct future *future_make(struct shared_io *h, PyObject *obj, PyObject *path,
 				   .on_done = on_done,
 				   .arg = f};
 	if (path_take(&f->path, path) < 0 || shared_io_ensure_s3(h, &f->path) < 0 ||
-	    target_take(&f->target, obj, a->opcode == PENSTOCK_READ, a->length) < 0) {
+	    buffer_from_object(&f->buffer, obj, a->opcode == PENSTOCK_READ, a->length) < 0) {
 		Py_DECREF(future_object(f));
 		return NULL;
 	}
 	op->path = f->path.path;
 	op->fd = f->path.fd;
-	op->buf = f->target.addr;
-	op->len = f->target.bytes;
-	op->iov = f->target.iov;
-	op->nr_iov = f->target.nr_iov;
-	if (f->target.ordered) {
+	op->buf = f->buffer.addr;
+	op->len = f->buffer.bytes;
+	op->iov = f->buffer.iov;
+	op->nr_iov = f->buffer.nr_iov;
+	if (f->buffer.ordered) {
 		op->flags |= PENSTOCK_OP_STREAM;
-		op->stream = f->target.stream;
+		op->stream = f->buffer.stream;
 	}
 	return f;
 }
@@ -98,7 +98,7 @@ static void refused(struct future *f, int code, const char *why)
 	char text[640];
 
 	snprintf(text, sizeof(text), "%s (%s of %llu bytes at offset %llu)", why,
-		 f->opcode == PENSTOCK_READ ? "read" : "write", (unsigned long long)f->target.bytes,
+		 f->opcode == PENSTOCK_READ ? "read" : "write", (unsigned long long)f->buffer.bytes,
 		 (unsigned long long)f->offset);
 	f->res = code;
 	f->refused = true;
@@ -188,14 +188,14 @@ static void future_unpack(struct future *f)
 
 	if (f->opcode != PENSTOCK_READ || f->res < 0)
 		return;
-	if (f->target.layout && f->res >= UNPACK_WITHOUT_GIL) {
+	if (f->buffer.layout && f->res >= UNPACK_WITHOUT_GIL) {
 		Py_BEGIN_ALLOW_THREADS
-		target_unpack(&f->target, (uint64_t)f->res);
+		buffer_unpack(&f->buffer, (uint64_t)f->res);
 		Py_END_ALLOW_THREADS
 	} else {
-		target_unpack(&f->target, (uint64_t)f->res);
+		buffer_unpack(&f->buffer, (uint64_t)f->res);
 	}
-	if (target_finish(&f->target, (uint64_t)f->res) < 0) {
+	if (buffer_finish(&f->buffer, (uint64_t)f->res) < 0) {
 		PyErr_Fetch(&type, &f->finish_error, &tb);
 		PyErr_NormalizeException(&type, &f->finish_error, &tb);
 		Py_XDECREF(type);
@@ -288,7 +288,7 @@ void future_finalize(struct future *f)
 	PyErr_Fetch(&type, &value, &tb);
 	future_unpack(f);
 	unbind(f);
-	target_drop(&f->target);
+	buffer_release(&f->buffer);
 	Py_CLEAR(f->path.bytes);
 	Py_CLEAR(f->path.file);
 	if (future_failed(f))
@@ -570,7 +570,7 @@ static void future_dealloc(PyObject *self)
 	struct future *f = (struct future *)self;
 	PyTypeObject *type = Py_TYPE(self);
 
-	target_drop(&f->target);
+	buffer_release(&f->buffer);
 	path_drop(&f->path);
 	Py_CLEAR(f->finish_error);
 	free(f->msg);

@@ -164,7 +164,7 @@ static PyObject *handle_run(struct shared_io *h, const struct call *c)
 	f = future_make(h, c->obj, c->path, &c->a, &op);
 	if (!f)
 		return NULL;
-	if (f->target.bytes <= RUN_AT_ONCE && !f->target.device) /* a stream may take its time */
+	if (f->buffer.bytes <= RUN_AT_ONCE && !f->buffer.device) /* a stream may take its time */
 		r = future_run(h, f, &op);
 	else
 		r = futures_submit(h, &f, &op, 1);

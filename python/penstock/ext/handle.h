@@ -112,7 +112,7 @@ enum future_state {
 struct future {
 	PyObject_HEAD struct shared_io *shared;
 	struct thread_shard *shard;
-	struct target target;
+	struct buffer buffer;
 	struct path path;
 	uint64_t offset;
 	uint32_t opcode;
@@ -131,7 +131,7 @@ struct future {
 
 	/* filled while finalizing */
 	struct finalizer *_Atomic finalizer; /* of the thread that does it */
-	PyObject *finish_error;              /* what target_finish() raised, or NULL */
+	PyObject *finish_error;              /* what buffer_finish() raised, or NULL */
 
 	/* shard->waiters.lock */
 	struct callback *callbacks, **last_callback;

@@ -132,7 +132,7 @@ static int fill_module(PyObject *m)
 		return -1;
 	if (first)
 		self = m;
-	if ((first && (shared_io_setup() < 0 || target_setup() < 0)) || add_types(m) < 0 ||
+	if ((first && (shared_io_setup() < 0 || torch_setup() < 0)) || add_types(m) < 0 ||
 	    (first && register_exit(m) < 0))
 		return -1;
 	return PyModule_AddStringConstant(m, "__version__", PENSTOCK_VERSION_STRING);

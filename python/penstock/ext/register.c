@@ -12,7 +12,7 @@
 
 struct registered {
 	struct registered *next;
-	struct target target;
+	struct buffer buffer;
 	bool owned;    /* this entry has registered it, and unregisters it */
 	bool accepted; /* by the engine */
 };
@@ -50,18 +50,18 @@ static void register_end(struct shared_io *h)
 
 /* -------------------------------------------------------------------- list */
 
-static struct registered **register_find(struct shared_io *h, const struct target *t)
+static struct registered **register_find(struct shared_io *h, const struct buffer *t)
 {
 	struct registered **at = &h->registered;
 
-	while (*at && ((*at)->target.addr != t->addr || (*at)->target.bytes != t->bytes))
+	while (*at && ((*at)->buffer.addr != t->addr || (*at)->buffer.bytes != t->bytes))
 		at = &(*at)->next;
 	return at;
 }
 
 static void registered_free(struct registered *r)
 {
-	target_drop(&r->target);
+	buffer_release(&r->buffer);
 	free(r);
 }
 
@@ -81,7 +81,7 @@ void registered_free_all(struct shared_io *h)
 static bool register_penstock_memory(struct registered *r, struct shared_io *h)
 {
 	int accepted =
-		r->target.device ? -1 : memory_register(r->target.addr, r->target.bytes, h->io);
+		r->buffer.device ? -1 : memory_register(r->buffer.addr, r->buffer.bytes, h->io);
 
 	r->accepted = accepted > 0;
 	return accepted >= 0;
@@ -94,10 +94,10 @@ static int register_with_library(struct registered *r, struct shared_io *h)
 	struct penstock_err err;
 	int res;
 
-	if (!r->target.bytes || register_penstock_memory(r, h))
+	if (!r->buffer.bytes || register_penstock_memory(r, h))
 		return 0;
 	Py_BEGIN_ALLOW_THREADS
-	res = penstock_buf_register(h->io, r->target.addr, r->target.bytes, 0, &info, &err);
+	res = penstock_buf_register(h->io, r->buffer.addr, r->buffer.bytes, 0, &info, &err);
 	Py_END_ALLOW_THREADS
 	if (res < 0) {
 		raise_os(res, err.msg, NULL);
@@ -109,21 +109,21 @@ static int register_with_library(struct registered *r, struct shared_io *h)
 }
 
 /* The entry of memory that is known from now on; takes over @t.  NULL with an exception. */
-static struct registered *register_add(struct shared_io *h, struct target *t)
+static struct registered *register_add(struct shared_io *h, struct buffer *t)
 {
 	struct registered *r = *register_find(h, t);
 
 	if (r) {
-		target_drop(t);
+		buffer_release(t);
 		return r;
 	}
 	r = calloc(1, sizeof(*r));
 	if (!r) {
 		PyErr_NoMemory();
-		target_drop(t);
+		buffer_release(t);
 		return NULL;
 	}
-	r->target = *t;
+	r->buffer = *t;
 	if (register_with_library(r, h) < 0) {
 		registered_free(r);
 		return NULL;
@@ -137,13 +137,13 @@ PyObject *handle_register(PyObject *self, PyObject *obj)
 {
 	struct shared_io *h = ((struct handle *)self)->shared;
 	const struct registered *r;
-	struct target t;
+	struct buffer t;
 	bool accepted;
 
-	if (shared_io_check_open(h) < 0 || target_take_whole(&t, obj) < 0)
+	if (shared_io_check_open(h) < 0 || buffer_from_whole_object(&t, obj) < 0)
 		return NULL;
 	if (register_begin(h) < 0) {
-		target_drop(&t);
+		buffer_release(&t);
 		return NULL;
 	}
 	r = register_add(h, &t);
@@ -153,7 +153,7 @@ PyObject *handle_register(PyObject *self, PyObject *obj)
 }
 
 /* Out of the list and the library; NULL: it is not there. */
-static struct registered *registered_remove(struct shared_io *h, const struct target *t)
+static struct registered *registered_remove(struct shared_io *h, const struct buffer *t)
 {
 	struct registered **at = register_find(h, t), *r = *at;
 
@@ -162,7 +162,7 @@ static struct registered *registered_remove(struct shared_io *h, const struct ta
 	*at = r->next;
 	if (r->owned) {
 		Py_BEGIN_ALLOW_THREADS
-		penstock_buf_unregister(h->io, r->target.addr);
+		penstock_buf_unregister(h->io, r->buffer.addr);
 		Py_END_ALLOW_THREADS
 	}
 	return r;
@@ -172,17 +172,17 @@ PyObject *handle_unregister(PyObject *self, PyObject *obj)
 {
 	struct shared_io *h = ((struct handle *)self)->shared;
 	struct registered *r;
-	struct target t;
+	struct buffer t;
 
-	if (shared_io_check_open(h) < 0 || target_take_whole(&t, obj) < 0)
+	if (shared_io_check_open(h) < 0 || buffer_from_whole_object(&t, obj) < 0)
 		return NULL;
 	if (register_begin(h) < 0) {
-		target_drop(&t);
+		buffer_release(&t);
 		return NULL;
 	}
 	r = registered_remove(h, &t);
 	register_end(h);
-	target_drop(&t);
+	buffer_release(&t);
 	if (!r) {
 		PyErr_SetString(PyExc_ValueError,
 				"obj: its memory is not registered with this handle");

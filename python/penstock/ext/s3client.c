@@ -235,7 +235,7 @@ static PyObject *client_put(PyObject *self, PyObject *args)
 {
 	struct penstock_s3_info info = {.size = sizeof(info)};
 	struct penstock_err err = {0, ""};
-	struct target t = {0};
+	struct buffer t = {0};
 	const char *uri, *etag;
 	struct penstock_s3 *c;
 	unsigned flags;
@@ -243,23 +243,23 @@ static PyObject *client_put(PyObject *self, PyObject *args)
 	int r;
 
 	if (!PyArg_ParseTuple(args, "sOIz:put", &uri, &data, &flags, &etag) ||
-	    target_take(&t, data, false, -1) < 0)
+	    buffer_from_object(&t, data, false, -1) < 0)
 		return NULL;
 	if (t.device || t.nr_iov) {
-		target_drop(&t);
+		buffer_release(&t);
 		PyErr_SetString(PyExc_TypeError, "data: memory of the host without gaps is needed");
 		return NULL;
 	}
 	c = client_begin_use(self);
 	if (!c) {
-		target_drop(&t);
+		buffer_release(&t);
 		return NULL;
 	}
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_s3_put(c, uri, t.addr, t.bytes, flags, etag, &info, &err);
 	Py_END_ALLOW_THREADS
 	client_end_use(self);
-	target_drop(&t);
+	buffer_release(&t);
 	return r ? s3_raise(r, &err) : PyUnicode_FromString(info.etag);
 }
 

@@ -5,22 +5,22 @@
 /* Reads that are under way, and what they keep. */
 struct reads {
 	struct penstock_s3_range *v;
-	struct target *targets; /* of memory that is the user's */
+	struct buffer *buffers; /* of memory that is the user's */
 	PyObject *list;
 	Py_ssize_t n;
 };
 
 static void reads_drop(struct reads *r)
 {
-	for (Py_ssize_t i = 0; r->targets && i < r->n; i++)
-		target_drop(&r->targets[i]);
+	for (Py_ssize_t i = 0; r->buffers && i < r->n; i++)
+		buffer_release(&r->buffers[i]);
 	for (Py_ssize_t i = 0; r->v && i < r->n; i++) {
 		PyObject *to = PyTuple_GetItem(PyTuple_GetItem(r->list, i), 1);
 
 		if (Py_IS_TYPE(to, module_state()->view_type) && r->v[i].buf)
 			((struct view *)to)->exports--;
 	}
-	PyMem_Free(r->targets);
+	PyMem_Free(r->buffers);
 	PyMem_Free(r->v);
 	Py_XDECREF(r->list);
 }
@@ -43,11 +43,11 @@ static int parse_read_range(struct reads *r, Py_ssize_t i)
 		base = ((struct view *)to)->bytes;
 		room = ((struct view *)to)->len;
 	} else {
-		if (target_take(&r->targets[i], to, true, -1) < 0)
+		if (buffer_from_object(&r->buffers[i], to, true, -1) < 0)
 			return -1;
-		base = r->targets[i].addr;
-		room = r->targets[i].bytes;
-		if (r->targets[i].device || r->targets[i].nr_iov || r->targets[i].staged) {
+		base = r->buffers[i].addr;
+		room = r->buffers[i].bytes;
+		if (r->buffers[i].device || r->buffers[i].nr_iov || r->buffers[i].staged) {
 			PyErr_SetString(PyExc_TypeError,
 					"memory of the host without gaps is needed");
 			return -1;
@@ -96,8 +96,8 @@ PyObject *client_fetch(PyObject *self, PyObject *args)
 		return NULL;
 	r.n = PyTuple_Size(r.list);
 	r.v = PyMem_Calloc((size_t)r.n + 1, sizeof(*r.v));
-	r.targets = PyMem_Calloc((size_t)r.n + 1, sizeof(*r.targets));
-	if (!r.v || !r.targets)
+	r.buffers = PyMem_Calloc((size_t)r.n + 1, sizeof(*r.buffers));
+	if (!r.v || !r.buffers)
 		PyErr_NoMemory();
 	for (Py_ssize_t i = 0; !PyErr_Occurred() && i < r.n; i++)
 		parse_read_range(&r, i);

@@ -20,11 +20,11 @@
 struct task {
 	struct task *next;
 	uint64_t ticket;
-	uint32_t nr, nr_targets;
+	uint32_t nr, nr_buffers;
 	bool reads; /* into the memory, */
 	bool whole; /* which has to be filled */
 	int64_t *results;
-	struct target *targets;   /* all that is in @iov */
+	struct buffer *buffers;   /* all that is in @iov */
 	uint32_t *of;             /* which key each belongs to */
 	struct penstock_iov *iov; /* of all keys, one after the other */
 	struct penstock_store_item *items;
@@ -34,7 +34,7 @@ struct task {
 /* Memory that users have registered; it stays until it is taken out or the store is closed. */
 struct registration {
 	struct registration *next;
-	struct target target;
+	struct buffer buffer;
 };
 
 struct core {
@@ -64,12 +64,12 @@ static int core_begin_use(struct core *c)
 
 static void task_free(struct task *t)
 {
-	for (uint32_t i = 0; i < t->nr_targets; i++)
-		target_drop(&t->targets[i]);
+	for (uint32_t i = 0; i < t->nr_buffers; i++)
+		buffer_release(&t->buffers[i]);
 	for (uint32_t i = 0; t->keys && i < t->nr; i++)
 		Py_XDECREF(t->keys[i]);
 	PyMem_Free(t->results);
-	PyMem_Free(t->targets);
+	PyMem_Free(t->buffers);
 	PyMem_Free(t->of);
 	PyMem_Free(t->iov);
 	PyMem_Free(t->items);
@@ -115,7 +115,7 @@ static int room_for(void **v, size_t size, uint32_t n)
 }
 
 /* (address, bytes), for those who have no object. */
-static int take_address(struct target *x, PyObject *pair)
+static int take_address(struct buffer *x, PyObject *pair)
 {
 	unsigned long long addr = PyLong_AsUnsignedLongLong(PyTuple_GetItem(pair, 0));
 	unsigned long long len =
@@ -123,27 +123,27 @@ static int take_address(struct target *x, PyObject *pair)
 
 	if (PyErr_Occurred())
 		return -1;
-	*x = (struct target){.addr = (char *)(uintptr_t)addr, .bytes = len};
+	*x = (struct buffer){.addr = (char *)(uintptr_t)addr, .bytes = len};
 	return 0;
 }
 
 static int add_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *obj)
 {
-	struct target *x;
+	struct buffer *x;
 
-	if (room_for((void **)&t->targets, sizeof(*t->targets), t->nr_targets) < 0 ||
-	    room_for((void **)&t->of, sizeof(*t->of), t->nr_targets) < 0)
+	if (room_for((void **)&t->buffers, sizeof(*t->buffers), t->nr_buffers) < 0 ||
+	    room_for((void **)&t->of, sizeof(*t->of), t->nr_buffers) < 0)
 		return -1;
-	x = &t->targets[t->nr_targets];
-	*x = (struct target){0};
-	t->of[t->nr_targets] = key;
+	x = &t->buffers[t->nr_buffers];
+	*x = (struct buffer){0};
+	t->of[t->nr_buffers] = key;
 	if (PyTuple_Check(obj) && PyTuple_Size(obj) == 2) {
 		if (take_address(x, obj) < 0)
 			return -1;
-	} else if (target_take(x, obj, t->reads, -1) < 0) {
+	} else if (buffer_from_object(x, obj, t->reads, -1) < 0) {
 		return -1;
 	}
-	t->nr_targets++;
+	t->nr_buffers++;
 	for (unsigned i = 0; i < (x->nr_iov ? x->nr_iov : 1); i++) {
 		struct penstock_iov one = {x->addr, x->bytes};
 
@@ -226,12 +226,12 @@ static PyObject *task_results(struct task *t)
 	PyObject *list = PyList_New((Py_ssize_t)t->nr);
 
 	refuse_shorter(t);
-	for (uint32_t i = 0; i < t->nr_targets; i++) {
-		struct target *x = &t->targets[i];
+	for (uint32_t i = 0; i < t->nr_buffers; i++) {
+		struct buffer *x = &t->buffers[i];
 
 		if (t->reads && t->results[t->of[i]] >= 0) {
-			target_unpack(x, x->bytes);
-			if (target_finish(x, x->bytes) < 0)
+			buffer_unpack(x, x->bytes);
+			if (buffer_finish(x, x->bytes) < 0)
 				Py_CLEAR(list);
 		}
 	}
@@ -409,7 +409,7 @@ static PyObject *core_drain(PyObject *self, PyObject *unused)
 
 static void registration_free(struct registration *k)
 {
-	target_drop(&k->target);
+	buffer_release(&k->buffer);
 	PyMem_Free(k);
 }
 
@@ -421,8 +421,8 @@ static struct registration *registration_new(PyObject *obj)
 	if (!k)
 		return (struct registration *)PyErr_NoMemory();
 	if ((PyTuple_Check(obj) && PyTuple_Size(obj) == 2
-		     ? take_address(&k->target, obj)
-		     : target_take_whole(&k->target, obj)) == 0)
+		     ? take_address(&k->buffer, obj)
+		     : buffer_from_whole_object(&k->buffer, obj)) == 0)
 		return k;
 	PyMem_Free(k);
 	return NULL;
@@ -449,7 +449,7 @@ static PyObject *core_register(PyObject *self, PyObject *args, PyObject *kwargs)
 		struct penstock_store *s = c->store;
 
 		Py_BEGIN_ALLOW_THREADS /* pages are pinned: that may take a while */
-		r = penstock_store_register(s, k->target.addr, k->target.bytes,
+		r = penstock_store_register(s, k->buffer.addr, k->buffer.bytes,
 					    huge ? PENSTOCK_BUF_COLLAPSE : 0, &info, &err);
 		if (r == 0) {
 			pthread_mutex_lock(&c->lock);
@@ -468,12 +468,12 @@ static PyObject *core_register(PyObject *self, PyObject *args, PyObject *kwargs)
 	return NULL;
 }
 
-static struct registration *registration_take(struct core *c, const struct target *t)
+static struct registration *registration_take(struct core *c, const struct buffer *t)
 {
 	struct registration **at = &c->registrations, *k;
 
 	pthread_mutex_lock(&c->lock);
-	while (*at && ((*at)->target.addr != t->addr || (*at)->target.bytes != t->bytes))
+	while (*at && ((*at)->buffer.addr != t->addr || (*at)->buffer.bytes != t->bytes))
 		at = &(*at)->next;
 	k = *at;
 	if (k)
@@ -488,12 +488,12 @@ static PyObject *core_unregister(PyObject *self, PyObject *obj)
 	struct registration *want = registration_new(obj), *k = NULL;
 
 	if (want && core_begin_use(c) == 0) {
-		k = registration_take(c, &want->target);
+		k = registration_take(c, &want->buffer);
 		if (k) {
 			struct penstock_store *s = c->store;
 
 			Py_BEGIN_ALLOW_THREADS
-			penstock_store_unregister(s, k->target.addr);
+			penstock_store_unregister(s, k->buffer.addr);
 			Py_END_ALLOW_THREADS
 			registration_free(k);
 		} else {

@@ -28,7 +28,7 @@ static struct {
 	PyObject *_Atomic itemsize_codes; /* dtype: its code; the last to be cached */
 } cached;
 
-int target_setup(void)
+int torch_setup(void)
 {
 	cached.is_cpu = PyUnicode_InternFromString("is_cpu");
 	cached.is_cuda = PyUnicode_InternFromString("is_cuda");
@@ -94,7 +94,7 @@ static PyObject *tensor_type(void)
 	if (!torch)
 		return NULL;
 	/* It may be half imported, or not the real one. */
-	if (target_attribute(&type, torch, "Tensor") > 0 && PyType_Check(type))
+	if (get_attribute(&type, torch, "Tensor") > 0 && PyType_Check(type))
 		cache_object(&state->torch_tensor, Py_NewRef(type));
 	Py_XDECREF(type);
 	Py_DECREF(torch);
@@ -157,7 +157,7 @@ out:
 }
 
 /* The stream that work on the tensor's device is queued in now; 0, or -1 with an exception. */
-static int take_stream(struct target *t, PyObject *obj)
+static int take_stream(struct buffer *t, PyObject *obj)
 {
 	PyObject *device = PyObject_CallMethodObjArgs(obj, cached.get_device, NULL), *v = NULL;
 	unsigned long long stream = ULLONG_MAX;
@@ -170,12 +170,12 @@ static int take_stream(struct target *t, PyObject *obj)
 	Py_XDECREF(v);
 	if (stream == ULLONG_MAX)
 		return -1;
-	target_order(t, stream);
+	buffer_set_stream(t, stream);
 	return 0;
 }
 
 /* On the host: 1.  On a CUDA device: 1, too, with @t->device set.  Elsewhere: 0.  Or -1. */
-static int take_device(struct target *t, PyObject *obj)
+static int take_device(struct buffer *t, PyObject *obj)
 {
 	int r = get_bool(obj, cached.is_cpu);
 
@@ -192,7 +192,7 @@ static int take_device(struct target *t, PyObject *obj)
  * (t.storage().resize_()): torch does not resize what it did not allocate, as the memory of
  * penstock.Memory, or what it gave to others, as freeze_storage() does.
  */
-static PyObject *second_owner(const struct target *t, PyObject *obj, const void *at, uint64_t n)
+static PyObject *second_owner(const struct buffer *t, PyObject *obj, const void *at, uint64_t n)
 {
 	bool torchs = !t->device && !memory_contains(at, n);
 	PyObject *dtype = torchs ? PyObject_GetAttr(obj, cached.dtype) : NULL, *second, *array;
@@ -216,18 +216,18 @@ static PyObject *second_owner(const struct target *t, PyObject *obj, const void 
 	return second;
 }
 
-static int keep_storage(struct target *t, PyObject *obj, const void *at, uint64_t n)
+static int keep_storage(struct buffer *t, PyObject *obj, const void *at, uint64_t n)
 {
 	PyObject *second = second_owner(t, obj, at, n);
 
 	if (second)
-		t->keep = PyTuple_Pack(2, obj, second);
+		t->owner = PyTuple_Pack(2, obj, second);
 	Py_XDECREF(second);
-	return t->keep ? 0 : -1;
+	return t->owner ? 0 : -1;
 }
 
 /* 1: @t is filled; 0: not a usual tensor; -1 with an exception, which may only mean the same. */
-static int take_contiguous(struct target *t, PyObject *obj, int64_t length)
+static int take_contiguous(struct buffer *t, PyObject *obj, int64_t length)
 {
 	uint64_t n, at;
 	long code;
@@ -255,15 +255,15 @@ static int take_contiguous(struct target *t, PyObject *obj, int64_t length)
 	n *= (uint64_t)labs(code);
 	if (keep_storage(t, obj, (void *)(uintptr_t)at, n) < 0)
 		return -1;
-	return target_fill(t, (void *)(uintptr_t)at, n, length) < 0 ? -1 : 1;
+	return buffer_set(t, (void *)(uintptr_t)at, n, length) < 0 ? -1 : 1;
 }
 
 /* The last of what _torch.describe_memory() says; 0, or -1 with an exception. */
-static int set_rest(struct target *t, PyObject *keep, PyObject *finish, PyObject *stream)
+static int set_rest(struct buffer *t, PyObject *keep, PyObject *finish, PyObject *stream)
 {
 	unsigned long long n = 0;
 
-	t->keep = Py_NewRef(keep);
+	t->owner = Py_NewRef(keep);
 	t->finish = finish == Py_None ? NULL : Py_NewRef(finish);
 	if (stream == Py_None)
 		return 0;
@@ -271,7 +271,7 @@ static int set_rest(struct target *t, PyObject *keep, PyObject *finish, PyObject
 	if (n == ULLONG_MAX)
 		return -1;
 	t->device = true;
-	target_order(t, n);
+	buffer_set_stream(t, n);
 	return 0;
 }
 
@@ -285,7 +285,7 @@ static bool is_copy(PyObject *obj, uint64_t at)
 }
 
 /* As _torch.describe_memory() says. */
-static int take_described(struct target *t, PyObject *obj, bool into, int64_t length)
+static int take_described(struct buffer *t, PyObject *obj, bool into, int64_t length)
 {
 	PyObject *d, *keep, *shape, *strides, *finish, *stream;
 	unsigned long long at;
@@ -302,13 +302,13 @@ static int take_described(struct target *t, PyObject *obj, bool into, int64_t le
 	if (PyArg_ParseTuple(d, "OKnO!O!OO", &keep, &at, &itemsize, &PyTuple_Type, &shape,
 			     &PyTuple_Type, &strides, &finish, &stream)) {
 		ndim = PyTuple_Size(shape);
-		sizes = target_numbers(shape, ndim);
-		steps = sizes ? target_numbers(strides, ndim) : NULL;
+		sizes = numbers_of_tuple(shape, ndim);
+		steps = sizes ? numbers_of_tuple(strides, ndim) : NULL;
 	}
 	if (steps && set_rest(t, keep, finish, stream) == 0) {
 		t->copied = is_copy(obj, at);
-		r = target_fill_array(t, (void *)(uintptr_t)at, (uint64_t)itemsize, (unsigned)ndim,
-				      sizes, steps, into, length);
+		r = buffer_set_array(t, (void *)(uintptr_t)at, (uint64_t)itemsize, (unsigned)ndim,
+				     sizes, steps, into, length);
 	}
 	free(sizes);
 	free(steps);
@@ -316,7 +316,7 @@ static int take_described(struct target *t, PyObject *obj, bool into, int64_t le
 	return r < 0 ? -1 : 1;
 }
 
-int target_torch(struct target *t, PyObject *obj, bool into, int64_t length)
+int buffer_from_torch(struct buffer *t, PyObject *obj, bool into, int64_t length)
 {
 	PyObject *type = tensor_type();
 	int r;
@@ -327,7 +327,7 @@ int target_torch(struct target *t, PyObject *obj, bool into, int64_t length)
 	if (!PyType_IsSubtype(Py_TYPE(obj), (PyTypeObject *)type))
 		return 0;
 	r = take_contiguous(t, obj, length);
-	if (r > 0 || t->keep) /* found; or found and refused for its length */
+	if (r > 0 || t->owner) /* found; or found and refused for its length */
 		return r;
 	/* A tensor without memory raises an error where it is asked for it. */
 	if (r < 0 && !PyErr_ExceptionMatches(PyExc_Exception))
@@ -351,21 +351,21 @@ static const char *device_name(long type)
 }
 
 /* Is the array in memory of the host or of CUDA?  1, or -1 with an exception. */
-static int check_device(struct target *t, PyObject *obj, PyObject *device)
+static int check_device(struct buffer *t, PyObject *obj, PyObject *device)
 {
 	char why[128];
 	long type, id;
 
 	if (!PyTuple_Check(device) || !PyArg_ParseTuple(device, "ll", &type, &id)) {
 		PyErr_Clear();
-		return target_refuse(obj, "says with __dlpack_device__ no (type, number)");
+		return refuse_object(obj, "says with __dlpack_device__ no (type, number)");
 	}
 	t->device = type == DL_CUDA || type == DL_CUDA_MANAGED;
 	if (t->device || type == DL_CPU || type == DL_CUDA_HOST || type == DL_ROCM_HOST)
 		return 1;
 	snprintf(why, sizeof(why), "is in %s memory (DLPack device %ld:%ld); copy it to the host",
 		 device_name(type), type, id);
-	return target_refuse(obj, why);
+	return refuse_object(obj, why);
 }
 
 /* method(**args), which takes over @args; NULL with an exception. */
@@ -432,16 +432,16 @@ static const struct dl_tensor *open_capsule(PyObject *obj, PyObject *capsule, bo
 		return &m->tensor;
 	}
 	if (!PyCapsule_IsValid(capsule, "dltensor_versioned")) {
-		target_refuse(obj, "gives with __dlpack__ no DLPack capsule");
+		refuse_object(obj, "gives with __dlpack__ no DLPack capsule");
 		return NULL;
 	}
 	v = PyCapsule_GetPointer(capsule, "dltensor_versioned");
 	if (v->version.major != DL_MAJOR)
-		target_refuse(obj, "gives a DLPack capsule of another version than 1");
+		refuse_object(obj, "gives a DLPack capsule of another version than 1");
 	else if (into && v->flags & DL_FLAG_READ_ONLY)
-		target_refuse(obj, "is read-only; a read needs writable memory");
+		refuse_object(obj, "is read-only; a read needs writable memory");
 	else if (into && v->flags & DL_FLAG_IS_COPIED)
-		target_refuse(obj, "gives only a copy of its memory; what is read would be lost");
+		refuse_object(obj, "gives only a copy of its memory; what is read would be lost");
 	else
 		return &v->tensor;
 	return NULL;
@@ -450,13 +450,13 @@ static const struct dl_tensor *open_capsule(PyObject *obj, PyObject *capsule, bo
 static int check_dtype(PyObject *obj, const struct dl_tensor *d)
 {
 	if (d->dtype.code == DL_OPAQUE_HANDLE)
-		return target_refuse(obj, "holds pointers; only plain data can be moved");
+		return refuse_object(obj, "holds pointers; only plain data can be moved");
 	if (d->dtype.bits * d->dtype.lanes % 8)
-		return target_refuse(obj, "has elements that are no whole bytes");
+		return refuse_object(obj, "has elements that are no whole bytes");
 	return 0;
 }
 
-static int fill_dl(struct target *t, const struct dl_tensor *d, bool into, int64_t length)
+static int fill_dl(struct buffer *t, const struct dl_tensor *d, bool into, int64_t length)
 {
 	uint64_t itemsize = (uint64_t)d->dtype.bits * d->dtype.lanes / 8;
 	char *base = (char *)d->data + d->byte_offset;
@@ -472,36 +472,36 @@ static int fill_dl(struct target *t, const struct dl_tensor *d, bool into, int64
 	}
 	for (int i = 0; steps && i < d->ndim; i++)
 		steps[i] = d->strides[i] * (int64_t)itemsize;
-	r = target_fill_array(t, base, itemsize, (unsigned)d->ndim, d->shape, steps, into, length);
+	r = buffer_set_array(t, base, itemsize, (unsigned)d->ndim, d->shape, steps, into, length);
 	free(steps);
 	return r < 0 ? -1 : 1;
 }
 
-static int take_dl(struct target *t, PyObject *obj, PyObject *method, bool into, int64_t length)
+static int take_dl(struct buffer *t, PyObject *obj, PyObject *method, bool into, int64_t length)
 {
 	const struct dl_tensor *d;
 
-	t->keep = get_capsule(method, t->device, into); /* not taken over: its destructor frees */
-	d = t->keep ? open_capsule(obj, t->keep, into) : NULL;
+	t->owner = get_capsule(method, t->device, into); /* not taken over: its destructor frees */
+	d = t->owner ? open_capsule(obj, t->owner, into) : NULL;
 	if (!d || check_dtype(obj, d) < 0)
 		return -1;
 	if (t->device)
-		target_order(t, 1);
+		buffer_set_stream(t, 1);
 	if (fill_dl(t, d, into, length) < 0)
 		return -1;
-	return t->device && target_cuda_check(t, obj) < 0 ? -1 : 1;
+	return t->device && buffer_check_cuda(t, obj) < 0 ? -1 : 1;
 }
 
-int target_dlpack(struct target *t, PyObject *obj, bool into, int64_t length)
+int buffer_from_dlpack(struct buffer *t, PyObject *obj, bool into, int64_t length)
 {
 	PyObject *where = NULL, *method = NULL, *device;
 	int r;
 
 	if (PyType_Check(obj)) /* a class has its methods, too */
 		return 0;
-	r = target_attribute(&method, obj, "__dlpack__");
+	r = get_attribute(&method, obj, "__dlpack__");
 	if (r > 0)
-		r = target_attribute(&where, obj, "__dlpack_device__");
+		r = get_attribute(&where, obj, "__dlpack_device__");
 	if (r > 0) {
 		device = PyObject_CallNoArgs(where);
 		r = device ? check_device(t, obj, device) : -1;
