@@ -63,32 +63,32 @@ int buffer_set(struct buffer *t, void *addr, uint64_t bytes, int64_t length)
 	return limit(t, bytes, length);
 }
 
-static int fill_list(struct buffer *t, const struct layout *l, uint64_t runs)
+static int set_iov(struct buffer *t, const struct strided *l, uint64_t runs)
 {
 	t->iov = malloc(runs * sizeof(*t->iov));
 	if (!t->iov) {
 		PyErr_NoMemory();
 		return -1;
 	}
-	t->nr_iov = (unsigned)layout_runs(l, t->iov, t->bytes);
+	t->nr_iov = (unsigned)strided_runs(l, t->iov, t->bytes);
 	t->addr = l->base;
 	return 0;
 }
 
-static void pack(const struct buffer *t, const struct layout *l)
+static void pack(const struct buffer *t, const struct strided *l)
 {
 	PyThreadState *save;
 
 	if (t->bytes < PACK_ALONE) {
-		layout_pack(l, t->staged, t->bytes);
+		strided_pack(l, t->staged, t->bytes);
 		return;
 	}
 	save = PyEval_SaveThread();
-	layout_pack(l, t->staged, t->bytes);
+	strided_pack(l, t->staged, t->bytes);
 	PyEval_RestoreThread(save);
 }
 
-static int fill_copy(struct buffer *t, const struct layout *l, bool into)
+static int set_copy(struct buffer *t, const struct strided *l, bool into)
 {
 	if (t->bytes > PY_SSIZE_T_MAX || posix_memalign(&t->staged, STAGE_ALIGN, t->bytes)) {
 		t->staged = NULL;
@@ -103,7 +103,7 @@ static int fill_copy(struct buffer *t, const struct layout *l, bool into)
 }
 
 /* A copy on the device is the owner's to make. */
-static int refuse_fine(const struct buffer *t, const struct layout *l, uint64_t runs)
+static int refuse_small_runs(const struct buffer *t, const struct strided *l, uint64_t runs)
 {
 	PyErr_Format(PyExc_TypeError,
 		     "obj: its %llu bytes of CUDA memory are in %llu pieces of %llu bytes each; "
@@ -114,34 +114,34 @@ static int refuse_fine(const struct buffer *t, const struct layout *l, uint64_t 
 }
 
 /* Takes over @l. */
-static int fill_layout(struct buffer *t, struct layout *l, bool into, int64_t length)
+static int set_strided(struct buffer *t, struct strided *l, bool into, int64_t length)
 {
 	uint64_t runs;
 	int r;
 
-	t->layout = l;
-	if (limit(t, layout_bytes(l), length) < 0)
+	t->strided = l;
+	if (limit(t, strided_bytes(l), length) < 0)
 		return -1;
-	if (into && layout_overlaps(l)) {
+	if (into && strided_overlaps(l)) {
 		PyErr_SetString(PyExc_ValueError,
 				"obj: some of its elements share memory, so that "
 				"a read would write them twice; read into a copy");
 		return -1;
 	}
-	runs = layout_runs(l, NULL, t->bytes);
+	runs = strided_runs(l, NULL, t->bytes);
 	if (runs <= 1) {
 		t->addr = l->base;
 		r = 0;
 	} else if (l->run >= RUN_MIN && runs <= RUNS_MAX) {
-		r = fill_list(t, l, runs);
+		r = set_iov(t, l, runs);
 	} else if (t->device) {
-		r = refuse_fine(t, l, runs);
+		r = refuse_small_runs(t, l, runs);
 	} else {
-		r = fill_copy(t, l, into);
+		r = set_copy(t, l, into);
 	}
 	if (!into || !t->staged) { /* nothing to unpack later */
-		free(t->layout);
-		t->layout = NULL;
+		free(t->strided);
+		t->strided = NULL;
 	}
 	return r;
 }
@@ -149,13 +149,13 @@ static int fill_layout(struct buffer *t, struct layout *l, bool into, int64_t le
 int buffer_set_array(struct buffer *t, void *base, uint64_t itemsize, unsigned ndim,
 		     const int64_t *shape, const int64_t *strides, bool into, int64_t length)
 {
-	struct layout *l = layout_make(base, itemsize, ndim, shape, strides);
+	struct strided *l = strided_make(base, itemsize, ndim, shape, strides);
 
 	if (!l) {
 		PyErr_NoMemory();
 		return -1;
 	}
-	return fill_layout(t, l, into, length);
+	return set_strided(t, l, into, length);
 }
 
 /* --------------------------------------------------------- buffer protocol */
@@ -286,8 +286,8 @@ int buffer_from_object(struct buffer *t, PyObject *obj, bool into, int64_t lengt
 
 void buffer_unpack(const struct buffer *t, uint64_t bytes)
 {
-	if (t->layout)
-		layout_unpack(t->layout, t->staged, bytes);
+	if (t->strided)
+		strided_unpack(t->strided, t->staged, bytes);
 }
 
 int buffer_finish(const struct buffer *t, uint64_t bytes)
@@ -311,11 +311,11 @@ void buffer_release(struct buffer *t)
 		PyBuffer_Release(&t->view);
 	free(t->iov);
 	free(t->staged);
-	free(t->layout);
+	free(t->strided);
 	t->iov = NULL;
 	t->nr_iov = 0;
 	t->staged = NULL;
-	t->layout = NULL;
+	t->strided = NULL;
 	Py_CLEAR(t->owner);
 	Py_CLEAR(t->finish);
 	PyErr_Restore(type, value, tb);

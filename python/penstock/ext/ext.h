@@ -19,7 +19,7 @@
  *	buffer.c	from a Python object to addresses
  *	torch.c		the same for torch tensors and DLPack
  *	cuda.c		the same for __cuda_array_interface__
- *	layout.c	strided memory: runs, packing, unpacking; knows no Python
+ *	strided.c	strided memory: runs, packing, unpacking; knows no Python
  *	store.c		the core of penstock.Store
  *	event_log.c	its events, for Python's log
  *	s3client.c	the core of penstock.s3: requests
@@ -52,7 +52,7 @@
 
 #include <penstock/penstock.h>
 
-#include "layout.h"
+#include "strided.h"
 
 struct module_state {
 	PyTypeObject *handle_type;
@@ -100,13 +100,13 @@ struct buffer {
 	uint64_t bytes;  /* how many */
 	struct penstock_iov *iov;
 	unsigned nr_iov;
-	void *staged;          /* malloced copy, or NULL */
-	struct layout *layout; /* where the bytes of @staged belong, or NULL */
-	PyObject *finish;      /* called with the bytes that a read has moved, or NULL */
-	bool copied;           /* @addr is a copy on its device, which @owner owns */
-	bool device;           /* set before it is filled */
-	bool ordered;          /* only after what is queued in @stream now */
-	void *stream;          /* CUstream; NULL: the legacy default one */
+	void *staged;            /* malloced copy, or NULL */
+	struct strided *strided; /* where the bytes of @staged belong, or NULL */
+	PyObject *finish;        /* called with the bytes that a read has moved, or NULL */
+	bool copied;             /* @addr is a copy on its device, which @owner owns */
+	bool device;             /* set before it is filled */
+	bool ordered;            /* only after what is queued in @stream now */
+	void *stream;            /* CUstream; NULL: the legacy default one */
 };
 
 /*
@@ -124,7 +124,7 @@ int buffer_from_object(struct buffer *t, PyObject *obj, bool into, int64_t lengt
 
 /*
  * After a successful read of @bytes bytes: put them where they belong.  Call it
- * without the GIL; does nothing unless there is a layout.
+ * without the GIL; does nothing unless the memory is strided.
  */
 void buffer_unpack(const struct buffer *t, uint64_t bytes);
 

@@ -188,7 +188,7 @@ static void future_unpack(struct future *f)
 
 	if (f->opcode != PENSTOCK_READ || f->res < 0)
 		return;
-	if (f->buffer.layout && f->res >= UNPACK_WITHOUT_GIL) {
+	if (f->buffer.strided && f->res >= UNPACK_WITHOUT_GIL) {
 		Py_BEGIN_ALLOW_THREADS
 		buffer_unpack(&f->buffer, (uint64_t)f->res);
 		Py_END_ALLOW_THREADS

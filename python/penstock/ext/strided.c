@@ -3,7 +3,7 @@
  * Strided memory.  Merging leaves as few dimensions as there can be; everything else is
  * one walk over what is left, with a copy, or an entry of a list, at its end.
  */
-#include "layout.h"
+#include "strided.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static uint64_t distance(int64_t stride)
 }
 
 /* Does a step of @outer equal @inner run to its end? */
-static bool continues(const struct layout_dim *outer, const struct layout_dim *inner)
+static bool continues(const struct strided_dim *outer, const struct strided_dim *inner)
 {
 	uint64_t n;
 	int64_t end;
@@ -37,12 +37,12 @@ static bool continues(const struct layout_dim *outer, const struct layout_dim *i
 }
 
 /* Merge each dimension with the one before it where that is possible. */
-static void layout_merge(struct layout *l)
+static void strided_merge(struct strided *l)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < l->ndim; i++) {
-		struct layout_dim *d = &l->dim[i];
+		struct strided_dim *d = &l->dim[i];
 
 		if (d->n == 1)
 			continue;
@@ -56,15 +56,15 @@ static void layout_merge(struct layout *l)
 	l->ndim = n;
 }
 
-struct layout *layout_make(void *base, uint64_t itemsize, unsigned ndim, const int64_t *shape,
-			   const int64_t *strides)
+struct strided *strided_make(void *base, uint64_t itemsize, unsigned ndim, const int64_t *shape,
+			     const int64_t *strides)
 {
-	struct layout *l = malloc(sizeof(*l) + ndim * sizeof(*l->dim));
+	struct strided *l = malloc(sizeof(*l) + ndim * sizeof(*l->dim));
 	uint64_t bytes, stride = itemsize;
 
 	if (!l)
 		return NULL;
-	*l = (struct layout){.base = base, .run = itemsize, .ndim = ndim};
+	*l = (struct strided){.base = base, .run = itemsize, .ndim = ndim};
 	for (unsigned i = ndim; i-- > 0;) {
 		if (shape[i] <= 0)
 			l->run = 0;
@@ -76,7 +76,7 @@ struct layout *layout_make(void *base, uint64_t itemsize, unsigned ndim, const i
 		l->ndim = 0;
 		return l;
 	}
-	layout_merge(l);
+	strided_merge(l);
 	if (l->ndim && l->dim[l->ndim - 1].stride == (int64_t)itemsize)
 		l->run *= l->dim[--l->ndim].n;
 	bytes = l->run;
@@ -87,7 +87,7 @@ struct layout *layout_make(void *base, uint64_t itemsize, unsigned ndim, const i
 	return l;
 }
 
-uint64_t layout_bytes(const struct layout *l)
+uint64_t strided_bytes(const struct strided *l)
 {
 	return l->ndim ? times(l->dim[0].n, l->dim[0].bytes) : l->run;
 }
@@ -140,9 +140,9 @@ static void unpack_row(char *strided, int64_t stride, char *packed, uint64_t run
  * matrix), neighbours in memory are in different rows: copy a tile of all rows before
  * the next, so that each cache line is read once.
  */
-static void copy_plane(const struct layout *l, char *strided, char *packed, enum direction way)
+static void copy_plane(const struct strided *l, char *strided, char *packed, enum direction way)
 {
-	const struct layout_dim *rows = &l->dim[l->ndim - 2], *cols = rows + 1;
+	const struct strided_dim *rows = &l->dim[l->ndim - 2], *cols = rows + 1;
 	uint64_t tile = distance(cols->stride) > distance(rows->stride) ? TILE : cols->n;
 
 	for (uint64_t at = 0; at < cols->n; at += tile) {
@@ -161,10 +161,10 @@ static void copy_plane(const struct layout *l, char *strided, char *packed, enum
 }
 
 /* The first @bytes bytes of what dimension @d and those behind it span. */
-static void copy(const struct layout *l, unsigned d, char *strided, char *packed, uint64_t bytes,
+static void copy(const struct strided *l, unsigned d, char *strided, char *packed, uint64_t bytes,
 		 enum direction way)
 {
-	const struct layout_dim *dim = &l->dim[d];
+	const struct strided_dim *dim = &l->dim[d];
 	uint64_t step;
 
 	if (d == l->ndim) {
@@ -191,22 +191,22 @@ static void copy(const struct layout *l, unsigned d, char *strided, char *packed
 	}
 }
 
-void layout_pack(const struct layout *l, void *to, uint64_t bytes)
+void strided_pack(const struct strided *l, void *to, uint64_t bytes)
 {
 	if (bytes)
 		copy(l, 0, l->base, to, bytes, PACK);
 }
 
-void layout_unpack(const struct layout *l, const void *from, uint64_t bytes)
+void strided_unpack(const struct strided *l, const void *from, uint64_t bytes)
 {
 	if (bytes)
 		copy(l, 0, l->base, (char *)(uintptr_t)from, bytes, UNPACK);
 }
 
-static struct penstock_iov *list(const struct layout *l, unsigned d, char *strided,
+static struct penstock_iov *list(const struct strided *l, unsigned d, char *strided,
 				 struct penstock_iov *iov, uint64_t bytes)
 {
-	const struct layout_dim *dim = &l->dim[d];
+	const struct strided_dim *dim = &l->dim[d];
 	uint64_t step;
 
 	if (d == l->ndim) {
@@ -221,7 +221,7 @@ static struct penstock_iov *list(const struct layout *l, unsigned d, char *strid
 	return iov;
 }
 
-uint64_t layout_runs(const struct layout *l, struct penstock_iov *iov, uint64_t bytes)
+uint64_t strided_runs(const struct strided *l, struct penstock_iov *iov, uint64_t bytes)
 {
 	if (!bytes)
 		return 0;
@@ -234,7 +234,7 @@ uint64_t layout_runs(const struct layout *l, struct penstock_iov *iov, uint64_t 
 
 static int by_distance(const void *a, const void *b)
 {
-	const struct layout_dim *x = a, *y = b;
+	const struct strided_dim *x = a, *y = b;
 
 	return distance(x->stride) < distance(y->stride)
 		       ? -1
@@ -249,9 +249,9 @@ static int by_address(const void *a, const void *b)
 }
 
 /* Does a dimension step into what the finer ones span?  True also for lack of memory. */
-static bool interlocks(const struct layout *l)
+static bool interlocks(const struct strided *l)
 {
-	struct layout_dim *dim = malloc((l->ndim + 1) * sizeof(*dim));
+	struct strided_dim *dim = malloc((l->ndim + 1) * sizeof(*dim));
 	uint64_t span = l->run; /* bytes from the first to behind the last */
 	bool r = false;
 
@@ -268,21 +268,21 @@ static bool interlocks(const struct layout *l)
 	return r;
 }
 
-bool layout_overlaps(const struct layout *l)
+bool strided_overlaps(const struct strided *l)
 {
-	uint64_t bytes = layout_bytes(l), n;
+	uint64_t bytes = strided_bytes(l), n;
 	struct penstock_iov *iov;
 	bool r = false;
 
 	if (!l->run || !interlocks(l))
 		return false;
-	n = layout_runs(l, NULL, bytes);
+	n = strided_runs(l, NULL, bytes);
 	if (bytes == UINT64_MAX || n > ENUMERATE_MAX)
 		return true;
 	iov = malloc(n * sizeof(*iov));
 	if (!iov)
 		return true;
-	layout_runs(l, iov, bytes);
+	strided_runs(l, iov, bytes);
 	qsort(iov, n, sizeof(*iov), by_address);
 	for (uint64_t i = 1; i < n && !r; i++)
 		r = (char *)iov[i].addr - (char *)iov[i - 1].addr < (int64_t)l->run;
