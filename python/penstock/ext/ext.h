@@ -25,7 +25,7 @@
  *	s3client.c	the core of penstock.s3: requests
  *	s3fetch.c	its reads
  *	s3stream.c	its lists and uploads
- *	view.c		penstock.s3.BytesView: what came from an object store
+ *	bytes_view.c		penstock.s3.BytesView: what came from an object store
  *	weights.c	the core of penstock.WeightWindow
  *	info.c		penstock.info()
  *	output.c	_penstock.Output: files that appear when they are complete
@@ -66,7 +66,7 @@ struct module_state {
 	PyTypeObject *client_type;
 	PyTypeObject *listing_type;
 	PyTypeObject *upload_type;
-	PyTypeObject *view_type;
+	PyTypeObject *bytes_view_type;
 	PyTypeObject *weights_type;
 	PyObject *_Atomic torch_tensor; /* torch.Tensor once torch has been imported, else NULL */
 };

@@ -54,7 +54,7 @@ static int add_types(PyObject *m)
 		{&output_spec, &state.output_type},   {&input_spec, &state.input_type},
 		{&content_spec, &state.content_type}, {&store_spec, &state.store_type},
 		{&client_spec, &state.client_type},   {&listing_spec, &state.listing_type},
-		{&upload_spec, &state.upload_type},   {&view_spec, &state.view_type},
+		{&upload_spec, &state.upload_type},   {&bytes_view_spec, &state.bytes_view_type},
 		{&weights_spec, &state.weights_type},
 	};
 

@@ -8,7 +8,7 @@
 
 #include "handle.h"
 
-extern PyType_Spec client_spec, listing_spec, upload_spec, view_spec;
+extern PyType_Spec client_spec, listing_spec, upload_spec, bytes_view_spec;
 
 struct client {
 	PyObject_HEAD struct penstock_s3 *c;
@@ -32,7 +32,7 @@ bool s3_set_client(struct penstock_io *io, PyObject *client); /* false: it has o
 void s3_release_client(PyObject *client);                     /* or NULL */
 
 /* Memory of a BytesView that is being filled; nobody may have a view of it yet. */
-struct view {
+struct bytes_view {
 	PyObject_HEAD char *bytes;
 	uint64_t len;
 	_Atomic Py_ssize_t exports;

@@ -17,8 +17,8 @@ static void reads_drop(struct reads *r)
 	for (Py_ssize_t i = 0; r->v && i < r->n; i++) {
 		PyObject *to = PyTuple_GetItem(PyTuple_GetItem(r->list, i), 1);
 
-		if (Py_IS_TYPE(to, module_state()->view_type) && r->v[i].buf)
-			((struct view *)to)->exports--;
+		if (Py_IS_TYPE(to, module_state()->bytes_view_type) && r->v[i].buf)
+			((struct bytes_view *)to)->exports--;
 	}
 	PyMem_Free(r->buffers);
 	PyMem_Free(r->v);
@@ -30,7 +30,7 @@ static int parse_read_range(struct reads *r, Py_ssize_t i)
 {
 	struct penstock_s3_range *one = &r->v[i];
 	PyObject *item = PyTuple_GetItem(r->list, i), *to;
-	unsigned long long at, offset, len, room;
+	unsigned long long at, offset, len, capacity;
 	char *base;
 
 	if (!PyTuple_Check(item)) {
@@ -39,30 +39,30 @@ static int parse_read_range(struct reads *r, Py_ssize_t i)
 	}
 	if (!PyArg_ParseTuple(item, "sOKKKz:fetch", &one->uri, &to, &at, &offset, &len, &one->etag))
 		return -1;
-	if (Py_IS_TYPE(to, module_state()->view_type)) {
-		base = ((struct view *)to)->bytes;
-		room = ((struct view *)to)->len;
+	if (Py_IS_TYPE(to, module_state()->bytes_view_type)) {
+		base = ((struct bytes_view *)to)->bytes;
+		capacity = ((struct bytes_view *)to)->len;
 	} else {
 		if (buffer_from_object(&r->buffers[i], to, true, -1) < 0)
 			return -1;
 		base = r->buffers[i].addr;
-		room = r->buffers[i].bytes;
+		capacity = r->buffers[i].bytes;
 		if (r->buffers[i].device || r->buffers[i].nr_iov || r->buffers[i].staged) {
 			PyErr_SetString(PyExc_TypeError,
 					"memory of the host without gaps is needed");
 			return -1;
 		}
 	}
-	if (at > room || len > room - at) {
+	if (at > capacity || len > capacity - at) {
 		PyErr_Format(PyExc_ValueError, "%llu bytes at %llu do not fit into %llu", len, at,
-			     room);
+			     capacity);
 		return -1;
 	}
 	one->buf = base + at;
 	one->len = len;
 	one->offset = offset;
-	if (Py_IS_TYPE(to, module_state()->view_type))
-		((struct view *)to)->exports++;
+	if (Py_IS_TYPE(to, module_state()->bytes_view_type))
+		((struct bytes_view *)to)->exports++;
 	return 0;
 }
 

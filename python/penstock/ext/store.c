@@ -99,11 +99,11 @@ static int take_key(struct task *t, uint32_t i, PyObject *key)
 	return 0;
 }
 
-static int room_for(void **v, size_t size, uint32_t n)
+static int reserve_one_more(void **v, size_t size, uint32_t n)
 {
 	void *grown;
 
-	if (n & (n - 1)) /* room is a power of two */
+	if (n & (n - 1)) /* the capacity is a power of two */
 		return 0;
 	grown = PyMem_Realloc(*v, (n ? 2 * (size_t)n : 1) * size);
 	if (!grown) {
@@ -131,8 +131,8 @@ static int add_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *
 {
 	struct buffer *x;
 
-	if (room_for((void **)&t->buffers, sizeof(*t->buffers), t->nr_buffers) < 0 ||
-	    room_for((void **)&t->of, sizeof(*t->of), t->nr_buffers) < 0)
+	if (reserve_one_more((void **)&t->buffers, sizeof(*t->buffers), t->nr_buffers) < 0 ||
+	    reserve_one_more((void **)&t->of, sizeof(*t->of), t->nr_buffers) < 0)
 		return -1;
 	x = &t->buffers[t->nr_buffers];
 	*x = (struct buffer){0};
@@ -147,7 +147,7 @@ static int add_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *
 	for (unsigned i = 0; i < (x->nr_iov ? x->nr_iov : 1); i++) {
 		struct penstock_iov one = {x->addr, x->bytes};
 
-		if (room_for((void **)&t->iov, sizeof(*t->iov), *nr_iov) < 0)
+		if (reserve_one_more((void **)&t->iov, sizeof(*t->iov), *nr_iov) < 0)
 			return -1;
 		t->iov[(*nr_iov)++] = x->nr_iov ? x->iov[i] : one;
 		t->items[key].nr_iov++;
@@ -211,11 +211,11 @@ static struct task *task_new(PyObject *keys, PyObject *bufs, bool reads)
 static void refuse_shorter(struct task *t)
 {
 	for (uint32_t i = 0; t->reads && t->whole && i < t->nr; i++) {
-		uint64_t room = 0;
+		uint64_t capacity = 0;
 
 		for (uint32_t j = 0; j < t->items[i].nr_iov; j++)
-			room += t->items[i].iov[j].len;
-		if (t->results[i] >= 0 && (uint64_t)t->results[i] != room)
+			capacity += t->items[i].iov[j].len;
+		if (t->results[i] >= 0 && (uint64_t)t->results[i] != capacity)
 			t->results[i] = -EMSGSIZE;
 	}
 }
