@@ -194,7 +194,7 @@ def make_persistent_id(skipped_types: frozenset[type], name: Callable[[Any], Any
 # What penstock.torch, penstock.safetensors and penstock.dcp are built on, and for them alone.
 
 @final
-class Output:
+class WriterCore:
     """A file that is written from start to end; seen after commit(), and not before."""
 
     def __init__(
@@ -225,7 +225,7 @@ class Output:
     def closed(self) -> bool: ...
 
 @final
-class Input:
+class ReaderCore:
     """A file that is read in ranges, many at once, and checked on the way."""
 
     def __init__(

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ._async import no_garbage
-from ._penstock import Memory, Output, copy, make_persistent_id
+from ._penstock import Memory, WriterCore, copy, make_persistent_id
 from ._writer import Path, Writer
 
 _serialization: Any = torch.serialization
@@ -187,7 +187,7 @@ class Plan:
         self._archive = _archive_name(path)
         self._alignment = _alignment()
         self._begin, self._obj = begin, obj
-        self._out: Output | None = None  # that is being written while we pickle
+        self._out: WriterCore | None = None  # that is being written while we pickle
         self._kept: list[Any] = []  # memory of copies
         self.file: Writer | None = None  # that was begun
         self.storages: dict[str, Any] = {}
@@ -252,11 +252,11 @@ class Plan:
             self._out = self.file.archive(self._alignment)
             self._add_all(self._out)
 
-    def _add_all(self, out: Output) -> None:
+    def _add_all(self, out: WriterCore) -> None:
         for key, storage in self.storages.items():
             self._add(out, key, storage)
 
-    def _add(self, out: Output, key: str, storage: Any) -> None:
+    def _add(self, out: WriterCore, key: str, storage: Any) -> None:
         device = storage.device
         if device.type == 'cuda':
             # What is queued writes the tensors, and pickling may queue more: a __getstate__() that makes some.

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias
 
 from ._reader import is_uri
-from ._penstock import Output
+from ._penstock import WriterCore
 
 Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -92,19 +92,19 @@ class Writer(io.RawIOBase):
 
     def __init__(self, path: Path, *, size: int = 0, memory: int = MEMORY, durable: bool = True,
                  checksum: bool = True) -> None:
-        self._output: Output | None = None
+        self._core: WriterCore | None = None
         self.name = os.fspath(path)
-        self._output = Output(path, size=size, memory=memory, durable=durable, checksum=checksum)
+        self._core = WriterCore(path, size=size, memory=memory, durable=durable, checksum=checksum)
         self._in_with = False
         self._end = b''
         self._around = _exception()  # what is being handled where we are made
         self._pid = os.getpid()
         self._place: _Place | None = None
 
-    def _open(self) -> Output:
-        if self._output is None:
+    def _open(self) -> WriterCore:
+        if self._core is None:
             raise ValueError('the file is closed: it was committed or given up')
-        return self._output
+        return self._core
 
     # -- as a file
 
@@ -125,7 +125,7 @@ class Writer(io.RawIOBase):
         """The same of many: an array of addresses and bytes by turns."""
         self._open().write_each(ranges)
 
-    def archive(self, alignment: int) -> Output:
+    def archive(self, alignment: int) -> WriterCore:
         """Begin a zip archive as torch has them; until end_archive() nothing else may be written."""
         output = self._open()
         output.archive(alignment)
@@ -153,16 +153,16 @@ class Writer(io.RawIOBase):
         torch.save() calls it at the end, of a save that failed as well: then there is an exception
         that was not there when the file was made.
         """
-        if self._output is None or self._in_with or _exception() is not self._around:
+        if self._core is None or self._in_with or _exception() is not self._around:
             return
-        if _is_complete(self._end, self._output.tell()):
+        if _is_complete(self._end, self._core.tell()):
             self.commit()
 
     # -- the end
 
     @property
     def closed(self) -> bool:
-        return getattr(self, '_output', None) is None
+        return getattr(self, '_core', None) is None
 
     def go_behind(self) -> None:
         """Will be committed behind the caller: what comes later under this name is later there, too."""
@@ -173,7 +173,7 @@ class Writer(io.RawIOBase):
 
         Waits for those of this name that were to be committed behind their callers before.
         """
-        output, self._output = self._open(), None
+        output, self._core = self._open(), None
         try:
             _await(self._place.before if self._place else _lines.now(self.name))
             output.commit()
@@ -185,7 +185,7 @@ class Writer(io.RawIOBase):
 
     def abort(self) -> None:
         """As if nothing had been written.  Does nothing after the end."""
-        output, self._output = self._output, None
+        output, self._core = self._core, None
         if output is not None:
             output.abort()
         self._leave()
@@ -196,7 +196,7 @@ class Writer(io.RawIOBase):
             _lines.leave(place)
 
     def close(self) -> None:
-        if self._output is not None:
+        if self._core is not None:
             self.commit()
 
     def __enter__(self) -> Self:
@@ -212,7 +212,7 @@ class Writer(io.RawIOBase):
             self.abort()
 
     def __del__(self) -> None:
-        output = getattr(self, '_output', None)
+        output = getattr(self, '_core', None)
         if output is not None:
             if os.getpid() == self._pid and _exception() is None:
                 warnings.warn(f'{self.name!r}: dropped without close(): nothing is saved',

@@ -668,7 +668,7 @@ def the_memory_of_a_save_in_the_background_goes_when_it_was_sent_or_has_failed(s
 
 @each([2, 5, 16, 17, 50, 80, 81, 200])
 def a_copy_and_the_buffers_it_is_sent_through_are_one_pool(pool):
-    taken, before = [], (_torch_save.Memory, _writer.Output)
+    taken, before = [], (_torch_save.Memory, _writer.WriterCore)
 
     def memory(nbytes, **options):
         taken.append(nbytes)
@@ -678,16 +678,16 @@ def a_copy_and_the_buffers_it_is_sent_through_are_one_pool(pool):
         taken.append(memory)
         return before[1](*args, memory=memory, **options)
 
-    _torch_save.Memory, _writer.Output = memory, output
+    _torch_save.Memory, _writer.WriterCore = memory, output
     try:
         penstock.torch.save_async([torch.ones(16 * MIB), torch.ones(3)], path(), memory=pool * MIB).result()
     finally:
-        _torch_save.Memory, _writer.Output = before
+        _torch_save.Memory, _writer.WriterCore = before
     assert sum(taken) <= pool * MIB and len(taken) == (2 if pool > 80 else 1), taken
 
 
 class Late:
-    """An Output that is committed late."""
+    """An WriterCore that is committed late."""
 
     def __init__(self, output, until):
         self._output, self._until = output, until
@@ -705,7 +705,7 @@ def of_saves_under_one_name_the_last_call_stays(second):
     name, until, outputs = path('order.pt'), threading.Event(), []
     link = path('link')
     os.symlink(folder, link)
-    before = _writer.Output, _writer._await
+    before = _writer.WriterCore, _writer._await
 
     def output(*args, **options):
         outputs.append(1)
@@ -717,7 +717,7 @@ def of_saves_under_one_name_the_last_call_stays(second):
             until.set()
         before[1](line)
 
-    _writer.Output, _writer._await = output, awaits
+    _writer.WriterCore, _writer._await = output, awaits
     try:
         first = penstock.torch.save_async(torch.ones(1), name)
         if second == 'save':
@@ -731,7 +731,7 @@ def of_saves_under_one_name_the_last_call_stays(second):
         first.result()
     finally:
         until.set()
-        _writer.Output, _writer._await = before
+        _writer.WriterCore, _writer._await = before
     assert penstock.torch.load(name).numel() == 2, 'the older one came last'
     assert not _writer._lines._lines
 
@@ -760,23 +760,23 @@ def a_save_for_which_no_thread_can_be_started_is_given_up():
 @case
 def a_process_that_is_forked_waits_for_no_save_of_its_parents():
     name, until = path('fork.pt'), threading.Event()
-    before = _writer.Output
+    before = _writer.WriterCore
 
     def in_child():
-        _writer.Output = before
+        _writer.WriterCore = before
         _writer._await = lambda line: not line or raises(AssertionError, lambda: None)
         file = _writer.Writer(name, memory=2 * MIB)
         file.write(b'x')
         file.commit()
         return content(name) == b'x'
 
-    _writer.Output = lambda *args, **options: Late(before(*args, **options), until)
+    _writer.WriterCore = lambda *args, **options: Late(before(*args, **options), until)
     try:
         future = penstock.torch.save_async(torch.ones(1), name, memory=64 * MIB)
         in_fork(in_child)
     finally:
         until.set()
-        _writer.Output = before
+        _writer.WriterCore = before
     future.result()
     assert penstock.torch.load(name).numel() == 1
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .._penstock import Output
+from .._penstock import WriterCore
 from . import _args
 from ._tensor import host_view
 from ._writers import FilePath, Writer
@@ -103,7 +103,7 @@ class FastFileWriter(Writer):
         self._sent = 0  # bytes given to the handle
         self._filled = 0  # and to the buffers
         self._in_flight = False
-        self._file = Output(path, outside=True)
+        self._file = WriterCore(path, outside=True)
         self._fd = self._file.fileno()
         _set_direct(self._fd, True)
         super().__init__(path)

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeAlias
 
 import torch
 
-from .._penstock import Output
+from .._penstock import WriterCore
 from ._tensor import host_bytes, host_view
 
 FilePath: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -225,7 +225,7 @@ class PyFileWriter(Writer):
     MEMORY = 32 << 20
 
     def __init__(self, file_path: FilePath) -> None:
-        self._file = Output(os.fsdecode(file_path), memory=self.MEMORY)
+        self._file = WriterCore(os.fsdecode(file_path), memory=self.MEMORY)
         super().__init__(file_path)
 
     def _put(self, view: memoryview) -> None:

@@ -6,11 +6,11 @@
 
 /*
  * Types that the modules written in Python build on, and users do not see: a file that is
- * written from start to end (output.c), one that is read (input.c), each with a handle of its own;
- * content for tests (gen.c).
+ * written from start to end (writer_core.c), one that is read (reader_core.c), each with a handle
+ * of its own; content for tests (gen.c).
  */
-extern PyType_Spec output_spec;
-extern PyType_Spec input_spec;
+extern PyType_Spec writer_spec;
+extern PyType_Spec reader_spec;
 extern PyType_Spec content_spec;
 
 /*

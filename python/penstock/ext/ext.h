@@ -25,11 +25,11 @@
  *	s3client.c	the core of penstock.s3: requests
  *	s3fetch.c	its reads
  *	s3stream.c	its lists and uploads
- *	bytes_view.c		penstock.s3.BytesView: what came from an object store
+ *	bytes_view.c	penstock.s3.BytesView: what came from an object store
  *	weights.c	the core of penstock.WeightWindow
  *	info.c		penstock.info()
- *	output.c	_penstock.Output: files that appear when they are complete
- *	input.c		_penstock.Input: files that are read in batches of ranges
+ *	writer_core.c	_penstock.WriterCore: files that appear when they are complete
+ *	reader_core.c	_penstock.ReaderCore: files that are read in batches of ranges
  *	pickle_check.c	which pickles need no careful unpickler
  *	gen.c		_penstock.Content: what tests and benchmarks write
  *	args.c		arguments, paths
@@ -59,8 +59,8 @@ struct module_state {
 	PyTypeObject *file_type;
 	PyTypeObject *future_type;
 	PyTypeObject *memory_type;
-	PyTypeObject *output_type;
-	PyTypeObject *input_type;
+	PyTypeObject *writer_type;
+	PyTypeObject *reader_type;
 	PyTypeObject *content_type;
 	PyTypeObject *store_type;
 	PyTypeObject *client_type;

@@ -51,7 +51,7 @@ static int add_types(PyObject *m)
 	} types[] = {
 		{&handle_spec, &state.handle_type},   {&file_spec, &state.file_type},
 		{&future_spec, &state.future_type},   {&memory_spec, &state.memory_type},
-		{&output_spec, &state.output_type},   {&input_spec, &state.input_type},
+		{&writer_spec, &state.writer_type},   {&reader_spec, &state.reader_type},
 		{&content_spec, &state.content_type}, {&store_spec, &state.store_type},
 		{&client_spec, &state.client_type},   {&listing_spec, &state.listing_type},
 		{&upload_spec, &state.upload_type},   {&bytes_view_spec, &state.bytes_view_type},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* _penstock.Output: a file that is written from start to end and appears complete, or not at all.
+/* _penstock.WriterCore: a file that is written from start to end and appears complete, or not at
+ * all.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "records.h"
 #include "s3.h"
 
-struct output {
+struct writer_core {
 	PyObject_HEAD struct penstock_io *io;
 	struct penstock_writer *writer; /* NULL: ended */
 	struct records *records;        /* an archive that a thread is writing, or NULL */
@@ -19,12 +20,12 @@ struct output {
 	int in_use;
 };
 
-static PyObject *output_failed(struct output *o, int code, const struct penstock_err *err)
+static PyObject *writer_failed(struct writer_core *o, int code, const struct penstock_err *err)
 {
 	return raise_os(code, err->msg[0] ? err->msg : penstock_strerror(code), o->name);
 }
 
-static int begin_any_use(struct output *o)
+static int begin_any_use(struct writer_core *o)
 {
 	if (begin_exclusive(&o->in_use, "file") < 0)
 		return -1;
@@ -36,7 +37,7 @@ static int begin_any_use(struct output *o)
 }
 
 /* Where no thread writes records. */
-static int output_begin_use(struct output *o)
+static int writer_begin_use(struct writer_core *o)
 {
 	if (begin_any_use(o) < 0)
 		return -1;
@@ -50,7 +51,7 @@ static int output_begin_use(struct output *o)
 /* ----------------------------------------------------------------- writing */
 
 /* As penstock_writer_write(), in pieces between which a signal may end it. */
-static int put_all(struct output *o, const char *buf, uint64_t len)
+static int put_all(struct writer_core *o, const char *buf, uint64_t len)
 {
 	struct penstock_err err = {0, ""};
 	int r = 0;
@@ -62,7 +63,7 @@ static int put_all(struct output *o, const char *buf, uint64_t len)
 		r = penstock_writer_write(o->writer, buf, n, &err);
 		Py_END_ALLOW_THREADS
 		if (r < 0)
-			output_failed(o, r, &err);
+			writer_failed(o, r, &err);
 		else if (len > n)
 			r = PyErr_CheckSignals();
 		buf += n;
@@ -71,15 +72,15 @@ static int put_all(struct output *o, const char *buf, uint64_t len)
 	return r < 0 ? -1 : 0;
 }
 
-static PyObject *output_write(PyObject *self, PyObject *data)
+static PyObject *writer_write(PyObject *self, PyObject *data)
 {
-	struct output *o = (struct output *)self;
+	struct writer_core *o = (struct writer_core *)self;
 	PyObject *n = NULL;
 	Py_buffer view;
 
 	if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
 		return NULL;
-	if (output_begin_use(o) == 0) {
+	if (writer_begin_use(o) == 0) {
 		if (put_all(o, view.buf, (uint64_t)view.len) == 0)
 			n = PyLong_FromSsize_t(view.len);
 		end_exclusive(&o->in_use);
@@ -88,14 +89,14 @@ static PyObject *output_write(PyObject *self, PyObject *data)
 	return n;
 }
 
-static PyObject *output_write_memory(PyObject *self, PyObject *args)
+static PyObject *writer_write_memory(PyObject *self, PyObject *args)
 {
-	struct output *o = (struct output *)self;
+	struct writer_core *o = (struct writer_core *)self;
 	unsigned long long address, nbytes;
 	int r;
 
 	if (!PyArg_ParseTuple(args, "KK:write_memory", &address, &nbytes) ||
-	    output_begin_use(o) < 0)
+	    writer_begin_use(o) < 0)
 		return NULL;
 	r = put_all(o, (const char *)(uintptr_t)address, nbytes);
 	end_exclusive(&o->in_use);
@@ -105,7 +106,7 @@ static PyObject *output_write_memory(PyObject *self, PyObject *args)
 }
 
 /* As put_all() of each: pairs of numbers of 64 bits, address and bytes. */
-static int put_each(struct output *o, const char *numbers, uint64_t n)
+static int put_each(struct writer_core *o, const char *numbers, uint64_t n)
 {
 	struct penstock_err err = {0, ""};
 	int r = 0;
@@ -124,7 +125,7 @@ static int put_each(struct output *o, const char *numbers, uint64_t n)
 		} while (r == 0 && ++i < n);
 		Py_END_ALLOW_THREADS
 		if (r < 0)
-			output_failed(o, r, &err);
+			writer_failed(o, r, &err);
 		else if (!some && i++ < n) /* one that is larger */
 			r = put_all(o, (const char *)(uintptr_t)v[0], v[1]);
 		else
@@ -133,9 +134,9 @@ static int put_each(struct output *o, const char *numbers, uint64_t n)
 	return r < 0 ? -1 : 0;
 }
 
-static PyObject *output_write_each(PyObject *self, PyObject *ranges)
+static PyObject *writer_write_each(PyObject *self, PyObject *ranges)
 {
-	struct output *o = (struct output *)self;
+	struct writer_core *o = (struct writer_core *)self;
 	Py_buffer view;
 	int r = -1;
 
@@ -143,7 +144,7 @@ static PyObject *output_write_each(PyObject *self, PyObject *ranges)
 		return NULL;
 	if (view.len % 16)
 		PyErr_SetString(PyExc_ValueError, "ranges: no multiple of 16 bytes");
-	else if (output_begin_use(o) == 0) {
+	else if (writer_begin_use(o) == 0) {
 		r = put_each(o, view.buf, (uint64_t)view.len / 16);
 		end_exclusive(&o->in_use);
 	}
@@ -155,12 +156,12 @@ static PyObject *output_write_each(PyObject *self, PyObject *ranges)
 
 /* -------------------------------------------------------- archives of torch */
 
-static PyObject *output_archive(PyObject *self, PyObject *args)
+static PyObject *writer_archive(PyObject *self, PyObject *args)
 {
-	struct output *o = (struct output *)self;
+	struct writer_core *o = (struct writer_core *)self;
 	unsigned alignment;
 
-	if (!PyArg_ParseTuple(args, "I:archive", &alignment) || output_begin_use(o) < 0)
+	if (!PyArg_ParseTuple(args, "I:archive", &alignment) || writer_begin_use(o) < 0)
 		return NULL;
 	if (!alignment || alignment > 0x8000)
 		PyErr_SetString(PyExc_ValueError, "alignment: is not from 1 to 32768");
@@ -173,7 +174,7 @@ static PyObject *output_archive(PyObject *self, PyObject *args)
 }
 
 /* Where a thread writes an archive. */
-static int begin_archive_use(struct output *o)
+static int begin_archive_use(struct writer_core *o)
 {
 	if (begin_any_use(o) < 0)
 		return -1;
@@ -184,7 +185,7 @@ static int begin_archive_use(struct output *o)
 	return -1;
 }
 
-static PyObject *output_add_piece(struct output *o, const char *name, Py_ssize_t len,
+static PyObject *writer_add_piece(struct writer_core *o, const char *name, Py_ssize_t len,
 				  const void *data, uint64_t bytes, bool copy)
 {
 	int r;
@@ -200,7 +201,7 @@ static PyObject *output_add_piece(struct output *o, const char *name, Py_ssize_t
 	Py_RETURN_NONE;
 }
 
-static PyObject *output_add(PyObject *self, PyObject *args)
+static PyObject *writer_add(PyObject *self, PyObject *args)
 {
 	unsigned long long address, nbytes;
 	const char *name;
@@ -208,23 +209,24 @@ static PyObject *output_add(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "s#KK:add", &name, &len, &address, &nbytes))
 		return NULL;
-	return output_add_piece((struct output *)self, name, len, (const void *)(uintptr_t)address,
-				nbytes, false);
+	return writer_add_piece((struct writer_core *)self, name, len,
+				(const void *)(uintptr_t)address, nbytes, false);
 }
 
-static PyObject *output_add_bytes(PyObject *self, PyObject *args)
+static PyObject *writer_add_bytes(PyObject *self, PyObject *args)
 {
 	const char *name, *data;
 	Py_ssize_t len, nbytes;
 
 	if (!PyArg_ParseTuple(args, "s#y#:add_bytes", &name, &len, &data, &nbytes))
 		return NULL;
-	return output_add_piece((struct output *)self, name, len, data, (uint64_t)nbytes, true);
+	return writer_add_piece((struct writer_core *)self, name, len, data, (uint64_t)nbytes,
+				true);
 }
 
-static PyObject *output_end_archive(PyObject *self, PyObject *unused)
+static PyObject *writer_end_archive(PyObject *self, PyObject *unused)
 {
-	struct output *o = (struct output *)self;
+	struct writer_core *o = (struct writer_core *)self;
 	const struct penstock_err *err;
 	bool done = false;
 	int r = 0;
@@ -242,7 +244,7 @@ static PyObject *output_end_archive(PyObject *self, PyObject *unused)
 	if (done) {
 		r = records_result(o->records, &err);
 		if (r < 0)
-			output_failed(o, r, err);
+			writer_failed(o, r, err);
 		records_stop(o->records);
 		o->records = NULL;
 	}
@@ -252,39 +254,39 @@ static PyObject *output_end_archive(PyObject *self, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-static PyObject *output_seek(PyObject *self, PyObject *args)
+static PyObject *writer_seek(PyObject *self, PyObject *args)
 {
-	struct output *o = (struct output *)self;
+	struct writer_core *o = (struct writer_core *)self;
 	struct penstock_err err = {0, ""};
 	unsigned long long offset;
 	int r;
 
-	if (!PyArg_ParseTuple(args, "K:seek", &offset) || output_begin_use(o) < 0)
+	if (!PyArg_ParseTuple(args, "K:seek", &offset) || writer_begin_use(o) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_writer_seek(o->writer, offset, &err);
 	Py_END_ALLOW_THREADS
 	end_exclusive(&o->in_use);
-	return r < 0 ? output_failed(o, r, &err) : PyLong_FromUnsignedLongLong(offset);
+	return r < 0 ? writer_failed(o, r, &err) : PyLong_FromUnsignedLongLong(offset);
 }
 
-static PyObject *output_fileno(PyObject *self, PyObject *unused)
+static PyObject *writer_fileno(PyObject *self, PyObject *unused)
 {
-	struct output *o = (struct output *)self;
+	struct writer_core *o = (struct writer_core *)self;
 	struct penstock_err err = {0, ""};
 	int fd;
 
 	(void)unused;
-	if (output_begin_use(o) < 0)
+	if (writer_begin_use(o) < 0)
 		return NULL;
 	fd = penstock_writer_fd(o->writer, &err);
 	end_exclusive(&o->in_use);
-	return fd < 0 ? output_failed(o, fd, &err) : PyLong_FromLong(fd);
+	return fd < 0 ? writer_failed(o, fd, &err) : PyLong_FromLong(fd);
 }
 
-static PyObject *output_sum(PyObject *self, PyObject *args)
+static PyObject *writer_sum(PyObject *self, PyObject *args)
 {
-	struct output *o = (struct output *)self;
+	struct writer_core *o = (struct writer_core *)self;
 	struct penstock_err err = {0, ""};
 	unsigned long long offset;
 	Py_buffer view;
@@ -292,13 +294,13 @@ static PyObject *output_sum(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "y*K:sum", &view, &offset))
 		return NULL;
-	if (output_begin_use(o) == 0) {
+	if (writer_begin_use(o) == 0) {
 		Py_BEGIN_ALLOW_THREADS
 		r = penstock_writer_sum(o->writer, view.buf, (uint64_t)view.len, offset, &err);
 		Py_END_ALLOW_THREADS
 		end_exclusive(&o->in_use);
 		if (r < 0)
-			output_failed(o, r, &err);
+			writer_failed(o, r, &err);
 	}
 	PyBuffer_Release(&view);
 	if (r < 0)
@@ -306,13 +308,13 @@ static PyObject *output_sum(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
-static PyObject *output_tell(PyObject *self, PyObject *unused)
+static PyObject *writer_tell(PyObject *self, PyObject *unused)
 {
-	struct output *o = (struct output *)self;
+	struct writer_core *o = (struct writer_core *)self;
 	uint64_t at;
 
 	(void)unused;
-	if (output_begin_use(o) < 0)
+	if (writer_begin_use(o) < 0)
 		return NULL;
 	at = penstock_writer_tell(o->writer);
 	end_exclusive(&o->in_use);
@@ -321,14 +323,14 @@ static PyObject *output_tell(PyObject *self, PyObject *unused)
 
 /* ------------------------------------------------------------------ ending */
 
-static PyObject *output_commit(PyObject *self, PyObject *unused)
+static PyObject *writer_commit(PyObject *self, PyObject *unused)
 {
-	struct output *o = (struct output *)self;
+	struct writer_core *o = (struct writer_core *)self;
 	struct penstock_err err = {0, ""};
 	int r;
 
 	(void)unused;
-	if (output_begin_use(o) < 0)
+	if (writer_begin_use(o) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_writer_commit(o->writer, &err);
@@ -340,11 +342,11 @@ static PyObject *output_commit(PyObject *self, PyObject *unused)
 	o->s3 = NULL;
 	end_exclusive(&o->in_use);
 	if (r < 0)
-		return output_failed(o, r, &err);
+		return writer_failed(o, r, &err);
 	Py_RETURN_NONE;
 }
 
-static void output_give_up(struct output *o)
+static void writer_give_up(struct writer_core *o)
 {
 	struct penstock_writer *w = o->writer;
 	struct records *records = o->records;
@@ -361,26 +363,26 @@ static void output_give_up(struct output *o)
 	o->s3 = NULL;
 }
 
-static PyObject *output_abort(PyObject *self, PyObject *unused)
+static PyObject *writer_abort(PyObject *self, PyObject *unused)
 {
-	struct output *o = (struct output *)self;
+	struct writer_core *o = (struct writer_core *)self;
 
 	(void)unused;
 	if (begin_exclusive(&o->in_use, "file") < 0)
 		return NULL;
 	if (o->writer)
-		output_give_up(o);
+		writer_give_up(o);
 	end_exclusive(&o->in_use);
 	Py_RETURN_NONE;
 }
 
-static void output_dealloc(PyObject *self)
+static void writer_dealloc(PyObject *self)
 {
-	struct output *o = (struct output *)self;
+	struct writer_core *o = (struct writer_core *)self;
 	PyTypeObject *type = Py_TYPE(self);
 
 	if (o->writer || o->io)
-		output_give_up(o);
+		writer_give_up(o);
 	Py_XDECREF(o->name);
 	PyObject_Free(self);
 	Py_DECREF(type);
@@ -405,7 +407,7 @@ static void share(struct penstock_writer_opts *w, uint64_t memory, uint64_t n)
 		w->buffer_bytes = 1024 * mib;
 }
 
-static int output_begin(struct output *o, const struct path *path,
+static int writer_begin(struct writer_core *o, const struct path *path,
 			const struct penstock_writer_opts *w)
 {
 	struct penstock_err err = {0, ""};
@@ -418,19 +420,19 @@ static int output_begin(struct output *o, const struct path *path,
 	r = penstock_writer_open(&o->writer, o->io, path->path, w, &err);
 	Py_END_ALLOW_THREADS
 	if (r < 0)
-		output_failed(o, r, &err);
+		writer_failed(o, r, &err);
 	return r < 0 ? -1 : 0;
 }
 
-static PyObject *output_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = {"path",     "size",    "memory",  "durable",
 					    "checksum", "outside", "buffers", NULL};
 	struct penstock_writer_opts w = PENSTOCK_WRITER_OPTS_INIT;
-	struct params p = {"Output", names, 1, 1};
+	struct params p = {"WriterCore", names, 1, 1};
 	int64_t size, memory = -1, buffers = -1;
 	struct path path;
-	struct output *o;
+	struct writer_core *o;
 	PyObject *v[7];
 	int sync, sum, outside;
 
@@ -450,75 +452,75 @@ static PyObject *output_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	w.flags = (sync ? 0 : PENSTOCK_WRITER_NO_SYNC) | (sum ? 0 : PENSTOCK_WRITER_NO_CRC) |
 		  (outside ? PENSTOCK_WRITER_OUTSIDE : 0);
 	share(&w, (uint64_t)memory, (uint64_t)buffers);
-	o = (struct output *)PyType_GenericAlloc(type, 0);
+	o = (struct writer_core *)PyType_GenericAlloc(type, 0);
 	if (o)
 		o->name = Py_NewRef(path.filename);
 	if (o && !path.path) {
 		PyErr_Format(PyExc_TypeError, "path: %R is not the name of a file", v[0]);
 		Py_CLEAR(o);
-	} else if (o && output_begin(o, &path, &w) < 0) {
+	} else if (o && writer_begin(o, &path, &w) < 0) {
 		Py_CLEAR(o);
 	}
 	path_drop(&path);
 	return (PyObject *)o;
 }
 
-static PyObject *output_get_closed(PyObject *self, void *unused)
+static PyObject *writer_get_closed(PyObject *self, void *unused)
 {
 	(void)unused;
-	return PyBool_FromLong(!((struct output *)self)->writer);
+	return PyBool_FromLong(!((struct writer_core *)self)->writer);
 }
 
 static PyMethodDef methods[] = {
-	{"write", output_write, METH_O, "write($self, data, /)\n--\n\n"},
-	{"write_memory", output_write_memory, METH_VARARGS,
+	{"write", writer_write, METH_O, "write($self, data, /)\n--\n\n"},
+	{"write_memory", writer_write_memory, METH_VARARGS,
 	 "write_memory($self, address, nbytes, /)\n--\n\n"
 	 "Write memory of this process or of a device."},
-	{"write_each", output_write_each, METH_O,
+	{"write_each", writer_write_each, METH_O,
 	 "write_each($self, ranges, /)\n--\n\n"
 	 "The same of many: for each two numbers of 64 bits, address and bytes."},
-	{"archive", output_archive, METH_VARARGS,
+	{"archive", writer_archive, METH_VARARGS,
 	 "archive($self, alignment, /)\n--\n\n"
 	 "Begin a zip archive, which a thread writes; until end_archive() nothing else may be."},
-	{"add", output_add, METH_VARARGS,
+	{"add", writer_add, METH_VARARGS,
 	 "add($self, name, address, nbytes, /)\n--\n\n"
 	 "A record of it: memory of this process or of a device, which must stay as it is."},
-	{"add_bytes", output_add_bytes, METH_VARARGS, "add_bytes($self, name, data, /)\n--\n\n"},
-	{"end_archive", output_end_archive, METH_NOARGS,
+	{"add_bytes", writer_add_bytes, METH_VARARGS, "add_bytes($self, name, data, /)\n--\n\n"},
+	{"end_archive", writer_end_archive, METH_NOARGS,
 	 "end_archive($self)\n--\n\n"
 	 "When all of it is written: it is complete."},
-	{"seek", output_seek, METH_VARARGS, "seek($self, offset, /)\n--\n\n"},
-	{"fileno", output_fileno, METH_NOARGS,
+	{"seek", writer_seek, METH_VARARGS, "seek($self, offset, /)\n--\n\n"},
+	{"fileno", writer_fileno, METH_NOARGS,
 	 "fileno($self)\n--\n\n"
 	 "With outside: what its bytes are written to, by others."},
-	{"sum", output_sum, METH_VARARGS,
+	{"sum", writer_sum, METH_VARARGS,
 	 "sum($self, data, offset, /)\n--\n\n"
 	 "Tell of bytes that others write: for the checksums."},
-	{"tell", output_tell, METH_NOARGS, "tell($self)\n--\n\n"},
-	{"commit", output_commit, METH_NOARGS, "commit($self)\n--\n\n"},
-	{"abort", output_abort, METH_NOARGS, "abort($self)\n--\n\n"},
+	{"tell", writer_tell, METH_NOARGS, "tell($self)\n--\n\n"},
+	{"commit", writer_commit, METH_NOARGS, "commit($self)\n--\n\n"},
+	{"abort", writer_abort, METH_NOARGS, "abort($self)\n--\n\n"},
 	{"__reduce__", refuse_pickle, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef getset[] = {
-	{"closed", output_get_closed, NULL, "Whether it has ended.", NULL},
+	{"closed", writer_get_closed, NULL, "Whether it has ended.", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };
 
 static char doc[] =
-	"Output(path, *, size=0, memory=134217728, durable=True, checksum=True, "
+	"WriterCore(path, *, size=0, memory=134217728, durable=True, checksum=True, "
 	"outside=False, buffers=0)\n--\n\n"
 	"A file that is written from start to end; seen after commit(), and not before.";
 
 static PyType_Slot slots[] = {
-	{Py_tp_doc, doc},         {Py_tp_new, output_new}, {Py_tp_dealloc, output_dealloc},
+	{Py_tp_doc, doc},         {Py_tp_new, writer_new}, {Py_tp_dealloc, writer_dealloc},
 	{Py_tp_methods, methods}, {Py_tp_getset, getset},  {0, NULL},
 };
 
-PyType_Spec output_spec = {
-	.name = "penstock._penstock.Output",
-	.basicsize = sizeof(struct output),
+PyType_Spec writer_spec = {
+	.name = "penstock._penstock.WriterCore",
+	.basicsize = sizeof(struct writer_core),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
 	.slots = slots,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* _penstock.Input: a file that is read in ranges, many at once, and checked on the way. */
+/* _penstock.ReaderCore: a file that is read in ranges, many at once, and checked on the way. */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -11,7 +11,7 @@
 #define BATCH_BYTES (4ull << 30) /* between two of them a signal may end a read */
 #define HUGE_BYTES  (2ull << 20)
 
-struct input {
+struct reader_core {
 	PyObject_HEAD struct penstock_io *io;
 	struct penstock_reader *reader;     /* NULL: closed */
 	struct penstock_safetensors *model; /* that the reader belongs to, or NULL */
@@ -20,12 +20,12 @@ struct input {
 	int in_use;
 };
 
-static PyObject *input_failed(struct input *in, int code, const struct penstock_err *err)
+static PyObject *reader_failed(struct reader_core *in, int code, const struct penstock_err *err)
 {
 	return raise_os(code, err->msg[0] ? err->msg : penstock_strerror(code), in->name);
 }
 
-static int input_begin_use(struct input *in)
+static int reader_begin_use(struct reader_core *in)
 {
 	if (begin_exclusive(&in->in_use, "file") < 0)
 		return -1;
@@ -38,9 +38,9 @@ static int input_begin_use(struct input *in)
 
 /* ----------------------------------------------------------------- reading */
 
-static PyObject *input_pread(PyObject *self, PyObject *args)
+static PyObject *reader_pread(PyObject *self, PyObject *args)
 {
-	struct input *in = (struct input *)self;
+	struct reader_core *in = (struct reader_core *)self;
 	unsigned long long offset, length;
 	struct penstock_err err = {0, ""};
 	PyObject *data, *cut = NULL;
@@ -53,7 +53,7 @@ static PyObject *input_pread(PyObject *self, PyObject *args)
 	data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length);
 	if (!data)
 		return NULL;
-	if (input_begin_use(in) == 0) {
+	if (reader_begin_use(in) == 0) {
 		char *to = PyBytes_AsString(data);
 
 		Py_BEGIN_ALLOW_THREADS
@@ -61,7 +61,7 @@ static PyObject *input_pread(PyObject *self, PyObject *args)
 		Py_END_ALLOW_THREADS
 		end_exclusive(&in->in_use);
 		if (n < 0)
-			input_failed(in, (int)n, &err);
+			reader_failed(in, (int)n, &err);
 		else if ((unsigned long long)n == length)
 			return data;
 		else
@@ -81,7 +81,7 @@ static uint64_t batch_of(const struct penstock_piece *p, uint64_t n)
 	return i;
 }
 
-static int fetch_all(struct input *in, const struct penstock_piece *p, uint64_t n)
+static int fetch_all(struct reader_core *in, const struct penstock_piece *p, uint64_t n)
 {
 	struct penstock_err err = {0, ""};
 	int r = 0;
@@ -93,7 +93,7 @@ static int fetch_all(struct input *in, const struct penstock_piece *p, uint64_t 
 		r = penstock_reader_fetch(in->reader, p, some, &err);
 		Py_END_ALLOW_THREADS
 		if (r < 0)
-			input_failed(in, r, &err);
+			reader_failed(in, r, &err);
 		else
 			r = PyErr_CheckSignals();
 		p += some;
@@ -103,9 +103,9 @@ static int fetch_all(struct input *in, const struct penstock_piece *p, uint64_t 
 }
 
 /* From numbers of 64 bits, three for each: address (0: only check), bytes, offset. */
-static PyObject *input_fetch(PyObject *self, PyObject *ranges)
+static PyObject *reader_fetch(PyObject *self, PyObject *ranges)
 {
-	struct input *in = (struct input *)self;
+	struct reader_core *in = (struct reader_core *)self;
 	struct penstock_piece *p = NULL;
 	Py_buffer view;
 	uint64_t n;
@@ -126,7 +126,7 @@ static PyObject *input_fetch(PyObject *self, PyObject *ranges)
 			.buf = (void *)(uintptr_t)v[0], .len = v[1], .offset = v[2]};
 	}
 	PyBuffer_Release(&view);
-	if (p && input_begin_use(in) == 0) {
+	if (p && reader_begin_use(in) == 0) {
 		r = fetch_all(in, p, n);
 		end_exclusive(&in->in_use);
 	}
@@ -138,7 +138,7 @@ static PyObject *input_fetch(PyObject *self, PyObject *ranges)
 
 /* --------------------------------------------------------- opening, closing */
 
-static void close_input(struct input *in)
+static void close_reader(struct reader_core *in)
 {
 	struct penstock_safetensors *m = in->model;
 	struct penstock_reader *r = m ? NULL : in->reader;
@@ -155,33 +155,33 @@ static void close_input(struct input *in)
 	in->s3 = NULL;
 }
 
-static PyObject *input_close(PyObject *self, PyObject *unused)
+static PyObject *reader_close(PyObject *self, PyObject *unused)
 {
-	struct input *in = (struct input *)self;
+	struct reader_core *in = (struct reader_core *)self;
 
 	(void)unused;
 	if (begin_exclusive(&in->in_use, "file") < 0)
 		return NULL;
 	if (in->reader)
-		close_input(in);
+		close_reader(in);
 	end_exclusive(&in->in_use);
 	Py_RETURN_NONE;
 }
 
-static void input_dealloc(PyObject *self)
+static void reader_dealloc(PyObject *self)
 {
-	struct input *in = (struct input *)self;
+	struct reader_core *in = (struct reader_core *)self;
 	PyTypeObject *type = Py_TYPE(self);
 
 	if (in->io)
-		close_input(in);
+		close_reader(in);
 	Py_XDECREF(in->name);
 	PyObject_Free(self);
 	Py_DECREF(type);
 }
 
-static int input_begin(struct input *in, const struct path *path, int verify, const char *engine,
-		       bool safetensors)
+static int reader_begin(struct reader_core *in, const struct path *path, int verify,
+			const char *engine, bool safetensors)
 {
 	struct penstock_reader_opts o = PENSTOCK_READER_OPTS_INIT;
 	struct penstock_err err = {0, ""};
@@ -200,18 +200,18 @@ static int input_begin(struct input *in, const struct path *path, int verify, co
 		in->reader = penstock_safetensors_reader(in->model);
 	Py_END_ALLOW_THREADS
 	if (r < 0)
-		input_failed(in, r, &err);
+		reader_failed(in, r, &err);
 	return r < 0 ? -1 : 0;
 }
 
-static PyObject *input_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = {"path", "verify", "engine", "safetensors", NULL};
 	static const char *const choices[] = {"auto", "always", "never", NULL};
-	struct params p = {"Input", names, 1, 1};
+	struct params p = {"ReaderCore", names, 1, 1};
 	const char *engine = NULL;
 	struct path path;
-	struct input *in;
+	struct reader_core *in;
 	PyObject *v[4];
 	int verify, safetensors;
 
@@ -223,13 +223,13 @@ static PyObject *input_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	    (v[2] && v[2] != Py_None && !(engine = args_text("engine", v[2]))) ||
 	    path_take(&path, v[0]) < 0)
 		return NULL;
-	in = (struct input *)PyType_GenericAlloc(type, 0);
+	in = (struct reader_core *)PyType_GenericAlloc(type, 0);
 	if (in)
 		in->name = Py_NewRef(path.filename);
 	if (in && !path.path) {
 		PyErr_Format(PyExc_TypeError, "path: %R is not the name of a file", v[0]);
 		Py_CLEAR(in);
-	} else if (in && input_begin(in, &path, verify, engine, safetensors) < 0) {
+	} else if (in && reader_begin(in, &path, verify, engine, safetensors) < 0) {
 		Py_CLEAR(in);
 	}
 	path_drop(&path);
@@ -238,10 +238,10 @@ static PyObject *input_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 /* --------------------------------------------------------------- questions */
 
-static int input_stat(struct input *in, struct penstock_reader_info *info)
+static int reader_stat(struct reader_core *in, struct penstock_reader_info *info)
 {
 	info->size = sizeof(*info);
-	if (input_begin_use(in) < 0)
+	if (reader_begin_use(in) < 0)
 		return -1;
 	penstock_reader_stat(in->reader, info);
 	end_exclusive(&in->in_use);
@@ -253,7 +253,7 @@ static PyObject *get_size(PyObject *self, void *unused)
 	struct penstock_reader_info info = {0};
 
 	(void)unused;
-	return input_stat((struct input *)self, &info) < 0
+	return reader_stat((struct reader_core *)self, &info) < 0
 		       ? NULL
 		       : PyLong_FromUnsignedLongLong(info.bytes);
 }
@@ -263,8 +263,9 @@ static PyObject *get_verifies(PyObject *self, void *unused)
 	struct penstock_reader_info info = {0};
 
 	(void)unused;
-	return input_stat((struct input *)self, &info) < 0 ? NULL
-							   : PyBool_FromLong(info.verify != 0);
+	return reader_stat((struct reader_core *)self, &info) < 0
+		       ? NULL
+		       : PyBool_FromLong(info.verify != 0);
 }
 
 static PyObject *get_bad(PyObject *self, void *unused)
@@ -272,7 +273,7 @@ static PyObject *get_bad(PyObject *self, void *unused)
 	struct penstock_reader_info info = {0};
 
 	(void)unused;
-	if (input_stat((struct input *)self, &info) < 0)
+	if (reader_stat((struct reader_core *)self, &info) < 0)
 		return NULL;
 	return Py_BuildValue("KK", (unsigned long long)info.bad_offset,
 			     (unsigned long long)info.bad_len);
@@ -294,7 +295,7 @@ static PyObject *shape_of(const struct penstock_tensor *t)
 /* Of a file of safetensors: (name, dtype, shape, offset in the file, bytes) of each. */
 static PyObject *get_tensors(PyObject *self, void *unused)
 {
-	struct input *in = (struct input *)self;
+	struct reader_core *in = (struct reader_core *)self;
 	const struct penstock_tensor *t;
 	PyObject *list;
 
@@ -320,7 +321,7 @@ static PyObject *get_tensors(PyObject *self, void *unused)
 
 static PyObject *get_metadata(PyObject *self, void *unused)
 {
-	struct input *in = (struct input *)self;
+	struct reader_core *in = (struct reader_core *)self;
 	const struct penstock_meta *m;
 	PyObject *found;
 
@@ -360,38 +361,38 @@ static PyObject *list_records(const struct penstock_archive *a)
 	return list;
 }
 
-static PyObject *input_records(PyObject *self, PyObject *unused)
+static PyObject *reader_records(PyObject *self, PyObject *unused)
 {
-	struct input *in = (struct input *)self;
+	struct reader_core *in = (struct reader_core *)self;
 	struct penstock_archive *a = NULL;
 	struct penstock_err err = {0, ""};
 	PyObject *list = NULL;
 	int r;
 
 	(void)unused;
-	if (input_begin_use(in) < 0)
+	if (reader_begin_use(in) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_archive_open(&a, in->reader, &err);
 	Py_END_ALLOW_THREADS
 	end_exclusive(&in->in_use);
 	if (r < 0)
-		return input_failed(in, r, &err);
+		return reader_failed(in, r, &err);
 	list = list_records(a);
 	penstock_archive_close(a);
 	return list;
 }
 
 static PyMethodDef methods[] = {
-	{"pread", input_pread, METH_VARARGS, "pread($self, offset, length, /)\n--\n\n"},
-	{"fetch", input_fetch, METH_O,
+	{"pread", reader_pread, METH_VARARGS, "pread($self, offset, length, /)\n--\n\n"},
+	{"fetch", reader_fetch, METH_O,
 	 "fetch($self, ranges, /)\n--\n\n"
 	 "Read many ranges: for each three numbers of 64 bits, address (0: only check), bytes, "
 	 "offset."},
-	{"records", input_records, METH_NOARGS,
+	{"records", reader_records, METH_NOARGS,
 	 "records($self, /)\n--\n\n"
 	 "Of the zip archive that the file is: name, offset, bytes of each."},
-	{"close", input_close, METH_NOARGS, "close($self)\n--\n\n"},
+	{"close", reader_close, METH_NOARGS, "close($self)\n--\n\n"},
 	{"__reduce__", refuse_pickle, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
@@ -405,22 +406,22 @@ static PyGetSetDef getset[] = {
 	{NULL, NULL, NULL, NULL, NULL},
 };
 
-static char doc[] = "Input(path, *, verify='auto', engine=None, safetensors=False)\n--\n\n"
+static char doc[] = "ReaderCore(path, *, verify='auto', engine=None, safetensors=False)\n--\n\n"
 		    "A file that is read in ranges, many at once, and checked on the way.";
 
 static PyType_Slot slots[] = {
-	{Py_tp_doc, doc},         {Py_tp_new, input_new}, {Py_tp_dealloc, input_dealloc},
-	{Py_tp_methods, methods}, {Py_tp_getset, getset}, {0, NULL},
+	{Py_tp_doc, doc},         {Py_tp_new, reader_new}, {Py_tp_dealloc, reader_dealloc},
+	{Py_tp_methods, methods}, {Py_tp_getset, getset},  {0, NULL},
 };
 
-PyType_Spec input_spec = {
-	.name = "penstock._penstock.Input",
-	.basicsize = sizeof(struct input),
+PyType_Spec reader_spec = {
+	.name = "penstock._penstock.ReaderCore",
+	.basicsize = sizeof(struct reader_core),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
 	.slots = slots,
 };
 
-/* -------------------------------------------------------- shared with output.c */
+/* -------------------------------------------------------- shared with writer_core.c */
 
 int begin_exclusive(int *in_use, const char *what)
 {
