@@ -6,7 +6,7 @@
       "dirs": ["/nvme0/kv"], "capacity_gb": 500}'
 
 Each rank has a folder of its own in each directory and an equal share of the capacity. Where all ranks have
-the same pages (MLA), SGLang has them written by one: that one has the store, and lends it to the others on its
+the same pages (MLA), SGLang has them written by one: that one has the store, and serves it to the others on its
 machine. Pages are read into and written from the host pool in place (v1); the simple calls work on tensors.
 docs/sglang.md says more.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorage
 
-from . import _lend
+from . import _shared_store
 from . import store as _store
 
 # Of extra_config, which is SGLang's, too, what penstock.Store takes.
@@ -71,16 +71,16 @@ class PenstockStorage(HiCacheStorage):  # type: ignore[misc]
         self._layout = b''
         deadline = extra.get('deadline_ms')
         self._deadline = None if deadline is None else deadline / 1000
-        self._lender: _lend.Lender | None = None
-        self._store: _store.Store | _lend.Borrower
+        self._server: _shared_store.SharedStoreServer | None = None
+        self._store: _store.Store | _shared_store.SharedStoreClient
         place = f'{places[0]}.socket'
         if not writes:
-            self._store = _lend.Borrower(place)
+            self._store = _shared_store.SharedStoreClient(place)
             return
         options = {'recent': False} | {name: extra[name] for name in OPTIONS if name in extra}  # SGLang has that in its pool
         self._store = _open(places, int(extra['capacity_gb'] * (1 << 30)) // count, options)
         if getattr(storage_config, 'is_mla_model', False) and storage_config.tp_size > 1:
-            self._lender = _lend.Lender(self._store, place)
+            self._server = _shared_store.SharedStoreServer(self._store, place)
 
     def _keys(self, keys: list[str]) -> list[bytes]:
         return [self._model + self._layout + key.encode() for key in keys]
@@ -148,7 +148,7 @@ class PenstockStorage(HiCacheStorage):  # type: ignore[misc]
 
     def clear(self) -> None:
         """Forget all pages, for all ranks that have these; an error if that is not so when it returns."""
-        (self._lender or self._store).clear()
+        (self._server or self._store).clear()
 
     def get_stats(self) -> Any:
         return None  # SGLang has a type of its own for these; see metrics()
@@ -158,6 +158,6 @@ class PenstockStorage(HiCacheStorage):  # type: ignore[misc]
         return self._store.metrics()
 
     def close(self) -> None:
-        if self._lender:
-            self._lender.close()
+        if self._server:
+            self._server.close()
         self._store.close()
