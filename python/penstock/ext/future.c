@@ -553,12 +553,12 @@ static PyObject *add_done_callback(PyObject *self, PyObject *fn)
 	Py_RETURN_NONE;
 }
 
-static PyObject *await(PyObject *self)
+static PyObject *future_await(PyObject *self)
 {
-	PyObject *module = PyImport_ImportModule("penstock._await"), *r = NULL;
+	PyObject *module = PyImport_ImportModule("penstock._future_await"), *r = NULL;
 
 	if (module)
-		r = PyObject_CallMethod(module, "iterate", "O", self);
+		r = PyObject_CallMethod(module, "iterate_await", "O", self);
 	Py_XDECREF(module);
 	return r;
 }
@@ -625,7 +625,7 @@ static PyType_Slot slots[] = {
 	{Py_tp_repr, future_repr},
 	{Py_tp_methods, methods},
 	{Py_tp_getset, getset},
-	{Py_am_await, await},
+	{Py_am_await, future_await},
 	{0, NULL},
 };
 
