@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ._async import join, run_behind
+from ._background import join_background, run_in_background
 from ._reader import MANY, Block, Ranges, Record, Unusual, blocks
 
 HOST = torch.device('cpu')
@@ -210,7 +210,7 @@ class Archive:
         if wait:
             self._reader.read(ranges)
         else:
-            self._reading = run_behind(lambda: self._reader.read(ranges), 'penstock-load', memories)
+            self._reading = run_in_background(lambda: self._reader.read(ranges), 'penstock-load', memories)
 
     def settle(self, device: torch.device) -> None:
         """From here on storages are filled when they are asked for.
@@ -239,7 +239,7 @@ class Archive:
     def wait(self) -> None:
         """Until nobody reads ahead any more; raises what failed there."""
         if self._reading is not None:
-            join(self._reading)
+            join_background(self._reading)
             self._reading = None
 
     def read_now(self, claim: _Claim) -> None:

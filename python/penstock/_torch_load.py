@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import _weights_only_unpickler
 
-from ._async import no_garbage
+from ._background import gc_disabled
 from ._reader import Reader, Unusual, content, is_damage, is_uri
 from ._penstock import is_simple_pickle
 from ._torch_archive import HOST, IS_TOLD, Archive as Archive, indexed
@@ -90,7 +90,7 @@ def _locations(archive: Archive) -> dict[str, str]:
         if not is_simple_pickle(data):
             return {}
         unpickler = _Locations(data)
-        with no_garbage():
+        with gc_disabled():
             unpickler.load()
             return {key: location for _, _, key, location, _ in unpickler.found}
     except OSError:
@@ -249,7 +249,7 @@ def _load(reader: Reader, map_location: Any, module: Any, args: Any) -> Any:
 
 def _unpickle_all(archive: Archive, map_location: Any, where: _Where, module: Any, args: Any) -> Any:
     try:
-        with no_garbage():
+        with gc_disabled():
             simple = not args and module in (pickle, _weights_only_unpickler)
             result = _unpickle_simple(archive, map_location, where) if simple else None
             if result is None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ._async import no_garbage
+from ._background import gc_disabled
 from ._penstock import Memory, WriterCore, copy, make_persistent_id
 from ._writer import Path, Writer
 
@@ -192,7 +192,7 @@ class Plan:
         self.file: Writer | None = None  # that was begun
         self.storages: dict[str, Any] = {}
         out = io.BytesIO()
-        with no_garbage():
+        with gc_disabled():
             _Pickler(out, protocol, _Names(location, self._found)).dump(obj)
         self._begin = self._obj = None
         self._pickle = out.getvalue()

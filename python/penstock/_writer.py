@@ -164,7 +164,7 @@ class Writer(io.RawIOBase):
     def closed(self) -> bool:
         return getattr(self, '_core', None) is None
 
-    def go_behind(self) -> None:
+    def queue_commit(self) -> None:
         """Will be committed behind the caller: what comes later under this name is later there, too."""
         self._place = _lines.join(self.name)
 

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from . import _safetensors
-from ._async import join, no_garbage, run_behind
+from ._background import join_background, gc_disabled, run_in_background
 from ._frameworks import Framework, arrays_of, find
 from ._reader import MANY, Block, Ranges, Reader, blocks, closing, content, is_damage, is_uri
 from ._safetensors import Entry, SafetensorError
@@ -48,7 +48,7 @@ def save_file(tensors: Mapping[str, Any], filename: Path, metadata: dict[str, st
     """
     _little_endian()
     _check_metadata(metadata)
-    with no_garbage():
+    with gc_disabled():
         arrays = arrays_of(tensors)
         head, ordered = _safetensors.build(arrays, metadata)
         ranges = array('Q')
@@ -343,12 +343,12 @@ class safe_open:  # noqa: N801  the name is theirs
             if not shared:
                 self._model.read()
                 return result
-            reading = run_behind(self._model.read, 'penstock-load', (list(result.values()), shared))
+            reading = run_in_background(self._model.read, 'penstock-load', (list(result.values()), shared))
             try:
                 for memory, place, block in shared:
                     result.update(self._cut(memory, place, block))
             finally:
-                join(reading)
+                join_background(reading)
         return result
 
     def get_slice(self, name: str) -> _Slice:
@@ -415,7 +415,7 @@ def load_file(filename: Path, device: Any = 'cpu', *, framework: str | None = No
               engine: str | None = None) -> dict[str, Any]:
     """All tensors of a file, or of a folder of shards; of torch, or numpy's where there is no torch."""
     kind = framework or _default_framework()
-    with no_garbage(), safe_open(filename, kind, device, backend=backend, verify=verify, engine=engine) as file:
+    with gc_disabled(), safe_open(filename, kind, device, backend=backend, verify=verify, engine=engine) as file:
         return file.get_tensors()
 
 

@@ -325,7 +325,7 @@ class Impatient(concurrent.futures.Future):
 @each(['safetensors', 'torch'])
 def what_a_thread_reads_into_stays_when_nobody_waits_for_it_any_more(which):
     """Of many tensors, which a thread reads: the first Ctrl-C waits for it, the second does not."""
-    from penstock import _async
+    from penstock import _background
     from penstock._reader import Reader
     if which == 'torch':
         torch = torch_or_skip()
@@ -344,7 +344,7 @@ def what_a_thread_reads_into_stays_when_nobody_waits_for_it_any_more(which):
     name, go = path(), threading.Event()
     save(tensors, name)
     read, close, fresh, memory, ended = Reader.read, Reader.close, getattr(owner, how), [], []
-    before = _async.Future, _async.wait
+    before = _background.Future, _background.wait
 
     def late(self, ranges):
         go.wait()
@@ -361,14 +361,14 @@ def what_a_thread_reads_into_stays_when_nobody_waits_for_it_any_more(which):
 
     Reader.read, Reader.close = late, used
     setattr(owner, how, seen)
-    _async.Future, _async.wait = Impatient, lambda futures: Impatient().result()
+    _background.Future, _background.wait = Impatient, lambda futures: Impatient().result()
     try:
         raises(KeyboardInterrupt, load, name)
         gc.collect()
     finally:
         Reader.read, Reader.close = read, close
         setattr(owner, how, fresh)
-        _async.Future, _async.wait = before
+        _background.Future, _background.wait = before
         go.set()
     for thread in threading.enumerate():
         if thread.name == 'penstock-load':
