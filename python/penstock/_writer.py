@@ -15,65 +15,65 @@ from ._penstock import WriterCore
 Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 MEMORY = 128 << 20  # of the pool, unless the user says something else
-_END = struct.Struct('<4sHHHHIIH')  # of a zip archive
+_ZIP_END = struct.Struct('<4sHHHHIIH')  # of a zip archive
 
 
 def _is_complete(end: bytes, total: int) -> bool:
     """Do these last bytes of a stream of so many bytes end an archive that has a pickle?"""
-    if len(end) < _END.size or end[:4] != b'PK\5\6':
+    if len(end) < _ZIP_END.size or end[:4] != b'PK\5\6':
         return False
-    _, _, _, _, n, size, start, comment = _END.unpack(end)
+    _, _, _, _, n, size, start, comment = _ZIP_END.unpack(end)
     return n > 0 and comment == 0 and (start == 0xffffffff or start + size <= total)
 
 
-class _Lines:
-    """Files that are committed behind their callers, by name: they appear in the order of the calls."""
+class _CommitQueues:
+    """Files that are committed in the background, by name: they appear in the order of the calls."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lines: dict[str, list[threading.Event]] = {}
+        self._queues: dict[str, list[threading.Event]] = {}
 
-    def join(self, name: str | bytes) -> '_Place':
-        place = _Place(_real(name), threading.Event(), [])
+    def add(self, name: str | bytes) -> '_QueuedCommit':
+        queued = _QueuedCommit(_real(name), threading.Event(), [])
         with self._lock:
-            line = self._lines.setdefault(place.name, [])
-            place.before.extend(line)
-            line.append(place.over)
-        return place
+            queue = self._queues.setdefault(queued.name, [])
+            queued.before.extend(queue)
+            queue.append(queued.done)
+        return queued
 
-    def now(self, name: str | bytes) -> list[threading.Event]:
+    def events(self, name: str | bytes) -> list[threading.Event]:
         with self._lock:
-            return list(self._lines.get(_real(name), ())) if self._lines else []
+            return list(self._queues.get(_real(name), ())) if self._queues else []
 
-    def leave(self, place: '_Place') -> None:
+    def remove(self, queued: '_QueuedCommit') -> None:
         with self._lock:
-            line = self._lines[place.name]
-            line.remove(place.over)
-            if not line:
-                del self._lines[place.name]
-        place.over.set()
+            queue = self._queues[queued.name]
+            queue.remove(queued.done)
+            if not queue:
+                del self._queues[queued.name]
+        queued.done.set()
 
 
-class _Place(NamedTuple):
-    """In such a line."""
+class _QueuedCommit(NamedTuple):
+    """A commit, the event that is set when it is over, and the events of those before it."""
 
     name: str
-    over: threading.Event
+    done: threading.Event
     before: list[threading.Event]
 
 
-_lines = _Lines()
+_commit_queues = _CommitQueues()
 
 
-def _forget() -> None:
-    global _lines
-    _lines = _Lines()  # of the parent's, no thread is here
+def _reset_after_fork() -> None:
+    global _commit_queues
+    _commit_queues = _CommitQueues()  # of the parent's, no thread is here
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-def _await(before: list[threading.Event]) -> None:
+def _wait_all(before: list[threading.Event]) -> None:
     for event in before:
         event.wait()
 
@@ -96,10 +96,10 @@ class Writer(io.RawIOBase):
         self.name = os.fspath(path)
         self._core = WriterCore(path, size=size, memory=memory, durable=durable, checksum=checksum)
         self._in_with = False
-        self._end = b''
-        self._around = _exception()  # what is being handled where we are made
+        self._last_bytes = b''
+        self._outer_exception = _exception()  # what is being handled where we are made
         self._pid = os.getpid()
-        self._place: _Place | None = None
+        self._queued: _QueuedCommit | None = None
 
     def _open(self) -> WriterCore:
         if self._core is None:
@@ -114,7 +114,7 @@ class Writer(io.RawIOBase):
     def write(self, data: Any, /) -> int:
         n = self._open().write(data)
         if n and not self._in_with:  # where flush() does not commit
-            self._end = (self._end + bytes(memoryview(data).cast('B')[-_END.size:]))[-_END.size:]
+            self._last_bytes = (self._last_bytes + bytes(memoryview(data).cast('B')[-_ZIP_END.size:]))[-_ZIP_END.size:]
         return n
 
     def write_memory(self, address: int, nbytes: int) -> None:
@@ -153,9 +153,9 @@ class Writer(io.RawIOBase):
         torch.save() calls it at the end, of a save that failed as well: then there is an exception
         that was not there when the file was made.
         """
-        if self._core is None or self._in_with or _exception() is not self._around:
+        if self._core is None or self._in_with or _exception() is not self._outer_exception:
             return
-        if _is_complete(self._end, self._core.tell()):
+        if _is_complete(self._last_bytes, self._core.tell()):
             self.commit()
 
     # -- the end
@@ -165,35 +165,35 @@ class Writer(io.RawIOBase):
         return getattr(self, '_core', None) is None
 
     def queue_commit(self) -> None:
-        """Will be committed behind the caller: what comes later under this name is later there, too."""
-        self._place = _lines.join(self.name)
+        """Will be committed in the background: what comes later under this name is later there, too."""
+        self._queued = _commit_queues.add(self.name)
 
     def commit(self) -> None:
         """Make it durable and visible; raises what failed, and then nothing of it is seen.
 
-        Waits for those of this name that were to be committed behind their callers before.
+        Waits for those of this name that were to be committed in the background before.
         """
         output, self._core = self._open(), None
         try:
-            _await(self._place.before if self._place else _lines.now(self.name))
+            _wait_all(self._queued.before if self._queued else _commit_queues.events(self.name))
             output.commit()
         except BaseException:
             output.abort()
             raise
         finally:
-            self._leave()
+            self._leave_queue()
 
     def abort(self) -> None:
         """As if nothing had been written.  Does nothing after the end."""
         output, self._core = self._core, None
         if output is not None:
             output.abort()
-        self._leave()
+        self._leave_queue()
 
-    def _leave(self) -> None:
-        place, self._place = self._place, None
-        if place is not None and os.getpid() == self._pid:
-            _lines.leave(place)
+    def _leave_queue(self) -> None:
+        queued, self._queued = self._queued, None
+        if queued is not None and os.getpid() == self._pid:
+            _commit_queues.remove(queued)
 
     def close(self) -> None:
         if self._core is not None:

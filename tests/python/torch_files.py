@@ -705,7 +705,7 @@ def of_saves_under_one_name_the_last_call_stays(second):
     name, until, outputs = path('order.pt'), threading.Event(), []
     link = path('link')
     os.symlink(folder, link)
-    before = _writer.WriterCore, _writer._await
+    before = _writer.WriterCore, _writer._wait_all
 
     def output(*args, **options):
         outputs.append(1)
@@ -717,7 +717,7 @@ def of_saves_under_one_name_the_last_call_stays(second):
             until.set()
         before[1](line)
 
-    _writer.WriterCore, _writer._await = output, awaits
+    _writer.WriterCore, _writer._wait_all = output, awaits
     try:
         first = penstock.torch.save_async(torch.ones(1), name)
         if second == 'save':
@@ -731,9 +731,9 @@ def of_saves_under_one_name_the_last_call_stays(second):
         first.result()
     finally:
         until.set()
-        _writer.WriterCore, _writer._await = before
+        _writer.WriterCore, _writer._wait_all = before
     assert penstock.torch.load(name).numel() == 2, 'the older one came last'
-    assert not _writer._lines._lines
+    assert not _writer._commit_queues._queues
 
 
 @case
@@ -751,7 +751,7 @@ def a_save_for_which_no_thread_can_be_started_is_given_up():
         finally:
             threading.Thread.start = before
         # Who keeps the error keeps all that it came through.
-        assert 'thread' in str(error) and not _writer._lines._lines, 'the next save waits for ever'
+        assert 'thread' in str(error) and not _writer._commit_queues._queues, 'the next save waits for ever'
         assert content(name) == b'old' and set(os.listdir(folder)) == names
     penstock.torch.save(torch.ones(10), name)
     assert same(torch.ones(10), plain_load(name))
@@ -764,7 +764,7 @@ def a_process_that_is_forked_waits_for_no_save_of_its_parents():
 
     def in_child():
         _writer.WriterCore = before
-        _writer._await = lambda line: not line or raises(AssertionError, lambda: None)
+        _writer._wait_all = lambda line: not line or raises(AssertionError, lambda: None)
         file = _writer.Writer(name, memory=2 * MIB)
         file.write(b'x')
         file.commit()
