@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from typing import Any
 
-from ._writer import Writer
+from ._atomic_writer import Writer
 
 
 @contextlib.contextmanager

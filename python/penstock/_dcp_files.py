@@ -18,7 +18,7 @@ import uuid
 from typing import Any
 
 from . import s3
-from ._reader import content, is_uri
+from ._range_reader import content, is_uri
 from ._penstock import crc32
 
 SUFFIX = '.distcp'

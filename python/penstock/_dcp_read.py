@@ -22,7 +22,7 @@ import torch
 from torch.distributed.checkpoint import filesystem as _torchs
 from torch.distributed.checkpoint.planner import LoadItemType
 
-from ._reader import Ranges, Reader, Record, Unusual, is_damage
+from ._range_reader import Ranges, Reader, Record, Unusual, is_damage
 from ._penstock import copy, huge
 from ._torch_archive import Archive
 from ._torch_load import _unpickle_simple, _Where, unpickle

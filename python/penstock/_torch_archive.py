@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ._background import join_background, run_in_background
-from ._reader import MANY, Block, Ranges, Record, Unusual, blocks
+from ._range_reader import MANY, Block, Ranges, Record, Unusual, blocks
 
 HOST = torch.device('cpu')
 _ALIGNMENT = 64  # of storages, as torch has it in memory and in files

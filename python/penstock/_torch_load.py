@@ -20,7 +20,7 @@ import torch
 from torch import _weights_only_unpickler
 
 from ._background import gc_disabled
-from ._reader import Reader, Unusual, content, is_damage, is_uri
+from ._range_reader import Reader, Unusual, content, is_damage, is_uri
 from ._penstock import is_simple_pickle
 from ._torch_archive import HOST, IS_TOLD, Archive as Archive, indexed
 from ._torch_save import is_special

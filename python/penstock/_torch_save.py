@@ -13,7 +13,7 @@ import torch
 
 from ._background import gc_disabled
 from ._penstock import Memory, WriterCore, copy, make_persistent_id
-from ._writer import Path, Writer
+from ._atomic_writer import Path, Writer
 
 _serialization: Any = torch.serialization
 

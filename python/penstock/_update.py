@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from ._frameworks import _KINDS, Array, arrays_of
-from ._reader import Reader, is_uri
-from ._writer import MEMORY, Path, Writer
+from ._range_reader import Reader, is_uri
+from ._atomic_writer import MEMORY, Path, Writer
 from .safetensors import _index_of, _read_index
 from .weights import Weight
 

@@ -29,12 +29,12 @@ from torch.futures import Future
 
 from . import _dcp_files, s3
 from ._dcp_read import Load
-from ._reader import content, is_uri
-from ._reader import Reader as _File
+from ._range_reader import content, is_uri
+from ._range_reader import Reader as _File
 from ._penstock import crc32
 from ._torch_save import Plan
-from ._writer import MEMORY
-from ._writer import Writer as _Output
+from ._atomic_writer import MEMORY
+from ._atomic_writer import Writer as _Output
 
 __all__ = ['Reader', 'Writer']
 

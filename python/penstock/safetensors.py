@@ -25,9 +25,9 @@ from typing import Any, Self
 from . import _safetensors
 from ._background import join_background, gc_disabled, run_in_background
 from ._frameworks import Framework, arrays_of, find
-from ._reader import MANY, Block, Ranges, Reader, blocks, closing, content, is_damage, is_uri
+from ._range_reader import MANY, Block, Ranges, Reader, blocks, closing, content, is_damage, is_uri
 from ._safetensors import Entry, SafetensorError
-from ._writer import MEMORY, Path, Writer
+from ._atomic_writer import MEMORY, Path, Writer
 
 __all__ = ['SafetensorError', 'load_file', 'safe_open', 'save_file']
 

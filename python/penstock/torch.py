@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ._background import start_save
 from ._torch_load import load as _load
 from ._torch_save import Plan, is_special
-from ._writer import MEMORY, Path, Writer
+from ._atomic_writer import MEMORY, Path, Writer
 
 if TYPE_CHECKING:
     from ._torch_offload import OffloadedModules

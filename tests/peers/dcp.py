@@ -24,7 +24,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 
-from penstock import _reader
+from penstock import _range_reader
 from penstock.dcp import Reader, Writer
 
 warnings.simplefilter('ignore')
@@ -252,8 +252,8 @@ def what_is_wanted_of_a_file_is_read_at_once():
         dcp.save(many(), storage_writer=writer(place, thread_count=threads))
         got = {k: torch.zeros_like(v) for k, v in many().items()}
         reads, one_by_one = [], []
-        with mock.patch.object(_reader.Reader, 'read', autospec=True, side_effect=_reader.Reader.read) as read, \
-             mock.patch.object(_reader.Reader, 'pread', autospec=True, side_effect=_reader.Reader.pread) as pread:
+        with mock.patch.object(_range_reader.Reader, 'read', autospec=True, side_effect=_range_reader.Reader.read) as read, \
+             mock.patch.object(_range_reader.Reader, 'pread', autospec=True, side_effect=_range_reader.Reader.pread) as pread:
             dcp.load(got, storage_reader=Reader(place), planner=Watching())
             reads, one_by_one = read.call_count, pread.call_count
         assert same(got, many())

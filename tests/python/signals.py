@@ -326,7 +326,7 @@ class Impatient(concurrent.futures.Future):
 def what_a_thread_reads_into_stays_when_nobody_waits_for_it_any_more(which):
     """Of many tensors, which a thread reads: the first Ctrl-C waits for it, the second does not."""
     from penstock import _background
-    from penstock._reader import Reader
+    from penstock._range_reader import Reader
     if which == 'torch':
         torch = torch_or_skip()
         import penstock.torch

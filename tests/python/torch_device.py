@@ -16,7 +16,7 @@ except Skip as skip:
 import penstock.torch
 from penstock import _torch_archive, _torch_save
 from penstock._frameworks import Torch
-from penstock._reader import Ranges
+from penstock._range_reader import Ranges
 from penstock.safetensors import safe_open, save_file
 
 GPU = torch.device('cuda', 0)

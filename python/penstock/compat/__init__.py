@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from .._reader import is_uri
+from .._range_reader import is_uri
 from .._penstock import Content, Future, Handle, Memory, WriterCore
 
 __all__ = ['Generator', 'StreamingCheckpointing', 'create_bytearrays', 'generate_buffer']

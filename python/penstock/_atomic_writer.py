@@ -9,7 +9,7 @@ import warnings
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias
 
-from ._reader import is_uri
+from ._range_reader import is_uri
 from ._penstock import WriterCore
 
 Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
