@@ -14,11 +14,11 @@ from .safetensors import _index_of, _read_index
 from .weights import Weight
 
 _COPY = 16 << 20
-_LEAST = 4 << 20  # of memory for a file
+_FILE_MEMORY_MIN = 4 << 20  # of memory for a file
 _GENERATION = re.compile(r'\.g(\d+)\.safetensors$')  # in names that nobody else gives
 
 
-class _Next:
+class _NextFile:
     """What one file will be: the weights that were written, and the rest as it was."""
 
     def __init__(self, old: str, new: str, options: dict[str, Any]) -> None:
@@ -76,14 +76,14 @@ class WeightUpdate:
         self._path = os.fsdecode(path)
         if is_uri(self._path):
             raise ValueError(f'{self._path}: an object, whose parts cannot be written in any order')
-        self._files: dict[str, _Next] = {}  # by the path of the old one
+        self._files: dict[str, _NextFile] = {}  # by the path of the old one
         self._lock = -1
         self._index = _index_of(self._path) if self._has_index() else None
         self._map: dict[str, str] = {}
         self._others: set[str] = set()  # files that other indexes beside it name
         if self._index is not None:
             self._begin(self._index)
-        share = max(_LEAST, memory // max(1, len(set(self._map.values()))))
+        share = max(_FILE_MEMORY_MIN, memory // max(1, len(set(self._map.values()))))
         self._options: dict[str, Any] | None = {'memory': share, 'durable': durable, 'checksum': checksum}
 
     def _has_index(self) -> bool:
@@ -132,7 +132,7 @@ class WeightUpdate:
         if os.path.islink(path):  # as those of a hub's cache, whose blobs are what their names say
             raise ValueError(f'{path} is a link to a file that others may use: update a copy of the model')
 
-    def _next(self, path: str) -> _Next:
+    def _next(self, path: str) -> _NextFile:
         path = os.path.abspath(path)
         there = self._files.get(path)
         if there is not None:
@@ -151,7 +151,7 @@ class WeightUpdate:
         if self._index is None:
             self._take(path)
         try:
-            self._files[path] = _Next(path, new, self._open())
+            self._files[path] = _NextFile(path, new, self._open())
         except BaseException:
             if self._index is None:
                 self._unlock()
@@ -179,7 +179,7 @@ class WeightUpdate:
     def commit(self) -> None:
         """Make it durable, and the model; raises what failed, and then the old one is there."""
         files, durable = list(self._files.values()), self._open()['durable']
-        shown: list[_Next] = []
+        shown: list[_NextFile] = []
         replacing = False
         try:
             for file in files:
