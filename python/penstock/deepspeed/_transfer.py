@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import torch
 
 from .. import _penstock
-from . import _args, _validate, _wear
+from . import _args, _validate, _write_warning
 from ._args import Target
 from ._pending import Op, Pending
 from ._tensor import nbytes
@@ -196,7 +196,7 @@ class Transfers:
                 file = self._opened(c, need_bytes(c))
                 future = self._handle.read_async(c.buffer, file, c.offset)
             else:
-                _wear.warn_once()
+                _write_warning.warn_once()
                 future = self._handle.write_async(c.buffer, c.target, c.offset)
         except OSError as error:
             if error.errno in REFUSALS or error.errno == errno.ECHILD:
@@ -211,7 +211,7 @@ class Transfers:
                 need_bytes(c)
                 self._handle.read(c.buffer, c.target, c.offset)
             else:
-                _wear.warn_once()
+                _write_warning.warn_once()
                 self._handle.write(c.buffer, c.target, c.offset)
         except OSError as error:
             return refused(c, error)
