@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ._install import install, installed, uninstall
 
 if TYPE_CHECKING:
-    from ._basic import aio_read, aio_write, deepspeed_memcpy
+    from ._op_functions import aio_read, aio_write, deepspeed_memcpy
     from ._builders import AsyncIOBuilder, GDSBuilder, PinMemoryBuilder
     from ._engine import CheckpointEngine
     from ._handle import aio_handle, gds_handle
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    '_basic': ('aio_read', 'aio_write', 'deepspeed_memcpy'),
+    '_op_functions': ('aio_read', 'aio_write', 'deepspeed_memcpy'),
     '_builders': ('AsyncIOBuilder', 'GDSBuilder', 'PinMemoryBuilder'),
     '_engine': ('CheckpointEngine',),
     '_handle': ('aio_handle', 'gds_handle'),

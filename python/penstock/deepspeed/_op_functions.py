@@ -10,7 +10,7 @@ from ._tensor import cast_to_byte_tensor, host_bytes, nbytes
 from ._transfer import Kind, Transfers, call
 
 
-def whole(
+def transfer_file(
     kind: Kind, buffer: Any, filename: Any, block_size: Any, queue_depth: Any, single_submit: Any,
     overlap_events: Any, validate: Any,
 ) -> int:
@@ -37,7 +37,7 @@ def aio_read(
     overlap_events: bool, validate: bool, /,
 ) -> int:
     """Fill a tensor from the start of a file.  0, or -1 when the file cannot be used."""
-    return whole('read', buffer, filename, block_size, queue_depth, single_submit, overlap_events,
+    return transfer_file('read', buffer, filename, block_size, queue_depth, single_submit, overlap_events,
                  validate)
 
 
@@ -46,7 +46,7 @@ def aio_write(
     overlap_events: bool, validate: bool, /,
 ) -> int:
     """Write a tensor to the start of a file.  0, or -1 when the file cannot be used."""
-    return whole('write', buffer, filename, block_size, queue_depth, single_submit, overlap_events,
+    return transfer_file('write', buffer, filename, block_size, queue_depth, single_submit, overlap_events,
                  validate)
 
 
