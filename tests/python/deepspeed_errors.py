@@ -21,7 +21,7 @@ except ImportError:
     print('1..0 # SKIP no torch')
     raise SystemExit(0)
 
-from penstock.deepspeed import _pending, aio_handle, aio_read, aio_write, deepspeed_memcpy
+from penstock.deepspeed import _pending_ops, aio_handle, aio_read, aio_write, deepspeed_memcpy
 
 FAULTY = 'fault:inner=threads,errno=5,'
 
@@ -386,11 +386,11 @@ def a_handler_may_use_the_handle_it_interrupts():
 
 
 def interrupted_in_line(number, call):
-    """Call, with Ctrl-C before the line of _pending.py that is the number-th to run."""
+    """Call, with Ctrl-C before the line of _pending_ops.py that is the number-th to run."""
     lines = itertools.count()
 
     def trace(frame, event, arg):
-        if frame.f_code.co_filename != _pending.__file__:
+        if frame.f_code.co_filename != _pending_ops.__file__:
             return None
         if event == 'line' and next(lines) == number:
             raise KeyboardInterrupt

@@ -16,7 +16,7 @@ import torch
 from .. import _penstock
 from . import _args, _validate, _write_warning
 from ._args import Target
-from ._pending import Op, Pending
+from ._pending_ops import PendingOp, PendingOps
 from ._tensor import nbytes
 
 Kind: TypeAlias = Literal['read', 'write']
@@ -101,7 +101,7 @@ class Transfers:
     ) -> None:
         block = min(-(-block_size // SECTOR) * SECTOR, MAX_BLOCK)
         self._inline_bytes = min(block, INLINE)
-        self._pending = Pending()
+        self._pending = PendingOps()
         self._last: Last | None = None
         if engine and block < LARGE_BLOCK:
             block = 0
@@ -189,7 +189,7 @@ class Transfers:
         self._last = Last(c.target, which, file)
         return file
 
-    def _start(self, c: Call) -> Op:
+    def _start(self, c: Call) -> PendingOp:
         """Raises OSError for a file that cannot be used, and in a child of fork()."""
         try:
             if c.kind == 'read':
@@ -201,8 +201,8 @@ class Transfers:
         except OSError as error:
             if error.errno in REFUSALS or error.errno == errno.ECHILD:
                 raise
-            return Op(None, c.buffer, error)
-        return Op(future, c.buffer, after=partial(report, c) if c.validate else None)
+            return PendingOp(None, c.buffer, error)
+        return PendingOp(future, c.buffer, validate=partial(report, c) if c.validate else None)
 
     def _inline(self, c: Call) -> int:
         """One block: without a thread.  1, or -1."""
