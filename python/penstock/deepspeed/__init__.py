@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ._builders import AsyncIOBuilder, GDSBuilder, PinMemoryBuilder
     from ._engine import CheckpointEngine
     from ._handle import aio_handle, gds_handle
-    from ._pin import pin_handle
+    from ._locked_memory import pin_handle
     from ._tensor import cast_to_byte_tensor
     from ._writer import FastFileWriter, FastFileWriterConfig
     from ._writers import MockFileWriter, PyFileWriter
@@ -52,7 +52,7 @@ _HOMES = {
     '_builders': ('AsyncIOBuilder', 'GDSBuilder', 'PinMemoryBuilder'),
     '_engine': ('CheckpointEngine',),
     '_handle': ('aio_handle', 'gds_handle'),
-    '_pin': ('pin_handle',),
+    '_locked_memory': ('pin_handle',),
     '_tensor': ('cast_to_byte_tensor',),
     '_writer': ('FastFileWriter', 'FastFileWriterConfig'),
     '_writers': ('MockFileWriter', 'PyFileWriter'),

@@ -9,7 +9,7 @@ import torch
 
 from .. import _penstock
 from . import _args
-from ._pin import Pinning
+from ._locked_memory import LockedTensorMethods
 from ._transfer import SECTOR, Call, Kind, Transfers, call
 
 Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes] | SupportsIndex
@@ -53,7 +53,7 @@ def transfer(name: str, kind: Kind, carry_out: Callable[[Transfers, Call], int])
     return cast(Method, method)
 
 
-class aio_handle(Pinning):
+class aio_handle(LockedTensorMethods):
     """Reads and writes tensors of every size and layout, at every offset.
 
     A transfer that is submitted gives 0, a call that waits gives the number of operations that
