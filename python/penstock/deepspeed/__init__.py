@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ._handle import aio_handle, gds_handle
     from ._locked_memory import pin_handle
     from ._tensor import cast_to_byte_tensor
-    from ._writer import FastFileWriter, FastFileWriterConfig
-    from ._writers import MockFileWriter, PyFileWriter
+    from ._fast_file_writer import FastFileWriter, FastFileWriterConfig
+    from ._file_writers import MockFileWriter, PyFileWriter
 
 __all__ = [
     'AsyncIOBuilder',
@@ -54,8 +54,8 @@ _HOMES = {
     '_handle': ('aio_handle', 'gds_handle'),
     '_locked_memory': ('pin_handle',),
     '_tensor': ('cast_to_byte_tensor',),
-    '_writer': ('FastFileWriter', 'FastFileWriterConfig'),
-    '_writers': ('MockFileWriter', 'PyFileWriter'),
+    '_fast_file_writer': ('FastFileWriter', 'FastFileWriterConfig'),
+    '_file_writers': ('MockFileWriter', 'PyFileWriter'),
 }
 
 

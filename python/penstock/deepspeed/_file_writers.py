@@ -57,7 +57,7 @@ def speed(size: float, seconds: float) -> float:
     return size / seconds / GIB if seconds > 0 else 0.0
 
 
-class Writer:
+class BaseFileWriter:
     """Counts, and leaves the bytes to _put(), _finish() and _abort() of a kind of writer."""
 
     def __init__(self, file_path: FilePath) -> None:
@@ -209,7 +209,7 @@ def part(view: memoryview, first: int, last: int) -> memoryview:
     return view[max(first, 0):max(last, 0)]
 
 
-_open: weakref.WeakSet[Writer] = weakref.WeakSet()
+_open: weakref.WeakSet[BaseFileWriter] = weakref.WeakSet()
 
 
 @atexit.register
@@ -219,7 +219,7 @@ def abort_all() -> None:
         writer.abort()
 
 
-class PyFileWriter(Writer):
+class PyFileWriter(BaseFileWriter):
     """As penstock.torch.writer() does it."""
 
     MEMORY = 32 << 20
@@ -238,5 +238,5 @@ class PyFileWriter(Writer):
         self._file.abort()
 
 
-class MockFileWriter(Writer):
+class MockFileWriter(BaseFileWriter):
     """Counts and writes nothing."""

@@ -18,7 +18,7 @@ import torch
 from .._penstock import WriterCore
 from . import _args
 from ._tensor import host_view
-from ._writers import FilePath, Writer
+from ._file_writers import FilePath, BaseFileWriter
 
 PAGE = 4096
 
@@ -91,7 +91,7 @@ def _set_direct(fd: int, direct: bool) -> None:
             raise
 
 
-class FastFileWriter(Writer):
+class FastFileWriter(BaseFileWriter):
     """A file that is written once, from start to end, and replaces an older one by close()."""
 
     def __init__(self, file_path: FilePath, config: FastFileWriterConfig) -> None:
