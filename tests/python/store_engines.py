@@ -36,7 +36,7 @@ CAPACITY_GB = 1 / 16
 # ---- LMCache: six methods
 
 def lm(**more):
-    return penstock.lmcache.Store(dirs=[path('lm')], capacity_gb=CAPACITY_GB, **more)
+    return penstock.lmcache.LMCacheBackend(dirs=[path('lm')], capacity_gb=CAPACITY_GB, **more)
 
 
 def lm_wait(s):
