@@ -41,7 +41,7 @@ int get_attribute(PyObject **out, PyObject *obj, const char *name)
 /* ------------------------------------------------------------ what is moved */
 
 /* How many of @total bytes: @length, or all when it is -1. */
-static int limit(struct buffer *t, uint64_t total, int64_t length)
+static int set_length(struct buffer *t, uint64_t total, int64_t length)
 {
 	if (length < -1) {
 		PyErr_Format(PyExc_ValueError, "length: %lld is negative", (long long)length);
@@ -60,7 +60,7 @@ static int limit(struct buffer *t, uint64_t total, int64_t length)
 int buffer_set(struct buffer *t, void *addr, uint64_t bytes, int64_t length)
 {
 	t->addr = addr;
-	return limit(t, bytes, length);
+	return set_length(t, bytes, length);
 }
 
 static int set_iov(struct buffer *t, const struct strided *l, uint64_t runs)
@@ -75,7 +75,7 @@ static int set_iov(struct buffer *t, const struct strided *l, uint64_t runs)
 	return 0;
 }
 
-static void pack(const struct buffer *t, const struct strided *l)
+static void pack_copy(const struct buffer *t, const struct strided *l)
 {
 	PyThreadState *save;
 
@@ -98,7 +98,7 @@ static int set_copy(struct buffer *t, const struct strided *l, bool into)
 	}
 	t->addr = t->staged;
 	if (!into)
-		pack(t, l);
+		pack_copy(t, l);
 	return 0;
 }
 
@@ -120,7 +120,7 @@ static int set_strided(struct buffer *t, struct strided *l, bool into, int64_t l
 	int r;
 
 	t->strided = l;
-	if (limit(t, strided_bytes(l), length) < 0)
+	if (set_length(t, strided_bytes(l), length) < 0)
 		return -1;
 	if (into && strided_overlaps(l)) {
 		PyErr_SetString(PyExc_ValueError,
@@ -191,7 +191,7 @@ static int has_object_dtype(PyObject *obj)
 }
 
 /* It has no buffer, and said why; 0 when it has DLPack instead (bfloat16 of some), else -1. */
-static int no_view(struct buffer *t, PyObject *obj)
+static int expect_dlpack(struct buffer *t, PyObject *obj)
 {
 	PyObject *type, *value, *tb, *other;
 	int r;
@@ -220,7 +220,7 @@ static int get_view(struct buffer *t, PyObject *obj)
 	} else {
 		PyErr_Clear();
 		if (PyObject_GetBuffer(obj, &t->view, PyBUF_INDIRECT) < 0)
-			return no_view(t, obj);
+			return expect_dlpack(t, obj);
 		objects = has_object_dtype(obj);
 	}
 	if (objects > 0)

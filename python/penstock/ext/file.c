@@ -65,7 +65,7 @@ PyObject *file_open(struct shared_io *h, PyObject *path, const char *mode)
 	if (f) {
 		f->shared = shared_io_get(h);
 		f->name = Py_NewRef(p.filename);
-		f->made = flags != O_RDONLY && s3_is_object_path(&p);
+		f->new_object = flags != O_RDONLY && s3_is_object_path(&p);
 	}
 	if (f && p.file) {
 		PyErr_SetString(PyExc_TypeError, "path: a penstock.File is open already");
@@ -151,7 +151,8 @@ static PyObject *end_file(PyObject *self, bool abort)
 
 	while (r > 0 && !is_closed(f) && !shared_io_is_inherited(f->shared))
 		r = wait_unused(f) < 0 ? -1 : close_file(f, abort);
-	if (r >= 0 && f->made && !abort && f->users >= 0 && !shared_io_is_inherited(f->shared)) {
+	if (r >= 0 && f->new_object && !abort && f->users >= 0 &&
+	    !shared_io_is_inherited(f->shared)) {
 		PyErr_SetString(PyExc_ValueError,
 				"the handle was closed before, and the object is given up");
 		r = -1;

@@ -30,7 +30,7 @@ static void on_done(void *arg, const struct penstock_done *d)
 }
 
 /* What only an open handle knows: the file, and whether the engine knows the memory. */
-static int bind(struct shared_io *h, struct future *f, struct penstock_op *op)
+static int bind_to_handle(struct shared_io *h, struct future *f, struct penstock_op *op)
 {
 	const struct buffer *t = &f->buffer;
 
@@ -44,7 +44,7 @@ static int bind(struct shared_io *h, struct future *f, struct penstock_op *op)
 	return 0;
 }
 
-static void unbind(struct future *f)
+static void unuse_path(struct future *f)
 {
 	if (f->path.file)
 		file_unuse(f->path.file);
@@ -93,7 +93,7 @@ static void future_begin(struct shared_io *h, struct future *f)
 }
 
 /* The library would not take it; its message does not say what for. */
-static void refused(struct future *f, int code, const char *why)
+static void record_refusal(struct future *f, int code, const char *why)
 {
 	char text[640];
 
@@ -113,9 +113,9 @@ static int begin_all(struct shared_io *h, struct future **f, struct penstock_op 
 	if (shared_io_begin_call(h) < 0)
 		return -1;
 	for (unsigned i = 0; i < n; i++)
-		if (bind(h, f[i], &ops[i]) < 0) {
+		if (bind_to_handle(h, f[i], &ops[i]) < 0) {
 			while (i--)
-				unbind(f[i]);
+				unuse_path(f[i]);
 			shared_io_end_call(h);
 			shared_io_wake(h, &h->waiters);
 			return -1;
@@ -136,7 +136,7 @@ int futures_submit(struct shared_io *h, struct future **f, struct penstock_op *o
 	for (unsigned i = 0; i < n; i += (unsigned)r) {
 		r = penstock_submit(h->io, ops + i, n - i, NULL, &err);
 		if (r <= 0) {
-			refused(f[i], r, err.msg);
+			record_refusal(f[i], r, err.msg);
 			shared_io_push_done(f[i]);
 			r = 1;
 		}
@@ -158,7 +158,7 @@ int future_run(struct shared_io *h, struct future *f, struct penstock_op *op)
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_run(h->io, op, &done, &err);
 	if (r < 0) {
-		refused(f, r, err.msg);
+		record_refusal(f, r, err.msg);
 	} else {
 		f->res = done.res;
 		f->flags = done.flags;
@@ -287,7 +287,7 @@ void future_finalize(struct future *f)
 	f->finalizer = innermost_finalizer = &frame;
 	PyErr_Fetch(&type, &value, &tb);
 	future_unpack(f);
-	unbind(f);
+	unuse_path(f);
 	buffer_release(&f->buffer);
 	Py_CLEAR(f->path.bytes);
 	Py_CLEAR(f->path.file);
@@ -414,7 +414,7 @@ static PyObject *running(PyObject *self, PyObject *unused)
 	return PyBool_FromLong(!future_poll((struct future *)self));
 }
 
-static PyObject *no(PyObject *self, PyObject *unused)
+static PyObject *return_false(PyObject *self, PyObject *unused)
 {
 	(void)self;
 	(void)unused;
@@ -459,7 +459,7 @@ struct callback {
 	PyObject *fn;
 };
 
-static void call_one(struct future *f, PyObject *fn)
+static void run_callback(struct future *f, PyObject *fn)
 {
 	PyObject *r = PyObject_CallFunctionObjArgs(fn, (PyObject *)f, NULL);
 
@@ -479,7 +479,7 @@ void future_call_back(struct future *f)
 	pthread_mutex_unlock(&f->shard->waiters.lock);
 	for (; c; c = next) {
 		next = c->next;
-		call_one(f, c->fn);
+		run_callback(f, c->fn);
 		Py_DECREF(c->fn);
 		free(c);
 	}
@@ -500,7 +500,7 @@ static void future_watch(struct future *f)
 }
 
 /* 1: the dispatcher will call it; 0: it is too late for that; -1 with an exception. */
-static int call_later(struct future *f, PyObject *fn)
+static int queue_callback(struct future *f, PyObject *fn)
 {
 	struct callback *c = malloc(sizeof(*c));
 	bool later;
@@ -543,12 +543,12 @@ static PyObject *add_done_callback(PyObject *self, PyObject *fn)
 	else if (!is_completed(f->shared, f) && dispatch_start() < 0)
 		return NULL;
 	if (f->state != FUTURE_FINALIZED)
-		later = call_later(f, fn);
+		later = queue_callback(f, fn);
 	if (later < 0)
 		return NULL;
 	if (!later) {
 		future_finalize(f);
-		call_one(f, fn);
+		run_callback(f, fn);
 	}
 	Py_RETURN_NONE;
 }
@@ -598,9 +598,9 @@ static PyMethodDef methods[] = {
 	 "Wait, at most timeout seconds, and return what went wrong, or None."},
 	{"done", done, METH_NOARGS, "done($self)\n--\n\nWhether the operation has ended."},
 	{"running", running, METH_NOARGS, "running($self)\n--\n\nWhether it has not."},
-	{"cancel", no, METH_NOARGS,
+	{"cancel", return_false, METH_NOARGS,
 	 "cancel($self)\n--\n\nFalse: an operation under way cannot be called back."},
-	{"cancelled", no, METH_NOARGS, "cancelled($self)\n--\n\nFalse, see cancel()."},
+	{"cancelled", return_false, METH_NOARGS, "cancelled($self)\n--\n\nFalse, see cancel()."},
 	{"add_done_callback", add_done_callback, METH_O,
 	 "add_done_callback($self, fn, /)\n--\n\n"
 	 "Call fn(future) when the operation has ended: from the callback thread, or now if it "

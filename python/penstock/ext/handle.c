@@ -13,7 +13,7 @@ static struct shared_io *shared_of(PyObject *self)
 
 /* ----------------------------------------------------------- construction */
 
-static int init(PyObject *self, PyObject *args, PyObject *kwargs)
+static int handle_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	struct penstock_opts o = PENSTOCK_OPTS_INIT;
 	struct handle *h = (struct handle *)self;
@@ -80,7 +80,7 @@ struct call {
 	PyObject *path;
 };
 
-static int parse_rest(struct call *c, PyObject *const *v)
+static int parse_common_args(struct call *c, PyObject *const *v)
 {
 	int64_t offset = args_int("offset", v[2], 0, INT64_MAX, 0);
 
@@ -106,7 +106,7 @@ static int parse_read(struct call *c, const char *function, PyObject *const *arg
 	PyObject *v[5];
 
 	c->a.opcode = PENSTOCK_READ;
-	if (args_parse(&p, args, n, kwnames, v) < 0 || parse_rest(c, v) < 0)
+	if (args_parse(&p, args, n, kwnames, v) < 0 || parse_common_args(c, v) < 0)
 		return -1;
 	return read_flags(v[4], &c->a.flags);
 }
@@ -120,13 +120,13 @@ static int parse_write(struct call *c, const char *function, PyObject *const *ar
 	PyObject *v[6];
 
 	c->a.opcode = PENSTOCK_WRITE;
-	if (args_parse(&p, args, n, kwnames, v) < 0 || parse_rest(c, v) < 0)
+	if (args_parse(&p, args, n, kwnames, v) < 0 || parse_common_args(c, v) < 0)
 		return -1;
 	return write_flags(v[4], v[5], &c->a.flags);
 }
 
 /* A submitted future, or NULL with an exception: one that is refused is raised, not returned. */
-static PyObject *submit(struct shared_io *h, const struct call *c)
+static PyObject *handle_submit(struct shared_io *h, const struct call *c)
 {
 	struct penstock_op op;
 	struct future *f;
@@ -195,8 +195,9 @@ static PyObject *read_async(PyObject *self, PyObject *const *args, Py_ssize_t n,
 {
 	struct call c;
 
-	return parse_read(&c, "read_async", args, n, kwnames) < 0 ? NULL
-								  : submit(shared_of(self), &c);
+	return parse_read(&c, "read_async", args, n, kwnames) < 0
+		       ? NULL
+		       : handle_submit(shared_of(self), &c);
 }
 
 static PyObject *write_async(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
@@ -205,7 +206,7 @@ static PyObject *write_async(PyObject *self, PyObject *const *args, Py_ssize_t n
 
 	if (parse_write(&c, "write_async", args, n, kwnames) < 0)
 		return NULL;
-	return submit(shared_of(self), &c);
+	return handle_submit(shared_of(self), &c);
 }
 
 /* ----------------------------------------------------------- other methods */
@@ -448,7 +449,7 @@ static char doc[] =
 
 static PyType_Slot slots[] = {
 	{Py_tp_doc, doc},
-	{Py_tp_init, init},
+	{Py_tp_init, handle_init},
 	{Py_tp_dealloc, handle_dealloc},
 	{Py_tp_repr, handle_repr},
 	{Py_tp_methods, methods},

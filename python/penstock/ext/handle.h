@@ -151,7 +151,7 @@ struct file {
 	PyObject_HEAD struct shared_io *shared;
 	struct penstock_file *file; /* while @users is open */
 	PyObject *name;
-	bool made;       /* an object that is there when this is closed, and not before */
+	bool new_object; /* an object that is there when this is closed, and not before */
 	char apart[64];  /* from what all threads write to */
 	use_count users; /* futures and calls under way */
 };

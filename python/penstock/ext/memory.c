@@ -54,7 +54,7 @@ static __thread struct {
 /* ---------------------------------------------------------------- the list */
 
 /* How many objects of the list begin at or below @addr. */
-static size_t memory_place(const void *addr)
+static size_t count_at_or_below(const void *addr)
 {
 	size_t low = 0, high = all.nr;
 
@@ -76,7 +76,7 @@ static bool range_contains(const char *base, uint64_t nbytes, const void *addr, 
 	return (uintptr_t)addr >= (uintptr_t)base && at <= nbytes && len <= nbytes - at;
 }
 
-static bool found_last(const void *addr, uint64_t len)
+static bool matches_last(const void *addr, uint64_t len)
 {
 	return last.change == atomic_load(&all.change) &&
 	       range_contains(last.addr, last.nbytes, addr, len);
@@ -93,7 +93,7 @@ static void remember_found(const struct memory *m, const struct penstock_io *io,
 
 static struct memory *memory_find(const void *addr, uint64_t len)
 {
-	size_t i = memory_place(addr);
+	size_t i = count_at_or_below(addr);
 	struct memory *m = i ? all.list[i - 1] : NULL;
 
 	return m && range_contains(m->addr, m->nbytes, addr, len) ? m : NULL;
@@ -101,7 +101,7 @@ static struct memory *memory_find(const void *addr, uint64_t len)
 
 static int list_add(struct memory *m)
 {
-	size_t i = memory_place(m->addr);
+	size_t i = count_at_or_below(m->addr);
 
 	if (all.nr == all.capacity) {
 		size_t capacity = all.capacity ? 2 * all.capacity : 16;
@@ -121,7 +121,7 @@ static int list_add(struct memory *m)
 
 static void list_del(struct memory *m)
 {
-	size_t i = memory_place(m->addr);
+	size_t i = count_at_or_below(m->addr);
 
 	if (!i || all.list[i - 1] != m)
 		return;
@@ -136,7 +136,7 @@ bool memory_contains(const void *addr, uint64_t len)
 
 	if (!all.nr)
 		return false;
-	if (found_last(addr, len))
+	if (matches_last(addr, len))
 		return true;
 	pthread_mutex_lock(&all.lock);
 	m = memory_find(addr, len);
@@ -294,7 +294,7 @@ int memory_register(const void *addr, uint64_t len, struct penstock_io *io)
 
 	if (!all.nr)
 		return -1;
-	if (found_last(addr, len) && last.io == io)
+	if (matches_last(addr, len) && last.io == io)
 		return last.accepted;
 	pthread_mutex_lock(&all.lock);
 	m = memory_find(addr, len);
@@ -305,7 +305,7 @@ int memory_register(const void *addr, uint64_t len, struct penstock_io *io)
 	return m ? accepted : -1;
 }
 
-static void unregister(struct memory *m)
+static void unregister_everywhere(struct memory *m)
 {
 	PyThreadState *save;
 	struct call c;
@@ -400,7 +400,7 @@ static void memory_dealloc(PyObject *self)
 		pthread_mutex_lock(&all.lock);
 		list_del(m);
 		calls_wait(m, NULL);
-		unregister(m);
+		unregister_everywhere(m);
 		pthread_mutex_unlock(&all.lock);
 		save = PyEval_SaveThread();
 		penstock_mem_free(m->addr, m->nbytes);

@@ -15,7 +15,7 @@
 enum { NO = -1, LINES = -2, TEXT = -3, LONG = -4 };
 
 /* Bytes that follow an opcode, or what tells how many do. */
-static int argument(unsigned char op)
+static int argument_bytes(unsigned char op)
 {
 	switch (op) {
 	case '(':  /* MARK */
@@ -86,7 +86,7 @@ static bool check_pickle(const unsigned char *p, const unsigned char *end)
 	p += 2;
 	while (p < end) {
 		unsigned char op = *p++;
-		int more = argument(op);
+		int more = argument_bytes(op);
 		uint64_t left = (uint64_t)(end - p), n = (uint64_t)more;
 
 		if (op == '.')

@@ -72,7 +72,7 @@ static PyObject *reader_pread(PyObject *self, PyObject *args)
 }
 
 /* How many of the pieces make a batch. */
-static uint64_t batch_of(const struct penstock_piece *p, uint64_t n)
+static uint64_t count_batch(const struct penstock_piece *p, uint64_t n)
 {
 	uint64_t bytes = 0, i = 0;
 
@@ -81,13 +81,13 @@ static uint64_t batch_of(const struct penstock_piece *p, uint64_t n)
 	return i;
 }
 
-static int fetch_all(struct reader_core *in, const struct penstock_piece *p, uint64_t n)
+static int fetch_batches(struct reader_core *in, const struct penstock_piece *p, uint64_t n)
 {
 	struct penstock_err err = {0, ""};
 	int r = 0;
 
 	while (r == 0 && n) {
-		uint64_t some = batch_of(p, n);
+		uint64_t some = count_batch(p, n);
 
 		Py_BEGIN_ALLOW_THREADS
 		r = penstock_reader_fetch(in->reader, p, some, &err);
@@ -127,7 +127,7 @@ static PyObject *reader_fetch(PyObject *self, PyObject *ranges)
 	}
 	PyBuffer_Release(&view);
 	if (p && reader_begin_use(in) == 0) {
-		r = fetch_all(in, p, n);
+		r = fetch_batches(in, p, n);
 		end_exclusive(&in->in_use);
 	}
 	PyMem_Free(p);

@@ -58,7 +58,7 @@ struct records {
 
 /* ------------------------------------------------------------------------ bytes */
 
-static char *records_put(char *to, uint64_t v, unsigned bytes)
+static char *put_int(char *to, uint64_t v, unsigned bytes)
 {
 	for (unsigned i = 0; i < bytes; i++)
 		*to++ = (char)(v >> 8 * i);
@@ -89,13 +89,13 @@ static char *put_zip64_extra(char *to, const struct record *rec)
 
 	if (!n)
 		return to;
-	to = records_put(records_put(to, 1, 2), n, 2);
+	to = put_int(put_int(to, 1, 2), n, 2);
 	if (rec->bytes >= ZIP64_MIN)
-		to = records_put(records_put(to, rec->bytes, 8), rec->bytes, 8);
-	return rec->header_offset >= ZIP64_MIN ? records_put(to, rec->header_offset, 8) : to;
+		to = put_int(put_int(to, rec->bytes, 8), rec->bytes, 8);
+	return rec->header_offset >= ZIP64_MIN ? put_int(to, rec->header_offset, 8) : to;
 }
 
-static unsigned flags(const struct record *rec)
+static unsigned record_flags(const struct record *rec)
 {
 	return UTF8 | (rec->bytes ? DATA_DESCRIPTOR : 0);
 }
@@ -106,16 +106,16 @@ static size_t make_local_header(char *out, const struct record *rec, uint32_t al
 	char *extra, *p = put_text(out, "PK\3\4", 4);
 	uint64_t begin, padding;
 
-	p = put_zeros(records_put(records_put(p, 0, 2), flags(rec), 2), 18);
-	p = records_put(records_put(p, rec->name_len, 2), 0, 2);
+	p = put_zeros(put_int(put_int(p, 0, 2), record_flags(rec), 2), 18);
+	p = put_int(put_int(p, rec->name_len, 2), 0, 2);
 	extra = put_text(p, rec->name, rec->name_len);
 	p = put_zip64_extra(extra, rec);
 	begin = rec->header_offset + (uint64_t)(p - out) + 4;
 	padding = (alignment - begin % alignment) % alignment;
-	p = records_put(put_text(p, "FB", 2), padding, 2);
+	p = put_int(put_text(p, "FB", 2), padding, 2);
 	memset(p, 'Z', padding);
 	p += padding;
-	records_put(out + 28, (uint64_t)(p - extra), 2);
+	put_int(out + 28, (uint64_t)(p - extra), 2);
 	return (size_t)(p - out);
 }
 
@@ -123,9 +123,9 @@ static size_t make_local_header(char *out, const struct record *rec, uint32_t al
 static size_t make_data_descriptor(char out[24], const struct record *rec)
 {
 	unsigned wide = needs_zip64(rec) ? 8 : 4;
-	char *p = records_put(put_text(out, "PK\7\10", 4), rec->crc, 4);
+	char *p = put_int(put_text(out, "PK\7\10", 4), rec->crc, 4);
 
-	return (size_t)(records_put(records_put(p, rec->bytes, wide), rec->bytes, wide) - out);
+	return (size_t)(put_int(put_int(p, rec->bytes, wide), rec->bytes, wide) - out);
 }
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -137,33 +137,31 @@ static char *put_directory_entry(char *to, const struct record *rec)
 {
 	char *p = put_text(to, "PK\1\2", 4), *extra;
 
-	p = records_put(records_put(records_put(p, 0, 4), flags(rec), 2), 0, 6);
-	p = records_put(p, rec->crc, 4);
-	p = records_put(records_put(p, min_u64(rec->bytes, ZIP64_MIN), 4),
-			min_u64(rec->bytes, ZIP64_MIN), 4);
-	p = put_zeros(records_put(p, rec->name_len, 2), 12);
-	p = records_put(p, min_u64(rec->header_offset, ZIP64_MIN), 4);
+	p = put_int(put_int(put_int(p, 0, 4), record_flags(rec), 2), 0, 6);
+	p = put_int(p, rec->crc, 4);
+	p = put_int(put_int(p, min_u64(rec->bytes, ZIP64_MIN), 4), min_u64(rec->bytes, ZIP64_MIN),
+		    4);
+	p = put_zeros(put_int(p, rec->name_len, 2), 12);
+	p = put_int(p, min_u64(rec->header_offset, ZIP64_MIN), 4);
 	extra = put_text(p, rec->name, rec->name_len);
 	p = put_zip64_extra(extra, rec);
-	records_put(to + 30, (uint64_t)(p - extra), 2);
+	put_int(to + 30, (uint64_t)(p - extra), 2);
 	return p;
 }
 
 /* Behind the entries, which are of @bytes. */
 static char *put_directory_end(char *to, const struct records *r, uint64_t bytes)
 {
-	char *p = records_put(put_text(to, "PK\6\6", 4), 56 - 12, 8);
+	char *p = put_int(put_text(to, "PK\6\6", 4), 56 - 12, 8);
 
-	p = records_put(records_put(records_put(p, 0x31e, 2), 45, 2), 0, 8);
-	p = records_put(records_put(records_put(records_put(p, r->nr, 8), r->nr, 8), bytes, 8),
-			r->at, 8);
-	p = records_put(records_put(records_put(put_text(p, "PK\6\7", 4), 0, 4), r->at + bytes, 8),
-			1, 4);
-	p = records_put(put_text(p, "PK\5\6", 4), 0, 4);
-	p = records_put(records_put(p, min_u64(r->nr, 0xffff), 2), min_u64(r->nr, 0xffff), 2);
-	return records_put(records_put(records_put(p, min_u64(bytes, ZIP64_MIN), 4),
-				       min_u64(r->at, ZIP64_MIN), 4),
-			   0, 2);
+	p = put_int(put_int(put_int(p, 0x31e, 2), 45, 2), 0, 8);
+	p = put_int(put_int(put_int(put_int(p, r->nr, 8), r->nr, 8), bytes, 8), r->at, 8);
+	p = put_int(put_int(put_int(put_text(p, "PK\6\7", 4), 0, 4), r->at + bytes, 8), 1, 4);
+	p = put_int(put_text(p, "PK\5\6", 4), 0, 4);
+	p = put_int(put_int(p, min_u64(r->nr, 0xffff), 2), min_u64(r->nr, 0xffff), 2);
+	return put_int(
+		put_int(put_int(p, min_u64(bytes, ZIP64_MIN), 4), min_u64(r->at, ZIP64_MIN), 4), 0,
+		2);
 }
 
 /* ------------------------------------------------------------------- the thread */

@@ -18,7 +18,7 @@ static struct {
 } all_open = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Python lets no other thread of its own run at that moment: lists are whole, locks are free. */
-static void in_child(void)
+static void count_fork(void)
 {
 	forks++;
 	dispatch_forked();
@@ -26,7 +26,7 @@ static void in_child(void)
 
 int shared_io_setup(void)
 {
-	if (pthread_atfork(NULL, NULL, in_child) == 0)
+	if (pthread_atfork(NULL, NULL, count_fork) == 0)
 		return 0;
 	PyErr_NoMemory();
 	return -1;
@@ -50,7 +50,7 @@ static void raise_open(int code, const struct penstock_opts *opts, const struct 
 		raise_os(code, err->msg, NULL);
 }
 
-static void list_open(struct shared_io *h)
+static void add_open(struct shared_io *h)
 {
 	pthread_mutex_lock(&all_open.lock);
 	h->next_open = all_open.first;
@@ -62,7 +62,7 @@ static void list_open(struct shared_io *h)
 }
 
 /* It is closed from here on. */
-static struct penstock_io *unlist(struct shared_io *h)
+static struct penstock_io *remove_open(struct shared_io *h)
 {
 	struct penstock_io *io;
 
@@ -113,7 +113,7 @@ struct shared_io *shared_io_new(const struct penstock_opts *opts)
 	pthread_mutex_init(&h->waiters.lock, NULL);
 	for (unsigned i = 0; i < SHARDS; i++)
 		pthread_mutex_init(&h->shards[i].waiters.lock, NULL);
-	list_open(h);
+	add_open(h);
 	return h;
 }
 
@@ -231,7 +231,7 @@ void add_failure_note(PyObject *error, unsigned more)
 }
 
 /* The oldest one, which counts as seen; with the list's reference, or NULL. */
-static struct future *take_failed(struct shared_io *h)
+static struct future *pop_failed(struct shared_io *h)
 {
 	struct future *f;
 
@@ -245,13 +245,13 @@ static struct future *take_failed(struct shared_io *h)
 
 int shared_io_raise_failures(struct shared_io *h)
 {
-	struct future *first = take_failed(h), *f;
+	struct future *first = pop_failed(h), *f;
 	PyObject *type, *error, *tb;
 	unsigned more = 0;
 
 	if (!first)
 		return 0;
-	for (; (f = take_failed(h)); more++)
+	for (; (f = pop_failed(h)); more++)
 		Py_DECREF(future_object(f));
 	future_raise(first);
 	Py_DECREF(future_object(first));
@@ -286,7 +286,7 @@ static int close_library(struct shared_io *h)
 	int r;
 
 	memory_forget_handle(io);
-	unlist(h);
+	remove_open(h);
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_close(io, &err);
 	Py_END_ALLOW_THREADS

@@ -37,7 +37,7 @@ struct registration {
 	struct buffer buffer;
 };
 
-struct core {
+struct store_core {
 	PyObject_HEAD struct penstock_store *store;
 	use_count uses;       /* threads in it; closed until it is opened */
 	pthread_mutex_t lock; /* what is submitted is on the list before it is taken from there */
@@ -46,13 +46,13 @@ struct core {
 	struct event_log events;
 };
 
-static struct core *core_of(PyObject *self)
+static struct store_core *core_of(PyObject *self)
 {
-	return (struct core *)self;
+	return (struct store_core *)self;
 }
 
 /* Until use_count_end(): 0, or -1 with an exception. */
-static int core_begin_use(struct core *c)
+static int core_begin_use(struct store_core *c)
 {
 	if (use_count_begin(&c->uses))
 		return 0;
@@ -78,7 +78,7 @@ static void task_free(struct task *t)
 }
 
 /* A key is bytes, or text, which then is its UTF-8.  A list of numbers is no key. */
-static int take_key(struct task *t, uint32_t i, PyObject *key)
+static int parse_key(struct task *t, uint32_t i, PyObject *key)
 {
 	char *text;
 	Py_ssize_t len;
@@ -115,7 +115,7 @@ static int reserve_one_more(void **v, size_t size, uint32_t n)
 }
 
 /* (address, bytes), for those who have no object. */
-static int take_address(struct buffer *x, PyObject *pair)
+static int parse_address(struct buffer *x, PyObject *pair)
 {
 	unsigned long long addr = PyLong_AsUnsignedLongLong(PyTuple_GetItem(pair, 0));
 	unsigned long long len =
@@ -138,7 +138,7 @@ static int add_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *
 	*x = (struct buffer){0};
 	t->of[t->nr_buffers] = key;
 	if (PyTuple_Check(obj) && PyTuple_Size(obj) == 2) {
-		if (take_address(x, obj) < 0)
+		if (parse_address(x, obj) < 0)
 			return -1;
 	} else if (buffer_from_object(x, obj, t->reads, -1) < 0) {
 		return -1;
@@ -156,7 +156,7 @@ static int add_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *
 }
 
 /* One object, or a list of objects that are one value. */
-static int take_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *obj)
+static int parse_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *obj)
 {
 	PyObject *all;
 	int r = 0;
@@ -175,8 +175,8 @@ static int task_fill(struct task *t, PyObject *keys, PyObject *bufs)
 	uint32_t nr_iov = 0, at = 0;
 
 	for (uint32_t i = 0; i < t->nr; i++)
-		if (take_key(t, i, PyList_GetItem(keys, i)) < 0 ||
-		    (bufs && take_memory(t, i, &nr_iov, PyList_GetItem(bufs, i)) < 0))
+		if (parse_key(t, i, PyList_GetItem(keys, i)) < 0 ||
+		    (bufs && parse_memory(t, i, &nr_iov, PyList_GetItem(bufs, i)) < 0))
 			return -1;
 	for (uint32_t i = 0; i < t->nr; at += t->items[i++].nr_iov)
 		t->items[i].iov = t->iov ? t->iov + at : NULL;
@@ -208,7 +208,7 @@ static struct task *task_new(PyObject *keys, PyObject *bufs, bool reads)
 	return NULL;
 }
 
-static void refuse_shorter(struct task *t)
+static void refuse_shorter_values(struct task *t)
 {
 	for (uint32_t i = 0; t->reads && t->whole && i < t->nr; i++) {
 		uint64_t capacity = 0;
@@ -225,7 +225,7 @@ static PyObject *task_results(struct task *t)
 {
 	PyObject *list = PyList_New((Py_ssize_t)t->nr);
 
-	refuse_shorter(t);
+	refuse_shorter_values(t);
 	for (uint32_t i = 0; i < t->nr_buffers; i++) {
 		struct buffer *x = &t->buffers[i];
 
@@ -289,7 +289,7 @@ static struct task *core_parse(PyObject *args, struct penstock_store_batch *b)
 
 static PyObject *core_submit(PyObject *self, PyObject *args)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	struct penstock_err err = {0, ""};
 	struct penstock_store_batch b;
 	struct task *t = core_parse(args, &b);
@@ -319,7 +319,7 @@ static PyObject *core_submit(PyObject *self, PyObject *args)
 
 static PyObject *core_run(PyObject *self, PyObject *args)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	struct penstock_err err = {0, ""};
 	struct penstock_store_batch b;
 	struct task *t = core_parse(args, &b);
@@ -342,7 +342,7 @@ static PyObject *core_run(PyObject *self, PyObject *args)
 	return list;
 }
 
-static struct task *task_take(struct core *c, uint64_t ticket)
+static struct task *task_take(struct store_core *c, uint64_t ticket)
 {
 	struct task **at = &c->tasks, *t;
 
@@ -358,7 +358,7 @@ static struct task *task_take(struct core *c, uint64_t ticket)
  * How many of ours have finished, which are the caller's.  A batch that nobody here has submitted,
  * such as one that another thread waits for, is left out.
  */
-static int take_finished(struct core *c, struct task *tasks[64])
+static int take_finished(struct store_core *c, struct task *tasks[64])
 {
 	struct penstock_store_done done[64];
 	int n, found = 0;
@@ -374,7 +374,7 @@ static int take_finished(struct core *c, struct task *tasks[64])
 
 static PyObject *core_drain(PyObject *self, PyObject *unused)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	struct task *tasks[64];
 	PyObject *list;
 	int n;
@@ -421,7 +421,7 @@ static struct registration *registration_new(PyObject *obj)
 	if (!k)
 		return (struct registration *)PyErr_NoMemory();
 	if ((PyTuple_Check(obj) && PyTuple_Size(obj) == 2
-		     ? take_address(&k->buffer, obj)
+		     ? parse_address(&k->buffer, obj)
 		     : buffer_from_whole_object(&k->buffer, obj)) == 0)
 		return k;
 	PyMem_Free(k);
@@ -433,7 +433,7 @@ static PyObject *core_register(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = {"obj", "huge", NULL};
 	static const struct params p = {"register", names, 1, 1};
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	struct penstock_buf_info info = {0};
 	struct penstock_err err = {0, ""};
 	struct registration *k;
@@ -468,7 +468,7 @@ static PyObject *core_register(PyObject *self, PyObject *args, PyObject *kwargs)
 	return NULL;
 }
 
-static struct registration *registration_take(struct core *c, const struct buffer *t)
+static struct registration *registration_take(struct store_core *c, const struct buffer *t)
 {
 	struct registration **at = &c->registrations, *k;
 
@@ -484,7 +484,7 @@ static struct registration *registration_take(struct core *c, const struct buffe
 
 static PyObject *core_unregister(PyObject *self, PyObject *obj)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	struct registration *want = registration_new(obj), *k = NULL;
 
 	if (want && core_begin_use(c) == 0) {
@@ -511,7 +511,7 @@ static PyObject *core_unregister(PyObject *self, PyObject *obj)
 
 static PyObject *core_fileno(PyObject *self, PyObject *unused)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	int fd;
 
 	(void)unused;
@@ -524,7 +524,7 @@ static PyObject *core_fileno(PyObject *self, PyObject *unused)
 
 static PyObject *core_metrics(PyObject *self, PyObject *unused)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	char text[16384];
 	int r;
 
@@ -538,7 +538,7 @@ static PyObject *core_metrics(PyObject *self, PyObject *unused)
 
 static PyObject *core_clear(PyObject *self, PyObject *unused)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	struct penstock_err err = {0, ""};
 	int r;
 
@@ -553,7 +553,7 @@ static PyObject *core_clear(PyObject *self, PyObject *unused)
 }
 
 /* Once its uses are closed. */
-static void close_store(struct core *c)
+static void close_store(struct store_core *c)
 {
 	struct penstock_store *s = c->store;
 	struct registration *k;
@@ -575,7 +575,7 @@ static void close_store(struct core *c)
 
 static PyObject *core_close(PyObject *self, PyObject *unused)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 
 	(void)unused;
 	if (use_count_close(&c->uses))
@@ -608,7 +608,7 @@ static PyObject *list_dirs(PyObject *dirs)
 }
 
 /* The names of directories, which @ret_keep has. */
-static const char **take_dirs(PyObject *dirs, PyObject **ret_keep, unsigned *ret_nr)
+static const char **parse_dirs(PyObject *dirs, PyObject **ret_keep, unsigned *ret_nr)
 {
 	PyObject *list = list_dirs(dirs);
 	Py_ssize_t n = list ? PyList_Size(list) : 0;
@@ -631,7 +631,7 @@ static const char **take_dirs(PyObject *dirs, PyObject **ret_keep, unsigned *ret
 
 static PyObject *core_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	struct core *c = (struct core *)PyType_GenericAlloc(type, 0);
+	struct store_core *c = (struct store_core *)PyType_GenericAlloc(type, 0);
 
 	(void)args;
 	(void)kwargs;
@@ -644,7 +644,7 @@ static PyObject *core_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 }
 
 /* In the place of what was open, unless threads are in it.  0, or -1 with an exception. */
-static int core_set_store(struct core *c, struct penstock_store *s)
+static int core_set_store(struct store_core *c, struct penstock_store *s)
 {
 	struct penstock_store *old = s;
 	int closed = -1;
@@ -707,7 +707,7 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 		  (args_flag(v[10], false) == 1 ? PENSTOCK_STORE_DURABLE : 0) |
 		  (args_flag(v[11], true) == 0 ? PENSTOCK_STORE_NO_RECENT : 0);
 	if (!PyErr_Occurred())
-		dirs = take_dirs(v[0], &keep, &nr);
+		dirs = parse_dirs(v[0], &keep, &nr);
 	if (dirs) {
 		Py_BEGIN_ALLOW_THREADS
 		r = penstock_store_open(&s, dirs, nr, (uint64_t)n[0], &o, &err);
@@ -765,7 +765,7 @@ static PyType_Slot slots[] = {
 
 PyType_Spec store_spec = {
 	.name = "penstock._penstock.StoreCore",
-	.basicsize = sizeof(struct core),
+	.basicsize = sizeof(struct store_core),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
 	.slots = slots,
 };

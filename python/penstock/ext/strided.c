@@ -13,20 +13,20 @@ enum {
 	ENUMERATE_MAX = 65536 /* runs that are looked at one by one for an overlap */
 };
 
-static uint64_t times(uint64_t a, uint64_t b)
+static uint64_t mul_saturated(uint64_t a, uint64_t b)
 {
 	uint64_t r;
 
 	return __builtin_mul_overflow(a, b, &r) ? UINT64_MAX : r;
 }
 
-static uint64_t distance(int64_t stride)
+static uint64_t abs_stride(int64_t stride)
 {
 	return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
 }
 
 /* Does a step of @outer equal @inner run to its end? */
-static bool continues(const struct strided_dim *outer, const struct strided_dim *inner)
+static bool continues_dim(const struct strided_dim *outer, const struct strided_dim *inner)
 {
 	uint64_t n;
 	int64_t end;
@@ -46,7 +46,7 @@ static void strided_merge(struct strided *l)
 
 		if (d->n == 1)
 			continue;
-		if (n && continues(&l->dim[n - 1], d)) {
+		if (n && continues_dim(&l->dim[n - 1], d)) {
 			l->dim[n - 1].n *= d->n;
 			l->dim[n - 1].stride = d->stride;
 		} else {
@@ -82,14 +82,14 @@ struct strided *strided_make(void *base, uint64_t itemsize, unsigned ndim, const
 	bytes = l->run;
 	for (unsigned i = l->ndim; i-- > 0;) {
 		l->dim[i].bytes = bytes;
-		bytes = times(bytes, l->dim[i].n);
+		bytes = mul_saturated(bytes, l->dim[i].n);
 	}
 	return l;
 }
 
 uint64_t strided_bytes(const struct strided *l)
 {
-	return l->ndim ? times(l->dim[0].n, l->dim[0].bytes) : l->run;
+	return l->ndim ? mul_saturated(l->dim[0].n, l->dim[0].bytes) : l->run;
 }
 
 /* ------------------------------------------------------------------- the walk */
@@ -143,7 +143,7 @@ static void unpack_row(char *strided, int64_t stride, char *packed, uint64_t run
 static void copy_plane(const struct strided *l, char *strided, char *packed, enum direction way)
 {
 	const struct strided_dim *rows = &l->dim[l->ndim - 2], *cols = rows + 1;
-	uint64_t tile = distance(cols->stride) > distance(rows->stride) ? TILE : cols->n;
+	uint64_t tile = abs_stride(cols->stride) > abs_stride(rows->stride) ? TILE : cols->n;
 
 	for (uint64_t at = 0; at < cols->n; at += tile) {
 		uint64_t n = cols->n - at < tile ? cols->n - at : tile;
@@ -161,8 +161,8 @@ static void copy_plane(const struct strided *l, char *strided, char *packed, enu
 }
 
 /* The first @bytes bytes of what dimension @d and those behind it span. */
-static void copy(const struct strided *l, unsigned d, char *strided, char *packed, uint64_t bytes,
-		 enum direction way)
+static void copy_dims(const struct strided *l, unsigned d, char *strided, char *packed,
+		      uint64_t bytes, enum direction way)
 {
 	const struct strided_dim *dim = &l->dim[d];
 	uint64_t step;
@@ -171,7 +171,7 @@ static void copy(const struct strided *l, unsigned d, char *strided, char *packe
 		memcpy(way == PACK ? packed : strided, way == PACK ? strided : packed, bytes);
 		return;
 	}
-	if (d + 2 == l->ndim && bytes == times(dim->n, dim->bytes)) {
+	if (d + 2 == l->ndim && bytes == mul_saturated(dim->n, dim->bytes)) {
 		copy_plane(l, strided, packed, way);
 		return;
 	}
@@ -185,7 +185,7 @@ static void copy(const struct strided *l, unsigned d, char *strided, char *packe
 	}
 	for (; bytes; bytes -= step) {
 		step = bytes < dim->bytes ? bytes : dim->bytes;
-		copy(l, d + 1, strided, packed, step, way);
+		copy_dims(l, d + 1, strided, packed, step, way);
 		strided += dim->stride;
 		packed += step;
 	}
@@ -194,17 +194,17 @@ static void copy(const struct strided *l, unsigned d, char *strided, char *packe
 void strided_pack(const struct strided *l, void *to, uint64_t bytes)
 {
 	if (bytes)
-		copy(l, 0, l->base, to, bytes, PACK);
+		copy_dims(l, 0, l->base, to, bytes, PACK);
 }
 
 void strided_unpack(const struct strided *l, const void *from, uint64_t bytes)
 {
 	if (bytes)
-		copy(l, 0, l->base, (char *)(uintptr_t)from, bytes, UNPACK);
+		copy_dims(l, 0, l->base, (char *)(uintptr_t)from, bytes, UNPACK);
 }
 
-static struct penstock_iov *list(const struct strided *l, unsigned d, char *strided,
-				 struct penstock_iov *iov, uint64_t bytes)
+static struct penstock_iov *list_runs(const struct strided *l, unsigned d, char *strided,
+				      struct penstock_iov *iov, uint64_t bytes)
 {
 	const struct strided_dim *dim = &l->dim[d];
 	uint64_t step;
@@ -215,7 +215,7 @@ static struct penstock_iov *list(const struct strided *l, unsigned d, char *stri
 	}
 	for (; bytes; bytes -= step) {
 		step = bytes < dim->bytes ? bytes : dim->bytes;
-		iov = list(l, d + 1, strided, iov, step);
+		iov = list_runs(l, d + 1, strided, iov, step);
 		strided += dim->stride;
 	}
 	return iov;
@@ -226,19 +226,19 @@ uint64_t strided_runs(const struct strided *l, struct penstock_iov *iov, uint64_
 	if (!bytes)
 		return 0;
 	if (iov)
-		list(l, 0, l->base, iov, bytes);
+		list_runs(l, 0, l->base, iov, bytes);
 	return bytes / l->run + (bytes % l->run != 0);
 }
 
 /* ---------------------------------------------------------------- overlap */
 
-static int by_distance(const void *a, const void *b)
+static int by_stride(const void *a, const void *b)
 {
 	const struct strided_dim *x = a, *y = b;
 
-	return distance(x->stride) < distance(y->stride)
+	return abs_stride(x->stride) < abs_stride(y->stride)
 		       ? -1
-		       : distance(x->stride) > distance(y->stride);
+		       : abs_stride(x->stride) > abs_stride(y->stride);
 }
 
 static int by_address(const void *a, const void *b)
@@ -249,7 +249,7 @@ static int by_address(const void *a, const void *b)
 }
 
 /* Does a dimension step into what the finer ones span?  True also for lack of memory. */
-static bool interlocks(const struct strided *l)
+static bool dims_interlock(const struct strided *l)
 {
 	struct strided_dim *dim = malloc((l->ndim + 1) * sizeof(*dim));
 	uint64_t span = l->run; /* bytes from the first to behind the last */
@@ -258,11 +258,12 @@ static bool interlocks(const struct strided *l)
 	if (!dim)
 		return true;
 	memcpy(dim, l->dim, l->ndim * sizeof(*dim));
-	qsort(dim, l->ndim, sizeof(*dim), by_distance);
+	qsort(dim, l->ndim, sizeof(*dim), by_stride);
 	for (unsigned i = 0; i < l->ndim && !r; i++) {
-		uint64_t step = distance(dim[i].stride);
+		uint64_t step = abs_stride(dim[i].stride);
 
-		r = step < span || __builtin_add_overflow(span, times(step, dim[i].n - 1), &span);
+		r = step < span ||
+		    __builtin_add_overflow(span, mul_saturated(step, dim[i].n - 1), &span);
 	}
 	free(dim);
 	return r;
@@ -274,7 +275,7 @@ bool strided_overlaps(const struct strided *l)
 	struct penstock_iov *iov;
 	bool r = false;
 
-	if (!l->run || !interlocks(l))
+	if (!l->run || !dims_interlock(l))
 		return false;
 	n = strided_runs(l, NULL, bytes);
 	if (bytes == UINT64_MAX || n > ENUMERATE_MAX)

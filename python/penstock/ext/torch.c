@@ -259,7 +259,8 @@ static int take_contiguous(struct buffer *t, PyObject *obj, int64_t length)
 }
 
 /* The last of what _torch.describe_memory() says; 0, or -1 with an exception. */
-static int set_rest(struct buffer *t, PyObject *keep, PyObject *finish, PyObject *stream)
+static int set_owner_and_stream(struct buffer *t, PyObject *keep, PyObject *finish,
+				PyObject *stream)
 {
 	unsigned long long n = 0;
 
@@ -305,7 +306,7 @@ static int take_described(struct buffer *t, PyObject *obj, bool into, int64_t le
 		sizes = numbers_of_tuple(shape, ndim);
 		steps = sizes ? numbers_of_tuple(strides, ndim) : NULL;
 	}
-	if (steps && set_rest(t, keep, finish, stream) == 0) {
+	if (steps && set_owner_and_stream(t, keep, finish, stream) == 0) {
 		t->copied = is_copy(obj, at);
 		r = buffer_set_array(t, (void *)(uintptr_t)at, (uint64_t)itemsize, (unsigned)ndim,
 				     sizes, steps, into, length);
@@ -456,7 +457,7 @@ static int check_dtype(PyObject *obj, const struct dl_tensor *d)
 	return 0;
 }
 
-static int fill_dl(struct buffer *t, const struct dl_tensor *d, bool into, int64_t length)
+static int set_dlpack(struct buffer *t, const struct dl_tensor *d, bool into, int64_t length)
 {
 	uint64_t itemsize = (uint64_t)d->dtype.bits * d->dtype.lanes / 8;
 	char *base = (char *)d->data + d->byte_offset;
@@ -477,7 +478,7 @@ static int fill_dl(struct buffer *t, const struct dl_tensor *d, bool into, int64
 	return r < 0 ? -1 : 1;
 }
 
-static int take_dl(struct buffer *t, PyObject *obj, PyObject *method, bool into, int64_t length)
+static int take_dlpack(struct buffer *t, PyObject *obj, PyObject *method, bool into, int64_t length)
 {
 	const struct dl_tensor *d;
 
@@ -487,7 +488,7 @@ static int take_dl(struct buffer *t, PyObject *obj, PyObject *method, bool into,
 		return -1;
 	if (t->device)
 		buffer_set_stream(t, 1);
-	if (fill_dl(t, d, into, length) < 0)
+	if (set_dlpack(t, d, into, length) < 0)
 		return -1;
 	return t->device && buffer_check_cuda(t, obj) < 0 ? -1 : 1;
 }
@@ -508,7 +509,7 @@ int buffer_from_dlpack(struct buffer *t, PyObject *obj, bool into, int64_t lengt
 		Py_XDECREF(device);
 	}
 	if (r > 0)
-		r = take_dl(t, obj, method, into, length);
+		r = take_dlpack(t, obj, method, into, length);
 	Py_XDECREF(where);
 	Py_XDECREF(method);
 	return r;

@@ -267,7 +267,7 @@ static PyObject *core_release(PyObject *self, PyObject *args)
 }
 
 /* Numbers of a list; NULL with an exception. */
-static uint64_t *take_groups(PyObject *arg, uint64_t *nr)
+static uint64_t *parse_groups(PyObject *arg, uint64_t *nr)
 {
 	PyObject *list = PySequence_List(arg);
 	Py_ssize_t n = list ? PyList_Size(list) : 0;
@@ -293,7 +293,7 @@ static PyObject *call_with_groups(PyObject *self, PyObject *arg,
 {
 	struct weights *c = core_of(self);
 	struct penstock_err err = {0, ""};
-	uint64_t nr, *groups = take_groups(arg, &nr);
+	uint64_t nr, *groups = parse_groups(arg, &nr);
 	int r = -1;
 
 	if (!groups)

@@ -51,7 +51,7 @@ static int writer_begin_use(struct writer_core *o)
 /* ----------------------------------------------------------------- writing */
 
 /* As penstock_writer_write(), in pieces between which a signal may end it. */
-static int put_all(struct writer_core *o, const char *buf, uint64_t len)
+static int write_pieces(struct writer_core *o, const char *buf, uint64_t len)
 {
 	struct penstock_err err = {0, ""};
 	int r = 0;
@@ -81,7 +81,7 @@ static PyObject *writer_write(PyObject *self, PyObject *data)
 	if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
 		return NULL;
 	if (writer_begin_use(o) == 0) {
-		if (put_all(o, view.buf, (uint64_t)view.len) == 0)
+		if (write_pieces(o, view.buf, (uint64_t)view.len) == 0)
 			n = PyLong_FromSsize_t(view.len);
 		end_exclusive(&o->in_use);
 	}
@@ -98,15 +98,15 @@ static PyObject *writer_write_memory(PyObject *self, PyObject *args)
 	if (!PyArg_ParseTuple(args, "KK:write_memory", &address, &nbytes) ||
 	    writer_begin_use(o) < 0)
 		return NULL;
-	r = put_all(o, (const char *)(uintptr_t)address, nbytes);
+	r = write_pieces(o, (const char *)(uintptr_t)address, nbytes);
 	end_exclusive(&o->in_use);
 	if (r < 0)
 		return NULL;
 	Py_RETURN_NONE;
 }
 
-/* As put_all() of each: pairs of numbers of 64 bits, address and bytes. */
-static int put_each(struct writer_core *o, const char *numbers, uint64_t n)
+/* As write_pieces() of each: pairs of numbers of 64 bits, address and bytes. */
+static int write_ranges(struct writer_core *o, const char *numbers, uint64_t n)
 {
 	struct penstock_err err = {0, ""};
 	int r = 0;
@@ -127,7 +127,7 @@ static int put_each(struct writer_core *o, const char *numbers, uint64_t n)
 		if (r < 0)
 			writer_failed(o, r, &err);
 		else if (!some && i++ < n) /* one that is larger */
-			r = put_all(o, (const char *)(uintptr_t)v[0], v[1]);
+			r = write_pieces(o, (const char *)(uintptr_t)v[0], v[1]);
 		else
 			r = PyErr_CheckSignals();
 	}
@@ -145,7 +145,7 @@ static PyObject *writer_write_each(PyObject *self, PyObject *ranges)
 	if (view.len % 16)
 		PyErr_SetString(PyExc_ValueError, "ranges: no multiple of 16 bytes");
 	else if (writer_begin_use(o) == 0) {
-		r = put_each(o, view.buf, (uint64_t)view.len / 16);
+		r = write_ranges(o, view.buf, (uint64_t)view.len / 16);
 		end_exclusive(&o->in_use);
 	}
 	PyBuffer_Release(&view);
@@ -346,7 +346,7 @@ static PyObject *writer_commit(PyObject *self, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-static void writer_give_up(struct writer_core *o)
+static void abort_writer(struct writer_core *o)
 {
 	struct penstock_writer *w = o->writer;
 	struct records *records = o->records;
@@ -371,7 +371,7 @@ static PyObject *writer_abort(PyObject *self, PyObject *unused)
 	if (begin_exclusive(&o->in_use, "file") < 0)
 		return NULL;
 	if (o->writer)
-		writer_give_up(o);
+		abort_writer(o);
 	end_exclusive(&o->in_use);
 	Py_RETURN_NONE;
 }
@@ -382,7 +382,7 @@ static void writer_dealloc(PyObject *self)
 	PyTypeObject *type = Py_TYPE(self);
 
 	if (o->writer || o->io)
-		writer_give_up(o);
+		abort_writer(o);
 	Py_XDECREF(o->name);
 	PyObject_Free(self);
 	Py_DECREF(type);
@@ -391,7 +391,7 @@ static void writer_dealloc(PyObject *self)
 /* ------------------------------------------------------------------ making */
 
 /* The pool, in @n buffers of whole MiB; 0: four, or as many of 32 MiB as there is room for. */
-static void share(struct penstock_writer_opts *w, uint64_t memory, uint64_t n)
+static void split_memory(struct penstock_writer_opts *w, uint64_t memory, uint64_t n)
 {
 	const uint64_t mib = 1 << 20;
 
@@ -451,7 +451,7 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	w.expected = (uint64_t)size;
 	w.flags = (sync ? 0 : PENSTOCK_WRITER_NO_SYNC) | (sum ? 0 : PENSTOCK_WRITER_NO_CRC) |
 		  (outside ? PENSTOCK_WRITER_OUTSIDE : 0);
-	share(&w, (uint64_t)memory, (uint64_t)buffers);
+	split_memory(&w, (uint64_t)memory, (uint64_t)buffers);
 	o = (struct writer_core *)PyType_GenericAlloc(type, 0);
 	if (o)
 		o->name = Py_NewRef(path.filename);
