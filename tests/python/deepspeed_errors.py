@@ -107,19 +107,23 @@ def a_file_that_cannot_be_opened_is_minus_1():
 
 @case
 def a_file_of_somebody_else_is_minus_1():
-    name = make(bytes(100))
-    os.chmod(name, 0o000)
-    os.chmod(kit.folder, 0o711)
     code = '''
 import os, sys, torch
 from penstock.deepspeed import aio_handle
 h = aio_handle()
+t = torch.zeros(100, dtype=torch.uint8)
+assert h.async_pwrite(t, sys.argv[2]) == 0 and h.wait() == 1  # imports what transfers need
+assert h.sync_pread(t, sys.argv[2]) == 1
 if os.geteuid() == 0:
     os.setuid(65534)
-t = torch.zeros(100, dtype=torch.uint8)
 print(h.sync_pread(t, sys.argv[1]), h.async_pwrite(t, sys.argv[1]), h.wait())
 '''
-    done = kit.child(code, name)
+    with kit.public_folder() as folder:
+        name = os.path.join(folder, 'file')
+        with open(name, 'wb') as f:
+            f.write(bytes(100))
+        os.chmod(name, 0o000)
+        done = kit.child(code, name, path())
     assert done.stdout == '-1 -1 0\n', (done.stdout, done.stderr)
     assert done.stderr.count('Permission denied') == 2, done.stderr
 
@@ -424,7 +428,9 @@ def ctrl_c_anywhere_in_a_wait_leaves_everything_pending():
 def locked_memory_has_no_limit_that_kills():
     code = '''
 import os, resource, torch
-from penstock.deepspeed import aio_handle, pin_handle
+from penstock.deepspeed import aio_handle
+h = aio_handle()  # imports what is needed below
+h.free_cpu_locked_tensor(h.new_cpu_locked_tensor(1, torch.empty(0, dtype=torch.uint8)))
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
 if os.geteuid() == 0:
     os.setuid(65534)
@@ -451,7 +457,8 @@ def a_handle_that_cannot_be_made_is_an_OSError():
     code = '''
 import os, resource
 from penstock.deepspeed import aio_handle
-if os.geteuid() == 0:  # whom no limit on threads holds; only now, others may not read this Python
+aio_handle().close()  # imports what is needed below
+if os.geteuid() == 0:  # no limit on threads holds root
     os.setgid(65534)
     os.setuid(65534)
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))

@@ -128,8 +128,20 @@ def handle(engine=None, **options):
         raise
 
 
+@contextlib.contextmanager
+def public_folder():
+    """A folder that other users may enter, wherever the tests and their folder are."""
+    with tempfile.TemporaryDirectory(prefix='penstock-', dir='/var/tmp') as public:
+        os.chmod(public, 0o755)
+        yield public
+
+
 def child(code, *args, **more):
-    """Run Python code in a process of its own."""
+    """Run Python code in a process of its own.
+
+    Code that changes its user has to import all that it needs before: the other user may not be
+    able to read this package.
+    """
     here = os.path.dirname(os.path.abspath(__file__))
     env = dict(os.environ, PYTHONPATH=os.pathsep.join([here, *sys.path]), PENSTOCK_TEST_DIR=folder,
                **more.pop('env', {}))
