@@ -108,14 +108,14 @@ def _tensor(blob: _Blob, fill: bool) -> tuple[torch.Tensor, list[Any]]:
             found = unpickle(archive, 'cpu')
         if type(found) is not torch.Tensor:
             raise Unusual('it is no plain tensor')
-        records = [claim.record for claim in archive.claims]
+        records = [read.record for read in archive.reads]
         if fill:
-            archive.fill()
+            archive.fill_storages()
         return found, records
     except (RuntimeError, pickle.UnpicklingError) as error:
         raise Unusual(str(error)) from None
     finally:
-        archive.end()
+        archive.end_reads()
 
 
 class _Read:

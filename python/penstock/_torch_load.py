@@ -22,7 +22,7 @@ from torch import _weights_only_unpickler
 from ._background import gc_disabled
 from ._range_reader import Reader, Unusual, content, is_damage, is_uri
 from ._penstock import is_simple_pickle
-from ._torch_archive import HOST, IS_TOLD, Archive as Archive, indexed
+from ._torch_archive import HOST, SEES_MOVES, Archive as Archive, indexed
 from ._torch_save import is_special
 
 _serialization: Any = torch.serialization
@@ -32,7 +32,7 @@ def _is_looked_into(map_location: Any) -> bool:
     """Does somebody look into storages on the way?  Then they have to be filled before."""
     if callable(map_location):
         return True
-    if not IS_TOLD and torch.cuda.is_available() and str(map_location) != 'cpu':
+    if not SEES_MOVES and torch.cuda.is_available() and str(map_location) != 'cpu':
         return True  # torch copies to the GPU
     for entry in getattr(_serialization, '_package_registry', ()):
         function = getattr(entry[-1], 'func', entry[-1])
@@ -62,7 +62,7 @@ class _Where:
 def _device(place: Any) -> torch.device | None:
     if place == 'cpu':
         return HOST
-    if not str(place).startswith('cuda') or not IS_TOLD or not torch.cuda.is_available():
+    if not str(place).startswith('cuda') or not SEES_MOVES or not torch.cuda.is_available():
         return None
     try:
         device = indexed(torch.device(place))
@@ -101,15 +101,15 @@ def _locations(archive: Archive) -> dict[str, str]:
 
 def _begin(archive: Archive, map_location: Any, where: _Where) -> None:
     if _is_looked_into(map_location):
-        archive.begin(lambda _: HOST, True)
+        archive.begin_reading(lambda _: HOST, True)
     elif map_location is not None and not isinstance(map_location, dict):
         device = where(None)
-        archive.begin(lambda _: device)
+        archive.begin_reading(lambda _: device)
     elif not torch.cuda.is_available():
-        archive.begin(lambda _: HOST)
+        archive.begin_reading(lambda _: HOST)
     elif archive.is_many:
         locations = _locations(archive)
-        archive.begin(lambda key: where(locations.get(key)))
+        archive.begin_reading(lambda key: where(locations.get(key)))
 
 
 def _leave_to_torch(archive: Archive, map_location: Any) -> None:
@@ -148,7 +148,7 @@ def load(path: Any, map_location: Any, module: Any, weights_only: bool | None, v
 
 def unpickle(archive: Archive, map_location: Any, module: Any = _weights_only_unpickler,
              **args: Any) -> Any:
-    """What torch makes of it; the claims are still to be filled."""
+    """What torch makes of it; the storages are still to be filled."""
     return _serialization._load(archive, map_location, module, **{'encoding': 'utf-8', **args})
 
 
@@ -216,7 +216,7 @@ class _SimpleUnpickler(pickle.Unpickler):
         name, nbytes = f'data/{key}', numel * torch._utils._element_size(dtype)
         where = self._where(location)
         stays = where == HOST
-        storage: Any = None if where is None or stays else self._archive.ready(name, nbytes, where)
+        storage: Any = None if where is None or stays else self._archive.find_read_ahead(name, nbytes, where)
         if storage is None:
             storage = self._archive.storage(name, nbytes, stays)
             storage = storage if stays else self._restore(storage, location)
@@ -244,7 +244,7 @@ def _load(reader: Reader, map_location: Any, module: Any, args: Any) -> Any:
             archive.wait()  # the file is about to be closed
         raise
     finally:
-        archive.end()
+        archive.end_reads()
 
 
 def _unpickle_all(archive: Archive, map_location: Any, where: _Where, module: Any, args: Any) -> Any:
@@ -253,14 +253,14 @@ def _unpickle_all(archive: Archive, map_location: Any, where: _Where, module: An
             simple = not args and module in (pickle, _weights_only_unpickler)
             result = _unpickle_simple(archive, map_location, where) if simple else None
             if result is None:
-                archive.settle(where(None) or HOST)  # any code may look into them now
+                archive.read_the_rest(where(None) or HOST)  # any code may look into them now
                 result = unpickle(archive, map_location, module, **args)
     except (RuntimeError, pickle.UnpicklingError) as error:
         if module is not _weights_only_unpickler:
             raise
         # Not allowed, or no such thing: torch says it better, with advice.
         raise Unusual(str(error)) from None
-    archive.fill()
+    archive.fill_storages()
     return result
 
 
@@ -275,7 +275,7 @@ def _unpickle_simple(archive: Archive, map_location: Any, where: _Where) -> Any:
         raise
     except Exception:
         pass
-    archive.forget()
+    archive.forget_reads()
     return None
 
 
@@ -299,8 +299,8 @@ def _names_in(reader: Reader, offset: int, length: int) -> list[str]:
     with contextlib.suppress(Exception):
         archive = Archive(reader)
         result = unpickle(archive, 'cpu')
-        bad = {claim.target.data_ptr() for claim in archive.claims if is_bad(claim.record)}
-        archive.end()
+        bad = {read.target.data_ptr() for read in archive.reads if is_bad(read.record)}
+        archive.end_reads()
         names = _names_of(result, bad)
     return (names or [f'record {name}' for name, record in records.items() if is_bad(record)]
             or ['the directory'])

@@ -331,7 +331,7 @@ def what_a_thread_reads_into_stays_when_nobody_waits_for_it_any_more(which):
         torch = torch_or_skip()
         import penstock.torch
         from penstock import _torch_archive as owner
-        how = '_fresh'
+        how = '_new_storage'
         save, load = penstock.torch.save, lambda name: penstock.torch.load(name, 'cpu')
         tensors = {f't{i}': torch.full((5000,), i) for i in range(300)}
     else:
