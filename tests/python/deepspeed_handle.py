@@ -453,7 +453,7 @@ def reads_of_one_file_see_what_takes_its_place():
     with contextlib.redirect_stderr(io.StringIO()):
         assert h.async_pread(torch.zeros(10, dtype=torch.uint8), name) == -1
     h.wait()
-    assert h._io._last is None, 'a file stays open after wait()'
+    assert h._io._last_read is None, 'a file stays open after wait()'
 
 
 @case

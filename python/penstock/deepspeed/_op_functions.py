@@ -7,7 +7,7 @@ import torch
 
 from . import _args
 from ._tensor import cast_to_byte_tensor, host_bytes, nbytes
-from ._transfer import Kind, Transfers, call
+from ._transfer import Kind, Transfers, check_call
 
 
 def transfer_file(
@@ -15,14 +15,14 @@ def transfer_file(
     overlap_events: Any, validate: Any,
 ) -> int:
     begin = time.perf_counter()
-    c = call(f'aio_{kind}', kind, buffer, _args.target(filename), 0, validate)
+    c = check_call(f'aio_{kind}', kind, buffer, _args.target(filename), 0, validate)
     _args.flag('overlap_events', overlap_events)
     io = Transfers(_args.positive('block_size', block_size),
                    _args.positive('queue_depth', queue_depth),
                    _args.flag('single_submit', single_submit), 1)
     try:
         start = time.perf_counter()
-        result = io.alone(c)
+        result = io.run_alone(c)
         end = time.perf_counter()
     finally:
         io.close()
