@@ -29,7 +29,7 @@ from torch.futures import Future
 
 from . import _dcp_files, s3
 from ._atomic_writer import MEMORY, Writer
-from ._dcp_read import Load
+from ._dcp_read import CheckpointLoad
 from ._penstock import crc32
 from ._range_reader import Reader, content, is_uri
 from ._torch_save import Plan
@@ -204,7 +204,7 @@ class CheckpointReader(FileSystemReader):  # type: ignore[misc]
         return _FileSystem.validate_checkpoint_id(checkpoint_id)
 
     def read_data(self, plan: Any, planner: Any) -> 'Future[None]':
-        Load(lambda name: Reader(self.fs.concat_path(self.path, name), verify=self._verify),
+        CheckpointLoad(lambda name: Reader(self.fs.concat_path(self.path, name), verify=self._verify),
              self.storage_data, planner, self.transforms).run(plan.items)
         future: Future[None] = Future()
         future.set_result(None)
