@@ -25,7 +25,7 @@ from torch.distributed.checkpoint.planner import LoadItemType
 from ._range_reader import Ranges, Reader, Record, Unusual, is_damage
 from ._penstock import copy, huge
 from ._torch_archive import Archive
-from ._torch_load import _unpickle_simple, _Where, unpickle
+from ._torch_load import _unpickle_simple, _DeviceMap, unpickle
 
 _FILES = 8  # that are open at once
 _WHOLE = 8 << 20  # what is smaller is read with its header, and copied
@@ -103,7 +103,7 @@ def _tensor(blob: _ArchiveInMemory, fill: bool) -> tuple[torch.Tensor, list[Any]
     """What is in it, without its data if not @fill, and the records that belong to it; or Unusual."""
     archive = Archive(blob)
     try:
-        found = _unpickle_simple(archive, 'cpu', _Where('cpu'))
+        found = _unpickle_simple(archive, 'cpu', _DeviceMap('cpu'))
         if found is None:
             found = unpickle(archive, 'cpu')
         if type(found) is not torch.Tensor:
