@@ -76,7 +76,7 @@ class _FileSystem(_torch_filesystem.FileSystem):  # type: ignore[misc]
     @contextlib.contextmanager
     def create_stream(self, path: Any, mode: str) -> Iterator[Any]:
         if mode == 'rb':
-            yield io.BytesIO(_dcp_files.checked(bytes(content(path)), path, self._verify))
+            yield io.BytesIO(_dcp_files.check_crc(bytes(content(path)), path, self._verify))
             return
         with Writer(path, **self._options) as output:
             yield _Stream(output)
@@ -119,7 +119,7 @@ class CheckpointWriter(FileSystemWriter):  # type: ignore[misc]
         return _FileSystem.validate_checkpoint_id(checkpoint_id)
 
     def prepare_global_plan(self, plans: list[Any]) -> list[Any]:
-        _dcp_files.begin(self.path, self._own_rank())  # finish() ends it, of a save that failed the next one
+        _dcp_files.begin_save(self.path, self._own_rank())  # finish() ends it, of a save that failed the next one
         return cast(list[Any], super().prepare_global_plan(plans))
 
     def write_data(self, plan: Any, planner: Any) -> 'Future[list[WriteResult]]':
@@ -165,11 +165,11 @@ class CheckpointWriter(FileSystemWriter):  # type: ignore[misc]
         try:
             with Writer(path, **{**self._options, 'checksum': False}) as output:
                 output.write(data + _dcp_files.END % crc32(data))
-                _dcp_files.need(self.path, named)
-                before, since = _dcp_files.names_in(path), _dcp_files.made(path)
+                _dcp_files.require_files(self.path, named)
+                before, since = _dcp_files.names_in(path), _dcp_files.time_of(path)
             _dcp_files.remove_old(path, before, since, self._own_rank())
         finally:
-            _dcp_files.end(self.path)
+            _dcp_files.end_save(self.path)
 
     def _own_rank(self) -> str:
         """Of one that publishes metadata for itself alone."""
