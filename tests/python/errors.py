@@ -8,7 +8,7 @@ import pickle
 import subprocess
 
 import penstock
-from kit import (MIB, PAGE, Gate, Skip, case, cases, child, content, data, each, failing, folder,
+from kit import (MIB, PAGE, BlockingMemory, Skip, case, cases, child, content, data, each, failing, folder,
                  handle, in_fork, make, path, public_folder, raises, run, unraisable)
 
 
@@ -281,7 +281,7 @@ def the_first_of_several_is_raised_and_the_others_are_counted():
 
 @case
 def a_failure_is_not_lost_with_its_future():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         h.read_async(gate.memory, make(data(10)))  # too short a file
         gc.collect()
         gate.open()

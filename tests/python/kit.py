@@ -200,11 +200,11 @@ def no_switching():
         sys.setswitchinterval(before)
 
 
-class Gate:
-    """Memory that lets no transfer through until the gate is opened.
+class BlockingMemory:
+    """Memory that blocks every transfer until open().
 
-    Whoever touches the first page, kernel or thread, sleeps: userfaultfd(2).  The rest is
-    ordinary.  The memory holds what it was made from once the gate is open.
+    A kernel or a thread that touches the first page sleeps: userfaultfd(2).  The rest is
+    ordinary.  After open() the memory holds what it was made from.
     """
 
     _SYSCALL = {'x86_64': 323, 'aarch64': 282}
@@ -234,7 +234,7 @@ class Gate:
         return fd
 
     def reached(self):
-        """Returns when somebody stands before the gate."""
+        """Returns when a transfer is blocked."""
         os.read(self._fd, 32)
         return True
 
