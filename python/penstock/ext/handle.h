@@ -33,8 +33,7 @@ struct thread_shard {
 	_Atomic uint64_t pending;             /* operations submitted and not finalized */
 	_Atomic uint64_t finished;            /* operations since the last wait() */
 	struct future *_Atomic done_stack;    /* to be finalized, newest first */
-	struct future
-		*_Atomic done_queue; /* the same, oldest first, and before those; waiters.lock */
+	struct future *_Atomic done_queue;    /* older ones, oldest first; waiters.lock */
 };
 
 /*
