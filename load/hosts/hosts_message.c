@@ -62,7 +62,8 @@ bool hosts_send(struct peer *p, const struct header *head, const void *text)
 	struct outgoing *o = &p->out;
 	bool waits = o->len;
 
-	if (p->fd < 0 || ARRAY_RESERVE(o->data, o->capacity, o->len + sizeof(*head) + head->len) < 0)
+	if (p->fd < 0 ||
+	    ARRAY_RESERVE(o->data, o->capacity, o->len + sizeof(*head) + head->len) < 0)
 		return false;
 	memcpy(o->data + o->len, head, sizeof(*head));
 	if (head->len)

@@ -144,7 +144,7 @@ static int run_fio_turn(struct bench *b, struct bench_size *z, bool read,
 				     "nothing",
 				     job->folder);
 	fio_run_turn(fio, job, b->folder.open_path, s, names, (unsigned)files, ops - before->ops,
-		 (double)(bytes - before->bytes) / (s->sec - before->sec));
+		     (double)(bytes - before->bytes) / (s->sec - before->sec));
 	b->res->nr_fio = at / nr + 1 > b->res->nr_fio ? at / nr + 1 : b->res->nr_fio;
 	b->res->bytes_written += fio->bytes_written - written;
 	if (b->res->gdsio && penstock_check_stop(job->stop, err) == 0) {
@@ -152,7 +152,7 @@ static int run_fio_turn(struct bench *b, struct bench_size *z, bool read,
 
 		written = g->bytes_written;
 		gdsio_run_turn(g, job, b->folder.open_path, s, names[0], ops - before->ops,
-			   (double)(bytes - before->bytes) / (s->sec - before->sec));
+			       (double)(bytes - before->bytes) / (s->sec - before->sec));
 		b->res->bytes_written += g->bytes_written - written;
 	}
 	return penstock_check_stop(job->stop, err);

@@ -80,7 +80,7 @@ int config_space_add(struct config_space *s, enum config_space_kind kind, uint64
 	}
 	if (text && !(v.text = strdup(text)))
 		return penstock_fail(err, -ENOMEM, "out of memory");
-	if (ARRAY_MORE(axis->values, axis->nr) < 0) {
+	if (ARRAY_GROW(axis->values, axis->nr) < 0) {
 		free(v.text);
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	}

@@ -9,8 +9,8 @@ void object_requests_get(struct object_requests *r, struct penstock_s3 *c)
 
 	*r = (struct object_requests){.stats.size = sizeof(r->stats)};
 	penstock_s3_get_stats(c, &r->stats);
-	for (unsigned i = 0; i < OBJECT_TIMES; i++)
-		object_times_get(c, i, &r->times[i]);
+	for (unsigned i = 0; i < OBJECT_LATENCIES; i++)
+		object_latency_get(c, i, &r->times[i]);
 	snprintf(r->region, sizeof(r->region), "%s", r->stats.region);
 	snprintf(r->credentials, sizeof(r->credentials), "%s", r->stats.credentials);
 	r->stats.region = r->stats.credentials = NULL; /* they go with the client */

@@ -10,9 +10,9 @@
 
 docs/python.md is the manual; penstock.deepspeed is a drop-in for DeepSpeed's handles.
 """
-from ._empty import empty
+from ._io_arrays import empty
 from ._penstock import File, Future, Handle, Memory, __version__, info
-from ._update import WeightUpdate
+from ._weight_update import WeightUpdate
 from .store import Store
 from .weights import WeightWindow
 

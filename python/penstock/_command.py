@@ -34,7 +34,7 @@ def _written_out(found: re.Match[str]) -> str:
     return f'\\x{c & 0xff:02x}' if c < 0x80 or c >= 0xd800 and c < 0xe000 else f'\\u{c:04x}'
 
 
-class _Plain(io.TextIOBase):
+class _EscapedOutput(io.TextIOBase):
     """Standard output or error for people: names out of files and results do nothing to a terminal.
 
     As in C the first error stays until somebody asks for it, and all that follows is lost.
@@ -63,8 +63,8 @@ class _Plain(io.TextIOBase):
 
 
 def _exit(main: Callable[[list[str]], int], words: list[str]) -> NoReturn:
-    out = _Plain(sys.stdout)
-    sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, _Plain(sys.stderr))
+    out = _EscapedOutput(sys.stdout)
+    sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, _EscapedOutput(sys.stderr))
     status: int | str | None
     try:
         status = main(words)

@@ -18,7 +18,7 @@ import uuid
 from typing import Any
 
 from . import s3
-from ._reader import content, is_uri
+from ._range_reader import content, is_uri
 from ._penstock import crc32
 
 SUFFIX = '.distcp'
@@ -29,7 +29,7 @@ _SAVING = re.compile(r'\.saving(\d*)\.[0-9a-f]{32}')  # of one rank, or of all
 END = b'\npenstock crc32 %08x\n'
 
 
-def checked(data: bytes, path: Any, verify: bool | str) -> bytes:
+def check_crc(data: bytes, path: Any, verify: bool | str) -> bytes:
     """Metadata, compared with the checksum behind them, where there is one."""
     size = len(data) - len(END % 0)
     if verify == 'require' and data[size:size + 14] != END[:14]:
@@ -59,7 +59,7 @@ class _Anything:
         pass
 
 
-class _Names(pickle.Unpickler):
+class _NamesUnpickler(pickle.Unpickler):
     """Nothing that the file names is imported or run."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -69,8 +69,8 @@ class _Names(pickle.Unpickler):
 def names_in(path: Any) -> set[str]:
     """The files that these metadata name; none where there are no metadata, or what is there is none."""
     try:
-        data = checked(bytes(content(path)), path, True)
-        infos = _Names(io.BytesIO(data)).load().storage_data.values()
+        data = check_crc(bytes(content(path)), path, True)
+        infos = _NamesUnpickler(io.BytesIO(data)).load().storage_data.values()
         return {os.path.basename(info.relative_path) for info in infos
                 if os.path.basename(info.relative_path) == info.relative_path}
     except Exception:  # a pickle that is damaged may raise anything
@@ -80,7 +80,7 @@ def names_in(path: Any) -> set[str]:
 # ---- saves that are under way
 
 
-class _Saving:
+class _SaveLock:
     """Tells others in this folder that there are data which metadata will name."""
 
     def __init__(self, folder: str, rank: str) -> None:
@@ -95,7 +95,7 @@ class _Saving:
                 self._fd = -1
         self._pid = os.getpid()
 
-    def end(self) -> None:
+    def release(self) -> None:
         fd, self._fd = self._fd, -1
         if fd < 0:
             return
@@ -107,31 +107,31 @@ class _Saving:
         os.close(fd)
 
     def __del__(self) -> None:
-        self.end()
+        self.release()
 
 
-_under_way = threading.local()  # by folder: torch begins and ends a save in one thread
+_thread_saves = threading.local()  # by folder: torch begins and ends a save in one thread
 
 
-def _saves() -> dict[str, _Saving]:
-    found: dict[str, _Saving] = _under_way.__dict__.setdefault('saves', {})
+def _save_locks() -> dict[str, _SaveLock]:
+    found: dict[str, _SaveLock] = _thread_saves.__dict__.setdefault('saves', {})
     return found
 
 
-def begin(folder: Any, rank: str) -> None:
+def begin_save(folder: Any, rank: str) -> None:
     """Before data are written; rank: of one that publishes its own metadata, else ''."""
-    end(folder)
+    end_save(folder)
     if not is_uri(folder):
-        _saves()[os.fspath(folder)] = _Saving(os.fspath(folder), rank)
+        _save_locks()[os.fspath(folder)] = _SaveLock(os.fspath(folder), rank)
 
 
-def end(folder: Any) -> None:
-    saving = _saves().pop(os.fspath(folder), None)
+def end_save(folder: Any) -> None:
+    saving = _save_locks().pop(os.fspath(folder), None)
     if saving is not None:
-        saving.end()
+        saving.release()
 
 
-def _is_dead(path: str) -> bool:
+def _is_stale(path: str) -> bool:
     """Then it is removed, too."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -147,29 +147,29 @@ def _is_dead(path: str) -> bool:
     return True
 
 
-def _are_others(folder: str, found: set[str], rank: str) -> bool:
+def _has_other_saves(folder: str, found: set[str], rank: str) -> bool:
     """Is another save under way, whose data may be among these?"""
     alive = False
     for name in found:
         saving = _SAVING.fullmatch(name)
         if saving and (not rank or saving[1] in ('', rank)):
-            alive |= not _is_dead(os.path.join(folder, name))
+            alive |= not _is_stale(os.path.join(folder, name))
     return alive
 
 
 # ---- what goes
 
 
-def _listed(folder: str) -> dict[str, float]:
+def _list_folder(folder: str) -> dict[str, float]:
     """Names, and when the objects were made."""
     if is_uri(folder):
         return {os.path.basename(uri): when for uri, _, when, _, _ in s3.client().entries(f'{folder}/')}
     return dict.fromkeys(os.listdir(folder), 0)
 
 
-def need(folder: Any, names: set[str]) -> None:
+def require_files(folder: Any, names: set[str]) -> None:
     """Metadata must not name what is not there."""
-    missing = names - set(_listed(os.fspath(folder)))
+    missing = names - set(_list_folder(os.fspath(folder)))
     if missing:
         path = os.path.join(os.fspath(folder), min(missing))
         raise FileNotFoundError(errno.ENOENT, 'it was removed while the checkpoint was being saved', path)
@@ -182,12 +182,12 @@ def remove_old(path: Any, before: set[str], since: float, rank: str) -> None:
     who makes an object: what no metadata name is left alone until it is older than the metadata before these.
     """
     folder = os.path.dirname(os.fspath(path))
-    listed = _listed(folder)  # first: who has data here now is alive below, or has published, or is dead
+    listed = _list_folder(folder)  # first: who has data here now is alive below, or has published, or is dead
     if is_uri(folder):
         left = {name for name, when in listed.items() if when < since}
     else:
-        end(folder)
-        left = set() if _are_others(folder, set(listed), rank) else set(listed)
+        end_save(folder)
+        left = set() if _has_other_saves(folder, set(listed), rank) else set(listed)
     named = names_in(path)  # which may be another's by now
     if not named:
         return  # nobody can tell
@@ -203,7 +203,7 @@ def remove_old(path: Any, before: set[str], since: float, rank: str) -> None:
             remove(os.path.join(folder, name))
 
 
-def made(path: Any) -> float:
+def time_of(path: Any) -> float:
     """When an object was; 0 of one that is not there, and of files."""
     if is_uri(path):
         with contextlib.suppress(OSError):

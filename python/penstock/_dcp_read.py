@@ -22,10 +22,10 @@ import torch
 from torch.distributed.checkpoint import filesystem as _torchs
 from torch.distributed.checkpoint.planner import LoadItemType
 
-from ._reader import Ranges, Reader, Record, Unusual, is_damage
+from ._range_reader import Ranges, Reader, Record, Unusual, is_damage
 from ._penstock import copy, huge
 from ._torch_archive import Archive
-from ._torch_load import _unpickle_plain, _Where, unpickle
+from ._torch_load import _unpickle_simple, _DeviceMap, unpickle
 
 _FILES = 8  # that are open at once
 _WHOLE = 8 << 20  # what is smaller is read with its header, and copied
@@ -36,7 +36,7 @@ _HUGE = 4 << 20
 _LOCAL = struct.Struct('<4s22xHH')  # header of a record in a zip archive: magic, length of name and extra field
 
 
-class _Blob(io.RawIOBase):
+class _ArchiveInMemory(io.RawIOBase):
     """An archive as far as it is in memory, with its offsets: for Archive, and for what reads its directory."""
 
     def __init__(self, name: str, size: int, parts: list[tuple[int, memoryview]]) -> None:
@@ -99,57 +99,57 @@ def _address(data: memoryview) -> int:
     return torch.frombuffer(data, dtype=torch.uint8).data_ptr() if len(data) else 0
 
 
-def _tensor(blob: _Blob, fill: bool) -> tuple[torch.Tensor, list[Any]]:
+def _tensor(blob: _ArchiveInMemory, fill: bool) -> tuple[torch.Tensor, list[Any]]:
     """What is in it, without its data if not @fill, and the records that belong to it; or Unusual."""
     archive = Archive(blob)
     try:
-        found = _unpickle_plain(archive, 'cpu', _Where('cpu'))
+        found = _unpickle_simple(archive, 'cpu', _DeviceMap('cpu'))
         if found is None:
             found = unpickle(archive, 'cpu')
         if type(found) is not torch.Tensor:
             raise Unusual('it is no plain tensor')
-        records = [claim.record for claim in archive.claims]
+        records = [read.record for read in archive.reads]
         if fill:
-            archive.fill()
+            archive.fill_storages()
         return found, records
     except (RuntimeError, pickle.UnpicklingError) as error:
         raise Unusual(str(error)) from None
     finally:
-        archive.end()
+        archive.end_reads()
 
 
-class _Read:
-    """What is wanted of a file: told by a thread, answered by the planner's."""
+class _FileRead:
+    """What is read of a file: read by a thread, planned by the thread that loads."""
 
-    def __init__(self, load: 'Load', name: str, items: list[Any]) -> None:
+    def __init__(self, load: 'CheckpointLoad', name: str, items: list[Any]) -> None:
         self._load, self._name = load, name
         self._infos = [(item, load.info(item)) for item in sorted(items, key=lambda i: load.info(i).offset)]
         self._planned: concurrent.futures.Future[Ranges] = concurrent.futures.Future()
         self._placed: list[tuple[Any, Any]] = []
         self._copied: list[tuple[Any, Any]] = []
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         self._planned.cancel()
 
     # -- in a thread
 
     def run(self) -> None:
-        with self._load.open(self._name) as file, self._naming(file):
-            blobs = self._ends(file)
-            self._load.tell(lambda: self._plan(blobs))
+        with self._load.open(self._name) as file, self._name_tensors_in_errors(file):
+            blobs = self._read_directories(file)
+            self._load.call_in_planner(lambda: self._plan(blobs))
             file.read(self._planned.result())
-            self._load.tell(self._commit)
+            self._load.call_in_planner(self._commit)
             for some in self._batches():
-                self._load.wait_for_room()
-                memory = self._whole(file, some)
-                self._load.tell(lambda some=some, memory=memory: self._take(some, memory))  # type: ignore[misc]
+                self._load.acquire_batch()
+                memory = self._read_batch(file, some)
+                self._load.call_in_planner(lambda some=some, memory=memory: self._load_items(some, memory))  # type: ignore[misc]
 
-    def _ends(self, file: Reader) -> list[_Blob | None]:
+    def _read_directories(self, file: Reader) -> list[_ArchiveInMemory | None]:
         """Of blobs that may be read straight into place."""
         large = [item.type != LoadItemType.BYTE_IO and info.length >= _WHOLE and not _transforms(info)
                  for item, info in self._infos]
         memory, ranges, at = memoryview(bytearray(sum(large) * (_HEAD + _TAIL))), Ranges(), 0
-        blobs: list[_Blob | None] = []
+        blobs: list[_ArchiveInMemory | None] = []
         for (_, info), is_large in zip(self._infos, large):
             if not is_large:
                 blobs.append(None)
@@ -159,7 +159,7 @@ class _Read:
                 parts.append((start, memory[at:at + length]))
                 ranges.add(_address(memory) + at, length, info.offset + start)
                 at += length
-            blobs.append(_Blob(file.name, info.length, parts))
+            blobs.append(_ArchiveInMemory(file.name, info.length, parts))
         file.read(ranges)
         return blobs
 
@@ -176,7 +176,7 @@ class _Read:
             yield some
 
     @staticmethod
-    def _whole(file: Reader, some: list[tuple[Any, Any]]) -> memoryview:
+    def _read_batch(file: Reader, some: list[tuple[Any, Any]]) -> memoryview:
         memory, ranges = memoryview(bytearray(sum(info.length for _, info in some))), Ranges()
         address = _address(memory)
         if len(memory) >= _HUGE:
@@ -188,7 +188,7 @@ class _Read:
         return memory
 
     @contextlib.contextmanager
-    def _naming(self, file: Reader) -> Iterator[None]:
+    def _name_tensors_in_errors(self, file: Reader) -> Iterator[None]:
         """What is found to be wrong is named."""
         try:
             yield
@@ -202,10 +202,10 @@ class _Read:
 
     # -- in the planner's
 
-    def _plan(self, blobs: list[_Blob | None]) -> None:
+    def _plan(self, blobs: list[_ArchiveInMemory | None]) -> None:
         ranges = Ranges()
         for (item, info), blob in zip(self._infos, blobs):
-            target = blob and self._place(item, info, blob, ranges)
+            target = blob and self._place_item(item, info, blob, ranges)
             if target is None:
                 self._copied.append((item, info))
             else:
@@ -214,16 +214,16 @@ class _Read:
             torch.cuda.current_stream(device).synchronize()
         self._planned.set_result(ranges)
 
-    def _place(self, item: Any, info: Any, blob: _Blob, ranges: Ranges) -> Any:
+    def _place_item(self, item: Any, info: Any, blob: _ArchiveInMemory, ranges: Ranges) -> Any:
         """The tensor that part of the file goes to as it is; None: it has to be copied."""
         try:
             stored, records = _tensor(blob, False)
         except Unusual:
             return None
         _check_part(item, stored)
-        part = _run(stored, item.storage_offsets, item.lengths)
+        part = _run_offset(stored, item.storage_offsets, item.lengths)
         target = self._load.planner.resolve_tensor(item).detach()
-        if part is None or len(records) != 1 or not _alike(target, stored, item.lengths):
+        if part is None or len(records) != 1 or not _same_layout(target, stored, item.lengths):
             return None
         ranges.add(target.data_ptr(), target.nbytes, info.offset + records[0].offset + part)
         return target
@@ -232,14 +232,14 @@ class _Read:
         for item, target in self._placed:
             self._load.planner.commit_tensor(item, target)
 
-    def _take(self, some: list[tuple[Any, Any]], memory: memoryview) -> None:
+    def _load_items(self, some: list[tuple[Any, Any]], memory: memoryview) -> None:
         at = 0
         for item, info in some:
-            self._take_one(item, info, memory[at:at + info.length])
+            self._load_item(item, info, memory[at:at + info.length])
             at += info.length
-        self._load.give_room()
+        self._load.release_batch()
 
-    def _take_one(self, item: Any, info: Any, data: memoryview) -> None:
+    def _load_item(self, item: Any, info: Any, data: memoryview) -> None:
         planner = self._load.planner
         if _transforms(info):
             stream = self._load.transforms.transform_load_stream(item, _transforms(info), io.BytesIO(data))
@@ -248,7 +248,7 @@ class _Read:
             planner.load_bytes(item, io.BytesIO(data))
             return
         try:
-            tensor = _tensor(_Blob(self._name, len(data), [(0, data)]), True)[0]
+            tensor = _tensor(_ArchiveInMemory(self._name, len(data), [(0, data)]), True)[0]
         except Unusual:
             tensor = torch.load(io.BytesIO(data), map_location='cpu', weights_only=True)
         _check_part(item, tensor)
@@ -261,15 +261,15 @@ class _Read:
         planner.commit_tensor(item, target)
 
 
-class Load:
+class CheckpointLoad:
     """One call of read_data()."""
 
     def __init__(self, open_file: Callable[[str], Reader], infos: Any, planner: Any, transforms: Any) -> None:
         self.open, self.planner, self.transforms = open_file, planner, transforms
         self._infos = infos
-        self._told: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._room = threading.Semaphore(2)
-        self._over = False
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._batch_slots = threading.Semaphore(2)
+        self._stopped = False
 
     def info(self, item: Any) -> Any:
         return self._infos[item.storage_index]
@@ -278,27 +278,27 @@ class Load:
         per_file: dict[str, list[Any]] = {}
         for item in items:
             per_file.setdefault(self.info(item).relative_path, []).append(item)
-        reads = [_Read(self, name, some) for name, some in per_file.items()]
+        reads = [_FileRead(self, name, some) for name, some in per_file.items()]
         with concurrent.futures.ThreadPoolExecutor(min(_FILES, max(len(reads), 1))) as pool:
             try:
                 futures = [pool.submit(read.run) for read in reads]
                 for future in futures:
-                    future.add_done_callback(lambda _: self._told.put(None))
-                self._do(futures)
+                    future.add_done_callback(lambda _: self._calls.put(None))
+                self._run_calls(futures)
             finally:  # where Ctrl-C came while threads were being started, too
-                self._over = True
+                self._stopped = True
                 pool.shutdown(False, cancel_futures=True)
                 for read in reads:
-                    read.give_up()
-                    self._room.release()  # for who waits there
+                    read.cancel()
+                    self._batch_slots.release()  # for a thread that waits there
 
-    def _do(self, futures: list[Any]) -> None:
-        """What threads have to tell, until all of them have ended; one that failed is the end."""
+    def _run_calls(self, futures: list[Any]) -> None:
+        """The calls that threads have queued, until all of them have ended; one that failed is the end."""
         left = len(futures)
         while left:
-            told = self._told.get()
-            if told is not None:
-                told()
+            call = self._calls.get()
+            if call is not None:
+                call()
                 continue
             left -= 1
             for future in futures:
@@ -307,16 +307,16 @@ class Load:
 
     # -- for threads
 
-    def tell(self, what: Callable[[], None]) -> None:
-        self._told.put(what)
+    def call_in_planner(self, what: Callable[[], None]) -> None:
+        self._calls.put(what)
 
-    def wait_for_room(self) -> None:
-        self._room.acquire()
-        if self._over:
+    def acquire_batch(self) -> None:
+        self._batch_slots.acquire()
+        if self._stopped:
             raise concurrent.futures.CancelledError
 
-    def give_room(self) -> None:
-        self._room.release()
+    def release_batch(self) -> None:
+        self._batch_slots.release()
 
 
 def _transforms(info: Any) -> Any:
@@ -332,14 +332,14 @@ def _check_part(item: Any, stored: torch.Tensor) -> None:
                              f'{offsets} on are wanted')
 
 
-def _alike(target: torch.Tensor, stored: torch.Tensor, lengths: Any) -> bool:
+def _same_layout(target: torch.Tensor, stored: torch.Tensor, lengths: Any) -> bool:
     return (target.dtype == stored.dtype and tuple(target.shape) == tuple(lengths)
             and target.device.type in ('cpu', 'cuda') and target.layout == torch.strided
             and target.is_contiguous() and not target.is_conj() and not target.is_neg()
             and not stored.is_conj() and not stored.is_neg())
 
 
-def _run(stored: torch.Tensor, offsets: Any, lengths: Any) -> int | None:
+def _run_offset(stored: torch.Tensor, offsets: Any, lengths: Any) -> int | None:
     """Where in its storage this part of a tensor begins, in bytes, if it lies there in one run."""
     if not stored.is_contiguous():
         return None

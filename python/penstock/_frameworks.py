@@ -58,7 +58,7 @@ class Torch:
         if self._device.type not in ('cpu', 'cuda'):
             raise ValueError(f"device: {device!r} is not 'cpu' and not of CUDA; load to 'cpu', and move it")
 
-    def _kind(self, dtype: str) -> Any:
+    def _find_dtype(self, dtype: str) -> Any:
         kind = getattr(self._torch, _KINDS.get(dtype, '-'), None)
         if kind is None:
             raise SafetensorError(f'torch {self._torch.__version__} has no dtype for {dtype}')
@@ -72,12 +72,12 @@ class Torch:
         stored = (*shape[:-1], shape[-1] // 2) if dtype == 'F4' else shape
         template = self._templates.get(dtype)
         if template is None:
-            template = self._templates[dtype] = self._torch.empty((0,), dtype=self._kind(dtype), device=memory.device)
+            template = self._templates[dtype] = self._torch.empty((0,), dtype=self._find_dtype(dtype), device=memory.device)
         return template.new_empty(0).set_(memory[at:at + nbytes], 0, stored)
 
     def empty(self, dtype: str, shape: tuple[int, ...]) -> tuple[Array, Any]:
         stored = (*shape[:-1], shape[-1] // 2) if dtype == 'F4' else shape
-        tensor = self._torch.empty(stored, dtype=self._kind(dtype), device=self._device)
+        tensor = self._torch.empty(stored, dtype=self._find_dtype(dtype), device=self._device)
         nbytes = size_of(dtype, shape) or 0
         return Array(dtype, shape, tensor.data_ptr(), nbytes, self.on_device, tensor), tensor
 
@@ -99,7 +99,7 @@ class Numpy:
         if str(device) != 'cpu':
             raise ValueError(f"device: {device!r} is not 'cpu', where the arrays of numpy are")
 
-    def _kind(self, dtype: str) -> Any:
+    def _find_dtype(self, dtype: str) -> Any:
         try:
             return self._numpy.dtype(_KINDS[dtype])
         except (KeyError, TypeError):
@@ -114,10 +114,10 @@ class Numpy:
         return memory, memory.ctypes.data
 
     def cut(self, memory: Any, at: int, nbytes: int, dtype: str, shape: tuple[int, ...]) -> Any:
-        return self._numpy.ndarray(shape, self._kind(dtype), memory, at)
+        return self._numpy.ndarray(shape, self._find_dtype(dtype), memory, at)
 
     def empty(self, dtype: str, shape: tuple[int, ...]) -> tuple[Array, Any]:
-        array = self._numpy.empty(shape, self._kind(dtype))
+        array = self._numpy.empty(shape, self._find_dtype(dtype))
         return Array(dtype, shape, array.ctypes.data, array.nbytes, False, array), array
 
     def reshape(self, tensor: Any, shape: tuple[int, ...]) -> Any:
@@ -179,7 +179,7 @@ class _Arrays(_Bytes):
         array = self._framework._numpy.frombuffer(window, 'u1', weight.nbytes, at)
         array.flags.writeable = False
         try:
-            return array.view(self._framework._kind(weight.dtype)).reshape(weight.shape)
+            return array.view(self._framework._find_dtype(weight.dtype)).reshape(weight.shape)
         except SafetensorError:
             return array
 
@@ -193,14 +193,14 @@ class _Tensors:
         self._device = framework._device
         self._pinned = pinned
         if self._device.type == 'cuda':
-            from ._torch import stream
+            from ._torch import current_stream
 
-            if stream is None or not self._torch.cuda.is_available():
+            if current_stream is None or not self._torch.cuda.is_available():
                 raise ValueError(f'device: {device!r} is not there, for torch has no CUDA')
             self._index = self._device.index
             if self._index is None:
                 self._index = self._torch.cuda.current_device()
-            self._stream = stream
+            self._stream = current_stream
 
     def window(self, nbytes: int) -> tuple[Any, int, int]:
         torch = self._torch
@@ -264,10 +264,10 @@ def arrays_of(tensors: Mapping[str, Any]) -> dict[str, Array]:
         if torch is not None and isinstance(tensor, torch.Tensor):
             dtype = codes.get(tensor.dtype)
             if dtype is None:
-                dtype = codes[tensor.dtype] = _code(name, str(tensor.dtype).removeprefix('torch.'))
-            found[name] = _of_torch(torch, name, tensor, dtype)
+                dtype = codes[tensor.dtype] = _dtype_code(name, str(tensor.dtype).removeprefix('torch.'))
+            found[name] = _torch_array(torch, name, tensor, dtype)
         else:
-            found[name] = _of_numpy(name, tensor)
+            found[name] = _numpy_array(name, tensor)
     _refuse_shared(found)
     if torch is not None and any(array.on_device for array in found.values()):
         for device in {a.keep.device for a in found.values() if a.on_device}:
@@ -275,14 +275,14 @@ def arrays_of(tensors: Mapping[str, Any]) -> dict[str, Array]:
     return found
 
 
-def _code(name: str, kind: str) -> str:
+def _dtype_code(name: str, kind: str) -> str:
     try:
         return _NAMES[kind]
     except KeyError:
         raise SafetensorError(f'{name!r}: the format has no {kind}') from None
 
 
-def _of_torch(torch: Any, name: str, tensor: Any, dtype: str) -> Array:
+def _torch_array(torch: Any, name: str, tensor: Any, dtype: str) -> Array:
     if tensor.layout != torch.strided:
         raise ValueError(f'{name!r}: a sparse tensor; save its to_dense()')
     if not tensor.is_contiguous():
@@ -301,11 +301,11 @@ def _of_torch(torch: Any, name: str, tensor: Any, dtype: str) -> Array:
                  kind == 'cuda', tensor)
 
 
-def _of_numpy(name: str, array: Any) -> Array:
+def _numpy_array(name: str, array: Any) -> Array:
     numpy = sys.modules.get('numpy')
     if numpy is None or not isinstance(array, numpy.ndarray):
         raise TypeError(f'{name!r}: {type(array).__name__} is no tensor of torch and no array of numpy')
-    dtype = _code(name, array.dtype.name)
+    dtype = _dtype_code(name, array.dtype.name)
     if not array.flags.c_contiguous:
         raise ValueError(f'{name!r}: not contiguous; save its numpy.ascontiguousarray()')
     if array.dtype.byteorder == '>':
@@ -318,12 +318,12 @@ def _refuse_shared(arrays: dict[str, Array]) -> None:
     spans = sorted([(a.on_device, a.address, a.nbytes, name) for name, a in arrays.items() if a.nbytes])
     dev, name, end = False, '', 0
     for dev2, start2, nbytes, name2 in spans:
-        if start2 < end and dev == dev2 and _torchs(arrays[name], arrays[name2]):
+        if start2 < end and dev == dev2 and _all_torch(arrays[name], arrays[name2]):
             raise RuntimeError(f'{name!r} and {name2!r} share memory, and would be saved twice: '
                                'save one of them, or a clone()')
         dev, name, end = dev2, name2, start2 + nbytes
 
 
-def _torchs(*arrays: Array) -> bool:
+def _all_torch(*arrays: Array) -> bool:
     """numpy's may share, as in the package safetensors."""
     return all(type(a.keep).__module__.partition('.')[0] == 'torch' for a in arrays)

@@ -77,7 +77,7 @@ def say(text: str) -> None:
 
 # ---------------------------------------------------------------------------- the command line
 
-def _plain(name: str) -> str:
+def _option_name(name: str) -> str:
     return name.replace('_', '-')
 
 
@@ -122,7 +122,7 @@ def parse(words: list[str]) -> tuple[dict[str, Any], list[str]]:
         if word == '--':
             return args, extra + rest
         name, equals, text = word[2:].partition('=')
-        o = table.get(_plain(name)) if word.startswith('--') else None
+        o = table.get(_option_name(name)) if word.startswith('--') else None
         if o is None:
             extra.append(word)
             continue
@@ -146,10 +146,10 @@ def check_extra(extra: list[str]) -> None:
     """A misspelt option is neither ours nor theirs: tell before anything is run."""
     dump = subprocess.run([_program(), '--dump-options'], stdout=subprocess.PIPE, check=True).stdout
     kv = next(c for c in json.loads(dump)['commands'] if c['name'] == 'kv')
-    known = [_plain(n) for o in kv['options'] for n in (o['name'], *o['aliases'])]
+    known = [_option_name(n) for o in kv['options'] for n in (o['name'], *o['aliases'])]
     ours = [n for o in COMMAND['options'] for n in (o['name'], *o['aliases'])]
     for word in extra:
-        name = _plain(word[2:].partition('=')[0])
+        name = _option_name(word[2:].partition('=')[0])
         if word.startswith('--') and name and not any(k.startswith(name) for k in known):
             near = difflib.get_close_matches(name, ours + known, 1)
             hint = f"; did you mean '--{near[0]}'?" if near else ''
@@ -200,12 +200,12 @@ class Runs:
 
     def __init__(self, args: dict[str, Any], extra: list[str], stop: Stop) -> None:
         ranks = _ranks()
-        self.args, self.extra, self.stop, self.look = args, extra, stop, ranks.LOOK
+        self.args, self.extra, self.stop, self.look = args, extra, stop, ranks.POLL_SECONDS
         try:
-            self.meeting = ranks.Meeting()
+            self.ranks_group = ranks.RankGroup()
         except ValueError as e:
             raise Failed(str(e)) from None
-        self.rank = self.meeting.me
+        self.rank = self.ranks_group.me
         self.time = _now()
         self.folder = args['results_dir'] or f'kvcache_run_{self.time}'
 
@@ -354,7 +354,7 @@ class Submission:
 
     def run_trial(self, option: int, trial: int) -> None:
         r, trials = self.r, self.r.args['trials']
-        r.meeting.meet()
+        r.ranks_group.barrier()
         if r.stop.signal:
             return
         if not r.rank.rank:
@@ -386,7 +386,7 @@ class Submission:
         os.makedirs(cache, exist_ok=True)
         try:
             self.run_all()
-            said = r.meeting.say(json.dumps({'failures': self.failures, 'results': self.results()}))
+            said = r.ranks_group.gather(json.dumps({'failures': self.failures, 'results': self.results()}))
             if not r.rank.rank:
                 self.summarize(said)
         finally:
@@ -420,7 +420,7 @@ class Submission:
                        'why_not': self.why_not, **({'lost_ranks': lost} if lost else {}), **({'without_requests': idle} if idle else {})}}
         text = json.dumps(summary, indent=2, ensure_ascii=False) + '\n'
         for name in (f'kvcache_run_summary_{self.r.time}.json', 'summary.json'):
-            _ranks().write_whole(f'{self.r.folder}/{name}', text)
+            _ranks().write_atomically(f'{self.r.folder}/{name}', text)
         _print_summary(summary)
         for place in idle:
             say(f'{place}: no request was completed')
@@ -524,7 +524,7 @@ def _main(words: list[str]) -> int:
     one = args['rank_output_base'] or args['rank_cache_base']
     try:
         if not one:
-            _ranks().become_one(_program(), ['kv', 'mlperf', *words])
+            _ranks().exec_under_ranks(_program(), ['kv', 'mlperf', *words])
         else:
             _ranks().this_rank()
     except ValueError as e:

@@ -11,10 +11,10 @@ import socket
 import sys
 from typing import NamedTuple
 
-LOOK = 0.05  # seconds between looks at children
+POLL_SECONDS = 0.05  # seconds between looks at children
 
 
-def write_whole(path: str, text: str) -> None:
+def write_atomically(path: str, text: str) -> None:
     """Whole, or not at all, and through no link that somebody has put there."""
     fresh = f'{path}.new'
     with contextlib.suppress(FileNotFoundError):
@@ -33,7 +33,7 @@ class Rank(NamedTuple):
     local_size: int
 
 
-def _number(*names: str) -> int | None:
+def _read_env_number(*names: str) -> int | None:
     for name in names:
         text = os.environ.get(name)
         if text is not None:
@@ -45,22 +45,22 @@ def _number(*names: str) -> int | None:
 
 def this_rank() -> Rank:
     """From the environment; ValueError where that makes no sense."""
-    rank = _number('OMPI_COMM_WORLD_RANK', 'PMI_RANK', 'SLURM_PROCID')
+    rank = _read_env_number('OMPI_COMM_WORLD_RANK', 'PMI_RANK', 'SLURM_PROCID')
     if rank is None:
         return Rank(0, 1, 1)
-    size = _number('OMPI_COMM_WORLD_SIZE', 'PMI_SIZE', 'SLURM_STEP_NUM_TASKS')
-    local = _number('OMPI_COMM_WORLD_LOCAL_SIZE', 'MPI_LOCALNRANKS')
+    size = _read_env_number('OMPI_COMM_WORLD_SIZE', 'PMI_SIZE', 'SLURM_STEP_NUM_TASKS')
+    local = _read_env_number('OMPI_COMM_WORLD_LOCAL_SIZE', 'MPI_LOCALNRANKS')
     return Rank(rank, 1 if size is None else size, local or 1)
 
 
-def become_one(program: str, words: list[str]) -> None:
+def exec_under_ranks(program: str, words: list[str]) -> None:
     """Where a launcher has started several of us: go on as the child of a rank."""
     if this_rank().size > 1 and 'PENSTOCK_RANKS_FD' not in os.environ and os.environ.get('PENSTOCK_MPI') != 'off':
         os.execv(program, ['penstock', '--ranks', sys.executable, '-m', 'penstock', *words])
 
 
-class Meeting:
-    """The other ranks.  One rank alone meets nobody."""
+class RankGroup:
+    """This rank and the others, through the process that `penstock --ranks` runs.  One rank alone waits for none."""
 
     def __init__(self) -> None:
         self.me = Rank(0, 1, 1)
@@ -70,39 +70,39 @@ class Meeting:
         self._socket = socket.socket(fileno=int(fd))
         os.set_inheritable(int(fd), False)
         self._file = self._socket.makefile('rwb')
-        rank, size = map(int, self._line().split())
+        rank, size = map(int, self._read_line().split())
         if size == 1 and this_rank().rank > 0:
             raise ValueError('the ranks cannot find each other: start them by MPI, or set PENSTOCK_MEET')
         self.me = Rank(rank, size, this_rank().local_size)
 
-    def _line(self) -> str:
+    def _read_line(self) -> str:
         line = self._file.readline()
         if not line.endswith(b'\n'):
             raise ConnectionError('the process that knows the other ranks is gone')
         return line.decode().rstrip('\n')
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """Wait for all others that are not lost."""
         if self.me.size > 1:
             self._file.write(b'gate\n')
             self._file.flush()
-            self._line()
+            self._read_line()
 
-    def say(self, text: str) -> list[tuple[str | None, str]]:
-        """In rank 0: what each has said, or None and why it has not; in others nothing."""
+    def gather(self, text: str) -> list[tuple[str | None, str]]:
+        """In rank 0: what each has texts, or None and why it has not; in others nothing."""
         if self.me.size == 1:
             return [(text, '')]
         data = text.encode()
         self._file.write(b'say %d\n' % len(data) + data)
         self._file.flush()
         if self.me.rank:
-            self._line()
+            self._read_line()
             return []
-        said: list[tuple[str | None, str]] = []
+        texts: list[tuple[str | None, str]] = []
         for _ in range(self.me.size):
-            line = self._line()
+            line = self._read_line()
             if line.isdecimal():
-                said.append((self._file.read(int(line)).decode(), ''))
+                texts.append((self._file.read(int(line)).decode(), ''))
             else:
-                said.append((None, line.removeprefix('lost ')))
-        return said
+                texts.append((None, line.removeprefix('lost ')))
+        return texts

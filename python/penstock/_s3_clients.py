@@ -21,7 +21,7 @@ from typing import Any
 BLOCK = 64
 
 
-class Client:
+class ComparedClient:
     """put() and get() of one object, by any number of threads."""
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -35,7 +35,7 @@ class Client:
         raise NotImplementedError
 
 
-class Penstock(Client):
+class Penstock(ComparedClient):
     def __init__(self, job: dict[str, Any]) -> None:
         super().__init__(job)
         s3 = importlib.import_module('penstock.s3')
@@ -50,7 +50,7 @@ class Penstock(Client):
         return memoryview(self.s3.get(f's3://{self.bucket}/{key}', size=self.job['size']))
 
 
-class Boto3(Client):
+class Boto3(ComparedClient):
     def __init__(self, job: dict[str, Any]) -> None:
         super().__init__(job)
         boto3, config = importlib.import_module('boto3'), importlib.import_module('botocore.config')
@@ -75,7 +75,7 @@ class Boto3(Client):
         return out.getbuffer()
 
 
-class Minio(Client):
+class Minio(ComparedClient):
     def __init__(self, job: dict[str, Any]) -> None:
         super().__init__(job)
         minio, urllib3 = importlib.import_module('minio'), importlib.import_module('urllib3')
@@ -96,7 +96,7 @@ class Minio(Client):
             answer.release_conn()
 
 
-class S3Dlio(Client):
+class S3Dlio(ComparedClient):
     def __init__(self, job: dict[str, Any]) -> None:
         super().__init__(job)
         self.lib = importlib.import_module('s3dlio')
@@ -108,7 +108,7 @@ class S3Dlio(Client):
         return memoryview(self.lib.get(f's3://{self.bucket}/{key}'))
 
 
-class S3TorchConnector(Client):
+class S3TorchConnector(ComparedClient):
     def __init__(self, job: dict[str, Any]) -> None:
         super().__init__(job)
         lib, low = importlib.import_module('s3torchconnector'), importlib.import_module('s3torchconnector._s3client')
@@ -124,7 +124,7 @@ class S3TorchConnector(Client):
         return self.client.get_object(self.bucket, key).read()
 
 
-class Program(Client):
+class Program(ComparedClient):
     """One process for each object: what such a tool costs who calls it that way."""
     putting: list[str] = []
     getting: list[str] = []
@@ -163,7 +163,7 @@ class Rclone(Program):
 
 
 # Name: the class, what must be installed, and what of the same terms it cannot be held to.
-LIBRARIES: dict[str, tuple[type[Client], str, str]] = {
+LIBRARIES: dict[str, tuple[type[ComparedClient], str, str]] = {
     'penstock': (Penstock, 'penstock', ''),
     's3dlio': (S3Dlio, 's3dlio', 'parts and signing are its own'),
     's3torchconnector': (S3TorchConnector, 's3torchconnector', 'signing is its own'),
@@ -203,22 +203,22 @@ def version_of(name: str) -> str | None:
         return None
 
 
-def find(name: str) -> type[Client]:
+def find_client(name: str) -> type[ComparedClient]:
     """One of ours, or MODULE:CLASS."""
     if name in LIBRARIES:
         return LIBRARIES[name][0]
     module, _, cls = name.partition(':')
-    found: type[Client] = getattr(importlib.import_module(module), cls)
+    found: type[ComparedClient] = getattr(importlib.import_module(module), cls)
     return found
 
 
-def content(base: bytes, i: int) -> bytes:
+def object_content(base: bytes, i: int) -> bytes:
     """Object @i: no two have a block of any size at the same place."""
     k = (i * 7919 + 13) % max(len(base), 1)
     return base[k:] + base[:k]
 
 
-def base_of(size: int, seed: int) -> bytes:
+def make_base(size: int, seed: int) -> bytes:
     return hashlib.shake_128(str(seed).encode()).digest(size)
 
 
@@ -230,13 +230,13 @@ def _memory() -> int:
     return sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) << 10
 
 
-def turn(job: dict[str, Any]) -> dict[str, Any]:
+def run_turn(job: dict[str, Any]) -> dict[str, Any]:
     """One after the other by each thread; keys[] are written, or read and looked at."""
-    base = base_of(job['size'], job['seed'])
-    client = find(job['library'])(job)
+    base = make_base(job['size'], job['seed'])
+    client = find_client(job['library'])(job)
 
     def write(i: int) -> None:
-        client.put(job['keys'][i], content(base, i))
+        client.put(job['keys'][i], object_content(base, i))
 
     def read(i: int) -> None:
         got, k = client.get(job['keys'][i]), (i * 7919 + 13) % max(len(base), 1)
@@ -254,7 +254,7 @@ def turn(job: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == '__main__':
     try:
-        print(json.dumps(turn(json.load(sys.stdin))))
+        print(json.dumps(run_turn(json.load(sys.stdin))))
     except Exception as e:  # whatever a client raises is its failure
         more = getattr(e, 'stderr', None)
         print(json.dumps({'error': ' '.join(f'{type(e).__name__}: {e} {(more or b"").decode(errors="replace")}'.split())[:400]}))

@@ -34,7 +34,7 @@ COMMAND: dict[str, Any] = {
         _option('What', 'files', 'integer', 'N', '64', 'objects in each turn', (1, 1000000)),
         _option('What', 'size', 'string', 'SIZE', '16', 'of each: MB, or with K, M, G'),
         _option('What', 'threads', 'integer', 'N', '8', 'objects in flight, of every client', (1, 1024)),
-        _option('What', 'part', 'string', 'SIZE', '8M', 'of large objects, where the client can be told'),
+        _option('What', 'part', 'string', 'SIZE', '8M', 'of large objects, where the client can be counted'),
         _option('What', 'sign-body', 'flag', None, None, 'make what is sent part of the signature'),
         _option('What', 'skip-write-test', 'flag', None, None, 'measure reads alone, of objects that penstock puts'),
         _option('What', 'rounds', 'integer', 'N', '5', 'turns of each client', (2, 1000)),
@@ -51,16 +51,16 @@ class Failed(Exception):
 
 # ---------------------------------------------------------------------------- the command line
 
-def size_of(name: str, text: str, plain: int) -> int:
-    """Bytes; a bare number counts @plain."""
+def size_of(name: str, text: str, default_unit: int) -> int:
+    """Bytes; a bare number counts @default_unit."""
     m = re.fullmatch(r'(\d+)([KMG]?)(i?B)?', text, re.I)
-    value = int(m[1]) * ({'K': 1 << 10, 'M': MIB, 'G': 1 << 30}.get(m[2].upper(), plain)) if m else 0
+    value = int(m[1]) * ({'K': 1 << 10, 'M': MIB, 'G': 1 << 30}.get(m[2].upper(), default_unit)) if m else 0
     if not 1 <= value <= 1 << 32:
         raise Failed(f"--{name}: '{text}' is no size between 1 and 4G", 2)
     return value
 
 
-def parse(words: list[str]) -> tuple[dict[str, Any], list[str]]:
+def parse_words(words: list[str]) -> tuple[dict[str, Any], list[str]]:
     table = {o['name']: o for o in COMMAND['options']}
     args: dict[str, Any] = {o['name']: [] if o['kind'] == 'list' else o['default'] for o in COMMAND['options']}
     operands: list[str] = []
@@ -95,7 +95,7 @@ def parse(words: list[str]) -> tuple[dict[str, Any], list[str]]:
     return args, operands
 
 
-def choose(args: dict[str, Any], clients: Any) -> list[str]:
+def choose_libraries(args: dict[str, Any], clients: Any) -> list[str]:
     if (args['library'] or args['compare']) and args['compare-all']:
         raise Failed('--compare-all and the names of libraries exclude each other', 2)
     named = list(dict.fromkeys(args['library'] + args['compare']))
@@ -149,7 +149,7 @@ class Run:
         self.turns: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.errors: dict[str, str] = {}
 
-    def turn(self, library: str, what: str, folder: str) -> dict[str, Any]:
+    def run_turn(self, library: str, what: str, folder: str) -> dict[str, Any]:
         region = os.environ.get('AWS_REGION') or os.environ.get('AWS_DEFAULT_REGION') or 'us-east-1'
         endpoint = self.args['endpoint'] or os.environ.get('AWS_ENDPOINT_URL_S3') or os.environ.get('AWS_ENDPOINT_URL')
         job = {'library': library, 'what': what, 'bucket': self.bucket, 'endpoint': endpoint, 'region': region, 'size': self.size,
@@ -164,16 +164,16 @@ class Run:
             answer = {'error': f'ended with status {done.returncode}: {" ".join(done.stderr.split())[-300:]}'}
         return answer
 
-    def measure(self, library: str, what: str, folder: str, told: bool = True) -> None:
+    def measure(self, library: str, what: str, folder: str, counted: bool = True) -> None:
         if library in self.errors:
             return
-        answer = self.turn(library, what, folder)
+        answer = self.run_turn(library, what, folder)
         if 'error' in answer:
             self.errors[library] = f'{what}: {answer["error"]}'
-        elif told:
+        elif counted:
             self.turns.setdefault((library, what), []).append(answer)
 
-    def round(self, i: int) -> None:
+    def run_round(self, i: int) -> None:
         """Each begins in its turn, so that none always comes after the same one."""
         n = len(self.libraries)
         order = [self.libraries[(i + k) % n] for k in range(n)]
@@ -182,9 +182,9 @@ class Run:
             self.measure('penstock' if self.args['skip-write-test'] else name, 'write', folders[name], not self.args['skip-write-test'])
         for name in order:
             self.measure(name, 'read', folders[name])
-        self.clean()
+        self.delete_objects()
 
-    def clean(self) -> None:
+    def delete_objects(self) -> None:
         self.client.delete([u for u in self.client.list(self.uri, recursive=True)])
 
     def rates(self, library: str, what: str) -> list[float]:
@@ -220,11 +220,11 @@ class Run:
         return out
 
 
-def between(interval: Interval, unit: float, digits: int) -> str:
+def format_interval(interval: Interval, unit: float, digits: int) -> str:
     return f'{interval[0] / unit:.{digits}f}..{interval[1] / unit:.{digits}f}' if interval else '-'
 
 
-def tell(run: Run, clients: Any) -> None:
+def print_result(run: Run, clients: Any) -> None:
     a = run.args
     size = f'{run.size / MIB:g} MiB' if run.size >= MIB else f'{run.size} bytes'
     print(f'{a["files"]} objects of {size}, {a["threads"]} in flight, parts of {run.part / MIB:g} MiB, payload '
@@ -232,12 +232,12 @@ def tell(run: Run, clients: Any) -> None:
     print(f'\n{"":18}{"":8}{"MB/s":>10} {"95 % interval":>19} {"CPU s/GiB":>10} {"memory":>10}')
     for row in run.rows():
         print(f'{row["library"]:18}{row["operation"]:8}{row["bytes_per_sec"] / 1e6:10.1f} '
-              f'{between(row["bytes_per_sec_ci95"], 1e6, 1):>19} {row["cpu_sec_per_gib"]:10.2f} {row["memory_bytes"] / MIB:6.0f} MiB')
+              f'{format_interval(row["bytes_per_sec_ci95"], 1e6, 1):>19} {row["cpu_sec_per_gib"]:10.2f} {row["memory_bytes"] / MIB:6.0f} MiB')
     print()
     for v in run.verdicts():
         how = {'faster': f'penstock is {v["ratio"]:.2f} times as fast', 'slower': f'penstock has {v["ratio"]:.2f} of its speed',
                'not decided': f'nothing is decided: {v["ratio"]:.2f} times'}[v['verdict']]
-        print(f'{v["operation"]:6} against {v["library"]}: {how} ({between(v["ratio_ci95"], 1, 2)})')
+        print(f'{v["operation"]:6} against {v["library"]}: {how} ({format_interval(v["ratio_ci95"], 1, 2)})')
     for name in run.libraries:
         if clients.note_of(name) and name not in run.errors:
             print(f'note: {name}: {clients.note_of(name)}')
@@ -261,23 +261,23 @@ def write_json(run: Run, clients: Any, path: str) -> None:
 
 
 def _main(words: list[str]) -> int:
-    args, operands = parse(words)
+    args, operands = parse_words(words)
     if len(operands) != 1:
         raise Failed(f'one s3://BUCKET/PREFIX is needed, not {len(operands)} operands', 2)
     clients = importlib.import_module('penstock._s3_clients')
-    run = Run(args, choose(args, clients), operands[0])
+    run = Run(args, choose_libraries(args, clients), operands[0])
     try:
         for i in range(args['rounds']):
-            run.round(i)
+            run.run_round(i)
             if sys.stderr.isatty():
                 print(f'\r{i + 1} of {args["rounds"]} rounds', end='', file=sys.__stderr__, flush=True)
     finally:
         with contextlib.suppress(OSError):
-            run.clean()
+            run.delete_objects()
     if sys.stderr.isatty():
         print(file=sys.stderr)
     if args['json'] != '-':
-        tell(run, clients)
+        print_result(run, clients)
     if args['json']:
         write_json(run, clients, args['json'])
     return 1 if run.errors else 0

@@ -18,13 +18,13 @@ _PACKED = {getattr(torch, name): n for name, n in (('quint4x2', 2), ('quint2x4',
            if hasattr(torch, name)}
 
 # What numpy does not know, by something as large that it does know.
-_SEEN_AS = {getattr(torch, name): like for name, like in (
+_NUMPY_DTYPES = {getattr(torch, name): like for name, like in (
     ('bfloat16', torch.int16), ('float8_e4m3fn', torch.uint8), ('float8_e5m2', torch.uint8),
     ('float8_e4m3fnuz', torch.uint8), ('float8_e5m2fnuz', torch.uint8),
     ('float8_e8m0fnu', torch.uint8), ('complex32', torch.int32)) if hasattr(torch, name)}
 
 
-def sort(dtype: torch.dtype) -> int:
+def itemsize_code(dtype: torch.dtype) -> int:
     """Bytes of an element; negative: complex, may be conjugated; 0: less than one byte."""
     if dtype in _PACKED:
         return 0
@@ -32,10 +32,10 @@ def sort(dtype: torch.dtype) -> int:
     return -itemsize if dtype.is_complex else itemsize
 
 
-def describe(tensor: torch.Tensor, into: bool) -> Description:
+def describe_memory(tensor: torch.Tensor, into: bool) -> Description:
     """Where the bytes are; copies what is somewhere else, or looks different in memory."""
     _check(tensor)
-    if stream is not None and tensor.device.type == 'cuda':
+    if current_stream is not None and tensor.device.type == 'cuda':
         return _on_cuda(tensor, into)
     if tensor.device.type != 'cpu' or tensor.is_conj() or tensor.is_neg():
         return _stage_read(tensor) if into else _stage_write(tensor)
@@ -69,13 +69,13 @@ def _address(tensor: torch.Tensor) -> int:
     return address
 
 
-def hold(tensor: torch.Tensor) -> torch.Tensor:
+def freeze_storage(tensor: torch.Tensor) -> torch.Tensor:
     """Another tensor on the same storage, which cannot be resized from now on.
 
     That is what torch does with memory that numpy has seen, and it has no other way to say it.
     """
     second = tensor.detach()
-    seen = _SEEN_AS.get(second.dtype)
+    seen = _NUMPY_DTYPES.get(second.dtype)
     try:
         (second if seen is None else second.view(seen)).numpy()
     except (RuntimeError, TypeError):
@@ -83,11 +83,11 @@ def hold(tensor: torch.Tensor) -> torch.Tensor:
     return second
 
 
-def _keep(tensor: torch.Tensor) -> object:
+def _owners(tensor: torch.Tensor) -> object:
     """The tensor and its storage, of which it may be parted while a transfer is under way."""
     if tensor.device.type != 'cpu':
         return tensor, tensor.detach()
-    return tensor, hold(tensor.as_strided((0,), (1,)))  # of any shape, larger than memory too
+    return tensor, freeze_storage(tensor.as_strided((0,), (1,)))  # of any shape, larger than memory too
 
 
 def _in_place(tensor: torch.Tensor, finish: Finish | None = None,
@@ -95,7 +95,7 @@ def _in_place(tensor: torch.Tensor, finish: Finish | None = None,
     itemsize = tensor.element_size()
     strides = tuple(n * itemsize for n in tensor.stride())
     address = _address(tensor)
-    return _keep(tensor), address, itemsize, tuple(tensor.shape), strides, finish, order
+    return _owners(tensor), address, itemsize, tuple(tensor.shape), strides, finish, order
 
 
 def _packed(tensor: torch.Tensor) -> Description:
@@ -105,7 +105,7 @@ def _packed(tensor: torch.Tensor) -> Description:
     per_byte = _PACKED[tensor.dtype]
     nbytes = (tensor.numel() + per_byte - 1) // per_byte
     address = _address(tensor)
-    return _keep(tensor), address, 1, (nbytes,), (1,), None, None
+    return _owners(tensor), address, 1, (nbytes,), (1,), None, None
 
 
 # ---- copies: of what looks different in memory, or is where the library does not reach
@@ -122,7 +122,7 @@ def _stage_write(tensor: torch.Tensor) -> Description:
 def _stage_read(tensor: torch.Tensor) -> Description:
     _refuse_shared(tensor)
     host = torch.empty(tensor.shape, dtype=tensor.dtype)
-    return _in_place(host, lambda nbytes: _put(tensor, host, nbytes))
+    return _in_place(host, lambda nbytes: _copy_back(tensor, host, nbytes))
 
 
 def _refuse_shared(tensor: torch.Tensor) -> None:
@@ -131,12 +131,12 @@ def _refuse_shared(tensor: torch.Tensor) -> None:
                          'twice; read into a copy')
 
 
-def _put(tensor: torch.Tensor, came: torch.Tensor, nbytes: int) -> None:
-    """The first bytes of what came, in C order; the rest of the tensor keeps its values."""
-    values = came
-    if nbytes < came.numel() * came.element_size():
-        values = _values(tensor).to(came.device).clone(memory_format=torch.contiguous_format)
-        _as_bytes(values)[:nbytes] = _as_bytes(came)[:nbytes]
+def _copy_back(tensor: torch.Tensor, packed: torch.Tensor, nbytes: int) -> None:
+    """The first bytes of @packed, in C order; the rest of the tensor keeps its values."""
+    values = packed
+    if nbytes < packed.numel() * packed.element_size():
+        values = _values(tensor).to(packed.device).clone(memory_format=torch.contiguous_format)
+        _as_bytes(values)[:nbytes] = _as_bytes(packed)[:nbytes]
     with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
         tensor.copy_(values)
 
@@ -155,7 +155,7 @@ _raw_stream: Callable[[int], int] | None = getattr(torch._C, '_cuda_getCurrentRa
 
 
 @functools.cache
-def _side(device: int, use: str) -> torch.cuda.Stream:
+def _private_stream(device: int, use: str) -> torch.cuda.Stream:
     """A stream of our own."""
     return torch.cuda.Stream(device)
 
@@ -167,13 +167,13 @@ def _current_stream(device: int) -> int:
     if current or device == torch.cuda.current_device():
         return current
     # 0 would be the default stream of another device, the current one.
-    side = _side(device, 'order')
+    side = _private_stream(device, 'order')
     side.wait_stream(torch.cuda.default_stream(device))
     return side.cuda_stream
 
 
 # None where tensors on 'cuda' are not CUDA's: torch for ROCm, or without any GPU.
-stream: Callable[[int], int] | None = _current_stream if torch.version.cuda else None
+current_stream: Callable[[int], int] | None = _current_stream if torch.version.cuda else None
 
 
 def _on_cuda(tensor: torch.Tensor, into: bool) -> Description:
@@ -187,8 +187,8 @@ def _on_cuda(tensor: torch.Tensor, into: bool) -> Description:
         copy = _values(tensor)  # first: the transfer waits for it, too
         return _in_place(copy, order=_current_stream(device))
     _refuse_shared(tensor)
-    came = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-    return _in_place(came, lambda nbytes: _put_on_cuda(tensor, came, nbytes),
+    packed = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    return _in_place(packed, lambda nbytes: _copy_back_on_cuda(tensor, packed, nbytes),
                      _current_stream(device))
 
 
@@ -205,9 +205,9 @@ def _in_large_pieces(tensor: torch.Tensor) -> bool:
     return run * tensor.element_size() >= _PIECE_MIN and tensor.numel() // run <= _PIECES_MAX
 
 
-def _put_on_cuda(tensor: torch.Tensor, came: torch.Tensor, nbytes: int) -> None:
+def _copy_back_on_cuda(tensor: torch.Tensor, packed: torch.Tensor, nbytes: int) -> None:
     """In a stream of our own, so that no work of the user's is waited for."""
-    side = _side(tensor.get_device(), 'copy')
+    side = _private_stream(tensor.get_device(), 'copy')
     with torch.cuda.stream(side):
-        _put(tensor, came, nbytes)
+        _copy_back(tensor, packed, nbytes)
     side.synchronize()

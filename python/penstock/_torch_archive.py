@@ -7,47 +7,47 @@ from typing import Any
 
 import torch
 
-from ._async import join, run_behind
-from ._reader import MANY, Block, Ranges, Record, Unusual, blocks
+from ._background import join_background, run_in_background
+from ._range_reader import MANY, Block, Ranges, Record, Unusual, blocks
 
 HOST = torch.device('cpu')
 _ALIGNMENT = 64  # of storages, as torch has it in memory and in files
 
 
-class _Pending(torch.UntypedStorage):  # type: ignore[misc]
+class _UnfilledStorage(torch.UntypedStorage):  # type: ignore[misc]
     """A storage whose bytes will come; moving it to a GPU moves where they will come to."""
 
     def to(self, *, device: torch.device, non_blocking: bool = False) -> torch.UntypedStorage:
-        return self._moved(torch.device(device), super().to)
+        return self._move(torch.device(device), super().to)
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> torch.UntypedStorage:
-        return self._moved(torch.device('cuda', device), super().cuda)
+        return self._move(torch.device('cuda', device), super().cuda)
 
-    def _moved(self, device: torch.device, copy: Any) -> torch.UntypedStorage:
-        claim = self.claim
+    def _move(self, device: torch.device, copy: Any) -> torch.UntypedStorage:
+        pending = self.pending_read
         if device.type == 'cpu':
             return self
-        if claim.ahead or device.type != 'cuda':  # the library knows nothing of it, or has begun: torch copies
-            claim.archive.read_now(claim)
+        if pending.ahead or device.type != 'cuda':  # the library knows nothing of it, or has begun: torch copies
+            pending.archive.read_now(pending)
             return copy(device=device)
-        claim.target = claim.archive.take(claim, indexed(device)) or _fresh(self.nbytes(), device)
-        return claim.target
+        pending.target = pending.archive.take_read_ahead(pending, indexed(device)) or _new_storage(self.nbytes(), device)
+        return pending.target
 
 
-def _takes_pending() -> bool:
+def _accepts_unfilled() -> bool:
     """Does torch make tensors of such storages?  Version 1 wants its own class and no other."""
     try:
-        torch.empty(0).set_(_Pending(0))
+        torch.empty(0).set_(_UnfilledStorage(0))
     except TypeError:
         return False
     return True
 
 
-PENDING: Any = _Pending if _takes_pending() else torch.UntypedStorage
-IS_TOLD = PENDING is _Pending  # where its storages are moved to
+UNFILLED_STORAGE: Any = _UnfilledStorage if _accepts_unfilled() else torch.UntypedStorage
+SEES_MOVES = UNFILLED_STORAGE is _UnfilledStorage  # does an unfilled storage see where torch moves it?
 
 
-def _fresh(nbytes: int, device: torch.device = HOST) -> torch.UntypedStorage:
+def _new_storage(nbytes: int, device: torch.device = HOST) -> torch.UntypedStorage:
     return torch.UntypedStorage(nbytes) if device.type == 'cpu' else torch.UntypedStorage(nbytes, device=device)
 
 
@@ -55,26 +55,26 @@ def indexed(device: torch.device) -> torch.device:
     return device if device.index is not None else torch.device('cuda', torch.cuda.current_device())
 
 
-def _settle(storage: Any) -> None:
+def _make_ordinary(storage: Any) -> None:
     """It is a storage like others from here on: torch copies none of another class (copy.deepcopy)."""
-    if type(storage) is _Pending:
+    if type(storage) is _UnfilledStorage:
         storage.__class__ = torch.UntypedStorage
-        del storage.claim
+        del storage.pending_read
 
 
-class _Claim:
-    """A storage, and the record that belongs in it."""
+class _StorageRead:
+    """A storage that is to be read, and the record that belongs in it."""
 
     def __init__(self, archive: 'Archive', name: str, record: Record, nbytes: int, target: Any,
                  ahead: bool = False) -> None:
         self.archive: Archive | None = archive  # until it is filled
         self.name, self.record, self.nbytes, self.target = name, record, nbytes, target
         self.ahead = ahead  # is it read without being asked for?
-        target.claim = self
+        target.pending_read = self
 
     def end(self) -> None:
-        """A storage and its claim would keep each other."""
-        _settle(self.target)
+        """A storage and its read would keep each other alive."""
+        _make_ordinary(self.target)
         self.archive = self.target = None
 
 
@@ -96,7 +96,7 @@ class _Storages:
 class Archive:
     """torch's PyTorchFileReader, as far as torch.load() uses it.
 
-    fill() reads the storages that torch has asked for; begin() reads them before.
+    fill_storages() reads the storages that torch has asked for; begin_reading() reads them before.
     """
 
     def __init__(self, reader: Any) -> None:
@@ -108,12 +108,12 @@ class Archive:
         start = len(names[0]) - len('data.pkl')
         self.records = {name[start:]: record for name, record in found.items()
                         if name[:start] == names[0][:start]}
-        self.claims: list[_Claim] = []
-        self._ready: dict[str, tuple[torch.UntypedStorage, int, torch.device]] = {}  # memory, and where in it
-        self._lent: list[torch.UntypedStorage] = []
+        self.reads: list[_StorageRead] = []
+        self._read_ahead: dict[str, tuple[torch.UntypedStorage, int, torch.device]] = {}  # memory, and where in it
+        self._handed_out: list[torch.UntypedStorage] = []
         self._small: dict[str, bytes] = {}
         self._reading: concurrent.futures.Future[None] | None = None
-        self._ahead: _Claim | None = None  # of all storages that are read ahead
+        self._ahead_read: _StorageRead | None = None  # of all storages that are read ahead
         self.is_many = len(self.records) >= MANY
 
     # -- for torch
@@ -150,44 +150,44 @@ class Archive:
             # Not for torch to try again, which in some versions reads on in memory.
             raise OSError(errno.EBADMSG, f'{name}: {nbytes} bytes are needed, {record.size} are in '
                                          'the file', self._reader.name)
-        storage: Any = self.ready(name, nbytes, HOST)
+        storage: Any = self.find_read_ahead(name, nbytes, HOST)
         if storage is not None:
             if not (stays or self._reading is None):
-                self._lend(storage)
+                self._hand_out_unfilled(storage)
             return storage
-        storage = PENDING(nbytes)
-        claim = _Claim(self, name, record, nbytes, storage)
+        storage = UNFILLED_STORAGE(nbytes)
+        read = _StorageRead(self, name, record, nbytes, storage)
         if nbytes:
-            self.claims.append(claim)
+            self.reads.append(read)
         return storage
 
-    def ready(self, name: str, nbytes: int, device: torch.device) -> Any:
+    def find_read_ahead(self, name: str, nbytes: int, device: torch.device) -> Any:
         """The storage, if it is read ahead to where it is wanted."""
-        memory, at, where = self._ready.get(name, (None, 0, None))
+        memory, at, where = self._read_ahead.get(name, (None, 0, None))
         if memory is None or where != device or nbytes != self._find(name).size:
             return None
         # Of its own memory all of it: torch resizes no storage that is a part of another.
         return memory if 0 < nbytes == memory.nbytes() else memory[at:at + nbytes]
 
-    def take(self, claim: _Claim, device: torch.device) -> Any:
-        """The same for who has a claim, which is then met."""
-        storage = self.ready(claim.name, claim.nbytes, device)
-        if storage is not None and claim.nbytes:
-            self.claims.remove(claim)
+    def take_read_ahead(self, read: _StorageRead, device: torch.device) -> Any:
+        """The same for a pending read, which is then done."""
+        storage = self.find_read_ahead(read.name, read.nbytes, device)
+        if storage is not None and read.nbytes:
+            self.reads.remove(read)
         return storage
 
-    def _lend(self, storage: Any) -> None:
+    def _hand_out_unfilled(self, storage: Any) -> None:
         """It is being filled: who moves it has to wait."""
-        storage.__class__ = PENDING
-        storage.claim = self._ahead
-        self._lent.append(storage)
+        storage.__class__ = UNFILLED_STORAGE
+        storage.pending_read = self._ahead_read
+        self._handed_out.append(storage)
 
-    def fill(self) -> None:
+    def fill_storages(self) -> None:
         """Read everything that was asked for."""
         self.wait()
-        self._fill(self.claims)
+        self._fill_storages(self.reads)
 
-    def begin(self, where: Callable[[str], torch.device | None], wait: bool = False) -> None:
+    def begin_reading(self, where: Callable[[str], torch.device | None], wait: bool = False) -> None:
         """Read storages before they are asked for: now, or, of many, while torch unpickles.
 
         where: says of a storage, by its key, on which device it will be; None: nobody knows.
@@ -195,68 +195,68 @@ class Archive:
         if not (wait or self.is_many):
             return
         ranges, memories = Ranges(), []
-        self._ahead = self._ahead or _Claim(self, '', Record(0, 0), 0, PENDING(0), True)
+        self._ahead_read = self._ahead_read or _StorageRead(self, '', Record(0, 0), 0, UNFILLED_STORAGE(0), True)
         for device, part in self._parts(where, wait):
             block = part if isinstance(part, Block) else None
             offset, nbytes = (block.start, block.end - block.start) if block else part[:2]
-            memory = _fresh(block.nbytes if block else nbytes, device)
+            memory = _new_storage(block.nbytes if block else nbytes, device)
             at = block.place(memory.data_ptr()) if block else 0
             for start, _, name in block.parts if block else [part]:
-                self._ready[name] = memory, at + start - offset, device
+                self._read_ahead[name] = memory, at + start - offset, device
             if nbytes:
-                self._add(ranges, device, memory.data_ptr() + at, nbytes, offset)
+                self._add_range(ranges, device, memory.data_ptr() + at, nbytes, offset)
                 memories.append(memory)
-        _wait_for({device for _, _, device in self._ready.values()})
+        _synchronize({device for _, _, device in self._read_ahead.values()})
         if wait:
             self._reader.read(ranges)
         else:
-            self._reading = run_behind(lambda: self._reader.read(ranges), 'penstock-load', memories)
+            self._reading = run_in_background(lambda: self._reader.read(ranges), 'penstock-load', memories)
 
-    def settle(self, device: torch.device) -> None:
+    def read_the_rest(self, device: torch.device) -> None:
         """From here on storages are filled when they are asked for.
 
         device: where those are read to that nobody has begun to read.
         """
         self.wait()
-        self.begin(lambda key: None if f'data/{key}' in self._ready else device, True)
+        self.begin_reading(lambda key: None if f'data/{key}' in self._read_ahead else device, True)
 
-    def forget(self) -> None:
+    def forget_reads(self) -> None:
         """What was asked for, to be asked for again."""
-        for claim in self.claims:
-            claim.end()
-        self.claims.clear()
+        for read in self.reads:
+            read.end()
+        self.reads.clear()
 
-    def end(self) -> None:
+    def end_reads(self) -> None:
         """What is left are storages like others, that keep each other for nobody."""
-        self.forget()
-        for storage in self._lent:
-            _settle(storage)
-        self._lent.clear()
-        self._ready.clear()
-        if self._ahead:
-            self._ahead.end()
+        self.forget_reads()
+        for storage in self._handed_out:
+            _make_ordinary(storage)
+        self._handed_out.clear()
+        self._read_ahead.clear()
+        if self._ahead_read:
+            self._ahead_read.end()
 
     def wait(self) -> None:
         """Until nobody reads ahead any more; raises what failed there."""
         if self._reading is not None:
-            join(self._reading)
+            join_background(self._reading)
             self._reading = None
 
-    def read_now(self, claim: _Claim) -> None:
+    def read_now(self, read: _StorageRead) -> None:
         self.wait()
-        if not claim.ahead:
-            self.claims.remove(claim)
-            self._fill([claim])
+        if not read.ahead:
+            self.reads.remove(read)
+            self._fill_storages([read])
 
-    def _fill(self, claims: list[_Claim]) -> None:
+    def _fill_storages(self, reads: list[_StorageRead]) -> None:
         ranges = Ranges()
-        for claim in claims:
-            self._add(ranges, claim.target.device, claim.target.data_ptr(), claim.nbytes, claim.record.offset)
-        _wait_for({claim.target.device for claim in claims})
+        for read in reads:
+            self._add_range(ranges, read.target.device, read.target.data_ptr(), read.nbytes, read.record.offset)
+        _synchronize({read.target.device for read in reads})
         self._reader.read(ranges)
 
     @staticmethod
-    def _add(ranges: Ranges, device: torch.device, address: int, nbytes: int, offset: int) -> None:
+    def _add_range(ranges: Ranges, device: torch.device, address: int, nbytes: int, offset: int) -> None:
         add = ranges.add_fresh if device.type == 'cpu' else ranges.add
         add(address, nbytes, offset)
 
@@ -285,7 +285,7 @@ class Archive:
                 yield device, part
 
 
-def _wait_for(devices: set[torch.device]) -> None:
+def _synchronize(devices: set[torch.device]) -> None:
     """Who had fresh memory of theirs before is done with it."""
     for device in devices:
         if device.type == 'cuda':

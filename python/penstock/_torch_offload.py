@@ -12,24 +12,24 @@ import torch
 from ._frameworks import _NAMES
 from .weights import Layer, Weight, WeightWindow
 
-# What is told of a weight: the weight, its tensor in the window, its gradient.
+# What on_grad is called with: the weight, its tensor in the window, its gradient.
 OnGrad = Callable[[Weight, Any, Any], object]
 
 
-class _Feed:
+class _LayerReader:
     """Layers one at a time, read ahead in the order in which modules run."""
 
     def __init__(self, window: WeightWindow, layers: list[int]) -> None:
         self.window = window
         self._layers = layers
         self._expected: collections.deque[int] = collections.deque()
-        self._held: tuple[int, Layer] | None = None
+        self._current: tuple[int, Layer] | None = None
 
-    def take(self, i: int, backward: bool) -> Layer:
-        if self._held is not None:
-            if self._held[0] == i:
-                return self._held[1]
-            self.give_back()
+    def read_layer(self, i: int, backward: bool) -> Layer:
+        if self._current is not None:
+            if self._current[0] == i:
+                return self._current[1]
+            self.release_layer()
         if i in self._expected:
             before = self._expected.index(i)
         else:
@@ -44,43 +44,43 @@ class _Feed:
             self._expected.popleft()
         layer = self.window.next()
         assert layer is not None
-        self._held = i, layer
+        self._current = i, layer
         return layer
 
-    def give_back(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            held[1].release()
+    def release_layer(self) -> None:
+        current, self._current = self._current, None
+        if current is not None:
+            current[1].release()
 
-    def close(self, stream_too: bool) -> None:
-        self.give_back()
-        if stream_too:
+    def close(self, window_too: bool) -> None:
+        self.release_layer()
+        if window_too:
             self.window.close()
         elif self._expected and not self.window.closed:
             self.window.skip(len(self._expected))
             self._expected.clear()
 
 
-class _Hook:
+class _ModuleHook:
     """One module: its forward runs while its parameters are those of a layer."""
 
-    def __init__(self, feed: _Feed, i: int, module: Any, names: dict[str, str], on_grad: OnGrad | None) -> None:
-        self._feed = feed
+    def __init__(self, reader: _LayerReader, i: int, module: Any, names: dict[str, str], on_grad: OnGrad | None) -> None:
+        self._reader = reader
         self._i = i
         self._on_grad = on_grad
         self._names = names  # of the file's, by the module's
         self._module = module
         self._forward = module.forward
         self._own = module.__dict__.get('forward')
-        self._slots = [(name, *_slot(module, name)) for name in names]
-        module.forward = functools.wraps(self._forward)(functools.partial(_Hook.run, self))
+        self._slots = [(name, *_parameter_slot(module, name)) for name in names]
+        module.forward = functools.wraps(self._forward)(functools.partial(_ModuleHook.run, self))
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         train = torch.is_grad_enabled() and any(p.requires_grad for p in self._module.parameters())
         if train and self._on_grad is None:
             raise RuntimeError('gradients of weights that come from storage have no place: say on_grad=, call '
                                'requires_grad_(False) of the modules, or run them under torch.no_grad()')
-        layer = self._feed.take(self._i, False)
+        layer = self._reader.read_layer(self._i, False)
         window = layer._window
         own = [holder[key] for _, holder, key in self._slots]
         try:
@@ -89,21 +89,21 @@ class _Hook:
                 if isinstance(was, torch.nn.Parameter):
                     tensor = torch.nn.Parameter(tensor, train and was.requires_grad)
                     if tensor.requires_grad:
-                        tensor.register_post_accumulate_grad_hook(functools.partial(self._told, self._names[name]))
+                        tensor.register_post_accumulate_grad_hook(functools.partial(self._pass_gradient, self._names[name]))
                 holder[key] = tensor
             if not torch.is_grad_enabled():
                 return self._forward(*args, **kwargs)
-            with torch.autograd.graph.saved_tensors_hooks(*_savers(self._feed, self._i, layer, window)):
+            with torch.autograd.graph.saved_tensors_hooks(*_saved_tensor_hooks(self._reader, self._i, layer, window)):
                 return self._forward(*args, **kwargs)
         finally:
             for (_, holder, key), tensor in zip(self._slots, own):
                 holder[key] = tensor
-            self._feed.give_back()
+            self._reader.release_layer()
 
-    def _told(self, name: str, parameter: Any) -> None:
+    def _pass_gradient(self, name: str, parameter: Any) -> None:
         """Its gradient is complete, and nothing of this pass needs the weight any more."""
         grad, parameter.grad = parameter.grad, None  # or all of them would stay until the pass is over
-        layer = self._feed.take(self._i, True)
+        layer = self._reader.read_layer(self._i, True)
         weight = layer.weights[layer._numbers[name]]
         assert self._on_grad is not None
         with torch.no_grad():
@@ -116,7 +116,7 @@ class _Hook:
             self._module.forward = self._own
 
 
-def _savers(feed: _Feed, i: int, layer: Layer,
+def _saved_tensor_hooks(reader: _LayerReader, i: int, layer: Layer,
             window: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """What backward needs of the window is read again then, and nothing of it is kept."""
     first = window.data_ptr()
@@ -133,7 +133,7 @@ def _savers(feed: _Feed, i: int, layer: Layer,
         if not isinstance(saved, tuple):
             return saved
         at, dtype, shape, stride = saved
-        again = feed.take(i, True)
+        again = reader.read_layer(i, True)
         whole = again._window
         start = again._places[0] + at
         itemsize = torch.empty(0, dtype=dtype).element_size()
@@ -143,7 +143,7 @@ def _savers(feed: _Feed, i: int, layer: Layer,
     return pack, unpack
 
 
-def _slot(module: Any, name: str) -> tuple[dict[str, Any], str]:
+def _parameter_slot(module: Any, name: str) -> tuple[dict[str, Any], str]:
     """Where a module keeps a parameter or buffer."""
     path, _, key = name.rpartition('.')
     owner = module.get_submodule(path)
@@ -157,15 +157,15 @@ class OffloadedModules:
                  names: list[dict[str, str]], on_grad: OnGrad | None, close: bool) -> None:
         self.window = window
         self._close = close
-        self._feed = _Feed(window, layers)
-        self._hooks = [_Hook(self._feed, i, module, names[i], on_grad) for i, module in enumerate(modules)]
+        self._reader = _LayerReader(window, layers)
+        self._hooks = [_ModuleHook(self._reader, i, module, names[i], on_grad) for i, module in enumerate(modules)]
 
     def remove(self) -> None:
         """The modules are as they were; a window that was opened for them is closed."""
         hooks, self._hooks = self._hooks, []
         for hook in hooks:
             hook.remove()
-        self._feed.close(self._close)
+        self._reader.close(self._close)
 
     def __enter__(self) -> Self:
         return self
@@ -187,8 +187,8 @@ def offload_modules(modules: Sequence[Any], source: Any, prefix: str | None, on_
                          'other options, too')
     window = source if given else WeightWindow(source, experts=True, framework='pt', **options)
     try:
-        layers = _layers(window, len(modules), prefix)
-        names = [_names(window, layer, module) for layer, module in zip(layers, modules)]
+        layers = _find_layers(window, len(modules), prefix)
+        names = [_names_in_file(window, layer, module) for layer, module in zip(layers, modules)]
         return OffloadedModules(modules, window, layers, names, on_grad, not given)
     except BaseException:
         if not given:
@@ -196,7 +196,7 @@ def offload_modules(modules: Sequence[Any], source: Any, prefix: str | None, on_
         raise
 
 
-def _layers(window: WeightWindow, n: int, prefix: str | None) -> list[int]:
+def _find_layers(window: WeightWindow, n: int, prefix: str | None) -> list[int]:
     """The layers PREFIX.0 to PREFIX.(n - 1)."""
     found: dict[str, dict[int, int]] = {}
     for i, name in enumerate(window.names):
@@ -213,7 +213,7 @@ def _layers(window: WeightWindow, n: int, prefix: str | None) -> list[int]:
     return [found[which][i] for i in range(n)]
 
 
-def _names(window: WeightWindow, layer: int, module: Any) -> dict[str, str]:
+def _names_in_file(window: WeightWindow, layer: int, module: Any) -> dict[str, str]:
     """The file's names of what a module has; every parameter must be there, as it is."""
     start = window.names[layer] + '.'
     there = {w.name.removeprefix(start): w for w in window.weights(layer)}

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from ._async import no_garbage
-from ._penstock import Memory, Output, copy, namer
-from ._writer import Path, Writer
+from ._background import gc_disabled
+from ._penstock import Memory, WriterCore, copy, make_persistent_id
+from ._atomic_writer import Path, Writer
 
 _serialization: Any = torch.serialization
 
@@ -36,14 +36,14 @@ def _untyped(storage: Any) -> Any:
     return storage._storage if found is None else found
 
 
-_PLAIN = frozenset((str, int, float, bool, bytes, tuple, dict, list, type(None), type, type(lambda: 0), type(torch.FloatStorage),
+_SKIPPED_TYPES = frozenset((str, int, float, bool, bytes, tuple, dict, list, type(None), type, type(lambda: 0), type(torch.FloatStorage),
                     collections.OrderedDict, torch.dtype, torch.Tensor))  # what is never a storage
 _KINDS: dict[torch.dtype, str] = torch.storage._dtype_to_storage_type_map()
 _storage_of: Any = getattr(torch.Tensor, 'untyped_storage', None) or torch.Tensor._storage  # torch 1
 _has_names: Any = getattr(torch.Tensor, 'has_names', lambda tensor: False)  # no longer
 
 
-class _Named:
+class _StorageName:
     """A storage that has its name already."""
 
     __slots__ = ('name',)
@@ -52,7 +52,7 @@ class _Named:
         self.name = name
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
+def _is_ordinary_tensor(tensor: torch.Tensor) -> bool:
     """Is it nothing but a shape over a storage, in a dtype that was always there?"""
     return (tensor.layout is torch.strided and tensor.device.type in ('cpu', 'cuda') and tensor.dtype in _KINDS
             and not (tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg()
@@ -65,14 +65,14 @@ def _tags_are_torchs() -> bool:
                for entry in getattr(_serialization, '_package_registry', (('', None),)))
 
 
-class _Names:
+class _StorageNames:
     """Of storages, instead of which they are pickled, as the format has it.
 
-    found: is told of each storage and its key, when it is met first.
+    on_storage: is called with each storage and its key, when it is met first.
     """
 
-    def __init__(self, location: str | None, found: Callable[[str, Any], None]) -> None:
-        self._location, self._found = location, found
+    def __init__(self, location: str | None, on_storage: Callable[[str, Any], None]) -> None:
+        self._location, self._on_storage = location, on_storage
         self._on_cpu = location or ('cpu' if _tags_are_torchs() else None)
         self._keys: dict[int, str] = {}
         self._dtypes: dict[int, torch.dtype] = {}
@@ -81,16 +81,16 @@ class _Names:
         """What torch says of a plain tensor, which it takes 20 us to say."""
         if type(obj) is collections.OrderedDict and not obj and not obj.__dict__:
             return collections.OrderedDict, ()  # the hooks of a tensor
-        if type(obj) is not torch.Tensor or not _is_plain(obj):
+        if type(obj) is not torch.Tensor or not _is_ordinary_tensor(obj):
             return NotImplemented
         dtype, storage = obj.dtype, _storage_of(obj)
         name = self._name(storage, dtype, getattr(torch, _KINDS[dtype]), storage.nbytes() // obj.element_size())
         return torch._utils._rebuild_tensor_v2, (
-            _Named(name), obj.storage_offset(), tuple(obj.size()), obj.stride(), obj.requires_grad,
+            _StorageName(name), obj.storage_offset(), tuple(obj.size()), obj.stride(), obj.requires_grad,
             collections.OrderedDict())
 
-    def name(self, obj: Any) -> tuple[Any, ...] | None:
-        if type(obj) is _Named:
+    def persistent_id(self, obj: Any) -> tuple[Any, ...] | None:
+        if type(obj) is _StorageName:
             return obj.name
         if isinstance(obj, torch.storage.TypedStorage):
             storage, dtype = _untyped(obj), obj.dtype
@@ -114,16 +114,16 @@ class _Names:
         key = self._keys.get(storage._cdata)
         if key is None:
             key = self._keys[storage._cdata] = str(len(self._keys))
-            self._found(key, storage)
+            self._on_storage(key, storage)
         tag = self._on_cpu if place == 'cpu' else self._location
         return 'storage', kind, key, tag or _serialization.location_tag(storage), numel
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, out: io.BytesIO, protocol: int, names: _Names) -> None:
+    def __init__(self, out: io.BytesIO, protocol: int, names: _StorageNames) -> None:
         # Nothing that refers to us: what we have met would live until somebody looks for garbage.
         functions: Any = self
-        functions.persistent_id = namer(_PLAIN, names.name)
+        functions.persistent_id = make_persistent_id(_SKIPPED_TYPES, names.persistent_id)
         functions.reducer_override = names.reduce
         super().__init__(out, protocol)
 
@@ -139,7 +139,7 @@ def _archive_name(path: Path | None) -> str:
     return stem if stem and stem.isascii() else 'archive'
 
 
-def _sizes(obj: Any, seen: dict[int, int], depth: int = 8) -> dict[int, int]:
+def _storage_sizes(obj: Any, seen: dict[int, int], depth: int = 8) -> dict[int, int]:
     """Bytes of the storages that are easily found: what is not reserved is written all the same."""
     if type(obj) is torch.Tensor or type(obj) is torch.nn.Parameter:
         try:
@@ -150,11 +150,11 @@ def _sizes(obj: Any, seen: dict[int, int], depth: int = 8) -> dict[int, int]:
             pass  # a sparse one
     elif depth and isinstance(obj, (dict, list, tuple)):
         for value in obj.values() if isinstance(obj, dict) else obj:
-            _sizes(value, seen, depth - 1)
+            _storage_sizes(value, seen, depth - 1)
     return seen
 
 
-class _Copy:
+class _CopiedStorage:
     """In place of a storage, its bytes somewhere else in memory, which the plan keeps."""
 
     device = torch.device('cpu')
@@ -169,7 +169,7 @@ class _Copy:
         return self._nbytes
 
 
-def _lines(storage: Any) -> int:
+def _padded_bytes(storage: Any) -> int:
     """Its bytes, up to where the next one may begin."""
     return -(-storage.nbytes() // 64) * 64
 
@@ -187,37 +187,37 @@ class Plan:
         self._archive = _archive_name(path)
         self._alignment = _alignment()
         self._begin, self._obj = begin, obj
-        self._out: Output | None = None  # that is being written while we pickle
-        self._kept: list[Any] = []  # memory of copies
+        self._out: WriterCore | None = None  # that is being written while we pickle
+        self._kept_alive: list[Any] = []  # memory of copies
         self.file: Writer | None = None  # that was begun
         self.storages: dict[str, Any] = {}
         out = io.BytesIO()
-        with no_garbage():
-            _Pickler(out, protocol, _Names(location, self._found)).dump(obj)
+        with gc_disabled():
+            _Pickler(out, protocol, _StorageNames(location, self._on_storage)).dump(obj)
         self._begin = self._obj = None
         self._pickle = out.getvalue()
 
     @property
     def size(self) -> int:
         """Of the file, or some more."""
-        return len(self._pickle) + sum(self._room(s.nbytes()) for s in self.storages.values()) + 16 * _RECORD
+        return len(self._pickle) + sum(self._record_bytes(s.nbytes()) for s in self.storages.values()) + 16 * _RECORD
 
-    def copy(self, room: int) -> int:
+    def copy(self, limit: int) -> int:
         """Have the bytes of tensors in memory of our own.
 
         Returns how much it takes; 0: it was not done, because that is more, or they are on a GPU.
         """
-        total = sum(map(_lines, self.storages.values()))
-        if total > room or any(storage.device.type != 'cpu' for storage in self.storages.values()):
+        total = sum(map(_padded_bytes, self.storages.values()))
+        if total > limit or any(storage.device.type != 'cpu' for storage in self.storages.values()):
             return 0
         memory, at, moves = Memory(max(total, 1), pinned=False), 0, array('Q')
         for key, storage in self.storages.items():
             nbytes = storage.nbytes()
             moves.extend((memory.address + at, storage.data_ptr(), nbytes))
-            self.storages[key] = _Copy(memory.address + at, nbytes)
-            at += _lines(storage)
+            self.storages[key] = _CopiedStorage(memory.address + at, nbytes)
+            at += _padded_bytes(storage)
         copy(moves)
-        self._kept.append(memory)
+        self._kept_alive.append(memory)
         return total
 
     def send(self, file: Writer) -> None:
@@ -226,7 +226,7 @@ class Plan:
             self._send(file)
         finally:
             self.storages.clear()
-            self._kept.clear()
+            self._kept_alive.clear()
 
     def _send(self, file: Writer) -> None:
         begun = self._out is not None
@@ -236,27 +236,27 @@ class Plan:
                            ('byteorder', sys.byteorder.encode())):
             out.add_bytes(f'{self._archive}/{name}', data)
         if not begun:
-            self._add_all(out)
+            self._add_storages(out)
         out.add_bytes(f'{self._archive}/version', b'3\n')
         file.end_archive()
 
-    def _room(self, nbytes: int) -> int:
+    def _record_bytes(self, nbytes: int) -> int:
         return nbytes + self._alignment + _RECORD
 
-    def _found(self, key: str, storage: Any) -> None:
+    def _on_storage(self, key: str, storage: Any) -> None:
         self.storages[key] = storage  # which lives until the end: its address is its name
         if self._out is not None:
-            self._add(self._out, key, storage)
+            self._add_storage(self._out, key, storage)
         elif self._begin is not None and len(self.storages) == _MANY:
-            self.file = self._begin(sum(map(self._room, _sizes(self._obj, {}).values())))
+            self.file = self._begin(sum(map(self._record_bytes, _storage_sizes(self._obj, {}).values())))
             self._out = self.file.archive(self._alignment)
-            self._add_all(self._out)
+            self._add_storages(self._out)
 
-    def _add_all(self, out: Output) -> None:
+    def _add_storages(self, out: WriterCore) -> None:
         for key, storage in self.storages.items():
-            self._add(out, key, storage)
+            self._add_storage(out, key, storage)
 
-    def _add(self, out: Output, key: str, storage: Any) -> None:
+    def _add_storage(self, out: WriterCore, key: str, storage: Any) -> None:
         device = storage.device
         if device.type == 'cuda':
             # What is queued writes the tensors, and pickling may queue more: a __getstate__() that makes some.
@@ -265,5 +265,5 @@ class Plan:
                 stream.synchronize()
         elif device.type != 'cpu':
             storage = storage.cpu()
-            self._kept.append(storage)
+            self._kept_alive.append(storage)
         out.add(f'{self._archive}/data/{key}', storage.data_ptr(), storage.nbytes())

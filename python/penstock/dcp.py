@@ -4,8 +4,8 @@
     import torch.distributed.checkpoint as dcp
     import penstock.dcp
 
-    dcp.save(state, storage_writer=penstock.dcp.Writer('checkpoint'))
-    dcp.load(state, storage_reader=penstock.dcp.Reader('checkpoint'))
+    dcp.save(state, storage_writer=penstock.dcp.CheckpointWriter('checkpoint'))
+    dcp.load(state, storage_reader=penstock.dcp.CheckpointReader('checkpoint'))
 
 Planning, metadata and resharding are torch's, and so are the files: each side reads what the other
 has written.  What is different: every file appears complete, durable and with checksums; a checkpoint
@@ -22,24 +22,22 @@ from typing import Any, cast
 
 import torch
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
-from torch.distributed.checkpoint import filesystem as _torchs
+from torch.distributed.checkpoint import filesystem as _torch_filesystem
 from torch.distributed.checkpoint.planner import WriteItemType
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
 from . import _dcp_files, s3
-from ._dcp_read import Load
-from ._reader import content, is_uri
-from ._reader import Reader as _File
+from ._atomic_writer import MEMORY, Writer
+from ._dcp_read import CheckpointLoad
 from ._penstock import crc32
+from ._range_reader import Reader, content, is_uri
 from ._torch_save import Plan
-from ._writer import MEMORY
-from ._writer import Writer as _Output
 
-__all__ = ['Reader', 'Writer']
+__all__ = ['CheckpointReader', 'CheckpointWriter']
 
 
-class _FileSystem(_torchs.FileSystem):  # type: ignore[misc]
+class _FileSystem(_torch_filesystem.FileSystem):  # type: ignore[misc]
     """Files that appear when they are complete, for what torch itself writes."""
 
     def __init__(self, options: dict[str, Any], verify: bool | str = True) -> None:
@@ -78,16 +76,16 @@ class _FileSystem(_torchs.FileSystem):  # type: ignore[misc]
     @contextlib.contextmanager
     def create_stream(self, path: Any, mode: str) -> Iterator[Any]:
         if mode == 'rb':
-            yield io.BytesIO(_dcp_files.checked(bytes(content(path)), path, self._verify))
+            yield io.BytesIO(_dcp_files.check_crc(bytes(content(path)), path, self._verify))
             return
-        with _Output(path, **self._options) as output:
+        with Writer(path, **self._options) as output:
             yield _Stream(output)
 
 
 class _Stream(io.RawIOBase):
     """For torch, which closes what it was given before it knows that all went well."""
 
-    def __init__(self, output: _Output) -> None:
+    def __init__(self, output: Writer) -> None:
         self._output = output
 
     def writable(self) -> bool:
@@ -100,7 +98,7 @@ class _Stream(io.RawIOBase):
         return self._output.tell()
 
 
-class Writer(FileSystemWriter):  # type: ignore[misc]
+class CheckpointWriter(FileSystemWriter):  # type: ignore[misc]
     """In place of torch.distributed.checkpoint.FileSystemWriter; same arguments, and of our own:
 
     memory: of the pool of each file that is being written; checksum: a FILE.crc beside each.
@@ -121,7 +119,7 @@ class Writer(FileSystemWriter):  # type: ignore[misc]
         return _FileSystem.validate_checkpoint_id(checkpoint_id)
 
     def prepare_global_plan(self, plans: list[Any]) -> list[Any]:
-        _dcp_files.begin(self.path, self._own_rank())  # finish() ends it, of a save that failed the next one
+        _dcp_files.begin_save(self.path, self._own_rank())  # finish() ends it, of a save that failed the next one
         return cast(list[Any], super().prepare_global_plan(plans))
 
     def write_data(self, plan: Any, planner: Any) -> 'Future[list[WriteResult]]':
@@ -130,9 +128,9 @@ class Writer(FileSystemWriter):  # type: ignore[misc]
             return super().write_data(plan, planner)
         buckets = [[item] for item in plan.items]
         if self.single_file_per_rank:
-            buckets = _torchs._split_by_size_and_type(self.thread_count, plan.items)
+            buckets = _torch_filesystem._split_by_size_and_type(self.thread_count, plan.items)
         # Names that no checkpoint has had, so that an older one in the folder stays whole.
-        names = [f'{plan.storage_data.prefix}{i}.{uuid.uuid4().hex}{_torchs.DEFAULT_SUFFIX}'
+        names = [f'{plan.storage_data.prefix}{i}.{uuid.uuid4().hex}{_torch_filesystem.DEFAULT_SUFFIX}'
                  for i in range(len(buckets))]
         with concurrent.futures.ThreadPoolExecutor(self.thread_count) as pool:
             results = list(pool.map(lambda a: self._write_file(planner, *a), zip(names, buckets)))
@@ -142,7 +140,7 @@ class Writer(FileSystemWriter):  # type: ignore[misc]
 
     def _write_file(self, planner: Any, name: str, items: list[Any]) -> list[WriteResult]:
         results = []
-        with _Output(self.fs.concat_path(self.path, name), **self._options) as output:
+        with Writer(self.fs.concat_path(self.path, name), **self._options) as output:
             # As torch has it: first what is not a tensor.
             for item in sorted(items, key=lambda item: item.type != WriteItemType.BYTE_IO):
                 start = output.tell()
@@ -152,26 +150,26 @@ class Writer(FileSystemWriter):  # type: ignore[misc]
                 else:
                     Plan(_alone(data), None, 2, location='cpu').send(output)
                 length = output.tell() - start
-                info = _torchs._StorageInfo(name, start, length)
+                info = _torch_filesystem._StorageInfo(name, start, length)
                 results.append(WriteResult(item.index, length, info))
         return results
 
     def finish(self, metadata: Any, results: list[list[WriteResult]]) -> None:
         """The new metadata take the place of the old in one step; what was only theirs goes then."""
         path = self._get_metadata_path(None if self.use_collectives else self.rank)
-        metadata.version = _torchs.CURRENT_DCP_VERSION
+        metadata.version = _torch_filesystem.CURRENT_DCP_VERSION
         metadata.storage_data = {r.index: r.storage_data for some in results for r in some}
         metadata.storage_meta = self.storage_meta()
         named = {info.relative_path for info in metadata.storage_data.values()}
         data = pickle.dumps(metadata)
         try:
-            with _Output(path, **{**self._options, 'checksum': False}) as output:
+            with Writer(path, **{**self._options, 'checksum': False}) as output:
                 output.write(data + _dcp_files.END % crc32(data))
-                _dcp_files.need(self.path, named)
-                before, since = _dcp_files.names_in(path), _dcp_files.made(path)
+                _dcp_files.require_files(self.path, named)
+                before, since = _dcp_files.names_in(path), _dcp_files.time_of(path)
             _dcp_files.remove_old(path, before, since, self._own_rank())
         finally:
-            _dcp_files.end(self.path)
+            _dcp_files.end_save(self.path)
 
     def _own_rank(self) -> str:
         """Of one that publishes metadata for itself alone."""
@@ -191,7 +189,7 @@ def _alone(tensor: torch.Tensor) -> torch.Tensor:
 # ---- reading
 
 
-class Reader(FileSystemReader):  # type: ignore[misc]
+class CheckpointReader(FileSystemReader):  # type: ignore[misc]
     """In place of torch.distributed.checkpoint.FileSystemReader; verify as in penstock.torch.load()."""
 
     def __init__(self, path: str | os.PathLike[str], *args: Any, verify: bool | str = True,
@@ -206,7 +204,7 @@ class Reader(FileSystemReader):  # type: ignore[misc]
         return _FileSystem.validate_checkpoint_id(checkpoint_id)
 
     def read_data(self, plan: Any, planner: Any) -> 'Future[None]':
-        Load(lambda name: _File(self.fs.concat_path(self.path, name), verify=self._verify),
+        CheckpointLoad(lambda name: Reader(self.fs.concat_path(self.path, name), verify=self._verify),
              self.storage_data, planner, self.transforms).run(plan.items)
         future: Future[None] = Future()
         future.set_result(None)

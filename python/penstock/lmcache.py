@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """LMCache's disk tier on penstock.Store: a "native plugin" of its L2 adapters.
 
-    {"type": "native_plugin", "module_path": "penstock.lmcache", "class_name": "Store",
+    {"type": "native_plugin", "module_path": "penstock.lmcache", "class_name": "LMCacheBackend",
      "adapter_params": {"dirs": ["/nvme0/kv"], "capacity_gb": 500}}
 
 The class has the six methods that LMCache asks for, and submit_batch_delete; nothing of LMCache is
@@ -13,8 +13,8 @@ from typing import Any
 from . import store as _store
 
 
-class Store:
-    """Store(dirs, capacity_gb, deadline_ms=None, **options of penstock.Store)"""
+class LMCacheBackend:
+    """LMCacheBackend(dirs, capacity_gb, deadline_ms=None, **options of penstock.Store)"""
 
     def __init__(self, dirs: list[str] | str, capacity_gb: float, deadline_ms: float | None = None,
                  **options: Any) -> None:
@@ -22,7 +22,7 @@ class Store:
                                    **{'recent': False, **options})  # what is recent LMCache has in its memory
         self._deadline = None if deadline_ms is None else deadline_ms / 1000
         self._sets: set[int] = set()
-        self._known = threading.Lock()  # one thread submits, another drains: not before it is known what it was
+        self._sets_lock = threading.Lock()  # one thread submits, another drains: not before it is known what it was
 
     def event_fd(self) -> int:
         return self._store.fileno()
@@ -32,7 +32,7 @@ class Store:
 
     def submit_batch_set(self, keys: list[str], memoryviews: list[Any]) -> int:
         # A key names its content: what is there need not be written again.
-        with self._known:
+        with self._sets_lock:
             ticket = self._store.submit(_store.SET, keys, memoryviews, absent=True)
             self._sets.add(ticket)
         return ticket
@@ -49,7 +49,7 @@ class Store:
         A miss is a result and no error. Of a set LMCache looks at ok alone, so that means all.
         """
         out: list[tuple[int, bool, str, list[bool] | None]] = []
-        with self._known:
+        with self._sets_lock:
             drained = self._store.drain()
         for ticket, results in drained:
             good = [r >= 0 for r in results]

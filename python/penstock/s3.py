@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ._reader import is_uri
+from ._range_reader import is_uri
 from ._penstock import BytesView, S3Client
 
 __all__ = ['BytesView', 'Client', 'MultipartUploadWriter', 'configure', 'copy', 'delete', 'exists', 'get', 'get_many', 'get_range',

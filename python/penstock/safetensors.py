@@ -23,11 +23,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from . import _safetensors
-from ._async import join, no_garbage, run_behind
+from ._background import join_background, gc_disabled, run_in_background
 from ._frameworks import Framework, arrays_of, find
-from ._reader import MANY, Block, Ranges, Reader, blocks, closing, content, is_damage, is_uri
+from ._range_reader import MANY, Block, Ranges, Reader, blocks, closing, content, is_damage, is_uri
 from ._safetensors import Entry, SafetensorError
-from ._writer import MEMORY, Path, Writer
+from ._atomic_writer import MEMORY, Path, Writer
 
 __all__ = ['SafetensorError', 'load_file', 'safe_open', 'save_file']
 
@@ -46,9 +46,9 @@ def save_file(tensors: Mapping[str, Any], filename: Path, metadata: dict[str, st
 
     An older file of this name is replaced at that moment and not before.
     """
-    _little_endian()
+    _require_little_endian()
     _check_metadata(metadata)
-    with no_garbage():
+    with gc_disabled():
         arrays = arrays_of(tensors)
         head, ordered = _safetensors.build(arrays, metadata)
         ranges = array('Q')
@@ -62,7 +62,7 @@ def save_file(tensors: Mapping[str, Any], filename: Path, metadata: dict[str, st
         file.write_each(ranges)
 
 
-def _little_endian() -> None:
+def _require_little_endian() -> None:
     if sys.byteorder != 'little':
         raise NotImplementedError('safetensors files are little-endian, and this machine is not')
 
@@ -161,23 +161,23 @@ class _Model:
         try:
             if index is None:
                 whole = os.path.join(text, 'model.safetensors') if os.path.isdir(text) else path
-                self._add(whole, verify, engine, None)
+                self._add_shard(whole, verify, engine, None)
             else:
-                self._add_all(index, verify, engine)
+                self._add_shards(index, verify, engine)
         except BaseException:
             self.close()
             raise
 
-    def _add_all(self, index: str, verify: bool | str, engine: str | None) -> None:
+    def _add_shards(self, index: str, verify: bool | str, engine: str | None) -> None:
         weight_map = _read_index(index)
         for name in sorted(set(weight_map.values())):
             wanted = {key for key, file in weight_map.items() if file == name}
-            self._add(os.path.join(os.path.dirname(index), name), verify, engine, wanted)
+            self._add_shard(os.path.join(os.path.dirname(index), name), verify, engine, wanted)
         missing = sorted(set(weight_map) - set(self.found))
         if missing:
             raise SafetensorError(f'{index}: {missing[0]!r} is not in {weight_map[missing[0]]}')
 
-    def _add(self, path: Any, verify: bool | str, engine: str | None,
+    def _add_shard(self, path: Any, verify: bool | str, engine: str | None,
              wanted: set[str] | None) -> None:
         shard = _Shard(path, verify, engine)
         self.shards.append(shard)
@@ -228,8 +228,8 @@ class _Slice:
 
     def __getitem__(self, index: Any) -> Any:
         entry, bits = self._entry, _safetensors.DTYPES[self._entry.dtype]
-        steps = _steps(index, entry.shape) if bits % 8 == 0 else None
-        runs = steps and _runs(steps[0], entry.shape, bits // 8)
+        steps = _slice_ranges(index, entry.shape) if bits % 8 == 0 else None
+        runs = steps and _slice_runs(steps[0], entry.shape, bits // 8)
         if not steps or runs is None:
             return self._opened.get_tensor(entry.name)[index]
         shape = tuple(len(r) for r in steps[0])
@@ -239,12 +239,12 @@ class _Slice:
             for offset, nbytes in runs:
                 self._shard.add(at, nbytes, entry.offset + offset, False)
                 at += nbytes
-            self._opened._fill(self._shard)
+            self._opened._read_shard(self._shard)
         return self._opened._framework.reshape(result, tuple(
             len(r) for r, keep in zip(*steps) if keep))
 
 
-def _steps(index: Any, shape: tuple[int, ...]) -> tuple[list[range], list[bool]] | None:
+def _slice_ranges(index: Any, shape: tuple[int, ...]) -> tuple[list[range], list[bool]] | None:
     """Which indices of each dimension, and which dimensions stay; None: no plain slice."""
     items = list(index) if isinstance(index, tuple) else [index]
     if any(isinstance(i, bool) or not (i is Ellipsis or isinstance(i, (int, slice))) for i in items):
@@ -271,7 +271,7 @@ def _steps(index: Any, shape: tuple[int, ...]) -> tuple[list[range], list[bool]]
     return ranges, keep
 
 
-def _runs(ranges: list[range], shape: tuple[int, ...],
+def _slice_runs(ranges: list[range], shape: tuple[int, ...],
           itemsize: int) -> Iterable[tuple[int, int]] | None:
     """The pieces that make it up, as offset and bytes; None: too many, or too small."""
     count = math.prod(len(r) for r in ranges)
@@ -305,7 +305,7 @@ class safe_open:  # noqa: N801  the name is theirs
     def __init__(self, filename: Path, framework: str = 'pt', device: Any = 'cpu', *,
                  backend: str | None = None, verify: bool | str = True,
                  engine: str | None = None) -> None:
-        _little_endian()
+        _require_little_endian()
         self._framework: Framework = find(framework, device)
         self._model = _Model(filename, verify, engine)
         self._turn = threading.Lock()
@@ -323,8 +323,8 @@ class safe_open:  # noqa: N801  the name is theirs
     def get_tensor(self, name: str) -> Any:
         shard, entry = self._model.find(name)
         with self._reading():
-            result = self._want(shard, entry)
-            self._fill(shard)
+            result = self._allocate_tensor(shard, entry)
+            self._read_shard(shard)
         return result
 
     def get_tensors(self, names: Iterable[str] | None = None) -> dict[str, Any]:
@@ -333,22 +333,22 @@ class safe_open:  # noqa: N801  the name is theirs
         found = {name: self._model.find(name) for name in wanted}
         result: dict[str, Any] = dict.fromkeys(found)
         with self._reading():
-            shared = self._share(found) if len(found) >= MANY else []
+            shared = self._allocate_blocks(found) if len(found) >= MANY else []
             for _, _, block in shared:
                 for _, _, entry in block.parts:
                     del found[entry.name]
             for name, where in found.items():
-                result[name] = self._want(*where)
+                result[name] = self._allocate_tensor(*where)
             self._framework.synchronize()
             if not shared:
                 self._model.read()
                 return result
-            reading = run_behind(self._model.read, 'penstock-load', (list(result.values()), shared))
+            reading = run_in_background(self._model.read, 'penstock-load', (list(result.values()), shared))
             try:
                 for memory, place, block in shared:
-                    result.update(self._cut(memory, place, block))
+                    result.update(self._cut_block(memory, place, block))
             finally:
-                join(reading)
+                join_background(reading)
         return result
 
     def get_slice(self, name: str) -> _Slice:
@@ -364,7 +364,7 @@ class safe_open:  # noqa: N801  the name is theirs
                 self._model.forget()
                 raise
 
-    def _share(self, found: dict[str, tuple[_Shard, Entry]]) -> list[tuple[Any, int, Block]]:
+    def _allocate_blocks(self, found: dict[str, tuple[_Shard, Entry]]) -> list[tuple[Any, int, Block]]:
         """Memory for small tensors that are neighbours, to be filled by the next read; for others there is none."""
         parts: dict[_Shard, list[tuple[int, int, Any]]] = {}
         for shard, entry in found.values():
@@ -382,19 +382,19 @@ class safe_open:  # noqa: N801  the name is theirs
                 shared.append((memory, place, block))
         return shared
 
-    def _cut(self, memory: Any, place: int, block: Block) -> Iterable[tuple[str, Any]]:
+    def _cut_block(self, memory: Any, place: int, block: Block) -> Iterable[tuple[str, Any]]:
         for offset, nbytes, entry in block.parts:
             yield entry.name, self._framework.cut(memory, place + offset - block.start, nbytes, entry.dtype,
                                                   entry.shape)
 
-    def _want(self, shard: _Shard, entry: Entry) -> Any:
+    def _allocate_tensor(self, shard: _Shard, entry: Entry) -> Any:
         """Memory for it, which is filled by the next read of the shard."""
         array, result = self._framework.empty(entry.dtype, entry.shape)
         if entry.nbytes:
             shard.add(array.address, entry.nbytes, entry.offset, not array.on_device)
         return result
 
-    def _fill(self, shard: _Shard) -> None:
+    def _read_shard(self, shard: _Shard) -> None:
         self._framework.synchronize()
         shard.read(shard.take())
 
@@ -415,7 +415,7 @@ def load_file(filename: Path, device: Any = 'cpu', *, framework: str | None = No
               engine: str | None = None) -> dict[str, Any]:
     """All tensors of a file, or of a folder of shards; of torch, or numpy's where there is no torch."""
     kind = framework or _default_framework()
-    with no_garbage(), safe_open(filename, kind, device, backend=backend, verify=verify, engine=engine) as file:
+    with gc_disabled(), safe_open(filename, kind, device, backend=backend, verify=verify, engine=engine) as file:
         return file.get_tensors()
 
 

@@ -6,7 +6,7 @@
       "dirs": ["/nvme0/kv"], "capacity_gb": 500}'
 
 Each rank has a folder of its own in each directory and an equal share of the capacity. Where all ranks have
-the same pages (MLA), SGLang has them written by one: that one has the store, and lends it to the others on its
+the same pages (MLA), SGLang has them written by one: that one has the store, and serves it to the others on its
 machine. Pages are read into and written from the host pool in place (v1); the simple calls work on tensors.
 docs/sglang.md says more.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorage
 
-from . import _lend
+from . import _shared_store
 from . import store as _store
 
 # Of extra_config, which is SGLang's, too, what penstock.Store takes.
@@ -24,32 +24,32 @@ OPTIONS = ('policy', 'threads', 'io_threads', 'ttl', 'memory', 'log_bytes', 'eng
            'below')
 
 
-def _running(name: str, otherwise: int) -> int:
+def _parallel_value(name: str, default: int) -> int:
     """Of the processes of SGLang what a back end is not told: replicas (--dp-size) have configurations that are equal."""
     try:
         from sglang.srt.runtime_context import get_parallel
-        return getattr(get_parallel(), name, None) or otherwise
+        return getattr(get_parallel(), name, None) or default
     except (ImportError, ValueError, RuntimeError):
-        return otherwise  # another version, or no such processes
+        return default  # another version, or no such processes
 
 
 def _ranks(config: Any) -> tuple[str, int, bool]:
     """A name for the store of this rank, how many there are, and whether it is this rank that writes it."""
-    said = {name: getattr(config, name, None) for name in ('tp_rank', 'tp_size', 'dcp_rank', 'dcp_size')}
+    values = {name: getattr(config, name, None) for name in ('tp_rank', 'tp_size', 'dcp_rank', 'dcp_size')}
     writes = True
     if getattr(config, 'is_mla_model', False):
-        said['tp_rank'], said['tp_size'] = said['dcp_rank'] or 0, said['dcp_size'] or 1
-        writes = getattr(config, 'tp_rank', 0) == said['tp_rank']
-    parts, count = [], _running('num_dp_ranks', 1)
+        values['tp_rank'], values['tp_size'] = values['dcp_rank'] or 0, values['dcp_size'] or 1
+        writes = getattr(config, 'tp_rank', 0) == values['tp_rank']
+    parts, count = [], _parallel_value('num_dp_ranks', 1)
     for name in ('tp', 'pp', 'attn_cp'):
-        parts.append(f'{name}{said.get(f"{name}_rank", getattr(config, f"{name}_rank", 0)) or 0}')
-        count *= said.get(f'{name}_size', getattr(config, f'{name}_size', 1)) or 1
-    return '-'.join([*parts, f'dp{getattr(config, "dp_rank", 0) or _running("dp_rank", 0)}']), count, writes
+        parts.append(f'{name}{values.get(f"{name}_rank", getattr(config, f"{name}_rank", 0)) or 0}')
+        count *= values.get(f'{name}_size', getattr(config, f'{name}_size', 1)) or 1
+    return '-'.join([*parts, f'dp{getattr(config, "dp_rank", 0) or _parallel_value("dp_rank", 0)}']), count, writes
 
 
-def _open(places: list[str], capacity: int, options: dict[str, Any]) -> _store.Store:
+def _open(folders: list[str], capacity: int, options: dict[str, Any]) -> _store.Store:
     try:
-        return _store.Store(places, capacity, **options)
+        return _store.Store(folders, capacity, **options)
     except OSError as why:
         if why.errno != errno.EBUSY:
             raise
@@ -66,21 +66,21 @@ class PenstockStorage(HiCacheStorage):  # type: ignore[misc]
         if not dirs or not extra.get('capacity_gb'):
             raise ValueError('extra_config needs "dirs" and "capacity_gb"')
         rank, count, writes = _ranks(storage_config)
-        places = _store.folders(dirs, rank)
+        folders = _store.folders(dirs, rank)
         self._model = f'{getattr(storage_config, "model_name", None) or ""}\0'.encode()
         self._layout = b''
         deadline = extra.get('deadline_ms')
         self._deadline = None if deadline is None else deadline / 1000
-        self._lender: _lend.Lender | None = None
-        self._store: _store.Store | _lend.Borrower
-        place = f'{places[0]}.socket'
+        self._server: _shared_store.SharedStoreServer | None = None
+        self._store: _store.Store | _shared_store.SharedStoreClient
+        socket_path = f'{folders[0]}.socket'
         if not writes:
-            self._store = _lend.Borrower(place)
+            self._store = _shared_store.SharedStoreClient(socket_path)
             return
         options = {'recent': False} | {name: extra[name] for name in OPTIONS if name in extra}  # SGLang has that in its pool
-        self._store = _open(places, int(extra['capacity_gb'] * (1 << 30)) // count, options)
+        self._store = _open(folders, int(extra['capacity_gb'] * (1 << 30)) // count, options)
         if getattr(storage_config, 'is_mla_model', False) and storage_config.tp_size > 1:
-            self._lender = _lend.Lender(self._store, place)
+            self._server = _shared_store.SharedStoreServer(self._store, socket_path)
 
     def _keys(self, keys: list[str]) -> list[bytes]:
         return [self._model + self._layout + key.encode() for key in keys]
@@ -88,9 +88,9 @@ class PenstockStorage(HiCacheStorage):  # type: ignore[misc]
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
         """Pages of another model, or whose bytes lie in another order, are others: SGLang's hash is of tokens."""
         super().register_mem_pool_host(mem_pool_host)
-        said = [getattr(mem_pool_host, name, '') for name in ('layout', 'dtype', 'page_size', 'layer_num', 'head_num',
+        attributes = [getattr(mem_pool_host, name, '') for name in ('layout', 'dtype', 'page_size', 'layer_num', 'head_num',
                                                               'start_layer', 'end_layer', 'storage_format_tag')]
-        self._layout = f'{said}\0'.encode()
+        self._layout = f'{attributes}\0'.encode()
         pool = getattr(mem_pool_host, 'kv_buffer', None)
         if getattr(pool, 'is_contiguous', bool)():  # a tensor; some pools have several, which work as they are
             with contextlib.suppress(OSError):
@@ -148,7 +148,7 @@ class PenstockStorage(HiCacheStorage):  # type: ignore[misc]
 
     def clear(self) -> None:
         """Forget all pages, for all ranks that have these; an error if that is not so when it returns."""
-        (self._lender or self._store).clear()
+        (self._server or self._store).clear()
 
     def get_stats(self) -> Any:
         return None  # SGLang has a type of its own for these; see metrics()
@@ -158,6 +158,6 @@ class PenstockStorage(HiCacheStorage):  # type: ignore[misc]
         return self._store.metrics()
 
     def close(self) -> None:
-        if self._lender:
-            self._lender.close()
+        if self._server:
+            self._server.close()
         self._store.close()

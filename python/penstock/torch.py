@@ -15,10 +15,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._async import start
+from ._background import start_save
 from ._torch_load import load as _load
 from ._torch_save import Plan, is_special
-from ._writer import MEMORY, Path, Writer
+from ._atomic_writer import MEMORY, Path, Writer
 
 if TYPE_CHECKING:
     from ._torch_offload import OffloadedModules
@@ -74,7 +74,7 @@ def save_async(obj: object, path: Path, *, memory: int = MEMORY, durable: bool =
     plan = Plan(obj, path, pickle_protocol)
     copied = plan.copy(memory - _SENDING)
     file = Writer(path, size=plan.size, memory=memory - copied, durable=durable, checksum=checksum)
-    return start(file, lambda: plan.send(file), copied > 0)
+    return start_save(file, lambda: plan.send(file), copied > 0)
 
 
 def load(path: Path, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None,

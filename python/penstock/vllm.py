@@ -24,8 +24,8 @@ from . import store as _store
 
 
 # What lookup() says, in the terms of this vLLM.
-_terms = getattr(base, 'LookupResult', None)
-MISS, HIT, RETRY = (_terms.MISS, _terms.HIT, _terms.RETRY) if _terms else (False, True, None)
+_results = getattr(base, 'LookupResult', None)
+MISS, HIT, RETRY = (_results.MISS, _results.HIT, _results.RETRY) if _results else (False, True, None)
 
 
 # vLLM's hash of a block is one of tokens.  This is what its bytes depend on beside them: the model, and
@@ -39,35 +39,35 @@ _LAYOUT = ('config.model.dtype', 'config.cache', 'config.groups', 'config.parall
            'vllm_config.parallel_config.pipeline_parallel_size')
 
 
-def _said(spec: Any, names: tuple[str, ...]) -> dict[str, str]:
-    said = {}
+def _read_attributes(spec: Any, names: tuple[str, ...]) -> dict[str, str]:
+    found = {}
     for name in names:
         try:
-            said[name] = str(operator.attrgetter(name)(spec))
+            found[name] = str(operator.attrgetter(name)(spec))
         except AttributeError:
             pass  # another version of vLLM
-    return said
+    return found
 
 
 def _identity(spec: Any) -> bytes:
     """The beginning of each key: blocks of another model, or in another layout, are other blocks."""
-    model = _said(spec, _MODEL)
+    model = _read_attributes(spec, _MODEL)
     if not model:
         raise ValueError('vLLM does not say which model it serves: blocks of several could not be told apart')
-    return hashlib.sha256(repr((model, _said(spec, _LAYOUT))).encode()).digest()[:16]
+    return hashlib.sha256(repr((model, _read_attributes(spec, _LAYOUT))).encode()).digest()[:16]
 
 
 def _replica(spec: Any) -> str:
     """A folder for this engine of several with data parallel: their names then end in _dpN."""
-    said = ''.join(_said(spec, ('config.engine_id', 'vllm_config.kv_transfer_config.engine_id')).values())
-    found = re.search(r'_(dp\d+)$', said)
+    engine_id = ''.join(_read_attributes(spec, ('config.engine_id', 'vllm_config.kv_transfer_config.engine_id')).values())
+    found = re.search(r'_(dp\d+)$', engine_id)
     return found[1] if found else ''
 
 
-def _only(cls: type, **said: Any) -> Any:
+def _make_supported(cls: type, **values: Any) -> Any:
     """An object of a data class with those of the fields that it has."""
-    fields = getattr(cls, '__dataclass_fields__', said)
-    return cls(**{name: value for name, value in said.items() if name in fields})
+    fields = getattr(cls, '__dataclass_fields__', values)
+    return cls(**{name: value for name, value in values.items() if name in fields})
 
 
 class PenstockTier(base.SecondaryTierManager):  # type: ignore[misc]
@@ -144,7 +144,7 @@ class PenstockTier(base.SecondaryTierManager):  # type: ignore[misc]
             if not self._storing[key]:
                 del self._storing[key]
         good = [key for key, r in zip(keys, results, strict=True) if r >= 0]
-        return _only(base.JobResult, job_id=job_id, success=len(good) == len(keys),
+        return _make_supported(base.JobResult, job_id=job_id, success=len(good) == len(keys),
                      successful_keys=good, transfer_time=time.monotonic() - since,
                      transfer_bytes=sum(r for r in results if r > 0))
 

@@ -27,7 +27,7 @@ _SPARE = 4  # pages: around the window, and for the fences of a device
 
 
 class Weight(NamedTuple):
-    """What is known of a tensor without reading it."""
+    """What is numbers of a tensor without reading it."""
 
     name: str
     path: str
@@ -73,7 +73,7 @@ class Layer(Mapping[str, Any]):
         return self._core is None
 
     def release(self) -> None:
-        """Its room is for the layers to come; what was made of it must not be used any more.
+        """Its total is for the layers to come; what was made of it must not be used any more.
 
         On a device: as soon as torch's current stream has done what is queued in it by now.
         """
@@ -99,7 +99,7 @@ class WeightWindow:
 
     path: a file of safetensors or GGUF, an index of several, a folder of these, or a swap folder of
     DeepSpeed.  window: bytes, or text as '8GiB'.  by: 'layer', 'expert' or 'tensor'.  experts: nothing
-    is read but what want() and hint() name, and what was released stays while there is room.
+    is read but what want() and hint() name, and what was released stays while there is total.
     framework: 'pt', 'np' or 'bytes'; else torch, then numpy, if the program has imported it.
     """
 
@@ -109,17 +109,17 @@ class WeightWindow:
                  engine: str | None = None) -> None:
         if cyclic and experts:
             raise ValueError('a window is cyclic or of experts, not both')
-        nbytes = None if window is None else _size(window)
-        self._held: list[Layer] = []
+        nbytes = None if window is None else _parse_window(window)
+        self._unreleased: list[Layer] = []
         self._current: Layer | None = None
-        self._viewer: Viewer = viewer(framework or _imported(device), device, pinned)
+        self._viewer: Viewer = viewer(framework or _imported_framework(device), device, pinned)
         self._core = WeightsCore(path, by=by, engine=engine)
         try:
             self._groups = [(name, [Weight(*w) for w in weights])
                             for name, weights in self._core.groups()]
             self._index = {name: i for i, (name, _) in enumerate(self._groups)}
             self._names: dict[int, dict[str, int]] = {}
-            self._window, address, nbytes = self._viewer.window(_window(self._groups, nbytes))
+            self._window, address, nbytes = self._viewer.window(_choose_window(self._groups, nbytes))
             self._core.begin(self._window, address, nbytes,
                              (_CYCLIC if cyclic else 0) | (_EXPERTS if experts else 0))
         except BaseException:
@@ -149,7 +149,7 @@ class WeightWindow:
         if found is None:
             return None
         layer = Layer(self, *found)
-        self._held = [held for held in self._held if not held.released] + [layer]
+        self._unreleased = [held for held in self._unreleased if not held.released] + [layer]
         return layer
 
     def skip(self, n: int = 1) -> int:
@@ -176,7 +176,7 @@ class WeightWindow:
         if not self.experts:
             raise ValueError('follow() is for a window that was opened with experts=True')
         if isinstance(trace, (str, os.PathLike)):
-            trace = self._recorded(os.fspath(trace))
+            trace = self._read_trace(os.fspath(trace))
         sets = (self._find(one) for one in trace)
         to_come = next(sets, None) if ahead else None
         while (now := to_come if ahead else next(sets, None)) is not None:
@@ -190,9 +190,9 @@ class WeightWindow:
             if self._current is not None:
                 self._current.release()
 
-    def _recorded(self, path: str) -> Iterator[list[int]]:
+    def _read_trace(self, path: str) -> Iterator[list[int]]:
         """Lines of a layer and its experts, as numbers."""
-        known = {(int(m[1]), int(m[2])): i for i, name in enumerate(self.names)
+        numbers = {(int(m[1]), int(m[2])): i for i, name in enumerate(self.names)
                  if (m := re.match(r'.*?\.(\d+)\..*?experts\.(\d+)', name))}
         with open(path, encoding='utf-8') as f:
             for number, line in enumerate(f, 1):
@@ -202,9 +202,9 @@ class WeightWindow:
                     raise ValueError(f'{path}: line {number}: {line.strip()!r} is no layer and its experts, as '
                                      'numbers') from None
                 for expert in experts:
-                    if (layer, expert) not in known:
+                    if (layer, expert) not in numbers:
                         raise KeyError(f'{path}: line {number}: layer {layer} has no expert {expert}')
-                yield [known[layer, expert] for expert in experts]
+                yield [numbers[layer, expert] for expert in experts]
 
     @property
     def hit_rate(self) -> float | None:
@@ -244,10 +244,10 @@ class WeightWindow:
     def close(self) -> None:
         """At any moment; layers are released, and what was made of them keeps the window alive."""
         if not self.closed:
-            for layer in self._held:
+            for layer in self._unreleased:
                 layer.release()
             self._core.close()
-            self._window, self._current, self._held = None, None, []
+            self._window, self._current, self._unreleased = None, None, []
             self.closed = True
 
     def __enter__(self) -> Self:
@@ -269,13 +269,13 @@ class WeightWindow:
 WeightWindow.__module__ = 'penstock'
 
 
-def _imported(device: Any) -> str:
+def _imported_framework(device: Any) -> str:
     if 'torch' in sys.modules or str(device) != 'cpu':
         return 'pt'
     return 'np' if 'numpy' in sys.modules else 'bytes'
 
 
-def _size(window: int | str) -> int:
+def _parse_window(window: int | str) -> int:
     if isinstance(window, str):
         match = re.fullmatch(r'(\d+)\s*([KMGT]?)(i?B)?', window.strip(), re.I)
         nbytes = int(match[1]) << _UNITS[match[2].upper()] if match else 0
@@ -286,21 +286,21 @@ def _size(window: int | str) -> int:
     return nbytes
 
 
-def _room(weights: list[Weight]) -> int:
+def _window_bytes_of(weights: list[Weight]) -> int:
     """What a layer takes in the window, or some pages more: neighbours lie together as in the file."""
-    page, room, path, end = mmap.PAGESIZE, 2 * mmap.PAGESIZE, None, 0
+    page, total, path, end = mmap.PAGESIZE, 2 * mmap.PAGESIZE, None, 0
     for w in sorted((w for w in weights if w.nbytes), key=lambda w: (w.path, w.offset)):
         if w.path != path or w.offset > end + _GAP + 2 * page:
             path, end = w.path, w.offset - w.offset % page
-            room += 2 * page
+            total += 2 * page
         more = max(0, w.offset + w.nbytes - end)
-        room, end = room + more, end + more
-    return room + -room % page
+        total, end = total + more, end + more
+    return total + -total % page
 
 
-def _window(groups: list[tuple[str, list[Weight]]], asked: int | None) -> int:
+def _choose_window(groups: list[tuple[str, list[Weight]]], asked: int | None) -> int:
     """Never more than the whole model takes."""
-    rooms = [_room(weights) for _, weights in groups] or [0]
-    every = sum(rooms)
-    usual = max(min(every, _USUAL), min(every, 2 * max(rooms)))
+    sizes = [_window_bytes_of(weights) for _, weights in groups] or [0]
+    every = sum(sizes)
+    usual = max(min(every, _USUAL), min(every, 2 * max(sizes)))
     return min(every, usual if asked is None else asked) + _SPARE * mmap.PAGESIZE

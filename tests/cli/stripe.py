@@ -22,7 +22,7 @@ from tap import in_folder
 sys.path.insert(0, sys.argv[2])
 try:
     import penstock
-    from penstock._writer import Writer
+    from penstock._atomic_writer import Writer
 except ImportError:
     print('1..0 # SKIP the Python package is not built')
     sys.exit(0)

@@ -24,8 +24,8 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 
-from penstock import _reader
-from penstock.dcp import Reader, Writer
+from penstock import _range_reader
+from penstock.dcp import CheckpointReader, CheckpointWriter
 
 warnings.simplefilter('ignore')
 KINDS = [k for k in ('float64', 'float32', 'float16', 'bfloat16', 'complex64', 'int64', 'int8', 'uint8', 'bool', 'uint16',
@@ -83,10 +83,10 @@ def loads(place, seed, reader):
 
 @case
 def each_reads_what_the_other_has_written():
-    for seed, writer in ((1, Writer), (2, FileSystemWriter)):
+    for seed, writer in ((1, CheckpointWriter), (2, FileSystemWriter)):
         place = path('ckpt')
         dcp.save(state(seed), storage_writer=writer(place))
-        for reader in Reader, FileSystemReader:
+        for reader in CheckpointReader, FileSystemReader:
             assert loads(place, seed, reader), (writer, reader)
 
 
@@ -95,19 +95,19 @@ def one_file_for_each_tensor_several_threads_and_the_stream_of_torch_work():
     for options in ({'single_file_per_rank': False}, {'thread_count': 3}, {'sync_files': False}, {'checksum': False},
                     {'memory': 2 << 20}):
         place = path('ckpt')
-        dcp.save(state(3), storage_writer=Writer(place, **options))
-        for reader in Reader, FileSystemReader:
+        dcp.save(state(3), storage_writer=CheckpointWriter(place, **options))
+        for reader in CheckpointReader, FileSystemReader:
             assert loads(place, 3, reader), (options, reader)
 
 
 @case
 def a_folder_may_be_saved_to_again_by_either_side():
     place = path('ckpt')
-    for seed, writer in enumerate((Writer, Writer, FileSystemWriter, Writer, FileSystemWriter)):
+    for seed, writer in enumerate((CheckpointWriter, CheckpointWriter, FileSystemWriter, CheckpointWriter, FileSystemWriter)):
         dcp.save(state(seed), storage_writer=writer(place))
-        for reader in Reader, FileSystemReader:
+        for reader in CheckpointReader, FileSystemReader:
             assert loads(place, seed, reader), (seed, writer, reader)
-    dcp.save(state(9), storage_writer=Writer(place))
+    dcp.save(state(9), storage_writer=CheckpointWriter(place))
     files = sorted(n for n in os.listdir(place) if n.endswith('.distcp'))
     assert len(files) == 1, files
 
@@ -124,22 +124,22 @@ class Planner(DefaultSavePlanner):
 @case
 def a_save_that_fails_leaves_the_older_checkpoint_whole():
     place = path('ckpt')
-    dcp.save(state(1), storage_writer=Writer(place))
-    raises(BaseException, dcp.save, state(2), storage_writer=Writer(place), planner=Planner())
-    for reader in Reader, FileSystemReader:
+    dcp.save(state(1), storage_writer=CheckpointWriter(place))
+    raises(BaseException, dcp.save, state(2), storage_writer=CheckpointWriter(place), planner=Planner())
+    for reader in CheckpointReader, FileSystemReader:
         assert loads(place, 1, reader)
-    dcp.save(state(3), storage_writer=Writer(place))
-    assert loads(place, 3, Reader) and len(os.listdir(place)) == 3, os.listdir(place)
+    dcp.save(state(3), storage_writer=CheckpointWriter(place))
+    assert loads(place, 3, CheckpointReader) and len(os.listdir(place)) == 3, os.listdir(place)
 
 
-class Overtaken(Writer):
+class Overtaken(CheckpointWriter):
     """Another save to the same folder begins and ends between its data and its metadata."""
 
     def finish(self, metadata, results):
-        thread = threading.Thread(target=dcp.save, args=(state(8),), kwargs={'storage_writer': Writer(self.path)})
+        thread = threading.Thread(target=dcp.save, args=(state(8),), kwargs={'storage_writer': CheckpointWriter(self.path)})
         thread.start()
         thread.join()
-        assert loads(self.path, 8, Reader)
+        assert loads(self.path, 8, CheckpointReader)
         super().finish(metadata, results)
 
 
@@ -148,25 +148,25 @@ def of_two_saves_to_one_folder_at_once_the_later_wins_whole():
     for older in False, True:
         place = path('ckpt')
         if older:
-            dcp.save(state(7), storage_writer=Writer(place))
+            dcp.save(state(7), storage_writer=CheckpointWriter(place))
         dcp.save(state(9), storage_writer=Overtaken(place))
-        for reader in Reader, FileSystemReader:
+        for reader in CheckpointReader, FileSystemReader:
             assert loads(place, 9, reader)
         assert len(os.listdir(place)) == 3, os.listdir(place)
 
 
 @case
 def metadata_never_name_what_somebody_has_removed():
-    class Robbed(Writer):
+    class Robbed(CheckpointWriter):
         def finish(self, metadata, results):
             os.unlink(os.path.join(self.path, results[0][0].storage_data.relative_path))
             super().finish(metadata, results)
 
     place = path('ckpt')
-    dcp.save(state(1), storage_writer=Writer(place))
+    dcp.save(state(1), storage_writer=CheckpointWriter(place))
     raises(BaseException, dcp.save, state(2), storage_writer=Robbed(place))
-    assert loads(place, 1, Reader)
-    dcp.save(state(3), storage_writer=Writer(place))
+    assert loads(place, 1, CheckpointReader)
+    dcp.save(state(3), storage_writer=CheckpointWriter(place))
     assert len(os.listdir(place)) == 3, os.listdir(place)
 
 
@@ -182,7 +182,7 @@ class Trap:
 @case
 def metadata_that_are_damaged_do_not_keep_a_new_checkpoint_away():
     place = path('ckpt')
-    dcp.save(state(1), storage_writer=Writer(place))
+    dcp.save(state(1), storage_writer=CheckpointWriter(place))
     whole = content(os.path.join(place, '.metadata'))
     bare = whole[:whole.rindex(b'\npenstock')]
     seed = random.randrange(1 << 32)
@@ -196,9 +196,9 @@ def metadata_that_are_damaged_do_not_keep_a_new_checkpoint_away():
     for old in damaged:
         with open(os.path.join(place, '.metadata'), 'wb') as f:
             f.write(old)
-        dcp.save({'a': torch.ones(3)}, storage_writer=Writer(place))
+        dcp.save({'a': torch.ones(3)}, storage_writer=CheckpointWriter(place))
         got = {'a': torch.zeros(3)}
-        dcp.load(got, storage_reader=Reader(place))
+        dcp.load(got, storage_reader=CheckpointReader(place))
         assert got['a'].sum() == 3 and len(os.listdir(place)) == 3, (old, os.listdir(place))
     assert not Trap.sprung
 
@@ -206,20 +206,20 @@ def metadata_that_are_damaged_do_not_keep_a_new_checkpoint_away():
 @case
 def a_save_that_is_killed_before_the_metadata_leaves_the_older_checkpoint_whole():
     place = path('ckpt')
-    dcp.save(state(1), storage_writer=Writer(place))
+    dcp.save(state(1), storage_writer=CheckpointWriter(place))
     code = '''
 import os, sys, warnings
 warnings.simplefilter('ignore')
 import torch, torch.distributed.checkpoint as dcp, penstock.dcp
-class Killed(penstock.dcp.Writer):
+class Killed(penstock.dcp.CheckpointWriter):
     def finish(self, metadata, results):
         os.kill(os.getpid(), 9)
 dcp.save({'large': torch.ones(1000)}, storage_writer=Killed(sys.argv[1]))
 '''
     assert child(code, place).returncode == -9
-    assert loads(place, 1, Reader) and loads(place, 1, FileSystemReader)
-    dcp.save(state(2), storage_writer=Writer(place))
-    assert loads(place, 2, Reader) and len(os.listdir(place)) == 3, os.listdir(place)
+    assert loads(place, 1, CheckpointReader) and loads(place, 1, FileSystemReader)
+    dcp.save(state(2), storage_writer=CheckpointWriter(place))
+    assert loads(place, 2, CheckpointReader) and len(os.listdir(place)) == 3, os.listdir(place)
 
 
 class Watching(DefaultLoadPlanner):
@@ -247,14 +247,14 @@ def many():
 
 @case
 def what_is_wanted_of_a_file_is_read_at_once():
-    for writer, threads in (Writer, 1), (FileSystemWriter, 1), (Writer, 3):
+    for writer, threads in (CheckpointWriter, 1), (FileSystemWriter, 1), (CheckpointWriter, 3):
         place = path('ckpt')
         dcp.save(many(), storage_writer=writer(place, thread_count=threads))
         got = {k: torch.zeros_like(v) for k, v in many().items()}
         reads, one_by_one = [], []
-        with mock.patch.object(_reader.Reader, 'read', autospec=True, side_effect=_reader.Reader.read) as read, \
-             mock.patch.object(_reader.Reader, 'pread', autospec=True, side_effect=_reader.Reader.pread) as pread:
-            dcp.load(got, storage_reader=Reader(place), planner=Watching())
+        with mock.patch.object(_range_reader.Reader, 'read', autospec=True, side_effect=_range_reader.Reader.read) as read, \
+             mock.patch.object(_range_reader.Reader, 'pread', autospec=True, side_effect=_range_reader.Reader.pread) as pread:
+            dcp.load(got, storage_reader=CheckpointReader(place), planner=Watching())
             reads, one_by_one = read.call_count, pread.call_count
         assert same(got, many())
         assert reads <= 3 * threads and not one_by_one, (reads, one_by_one)
@@ -263,20 +263,20 @@ def what_is_wanted_of_a_file_is_read_at_once():
 @case
 def a_planner_that_fails_ends_the_reading():
     place = path('ckpt')
-    dcp.save(many(), storage_writer=Writer(place, single_file_per_rank=False))
+    dcp.save(many(), storage_writer=CheckpointWriter(place, single_file_per_rank=False))
     threads, files = threading.active_count(), set(kit.descriptors())
     for fails in 'large0', 'large5', 'small1', 'small49':
         got = {k: torch.zeros_like(v) for k, v in many().items()}
-        raises(BaseException, dcp.load, got, storage_reader=Reader(place), planner=Watching(fails))
+        raises(BaseException, dcp.load, got, storage_reader=CheckpointReader(place), planner=Watching(fails))
         assert threading.active_count() == threads and set(kit.descriptors()) == files
-    dcp.load(got, storage_reader=Reader(place), planner=Watching())
+    dcp.load(got, storage_reader=CheckpointReader(place), planner=Watching())
     assert same(got, many())
 
 
 @case
 def ctrl_c_while_threads_are_started_ends_the_reading():
     place = path('ckpt')
-    dcp.save(many(), storage_writer=Writer(place, thread_count=3))
+    dcp.save(many(), storage_writer=CheckpointWriter(place, thread_count=3))
     threads, pool, begun = threading.active_count(), concurrent.futures.ThreadPoolExecutor, []
     submit = pool.submit
 
@@ -288,24 +288,24 @@ def ctrl_c_while_threads_are_started_ends_the_reading():
 
     got = {k: torch.zeros_like(v) for k, v in many().items()}
     with mock.patch.object(pool, 'submit', stopped):
-        raises(BaseException, dcp.load, got, storage_reader=Reader(place))
+        raises(BaseException, dcp.load, got, storage_reader=CheckpointReader(place))
     assert len(begun) == 2 and threading.active_count() == threads
 
 
 @case
 def damage_is_found_and_named():
     place = path('ckpt')
-    dcp.save(state(1), storage_writer=Writer(place))
+    dcp.save(state(1), storage_writer=CheckpointWriter(place))
     name = next(os.path.join(place, n) for n in os.listdir(place) if n.endswith('.distcp'))
     metadata = FileSystemReader(place).read_metadata()
     infos = {index.fqn: info for index, info in metadata.storage_data.items()}
     for fqn in 'large', 'view':
         flip(name, infos[fqn].offset + infos[fqn].length // 2)
-        error = raises(BaseException, loads, place, 1, Reader)
+        error = raises(BaseException, loads, place, 1, CheckpointReader)
         assert fqn in str(error) and os.path.basename(name) in str(error), error
         flip(name, infos[fqn].offset + infos[fqn].length // 2)
     flip(os.path.join(place, '.metadata'), 100)
-    assert 'checksum' in str(raises(BaseException, loads, place, 1, Reader))
+    assert 'checksum' in str(raises(BaseException, loads, place, 1, CheckpointReader))
 
 
 @each([1 << 20, 3 << 20])  # of which one is copied, and the other read into place
@@ -321,7 +321,7 @@ def metadata_that_want_more_than_a_file_has_are_refused(count):
     with open(name, 'wb') as f:
         pickle.dump(metadata, f)
     got = {'a': torch.zeros(longer)}
-    error = raises(BaseException, dcp.load, got, storage_reader=Reader(place))
+    error = raises(BaseException, dcp.load, got, storage_reader=CheckpointReader(place))
     assert f'the file has ({count},), ({count + 1000},) from (0,) on' in str(error), error
 
 
@@ -337,9 +337,9 @@ def flip(name, at):
 def verification_can_be_required():
     place = path('ckpt')
     dcp.save(state(1), storage_writer=FileSystemWriter(place))
-    raises(BaseException, dcp.load, empty(), storage_reader=Reader(place, verify='require'))
-    dcp.save(state(1), storage_writer=Writer(place))
-    dcp.load(empty(), storage_reader=Reader(place, verify='require'))
+    raises(BaseException, dcp.load, empty(), storage_reader=CheckpointReader(place, verify='require'))
+    dcp.save(state(1), storage_writer=CheckpointWriter(place))
+    dcp.load(empty(), storage_reader=CheckpointReader(place, verify='require'))
 
 
 @case
@@ -351,11 +351,11 @@ warnings.simplefilter('ignore')
 import torch, torch.distributed as dist, torch.distributed.checkpoint as dcp, penstock.dcp
 dist.init_process_group('gloo', init_method=f'file://{sys.argv[1]}.meet', rank=0, world_size=1)
 t = torch.ones(1 << 20)
-future = dcp.async_save({'t': t}, storage_writer=penstock.dcp.Writer(sys.argv[1]))
+future = dcp.async_save({'t': t}, storage_writer=penstock.dcp.CheckpointWriter(sys.argv[1]))
 t.zero_()
 future.result()
 got = {'t': torch.zeros(1 << 20)}
-dcp.load(got, storage_reader=penstock.dcp.Reader(sys.argv[1]))
+dcp.load(got, storage_reader=penstock.dcp.CheckpointReader(sys.argv[1]))
 assert (got['t'] == 1).all()
 dist.destroy_process_group()
 print('good')
@@ -376,10 +376,10 @@ mesh = init_device_mesh('cpu', (world,))
 whole = torch.arange(2400 * 1200, dtype=torch.int32).reshape(2400, 1200)
 if what == 'save':
     state = {'w': distribute_tensor(whole, mesh, [Shard(dim)]), 'same': torch.arange(10)}
-    dcp.save(state, storage_writer=penstock.dcp.Writer(place))
+    dcp.save(state, storage_writer=penstock.dcp.CheckpointWriter(place))
 else:
     got = {'w': distribute_tensor(torch.zeros_like(whole), mesh, [Shard(dim)]), 'same': torch.zeros(10, dtype=torch.int64)}
-    reader = penstock.dcp.Reader if what == 'load' else dcp.FileSystemReader
+    reader = penstock.dcp.CheckpointReader if what == 'load' else dcp.FileSystemReader
     dcp.load(got, storage_reader=reader(place))
     assert torch.equal(got['w'].full_tensor(), whole) and torch.equal(got['same'], torch.arange(10))
 dist.barrier()
@@ -415,10 +415,10 @@ def extensions_of_the_stream_are_left_to_torch():
     if not ZStandard.__module__ or not _has_zstd():
         return
     place = path('ckpt')
-    dcp.save(state(1), storage_writer=Writer(place, _extensions=[ZStandard()]))
+    dcp.save(state(1), storage_writer=CheckpointWriter(place, _extensions=[ZStandard()]))
     registry = ExtensionRegistry()
     got = empty()
-    dcp.load(got, storage_reader=Reader(place, _extension_registry=registry))
+    dcp.load(got, storage_reader=CheckpointReader(place, _extension_registry=registry))
     assert same(got['large'], state(1)['large'])
 
 
@@ -436,12 +436,12 @@ def _has_zstd():
 @case
 def a_state_that_is_not_there_is_told_as_by_torch():
     place = path('ckpt')
-    dcp.save({'a': torch.ones(3)}, storage_writer=Writer(place))
-    for reader in Reader, FileSystemReader:
+    dcp.save({'a': torch.ones(3)}, storage_writer=CheckpointWriter(place))
+    for reader in CheckpointReader, FileSystemReader:
         raises(BaseException, dcp.load, {'b': torch.ones(3)}, storage_reader=reader(place))
         raises(BaseException, dcp.load, {'a': torch.ones(4)}, storage_reader=reader(place))
     shutil.rmtree(place)
-    raises(BaseException, dcp.load, {'a': torch.ones(3)}, storage_reader=Reader(place))
+    raises(BaseException, dcp.load, {'a': torch.ones(3)}, storage_reader=CheckpointReader(place))
 
 
 run(*cases)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LMCache on penstock.lmcache.Store, loaded as its native plugin: its benchmark of L2 adapters, and the storage
+"""LMCache on penstock.lmcache.LMCacheBackend, loaded as its native plugin: its benchmark of L2 adapters, and the storage
 manager of its server, which is what engines store chunks with and get them back from."""
 import json
 import os

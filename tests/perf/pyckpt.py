@@ -144,13 +144,13 @@ def contenders(state, many, place, device):
                       lambda p: durable(lambda q: st_torch.save_file(state, q), p)))
         loads.append(('safetensors load_file', file['theirs'], lambda p: st_torch.load_file(p, device)))
     if dcp:
-        from penstock.dcp import Reader, Writer
+        from penstock.dcp import CheckpointReader, CheckpointWriter
         for key, what in ('dcp', state), ('dcp, 10,000 tensors', many):
             ours, theirs = os.path.join(place, f'penstock {key}'), os.path.join(place, f'torch {key}')
-            saves += [(f'penstock.{key}', ours, lambda p, what=what: dcp_save(what, Writer(p))),
+            saves += [(f'penstock.{key}', ours, lambda p, what=what: dcp_save(what, CheckpointWriter(p))),
                       (f"torch's {key}", theirs, lambda p, what=what: durable(
                           lambda q: dcp_save(what, dcp.FileSystemWriter(q)), p))]
-            loads += [(f'penstock.{key}', ours, lambda p, what=what: dcp_load(what, Reader(p))),
+            loads += [(f'penstock.{key}', ours, lambda p, what=what: dcp_load(what, CheckpointReader(p))),
                       (f"torch's {key}", theirs, lambda p, what=what: dcp_load(what, dcp.FileSystemReader(p)))]
     if fast:
         loads.append(('fastsafetensors', file['st'], lambda p: fast_load(p, device)))

@@ -140,7 +140,7 @@ def lmcache_bench(args, op, size, adapter):
 
 def lmcache_round(args, who, folder, size):
     place = tempfile.mkdtemp(dir=folder)
-    adapter = {'type': 'native_plugin', 'module_path': 'penstock.lmcache', 'class_name': 'Store',
+    adapter = {'type': 'native_plugin', 'module_path': 'penstock.lmcache', 'class_name': 'LMCacheBackend',
                'adapter_params': {'dirs': [place], 'capacity_gb': 2 * TOTAL / GIB, 'durable': who == 'penstock, durable'}}
     if who.startswith('fs_native'):
         adapter = {'type': 'fs_native', 'base_path': place, 'use_odirect': 'O_DIRECT' in who}

@@ -4,7 +4,7 @@ import errno
 import os
 import pathlib
 
-from kit import (MIB, PAGE, Gate, case, cases, content, data, handle, make, path, raises, run)
+from kit import (MIB, PAGE, BlockingMemory, case, cases, content, data, handle, make, path, raises, run)
 
 
 @case
@@ -225,7 +225,7 @@ def one_batch_mixes_all_kinds_of_paths():
 @case
 def a_batch_in_flight_does_not_hold_up_what_comes_after_it():
     name = make(data(PAGE))
-    with handle('threads', threads=2) as h, Gate() as gate:
+    with handle('threads', threads=2) as h, BlockingMemory() as gate:
         futures = h.read_batch_async([(gate.memory, name)])
         gate.reached()
         assert h.read_batch([(bytearray(PAGE), name)] * 3) == [PAGE] * 3

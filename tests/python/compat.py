@@ -6,7 +6,7 @@ import random
 
 from kit import MIB, PAGE, case, cases, content, folder, make, path, raises, run
 
-from penstock._reader import Reader
+from penstock._range_reader import Reader
 from penstock.compat import Generator, StreamingCheckpointing, create_bytearrays, generate_buffer
 
 SAVED = {'gen_time', 'io_time', 'close_time', 'total_time', 'total_bytes', 'chunks', 'gen_throughput_gbps',

@@ -21,7 +21,7 @@ except ImportError:
     print('1..0 # SKIP no torch')
     raise SystemExit(0)
 
-from penstock.deepspeed import _pending, aio_handle, aio_read, aio_write, deepspeed_memcpy
+from penstock.deepspeed import _pending_ops, aio_handle, aio_read, aio_write, deepspeed_memcpy
 
 FAULTY = 'fault:inner=threads,errno=5,'
 
@@ -30,12 +30,12 @@ def tensor(nbytes, seed=1):
     return torch.frombuffer(bytearray(data(nbytes, seed)), dtype=torch.uint8)
 
 
-def raw(t):
+def raw_bytes(t):
     return bytes(t.contiguous().reshape(-1).view(torch.uint8).tolist())
 
 
 @contextlib.contextmanager
-def said():
+def captured_output():
     """What is printed: two texts, filled at the end."""
     out, err = io.StringIO(), io.StringIO()
     texts = []
@@ -44,9 +44,9 @@ def said():
     texts += [out.getvalue(), err.getvalue()]
 
 
-def refused(method, *args):
+def expect_minus_1(method, *args):
     """The call must give -1 and one line on stderr, which is returned."""
-    with said() as texts:
+    with captured_output() as texts:
         result = method(*args)
     out, err = texts
     assert result == -1, result
@@ -54,7 +54,7 @@ def refused(method, *args):
     return err
 
 
-def on(engine, **options):
+def handle_on(engine, **options):
     """An aio_handle on this engine."""
     h = aio_handle(65536, 4, False, True, 1)
     h._io._handle.close()
@@ -81,7 +81,7 @@ def a_missing_file_is_minus_1():
     h, name = aio_handle(), path('missing')
     for size in (100, 3 * MIB):
         for read in every_read(h):
-            line = refused(read, tensor(size), name)
+            line = expect_minus_1(read, tensor(size), name)
             assert name in line and 'No such file' in line, line
     assert not os.path.exists(name)
     assert h.wait() == 0
@@ -97,29 +97,33 @@ def a_file_that_cannot_be_opened_is_minus_1():
     for name in (path('no') + '/file', file + '/file', folder, loop, path('x' * 300)):
         for size in (100, 3 * MIB):
             for write in every_write(h):
-                line = refused(write, tensor(size), name)
+                line = expect_minus_1(write, tensor(size), name)
                 assert 'penstock: ' in line, line
     for name in (folder, file + '/file', loop):
         for read in every_read(h):
-            refused(read, tensor(100), name)
+            expect_minus_1(read, tensor(100), name)
     assert h.wait() == 0
 
 
 @case
 def a_file_of_somebody_else_is_minus_1():
-    name = make(bytes(100))
-    os.chmod(name, 0o000)
-    os.chmod(kit.folder, 0o711)
     code = '''
 import os, sys, torch
 from penstock.deepspeed import aio_handle
 h = aio_handle()
+t = torch.zeros(100, dtype=torch.uint8)
+assert h.async_pwrite(t, sys.argv[2]) == 0 and h.wait() == 1  # imports what transfers need
+assert h.sync_pread(t, sys.argv[2]) == 1
 if os.geteuid() == 0:
     os.setuid(65534)
-t = torch.zeros(100, dtype=torch.uint8)
 print(h.sync_pread(t, sys.argv[1]), h.async_pwrite(t, sys.argv[1]), h.wait())
 '''
-    done = kit.child(code, name)
+    with kit.public_folder() as folder:
+        name = os.path.join(folder, 'file')
+        with open(name, 'wb') as f:
+            f.write(bytes(100))
+        os.chmod(name, 0o000)
+        done = kit.child(code, name, path())
     assert done.stdout == '-1 -1 0\n', (done.stdout, done.stderr)
     assert done.stderr.count('Permission denied') == 2, done.stderr
 
@@ -130,7 +134,7 @@ def a_closed_descriptor_is_minus_1():
     fd = os.open(make(bytes(4096)), os.O_RDWR)
     os.close(fd)
     for call in (h.async_pwrite, h.sync_pwrite, h.async_pread, h.sync_pread):
-        line = refused(call, tensor(100), fd)
+        line = expect_minus_1(call, tensor(100), fd)
         assert f'fd {fd}' in line and 'Bad file descriptor' in line, line
     assert h.wait() == 0
 
@@ -141,7 +145,7 @@ def a_descriptor_of_the_wrong_kind_is_an_error():
     fd = os.open(make(bytes(4096)), os.O_RDONLY)
     try:
         for size in (100, 3 * MIB):
-            with said():
+            with captured_output():
                 try:
                     assert h.sync_pwrite(tensor(size), fd) == -1
                 except OSError as e:
@@ -159,18 +163,18 @@ def a_file_that_is_too_short_is_minus_1():
     for size, offset in ((4097, 0), (1, 4096), (4096, 1), (10, 1 << 40), (3 * MIB, 0)):
         got = torch.full((size,), 7, dtype=torch.uint8)
         for read in every_read(h):
-            line = refused(read, got, name, offset)
+            line = expect_minus_1(read, got, name, offset)
             assert name in line and str(size) in line and '4096' in line, line
         assert bool((got == 7).all()), 'the buffer was touched'
     assert h.wait() == 0
     got = torch.zeros(4096, dtype=torch.uint8)
-    assert h.sync_pread(got, name) == 1 and raw(got) == old
+    assert h.sync_pread(got, name) == 1 and raw_bytes(got) == old
 
 
 @case
 def a_file_that_shrinks_after_submission_is_an_OSError():
     name, late = make(data(4 * MIB)), None
-    h = on(None)
+    h = handle_on(None)
 
     class Shrinking:
         def read_async(self, *args, **kwargs):
@@ -195,11 +199,11 @@ def a_size_need_not_be_divisible_by_the_number_of_threads():
         h = aio_handle(1024, 4, False, True, threads)
         for size in (1, 1000, 4099, MIB + 1):
             name, want = path(), tensor(size)
-            with said() as texts:
+            with captured_output() as texts:
                 assert h.sync_pwrite(want, name) == 1
                 got = torch.zeros_like(want)
                 assert h.sync_pread(got, name) == 1
-            assert texts == ['', ''] and torch.equal(got, want) and content(name) == raw(want)
+            assert texts == ['', ''] and torch.equal(got, want) and content(name) == raw_bytes(want)
 
 
 @each([(16 * MIB, 128), (1 << 30, 4), ((1 << 31) - 1, (1 << 31) - 1)])
@@ -241,7 +245,7 @@ def a_full_file_system_is_an_OSError(kind):
             if os.path.exists(name):
                 os.unlink(name)
             assert h.sync_pwrite(small, name) == 1
-            assert content(name) == raw(small)
+            assert content(name) == raw_bytes(small)
             os.unlink(name)
         h.close()
 
@@ -265,7 +269,7 @@ def of_many_operations_only_the_count_is_lost():
 
 @each(['sync_pwrite', 'sync_pread', 'write', 'read', 'async_pwrite', 'async_pread'])
 def an_error_of_the_device_is_an_OSError(method):
-    h, name = on(FAULTY + 'nth=3'), make(data(MIB))
+    h, name = handle_on(FAULTY + 'nth=3'), make(data(MIB))
     more = (False,) if method in ('read', 'write') else ()
 
     def until_done():
@@ -277,12 +281,12 @@ def an_error_of_the_device_is_an_OSError(method):
     assert h.wait() == 0
     want = tensor(MIB)
     assert h.sync_pwrite(want, name) == 1
-    assert content(name) == raw(want)
+    assert content(name) == raw_bytes(want)
 
 
 @case
 def a_synchronous_operation_raises_for_the_pending_ones():
-    h, name = on(FAULTY + 'nth=1'), make(data(MIB))
+    h, name = handle_on(FAULTY + 'nth=1'), make(data(MIB))
     assert h.async_pread(torch.zeros(MIB, dtype=torch.uint8), name) == 0
     e = raises(OSError, h.sync_pread, torch.zeros(100, dtype=torch.uint8), name)
     assert e.errno == errno.EIO, e
@@ -291,7 +295,7 @@ def a_synchronous_operation_raises_for_the_pending_ones():
 
 @case
 def short_and_repeated_transfers_are_finished():
-    h = on('fault:short=0.4,again=0.2,delay=0.3,reorder=1,seed=11')
+    h = handle_on('fault:short=0.4,again=0.2,delay=0.3,reorder=1,seed=11')
     want, name = tensor(2 * MIB + 3), path()
     assert h.sync_pwrite(want, name) == 1
     got = torch.zeros_like(want)
@@ -302,13 +306,13 @@ def short_and_repeated_transfers_are_finished():
 
 @case
 def a_failure_that_nobody_waited_for_is_told():
-    h, name = on(FAULTY + 'nth=1'), make(data(MIB))
+    h, name = handle_on(FAULTY + 'nth=1'), make(data(MIB))
     assert h.async_pread(torch.zeros(MIB, dtype=torch.uint8), name) == 0
     with unraisable() as seen:
         del h
         gc.collect()
     assert len(seen) == 1 and seen[0][0].errno == errno.EIO, seen
-    h = on(FAULTY + 'nth=1')
+    h = handle_on(FAULTY + 'nth=1')
     assert h.async_pread(torch.zeros(MIB, dtype=torch.uint8), name) == 0
     assert raises(OSError, h.close).errno == errno.EIO
     h.close()
@@ -338,7 +342,7 @@ def signals_do_not_hurt():
 @case
 def ctrl_c_ends_a_wait_and_leaves_everything_pending():
     h, name = aio_handle(), path()
-    with kit.Gate(data(4096)) as gate:
+    with kit.BlockingMemory(data(4096)) as gate:
         held = torch.frombuffer(gate.memory, dtype=torch.uint8)
         assert h.async_pwrite(held, name) == 0
         assert h.async_pwrite(tensor(100), path()) == 0
@@ -382,15 +386,15 @@ def a_handler_may_use_the_handle_it_interrupts():
         signal.signal(signal.SIGALRM, before)
     counts.append(h.wait())
     assert not any(submitted) and sum(counts) == len(submitted), (sum(counts), len(submitted))
-    assert content(names[0]) == 2 * raw(t) and content(names[2]) == raw(t)
+    assert content(names[0]) == 2 * raw_bytes(t) and content(names[2]) == raw_bytes(t)
 
 
 def interrupted_in_line(number, call):
-    """Call, with Ctrl-C before the line of _pending.py that is the number-th to run."""
+    """Call, with Ctrl-C before the line of _pending_ops.py that is the number-th to run."""
     lines = itertools.count()
 
     def trace(frame, event, arg):
-        if frame.f_code.co_filename != _pending.__file__:
+        if frame.f_code.co_filename != _pending_ops.__file__:
             return None
         if event == 'line' and next(lines) == number:
             raise KeyboardInterrupt
@@ -424,7 +428,9 @@ def ctrl_c_anywhere_in_a_wait_leaves_everything_pending():
 def locked_memory_has_no_limit_that_kills():
     code = '''
 import os, resource, torch
-from penstock.deepspeed import aio_handle, pin_handle
+from penstock.deepspeed import aio_handle
+h = aio_handle()  # imports what is needed below
+h.free_cpu_locked_tensor(h.new_cpu_locked_tensor(1, torch.empty(0, dtype=torch.uint8)))
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
 if os.geteuid() == 0:
     os.setuid(65534)
@@ -451,7 +457,8 @@ def a_handle_that_cannot_be_made_is_an_OSError():
     code = '''
 import os, resource
 from penstock.deepspeed import aio_handle
-if os.geteuid() == 0:  # whom no limit on threads holds; only now, others may not read this Python
+aio_handle().close()  # imports what is needed below
+if os.geteuid() == 0:  # no limit on threads holds root
     os.setgid(65534)
     os.setuid(65534)
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
@@ -477,7 +484,7 @@ def verdict(kind, name, size, word):
 @each([0, 1000, 9 * MIB + 1])
 def validation_says_pass_bytes(size):
     h, name, want = aio_handle(), path(), torch.ones(size, dtype=torch.uint8)
-    with said() as texts:
+    with captured_output() as texts:
         assert h.pwrite(want, name, True, False) == 1
         assert h.pread(want, name, True, False) == 1
         assert h.write(want, name, True) == 0
@@ -489,11 +496,11 @@ def validation_says_pass_bytes(size):
 @case
 def validation_happens_in_wait_in_order():
     h, names = aio_handle(), [path() for _ in range(3)]
-    with said() as texts:
+    with captured_output() as texts:
         for i, name in enumerate(names):
             assert h.pwrite(tensor(1000 + i), name, True, True) == 0
     assert texts == ['', '']
-    with said() as texts:
+    with captured_output() as texts:
         assert h.wait() == 3
     assert texts[0] == ''.join(verdict('write', n, 1000 + i, 'Pass') for i, n in enumerate(names))
 
@@ -502,7 +509,7 @@ def validation_happens_in_wait_in_order():
 def validation_knows_offsets_and_longer_files():
     name = make(data(100000, seed=5))
     h, t = aio_handle(), tensor(1000)
-    with said() as texts:
+    with captured_output() as texts:
         assert h.pwrite(t, name, True, False, 777) == 1
         assert h.pread(t, name, True, False, 31) == 1
         assert h.pwrite(t.reshape(10, 100).t(), name, True, False, 12) == 1
@@ -515,7 +522,7 @@ def validation_finds_what_is_wrong():
     h, name, t = aio_handle(), path(), tensor(1000)
     large = torch.ones(9 * MIB, dtype=torch.uint8)
     for buffer, at in ((t, 999), (large, 5), (large, 9 * MIB - 1)):
-        with said() as texts:
+        with captured_output() as texts:
             assert h.pwrite(buffer, name, True, True) == 0
             while h._io._handle.pending:
                 os.sched_yield()
@@ -525,14 +532,14 @@ def validation_finds_what_is_wrong():
             assert h.wait() == 1  # the verdict changes nothing else
         assert texts[0] == verdict('write', name, buffer.numel(), 'Fail'), texts
     os.unlink(name)
-    with said() as texts:
+    with captured_output() as texts:
         assert h.pwrite(t, name, True, True) == 0
         while h._io._handle.pending:
             os.sched_yield()
         os.truncate(name, 600)
         assert h.wait() == 1
     assert texts[0] == verdict('write', name, 600, 'Fail'), texts
-    with said() as texts:
+    with captured_output() as texts:
         assert h.pwrite(t, name, True, True) == 0
         while h._io._handle.pending:
             os.sched_yield()
@@ -546,7 +553,7 @@ def validation_works_for_descriptors():
     h, name, t = aio_handle(), path(), tensor(1000)
     fd = os.open(name, os.O_WRONLY | os.O_CREAT)
     try:
-        with said() as texts:
+        with captured_output() as texts:
             assert h.pwrite(t, fd, True, False) == 1
         assert texts[0] == verdict('write', fd, 1000, 'Pass'), texts
     finally:
@@ -561,12 +568,12 @@ ELAPSED = re.compile(r'Elapsed time\(usec\): aio = [\d.e+]+ call = [\d.e+]+\n\Z'
 @each([0, 1000, MIB, 5 * MIB + 1])
 def aio_read_and_aio_write_move_a_whole_file_bytes(size):
     want, name = torch.frombuffer(bytearray(data(size) or b'x'), dtype=torch.uint8)[:size], path()
-    with said() as texts:
+    with captured_output() as texts:
         assert aio_write(want, name, 65536, 8, False, True, False) == 0
     assert ELAPSED.match(texts[0]) and texts[1] == '', texts
     assert os.path.getsize(name) == size
     got = torch.zeros_like(want)
-    with said() as texts:
+    with captured_output() as texts:
         assert aio_read(got, name, 65536, 8, True, False, True) == 0
     assert texts[0].startswith(verdict('read', name, size, 'Pass')), texts
     assert ELAPSED.search(texts[0]), texts
@@ -576,10 +583,10 @@ def aio_read_and_aio_write_move_a_whole_file_bytes(size):
 @case
 def aio_read_and_aio_write_refuse():
     name = path('missing')
-    line = refused(aio_read, tensor(10), name, 4096, 8, False, False, False)
+    line = expect_minus_1(aio_read, tensor(10), name, 4096, 8, False, False, False)
     assert name in line, line
-    refused(aio_write, tensor(10), name + '/x', 4096, 8, False, False, False)
-    refused(aio_read, tensor(10), make(b'short'), 4096, 8, False, False, False)
+    expect_minus_1(aio_write, tensor(10), name + '/x', 4096, 8, False, False, False)
+    expect_minus_1(aio_read, tensor(10), make(b'short'), 4096, 8, False, False, False)
     for function in (aio_read, aio_write):
         raises(TypeError, function, tensor(10), name, 4096, 8, False, False)
         raises(TypeError, lambda: function(tensor(10), name, 4096, 8, False, False, validate=False))
@@ -609,7 +616,7 @@ def deepspeed_memcpy_knows_layouts_and_dtypes():
     assert torch.equal(flat[::2].reshape(100, 60), want.t()) and not flat[1::2].any()
     as_bytes = torch.zeros(24000, dtype=torch.uint8)
     assert deepspeed_memcpy(as_bytes, want) == 0
-    assert raw(as_bytes) == raw(want)
+    assert raw_bytes(as_bytes) == raw_bytes(want)
     back = torch.zeros(120, 100)[::2]
     assert deepspeed_memcpy(back, as_bytes) == 0
     assert torch.equal(back, want)

@@ -16,7 +16,7 @@ import threading
 import weakref
 
 import kit
-from kit import MIB, Gate, case, cases, content, data, each, make, no_switching, path, raises
+from kit import MIB, BlockingMemory, case, cases, content, data, each, make, no_switching, path, raises
 from tap import Skip, run
 
 try:
@@ -453,7 +453,7 @@ def reads_of_one_file_see_what_takes_its_place():
     with contextlib.redirect_stderr(io.StringIO()):
         assert h.async_pread(torch.zeros(10, dtype=torch.uint8), name) == -1
     h.wait()
-    assert h._io._last is None, 'a file stays open after wait()'
+    assert h._io._last_read is None, 'a file stays open after wait()'
 
 
 @case
@@ -764,7 +764,7 @@ def two_threads_get_their_own_count_bytes(size):
 def others_submit_while_one_waits():
     h = aio_handle(4096, 32, False, True, 2)
     name, counts = path(), []
-    with Gate(data(4096)) as gate:
+    with BlockingMemory(data(4096)) as gate:
         assert h.async_pwrite(gate_tensor(gate), name) == 0
         waiter = threading.Thread(target=lambda: counts.append(h.wait()))
         waiter.start()
@@ -783,7 +783,7 @@ def others_submit_while_one_waits():
 def a_second_wait_waits_for_what_the_first_has_taken():
     h = aio_handle(4096, 32, False, True, 2)
     order = []
-    with Gate(data(4096)) as gate:
+    with BlockingMemory(data(4096)) as gate:
         assert h.async_pwrite(gate_tensor(gate), path()) == 0
 
         def wait():
@@ -890,7 +890,7 @@ def fail_inside(name):
 def a_child_of_fork_leaves_its_parents_handle_alone():
     h = aio_handle()
     name, existing = path(), make(data(4096))
-    with Gate(data(4096)) as gate:
+    with BlockingMemory(data(4096)) as gate:
         assert h.async_pwrite(gate_tensor(gate), name) == 0
 
         def child():

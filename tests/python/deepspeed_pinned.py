@@ -17,7 +17,7 @@ except ImportError:
     raise SystemExit(0)
 
 from penstock import _penstock
-from penstock.deepspeed import _pin, aio_handle, gds_handle, pin_handle
+from penstock.deepspeed import _locked_memory, aio_handle, gds_handle, pin_handle
 
 BYTE = torch.empty(0, dtype=torch.uint8)
 HANDLES = [aio_handle, gds_handle, pin_handle]
@@ -82,12 +82,12 @@ def views_count():
 def what_reaches_beyond_a_region_is_not_pinned():
     h = aio_handle()
     t = h.new_cpu_locked_tensor(1000, BYTE)
-    regions = _pin._regions
-    assert regions.hold(t.data_ptr(), 1000)
-    assert not regions.hold(t.data_ptr(), 1001)
-    assert not regions.hold(t.data_ptr() - 1, 10)
-    assert not regions.hold(t.data_ptr() + 991, 10)
-    assert not regions.hold(t.data_ptr() + 1000, 0)
+    regions = _locked_memory._regions
+    assert regions.contain(t.data_ptr(), 1000)
+    assert not regions.contain(t.data_ptr(), 1001)
+    assert not regions.contain(t.data_ptr() - 1, 10)
+    assert not regions.contain(t.data_ptr() + 991, 10)
+    assert not regions.contain(t.data_ptr() + 1000, 0)
     assert h.free_cpu_locked_tensor(t)
 
 
@@ -239,7 +239,7 @@ def memory_that_torch_pinned_counts():
 
 @case
 def the_register_forgets_what_is_freed():
-    regions = _pin._regions._regions
+    regions = _locked_memory._regions._regions
     h, before = aio_handle(), len(regions)
     tensors = [h.new_cpu_locked_tensor(n, BYTE) for n in range(100)]
     assert len(regions) == before + 100

@@ -8,8 +8,8 @@ import pickle
 import subprocess
 
 import penstock
-from kit import (MIB, PAGE, Gate, Skip, case, cases, child, content, data, each, failing, folder,
-                 handle, in_fork, make, path, raises, run, unraisable)
+from kit import (MIB, PAGE, BlockingMemory, Skip, case, cases, child, content, data, each, failing, folder,
+                 handle, in_fork, make, path, public_folder, raises, run, unraisable)
 
 
 def both(h, word, *args, **kwargs):
@@ -77,23 +77,25 @@ def what_is_forbidden_is_PermissionError():
             for e in both(h, 'read', bytearray(1), name):
                 assert isinstance(e, PermissionError) and e.filename == name
         return
-    name = make(b'abc')
-    os.chmod(name, 0o600)
-    os.chmod(folder, 0o755)
 
     def as_nobody():
         os.setgroups([])
         os.setresgid(65534, 65534, 65534)
         os.setresuid(65534, 65534, 65534)
         with penstock.Handle('threads') as h:
-            for word, p in (('read', name), ('write', name), ('write', os.path.join(folder, 'new'))):
+            for word, p in (('read', name), ('write', name), ('write', os.path.join(place, 'new'))):
                 for e in both(h, word, bytearray(1), p):
                     assert isinstance(e, PermissionError), e
                     assert e.filename == p and e.errno == errno.EACCES, e
                     names(e, word, 0, 1)
         return True
 
-    in_fork(as_nobody)
+    with public_folder() as place:
+        name = os.path.join(place, 'file')
+        with open(name, 'wb') as f:
+            f.write(b'abc')
+        os.chmod(name, 0o600)
+        in_fork(as_nobody)
 
 
 @case
@@ -279,7 +281,7 @@ def the_first_of_several_is_raised_and_the_others_are_counted():
 
 @case
 def a_failure_is_not_lost_with_its_future():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         h.read_async(gate.memory, make(data(10)))  # too short a file
         gc.collect()
         gate.open()

@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 
 import penstock
-from kit import (MIB, PAGE, Gate, Skip, case, cases, content, data, each, folder, handle, make,
+from kit import (MIB, PAGE, BlockingMemory, Skip, case, cases, content, data, each, folder, handle, make,
                  path, raises, run)
 
 
@@ -372,7 +372,7 @@ def a_file_of_another_handle_is_refused():
 
 @case
 def closing_a_file_waits_for_its_operations():
-    with handle() as h, Gate(data(PAGE)) as gate:
+    with handle() as h, BlockingMemory(data(PAGE)) as gate:
         name = path()
         f = h.open(name, 'w')
         future = h.write_async(gate.memory, f)
@@ -385,7 +385,7 @@ def closing_a_file_waits_for_its_operations():
 
 @case
 def a_file_dropped_with_operations_in_flight_lives_until_they_end():
-    with handle() as h, Gate(data(PAGE)) as gate:
+    with handle() as h, BlockingMemory(data(PAGE)) as gate:
         name = path()
         f = h.open(name, 'w')
         future = h.write_async(gate.memory, f)

@@ -11,7 +11,7 @@ import threading
 import weakref
 
 import penstock
-from kit import (MIB, PAGE, Gate, case, cases, content, data, failing, handle, make, path, raises,
+from kit import (MIB, PAGE, BlockingMemory, case, cases, content, data, failing, handle, make, path, raises,
                  run, unraisable)
 
 
@@ -40,7 +40,7 @@ def a_failure_is_raised_as_often_as_asked_and_is_the_same():
 
 @case
 def a_future_under_way_is_running_and_not_done():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         future = h.read_async(gate.memory, make(data(PAGE)))
         gate.reached()
         assert future.running() and not future.done() and not future.cancelled()
@@ -52,7 +52,7 @@ def a_future_under_way_is_running_and_not_done():
 
 @case
 def a_future_cannot_be_cancelled():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         future = h.read_async(gate.memory, make(data(PAGE)))
         gate.reached()
         assert future.cancel() is False and future.cancelled() is False
@@ -63,7 +63,7 @@ def a_future_cannot_be_cancelled():
 
 @case
 def result_and_exception_end_at_their_timeout_and_later_succeed():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         future = h.read_async(gate.memory, make(data(PAGE)))
         for timeout in (0, -1, 0.001, 0.02):
             raises(TimeoutError, future.result, timeout)
@@ -114,7 +114,7 @@ def ways_say_how_the_bytes_went():
 
 @case
 def ways_of_a_future_under_way_are_empty():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         future = h.read_async(gate.memory, make(data(PAGE)))
         assert future.ways == ()
         gate.open()
@@ -139,7 +139,7 @@ def concurrent_futures_can_be_made_of_them():
 
 @case
 def a_callback_gets_its_future_when_it_is_done():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         called, over = [], threading.Event()
         future = h.read_async(gate.memory, make(data(PAGE)))
 
@@ -157,7 +157,7 @@ def a_callback_gets_its_future_when_it_is_done():
 
 @case
 def callbacks_run_in_the_order_they_were_added():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         order, over = [], threading.Event()
         future = h.read_async(gate.memory, make(data(PAGE)))
         for i in range(50):
@@ -170,7 +170,7 @@ def callbacks_run_in_the_order_they_were_added():
 
 @case
 def the_same_callback_added_twice_runs_twice():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         called, over = [], threading.Event()
         future = h.read_async(gate.memory, make(data(PAGE)))
         future.add_done_callback(called.append)
@@ -194,7 +194,7 @@ def a_callback_of_a_done_future_runs_at_once_in_this_thread():
 
 @case
 def callbacks_of_operations_under_way_share_one_thread():
-    with handle(threads=3) as h, handle() as other, Gate() as gate:
+    with handle(threads=3) as h, handle() as other, BlockingMemory() as gate:
         name, threads = make(data(PAGE)), []
         count = threading.Semaphore(0)
 
@@ -212,7 +212,7 @@ def callbacks_of_operations_under_way_share_one_thread():
 
 @case
 def a_callback_that_raises_is_reported_and_disturbs_nobody():
-    with handle() as h, Gate() as gate, unraisable() as seen:
+    with handle() as h, BlockingMemory() as gate, unraisable() as seen:
         order, over = [], threading.Event()
         future = h.read_async(gate.memory, make(data(PAGE)))
         future.add_done_callback(lambda f: order.append(1))
@@ -249,7 +249,7 @@ def a_callback_may_submit_and_the_work_goes_on():
 @case
 def a_callback_may_do_blocking_work_on_the_same_handle():
     name = make(data(PAGE))
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         over, got = threading.Event(), bytearray(PAGE)
         out = []
 
@@ -269,7 +269,7 @@ def a_callback_may_do_blocking_work_on_the_same_handle():
 def a_callback_may_close_the_handle():
     name = make(data(PAGE))
     h = handle()
-    with Gate() as gate:
+    with BlockingMemory() as gate:
         over, trouble = threading.Event(), []
 
         def callback(f):
@@ -292,7 +292,7 @@ def a_callback_is_dropped_after_its_run():
         def __call__(self, future):
             over.set()
 
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         over = threading.Event()
         callback = Callback()
         gone = weakref.ref(callback)
@@ -312,7 +312,7 @@ def a_callback_is_dropped_after_its_run():
 
 @case
 def a_dropped_future_still_calls_back():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         over, results = threading.Event(), []
 
         def callback(f):
@@ -418,7 +418,7 @@ def the_loop_runs_while_an_operation_is_under_way():
     async def awaiter(future):
         return await future
 
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         asyncio.run(work(h, gate))
 
 
@@ -471,7 +471,7 @@ def a_cancelled_task_leaves_the_operation_and_the_handle_alone():
         assert await h.read_async(bytearray(PAGE), make(data(PAGE))) == PAGE
         assert not trouble, trouble
 
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         asyncio.run(work(h, gate))
         assert gate.memory[:] == data(PAGE)
         assert h.wait() == 2
@@ -489,7 +489,7 @@ def the_failure_of_an_operation_whose_task_was_cancelled_is_told_by_wait():
     async def awaiter(future):
         return await future
 
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         asyncio.run(work(h, gate))
         assert raises(OSError, h.wait).filename.endswith('short')
 
@@ -508,7 +508,7 @@ def wait_for_ends_at_its_timeout():
         assert await future == PAGE
         assert not trouble, trouble
 
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         asyncio.run(work(h, gate))
 
 
@@ -526,7 +526,7 @@ def a_shield_keeps_the_cancelling_of_a_task_from_a_future():
     async def awaiter(future):
         return await future
 
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         asyncio.run(work(h, gate))
 
 
@@ -543,7 +543,7 @@ def several_tasks_await_one_future():
         gate.open()
         assert await asyncio.gather(*tasks) == [PAGE] * 20
 
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         asyncio.run(work(h, gate))
 
 
@@ -583,12 +583,12 @@ def a_loop_that_is_gone_when_the_operation_ends_is_no_trouble():
     async def awaiter(future):
         return await future
 
-    with handle() as h, Gate() as gate, unraisable() as seen:
+    with handle() as h, BlockingMemory() as gate, unraisable() as seen:
         asyncio.run(work(h, gate))  # cancels the task and closes the loop
         gate.open()
         assert h.wait() == 1
         over = threading.Event()
-        with Gate() as second:
+        with BlockingMemory() as second:
             h.read_async(second.memory, make(data(PAGE))).add_done_callback(lambda f: over.set())
         over.wait()
         assert not seen, seen
@@ -596,7 +596,7 @@ def a_loop_that_is_gone_when_the_operation_ends_is_no_trouble():
 
 @case
 def awaiting_without_a_loop_is_an_error_not_a_crash():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         future = h.read_async(gate.memory, make(data(PAGE)))
         raises(RuntimeError, lambda: next(iter(future.__await__())))
         gate.open()

@@ -628,7 +628,7 @@ class Fake(torch.Tensor):
     def get_device(self): return 1
 
 asked, streams = [], [0, new_stream()]
-penstock._torch.stream = lambda device: asked.append(device) or streams[len(asked) % 2]
+penstock._torch.current_stream = lambda device: asked.append(device) or streams[len(asked) % 2]
 t = torch.zeros(1000, dtype=torch.int64).as_subclass(Fake)
 t.there = Device(bytes(range(250)) * 32)
 name = path('tensor')
@@ -683,18 +683,18 @@ def checkpoints_are_written_from_and_read_into_device_memory():
     import zipfile
     from array import array
 
-    from penstock._penstock import Input, Output
+    from penstock._penstock import ReaderCore, WriterCore
 
     raw = data(70 * MIB + 12345)
     source, name = Device(raw), path('device.ckpt')
-    output = Output(name, size=2 * len(raw) + 4)
+    output = WriterCore(name, size=2 * len(raw) + 4)
     output.write(b'head')
     output.write_memory(source.at, len(raw))
     output.write_memory(source.at, len(raw))
     output.commit()
     assert content(name) == b'head' + raw + raw
     archive = path('device.pt')
-    output = Output(archive)
+    output = WriterCore(archive)
     output.archive(64)
     output.add('a/data/0', source.at, len(raw))
     output.add_bytes('a/version', b'3')
@@ -704,7 +704,7 @@ def checkpoints_are_written_from_and_read_into_device_memory():
         assert z.read('a/data/0') == raw and z.read('a/version') == b'3'
     for verify in 'always', 'never':
         target = Device(bytes(len(raw)))
-        file = Input(name, verify=verify)
+        file = ReaderCore(name, verify=verify)
         half = len(raw) // 2
         file.fetch(array('Q', (target.at + half, len(raw) - half, 4 + half, target.at, half, 4 + len(raw))))
         assert bytes(target) == raw
@@ -713,11 +713,11 @@ def checkpoints_are_written_from_and_read_into_device_memory():
 
 @case
 def a_copy_that_fails_ends_a_save_and_leaves_the_old_file():
-    from penstock._penstock import Output
+    from penstock._penstock import WriterCore
 
     source, name = Device(data(40 * MIB)), make(b'old', 'old.ckpt')
     with failing('cuMemcpyAsync', nth=2):
-        output = Output(name)
+        output = WriterCore(name)
         assert 'ILLEGAL_ADDRESS' in str(raises(OSError, output.write_memory, source.at, 40 * MIB))
         output.abort()
     assert content(name) == b'old'

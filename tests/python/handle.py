@@ -8,7 +8,7 @@ import pathlib
 import stat
 
 import penstock
-from kit import (MIB, PAGE, Gate, case, cases, content, data, each, failing, handle, make, path,
+from kit import (MIB, PAGE, BlockingMemory, case, cases, content, data, each, failing, handle, make, path,
                  raises, run, unraisable)
 from tap import Skip
 
@@ -483,7 +483,7 @@ def wait_does_not_count_what_was_refused_at_submission():
 
 @case
 def wait_ends_at_its_timeout_and_later_succeeds():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         future = h.read_async(gate.memory, make(data(PAGE)))
         for timeout in (0, 0.001, 0.01):
             raises(TimeoutError, h.wait, timeout)
@@ -535,7 +535,7 @@ def wait_is_silent_about_failures_that_were_seen():
 
 @case
 def pending_is_what_is_in_flight():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         assert h.pending == 0
         name = make(data(PAGE))
         futures = [h.read_async(gate.memory, name) for _ in range(5)]

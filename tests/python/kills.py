@@ -87,13 +87,13 @@ class Distributed(File):
         self.path, self.allowed = folder, None
 
     def save(self, seed):
-        from penstock.dcp import Writer
-        dcp.save(state(seed), storage_writer=Writer(self.path), no_dist=True)
+        from penstock.dcp import CheckpointWriter
+        dcp.save(state(seed), storage_writer=CheckpointWriter(self.path), no_dist=True)
 
     def load(self):
-        from penstock.dcp import Reader
+        from penstock.dcp import CheckpointReader
         got = state(0)
-        dcp.load(got, storage_reader=Reader(self.path, verify='require'), no_dist=True)
+        dcp.load(got, storage_reader=CheckpointReader(self.path, verify='require'), no_dist=True)
         return seed_of(got)
 
 

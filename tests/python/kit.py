@@ -128,8 +128,20 @@ def handle(engine=None, **options):
         raise
 
 
+@contextlib.contextmanager
+def public_folder():
+    """A folder that other users may enter, wherever the tests and their folder are."""
+    with tempfile.TemporaryDirectory(prefix='penstock-', dir='/var/tmp') as public:
+        os.chmod(public, 0o755)
+        yield public
+
+
 def child(code, *args, **more):
-    """Run Python code in a process of its own."""
+    """Run Python code in a process of its own.
+
+    Code that changes its user has to import all that it needs before: the other user may not be
+    able to read this package.
+    """
     here = os.path.dirname(os.path.abspath(__file__))
     env = dict(os.environ, PYTHONPATH=os.pathsep.join([here, *sys.path]), PENSTOCK_TEST_DIR=folder,
                **more.pop('env', {}))
@@ -188,11 +200,11 @@ def no_switching():
         sys.setswitchinterval(before)
 
 
-class Gate:
-    """Memory that lets no transfer through until the gate is opened.
+class BlockingMemory:
+    """Memory that blocks every transfer until open().
 
-    Whoever touches the first page, kernel or thread, sleeps: userfaultfd(2).  The rest is
-    ordinary.  The memory holds what it was made from once the gate is open.
+    A kernel or a thread that touches the first page sleeps: userfaultfd(2).  The rest is
+    ordinary.  After open() the memory holds what it was made from.
     """
 
     _SYSCALL = {'x86_64': 323, 'aarch64': 282}
@@ -222,7 +234,7 @@ class Gate:
         return fd
 
     def reached(self):
-        """Returns when somebody stands before the gate."""
+        """Returns when a transfer is blocked."""
         os.read(self._fd, 32)
         return True
 

@@ -182,19 +182,19 @@ def a_checkpoint_takes_as_much_in_one_write():
 def archives_of_more_than_4_GiB_have_their_large_numbers():
     import zipfile
 
-    from penstock._penstock import Input, Output, crc32
+    from penstock._penstock import ReaderCore, WriterCore, crc32
 
     size = 4 * GIB + 5
     room(0, size)
     zeros, name = mmap.mmap(-1, size, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE), path('large.pt')
     at = torch.frombuffer(zeros, dtype=torch.uint8).data_ptr()
-    output = Output(name, durable=False, checksum=False)
+    output = WriterCore(name, durable=False, checksum=False)
     output.archive(64)
     output.add('a/data/0', at, size)
     output.add_bytes('a/data/1', b'behind it')
     output.end_archive()
     output.commit()
-    found = {name: (offset, length) for name, offset, length in Input(name).records()}
+    found = {name: (offset, length) for name, offset, length in ReaderCore(name).records()}
     with zipfile.ZipFile(name) as z:
         infos = {info.filename: info for info in z.infolist()}
         assert z.read('a/data/1') == b'behind it' and list(found) == list(infos)

@@ -9,7 +9,7 @@ import threading
 import weakref
 
 import penstock
-from kit import (PAGE, Gate, case, cases, data, descriptors, handle, make, module, path, raises,
+from kit import (PAGE, BlockingMemory, case, cases, data, descriptors, handle, make, module, path, raises,
                  run)
 
 MANY = 10000
@@ -141,7 +141,7 @@ def no_descriptor_and_no_thread_is_left_of_handles():
     name = make(data(PAGE))
     with handle() as h:  # starts what lives as long as the process
         over = threading.Event()
-        with Gate() as gate:
+        with BlockingMemory() as gate:
             h.read_async(gate.memory, name).add_done_callback(lambda f: over.set())
         over.wait()
     before = descriptors(), threads()
@@ -228,7 +228,7 @@ def an_object_dies_with_its_operation_when_the_future_is_dropped():
     class Buffer(bytearray):
         pass
 
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         name = make(data(PAGE))
         buffer = Buffer(PAGE)
         gone = weakref.ref(buffer)

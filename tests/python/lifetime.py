@@ -9,7 +9,7 @@ import threading
 import weakref
 
 import penstock
-from kit import (MIB, PAGE, Gate, case, cases, child, child_ok, content, data, each, handle,
+from kit import (MIB, PAGE, BlockingMemory, case, cases, child, child_ok, content, data, each, handle,
                  in_fork, make, module, path, raises, run, skip, torch_or_skip)
 
 
@@ -22,7 +22,7 @@ class Buffer(bytearray):
 @case
 def an_object_dropped_right_after_submission_is_written_whole():
     want = data(PAGE, seed=2)
-    with handle() as h, Gate(data(PAGE)) as gate:
+    with handle() as h, BlockingMemory(data(PAGE)) as gate:
         first, second = path(), path()
         h.write_async(gate.memory, first)
         gate.reached()
@@ -51,7 +51,7 @@ def thousands_of_temporaries_are_written_whole():
 @case
 def an_object_in_use_cannot_be_resized():
     with handle() as h:
-        with Gate() as gate:
+        with BlockingMemory() as gate:
             buffer = bytearray(PAGE)
             first = h.read_async(gate.memory, make(data(PAGE)))
             second = h.read_async(buffer, make(data(PAGE)))
@@ -110,7 +110,7 @@ def values(tensor):
 
 @each(TENSORS)
 def a_tensor_dropped_right_after_submission_is_written_whole(kind):
-    with handle() as h, Gate(data(PAGE)) as gate:
+    with handle() as h, BlockingMemory(data(PAGE)) as gate:
         h.write_async(gate.memory, path())
         gate.reached()
         tensor, gone = tensor_of(kind)
@@ -128,7 +128,7 @@ def a_tensor_dropped_right_after_submission_is_written_whole(kind):
 
 @each(TENSORS)
 def a_tensor_dropped_right_after_submission_lives_until_it_is_read(kind):
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         held = h.read_async(gate.memory, make(data(PAGE)))
         gate.reached()
         tensor, gone = tensor_of(kind)
@@ -158,7 +158,7 @@ def hundreds_of_temporary_tensors_are_written_whole(kind):
 @each([(kind, parting) for kind in TENSORS for parting in PARTINGS])
 def a_tensor_that_is_given_other_memory_is_written_as_it_was(combination):
     kind, parting = combination
-    with handle() as h, Gate(data(PAGE)) as gate:
+    with handle() as h, BlockingMemory(data(PAGE)) as gate:
         h.write_async(gate.memory, path())
         gate.reached()
         tensor, gone = tensor_of(kind)
@@ -178,7 +178,7 @@ def a_tensor_that_is_given_other_memory_is_written_as_it_was(combination):
 @each([(kind, parting) for kind in TENSORS for parting in PARTINGS])
 def what_is_read_goes_nowhere_but_to_the_memory_a_tensor_had(combination):
     kind, parting = combination
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         h.read_async(gate.memory, make(data(PAGE)))
         gate.reached()
         tensor, gone = tensor_of(kind)
@@ -216,7 +216,7 @@ def a_storage_in_use_is_not_resized(combination):
     tensor = RESIZED[kind](torch)
     nbytes = tensor.numel() * tensor.element_size()
     storage = getattr(tensor.detach(), 'untyped_storage', tensor.detach().storage)()
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         h.read_async(gate.memory, make(data(PAGE)))
         gate.reached()
         getattr(h, way)(tensor, make(bytes(nbytes)))
@@ -276,7 +276,7 @@ def a_handle_dropped_by_the_last_callback_is_no_trouble():
             box.clear()
             over.set()
 
-        with Gate() as gate:
+        with BlockingMemory() as gate:
             future = box[0].read_async(gate.memory, name)
             future.add_done_callback(callback)
         over.wait()
@@ -289,7 +289,7 @@ def a_future_dropped_by_its_own_callback_is_no_trouble():
     with handle() as h:
         for _ in range(50):
             over, box = threading.Event(), []
-            with Gate() as gate:
+            with BlockingMemory() as gate:
                 box.append(h.read_async(gate.memory, name))
                 box[0].add_done_callback(lambda f: (box.clear(), over.set()))
             over.wait()
@@ -401,19 +401,19 @@ atexit.register(last)
 
 @case
 def exit_functions_that_run_after_ours_can_use_a_handle_too():
-    Gate().open()
+    BlockingMemory().open()
     name = path()
     assert child_ok('''
 import atexit, sys, threading
 def last():
     over = threading.Event()
-    with Gate(data(PAGE)) as gate:
+    with BlockingMemory(data(PAGE)) as gate:
         h.write_async(gate.memory, sys.argv[1]).add_done_callback(lambda f: over.set())
     over.wait()
     print(h.wait(), h.write(b'A', sys.argv[1]))
 atexit.register(last)  # before the import: runs when penstock has finished
 import penstock
-from kit import PAGE, Gate, data
+from kit import PAGE, BlockingMemory, data
 h = penstock.Handle()
 ''', name) == '1 1\n'
     assert content(name) == b'A' + data(PAGE)[1:]
@@ -473,8 +473,8 @@ def exit_inside_a_callback_is_reported_and_ends_nothing():
     done = child('''
 import penstock, sys, threading
 over = threading.Event()
-from kit import Gate
-h, gate = penstock.Handle(), Gate()
+from kit import BlockingMemory
+h, gate = penstock.Handle(), BlockingMemory()
 f = h.write_async(gate.memory, sys.argv[1])
 f.add_done_callback(lambda f: sys.exit(7))
 f.add_done_callback(lambda f: over.set())
@@ -482,7 +482,7 @@ gate.open()
 over.wait()
 print(f.result())
 ''', path())
-    Gate().open()
+    BlockingMemory().open()
     assert done.returncode == 0 and done.stdout == f'{PAGE}\n' and 'SystemExit' in done.stderr, done
 
 
@@ -575,7 +575,7 @@ def after_fork_the_child_gets_ECHILD_and_the_parent_goes_on():
 @case
 def futures_in_flight_end_with_ECHILD_in_the_child():
     name = make(data(PAGE))
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         future = h.read_async(gate.memory, name)
         called = []
         gate.reached()
@@ -601,7 +601,7 @@ def futures_in_flight_end_with_ECHILD_in_the_child():
 def a_future_that_another_thread_was_settling_ends_with_ECHILD_in_the_child():
     size = 2 * MIB
     name = make(data(size // 2))
-    with handle() as h, Gate(bytes(size)) as gate:
+    with handle() as h, BlockingMemory(bytes(size)) as gate:
         future = h.read_async(memoryview(gate.memory)[::2], name)  # goes through memory of its own
         settling = threading.Thread(target=future.result)
         settling.start()
@@ -638,7 +638,7 @@ def what_a_thread_left_is_settled_also_by_who_uses_two_handles_in_turn():
 @case
 def close_in_the_child_does_no_io_and_does_not_wait():
     name = path()
-    with handle() as h, Gate(data(PAGE)) as gate, h.open(name, 'w') as f:
+    with handle() as h, BlockingMemory(data(PAGE)) as gate, h.open(name, 'w') as f:
         future = h.write_async(gate.memory, f)
         gate.reached()
 
@@ -659,7 +659,7 @@ def close_in_the_child_does_no_io_and_does_not_wait():
 @case
 def leaving_a_with_block_in_the_child_is_quiet():
     name = make(data(PAGE))
-    with handle() as outer, Gate() as gate:
+    with handle() as outer, BlockingMemory() as gate:
         outer.read_async(gate.memory, name)
         gate.reached()
 
@@ -676,7 +676,7 @@ def leaving_a_with_block_in_the_child_is_quiet():
 def dropping_everything_in_the_child_is_quiet():
     name = make(data(PAGE))
     box = [handle()]
-    with Gate() as gate:
+    with BlockingMemory() as gate:
         box.append(box[0].read_async(gate.memory, name))
         box.append(box[0].open(name))
         gate.reached()
@@ -695,7 +695,7 @@ def dropping_everything_in_the_child_is_quiet():
 @case
 def the_child_makes_a_handle_of_its_own():
     name, new = make(data(PAGE)), path()
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         over = threading.Event()
         future = h.read_async(gate.memory, name)
         future.add_done_callback(lambda f: over.set())  # starts the thread of callbacks
@@ -705,7 +705,7 @@ def the_child_makes_a_handle_of_its_own():
             called = threading.Event()
             with penstock.Handle() as mine:
                 assert mine.write_async(data(MIB), new).result() == MIB
-                with Gate() as second:
+                with BlockingMemory() as second:
                     mine.read_async(second.memory, name).add_done_callback(lambda f: called.set())
                 called.wait()
                 assert mine.wait() == 2
@@ -784,7 +784,7 @@ def a_fork_while_other_threads_work_is_safe():
 @case
 def programs_that_are_started_inherit_no_descriptor():
     name = make(data(PAGE))
-    with handle() as h, h.open(name), Gate() as gate:
+    with handle() as h, h.open(name), BlockingMemory() as gate:
         future = h.read_async(gate.memory, name)
         gate.reached()
         out = subprocess.run(['sh', '-c', 'ls -l /proc/self/fd'], close_fds=False, check=True,

@@ -8,7 +8,7 @@ import sys
 import weakref
 
 from dl import Capsule, Dl, DlVersioned
-from kit import (PAGE, Gate, Skip, case, cases, child_ok, content, data, each, handle, make, module,
+from kit import (PAGE, BlockingMemory, Skip, case, cases, child_ok, content, data, each, handle, make, module,
                  numpy_or_skip, path, raises, run, torch_or_skip)
 
 numpy, torch = module('numpy'), module('torch')
@@ -137,7 +137,7 @@ def ctypes_objects_go_both_ways():
 
 @case
 def memory_cannot_go_away_under_a_transfer():
-    with Gate(data(PAGE)) as gate, handle() as h:
+    with BlockingMemory(data(PAGE)) as gate, handle() as h:
         f = h.write_async(gate.memory, path())
         gate.reached()
         raises(BufferError, gate.memory.close)

@@ -154,9 +154,9 @@ def distributed_checkpoints_are_replaced_whole():
     for seed in 1, 2:
         torch.manual_seed(seed)
         old = {'a': torch.rand(3 * MIB), 'b': torch.rand(9)}
-        dcp.save(old, storage_writer=penstock.dcp.Writer('s3://bucket/dcp'))
+        dcp.save(old, storage_writer=penstock.dcp.CheckpointWriter('s3://bucket/dcp'))
         new = {key: torch.zeros_like(value) for key, value in old.items()}
-        dcp.load(new, storage_reader=penstock.dcp.Reader('s3://bucket/dcp', verify='require'))
+        dcp.load(new, storage_reader=penstock.dcp.CheckpointReader('s3://bucket/dcp', verify='require'))
         assert all(torch.equal(new[key], old[key]) for key in old)
         assert len(s3.list('s3://bucket/dcp/')) == 3  # data, checksums and metadata of the last
 

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 
-from kit import (MIB, PAGE, Gate, case, cases, child, content, data, each, handle, make, numpy_or_skip, path, raises,
+from kit import (MIB, PAGE, BlockingMemory, case, cases, child, content, data, each, handle, make, numpy_or_skip, path, raises,
                  run, torch_or_skip)
 
 TICKS = 5
@@ -61,7 +61,7 @@ def interrupted(call, kind=KeyboardInterrupt, number=signal.SIGINT):
 def goes_on(call_of):
     """A call that waits for one operation is interrupted, and all is well afterwards."""
     name = make(data(PAGE))
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         future = h.read_async(gate.memory, name)
         gate.reached()
         interrupted(call_of(h, future))
@@ -106,7 +106,7 @@ def ctrl_C_ends_close_and_leaves_the_handle_open():
 def ctrl_C_ends_a_blocking_read_of_several_blocks():
     want = data(8 * MIB)
     name = make(want)
-    with handle(block=65536) as h, Gate(bytes(8 * MIB)) as gate:
+    with handle(block=65536) as h, BlockingMemory(bytes(8 * MIB)) as gate:
         interrupted(lambda: h.read(gate.memory, name))
         assert h.pending == 1
         gate.open()
@@ -118,7 +118,7 @@ def ctrl_C_ends_a_blocking_read_of_several_blocks():
 @case
 def ctrl_C_ends_a_blocking_write_of_several_blocks_and_it_is_written():
     want, name = data(8 * MIB), path()
-    with handle(block=65536) as h, Gate(want) as gate:
+    with handle(block=65536) as h, BlockingMemory(want) as gate:
         interrupted(lambda: h.write(gate.memory, name, truncate=True))
         gate.open()
         h.wait()
@@ -130,7 +130,7 @@ def ctrl_C_ends_a_blocking_write_of_several_blocks_and_it_is_written():
 def ctrl_C_ends_a_blocking_batch():
     name = make(data(PAGE))
     buffers = [bytearray(PAGE) for _ in range(10)]
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         interrupted(lambda: h.read_batch([(gate.memory, name)] + [(b, name) for b in buffers]))
         gate.open()
         h.wait()
@@ -142,7 +142,7 @@ def the_memory_of_an_interrupted_read_lives_until_it_is_over():
     want = data(8 * MIB)
     name = make(want)
     with handle(block=65536) as h:
-        gate = Gate(bytes(8 * MIB))
+        gate = BlockingMemory(bytes(8 * MIB))
         interrupted(lambda: h.read(gate.memory, name))
         raises(BufferError, gate.memory.close)
         gate.open()
@@ -154,7 +154,7 @@ def the_memory_of_an_interrupted_read_lives_until_it_is_over():
 @case
 def the_failure_of_an_interrupted_read_is_not_lost():
     name = make(data(MIB))
-    with handle(block=65536) as h, Gate(bytes(4 * MIB)) as gate:
+    with handle(block=65536) as h, BlockingMemory(bytes(4 * MIB)) as gate:
         interrupted(lambda: h.read(gate.memory, name))  # longer than the file
         gate.open()
         e = raises(OSError, h.wait)
@@ -167,7 +167,7 @@ def a_handler_that_raises_ends_the_wait_with_its_exception():
         raise Bell
 
     name = make(data(PAGE))
-    with handler(signal.SIGUSR2, ring), handle() as h, Gate() as gate:
+    with handler(signal.SIGUSR2, ring), handle() as h, BlockingMemory() as gate:
         future = h.read_async(gate.memory, name)
         interrupted(future.result, Bell, signal.SIGUSR2)
         interrupted(h.wait, Bell, signal.SIGUSR2)
@@ -178,7 +178,7 @@ def a_handler_that_raises_ends_the_wait_with_its_exception():
 @case
 def a_handler_that_returns_ends_nothing():
     name = make(data(PAGE))
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         count, entered = [], threading.Event()
 
         def peer():
@@ -202,7 +202,7 @@ def a_handler_that_returns_ends_nothing():
 @case
 def a_handler_may_use_the_handle_it_interrupts():
     name = make(data(PAGE))
-    with handle('threads', threads=2) as h, Gate() as gate:
+    with handle('threads', threads=2) as h, BlockingMemory() as gate:
         got = []
 
         def use(*_):
@@ -220,7 +220,7 @@ def a_handler_may_use_the_handle_it_interrupts():
 
 @case
 def a_timeout_comes_in_spite_of_signals():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         future = h.read_async(gate.memory, make(data(PAGE)))
         with handler(signal.SIGALRM, lambda *_: None):
             signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
@@ -251,7 +251,7 @@ def signals_do_not_disturb_transfers():
 
 @case
 def other_threads_wait_on():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         future = h.read_async(gate.memory, make(data(PAGE)))
         out = []
         thread = threading.Thread(target=lambda: out.append(future.result()))
@@ -268,7 +268,7 @@ def a_handler_may_wait_for_what_it_interrupts_the_end_of():
     """A read into a conjugated tensor is finished by Python code, in which a handler may run."""
     torch = torch_or_skip()
     from penstock import _torch
-    put, waits = _torch._put, []
+    put, waits = _torch._copy_back, []
     name = make(data(64))
 
     def interrupted_put(*args):
@@ -285,12 +285,12 @@ def a_handler_may_wait_for_what_it_interrupts_the_end_of():
             waits[0] = h.wait(), [f.result() for f in futures]
 
         before = signal.signal(signal.SIGUSR1, handler)
-        _torch._put = interrupted_put
+        _torch._copy_back = interrupted_put
         try:
             futures += [h.read_async(t, name) for t in tensors]
             h.wait()
         finally:
-            _torch._put = put
+            _torch._copy_back = put
             signal.signal(signal.SIGUSR1, before)
         assert waits[0][1] == [64] * 3
         assert all(bytes(t.resolve_conj().numpy()) == data(64) for t in tensors)
@@ -325,13 +325,13 @@ class Impatient(concurrent.futures.Future):
 @each(['safetensors', 'torch'])
 def what_a_thread_reads_into_stays_when_nobody_waits_for_it_any_more(which):
     """Of many tensors, which a thread reads: the first Ctrl-C waits for it, the second does not."""
-    from penstock import _async
-    from penstock._reader import Reader
+    from penstock import _background
+    from penstock._range_reader import Reader
     if which == 'torch':
         torch = torch_or_skip()
         import penstock.torch
         from penstock import _torch_archive as owner
-        how = '_fresh'
+        how = '_new_storage'
         save, load = penstock.torch.save, lambda name: penstock.torch.load(name, 'cpu')
         tensors = {f't{i}': torch.full((5000,), i) for i in range(300)}
     else:
@@ -344,7 +344,7 @@ def what_a_thread_reads_into_stays_when_nobody_waits_for_it_any_more(which):
     name, go = path(), threading.Event()
     save(tensors, name)
     read, close, fresh, memory, ended = Reader.read, Reader.close, getattr(owner, how), [], []
-    before = _async.Future, _async.wait
+    before = _background.Future, _background.wait
 
     def late(self, ranges):
         go.wait()
@@ -361,14 +361,14 @@ def what_a_thread_reads_into_stays_when_nobody_waits_for_it_any_more(which):
 
     Reader.read, Reader.close = late, used
     setattr(owner, how, seen)
-    _async.Future, _async.wait = Impatient, lambda futures: Impatient().result()
+    _background.Future, _background.wait = Impatient, lambda futures: Impatient().result()
     try:
         raises(KeyboardInterrupt, load, name)
         gc.collect()
     finally:
         Reader.read, Reader.close = read, close
         setattr(owner, how, fresh)
-        _async.Future, _async.wait = before
+        _background.Future, _background.wait = before
         go.set()
     for thread in threading.enumerate():
         if thread.name == 'penstock-load':
@@ -384,9 +384,9 @@ def ctrl_C_ends_a_program_that_waits_and_the_data_is_complete():
     code = '''
 import os, signal, sys, threading, time
 import penstock
-from kit import Gate, data, MIB
+from kit import BlockingMemory, data, MIB
 h = penstock.Handle(block=65536)
-gate = Gate(data(4 * MIB))
+gate = BlockingMemory(data(4 * MIB))
 def peer():
     gate.reached()
     os.kill(os.getpid(), signal.SIGINT)
@@ -398,7 +398,7 @@ except KeyboardInterrupt:
     print('interrupted', h.pending)
     gate.open()
 '''
-    Gate().open()  # skips here, not there
+    BlockingMemory().open()  # skips here, not there
     done = child(code, name)
     assert done.returncode == 0 and done.stdout == 'interrupted 1\n' and not done.stderr, done
     assert content(name) == data(4 * MIB)

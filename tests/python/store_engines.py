@@ -36,7 +36,7 @@ CAPACITY_GB = 1 / 16
 # ---- LMCache: six methods
 
 def lm(**more):
-    return penstock.lmcache.Store(dirs=[path('lm')], capacity_gb=CAPACITY_GB, **more)
+    return penstock.lmcache.LMCacheBackend(dirs=[path('lm')], capacity_gb=CAPACITY_GB, **more)
 
 
 def lm_wait(s):
@@ -439,7 +439,7 @@ def sglang_clears_the_pages_of_all_ranks_that_have_the_same():
 
 
 @case
-def a_store_is_lent_to_its_user_and_borrowed_from_nobody_else():
+def a_store_is_shared_with_its_user_and_with_nobody_else():
     name = path('sg')
     one, other = mla(name, 0), mla(name, 1)
     (place,) = [os.path.join(name, entry) for entry in os.listdir(name) if entry.endswith('.socket')]
@@ -457,9 +457,9 @@ def sglang_pages_go_to_the_other_ranks_in_parts_that_fit():
     one, other = mla(name, 0), mla(name, 1)
     wants = [bytearray(data(5000 + 4096 * i, seed=i)) for i in range(9)]
     got = [bytearray(len(want)) for want in wants]
-    room, penstock._lend.ROOM = penstock._lend.ROOM, 16384  # three of the first, and less than one of the last
+    room, penstock._shared_store.BATCH_BYTES = penstock._shared_store.BATCH_BYTES, 16384  # three of the first, and less than one of the last
     assert one.batch_set(keys, wants) and other.batch_get(keys, got) == wants
-    penstock._lend.ROOM = room
+    penstock._shared_store.BATCH_BYTES = room
     other.close(), one.close()
 
 

@@ -4,7 +4,7 @@ import gc
 import random
 import threading
 
-from kit import (MIB, PAGE, Gate, Lease, case, cases, child_ok, content, data, failing, handle, make,
+from kit import (MIB, PAGE, BlockingMemory, Lease, case, cases, child_ok, content, data, failing, handle, make,
                  no_switching, path, raises, run)
 
 
@@ -32,7 +32,7 @@ def together(*functions):
 
 def releases(prepare, nbytes=PAGE):
     """The call sleeps until a peer, which needs the GIL, opens the gate."""
-    with handle(block=65536) as h, Gate(data(nbytes)) as gate:
+    with handle(block=65536) as h, BlockingMemory(data(nbytes)) as gate:
         call, want = prepare(h, gate)
         opened = []
 
@@ -120,7 +120,7 @@ def the_GIL_is_released_in_close():
 @case
 def the_GIL_is_released_when_a_handle_is_dropped():
     name = make(data(PAGE))
-    with Gate() as gate:
+    with BlockingMemory() as gate:
         h = handle()
         future = h.read_async(gate.memory, name)
 
@@ -246,7 +246,7 @@ def many_threads_mix_everything_on_one_handle():
 
 @case
 def several_threads_wait_for_one_future():
-    with handle() as h, Gate() as gate:
+    with handle() as h, BlockingMemory() as gate:
         future = h.read_async(gate.memory, make(data(PAGE)))
         out = []
         calls = [lambda: out.append(future.result())] * 8
@@ -290,11 +290,11 @@ def callbacks_are_added_from_many_threads_and_run_once_each():
 
 @case
 def the_first_callbacks_of_several_threads_share_one_thread():
-    Gate().open()
+    BlockingMemory().open()
     code = '''
 import sys, threading
 import penstock
-from kit import PAGE, Gate, data, make
+from kit import PAGE, BlockingMemory, data, make
 sys.setswitchinterval(1e-6)
 idents, called, start = set(), threading.Semaphore(0), threading.Barrier(8)
 def callback(f):
@@ -304,7 +304,7 @@ def add(future):
     start.wait()
     future.add_done_callback(callback)
 with penstock.Handle() as h:
-    gates = [Gate() for _ in range(8)]
+    gates = [BlockingMemory() for _ in range(8)]
     name = make(data(PAGE))
     threads = [threading.Thread(target=add, args=(h.read_async(g.memory, name),)) for g in gates]
     for t in threads: t.start()
@@ -319,7 +319,7 @@ print(len(idents))
 @case
 def a_second_close_waits_for_the_first():
     seen = []
-    with handle() as h, Gate(data(MIB)) as gate:
+    with handle() as h, BlockingMemory(data(MIB)) as gate:
         h.write_async(gate.memory, path())
         gate.reached()
 
@@ -403,7 +403,7 @@ def two_threads_may_close_at_once():
 
 @case
 def close_in_one_thread_ends_wait_in_another():
-    with Gate() as gate:
+    with BlockingMemory() as gate:
         h = handle()
         future = h.read_async(gate.memory, make(data(PAGE)))
         out = []

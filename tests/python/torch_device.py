@@ -16,7 +16,7 @@ except Skip as skip:
 import penstock.torch
 from penstock import _torch_archive, _torch_save
 from penstock._frameworks import Torch
-from penstock._reader import Ranges
+from penstock._range_reader import Ranges
 from penstock.safetensors import safe_open, save_file
 
 GPU = torch.device('cuda', 0)
@@ -112,7 +112,7 @@ class Device:
 
     @contextlib.contextmanager
     def there(self):
-        fresh = _torch_archive._fresh
+        fresh = _torch_archive._new_storage
 
         def made(nbytes, device=torch.device('cpu')):
             self.made.append((nbytes, device))
@@ -120,7 +120,7 @@ class Device:
 
         with (patched(torch.cuda, is_available=lambda: True, device_count=lambda: 1, current_device=lambda: 0,
                       current_stream=lambda device: self.stream),
-              patched(_torch_archive, _fresh=made)):
+              patched(_torch_archive, _new_storage=made)):
             yield
 
     def blocks(self, device):
@@ -156,7 +156,7 @@ PLACES = {'nothing': (None, 20), 'a name': ('cuda:0', 0), 'a name without a numb
 
 @each(PLACES)
 def many_storages_share_blocks_of_the_memory_where_they_will_be(how):
-    if not _torch_archive.IS_TOLD:
+    if not _torch_archive.SEES_MOVES:
         raise Skip('torch2', 'torch 1 does not tell where it moves storages')
     obj, gpu = state(), Device()
     name, (where, on_host) = saved(obj), PLACES[how]
@@ -173,7 +173,7 @@ def many_storages_share_blocks_of_the_memory_where_they_will_be(how):
 
 @case
 def what_torch_unpickles_itself_is_taken_from_the_same_blocks():
-    if not _torch_archive.IS_TOLD:
+    if not _torch_archive.SEES_MOVES:
         raise Skip('torch2', 'torch 1 does not tell where it moves storages')
     obj, gpu = state(), Device()
     name = saved(obj, {1, 2, 3})  # a set is not plain

@@ -26,9 +26,9 @@ except Skip as skip:
     sys.exit()
 
 import penstock.torch
-from penstock._penstock import crc32, is_plain
-from penstock import _torch_save, _writer
-from penstock._writer import Writer
+from penstock._penstock import crc32, is_simple_pickle
+from penstock import _torch_save, _atomic_writer
+from penstock._atomic_writer import Writer
 
 DTYPES = [name for name in (
     'float64', 'float32', 'float16', 'bfloat16', 'complex64', 'complex128', 'complex32', 'int64', 'int32', 'int16',
@@ -668,7 +668,7 @@ def the_memory_of_a_save_in_the_background_goes_when_it_was_sent_or_has_failed(s
 
 @each([2, 5, 16, 17, 50, 80, 81, 200])
 def a_copy_and_the_buffers_it_is_sent_through_are_one_pool(pool):
-    taken, before = [], (_torch_save.Memory, _writer.Output)
+    taken, before = [], (_torch_save.Memory, _atomic_writer.WriterCore)
 
     def memory(nbytes, **options):
         taken.append(nbytes)
@@ -678,16 +678,16 @@ def a_copy_and_the_buffers_it_is_sent_through_are_one_pool(pool):
         taken.append(memory)
         return before[1](*args, memory=memory, **options)
 
-    _torch_save.Memory, _writer.Output = memory, output
+    _torch_save.Memory, _atomic_writer.WriterCore = memory, output
     try:
         penstock.torch.save_async([torch.ones(16 * MIB), torch.ones(3)], path(), memory=pool * MIB).result()
     finally:
-        _torch_save.Memory, _writer.Output = before
+        _torch_save.Memory, _atomic_writer.WriterCore = before
     assert sum(taken) <= pool * MIB and len(taken) == (2 if pool > 80 else 1), taken
 
 
 class Late:
-    """An Output that is committed late."""
+    """An WriterCore that is committed late."""
 
     def __init__(self, output, until):
         self._output, self._until = output, until
@@ -705,7 +705,7 @@ def of_saves_under_one_name_the_last_call_stays(second):
     name, until, outputs = path('order.pt'), threading.Event(), []
     link = path('link')
     os.symlink(folder, link)
-    before = _writer.Output, _writer._await
+    before = _atomic_writer.WriterCore, _atomic_writer._wait_all
 
     def output(*args, **options):
         outputs.append(1)
@@ -717,7 +717,7 @@ def of_saves_under_one_name_the_last_call_stays(second):
             until.set()
         before[1](line)
 
-    _writer.Output, _writer._await = output, awaits
+    _atomic_writer.WriterCore, _atomic_writer._wait_all = output, awaits
     try:
         first = penstock.torch.save_async(torch.ones(1), name)
         if second == 'save':
@@ -731,9 +731,9 @@ def of_saves_under_one_name_the_last_call_stays(second):
         first.result()
     finally:
         until.set()
-        _writer.Output, _writer._await = before
+        _atomic_writer.WriterCore, _atomic_writer._wait_all = before
     assert penstock.torch.load(name).numel() == 2, 'the older one came last'
-    assert not _writer._lines._lines
+    assert not _atomic_writer._commit_queues._queues
 
 
 @case
@@ -751,7 +751,7 @@ def a_save_for_which_no_thread_can_be_started_is_given_up():
         finally:
             threading.Thread.start = before
         # Who keeps the error keeps all that it came through.
-        assert 'thread' in str(error) and not _writer._lines._lines, 'the next save waits for ever'
+        assert 'thread' in str(error) and not _atomic_writer._commit_queues._queues, 'the next save waits for ever'
         assert content(name) == b'old' and set(os.listdir(folder)) == names
     penstock.torch.save(torch.ones(10), name)
     assert same(torch.ones(10), plain_load(name))
@@ -760,23 +760,23 @@ def a_save_for_which_no_thread_can_be_started_is_given_up():
 @case
 def a_process_that_is_forked_waits_for_no_save_of_its_parents():
     name, until = path('fork.pt'), threading.Event()
-    before = _writer.Output
+    before = _atomic_writer.WriterCore
 
     def in_child():
-        _writer.Output = before
-        _writer._await = lambda line: not line or raises(AssertionError, lambda: None)
-        file = _writer.Writer(name, memory=2 * MIB)
+        _atomic_writer.WriterCore = before
+        _atomic_writer._wait_all = lambda line: not line or raises(AssertionError, lambda: None)
+        file = _atomic_writer.Writer(name, memory=2 * MIB)
         file.write(b'x')
         file.commit()
         return content(name) == b'x'
 
-    _writer.Output = lambda *args, **options: Late(before(*args, **options), until)
+    _atomic_writer.WriterCore = lambda *args, **options: Late(before(*args, **options), until)
     try:
         future = penstock.torch.save_async(torch.ones(1), name, memory=64 * MIB)
         in_fork(in_child)
     finally:
         until.set()
-        _writer.Output = before
+        _atomic_writer.WriterCore = before
     future.result()
     assert penstock.torch.load(name).numel() == 1
 
@@ -925,9 +925,9 @@ def a_pickle_that_is_not_plain_is_for_torch(what):
 
 @case
 def which_pickles_are_plain():
-    assert all(map(is_plain, (pickle.dumps({'a': [1, 2.5, 'b', None, True, (1, 1 << 70, -5)], 3: OrderedDict(x=1)}, 2),
+    assert all(map(is_simple_pickle, (pickle.dumps({'a': [1, 2.5, 'b', None, True, (1, 1 << 70, -5)], 3: OrderedDict(x=1)}, 2),
                               b'\x80\2' + REBUILD + b'.', b'\x80\2Nr\5\0\0\0.')))
-    assert not any(map(is_plain, (b'', b'\x80', b'\x80\2', b'N.', b'\x80\4N.', b'\x80\2\x82\1.', b'\x80\2N\x81.',
+    assert not any(map(is_simple_pickle, (b'', b'\x80', b'\x80\2', b'N.', b'\x80\4N.', b'\x80\2\x82\1.', b'\x80\2N\x81.',
                                   b'\x80\2Nr\0\0\1\0.', b'\x80\2X\3\0\0\0ab', b'\x80\2X\3\0', b'\x80\2\x8a',
                                   b'\x80\2ca\n', b'\x80\2K', pickle.dumps(Custom(), 2))))
 

@@ -113,7 +113,7 @@ def modules_run_with_weights_from_storage():
             for _ in range(3):
                 assert torch.equal(forward(empty, x, gain=2), want)
                 assert all(p.device.type == 'meta' for p in empty.parameters())
-            assert offloaded.window.stats()['groups'] == 3 * N and offloaded._feed._held is None
+            assert offloaded.window.stats()['groups'] == 3 * N and offloaded._reader._current is None
             assert torch.equal(empty[3](x), full[3](x))  # in any order
             assert torch.equal(empty[1](x), full[1](x))
             assert torch.equal(forward(empty, x, gain=2), want)

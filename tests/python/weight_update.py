@@ -211,7 +211,7 @@ def what_another_index_names_stays():
 @case
 def an_error_behind_the_one_step_loses_neither():
     """As a signal, or a folder that cannot be synced, after the index has got its name."""
-    name, update = several(), sys.modules['penstock._update']
+    name, update = several(), sys.modules['penstock._weight_update']
 
     class Late(update.Writer):
         def __exit__(self, *what):

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from .._reader import is_uri
-from .._penstock import Content, Future, Handle, Memory, Output
+from .._range_reader import is_uri
+from .._penstock import Content, Future, Handle, Memory, WriterCore
 
 __all__ = ['Generator', 'StreamingCheckpointing', 'create_bytearrays', 'generate_buffer']
 
@@ -297,7 +297,7 @@ class _File:
     """Written by a handle, all buffers in flight; committed by what commits all checkpoints."""
 
     def __init__(self, path: str, clock: _Clock, direct: str, drop: bool) -> None:
-        self.output = Output(path, outside=True)
+        self.output = WriterCore(path, outside=True)
         self._fd, self._clock = self.output.fileno(), clock
         self._drop = drop and direct == 'never'
         self._handle = Handle(direct=direct)  # type: ignore[arg-type]
@@ -329,7 +329,7 @@ class _Object:
     """Sent by its writer, which waits where its pool is full: not the thread that fills."""
 
     def __init__(self, uri: str, clock: _Clock, total: int, memory: int, buffers: int) -> None:
-        self.output = Output(uri, size=total, memory=max(memory, 2 * _MIB), buffers=buffers)
+        self.output = WriterCore(uri, size=total, memory=max(memory, 2 * _MIB), buffers=buffers)
         self._clock, self._bytes = clock, 0
         self._thread = ThreadPoolExecutor(1)
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 from ._install import install, installed, uninstall
 
 if TYPE_CHECKING:
-    from ._basic import aio_read, aio_write, deepspeed_memcpy
+    from ._op_functions import aio_read, aio_write, deepspeed_memcpy
     from ._builders import AsyncIOBuilder, GDSBuilder, PinMemoryBuilder
     from ._engine import CheckpointEngine
     from ._handle import aio_handle, gds_handle
-    from ._pin import pin_handle
+    from ._locked_memory import pin_handle
     from ._tensor import cast_to_byte_tensor
-    from ._writer import FastFileWriter, FastFileWriterConfig
-    from ._writers import MockFileWriter, PyFileWriter
+    from ._fast_file_writer import FastFileWriter, FastFileWriterConfig
+    from ._file_writers import MockFileWriter, PyFileWriter
 
 __all__ = [
     'AsyncIOBuilder',
@@ -48,14 +48,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    '_basic': ('aio_read', 'aio_write', 'deepspeed_memcpy'),
+    '_op_functions': ('aio_read', 'aio_write', 'deepspeed_memcpy'),
     '_builders': ('AsyncIOBuilder', 'GDSBuilder', 'PinMemoryBuilder'),
     '_engine': ('CheckpointEngine',),
     '_handle': ('aio_handle', 'gds_handle'),
-    '_pin': ('pin_handle',),
+    '_locked_memory': ('pin_handle',),
     '_tensor': ('cast_to_byte_tensor',),
-    '_writer': ('FastFileWriter', 'FastFileWriterConfig'),
-    '_writers': ('MockFileWriter', 'PyFileWriter'),
+    '_fast_file_writer': ('FastFileWriter', 'FastFileWriterConfig'),
+    '_file_writers': ('MockFileWriter', 'PyFileWriter'),
 }
 
 

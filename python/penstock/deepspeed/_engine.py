@@ -6,7 +6,7 @@ from typing import Any
 
 import penstock.torch
 
-from .._reader import is_uri
+from .._range_reader import is_uri
 
 try:
     from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointEngine as _Base

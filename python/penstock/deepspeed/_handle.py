@@ -9,8 +9,8 @@ import torch
 
 from .. import _penstock
 from . import _args
-from ._pin import Pinning
-from ._transfer import SECTOR, Call, Kind, Transfers, call
+from ._locked_memory import LockedTensorMethods
+from ._transfer import SECTOR, Call, Kind, Transfers, check_call
 
 Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes] | SupportsIndex
 
@@ -22,7 +22,7 @@ class Default(int):
 ONE = Default(1)
 
 
-def parallelism(given: int, **old_names: int | None) -> int:
+def thread_count_of(given: int, **old_names: int | None) -> int:
     """The number of I/O threads, which has had three names."""
     names = {'intra_op_parallelism': None if given is ONE else given, **old_names}
     values = {name: _args.positive(name, n) for name, n in names.items() if n is not None}
@@ -41,19 +41,19 @@ class Method(Protocol):
     ) -> int: ...
 
 
-def transfer(name: str, kind: Kind, carry_out: Callable[[Transfers, Call], int]) -> Method:
+def transfer(name: str, kind: Kind, run: Callable[[Transfers, Call], int]) -> Method:
     def method(
         self: 'aio_handle', buffer: torch.Tensor, filename: Path | None = None,
         file_offset: int = 0, *, fd: SupportsIndex | None = None,
     ) -> int:
         target = filename if fd is None and type(filename) is str else _args.target(filename, fd)
-        return carry_out(self._io, call(name, kind, buffer, target, file_offset))
+        return run(self._io, check_call(name, kind, buffer, target, file_offset))
 
     method.__name__, method.__qualname__ = name, f'aio_handle.{name}'
     return cast(Method, method)
 
 
-class aio_handle(Pinning):
+class aio_handle(LockedTensorMethods):
     """Reads and writes tensors of every size and layout, at every offset.
 
     A transfer that is submitted gives 0, a call that waits gives the number of operations that
@@ -76,7 +76,7 @@ class aio_handle(Pinning):
         self._queue_depth = _args.positive('queue_depth', queue_depth)
         self._single_submit = _args.flag('single_submit', single_submit)
         self._overlap_events = _args.flag('overlap_events', overlap_events)
-        self._parallelism = parallelism(
+        self._parallelism = thread_count_of(
             intra_op_parallelism, num_threads=num_threads, thread_count=thread_count)
         self._pid = os.getpid()
         self._io = self._open()
@@ -114,14 +114,14 @@ class aio_handle(Pinning):
     def read(
         self, buffer: torch.Tensor, filename: Path, validate: bool, file_offset: int = 0
     ) -> int:
-        return self._io.alone(
-            call('read', 'read', buffer, _args.target(filename), file_offset, validate))
+        return self._io.run_alone(
+            check_call('read', 'read', buffer, _args.target(filename), file_offset, validate))
 
     def write(
         self, buffer: torch.Tensor, filename: Path, validate: bool, file_offset: int = 0
     ) -> int:
-        return self._io.alone(
-            call('write', 'write', buffer, _args.target(filename), file_offset, validate))
+        return self._io.run_alone(
+            check_call('write', 'write', buffer, _args.target(filename), file_offset, validate))
 
     # ---- submit: 0 or -1; wait: number of operations or -1
 
@@ -130,19 +130,19 @@ class aio_handle(Pinning):
     ) -> int:
         """pread(buffer, filename, validate, async, file_offset=0)"""
         asynchronous, offset = _args.async_and_offset('pread', rest, more)
-        c = call('pread', 'read', buffer, _args.target(filename), offset, validate)
-        return self._io.submit(c) if asynchronous else self._io.sync(c)
+        c = check_call('pread', 'read', buffer, _args.target(filename), offset, validate)
+        return self._io.submit(c) if asynchronous else self._io.run_and_wait(c)
 
     def pwrite(
         self, buffer: torch.Tensor, filename: Path, validate: bool, *rest: Any, **more: Any
     ) -> int:
         """pwrite(buffer, filename, validate, async, file_offset=0)"""
         asynchronous, offset = _args.async_and_offset('pwrite', rest, more)
-        c = call('pwrite', 'write', buffer, _args.target(filename), offset, validate)
-        return self._io.submit(c) if asynchronous else self._io.sync(c)
+        c = check_call('pwrite', 'write', buffer, _args.target(filename), offset, validate)
+        return self._io.submit(c) if asynchronous else self._io.run_and_wait(c)
 
-    sync_pread = transfer('sync_pread', 'read', Transfers.sync)
-    sync_pwrite = transfer('sync_pwrite', 'write', Transfers.sync)
+    sync_pread = transfer('sync_pread', 'read', Transfers.run_and_wait)
+    sync_pwrite = transfer('sync_pwrite', 'write', Transfers.run_and_wait)
     async_pread = transfer('async_pread', 'read', Transfers.submit)
     async_pwrite = transfer('async_pwrite', 'write', Transfers.submit)
 

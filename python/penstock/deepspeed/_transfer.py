@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import torch
 
 from .. import _penstock
-from . import _args, _validate, _wear
+from . import _args, _validate, _write_warning
 from ._args import Target
-from ._pending import Op, Pending
+from ._pending_ops import PendingOp, PendingOps
 from ._tensor import nbytes
 
 Kind: TypeAlias = Literal['read', 'write']
@@ -47,15 +47,15 @@ class Call(NamedTuple):
     validate: bool
 
 
-class Last(NamedTuple):
+class LastRead(NamedTuple):
     """The file of the last read."""
 
     target: Target
-    which: tuple[int, int]  # device, inode
+    file_id: tuple[int, int]  # device, inode
     file: _penstock.File | None  # from the second on
 
 
-def call(
+def check_call(
     method: str, kind: Kind, buffer: Any, target: Target, offset: Any, validate: Any = False
 ) -> Call:
     # What nearly every call has is looked at here: a call of a function takes longer.
@@ -66,7 +66,7 @@ def call(
     return Call(method, kind, _args.tensor('buffer', buffer), target, offset, validate)
 
 
-def refused(c: Call, error: OSError) -> int:
+def report_refusal(c: Call, error: OSError) -> int:
     """-1 for a file that cannot be used; anything else is no answer to that and is raised."""
     if error.errno not in REFUSALS:
         raise error
@@ -74,7 +74,7 @@ def refused(c: Call, error: OSError) -> int:
     return -1
 
 
-def need_bytes(c: Call) -> tuple[int, int]:
+def check_file_size(c: Call) -> tuple[int, int]:
     """A file that is too short is refused before anything is read from it.  Which file it is."""
     there, device, inode = _penstock.file_state(c.target)
     size = nbytes(c.buffer)
@@ -88,7 +88,7 @@ def name_of(c: Call) -> str:
     return f'fd {c.target}' if isinstance(c.target, int) else os.fsdecode(c.target)
 
 
-def report(c: Call) -> None:
+def report_validation(c: Call) -> None:
     _validate.report(c.kind, c.target, c.offset, c.buffer)
 
 
@@ -101,8 +101,8 @@ class Transfers:
     ) -> None:
         block = min(-(-block_size // SECTOR) * SECTOR, MAX_BLOCK)
         self._inline_bytes = min(block, INLINE)
-        self._pending = Pending()
-        self._last: Last | None = None
+        self._pending = PendingOps()
+        self._last_read: LastRead | None = None
         if engine and block < LARGE_BLOCK:
             block = 0
         self._handle = _penstock.Handle(
@@ -117,37 +117,37 @@ class Transfers:
     def submit(self, c: Call) -> int:
         """Start it.  0, or -1."""
         try:
-            op = self._start(c)
+            op = self._start_op(c)
         except OSError as error:
-            return refused(c, error)
+            return report_refusal(c, error)
         self._pending.add(op)
         return 0
 
-    def sync(self, c: Call) -> int:
+    def run_and_wait(self, c: Call) -> int:
         """Carry it out, and wait for all that was pending.  How many that were together, or -1."""
         if self._pending.empty() and nbytes(c.buffer) <= self._inline_bytes:
             return self._inline(c)
         try:
-            op = self._start(c)
+            op = self._start_op(c)
         except OSError as error:
-            return refused(c, error)
-        self._last = None
+            return report_refusal(c, error)
+        self._last_read = None
         return self._pending.wait_with(op)
 
-    def alone(self, c: Call) -> int:
+    def run_alone(self, c: Call) -> int:
         """Carry it out, whatever is pending.  0, or -1."""
         if nbytes(c.buffer) <= self._inline_bytes:
             return min(self._inline(c), 0)
         try:
-            op = self._start(c)
+            op = self._start_op(c)
         except OSError as error:
-            return refused(c, error)
-        self._last = None
+            return report_refusal(c, error)
+        self._last_read = None
         self._pending.wait_for(op)
         return 0
 
     def wait(self) -> int:
-        self._last = None  # what is under way keeps it open
+        self._last_read = None  # what is under way keeps it open
         return self._pending.wait()
 
     def pin(self, buffer: torch.Tensor) -> None:
@@ -167,54 +167,54 @@ class Transfers:
         finally:
             self._handle.close()
 
-    def _opened(self, c: Call, which: tuple[int, int]) -> Target | _penstock.File:
+    def _reuse_open_file(self, c: Call, file_id: tuple[int, int]) -> Target | _penstock.File:
         """The file of a read: open until the next wait(), where the read before it was of the same.
 
         A name may come to mean another file; one that is open keeps its inode to itself.
         """
-        last = self._last
+        last = self._last_read
         if isinstance(c.target, int):
             return c.target
-        if last is None or last.target != c.target or last.which != which:
-            self._last = Last(c.target, which, None)
+        if last is None or last.target != c.target or last.file_id != file_id:
+            self._last_read = LastRead(c.target, file_id, None)
             return c.target
         if last.file is not None:
             return last.file
         try:
             file = self._handle.open(c.target)
-            if _penstock.file_state(c.target)[1:] != which:
+            if _penstock.file_state(c.target)[1:] != file_id:
                 return c.target
         except OSError:  # told by who reads
             return c.target
-        self._last = Last(c.target, which, file)
+        self._last_read = LastRead(c.target, file_id, file)
         return file
 
-    def _start(self, c: Call) -> Op:
+    def _start_op(self, c: Call) -> PendingOp:
         """Raises OSError for a file that cannot be used, and in a child of fork()."""
         try:
             if c.kind == 'read':
-                file = self._opened(c, need_bytes(c))
+                file = self._reuse_open_file(c, check_file_size(c))
                 future = self._handle.read_async(c.buffer, file, c.offset)
             else:
-                _wear.warn_once()
+                _write_warning.warn_once()
                 future = self._handle.write_async(c.buffer, c.target, c.offset)
         except OSError as error:
             if error.errno in REFUSALS or error.errno == errno.ECHILD:
                 raise
-            return Op(None, c.buffer, error)
-        return Op(future, c.buffer, after=partial(report, c) if c.validate else None)
+            return PendingOp(None, c.buffer, error)
+        return PendingOp(future, c.buffer, validate=partial(report_validation, c) if c.validate else None)
 
     def _inline(self, c: Call) -> int:
         """One block: without a thread.  1, or -1."""
         try:
             if c.kind == 'read':
-                need_bytes(c)
+                check_file_size(c)
                 self._handle.read(c.buffer, c.target, c.offset)
             else:
-                _wear.warn_once()
+                _write_warning.warn_once()
                 self._handle.write(c.buffer, c.target, c.offset)
         except OSError as error:
-            return refused(c, error)
+            return report_refusal(c, error)
         if c.validate:
-            report(c)
+            report_validation(c)
         return 1

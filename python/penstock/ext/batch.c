@@ -6,7 +6,7 @@ struct batch {
 	struct future **futures;
 	struct penstock_op *ops;
 	unsigned n;     /* made */
-	unsigned total; /* room */
+	unsigned total; /* capacity */
 };
 
 static void batch_free(struct batch *b)
@@ -18,7 +18,7 @@ static void batch_free(struct batch *b)
 }
 
 /* (obj, path) or (obj, path, offset) */
-static int add_item(struct batch *b, struct hub *h, PyObject *item, struct future_spec_args a)
+static int add_item(struct batch *b, struct shared_io *h, PyObject *item, struct future_spec_args a)
 {
 	PyObject *t = PySequence_Tuple(item);
 	Py_ssize_t n = t ? PyTuple_Size(t) : -1;
@@ -45,7 +45,7 @@ static int add_item(struct batch *b, struct hub *h, PyObject *item, struct futur
 	return r;
 }
 
-static int batch_make(struct batch *b, struct hub *h, PyObject *items,
+static int batch_make(struct batch *b, struct shared_io *h, PyObject *items,
 		      const struct future_spec_args *a)
 {
 	PyObject *list = PySequence_List(items);
@@ -72,15 +72,15 @@ static int batch_make(struct batch *b, struct hub *h, PyObject *items,
 }
 
 /* Check all, submit all; 0, or -1 with an exception and nothing submitted. */
-static int batch_start(struct batch *b, struct hub *h, PyObject *items,
+static int batch_start(struct batch *b, struct shared_io *h, PyObject *items,
 		       const struct future_spec_args *a, bool counted)
 {
 	int r;
 
 	*b = (struct batch){0};
-	if (hub_check(h) < 0)
+	if (shared_io_check_open(h) < 0)
 		return -1;
-	hub_reap(h);
+	shared_io_reap(h);
 	r = batch_make(b, h, items, a);
 	for (unsigned i = 0; r == 0 && i < b->n; i++)
 		b->futures[i]->counted = counted;
@@ -99,7 +99,7 @@ static void raise_first(struct batch *b, unsigned first, unsigned failed)
 	future_raise(b->futures[first]);
 	PyErr_Fetch(&type, &error, &tb);
 	PyErr_NormalizeException(&type, &error, &tb);
-	hub_add_note(error, failed - 1);
+	add_failure_note(error, failed - 1);
 	PyErr_Restore(type, error, tb);
 }
 
@@ -145,7 +145,7 @@ static PyObject *batch_futures(struct batch *b)
 static PyObject *batch_run(PyObject *self, PyObject *items, const struct future_spec_args *a,
 			   bool async)
 {
-	struct hub *h = ((struct handle *)self)->hub;
+	struct shared_io *h = ((struct handle *)self)->shared;
 	struct batch b;
 	PyObject *r;
 

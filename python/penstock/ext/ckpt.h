@@ -6,19 +6,19 @@
 
 /*
  * Types that the modules written in Python build on, and users do not see: a file that is
- * written from start to end (output.c), one that is read (input.c), each with a handle of its own;
- * content for tests (gen.c).
+ * written from start to end (writer_core.c), one that is read (reader_core.c), each with a handle
+ * of its own; content for tests (gen.c).
  */
-extern PyType_Spec output_spec;
-extern PyType_Spec input_spec;
+extern PyType_Spec writer_spec;
+extern PyType_Spec reader_spec;
 extern PyType_Spec content_spec;
 
 /*
  * One thread at a time: what two begin at once is the second one's mistake.  0, or -1 with
  * RuntimeError.
  */
-int busy_enter(int *busy, const char *what);
-void busy_leave(int *busy);
+int begin_exclusive(int *in_use, const char *what);
+void end_exclusive(int *in_use);
 
 /* A handle; @engine as for penstock.Handle, NULL: the first that works.  NULL with an exception. */
 struct penstock_io *ckpt_io(const char *engine);
@@ -34,11 +34,11 @@ PyObject *ckpt_huge(PyObject *module, PyObject *args);
  */
 PyObject *ckpt_copy(PyObject *module, PyObject *args);
 /*
- * namer(plain, name, /): a function for pickle.Pickler.persistent_id, which is asked for all that
- * is pickled: None for what has one of the types @plain, else what name() says.
+ * make_persistent_id(skipped_types, name, /): a function for pickle.Pickler.persistent_id, which is
+ * asked for all that is pickled: None for what has one of @skipped_types, else what name() says.
  */
-PyObject *ckpt_namer(PyObject *module, PyObject *args);
-/* is_plain(pickle, /): see plain.c. */
-PyObject *ckpt_is_plain(PyObject *module, PyObject *data);
+PyObject *ckpt_make_persistent_id(PyObject *module, PyObject *args);
+/* is_simple_pickle(pickle, /): see pickle_check.c. */
+PyObject *ckpt_is_simple_pickle(PyObject *module, PyObject *data);
 
 #endif

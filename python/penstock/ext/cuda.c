@@ -23,8 +23,8 @@ typedef int (*pointer_attribute)(void *data, int attribute, unsigned long long a
 /* Of the driver in this process, NULL: there is none. */
 static pointer_attribute find_driver(void)
 {
-	static _Atomic pointer_attribute known;
-	pointer_attribute function = known;
+	static _Atomic pointer_attribute cached;
+	pointer_attribute function = cached;
 	void *dl;
 
 	if (function)
@@ -35,11 +35,11 @@ static pointer_attribute find_driver(void)
 	*(void **)&function = dlsym(dl, "cuPointerGetAttribute");
 	if (!function)
 		dlclose(dl);
-	known = function;
+	cached = function;
 	return function;
 }
 
-int target_cuda_check(const struct target *t, PyObject *obj)
+int buffer_check_cuda(const struct buffer *t, PyObject *obj)
 {
 	pointer_attribute ask = find_driver();
 	unsigned type;
@@ -48,16 +48,16 @@ int target_cuda_check(const struct target *t, PyObject *obj)
 	if (!t->bytes) /* whose address may be any */
 		return 0;
 	if (!ask)
-		return target_refuse(obj, "is in CUDA memory, but no CUDA driver (libcuda.so.1) is "
+		return refuse_object(obj, "is in CUDA memory, but no CUDA driver (libcuda.so.1) is "
 					  "loaded in this process");
 	r = ask(&type, POINTER_MEMORY_TYPE, (uintptr_t)t->addr);
 	if (r == CUDA_INVALID_VALUE || r == CUDA_NOT_INITIALIZED)
-		return target_refuse(obj, "is in CUDA memory by its own account, but the driver "
+		return refuse_object(obj, "is in CUDA memory by its own account, but the driver "
 					  "knows no memory at its address");
 	return 0; /* other errors are the operation's, with their names */
 }
 
-void target_order(struct target *t, unsigned long long stream)
+void buffer_set_stream(struct buffer *t, unsigned long long stream)
 {
 	t->ordered = true;
 	t->stream = stream == 1 ? NULL : (void *)(uintptr_t)stream;
@@ -65,7 +65,7 @@ void target_order(struct target *t, unsigned long long stream)
 
 /* --------------------------------------------------------------- interface */
 
-int64_t *target_numbers(PyObject *tuple, Py_ssize_t n)
+int64_t *numbers_of_tuple(PyObject *tuple, Py_ssize_t n)
 {
 	int64_t *list;
 
@@ -115,13 +115,13 @@ static uint64_t size_of_type(PyObject *obj, PyObject *typestr)
 	if (n && s[1] == 'U')
 		n *= 4;
 	if (n && (s[1] == 'O' || s[1] == 't')) {
-		target_refuse(obj, s[1] == 'O'
+		refuse_object(obj, s[1] == 'O'
 					   ? "holds Python objects; only plain data can be moved"
 					   : "has elements that are no whole bytes");
 		n = 0;
 	} else if (!n) {
 		PyErr_Clear();
-		target_refuse(obj, "has no typestr such as '<f4' in __cuda_array_interface__");
+		refuse_object(obj, "has no typestr such as '<f4' in __cuda_array_interface__");
 	}
 	Py_XDECREF(ascii);
 	return n;
@@ -132,19 +132,19 @@ static int cuda_parse(struct array *a, PyObject *obj, PyObject *dict)
 	PyObject *data;
 
 	if (!PyDict_Check(dict))
-		return target_refuse(obj, "has no dictionary as __cuda_array_interface__");
+		return refuse_object(obj, "has no dictionary as __cuda_array_interface__");
 	if (item(dict, "mask"))
-		return target_refuse(obj, "has a mask; move its data and its mask on their own");
+		return refuse_object(obj, "has a mask; move its data and its mask on their own");
 	a->shape = item(dict, "shape");
 	a->strides = item(dict, "strides");
 	a->stream = item(dict, "stream");
 	data = item(dict, "data");
 	if (!a->shape || !PyTuple_Check(a->shape) || (a->strides && !PyTuple_Check(a->strides)))
-		return target_refuse(obj, "has no tuples as shape and strides in "
+		return refuse_object(obj, "has no tuples as shape and strides in "
 					  "__cuda_array_interface__");
 	if (!data || !PyTuple_Check(data) || !PyArg_ParseTuple(data, "Kp", &a->at, &a->read_only)) {
 		PyErr_Clear();
-		return target_refuse(obj, "has no (address, read-only) as data in "
+		return refuse_object(obj, "has no (address, read-only) as data in "
 					  "__cuda_array_interface__");
 	}
 	a->itemsize = size_of_type(obj, item(dict, "typestr"));
@@ -152,7 +152,7 @@ static int cuda_parse(struct array *a, PyObject *obj, PyObject *dict)
 }
 
 /* 1: the legacy default stream, 2: that of the thread, or the address of a stream. */
-static int set_order(struct target *t, PyObject *stream)
+static int set_order(struct buffer *t, PyObject *stream)
 {
 	unsigned long long n;
 
@@ -160,7 +160,7 @@ static int set_order(struct target *t, PyObject *stream)
 		return 0;
 	n = PyLong_AsUnsignedLongLong(stream);
 	if (!PyErr_Occurred() && n) {
-		target_order(t, n);
+		buffer_set_stream(t, n);
 		return 0;
 	}
 	PyErr_Clear();
@@ -170,28 +170,28 @@ static int set_order(struct target *t, PyObject *stream)
 	return -1;
 }
 
-static int cuda_fill(struct target *t, const struct array *a, bool into, int64_t length)
+static int cuda_fill(struct buffer *t, const struct array *a, bool into, int64_t length)
 {
 	Py_ssize_t ndim = PyTuple_Size(a->shape);
-	int64_t *sizes = target_numbers(a->shape, ndim), *steps = NULL;
+	int64_t *sizes = numbers_of_tuple(a->shape, ndim), *steps = NULL;
 	int r = -1;
 
 	if (sizes && a->strides)
-		steps = target_numbers(a->strides, ndim);
+		steps = numbers_of_tuple(a->strides, ndim);
 	for (Py_ssize_t i = 0; sizes && i < ndim; i++)
 		if (sizes[i] < 0) {
 			PyErr_SetString(PyExc_ValueError, "obj: a dimension is negative");
 			break;
 		}
 	if (!PyErr_Occurred())
-		r = target_fill_array(t, (void *)(uintptr_t)a->at, a->itemsize, (unsigned)ndim,
-				      sizes, steps, into, length);
+		r = buffer_set_array(t, (void *)(uintptr_t)a->at, a->itemsize, (unsigned)ndim,
+				     sizes, steps, into, length);
 	free(sizes);
 	free(steps);
 	return r;
 }
 
-static int cuda_take(struct target *t, PyObject *obj, PyObject *dict, bool into, int64_t length)
+static int cuda_take(struct buffer *t, PyObject *obj, PyObject *dict, bool into, int64_t length)
 {
 	struct array a = {0};
 
@@ -199,17 +199,17 @@ static int cuda_take(struct target *t, PyObject *obj, PyObject *dict, bool into,
 	if (cuda_parse(&a, obj, dict) < 0)
 		return -1;
 	if (into && a.read_only)
-		return target_refuse(obj, "is read-only; a read needs writable memory");
-	t->keep = Py_NewRef(obj);
+		return refuse_object(obj, "is read-only; a read needs writable memory");
+	t->owner = Py_NewRef(obj);
 	if (set_order(t, a.stream) < 0 || cuda_fill(t, &a, into, length) < 0)
 		return -1;
-	return target_cuda_check(t, obj) < 0 ? -1 : 1;
+	return buffer_check_cuda(t, obj) < 0 ? -1 : 1;
 }
 
-int target_cuda_array(struct target *t, PyObject *obj, bool into, int64_t length)
+int buffer_from_cuda_array(struct buffer *t, PyObject *obj, bool into, int64_t length)
 {
 	PyObject *dict = NULL, *own;
-	int r = PyType_Check(obj) ? 0 : target_attribute(&dict, obj, "__cuda_array_interface__");
+	int r = PyType_Check(obj) ? 0 : get_attribute(&dict, obj, "__cuda_array_interface__");
 
 	if (r > 0) {
 		/* A copy: another thread may change the one that the object has. */

@@ -13,14 +13,14 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t due;
 	struct future *head, **tail;
-	uint64_t owed; /* futures that are watched and not called back yet, but for late ones */
+	uint64_t nr_watched; /* not called back yet; late ones are not counted */
 	atomic_bool stop;
 	PyObject *thread; /* threading.Thread, or NULL */
 
-	pthread_t ender;    /* whose work it is that */
-	atomic_bool ending; /* the interpreter ends */
-	pthread_t worker;   /* while it runs */
-	atomic_bool works;
+	pthread_t exit_thread;     /* runs dispatch_end() */
+	atomic_bool ending;        /* the interpreter ends */
+	pthread_t callback_thread; /* while it runs */
+	atomic_bool callback_thread_runs;
 } d = {.lock = PTHREAD_MUTEX_INITIALIZER, .due = PTHREAD_COND_INITIALIZER, .tail = &d.head};
 
 /*
@@ -33,8 +33,8 @@ void dispatch_forked(void)
 	pthread_cond_init(&d.due, NULL);
 	d.head = NULL;
 	d.tail = &d.head;
-	d.owed = 0;
-	d.stop = d.ending = d.works = false;
+	d.nr_watched = 0;
+	d.stop = d.ending = d.callback_thread_runs = false;
 	d.thread = NULL;
 }
 
@@ -93,7 +93,7 @@ int dispatch_start(void)
 void dispatch_expect(const struct future *f)
 {
 	pthread_mutex_lock(&d.lock);
-	d.owed += !f->late;
+	d.nr_watched += !f->late;
 	pthread_mutex_unlock(&d.lock);
 }
 
@@ -128,7 +128,7 @@ static struct future *next_due(void)
 void dispatch_unexpect(const struct future *f)
 {
 	pthread_mutex_lock(&d.lock);
-	d.owed -= !f->late;
+	d.nr_watched -= !f->late;
 	pthread_cond_broadcast(&d.due);
 	pthread_mutex_unlock(&d.lock);
 }
@@ -139,15 +139,15 @@ PyObject *dispatch_loop(PyObject *module, PyObject *unused)
 
 	(void)module;
 	(void)unused;
-	d.worker = pthread_self();
-	d.works = true;
+	d.callback_thread = pthread_self();
+	d.callback_thread_runs = true;
 	for (;;) {
 		Py_BEGIN_ALLOW_THREADS
 		f = next_due();
 		Py_END_ALLOW_THREADS
 		if (!f)
 			Py_RETURN_NONE;
-		future_settle(f);
+		future_finalize(f);
 		future_call_back(f);
 		dispatch_unexpect(f);
 		Py_DECREF(future_object(f));
@@ -156,8 +156,8 @@ PyObject *dispatch_loop(PyObject *module, PyObject *unused)
 
 bool dispatch_is_late(void)
 {
-	return d.ending && !pthread_equal(pthread_self(), d.ender) &&
-	       !(d.works && pthread_equal(pthread_self(), d.worker));
+	return d.ending && !pthread_equal(pthread_self(), d.exit_thread) &&
+	       !(d.callback_thread_runs && pthread_equal(pthread_self(), d.callback_thread));
 }
 
 bool dispatch_ended(void)
@@ -165,16 +165,16 @@ bool dispatch_ended(void)
 	return d.stop;
 }
 
-/* Until all callbacks that are owed have run. */
-static void wait_called(void)
+/* Until all callbacks of watched futures have run. */
+static void wait_called_back(void)
 {
 	pthread_mutex_lock(&d.lock);
-	while (d.owed)
+	while (d.nr_watched)
 		pthread_cond_wait(&d.due, &d.lock);
 	pthread_mutex_unlock(&d.lock);
 }
 
-static void stop(PyObject *thread)
+static void stop_thread(PyObject *thread)
 {
 	PyObject *r;
 
@@ -194,17 +194,17 @@ void dispatch_end(void)
 {
 	PyObject *thread;
 
-	d.ender = pthread_self();
+	d.exit_thread = pthread_self();
 	d.ending = true;
 	do {
-		hub_finish_all();
+		shared_io_drain_all();
 		if (set_thread(NULL, NULL)) {
 			Py_BEGIN_ALLOW_THREADS
-			wait_called();
+			wait_called_back();
 			Py_END_ALLOW_THREADS
 		}
-	} while (hub_any_pending());
+	} while (shared_io_any_pending());
 	thread = set_thread(NULL, NULL);
 	if (thread)
-		stop(thread);
+		stop_thread(thread);
 }

@@ -34,12 +34,12 @@ static int flags_of(const char *mode)
 	return -1;
 }
 
-static int open_path(struct hub *h, struct file *f, const struct path *p, int flags)
+static int open_path(struct shared_io *h, struct file *f, const struct path *p, int flags)
 {
 	struct penstock_err err = {0, ""};
 	int r;
 
-	if (hub_s3(h, p) < 0 || hub_enter(h) < 0)
+	if (shared_io_ensure_s3(h, p) < 0 || shared_io_begin_call(h) < 0)
 		return -1;
 	Py_BEGIN_ALLOW_THREADS
 	if (p->path)
@@ -47,13 +47,13 @@ static int open_path(struct hub *h, struct file *f, const struct path *p, int fl
 	else
 		r = penstock_file_from_fd(&f->file, h->io, p->fd, &err);
 	Py_END_ALLOW_THREADS
-	hub_leave(h);
+	shared_io_end_call(h);
 	if (r < 0)
 		raise_os(r, err.msg, p->filename);
 	return r;
 }
 
-PyObject *file_open(struct hub *h, PyObject *path, const char *mode)
+PyObject *file_open(struct shared_io *h, PyObject *path, const char *mode)
 {
 	int flags = flags_of(mode);
 	struct file *f;
@@ -63,9 +63,9 @@ PyObject *file_open(struct hub *h, PyObject *path, const char *mode)
 		return NULL;
 	f = (struct file *)PyType_GenericAlloc(module_state()->file_type, 0);
 	if (f) {
-		f->hub = hub_get(h);
+		f->shared = shared_io_get(h);
 		f->name = Py_NewRef(p.filename);
-		f->made = flags != O_RDONLY && s3_wanted(&p);
+		f->new_object = flags != O_RDONLY && s3_is_object_path(&p);
 	}
 	if (f && p.file) {
 		PyErr_SetString(PyExc_TypeError, "path: a penstock.File is open already");
@@ -79,16 +79,16 @@ PyObject *file_open(struct hub *h, PyObject *path, const char *mode)
 
 static bool is_closed(const struct file *f)
 {
-	return f->users < 0 || !f->hub->io;
+	return f->users < 0 || !f->shared->io;
 }
 
-struct penstock_file *file_use(PyObject *file, struct hub *h)
+struct penstock_file *file_use(PyObject *file, struct shared_io *h)
 {
 	struct file *f = (struct file *)file;
 
-	if (f->hub != h)
+	if (f->shared != h)
 		PyErr_Format(PyExc_ValueError, "path: %R belongs to another handle", file);
-	else if (!f->hub->io || !gate_enter(&f->users))
+	else if (!f->shared->io || !use_count_begin(&f->users))
 		PyErr_SetString(PyExc_ValueError, "the file is closed");
 	else
 		return f->file;
@@ -97,25 +97,25 @@ struct penstock_file *file_use(PyObject *file, struct hub *h)
 
 void file_unuse(PyObject *file)
 {
-	gate_leave(&((struct file *)file)->users);
+	use_count_end(&((struct file *)file)->users);
 }
 
 /* ----------------------------------------------------------------- closing */
 
-static bool work_or_unused(struct hub *h, void *arg)
+static bool work_or_unused(struct shared_io *h, void *arg)
 {
 	struct file *f = arg;
 
-	return hub_has_work(h) || f->users <= 0;
+	return shared_io_has_done(h) || f->users <= 0;
 }
 
 /* Until no future uses it. */
 static int wait_unused(struct file *f)
 {
 	while (f->users > 0) {
-		if (hub_wait(f->hub, &f->hub->room, work_or_unused, f, -1, true) < 0)
+		if (shared_io_wait(f->shared, &f->shared->waiters, work_or_unused, f, -1, true) < 0)
 			return -1;
-		hub_reap_all(f->hub);
+		shared_io_reap_all(f->shared);
 	}
 	return 0;
 }
@@ -129,16 +129,16 @@ static int close_file(struct file *f, bool abort)
 	struct penstock_err err = {0, ""};
 	int r = 0;
 
-	if (!f->file || !hub_try_enter(f->hub))
+	if (!f->file || !shared_io_try_begin_call(f->shared))
 		return 0; /* never opened; the handle is closing, and its files with it */
-	if (!gate_close(&f->users)) {
-		hub_leave(f->hub);
+	if (!use_count_close(&f->users)) {
+		shared_io_end_call(f->shared);
 		return f->users >= 0;
 	}
 	Py_BEGIN_ALLOW_THREADS
 	r = abort ? penstock_file_abort(f->file, &err) : penstock_file_close(f->file, &err);
 	Py_END_ALLOW_THREADS
-	hub_leave(f->hub);
+	shared_io_end_call(f->shared);
 	if (r < 0)
 		raise_os(r, err.msg, f->name);
 	return r < 0 ? -1 : 0;
@@ -149,9 +149,10 @@ static PyObject *end_file(PyObject *self, bool abort)
 	struct file *f = (struct file *)self;
 	int r = 1;
 
-	while (r > 0 && !is_closed(f) && !hub_foreign(f->hub))
+	while (r > 0 && !is_closed(f) && !shared_io_is_inherited(f->shared))
 		r = wait_unused(f) < 0 ? -1 : close_file(f, abort);
-	if (r >= 0 && f->made && !abort && f->users >= 0 && !hub_foreign(f->hub)) {
+	if (r >= 0 && f->new_object && !abort && f->users >= 0 &&
+	    !shared_io_is_inherited(f->shared)) {
 		PyErr_SetString(PyExc_ValueError,
 				"the handle was closed before, and the object is given up");
 		r = -1;
@@ -197,11 +198,11 @@ static void file_dealloc(PyObject *self)
 	PyObject *t, *v, *tb;
 
 	PyErr_Fetch(&t, &v, &tb);
-	if (f->hub && close_file(f, true) < 0) /* nobody has said that it is complete */
+	if (f->shared && close_file(f, true) < 0) /* nobody has said that it is complete */
 		PyErr_WriteUnraisable(NULL);
 	PyErr_Restore(t, v, tb);
 	Py_XDECREF(f->name);
-	hub_put(f->hub);
+	shared_io_put(f->shared);
 	PyObject_Free(self);
 	Py_DECREF(type);
 }
@@ -216,9 +217,9 @@ static PyObject *file_stat(PyObject *self, PyObject *unused)
 	int r;
 
 	(void)unused;
-	if (hub_enter(f->hub) < 0)
+	if (shared_io_begin_call(f->shared) < 0)
 		return NULL;
-	file = file_use(self, f->hub);
+	file = file_use(self, f->shared);
 	if (file) {
 		Py_BEGIN_ALLOW_THREADS
 		r = penstock_file_stat(file, &info);
@@ -227,8 +228,8 @@ static PyObject *file_stat(PyObject *self, PyObject *unused)
 			raise_os(r, penstock_strerror(r), f->name);
 		file_unuse(self);
 	}
-	hub_leave(f->hub);
-	hub_tell(f->hub, &f->hub->room);
+	shared_io_end_call(f->shared);
+	shared_io_wake(f->shared, &f->shared->waiters);
 	if (PyErr_Occurred())
 		return NULL;
 	return Py_BuildValue("{s:K,s:O,s:I,s:I,s:K,s:s}", "bytes", (unsigned long long)info.bytes,

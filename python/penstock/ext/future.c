@@ -2,10 +2,10 @@
 /*
  * penstock.Future: one operation, from submission to result.
  *
- * While it is under way the library has a reference.  It becomes `over` in an I/O
- * thread, which cannot touch Python objects, and is *settled* by the next thread of
+ * While it is under way the library has a reference.  It is *completed* in an I/O
+ * thread, which cannot touch Python objects, and is *finalized* by the next thread of
  * Python that looks: what was read is put where it belongs, references are dropped,
- * a failure is remembered until somebody sees it.  All that users see is settled.
+ * a failure is remembered until somebody sees it.  All that users see is finalized.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -26,13 +26,13 @@ static void on_done(void *arg, const struct penstock_done *d)
 	f->flags = d->flags;
 	if (d->res < 0)
 		f->msg = strdup(d->msg);
-	hub_done(f);
+	shared_io_push_done(f);
 }
 
 /* What only an open handle knows: the file, and whether the engine knows the memory. */
-static int bind(struct hub *h, struct future *f, struct penstock_op *op)
+static int bind_to_handle(struct shared_io *h, struct future *f, struct penstock_op *op)
 {
-	const struct target *t = &f->target;
+	const struct buffer *t = &f->buffer;
 
 	if (f->path.file) {
 		op->file = file_use(f->path.file, h);
@@ -44,13 +44,13 @@ static int bind(struct hub *h, struct future *f, struct penstock_op *op)
 	return 0;
 }
 
-static void unbind(struct future *f)
+static void unuse_path(struct future *f)
 {
 	if (f->path.file)
 		file_unuse(f->path.file);
 }
 
-struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
+struct future *future_make(struct shared_io *h, PyObject *obj, PyObject *path,
 			   const struct future_spec_args *a, struct penstock_op *op)
 {
 	PyTypeObject *type = module_state()->future_type;
@@ -58,7 +58,7 @@ struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
 
 	if (!f)
 		return NULL;
-	f->hub = hub_get(h);
+	f->shared = shared_io_get(h);
 	f->opcode = a->opcode;
 	f->offset = a->offset;
 	*op = (struct penstock_op){.opcode = a->opcode,
@@ -66,39 +66,39 @@ struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
 				   .offset = a->offset,
 				   .on_done = on_done,
 				   .arg = f};
-	if (path_take(&f->path, path) < 0 || hub_s3(h, &f->path) < 0 ||
-	    target_take(&f->target, obj, a->opcode == PENSTOCK_READ, a->length) < 0) {
+	if (path_take(&f->path, path) < 0 || shared_io_ensure_s3(h, &f->path) < 0 ||
+	    buffer_from_object(&f->buffer, obj, a->opcode == PENSTOCK_READ, a->length) < 0) {
 		Py_DECREF(future_object(f));
 		return NULL;
 	}
 	op->path = f->path.path;
 	op->fd = f->path.fd;
-	op->buf = f->target.addr;
-	op->len = f->target.bytes;
-	op->iov = f->target.iov;
-	op->nr_iov = f->target.nr_iov;
-	if (f->target.ordered) {
+	op->buf = f->buffer.addr;
+	op->len = f->buffer.bytes;
+	op->iov = f->buffer.iov;
+	op->nr_iov = f->buffer.nr_iov;
+	if (f->buffer.ordered) {
 		op->flags |= PENSTOCK_OP_STREAM;
-		op->stream = f->target.stream;
+		op->stream = f->buffer.stream;
 	}
 	return f;
 }
 
 /* From here on it is pending; the reference is the library's. */
-static void future_begin(struct hub *h, struct future *f)
+static void future_begin(struct shared_io *h, struct future *f)
 {
 	Py_INCREF(future_object(f));
 	f->late = dispatch_is_late();
-	hub_begun(h, f);
+	shared_io_add_pending(h, f);
 }
 
 /* The library would not take it; its message does not say what for. */
-static void refused(struct future *f, int code, const char *why)
+static void record_refusal(struct future *f, int code, const char *why)
 {
 	char text[640];
 
 	snprintf(text, sizeof(text), "%s (%s of %llu bytes at offset %llu)", why,
-		 f->opcode == PENSTOCK_READ ? "read" : "write", (unsigned long long)f->target.bytes,
+		 f->opcode == PENSTOCK_READ ? "read" : "write", (unsigned long long)f->buffer.bytes,
 		 (unsigned long long)f->offset);
 	f->res = code;
 	f->refused = true;
@@ -106,17 +106,18 @@ static void refused(struct future *f, int code, const char *why)
 	f->msg = strdup(text);
 }
 
-/* Between hub_enter() and hub_leave(), by the calling thread only; 0, or -1 with an exception. */
-static int begin_all(struct hub *h, struct future **f, struct penstock_op *ops, unsigned n)
+/* Between shared_io_begin_call() and shared_io_end_call(), by the calling thread only; 0, or -1
+ * with an exception. */
+static int begin_all(struct shared_io *h, struct future **f, struct penstock_op *ops, unsigned n)
 {
-	if (hub_enter(h) < 0)
+	if (shared_io_begin_call(h) < 0)
 		return -1;
 	for (unsigned i = 0; i < n; i++)
-		if (bind(h, f[i], &ops[i]) < 0) {
+		if (bind_to_handle(h, f[i], &ops[i]) < 0) {
 			while (i--)
-				unbind(f[i]);
-			hub_leave(h);
-			hub_tell(h, &h->room);
+				unuse_path(f[i]);
+			shared_io_end_call(h);
+			shared_io_wake(h, &h->waiters);
 			return -1;
 		}
 	for (unsigned i = 0; i < n; i++)
@@ -124,7 +125,7 @@ static int begin_all(struct hub *h, struct future **f, struct penstock_op *ops, 
 	return 0;
 }
 
-int futures_submit(struct hub *h, struct future **f, struct penstock_op *ops, unsigned n)
+int futures_submit(struct shared_io *h, struct future **f, struct penstock_op *ops, unsigned n)
 {
 	struct penstock_err err;
 	int r;
@@ -135,17 +136,17 @@ int futures_submit(struct hub *h, struct future **f, struct penstock_op *ops, un
 	for (unsigned i = 0; i < n; i += (unsigned)r) {
 		r = penstock_submit(h->io, ops + i, n - i, NULL, &err);
 		if (r <= 0) {
-			refused(f[i], r, err.msg);
-			hub_done(f[i]);
+			record_refusal(f[i], r, err.msg);
+			shared_io_push_done(f[i]);
 			r = 1;
 		}
 	}
 	Py_END_ALLOW_THREADS
-	hub_leave(h);
+	shared_io_end_call(h);
 	return 0;
 }
 
-int future_run(struct hub *h, struct future *f, struct penstock_op *op)
+int future_run(struct shared_io *h, struct future *f, struct penstock_op *op)
 {
 	struct penstock_done done;
 	struct penstock_err err;
@@ -157,70 +158,70 @@ int future_run(struct hub *h, struct future *f, struct penstock_op *op)
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_run(h->io, op, &done, &err);
 	if (r < 0) {
-		refused(f, r, err.msg);
+		record_refusal(f, r, err.msg);
 	} else {
 		f->res = done.res;
 		f->flags = done.flags;
 		f->msg = done.res < 0 ? strdup(done.msg) : NULL;
 	}
 	Py_END_ALLOW_THREADS
-	hub_leave(h);
-	atomic_store(&f->stage, OVER);
-	future_settle(f);
+	shared_io_end_call(h);
+	atomic_store(&f->state, FUTURE_COMPLETED);
+	future_finalize(f);
 	Py_DECREF(future_object(f));
 	return 0;
 }
 
-/* --------------------------------------------------------------- settling */
+/* --------------------------------------------------------------- finalizing */
 
-static bool is_settled(struct hub *h, void *arg)
+static bool is_finalized(struct shared_io *h, void *arg)
 {
 	struct future *f = arg;
 
 	(void)h;
-	return f->stage == SETTLED;
+	return f->state == FUTURE_FINALIZED;
 }
 
-static void future_finish(struct future *f)
+static void future_unpack(struct future *f)
 {
 	PyObject *type, *tb;
 
 	if (f->opcode != PENSTOCK_READ || f->res < 0)
 		return;
-	if (f->target.layout && f->res >= UNPACK_WITHOUT_GIL) {
+	if (f->buffer.strided && f->res >= UNPACK_WITHOUT_GIL) {
 		Py_BEGIN_ALLOW_THREADS
-		target_unpack(&f->target, (uint64_t)f->res);
+		buffer_unpack(&f->buffer, (uint64_t)f->res);
 		Py_END_ALLOW_THREADS
 	} else {
-		target_unpack(&f->target, (uint64_t)f->res);
+		buffer_unpack(&f->buffer, (uint64_t)f->res);
 	}
-	if (target_finish(&f->target, (uint64_t)f->res) < 0) {
-		PyErr_Fetch(&type, &f->trouble, &tb);
-		PyErr_NormalizeException(&type, &f->trouble, &tb);
+	if (buffer_finish(&f->buffer, (uint64_t)f->res) < 0) {
+		PyErr_Fetch(&type, &f->finish_error, &tb);
+		PyErr_NormalizeException(&type, &f->finish_error, &tb);
 		Py_XDECREF(type);
 		Py_XDECREF(tb);
 	}
 }
 
-static void remember_failure(struct hub *h, struct future *f)
+static void remember_failure(struct shared_io *h, struct future *f)
 {
 	Py_INCREF(future_object(f));
-	hub_lock(h);
+	shared_io_lock(h);
 	f->next_failed = NULL;
-	f->place_failed = h->last;
+	f->pprev_failed = h->last;
 	*h->last = f;
 	h->last = &f->next_failed;
-	hub_unlock(h);
+	shared_io_unlock(h);
 }
 
 void future_unlist(struct future *f)
 {
-	*f->place_failed = f->next_failed;
+	*f->pprev_failed = f->next_failed;
 	if (f->next_failed)
-		f->next_failed->place_failed = f->place_failed;
+		f->next_failed->pprev_failed = f->pprev_failed;
 	else
-		f->hub->last = f->place_failed;
-	f->place_failed = NULL;
+		f->shared->last = f->pprev_failed;
+	f->pprev_failed = NULL;
 }
 
 /* The caller has a reference. */
@@ -228,95 +229,97 @@ void future_mark_seen(struct future *f)
 {
 	bool listed;
 
-	hub_lock(f->hub);
-	listed = f->place_failed;
+	shared_io_lock(f->shared);
+	listed = f->pprev_failed;
 	if (listed)
 		future_unlist(f);
-	hub_unlock(f->hub);
+	shared_io_unlock(f->shared);
 	if (listed)
 		Py_DECREF(future_object(f));
 }
 
 bool future_failed(const struct future *f)
 {
-	return f->res < 0 || f->trouble;
+	return f->res < 0 || f->finish_error;
 }
 
-static __thread struct settler *innermost;
+static __thread struct finalizer *innermost_finalizer;
 
-unsigned settling_here(const struct hub *h)
+unsigned count_finalizing(const struct shared_io *h)
 {
 	unsigned n = 0;
 
-	for (const struct settler *s = innermost; s; s = s->outer)
-		n += s->hub == h;
+	for (const struct finalizer *s = innermost_finalizer; s; s = s->outer)
+		n += s->shared == h;
 	return n;
 }
 
-static bool settled_by_us(const struct future *f)
+static bool is_finalized_by_thread(const struct future *f)
 {
-	for (const struct settler *s = innermost; s; s = s->outer)
-		if (f->settler == s)
+	for (const struct finalizer *s = innermost_finalizer; s; s = s->outer)
+		if (f->finalizer == s)
 			return true;
 	return false;
 }
 
-/* It is over.  Another thread may be at it already, or this one, further down. */
-void future_settle(struct future *f)
+/* It is completed.  Another thread may be finalizing it, or this one, further down its stack. */
+void future_finalize(struct future *f)
 {
-	struct hub *h = f->hub;
-	struct settler here = {innermost, f->late ? NULL : h};
-	enum stage over = OVER;
+	struct shared_io *h = f->shared;
+	struct finalizer frame = {innermost_finalizer, f->late ? NULL : h};
+	enum future_state completed = FUTURE_COMPLETED;
 	PyObject *type, *value, *tb;
 
-	if (f->stage == SETTLED)
+	if (f->state == FUTURE_FINALIZED)
 		return;
-	if (!atomic_compare_exchange_strong(&f->stage, &over, SETTLING)) {
-		if (settled_by_us(f))
+	if (!atomic_compare_exchange_strong(&f->state, &completed, FUTURE_FINALIZING)) {
+		if (is_finalized_by_thread(f))
 			return;
-		if (!hub_foreign(h)) {
-			hub_wait(h, &f->lane->room, is_settled, f, -1, false);
-		} else if (f->stage != SETTLED) { /* who was at it is a thread of the parent's */
+		if (!shared_io_is_inherited(h)) {
+			shared_io_wait(h, &f->shard->waiters, is_finalized, f, -1, false);
+		} else if (f->state !=
+			   FUTURE_FINALIZED) { /* the thread that began to is one of the parent's */
 			f->res = -ECHILD;
-			f->stage = SETTLED;
+			f->state = FUTURE_FINALIZED;
 		}
 		return;
 	}
-	f->settler = innermost = &here;
+	f->finalizer = innermost_finalizer = &frame;
 	PyErr_Fetch(&type, &value, &tb);
-	future_finish(f);
-	unbind(f);
-	target_drop(&f->target);
+	future_unpack(f);
+	unuse_path(f);
+	buffer_release(&f->buffer);
 	Py_CLEAR(f->path.bytes);
 	Py_CLEAR(f->path.file);
 	if (future_failed(f))
 		remember_failure(h, f);
 	PyErr_Restore(type, value, tb);
-	innermost = here.outer;
-	f->settler = NULL;
-	f->stage = SETTLED;
-	hub_settled(f);
+	innermost_finalizer = frame.outer;
+	f->finalizer = NULL;
+	f->state = FUTURE_FINALIZED;
+	shared_io_remove_pending(f);
 }
 
-static bool is_over(struct hub *h, void *arg)
+static bool is_completed(struct shared_io *h, void *arg)
 {
 	struct future *f = arg;
 
 	(void)h;
-	return atomic_load_explicit(&f->stage, memory_order_acquire) >= OVER;
+	return atomic_load_explicit(&f->state, memory_order_acquire) >= FUTURE_COMPLETED;
 }
 
 int future_wait(struct future *f, int64_t deadline, bool signals)
 {
 	int r = 1;
 
-	if (f->stage == SETTLED)
+	if (f->state == FUTURE_FINALIZED)
 		return 1;
-	if (!is_over(f->hub, f))
-		r = hub_wait(f->hub, &f->lane->room, is_over, f, deadline, signals);
+	if (!is_completed(f->shared, f))
+		r = shared_io_wait(f->shared, &f->shard->waiters, is_completed, f, deadline,
+				   signals);
 	if (r > 0) {
-		future_settle(f);
-		hub_reap(f->hub);
+		future_finalize(f);
+		shared_io_reap(f->shared);
 	}
 	return r;
 }
@@ -325,8 +328,8 @@ int future_wait(struct future *f, int64_t deadline, bool signals)
 
 PyObject *future_raise(struct future *f)
 {
-	if (f->trouble) {
-		PyErr_SetObject((PyObject *)Py_TYPE(f->trouble), f->trouble);
+	if (f->finish_error) {
+		PyErr_SetObject((PyObject *)Py_TYPE(f->finish_error), f->finish_error);
 		return NULL;
 	}
 	return raise_os((int)f->res, f->msg ? f->msg : penstock_strerror((int)f->res),
@@ -355,7 +358,7 @@ static int wait_for_user(struct future *f, const char *function, PyObject *const
 	int r;
 
 	if (args_parse(&p, args, nargs, kwnames, &timeout) < 0 ||
-	    hub_deadline(timeout, &deadline) < 0)
+	    parse_timeout(timeout, &deadline) < 0)
 		return -1;
 	r = future_wait(f, deadline, true);
 	if (r == 0)
@@ -392,26 +395,26 @@ static PyObject *exception(PyObject *self, PyObject *const *args, Py_ssize_t nar
 	return error;
 }
 
-static bool future_look(struct future *f)
+static bool future_poll(struct future *f)
 {
-	if (is_over(f->hub, f))
-		future_settle(f);
-	return f->stage == SETTLED;
+	if (is_completed(f->shared, f))
+		future_finalize(f);
+	return f->state == FUTURE_FINALIZED;
 }
 
 static PyObject *done(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	return PyBool_FromLong(future_look((struct future *)self));
+	return PyBool_FromLong(future_poll((struct future *)self));
 }
 
 static PyObject *running(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	return PyBool_FromLong(!future_look((struct future *)self));
+	return PyBool_FromLong(!future_poll((struct future *)self));
 }
 
-static PyObject *no(PyObject *self, PyObject *unused)
+static PyObject *return_false(PyObject *self, PyObject *unused)
 {
 	(void)self;
 	(void)unused;
@@ -434,7 +437,7 @@ static PyObject *get_ways(PyObject *self, void *unused)
 	PyObject *list = PyList_New(0), *tuple;
 
 	(void)unused;
-	for (size_t i = 0; list && future_look(f) && i < sizeof(words) / sizeof(*words); i++) {
+	for (size_t i = 0; list && future_poll(f) && i < sizeof(words) / sizeof(*words); i++) {
 		PyObject *word;
 
 		if (!(f->flags & words[i].flag))
@@ -456,7 +459,7 @@ struct callback {
 	PyObject *fn;
 };
 
-static void call_one(struct future *f, PyObject *fn)
+static void run_callback(struct future *f, PyObject *fn)
 {
 	PyObject *r = PyObject_CallFunctionObjArgs(fn, (PyObject *)f, NULL);
 
@@ -469,27 +472,27 @@ void future_call_back(struct future *f)
 {
 	struct callback *c, *next;
 
-	pthread_mutex_lock(&f->lane->room.lock);
+	pthread_mutex_lock(&f->shard->waiters.lock);
 	c = f->callbacks;
 	f->callbacks = NULL;
 	f->called_back = true;
-	pthread_mutex_unlock(&f->lane->room.lock);
+	pthread_mutex_unlock(&f->shard->waiters.lock);
 	for (; c; c = next) {
 		next = c->next;
-		call_one(f, c->fn);
+		run_callback(f, c->fn);
 		Py_DECREF(c->fn);
 		free(c);
 	}
 }
 
-/* Have the dispatcher look after it, unless it is over; with the lock of its lane. */
+/* Have the dispatcher look after it, unless it is completed; with the lock of its shard. */
 static void future_watch(struct future *f)
 {
-	enum stage under_way = UNDER_WAY;
+	enum future_state in_flight = FUTURE_IN_FLIGHT;
 
 	Py_INCREF(future_object(f)); /* the dispatcher's */
 	dispatch_expect(f);
-	f->watched = atomic_compare_exchange_strong(&f->stage, &under_way, WATCHED);
+	f->watched = atomic_compare_exchange_strong(&f->state, &in_flight, FUTURE_WATCHED);
 	if (f->watched)
 		return;
 	dispatch_unexpect(f);
@@ -497,7 +500,7 @@ static void future_watch(struct future *f)
 }
 
 /* 1: the dispatcher will call it; 0: it is too late for that; -1 with an exception. */
-static int call_later(struct future *f, PyObject *fn)
+static int queue_callback(struct future *f, PyObject *fn)
 {
 	struct callback *c = malloc(sizeof(*c));
 	bool later;
@@ -507,7 +510,7 @@ static int call_later(struct future *f, PyObject *fn)
 		return -1;
 	}
 	*c = (struct callback){NULL, fn};
-	pthread_mutex_lock(&f->lane->room.lock);
+	pthread_mutex_lock(&f->shard->waiters.lock);
 	if (!f->watched)
 		future_watch(f);
 	later = f->watched && !f->called_back;
@@ -516,7 +519,7 @@ static int call_later(struct future *f, PyObject *fn)
 		f->last_callback = &c->next;
 		Py_INCREF(fn);
 	}
-	pthread_mutex_unlock(&f->lane->room.lock);
+	pthread_mutex_unlock(&f->shard->waiters.lock);
 	if (!later)
 		free(c);
 	return later;
@@ -531,31 +534,31 @@ static PyObject *add_done_callback(PyObject *self, PyObject *fn)
 		PyErr_Format(PyExc_TypeError, "fn: %R is not callable", fn);
 		return NULL;
 	}
-	if (hub_foreign(f->hub) && f->stage != SETTLED) {
+	if (shared_io_is_inherited(f->shared) && f->state != FUTURE_FINALIZED) {
 		raise_os(-ECHILD, "the operation belongs to the parent process", f->path.filename);
 		return NULL;
 	}
 	if (dispatch_ended())
 		future_wait(f, -1, false);
-	else if (!is_over(f->hub, f) && dispatch_start() < 0)
+	else if (!is_completed(f->shared, f) && dispatch_start() < 0)
 		return NULL;
-	if (f->stage != SETTLED)
-		later = call_later(f, fn);
+	if (f->state != FUTURE_FINALIZED)
+		later = queue_callback(f, fn);
 	if (later < 0)
 		return NULL;
 	if (!later) {
-		future_settle(f);
-		call_one(f, fn);
+		future_finalize(f);
+		run_callback(f, fn);
 	}
 	Py_RETURN_NONE;
 }
 
-static PyObject *await(PyObject *self)
+static PyObject *future_await(PyObject *self)
 {
-	PyObject *module = PyImport_ImportModule("penstock._await"), *r = NULL;
+	PyObject *module = PyImport_ImportModule("penstock._future_await"), *r = NULL;
 
 	if (module)
-		r = PyObject_CallMethod(module, "iterate", "O", self);
+		r = PyObject_CallMethod(module, "iterate_await", "O", self);
 	Py_XDECREF(module);
 	return r;
 }
@@ -567,11 +570,11 @@ static void future_dealloc(PyObject *self)
 	struct future *f = (struct future *)self;
 	PyTypeObject *type = Py_TYPE(self);
 
-	target_drop(&f->target);
+	buffer_release(&f->buffer);
 	path_drop(&f->path);
-	Py_CLEAR(f->trouble);
+	Py_CLEAR(f->finish_error);
 	free(f->msg);
-	hub_put(f->hub);
+	shared_io_put(f->shared);
 	PyObject_Free(self);
 	Py_DECREF(type);
 }
@@ -579,7 +582,7 @@ static void future_dealloc(PyObject *self)
 static PyObject *future_repr(PyObject *self)
 {
 	struct future *f = (struct future *)self;
-	const char *state = !future_look(f) ? "running" : future_failed(f) ? "failed" : "done";
+	const char *state = !future_poll(f) ? "running" : future_failed(f) ? "failed" : "done";
 
 	return PyUnicode_FromFormat("<penstock.Future: %s of %R at offset %llu, %s>",
 				    f->opcode == PENSTOCK_READ ? "read" : "write", f->path.filename,
@@ -595,9 +598,9 @@ static PyMethodDef methods[] = {
 	 "Wait, at most timeout seconds, and return what went wrong, or None."},
 	{"done", done, METH_NOARGS, "done($self)\n--\n\nWhether the operation has ended."},
 	{"running", running, METH_NOARGS, "running($self)\n--\n\nWhether it has not."},
-	{"cancel", no, METH_NOARGS,
+	{"cancel", return_false, METH_NOARGS,
 	 "cancel($self)\n--\n\nFalse: an operation under way cannot be called back."},
-	{"cancelled", no, METH_NOARGS, "cancelled($self)\n--\n\nFalse, see cancel()."},
+	{"cancelled", return_false, METH_NOARGS, "cancelled($self)\n--\n\nFalse, see cancel()."},
 	{"add_done_callback", add_done_callback, METH_O,
 	 "add_done_callback($self, fn, /)\n--\n\n"
 	 "Call fn(future) when the operation has ended: from the callback thread, or now if it "
@@ -622,7 +625,7 @@ static PyType_Slot slots[] = {
 	{Py_tp_repr, future_repr},
 	{Py_tp_methods, methods},
 	{Py_tp_getset, getset},
-	{Py_am_await, await},
+	{Py_am_await, future_await},
 	{0, NULL},
 };
 

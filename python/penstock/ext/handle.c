@@ -6,30 +6,30 @@
 /* What the library does in the calling thread, and what no signal needs to interrupt. */
 enum { RUN_AT_ONCE = 1 << 20 }; /* bytes */
 
-static struct hub *hub_of(PyObject *self)
+static struct shared_io *shared_of(PyObject *self)
 {
-	return ((struct handle *)self)->hub;
+	return ((struct handle *)self)->shared;
 }
 
 /* ----------------------------------------------------------- construction */
 
-static int init(PyObject *self, PyObject *args, PyObject *kwargs)
+static int handle_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	struct penstock_opts o = PENSTOCK_OPTS_INIT;
 	struct handle *h = (struct handle *)self;
-	struct hub *made = NULL, *none = NULL;
+	struct shared_io *made = NULL, *none = NULL;
 	PyObject *settings = NULL;
 
-	if (!h->hub && handle_options(&o, args, kwargs, &settings) == 0)
-		made = hub_new(&o);
+	if (!h->shared && handle_options(&o, args, kwargs, &settings) == 0)
+		made = shared_io_new(&o);
 	Py_XDECREF(settings);
 	if (made)
 		made->mode = o.mode;
-	if (made && atomic_compare_exchange_strong(&h->hub, &none, made))
+	if (made && atomic_compare_exchange_strong(&h->shared, &none, made))
 		return 0;
-	hub_close(made, false);
-	hub_put(made);
-	if (h->hub)
+	shared_io_close(made, false);
+	shared_io_put(made);
+	if (h->shared)
 		PyErr_SetString(PyExc_TypeError, "the handle is open already");
 	return -1;
 }
@@ -41,10 +41,10 @@ static void handle_dealloc(PyObject *self)
 	PyObject *t, *v, *tb;
 
 	PyErr_Fetch(&t, &v, &tb);
-	if (hub_close(h->hub, false) < 0)
+	if (shared_io_close(h->shared, false) < 0)
 		PyErr_WriteUnraisable(NULL);
 	PyErr_Restore(t, v, tb);
-	hub_put(h->hub);
+	shared_io_put(h->shared);
 	PyObject_Free(self);
 	Py_DECREF(type);
 }
@@ -80,7 +80,7 @@ struct call {
 	PyObject *path;
 };
 
-static int parse_rest(struct call *c, PyObject *const *v)
+static int parse_common_args(struct call *c, PyObject *const *v)
 {
 	int64_t offset = args_int("offset", v[2], 0, INT64_MAX, 0);
 
@@ -106,7 +106,7 @@ static int parse_read(struct call *c, const char *function, PyObject *const *arg
 	PyObject *v[5];
 
 	c->a.opcode = PENSTOCK_READ;
-	if (args_parse(&p, args, n, kwnames, v) < 0 || parse_rest(c, v) < 0)
+	if (args_parse(&p, args, n, kwnames, v) < 0 || parse_common_args(c, v) < 0)
 		return -1;
 	return read_flags(v[4], &c->a.flags);
 }
@@ -120,21 +120,21 @@ static int parse_write(struct call *c, const char *function, PyObject *const *ar
 	PyObject *v[6];
 
 	c->a.opcode = PENSTOCK_WRITE;
-	if (args_parse(&p, args, n, kwnames, v) < 0 || parse_rest(c, v) < 0)
+	if (args_parse(&p, args, n, kwnames, v) < 0 || parse_common_args(c, v) < 0)
 		return -1;
 	return write_flags(v[4], v[5], &c->a.flags);
 }
 
 /* A submitted future, or NULL with an exception: one that is refused is raised, not returned. */
-static PyObject *submit(struct hub *h, const struct call *c)
+static PyObject *handle_submit(struct shared_io *h, const struct call *c)
 {
 	struct penstock_op op;
 	struct future *f;
 	PyObject *r;
 
-	if (hub_check(h) < 0)
+	if (shared_io_check_open(h) < 0)
 		return NULL;
-	hub_reap(h);
+	shared_io_reap(h);
 	f = future_make(h, c->obj, c->path, &c->a, &op);
 	if (!f)
 		return NULL;
@@ -143,7 +143,7 @@ static PyObject *submit(struct hub *h, const struct call *c)
 	if (futures_submit(h, &f, &op, 1) < 0) {
 		Py_CLEAR(r);
 	} else if (f->refused) {
-		future_settle(f);
+		future_finalize(f);
 		future_outcome(f);
 		Py_CLEAR(r);
 	}
@@ -151,20 +151,20 @@ static PyObject *submit(struct hub *h, const struct call *c)
 }
 
 /* Bytes moved, or NULL with an exception. */
-static PyObject *handle_run(struct hub *h, const struct call *c)
+static PyObject *handle_run(struct shared_io *h, const struct call *c)
 {
 	PyObject *result = NULL;
 	struct penstock_op op;
 	struct future *f;
 	int r;
 
-	if (hub_check(h) < 0)
+	if (shared_io_check_open(h) < 0)
 		return NULL;
-	hub_reap(h);
+	shared_io_reap(h);
 	f = future_make(h, c->obj, c->path, &c->a, &op);
 	if (!f)
 		return NULL;
-	if (f->target.bytes <= RUN_AT_ONCE && !f->target.device) /* a stream may take its time */
+	if (f->buffer.bytes <= RUN_AT_ONCE && !f->buffer.device) /* a stream may take its time */
 		r = future_run(h, f, &op);
 	else
 		r = futures_submit(h, &f, &op, 1);
@@ -178,7 +178,8 @@ static PyObject *handle_read(PyObject *self, PyObject *const *args, Py_ssize_t n
 {
 	struct call c;
 
-	return parse_read(&c, "read", args, n, kwnames) < 0 ? NULL : handle_run(hub_of(self), &c);
+	return parse_read(&c, "read", args, n, kwnames) < 0 ? NULL
+							    : handle_run(shared_of(self), &c);
 }
 
 static PyObject *handle_write(PyObject *self, PyObject *const *args, Py_ssize_t n,
@@ -186,14 +187,17 @@ static PyObject *handle_write(PyObject *self, PyObject *const *args, Py_ssize_t 
 {
 	struct call c;
 
-	return parse_write(&c, "write", args, n, kwnames) < 0 ? NULL : handle_run(hub_of(self), &c);
+	return parse_write(&c, "write", args, n, kwnames) < 0 ? NULL
+							      : handle_run(shared_of(self), &c);
 }
 
 static PyObject *read_async(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	struct call c;
 
-	return parse_read(&c, "read_async", args, n, kwnames) < 0 ? NULL : submit(hub_of(self), &c);
+	return parse_read(&c, "read_async", args, n, kwnames) < 0
+		       ? NULL
+		       : handle_submit(shared_of(self), &c);
 }
 
 static PyObject *write_async(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
@@ -202,7 +206,7 @@ static PyObject *write_async(PyObject *self, PyObject *const *args, Py_ssize_t n
 
 	if (parse_write(&c, "write_async", args, n, kwnames) < 0)
 		return NULL;
-	return submit(hub_of(self), &c);
+	return handle_submit(shared_of(self), &c);
 }
 
 /* ----------------------------------------------------------- other methods */
@@ -211,12 +215,12 @@ static PyObject *handle_open(PyObject *self, PyObject *const *args, Py_ssize_t n
 {
 	static const char *const names[] = {"path", "mode", NULL};
 	struct params p = {"open", names, 2, 1};
-	struct hub *h = hub_of(self);
+	struct shared_io *h = shared_of(self);
 	const char *mode = "r";
 	PyObject *v[2];
 
 	if (args_parse(&p, args, n, kwnames, v) < 0 ||
-	    (v[1] && !(mode = args_text("mode", v[1]))) || hub_check(h) < 0)
+	    (v[1] && !(mode = args_text("mode", v[1]))) || shared_io_check_open(h) < 0)
 		return NULL;
 	return file_open(h, v[0], mode);
 }
@@ -226,13 +230,13 @@ static PyObject *handle_sync(PyObject *self, PyObject *path)
 	struct penstock_op op = {.opcode = PENSTOCK_SYNC};
 	struct penstock_done done = {.res = 0};
 	struct penstock_err err = {0, ""};
-	struct hub *h = hub_of(self);
+	struct shared_io *h = shared_of(self);
 	struct path p;
 	int r = 0;
 
 	if (path_take(&p, path) < 0)
 		return NULL;
-	if (hub_enter(h) < 0) {
+	if (shared_io_begin_call(h) < 0) {
 		path_drop(&p);
 		return NULL;
 	}
@@ -246,8 +250,8 @@ static PyObject *handle_sync(PyObject *self, PyObject *path)
 	}
 	if (op.file)
 		file_unuse(p.file);
-	hub_leave(h);
-	hub_tell(h, &h->room);
+	shared_io_end_call(h);
+	shared_io_wake(h, &h->waiters);
 	if (r < 0)
 		raise_os(r, err.msg, p.filename);
 	else if (done.res < 0)
@@ -261,34 +265,34 @@ static PyObject *handle_wait(PyObject *self, PyObject *const *args, Py_ssize_t n
 {
 	static const char *const names[] = {"timeout", NULL};
 	struct params p = {"wait", names, 1, 0};
-	struct hub *h = hub_of(self);
+	struct shared_io *h = shared_of(self);
 	PyObject *timeout;
 	int64_t deadline;
 	uint64_t n;
 	int r;
 
 	if (args_parse(&p, args, nargs, kwnames, &timeout) < 0 ||
-	    hub_deadline(timeout, &deadline) < 0 || hub_check(h) < 0)
+	    parse_timeout(timeout, &deadline) < 0 || shared_io_check_open(h) < 0)
 		return NULL;
-	r = hub_drain(h, deadline, true);
+	r = shared_io_drain(h, deadline, true);
 	if (r == 0)
 		PyErr_Format(PyExc_TimeoutError, "wait(): not finished within %S seconds", timeout);
 	if (r <= 0)
 		return NULL;
-	n = hub_take_finished(h);
-	return hub_raise_unseen(h) < 0 ? NULL : PyLong_FromUnsignedLongLong(n);
+	n = shared_io_take_finished(h);
+	return shared_io_raise_failures(h) < 0 ? NULL : PyLong_FromUnsignedLongLong(n);
 }
 
 static PyObject *handle_close(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	return hub_close(hub_of(self), true) < 0 ? NULL : Py_NewRef(Py_None);
+	return shared_io_close(shared_of(self), true) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *handle_enter(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	return hub_check(hub_of(self)) < 0 ? NULL : Py_NewRef(self);
+	return shared_io_check_open(shared_of(self)) < 0 ? NULL : Py_NewRef(self);
 }
 
 /* A failure that comes to light here does not replace the exception that ends the block. */
@@ -298,7 +302,7 @@ static PyObject *handle_exit(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "|OOO:__exit__", &type, &value, &tb))
 		return NULL;
-	if (hub_close(hub_of(self), true) < 0) {
+	if (shared_io_close(shared_of(self), true) < 0) {
 		if (type == Py_None || !PyErr_ExceptionMatches(PyExc_OSError))
 			return NULL;
 		PyErr_WriteUnraisable(self);
@@ -309,14 +313,14 @@ static PyObject *handle_exit(PyObject *self, PyObject *args)
 /* What the library counts; 0, or -1 with an exception. */
 static int get_stats(PyObject *self, struct penstock_stats *s)
 {
-	struct hub *h = hub_of(self);
+	struct shared_io *h = shared_of(self);
 	int r;
 
 	*s = (struct penstock_stats){.size = sizeof(*s)};
-	if (hub_enter(h) < 0)
+	if (shared_io_begin_call(h) < 0)
 		return -1;
 	r = penstock_get_stats(h->io, s);
-	hub_leave(h);
+	shared_io_end_call(h);
 	if (r < 0)
 		raise_os(r, penstock_strerror(r), NULL);
 	return r < 0 ? -1 : 0;
@@ -334,7 +338,7 @@ static PyObject *handle_stats(PyObject *self, PyObject *unused)
 
 static PyObject *handle_get_closed(PyObject *self, void *unused)
 {
-	struct hub *h = hub_of(self);
+	struct shared_io *h = shared_of(self);
 
 	(void)unused;
 	return PyBool_FromLong(!h || !h->io);
@@ -350,13 +354,13 @@ static PyObject *get_engine(PyObject *self, void *unused)
 
 static PyObject *get_pending(PyObject *self, void *unused)
 {
-	struct hub *h = hub_of(self);
+	struct shared_io *h = shared_of(self);
 	uint64_t n = 0;
 
 	(void)unused;
-	if (h && !hub_foreign(h)) {
-		hub_reap_all(h);
-		n = hub_pending(h);
+	if (h && !shared_io_is_inherited(h)) {
+		shared_io_reap_all(h);
+		n = shared_io_pending(h);
 	}
 	return PyLong_FromUnsignedLongLong(n);
 }
@@ -364,12 +368,12 @@ static PyObject *get_pending(PyObject *self, void *unused)
 static PyObject *handle_repr(PyObject *self)
 {
 	struct penstock_stats s = {.size = sizeof(s)};
-	struct hub *h = hub_of(self);
+	struct shared_io *h = shared_of(self);
 	int r = -1;
 
-	if (hub_try_enter(h)) {
+	if (shared_io_try_begin_call(h)) {
 		r = penstock_get_stats(h->io, &s);
-		hub_leave(h);
+		shared_io_end_call(h);
 	}
 	if (r < 0)
 		return PyUnicode_FromString("<penstock.Handle, closed>");
@@ -445,7 +449,7 @@ static char doc[] =
 
 static PyType_Slot slots[] = {
 	{Py_tp_doc, doc},
-	{Py_tp_init, init},
+	{Py_tp_init, handle_init},
 	{Py_tp_dealloc, handle_dealloc},
 	{Py_tp_repr, handle_repr},
 	{Py_tp_methods, methods},

@@ -10,80 +10,83 @@
 
 #define FAST(function) (PyCFunction)(void (*)(void)) function, METH_FASTCALL | METH_KEYWORDS
 
-/* Where threads wait, each for something of its own; who changes that wakes those it is for. */
-struct room {
+/*
+ * Threads that wait, each for a condition of its own.  A thread that changes something calls
+ * shared_io_wake(), which wakes those whose condition holds.
+ */
+struct wait_list {
 	pthread_mutex_t lock;
 	atomic_uint nr;
-	struct waiter *first;
+	struct wait_entry *first;
 };
 
 /*
- * The part of a hub that a thread uses: the same one all the time, so that threads with lanes of
- * their own have nothing in common on the way of an operation.  Futures stay with the lane of the
- * thread that submitted them.
+ * A part of a shared_io.  A thread always uses the same part, so two threads with different shards
+ * share no cache line during an operation.  A future stays with the shard of the thread that
+ * submitted it.
  */
-enum { LANES = 16 };
-struct lane {
-	alignas(64) struct room room; /* waiting for one future */
-	atomic_uint busy;             /* calls into the library under way */
-	atomic_uint turns;            /* how often its threads have reaped */
-	_Atomic uint64_t pending;     /* operations submitted and not settled */
-	_Atomic uint64_t finished;    /* operations since the last wait() */
-	struct future *_Atomic done;  /* to be settled, newest first */
-	struct future *_Atomic ready; /* the same, oldest first, and before those; room.lock */
+enum { SHARDS = 16 };
+struct thread_shard {
+	alignas(64) struct wait_list waiters; /* threads that wait for one future */
+	atomic_uint calls;                    /* calls into the library under way */
+	atomic_uint reaps;                    /* how often its threads have reaped */
+	_Atomic uint64_t pending;             /* operations submitted and not finalized */
+	_Atomic uint64_t finished;            /* operations since the last wait() */
+	struct future *_Atomic done_stack;    /* to be finalized, newest first */
+	struct future *_Atomic done_queue;    /* older ones, oldest first; waiters.lock */
 };
 
 /*
  * What a handle, its files and its futures share.  It outlives the handle: a future may
  * be looked at long after.
  *
- * The lock of a room is never held while taking the GIL, or running Python code.
+ * The lock of a wait list is never held while taking the GIL, or running Python code.
  */
-struct hub {
+struct shared_io {
 	alignas(64) atomic_uint refs;               /* all threads write to it */
 	alignas(64) struct penstock_io *_Atomic io; /* NULL: closed */
 	unsigned forks; /* how many fork()s deep this process was when it was made */
 	unsigned mode;  /* of files it creates */
 	atomic_bool closing;
-	atomic_bool registering;        /* somebody is at it, see register.c */
-	struct registered *registered;  /* theirs: memory of users */
-	PyObject *_Atomic s3;           /* the client of object stores, once one is needed */
-	struct hub *next_open, **place; /* in the list of open ones */
+	atomic_bool registering;       /* somebody is at it, see register.c */
+	struct registered *registered; /* theirs: memory of users */
+	PyObject *_Atomic s3;          /* the client of object stores, once one is needed */
+	struct shared_io *next_open, **pprev_open; /* in the list of open ones */
 
-	struct room room;              /* waiting for anything else; its lock guards what follows */
+	struct wait_list waiters;      /* waiting for anything else; its lock guards what follows */
 	pthread_t closer;              /* while closing */
 	struct future *failed, **last; /* failures nobody has seen, oldest first; referenced */
 
-	struct lane lanes[LANES];
+	struct thread_shard shards[SHARDS];
 };
 
 /*
- * Users of something that can be closed while nobody uses it.  Zero to begin with; negative:
- * closed.
+ * How many threads and objects use something, which can be closed only while the count is zero.  It
+ * begins with zero; a negative count means closed.
  */
-typedef atomic_int gate;
+typedef atomic_int use_count;
 
 /* false: closed */
-static inline bool gate_enter(gate *g)
+static inline bool use_count_begin(use_count *c)
 {
-	int n = atomic_load(g);
+	int n = atomic_load(c);
 
-	while (n >= 0 && !atomic_compare_exchange_weak(g, &n, n + 1))
+	while (n >= 0 && !atomic_compare_exchange_weak(c, &n, n + 1))
 		;
 	return n >= 0;
 }
 
-static inline void gate_leave(gate *g)
+static inline void use_count_end(use_count *c)
 {
-	atomic_fetch_sub(g, 1);
+	atomic_fetch_sub(c, 1);
 }
 
 /* false: in use, or closed already */
-static inline bool gate_close(gate *g)
+static inline bool use_count_close(use_count *c)
 {
 	int none = 0;
 
-	return atomic_compare_exchange_strong(g, &none, -1);
+	return atomic_compare_exchange_strong(c, &none, -1);
 }
 
 /* A path in one of its forms. */
@@ -95,47 +98,47 @@ struct path {
 	PyObject *file; /* owned penstock.File, or NULL */
 };
 
-/* How far an operation is; it only ever goes on. */
-enum stage {
-	UNDER_WAY,
-	WATCHED,  /* the same, and the dispatcher is to be told */
-	OVER,     /* set by an I/O thread: what it fills is filled */
-	SETTLING, /* a thread of Python is giving back what was held */
-	SETTLED,
+/* How far an operation has come; it only moves forward. */
+enum future_state {
+	FUTURE_IN_FLIGHT,
+	FUTURE_WATCHED,    /* in flight; completing it calls dispatch_push() */
+	FUTURE_COMPLETED,  /* set by an I/O thread: what it fills is filled */
+	FUTURE_FINALIZING, /* a thread of Python is giving back what was held */
+	FUTURE_FINALIZED,
 };
 
 /* One operation.  The library holds a reference while it is under way. */
 struct future {
-	PyObject_HEAD struct hub *hub;
-	struct lane *lane;
-	struct target target;
+	PyObject_HEAD struct shared_io *shared;
+	struct thread_shard *shard;
+	struct buffer buffer;
 	struct path path;
 	uint64_t offset;
 	uint32_t opcode;
 	bool counted; /* by Handle.wait() */
-	bool late;    /* not pending, see dispatch.c */
+	bool late;    /* begun while the interpreter exits, not pending: see dispatch.c */
 
-	_Atomic enum stage stage;
+	_Atomic enum future_state state;
 
-	/* filled by the I/O thread, before it is over */
+	/* filled by the I/O thread, before it is completed */
 	int64_t res;
 	uint32_t flags;
 	bool refused;            /* the library did not take it */
 	char *msg;               /* malloced; NULL: none, or no memory for it */
-	struct future *next;     /* on lane->done, then on lane->ready */
+	struct future *next;     /* on shard->done_stack, then on shard->done_queue */
 	struct future *next_due; /* on the dispatcher's list */
 
-	/* filled while settling */
-	struct settler *_Atomic settler; /* who is at it */
-	PyObject *trouble;               /* what target_finish() raised, or NULL */
+	/* filled while finalizing */
+	struct finalizer *_Atomic finalizer; /* of the thread that does it */
+	PyObject *finish_error;              /* what buffer_finish() raised, or NULL */
 
-	/* lane->room.lock */
+	/* shard->waiters.lock */
 	struct callback *callbacks, **last_callback;
 	bool watched; /* the dispatcher will run them, */
 	bool called_back;
 
-	/* hub->room.lock: failed, and not seen yet */
-	struct future *next_failed, **place_failed;
+	/* shared->waiters.lock: failed, and not seen yet */
+	struct future *next_failed, **pprev_failed;
 };
 
 static inline PyObject *future_object(struct future *f)
@@ -144,91 +147,93 @@ static inline PyObject *future_object(struct future *f)
 }
 
 struct file {
-	PyObject_HEAD struct hub *hub;
+	PyObject_HEAD struct shared_io *shared;
 	struct penstock_file *file; /* while @users is open */
 	PyObject *name;
-	bool made;      /* an object that is there when this is closed, and not before */
-	char apart[64]; /* from what all threads write to */
-	gate users;     /* futures and calls under way */
+	bool new_object; /* an object that is there when this is closed, and not before */
+	char apart[64];  /* from what all threads write to */
+	use_count users; /* futures and calls under way */
 };
 
 struct handle {
-	PyObject_HEAD struct hub *_Atomic hub; /* NULL before __init__ */
+	PyObject_HEAD struct shared_io *_Atomic shared; /* NULL before __init__ */
 };
 
-/* ---- hub.c */
-int hub_setup(void); /* once, when the module is loaded; 0 or -1 with an exception */
-bool hub_foreign(const struct hub *h); /* made before a fork(): the parent's */
+/* ---- shared_io.c */
+int shared_io_setup(void); /* once, when the module is loaded; 0 or -1 with an exception */
+bool shared_io_is_inherited(const struct shared_io *h); /* made before a fork(): the parent's */
 
-struct hub *hub_new(const struct penstock_opts *opts); /* NULL with an exception */
-struct hub *hub_get(struct hub *h);
-void hub_put(struct hub *h);
-void hub_lock(struct hub *h); /* what h->room.lock guards */
-void hub_unlock(struct hub *h);
+struct shared_io *shared_io_new(const struct penstock_opts *opts); /* NULL with an exception */
+struct shared_io *shared_io_get(struct shared_io *h);
+void shared_io_put(struct shared_io *h);
+void shared_io_lock(struct shared_io *h); /* what h->waiters.lock guards */
+void shared_io_unlock(struct shared_io *h);
 
 /* Before @p is used: if it is an object's name, the handle gets penstock.s3's client.  0 or -1. */
-int hub_s3(struct hub *h, const struct path *p);
+int shared_io_ensure_s3(struct shared_io *h, const struct path *p);
 
 /* Is it open, and ours?  0, or -1 with an exception. */
-int hub_check(const struct hub *h);
-int hub_refuse_foreign(void); /* raises OSError: it is the parent's; -1 */
+int shared_io_check_open(const struct shared_io *h);
+int raise_inherited(void); /* raises OSError: it is the parent's; -1 */
 /*
  * Around every call into the library, and nothing else: closing waits for those inside, so
- * Python code, which may close the handle, must not run there.  0, or -1 as hub_check().
+ * Python code, which may close the handle, must not run there.  0, or -1 as shared_io_check_open().
  */
-int hub_enter(struct hub *h);
-bool hub_try_enter(struct hub *h); /* the same without an exception */
-void hub_leave(struct hub *h);
+int shared_io_begin_call(struct shared_io *h);
+bool shared_io_try_begin_call(struct shared_io *h); /* the same without an exception */
+void shared_io_end_call(struct shared_io *h);
 
-/* ---- lane.c */
-struct lane *lane_here(struct hub *h); /* the calling thread's */
+/* ---- thread_shard.c */
+struct thread_shard *shard_of_thread(struct shared_io *h); /* the calling thread's */
 
 /*
- * Wait in @room, without the GIL, until over(arg) holds; it is called by any thread, without the
- * GIL.  @deadline: on CLOCK_MONOTONIC in nanoseconds, negative: none.  Returns 1, 0 when time is
- * up, -1 with an exception when a signal handler raised one and @signals is set.
+ * Wait in @list, without the GIL, until condition(arg) holds; it is called by any thread, without
+ * the GIL.  @deadline: on CLOCK_MONOTONIC in nanoseconds, negative: none.  Returns 1, 0 when time
+ * is up, -1 with an exception when a signal handler raised one and @signals is set.
  */
-int hub_wait(struct hub *h, struct room *room, bool (*over)(struct hub *h, void *arg), void *arg,
-	     int64_t deadline, bool signals);
+int shared_io_wait(struct shared_io *h, struct wait_list *list,
+		   bool (*condition)(struct shared_io *h, void *arg), void *arg, int64_t deadline,
+		   bool signals);
 
-/* From any thread: what somebody waits for there may have come. */
-void hub_tell(struct hub *h, struct room *room);
+/* From any thread: a condition that a thread in @list waits for may hold now. */
+void shared_io_wake(struct shared_io *h, struct wait_list *list);
 
 /* From "timeout" as Python has it: None, or seconds.  -1 with an exception; else 0. */
-int hub_deadline(PyObject *timeout, int64_t *deadline);
+int parse_timeout(PyObject *timeout, int64_t *deadline);
 
-/* From an I/O thread: the future is over. */
-void hub_done(struct future *f);
+/* From an I/O thread: the future is completed. */
+void shared_io_push_done(struct future *f);
 /* Settle what is done of this thread's, and now and then that of others. */
-void hub_reap(struct hub *h);
-void hub_reap_all(struct hub *h);
-bool hub_has_work(struct hub *h); /* is there something to settle? */
+void shared_io_reap(struct shared_io *h);
+void shared_io_reap_all(struct shared_io *h);
+bool shared_io_has_done(struct shared_io *h); /* is there a future to finalize? */
 /* One operation more is pending, of this thread; one less. */
-void hub_begun(struct hub *h, struct future *f);
-void hub_settled(struct future *f);
-uint64_t hub_pending(struct hub *h);
-uint64_t hub_take_finished(struct hub *h); /* and begin to count anew */
-/* Wait until nothing is in flight and everything is settled: as hub_wait(). */
-int hub_drain(struct hub *h, int64_t deadline, bool signals);
+void shared_io_add_pending(struct shared_io *h, struct future *f);
+void shared_io_remove_pending(struct future *f);
+uint64_t shared_io_pending(struct shared_io *h);
+uint64_t shared_io_take_finished(struct shared_io *h); /* and begin to count anew */
+/* Wait until nothing is in flight and everything is finalized: as shared_io_wait(). */
+int shared_io_drain(struct shared_io *h, int64_t deadline, bool signals);
 
-/* ---- hub.c again */
+/* ---- shared_io.c again */
 
 /* Behind the message of an exception: how many more operations failed. */
-void hub_add_note(PyObject *error, unsigned more);
+void add_failure_note(PyObject *error, unsigned more);
 /* Raise the oldest failure nobody has seen, and forget them all.  0: there is none; -1. */
-int hub_raise_unseen(struct hub *h);
+int shared_io_raise_failures(struct shared_io *h);
 /* Drain, close, forget.  0, or -1 with an exception; only KeyboardInterrupt leaves it open. */
-int hub_close(struct hub *h, bool signals);
+int shared_io_close(struct shared_io *h, bool signals);
 /* When the interpreter ends: nothing is left in flight, no failure is left untold. */
-void hub_finish_all(void);
-bool hub_any_pending(void);
+void shared_io_drain_all(void);
+bool shared_io_any_pending(void);
 
 /* ---- future.c */
 extern PyType_Spec future_spec;
 
 /*
  * A future for one operation that is not submitted yet, and the operation itself in @op.
- * @path as given by the user.  NULL with an exception.  Before hub_enter(): runs Python code.
+ * @path as given by the user.  NULL with an exception.  Before shared_io_begin_call(): runs Python
+ * code.
  */
 struct future_spec_args {
 	uint32_t opcode;
@@ -236,25 +241,25 @@ struct future_spec_args {
 	uint64_t offset;
 	int64_t length; /* -1: all */
 };
-struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
+struct future *future_make(struct shared_io *h, PyObject *obj, PyObject *path,
 			   const struct future_spec_args *a, struct penstock_op *op);
 /*
  * Hand over @n of them.  What the library refuses is done at once, with the refusal as its result.
  * 0, or -1 with an exception and none handed over: the handle or a file is closed.
  */
-int futures_submit(struct hub *h, struct future **f, struct penstock_op *ops, unsigned n);
+int futures_submit(struct shared_io *h, struct future **f, struct penstock_op *ops, unsigned n);
 /* The same for one, done now and in this thread: small enough not to be interrupted. */
-int future_run(struct hub *h, struct future *f, struct penstock_op *op);
-/* Wait for it: as hub_wait(). */
+int future_run(struct shared_io *h, struct future *f, struct penstock_op *op);
+/* Wait for it: as shared_io_wait(). */
 int future_wait(struct future *f, int64_t deadline, bool signals);
-void future_settle(struct future *f);
+void future_finalize(struct future *f);
 /* The result as a new int, or NULL with its exception raised; it counts as seen. */
 PyObject *future_outcome(struct future *f);
-bool future_failed(const struct future *f); /* of a settled one */
-/* Raise the failure of a settled future.  Returns NULL. */
+bool future_failed(const struct future *f); /* of a finalized one */
+/* Raise the failure of a finalized future.  Returns NULL. */
 PyObject *future_raise(struct future *f);
 void future_mark_seen(struct future *f);
-/* With hub_lock(): take it from the list of failures, with the list's reference. */
+/* With shared_io_lock(): take it from the list of failures, with the list's reference. */
 void future_unlist(struct future *f);
 /* By the dispatcher: run and drop the callbacks. */
 void future_call_back(struct future *f);
@@ -295,25 +300,25 @@ PyObject *write_batch_async(PyObject *self, PyObject *const *args, Py_ssize_t n,
 PyObject *handle_register(PyObject *self, PyObject *obj);
 PyObject *handle_unregister(PyObject *self, PyObject *obj);
 /* The handle is closed: let go of everything. */
-void registered_forget(struct hub *h);
+void registered_free_all(struct shared_io *h);
 
 /*
- * A thread that settles runs Python code, and a signal handler in there may wait for the very
- * futures this thread has not settled yet: how many of a hub's, innermost first.
+ * Finalizing runs Python code, and a signal handler in there may wait for the very futures that
+ * this thread has not finalized yet: those of one shared_io are counted, innermost first.
  */
-struct settler {
-	struct settler *outer;
-	const struct hub *hub;
+struct finalizer {
+	struct finalizer *outer;
+	const struct shared_io *shared;
 };
-unsigned settling_here(const struct hub *h);
+unsigned count_finalizing(const struct shared_io *h);
 
 /* ---- file.c, handle.c */
 extern PyType_Spec file_spec;
 extern PyType_Spec handle_spec;
-PyObject *file_open(struct hub *h, PyObject *path, const char *mode);
+PyObject *file_open(struct shared_io *h, PyObject *path, const char *mode);
 /* It stays open until file_unuse(); NULL with an exception. */
-struct penstock_file *file_use(PyObject *file, struct hub *h);
-void file_unuse(PyObject *file); /* and then hub_tell() */
+struct penstock_file *file_use(PyObject *file, struct shared_io *h);
+void file_unuse(PyObject *file); /* and then shared_io_wake() */
 
 /* ---- args.c */
 

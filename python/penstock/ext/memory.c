@@ -20,16 +20,16 @@
 #include "ext.h"
 
 /* A handle that the memory has been registered with, or was refused by. */
-struct known {
+struct memory_registration {
 	struct penstock_io *io;
-	bool taken;
+	bool accepted;
 };
 
 struct memory {
 	PyObject_HEAD char *addr;
 	uint64_t nbytes;
-	struct known *handles;
-	unsigned nr_handles;
+	struct memory_registration *registrations;
+	unsigned nr_registrations;
 	struct penstock_buf_info info;
 };
 
@@ -37,7 +37,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct memory **list; /* by address; not references */
 	_Atomic size_t nr;
-	size_t room;
+	size_t capacity;
 	struct call *calls;      /* of the library, under way */
 	_Atomic uint64_t change; /* how many there were */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = 1};
@@ -47,14 +47,14 @@ static __thread struct {
 	uint64_t change; /* good as long as there was no other */
 	const char *addr;
 	uint64_t nbytes;
-	const struct penstock_io *io; /* which has been asked to know it, */
-	bool taken;                   /* and does */
+	const struct penstock_io *io; /* which it was registered with, */
+	bool accepted;                /* and which accepted it */
 } last;
 
 /* ---------------------------------------------------------------- the list */
 
 /* How many objects of the list begin at or below @addr. */
-static size_t memory_place(const void *addr)
+static size_t count_at_or_below(const void *addr)
 {
 	size_t low = 0, high = all.nr;
 
@@ -69,47 +69,48 @@ static size_t memory_place(const void *addr)
 	return low;
 }
 
-static bool holds(const char *base, uint64_t nbytes, const void *addr, uint64_t len)
+static bool range_contains(const char *base, uint64_t nbytes, const void *addr, uint64_t len)
 {
 	uint64_t at = (uint64_t)((uintptr_t)addr - (uintptr_t)base);
 
 	return (uintptr_t)addr >= (uintptr_t)base && at <= nbytes && len <= nbytes - at;
 }
 
-static bool found_last(const void *addr, uint64_t len)
+static bool matches_last(const void *addr, uint64_t len)
 {
-	return last.change == atomic_load(&all.change) && holds(last.addr, last.nbytes, addr, len);
+	return last.change == atomic_load(&all.change) &&
+	       range_contains(last.addr, last.nbytes, addr, len);
 }
 
-static void memory_remember(const struct memory *m, const struct penstock_io *io, bool taken)
+static void remember_found(const struct memory *m, const struct penstock_io *io, bool accepted)
 {
 	last.change = all.change;
 	last.addr = m->addr;
 	last.nbytes = m->nbytes;
 	last.io = io;
-	last.taken = taken;
+	last.accepted = accepted;
 }
 
 static struct memory *memory_find(const void *addr, uint64_t len)
 {
-	size_t i = memory_place(addr);
+	size_t i = count_at_or_below(addr);
 	struct memory *m = i ? all.list[i - 1] : NULL;
 
-	return m && holds(m->addr, m->nbytes, addr, len) ? m : NULL;
+	return m && range_contains(m->addr, m->nbytes, addr, len) ? m : NULL;
 }
 
 static int list_add(struct memory *m)
 {
-	size_t i = memory_place(m->addr);
+	size_t i = count_at_or_below(m->addr);
 
-	if (all.nr == all.room) {
-		size_t room = all.room ? 2 * all.room : 16;
-		struct memory **more = realloc(all.list, room * sizeof(*more));
+	if (all.nr == all.capacity) {
+		size_t capacity = all.capacity ? 2 * all.capacity : 16;
+		struct memory **more = realloc(all.list, capacity * sizeof(*more));
 
 		if (!more)
 			return -1;
 		all.list = more;
-		all.room = room;
+		all.capacity = capacity;
 	}
 	memmove(&all.list[i + 1], &all.list[i], (all.nr - i) * sizeof(*all.list));
 	all.list[i] = m;
@@ -120,7 +121,7 @@ static int list_add(struct memory *m)
 
 static void list_del(struct memory *m)
 {
-	size_t i = memory_place(m->addr);
+	size_t i = count_at_or_below(m->addr);
 
 	if (!i || all.list[i - 1] != m)
 		return;
@@ -129,18 +130,18 @@ static void list_del(struct memory *m)
 	all.change++;
 }
 
-bool memory_holds(const void *addr, uint64_t len)
+bool memory_contains(const void *addr, uint64_t len)
 {
 	const struct memory *m;
 
 	if (!all.nr)
 		return false;
-	if (found_last(addr, len))
+	if (matches_last(addr, len))
 		return true;
 	pthread_mutex_lock(&all.lock);
 	m = memory_find(addr, len);
 	if (m)
-		memory_remember(m, NULL, false);
+		remember_found(m, NULL, false);
 	pthread_mutex_unlock(&all.lock);
 	return m;
 }
@@ -158,21 +159,21 @@ PyObject *memory_in_memory(PyObject *module, PyObject *args)
 	len = at == UINT64_MAX && PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(nbytes);
 	if (PyErr_Occurred())
 		return NULL;
-	return PyBool_FromLong(memory_holds((void *)(uintptr_t)at, len));
+	return PyBool_FromLong(memory_contains((void *)(uintptr_t)at, len));
 }
 
 /* ----------------------------------------------------------------- handles */
 
-struct waiter {
-	sem_t over;
-	struct waiter *next;
+struct call_waiter {
+	sem_t done;
+	struct call_waiter *next;
 };
 
 /* One call of the library, without the lock. */
 struct call {
 	struct memory *memory;
 	struct penstock_io *io;
-	struct waiter *waiters;
+	struct call_waiter *waiters;
 	struct call *next;
 };
 
@@ -211,10 +212,10 @@ static void call_end(struct call *c, PyThreadState *save)
 	if (*at)
 		*at = c->next;
 	while (c->waiters) {
-		struct waiter *w = c->waiters;
+		struct call_waiter *w = c->waiters;
 
-		c->waiters = w->next; /* first: it may be gone as soon as it is told */
-		sem_post(&w->over);
+		c->waiters = w->next; /* first: it may be gone as soon as it is posted */
+		sem_post(&w->done);
 	}
 }
 
@@ -225,61 +226,63 @@ static void calls_wait(const struct memory *m, const struct penstock_io *io)
 	struct call *c;
 
 	for (;;) {
-		struct waiter w = {.next = NULL};
+		struct call_waiter w = {.next = NULL};
 
 		c = *calls_of_process();
 		while (c && c->io != io && c->memory != m)
 			c = c->next;
 		if (!c)
 			return;
-		sem_init(&w.over, 0, 0);
+		sem_init(&w.done, 0, 0);
 		w.next = c->waiters;
 		c->waiters = &w;
 		pthread_mutex_unlock(&all.lock);
 		save = PyEval_SaveThread();
-		while (sem_wait(&w.over) < 0)
+		while (sem_wait(&w.done) < 0)
 			; /* EINTR: the call ends without our help */
 		PyEval_RestoreThread(save);
 		pthread_mutex_lock(&all.lock);
-		sem_destroy(&w.over);
+		sem_destroy(&w.done);
 	}
 }
 
-static struct known *handle_known(const struct memory *m, const struct penstock_io *io)
+static struct memory_registration *find_registration(const struct memory *m,
+						     const struct penstock_io *io)
 {
-	for (unsigned i = 0; i < m->nr_handles; i++)
-		if (m->handles[i].io == io)
-			return &m->handles[i];
+	for (unsigned i = 0; i < m->nr_registrations; i++)
+		if (m->registrations[i].io == io)
+			return &m->registrations[i];
 	return NULL;
 }
 
-/* A place for one more handle, found by memory_forget() from now on; NULL: no memory. */
-static struct known *handle_add(struct memory *m, struct penstock_io *io)
+/* A place for one more handle, found by memory_forget_handle() from now on; NULL: no memory. */
+static struct memory_registration *add_registration(struct memory *m, struct penstock_io *io)
 {
-	struct known *more = realloc(m->handles, (m->nr_handles + 1) * sizeof(*more));
+	struct memory_registration *more =
+		realloc(m->registrations, (m->nr_registrations + 1) * sizeof(*more));
 
 	if (!more)
 		return NULL;
-	m->handles = more;
-	more[m->nr_handles] = (struct known){io, false};
-	return &more[m->nr_handles++];
+	m->registrations = more;
+	more[m->nr_registrations] = (struct memory_registration){io, false};
+	return &more[m->nr_registrations++];
 }
 
-static bool make_known(struct memory *m, struct penstock_io *io)
+static bool register_with_handle(struct memory *m, struct penstock_io *io)
 {
-	struct known *k = handle_known(m, io);
+	struct memory_registration *k = find_registration(m, io);
 	struct penstock_buf_info info = {0};
 	PyThreadState *save;
 	struct call c;
 
-	if (k || !m->nbytes || !handle_add(m, io))
-		return k && k->taken;
+	if (k || !m->nbytes || !add_registration(m, io))
+		return k && k->accepted;
 	save = call_begin(&c, m, io);
 	penstock_buf_register(io, m->addr, m->nbytes, m->info.got & PENSTOCK_BUF_HUGE, &info, NULL);
 	call_end(&c, save);
-	k = handle_known(m, io); /* again: the list may have changed meanwhile */
+	k = find_registration(m, io); /* again: the list may have changed meanwhile */
 	if (k)
-		k->taken = info.got & PENSTOCK_BUF_REGISTERED;
+		k->accepted = info.got & PENSTOCK_BUF_REGISTERED;
 	all.change++;
 	return info.got & PENSTOCK_BUF_REGISTERED;
 }
@@ -287,28 +290,28 @@ static bool make_known(struct memory *m, struct penstock_io *io)
 int memory_register(const void *addr, uint64_t len, struct penstock_io *io)
 {
 	struct memory *m;
-	bool taken;
+	bool accepted;
 
 	if (!all.nr)
 		return -1;
-	if (found_last(addr, len) && last.io == io)
-		return last.taken;
+	if (matches_last(addr, len) && last.io == io)
+		return last.accepted;
 	pthread_mutex_lock(&all.lock);
 	m = memory_find(addr, len);
-	taken = m && make_known(m, io);
+	accepted = m && register_with_handle(m, io);
 	if (m)
-		memory_remember(m, io, taken);
+		remember_found(m, io, accepted);
 	pthread_mutex_unlock(&all.lock);
-	return m ? taken : -1;
+	return m ? accepted : -1;
 }
 
-static void unregister(struct memory *m)
+static void unregister_everywhere(struct memory *m)
 {
 	PyThreadState *save;
 	struct call c;
 
-	while (m->nr_handles) {
-		struct penstock_io *io = m->handles[--m->nr_handles].io;
+	while (m->nr_registrations) {
+		struct penstock_io *io = m->registrations[--m->nr_registrations].io;
 
 		save = call_begin(&c, m, io);
 		penstock_buf_unregister(io, m->addr);
@@ -316,22 +319,22 @@ static void unregister(struct memory *m)
 	}
 }
 
-static void handle_forget(struct memory *m, const struct penstock_io *io)
+static void drop_registration(struct memory *m, const struct penstock_io *io)
 {
-	for (unsigned i = 0; i < m->nr_handles; i++)
-		if (m->handles[i].io == io)
-			m->handles[i--] = m->handles[--m->nr_handles];
+	for (unsigned i = 0; i < m->nr_registrations; i++)
+		if (m->registrations[i].io == io)
+			m->registrations[i--] = m->registrations[--m->nr_registrations];
 }
 
-void memory_forget(struct penstock_io *io)
+void memory_forget_handle(struct penstock_io *io)
 {
 	pthread_mutex_lock(&all.lock);
 	all.change++;
 	for (size_t i = 0; i < all.nr; i++)
-		handle_forget(all.list[i], io);
+		drop_registration(all.list[i], io);
 	/* What is being freed is in no list, but in a call: its next one must not be of @io. */
 	for (struct call *c = *calls_of_process(); c; c = c->next)
-		handle_forget(c->memory, io);
+		drop_registration(c->memory, io);
 	calls_wait(NULL, io);
 	pthread_mutex_unlock(&all.lock);
 }
@@ -397,13 +400,13 @@ static void memory_dealloc(PyObject *self)
 		pthread_mutex_lock(&all.lock);
 		list_del(m);
 		calls_wait(m, NULL);
-		unregister(m);
+		unregister_everywhere(m);
 		pthread_mutex_unlock(&all.lock);
 		save = PyEval_SaveThread();
 		penstock_mem_free(m->addr, m->nbytes);
 		PyEval_RestoreThread(save);
 	}
-	free(m->handles);
+	free(m->registrations);
 	end(self);
 	Py_DECREF(type);
 }

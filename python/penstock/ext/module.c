@@ -51,10 +51,10 @@ static int add_types(PyObject *m)
 	} types[] = {
 		{&handle_spec, &state.handle_type},   {&file_spec, &state.file_type},
 		{&future_spec, &state.future_type},   {&memory_spec, &state.memory_type},
-		{&output_spec, &state.output_type},   {&input_spec, &state.input_type},
+		{&writer_spec, &state.writer_type},   {&reader_spec, &state.reader_type},
 		{&content_spec, &state.content_type}, {&store_spec, &state.store_type},
 		{&client_spec, &state.client_type},   {&listing_spec, &state.listing_type},
-		{&upload_spec, &state.upload_type},   {&view_spec, &state.view_type},
+		{&upload_spec, &state.upload_type},   {&bytes_view_spec, &state.bytes_view_type},
 		{&weights_spec, &state.weights_type},
 	};
 
@@ -99,12 +99,12 @@ static PyMethodDef functions[] = {
 	{"huge", ckpt_huge, METH_VARARGS,
 	 "huge(address, nbytes, /)\n--\n\n"
 	 "Ask for huge pages under memory of this process that is about to be filled."},
-	{"namer", ckpt_namer, METH_VARARGS,
-	 "namer(plain, name, /)\n--\n\n"
-	 "For pickle.Pickler.persistent_id: None for objects of the types plain, else what name() "
+	{"make_persistent_id", ckpt_make_persistent_id, METH_VARARGS,
+	 "make_persistent_id(skipped_types, name, /)\n--\n\n"
+	 "For pickle.Pickler.persistent_id: None for objects of skipped_types, else what name() "
 	 "says."},
-	{"is_plain", ckpt_is_plain, METH_O,
-	 "is_plain(pickle, /)\n--\n\n"
+	{"is_simple_pickle", ckpt_is_simple_pickle, METH_O,
+	 "is_simple_pickle(pickle, /)\n--\n\n"
 	 "Whether unpickling it makes nothing but plain things and what find_class() gives."},
 	{"_dispatch", dispatch_loop, METH_NOARGS, NULL},
 	{"_at_exit", at_exit, METH_NOARGS, NULL},
@@ -132,7 +132,7 @@ static int fill_module(PyObject *m)
 		return -1;
 	if (first)
 		self = m;
-	if ((first && (hub_setup() < 0 || target_setup() < 0)) || add_types(m) < 0 ||
+	if ((first && (shared_io_setup() < 0 || torch_setup() < 0)) || add_types(m) < 0 ||
 	    (first && register_exit(m) < 0))
 		return -1;
 	return PyModule_AddStringConstant(m, "__version__", PENSTOCK_VERSION_STRING);

@@ -46,7 +46,7 @@ static int options_merge(PyObject *settings, const char *const *names, PyObject 
 	return 0;
 }
 
-static PyObject *load(PyObject *config)
+static PyObject *load_config(PyObject *config)
 {
 	PyObject *module = PyImport_ImportModule("penstock._config"), *r = NULL;
 
@@ -71,7 +71,7 @@ int handle_options(struct penstock_opts *o, PyObject *args, PyObject *kwargs, Py
 	if (args_parse_tuple(&p, args, kwargs, v) < 0)
 		return -1;
 	if (v[10] && v[10] != Py_None) {
-		*settings = load(v[10]);
+		*settings = load_config(v[10]);
 		if (!*settings || options_merge(*settings, names, v) < 0)
 			return -1;
 	}

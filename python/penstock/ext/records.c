@@ -15,21 +15,21 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LARGE UINT32_MAX  /* sizes and offsets from here on are in fields of 64 bits */
-#define PIECE (32u << 20) /* of a content, between which the thread may be stopped */
+#define ZIP64_MIN UINT32_MAX  /* sizes and offsets from here on are in fields of 64 bits */
+#define PIECE     (32u << 20) /* of a content, between which the thread may be stopped */
 
 enum {
 	UTF8 = 0x800,
-	SUM_BEHIND = 0x8,
-	HEAD_BYTES = 30 + 28 + 4, /* of a header without name and padding, at most */
-	ENTRY_BYTES = 46 + 28,    /* of a directory without name, at most */
-	END_BYTES = 56 + 20 + 22, /* of a directory without entries */
-	WAKE_BYTES = 1 << 20,     /* what the thread is woken for, unless nothing more comes */
+	DATA_DESCRIPTOR = 0x8,
+	HEADER_BYTES = 30 + 28 + 4, /* of a header without name and padding, at most */
+	ENTRY_BYTES = 46 + 28,      /* of a directory without name, at most */
+	END_BYTES = 56 + 20 + 22,   /* of a directory without entries */
+	WAKE_BYTES = 1 << 20,       /* what the thread is woken for, unless nothing more comes */
 };
 
 struct record {
 	struct record *next;
-	uint64_t header, bytes;
+	uint64_t header_offset, bytes;
 	const char *data;
 	uint32_t crc;
 	size_t name_len;
@@ -42,9 +42,9 @@ struct records {
 	pid_t pid;
 	pthread_t thread;
 	pthread_mutex_t lock;
-	pthread_cond_t more, less;
+	pthread_cond_t added, written;
 	struct record *first, **last;
-	uint64_t fresh; /* bytes that were added since the thread looked */
+	uint64_t unseen_bytes; /* bytes that were added since the thread looked */
 	bool ended, done, stop;
 	int code; /* the first failure */
 	struct penstock_err err;
@@ -52,13 +52,13 @@ struct records {
 	struct record **next; /* the first that is not written */
 	uint64_t at;          /* offset in the archive */
 	uint64_t nr, entries; /* records so far, bytes of names in the directory */
-	char *head;           /* of one record */
-	size_t head_room;
+	char *header;         /* of one record */
+	size_t header_capacity;
 };
 
 /* ------------------------------------------------------------------------ bytes */
 
-static char *records_put(char *to, uint64_t v, unsigned bytes)
+static char *put_int(char *to, uint64_t v, unsigned bytes)
 {
 	for (unsigned i = 0; i < bytes; i++)
 		*to++ = (char)(v >> 8 * i);
@@ -77,91 +77,91 @@ static char *put_text(char *to, const char *text, size_t len)
 	return to + len;
 }
 
-static bool is_large(const struct record *rec)
+static bool needs_zip64(const struct record *rec)
 {
-	return rec->bytes >= LARGE || rec->header >= LARGE;
+	return rec->bytes >= ZIP64_MIN || rec->header_offset >= ZIP64_MIN;
 }
 
 /* What does not fit into 32 bits. */
-static char *put_large(char *to, const struct record *rec)
+static char *put_zip64_extra(char *to, const struct record *rec)
 {
-	unsigned n = (rec->bytes >= LARGE ? 16 : 0) + (rec->header >= LARGE ? 8 : 0);
+	unsigned n = (rec->bytes >= ZIP64_MIN ? 16 : 0) + (rec->header_offset >= ZIP64_MIN ? 8 : 0);
 
 	if (!n)
 		return to;
-	to = records_put(records_put(to, 1, 2), n, 2);
-	if (rec->bytes >= LARGE)
-		to = records_put(records_put(to, rec->bytes, 8), rec->bytes, 8);
-	return rec->header >= LARGE ? records_put(to, rec->header, 8) : to;
+	to = put_int(put_int(to, 1, 2), n, 2);
+	if (rec->bytes >= ZIP64_MIN)
+		to = put_int(put_int(to, rec->bytes, 8), rec->bytes, 8);
+	return rec->header_offset >= ZIP64_MIN ? put_int(to, rec->header_offset, 8) : to;
 }
 
-static unsigned flags(const struct record *rec)
+static unsigned record_flags(const struct record *rec)
 {
-	return UTF8 | (rec->bytes ? SUM_BEHIND : 0);
+	return UTF8 | (rec->bytes ? DATA_DESCRIPTOR : 0);
 }
 
 /* What precedes the content of a record. */
-static size_t make_head(char *out, const struct record *rec, uint32_t alignment)
+static size_t make_local_header(char *out, const struct record *rec, uint32_t alignment)
 {
 	char *extra, *p = put_text(out, "PK\3\4", 4);
 	uint64_t begin, padding;
 
-	p = put_zeros(records_put(records_put(p, 0, 2), flags(rec), 2), 18);
-	p = records_put(records_put(p, rec->name_len, 2), 0, 2);
+	p = put_zeros(put_int(put_int(p, 0, 2), record_flags(rec), 2), 18);
+	p = put_int(put_int(p, rec->name_len, 2), 0, 2);
 	extra = put_text(p, rec->name, rec->name_len);
-	p = put_large(extra, rec);
-	begin = rec->header + (uint64_t)(p - out) + 4;
+	p = put_zip64_extra(extra, rec);
+	begin = rec->header_offset + (uint64_t)(p - out) + 4;
 	padding = (alignment - begin % alignment) % alignment;
-	p = records_put(put_text(p, "FB", 2), padding, 2);
+	p = put_int(put_text(p, "FB", 2), padding, 2);
 	memset(p, 'Z', padding);
 	p += padding;
-	records_put(out + 28, (uint64_t)(p - extra), 2);
+	put_int(out + 28, (uint64_t)(p - extra), 2);
 	return (size_t)(p - out);
 }
 
 /* What follows it. */
-static size_t make_tail(char out[24], const struct record *rec)
+static size_t make_data_descriptor(char out[24], const struct record *rec)
 {
-	unsigned wide = is_large(rec) ? 8 : 4;
-	char *p = records_put(put_text(out, "PK\7\10", 4), rec->crc, 4);
+	unsigned wide = needs_zip64(rec) ? 8 : 4;
+	char *p = put_int(put_text(out, "PK\7\10", 4), rec->crc, 4);
 
-	return (size_t)(records_put(records_put(p, rec->bytes, wide), rec->bytes, wide) - out);
+	return (size_t)(put_int(put_int(p, rec->bytes, wide), rec->bytes, wide) - out);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
 
-static char *put_entry(char *to, const struct record *rec)
+static char *put_directory_entry(char *to, const struct record *rec)
 {
 	char *p = put_text(to, "PK\1\2", 4), *extra;
 
-	p = records_put(records_put(records_put(p, 0, 4), flags(rec), 2), 0, 6);
-	p = records_put(p, rec->crc, 4);
-	p = records_put(records_put(p, least(rec->bytes, LARGE), 4), least(rec->bytes, LARGE), 4);
-	p = put_zeros(records_put(p, rec->name_len, 2), 12);
-	p = records_put(p, least(rec->header, LARGE), 4);
+	p = put_int(put_int(put_int(p, 0, 4), record_flags(rec), 2), 0, 6);
+	p = put_int(p, rec->crc, 4);
+	p = put_int(put_int(p, min_u64(rec->bytes, ZIP64_MIN), 4), min_u64(rec->bytes, ZIP64_MIN),
+		    4);
+	p = put_zeros(put_int(p, rec->name_len, 2), 12);
+	p = put_int(p, min_u64(rec->header_offset, ZIP64_MIN), 4);
 	extra = put_text(p, rec->name, rec->name_len);
-	p = put_large(extra, rec);
-	records_put(to + 30, (uint64_t)(p - extra), 2);
+	p = put_zip64_extra(extra, rec);
+	put_int(to + 30, (uint64_t)(p - extra), 2);
 	return p;
 }
 
 /* Behind the entries, which are of @bytes. */
-static char *put_end(char *to, const struct records *r, uint64_t bytes)
+static char *put_directory_end(char *to, const struct records *r, uint64_t bytes)
 {
-	char *p = records_put(put_text(to, "PK\6\6", 4), 56 - 12, 8);
+	char *p = put_int(put_text(to, "PK\6\6", 4), 56 - 12, 8);
 
-	p = records_put(records_put(records_put(p, 0x31e, 2), 45, 2), 0, 8);
-	p = records_put(records_put(records_put(records_put(p, r->nr, 8), r->nr, 8), bytes, 8),
-			r->at, 8);
-	p = records_put(records_put(records_put(put_text(p, "PK\6\7", 4), 0, 4), r->at + bytes, 8),
-			1, 4);
-	p = records_put(put_text(p, "PK\5\6", 4), 0, 4);
-	p = records_put(records_put(p, least(r->nr, 0xffff), 2), least(r->nr, 0xffff), 2);
-	return records_put(
-		records_put(records_put(p, least(bytes, LARGE), 4), least(r->at, LARGE), 4), 0, 2);
+	p = put_int(put_int(put_int(p, 0x31e, 2), 45, 2), 0, 8);
+	p = put_int(put_int(put_int(put_int(p, r->nr, 8), r->nr, 8), bytes, 8), r->at, 8);
+	p = put_int(put_int(put_int(put_text(p, "PK\6\7", 4), 0, 4), r->at + bytes, 8), 1, 4);
+	p = put_int(put_text(p, "PK\5\6", 4), 0, 4);
+	p = put_int(put_int(p, min_u64(r->nr, 0xffff), 2), min_u64(r->nr, 0xffff), 2);
+	return put_int(
+		put_int(put_int(p, min_u64(bytes, ZIP64_MIN), 4), min_u64(r->at, ZIP64_MIN), 4), 0,
+		2);
 }
 
 /* ------------------------------------------------------------------- the thread */
@@ -179,7 +179,7 @@ static int write_content(struct records *r, struct record *rec)
 	int e = 0;
 
 	for (uint64_t n; left && e == 0; from += n, left -= n) {
-		n = least(left, PIECE);
+		n = min_u64(left, PIECE);
 		e = __atomic_load_n(&r->stop, __ATOMIC_RELAXED)
 			    ? -ECANCELED
 			    : penstock_writer_write_crc32(r->writer, from, n, &rec->crc, &r->err);
@@ -190,31 +190,31 @@ static int write_content(struct records *r, struct record *rec)
 
 static int write_record(struct records *r, struct record *rec)
 {
-	size_t room = HEAD_BYTES + rec->name_len + r->alignment;
-	char tail[24];
+	size_t capacity = HEADER_BYTES + rec->name_len + r->alignment;
+	char descriptor[24];
 	int e;
 
-	if (room > r->head_room) {
-		free(r->head);
-		r->head_room = 0;
-		r->head = malloc(room);
-		if (!r->head)
+	if (capacity > r->header_capacity) {
+		free(r->header);
+		r->header_capacity = 0;
+		r->header = malloc(capacity);
+		if (!r->header)
 			return -ENOMEM;
-		r->head_room = room;
+		r->header_capacity = capacity;
 	}
-	rec->header = r->at;
-	e = write_bytes(r, r->head, make_head(r->head, rec, r->alignment));
+	rec->header_offset = r->at;
+	e = write_bytes(r, r->header, make_local_header(r->header, rec, r->alignment));
 	if (e == 0)
 		e = write_content(r, rec);
 	if (e == 0 && rec->bytes)
-		e = write_bytes(r, tail, make_tail(tail, rec));
+		e = write_bytes(r, descriptor, make_data_descriptor(descriptor, rec));
 	r->nr++;
 	r->entries += ENTRY_BYTES + rec->name_len;
 	return e;
 }
 
 /* Two numbers of twenty digits, one from the names and one from the sums of what is there. */
-static void make_id(const struct records *r, char out[41])
+static void make_serialization_id(const struct records *r, char out[41])
 {
 	const uint64_t factor = 0x9e3779b97f4a7c15u;
 	uint64_t names = 0, sums = 0;
@@ -236,7 +236,7 @@ static int write_end(struct records *r)
 
 	if (!first)
 		return -EINVAL;
-	make_id(r, id);
+	make_serialization_id(r, id);
 	p = malloc(stem + sizeof(last));
 	if (!p)
 		return -ENOMEM;
@@ -251,14 +251,14 @@ static int write_end(struct records *r)
 		return e < 0 ? e : -ENOMEM;
 	p = directory;
 	for (const struct record *rec = r->first; rec; rec = rec->next)
-		p = put_entry(p, rec);
-	p = put_end(p, r, (uint64_t)(p - directory));
+		p = put_directory_entry(p, rec);
+	p = put_directory_end(p, r, (uint64_t)(p - directory));
 	e = write_bytes(r, directory, (uint64_t)(p - directory));
 	free(directory);
 	return e;
 }
 
-static void *work(void *arg)
+static void *write_records(void *arg)
 {
 	struct records *r = arg;
 	int code = 0;
@@ -268,11 +268,11 @@ static void *work(void *arg)
 		struct record **end = r->last;
 		bool ended = r->ended;
 
-		if (!ended && r->fresh < WAKE_BYTES) {
-			pthread_cond_wait(&r->more, &r->lock);
+		if (!ended && r->unseen_bytes < WAKE_BYTES) {
+			pthread_cond_wait(&r->added, &r->lock);
 			continue;
 		}
-		r->fresh = 0;
+		r->unseen_bytes = 0;
 		pthread_mutex_unlock(&r->lock);
 		for (; code == 0 && r->next != end; r->next = &(*r->next)->next)
 			code = write_record(r, *r->next);
@@ -283,7 +283,7 @@ static void *work(void *arg)
 	}
 	r->code = code;
 	r->done = true;
-	pthread_cond_signal(&r->less);
+	pthread_cond_signal(&r->written);
 	pthread_mutex_unlock(&r->lock);
 	return NULL;
 }
@@ -301,9 +301,9 @@ struct records *records_start(struct penstock_writer *writer, uint32_t alignment
 	r->pid = getpid();
 	r->last = r->next = &r->first;
 	pthread_mutex_init(&r->lock, NULL);
-	pthread_cond_init(&r->more, NULL);
-	pthread_cond_init(&r->less, NULL);
-	if (pthread_create(&r->thread, NULL, work, r) == 0)
+	pthread_cond_init(&r->added, NULL);
+	pthread_cond_init(&r->written, NULL);
+	if (pthread_create(&r->thread, NULL, write_records, r) == 0)
 		return r;
 	free(r);
 	return NULL;
@@ -323,9 +323,9 @@ int records_add(struct records *r, const char *name, size_t name_len, const void
 	pthread_mutex_lock(&r->lock);
 	*r->last = rec;
 	r->last = &rec->next;
-	r->fresh += bytes;
-	if (r->fresh >= WAKE_BYTES && r->fresh - bytes < WAKE_BYTES)
-		pthread_cond_signal(&r->more);
+	r->unseen_bytes += bytes;
+	if (r->unseen_bytes >= WAKE_BYTES && r->unseen_bytes - bytes < WAKE_BYTES)
+		pthread_cond_signal(&r->added);
 	pthread_mutex_unlock(&r->lock);
 	return 0;
 }
@@ -334,7 +334,7 @@ void records_end(struct records *r)
 {
 	pthread_mutex_lock(&r->lock);
 	r->ended = true;
-	pthread_cond_signal(&r->more);
+	pthread_cond_signal(&r->added);
 	pthread_mutex_unlock(&r->lock);
 }
 
@@ -348,7 +348,7 @@ bool records_wait(struct records *r, unsigned ms)
 	end.tv_sec += end.tv_nsec / 1000000000;
 	end.tv_nsec %= 1000000000;
 	pthread_mutex_lock(&r->lock);
-	while (!r->done && pthread_cond_timedwait(&r->less, &r->lock, &end) != ETIMEDOUT)
+	while (!r->done && pthread_cond_timedwait(&r->written, &r->lock, &end) != ETIMEDOUT)
 		;
 	done = r->done;
 	pthread_mutex_unlock(&r->lock);
@@ -368,7 +368,7 @@ void records_stop(struct records *r)
 	if (r->pid == getpid()) { /* a child of fork() has no such thread */
 		pthread_mutex_lock(&r->lock);
 		__atomic_store_n(&r->stop, true, __ATOMIC_RELAXED);
-		pthread_cond_signal(&r->more);
+		pthread_cond_signal(&r->added);
 		pthread_mutex_unlock(&r->lock);
 		pthread_join(r->thread, NULL);
 	}
@@ -376,6 +376,6 @@ void records_stop(struct records *r)
 		next = rec->next;
 		free(rec);
 	}
-	free(r->head);
+	free(r->header);
 	free(r);
 }

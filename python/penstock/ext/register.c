@@ -12,118 +12,120 @@
 
 struct registered {
 	struct registered *next;
-	struct target target;
-	bool ours;  /* known to the library by this entry */
-	bool taken; /* by the engine */
+	struct buffer buffer;
+	bool owned;    /* this entry has registered it, and unregisters it */
+	bool accepted; /* by the engine */
 };
 
-/* ------------------------------------------------------------------- turns */
+/* --------------------------------------------------------- one at a time */
 
-static bool my_turn(struct hub *h, void *arg)
+static bool not_registering(struct shared_io *h, void *arg)
 {
 	(void)arg;
 	return !h->registering;
 }
 
-/* From here to end() nobody else changes the list, and the handle stays open.  0, or -1. */
-static int register_begin(struct hub *h)
+/* From here to register_end() nobody else changes the list, and the handle stays open.  0, or -1.
+ */
+static int register_begin(struct shared_io *h)
 {
-	if (hub_check(h) < 0)
+	if (shared_io_check_open(h) < 0)
 		return -1;
 	while (atomic_exchange(&h->registering, true))
-		if (hub_wait(h, &h->room, my_turn, NULL, -1, true) < 0)
+		if (shared_io_wait(h, &h->waiters, not_registering, NULL, -1, true) < 0)
 			return -1;
-	if (hub_enter(h) == 0)
+	if (shared_io_begin_call(h) == 0)
 		return 0;
 	h->registering = false;
-	hub_tell(h, &h->room);
+	shared_io_wake(h, &h->waiters);
 	return -1;
 }
 
-static void end(struct hub *h)
+static void register_end(struct shared_io *h)
 {
 	h->registering = false;
-	hub_leave(h);
-	hub_tell(h, &h->room);
+	shared_io_end_call(h);
+	shared_io_wake(h, &h->waiters);
 }
 
 /* -------------------------------------------------------------------- list */
 
-static struct registered **register_find(struct hub *h, const struct target *t)
+static struct registered **register_find(struct shared_io *h, const struct buffer *t)
 {
 	struct registered **at = &h->registered;
 
-	while (*at && ((*at)->target.addr != t->addr || (*at)->target.bytes != t->bytes))
+	while (*at && ((*at)->buffer.addr != t->addr || (*at)->buffer.bytes != t->bytes))
 		at = &(*at)->next;
 	return at;
 }
 
-static void drop(struct registered *r)
+static void registered_free(struct registered *r)
 {
-	target_drop(&r->target);
+	buffer_release(&r->buffer);
 	free(r);
 }
 
-void registered_forget(struct hub *h)
+void registered_free_all(struct shared_io *h)
 {
 	struct registered *r;
 
 	while ((r = h->registered)) {
 		h->registered = r->next;
-		drop(r);
+		registered_free(r);
 	}
 }
 
 /* ----------------------------------------------------------------- methods */
 
 /* Memory of ours is made known as a whole, by itself. */
-static bool in_memory(struct registered *r, struct hub *h)
+static bool register_penstock_memory(struct registered *r, struct shared_io *h)
 {
-	int taken = r->target.device ? -1 : memory_register(r->target.addr, r->target.bytes, h->io);
+	int accepted =
+		r->buffer.device ? -1 : memory_register(r->buffer.addr, r->buffer.bytes, h->io);
 
-	r->taken = taken > 0;
-	return taken >= 0;
+	r->accepted = accepted > 0;
+	return accepted >= 0;
 }
 
 /* 0, or -1 with an exception. */
-static int make_known(struct registered *r, struct hub *h)
+static int register_with_library(struct registered *r, struct shared_io *h)
 {
 	struct penstock_buf_info info = {0};
 	struct penstock_err err;
 	int res;
 
-	if (!r->target.bytes || in_memory(r, h))
+	if (!r->buffer.bytes || register_penstock_memory(r, h))
 		return 0;
 	Py_BEGIN_ALLOW_THREADS
-	res = penstock_buf_register(h->io, r->target.addr, r->target.bytes, 0, &info, &err);
+	res = penstock_buf_register(h->io, r->buffer.addr, r->buffer.bytes, 0, &info, &err);
 	Py_END_ALLOW_THREADS
 	if (res < 0) {
 		raise_os(res, err.msg, NULL);
 		return -1;
 	}
-	r->ours = true;
-	r->taken = info.got & PENSTOCK_BUF_REGISTERED;
+	r->owned = true;
+	r->accepted = info.got & PENSTOCK_BUF_REGISTERED;
 	return 0;
 }
 
 /* The entry of memory that is known from now on; takes over @t.  NULL with an exception. */
-static struct registered *register_add(struct hub *h, struct target *t)
+static struct registered *register_add(struct shared_io *h, struct buffer *t)
 {
 	struct registered *r = *register_find(h, t);
 
 	if (r) {
-		target_drop(t);
+		buffer_release(t);
 		return r;
 	}
 	r = calloc(1, sizeof(*r));
 	if (!r) {
 		PyErr_NoMemory();
-		target_drop(t);
+		buffer_release(t);
 		return NULL;
 	}
-	r->target = *t;
-	if (make_known(r, h) < 0) {
-		drop(r);
+	r->buffer = *t;
+	if (register_with_library(r, h) < 0) {
+		registered_free(r);
 		return NULL;
 	}
 	r->next = h->registered;
@@ -133,34 +135,34 @@ static struct registered *register_add(struct hub *h, struct target *t)
 
 PyObject *handle_register(PyObject *self, PyObject *obj)
 {
-	struct hub *h = ((struct handle *)self)->hub;
+	struct shared_io *h = ((struct handle *)self)->shared;
 	const struct registered *r;
-	struct target t;
-	bool taken;
+	struct buffer t;
+	bool accepted;
 
-	if (hub_check(h) < 0 || target_take_whole(&t, obj) < 0)
+	if (shared_io_check_open(h) < 0 || buffer_from_whole_object(&t, obj) < 0)
 		return NULL;
 	if (register_begin(h) < 0) {
-		target_drop(&t);
+		buffer_release(&t);
 		return NULL;
 	}
 	r = register_add(h, &t);
-	taken = r && r->taken;
-	end(h);
-	return r ? PyBool_FromLong(taken) : NULL;
+	accepted = r && r->accepted;
+	register_end(h);
+	return r ? PyBool_FromLong(accepted) : NULL;
 }
 
 /* Out of the list and the library; NULL: it is not there. */
-static struct registered *take_out(struct hub *h, const struct target *t)
+static struct registered *registered_remove(struct shared_io *h, const struct buffer *t)
 {
 	struct registered **at = register_find(h, t), *r = *at;
 
 	if (!r)
 		return NULL;
 	*at = r->next;
-	if (r->ours) {
+	if (r->owned) {
 		Py_BEGIN_ALLOW_THREADS
-		penstock_buf_unregister(h->io, r->target.addr);
+		penstock_buf_unregister(h->io, r->buffer.addr);
 		Py_END_ALLOW_THREADS
 	}
 	return r;
@@ -168,24 +170,24 @@ static struct registered *take_out(struct hub *h, const struct target *t)
 
 PyObject *handle_unregister(PyObject *self, PyObject *obj)
 {
-	struct hub *h = ((struct handle *)self)->hub;
+	struct shared_io *h = ((struct handle *)self)->shared;
 	struct registered *r;
-	struct target t;
+	struct buffer t;
 
-	if (hub_check(h) < 0 || target_take_whole(&t, obj) < 0)
+	if (shared_io_check_open(h) < 0 || buffer_from_whole_object(&t, obj) < 0)
 		return NULL;
 	if (register_begin(h) < 0) {
-		target_drop(&t);
+		buffer_release(&t);
 		return NULL;
 	}
-	r = take_out(h, &t);
-	end(h);
-	target_drop(&t);
+	r = registered_remove(h, &t);
+	register_end(h);
+	buffer_release(&t);
 	if (!r) {
 		PyErr_SetString(PyExc_ValueError,
 				"obj: its memory is not registered with this handle");
 		return NULL;
 	}
-	drop(r);
+	registered_free(r);
 	Py_RETURN_NONE;
 }

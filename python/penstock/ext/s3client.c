@@ -16,25 +16,25 @@ PyObject *s3_raise(int code, const struct penstock_err *err)
 	return code == -ENOMEM ? PyErr_NoMemory() : raise_os(code, err->msg, NULL);
 }
 
-struct penstock_s3 *client_enter(PyObject *self)
+struct penstock_s3 *client_begin_use(PyObject *self)
 {
 	struct client *k = (struct client *)self;
 
-	if (gate_enter(&k->inside))
+	if (use_count_begin(&k->uses))
 		return k->c;
 	PyErr_SetString(PyExc_ValueError, "the client is closed");
 	return NULL;
 }
 
-void client_leave(PyObject *self)
+void client_end_use(PyObject *self)
 {
-	gate_leave(&((struct client *)self)->inside);
+	use_count_end(&((struct client *)self)->uses);
 }
 
 /* ------------------------------------------------------------------------- open, close */
 
 /* What is given as a number, by name. */
-static int take_number(const char *name, PyObject *value, struct penstock_s3_opts *o)
+static int set_number_option(const char *name, PyObject *value, struct penstock_s3_opts *o)
 {
 	const struct {
 		const char *name;
@@ -72,7 +72,7 @@ static int take_number(const char *name, PyObject *value, struct penstock_s3_opt
 	return -1;
 }
 
-static int take_option(PyObject *name, PyObject *value, struct penstock_s3_opts *o)
+static int set_option(PyObject *name, PyObject *value, struct penstock_s3_opts *o)
 {
 	const struct {
 		const char *name;
@@ -89,7 +89,7 @@ static int take_option(PyObject *name, PyObject *value, struct penstock_s3_opts 
 	if (value == Py_None)
 		return 0;
 	if (!PyUnicode_Check(value))
-		return take_number(n, value, o);
+		return set_number_option(n, value, o);
 	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
 		if (!strcmp(n, fields[i].name)) {
 			*fields[i].to = PyUnicode_AsUTF8AndSize(value, NULL);
@@ -112,7 +112,7 @@ static PyObject *client_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 		return NULL;
 	o.env = getenv;
 	while (kwargs && PyDict_Next(kwargs, &at, &name, &value))
-		if (take_option(name, value, &o) < 0)
+		if (set_option(name, value, &o) < 0)
 			return NULL;
 	k = (struct client *)PyType_GenericAlloc(type, 0);
 	if (!k)
@@ -137,8 +137,8 @@ static PyObject *client_close(PyObject *self, PyObject *unused)
 	struct penstock_s3 *c;
 
 	(void)unused;
-	if (!gate_close(&k->inside)) {
-		if (k->inside < 0)
+	if (!use_count_close(&k->uses)) {
+		if (k->uses < 0)
 			Py_RETURN_NONE;
 		PyErr_SetString(PyExc_ValueError, "the client is in use");
 		return NULL;
@@ -167,12 +167,12 @@ static void client_dealloc(PyObject *self)
 
 /* ------------------------------------------------------------------------- of a handle */
 
-bool s3_wanted(const struct path *p)
+bool s3_is_object_path(const struct path *p)
 {
 	return p->path && penstock_s3_is_uri(p->path, NULL) > 0;
 }
 
-PyObject *s3_client(void)
+PyObject *s3_acquire_client(void)
 {
 	PyObject *module = PyImport_ImportModule("penstock.s3"), *client = NULL, *core = NULL;
 
@@ -182,30 +182,30 @@ PyObject *s3_client(void)
 		core = PyObject_GetAttrString(client, "core");
 	Py_XDECREF(client);
 	Py_XDECREF(module);
-	if (core && !client_enter(core))
+	if (core && !client_begin_use(core))
 		Py_CLEAR(core);
 	return core;
 }
 
-bool s3_set(struct penstock_io *io, PyObject *client)
+bool s3_set_client(struct penstock_io *io, PyObject *client)
 {
 	return penstock_set_s3(io, ((struct client *)client)->c) == 0;
 }
 
-int s3_give(struct penstock_io *io, const struct path *p, PyObject **s3)
+int s3_attach_client(struct penstock_io *io, const struct path *p, PyObject **s3)
 {
-	if (*s3 || !s3_wanted(p))
+	if (*s3 || !s3_is_object_path(p))
 		return 0;
-	*s3 = s3_client();
+	*s3 = s3_acquire_client();
 	if (*s3)
-		s3_set(io, *s3);
+		s3_set_client(io, *s3);
 	return *s3 ? 0 : -1;
 }
 
-void s3_leave(PyObject *client)
+void s3_release_client(PyObject *client)
 {
 	if (client)
-		client_leave(client);
+		client_end_use(client);
 	Py_XDECREF(client);
 }
 
@@ -219,12 +219,12 @@ static PyObject *client_stat(PyObject *self, PyObject *args)
 	const char *uri;
 	int r;
 
-	if (!PyArg_ParseTuple(args, "s:stat", &uri) || !(c = client_enter(self)))
+	if (!PyArg_ParseTuple(args, "s:stat", &uri) || !(c = client_begin_use(self)))
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_s3_stat(c, uri, &info, &err);
 	Py_END_ALLOW_THREADS
-	client_leave(self);
+	client_end_use(self);
 	if (r)
 		return s3_raise(r, &err);
 	return Py_BuildValue("KLs", (unsigned long long)info.bytes, (long long)info.mtime,
@@ -235,7 +235,7 @@ static PyObject *client_put(PyObject *self, PyObject *args)
 {
 	struct penstock_s3_info info = {.size = sizeof(info)};
 	struct penstock_err err = {0, ""};
-	struct target t = {0};
+	struct buffer t = {0};
 	const char *uri, *etag;
 	struct penstock_s3 *c;
 	unsigned flags;
@@ -243,23 +243,23 @@ static PyObject *client_put(PyObject *self, PyObject *args)
 	int r;
 
 	if (!PyArg_ParseTuple(args, "sOIz:put", &uri, &data, &flags, &etag) ||
-	    target_take(&t, data, false, -1) < 0)
+	    buffer_from_object(&t, data, false, -1) < 0)
 		return NULL;
 	if (t.device || t.nr_iov) {
-		target_drop(&t);
+		buffer_release(&t);
 		PyErr_SetString(PyExc_TypeError, "data: memory of the host without gaps is needed");
 		return NULL;
 	}
-	c = client_enter(self);
+	c = client_begin_use(self);
 	if (!c) {
-		target_drop(&t);
+		buffer_release(&t);
 		return NULL;
 	}
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_s3_put(c, uri, t.addr, t.bytes, flags, etag, &info, &err);
 	Py_END_ALLOW_THREADS
-	client_leave(self);
-	target_drop(&t);
+	client_end_use(self);
+	buffer_release(&t);
 	return r ? s3_raise(r, &err) : PyUnicode_FromString(info.etag);
 }
 
@@ -270,12 +270,12 @@ static PyObject *client_copy(PyObject *self, PyObject *args)
 	const char *from, *to;
 	int r;
 
-	if (!PyArg_ParseTuple(args, "ss:copy", &from, &to) || !(c = client_enter(self)))
+	if (!PyArg_ParseTuple(args, "ss:copy", &from, &to) || !(c = client_begin_use(self)))
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_s3_copy(c, from, to, NULL, &err);
 	Py_END_ALLOW_THREADS
-	client_leave(self);
+	client_end_use(self);
 	if (r)
 		return s3_raise(r, &err);
 	Py_RETURN_NONE;
@@ -299,12 +299,12 @@ static PyObject *client_delete(PyObject *self, PyObject *args)
 	uris = list ? PyMem_Calloc((size_t)n + 1, sizeof(*uris)) : NULL;
 	for (Py_ssize_t i = 0; uris && !r && i < n; i++)
 		r = (uris[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(list, i), NULL)) ? 0 : -1;
-	c = uris && !r ? client_enter(self) : NULL;
+	c = uris && !r ? client_begin_use(self) : NULL;
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
 		r = penstock_s3_delete(c, uris, (uint64_t)n, &err);
 		Py_END_ALLOW_THREADS
-		client_leave(self);
+		client_end_use(self);
 	}
 	PyMem_Free(uris);
 	Py_XDECREF(list);
@@ -343,7 +343,7 @@ static PyObject *endpoints(struct penstock_s3 *c, uint32_t n)
 static PyObject *client_stats(PyObject *self, PyObject *unused)
 {
 	struct penstock_s3_stats s = {.size = sizeof(s)};
-	struct penstock_s3 *c = client_enter(self);
+	struct penstock_s3 *c = client_begin_use(self);
 	PyObject *out = NULL, *list;
 
 	(void)unused;
@@ -364,7 +364,7 @@ static PyObject *client_stats(PyObject *self, PyObject *unused)
 			(unsigned long long)s.connects, "skew_ms", (long long)s.skew_ms, "region",
 			s.region, "style", s.style, "checksum", s.checksum, "payload", s.payload,
 			"credentials", s.credentials, "endpoints", list);
-	client_leave(self);
+	client_end_use(self);
 	return out;
 }
 

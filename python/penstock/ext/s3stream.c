@@ -9,7 +9,7 @@
 struct listing {
 	PyObject_HEAD PyObject *client;
 	struct penstock_s3_list *l;
-	atomic_bool inside;
+	atomic_bool in_use;
 };
 
 PyObject *client_list(PyObject *self, PyObject *args)
@@ -26,7 +26,7 @@ PyObject *client_list(PyObject *self, PyObject *args)
 	x = (struct listing *)PyType_GenericAlloc(module_state()->listing_type, 0);
 	if (!x)
 		return NULL;
-	c = client_enter(self);
+	c = client_begin_use(self);
 	if (!c) {
 		Py_DECREF(x);
 		return NULL;
@@ -48,7 +48,7 @@ static void listing_dealloc(PyObject *self)
 
 	penstock_s3_list_close(x->l);
 	if (x->client)
-		client_leave(x->client);
+		client_end_use(x->client);
 	Py_XDECREF(x->client);
 	PyObject_Free(self);
 	Py_DECREF(type);
@@ -62,7 +62,7 @@ static PyObject *listing_next(PyObject *self)
 	PyObject *key = NULL, *out = NULL;
 	int r;
 
-	if (atomic_exchange(&x->inside, true)) {
+	if (atomic_exchange(&x->in_use, true)) {
 		PyErr_SetString(PyExc_ValueError, "another thread is using this list");
 		return NULL;
 	}
@@ -76,7 +76,7 @@ static PyObject *listing_next(PyObject *self)
 		out = Py_BuildValue("NKLsOz", key, (unsigned long long)e.bytes, (long long)e.mtime,
 				    e.etag ? e.etag : "", e.is_prefix ? Py_True : Py_False,
 				    e.upload_id);
-	x->inside = false; /* only now: the texts are the list's */
+	x->in_use = false; /* only now: the texts are the list's */
 	return r < 0 ? s3_raise(r, &err) : out;
 }
 
@@ -104,8 +104,9 @@ PyType_Spec listing_spec = {
 
 struct upload {
 	PyObject_HEAD PyObject *client;
-	struct penstock_s3_upload *_Atomic u; /* NULL: over; changed by who is inside */
-	atomic_bool inside;
+	struct penstock_s3_upload
+		*_Atomic u; /* NULL: over; changed by the thread that has set in_use */
+	atomic_bool in_use;
 };
 
 PyObject *client_upload(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -132,7 +133,7 @@ PyObject *client_upload(PyObject *self, PyObject *args, PyObject *kwargs)
 	x = (struct upload *)PyType_GenericAlloc(module_state()->upload_type, 0);
 	if (!x)
 		return NULL;
-	c = client_enter(self);
+	c = client_begin_use(self);
 	if (!c) {
 		Py_DECREF(x);
 		return NULL;
@@ -149,16 +150,16 @@ PyObject *client_upload(PyObject *self, PyObject *args, PyObject *kwargs)
 }
 
 /* For the time of a call: NULL where it is over or another thread is in it. */
-static struct penstock_s3_upload *upload_enter(struct upload *x)
+static struct penstock_s3_upload *upload_begin_use(struct upload *x)
 {
-	bool other = atomic_exchange(&x->inside, true);
+	bool other = atomic_exchange(&x->in_use, true);
 
 	if (!other && x->u)
 		return x->u;
 	PyErr_SetString(PyExc_ValueError,
 			x->u ? "another thread is using this upload" : "the upload is over");
 	if (!other)
-		x->inside = false;
+		x->in_use = false;
 	return NULL;
 }
 
@@ -172,7 +173,7 @@ static PyObject *upload_write(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "y*:write", &data))
 		return NULL;
-	u = upload_enter(x);
+	u = upload_begin_use(x);
 	if (!u) {
 		PyBuffer_Release(&data);
 		return NULL;
@@ -180,7 +181,7 @@ static PyObject *upload_write(PyObject *self, PyObject *args)
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_s3_upload_write(u, data.buf, (uint64_t)data.len, &err);
 	Py_END_ALLOW_THREADS
-	x->inside = false;
+	x->in_use = false;
 	PyBuffer_Release(&data);
 	if (r < 0)
 		return s3_raise(r, &err);
@@ -191,7 +192,7 @@ static PyObject *upload_commit(PyObject *self, PyObject *unused)
 {
 	struct upload *x = (struct upload *)self;
 	struct penstock_s3_info info = {.size = sizeof(info)};
-	struct penstock_s3_upload *u = upload_enter(x);
+	struct penstock_s3_upload *u = upload_begin_use(x);
 	struct penstock_err err = {0, ""};
 	int r;
 
@@ -202,7 +203,7 @@ static PyObject *upload_commit(PyObject *self, PyObject *unused)
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_s3_upload_commit(u, &info, &err);
 	Py_END_ALLOW_THREADS
-	x->inside = false;
+	x->in_use = false;
 	return r ? s3_raise(r, &err) : PyUnicode_FromString(info.etag);
 }
 
@@ -214,14 +215,14 @@ static PyObject *upload_abort(PyObject *self, PyObject *unused)
 	(void)unused;
 	if (!x->u)
 		Py_RETURN_NONE;
-	u = upload_enter(x);
+	u = upload_begin_use(x);
 	if (!u)
 		return NULL;
 	x->u = NULL;
 	Py_BEGIN_ALLOW_THREADS
 	penstock_s3_upload_abort(u);
 	Py_END_ALLOW_THREADS
-	x->inside = false;
+	x->in_use = false;
 	Py_RETURN_NONE;
 }
 
@@ -235,7 +236,7 @@ static void upload_dealloc(PyObject *self)
 	penstock_s3_upload_abort(u);
 	Py_END_ALLOW_THREADS
 	if (x->client)
-		client_leave(x->client);
+		client_end_use(x->client);
 	Py_XDECREF(x->client);
 	PyObject_Free(self);
 	Py_DECREF(type);

@@ -12,49 +12,49 @@
 
 #include <penstock/store.h>
 
+#include "event_log.h"
 #include "handle.h"
-#include "told.h"
 
 #define FLAG_WHOLE 0x80000000u /* ours: a value that is shorter than the memory is a miss, too */
 
 struct task {
 	struct task *next;
 	uint64_t ticket;
-	uint32_t nr, nr_targets;
+	uint32_t nr, nr_buffers;
 	bool reads; /* into the memory, */
 	bool whole; /* which has to be filled */
 	int64_t *results;
-	struct target *targets;   /* all that is in @iov */
+	struct buffer *buffers;   /* all that is in @iov */
 	uint32_t *of;             /* which key each belongs to */
 	struct penstock_iov *iov; /* of all keys, one after the other */
 	struct penstock_store_item *items;
 	PyObject **keys; /* bytes objects */
 };
 
-/* Memory that users have made known; it stays until it is taken out or the store is closed. */
-struct known {
-	struct known *next;
-	struct target target;
+/* Memory that users have registered; it stays until it is taken out or the store is closed. */
+struct registration {
+	struct registration *next;
+	struct buffer buffer;
 };
 
-struct core {
+struct store_core {
 	PyObject_HEAD struct penstock_store *store;
-	gate inside;          /* threads in it; closed until it is opened */
+	use_count uses;       /* threads in it; closed until it is opened */
 	pthread_mutex_t lock; /* what is submitted is on the list before it is taken from there */
 	struct task *tasks;
-	struct known *known;
-	struct told told;
+	struct registration *registrations;
+	struct event_log events;
 };
 
-static struct core *core_of(PyObject *self)
+static struct store_core *core_of(PyObject *self)
 {
-	return (struct core *)self;
+	return (struct store_core *)self;
 }
 
-/* Until gate_leave(): 0, or -1 with an exception. */
-static int core_enter(struct core *c)
+/* Until use_count_end(): 0, or -1 with an exception. */
+static int core_begin_use(struct store_core *c)
 {
-	if (gate_enter(&c->inside))
+	if (use_count_begin(&c->uses))
 		return 0;
 	PyErr_SetString(PyExc_ValueError, "the store is closed");
 	return -1;
@@ -64,12 +64,12 @@ static int core_enter(struct core *c)
 
 static void task_free(struct task *t)
 {
-	for (uint32_t i = 0; i < t->nr_targets; i++)
-		target_drop(&t->targets[i]);
+	for (uint32_t i = 0; i < t->nr_buffers; i++)
+		buffer_release(&t->buffers[i]);
 	for (uint32_t i = 0; t->keys && i < t->nr; i++)
 		Py_XDECREF(t->keys[i]);
 	PyMem_Free(t->results);
-	PyMem_Free(t->targets);
+	PyMem_Free(t->buffers);
 	PyMem_Free(t->of);
 	PyMem_Free(t->iov);
 	PyMem_Free(t->items);
@@ -78,7 +78,7 @@ static void task_free(struct task *t)
 }
 
 /* A key is bytes, or text, which then is its UTF-8.  A list of numbers is no key. */
-static int take_key(struct task *t, uint32_t i, PyObject *key)
+static int parse_key(struct task *t, uint32_t i, PyObject *key)
 {
 	char *text;
 	Py_ssize_t len;
@@ -99,11 +99,11 @@ static int take_key(struct task *t, uint32_t i, PyObject *key)
 	return 0;
 }
 
-static int room_for(void **v, size_t size, uint32_t n)
+static int reserve_one_more(void **v, size_t size, uint32_t n)
 {
 	void *grown;
 
-	if (n & (n - 1)) /* room is a power of two */
+	if (n & (n - 1)) /* the capacity is a power of two */
 		return 0;
 	grown = PyMem_Realloc(*v, (n ? 2 * (size_t)n : 1) * size);
 	if (!grown) {
@@ -115,7 +115,7 @@ static int room_for(void **v, size_t size, uint32_t n)
 }
 
 /* (address, bytes), for those who have no object. */
-static int take_address(struct target *x, PyObject *pair)
+static int parse_address(struct buffer *x, PyObject *pair)
 {
 	unsigned long long addr = PyLong_AsUnsignedLongLong(PyTuple_GetItem(pair, 0));
 	unsigned long long len =
@@ -123,31 +123,31 @@ static int take_address(struct target *x, PyObject *pair)
 
 	if (PyErr_Occurred())
 		return -1;
-	*x = (struct target){.addr = (char *)(uintptr_t)addr, .bytes = len};
+	*x = (struct buffer){.addr = (char *)(uintptr_t)addr, .bytes = len};
 	return 0;
 }
 
 static int add_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *obj)
 {
-	struct target *x;
+	struct buffer *x;
 
-	if (room_for((void **)&t->targets, sizeof(*t->targets), t->nr_targets) < 0 ||
-	    room_for((void **)&t->of, sizeof(*t->of), t->nr_targets) < 0)
+	if (reserve_one_more((void **)&t->buffers, sizeof(*t->buffers), t->nr_buffers) < 0 ||
+	    reserve_one_more((void **)&t->of, sizeof(*t->of), t->nr_buffers) < 0)
 		return -1;
-	x = &t->targets[t->nr_targets];
-	*x = (struct target){0};
-	t->of[t->nr_targets] = key;
+	x = &t->buffers[t->nr_buffers];
+	*x = (struct buffer){0};
+	t->of[t->nr_buffers] = key;
 	if (PyTuple_Check(obj) && PyTuple_Size(obj) == 2) {
-		if (take_address(x, obj) < 0)
+		if (parse_address(x, obj) < 0)
 			return -1;
-	} else if (target_take(x, obj, t->reads, -1) < 0) {
+	} else if (buffer_from_object(x, obj, t->reads, -1) < 0) {
 		return -1;
 	}
-	t->nr_targets++;
+	t->nr_buffers++;
 	for (unsigned i = 0; i < (x->nr_iov ? x->nr_iov : 1); i++) {
 		struct penstock_iov one = {x->addr, x->bytes};
 
-		if (room_for((void **)&t->iov, sizeof(*t->iov), *nr_iov) < 0)
+		if (reserve_one_more((void **)&t->iov, sizeof(*t->iov), *nr_iov) < 0)
 			return -1;
 		t->iov[(*nr_iov)++] = x->nr_iov ? x->iov[i] : one;
 		t->items[key].nr_iov++;
@@ -156,7 +156,7 @@ static int add_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *
 }
 
 /* One object, or a list of objects that are one value. */
-static int take_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *obj)
+static int parse_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *obj)
 {
 	PyObject *all;
 	int r = 0;
@@ -175,8 +175,8 @@ static int task_fill(struct task *t, PyObject *keys, PyObject *bufs)
 	uint32_t nr_iov = 0, at = 0;
 
 	for (uint32_t i = 0; i < t->nr; i++)
-		if (take_key(t, i, PyList_GetItem(keys, i)) < 0 ||
-		    (bufs && take_memory(t, i, &nr_iov, PyList_GetItem(bufs, i)) < 0))
+		if (parse_key(t, i, PyList_GetItem(keys, i)) < 0 ||
+		    (bufs && parse_memory(t, i, &nr_iov, PyList_GetItem(bufs, i)) < 0))
 			return -1;
 	for (uint32_t i = 0; i < t->nr; at += t->items[i++].nr_iov)
 		t->items[i].iov = t->iov ? t->iov + at : NULL;
@@ -208,14 +208,14 @@ static struct task *task_new(PyObject *keys, PyObject *bufs, bool reads)
 	return NULL;
 }
 
-static void refuse_shorter(struct task *t)
+static void refuse_shorter_values(struct task *t)
 {
 	for (uint32_t i = 0; t->reads && t->whole && i < t->nr; i++) {
-		uint64_t room = 0;
+		uint64_t capacity = 0;
 
 		for (uint32_t j = 0; j < t->items[i].nr_iov; j++)
-			room += t->items[i].iov[j].len;
-		if (t->results[i] >= 0 && (uint64_t)t->results[i] != room)
+			capacity += t->items[i].iov[j].len;
+		if (t->results[i] >= 0 && (uint64_t)t->results[i] != capacity)
 			t->results[i] = -EMSGSIZE;
 	}
 }
@@ -225,13 +225,13 @@ static PyObject *task_results(struct task *t)
 {
 	PyObject *list = PyList_New((Py_ssize_t)t->nr);
 
-	refuse_shorter(t);
-	for (uint32_t i = 0; i < t->nr_targets; i++) {
-		struct target *x = &t->targets[i];
+	refuse_shorter_values(t);
+	for (uint32_t i = 0; i < t->nr_buffers; i++) {
+		struct buffer *x = &t->buffers[i];
 
 		if (t->reads && t->results[t->of[i]] >= 0) {
-			target_unpack(x, x->bytes);
-			if (target_finish(x, x->bytes) < 0)
+			buffer_unpack(x, x->bytes);
+			if (buffer_finish(x, x->bytes) < 0)
 				Py_CLEAR(list);
 		}
 	}
@@ -289,7 +289,7 @@ static struct task *core_parse(PyObject *args, struct penstock_store_batch *b)
 
 static PyObject *core_submit(PyObject *self, PyObject *args)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	struct penstock_err err = {0, ""};
 	struct penstock_store_batch b;
 	struct task *t = core_parse(args, &b);
@@ -297,7 +297,7 @@ static PyObject *core_submit(PyObject *self, PyObject *args)
 
 	if (!t)
 		return NULL;
-	if (core_enter(c) < 0) {
+	if (core_begin_use(c) < 0) {
 		task_free(t);
 		return NULL;
 	}
@@ -309,7 +309,7 @@ static PyObject *core_submit(PyObject *self, PyObject *args)
 		c->tasks = t;
 	}
 	pthread_mutex_unlock(&c->lock);
-	gate_leave(&c->inside);
+	use_count_end(&c->uses);
 	if (ticket < 0) {
 		task_free(t);
 		return raise_os((int)ticket, err.msg, NULL);
@@ -319,7 +319,7 @@ static PyObject *core_submit(PyObject *self, PyObject *args)
 
 static PyObject *core_run(PyObject *self, PyObject *args)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	struct penstock_err err = {0, ""};
 	struct penstock_store_batch b;
 	struct task *t = core_parse(args, &b);
@@ -328,21 +328,21 @@ static PyObject *core_run(PyObject *self, PyObject *args)
 
 	if (!t)
 		return NULL;
-	if (core_enter(c) == 0) {
+	if (core_begin_use(c) == 0) {
 		struct penstock_store *s = c->store;
 
 		Py_BEGIN_ALLOW_THREADS
 		r = penstock_store_run(s, &b, NULL, &err);
 		Py_END_ALLOW_THREADS
-		gate_leave(&c->inside);
+		use_count_end(&c->uses);
 		list = r < 0 ? raise_os(r, err.msg, NULL) : task_results(t);
 	}
 	task_free(t);
-	told_log(&c->told, self, false);
+	event_log_flush(&c->events, self, false);
 	return list;
 }
 
-static struct task *task_take(struct core *c, uint64_t ticket)
+static struct task *task_take(struct store_core *c, uint64_t ticket)
 {
 	struct task **at = &c->tasks, *t;
 
@@ -358,33 +358,33 @@ static struct task *task_take(struct core *c, uint64_t ticket)
  * How many of ours have finished, which are the caller's.  A batch that nobody here has submitted,
  * such as one that another thread waits for, is left out.
  */
-static int take_finished(struct core *c, struct task *tasks[64])
+static int take_finished(struct store_core *c, struct task *tasks[64])
 {
 	struct penstock_store_done done[64];
-	int n, known = 0;
+	int n, found = 0;
 
 	pthread_mutex_lock(&c->lock);
 	n = penstock_store_drain(c->store, done, 64);
 	for (int i = 0; i < n; i++)
-		if ((tasks[known] = task_take(c, done[i].ticket)))
-			known++;
+		if ((tasks[found] = task_take(c, done[i].ticket)))
+			found++;
 	pthread_mutex_unlock(&c->lock);
-	return n < 0 ? n : known;
+	return n < 0 ? n : found;
 }
 
 static PyObject *core_drain(PyObject *self, PyObject *unused)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	struct task *tasks[64];
 	PyObject *list;
 	int n;
 
 	(void)unused;
-	if (core_enter(c) < 0)
+	if (core_begin_use(c) < 0)
 		return NULL;
 	list = PyList_New(0);
 	n = list ? take_finished(c, tasks) : 0;
-	gate_leave(&c->inside);
+	use_count_end(&c->uses);
 	if (n < 0) {
 		Py_DECREF(list);
 		return raise_os(n, penstock_strerror(n), NULL);
@@ -401,28 +401,28 @@ static PyObject *core_drain(PyObject *self, PyObject *unused)
 			Py_CLEAR(list); /* the others are freed, too */
 		Py_XDECREF(pair);
 	}
-	told_log(&c->told, self, false);
+	event_log_flush(&c->events, self, false);
 	return list;
 }
 
 /* ------------------------------------------------------------------ memory */
 
-static void known_drop(struct known *k)
+static void registration_free(struct registration *k)
 {
-	target_drop(&k->target);
+	buffer_release(&k->buffer);
 	PyMem_Free(k);
 }
 
 /* An entry for the memory of an object, which nobody has yet; NULL with an exception. */
-static struct known *known_new(PyObject *obj)
+static struct registration *registration_new(PyObject *obj)
 {
-	struct known *k = PyMem_Calloc(1, sizeof(*k));
+	struct registration *k = PyMem_Calloc(1, sizeof(*k));
 
 	if (!k)
-		return (struct known *)PyErr_NoMemory();
+		return (struct registration *)PyErr_NoMemory();
 	if ((PyTuple_Check(obj) && PyTuple_Size(obj) == 2
-		     ? take_address(&k->target, obj)
-		     : target_take_whole(&k->target, obj)) == 0)
+		     ? parse_address(&k->buffer, obj)
+		     : buffer_from_whole_object(&k->buffer, obj)) == 0)
 		return k;
 	PyMem_Free(k);
 	return NULL;
@@ -433,47 +433,47 @@ static PyObject *core_register(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = {"obj", "huge", NULL};
 	static const struct params p = {"register", names, 1, 1};
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	struct penstock_buf_info info = {0};
 	struct penstock_err err = {0, ""};
-	struct known *k;
+	struct registration *k;
 	PyObject *v[2];
 	int huge, r = -1;
 
 	if (args_parse_tuple(&p, args, kwargs, v) < 0 || (huge = args_flag(v[1], false)) < 0)
 		return NULL;
-	k = known_new(v[0]);
+	k = registration_new(v[0]);
 	if (!k)
 		return NULL;
-	if (core_enter(c) == 0) {
+	if (core_begin_use(c) == 0) {
 		struct penstock_store *s = c->store;
 
 		Py_BEGIN_ALLOW_THREADS /* pages are pinned: that may take a while */
-		r = penstock_store_register(s, k->target.addr, k->target.bytes,
+		r = penstock_store_register(s, k->buffer.addr, k->buffer.bytes,
 					    huge ? PENSTOCK_BUF_COLLAPSE : 0, &info, &err);
 		if (r == 0) {
 			pthread_mutex_lock(&c->lock);
-			k->next = c->known;
-			c->known = k;
+			k->next = c->registrations;
+			c->registrations = k;
 			pthread_mutex_unlock(&c->lock);
 		}
 		Py_END_ALLOW_THREADS
-		gate_leave(&c->inside);
+		use_count_end(&c->uses);
 		if (r < 0)
 			raise_os(r, err.msg, NULL);
 	}
 	if (r == 0)
 		return PyBool_FromLong(info.got & PENSTOCK_BUF_REGISTERED);
-	known_drop(k);
+	registration_free(k);
 	return NULL;
 }
 
-static struct known *known_take(struct core *c, const struct target *t)
+static struct registration *registration_take(struct store_core *c, const struct buffer *t)
 {
-	struct known **at = &c->known, *k;
+	struct registration **at = &c->registrations, *k;
 
 	pthread_mutex_lock(&c->lock);
-	while (*at && ((*at)->target.addr != t->addr || (*at)->target.bytes != t->bytes))
+	while (*at && ((*at)->buffer.addr != t->addr || (*at)->buffer.bytes != t->bytes))
 		at = &(*at)->next;
 	k = *at;
 	if (k)
@@ -484,26 +484,26 @@ static struct known *known_take(struct core *c, const struct target *t)
 
 static PyObject *core_unregister(PyObject *self, PyObject *obj)
 {
-	struct core *c = core_of(self);
-	struct known *want = known_new(obj), *k = NULL;
+	struct store_core *c = core_of(self);
+	struct registration *want = registration_new(obj), *k = NULL;
 
-	if (want && core_enter(c) == 0) {
-		k = known_take(c, &want->target);
+	if (want && core_begin_use(c) == 0) {
+		k = registration_take(c, &want->buffer);
 		if (k) {
 			struct penstock_store *s = c->store;
 
 			Py_BEGIN_ALLOW_THREADS
-			penstock_store_unregister(s, k->target.addr);
+			penstock_store_unregister(s, k->buffer.addr);
 			Py_END_ALLOW_THREADS
-			known_drop(k);
+			registration_free(k);
 		} else {
 			PyErr_SetString(PyExc_ValueError,
 					"obj: its memory is not registered with this store");
 		}
-		gate_leave(&c->inside);
+		use_count_end(&c->uses);
 	}
 	if (want)
-		known_drop(want);
+		registration_free(want);
 	return k ? Py_NewRef(Py_None) : NULL;
 }
 
@@ -511,52 +511,52 @@ static PyObject *core_unregister(PyObject *self, PyObject *obj)
 
 static PyObject *core_fileno(PyObject *self, PyObject *unused)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	int fd;
 
 	(void)unused;
-	if (core_enter(c) < 0)
+	if (core_begin_use(c) < 0)
 		return NULL;
 	fd = penstock_store_fd(c->store);
-	gate_leave(&c->inside);
+	use_count_end(&c->uses);
 	return PyLong_FromLong(fd);
 }
 
 static PyObject *core_metrics(PyObject *self, PyObject *unused)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	char text[16384];
 	int r;
 
 	(void)unused;
-	if (core_enter(c) < 0)
+	if (core_begin_use(c) < 0)
 		return NULL;
 	r = penstock_store_metrics(c->store, text, sizeof(text));
-	gate_leave(&c->inside);
+	use_count_end(&c->uses);
 	return r < 0 ? raise_os(r, penstock_strerror(r), NULL) : PyUnicode_FromString(text);
 }
 
 static PyObject *core_clear(PyObject *self, PyObject *unused)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 	struct penstock_err err = {0, ""};
 	int r;
 
 	(void)unused;
-	if (core_enter(c) < 0)
+	if (core_begin_use(c) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_store_clear(c->store, &err);
 	Py_END_ALLOW_THREADS
-	gate_leave(&c->inside);
+	use_count_end(&c->uses);
 	return r < 0 ? raise_os(r, err.msg, NULL) : Py_NewRef(Py_None);
 }
 
-/* Once the gate is closed. */
-static void close_store(struct core *c)
+/* Once its uses are closed. */
+static void close_store(struct store_core *c)
 {
 	struct penstock_store *s = c->store;
-	struct known *k;
+	struct registration *k;
 	struct task *t;
 
 	c->store = NULL;
@@ -567,24 +567,24 @@ static void close_store(struct core *c)
 		c->tasks = t->next;
 		task_free(t);
 	}
-	while ((k = c->known)) {
-		c->known = k->next;
-		known_drop(k);
+	while ((k = c->registrations)) {
+		c->registrations = k->next;
+		registration_free(k);
 	}
 }
 
 static PyObject *core_close(PyObject *self, PyObject *unused)
 {
-	struct core *c = core_of(self);
+	struct store_core *c = core_of(self);
 
 	(void)unused;
-	if (gate_close(&c->inside))
+	if (use_count_close(&c->uses))
 		close_store(c);
-	else if (c->inside >= 0) {
+	else if (c->uses >= 0) {
 		PyErr_SetString(PyExc_RuntimeError, "another thread is using the store");
 		return NULL;
 	}
-	told_log(&c->told, self, true);
+	event_log_flush(&c->events, self, true);
 	Py_RETURN_NONE;
 }
 
@@ -594,7 +594,7 @@ static void core_dealloc(PyObject *self)
 
 	close_store(core_of(self));
 	pthread_mutex_destroy(&core_of(self)->lock);
-	pthread_mutex_destroy(&core_of(self)->told.lock);
+	pthread_mutex_destroy(&core_of(self)->events.lock);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
 	Py_DECREF(type);
 }
@@ -608,7 +608,7 @@ static PyObject *list_dirs(PyObject *dirs)
 }
 
 /* The names of directories, which @ret_keep has. */
-static const char **take_dirs(PyObject *dirs, PyObject **ret_keep, unsigned *ret_nr)
+static const char **parse_dirs(PyObject *dirs, PyObject **ret_keep, unsigned *ret_nr)
 {
 	PyObject *list = list_dirs(dirs);
 	Py_ssize_t n = list ? PyList_Size(list) : 0;
@@ -631,31 +631,31 @@ static const char **take_dirs(PyObject *dirs, PyObject **ret_keep, unsigned *ret
 
 static PyObject *core_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	struct core *c = (struct core *)PyType_GenericAlloc(type, 0);
+	struct store_core *c = (struct store_core *)PyType_GenericAlloc(type, 0);
 
 	(void)args;
 	(void)kwargs;
 	if (c) {
-		c->inside = -1;
+		c->uses = -1;
 		pthread_mutex_init(&c->lock, NULL);
-		pthread_mutex_init(&c->told.lock, NULL);
+		pthread_mutex_init(&c->events.lock, NULL);
 	}
 	return (PyObject *)c;
 }
 
 /* In the place of what was open, unless threads are in it.  0, or -1 with an exception. */
-static int core_set_store(struct core *c, struct penstock_store *s)
+static int core_set_store(struct store_core *c, struct penstock_store *s)
 {
 	struct penstock_store *old = s;
 	int closed = -1;
 
-	if (gate_close(&c->inside))
+	if (use_count_close(&c->uses))
 		close_store(c);
 	pthread_mutex_lock(&c->lock);
-	if (c->inside == closed && !c->store) {
+	if (c->uses == closed && !c->store) {
 		c->store = s;
 		old = NULL;
-		c->inside = 0;
+		c->uses = 0;
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (!old)
@@ -701,13 +701,13 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	o.below_bytes = (uint64_t)below;
 	o.s3 = &s3;
 	s3.env = getenv;
-	o.on_error = told_hear;
-	o.on_error_arg = &core_of(self)->told;
+	o.on_error = event_log_add;
+	o.on_error_arg = &core_of(self)->events;
 	o.flags = (args_flag(v[9], false) == 1 ? PENSTOCK_STORE_SECOND_TOUCH : 0) |
 		  (args_flag(v[10], false) == 1 ? PENSTOCK_STORE_DURABLE : 0) |
 		  (args_flag(v[11], true) == 0 ? PENSTOCK_STORE_NO_RECENT : 0);
 	if (!PyErr_Occurred())
-		dirs = take_dirs(v[0], &keep, &nr);
+		dirs = parse_dirs(v[0], &keep, &nr);
 	if (dirs) {
 		Py_BEGIN_ALLOW_THREADS
 		r = penstock_store_open(&s, dirs, nr, (uint64_t)n[0], &o, &err);
@@ -718,14 +718,14 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	}
 	Py_XDECREF(keep);
 	r = s ? core_set_store(core_of(self), s) : -1;
-	told_log(&core_of(self)->told, self, true);
+	event_log_flush(&core_of(self)->events, self, true);
 	return r;
 }
 
 static PyObject *core_closed(PyObject *self, void *unused)
 {
 	(void)unused;
-	return PyBool_FromLong(core_of(self)->inside < 0);
+	return PyBool_FromLong(core_of(self)->uses < 0);
 }
 
 static PyMethodDef methods[] = {
@@ -765,7 +765,7 @@ static PyType_Slot slots[] = {
 
 PyType_Spec store_spec = {
 	.name = "penstock._penstock.StoreCore",
-	.basicsize = sizeof(struct core),
+	.basicsize = sizeof(struct store_core),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
 	.slots = slots,
 };

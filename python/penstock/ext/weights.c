@@ -16,8 +16,8 @@ struct weights {
 	struct penstock_weights *weights; /* NULL: not begun, or closed */
 	PyObject *window;                 /* owns the memory at @addr */
 	char *addr;
-	int busy;     /* some thread is in it, see busy_enter() */
-	PyObject *s3; /* see s3_give() */
+	int in_use;   /* some thread is in it, see begin_exclusive() */
+	PyObject *s3; /* see s3_attach_client() */
 };
 
 static struct weights *core_of(PyObject *self)
@@ -35,23 +35,23 @@ static PyObject *weights_failed(int code, const struct penstock_err *err)
 	return NULL;
 }
 
-static int enter_any(struct weights *c)
+static int begin_any_use(struct weights *c)
 {
-	return busy_enter(&c->busy, "window");
+	return begin_exclusive(&c->in_use, "window");
 }
 
-static void weights_leave(struct weights *c)
+static void weights_end_use(struct weights *c)
 {
-	busy_leave(&c->busy);
+	end_exclusive(&c->in_use);
 }
 
-static int weights_enter(struct weights *c)
+static int weights_begin_use(struct weights *c)
 {
-	if (enter_any(c) < 0)
+	if (begin_any_use(c) < 0)
 		return -1;
 	if (c->weights)
 		return 0;
-	weights_leave(c);
+	weights_end_use(c);
 	PyErr_SetString(PyExc_ValueError, "the window is closed");
 	return -1;
 }
@@ -71,7 +71,7 @@ static int open_model(struct weights *c, PyObject *path, uint32_t by, const char
 	o.by = by;
 	if (!p.path) {
 		PyErr_Format(PyExc_TypeError, "path: %R is not the name of a file or folder", path);
-	} else if (s3_give(c->io, &p, &c->s3) == 0) {
+	} else if (s3_attach_client(c->io, &p, &c->s3) == 0) {
 		Py_BEGIN_ALLOW_THREADS
 		r = penstock_model_open(&c->model, c->io, p.path, &o, &err);
 		Py_END_ALLOW_THREADS
@@ -150,7 +150,7 @@ static PyObject *core_groups(PyObject *self, PyObject *unused)
 	PyObject *list;
 
 	(void)unused;
-	if (enter_any(c) < 0)
+	if (begin_any_use(c) < 0)
 		return NULL;
 	list = PyList_New(0);
 	for (uint64_t i = 0; list && c->model && (g = penstock_model_get_group(c->model, i)); i++) {
@@ -160,7 +160,7 @@ static PyObject *core_groups(PyObject *self, PyObject *unused)
 			Py_CLEAR(list);
 		Py_XDECREF(one);
 	}
-	weights_leave(c);
+	weights_end_use(c);
 	return list;
 }
 
@@ -179,10 +179,10 @@ static PyObject *core_begin(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "OKKI:begin", &window, &address, &nbytes, &flags))
 		return NULL;
-	if (enter_any(c) < 0)
+	if (begin_any_use(c) < 0)
 		return NULL;
 	if (c->weights || !c->model) {
-		weights_leave(c);
+		weights_end_use(c);
 		PyErr_SetString(PyExc_ValueError, "the window has been begun");
 		return NULL;
 	}
@@ -196,7 +196,7 @@ static PyObject *core_begin(PyObject *self, PyObject *args)
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		Py_CLEAR(c->window);
-	weights_leave(c);
+	weights_end_use(c);
 	if (r == 0)
 		Py_RETURN_NONE;
 	return weights_failed(r, &err);
@@ -212,13 +212,13 @@ static PyObject *core_next(PyObject *self, PyObject *unused)
 	int r;
 
 	(void)unused;
-	if (weights_enter(c) < 0)
+	if (weights_begin_use(c) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_weights_next(c->weights, &view, &err);
 	Py_END_ALLOW_THREADS
 	if (r <= 0) {
-		weights_leave(c);
+		weights_end_use(c);
 		return r < 0 ? weights_failed(r, &err) : Py_NewRef(Py_None);
 	}
 	list = PyList_New(0);
@@ -232,7 +232,7 @@ static PyObject *core_next(PyObject *self, PyObject *unused)
 	}
 	if (!list)
 		penstock_weights_release(c->weights, view.group, NULL);
-	weights_leave(c);
+	weights_end_use(c);
 	if (!list)
 		return NULL;
 	return Py_BuildValue("(KN)", (unsigned long long)view.group, list);
@@ -251,7 +251,7 @@ static PyObject *core_release(PyObject *self, PyObject *args)
 		return NULL;
 	if (after != Py_None)
 		stream = PyLong_AsUnsignedLongLong(after);
-	if (PyErr_Occurred() || weights_enter(c) < 0)
+	if (PyErr_Occurred() || weights_begin_use(c) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	if (after == Py_None)
@@ -260,14 +260,14 @@ static PyObject *core_release(PyObject *self, PyObject *args)
 		r = penstock_weights_release_after(c->weights, group, (void *)(uintptr_t)stream,
 						   &err);
 	Py_END_ALLOW_THREADS
-	weights_leave(c);
+	weights_end_use(c);
 	if (r < 0)
 		return weights_failed(r, &err);
 	Py_RETURN_NONE;
 }
 
 /* Numbers of a list; NULL with an exception. */
-static uint64_t *take_groups(PyObject *arg, uint64_t *nr)
+static uint64_t *parse_groups(PyObject *arg, uint64_t *nr)
 {
 	PyObject *list = PySequence_List(arg);
 	Py_ssize_t n = list ? PyList_Size(list) : 0;
@@ -287,22 +287,22 @@ static uint64_t *take_groups(PyObject *arg, uint64_t *nr)
 	return v;
 }
 
-static PyObject *weights_ask(PyObject *self, PyObject *arg,
-			     int (*call)(struct penstock_weights *w, const uint64_t *groups,
-					 uint64_t n, struct penstock_err *err))
+static PyObject *call_with_groups(PyObject *self, PyObject *arg,
+				  int (*call)(struct penstock_weights *w, const uint64_t *groups,
+					      uint64_t n, struct penstock_err *err))
 {
 	struct weights *c = core_of(self);
 	struct penstock_err err = {0, ""};
-	uint64_t nr, *groups = take_groups(arg, &nr);
+	uint64_t nr, *groups = parse_groups(arg, &nr);
 	int r = -1;
 
 	if (!groups)
 		return NULL;
-	if (weights_enter(c) == 0) {
+	if (weights_begin_use(c) == 0) {
 		Py_BEGIN_ALLOW_THREADS
 		r = call(c->weights, groups, nr, &err);
 		Py_END_ALLOW_THREADS
-		weights_leave(c);
+		weights_end_use(c);
 		if (r < 0)
 			weights_failed(r, &err);
 	}
@@ -314,12 +314,12 @@ static PyObject *weights_ask(PyObject *self, PyObject *arg,
 
 static PyObject *core_want(PyObject *self, PyObject *groups)
 {
-	return weights_ask(self, groups, penstock_weights_request);
+	return call_with_groups(self, groups, penstock_weights_request);
 }
 
 static PyObject *core_hint(PyObject *self, PyObject *groups)
 {
-	return weights_ask(self, groups, penstock_weights_hint);
+	return call_with_groups(self, groups, penstock_weights_hint);
 }
 
 static PyObject *core_skip(PyObject *self, PyObject *args)
@@ -329,12 +329,12 @@ static PyObject *core_skip(PyObject *self, PyObject *args)
 	unsigned long long n;
 	int64_t r;
 
-	if (!PyArg_ParseTuple(args, "K:skip", &n) || weights_enter(c) < 0)
+	if (!PyArg_ParseTuple(args, "K:skip", &n) || weights_begin_use(c) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_weights_skip(c->weights, n, &err);
 	Py_END_ALLOW_THREADS
-	weights_leave(c);
+	weights_end_use(c);
 	return r < 0 ? weights_failed((int)r, &err) : PyLong_FromLongLong(r);
 }
 
@@ -344,10 +344,10 @@ static PyObject *core_stats(PyObject *self, PyObject *unused)
 	struct weights *c = core_of(self);
 
 	(void)unused;
-	if (weights_enter(c) < 0)
+	if (weights_begin_use(c) < 0)
 		return NULL;
 	penstock_weights_get_stats(c->weights, &s);
-	weights_leave(c);
+	weights_end_use(c);
 #define N(field) #field, (unsigned long long)s.field
 	return Py_BuildValue("{sOsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsK}", "direct",
 			     s.direct ? Py_True : Py_False, N(window), N(largest), N(groups),
@@ -374,17 +374,17 @@ static void close_all(struct weights *c)
 	penstock_close(io, NULL);
 	Py_END_ALLOW_THREADS
 	Py_CLEAR(c->window);
-	s3_leave(c->s3);
+	s3_release_client(c->s3);
 	c->s3 = NULL;
 }
 
 static PyObject *core_close(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	if (enter_any(core_of(self)) < 0)
+	if (begin_any_use(core_of(self)) < 0)
 		return NULL;
 	close_all(core_of(self));
-	weights_leave(core_of(self));
+	weights_end_use(core_of(self));
 	Py_RETURN_NONE;
 }
 

@@ -404,10 +404,10 @@ static void seconds_add_up_to_the_whole(void)
 	kvkit_overload();
 	kvkit_ok();
 	T_EQ(kvkit.r.seconds.nr, 1);
-	first = seconds_row(&kvkit.r.seconds, 0);
+	first = per_second_row(&kvkit.r.seconds, 0);
 	T_OK(first->queued > 0 && first->in_flight > 0);
 	for (uint32_t i = 0; i < kvkit.r.seconds.nr; i++) {
-		const struct kv_second *s = seconds_row(&kvkit.r.seconds, i);
+		const struct kv_second *s = per_second_row(&kvkit.r.seconds, i);
 
 		hits += s->hits;
 		misses += s->misses;

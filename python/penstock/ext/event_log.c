@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a store has to tell, such as a value that was damaged: by any of its threads, which know
- * nothing of Python.  The next call that comes along logs it, a few lines a second at most.
+ * Events of a store, such as a damaged value.  They come in threads of the store, which may not
+ * call Python.  The next call of Python's logs them, a few lines a second at most.
  */
-#include "told.h"
+#include "event_log.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-void told_hear(void *arg, const struct penstock_event *e)
+void event_log_add(void *arg, const struct penstock_event *e)
 {
-	struct told *t = arg;
+	struct event_log *t = arg;
 	bool named = !strncmp(e->text, e->file, strlen(e->file)); /* "" as well */
 
 	pthread_mutex_lock(&t->lock);
-	if (t->now.nr < TOLD_LINES)
+	if (t->now.nr < EVENT_LINES)
 		snprintf(t->now.lines[t->now.nr++], sizeof(t->now.lines[0]), "%s%s%s",
 			 named ? "" : e->file, named ? "" : ": ", e->text);
 	else
@@ -24,7 +24,7 @@ void told_hear(void *arg, const struct penstock_event *e)
 	pthread_mutex_unlock(&t->lock);
 }
 
-static PyObject *list_of(struct told_lines *l)
+static PyObject *list_of(struct event_lines *l)
 {
 	PyObject *list = PyList_New(0);
 
@@ -40,10 +40,10 @@ static PyObject *list_of(struct told_lines *l)
 	return list;
 }
 
-void told_log(struct told *t, PyObject *owner, bool last)
+void event_log_flush(struct event_log *t, PyObject *owner, bool last)
 {
 	PyObject *type, *value, *tb, *list, *done = NULL;
-	struct told_lines lines;
+	struct event_lines lines;
 	time_t now;
 
 	if (!atomic_load_explicit(&t->any, memory_order_relaxed))

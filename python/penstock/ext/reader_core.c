@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* _penstock.Input: a file that is read in ranges, many at once, and checked on the way. */
+/* _penstock.ReaderCore: a file that is read in ranges, many at once, and checked on the way. */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -11,36 +11,36 @@
 #define BATCH_BYTES (4ull << 30) /* between two of them a signal may end a read */
 #define HUGE_BYTES  (2ull << 20)
 
-struct input {
+struct reader_core {
 	PyObject_HEAD struct penstock_io *io;
 	struct penstock_reader *reader;     /* NULL: closed */
 	struct penstock_safetensors *model; /* that the reader belongs to, or NULL */
 	PyObject *name;
-	PyObject *s3; /* see s3_give() */
-	int busy;
+	PyObject *s3; /* see s3_attach_client() */
+	int in_use;
 };
 
-static PyObject *input_failed(struct input *in, int code, const struct penstock_err *err)
+static PyObject *reader_failed(struct reader_core *in, int code, const struct penstock_err *err)
 {
 	return raise_os(code, err->msg[0] ? err->msg : penstock_strerror(code), in->name);
 }
 
-static int input_enter(struct input *in)
+static int reader_begin_use(struct reader_core *in)
 {
-	if (busy_enter(&in->busy, "file") < 0)
+	if (begin_exclusive(&in->in_use, "file") < 0)
 		return -1;
 	if (in->reader)
 		return 0;
-	busy_leave(&in->busy);
+	end_exclusive(&in->in_use);
 	PyErr_SetString(PyExc_ValueError, "the file is closed");
 	return -1;
 }
 
 /* ----------------------------------------------------------------- reading */
 
-static PyObject *input_pread(PyObject *self, PyObject *args)
+static PyObject *reader_pread(PyObject *self, PyObject *args)
 {
-	struct input *in = (struct input *)self;
+	struct reader_core *in = (struct reader_core *)self;
 	unsigned long long offset, length;
 	struct penstock_err err = {0, ""};
 	PyObject *data, *cut = NULL;
@@ -53,15 +53,15 @@ static PyObject *input_pread(PyObject *self, PyObject *args)
 	data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length);
 	if (!data)
 		return NULL;
-	if (input_enter(in) == 0) {
+	if (reader_begin_use(in) == 0) {
 		char *to = PyBytes_AsString(data);
 
 		Py_BEGIN_ALLOW_THREADS
 		n = penstock_reader_pread(in->reader, to, length, offset, &err);
 		Py_END_ALLOW_THREADS
-		busy_leave(&in->busy);
+		end_exclusive(&in->in_use);
 		if (n < 0)
-			input_failed(in, (int)n, &err);
+			reader_failed(in, (int)n, &err);
 		else if ((unsigned long long)n == length)
 			return data;
 		else
@@ -72,7 +72,7 @@ static PyObject *input_pread(PyObject *self, PyObject *args)
 }
 
 /* How many of the pieces make a batch. */
-static uint64_t batch_of(const struct penstock_piece *p, uint64_t n)
+static uint64_t count_batch(const struct penstock_piece *p, uint64_t n)
 {
 	uint64_t bytes = 0, i = 0;
 
@@ -81,19 +81,19 @@ static uint64_t batch_of(const struct penstock_piece *p, uint64_t n)
 	return i;
 }
 
-static int fetch_all(struct input *in, const struct penstock_piece *p, uint64_t n)
+static int fetch_batches(struct reader_core *in, const struct penstock_piece *p, uint64_t n)
 {
 	struct penstock_err err = {0, ""};
 	int r = 0;
 
 	while (r == 0 && n) {
-		uint64_t some = batch_of(p, n);
+		uint64_t some = count_batch(p, n);
 
 		Py_BEGIN_ALLOW_THREADS
 		r = penstock_reader_fetch(in->reader, p, some, &err);
 		Py_END_ALLOW_THREADS
 		if (r < 0)
-			input_failed(in, r, &err);
+			reader_failed(in, r, &err);
 		else
 			r = PyErr_CheckSignals();
 		p += some;
@@ -103,9 +103,9 @@ static int fetch_all(struct input *in, const struct penstock_piece *p, uint64_t 
 }
 
 /* From numbers of 64 bits, three for each: address (0: only check), bytes, offset. */
-static PyObject *input_fetch(PyObject *self, PyObject *ranges)
+static PyObject *reader_fetch(PyObject *self, PyObject *ranges)
 {
-	struct input *in = (struct input *)self;
+	struct reader_core *in = (struct reader_core *)self;
 	struct penstock_piece *p = NULL;
 	Py_buffer view;
 	uint64_t n;
@@ -126,9 +126,9 @@ static PyObject *input_fetch(PyObject *self, PyObject *ranges)
 			.buf = (void *)(uintptr_t)v[0], .len = v[1], .offset = v[2]};
 	}
 	PyBuffer_Release(&view);
-	if (p && input_enter(in) == 0) {
-		r = fetch_all(in, p, n);
-		busy_leave(&in->busy);
+	if (p && reader_begin_use(in) == 0) {
+		r = fetch_batches(in, p, n);
+		end_exclusive(&in->in_use);
 	}
 	PyMem_Free(p);
 	if (r < 0)
@@ -138,7 +138,7 @@ static PyObject *input_fetch(PyObject *self, PyObject *ranges)
 
 /* --------------------------------------------------------- opening, closing */
 
-static void close_input(struct input *in)
+static void close_reader(struct reader_core *in)
 {
 	struct penstock_safetensors *m = in->model;
 	struct penstock_reader *r = m ? NULL : in->reader;
@@ -151,37 +151,37 @@ static void close_input(struct input *in)
 	penstock_close(in->io, NULL);
 	Py_END_ALLOW_THREADS
 	in->io = NULL;
-	s3_leave(in->s3);
+	s3_release_client(in->s3);
 	in->s3 = NULL;
 }
 
-static PyObject *input_close(PyObject *self, PyObject *unused)
+static PyObject *reader_close(PyObject *self, PyObject *unused)
 {
-	struct input *in = (struct input *)self;
+	struct reader_core *in = (struct reader_core *)self;
 
 	(void)unused;
-	if (busy_enter(&in->busy, "file") < 0)
+	if (begin_exclusive(&in->in_use, "file") < 0)
 		return NULL;
 	if (in->reader)
-		close_input(in);
-	busy_leave(&in->busy);
+		close_reader(in);
+	end_exclusive(&in->in_use);
 	Py_RETURN_NONE;
 }
 
-static void input_dealloc(PyObject *self)
+static void reader_dealloc(PyObject *self)
 {
-	struct input *in = (struct input *)self;
+	struct reader_core *in = (struct reader_core *)self;
 	PyTypeObject *type = Py_TYPE(self);
 
 	if (in->io)
-		close_input(in);
+		close_reader(in);
 	Py_XDECREF(in->name);
 	PyObject_Free(self);
 	Py_DECREF(type);
 }
 
-static int input_begin(struct input *in, const struct path *path, int verify, const char *engine,
-		       bool safetensors)
+static int reader_begin(struct reader_core *in, const struct path *path, int verify,
+			const char *engine, bool safetensors)
 {
 	struct penstock_reader_opts o = PENSTOCK_READER_OPTS_INIT;
 	struct penstock_err err = {0, ""};
@@ -189,7 +189,7 @@ static int input_begin(struct input *in, const struct path *path, int verify, co
 
 	o.verify = (uint32_t)verify;
 	in->io = ckpt_io(engine);
-	if (!in->io || s3_give(in->io, path, &in->s3) < 0)
+	if (!in->io || s3_attach_client(in->io, path, &in->s3) < 0)
 		return -1;
 	Py_BEGIN_ALLOW_THREADS
 	if (!safetensors)
@@ -200,18 +200,18 @@ static int input_begin(struct input *in, const struct path *path, int verify, co
 		in->reader = penstock_safetensors_reader(in->model);
 	Py_END_ALLOW_THREADS
 	if (r < 0)
-		input_failed(in, r, &err);
+		reader_failed(in, r, &err);
 	return r < 0 ? -1 : 0;
 }
 
-static PyObject *input_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = {"path", "verify", "engine", "safetensors", NULL};
 	static const char *const choices[] = {"auto", "always", "never", NULL};
-	struct params p = {"Input", names, 1, 1};
+	struct params p = {"ReaderCore", names, 1, 1};
 	const char *engine = NULL;
 	struct path path;
-	struct input *in;
+	struct reader_core *in;
 	PyObject *v[4];
 	int verify, safetensors;
 
@@ -223,13 +223,13 @@ static PyObject *input_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	    (v[2] && v[2] != Py_None && !(engine = args_text("engine", v[2]))) ||
 	    path_take(&path, v[0]) < 0)
 		return NULL;
-	in = (struct input *)PyType_GenericAlloc(type, 0);
+	in = (struct reader_core *)PyType_GenericAlloc(type, 0);
 	if (in)
 		in->name = Py_NewRef(path.filename);
 	if (in && !path.path) {
 		PyErr_Format(PyExc_TypeError, "path: %R is not the name of a file", v[0]);
 		Py_CLEAR(in);
-	} else if (in && input_begin(in, &path, verify, engine, safetensors) < 0) {
+	} else if (in && reader_begin(in, &path, verify, engine, safetensors) < 0) {
 		Py_CLEAR(in);
 	}
 	path_drop(&path);
@@ -238,13 +238,13 @@ static PyObject *input_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 /* --------------------------------------------------------------- questions */
 
-static int input_ask(struct input *in, struct penstock_reader_info *info)
+static int reader_stat(struct reader_core *in, struct penstock_reader_info *info)
 {
 	info->size = sizeof(*info);
-	if (input_enter(in) < 0)
+	if (reader_begin_use(in) < 0)
 		return -1;
 	penstock_reader_stat(in->reader, info);
-	busy_leave(&in->busy);
+	end_exclusive(&in->in_use);
 	return 0;
 }
 
@@ -253,8 +253,9 @@ static PyObject *get_size(PyObject *self, void *unused)
 	struct penstock_reader_info info = {0};
 
 	(void)unused;
-	return input_ask((struct input *)self, &info) < 0 ? NULL
-							  : PyLong_FromUnsignedLongLong(info.bytes);
+	return reader_stat((struct reader_core *)self, &info) < 0
+		       ? NULL
+		       : PyLong_FromUnsignedLongLong(info.bytes);
 }
 
 static PyObject *get_verifies(PyObject *self, void *unused)
@@ -262,8 +263,9 @@ static PyObject *get_verifies(PyObject *self, void *unused)
 	struct penstock_reader_info info = {0};
 
 	(void)unused;
-	return input_ask((struct input *)self, &info) < 0 ? NULL
-							  : PyBool_FromLong(info.verify != 0);
+	return reader_stat((struct reader_core *)self, &info) < 0
+		       ? NULL
+		       : PyBool_FromLong(info.verify != 0);
 }
 
 static PyObject *get_bad(PyObject *self, void *unused)
@@ -271,7 +273,7 @@ static PyObject *get_bad(PyObject *self, void *unused)
 	struct penstock_reader_info info = {0};
 
 	(void)unused;
-	if (input_ask((struct input *)self, &info) < 0)
+	if (reader_stat((struct reader_core *)self, &info) < 0)
 		return NULL;
 	return Py_BuildValue("KK", (unsigned long long)info.bad_offset,
 			     (unsigned long long)info.bad_len);
@@ -293,12 +295,12 @@ static PyObject *shape_of(const struct penstock_tensor *t)
 /* Of a file of safetensors: (name, dtype, shape, offset in the file, bytes) of each. */
 static PyObject *get_tensors(PyObject *self, void *unused)
 {
-	struct input *in = (struct input *)self;
+	struct reader_core *in = (struct reader_core *)self;
 	const struct penstock_tensor *t;
 	PyObject *list;
 
 	(void)unused;
-	if (busy_enter(&in->busy, "file") < 0)
+	if (begin_exclusive(&in->in_use, "file") < 0)
 		return NULL;
 	list = PyList_New(0);
 	for (uint64_t i = 0; list && in->model && (t = penstock_safetensors_get(in->model, i));
@@ -313,18 +315,18 @@ static PyObject *get_tensors(PyObject *self, void *unused)
 			Py_CLEAR(list);
 		Py_XDECREF(one);
 	}
-	busy_leave(&in->busy);
+	end_exclusive(&in->in_use);
 	return list;
 }
 
 static PyObject *get_metadata(PyObject *self, void *unused)
 {
-	struct input *in = (struct input *)self;
+	struct reader_core *in = (struct reader_core *)self;
 	const struct penstock_meta *m;
 	PyObject *found;
 
 	(void)unused;
-	if (busy_enter(&in->busy, "file") < 0)
+	if (begin_exclusive(&in->in_use, "file") < 0)
 		return NULL;
 	found = PyDict_New();
 	for (uint64_t i = 0;
@@ -335,7 +337,7 @@ static PyObject *get_metadata(PyObject *self, void *unused)
 			Py_CLEAR(found);
 		Py_XDECREF(value);
 	}
-	busy_leave(&in->busy);
+	end_exclusive(&in->in_use);
 	return found;
 }
 
@@ -359,38 +361,38 @@ static PyObject *list_records(const struct penstock_archive *a)
 	return list;
 }
 
-static PyObject *input_records(PyObject *self, PyObject *unused)
+static PyObject *reader_records(PyObject *self, PyObject *unused)
 {
-	struct input *in = (struct input *)self;
+	struct reader_core *in = (struct reader_core *)self;
 	struct penstock_archive *a = NULL;
 	struct penstock_err err = {0, ""};
 	PyObject *list = NULL;
 	int r;
 
 	(void)unused;
-	if (input_enter(in) < 0)
+	if (reader_begin_use(in) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = penstock_archive_open(&a, in->reader, &err);
 	Py_END_ALLOW_THREADS
-	busy_leave(&in->busy);
+	end_exclusive(&in->in_use);
 	if (r < 0)
-		return input_failed(in, r, &err);
+		return reader_failed(in, r, &err);
 	list = list_records(a);
 	penstock_archive_close(a);
 	return list;
 }
 
 static PyMethodDef methods[] = {
-	{"pread", input_pread, METH_VARARGS, "pread($self, offset, length, /)\n--\n\n"},
-	{"fetch", input_fetch, METH_O,
+	{"pread", reader_pread, METH_VARARGS, "pread($self, offset, length, /)\n--\n\n"},
+	{"fetch", reader_fetch, METH_O,
 	 "fetch($self, ranges, /)\n--\n\n"
 	 "Read many ranges: for each three numbers of 64 bits, address (0: only check), bytes, "
 	 "offset."},
-	{"records", input_records, METH_NOARGS,
+	{"records", reader_records, METH_NOARGS,
 	 "records($self, /)\n--\n\n"
 	 "Of the zip archive that the file is: name, offset, bytes of each."},
-	{"close", input_close, METH_NOARGS, "close($self)\n--\n\n"},
+	{"close", reader_close, METH_NOARGS, "close($self)\n--\n\n"},
 	{"__reduce__", refuse_pickle, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
@@ -404,34 +406,34 @@ static PyGetSetDef getset[] = {
 	{NULL, NULL, NULL, NULL, NULL},
 };
 
-static char doc[] = "Input(path, *, verify='auto', engine=None, safetensors=False)\n--\n\n"
+static char doc[] = "ReaderCore(path, *, verify='auto', engine=None, safetensors=False)\n--\n\n"
 		    "A file that is read in ranges, many at once, and checked on the way.";
 
 static PyType_Slot slots[] = {
-	{Py_tp_doc, doc},         {Py_tp_new, input_new}, {Py_tp_dealloc, input_dealloc},
-	{Py_tp_methods, methods}, {Py_tp_getset, getset}, {0, NULL},
+	{Py_tp_doc, doc},         {Py_tp_new, reader_new}, {Py_tp_dealloc, reader_dealloc},
+	{Py_tp_methods, methods}, {Py_tp_getset, getset},  {0, NULL},
 };
 
-PyType_Spec input_spec = {
-	.name = "penstock._penstock.Input",
-	.basicsize = sizeof(struct input),
+PyType_Spec reader_spec = {
+	.name = "penstock._penstock.ReaderCore",
+	.basicsize = sizeof(struct reader_core),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
 	.slots = slots,
 };
 
-/* -------------------------------------------------------- shared with output.c */
+/* -------------------------------------------------------- shared with writer_core.c */
 
-int busy_enter(int *busy, const char *what)
+int begin_exclusive(int *in_use, const char *what)
 {
-	if (!__atomic_exchange_n(busy, 1, __ATOMIC_ACQUIRE))
+	if (!__atomic_exchange_n(in_use, 1, __ATOMIC_ACQUIRE))
 		return 0;
 	PyErr_Format(PyExc_RuntimeError, "another thread is using the %s", what);
 	return -1;
 }
 
-void busy_leave(int *busy)
+void end_exclusive(int *in_use)
 {
-	__atomic_store_n(busy, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(in_use, 0, __ATOMIC_RELEASE);
 }
 
 struct penstock_io *ckpt_io(const char *engine)
@@ -495,27 +497,27 @@ PyObject *ckpt_copy(PyObject *module, PyObject *args)
 	Py_RETURN_NONE;
 }
 
-static PyObject *name_one(PyObject *self, PyObject *obj)
+static PyObject *name_unless_skipped(PyObject *self, PyObject *obj)
 {
-	int plain = PySet_Contains(PyTuple_GetItem(self, 0), (PyObject *)Py_TYPE(obj));
+	int skip = PySet_Contains(PyTuple_GetItem(self, 0), (PyObject *)Py_TYPE(obj));
 
-	if (plain < 0)
+	if (skip < 0)
 		return NULL;
-	if (plain)
+	if (skip)
 		Py_RETURN_NONE;
 	return PyObject_CallFunctionObjArgs(PyTuple_GetItem(self, 1), obj, NULL);
 }
 
-PyObject *ckpt_namer(PyObject *module, PyObject *args)
+PyObject *ckpt_make_persistent_id(PyObject *module, PyObject *args)
 {
-	static PyMethodDef def = {"persistent_id", name_one, METH_O, NULL};
-	PyObject *plain, *name;
+	static PyMethodDef def = {"persistent_id", name_unless_skipped, METH_O, NULL};
+	PyObject *types, *name;
 
 	(void)module;
-	if (!PyArg_ParseTuple(args, "OO:namer", &plain, &name))
+	if (!PyArg_ParseTuple(args, "OO:make_persistent_id", &types, &name))
 		return NULL;
-	if (!PyFrozenSet_Check(plain)) {
-		PyErr_SetString(PyExc_TypeError, "plain: is no frozenset");
+	if (!PyFrozenSet_Check(types)) {
+		PyErr_SetString(PyExc_TypeError, "skipped_types: is no frozenset");
 		return NULL;
 	}
 	return PyCFunction_New(&def, args);

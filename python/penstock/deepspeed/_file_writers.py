@@ -11,7 +11,7 @@ from typing import Any, Self, TypeAlias
 
 import torch
 
-from .._penstock import Output
+from .._penstock import WriterCore
 from ._tensor import host_bytes, host_view
 
 FilePath: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -57,7 +57,7 @@ def speed(size: float, seconds: float) -> float:
     return size / seconds / GIB if seconds > 0 else 0.0
 
 
-class Writer:
+class BaseFileWriter:
     """Counts, and leaves the bytes to _put(), _finish() and _abort() of a kind of writer."""
 
     def __init__(self, file_path: FilePath) -> None:
@@ -209,7 +209,7 @@ def part(view: memoryview, first: int, last: int) -> memoryview:
     return view[max(first, 0):max(last, 0)]
 
 
-_open: weakref.WeakSet[Writer] = weakref.WeakSet()
+_open: weakref.WeakSet[BaseFileWriter] = weakref.WeakSet()
 
 
 @atexit.register
@@ -219,13 +219,13 @@ def abort_all() -> None:
         writer.abort()
 
 
-class PyFileWriter(Writer):
+class PyFileWriter(BaseFileWriter):
     """As penstock.torch.writer() does it."""
 
     MEMORY = 32 << 20
 
     def __init__(self, file_path: FilePath) -> None:
-        self._file = Output(os.fsdecode(file_path), memory=self.MEMORY)
+        self._file = WriterCore(os.fsdecode(file_path), memory=self.MEMORY)
         super().__init__(file_path)
 
     def _put(self, view: memoryview) -> None:
@@ -238,5 +238,5 @@ class PyFileWriter(Writer):
         self._file.abort()
 
 
-class MockFileWriter(Writer):
+class MockFileWriter(BaseFileWriter):
     """Counts and writes nothing."""

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strided memory of the Python extension, against loops over all indices. */
-#include "python/penstock/ext/layout.h"
+#include "python/penstock/ext/strided.h"
 
 #include "base/random.h"
 #include "tests/common/t.h"
@@ -23,9 +23,9 @@ static uint64_t below(uint64_t n)
 	return penstock_random_below(&rng, n);
 }
 
-static struct layout *make(const struct array *a)
+static struct strided *make(const struct array *a)
 {
-	struct layout *l = layout_make(room + ROOM, a->itemsize, a->ndim, a->shape, a->strides);
+	struct strided *l = strided_make(room + ROOM, a->itemsize, a->ndim, a->shape, a->strides);
 
 	T_OK(l);
 	return l;
@@ -153,20 +153,20 @@ static void fill(unsigned char *p, size_t len)
 		p[i] = (unsigned char)below(256);
 }
 
-static void check_pack(const struct array *a, const struct layout *l, uint64_t bytes)
+static void check_pack(const struct array *a, const struct strided *l, uint64_t bytes)
 {
 	unsigned char *want = malloc(bytes + 1), *got = malloc(bytes + 1);
 
 	naive_pack(a, want, bytes);
 	got[bytes] = 0x5a;
-	layout_pack(l, got, bytes);
+	strided_pack(l, got, bytes);
 	T_MEM(got, want, bytes);
 	T_EQ(got[bytes], 0x5a);
 	free(want);
 	free(got);
 }
 
-static void check_unpack(const struct array *a, const struct layout *l, uint64_t bytes)
+static void check_unpack(const struct array *a, const struct strided *l, uint64_t bytes)
 {
 	static unsigned char want[sizeof(room)];
 	unsigned char *from = malloc(bytes + 1);
@@ -174,19 +174,19 @@ static void check_unpack(const struct array *a, const struct layout *l, uint64_t
 	fill(from, bytes);
 	memcpy(want, room, sizeof(room));
 	naive_unpack(a, want, from, bytes);
-	layout_unpack(l, from, bytes);
+	strided_unpack(l, from, bytes);
 	T_MEM(room, want, sizeof(room));
 	free(from);
 }
 
-static void check_runs(const struct array *a, const struct layout *l, uint64_t bytes)
+static void check_runs(const struct array *a, const struct strided *l, uint64_t bytes)
 {
-	uint64_t n = layout_runs(l, NULL, bytes), at = 0;
+	uint64_t n = strided_runs(l, NULL, bytes), at = 0;
 	struct penstock_iov *iov = malloc((n + 1) * sizeof(*iov));
 	unsigned char *want = malloc(bytes + 1), *got = malloc(bytes + 1);
 
 	naive_pack(a, want, bytes);
-	T_EQ(layout_runs(l, iov, bytes), n);
+	T_EQ(strided_runs(l, iov, bytes), n);
 	for (uint64_t i = 0; i < n; i++) {
 		T_OK(iov[i].len > 0 && at + iov[i].len <= bytes);
 		memcpy(got + at, iov[i].addr, iov[i].len);
@@ -201,10 +201,10 @@ static void check_runs(const struct array *a, const struct layout *l, uint64_t b
 
 static void check(const struct array *a)
 {
-	struct layout *l = make(a);
+	struct strided *l = make(a);
 	uint64_t bytes = nr_elements(a) * a->itemsize;
 
-	T_EQ(layout_bytes(l), bytes);
+	T_EQ(strided_bytes(l), bytes);
 	for (unsigned i = 0; i < 3; i++) {
 		uint64_t part = i ? below(bytes + 1) : bytes;
 
@@ -213,7 +213,7 @@ static void check(const struct array *a)
 		if (!truly_overlaps(a))
 			check_unpack(a, l, part);
 	}
-	T_EQ(layout_overlaps(l), truly_overlaps(a));
+	T_EQ(strided_overlaps(l), truly_overlaps(a));
 	free(l);
 }
 
@@ -241,7 +241,7 @@ static void ordinary_arrays_never_overlap_however_large(void)
 
 	penstock_random_seed(&rng, t_seed());
 	for (unsigned i = 0; i < 2000; i++) {
-		struct layout *l;
+		struct strided *l;
 		int64_t k = (int64_t)1 << (20 + i % 4);
 
 		ordinary(&a);
@@ -249,7 +249,7 @@ static void ordinary_arrays_never_overlap_however_large(void)
 			a.strides[d] *= k;
 		a.itemsize *= (uint64_t)k;
 		l = make(&a);
-		T_OK(!layout_overlaps(l));
+		T_OK(!strided_overlaps(l));
 		free(l);
 		a.ndim = 2;
 		a.shape[0] = 100000 + (int64_t)i;
@@ -258,18 +258,18 @@ static void ordinary_arrays_never_overlap_however_large(void)
 		a.strides[0] = (int64_t)a.itemsize;
 		a.strides[1] = a.strides[0] * a.shape[0] * (i & 1 ? 1 : -1);
 		l = make(&a);
-		T_OK(!layout_overlaps(l));
+		T_OK(!strided_overlaps(l));
 		a.strides[1] -= a.strides[1] > 0 ? 1 : -1;
 		free(l);
 		l = make(&a);
-		T_OK(layout_overlaps(l));
+		T_OK(strided_overlaps(l));
 		free(l);
 	}
 }
 
 static unsigned dims_of(unsigned ndim, const int64_t *shape, const int64_t *strides, uint64_t run)
 {
-	struct layout *l = layout_make(room, 4, ndim, shape, strides);
+	struct strided *l = strided_make(room, 4, ndim, shape, strides);
 	unsigned n;
 
 	T_OK(l);
@@ -298,16 +298,16 @@ static void empty_arrays_have_no_bytes_and_no_runs(void)
 {
 	for (unsigned i = 0; i < 3; i++) {
 		int64_t shape[3] = {4, 5, 6}, strides[3] = {-7, 0, 1};
-		struct layout *l;
+		struct strided *l;
 
 		shape[i] = 0;
-		l = layout_make(NULL, 8, 3, shape, strides);
+		l = strided_make(NULL, 8, 3, shape, strides);
 		T_OK(l);
-		T_EQ(layout_bytes(l), 0);
-		T_EQ(layout_runs(l, NULL, 0), 0);
-		T_OK(!layout_overlaps(l));
-		layout_pack(l, NULL, 0);
-		layout_unpack(l, NULL, 0);
+		T_EQ(strided_bytes(l), 0);
+		T_EQ(strided_runs(l, NULL, 0), 0);
+		T_OK(!strided_overlaps(l));
+		strided_pack(l, NULL, 0);
+		strided_unpack(l, NULL, 0);
 		free(l);
 	}
 }
@@ -317,20 +317,20 @@ static void sizes_beyond_2_to_64_are_the_largest_there_is(void)
 	static const int64_t shape[] = {1ll << 40, 3, 1ll << 40}, strides[] = {0, 16, 0};
 	static const int64_t all[] = {0, 0, 0};
 	unsigned char got[40], want[40];
-	struct layout *l = layout_make(room, 16, 3, shape, strides);
+	struct strided *l = strided_make(room, 16, 3, shape, strides);
 
 	T_OK(l);
-	T_EQ(layout_bytes(l), UINT64_MAX);
-	T_OK(layout_overlaps(l));
-	layout_pack(l, got, sizeof(got));
+	T_EQ(strided_bytes(l), UINT64_MAX);
+	T_OK(strided_overlaps(l));
+	strided_pack(l, got, sizeof(got));
 	for (unsigned i = 0; i < sizeof(got); i++)
 		want[i] = room[i % 16];
 	T_MEM(got, want, sizeof(got));
 	free(l);
-	l = layout_make(room, 16, 3, shape, all);
+	l = strided_make(room, 16, 3, shape, all);
 	T_OK(l);
-	T_EQ(layout_bytes(l), UINT64_MAX);
-	T_OK(layout_overlaps(l));
+	T_EQ(strided_bytes(l), UINT64_MAX);
+	T_OK(strided_overlaps(l));
 	free(l);
 }
 
@@ -343,7 +343,7 @@ int main(void)
 		T_CASE(empty_arrays_have_no_bytes_and_no_runs),
 		T_CASE(sizes_beyond_2_to_64_are_the_largest_there_is),
 	};
-	static const struct t_group group = {"layout", NULL, NULL, cases, T_COUNT(cases)};
+	static const struct t_group group = {"strided", NULL, NULL, cases, T_COUNT(cases)};
 
 	return t_run(&group, 1, NULL);
 }

@@ -13,7 +13,7 @@ from . import _args
 from ._tensor import extent
 
 
-class Regions:
+class LockedRegions:
     """Memory by address.
 
     There is no lock, which a signal handler in the midst of a call would wait for in vain: one
@@ -29,13 +29,13 @@ class Regions:
     def remove(self, start: int) -> bool:
         return self._regions.pop(start, None) is not None
 
-    def hold(self, start: int, size: int) -> bool:
+    def contain(self, start: int, size: int) -> bool:
         """Does one region hold all of it?"""
         return any(first <= start and start + size <= end and (start < end or start == first)
                    for first, (end, _) in self._regions.copy().items())
 
 
-_regions = Regions()
+_regions = LockedRegions()
 
 
 def new_tensor(num_elem: Any, example: torch.Tensor) -> torch.Tensor:
@@ -61,10 +61,10 @@ def free_tensor(tensor: torch.Tensor) -> bool:
 
 
 # When Python ends, the names of this module may be gone before DeepSpeed frees its buffers; the memory goes with the process.
-_there = True
+_interpreter_runs = True
 
 
-class Pinning:
+class LockedTensorMethods:
     """What all handles offer."""
 
     def new_cpu_locked_tensor(
@@ -79,26 +79,26 @@ class Pinning:
 
     def free_cpu_locked_tensor(self, tensor: torch.Tensor) -> bool:
         """False for a tensor that does not start where a locked one does, or is freed already."""
-        if not _there:
+        if not _interpreter_runs:
             return True
         return free_tensor(_args.tensor('tensor', tensor))
 
     def is_pinned(self, buffer: torch.Tensor) -> bool:
         """Is all of it in locked memory, torch's or ours?"""
-        if not _there or not in_host_memory(_args.tensor('buffer', buffer)):
+        if not _interpreter_runs or not in_host_memory(_args.tensor('buffer', buffer)):
             return False
-        return _regions.hold(*extent(buffer)) or bool(buffer.is_pinned())
+        return _regions.contain(*extent(buffer)) or bool(buffer.is_pinned())
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(f'{type(self).__name__} cannot be pickled or copied: it belongs to this '
                         'process; make a new one')
 
 
-class pin_handle(Pinning):
+class pin_handle(LockedTensorMethods):
     """DeepSpeed's pin_memory operator."""
 
     def free_cpu_locked_tensor(self, locked_tensor: torch.Tensor) -> bool:
-        if not _there:
+        if not _interpreter_runs:
             return True
         return free_tensor(_args.tensor('locked_tensor', locked_tensor))
 

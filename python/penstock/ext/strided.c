@@ -3,7 +3,7 @@
  * Strided memory.  Merging leaves as few dimensions as there can be; everything else is
  * one walk over what is left, with a copy, or an entry of a list, at its end.
  */
-#include "layout.h"
+#include "strided.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,20 +13,20 @@ enum {
 	ENUMERATE_MAX = 65536 /* runs that are looked at one by one for an overlap */
 };
 
-static uint64_t times(uint64_t a, uint64_t b)
+static uint64_t mul_saturated(uint64_t a, uint64_t b)
 {
 	uint64_t r;
 
 	return __builtin_mul_overflow(a, b, &r) ? UINT64_MAX : r;
 }
 
-static uint64_t distance(int64_t stride)
+static uint64_t abs_stride(int64_t stride)
 {
 	return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
 }
 
 /* Does a step of @outer equal @inner run to its end? */
-static bool continues(const struct layout_dim *outer, const struct layout_dim *inner)
+static bool continues_dim(const struct strided_dim *outer, const struct strided_dim *inner)
 {
 	uint64_t n;
 	int64_t end;
@@ -37,16 +37,16 @@ static bool continues(const struct layout_dim *outer, const struct layout_dim *i
 }
 
 /* Merge each dimension with the one before it where that is possible. */
-static void layout_merge(struct layout *l)
+static void strided_merge(struct strided *l)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < l->ndim; i++) {
-		struct layout_dim *d = &l->dim[i];
+		struct strided_dim *d = &l->dim[i];
 
 		if (d->n == 1)
 			continue;
-		if (n && continues(&l->dim[n - 1], d)) {
+		if (n && continues_dim(&l->dim[n - 1], d)) {
 			l->dim[n - 1].n *= d->n;
 			l->dim[n - 1].stride = d->stride;
 		} else {
@@ -56,15 +56,15 @@ static void layout_merge(struct layout *l)
 	l->ndim = n;
 }
 
-struct layout *layout_make(void *base, uint64_t itemsize, unsigned ndim, const int64_t *shape,
-			   const int64_t *strides)
+struct strided *strided_make(void *base, uint64_t itemsize, unsigned ndim, const int64_t *shape,
+			     const int64_t *strides)
 {
-	struct layout *l = malloc(sizeof(*l) + ndim * sizeof(*l->dim));
+	struct strided *l = malloc(sizeof(*l) + ndim * sizeof(*l->dim));
 	uint64_t bytes, stride = itemsize;
 
 	if (!l)
 		return NULL;
-	*l = (struct layout){.base = base, .run = itemsize, .ndim = ndim};
+	*l = (struct strided){.base = base, .run = itemsize, .ndim = ndim};
 	for (unsigned i = ndim; i-- > 0;) {
 		if (shape[i] <= 0)
 			l->run = 0;
@@ -76,20 +76,20 @@ struct layout *layout_make(void *base, uint64_t itemsize, unsigned ndim, const i
 		l->ndim = 0;
 		return l;
 	}
-	layout_merge(l);
+	strided_merge(l);
 	if (l->ndim && l->dim[l->ndim - 1].stride == (int64_t)itemsize)
 		l->run *= l->dim[--l->ndim].n;
 	bytes = l->run;
 	for (unsigned i = l->ndim; i-- > 0;) {
 		l->dim[i].bytes = bytes;
-		bytes = times(bytes, l->dim[i].n);
+		bytes = mul_saturated(bytes, l->dim[i].n);
 	}
 	return l;
 }
 
-uint64_t layout_bytes(const struct layout *l)
+uint64_t strided_bytes(const struct strided *l)
 {
-	return l->ndim ? times(l->dim[0].n, l->dim[0].bytes) : l->run;
+	return l->ndim ? mul_saturated(l->dim[0].n, l->dim[0].bytes) : l->run;
 }
 
 /* ------------------------------------------------------------------- the walk */
@@ -140,10 +140,10 @@ static void unpack_row(char *strided, int64_t stride, char *packed, uint64_t run
  * matrix), neighbours in memory are in different rows: copy a tile of all rows before
  * the next, so that each cache line is read once.
  */
-static void copy_plane(const struct layout *l, char *strided, char *packed, enum direction way)
+static void copy_plane(const struct strided *l, char *strided, char *packed, enum direction way)
 {
-	const struct layout_dim *rows = &l->dim[l->ndim - 2], *cols = rows + 1;
-	uint64_t tile = distance(cols->stride) > distance(rows->stride) ? TILE : cols->n;
+	const struct strided_dim *rows = &l->dim[l->ndim - 2], *cols = rows + 1;
+	uint64_t tile = abs_stride(cols->stride) > abs_stride(rows->stride) ? TILE : cols->n;
 
 	for (uint64_t at = 0; at < cols->n; at += tile) {
 		uint64_t n = cols->n - at < tile ? cols->n - at : tile;
@@ -161,17 +161,17 @@ static void copy_plane(const struct layout *l, char *strided, char *packed, enum
 }
 
 /* The first @bytes bytes of what dimension @d and those behind it span. */
-static void copy(const struct layout *l, unsigned d, char *strided, char *packed, uint64_t bytes,
-		 enum direction way)
+static void copy_dims(const struct strided *l, unsigned d, char *strided, char *packed,
+		      uint64_t bytes, enum direction way)
 {
-	const struct layout_dim *dim = &l->dim[d];
+	const struct strided_dim *dim = &l->dim[d];
 	uint64_t step;
 
 	if (d == l->ndim) {
 		memcpy(way == PACK ? packed : strided, way == PACK ? strided : packed, bytes);
 		return;
 	}
-	if (d + 2 == l->ndim && bytes == times(dim->n, dim->bytes)) {
+	if (d + 2 == l->ndim && bytes == mul_saturated(dim->n, dim->bytes)) {
 		copy_plane(l, strided, packed, way);
 		return;
 	}
@@ -185,28 +185,28 @@ static void copy(const struct layout *l, unsigned d, char *strided, char *packed
 	}
 	for (; bytes; bytes -= step) {
 		step = bytes < dim->bytes ? bytes : dim->bytes;
-		copy(l, d + 1, strided, packed, step, way);
+		copy_dims(l, d + 1, strided, packed, step, way);
 		strided += dim->stride;
 		packed += step;
 	}
 }
 
-void layout_pack(const struct layout *l, void *to, uint64_t bytes)
+void strided_pack(const struct strided *l, void *to, uint64_t bytes)
 {
 	if (bytes)
-		copy(l, 0, l->base, to, bytes, PACK);
+		copy_dims(l, 0, l->base, to, bytes, PACK);
 }
 
-void layout_unpack(const struct layout *l, const void *from, uint64_t bytes)
+void strided_unpack(const struct strided *l, const void *from, uint64_t bytes)
 {
 	if (bytes)
-		copy(l, 0, l->base, (char *)(uintptr_t)from, bytes, UNPACK);
+		copy_dims(l, 0, l->base, (char *)(uintptr_t)from, bytes, UNPACK);
 }
 
-static struct penstock_iov *list(const struct layout *l, unsigned d, char *strided,
-				 struct penstock_iov *iov, uint64_t bytes)
+static struct penstock_iov *list_runs(const struct strided *l, unsigned d, char *strided,
+				      struct penstock_iov *iov, uint64_t bytes)
 {
-	const struct layout_dim *dim = &l->dim[d];
+	const struct strided_dim *dim = &l->dim[d];
 	uint64_t step;
 
 	if (d == l->ndim) {
@@ -215,30 +215,30 @@ static struct penstock_iov *list(const struct layout *l, unsigned d, char *strid
 	}
 	for (; bytes; bytes -= step) {
 		step = bytes < dim->bytes ? bytes : dim->bytes;
-		iov = list(l, d + 1, strided, iov, step);
+		iov = list_runs(l, d + 1, strided, iov, step);
 		strided += dim->stride;
 	}
 	return iov;
 }
 
-uint64_t layout_runs(const struct layout *l, struct penstock_iov *iov, uint64_t bytes)
+uint64_t strided_runs(const struct strided *l, struct penstock_iov *iov, uint64_t bytes)
 {
 	if (!bytes)
 		return 0;
 	if (iov)
-		list(l, 0, l->base, iov, bytes);
+		list_runs(l, 0, l->base, iov, bytes);
 	return bytes / l->run + (bytes % l->run != 0);
 }
 
 /* ---------------------------------------------------------------- overlap */
 
-static int by_distance(const void *a, const void *b)
+static int by_stride(const void *a, const void *b)
 {
-	const struct layout_dim *x = a, *y = b;
+	const struct strided_dim *x = a, *y = b;
 
-	return distance(x->stride) < distance(y->stride)
+	return abs_stride(x->stride) < abs_stride(y->stride)
 		       ? -1
-		       : distance(x->stride) > distance(y->stride);
+		       : abs_stride(x->stride) > abs_stride(y->stride);
 }
 
 static int by_address(const void *a, const void *b)
@@ -249,40 +249,41 @@ static int by_address(const void *a, const void *b)
 }
 
 /* Does a dimension step into what the finer ones span?  True also for lack of memory. */
-static bool interlocks(const struct layout *l)
+static bool dims_interlock(const struct strided *l)
 {
-	struct layout_dim *dim = malloc((l->ndim + 1) * sizeof(*dim));
+	struct strided_dim *dim = malloc((l->ndim + 1) * sizeof(*dim));
 	uint64_t span = l->run; /* bytes from the first to behind the last */
 	bool r = false;
 
 	if (!dim)
 		return true;
 	memcpy(dim, l->dim, l->ndim * sizeof(*dim));
-	qsort(dim, l->ndim, sizeof(*dim), by_distance);
+	qsort(dim, l->ndim, sizeof(*dim), by_stride);
 	for (unsigned i = 0; i < l->ndim && !r; i++) {
-		uint64_t step = distance(dim[i].stride);
+		uint64_t step = abs_stride(dim[i].stride);
 
-		r = step < span || __builtin_add_overflow(span, times(step, dim[i].n - 1), &span);
+		r = step < span ||
+		    __builtin_add_overflow(span, mul_saturated(step, dim[i].n - 1), &span);
 	}
 	free(dim);
 	return r;
 }
 
-bool layout_overlaps(const struct layout *l)
+bool strided_overlaps(const struct strided *l)
 {
-	uint64_t bytes = layout_bytes(l), n;
+	uint64_t bytes = strided_bytes(l), n;
 	struct penstock_iov *iov;
 	bool r = false;
 
-	if (!l->run || !interlocks(l))
+	if (!l->run || !dims_interlock(l))
 		return false;
-	n = layout_runs(l, NULL, bytes);
+	n = strided_runs(l, NULL, bytes);
 	if (bytes == UINT64_MAX || n > ENUMERATE_MAX)
 		return true;
 	iov = malloc(n * sizeof(*iov));
 	if (!iov)
 		return true;
-	layout_runs(l, iov, bytes);
+	strided_runs(l, iov, bytes);
 	qsort(iov, n, sizeof(*iov), by_address);
 	for (uint64_t i = 1; i < n && !r; i++)
 		r = (char *)iov[i].addr - (char *)iov[i - 1].addr < (int64_t)l->run;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes on behind the caller's back."""
+"""Work in background threads: loading, and what of a save comes after the copy."""
 import contextlib
 import gc
 import threading
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from typing import Any
 
-from ._writer import Writer
+from ._atomic_writer import Writer
 
 
 @contextlib.contextmanager
-def no_garbage() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """Of thousands of tensors all are kept: looking for garbage among them takes longer than making them."""
     enabled = gc.isenabled()
     gc.disable()
@@ -22,7 +22,7 @@ def no_garbage() -> Iterator[None]:
             gc.enable()
 
 
-def run_behind(call: Callable[[], None], name: str, keep: Iterable[Any] = ()) -> 'Future[None]':
+def run_in_background(call: Callable[[], None], name: str, keep: Iterable[Any] = ()) -> 'Future[None]':
     """In a thread that is none that Python forgets: a program that ends waits for it.
 
     keep: memory that it uses, which lives until it is over even if nobody waits for that.
@@ -44,7 +44,7 @@ def _run(call: Callable[[], None], future: 'Future[None]', kept: list[Any]) -> N
         future.set_result(None)
 
 
-def join(future: 'Future[None]') -> None:
+def join_background(future: 'Future[None]') -> None:
     """Until it is over; a second exception of a signal's ends that.  Raises what failed there."""
     try:
         future.result()
@@ -53,32 +53,32 @@ def join(future: 'Future[None]') -> None:
         raise
 
 
-def start(file: Writer, send: Callable[[], None], behind: bool) -> 'Future[None]':
-    """Write, which copies, now or behind the caller; make it durable and visible behind the caller.
+def start_save(file: Writer, send: Callable[[], None], in_background: bool) -> 'Future[None]':
+    """Write, which copies, now or in the background; make it durable and visible in the background.
 
     What fails in the storage fails in the future, everything else here.
     """
     def end() -> None:
-        if behind:
-            _send(file, send)
+        if in_background:
+            _send_or_abort(file, send)
         file.commit()
 
-    file.go_behind()
+    file.queue_commit()
     try:
-        if not behind:
-            _send(file, send)
+        if not in_background:
+            _send_or_abort(file, send)
     except OSError as error:
         failed: Future[None] = Future()
         failed.set_exception(error)
         return failed
     try:
-        return run_behind(end, 'penstock-save')
+        return run_in_background(end, 'penstock-save')
     except RuntimeError:  # there is no thread for it
         file.abort()
         raise
 
 
-def _send(file: Writer, send: Callable[[], None]) -> None:
+def _send_or_abort(file: Writer, send: Callable[[], None]) -> None:
     try:
         send()
     except BaseException:

@@ -9,7 +9,7 @@ from operator import itemgetter
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
-from ._penstock import Input, huge
+from ._penstock import ReaderCore, huge
 
 _HUGE = 4 << 20  # fresh memory of this size gets huge pages
 _BLOCK = 64 << 20  # of smaller ones this much together; malloc() gives it back to the system when it is freed
@@ -109,21 +109,21 @@ class Reader:
     def __init__(self, path: Any, *, verify: bool | str = True, engine: str | None = None,
                  safetensors: bool = False) -> None:
         self.name = os.fspath(path)
-        self._input = Input(path, verify=_mode(verify), engine=engine, safetensors=safetensors)
-        self.size = self._input.size
+        self._core = ReaderCore(path, verify=_mode(verify), engine=engine, safetensors=safetensors)
+        self.size = self._core.size
 
     def pread(self, offset: int, length: int) -> bytes:
         """So many bytes, fewer at the end of the file."""
-        return self._input.pread(offset, length)
+        return self._core.pread(offset, length)
 
     def read(self, ranges: Ranges) -> None:
         """All of them at once; the memory must stay where it is."""
-        self._input.fetch(ranges.numbers)
+        self._core.fetch(ranges.numbers)
 
     def records(self) -> dict[str, Record]:
         """Of the zip archive that the file is; Unusual where it is something else."""
         try:
-            found = self._input.records()
+            found = self._core.records()
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
@@ -135,19 +135,19 @@ class Reader:
 
     def check(self) -> None:
         """Read all of the file, where there is something to check it with."""
-        if self._input.verifies and self.size:
-            self._input.fetch(array('Q', (0, self.size, 0)))
+        if self._core.verifies and self.size:
+            self._core.fetch(array('Q', (0, self.size, 0)))
 
     def bad(self) -> tuple[int, int]:
         """Offset and length of what was found to be wrong, after an OSError with EBADMSG."""
-        return self._input.bad
+        return self._core.bad
 
     def tensors(self) -> tuple[list[tuple[str, str, tuple[int, ...], int, int]], dict[str, str]]:
         """What the header of safetensors says: name, dtype, shape, offset in the file and bytes; the metadata."""
-        return self._input.tensors, self._input.metadata
+        return self._core.tensors, self._core.metadata
 
     def close(self) -> None:
-        self._input.close()
+        self._core.close()
 
     def __enter__(self) -> Self:
         return self

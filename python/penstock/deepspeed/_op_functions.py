@@ -7,22 +7,22 @@ import torch
 
 from . import _args
 from ._tensor import cast_to_byte_tensor, host_bytes, nbytes
-from ._transfer import Kind, Transfers, call
+from ._transfer import Kind, Transfers, check_call
 
 
-def whole(
+def transfer_file(
     kind: Kind, buffer: Any, filename: Any, block_size: Any, queue_depth: Any, single_submit: Any,
     overlap_events: Any, validate: Any,
 ) -> int:
     begin = time.perf_counter()
-    c = call(f'aio_{kind}', kind, buffer, _args.target(filename), 0, validate)
+    c = check_call(f'aio_{kind}', kind, buffer, _args.target(filename), 0, validate)
     _args.flag('overlap_events', overlap_events)
     io = Transfers(_args.positive('block_size', block_size),
                    _args.positive('queue_depth', queue_depth),
                    _args.flag('single_submit', single_submit), 1)
     try:
         start = time.perf_counter()
-        result = io.alone(c)
+        result = io.run_alone(c)
         end = time.perf_counter()
     finally:
         io.close()
@@ -37,7 +37,7 @@ def aio_read(
     overlap_events: bool, validate: bool, /,
 ) -> int:
     """Fill a tensor from the start of a file.  0, or -1 when the file cannot be used."""
-    return whole('read', buffer, filename, block_size, queue_depth, single_submit, overlap_events,
+    return transfer_file('read', buffer, filename, block_size, queue_depth, single_submit, overlap_events,
                  validate)
 
 
@@ -46,7 +46,7 @@ def aio_write(
     overlap_events: bool, validate: bool, /,
 ) -> int:
     """Write a tensor to the start of a file.  0, or -1 when the file cannot be used."""
-    return whole('write', buffer, filename, block_size, queue_depth, single_submit, overlap_events,
+    return transfer_file('write', buffer, filename, block_size, queue_depth, single_submit, overlap_events,
                  validate)
 
 

@@ -17,7 +17,7 @@ enum {
 
 /* -------------------------------------------------------------- exceptions */
 
-int target_refuse(PyObject *obj, const char *why)
+int refuse_object(PyObject *obj, const char *why)
 {
 	PyObject *name = PyType_GetName(Py_TYPE(obj));
 
@@ -27,7 +27,7 @@ int target_refuse(PyObject *obj, const char *why)
 	return -1;
 }
 
-int target_attribute(PyObject **out, PyObject *obj, const char *name)
+int get_attribute(PyObject **out, PyObject *obj, const char *name)
 {
 	*out = PyObject_GetAttrString(obj, name);
 	if (*out)
@@ -41,7 +41,7 @@ int target_attribute(PyObject **out, PyObject *obj, const char *name)
 /* ------------------------------------------------------------ what is moved */
 
 /* How many of @total bytes: @length, or all when it is -1. */
-static int limit(struct target *t, uint64_t total, int64_t length)
+static int set_length(struct buffer *t, uint64_t total, int64_t length)
 {
 	if (length < -1) {
 		PyErr_Format(PyExc_ValueError, "length: %lld is negative", (long long)length);
@@ -57,38 +57,38 @@ static int limit(struct target *t, uint64_t total, int64_t length)
 	return 0;
 }
 
-int target_fill(struct target *t, void *addr, uint64_t bytes, int64_t length)
+int buffer_set(struct buffer *t, void *addr, uint64_t bytes, int64_t length)
 {
 	t->addr = addr;
-	return limit(t, bytes, length);
+	return set_length(t, bytes, length);
 }
 
-static int fill_list(struct target *t, const struct layout *l, uint64_t runs)
+static int set_iov(struct buffer *t, const struct strided *l, uint64_t runs)
 {
 	t->iov = malloc(runs * sizeof(*t->iov));
 	if (!t->iov) {
 		PyErr_NoMemory();
 		return -1;
 	}
-	t->nr_iov = (unsigned)layout_runs(l, t->iov, t->bytes);
+	t->nr_iov = (unsigned)strided_runs(l, t->iov, t->bytes);
 	t->addr = l->base;
 	return 0;
 }
 
-static void pack(const struct target *t, const struct layout *l)
+static void pack_copy(const struct buffer *t, const struct strided *l)
 {
 	PyThreadState *save;
 
 	if (t->bytes < PACK_ALONE) {
-		layout_pack(l, t->staged, t->bytes);
+		strided_pack(l, t->staged, t->bytes);
 		return;
 	}
 	save = PyEval_SaveThread();
-	layout_pack(l, t->staged, t->bytes);
+	strided_pack(l, t->staged, t->bytes);
 	PyEval_RestoreThread(save);
 }
 
-static int fill_copy(struct target *t, const struct layout *l, bool into)
+static int set_copy(struct buffer *t, const struct strided *l, bool into)
 {
 	if (t->bytes > PY_SSIZE_T_MAX || posix_memalign(&t->staged, STAGE_ALIGN, t->bytes)) {
 		t->staged = NULL;
@@ -98,12 +98,12 @@ static int fill_copy(struct target *t, const struct layout *l, bool into)
 	}
 	t->addr = t->staged;
 	if (!into)
-		pack(t, l);
+		pack_copy(t, l);
 	return 0;
 }
 
 /* A copy on the device is the owner's to make. */
-static int refuse_fine(const struct target *t, const struct layout *l, uint64_t runs)
+static int refuse_small_runs(const struct buffer *t, const struct strided *l, uint64_t runs)
 {
 	PyErr_Format(PyExc_TypeError,
 		     "obj: its %llu bytes of CUDA memory are in %llu pieces of %llu bytes each; "
@@ -114,48 +114,48 @@ static int refuse_fine(const struct target *t, const struct layout *l, uint64_t 
 }
 
 /* Takes over @l. */
-static int fill_layout(struct target *t, struct layout *l, bool into, int64_t length)
+static int set_strided(struct buffer *t, struct strided *l, bool into, int64_t length)
 {
 	uint64_t runs;
 	int r;
 
-	t->layout = l;
-	if (limit(t, layout_bytes(l), length) < 0)
+	t->strided = l;
+	if (set_length(t, strided_bytes(l), length) < 0)
 		return -1;
-	if (into && layout_overlaps(l)) {
+	if (into && strided_overlaps(l)) {
 		PyErr_SetString(PyExc_ValueError,
 				"obj: some of its elements share memory, so that "
 				"a read would write them twice; read into a copy");
 		return -1;
 	}
-	runs = layout_runs(l, NULL, t->bytes);
+	runs = strided_runs(l, NULL, t->bytes);
 	if (runs <= 1) {
 		t->addr = l->base;
 		r = 0;
 	} else if (l->run >= RUN_MIN && runs <= RUNS_MAX) {
-		r = fill_list(t, l, runs);
+		r = set_iov(t, l, runs);
 	} else if (t->device) {
-		r = refuse_fine(t, l, runs);
+		r = refuse_small_runs(t, l, runs);
 	} else {
-		r = fill_copy(t, l, into);
+		r = set_copy(t, l, into);
 	}
 	if (!into || !t->staged) { /* nothing to unpack later */
-		free(t->layout);
-		t->layout = NULL;
+		free(t->strided);
+		t->strided = NULL;
 	}
 	return r;
 }
 
-int target_fill_array(struct target *t, void *base, uint64_t itemsize, unsigned ndim,
-		      const int64_t *shape, const int64_t *strides, bool into, int64_t length)
+int buffer_set_array(struct buffer *t, void *base, uint64_t itemsize, unsigned ndim,
+		     const int64_t *shape, const int64_t *strides, bool into, int64_t length)
 {
-	struct layout *l = layout_make(base, itemsize, ndim, shape, strides);
+	struct strided *l = strided_make(base, itemsize, ndim, shape, strides);
 
 	if (!l) {
 		PyErr_NoMemory();
 		return -1;
 	}
-	return fill_layout(t, l, into, length);
+	return set_strided(t, l, into, length);
 }
 
 /* --------------------------------------------------------- buffer protocol */
@@ -178,11 +178,11 @@ static bool has_object_format(const char *format)
 static int has_object_dtype(PyObject *obj)
 {
 	PyObject *dtype, *flag = NULL;
-	int r = target_attribute(&dtype, obj, "dtype");
+	int r = get_attribute(&dtype, obj, "dtype");
 
 	if (r <= 0)
 		return r;
-	r = target_attribute(&flag, dtype, "hasobject");
+	r = get_attribute(&flag, dtype, "hasobject");
 	if (r > 0)
 		r = PyObject_IsTrue(flag);
 	Py_XDECREF(flag);
@@ -191,14 +191,14 @@ static int has_object_dtype(PyObject *obj)
 }
 
 /* It has no buffer, and said why; 0 when it has DLPack instead (bfloat16 of some), else -1. */
-static int no_view(struct target *t, PyObject *obj)
+static int expect_dlpack(struct buffer *t, PyObject *obj)
 {
 	PyObject *type, *value, *tb, *other;
 	int r;
 
 	t->view.obj = NULL;
 	PyErr_Fetch(&type, &value, &tb);
-	r = target_attribute(&other, obj, "__dlpack__");
+	r = get_attribute(&other, obj, "__dlpack__");
 	Py_XDECREF(other);
 	if (r == 0) {
 		PyErr_Restore(type, value, tb);
@@ -211,7 +211,7 @@ static int no_view(struct target *t, PyObject *obj)
 }
 
 /* Some objects have memory but no format for it (datetime64): ask without.  1, 0, -1. */
-static int get_view(struct target *t, PyObject *obj)
+static int get_view(struct buffer *t, PyObject *obj)
 {
 	int objects;
 
@@ -220,11 +220,11 @@ static int get_view(struct target *t, PyObject *obj)
 	} else {
 		PyErr_Clear();
 		if (PyObject_GetBuffer(obj, &t->view, PyBUF_INDIRECT) < 0)
-			return no_view(t, obj);
+			return expect_dlpack(t, obj);
 		objects = has_object_dtype(obj);
 	}
 	if (objects > 0)
-		target_refuse(obj, "holds Python objects; only plain data can be moved");
+		refuse_object(obj, "holds Python objects; only plain data can be moved");
 	return objects ? -1 : 1;
 }
 
@@ -236,7 +236,7 @@ static bool is_indirect(const Py_buffer *v)
 	return false;
 }
 
-static int target_buffer(struct target *t, PyObject *obj, bool into, int64_t length)
+static int buffer_from_protocol(struct buffer *t, PyObject *obj, bool into, int64_t length)
 {
 	const Py_buffer *v = &t->view;
 	int r = PyObject_CheckBuffer(obj) ? get_view(t, obj) : 0;
@@ -244,53 +244,53 @@ static int target_buffer(struct target *t, PyObject *obj, bool into, int64_t len
 	if (r <= 0)
 		return r;
 	if (into && v->readonly)
-		return target_refuse(obj, "is read-only; a read needs writable memory, such as a "
+		return refuse_object(obj, "is read-only; a read needs writable memory, such as a "
 					  "bytearray or an array of its own");
 	if (is_indirect(v))
-		return target_refuse(obj, "is an array of pointers to its rows; copy it first");
-	t->keep = Py_NewRef(obj);
+		return refuse_object(obj, "is an array of pointers to its rows; copy it first");
+	t->owner = Py_NewRef(obj);
 	if (!v->shape || PyBuffer_IsContiguous(v, 'C'))
-		return target_fill(t, v->buf, (uint64_t)v->len, length) < 0 ? -1 : 1;
-	return target_fill_array(t, v->buf, (uint64_t)v->itemsize, (unsigned)v->ndim,
-				 (const int64_t *)v->shape, (const int64_t *)v->strides, into,
-				 length) < 0
+		return buffer_set(t, v->buf, (uint64_t)v->len, length) < 0 ? -1 : 1;
+	return buffer_set_array(t, v->buf, (uint64_t)v->itemsize, (unsigned)v->ndim,
+				(const int64_t *)v->shape, (const int64_t *)v->strides, into,
+				length) < 0
 		       ? -1
 		       : 1;
 }
 
 /* --------------------------------------------------------------- from outside */
 
-int target_take(struct target *t, PyObject *obj, bool into, int64_t length)
+int buffer_from_object(struct buffer *t, PyObject *obj, bool into, int64_t length)
 {
-	static int (*const kinds[])(struct target * t, PyObject * obj, bool into,
+	static int (*const kinds[])(struct buffer * t, PyObject * obj, bool into,
 				    int64_t length) = {
-		target_torch,
-		target_buffer,
-		target_cuda_array, /* before DLPack: it names the stream to wait for */
-		target_dlpack,
+		buffer_from_torch,
+		buffer_from_protocol,
+		buffer_from_cuda_array, /* before DLPack: it names the stream to wait for */
+		buffer_from_dlpack,
 	};
 	int r = 0;
 
-	*t = (struct target){0};
+	*t = (struct buffer){0};
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && !r; i++)
 		r = kinds[i](t, obj, into, length);
 	if (r > 0)
 		return 0;
 	if (!r)
-		target_refuse(obj, "has no memory to move; give an array, a tensor, a bytearray or "
+		refuse_object(obj, "has no memory to move; give an array, a tensor, a bytearray or "
 				   "another object with the buffer protocol, __dlpack__ or "
 				   "__cuda_array_interface__");
-	target_drop(t);
+	buffer_release(t);
 	return -1;
 }
 
-void target_unpack(const struct target *t, uint64_t bytes)
+void buffer_unpack(const struct buffer *t, uint64_t bytes)
 {
-	if (t->layout)
-		layout_unpack(t->layout, t->staged, bytes);
+	if (t->strided)
+		strided_unpack(t->strided, t->staged, bytes);
 }
 
-int target_finish(const struct target *t, uint64_t bytes)
+int buffer_finish(const struct buffer *t, uint64_t bytes)
 {
 	PyObject *r;
 
@@ -302,7 +302,7 @@ int target_finish(const struct target *t, uint64_t bytes)
 }
 
 /* With an exception set or without, which stays as it is. */
-void target_drop(struct target *t)
+void buffer_release(struct buffer *t)
 {
 	PyObject *type, *value, *tb;
 
@@ -311,23 +311,23 @@ void target_drop(struct target *t)
 		PyBuffer_Release(&t->view);
 	free(t->iov);
 	free(t->staged);
-	free(t->layout);
+	free(t->strided);
 	t->iov = NULL;
 	t->nr_iov = 0;
 	t->staged = NULL;
-	t->layout = NULL;
-	Py_CLEAR(t->keep);
+	t->strided = NULL;
+	Py_CLEAR(t->owner);
 	Py_CLEAR(t->finish);
 	PyErr_Restore(type, value, tb);
 }
 
-int target_take_whole(struct target *t, PyObject *obj)
+int buffer_from_whole_object(struct buffer *t, PyObject *obj)
 {
-	if (target_take(t, obj, false, -1) < 0)
+	if (buffer_from_object(t, obj, false, -1) < 0)
 		return -1;
 	if (!t->staged && !t->nr_iov && !t->copied)
 		return 0;
-	target_drop(t);
+	buffer_release(t);
 	PyErr_SetString(PyExc_ValueError, "obj: its memory is not in one piece; register the whole "
 					  "of which it is a part");
 	return -1;

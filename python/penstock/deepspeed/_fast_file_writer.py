@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from .._penstock import Output
+from .._penstock import WriterCore
 from . import _args
 from ._tensor import host_view
-from ._writers import FilePath, Writer
+from ._file_writers import FilePath, BaseFileWriter
 
 PAGE = 4096
 
@@ -91,7 +91,7 @@ def _set_direct(fd: int, direct: bool) -> None:
             raise
 
 
-class FastFileWriter(Writer):
+class FastFileWriter(BaseFileWriter):
     """A file that is written once, from start to end, and replaces an older one by close()."""
 
     def __init__(self, file_path: FilePath, config: FastFileWriterConfig) -> None:
@@ -103,7 +103,7 @@ class FastFileWriter(Writer):
         self._sent = 0  # bytes given to the handle
         self._filled = 0  # and to the buffers
         self._in_flight = False
-        self._file = Output(path, outside=True)
+        self._file = WriterCore(path, outside=True)
         self._fd = self._file.fileno()
         _set_direct(self._fd, True)
         super().__init__(path)

@@ -9,71 +9,71 @@ import warnings
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias
 
-from ._reader import is_uri
-from ._penstock import Output
+from ._range_reader import is_uri
+from ._penstock import WriterCore
 
 Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 MEMORY = 128 << 20  # of the pool, unless the user says something else
-_END = struct.Struct('<4sHHHHIIH')  # of a zip archive
+_ZIP_END = struct.Struct('<4sHHHHIIH')  # of a zip archive
 
 
 def _is_complete(end: bytes, total: int) -> bool:
     """Do these last bytes of a stream of so many bytes end an archive that has a pickle?"""
-    if len(end) < _END.size or end[:4] != b'PK\5\6':
+    if len(end) < _ZIP_END.size or end[:4] != b'PK\5\6':
         return False
-    _, _, _, _, n, size, start, comment = _END.unpack(end)
+    _, _, _, _, n, size, start, comment = _ZIP_END.unpack(end)
     return n > 0 and comment == 0 and (start == 0xffffffff or start + size <= total)
 
 
-class _Lines:
-    """Files that are committed behind their callers, by name: they appear in the order of the calls."""
+class _CommitQueues:
+    """Files that are committed in the background, by name: they appear in the order of the calls."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lines: dict[str, list[threading.Event]] = {}
+        self._queues: dict[str, list[threading.Event]] = {}
 
-    def join(self, name: str | bytes) -> '_Place':
-        place = _Place(_real(name), threading.Event(), [])
+    def add(self, name: str | bytes) -> '_QueuedCommit':
+        queued = _QueuedCommit(_real(name), threading.Event(), [])
         with self._lock:
-            line = self._lines.setdefault(place.name, [])
-            place.before.extend(line)
-            line.append(place.over)
-        return place
+            queue = self._queues.setdefault(queued.name, [])
+            queued.before.extend(queue)
+            queue.append(queued.done)
+        return queued
 
-    def now(self, name: str | bytes) -> list[threading.Event]:
+    def events(self, name: str | bytes) -> list[threading.Event]:
         with self._lock:
-            return list(self._lines.get(_real(name), ())) if self._lines else []
+            return list(self._queues.get(_real(name), ())) if self._queues else []
 
-    def leave(self, place: '_Place') -> None:
+    def remove(self, queued: '_QueuedCommit') -> None:
         with self._lock:
-            line = self._lines[place.name]
-            line.remove(place.over)
-            if not line:
-                del self._lines[place.name]
-        place.over.set()
+            queue = self._queues[queued.name]
+            queue.remove(queued.done)
+            if not queue:
+                del self._queues[queued.name]
+        queued.done.set()
 
 
-class _Place(NamedTuple):
-    """In such a line."""
+class _QueuedCommit(NamedTuple):
+    """A commit, the event that is set when it is over, and the events of those before it."""
 
     name: str
-    over: threading.Event
+    done: threading.Event
     before: list[threading.Event]
 
 
-_lines = _Lines()
+_commit_queues = _CommitQueues()
 
 
-def _forget() -> None:
-    global _lines
-    _lines = _Lines()  # of the parent's, no thread is here
+def _reset_after_fork() -> None:
+    global _commit_queues
+    _commit_queues = _CommitQueues()  # of the parent's, no thread is here
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-def _await(before: list[threading.Event]) -> None:
+def _wait_all(before: list[threading.Event]) -> None:
     for event in before:
         event.wait()
 
@@ -92,19 +92,19 @@ class Writer(io.RawIOBase):
 
     def __init__(self, path: Path, *, size: int = 0, memory: int = MEMORY, durable: bool = True,
                  checksum: bool = True) -> None:
-        self._output: Output | None = None
+        self._core: WriterCore | None = None
         self.name = os.fspath(path)
-        self._output = Output(path, size=size, memory=memory, durable=durable, checksum=checksum)
+        self._core = WriterCore(path, size=size, memory=memory, durable=durable, checksum=checksum)
         self._in_with = False
-        self._end = b''
-        self._around = _exception()  # what is being handled where we are made
+        self._last_bytes = b''
+        self._outer_exception = _exception()  # what is being handled where we are made
         self._pid = os.getpid()
-        self._place: _Place | None = None
+        self._queued: _QueuedCommit | None = None
 
-    def _open(self) -> Output:
-        if self._output is None:
+    def _open(self) -> WriterCore:
+        if self._core is None:
             raise ValueError('the file is closed: it was committed or given up')
-        return self._output
+        return self._core
 
     # -- as a file
 
@@ -114,7 +114,7 @@ class Writer(io.RawIOBase):
     def write(self, data: Any, /) -> int:
         n = self._open().write(data)
         if n and not self._in_with:  # where flush() does not commit
-            self._end = (self._end + bytes(memoryview(data).cast('B')[-_END.size:]))[-_END.size:]
+            self._last_bytes = (self._last_bytes + bytes(memoryview(data).cast('B')[-_ZIP_END.size:]))[-_ZIP_END.size:]
         return n
 
     def write_memory(self, address: int, nbytes: int) -> None:
@@ -125,7 +125,7 @@ class Writer(io.RawIOBase):
         """The same of many: an array of addresses and bytes by turns."""
         self._open().write_each(ranges)
 
-    def archive(self, alignment: int) -> Output:
+    def archive(self, alignment: int) -> WriterCore:
         """Begin a zip archive as torch has them; until end_archive() nothing else may be written."""
         output = self._open()
         output.archive(alignment)
@@ -153,50 +153,50 @@ class Writer(io.RawIOBase):
         torch.save() calls it at the end, of a save that failed as well: then there is an exception
         that was not there when the file was made.
         """
-        if self._output is None or self._in_with or _exception() is not self._around:
+        if self._core is None or self._in_with or _exception() is not self._outer_exception:
             return
-        if _is_complete(self._end, self._output.tell()):
+        if _is_complete(self._last_bytes, self._core.tell()):
             self.commit()
 
     # -- the end
 
     @property
     def closed(self) -> bool:
-        return getattr(self, '_output', None) is None
+        return getattr(self, '_core', None) is None
 
-    def go_behind(self) -> None:
-        """Will be committed behind the caller: what comes later under this name is later there, too."""
-        self._place = _lines.join(self.name)
+    def queue_commit(self) -> None:
+        """Will be committed in the background: what comes later under this name is later there, too."""
+        self._queued = _commit_queues.add(self.name)
 
     def commit(self) -> None:
         """Make it durable and visible; raises what failed, and then nothing of it is seen.
 
-        Waits for those of this name that were to be committed behind their callers before.
+        Waits for those of this name that were to be committed in the background before.
         """
-        output, self._output = self._open(), None
+        output, self._core = self._open(), None
         try:
-            _await(self._place.before if self._place else _lines.now(self.name))
+            _wait_all(self._queued.before if self._queued else _commit_queues.events(self.name))
             output.commit()
         except BaseException:
             output.abort()
             raise
         finally:
-            self._leave()
+            self._leave_queue()
 
     def abort(self) -> None:
         """As if nothing had been written.  Does nothing after the end."""
-        output, self._output = self._output, None
+        output, self._core = self._core, None
         if output is not None:
             output.abort()
-        self._leave()
+        self._leave_queue()
 
-    def _leave(self) -> None:
-        place, self._place = self._place, None
-        if place is not None and os.getpid() == self._pid:
-            _lines.leave(place)
+    def _leave_queue(self) -> None:
+        queued, self._queued = self._queued, None
+        if queued is not None and os.getpid() == self._pid:
+            _commit_queues.remove(queued)
 
     def close(self) -> None:
-        if self._output is not None:
+        if self._core is not None:
             self.commit()
 
     def __enter__(self) -> Self:
@@ -212,7 +212,7 @@ class Writer(io.RawIOBase):
             self.abort()
 
     def __del__(self) -> None:
-        output = getattr(self, '_output', None)
+        output = getattr(self, '_core', None)
         if output is not None:
             if os.getpid() == self._pid and _exception() is None:
                 warnings.warn(f'{self.name!r}: dropped without close(): nothing is saved',

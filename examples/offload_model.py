@@ -33,14 +33,14 @@ with tempfile.TemporaryDirectory(dir='.') as folder, torch.no_grad():
     del model
 
     # Layer by layer, as views into the window.
-    with penstock.WeightWindow(file, window='6MiB') as stream:
-        biases = sum(layer[f'{layer.name}.0.bias'].numel() for layer in stream)
+    with penstock.WeightWindow(file, window='6MiB') as window:
+        biases = sum(layer[f'{layer.name}.0.bias'].numel() for layer in window)
 
     # The same model without memory of its own.
     empty = torch.nn.ModuleList(block('meta') for _ in range(BLOCKS))
-    with penstock.torch.offload_modules(empty, file, window='6MiB') as streamed:
+    with penstock.torch.offload_modules(empty, file, window='6MiB') as offloaded:
         for _ in range(3):
             assert torch.equal(forward(empty, x), expected)
-        stats = streamed.stream.stats()
+        stats = offloaded.window.stats()
     print(f'{biases} biases seen, {stats["groups"]} layers, {stats["bytes_read"] >> 20} MiB through a window of '
           f'{stats["window"] >> 20} MiB, {stats["stall_disk_ns"] / 1e6:.0f} ms waited for')

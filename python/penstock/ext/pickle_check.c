@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is a pickle one of plain things: dicts, lists, tuples, numbers, text, what find_class() gives and
+ * Is a pickle simple: dicts, lists, tuples, numbers, text, what find_class() gives and
  * calls of it, persistent ids?  Then Python's own unpickler does nothing that torch's careful one
  * would not do, as long as find_class() gives nothing that is worth calling.  What it does besides
  * is refused here: instances (INST, OBJ, NEWOBJ), registered extensions, which are found without
@@ -15,7 +15,7 @@
 enum { NO = -1, LINES = -2, TEXT = -3, LONG = -4 };
 
 /* Bytes that follow an opcode, or what tells how many do. */
-static int argument(unsigned char op)
+static int argument_bytes(unsigned char op)
 {
 	switch (op) {
 	case '(':  /* MARK */
@@ -77,7 +77,7 @@ static const unsigned char *skip_lines(const unsigned char *p, const unsigned ch
 	return p;
 }
 
-static bool pickle_is_plain(const unsigned char *p, const unsigned char *end)
+static bool check_pickle(const unsigned char *p, const unsigned char *end)
 {
 	uint64_t size = (uint64_t)(end - p);
 
@@ -86,7 +86,7 @@ static bool pickle_is_plain(const unsigned char *p, const unsigned char *end)
 	p += 2;
 	while (p < end) {
 		unsigned char op = *p++;
-		int more = argument(op);
+		int more = argument_bytes(op);
 		uint64_t left = (uint64_t)(end - p), n = (uint64_t)more;
 
 		if (op == '.')
@@ -110,7 +110,7 @@ static bool pickle_is_plain(const unsigned char *p, const unsigned char *end)
 	return false;
 }
 
-PyObject *ckpt_is_plain(PyObject *module, PyObject *data)
+PyObject *ckpt_is_simple_pickle(PyObject *module, PyObject *data)
 {
 	Py_buffer view;
 	bool yes;
@@ -118,7 +118,7 @@ PyObject *ckpt_is_plain(PyObject *module, PyObject *data)
 	(void)module;
 	if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
 		return NULL;
-	yes = pickle_is_plain(view.buf, (const unsigned char *)view.buf + view.len);
+	yes = check_pickle(view.buf, (const unsigned char *)view.buf + view.len);
 	PyBuffer_Release(&view);
 	return PyBool_FromLong(yes);
 }

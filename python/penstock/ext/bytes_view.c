@@ -5,23 +5,23 @@
 
 #include "s3.h"
 
-static struct view *view_of(PyObject *self)
+static struct bytes_view *bytes_view_of(PyObject *self)
 {
-	return (struct view *)self;
+	return (struct bytes_view *)self;
 }
 
-static PyObject *view_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *bytes_view_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char len_name[] = "length";
 	static char *names[] = {len_name, NULL};
 	unsigned long long len = 0;
-	struct view *v;
+	struct bytes_view *v;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|K:BytesView", names, &len))
 		return NULL;
 	if (len > PY_SSIZE_T_MAX)
 		return PyErr_NoMemory();
-	v = (struct view *)PyType_GenericAlloc(type, 0);
+	v = (struct bytes_view *)PyType_GenericAlloc(type, 0);
 	if (!v)
 		return NULL;
 	v->bytes = malloc(len ? len : 1); /* not zeroed: it is filled before anybody sees it */
@@ -32,18 +32,18 @@ static PyObject *view_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	return PyErr_NoMemory();
 }
 
-static void view_dealloc(PyObject *self)
+static void bytes_view_dealloc(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
 
-	free(view_of(self)->bytes);
+	free(bytes_view_of(self)->bytes);
 	PyObject_Free(self);
 	Py_DECREF(type);
 }
 
-static int view_getbuffer(PyObject *self, Py_buffer *b, int flags)
+static int bytes_view_getbuffer(PyObject *self, Py_buffer *b, int flags)
 {
-	struct view *v = view_of(self);
+	struct bytes_view *v = bytes_view_of(self);
 
 	if (PyBuffer_FillInfo(b, self, v->bytes, (Py_ssize_t)v->len, 1, flags) < 0)
 		return -1;
@@ -51,18 +51,18 @@ static int view_getbuffer(PyObject *self, Py_buffer *b, int flags)
 	return 0;
 }
 
-static void view_releasebuffer(PyObject *self, Py_buffer *b)
+static void bytes_view_releasebuffer(PyObject *self, Py_buffer *b)
 {
 	(void)b;
-	view_of(self)->exports--;
+	bytes_view_of(self)->exports--;
 }
 
-static Py_ssize_t view_len(PyObject *self)
+static Py_ssize_t bytes_view_len(PyObject *self)
 {
-	return (Py_ssize_t)view_of(self)->len;
+	return (Py_ssize_t)bytes_view_of(self)->len;
 }
 
-static PyObject *view_subscript(PyObject *self, PyObject *key)
+static PyObject *bytes_view_subscript(PyObject *self, PyObject *key)
 {
 	PyObject *m = PyMemoryView_FromObject(self);
 	PyObject *item = m ? PyObject_GetItem(m, key) : NULL;
@@ -72,7 +72,7 @@ static PyObject *view_subscript(PyObject *self, PyObject *key)
 }
 
 /* Equal to whatever has the same bytes. */
-static PyObject *view_compare(PyObject *self, PyObject *other, int op)
+static PyObject *bytes_view_compare(PyObject *self, PyObject *other, int op)
 {
 	PyObject *m, *r;
 
@@ -84,21 +84,22 @@ static PyObject *view_compare(PyObject *self, PyObject *other, int op)
 	return r;
 }
 
-static PyObject *view_memoryview(PyObject *self, PyObject *unused)
+static PyObject *bytes_view_memoryview(PyObject *self, PyObject *unused)
 {
 	(void)unused;
 	return PyMemoryView_FromObject(self);
 }
 
-static PyObject *view_bytes(PyObject *self, PyObject *unused)
+static PyObject *bytes_view_to_bytes(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	return PyBytes_FromStringAndSize(view_of(self)->bytes, (Py_ssize_t)view_of(self)->len);
+	return PyBytes_FromStringAndSize(bytes_view_of(self)->bytes,
+					 (Py_ssize_t)bytes_view_of(self)->len);
 }
 
-static PyObject *view_resize(PyObject *self, PyObject *args)
+static PyObject *bytes_view_resize(PyObject *self, PyObject *args)
 {
-	struct view *v = view_of(self);
+	struct bytes_view *v = bytes_view_of(self);
 	unsigned long long len;
 	char *bytes;
 
@@ -117,9 +118,9 @@ static PyObject *view_resize(PyObject *self, PyObject *args)
 }
 
 /* As many bytes of another as there is room for. */
-static PyObject *view_fill(PyObject *self, PyObject *args)
+static PyObject *bytes_view_fill(PyObject *self, PyObject *args)
 {
-	struct view *v = view_of(self);
+	struct bytes_view *v = bytes_view_of(self);
 	Py_buffer from;
 
 	if (!PyArg_ParseTuple(args, "y*:_fill", &from))
@@ -130,12 +131,13 @@ static PyObject *view_fill(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-	{"memoryview", view_memoryview, METH_NOARGS,
+	{"memoryview", bytes_view_memoryview, METH_NOARGS,
 	 "memoryview($self, /)\n--\n\nA read-only view; nothing is copied."},
-	{"to_bytes", view_bytes, METH_NOARGS, "to_bytes($self, /)\n--\n\nA copy, as bytes."},
-	{"__bytes__", view_bytes, METH_NOARGS, NULL},
-	{"_fill", view_fill, METH_VARARGS, NULL},
-	{"_resize", view_resize, METH_VARARGS, NULL},
+	{"to_bytes", bytes_view_to_bytes, METH_NOARGS,
+	 "to_bytes($self, /)\n--\n\nA copy, as bytes."},
+	{"__bytes__", bytes_view_to_bytes, METH_NOARGS, NULL},
+	{"_fill", bytes_view_fill, METH_VARARGS, NULL},
+	{"_resize", bytes_view_resize, METH_VARARGS, NULL},
 	{"__reduce__", refuse_pickle, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
@@ -146,21 +148,21 @@ static char doc[] =
 
 static PyType_Slot slots[] = {
 	{Py_tp_doc, doc},
-	{Py_tp_new, view_new},
-	{Py_tp_dealloc, view_dealloc},
+	{Py_tp_new, bytes_view_new},
+	{Py_tp_dealloc, bytes_view_dealloc},
 	{Py_tp_methods, methods},
-	{Py_tp_richcompare, view_compare},
+	{Py_tp_richcompare, bytes_view_compare},
 	{Py_tp_hash, PyObject_HashNotImplemented},
-	{Py_mp_length, view_len},
-	{Py_mp_subscript, view_subscript},
-	{Py_bf_getbuffer, view_getbuffer},
-	{Py_bf_releasebuffer, view_releasebuffer},
+	{Py_mp_length, bytes_view_len},
+	{Py_mp_subscript, bytes_view_subscript},
+	{Py_bf_getbuffer, bytes_view_getbuffer},
+	{Py_bf_releasebuffer, bytes_view_releasebuffer},
 	{0, NULL},
 };
 
-PyType_Spec view_spec = {
+PyType_Spec bytes_view_spec = {
 	.name = "penstock._penstock.BytesView",
-	.basicsize = sizeof(struct view),
+	.basicsize = sizeof(struct bytes_view),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
 	.slots = slots,
 };

@@ -8,17 +8,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from ._frameworks import _KINDS, Array, arrays_of
-from ._reader import Reader, is_uri
-from ._writer import MEMORY, Path, Writer
+from ._range_reader import Reader, is_uri
+from ._atomic_writer import MEMORY, Path, Writer
 from .safetensors import _index_of, _read_index
 from .weights import Weight
 
 _COPY = 16 << 20
-_LEAST = 4 << 20  # of memory for a file
+_FILE_MEMORY_MIN = 4 << 20  # of memory for a file
 _GENERATION = re.compile(r'\.g(\d+)\.safetensors$')  # in names that nobody else gives
 
 
-class _Next:
+class _NextFile:
     """What one file will be: the weights that were written, and the rest as it was."""
 
     def __init__(self, old: str, new: str, options: dict[str, Any]) -> None:
@@ -76,14 +76,14 @@ class WeightUpdate:
         self._path = os.fsdecode(path)
         if is_uri(self._path):
             raise ValueError(f'{self._path}: an object, whose parts cannot be written in any order')
-        self._files: dict[str, _Next] = {}  # by the path of the old one
+        self._files: dict[str, _NextFile] = {}  # by the path of the old one
         self._lock = -1
         self._index = _index_of(self._path) if self._has_index() else None
         self._map: dict[str, str] = {}
         self._others: set[str] = set()  # files that other indexes beside it name
         if self._index is not None:
             self._begin(self._index)
-        share = max(_LEAST, memory // max(1, len(set(self._map.values()))))
+        share = max(_FILE_MEMORY_MIN, memory // max(1, len(set(self._map.values()))))
         self._options: dict[str, Any] | None = {'memory': share, 'durable': durable, 'checksum': checksum}
 
     def _has_index(self) -> bool:
@@ -97,13 +97,13 @@ class WeightUpdate:
             self._map = _read_index(index)
             self._refuse_link(index)
             names = set(self._map.values())
-            ours = {_plain(name) for name in names}
+            ours = {_base_name(name) for name in names}
             there = os.listdir(os.path.dirname(index) or '.')
             self._others = {file for name in there if name.endswith('.index.json') and name != os.path.basename(index)
                             for file in _read_index(self._beside(name)).values()}
             for name in there:
                 shard = name.removesuffix('.crc')
-                if shard not in names | self._others and _GENERATION.search(shard) and _plain(shard) in ours:
+                if shard not in names | self._others and _GENERATION.search(shard) and _base_name(shard) in ours:
                     os.unlink(self._beside(name))  # of a step that was not taken, or before one that was
         except BaseException:
             self._unlock()
@@ -132,7 +132,7 @@ class WeightUpdate:
         if os.path.islink(path):  # as those of a hub's cache, whose blobs are what their names say
             raise ValueError(f'{path} is a link to a file that others may use: update a copy of the model')
 
-    def _next(self, path: str) -> _Next:
+    def _next(self, path: str) -> _NextFile:
         path = os.path.abspath(path)
         there = self._files.get(path)
         if there is not None:
@@ -142,7 +142,7 @@ class WeightUpdate:
             if name not in self._map.values() or path != os.path.abspath(self._beside(name)):
                 raise ValueError(f'{path} is no file of {self._index}')
             number = re.search(r'\.g(\d+)\.safetensors$', name)
-            new = os.path.join(os.path.dirname(path), f'{_plain(name)}.g{int(number[1]) + 1 if number else 1}.safetensors')
+            new = os.path.join(os.path.dirname(path), f'{_base_name(name)}.g{int(number[1]) + 1 if number else 1}.safetensors')
         elif self._files:
             raise ValueError(f'{path}: a second file, and there is no index to replace both by in one step')
         elif os.path.abspath(self._path) not in (path, os.path.dirname(path)):
@@ -151,7 +151,7 @@ class WeightUpdate:
         if self._index is None:
             self._take(path)
         try:
-            self._files[path] = _Next(path, new, self._open())
+            self._files[path] = _NextFile(path, new, self._open())
         except BaseException:
             if self._index is None:
                 self._unlock()
@@ -179,7 +179,7 @@ class WeightUpdate:
     def commit(self) -> None:
         """Make it durable, and the model; raises what failed, and then the old one is there."""
         files, durable = list(self._files.values()), self._open()['durable']
-        shown: list[_Next] = []
+        shown: list[_NextFile] = []
         replacing = False
         try:
             for file in files:
@@ -224,7 +224,7 @@ class WeightUpdate:
             self.commit()
 
 
-def _plain(name: str) -> str:
+def _base_name(name: str) -> str:
     return re.sub(r'(\.g\d+)?\.safetensors$', '', name)
 
 
