@@ -105,7 +105,7 @@ static void flow_step(struct flow *f)
 }
 
 /* Nobody can tell how far a store is with what it has; and who waits for a clock is not held up. */
-static void report_progress(struct flow *f)
+static void flow_report_progress(struct flow *f)
 {
 	bool waits = (f->running || f->nr_file_jobs) && !f->timers.nr &&
 		     !atomic_load(&f->nr_store_calls);
@@ -122,7 +122,7 @@ unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler 
 	f->ended = 0;
 	for (;;) {
 		flow_step(f);
-		report_progress(f);
+		flow_report_progress(f);
 		if (f->ended || f->now >= until_ns || (!f->running && until_ns == UINT64_MAX))
 			break;
 		if (!f->ready)

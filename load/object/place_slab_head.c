@@ -11,7 +11,7 @@
 #include "load/object/content.h"
 #include "load/object/place_slab.h"
 
-#define SLAB_MAGIC "penstock slab 2\n"
+#define SLAB_MAGIC "penstock slab2\x01"
 
 /* One object in the index: then its extents, its name, its shape. */
 struct slab_entry {

@@ -19,7 +19,7 @@ struct input {
 
 static struct slab_head make_head(const struct input *in, const uint8_t *index, size_t len)
 {
-	struct slab_head h = {.magic = "penstock slab 2\n",
+	struct slab_head h = {.magic = "penstock slab2\x01",
 			      .units = in->units,
 			      .unit = 4096u << (in->shift & 31) % 20,
 			      .kept = 1,
