@@ -317,14 +317,14 @@ struct penstock_op {
 };
 
 /* Bits of struct penstock_done.flags: what happened on the way. */
-#define PENSTOCK_DONE_EOF      0x1u  /* the read ended at the end of the file */
-#define PENSTOCK_DONE_DIRECT   0x2u  /* some bytes went by O_DIRECT */
-#define PENSTOCK_DONE_BUFFERED 0x4u  /* some bytes went through the page cache */
-#define PENSTOCK_DONE_BOUNCED  0x8u  /* some bytes went through an aligned bounce buffer */
-#define PENSTOCK_DONE_RETRIED  0x10u /* some blocks had to be submitted again */
-#define PENSTOCK_DONE_INLINE   0x20u /* done by the calling thread, without a queue */
-#define PENSTOCK_DONE_RING     0x40u /* device memory: through the pinned pool */
-#define PENSTOCK_DONE_CUFILE   0x80u /* device memory: by cuFile, past the host's memory (GDS) */
+#define PENSTOCK_DONE_EOF         0x1u  /* the read ended at the end of the file */
+#define PENSTOCK_DONE_DIRECT      0x2u  /* some bytes went by O_DIRECT */
+#define PENSTOCK_DONE_BUFFERED    0x4u  /* some bytes went through the page cache */
+#define PENSTOCK_DONE_BOUNCED     0x8u  /* some bytes went through an aligned bounce buffer */
+#define PENSTOCK_DONE_RETRIED     0x10u /* some blocks had to be submitted again */
+#define PENSTOCK_DONE_INLINE      0x20u /* done by the calling thread, without a queue */
+#define PENSTOCK_DONE_PINNED_POOL 0x40u /* device memory: through the pinned pool */
+#define PENSTOCK_DONE_CUFILE      0x80u /* device memory: by cuFile, past the host's memory (GDS) */
 #define PENSTOCK_DONE_CUFILE_COMPAT \
 	0x100u /* device memory: by cuFile in its compatibility mode, through host memory */
 
@@ -504,12 +504,12 @@ struct penstock_stats {
 	uint64_t blocks_fixed;    /* of these: in registered memory */
 	uint64_t resubmissions;   /* blocks submitted again: short, EINTR, EAGAIN, refused */
 	uint64_t preallocations;
-	uint64_t submit_calls;  /* calls of the engine's submit */
-	uint64_t wakeups;       /* times a sleeping I/O thread had to be woken */
-	uint64_t cpu_ns;        /* CPU time of the handle's I/O threads */
-	uint64_t blocks_ring;   /* of blocks: device memory, through the pinned pool */
-	uint64_t blocks_cufile; /* of blocks: device memory, by cuFile */
-	uint64_t ring_bytes;    /* of the pinned pool; 0 until device memory is first met */
+	uint64_t submit_calls;       /* calls of the engine's submit */
+	uint64_t wakeups;            /* times a sleeping I/O thread had to be woken */
+	uint64_t cpu_ns;             /* CPU time of the handle's I/O threads */
+	uint64_t blocks_pinned_pool; /* of blocks: device memory, through the pinned pool */
+	uint64_t blocks_cufile;      /* of blocks: device memory, by cuFile */
+	uint64_t pinned_pool_bytes;  /* of the pinned pool; 0 until device memory is first met */
 	uint64_t inline_bytes;  /* a blocking transfer up to this is done by the calling thread */
 	uint64_t flight_bytes;  /* most bytes in flight per I/O thread, but for one block;
 				   0: as many as depth allows */

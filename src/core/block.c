@@ -220,7 +220,7 @@ static int start_other(struct penstock_io *io, struct queue *q, struct block *b,
 		b->flags |= PENSTOCK_DONE_BOUNCED;
 		COUNT(c, bounced, 1);
 	} else if (b->mode == BLOCK_DEVICE) {
-		b->flags |= PENSTOCK_DONE_RING;
+		b->flags |= PENSTOCK_DONE_PINNED_POOL;
 		COUNT(c, pinned, 1);
 		b->req.buf_slot = pinned_pool_slot(q);
 	} else if (b->mode == BLOCK_CUFILE) {

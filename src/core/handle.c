@@ -299,7 +299,7 @@ static void add_counters(struct penstock_stats *s, struct counters *c)
 	s->blocks_bounced += c->bounced;
 	s->blocks_inline += c->inlined;
 	s->blocks_fixed += c->fixed;
-	s->blocks_ring += c->pinned;
+	s->blocks_pinned_pool += c->pinned;
 	s->blocks_cufile += c->cufile;
 	s->blocks_object += c->objects;
 	s->resubmissions += c->resubmissions;
@@ -331,7 +331,7 @@ int penstock_get_stats(struct penstock_io *io, struct penstock_stats *stats)
 	for (unsigned i = 0; i < io->nr_queues; i++)
 		add_counters(&s, &io->queues[i].count);
 	s.cpu_ns = queues_cpu_ns(io);
-	s.ring_bytes = atomic_load(&io->pinned_pool.bytes);
+	s.pinned_pool_bytes = atomic_load(&io->pinned_pool.bytes);
 	s.inline_bytes = io_inline_bytes(io);
 	s.flight_bytes = io->auto_depth ? io_flight_bytes(io) : 0;
 	memcpy(stats, &s, min_u64(stats->size, sizeof(s)));

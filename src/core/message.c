@@ -21,7 +21,7 @@ static const char *device_way(const struct op *op)
 {
 	return op->done_flags & PENSTOCK_DONE_CUFILE          ? ", cuFile"
 	       : op->done_flags & PENSTOCK_DONE_CUFILE_COMPAT ? ", cuFile in compatibility mode"
-	       : op->done_flags & PENSTOCK_DONE_RING          ? ", pinned pool"
+	       : op->done_flags & PENSTOCK_DONE_PINNED_POOL   ? ", pinned pool"
 							      : "";
 }
 

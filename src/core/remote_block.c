@@ -193,7 +193,7 @@ void remote_start(struct queue *q, struct block *b)
 		b->data = b->bounce;
 		rb->piece = (struct penstock_iov){b->bounce, b->len};
 		rb->req.iov = &rb->piece;
-		b->flags |= PENSTOCK_DONE_RING;
+		b->flags |= PENSTOCK_DONE_PINNED_POOL;
 		COUNT(&q->count, pinned, 1);
 	} else if (b->mode != BLOCK_SYNC) {
 		rb->req.iov = &op->iov[b->seg];

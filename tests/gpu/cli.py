@@ -67,10 +67,10 @@ def every_engine_moves_gpu_memory():
                 for memory in 'own', 'odd':
                     r = result('--gpu', '--engine', engine, '--validate', '--memory', memory, *read)
                     assert passed(r) and ran(r)['memory'] == 'gpu'
-                    assert r['io']['gpu_path'] == ['ring'] and ran(r)['path'] == 'ring', ran(r)
+                    assert r['io']['gpu_path'] == ['pinned_pool'] and ran(r)['path'] == 'pinned_pool', ran(r)
                     assert r['settings']['gpu'] is True and r['settings']['gds'] is False
-                    assert stats(r)['blocks_ring'] > 0 and stats(r)['blocks_cufile'] == 0
-                    assert 0 < stats(r)['ring_bytes'] <= 256 << 20
+                    assert stats(r)['blocks_pinned_pool'] > 0 and stats(r)['blocks_cufile'] == 0
+                    assert 0 < stats(r)['pinned_pool_bytes'] <= 256 << 20
 
 
 def the_text_names_gpu_and_way():
@@ -94,7 +94,7 @@ def cufile_in_compatibility_mode():
             assert ran(r)['path'] == 'cufile', ran(r)
             assert ran(r)['registered'] is True and ran(r)['fallbacks'] == []
             assert r['settings']['gds'] is True
-            assert stats(r)['blocks_cufile'] > 0 and stats(r)['ring_bytes'] == 0
+            assert stats(r)['blocks_cufile'] > 0 and stats(r)['pinned_pool_bytes'] == 0
         r = result('--gpu', '--use_gds', '--validate', '--memory', 'odd')
         assert ran(r)['registered'] is False and passed(r)
 
@@ -102,7 +102,7 @@ def cufile_in_compatibility_mode():
 def refused_files_fall_back_to_the_pool():
     with folder():
         r = result('--gpu', '--gds', '--validate', cufile='refuse_handle=5027')
-        assert r['io']['gpu_path'] == ['ring'] and ran(r)['fallbacks'] == ['cufile'], ran(r)
+        assert r['io']['gpu_path'] == ['pinned_pool'] and ran(r)['fallbacks'] == ['cufile'], ran(r)
         assert '(5027)' in ran(r)['fallback_why'] and '(5027)' in stats(r)['fallback_why'], ran(r)
         out, _ = run('io', '--io_size', '1M', '--gpu', '--gds', cufile='refuse_driver=5004')
         assert 'cufile (' in out and 'CU_FILE_DRIVER_VERSION_MISMATCH (5004)' in out, out

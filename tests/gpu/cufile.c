@@ -85,7 +85,7 @@ static void reads_of_every_size_and_place_arrive(void)
 			op = fixture_op(PENSTOCK_READ, dev + at, sizes[s], offsets[o]);
 			d = FIXTURE_DO(&op, sizes[s], turn);
 			T_OK(d.flags & PENSTOCK_DONE_CUFILE_COMPAT);
-			T_OK(!(d.flags & (PENSTOCK_DONE_RING | PENSTOCK_DONE_CUFILE |
+			T_OK(!(d.flags & (PENSTOCK_DONE_PINNED_POOL | PENSTOCK_DONE_CUFILE |
 					  PENSTOCK_DONE_INLINE | PENSTOCK_DONE_BOUNCED)));
 			T_EQ(penstock_pattern_check(fixture_see(dev, SPACE) + at, sizes[s], SEED,
 						    offsets[o]),
@@ -93,7 +93,7 @@ static void reads_of_every_size_and_place_arrive(void)
 			around_is_untouched(dev, at, sizes[s]);
 			memset(fixture_see(dev, SPACE), GUARD, SPACE);
 		}
-	T_EQ(cf_stats().blocks_ring, 0);
+	T_EQ(cf_stats().blocks_pinned_pool, 0);
 	T_EQ(cf_stats().blocks_cufile, cf->reads);
 	T_EQ(cf->handle_registers, 1);
 }
@@ -127,7 +127,7 @@ static void writes_of_every_size_and_place_arrive(void)
 	writes(fixture_alloc(1, SPACE));
 	T_OK(cf->writes > 100);
 	T_EQ(cf->ragged, 0);
-	T_OK(cf_stats().blocks_ring > 100);
+	T_OK(cf_stats().blocks_pinned_pool > 100);
 }
 
 static void without_o_direct_cufile_writes_parts_of_pages_too(void)
@@ -141,7 +141,7 @@ static void without_o_direct_cufile_writes_parts_of_pages_too(void)
 	fixture_open(&o);
 	dev = fixture_alloc(0, SPACE);
 	writes(dev);
-	T_EQ(cf_stats().blocks_ring, 0);
+	T_EQ(cf_stats().blocks_pinned_pool, 0);
 	op = fixture_op(PENSTOCK_READ, dev, MIB(5), 3);
 	d = FIXTURE_DO(&op, MIB(5), 1);
 	T_OK(d.flags & PENSTOCK_DONE_CUFILE_COMPAT);
@@ -186,7 +186,7 @@ static void large_operations_are_split_and_run_in_parallel(void)
 	FIXTURE_DO(&op, len, 1);
 	T_EQ(penstock_pattern_check(fixture_see(dev, len), len, SEED, 0), len);
 	T_EQ(cf->reads, 5);
-	T_EQ(cf_stats().ring_bytes, 0);
+	T_EQ(cf_stats().pinned_pool_bytes, 0);
 }
 
 static void host_and_device_memory_mix(void)
@@ -266,7 +266,7 @@ static void managed_memory_takes_the_pool(void)
 	fixture_file_open(O_RDONLY);
 	op = fixture_op(PENSTOCK_READ, ptr, MIB(1), 0);
 	d = FIXTURE_DO(&op, MIB(1), 1);
-	T_OK(d.flags & PENSTOCK_DONE_RING);
+	T_OK(d.flags & PENSTOCK_DONE_PINNED_POOL);
 	T_EQ(cf->reads, 0);
 	T_EQ(penstock_pattern_check((void *)(uintptr_t)ptr, MIB(1), SEED, 0), MIB(1));
 	fixture_close(0);

@@ -98,7 +98,7 @@ static void a_refused_file_takes_the_pool(void)
 	op = fixture_op(PENSTOCK_WRITE, dev, MIB(1), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		d = FIXTURE_DO(&op, MIB(1), i);
-		T_OK(d.flags & PENSTOCK_DONE_RING);
+		T_OK(d.flags & PENSTOCK_DONE_PINNED_POOL);
 		T_OK(!(d.flags & (PENSTOCK_DONE_CUFILE | PENSTOCK_DONE_CUFILE_COMPAT)));
 	}
 	T_FILE_PATTERN(fixture_path, SEED, MIB(1));
@@ -108,7 +108,7 @@ static void a_refused_file_takes_the_pool(void)
 	T_STR_HAS(s.fallback_why, "CU_FILE_HANDLE_NOT_REGISTERED (5027)");
 	T_STR_HAS(s.fallback_why, fixture_path);
 	T_EQ(s.blocks_cufile, 0);
-	T_OK(s.blocks_ring && s.ring_bytes);
+	T_OK(s.blocks_pinned_pool && s.pinned_pool_bytes);
 	/* Another file may be taken. */
 	T_EQ(penstock_file_close(fixture_file, NULL), 0);
 	cf->refuse_handle = 0;
@@ -223,7 +223,7 @@ static void what_bypasses_the_host_is_told_apart(void)
 	op = fixture_op(PENSTOCK_WRITE, dev, MIB(1), 0);
 	flags = FIXTURE_DO(&op, MIB(1), 1).flags;
 	T_OK(flags & PENSTOCK_DONE_CUFILE);
-	T_OK(!(flags & (PENSTOCK_DONE_CUFILE_COMPAT | PENSTOCK_DONE_RING)));
+	T_OK(!(flags & (PENSTOCK_DONE_CUFILE_COMPAT | PENSTOCK_DONE_PINNED_POOL)));
 	fixture_close(0);
 
 	o.direct = PENSTOCK_DIRECT_NEVER;
@@ -254,7 +254,7 @@ static void without_its_driver_the_pool_does_it(void)
 	T_EQ(penstock_buf_register(fixture_io, (void *)(uintptr_t)dev, MIB(1), 0, &info, NULL), 0);
 	T_EQ(info.got, 0);
 	op = fixture_op(PENSTOCK_READ, dev, MIB(1), 0);
-	T_OK(FIXTURE_DO(&op, MIB(1), 1).flags & PENSTOCK_DONE_RING);
+	T_OK(FIXTURE_DO(&op, MIB(1), 1).flags & PENSTOCK_DONE_PINNED_POOL);
 	T_EQ(penstock_pattern_check(fixture_see(dev, MIB(1)), MIB(1), SEED, 0), MIB(1));
 	T_STR_HAS(cf_stats().fallback_why, "CU_FILE_DRIVER_VERSION_MISMATCH (5004)");
 	T_EQ(cf->driver_opens, 1);

@@ -27,7 +27,7 @@ OFFSETS = [(0, 0), (1, 0), (0, 1), (511, 13), (4096, 512), (4097, 4095), (3 * MI
 
 def engines():
     usable = {e['name'] for e in penstock.info()['engines'] if e['usable']} - {'null', 'fault'}
-    return sorted(usable & {'cufile'} if WAY == 'ring' else usable)
+    return sorted(usable & {'cufile'} if WAY == 'pinned_pool' else usable)
 
 
 def checksum(bytes_, at=0):
@@ -115,7 +115,7 @@ def every_size_class_and_offset(case):
 def one_operation_of_more_than_3_GiB(engine):
     with handle(engine) as h:
         there_and_back(h, 3 * GIB + 4097, *((4097, 1) if engine == 'threads' else (0, 0)))
-        assert h.stats()['ring_bytes'] <= 256 * MIB
+        assert h.stats()['pinned_pool_bytes'] <= 256 * MIB
 
 
 @each([(e, o) for e in engines() for o in engines() if e <= o])
@@ -183,11 +183,11 @@ def cufile_or_its_fallback_is_told():
         flight = h.write_async(tensor, name)
         flight.result()
         assert checksum_of_file(name, 0) == checksum(tensor)
-        ways = {'ring', 'cufile', 'cufile-compat'} & set(flight.ways)
+        ways = {'pinned_pool', 'cufile', 'cufile-compat'} & set(flight.ways)
         stats = h.stats()
         assert len(ways) == 1 and (not WAY or ways == {WAY}), flight.ways
-        assert (ways == {'ring'}) == ('cufile' in stats['fallbacks']), stats
-        assert ways != {'ring'} or 'CU_FILE_' in stats['fallback_why'], stats
+        assert (ways == {'pinned_pool'}) == ('cufile' in stats['fallbacks']), stats
+        assert ways != {'pinned_pool'} or 'CU_FILE_' in stats['fallback_why'], stats
 
 
 @case

@@ -30,7 +30,7 @@ static void host_memory_works(void)
 	T_EQ(penstock_open(&io, NULL, NULL), 0);
 	T_EQ(penstock_run(io, &op, &d, NULL), 0);
 	T_EQ(d.res, sizeof(buf));
-	T_OK(!(d.flags & PENSTOCK_DONE_RING));
+	T_OK(!(d.flags & PENSTOCK_DONE_PINNED_POOL));
 	T_EQ(penstock_pattern_check(buf, sizeof(buf), SEED, 0), sizeof(buf));
 	T_EQ(penstock_close(io, NULL), 0);
 }

@@ -40,7 +40,7 @@ def bench_verifies_what_went_through_the_pool():
     # 20M is more than the window through which the program looks at device memory
     for more in [], ['--rwmix', 50], ['--random', '--span', '64M', '--in-flight', 3]:
         r = result('bench', '--sizes', '300K', '20M', '-n', 6, '--memory', 'gpu', '--verify', *more)
-        assert {s['ran']['path'] for s in r['series']} == {'ring'}, r['series']
+        assert {s['ran']['path'] for s in r['series']} == {'pinned_pool'}, r['series']
         assert all(s['verified_bytes'] > 0 for s in r['series']), more
         assert r['machine']['gpu'], r['machine']
 
@@ -62,11 +62,11 @@ def sweep_has_gpu_rows():
     args = ['--io_size', '1M', '--block_size', '256K', '--queue_depth', 4, 8, '--io_parallel', 1,
             '--requests', 'overlap', '--submit', 'batch']
     r = result('sweep', *args, '--gpu')
-    assert len(r['series']) == 4 and {s['ran']['path'] for s in r['series']} == {'ring'}, r['series']
+    assert len(r['series']) == 4 and {s['ran']['path'] for s in r['series']} == {'pinned_pool'}, r['series']
     r = result('sweep', *args, '--gpu', '--gds')
     assert {s['ran']['path'] for s in r['series']} == {'cufile'}, r['series']
     r = result('sweep', *args, '--memory', 'own', 'gpu')
-    assert {s['ran']['path'] for s in r['series']} == {'host', 'ring'}, r['series']
+    assert {s['ran']['path'] for s in r['series']} == {'host', 'pinned_pool'}, r['series']
 
 
 def without_a_gpu_it_is_status_3():

@@ -42,14 +42,14 @@ static void ranges_arrive_in_device_memory(void)
 	op.path = "s3://bucket/dev";
 	s3_set_fault_rules("method=GET times=3 short:100000");
 	d = FIXTURE_DO(&op, len, 0);
-	T_OK(d.flags & PENSTOCK_DONE_RING);
+	T_OK(d.flags & PENSTOCK_DONE_PINNED_POOL);
 	T_EQ(penstock_pattern_check(fixture_see(dev, len), len, 3, 0), len);
 	op.offset = 12345;
 	op.len = 5000;
 	FIXTURE_DO(&op, 5000, 1);
 	T_EQ(penstock_pattern_check(fixture_see(dev, len), 5000, 3, 12345), 5000);
 	penstock_get_stats(fixture_io, &s);
-	T_OK(s.blocks_object && s.blocks_object == s.blocks_ring);
+	T_OK(s.blocks_object && s.blocks_object == s.blocks_pinned_pool);
 }
 
 static void device_memory_becomes_an_object(void)

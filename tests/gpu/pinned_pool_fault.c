@@ -303,7 +303,7 @@ static void a_smaller_pool_is_made_where_memory_is_short(void)
 	read_back(0);
 	T_EQ(failures, 0);
 	T_EQ(penstock_get_stats(fixture_io, &st), 0);
-	T_EQ(st.ring_bytes, MIB(64));
+	T_EQ(st.pinned_pool_bytes, MIB(64));
 }
 
 /* As after a fault in a kernel: what is in host memory can be saved. */

@@ -37,8 +37,8 @@ static void a_transfer_may_be_larger_than_the_pool(void)
 	op.opcode = PENSTOCK_READ;
 	FIXTURE_DO(&op, len, 1);
 	T_EQ(penstock_pattern_check(fixture_see(dev, len), len, SEED, 0), len);
-	T_OK(stats().ring_bytes < len);
-	T_OK(stats().blocks_ring >= 2 * (len / MIB(4)));
+	T_OK(stats().pinned_pool_bytes < len);
+	T_OK(stats().blocks_pinned_pool >= 2 * (len / MIB(4)));
 }
 
 /* Pieces of all sizes at once, until there is none left. */
@@ -193,7 +193,7 @@ static void host_memory_goes_on_while_copies_wait(void)
 
 		d = fixture_wait(fixture_submit(&other));
 		T_EQ(d.res, sizeof(host));
-		T_OK(!(d.flags & PENSTOCK_DONE_RING));
+		T_OK(!(d.flags & PENSTOCK_DONE_PINNED_POOL));
 	}
 	T_EQ(penstock_wait(fixture_io, t, 0, &d), -ETIMEDOUT);
 	standin_release();

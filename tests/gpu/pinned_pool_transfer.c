@@ -29,7 +29,7 @@ static void read_one(CUdeviceptr dev, uint64_t len, uint64_t off, unsigned shift
 	struct penstock_done d = FIXTURE_DO(&op, len, turn);
 	unsigned char *p = fixture_see(dev, SPACE) + 8192 + shift;
 
-	T_OK(d.flags & PENSTOCK_DONE_RING);
+	T_OK(d.flags & PENSTOCK_DONE_PINNED_POOL);
 	T_OK(!(d.flags & (PENSTOCK_DONE_INLINE | PENSTOCK_DONE_BOUNCED)));
 	T_EQ(penstock_pattern_check(p, len, SEED, off), len);
 	guards_hold(dev, 8192 + shift, len);
@@ -61,7 +61,7 @@ static void write_one(CUdeviceptr dev, unsigned char *model, uint64_t *end, uint
 	penstock_pattern_fill(p + shift, len, SEED + turn, off);
 	memcpy(model + off, p + shift, len);
 	d = FIXTURE_DO(&op, len, turn);
-	T_OK(d.flags & PENSTOCK_DONE_RING);
+	T_OK(d.flags & PENSTOCK_DONE_PINNED_POOL);
 	*end = off + len > *end ? off + len : *end;
 	T_FILE(fixture_path, model, *end);
 }
@@ -214,14 +214,14 @@ static void managed_and_registered_memory_work(void)
 	T_EQ(cuMemAllocManaged(&managed, MIB(1), 1), 0);
 	op = fixture_op(PENSTOCK_READ, managed, MIB(1), 0);
 	d = FIXTURE_DO(&op, MIB(1), 1);
-	T_OK(d.flags & PENSTOCK_DONE_RING);
+	T_OK(d.flags & PENSTOCK_DONE_PINNED_POOL);
 	T_EQ(penstock_pattern_check((void *)(uintptr_t)managed, MIB(1), SEED, 0), MIB(1));
 	T_EQ(cuMemFree_v2(managed), 0);
 
 	T_EQ(cuMemHostRegister_v2(pinned, sizeof(pinned), 1), 0);
 	op = fixture_op(PENSTOCK_READ, (uintptr_t)pinned, MIB(1), 0);
 	d = FIXTURE_DO(&op, MIB(1), 1);
-	T_OK(!(d.flags & PENSTOCK_DONE_RING));
+	T_OK(!(d.flags & PENSTOCK_DONE_PINNED_POOL));
 	T_EQ(penstock_pattern_check(pinned, MIB(1), SEED, 0), MIB(1));
 	T_EQ(cuMemHostUnregister(pinned), 0);
 }
@@ -243,7 +243,7 @@ static void an_address_that_changes_its_kind_is_asked_again(void)
 			T_EQ(cuMemAlloc_v2(&dev, MIB(1)), 0);
 		op = fixture_op(PENSTOCK_READ, dev, KIB(64), 0);
 		d = FIXTURE_DO(&op, KIB(64), i);
-		T_OK(d.flags & PENSTOCK_DONE_RING);
+		T_OK(d.flags & PENSTOCK_DONE_PINNED_POOL);
 		T_EQ(penstock_pattern_check(fixture_see(dev, KIB(64)), KIB(64), SEED, 0), KIB(64));
 		T_EQ(cuMemFree_v2(dev), 0);
 	}
@@ -280,15 +280,15 @@ static void statistics_and_messages_name_the_pool(void)
 	fixture_open(&o);
 	fixture_file_open(O_RDONLY);
 	T_EQ(penstock_get_stats(fixture_io, &st), 0);
-	T_EQ(st.ring_bytes, 0);
+	T_EQ(st.pinned_pool_bytes, 0);
 	op = fixture_op(PENSTOCK_READ, dev, MIB(1), 0);
 	d = FIXTURE_DO(&op, MIB(1), 1);
 	T_STR_HAS(d.msg, "pinned pool");
 	T_EQ(penstock_get_stats(fixture_io, &st), 0);
-	T_EQ(st.blocks_ring, 16);
+	T_EQ(st.blocks_pinned_pool, 16);
 	T_EQ(st.blocks, 16);
 	T_EQ(st.blocks_cufile, 0);
-	T_OK(st.ring_bytes > 0 && st.ring_bytes <= MIB(256));
+	T_OK(st.pinned_pool_bytes > 0 && st.pinned_pool_bytes <= MIB(256));
 }
 
 static void the_callers_context_is_left_alone(void)

@@ -202,7 +202,7 @@ def bulk(args, table, path, host, device):
                 table.target(f'{what}: engine cufile, of cuFile itself',
                              table.figure(part, 'GPU memory, engine cufile')
                              / table.figure(part, f'cuFile{what.title()} of everything'), 1.0)
-        pool = handle.stats()['ring_bytes']
+        pool = handle.stats()['pinned_pool_bytes']
         print(f'  the pinned pool has {pool >> 20} MiB')
         table.target('256 MiB, of the size of the pinned pool', (256 << 20) / pool, 1)
 

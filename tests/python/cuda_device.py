@@ -268,11 +268,11 @@ def a_tensor_larger_than_the_ring_goes_both_ways():
     name = path()
     with handle() as h:
         f = h.write_async(t, name)
-        assert f.result() == size and 'ring' in f.ways, f.ways
+        assert f.result() == size and 'pinned_pool' in f.ways, f.ways
         back = torch.zeros_like(t)
         assert h.read(back, name) == size
         assert torch.equal(back, t)
-        assert 0 < h.stats()['ring_bytes'] <= 256 * MIB
+        assert 0 < h.stats()['pinned_pool_bytes'] <= 256 * MIB
     os.unlink(name)
 
 
@@ -434,10 +434,10 @@ def the_way_is_told(engine):
         assert taken in (True, False)
         f = h.write_async(t, name)
         f.result()
-        assert {'ring', 'cufile', 'cufile-compat'} & set(f.ways), f.ways
-        assert engine == 'cufile' or 'ring' in f.ways, f.ways
+        assert {'pinned_pool', 'cufile', 'cufile-compat'} & set(f.ways), f.ways
+        assert engine == 'cufile' or 'pinned_pool' in f.ways, f.ways
         stats = h.stats()
-        assert stats['blocks_ring'] + stats['blocks_cufile'] > 0, stats
+        assert stats['blocks_pinned_pool'] + stats['blocks_cufile'] > 0, stats
         h.unregister(t)
         raises(ValueError, h.unregister, t)
         raises(ValueError, h.register, t[::2])

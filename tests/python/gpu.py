@@ -366,16 +366,16 @@ def threads_move_device_memory_at_once():
 def the_ring_is_told(engine):
     there, name = Device(data(3 * MIB)), path()
     with handle(engine) as h:
-        assert h.stats()['ring_bytes'] == 0
+        assert h.stats()['pinned_pool_bytes'] == 0
         f = h.write_async(there.array(), name)
-        assert f.result() and 'ring' in f.ways, f.ways
+        assert f.result() and 'pinned_pool' in f.ways, f.ways
         f = h.read_async(there.array(), name)
-        assert f.result() and 'ring' in f.ways and 'cufile' not in f.ways, f.ways
+        assert f.result() and 'pinned_pool' in f.ways and 'cufile' not in f.ways, f.ways
         stats = h.stats()
-        assert stats['blocks_ring'] > 0 and stats['blocks_cufile'] == 0, stats
-        assert 0 < stats['ring_bytes'] <= 256 * MIB, stats
+        assert stats['blocks_pinned_pool'] > 0 and stats['blocks_cufile'] == 0, stats
+        assert 0 < stats['pinned_pool_bytes'] <= 256 * MIB, stats
         f = h.write_async(data(10), name)
-        assert f.result() and 'ring' not in f.ways
+        assert f.result() and 'pinned_pool' not in f.ways
 
 
 @case
@@ -411,7 +411,7 @@ def files_that_cufile_refuses_go_through_the_ring():
         raise Skip('cufile', 'no engine cufile')
     code = CUFILE
     told = child_ok(code, env={'STANDIN_CUFILE': 'refuse_handle=5027'})
-    assert "'ring'" in told and "['cufile']" in told and '(5027)' in told, told
+    assert "'pinned_pool'" in told and "['cufile']" in told and '(5027)' in told, told
     told = child_ok(code, env={'STANDIN_CUFILE': 'nvfs=2'})
     assert "'cufile'" in told or "'cufile-compat'" in told, told
 
@@ -636,7 +636,7 @@ with penstock.Handle() as h:
     assert h.write(t, name) == 8000 and content(name) == bytes(t.there)
     ok(cuda.standin_fill(t.there.at, 0, 8000, streams[0]))
     f = h.read_async(t, name, 0, 7000)
-    assert f.result() == 7000 and 'ring' in f.ways
+    assert f.result() == 7000 and 'pinned_pool' in f.ways
     ok(cuda.standin_hold(streams[1]))
     ok(cuda.standin_fill(t.there.at, 5, 8000, streams[1]))
     f = h.write_async(t, name)

@@ -110,8 +110,8 @@ static void text_gpu(FILE *f, const struct io_worker_result *w)
 	if (w->handle.done_flags)
 		fputs(" by ", f);
 	report_gpu_path(f, w->handle.done_flags, " and ");
-	if (w->handle.done_flags & PENSTOCK_DONE_RING)
-		fprintf(f, " (%s)", penstock_size_format(pool, w->handle.stats.ring_bytes));
+	if (w->handle.done_flags & PENSTOCK_DONE_PINNED_POOL)
+		fprintf(f, " (%s)", penstock_size_format(pool, w->handle.stats.pinned_pool_bytes));
 	fputc('\n', f);
 }
 

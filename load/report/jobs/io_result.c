@@ -33,9 +33,9 @@ static json_t *io_stats_json(const struct penstock_stats *s)
 		"preallocations", (json_int_t)s->preallocations, "fallback_why",
 		report_str_or_null(s->fallback_why));
 
-	json_object_set_new(j, "blocks_ring", report_count(s->blocks_ring));
+	json_object_set_new(j, "blocks_pinned_pool", report_count(s->blocks_pinned_pool));
 	json_object_set_new(j, "blocks_cufile", report_count(s->blocks_cufile));
-	json_object_set_new(j, "ring_bytes", report_count(s->ring_bytes));
+	json_object_set_new(j, "pinned_pool_bytes", report_count(s->pinned_pool_bytes));
 	return j;
 }
 

@@ -124,7 +124,7 @@ static const struct bit_word fallback_words[] = {
 static const struct bit_word gpu_paths[] = {
 	{PENSTOCK_DONE_CUFILE, "cufile", "cuFile, direct (GPUDirect Storage)"},
 	{PENSTOCK_DONE_CUFILE_COMPAT, "cufile_compat", "cuFile in compatibility mode"},
-	{PENSTOCK_DONE_RING, "ring", "the pinned pool"},
+	{PENSTOCK_DONE_PINNED_POOL, "pinned_pool", "the pinned pool"},
 };
 
 static json_t *bits_json(const struct bit_word *w, unsigned nr, uint32_t bits)

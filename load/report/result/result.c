@@ -98,7 +98,7 @@ static const char *path_word(const struct run_series *s)
 {
 	if (s->done_flags & (PENSTOCK_DONE_CUFILE | PENSTOCK_DONE_CUFILE_COMPAT))
 		return "cufile";
-	return s->done_flags & PENSTOCK_DONE_RING ? "ring" : "host";
+	return s->done_flags & PENSTOCK_DONE_PINNED_POOL ? "pinned_pool" : "host";
 }
 
 static json_t *ran_json(const struct run_series *s)

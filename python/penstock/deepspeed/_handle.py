@@ -177,7 +177,7 @@ class aio_handle(LockedTensorMethods):
 class gds_handle(aio_handle):
     """The same, by cuFile for tensors on a GPU where it works.
 
-    Where it does not, and for files it does not take, data goes through the library's ring of
+    Where it does not, and for files it does not take, data goes through the library's pool of
     pinned host memory.  Nothing has to be pinned for a transfer; cuFile is faster with it.
     """
 

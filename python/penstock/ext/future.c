@@ -428,7 +428,7 @@ static PyObject *get_ways(PyObject *self, void *unused)
 		const char *word;
 	} words[] = {
 		{PENSTOCK_DONE_DIRECT, "direct"},   {PENSTOCK_DONE_BUFFERED, "buffered"},
-		{PENSTOCK_DONE_BOUNCED, "bounced"}, {PENSTOCK_DONE_RING, "ring"},
+		{PENSTOCK_DONE_BOUNCED, "bounced"}, {PENSTOCK_DONE_PINNED_POOL, "pinned_pool"},
 		{PENSTOCK_DONE_CUFILE, "cufile"},   {PENSTOCK_DONE_CUFILE_COMPAT, "cufile-compat"},
 		{PENSTOCK_DONE_RETRIED, "retried"}, {PENSTOCK_DONE_INLINE, "inline"},
 		{PENSTOCK_DONE_EOF, "eof"},
@@ -611,7 +611,7 @@ static PyMethodDef methods[] = {
 
 static PyGetSetDef getset[] = {
 	{"ways", get_ways, NULL,
-	 "How the bytes went: of 'direct', 'buffered', 'bounced', 'ring', 'cufile', "
+	 "How the bytes went: of 'direct', 'buffered', 'bounced', 'pinned_pool', 'cufile', "
 	 "'cufile-compat', 'retried', 'inline', 'eof'.",
 	 NULL},
 	{NULL, NULL, NULL, NULL, NULL},
