@@ -15,6 +15,7 @@
  *		CLI_SIZE(struct name_command, job.span, 0, "span", "BYTES", "1M", 512, 1ull << 30,
  *			 "bytes on disk"),
  *		CLI_ALIAS("extent"),		another name of the option above
+ *		CLI_ALIAS_OF("fio", "size"),	and the one that another tool has for it
  *		CLI_TABLE(struct name_command, out, struct cli_result_args, cli_result_opts),
  *		CLI_END,
  *	};
@@ -22,7 +23,8 @@
  *	const struct cli_cmd cmd_name = { .name = "name", ... };
  *
  * one line in main.c, one declaration in cli.h, and docs/man/penstock-NAME.md with a
- * paragraph per option.  Help, manual page, completion, range checks and error
+ * paragraph per option.  A concept has one name in all commands and a name one meaning, which
+ * tests/docs/options.py holds them to; docs/options.md shows them all.  Help, manual page, completion, range checks and error
  * messages come from the table, and so do the settings of a result (cli_settings()).  A command can
  * have commands of its own (`subs'): `penstock trace stat' is "trace stat" in cmd_trace_stat.c,
  * penstock-trace-stat.md, and in the list of "trace" instead of main.c.
@@ -127,6 +129,9 @@ extern const char cli_required[];
 #define CLI_TABLE(T, field, S, table) \
 	{.kind = CLI_KIND_TABLE, .sub = (table), .at = CLI_AT(T, field, S)}
 #define CLI_ALIAS(long_name) {.kind = CLI_KIND_ALIAS, .name = (long_name)}
+/* The name that another tool has for it: help and manual show it and say whose it is. */
+#define CLI_ALIAS_OF(tool, long_name) \
+	{.kind = CLI_KIND_ALIAS, .name = (long_name), .help = (tool)}
 /* bool: false unless given. */
 #define CLI_FLAG(T, field, short_name, long_name, text, ...) \
 	{.kind = CLI_KIND_FLAG, .letter = (short_name), .name = (long_name), \
