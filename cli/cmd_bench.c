@@ -49,10 +49,11 @@ struct bench_command {
 
 static const struct cli_opt bench_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_S3(struct bench_command, job.folder, 'f', "nvme-path", "FOLDER", ".",
+	CLI_S3(struct bench_command, job.folder, 'f', "target", "TARGET", ".",
 	       "where to measure, or s3://BUCKET/PREFIX: in a new folder in this one, removed "
 	       "at the end"),
 	CLI_ALIAS("folder"),
+	CLI_ALIAS_OF("DS-AIO-Benchmark", "nvme-path"),
 	CLI_GROUP("What"),
 	CLI_LIST(struct bench_command, sizes_given, 's', "sizes", "BYTES", NULL, 1, SIZES_MAX,
 		 "tensor sizes; default: 2M 8M 32M"),

@@ -43,14 +43,15 @@ struct io_command {
 
 static const struct cli_opt io_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_S3S(struct io_command, folder, 'f', "folder", "FOLDER", NULL, 1, CLI_PLACES_MAX,
+	CLI_S3S(struct io_command, folder, 'f', "target", "TARGET", NULL, 1, CLI_PLACES_MAX,
 		"where the files go, or s3://BUCKET/PREFIX, one worker each; default: a folder "
 		"of its own under the "
 		"current one, removed at the end"),
+	CLI_ALIAS_OF("ds_io", "folder"),
 	CLI_PLACES(struct io_command, mapping, 0, "folder_to_device_mapping", "FOLDER:DEVICE", NULL,
 		   1, CLI_PLACES_MAX, "the same; with --gpu, the GPU of each, else only a label"),
 	CLI_U32(struct io_command, multi_process, 0, "multi_process", "N", "1", 1, CLI_PLACES_MAX,
-		"workers per --folder"),
+		"workers per --target"),
 	CLI_GROUP("What"),
 	CLI_FLAG(struct io_command, job.read, 'r', "read", "read; default: write"),
 	CLI_SIZE(struct io_command, job.io_size, 's', "io_size", "BYTES", NULL, 1, 1ull << 50,
@@ -150,7 +151,7 @@ static int io_check_options(const struct io_command *c)
 
 	if (r == CLI_OK && job->share.on &&
 	    (c->folder.nr != 1 || cli_is_object(c->folder.items[0])))
-		return cli_usage(&cmd_io, "--shared needs one --folder, which all ranks can reach");
+		return cli_usage(&cmd_io, "--shared needs one --target, which all ranks can reach");
 	if (r == CLI_OK && c->slow_bounce_buffer)
 		cli_note(&cmd_io, "--slow_bounce_buffer is ignored: there is one way through the "
 				  "host, the ring");

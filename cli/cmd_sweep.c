@@ -53,10 +53,11 @@ struct sweep_command {
 
 static const struct cli_opt sweep_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_S3S(struct sweep_command, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+	CLI_S3S(struct sweep_command, folders, 'f', "target", "TARGET", NULL, 1, FOLDERS_MAX,
 		"where to measure, or s3://BUCKET/PREFIX, all at the same time; default: the "
 		"current folder"),
 	CLI_ALIAS("folder"),
+	CLI_ALIAS_OF("ds_nvme_tune", "nvme_dir"),
 	CLI_GROUP("Which configurations"),
 	CLI_IN(struct sweep_command, config, 0, "sweep_config", "FILE", NULL,
 	       "JSON of lists, as ds_nvme_tune takes; default: its own 64 configurations"),

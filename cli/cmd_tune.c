@@ -50,10 +50,10 @@ struct tune_command {
 
 static const struct cli_opt tune_opts_table[] = {
 	CLI_GROUP("Where"),
-	CLI_S3S(struct tune_command, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+	CLI_S3S(struct tune_command, folders, 'f', "folder", "FOLDER", NULL, 1, FOLDERS_MAX,
 		"where to measure, all at once: in a new folder in each, removed at the end; "
 		"default: the current one"),
-	CLI_ALIAS("folder"),
+	CLI_ALIAS_OF("ds_nvme_tune", "nvme_dir"),
 	CLI_GROUP("What for"),
 	CLI_WORD(struct tune_command, job.goal, 'g', "goal", tune_goal_words, "both",
 		 "what is to be best: the sum of both speeds, one of them, p99 latency, or "
@@ -272,7 +272,8 @@ static int write_result(struct tune_command *c, struct result *r, const struct t
 	r->targets = targets;
 	r->nr_targets = c->job.nr_folders;
 	r->settings = cli_settings(&cmd_tune, c);
-	report_space_settings(r->settings, c->job.folders, c->job.nr_folders, &c->space);
+	report_space_settings(r->settings, "folder", c->job.folders, c->job.nr_folders,
+			      &c->space);
 	r->series = series;
 	r->bytes_written = res->bytes_written;
 	r->tune = res->race.probes ? tune_json(&c->job, res) : NULL;

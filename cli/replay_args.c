@@ -27,10 +27,11 @@
 const struct cli_opt replay_opts[] = {
 	CLI_TABLE(struct replay_setup, in, struct cli_trace_in, cli_trace_in_opts),
 	CLI_GROUP("Where"),
-	TARGETS(target, 'T', "target", "TARGET",
+	TARGETS(target, 'f', "target", "TARGET",
 		"for rows of Tier-2 and without a tier: a folder, s3://BUCKET/PREFIX, ...; a file, "
 		"a block device, memory, gpu[:N], null[:BYTES_PER_SECOND], store:DIR[,DIR...]; "
 		"several folders share the objects"),
+	CLI_ALIAS("folder"),
 	TARGETS(tier, 0, "tier", "N=TARGET",
 		"for rows of one tier; rows of tiers without a target are passed over"),
 	CLI_WORD(struct replay_setup, job.layout, 0, "layout", replay_layout_words, "files",

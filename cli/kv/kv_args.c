@@ -138,18 +138,18 @@ static int kv_cache_dir_check(const char *path, struct penstock_err *err)
 	if (cli_is_object(path))
 		return 0;
 	if (!full)
-		return penstock_fail(err, -EINVAL, "--cache-dir: '%s': %s", path,
+		return penstock_fail(err, -EINVAL, "--folder: '%s': %s", path,
 				     strerror(errno ? errno : ENOMEM));
 	folder = system_folder(full);
 	if (folder)
 		return penstock_fail(err, -EINVAL,
-				     "--cache-dir: '%s' cannot be a system directory (%s)", path,
+				     "--folder: '%s' cannot be a system directory (%s)", path,
 				     folder);
 	slash = strrchr(full, '/');
 	if (slash)
 		slash[slash == full] = 0;
 	if (access(full, F_OK) == 0 && access(full, W_OK) < 0)
-		return penstock_fail(err, -EINVAL, "--cache-dir: '%s': '%s' cannot be written to",
+		return penstock_fail(err, -EINVAL, "--folder: '%s': '%s' cannot be written to",
 				     path, full);
 	return 0;
 }
@@ -274,10 +274,10 @@ static int kv_check_pairs(const struct kv_args *a, const struct cli_cmd *cmd)
 		{store && a->job.layout != KV_LAYOUT_NPY, "--backend store and --layout"},
 		{store && a->job.new_files, "--backend store and --new-files"},
 		{store && p->compat, "--backend store and --compat"},
-		{bucket && store, "--cache-dir s3:// and --backend store"},
-		{bucket && a->job.layout != KV_LAYOUT_NPY, "--cache-dir s3:// and --layout"},
-		{bucket && a->job.new_files, "--cache-dir s3:// and --new-files"},
-		{bucket && p->compat, "--cache-dir s3:// and --compat"},
+		{bucket && store, "--folder s3:// and --backend store"},
+		{bucket && a->job.layout != KV_LAYOUT_NPY, "--folder s3:// and --layout"},
+		{bucket && a->job.new_files, "--folder s3:// and --new-files"},
+		{bucket && p->compat, "--folder s3:// and --compat"},
 	};
 
 	if (a->job.below && (!store || !cli_is_object(a->job.below)))

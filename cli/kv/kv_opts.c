@@ -45,10 +45,11 @@ const struct cli_opt kv_upstream_opts[] = {
 		.often = true, LATE, .told = CLI_AT(struct kv_args, cpu_told, bool)),
 	CLI_DBL(struct kv_args, params.storage_gb, 0, "storage-capacity-gb", "GIB", "0", 0, MUCH,
 		"limit of the third tier; 0: 95 % of what is free", LATE),
-	CLI_S3(struct kv_args, job.cache_dir, 0, "cache-dir", "FOLDER", NULL,
-	       "folder or s3://BUCKET/PREFIX of the third tier; default: a folder of its own in "
-	       "the temporary one",
-	       .often = true),
+	/* not --target, which for kv-cache.py is short for --target-saturation */
+	CLI_S3(struct kv_args, job.cache_dir, 'f', "folder", "FOLDER", NULL,
+	       "the third tier: a folder or s3://BUCKET/PREFIX; default: a folder of its own in "
+	       "the temporary one"),
+	CLI_ALIAS_OF("kv-cache.py", "cache-dir"),
 	CLI_U32(struct kv_args, params.max_concurrent_allocs, 0, "max-concurrent-allocs", "N", "0",
 		0, MANY, "allocations at a time; 0: no limit", LATE),
 	CLI_GROUP("Workload"),

@@ -106,6 +106,8 @@ static struct slot *find_short(struct parser *p, const char *word, size_t len, b
 
 		if (s->first != first || !begins_with(s->name, word, len))
 			continue;
+		if (found && found->main == s->main) /* another name of the same option */
+			continue;
 		if (*ret_nr < 5)
 			snprintf(all + strlen(all), size - strlen(all), "%s--%s",
 				 *ret_nr ? ", " : "", s->name);

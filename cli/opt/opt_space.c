@@ -50,8 +50,8 @@ static const struct other {
 static const struct {
 	const char *key, *instead;
 } elsewhere[] = {
-	{"folder", "use --nvme_dir"},
-	{"folder_to_device_mapping", "use --nvme_dir"},
+	{"folder", "use --folder"},
+	{"folder_to_device_mapping", "use --folder"},
 	{"read", "use --no_read or --no_write"},
 };
 

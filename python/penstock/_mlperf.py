@@ -37,8 +37,8 @@ def _option(group: str, name: str, kind: str, meta: str | None, default: str | N
 COMMAND: dict[str, Any] = {
     'name': 'kv mlperf', 'summary': 'what an MLPerf submission runs, and its summary',
     'usage': '[KV_OPTION...]', 'operands': None, 'notes': None, 'runs': True, 'options': [
-        _option('Run', 'cache-dir', 'string', 'FOLDER', None,
-                'where the storage to be measured is', role='place'),
+        _option('Run', 'folder', 'string', 'FOLDER', None,
+                'where the storage to be measured is', aliases=('cache-dir',), role='place'),
         _option('Run', 'results-dir', 'string', 'FOLDER', None,
                 'where results go; default: a new folder', role='write'),
         _option('Run', 'options', 'list', 'N', None, 'which of the options; default: 1 2 3', (1, 3)),
@@ -161,10 +161,10 @@ def _check_cache_dir(path: str) -> None:
     full = os.path.realpath(path)
     for folder in ('/etc', '/bin', '/sbin', '/usr/bin', '/usr/sbin', '/boot', '/sys', '/proc', '/dev', '/root'):
         if full == folder or (full.startswith(folder + '/') and folder != '/root'):
-            raise Failed(f"--cache-dir: '{path}' cannot be a system directory ({folder})")
+            raise Failed(f"--folder: '{path}' cannot be a system directory ({folder})")
     above = os.path.dirname(full)
     if os.path.exists(above) and not os.access(above, os.W_OK):
-        raise Failed(f"--cache-dir: '{path}': '{above}' cannot be written to")
+        raise Failed(f"--folder: '{path}': '{above}' cannot be written to")
 
 
 # ------------------------------------------------------------------------------------ processes
@@ -229,7 +229,7 @@ class Runs:
         folder = f'{out}/rank_{rank}'
         os.makedirs(folder, exist_ok=True)
         line = [_program(), 'kv', *words, f'--seed={self.args["seed"] + rank}',
-                f'--output={folder}/kvcache_results_{_now()}.json', f'--cache-dir={cache}/rank_{rank}']
+                f'--output={folder}/kvcache_results_{_now()}.json', f'--folder={cache}/rank_{rank}']
         # By the reference each rank has users of its own: a run of its own, whatever started us.
         env = {**os.environ, 'PENSTOCK_MPI': 'off'}
         if not quiet:
@@ -290,9 +290,9 @@ class Submission:
                 raise Failed(f"--options: '{text}' is not one of 1, 2, 3", 2)
         self.options = sorted({int(text) for text in a['options']}) or list(OPTIONS)
         self._set_ranks()
-        if not a['cache_dir']:
-            raise Failed('--cache-dir: is needed (FOLDER: where the storage to be measured is)', 2)
-        _check_cache_dir(a['cache_dir'])
+        if not a['folder']:
+            raise Failed('--folder: is needed (FOLDER: where the storage to be measured is)', 2)
+        _check_cache_dir(a['folder'])
         for o in OPTIONS:
             if os.path.lexists(f'{r.folder}/option_{o}'):
                 raise Failed(f"--results-dir: '{r.folder}' has results already: option_{o}", 2)
@@ -343,7 +343,7 @@ class Submission:
         for o in self.options:
             print(f'option {o}, {OPTIONS[o][0]}: {a["trials"]} trial{"s" * (a["trials"] > 1)} of {ranks}:\n'
                   f'  penstock kv {" ".join(self.words(o))} --seed={a["seed"]}+RANK '
-                  f'--cache-dir={a["cache_dir"]}/rank_RANK')
+                  f'--folder={a["folder"]}/rank_RANK')
         seconds = len(self.options) * a['trials'] * (a['duration'] or SUBMITTED['duration'])
         print(f'Results in {self.r.folder}; at least {seconds} s.')
         if self.why_not:
@@ -361,7 +361,7 @@ class Submission:
             print(f'option {option} ({OPTIONS[option][0]}), trial {trial} of {trials}, {self.ranks} '
                   f'rank{"s" * (self.ranks > 1)}', file=sys.stderr, flush=True)
         out = f'{r.folder}/option_{option}/trial_{trial}'
-        statuses = r.run_ranks(self.words(option), self.own, out, r.args['cache_dir'])
+        statuses = r.run_ranks(self.words(option), self.own, out, r.args['folder'])
         for rank, status in zip(self.own, statuses):
             if status:
                 place = f'option_{option}/trial_{trial}/rank_{rank}'
@@ -380,7 +380,7 @@ class Submission:
                     self.run_trial(option, trial)
 
     def run(self) -> int:
-        r, cache = self.r, self.r.args['cache_dir']
+        r, cache = self.r, self.r.args['folder']
         made = not os.path.lexists(cache)
         os.makedirs(r.folder, exist_ok=True)
         os.makedirs(cache, exist_ok=True)

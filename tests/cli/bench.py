@@ -38,7 +38,7 @@ QUICK = ['--sizes', '64K', '--iterations', 20, '--no-limit']
 def result(*args, **more):
     """Run it in an empty folder and return its JSON, checked."""
     with folder() as f:
-        out, _ = bench('--nvme-path', f, '--json', '-', *args, **more)
+        out, _ = bench('--target', f, '--json', '-', *args, **more)
         assert os.listdir(f) == [], os.listdir(f)
     r = json.loads(out)
     resultcheck.check(ROOT, r)
@@ -53,7 +53,7 @@ def series(r):
 
 def the_blocks_are_those_of_ds_aio_benchmark():
     with folder() as f:
-        out, err = bench('--nvme-path', f, '--sizes', '64K', '256K', '--iterations', 25, '--threads', 2,
+        out, err = bench('--target', f, '--sizes', '64K', '256K', '--iterations', 25, '--threads', 2,
                          '--queue-depth', 8, '--block-size', '64K', '--no-limit')
     assert err == '', err
     for kind in 'Write', 'Read':
@@ -72,7 +72,7 @@ def the_blocks_are_those_of_ds_aio_benchmark():
 
 def the_text_and_the_json_agree():
     with folder() as f:
-        out, _ = bench('--nvme-path', f, *QUICK, '--json', 'r.json')
+        out, _ = bench('--target', f, *QUICK, '--json', 'r.json')
         with open('r.json') as file:
             r = json.load(file)
         assert os.listdir(f) == ['r.json']
@@ -112,7 +112,7 @@ def what_one_iteration_does_not_tell_is_a_dash():
 def a_terminal_sees_both_bars_and_a_pipe_none():
     with folder() as f:
         main, other = pty.openpty()
-        process = subprocess.Popen([PENSTOCK, 'bench', '--nvme-path', f, '--sizes', '8M', '-n', '60',
+        process = subprocess.Popen([PENSTOCK, 'bench', '--target', f, '--sizes', '8M', '-n', '60',
                                     '--no-limit'], stdout=subprocess.DEVNULL, stderr=other)
         os.close(other)
         seen = b''
@@ -123,7 +123,7 @@ def a_terminal_sees_both_bars_and_a_pipe_none():
         assert process.wait() == 0
         assert b'Writes:' in seen and b'Reads:' in seen, seen
         assert b'/s' in seen, seen
-        _, err = bench('--nvme-path', f, *QUICK)
+        _, err = bench('--target', f, *QUICK)
         assert err == '', err
 
 
@@ -149,7 +149,7 @@ def a_dry_run_counts_a_mix_once():
 def planned(*args):
     """Bytes that --dry-run says would be written."""
     with folder() as f:
-        out, _ = bench('--nvme-path', f, *args, '--dry-run')
+        out, _ = bench('--target', f, *args, '--dry-run')
         assert os.listdir(f) == []
     return int(re.search(r'^writes: .*\((\d+) bytes\)', out, re.M)[1])
 
@@ -445,7 +445,7 @@ def fio_has_the_files_of_the_turn_before():
             file.write(f'#!/bin/sh\npwd >> {f}/log\nls >> {f}/log\necho "$@" >> {f}/log\n')
         os.chmod('bin/fio', 0o755)
         os.mkdir('data')
-        bench('--nvme-path', 'data', '--sizes', '64K', '-n', 20, '--warmup', 0, '--no-limit', '--compare-fio', '--read-only',
+        bench('--target', 'data', '--sizes', '64K', '-n', 20, '--warmup', 0, '--no-limit', '--compare-fio', '--read-only',
               env={'PATH': f'{f}/bin:' + os.environ['PATH']})
         with open('log') as file:
             used = re.findall(r'--filename=(\S+)', file.read())
@@ -486,7 +486,7 @@ def an_interruption_of_fio_leaves_a_partial_result():
             file.write(f'#!/bin/sh\ntouch {f}/started\nexec sleep 100000\n')
         os.chmod('bin/fio', 0o755)
         os.mkdir('data')
-        process = start('--nvme-path', 'data', *QUICK, '--write-only', '--compare-fio', '--json', 'r.json',
+        process = start('--target', 'data', *QUICK, '--write-only', '--compare-fio', '--json', 'r.json',
                         env={'PATH': f'{f}/bin:' + os.environ['PATH']})
         while not os.path.exists('started'):
             assert process.poll() is None, process.communicate()
@@ -594,7 +594,7 @@ def without_its_library_a_workbook_is_a_table():
         for end in '', *(f'.{n}' for n in range(4, 11)):
             clikit.save(f'{lib}/libxlsxwriter.so{end}', '')
         environ = dict(os.environ, LD_LIBRARY_PATH=lib)
-        work = '--nvme-path', f, '--sizes', '4K', '-n', 2, '--no-limit', '--xlsx', 'r.xlsx'
+        work = '--target', f, '--sizes', '4K', '-n', 2, '--no-limit', '--xlsx', 'r.xlsx'
         _, err = bench(*work, '--csv', 'want.csv', env=environ)
         assert err == 'penstock bench: note: --xlsx: libxlsxwriter is not installed; the table is in r.csv\n', err
         assert clikit.load('r.csv') == clikit.load('want.csv')
@@ -643,8 +643,8 @@ BAD = {
     'a size that is there twice': (['--sizes', '1M', '1024K'], '1M is there twice'),
     'zero iterations': (['--iterations', '0'], "--iterations: '0' is outside"),
     'iterations that are no number': (['--iterations', 'x'], 'not a whole number'),
-    'a folder that is missing': (['--nvme-path', 'no/such'], 'no/such'),
-    'a file as a folder': (['--nvme-path', '/etc/passwd'], ' --nvme-path: /etc/passwd: is not a directory'),
+    'a folder that is missing': (['--target', 'no/such'], 'no/such'),
+    'a file as a folder': (['--target', '/etc/passwd'], ' --target: /etc/passwd: is not a directory'),
     'more than fits': (['--sizes', '512G', '--files', '64'], 'not enough free space'),
     'reads only and writes only': (['--read-only', '--write-only'], 'exclude each other'),
     'a mix of reads only': (['--rwmix', '50', '--read-only'], 'exclude each other'),
@@ -676,9 +676,9 @@ BAD = {
 
 def a_folder_that_cannot_be_written_to_is_refused():
     if os.geteuid() == 0:
-        args = ['--nvme-path', '/proc']
+        args = ['--target', '/proc']
     else:
-        args = ['--nvme-path', '/']
+        args = ['--target', '/']
     _, err = bench(*args, status=2)
     assert err.count('\n') == 1, err
 
@@ -698,7 +698,7 @@ def gpu_memory_that_is_not_there_is_status_3():
 def stopping_case(number, *args):
     def case():
         with folder() as f:
-            process = start('--nvme-path', f, '--sizes', '256K', '--iterations', 100000000, '--files', 4,
+            process = start('--target', f, '--sizes', '256K', '--iterations', 100000000, '--files', 4,
                             '--no-limit', '--json', 'r.json', *args)
             while not glob.glob('penstock-bench-*/tensor-0') or \
                     not os.path.getsize(glob.glob('penstock-bench-*/tensor-0')[0]):

@@ -113,9 +113,9 @@ def names_of_files_are_told_harmlessly():
         call('replay', name, '--target', 'null', '--dry-run')
         call('report', '-o', 'p.html', name, status=2)
     os.mkdir('d' + EVIL)
-    call('bench', '--nvme_path', 'd' + EVIL, '--dry-run')
+    call('bench', '--target', 'd' + EVIL, '--dry-run')
     call('info', 'd' + EVIL)
-    call('kv', '--cache-dir', 'd' + EVIL, '--dry-run', '--duration', '1', '--num-users', '1')
+    call('kv', '--folder', 'd' + EVIL, '--dry-run', '--duration', '1', '--num-users', '1')
 
 
 @in_folder

@@ -225,11 +225,11 @@ def kv_on_storage(mpi):
     """The same requests, however they are done; each rank has its own folder."""
     words = [*KV, '--generation-mode', 'none', '--duration', '3600', '--max-requests', '20', '--storage-capacity-gb', '1', '--verify']
     os.mkdir('one')
-    done(subprocess.Popen([PENSTOCK, *words, '--cache-dir', 'one', '--json', 'one.json', '--output', '/dev/null'],
+    done(subprocess.Popen([PENSTOCK, *words, '--folder', 'one', '--json', 'one.json', '--output', '/dev/null'],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     with open('one.json', encoding='utf-8') as f:
         one = json.load(f)
-    j, _ = result(mpi, 2, *words, '--cache-dir', 'many')
+    j, _ = result(mpi, 2, *words, '--folder', 'many')
     assert j['kv']['requests'] == one['kv']['requests'] == 20 and j['kv']['tokens'] == one['kv']['tokens']
     assert [t['folder'].split('/')[-1] for t in j['targets']] == ['rank-0', 'rank-1'] and not os.path.exists('many'), j['targets']
 
@@ -282,7 +282,7 @@ def bad_command_line(mpi):
     assert '--io-trace-log: each of several ranks has its own' in err, err
     _, err = done(launch(mpi, 2, *KV, '--enable-autoscaling'), status=2)
     assert '--enable-autoscaling: several ranks' in err, err
-    _, err = done(launch(mpi, 2, 'replay', '-', '-T', 'null'), status=2)
+    _, err = done(launch(mpi, 2, 'replay', '-', '-f', 'null'), status=2)
     assert 'has to be a file' in err, err
 
 
@@ -505,7 +505,7 @@ def a_rank_with_a_pause(mpi):
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
         f.writelines(f'0.0,Write,4096,Tier-2,k{i},Prefill\n' for i in range(20))
         f.write('7.0,Read,4096,Tier-2,k1,Decode\n')
-    _, err = done(launch(mpi, 3, 'replay', 't.csv', '-T', 'x', env={'PENSTOCK_RANK_TIMEOUT': '2'}))
+    _, err = done(launch(mpi, 3, 'replay', 't.csv', '-f', 'x', env={'PENSTOCK_RANK_TIMEOUT': '2'}))
     assert 'lost' not in err, err
 
 
@@ -529,7 +529,7 @@ def a_rank_that_failed(mpi):
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
         f.writelines(f'0.0,Write,4096,Tier-2,k{i},Prefill\n' for i in range(20))
         f.write('0.0,Read,4096,Tier-2,missing,Decode\n')
-    _, err = done(launch(mpi, 3, 'replay', 't.csv', '-T', 'x', '--missing', 'fail'), status=1)
+    _, err = done(launch(mpi, 3, 'replay', 't.csv', '-f', 'x', '--missing', 'fail'), status=1)
     assert 'missing is read, but nothing has written it' in err, err
 
 

@@ -91,7 +91,7 @@ CHOICES = {
 }
 FLAGS = ['disable-multi-turn', 'disable-prefix-caching', 'enable-rag', 'enable-autoscaling', 'use-burst-trace',
          'precondition', 'prefill-only', 'decode-only', 'enable-latency-tracing']
-TEXTS = {'model': 'llama3.1-8b', 'cache-dir': None, 'burst-trace-path': 'BurstGPT/data/BurstGPT_1.csv',
+TEXTS = {'model': 'llama3.1-8b', 'folder': None, 'burst-trace-path': 'BurstGPT/data/BurstGPT_1.csv',
          'validation-trace': None, 'dataset-path': None, 'output': None, 'seed': None, 'xlsx-output': None,
          'config': None, 'io-trace-log': None}
 UPSTREAM = sorted([*BOUNDS, *CHOICES, *FLAGS, *TEXTS])
@@ -129,10 +129,10 @@ def every_bound_is_upstreams():
 def everything_wrong_is_said_at_once():
     with folder():
         save('c.yaml', 'rag: {tok_k: 1}\nfoo: 1\n')
-        lines = problems('--num-users', '0', '--duration', '-1', '--gpu-mem-gb', '-1', '--seed', '-3', '--cache-dir',
+        lines = problems('--num-users', '0', '--duration', '-1', '--gpu-mem-gb', '-1', '--seed', '-3', '--folder',
                          '/etc/kv', '--config', 'c.yaml', '--trace-speedup', '-2', '--use-burst-trace',
                          '--burst-trace-path', 'gone*.csv')
-        for part in ('--num-users', '--duration', '--gpu-mem-gb', '--seed', '--cache-dir', "'rag.tok_k'", "'foo'",
+        for part in ('--num-users', '--duration', '--gpu-mem-gb', '--seed', '--folder', "'rag.tok_k'", "'foo'",
                      '--trace-speedup', "--burst-trace-path: gone*.csv: no CSV file there"):
             assert sum(part in line for line in lines) == 1, (part, lines)
         assert len(lines) == 9, lines
@@ -187,15 +187,15 @@ def a_folder_of_the_system_is_refused():
         for path in ('/etc', '/etc/kv/x', '/bin/x', '/sbin', '/usr/bin', '/usr/sbin/kv', '/boot/kv', '/sys/x', '/proc/1',
                      '/dev/shm/kv', '/root', '/root/../root', 'link', 'link/deep/er', 'bin/../bin/x',
                      '/tmp/../etc/kv', '/tmp/gone/../../etc/kv', './gone/.././link/x'):
-            lines = problems('--cache-dir', path)
+            lines = problems('--folder', path)
             assert len(lines) == 1 and 'cannot be a system directory' in lines[0] and path in lines[0], (path, lines)
         for path in ('kv', './kv/deep', f'{here}/new/folder', '/var/tmp/kv', 'etc', '/etc/../var/tmp/kv',
                      *(() if os.getuid() else ('/root/kv', '/rootfs', '/etcetera'))):
-            accepted('--cache-dir', path)
+            accepted('--folder', path)
         assert sorted(os.listdir()) == ['bin', 'link'], os.listdir()
         if os.getuid():
             os.mkdir('closed', 0o500)
-            assert 'cannot be written to' in problems('--cache-dir', 'closed/kv')[0]
+            assert 'cannot be written to' in problems('--folder', 'closed/kv')[0]
 
 
 def odd_but_possible_options_give_a_warning():
@@ -624,14 +624,14 @@ def a_rank_says_that_it_is_one():
             assert own['tensor_ranks'] == 8 and own['model']['object_bytes_per_1000_tokens'] == 1000 * 131072 // 8, own['model']
             assert [t['limit_bytes'] for t in own['tiers']] == [(2 << 30) // part, (1 << 30) // part, (64 << 30) // part], own['tiers']
             assert all(t['used_bytes'] <= t['limit_bytes'] for t in own['tiers']), own['tiers']
-        assert 'Would do, of one of 8 ranks, if' in kv('--dry-run', *QUICK, *args, '--tensor-parallel', 8, '--cache-dir', 'cache').out
+        assert 'Would do, of one of 8 ranks, if' in kv('--dry-run', *QUICK, *args, '--tensor-parallel', 8, '--folder', 'cache').out
         out, _, result = trace(*args)
         assert 'rank' not in out and result['penstock']['kv']['tensor_ranks'] == 1, out
 
 
 def a_dry_run_tells_and_creates_nothing():
     with folder():
-        out, err = kv('--dry-run', *QUICK, '--cache-dir', 'cache', '--gpu-mem-gb', 0, '--cpu-mem-gb', 0)
+        out, err = kv('--dry-run', *QUICK, '--folder', 'cache', '--gpu-mem-gb', 0, '--cpu-mem-gb', 0)
         assert 'requests' in out and 'Would write' in out and 'cache' in out and not err, (out, err)
         assert not re.search(r'storage +0 B written', out), out
         out, _ = kv('--dry-run', *QUICK, '--io-trace-log', 't.csv')
@@ -645,20 +645,20 @@ def a_dry_run_tells_and_creates_nothing():
 def what_a_run_is_refused_for_is_a_warning_of_a_dry_run():
     with folder():
         for much in ['--cpu-mem-gb', 131072], ['--cpu-mem-gb', 0, '--storage-capacity-gb', 1e9]:
-            args = [*QUICK, '--cache-dir', 'cache', '--gpu-mem-gb', 0, *much]
+            args = [*QUICK, '--folder', 'cache', '--gpu-mem-gb', 0, *much]
             _, err = kv(*args, status=1)
             assert 'needed' in err and 'warning' not in err, err
             out, err = kv('--dry-run', *args)
             assert 'Would write' in out and 'warning: a run would be refused: ' in err and 'needed' in err, err
             assert kv('--dry-run', *args, '--log-level', 'ERROR').err == ''
         save('mine', 'precious')
-        assert 'mine' in kv('--dry-run', *QUICK, '--cache-dir', '.', '--cpu-mem-gb', 0, '--gpu-mem-gb', 0, status=1).err
+        assert 'mine' in kv('--dry-run', *QUICK, '--folder', '.', '--cpu-mem-gb', 0, '--gpu-mem-gb', 0, status=1).err
 
 
 def the_default_of_memory_fits_the_machine():
     with open('/proc/meminfo', encoding='utf-8') as f:
         total = int(f.readline().split()[1]) << 10
-    args = ['--model', 'tiny-1b', '--num-users', 2, '--duration', 1, '--cache-dir', 'cache', '--dry-run']
+    args = ['--model', 'tiny-1b', '--num-users', 2, '--duration', 1, '--folder', 'cache', '--dry-run']
     with folder():
         out, err = kv(*args)
         gib = float(re.search(r'CPU memory: ([0-9.]+) GiB', out)[1])
@@ -674,7 +674,7 @@ def a_small_file_system_is_never_filled():
     if os.geteuid():
         raise tap.Skip('root', 'a file system of memory cannot be mounted')
     script = ('mount -t tmpfs -o size=600m none mnt && "$0" kv --model tiny-1b --num-users 8 --duration 5 --gpu-mem-gb 0 --cpu-mem-gb 0 '
-              '--generation-mode none --seed 3 --cache-dir mnt/kv --output out.json')
+              '--generation-mode none --seed 3 --folder mnt/kv --output out.json')
     with folder():
         os.mkdir('mnt')
         done = subprocess.run(['unshare', '-m', 'sh', '-c', script, PENSTOCK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -694,9 +694,9 @@ def a_recorded_input_is_looked_for_first_and_may_be_empty():
         assert "warning: --burst-trace-path: '[none]' has no row that can be used" in err, err
         assert 'no request was completed' in err and 'No request was completed' in out and 'summary' not in result, (out, err)
         assert trace(*burst, '[none]', '--compat')[1].count('\n') == 1
-        assert 'has no row that can be used' in real(*burst, '[none]', '--cache-dir', 'cache')[1]
+        assert 'has no row that can be used' in real(*burst, '[none]', '--folder', 'cache')[1]
         save('some.csv', 'Timestamp,Request tokens,Response tokens\n1,20,3\n1,two,3\n')
-        for run in trace(*burst, 'some.csv'), real(*burst, 'some.csv', '--cache-dir', 'cache'):
+        for run in trace(*burst, 'some.csv'), real(*burst, 'some.csv', '--folder', 'cache'):
             assert "a bad row was left out: line 3: Request tokens 'two' is not valid" in run[1], run[1]
         assert trace(*burst, 'some.csv', '--log-level', 'WARNING')[1] == ''
 
@@ -733,7 +733,7 @@ def real(*args, status=0):
 
 def a_run_on_storage_is_measured_and_leaves_nothing():
     with folder():
-        out, err, result = real('--cache-dir', 'cache', '--verify', '--export-fio', 'job.fio', '--csv', 'series.csv')
+        out, err, result = real('--folder', 'cache', '--verify', '--export-fio', 'job.fio', '--csv', 'series.csv')
         assert sorted(os.listdir()) == ['job.fio', 'out.json', 'series.csv'] and not err, (os.listdir(), err)
         common = result['penstock']
         resultcheck.check(ROOT, common)
@@ -759,8 +759,8 @@ def a_run_on_storage_is_measured_and_leaves_nothing():
 
 def the_same_seed_does_the_same_on_storage_and_in_a_trace():
     with folder():
-        a = real('--cache-dir', 'cache')[2]['summary']['cache_stats']
-        b = real('--layout', 'slab', '--cache-dir', 'cache')[2]['summary']['cache_stats']
+        a = real('--folder', 'cache')[2]['summary']['cache_stats']
+        b = real('--layout', 'slab', '--folder', 'cache')[2]['summary']['cache_stats']
         c = real('--io-trace-log', 't.csv')[2]['summary']['cache_stats']
         for name in ('cache_hits', 'cache_misses', 'total_read_bytes', 'total_write_bytes', 'storage_entries', 'decode_reads'):
             assert a[name] == b[name] == c[name], (name, a[name], b[name], c[name])
@@ -770,7 +770,7 @@ def files_of_others_are_not_touched():
     with folder():
         os.mkdir('cache')
         save('cache/mine.npy', 'precious')
-        _, err = kv(*REAL, '--cache-dir', 'cache', status=1)
+        _, err = kv(*REAL, '--folder', 'cache', status=1)
         assert 'mine.npy' in err and os.listdir('cache') == ['mine.npy'] and not os.path.exists('out.json'), err
         with open('cache/mine.npy', encoding='utf-8') as f:
             assert f.read() == 'precious'
@@ -781,7 +781,7 @@ def book_of_a_run(*args):
     book = ''
     with open('said', 'w', encoding='utf-8') as said:
         process = subprocess.Popen([PENSTOCK, 'kv', *QUICK, '--model', 'tiny-1b', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
-                                    '--storage-capacity-gb', '0.1', '--max-requests', '10', '--cache-dir', 'cache', *args],
+                                    '--storage-capacity-gb', '0.1', '--max-requests', '10', '--folder', 'cache', *args],
                                    stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         while process.poll() is None:
             with contextlib.suppress(FileNotFoundError), open('cache/.penstock-objects', encoding='utf-8') as f:
@@ -803,7 +803,7 @@ def an_interruption_ends_with_what_was_measured():
     import signal
     with folder():
         args = [a for a in REAL if a not in ('--max-requests', '6')]
-        process = subprocess.Popen([PENSTOCK, 'kv', *args, '--cache-dir', 'cache', '--json', 'j.json'], text=True,
+        process = subprocess.Popen([PENSTOCK, 'kv', *args, '--folder', 'cache', '--json', 'j.json'], text=True,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while not glob.glob('cache/*.npy'):
             assert process.poll() is None, process.communicate()

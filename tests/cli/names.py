@@ -135,12 +135,12 @@ def an_empty_place_is_said_of_the_option_that_names_it():
 @in_folder
 def file_in_front_of_a_path_is_taken_off():
     here = os.getcwd()
-    done = penstock(*BENCH, '--nvme-path', f'file://{here}', '--json', f'file://{here}/r.json')
+    done = penstock(*BENCH, '--target', f'file://{here}', '--json', f'file://{here}/r.json')
     assert 'write 64K' in done.stdout
     assert json.loads(load('r.json'))['targets'][0]['folder'] == here
     assert f'\n{here}\n' in penstock('info', f'FILE://{here}').stdout
     os.makedirs('s3:/x')
-    penstock(*BENCH, '--nvme-path', './s3://x')
+    penstock(*BENCH, '--target', './s3://x')
 
 
 @in_folder
@@ -163,7 +163,7 @@ def what_is_wrong_with_a_place_is_said_of_the_option_that_names_it():
         done = subprocess.run([PENSTOCK, *words, option, place], capture_output=True, text=True)
         assert done.returncode in (1, 2) and f' {option}: {says}' in done.stderr.splitlines()[-1], (words, option, place, done)
     done = subprocess.run([PENSTOCK, 'bench'], cwd='/proc', capture_output=True, text=True)
-    assert ' --nvme-path: .: cannot make' in done.stderr, done
+    assert ' --target: .: cannot make' in done.stderr, done
     refused('gen', 'no/x', '1M', says=['penstock gen: no: No such file'])  # an operand's
 
 

@@ -200,7 +200,7 @@ def a_trace_of_mooncake_has_the_hits_it_should_at_each_capacity():
 @in_folder
 def kv_runs_on_a_store_and_says_so():
     run = ['kv', '--model', 'tiny-1b', '--num-users', '2', '--duration', '600', '--max-requests', '6', '--seed', '1', '--gpu-mem-gb', '0',
-           '--cpu-mem-gb', '0', '--generation-mode', 'none', '--storage-capacity-gb', '0.1', '--cache-dir', 'c', '--output', 'o.json']
+           '--cpu-mem-gb', '0', '--generation-mode', 'none', '--storage-capacity-gb', '0.1', '--folder', 'c', '--output', 'o.json']
     done = call(*run, '--backend', 'store', '--policy', 'lru', '--verify', '--json', 'k.json')
     assert done.returncode == 0, done.err
     with open('k.json') as f:

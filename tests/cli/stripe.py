@@ -130,8 +130,8 @@ def a_striped_file_in_the_place_of_a_folder_is_named():
     with open('w.csv', 'w', encoding='utf-8') as f:
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n0.01,Write,65536,Tier-2,k,Prefill\n')
     kv = ['--model', 'tiny-1b', '--num-users', '1', '--duration', '1', '--output', os.devnull]
-    for words in (['replay', 'w.csv', '-T', 't'], ['replay', 'w.csv', '--tier', '2=t'], ['replay', 'w.csv', '-T', 't', '--layout', 'slab'],
-                  ['kv', *kv, '--cache-dir', 't'], ['kv', *kv, '--cache-dir', 't', '--layout', 'slab'], ['bench', '-f', 't', '-s', '4K'],
+    for words in (['replay', 'w.csv', '-f', 't'], ['replay', 'w.csv', '--tier', '2=t'], ['replay', 'w.csv', '-f', 't', '--layout', 'slab'],
+                  ['kv', *kv, '--target', 't'], ['kv', *kv, '--target', 't', '--layout', 'slab'], ['bench', '-f', 't', '-s', '4K'],
                   ['io', '-f', 't', '-s', '1M'], ['tune', '-f', 't'], ['sweep', '-f', 't'], ['ckpt', 'bench', '-f', 't', '-s', '1M']):
         done = clikit.call(*words)
         assert done.returncode and 'is a striped file, ' in done.err and 'stripe create --folder' in done.err, done
@@ -261,7 +261,7 @@ def objects_in(where, *layout):
         with open(name, 'w', encoding='utf-8') as f:
             f.write(rows)
     inputs = ['./r.csv', './w.csv']
-    replay, there = clikit.Command('replay'), ['-T', where, *layout]
+    replay, there = clikit.Command('replay'), ['-f', where, *layout]
     # objects stay, and a second run finds them at their size; --verify reads each byte
     replay('w.csv', *there, '--keep', '--verify')
     kept = [f for f in files() if f.startswith(f'./{where}/') and os.path.basename(f)[0] != '.']
@@ -270,7 +270,7 @@ def objects_in(where, *layout):
     done = replay('r.csv', *there, '--reuse', '--verify')
     assert files() == sorted(before + inputs), (files(), done.out)
     # with objects that go and come, so that spare files are used
-    clikit.Command('kv')('--model', 'tiny-1b', '--num-users', '2', '--duration', '2', '--cache-dir', where, '--verify', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
+    clikit.Command('kv')('--model', 'tiny-1b', '--num-users', '2', '--duration', '2', '--folder', where, '--verify', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
                          '--output', os.devnull)
     assert files() == sorted(before + inputs), files()
     # what a killed run left goes with its members, also of a file that was about to be removed
@@ -281,7 +281,7 @@ def objects_in(where, *layout):
     assert files() == sorted(before + inputs), files()
     # a slab is one file of its own
     for slab in (where, where + '/slab'):
-        done = clikit.call('replay', 'w.csv', '-T', slab, '--layout', 'slab')
+        done = clikit.call('replay', 'w.csv', '-f', slab, '--layout', 'slab')
         assert done.returncode and f'{slab}: files are striped there, and a slab is one file' in done.err, done
     for name in inputs:
         os.remove(name)

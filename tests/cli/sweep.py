@@ -250,7 +250,7 @@ def several_folders_have_a_worker_each():
     with folder() as f:
         os.mkdir('a')
         os.mkdir('b')
-        r = result('--nvme_dir', 'a', 'b', '--io_size', '128K', '--block_size', '64K', '--queue_depth', 4,
+        r = result('--target', 'a', 'b', '--io_size', '128K', '--block_size', '64K', '--queue_depth', 4,
                    '--io_parallel', 1, '--requests', 'overlap', '--submit', 'batch', '--loops', 3,
                    '--no-limit')
         assert [t['folder'] for t in r['targets']] == ['a', 'b']
@@ -516,12 +516,12 @@ def a_sweep_that_still_runs_cannot_be_resumed():
 def what_a_killed_sweep_left_is_removed_by_resume():
     with folder():
         os.mkdir('d')
-        process = started('--nvme_dir', 'd')
+        process = started('--target', 'd')
         process.kill()
         process.communicate()
         (left,) = os.listdir('d')
         os.mkdir('d/penstock-sweep-mine')  # of somebody else
-        again = start(*SMALL, '--loops', 100000, '--log_dir', 'logs', '--nvme_dir', 'd', '--resume')
+        again = start(*SMALL, '--loops', 100000, '--log_dir', 'logs', '--target', 'd', '--resume')
         state = os.path.join('logs', STATE)
         before = open(state).read().count('\n')
         while open(state).read().count('\n') < before + 3:
@@ -564,10 +564,10 @@ def a_folder_that_takes_no_files_is_bad_input():
     with folder():
         os.mkdir('d')
         for where in ['/proc'], ['d', '/proc']:
-            out, err = sweep(*SMALL, '--nvme_dir', *where, '--log_dir', 'logs', '--json', 'r.json', status=2)
+            out, err = sweep(*SMALL, '--target', *where, '--log_dir', 'logs', '--json', 'r.json', status=2)
             assert out == '' and err.count('\n') == 1 and '/proc' in err, (out, err)
             assert os.listdir('.') == ['d'] and os.listdir('d') == [], where
-        out, err = sweep(*SMALL, '--nvme_dir', 'd', '--log_dir', '/proc/logs', status=2)
+        out, err = sweep(*SMALL, '--target', 'd', '--log_dir', '/proc/logs', status=2)
         assert out == '' and err.count('\n') == 1 and ' --log_dir: /proc/logs' in err, (out, err)
         assert os.listdir('.') == ['d'] and os.listdir('d') == []
 
@@ -587,9 +587,9 @@ def a_failure_ends_it_with_one_line():
 
 BAD = {
     'neither reads nor writes': (['--no_read', '--no_write'], 'exclude each other'),
-    'a folder that is missing': (['--nvme_dir', 'no/such'], 'no/such'),
-    'a file as a folder': (['--nvme_dir', '/etc/passwd'], ' --nvme_dir: /etc/passwd: is not a directory'),
-    'a folder named twice': (['--nvme_dir', '.', '/proc/self/cwd'], '/proc/self/cwd: is the same as .;'),
+    'a folder that is missing': (['--target', 'no/such'], 'no/such'),
+    'a file as a folder': (['--target', '/etc/passwd'], ' --target: /etc/passwd: is not a directory'),
+    'a folder named twice': (['--target', '.', '/proc/self/cwd'], '/proc/self/cwd: is the same as .;'),
     'more than fits': (['--io_size', '1T'], 'not enough free space'),
     'no loops': (['--loops', '0'], 'outside 1..'),
     'a size that does not parse': (['--io_size', 'much'], 'not a size'),
@@ -626,7 +626,7 @@ BAD_JSON = {
     'a flag that is none': ('{"validate": [0]}', 'validate: is not true or false'),
     'validation': ('{"validate": [true]}', 'validate: cannot be had here'),
     'a file for each loop': ('{"different_file_each_iteration": [true]}', 'cannot be had here'),
-    'a folder': ('{"folder": ["/tmp"]}', 'folder: is not a setting: use --nvme_dir'),
+    'a folder': ('{"folder": ["/tmp"]}', 'folder: is not a setting: use --target'),
     'a direction': ('{"read": [true]}', 'read: is not a setting: use --no_read or --no_write'),
     'an engine of torch': ('{"engine": ["torch_io"]}', 'not an engine of this build'),
     'a GPU and memory': ('{"gpu": [true], "memory": ["own"]}', 'gpu and memory exclude each other'),

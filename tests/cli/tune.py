@@ -238,7 +238,7 @@ def several_folders_work_at_once():
     with folder():
         os.mkdir('a')
         os.mkdir('b')
-        r = tune.result('--nvme_dir', 'a', 'b', '--sweep_config', 'space.json', '--no_write', *QUICK)
+        r = tune.result('--folder', 'a', 'b', '--sweep_config', 'space.json', '--no_write', *QUICK)
         resultcheck.check(ROOT, r)
         assert [t['folder'] for t in r['targets']] == ['a', 'b']
         assert all('_ftd2_' in s['name'] and s['kind'] == 'read' for s in r['series'])
@@ -371,7 +371,7 @@ def a_folder_that_takes_no_files_is_bad_input():
     with folder():
         os.mkdir('d')
         for where in ['/proc'], ['d', '/proc']:
-            out, err = tune('--nvme_dir', *where, '--io_size', '1M', '-o', 'out.json', '--json', 'r.json', status=2)
+            out, err = tune('--folder', *where, '--io_size', '1M', '-o', 'out.json', '--json', 'r.json', status=2)
             assert out == '' and err.count('\n') == 1 and '/proc' in err, (out, err)
             assert left() == ['d', 'space.json'] and os.listdir('d') == [], left()
 
@@ -436,8 +436,8 @@ def bad_command_lines_create_nothing():
                   '{"single_submit": [1]}': 'is not true or false', '{"engine": ["warp"]}': 'is not an engine',
                   '{"queue_depth": [3, 3]}': 'twice', '{"multi_process": [2]}': 'multi_process: cannot be had here: one worker per folder',
                   '{"engine": ["torch_io"]}': 'is not an engine'}
-        cases = [(['--nvme_dir', 'gone'], 'No such file'), (['--nvme_dir', 'file'], 'is not a directory'),
-                 (['--nvme_dir', '.', '/proc/self/cwd'], 'name each folder once'),
+        cases = [(['--folder', 'gone'], 'No such file'), (['--folder', 'file'], 'is not a directory'),
+                 (['--folder', '.', '/proc/self/cwd'], 'name each folder once'),
                  (['--no_read', '--no_write'], 'exclude'), (['--goal', 'read', '--no_read'], 'exclude'),
                  (['--goal', 'both', '--no_write'], '--goal both and --no_write exclude'),
                  (['--goal', 'both', '--no_read'], '--goal both and --no_read exclude'),

@@ -26,7 +26,7 @@ PRECIOUS = b'precious'
 
 REPLAY = ['replay', 't.csv', '--pace', 'flat-out', '--missing', 'create', '--target']
 KV = ['kv', '--model', 'tiny-1b', '--num-users', '4', '--duration', '1', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0', '--storage-capacity-gb', '0.05',
-      '--output', 'result.json', '--cache-dir']
+      '--output', 'result.json', '--folder']
 LAYOUTS = {
     'files': [*REPLAY, 'd'],
     'hashed': [*REPLAY, 'd', '--layout', 'hashed'],

@@ -79,7 +79,7 @@ def the_text_names_gpu_and_way():
         assert err == '', err
         assert 'Configuring 1 gpu to folder mapping\n[0]: gpu 1 <----> ' in out, out
         assert 'memory:     GPU 1 (Stand-in 1 at 0000:02:00.0), by the ring of pinned memory (' in out
-        out, _ = run('io', '--io_size', '1M', '--gpu', '--gds', '--folder', f)
+        out, _ = run('io', '--io_size', '1M', '--gpu', '--gds', '--target', f)
         assert 'GPU 0 (Stand-in 0 at 0000:01:00.0), registered, by cuFile in compatibility mode\n' \
             in out, out
         assert 'engine:     cufile' in out and 'blocks of 16 MiB' in out, out
@@ -110,7 +110,7 @@ def refused_files_fall_back_to_the_ring():
 
 def an_error_of_cufile_has_its_name():
     with folder() as f:
-        _, err = run('io', '--io_size', '1M', '--gpu', '--gds', '--folder', f, status=1,
+        _, err = run('io', '--io_size', '1M', '--gpu', '--gds', '--target', f, status=1,
                      cufile='fail_nth=2,fail_with=-5030')
         assert 'cuFileWrite: CU_FILE_INTERNAL_ERROR (5030)' in err and err.count('\n') == 1, err
         assert os.listdir(f) == []
@@ -163,7 +163,7 @@ def gdsio_has_turns_where_it_is_installed():
         save_program('bin/gdsio', f"""echo "$@" >> {os.getcwd()}/turns; [ -s tensor-0 ] || exit 1
 echo "IoType: READ XferType: GPUD Threads: 1 DataSetSize: 64/64(KiB) IOSize: 64(KiB) Throughput: 2.000000 GiB/sec, Avg_Latency: 30.500000 usecs ops: 1"
 """)
-        args = ['bench', '--gpu', '--nvme-path', 'data', '--sizes', '64K', '-n', 20, '--no-limit', '--compare-fio', '--overwrite']
+        args = ['bench', '--gpu', '--target', 'data', '--sizes', '64K', '-n', 20, '--no-limit', '--compare-fio', '--overwrite']
         path = {'PATH': os.getcwd() + '/bin:' + os.environ['PATH']}
         out, _ = run(*args, '--json', 'r.json', more=path)
         r = json.load(open('r.json'))

@@ -127,7 +127,7 @@ measured "tune" '"memory": "gpu"' "$penstock" tune --gpu --budget 8 --io_size 64
 for layout in npy raw slab; do
 	measured "kv, $layout, verified" 'memory of' "$penstock" kv --model tiny-1b --num-users 20 --duration 10 \
 		--max-requests 60 --gpu-mem-gb 1 --cpu-mem-gb 0.25 --storage-capacity-gb 2 \
-		--generation-mode none --seed 1 --layout $layout --verify --cache-dir cache --output kv.json
+		--generation-mode none --seed 1 --layout $layout --verify --folder cache --output kv.json
 done
 
 step "checksums on the device" "$python" "$root/tests/gpu/device.py" \

@@ -62,7 +62,7 @@ class Workload:
     def run(self, layout):
         """The run itself; bytes and time are of its measured interval."""
         output = os.path.join(self.folder, 'kv.json')
-        _, usage = measured([self.penstock, *self.options, *self.before, '--cache-dir', self.cache, '--layout', layout,
+        _, usage = measured([self.penstock, *self.options, *self.before, '--folder', self.cache, '--layout', layout,
                              '--output', output, '--json', os.path.join(self.folder, 'result.json')], self.folder)
         with open(output) as f:
             stats = json.load(f)['summary']

@@ -272,7 +272,7 @@ static void what_cannot_be_added_is_named(void **state)
 
 	(void)state;
 	fill(&one[0], 100, 1, 1, 1000 * MS);
-	a = json_of(&one[0], "bench", json_pack("{s:i, s:s}", "sizes", 4096, "nvme_path", "/a"));
+	a = json_of(&one[0], "bench", json_pack("{s:i, s:s}", "sizes", 4096, "target", "/a"));
 	refused(a, json_of(&one[0], "io", json_pack("{s:i}", "sizes", 4096)),
 		"'b.json': command is \"io\", not \"bench\" as in 'a.json': they cannot be added");
 	refused(a, json_of(&one[0], "bench", json_pack("{s:i}", "sizes", 8192)),
