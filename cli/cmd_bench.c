@@ -55,8 +55,9 @@ static const struct cli_opt bench_opts[] = {
 	CLI_ALIAS("folder"),
 	CLI_ALIAS_OF("DS-AIO-Benchmark", "nvme-path"),
 	CLI_GROUP("What"),
-	CLI_LIST(struct bench_command, sizes_given, 's', "sizes", "BYTES", NULL, 1, SIZES_MAX,
+	CLI_LIST(struct bench_command, sizes_given, 's', "size", "BYTES", NULL, 1, SIZES_MAX,
 		 "tensor sizes; default: 2M 8M 32M"),
+	CLI_ALIAS_OF("DS-AIO-Benchmark", "sizes"),
 	CLI_U64(struct bench_command, job.iterations, 'n', "iterations", "N", NULL, 1, 100000000,
 		"operations per series; default: 200, or fewer where that takes too long"),
 	CLI_NOT(struct bench_command, job.write, 'r', "read-only", "only reads"),
@@ -122,7 +123,7 @@ static int parse_sizes(struct bench_command *c)
 		else if (penstock_size_parse(&c->sizes[i], l->items[i]) < 0 || !c->sizes[i] ||
 			 c->sizes[i] > 1ull << 40)
 			return cli_usage(&cmd_bench,
-					 "--sizes: '%s' is not a size of 1..1T; give bytes, or a "
+					 "--size: '%s' is not a size of 1..1T; give bytes, or a "
 					 "number with K, M or G",
 					 l->items[i]);
 	}
@@ -193,7 +194,7 @@ static void set_settings(struct bench_command *c)
 	for (unsigned i = 0; i < c->job.nr_sizes; i++)
 		json_array_append_new(sizes, json_integer((json_int_t)c->sizes[i]));
 	c->settings = cli_settings(&cmd_bench, c);
-	json_object_set_new(c->settings, "sizes", sizes);
+	json_object_set_new(c->settings, "size", sizes);
 }
 
 static int bench_build(struct bench_command *c)

@@ -47,7 +47,7 @@ const struct cli_opt kv_upstream_opts[] = {
 		"limit of the third tier; 0: 95 % of what is free", LATE),
 	/* not --target, which for kv-cache.py is short for --target-saturation */
 	CLI_S3(struct kv_args, job.cache_dir, 'f', "folder", "FOLDER", NULL,
-	       "the third tier: a folder or s3://BUCKET/PREFIX; default: a folder of its own in "
+	       "third tier, or an s3:// URI; default: a folder of its own in "
 	       "the temporary one"),
 	CLI_ALIAS_OF("kv-cache.py", "cache-dir"),
 	CLI_U32(struct kv_args, params.max_concurrent_allocs, 0, "max-concurrent-allocs", "N", "0",

@@ -82,7 +82,7 @@ def a_name_makes_no_lines_of_its_own():
     out, _ = call('replay', 't.csv', '--target', 'd', '--missing', 'fail', status=1)
     assert 'partial: ' in out and '\nlag:' not in out, out
     for name in 'a\nb.json', 'b.json':
-        out, _ = call('bench', '--sizes', '4K', '-n', '2', '--no-limit', '-w', '--json', '-')
+        out, _ = call('bench', '--size', '4K', '-n', '2', '--no-limit', '-w', '--json', '-')
         r = json.loads(out)
         r['series'][0]['name'] += '\nall faster'
         r['series'][0].update(partial=True, partial_why='why\nall faster', errors=1, first_error='key\nall faster')

@@ -381,7 +381,7 @@ def words_of_the_user_are_told_harmlessly():
         for words in (['kv', 'mlperf', '--trials', 'x' + evil], ['kv', 'mlperf', '--mod' + evil], ['kv', 'mlperf', '--folder', '/proc/' + evil],
                       ['kv', 'mlperf', '--dry-run', '--folder', 'c' + evil, '--results-dir', 'r' + evil],
                       ['s3', 'compare', '--foo' + evil], ['s3', 'compare', 's3://b/x', '--compare', 'b' + evil],
-                      ['io', '--engine', 'torch_io', '--target', 'no' + evil, '--io_size', '1M']):
+                      ['io', '--engine', 'torch_io', '--target', 'no' + evil, '--size', '1M']):
             status, out, err = python(*words)
             assert not re.search('[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202e]', out + err), (words, out, err)
             assert '--dry-run' in words or status and '\\x1b]0;gotcha\\x07\\x1b[1A\\u009b2J\\u202egpj\\u200b\\x0d' in err, (words, status, out, err)

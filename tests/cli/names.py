@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
 from tap import in_folder, run_all
 
 PENSTOCK = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ['PENSTOCK'])
-BENCH = ['bench', '--sizes', '64K', '-n', '3', '--no-limit']
+BENCH = ['bench', '--size', '64K', '-n', '3', '--no-limit']
 ROLES = {'r': 'read', 'w': 'write', 'p': 'place', 'o': 'object', 'i': 'read object'}
 
 
@@ -152,7 +152,7 @@ def what_is_wrong_with_a_place_is_said_of_the_option_that_names_it():
     no, nowhere = 'no: No such file', '/proc: cannot make a folder in it: '  # nor can root
     for words, option, place, says in (
             (['bench'], '--nvme-path', 'no', no), (['bench'], '--folder', 'no', no), (['bench'], '--folder', '/proc', nowhere),
-            (['bench', '--sizes', '512G', '--files', '64'], '--folder', 'd', 'd: not enough free space'),
+            (['bench', '--size', '512G', '--files', '64'], '--folder', 'd', 'd: not enough free space'),
             (['io'], '--folder', '/proc', nowhere), (['io'], '--folder_to_device_mapping', 'no:0', no),
             (['sweep'], '--folder', 'no', no), (['sweep'], '--nvme_dir', '/proc', nowhere), (['sweep', '--nvme_dir', 'd'], '--log_dir', 'file', 'file'),
             (['tune'], '--folder', 'file', 'file: is not a directory'), (['tune', '--nvme_dir', 'd'], '--folder', './d/', './d/: is the same as d'),
@@ -174,7 +174,7 @@ def a_place_that_is_called_like_an_option_is_no_option():
     refused('bench', '--folder', 'files', says=['penstock bench: --folder: files: is not a directory'])
     refused('gen', 'seed', '1M', says=['penstock gen: seed: is no regular file'])
     refused('gen', 'count/x', '1M', says=['penstock gen: count: No such file'])
-    refused('bench', '--sizes', '64K', '64K', says=['penstock bench: --sizes: 64K is there twice'])
+    refused('bench', '--size', '64K', '64K', says=['penstock bench: --size: 64K is there twice'])
 
 
 @in_folder
@@ -196,7 +196,7 @@ def a_file_that_is_rewritten_keeps_its_rights():
 def nothing_is_left_beside_a_result_that_was_killed():
     save('b.json', 'old')
     for name in ('a.json', 'b.json'):
-        job = subprocess.Popen([PENSTOCK, 'bench', '--sizes', '64K', '--runtime', '1000', '--no-limit', '--json', name],
+        job = subprocess.Popen([PENSTOCK, 'bench', '--size', '64K', '--runtime', '1000', '--no-limit', '--json', name],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         while not any(f.startswith('penstock-bench-') for f in os.listdir()):
             assert job.poll() is None
@@ -226,7 +226,7 @@ def one_line(args, word, **more):
 
 @in_folder
 def why_a_result_could_not_be_written_is_said_once():
-    job = ['io', '--folder', '.', '--io_size', '64K', '--loops', '1']
+    job = ['io', '--folder', '.', '--size', '64K', '--loops', '1']
     with open('/dev/full', 'w') as full:
         for args in (['info'], BENCH, job, ['--help'], ['--dump-options']):
             one_line(args, 'standard output: No space left on device', stdout=full)
@@ -237,7 +237,7 @@ def why_a_result_could_not_be_written_is_said_once():
     trace = ['trace', 'convert', 'ops.csv', '-', '--to', 'kv']
     kv = ['kv', '--num-users', '2', '--duration', '20', '--model', 'tiny-1b', '--io-trace-log', 'ops.csv', '--output', 'o.json']
     replay = ['replay', 'ops.csv', '--tier', '0=d', '--tier', '1=d1', '--target', 'd2', '--pace', 'flat-out']
-    sweep = ['sweep', '--nvme_dir', '.', '--sweep_config', 'one.json', '--io_size', '1M', '--loops', '1', '--no-limit', '--log_dir', 'logs']
+    sweep = ['sweep', '--nvme_dir', '.', '--sweep_config', 'one.json', '--size', '1M', '--loops', '1', '--no-limit', '--log_dir', 'logs']
     tune = ['tune', '--nvme_dir', '.', '--sweep_config', 'one.json', '--dry-run']
     save('one.json', '{"block_size": ["64K"], "queue_depth": [1]}')
     for args in (BENCH, job, kv, replay, ['trace', 'stat', 'ops.csv'], trace, sweep, tune):

@@ -233,7 +233,7 @@ def without_keys_every_job_ends_alike():
     write_rows('t.csv', 'W a 5000')
     none = {name: value for name, value in os.environ.items() if not name.startswith('AWS_')}
     none |= {'HOME': os.getcwd(), 'AWS_EC2_METADATA_DISABLED': 'true', 'AWS_ENDPOINT_URL': S.urls[0]}
-    jobs = {'bench': ['-f', TO[1]], 'io': ['--target', TO[1], '--io_size', '64K'], 'sweep': ['--target', TO[1]],
+    jobs = {'bench': ['-f', TO[1]], 'io': ['--target', TO[1], '--size', '64K'], 'sweep': ['--target', TO[1]],
             'kv': [*KV, '--folder', TO[1]], 'replay': ['t.csv', *TO]}
     for name, args in jobs.items():
         for dry in [], ['--dry-run']:

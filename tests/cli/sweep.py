@@ -30,7 +30,7 @@ resultcheck.need('jsonschema')
 
 sweep = clikit.Command('sweep')
 start, result = sweep.start, sweep.result
-SMALL = ['--io_size', '256K', '--block_size', '64K', '128K', '--queue_depth', 4, 8, '--io_parallel', 1, 2,
+SMALL = ['--size', '256K', '--block_size', '64K', '128K', '--queue_depth', 4, 8, '--io_parallel', 1, 2,
          '--requests', 'overlap', '--submit', 'batch', '--no-limit']
 STATE = 'penstock-sweep-state.jsonl'
 
@@ -160,7 +160,7 @@ def a_sweep_json_of_upstream_is_understood():
             json.dump({'block_size': ['128K', '256K'], 'queue_depth': [4], 'io_parallel': [1, 2],
                        'sequential_requests': [True, False], 'single_submit': [False],
                        'threads': [1]}, f)
-        r = result('--sweep_config', 'space.json', '--io_size', '256K', '--no_write', '--no-limit')
+        r = result('--sweep_config', 'space.json', '--size', '256K', '--no_write', '--no-limit')
         assert [a['name'] for a in r['grid']['axes']] == ['block_size', 'queue_depth', 'io_parallel',
                                                           'sequential_requests', 'single_submit']
         assert len(r['series']) == 8 and {s['kind'] for s in r['series']} == {'read'}
@@ -179,10 +179,10 @@ def a_sweep_json_takes_every_option_of_ds_io():
             json.dump({'queue_depth': [1, 4], **DS_IO}, f)
         args = ['--sweep_config', 'space.json', '--no_write', '--no-limit']
         r = result(*args, '--log_dir', 'a')
-        assert r['settings']['io_size'] == 128 << 10 and r['settings']['loops'] == 2, r['settings']
+        assert r['settings']['size'] == 128 << 10 and r['settings']['loops'] == 2, r['settings']
         assert [s['ops'] for s in r['series']] == [2, 2] and [a['name'] for a in r['grid']['axes']] == ['queue_depth']
-        r = result(*args, '--log_dir', 'b', '--io_size', '256K', '--loops', 3)
-        assert r['settings']['io_size'] == 256 << 10 and r['settings']['loops'] == 3, r['settings']
+        r = result(*args, '--log_dir', 'b', '--size', '256K', '--loops', 3)
+        assert r['settings']['size'] == 256 << 10 and r['settings']['loops'] == 3, r['settings']
         with open('space.json', 'w') as f:
             json.dump({'queue_depth': [1], **DS_IO, **DS_IO_IGNORED}, f)
         _, err = sweep(*args, '--log_dir', 'c')
@@ -206,7 +206,7 @@ def an_engine_of_ds_io_is_the_first_usable():
 
 def engines_and_memory_are_axes():
     with folder():
-        r = result('--io_size', '64K', '--block_size', '64K', '--queue_depth', 2, '--io_parallel', 1,
+        r = result('--size', '64K', '--block_size', '64K', '--queue_depth', 2, '--io_parallel', 1,
                    '--requests', 'overlap', '--submit', 'batch', '--engine', 'threads', 'null',
                    '--memory', 'own', 'plain', 'odd', '--no-limit')
         assert len(r['series']) == 12
@@ -218,7 +218,7 @@ def engines_and_memory_are_axes():
 
 
 def the_null_engine_wears_nothing_and_has_no_limit():
-    args = ['--io_size', '64K', '--block_size', '64K', '--queue_depth', 2, '--io_parallel', 1, '--requests', 'overlap',
+    args = ['--size', '64K', '--block_size', '64K', '--queue_depth', 2, '--io_parallel', 1, '--requests', 'overlap',
             '--submit', 'batch', '--loops', 3]
     with folder():
         assert planned(*args, '--engine', 'null') == 65536  # the file is real
@@ -235,7 +235,7 @@ def the_null_engine_wears_nothing_and_has_no_limit():
 
 def names_of_logs_know_k_and_m_only():
     with folder():
-        args = ['--io_size', '256K', '--queue_depth', 1, '--io_parallel', 1, '--requests', 'overlap', '--submit', 'batch',
+        args = ['--size', '256K', '--queue_depth', 1, '--io_parallel', 1, '--requests', 'overlap', '--submit', 'batch',
                 '--engine', 'threads', '--no_write', '--no-limit', '--block_size', '1G', '64K']
         _, err = sweep(*args, '--log_dir', 'a')
         assert err == '' and logs('read', 'a') == ['read_block_overlap_ftd1_d1_bs1024M_p1.txt',
@@ -250,7 +250,7 @@ def several_folders_have_a_worker_each():
     with folder() as f:
         os.mkdir('a')
         os.mkdir('b')
-        r = result('--target', 'a', 'b', '--io_size', '128K', '--block_size', '64K', '--queue_depth', 4,
+        r = result('--target', 'a', 'b', '--size', '128K', '--block_size', '64K', '--queue_depth', 4,
                    '--io_parallel', 1, '--requests', 'overlap', '--submit', 'batch', '--loops', 3,
                    '--no-limit')
         assert [t['folder'] for t in r['targets']] == ['a', 'b']
@@ -317,7 +317,7 @@ def an_interval_needs_three_loops():
 
 def verbose_shows_all():
     with folder():
-        args = ['--io_size', '64K', '--no_write', '--no-limit', '--log_dir']
+        args = ['--size', '64K', '--no_write', '--no-limit', '--log_dir']
         short, _ = sweep(*args, 'a')
         long, _ = sweep(*args, 'b', '--verbose')
         assert short.count('  read_') == 10 and 'and 54 more' in short, short
@@ -355,7 +355,7 @@ def loops_are_interleaved_in_an_order_of_the_seed():
 def a_terminal_sees_how_far_it_is():
     with folder():
         main, other = pty.openpty()
-        process = subprocess.Popen([PENSTOCK, 'sweep', '--io_size', '16M', '--no-limit'],
+        process = subprocess.Popen([PENSTOCK, 'sweep', '--size', '16M', '--no-limit'],
                                    stdout=subprocess.DEVNULL, stderr=other)
         os.close(other)
         seen = b''
@@ -383,7 +383,7 @@ def a_stale_log_folder_is_refused():
 
 def interrupted_case(when, lines):
     """Stop it when its state has so many lines, and let it go on."""
-    args = ['--io_size', '4M', '--block_size', '128K', '256K', '--queue_depth', 1, 2, 4, '--io_parallel', 1, 2,
+    args = ['--size', '4M', '--block_size', '128K', '256K', '--queue_depth', 1, 2, 4, '--io_parallel', 1, 2,
             '--requests', 'sequential', '--submit', 'single', '--loops', 20, '--no-limit',
             '--engine', 'threads', '--log_dir', 'logs']
 
@@ -590,9 +590,9 @@ BAD = {
     'a folder that is missing': (['--target', 'no/such'], 'no/such'),
     'a file as a folder': (['--target', '/etc/passwd'], ' --target: /etc/passwd: is not a directory'),
     'a folder named twice': (['--target', '.', '/proc/self/cwd'], '/proc/self/cwd: is the same as .;'),
-    'more than fits': (['--io_size', '1T'], 'not enough free space'),
+    'more than fits': (['--size', '1T'], 'not enough free space'),
     'no loops': (['--loops', '0'], 'outside 1..'),
-    'a size that does not parse': (['--io_size', 'much'], 'not a size'),
+    'a size that does not parse': (['--size', 'much'], 'not a size'),
     'a block size that does not parse': (['--block_size', 'big'], "--block_size: 'big'"),
     'a block size that is odd': (['--block_size', '1000'], 'multiple of 512'),
     'a depth out of range': (['--queue_depth', '5000'], 'outside 1..4096'),
@@ -662,7 +662,7 @@ def bad_json_case(what):
 def what_needs_a_gpu_is_status_3():
     with folder() as f:
         for args in ['--gpu'], ['--gpu', '--gds'], ['--memory', 'own', 'gpu']:
-            process = start('--io_size', '64K', *args)
+            process = start('--size', '64K', *args)
             _, err = process.communicate()
             if process.returncode == 0:
                 raise tap.Skip('gpu', 'there is a GPU')

@@ -131,11 +131,11 @@ W = 'a-name-that-is-said-once'
 FAILING = '\n'.join(line.strip() for line in '''
     io --folder W
     io --folder W.txt
-    io --validate --read --io_size 900T
+    io --validate --read --size 900T
     bench --target W
-    bench --target W.txt --sizes 4K
-    bench --sizes 900T
-    bench --sizes 4K --json W/x
+    bench --target W.txt --size 4K
+    bench --size 900T
+    bench --size 4K --json W/x
     sweep --sweep_config W.json
     sweep --target W
     tune --folder W.txt

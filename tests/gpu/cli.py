@@ -31,7 +31,7 @@ def run(*args, status=0, cufile='', more=None):
 
 
 def result(*args, **more):
-    out, _ = run('io', '--io_size', '3M', *args, '--json', '-', **more)
+    out, _ = run('io', '--size', '3M', *args, '--json', '-', **more)
     r = json.loads(out)
     resultcheck.check(ROOT, r)
     return r
@@ -75,11 +75,11 @@ def every_engine_moves_gpu_memory():
 
 def the_text_names_gpu_and_way():
     with folder() as f:
-        out, err = run('io', '--io_size', '1M', '--gpu', '1')
+        out, err = run('io', '--size', '1M', '--gpu', '1')
         assert err == '', err
         assert 'Configuring 1 gpu to folder mapping\n[0]: gpu 1 <----> ' in out, out
         assert 'memory:     GPU 1 (Stand-in 1 at 0000:02:00.0), by the ring of pinned memory (' in out
-        out, _ = run('io', '--io_size', '1M', '--gpu', '--gds', '--target', f)
+        out, _ = run('io', '--size', '1M', '--gpu', '--gds', '--target', f)
         assert 'GPU 0 (Stand-in 0 at 0000:01:00.0), registered, by cuFile in compatibility mode\n' \
             in out, out
         assert 'engine:     cufile' in out and 'blocks of 16 MiB' in out, out
@@ -104,13 +104,13 @@ def refused_files_fall_back_to_the_ring():
         r = result('--gpu', '--gds', '--validate', cufile='refuse_handle=5027')
         assert r['io']['gpu_path'] == ['ring'] and ran(r)['fallbacks'] == ['cufile'], ran(r)
         assert '(5027)' in ran(r)['fallback_why'] and '(5027)' in stats(r)['fallback_why'], ran(r)
-        out, _ = run('io', '--io_size', '1M', '--gpu', '--gds', cufile='refuse_driver=5004')
+        out, _ = run('io', '--size', '1M', '--gpu', '--gds', cufile='refuse_driver=5004')
         assert 'cufile (' in out and 'CU_FILE_DRIVER_VERSION_MISMATCH (5004)' in out, out
 
 
 def an_error_of_cufile_has_its_name():
     with folder() as f:
-        _, err = run('io', '--io_size', '1M', '--gpu', '--gds', '--target', f, status=1,
+        _, err = run('io', '--size', '1M', '--gpu', '--gds', '--target', f, status=1,
                      cufile='fail_nth=2,fail_with=-5030')
         assert 'cuFileWrite: CU_FILE_INTERNAL_ERROR (5030)' in err and err.count('\n') == 1, err
         assert os.listdir(f) == []
@@ -134,9 +134,9 @@ def workers_take_devices_in_turn():
 def a_device_that_is_not_there_is_status_3():
     with folder() as f:
         for args in ['--gpu', '2'], ['--gpu', '--folder_to_device_mapping', '.:9']:
-            out, err = run('io', '--io_size', '64K', *args, status=3)
+            out, err = run('io', '--size', '64K', *args, status=3)
             assert out == '' and 'device' in err and err.count('\n') == 1, err
-        _, err = run('io', '--io_size', '64K', '--gpu', '--gds', status=3, more=without_gpu())
+        _, err = run('io', '--size', '64K', '--gpu', '--gds', status=3, more=without_gpu())
         assert 'libcuda.so.1' in err, err
         assert os.listdir(f) == []
 
@@ -163,7 +163,7 @@ def gdsio_has_turns_where_it_is_installed():
         save_program('bin/gdsio', f"""echo "$@" >> {os.getcwd()}/turns; [ -s tensor-0 ] || exit 1
 echo "IoType: READ XferType: GPUD Threads: 1 DataSetSize: 64/64(KiB) IOSize: 64(KiB) Throughput: 2.000000 GiB/sec, Avg_Latency: 30.500000 usecs ops: 1"
 """)
-        args = ['bench', '--gpu', '--target', 'data', '--sizes', '64K', '-n', 20, '--no-limit', '--compare-fio', '--overwrite']
+        args = ['bench', '--gpu', '--target', 'data', '--size', '64K', '-n', 20, '--no-limit', '--compare-fio', '--overwrite']
         path = {'PATH': os.getcwd() + '/bin:' + os.environ['PATH']}
         out, _ = run(*args, '--json', 'r.json', more=path)
         r = json.load(open('r.json'))
@@ -188,7 +188,7 @@ echo "IoType: READ XferType: GPUD Threads: 1 DataSetSize: 64/64(KiB) IOSize: 64(
 def what_libraries_do_at_the_end_harms_nothing():
     # What was given back is overwritten at once, and a stream among it is met by the C library.
     poison = {'GLIBC_TUNABLES': 'glibc.malloc.tcache_count=0:glibc.malloc.perturb=165'}
-    run('io', '--io_size', '3M', '--gpu', 0, '--gds', more=poison)
+    run('io', '--size', '3M', '--gpu', 0, '--gds', more=poison)
     run('info', '--measure_gpu', more=poison)
 
 

@@ -116,14 +116,14 @@ measured() {
 	step "$name" sh -c 'p=$1; shift; "$@" --json result.json || exit; grep -q "$p" result.json' sh \
 		"$pattern" "$@"
 }
-measured "bench, verified" '"memory": "gpu"' "$penstock" bench -m gpu --sizes 2M 32M -n 20 --verify --no-limit
-measured "bench, cuFile, verified" '"memory": "gpu"' "$penstock" bench -m gpu -e cufile --sizes 2M 32M -n 20 \
+measured "bench, verified" '"memory": "gpu"' "$penstock" bench -m gpu --size 2M 32M -n 20 --verify --no-limit
+measured "bench, cuFile, verified" '"memory": "gpu"' "$penstock" bench -m gpu -e cufile --size 2M 32M -n 20 \
 	--verify --no-limit
-measured "sweep" '"memory": "gpu"' "$penstock" sweep --gpu --io_size 64M --loops 1 --block_size 1M 8M \
+measured "sweep" '"memory": "gpu"' "$penstock" sweep --gpu --size 64M --loops 1 --block_size 1M 8M \
 	--queue_depth 32 --no-limit --log_dir logs
-measured "sweep, cuFile" '"memory": "gpu"' "$penstock" sweep --gpu --gds --io_size 64M --loops 1 --block_size 1M 8M \
+measured "sweep, cuFile" '"memory": "gpu"' "$penstock" sweep --gpu --gds --size 64M --loops 1 --block_size 1M 8M \
 	--queue_depth 32 --no-limit --log_dir logs
-measured "tune" '"memory": "gpu"' "$penstock" tune --gpu --budget 8 --io_size 64M --no-limit -o best.json
+measured "tune" '"memory": "gpu"' "$penstock" tune --gpu --budget 8 --size 64M --no-limit -o best.json
 for layout in npy raw slab; do
 	measured "kv, $layout, verified" 'memory of' "$penstock" kv --model tiny-1b --num-users 20 --duration 10 \
 		--max-requests 60 --gpu-mem-gb 1 --cpu-mem-gb 0.25 --storage-capacity-gb 2 \
