@@ -72,8 +72,9 @@ static const struct cli_opt tune_opts_table[] = {
 		 "wear: the race ends when so much was written; default: 8G"),
 	CLI_FLAG(struct tune_command, job.exhaustive, 0, "exhaustive",
 		 "measure all configurations, however long that takes; not with --budget"),
-	CLI_U32(struct tune_command, job.loops, 0, "loops", "N", NULL, 1, 1000000,
+	CLI_U32(struct tune_command, job.loops, 'n', "iterations", "N", NULL, 1, 1000000,
 		"so many times each, with --exhaustive; default: 5"),
+	CLI_ALIAS_OF("ds_nvme_tune", "loops"),
 	CLI_GROUP("What"),
 	CLI_IN(struct tune_command, sweep_config, 0, "sweep_config", "FILE", NULL,
 	       "the settings to choose from, as JSON; default: those of ds_nvme_tune"),
@@ -217,7 +218,7 @@ static int tune_build(struct tune_command *c)
 		return cli_refuse(&cmd_tune, r, err.msg);
 	if ((loops || c->more.loops) && !c->job.exhaustive)
 		cli_note(&cmd_tune, "%s: ignored without --exhaustive: the race decides",
-			 loops ? "--loops" : "--sweep_config: loops");
+			 loops ? "--iterations" : "--sweep_config: loops");
 	return CLI_OK;
 }
 

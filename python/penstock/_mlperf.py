@@ -42,7 +42,7 @@ COMMAND: dict[str, Any] = {
         _option('Run', 'results-dir', 'string', 'FOLDER', None,
                 'where results go; default: a new folder', role='write'),
         _option('Run', 'options', 'list', 'N', None, 'which of the options; default: 1 2 3', (1, 3)),
-        _option('Run', 'trials', 'integer', 'N', '3', 'runs of each option', (1, 1000)),
+        _option('Run', 'iterations', 'integer', 'N', '3', 'runs of each option', (1, 1000), ('trials',)),
         _option('Run', 'npernode', 'integer', 'N', '1', 'ranks at a time on this machine', (1, 1024)),
         _option('Run', 'seed', 'integer', 'N', '42', "of rank 0; each rank's is one more",
                 (0, 2**63 - 1), ('seed-base',)),
@@ -314,8 +314,8 @@ class Submission:
         a = self.r.args
         if a['duration'] not in (None, SUBMITTED['duration']):
             yield '--duration is not 300'
-        if a['trials'] != SUBMITTED['trials']:
-            yield '--trials is not 3'
+        if a['iterations'] != SUBMITTED['trials']:
+            yield '--iterations is not 3'
         if self.options != list(OPTIONS):
             yield 'not all of the options'
         if a['seed'] != SUBMITTED['seed']:
@@ -341,10 +341,10 @@ class Submission:
         if self.r.rank.rank:  # what all would do says one
             return 0
         for o in self.options:
-            print(f'option {o}, {OPTIONS[o][0]}: {a["trials"]} trial{"s" * (a["trials"] > 1)} of {ranks}:\n'
+            print(f'option {o}, {OPTIONS[o][0]}: {a["iterations"]} trial{"s" * (a["iterations"] > 1)} of {ranks}:\n'
                   f'  penstock kv {" ".join(self.words(o))} --seed={a["seed"]}+RANK '
                   f'--folder={a["folder"]}/rank_RANK')
-        seconds = len(self.options) * a['trials'] * (a['duration'] or SUBMITTED['duration'])
+        seconds = len(self.options) * a['iterations'] * (a['duration'] or SUBMITTED['duration'])
         print(f'Results in {self.r.folder}; at least {seconds} s.')
         if self.why_not:
             print(f'Not as a submission must be: {self.why_not}')
@@ -353,7 +353,7 @@ class Submission:
     # ---- runs
 
     def run_trial(self, option: int, trial: int) -> None:
-        r, trials = self.r, self.r.args['trials']
+        r, trials = self.r, self.r.args['iterations']
         r.meeting.meet()
         if r.stop.signal:
             return
@@ -375,7 +375,7 @@ class Submission:
         for i, option in enumerate(self.options):
             if i:
                 r.pause(r.args['delay'])
-            for trial in range(1, r.args['trials'] + 1):
+            for trial in range(1, r.args['iterations'] + 1):
                 if not r.stop.signal:
                     self.run_trial(option, trial)
 
@@ -400,7 +400,7 @@ class Submission:
     def results(self) -> dict[str, Any]:
         """Of this process, by the folders they are in."""
         places = [f'option_{o}/trial_{t}/rank_{rank}' for o in self.options
-                  for t in range(1, self.r.args['trials'] + 1) for rank in self.own]
+                  for t in range(1, self.r.args['iterations'] + 1) for rank in self.own]
         return {place: _read_result(f'{self.r.folder}/{place}') for place in places}
 
     def summarize(self, said: list[tuple[str | None, str]]) -> None:
@@ -414,7 +414,7 @@ class Submission:
         summary = {
             'schema_version': '1.0', 'run_datetime': self.r.time, 'npernode': self.npernode,
             'host_count': -(-self.ranks // self.npernode), 'total_ranks': self.ranks,
-            'trials_per_option': self.r.args['trials'], 'options': options, 'partial_failure': partial,
+            'trials_per_option': self.r.args['iterations'], 'options': options, 'partial_failure': partial,
             **({'trial_failures': failures} if failures else {}),
             'penstock': {'version': _version(), 'as_submitted': not self.why_not and not partial,
                        'why_not': self.why_not, **({'lost_ranks': lost} if lost else {}), **({'without_requests': idle} if idle else {})}}
@@ -435,7 +435,7 @@ class Submission:
         idle: list[str] = []
         in_memory = set()
         trials = 0
-        for trial in range(1, self.r.args['trials'] + 1):
+        for trial in range(1, self.r.args['iterations'] + 1):
             results = {}
             for rank in range(self.ranks):
                 place = f'option_{option}/trial_{trial}/rank_{rank}'

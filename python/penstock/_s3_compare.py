@@ -37,7 +37,7 @@ COMMAND: dict[str, Any] = {
         _option('What', 'part', 'string', 'SIZE', '8M', 'of large objects, where the client can be told'),
         _option('What', 'sign-body', 'flag', None, None, 'make what is sent part of the signature'),
         _option('What', 'skip-write-test', 'flag', None, None, 'measure reads alone, of objects that penstock puts'),
-        _option('What', 'rounds', 'integer', 'N', '5', 'turns of each client', (2, 1000)),
+        _option('What', 'iterations', 'integer', 'N', '5', 'turns of each client', (2, 1000)),
         _option('Where', 'endpoint', 'string', 'URL', None, "of the store; default: the environment's, else AWS"),
         _option('Output', 'json', 'string', 'FILE', None, 'write the result as JSON', role='write'),
     ]}
@@ -228,7 +228,7 @@ def tell(run: Run, clients: Any) -> None:
     a = run.args
     size = f'{run.size / MIB:g} MiB' if run.size >= MIB else f'{run.size} bytes'
     print(f'{a["files"]} objects of {size}, {a["threads"]} in flight, parts of {run.part / MIB:g} MiB, payload '
-          f'{"signed" if a["sign-body"] else "not signed"}, {a["rounds"]} rounds in turns; {run.uri}')
+          f'{"signed" if a["sign-body"] else "not signed"}, {a["iterations"]} rounds in turns; {run.uri}')
     print(f'\n{"":18}{"":8}{"MB/s":>10} {"95 % interval":>19} {"CPU s/GiB":>10} {"memory":>10}')
     for row in run.rows():
         print(f'{row["library"]:18}{row["operation"]:8}{row["bytes_per_sec"] / 1e6:10.1f} '
@@ -249,7 +249,7 @@ def write_json(run: Run, clients: Any, path: str) -> None:
     version = importlib.import_module('penstock').__version__
     result = {'schema': 'penstock-s3-compare/1', 'penstock': version, 'files': run.args['files'], 'size_bytes': run.size,
               'part_bytes': run.part, 'threads': run.args['threads'], 'sign_body': bool(run.args['sign-body']),
-              'rounds': run.args['rounds'], 'rows': run.rows(), 'verdicts': run.verdicts(), 'errors': run.errors,
+              'rounds': run.args['iterations'], 'rows': run.rows(), 'verdicts': run.verdicts(), 'errors': run.errors,
               'libraries': [{'name': n, 'version': clients.version_of(n), 'note': clients.note_of(n) or None} for n in run.libraries]}
     text = json.dumps(result, indent=2) + '\n'
     if path == '-':
@@ -267,10 +267,10 @@ def _main(words: list[str]) -> int:
     clients = importlib.import_module('penstock._s3_clients')
     run = Run(args, choose(args, clients), operands[0])
     try:
-        for i in range(args['rounds']):
+        for i in range(args['iterations']):
             run.round(i)
             if sys.stderr.isatty():
-                print(f'\r{i + 1} of {args["rounds"]} rounds', end='', file=sys.__stderr__, flush=True)
+                print(f'\r{i + 1} of {args["iterations"]} rounds', end='', file=sys.__stderr__, flush=True)
     finally:
         with contextlib.suppress(OSError):
             run.clean()

@@ -59,7 +59,7 @@ def is_pmix(mpi):
     return mpi in ('openmpi', 'srun-pmix')
 
 
-NULL = ['io', '--engine', 'null', '-s', '1M', '--loops', '2']
+NULL = ['io', '--engine', 'null', '-s', '1M', '--iterations', '2']
 
 
 def launch(mpi, ranks, *args, env=None):
@@ -122,7 +122,7 @@ def tables(mpi):
 def io(mpi):
     """In one folder: each rank has files of its own."""
     os.mkdir('shared')
-    j, _ = result(mpi, 2, 'io', '-f', 'shared', '-s', '1M', '--loops', '3', '--keep', '--validate')
+    j, _ = result(mpi, 2, 'io', '-f', 'shared', '-s', '1M', '--iterations', '3', '--keep', '--validate')
     assert j['series'][0]['ops'] == 6 and len(os.listdir('shared')) == 2, os.listdir('shared')
     j, _ = result(mpi, 16, *NULL)
     assert j['series'][0]['ops'] == 32, j['series']

@@ -28,7 +28,7 @@ SHARE, PING, PONG, CLOCK, READY, GO, STOP, SAID, DONE, END, BEAT = range(1, 12)
 HEADER = struct.Struct('=IIQqQ')  # type, rank, a, b, bytes of text
 GREETING = struct.Struct('=32sQI60s')  # secret, random number, rank, host
 
-NULL = ['io', '--engine', 'null', '-s', '1M', '--loops', '2']
+NULL = ['io', '--engine', 'null', '-s', '1M', '--iterations', '2']
 
 
 class Peer:

@@ -50,7 +50,7 @@ def lines_of(out):
 
 
 def need_engine(name):
-    _, err = subprocess.Popen([PENSTOCK, 'io', '--engine', name, '--size', '4K', '--loops', '1'],
+    _, err = subprocess.Popen([PENSTOCK, 'io', '--engine', name, '--size', '4K', '--iterations', '1'],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True).communicate()
     if err:
@@ -75,7 +75,7 @@ def the_four_result_lines_are_those_of_ds_io():
 
 def speed_is_bytes_over_latency():
     with folder() as f:
-        out, _ = io('--target', f, '--size', '4M', '--loops', 2, '--read')
+        out, _ = io('--target', f, '--size', '4M', '--iterations', 2, '--read')
     numbers, _ = lines_of(out)
     for kind in 'Task', 'E2E':
         speed = 2 * 4 * MIB / numbers[f'{kind} Read Latency'] / 2**30
@@ -96,8 +96,8 @@ def the_text_says_what_ran():
 
 def both_spellings_of_an_option_work():
     with folder() as f:
-        a = result('--target', f, '--size', '64K', '--warmup-loops', 0, '--queue-depth=5')
-        b = result('--target', f, '--size', '64K', '--warmup_loops', 0, '--queue_depth=5')
+        a = result('--target', f, '--size', '64K', '--warmup', 0, '--queue-depth=5')
+        b = result('--target', f, '--size', '64K', '--warmup', 0, '--queue_depth=5')
     assert a['settings'] == b['settings']
 
 
@@ -110,7 +110,7 @@ def a_pipe_sees_no_progress():
 def a_terminal_sees_progress():
     terminal, inner = pty.openpty()
     with folder() as f:
-        process = subprocess.Popen([PENSTOCK, 'io', '--target', f, '--size', '4M', '--loops', '5'],
+        process = subprocess.Popen([PENSTOCK, 'io', '--target', f, '--size', '4M', '--iterations', '5'],
                                    stdout=subprocess.PIPE, stderr=inner, text=True)
         os.close(inner)
         seen = b''
@@ -148,7 +148,7 @@ def kept_files_have_ds_io_names():
     with folder() as f:
         io('--target', f, '--size', '128K', '--keep', '--multi_process', 2)
         assert sorted(os.listdir(f)) == ['_aio_write_131072.pt.0_0', '_aio_write_131072.pt.1_0']
-        io('--target', f, '--size', '128K', '--keep', '--read', '--loops', 2,
+        io('--target', f, '--size', '128K', '--keep', '--read', '--iterations', 2,
            '--different_file_each_iteration')
         reads = [f'_aio_read_131072.pt.0_{i}' for i in range(3)]
         assert sorted(os.listdir(f))[:3] == reads, os.listdir(f)
@@ -235,7 +235,7 @@ def two_runs_in_one_folder_do_not_meet():
         with folder() as f:
             runs = []
             for _ in range(2):
-                runs.append(start('--target', f, '--size', '64K', '--loops', 1000000, '--engine', 'threads', *args))
+                runs.append(start('--target', f, '--size', '64K', '--iterations', 1000000, '--engine', 'threads', *args))
                 while moved(runs[-1], name) < MIB:
                     assert runs[-1].poll() is None, runs[-1].communicate()
             for process in runs:
@@ -260,7 +260,7 @@ def the_time_that_a_dry_run_tells_is_in_the_unit_of_the_rest():
 def a_dry_run_tells_and_makes_nothing():
     with folder() as f:
         for args in ['--target', f], []:
-            out, err = io(*args, '--size', '1M', '--loops', 2, '--multi_process', 2, '--dry-run')
+            out, err = io(*args, '--size', '1M', '--iterations', 2, '--multi_process', 2, '--dry-run')
             assert 'Would write 1M by 2 workers, 2 loops after 1 to warm up\n' in out and err == '', (out, err)
             assert 'writes:     at most 6 MiB (6291456 bytes)\n' in out and 'disk space: 2 MiB\n' in out, out
             assert os.listdir(f) == []
@@ -311,7 +311,7 @@ def validate_passes_on_every_engine_and_memory():
                     for size in '1M', '1000003':
                         for args in [], ['--read']:
                             s = series('--target', f, '--size', size, '--engine', engine,
-                                       '--memory', memory, '--loops', 2, '--validate', *args)
+                                       '--memory', memory, '--iterations', 2, '--validate', *args)
                             assert s['verified_bytes'] == (3 if args else 1) * s['size']
         assert os.listdir(f) == []
 
@@ -375,7 +375,7 @@ def several_folders_have_a_worker_each():
             assert glob.glob('*/_aio_*') and sorted(glob.glob('*/_aio_*')) == [
                 'a/_aio_write_262144.pt.0_0', 'b/_aio_write_262144.pt.1_0',
                 'c/_aio_write_262144.pt.2_0']
-            r = result(*args, '--size', '256K', '--loops', 2)
+            r = result(*args, '--size', '256K', '--iterations', 2)
             assert r['series'][0]['bytes'] == 3 * 2 * 256 * 1024
             assert [w['folder'] for w in r['io']['workers']] == ['a', 'b', 'c']
             assert [t['folder'] for t in r['targets']] == ['a', 'b', 'c']
@@ -403,8 +403,8 @@ BAD = [
     (['--block_size', '1000'], '512'),
     (['--queue_depth', '0'], '0'),
     (['--queue_depth', '99999'], '99999'),
-    (['--loops', '0'], '0'),
-    (['--loops', '-3'], '-3'),
+    (['--iterations', '0'], '0'),
+    (['--iterations', '-3'], '-3'),
     (['--io_parallel', '0'], '0'),
     (['--multi_process', '0'], '0'),
     (['--engine', 'warp'], 'warp'),
@@ -536,8 +536,8 @@ def files_in_memory_are_never_called_cold():
 
 def the_numbers_of_the_json_agree():
     with folder() as f:
-        r = result('--target', f, '--multi_process', 2, '--size', '512K', '--loops', 4,
-                   '--warmup_loops', 2, '--read', '--validate', '--seed', 99)
+        r = result('--target', f, '--multi_process', 2, '--size', '512K', '--iterations', 4,
+                   '--warmup', 2, '--read', '--validate', '--seed', 99)
     assert r['schema'] == 'penstock-result/1' and r['command'] == 'io'
     assert r['settings']['read'] is True and r['settings']['seed'] == 99
     assert r['settings']['multi_process'] == 2 and r['settings']['folder'] == [f]
@@ -560,7 +560,7 @@ def all_that_was_written_is_counted():
     size = 512 * 1024
     with folder() as f:
         args = ['--target', f, '--size', size, '--multi_process', 2]
-        r = result(*args, '--loops', 4, '--warmup_loops', 2)
+        r = result(*args, '--iterations', 4, '--warmup', 2)
         assert r['series'][0]['bytes_written'] == r['bytes_written'] == 2 * 6 * size
         r = result(*args, '--read', '--keep')
         assert r['series'][0]['bytes_written'] == r['bytes_written'] == 2 * size
@@ -572,7 +572,7 @@ def all_that_was_written_is_counted():
 
 def the_warm_up_counts_when_asked_for():
     with folder() as f:
-        r = result('--target', f, '--size', '64K', '--loops', 2, '--warmup_loops', 3,
+        r = result('--target', f, '--size', '64K', '--iterations', 2, '--warmup', 3,
                    '--include_warmup_time')
     assert r['series'][0]['bytes'] == r['bytes_written'] == 5 * 65536
     assert len(r['io']['workers'][0]['task']) == 5
@@ -600,7 +600,7 @@ def csv_and_workbook_say_the_same():
         raise tap.Skip('openpyxl', 'python3-openpyxl is not installed')
     with folder():
         os.mkdir('data')
-        _, err = io('--target', 'data', '--size', '64K', '--loops', 5, '--json', 'r.json', '--csv',
+        _, err = io('--target', 'data', '--size', '64K', '--iterations', 5, '--json', 'r.json', '--csv',
                     'r.csv', '--xlsx', 'book.xlsx')
         with open('r.json') as file:
             s = json.load(file)['series'][0]
@@ -627,14 +627,14 @@ def report_and_compare_take_the_results():
                               text=True)
     with folder():
         for name in 'a.json', 'b.json':
-            io('--size', '256K', '--read', '--loops', 20, '--json', name)
+            io('--size', '256K', '--read', '--iterations', 20, '--json', name)
         done = penstock('compare', 'a.json', 'b.json')
         assert done.returncode == 0 and 'read 256K' in done.stdout, done
         done = penstock('report', 'a.json', 'b.json', '-o', 'page.html')
         if done.returncode == 3:
             raise tap.Skip('page', done.stderr.strip())
         assert done.returncode == 0 and os.path.getsize('page.html') > 0, done
-        io('--size', '4K', '--loops', 30000, '--html', 'own.html', '--engine', 'null',
+        io('--size', '4K', '--iterations', 30000, '--html', 'own.html', '--engine', 'null',
            '--direct', 'never')
         with open('own.html', encoding='utf-8') as page:
             text = page.read()
@@ -734,9 +734,9 @@ def fresh_and_repeated_writes_are_told_apart():
     with folder() as f:
         args = ['--target', f, '--size', '256K']
         for more, fresh in ([], 0), (['--different_file_each_iteration'], 3), \
-                (['--warmup_loops', 0], 1), (['--include_warmup_time'], 1), (['--keep'], 0):
+                (['--warmup', 0], 1), (['--include_warmup_time'], 1), (['--keep'], 0):
             assert result(*args, *more)['io']['fresh_loops'] == fresh, more
-        assert result(*args, '--warmup_loops', 0)['io']['fresh_loops'] == 0
+        assert result(*args, '--warmup', 0)['io']['fresh_loops'] == 0
         assert result(*args, '--read')['io']['fresh_loops'] is None
 
 
@@ -751,7 +751,7 @@ def a_given_limit_gives_a_share():
 def the_limit_is_measured_between_the_loops():
     with folder() as f:
         for more, turns in ([], 1), (['--measure_limit'], 4):
-            s = series('--target', f, '--size', '1M', '--read', '--loops', 4, *more)
+            s = series('--target', f, '--size', '1M', '--read', '--iterations', 4, *more)
             found = s['interval']['turns']
             assert s['ops'] == 4 and len(found) == turns, (more, found)
             if s['limit']['share'] is not None:  # a quarter of 1.5 s for plain threads
@@ -782,7 +782,7 @@ def stopping_case(number, *args):
     def case():
         with folder() as f:
             os.mkdir('data')
-            process = start('--target', 'data', '--size', '4M', '--loops', 1000000, '--engine', 'threads',
+            process = start('--target', 'data', '--size', '4M', '--iterations', 1000000, '--engine', 'threads',
                             '--json', 'r.json', *args)
             while moved(process, 'rchar' if '--read' in args else 'wchar') < 100 * MIB:
                 assert process.poll() is None, process.communicate()
@@ -808,7 +808,7 @@ def stopping_case(number, *args):
 
 def stopping_before_the_first_loop_leaves_an_empty_result():
     with folder() as f:
-        process = start('--size', '1G', '--loops', 3, '--warmup_loops', 0, '--read', '--json', 'r.json')
+        process = start('--size', '1G', '--iterations', 3, '--warmup', 0, '--read', '--json', 'r.json')
         while not glob.glob('penstock-io-*/_aio*'):
             assert process.poll() is None
             time.sleep(0.001)
@@ -824,7 +824,7 @@ def stopping_before_the_first_loop_leaves_an_empty_result():
 
 def stopping_removes_the_private_folder():
     with folder() as f:
-        process = start('--size', '16M', '--loops', 1000000)
+        process = start('--size', '16M', '--iterations', 1000000)
         while not glob.glob('penstock-io-*/_aio*'):
             assert process.poll() is None
             time.sleep(0.01)

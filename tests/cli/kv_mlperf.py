@@ -111,7 +111,7 @@ def the_options_are_those_of_a_submission():
 
 def a_run_leaves_results_and_a_summary():
     with folder():
-        out, err = mlperf('--folder', 'cache', '--results-dir', 'run', '--trials', 2, '--options', '1,3', *SHORT, *SMALL)
+        out, err = mlperf('--folder', 'cache', '--results-dir', 'run', '--iterations', 2, '--options', '1,3', *SHORT, *SMALL)
         s = load('run/summary.json')
         assert list(s) == ['schema_version', 'run_datetime', 'npernode', 'host_count', 'total_ranks', 'trials_per_option',
                            'options', 'partial_failure', 'penstock'], list(s)
@@ -122,7 +122,7 @@ def a_run_leaves_results_and_a_summary():
         for option in 1, 3:
             check_option(s['options'][str(option)], option, 2, 1)
         assert s['penstock']['as_submitted'] is False
-        for word in ('--duration', '--trials', 'options'):
+        for word in ('--duration', '--iterations', 'options'):
             assert word in s['penstock']['why_not'] and word in out, out
         assert err.splitlines() == [f'option {o} ({n}), trial {t} of 2, 1 rank' for o, n in
                                     ((1, 'Max Storage Stress'), (3, 'Large Model')) for t in (1, 2)], err
@@ -134,7 +134,7 @@ def a_run_leaves_results_and_a_summary():
 def several_ranks_are_added_up():
     with folder():
         os.mkdir('cache')
-        mlperf('--folder', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, '--npernode', 2, *SHORT, *SMALL)
+        mlperf('--folder', 'cache', '--results-dir', 'run', '--iterations', 1, '--options', 1, '--npernode', 2, *SHORT, *SMALL)
         s = load('run/summary.json')
         assert (s['npernode'], s['host_count'], s['total_ranks']) == (2, 1, 2)
         check_option(s['options']['1'], 1, 1, 2)
@@ -148,7 +148,7 @@ def ranks_wait_for_each_other_and_the_first_writes_the_summary():
             at = meeting()
             for r in range(3):
                 os.mkdir(f'host{r}')
-            ranks = [start('--folder', 'cache', '--results-dir', 'run', '--trials', 2, '--options', 1, *SHORT, *SMALL, cwd=f'host{r}',
+            ranks = [start('--folder', 'cache', '--results-dir', 'run', '--iterations', 2, '--options', 1, *SHORT, *SMALL, cwd=f'host{r}',
                            **{names[0]: str(r), names[1]: '3', 'OMPI_COMM_WORLD_LOCAL_SIZE': '1', 'PENSTOCK_MEET': at}) for r in range(3)]
             outs = [p.communicate() for p in ranks]
             assert [p.returncode for p in ranks] == [0, 0, 0], outs
@@ -172,7 +172,7 @@ def a_launcher_does_not_make_one_run_of_them():
             raise Skip('mpi', f'{words[0]} is not there')
         with folder():
             done = subprocess.run([*words, '-n', '2', sys.executable, '-m', 'penstock', 'kv', 'mlperf', '--folder', 'cache',
-                                   '--results-dir', 'run', '--options', '1', *SHORT, *SMALL, '--trials', '2'], stdin=subprocess.DEVNULL,
+                                   '--results-dir', 'run', '--options', '1', *SHORT, *SMALL, '--iterations', '2'], stdin=subprocess.DEVNULL,
                                   capture_output=True, text=True, check=False, env={**os.environ, 'PYTHONPATH': PACKAGE})
             assert done.returncode == 0, done
             check_option(load('run/summary.json')['options']['1'], 1, 2, 2)
@@ -180,7 +180,7 @@ def a_launcher_does_not_make_one_run_of_them():
 
 def what_is_in_memory_is_named():
     with folder():
-        mlperf('--folder', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, *SHORT, '--', *SMALL, '--cpu-mem-gb=2')
+        mlperf('--folder', 'cache', '--results-dir', 'run', '--iterations', 1, '--options', 1, *SHORT, '--', *SMALL, '--cpu-mem-gb=2')
         o = load('run/summary.json')['options']['1']
         assert o['cpu_tier_ranks'] == [0] and o['aggregated_device_read_p95_ms'] is None, o
         assert o['aggregated_read_bandwidth_gbps'] == 0 and o['aggregated_p95_latency_ms'] > 0, o
@@ -192,7 +192,7 @@ def a_run_that_fails_is_missing_and_told():
         os.mkdir('cache/rank_1')
         with open('cache/rank_1/precious.txt', 'w', encoding='utf-8') as f:
             f.write('not ours')
-        out, err = mlperf('--folder', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, '--npernode', 2,
+        out, err = mlperf('--folder', 'cache', '--results-dir', 'run', '--iterations', 1, '--options', 1, '--npernode', 2,
                           *SHORT, *SMALL, status=1)
         s = load('run/summary.json')
         o = s['options']['1']
@@ -223,7 +223,7 @@ def a_rank_of_the_front_end_runs_once():
 
 def a_rank_that_completed_nothing_is_no_missing_file():
     with folder():
-        out, err = mlperf('--folder', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, '--delay', 0, '--duration', 1,
+        out, err = mlperf('--folder', 'cache', '--results-dir', 'run', '--iterations', 1, '--options', 1, '--delay', 0, '--duration', 1,
                           '--model', 'tiny-1b', '--num-users', 2, '--storage-capacity-gb', 1, '--generation-mode', 'realistic')
         s = load('run/summary.json')
         o = s['options']['1']
@@ -240,7 +240,7 @@ def child_of(pid):
 
 def killed(generation):
     """Three ranks; of rank 1 a process is killed in its second trial: the rank itself, or the command that is its child."""
-    ranks = start_ranks(3, '--trials', 3)
+    ranks = start_ranks(3, '--iterations', 3)
     while 'trial 2' not in ranks[0].stderr.readline():
         pass
     pid = ranks[1].pid
@@ -276,7 +276,7 @@ def a_summary_follows_no_link():
         with open('theirs', 'w', encoding='ascii') as f:
             f.write('not ours')
         os.symlink(os.path.abspath('theirs'), 'run/summary.json.new')
-        mlperf('--folder', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, *SHORT, *SMALL)
+        mlperf('--folder', 'cache', '--results-dir', 'run', '--iterations', 1, '--options', 1, *SHORT, *SMALL)
         check_option(load('run/summary.json')['options']['1'], 1, 1, 1)
         with open('theirs', encoding='ascii') as f:
             assert f.read() == 'not ours'
@@ -285,7 +285,7 @@ def a_summary_follows_no_link():
 def failures_of_all_ranks_are_in_the_summary():
     with folder():
         os.makedirs('cache/rank_1/theirs')
-        ranks = start_ranks(2, '--trials', 1)
+        ranks = start_ranks(2, '--iterations', 1)
         outs = [p.communicate() for p in ranks]
         assert ranks[0].returncode == 1, outs
         s = load('run/summary.json')
@@ -300,7 +300,7 @@ def the_command_in_c_says_where_it_is():
 
 def an_interruption_ends_with_what_there_is():
     with folder():
-        process = start('--folder', 'cache', '--results-dir', 'run', '--options', 1, '--trials', 1000, *SHORT, *SMALL)
+        process = start('--folder', 'cache', '--results-dir', 'run', '--options', 1, '--iterations', 1000, *SHORT, *SMALL)
         while 'trial 2' not in process.stderr.readline():
             pass
         process.send_signal(signal.SIGINT)
@@ -315,9 +315,9 @@ def bad_command_lines_create_nothing():
     with folder():
         os.makedirs('old/option_2')
         cases = [([], '--folder: is needed'), (['--folder', 'c', '--options', '4'], "'4' is not one of 1, 2, 3"),
-                 (['--folder', 'c', '--options', '1,x'], "'x' is not one of"), (['--folder', 'c', '--trials', '0'], '--trials'),
+                 (['--folder', 'c', '--options', '1,x'], "'x' is not one of"), (['--folder', 'c', '--iterations', '0'], '--iterations'),
                  (['--folder', 'c', '--results-dir', 'old'], 'has results already'),
-                 (['--folder', 'c', '--trails', '1'], "did you mean '--trials'?"),
+                 (['--folder', 'c', '--iteratons', '1'], "did you mean '--iterations'?"),
                  (['--folder', 's3://bucket/kv'], 's3:// is not supported'), (['--folder'], 'needs a value'),
                  (['--rank-output-base', 'o'], 'go together')]
         for args, says in cases:
@@ -378,7 +378,7 @@ def words_of_the_user_are_told_harmlessly():
     """As harmless.py has it for the other commands."""
     evil = '\x1b]0;gotcha\x07\x1b[1A\u009b2J\u202egpj\u200b\r'
     with folder():
-        for words in (['kv', 'mlperf', '--trials', 'x' + evil], ['kv', 'mlperf', '--mod' + evil], ['kv', 'mlperf', '--folder', '/proc/' + evil],
+        for words in (['kv', 'mlperf', '--iterations', 'x' + evil], ['kv', 'mlperf', '--mod' + evil], ['kv', 'mlperf', '--folder', '/proc/' + evil],
                       ['kv', 'mlperf', '--dry-run', '--folder', 'c' + evil, '--results-dir', 'r' + evil],
                       ['s3', 'compare', '--foo' + evil], ['s3', 'compare', 's3://b/x', '--compare', 'b' + evil],
                       ['io', '--engine', 'torch_io', '--target', 'no' + evil, '--size', '1M']):

@@ -112,7 +112,7 @@ def a_clock_that_was_ahead_is_put_right():
 
 @in_folder
 def io_of_two_processes():
-    a, b = two('io', '-s', '1M', '--loops', '5', place='-f')
+    a, b = two('io', '-s', '1M', '--iterations', '5', place='-f')
     m = merged()
     counts_add_up(a, b, m)
     assert len(m['io']['workers']) == 2

@@ -226,7 +226,7 @@ def one_line(args, word, **more):
 
 @in_folder
 def why_a_result_could_not_be_written_is_said_once():
-    job = ['io', '--folder', '.', '--size', '64K', '--loops', '1']
+    job = ['io', '--folder', '.', '--size', '64K', '--iterations', '1']
     with open('/dev/full', 'w') as full:
         for args in (['info'], BENCH, job, ['--help'], ['--dump-options']):
             one_line(args, 'standard output: No space left on device', stdout=full)
@@ -237,7 +237,7 @@ def why_a_result_could_not_be_written_is_said_once():
     trace = ['trace', 'convert', 'ops.csv', '-', '--to', 'kv']
     kv = ['kv', '--num-users', '2', '--duration', '20', '--model', 'tiny-1b', '--io-trace-log', 'ops.csv', '--output', 'o.json']
     replay = ['replay', 'ops.csv', '--tier', '0=d', '--tier', '1=d1', '--target', 'd2', '--pace', 'flat-out']
-    sweep = ['sweep', '--nvme_dir', '.', '--sweep_config', 'one.json', '--size', '1M', '--loops', '1', '--no-limit', '--log_dir', 'logs']
+    sweep = ['sweep', '--nvme_dir', '.', '--sweep_config', 'one.json', '--size', '1M', '--iterations', '1', '--no-limit', '--log_dir', 'logs']
     tune = ['tune', '--nvme_dir', '.', '--sweep_config', 'one.json', '--dry-run']
     save('one.json', '{"block_size": ["64K"], "queue_depth": [1]}')
     for args in (BENCH, job, kv, replay, ['trace', 'stat', 'ops.csv'], trace, sweep, tune):

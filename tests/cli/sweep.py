@@ -81,7 +81,7 @@ def planned(*args):
 
 def a_dry_run_promises_no_less_than_is_written():
     small = [word for word in SMALL if word != '--no-limit']
-    for more in [], ['--no_read'], ['--no_write'], ['--loops', 3]:
+    for more in [], ['--no_read'], ['--no_write'], ['--iterations', 3]:
         with folder():
             said = planned(*SMALL, *more)
             assert result(*SMALL, *more)['bytes_written'] == said, (more, said)
@@ -122,7 +122,7 @@ def every_point_is_there_once():
 
 def the_best_is_the_fastest():
     with folder():
-        r = result(*SMALL, '--loops', 2)
+        r = result(*SMALL, '--iterations', 2)
     for kind in 'read', 'write':
         fastest = max((s for s in r['series'] if s['kind'] == kind), key=lambda s: s['bytes_per_sec'])
         best = r['grid']['best'][kind]
@@ -134,7 +134,7 @@ def the_best_is_the_fastest():
 
 def the_logs_are_upstreams():
     with folder():
-        r = result(*SMALL, '--loops', 2, '--requests', 'sequential', '--submit', 'single')
+        r = result(*SMALL, '--iterations', 2, '--requests', 'sequential', '--submit', 'single')
         for kind in 'read', 'write':
             found = upstream_speeds(f'_aio_bench_logs/_aio_bench_{kind}_logs')
             assert len(found) == 32, found
@@ -179,10 +179,10 @@ def a_sweep_json_takes_every_option_of_ds_io():
             json.dump({'queue_depth': [1, 4], **DS_IO}, f)
         args = ['--sweep_config', 'space.json', '--no_write', '--no-limit']
         r = result(*args, '--log_dir', 'a')
-        assert r['settings']['size'] == 128 << 10 and r['settings']['loops'] == 2, r['settings']
+        assert r['settings']['size'] == 128 << 10 and r['settings']['iterations'] == 2, r['settings']
         assert [s['ops'] for s in r['series']] == [2, 2] and [a['name'] for a in r['grid']['axes']] == ['queue_depth']
-        r = result(*args, '--log_dir', 'b', '--size', '256K', '--loops', 3)
-        assert r['settings']['size'] == 256 << 10 and r['settings']['loops'] == 3, r['settings']
+        r = result(*args, '--log_dir', 'b', '--size', '256K', '--iterations', 3)
+        assert r['settings']['size'] == 256 << 10 and r['settings']['iterations'] == 3, r['settings']
         with open('space.json', 'w') as f:
             json.dump({'queue_depth': [1], **DS_IO, **DS_IO_IGNORED}, f)
         _, err = sweep(*args, '--log_dir', 'c')
@@ -219,7 +219,7 @@ def engines_and_memory_are_axes():
 
 def the_null_engine_wears_nothing_and_has_no_limit():
     args = ['--size', '64K', '--block_size', '64K', '--queue_depth', 2, '--io_parallel', 1, '--requests', 'overlap',
-            '--submit', 'batch', '--loops', 3]
+            '--submit', 'batch', '--iterations', 3]
     with folder():
         assert planned(*args, '--engine', 'null') == 65536  # the file is real
         assert result(*args, '--engine', 'null')['bytes_written'] == 65536
@@ -251,7 +251,7 @@ def several_folders_have_a_worker_each():
         os.mkdir('a')
         os.mkdir('b')
         r = result('--target', 'a', 'b', '--size', '128K', '--block_size', '64K', '--queue_depth', 4,
-                   '--io_parallel', 1, '--requests', 'overlap', '--submit', 'batch', '--loops', 3,
+                   '--io_parallel', 1, '--requests', 'overlap', '--submit', 'batch', '--iterations', 3,
                    '--no-limit')
         assert [t['folder'] for t in r['targets']] == ['a', 'b']
         assert [s['name'] for s in r['series']] == ['read_block_overlap_ftd2_d4_bs64K_p1',
@@ -308,7 +308,7 @@ def what_was_not_measured_has_no_speed():
 def an_interval_needs_three_loops():
     with folder():
         for loops in 1, 2, 3:
-            out, _ = sweep(*SMALL, '--loops', loops, '--log_dir', str(loops))
+            out, _ = sweep(*SMALL, '--iterations', loops, '--log_dir', str(loops))
             rows = re.findall(r'^ +\d+\.\d{3} +\d+ % +- +(.*?)  (?:read|write)_', out, re.M)
             assert len(rows) == 16, out
             good = re.compile(r'-' if loops < 3 else r'\d{1,2}\.\d %|100\.0 %|> 100 %')
@@ -343,7 +343,7 @@ def order_of(log_dir):
 def loops_are_interleaved_in_an_order_of_the_seed():
     with folder():
         for name, seed in ('a', 1), ('b', 1), ('c', 2):
-            sweep(*SMALL, '--no_write', '--loops', 3, '--seed', seed, '--log_dir', name)
+            sweep(*SMALL, '--no_write', '--iterations', 3, '--seed', seed, '--log_dir', name)
         a, b, c = map(order_of, 'abc')
     assert a == b and a != c
     assert [loop for loop, _ in a] == sorted(loop for loop, _ in a)
@@ -384,7 +384,7 @@ def a_stale_log_folder_is_refused():
 def interrupted_case(when, lines):
     """Stop it when its state has so many lines, and let it go on."""
     args = ['--size', '4M', '--block_size', '128K', '256K', '--queue_depth', 1, 2, 4, '--io_parallel', 1, 2,
-            '--requests', 'sequential', '--submit', 'single', '--loops', 20, '--no-limit',
+            '--requests', 'sequential', '--submit', 'single', '--iterations', 20, '--no-limit',
             '--engine', 'threads', '--log_dir', 'logs']
 
     def case():
@@ -447,7 +447,7 @@ def the_time_of_the_interrupted_sweep_counts():
 def another_sweep_cannot_be_resumed():
     with folder():
         sweep(*SMALL)
-        for more, word in (['--loops', 2], 'loops'), (['--seed', 5], 'seed'), \
+        for more, word in (['--iterations', 2], 'loops'), (['--seed', 5], 'seed'), \
                 (['--no_write'], 'write'), (['--direct', 'never'], 'direct'), \
                 (['--memory', 'plain'], 'axes'):
             _, err = sweep(*SMALL, '--resume', *more, status=2)
@@ -458,7 +458,7 @@ def another_sweep_cannot_be_resumed():
 
 def started(*args):
     """A sweep that would take long, with a measurement behind it."""
-    process = start(*SMALL, '--loops', 100000, '--log_dir', 'logs', *args)
+    process = start(*SMALL, '--iterations', 100000, '--log_dir', 'logs', *args)
     state = os.path.join('logs', STATE)
     while not os.path.exists(state) or open(state).read().count('\n') < 3:
         assert process.poll() is None, process.communicate()
@@ -494,7 +494,7 @@ def sweeps_that_begin_together_have_logs_of_their_own():
 def a_sweep_that_still_runs_cannot_be_resumed():
     with folder():
         process = started()
-        second = start(*SMALL, '--loops', 100000, '--log_dir', 'logs', '--resume')
+        second = start(*SMALL, '--iterations', 100000, '--log_dir', 'logs', '--resume')
         try:
             while second.poll() is None:  # a second process that begins makes a folder
                 assert len(glob.glob('penstock-sweep-*')) == 1
@@ -521,7 +521,7 @@ def what_a_killed_sweep_left_is_removed_by_resume():
         process.communicate()
         (left,) = os.listdir('d')
         os.mkdir('d/penstock-sweep-mine')  # of somebody else
-        again = start(*SMALL, '--loops', 100000, '--log_dir', 'logs', '--target', 'd', '--resume')
+        again = start(*SMALL, '--iterations', 100000, '--log_dir', 'logs', '--target', 'd', '--resume')
         state = os.path.join('logs', STATE)
         before = open(state).read().count('\n')
         while open(state).read().count('\n') < before + 3:
@@ -591,7 +591,7 @@ BAD = {
     'a file as a folder': (['--target', '/etc/passwd'], ' --target: /etc/passwd: is not a directory'),
     'a folder named twice': (['--target', '.', '/proc/self/cwd'], '/proc/self/cwd: is the same as .;'),
     'more than fits': (['--size', '1T'], 'not enough free space'),
-    'no loops': (['--loops', '0'], 'outside 1..'),
+    'no loops': (['--iterations', '0'], 'outside 1..'),
     'a size that does not parse': (['--size', 'much'], 'not a size'),
     'a block size that does not parse': (['--block_size', 'big'], "--block_size: 'big'"),
     'a block size that is odd': (['--block_size', '1000'], 'multiple of 512'),

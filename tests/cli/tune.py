@@ -83,7 +83,7 @@ def what_it_writes_penstock_io_reads():
         tune('--sweep_config', 'space.json', *QUICK, '-o', 'best.json')
         with open('best.json', encoding='utf-8') as f:
             aio = json.load(f)['aio']
-        process = clikit.start('io', '--config', 'best.json', '--size', '1M', '--loops', '1', '--json', '-')
+        process = clikit.start('io', '--config', 'best.json', '--size', '1M', '--iterations', '1', '--json', '-')
         out, err = process.communicate()
         assert process.returncode == 0, err
         ran = json.loads(out)['series'][0]['ran']
@@ -112,7 +112,7 @@ def io_ran(*args, **aio):
     """The settings of a run with this configuration and these options."""
     with open('c.json', 'w', encoding='utf-8') as f:
         json.dump({'aio': aio, 'zero_optimization': {}}, f)
-    process = clikit.start('io', '--config', 'c.json', '--size', '1M', '--loops', '1', '--json', '-', *args)
+    process = clikit.start('io', '--config', 'c.json', '--size', '1M', '--iterations', '1', '--json', '-', *args)
     out, err = process.communicate()
     assert process.returncode == 0, err
     return json.loads(out)['series'][0]['settings']
@@ -154,7 +154,7 @@ def every_goal_finds_a_winner():
 
 def exhaustive_measures_everything_as_often_as_asked_for():
     with folder():
-        r = tune.result('--sweep_config', 'space.json', '--exhaustive', '--loops', '3', '--size', '1M', '--no-limit')
+        r = tune.result('--sweep_config', 'space.json', '--exhaustive', '--iterations', '3', '--size', '1M', '--no-limit')
         t = r['tune']
         assert t['end'] == 'all' and t['tried'] == 8 and t['probes'] == 24 and t['exhaustive'], t
         assert {c['probes'] for c in t['contenders']} == {3}
@@ -216,9 +216,9 @@ def the_verdict_claims_no_more_than_was_compared():
 
 def loops_without_a_walk_are_told_to_be_ignored():
     with folder():
-        _, err = tune('--dry-run', '--loops', '3')
-        assert err == 'penstock tune: note: --loops: ignored without --exhaustive: the race decides\n', err
-        for args in ['--exhaustive', '--loops', '3'], ['--exhaustive'], []:
+        _, err = tune('--dry-run', '--iterations', '3')
+        assert err == 'penstock tune: note: --iterations: ignored without --exhaustive: the race decides\n', err
+        for args in ['--exhaustive', '--iterations', '3'], ['--exhaustive'], []:
             out, err = tune('--dry-run', '--sweep_config', 'space.json', *args)
             assert err == '', err
             assert ('3 probes of each' in out) == ('3' in args) and ('5 probes of each' in out) == (len(args) == 1), out
@@ -230,7 +230,7 @@ def a_space_may_say_what_is_the_same_for_all():
             json.dump({'queue_depth': [1, 4], 'io_size': ['1M'], 'loops': [2], 'engine': ['aio_handle'], 'gpu': [False]}, f)
         r = tune.result('--sweep_config', 'space.json', '--exhaustive', '--no-limit')
         assert r['tune']['op_size'] == 1 << 20 and r['tune']['probes'] == 4, r['tune']
-        r = tune.result('--sweep_config', 'space.json', '--exhaustive', '--no-limit', '--size', '2M', '--loops', '3')
+        r = tune.result('--sweep_config', 'space.json', '--exhaustive', '--no-limit', '--size', '2M', '--iterations', '3')
         assert r['tune']['op_size'] == 2 << 20 and r['tune']['probes'] == 6, r['tune']
 
 
@@ -291,7 +291,7 @@ def the_wear_is_bounded():
 
 def an_exhaustive_search_writes_what_was_said():
     with folder():
-        args = ['--sweep_config', 'space.json', '--exhaustive', '--loops', '2', '--size', '4M']
+        args = ['--sweep_config', 'space.json', '--exhaustive', '--iterations', '2', '--size', '4M']
         said = planned(*args, '--no-limit')
         assert said == (4 + 8 * 2 * 5) << 20, said
         assert tune.result(*args, '--no-limit')['bytes_written'] == said
@@ -314,7 +314,7 @@ def a_dry_run_creates_nothing():
 
 def an_interruption_ends_with_what_is_known():
     with folder():
-        process = start('--sweep_config', 'space.json', '--exhaustive', '--loops', '1000000', '--size', '1M',
+        process = start('--sweep_config', 'space.json', '--exhaustive', '--iterations', '1000000', '--size', '1M',
                         '--no-limit', '--verbose', '--json', 'r.json')
         while 'in the race' not in process.stderr.readline():
             pass
@@ -409,7 +409,7 @@ def the_engine_is_among_the_settings():
 
 def an_exhaustive_search_says_how_long_it_takes():
     with folder():
-        args = ['--dry-run', '--sweep_config', 'space.json', '--exhaustive', '--loops', '2', '--size', '4M', '--no-limit',
+        args = ['--dry-run', '--sweep_config', 'space.json', '--exhaustive', '--iterations', '2', '--size', '4M', '--no-limit',
                 '--limit', '1M']
         out, err = tune(*[a for a in args if a != '--no-limit'])
         # the file once, then 8 configurations, 2 times, both directions, 1M of each to warm up
@@ -421,7 +421,7 @@ def one_of_a_kind_is_told_so():
     with folder():
         with open('space.json', 'w', encoding='utf-8') as f:
             json.dump({'queue_depth': [4]}, f)
-        out, _ = tune('--sweep_config', 'space.json', '--exhaustive', '--loops', '1', '--size', '1M', '--no-limit')
+        out, _ = tune('--sweep_config', 'space.json', '--exhaustive', '--iterations', '1', '--size', '1M', '--no-limit')
         assert re.search(r'^search: +1 of 1 configuration in 1 round, 1 probe of ', out, re.M), out
 
 
@@ -446,7 +446,7 @@ def bad_command_lines_create_nothing():
                  (['--exhaustive', '--max_write', '1G'], '--exhaustive and --max_write exclude'),
                  (['--floor', '1G'], '--floor goes with'), (['--limit', '1G', '--no-limit'], 'exclude'),
                  (['--gpu', '--memory', 'own'], '--gpu and --memory own exclude'), (['--memory', 'soft'], "'soft' is not one of own"),
-                 (['--budget', '0'], '--budget'), (['--loops', '0'], '--loops'), (['--size', 'big'], '--size'),
+                 (['--budget', '0'], '--budget'), (['--iterations', '0'], '--iterations'), (['--size', 'big'], '--size'),
                  (['--size', '900G'], 'not enough'), (['--engine', 'warp'], '--engine'),
                  (['--sweep_config', 'gone.json'], "--sweep_config: 'gone.json' cannot be read: No such file"),
                  (['--sweep_config', '.'], "--sweep_config: '.' cannot be read: Is a directory"),

@@ -65,7 +65,7 @@ io() {
 	shift 2
 	step "$name" sh -c 'way=$1; shift; out=$("$@") || exit; echo "$out"
 		case $out in *" by $way"*"validation: passed"*) ;; *) exit 1 ;; esac' sh "$way" \
-		"$penstock" io --gpu 0 --loops 1 --warmup_loops 0 --validate "$@"
+		"$penstock" io --gpu 0 --iterations 1 --warmup 0 --validate "$@"
 }
 
 # sanitized NAME ERRORS OPTION...: ERRORS are the CUDA calls of which errors count as well.  cuFile
@@ -74,7 +74,7 @@ sanitized() {
 	local name=$1 errors=$2
 	shift 2
 	step "compute-sanitizer, $name" "$sanitizer" --error-exitcode 9 --report-api-errors "$errors" \
-		"$penstock" io -s 32M --gpu 0 --loops 1 --validate "$@"
+		"$penstock" io -s 32M --gpu 0 --iterations 1 --validate "$@"
 }
 
 row test time result notes
@@ -119,9 +119,9 @@ measured() {
 measured "bench, verified" '"memory": "gpu"' "$penstock" bench -m gpu --size 2M 32M -n 20 --verify --no-limit
 measured "bench, cuFile, verified" '"memory": "gpu"' "$penstock" bench -m gpu -e cufile --size 2M 32M -n 20 \
 	--verify --no-limit
-measured "sweep" '"memory": "gpu"' "$penstock" sweep --gpu --size 64M --loops 1 --block_size 1M 8M \
+measured "sweep" '"memory": "gpu"' "$penstock" sweep --gpu --size 64M --iterations 1 --block_size 1M 8M \
 	--queue_depth 32 --no-limit --log_dir logs
-measured "sweep, cuFile" '"memory": "gpu"' "$penstock" sweep --gpu --gds --size 64M --loops 1 --block_size 1M 8M \
+measured "sweep, cuFile" '"memory": "gpu"' "$penstock" sweep --gpu --gds --size 64M --iterations 1 --block_size 1M 8M \
 	--queue_depth 32 --no-limit --log_dir logs
 measured "tune" '"memory": "gpu"' "$penstock" tune --gpu --budget 8 --size 64M --no-limit -o best.json
 for layout in npy raw slab; do
