@@ -26,7 +26,7 @@
 struct io_command {
 	struct io_job job;
 	struct cli_list folder, mapping, gpus;
-	uint32_t multi_process;
+	uint32_t workers;
 	const char *config;
 	struct cli_gpu gpu;
 	struct penstock_s3_opts s3;
@@ -50,8 +50,9 @@ static const struct cli_opt io_opts[] = {
 	CLI_ALIAS_OF("ds_io", "folder"),
 	CLI_PLACES(struct io_command, mapping, 0, "folder_to_device_mapping", "FOLDER:DEVICE", NULL,
 		   1, CLI_PLACES_MAX, "the same; with --gpu, the GPU of each, else only a label"),
-	CLI_U32(struct io_command, multi_process, 0, "multi_process", "N", "1", 1, CLI_PLACES_MAX,
+	CLI_U32(struct io_command, workers, 0, "workers", "N", "1", 1, CLI_PLACES_MAX,
 		"workers per --target"),
+	CLI_ALIAS_OF("ds_io", "multi_process"),
 	CLI_GROUP("What"),
 	CLI_FLAG(struct io_command, job.read, 'r', "read", "read; default: write"),
 	CLI_SIZE(struct io_command, job.io_size, 's', "size", "BYTES", NULL, 1, 1ull << 50,
@@ -77,7 +78,7 @@ static const struct cli_opt io_opts[] = {
 	CLI_IN(struct io_command, config, 0, "config", "FILE", NULL,
 	       "settings as `penstock tune' and DeepSpeed have them, where no option below is "
 	       "given"),
-	CLI_TABLE(struct io_command, job.opts, struct penstock_opts, cli_engine_opts),
+	CLI_TABLE(struct io_command, job.opts, struct penstock_opts, cli_engine_ds_io_opts),
 	CLI_DURABILITY(struct io_command, job.opts.durability, "none"),
 	CLI_ENUM_TOLD(struct io_command, job.memory, gpu.memory_told, 'm', "memory",
 		      bed_memory_words, "own",
@@ -192,7 +193,7 @@ static int io_build(struct io_command *c)
 	if (r == CLI_OK)
 		r = set_how(&c->job.opts, c->config);
 	if (r == CLI_OK)
-		r = cli_places_init(&c->places, &cmd_io, &c->folder, &c->mapping, c->multi_process,
+		r = cli_places_init(&c->places, &cmd_io, &c->folder, &c->mapping, c->workers,
 				    !c->dry_run);
 	if (r == CLI_OK)
 		r = cli_s3_for(&c->job.opts.s3, &c->s3, (const char *const *)c->folder.items,

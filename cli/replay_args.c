@@ -54,10 +54,8 @@ const struct cli_opt replay_opts[] = {
 	CLI_GROUP("When"),
 	CLI_STR(struct replay_setup, pace, 'p', "pace", "recorded|FACTOR|flat-out", "recorded",
 		"at the times of the trace, so many times as fast, or as fast as possible"),
-	CLI_U32(struct replay_setup, job.depth, 0, "depth", "N", NULL, 1, 65536,
+	CLI_U32(struct replay_setup, job.depth, 0, "in-flight", "N", NULL, 1, 65536,
 		"operations in flight at most; default: 64 flat out, else 1024"),
-	CLI_U32(struct replay_setup, workers, 'w', "workers", "N", NULL, 1, 256,
-		"I/O threads, as --threads", .quiet = true),
 	CLI_GROUP("What"),
 	CLI_WORD(struct replay_setup, job.missing, 0, "missing", replay_missing_words, "create",
 		 "reads of what was never written: make it, pass over them, or stop"),
@@ -227,7 +225,7 @@ static int set_pace(struct replay_job *job, const char *pace)
 	if (job->depth > replay_most_depth()) {
 		job->depth = replay_most_depth();
 		cli_note(&cmd_replay,
-			 "--depth: %u is what the limit of open files allows "
+			 "--in-flight: %u is what the limit of open files allows "
 			 "(ulimit -n)",
 			 job->depth);
 	}
@@ -290,8 +288,6 @@ int replay_setup(struct replay_setup *s, const char *trace)
 
 	if (r == CLI_OK)
 		r = set_pace(job, s->pace);
-	if (s->workers)
-		job->opts.threads = s->workers;
 	cli_s3_env(&job->s3);
 	if (r == CLI_OK)
 		r = cli_opts_check(&job->opts, &cmd_replay);

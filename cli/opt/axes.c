@@ -13,7 +13,7 @@
 
 /* As options are called; "requests" and "submit" take words, not flags. */
 static const char *const names[SPACE_KINDS] = {
-	"block_size", "queue_depth", "requests", "submit", "io_parallel", "engine", "memory",
+	"block_size", "queue_depth", "requests", "submit", "threads", "engine", "memory",
 };
 
 /* One word to its value; false: not understood. */

@@ -14,6 +14,7 @@
 
 /* For a struct penstock_opts. */
 extern const struct cli_opt cli_engine_opts[];
+extern const struct cli_opt cli_engine_ds_io_opts[]; /* with ds_io's names */
 /* Is it whole, and is the engine there?  Returns an exit status, having said what is wrong. */
 int cli_opts_check(struct penstock_opts *opts, const struct cli_cmd *cmd);
 

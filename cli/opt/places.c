@@ -64,7 +64,7 @@ int cli_places_init(struct cli_places *p, const struct cli_cmd *cmd, const struc
 	if (folders->nr && mapping->nr)
 		return cli_usage(cmd, "--target and --folder_to_device_mapping exclude each other");
 	if (mapping->nr && per > 1)
-		return cli_usage(cmd, "--multi_process goes with --target only");
+		return cli_usage(cmd, "--workers goes with --target only");
 	if (nr > CLI_PLACES_MAX)
 		return cli_usage(cmd, "--multi_process: %zu workers are too many; at most %d", nr,
 				 CLI_PLACES_MAX);

@@ -140,7 +140,7 @@ def ranges_of_one_file(mpi):
     assert len({name for name, _ in seen}) == 1 and max(size for _, size in seen) == 3 * 4 * 102400, seen
     os.mkdir('shared')
     for words in ([], ['-r']):
-        j, _ = result(mpi, 2, 'io', '-f', 'shared', '--shared', '-s', '1M', '--multi_process', '2', '--validate', *words)
+        j, _ = result(mpi, 2, 'io', '-f', 'shared', '--shared', '-s', '1M', '--workers', '2', '--validate', *words)
         assert j['series'][0]['ops'] == 12 and j['series'][0]['verified_bytes'] > 0 and not os.listdir('shared'), j['series']
     result(mpi, 2, 'bench', '-f', 'shared', '--shared', '--random', '--span', '1M', '-s', '64K', '-n', '20', '--verify')
     assert not os.listdir('shared')

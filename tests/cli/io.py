@@ -146,7 +146,7 @@ def without_arguments_it_makes_its_own_folder_and_removes_it():
 
 def kept_files_have_ds_io_names():
     with folder() as f:
-        io('--target', f, '--size', '128K', '--keep', '--multi_process', 2)
+        io('--target', f, '--size', '128K', '--keep', '--workers', 2)
         assert sorted(os.listdir(f)) == ['_aio_write_131072.pt.0_0', '_aio_write_131072.pt.1_0']
         io('--target', f, '--size', '128K', '--keep', '--read', '--iterations', 2,
            '--different_file_each_iteration')
@@ -172,7 +172,7 @@ def a_file_that_is_not_ours_is_not_overwritten():
         for name in '_aio_write_65536.pt.0_0', '_aio_write_65536.pt.1_0':
             with open(name, 'wb') as stranger:
                 stranger.write(b'precious' * 8192)
-            out, err = io('--target', f, '--size', '64K', '--multi_process', 2, status=1)
+            out, err = io('--target', f, '--size', '64K', '--workers', 2, status=1)
             assert err.count('\n') == 1 and name in err and '--overwrite' in err, err
             assert 'Speed' not in out
             assert os.listdir(f) == [name]
@@ -260,7 +260,7 @@ def the_time_that_a_dry_run_tells_is_in_the_unit_of_the_rest():
 def a_dry_run_tells_and_makes_nothing():
     with folder() as f:
         for args in ['--target', f], []:
-            out, err = io(*args, '--size', '1M', '--iterations', 2, '--multi_process', 2, '--dry-run')
+            out, err = io(*args, '--size', '1M', '--iterations', 2, '--workers', 2, '--dry-run')
             assert 'Would write 1M by 2 workers, 2 loops after 1 to warm up\n' in out and err == '', (out, err)
             assert 'writes:     at most 6 MiB (6291456 bytes)\n' in out and 'disk space: 2 MiB\n' in out, out
             assert os.listdir(f) == []
@@ -342,7 +342,7 @@ def faults_that_can_be_mended_are_mended():
 
 def a_fault_that_cannot_be_mended_is_a_failure():
     with folder() as f:
-        for args in [], ['--read'], ['--multi_process', 3]:
+        for args in [], ['--read'], ['--workers', 3]:
             out, err = io('--target', f, '--size', '1M', *args,
                           '--engine', 'fault:inner=threads,nth=2,errno=5', '--block_size', '64K',
                           status=1)
@@ -385,7 +385,7 @@ def several_folders_have_a_worker_each():
 
 def multi_process_means_workers_in_one_folder():
     with folder() as f:
-        r = result('--target', f, '--multi_process', 4, '--size', '64K', '--validate', '--read')
+        r = result('--target', f, '--workers', 4, '--size', '64K', '--validate', '--read')
     assert len(r['io']['workers']) == 4 and len(r['targets']) == 1
     assert r['series'][0]['bytes'] == 4 * 3 * 65536
 
@@ -405,8 +405,8 @@ BAD = [
     (['--queue_depth', '99999'], '99999'),
     (['--iterations', '0'], '0'),
     (['--iterations', '-3'], '-3'),
-    (['--io_parallel', '0'], '0'),
-    (['--multi_process', '0'], '0'),
+    (['--threads', '0'], '0'),
+    (['--workers', '0'], '0'),
     (['--engine', 'warp'], 'warp'),
     (['--engine', 'fault:inner=warp'], 'warp'),
     (['--direct', 'perhaps'], 'perhaps'),
@@ -416,7 +416,7 @@ BAD = [
     (['--target', '.', '--folder_to_device_mapping', '.:0'], 'exclude'),
     (['--folder_to_device_mapping', 'nocolon'], 'nocolon'),
     (['--folder_to_device_mapping', '.:gpu'], 'gpu'),
-    (['--folder_to_device_mapping', '.:0', '--multi_process', '2'], 'multi_process'),
+    (['--folder_to_device_mapping', '.:0', '--workers', '2'], 'multi_process'),
     (['--limit', '1G', '--measure_limit'], 'exclude'),
     (['--use_gds'], 'needs --gpu'),
     (['--gpu', 'first'], 'first'),
@@ -509,7 +509,7 @@ def small_tmpfs(size):
 
 def a_file_system_that_is_too_small_is_refused_before_it_is_full():
     with small_tmpfs('4m') as mnt:
-        for args in ['--size', '5M'], ['--size', '3M', '--multi_process', '2'], \
+        for args in ['--size', '5M'], ['--size', '3M', '--workers', '2'], \
                 ['--size', '2M', '--different_file_each_iteration']:
             for more in [], ['--read']:
                 out, err = io('--target', mnt, *args, *more, status=2)
@@ -536,11 +536,11 @@ def files_in_memory_are_never_called_cold():
 
 def the_numbers_of_the_json_agree():
     with folder() as f:
-        r = result('--target', f, '--multi_process', 2, '--size', '512K', '--iterations', 4,
+        r = result('--target', f, '--workers', 2, '--size', '512K', '--iterations', 4,
                    '--warmup', 2, '--read', '--validate', '--seed', 99)
     assert r['schema'] == 'penstock-result/1' and r['command'] == 'io'
     assert r['settings']['read'] is True and r['settings']['seed'] == 99
-    assert r['settings']['multi_process'] == 2 and r['settings']['folder'] == [f]
+    assert r['settings']['workers'] == 2 and r['settings']['folder'] == [f]
     for w in r['io']['workers']:
         assert len(w['task']) == 4 and len(w['warmup_task']) == 2
         assert w['stats']['bytes_read'] == 6 * 512 * 1024
@@ -559,7 +559,7 @@ def the_numbers_of_the_json_agree():
 def all_that_was_written_is_counted():
     size = 512 * 1024
     with folder() as f:
-        args = ['--target', f, '--size', size, '--multi_process', 2]
+        args = ['--target', f, '--size', size, '--workers', 2]
         r = result(*args, '--iterations', 4, '--warmup', 2)
         assert r['series'][0]['bytes_written'] == r['bytes_written'] == 2 * 6 * size
         r = result(*args, '--read', '--keep')
@@ -666,7 +666,7 @@ def each_engine_runs_by_name(name):
         with folder() as f:
             for args in [], ['--read']:
                 ran = series('--target', f, '--size', '1M', '--engine', name, '--queue_depth', 4,
-                             '--io_parallel', 2, '--block_size', '64K', *args)['ran']
+                             '--threads', 2, '--block_size', '64K', *args)['ran']
                 assert ran['engine'] == name and ran['block_size'] == 65536, ran
                 assert ran['queue_depth'] == 4 and ran['io_parallel'] == 2
                 assert 'engine' not in ran['fallbacks']
@@ -892,7 +892,7 @@ tap.run(
     stopping_case(signal.SIGINT),
     stopping_case(signal.SIGINT, '--read'),
     stopping_case(signal.SIGINT, '--read', '--validate'),
-    stopping_case(signal.SIGTERM, '--multi_process', '2'),
+    stopping_case(signal.SIGTERM, '--workers', '2'),
     stopping_before_the_first_loop_leaves_an_empty_result,
     stopping_removes_the_private_folder,
 )

@@ -68,7 +68,7 @@ def many_operations_in_flight_need_no_more_files_than_there_may_be():
                '\n'.join(f'R o{i} {5000 + i}' for i in range(600)))
     for soft, hard, told in (64, 4096, False), (128, 128, True):
         for layout in 'files', 'hashed':
-            done = call('replay', 't.csv', '--pace', '1000000', '--depth', '1024', '--target', 'd', '--layout', layout,
+            done = call('replay', 't.csv', '--pace', '1000000', '--in-flight', '1024', '--target', 'd', '--layout', layout,
                         '--fresh', preexec_fn=with_files(soft, hard))
             assert done.returncode == 0 and '1200 operations' in done.out and 'error' not in done.out, (done.out, done.err)
             assert ('limit of open files' in done.err) == told, done.err

@@ -317,7 +317,7 @@ def a_target_that_cannot_keep_up_is_overloaded():
     write_trace('one.csv', [row[:4] + ('k',) + row[5:] for row in rows])
     # whether rows wait for a free place, for storage, or for the one before them on their object
     for trace, depth in ('t.csv', 1), ('t.csv', 1024), ('one.csv', 1024):
-        result = replay(trace, '--target', 'null:15M', '--depth', depth)
+        result = replay(trace, '--target', 'null:15M', '--in-flight', depth)
         lag = result['replay']['lag']
         assert lag['overloaded'] and lag['slope'] > 1 and lag['last'] > 1 and 'OVERLOADED' in result['text'], (trace, depth, lag)
         assert max(x for x in result['replay']['seconds']['lag_max'] if x is not None) == lag['max']
@@ -325,7 +325,7 @@ def a_target_that_cannot_keep_up_is_overloaded():
     assert not lag['overloaded'] and lag['spread']['n'] == len(rows), lag
     # reads that are skipped are done at once, which says nothing of the others
     write_trace('skips.csv', [row for r in rows for row in [r] + [(r[0], 'Read', 1 << 20, 2, f'none{i}', 'Decode') for i in range(3)]])
-    lag = replay('skips.csv', '--target', 'null:15M', '--missing', 'skip', '--depth', 1024)['replay']['lag']
+    lag = replay('skips.csv', '--target', 'null:15M', '--missing', 'skip', '--in-flight', 1024)['replay']['lag']
     assert lag['overloaded'] and lag['last'] > 1 and lag['spread']['n'] == len(rows), lag
 
 
@@ -415,7 +415,7 @@ def a_bad_command_line_makes_nothing():
             (['t.csv', '--tier', '2'], '--tier'), (['t.csv', '--tier', '2=d', '--target', 'e'], 'exclude'),
             (['t.csv', '--target', 'memory', '--target', 'd'], 'several'), (['t.csv', '--target', 'null:fast'], 'bytes per second'),
             (['t.csv', '--target', 'gpu:x'], 'GPU'), (['t.csv', '--target', 'null', '--verify'], '--verify'),
-            (['t.csv', '--target', '/dev/null'], 'neither'), (['t.csv', '--target', 'd', '--depth', '0'], '--depth')]:
+            (['t.csv', '--target', '/dev/null'], 'neither'), (['t.csv', '--target', 'd', '--in-flight', '0'], '--in-flight')]:
         refused(*args, says=says)
 
 

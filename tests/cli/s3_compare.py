@@ -50,7 +50,7 @@ def compare(*words, status=0, stdout=subprocess.PIPE):
     return done
 
 
-SMALL = 's3://bucket/tests', '--files', '6', '--size', '20K', '--threads', '2', '--iterations', '3'
+SMALL = 's3://bucket/tests', '--files', '6', '--size', '20K', '--in-flight', '2', '--iterations', '3'
 
 
 @in_folder

@@ -67,7 +67,7 @@ def ranges_of_an_operation_log_are_read_as_ranges():
     clean()
     op_log('t.tsv', [('PUT', 9 << 20, 'a/b c', ''), ('GET', 4096, 'a/b c', ''), ('PUT', 7, 'd', ''), ('GET', 7, 'd', ''), ('DELETE', 0, 'd', ''),
                      ('GET', 100, 'was there before', '')])
-    result = replay('t.tsv', *FLAT, '--depth', '1', '--verify', *TO)
+    result = replay('t.tsv', *FLAT, '--in-flight', '1', '--verify', *TO)
     cache = result['replay']['cache']
     assert (cache['hits'], cache['misses'], cache['created'], cache['objects']) == (2, 1, {'ops': 1, 'bytes': 100}, 2), cache
     assert result['objects']['read_bytes'] < 1 << 20 and below() == [], result['objects']
@@ -144,7 +144,7 @@ def one_endpoint_that_ends_costs_no_operation():
     S.rules(f'method=PUT key=run/*~* host={S.ports[0]} skip=10 stall:600')
     stopper = threading.Thread(target=stop_when_used)
     stopper.start()
-    result = replay('t.csv', *FLAT, '--depth', '8', '--verify', *TO, '--endpoint', ','.join(S.urls))
+    result = replay('t.csv', *FLAT, '--in-flight', '8', '--verify', *TO, '--endpoint', ','.join(S.urls))
     stopper.join()
     S.start_port(0)
     first, second = result['objects']['endpoints']

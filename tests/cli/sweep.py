@@ -30,7 +30,7 @@ resultcheck.need('jsonschema')
 
 sweep = clikit.Command('sweep')
 start, result = sweep.start, sweep.result
-SMALL = ['--size', '256K', '--block_size', '64K', '128K', '--queue_depth', 4, 8, '--io_parallel', 1, 2,
+SMALL = ['--size', '256K', '--block_size', '64K', '128K', '--queue_depth', 4, 8, '--threads', 1, 2,
          '--requests', 'overlap', '--submit', 'batch', '--no-limit']
 STATE = 'penstock-sweep-state.jsonl'
 
@@ -206,7 +206,7 @@ def an_engine_of_ds_io_is_the_first_usable():
 
 def engines_and_memory_are_axes():
     with folder():
-        r = result('--size', '64K', '--block_size', '64K', '--queue_depth', 2, '--io_parallel', 1,
+        r = result('--size', '64K', '--block_size', '64K', '--queue_depth', 2, '--threads', 1,
                    '--requests', 'overlap', '--submit', 'batch', '--engine', 'threads', 'null',
                    '--memory', 'own', 'plain', 'odd', '--no-limit')
         assert len(r['series']) == 12
@@ -218,7 +218,7 @@ def engines_and_memory_are_axes():
 
 
 def the_null_engine_wears_nothing_and_has_no_limit():
-    args = ['--size', '64K', '--block_size', '64K', '--queue_depth', 2, '--io_parallel', 1, '--requests', 'overlap',
+    args = ['--size', '64K', '--block_size', '64K', '--queue_depth', 2, '--threads', 1, '--requests', 'overlap',
             '--submit', 'batch', '--iterations', 3]
     with folder():
         assert planned(*args, '--engine', 'null') == 65536  # the file is real
@@ -235,7 +235,7 @@ def the_null_engine_wears_nothing_and_has_no_limit():
 
 def names_of_logs_know_k_and_m_only():
     with folder():
-        args = ['--size', '256K', '--queue_depth', 1, '--io_parallel', 1, '--requests', 'overlap', '--submit', 'batch',
+        args = ['--size', '256K', '--queue_depth', 1, '--threads', 1, '--requests', 'overlap', '--submit', 'batch',
                 '--engine', 'threads', '--no_write', '--no-limit', '--block_size', '1G', '64K']
         _, err = sweep(*args, '--log_dir', 'a')
         assert err == '' and logs('read', 'a') == ['read_block_overlap_ftd1_d1_bs1024M_p1.txt',
@@ -251,7 +251,7 @@ def several_folders_have_a_worker_each():
         os.mkdir('a')
         os.mkdir('b')
         r = result('--target', 'a', 'b', '--size', '128K', '--block_size', '64K', '--queue_depth', 4,
-                   '--io_parallel', 1, '--requests', 'overlap', '--submit', 'batch', '--iterations', 3,
+                   '--threads', 1, '--requests', 'overlap', '--submit', 'batch', '--iterations', 3,
                    '--no-limit')
         assert [t['folder'] for t in r['targets']] == ['a', 'b']
         assert [s['name'] for s in r['series']] == ['read_block_overlap_ftd2_d4_bs64K_p1',
@@ -383,7 +383,7 @@ def a_stale_log_folder_is_refused():
 
 def interrupted_case(when, lines):
     """Stop it when its state has so many lines, and let it go on."""
-    args = ['--size', '4M', '--block_size', '128K', '256K', '--queue_depth', 1, 2, 4, '--io_parallel', 1, 2,
+    args = ['--size', '4M', '--block_size', '128K', '256K', '--queue_depth', 1, 2, 4, '--threads', 1, 2,
             '--requests', 'sequential', '--submit', 'single', '--iterations', 20, '--no-limit',
             '--engine', 'threads', '--log_dir', 'logs']
 

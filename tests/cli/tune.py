@@ -132,7 +132,7 @@ def an_option_of_io_wins_over_the_configuration():
     with folder():
         aio = {'queue_depth': 7, 'block_size': 65536, 'thread_count': 3, 'single_submit': False,
                'overlap_events': True, 'use_gds': True}
-        s = io_ran('--queue_depth', 32, '--block_size', '128K', '--io_parallel', 1, '--single_submit',
+        s = io_ran('--queue_depth', 32, '--block_size', '128K', '--threads', 1, '--single_submit',
                    '--sequential_requests', '--engine', 'aio_handle', **aio)
         assert (s['queue_depth'], s['block_size'], s['io_parallel']) == (32, 131072, 1), s
         assert s['single_submit'] and s['sequential_requests'] and s['engine'] is None, s

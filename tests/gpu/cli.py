@@ -118,9 +118,9 @@ def an_error_of_cufile_has_its_name():
 
 def workers_take_devices_in_turn():
     with folder():
-        r = result('--gpu', '--multi_process', '3')
+        r = result('--gpu', '--workers', '3')
         assert [w['device'] for w in r['io']['workers']] == [0, 1, 0]
-        r = result('--gpu', '1', '--multi_process', '2')
+        r = result('--gpu', '1', '--workers', '2')
         assert [w['device'] for w in r['io']['workers']] == [1, 1]
         assert r['io']['workers'][0]['gpu']['name'] == 'Stand-in 1', r['io']['workers'][0]['gpu']
         r = result('--gpu', '--folder_to_device_mapping', '.:1', '.:0')

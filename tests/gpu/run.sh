@@ -103,7 +103,7 @@ for engine in io_uring libaio threads; do
 	io "read, $engine" "the ring" -s 64M --read --engine "$engine"
 done
 io "read, page cache, 4 I/O threads" "the ring" -s 256M --read --direct never -t 4
-io "write, two workers" "the ring" -s 256M --multi_process 2
+io "write, two workers" "the ring" -s 256M --workers 2
 for size in 4K 256M 3G; do
 	io "write, $size, cuFile" cuFile -s "$size" --gds
 	io "read, $size, cuFile" cuFile -s "$size" --gds --read
