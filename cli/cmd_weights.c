@@ -41,7 +41,7 @@ static const struct cli_opt weights_opts[] = {
 		"experts of a token and layer, with zipf; default: as the model has them, or 2"),
 	CLI_FLAG(struct weights_command, job.ahead, 0, "ahead",
 		 "with --experts: read those of the next layer beside this one's use"),
-	CLI_DBL(struct weights_command, job.sec, 0, "time", "SEC", "12", 0.1, 86400,
+	CLI_DBL(struct weights_command, job.sec, 0, "runtime", "SECONDS", "12", 0.1, 86400,
 		"to measure for, in turns with the limit"),
 	CLI_U64(struct weights_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX,
 		"of what is drawn"),

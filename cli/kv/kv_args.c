@@ -32,7 +32,7 @@ static void check_limits(struct kv_args *a)
 		double v, min, max;
 	} limits[] = {
 		{"num-users", p->users, 1, (double)c->limit_users},
-		{"duration", (double)p->duration_ns / 1e9, 1, (double)c->limit_duration},
+		{"runtime", (double)p->duration_ns / 1e9, 1, (double)c->limit_duration},
 		{"gpu-mem-gb", p->gpu_gb, 0, c->limit_gpu_gb},
 		{"cpu-mem-gb", p->cpu_gb, 0, c->limit_cpu_gb},
 	};

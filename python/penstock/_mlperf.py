@@ -47,8 +47,8 @@ COMMAND: dict[str, Any] = {
         _option('Run', 'seed', 'integer', 'N', '42', "of rank 0; each rank's is one more",
                 (0, 2**63 - 1), ('seed-base',)),
         _option('Run', 'delay', 'integer', 'SECONDS', '20', 'pause between options', (0, 86400)),
-        _option('Run', 'duration', 'integer', 'SECONDS', None,
-                'of a run, for trials: a submission needs 300', (1, 86400)),
+        _option('Run', 'runtime', 'integer', 'SECONDS', None,
+                'of a run, for trials: a submission needs 300', (1, 86400), ('duration',)),
         _option('Run', 'config', 'string', 'FILE', None,
                 'settings in YAML: not in a closed submission', role='read'),
         _option('Run', 'dry-run', 'flag', None, None, 'print what would be run'),
@@ -271,7 +271,7 @@ def run_rank(r: Runs) -> int:
         raise Failed('--rank-output-base and --rank-cache-base go together', 2)
     words = list(r.extra)
     words += [f'--config={a["config"]}'] if a['config'] else []
-    words += [f'--duration={a["duration"]}'] if a['duration'] else []
+    words += [f'--runtime={a["runtime"]}'] if a['runtime'] else []
     r.pause(a['start_delay'])
     os.makedirs(a['rank_cache_base'], exist_ok=True)
     status = 0 if r.stop.signal else r.run_ranks(
@@ -312,8 +312,8 @@ class Submission:
     def _why_not(self) -> Iterator[str]:
         """What keeps the run from being what CLOSED asks for."""
         a = self.r.args
-        if a['duration'] not in (None, SUBMITTED['duration']):
-            yield '--duration is not 300'
+        if a['runtime'] not in (None, SUBMITTED['duration']):
+            yield '--runtime is not 300'
         if a['iterations'] != SUBMITTED['trials']:
             yield '--iterations is not 3'
         if self.options != list(OPTIONS):
@@ -332,7 +332,7 @@ class Submission:
         _, model, users, cpu, allocs = OPTIONS[option]
         a = self.r.args
         return [f'--model={model}', f'--num-users={users}',
-                f'--duration={a["duration"] or SUBMITTED["duration"]}', '--gpu-mem-gb=0',
+                f'--runtime={a["runtime"] or SUBMITTED["duration"]}', '--gpu-mem-gb=0',
                 f'--cpu-mem-gb={cpu}', f'--max-concurrent-allocs={allocs}', '--generation-mode=none',
                 *([f'--config={a["config"]}'] if a['config'] else []), *self.r.extra]
 
@@ -344,7 +344,7 @@ class Submission:
             print(f'option {o}, {OPTIONS[o][0]}: {a["iterations"]} trial{"s" * (a["iterations"] > 1)} of {ranks}:\n'
                   f'  penstock kv {" ".join(self.words(o))} --seed={a["seed"]}+RANK '
                   f'--folder={a["folder"]}/rank_RANK')
-        seconds = len(self.options) * a['iterations'] * (a['duration'] or SUBMITTED['duration'])
+        seconds = len(self.options) * a['iterations'] * (a['runtime'] or SUBMITTED['duration'])
         print(f'Results in {self.r.folder}; at least {seconds} s.')
         if self.why_not:
             print(f'Not as a submission must be: {self.why_not}')

@@ -603,7 +603,7 @@ def without_its_library_a_workbook_is_a_table():
         _, err = bench(*work, env=environ, status=1)
         assert err == "penstock bench: --xlsx: libxlsxwriter is not installed, and 'r.csv' is there already\n", err
         assert clikit.load('r.csv') == b'mine'
-        done = clikit.call('kv', '--io-trace-log', 'ops.csv', '--num-users', 3, '--duration', 60, '--seed', 1,
+        done = clikit.call('kv', '--io-trace-log', 'ops.csv', '--num-users', 3, '--runtime', 60, '--seed', 1,
                            '--model', 'tiny-1b', '--output', 'o.json', '--xlsx-output', 'k.xlsx', env=environ)
         assert done.returncode == 0, done
         assert '--xlsx-output: libxlsxwriter is not installed; the table is in k.csv\n' in done.err, done

@@ -115,7 +115,7 @@ def names_of_files_are_told_harmlessly():
     os.mkdir('d' + EVIL)
     call('bench', '--target', 'd' + EVIL, '--dry-run')
     call('info', 'd' + EVIL)
-    call('kv', '--folder', 'd' + EVIL, '--dry-run', '--duration', '1', '--num-users', '1')
+    call('kv', '--folder', 'd' + EVIL, '--dry-run', '--runtime', '1', '--num-users', '1')
 
 
 @in_folder

@@ -198,7 +198,7 @@ KV = ['kv', '--model', 'tiny-1b', '--num-users', '20', '--seed', '7', '--gpu-mem
 
 def kv(mpi):
     """All ranks together do what one does: the rows of their traces are its rows, for a seed that rank 0 has drawn, too."""
-    words = [*KV, '--duration', '60', '--disable-prefix-caching', '--io-trace-log', 't.csv', '--trace-extended']
+    words = [*KV, '--runtime', '60', '--disable-prefix-caching', '--io-trace-log', 't.csv', '--trace-extended']
     done(subprocess.Popen([PENSTOCK, *words, '--output', '/dev/null'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     j, _ = result(mpi, 3, *words)
     parts = [f't.rank-{i}.csv' for i in range(3)]
@@ -223,7 +223,7 @@ def kv(mpi):
 
 def kv_on_storage(mpi):
     """The same requests, however they are done; each rank has its own folder."""
-    words = [*KV, '--generation-mode', 'none', '--duration', '3600', '--max-requests', '20', '--storage-capacity-gb', '1', '--verify']
+    words = [*KV, '--generation-mode', 'none', '--runtime', '3600', '--max-requests', '20', '--storage-capacity-gb', '1', '--verify']
     os.mkdir('one')
     done(subprocess.Popen([PENSTOCK, *words, '--folder', 'one', '--json', 'one.json', '--output', '/dev/null'],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))

@@ -26,7 +26,7 @@ from tap import folder
 resultcheck.need('numpy', 'jsonschema', 'openpyxl')
 
 kv = clikit.Command('kv')
-QUICK = ['--num-users', '5', '--duration', '5', '--generation-mode', 'none', '--seed', '42']
+QUICK = ['--num-users', '5', '--runtime', '5', '--generation-mode', 'none', '--seed', '42']
 
 
 def accepted(*args):
@@ -64,7 +64,7 @@ def trace(*args, status=0):
 # name: (default, bad values, good values)
 BOUNDS = {
     'num-users': ('100', [0, -1, 100001], [1, 100000]),
-    'duration': ('60', [0, -5, 86401], [1, 86400]),
+    'runtime': ('60', [0, -5, 86401], [1, 86400]),
     'gpu-mem-gb': ('16', [-1, -0.5, 65537], [0, 0.5, 65536]),
     'num-gpus': ('1', [0, -2], [1, 4096]),
     'tensor-parallel': ('1', [0, -1, 2], [1]),
@@ -81,7 +81,7 @@ BOUNDS = {
     'trace-speedup': ('1.0', [-1], [0, 0.1, 100]),
     'replay-cycles': ('0', [-1], [0, 7]),
 }
-WHOLE = ['num-users', 'duration', 'num-gpus', 'tensor-parallel', 'rag-num-docs', 'max-conversations',
+WHOLE = ['num-users', 'runtime', 'num-gpus', 'tensor-parallel', 'rag-num-docs', 'max-conversations',
          'max-concurrent-allocs', 'max-requests', 'precondition-threads', 'replay-cycles', 'seed']
 CHOICES = {
     'log-level': ('INFO', ['DEBUG', 'INFO', 'WARNING', 'ERROR', 'CRITICAL']),
@@ -129,10 +129,10 @@ def every_bound_is_upstreams():
 def everything_wrong_is_said_at_once():
     with folder():
         save('c.yaml', 'rag: {tok_k: 1}\nfoo: 1\n')
-        lines = problems('--num-users', '0', '--duration', '-1', '--gpu-mem-gb', '-1', '--seed', '-3', '--folder',
+        lines = problems('--num-users', '0', '--runtime', '-1', '--gpu-mem-gb', '-1', '--seed', '-3', '--folder',
                          '/etc/kv', '--config', 'c.yaml', '--trace-speedup', '-2', '--use-burst-trace',
                          '--burst-trace-path', 'gone*.csv')
-        for part in ('--num-users', '--duration', '--gpu-mem-gb', '--seed', '--folder', "'rag.tok_k'", "'foo'",
+        for part in ('--num-users', '--runtime', '--gpu-mem-gb', '--seed', '--folder', "'rag.tok_k'", "'foo'",
                      '--trace-speedup', "--burst-trace-path: gone*.csv: no CSV file there"):
             assert sum(part in line for line in lines) == 1, (part, lines)
         assert len(lines) == 9, lines
@@ -316,9 +316,9 @@ def keys_that_are_dead_upstream_live_here_unless_compat():
     with folder():
         c = save('c.yaml', 'validation_limits: {max_users: 10, max_duration_seconds: 20, max_gpu_memory_gb: 3, '
                             'max_cpu_memory_gb: 4}\n')
-        small = ['--num-users', 10, '--duration', 20, '--gpu-mem-gb', 3, '--cpu-mem-gb', 4]
+        small = ['--num-users', 10, '--runtime', 20, '--gpu-mem-gb', 3, '--cpu-mem-gb', 4]
         accepted('--config', c, *small)
-        large = ['--num-users', 11, '--duration', 21, '--gpu-mem-gb', 3.5, '--cpu-mem-gb', 4.5]
+        large = ['--num-users', 11, '--runtime', 21, '--gpu-mem-gb', 3.5, '--cpu-mem-gb', 4.5]
         assert len(problems('--config', c, *large)) == 4
         accepted('--config', c, '--compat', *large)
         # a bad value of a dead key is still one
@@ -569,7 +569,7 @@ def only_one_output_is_standard_output():
 def changes_of_the_number_of_users_have_upstreams_members():
     with folder():
         for mode, more in ('qos', []), ('capacity', ['--compat']):
-            summary = trace('--enable-autoscaling', '--autoscaler-mode', mode, '--duration', 1000, '--generation-mode', 'realistic',
+            summary = trace('--enable-autoscaling', '--autoscaler-mode', mode, '--runtime', 1000, '--generation-mode', 'realistic',
                             '--num-users', 5, *more)[2]['summary']
             events = summary['autoscaling_stats']
             assert events and len(events) == summary['autoscaling_summary']['total_scale_events'], summary['autoscaling_summary']
@@ -658,7 +658,7 @@ def what_a_run_is_refused_for_is_a_warning_of_a_dry_run():
 def the_default_of_memory_fits_the_machine():
     with open('/proc/meminfo', encoding='utf-8') as f:
         total = int(f.readline().split()[1]) << 10
-    args = ['--model', 'tiny-1b', '--num-users', 2, '--duration', 1, '--folder', 'cache', '--dry-run']
+    args = ['--model', 'tiny-1b', '--num-users', 2, '--runtime', 1, '--folder', 'cache', '--dry-run']
     with folder():
         out, err = kv(*args)
         gib = float(re.search(r'CPU memory: ([0-9.]+) GiB', out)[1])
@@ -673,7 +673,7 @@ def a_small_file_system_is_never_filled():
     """Not even while files that wait to be written over are cut or removed."""
     if os.geteuid():
         raise tap.Skip('root', 'a file system of memory cannot be mounted')
-    script = ('mount -t tmpfs -o size=600m none mnt && "$0" kv --model tiny-1b --num-users 8 --duration 5 --gpu-mem-gb 0 --cpu-mem-gb 0 '
+    script = ('mount -t tmpfs -o size=600m none mnt && "$0" kv --model tiny-1b --num-users 8 --runtime 5 --gpu-mem-gb 0 --cpu-mem-gb 0 '
               '--generation-mode none --seed 3 --folder mnt/kv --output out.json')
     with folder():
         os.mkdir('mnt')
@@ -721,7 +721,7 @@ def health_is_judged_by_the_profile():
 # -------------------------------------------------------------------------------------- on storage
 
 # Few small requests, in whatever time they take.
-REAL = ['--model', 'tiny-1b', '--num-users', '2', '--duration', '3600', '--max-requests', '6', '--generation-mode', 'none',
+REAL = ['--model', 'tiny-1b', '--num-users', '2', '--runtime', '3600', '--max-requests', '6', '--generation-mode', 'none',
         '--gpu-mem-gb', '0', '--cpu-mem-gb', '0', '--storage-capacity-gb', '2', '--seed', '42', '--output', 'out.json']
 
 

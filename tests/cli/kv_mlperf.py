@@ -24,7 +24,7 @@ from tap import Skip, folder
 
 PENSTOCK, PACKAGE = map(os.path.abspath, sys.argv[1:])
 # The least that is a run: a small model, few users, few requests, in whatever time they take.
-SHORT = ['--duration', '3600', '--delay', '0']
+SHORT = ['--runtime', '3600', '--delay', '0']
 SMALL = ['--model=tiny-1b', '--num-users=2', '--storage-capacity-gb=1', '--max-requests=4']
 SUMS = {'aggregated_read_bandwidth_gbps': 'cache_stats.tier_storage_read_bandwidth_gbps',
         'aggregated_write_bandwidth_gbps': 'cache_stats.tier_storage_write_bandwidth_gbps',
@@ -102,7 +102,7 @@ def the_options_are_those_of_a_submission():
         want = [('llama3.1-8b', 200, 0, 16), ('llama3.1-8b', 100, 4, 16), ('llama3.1-70b-instruct', 70, 0, 4)]
         assert len(lines) == 3 and not err and 'submission' not in out, out
         for line, (model, users, cpu, allocs) in zip(lines, want):
-            for word in (f'--model={model}', f'--num-users={users}', '--duration=300', '--gpu-mem-gb=0',
+            for word in (f'--model={model}', f'--num-users={users}', '--runtime=300', '--gpu-mem-gb=0',
                          f'--cpu-mem-gb={cpu}', f'--max-concurrent-allocs={allocs}', '--generation-mode=none',
                          '--seed=42+RANK', '--folder=cache/rank_RANK'):
                 assert word in line.split(), (word, line)
@@ -122,7 +122,7 @@ def a_run_leaves_results_and_a_summary():
         for option in 1, 3:
             check_option(s['options'][str(option)], option, 2, 1)
         assert s['penstock']['as_submitted'] is False
-        for word in ('--duration', '--iterations', 'options'):
+        for word in ('--runtime', '--iterations', 'options'):
             assert word in s['penstock']['why_not'] and word in out, out
         assert err.splitlines() == [f'option {o} ({n}), trial {t} of 2, 1 rank' for o, n in
                                     ((1, 'Max Storage Stress'), (3, 'Large Model')) for t in (1, 2)], err
@@ -209,7 +209,7 @@ def a_run_that_fails_is_missing_and_told():
 def a_rank_of_the_front_end_runs_once():
     with folder():
         out, _ = mlperf('--rank-output-base', 'out', '--rank-cache-base', 'cache', '--start-delay', 0, '--end-delay', 0,
-                        '--seed-base', 7, *SMALL, '--duration=3600', '--generation-mode=none', '--gpu-mem-gb=0',
+                        '--seed-base', 7, *SMALL, '--runtime=3600', '--generation-mode=none', '--gpu-mem-gb=0',
                         '--cpu-mem-gb=0', OMPI_COMM_WORLD_RANK='5')
         names = os.listdir('out/rank_5')
         assert len(names) == 1 and re.fullmatch(r'kvcache_results_\d{8}_\d{6}\.json', names[0]), names
@@ -223,7 +223,7 @@ def a_rank_of_the_front_end_runs_once():
 
 def a_rank_that_completed_nothing_is_no_missing_file():
     with folder():
-        out, err = mlperf('--folder', 'cache', '--results-dir', 'run', '--iterations', 1, '--options', 1, '--delay', 0, '--duration', 1,
+        out, err = mlperf('--folder', 'cache', '--results-dir', 'run', '--iterations', 1, '--options', 1, '--delay', 0, '--runtime', 1,
                           '--model', 'tiny-1b', '--num-users', 2, '--storage-capacity-gb', 1, '--generation-mode', 'realistic')
         s = load('run/summary.json')
         o = s['options']['1']

@@ -120,7 +120,7 @@ def io_of_two_processes():
 
 @in_folder
 def kv_of_two_processes():
-    a, b = two('kv', '--seed', '1', '--num-users', '2', '--duration', '1', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
+    a, b = two('kv', '--seed', '1', '--num-users', '2', '--runtime', '1', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
                '--model', 'tiny-1b', '--output', os.devnull, place='--folder')
     m = merged()
     counts_add_up(a, b, m)

@@ -99,7 +99,7 @@ def no_file_is_written_twice():
 @in_folder
 def a_name_that_is_made_of_another_is_looked_at_too():
     save('in.csv', 'decode: {batch_size: 3}')
-    refused('kv', '--config', 'in.csv', '--xlsx-output', 'in', '--output', 'o', '--duration', '1', '--num-users', '1',
+    refused('kv', '--config', 'in.csv', '--xlsx-output', 'in', '--output', 'o', '--runtime', '1', '--num-users', '1',
             '--io-trace-log', '/dev/null', says=["'in.csv' is read by --config"])
     assert load('in.csv').startswith('decode')
 
@@ -157,7 +157,7 @@ def what_is_wrong_with_a_place_is_said_of_the_option_that_names_it():
             (['sweep'], '--folder', 'no', no), (['sweep'], '--nvme_dir', '/proc', nowhere), (['sweep', '--nvme_dir', 'd'], '--log_dir', 'file', 'file'),
             (['tune'], '--folder', 'file', 'file: is not a directory'), (['tune', '--nvme_dir', 'd'], '--folder', './d/', './d/: is the same as d'),
             (['ckpt', 'bench'], '--folder', 'no', no), (['ckpt', 'bench'], '--folder', '/proc', nowhere),
-            (['kv', '--num-users', '1', '--duration', '1', '--cpu-mem-gb', '0'], '--cache-dir', 'file', 'file: '),
+            (['kv', '--num-users', '1', '--runtime', '1', '--cpu-mem-gb', '0'], '--cache-dir', 'file', 'file: '),
             (['replay', 't.csv'], '--target', 'file', 'file: is not a slab'), (['replay', 't.csv'], '--tier', '2=file', 'file: is not a slab'),
             (['replay', 't.csv', '--target', 'd'], '--tier', '0=store:file', 'file: ')):
         done = subprocess.run([PENSTOCK, *words, option, place], capture_output=True, text=True)
@@ -235,7 +235,7 @@ def why_a_result_could_not_be_written_is_said_once():
             one_line([*BENCH, option, '/dev/full'], f"{option}: '/dev/full' was not written: No space left on device",
                      stdout=subprocess.DEVNULL)
     trace = ['trace', 'convert', 'ops.csv', '-', '--to', 'kv']
-    kv = ['kv', '--num-users', '2', '--duration', '20', '--model', 'tiny-1b', '--io-trace-log', 'ops.csv', '--output', 'o.json']
+    kv = ['kv', '--num-users', '2', '--runtime', '20', '--model', 'tiny-1b', '--io-trace-log', 'ops.csv', '--output', 'o.json']
     replay = ['replay', 'ops.csv', '--tier', '0=d', '--tier', '1=d1', '--target', 'd2', '--pace', 'flat-out']
     sweep = ['sweep', '--nvme_dir', '.', '--sweep_config', 'one.json', '--size', '1M', '--iterations', '1', '--no-limit', '--log_dir', 'logs']
     tune = ['tune', '--nvme_dir', '.', '--sweep_config', 'one.json', '--dry-run']

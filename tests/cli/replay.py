@@ -93,7 +93,7 @@ def tiers_have_targets_of_their_own_and_moves_leave():
 
 @in_folder
 def a_kv_trace_gives_the_operations_that_were_recorded():
-    made = call('kv', '--model', 'tiny-1b', '--num-users', 20, '--duration', 20, '--gpu-mem-gb', 1, '--cpu-mem-gb', 1, '--storage-capacity-gb', 8,
+    made = call('kv', '--model', 'tiny-1b', '--num-users', 20, '--runtime', 20, '--gpu-mem-gb', 1, '--cpu-mem-gb', 1, '--storage-capacity-gb', 8,
                 '--generation-mode', 'none', '--seed', 7, '--io-trace-log', 't.csv.zst', '--trace-extended', '--output', 'kv.json')
     assert made.returncode == 0, made.err
     assert call('trace', 'convert', 't.csv.zst', 't.csv').returncode == 0

@@ -138,7 +138,7 @@ def s3_fifo(keys, slots):
 
 def model_keys(nr):
     """Keys in the order in which our own model reads and writes them."""
-    done = call('kv', '--model', 'tiny-1b', '--num-users', '20', '--duration', '20', '--seed', '42', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
+    done = call('kv', '--model', 'tiny-1b', '--num-users', '20', '--runtime', '20', '--seed', '42', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
                 '--generation-mode', 'none', '--io-trace-log', 'kv.csv', '--output', 'kv.json')
     assert done.returncode == 0, done.err
     with open('kv.csv') as f:
@@ -199,7 +199,7 @@ def a_trace_of_mooncake_has_the_hits_it_should_at_each_capacity():
 
 @in_folder
 def kv_runs_on_a_store_and_says_so():
-    run = ['kv', '--model', 'tiny-1b', '--num-users', '2', '--duration', '600', '--max-requests', '6', '--seed', '1', '--gpu-mem-gb', '0',
+    run = ['kv', '--model', 'tiny-1b', '--num-users', '2', '--runtime', '600', '--max-requests', '6', '--seed', '1', '--gpu-mem-gb', '0',
            '--cpu-mem-gb', '0', '--generation-mode', 'none', '--storage-capacity-gb', '0.1', '--folder', 'c', '--output', 'o.json']
     done = call(*run, '--backend', 'store', '--policy', 'lru', '--verify', '--json', 'k.json')
     assert done.returncode == 0, done.err

@@ -238,7 +238,7 @@ def a_prefix_is_a_model_as_a_folder_is():
         json.dump({'weight_map': names}, f)
     for name in 'model-1.safetensors', 'model-2.safetensors', 'other.safetensors', 'model.safetensors.index.json':
         cp('-q', name, f's3://bucket/model/{name}')
-    run = '--time', '0.3', '--window', '16M', '--json', 'r.json'
+    run = '--runtime', '0.3', '--window', '16M', '--json', 'r.json'
     done = weights('s3://bucket/model/', *run)
     r = load('r.json')
     assert r['weights']['model_bytes'] == 4 << 20 and r['objects']['read_bytes'] >= 4 << 20 and r['objects']['failed'] == 0, r['weights']

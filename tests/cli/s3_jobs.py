@@ -23,7 +23,7 @@ cp, ls, rm, kv = (clikit.Command(name) for name in ('cp', 'ls', 'rm', 'kv'))
 S = s3kit.Server('--bucket', 'bucket', ports=2)
 S.use()
 TO = '--target', 's3://bucket/run'
-KV = ('--num-users', '2', '--duration', '60', '--max-requests', '4', '--model', 'tiny-1b', '--gpu-mem-gb', '0',
+KV = ('--num-users', '2', '--runtime', '60', '--max-requests', '4', '--model', 'tiny-1b', '--gpu-mem-gb', '0',
       '--cpu-mem-gb', '0.1', '--generation-mode', 'none', '--seed', '3', '--verify', '--output', 'kv.json')
 
 

@@ -110,7 +110,7 @@ def commands():
         f.write(bytes(range(256)) * 40)
     write_trace('t.csv', some_rows(12))
     to = 's3://bucket/p'
-    kv = ('--num-users', '1', '--duration', '60', '--max-requests', '1', '--model', 'tiny-1b', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0.1',
+    kv = ('--num-users', '1', '--runtime', '60', '--max-requests', '1', '--model', 'tiny-1b', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0.1',
           '--generation-mode', 'none', '--seed', '3', '--output', 'kv-mlperf.json')
     yield 'cp', 'f', f'{to}/f', '--json', 'cp.json'
     yield 'cp', f'{to}/f', 'g'

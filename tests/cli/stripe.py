@@ -129,7 +129,7 @@ def a_striped_file_in_the_place_of_a_folder_is_named():
     before = look()
     with open('w.csv', 'w', encoding='utf-8') as f:
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n0.01,Write,65536,Tier-2,k,Prefill\n')
-    kv = ['--model', 'tiny-1b', '--num-users', '1', '--duration', '1', '--output', os.devnull]
+    kv = ['--model', 'tiny-1b', '--num-users', '1', '--runtime', '1', '--output', os.devnull]
     for words in (['replay', 'w.csv', '-f', 't'], ['replay', 'w.csv', '--tier', '2=t'], ['replay', 'w.csv', '-f', 't', '--layout', 'slab'],
                   ['kv', *kv, '--target', 't'], ['kv', *kv, '--target', 't', '--layout', 'slab'], ['bench', '-f', 't', '-s', '4K'],
                   ['io', '-f', 't', '-s', '1M'], ['tune', '-f', 't'], ['sweep', '-f', 't'], ['ckpt', 'bench', '-f', 't', '-s', '1M']):
@@ -146,7 +146,7 @@ def what_replaces_a_file_leaves_a_striped_one_alone():
         h.write(b'x' * 300000, 't')
     before = look()
     clikit.Command('bench').refused('-s', '4K', '-n', '1', '--json', 't', status=2, says="--json: 't' is a striped file")
-    kv = ['--model', 'tiny-1b', '--num-users', '1', '--duration', '1', '--io-trace-log', 't', '--output', os.devnull]
+    kv = ['--model', 'tiny-1b', '--num-users', '1', '--runtime', '1', '--io-trace-log', 't', '--output', os.devnull]
     done = clikit.call('kv', *kv)
     assert done.returncode and 't: is a striped file' in done.err or "'t' is a striped file" in done.err, done
     assert look() == before
@@ -270,7 +270,7 @@ def objects_in(where, *layout):
     done = replay('r.csv', *there, '--reuse', '--verify')
     assert files() == sorted(before + inputs), (files(), done.out)
     # with objects that go and come, so that spare files are used
-    clikit.Command('kv')('--model', 'tiny-1b', '--num-users', '2', '--duration', '2', '--folder', where, '--verify', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
+    clikit.Command('kv')('--model', 'tiny-1b', '--num-users', '2', '--runtime', '2', '--folder', where, '--verify', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
                          '--output', os.devnull)
     assert files() == sorted(before + inputs), files()
     # what a killed run left goes with its members, also of a file that was about to be removed

@@ -125,7 +125,7 @@ measured "sweep, cuFile" '"memory": "gpu"' "$penstock" sweep --gpu --gds --size 
 	--queue_depth 32 --no-limit --log_dir logs
 measured "tune" '"memory": "gpu"' "$penstock" tune --gpu --budget 8 --size 64M --no-limit -o best.json
 for layout in npy raw slab; do
-	measured "kv, $layout, verified" 'memory of' "$penstock" kv --model tiny-1b --num-users 20 --duration 10 \
+	measured "kv, $layout, verified" 'memory of' "$penstock" kv --model tiny-1b --num-users 20 --runtime 10 \
 		--max-requests 60 --gpu-mem-gb 1 --cpu-mem-gb 0.25 --storage-capacity-gb 2 \
 		--generation-mode none --seed 1 --layout $layout --verify --folder cache --output kv.json
 done

@@ -54,7 +54,7 @@ class Workload:
         self.args, self.folder = args, folder
         self.penstock = os.path.join(os.path.abspath(args.build), 'penstock')
         self.cache = os.path.join(folder, 'cache')
-        self.options = ['kv', '--model', args.model, '--num-users', str(args.users), '--duration', str(args.seconds),
+        self.options = ['kv', '--model', args.model, '--num-users', str(args.users), '--runtime', str(args.seconds),
                         '--gpu-mem-gb', '0', '--cpu-mem-gb', '0', '--generation-mode', 'none', '--seed', '42',
                         '--storage-capacity-gb', str(args.capacity), '--log-level', 'ERROR']
         self.before = ['--precondition'] if args.precondition else []
