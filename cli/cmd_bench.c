@@ -88,7 +88,6 @@ static const struct cli_opt bench_opts[] = {
 		 "open files beforehand; default: in each operation"),
 	CLI_FLAG(struct bench_command, job.verify, 0, "verify",
 		 "compare every byte, outside the measured time"),
-	CLI_ALIAS("validate"),
 	CLI_U64(struct bench_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX,
 		"of data, places and the mix"),
 	CLI_GROUP("How"),

@@ -54,7 +54,8 @@ static const struct cli_opt io_opts[] = {
 		"workers per --target"),
 	CLI_ALIAS_OF("ds_io", "multi_process"),
 	CLI_GROUP("What"),
-	CLI_FLAG(struct io_command, job.read, 'r', "read", "read; default: write"),
+	CLI_FLAG(struct io_command, job.read, 'r', "read-only", "only reads; default: only writes"),
+	CLI_ALIAS_OF("ds_io", "read"),
 	CLI_SIZE(struct io_command, job.io_size, 's', "size", "BYTES", NULL, 1, 1ull << 50,
 		 "bytes per operation; default: 1G, or less where space or memory is short"),
 	CLI_ALIAS_OF("ds_io", "io_size"),
@@ -71,8 +72,9 @@ static const struct cli_opt io_opts[] = {
 	CLI_FLAG(struct io_command, job.share.on, 0, "shared",
 		 "files are ranges of one, which all workers and ranks of a run share; removed at "
 		 "the end"),
-	CLI_FLAG(struct io_command, job.validate, 0, "validate",
+	CLI_FLAG(struct io_command, job.validate, 0, "verify",
 		 "compare every byte, outside the measured time"),
+	CLI_ALIAS_OF("ds_io", "validate"),
 	CLI_U64(struct io_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the data"),
 	CLI_GROUP("How"),
 	CLI_IN(struct io_command, config, 0, "config", "FILE", NULL,
@@ -142,7 +144,7 @@ static int io_check_options(const struct io_command *c)
 	bool null = engine_is_null(job->opts.engine);
 	const struct cli_pair pairs[] = {
 		{job->limit && job->measure_limit, "--limit and --measure_limit"},
-		{job->read && job->opts.durability, "--read and --durability, which is of writes,"},
+		{job->read && job->opts.durability, "--read-only and --durability, which is of writes,"},
 		{job->limit && null, "--limit and --engine null, which moves nothing,"},
 		{job->measure_limit && null,
 		 "--measure_limit and --engine null, which moves nothing,"},

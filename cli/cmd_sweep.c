@@ -78,8 +78,10 @@ static const struct cli_opt sweep_opts[] = {
 		 VALUES_MAX, "these kinds of buffers: own, plain, odd, gpu; default: own"),
 	CLI_ALIAS("buffer"),
 	CLI_GROUP("What"),
-	CLI_NOT(struct sweep_command, job.read, 0, "no_read", "only writes"),
-	CLI_NOT(struct sweep_command, job.write, 0, "no_write", "only reads"),
+	CLI_NOT(struct sweep_command, job.write, 'r', "read-only", "only reads"),
+	CLI_ALIAS_OF("ds_nvme_tune", "no_write"),
+	CLI_NOT(struct sweep_command, job.read, 'w', "write-only", "only writes"),
+	CLI_ALIAS_OF("ds_nvme_tune", "no_read"),
 	CLI_SIZE(struct sweep_command, job.io_size, 's', "size", "BYTES", NULL, 1, 1ull << 40,
 		 "bytes per measurement and folder; default: 400M"),
 	CLI_ALIAS_OF("ds_nvme_tune", "io_size"),
@@ -147,10 +149,10 @@ static int sweep_check_options(const struct sweep_command *c)
 {
 	const struct sweep_job *job = &c->job;
 	const struct cli_pair pairs[] = {
-		{!job->read && !job->write, "--no_read and --no_write"},
+		{!job->read && !job->write, "--read-only and --write-only"},
 		{!job->write && job->opts.durability,
-		 "--no_write and --durability, which is of writes,"},
-		{!job->read && job->flush, "--no_read and --flush_page_cache, which is of reads,"},
+		 "--read-only and --durability, which is of writes,"},
+		{!job->read && job->flush, "--write-only and --flush_page_cache, which is of reads,"},
 		{job->flush && c->no_sudo, "--flush_page_cache and --no_sudo"},
 		{job->limit && !job->measure_limit, "--limit and --no-limit"},
 		{c->gpu.gpu && c->axes[SPACE_MEMORY].nr, "--gpu and --memory"},

@@ -63,8 +63,10 @@ static const struct cli_opt tune_opts_table[] = {
 		 "bytes per second, both directions added, that settings must reach with latency "
 		 "and "
 		 "CPU; default: half, or nine tenths, of what the default settings do"),
-	CLI_NOT(struct tune_command, job.read, 0, "no_read", "do not measure reading"),
-	CLI_NOT(struct tune_command, job.write, 0, "no_write", "do not measure writing: no wear"),
+	CLI_NOT(struct tune_command, job.write, 'r', "read-only", "only reads: no wear"),
+	CLI_ALIAS_OF("ds_nvme_tune", "no_write"),
+	CLI_NOT(struct tune_command, job.read, 'w', "write-only", "only writes"),
+	CLI_ALIAS_OF("ds_nvme_tune", "no_read"),
 	CLI_GROUP("How long"),
 	CLI_DBL(struct tune_command, job.budget_sec, 0, "budget", "SECONDS", NULL, 1, 1000000,
 		"for all of it; it ends earlier when the winner is clear; default: 60"),
@@ -113,15 +115,15 @@ static int check_contradictions(const struct tune_command *c)
 	bool no_read = !job->read && (job->goal == TUNE_READ || both);
 	bool no_write = !job->write && (job->goal == TUNE_WRITE || both);
 	const struct cli_pair pairs[] = {
-		{!job->read && !job->write, "--no_read and --no_write"},
+		{!job->read && !job->write, "--read-only and --write-only"},
 		{job->exhaustive && job->budget_sec > 0, "--exhaustive and --budget"},
 		{job->exhaustive && job->max_write, "--exhaustive and --max_write"},
 		{job->limit && !job->measure_limit, "--limit and --no-limit"},
 	};
 
 	if (no_read || no_write)
-		return cli_usage(&cmd_tune, "--goal %s and --no_%s exclude each other",
-				 tune_goal_words[job->goal], no_read ? "read" : "write");
+		return cli_usage(&cmd_tune, "--goal %s and --%s-only exclude each other",
+				 tune_goal_words[job->goal], no_read ? "write" : "read");
 	return cli_exclude(&cmd_tune, pairs, ARRAY_SIZE(pairs));
 }
 

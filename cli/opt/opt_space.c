@@ -52,7 +52,7 @@ static const struct {
 } elsewhere[] = {
 	{"folder", "use --folder"},
 	{"folder_to_device_mapping", "use --folder"},
-	{"read", "use --no_read or --no_write"},
+	{"read", "use --read-only or --write-only"},
 };
 
 struct reader {

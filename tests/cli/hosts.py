@@ -122,7 +122,7 @@ def tables(mpi):
 def io(mpi):
     """In one folder: each rank has files of its own."""
     os.mkdir('shared')
-    j, _ = result(mpi, 2, 'io', '-f', 'shared', '-s', '1M', '--iterations', '3', '--keep', '--validate')
+    j, _ = result(mpi, 2, 'io', '-f', 'shared', '-s', '1M', '--iterations', '3', '--keep', '--verify')
     assert j['series'][0]['ops'] == 6 and len(os.listdir('shared')) == 2, os.listdir('shared')
     j, _ = result(mpi, 16, *NULL)
     assert j['series'][0]['ops'] == 32, j['series']
@@ -140,7 +140,7 @@ def ranges_of_one_file(mpi):
     assert len({name for name, _ in seen}) == 1 and max(size for _, size in seen) == 3 * 4 * 102400, seen
     os.mkdir('shared')
     for words in ([], ['-r']):
-        j, _ = result(mpi, 2, 'io', '-f', 'shared', '--shared', '-s', '1M', '--workers', '2', '--validate', *words)
+        j, _ = result(mpi, 2, 'io', '-f', 'shared', '--shared', '-s', '1M', '--workers', '2', '--verify', *words)
         assert j['series'][0]['ops'] == 12 and j['series'][0]['verified_bytes'] > 0 and not os.listdir('shared'), j['series']
     result(mpi, 2, 'bench', '-f', 'shared', '--shared', '--random', '--span', '1M', '-s', '64K', '-n', '20', '--verify')
     assert not os.listdir('shared')

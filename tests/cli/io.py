@@ -60,7 +60,7 @@ def need_engine(name):
 # ------------------------------------------------------------------- the text
 
 def the_four_result_lines_are_those_of_ds_io():
-    for word, args in ('Read', ['--read']), ('Write', []):
+    for word, args in ('Read', ['--read-only']), ('Write', []):
         with folder() as f:
             out, err = io('--target', f, '--size', '1M', *args)
         assert err == '', err
@@ -75,7 +75,7 @@ def the_four_result_lines_are_those_of_ds_io():
 
 def speed_is_bytes_over_latency():
     with folder() as f:
-        out, _ = io('--target', f, '--size', '4M', '--iterations', 2, '--read')
+        out, _ = io('--target', f, '--size', '4M', '--iterations', 2, '--read-only')
     numbers, _ = lines_of(out)
     for kind in 'Task', 'E2E':
         speed = 2 * 4 * MIB / numbers[f'{kind} Read Latency'] / 2**30
@@ -103,7 +103,7 @@ def both_spellings_of_an_option_work():
 
 def a_pipe_sees_no_progress():
     with folder() as f:
-        _, err = io('--target', f, '--size', '8M', '--read', '--validate')
+        _, err = io('--target', f, '--size', '8M', '--read-only', '--verify')
     assert err == '', err
 
 
@@ -127,8 +127,8 @@ def a_terminal_sees_progress():
 # ------------------------------------------------------------------ the files
 
 def nothing_is_left_behind():
-    for args in [], ['--read'], ['--different_file_each_iteration'], ['--validate'], \
-            ['--read', '--validate', '--different_file_each_iteration']:
+    for args in [], ['--read-only'], ['--different_file_each_iteration'], ['--verify'], \
+            ['--read-only', '--verify', '--different_file_each_iteration']:
         with folder() as f:
             io('--target', f, '--size', '256K', *args)
             assert os.listdir(f) == [], (args, os.listdir(f))
@@ -148,7 +148,7 @@ def kept_files_have_ds_io_names():
     with folder() as f:
         io('--target', f, '--size', '128K', '--keep', '--workers', 2)
         assert sorted(os.listdir(f)) == ['_aio_write_131072.pt.0_0', '_aio_write_131072.pt.1_0']
-        io('--target', f, '--size', '128K', '--keep', '--read', '--iterations', 2,
+        io('--target', f, '--size', '128K', '--keep', '--read-only', '--iterations', 2,
            '--different_file_each_iteration')
         reads = [f'_aio_read_131072.pt.0_{i}' for i in range(3)]
         assert sorted(os.listdir(f))[:3] == reads, os.listdir(f)
@@ -157,10 +157,10 @@ def kept_files_have_ds_io_names():
 
 def files_of_an_earlier_run_are_used_and_left():
     with folder() as f:
-        for args in [], ['--read']:
+        for args in [], ['--read-only']:
             io('--target', f, '--size', '1M', '--keep', *args)
             kept = os.listdir(f)
-            first = result('--target', f, '--size', '1M', '--validate', *args)
+            first = result('--target', f, '--size', '1M', '--verify', *args)
             assert first['io']['workers'][0]['files_created'] == 0
             assert os.listdir(f) == kept
             for name in kept:
@@ -186,9 +186,9 @@ def overwrite_allows_it_and_leaves_the_file():
         name = '_aio_write_65536.pt.0_0'
         with open(name, 'wb') as stranger:
             stranger.write(b'precious' * 100000)
-        io('--target', f, '--size', '64K', '--overwrite', '--validate')
+        io('--target', f, '--size', '64K', '--overwrite', '--verify')
         assert os.path.getsize(name) == 65536
-        io('--target', f, '--size', '64K', '--validate')
+        io('--target', f, '--size', '64K', '--verify')
 
 
 def a_foreign_file_of_the_right_size_is_read_but_not_validated():
@@ -197,10 +197,10 @@ def a_foreign_file_of_the_right_size_is_read_but_not_validated():
         with open(name, 'wb') as stranger:
             stranger.write(b'precious' * 8192)
         before = os.stat(name)
-        io('--target', f, '--size', '64K', '--read')
+        io('--target', f, '--size', '64K', '--read-only')
         assert os.stat(name).st_mtime_ns == before.st_mtime_ns
-        _, err = io('--target', f, '--size', '64K', '--read', '--validate', status=1)
-        assert name in err and '--validate' in err and err.count('\n') == 1, err
+        _, err = io('--target', f, '--size', '64K', '--read-only', '--verify', status=1)
+        assert name in err and '--verify' in err and err.count('\n') == 1, err
         assert os.stat(name).st_mtime_ns == before.st_mtime_ns
 
 
@@ -209,7 +209,7 @@ def a_file_of_the_wrong_size_is_not_read():
         name = '_aio_read_65536.pt.0_0'
         with open(name, 'wb') as stranger:
             stranger.write(b'short')
-        _, err = io('--target', f, '--size', '64K', '--read', status=1)
+        _, err = io('--target', f, '--size', '64K', '--read-only', status=1)
         assert name in err and '65536' in err and err.count('\n') == 1, err
         assert os.path.getsize(name) == 5
 
@@ -231,7 +231,7 @@ def links_and_folders_in_the_way_are_refused():
 
 def two_runs_in_one_folder_do_not_meet():
     """The one that came first must not take the file of the other away when it ends."""
-    for args, name in (['--read'], 'rchar'), ([], 'wchar'):
+    for args, name in (['--read-only'], 'rchar'), ([], 'wchar'):
         with folder() as f:
             runs = []
             for _ in range(2):
@@ -264,8 +264,8 @@ def a_dry_run_tells_and_makes_nothing():
             assert 'Would write 1M by 2 workers, 2 loops after 1 to warm up\n' in out and err == '', (out, err)
             assert 'writes:     at most 6 MiB (6291456 bytes)\n' in out and 'disk space: 2 MiB\n' in out, out
             assert os.listdir(f) == []
-        io('--target', f, '--size', '1M', '--read', '--keep')
-        out, _ = io('--target', f, '--size', '1M', '--read', '--dry-run')
+        io('--target', f, '--size', '1M', '--read-only', '--keep')
+        out, _ = io('--target', f, '--size', '1M', '--read-only', '--dry-run')
         assert 'writes:     at most 0 B (0 bytes)\n' in out and 'disk space: 0 B\n' in out, out
         out, err = io('--target', f, '--size', '900T', '--dry-run', status=2)
         assert out == '' and 'not enough free space' in err, (out, err)
@@ -287,7 +287,7 @@ def what_was_kept_by_a_write_is_what_the_seed_says():
 def validate_names_the_first_byte_that_is_wrong():
     for offset in 5000, 300001, MIB - 5001:
         with folder() as f:
-            io('--target', f, '--size', '1M', '--keep', '--read')
+            io('--target', f, '--size', '1M', '--keep', '--read-only')
             name = os.path.join(f, '_aio_read_1048576.pt.0_0')
             with open(name, 'r+b') as file:
                 for at in offset, offset + 77:
@@ -295,11 +295,11 @@ def validate_names_the_first_byte_that_is_wrong():
                     byte = file.read(1)[0]
                     file.seek(at)
                     file.write(bytes([byte ^ 0x10]))
-            out, err = io('--target', f, '--size', '1M', '--read', '--validate', status=1)
+            out, err = io('--target', f, '--size', '1M', '--read-only', '--verify', status=1)
             assert name in err and f'offset {offset} ' in err and err.count('\n') == 1, err
             assert 'Speed' not in out, out
             assert os.path.exists(name)
-            io('--target', f, '--size', '1M', '--read')
+            io('--target', f, '--size', '1M', '--read-only')
 
 
 def validate_passes_on_every_engine_and_memory():
@@ -309,17 +309,17 @@ def validate_passes_on_every_engine_and_memory():
                 need_engine(engine)
                 for memory in 'own', 'plain', 'odd':
                     for size in '1M', '1000003':
-                        for args in [], ['--read']:
+                        for args in [], ['--read-only']:
                             s = series('--target', f, '--size', size, '--engine', engine,
-                                       '--memory', memory, '--iterations', 2, '--validate', *args)
+                                       '--memory', memory, '--iterations', 2, '--verify', *args)
                             assert s['verified_bytes'] == (3 if args else 1) * s['size']
         assert os.listdir(f) == []
 
 
 def an_engine_that_moves_nothing_does_not_pass():
     with folder() as f:
-        for args in [], ['--read']:
-            _, err = io('--target', f, '--size', '64K', '--engine', 'null', '--validate', *args,
+        for args in [], ['--read-only']:
+            _, err = io('--target', f, '--size', '64K', '--engine', 'null', '--verify', *args,
                         status=1)
             assert re.search('offset 0 |end of file|shorter', err), err
             assert os.listdir(f) == []
@@ -333,8 +333,8 @@ def the_null_engine_wears_nothing():
 
 def faults_that_can_be_mended_are_mended():
     with folder() as f:
-        for args in [], ['--read']:
-            r = result('--target', f, '--size', '1M', '--block_size', '64K', '--validate', *args,
+        for args in [], ['--read-only']:
+            r = result('--target', f, '--size', '1M', '--block_size', '64K', '--verify', *args,
                        '--engine', 'fault:inner=threads,seed=3,short=0.3,again=0.2,reorder=1')
             assert r['series'][0]['verified_bytes'] > 0
             assert r['io']['workers'][0]['stats']['resubmissions'] > 0, r
@@ -342,7 +342,7 @@ def faults_that_can_be_mended_are_mended():
 
 def a_fault_that_cannot_be_mended_is_a_failure():
     with folder() as f:
-        for args in [], ['--read'], ['--workers', 3]:
+        for args in [], ['--read-only'], ['--workers', 3]:
             out, err = io('--target', f, '--size', '1M', *args,
                           '--engine', 'fault:inner=threads,nth=2,errno=5', '--block_size', '64K',
                           status=1)
@@ -385,7 +385,7 @@ def several_folders_have_a_worker_each():
 
 def multi_process_means_workers_in_one_folder():
     with folder() as f:
-        r = result('--target', f, '--workers', 4, '--size', '64K', '--validate', '--read')
+        r = result('--target', f, '--workers', 4, '--size', '64K', '--verify', '--read-only')
     assert len(r['io']['workers']) == 4 and len(r['targets']) == 1
     assert r['series'][0]['bytes'] == 4 * 3 * 65536
 
@@ -395,7 +395,7 @@ def multi_process_means_workers_in_one_folder():
 BAD = [
     (['--size', '0'], 'io'),
     (['--limit', '1G', '--engine', 'null'], 'which moves nothing'),
-    (['--read', '--durability', 'data'], 'of writes, exclude'),
+    (['--read-only', '--durability', 'data'], 'of writes, exclude'),
     (['--measure_limit', '--engine', 'null'], 'which moves nothing'),
     (['--size', 'many'], 'many'),
     (['--size'], 'io_size'),
@@ -511,16 +511,16 @@ def a_file_system_that_is_too_small_is_refused_before_it_is_full():
     with small_tmpfs('4m') as mnt:
         for args in ['--size', '5M'], ['--size', '3M', '--workers', '2'], \
                 ['--size', '2M', '--different_file_each_iteration']:
-            for more in [], ['--read']:
+            for more in [], ['--read-only']:
                 out, err = io('--target', mnt, *args, *more, status=2)
                 assert out == '' and err.count('\n') == 1 and 'not enough free space' in err, err
                 assert os.listdir(mnt) == []
-        io('--target', mnt, '--size', '3M', '--validate')
+        io('--target', mnt, '--size', '3M', '--verify')
 
 
 def the_default_size_fits_a_small_file_system():
     with small_tmpfs('16m') as mnt:
-        r = result('--target', mnt, '--validate')
+        r = result('--target', mnt, '--verify')
         assert MIB <= r['settings']['size'] <= 8 * MIB, r['settings']
         assert os.listdir(mnt) == []
 
@@ -528,7 +528,7 @@ def the_default_size_fits_a_small_file_system():
 def files_in_memory_are_never_called_cold():
     with small_tmpfs('16m') as mnt:
         for direct in 'auto', 'never':
-            s = series('--target', mnt, '--size', '1M', '--read', '--direct', direct)
+            s = series('--target', mnt, '--size', '1M', '--read-only', '--direct', direct)
             assert s['cache'].startswith('warm'), s['cache']
 
 
@@ -537,9 +537,9 @@ def files_in_memory_are_never_called_cold():
 def the_numbers_of_the_json_agree():
     with folder() as f:
         r = result('--target', f, '--workers', 2, '--size', '512K', '--iterations', 4,
-                   '--warmup', 2, '--read', '--validate', '--seed', 99)
+                   '--warmup', 2, '--read-only', '--verify', '--seed', 99)
     assert r['schema'] == 'penstock-result/1' and r['command'] == 'io'
-    assert r['settings']['read'] is True and r['settings']['seed'] == 99
+    assert r['settings']['read_only'] is True and r['settings']['seed'] == 99
     assert r['settings']['workers'] == 2 and r['settings']['folder'] == [f]
     for w in r['io']['workers']:
         assert len(w['task']) == 4 and len(w['warmup_task']) == 2
@@ -562,9 +562,9 @@ def all_that_was_written_is_counted():
         args = ['--target', f, '--size', size, '--workers', 2]
         r = result(*args, '--iterations', 4, '--warmup', 2)
         assert r['series'][0]['bytes_written'] == r['bytes_written'] == 2 * 6 * size
-        r = result(*args, '--read', '--keep')
+        r = result(*args, '--read-only', '--keep')
         assert r['series'][0]['bytes_written'] == r['bytes_written'] == 2 * size
-        assert result(*args, '--read')['bytes_written'] == 0
+        assert result(*args, '--read-only')['bytes_written'] == 0
         r = result(*args, '--measure_limit')  # whose two later turns have a warm-up each
         assert r['series'][0]['bytes_written'] == 2 * 6 * size
         assert (r['bytes_written'] > 2 * 6 * size) == (r['series'][0]['limit']['share'] is not None)
@@ -627,7 +627,7 @@ def report_and_compare_take_the_results():
                               text=True)
     with folder():
         for name in 'a.json', 'b.json':
-            io('--size', '256K', '--read', '--iterations', 20, '--json', name)
+            io('--size', '256K', '--read-only', '--iterations', 20, '--json', name)
         done = penstock('compare', 'a.json', 'b.json')
         assert done.returncode == 0 and 'read 256K' in done.stdout, done
         done = penstock('report', 'a.json', 'b.json', '-o', 'page.html')
@@ -645,7 +645,7 @@ def report_and_compare_take_the_results():
 def a_failure_leaves_no_json_file():
     with folder() as f:
         os.mkdir('data')
-        io('--target', 'data', '--size', '64K', '--engine', 'null', '--validate', '--json',
+        io('--target', 'data', '--size', '64K', '--engine', 'null', '--verify', '--json',
            'r.json', status=1)
         assert os.listdir(f) == ['data']
 
@@ -664,7 +664,7 @@ def each_engine_runs_by_name(name):
     def case():
         need_engine(name)
         with folder() as f:
-            for args in [], ['--read']:
+            for args in [], ['--read-only']:
                 ran = series('--target', f, '--size', '1M', '--engine', name, '--queue_depth', 4,
                              '--threads', 2, '--block_size', '64K', *args)['ran']
                 assert ran['engine'] == name and ran['block_size'] == 65536, ran
@@ -676,7 +676,7 @@ def each_engine_runs_by_name(name):
 def single_submit_and_sequential_requests_work():
     with folder() as f:
         for option in '--single_submit', '--sequential_requests':
-            r = result('--target', f, '--size', '1M', '--block_size', '32K', '--validate',
+            r = result('--target', f, '--size', '1M', '--block_size', '32K', '--verify',
                        option)
             assert r['settings'][option[2:]] is True
             assert r['series'][0]['settings'][option[2:]] is True
@@ -684,14 +684,14 @@ def single_submit_and_sequential_requests_work():
 
 def buffered_reads_are_not_called_direct():
     with folder() as f:
-        s = series('--target', f, '--size', '1M', '--read', '--direct', 'never')
+        s = series('--target', f, '--size', '1M', '--read-only', '--direct', 'never')
     assert s['ran']['direct'] == 'page cache', s['ran']
     assert re.fullmatch(r'cold \(dropped\)|warm \(\d+ % resident\)', s['cache']), s['cache']
 
 
 def direct_reads_are_cold():
     with folder() as f:
-        r = result('--target', f, '--size', '1M', '--read')
+        r = result('--target', f, '--size', '1M', '--read-only')
     (s,) = r['series']
     if s['ran']['direct'] != 'O_DIRECT':
         raise tap.Skip('direct', 'no O_DIRECT here')
@@ -705,19 +705,19 @@ def an_odd_end_does_not_make_all_of_it_cached():
         if 'O_DIRECT' not in s['ran']['direct']:
             raise tap.Skip('direct', 'no O_DIRECT here')
         assert re.fullmatch(r'not used \(O_DIRECT\) but for \d of \d+ blocks', s['cache']), s['cache']
-        assert series('--target', f, '--size', 8 * MIB + 1001, '--read')['cache'] == 'cold (O_DIRECT)'
+        assert series('--target', f, '--size', 8 * MIB + 1001, '--read-only')['cache'] == 'cold (O_DIRECT)'
 
 
 def a_file_that_cannot_be_dropped_is_warm():
     """Pages that are mapped and locked stay; the result must not be called cold."""
     with folder() as f:
-        io('--target', f, '--size', '64K', '--read', '--keep')
+        io('--target', f, '--size', '64K', '--read-only', '--keep')
         libc = ctypes.CDLL(None, use_errno=True)
         with open('_aio_read_65536.pt.0_0', 'r+b') as file, mmap.mmap(file.fileno(), 0) as pages:
             address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
             if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(65536)) != 0:
                 raise tap.Skip('mlock', 'mlock is refused')
-            s = series('--target', f, '--size', '64K', '--read', '--direct', 'never')
+            s = series('--target', f, '--size', '64K', '--read-only', '--direct', 'never')
             libc.munlock(ctypes.c_void_p(address), ctypes.c_size_t(65536))
             assert s['cache'] == 'warm (100 % resident)', s['cache']
 
@@ -737,7 +737,7 @@ def fresh_and_repeated_writes_are_told_apart():
                 (['--warmup', 0], 1), (['--include_warmup_time'], 1), (['--keep'], 0):
             assert result(*args, *more)['io']['fresh_loops'] == fresh, more
         assert result(*args, '--warmup', 0)['io']['fresh_loops'] == 0
-        assert result(*args, '--read')['io']['fresh_loops'] is None
+        assert result(*args, '--read-only')['io']['fresh_loops'] is None
 
 
 def a_given_limit_gives_a_share():
@@ -751,7 +751,7 @@ def a_given_limit_gives_a_share():
 def the_limit_is_measured_between_the_loops():
     with folder() as f:
         for more, turns in ([], 1), (['--measure_limit'], 4):
-            s = series('--target', f, '--size', '1M', '--read', '--iterations', 4, *more)
+            s = series('--target', f, '--size', '1M', '--read-only', '--iterations', 4, *more)
             found = s['interval']['turns']
             assert s['ops'] == 4 and len(found) == turns, (more, found)
             if s['limit']['share'] is not None:  # a quarter of 1.5 s for plain threads
@@ -760,8 +760,8 @@ def the_limit_is_measured_between_the_loops():
 
 def the_limit_is_measured_on_the_same_files():
     with folder() as f:
-        for args in ['--size', '4M', '--read'], ['--size', '3000001', '--memory', 'odd']:
-            s = series('--target', f, '--measure_limit', '--validate', *args)
+        for args in ['--size', '4M', '--read-only'], ['--size', '3000001', '--memory', 'odd']:
+            s = series('--target', f, '--measure_limit', '--verify', *args)
             if s['ran']['direct'] == 'page cache':
                 raise tap.Skip('direct', 'no O_DIRECT here')
             assert s['limit']['bytes_per_sec'] > 0 and s['limit']['share'] > 0, s['limit']
@@ -784,7 +784,7 @@ def stopping_case(number, *args):
             os.mkdir('data')
             process = start('--target', 'data', '--size', '4M', '--iterations', 1000000, '--engine', 'threads',
                             '--json', 'r.json', *args)
-            while moved(process, 'rchar' if '--read' in args else 'wchar') < 100 * MIB:
+            while moved(process, 'rchar' if '--read-only' in args else 'wchar') < 100 * MIB:
                 assert process.poll() is None, process.communicate()
                 time.sleep(0.01)
             process.send_signal(number)
@@ -799,16 +799,16 @@ def stopping_case(number, *args):
         assert r['partial'] and r['partial_why'] == 'interrupted', r['partial_why']
         assert s['partial'] and s['partial_why'] == f'interrupted: {len(r["io"]["workers"][0]["task"])} of 1000000 loops'
         assert 5 <= s['ops'] < 1000000 and s['bytes'] == s['ops'] * 4 * MIB, s['ops']
-        if '--validate' in args:
+        if '--verify' in args:
             assert s['bytes'] + s['ops'] * 4 * MIB >= s['verified_bytes'] > 0, s['verified_bytes']
-        assert r['bytes_written'] >= (4 * MIB if '--read' in args else s['bytes'] + 4 * MIB), r['bytes_written']
+        assert r['bytes_written'] >= (4 * MIB if '--read-only' in args else s['bytes'] + 4 * MIB), r['bytes_written']
         assert re.search(r'^partial: +interrupted, \d+ of 1000000 loops$', out, re.M) and ' Speed = ' in out, out
     return f'{number.name} during a {" ".join(args) or "write"} leaves a partial result and no files', case
 
 
 def stopping_before_the_first_loop_leaves_an_empty_result():
     with folder() as f:
-        process = start('--size', '1G', '--iterations', 3, '--warmup', 0, '--read', '--json', 'r.json')
+        process = start('--size', '1G', '--iterations', 3, '--warmup', 0, '--read-only', '--json', 'r.json')
         while not glob.glob('penstock-io-*/_aio*'):
             assert process.poll() is None
             time.sleep(0.001)
@@ -890,8 +890,8 @@ tap.run(
     the_limit_is_measured_between_the_loops,
     the_limit_is_measured_on_the_same_files,
     stopping_case(signal.SIGINT),
-    stopping_case(signal.SIGINT, '--read'),
-    stopping_case(signal.SIGINT, '--read', '--validate'),
+    stopping_case(signal.SIGINT, '--read-only'),
+    stopping_case(signal.SIGINT, '--read-only', '--verify'),
     stopping_case(signal.SIGTERM, '--workers', '2'),
     stopping_before_the_first_loop_leaves_an_empty_result,
     stopping_removes_the_private_folder,

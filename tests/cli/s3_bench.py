@@ -88,7 +88,7 @@ def the_limit_is_what_a_bare_loop_gets_from_the_same_requests():
     bench('-f', 's3://bucket', '-s', '20M', '-n', '2', '--in-flight', '2', '--read-only', '--json', 'r.json')
     limit = load('r.json')['series'][0]['limit']
     assert '6 GETs of 8 MiB in flight' in limit['how'] or 'plain GET got' in limit['how'], limit
-    io('-f', 's3://bucket/a', 's3://bucket/b', '-s', '1M', '--iterations', '2', '--measure_limit', '--validate', '--json', 'r.json')
+    io('-f', 's3://bucket/a', 's3://bucket/b', '-s', '1M', '--iterations', '2', '--measure_limit', '--verify', '--json', 'r.json')
     assert 'libcurl' in str(load('r.json')['series'][0]['limit']) or 'PUT' in str(load('r.json')['series'][0]['limit'])
     nothing_is_left()
 
@@ -177,14 +177,14 @@ def ranges_of_one_object_are_read_at_random():
 
 @in_folder
 def io_moves_whole_objects_and_can_keep_them():
-    done = io('-f', 's3://bucket/a', 's3://bucket/b', '-s', '6M', '--iterations', '2', '--validate')
+    done = io('-f', 's3://bucket/a', 's3://bucket/b', '-s', '6M', '--iterations', '2', '--verify')
     assert 'validation: passed' in done.out and 'not ours to see' in done.out, done.out
     nothing_is_left()
-    io('-f', 's3://bucket/k', '-r', '-s', '1M', '--iterations', '1', '--keep', '--validate', '--json', 'r.json')
+    io('-f', 's3://bucket/k', '-r', '-s', '1M', '--iterations', '1', '--keep', '--verify', '--json', 'r.json')
     o = load('r.json')['objects']  # it was looked for before it was made
     assert o['absent'] == 1 and o['failed'] == 0, o
     assert '_aio_read_1048576.pt.0_0' in ls('-r', 's3://bucket').out
-    io('-f', 's3://bucket/k', '-r', '-s', '1M', '--iterations', '1', '--validate')
+    io('-f', 's3://bucket/k', '-r', '-s', '1M', '--iterations', '1', '--verify')
     assert '_aio_read_1048576.pt.0_0' in ls('-r', 's3://bucket').out
     clikit.Command('rm')('-r', 's3://bucket')
 

@@ -323,7 +323,7 @@ def a_folder_is_measured_like_any_and_nothing_is_left():
     clikit.Command('io')('-f', 'swap', '-s', '1000000', '--keep')
     kept = [f for f in files() if f.startswith('./swap/_')]
     assert len(kept) == 1 and look(kept[0])['bytes'] == 1000000, files()
-    clikit.Command('io')('-f', 'swap', '-s', '1000000', '--read')
+    clikit.Command('io')('-f', 'swap', '-s', '1000000', '--read-only')
     assert look(kept[0])['bytes'] == 1000000
     rm.refused('swap', says='swap: is not empty')
     rm(kept[0])

@@ -81,7 +81,7 @@ def planned(*args):
 
 def a_dry_run_promises_no_less_than_is_written():
     small = [word for word in SMALL if word != '--no-limit']
-    for more in [], ['--no_read'], ['--no_write'], ['--iterations', 3]:
+    for more in [], ['--write-only'], ['--read-only'], ['--iterations', 3]:
         with folder():
             said = planned(*SMALL, *more)
             assert result(*SMALL, *more)['bytes_written'] == said, (more, said)
@@ -93,7 +93,7 @@ def a_dry_run_promises_no_less_than_is_written():
 
 def the_limit_is_measured_between_the_points():
     with folder():
-        result(*SMALL[:-1], '--no_read')
+        result(*SMALL[:-1], '--write-only')
         with open(f'_aio_bench_logs/{STATE}') as f:
             lines = [json.loads(line) for line in f][1:]
         what = ''.join('w' if 'wear' in line else 'p' for line in lines)
@@ -160,7 +160,7 @@ def a_sweep_json_of_upstream_is_understood():
             json.dump({'block_size': ['128K', '256K'], 'queue_depth': [4], 'io_parallel': [1, 2],
                        'sequential_requests': [True, False], 'single_submit': [False],
                        'threads': [1]}, f)
-        r = result('--sweep_config', 'space.json', '--size', '256K', '--no_write', '--no-limit')
+        r = result('--sweep_config', 'space.json', '--size', '256K', '--read-only', '--no-limit')
         assert [a['name'] for a in r['grid']['axes']] == ['block_size', 'queue_depth', 'io_parallel',
                                                           'sequential_requests', 'single_submit']
         assert len(r['series']) == 8 and {s['kind'] for s in r['series']} == {'read'}
@@ -177,7 +177,7 @@ def a_sweep_json_takes_every_option_of_ds_io():
     with folder():
         with open('space.json', 'w') as f:
             json.dump({'queue_depth': [1, 4], **DS_IO}, f)
-        args = ['--sweep_config', 'space.json', '--no_write', '--no-limit']
+        args = ['--sweep_config', 'space.json', '--read-only', '--no-limit']
         r = result(*args, '--log_dir', 'a')
         assert r['settings']['size'] == 128 << 10 and r['settings']['iterations'] == 2, r['settings']
         assert [s['ops'] for s in r['series']] == [2, 2] and [a['name'] for a in r['grid']['axes']] == ['queue_depth']
@@ -192,7 +192,7 @@ def a_sweep_json_takes_every_option_of_ds_io():
 
 def both_ways_have_a_word():
     with folder():
-        r = result(*SMALL[:11], '--no_write', '--submit', 'both', '--requests', 'both', '--no-limit')
+        r = result(*SMALL[:11], '--read-only', '--submit', 'both', '--requests', 'both', '--no-limit')
         axes = {a['name']: a['values'] for a in r['grid']['axes']}
         assert axes['single_submit'] == axes['sequential_requests'] == [False, True], axes
         assert len(r['series']) == 32
@@ -200,7 +200,7 @@ def both_ways_have_a_word():
 
 def an_engine_of_ds_io_is_the_first_usable():
     with folder():
-        r = result(*SMALL, '--no_write', '--engine', 'aio_handle')
+        r = result(*SMALL, '--read-only', '--engine', 'aio_handle')
         assert 'engine' not in [a['name'] for a in r['grid']['axes']] and r['settings']['engine'] is None, r['grid']
 
 
@@ -236,7 +236,7 @@ def the_null_engine_wears_nothing_and_has_no_limit():
 def names_of_logs_know_k_and_m_only():
     with folder():
         args = ['--size', '256K', '--queue_depth', 1, '--threads', 1, '--requests', 'overlap', '--submit', 'batch',
-                '--engine', 'threads', '--no_write', '--no-limit', '--block_size', '1G', '64K']
+                '--engine', 'threads', '--read-only', '--no-limit', '--block_size', '1G', '64K']
         _, err = sweep(*args, '--log_dir', 'a')
         assert err == '' and logs('read', 'a') == ['read_block_overlap_ftd1_d1_bs1024M_p1.txt',
                                                    'read_block_overlap_ftd1_d1_bs64K_p1.txt'], (err, logs('read', 'a'))
@@ -317,7 +317,7 @@ def an_interval_needs_three_loops():
 
 def verbose_shows_all():
     with folder():
-        args = ['--size', '64K', '--no_write', '--no-limit', '--log_dir']
+        args = ['--size', '64K', '--read-only', '--no-limit', '--log_dir']
         short, _ = sweep(*args, 'a')
         long, _ = sweep(*args, 'b', '--verbose')
         assert short.count('  read_') == 10 and 'and 54 more' in short, short
@@ -343,7 +343,7 @@ def order_of(log_dir):
 def loops_are_interleaved_in_an_order_of_the_seed():
     with folder():
         for name, seed in ('a', 1), ('b', 1), ('c', 2):
-            sweep(*SMALL, '--no_write', '--iterations', 3, '--seed', seed, '--log_dir', name)
+            sweep(*SMALL, '--read-only', '--iterations', 3, '--seed', seed, '--log_dir', name)
         a, b, c = map(order_of, 'abc')
     assert a == b and a != c
     assert [loop for loop, _ in a] == sorted(loop for loop, _ in a)
@@ -448,7 +448,7 @@ def another_sweep_cannot_be_resumed():
     with folder():
         sweep(*SMALL)
         for more, word in (['--iterations', 2], 'loops'), (['--seed', 5], 'seed'), \
-                (['--no_write'], 'write'), (['--direct', 'never'], 'direct'), \
+                (['--read-only'], 'write'), (['--direct', 'never'], 'direct'), \
                 (['--memory', 'plain'], 'axes'):
             _, err = sweep(*SMALL, '--resume', *more, status=2)
             assert err.count('\n') == 1 and f'another sweep: {word} differs' in err, err
@@ -484,7 +484,7 @@ def a_sweep_can_be_repeated_in_one_place():
 
 def sweeps_that_begin_together_have_logs_of_their_own():
     with folder():
-        all_of_them = [start(*SMALL, '--no_write') for _ in range(5)]
+        all_of_them = [start(*SMALL, '--read-only') for _ in range(5)]
         for process in all_of_them:
             out, err = process.communicate()
             assert process.returncode == 0, (out, err)
@@ -586,7 +586,7 @@ def a_failure_ends_it_with_one_line():
 # -------------------------------------------------------------------- refusals
 
 BAD = {
-    'neither reads nor writes': (['--no_read', '--no_write'], 'exclude each other'),
+    'neither reads nor writes': (['--write-only', '--read-only'], 'exclude each other'),
     'a folder that is missing': (['--target', 'no/such'], 'no/such'),
     'a file as a folder': (['--target', '/etc/passwd'], ' --target: /etc/passwd: is not a directory'),
     'a folder named twice': (['--target', '.', '/proc/self/cwd'], '/proc/self/cwd: is the same as .;'),
@@ -605,8 +605,8 @@ BAD = {
     'GDS without a GPU': (['--gds'], '--gds goes with --gpu'),
     'a flush and none': (['--flush_page_cache', '--no_sudo'], 'exclude each other'),
     'a space that is missing': (['--sweep_config', 'none.json'], 'none.json'),
-    'durable reads': (['--no_write', '--durability', 'data'], 'of writes, exclude each other'),
-    'a flush before no read': (['--no_read', '--flush_page_cache'], 'of reads, exclude each other'),
+    'durable reads': (['--read-only', '--durability', 'data'], 'of writes, exclude each other'),
+    'a flush before no read': (['--write-only', '--flush_page_cache'], 'of reads, exclude each other'),
     'a limit of what is not moved': (['--limit', '1G', '--engine', 'null'], 'which moves nothing, exclude'),
     'a limit and none': (['--limit', '1G', '--no-limit'], 'exclude each other'),
 }
@@ -627,7 +627,7 @@ BAD_JSON = {
     'validation': ('{"validate": [true]}', 'validate: cannot be had here'),
     'a file for each loop': ('{"different_file_each_iteration": [true]}', 'cannot be had here'),
     'a folder': ('{"folder": ["/tmp"]}', 'folder: is not a setting: use --target'),
-    'a direction': ('{"read": [true]}', 'read: is not a setting: use --no_read or --no_write'),
+    'a direction': ('{"read": [true]}', 'read: is not a setting: use --write-only or --read-only'),
     'an engine of torch': ('{"engine": ["torch_io"]}', 'not an engine of this build'),
     'a GPU and memory': ('{"gpu": [true], "memory": ["own"]}', 'gpu and memory exclude each other'),
     'GDS and an engine': ('{"gpu": [true], "use_gds": [true], "engine": ["null"]}', 'leave out engine'),

@@ -162,8 +162,8 @@ def exhaustive_measures_everything_as_often_as_asked_for():
 
 def what_was_not_measured_has_no_speed():
     with folder():
-        for args, word in (['--no_write'], 'read'), (['--no_read'], 'write'), (['--goal', 'write'], 'write'), \
-                (['--goal', 'read', '--no_write'], 'read'):
+        for args, word in (['--read-only'], 'read'), (['--write-only'], 'write'), (['--goal', 'write'], 'write'), \
+                (['--goal', 'read', '--read-only'], 'read'):
             out, _ = tune('--sweep_config', 'space.json', *QUICK, *args)
             assert re.search(rf'^goal: +{word}$', out, re.M), out
             assert re.search(rf'^Best performance \(GB/sec\): {word} = +\d+\.\d\d$', out, re.M), out
@@ -175,7 +175,7 @@ def the_floor_is_explained():
         number = r'\d+\.\d\d'
         for more, says in ([], f'{number} GiB/s of reading and writing together, 50 % of what the default settings did; '
                                f'the winner did {number}'), \
-                (['--floor', '512M', '--no_read'], f'0.50 GiB/s, as --floor says; the winner did {number}'), \
+                (['--floor', '512M', '--write-only'], f'0.50 GiB/s, as --floor says; the winner did {number}'), \
                 (['--floor', '900T'], '921600.00 GiB/s of reading and writing together, as --floor says; '
                                       f'the winner did {number}, as nothing faster was found'):
             out, _ = tune(*args, *more)
@@ -238,7 +238,7 @@ def several_folders_work_at_once():
     with folder():
         os.mkdir('a')
         os.mkdir('b')
-        r = tune.result('--folder', 'a', 'b', '--sweep_config', 'space.json', '--no_write', *QUICK)
+        r = tune.result('--folder', 'a', 'b', '--sweep_config', 'space.json', '--read-only', *QUICK)
         resultcheck.check(ROOT, r)
         assert [t['folder'] for t in r['targets']] == ['a', 'b']
         assert all('_ftd2_' in s['name'] and s['kind'] == 'read' for s in r['series'])
@@ -281,7 +281,7 @@ def planned(*args):
 def the_wear_is_bounded():
     with folder():
         for args in ['--no-limit', '--max_write', '100M'], ['--max_write', '600M'], \
-                ['--no-limit', '--max_write', '600M', '--goal', 'cpu'], ['--no_write']:
+                ['--no-limit', '--max_write', '600M', '--goal', 'cpu'], ['--read-only']:
             args = ['--sweep_config', 'space.json', '--size', '4M', '--budget', '3', *args]
             said = planned(*args)
             r = tune.result(*args)
@@ -438,10 +438,10 @@ def bad_command_lines_create_nothing():
                   '{"engine": ["torch_io"]}': 'is not an engine'}
         cases = [(['--folder', 'gone'], 'No such file'), (['--folder', 'file'], 'is not a directory'),
                  (['--folder', '.', '/proc/self/cwd'], 'name each folder once'),
-                 (['--no_read', '--no_write'], 'exclude'), (['--goal', 'read', '--no_read'], 'exclude'),
-                 (['--goal', 'both', '--no_write'], '--goal both and --no_write exclude'),
-                 (['--goal', 'both', '--no_read'], '--goal both and --no_read exclude'),
-                 (['--goal', 'write', '--no_write'], '--goal write and --no_write exclude'),
+                 (['--write-only', '--read-only'], 'exclude'), (['--goal', 'read', '--write-only'], 'exclude'),
+                 (['--goal', 'both', '--read-only'], '--goal both and --read-only exclude'),
+                 (['--goal', 'both', '--write-only'], '--goal both and --write-only exclude'),
+                 (['--goal', 'write', '--read-only'], '--goal write and --read-only exclude'),
                  (['--exhaustive', '--budget', '60'], '--exhaustive and --budget exclude'),
                  (['--exhaustive', '--max_write', '1G'], '--exhaustive and --max_write exclude'),
                  (['--floor', '1G'], '--floor goes with'), (['--limit', '1G', '--no-limit'], 'exclude'),

@@ -131,7 +131,7 @@ W = 'a-name-that-is-said-once'
 FAILING = '\n'.join(line.strip() for line in '''
     io --folder W
     io --folder W.txt
-    io --validate --read --size 900T
+    io --verify --read-only --size 900T
     bench --target W
     bench --target W.txt --size 4K
     bench --size 900T

@@ -63,9 +63,9 @@ def usable(engine):
 def every_engine_moves_gpu_memory():
     with folder():
         for engine in filter(usable, ENGINES):
-            for read in [], ['--read']:
+            for read in [], ['--read-only']:
                 for memory in 'own', 'odd':
-                    r = result('--gpu', '--engine', engine, '--validate', '--memory', memory, *read)
+                    r = result('--gpu', '--engine', engine, '--verify', '--memory', memory, *read)
                     assert passed(r) and ran(r)['memory'] == 'gpu'
                     assert r['io']['gpu_path'] == ['ring'] and ran(r)['path'] == 'ring', ran(r)
                     assert r['settings']['gpu'] is True and r['settings']['gds'] is False
@@ -88,20 +88,20 @@ def the_text_names_gpu_and_way():
 
 def cufile_in_compatibility_mode():
     with folder():
-        for read in [], ['--read']:
-            r = result('--gpu', '--gds', '--validate', *read)
+        for read in [], ['--read-only']:
+            r = result('--gpu', '--gds', '--verify', *read)
             assert ran(r)['engine'] == 'cufile' and r['io']['gpu_path'] == ['cufile_compat']
             assert ran(r)['path'] == 'cufile', ran(r)
             assert ran(r)['registered'] is True and ran(r)['fallbacks'] == []
             assert r['settings']['gds'] is True
             assert stats(r)['blocks_cufile'] > 0 and stats(r)['ring_bytes'] == 0
-        r = result('--gpu', '--use_gds', '--validate', '--memory', 'odd')
+        r = result('--gpu', '--use_gds', '--verify', '--memory', 'odd')
         assert ran(r)['registered'] is False and passed(r)
 
 
 def refused_files_fall_back_to_the_ring():
     with folder():
-        r = result('--gpu', '--gds', '--validate', cufile='refuse_handle=5027')
+        r = result('--gpu', '--gds', '--verify', cufile='refuse_handle=5027')
         assert r['io']['gpu_path'] == ['ring'] and ran(r)['fallbacks'] == ['cufile'], ran(r)
         assert '(5027)' in ran(r)['fallback_why'] and '(5027)' in stats(r)['fallback_why'], ran(r)
         out, _ = run('io', '--size', '1M', '--gpu', '--gds', cufile='refuse_driver=5004')
@@ -143,8 +143,8 @@ def a_device_that_is_not_there_is_status_3():
 
 def the_limit_is_measured_beside_a_gpu():
     with folder():
-        for read in [], ['--read']:
-            r = result('--gpu', '--measure_limit', '--validate', *read)
+        for read in [], ['--read-only']:
+            r = result('--gpu', '--measure_limit', '--verify', *read)
             assert r['series'][0]['limit']['bytes_per_sec'] > 0 and passed(r), r['series'][0]['limit']
 
 

@@ -65,7 +65,7 @@ io() {
 	shift 2
 	step "$name" sh -c 'way=$1; shift; out=$("$@") || exit; echo "$out"
 		case $out in *" by $way"*"validation: passed"*) ;; *) exit 1 ;; esac' sh "$way" \
-		"$penstock" io --gpu 0 --iterations 1 --warmup 0 --validate "$@"
+		"$penstock" io --gpu 0 --iterations 1 --warmup 0 --verify "$@"
 }
 
 # sanitized NAME ERRORS OPTION...: ERRORS are the CUDA calls of which errors count as well.  cuFile
@@ -74,7 +74,7 @@ sanitized() {
 	local name=$1 errors=$2
 	shift 2
 	step "compute-sanitizer, $name" "$sanitizer" --error-exitcode 9 --report-api-errors "$errors" \
-		"$penstock" io -s 32M --gpu 0 --iterations 1 --validate "$@"
+		"$penstock" io -s 32M --gpu 0 --iterations 1 --verify "$@"
 }
 
 row test time result notes
@@ -100,9 +100,9 @@ for size in 1 4095 1M 1000001 64M 3G; do
 	io "read, $size" "the ring" -s "$size" --read
 done
 for engine in io_uring libaio threads; do
-	io "read, $engine" "the ring" -s 64M --read --engine "$engine"
+	io "read, $engine" "the ring" -s 64M --read-only --engine "$engine"
 done
-io "read, page cache, 4 I/O threads" "the ring" -s 256M --read --direct never -t 4
+io "read, page cache, 4 I/O threads" "the ring" -s 256M --read-only --direct never -t 4
 io "write, two workers" "the ring" -s 256M --workers 2
 for size in 4K 256M 3G; do
 	io "write, $size, cuFile" cuFile -s "$size" --gds
@@ -140,8 +140,8 @@ done
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -1)
 if [ -n "$sanitizer" ]; then
 	sanitized "write" explicit
-	sanitized "read, odd, 4 threads" explicit --read --memory odd -t 4
-	sanitized "read, cuFile" no --read --gds
+	sanitized "read, odd, 4 threads" explicit --read-only --memory odd -t 4
+	sanitized "read, cuFile" no --read-only --gds
 	sanitized "write, cuFile" no --gds
 else
 	row compute-sanitizer - - "not here"

@@ -47,7 +47,7 @@ class Tuner:
     def speed(self, config):
         """The sum of both directions, GB/s, as one fresh run of each sees it."""
         total = 0
-        for direction in ([], ['--read']):
+        for direction in ([], ['--read-only']):
             r = self.json('io', '--target', self.folder, '--size', self.args.io_size, '--config', config,
                           '--loops', '3', *direction)
             total += r['io']['task_bytes_per_sec'] / 2**30
