@@ -86,11 +86,11 @@ static const struct cli_opt io_opts[] = {
 		      bed_memory_words, "own",
 		      "buffers: the library's own, plain 4 KiB pages, plain at an odd address, or "
 		      "a GPU's"),
-	CLI_ALIAS("buffer"),
 	CLI_FLAG(struct io_command, job.lock, 0, "lock", "lock the buffers in memory"),
 	CLI_LIST(struct io_command, gpus, 0, "gpu", "ID", NULL, 0, CLI_PLACES_MAX,
 		 "buffers in GPU memory; workers take these devices in turn, default: all"),
 	CLI_GDS(struct io_command, gpu.gds),
+	CLI_ALIAS_OF("ds_io", "use_gds"),
 	CLI_GROUP("Object stores"),
 	CLI_TABLE(struct io_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Files and limits"),

@@ -76,7 +76,6 @@ static const struct cli_opt sweep_opts[] = {
 		 VALUES_MAX, "these engines; default: the first usable"),
 	CLI_LIST(struct sweep_command, axes[SPACE_MEMORY], 'm', "memory", "KIND", NULL, 1,
 		 VALUES_MAX, "these kinds of buffers: own, plain, odd, gpu; default: own"),
-	CLI_ALIAS("buffer"),
 	CLI_GROUP("What"),
 	CLI_NOT(struct sweep_command, job.write, 'r', "read-only", "only reads"),
 	CLI_ALIAS_OF("ds_nvme_tune", "no_write"),

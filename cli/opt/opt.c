@@ -205,7 +205,8 @@ static int take_value(struct parser *p, struct slot *s, const char *value)
 	/* A list is what is given; the default counts only when nothing is. */
 	p->slots[s->main].as = s;
 	if (!attached) {
-		bool alone = p->next >= p->argc || is_option(p->argv[p->next]);
+		bool operands = list && !s->opt->min && p->cmd->usage;
+		bool alone = operands || p->next >= p->argc || is_option(p->argv[p->next]);
 
 		if (alone && list && !s->opt->min)
 			return CLI_OK;

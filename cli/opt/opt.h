@@ -196,7 +196,8 @@ extern const char cli_required[];
  * struct cli_list: may be repeated, and takes all words up to the next one that
  * begins with `-': --sizes 1M 2M --read.  Commas do the same: --sizes 1M,2M; but
  * what begins like a setting belongs to the value before: fault:nth=3,seed=1.
- * Where a command has operands, --sizes=1M takes exactly that word.  @lo and
+ * Where a command has operands, --sizes=1M takes exactly that word, and what may stand alone takes
+ * a value no other way.  @lo and
  * @hi bound the number of values; with @lo 0 the option may stand alone.
  */
 #define CLI_LIST(T, field, short_name, long_name, what, default_, lo, hi, text, ...) \

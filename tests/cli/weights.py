@@ -135,7 +135,10 @@ def what_cannot_be_is_told():
     weights.refused('llama-8b', '--by', 'tensor', says=('--by', 'no model on disk'))
     weights.refused('m.safetensors', '--by', 'tensor', '--experts', 'zipf', says='--by')
     weights.refused('m.safetensors', '--active', '2', says='--active')
-    weights.refused('m.safetensors', '--device', '1', says='--device')
+    weights.refused('m.safetensors', '--gpu=x', says="--gpu: 'x' is not a GPU's number")
+    weights.refused('m.safetensors', '--gpu=1025', says='--gpu')
+    weights.refused('--gpu', says='name one MODEL')
+    weights.refused('--gpu', 'm.safetensors', '--ahead', says='needs --experts')  # the operand is none of its values
     weights.refused('llama-8b', '--experts', 'zipf', '--dry-run', says='no group with a layer and an expert')
     weights.refused('mixtral-8x7b', '--experts', 'zipf', '--active', '9', '--dry-run', says=('--active', '8 experts'))
     # an expert in parts, of which only one would be read
