@@ -48,7 +48,7 @@ static const struct cli_opt io_opts[] = {
 		"of its own under the "
 		"current one, removed at the end"),
 	CLI_ALIAS_OF("ds_io", "folder"),
-	CLI_PLACES(struct io_command, mapping, 0, "folder_to_device_mapping", "FOLDER:DEVICE", NULL,
+	CLI_PLACES(struct io_command, mapping, 0, "folder-to-device-mapping", "FOLDER:DEVICE", NULL,
 		   1, CLI_PLACES_MAX, "the same; with --gpu, the GPU of each, else only a label"),
 	CLI_U32(struct io_command, workers, 0, "workers", "N", "1", 1, CLI_PLACES_MAX,
 		"workers per --target"),
@@ -65,9 +65,9 @@ static const struct cli_opt io_opts[] = {
 	CLI_U32(struct io_command, job.warmup, 0, "warmup", "N", "1", 0, 1000000,
 		"operations before them"),
 	CLI_ALIAS_OF("ds_io", "warmup_loops"),
-	CLI_FLAG(struct io_command, job.include_warmup, 0, "include_warmup_time",
+	CLI_FLAG(struct io_command, job.include_warmup, 0, "include-warmup-time",
 		 "count the warm-up too, its time and its bytes"),
-	CLI_FLAG(struct io_command, job.different_file, 0, "different_file_each_iteration",
+	CLI_FLAG(struct io_command, job.different_file, 0, "different-file-each-iteration",
 		 "a file per operation instead of one for all"),
 	CLI_FLAG(struct io_command, job.share.on, 0, "shared",
 		 "files are ranges of one, which all workers and ranks of a run share; removed at "
@@ -99,12 +99,12 @@ static const struct cli_opt io_opts[] = {
 		 "replace files of these names that hold something else"),
 	CLI_SIZE(struct io_command, job.limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
 		 "what the device can do per second; the result is shown as a share of it"),
-	CLI_FLAG(struct io_command, job.measure_limit, 0, "measure_limit",
+	CLI_FLAG(struct io_command, job.measure_limit, 0, "measure-limit",
 		 "find that out with plain threads of pread or pwrite; takes 1.5 s"),
 	CLI_GROUP("For scripts written for ds_io"),
-	CLI_FLAG(struct io_command, slow_bounce_buffer, 0, "slow_bounce_buffer",
+	CLI_FLAG(struct io_command, slow_bounce_buffer, 0, "slow-bounce-buffer",
 		 "ignored: there is one way through the host, the ring", .quiet = true),
-	CLI_FLAG(struct io_command, accelerator_pin, 0, "use_accelerator_pin_memory",
+	CLI_FLAG(struct io_command, accelerator_pin, 0, "use-accelerator-pin-memory",
 		 "ignored: see --memory and --lock", .quiet = true),
 	CLI_GROUP("Output"),
 	CLI_DRY_RUN(struct io_command, dry_run),
@@ -143,14 +143,14 @@ static int io_check_options(const struct io_command *c)
 	const struct io_job *job = &c->job;
 	bool null = engine_is_null(job->opts.engine);
 	const struct cli_pair pairs[] = {
-		{job->limit && job->measure_limit, "--limit and --measure_limit"},
+		{job->limit && job->measure_limit, "--limit and --measure-limit"},
 		{job->read && job->opts.durability, "--read-only and --durability, which is of writes,"},
 		{job->limit && null, "--limit and --engine null, which moves nothing,"},
 		{job->measure_limit && null,
-		 "--measure_limit and --engine null, which moves nothing,"},
+		 "--measure-limit and --engine null, which moves nothing,"},
 		{job->share.on && job->keep, "--shared and --keep"},
-		{job->share.on && job->measure_limit, "--shared and --measure_limit"},
-		{job->share.on && c->mapping.nr, "--shared and --folder_to_device_mapping"},
+		{job->share.on && job->measure_limit, "--shared and --measure-limit"},
+		{job->share.on && c->mapping.nr, "--shared and --folder-to-device-mapping"},
 		{job->gpu && job->lock, "--lock, which is for the host's memory, and --gpu"},
 	};
 	int r = cli_exclude(&cmd_io, pairs, ARRAY_SIZE(pairs));
@@ -159,11 +159,11 @@ static int io_check_options(const struct io_command *c)
 	    (c->folder.nr != 1 || cli_is_object(c->folder.items[0])))
 		return cli_usage(&cmd_io, "--shared needs one --target, which all ranks can reach");
 	if (r == CLI_OK && c->slow_bounce_buffer)
-		cli_note(&cmd_io, "--slow_bounce_buffer is ignored: there is one way through the "
+		cli_note(&cmd_io, "--slow-bounce-buffer is ignored: there is one way through the "
 				  "host, the ring");
 	if (r == CLI_OK && c->accelerator_pin)
 		cli_note(&cmd_io,
-			 "--use_accelerator_pin_memory is ignored: see --memory and --lock");
+			 "--use-accelerator-pin-memory is ignored: see --memory and --lock");
 	return r;
 }
 

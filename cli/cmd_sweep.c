@@ -42,7 +42,7 @@ struct sweep_command {
 	struct cli_result_args files;
 	/* what the run needs */
 	struct space space;
-	struct cli_space_job more; /* of --sweep_config; options win */
+	struct cli_space_job more; /* of --sweep-config; options win */
 	char *state;
 	char *picked; /* for log_dir, where none was named */
 	struct cli_outputs out;
@@ -59,11 +59,11 @@ static const struct cli_opt sweep_opts[] = {
 	CLI_ALIAS("folder"),
 	CLI_ALIAS_OF("ds_nvme_tune", "nvme_dir"),
 	CLI_GROUP("Which configurations"),
-	CLI_IN(struct sweep_command, config, 0, "sweep_config", "FILE", NULL,
+	CLI_IN(struct sweep_command, config, 0, "sweep-config", "FILE", NULL,
 	       "JSON of lists, as ds_nvme_tune takes; default: its own 64 configurations"),
-	CLI_LIST(struct sweep_command, axes[SPACE_BLOCK_SIZE], 'b', "block_size", "BYTES", NULL, 1,
+	CLI_LIST(struct sweep_command, axes[SPACE_BLOCK_SIZE], 'b', "block-size", "BYTES", NULL, 1,
 		 VALUES_MAX, "these block sizes instead"),
-	CLI_LIST(struct sweep_command, axes[SPACE_QUEUE_DEPTH], 'd', "queue_depth", "N", NULL, 1,
+	CLI_LIST(struct sweep_command, axes[SPACE_QUEUE_DEPTH], 'd', "queue-depth", "N", NULL, 1,
 		 VALUES_MAX, "these depths instead"),
 	CLI_LIST(struct sweep_command, axes[SPACE_IO_PARALLEL], 't', "threads", "N", NULL, 1,
 		 VALUES_MAX, "these numbers of I/O threads instead"),
@@ -92,15 +92,15 @@ static const struct cli_opt sweep_opts[] = {
 	CLI_DURABILITY(struct sweep_command, job.opts.durability, "none"),
 	CLI_FLAG(struct sweep_command, gpu.gpu, 0, "gpu", "memory of a GPU: as --memory gpu"),
 	CLI_GDS(struct sweep_command, gpu.gds),
-	CLI_FLAG(struct sweep_command, job.flush, 0, "flush_page_cache",
+	CLI_FLAG(struct sweep_command, job.flush, 0, "flush-page-cache",
 		 "drop all of the machine's page cache before each read; needs root"),
-	CLI_FLAG(struct sweep_command, no_sudo, 0, "no_sudo",
+	CLI_FLAG(struct sweep_command, no_sudo, 0, "no-sudo",
 		 "do not do that; sudo is never called anyway", .quiet = true),
 	CLI_LIMIT(struct sweep_command, job.limit, job.measure_limit),
 	CLI_GROUP("Object stores"),
 	CLI_TABLE(struct sweep_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Output"),
-	CLI_PLACE(struct sweep_command, log_dir, 0, "log_dir", "FOLDER", NULL,
+	CLI_PLACE(struct sweep_command, log_dir, 0, "log-dir", "FOLDER", NULL,
 		  "where the logs go, one file per configuration; must be new or empty; "
 		  "default: _aio_bench_logs, or -2, -3, ... behind it where that is taken",
 		  .quiet = true),
@@ -138,7 +138,7 @@ static void note_odd_blocks(const struct space *s)
 		for (unsigned k = 0; k < s->axes[i].nr; k++)
 			if (s->axes[i].kind == SPACE_BLOCK_SIZE && s->axes[i].values[k].n % 1024)
 				cli_note(&cmd_sweep,
-					 "--block_size: %llu is no multiple of 1K: DeepSpeed's "
+					 "--block-size: %llu is no multiple of 1K: DeepSpeed's "
 					 "parser "
 					 "does not understand the names of these logs",
 					 (unsigned long long)s->axes[i].values[k].n);
@@ -151,8 +151,8 @@ static int sweep_check_options(const struct sweep_command *c)
 		{!job->read && !job->write, "--read-only and --write-only"},
 		{!job->write && job->opts.durability,
 		 "--read-only and --durability, which is of writes,"},
-		{!job->read && job->flush, "--write-only and --flush_page_cache, which is of reads,"},
-		{job->flush && c->no_sudo, "--flush_page_cache and --no_sudo"},
+		{!job->read && job->flush, "--write-only and --flush-page-cache, which is of reads,"},
+		{job->flush && c->no_sudo, "--flush-page-cache and --no-sudo"},
 		{job->limit && !job->measure_limit, "--limit and --no-limit"},
 		{c->gpu.gpu && c->axes[SPACE_MEMORY].nr, "--gpu and --memory"},
 	};
@@ -165,7 +165,7 @@ static int sweep_check_options(const struct sweep_command *c)
 	if (r == CLI_OK && job->flush && access("/proc/sys/vm/drop_caches", W_OK) < 0)
 		return cli_fail(
 			&cmd_sweep, CLI_UNSUPPORTED,
-			"--flush_page_cache: drop_caches cannot be written: %s; files of the "
+			"--flush-page-cache: drop_caches cannot be written: %s; files of the "
 			"sweep are dropped anyway",
 			strerror(errno));
 	return r;

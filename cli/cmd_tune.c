@@ -38,7 +38,7 @@ struct tune_command {
 	struct cli_result_args files;
 	/* what the run needs */
 	struct space space;
-	struct cli_space_job more; /* of --sweep_config; options win */
+	struct cli_space_job more; /* of --sweep-config; options win */
 	struct cli_outputs out;
 	struct cli_file config;
 	struct cli_progress progress;
@@ -70,7 +70,7 @@ static const struct cli_opt tune_opts_table[] = {
 	CLI_GROUP("How long"),
 	CLI_DBL(struct tune_command, job.budget_sec, 0, "budget", "SECONDS", NULL, 1, 1000000,
 		"for all of it; it ends earlier when the winner is clear; default: 60"),
-	CLI_SIZE(struct tune_command, job.max_write, 0, "max_write", "BYTES", NULL, 1, 1ull << 60,
+	CLI_SIZE(struct tune_command, job.max_write, 0, "max-write", "BYTES", NULL, 1, 1ull << 60,
 		 "wear: the race ends when so much was written; default: 8G"),
 	CLI_FLAG(struct tune_command, job.exhaustive, 0, "exhaustive",
 		 "measure all configurations, however long that takes; not with --budget"),
@@ -78,7 +78,7 @@ static const struct cli_opt tune_opts_table[] = {
 		"so many times each, with --exhaustive; default: 5"),
 	CLI_ALIAS_OF("ds_nvme_tune", "loops"),
 	CLI_GROUP("What"),
-	CLI_IN(struct tune_command, sweep_config, 0, "sweep_config", "FILE", NULL,
+	CLI_IN(struct tune_command, sweep_config, 0, "sweep-config", "FILE", NULL,
 	       "the settings to choose from, as JSON; default: those of ds_nvme_tune"),
 	CLI_SIZE(struct tune_command, job.io_size, 's', "size", "BYTES", NULL, 1, 1ull << 40,
 		 "bytes per operation; default: up to 400M, as the budget allows"),
@@ -90,10 +90,10 @@ static const struct cli_opt tune_opts_table[] = {
 		"of the order and the data"),
 	CLI_LIMIT(struct tune_command, job.limit, job.measure_limit),
 	CLI_GROUP("For scripts written for ds_nvme_tune"),
-	CLI_FLAG(struct tune_command, flush_page_cache, 0, "flush_page_cache",
+	CLI_FLAG(struct tune_command, flush_page_cache, 0, "flush-page-cache",
 		 "ignored: files are pushed out of the page cache before every read, without root",
 		 .quiet = true),
-	CLI_PLACE(struct tune_command, log_dir, 0, "log_dir", "FOLDER", NULL,
+	CLI_PLACE(struct tune_command, log_dir, 0, "log-dir", "FOLDER", NULL,
 		  "ignored: `penstock sweep' writes logs", .quiet = true),
 	CLI_FLAG(struct tune_command, verbose, 0, "verbose",
 		 "say on standard error what each round leaves", .quiet = true),
@@ -117,7 +117,7 @@ static int check_contradictions(const struct tune_command *c)
 	const struct cli_pair pairs[] = {
 		{!job->read && !job->write, "--read-only and --write-only"},
 		{job->exhaustive && job->budget_sec > 0, "--exhaustive and --budget"},
-		{job->exhaustive && job->max_write, "--exhaustive and --max_write"},
+		{job->exhaustive && job->max_write, "--exhaustive and --max-write"},
 		{job->limit && !job->measure_limit, "--limit and --no-limit"},
 	};
 
@@ -145,9 +145,9 @@ static int tune_check_options(const struct tune_command *c)
 	if (c->job.floor && c->job.goal != TUNE_LATENCY && c->job.goal != TUNE_CPU)
 		return cli_usage(&cmd_tune, "--floor goes with --goal latency or cpu only");
 	if (c->flush_page_cache)
-		cli_note(&cmd_tune, "--flush_page_cache is not needed");
+		cli_note(&cmd_tune, "--flush-page-cache is not needed");
 	if (c->log_dir)
-		cli_note(&cmd_tune, "--log_dir is ignored; `penstock sweep' writes logs");
+		cli_note(&cmd_tune, "--log-dir is ignored; `penstock sweep' writes logs");
 	return CLI_OK;
 }
 
@@ -220,7 +220,7 @@ static int tune_build(struct tune_command *c)
 		return cli_refuse(&cmd_tune, r, err.msg);
 	if ((loops || c->more.loops) && !c->job.exhaustive)
 		cli_note(&cmd_tune, "%s: ignored without --exhaustive: the race decides",
-			 loops ? "--iterations" : "--sweep_config: loops");
+			 loops ? "--iterations" : "--sweep-config: loops");
 	return CLI_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options that each are an axis of a space: --queue_depth 4 8, --submit single. */
+/* Options that each are an axis of a space: --queue-depth 4 8, --submit single. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 /* As options are called; "requests" and "submit" take words, not flags. */
 static const char *const names[SPACE_KINDS] = {
-	"block_size", "queue_depth", "requests", "submit", "threads", "engine", "memory",
+	"block-size", "queue-depth", "requests", "submit", "threads", "engine", "memory",
 };
 
 /* One word to its value; false: not understood. */
@@ -119,7 +119,7 @@ int cli_space_replace(struct space *s, const struct cli_cmd *cmd, const struct c
 	if (r == CLI_OK && space_points(s) > CLI_SPACE_MAX)
 		r = cli_usage(cmd,
 			      "%u configurations are too many, at most %d; give fewer values of "
-			      "--block_size, --queue_depth or others",
+			      "--block-size, --queue-depth or others",
 			      space_points(s), CLI_SPACE_MAX);
 	space_fini(&base);
 	return r;

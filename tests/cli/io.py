@@ -85,7 +85,7 @@ def speed_is_bytes_over_latency():
 
 def the_text_says_what_ran():
     with folder() as f:
-        out, _ = io('--target', f, '--size', '1M', '--engine', 'threads', '--queue_depth', 7)
+        out, _ = io('--target', f, '--size', '1M', '--engine', 'threads', '--queue-depth', 7)
     _, facts = lines_of(out)
     assert facts['engine'].startswith('threads, queue depth 7, 1 I/O thread, blocks of '), facts
     assert facts['path'].startswith(f + ': '), facts
@@ -97,7 +97,7 @@ def the_text_says_what_ran():
 def both_spellings_of_an_option_work():
     with folder() as f:
         a = result('--target', f, '--size', '64K', '--warmup', 0, '--queue-depth=5')
-        b = result('--target', f, '--size', '64K', '--warmup', 0, '--queue_depth=5')
+        b = result('--target', f, '--size', '64K', '--warmup', 0, '--queue-depth=5')
     assert a['settings'] == b['settings']
 
 
@@ -127,8 +127,8 @@ def a_terminal_sees_progress():
 # ------------------------------------------------------------------ the files
 
 def nothing_is_left_behind():
-    for args in [], ['--read-only'], ['--different_file_each_iteration'], ['--verify'], \
-            ['--read-only', '--verify', '--different_file_each_iteration']:
+    for args in [], ['--read-only'], ['--different-file-each-iteration'], ['--verify'], \
+            ['--read-only', '--verify', '--different-file-each-iteration']:
         with folder() as f:
             io('--target', f, '--size', '256K', *args)
             assert os.listdir(f) == [], (args, os.listdir(f))
@@ -149,7 +149,7 @@ def kept_files_have_ds_io_names():
         io('--target', f, '--size', '128K', '--keep', '--workers', 2)
         assert sorted(os.listdir(f)) == ['_aio_write_131072.pt.0_0', '_aio_write_131072.pt.1_0']
         io('--target', f, '--size', '128K', '--keep', '--read-only', '--iterations', 2,
-           '--different_file_each_iteration')
+           '--different-file-each-iteration')
         reads = [f'_aio_read_131072.pt.0_{i}' for i in range(3)]
         assert sorted(os.listdir(f))[:3] == reads, os.listdir(f)
         assert all(os.path.getsize(name) == 131072 for name in os.listdir(f))
@@ -334,7 +334,7 @@ def the_null_engine_wears_nothing():
 def faults_that_can_be_mended_are_mended():
     with folder() as f:
         for args in [], ['--read-only']:
-            r = result('--target', f, '--size', '1M', '--block_size', '64K', '--verify', *args,
+            r = result('--target', f, '--size', '1M', '--block-size', '64K', '--verify', *args,
                        '--engine', 'fault:inner=threads,seed=3,short=0.3,again=0.2,reorder=1')
             assert r['series'][0]['verified_bytes'] > 0
             assert r['io']['workers'][0]['stats']['resubmissions'] > 0, r
@@ -344,7 +344,7 @@ def a_fault_that_cannot_be_mended_is_a_failure():
     with folder() as f:
         for args in [], ['--read-only'], ['--workers', 3]:
             out, err = io('--target', f, '--size', '1M', *args,
-                          '--engine', 'fault:inner=threads,nth=2,errno=5', '--block_size', '64K',
+                          '--engine', 'fault:inner=threads,nth=2,errno=5', '--block-size', '64K',
                           status=1)
             assert 'Speed' not in out
             assert '_aio_' in err and 'offset' in err and err.count('\n') == 1, err
@@ -368,7 +368,7 @@ def several_folders_have_a_worker_each():
         for name in 'a', 'b', 'c':
             os.mkdir(name)
         for args in (['--target', 'a', 'b', 'c'], ['--target', 'a', '--target', 'b', '--target=c'],
-                     ['--folder_to_device_mapping', 'a:0', 'b:1', 'c:1']):
+                     ['--folder-to-device-mapping', 'a:0', 'b:1', 'c:1']):
             out, _ = io(*args, '--size', '256K', '--keep')
             assert 'Configuring 3 process to folder mapping\n' in out, out
             assert '[1]: process 1 <----> b\n' in out, out
@@ -396,13 +396,13 @@ BAD = [
     (['--size', '0'], 'io'),
     (['--limit', '1G', '--engine', 'null'], 'which moves nothing'),
     (['--read-only', '--durability', 'data'], 'of writes, exclude'),
-    (['--measure_limit', '--engine', 'null'], 'which moves nothing'),
+    (['--measure-limit', '--engine', 'null'], 'which moves nothing'),
     (['--size', 'many'], 'many'),
     (['--size'], 'io_size'),
-    (['--block_size', '100'], '100'),
-    (['--block_size', '1000'], '512'),
-    (['--queue_depth', '0'], '0'),
-    (['--queue_depth', '99999'], '99999'),
+    (['--block-size', '100'], '100'),
+    (['--block-size', '1000'], '512'),
+    (['--queue-depth', '0'], '0'),
+    (['--queue-depth', '99999'], '99999'),
     (['--iterations', '0'], '0'),
     (['--iterations', '-3'], '-3'),
     (['--threads', '0'], '0'),
@@ -413,16 +413,16 @@ BAD = [
     (['--durability', 'eternal'], 'eternal'),
     (['--target', 'absent'], 'absent'),
     (['--target', 'plainfile'], 'plainfile'),
-    (['--target', '.', '--folder_to_device_mapping', '.:0'], 'exclude'),
-    (['--folder_to_device_mapping', 'nocolon'], 'nocolon'),
-    (['--folder_to_device_mapping', '.:gpu'], 'gpu'),
-    (['--folder_to_device_mapping', '.:0', '--workers', '2'], 'multi_process'),
-    (['--limit', '1G', '--measure_limit'], 'exclude'),
+    (['--target', '.', '--folder-to-device-mapping', '.:0'], 'exclude'),
+    (['--folder-to-device-mapping', 'nocolon'], 'nocolon'),
+    (['--folder-to-device-mapping', '.:gpu'], 'gpu'),
+    (['--folder-to-device-mapping', '.:0', '--workers', '2'], 'multi_process'),
+    (['--limit', '1G', '--measure-limit'], 'exclude'),
     (['--use_gds'], 'needs --gpu'),
     (['--gpu', 'first'], 'first'),
     (['--gpu', '--lock'], '--lock'),
     (['--gpu', '--gds', '--engine', 'threads'], 'cufile'),
-    (['--gpu', '0', '--folder_to_device_mapping', '.:0'], 'mapping'),
+    (['--gpu', '0', '--folder-to-device-mapping', '.:0'], 'mapping'),
     (['--no_such_option'], 'no_such_option'),
     (['operand'], 'operand'),
 ]
@@ -461,7 +461,7 @@ def without_a_gpu_there_is_a_reason_and_status_3():
 
 def options_that_mean_nothing_here_are_noted():
     with folder() as f:
-        for option in '--slow_bounce_buffer', '--use_accelerator_pin_memory':
+        for option in '--slow-bounce-buffer', '--use-accelerator-pin-memory':
             _, err = io('--target', f, '--size', '64K', option)
             assert err.count('\n') == 1 and option in err and 'ignored' in err, err
 
@@ -510,7 +510,7 @@ def small_tmpfs(size):
 def a_file_system_that_is_too_small_is_refused_before_it_is_full():
     with small_tmpfs('4m') as mnt:
         for args in ['--size', '5M'], ['--size', '3M', '--workers', '2'], \
-                ['--size', '2M', '--different_file_each_iteration']:
+                ['--size', '2M', '--different-file-each-iteration']:
             for more in [], ['--read-only']:
                 out, err = io('--target', mnt, *args, *more, status=2)
                 assert out == '' and err.count('\n') == 1 and 'not enough free space' in err, err
@@ -565,7 +565,7 @@ def all_that_was_written_is_counted():
         r = result(*args, '--read-only', '--keep')
         assert r['series'][0]['bytes_written'] == r['bytes_written'] == 2 * size
         assert result(*args, '--read-only')['bytes_written'] == 0
-        r = result(*args, '--measure_limit')  # whose two later turns have a warm-up each
+        r = result(*args, '--measure-limit')  # whose two later turns have a warm-up each
         assert r['series'][0]['bytes_written'] == 2 * 6 * size
         assert (r['bytes_written'] > 2 * 6 * size) == (r['series'][0]['limit']['share'] is not None)
 
@@ -573,7 +573,7 @@ def all_that_was_written_is_counted():
 def the_warm_up_counts_when_asked_for():
     with folder() as f:
         r = result('--target', f, '--size', '64K', '--iterations', 2, '--warmup', 3,
-                   '--include_warmup_time')
+                   '--include-warmup-time')
     assert r['series'][0]['bytes'] == r['bytes_written'] == 5 * 65536
     assert len(r['io']['workers'][0]['task']) == 5
 
@@ -665,8 +665,8 @@ def each_engine_runs_by_name(name):
         need_engine(name)
         with folder() as f:
             for args in [], ['--read-only']:
-                ran = series('--target', f, '--size', '1M', '--engine', name, '--queue_depth', 4,
-                             '--threads', 2, '--block_size', '64K', *args)['ran']
+                ran = series('--target', f, '--size', '1M', '--engine', name, '--queue-depth', 4,
+                             '--threads', 2, '--block-size', '64K', *args)['ran']
                 assert ran['engine'] == name and ran['block_size'] == 65536, ran
                 assert ran['queue_depth'] == 4 and ran['io_parallel'] == 2
                 assert 'engine' not in ran['fallbacks']
@@ -676,7 +676,7 @@ def each_engine_runs_by_name(name):
 def single_submit_and_sequential_requests_work():
     with folder() as f:
         for option in '--single_submit', '--sequential_requests':
-            r = result('--target', f, '--size', '1M', '--block_size', '32K', '--verify',
+            r = result('--target', f, '--size', '1M', '--block-size', '32K', '--verify',
                        option)
             assert r['settings'][option[2:]] is True
             assert r['series'][0]['settings'][option[2:]] is True
@@ -733,8 +733,8 @@ def a_buffered_write_says_whether_it_was_flushed():
 def fresh_and_repeated_writes_are_told_apart():
     with folder() as f:
         args = ['--target', f, '--size', '256K']
-        for more, fresh in ([], 0), (['--different_file_each_iteration'], 3), \
-                (['--warmup', 0], 1), (['--include_warmup_time'], 1), (['--keep'], 0):
+        for more, fresh in ([], 0), (['--different-file-each-iteration'], 3), \
+                (['--warmup', 0], 1), (['--include-warmup-time'], 1), (['--keep'], 0):
             assert result(*args, *more)['io']['fresh_loops'] == fresh, more
         assert result(*args, '--warmup', 0)['io']['fresh_loops'] == 0
         assert result(*args, '--read-only')['io']['fresh_loops'] is None
@@ -750,7 +750,7 @@ def a_given_limit_gives_a_share():
 
 def the_limit_is_measured_between_the_loops():
     with folder() as f:
-        for more, turns in ([], 1), (['--measure_limit'], 4):
+        for more, turns in ([], 1), (['--measure-limit'], 4):
             s = series('--target', f, '--size', '1M', '--read-only', '--iterations', 4, *more)
             found = s['interval']['turns']
             assert s['ops'] == 4 and len(found) == turns, (more, found)
@@ -761,7 +761,7 @@ def the_limit_is_measured_between_the_loops():
 def the_limit_is_measured_on_the_same_files():
     with folder() as f:
         for args in ['--size', '4M', '--read-only'], ['--size', '3000001', '--memory', 'odd']:
-            s = series('--target', f, '--measure_limit', '--verify', *args)
+            s = series('--target', f, '--measure-limit', '--verify', *args)
             if s['ran']['direct'] == 'page cache':
                 raise tap.Skip('direct', 'no O_DIRECT here')
             assert s['limit']['bytes_per_sec'] > 0 and s['limit']['share'] > 0, s['limit']

@@ -21,7 +21,7 @@ BOOK = '.penstock-bed'
 LONG = {
     'bench': ['--size', '64K', '--runtime', '1000', '--files', '2', '--no-limit'],
     'io': ['--target', '.', '--size', '64K', '--iterations', '1000000'],
-    'sweep': ['--size', '64K', '--iterations', '100000', '--log_dir', 'logs', '--no-limit', '--block_size', '64K'],
+    'sweep': ['--size', '64K', '--iterations', '100000', '--log-dir', 'logs', '--no-limit', '--block-size', '64K'],
     'tune': ['--budget', '1000', '--size', '1M', '--no-limit'],
 }
 SHORT = {

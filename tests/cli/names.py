@@ -153,8 +153,8 @@ def what_is_wrong_with_a_place_is_said_of_the_option_that_names_it():
     for words, option, place, says in (
             (['bench'], '--nvme-path', 'no', no), (['bench'], '--folder', 'no', no), (['bench'], '--folder', '/proc', nowhere),
             (['bench', '--size', '512G', '--files', '64'], '--folder', 'd', 'd: not enough free space'),
-            (['io'], '--folder', '/proc', nowhere), (['io'], '--folder_to_device_mapping', 'no:0', no),
-            (['sweep'], '--folder', 'no', no), (['sweep'], '--nvme_dir', '/proc', nowhere), (['sweep', '--nvme_dir', 'd'], '--log_dir', 'file', 'file'),
+            (['io'], '--folder', '/proc', nowhere), (['io'], '--folder-to-device-mapping', 'no:0', no),
+            (['sweep'], '--folder', 'no', no), (['sweep'], '--nvme_dir', '/proc', nowhere), (['sweep', '--nvme_dir', 'd'], '--log-dir', 'file', 'file'),
             (['tune'], '--folder', 'file', 'file: is not a directory'), (['tune', '--nvme_dir', 'd'], '--folder', './d/', './d/: is the same as d'),
             (['ckpt', 'bench'], '--folder', 'no', no), (['ckpt', 'bench'], '--folder', '/proc', nowhere),
             (['kv', '--num-users', '1', '--runtime', '1', '--cpu-mem-gb', '0'], '--cache-dir', 'file', 'file: '),
@@ -237,8 +237,8 @@ def why_a_result_could_not_be_written_is_said_once():
     trace = ['trace', 'convert', 'ops.csv', '-', '--to', 'kv']
     kv = ['kv', '--num-users', '2', '--runtime', '20', '--model', 'tiny-1b', '--io-trace-log', 'ops.csv', '--output', 'o.json']
     replay = ['replay', 'ops.csv', '--tier', '0=d', '--tier', '1=d1', '--target', 'd2', '--pace', 'flat-out']
-    sweep = ['sweep', '--nvme_dir', '.', '--sweep_config', 'one.json', '--size', '1M', '--iterations', '1', '--no-limit', '--log_dir', 'logs']
-    tune = ['tune', '--nvme_dir', '.', '--sweep_config', 'one.json', '--dry-run']
+    sweep = ['sweep', '--nvme_dir', '.', '--sweep-config', 'one.json', '--size', '1M', '--iterations', '1', '--no-limit', '--log-dir', 'logs']
+    tune = ['tune', '--nvme_dir', '.', '--sweep-config', 'one.json', '--dry-run']
     save('one.json', '{"block_size": ["64K"], "queue_depth": [1]}')
     for args in (BENCH, job, kv, replay, ['trace', 'stat', 'ops.csv'], trace, sweep, tune):
         read, write = os.pipe()

@@ -88,7 +88,7 @@ def the_limit_is_what_a_bare_loop_gets_from_the_same_requests():
     bench('-f', 's3://bucket', '-s', '20M', '-n', '2', '--in-flight', '2', '--read-only', '--json', 'r.json')
     limit = load('r.json')['series'][0]['limit']
     assert '6 GETs of 8 MiB in flight' in limit['how'] or 'plain GET got' in limit['how'], limit
-    io('-f', 's3://bucket/a', 's3://bucket/b', '-s', '1M', '--iterations', '2', '--measure_limit', '--verify', '--json', 'r.json')
+    io('-f', 's3://bucket/a', 's3://bucket/b', '-s', '1M', '--iterations', '2', '--measure-limit', '--verify', '--json', 'r.json')
     assert 'libcurl' in str(load('r.json')['series'][0]['limit']) or 'PUT' in str(load('r.json')['series'][0]['limit'])
     nothing_is_left()
 

@@ -362,12 +362,12 @@ def tune_and_sweep_measure_a_striped_folder():
     with open('space.json', 'w', encoding='utf-8') as f:
         json.dump({'block_size': ['64K', '128K'], 'queue_depth': [4]}, f)
     before = swap_folder()
-    done = clikit.Command('tune')('-f', 'swap', '-s', '1M', '--sweep_config', 'space.json', '--budget', '1', '--no-limit')
+    done = clikit.Command('tune')('-f', 'swap', '-s', '1M', '--sweep-config', 'space.json', '--budget', '1', '--no-limit')
     assert '"block_size": 65536' in done.out, done.out  # a unit is the most that one block is
     assert files() == before, files()
     os.mkdir('logs')
     clikit.Command('sweep')('-f', 'swap', '-s', '256K', '-b', '64K', '128K', '-d', '4', '-t', '1', '--submit', 'batch', '--requests', 'overlap',
-                            '--no-limit', '--log_dir', 'logs')
+                            '--no-limit', '--log-dir', 'logs')
     assert [f for f in files() if not f.startswith('./logs/')] == before, files()
     assert sum('_bs' in f for f in files()) == 4, files()
 

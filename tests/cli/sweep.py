@@ -30,7 +30,7 @@ resultcheck.need('jsonschema')
 
 sweep = clikit.Command('sweep')
 start, result = sweep.start, sweep.result
-SMALL = ['--size', '256K', '--block_size', '64K', '128K', '--queue_depth', 4, 8, '--threads', 1, 2,
+SMALL = ['--size', '256K', '--block-size', '64K', '128K', '--queue-depth', 4, 8, '--threads', 1, 2,
          '--requests', 'overlap', '--submit', 'batch', '--no-limit']
 STATE = 'penstock-sweep-state.jsonl'
 
@@ -160,7 +160,7 @@ def a_sweep_json_of_upstream_is_understood():
             json.dump({'block_size': ['128K', '256K'], 'queue_depth': [4], 'io_parallel': [1, 2],
                        'sequential_requests': [True, False], 'single_submit': [False],
                        'threads': [1]}, f)
-        r = result('--sweep_config', 'space.json', '--size', '256K', '--read-only', '--no-limit')
+        r = result('--sweep-config', 'space.json', '--size', '256K', '--read-only', '--no-limit')
         assert [a['name'] for a in r['grid']['axes']] == ['block_size', 'queue_depth', 'io_parallel',
                                                           'sequential_requests', 'single_submit']
         assert len(r['series']) == 8 and {s['kind'] for s in r['series']} == {'read'}
@@ -177,17 +177,17 @@ def a_sweep_json_takes_every_option_of_ds_io():
     with folder():
         with open('space.json', 'w') as f:
             json.dump({'queue_depth': [1, 4], **DS_IO}, f)
-        args = ['--sweep_config', 'space.json', '--read-only', '--no-limit']
-        r = result(*args, '--log_dir', 'a')
+        args = ['--sweep-config', 'space.json', '--read-only', '--no-limit']
+        r = result(*args, '--log-dir', 'a')
         assert r['settings']['size'] == 128 << 10 and r['settings']['iterations'] == 2, r['settings']
         assert [s['ops'] for s in r['series']] == [2, 2] and [a['name'] for a in r['grid']['axes']] == ['queue_depth']
-        r = result(*args, '--log_dir', 'b', '--size', '256K', '--iterations', 3)
+        r = result(*args, '--log-dir', 'b', '--size', '256K', '--iterations', 3)
         assert r['settings']['size'] == 256 << 10 and r['settings']['iterations'] == 3, r['settings']
         with open('space.json', 'w') as f:
             json.dump({'queue_depth': [1], **DS_IO, **DS_IO_IGNORED}, f)
-        _, err = sweep(*args, '--log_dir', 'c')
+        _, err = sweep(*args, '--log-dir', 'c')
         assert [line.split()[4] for line in err.splitlines()] == list(DS_IO_IGNORED), err
-        assert all(line.startswith('penstock sweep: note: --sweep_config: ') for line in err.splitlines()), err
+        assert all(line.startswith('penstock sweep: note: --sweep-config: ') for line in err.splitlines()), err
 
 
 def both_ways_have_a_word():
@@ -206,7 +206,7 @@ def an_engine_of_ds_io_is_the_first_usable():
 
 def engines_and_memory_are_axes():
     with folder():
-        r = result('--size', '64K', '--block_size', '64K', '--queue_depth', 2, '--threads', 1,
+        r = result('--size', '64K', '--block-size', '64K', '--queue-depth', 2, '--threads', 1,
                    '--requests', 'overlap', '--submit', 'batch', '--engine', 'threads', 'null',
                    '--memory', 'own', 'plain', 'odd', '--no-limit')
         assert len(r['series']) == 12
@@ -218,7 +218,7 @@ def engines_and_memory_are_axes():
 
 
 def the_null_engine_wears_nothing_and_has_no_limit():
-    args = ['--size', '64K', '--block_size', '64K', '--queue_depth', 2, '--threads', 1, '--requests', 'overlap',
+    args = ['--size', '64K', '--block-size', '64K', '--queue-depth', 2, '--threads', 1, '--requests', 'overlap',
             '--submit', 'batch', '--iterations', 3]
     with folder():
         assert planned(*args, '--engine', 'null') == 65536  # the file is real
@@ -235,14 +235,14 @@ def the_null_engine_wears_nothing_and_has_no_limit():
 
 def names_of_logs_know_k_and_m_only():
     with folder():
-        args = ['--size', '256K', '--queue_depth', 1, '--threads', 1, '--requests', 'overlap', '--submit', 'batch',
-                '--engine', 'threads', '--read-only', '--no-limit', '--block_size', '1G', '64K']
-        _, err = sweep(*args, '--log_dir', 'a')
+        args = ['--size', '256K', '--queue-depth', 1, '--threads', 1, '--requests', 'overlap', '--submit', 'batch',
+                '--engine', 'threads', '--read-only', '--no-limit', '--block-size', '1G', '64K']
+        _, err = sweep(*args, '--log-dir', 'a')
         assert err == '' and logs('read', 'a') == ['read_block_overlap_ftd1_d1_bs1024M_p1.txt',
                                                    'read_block_overlap_ftd1_d1_bs64K_p1.txt'], (err, logs('read', 'a'))
         assert len(upstream_speeds('a/_aio_bench_read_logs')) == 2
-        _, err = sweep(*args, 512, '--log_dir', 'b')
-        assert err.count('\n') == 1 and 'note: --block_size: 512 is no multiple of 1K' in err, err
+        _, err = sweep(*args, 512, '--log-dir', 'b')
+        assert err.count('\n') == 1 and 'note: --block-size: 512 is no multiple of 1K' in err, err
         assert 'read_block_overlap_ftd1_d1_bs512_p1.txt' in logs('read', 'b')
 
 
@@ -250,7 +250,7 @@ def several_folders_have_a_worker_each():
     with folder() as f:
         os.mkdir('a')
         os.mkdir('b')
-        r = result('--target', 'a', 'b', '--size', '128K', '--block_size', '64K', '--queue_depth', 4,
+        r = result('--target', 'a', 'b', '--size', '128K', '--block-size', '64K', '--queue-depth', 4,
                    '--threads', 1, '--requests', 'overlap', '--submit', 'batch', '--iterations', 3,
                    '--no-limit')
         assert [t['folder'] for t in r['targets']] == ['a', 'b']
@@ -300,7 +300,7 @@ def the_best_performance_is_that_of_one_configuration():
 def what_was_not_measured_has_no_speed():
     with folder():
         for no, other in ('write', 'read'), ('read', 'write'):
-            out, _ = sweep(*SMALL, f'--no_{no}', '--log_dir', no)
+            out, _ = sweep(*SMALL, f'--no_{no}', '--log-dir', no)
             assert re.search(rf'^Best performance \(GB/sec\): {other} = +\d+\.\d\d\nbest {other}:  ?\d', out, re.M), out
             assert f'{no} =' not in out and f'best {no}:' not in out and 'best sum' not in out, out
 
@@ -308,7 +308,7 @@ def what_was_not_measured_has_no_speed():
 def an_interval_needs_three_loops():
     with folder():
         for loops in 1, 2, 3:
-            out, _ = sweep(*SMALL, '--iterations', loops, '--log_dir', str(loops))
+            out, _ = sweep(*SMALL, '--iterations', loops, '--log-dir', str(loops))
             rows = re.findall(r'^ +\d+\.\d{3} +\d+ % +- +(.*?)  (?:read|write)_', out, re.M)
             assert len(rows) == 16, out
             good = re.compile(r'-' if loops < 3 else r'\d{1,2}\.\d %|100\.0 %|> 100 %')
@@ -317,7 +317,7 @@ def an_interval_needs_three_loops():
 
 def verbose_shows_all():
     with folder():
-        args = ['--size', '64K', '--read-only', '--no-limit', '--log_dir']
+        args = ['--size', '64K', '--read-only', '--no-limit', '--log-dir']
         short, _ = sweep(*args, 'a')
         long, _ = sweep(*args, 'b', '--verbose')
         assert short.count('  read_') == 10 and 'and 54 more' in short, short
@@ -343,7 +343,7 @@ def order_of(log_dir):
 def loops_are_interleaved_in_an_order_of_the_seed():
     with folder():
         for name, seed in ('a', 1), ('b', 1), ('c', 2):
-            sweep(*SMALL, '--read-only', '--iterations', 3, '--seed', seed, '--log_dir', name)
+            sweep(*SMALL, '--read-only', '--iterations', 3, '--seed', seed, '--log-dir', name)
         a, b, c = map(order_of, 'abc')
     assert a == b and a != c
     assert [loop for loop, _ in a] == sorted(loop for loop, _ in a)
@@ -372,20 +372,20 @@ def a_terminal_sees_how_far_it_is():
 def a_stale_log_folder_is_refused():
     with folder():
         os.makedirs('logs/_aio_bench_read_logs')
-        _, err = sweep(*SMALL, '--log_dir', 'logs', status=2)
+        _, err = sweep(*SMALL, '--log-dir', 'logs', status=2)
         assert err.count('\n') == 1 and 'logs is not empty' in err, err
         assert os.listdir('.') == ['logs'] and os.listdir('logs') == ['_aio_bench_read_logs']
         os.mkdir('empty')
-        sweep(*SMALL, '--log_dir', 'empty')
-        _, err = sweep(*SMALL, '--log_dir', 'empty', status=2)
+        sweep(*SMALL, '--log-dir', 'empty')
+        _, err = sweep(*SMALL, '--log-dir', 'empty', status=2)
         assert 'not empty' in err
 
 
 def interrupted_case(when, lines):
     """Stop it when its state has so many lines, and let it go on."""
-    args = ['--size', '4M', '--block_size', '128K', '256K', '--queue_depth', 1, 2, 4, '--threads', 1, 2,
+    args = ['--size', '4M', '--block-size', '128K', '256K', '--queue-depth', 1, 2, 4, '--threads', 1, 2,
             '--requests', 'sequential', '--submit', 'single', '--iterations', 20, '--no-limit',
-            '--engine', 'threads', '--log_dir', 'logs']
+            '--engine', 'threads', '--log-dir', 'logs']
 
     def case():
         with folder():
@@ -452,13 +452,13 @@ def another_sweep_cannot_be_resumed():
                 (['--memory', 'plain'], 'axes'):
             _, err = sweep(*SMALL, '--resume', *more, status=2)
             assert err.count('\n') == 1 and f'another sweep: {word} differs' in err, err
-        _, err = sweep(*SMALL, '--resume', '--log_dir', 'elsewhere', status=2)
+        _, err = sweep(*SMALL, '--resume', '--log-dir', 'elsewhere', status=2)
         assert 'nothing to resume' in err and not os.path.exists('elsewhere'), err
 
 
 def started(*args):
     """A sweep that would take long, with a measurement behind it."""
-    process = start(*SMALL, '--iterations', 100000, '--log_dir', 'logs', *args)
+    process = start(*SMALL, '--iterations', 100000, '--log-dir', 'logs', *args)
     state = os.path.join('logs', STATE)
     while not os.path.exists(state) or open(state).read().count('\n') < 3:
         assert process.poll() is None, process.communicate()
@@ -478,7 +478,7 @@ def a_sweep_can_be_repeated_in_one_place():
             f.writelines(lines[:-1])
         out, _ = sweep(*SMALL, '--resume')
         assert f'resumed:    {len(lines) - 3} of ' in out, out
-        _, err = sweep(*SMALL, '--log_dir', '_aio_bench_logs', status=2)
+        _, err = sweep(*SMALL, '--log-dir', '_aio_bench_logs', status=2)
         assert 'not empty' in err, err
 
 
@@ -494,7 +494,7 @@ def sweeps_that_begin_together_have_logs_of_their_own():
 def a_sweep_that_still_runs_cannot_be_resumed():
     with folder():
         process = started()
-        second = start(*SMALL, '--iterations', 100000, '--log_dir', 'logs', '--resume')
+        second = start(*SMALL, '--iterations', 100000, '--log-dir', 'logs', '--resume')
         try:
             while second.poll() is None:  # a second process that begins makes a folder
                 assert len(glob.glob('penstock-sweep-*')) == 1
@@ -521,7 +521,7 @@ def what_a_killed_sweep_left_is_removed_by_resume():
         process.communicate()
         (left,) = os.listdir('d')
         os.mkdir('d/penstock-sweep-mine')  # of somebody else
-        again = start(*SMALL, '--iterations', 100000, '--log_dir', 'logs', '--target', 'd', '--resume')
+        again = start(*SMALL, '--iterations', 100000, '--log-dir', 'logs', '--target', 'd', '--resume')
         state = os.path.join('logs', STATE)
         before = open(state).read().count('\n')
         while open(state).read().count('\n') < before + 3:
@@ -564,11 +564,11 @@ def a_folder_that_takes_no_files_is_bad_input():
     with folder():
         os.mkdir('d')
         for where in ['/proc'], ['d', '/proc']:
-            out, err = sweep(*SMALL, '--target', *where, '--log_dir', 'logs', '--json', 'r.json', status=2)
+            out, err = sweep(*SMALL, '--target', *where, '--log-dir', 'logs', '--json', 'r.json', status=2)
             assert out == '' and err.count('\n') == 1 and '/proc' in err, (out, err)
             assert os.listdir('.') == ['d'] and os.listdir('d') == [], where
-        out, err = sweep(*SMALL, '--target', 'd', '--log_dir', '/proc/logs', status=2)
-        assert out == '' and err.count('\n') == 1 and ' --log_dir: /proc/logs' in err, (out, err)
+        out, err = sweep(*SMALL, '--target', 'd', '--log-dir', '/proc/logs', status=2)
+        assert out == '' and err.count('\n') == 1 and ' --log-dir: /proc/logs' in err, (out, err)
         assert os.listdir('.') == ['d'] and os.listdir('d') == []
 
 
@@ -593,20 +593,20 @@ BAD = {
     'more than fits': (['--size', '1T'], 'not enough free space'),
     'no loops': (['--iterations', '0'], 'outside 1..'),
     'a size that does not parse': (['--size', 'much'], 'not a size'),
-    'a block size that does not parse': (['--block_size', 'big'], "--block_size: 'big'"),
-    'a block size that is odd': (['--block_size', '1000'], 'multiple of 512'),
-    'a depth out of range': (['--queue_depth', '5000'], 'outside 1..4096'),
-    'a value twice': (['--queue_depth', '4', '4'], 'there twice'),
+    'a block size that does not parse': (['--block-size', 'big'], "--block-size: 'big'"),
+    'a block size that is odd': (['--block-size', '1000'], 'multiple of 512'),
+    'a depth out of range': (['--queue-depth', '5000'], 'outside 1..4096'),
+    'a value twice': (['--queue-depth', '4', '4'], 'there twice'),
     'an unknown engine': (['--engine', 'warp'], "'warp' is unknown"),
     'an unknown kind of memory': (['--memory', 'pink'], "--memory: 'pink'"),
     'an unknown way of submitting': (['--submit', 'twice'], "--submit: 'twice'"),
     'both ways and one of them': (['--submit', 'both', 'single'], '--submit: a value is there twice'),
     'ds_io\'s engine beside others': (['--engine', 'aio_handle', 'null'], 'aio_handle is the first usable'),
     'GDS without a GPU': (['--gds'], '--gds goes with --gpu'),
-    'a flush and none': (['--flush_page_cache', '--no_sudo'], 'exclude each other'),
-    'a space that is missing': (['--sweep_config', 'none.json'], 'none.json'),
+    'a flush and none': (['--flush-page-cache', '--no-sudo'], 'exclude each other'),
+    'a space that is missing': (['--sweep-config', 'none.json'], 'none.json'),
     'durable reads': (['--read-only', '--durability', 'data'], 'of writes, exclude each other'),
-    'a flush before no read': (['--write-only', '--flush_page_cache'], 'of reads, exclude each other'),
+    'a flush before no read': (['--write-only', '--flush-page-cache'], 'of reads, exclude each other'),
     'a limit of what is not moved': (['--limit', '1G', '--engine', 'null'], 'which moves nothing, exclude'),
     'a limit and none': (['--limit', '1G', '--no-limit'], 'exclude each other'),
 }
@@ -640,9 +640,9 @@ def a_gpu_asked_for_in_two_places_is_refused():
     with folder():
         with open('s.json', 'w') as f:
             f.write('{"memory": ["own", "plain"], "engine": ["null", "threads"]}')
-        for args, message in (['--gpu'], '--gpu and memory of --sweep_config'), \
-                (['--gds', '--gpu'], '--gpu and memory of --sweep_config'):
-            _, err = sweep('--sweep_config', 's.json', *args, status=2)
+        for args, message in (['--gpu'], '--gpu and memory of --sweep-config'), \
+                (['--gds', '--gpu'], '--gpu and memory of --sweep-config'):
+            _, err = sweep('--sweep-config', 's.json', *args, status=2)
             assert err.count('\n') == 1 and message in err, err
 
 
@@ -653,7 +653,7 @@ def bad_json_case(what):
         with folder() as f:
             with open('s.json', 'w') as file:
                 file.write(text)
-            out, err = sweep('--sweep_config', 's.json', status=2)
+            out, err = sweep('--sweep-config', 's.json', status=2)
             assert out == '' and err.count('\n') == 1 and message in err, (out, err)
             assert os.listdir(f) == ['s.json']
     return f'a space with {what} is refused with one line', case

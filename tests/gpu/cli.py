@@ -123,17 +123,17 @@ def workers_take_devices_in_turn():
         r = result('--gpu', '1', '--workers', '2')
         assert [w['device'] for w in r['io']['workers']] == [1, 1]
         assert r['io']['workers'][0]['gpu']['name'] == 'Stand-in 1', r['io']['workers'][0]['gpu']
-        r = result('--gpu', '--folder_to_device_mapping', '.:1', '.:0')
+        r = result('--gpu', '--folder-to-device-mapping', '.:1', '.:0')
         assert [w['device'] for w in r['io']['workers']] == [1, 0]
         # without --gpu the device is a label
-        r = result('--folder_to_device_mapping', '.:7')
+        r = result('--folder-to-device-mapping', '.:7')
         assert r['io']['workers'][0]['device'] == 7 and r['io']['gpu_path'] is None
         assert r['io']['workers'][0]['gpu'] is None
 
 
 def a_device_that_is_not_there_is_status_3():
     with folder() as f:
-        for args in ['--gpu', '2'], ['--gpu', '--folder_to_device_mapping', '.:9']:
+        for args in ['--gpu', '2'], ['--gpu', '--folder-to-device-mapping', '.:9']:
             out, err = run('io', '--size', '64K', *args, status=3)
             assert out == '' and 'device' in err and err.count('\n') == 1, err
         _, err = run('io', '--size', '64K', '--gpu', '--gds', status=3, more=without_gpu())
@@ -144,7 +144,7 @@ def a_device_that_is_not_there_is_status_3():
 def the_limit_is_measured_beside_a_gpu():
     with folder():
         for read in [], ['--read-only']:
-            r = result('--gpu', '--measure_limit', '--verify', *read)
+            r = result('--gpu', '--measure-limit', '--verify', *read)
             assert r['series'][0]['limit']['bytes_per_sec'] > 0 and passed(r), r['series'][0]['limit']
 
 
@@ -189,7 +189,7 @@ def what_libraries_do_at_the_end_harms_nothing():
     # What was given back is overwritten at once, and a stream among it is met by the C library.
     poison = {'GLIBC_TUNABLES': 'glibc.malloc.tcache_count=0:glibc.malloc.perturb=165'}
     run('io', '--size', '3M', '--gpu', 0, '--gds', more=poison)
-    run('info', '--measure_gpu', more=poison)
+    run('info', '--measure-gpu', more=poison)
 
 
 def gpu_info(*args, **more):
@@ -213,12 +213,12 @@ def info_describes_gpus():
 
 def info_measures_gpus_on_request():
     for nvfs, mode in (0, 'compatibility'), (2, 'direct'):
-        gpu = gpu_info('--measure_gpu', cufile=f'nvfs={nvfs}')
+        gpu = gpu_info('--measure-gpu', cufile=f'nvfs={nvfs}')
         assert all(d['to_device_bytes_per_sec'] > 0 and d['from_device_bytes_per_sec'] > 0
                    for d in gpu['cuda']['list']), gpu
         assert gpu['cufile']['mode'] == mode, gpu
         assert (gpu['cufile']['mode_reason'] is None) == (nvfs > 0), gpu
-    out, _ = run('info', '--measure_gpu', cufile='refuse_driver=5004')
+    out, _ = run('info', '--measure-gpu', cufile='refuse_driver=5004')
     assert "its driver does not open: cuFileDriverOpen: CU_FILE_DRIVER_VERSION_MISMATCH" in \
         ' '.join(out.split()), out
 

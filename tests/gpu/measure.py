@@ -59,7 +59,7 @@ def cufile_is_a_path_of_its_own():
 
 
 def sweep_has_gpu_rows():
-    args = ['--size', '1M', '--block_size', '256K', '--queue_depth', 4, 8, '--threads', 1,
+    args = ['--size', '1M', '--block-size', '256K', '--queue-depth', 4, 8, '--threads', 1,
             '--requests', 'overlap', '--submit', 'batch']
     r = result('sweep', *args, '--gpu')
     assert len(r['series']) == 4 and {s['ran']['path'] for s in r['series']} == {'ring'}, r['series']

@@ -78,7 +78,7 @@ sanitized() {
 }
 
 row test time result notes
-step "penstock info" "$penstock" info --measure_gpu "$scratch"
+step "penstock info" "$penstock" info --measure-gpu "$scratch"
 
 # Does cuFile refuse files here, as it does without udev?  Then the ring must take over.
 number=$(stat -c %d "$scratch")
@@ -119,10 +119,10 @@ measured() {
 measured "bench, verified" '"memory": "gpu"' "$penstock" bench -m gpu --size 2M 32M -n 20 --verify --no-limit
 measured "bench, cuFile, verified" '"memory": "gpu"' "$penstock" bench -m gpu -e cufile --size 2M 32M -n 20 \
 	--verify --no-limit
-measured "sweep" '"memory": "gpu"' "$penstock" sweep --gpu --size 64M --iterations 1 --block_size 1M 8M \
-	--queue_depth 32 --no-limit --log_dir logs
-measured "sweep, cuFile" '"memory": "gpu"' "$penstock" sweep --gpu --gds --size 64M --iterations 1 --block_size 1M 8M \
-	--queue_depth 32 --no-limit --log_dir logs
+measured "sweep" '"memory": "gpu"' "$penstock" sweep --gpu --size 64M --iterations 1 --block-size 1M 8M \
+	--queue-depth 32 --no-limit --log-dir logs
+measured "sweep, cuFile" '"memory": "gpu"' "$penstock" sweep --gpu --gds --size 64M --iterations 1 --block-size 1M 8M \
+	--queue-depth 32 --no-limit --log-dir logs
 measured "tune" '"memory": "gpu"' "$penstock" tune --gpu --budget 8 --size 64M --no-limit -o best.json
 for layout in npy raw slab; do
 	measured "kv, $layout, verified" 'memory of' "$penstock" kv --model tiny-1b --num-users 20 --runtime 10 \
