@@ -76,7 +76,7 @@ static const struct cli_opt bench_opts[] = {
 		"operations at the same time"),
 	CLI_U32(struct bench_command, job.warmup, 0, "warmup", "N", "3", 0, 1000000,
 		"operations before those that count; before later repeats one"),
-	CLI_FLAG(struct bench_command, job.overwrite, 0, "overwrite",
+	CLI_FLAG(struct bench_command, job.overwrite, 0, "rewrite",
 		 "write over existing data; default: into empty files"),
 	CLI_U32(struct bench_command, job.files, 0, "files", "N", NULL, 1, 100000,
 		"tensors on disk at a time; default: one per iteration, within 2G, or fewer with "
@@ -140,7 +140,7 @@ static int bench_check_options(const struct bench_command *c)
 		{job->runtime_ns && job->iterations, "--runtime and --iterations"},
 		{job->random && job->files, "--random and --files"},
 		{job->limit && !job->measure_limit, "--limit and --no-limit"},
-		{!job->write && job->overwrite, "--read-only and --overwrite"},
+		{!job->write && job->overwrite, "--read-only and --rewrite"},
 		{!job->write && job->opts.durability,
 		 "--read-only and --durability, which is of writes,"},
 		{job->lock && job->memory == BED_GPU,

@@ -252,7 +252,7 @@ static int set_part(struct kv_args *a, const struct cli_cmd *cmd)
 	if (r == CLI_OK)
 		r = cli_hosts_file(&a->output, cmd, "--output");
 	if (r == CLI_OK)
-		r = cli_hosts_file(&a->xlsx, cmd, "--xlsx-output");
+		r = cli_hosts_file(&a->xlsx, cmd, "--xlsx");
 	return r == CLI_OK ? cli_hosts_file(&a->export_fio, cmd, "--export-fio") : r;
 }
 
@@ -284,7 +284,7 @@ static int kv_check_pairs(const struct kv_args *a, const struct cli_cmd *cmd)
 		return cli_usage(cmd, "--below needs --backend store, whose tier it is, and "
 				      "s3://BUCKET/PREFIX");
 	if (cli_is_stdout(a->xlsx))
-		return cli_usage(cmd, "--xlsx-output: a workbook needs a file");
+		return cli_usage(cmd, "--xlsx: a workbook needs a file");
 	return cli_exclude(cmd, pairs, ARRAY_SIZE(pairs));
 }
 

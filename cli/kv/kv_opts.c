@@ -96,8 +96,9 @@ const struct cli_opt kv_upstream_opts[] = {
 		"the result as kv-cache.py writes it; default: "
 		"benchmark_results_YYYYmmdd_HHMMSS.json",
 		.often = true),
-	CLI_OUT(struct kv_args, xlsx, 0, "xlsx-output", "FILE", NULL,
+	CLI_OUT(struct kv_args, xlsx, 0, "xlsx", "FILE", NULL,
 		"the same as a workbook, or as CSV"),
+	CLI_ALIAS_OF("kv-cache.py", "xlsx-output"),
 	CLI_ENUM(struct kv_args, profile, 0, "performance-profile", kv_profile_names, "latency",
 		 "what storage_health judges by"),
 	CLI_OUT(struct kv_args, job.trace_path, 0, "io-trace-log", "FILE", NULL,

@@ -164,7 +164,7 @@ def a_dry_run_knows_the_rate():
 
 
 def a_dry_run_promises_no_less_than_is_written():
-    for more in [], ['--overwrite'], ['--read-only'], ['--write-only', '--verify'], ['--rwmix', 30], \
+    for more in [], ['--rewrite'], ['--read-only'], ['--write-only', '--verify'], ['--rwmix', 30], \
             ['--random', '--span', '8M'], ['--random', '--rwmix', 60, '--span', '8M']:
         args = ['--size', '64K', '1M', '-n', 40, '--no-limit', *more]
         said, written = planned(*args), result(*args)['bytes_written']
@@ -183,7 +183,7 @@ def the_limit_is_measured_with_few_writes_that_a_dry_run_tells():
 def what_fio_writes_is_in_the_dry_run():
     if not shutil.which('fio'):
         raise tap.Skip('fio', 'fio is not installed')
-    for more in [], ['--overwrite'], ['--read-only'], ['--rwmix', 50]:
+    for more in [], ['--rewrite'], ['--read-only'], ['--rwmix', 50]:
         args = ['--size', '256K', '-n', 40, '--no-limit', '--compare-fio', *more]
         said, written = planned(*args), result(*args)['bytes_written']
         room = 1.5 if '--rwmix' in more else 1.15  # how many of a mix are writes is drawn
@@ -216,7 +216,7 @@ def without_arguments_it_works_in_a_private_folder():
 
 
 def every_byte_is_verified():
-    for more in [], ['--overwrite'], ['--in-flight', 4], ['--random', '--span', '1M'], \
+    for more in [], ['--rewrite'], ['--in-flight', 4], ['--random', '--span', '1M'], \
             ['--rwmix', 50], ['--direct', 'never'], ['--memory', 'odd'], ['--memory', 'plain'], \
             ['--open-once'], ['--engine', 'threads'], \
             ['--random', '--rwmix', 30, '--in-flight', 3, '--span', '1M']:
@@ -346,9 +346,9 @@ def a_rate_is_not_exceeded_by_what_an_interruption_leaves():
 
 
 def fresh_files_and_overwriting_differ_in_wear():
-    r = result(*QUICK, '--write-only', '--overwrite', '--files', 4, '--warmup', 0)
+    r = result(*QUICK, '--write-only', '--rewrite', '--files', 4, '--warmup', 0)
     assert r['bytes_written'] == (20 + 4) * 65536, r['bytes_written']
-    assert r['settings']['overwrite'] is True
+    assert r['settings']['rewrite'] is True
     r = result(*QUICK, '--write-only', '--files', 4, '--warmup', 0)
     assert r['bytes_written'] == 20 * 65536, r['bytes_written']
 
@@ -377,7 +377,7 @@ def settings_have_every_option_as_it_was_asked_for():
     assert {other.get(n, n) for n in names} == set(asked), set(asked) ^ {other.get(n, n) for n in names}
     # what it chose itself, or what follows, was not asked for
     assert asked['files'] is asked['span'] is asked['limit'] is None, asked
-    assert not asked['overwrite'] and not asked['open_once'] and not asked['compare_fio'] and asked['no_limit'], asked
+    assert not asked['rewrite'] and not asked['open_once'] and not asked['compare_fio'] and asked['no_limit'], asked
 
 
 def a_given_limit_gives_a_share():
@@ -396,7 +396,7 @@ def the_limit_is_measured():
 
 
 def a_limit_of_other_writes_is_told():
-    for more, said in ([], True), (['--overwrite'], False), (['--limit', '1G'], False):
+    for more, said in ([], True), (['--rewrite'], False), (['--limit', '1G'], False):
         with folder():
             out, _ = bench('--size', '64K', '-n', 5, '--write-only', *more)
         if 'O_DIRECT' not in out:
@@ -604,9 +604,9 @@ def without_its_library_a_workbook_is_a_table():
         assert err == "penstock bench: --xlsx: libxlsxwriter is not installed, and 'r.csv' is there already\n", err
         assert clikit.load('r.csv') == b'mine'
         done = clikit.call('kv', '--io-trace-log', 'ops.csv', '--num-users', 3, '--runtime', 60, '--seed', 1,
-                           '--model', 'tiny-1b', '--output', 'o.json', '--xlsx-output', 'k.xlsx', env=environ)
+                           '--model', 'tiny-1b', '--output', 'o.json', '--xlsx', 'k.xlsx', env=environ)
         assert done.returncode == 0, done
-        assert '--xlsx-output: libxlsxwriter is not installed; the table is in k.csv\n' in done.err, done
+        assert '--xlsx: libxlsxwriter is not installed; the table is in k.csv\n' in done.err, done
         assert len(clikit.load('k.csv').splitlines()) == 2, clikit.load('k.csv')
 
 
@@ -658,7 +658,7 @@ BAD = {
     'a check of what is not moved': (['--verify', '--engine', 'null'], 'which moves nothing, exclude'),
     'fio on files to be verified': (['--compare-fio', '--verify'], 'exclude each other'),
     'fio against what is not moved': (['--compare-fio', '--engine', 'null'], 'which moves nothing, exclude'),
-    'reads that write over data': (['--read-only', '--overwrite'], 'exclude each other'),
+    'reads that write over data': (['--read-only', '--rewrite'], 'exclude each other'),
     'durable reads': (['--read-only', '--durability', 'full'], 'of writes, exclude each other'),
     'locked memory of a GPU': (['--lock', '--memory', 'gpu'], 'exclude each other'),
     'a limit of what is not moved': (['--limit', '1G', '--engine', 'null'], 'which moves nothing, exclude'),

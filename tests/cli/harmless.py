@@ -137,7 +137,7 @@ def data_on_a_terminal_are_text():
 def a_trace_on_a_terminal_is_text():
     with open('t.csv', 'w', encoding='utf-8', newline='') as f:
         f.write(HEADER + '0.0,Write,8192,Tier-2,one' + EVIL + 'end,Prefill\r\n' + '0.0,Write,8192,Tier-2,two,Prefill\r\n' * 3000)
-    seen = on_terminal('trace', 'convert', '--to', 'kv', 't.csv', '-')
+    seen = on_terminal('trace', 'convert', '--to-format', 'kv', 't.csv', '-')
     assert b'one\\x1b]0;gotcha\\x07' in seen and seen.count(b'two,Prefill') == 3000, seen[:300]
 
 

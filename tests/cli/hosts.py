@@ -238,7 +238,7 @@ def objects_below_a_mark(mpi):
     """The folders of ranks are below a striped one: objects are striped there, and go with their members."""
     for name in 'a', 'b':
         os.mkdir(name)
-    subprocess.run([PENSTOCK, 'stripe', 'create', '--folder', '--unit', '64K', 'f', 'a', 'b'], check=True)
+    subprocess.run([PENSTOCK, 'stripe', 'create', '--as-folder', '--unit', '64K', 'f', 'a', 'b'], check=True)
     before = [f for f in glob.glob('**', recursive=True, include_hidden=True) if os.path.isfile(f)]
     with open('t.csv', 'w', encoding='utf-8') as f:
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
@@ -334,7 +334,7 @@ def held(process, pid, off, on):
 def while_it_runs(mpi, *length, rank=1, ranks=3, host=(), env=None):
     """A run of three ranks that has begun, and the process of a rank."""
     here = os.path.realpath('.')
-    process = launch_words(mpi, ranks, *host, PENSTOCK, 'bench', '-s', '64K', *(length or ('--runtime', '600')), '-w', '--overwrite', '--files', '4',
+    process = launch_words(mpi, ranks, *host, PENSTOCK, 'bench', '-s', '64K', *(length or ('--runtime', '600')), '-w', '--rewrite', '--files', '4',
                            '--no-limit', '--json', 'all.json', env=env)
     seen, changes = {}, collections.Counter()  # files are filled, and then written to in the time that counts
     while not (pid := worker_of(rank, here)) or len(changes) < ranks or min(changes.values()) < 5:
@@ -363,7 +363,7 @@ def a_slow_rank(mpi):
     """It does nothing four fifths of the time: it is in the first line."""
     here = os.path.realpath('.')
     for _ in range(BUSY):
-        process = launch(mpi, 3, 'bench', '-s', '64K', '-n', '1500', '-w', '--overwrite', '--files', '4', '--no-limit', '--json', 'all.json')
+        process = launch(mpi, 3, 'bench', '-s', '64K', '-n', '1500', '-w', '--rewrite', '--files', '4', '--no-limit', '--json', 'all.json')
         while not (pid := worker_of(1, here)) and process.poll() is None:
             time.sleep(0.02)
         held(process, pid, 0.04, 0.01)
@@ -380,7 +380,7 @@ def a_rank_that_begins_late(mpi):
     """Rank 2 is held, so that the others wait for it, and rank 1 until the others have begun."""
     here = os.path.realpath('.')
     for _ in range(BUSY):
-        process = launch(mpi, 3, 'bench', '-s', '64K', '--runtime', '3', '-w', '--overwrite', '--files', '4', '--no-limit', '--json', 'all.json')
+        process = launch(mpi, 3, 'bench', '-s', '64K', '--runtime', '3', '-w', '--rewrite', '--files', '4', '--no-limit', '--json', 'all.json')
         while not ((second := worker_of(2, here)) and (first := worker_of(1, here))) or \
                 sum(n.startswith('penstock-bench') for n in os.listdir('.')) < 3:
             assert process.poll() is None, process.communicate()
@@ -480,7 +480,7 @@ def a_rank_whose_storage_hangs(mpi):
     os.mkdir('0')
     os.mkdir('2')
     with freezer('1') as freeze:
-        process = in_its_own_folder(mpi, 3, 'bench', '-s', '64K', '-n', '10000', '-w', '--overwrite', '--files', '4', '--no-limit', '--json',
+        process = in_its_own_folder(mpi, 3, 'bench', '-s', '64K', '-n', '10000', '-w', '--rewrite', '--files', '4', '--no-limit', '--json',
                                     '../all.json', env={'PENSTOCK_RANK_TIMEOUT': '4'})
         times = set()  # of its files: they are filled, and then written to in the time that counts
         while len(times) < 5:

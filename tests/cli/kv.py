@@ -92,7 +92,7 @@ CHOICES = {
 FLAGS = ['disable-multi-turn', 'disable-prefix-caching', 'enable-rag', 'enable-autoscaling', 'use-burst-trace',
          'precondition', 'prefill-only', 'decode-only', 'enable-latency-tracing']
 TEXTS = {'model': 'llama3.1-8b', 'folder': None, 'burst-trace-path': 'BurstGPT/data/BurstGPT_1.csv',
-         'validation-trace': None, 'dataset-path': None, 'output': None, 'seed': None, 'xlsx-output': None,
+         'validation-trace': None, 'dataset-path': None, 'output': None, 'seed': None, 'xlsx': None,
          'config': None, 'io-trace-log': None}
 UPSTREAM = sorted([*BOUNDS, *CHOICES, *FLAGS, *TEXTS])
 
@@ -479,7 +479,7 @@ def columns():
 def the_workbook_has_upstreams_sheets_and_columns():
     import openpyxl
     with folder():
-        _, err, result = trace('--xlsx-output', 'out.xlsx', '--num-users', '40', '--cpu-mem-gb', '8', '--gpu-mem-gb', '4',
+        _, err, result = trace('--xlsx', 'out.xlsx', '--num-users', '40', '--cpu-mem-gb', '8', '--gpu-mem-gb', '4',
                                '--generation-mode', 'fast')
         if 'libxlsxwriter' in err:
             raise tap.Skip('xlsxwriter', err.strip())
@@ -506,7 +506,7 @@ def the_workbook_has_upstreams_sheets_and_columns():
         qos = list(book['QoS Metrics'].values)
         assert qos[0] == ('QoS Level', 'Total Requests', 'Latency P95 (ms)', 'Latency P99 (ms)', 'SLA Met', 'SLA Compliance')
         assert sum(r[1] for r in qos[1:]) == s['total_requests'] and all(isinstance(r[4], bool) for r in qos[1:]), qos
-        trace('--xlsx-output', 'through.xlsx', '--performance-profile', 'throughput')
+        trace('--xlsx', 'through.xlsx', '--performance-profile', 'throughput')
         qos = list(openpyxl.load_workbook('through.xlsx')['QoS Metrics'].values)
         assert all(r[4] == r[5] == 'N/A (throughput mode)' for r in qos[1:]), qos
 
@@ -515,7 +515,7 @@ def a_table_with_another_name_is_CSV():
     import csv
     with folder():
         for name, becomes in ('out.csv', 'out.csv'), ('table', 'table.csv'), ('a.txt', 'a.txt.csv'):
-            trace('--xlsx-output', name)
+            trace('--xlsx', name)
             with open(becomes, encoding='utf-8', newline='') as f:
                 names, values = csv.reader(f)
             assert names == columns() + METRICS and len(values) == 99, becomes
@@ -549,7 +549,7 @@ def without_requests_there_is_no_summary():
         slow = save('slow.yaml', ''.join(f'  {t}: {{think_time_range: [1000, 1000]}}\n' for t in
                                           ('chatbot', 'coding', 'document')).join(['user_templates:\n', '']))
         for more in [], ['--compat']:
-            out, err, result = trace('--config', slow, '--xlsx-output', 'o.xlsx', *more)
+            out, err, result = trace('--config', slow, '--xlsx', 'o.xlsx', *more)
             assert list(result) == [n for n in TOP if n != 'summary'] + ['penstock'], list(result)
             assert result['requests_completed'] == 0 and not os.path.exists('o.xlsx'), os.listdir()
             assert 'No request was completed' in out and ('warning: no request was completed' in err) == (not more), err
@@ -563,7 +563,7 @@ def only_one_output_is_standard_output():
         out, _ = kv(*QUICK, '--io-trace-log', '-', '--output', 'o.json')
         assert out.startswith('Timestamp,Operation,') and 'Overall' not in out
         refused(*QUICK, '--io-trace-log', '-', '--output', '-')
-        refused(*QUICK, '--xlsx-output', '-')
+        refused(*QUICK, '--xlsx', '-')
 
 
 def changes_of_the_number_of_users_have_upstreams_members():

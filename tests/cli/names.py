@@ -99,7 +99,7 @@ def no_file_is_written_twice():
 @in_folder
 def a_name_that_is_made_of_another_is_looked_at_too():
     save('in.csv', 'decode: {batch_size: 3}')
-    refused('kv', '--config', 'in.csv', '--xlsx-output', 'in', '--output', 'o', '--runtime', '1', '--num-users', '1',
+    refused('kv', '--config', 'in.csv', '--xlsx', 'in', '--output', 'o', '--runtime', '1', '--num-users', '1',
             '--io-trace-log', '/dev/null', says=["'in.csv' is read by --config"])
     assert load('in.csv').startswith('decode')
 
@@ -234,7 +234,7 @@ def why_a_result_could_not_be_written_is_said_once():
         for option in ('--json', '--csv', '--html'):
             one_line([*BENCH, option, '/dev/full'], f"{option}: '/dev/full' was not written: No space left on device",
                      stdout=subprocess.DEVNULL)
-    trace = ['trace', 'convert', 'ops.csv', '-', '--to', 'kv']
+    trace = ['trace', 'convert', 'ops.csv', '-', '--to-format', 'kv']
     kv = ['kv', '--num-users', '2', '--runtime', '20', '--model', 'tiny-1b', '--io-trace-log', 'ops.csv', '--output', 'o.json']
     replay = ['replay', 'ops.csv', '--tier', '0=d', '--tier', '1=d1', '--target', 'd2', '--pace', 'flat-out']
     sweep = ['sweep', '--nvme_dir', '.', '--sweep-config', 'one.json', '--size', '1M', '--iterations', '1', '--no-limit', '--log-dir', 'logs']
@@ -251,9 +251,9 @@ def why_a_result_could_not_be_written_is_said_once():
 def a_trace_that_could_not_be_written_says_why():
     save('a.tsv', 'idx\tthread\top\tclient_id\tn_objects\tbytes\tendpoint\tfile\terror\tstart\tfirst_byte\tend\tduration_ns\n'
          '0\t0\tPUT\t\t1\t4096\t\tk\t\t2024-01-01T00:00:00Z\t\t2024-01-01T00:00:01Z\t1000000000\n')
-    one_line(['trace', 'convert', 'a.tsv', '/dev/full', '--to', 'kv'], 'No space left on device', stdout=subprocess.DEVNULL)
+    one_line(['trace', 'convert', 'a.tsv', '/dev/full', '--to-format', 'kv'], 'No space left on device', stdout=subprocess.DEVNULL)
     with open('/dev/full', 'w') as full:
-        one_line(['trace', 'convert', 'a.tsv', '-', '--to', 'kv'], 'No space left on device', stdout=full)
+        one_line(['trace', 'convert', 'a.tsv', '-', '--to-format', 'kv'], 'No space left on device', stdout=full)
 
 
 @in_folder

@@ -41,7 +41,7 @@ def make(name='t', members=3):
 
 
 def look(name='t'):
-    return json.loads(info('--json', name).out)[0]
+    return json.loads(info('--json', '-', name).out)[0]
 
 
 @in_folder
@@ -85,7 +85,7 @@ def check_names_what_is_wrong():
     assert done.out.startswith('t: member 2 of 3, ') and 'is short' in done.out, done
     os.remove(second)
     assert 'No such file' in check('t', status=1).out
-    got = json.loads(check('--json', 't', status=1).out)[0]
+    got = json.loads(check('--json', '-', 't', status=1).out)[0]
     assert [m['state'] for m in got['members']] == ['good', 'missing', 'good'], got
     assert 'member 2 of 3' in got['members'][1]['why'], got
     info('t')
@@ -101,7 +101,7 @@ def rm_leaves_nothing():
     os.symlink('t', 'link')
     rm('link')
     assert not os.path.lexists('link') and not os.path.lexists('t') and not any(os.listdir(f'd{i}') for i in range(3))
-    create('--folder', 'swap', 'd0', 'd1')
+    create('--as-folder', 'swap', 'd0', 'd1')
     os.symlink('swap', 'link')
     rm('link')
     assert not os.path.lexists('link') and not os.path.lexists('swap') and not os.listdir('d0')
@@ -134,7 +134,7 @@ def a_striped_file_in_the_place_of_a_folder_is_named():
                   ['kv', *kv, '--target', 't'], ['kv', *kv, '--target', 't', '--layout', 'slab'], ['bench', '-f', 't', '-s', '4K'],
                   ['io', '-f', 't', '-s', '1M'], ['tune', '-f', 't'], ['sweep', '-f', 't'], ['ckpt', 'bench', '-f', 't', '-s', '1M']):
         done = clikit.call(*words)
-        assert done.returncode and 'is a striped file, ' in done.err and 'stripe create --folder' in done.err, done
+        assert done.returncode and 'is a striped file, ' in done.err and 'stripe create --as-folder' in done.err, done
     assert look() == before
     check('t')
 
@@ -218,7 +218,7 @@ def checkpoints_take_the_place_of_a_striped_file_and_keep_its_folders():
 def checkpoints_in_a_striped_folder_are_striped():
     for folder in ('a', 'b'):
         os.mkdir(folder)
-    create('swap', '--folder', '--unit', '64K', 'a', 'b')
+    create('swap', '--as-folder', '--unit', '64K', 'a', 'b')
     before = files()
     save_load('swap/m.safetensors')
     assert len(look('swap/m.safetensors')['members']) == 2
@@ -240,7 +240,7 @@ def torch_and_safetensors_save_and_load_striped_names():
         raise tap.Skip('torch', str(error))
     for folder in ('a', 'b'):
         os.mkdir(folder)
-    create('swap', '--folder', '--unit', '64K', 'a', 'b')
+    create('swap', '--as-folder', '--unit', '64K', 'a', 'b')
     state = {'w': torch.arange(100000, dtype=torch.float32), 'b': torch.ones(7)}
     for turn in range(2):
         penstock.torch.save(state, 'swap/s.pt')
@@ -311,7 +311,7 @@ def files():
 def a_folder_is_measured_like_any_and_nothing_is_left():
     for folder in ('a', 'b'):
         os.mkdir(folder)
-    create('swap', '--folder', '--unit', '64K', 'a', 'b')
+    create('swap', '--as-folder', '--unit', '64K', 'a', 'b')
     assert info('swap').out.startswith('swap: a folder in 2 members'), info('swap').out
     assert check('swap').out == 'swap: 2 members are good\n'
     before = files()
@@ -335,7 +335,7 @@ def swap_folder():
     """A striped folder, and what there is in it and around it."""
     for folder in ('a', 'b'):
         os.mkdir(folder)
-    create('swap', '--folder', '--unit', '64K', 'a', 'b')
+    create('swap', '--as-folder', '--unit', '64K', 'a', 'b')
     return files()
 
 
@@ -346,10 +346,10 @@ def the_room_is_that_of_the_members_drives():
     sh = f"""
         mount -t tmpfs -o size=8M none small && mkdir small/c || exit 77
         exec 2>&1
-        {clikit.PENSTOCK} stripe create --folder from_small a small/c || exit 1
+        {clikit.PENSTOCK} stripe create --as-folder from_small a small/c || exit 1
         {clikit.PENSTOCK} io -f from_small -s 20M
         [ $? = 2 ] || exit 2
-        {clikit.PENSTOCK} stripe create --folder small/to_large a b || exit 3
+        {clikit.PENSTOCK} stripe create --as-folder small/to_large a b || exit 3
         {clikit.PENSTOCK} io -f small/to_large -s 20M || exit 4"""
     done = subprocess.run(['unshare', '-m', 'sh', '-c', sh], capture_output=True, text=True)
     if os.geteuid() or done.returncode == 77 or done.stderr:
@@ -395,7 +395,7 @@ def ckpt_bench_saves_to_striped_names_and_removes_their_members():
 @in_folder
 def fio_is_not_let_at_striped_files():
     os.mkdir('a')
-    create('swap', '--folder', 'a')
+    create('swap', '--as-folder', 'a')
     os.mkdir('swap/below')
     for folder in 'swap', 'swap/below':
         clikit.Command('bench').refused('-f', folder, '-s', '1M', '--compare-fio', says=f'{folder} is a striped folder')
@@ -410,7 +410,7 @@ def a_swap_folder_of_deepspeed_may_be_striped():
         raise tap.Skip('torch', str(error))
     for folder in ('a', 'b', 'c'):
         os.mkdir(folder)
-    create('swap', '--folder', '--unit', '64K', 'a', 'b', 'c')
+    create('swap', '--as-folder', '--unit', '64K', 'a', 'b', 'c')
     os.makedirs('swap/zero_stage_3/rank0')
     name = 'swap/zero_stage_3/rank0/p.tensor.swp'
     handle = aio_handle(1 << 20, 8, False, False, 1)

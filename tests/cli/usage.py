@@ -142,8 +142,8 @@ FAILING = '\n'.join(line.strip() for line in '''
     kv --config W
     kv --burst-trace-path W --use-burst-trace --io-trace-log t --output o
     trace stat W.txt
-    trace convert W.csv out --to kv
-    trace convert W out --to kv
+    trace convert W.csv out --to-format kv
+    trace convert W out --to-format kv
     replay W --target d
     replay W.csv --target d
     report W.json

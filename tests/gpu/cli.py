@@ -163,7 +163,7 @@ def gdsio_has_turns_where_it_is_installed():
         save_program('bin/gdsio', f"""echo "$@" >> {os.getcwd()}/turns; [ -s tensor-0 ] || exit 1
 echo "IoType: READ XferType: GPUD Threads: 1 DataSetSize: 64/64(KiB) IOSize: 64(KiB) Throughput: 2.000000 GiB/sec, Avg_Latency: 30.500000 usecs ops: 1"
 """)
-        args = ['bench', '--gpu', '--target', 'data', '--size', '64K', '-n', 20, '--no-limit', '--compare-fio', '--overwrite']
+        args = ['bench', '--gpu', '--target', 'data', '--size', '64K', '-n', 20, '--no-limit', '--compare-fio', '--rewrite']
         path = {'PATH': os.getcwd() + '/bin:' + os.environ['PATH']}
         out, _ = run(*args, '--json', 'r.json', more=path)
         r = json.load(open('r.json'))
