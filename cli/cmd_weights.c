@@ -31,8 +31,8 @@ struct weights_command {
 
 static const struct cli_opt weights_opts[] = {
 	CLI_GROUP("What"),
-	CLI_U32(struct weights_command, job.batch, 'n', "batch", "N", "96", 1, 1u << 20,
-		"tokens that a step makes, one for each of so many sequences"),
+	CLI_U32(struct weights_command, job.batch, 0, "batch", "N", "96", 1, 1u << 20,
+		"tokens that a step makes, one for each of so many sequences", .often = true),
 	CLI_DBL(struct weights_command, job.compute_ms, 'c', "compute-ms", "MS", "0", 0, 60000,
 		"time that a group is held for"),
 	CLI_ENUM(struct weights_command, job.by, 0, "by", weights_by_words, "layer",
@@ -56,8 +56,8 @@ static const struct cli_opt weights_opts[] = {
 	CLI_U32(struct weights_command, job.bits, 0, "bits", "N", NULL, 1, 64,
 		"of a parameter; default: as it is published"),
 	CLI_GROUP("How"),
-	CLI_SIZE(struct weights_command, job.window, 'w', "window", "BYTES", "2G", 1u << 20,
-		 1ull << 50, "memory that the weights pass through"),
+	CLI_SIZE(struct weights_command, job.window, 0, "window", "BYTES", "2G", 1u << 20,
+		 1ull << 50, "memory that the weights pass through", .often = true),
 	CLI_LIST(struct weights_command, gpu, 0, "gpu", "ID", NULL, 0, 1,
 		 "the window is memory of a GPU; default: of the first"),
 	CLI_TABLE(struct weights_command, job.opts, struct penstock_opts, cli_engine_opts),

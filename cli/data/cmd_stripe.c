@@ -47,7 +47,7 @@ static int create_run(void *args, int argc, char **argv)
 
 static const struct cli_opt create_opts[] = {
 	CLI_GROUP("How"),
-	CLI_SIZE(struct stripe_command, unit, 'u', "unit", "BYTES", "2M", 4096, 1u << 30,
+	CLI_SIZE(struct stripe_command, unit, 0, "unit", "BYTES", "2M", 4096, 1u << 30,
 		 "bytes in a member before the turn of the next; a multiple of 4K, 1M to 4M is "
 		 "good"),
 	CLI_FLAG(struct stripe_command, folder, 0, "as-folder",

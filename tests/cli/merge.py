@@ -144,7 +144,7 @@ def replay_of_two_processes():
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
         for i in range(40):
             f.write(f'{i / 1000},{"Write" if i < 20 else "Read"},65536,Tier-2,key_{i % 20},{"Prefill" if i < 20 else "Decode"}\n')
-    a, b = two('replay', 'trace.csv', '-p', 'flat-out', place='-f')
+    a, b = two('replay', 'trace.csv', '--pace', 'flat-out', place='-f')
     m = merged()
     counts_add_up(a, b, m)
     assert m['replay']['rows'] == 80 and sum(c['ops'] for c in m['replay']['classes']) == 80

@@ -243,7 +243,7 @@ def a_prefix_is_a_model_as_a_folder_is():
     r = load('r.json')
     assert r['weights']['model_bytes'] == 4 << 20 and r['objects']['read_bytes'] >= 4 << 20 and r['objects']['failed'] == 0, r['weights']
     assert 'objects:' in done.out and 'libcurl' in str(r['series'][0]['limit']) + done.out or 'plain GET' in done.out, done.out
-    listed = ckpt('ls', '-b', 's3://bucket/model/').out
+    listed = ckpt('ls', '--brief', 's3://bucket/model/').out
     assert all(name in listed for name in ('model-1.safetensors', 'model-2.safetensors', 'other.safetensors')) and 'index' not in listed, listed
     assert 'has no checksums' in ckpt('verify', 's3://bucket/model/', status=1).err
     for name in 'model-1', 'model-2', 'other':
