@@ -92,10 +92,9 @@ const struct cli_opt kv_upstream_opts[] = {
 	CLI_IN(struct kv_args, validation, 0, "validation-trace", "FILE", NULL,
 	       "compare the hit rate with that of recorded requests, JSON"),
 	CLI_GROUP("Results"),
-	CLI_OUT(struct kv_args, output, 0, "output", "FILE", NULL,
+	CLI_OUT(struct kv_args, output, 'o', "output", "FILE", NULL,
 		"the result as kv-cache.py writes it; default: "
-		"benchmark_results_YYYYmmdd_HHMMSS.json",
-		.often = true),
+		"benchmark_results_YYYYmmdd_HHMMSS.json"),
 	CLI_OUT(struct kv_args, xlsx, 0, "xlsx", "FILE", NULL,
 		"the same as a workbook, or as CSV"),
 	CLI_ALIAS_OF("kv-cache.py", "xlsx-output"),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options that each are an axis of a space: --queue-depth 4 8, --submit single. */
+/* Options that each are an axis of a space: --queue-depth 4 8, --single-submit yes. */
 #include <errno.h>
 #include <string.h>
 
@@ -11,20 +11,21 @@
 #include "cli/opt/opt_space.h"
 #include "load/bed/buffers.h"
 
-/* As options are called; "requests" and "submit" take words, not flags. */
+/* As options are called; those that are flags elsewhere take words. */
 static const char *const names[SPACE_KINDS] = {
-	"block-size", "queue-depth", "requests", "submit", "threads", "engine", "memory",
+	"block-size",    "queue-depth", "sequential-requests",
+	"single-submit", "threads",     "engine",
+	"memory",
 };
 
 /* One word to its value; false: not understood. */
 static bool axis_value(enum space_kind kind, const char *word, uint64_t *n)
 {
-	static const char *const requests[] = {"overlap", "sequential", NULL};
-	static const char *const submit[] = {"batch", "single", NULL};
-	const char *const *words = kind == SPACE_SEQUENTIAL ? requests
-				   : kind == SPACE_SINGLE   ? submit
-				   : kind == SPACE_MEMORY   ? bed_memory_words
-							    : NULL;
+	static const char *const yes_no[] = {"no", "yes", NULL};
+	bool flag = kind == SPACE_SEQUENTIAL || kind == SPACE_SINGLE;
+	const char *const *words = flag                   ? yes_no
+				   : kind == SPACE_MEMORY ? bed_memory_words
+							  : NULL;
 
 	for (uint64_t i = 0; words && words[i]; i++) {
 		*n = i;

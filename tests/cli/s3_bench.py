@@ -102,7 +102,7 @@ def all_commands_take_one_table_of_options():
         bench('-f', 's3://bucket', '-s', '64K', '-n', '2', '--no-limit', '--sign-body', '--json', 'r.json', *where)
         assert load('r.json')['objects']['payload'] == 'signed' and len(load('r.json')['objects']['endpoints']) == 2
         io('-f', 's3://bucket/i', '-s', '64K', '--iterations', '1', *where)
-        sweep('-f', 's3://bucket/s', '-s', '64K', '-b', '64K', '-d', '4', '-t', '1', '--requests', 'overlap', '--submit', 'batch', '--no-limit', *where)
+        sweep('-f', 's3://bucket/s', '-s', '64K', '-b', '64K', '-d', '4', '-t', '1', '--sequential-requests', 'no', '--single-submit', 'no', '--no-limit', *where)
         with open('m.ckpt', 'wb') as f:
             f.write(b'x' * 1000)
         ckpt('cp', 'm.ckpt', 's3://bucket/', *where)
@@ -191,7 +191,7 @@ def io_moves_whole_objects_and_can_keep_them():
 
 @in_folder
 def sweep_goes_through_its_configurations():
-    sweep('-f', 's3://bucket/s', '-s', '2M', '-b', '1M', '-d', '4', '-t', '1', '--requests', 'overlap', '--submit', 'batch', '--json', 'r.json')
+    sweep('-f', 's3://bucket/s', '-s', '2M', '-b', '1M', '-d', '4', '-t', '1', '--sequential-requests', 'no', '--single-submit', 'no', '--json', 'r.json')
     r = load('r.json')
     assert all(s['limit']['share'] > 0 for s in r['series']), r['series']
     assert len(r['series']) == 2 and all(s['ops'] for s in r['series']) and r['objects']['failed'] == 0, r

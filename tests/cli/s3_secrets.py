@@ -122,7 +122,7 @@ def commands():
     yield 'rm', '-r', to
     yield 'bench', '-f', to, '-s', '64K', '-n', '2', '--json', 'bench.json', '--csv', 'bench.csv', '--html', 'bench.html'
     yield 'io', '--target', to, '--read-only', '--size', '64K', '--iterations', '1', '--json', 'io.json'
-    yield ('sweep', '-f', to, '-s', '1M', '-b', '1M', '-d', '2', '-t', '1', '--requests', 'overlap', '--submit', 'batch', '--json', 'sweep.json',
+    yield ('sweep', '-f', to, '-s', '1M', '-b', '1M', '-d', '2', '-t', '1', '--sequential-requests', 'no', '--single-submit', 'no', '--json', 'sweep.json',
            '--log-dir', 'logs')
     yield 'replay', 't.csv', *FLAT, '--target', f'{to}/r', '--json', 'replay.json'
     yield 'kv', *kv, '--folder', f'{to}/kv', '--json', 'kv.json'

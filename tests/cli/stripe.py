@@ -366,7 +366,7 @@ def tune_and_sweep_measure_a_striped_folder():
     assert '"block_size": 65536' in done.out, done.out  # a unit is the most that one block is
     assert files() == before, files()
     os.mkdir('logs')
-    clikit.Command('sweep')('-f', 'swap', '-s', '256K', '-b', '64K', '128K', '-d', '4', '-t', '1', '--submit', 'batch', '--requests', 'overlap',
+    clikit.Command('sweep')('-f', 'swap', '-s', '256K', '-b', '64K', '128K', '-d', '4', '-t', '1', '--single-submit', 'no', '--sequential-requests', 'no',
                             '--no-limit', '--log-dir', 'logs')
     assert [f for f in files() if not f.startswith('./logs/')] == before, files()
     assert sum('_bs' in f for f in files()) == 4, files()

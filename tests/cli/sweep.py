@@ -31,7 +31,7 @@ resultcheck.need('jsonschema')
 sweep = clikit.Command('sweep')
 start, result = sweep.start, sweep.result
 SMALL = ['--size', '256K', '--block-size', '64K', '128K', '--queue-depth', 4, 8, '--threads', 1, 2,
-         '--requests', 'overlap', '--submit', 'batch', '--no-limit']
+         '--sequential-requests', 'no', '--single-submit', 'no', '--no-limit']
 STATE = 'penstock-sweep-state.jsonl'
 
 
@@ -134,7 +134,7 @@ def the_best_is_the_fastest():
 
 def the_logs_are_upstreams():
     with folder():
-        r = result(*SMALL, '--iterations', 2, '--requests', 'sequential', '--submit', 'single')
+        r = result(*SMALL, '--iterations', 2, '--sequential-requests', 'yes', '--single-submit', 'yes')
         for kind in 'read', 'write':
             found = upstream_speeds(f'_aio_bench_logs/_aio_bench_{kind}_logs')
             assert len(found) == 32, found
@@ -192,7 +192,7 @@ def a_sweep_json_takes_every_option_of_ds_io():
 
 def both_ways_have_a_word():
     with folder():
-        r = result(*SMALL[:11], '--read-only', '--submit', 'both', '--requests', 'both', '--no-limit')
+        r = result(*SMALL[:11], '--read-only', '--single-submit', 'both', '--sequential-requests', 'both', '--no-limit')
         axes = {a['name']: a['values'] for a in r['grid']['axes']}
         assert axes['single_submit'] == axes['sequential_requests'] == [False, True], axes
         assert len(r['series']) == 32
@@ -207,7 +207,7 @@ def an_engine_of_ds_io_is_the_first_usable():
 def engines_and_memory_are_axes():
     with folder():
         r = result('--size', '64K', '--block-size', '64K', '--queue-depth', 2, '--threads', 1,
-                   '--requests', 'overlap', '--submit', 'batch', '--engine', 'threads', 'null',
+                   '--sequential-requests', 'no', '--single-submit', 'no', '--engine', 'threads', 'null',
                    '--memory', 'own', 'plain', 'odd', '--no-limit')
         assert len(r['series']) == 12
         for s in r['series']:
@@ -218,8 +218,8 @@ def engines_and_memory_are_axes():
 
 
 def the_null_engine_wears_nothing_and_has_no_limit():
-    args = ['--size', '64K', '--block-size', '64K', '--queue-depth', 2, '--threads', 1, '--requests', 'overlap',
-            '--submit', 'batch', '--iterations', 3]
+    args = ['--size', '64K', '--block-size', '64K', '--queue-depth', 2, '--threads', 1, '--sequential-requests', 'no',
+            '--single-submit', 'no', '--iterations', 3]
     with folder():
         assert planned(*args, '--engine', 'null') == 65536  # the file is real
         assert result(*args, '--engine', 'null')['bytes_written'] == 65536
@@ -235,7 +235,7 @@ def the_null_engine_wears_nothing_and_has_no_limit():
 
 def names_of_logs_know_k_and_m_only():
     with folder():
-        args = ['--size', '256K', '--queue-depth', 1, '--threads', 1, '--requests', 'overlap', '--submit', 'batch',
+        args = ['--size', '256K', '--queue-depth', 1, '--threads', 1, '--sequential-requests', 'no', '--single-submit', 'no',
                 '--engine', 'threads', '--read-only', '--no-limit', '--block-size', '1G', '64K']
         _, err = sweep(*args, '--log-dir', 'a')
         assert err == '' and logs('read', 'a') == ['read_block_overlap_ftd1_d1_bs1024M_p1.txt',
@@ -251,7 +251,7 @@ def several_folders_have_a_worker_each():
         os.mkdir('a')
         os.mkdir('b')
         r = result('--target', 'a', 'b', '--size', '128K', '--block-size', '64K', '--queue-depth', 4,
-                   '--threads', 1, '--requests', 'overlap', '--submit', 'batch', '--iterations', 3,
+                   '--threads', 1, '--sequential-requests', 'no', '--single-submit', 'no', '--iterations', 3,
                    '--no-limit')
         assert [t['folder'] for t in r['targets']] == ['a', 'b']
         assert [s['name'] for s in r['series']] == ['read_block_overlap_ftd2_d4_bs64K_p1',
@@ -384,7 +384,7 @@ def a_stale_log_folder_is_refused():
 def interrupted_case(when, lines):
     """Stop it when its state has so many lines, and let it go on."""
     args = ['--size', '4M', '--block-size', '128K', '256K', '--queue-depth', 1, 2, 4, '--threads', 1, 2,
-            '--requests', 'sequential', '--submit', 'single', '--iterations', 20, '--no-limit',
+            '--sequential-requests', 'yes', '--single-submit', 'yes', '--iterations', 20, '--no-limit',
             '--engine', 'threads', '--log-dir', 'logs']
 
     def case():
@@ -599,8 +599,8 @@ BAD = {
     'a value twice': (['--queue-depth', '4', '4'], 'there twice'),
     'an unknown engine': (['--engine', 'warp'], "'warp' is unknown"),
     'an unknown kind of memory': (['--memory', 'pink'], "--memory: 'pink'"),
-    'an unknown way of submitting': (['--submit', 'twice'], "--submit: 'twice'"),
-    'both ways and one of them': (['--submit', 'both', 'single'], '--submit: a value is there twice'),
+    'an unknown way of submitting': (['--single-submit', 'twice'], "--single-submit: 'twice'"),
+    'both ways and one of them': (['--single-submit', 'both', 'yes'], '--single-submit: a value is there twice'),
     'ds_io\'s engine beside others': (['--engine', 'aio_handle', 'null'], 'aio_handle is the first usable'),
     'GDS without a GPU': (['--gds'], '--gds goes with --gpu'),
     'a flush and none': (['--flush-page-cache', '--no-sudo'], 'exclude each other'),

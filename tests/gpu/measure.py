@@ -60,7 +60,7 @@ def cufile_is_a_path_of_its_own():
 
 def sweep_has_gpu_rows():
     args = ['--size', '1M', '--block-size', '256K', '--queue-depth', 4, 8, '--threads', 1,
-            '--requests', 'overlap', '--submit', 'batch']
+            '--sequential-requests', 'no', '--single-submit', 'no']
     r = result('sweep', *args, '--gpu')
     assert len(r['series']) == 4 and {s['ran']['path'] for s in r['series']} == {'ring'}, r['series']
     r = result('sweep', *args, '--gpu', '--gds')
