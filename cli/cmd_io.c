@@ -144,7 +144,8 @@ static int io_check_options(const struct io_command *c)
 	bool null = engine_is_null(job->opts.engine);
 	const struct cli_pair pairs[] = {
 		{job->limit && job->measure_limit, "--limit and --measure-limit"},
-		{job->read && job->opts.durability, "--read-only and --durability, which is of writes,"},
+		{job->read && job->opts.durability,
+		 "--read-only and --durability, which is of writes,"},
 		{job->limit && null, "--limit and --engine null, which moves nothing,"},
 		{job->measure_limit && null,
 		 "--measure-limit and --engine null, which moves nothing,"},

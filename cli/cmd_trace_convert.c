@@ -20,7 +20,8 @@ static const char *const tier_words[] = {"none", "0", "1", "2", NULL};
 static const struct cli_opt convert_opts[] = {
 	CLI_TABLE(struct convert_args, in, struct cli_trace_in, cli_trace_in_opts),
 	CLI_GROUP("Output"),
-	CLI_WORD(struct convert_args, copy.writer.format, 0, "to-format", trace_format_names, "auto",
+	CLI_WORD(struct convert_args, copy.writer.format, 0, "to-format", trace_format_names,
+		 "auto",
 		 "what OUT is; auto: by its name (.csv kv, .jsonl mooncake, .iolog fio, .tsv "
 		 "oplog), which may end in .zst",
 		 .often = true),

@@ -276,8 +276,7 @@ static int write_result(struct tune_command *c, struct result *r, const struct t
 	r->targets = targets;
 	r->nr_targets = c->job.nr_folders;
 	r->settings = cli_settings(&cmd_tune, c);
-	report_space_settings(r->settings, "folder", c->job.folders, c->job.nr_folders,
-			      &c->space);
+	report_space_settings(r->settings, "folder", c->job.folders, c->job.nr_folders, &c->space);
 	r->series = series;
 	r->bytes_written = res->bytes_written;
 	r->tune = res->race.probes ? tune_json(&c->job, res) : NULL;

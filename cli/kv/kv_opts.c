@@ -95,8 +95,7 @@ const struct cli_opt kv_upstream_opts[] = {
 	CLI_OUT(struct kv_args, output, 'o', "output", "FILE", NULL,
 		"the result as kv-cache.py writes it; default: "
 		"benchmark_results_YYYYmmdd_HHMMSS.json"),
-	CLI_OUT(struct kv_args, xlsx, 0, "xlsx", "FILE", NULL,
-		"the same as a workbook, or as CSV"),
+	CLI_OUT(struct kv_args, xlsx, 0, "xlsx", "FILE", NULL, "the same as a workbook, or as CSV"),
 	CLI_ALIAS_OF("kv-cache.py", "xlsx-output"),
 	CLI_ENUM(struct kv_args, profile, 0, "performance-profile", kv_profile_names, "latency",
 		 "what storage_health judges by"),

@@ -13,9 +13,8 @@
 
 /* As options are called; those that are flags elsewhere take words. */
 static const char *const names[SPACE_KINDS] = {
-	"block-size",    "queue-depth", "sequential-requests",
-	"single-submit", "threads",     "engine",
-	"memory",
+	"block-size", "queue-depth", "sequential-requests", "single-submit", "threads",
+	"engine",     "memory",
 };
 
 /* One word to its value; false: not understood. */
@@ -23,9 +22,7 @@ static bool axis_value(enum space_kind kind, const char *word, uint64_t *n)
 {
 	static const char *const yes_no[] = {"no", "yes", NULL};
 	bool flag = kind == SPACE_SEQUENTIAL || kind == SPACE_SINGLE;
-	const char *const *words = flag                   ? yes_no
-				   : kind == SPACE_MEMORY ? bed_memory_words
-							  : NULL;
+	const char *const *words = flag ? yes_no : kind == SPACE_MEMORY ? bed_memory_words : NULL;
 
 	for (uint64_t i = 0; words && words[i]; i++) {
 		*n = i;

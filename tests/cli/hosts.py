@@ -249,7 +249,7 @@ def objects_below_a_mark(mpi):
         kept = [f for f in glob.glob('f/rank-*/*') if os.path.isfile(f)]
         assert len(kept) == (8 if words == ['--keep'] else 0), kept
         for file in kept:
-            told = json.loads(subprocess.run([PENSTOCK, 'stripe', 'info', '--json', file], check=True, capture_output=True).stdout)[0]
+            told = json.loads(subprocess.run([PENSTOCK, 'stripe', 'info', '--json', '-', file], check=True, capture_output=True).stdout)[0]
             assert told['bytes'] == 300000 and told['good'] and len(told['members']) == 2, told
     now = [f for f in glob.glob('**', recursive=True, include_hidden=True) if os.path.isfile(f)]
     assert sorted(now) == sorted([*before, 'all.json', 't.csv']), now

@@ -398,7 +398,7 @@ BAD = [
     (['--read-only', '--durability', 'data'], 'of writes, exclude'),
     (['--measure-limit', '--engine', 'null'], 'which moves nothing'),
     (['--size', 'many'], 'many'),
-    (['--size'], 'io_size'),
+    (['--size'], '--size'),
     (['--block-size', '100'], '100'),
     (['--block-size', '1000'], '512'),
     (['--queue-depth', '0'], '0'),
@@ -416,7 +416,7 @@ BAD = [
     (['--target', '.', '--folder-to-device-mapping', '.:0'], 'exclude'),
     (['--folder-to-device-mapping', 'nocolon'], 'nocolon'),
     (['--folder-to-device-mapping', '.:gpu'], 'gpu'),
-    (['--folder-to-device-mapping', '.:0', '--workers', '2'], 'multi_process'),
+    (['--folder-to-device-mapping', '.:0', '--workers', '2'], '--workers'),
     (['--limit', '1G', '--measure-limit'], 'exclude'),
     (['--use_gds'], 'needs --gpu'),
     (['--gpu', 'first'], 'first'),
@@ -540,7 +540,7 @@ def the_numbers_of_the_json_agree():
                    '--warmup', 2, '--read-only', '--verify', '--seed', 99)
     assert r['schema'] == 'penstock-result/1' and r['command'] == 'io'
     assert r['settings']['read_only'] is True and r['settings']['seed'] == 99
-    assert r['settings']['workers'] == 2 and r['settings']['folder'] == [f]
+    assert r['settings']['workers'] == 2 and r['settings']['target'] == [f]
     for w in r['io']['workers']:
         assert len(w['task']) == 4 and len(w['warmup_task']) == 2
         assert w['stats']['bytes_read'] == 6 * 512 * 1024

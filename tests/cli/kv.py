@@ -94,7 +94,9 @@ FLAGS = ['disable-multi-turn', 'disable-prefix-caching', 'enable-rag', 'enable-a
 TEXTS = {'model': 'llama3.1-8b', 'folder': None, 'burst-trace-path': 'BurstGPT/data/BurstGPT_1.csv',
          'validation-trace': None, 'dataset-path': None, 'output': None, 'seed': None, 'xlsx': None,
          'config': None, 'io-trace-log': None}
-UPSTREAM = sorted([*BOUNDS, *CHOICES, *FLAGS, *TEXTS])
+# Ours, where kv-cache.py has another name.
+RENAMED = {'runtime': 'duration', 'folder': 'cache-dir', 'xlsx': 'xlsx-output'}
+UPSTREAM = sorted(RENAMED.get(name, name) for name in [*BOUNDS, *CHOICES, *FLAGS, *TEXTS])
 
 
 def table():
@@ -104,7 +106,10 @@ def table():
 
 def every_option_of_upstream_is_there_with_its_default():
     options = table()
-    assert not set(UPSTREAM) - set(options), set(UPSTREAM) - set(options)
+    known = {*options, *(a for o in options.values() for a in o['aliases'])}
+    assert not set(UPSTREAM) - known, set(UPSTREAM) - known
+    for ours, theirs in RENAMED.items():
+        assert options[ours]['aliases'] == [theirs] and options[ours]['tools'] == {theirs: 'kv-cache.py'}, options[ours]
     for name, (default, *_) in {**BOUNDS, **CHOICES}.items():
         assert options[name]['default'] == default, (name, options[name]['default'])
     for name, default in TEXTS.items():
@@ -164,12 +169,13 @@ def names_can_be_cut_short_as_long_as_upstream_knows_what_is_meant():
     options = table()
     values = {**{n: v[2][0] for n, v in BOUNDS.items()}, **{n: v[0] for n, v in CHOICES.items()},
               **{n: 'list' if n == 'model' else '1' if n == 'seed' else 'x' for n in TEXTS}}
+    values |= {theirs: values[ours] for ours, theirs in RENAMED.items()}
     for name in UPSTREAM:
         for n in range(1, len(name)):
             short = name[:n]
             meant = [other for other in UPSTREAM if other.startswith(short)]
             if short in options:
-                assert short in UPSTREAM, f'--{short} of ours hides --{name} cut short'
+                assert short in UPSTREAM or RENAMED.get(short) == name, f'--{short} of ours hides --{name} cut short'
                 continue
             args = [f'--{short}'] + ([] if name in FLAGS else [values[name]])
             if len(meant) > 1:

@@ -368,7 +368,7 @@ def a_dry_run_tells_what_the_trace_holds_where_there_is_no_room_too():
 @in_folder
 def a_job_for_fio_has_sizes_mix_and_depth():
     write_rows('t.csv', 'W a 65536\nR a 65536\nR a 65536\nR a 65536\nW b 2097152\nR c 3000000')
-    done = call('replay', 't.csv', '--target', 'd', '--dry-run', '--export-fio', 'job.fio', '--depth', 16, *FLAT)
+    done = call('replay', 't.csv', '--target', 'd', '--dry-run', '--export-fio', 'job.fio', '--in-flight', 16, *FLAT)
     assert done.returncode == 0, done.err
     with open('job.fio') as f:
         job = dict(line.strip().split('=', 1) for line in f if '=' in line and line[0] != ';')

@@ -128,7 +128,7 @@ def retries_and_503s_are_told_apart():
 
 
 def keys():
-    return [line.split(maxsplit=3)[-1] for line in ls('-rb', 's3://bucket').out.splitlines()]
+    return [line.split(maxsplit=3)[-1] for line in ls('-r', '--bytes', 's3://bucket').out.splitlines()]
 
 
 @in_folder

@@ -28,7 +28,7 @@ KV = ('--num-users', '2', '--runtime', '60', '--max-requests', '4', '--model', '
 
 
 def below(prefix=''):
-    return [line.split(maxsplit=3)[-1] for line in ls('-rb', f's3://bucket/{prefix}').out.splitlines()]
+    return [line.split(maxsplit=3)[-1] for line in ls('-r', '--bytes', f's3://bucket/{prefix}').out.splitlines()]
 
 
 def clean():
