@@ -14,8 +14,8 @@
 
 const struct cli_opt cli_trace_in_opts[] = {
 	CLI_GROUP("Input"),
-	CLI_WORD(struct cli_trace_in, opts.format, 'f', "format", trace_format_names, "auto",
-		 "what IN is; auto: by content"),
+	CLI_WORD(struct cli_trace_in, opts.format, 0, "format", trace_format_names, "auto",
+		 "what IN is; auto: by content", .often = true),
 	CLI_FLAG(struct cli_trace_in, opts.strict, 0, "strict",
 		 "stop at the first bad row; otherwise bad rows are counted and left out",
 		 .often = true),

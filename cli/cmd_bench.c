@@ -49,13 +49,15 @@ struct bench_command {
 
 static const struct cli_opt bench_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_S3(struct bench_command, job.folder, 'f', "nvme-path", "FOLDER", ".",
+	CLI_S3(struct bench_command, job.folder, 'f', "target", "TARGET", ".",
 	       "where to measure, or s3://BUCKET/PREFIX: in a new folder in this one, removed "
 	       "at the end"),
 	CLI_ALIAS("folder"),
+	CLI_ALIAS_OF("DS-AIO-Benchmark", "nvme-path"),
 	CLI_GROUP("What"),
-	CLI_LIST(struct bench_command, sizes_given, 's', "sizes", "BYTES", NULL, 1, SIZES_MAX,
+	CLI_LIST(struct bench_command, sizes_given, 's', "size", "BYTES", NULL, 1, SIZES_MAX,
 		 "tensor sizes; default: 2M 8M 32M"),
+	CLI_ALIAS_OF("DS-AIO-Benchmark", "sizes"),
 	CLI_U64(struct bench_command, job.iterations, 'n', "iterations", "N", NULL, 1, 100000000,
 		"operations per series; default: 200, or fewer where that takes too long"),
 	CLI_NOT(struct bench_command, job.write, 'r', "read-only", "only reads"),
@@ -74,7 +76,7 @@ static const struct cli_opt bench_opts[] = {
 		"operations at the same time"),
 	CLI_U32(struct bench_command, job.warmup, 0, "warmup", "N", "3", 0, 1000000,
 		"operations before those that count; before later repeats one"),
-	CLI_FLAG(struct bench_command, job.overwrite, 0, "overwrite",
+	CLI_FLAG(struct bench_command, job.overwrite, 0, "rewrite",
 		 "write over existing data; default: into empty files"),
 	CLI_U32(struct bench_command, job.files, 0, "files", "N", NULL, 1, 100000,
 		"tensors on disk at a time; default: one per iteration, within 2G, or fewer with "
@@ -86,7 +88,6 @@ static const struct cli_opt bench_opts[] = {
 		 "open files beforehand; default: in each operation"),
 	CLI_FLAG(struct bench_command, job.verify, 0, "verify",
 		 "compare every byte, outside the measured time"),
-	CLI_ALIAS("validate"),
 	CLI_U64(struct bench_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX,
 		"of data, places and the mix"),
 	CLI_GROUP("How"),
@@ -121,7 +122,7 @@ static int parse_sizes(struct bench_command *c)
 		else if (penstock_size_parse(&c->sizes[i], l->items[i]) < 0 || !c->sizes[i] ||
 			 c->sizes[i] > 1ull << 40)
 			return cli_usage(&cmd_bench,
-					 "--sizes: '%s' is not a size of 1..1T; give bytes, or a "
+					 "--size: '%s' is not a size of 1..1T; give bytes, or a "
 					 "number with K, M or G",
 					 l->items[i]);
 	}
@@ -139,7 +140,7 @@ static int bench_check_options(const struct bench_command *c)
 		{job->runtime_ns && job->iterations, "--runtime and --iterations"},
 		{job->random && job->files, "--random and --files"},
 		{job->limit && !job->measure_limit, "--limit and --no-limit"},
-		{!job->write && job->overwrite, "--read-only and --overwrite"},
+		{!job->write && job->overwrite, "--read-only and --rewrite"},
 		{!job->write && job->opts.durability,
 		 "--read-only and --durability, which is of writes,"},
 		{job->lock && job->memory == BED_GPU,
@@ -193,7 +194,7 @@ static void set_settings(struct bench_command *c)
 	for (unsigned i = 0; i < c->job.nr_sizes; i++)
 		json_array_append_new(sizes, json_integer((json_int_t)c->sizes[i]));
 	c->settings = cli_settings(&cmd_bench, c);
-	json_object_set_new(c->settings, "sizes", sizes);
+	json_object_set_new(c->settings, "size", sizes);
 }
 
 static int bench_build(struct bench_command *c)

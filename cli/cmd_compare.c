@@ -22,11 +22,11 @@ struct compare_args {
 
 static const struct cli_opt compare_opts[] = {
 	CLI_GROUP("Gate"),
-	CLI_EACH(struct compare_args, fail_if, 0, "fail_if", "slower[:FIGURE]:PERCENT",
+	CLI_EACH(struct compare_args, fail_if, 0, "fail-if", "slower[:FIGURE]:PERCENT",
 		 COMPARE_GATES,
 		 "exit with 1 when B is slower by more than that in its median latency, bandwidth "
 		 "or p99, or only in the FIGURE named (median, bandwidth, p99); may be repeated"),
-	CLI_FLAG(struct compare_args, allow_missing, 0, "allow_missing",
+	CLI_FLAG(struct compare_args, allow_missing, 0, "allow-missing",
 		 "let the gate pass where series are missing or cannot be compared, and B is "
 		 "partial or has errors"),
 	CLI_GROUP("Output"),
@@ -69,7 +69,7 @@ static int parse_gate(struct compare_gate *ret, const char *text)
 			return CLI_OK;
 	}
 	return cli_usage(&cmd_compare,
-			 "--fail_if: '%s' is not slower:PERCENT or slower:FIGURE:PERCENT, as in "
+			 "--fail-if: '%s' is not slower:PERCENT or slower:FIGURE:PERCENT, as in "
 			 "slower:5%% or slower:p99:10%%",
 			 text);
 }
@@ -81,7 +81,7 @@ static int parse_gates(struct compare_input *in, const struct compare_args *a)
 	for (size_t i = 0; i < a->fail_if.nr && r == CLI_OK; i++)
 		r = parse_gate(&in->gates[in->nr_gates++], a->fail_if.items[i]);
 	if (r == CLI_OK && a->allow_missing && !in->nr_gates)
-		return cli_usage(&cmd_compare, "--allow_missing: there is no gate; see --fail_if");
+		return cli_usage(&cmd_compare, "--allow-missing: there is no gate; see --fail-if");
 	in->allow_missing = a->allow_missing;
 	return r;
 }

@@ -24,7 +24,7 @@ struct info_args {
 
 static const struct cli_opt info_opts[] = {
 	CLI_GROUP("What"),
-	CLI_FLAG(struct info_args, measure_gpu, 0, "measure_gpu",
+	CLI_FLAG(struct info_args, measure_gpu, 0, "measure-gpu",
 		 "measure how fast each GPU copies, and open cuFile's driver; takes seconds",
 		 .often = true),
 	CLI_GROUP("Object store"),

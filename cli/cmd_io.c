@@ -26,7 +26,7 @@
 struct io_command {
 	struct io_job job;
 	struct cli_list folder, mapping, gpus;
-	uint32_t multi_process;
+	uint32_t workers;
 	const char *config;
 	struct cli_gpu gpu;
 	struct penstock_s3_opts s3;
@@ -43,47 +43,54 @@ struct io_command {
 
 static const struct cli_opt io_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_S3S(struct io_command, folder, 'f', "folder", "FOLDER", NULL, 1, CLI_PLACES_MAX,
+	CLI_S3S(struct io_command, folder, 'f', "target", "TARGET", NULL, 1, CLI_PLACES_MAX,
 		"where the files go, or s3://BUCKET/PREFIX, one worker each; default: a folder "
 		"of its own under the "
 		"current one, removed at the end"),
-	CLI_PLACES(struct io_command, mapping, 0, "folder_to_device_mapping", "FOLDER:DEVICE", NULL,
+	CLI_ALIAS_OF("ds_io", "folder"),
+	CLI_PLACES(struct io_command, mapping, 0, "folder-to-device-mapping", "FOLDER:DEVICE", NULL,
 		   1, CLI_PLACES_MAX, "the same; with --gpu, the GPU of each, else only a label"),
-	CLI_U32(struct io_command, multi_process, 0, "multi_process", "N", "1", 1, CLI_PLACES_MAX,
-		"workers per --folder"),
+	CLI_U32(struct io_command, workers, 0, "workers", "N", "1", 1, CLI_PLACES_MAX,
+		"workers per --target"),
+	CLI_ALIAS_OF("ds_io", "multi_process"),
 	CLI_GROUP("What"),
-	CLI_FLAG(struct io_command, job.read, 'r', "read", "read; default: write"),
-	CLI_SIZE(struct io_command, job.io_size, 's', "io_size", "BYTES", NULL, 1, 1ull << 50,
+	CLI_FLAG(struct io_command, job.read, 'r', "read-only", "only reads; default: only writes"),
+	CLI_ALIAS_OF("ds_io", "read"),
+	CLI_SIZE(struct io_command, job.io_size, 's', "size", "BYTES", NULL, 1, 1ull << 50,
 		 "bytes per operation; default: 1G, or less where space or memory is short"),
-	CLI_U32(struct io_command, job.loops, 0, "loops", "N", "3", 1, 1000000,
+	CLI_ALIAS_OF("ds_io", "io_size"),
+	CLI_U32(struct io_command, job.loops, 'n', "iterations", "N", "3", 1, 1000000,
 		"operations measured"),
-	CLI_U32(struct io_command, job.warmup, 0, "warmup_loops", "N", "1", 0, 1000000,
+	CLI_ALIAS_OF("ds_io", "loops"),
+	CLI_U32(struct io_command, job.warmup, 0, "warmup", "N", "1", 0, 1000000,
 		"operations before them"),
-	CLI_FLAG(struct io_command, job.include_warmup, 0, "include_warmup_time",
+	CLI_ALIAS_OF("ds_io", "warmup_loops"),
+	CLI_FLAG(struct io_command, job.include_warmup, 0, "include-warmup-time",
 		 "count the warm-up too, its time and its bytes"),
-	CLI_FLAG(struct io_command, job.different_file, 0, "different_file_each_iteration",
+	CLI_FLAG(struct io_command, job.different_file, 0, "different-file-each-iteration",
 		 "a file per operation instead of one for all"),
 	CLI_FLAG(struct io_command, job.share.on, 0, "shared",
 		 "files are ranges of one, which all workers and ranks of a run share; removed at "
 		 "the end"),
-	CLI_FLAG(struct io_command, job.validate, 0, "validate",
+	CLI_FLAG(struct io_command, job.validate, 0, "verify",
 		 "compare every byte, outside the measured time"),
+	CLI_ALIAS_OF("ds_io", "validate"),
 	CLI_U64(struct io_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the data"),
 	CLI_GROUP("How"),
 	CLI_IN(struct io_command, config, 0, "config", "FILE", NULL,
 	       "settings as `penstock tune' and DeepSpeed have them, where no option below is "
 	       "given"),
-	CLI_TABLE(struct io_command, job.opts, struct penstock_opts, cli_engine_opts),
+	CLI_TABLE(struct io_command, job.opts, struct penstock_opts, cli_engine_ds_io_opts),
 	CLI_DURABILITY(struct io_command, job.opts.durability, "none"),
 	CLI_ENUM_TOLD(struct io_command, job.memory, gpu.memory_told, 'm', "memory",
 		      bed_memory_words, "own",
 		      "buffers: the library's own, plain 4 KiB pages, plain at an odd address, or "
 		      "a GPU's"),
-	CLI_ALIAS("buffer"),
 	CLI_FLAG(struct io_command, job.lock, 0, "lock", "lock the buffers in memory"),
 	CLI_LIST(struct io_command, gpus, 0, "gpu", "ID", NULL, 0, CLI_PLACES_MAX,
 		 "buffers in GPU memory; workers take these devices in turn, default: all"),
 	CLI_GDS(struct io_command, gpu.gds),
+	CLI_ALIAS_OF("ds_io", "use_gds"),
 	CLI_GROUP("Object stores"),
 	CLI_TABLE(struct io_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Files and limits"),
@@ -92,12 +99,12 @@ static const struct cli_opt io_opts[] = {
 		 "replace files of these names that hold something else"),
 	CLI_SIZE(struct io_command, job.limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
 		 "what the device can do per second; the result is shown as a share of it"),
-	CLI_FLAG(struct io_command, job.measure_limit, 0, "measure_limit",
+	CLI_FLAG(struct io_command, job.measure_limit, 0, "measure-limit",
 		 "find that out with plain threads of pread or pwrite; takes 1.5 s"),
 	CLI_GROUP("For scripts written for ds_io"),
-	CLI_FLAG(struct io_command, slow_bounce_buffer, 0, "slow_bounce_buffer",
+	CLI_FLAG(struct io_command, slow_bounce_buffer, 0, "slow-bounce-buffer",
 		 "ignored: there is one way through the host, the pinned pool", .quiet = true),
-	CLI_FLAG(struct io_command, accelerator_pin, 0, "use_accelerator_pin_memory",
+	CLI_FLAG(struct io_command, accelerator_pin, 0, "use-accelerator-pin-memory",
 		 "ignored: see --memory and --lock", .quiet = true),
 	CLI_GROUP("Output"),
 	CLI_DRY_RUN(struct io_command, dry_run),
@@ -136,27 +143,28 @@ static int io_check_options(const struct io_command *c)
 	const struct io_job *job = &c->job;
 	bool null = engine_is_null(job->opts.engine);
 	const struct cli_pair pairs[] = {
-		{job->limit && job->measure_limit, "--limit and --measure_limit"},
-		{job->read && job->opts.durability, "--read and --durability, which is of writes,"},
+		{job->limit && job->measure_limit, "--limit and --measure-limit"},
+		{job->read && job->opts.durability,
+		 "--read-only and --durability, which is of writes,"},
 		{job->limit && null, "--limit and --engine null, which moves nothing,"},
 		{job->measure_limit && null,
-		 "--measure_limit and --engine null, which moves nothing,"},
+		 "--measure-limit and --engine null, which moves nothing,"},
 		{job->share.on && job->keep, "--shared and --keep"},
-		{job->share.on && job->measure_limit, "--shared and --measure_limit"},
-		{job->share.on && c->mapping.nr, "--shared and --folder_to_device_mapping"},
+		{job->share.on && job->measure_limit, "--shared and --measure-limit"},
+		{job->share.on && c->mapping.nr, "--shared and --folder-to-device-mapping"},
 		{job->gpu && job->lock, "--lock, which is for the host's memory, and --gpu"},
 	};
 	int r = cli_exclude(&cmd_io, pairs, ARRAY_SIZE(pairs));
 
 	if (r == CLI_OK && job->share.on &&
 	    (c->folder.nr != 1 || cli_is_object(c->folder.items[0])))
-		return cli_usage(&cmd_io, "--shared needs one --folder, which all ranks can reach");
+		return cli_usage(&cmd_io, "--shared needs one --target, which all ranks can reach");
 	if (r == CLI_OK && c->slow_bounce_buffer)
-		cli_note(&cmd_io, "--slow_bounce_buffer is ignored: there is one way through the "
+		cli_note(&cmd_io, "--slow-bounce-buffer is ignored: there is one way through the "
 				  "host, the pinned pool");
 	if (r == CLI_OK && c->accelerator_pin)
 		cli_note(&cmd_io,
-			 "--use_accelerator_pin_memory is ignored: see --memory and --lock");
+			 "--use-accelerator-pin-memory is ignored: see --memory and --lock");
 	return r;
 }
 
@@ -188,7 +196,7 @@ static int io_build(struct io_command *c)
 	if (r == CLI_OK)
 		r = set_how(&c->job.opts, c->config);
 	if (r == CLI_OK)
-		r = cli_places_init(&c->places, &cmd_io, &c->folder, &c->mapping, c->multi_process,
+		r = cli_places_init(&c->places, &cmd_io, &c->folder, &c->mapping, c->workers,
 				    !c->dry_run);
 	if (r == CLI_OK)
 		r = cli_s3_for(&c->job.opts.s3, &c->s3, (const char *const *)c->folder.items,

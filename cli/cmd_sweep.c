@@ -42,7 +42,7 @@ struct sweep_command {
 	struct cli_result_args files;
 	/* what the run needs */
 	struct config_space space;
-	struct cli_space_job more; /* of --sweep_config; options win */
+	struct cli_space_job more; /* of --sweep-config; options win */
 	char *state;
 	char *picked; /* for log_dir, where none was named */
 	struct cli_outputs out;
@@ -53,49 +53,54 @@ struct sweep_command {
 
 static const struct cli_opt sweep_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_S3S(struct sweep_command, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+	CLI_S3S(struct sweep_command, folders, 'f', "target", "TARGET", NULL, 1, FOLDERS_MAX,
 		"where to measure, or s3://BUCKET/PREFIX, all at the same time; default: the "
 		"current folder"),
 	CLI_ALIAS("folder"),
+	CLI_ALIAS_OF("ds_nvme_tune", "nvme_dir"),
 	CLI_GROUP("Which configurations"),
-	CLI_IN(struct sweep_command, config, 0, "sweep_config", "FILE", NULL,
+	CLI_IN(struct sweep_command, config, 0, "sweep-config", "FILE", NULL,
 	       "JSON of lists, as ds_nvme_tune takes; default: its own 64 configurations"),
-	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_BLOCK_SIZE], 'b', "block_size", "BYTES",
+	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_BLOCK_SIZE], 'b', "block-size", "BYTES",
 		 NULL, 1, VALUES_MAX, "these block sizes instead"),
-	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_QUEUE_DEPTH], 'd', "queue_depth", "N",
+	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_QUEUE_DEPTH], 'd', "queue-depth", "N",
 		 NULL, 1, VALUES_MAX, "these depths instead"),
-	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_IO_PARALLEL], 't', "io_parallel", "N",
-		 NULL, 1, VALUES_MAX, "these numbers of I/O threads instead"),
-	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_SEQUENTIAL], 0, "requests", "HOW", NULL, 1,
-		 2, "overlap, sequential or both, instead"),
-	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_SINGLE], 0, "submit", "HOW", NULL, 1, 2,
-		 "batch, single or both, instead"),
+	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_IO_PARALLEL], 't', "threads", "N",
+		 NULL, 1, VALUES_MAX, "these numbers of I/O threads instead", .key = "io_parallel"),
+	CLI_ALIAS_OF("ds_nvme_tune", "io_parallel"),
+	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_SEQUENTIAL], 0, "sequential-requests", "yes|no", NULL, 1,
+		 2, "let the queue run empty before it is filled again: yes, no or both"),
+	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_SINGLE], 0, "single-submit", "yes|no", NULL, 1, 2,
+		 "submit blocks one by one: yes, no or both"),
 	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_ENGINE], 'e', "engine", "NAME", NULL, 1,
 		 VALUES_MAX, "these engines; default: the first usable"),
 	CLI_LIST(struct sweep_command, axes[CONFIG_SPACE_MEMORY], 'm', "memory", "KIND", NULL, 1,
 		 VALUES_MAX, "these kinds of buffers: own, plain, odd, gpu; default: own"),
-	CLI_ALIAS("buffer"),
 	CLI_GROUP("What"),
-	CLI_NOT(struct sweep_command, job.read, 0, "no_read", "only writes"),
-	CLI_NOT(struct sweep_command, job.write, 0, "no_write", "only reads"),
-	CLI_SIZE(struct sweep_command, job.io_size, 's', "io_size", "BYTES", NULL, 1, 1ull << 40,
+	CLI_NOT(struct sweep_command, job.write, 'r', "read-only", "only reads"),
+	CLI_ALIAS_OF("ds_nvme_tune", "no_write"),
+	CLI_NOT(struct sweep_command, job.read, 'w', "write-only", "only writes"),
+	CLI_ALIAS_OF("ds_nvme_tune", "no_read"),
+	CLI_SIZE(struct sweep_command, job.io_size, 's', "size", "BYTES", NULL, 1, 1ull << 40,
 		 "bytes per measurement and folder; default: 400M"),
-	CLI_U32(struct sweep_command, job.loops, 0, "loops", "N", NULL, 1, LOOPS_MAX,
+	CLI_ALIAS_OF("ds_nvme_tune", "io_size"),
+	CLI_U32(struct sweep_command, job.loops, 'n', "iterations", "N", NULL, 1, LOOPS_MAX,
 		"measurements of each configuration, interleaved; default: 1"),
+	CLI_ALIAS_OF("ds_nvme_tune", "loops"),
 	CLI_U64(struct sweep_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the order"),
 	CLI_DIRECT(struct sweep_command, job.opts.direct),
 	CLI_DURABILITY(struct sweep_command, job.opts.durability, "none"),
 	CLI_FLAG(struct sweep_command, gpu.gpu, 0, "gpu", "memory of a GPU: as --memory gpu"),
 	CLI_GDS(struct sweep_command, gpu.gds),
-	CLI_FLAG(struct sweep_command, job.flush, 0, "flush_page_cache",
+	CLI_FLAG(struct sweep_command, job.flush, 0, "flush-page-cache",
 		 "drop all of the machine's page cache before each read; needs root"),
-	CLI_FLAG(struct sweep_command, no_sudo, 0, "no_sudo",
+	CLI_FLAG(struct sweep_command, no_sudo, 0, "no-sudo",
 		 "do not do that; sudo is never called anyway", .quiet = true),
 	CLI_LIMIT(struct sweep_command, job.limit, job.measure_limit),
 	CLI_GROUP("Object stores"),
 	CLI_TABLE(struct sweep_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Output"),
-	CLI_PLACE(struct sweep_command, log_dir, 0, "log_dir", "FOLDER", NULL,
+	CLI_PLACE(struct sweep_command, log_dir, 0, "log-dir", "FOLDER", NULL,
 		  "where the logs go, one file per configuration; must be new or empty; "
 		  "default: _aio_bench_logs, or -2, -3, ... behind it where that is taken",
 		  .quiet = true),
@@ -134,7 +139,7 @@ static void note_odd_blocks(const struct config_space *s)
 			if (s->axes[i].kind == CONFIG_SPACE_BLOCK_SIZE &&
 			    s->axes[i].values[k].n % 1024)
 				cli_note(&cmd_sweep,
-					 "--block_size: %llu is no multiple of 1K: DeepSpeed's "
+					 "--block-size: %llu is no multiple of 1K: DeepSpeed's "
 					 "parser "
 					 "does not understand the names of these logs",
 					 (unsigned long long)s->axes[i].values[k].n);
@@ -144,11 +149,12 @@ static int sweep_check_options(const struct sweep_command *c)
 {
 	const struct sweep_job *job = &c->job;
 	const struct cli_pair pairs[] = {
-		{!job->read && !job->write, "--no_read and --no_write"},
+		{!job->read && !job->write, "--read-only and --write-only"},
 		{!job->write && job->opts.durability,
-		 "--no_write and --durability, which is of writes,"},
-		{!job->read && job->flush, "--no_read and --flush_page_cache, which is of reads,"},
-		{job->flush && c->no_sudo, "--flush_page_cache and --no_sudo"},
+		 "--read-only and --durability, which is of writes,"},
+		{!job->read && job->flush,
+		 "--write-only and --flush-page-cache, which is of reads,"},
+		{job->flush && c->no_sudo, "--flush-page-cache and --no-sudo"},
 		{job->limit && !job->measure_limit, "--limit and --no-limit"},
 		{c->gpu.gpu && c->axes[CONFIG_SPACE_MEMORY].nr, "--gpu and --memory"},
 	};
@@ -161,7 +167,7 @@ static int sweep_check_options(const struct sweep_command *c)
 	if (r == CLI_OK && job->flush && access("/proc/sys/vm/drop_caches", W_OK) < 0)
 		return cli_fail(
 			&cmd_sweep, CLI_UNSUPPORTED,
-			"--flush_page_cache: drop_caches cannot be written: %s; files of the "
+			"--flush-page-cache: drop_caches cannot be written: %s; files of the "
 			"sweep are dropped anyway",
 			strerror(errno));
 	return r;

@@ -20,7 +20,8 @@ static const char *const tier_words[] = {"none", "0", "1", "2", NULL};
 static const struct cli_opt convert_opts[] = {
 	CLI_TABLE(struct convert_args, in, struct cli_trace_in, cli_trace_in_opts),
 	CLI_GROUP("Output"),
-	CLI_WORD(struct convert_args, copy.writer.format, 0, "to", trace_format_names, "auto",
+	CLI_WORD(struct convert_args, copy.writer.format, 0, "to-format", trace_format_names,
+		 "auto",
 		 "what OUT is; auto: by its name (.csv kv, .jsonl mooncake, .iolog fio, .tsv "
 		 "oplog), which may end in .zst",
 		 .often = true),
@@ -28,7 +29,7 @@ static const struct cli_opt convert_opts[] = {
 		 "kv: more columns for what the six cannot hold; Delete, Stat and List rows too"),
 	CLI_FLAG(struct convert_args, copy.writer.lf, 0, "lf",
 		 "kv: lines end in LF instead of CRLF"),
-	CLI_ENUM(struct convert_args, tier, 0, "tier", tier_words, "none",
+	CLI_ENUM(struct convert_args, tier, 0, "default-tier", tier_words, "none",
 		 "kv: the tier of rows that have none"),
 	CLI_U32(struct convert_args, level, 0, "level", "N", "3", 1, 19, "of compression"),
 	CLI_TABLE(struct convert_args, requests, struct cli_requests, cli_requests_opts),
@@ -69,12 +70,12 @@ static int set_format(struct trace_writer_opts *w, const char *out)
 	if (w->format == TRACE_AUTO)
 		return cli_usage(
 			&cmd_trace_convert,
-			"'%s' does not say what it is to be; give --to kv, mooncake, fio or "
+			"'%s' does not say what it is to be; give --to-format kv, mooncake, fio or "
 			"oplog",
 			out);
 	if (w->format == TRACE_BURSTGPT || w->format == TRACE_SHAREGPT)
 		return cli_usage(&cmd_trace_convert,
-				 "--to: %s is a list of requests, which cannot be had from "
+				 "--to-format: %s is a list of requests, which cannot be had from "
 				 "operations; kv, mooncake, fio and oplog can",
 				 trace_format_names[w->format]);
 	return CLI_OK;

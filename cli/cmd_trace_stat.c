@@ -22,7 +22,7 @@ static const char *const tier_words[] = {"all", "0", "1", "2", "none", NULL};
 static const struct cli_opt stat_opts[] = {
 	CLI_TABLE(struct stat_args, in, struct cli_trace_in, cli_trace_in_opts),
 	CLI_GROUP("What"),
-	CLI_ENUM(struct stat_args, tier, 0, "tier", tier_words, "all",
+	CLI_ENUM(struct stat_args, tier, 0, "only-tier", tier_words, "all",
 		 "rows of this tier only; what is moved into it then counts as used"),
 	CLI_TABLE(struct stat_args, requests, struct cli_requests, cli_requests_opts),
 	CLI_U64(struct stat_args, seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the model"),

@@ -38,7 +38,7 @@ struct tune_command {
 	struct cli_result_args files;
 	/* what the run needs */
 	struct config_space space;
-	struct cli_space_job more; /* of --sweep_config; options win */
+	struct cli_space_job more; /* of --sweep-config; options win */
 	struct cli_outputs out;
 	struct cli_file config;
 	struct cli_progress progress;
@@ -50,10 +50,10 @@ struct tune_command {
 
 static const struct cli_opt tune_opts_table[] = {
 	CLI_GROUP("Where"),
-	CLI_S3S(struct tune_command, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+	CLI_S3S(struct tune_command, folders, 'f', "folder", "FOLDER", NULL, 1, FOLDERS_MAX,
 		"where to measure, all at once: in a new folder in each, removed at the end; "
 		"default: the current one"),
-	CLI_ALIAS("folder"),
+	CLI_ALIAS_OF("ds_nvme_tune", "nvme_dir"),
 	CLI_GROUP("What for"),
 	CLI_WORD(struct tune_command, job.goal, 'g', "goal", tune_goal_words, "both",
 		 "what is to be best: the sum of both speeds, one of them, p99 latency, or "
@@ -63,22 +63,26 @@ static const struct cli_opt tune_opts_table[] = {
 		 "bytes per second, both directions added, that settings must reach with latency "
 		 "and "
 		 "CPU; default: half, or nine tenths, of what the default settings do"),
-	CLI_NOT(struct tune_command, job.read, 0, "no_read", "do not measure reading"),
-	CLI_NOT(struct tune_command, job.write, 0, "no_write", "do not measure writing: no wear"),
+	CLI_NOT(struct tune_command, job.write, 'r', "read-only", "only reads: no wear"),
+	CLI_ALIAS_OF("ds_nvme_tune", "no_write"),
+	CLI_NOT(struct tune_command, job.read, 'w', "write-only", "only writes"),
+	CLI_ALIAS_OF("ds_nvme_tune", "no_read"),
 	CLI_GROUP("How long"),
 	CLI_DBL(struct tune_command, job.budget_sec, 0, "budget", "SECONDS", NULL, 1, 1000000,
 		"for all of it; it ends earlier when the winner is clear; default: 60"),
-	CLI_SIZE(struct tune_command, job.max_write, 0, "max_write", "BYTES", NULL, 1, 1ull << 60,
+	CLI_SIZE(struct tune_command, job.max_write, 0, "max-write", "BYTES", NULL, 1, 1ull << 60,
 		 "wear: the race ends when so much was written; default: 8G"),
 	CLI_FLAG(struct tune_command, job.exhaustive, 0, "exhaustive",
 		 "measure all configurations, however long that takes; not with --budget"),
-	CLI_U32(struct tune_command, job.loops, 0, "loops", "N", NULL, 1, 1000000,
-		"so many times each, with --exhaustive; default: 5"),
+	CLI_U32(struct tune_command, job.loops, 'n', "iterations", "N", NULL, 1, 1000000,
+		"of each, with --exhaustive; default: 5"),
+	CLI_ALIAS_OF("ds_nvme_tune", "loops"),
 	CLI_GROUP("What"),
-	CLI_IN(struct tune_command, sweep_config, 0, "sweep_config", "FILE", NULL,
+	CLI_IN(struct tune_command, sweep_config, 0, "sweep-config", "FILE", NULL,
 	       "the settings to choose from, as JSON; default: those of ds_nvme_tune"),
-	CLI_SIZE(struct tune_command, job.io_size, 's', "io_size", "BYTES", NULL, 1, 1ull << 40,
+	CLI_SIZE(struct tune_command, job.io_size, 's', "size", "BYTES", NULL, 1, 1ull << 40,
 		 "bytes per operation; default: up to 400M, as the budget allows"),
+	CLI_ALIAS_OF("ds_nvme_tune", "io_size"),
 	CLI_ENGINE(struct tune_command, job.opts.engine),
 	CLI_DIRECT(struct tune_command, job.opts.direct),
 	CLI_MEMORY(struct tune_command, job.memory, gpu),
@@ -86,12 +90,12 @@ static const struct cli_opt tune_opts_table[] = {
 		"of the order and the data"),
 	CLI_LIMIT(struct tune_command, job.limit, job.measure_limit),
 	CLI_GROUP("For scripts written for ds_nvme_tune"),
-	CLI_FLAG(struct tune_command, flush_page_cache, 0, "flush_page_cache",
+	CLI_FLAG(struct tune_command, flush_page_cache, 0, "flush-page-cache",
 		 "ignored: files are pushed out of the page cache before every read, without root",
 		 .quiet = true),
-	CLI_PLACE(struct tune_command, log_dir, 0, "log_dir", "FOLDER", NULL,
+	CLI_PLACE(struct tune_command, log_dir, 0, "log-dir", "FOLDER", NULL,
 		  "ignored: `penstock sweep' writes logs", .quiet = true),
-	CLI_FLAG(struct tune_command, verbose, 0, "verbose",
+	CLI_FLAG(struct tune_command, verbose, 'v', "verbose",
 		 "say on standard error what each round leaves", .quiet = true),
 	CLI_GROUP("Output"),
 	CLI_DRY_RUN(struct tune_command, dry_run, .quiet = true),
@@ -111,15 +115,15 @@ static int check_contradictions(const struct tune_command *c)
 	bool no_read = !job->read && (job->goal == TUNE_READ || both);
 	bool no_write = !job->write && (job->goal == TUNE_WRITE || both);
 	const struct cli_pair pairs[] = {
-		{!job->read && !job->write, "--no_read and --no_write"},
+		{!job->read && !job->write, "--read-only and --write-only"},
 		{job->exhaustive && job->budget_sec > 0, "--exhaustive and --budget"},
-		{job->exhaustive && job->max_write, "--exhaustive and --max_write"},
+		{job->exhaustive && job->max_write, "--exhaustive and --max-write"},
 		{job->limit && !job->measure_limit, "--limit and --no-limit"},
 	};
 
 	if (no_read || no_write)
-		return cli_usage(&cmd_tune, "--goal %s and --no_%s exclude each other",
-				 tune_goal_words[job->goal], no_read ? "read" : "write");
+		return cli_usage(&cmd_tune, "--goal %s and --%s-only exclude each other",
+				 tune_goal_words[job->goal], no_read ? "write" : "read");
 	return cli_exclude(&cmd_tune, pairs, ARRAY_SIZE(pairs));
 }
 
@@ -141,9 +145,9 @@ static int tune_check_options(const struct tune_command *c)
 	if (c->job.floor && c->job.goal != TUNE_LATENCY && c->job.goal != TUNE_CPU)
 		return cli_usage(&cmd_tune, "--floor goes with --goal latency or cpu only");
 	if (c->flush_page_cache)
-		cli_note(&cmd_tune, "--flush_page_cache is not needed");
+		cli_note(&cmd_tune, "--flush-page-cache is not needed");
 	if (c->log_dir)
-		cli_note(&cmd_tune, "--log_dir is ignored; `penstock sweep' writes logs");
+		cli_note(&cmd_tune, "--log-dir is ignored; `penstock sweep' writes logs");
 	return CLI_OK;
 }
 
@@ -216,7 +220,7 @@ static int tune_build(struct tune_command *c)
 		return cli_refuse(&cmd_tune, r, err.msg);
 	if ((loops || c->more.loops) && !c->job.exhaustive)
 		cli_note(&cmd_tune, "%s: ignored without --exhaustive: the race decides",
-			 loops ? "--loops" : "--sweep_config: loops");
+			 loops ? "--iterations" : "--sweep-config: loops");
 	return CLI_OK;
 }
 
@@ -272,7 +276,7 @@ static int write_result(struct tune_command *c, struct result *r, const struct t
 	r->targets = targets;
 	r->nr_targets = c->job.nr_folders;
 	r->settings = cli_settings(&cmd_tune, c);
-	report_space_settings(r->settings, c->job.folders, c->job.nr_folders, &c->space);
+	report_space_settings(r->settings, "folder", c->job.folders, c->job.nr_folders, &c->space);
 	r->series = series;
 	r->bytes_written = res->bytes_written;
 	r->tune = res->race.probes ? tune_json(&c->job, res) : NULL;

@@ -14,8 +14,11 @@
 #include "load/report/result/result.h"
 #include "load/weights/weights_job.h"
 
+#define WEIGHTS_GPUS_MAX 1024
+
 struct weights_command {
 	struct weights_job job;
+	struct cli_list gpu;
 	bool dry_run;
 	struct penstock_s3_opts s3;
 	struct cli_result_args files;
@@ -28,8 +31,8 @@ struct weights_command {
 
 static const struct cli_opt weights_opts[] = {
 	CLI_GROUP("What"),
-	CLI_U32(struct weights_command, job.batch, 'n', "batch", "N", "96", 1, 1u << 20,
-		"tokens that a step makes, one for each of so many sequences"),
+	CLI_U32(struct weights_command, job.batch, 0, "batch", "N", "96", 1, 1u << 20,
+		"tokens that a step makes, one for each of so many sequences", .often = true),
 	CLI_DBL(struct weights_command, job.compute_ms, 'c', "compute-ms", "MS", "0", 0, 60000,
 		"time that a group is held for"),
 	CLI_ENUM(struct weights_command, job.by, 0, "by", weights_by_words, "layer",
@@ -41,7 +44,7 @@ static const struct cli_opt weights_opts[] = {
 		"experts of a token and layer, with zipf; default: as the model has them, or 2"),
 	CLI_FLAG(struct weights_command, job.ahead, 0, "ahead",
 		 "with --experts: read those of the next layer beside this one's use"),
-	CLI_DBL(struct weights_command, job.sec, 0, "time", "SEC", "12", 0.1, 86400,
+	CLI_DBL(struct weights_command, job.sec, 0, "runtime", "SECONDS", "12", 0.1, 86400,
 		"to measure for, in turns with the limit"),
 	CLI_U64(struct weights_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX,
 		"of what is drawn"),
@@ -53,10 +56,10 @@ static const struct cli_opt weights_opts[] = {
 	CLI_U32(struct weights_command, job.bits, 0, "bits", "N", NULL, 1, 64,
 		"of a parameter; default: as it is published"),
 	CLI_GROUP("How"),
-	CLI_SIZE(struct weights_command, job.window, 'w', "window", "BYTES", "2G", 1u << 20,
-		 1ull << 50, "memory that the weights pass through"),
-	CLI_FLAG(struct weights_command, job.gpu, 0, "gpu", "the window is memory of a GPU"),
-	CLI_U32(struct weights_command, job.device, 0, "device", "ID", "0", 0, 1024, "which GPU"),
+	CLI_SIZE(struct weights_command, job.window, 0, "window", "BYTES", "2G", 1u << 20,
+		 1ull << 50, "memory that the weights pass through", .often = true),
+	CLI_LIST(struct weights_command, gpu, 0, "gpu", "ID", NULL, 0, 1,
+		 "the window is memory of a GPU; default: of the first"),
 	CLI_TABLE(struct weights_command, job.opts, struct penstock_opts, cli_engine_opts),
 	CLI_GROUP("Object stores"),
 	CLI_TABLE(struct weights_command, s3, struct penstock_s3_opts, cli_s3_opts),
@@ -67,6 +70,20 @@ static const struct cli_opt weights_opts[] = {
 	CLI_TABLE(struct weights_command, files, struct cli_result_args, cli_result_opts),
 	CLI_END,
 };
+
+/* --gpu, or --gpu=ID. */
+static int weights_set_gpu(struct weights_command *c)
+{
+	int64_t id = 0;
+
+	c->job.gpu = c->gpu.given;
+	if (c->gpu.nr &&
+	    (cli_int_parse(&id, c->gpu.items[0]) < 0 || id < 0 || id > WEIGHTS_GPUS_MAX))
+		return cli_usage(&cmd_weights, "--gpu: '%s' is not a GPU's number in 0..%d",
+				 c->gpu.items[0], WEIGHTS_GPUS_MAX);
+	c->job.device = (uint32_t)id;
+	return CLI_OK;
+}
 
 static int weights_build(struct weights_command *c, int argc, char **argv,
 			 struct weights_plan *plan)
@@ -82,6 +99,8 @@ static int weights_build(struct weights_command *c, int argc, char **argv,
 				 "name one MODEL: a file, a folder, or the name of a shape");
 	c->job.model = argv[0];
 	r = cli_exclude(&cmd_weights, pairs, ARRAY_SIZE(pairs));
+	if (r == CLI_OK)
+		r = weights_set_gpu(c);
 	if (r == CLI_OK && c->job.ahead && !c->job.experts)
 		r = cli_usage(&cmd_weights, "--ahead is about experts: it needs --experts");
 	if (r == CLI_OK)
@@ -91,7 +110,7 @@ static int weights_build(struct weights_command *c, int argc, char **argv,
 	if (r != CLI_OK)
 		return r;
 	c->settings = cli_settings(&cmd_weights, c);
-	r = weights_make_plan(&c->job, plan, &err);
+	json_object_set_new(c->settings, "gpu", json_boolean(c->job.gpu));	r = weights_make_plan(&c->job, plan, &err);
 	return r < 0 ? cli_refuse(&cmd_weights, r, err.msg) : CLI_OK;
 }
 

@@ -27,10 +27,11 @@
 const struct cli_opt replay_opts[] = {
 	CLI_TABLE(struct replay_setup, in, struct cli_trace_in, cli_trace_in_opts),
 	CLI_GROUP("Where"),
-	TARGETS(target, 'T', "target", "TARGET",
+	TARGETS(target, 'f', "target", "TARGET",
 		"for rows of Tier-2 and without a tier: a folder, s3://BUCKET/PREFIX, ...; a file, "
 		"a block device, memory, gpu[:N], null[:BYTES_PER_SECOND], store:DIR[,DIR...]; "
 		"several folders share the objects"),
+	CLI_ALIAS("folder"),
 	TARGETS(tier, 0, "tier", "N=TARGET",
 		"for rows of one tier; rows of tiers without a target are passed over"),
 	CLI_WORD(struct replay_setup, job.layout, 0, "layout", replay_layout_words, "files",
@@ -41,7 +42,7 @@ const struct cli_opt replay_opts[] = {
 		"of each target: what has not been used for longest is deleted; default: no limit"),
 	CLI_WORD(struct replay_setup, job.policy, 0, "policy", report_policy_words, "s3-fifo",
 		 "of a store: what goes when it is full"),
-	CLI_FLAG(struct replay_setup, job.keep, 0, "keep", "leave the objects for a later run"),
+	CLI_FLAG(struct replay_setup, job.keep, 'k', "keep", "leave the objects for a later run"),
 	CLI_FLAG(struct replay_setup, job.reuse, 0, "reuse",
 		 "begin with what an earlier run has left, even one that was killed"),
 	CLI_FLAG(struct replay_setup, job.fresh, 0, "fresh",
@@ -51,12 +52,11 @@ const struct cli_opt replay_opts[] = {
 	CLI_FLAG(struct replay_setup, no_check, 0, "no-check",
 		 "do not read the trace beforehand, to see what it needs"),
 	CLI_GROUP("When"),
-	CLI_STR(struct replay_setup, pace, 'p', "pace", "recorded|FACTOR|flat-out", "recorded",
-		"at the times of the trace, so many times as fast, or as fast as possible"),
-	CLI_U32(struct replay_setup, job.depth, 0, "depth", "N", NULL, 1, 65536,
+	CLI_STR(struct replay_setup, pace, 0, "pace", "recorded|FACTOR|flat-out", "recorded",
+		"at the times of the trace, so many times as fast, or as fast as possible",
+		.often = true),
+	CLI_U32(struct replay_setup, job.depth, 0, "in-flight", "N", NULL, 1, 65536,
 		"operations in flight at most; default: 64 flat out, else 1024"),
-	CLI_U32(struct replay_setup, workers, 'w', "workers", "N", NULL, 1, 256,
-		"I/O threads, as --threads", .quiet = true),
 	CLI_GROUP("What"),
 	CLI_WORD(struct replay_setup, job.missing, 0, "missing", replay_missing_words, "create",
 		 "reads of what was never written: make it, pass over them, or stop"),
@@ -226,7 +226,7 @@ static int set_pace(struct replay_job *job, const char *pace)
 	if (job->depth > replay_max_depth()) {
 		job->depth = replay_max_depth();
 		cli_note(&cmd_replay,
-			 "--depth: %u is what the limit of open files allows "
+			 "--in-flight: %u is what the limit of open files allows "
 			 "(ulimit -n)",
 			 job->depth);
 	}
@@ -289,8 +289,6 @@ int replay_setup(struct replay_setup *s, const char *trace)
 
 	if (r == CLI_OK)
 		r = set_pace(job, s->pace);
-	if (s->workers)
-		job->opts.threads = s->workers;
 	cli_s3_env(&job->s3);
 	if (r == CLI_OK)
 		r = cli_opts_check(&job->opts, &cmd_replay);

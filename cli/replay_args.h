@@ -14,7 +14,6 @@ struct replay_setup {
 	struct cli_trace_in in;
 	struct cli_requests requests;
 	struct cli_list target, tier;
-	uint32_t workers;
 	const char *pace, *export_fio;
 	bool no_check, dry_run;
 	struct cli_result_args files;

@@ -2,8 +2,8 @@
 """The command as a user starts it: what the tests of all subcommands share.
 
     bench = clikit.Command('bench')
-    out, err = bench('--sizes', '64K')            # must end with status 0
-    assert '--sizes' in bench('--sizes', 'x', status=2).err
+    out, err = bench('--size', '64K')            # must end with status 0
+    assert '--size' in bench('--size', 'x', status=2).err
 
 A test is called with the path of the command and, where it needs it, the root of the tree.
 """

@@ -173,7 +173,8 @@ def facts(opt):
     if opt['kind'] == 'number' and 'max' in opt:
         out.append(f'Range: {opt["min"]} to {opt["max"]}.')
     if opt['aliases']:
-        out.append('Also: ' + ', '.join('`--' + a + '`' for a in opt['aliases']) + '.')
+        tools = opt.get('tools', {})
+        out.append('Also: ' + ', '.join(f'`--{a}`' + (f' (of {tools[a]})' if a in tools else '') for a in opt['aliases']) + '.')
     return ' '.join(out)
 
 

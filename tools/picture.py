@@ -29,7 +29,7 @@ END = b'IEND'
 def measure(penstock, folder):
     """A run, and nothing of where it was made but what a result says."""
     with tempfile.TemporaryDirectory(dir=folder) as work:
-        subprocess.run(['penstock', 'bench', '--sizes', '256K', '2M', '16M', '--json', 'bench.json'], executable=penstock,
+        subprocess.run(['penstock', 'bench', '--size', '256K', '2M', '16M', '--json', 'bench.json'], executable=penstock,
                        cwd=work, check=True, stdout=subprocess.DEVNULL)
         with open(f'{work}/bench.json') as f:
             run = json.load(f)

@@ -15,7 +15,7 @@ static const struct cli_opt ls_opts[] = {
 	CLI_GROUP("Object stores"),
 	CLI_TABLE(struct ls_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Output"),
-	CLI_FLAG(struct ls_command, brief, 'b', "brief", "one line for each file"),
+	CLI_FLAG(struct ls_command, brief, 0, "brief", "one line for each file", .often = true),
 	CLI_TABLE(struct ls_command, out, struct cli_output, cli_output_opts),
 	CLI_END,
 };

@@ -9,13 +9,15 @@
 
 #include "base/size.h"
 #include "cli/cli.h"
+#include "cli/opt/opt_file.h"
+#include "cli/opt/opt_json.h"
 #include "load/report/result/text.h"
 
 struct stripe_command {
 	uint64_t unit;
 	bool force;
 	bool folder;
-	bool json;
+	struct cli_output out;
 };
 
 static int stripe_fail(const struct cli_cmd *cmd, int code, const struct penstock_err *err)
@@ -45,10 +47,10 @@ static int create_run(void *args, int argc, char **argv)
 
 static const struct cli_opt create_opts[] = {
 	CLI_GROUP("How"),
-	CLI_SIZE(struct stripe_command, unit, 'u', "unit", "BYTES", "2M", 4096, 1u << 30,
+	CLI_SIZE(struct stripe_command, unit, 0, "unit", "BYTES", "2M", 4096, 1u << 30,
 		 "bytes in a member before the turn of the next; a multiple of 4K, 1M to 4M is "
 		 "good"),
-	CLI_FLAG(struct stripe_command, folder, 0, "folder",
+	CLI_FLAG(struct stripe_command, folder, 0, "as-folder",
 		 "NAME is a folder, in which files that are made become striped ones"),
 	CLI_FLAG(struct stripe_command, force, 0, "force",
 		 "take block devices even if there is something on them, which is lost"),
@@ -127,11 +129,17 @@ static int look_at_all(const struct cli_cmd *cmd, const struct stripe_command *c
 		       char **argv)
 {
 	bool check = cmd == &cmd_stripe_check;
+	bool text = !cli_is_stdout(c->out.json);
+	struct cli_file json = {0};
 	json_t *all = json_array();
 	int status = CLI_OK;
 
 	if (argc < 1)
 		status = cli_usage(cmd, "a NAME is needed");
+	else
+		status = cli_file_open(&json, cmd, "--json", c->out.json);
+	if (status != CLI_OK)
+		argc = 0;
 	for (int i = 0; i < argc; i++) {
 		struct penstock_stripe_info *info;
 		struct penstock_err err = {0, ""};
@@ -142,20 +150,21 @@ static int look_at_all(const struct cli_cmd *cmd, const struct stripe_command *c
 			status = status == CLI_OK ? r : status;
 			continue;
 		}
-		if (c->json)
-			json_array_append_new(all, to_json(argv[i], info));
-		else if (check)
+		json_array_append_new(all, to_json(argv[i], info));
+		if (text && check)
 			print_check(argv[i], info);
-		else
+		else if (text)
 			print_info(argv[i], info);
 		if (check && !is_good(info) && status == CLI_OK)
 			status = CLI_FAILED;
 		penstock_stripe_free(info);
 	}
-	if (c->json && argc) {
-		json_dumpf(all, stdout, JSON_INDENT(2));
-		putchar('\n');
+	if (json.name && argc) {
+		int r = cli_json_write(&json, cmd, json_incref(all));
+
+		status = status == CLI_OK ? r : status;
 	}
+	cli_file_abandon(&json);
 	json_decref(all);
 	return status;
 }
@@ -172,9 +181,7 @@ static int check_run(void *args, int argc, char **argv)
 
 static const struct cli_opt look_opts[] = {
 	CLI_GROUP("Output"),
-	CLI_FLAG(struct stripe_command, json, 0, "json",
-		 "as JSON, an array with an object for "
-		 "each NAME"),
+	CLI_TABLE(struct stripe_command, out, struct cli_output, cli_output_opts),
 	CLI_END,
 };
 

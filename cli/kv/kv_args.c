@@ -32,7 +32,7 @@ static void check_limits(struct kv_args *a)
 		double v, min, max;
 	} limits[] = {
 		{"num-users", p->users, 1, (double)c->limit_users},
-		{"duration", (double)p->duration_ns / 1e9, 1, (double)c->limit_duration},
+		{"runtime", (double)p->duration_ns / 1e9, 1, (double)c->limit_duration},
 		{"gpu-mem-gb", p->gpu_gb, 0, c->limit_gpu_gb},
 		{"cpu-mem-gb", p->cpu_gb, 0, c->limit_cpu_gb},
 	};
@@ -138,18 +138,18 @@ static int kv_cache_dir_check(const char *path, struct penstock_err *err)
 	if (cli_is_object(path))
 		return 0;
 	if (!full)
-		return penstock_fail(err, -EINVAL, "--cache-dir: '%s': %s", path,
+		return penstock_fail(err, -EINVAL, "--folder: '%s': %s", path,
 				     strerror(errno ? errno : ENOMEM));
 	folder = system_folder(full);
 	if (folder)
 		return penstock_fail(err, -EINVAL,
-				     "--cache-dir: '%s' cannot be a system directory (%s)", path,
+				     "--folder: '%s' cannot be a system directory (%s)", path,
 				     folder);
 	slash = strrchr(full, '/');
 	if (slash)
 		slash[slash == full] = 0;
 	if (access(full, F_OK) == 0 && access(full, W_OK) < 0)
-		return penstock_fail(err, -EINVAL, "--cache-dir: '%s': '%s' cannot be written to",
+		return penstock_fail(err, -EINVAL, "--folder: '%s': '%s' cannot be written to",
 				     path, full);
 	return 0;
 }
@@ -252,7 +252,7 @@ static int set_part(struct kv_args *a, const struct cli_cmd *cmd)
 	if (r == CLI_OK)
 		r = cli_hosts_file(&a->output, cmd, "--output");
 	if (r == CLI_OK)
-		r = cli_hosts_file(&a->xlsx, cmd, "--xlsx-output");
+		r = cli_hosts_file(&a->xlsx, cmd, "--xlsx");
 	return r == CLI_OK ? cli_hosts_file(&a->export_fio, cmd, "--export-fio") : r;
 }
 
@@ -274,17 +274,17 @@ static int kv_check_pairs(const struct kv_args *a, const struct cli_cmd *cmd)
 		{store && a->job.layout != KV_LAYOUT_NPY, "--backend store and --layout"},
 		{store && a->job.new_files, "--backend store and --new-files"},
 		{store && p->compat, "--backend store and --compat"},
-		{bucket && store, "--cache-dir s3:// and --backend store"},
-		{bucket && a->job.layout != KV_LAYOUT_NPY, "--cache-dir s3:// and --layout"},
-		{bucket && a->job.new_files, "--cache-dir s3:// and --new-files"},
-		{bucket && p->compat, "--cache-dir s3:// and --compat"},
+		{bucket && store, "--folder s3:// and --backend store"},
+		{bucket && a->job.layout != KV_LAYOUT_NPY, "--folder s3:// and --layout"},
+		{bucket && a->job.new_files, "--folder s3:// and --new-files"},
+		{bucket && p->compat, "--folder s3:// and --compat"},
 	};
 
 	if (a->job.below && (!store || !cli_is_object(a->job.below)))
 		return cli_usage(cmd, "--below needs --backend store, whose tier it is, and "
 				      "s3://BUCKET/PREFIX");
 	if (cli_is_stdout(a->xlsx))
-		return cli_usage(cmd, "--xlsx-output: a workbook needs a file");
+		return cli_usage(cmd, "--xlsx: a workbook needs a file");
 	return cli_exclude(cmd, pairs, ARRAY_SIZE(pairs));
 }
 

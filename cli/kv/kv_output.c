@@ -34,9 +34,8 @@ static int open_table(struct kv_outputs *o, const struct kv_args *a)
 	o->csv_name = cli_name_ends(xlsx, ".csv") ? strdup(xlsx) : cli_csv_name(xlsx);
 	if (!o->csv_name)
 		return cli_fail(o->cmd, CLI_FAILED, "out of memory");
-	r = cli_name_check(o->cmd, a, "--xlsx-output", o->csv_name);
-	return r == CLI_OK ? cli_file_open(&o->table, o->cmd, "--xlsx-output",
-					   o->csv ? o->csv_name : xlsx)
+	r = cli_name_check(o->cmd, a, "--xlsx", o->csv_name);
+	return r == CLI_OK ? cli_file_open(&o->table, o->cmd, "--xlsx", o->csv ? o->csv_name : xlsx)
 			   : r;
 }
 

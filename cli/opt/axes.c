@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options that each are an axis of a space: --queue_depth 4 8, --submit single. */
+/* Options that each are an axis of a space: --queue-depth 4 8, --single-submit yes. */
 #include <errno.h>
 #include <string.h>
 
@@ -11,20 +11,17 @@
 #include "cli/opt/opt_space.h"
 #include "load/bed/buffers.h"
 
-/* As options are called; "requests" and "submit" take words, not flags. */
+/* As options are called; those that are flags elsewhere take words. */
 static const char *const names[CONFIG_SPACE_KINDS] = {
-	"block_size", "queue_depth", "requests", "submit", "io_parallel", "engine", "memory",
+	"block-size", "queue-depth", "sequential-requests", "single-submit", "threads", "engine", "memory",
 };
 
 /* One word to its value; false: not understood. */
 static bool axis_value(enum config_space_kind kind, const char *word, uint64_t *n)
 {
-	static const char *const requests[] = {"overlap", "sequential", NULL};
-	static const char *const submit[] = {"batch", "single", NULL};
-	const char *const *words = kind == CONFIG_SPACE_SEQUENTIAL ? requests
-				   : kind == CONFIG_SPACE_SINGLE   ? submit
-				   : kind == CONFIG_SPACE_MEMORY   ? bed_memory_words
-								   : NULL;
+	static const char *const yes_no[] = {"no", "yes", NULL};
+	bool flag = kind == CONFIG_SPACE_SEQUENTIAL || kind == CONFIG_SPACE_SINGLE;
+	const char *const *words = flag ? yes_no : kind == CONFIG_SPACE_MEMORY ? bed_memory_words : NULL;
 
 	for (uint64_t i = 0; words && words[i]; i++) {
 		*n = i;
@@ -122,7 +119,7 @@ int cli_space_replace(struct config_space *s, const struct cli_cmd *cmd,
 	if (r == CLI_OK && config_space_points(s) > CLI_SPACE_MAX)
 		r = cli_usage(cmd,
 			      "%u configurations are too many, at most %d; give fewer values of "
-			      "--block_size, --queue_depth or others",
+			      "--block-size, --queue-depth or others",
 			      config_space_points(s), CLI_SPACE_MAX);
 	config_space_fini(&base);
 	return r;

@@ -24,10 +24,10 @@ static json_t *option_json(const struct cli_opt *o, const char *group)
 	     number = whole || o->kind == CLI_KIND_SIZE || o->kind == CLI_KIND_LIST;
 	const char *kind = whole && o->late ? "signed" : kind_names[o->kind];
 	char letter[2] = {o->letter, 0};
-	json_t *j = json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s, s:b, s:[]}", "name", o->name,
-			      "kind", kind, "role", role_names[o->role], "group", group, "letter",
-			      o->letter ? letter : NULL, "meta", o->meta, "help", o->help,
-			      "required", o->def == CLI_REQUIRED, "aliases");
+	json_t *j = json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s, s:b, s:[], s:{}}", "name",
+			      o->name, "kind", kind, "role", role_names[o->role], "group", group,
+			      "letter", o->letter ? letter : NULL, "meta", o->meta, "help", o->help,
+			      "required", o->def == CLI_REQUIRED, "aliases", "tools");
 
 	json_object_set_new(j, "default",
 			    o->def && o->def != CLI_REQUIRED ? json_string(o->def) : json_null());
@@ -60,6 +60,15 @@ static json_t *option_json(const struct cli_opt *o, const char *group)
 	return j;
 }
 
+/* Another name of the option @j, and whose it is. */
+static void add_alias(json_t *j, const struct cli_opt *alias)
+{
+	json_array_append_new(json_object_get(j, "aliases"), json_string(alias->name));
+	if (alias->help)
+		json_object_set_new(json_object_get(j, "tools"), alias->name,
+				    json_string(alias->help));
+}
+
 /* Returns the group that is open at the end of the table. */
 static const char *table_json(json_t *out, const struct cli_opt *o, const char *group)
 {
@@ -71,8 +80,7 @@ static const char *table_json(json_t *out, const struct cli_opt *o, const char *
 		else if (o->kind == CLI_KIND_TABLE)
 			group = table_json(out, o->sub, group);
 		else if (o->kind == CLI_KIND_ALIAS)
-			json_array_append_new(json_object_get(last, "aliases"),
-					      json_string(o->name));
+			add_alias(last, o);
 		else
 			json_array_append_new(out, option_json(o, group));
 	}

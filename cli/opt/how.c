@@ -5,28 +5,33 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct cli_opt cli_engine_opts[] = {
-	CLI_ENGINE(struct penstock_opts, engine),
-	CLI_SIZE_OF(struct penstock_opts, block, 'b', "block-size", "BYTES", "block",
-		    "bytes per block; default: what suits the device, near 1M"),
-	CLI_U32_OF(struct penstock_opts, depth, 'd', "queue-depth", "N", "depth",
-		   "blocks in flight per I/O thread; default: 128 within 32M, of io 32"),
-	CLI_U32_OF(struct penstock_opts, threads, 't', "threads", "N", "threads",
-		   "I/O threads; default: as many as the work needs, of io 1",
-		   .key = "io_parallel"),
-	CLI_ALIAS("io_parallel"),
-	CLI_BIT(struct penstock_opts, flags, PENSTOCK_SINGLE_SUBMIT, 0, "single-submit",
-		"submit blocks one by one"),
-	CLI_BIT(struct penstock_opts, flags, PENSTOCK_NO_OVERLAP, 0, "sequential-requests",
-		"let the queue run empty before it is filled again"),
-	CLI_BIT(struct penstock_opts, flags, PENSTOCK_SPARE_CPU, 0, "spare-cpu",
-		"copy nothing that can go straight, even if that were faster"),
-	CLI_DIRECT(struct penstock_opts, direct),
-	CLI_ENUM(struct penstock_opts, huge, 0, "huge", io_huge_words, "auto",
-		 "huge pages for the library's memory: transparent, set aside by the "
-		 "administrator, or none"),
-	CLI_END,
-};
+/* clang-format off */
+#define ENGINE_OPTS(...) \
+	CLI_ENGINE(struct penstock_opts, engine), \
+	CLI_SIZE_OF(struct penstock_opts, block, 'b', "block-size", "BYTES", "block", \
+		    "bytes per block; default: what suits the device, near 1M"), \
+	CLI_U32_OF(struct penstock_opts, depth, 'd', "queue-depth", "N", "depth", \
+		   "blocks in flight per I/O thread; default: 128 within 32M, of io 32"), \
+	CLI_U32_OF(struct penstock_opts, threads, 't', "threads", "N", "threads", \
+		   "I/O threads; default: as many as the work needs, of io 1", \
+		   .key = "io_parallel"), \
+	__VA_ARGS__ \
+	CLI_BIT(struct penstock_opts, flags, PENSTOCK_SINGLE_SUBMIT, 0, "single-submit", \
+		"submit blocks one by one"), \
+	CLI_BIT(struct penstock_opts, flags, PENSTOCK_NO_OVERLAP, 0, "sequential-requests", \
+		"let the queue run empty before it is filled again"), \
+	CLI_BIT(struct penstock_opts, flags, PENSTOCK_SPARE_CPU, 0, "spare-cpu", \
+		"copy nothing that can go straight, even if that were faster"), \
+	CLI_DIRECT(struct penstock_opts, direct), \
+	CLI_ENUM(struct penstock_opts, huge, 0, "huge", io_huge_words, "auto", \
+		 "huge pages for the library's memory: transparent, set aside by the " \
+		 "administrator, or none"), \
+	CLI_END
+/* clang-format on */
+
+const struct cli_opt cli_engine_opts[] = {ENGINE_OPTS()};
+const struct cli_opt cli_engine_ds_io_opts[] = {
+	ENGINE_OPTS(CLI_ALIAS_OF("ds_io", "io_parallel"), )};
 
 bool cli_engine_known(const char *name)
 {

@@ -14,6 +14,7 @@
 
 /* For a struct penstock_opts. */
 extern const struct cli_opt cli_engine_opts[];
+extern const struct cli_opt cli_engine_ds_io_opts[]; /* with ds_io's names */
 /* Is it whole, and is the engine there?  Returns an exit status, having said what is wrong. */
 int cli_opts_check(struct penstock_opts *opts, const struct cli_cmd *cmd);
 
@@ -27,13 +28,11 @@ struct cli_gpu {
 	CLI_STR(T, field, 'e', "engine", "NAME", NULL, \
 		"as `penstock info' lists them; default: the first usable")
 #define CLI_GDS(T, field) \
-	CLI_FLAG(T, field, 0, "gds", "GPUDirect Storage, by cuFile; needs --gpu"), \
-	CLI_ALIAS("use_gds")
+	CLI_FLAG(T, field, 0, "gds", "GPUDirect Storage, by cuFile; needs --gpu")
 #define CLI_MEMORY(T, memory_field, gpu_field) \
 	CLI_ENUM_TOLD(T, memory_field, gpu_field.memory_told, 'm', "memory", bed_memory_words, "own", \
 		      "buffers: the library's own, plain (unpinned, 4 KiB pages), plain at an odd " \
 		      "address, or a GPU's"), \
-	CLI_ALIAS("buffer"), \
 	CLI_FLAG(T, gpu_field.gpu, 0, "gpu", "buffers in GPU memory: as --memory gpu"), \
 	CLI_GDS(T, gpu_field.gds)
 #define CLI_DURABILITY(T, field, default_) \

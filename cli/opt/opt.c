@@ -106,6 +106,8 @@ static struct slot *find_short(struct parser *p, const char *word, size_t len, b
 
 		if (s->first != first || !begins_with(s->name, word, len))
 			continue;
+		if (found && found->main == s->main) /* another name of the same option */
+			continue;
 		if (*ret_nr < 5)
 			snprintf(all + strlen(all), size - strlen(all), "%s--%s",
 				 *ret_nr ? ", " : "", s->name);
@@ -203,7 +205,8 @@ static int take_value(struct parser *p, struct slot *s, const char *value)
 	/* A list is what is given; the default counts only when nothing is. */
 	p->slots[s->main].as = s;
 	if (!attached) {
-		bool alone = p->next >= p->argc || is_option(p->argv[p->next]);
+		bool operands = list && !s->opt->min && p->cmd->usage;
+		bool alone = operands || p->next >= p->argc || is_option(p->argv[p->next]);
 
 		if (alone && list && !s->opt->min)
 			return CLI_OK;

@@ -15,6 +15,7 @@
  *		CLI_SIZE(struct name_command, job.span, 0, "span", "BYTES", "1M", 512, 1ull << 30,
  *			 "bytes on disk"),
  *		CLI_ALIAS("extent"),		another name of the option above
+ *		CLI_ALIAS_OF("fio", "size"),	and the one that another tool has for it
  *		CLI_TABLE(struct name_command, out, struct cli_result_args, cli_result_opts),
  *		CLI_END,
  *	};
@@ -22,10 +23,12 @@
  *	const struct cli_cmd cmd_name = { .name = "name", ... };
  *
  * one line in main.c, one declaration in cli.h, and docs/man/penstock-NAME.md with a
- * paragraph per option.  Help, manual page, completion, range checks and error
- * messages come from the table, and so do the settings of a result (cli_settings()).  A command can
- * have commands of its own (`subs'): `penstock trace stat' is "trace stat" in cmd_trace_stat.c,
- * penstock-trace-stat.md, and in the list of "trace" instead of main.c.
+ * paragraph per option.  A concept has one name in all commands and a name one meaning, which
+ * tests/docs/options.py holds them to; docs/options.md shows them all.  Help, manual page,
+ * completion, range checks and error messages come from the table, and so do the settings of a
+ * result (cli_settings()).  A command can have commands of its own (`subs'): `penstock trace stat'
+ * is "trace stat" in cmd_trace_stat.c, penstock-trace-stat.md, and in the list of "trace" instead of
+ * main.c.
  *
  * On the command line: --name VALUE, --name=VALUE, -n VALUE, -nVALUE; `-' and
  * `_' are the same letter in long names; options and operands mix freely; `--'
@@ -127,6 +130,9 @@ extern const char cli_required[];
 #define CLI_TABLE(T, field, S, table) \
 	{.kind = CLI_KIND_TABLE, .sub = (table), .at = CLI_AT(T, field, S)}
 #define CLI_ALIAS(long_name) {.kind = CLI_KIND_ALIAS, .name = (long_name)}
+/* The name that another tool has for it: help and manual show it and say whose it is. */
+#define CLI_ALIAS_OF(tool, long_name) \
+	{.kind = CLI_KIND_ALIAS, .name = (long_name), .help = (tool)}
 /* bool: false unless given. */
 #define CLI_FLAG(T, field, short_name, long_name, text, ...) \
 	{.kind = CLI_KIND_FLAG, .letter = (short_name), .name = (long_name), \
@@ -191,7 +197,8 @@ extern const char cli_required[];
  * struct cli_list: may be repeated, and takes all words up to the next one that
  * begins with `-': --sizes 1M 2M --read.  Commas do the same: --sizes 1M,2M; but
  * what begins like a setting belongs to the value before: fault:nth=3,seed=1.
- * Where a command has operands, --sizes=1M takes exactly that word.  @lo and
+ * Where a command has operands, --sizes=1M takes exactly that word, and what may stand alone takes
+ * a value no other way.  @lo and
  * @hi bound the number of values; with @lo 0 the option may stand alone.
  */
 #define CLI_LIST(T, field, short_name, long_name, what, default_, lo, hi, text, ...) \

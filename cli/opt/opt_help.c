@@ -71,11 +71,14 @@ static void help_option(FILE *f, const struct cli_opt *o, bool all)
 		text[used] = 0;
 	}
 	if (o->def == CLI_REQUIRED)
-		help_append(text, sizeof(text), used, " (needed)", "");
+		used = help_append(text, sizeof(text), used, " (needed)", "");
 	else if (o->def) {
 		used = help_append(text, sizeof(text), used, " (", o->def);
-		help_append(text, sizeof(text), used, ")", "");
+		used = help_append(text, sizeof(text), used, ")", "");
 	}
+	for (const struct cli_opt *a = o + 1; a->kind == CLI_KIND_ALIAS; a++)
+		used = help_append(text, sizeof(text), used, a == o + 1 ? "; also --" : ", --",
+				   a->name);
 	col = strlen(left);
 	if (col + 2 > TEXT_COLUMN)
 		fprintf(f, "%s\n%*s", left, TEXT_COLUMN, "");

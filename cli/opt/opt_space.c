@@ -50,9 +50,9 @@ static const struct other {
 static const struct {
 	const char *key, *instead;
 } elsewhere[] = {
-	{"folder", "use --nvme_dir"},
-	{"folder_to_device_mapping", "use --nvme_dir"},
-	{"read", "use --no_read or --no_write"},
+	{"folder", "use --folder"},
+	{"folder_to_device_mapping", "use --folder"},
+	{"read", "use --read-only or --write-only"},
 };
 
 struct reader {
@@ -172,7 +172,7 @@ static void note_ignored(const struct cli_cmd *cmd, const json_t *root)
 		if (others[i].act == IGNORE && list &&
 		    parse_other(&n, others[i].type, json_array_get(list, 0)) == 0 &&
 		    n != others[i].usual)
-			cli_note(cmd, "--sweep_config: %s is ignored: %s", others[i].key,
+			cli_note(cmd, "--sweep-config: %s is ignored: %s", others[i].key,
 				 others[i].why);
 	}
 }
@@ -242,7 +242,7 @@ static int check_whole(const struct reader *r, struct penstock_err *err)
 int cli_space_read(struct config_space *out, struct cli_space_job *job, const struct cli_cmd *cmd,
 		   const char *file)
 {
-	json_t *root = cli_json_load(cmd, "--sweep_config", file), *list;
+	json_t *root = cli_json_load(cmd, "--sweep-config", file), *list;
 	struct reader reader = {.job = job};
 	struct penstock_err err = {0, ""};
 	const char *key;
@@ -266,7 +266,7 @@ int cli_space_read(struct config_space *out, struct cli_space_job *job, const st
 	if (r < 0) {
 		config_space_fini(&reader.space);
 		return cli_fail(cmd, r == -ENOMEM ? CLI_FAILED : CLI_USAGE,
-				"--sweep_config: '%s': %s", file, err.msg);
+				"--sweep-config: '%s': %s", file, err.msg);
 	}
 	*out = reader.space;
 	return CLI_OK;
@@ -276,10 +276,10 @@ int cli_space_check(const struct config_space *s, const struct cli_space_job *jo
 		    const char *engine, const struct cli_cmd *cmd)
 {
 	if (gpu && config_space_value(s, 0, CONFIG_SPACE_MEMORY))
-		return cli_usage(cmd, "--gpu and memory of --sweep_config exclude each other");
+		return cli_usage(cmd, "--gpu and memory of --sweep-config exclude each other");
 	if (engine && config_space_value(s, 0, CONFIG_SPACE_ENGINE))
-		return cli_usage(cmd, "%s and engine of --sweep_config exclude each other", engine);
+		return cli_usage(cmd, "%s and engine of --sweep-config exclude each other", engine);
 	if (job->gds && !gpu && !job->gpu)
-		return cli_usage(cmd, "--sweep_config: use_gds goes with gpu only");
+		return cli_usage(cmd, "--sweep-config: use_gds goes with gpu only");
 	return CLI_OK;
 }

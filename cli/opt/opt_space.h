@@ -3,7 +3,7 @@
 #define PENSTOCK_CLI_OPT_SPACE_H
 
 /*
- * A search space from the command line: --sweep_config, a JSON file in upstream's
+ * A search space from the command line: --sweep-config, a JSON file in upstream's
  * schema, and options that each replace an axis.
  */
 #include "load/jobs/config_space.h"

@@ -30,11 +30,11 @@ static int mapping_parse(struct cli_places *p, const struct cli_cmd *cmd, size_t
 	char *name;
 
 	if (!colon || colon == text)
-		return cli_usage(cmd, "--folder_to_device_mapping: '%s' is not FOLDER:DEVICE",
+		return cli_usage(cmd, "--folder-to-device-mapping: '%s' is not FOLDER:DEVICE",
 				 text);
 	if (!device_parse(&device, colon + 1))
 		return cli_usage(cmd,
-				 "--folder_to_device_mapping: device '%s' of '%s' is not a number",
+				 "--folder-to-device-mapping: device '%s' of '%s' is not a number",
 				 colon + 1, text);
 	name = strndup(text, (size_t)(colon - text));
 	if (!name)
@@ -51,7 +51,7 @@ static int private_folder(struct cli_places *p, const struct cli_cmd *cmd)
 	struct penstock_err err;
 
 	if (bed_folder_make(&p->own, ".", "io", NULL, &err) < 0)
-		return cli_fail(cmd, CLI_FAILED, "%s; name one with --folder", err.msg);
+		return cli_fail(cmd, CLI_FAILED, "%s; name one with --target", err.msg);
 	return CLI_OK;
 }
 
@@ -62,11 +62,11 @@ int cli_places_init(struct cli_places *p, const struct cli_cmd *cmd, const struc
 	int r = CLI_OK;
 
 	if (folders->nr && mapping->nr)
-		return cli_usage(cmd, "--folder and --folder_to_device_mapping exclude each other");
+		return cli_usage(cmd, "--target and --folder-to-device-mapping exclude each other");
 	if (mapping->nr && per > 1)
-		return cli_usage(cmd, "--multi_process goes with --folder only");
+		return cli_usage(cmd, "--workers goes with --target only");
 	if (nr > CLI_PLACES_MAX)
-		return cli_usage(cmd, "--multi_process: %zu workers are too many; at most %d", nr,
+		return cli_usage(cmd, "--workers: %zu workers are too many; at most %d", nr,
 				 CLI_PLACES_MAX);
 	p->items = calloc(nr, sizeof(*p->items));
 	p->names = calloc(nr, sizeof(*p->names));

@@ -30,7 +30,7 @@ int bed_check_folder(const char *folder, bool write, struct penstock_err *err)
 	if (penstock_stripe_get_kind(folder) == 1)
 		return penstock_fail(err, -EINVAL,
 				     "%s: is a striped file, not a folder; in a striped "
-				     "folder (`penstock stripe create --folder') files are striped",
+				     "folder (`penstock stripe create --as-folder') files are striped",
 				     folder);
 	if (!S_ISDIR(st.st_mode))
 		return penstock_fail(err, -EINVAL, "%s: is not a directory", folder);

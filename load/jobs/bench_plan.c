@@ -238,7 +238,7 @@ static int check_settings(const struct bench_job *job, struct penstock_err *err)
 	for (unsigned i = 0; i < job->nr_sizes; i++) {
 		for (unsigned k = 0; k < i; k++)
 			if (job->sizes[i] == job->sizes[k])
-				return penstock_fail(err, -EINVAL, "sizes: %s is there twice",
+				return penstock_fail(err, -EINVAL, "size: %s is there twice",
 						     penstock_size_exact(a, job->sizes[i]));
 		if (check_rate(job, job->sizes[i], err) < 0)
 			return -EINVAL;

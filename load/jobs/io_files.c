@@ -40,7 +40,7 @@ static int io_file_name(struct io_files *f, unsigned i, const struct bed_folder 
 static int io_file_refuse(const struct bed_file *f, const struct io_job *job, bool plain,
 			  struct penstock_err *err)
 {
-	const char *what = job->read ? ", so --validate has nothing to compare" : "";
+	const char *what = job->read ? ", so --verify has nothing to compare" : "";
 
 	if (!plain)
 		return penstock_fail(err, -EEXIST, "%s: exists and is not a regular file", f->path);

@@ -185,7 +185,7 @@ static int places_check(const struct kv_run_places *pl, const struct kv_params *
 			struct penstock_err *err)
 {
 	static const char *const names[KV_TIERS] = {
-		"GPU tier (--gpu-mem-gb)", "CPU tier (--cpu-mem-gb)", "storage tier (--cache-dir)"};
+		"GPU tier (--gpu-mem-gb)", "CPU tier (--cpu-mem-gb)", "storage tier (--folder)"};
 	struct penstock_err why;
 
 	for (int t = KV_TIERS - 1; t >= 0; t--) {

@@ -158,7 +158,7 @@ int refuse_striped_file(const char *path, struct penstock_err *err)
 		return 0;
 	return penstock_fail(err, -EEXIST,
 			     "%s: is a striped file, which holds no objects; in a striped folder "
-			     "(`penstock stripe create --folder') each is a striped file",
+			     "(`penstock stripe create --as-folder') each is a striped file",
 			     path);
 }
 

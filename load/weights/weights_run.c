@@ -69,8 +69,6 @@ static int weights_check_options(const struct weights_job *job, const struct wei
 		return penstock_fail(err, -EINVAL, "--by: with --experts what is used are experts");
 	if (job->active && (!job->experts || strcmp(job->experts, "zipf") != 0))
 		return penstock_fail(err, -EINVAL, "--active: is about --experts zipf");
-	if (job->device && !job->gpu)
-		return penstock_fail(err, -EINVAL, "--device: is about --gpu");
 	return shape && bed_check_folder(job->folder, true, err) < 0 ? -EINVAL : 0;
 }
 

@@ -89,6 +89,7 @@ def show_help(command: dict[str, Any], more: str = '') -> None:
         left = f'      --{o["name"]}' + (f' {o["meta"]}' if o['meta'] else '')
         left += '...' if o['kind'] == 'list' else ''
         text = o['help'] + (f' ({o["default"]})' if o['default'] else '')
+        text += ''.join((', ' if i else '; also ') + '--' + a for i, a in enumerate(o['aliases']))
         lines = textwrap.wrap(text, 50)
         first = lines.pop(0) if len(left) < 29 else ''
         print(f'{left:30}{first}'.rstrip(), *(f'{"":30}{line}' for line in lines), sep='\n')

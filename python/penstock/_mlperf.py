@@ -37,18 +37,18 @@ def _option(group: str, name: str, kind: str, meta: str | None, default: str | N
 COMMAND: dict[str, Any] = {
     'name': 'kv mlperf', 'summary': 'what an MLPerf submission runs, and its summary',
     'usage': '[KV_OPTION...]', 'operands': None, 'notes': None, 'runs': True, 'options': [
-        _option('Run', 'cache-dir', 'string', 'FOLDER', None,
-                'where the storage to be measured is', role='place'),
+        _option('Run', 'folder', 'string', 'FOLDER', None,
+                'where the storage to be measured is', aliases=('cache-dir',), role='place'),
         _option('Run', 'results-dir', 'string', 'FOLDER', None,
                 'where results go; default: a new folder', role='write'),
         _option('Run', 'options', 'list', 'N', None, 'which of the options; default: 1 2 3', (1, 3)),
-        _option('Run', 'trials', 'integer', 'N', '3', 'runs of each option', (1, 1000)),
+        _option('Run', 'iterations', 'integer', 'N', '3', 'runs of each option', (1, 1000), ('trials',)),
         _option('Run', 'npernode', 'integer', 'N', '1', 'ranks at a time on this machine', (1, 1024)),
         _option('Run', 'seed', 'integer', 'N', '42', "of rank 0; each rank's is one more",
                 (0, 2**63 - 1), ('seed-base',)),
         _option('Run', 'delay', 'integer', 'SECONDS', '20', 'pause between options', (0, 86400)),
-        _option('Run', 'duration', 'integer', 'SECONDS', None,
-                'of a run, for trials: a submission needs 300', (1, 86400)),
+        _option('Run', 'runtime', 'integer', 'SECONDS', None,
+                'of a run, for trials: a submission needs 300', (1, 86400), ('duration',)),
         _option('Run', 'config', 'string', 'FILE', None,
                 'settings in YAML: not in a closed submission', role='read'),
         _option('Run', 'dry-run', 'flag', None, None, 'print what would be run'),
@@ -161,10 +161,10 @@ def _check_cache_dir(path: str) -> None:
     full = os.path.realpath(path)
     for folder in ('/etc', '/bin', '/sbin', '/usr/bin', '/usr/sbin', '/boot', '/sys', '/proc', '/dev', '/root'):
         if full == folder or (full.startswith(folder + '/') and folder != '/root'):
-            raise Failed(f"--cache-dir: '{path}' cannot be a system directory ({folder})")
+            raise Failed(f"--folder: '{path}' cannot be a system directory ({folder})")
     above = os.path.dirname(full)
     if os.path.exists(above) and not os.access(above, os.W_OK):
-        raise Failed(f"--cache-dir: '{path}': '{above}' cannot be written to")
+        raise Failed(f"--folder: '{path}': '{above}' cannot be written to")
 
 
 # ------------------------------------------------------------------------------------ processes
@@ -229,7 +229,7 @@ class Runs:
         folder = f'{out}/rank_{rank}'
         os.makedirs(folder, exist_ok=True)
         line = [_program(), 'kv', *words, f'--seed={self.args["seed"] + rank}',
-                f'--output={folder}/kvcache_results_{_now()}.json', f'--cache-dir={cache}/rank_{rank}']
+                f'--output={folder}/kvcache_results_{_now()}.json', f'--folder={cache}/rank_{rank}']
         # By the reference each rank has users of its own: a run of its own, whatever started us.
         env = {**os.environ, 'PENSTOCK_MPI': 'off'}
         if not quiet:
@@ -271,7 +271,7 @@ def run_rank(r: Runs) -> int:
         raise Failed('--rank-output-base and --rank-cache-base go together', 2)
     words = list(r.extra)
     words += [f'--config={a["config"]}'] if a['config'] else []
-    words += [f'--duration={a["duration"]}'] if a['duration'] else []
+    words += [f'--runtime={a["runtime"]}'] if a['runtime'] else []
     r.pause(a['start_delay'])
     os.makedirs(a['rank_cache_base'], exist_ok=True)
     status = 0 if r.stop.signal else r.run_ranks(
@@ -290,9 +290,9 @@ class Submission:
                 raise Failed(f"--options: '{text}' is not one of 1, 2, 3", 2)
         self.options = sorted({int(text) for text in a['options']}) or list(OPTIONS)
         self._set_ranks()
-        if not a['cache_dir']:
-            raise Failed('--cache-dir: is needed (FOLDER: where the storage to be measured is)', 2)
-        _check_cache_dir(a['cache_dir'])
+        if not a['folder']:
+            raise Failed('--folder: is needed (FOLDER: where the storage to be measured is)', 2)
+        _check_cache_dir(a['folder'])
         for o in OPTIONS:
             if os.path.lexists(f'{r.folder}/option_{o}'):
                 raise Failed(f"--results-dir: '{r.folder}' has results already: option_{o}", 2)
@@ -312,10 +312,10 @@ class Submission:
     def _why_not(self) -> Iterator[str]:
         """What keeps the run from being what CLOSED asks for."""
         a = self.r.args
-        if a['duration'] not in (None, SUBMITTED['duration']):
-            yield '--duration is not 300'
-        if a['trials'] != SUBMITTED['trials']:
-            yield '--trials is not 3'
+        if a['runtime'] not in (None, SUBMITTED['duration']):
+            yield '--runtime is not 300'
+        if a['iterations'] != SUBMITTED['trials']:
+            yield '--iterations is not 3'
         if self.options != list(OPTIONS):
             yield 'not all of the options'
         if a['seed'] != SUBMITTED['seed']:
@@ -332,7 +332,7 @@ class Submission:
         _, model, users, cpu, allocs = OPTIONS[option]
         a = self.r.args
         return [f'--model={model}', f'--num-users={users}',
-                f'--duration={a["duration"] or SUBMITTED["duration"]}', '--gpu-mem-gb=0',
+                f'--runtime={a["runtime"] or SUBMITTED["duration"]}', '--gpu-mem-gb=0',
                 f'--cpu-mem-gb={cpu}', f'--max-concurrent-allocs={allocs}', '--generation-mode=none',
                 *([f'--config={a["config"]}'] if a['config'] else []), *self.r.extra]
 
@@ -341,10 +341,10 @@ class Submission:
         if self.r.rank.rank:  # what all would do says one
             return 0
         for o in self.options:
-            print(f'option {o}, {OPTIONS[o][0]}: {a["trials"]} trial{"s" * (a["trials"] > 1)} of {ranks}:\n'
+            print(f'option {o}, {OPTIONS[o][0]}: {a["iterations"]} trial{"s" * (a["iterations"] > 1)} of {ranks}:\n'
                   f'  penstock kv {" ".join(self.words(o))} --seed={a["seed"]}+RANK '
-                  f'--cache-dir={a["cache_dir"]}/rank_RANK')
-        seconds = len(self.options) * a['trials'] * (a['duration'] or SUBMITTED['duration'])
+                  f'--folder={a["folder"]}/rank_RANK')
+        seconds = len(self.options) * a['iterations'] * (a['runtime'] or SUBMITTED['duration'])
         print(f'Results in {self.r.folder}; at least {seconds} s.')
         if self.why_not:
             print(f'Not as a submission must be: {self.why_not}')
@@ -353,7 +353,7 @@ class Submission:
     # ---- runs
 
     def run_trial(self, option: int, trial: int) -> None:
-        r, trials = self.r, self.r.args['trials']
+        r, trials = self.r, self.r.args['iterations']
         r.ranks_group.barrier()
         if r.stop.signal:
             return
@@ -361,7 +361,7 @@ class Submission:
             print(f'option {option} ({OPTIONS[option][0]}), trial {trial} of {trials}, {self.ranks} '
                   f'rank{"s" * (self.ranks > 1)}', file=sys.stderr, flush=True)
         out = f'{r.folder}/option_{option}/trial_{trial}'
-        statuses = r.run_ranks(self.words(option), self.own, out, r.args['cache_dir'])
+        statuses = r.run_ranks(self.words(option), self.own, out, r.args['folder'])
         for rank, status in zip(self.own, statuses):
             if status:
                 place = f'option_{option}/trial_{trial}/rank_{rank}'
@@ -375,12 +375,12 @@ class Submission:
         for i, option in enumerate(self.options):
             if i:
                 r.pause(r.args['delay'])
-            for trial in range(1, r.args['trials'] + 1):
+            for trial in range(1, r.args['iterations'] + 1):
                 if not r.stop.signal:
                     self.run_trial(option, trial)
 
     def run(self) -> int:
-        r, cache = self.r, self.r.args['cache_dir']
+        r, cache = self.r, self.r.args['folder']
         made = not os.path.lexists(cache)
         os.makedirs(r.folder, exist_ok=True)
         os.makedirs(cache, exist_ok=True)
@@ -400,7 +400,7 @@ class Submission:
     def results(self) -> dict[str, Any]:
         """Of this process, by the folders they are in."""
         places = [f'option_{o}/trial_{t}/rank_{rank}' for o in self.options
-                  for t in range(1, self.r.args['trials'] + 1) for rank in self.own]
+                  for t in range(1, self.r.args['iterations'] + 1) for rank in self.own]
         return {place: _read_result(f'{self.r.folder}/{place}') for place in places}
 
     def summarize(self, said: list[tuple[str | None, str]]) -> None:
@@ -414,7 +414,7 @@ class Submission:
         summary = {
             'schema_version': '1.0', 'run_datetime': self.r.time, 'npernode': self.npernode,
             'host_count': -(-self.ranks // self.npernode), 'total_ranks': self.ranks,
-            'trials_per_option': self.r.args['trials'], 'options': options, 'partial_failure': partial,
+            'trials_per_option': self.r.args['iterations'], 'options': options, 'partial_failure': partial,
             **({'trial_failures': failures} if failures else {}),
             'penstock': {'version': _version(), 'as_submitted': not self.why_not and not partial,
                        'why_not': self.why_not, **({'lost_ranks': lost} if lost else {}), **({'without_requests': idle} if idle else {})}}
@@ -435,7 +435,7 @@ class Submission:
         idle: list[str] = []
         in_memory = set()
         trials = 0
-        for trial in range(1, self.r.args['trials'] + 1):
+        for trial in range(1, self.r.args['iterations'] + 1):
             results = {}
             for rank in range(self.ranks):
                 place = f'option_{option}/trial_{trial}/rank_{rank}'

@@ -18,10 +18,12 @@ T975 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2
 
 
 def _option(group: str, name: str, kind: str, meta: str | None, default: str | None, text: str,
-            limits: tuple[int, int] | None = None, role: str | None = None) -> dict[str, Any]:
+            limits: tuple[int, int] | None = None, role: str | None = None,
+            aliases: dict[str, str] | None = None) -> dict[str, Any]:
     """An entry as those of `penstock --dump-options', from which manual and completion are made."""
     entry: dict[str, Any] = {'name': name, 'kind': kind, 'role': role, 'group': group, 'letter': None, 'meta': meta,
-             'help': text, 'required': False, 'aliases': [], 'default': default}
+             'help': text, 'required': False, 'aliases': list(aliases or ()), 'tools': aliases or {},
+             'default': default}
     return entry | ({'min': str(limits[0]), 'max': str(limits[1])} if limits else {})
 
 
@@ -32,12 +34,13 @@ COMMAND: dict[str, Any] = {
         _option('Who', 'compare', 'list', 'NAME', None, 'these, beside penstock', (1, 16)),
         _option('Who', 'compare-all', 'flag', None, None, 'all that are installed; the default'),
         _option('What', 'files', 'integer', 'N', '64', 'objects in each turn', (1, 1000000)),
-        _option('What', 'size', 'string', 'SIZE', '16', 'of each: MB, or with K, M, G'),
-        _option('What', 'threads', 'integer', 'N', '8', 'objects in flight, of every client', (1, 1024)),
-        _option('What', 'part', 'string', 'SIZE', '8M', 'of large objects, where the client can be counted'),
+        _option('What', 'size', 'size', 'BYTES', '16M', "of each; a number alone counts MB", (1, 1 << 32)),
+        _option('What', 'in-flight', 'integer', 'N', '8', 'objects in flight, of every client', (1, 1024),
+                aliases={'threads': "MLPerf's scripts"}),
+        _option('What', 'part', 'size', 'BYTES', '8M', 'of large objects, where the client can be counted', (5 << 20, 1 << 32)),
         _option('What', 'sign-body', 'flag', None, None, 'make what is sent part of the signature'),
         _option('What', 'skip-write-test', 'flag', None, None, 'measure reads alone, of objects that penstock puts'),
-        _option('What', 'rounds', 'integer', 'N', '5', 'turns of each client', (2, 1000)),
+        _option('What', 'iterations', 'integer', 'N', '5', 'turns of each client', (2, 1000)),
         _option('Where', 'endpoint', 'string', 'URL', None, "of the store; default: the environment's, else AWS"),
         _option('Output', 'json', 'string', 'FILE', None, 'write the result as JSON', role='write'),
     ]}
@@ -61,7 +64,7 @@ def size_of(name: str, text: str, default_unit: int) -> int:
 
 
 def parse_words(words: list[str]) -> tuple[dict[str, Any], list[str]]:
-    table = {o['name']: o for o in COMMAND['options']}
+    table = {name: o for o in COMMAND['options'] for name in (o['name'], *o['aliases'])}
     args: dict[str, Any] = {o['name']: [] if o['kind'] == 'list' else o['default'] for o in COMMAND['options']}
     operands: list[str] = []
     rest = list(words)
@@ -153,7 +156,7 @@ class Run:
         region = os.environ.get('AWS_REGION') or os.environ.get('AWS_DEFAULT_REGION') or 'us-east-1'
         endpoint = self.args['endpoint'] or os.environ.get('AWS_ENDPOINT_URL_S3') or os.environ.get('AWS_ENDPOINT_URL')
         job = {'library': library, 'what': what, 'bucket': self.bucket, 'endpoint': endpoint, 'region': region, 'size': self.size,
-               'part': self.part, 'threads': self.args['threads'], 'sign_body': bool(self.args['sign-body']),
+               'part': self.part, 'threads': self.args['in-flight'], 'sign_body': bool(self.args['sign-body']),
                'seed': sum(folder.encode()), 'keys': [f'{self.prefix}{folder}/{i:07}' for i in range(self.args['files'])]}
         env = dict(os.environ, **({'AWS_ENDPOINT_URL': endpoint} if endpoint else {}))
         done = subprocess.run([sys.executable, '-m', 'penstock._s3_clients'], input=json.dumps(job), stdout=subprocess.PIPE,
@@ -227,8 +230,8 @@ def format_interval(interval: Interval, unit: float, digits: int) -> str:
 def print_result(run: Run, clients: Any) -> None:
     a = run.args
     size = f'{run.size / MIB:g} MiB' if run.size >= MIB else f'{run.size} bytes'
-    print(f'{a["files"]} objects of {size}, {a["threads"]} in flight, parts of {run.part / MIB:g} MiB, payload '
-          f'{"signed" if a["sign-body"] else "not signed"}, {a["rounds"]} rounds in turns; {run.uri}')
+    print(f'{a["files"]} objects of {size}, {a["in-flight"]} in flight, parts of {run.part / MIB:g} MiB, payload '
+          f'{"signed" if a["sign-body"] else "not signed"}, {a["iterations"]} rounds in turns; {run.uri}')
     print(f'\n{"":18}{"":8}{"MB/s":>10} {"95 % interval":>19} {"CPU s/GiB":>10} {"memory":>10}')
     for row in run.rows():
         print(f'{row["library"]:18}{row["operation"]:8}{row["bytes_per_sec"] / 1e6:10.1f} '
@@ -248,8 +251,8 @@ def print_result(run: Run, clients: Any) -> None:
 def write_json(run: Run, clients: Any, path: str) -> None:
     version = importlib.import_module('penstock').__version__
     result = {'schema': 'penstock-s3-compare/1', 'penstock': version, 'files': run.args['files'], 'size_bytes': run.size,
-              'part_bytes': run.part, 'threads': run.args['threads'], 'sign_body': bool(run.args['sign-body']),
-              'rounds': run.args['rounds'], 'rows': run.rows(), 'verdicts': run.verdicts(), 'errors': run.errors,
+              'part_bytes': run.part, 'threads': run.args['in-flight'], 'sign_body': bool(run.args['sign-body']),
+              'rounds': run.args['iterations'], 'rows': run.rows(), 'verdicts': run.verdicts(), 'errors': run.errors,
               'libraries': [{'name': n, 'version': clients.version_of(n), 'note': clients.note_of(n) or None} for n in run.libraries]}
     text = json.dumps(result, indent=2) + '\n'
     if path == '-':
@@ -267,10 +270,10 @@ def _main(words: list[str]) -> int:
     clients = importlib.import_module('penstock._s3_clients')
     run = Run(args, choose_libraries(args, clients), operands[0])
     try:
-        for i in range(args['rounds']):
+        for i in range(args['iterations']):
             run.run_round(i)
             if sys.stderr.isatty():
-                print(f'\r{i + 1} of {args["rounds"]} rounds', end='', file=sys.__stderr__, flush=True)
+                print(f'\r{i + 1} of {args["iterations"]} rounds', end='', file=sys.__stderr__, flush=True)
     finally:
         with contextlib.suppress(OSError):
             run.delete_objects()

@@ -50,32 +50,33 @@ def _parser() -> argparse.ArgumentParser:
     p = _Parser(prog='penstock io --engine torch_io', allow_abbrev=False,
                 description='Write by torch.save(), durably, and tell how fast that is.')
     p.add_argument('--engine', choices=ENGINES, required=True)
-    p.add_argument('--io_size', type=_size, required=True, help='bytes of the tensor')
-    p.add_argument('--folder', help='for all processes')
-    p.add_argument('--folder_to_device_mapping', nargs='+', default=[], metavar='FOLDER:DEVICE',
+    p.add_argument('--size', '--io_size', dest='io_size', type=_size, required=True,
+                   help='bytes of the tensor')
+    p.add_argument('--target', '--folder', dest='folder', help='for all processes')
+    p.add_argument('--folder-to-device-mapping', '--folder_to_device_mapping', nargs='+', default=[], metavar='FOLDER:DEVICE',
                    help='one process each')
-    p.add_argument('--fast_io_size', type=_size, default=64 << 20,
+    p.add_argument('--fast-io-size', '--fast_io_size', type=_size, default=64 << 20,
                    help='locked memory of torch_fastio (64M)')
-    p.add_argument('--torch_legacy_save', action='store_true', help="torch's older format")
-    p.add_argument('--multi_process', type=_count, default=1, help='processes (1)')
-    p.add_argument('--loops', type=_count, default=3, help='measured repetitions (3)')
-    p.add_argument('--warmup_loops', type=int, default=1, help='repetitions before (1)')
-    p.add_argument('--include_warmup_time', action='store_true')
-    p.add_argument('--different_file_each_iteration', action='store_true')
-    p.add_argument('--block_size', type=_size, default=1 << 20, help='of torch_fastio (1M)')
-    p.add_argument('--queue_depth', type=_count, default=32, help='of torch_fastio (32)')
-    p.add_argument('--io_parallel', type=_count, default=1, help='of torch_fastio (1)')
-    p.add_argument('--single_submit', action='store_true', help='of torch_fastio')
-    p.add_argument('--sequential_requests', action='store_true', help='of torch_fastio')
+    p.add_argument('--torch-legacy-save', '--torch_legacy_save', action='store_true', help="torch's older format")
+    p.add_argument('--workers', '--multi_process', dest='multi_process', type=_count, default=1, help='processes (1)')
+    p.add_argument('--iterations', '--loops', dest='loops', type=_count, default=3, help='measured repetitions (3)')
+    p.add_argument('--warmup', '--warmup_loops', dest='warmup_loops', type=int, default=1, help='repetitions before (1)')
+    p.add_argument('--include-warmup-time', '--include_warmup_time', action='store_true')
+    p.add_argument('--different-file-each-iteration', '--different_file_each_iteration', action='store_true')
+    p.add_argument('--block-size', '--block_size', type=_size, default=1 << 20, help='of torch_fastio (1M)')
+    p.add_argument('--queue-depth', '--queue_depth', type=_count, default=32, help='of torch_fastio (32)')
+    p.add_argument('--threads', '--io_parallel', dest='io_parallel', type=_count, default=1, help='of torch_fastio (1)')
+    p.add_argument('--single-submit', '--single_submit', action='store_true', help='of torch_fastio')
+    p.add_argument('--sequential-requests', '--sequential_requests', action='store_true', help='of torch_fastio')
     p.add_argument('--gpu', action='store_true', help='the tensor is in GPU memory')
     p.add_argument('--keep', action='store_true', help='leave the files')
-    p.add_argument('--read', action='store_true', help=argparse.SUPPRESS)
+    p.add_argument('--read-only', '--read', dest='read', action='store_true', help=argparse.SUPPRESS)
     return p
 
 
 def _folders(p: argparse.ArgumentParser, a: argparse.Namespace) -> list[tuple[str, str]]:
     if bool(a.folder) == bool(a.folder_to_device_mapping):
-        p.error('one of --folder and --folder_to_device_mapping is needed')
+        p.error('one of --target and --folder_to_device_mapping is needed')
     pairs = [(a.folder, str(i)) for i in range(a.multi_process)] if a.folder else [
         (folder, device) for folder, _, device in
         (item.rpartition(':') for item in a.folder_to_device_mapping)]

@@ -32,13 +32,13 @@ resultcheck.need('jsonschema', 'openpyxl')
 bench = clikit.Command('bench')
 start = bench.start
 NUMBER = r'-?\d+\.\d+'
-QUICK = ['--sizes', '64K', '--iterations', 20, '--no-limit']
+QUICK = ['--size', '64K', '--iterations', 20, '--no-limit']
 
 
 def result(*args, **more):
     """Run it in an empty folder and return its JSON, checked."""
     with folder() as f:
-        out, _ = bench('--nvme-path', f, '--json', '-', *args, **more)
+        out, _ = bench('--target', f, '--json', '-', *args, **more)
         assert os.listdir(f) == [], os.listdir(f)
     r = json.loads(out)
     resultcheck.check(ROOT, r)
@@ -53,7 +53,7 @@ def series(r):
 
 def the_blocks_are_those_of_ds_aio_benchmark():
     with folder() as f:
-        out, err = bench('--nvme-path', f, '--sizes', '64K', '256K', '--iterations', 25, '--threads', 2,
+        out, err = bench('--target', f, '--size', '64K', '256K', '--iterations', 25, '--threads', 2,
                          '--queue-depth', 8, '--block-size', '64K', '--no-limit')
     assert err == '', err
     for kind in 'Write', 'Read':
@@ -72,7 +72,7 @@ def the_blocks_are_those_of_ds_aio_benchmark():
 
 def the_text_and_the_json_agree():
     with folder() as f:
-        out, _ = bench('--nvme-path', f, *QUICK, '--json', 'r.json')
+        out, _ = bench('--target', f, *QUICK, '--json', 'r.json')
         with open('r.json') as file:
             r = json.load(file)
         assert os.listdir(f) == ['r.json']
@@ -87,14 +87,14 @@ def the_text_and_the_json_agree():
 
 
 def sizes_are_words_or_have_commas_between_them():
-    for words in ['--sizes', '4K', '8K'], ['--sizes=4K', '8K'], ['--sizes', '4K,8K'], ['-s4K,8K']:
+    for words in ['--size', '4K', '8K'], ['--size=4K', '8K'], ['--size', '4K,8K'], ['-s4K,8K']:
         r = result(*words, '-n', 3, '--no-limit')
-        assert r['settings']['sizes'] == [4096, 8192], (words, r['settings'])
+        assert r['settings']['size'] == [4096, 8192], (words, r['settings'])
         assert words[0] in r['command_line'] and words[-1] in r['command_line'], r['command_line']
 
 
 def percentiles_and_moments_are_those_of_the_samples():
-    r = result('--sizes', '64K', '--iterations', 200, '--no-limit')
+    r = result('--size', '64K', '--iterations', 200, '--no-limit')
     for s in r['series']:
         assert s['latency']['exact'] and s['latency']['n'] == 200  # the rest is in resultcheck
         known = [name for name, value in s['latency']['percentiles'].items() if value is not None]
@@ -102,17 +102,17 @@ def percentiles_and_moments_are_those_of_the_samples():
 
 
 def what_one_iteration_does_not_tell_is_a_dash():
-    r = result('--sizes', '4K', '--iterations', 1, '--no-limit')
+    r = result('--size', '4K', '--iterations', 1, '--no-limit')
     assert series(r)['read 4K']['latency']['stddev'] is None
     with folder():
-        out, _ = bench('--sizes', '4K', '-n', 1, '--no-limit')
+        out, _ = bench('--size', '4K', '-n', 1, '--no-limit')
     assert 'Latency Std Dev: -\n  Latency 95% CI: (-, -)' in out and 'nan' not in out, out
 
 
 def a_terminal_sees_both_bars_and_a_pipe_none():
     with folder() as f:
         main, other = pty.openpty()
-        process = subprocess.Popen([PENSTOCK, 'bench', '--nvme-path', f, '--sizes', '8M', '-n', '60',
+        process = subprocess.Popen([PENSTOCK, 'bench', '--target', f, '--size', '8M', '-n', '60',
                                     '--no-limit'], stdout=subprocess.DEVNULL, stderr=other)
         os.close(other)
         seen = b''
@@ -123,7 +123,7 @@ def a_terminal_sees_both_bars_and_a_pipe_none():
         assert process.wait() == 0
         assert b'Writes:' in seen and b'Reads:' in seen, seen
         assert b'/s' in seen, seen
-        _, err = bench('--nvme-path', f, *QUICK)
+        _, err = bench('--target', f, *QUICK)
         assert err == '', err
 
 
@@ -142,21 +142,21 @@ def without_arguments_there_are_200_of_three_sizes():
 def a_dry_run_counts_a_mix_once():
     with folder():
         for args, text in (['--iterations', 200], '200 iterations in all after 3'), (['--runtime', 9], '9 s in all'):
-            out, _ = bench('--random', '--rwmix', 70, '--sizes', '64K', '--dry-run', *args)
+            out, _ = bench('--random', '--rwmix', 70, '--size', '64K', '--dry-run', *args)
             assert f'random reads and writes of 64K, {text}' in out, out
 
 
 def planned(*args):
     """Bytes that --dry-run says would be written."""
     with folder() as f:
-        out, _ = bench('--nvme-path', f, *args, '--dry-run')
+        out, _ = bench('--target', f, *args, '--dry-run')
         assert os.listdir(f) == []
     return int(re.search(r'^writes: .*\((\d+) bytes\)', out, re.M)[1])
 
 
 def a_dry_run_knows_the_rate():
     with folder():
-        out, _ = bench('--rate', '5M', '--iterations', 1, '--sizes', '1M', '--dry-run')
+        out, _ = bench('--rate', '5M', '--iterations', 1, '--size', '1M', '--dry-run')
         assert re.search(r'^time: +about \d+ s at 5 MB/s \(as --rate says\)$', out, re.M), out
         assert ', 1 iteration each' in out, out
         out, _ = bench('--rate', '900G', '--dry-run')
@@ -164,16 +164,16 @@ def a_dry_run_knows_the_rate():
 
 
 def a_dry_run_promises_no_less_than_is_written():
-    for more in [], ['--overwrite'], ['--read-only'], ['--write-only', '--verify'], ['--rwmix', 30], \
+    for more in [], ['--rewrite'], ['--read-only'], ['--write-only', '--verify'], ['--rwmix', 30], \
             ['--random', '--span', '8M'], ['--random', '--rwmix', 60, '--span', '8M']:
-        args = ['--sizes', '64K', '1M', '-n', 40, '--no-limit', *more]
+        args = ['--size', '64K', '1M', '-n', 40, '--no-limit', *more]
         said, written = planned(*args), result(*args)['bytes_written']
         room = 1.5 if '--rwmix' in more else 1.1  # how many of a mix are writes is drawn
         assert written <= said <= room * written, (more, said, written)
 
 
 def the_limit_is_measured_with_few_writes_that_a_dry_run_tells():
-    for args in ['--sizes', '64K', '-n', 20], ['--sizes', '8M', '-n', 100, '--write-only']:
+    for args in ['--size', '64K', '-n', 20], ['--size', '8M', '-n', 100, '--write-only']:
         said, alone = planned(*args), planned(*args, '--no-limit')
         assert said == alone + max(alone, 512 << 20), (said, alone)
         written = result(*args)['bytes_written']
@@ -183,8 +183,8 @@ def the_limit_is_measured_with_few_writes_that_a_dry_run_tells():
 def what_fio_writes_is_in_the_dry_run():
     if not shutil.which('fio'):
         raise tap.Skip('fio', 'fio is not installed')
-    for more in [], ['--overwrite'], ['--read-only'], ['--rwmix', 50]:
-        args = ['--sizes', '256K', '-n', 40, '--no-limit', '--compare-fio', *more]
+    for more in [], ['--rewrite'], ['--read-only'], ['--rwmix', 50]:
+        args = ['--size', '256K', '-n', 40, '--no-limit', '--compare-fio', *more]
         said, written = planned(*args), result(*args)['bytes_written']
         room = 1.5 if '--rwmix' in more else 1.15  # how many of a mix are writes is drawn
         assert written <= said <= room * written, (more, said, written)
@@ -194,7 +194,7 @@ def a_time_limit_says_that_it_is_no_bound():
     with folder():
         out, _ = bench('--runtime', 5, '--dry-run')
         assert re.search(r'^writes: +about .*; more on a faster device', out, re.M), out
-        out, _ = bench('--runtime', 5, '--dry-run', '--rate', '1M', '--sizes', '1M')
+        out, _ = bench('--runtime', 5, '--dry-run', '--rate', '1M', '--size', '1M')
         assert re.search(r'^writes: +at most ', out, re.M), out
 
 
@@ -203,7 +203,7 @@ def without_arguments_it_works_in_a_private_folder():
         with open('mine', 'w') as file:
             file.write('precious')
         os.mkdir('sub')
-        process = start('--sizes', '1M', '--no-limit')
+        process = start('--size', '1M', '--no-limit')
         seen = set()
         while process.poll() is None:
             seen.update(os.listdir(f))
@@ -216,18 +216,18 @@ def without_arguments_it_works_in_a_private_folder():
 
 
 def every_byte_is_verified():
-    for more in [], ['--overwrite'], ['--in-flight', 4], ['--random', '--span', '1M'], \
+    for more in [], ['--rewrite'], ['--in-flight', 4], ['--random', '--span', '1M'], \
             ['--rwmix', 50], ['--direct', 'never'], ['--memory', 'odd'], ['--memory', 'plain'], \
             ['--open-once'], ['--engine', 'threads'], \
             ['--random', '--rwmix', 30, '--in-flight', 3, '--span', '1M']:
-        r = result('--sizes', '20K', '--iterations', 30, '--no-limit', '--verify', *more)
+        r = result('--size', '20K', '--iterations', 30, '--no-limit', '--verify', *more)
         assert sum(s['verified_bytes'] for s in r['series']) >= 20 * 1024 * 30, more
         assert sum(s['ops'] for s in r['series']) == (30 if '--rwmix' in more else 60), more
 
 
 def verifying_is_not_in_the_cpu_time():
     def cpu(*more):
-        r = result('--sizes', '4M', '-n', 100, '--no-limit', *more)
+        r = result('--size', '4M', '-n', 100, '--no-limit', *more)
         return sum(s['cpu']['sec_per_gib'] for s in r['series'])
     plain, verified = cpu(), cpu('--verify')
     # it takes many times what moving the bytes takes
@@ -236,7 +236,7 @@ def verifying_is_not_in_the_cpu_time():
 
 def a_wrong_byte_is_found_and_named():
     with folder() as f:
-        process = start('--sizes', '64K', '--iterations', 1000000, '--files', 3, '--no-limit',
+        process = start('--size', '64K', '--iterations', 1000000, '--files', 3, '--no-limit',
                         '--verify', '--read-only')
         filled = 0
         while filled < 3:  # what is written into a file before may be all that it holds
@@ -282,7 +282,7 @@ def reads_of_files_that_had_to_be_made_count_as_wear():
 
 
 def a_mix_has_a_series_of_each_kind():
-    r = result('--sizes', '16K', '--iterations', 400, '--no-limit', '--rwmix', 75)
+    r = result('--size', '16K', '--iterations', 400, '--no-limit', '--rwmix', 75)
     reads, writes = r['series']
     assert reads['kind'] == 'read' and writes['kind'] == 'write'
     assert reads['ops'] + writes['ops'] == 400 and 250 < reads['ops'] < 350, reads['ops']
@@ -290,13 +290,13 @@ def a_mix_has_a_series_of_each_kind():
 
 
 def one_seed_is_one_mix():
-    counts = [result('--sizes', '4K', '-n', 100, '--no-limit', '--rwmix', 50, '--seed', seed)
+    counts = [result('--size', '4K', '-n', 100, '--no-limit', '--rwmix', 50, '--seed', seed)
               ['series'][0]['ops'] for seed in (1, 1, 2, 3, 4)]
     assert counts[0] == counts[1] and len(set(counts)) > 1, counts
 
 
 def a_runtime_ends_in_time():
-    r = result('--sizes', '64K', '--runtime', 1, '--no-limit', '--read-only')
+    r = result('--size', '64K', '--runtime', 1, '--no-limit', '--read-only')
     s = r['series'][0]
     assert s['ops'] > 0 and s['sec'] <= 1.000001 and not s['partial'], s['sec']
     assert r['settings']['iterations'] is None and r['settings']['runtime'] == 1
@@ -305,16 +305,16 @@ def a_runtime_ends_in_time():
 def a_runtime_makes_few_files():
     for size, seconds, files in ('4K', 1, 1024), ('4K', 8, 2048), ('1M', 1, 512), ('1M', 100, 2048), ('1G', 1, 1):
         with folder():
-            out, _ = bench('--sizes', size, '--runtime', seconds, '--dry-run')
+            out, _ = bench('--size', size, '--runtime', seconds, '--dry-run')
         assert re.search(rf'{size}, {seconds} s each, in {files} files?$', out, re.M), out
     with folder():
-        out, _ = bench('--sizes', '4K', '--runtime', 1, '--files', 5000, '--dry-run')
+        out, _ = bench('--size', '4K', '--runtime', 1, '--files', 5000, '--dry-run')
     assert 'in 5000 files' in out, out
 
 
 def the_time_around_the_series_is_told():
     with folder():
-        out, _ = bench('--sizes', '64K', '--runtime', 1, '--no-limit', '--rwmix', 50, '--json', 'r.json')
+        out, _ = bench('--size', '64K', '--runtime', 1, '--no-limit', '--rwmix', 50, '--json', 'r.json')
         with open('r.json') as file:
             r = json.load(file)
     whole, measured = map(float, re.search(r'^time: +([\d.]+) s in all, ([\d.]+) s of it measured$', out, re.M).groups())
@@ -324,7 +324,7 @@ def the_time_around_the_series_is_told():
 
 def a_rate_is_not_exceeded():
     for more in ['-n', 3], ['--runtime', 1], ['-n', 6, '--in-flight', 3], ['-n', 6, '--rwmix', 50]:
-        r = result('--sizes', '256K', '--no-limit', '--rate', '1M', *more)
+        r = result('--size', '256K', '--no-limit', '--rate', '1M', *more)
         for s in r['series']:
             assert s['bytes_per_sec'] <= 2**20, (more, s['bytes_per_sec'])
             assert not s['ops'] or s['late']['max'] >= s['late']['mean'] >= 0
@@ -334,7 +334,7 @@ def a_rate_is_not_exceeded():
 
 def a_rate_is_not_exceeded_by_what_an_interruption_leaves():
     with folder():
-        process = start('--sizes', '1M', '-n', 1000, '--warmup', 0, '--no-limit', '--rate', '4M', '--json', 'r.json')
+        process = start('--size', '1M', '-n', 1000, '--warmup', 0, '--no-limit', '--rate', '4M', '--json', 'r.json')
         while not any(map(os.path.getsize, glob.glob('penstock-bench-*/tensor-1'))):
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
@@ -346,9 +346,9 @@ def a_rate_is_not_exceeded_by_what_an_interruption_leaves():
 
 
 def fresh_files_and_overwriting_differ_in_wear():
-    r = result(*QUICK, '--write-only', '--overwrite', '--files', 4, '--warmup', 0)
+    r = result(*QUICK, '--write-only', '--rewrite', '--files', 4, '--warmup', 0)
     assert r['bytes_written'] == (20 + 4) * 65536, r['bytes_written']
-    assert r['settings']['overwrite'] is True
+    assert r['settings']['rewrite'] is True
     r = result(*QUICK, '--write-only', '--files', 4, '--warmup', 0)
     assert r['bytes_written'] == 20 * 65536, r['bytes_written']
 
@@ -373,21 +373,21 @@ def settings_have_every_option_as_it_was_asked_for():
     command, = (c for c in json.loads(done.stdout)['commands'] if c['name'] == 'bench')
     other = {'threads': 'io_parallel'}
     names = [o['name'].replace('-', '_') for o in command['options'] if o['group'] != 'Output']
-    asked = result('--sizes', '64K', '-n', 2, '--random', '--no-limit')['settings']
+    asked = result('--size', '64K', '-n', 2, '--random', '--no-limit')['settings']
     assert {other.get(n, n) for n in names} == set(asked), set(asked) ^ {other.get(n, n) for n in names}
     # what it chose itself, or what follows, was not asked for
     assert asked['files'] is asked['span'] is asked['limit'] is None, asked
-    assert not asked['overwrite'] and not asked['open_once'] and not asked['compare_fio'] and asked['no_limit'], asked
+    assert not asked['rewrite'] and not asked['open_once'] and not asked['compare_fio'] and asked['no_limit'], asked
 
 
 def a_given_limit_gives_a_share():
-    r = result('--sizes', '64K', '-n', 5, '--limit', '1T')
+    r = result('--size', '64K', '-n', 5, '--limit', '1T')
     for s in r['series']:
         assert s['limit']['how'] == 'as given' and s['limit']['bytes_per_sec'] == 2**40
 
 
 def the_limit_is_measured():
-    r = result('--sizes', '64K', '-n', 5)
+    r = result('--size', '64K', '-n', 5)
     for s in r['series']:
         if s['ran']['direct'] != 'O_DIRECT':
             raise tap.Skip('direct', 'no O_DIRECT here')
@@ -396,16 +396,16 @@ def the_limit_is_measured():
 
 
 def a_limit_of_other_writes_is_told():
-    for more, said in ([], True), (['--overwrite'], False), (['--limit', '1G'], False):
+    for more, said in ([], True), (['--rewrite'], False), (['--limit', '1G'], False):
         with folder():
-            out, _ = bench('--sizes', '64K', '-n', 5, '--write-only', *more)
+            out, _ = bench('--size', '64K', '-n', 5, '--write-only', *more)
         if 'O_DIRECT' not in out:
             raise tap.Skip('direct', 'no O_DIRECT here')
         assert out.count('fill fresh files') == said, out
 
 
 def the_null_engine_wears_nothing_and_has_no_limit():
-    args = ['--sizes', '64K', '-n', 50, '--engine', 'null']
+    args = ['--size', '64K', '-n', 50, '--engine', 'null']
     r = result(*args)
     assert r['bytes_written'] == 0 and planned(*args) == 0, r['bytes_written']
     for s in r['series']:
@@ -416,7 +416,7 @@ def the_null_engine_wears_nothing_and_has_no_limit():
 
 
 def more_operations_than_samples():
-    r = result('--sizes', '4K', '-n', 12000, '--no-limit', '--engine', 'null', '--random',
+    r = result('--size', '4K', '-n', 12000, '--no-limit', '--engine', 'null', '--random',
                '--span', '1M', '--read-only')
     s = r['series'][0]
     assert s['ops'] == 12000 and len(s['samples']) == 10000 and not s['latency']['exact']
@@ -428,12 +428,12 @@ def fio_does_the_same_work():
     if not shutil.which('fio'):
         raise tap.Skip('fio', 'fio is not installed')
     for more in [], ['--rwmix', 50], ['--random', '--span', '4M']:
-        r = result('--sizes', '256K', '-n', 20, '--no-limit', '--compare-fio', *more)
+        r = result('--size', '256K', '-n', 20, '--no-limit', '--compare-fio', *more)
         assert len(r['fio']) == (1 if '--rwmix' in more else 2), r['fio']
         for f in r['fio']:
             assert f['why_not'] is None and f['ratio_ci95'][0] <= f['ratio'] <= f['ratio_ci95'][1], f
             assert f['bytes_per_sec'] > 0 and f['ours_bytes_per_sec'] > 0, f
-            assert {'--bs=262144', '--iodepth=1', '--io_size=1310720'} <= set(f['command_line']), f
+            assert {'--bs=262144', '--iodepth=1', '--size=1310720'} <= set(f['command_line']), f
             assert f['series'].endswith('256K of 50% reads' if '--rwmix' in more else '256K'), f
             assert '--random' in more or 'opens files beforehand' in f['differs'], f
 
@@ -445,7 +445,7 @@ def fio_has_the_files_of_the_turn_before():
             file.write(f'#!/bin/sh\npwd >> {f}/log\nls >> {f}/log\necho "$@" >> {f}/log\n')
         os.chmod('bin/fio', 0o755)
         os.mkdir('data')
-        bench('--nvme-path', 'data', '--sizes', '64K', '-n', 20, '--warmup', 0, '--no-limit', '--compare-fio', '--read-only',
+        bench('--target', 'data', '--size', '64K', '-n', 20, '--warmup', 0, '--no-limit', '--compare-fio', '--read-only',
               env={'PATH': f'{f}/bin:' + os.environ['PATH']})
         with open('log') as file:
             used = re.findall(r'--filename=(\S+)', file.read())
@@ -456,7 +456,7 @@ def the_line_of_fio_has_both_figures_and_their_ratio():
     if not shutil.which('fio'):
         raise tap.Skip('fio', 'fio is not installed')
     with folder():
-        out, _ = bench('--sizes', '256K', '-n', 40, '--no-limit', '--compare-fio', '--random', '--span', '4M', '--rwmix', 60)
+        out, _ = bench('--size', '256K', '-n', 40, '--no-limit', '--compare-fio', '--random', '--span', '4M', '--rwmix', 60)
     assert re.search(r'^fio: +random read and write 256K of 60% reads: [\d.]+ MB/s, ours [\d.]+ MB/s; '
                      r'ratio [\d.]+ \([\d.]+ to [\d.]+ at 95 %\)', out, re.M), out
 
@@ -471,7 +471,7 @@ def what_fio_writes_is_in_the_text():
     if not shutil.which('fio'):
         raise tap.Skip('fio', 'fio is not installed')
     with folder():
-        out, _ = bench('--sizes', '256K', '-n', 40, '--no-limit', '--compare-fio', '--json', 'r.json')
+        out, _ = bench('--size', '256K', '-n', 40, '--no-limit', '--compare-fio', '--json', 'r.json')
         with open('r.json') as file:
             r = json.load(file)
     # ours and fio's
@@ -486,7 +486,7 @@ def an_interruption_of_fio_leaves_a_partial_result():
             file.write(f'#!/bin/sh\ntouch {f}/started\nexec sleep 100000\n')
         os.chmod('bin/fio', 0o755)
         os.mkdir('data')
-        process = start('--nvme-path', 'data', *QUICK, '--write-only', '--compare-fio', '--json', 'r.json',
+        process = start('--target', 'data', *QUICK, '--write-only', '--compare-fio', '--json', 'r.json',
                         env={'PATH': f'{f}/bin:' + os.environ['PATH']})
         while not os.path.exists('started'):
             assert process.poll() is None, process.communicate()
@@ -574,16 +574,16 @@ def a_result_that_cannot_be_written_is_noticed_first():
 def a_full_device_is_called_so():
     with folder():
         for option in '--json', '--csv', '--html':
-            _, err = bench('--sizes', '4K', '-n', 2, '--no-limit', option, '/dev/full', status=1)
+            _, err = bench('--size', '4K', '-n', 2, '--no-limit', option, '/dev/full', status=1)
             assert err == f"penstock bench: {option}: '/dev/full' was not written: No space left on device\n", err
 
 
 def a_workbook_that_cannot_be_written_is_one_line():
     with folder() as f:
-        _, err = bench('--sizes', '4K', '-n', 2, '--no-limit', '--xlsx', 'r.xlsx')
+        _, err = bench('--size', '4K', '-n', 2, '--no-limit', '--xlsx', 'r.xlsx')
         if 'libxlsxwriter' in err:
             raise tap.Skip('xlsxwriter', err.strip())
-        _, err = bench('--sizes', '4K', '-n', 2, '--no-limit', '--xlsx', '/dev/full', status=1)
+        _, err = bench('--size', '4K', '-n', 2, '--no-limit', '--xlsx', '/dev/full', status=1)
         assert err == "penstock bench: --xlsx: '/dev/full' was not written: No space left on device\n", err
         assert os.listdir(f) == ['r.xlsx'], os.listdir(f)
 
@@ -594,7 +594,7 @@ def without_its_library_a_workbook_is_a_table():
         for end in '', *(f'.{n}' for n in range(4, 11)):
             clikit.save(f'{lib}/libxlsxwriter.so{end}', '')
         environ = dict(os.environ, LD_LIBRARY_PATH=lib)
-        work = '--nvme-path', f, '--sizes', '4K', '-n', 2, '--no-limit', '--xlsx', 'r.xlsx'
+        work = '--target', f, '--size', '4K', '-n', 2, '--no-limit', '--xlsx', 'r.xlsx'
         _, err = bench(*work, '--csv', 'want.csv', env=environ)
         assert err == 'penstock bench: note: --xlsx: libxlsxwriter is not installed; the table is in r.csv\n', err
         assert clikit.load('r.csv') == clikit.load('want.csv')
@@ -603,10 +603,10 @@ def without_its_library_a_workbook_is_a_table():
         _, err = bench(*work, env=environ, status=1)
         assert err == "penstock bench: --xlsx: libxlsxwriter is not installed, and 'r.csv' is there already\n", err
         assert clikit.load('r.csv') == b'mine'
-        done = clikit.call('kv', '--io-trace-log', 'ops.csv', '--num-users', 3, '--duration', 60, '--seed', 1,
-                           '--model', 'tiny-1b', '--output', 'o.json', '--xlsx-output', 'k.xlsx', env=environ)
+        done = clikit.call('kv', '--io-trace-log', 'ops.csv', '--num-users', 3, '--runtime', 60, '--seed', 1,
+                           '--model', 'tiny-1b', '--output', 'o.json', '--xlsx', 'k.xlsx', env=environ)
         assert done.returncode == 0, done
-        assert '--xlsx-output: libxlsxwriter is not installed; the table is in k.csv\n' in done.err, done
+        assert '--xlsx: libxlsxwriter is not installed; the table is in k.csv\n' in done.err, done
         assert len(clikit.load('k.csv').splitlines()) == 2, clikit.load('k.csv')
 
 
@@ -621,7 +621,7 @@ def one_file_cannot_be_two_results():
                 assert err.startswith('penstock bench: --json and --csv: ') and err.count('\n') == 1, err
         _, err = bench(*QUICK, '--html', 'x', '--xlsx', 'x', status=2)
         assert '--html and --xlsx' in err, err
-        bench('--sizes', '4K', '-n', 2, '--no-limit', '--json', '/dev/null', '--csv', '/dev/null')
+        bench('--size', '4K', '-n', 2, '--no-limit', '--json', '/dev/null', '--csv', '/dev/null')
         assert sorted(os.listdir(f)) == ['link', 'old']
 
 
@@ -638,35 +638,35 @@ def a_failure_leaves_an_older_result_alone():
 # ------------------------------------------------------------------- refusals
 
 BAD = {
-    'a size that does not parse': (['--sizes', '2M', 'lots'], "--sizes: 'lots'"),
-    'a size of nothing': (['--sizes', '0'], "--sizes: '0'"),
-    'a size that is there twice': (['--sizes', '1M', '1024K'], '1M is there twice'),
+    'a size that does not parse': (['--size', '2M', 'lots'], "--size: 'lots'"),
+    'a size of nothing': (['--size', '0'], "--size: '0'"),
+    'a size that is there twice': (['--size', '1M', '1024K'], '1M is there twice'),
     'zero iterations': (['--iterations', '0'], "--iterations: '0' is outside"),
     'iterations that are no number': (['--iterations', 'x'], 'not a whole number'),
-    'a folder that is missing': (['--nvme-path', 'no/such'], 'no/such'),
-    'a file as a folder': (['--nvme-path', '/etc/passwd'], ' --nvme-path: /etc/passwd: is not a directory'),
-    'more than fits': (['--sizes', '512G', '--files', '64'], 'not enough free space'),
+    'a folder that is missing': (['--target', 'no/such'], 'no/such'),
+    'a file as a folder': (['--target', '/etc/passwd'], ' --target: /etc/passwd: is not a directory'),
+    'more than fits': (['--size', '512G', '--files', '64'], 'not enough free space'),
     'reads only and writes only': (['--read-only', '--write-only'], 'exclude each other'),
     'a mix of reads only': (['--rwmix', '50', '--read-only'], 'exclude each other'),
     'a time and a number': (['--runtime', '1', '--iterations', '5'], 'exclude each other'),
     'a span without random places': (['--span', '1G'], '--span goes with --random'),
-    'a span below the size': (['--random', '--span', '1M', '--sizes', '2M'], ' --span: 1M'),
-    'a rate too low for the time': (['--rate', '1M', '--runtime', '5', '--sizes', '8M'],
+    'a span below the size': (['--random', '--span', '1M', '--size', '2M'], ' --span: 1M'),
+    'a rate too low for the time': (['--rate', '1M', '--runtime', '5', '--size', '8M'],
                                     ' --rate: at 1M per second a tensor of 8M takes 8.0 s, but a series 5.0 s'),
     'a rate too low for the default': (['--rate', '1M'], '; give --iterations or --runtime'),
     'a limit and none': (['--limit', '1G', '--no-limit'], 'exclude each other'),
     'a check of what is not moved': (['--verify', '--engine', 'null'], 'which moves nothing, exclude'),
     'fio on files to be verified': (['--compare-fio', '--verify'], 'exclude each other'),
     'fio against what is not moved': (['--compare-fio', '--engine', 'null'], 'which moves nothing, exclude'),
-    'reads that write over data': (['--read-only', '--overwrite'], 'exclude each other'),
+    'reads that write over data': (['--read-only', '--rewrite'], 'exclude each other'),
     'durable reads': (['--read-only', '--durability', 'full'], 'of writes, exclude each other'),
     'locked memory of a GPU': (['--lock', '--memory', 'gpu'], 'exclude each other'),
     'a limit of what is not moved': (['--limit', '1G', '--engine', 'null'], 'which moves nothing, exclude'),
-    'an empty size': (['--sizes', '1M,,2M'], 'there is an empty value'),
+    'an empty size': (['--size', '1M,,2M'], 'there is an empty value'),
     'an unknown engine': (['--engine', 'warp'], "'warp' is unknown"),
     'a block size that is odd': (['--block-size', '1000'], 'multiple of 512'),
     'a depth out of range': (['--queue-depth', '0'], 'outside 1..4096'),
-    'an unknown option': (['--size', '1M'], "did you mean '--sizes'"),
+    'an unknown option': (['--size', '1M'], "did you mean '--size'"),
     'an operand': (['somewhere'], 'not expected'),
     'all of a mix': (['--rwmix', '100'], 'outside 1..99'),
     'too few files to verify': (['--verify', '--files', '2', '--in-flight', '3'], ' --files: 2'),
@@ -676,9 +676,9 @@ BAD = {
 
 def a_folder_that_cannot_be_written_to_is_refused():
     if os.geteuid() == 0:
-        args = ['--nvme-path', '/proc']
+        args = ['--target', '/proc']
     else:
-        args = ['--nvme-path', '/']
+        args = ['--target', '/']
     _, err = bench(*args, status=2)
     assert err.count('\n') == 1, err
 
@@ -698,7 +698,7 @@ def gpu_memory_that_is_not_there_is_status_3():
 def stopping_case(number, *args):
     def case():
         with folder() as f:
-            process = start('--nvme-path', f, '--sizes', '256K', '--iterations', 100000000, '--files', 4,
+            process = start('--target', f, '--size', '256K', '--iterations', 100000000, '--files', 4,
                             '--no-limit', '--json', 'r.json', *args)
             while not glob.glob('penstock-bench-*/tensor-0') or \
                     not os.path.getsize(glob.glob('penstock-bench-*/tensor-0')[0]):

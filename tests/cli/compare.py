@@ -380,7 +380,7 @@ def bad_command_lines_are_refused():
                                (['a.json', '.'], "'.' cannot be read: Is a directory"),
                                (['a.json', 'empty.json'], "'empty.json' is not JSON: line 1: "),
                                (['a.json', 'a.json', '--allow-missing'], 'there is no gate'),
-                               (['a.json', 'a.json', *['--fail-if=slower:5%'] * 9], '--fail_if'),
+                               (['a.json', 'a.json', *['--fail-if=slower:5%'] * 9], '--fail-if'),
                                *((['a.json', 'a.json', '--fail-if', g], f"'{g}' is not slower:PERCENT") for g in
                                  ('faster:5%', 'slower', 'slower:', 'slower:x', 'slower:5%%', 'slower:nan', 'slower:1e9',
                                   'slower:inf', 'slower:p98:5%', 'slower:p99:', 'slower:p99', 'slower:median:x'))):

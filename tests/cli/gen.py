@@ -23,12 +23,12 @@ def content(name):
 
 @in_folder
 def files_are_written_and_verified():
-    out, _ = gen('-s', '3M', '-s', '1000001', '-n', '3', 'f')
+    out, _ = gen('-s', '3M', '-s', '1000001', '--files', '3', 'f')
     assert 'wrote 3 files' in out and 'durable' in out, out
     assert sorted(os.listdir('.')) == ['f.0', 'f.0.crc', 'f.1', 'f.1.crc', 'f.2', 'f.2.crc']
     assert [os.path.getsize(f'f.{i}') for i in range(3)] == [3 << 20, 1000001, 3 << 20]
     assert content('f.0') != content('f.2')
-    assert 'all right' in gen('-s', '3M', '-s', '1000001', '-n', '3', '--verify', 'f').out
+    assert 'all right' in gen('-s', '3M', '-s', '1000001', '--files', '3', '--verify', 'f').out
 
 
 @in_folder
@@ -49,19 +49,19 @@ def a_wrong_byte_is_named():
 
 @in_folder
 def the_ratio_is_that_of_all_files_together():
-    gen('-s', '64K', '-n', '64', '--dedup', '2', 'f')
+    gen('-s', '64K', '--files', '64', '--dedup', '2', 'f')
     blocks = [content(f'f.{i}')[at:at + 4096] for i in range(64) for at in range(0, 65536, 4096)]
     assert len(blocks) == 1024 and len(set(blocks)) == 512, len(set(blocks))
 
 
 @in_folder
 def the_result_is_of_the_schema():
-    result = gen.result('-s', '64K', '-n', '4', '--compress', '1.5', 'f')
+    result = gen.result('-s', '64K', '--files', '4', '--compress', '1.5', 'f')
     s = result['series'][0]
     assert result['command'] == 'gen' and s['name'] == 'write files' and s['ops'] == 4 and s['bytes'] == 4 * 65536, result
     assert result['settings']['compress'] == 1.5 and result['settings']['size'] == [65536]
     assert result['bytes_written'] == 4 * 65536
-    result = gen.result('-s', '64K', '-n', '4', '--compress', '1.5', '--verify', 'f')
+    result = gen.result('-s', '64K', '--files', '4', '--compress', '1.5', '--verify', 'f')
     assert result['series'][0]['verified_bytes'] == 4 * 65536 and result['bytes_written'] == 0
 
 
@@ -90,7 +90,7 @@ def bad_options_are_refused():
 
 @in_folder
 def an_interrupted_run_leaves_whole_files_only():
-    process = gen.start('-s', '1M', '-n', '2000', 'f')
+    process = gen.start('-s', '1M', '--files', '2000', 'f')
     while not os.path.exists('f.3'):
         assert process.poll() is None
         time.sleep(0.005)

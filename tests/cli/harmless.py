@@ -82,7 +82,7 @@ def a_name_makes_no_lines_of_its_own():
     out, _ = call('replay', 't.csv', '--target', 'd', '--missing', 'fail', status=1)
     assert 'partial: ' in out and '\nlag:' not in out, out
     for name in 'a\nb.json', 'b.json':
-        out, _ = call('bench', '--sizes', '4K', '-n', '2', '--no-limit', '-w', '--json', '-')
+        out, _ = call('bench', '--size', '4K', '-n', '2', '--no-limit', '-w', '--json', '-')
         r = json.loads(out)
         r['series'][0]['name'] += '\nall faster'
         r['series'][0].update(partial=True, partial_why='why\nall faster', errors=1, first_error='key\nall faster')
@@ -113,9 +113,9 @@ def names_of_files_are_told_harmlessly():
         call('replay', name, '--target', 'null', '--dry-run')
         call('report', '-o', 'p.html', name, status=2)
     os.mkdir('d' + EVIL)
-    call('bench', '--nvme_path', 'd' + EVIL, '--dry-run')
+    call('bench', '--target', 'd' + EVIL, '--dry-run')
     call('info', 'd' + EVIL)
-    call('kv', '--cache-dir', 'd' + EVIL, '--dry-run', '--duration', '1', '--num-users', '1')
+    call('kv', '--folder', 'd' + EVIL, '--dry-run', '--runtime', '1', '--num-users', '1')
 
 
 @in_folder
@@ -137,7 +137,7 @@ def data_on_a_terminal_are_text():
 def a_trace_on_a_terminal_is_text():
     with open('t.csv', 'w', encoding='utf-8', newline='') as f:
         f.write(HEADER + '0.0,Write,8192,Tier-2,one' + EVIL + 'end,Prefill\r\n' + '0.0,Write,8192,Tier-2,two,Prefill\r\n' * 3000)
-    seen = on_terminal('trace', 'convert', '--to', 'kv', 't.csv', '-')
+    seen = on_terminal('trace', 'convert', '--to-format', 'kv', 't.csv', '-')
     assert b'one\\x1b]0;gotcha\\x07' in seen and seen.count(b'two,Prefill') == 3000, seen[:300]
 
 

@@ -59,7 +59,7 @@ def is_pmix(mpi):
     return mpi in ('openmpi', 'srun-pmix')
 
 
-NULL = ['io', '--engine', 'null', '-s', '1M', '--loops', '2']
+NULL = ['io', '--engine', 'null', '-s', '1M', '--iterations', '2']
 
 
 def launch(mpi, ranks, *args, env=None):
@@ -122,7 +122,7 @@ def tables(mpi):
 def io(mpi):
     """In one folder: each rank has files of its own."""
     os.mkdir('shared')
-    j, _ = result(mpi, 2, 'io', '-f', 'shared', '-s', '1M', '--loops', '3', '--keep', '--validate')
+    j, _ = result(mpi, 2, 'io', '-f', 'shared', '-s', '1M', '--iterations', '3', '--keep', '--verify')
     assert j['series'][0]['ops'] == 6 and len(os.listdir('shared')) == 2, os.listdir('shared')
     j, _ = result(mpi, 16, *NULL)
     assert j['series'][0]['ops'] == 32, j['series']
@@ -140,7 +140,7 @@ def ranges_of_one_file(mpi):
     assert len({name for name, _ in seen}) == 1 and max(size for _, size in seen) == 3 * 4 * 102400, seen
     os.mkdir('shared')
     for words in ([], ['-r']):
-        j, _ = result(mpi, 2, 'io', '-f', 'shared', '--shared', '-s', '1M', '--multi_process', '2', '--validate', *words)
+        j, _ = result(mpi, 2, 'io', '-f', 'shared', '--shared', '-s', '1M', '--workers', '2', '--verify', *words)
         assert j['series'][0]['ops'] == 12 and j['series'][0]['verified_bytes'] > 0 and not os.listdir('shared'), j['series']
     result(mpi, 2, 'bench', '-f', 'shared', '--shared', '--random', '--span', '1M', '-s', '64K', '-n', '20', '--verify')
     assert not os.listdir('shared')
@@ -198,7 +198,7 @@ KV = ['kv', '--model', 'tiny-1b', '--num-users', '20', '--seed', '7', '--gpu-mem
 
 def kv(mpi):
     """All ranks together do what one does: the rows of their traces are its rows, for a seed that rank 0 has drawn, too."""
-    words = [*KV, '--duration', '60', '--disable-prefix-caching', '--io-trace-log', 't.csv', '--trace-extended']
+    words = [*KV, '--runtime', '60', '--disable-prefix-caching', '--io-trace-log', 't.csv', '--trace-extended']
     done(subprocess.Popen([PENSTOCK, *words, '--output', '/dev/null'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     j, _ = result(mpi, 3, *words)
     parts = [f't.rank-{i}.csv' for i in range(3)]
@@ -223,13 +223,13 @@ def kv(mpi):
 
 def kv_on_storage(mpi):
     """The same requests, however they are done; each rank has its own folder."""
-    words = [*KV, '--generation-mode', 'none', '--duration', '3600', '--max-requests', '20', '--storage-capacity-gb', '1', '--verify']
+    words = [*KV, '--generation-mode', 'none', '--runtime', '3600', '--max-requests', '20', '--storage-capacity-gb', '1', '--verify']
     os.mkdir('one')
-    done(subprocess.Popen([PENSTOCK, *words, '--cache-dir', 'one', '--json', 'one.json', '--output', '/dev/null'],
+    done(subprocess.Popen([PENSTOCK, *words, '--folder', 'one', '--json', 'one.json', '--output', '/dev/null'],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     with open('one.json', encoding='utf-8') as f:
         one = json.load(f)
-    j, _ = result(mpi, 2, *words, '--cache-dir', 'many')
+    j, _ = result(mpi, 2, *words, '--folder', 'many')
     assert j['kv']['requests'] == one['kv']['requests'] == 20 and j['kv']['tokens'] == one['kv']['tokens']
     assert [t['folder'].split('/')[-1] for t in j['targets']] == ['rank-0', 'rank-1'] and not os.path.exists('many'), j['targets']
 
@@ -238,7 +238,7 @@ def objects_below_a_mark(mpi):
     """The folders of ranks are below a striped one: objects are striped there, and go with their members."""
     for name in 'a', 'b':
         os.mkdir(name)
-    subprocess.run([PENSTOCK, 'stripe', 'create', '--folder', '--unit', '64K', 'f', 'a', 'b'], check=True)
+    subprocess.run([PENSTOCK, 'stripe', 'create', '--as-folder', '--unit', '64K', 'f', 'a', 'b'], check=True)
     before = [f for f in glob.glob('**', recursive=True, include_hidden=True) if os.path.isfile(f)]
     with open('t.csv', 'w', encoding='utf-8') as f:
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
@@ -249,7 +249,7 @@ def objects_below_a_mark(mpi):
         kept = [f for f in glob.glob('f/rank-*/*') if os.path.isfile(f)]
         assert len(kept) == (8 if words == ['--keep'] else 0), kept
         for file in kept:
-            told = json.loads(subprocess.run([PENSTOCK, 'stripe', 'info', '--json', file], check=True, capture_output=True).stdout)[0]
+            told = json.loads(subprocess.run([PENSTOCK, 'stripe', 'info', '--json', '-', file], check=True, capture_output=True).stdout)[0]
             assert told['bytes'] == 300000 and told['good'] and len(told['members']) == 2, told
     now = [f for f in glob.glob('**', recursive=True, include_hidden=True) if os.path.isfile(f)]
     assert sorted(now) == sorted([*before, 'all.json', 't.csv']), now
@@ -282,7 +282,7 @@ def bad_command_line(mpi):
     assert '--io-trace-log: each of several ranks has its own' in err, err
     _, err = done(launch(mpi, 2, *KV, '--enable-autoscaling'), status=2)
     assert '--enable-autoscaling: several ranks' in err, err
-    _, err = done(launch(mpi, 2, 'replay', '-', '-T', 'null'), status=2)
+    _, err = done(launch(mpi, 2, 'replay', '-', '-f', 'null'), status=2)
     assert 'has to be a file' in err, err
 
 
@@ -334,7 +334,7 @@ def held(process, pid, off, on):
 def while_it_runs(mpi, *length, rank=1, ranks=3, host=(), env=None):
     """A run of three ranks that has begun, and the process of a rank."""
     here = os.path.realpath('.')
-    process = launch_words(mpi, ranks, *host, PENSTOCK, 'bench', '-s', '64K', *(length or ('--runtime', '600')), '-w', '--overwrite', '--files', '4',
+    process = launch_words(mpi, ranks, *host, PENSTOCK, 'bench', '-s', '64K', *(length or ('--runtime', '600')), '-w', '--rewrite', '--files', '4',
                            '--no-limit', '--json', 'all.json', env=env)
     seen, changes = {}, collections.Counter()  # files are filled, and then written to in the time that counts
     while not (pid := worker_of(rank, here)) or len(changes) < ranks or min(changes.values()) < 5:
@@ -363,7 +363,7 @@ def a_slow_rank(mpi):
     """It does nothing four fifths of the time: it is in the first line."""
     here = os.path.realpath('.')
     for _ in range(BUSY):
-        process = launch(mpi, 3, 'bench', '-s', '64K', '-n', '1500', '-w', '--overwrite', '--files', '4', '--no-limit', '--json', 'all.json')
+        process = launch(mpi, 3, 'bench', '-s', '64K', '-n', '1500', '-w', '--rewrite', '--files', '4', '--no-limit', '--json', 'all.json')
         while not (pid := worker_of(1, here)) and process.poll() is None:
             time.sleep(0.02)
         held(process, pid, 0.04, 0.01)
@@ -380,7 +380,7 @@ def a_rank_that_begins_late(mpi):
     """Rank 2 is held, so that the others wait for it, and rank 1 until the others have begun."""
     here = os.path.realpath('.')
     for _ in range(BUSY):
-        process = launch(mpi, 3, 'bench', '-s', '64K', '--runtime', '3', '-w', '--overwrite', '--files', '4', '--no-limit', '--json', 'all.json')
+        process = launch(mpi, 3, 'bench', '-s', '64K', '--runtime', '3', '-w', '--rewrite', '--files', '4', '--no-limit', '--json', 'all.json')
         while not ((second := worker_of(2, here)) and (first := worker_of(1, here))) or \
                 sum(n.startswith('penstock-bench') for n in os.listdir('.')) < 3:
             assert process.poll() is None, process.communicate()
@@ -480,7 +480,7 @@ def a_rank_whose_storage_hangs(mpi):
     os.mkdir('0')
     os.mkdir('2')
     with freezer('1') as freeze:
-        process = in_its_own_folder(mpi, 3, 'bench', '-s', '64K', '-n', '10000', '-w', '--overwrite', '--files', '4', '--no-limit', '--json',
+        process = in_its_own_folder(mpi, 3, 'bench', '-s', '64K', '-n', '10000', '-w', '--rewrite', '--files', '4', '--no-limit', '--json',
                                     '../all.json', env={'PENSTOCK_RANK_TIMEOUT': '4'})
         times = set()  # of its files: they are filled, and then written to in the time that counts
         while len(times) < 5:
@@ -505,7 +505,7 @@ def a_rank_with_a_pause(mpi):
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
         f.writelines(f'0.0,Write,4096,Tier-2,k{i},Prefill\n' for i in range(20))
         f.write('7.0,Read,4096,Tier-2,k1,Decode\n')
-    _, err = done(launch(mpi, 3, 'replay', 't.csv', '-T', 'x', env={'PENSTOCK_RANK_TIMEOUT': '2'}))
+    _, err = done(launch(mpi, 3, 'replay', 't.csv', '-f', 'x', env={'PENSTOCK_RANK_TIMEOUT': '2'}))
     assert 'lost' not in err, err
 
 
@@ -529,7 +529,7 @@ def a_rank_that_failed(mpi):
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
         f.writelines(f'0.0,Write,4096,Tier-2,k{i},Prefill\n' for i in range(20))
         f.write('0.0,Read,4096,Tier-2,missing,Decode\n')
-    _, err = done(launch(mpi, 3, 'replay', 't.csv', '-T', 'x', '--missing', 'fail'), status=1)
+    _, err = done(launch(mpi, 3, 'replay', 't.csv', '-f', 'x', '--missing', 'fail'), status=1)
     assert 'missing is read, but nothing has written it' in err, err
 
 

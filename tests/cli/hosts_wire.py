@@ -28,7 +28,7 @@ BROADCAST, PING, PONG, CLOCK, READY, GO, STOP, RESULT, DONE, END, HEARTBEAT = ra
 HEADER = struct.Struct('=IIQqQ')  # type, rank, a, b, bytes of text
 GREETING = struct.Struct('=32sQI60s')  # secret, random number, rank, host
 
-NULL = ['io', '--engine', 'null', '-s', '1M', '--loops', '2']
+NULL = ['io', '--engine', 'null', '-s', '1M', '--iterations', '2']
 
 
 class Peer:

@@ -50,7 +50,7 @@ def lines_of(out):
 
 
 def need_engine(name):
-    _, err = subprocess.Popen([PENSTOCK, 'io', '--engine', name, '--io_size', '4K', '--loops', '1'],
+    _, err = subprocess.Popen([PENSTOCK, 'io', '--engine', name, '--size', '4K', '--iterations', '1'],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True).communicate()
     if err:
@@ -60,9 +60,9 @@ def need_engine(name):
 # ------------------------------------------------------------------- the text
 
 def the_four_result_lines_are_those_of_ds_io():
-    for word, args in ('Read', ['--read']), ('Write', []):
+    for word, args in ('Read', ['--read-only']), ('Write', []):
         with folder() as f:
-            out, err = io('--folder', f, '--io_size', '1M', *args)
+            out, err = io('--target', f, '--size', '1M', *args)
         assert err == '', err
         lines = out.splitlines()
         assert lines[0] == 'Configuring 1 process to folder mapping', out
@@ -75,7 +75,7 @@ def the_four_result_lines_are_those_of_ds_io():
 
 def speed_is_bytes_over_latency():
     with folder() as f:
-        out, _ = io('--folder', f, '--io_size', '4M', '--loops', 2, '--read')
+        out, _ = io('--target', f, '--size', '4M', '--iterations', 2, '--read-only')
     numbers, _ = lines_of(out)
     for kind in 'Task', 'E2E':
         speed = 2 * 4 * MIB / numbers[f'{kind} Read Latency'] / 2**30
@@ -85,7 +85,7 @@ def speed_is_bytes_over_latency():
 
 def the_text_says_what_ran():
     with folder() as f:
-        out, _ = io('--folder', f, '--io_size', '1M', '--engine', 'threads', '--queue_depth', 7)
+        out, _ = io('--target', f, '--size', '1M', '--engine', 'threads', '--queue-depth', 7)
     _, facts = lines_of(out)
     assert facts['engine'].startswith('threads, queue depth 7, 1 I/O thread, blocks of '), facts
     assert facts['path'].startswith(f + ': '), facts
@@ -96,21 +96,21 @@ def the_text_says_what_ran():
 
 def both_spellings_of_an_option_work():
     with folder() as f:
-        a = result('--folder', f, '--io-size', '64K', '--warmup-loops', 0, '--queue-depth=5')
-        b = result('--folder', f, '--io_size', '64K', '--warmup_loops', 0, '--queue_depth=5')
+        a = result('--target', f, '--size', '64K', '--warmup', 0, '--queue-depth=5')
+        b = result('--target', f, '--size', '64K', '--warmup', 0, '--queue-depth=5')
     assert a['settings'] == b['settings']
 
 
 def a_pipe_sees_no_progress():
     with folder() as f:
-        _, err = io('--folder', f, '--io_size', '8M', '--read', '--validate')
+        _, err = io('--target', f, '--size', '8M', '--read-only', '--verify')
     assert err == '', err
 
 
 def a_terminal_sees_progress():
     terminal, inner = pty.openpty()
     with folder() as f:
-        process = subprocess.Popen([PENSTOCK, 'io', '--folder', f, '--io_size', '4M', '--loops', '5'],
+        process = subprocess.Popen([PENSTOCK, 'io', '--target', f, '--size', '4M', '--iterations', '5'],
                                    stdout=subprocess.PIPE, stderr=inner, text=True)
         os.close(inner)
         seen = b''
@@ -127,29 +127,29 @@ def a_terminal_sees_progress():
 # ------------------------------------------------------------------ the files
 
 def nothing_is_left_behind():
-    for args in [], ['--read'], ['--different_file_each_iteration'], ['--validate'], \
-            ['--read', '--validate', '--different_file_each_iteration']:
+    for args in [], ['--read-only'], ['--different-file-each-iteration'], ['--verify'], \
+            ['--read-only', '--verify', '--different-file-each-iteration']:
         with folder() as f:
-            io('--folder', f, '--io_size', '256K', *args)
+            io('--target', f, '--size', '256K', *args)
             assert os.listdir(f) == [], (args, os.listdir(f))
 
 
 def without_arguments_it_makes_its_own_folder_and_removes_it():
     with folder() as f:
-        out, _ = io('--io_size', '1M')
+        out, _ = io('--size', '1M')
         assert re.search(r'^\[0\]: process 0 <----> \./penstock-io-\w{6}$', out, re.M), out
         assert os.listdir(f) == []
-        _, err = io('--io_size', '1M', '--keep')
+        _, err = io('--size', '1M', '--keep')
         assert re.fullmatch(r'penstock io: note: \./penstock-io-\w{6} was left: .*\n', err), err
         assert len(glob.glob('penstock-io-*/_aio_write_1048576.pt.0_0')) == 1
 
 
 def kept_files_have_ds_io_names():
     with folder() as f:
-        io('--folder', f, '--io_size', '128K', '--keep', '--multi_process', 2)
+        io('--target', f, '--size', '128K', '--keep', '--workers', 2)
         assert sorted(os.listdir(f)) == ['_aio_write_131072.pt.0_0', '_aio_write_131072.pt.1_0']
-        io('--folder', f, '--io_size', '128K', '--keep', '--read', '--loops', 2,
-           '--different_file_each_iteration')
+        io('--target', f, '--size', '128K', '--keep', '--read-only', '--iterations', 2,
+           '--different-file-each-iteration')
         reads = [f'_aio_read_131072.pt.0_{i}' for i in range(3)]
         assert sorted(os.listdir(f))[:3] == reads, os.listdir(f)
         assert all(os.path.getsize(name) == 131072 for name in os.listdir(f))
@@ -157,10 +157,10 @@ def kept_files_have_ds_io_names():
 
 def files_of_an_earlier_run_are_used_and_left():
     with folder() as f:
-        for args in [], ['--read']:
-            io('--folder', f, '--io_size', '1M', '--keep', *args)
+        for args in [], ['--read-only']:
+            io('--target', f, '--size', '1M', '--keep', *args)
             kept = os.listdir(f)
-            first = result('--folder', f, '--io_size', '1M', '--validate', *args)
+            first = result('--target', f, '--size', '1M', '--verify', *args)
             assert first['io']['workers'][0]['files_created'] == 0
             assert os.listdir(f) == kept
             for name in kept:
@@ -172,7 +172,7 @@ def a_file_that_is_not_ours_is_not_overwritten():
         for name in '_aio_write_65536.pt.0_0', '_aio_write_65536.pt.1_0':
             with open(name, 'wb') as stranger:
                 stranger.write(b'precious' * 8192)
-            out, err = io('--folder', f, '--io_size', '64K', '--multi_process', 2, status=1)
+            out, err = io('--target', f, '--size', '64K', '--workers', 2, status=1)
             assert err.count('\n') == 1 and name in err and '--overwrite' in err, err
             assert 'Speed' not in out
             assert os.listdir(f) == [name]
@@ -186,9 +186,9 @@ def overwrite_allows_it_and_leaves_the_file():
         name = '_aio_write_65536.pt.0_0'
         with open(name, 'wb') as stranger:
             stranger.write(b'precious' * 100000)
-        io('--folder', f, '--io_size', '64K', '--overwrite', '--validate')
+        io('--target', f, '--size', '64K', '--overwrite', '--verify')
         assert os.path.getsize(name) == 65536
-        io('--folder', f, '--io_size', '64K', '--validate')
+        io('--target', f, '--size', '64K', '--verify')
 
 
 def a_foreign_file_of_the_right_size_is_read_but_not_validated():
@@ -197,10 +197,10 @@ def a_foreign_file_of_the_right_size_is_read_but_not_validated():
         with open(name, 'wb') as stranger:
             stranger.write(b'precious' * 8192)
         before = os.stat(name)
-        io('--folder', f, '--io_size', '64K', '--read')
+        io('--target', f, '--size', '64K', '--read-only')
         assert os.stat(name).st_mtime_ns == before.st_mtime_ns
-        _, err = io('--folder', f, '--io_size', '64K', '--read', '--validate', status=1)
-        assert name in err and '--validate' in err and err.count('\n') == 1, err
+        _, err = io('--target', f, '--size', '64K', '--read-only', '--verify', status=1)
+        assert name in err and '--verify' in err and err.count('\n') == 1, err
         assert os.stat(name).st_mtime_ns == before.st_mtime_ns
 
 
@@ -209,7 +209,7 @@ def a_file_of_the_wrong_size_is_not_read():
         name = '_aio_read_65536.pt.0_0'
         with open(name, 'wb') as stranger:
             stranger.write(b'short')
-        _, err = io('--folder', f, '--io_size', '64K', '--read', status=1)
+        _, err = io('--target', f, '--size', '64K', '--read-only', status=1)
         assert name in err and '65536' in err and err.count('\n') == 1, err
         assert os.path.getsize(name) == 5
 
@@ -220,22 +220,22 @@ def links_and_folders_in_the_way_are_refused():
         with open('target', 'wb') as target:
             target.write(b'x' * 65536)
         os.symlink('target', name)
-        io('--folder', f, '--io_size', '64K', '--overwrite', status=1)
+        io('--target', f, '--size', '64K', '--overwrite', status=1)
         with open('target', 'rb') as target:
             assert target.read() == b'x' * 65536
         os.remove(name)
         os.mkdir(name)
-        io('--folder', f, '--io_size', '64K', '--overwrite', status=1)
+        io('--target', f, '--size', '64K', '--overwrite', status=1)
         assert os.path.isdir(name)
 
 
 def two_runs_in_one_folder_do_not_meet():
     """The one that came first must not take the file of the other away when it ends."""
-    for args, name in (['--read'], 'rchar'), ([], 'wchar'):
+    for args, name in (['--read-only'], 'rchar'), ([], 'wchar'):
         with folder() as f:
             runs = []
             for _ in range(2):
-                runs.append(start('--folder', f, '--io_size', '64K', '--loops', 1000000, '--engine', 'threads', *args))
+                runs.append(start('--target', f, '--size', '64K', '--iterations', 1000000, '--engine', 'threads', *args))
                 while moved(runs[-1], name) < MIB:
                     assert runs[-1].poll() is None, runs[-1].communicate()
             for process in runs:
@@ -259,15 +259,15 @@ def the_time_that_a_dry_run_tells_is_in_the_unit_of_the_rest():
 
 def a_dry_run_tells_and_makes_nothing():
     with folder() as f:
-        for args in ['--folder', f], []:
-            out, err = io(*args, '--io_size', '1M', '--loops', 2, '--multi_process', 2, '--dry-run')
+        for args in ['--target', f], []:
+            out, err = io(*args, '--size', '1M', '--iterations', 2, '--workers', 2, '--dry-run')
             assert 'Would write 1M by 2 workers, 2 loops after 1 to warm up\n' in out and err == '', (out, err)
             assert 'writes:     at most 6 MiB (6291456 bytes)\n' in out and 'disk space: 2 MiB\n' in out, out
             assert os.listdir(f) == []
-        io('--folder', f, '--io_size', '1M', '--read', '--keep')
-        out, _ = io('--folder', f, '--io_size', '1M', '--read', '--dry-run')
+        io('--target', f, '--size', '1M', '--read-only', '--keep')
+        out, _ = io('--target', f, '--size', '1M', '--read-only', '--dry-run')
         assert 'writes:     at most 0 B (0 bytes)\n' in out and 'disk space: 0 B\n' in out, out
-        out, err = io('--folder', f, '--io_size', '900T', '--dry-run', status=2)
+        out, err = io('--target', f, '--size', '900T', '--dry-run', status=2)
         assert out == '' and 'not enough free space' in err, (out, err)
 
 
@@ -275,19 +275,19 @@ def a_dry_run_tells_and_makes_nothing():
 
 def what_was_kept_by_a_write_is_what_the_seed_says():
     with folder() as f:
-        io('--folder', f, '--io_size', '1M', '--keep', '--seed', 7)
+        io('--target', f, '--size', '1M', '--keep', '--seed', 7)
         with open('_aio_write_1048576.pt.0_0', 'rb') as file:
             data = file.read()
         assert len(set(data)) == 256
-        io('--folder', f, '--io_size', '1M', '--seed', 7)
-        _, err = io('--folder', f, '--io_size', '1M', '--seed', 8, status=1)
+        io('--target', f, '--size', '1M', '--seed', 7)
+        _, err = io('--target', f, '--size', '1M', '--seed', 8, status=1)
         assert 'seed 8' in err, err
 
 
 def validate_names_the_first_byte_that_is_wrong():
     for offset in 5000, 300001, MIB - 5001:
         with folder() as f:
-            io('--folder', f, '--io_size', '1M', '--keep', '--read')
+            io('--target', f, '--size', '1M', '--keep', '--read-only')
             name = os.path.join(f, '_aio_read_1048576.pt.0_0')
             with open(name, 'r+b') as file:
                 for at in offset, offset + 77:
@@ -295,11 +295,11 @@ def validate_names_the_first_byte_that_is_wrong():
                     byte = file.read(1)[0]
                     file.seek(at)
                     file.write(bytes([byte ^ 0x10]))
-            out, err = io('--folder', f, '--io_size', '1M', '--read', '--validate', status=1)
+            out, err = io('--target', f, '--size', '1M', '--read-only', '--verify', status=1)
             assert name in err and f'offset {offset} ' in err and err.count('\n') == 1, err
             assert 'Speed' not in out, out
             assert os.path.exists(name)
-            io('--folder', f, '--io_size', '1M', '--read')
+            io('--target', f, '--size', '1M', '--read-only')
 
 
 def validate_passes_on_every_engine_and_memory():
@@ -309,17 +309,17 @@ def validate_passes_on_every_engine_and_memory():
                 need_engine(engine)
                 for memory in 'own', 'plain', 'odd':
                     for size in '1M', '1000003':
-                        for args in [], ['--read']:
-                            s = series('--folder', f, '--io_size', size, '--engine', engine,
-                                       '--memory', memory, '--loops', 2, '--validate', *args)
+                        for args in [], ['--read-only']:
+                            s = series('--target', f, '--size', size, '--engine', engine,
+                                       '--memory', memory, '--iterations', 2, '--verify', *args)
                             assert s['verified_bytes'] == (3 if args else 1) * s['size']
         assert os.listdir(f) == []
 
 
 def an_engine_that_moves_nothing_does_not_pass():
     with folder() as f:
-        for args in [], ['--read']:
-            _, err = io('--folder', f, '--io_size', '64K', '--engine', 'null', '--validate', *args,
+        for args in [], ['--read-only']:
+            _, err = io('--target', f, '--size', '64K', '--engine', 'null', '--verify', *args,
                         status=1)
             assert re.search('offset 0 |end of file|shorter', err), err
             assert os.listdir(f) == []
@@ -327,14 +327,14 @@ def an_engine_that_moves_nothing_does_not_pass():
 
 def the_null_engine_wears_nothing():
     with folder() as f:
-        r = result('--folder', f, '--io_size', '64K', '--engine', 'null')
+        r = result('--target', f, '--size', '64K', '--engine', 'null')
         assert r['bytes_written'] == r['series'][0]['bytes_written'] == 0, r['bytes_written']
 
 
 def faults_that_can_be_mended_are_mended():
     with folder() as f:
-        for args in [], ['--read']:
-            r = result('--folder', f, '--io_size', '1M', '--block_size', '64K', '--validate', *args,
+        for args in [], ['--read-only']:
+            r = result('--target', f, '--size', '1M', '--block-size', '64K', '--verify', *args,
                        '--engine', 'fault:inner=threads,seed=3,short=0.3,again=0.2,reorder=1')
             assert r['series'][0]['verified_bytes'] > 0
             assert r['io']['workers'][0]['stats']['resubmissions'] > 0, r
@@ -342,9 +342,9 @@ def faults_that_can_be_mended_are_mended():
 
 def a_fault_that_cannot_be_mended_is_a_failure():
     with folder() as f:
-        for args in [], ['--read'], ['--multi_process', 3]:
-            out, err = io('--folder', f, '--io_size', '1M', *args,
-                          '--engine', 'fault:inner=threads,nth=2,errno=5', '--block_size', '64K',
+        for args in [], ['--read-only'], ['--workers', 3]:
+            out, err = io('--target', f, '--size', '1M', *args,
+                          '--engine', 'fault:inner=threads,nth=2,errno=5', '--block-size', '64K',
                           status=1)
             assert 'Speed' not in out
             assert '_aio_' in err and 'offset' in err and err.count('\n') == 1, err
@@ -353,7 +353,7 @@ def a_fault_that_cannot_be_mended_is_a_failure():
 
 def a_failure_names_the_way_of_the_file_even_where_nothing_moved():
     with folder() as f:
-        args = ['--folder', f, '--io_size', '1M']
+        args = ['--target', f, '--size', '1M']
         if series(*args)['ran']['direct'] != 'O_DIRECT':
             raise tap.Skip('disk', 'no O_DIRECT here')
         for direct, way in ('always', 'direct'), ('never', 'buffered'):
@@ -367,15 +367,15 @@ def several_folders_have_a_worker_each():
     with folder() as f:
         for name in 'a', 'b', 'c':
             os.mkdir(name)
-        for args in (['--folder', 'a', 'b', 'c'], ['--folder', 'a', '--folder', 'b', '--folder=c'],
-                     ['--folder_to_device_mapping', 'a:0', 'b:1', 'c:1']):
-            out, _ = io(*args, '--io_size', '256K', '--keep')
+        for args in (['--target', 'a', 'b', 'c'], ['--target', 'a', '--target', 'b', '--target=c'],
+                     ['--folder-to-device-mapping', 'a:0', 'b:1', 'c:1']):
+            out, _ = io(*args, '--size', '256K', '--keep')
             assert 'Configuring 3 process to folder mapping\n' in out, out
             assert '[1]: process 1 <----> b\n' in out, out
             assert glob.glob('*/_aio_*') and sorted(glob.glob('*/_aio_*')) == [
                 'a/_aio_write_262144.pt.0_0', 'b/_aio_write_262144.pt.1_0',
                 'c/_aio_write_262144.pt.2_0']
-            r = result(*args, '--io_size', '256K', '--loops', 2)
+            r = result(*args, '--size', '256K', '--iterations', 2)
             assert r['series'][0]['bytes'] == 3 * 2 * 256 * 1024
             assert [w['folder'] for w in r['io']['workers']] == ['a', 'b', 'c']
             assert [t['folder'] for t in r['targets']] == ['a', 'b', 'c']
@@ -385,7 +385,7 @@ def several_folders_have_a_worker_each():
 
 def multi_process_means_workers_in_one_folder():
     with folder() as f:
-        r = result('--folder', f, '--multi_process', 4, '--io_size', '64K', '--validate', '--read')
+        r = result('--target', f, '--workers', 4, '--size', '64K', '--verify', '--read-only')
     assert len(r['io']['workers']) == 4 and len(r['targets']) == 1
     assert r['series'][0]['bytes'] == 4 * 3 * 65536
 
@@ -393,36 +393,36 @@ def multi_process_means_workers_in_one_folder():
 # ---------------------------------------------------------------- bad input
 
 BAD = [
-    (['--io_size', '0'], 'io'),
+    (['--size', '0'], 'io'),
     (['--limit', '1G', '--engine', 'null'], 'which moves nothing'),
-    (['--read', '--durability', 'data'], 'of writes, exclude'),
-    (['--measure_limit', '--engine', 'null'], 'which moves nothing'),
-    (['--io_size', 'many'], 'many'),
-    (['--io_size'], 'io_size'),
-    (['--block_size', '100'], '100'),
-    (['--block_size', '1000'], '512'),
-    (['--queue_depth', '0'], '0'),
-    (['--queue_depth', '99999'], '99999'),
-    (['--loops', '0'], '0'),
-    (['--loops', '-3'], '-3'),
-    (['--io_parallel', '0'], '0'),
-    (['--multi_process', '0'], '0'),
+    (['--read-only', '--durability', 'data'], 'of writes, exclude'),
+    (['--measure-limit', '--engine', 'null'], 'which moves nothing'),
+    (['--size', 'many'], 'many'),
+    (['--size'], '--size'),
+    (['--block-size', '100'], '100'),
+    (['--block-size', '1000'], '512'),
+    (['--queue-depth', '0'], '0'),
+    (['--queue-depth', '99999'], '99999'),
+    (['--iterations', '0'], '0'),
+    (['--iterations', '-3'], '-3'),
+    (['--threads', '0'], '0'),
+    (['--workers', '0'], '0'),
     (['--engine', 'warp'], 'warp'),
     (['--engine', 'fault:inner=warp'], 'warp'),
     (['--direct', 'perhaps'], 'perhaps'),
     (['--durability', 'eternal'], 'eternal'),
-    (['--folder', 'absent'], 'absent'),
-    (['--folder', 'plainfile'], 'plainfile'),
-    (['--folder', '.', '--folder_to_device_mapping', '.:0'], 'exclude'),
-    (['--folder_to_device_mapping', 'nocolon'], 'nocolon'),
-    (['--folder_to_device_mapping', '.:gpu'], 'gpu'),
-    (['--folder_to_device_mapping', '.:0', '--multi_process', '2'], 'multi_process'),
-    (['--limit', '1G', '--measure_limit'], 'exclude'),
+    (['--target', 'absent'], 'absent'),
+    (['--target', 'plainfile'], 'plainfile'),
+    (['--target', '.', '--folder-to-device-mapping', '.:0'], 'exclude'),
+    (['--folder-to-device-mapping', 'nocolon'], 'nocolon'),
+    (['--folder-to-device-mapping', '.:gpu'], 'gpu'),
+    (['--folder-to-device-mapping', '.:0', '--workers', '2'], '--workers'),
+    (['--limit', '1G', '--measure-limit'], 'exclude'),
     (['--use_gds'], 'needs --gpu'),
     (['--gpu', 'first'], 'first'),
     (['--gpu', '--lock'], '--lock'),
     (['--gpu', '--gds', '--engine', 'threads'], 'cufile'),
-    (['--gpu', '0', '--folder_to_device_mapping', '.:0'], 'mapping'),
+    (['--gpu', '0', '--folder-to-device-mapping', '.:0'], 'mapping'),
     (['--no_such_option'], 'no_such_option'),
     (['operand'], 'operand'),
 ]
@@ -433,7 +433,7 @@ def bad_input_case(args, word):
         with folder() as f:
             with open('plainfile', 'w'):
                 pass
-            extra = [] if '--io_size' in args else ['--io_size', '64K']
+            extra = [] if '--size' in args else ['--size', '64K']
             out, err = io(*extra, *args, status=2)
             assert err.count('\n') == 1 and word in err, err
             assert out == '', out
@@ -445,7 +445,7 @@ def what_needs_torch_is_refused_with_status_3():
     with folder() as f:
         for args, word in ((['--engine', 'torch_io'], 'torch'),
                            (['--engine', 'torch_fastio'], 'torch')):
-            out, err = io('--io_size', '64K', *args, status=3)
+            out, err = io('--size', '64K', *args, status=3)
             assert out == '' and word in err and err.count('\n') == 1, (out, err)
             assert os.listdir(f) == []
 
@@ -454,43 +454,43 @@ def without_a_gpu_there_is_a_reason_and_status_3():
     with folder() as f:
         env = {**os.environ, 'CUDA_VISIBLE_DEVICES': ''}
         for args in ['--gpu'], ['--gpu', '--use_gds'], ['--gpu', '0', '--gds']:
-            out, err = io('--io_size', '64K', *args, status=3, env=env)
+            out, err = io('--size', '64K', *args, status=3, env=env)
             assert out == '' and 'GPU' in err and err.count('\n') == 1, (out, err)
             assert os.listdir(f) == []
 
 
 def options_that_mean_nothing_here_are_noted():
     with folder() as f:
-        for option in '--slow_bounce_buffer', '--use_accelerator_pin_memory':
-            _, err = io('--folder', f, '--io_size', '64K', option)
+        for option in '--slow-bounce-buffer', '--use-accelerator-pin-memory':
+            _, err = io('--target', f, '--size', '64K', option)
             assert err.count('\n') == 1 and option in err and 'ignored' in err, err
 
 
 def ds_io_engine_names_mean_automatic():
     with folder() as f:
-        automatic = series('--folder', f, '--io_size', '64K')['ran']['engine']
+        automatic = series('--target', f, '--size', '64K')['ran']['engine']
         for name in 'aio_handle', 'aio_basic':
-            assert series('--folder', f, '--io_size', '64K', '--engine', name)['ran'][
+            assert series('--target', f, '--size', '64K', '--engine', name)['ran'][
                 'engine'] == automatic
 
 
 def an_unwritable_json_file_is_noticed_first():
     with folder() as f:
-        _, err = io('--folder', f, '--io_size', '64K', '--json', 'absent/x.json', status=2)
+        _, err = io('--target', f, '--size', '64K', '--json', 'absent/x.json', status=2)
         assert 'absent/x.json' in err and err.count('\n') == 1, err
         assert os.listdir(f) == []
 
 
 def too_little_space_is_noticed_first():
     with folder() as f:
-        out, err = io('--folder', f, '--io_size', '900T', status=2)
+        out, err = io('--target', f, '--size', '900T', status=2)
         assert out == '' and err.count('\n') == 1 and 'free space' in err and 'available' in err, err
         assert os.listdir(f) == []
 
 
 def a_folder_that_cannot_be_written_to_is_bad_input():
     with small_tmpfs('4m,ro') as mnt:
-        out, err = io('--folder', mnt, '--io_size', '64K', status=2)
+        out, err = io('--target', mnt, '--size', '64K', status=2)
         assert out == '' and err.count('\n') == 1 and f'{mnt}: cannot be written to' in err, (out, err)
 
 
@@ -509,26 +509,26 @@ def small_tmpfs(size):
 
 def a_file_system_that_is_too_small_is_refused_before_it_is_full():
     with small_tmpfs('4m') as mnt:
-        for args in ['--io_size', '5M'], ['--io_size', '3M', '--multi_process', '2'], \
-                ['--io_size', '2M', '--different_file_each_iteration']:
-            for more in [], ['--read']:
-                out, err = io('--folder', mnt, *args, *more, status=2)
+        for args in ['--size', '5M'], ['--size', '3M', '--workers', '2'], \
+                ['--size', '2M', '--different-file-each-iteration']:
+            for more in [], ['--read-only']:
+                out, err = io('--target', mnt, *args, *more, status=2)
                 assert out == '' and err.count('\n') == 1 and 'not enough free space' in err, err
                 assert os.listdir(mnt) == []
-        io('--folder', mnt, '--io_size', '3M', '--validate')
+        io('--target', mnt, '--size', '3M', '--verify')
 
 
 def the_default_size_fits_a_small_file_system():
     with small_tmpfs('16m') as mnt:
-        r = result('--folder', mnt, '--validate')
-        assert MIB <= r['settings']['io_size'] <= 8 * MIB, r['settings']
+        r = result('--target', mnt, '--verify')
+        assert MIB <= r['settings']['size'] <= 8 * MIB, r['settings']
         assert os.listdir(mnt) == []
 
 
 def files_in_memory_are_never_called_cold():
     with small_tmpfs('16m') as mnt:
         for direct in 'auto', 'never':
-            s = series('--folder', mnt, '--io_size', '1M', '--read', '--direct', direct)
+            s = series('--target', mnt, '--size', '1M', '--read-only', '--direct', direct)
             assert s['cache'].startswith('warm'), s['cache']
 
 
@@ -536,11 +536,11 @@ def files_in_memory_are_never_called_cold():
 
 def the_numbers_of_the_json_agree():
     with folder() as f:
-        r = result('--folder', f, '--multi_process', 2, '--io_size', '512K', '--loops', 4,
-                   '--warmup_loops', 2, '--read', '--validate', '--seed', 99)
+        r = result('--target', f, '--workers', 2, '--size', '512K', '--iterations', 4,
+                   '--warmup', 2, '--read-only', '--verify', '--seed', 99)
     assert r['schema'] == 'penstock-result/1' and r['command'] == 'io'
-    assert r['settings']['read'] is True and r['settings']['seed'] == 99
-    assert r['settings']['multi_process'] == 2 and r['settings']['folder'] == [f]
+    assert r['settings']['read_only'] is True and r['settings']['seed'] == 99
+    assert r['settings']['workers'] == 2 and r['settings']['target'] == [f]
     for w in r['io']['workers']:
         assert len(w['task']) == 4 and len(w['warmup_task']) == 2
         assert w['stats']['bytes_read'] == 6 * 512 * 1024
@@ -559,21 +559,21 @@ def the_numbers_of_the_json_agree():
 def all_that_was_written_is_counted():
     size = 512 * 1024
     with folder() as f:
-        args = ['--folder', f, '--io_size', size, '--multi_process', 2]
-        r = result(*args, '--loops', 4, '--warmup_loops', 2)
+        args = ['--target', f, '--size', size, '--workers', 2]
+        r = result(*args, '--iterations', 4, '--warmup', 2)
         assert r['series'][0]['bytes_written'] == r['bytes_written'] == 2 * 6 * size
-        r = result(*args, '--read', '--keep')
+        r = result(*args, '--read-only', '--keep')
         assert r['series'][0]['bytes_written'] == r['bytes_written'] == 2 * size
-        assert result(*args, '--read')['bytes_written'] == 0
-        r = result(*args, '--measure_limit')  # whose two later turns have a warm-up each
+        assert result(*args, '--read-only')['bytes_written'] == 0
+        r = result(*args, '--measure-limit')  # whose two later turns have a warm-up each
         assert r['series'][0]['bytes_written'] == 2 * 6 * size
         assert (r['bytes_written'] > 2 * 6 * size) == (r['series'][0]['limit']['share'] is not None)
 
 
 def the_warm_up_counts_when_asked_for():
     with folder() as f:
-        r = result('--folder', f, '--io_size', '64K', '--loops', 2, '--warmup_loops', 3,
-                   '--include_warmup_time')
+        r = result('--target', f, '--size', '64K', '--iterations', 2, '--warmup', 3,
+                   '--include-warmup-time')
     assert r['series'][0]['bytes'] == r['bytes_written'] == 5 * 65536
     assert len(r['io']['workers'][0]['task']) == 5
 
@@ -581,7 +581,7 @@ def the_warm_up_counts_when_asked_for():
 def a_json_file_stands_beside_the_text():
     with folder() as f:
         os.mkdir('data')
-        out, _ = io('--folder', 'data', '--io_size', '64K', '--json', 'r.json')
+        out, _ = io('--target', 'data', '--size', '64K', '--json', 'r.json')
         with open('r.json') as file:
             r = json.load(file)
         numbers, facts = lines_of(out)
@@ -600,7 +600,7 @@ def csv_and_workbook_say_the_same():
         raise tap.Skip('openpyxl', 'python3-openpyxl is not installed')
     with folder():
         os.mkdir('data')
-        _, err = io('--folder', 'data', '--io_size', '64K', '--loops', 5, '--json', 'r.json', '--csv',
+        _, err = io('--target', 'data', '--size', '64K', '--iterations', 5, '--json', 'r.json', '--csv',
                     'r.csv', '--xlsx', 'book.xlsx')
         with open('r.json') as file:
             s = json.load(file)['series'][0]
@@ -615,9 +615,9 @@ def csv_and_workbook_say_the_same():
         cells = dict(zip(names, values))
         assert cells['name'] == s['name'] and resultcheck.near(cells['bytes_per_sec'], s['bytes_per_sec'])
     with folder():
-        out, err = io('--io_size', '64K', '--csv', '-')
+        out, err = io('--size', '64K', '--csv', '-')
         assert len(list(csv.reader(out.splitlines()))) == 2 and err == '', (out, err)
-        _, err = io('--io_size', '64K', '--csv', '-', '--json', '-', status=2)
+        _, err = io('--size', '64K', '--csv', '-', '--json', '-', status=2)
         assert err.count('\n') == 1 and os.listdir('.') == [], err
 
 
@@ -627,14 +627,14 @@ def report_and_compare_take_the_results():
                               text=True)
     with folder():
         for name in 'a.json', 'b.json':
-            io('--io_size', '256K', '--read', '--loops', 20, '--json', name)
+            io('--size', '256K', '--read-only', '--iterations', 20, '--json', name)
         done = penstock('compare', 'a.json', 'b.json')
         assert done.returncode == 0 and 'read 256K' in done.stdout, done
         done = penstock('report', 'a.json', 'b.json', '-o', 'page.html')
         if done.returncode == 3:
             raise tap.Skip('page', done.stderr.strip())
         assert done.returncode == 0 and os.path.getsize('page.html') > 0, done
-        io('--io_size', '4K', '--loops', 30000, '--html', 'own.html', '--engine', 'null',
+        io('--size', '4K', '--iterations', 30000, '--html', 'own.html', '--engine', 'null',
            '--direct', 'never')
         with open('own.html', encoding='utf-8') as page:
             text = page.read()
@@ -645,7 +645,7 @@ def report_and_compare_take_the_results():
 def a_failure_leaves_no_json_file():
     with folder() as f:
         os.mkdir('data')
-        io('--folder', 'data', '--io_size', '64K', '--engine', 'null', '--validate', '--json',
+        io('--target', 'data', '--size', '64K', '--engine', 'null', '--verify', '--json',
            'r.json', status=1)
         assert os.listdir(f) == ['data']
 
@@ -653,7 +653,7 @@ def a_failure_leaves_no_json_file():
 def names_that_are_not_utf8_do_not_break_the_json():
     with folder():
         os.mkdir(b'f\xff\xe9')
-        r = result('--io_size', '64K', '--folder', os.fsdecode(b'f\xff\xe9'))
+        r = result('--size', '64K', '--target', os.fsdecode(b'f\xff\xe9'))
         (worker,) = r['io']['workers']
         assert worker['folder'].startswith('f') and worker['folder_hex'] == '66ffe9', worker
 
@@ -664,9 +664,9 @@ def each_engine_runs_by_name(name):
     def case():
         need_engine(name)
         with folder() as f:
-            for args in [], ['--read']:
-                ran = series('--folder', f, '--io_size', '1M', '--engine', name, '--queue_depth', 4,
-                             '--io_parallel', 2, '--block_size', '64K', *args)['ran']
+            for args in [], ['--read-only']:
+                ran = series('--target', f, '--size', '1M', '--engine', name, '--queue-depth', 4,
+                             '--threads', 2, '--block-size', '64K', *args)['ran']
                 assert ran['engine'] == name and ran['block_size'] == 65536, ran
                 assert ran['queue_depth'] == 4 and ran['io_parallel'] == 2
                 assert 'engine' not in ran['fallbacks']
@@ -676,7 +676,7 @@ def each_engine_runs_by_name(name):
 def single_submit_and_sequential_requests_work():
     with folder() as f:
         for option in '--single_submit', '--sequential_requests':
-            r = result('--folder', f, '--io_size', '1M', '--block_size', '32K', '--validate',
+            r = result('--target', f, '--size', '1M', '--block-size', '32K', '--verify',
                        option)
             assert r['settings'][option[2:]] is True
             assert r['series'][0]['settings'][option[2:]] is True
@@ -684,14 +684,14 @@ def single_submit_and_sequential_requests_work():
 
 def buffered_reads_are_not_called_direct():
     with folder() as f:
-        s = series('--folder', f, '--io_size', '1M', '--read', '--direct', 'never')
+        s = series('--target', f, '--size', '1M', '--read-only', '--direct', 'never')
     assert s['ran']['direct'] == 'page cache', s['ran']
     assert re.fullmatch(r'cold \(dropped\)|warm \(\d+ % resident\)', s['cache']), s['cache']
 
 
 def direct_reads_are_cold():
     with folder() as f:
-        r = result('--folder', f, '--io_size', '1M', '--read')
+        r = result('--target', f, '--size', '1M', '--read-only')
     (s,) = r['series']
     if s['ran']['direct'] != 'O_DIRECT':
         raise tap.Skip('direct', 'no O_DIRECT here')
@@ -701,30 +701,30 @@ def direct_reads_are_cold():
 
 def an_odd_end_does_not_make_all_of_it_cached():
     with folder() as f:
-        s = series('--folder', f, '--io_size', 8 * MIB + 1001)
+        s = series('--target', f, '--size', 8 * MIB + 1001)
         if 'O_DIRECT' not in s['ran']['direct']:
             raise tap.Skip('direct', 'no O_DIRECT here')
         assert re.fullmatch(r'not used \(O_DIRECT\) but for \d of \d+ blocks', s['cache']), s['cache']
-        assert series('--folder', f, '--io_size', 8 * MIB + 1001, '--read')['cache'] == 'cold (O_DIRECT)'
+        assert series('--target', f, '--size', 8 * MIB + 1001, '--read-only')['cache'] == 'cold (O_DIRECT)'
 
 
 def a_file_that_cannot_be_dropped_is_warm():
     """Pages that are mapped and locked stay; the result must not be called cold."""
     with folder() as f:
-        io('--folder', f, '--io_size', '64K', '--read', '--keep')
+        io('--target', f, '--size', '64K', '--read-only', '--keep')
         libc = ctypes.CDLL(None, use_errno=True)
         with open('_aio_read_65536.pt.0_0', 'r+b') as file, mmap.mmap(file.fileno(), 0) as pages:
             address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
             if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(65536)) != 0:
                 raise tap.Skip('mlock', 'mlock is refused')
-            s = series('--folder', f, '--io_size', '64K', '--read', '--direct', 'never')
+            s = series('--target', f, '--size', '64K', '--read-only', '--direct', 'never')
             libc.munlock(ctypes.c_void_p(address), ctypes.c_size_t(65536))
             assert s['cache'] == 'warm (100 % resident)', s['cache']
 
 
 def a_buffered_write_says_whether_it_was_flushed():
     with folder() as f:
-        args = ['--folder', f, '--io_size', '256K', '--direct', 'never']
+        args = ['--target', f, '--size', '256K', '--direct', 'never']
         assert 'not flushed' in series(*args)['cache']
         for level in 'data', 'full':
             assert 'flushed within' in series(*args, '--durability', level)['cache']
@@ -732,17 +732,17 @@ def a_buffered_write_says_whether_it_was_flushed():
 
 def fresh_and_repeated_writes_are_told_apart():
     with folder() as f:
-        args = ['--folder', f, '--io_size', '256K']
-        for more, fresh in ([], 0), (['--different_file_each_iteration'], 3), \
-                (['--warmup_loops', 0], 1), (['--include_warmup_time'], 1), (['--keep'], 0):
+        args = ['--target', f, '--size', '256K']
+        for more, fresh in ([], 0), (['--different-file-each-iteration'], 3), \
+                (['--warmup', 0], 1), (['--include-warmup-time'], 1), (['--keep'], 0):
             assert result(*args, *more)['io']['fresh_loops'] == fresh, more
-        assert result(*args, '--warmup_loops', 0)['io']['fresh_loops'] == 0
-        assert result(*args, '--read')['io']['fresh_loops'] is None
+        assert result(*args, '--warmup', 0)['io']['fresh_loops'] == 0
+        assert result(*args, '--read-only')['io']['fresh_loops'] is None
 
 
 def a_given_limit_gives_a_share():
     with folder() as f:
-        r = result('--folder', f, '--io_size', '1M', '--limit', '1T')
+        r = result('--target', f, '--size', '1M', '--limit', '1T')
     limit = r['series'][0]['limit']
     assert resultcheck.near(limit['share'], r['io']['e2e_bytes_per_sec'] / 2**40), limit
     assert limit['how'] == 'as given' and r['settings']['limit'] == 2**40, limit
@@ -750,8 +750,8 @@ def a_given_limit_gives_a_share():
 
 def the_limit_is_measured_between_the_loops():
     with folder() as f:
-        for more, turns in ([], 1), (['--measure_limit'], 4):
-            s = series('--folder', f, '--io_size', '1M', '--read', '--loops', 4, *more)
+        for more, turns in ([], 1), (['--measure-limit'], 4):
+            s = series('--target', f, '--size', '1M', '--read-only', '--iterations', 4, *more)
             found = s['interval']['turns']
             assert s['ops'] == 4 and len(found) == turns, (more, found)
             if s['limit']['share'] is not None:  # a quarter of 1.5 s for plain threads
@@ -760,8 +760,8 @@ def the_limit_is_measured_between_the_loops():
 
 def the_limit_is_measured_on_the_same_files():
     with folder() as f:
-        for args in ['--io_size', '4M', '--read'], ['--io_size', '3000001', '--memory', 'odd']:
-            s = series('--folder', f, '--measure_limit', '--validate', *args)
+        for args in ['--size', '4M', '--read-only'], ['--size', '3000001', '--memory', 'odd']:
+            s = series('--target', f, '--measure-limit', '--verify', *args)
             if s['ran']['direct'] == 'page cache':
                 raise tap.Skip('direct', 'no O_DIRECT here')
             assert s['limit']['bytes_per_sec'] > 0 and s['limit']['share'] > 0, s['limit']
@@ -782,9 +782,9 @@ def stopping_case(number, *args):
     def case():
         with folder() as f:
             os.mkdir('data')
-            process = start('--folder', 'data', '--io_size', '4M', '--loops', 1000000, '--engine', 'threads',
+            process = start('--target', 'data', '--size', '4M', '--iterations', 1000000, '--engine', 'threads',
                             '--json', 'r.json', *args)
-            while moved(process, 'rchar' if '--read' in args else 'wchar') < 100 * MIB:
+            while moved(process, 'rchar' if '--read-only' in args else 'wchar') < 100 * MIB:
                 assert process.poll() is None, process.communicate()
                 time.sleep(0.01)
             process.send_signal(number)
@@ -799,16 +799,16 @@ def stopping_case(number, *args):
         assert r['partial'] and r['partial_why'] == 'interrupted', r['partial_why']
         assert s['partial'] and s['partial_why'] == f'interrupted: {len(r["io"]["workers"][0]["task"])} of 1000000 loops'
         assert 5 <= s['ops'] < 1000000 and s['bytes'] == s['ops'] * 4 * MIB, s['ops']
-        if '--validate' in args:
+        if '--verify' in args:
             assert s['bytes'] + s['ops'] * 4 * MIB >= s['verified_bytes'] > 0, s['verified_bytes']
-        assert r['bytes_written'] >= (4 * MIB if '--read' in args else s['bytes'] + 4 * MIB), r['bytes_written']
+        assert r['bytes_written'] >= (4 * MIB if '--read-only' in args else s['bytes'] + 4 * MIB), r['bytes_written']
         assert re.search(r'^partial: +interrupted, \d+ of 1000000 loops$', out, re.M) and ' Speed = ' in out, out
     return f'{number.name} during a {" ".join(args) or "write"} leaves a partial result and no files', case
 
 
 def stopping_before_the_first_loop_leaves_an_empty_result():
     with folder() as f:
-        process = start('--io_size', '1G', '--loops', 3, '--warmup_loops', 0, '--read', '--json', 'r.json')
+        process = start('--size', '1G', '--iterations', 3, '--warmup', 0, '--read-only', '--json', 'r.json')
         while not glob.glob('penstock-io-*/_aio*'):
             assert process.poll() is None
             time.sleep(0.001)
@@ -824,7 +824,7 @@ def stopping_before_the_first_loop_leaves_an_empty_result():
 
 def stopping_removes_the_private_folder():
     with folder() as f:
-        process = start('--io_size', '16M', '--loops', 1000000)
+        process = start('--size', '16M', '--iterations', 1000000)
         while not glob.glob('penstock-io-*/_aio*'):
             assert process.poll() is None
             time.sleep(0.01)
@@ -890,9 +890,9 @@ tap.run(
     the_limit_is_measured_between_the_loops,
     the_limit_is_measured_on_the_same_files,
     stopping_case(signal.SIGINT),
-    stopping_case(signal.SIGINT, '--read'),
-    stopping_case(signal.SIGINT, '--read', '--validate'),
-    stopping_case(signal.SIGTERM, '--multi_process', '2'),
+    stopping_case(signal.SIGINT, '--read-only'),
+    stopping_case(signal.SIGINT, '--read-only', '--verify'),
+    stopping_case(signal.SIGTERM, '--workers', '2'),
     stopping_before_the_first_loop_leaves_an_empty_result,
     stopping_removes_the_private_folder,
 )

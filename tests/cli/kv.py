@@ -26,7 +26,7 @@ from tap import folder
 resultcheck.need('numpy', 'jsonschema', 'openpyxl')
 
 kv = clikit.Command('kv')
-QUICK = ['--num-users', '5', '--duration', '5', '--generation-mode', 'none', '--seed', '42']
+QUICK = ['--num-users', '5', '--runtime', '5', '--generation-mode', 'none', '--seed', '42']
 
 
 def accepted(*args):
@@ -64,7 +64,7 @@ def trace(*args, status=0):
 # name: (default, bad values, good values)
 BOUNDS = {
     'num-users': ('100', [0, -1, 100001], [1, 100000]),
-    'duration': ('60', [0, -5, 86401], [1, 86400]),
+    'runtime': ('60', [0, -5, 86401], [1, 86400]),
     'gpu-mem-gb': ('16', [-1, -0.5, 65537], [0, 0.5, 65536]),
     'num-gpus': ('1', [0, -2], [1, 4096]),
     'tensor-parallel': ('1', [0, -1, 2], [1]),
@@ -81,7 +81,7 @@ BOUNDS = {
     'trace-speedup': ('1.0', [-1], [0, 0.1, 100]),
     'replay-cycles': ('0', [-1], [0, 7]),
 }
-WHOLE = ['num-users', 'duration', 'num-gpus', 'tensor-parallel', 'rag-num-docs', 'max-conversations',
+WHOLE = ['num-users', 'runtime', 'num-gpus', 'tensor-parallel', 'rag-num-docs', 'max-conversations',
          'max-concurrent-allocs', 'max-requests', 'precondition-threads', 'replay-cycles', 'seed']
 CHOICES = {
     'log-level': ('INFO', ['DEBUG', 'INFO', 'WARNING', 'ERROR', 'CRITICAL']),
@@ -91,10 +91,12 @@ CHOICES = {
 }
 FLAGS = ['disable-multi-turn', 'disable-prefix-caching', 'enable-rag', 'enable-autoscaling', 'use-burst-trace',
          'precondition', 'prefill-only', 'decode-only', 'enable-latency-tracing']
-TEXTS = {'model': 'llama3.1-8b', 'cache-dir': None, 'burst-trace-path': 'BurstGPT/data/BurstGPT_1.csv',
-         'validation-trace': None, 'dataset-path': None, 'output': None, 'seed': None, 'xlsx-output': None,
+TEXTS = {'model': 'llama3.1-8b', 'folder': None, 'burst-trace-path': 'BurstGPT/data/BurstGPT_1.csv',
+         'validation-trace': None, 'dataset-path': None, 'output': None, 'seed': None, 'xlsx': None,
          'config': None, 'io-trace-log': None}
-UPSTREAM = sorted([*BOUNDS, *CHOICES, *FLAGS, *TEXTS])
+# Ours, where kv-cache.py has another name.
+RENAMED = {'runtime': 'duration', 'folder': 'cache-dir', 'xlsx': 'xlsx-output'}
+UPSTREAM = sorted(RENAMED.get(name, name) for name in [*BOUNDS, *CHOICES, *FLAGS, *TEXTS])
 
 
 def table():
@@ -104,7 +106,10 @@ def table():
 
 def every_option_of_upstream_is_there_with_its_default():
     options = table()
-    assert not set(UPSTREAM) - set(options), set(UPSTREAM) - set(options)
+    known = {*options, *(a for o in options.values() for a in o['aliases'])}
+    assert not set(UPSTREAM) - known, set(UPSTREAM) - known
+    for ours, theirs in RENAMED.items():
+        assert options[ours]['aliases'] == [theirs] and options[ours]['tools'] == {theirs: 'kv-cache.py'}, options[ours]
     for name, (default, *_) in {**BOUNDS, **CHOICES}.items():
         assert options[name]['default'] == default, (name, options[name]['default'])
     for name, default in TEXTS.items():
@@ -129,10 +134,10 @@ def every_bound_is_upstreams():
 def everything_wrong_is_said_at_once():
     with folder():
         save('c.yaml', 'rag: {tok_k: 1}\nfoo: 1\n')
-        lines = problems('--num-users', '0', '--duration', '-1', '--gpu-mem-gb', '-1', '--seed', '-3', '--cache-dir',
+        lines = problems('--num-users', '0', '--runtime', '-1', '--gpu-mem-gb', '-1', '--seed', '-3', '--folder',
                          '/etc/kv', '--config', 'c.yaml', '--trace-speedup', '-2', '--use-burst-trace',
                          '--burst-trace-path', 'gone*.csv')
-        for part in ('--num-users', '--duration', '--gpu-mem-gb', '--seed', '--cache-dir', "'rag.tok_k'", "'foo'",
+        for part in ('--num-users', '--runtime', '--gpu-mem-gb', '--seed', '--folder', "'rag.tok_k'", "'foo'",
                      '--trace-speedup', "--burst-trace-path: gone*.csv: no CSV file there"):
             assert sum(part in line for line in lines) == 1, (part, lines)
         assert len(lines) == 9, lines
@@ -164,12 +169,13 @@ def names_can_be_cut_short_as_long_as_upstream_knows_what_is_meant():
     options = table()
     values = {**{n: v[2][0] for n, v in BOUNDS.items()}, **{n: v[0] for n, v in CHOICES.items()},
               **{n: 'list' if n == 'model' else '1' if n == 'seed' else 'x' for n in TEXTS}}
+    values |= {theirs: values[ours] for ours, theirs in RENAMED.items()}
     for name in UPSTREAM:
         for n in range(1, len(name)):
             short = name[:n]
             meant = [other for other in UPSTREAM if other.startswith(short)]
             if short in options:
-                assert short in UPSTREAM, f'--{short} of ours hides --{name} cut short'
+                assert short in UPSTREAM or RENAMED.get(short) == name, f'--{short} of ours hides --{name} cut short'
                 continue
             args = [f'--{short}'] + ([] if name in FLAGS else [values[name]])
             if len(meant) > 1:
@@ -187,15 +193,15 @@ def a_folder_of_the_system_is_refused():
         for path in ('/etc', '/etc/kv/x', '/bin/x', '/sbin', '/usr/bin', '/usr/sbin/kv', '/boot/kv', '/sys/x', '/proc/1',
                      '/dev/shm/kv', '/root', '/root/../root', 'link', 'link/deep/er', 'bin/../bin/x',
                      '/tmp/../etc/kv', '/tmp/gone/../../etc/kv', './gone/.././link/x'):
-            lines = problems('--cache-dir', path)
+            lines = problems('--folder', path)
             assert len(lines) == 1 and 'cannot be a system directory' in lines[0] and path in lines[0], (path, lines)
         for path in ('kv', './kv/deep', f'{here}/new/folder', '/var/tmp/kv', 'etc', '/etc/../var/tmp/kv',
                      *(() if os.getuid() else ('/root/kv', '/rootfs', '/etcetera'))):
-            accepted('--cache-dir', path)
+            accepted('--folder', path)
         assert sorted(os.listdir()) == ['bin', 'link'], os.listdir()
         if os.getuid():
             os.mkdir('closed', 0o500)
-            assert 'cannot be written to' in problems('--cache-dir', 'closed/kv')[0]
+            assert 'cannot be written to' in problems('--folder', 'closed/kv')[0]
 
 
 def odd_but_possible_options_give_a_warning():
@@ -316,9 +322,9 @@ def keys_that_are_dead_upstream_live_here_unless_compat():
     with folder():
         c = save('c.yaml', 'validation_limits: {max_users: 10, max_duration_seconds: 20, max_gpu_memory_gb: 3, '
                             'max_cpu_memory_gb: 4}\n')
-        small = ['--num-users', 10, '--duration', 20, '--gpu-mem-gb', 3, '--cpu-mem-gb', 4]
+        small = ['--num-users', 10, '--runtime', 20, '--gpu-mem-gb', 3, '--cpu-mem-gb', 4]
         accepted('--config', c, *small)
-        large = ['--num-users', 11, '--duration', 21, '--gpu-mem-gb', 3.5, '--cpu-mem-gb', 4.5]
+        large = ['--num-users', 11, '--runtime', 21, '--gpu-mem-gb', 3.5, '--cpu-mem-gb', 4.5]
         assert len(problems('--config', c, *large)) == 4
         accepted('--config', c, '--compat', *large)
         # a bad value of a dead key is still one
@@ -479,7 +485,7 @@ def columns():
 def the_workbook_has_upstreams_sheets_and_columns():
     import openpyxl
     with folder():
-        _, err, result = trace('--xlsx-output', 'out.xlsx', '--num-users', '40', '--cpu-mem-gb', '8', '--gpu-mem-gb', '4',
+        _, err, result = trace('--xlsx', 'out.xlsx', '--num-users', '40', '--cpu-mem-gb', '8', '--gpu-mem-gb', '4',
                                '--generation-mode', 'fast')
         if 'libxlsxwriter' in err:
             raise tap.Skip('xlsxwriter', err.strip())
@@ -506,7 +512,7 @@ def the_workbook_has_upstreams_sheets_and_columns():
         qos = list(book['QoS Metrics'].values)
         assert qos[0] == ('QoS Level', 'Total Requests', 'Latency P95 (ms)', 'Latency P99 (ms)', 'SLA Met', 'SLA Compliance')
         assert sum(r[1] for r in qos[1:]) == s['total_requests'] and all(isinstance(r[4], bool) for r in qos[1:]), qos
-        trace('--xlsx-output', 'through.xlsx', '--performance-profile', 'throughput')
+        trace('--xlsx', 'through.xlsx', '--performance-profile', 'throughput')
         qos = list(openpyxl.load_workbook('through.xlsx')['QoS Metrics'].values)
         assert all(r[4] == r[5] == 'N/A (throughput mode)' for r in qos[1:]), qos
 
@@ -515,7 +521,7 @@ def a_table_with_another_name_is_CSV():
     import csv
     with folder():
         for name, becomes in ('out.csv', 'out.csv'), ('table', 'table.csv'), ('a.txt', 'a.txt.csv'):
-            trace('--xlsx-output', name)
+            trace('--xlsx', name)
             with open(becomes, encoding='utf-8', newline='') as f:
                 names, values = csv.reader(f)
             assert names == columns() + METRICS and len(values) == 99, becomes
@@ -549,7 +555,7 @@ def without_requests_there_is_no_summary():
         slow = save('slow.yaml', ''.join(f'  {t}: {{think_time_range: [1000, 1000]}}\n' for t in
                                           ('chatbot', 'coding', 'document')).join(['user_templates:\n', '']))
         for more in [], ['--compat']:
-            out, err, result = trace('--config', slow, '--xlsx-output', 'o.xlsx', *more)
+            out, err, result = trace('--config', slow, '--xlsx', 'o.xlsx', *more)
             assert list(result) == [n for n in TOP if n != 'summary'] + ['penstock'], list(result)
             assert result['requests_completed'] == 0 and not os.path.exists('o.xlsx'), os.listdir()
             assert 'No request was completed' in out and ('warning: no request was completed' in err) == (not more), err
@@ -563,13 +569,13 @@ def only_one_output_is_standard_output():
         out, _ = kv(*QUICK, '--io-trace-log', '-', '--output', 'o.json')
         assert out.startswith('Timestamp,Operation,') and 'Overall' not in out
         refused(*QUICK, '--io-trace-log', '-', '--output', '-')
-        refused(*QUICK, '--xlsx-output', '-')
+        refused(*QUICK, '--xlsx', '-')
 
 
 def changes_of_the_number_of_users_have_upstreams_members():
     with folder():
         for mode, more in ('qos', []), ('capacity', ['--compat']):
-            summary = trace('--enable-autoscaling', '--autoscaler-mode', mode, '--duration', 1000, '--generation-mode', 'realistic',
+            summary = trace('--enable-autoscaling', '--autoscaler-mode', mode, '--runtime', 1000, '--generation-mode', 'realistic',
                             '--num-users', 5, *more)[2]['summary']
             events = summary['autoscaling_stats']
             assert events and len(events) == summary['autoscaling_summary']['total_scale_events'], summary['autoscaling_summary']
@@ -624,14 +630,14 @@ def a_rank_says_that_it_is_one():
             assert own['tensor_ranks'] == 8 and own['model']['object_bytes_per_1000_tokens'] == 1000 * 131072 // 8, own['model']
             assert [t['limit_bytes'] for t in own['tiers']] == [(2 << 30) // part, (1 << 30) // part, (64 << 30) // part], own['tiers']
             assert all(t['used_bytes'] <= t['limit_bytes'] for t in own['tiers']), own['tiers']
-        assert 'Would do, of one of 8 ranks, if' in kv('--dry-run', *QUICK, *args, '--tensor-parallel', 8, '--cache-dir', 'cache').out
+        assert 'Would do, of one of 8 ranks, if' in kv('--dry-run', *QUICK, *args, '--tensor-parallel', 8, '--folder', 'cache').out
         out, _, result = trace(*args)
         assert 'rank' not in out and result['penstock']['kv']['tensor_ranks'] == 1, out
 
 
 def a_dry_run_tells_and_creates_nothing():
     with folder():
-        out, err = kv('--dry-run', *QUICK, '--cache-dir', 'cache', '--gpu-mem-gb', 0, '--cpu-mem-gb', 0)
+        out, err = kv('--dry-run', *QUICK, '--folder', 'cache', '--gpu-mem-gb', 0, '--cpu-mem-gb', 0)
         assert 'requests' in out and 'Would write' in out and 'cache' in out and not err, (out, err)
         assert not re.search(r'storage +0 B written', out), out
         out, _ = kv('--dry-run', *QUICK, '--io-trace-log', 't.csv')
@@ -645,20 +651,20 @@ def a_dry_run_tells_and_creates_nothing():
 def what_a_run_is_refused_for_is_a_warning_of_a_dry_run():
     with folder():
         for much in ['--cpu-mem-gb', 131072], ['--cpu-mem-gb', 0, '--storage-capacity-gb', 1e9]:
-            args = [*QUICK, '--cache-dir', 'cache', '--gpu-mem-gb', 0, *much]
+            args = [*QUICK, '--folder', 'cache', '--gpu-mem-gb', 0, *much]
             _, err = kv(*args, status=1)
             assert 'needed' in err and 'warning' not in err, err
             out, err = kv('--dry-run', *args)
             assert 'Would write' in out and 'warning: a run would be refused: ' in err and 'needed' in err, err
             assert kv('--dry-run', *args, '--log-level', 'ERROR').err == ''
         save('mine', 'precious')
-        assert 'mine' in kv('--dry-run', *QUICK, '--cache-dir', '.', '--cpu-mem-gb', 0, '--gpu-mem-gb', 0, status=1).err
+        assert 'mine' in kv('--dry-run', *QUICK, '--folder', '.', '--cpu-mem-gb', 0, '--gpu-mem-gb', 0, status=1).err
 
 
 def the_default_of_memory_fits_the_machine():
     with open('/proc/meminfo', encoding='utf-8') as f:
         total = int(f.readline().split()[1]) << 10
-    args = ['--model', 'tiny-1b', '--num-users', 2, '--duration', 1, '--cache-dir', 'cache', '--dry-run']
+    args = ['--model', 'tiny-1b', '--num-users', 2, '--runtime', 1, '--folder', 'cache', '--dry-run']
     with folder():
         out, err = kv(*args)
         gib = float(re.search(r'CPU memory: ([0-9.]+) GiB', out)[1])
@@ -673,8 +679,8 @@ def a_small_file_system_is_never_filled():
     """Not even while files that wait to be written over are cut or removed."""
     if os.geteuid():
         raise tap.Skip('root', 'a file system of memory cannot be mounted')
-    script = ('mount -t tmpfs -o size=600m none mnt && "$0" kv --model tiny-1b --num-users 8 --duration 5 --gpu-mem-gb 0 --cpu-mem-gb 0 '
-              '--generation-mode none --seed 3 --cache-dir mnt/kv --output out.json')
+    script = ('mount -t tmpfs -o size=600m none mnt && "$0" kv --model tiny-1b --num-users 8 --runtime 5 --gpu-mem-gb 0 --cpu-mem-gb 0 '
+              '--generation-mode none --seed 3 --folder mnt/kv --output out.json')
     with folder():
         os.mkdir('mnt')
         done = subprocess.run(['unshare', '-m', 'sh', '-c', script, PENSTOCK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -694,9 +700,9 @@ def a_recorded_input_is_looked_for_first_and_may_be_empty():
         assert "warning: --burst-trace-path: '[none]' has no row that can be used" in err, err
         assert 'no request was completed' in err and 'No request was completed' in out and 'summary' not in result, (out, err)
         assert trace(*burst, '[none]', '--compat')[1].count('\n') == 1
-        assert 'has no row that can be used' in real(*burst, '[none]', '--cache-dir', 'cache')[1]
+        assert 'has no row that can be used' in real(*burst, '[none]', '--folder', 'cache')[1]
         save('some.csv', 'Timestamp,Request tokens,Response tokens\n1,20,3\n1,two,3\n')
-        for run in trace(*burst, 'some.csv'), real(*burst, 'some.csv', '--cache-dir', 'cache'):
+        for run in trace(*burst, 'some.csv'), real(*burst, 'some.csv', '--folder', 'cache'):
             assert "a bad row was left out: line 3: Request tokens 'two' is not valid" in run[1], run[1]
         assert trace(*burst, 'some.csv', '--log-level', 'WARNING')[1] == ''
 
@@ -721,7 +727,7 @@ def health_is_judged_by_the_profile():
 # -------------------------------------------------------------------------------------- on storage
 
 # Few small requests, in whatever time they take.
-REAL = ['--model', 'tiny-1b', '--num-users', '2', '--duration', '3600', '--max-requests', '6', '--generation-mode', 'none',
+REAL = ['--model', 'tiny-1b', '--num-users', '2', '--runtime', '3600', '--max-requests', '6', '--generation-mode', 'none',
         '--gpu-mem-gb', '0', '--cpu-mem-gb', '0', '--storage-capacity-gb', '2', '--seed', '42', '--output', 'out.json']
 
 
@@ -733,7 +739,7 @@ def real(*args, status=0):
 
 def a_run_on_storage_is_measured_and_leaves_nothing():
     with folder():
-        out, err, result = real('--cache-dir', 'cache', '--verify', '--export-fio', 'job.fio', '--csv', 'series.csv')
+        out, err, result = real('--folder', 'cache', '--verify', '--export-fio', 'job.fio', '--csv', 'series.csv')
         assert sorted(os.listdir()) == ['job.fio', 'out.json', 'series.csv'] and not err, (os.listdir(), err)
         common = result['penstock']
         resultcheck.check(ROOT, common)
@@ -759,8 +765,8 @@ def a_run_on_storage_is_measured_and_leaves_nothing():
 
 def the_same_seed_does_the_same_on_storage_and_in_a_trace():
     with folder():
-        a = real('--cache-dir', 'cache')[2]['summary']['cache_stats']
-        b = real('--layout', 'slab', '--cache-dir', 'cache')[2]['summary']['cache_stats']
+        a = real('--folder', 'cache')[2]['summary']['cache_stats']
+        b = real('--layout', 'slab', '--folder', 'cache')[2]['summary']['cache_stats']
         c = real('--io-trace-log', 't.csv')[2]['summary']['cache_stats']
         for name in ('cache_hits', 'cache_misses', 'total_read_bytes', 'total_write_bytes', 'storage_entries', 'decode_reads'):
             assert a[name] == b[name] == c[name], (name, a[name], b[name], c[name])
@@ -770,7 +776,7 @@ def files_of_others_are_not_touched():
     with folder():
         os.mkdir('cache')
         save('cache/mine.npy', 'precious')
-        _, err = kv(*REAL, '--cache-dir', 'cache', status=1)
+        _, err = kv(*REAL, '--folder', 'cache', status=1)
         assert 'mine.npy' in err and os.listdir('cache') == ['mine.npy'] and not os.path.exists('out.json'), err
         with open('cache/mine.npy', encoding='utf-8') as f:
             assert f.read() == 'precious'
@@ -781,7 +787,7 @@ def journal_of_a_run(*args):
     journal = ''
     with open('said', 'w', encoding='utf-8') as said:
         process = subprocess.Popen([PENSTOCK, 'kv', *QUICK, '--model', 'tiny-1b', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
-                                    '--storage-capacity-gb', '0.1', '--max-requests', '10', '--cache-dir', 'cache', *args],
+                                    '--storage-capacity-gb', '0.1', '--max-requests', '10', '--folder', 'cache', *args],
                                    stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         while process.poll() is None:
             with contextlib.suppress(FileNotFoundError), open('cache/.penstock-objects', encoding='utf-8') as f:
@@ -803,7 +809,7 @@ def an_interruption_ends_with_what_was_measured():
     import signal
     with folder():
         args = [a for a in REAL if a not in ('--max-requests', '6')]
-        process = subprocess.Popen([PENSTOCK, 'kv', *args, '--cache-dir', 'cache', '--json', 'j.json'], text=True,
+        process = subprocess.Popen([PENSTOCK, 'kv', *args, '--folder', 'cache', '--json', 'j.json'], text=True,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while not glob.glob('cache/*.npy'):
             assert process.poll() is None, process.communicate()

@@ -24,7 +24,7 @@ from tap import Skip, folder
 
 PENSTOCK, PACKAGE = map(os.path.abspath, sys.argv[1:])
 # The least that is a run: a small model, few users, few requests, in whatever time they take.
-SHORT = ['--duration', '3600', '--delay', '0']
+SHORT = ['--runtime', '3600', '--delay', '0']
 SMALL = ['--model=tiny-1b', '--num-users=2', '--storage-capacity-gb=1', '--max-requests=4']
 SUMS = {'aggregated_read_bandwidth_gbps': 'cache_stats.tier_storage_read_bandwidth_gbps',
         'aggregated_write_bandwidth_gbps': 'cache_stats.tier_storage_write_bandwidth_gbps',
@@ -49,7 +49,7 @@ def meeting():
 
 def start_ranks(size, *args):
     at = meeting()
-    return [start('--cache-dir', 'cache', '--results-dir', 'run', '--options', 1, *SHORT, *args, *SMALL, PENSTOCK_MEET=at,
+    return [start('--folder', 'cache', '--results-dir', 'run', '--options', 1, *SHORT, *args, *SMALL, PENSTOCK_MEET=at,
                   OMPI_COMM_WORLD_RANK=str(r), OMPI_COMM_WORLD_SIZE=str(size)) for r in range(size)]
 
 
@@ -97,21 +97,21 @@ def check_option(o, option, trials, ranks):
 
 def the_options_are_those_of_a_submission():
     with folder():
-        out, err = mlperf('--cache-dir', 'cache', '--dry-run')
+        out, err = mlperf('--folder', 'cache', '--dry-run')
         lines = [line for line in out.splitlines() if line.startswith('  penstock kv')]
         want = [('llama3.1-8b', 200, 0, 16), ('llama3.1-8b', 100, 4, 16), ('llama3.1-70b-instruct', 70, 0, 4)]
         assert len(lines) == 3 and not err and 'submission' not in out, out
         for line, (model, users, cpu, allocs) in zip(lines, want):
-            for word in (f'--model={model}', f'--num-users={users}', '--duration=300', '--gpu-mem-gb=0',
+            for word in (f'--model={model}', f'--num-users={users}', '--runtime=300', '--gpu-mem-gb=0',
                          f'--cpu-mem-gb={cpu}', f'--max-concurrent-allocs={allocs}', '--generation-mode=none',
-                         '--seed=42+RANK', '--cache-dir=cache/rank_RANK'):
+                         '--seed=42+RANK', '--folder=cache/rank_RANK'):
                 assert word in line.split(), (word, line)
         assert os.listdir() == []
 
 
 def a_run_leaves_results_and_a_summary():
     with folder():
-        out, err = mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 2, '--options', '1,3', *SHORT, *SMALL)
+        out, err = mlperf('--folder', 'cache', '--results-dir', 'run', '--iterations', 2, '--options', '1,3', *SHORT, *SMALL)
         s = load('run/summary.json')
         assert list(s) == ['schema_version', 'run_datetime', 'npernode', 'host_count', 'total_ranks', 'trials_per_option',
                            'options', 'partial_failure', 'penstock'], list(s)
@@ -122,7 +122,7 @@ def a_run_leaves_results_and_a_summary():
         for option in 1, 3:
             check_option(s['options'][str(option)], option, 2, 1)
         assert s['penstock']['as_submitted'] is False
-        for word in ('--duration', '--trials', 'options'):
+        for word in ('--runtime', '--iterations', 'options'):
             assert word in s['penstock']['why_not'] and word in out, out
         assert err.splitlines() == [f'option {o} ({n}), trial {t} of 2, 1 rank' for o, n in
                                     ((1, 'Max Storage Stress'), (3, 'Large Model')) for t in (1, 2)], err
@@ -134,7 +134,7 @@ def a_run_leaves_results_and_a_summary():
 def several_ranks_are_added_up():
     with folder():
         os.mkdir('cache')
-        mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, '--npernode', 2, *SHORT, *SMALL)
+        mlperf('--folder', 'cache', '--results-dir', 'run', '--iterations', 1, '--options', 1, '--npernode', 2, *SHORT, *SMALL)
         s = load('run/summary.json')
         assert (s['npernode'], s['host_count'], s['total_ranks']) == (2, 1, 2)
         check_option(s['options']['1'], 1, 1, 2)
@@ -148,7 +148,7 @@ def ranks_wait_for_each_other_and_the_first_writes_the_summary():
             at = meeting()
             for r in range(3):
                 os.mkdir(f'host{r}')
-            ranks = [start('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 2, '--options', 1, *SHORT, *SMALL, cwd=f'host{r}',
+            ranks = [start('--folder', 'cache', '--results-dir', 'run', '--iterations', 2, '--options', 1, *SHORT, *SMALL, cwd=f'host{r}',
                            **{names[0]: str(r), names[1]: '3', 'OMPI_COMM_WORLD_LOCAL_SIZE': '1', 'PENSTOCK_MEET': at}) for r in range(3)]
             outs = [p.communicate() for p in ranks]
             assert [p.returncode for p in ranks] == [0, 0, 0], outs
@@ -171,8 +171,8 @@ def a_launcher_does_not_make_one_run_of_them():
         if not shutil.which(words[0]):
             raise Skip('mpi', f'{words[0]} is not there')
         with folder():
-            done = subprocess.run([*words, '-n', '2', sys.executable, '-m', 'penstock', 'kv', 'mlperf', '--cache-dir', 'cache',
-                                   '--results-dir', 'run', '--options', '1', *SHORT, *SMALL, '--trials', '2'], stdin=subprocess.DEVNULL,
+            done = subprocess.run([*words, '-n', '2', sys.executable, '-m', 'penstock', 'kv', 'mlperf', '--folder', 'cache',
+                                   '--results-dir', 'run', '--options', '1', *SHORT, *SMALL, '--iterations', '2'], stdin=subprocess.DEVNULL,
                                   capture_output=True, text=True, check=False, env={**os.environ, 'PYTHONPATH': PACKAGE})
             assert done.returncode == 0, done
             check_option(load('run/summary.json')['options']['1'], 1, 2, 2)
@@ -180,7 +180,7 @@ def a_launcher_does_not_make_one_run_of_them():
 
 def what_is_in_memory_is_named():
     with folder():
-        mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, *SHORT, '--', *SMALL, '--cpu-mem-gb=2')
+        mlperf('--folder', 'cache', '--results-dir', 'run', '--iterations', 1, '--options', 1, *SHORT, '--', *SMALL, '--cpu-mem-gb=2')
         o = load('run/summary.json')['options']['1']
         assert o['cpu_tier_ranks'] == [0] and o['aggregated_device_read_p95_ms'] is None, o
         assert o['aggregated_read_bandwidth_gbps'] == 0 and o['aggregated_p95_latency_ms'] > 0, o
@@ -192,7 +192,7 @@ def a_run_that_fails_is_missing_and_told():
         os.mkdir('cache/rank_1')
         with open('cache/rank_1/precious.txt', 'w', encoding='utf-8') as f:
             f.write('not ours')
-        out, err = mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, '--npernode', 2,
+        out, err = mlperf('--folder', 'cache', '--results-dir', 'run', '--iterations', 1, '--options', 1, '--npernode', 2,
                           *SHORT, *SMALL, status=1)
         s = load('run/summary.json')
         o = s['options']['1']
@@ -209,12 +209,12 @@ def a_run_that_fails_is_missing_and_told():
 def a_rank_of_the_front_end_runs_once():
     with folder():
         out, _ = mlperf('--rank-output-base', 'out', '--rank-cache-base', 'cache', '--start-delay', 0, '--end-delay', 0,
-                        '--seed-base', 7, *SMALL, '--duration=3600', '--generation-mode=none', '--gpu-mem-gb=0',
+                        '--seed-base', 7, *SMALL, '--runtime=3600', '--generation-mode=none', '--gpu-mem-gb=0',
                         '--cpu-mem-gb=0', OMPI_COMM_WORLD_RANK='5')
         names = os.listdir('out/rank_5')
         assert len(names) == 1 and re.fullmatch(r'kvcache_results_\d{8}_\d{6}\.json', names[0]), names
         r = load(f'out/rank_5/{names[0]}')
-        assert r['seed'] == 12 and r['penstock']['settings']['cache_dir'] == 'cache/rank_5', r['seed']
+        assert r['seed'] == 12 and r['penstock']['settings']['folder'] == 'cache/rank_5', r['seed']
         assert 'Requests completed' in out
         _, err = mlperf('--rank-output-base', 'out', '--rank-cache-base', 'cache', '--start-delay', 0, '--end-delay', 0,
                         '--num-users', 0, status=1)
@@ -223,7 +223,7 @@ def a_rank_of_the_front_end_runs_once():
 
 def a_rank_that_completed_nothing_is_no_missing_file():
     with folder():
-        out, err = mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, '--delay', 0, '--duration', 1,
+        out, err = mlperf('--folder', 'cache', '--results-dir', 'run', '--iterations', 1, '--options', 1, '--delay', 0, '--runtime', 1,
                           '--model', 'tiny-1b', '--num-users', 2, '--storage-capacity-gb', 1, '--generation-mode', 'realistic')
         s = load('run/summary.json')
         o = s['options']['1']
@@ -240,7 +240,7 @@ def child_of(pid):
 
 def killed(generation):
     """Three ranks; of rank 1 a process is killed in its second trial: the rank itself, or the command that is its child."""
-    ranks = start_ranks(3, '--trials', 3)
+    ranks = start_ranks(3, '--iterations', 3)
     while 'trial 2' not in ranks[0].stderr.readline():
         pass
     pid = ranks[1].pid
@@ -276,7 +276,7 @@ def a_summary_follows_no_link():
         with open('theirs', 'w', encoding='ascii') as f:
             f.write('not ours')
         os.symlink(os.path.abspath('theirs'), 'run/summary.json.new')
-        mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, *SHORT, *SMALL)
+        mlperf('--folder', 'cache', '--results-dir', 'run', '--iterations', 1, '--options', 1, *SHORT, *SMALL)
         check_option(load('run/summary.json')['options']['1'], 1, 1, 1)
         with open('theirs', encoding='ascii') as f:
             assert f.read() == 'not ours'
@@ -285,7 +285,7 @@ def a_summary_follows_no_link():
 def failures_of_all_ranks_are_in_the_summary():
     with folder():
         os.makedirs('cache/rank_1/theirs')
-        ranks = start_ranks(2, '--trials', 1)
+        ranks = start_ranks(2, '--iterations', 1)
         outs = [p.communicate() for p in ranks]
         assert ranks[0].returncode == 1, outs
         s = load('run/summary.json')
@@ -293,14 +293,14 @@ def failures_of_all_ranks_are_in_the_summary():
 
 
 def the_command_in_c_says_where_it_is():
-    done = subprocess.run([PENSTOCK, 'kv', 'mlperf', '--cache-dir', 'x', '--model', 'y'], stdin=subprocess.DEVNULL,
+    done = subprocess.run([PENSTOCK, 'kv', 'mlperf', '--folder', 'x', '--model', 'y'], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 3 and done.stdout.count('\n') == 1 and 'python3 -m penstock kv mlperf' in done.stdout, done
 
 
 def an_interruption_ends_with_what_there_is():
     with folder():
-        process = start('--cache-dir', 'cache', '--results-dir', 'run', '--options', 1, '--trials', 1000, *SHORT, *SMALL)
+        process = start('--folder', 'cache', '--results-dir', 'run', '--options', 1, '--iterations', 1000, *SHORT, *SMALL)
         while 'trial 2' not in process.stderr.readline():
             pass
         process.send_signal(signal.SIGINT)
@@ -314,24 +314,24 @@ def an_interruption_ends_with_what_there_is():
 def bad_command_lines_create_nothing():
     with folder():
         os.makedirs('old/option_2')
-        cases = [([], '--cache-dir: is needed'), (['--cache-dir', 'c', '--options', '4'], "'4' is not one of 1, 2, 3"),
-                 (['--cache-dir', 'c', '--options', '1,x'], "'x' is not one of"), (['--cache-dir', 'c', '--trials', '0'], '--trials'),
-                 (['--cache-dir', 'c', '--results-dir', 'old'], 'has results already'),
-                 (['--cache-dir', 'c', '--trails', '1'], "did you mean '--trials'?"),
-                 (['--cache-dir', 's3://bucket/kv'], 's3:// is not supported'), (['--cache-dir'], 'needs a value'),
+        cases = [([], '--folder: is needed'), (['--folder', 'c', '--options', '4'], "'4' is not one of 1, 2, 3"),
+                 (['--folder', 'c', '--options', '1,x'], "'x' is not one of"), (['--folder', 'c', '--iterations', '0'], '--iterations'),
+                 (['--folder', 'c', '--results-dir', 'old'], 'has results already'),
+                 (['--folder', 'c', '--iteratons', '1'], "did you mean '--iterations'?"),
+                 (['--folder', 's3://bucket/kv'], 's3:// is not supported'), (['--folder'], 'needs a value'),
                  (['--rank-output-base', 'o'], 'go together')]
         for args, says in cases:
             _, err = mlperf(*args, status=2)
             assert says in err and err.count('\n') == 1, (args, err)
-        _, err = mlperf('--cache-dir', '/etc/kv', status=1)
+        _, err = mlperf('--folder', '/etc/kv', status=1)
         assert 'cannot be a system directory' in err
         at = meeting()
-        ranks = [start('--cache-dir', 'c', PENSTOCK_MEET=at, PMI_RANK=str(r), PMI_SIZE='2') for r in range(2)]
+        ranks = [start('--folder', 'c', PENSTOCK_MEET=at, PMI_RANK=str(r), PMI_SIZE='2') for r in range(2)]
         assert '--results-dir: is needed' in ranks[0].communicate()[1] and ranks[0].returncode == 2
         ranks[1].communicate()
-        _, err = mlperf('--cache-dir', 'c', status=1, PENSTOCK_MEET='here', PMI_RANK='0', PMI_SIZE='2')
+        _, err = mlperf('--folder', 'c', status=1, PENSTOCK_MEET='here', PMI_RANK='0', PMI_SIZE='2')
         assert 'PENSTOCK_MEET is not HOST:PORT:SECRET' in err, err
-        _, err = mlperf('--cache-dir', 'c', status=1, PMI_RANK='x')
+        _, err = mlperf('--folder', 'c', status=1, PMI_RANK='x')
         assert 'not a number' in err
         assert os.listdir() == ['old'], os.listdir()
 
@@ -364,7 +364,7 @@ def a_program_has_its_status_where_children_are_ignored():
 
 def ranks_that_cannot_meet_are_told():
     with folder():
-        _, err = mlperf('--cache-dir', 'cache', '--results-dir', 'run', *SHORT, *SMALL, status=1, SLURM_PROCID='1', SLURM_STEP_NUM_TASKS='2')
+        _, err = mlperf('--folder', 'cache', '--results-dir', 'run', *SHORT, *SMALL, status=1, SLURM_PROCID='1', SLURM_STEP_NUM_TASKS='2')
         assert 'PENSTOCK_MEET' in err and not os.path.exists('run'), err
 
 
@@ -378,10 +378,10 @@ def words_of_the_user_are_told_harmlessly():
     """As harmless.py has it for the other commands."""
     evil = '\x1b]0;gotcha\x07\x1b[1A\u009b2J\u202egpj\u200b\r'
     with folder():
-        for words in (['kv', 'mlperf', '--trials', 'x' + evil], ['kv', 'mlperf', '--mod' + evil], ['kv', 'mlperf', '--cache-dir', '/proc/' + evil],
-                      ['kv', 'mlperf', '--dry-run', '--cache-dir', 'c' + evil, '--results-dir', 'r' + evil],
+        for words in (['kv', 'mlperf', '--iterations', 'x' + evil], ['kv', 'mlperf', '--mod' + evil], ['kv', 'mlperf', '--folder', '/proc/' + evil],
+                      ['kv', 'mlperf', '--dry-run', '--folder', 'c' + evil, '--results-dir', 'r' + evil],
                       ['s3', 'compare', '--foo' + evil], ['s3', 'compare', 's3://b/x', '--compare', 'b' + evil],
-                      ['io', '--engine', 'torch_io', '--folder', 'no' + evil, '--io_size', '1M']):
+                      ['io', '--engine', 'torch_io', '--target', 'no' + evil, '--size', '1M']):
             status, out, err = python(*words)
             assert not re.search('[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202e]', out + err), (words, out, err)
             assert '--dry-run' in words or status and '\\x1b]0;gotcha\\x07\\x1b[1A\\u009b2J\\u202egpj\\u200b\\x0d' in err, (words, status, out, err)
@@ -389,7 +389,7 @@ def words_of_the_user_are_told_harmlessly():
 
 def output_that_cannot_be_written_is_told_once():
     """As names.py has it for the other commands."""
-    dry = ['kv', 'mlperf', '--cache-dir', 'c', '--results-dir', 'r', '--dry-run']
+    dry = ['kv', 'mlperf', '--folder', 'c', '--results-dir', 'r', '--dry-run']
     read, closed = os.pipe()
     os.close(read)
     with folder(), open('/dev/full', 'wb') as full:

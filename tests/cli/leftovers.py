@@ -19,14 +19,14 @@ from tap import folder
 
 JOURNAL = '.penstock-bed'
 LONG = {
-    'bench': ['--sizes', '64K', '--runtime', '1000', '--files', '2', '--no-limit'],
-    'io': ['--folder', '.', '--io_size', '64K', '--loops', '1000000'],
-    'sweep': ['--io_size', '64K', '--loops', '100000', '--log_dir', 'logs', '--no-limit', '--block_size', '64K'],
-    'tune': ['--budget', '1000', '--io_size', '1M', '--no-limit'],
+    'bench': ['--size', '64K', '--runtime', '1000', '--files', '2', '--no-limit'],
+    'io': ['--target', '.', '--size', '64K', '--iterations', '1000000'],
+    'sweep': ['--size', '64K', '--iterations', '100000', '--log-dir', 'logs', '--no-limit', '--block-size', '64K'],
+    'tune': ['--budget', '1000', '--size', '1M', '--no-limit'],
 }
 SHORT = {
-    'bench': ['--sizes', '4K', '-n', '2', '--no-limit'],
-    'io': ['--folder', '.', '--io_size', '4K', '--loops', '1'],
+    'bench': ['--size', '4K', '-n', '2', '--no-limit'],
+    'io': ['--target', '.', '--size', '4K', '--iterations', '1'],
 }
 
 
@@ -63,8 +63,8 @@ def killed_case(command):
 
 def what_a_killed_io_without_a_folder_left_is_removed():
     with folder():
-        left = killed('io', '--io_size', '64K', '--loops', '1000000')
-        clikit.Command('io')('--io_size', '4K', '--loops', '1')
+        left = killed('io', '--size', '64K', '--iterations', '1000000')
+        clikit.Command('io')('--size', '4K', '--iterations', '1')
         assert os.listdir('.') == [], os.listdir(left)
 
 
@@ -163,7 +163,7 @@ def a_file_that_becomes_a_link_is_not_written_through():
     with folder():
         with open('victim', 'wb') as f:
             f.write(b'v' * 65536)
-        process = clikit.start('io', '--folder', '.', '--io_size', '64K', '--loops', '1000000', '--keep')
+        process = clikit.start('io', '--target', '.', '--size', '64K', '--iterations', '1000000', '--keep')
         (name,) = wait_for(process, '_aio_write_65536.pt.0_0')
         os.symlink('victim', 'link')
         os.rename('link', name)
@@ -175,7 +175,7 @@ def a_file_that_becomes_a_link_is_not_written_through():
 
 def what_was_swapped_is_not_removed():
     with folder():
-        process = clikit.start('io', '--folder', '.', '--io_size', '64K', '--loops', '1000000')
+        process = clikit.start('io', '--target', '.', '--size', '64K', '--iterations', '1000000')
         (name,) = wait_for(process, 'penstock-io-*/_aio_write_65536.pt.0_0')
         with open('mine', 'w') as f:
             f.write('precious')

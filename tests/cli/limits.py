@@ -51,8 +51,8 @@ def a_fio_log_that_reaches_too_far_is_told():
 def a_tier_larger_than_any_storage_is_refused():
     for size in '4294967296', '8589934592', '1000000000000':
         for layout in 'npy', 'slab':
-            done = call('kv', '--storage-capacity-gb', size, '--cache-dir', 'c', '--layout', layout, '--cpu-mem-gb', '0',
-                        '--gpu-mem-gb', '0', '--model', 'tiny-1b', '--num-users', '1', '--duration', '1')
+            done = call('kv', '--storage-capacity-gb', size, '--folder', 'c', '--layout', layout, '--cpu-mem-gb', '0',
+                        '--gpu-mem-gb', '0', '--model', 'tiny-1b', '--num-users', '1', '--runtime', '1')
             assert done.returncode == 1 and 'needed' in done.err, (done.returncode, done.out, done.err)
 
 
@@ -68,7 +68,7 @@ def many_operations_in_flight_need_no_more_files_than_there_may_be():
                '\n'.join(f'R o{i} {5000 + i}' for i in range(600)))
     for soft, hard, told in (64, 4096, False), (128, 128, True):
         for layout in 'files', 'hashed':
-            done = call('replay', 't.csv', '--pace', '1000000', '--depth', '1024', '--target', 'd', '--layout', layout,
+            done = call('replay', 't.csv', '--pace', '1000000', '--in-flight', '1024', '--target', 'd', '--layout', layout,
                         '--fresh', preexec_fn=with_files(soft, hard))
             assert done.returncode == 0 and '1200 operations' in done.out and 'error' not in done.out, (done.out, done.err)
             assert ('limit of open files' in done.err) == told, done.err
@@ -76,11 +76,11 @@ def many_operations_in_flight_need_no_more_files_than_there_may_be():
 
 @in_folder
 def users_of_a_cache_need_no_more_files_than_there_may_be():
-    done = call('kv', '--cache-dir', 'c', '--model', 'tiny-1b', '--num-users', '200', '--duration', '2', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
+    done = call('kv', '--folder', 'c', '--model', 'tiny-1b', '--num-users', '200', '--runtime', '2', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
                 '--storage-capacity-gb', '1', preexec_fn=with_files(64, 1024))
     assert done.returncode == 0, (done.out, done.err)
     for files in 64, 200:
-        done = call('kv', '--cache-dir', 'c', '--model', 'tiny-1b', '--num-users', '2000', '--duration', '2', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
+        done = call('kv', '--folder', 'c', '--model', 'tiny-1b', '--num-users', '2000', '--runtime', '2', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
                     '--storage-capacity-gb', '1', '--gen', 'none', preexec_fn=with_files(files, files))
         assert done.returncode == 0 and 'Too many open files' not in done.out + done.err, (done.out, done.err)
 
@@ -94,8 +94,8 @@ def a_working_folder_that_is_gone_is_told():
     os.chdir('gone')
     try:
         os.rmdir('../gone')
-        done = call('kv', '--cache-dir', 'x', '--model', 'tiny-1b', '--num-users', '1', '--duration', '1')
-        assert done.returncode == 1 and "--cache-dir: 'x': No such file" in done.err, (done.returncode, done.err)
+        done = call('kv', '--folder', 'x', '--model', 'tiny-1b', '--num-users', '1', '--runtime', '1')
+        assert done.returncode == 1 and "--folder: 'x': No such file" in done.err, (done.returncode, done.err)
     finally:
         os.chdir(here)
 

@@ -63,7 +63,7 @@ def bench_of_two_processes():
     a, b = two('bench', '-s', '64K', '-n', '40', '--no-limit', place='-f')
     m = merged()
     counts_add_up(a, b, m)
-    assert m['settings']['nvme_path'] is None and len(m['targets']) == 2
+    assert m['settings']['target'] is None and len(m['targets']) == 2
 
 
 @in_folder
@@ -112,7 +112,7 @@ def a_clock_that_was_ahead_is_put_right():
 
 @in_folder
 def io_of_two_processes():
-    a, b = two('io', '-s', '1M', '--loops', '5', place='-f')
+    a, b = two('io', '-s', '1M', '--iterations', '5', place='-f')
     m = merged()
     counts_add_up(a, b, m)
     assert len(m['io']['workers']) == 2
@@ -120,8 +120,8 @@ def io_of_two_processes():
 
 @in_folder
 def kv_of_two_processes():
-    a, b = two('kv', '--seed', '1', '--num-users', '2', '--duration', '1', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
-               '--model', 'tiny-1b', '--output', os.devnull, place='--cache-dir')
+    a, b = two('kv', '--seed', '1', '--num-users', '2', '--runtime', '1', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
+               '--model', 'tiny-1b', '--output', os.devnull, place='--folder')
     m = merged()
     counts_add_up(a, b, m)
     for key in 'requests', 'tokens':
@@ -144,7 +144,7 @@ def replay_of_two_processes():
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
         for i in range(40):
             f.write(f'{i / 1000},{"Write" if i < 20 else "Read"},65536,Tier-2,key_{i % 20},{"Prefill" if i < 20 else "Decode"}\n')
-    a, b = two('replay', 'trace.csv', '-p', 'flat-out', place='-T')
+    a, b = two('replay', 'trace.csv', '--pace', 'flat-out', place='-f')
     m = merged()
     counts_add_up(a, b, m)
     assert m['replay']['rows'] == 80 and sum(c['ops'] for c in m['replay']['classes']) == 80
@@ -156,7 +156,7 @@ def what_failed_and_fell_behind_is_told():
     with open('trace.csv', 'w', encoding='utf-8') as f:
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
         f.writelines(f'{i / 1000},Write,4096,Tier-2,key_{i},Prefill\n' for i in range(5))
-    _, b = two('replay', 'trace.csv', place='-T')
+    _, b = two('replay', 'trace.csv', place='-f')
     b['replay']['lag'].update(overloaded=True, slope=0.25)
     b['series'][0].update(errors=3, first_error='key_1: Input/output error')
     clikit.save('1.json', b)

@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
 from tap import in_folder, run_all
 
 PENSTOCK = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ['PENSTOCK'])
-BENCH = ['bench', '--sizes', '64K', '-n', '3', '--no-limit']
+BENCH = ['bench', '--size', '64K', '-n', '3', '--no-limit']
 ROLES = {'r': 'read', 'w': 'write', 'p': 'place', 'o': 'object', 'i': 'read object'}
 
 
@@ -99,7 +99,7 @@ def no_file_is_written_twice():
 @in_folder
 def a_name_that_is_made_of_another_is_looked_at_too():
     save('in.csv', 'decode: {batch_size: 3}')
-    refused('kv', '--config', 'in.csv', '--xlsx-output', 'in', '--output', 'o', '--duration', '1', '--num-users', '1',
+    refused('kv', '--config', 'in.csv', '--xlsx', 'in', '--output', 'o', '--runtime', '1', '--num-users', '1',
             '--io-trace-log', '/dev/null', says=["'in.csv' is read by --config"])
     assert load('in.csv').startswith('decode')
 
@@ -135,12 +135,12 @@ def an_empty_place_is_said_of_the_option_that_names_it():
 @in_folder
 def file_in_front_of_a_path_is_taken_off():
     here = os.getcwd()
-    done = penstock(*BENCH, '--nvme-path', f'file://{here}', '--json', f'file://{here}/r.json')
+    done = penstock(*BENCH, '--target', f'file://{here}', '--json', f'file://{here}/r.json')
     assert 'write 64K' in done.stdout
     assert json.loads(load('r.json'))['targets'][0]['folder'] == here
     assert f'\n{here}\n' in penstock('info', f'FILE://{here}').stdout
     os.makedirs('s3:/x')
-    penstock(*BENCH, '--nvme-path', './s3://x')
+    penstock(*BENCH, '--target', './s3://x')
 
 
 @in_folder
@@ -152,18 +152,18 @@ def what_is_wrong_with_a_place_is_said_of_the_option_that_names_it():
     no, nowhere = 'no: No such file', '/proc: cannot make a folder in it: '  # nor can root
     for words, option, place, says in (
             (['bench'], '--nvme-path', 'no', no), (['bench'], '--folder', 'no', no), (['bench'], '--folder', '/proc', nowhere),
-            (['bench', '--sizes', '512G', '--files', '64'], '--folder', 'd', 'd: not enough free space'),
-            (['io'], '--folder', '/proc', nowhere), (['io'], '--folder_to_device_mapping', 'no:0', no),
-            (['sweep'], '--folder', 'no', no), (['sweep'], '--nvme_dir', '/proc', nowhere), (['sweep', '--nvme_dir', 'd'], '--log_dir', 'file', 'file'),
+            (['bench', '--size', '512G', '--files', '64'], '--folder', 'd', 'd: not enough free space'),
+            (['io'], '--folder', '/proc', nowhere), (['io'], '--folder-to-device-mapping', 'no:0', no),
+            (['sweep'], '--folder', 'no', no), (['sweep'], '--nvme_dir', '/proc', nowhere), (['sweep', '--nvme_dir', 'd'], '--log-dir', 'file', 'file'),
             (['tune'], '--folder', 'file', 'file: is not a directory'), (['tune', '--nvme_dir', 'd'], '--folder', './d/', './d/: is the same as d'),
             (['ckpt', 'bench'], '--folder', 'no', no), (['ckpt', 'bench'], '--folder', '/proc', nowhere),
-            (['kv', '--num-users', '1', '--duration', '1', '--cpu-mem-gb', '0'], '--cache-dir', 'file', 'file: '),
+            (['kv', '--num-users', '1', '--runtime', '1', '--cpu-mem-gb', '0'], '--cache-dir', 'file', 'file: '),
             (['replay', 't.csv'], '--target', 'file', 'file: is not a slab'), (['replay', 't.csv'], '--tier', '2=file', 'file: is not a slab'),
             (['replay', 't.csv', '--target', 'd'], '--tier', '0=store:file', 'file: ')):
         done = subprocess.run([PENSTOCK, *words, option, place], capture_output=True, text=True)
         assert done.returncode in (1, 2) and f' {option}: {says}' in done.stderr.splitlines()[-1], (words, option, place, done)
     done = subprocess.run([PENSTOCK, 'bench'], cwd='/proc', capture_output=True, text=True)
-    assert ' --nvme-path: .: cannot make' in done.stderr, done
+    assert ' --target: .: cannot make' in done.stderr, done
     refused('gen', 'no/x', '1M', says=['penstock gen: no: No such file'])  # an operand's
 
 
@@ -174,7 +174,7 @@ def a_place_that_is_called_like_an_option_is_no_option():
     refused('bench', '--folder', 'files', says=['penstock bench: --folder: files: is not a directory'])
     refused('gen', 'seed', '1M', says=['penstock gen: seed: is no regular file'])
     refused('gen', 'count/x', '1M', says=['penstock gen: count: No such file'])
-    refused('bench', '--sizes', '64K', '64K', says=['penstock bench: --sizes: 64K is there twice'])
+    refused('bench', '--size', '64K', '64K', says=['penstock bench: --size: 64K is there twice'])
 
 
 @in_folder
@@ -196,7 +196,7 @@ def a_file_that_is_rewritten_keeps_its_rights():
 def nothing_is_left_beside_a_result_that_was_killed():
     save('b.json', 'old')
     for name in ('a.json', 'b.json'):
-        job = subprocess.Popen([PENSTOCK, 'bench', '--sizes', '64K', '--runtime', '1000', '--no-limit', '--json', name],
+        job = subprocess.Popen([PENSTOCK, 'bench', '--size', '64K', '--runtime', '1000', '--no-limit', '--json', name],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         while not any(f.startswith('penstock-bench-') for f in os.listdir()):
             assert job.poll() is None
@@ -226,7 +226,7 @@ def one_line(args, word, **more):
 
 @in_folder
 def why_a_result_could_not_be_written_is_said_once():
-    job = ['io', '--folder', '.', '--io_size', '64K', '--loops', '1']
+    job = ['io', '--folder', '.', '--size', '64K', '--iterations', '1']
     with open('/dev/full', 'w') as full:
         for args in (['info'], BENCH, job, ['--help'], ['--dump-options']):
             one_line(args, 'standard output: No space left on device', stdout=full)
@@ -234,11 +234,11 @@ def why_a_result_could_not_be_written_is_said_once():
         for option in ('--json', '--csv', '--html'):
             one_line([*BENCH, option, '/dev/full'], f"{option}: '/dev/full' was not written: No space left on device",
                      stdout=subprocess.DEVNULL)
-    trace = ['trace', 'convert', 'ops.csv', '-', '--to', 'kv']
-    kv = ['kv', '--num-users', '2', '--duration', '20', '--model', 'tiny-1b', '--io-trace-log', 'ops.csv', '--output', 'o.json']
+    trace = ['trace', 'convert', 'ops.csv', '-', '--to-format', 'kv']
+    kv = ['kv', '--num-users', '2', '--runtime', '20', '--model', 'tiny-1b', '--io-trace-log', 'ops.csv', '--output', 'o.json']
     replay = ['replay', 'ops.csv', '--tier', '0=d', '--tier', '1=d1', '--target', 'd2', '--pace', 'flat-out']
-    sweep = ['sweep', '--nvme_dir', '.', '--sweep_config', 'one.json', '--io_size', '1M', '--loops', '1', '--no-limit', '--log_dir', 'logs']
-    tune = ['tune', '--nvme_dir', '.', '--sweep_config', 'one.json', '--dry-run']
+    sweep = ['sweep', '--nvme_dir', '.', '--sweep-config', 'one.json', '--size', '1M', '--iterations', '1', '--no-limit', '--log-dir', 'logs']
+    tune = ['tune', '--nvme_dir', '.', '--sweep-config', 'one.json', '--dry-run']
     save('one.json', '{"block_size": ["64K"], "queue_depth": [1]}')
     for args in (BENCH, job, kv, replay, ['trace', 'stat', 'ops.csv'], trace, sweep, tune):
         read, write = os.pipe()
@@ -251,9 +251,9 @@ def why_a_result_could_not_be_written_is_said_once():
 def a_trace_that_could_not_be_written_says_why():
     save('a.tsv', 'idx\tthread\top\tclient_id\tn_objects\tbytes\tendpoint\tfile\terror\tstart\tfirst_byte\tend\tduration_ns\n'
          '0\t0\tPUT\t\t1\t4096\t\tk\t\t2024-01-01T00:00:00Z\t\t2024-01-01T00:00:01Z\t1000000000\n')
-    one_line(['trace', 'convert', 'a.tsv', '/dev/full', '--to', 'kv'], 'No space left on device', stdout=subprocess.DEVNULL)
+    one_line(['trace', 'convert', 'a.tsv', '/dev/full', '--to-format', 'kv'], 'No space left on device', stdout=subprocess.DEVNULL)
     with open('/dev/full', 'w') as full:
-        one_line(['trace', 'convert', 'a.tsv', '-', '--to', 'kv'], 'No space left on device', stdout=full)
+        one_line(['trace', 'convert', 'a.tsv', '-', '--to-format', 'kv'], 'No space left on device', stdout=full)
 
 
 @in_folder

@@ -93,7 +93,7 @@ def tiers_have_targets_of_their_own_and_moves_leave():
 
 @in_folder
 def a_kv_trace_gives_the_operations_that_were_recorded():
-    made = call('kv', '--model', 'tiny-1b', '--num-users', 20, '--duration', 20, '--gpu-mem-gb', 1, '--cpu-mem-gb', 1, '--storage-capacity-gb', 8,
+    made = call('kv', '--model', 'tiny-1b', '--num-users', 20, '--runtime', 20, '--gpu-mem-gb', 1, '--cpu-mem-gb', 1, '--storage-capacity-gb', 8,
                 '--generation-mode', 'none', '--seed', 7, '--io-trace-log', 't.csv.zst', '--trace-extended', '--output', 'kv.json')
     assert made.returncode == 0, made.err
     assert call('trace', 'convert', 't.csv.zst', 't.csv').returncode == 0
@@ -317,7 +317,7 @@ def a_target_that_cannot_keep_up_is_overloaded():
     write_trace('one.csv', [row[:4] + ('k',) + row[5:] for row in rows])
     # whether rows wait for a free place, for storage, or for the one before them on their object
     for trace, depth in ('t.csv', 1), ('t.csv', 1024), ('one.csv', 1024):
-        result = replay(trace, '--target', 'null:15M', '--depth', depth)
+        result = replay(trace, '--target', 'null:15M', '--in-flight', depth)
         lag = result['replay']['lag']
         assert lag['overloaded'] and lag['slope'] > 1 and lag['last'] > 1 and 'OVERLOADED' in result['text'], (trace, depth, lag)
         assert max(x for x in result['replay']['seconds']['lag_max'] if x is not None) == lag['max']
@@ -325,7 +325,7 @@ def a_target_that_cannot_keep_up_is_overloaded():
     assert not lag['overloaded'] and lag['spread']['n'] == len(rows), lag
     # reads that are skipped are done at once, which says nothing of the others
     write_trace('skips.csv', [row for r in rows for row in [r] + [(r[0], 'Read', 1 << 20, 2, f'none{i}', 'Decode') for i in range(3)]])
-    lag = replay('skips.csv', '--target', 'null:15M', '--missing', 'skip', '--depth', 1024)['replay']['lag']
+    lag = replay('skips.csv', '--target', 'null:15M', '--missing', 'skip', '--in-flight', 1024)['replay']['lag']
     assert lag['overloaded'] and lag['last'] > 1 and lag['spread']['n'] == len(rows), lag
 
 
@@ -368,7 +368,7 @@ def a_dry_run_tells_what_the_trace_holds_where_there_is_no_room_too():
 @in_folder
 def a_job_for_fio_has_sizes_mix_and_depth():
     write_rows('t.csv', 'W a 65536\nR a 65536\nR a 65536\nR a 65536\nW b 2097152\nR c 3000000')
-    done = call('replay', 't.csv', '--target', 'd', '--dry-run', '--export-fio', 'job.fio', '--depth', 16, *FLAT)
+    done = call('replay', 't.csv', '--target', 'd', '--dry-run', '--export-fio', 'job.fio', '--in-flight', 16, *FLAT)
     assert done.returncode == 0, done.err
     with open('job.fio') as f:
         job = dict(line.strip().split('=', 1) for line in f if '=' in line and line[0] != ';')
@@ -415,7 +415,7 @@ def a_bad_command_line_makes_nothing():
             (['t.csv', '--tier', '2'], '--tier'), (['t.csv', '--tier', '2=d', '--target', 'e'], 'exclude'),
             (['t.csv', '--target', 'memory', '--target', 'd'], 'several'), (['t.csv', '--target', 'null:fast'], 'bytes per second'),
             (['t.csv', '--target', 'gpu:x'], 'GPU'), (['t.csv', '--target', 'null', '--verify'], '--verify'),
-            (['t.csv', '--target', '/dev/null'], 'neither'), (['t.csv', '--target', 'd', '--depth', '0'], '--depth')]:
+            (['t.csv', '--target', '/dev/null'], 'neither'), (['t.csv', '--target', 'd', '--in-flight', '0'], '--in-flight')]:
         refused(*args, says=says)
 
 

@@ -238,7 +238,7 @@ def a_kept_slab_grows_for_a_larger_trace():
 def files_of_deleted_objects_are_written_over_unless_new_ones_are_asked_for():
     op_log('log.tsv', [('PUT', 100000, 'b/x', ''), ('DELETE', 0, 'b/x', ''), ('PUT', 90000, 'b/y', ''), ('GET', 90000, 'b/y', '')])
     for more in [], ['--new-files']:
-        replay('log.tsv', *FLAT, '--target', 'd', '--depth', 1, '--verify', '--keep', '--fresh', *more)
+        replay('log.tsv', *FLAT, '--target', 'd', '--in-flight', 1, '--verify', '--keep', '--fresh', *more)
         with open('d/.penstock-objects', encoding='utf-8') as f:
             assert ('spare' in f.read()) == (not more)
         assert [os.path.getsize(f) for f in glob.glob('d/*')] == [90000], os.listdir('d')
@@ -334,7 +334,7 @@ def failures_are_counted_and_the_rest_goes_on():
     rows = some_rows(300)
     write_trace('t.csv', rows)
     for layout in 'files', 'slab':
-        result = replay('t.csv', *FLAT, '--target', 'd/', '--layout', layout, '--engine', 'fault:seed=3,error=0.1', '--depth', 4, '--missing', 'skip', status=1)
+        result = replay('t.csv', *FLAT, '--target', 'd/', '--layout', layout, '--engine', 'fault:seed=3,error=0.1', '--in-flight', 4, '--missing', 'skip', status=1)
         errors = result['replay']['errors']
         failed = errors['reads'] + errors['writes']
         assert failed > 3 and errors['first'] in result['said'] and not result['partial'], errors
@@ -396,7 +396,7 @@ def after_a_kill_the_next_run_is_right_and_foreign_files_stay():
 def an_interruption_leaves_a_partial_result_and_no_objects():
     rows = [(i * .01, 'Write', 4096, 2, f'k{i}', 'Evict') for i in range(100000)]
     write_trace('t.csv', rows)
-    with subprocess.Popen([PENSTOCK, 'replay', 't.csv', '--depth', '2', '--target', 'd', '--json', 'r.json', '--csv', 'r.csv'],
+    with subprocess.Popen([PENSTOCK, 'replay', 't.csv', '--in-flight', '2', '--target', 'd', '--json', 'r.json', '--csv', 'r.csv'],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         while not (os.path.isdir('d') and len(left_behind('d')) >= 5):  # so that some of them are complete
             assert running.poll() is None

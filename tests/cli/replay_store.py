@@ -45,7 +45,7 @@ def a_store_does_what_files_do():
 @in_folder
 def what_is_not_there_is_a_miss_and_set_skipped_or_the_end():
     write_rows('t.csv', 'R a 5000\nR a 5000\nW b 100\nR b 100\nR c 7')
-    cache = lambda *more, **kw: replay('t.csv', *FLAT, '--depth', '1', '--target', 'store:s', '--capacity', '16M', *more, **kw)['replay']['cache']
+    cache = lambda *more, **kw: replay('t.csv', *FLAT, '--in-flight', '1', '--target', 'store:s', '--capacity', '16M', *more, **kw)['replay']['cache']
     made = cache()
     assert (made['hits'], made['misses'], made['created'], made['objects']) == (2, 2, {'ops': 2, 'bytes': 5007}, 3), made
     skipped = cache('--missing', 'skip')
@@ -59,7 +59,7 @@ def what_is_not_there_is_a_miss_and_set_skipped_or_the_end():
 @in_folder
 def reads_that_leave_and_deletes_delete():
     write_rows('t.csv', 'W a 5000\nRE a 5000\nR a 5000')
-    result = replay('t.csv', *FLAT, '--depth', '1', '--target', 'store:s', '--capacity', '16M', '--missing', 'skip')
+    result = replay('t.csv', *FLAT, '--in-flight', '1', '--target', 'store:s', '--capacity', '16M', '--missing', 'skip')
     assert (result['store']['deletes'], result['store']['misses'], result['replay']['cache']['objects']) == (1, 1, 0), result['store']
 
 
@@ -138,7 +138,7 @@ def s3_fifo(keys, slots):
 
 def model_keys(nr):
     """Keys in the order in which our own model reads and writes them."""
-    done = call('kv', '--model', 'tiny-1b', '--num-users', '20', '--duration', '20', '--seed', '42', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
+    done = call('kv', '--model', 'tiny-1b', '--num-users', '20', '--runtime', '20', '--seed', '42', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
                 '--generation-mode', 'none', '--io-trace-log', 'kv.csv', '--output', 'kv.json')
     assert done.returncode == 0, done.err
     with open('kv.csv') as f:
@@ -153,7 +153,7 @@ def popular_keys(nr):
 
 def hits_of(trace, gets, policy, capacity, *more):
     """Of the real store, one operation after the other, and how many values it could hold."""
-    store = replay(trace, *FLAT, '--depth', '1', '--target', 'store:s', '--capacity', str(capacity), '--policy', policy, *more)['store']
+    store = replay(trace, *FLAT, '--in-flight', '1', '--target', 'store:s', '--capacity', str(capacity), '--policy', policy, *more)['store']
     assert store['policy'] == policy and store['gets'] == gets and store['disk_bytes'] <= capacity
     return store['hits'], store['entries']
 
@@ -199,8 +199,8 @@ def a_trace_of_mooncake_has_the_hits_it_should_at_each_capacity():
 
 @in_folder
 def kv_runs_on_a_store_and_says_so():
-    run = ['kv', '--model', 'tiny-1b', '--num-users', '2', '--duration', '600', '--max-requests', '6', '--seed', '1', '--gpu-mem-gb', '0',
-           '--cpu-mem-gb', '0', '--generation-mode', 'none', '--storage-capacity-gb', '0.1', '--cache-dir', 'c', '--output', 'o.json']
+    run = ['kv', '--model', 'tiny-1b', '--num-users', '2', '--runtime', '600', '--max-requests', '6', '--seed', '1', '--gpu-mem-gb', '0',
+           '--cpu-mem-gb', '0', '--generation-mode', 'none', '--storage-capacity-gb', '0.1', '--folder', 'c', '--output', 'o.json']
     done = call(*run, '--backend', 'store', '--policy', 'lru', '--verify', '--json', 'k.json')
     assert done.returncode == 0, done.err
     with open('k.json') as f:

@@ -132,7 +132,7 @@ def what_is_listed_can_be_removed():
     fill('x', 1000)
     for key in ('p/1', 'p/2', 'p/q/3', 'top'):
         cp('x', f's3://bucket/{key}', '-q')
-    lines = ls('-b', 's3://bucket/p/').out.splitlines()
+    lines = ls('--bytes', 's3://bucket/p/').out.splitlines()
     assert [line.split()[-1] for line in lines] == ['p/q/', 'p/1', 'p/2'] or \
         sorted(line.split()[-1] for line in lines) == ['p/1', 'p/2', 'p/q/'], lines
     assert ' 1000 p/1' in '\n'.join(lines)

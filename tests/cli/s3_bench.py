@@ -88,7 +88,7 @@ def the_limit_is_what_a_bare_loop_gets_from_the_same_requests():
     bench('-f', 's3://bucket', '-s', '20M', '-n', '2', '--in-flight', '2', '--read-only', '--json', 'r.json')
     limit = load('r.json')['series'][0]['limit']
     assert '6 GETs of 8 MiB in flight' in limit['how'] or 'plain GET got' in limit['how'], limit
-    io('-f', 's3://bucket/a', 's3://bucket/b', '-s', '1M', '--loops', '2', '--measure_limit', '--validate', '--json', 'r.json')
+    io('-f', 's3://bucket/a', 's3://bucket/b', '-s', '1M', '--iterations', '2', '--measure-limit', '--verify', '--json', 'r.json')
     assert 'libcurl' in str(load('r.json')['series'][0]['limit']) or 'PUT' in str(load('r.json')['series'][0]['limit'])
     nothing_is_left()
 
@@ -101,8 +101,8 @@ def all_commands_take_one_table_of_options():
     try:
         bench('-f', 's3://bucket', '-s', '64K', '-n', '2', '--no-limit', '--sign-body', '--json', 'r.json', *where)
         assert load('r.json')['objects']['payload'] == 'signed' and len(load('r.json')['objects']['endpoints']) == 2
-        io('-f', 's3://bucket/i', '-s', '64K', '--loops', '1', *where)
-        sweep('-f', 's3://bucket/s', '-s', '64K', '-b', '64K', '-d', '4', '-t', '1', '--requests', 'overlap', '--submit', 'batch', '--no-limit', *where)
+        io('-f', 's3://bucket/i', '-s', '64K', '--iterations', '1', *where)
+        sweep('-f', 's3://bucket/s', '-s', '64K', '-b', '64K', '-d', '4', '-t', '1', '--sequential-requests', 'no', '--single-submit', 'no', '--no-limit', *where)
         with open('m.ckpt', 'wb') as f:
             f.write(b'x' * 1000)
         ckpt('cp', 'm.ckpt', 's3://bucket/', *where)
@@ -128,7 +128,7 @@ def retries_and_503s_are_told_apart():
 
 
 def keys():
-    return [line.split(maxsplit=3)[-1] for line in ls('-rb', 's3://bucket').out.splitlines()]
+    return [line.split(maxsplit=3)[-1] for line in ls('-r', '--bytes', 's3://bucket').out.splitlines()]
 
 
 @in_folder
@@ -177,21 +177,21 @@ def ranges_of_one_object_are_read_at_random():
 
 @in_folder
 def io_moves_whole_objects_and_can_keep_them():
-    done = io('-f', 's3://bucket/a', 's3://bucket/b', '-s', '6M', '--loops', '2', '--validate')
+    done = io('-f', 's3://bucket/a', 's3://bucket/b', '-s', '6M', '--iterations', '2', '--verify')
     assert 'validation: passed' in done.out and 'not ours to see' in done.out, done.out
     nothing_is_left()
-    io('-f', 's3://bucket/k', '-r', '-s', '1M', '--loops', '1', '--keep', '--validate', '--json', 'r.json')
+    io('-f', 's3://bucket/k', '-r', '-s', '1M', '--iterations', '1', '--keep', '--verify', '--json', 'r.json')
     o = load('r.json')['objects']  # it was looked for before it was made
     assert o['absent'] == 1 and o['failed'] == 0, o
     assert '_aio_read_1048576.pt.0_0' in ls('-r', 's3://bucket').out
-    io('-f', 's3://bucket/k', '-r', '-s', '1M', '--loops', '1', '--validate')
+    io('-f', 's3://bucket/k', '-r', '-s', '1M', '--iterations', '1', '--verify')
     assert '_aio_read_1048576.pt.0_0' in ls('-r', 's3://bucket').out
     clikit.Command('rm')('-r', 's3://bucket')
 
 
 @in_folder
 def sweep_goes_through_its_configurations():
-    sweep('-f', 's3://bucket/s', '-s', '2M', '-b', '1M', '-d', '4', '-t', '1', '--requests', 'overlap', '--submit', 'batch', '--json', 'r.json')
+    sweep('-f', 's3://bucket/s', '-s', '2M', '-b', '1M', '-d', '4', '-t', '1', '--sequential-requests', 'no', '--single-submit', 'no', '--json', 'r.json')
     r = load('r.json')
     assert all(s['limit']['share'] > 0 for s in r['series']), r['series']
     assert len(r['series']) == 2 and all(s['ops'] for s in r['series']) and r['objects']['failed'] == 0, r
@@ -238,12 +238,12 @@ def a_prefix_is_a_model_as_a_folder_is():
         json.dump({'weight_map': names}, f)
     for name in 'model-1.safetensors', 'model-2.safetensors', 'other.safetensors', 'model.safetensors.index.json':
         cp('-q', name, f's3://bucket/model/{name}')
-    run = '--time', '0.3', '--window', '16M', '--json', 'r.json'
+    run = '--runtime', '0.3', '--window', '16M', '--json', 'r.json'
     done = weights('s3://bucket/model/', *run)
     r = load('r.json')
     assert r['weights']['model_bytes'] == 4 << 20 and r['objects']['read_bytes'] >= 4 << 20 and r['objects']['failed'] == 0, r['weights']
     assert 'objects:' in done.out and 'libcurl' in str(r['series'][0]['limit']) + done.out or 'plain GET' in done.out, done.out
-    listed = ckpt('ls', '-b', 's3://bucket/model/').out
+    listed = ckpt('ls', '--brief', 's3://bucket/model/').out
     assert all(name in listed for name in ('model-1.safetensors', 'model-2.safetensors', 'other.safetensors')) and 'index' not in listed, listed
     assert 'has no checksums' in ckpt('verify', 's3://bucket/model/', status=1).err
     for name in 'model-1', 'model-2', 'other':

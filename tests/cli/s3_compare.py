@@ -50,7 +50,7 @@ def compare(*words, status=0, stdout=subprocess.PIPE):
     return done
 
 
-SMALL = 's3://bucket/tests', '--files', '6', '--size', '20K', '--threads', '2', '--rounds', '3'
+SMALL = 's3://bucket/tests', '--files', '6', '--size', '20K', '--in-flight', '2', '--iterations', '3'
 
 
 @in_folder
@@ -108,7 +108,7 @@ def statistics_say_when_nothing_is_decided():
 def the_result_is_of_the_schema():
     resultcheck.validator_of(ROOT, 'penstock-s3-compare/1')
     S.rules('method=GET key=tests/* p=0.2 status:503')
-    for words, status in ((('--library', 'fake:Slow'), 0), (('--library', 'fake:Broken'), 1), (('--compare', 'fake:Slow', '--rounds', '2'), 0)):
+    for words, status in ((('--library', 'fake:Slow'), 0), (('--library', 'fake:Broken'), 1), (('--compare', 'fake:Slow', '--iterations', '2'), 0)):
         result = json.loads(compare(*SMALL, *words, '--json', '-', status=status).stdout)
         resultcheck.validate(ROOT, result, 'penstock-s3-compare/1')
     S.rules()

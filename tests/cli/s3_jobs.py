@@ -23,12 +23,12 @@ cp, ls, rm, kv = (clikit.Command(name) for name in ('cp', 'ls', 'rm', 'kv'))
 S = s3kit.Server('--bucket', 'bucket', ports=2)
 S.use()
 TO = '--target', 's3://bucket/run'
-KV = ('--num-users', '2', '--duration', '60', '--max-requests', '4', '--model', 'tiny-1b', '--gpu-mem-gb', '0',
+KV = ('--num-users', '2', '--runtime', '60', '--max-requests', '4', '--model', 'tiny-1b', '--gpu-mem-gb', '0',
       '--cpu-mem-gb', '0.1', '--generation-mode', 'none', '--seed', '3', '--verify', '--output', 'kv.json')
 
 
 def below(prefix=''):
-    return [line.split(maxsplit=3)[-1] for line in ls('-rb', f's3://bucket/{prefix}').out.splitlines()]
+    return [line.split(maxsplit=3)[-1] for line in ls('-r', '--bytes', f's3://bucket/{prefix}').out.splitlines()]
 
 
 def clean():
@@ -67,7 +67,7 @@ def ranges_of_an_operation_log_are_read_as_ranges():
     clean()
     op_log('t.tsv', [('PUT', 9 << 20, 'a/b c', ''), ('GET', 4096, 'a/b c', ''), ('PUT', 7, 'd', ''), ('GET', 7, 'd', ''), ('DELETE', 0, 'd', ''),
                      ('GET', 100, 'was there before', '')])
-    result = replay('t.tsv', *FLAT, '--depth', '1', '--verify', *TO)
+    result = replay('t.tsv', *FLAT, '--in-flight', '1', '--verify', *TO)
     cache = result['replay']['cache']
     assert (cache['hits'], cache['misses'], cache['created'], cache['objects']) == (2, 1, {'ops': 1, 'bytes': 100}, 2), cache
     assert result['objects']['read_bytes'] < 1 << 20 and below() == [], result['objects']
@@ -76,7 +76,7 @@ def ranges_of_an_operation_log_are_read_as_ranges():
 @in_folder
 def a_cache_has_its_third_tier_in_a_bucket():
     clean()
-    result = kv.result(*KV, '--cache-dir', 's3://bucket/kv/tier')
+    result = kv.result(*KV, '--folder', 's3://bucket/kv/tier')
     storage = result['kv']['tiers'][2]
     assert result['kv']['requests'] >= 4 and storage['written_bytes'] > 0, storage
     assert result['objects']['written_bytes'] >= storage['written_bytes'] and not result['objects']['failed']
@@ -90,7 +90,7 @@ def a_store_has_a_fourth_tier_below_it():
     with open('small.yaml', 'w') as f:
         f.write('model_configs:\n  small: {dtype: int8, num_layers: 1, kv_heads: 1, kv_dim_per_head: 64}\n')  # 128 bytes per token
     args = (*KV, '--config', 'small.yaml', '--model', 'small', '--max-requests', '60', '--num-users', '8', '--cpu-mem-gb', '0',
-            '--backend', 'store', '--cache-dir', 'store', '--storage-capacity-gb', '0.02')
+            '--backend', 'store', '--folder', 'store', '--storage-capacity-gb', '0.02')
     plain = kv.result(*args)
     assert 'below' not in plain['store'] and plain['store']['evictions'] > 0, plain['store']
     result = kv.result(*args, '--below', 's3://bucket/deep')
@@ -109,7 +109,7 @@ def what_is_kept_is_found_again():
     write_rows('r.csv', 'R a 5000\nR b/c 100000\nR d 0\nR a 5000')
     replay('w.csv', *FLAT, *TO, '--keep')
     assert len(below()) == 4, below()
-    assert 'replay --keep' in kv(*KV, '--cache-dir', 's3://bucket/run', status=1).err
+    assert 'replay --keep' in kv(*KV, '--folder', 's3://bucket/run', status=1).err
     again = replay('r.csv', *FLAT, '--verify', '--missing', 'fail', '--keep', *TO)
     assert again['replay']['cache']['reused'] == 3 and len(below()) == 4, again['replay']['cache']
     fresh = replay('r.csv', *FLAT, '--fresh', *TO)
@@ -144,7 +144,7 @@ def one_endpoint_that_ends_costs_no_operation():
     S.rules(f'method=PUT key=run/*~* host={S.ports[0]} skip=10 stall:600')
     stopper = threading.Thread(target=stop_when_used)
     stopper.start()
-    result = replay('t.csv', *FLAT, '--depth', '8', '--verify', *TO, '--endpoint', ','.join(S.urls))
+    result = replay('t.csv', *FLAT, '--in-flight', '8', '--verify', *TO, '--endpoint', ','.join(S.urls))
     stopper.join()
     S.start_port(0)
     first, second = result['objects']['endpoints']
@@ -180,7 +180,7 @@ def what_is_not_ours_is_refused_and_left():
     for key in 'run/theirs', 'run/deeper/x', 'run/a~00000000-0123456789abcdef':
         put(key)
         refused('t.csv', *FLAT, *TO, says=f'holds {key[4:]}')
-        assert 'holds ' in kv(*KV, '--cache-dir', 's3://bucket/run/', status=1).err
+        assert 'holds ' in kv(*KV, '--folder', 's3://bucket/run/', status=1).err
         assert below() == [key]
         rm(f's3://bucket/{key}')
     put('runner')  # begins with the same letters
@@ -222,8 +222,8 @@ def bad_input_is_one_line():
     refused('t.csv', *FLAT, '--target', 's3://', says='s3://')
     refused('t.csv', *FLAT, *TO, '--target', 'folder', says='can be several')
     refused('t.csv', *FLAT, *TO, '--endpoint', 'ftp://x', says='ftp://x')
-    kv.refused(*KV, '--cache-dir', 's3://bucket/run', '--layout', 'raw', says='--layout')
-    kv.refused(*KV, '--cache-dir', 's3://bucket/run', '--backend', 'store', says='--backend store')
+    kv.refused(*KV, '--folder', 's3://bucket/run', '--layout', 'raw', says='--layout')
+    kv.refused(*KV, '--folder', 's3://bucket/run', '--backend', 'store', says='--backend store')
     assert below() == []
 
 
@@ -233,8 +233,8 @@ def without_keys_every_job_ends_alike():
     write_rows('t.csv', 'W a 5000')
     none = {name: value for name, value in os.environ.items() if not name.startswith('AWS_')}
     none |= {'HOME': os.getcwd(), 'AWS_EC2_METADATA_DISABLED': 'true', 'AWS_ENDPOINT_URL': S.urls[0]}
-    jobs = {'bench': ['-f', TO[1]], 'io': ['--folder', TO[1], '--io_size', '64K'], 'sweep': ['--nvme_dir', TO[1]],
-            'kv': [*KV, '--cache-dir', TO[1]], 'replay': ['t.csv', *TO]}
+    jobs = {'bench': ['-f', TO[1]], 'io': ['--target', TO[1], '--size', '64K'], 'sweep': ['--target', TO[1]],
+            'kv': [*KV, '--folder', TO[1]], 'replay': ['t.csv', *TO]}
     for name, args in jobs.items():
         for dry in [], ['--dry-run']:
             done = clikit.Command(name)(*args, *dry, status=1, env=none)

@@ -110,7 +110,7 @@ def commands():
         f.write(bytes(range(256)) * 40)
     write_trace('t.csv', some_rows(12))
     to = 's3://bucket/p'
-    kv = ('--num-users', '1', '--duration', '60', '--max-requests', '1', '--model', 'tiny-1b', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0.1',
+    kv = ('--num-users', '1', '--runtime', '60', '--max-requests', '1', '--model', 'tiny-1b', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0.1',
           '--generation-mode', 'none', '--seed', '3', '--output', 'kv-mlperf.json')
     yield 'cp', 'f', f'{to}/f', '--json', 'cp.json'
     yield 'cp', f'{to}/f', 'g'
@@ -121,11 +121,11 @@ def commands():
     yield 'ckpt', 'verify', f'{to}/c'
     yield 'rm', '-r', to
     yield 'bench', '-f', to, '-s', '64K', '-n', '2', '--json', 'bench.json', '--csv', 'bench.csv', '--html', 'bench.html'
-    yield 'io', '--folder', to, '--read', '--io_size', '64K', '--loops', '1', '--json', 'io.json'
-    yield ('sweep', '-f', to, '-s', '1M', '-b', '1M', '-d', '2', '-t', '1', '--requests', 'overlap', '--submit', 'batch', '--json', 'sweep.json',
+    yield 'io', '--target', to, '--read-only', '--size', '64K', '--iterations', '1', '--json', 'io.json'
+    yield ('sweep', '-f', to, '-s', '1M', '-b', '1M', '-d', '2', '-t', '1', '--sequential-requests', 'no', '--single-submit', 'no', '--json', 'sweep.json',
            '--log-dir', 'logs')
     yield 'replay', 't.csv', *FLAT, '--target', f'{to}/r', '--json', 'replay.json'
-    yield 'kv', *kv, '--cache-dir', f'{to}/kv', '--json', 'kv.json'
+    yield 'kv', *kv, '--folder', f'{to}/kv', '--json', 'kv.json'
 
 
 def searched(done):
@@ -191,7 +191,7 @@ def what_a_source_answers_wrong_is_not_told():
 def python_does_not_tell_them():
     if not os.path.exists(f'{PACKAGE}/penstock/_penstock.abi3.so'):
         raise tap.Skip('package', 'the Python package is not built')
-    words = [sys.executable, '-m', 'penstock', 's3', 'compare', 's3://bucket/c', '--library', 'penstock', '--files', '2', '--size', '4K', '--rounds', '2',
+    words = [sys.executable, '-m', 'penstock', 's3', 'compare', 's3://bucket/c', '--library', 'penstock', '--files', '2', '--size', '4K', '--iterations', '2',
              '--json', 'compare.json']
     for secret, status in ((RIGHT, 0), (WRONG, 1)):
         assert call(words, {**environment(secret), 'PYTHONPATH': PACKAGE}).returncode == status

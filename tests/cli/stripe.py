@@ -41,7 +41,7 @@ def make(name='t', members=3):
 
 
 def look(name='t'):
-    return json.loads(info('--json', name).out)[0]
+    return json.loads(info('--json', '-', name).out)[0]
 
 
 @in_folder
@@ -85,7 +85,7 @@ def check_names_what_is_wrong():
     assert done.out.startswith('t: member 2 of 3, ') and 'is short' in done.out, done
     os.remove(second)
     assert 'No such file' in check('t', status=1).out
-    got = json.loads(check('--json', 't', status=1).out)[0]
+    got = json.loads(check('--json', '-', 't', status=1).out)[0]
     assert [m['state'] for m in got['members']] == ['good', 'missing', 'good'], got
     assert 'member 2 of 3' in got['members'][1]['why'], got
     info('t')
@@ -101,7 +101,7 @@ def rm_leaves_nothing():
     os.symlink('t', 'link')
     rm('link')
     assert not os.path.lexists('link') and not os.path.lexists('t') and not any(os.listdir(f'd{i}') for i in range(3))
-    create('--folder', 'swap', 'd0', 'd1')
+    create('--as-folder', 'swap', 'd0', 'd1')
     os.symlink('swap', 'link')
     rm('link')
     assert not os.path.lexists('link') and not os.path.lexists('swap') and not os.listdir('d0')
@@ -129,12 +129,12 @@ def a_striped_file_in_the_place_of_a_folder_is_named():
     before = look()
     with open('w.csv', 'w', encoding='utf-8') as f:
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n0.01,Write,65536,Tier-2,k,Prefill\n')
-    kv = ['--model', 'tiny-1b', '--num-users', '1', '--duration', '1', '--output', os.devnull]
-    for words in (['replay', 'w.csv', '-T', 't'], ['replay', 'w.csv', '--tier', '2=t'], ['replay', 'w.csv', '-T', 't', '--layout', 'slab'],
-                  ['kv', *kv, '--cache-dir', 't'], ['kv', *kv, '--cache-dir', 't', '--layout', 'slab'], ['bench', '-f', 't', '-s', '4K'],
+    kv = ['--model', 'tiny-1b', '--num-users', '1', '--runtime', '1', '--output', os.devnull]
+    for words in (['replay', 'w.csv', '-f', 't'], ['replay', 'w.csv', '--tier', '2=t'], ['replay', 'w.csv', '-f', 't', '--layout', 'slab'],
+                  ['kv', *kv, '--target', 't'], ['kv', *kv, '--target', 't', '--layout', 'slab'], ['bench', '-f', 't', '-s', '4K'],
                   ['io', '-f', 't', '-s', '1M'], ['tune', '-f', 't'], ['sweep', '-f', 't'], ['ckpt', 'bench', '-f', 't', '-s', '1M']):
         done = clikit.call(*words)
-        assert done.returncode and 'is a striped file, ' in done.err and 'stripe create --folder' in done.err, done
+        assert done.returncode and 'is a striped file, ' in done.err and 'stripe create --as-folder' in done.err, done
     assert look() == before
     check('t')
 
@@ -146,7 +146,7 @@ def what_replaces_a_file_leaves_a_striped_one_alone():
         h.write(b'x' * 300000, 't')
     before = look()
     clikit.Command('bench').refused('-s', '4K', '-n', '1', '--json', 't', status=2, says="--json: 't' is a striped file")
-    kv = ['--model', 'tiny-1b', '--num-users', '1', '--duration', '1', '--io-trace-log', 't', '--output', os.devnull]
+    kv = ['--model', 'tiny-1b', '--num-users', '1', '--runtime', '1', '--io-trace-log', 't', '--output', os.devnull]
     done = clikit.call('kv', *kv)
     assert done.returncode and 't: is a striped file' in done.err or "'t' is a striped file" in done.err, done
     assert look() == before
@@ -218,7 +218,7 @@ def checkpoints_take_the_place_of_a_striped_file_and_keep_its_folders():
 def checkpoints_in_a_striped_folder_are_striped():
     for folder in ('a', 'b'):
         os.mkdir(folder)
-    create('swap', '--folder', '--unit', '64K', 'a', 'b')
+    create('swap', '--as-folder', '--unit', '64K', 'a', 'b')
     before = files()
     save_load('swap/m.safetensors')
     assert len(look('swap/m.safetensors')['members']) == 2
@@ -240,7 +240,7 @@ def torch_and_safetensors_save_and_load_striped_names():
         raise tap.Skip('torch', str(error))
     for folder in ('a', 'b'):
         os.mkdir(folder)
-    create('swap', '--folder', '--unit', '64K', 'a', 'b')
+    create('swap', '--as-folder', '--unit', '64K', 'a', 'b')
     state = {'w': torch.arange(100000, dtype=torch.float32), 'b': torch.ones(7)}
     for turn in range(2):
         penstock.torch.save(state, 'swap/s.pt')
@@ -261,7 +261,7 @@ def objects_in(where, *layout):
         with open(name, 'w', encoding='utf-8') as f:
             f.write(rows)
     inputs = ['./r.csv', './w.csv']
-    replay, there = clikit.Command('replay'), ['-T', where, *layout]
+    replay, there = clikit.Command('replay'), ['-f', where, *layout]
     # objects stay, and a second run finds them at their size; --verify reads each byte
     replay('w.csv', *there, '--keep', '--verify')
     kept = [f for f in files() if f.startswith(f'./{where}/') and os.path.basename(f)[0] != '.']
@@ -270,7 +270,7 @@ def objects_in(where, *layout):
     done = replay('r.csv', *there, '--reuse', '--verify')
     assert files() == sorted(before + inputs), (files(), done.out)
     # with objects that go and come, so that spare files are used
-    clikit.Command('kv')('--model', 'tiny-1b', '--num-users', '2', '--duration', '2', '--cache-dir', where, '--verify', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
+    clikit.Command('kv')('--model', 'tiny-1b', '--num-users', '2', '--runtime', '2', '--folder', where, '--verify', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
                          '--output', os.devnull)
     assert files() == sorted(before + inputs), files()
     # what a killed run left goes with its members, also of a file that was about to be removed
@@ -281,7 +281,7 @@ def objects_in(where, *layout):
     assert files() == sorted(before + inputs), files()
     # a slab is one file of its own
     for slab in (where, where + '/slab'):
-        done = clikit.call('replay', 'w.csv', '-T', slab, '--layout', 'slab')
+        done = clikit.call('replay', 'w.csv', '-f', slab, '--layout', 'slab')
         assert done.returncode and f'{slab}: files are striped there, and a slab is one file' in done.err, done
     for name in inputs:
         os.remove(name)
@@ -311,7 +311,7 @@ def files():
 def a_folder_is_measured_like_any_and_nothing_is_left():
     for folder in ('a', 'b'):
         os.mkdir(folder)
-    create('swap', '--folder', '--unit', '64K', 'a', 'b')
+    create('swap', '--as-folder', '--unit', '64K', 'a', 'b')
     assert info('swap').out.startswith('swap: a folder in 2 members'), info('swap').out
     assert check('swap').out == 'swap: 2 members are good\n'
     before = files()
@@ -323,7 +323,7 @@ def a_folder_is_measured_like_any_and_nothing_is_left():
     clikit.Command('io')('-f', 'swap', '-s', '1000000', '--keep')
     kept = [f for f in files() if f.startswith('./swap/_')]
     assert len(kept) == 1 and look(kept[0])['bytes'] == 1000000, files()
-    clikit.Command('io')('-f', 'swap', '-s', '1000000', '--read')
+    clikit.Command('io')('-f', 'swap', '-s', '1000000', '--read-only')
     assert look(kept[0])['bytes'] == 1000000
     rm.refused('swap', says='swap: is not empty')
     rm(kept[0])
@@ -335,7 +335,7 @@ def swap_folder():
     """A striped folder, and what there is in it and around it."""
     for folder in ('a', 'b'):
         os.mkdir(folder)
-    create('swap', '--folder', '--unit', '64K', 'a', 'b')
+    create('swap', '--as-folder', '--unit', '64K', 'a', 'b')
     return files()
 
 
@@ -346,10 +346,10 @@ def the_room_is_that_of_the_members_drives():
     sh = f"""
         mount -t tmpfs -o size=8M none small && mkdir small/c || exit 77
         exec 2>&1
-        {clikit.PENSTOCK} stripe create --folder from_small a small/c || exit 1
+        {clikit.PENSTOCK} stripe create --as-folder from_small a small/c || exit 1
         {clikit.PENSTOCK} io -f from_small -s 20M
         [ $? = 2 ] || exit 2
-        {clikit.PENSTOCK} stripe create --folder small/to_large a b || exit 3
+        {clikit.PENSTOCK} stripe create --as-folder small/to_large a b || exit 3
         {clikit.PENSTOCK} io -f small/to_large -s 20M || exit 4"""
     done = subprocess.run(['unshare', '-m', 'sh', '-c', sh], capture_output=True, text=True)
     if os.geteuid() or done.returncode == 77 or done.stderr:
@@ -362,12 +362,12 @@ def tune_and_sweep_measure_a_striped_folder():
     with open('space.json', 'w', encoding='utf-8') as f:
         json.dump({'block_size': ['64K', '128K'], 'queue_depth': [4]}, f)
     before = swap_folder()
-    done = clikit.Command('tune')('-f', 'swap', '-s', '1M', '--sweep_config', 'space.json', '--budget', '1', '--no-limit')
+    done = clikit.Command('tune')('-f', 'swap', '-s', '1M', '--sweep-config', 'space.json', '--budget', '1', '--no-limit')
     assert '"block_size": 65536' in done.out, done.out  # a unit is the most that one block is
     assert files() == before, files()
     os.mkdir('logs')
-    clikit.Command('sweep')('-f', 'swap', '-s', '256K', '-b', '64K', '128K', '-d', '4', '-t', '1', '--submit', 'batch', '--requests', 'overlap',
-                            '--no-limit', '--log_dir', 'logs')
+    clikit.Command('sweep')('-f', 'swap', '-s', '256K', '-b', '64K', '128K', '-d', '4', '-t', '1', '--single-submit', 'no', '--sequential-requests', 'no',
+                            '--no-limit', '--log-dir', 'logs')
     assert [f for f in files() if not f.startswith('./logs/')] == before, files()
     assert sum('_bs' in f for f in files()) == 4, files()
 
@@ -395,7 +395,7 @@ def ckpt_bench_saves_to_striped_names_and_removes_their_members():
 @in_folder
 def fio_is_not_let_at_striped_files():
     os.mkdir('a')
-    create('swap', '--folder', 'a')
+    create('swap', '--as-folder', 'a')
     os.mkdir('swap/below')
     for folder in 'swap', 'swap/below':
         clikit.Command('bench').refused('-f', folder, '-s', '1M', '--compare-fio', says=f'{folder} is a striped folder')
@@ -410,7 +410,7 @@ def a_swap_folder_of_deepspeed_may_be_striped():
         raise tap.Skip('torch', str(error))
     for folder in ('a', 'b', 'c'):
         os.mkdir(folder)
-    create('swap', '--folder', '--unit', '64K', 'a', 'b', 'c')
+    create('swap', '--as-folder', '--unit', '64K', 'a', 'b', 'c')
     os.makedirs('swap/zero_stage_3/rank0')
     name = 'swap/zero_stage_3/rank0/p.tensor.swp'
     handle = aio_handle(1 << 20, 8, False, False, 1)

@@ -30,8 +30,8 @@ resultcheck.need('jsonschema')
 
 sweep = clikit.Command('sweep')
 start, result = sweep.start, sweep.result
-SMALL = ['--io_size', '256K', '--block_size', '64K', '128K', '--queue_depth', 4, 8, '--io_parallel', 1, 2,
-         '--requests', 'overlap', '--submit', 'batch', '--no-limit']
+SMALL = ['--size', '256K', '--block-size', '64K', '128K', '--queue-depth', 4, 8, '--threads', 1, 2,
+         '--sequential-requests', 'no', '--single-submit', 'no', '--no-limit']
 STATE = 'penstock-sweep-state.jsonl'
 
 
@@ -81,7 +81,7 @@ def planned(*args):
 
 def a_dry_run_promises_no_less_than_is_written():
     small = [word for word in SMALL if word != '--no-limit']
-    for more in [], ['--no_read'], ['--no_write'], ['--loops', 3]:
+    for more in [], ['--write-only'], ['--read-only'], ['--iterations', 3]:
         with folder():
             said = planned(*SMALL, *more)
             assert result(*SMALL, *more)['bytes_written'] == said, (more, said)
@@ -93,7 +93,7 @@ def a_dry_run_promises_no_less_than_is_written():
 
 def the_limit_is_measured_between_the_points():
     with folder():
-        result(*SMALL[:-1], '--no_read')
+        result(*SMALL[:-1], '--write-only')
         with open(f'_aio_bench_logs/{STATE}') as f:
             lines = [json.loads(line) for line in f][1:]
         what = ''.join('w' if 'wear' in line else 'p' for line in lines)
@@ -122,7 +122,7 @@ def every_point_is_there_once():
 
 def the_best_is_the_fastest():
     with folder():
-        r = result(*SMALL, '--loops', 2)
+        r = result(*SMALL, '--iterations', 2)
     for kind in 'read', 'write':
         fastest = max((s for s in r['series'] if s['kind'] == kind), key=lambda s: s['bytes_per_sec'])
         best = r['grid']['best'][kind]
@@ -134,7 +134,7 @@ def the_best_is_the_fastest():
 
 def the_logs_are_upstreams():
     with folder():
-        r = result(*SMALL, '--loops', 2, '--requests', 'sequential', '--submit', 'single')
+        r = result(*SMALL, '--iterations', 2, '--sequential-requests', 'yes', '--single-submit', 'yes')
         for kind in 'read', 'write':
             found = upstream_speeds(f'_aio_bench_logs/_aio_bench_{kind}_logs')
             assert len(found) == 32, found
@@ -160,7 +160,7 @@ def a_sweep_json_of_upstream_is_understood():
             json.dump({'block_size': ['128K', '256K'], 'queue_depth': [4], 'io_parallel': [1, 2],
                        'sequential_requests': [True, False], 'single_submit': [False],
                        'threads': [1]}, f)
-        r = result('--sweep_config', 'space.json', '--io_size', '256K', '--no_write', '--no-limit')
+        r = result('--sweep-config', 'space.json', '--size', '256K', '--read-only', '--no-limit')
         assert [a['name'] for a in r['grid']['axes']] == ['block_size', 'queue_depth', 'io_parallel',
                                                           'sequential_requests', 'single_submit']
         assert len(r['series']) == 8 and {s['kind'] for s in r['series']} == {'read'}
@@ -177,22 +177,22 @@ def a_sweep_json_takes_every_option_of_ds_io():
     with folder():
         with open('space.json', 'w') as f:
             json.dump({'queue_depth': [1, 4], **DS_IO}, f)
-        args = ['--sweep_config', 'space.json', '--no_write', '--no-limit']
-        r = result(*args, '--log_dir', 'a')
-        assert r['settings']['io_size'] == 128 << 10 and r['settings']['loops'] == 2, r['settings']
+        args = ['--sweep-config', 'space.json', '--read-only', '--no-limit']
+        r = result(*args, '--log-dir', 'a')
+        assert r['settings']['size'] == 128 << 10 and r['settings']['iterations'] == 2, r['settings']
         assert [s['ops'] for s in r['series']] == [2, 2] and [a['name'] for a in r['grid']['axes']] == ['queue_depth']
-        r = result(*args, '--log_dir', 'b', '--io_size', '256K', '--loops', 3)
-        assert r['settings']['io_size'] == 256 << 10 and r['settings']['loops'] == 3, r['settings']
+        r = result(*args, '--log-dir', 'b', '--size', '256K', '--iterations', 3)
+        assert r['settings']['size'] == 256 << 10 and r['settings']['iterations'] == 3, r['settings']
         with open('space.json', 'w') as f:
             json.dump({'queue_depth': [1], **DS_IO, **DS_IO_IGNORED}, f)
-        _, err = sweep(*args, '--log_dir', 'c')
+        _, err = sweep(*args, '--log-dir', 'c')
         assert [line.split()[4] for line in err.splitlines()] == list(DS_IO_IGNORED), err
-        assert all(line.startswith('penstock sweep: note: --sweep_config: ') for line in err.splitlines()), err
+        assert all(line.startswith('penstock sweep: note: --sweep-config: ') for line in err.splitlines()), err
 
 
 def both_ways_have_a_word():
     with folder():
-        r = result(*SMALL[:11], '--no_write', '--submit', 'both', '--requests', 'both', '--no-limit')
+        r = result(*SMALL[:11], '--read-only', '--single-submit', 'both', '--sequential-requests', 'both', '--no-limit')
         axes = {a['name']: a['values'] for a in r['grid']['axes']}
         assert axes['single_submit'] == axes['sequential_requests'] == [False, True], axes
         assert len(r['series']) == 32
@@ -200,14 +200,14 @@ def both_ways_have_a_word():
 
 def an_engine_of_ds_io_is_the_first_usable():
     with folder():
-        r = result(*SMALL, '--no_write', '--engine', 'aio_handle')
+        r = result(*SMALL, '--read-only', '--engine', 'aio_handle')
         assert 'engine' not in [a['name'] for a in r['grid']['axes']] and r['settings']['engine'] is None, r['grid']
 
 
 def engines_and_memory_are_axes():
     with folder():
-        r = result('--io_size', '64K', '--block_size', '64K', '--queue_depth', 2, '--io_parallel', 1,
-                   '--requests', 'overlap', '--submit', 'batch', '--engine', 'threads', 'null',
+        r = result('--size', '64K', '--block-size', '64K', '--queue-depth', 2, '--threads', 1,
+                   '--sequential-requests', 'no', '--single-submit', 'no', '--engine', 'threads', 'null',
                    '--memory', 'own', 'plain', 'odd', '--no-limit')
         assert len(r['series']) == 12
         for s in r['series']:
@@ -218,8 +218,8 @@ def engines_and_memory_are_axes():
 
 
 def the_null_engine_wears_nothing_and_has_no_limit():
-    args = ['--io_size', '64K', '--block_size', '64K', '--queue_depth', 2, '--io_parallel', 1, '--requests', 'overlap',
-            '--submit', 'batch', '--loops', 3]
+    args = ['--size', '64K', '--block-size', '64K', '--queue-depth', 2, '--threads', 1, '--sequential-requests', 'no',
+            '--single-submit', 'no', '--iterations', 3]
     with folder():
         assert planned(*args, '--engine', 'null') == 65536  # the file is real
         assert result(*args, '--engine', 'null')['bytes_written'] == 65536
@@ -235,14 +235,14 @@ def the_null_engine_wears_nothing_and_has_no_limit():
 
 def names_of_logs_know_k_and_m_only():
     with folder():
-        args = ['--io_size', '256K', '--queue_depth', 1, '--io_parallel', 1, '--requests', 'overlap', '--submit', 'batch',
-                '--engine', 'threads', '--no_write', '--no-limit', '--block_size', '1G', '64K']
-        _, err = sweep(*args, '--log_dir', 'a')
+        args = ['--size', '256K', '--queue-depth', 1, '--threads', 1, '--sequential-requests', 'no', '--single-submit', 'no',
+                '--engine', 'threads', '--read-only', '--no-limit', '--block-size', '1G', '64K']
+        _, err = sweep(*args, '--log-dir', 'a')
         assert err == '' and logs('read', 'a') == ['read_block_overlap_ftd1_d1_bs1024M_p1.txt',
                                                    'read_block_overlap_ftd1_d1_bs64K_p1.txt'], (err, logs('read', 'a'))
         assert len(upstream_speeds('a/_aio_bench_read_logs')) == 2
-        _, err = sweep(*args, 512, '--log_dir', 'b')
-        assert err.count('\n') == 1 and 'note: --block_size: 512 is no multiple of 1K' in err, err
+        _, err = sweep(*args, 512, '--log-dir', 'b')
+        assert err.count('\n') == 1 and 'note: --block-size: 512 is no multiple of 1K' in err, err
         assert 'read_block_overlap_ftd1_d1_bs512_p1.txt' in logs('read', 'b')
 
 
@@ -250,8 +250,8 @@ def several_folders_have_a_worker_each():
     with folder() as f:
         os.mkdir('a')
         os.mkdir('b')
-        r = result('--nvme_dir', 'a', 'b', '--io_size', '128K', '--block_size', '64K', '--queue_depth', 4,
-                   '--io_parallel', 1, '--requests', 'overlap', '--submit', 'batch', '--loops', 3,
+        r = result('--target', 'a', 'b', '--size', '128K', '--block-size', '64K', '--queue-depth', 4,
+                   '--threads', 1, '--sequential-requests', 'no', '--single-submit', 'no', '--iterations', 3,
                    '--no-limit')
         assert [t['folder'] for t in r['targets']] == ['a', 'b']
         assert [s['name'] for s in r['series']] == ['read_block_overlap_ftd2_d4_bs64K_p1',
@@ -300,7 +300,7 @@ def the_best_performance_is_that_of_one_configuration():
 def what_was_not_measured_has_no_speed():
     with folder():
         for no, other in ('write', 'read'), ('read', 'write'):
-            out, _ = sweep(*SMALL, f'--no_{no}', '--log_dir', no)
+            out, _ = sweep(*SMALL, f'--no_{no}', '--log-dir', no)
             assert re.search(rf'^Best performance \(GB/sec\): {other} = +\d+\.\d\d\nbest {other}:  ?\d', out, re.M), out
             assert f'{no} =' not in out and f'best {no}:' not in out and 'best sum' not in out, out
 
@@ -308,7 +308,7 @@ def what_was_not_measured_has_no_speed():
 def an_interval_needs_three_loops():
     with folder():
         for loops in 1, 2, 3:
-            out, _ = sweep(*SMALL, '--loops', loops, '--log_dir', str(loops))
+            out, _ = sweep(*SMALL, '--iterations', loops, '--log-dir', str(loops))
             rows = re.findall(r'^ +\d+\.\d{3} +\d+ % +- +(.*?)  (?:read|write)_', out, re.M)
             assert len(rows) == 16, out
             good = re.compile(r'-' if loops < 3 else r'\d{1,2}\.\d %|100\.0 %|> 100 %')
@@ -317,7 +317,7 @@ def an_interval_needs_three_loops():
 
 def verbose_shows_all():
     with folder():
-        args = ['--io_size', '64K', '--no_write', '--no-limit', '--log_dir']
+        args = ['--size', '64K', '--read-only', '--no-limit', '--log-dir']
         short, _ = sweep(*args, 'a')
         long, _ = sweep(*args, 'b', '--verbose')
         assert short.count('  read_') == 10 and 'and 54 more' in short, short
@@ -343,7 +343,7 @@ def order_of(log_dir):
 def loops_are_interleaved_in_an_order_of_the_seed():
     with folder():
         for name, seed in ('a', 1), ('b', 1), ('c', 2):
-            sweep(*SMALL, '--no_write', '--loops', 3, '--seed', seed, '--log_dir', name)
+            sweep(*SMALL, '--read-only', '--iterations', 3, '--seed', seed, '--log-dir', name)
         a, b, c = map(order_of, 'abc')
     assert a == b and a != c
     assert [loop for loop, _ in a] == sorted(loop for loop, _ in a)
@@ -355,7 +355,7 @@ def loops_are_interleaved_in_an_order_of_the_seed():
 def a_terminal_sees_how_far_it_is():
     with folder():
         main, other = pty.openpty()
-        process = subprocess.Popen([PENSTOCK, 'sweep', '--io_size', '16M', '--no-limit'],
+        process = subprocess.Popen([PENSTOCK, 'sweep', '--size', '16M', '--no-limit'],
                                    stdout=subprocess.DEVNULL, stderr=other)
         os.close(other)
         seen = b''
@@ -372,20 +372,20 @@ def a_terminal_sees_how_far_it_is():
 def a_stale_log_folder_is_refused():
     with folder():
         os.makedirs('logs/_aio_bench_read_logs')
-        _, err = sweep(*SMALL, '--log_dir', 'logs', status=2)
+        _, err = sweep(*SMALL, '--log-dir', 'logs', status=2)
         assert err.count('\n') == 1 and 'logs is not empty' in err, err
         assert os.listdir('.') == ['logs'] and os.listdir('logs') == ['_aio_bench_read_logs']
         os.mkdir('empty')
-        sweep(*SMALL, '--log_dir', 'empty')
-        _, err = sweep(*SMALL, '--log_dir', 'empty', status=2)
+        sweep(*SMALL, '--log-dir', 'empty')
+        _, err = sweep(*SMALL, '--log-dir', 'empty', status=2)
         assert 'not empty' in err
 
 
 def interrupted_case(when, lines):
     """Stop it when its state has so many lines, and let it go on."""
-    args = ['--io_size', '4M', '--block_size', '128K', '256K', '--queue_depth', 1, 2, 4, '--io_parallel', 1, 2,
-            '--requests', 'sequential', '--submit', 'single', '--loops', 20, '--no-limit',
-            '--engine', 'threads', '--log_dir', 'logs']
+    args = ['--size', '4M', '--block-size', '128K', '256K', '--queue-depth', 1, 2, 4, '--threads', 1, 2,
+            '--sequential-requests', 'yes', '--single-submit', 'yes', '--iterations', 20, '--no-limit',
+            '--engine', 'threads', '--log-dir', 'logs']
 
     def case():
         with folder():
@@ -447,18 +447,18 @@ def the_time_of_the_interrupted_sweep_counts():
 def another_sweep_cannot_be_resumed():
     with folder():
         sweep(*SMALL)
-        for more, word in (['--loops', 2], 'loops'), (['--seed', 5], 'seed'), \
-                (['--no_write'], 'write'), (['--direct', 'never'], 'direct'), \
+        for more, word in (['--iterations', 2], 'loops'), (['--seed', 5], 'seed'), \
+                (['--read-only'], 'write'), (['--direct', 'never'], 'direct'), \
                 (['--memory', 'plain'], 'axes'):
             _, err = sweep(*SMALL, '--resume', *more, status=2)
             assert err.count('\n') == 1 and f'another sweep: {word} differs' in err, err
-        _, err = sweep(*SMALL, '--resume', '--log_dir', 'elsewhere', status=2)
+        _, err = sweep(*SMALL, '--resume', '--log-dir', 'elsewhere', status=2)
         assert 'nothing to resume' in err and not os.path.exists('elsewhere'), err
 
 
 def started(*args):
     """A sweep that would take long, with a measurement behind it."""
-    process = start(*SMALL, '--loops', 100000, '--log_dir', 'logs', *args)
+    process = start(*SMALL, '--iterations', 100000, '--log-dir', 'logs', *args)
     state = os.path.join('logs', STATE)
     while not os.path.exists(state) or open(state).read().count('\n') < 3:
         assert process.poll() is None, process.communicate()
@@ -478,13 +478,13 @@ def a_sweep_can_be_repeated_in_one_place():
             f.writelines(lines[:-1])
         out, _ = sweep(*SMALL, '--resume')
         assert f'resumed:    {len(lines) - 3} of ' in out, out
-        _, err = sweep(*SMALL, '--log_dir', '_aio_bench_logs', status=2)
+        _, err = sweep(*SMALL, '--log-dir', '_aio_bench_logs', status=2)
         assert 'not empty' in err, err
 
 
 def sweeps_that_begin_together_have_logs_of_their_own():
     with folder():
-        all_of_them = [start(*SMALL, '--no_write') for _ in range(5)]
+        all_of_them = [start(*SMALL, '--read-only') for _ in range(5)]
         for process in all_of_them:
             out, err = process.communicate()
             assert process.returncode == 0, (out, err)
@@ -494,7 +494,7 @@ def sweeps_that_begin_together_have_logs_of_their_own():
 def a_sweep_that_still_runs_cannot_be_resumed():
     with folder():
         process = started()
-        second = start(*SMALL, '--loops', 100000, '--log_dir', 'logs', '--resume')
+        second = start(*SMALL, '--iterations', 100000, '--log-dir', 'logs', '--resume')
         try:
             while second.poll() is None:  # a second process that begins makes a folder
                 assert len(glob.glob('penstock-sweep-*')) == 1
@@ -516,12 +516,12 @@ def a_sweep_that_still_runs_cannot_be_resumed():
 def what_a_killed_sweep_left_is_removed_by_resume():
     with folder():
         os.mkdir('d')
-        process = started('--nvme_dir', 'd')
+        process = started('--target', 'd')
         process.kill()
         process.communicate()
         (left,) = os.listdir('d')
         os.mkdir('d/penstock-sweep-mine')  # of somebody else
-        again = start(*SMALL, '--loops', 100000, '--log_dir', 'logs', '--nvme_dir', 'd', '--resume')
+        again = start(*SMALL, '--iterations', 100000, '--log-dir', 'logs', '--target', 'd', '--resume')
         state = os.path.join('logs', STATE)
         before = open(state).read().count('\n')
         while open(state).read().count('\n') < before + 3:
@@ -564,11 +564,11 @@ def a_folder_that_takes_no_files_is_bad_input():
     with folder():
         os.mkdir('d')
         for where in ['/proc'], ['d', '/proc']:
-            out, err = sweep(*SMALL, '--nvme_dir', *where, '--log_dir', 'logs', '--json', 'r.json', status=2)
+            out, err = sweep(*SMALL, '--target', *where, '--log-dir', 'logs', '--json', 'r.json', status=2)
             assert out == '' and err.count('\n') == 1 and '/proc' in err, (out, err)
             assert os.listdir('.') == ['d'] and os.listdir('d') == [], where
-        out, err = sweep(*SMALL, '--nvme_dir', 'd', '--log_dir', '/proc/logs', status=2)
-        assert out == '' and err.count('\n') == 1 and ' --log_dir: /proc/logs' in err, (out, err)
+        out, err = sweep(*SMALL, '--target', 'd', '--log-dir', '/proc/logs', status=2)
+        assert out == '' and err.count('\n') == 1 and ' --log-dir: /proc/logs' in err, (out, err)
         assert os.listdir('.') == ['d'] and os.listdir('d') == []
 
 
@@ -586,27 +586,27 @@ def a_failure_ends_it_with_one_line():
 # -------------------------------------------------------------------- refusals
 
 BAD = {
-    'neither reads nor writes': (['--no_read', '--no_write'], 'exclude each other'),
-    'a folder that is missing': (['--nvme_dir', 'no/such'], 'no/such'),
-    'a file as a folder': (['--nvme_dir', '/etc/passwd'], ' --nvme_dir: /etc/passwd: is not a directory'),
-    'a folder named twice': (['--nvme_dir', '.', '/proc/self/cwd'], '/proc/self/cwd: is the same as .;'),
-    'more than fits': (['--io_size', '1T'], 'not enough free space'),
-    'no loops': (['--loops', '0'], 'outside 1..'),
-    'a size that does not parse': (['--io_size', 'much'], 'not a size'),
-    'a block size that does not parse': (['--block_size', 'big'], "--block_size: 'big'"),
-    'a block size that is odd': (['--block_size', '1000'], 'multiple of 512'),
-    'a depth out of range': (['--queue_depth', '5000'], 'outside 1..4096'),
-    'a value twice': (['--queue_depth', '4', '4'], 'there twice'),
+    'neither reads nor writes': (['--write-only', '--read-only'], 'exclude each other'),
+    'a folder that is missing': (['--target', 'no/such'], 'no/such'),
+    'a file as a folder': (['--target', '/etc/passwd'], ' --target: /etc/passwd: is not a directory'),
+    'a folder named twice': (['--target', '.', '/proc/self/cwd'], '/proc/self/cwd: is the same as .;'),
+    'more than fits': (['--size', '1T'], 'not enough free space'),
+    'no loops': (['--iterations', '0'], 'outside 1..'),
+    'a size that does not parse': (['--size', 'much'], 'not a size'),
+    'a block size that does not parse': (['--block-size', 'big'], "--block-size: 'big'"),
+    'a block size that is odd': (['--block-size', '1000'], 'multiple of 512'),
+    'a depth out of range': (['--queue-depth', '5000'], 'outside 1..4096'),
+    'a value twice': (['--queue-depth', '4', '4'], 'there twice'),
     'an unknown engine': (['--engine', 'warp'], "'warp' is unknown"),
     'an unknown kind of memory': (['--memory', 'pink'], "--memory: 'pink'"),
-    'an unknown way of submitting': (['--submit', 'twice'], "--submit: 'twice'"),
-    'both ways and one of them': (['--submit', 'both', 'single'], '--submit: a value is there twice'),
+    'an unknown way of submitting': (['--single-submit', 'twice'], "--single-submit: 'twice'"),
+    'both ways and one of them': (['--single-submit', 'both', 'yes'], '--single-submit: a value is there twice'),
     'ds_io\'s engine beside others': (['--engine', 'aio_handle', 'null'], 'aio_handle is the first usable'),
     'GDS without a GPU': (['--gds'], '--gds goes with --gpu'),
-    'a flush and none': (['--flush_page_cache', '--no_sudo'], 'exclude each other'),
-    'a space that is missing': (['--sweep_config', 'none.json'], 'none.json'),
-    'durable reads': (['--no_write', '--durability', 'data'], 'of writes, exclude each other'),
-    'a flush before no read': (['--no_read', '--flush_page_cache'], 'of reads, exclude each other'),
+    'a flush and none': (['--flush-page-cache', '--no-sudo'], 'exclude each other'),
+    'a space that is missing': (['--sweep-config', 'none.json'], 'none.json'),
+    'durable reads': (['--read-only', '--durability', 'data'], 'of writes, exclude each other'),
+    'a flush before no read': (['--write-only', '--flush-page-cache'], 'of reads, exclude each other'),
     'a limit of what is not moved': (['--limit', '1G', '--engine', 'null'], 'which moves nothing, exclude'),
     'a limit and none': (['--limit', '1G', '--no-limit'], 'exclude each other'),
 }
@@ -626,8 +626,8 @@ BAD_JSON = {
     'a flag that is none': ('{"validate": [0]}', 'validate: is not true or false'),
     'validation': ('{"validate": [true]}', 'validate: cannot be had here'),
     'a file for each loop': ('{"different_file_each_iteration": [true]}', 'cannot be had here'),
-    'a folder': ('{"folder": ["/tmp"]}', 'folder: is not a setting: use --nvme_dir'),
-    'a direction': ('{"read": [true]}', 'read: is not a setting: use --no_read or --no_write'),
+    'a folder': ('{"folder": ["/tmp"]}', 'folder: is not a setting: use --target'),
+    'a direction': ('{"read": [true]}', 'read: is not a setting: use --write-only or --read-only'),
     'an engine of torch': ('{"engine": ["torch_io"]}', 'not an engine of this build'),
     'a GPU and memory': ('{"gpu": [true], "memory": ["own"]}', 'gpu and memory exclude each other'),
     'GDS and an engine': ('{"gpu": [true], "use_gds": [true], "engine": ["null"]}', 'leave out engine'),
@@ -640,9 +640,9 @@ def a_gpu_asked_for_in_two_places_is_refused():
     with folder():
         with open('s.json', 'w') as f:
             f.write('{"memory": ["own", "plain"], "engine": ["null", "threads"]}')
-        for args, message in (['--gpu'], '--gpu and memory of --sweep_config'), \
-                (['--gds', '--gpu'], '--gpu and memory of --sweep_config'):
-            _, err = sweep('--sweep_config', 's.json', *args, status=2)
+        for args, message in (['--gpu'], '--gpu and memory of --sweep-config'), \
+                (['--gds', '--gpu'], '--gpu and memory of --sweep-config'):
+            _, err = sweep('--sweep-config', 's.json', *args, status=2)
             assert err.count('\n') == 1 and message in err, err
 
 
@@ -653,7 +653,7 @@ def bad_json_case(what):
         with folder() as f:
             with open('s.json', 'w') as file:
                 file.write(text)
-            out, err = sweep('--sweep_config', 's.json', status=2)
+            out, err = sweep('--sweep-config', 's.json', status=2)
             assert out == '' and err.count('\n') == 1 and message in err, (out, err)
             assert os.listdir(f) == ['s.json']
     return f'a space with {what} is refused with one line', case
@@ -662,7 +662,7 @@ def bad_json_case(what):
 def what_needs_a_gpu_is_status_3():
     with folder() as f:
         for args in ['--gpu'], ['--gpu', '--gds'], ['--memory', 'own', 'gpu']:
-            process = start('--io_size', '64K', *args)
+            process = start('--size', '64K', *args)
             _, err = process.communicate()
             if process.returncode == 0:
                 raise tap.Skip('gpu', 'there is a GPU')

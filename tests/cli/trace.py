@@ -80,7 +80,7 @@ def a_kv_trace_there_and_back_is_identical():
 def rows_written_anew_are_those_of_pythons_csv_module():
     rows = kv_rows(3000)
     save('a.csv', kv_text(rows, end='\n'))
-    trace('convert', '--tier', '1', 'a.csv', 'b.csv')  # an option, so that rows are not copied as they are
+    trace('convert', '--default-tier', '1', 'a.csv', 'b.csv')  # an option, so that rows are not copied as they are
     assert load('b.csv') == kv_text(rows).encode()
     trace('convert', '--lf', 'b.csv', 'c.csv')
     assert load('c.csv') == load('a.csv')
@@ -180,7 +180,7 @@ def sizes_that_a_mooncake_trace_lacks_are_asked_for_by_option():
 def a_mooncake_trace_goes_to_kv_and_back():
     save('a.jsonl', '{"timestamp": 5, "input_length": 1024, "output_length": 3, "hash_ids": [0, 1]}\n'
                     '{"timestamp": 27.5, "input_length": 1500, "output_length": 3, "hash_ids": [0, 1, 2]}\n')
-    done = trace('convert', '--model', 'llama3.1-8b', '--extended', '--tier', '2', 'a.jsonl', 'b.csv')
+    done = trace('convert', '--model', 'llama3.1-8b', '--extended', '--default-tier', '2', 'a.jsonl', 'b.csv')
     assert 'lost: input_length and output_length' in done.err, done
     assert kv_read('b.csv')[1:] == [['0.005000', 'Write', '67108864', 'Tier-2', '0', 'Prefill', '0'],
                                     ['0.005000', 'Write', '67108864', 'Tier-2', '1', 'Prefill', '0'],
@@ -193,7 +193,7 @@ def a_mooncake_trace_goes_to_kv_and_back():
     got = [json.loads(line) for line in load('c.jsonl').splitlines()]
     assert got == [{'timestamp': 5, 'input_length': 1024, 'output_length': 0, 'hash_ids': [0, 1]},
                    {'timestamp': 27.5, 'input_length': 1536, 'output_length': 0, 'hash_ids': [0, 1, 2]}], got
-    trace('convert', '--bytes-per-token', '128K', '--extended', '--tier', '2', 'c.jsonl', 'd.csv')
+    trace('convert', '--bytes-per-token', '128K', '--extended', '--default-tier', '2', 'c.jsonl', 'd.csv')
     assert [row[4:] for row in kv_read('d.csv')] == [row[4:] for row in kv_read('b.csv')]
     assert kv_read('d.csv')[-1][2] == '67108864', 'blocks are whole where nobody knows better'
     assert trace('convert', 'a.jsonl', 'e.jsonl').err == ''
@@ -258,7 +258,7 @@ def fio_takes_what_is_written_for_it():
 @in_folder
 def standard_input_and_output_are_files_too():
     text = kv_text(kv_rows(100)).encode()
-    assert trace('convert', '--to', 'kv', '-', '-', stdin=text).data == text
+    assert trace('convert', '--to-format', 'kv', '-', '-', stdin=text).data == text
     assert json.loads(trace('stat', '--json', '-', '-', stdin=text).data)['rows'] == 100
 
 
@@ -270,7 +270,7 @@ def memory_does_not_grow_with_the_length():
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (80 << 20, 80 << 20))
 
-    for args in ['convert', '--to', 'oplog', '-', '/dev/null'], ['stat', '-'], ['cut', '--keys', '1/2', '-', 'b.csv.zst']:
+    for args in ['convert', '--to-format', 'oplog', '-', '/dev/null'], ['stat', '-'], ['cut', '--keys', '1/2', '-', 'b.csv.zst']:
         child = subprocess.Popen([PENSTOCK, 'trace', *args], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                  preexec_fn=limit)
         with child.stdin:
@@ -399,13 +399,13 @@ def what_cannot_be_done_is_refused_before_anything_is_created():
             (['convert', 'a.csv', 'b.csv', 'c.csv'], 'IN and OUT'),
             (['convert', 'a.csv', 'a.csv'], "'a.csv' is read by IN"),
             (['convert', 'a.csv', './a.csv'], 'is read by IN'),
-            (['convert', 'a.csv', 'b'], '--to'),
-            (['convert', 'a.csv', 'b.zst'], '--to'),
-            (['convert', 'a.csv', 'b', '--to', 'sharegpt'], 'requests'),
-            (['convert', 'a.csv', 'b', '--to', 'csv'], "'csv' is not one of"),
+            (['convert', 'a.csv', 'b'], '--to-format'),
+            (['convert', 'a.csv', 'b.zst'], '--to-format'),
+            (['convert', 'a.csv', 'b', '--to-format', 'sharegpt'], 'requests'),
+            (['convert', 'a.csv', 'b', '--to-format', 'csv'], "'csv' is not one of"),
             (['convert', 'a.csv', 'b.iolog', '--extended'], '--extended is for kv'),
             (['convert', 'a.csv', 'b.iolog', '--lf'], '--lf is for kv'),
-            (['convert', 'a.csv', 'b.csv', '--tier', '3'], "'3' is not one of"),
+            (['convert', 'a.csv', 'b.csv', '--default-tier', '3'], "'3' is not one of"),
             (['convert', 'nowhere', 'b.csv'], 'nowhere: No such file'),
             (['convert', '.', 'b.csv'], 'directory'),
             (['convert', 'junk', 'b.csv'], 'known format'),
@@ -447,7 +447,7 @@ def one_row_is_not_told_as_several():
 @in_folder
 def an_output_that_cannot_be_written_is_a_failure():
     save('a.csv', kv_text(kv_rows(30000)))
-    done = trace('convert', '--to', 'kv', 'a.csv', '/dev/full', status=1)
+    done = trace('convert', '--to-format', 'kv', 'a.csv', '/dev/full', status=1)
     assert '/dev/full' in done.err and 'No space' in done.err, done
     done = trace('convert', 'a.csv', 'nowhere/b.csv', status=2)
     assert 'nowhere/b.csv' in done.err, done
@@ -581,7 +581,7 @@ def stat_tells_what_is_in_a_trace():
     text = trace('stat', 'a.csv').data.decode()
     for line in ('a.csv: kv, 7 rows over 10.000 s', 'Tier-2  Evict    Write', 'Objects: 3 different ones, 7 KiB', 'LRU cache'):
         assert line in text, text
-    got = json.loads(trace('stat', '--tier', '2', '--json', 'x.json', 'a.csv').data and load('x.json'))
+    got = json.loads(trace('stat', '--only-tier', '2', '--json', 'x.json', 'a.csv').data and load('x.json'))
     assert got['rows'] == 3 and got['objects']['keys'] == 2 and got['reuse']['reads'] == 2, got
 
 
@@ -595,7 +595,7 @@ def an_object_that_moves_out_is_not_in_its_tier_any_more():
     save('a.csv', kv_text(rows))
 
     def stat(tier):
-        return json.loads(trace('stat', '--tier', tier, '--json', '-', 'a.csv').data)
+        return json.loads(trace('stat', '--only-tier', tier, '--json', '-', 'a.csv').data)
 
     got = stat('1')
     assert got['objects'] == {'keys': 50, 'bytes': 50000, 'peak_bytes': 1000, 'exact': True, 'one_of': 1}, got['objects']

@@ -74,7 +74,7 @@ def every_word_is_seen():
 def one_tier_is_of_the_schema():
     for name, (_, text, args, _) in FORMATS.items():
         for tier in '0', '1', '2', 'none':
-            got = stat(text, *args, '--tier', tier)
+            got = stat(text, *args, '--only-tier', tier)
             assert {o['tier'] for o in got['operations']} <= {f'Tier-{tier}', tier}, (name, got)
 
 

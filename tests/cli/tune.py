@@ -27,7 +27,7 @@ resultcheck.need('jsonschema', 'openpyxl')
 tune = clikit.Command('tune')
 start = tune.start
 SMALL = {'block_size': ['256K', '1M'], 'queue_depth': [4, 16], 'single_submit': [False, True]}
-QUICK = ['--io_size', '4M', '--no-limit', '--budget', '3']
+QUICK = ['--size', '4M', '--no-limit', '--budget', '3']
 
 
 @contextlib.contextmanager
@@ -44,7 +44,7 @@ def left():
 
 def the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration():
     with folder():
-        out, _ = tune('--sweep_config', 'space.json', *QUICK)
+        out, _ = tune('--sweep-config', 'space.json', *QUICK)
         lines = out.splitlines()
         assert lines[0] == "Running DeepNVMe performance tuning on ['.']", lines[0]
         assert re.fullmatch(r'Best performance \(GB/sec\): read = +\d+\.\d\d, write = +\d+\.\d\d', lines[1]), lines[1]
@@ -62,7 +62,7 @@ def the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration():
 
 def the_result_follows_the_schema_and_names_every_try():
     with folder():
-        r = tune.result('--sweep_config', 'space.json', *QUICK)
+        r = tune.result('--sweep-config', 'space.json', *QUICK)
         resultcheck.check(ROOT, r)
         t = r['tune']
         assert r['command'] == 'tune' and t['configurations'] == 8, t
@@ -80,10 +80,10 @@ def the_result_follows_the_schema_and_names_every_try():
 
 def what_it_writes_penstock_io_reads():
     with folder():
-        tune('--sweep_config', 'space.json', *QUICK, '-o', 'best.json')
+        tune('--sweep-config', 'space.json', *QUICK, '-o', 'best.json')
         with open('best.json', encoding='utf-8') as f:
             aio = json.load(f)['aio']
-        process = clikit.start('io', '--config', 'best.json', '--io_size', '1M', '--loops', '1', '--json', '-')
+        process = clikit.start('io', '--config', 'best.json', '--size', '1M', '--iterations', '1', '--json', '-')
         out, err = process.communicate()
         assert process.returncode == 0, err
         ran = json.loads(out)['series'][0]['ran']
@@ -112,7 +112,7 @@ def io_ran(*args, **aio):
     """The settings of a run with this configuration and these options."""
     with open('c.json', 'w', encoding='utf-8') as f:
         json.dump({'aio': aio, 'zero_optimization': {}}, f)
-    process = clikit.start('io', '--config', 'c.json', '--io_size', '1M', '--loops', '1', '--json', '-', *args)
+    process = clikit.start('io', '--config', 'c.json', '--size', '1M', '--iterations', '1', '--json', '-', *args)
     out, err = process.communicate()
     assert process.returncode == 0, err
     return json.loads(out)['series'][0]['settings']
@@ -132,7 +132,7 @@ def an_option_of_io_wins_over_the_configuration():
     with folder():
         aio = {'queue_depth': 7, 'block_size': 65536, 'thread_count': 3, 'single_submit': False,
                'overlap_events': True, 'use_gds': True}
-        s = io_ran('--queue_depth', 32, '--block_size', '128K', '--io_parallel', 1, '--single_submit',
+        s = io_ran('--queue-depth', 32, '--block-size', '128K', '--threads', 1, '--single_submit',
                    '--sequential_requests', '--engine', 'aio_handle', **aio)
         assert (s['queue_depth'], s['block_size'], s['io_parallel']) == (32, 131072, 1), s
         assert s['single_submit'] and s['sequential_requests'] and s['engine'] is None, s
@@ -143,8 +143,8 @@ def an_option_of_io_wins_over_the_configuration():
 def every_goal_finds_a_winner():
     with folder():
         for goal in ('both', 'read', 'write', 'latency', 'cpu'):
-            size = ['--io_size', '64K'] if goal == 'latency' else ['--io_size', '4M']
-            r = tune.result('--sweep_config', 'space.json', '--goal', goal, *size, '--no-limit', '--budget', '3')
+            size = ['--size', '64K'] if goal == 'latency' else ['--size', '4M']
+            r = tune.result('--sweep-config', 'space.json', '--goal', goal, *size, '--no-limit', '--budget', '3')
             resultcheck.check(ROOT, r)
             kinds = {s['kind'] for s in r['series']}
             assert kinds == ({goal} if goal in ('read', 'write') else {'read', 'write'}), (goal, kinds)
@@ -154,7 +154,7 @@ def every_goal_finds_a_winner():
 
 def exhaustive_measures_everything_as_often_as_asked_for():
     with folder():
-        r = tune.result('--sweep_config', 'space.json', '--exhaustive', '--loops', '3', '--io_size', '1M', '--no-limit')
+        r = tune.result('--sweep-config', 'space.json', '--exhaustive', '--iterations', '3', '--size', '1M', '--no-limit')
         t = r['tune']
         assert t['end'] == 'all' and t['tried'] == 8 and t['probes'] == 24 and t['exhaustive'], t
         assert {c['probes'] for c in t['contenders']} == {3}
@@ -162,20 +162,20 @@ def exhaustive_measures_everything_as_often_as_asked_for():
 
 def what_was_not_measured_has_no_speed():
     with folder():
-        for args, word in (['--no_write'], 'read'), (['--no_read'], 'write'), (['--goal', 'write'], 'write'), \
-                (['--goal', 'read', '--no_write'], 'read'):
-            out, _ = tune('--sweep_config', 'space.json', *QUICK, *args)
+        for args, word in (['--read-only'], 'read'), (['--write-only'], 'write'), (['--goal', 'write'], 'write'), \
+                (['--goal', 'read', '--read-only'], 'read'):
+            out, _ = tune('--sweep-config', 'space.json', *QUICK, *args)
             assert re.search(rf'^goal: +{word}$', out, re.M), out
             assert re.search(rf'^Best performance \(GB/sec\): {word} = +\d+\.\d\d$', out, re.M), out
 
 
 def the_floor_is_explained():
     with folder():
-        args = ['--sweep_config', 'space.json', '--io_size', '64K', '--no-limit', '--budget', '1', '--goal', 'latency']
+        args = ['--sweep-config', 'space.json', '--size', '64K', '--no-limit', '--budget', '1', '--goal', 'latency']
         number = r'\d+\.\d\d'
         for more, says in ([], f'{number} GiB/s of reading and writing together, 50 % of what the default settings did; '
                                f'the winner did {number}'), \
-                (['--floor', '512M', '--no_read'], f'0.50 GiB/s, as --floor says; the winner did {number}'), \
+                (['--floor', '512M', '--write-only'], f'0.50 GiB/s, as --floor says; the winner did {number}'), \
                 (['--floor', '900T'], '921600.00 GiB/s of reading and writing together, as --floor says; '
                                       f'the winner did {number}, as nothing faster was found'):
             out, _ = tune(*args, *more)
@@ -208,18 +208,18 @@ def the_verdict_claims_no_more_than_was_compared():
     with folder():
         with open('big.json', 'w', encoding='utf-8') as f:
             json.dump(big, f)
-        for args in ['--engine', 'null', '--io_size', '1M', '--goal', 'read'], ['--engine', 'threads', '--io_size', '2M', '--goal', 'read'], \
-                ['--goal', 'latency', '--io_size', '64K']:
-            t = tune.result('--sweep_config', 'big.json', '--no-limit', '--budget', '2', *args)['tune']
+        for args in ['--engine', 'null', '--size', '1M', '--goal', 'read'], ['--engine', 'threads', '--size', '2M', '--goal', 'read'], \
+                ['--goal', 'latency', '--size', '64K']:
+            t = tune.result('--sweep-config', 'big.json', '--no-limit', '--budget', '2', *args)['tune']
             check_claims(t)
 
 
 def loops_without_a_walk_are_told_to_be_ignored():
     with folder():
-        _, err = tune('--dry-run', '--loops', '3')
-        assert err == 'penstock tune: note: --loops: ignored without --exhaustive: the race decides\n', err
-        for args in ['--exhaustive', '--loops', '3'], ['--exhaustive'], []:
-            out, err = tune('--dry-run', '--sweep_config', 'space.json', *args)
+        _, err = tune('--dry-run', '--iterations', '3')
+        assert err == 'penstock tune: note: --iterations: ignored without --exhaustive: the race decides\n', err
+        for args in ['--exhaustive', '--iterations', '3'], ['--exhaustive'], []:
+            out, err = tune('--dry-run', '--sweep-config', 'space.json', *args)
             assert err == '', err
             assert ('3 probes of each' in out) == ('3' in args) and ('5 probes of each' in out) == (len(args) == 1), out
 
@@ -228,9 +228,9 @@ def a_space_may_say_what_is_the_same_for_all():
     with folder():
         with open('space.json', 'w', encoding='utf-8') as f:
             json.dump({'queue_depth': [1, 4], 'io_size': ['1M'], 'loops': [2], 'engine': ['aio_handle'], 'gpu': [False]}, f)
-        r = tune.result('--sweep_config', 'space.json', '--exhaustive', '--no-limit')
+        r = tune.result('--sweep-config', 'space.json', '--exhaustive', '--no-limit')
         assert r['tune']['op_size'] == 1 << 20 and r['tune']['probes'] == 4, r['tune']
-        r = tune.result('--sweep_config', 'space.json', '--exhaustive', '--no-limit', '--io_size', '2M', '--loops', '3')
+        r = tune.result('--sweep-config', 'space.json', '--exhaustive', '--no-limit', '--size', '2M', '--iterations', '3')
         assert r['tune']['op_size'] == 2 << 20 and r['tune']['probes'] == 6, r['tune']
 
 
@@ -238,7 +238,7 @@ def several_folders_work_at_once():
     with folder():
         os.mkdir('a')
         os.mkdir('b')
-        r = tune.result('--nvme_dir', 'a', 'b', '--sweep_config', 'space.json', '--no_write', *QUICK)
+        r = tune.result('--folder', 'a', 'b', '--sweep-config', 'space.json', '--read-only', *QUICK)
         resultcheck.check(ROOT, r)
         assert [t['folder'] for t in r['targets']] == ['a', 'b']
         assert all('_ftd2_' in s['name'] and s['kind'] == 'read' for s in r['series'])
@@ -250,7 +250,7 @@ def several_folders_work_at_once():
 
 def the_limit_and_its_share_are_told():
     with folder():
-        r = tune.result('--sweep_config', 'space.json', '--goal', 'read', '--io_size', '4M', '--limit', '1G', '--budget', '2')
+        r = tune.result('--sweep-config', 'space.json', '--goal', 'read', '--size', '4M', '--limit', '1G', '--budget', '2')
         s = r['series'][0]
         assert s['limit']['bytes_per_sec'] == 1 << 30 and s['limit']['how'] == 'as given', s['limit']
         assert abs(s['limit']['share'] - s['bytes_per_sec'] / (1 << 30)) < 1e-9
@@ -258,16 +258,16 @@ def the_limit_and_its_share_are_told():
 
 def a_short_budget_is_mostly_for_the_race():
     with folder():
-        for args in ['--budget', '2'], ['--budget', '1', '--io_size', '4M'], ['--budget', '1', '--goal', 'latency']:
+        for args in ['--budget', '2'], ['--budget', '1', '--size', '4M'], ['--budget', '1', '--goal', 'latency']:
             r = tune.result(*args)
             resultcheck.check(ROOT, r)
             assert r['tune']['probes'] > 0 and r['tune']['winner'], r['tune']
             how = {s['limit']['how'] for s in r['series']}
             assert how == {'not measured: the budget is too short for it'}, how
         # the time is over when the files are there, and still there is a result
-        t = tune.result('--budget', '1', '--io_size', '512M', '--no-limit', '--max_write', '1T')['tune']
+        t = tune.result('--budget', '1', '--size', '512M', '--no-limit', '--max-write', '1T')['tune']
         assert t['probes'] > 0 and t['end'] == 'budget', t
-        out, _ = tune('--sweep_config', 'space.json', '--budget', '4', '--io_size', '4M')
+        out, _ = tune('--sweep-config', 'space.json', '--budget', '4', '--size', '4M')
         assert re.search(r'^limit: .*plain p', out, re.M), out
 
 
@@ -280,9 +280,9 @@ def planned(*args):
 
 def the_wear_is_bounded():
     with folder():
-        for args in ['--no-limit', '--max_write', '100M'], ['--max_write', '600M'], \
-                ['--no-limit', '--max_write', '600M', '--goal', 'cpu'], ['--no_write']:
-            args = ['--sweep_config', 'space.json', '--io_size', '4M', '--budget', '3', *args]
+        for args in ['--no-limit', '--max-write', '100M'], ['--max-write', '600M'], \
+                ['--no-limit', '--max-write', '600M', '--goal', 'cpu'], ['--read-only']:
+            args = ['--sweep-config', 'space.json', '--size', '4M', '--budget', '3', *args]
             said = planned(*args)
             r = tune.result(*args)
             assert r['bytes_written'] <= said <= 600 << 20, (args, r['bytes_written'], said)
@@ -291,7 +291,7 @@ def the_wear_is_bounded():
 
 def an_exhaustive_search_writes_what_was_said():
     with folder():
-        args = ['--sweep_config', 'space.json', '--exhaustive', '--loops', '2', '--io_size', '4M']
+        args = ['--sweep-config', 'space.json', '--exhaustive', '--iterations', '2', '--size', '4M']
         said = planned(*args, '--no-limit')
         assert said == (4 + 8 * 2 * 5) << 20, said
         assert tune.result(*args, '--no-limit')['bytes_written'] == said
@@ -300,7 +300,7 @@ def an_exhaustive_search_writes_what_was_said():
 
 def a_bound_that_no_measurement_keeps_is_refused():
     with folder():
-        _, err = tune('--io_size', '16M', '--no-limit', '--max_write', '20M', status=2)
+        _, err = tune('--size', '16M', '--no-limit', '--max-write', '20M', status=2)
         assert 'max_write: 20 MiB is less than' in err and '33 MiB' in err and err.count('\n') == 1, err
 
 
@@ -314,7 +314,7 @@ def a_dry_run_creates_nothing():
 
 def an_interruption_ends_with_what_is_known():
     with folder():
-        process = start('--sweep_config', 'space.json', '--exhaustive', '--loops', '1000000', '--io_size', '1M',
+        process = start('--sweep-config', 'space.json', '--exhaustive', '--iterations', '1000000', '--size', '1M',
                         '--no-limit', '--verbose', '--json', 'r.json')
         while 'in the race' not in process.stderr.readline():
             pass
@@ -331,7 +331,7 @@ def an_interruption_ends_with_what_is_known():
 
 def the_settings_can_be_the_output():
     with folder():
-        out, err = tune('--sweep_config', 'space.json', *QUICK, '--output', '-')
+        out, err = tune('--sweep-config', 'space.json', *QUICK, '--output', '-')
         assert set(json.loads(out)) == {'aio'} and not err, (out, err)
 
 
@@ -341,7 +341,7 @@ def the_workbook_has_the_verdict():
     except ImportError:
         raise tap.Skip('openpyxl', 'python3-openpyxl is not installed')
     with folder():
-        _, err = tune('--sweep_config', 'space.json', *QUICK, '--json', 'r.json', '--xlsx', 'r.xlsx')
+        _, err = tune('--sweep-config', 'space.json', *QUICK, '--json', 'r.json', '--xlsx', 'r.xlsx')
         if 'libxlsxwriter' in err:
             raise tap.Skip('xlsxwriter', err.strip())
         about = {row[0]: row[1] for row in openpyxl.load_workbook('r.xlsx')['about'].values}
@@ -353,7 +353,7 @@ def the_workbook_has_the_verdict():
 
 def an_early_interruption_leaves_a_result_without_a_winner():
     with folder():
-        process = start('--sweep_config', 'space.json', '--io_size', '1G', '--no-limit', '--max_write', '1T',
+        process = start('--sweep-config', 'space.json', '--size', '1G', '--no-limit', '--max-write', '1T',
                         '--json', 'r.json', '--html', 'r.html', '--output', 'o.json')
         while not glob.glob('penstock-*/data'):
             assert process.poll() is None, process.communicate()
@@ -371,7 +371,7 @@ def a_folder_that_takes_no_files_is_bad_input():
     with folder():
         os.mkdir('d')
         for where in ['/proc'], ['d', '/proc']:
-            out, err = tune('--nvme_dir', *where, '--io_size', '1M', '-o', 'out.json', '--json', 'r.json', status=2)
+            out, err = tune('--folder', *where, '--size', '1M', '-o', 'out.json', '--json', 'r.json', status=2)
             assert out == '' and err.count('\n') == 1 and '/proc' in err, (out, err)
             assert left() == ['d', 'space.json'] and os.listdir('d') == [], left()
 
@@ -381,7 +381,7 @@ def a_failed_measurement_leaves_no_settings():
         with open('space.json', 'w', encoding='utf-8') as f:
             json.dump({'engine': ['threads', 'fault:nth=1'], 'queue_depth': [1, 2, 4, 8]}, f)
         for seed in range(20):
-            _, err = tune('--sweep_config', 'space.json', '--io_size', '1M', '--no-limit', '--seed', seed, '--exhaustive',
+            _, err = tune('--sweep-config', 'space.json', '--size', '1M', '--no-limit', '--seed', seed, '--exhaustive',
                           '-o', 'out.json', '--json', 'r.json', status=1)
             assert err.count('\n') == 1 and 'by fault' in err, err
             assert 'out.json' not in left(), left()
@@ -392,9 +392,9 @@ def a_failed_measurement_leaves_no_settings():
 
 def the_engine_is_among_the_settings():
     with folder():
-        args = ['--io_size', '1M', '--no-limit', '--budget', '1', '--json', 'r.json', '-o', 'best.json']
-        for engine, more in ('threads', ['--sweep_config', 'space.json', '--engine', 'threads']), \
-                ('threads', ['--sweep_config', 'engines.json']), (None, ['--sweep_config', 'space.json']):
+        args = ['--size', '1M', '--no-limit', '--budget', '1', '--json', 'r.json', '-o', 'best.json']
+        for engine, more in ('threads', ['--sweep-config', 'space.json', '--engine', 'threads']), \
+                ('threads', ['--sweep-config', 'engines.json']), (None, ['--sweep-config', 'space.json']):
             with open('engines.json', 'w', encoding='utf-8') as f:
                 json.dump({'engine': ['threads'], 'queue_depth': [1, 4]}, f)
             tune(*args, *more)
@@ -409,7 +409,7 @@ def the_engine_is_among_the_settings():
 
 def an_exhaustive_search_says_how_long_it_takes():
     with folder():
-        args = ['--dry-run', '--sweep_config', 'space.json', '--exhaustive', '--loops', '2', '--io_size', '4M', '--no-limit',
+        args = ['--dry-run', '--sweep-config', 'space.json', '--exhaustive', '--iterations', '2', '--size', '4M', '--no-limit',
                 '--limit', '1M']
         out, err = tune(*[a for a in args if a != '--no-limit'])
         # the file once, then 8 configurations, 2 times, both directions, 1M of each to warm up
@@ -421,7 +421,7 @@ def one_of_a_kind_is_told_so():
     with folder():
         with open('space.json', 'w', encoding='utf-8') as f:
             json.dump({'queue_depth': [4]}, f)
-        out, _ = tune('--sweep_config', 'space.json', '--exhaustive', '--loops', '1', '--io_size', '1M', '--no-limit')
+        out, _ = tune('--sweep-config', 'space.json', '--exhaustive', '--iterations', '1', '--size', '1M', '--no-limit')
         assert re.search(r'^search: +1 of 1 configuration in 1 round, 1 probe of ', out, re.M), out
 
 
@@ -436,21 +436,21 @@ def bad_command_lines_create_nothing():
                   '{"single_submit": [1]}': 'is not true or false', '{"engine": ["warp"]}': 'is not an engine',
                   '{"queue_depth": [3, 3]}': 'twice', '{"multi_process": [2]}': 'multi_process: cannot be had here: one worker per folder',
                   '{"engine": ["torch_io"]}': 'is not an engine'}
-        cases = [(['--nvme_dir', 'gone'], 'No such file'), (['--nvme_dir', 'file'], 'is not a directory'),
-                 (['--nvme_dir', '.', '/proc/self/cwd'], 'name each folder once'),
-                 (['--no_read', '--no_write'], 'exclude'), (['--goal', 'read', '--no_read'], 'exclude'),
-                 (['--goal', 'both', '--no_write'], '--goal both and --no_write exclude'),
-                 (['--goal', 'both', '--no_read'], '--goal both and --no_read exclude'),
-                 (['--goal', 'write', '--no_write'], '--goal write and --no_write exclude'),
+        cases = [(['--folder', 'gone'], 'No such file'), (['--folder', 'file'], 'is not a directory'),
+                 (['--folder', '.', '/proc/self/cwd'], 'name each folder once'),
+                 (['--write-only', '--read-only'], 'exclude'), (['--goal', 'read', '--write-only'], 'exclude'),
+                 (['--goal', 'both', '--read-only'], '--goal both and --read-only exclude'),
+                 (['--goal', 'both', '--write-only'], '--goal both and --write-only exclude'),
+                 (['--goal', 'write', '--read-only'], '--goal write and --read-only exclude'),
                  (['--exhaustive', '--budget', '60'], '--exhaustive and --budget exclude'),
-                 (['--exhaustive', '--max_write', '1G'], '--exhaustive and --max_write exclude'),
+                 (['--exhaustive', '--max-write', '1G'], '--exhaustive and --max-write exclude'),
                  (['--floor', '1G'], '--floor goes with'), (['--limit', '1G', '--no-limit'], 'exclude'),
                  (['--gpu', '--memory', 'own'], '--gpu and --memory own exclude'), (['--memory', 'soft'], "'soft' is not one of own"),
-                 (['--budget', '0'], '--budget'), (['--loops', '0'], '--loops'), (['--io_size', 'big'], '--io_size'),
-                 (['--io_size', '900G'], 'not enough'), (['--engine', 'warp'], '--engine'),
-                 (['--sweep_config', 'gone.json'], "--sweep_config: 'gone.json' cannot be read: No such file"),
-                 (['--sweep_config', '.'], "--sweep_config: '.' cannot be read: Is a directory"),
-                 (['--sweep_config', 'engines.json', '--engine', 'null'], '--engine and engine of --sweep_config'),
+                 (['--budget', '0'], '--budget'), (['--iterations', '0'], '--iterations'), (['--size', 'big'], '--size'),
+                 (['--size', '900G'], 'not enough'), (['--engine', 'warp'], '--engine'),
+                 (['--sweep-config', 'gone.json'], "--sweep-config: 'gone.json' cannot be read: No such file"),
+                 (['--sweep-config', '.'], "--sweep-config: '.' cannot be read: Is a directory"),
+                 (['--sweep-config', 'engines.json', '--engine', 'null'], '--engine and engine of --sweep-config'),
                  (['-t', '5'], "unknown option '-t'"),
                  (['--output', 'r.json'], "--output and --json: 'r.json' can be only one"),
                  (['--output', '-', '--csv', '-'], '--output and --csv: only one'),
@@ -461,7 +461,7 @@ def bad_command_lines_create_nothing():
         for text, says in spaces.items():
             with open('bad.json', 'w', encoding='utf-8') as f:
                 f.write(text)
-            _, err = tune('--sweep_config', 'bad.json', status=2)
+            _, err = tune('--sweep-config', 'bad.json', status=2)
             assert err.count('\n') == 1 and says in err, (text, err)
         for args, says in cases:
             _, err = tune('-o', 'out.json', '--json', 'r.json', *args, status=2)

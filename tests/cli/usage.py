@@ -131,19 +131,19 @@ W = 'a-name-that-is-said-once'
 FAILING = '\n'.join(line.strip() for line in '''
     io --folder W
     io --folder W.txt
-    io --validate --read --io_size 900T
-    bench --nvme-path W
-    bench --nvme-path W.txt --sizes 4K
-    bench --sizes 900T
-    bench --sizes 4K --json W/x
+    io --verify --read-only --size 900T
+    bench --target W
+    bench --target W.txt --size 4K
+    bench --size 900T
+    bench --size 4K --json W/x
     sweep --sweep_config W.json
-    sweep --nvme_dir W
-    tune --nvme_dir W.txt
+    sweep --target W
+    tune --folder W.txt
     kv --config W
     kv --burst-trace-path W --use-burst-trace --io-trace-log t --output o
     trace stat W.txt
-    trace convert W.csv out --to kv
-    trace convert W out --to kv
+    trace convert W.csv out --to-format kv
+    trace convert W out --to-format kv
     replay W --target d
     replay W.csv --target d
     report W.json

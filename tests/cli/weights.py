@@ -14,7 +14,7 @@ import tap
 from tap import in_folder
 
 weights = clikit.Command('weights')
-SMALL = '--window', '4M', '--time', '0.3'
+SMALL = '--window', '4M', '--runtime', '0.3'
 
 
 def safetensors(name, tensors):
@@ -95,7 +95,7 @@ def computing_goes_on_beside_reading():
 
 @in_folder
 def a_shape_is_streamed_from_a_small_file():
-    s = weights.result('llama-8b', '--size', '64M', '--window', '32M', '--time', '0.3', '--bits', '4')
+    s = weights.result('llama-8b', '--size', '64M', '--window', '32M', '--runtime', '0.3', '--bits', '4')
     assert s['weights']['synthetic'] and s['weights']['model_bytes'] == 8030261248 // 2, s['weights']
     assert s['bytes_written'] == 64 << 20 and os.listdir('.') == []
 
@@ -135,7 +135,10 @@ def what_cannot_be_is_told():
     weights.refused('llama-8b', '--by', 'tensor', says=('--by', 'no model on disk'))
     weights.refused('m.safetensors', '--by', 'tensor', '--experts', 'zipf', says='--by')
     weights.refused('m.safetensors', '--active', '2', says='--active')
-    weights.refused('m.safetensors', '--device', '1', says='--device')
+    weights.refused('m.safetensors', '--gpu=x', says="--gpu: 'x' is not a GPU's number")
+    weights.refused('m.safetensors', '--gpu=1025', says='--gpu')
+    weights.refused('--gpu', says='name one MODEL')
+    weights.refused('--gpu', 'm.safetensors', '--ahead', says='needs --experts')  # the operand is none of its values
     weights.refused('llama-8b', '--experts', 'zipf', '--dry-run', says='no group with a layer and an expert')
     weights.refused('mixtral-8x7b', '--experts', 'zipf', '--active', '9', '--dry-run', says=('--active', '8 experts'))
     # an expert in parts, of which only one would be read
@@ -164,7 +167,7 @@ def holes_are_refused():
 def a_model_of_a_few_bytes_ends_in_its_time():
     """Its groups take longer than their bytes: what is planned is what a group takes at least."""
     safetensors('m.safetensors', [('w', b'12345678')])
-    one = weights.result('m.safetensors', '--window', '4M', '--time', '0.6', '--limit', '1000000000')['series'][0]
+    one = weights.result('m.safetensors', '--window', '4M', '--runtime', '0.6', '--limit', '1000000000')['series'][0]
     assert 0 < one['ops'] <= 0.6 / 20e-6 + 100, one['ops']
 
 

@@ -18,8 +18,8 @@ source, build = map(os.path.abspath, sys.argv[1:3])
 PAGE = os.path.join(source, 'docs', 'from-other-tools.md')
 
 # What makes a command small, or says only what it would do.
-SMALL = {'io': ['--io_size=64K', '--loops=1'], 'bench': ['--dry-run'], 'sweep': ['--dry-run'], 'tune': ['--dry-run'],
-         'kv': ['--max-requests=2', '--duration=3600', '--storage-capacity-gb=1', '--cpu-mem-gb=0', '--gpu-mem-gb=0',
+SMALL = {'io': ['--size=64K', '--iterations=1'], 'bench': ['--dry-run'], 'sweep': ['--dry-run'], 'tune': ['--dry-run'],
+         'kv': ['--max-requests=2', '--runtime=3600', '--storage-capacity-gb=1', '--cpu-mem-gb=0', '--gpu-mem-gb=0',
                 '--generation-mode=none', '--model=tiny-1b', '--num-users=2'],
          'replay': ['--dry-run'], 'info': []}
 INPUTS = {'space.json': '{"block_size": ["128K"], "queue_depth": [32]}',

@@ -25,8 +25,8 @@ LONGEST = 0.25  # seconds until the kill; a run takes about that long
 PRECIOUS = b'precious'
 
 REPLAY = ['replay', 't.csv', '--pace', 'flat-out', '--missing', 'create', '--target']
-KV = ['kv', '--model', 'tiny-1b', '--num-users', '4', '--duration', '1', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0', '--storage-capacity-gb', '0.05',
-      '--output', 'result.json', '--cache-dir']
+KV = ['kv', '--model', 'tiny-1b', '--num-users', '4', '--runtime', '1', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0', '--storage-capacity-gb', '0.05',
+      '--output', 'result.json', '--folder']
 LAYOUTS = {
     'files': [*REPLAY, 'd'],
     'hashed': [*REPLAY, 'd', '--layout', 'hashed'],

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target: JSON of settings.  The first byte says which: `--config', `--sweep_config', or what
+ * Fuzz target: JSON of settings.  The first byte says which: `--config', `--sweep-config', or what
  * `kv --validation-trace' compares with.
  */
 #include <jansson.h>

@@ -31,7 +31,7 @@ def run(*args, status=0, cufile='', more=None):
 
 
 def result(*args, **more):
-    out, _ = run('io', '--io_size', '3M', *args, '--json', '-', **more)
+    out, _ = run('io', '--size', '3M', *args, '--json', '-', **more)
     r = json.loads(out)
     resultcheck.check(ROOT, r)
     return r
@@ -63,9 +63,9 @@ def usable(engine):
 def every_engine_moves_gpu_memory():
     with folder():
         for engine in filter(usable, ENGINES):
-            for read in [], ['--read']:
+            for read in [], ['--read-only']:
                 for memory in 'own', 'odd':
-                    r = result('--gpu', '--engine', engine, '--validate', '--memory', memory, *read)
+                    r = result('--gpu', '--engine', engine, '--verify', '--memory', memory, *read)
                     assert passed(r) and ran(r)['memory'] == 'gpu'
                     assert r['io']['gpu_path'] == ['pinned_pool'] and ran(r)['path'] == 'pinned_pool', ran(r)
                     assert r['settings']['gpu'] is True and r['settings']['gds'] is False
@@ -75,11 +75,11 @@ def every_engine_moves_gpu_memory():
 
 def the_text_names_gpu_and_way():
     with folder() as f:
-        out, err = run('io', '--io_size', '1M', '--gpu', '1')
+        out, err = run('io', '--size', '1M', '--gpu', '1')
         assert err == '', err
         assert 'Configuring 1 gpu to folder mapping\n[0]: gpu 1 <----> ' in out, out
         assert 'memory:     GPU 1 (Stand-in 1 at 0000:02:00.0), by the pinned pool (' in out
-        out, _ = run('io', '--io_size', '1M', '--gpu', '--gds', '--folder', f)
+        out, _ = run('io', '--size', '1M', '--gpu', '--gds', '--target', f)
         assert 'GPU 0 (Stand-in 0 at 0000:01:00.0), registered, by cuFile in compatibility mode\n' \
             in out, out
         assert 'engine:     cufile' in out and 'blocks of 16 MiB' in out, out
@@ -88,29 +88,29 @@ def the_text_names_gpu_and_way():
 
 def cufile_in_compatibility_mode():
     with folder():
-        for read in [], ['--read']:
-            r = result('--gpu', '--gds', '--validate', *read)
+        for read in [], ['--read-only']:
+            r = result('--gpu', '--gds', '--verify', *read)
             assert ran(r)['engine'] == 'cufile' and r['io']['gpu_path'] == ['cufile_compat']
             assert ran(r)['path'] == 'cufile', ran(r)
             assert ran(r)['registered'] is True and ran(r)['fallbacks'] == []
             assert r['settings']['gds'] is True
             assert stats(r)['blocks_cufile'] > 0 and stats(r)['pinned_pool_bytes'] == 0
-        r = result('--gpu', '--use_gds', '--validate', '--memory', 'odd')
+        r = result('--gpu', '--use_gds', '--verify', '--memory', 'odd')
         assert ran(r)['registered'] is False and passed(r)
 
 
 def refused_files_fall_back_to_the_pool():
     with folder():
-        r = result('--gpu', '--gds', '--validate', cufile='refuse_handle=5027')
+        r = result('--gpu', '--gds', '--verify', cufile='refuse_handle=5027')
         assert r['io']['gpu_path'] == ['pinned_pool'] and ran(r)['fallbacks'] == ['cufile'], ran(r)
         assert '(5027)' in ran(r)['fallback_why'] and '(5027)' in stats(r)['fallback_why'], ran(r)
-        out, _ = run('io', '--io_size', '1M', '--gpu', '--gds', cufile='refuse_driver=5004')
+        out, _ = run('io', '--size', '1M', '--gpu', '--gds', cufile='refuse_driver=5004')
         assert 'cufile (' in out and 'CU_FILE_DRIVER_VERSION_MISMATCH (5004)' in out, out
 
 
 def an_error_of_cufile_has_its_name():
     with folder() as f:
-        _, err = run('io', '--io_size', '1M', '--gpu', '--gds', '--folder', f, status=1,
+        _, err = run('io', '--size', '1M', '--gpu', '--gds', '--target', f, status=1,
                      cufile='fail_nth=2,fail_with=-5030')
         assert 'cuFileWrite: CU_FILE_INTERNAL_ERROR (5030)' in err and err.count('\n') == 1, err
         assert os.listdir(f) == []
@@ -118,33 +118,33 @@ def an_error_of_cufile_has_its_name():
 
 def workers_take_devices_in_turn():
     with folder():
-        r = result('--gpu', '--multi_process', '3')
+        r = result('--gpu', '--workers', '3')
         assert [w['device'] for w in r['io']['workers']] == [0, 1, 0]
-        r = result('--gpu', '1', '--multi_process', '2')
+        r = result('--gpu', '1', '--workers', '2')
         assert [w['device'] for w in r['io']['workers']] == [1, 1]
         assert r['io']['workers'][0]['gpu']['name'] == 'Stand-in 1', r['io']['workers'][0]['gpu']
-        r = result('--gpu', '--folder_to_device_mapping', '.:1', '.:0')
+        r = result('--gpu', '--folder-to-device-mapping', '.:1', '.:0')
         assert [w['device'] for w in r['io']['workers']] == [1, 0]
         # without --gpu the device is a label
-        r = result('--folder_to_device_mapping', '.:7')
+        r = result('--folder-to-device-mapping', '.:7')
         assert r['io']['workers'][0]['device'] == 7 and r['io']['gpu_path'] is None
         assert r['io']['workers'][0]['gpu'] is None
 
 
 def a_device_that_is_not_there_is_status_3():
     with folder() as f:
-        for args in ['--gpu', '2'], ['--gpu', '--folder_to_device_mapping', '.:9']:
-            out, err = run('io', '--io_size', '64K', *args, status=3)
+        for args in ['--gpu', '2'], ['--gpu', '--folder-to-device-mapping', '.:9']:
+            out, err = run('io', '--size', '64K', *args, status=3)
             assert out == '' and 'device' in err and err.count('\n') == 1, err
-        _, err = run('io', '--io_size', '64K', '--gpu', '--gds', status=3, more=without_gpu())
+        _, err = run('io', '--size', '64K', '--gpu', '--gds', status=3, more=without_gpu())
         assert 'libcuda.so.1' in err, err
         assert os.listdir(f) == []
 
 
 def the_limit_is_measured_beside_a_gpu():
     with folder():
-        for read in [], ['--read']:
-            r = result('--gpu', '--measure_limit', '--validate', *read)
+        for read in [], ['--read-only']:
+            r = result('--gpu', '--measure-limit', '--verify', *read)
             assert r['series'][0]['limit']['bytes_per_sec'] > 0 and passed(r), r['series'][0]['limit']
 
 
@@ -163,7 +163,7 @@ def gdsio_has_turns_where_it_is_installed():
         save_program('bin/gdsio', f"""echo "$@" >> {os.getcwd()}/turns; [ -s tensor-0 ] || exit 1
 echo "IoType: READ XferType: GPUD Threads: 1 DataSetSize: 64/64(KiB) IOSize: 64(KiB) Throughput: 2.000000 GiB/sec, Avg_Latency: 30.500000 usecs ops: 1"
 """)
-        args = ['bench', '--gpu', '--nvme-path', 'data', '--sizes', '64K', '-n', 20, '--no-limit', '--compare-fio', '--overwrite']
+        args = ['bench', '--gpu', '--target', 'data', '--size', '64K', '-n', 20, '--no-limit', '--compare-fio', '--rewrite']
         path = {'PATH': os.getcwd() + '/bin:' + os.environ['PATH']}
         out, _ = run(*args, '--json', 'r.json', more=path)
         r = json.load(open('r.json'))
@@ -188,8 +188,8 @@ echo "IoType: READ XferType: GPUD Threads: 1 DataSetSize: 64/64(KiB) IOSize: 64(
 def what_libraries_do_at_the_end_harms_nothing():
     # What was given back is overwritten at once, and a stream among it is met by the C library.
     poison = {'GLIBC_TUNABLES': 'glibc.malloc.tcache_count=0:glibc.malloc.perturb=165'}
-    run('io', '--io_size', '3M', '--gpu', 0, '--gds', more=poison)
-    run('info', '--measure_gpu', more=poison)
+    run('io', '--size', '3M', '--gpu', 0, '--gds', more=poison)
+    run('info', '--measure-gpu', more=poison)
 
 
 def gpu_info(*args, **more):
@@ -213,12 +213,12 @@ def info_describes_gpus():
 
 def info_measures_gpus_on_request():
     for nvfs, mode in (0, 'compatibility'), (2, 'direct'):
-        gpu = gpu_info('--measure_gpu', cufile=f'nvfs={nvfs}')
+        gpu = gpu_info('--measure-gpu', cufile=f'nvfs={nvfs}')
         assert all(d['to_device_bytes_per_sec'] > 0 and d['from_device_bytes_per_sec'] > 0
                    for d in gpu['cuda']['list']), gpu
         assert gpu['cufile']['mode'] == mode, gpu
         assert (gpu['cufile']['mode_reason'] is None) == (nvfs > 0), gpu
-    out, _ = run('info', '--measure_gpu', cufile='refuse_driver=5004')
+    out, _ = run('info', '--measure-gpu', cufile='refuse_driver=5004')
     assert "its driver does not open: cuFileDriverOpen: CU_FILE_DRIVER_VERSION_MISMATCH" in \
         ' '.join(out.split()), out
 

@@ -19,8 +19,8 @@ trap 'rm -rf "$scratch"' EXIT
 run() {
 	local name=$1
 	shift
-	"$build/penstock" kv --model llama3.1-8b --num-users 80 --duration "$seconds" --gpu-mem-gb 8 --cpu-mem-gb 8 \
-		--storage-capacity-gb 16 --generation-mode none --seed 1 --cache-dir "$scratch/cache" \
+	"$build/penstock" kv --model llama3.1-8b --num-users 80 --runtime "$seconds" --gpu-mem-gb 8 --cpu-mem-gb 8 \
+		--storage-capacity-gb 16 --generation-mode none --seed 1 --folder "$scratch/cache" \
 		--output "$scratch/kv.json" "$@" >"$scratch/log" 2>&1 || { tail -40 "$scratch/log"; exit 1; }
 	python3 - "$scratch/kv.json" "$scratch/log" "$name" <<'END'
 import json, re, sys

@@ -39,7 +39,7 @@ def result(*args):
 def bench_verifies_what_went_through_the_pool():
     # 20M is more than the window through which the program looks at device memory
     for more in [], ['--rwmix', 50], ['--random', '--span', '64M', '--in-flight', 3]:
-        r = result('bench', '--sizes', '300K', '20M', '-n', 6, '--memory', 'gpu', '--verify', *more)
+        r = result('bench', '--size', '300K', '20M', '-n', 6, '--memory', 'gpu', '--verify', *more)
         assert {s['ran']['path'] for s in r['series']} == {'pinned_pool'}, r['series']
         assert all(s['verified_bytes'] > 0 for s in r['series']), more
         assert r['machine']['gpu'], r['machine']
@@ -47,20 +47,20 @@ def bench_verifies_what_went_through_the_pool():
 
 def bench_finds_a_wrong_byte_in_device_memory():
     with folder() as f:
-        _, err = run('bench', '--sizes', '20M', '-n', 3, '--memory', 'gpu', '--verify', '--no-limit', '--engine',
+        _, err = run('bench', '--size', '20M', '-n', 3, '--memory', 'gpu', '--verify', '--no-limit', '--engine',
                      'fault:inner=null', status=1)
         assert err.count('\n') == 1, err
         assert os.listdir(f) == []
 
 
 def cufile_is_a_path_of_its_own():
-    r = result('bench', '--sizes', '1M', '-n', 5, '--memory', 'gpu', '--engine', 'cufile', '--verify')
+    r = result('bench', '--size', '1M', '-n', 5, '--memory', 'gpu', '--engine', 'cufile', '--verify')
     assert {s['ran']['path'] for s in r['series']} == {'cufile'}, r['series']
 
 
 def sweep_has_gpu_rows():
-    args = ['--io_size', '1M', '--block_size', '256K', '--queue_depth', 4, 8, '--io_parallel', 1,
-            '--requests', 'overlap', '--submit', 'batch']
+    args = ['--size', '1M', '--block-size', '256K', '--queue-depth', 4, 8, '--threads', 1,
+            '--sequential-requests', 'no', '--single-submit', 'no']
     r = result('sweep', *args, '--gpu')
     assert len(r['series']) == 4 and {s['ran']['path'] for s in r['series']} == {'pinned_pool'}, r['series']
     r = result('sweep', *args, '--gpu', '--gds')

@@ -65,7 +65,7 @@ io() {
 	shift 2
 	step "$name" sh -c 'way=$1; shift; out=$("$@") || exit; echo "$out"
 		case $out in *" by $way"*"validation: passed"*) ;; *) exit 1 ;; esac' sh "$way" \
-		"$penstock" io --gpu 0 --loops 1 --warmup_loops 0 --validate "$@"
+		"$penstock" io --gpu 0 --iterations 1 --warmup 0 --verify "$@"
 }
 
 # sanitized NAME ERRORS OPTION...: ERRORS are the CUDA calls of which errors count as well.  cuFile
@@ -74,11 +74,11 @@ sanitized() {
 	local name=$1 errors=$2
 	shift 2
 	step "compute-sanitizer, $name" "$sanitizer" --error-exitcode 9 --report-api-errors "$errors" \
-		"$penstock" io -s 32M --gpu 0 --loops 1 --validate "$@"
+		"$penstock" io -s 32M --gpu 0 --iterations 1 --verify "$@"
 }
 
 row test time result notes
-step "penstock info" "$penstock" info --measure_gpu "$scratch"
+step "penstock info" "$penstock" info --measure-gpu "$scratch"
 
 # Does cuFile refuse files here, as it does without udev?  Then the pinned pool must take over.
 number=$(stat -c %d "$scratch")
@@ -100,10 +100,10 @@ for size in 1 4095 1M 1000001 64M 3G; do
 	io "read, $size" "the pinned pool" -s "$size" --read
 done
 for engine in io_uring libaio threads; do
-	io "read, $engine" "the pinned pool" -s 64M --read --engine "$engine"
+	io "read, $engine" "the pinned pool" -s 64M --read -only --engine "$engine"
 done
-io "read, page cache, 4 I/O threads" "the pinned pool" -s 256M --read --direct never -t 4
-io "write, two workers" "the pinned pool" -s 256M --multi_process 2
+io "read, page cache, 4 I/O threads" "the pinned pool" -s 256M --read -only --direct never -t 4
+io "write, two workers" "the pinned pool" -s 256M --workers 2
 for size in 4K 256M 3G; do
 	io "write, $size, cuFile" cuFile -s "$size" --gds
 	io "read, $size, cuFile" cuFile -s "$size" --gds --read
@@ -116,18 +116,18 @@ measured() {
 	step "$name" sh -c 'p=$1; shift; "$@" --json result.json || exit; grep -q "$p" result.json' sh \
 		"$pattern" "$@"
 }
-measured "bench, verified" '"memory": "gpu"' "$penstock" bench -m gpu --sizes 2M 32M -n 20 --verify --no-limit
-measured "bench, cuFile, verified" '"memory": "gpu"' "$penstock" bench -m gpu -e cufile --sizes 2M 32M -n 20 \
+measured "bench, verified" '"memory": "gpu"' "$penstock" bench -m gpu --size 2M 32M -n 20 --verify --no-limit
+measured "bench, cuFile, verified" '"memory": "gpu"' "$penstock" bench -m gpu -e cufile --size 2M 32M -n 20 \
 	--verify --no-limit
-measured "sweep" '"memory": "gpu"' "$penstock" sweep --gpu --io_size 64M --loops 1 --block_size 1M 8M \
-	--queue_depth 32 --no-limit --log_dir logs
-measured "sweep, cuFile" '"memory": "gpu"' "$penstock" sweep --gpu --gds --io_size 64M --loops 1 --block_size 1M 8M \
-	--queue_depth 32 --no-limit --log_dir logs
-measured "tune" '"memory": "gpu"' "$penstock" tune --gpu --budget 8 --io_size 64M --no-limit -o best.json
+measured "sweep" '"memory": "gpu"' "$penstock" sweep --gpu --size 64M --iterations 1 --block-size 1M 8M \
+	--queue-depth 32 --no-limit --log-dir logs
+measured "sweep, cuFile" '"memory": "gpu"' "$penstock" sweep --gpu --gds --size 64M --iterations 1 --block-size 1M 8M \
+	--queue-depth 32 --no-limit --log-dir logs
+measured "tune" '"memory": "gpu"' "$penstock" tune --gpu --budget 8 --size 64M --no-limit -o best.json
 for layout in npy raw slab; do
-	measured "kv, $layout, verified" 'memory of' "$penstock" kv --model tiny-1b --num-users 20 --duration 10 \
+	measured "kv, $layout, verified" 'memory of' "$penstock" kv --model tiny-1b --num-users 20 --runtime 10 \
 		--max-requests 60 --gpu-mem-gb 1 --cpu-mem-gb 0.25 --storage-capacity-gb 2 \
-		--generation-mode none --seed 1 --layout $layout --verify --cache-dir cache --output kv.json
+		--generation-mode none --seed 1 --layout $layout --verify --folder cache --output kv.json
 done
 
 step "checksums on the device" "$python" "$root/tests/gpu/device.py" \
@@ -140,8 +140,8 @@ done
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -1)
 if [ -n "$sanitizer" ]; then
 	sanitized "write" explicit
-	sanitized "read, odd, 4 threads" explicit --read --memory odd -t 4
-	sanitized "read, cuFile" no --read --gds
+	sanitized "read, odd, 4 threads" explicit --read-only --memory odd -t 4
+	sanitized "read, cuFile" no --read-only --gds
 	sanitized "write, cuFile" no --gds
 else
 	row compute-sanitizer - - "not here"

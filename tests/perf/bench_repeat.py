@@ -33,7 +33,7 @@ def main():
     runs = []
     with tempfile.TemporaryDirectory(prefix='penstock-perf-', dir=args.dir) as folder:
         for _ in range(args.runs):
-            out = subprocess.run([penstock, 'bench', '--nvme-path', folder, '--no-limit', '--json', '-', *words],
+            out = subprocess.run([penstock, 'bench', '--target', folder, '--no-limit', '--json', '-', *words],
                                  check=True, stdout=subprocess.PIPE, text=True).stdout
             runs.append(json.loads(out)['series'])
     pairs = list(zip(runs, runs[1:]))

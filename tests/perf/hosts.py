@@ -55,7 +55,7 @@ def main():
             if not shutil.which(launcher[0]):
                 continue
             for ranks in a.ranks:
-                words = [penstock, 'replay', 't.csv', '-T', 'memory']
+                words = [penstock, 'replay', 't.csv', '-f', 'memory']
                 make_trace('t.csv', 1, a.seconds)
                 alone = statistics.median(cpu(run(words)) for _ in range(a.rounds))
                 make_trace('t.csv', ranks, a.seconds)

@@ -54,7 +54,7 @@ class Workload:
         self.args, self.folder = args, folder
         self.penstock = os.path.join(os.path.abspath(args.build), 'penstock')
         self.cache = os.path.join(folder, 'cache')
-        self.options = ['kv', '--model', args.model, '--num-users', str(args.users), '--duration', str(args.seconds),
+        self.options = ['kv', '--model', args.model, '--num-users', str(args.users), '--runtime', str(args.seconds),
                         '--gpu-mem-gb', '0', '--cpu-mem-gb', '0', '--generation-mode', 'none', '--seed', '42',
                         '--storage-capacity-gb', str(args.capacity), '--log-level', 'ERROR']
         self.before = ['--precondition'] if args.precondition else []
@@ -62,7 +62,7 @@ class Workload:
     def run(self, layout):
         """The run itself; bytes and time are of its measured interval."""
         output = os.path.join(self.folder, 'kv.json')
-        _, usage = measured([self.penstock, *self.options, *self.before, '--cache-dir', self.cache, '--layout', layout,
+        _, usage = measured([self.penstock, *self.options, *self.before, '--folder', self.cache, '--layout', layout,
                              '--output', output, '--json', os.path.join(self.folder, 'result.json')], self.folder)
         with open(output) as f:
             stats = json.load(f)['summary']

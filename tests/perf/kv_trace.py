@@ -47,15 +47,15 @@ def parts(quick):
     """Options of each, the file, and whether once is enough."""
     minute = 1 if quick else 60
     users = ['--num-users', '1000', '--generation-mode', 'none']
-    five = [*users, '--duration', str(5 * minute)]
+    five = [*users, '--runtime', str(5 * minute)]
     return {
         'model': (five, '/dev/null', False),
         'plain': (five, 'trace.csv', False),
         'zst': (five, 'trace.csv.zst', False),
-        'busy': (['--num-users', '1000', '--generation-mode', 'realistic', '--duration', str(60 * minute)],
+        'busy': (['--num-users', '1000', '--generation-mode', 'realistic', '--runtime', str(60 * minute)],
                  '/dev/null', False),
-        'hour': ([*users, '--duration', str(60 * minute)], 'trace.csv.zst', True),
-        'start': (['--num-users', '100000', '--duration', '60', '--max-requests', '1'], '/dev/null', False),
+        'hour': ([*users, '--runtime', str(60 * minute)], 'trace.csv.zst', True),
+        'start': (['--num-users', '100000', '--runtime', '60', '--max-requests', '1'], '/dev/null', False),
     }
 
 

@@ -64,7 +64,7 @@ def lay_out(path, size):
 
 
 def kv_trace(penstock, path, requests):
-    fio.call([penstock, 'kv', '--model', 'tiny-1b', '--num-users', '20', '--duration', '600', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
+    fio.call([penstock, 'kv', '--model', 'tiny-1b', '--num-users', '20', '--runtime', '600', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
               '--storage-capacity-gb', '4', '--generation-mode', 'none', '--seed', '42', '--max-requests', str(requests),
               '--io-trace-log', path, '--trace-extended', '--output', path + '.json'])
 

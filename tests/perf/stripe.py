@@ -118,7 +118,7 @@ def saves(throttle, penstock, devices, size, rate, rounds):
             ends.callback(run, 'umount', rooms[i])
             throttle.limit(device, rate * 10**6)
         both = os.path.join(rooms[0], 'both')
-        run(penstock, 'stripe', 'create', '--folder', both, *rooms)
+        run(penstock, 'stripe', 'create', '--as-folder', both, *rooms)
         for _ in range(rounds + 1):  # the first replaces nothing
             for n, name in ((1, rooms[0] + '/plain'), (2, both + '/striped')):
                 start = time.monotonic()

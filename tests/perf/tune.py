@@ -42,13 +42,13 @@ class Tuner:
                                          stdout=subprocess.PIPE, text=True).stdout)
 
     def tune(self, *args):
-        return self.json('tune', '--nvme_dir', self.folder, '--io_size', self.args.io_size, '--no-limit', *args)['tune']
+        return self.json('tune', '--folder', self.folder, '--size', self.args.io_size, '--no-limit', *args)['tune']
 
     def speed(self, config):
         """The sum of both directions, GB/s, as one fresh run of each sees it."""
         total = 0
-        for direction in ([], ['--read']):
-            r = self.json('io', '--folder', self.folder, '--io_size', self.args.io_size, '--config', config,
+        for direction in ([], ['--read-only']):
+            r = self.json('io', '--target', self.folder, '--size', self.args.io_size, '--config', config,
                           '--loops', '3', *direction)
             total += r['io']['task_bytes_per_sec'] / 2**30
         return total

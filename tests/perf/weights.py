@@ -113,7 +113,7 @@ class Streams:
 
 
 def command(args, model, *options, **how):
-    words = [os.path.join(args.build, 'penstock'), 'weights', model, '--window', str(args.window), '--time', str(args.seconds),
+    words = [os.path.join(args.build, 'penstock'), 'weights', model, '--window', str(args.window), '--runtime', str(args.seconds),
              '--json', '-', *map(str, options)]
     r = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, **how).stdout)
     one, s = r['series'][0], r['weights']

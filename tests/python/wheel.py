@@ -191,11 +191,11 @@ def the_names_that_people_type_are_installed():
     assert 'Read Speed' in text or 'GB/s' in text, text
     assert 'io_uring' in tool('ds_report')
     assert 'usage: penstock tune' in tool('ds_nvme_tune', '--help')
-    text = tool('kv-cache', '--model', 'tiny-1b', '--num-users', '2', '--duration', '3600', '--max-requests', '2',
+    text = tool('kv-cache', '--model', 'tiny-1b', '--num-users', '2', '--runtime', '3600', '--max-requests', '2',
                 '--gpu-mem-gb', '0', '--cpu-mem-gb', '0', '--generation-mode', 'none', '--storage-capacity-gb', '1',
-                '--cache-dir', 'cache', '--output', 'kv.json')
+                '--folder', 'cache', '--output', 'kv.json')
     assert 'Requests completed' in text, text
-    assert 'penstock kv --model=' in tool('penstock', 'kv', 'mlperf', '--cache-dir', 'cache', '--dry-run')
+    assert 'penstock kv --model=' in tool('penstock', 'kv', 'mlperf', '--folder', 'cache', '--dry-run')
     assert 'unknown option' in tool('ds_io', '--xyzzy', status=2)
 
 

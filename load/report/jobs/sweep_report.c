@@ -355,14 +355,14 @@ static json_t *report_axis_json(const struct config_space_axis *a)
 	return j;
 }
 
-void report_space_settings(json_t *settings, const char *const *folders, unsigned nr,
+void report_space_settings(json_t *settings, const char *where, const char *const *folders, unsigned nr,
 			   const struct config_space *space)
 {
 	json_t *all = json_array();
 
 	for (unsigned i = 0; i < nr; i++)
 		json_array_append_new(all, report_str(folders[i]));
-	json_object_set_new(settings, "nvme_dir", all);
+	json_object_set_new(settings, where, all);
 	for (unsigned i = 0; i < space->nr; i++)
 		json_object_set_new(settings, config_space_names[space->axes[i].kind],
 				    report_axis_json(&space->axes[i]));
@@ -372,7 +372,7 @@ void sweep_settings(json_t *settings, const struct sweep_job *job)
 {
 	json_object_set_new(settings, "engine", report_str_or_null(job->opts.engine));
 	json_object_set_new(settings, "memory", json_string(bed_memory_words[job->memory]));
-	report_space_settings(settings, job->folders, job->nr_folders, job->space);
+	report_space_settings(settings, "target", job->folders, job->nr_folders, job->space);
 }
 
 json_t *report_point_json(const struct config_space *space, unsigned point)

@@ -20,10 +20,10 @@ static const char *const commands[] = {"bench", "io", "kv", "replay", "ckpt benc
 static const char *const parts[] = {"io", "kv", "flows", "replay", "ckpt", "objects"};
 
 /* Each rank has places of its own, and may have a seed. */
-static const char *const own_settings[] = {"nvme_path", "folder",     "folder_to_device_mapping",
-					   "cache_dir", "target",     "targets",
-					   "seed",      "seed_given", "io_trace_log",
-					   "trace"};
+static const char *const own_settings[] = {"folder",       "folder_to_device_mapping",
+					   "target",       "targets",
+					   "seed",         "seed_given",
+					   "io_trace_log", "trace"};
 
 struct merging {
 	const struct merge_input *in;

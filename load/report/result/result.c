@@ -224,7 +224,7 @@ static bool fresh_writes(const struct result *r)
 	if (r->ckpt || !strcmp(r->command, "gen"))
 		return true;
 	if (!strcmp(r->command, "bench"))
-		return json_is_false(json_object_get(r->settings, "overwrite"));
+		return json_is_false(json_object_get(r->settings, "rewrite"));
 	return json_integer_value(json_object_get(r->io, "fresh_loops")) > 0;
 }
 

@@ -45,7 +45,7 @@ static const struct cli_opt opts[] = {
 	CLI_U64(struct args, seed, 0, "seed", "N", NULL, 0, UINT64_MAX, "seed"),
 	CLI_SIZE(struct args, block_size, 'b', "block-size", "BYTES", "1M", 512, 1u << 30,
 		 "bytes per block"),
-	CLI_ALIAS("bs"),
+	CLI_ALIAS_OF("fio", "bs"),
 	CLI_STR(struct args, folder, 'f', "folder", "DIR", ".", "where"),
 	CLI_LIST(struct args, map, 0, "folder_to_device_mapping", "DIR:DEV", NULL, 1, 3, "pairs"),
 	CLI_GROUP("Engine"),
@@ -417,7 +417,7 @@ static void the_help_shows_every_option_within_80_columns(void **state)
 	cli_help(f, &cmd, true);
 	fclose(f);
 	assert_non_null(strstr(text, "usage: penstock test [OPTION...] [FILE...]\n"));
-	assert_non_null(strstr(text, "  -b, --block-size BYTES      bytes per block (1M)\n"));
+	assert_non_null(strstr(text, "  -b, --block-size BYTES      bytes per block (1M); also --bs\n"));
 	assert_non_null(strstr(text, "  -m, --mode fast|slow_down   how (fast)\n"));
 	assert_non_null(strstr(text, "      --folder_to_device_mapping DIR:DEV...\n"));
 	assert_non_null(strstr(text, "\nEngine:\n"));
@@ -450,6 +450,8 @@ static void the_dump_is_json_with_every_option(void **state)
 	assert_string_equal(json_string_value(json_object_get(o, "default")), "1M");
 	assert_string_equal(json_string_value(json_array_get(json_object_get(o, "aliases"), 0)),
 			    "bs");
+	o = json_object_get(o, "tools");
+	assert_string_equal(json_string_value(json_object_get(o, "bs")), "fio");
 	o = json_array_get(list, 9);
 	assert_string_equal(json_string_value(json_object_get(o, "group")), "Engine");
 	json_decref(root);

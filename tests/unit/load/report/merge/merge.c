@@ -272,11 +272,11 @@ static void what_cannot_be_added_is_named(void **state)
 
 	(void)state;
 	fill(&one[0], 100, 1, 1, 1000 * MS);
-	a = json_of(&one[0], "bench", json_pack("{s:i, s:s}", "sizes", 4096, "nvme_path", "/a"));
-	refused(a, json_of(&one[0], "io", json_pack("{s:i}", "sizes", 4096)),
+	a = json_of(&one[0], "bench", json_pack("{s:i, s:s}", "size", 4096, "target", "/a"));
+	refused(a, json_of(&one[0], "io", json_pack("{s:i}", "size", 4096)),
 		"'b.json': command is \"io\", not \"bench\" as in 'a.json': they cannot be added");
-	refused(a, json_of(&one[0], "bench", json_pack("{s:i}", "sizes", 8192)),
-		"'b.json': settings.sizes is 8192, not 4096 as in 'a.json': they cannot be added");
+	refused(a, json_of(&one[0], "bench", json_pack("{s:i}", "size", 8192)),
+		"'b.json': settings.size is 8192, not 4096 as in 'a.json': they cannot be added");
 	b = json_deep_copy(a);
 	s = json_array_get(json_object_get(b, "series"), 0);
 	json_object_set_new(s, "name", json_string("write 4K"));

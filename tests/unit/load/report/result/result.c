@@ -176,7 +176,7 @@ static char *note_of(bool read, bool overwrite, double share, const char *how)
 	s.read = read;
 	s.limit = series_speed(&s) / share;
 	snprintf(s.limit_how, sizeof(s.limit_how), "%s", how);
-	j = json_with(&s, json_pack("{s:b}", "overwrite", overwrite));
+	j = json_with(&s, json_pack("{s:b}", "rewrite", overwrite));
 	note = json_object_get(json_object_get(series_of(j), "limit"), "note");
 	text = json_is_null(note) ? NULL : strdup(json_string_value(note));
 	json_decref(j);
