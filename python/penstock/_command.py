@@ -90,7 +90,7 @@ def show_help(command: dict[str, Any], more: str = '') -> None:
         left += '...' if o['kind'] == 'list' else ''
         text = o['help'] + (f' ({o["default"]})' if o['default'] else '')
         text += ''.join((', ' if i else '; also ') + '--' + a for i, a in enumerate(o['aliases']))
-        lines = textwrap.wrap(text, 50)
+        lines = textwrap.wrap(text, 50, break_on_hyphens=False)
         first = lines.pop(0) if len(left) < 29 else ''
         print(f'{left:30}{first}'.rstrip(), *(f'{"":30}{line}' for line in lines), sep='\n')
     print(f'  -h, --help                  show this help{more and chr(10)}{more}')

@@ -38,17 +38,17 @@ COMMAND: dict[str, Any] = {
     'name': 'kv mlperf', 'summary': 'what an MLPerf submission runs, and its summary',
     'usage': '[KV_OPTION...]', 'operands': None, 'notes': None, 'runs': True, 'options': [
         _option('Run', 'folder', 'string', 'FOLDER', None,
-                'where the storage to be measured is', aliases=('cache-dir',), role='place'),
+                'on the storage that is measured', aliases=('cache-dir',), role='place'),
         _option('Run', 'results-dir', 'string', 'FOLDER', None,
                 'where results go; default: a new folder', role='write'),
         _option('Run', 'options', 'list', 'N', None, 'which of the options; default: 1 2 3', (1, 3)),
         _option('Run', 'iterations', 'integer', 'N', '3', 'runs of each option', (1, 1000), ('trials',)),
         _option('Run', 'npernode', 'integer', 'N', '1', 'ranks at a time on this machine', (1, 1024)),
-        _option('Run', 'seed', 'integer', 'N', '42', "of rank 0; each rank's is one more",
+        _option('Run', 'seed', 'integer', 'N', '42', "of rank 0",
                 (0, 2**63 - 1), ('seed-base',)),
         _option('Run', 'delay', 'integer', 'SECONDS', '20', 'pause between options', (0, 86400)),
         _option('Run', 'runtime', 'integer', 'SECONDS', None,
-                'of a run, for trials: a submission needs 300', (1, 86400), ('duration',)),
+                'of a run, instead of 300', (1, 86400), ('duration',)),
         _option('Run', 'config', 'string', 'FILE', None,
                 'settings in YAML: not in a closed submission', role='read'),
         _option('Run', 'dry-run', 'flag', None, None, 'print what would be run'),
@@ -291,7 +291,7 @@ class Submission:
         self.options = sorted({int(text) for text in a['options']}) or list(OPTIONS)
         self._set_ranks()
         if not a['folder']:
-            raise Failed('--folder: is needed (FOLDER: where the storage to be measured is)', 2)
+            raise Failed('--folder: is needed (FOLDER: on the storage that is measured)', 2)
         _check_cache_dir(a['folder'])
         for o in OPTIONS:
             if os.path.lexists(f'{r.folder}/option_{o}'):

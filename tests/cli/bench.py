@@ -433,7 +433,7 @@ def fio_does_the_same_work():
         for f in r['fio']:
             assert f['why_not'] is None and f['ratio_ci95'][0] <= f['ratio'] <= f['ratio_ci95'][1], f
             assert f['bytes_per_sec'] > 0 and f['ours_bytes_per_sec'] > 0, f
-            assert {'--bs=262144', '--iodepth=1', '--size=1310720'} <= set(f['command_line']), f
+            assert {'--bs=262144', '--iodepth=1', '--io_size=1310720'} <= set(f['command_line']), f
             assert f['series'].endswith('256K of 50% reads' if '--rwmix' in more else '256K'), f
             assert '--random' in more or 'opens files beforehand' in f['differs'], f
 
@@ -666,7 +666,7 @@ BAD = {
     'an unknown engine': (['--engine', 'warp'], "'warp' is unknown"),
     'a block size that is odd': (['--block-size', '1000'], 'multiple of 512'),
     'a depth out of range': (['--queue-depth', '0'], 'outside 1..4096'),
-    'an unknown option': (['--size', '1M'], "did you mean '--size'"),
+    'an unknown option': (['--sise', '1M'], "did you mean '--size'"),
     'an operand': (['somewhere'], 'not expected'),
     'all of a mix': (['--rwmix', '100'], 'outside 1..99'),
     'too few files to verify': (['--verify', '--files', '2', '--in-flight', '3'], ' --files: 2'),
