@@ -110,7 +110,8 @@ static int weights_build(struct weights_command *c, int argc, char **argv,
 	if (r != CLI_OK)
 		return r;
 	c->settings = cli_settings(&cmd_weights, c);
-	json_object_set_new(c->settings, "gpu", json_boolean(c->job.gpu));	r = weights_make_plan(&c->job, plan, &err);
+	json_object_set_new(c->settings, "gpu", json_boolean(c->job.gpu));
+	r = weights_make_plan(&c->job, plan, &err);
 	return r < 0 ? cli_refuse(&cmd_weights, r, err.msg) : CLI_OK;
 }
 

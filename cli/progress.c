@@ -40,16 +40,17 @@ static void bar_text(char *out, unsigned cells, double share)
 }
 
 /* @label in at most @room columns; a long one loses its middle. */
-static void label_text(char *out, unsigned size, const char *label, unsigned room)
+static void label_text(char *out, unsigned size, const char *label, unsigned width)
 {
-	unsigned len = (unsigned)strlen(label), head = room < 2 ? 0 : (room - 2) / 2;
+	unsigned len = (unsigned)strlen(label), head = width < 2 ? 0 : (width - 2) / 2;
 
-	if (len <= room)
+	if (len <= width)
 		snprintf(out, size, "%s ", label);
-	else if (room < 5) /* of which nothing can be told */
+	else if (width < 5) /* of which nothing can be told */
 		*out = 0;
 	else
-		snprintf(out, size, "%.*s..%s ", (int)head, label, label + len - (room - 2 - head));
+		snprintf(out, size, "%.*s..%s ", (int)head, label,
+			 label + len - (width - 2 - head));
 }
 
 void cli_progress_format(char *out, unsigned size, unsigned width, const char *label, uint64_t done,

@@ -13,7 +13,8 @@
 
 /* As options are called; those that are flags elsewhere take words. */
 static const char *const names[CONFIG_SPACE_KINDS] = {
-	"block-size", "queue-depth", "sequential-requests", "single-submit", "threads", "engine", "memory",
+	"block-size", "queue-depth", "sequential-requests", "single-submit", "threads",
+	"engine",     "memory",
 };
 
 /* One word to its value; false: not understood. */
@@ -21,7 +22,9 @@ static bool axis_value(enum config_space_kind kind, const char *word, uint64_t *
 {
 	static const char *const yes_no[] = {"no", "yes", NULL};
 	bool flag = kind == CONFIG_SPACE_SEQUENTIAL || kind == CONFIG_SPACE_SINGLE;
-	const char *const *words = flag ? yes_no : kind == CONFIG_SPACE_MEMORY ? bed_memory_words : NULL;
+	const char *const *words = flag                          ? yes_no
+				   : kind == CONFIG_SPACE_MEMORY ? bed_memory_words
+								 : NULL;
 
 	for (uint64_t i = 0; words && words[i]; i++) {
 		*n = i;

@@ -28,10 +28,11 @@ int bed_check_folder(const char *folder, bool write, struct penstock_err *err)
 	if (stat(folder, &st) < 0)
 		return penstock_fail(err, -EINVAL, "%s: %s", folder, penstock_strerror(errno));
 	if (penstock_stripe_get_kind(folder) == 1)
-		return penstock_fail(err, -EINVAL,
-				     "%s: is a striped file, not a folder; in a striped "
-				     "folder (`penstock stripe create --as-folder') files are striped",
-				     folder);
+		return penstock_fail(
+			err, -EINVAL,
+			"%s: is a striped file, not a folder; in a striped "
+			"folder (`penstock stripe create --as-folder') files are striped",
+			folder);
 	if (!S_ISDIR(st.st_mode))
 		return penstock_fail(err, -EINVAL, "%s: is not a directory", folder);
 	if (write && access(folder, W_OK | X_OK) < 0)

@@ -213,16 +213,16 @@ int bed_file_flags(const struct bed_file *f, bool read)
 	return (read ? O_RDONLY : O_RDWR) | O_NOFOLLOW;
 }
 
-void bed_file_describe(const struct bed_file *f, const char *msg, char *out, size_t room)
+void bed_file_describe(const struct bed_file *f, const char *msg, char *out, size_t size)
 {
 	const char *found = strstr(msg, f->open_path);
 	size_t before = found ? (size_t)(found - msg) : 0;
 
 	if (found)
-		snprintf(out, room, "%.*s%s%s", (int)before, msg, f->path,
+		snprintf(out, size, "%.*s%s%s", (int)before, msg, f->path,
 			 found + strlen(f->open_path));
 	else
-		snprintf(out, room, "%s", msg);
+		snprintf(out, size, "%s", msg);
 }
 
 void bed_file_fini(struct bed_file *f, bool keep)

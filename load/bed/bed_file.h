@@ -55,7 +55,7 @@ int bed_file_same(const struct bed_file *f, struct penstock_err *err);
 /* Flags to open it with: an object is read, or written as a whole. */
 int bed_file_flags(const struct bed_file *f, bool read);
 /* A message about what was opened, with its path. */
-void bed_file_describe(const struct bed_file *f, const char *msg, char *out, size_t room);
+void bed_file_describe(const struct bed_file *f, const char *msg, char *out, size_t size);
 /* Remove it if it was made here and shall not stay; free the name. */
 void bed_file_fini(struct bed_file *f, bool keep);
 

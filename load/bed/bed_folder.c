@@ -103,7 +103,7 @@ static void reap_files(int dir)
 	int fd = openat(dir, JOURNAL, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	FILE *journal = fd >= 0 && is_private(fd, S_IFREG) ? fdopen(fd, "r") : NULL;
 	CLEANUP_FREE char *line = NULL;
-	size_t room = 0;
+	size_t capacity = 0;
 
 	if (!journal) {
 		if (fd >= 0)
@@ -111,9 +111,9 @@ static void reap_files(int dir)
 		return;
 	}
 	/* Whoever holds the journal works in the folder. */
-	if (flock(fd, LOCK_EX | LOCK_NB) == 0 && getline(&line, &room, journal) > 0 &&
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0 && getline(&line, &capacity, journal) > 0 &&
 	    !strcmp(line, JOURNAL_HEAD)) {
-		while (getline(&line, &room, journal) > 0)
+		while (getline(&line, &capacity, journal) > 0)
 			reap_file(dir, line);
 		reap_new(dir);
 		unlinkat(dir, JOURNAL, 0);

@@ -21,7 +21,7 @@ struct kv_rows {
 	struct kv_params params;
 	struct kv_simulator model;
 	struct generated_row *generated;
-	uint32_t nr, room, pos;
+	uint32_t nr, capacity, pos;
 	bool prepared;
 };
 
@@ -31,7 +31,7 @@ static int rows_emit(void *arg, const struct kv_event *ev)
 
 	if (ev->type == KV_EV_MISS)
 		return 0;
-	if (ARRAY_RESERVE(s->generated, s->room, s->nr + 1) < 0)
+	if (ARRAY_RESERVE(s->generated, s->capacity, s->nr + 1) < 0)
 		return -ENOMEM;
 	s->generated[s->nr++] = (struct generated_row){*ev, kv_load_row(s->model.load)};
 	return 0;

@@ -56,7 +56,7 @@ struct kv_run_chain {
 	bool failed;
 	bool prefilled, decoded; /* it had such a step */
 	bool wrote;              /* the former made something */
-	unsigned nr, room;
+	unsigned nr, capacity;
 	struct kv_run_op *ops;
 	struct kv_request req;
 	struct kv_planned planned;

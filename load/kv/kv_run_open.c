@@ -58,17 +58,17 @@ static void choose_storage(struct kv_run_places *pl, const struct kv_job *job, c
 static int kv_run_storage_limit(const struct kv_run_places *pl, const struct kv_params *p,
 				uint64_t *ret, struct penstock_err *err)
 {
-	uint64_t room;
-	int r = place_free_bytes(&pl->opts[KV_NVME], &room, err);
+	uint64_t free_bytes;
+	int r = place_free_bytes(&pl->opts[KV_NVME], &free_bytes, err);
 
 	if (r < 0)
 		return r;
 	if (p->storage_gb > 0)
 		*ret = kv_params_storage(p);
-	else if (room == UINT64_MAX)
+	else if (free_bytes == UINT64_MAX)
 		*ret = KV_UNLIMITED;
 	else /* other parts may be on the same file system */
-		*ret = (uint64_t)(FREE_SHARE * (double)room) / max_u64(p->parts, 1);
+		*ret = (uint64_t)(FREE_SHARE * (double)free_bytes) / max_u64(p->parts, 1);
 	return 0;
 }
 
@@ -169,16 +169,16 @@ static int places_choose(struct kv_run_places *pl, const struct kv_job *job, con
 static int gpu_check(const struct kv_run_places *pl, double share, struct penstock_err *err)
 {
 	char want[PENSTOCK_SIZE_TEXT], have[PENSTOCK_SIZE_TEXT];
-	uint64_t room;
-	int r = place_free_bytes(&pl->opts[KV_GPU], &room, err);
+	uint64_t free_bytes;
+	int r = place_free_bytes(&pl->opts[KV_GPU], &free_bytes, err);
 
-	if (r < 0 || (double)pl->opts[KV_GPU].capacity <= share * (double)room)
+	if (r < 0 || (double)pl->opts[KV_GPU].capacity <= share * (double)free_bytes)
 		return r;
 	return penstock_fail(
 		err, -ENOMEM,
 		"%s needed, of %s no more than gpu_backend.memory_fraction, %g, is taken",
 		penstock_size_format(want, pl->opts[KV_GPU].capacity),
-		penstock_size_format(have, room), share);
+		penstock_size_format(have, free_bytes), share);
 }
 
 static int places_check(const struct kv_run_places *pl, const struct kv_params *p,

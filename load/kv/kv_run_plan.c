@@ -95,7 +95,7 @@ static struct kv_run_op *op_add(struct kv_run_chain *w, uint8_t type, uint8_t st
 {
 	struct kv_run_op *op;
 
-	if (ARRAY_RESERVE(w->ops, w->room, w->nr + 1) < 0)
+	if (ARRAY_RESERVE(w->ops, w->capacity, w->nr + 1) < 0)
 		return NULL;
 	op = &w->ops[w->nr++];
 	*op = (struct kv_run_op){.chain = w, .flow.type = type, .step = step};

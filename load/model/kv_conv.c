@@ -11,8 +11,8 @@ int kv_convs_init(struct kv_convs *c, int64_t max)
 {
 	*c = (struct kv_convs){.oldest = KV_NO_CONV, .newest = KV_NO_CONV};
 	c->max = max < 1 ? 1 : (uint32_t)min_u64((uint64_t)max, KV_NO_CONV - 1);
-	c->room = (uint32_t)min_u64(c->max, 1024);
-	c->v = calloc(c->room, sizeof(*c->v));
+	c->capacity = (uint32_t)min_u64(c->max, 1024);
+	c->v = calloc(c->capacity, sizeof(*c->v));
 	return c->v ? 0 : -ENOMEM;
 }
 
@@ -50,13 +50,14 @@ static void conv_link_newest(struct kv_convs *c, uint32_t slot)
 /* Without memory the manager stays as large as it is. */
 static bool convs_grow(struct kv_convs *c)
 {
-	uint32_t room = (uint32_t)min_u64(c->max, 2 * (uint64_t)c->room);
-	struct kv_conv *v = room > c->room ? reallocarray(c->v, room, sizeof(*v)) : NULL;
+	uint32_t capacity = (uint32_t)min_u64(c->max, 2 * (uint64_t)c->capacity);
+	struct kv_conv *v =
+		capacity > c->capacity ? reallocarray(c->v, capacity, sizeof(*v)) : NULL;
 
 	if (!v)
 		return false;
 	c->v = v;
-	c->room = room;
+	c->capacity = capacity;
 	return true;
 }
 
@@ -64,7 +65,7 @@ uint32_t kv_convs_start(struct kv_convs *c, uint32_t user, uint64_t ms)
 {
 	uint32_t slot;
 
-	if (c->nr < c->room || convs_grow(c)) {
+	if (c->nr < c->capacity || convs_grow(c)) {
 		slot = c->nr++;
 	} else {
 		slot = c->oldest;

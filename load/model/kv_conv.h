@@ -20,7 +20,7 @@ struct kv_conv {
 
 struct kv_convs {
 	struct kv_conv *v;
-	uint32_t nr, room, max;
+	uint32_t nr, capacity, max;
 	uint32_t oldest, newest;
 };
 

@@ -20,7 +20,7 @@ static int chunks_grow(struct kv_chunks *c)
 {
 	char *chunk;
 
-	if (ARRAY_RESERVE(c->v, c->room, c->nr + 1) < 0)
+	if (ARRAY_RESERVE(c->v, c->capacity, c->nr + 1) < 0)
 		return -ENOMEM;
 	chunk = aligned_alloc(KV_CHUNK_BYTES, KV_CHUNK_BYTES);
 	if (!chunk)
@@ -292,7 +292,7 @@ void kv_entries_remove(struct kv_entries *s, uint32_t i)
 
 static uint64_t chunks_memory(const struct kv_chunks *c)
 {
-	return (uint64_t)c->nr * KV_CHUNK_BYTES + c->room * sizeof(*c->v);
+	return (uint64_t)c->nr * KV_CHUNK_BYTES + c->capacity * sizeof(*c->v);
 }
 
 uint64_t kv_entries_memory(const struct kv_entries *s)

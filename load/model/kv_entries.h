@@ -48,7 +48,7 @@ _Static_assert(sizeof(struct kv_bucket_line) == 64, "a part of a bucket is one c
 enum { KV_CHUNK_SHIFT = 15, KV_CHUNK_BYTES = 64 << KV_CHUNK_SHIFT };
 struct kv_chunks {
 	char **v;
-	uint32_t nr, room;
+	uint32_t nr, capacity;
 	uint32_t made; /* lines that were ever used */
 	uint32_t free; /* first of those that are not, or KV_NONE */
 };

@@ -119,7 +119,7 @@ uint64_t kv_load_memory(const struct kv_load *l)
 		capacity += l->queue.level[i].capacity;
 	return sizeof(*l) + capacity * sizeof(struct penstock_heap_item) +
 	       l->nr_user_states * (sizeof(*l->user_states) + sizeof(*l->users)) +
-	       l->convs.room * sizeof(*l->convs.v) +
+	       l->convs.capacity * sizeof(*l->convs.v) +
 	       (l->rec.v ? l->rec.nr * (sizeof(*l->rec.v) + 8) : 0) +
 	       l->rec.nr_cursors * sizeof(*l->rec.cursor) +
 	       (l->undivided_cache ? kv_cache_memory(l->undivided_cache) : 0);

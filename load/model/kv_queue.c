@@ -4,14 +4,14 @@
 
 #include "base/util.h"
 
-int kv_queue_init(struct kv_queue *q, const struct kv_params *p, uint32_t room)
+int kv_queue_init(struct kv_queue *q, const struct kv_params *p, uint32_t capacity)
 {
 	int r = 0;
 
 	for (int i = 0; i < KV_QOS; i++) {
 		q->priority[i] = p->config.qos[i].priority;
 		if (r == 0)
-			r = penstock_heap_reserve(&q->level[i], room);
+			r = penstock_heap_reserve(&q->level[i], capacity);
 	}
 	return r;
 }

@@ -17,7 +17,7 @@ struct kv_queue {
 	struct penstock_heap level[KV_QOS];
 	int64_t priority[KV_QOS];
 };
-int kv_queue_init(struct kv_queue *q, const struct kv_params *p, uint32_t room);
+int kv_queue_init(struct kv_queue *q, const struct kv_params *p, uint32_t capacity);
 void kv_queue_fini(struct kv_queue *q);
 
 /* The earliest arrival of all; UINT64_MAX: nobody is waiting. */

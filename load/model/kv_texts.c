@@ -28,7 +28,7 @@ struct block {
 
 struct kv_texts {
 	struct text **v;
-	uint64_t nr, room;
+	uint64_t nr, capacity;
 	struct penstock_table table;
 	struct block *blocks;
 	char *free; /* in the first block */
@@ -71,15 +71,15 @@ static struct text *text_keep(struct kv_texts *t, const char *text, size_t len)
 	struct text *x;
 
 	if (size > t->left) {
-		size_t room = max_u64(size, BLOCK);
-		struct block *b = malloc(sizeof(*b) + room);
+		size_t capacity = max_u64(size, BLOCK);
+		struct block *b = malloc(sizeof(*b) + capacity);
 
 		if (!b)
 			return NULL;
 		b->next = t->blocks;
 		t->blocks = b;
 		t->free = b->bytes;
-		t->left = room;
+		t->left = capacity;
 	}
 	x = (void *)t->free;
 	*x = (struct text){.len = len, .number = (uint32_t)t->nr};
@@ -97,7 +97,7 @@ int64_t kv_texts_add(struct kv_texts *t, const char *text, size_t len)
 
 	if (x)
 		return x->number;
-	if (t->nr >= UINT32_MAX || ARRAY_RESERVE(t->v, t->room, t->nr + 1) < 0)
+	if (t->nr >= UINT32_MAX || ARRAY_RESERVE(t->v, t->capacity, t->nr + 1) < 0)
 		return -ENOMEM;
 	x = text_keep(t, text, len);
 	if (!x || penstock_table_insert(&t->table, &x->node, hash) < 0)

@@ -295,7 +295,7 @@ struct slot_queue {
  */
 struct buffer_pool {
 	char **unused;
-	uint64_t nr_unused, nr, room;
+	uint64_t nr_unused, nr, capacity;
 	struct oplist waits;
 };
 

@@ -194,7 +194,7 @@ int buffer_pool_grow(struct flow *f, struct buffer_pool *s, uint64_t nr, uint64_
 {
 	void *memory;
 
-	if (ARRAY_RESERVE(s->unused, s->room, s->nr + nr) < 0 ||
+	if (ARRAY_RESERVE(s->unused, s->capacity, s->nr + nr) < 0 ||
 	    penstock_buf_alloc(&memory, f->io, nr * bytes, 0, &f->stats.buf, NULL) < 0)
 		return -ENOMEM;
 	f->stats.memory += nr * bytes;

@@ -175,11 +175,11 @@ static int iov_memory(struct op *op)
 {
 	struct store_call *e = op->store_call;
 	struct end src = src_end(op, &op->src_hint);
-	uint32_t room = 0;
+	uint32_t capacity = 0;
 
 	for (uint64_t at = 0, n; at < op->size; at += n) {
 		n = op->size - at;
-		if (ARRAY_RESERVE(e->iov, room, (uint64_t)e->nr_iov + 1) < 0)
+		if (ARRAY_RESERVE(e->iov, capacity, (uint64_t)e->nr_iov + 1) < 0)
 			return -ENOMEM;
 		e->iov[e->nr_iov].addr = end_addr(&src, at, &n);
 		e->iov[e->nr_iov++].len = n;

@@ -149,17 +149,17 @@ int place_check(const struct place_opts *o, struct penstock_err *err)
 {
 	char want[PENSTOCK_SIZE_TEXT], have[PENSTOCK_SIZE_TEXT];
 	bool memory = o->kind == PLACE_MEMORY || o->kind == PLACE_GPU;
-	uint64_t room;
-	int r = place_free_bytes(o, &room, err);
+	uint64_t free_bytes;
+	int r = place_free_bytes(o, &free_bytes, err);
 
-	if (r < 0 || o->capacity <= room)
+	if (r < 0 || o->capacity <= free_bytes)
 		return r;
 	return penstock_fail(err, memory ? -ENOMEM : -ENOSPC, "%s: %s needed, %s free",
 			     o->kind == PLACE_GPU ? "GPU memory"
 			     : memory             ? "memory"
 						  : o->paths[0],
 			     penstock_size_format(want, o->capacity),
-			     penstock_size_format(have, room));
+			     penstock_size_format(have, free_bytes));
 }
 
 /* --------------------------------------------------------------------- memory */

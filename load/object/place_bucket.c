@@ -225,7 +225,7 @@ static int bucket_inspect(struct marker *m, struct penstock_s3 *c, const char *p
 struct removal {
 	struct place *p;
 	char **uris;
-	uint64_t nr, room;
+	uint64_t nr, capacity;
 	uint32_t uploads; /* flags of the list: it is of uploads */
 };
 
@@ -250,7 +250,7 @@ static int remove_name(void *arg, const char *name, const struct penstock_s3_ent
 
 	if (!name_is_ours(name, p->bucket.run))
 		return 0;
-	if (ARRAY_RESERVE(rm->uris, rm->room, rm->nr + 1) < 0 ||
+	if (ARRAY_RESERVE(rm->uris, rm->capacity, rm->nr + 1) < 0 ||
 	    asprintf(&uri, "%s%s", p->bucket.prefix, name) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (rm->uploads) {

@@ -159,12 +159,12 @@ bool journal_entry_matches(const struct journal_entry *e, const struct file_stat
 		is->mtime_ns == was->mtime_ns);
 }
 
-void journal_temp_name(char out[], size_t room, const struct journal *b, const char *name,
+void journal_temp_name(char out[], size_t size, const struct journal *b, const char *name,
 		       unsigned nr)
 {
 	const char *slash = strrchr(name, '/');
 
-	snprintf(out, room, "%.*s" JOURNAL_TEMP "%u", slash ? (int)(slash - name) + 1 : 0, name,
+	snprintf(out, size, "%.*s" JOURNAL_TEMP "%u", slash ? (int)(slash - name) + 1 : 0, name,
 		 b->owner, nr);
 }
 
@@ -289,11 +289,11 @@ static bool take_title(struct journal *b, const char *line)
 static int take_lines(struct journal *b, FILE *f, const char *path, struct penstock_err *err)
 {
 	CLEANUP_FREE char *line = NULL;
-	size_t room = 0;
+	size_t capacity = 0;
 	ssize_t n;
 	int r = 0;
 
-	for (uint64_t nr = 1; r == 0 && (n = getline(&line, &room, f)) > 0; nr++) {
+	for (uint64_t nr = 1; r == 0 && (n = getline(&line, &capacity, f)) > 0; nr++) {
 		if (line[n - 1] == '\n') {
 			line[n - 1] = '\0';
 			b->bytes += (uint64_t)n;

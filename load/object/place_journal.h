@@ -86,7 +86,7 @@ bool journal_entry_matches(const struct journal_entry *e, const struct file_stat
 /* Does the last line of the one in the folder say that its objects were kept? */
 bool journal_is_kept(const char *folder);
 /* The name of file @nr, in the folder of @name, until it is named so. */
-void journal_temp_name(char out[], size_t room, const struct journal *b, const char *name,
+void journal_temp_name(char out[], size_t size, const struct journal *b, const char *name,
 		       unsigned nr);
 /* Is it such a name? */
 bool journal_is_temp_name(const struct journal *b, const char *name);

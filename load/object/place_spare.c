@@ -99,16 +99,16 @@ static void spare_discard(struct place *p, const struct spare *s)
 static void spare_put(struct place *p, const struct spare *new)
 {
 	struct spares *s = p->spares;
-	bool room;
+	bool has_slot;
 
 	pthread_mutex_lock(&s->lock);
-	room = !s->off && s->nr < SPARES;
-	if (room) {
+	has_slot = !s->off && s->nr < SPARES;
+	if (has_slot) {
 		s->v[s->nr++] = *new;
 		s->bytes += new->bytes;
 	}
 	pthread_mutex_unlock(&s->lock);
-	if (!room)
+	if (!has_slot)
 		spare_discard(p, new);
 }
 
@@ -154,17 +154,17 @@ bool spare_keep(struct place *p, unsigned dir, const char *name)
 	struct place_dir *d = &p->dirs[dir];
 	int64_t bytes = s ? dir_file_size(d, name) : 0;
 	char to[SPARE_NAME];
-	bool room;
+	bool has_slot;
 
 	if (bytes <= 0)
 		return false;
 	new.bytes = (uint64_t)bytes;
 	pthread_mutex_lock(&s->lock);
-	room = !s->off && s->nr < SPARES;
+	has_slot = !s->off && s->nr < SPARES;
 	new.number = s->next++;
 	pthread_mutex_unlock(&s->lock);
 	spare_name(to, &new);
-	if (!room || dir_file_claim(d, to, NULL, 0) < 0)
+	if (!has_slot || dir_file_claim(d, to, NULL, 0) < 0)
 		return false;
 	if (dir_file_rename(d, name, to) < 0) {
 		dir_file_forget(d, to);

@@ -210,15 +210,15 @@ static uint64_t need_bytes(const struct place_opts *o, const struct replay_need 
 static int files_size(struct place_opts *o, const struct replay_job *job,
 		      const struct replay_need *n, struct penstock_err *err)
 {
-	uint64_t room;
+	uint64_t free_bytes;
 	int r;
 
 	o->capacity = job->capacity;
 	if (o->capacity)
 		return 0;
-	r = place_free_bytes(o, &room, err);
+	r = place_free_bytes(o, &free_bytes, err);
 	if (r == 0)
-		o->capacity = max_u64(room - room / SLACK_SHARE, n ? n->peak : 0);
+		o->capacity = max_u64(free_bytes - free_bytes / SLACK_SHARE, n ? n->peak : 0);
 	return r;
 }
 
@@ -262,18 +262,18 @@ static int map_check_room(const struct replay_map *m, unsigned i, const struct r
 {
 	const struct place_opts *o = &m->opts[i];
 	char want[PENSTOCK_SIZE_TEXT], have[PENSTOCK_SIZE_TEXT];
-	uint64_t need = scan ? scan->need[i].peak : job->capacity, room;
-	int r = place_free_bytes(o, &room, err);
+	uint64_t need = scan ? scan->need[i].peak : job->capacity, free_bytes;
+	int r = place_free_bytes(o, &free_bytes, err);
 
 	if (job->capacity)
 		need = min_u64(need, job->capacity);
-	if (r < 0 || need <= room)
+	if (r < 0 || need <= free_bytes)
 		return r;
 	return penstock_fail(err, -ENOSPC,
 			     "%s: the trace needs %s at once, %s are free; --capacity deletes what "
 			     "has not been used for longest",
 			     o->paths[0], penstock_size_format(want, need),
-			     penstock_size_format(have, room));
+			     penstock_size_format(have, free_bytes));
 }
 
 int replay_map_suits(const struct replay_map *m, enum trace_format format,

@@ -27,15 +27,16 @@ static int pattern_of(char **out, const char *path, struct penstock_err *err)
 
 static int search(glob_t *g, const char *pattern, const char *path, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	int r = glob(pattern, 0, NULL, g);
 
 	if (r == GLOB_NOMATCH)
 		return penstock_fail(err, -ENOENT, "%s: no CSV file there",
-				     penstock_shorten_name(&room, path));
+				     penstock_shorten_name(&short_name, path));
 	if (r)
 		return penstock_fail(err, r == GLOB_NOSPACE ? -ENOMEM : -EIO,
-				     "%s: cannot be searched", penstock_shorten_name(&room, path));
+				     "%s: cannot be searched",
+				     penstock_shorten_name(&short_name, path));
 	return 0;
 }
 
@@ -73,13 +74,13 @@ const char *burst_files_name(const struct burst_files *f, size_t i)
 int trace_burst_find(const char *path, struct penstock_err *err)
 {
 	struct burst_files f;
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	int r = burst_files_find(&f, path, err);
 
 	if (r < 0)
 		return r;
 	if (f.one && access(path, R_OK) < 0)
-		r = penstock_fail(err, -errno, "%s: %s", penstock_shorten_name(&room, path),
+		r = penstock_fail(err, -errno, "%s: %s", penstock_shorten_name(&short_name, path),
 				  strerror(errno));
 	burst_files_fini(&f);
 	return r;

@@ -130,7 +130,7 @@ static int fio_in_next(struct trace_reader *r, struct trace_row *row, struct pen
 static int fio_in_begin(struct trace_reader *r, struct penstock_err *err)
 {
 	struct fio_in *f = r->state;
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	char *line;
 	size_t len;
 	int n = source_line(&r->s, &line, &len, err);
@@ -148,7 +148,7 @@ static int fio_in_begin(struct trace_reader *r, struct penstock_err *err)
 		       : penstock_fail(err, -EINVAL,
 				       "%s: line 1: is not 'fio version 2 iolog' or 'fio version 3 "
 				       "iolog'",
-				       penstock_shorten_name(&room, source_path(&r->s)));
+				       penstock_shorten_name(&short_name, source_path(&r->s)));
 }
 
 const struct trace_input trace_fio_input = {

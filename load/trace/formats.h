@@ -59,7 +59,7 @@ bool mooncake_id(uint64_t *out, const char *key, size_t len);
 /* A list of ids that grows.  Zeroed is empty. */
 struct id_list {
 	uint64_t *v;
-	size_t nr, room;
+	size_t nr, capacity;
 };
 /* 0 or -ENOMEM. */
 int id_list_add(struct id_list *l, uint64_t id);

@@ -9,7 +9,7 @@ static size_t slot_of(const struct idset *s, uint64_t id)
 {
 	uint64_t h = id * 0x9e3779b97f4a7c15ull;
 
-	return (size_t)(h ^ h >> 32) & (s->room - 1);
+	return (size_t)(h ^ h >> 32) & (s->capacity - 1);
 }
 
 static size_t idset_slot(const struct idset *s, uint64_t id)
@@ -17,7 +17,7 @@ static size_t idset_slot(const struct idset *s, uint64_t id)
 	size_t i = slot_of(s, id);
 
 	while (s->slots[i] && s->slots[i] != id)
-		i = (i + 1) & (s->room - 1);
+		i = (i + 1) & (s->capacity - 1);
 	return i;
 }
 
@@ -25,15 +25,15 @@ static int idset_grow(struct idset *s, bool valued)
 {
 	struct idset bigger = *s;
 
-	bigger.room = s->room ? s->room * 2 : 1024;
-	bigger.slots = calloc(bigger.room, sizeof(*bigger.slots));
-	bigger.values = valued ? calloc(bigger.room, sizeof(*bigger.values)) : NULL;
+	bigger.capacity = s->capacity ? s->capacity * 2 : 1024;
+	bigger.slots = calloc(bigger.capacity, sizeof(*bigger.slots));
+	bigger.values = valued ? calloc(bigger.capacity, sizeof(*bigger.values)) : NULL;
 	if (!bigger.slots || (valued && !bigger.values)) {
 		free(bigger.slots);
 		free(bigger.values);
 		return -ENOMEM;
 	}
-	for (size_t i = 0; i < s->room; i++) {
+	for (size_t i = 0; i < s->capacity; i++) {
 		size_t to;
 
 		if (!s->slots[i])
@@ -68,7 +68,7 @@ int idset_add_value(struct idset *s, uint64_t id, uint32_t *value)
 		s->zero = true;
 		return idset_remember(was, value ? &s->zero_value : NULL, value);
 	}
-	if (s->nr >= s->room / 4 * 3 && idset_grow(s, value) < 0)
+	if (s->nr >= s->capacity / 4 * 3 && idset_grow(s, value) < 0)
 		return -ENOMEM;
 	i = idset_slot(s, id);
 	was = s->slots[i];

@@ -11,10 +11,10 @@
 #include <stdint.h>
 
 struct idset {
-	uint64_t *slots;  /* 0: free */
-	size_t nr, room;  /* room: power of two */
-	bool zero;        /* 0 is in */
-	uint32_t *values; /* of the slots; NULL: nobody asked for them */
+	uint64_t *slots;     /* 0: free */
+	size_t nr, capacity; /* capacity: a power of two */
+	bool zero;           /* 0 is in */
+	uint32_t *values;    /* of the slots; NULL: nobody asked for them */
 	uint32_t zero_value;
 };
 

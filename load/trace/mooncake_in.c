@@ -167,7 +167,7 @@ static int mooncake_in_next(struct trace_reader *r, struct trace_row *row, struc
 static int mooncake_in_begin(struct trace_reader *r, struct penstock_err *err)
 {
 	struct mooncake_in *m = r->state;
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	uint64_t tokens = r->o.block_tokens ? r->o.block_tokens : TRACE_BLOCK_TOKENS, bytes;
 
 	m->request = -1;
@@ -175,7 +175,7 @@ static int mooncake_in_begin(struct trace_reader *r, struct penstock_err *err)
 		return penstock_fail(
 			err, -EINVAL,
 			"%s: a mooncake trace has no sizes; give --bytes-per-token or --model",
-			penstock_shorten_name(&room, source_path(&r->s)));
+			penstock_shorten_name(&short_name, source_path(&r->s)));
 	m->block_tokens = tokens;
 	m->bytes_per_token = r->o.bytes_per_token;
 	if (tokens > UINT32_MAX || __builtin_mul_overflow(tokens, m->bytes_per_token, &bytes))

@@ -23,7 +23,7 @@ struct mooncake_out {
 
 int id_list_add(struct id_list *l, uint64_t id)
 {
-	if (ARRAY_RESERVE(l->v, l->room, l->nr + 1) < 0)
+	if (ARRAY_RESERVE(l->v, l->capacity, l->nr + 1) < 0)
 		return -ENOMEM;
 	l->v[l->nr++] = id;
 	return 0;

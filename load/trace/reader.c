@@ -55,7 +55,7 @@ int reader_bad(struct trace_reader *r, uint64_t line, const char *fmt, ...)
 
 int reader_keep(struct reader_text *t, const char *text, size_t len)
 {
-	if (ARRAY_RESERVE(t->text, t->room, len) < 0)
+	if (ARRAY_RESERVE(t->text, t->capacity, len) < 0)
 		return -ENOMEM;
 	if (len)
 		memcpy(t->text, text, len);
@@ -66,8 +66,8 @@ int reader_keep(struct reader_text *t, const char *text, size_t len)
 /* Is it one that can be read as operations? */
 static int pick_format(struct trace_reader *r, struct penstock_err *err)
 {
-	struct penstock_short_name room;
-	const char *path = penstock_shorten_name(&room, source_path(&r->s));
+	struct penstock_short_name short_name;
+	const char *path = penstock_shorten_name(&short_name, source_path(&r->s));
 
 	r->format = trace_detect_source(&r->s);
 	if (r->s.torn && r->s.at == r->s.end)
@@ -145,12 +145,12 @@ int trace_reader_open(struct trace_reader **out, const char *path,
 /* -EBADMSG where that ends it, 0 where it was counted. */
 static int count_bad(struct trace_reader *r, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
 	if (r->o.strict)
 		return penstock_fail(err, -EBADMSG, "%s: line %" PRIu64 ": %s",
-				     penstock_shorten_name(&room, source_path(&r->s)), r->row_line,
-				     r->why);
+				     penstock_shorten_name(&short_name, source_path(&r->s)),
+				     r->row_line, r->why);
 	trace_bad_add(&r->bad, "line %" PRIu64 ": %s", r->row_line, r->why);
 	return 0;
 }

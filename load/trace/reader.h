@@ -37,7 +37,7 @@ struct trace_reader {
 	bool torn_reported;
 	struct reader_text {
 		char *text;
-		size_t len, room;
+		size_t len, capacity;
 	} raw, header; /* with opts.raw: as they are in the file, without the newline */
 	char why[160]; /* what is wrong with the row */
 };

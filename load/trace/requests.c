@@ -27,7 +27,7 @@ int request_text(struct request_list *l, const char *text, size_t *ret)
 
 int request_add(struct request_list *l, const struct trace_request *r, size_t text)
 {
-	if (ARRAY_RESERVE(l->v, l->room, l->nr + 1) < 0)
+	if (ARRAY_RESERVE(l->v, l->capacity, l->nr + 1) < 0)
 		return -ENOMEM;
 	l->v[l->nr++] = (struct request_item){*r, text};
 	return 0;
@@ -68,7 +68,7 @@ int request_bad(struct trace_bad *b, const struct request_origin *at, uint64_t n
 		struct penstock_err *err, const char *fmt, ...)
 {
 	const char *slash = strrchr(at->path, '/');
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	char why[120];
 	va_list ap;
 
@@ -78,7 +78,8 @@ int request_bad(struct trace_bad *b, const struct request_origin *at, uint64_t n
 	trace_printable(why);
 	if (b->strict)
 		return penstock_fail(err, -EBADMSG, "%s: %s %" PRIu64 ": %s",
-				     penstock_shorten_name(&room, at->path), at->unit, number, why);
+				     penstock_shorten_name(&short_name, at->path), at->unit, number,
+				     why);
 	trace_bad_add(b, "%.50s%s%s %" PRIu64 ": %s",
 		      !at->named ? ""
 		      : slash    ? slash + 1

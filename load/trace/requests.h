@@ -10,7 +10,7 @@ struct request_list {
 		struct trace_request r;
 		size_t text; /* where in @texts */
 	} * v;
-	size_t nr, room;
+	size_t nr, capacity;
 	char *texts; /* each with its final 0 */
 	size_t texts_len, texts_room;
 };

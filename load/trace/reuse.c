@@ -21,7 +21,7 @@ struct object {
 
 struct reuse {
 	struct object *slots;
-	size_t nr, room; /* room: power of two */
+	size_t nr, capacity; /* capacity: a power of two */
 	size_t max_keys;
 	unsigned halvings; /* hashes are below 2^(64 - halvings) */
 	uint32_t *count;   /* Fenwick trees, from 1 */
@@ -96,7 +96,7 @@ static int line_redraw(struct reuse *u)
 
 	if (!order)
 		return -ENOMEM;
-	for (size_t i = 0; i < u->room; i++)
+	for (size_t i = 0; i < u->capacity; i++)
 		if (u->slots[i].hash && u->slots[i].place)
 			order[u->slots[i].place] = (uint32_t)i + 1;
 	if (line_new(u, (uint32_t)max_u64(2 * u->live_objects, 1024)) < 0)
@@ -109,12 +109,12 @@ static int line_redraw(struct reuse *u)
 
 /* --------------------------------------------------------------- the table */
 
-static size_t reuse_find(const struct object *slots, size_t room, uint64_t hash)
+static size_t reuse_find(const struct object *slots, size_t capacity, uint64_t hash)
 {
-	size_t i = (size_t)(hash * 0x9e3779b97f4a7c15ull >> 20) & (room - 1);
+	size_t i = (size_t)(hash * 0x9e3779b97f4a7c15ull >> 20) & (capacity - 1);
 
 	while (slots[i].hash && slots[i].hash != hash)
-		i = (i + 1) & (room - 1);
+		i = (i + 1) & (capacity - 1);
 	return i;
 }
 
@@ -124,20 +124,20 @@ static bool is_kept(const struct reuse *u, uint64_t hash)
 }
 
 /* A table of @room slots with those that are still kept. */
-static int rebuild(struct reuse *u, size_t room)
+static int rebuild(struct reuse *u, size_t capacity)
 {
-	struct object *slots = calloc(room, sizeof(*slots));
+	struct object *slots = calloc(capacity, sizeof(*slots));
 
 	if (!slots)
 		return -ENOMEM;
 	u->nr = 0;
-	for (size_t i = 0; i < u->room; i++) {
+	for (size_t i = 0; i < u->capacity; i++) {
 		struct object *o = &u->slots[i];
 
 		if (!o->hash)
 			continue;
 		if (is_kept(u, o->hash)) {
-			slots[reuse_find(slots, room, o->hash)] = *o;
+			slots[reuse_find(slots, capacity, o->hash)] = *o;
 			u->nr++;
 		} else if (o->place) {
 			line_take(u, o);
@@ -145,7 +145,7 @@ static int rebuild(struct reuse *u, size_t room)
 	}
 	free(u->slots);
 	u->slots = slots;
-	u->room = room;
+	u->capacity = capacity;
 	return 0;
 }
 
@@ -156,9 +156,9 @@ static int reuse_make_room(struct reuse *u)
 
 	if (u->nr >= u->max_keys) {
 		u->halvings++;
-		r = rebuild(u, u->room);
-	} else if (u->nr >= u->room / 4 * 3) {
-		r = rebuild(u, u->room * 2);
+		r = rebuild(u, u->capacity);
+	} else if (u->nr >= u->capacity / 4 * 3) {
+		r = rebuild(u, u->capacity * 2);
 	}
 	if (r == 0 && u->used == u->line)
 		r = line_redraw(u);
@@ -172,8 +172,8 @@ struct reuse *reuse_new(size_t max_keys)
 	if (!u)
 		return NULL;
 	u->max_keys = max_keys;
-	u->room = 1024;
-	u->slots = calloc(u->room, sizeof(*u->slots));
+	u->capacity = 1024;
+	u->slots = calloc(u->capacity, sizeof(*u->slots));
 	if (!u->slots || line_new(u, 1024) < 0) {
 		reuse_free(u);
 		return NULL;
@@ -217,7 +217,7 @@ int reuse_touch(struct reuse *u, uint64_t hash, uint64_t size, unsigned window,
 		return -ENOMEM;
 	if (!is_kept(u, hash)) /* no longer */
 		return 0;
-	o = &u->slots[reuse_find(u->slots, u->room, hash)];
+	o = &u->slots[reuse_find(u->slots, u->capacity, hash)];
 	if (!o->hash) {
 		o->hash = hash;
 		u->nr++;
@@ -238,7 +238,7 @@ void reuse_remove(struct reuse *u, uint64_t hash)
 	struct object *o;
 
 	hash += !hash;
-	o = &u->slots[reuse_find(u->slots, u->room, hash)];
+	o = &u->slots[reuse_find(u->slots, u->capacity, hash)];
 	if (o->hash && o->place)
 		line_take(u, o);
 }
@@ -258,7 +258,7 @@ static uint64_t halve(uint64_t x)
 
 void reuse_widen(struct reuse *u)
 {
-	for (size_t i = 0; i < u->room; i++)
+	for (size_t i = 0; i < u->capacity; i++)
 		u->slots[i].windows = halve(u->slots[i].windows);
 }
 
@@ -267,7 +267,7 @@ void reuse_windows(const struct reuse *u, uint64_t objects[REUSE_WINDOWS],
 {
 	memset(objects, 0, REUSE_WINDOWS * sizeof(*objects));
 	memset(bytes, 0, REUSE_WINDOWS * sizeof(*bytes));
-	for (size_t i = 0; i < u->room; i++) {
+	for (size_t i = 0; i < u->capacity; i++) {
 		const struct object *o = &u->slots[i];
 
 		for (uint64_t w = o->windows; o->hash && w; w &= w - 1) {
@@ -284,7 +284,7 @@ void reuse_totals(const struct reuse *u, struct reuse_totals *ret)
 		.keys = (uint64_t)u->nr << u->halvings,
 		.peak_bytes = u->peak_bytes,
 	};
-	for (size_t i = 0; i < u->room; i++)
+	for (size_t i = 0; i < u->capacity; i++)
 		if (u->slots[i].hash)
 			ret->bytes += u->slots[i].size << u->halvings;
 }

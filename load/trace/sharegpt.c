@@ -161,7 +161,7 @@ static bool read_conversation(struct loader *l, uint32_t index)
 
 static int sharegpt_read_all(struct loader *l, const char *path, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	enum jscan_at it = JSCAN_BEGIN;
 	bool ok = true;
 	int r = 0;
@@ -179,7 +179,7 @@ static int sharegpt_read_all(struct loader *l, const char *path, struct penstock
 	if (ok && r >= 0)
 		return 0;
 	return penstock_fail(err, -EINVAL, "%s: line %" PRIu64 ": not the JSON of ShareGPT%s",
-			     penstock_shorten_name(&room, path), l->j.source->line + 1,
+			     penstock_shorten_name(&short_name, path), l->j.source->line + 1,
 			     l->j.source->torn     ? ": " SOURCE_TORN
 			     : l->j.at == l->j.end ? ": it ends too early"
 						   : "");

@@ -187,10 +187,10 @@ static void *sink_run(void *arg)
 
 static int sink_failed(const struct sink_private *p, int r, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
 	return penstock_fail(err, r, "%s: cannot be written: %s",
-			     penstock_shorten_name(&room, p->path), penstock_strerror(r));
+			     penstock_shorten_name(&short_name, p->path), penstock_strerror(r));
 }
 
 /* Hand over what is filled; called with the lock. */
@@ -272,7 +272,7 @@ int sink_close(struct sink *s, struct penstock_err *err)
 static int make_folders(const char *path, struct penstock_err *err)
 {
 	CLEANUP_FREE char *name = strdup(path);
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
 	if (!name)
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -280,7 +280,7 @@ static int make_folders(const char *path, struct penstock_err *err)
 		*slash = '\0';
 		if (mkdir(name, 0777) < 0 && errno != EEXIST)
 			return penstock_fail(err, -errno, "%s: cannot be created: %s",
-					     penstock_shorten_name(&room, name),
+					     penstock_shorten_name(&short_name, name),
 					     penstock_strerror(-errno));
 		*slash = '/';
 	}

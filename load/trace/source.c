@@ -35,7 +35,7 @@ const char *source_path(const struct source *s)
 
 static ssize_t read_some(struct source *s, char *to, size_t len, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	ssize_t n;
 
 	do
@@ -43,7 +43,7 @@ static ssize_t read_some(struct source *s, char *to, size_t len, struct penstock
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return penstock_fail(err, -errno, "%s: cannot be read: %s",
-				     penstock_shorten_name(&room, s->p->path),
+				     penstock_shorten_name(&short_name, s->p->path),
 				     penstock_strerror(errno));
 	if (n == 0)
 		s->p->eof = true;
@@ -63,10 +63,10 @@ static bool is_packed(const unsigned char *m, size_t len)
 
 static int unreadable(const struct source *s, size_t code, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
 	return penstock_fail(err, -EIO, "%s: cannot be decompressed behind line %" PRIu64 ": %s",
-			     penstock_shorten_name(&room, s->p->path), s->line,
+			     penstock_shorten_name(&short_name, s->p->path), s->line,
 			     ZSTD_getErrorName(code));
 }
 
@@ -154,13 +154,14 @@ static int source_begin(struct source *s, struct penstock_err *err)
 
 static int source_open_file(struct source_private *p, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
 	p->fd = STDIN_FILENO;
 	if (strcmp(p->path, "-") != 0)
 		p->fd = open(p->path, O_RDONLY | O_CLOEXEC);
 	if (p->fd < 0)
-		return penstock_fail(err, -errno, "%s: %s", penstock_shorten_name(&room, p->path),
+		return penstock_fail(err, -errno, "%s: %s",
+				     penstock_shorten_name(&short_name, p->path),
 				     penstock_strerror(errno));
 	posix_fadvise(p->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 	return 0;

@@ -59,7 +59,7 @@ int table_header(struct trace_reader *r, struct table *t, const int *needed, int
 		 const char *what, struct penstock_err *err)
 {
 	struct csv_field f[CSV_FIELDS];
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	uint64_t line;
 	char *text;
 	size_t len;
@@ -76,7 +76,7 @@ int table_header(struct trace_reader *r, struct table *t, const int *needed, int
 				err, -EINVAL,
 				"%s: line 1: is not the header of %s: there is no column "
 				"'%s'",
-				penstock_shorten_name(&room, source_path(&r->s)), what,
+				penstock_shorten_name(&short_name, source_path(&r->s)), what,
 				t->names[needed[i]]);
 	name_unknown(r->unknown, sizeof(r->unknown), t, f);
 	return 0;

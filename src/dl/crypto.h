@@ -10,7 +10,7 @@
  * bytes.
  */
 struct penstock_sha256 {
-	unsigned long long room[32]; /* SHA256_CTX has 112 bytes */
+	unsigned long long state[32]; /* SHA256_CTX has 112 bytes */
 };
 
 struct penstock_crypto {

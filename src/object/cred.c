@@ -81,14 +81,14 @@ int cred_set(struct object_cred *out, const char *where, const char *key_id, con
 int cred_read_file(char **out, const char *path, struct penstock_err *err)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	size_t len = 0;
 	ssize_t n = 0;
 	char *text;
 
 	if (fd < 0)
 		return penstock_fail(err, -errno, "credentials: %s: %s",
-				     penstock_shorten_name(&room, path), strerror(errno));
+				     penstock_shorten_name(&short_name, path), strerror(errno));
 	text = malloc(CRED_TEXT_MAX + 1);
 	if (!text)
 		return penstock_fail(err, -ENOMEM, "credentials: no memory");
@@ -101,7 +101,7 @@ int cred_read_file(char **out, const char *path, struct penstock_err *err)
 		explicit_bzero(text, len);
 		free(text);
 		return penstock_fail(err, code, "credentials: %s: %s",
-				     penstock_shorten_name(&room, path),
+				     penstock_shorten_name(&short_name, path),
 				     n < 0 ? strerror(-code) : "not a text of at most 1 MiB");
 	}
 	*out = text;

@@ -77,13 +77,13 @@ static int endpoint_add_file(struct object_endpoints *s, const char *name, struc
 {
 	FILE *f = fopen(name, "re");
 	char *line = NULL;
-	size_t room = 0;
+	size_t capacity = 0;
 	int r = 0;
 
 	if (!f)
 		return penstock_fail(err, -errno, "endpoint: %s: %s", name,
 				     penstock_strerror(errno));
-	while (r == 0 && getline(&line, &room, f) >= 0) {
+	while (r == 0 && getline(&line, &capacity, f) >= 0) {
 		*strchrnul(line, '#') = 0;
 		r = add_list(s, line, err);
 	}

@@ -81,12 +81,12 @@ static size_t receive_body(char *data, size_t one, size_t len, void *arg)
 	return r->abort_code ? 0 : len;
 }
 
-static size_t read_body(char *room, size_t one, size_t size, void *arg)
+static size_t read_body(char *to, size_t one, size_t size, void *arg)
 {
 	struct http_req *r = arg;
 	size_t len = (size_t)min_u64(one * size, r->body_len - r->sent);
 
-	memcpy(room, (const char *)r->body + r->sent, len);
+	memcpy(to, (const char *)r->body + r->sent, len);
 	r->sent += len;
 	return len;
 }

@@ -22,14 +22,14 @@ static bool starts_with(const char *text, const char *start)
 
 int penstock_s3_is_uri(const char *name, struct penstock_err *err)
 {
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
 	if (starts_with(name, scheme))
 		return 1;
 	if (starts_with(name, "az://") || starts_with(name, "gs://"))
 		return penstock_fail(err, -ENOTSUP,
 				     "%s: only s3:// is built; az:// and gs:// are not",
-				     penstock_shorten_name(&room, name));
+				     penstock_shorten_name(&short_name, name));
 	return 0;
 }
 
@@ -48,7 +48,7 @@ int object_name_parse(struct object_name *n, const char *uri, bool need_key,
 		      struct penstock_err *err)
 {
 	const char *bucket = uri + strlen(scheme), *slash;
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 	int r = penstock_s3_is_uri(uri, err);
 
 	memset(n, 0, sizeof(*n));
@@ -56,19 +56,19 @@ int object_name_parse(struct object_name *n, const char *uri, bool need_key,
 		return r;
 	if (r == 0)
 		return penstock_fail(err, -EINVAL, "%s: is no s3://BUCKET/KEY",
-				     penstock_shorten_name(&room, uri));
+				     penstock_shorten_name(&short_name, uri));
 	slash = strchrnul(bucket, '/');
 	if (!is_bucket(bucket, (size_t)(slash - bucket)))
 		return penstock_fail(err, -EINVAL,
 				     "%s: '%.*s' is no bucket; a bucket has 3 to 255 of "
 				     "a-z, 0-9, '-' and '.'",
-				     penstock_shorten_name(&room, uri), (int)(slash - bucket),
+				     penstock_shorten_name(&short_name, uri), (int)(slash - bucket),
 				     bucket);
 	if (need_key && (!*slash || !slash[1]))
 		return penstock_fail(err, -EINVAL, "%s: has no key; give s3://BUCKET/KEY", uri);
 	if (*slash && strlen(slash + 1) > KEY_MAX)
 		return penstock_fail(err, -EINVAL, "%s: a key has at most %d bytes",
-				     penstock_shorten_name(&room, uri), KEY_MAX);
+				     penstock_shorten_name(&short_name, uri), KEY_MAX);
 	n->bucket = strndup(bucket, (size_t)(slash - bucket));
 	n->key = strdup(*slash ? slash + 1 : "");
 	if (n->bucket && n->key)
@@ -126,7 +126,7 @@ static bool is_base(const char *base)
 int object_url_parse(struct object_url *u, const char *text, struct penstock_err *err)
 {
 	const char *rest, *slash;
-	struct penstock_short_name room;
+	struct penstock_short_name short_name;
 
 	memset(u, 0, sizeof(*u));
 	if (strchr(text, '@'))
@@ -138,7 +138,7 @@ int object_url_parse(struct object_url *u, const char *text, struct penstock_err
 	if (!u->tls && !starts_with(text, "http://"))
 		return penstock_fail(err, -EINVAL,
 				     "endpoint: '%s' does not begin with http:// or https://",
-				     penstock_shorten_name(&room, text));
+				     penstock_shorten_name(&short_name, text));
 	rest = strstr(text, "://") + 3;
 	slash = strchrnul(rest, '/');
 	u->host = strndup(rest, (size_t)(slash - rest));
@@ -153,7 +153,7 @@ int object_url_parse(struct object_url *u, const char *text, struct penstock_err
 		return 0;
 	object_url_free(u);
 	return penstock_fail(err, -EINVAL, "endpoint: '%s' is no http://HOST:PORT",
-			     penstock_shorten_name(&room, text));
+			     penstock_shorten_name(&short_name, text));
 }
 
 void object_url_free(struct object_url *u)

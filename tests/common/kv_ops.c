@@ -165,7 +165,7 @@ static int op_number(uint32_t *out, const struct field *f)
 
 static int op_add_row(struct kv_ops *o, const struct kv_op *op)
 {
-	if (ARRAY_RESERVE(o->v, o->room, o->nr + 1) < 0)
+	if (ARRAY_RESERVE(o->v, o->capacity, o->nr + 1) < 0)
 		return -ENOMEM;
 	o->v[o->nr++] = *op;
 	return 0;

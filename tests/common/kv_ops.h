@@ -26,7 +26,7 @@ struct kv_op {
 
 struct kv_ops {
 	struct kv_op *v;
-	size_t nr, room;
+	size_t nr, capacity;
 };
 
 /* 0, -ENOMEM, or -EINVAL with the number of the line in @err; @o is to be freed in any case. */

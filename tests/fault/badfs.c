@@ -52,7 +52,7 @@ struct node {
 	mode_t mode;
 	char *data;
 	size_t size;
-	size_t room;
+	size_t capacity;
 	unsigned transfers;
 	unsigned here; /* reads that wait for others, */
 	uint64_t met;  /* and how often there were enough */
@@ -107,14 +107,14 @@ static struct node *add(const char *path, mode_t mode, bool is_dir)
 
 static int resize(struct node *n, size_t size)
 {
-	if (size > n->room) {
+	if (size > n->capacity) {
 		char *p = realloc(n->data, size + (1 << 20));
 
 		if (!p)
 			return -ENOMEM;
-		memset(p + n->room, 0, size + (1 << 20) - n->room);
+		memset(p + n->capacity, 0, size + (1 << 20) - n->capacity);
 		n->data = p;
-		n->room = size + (1 << 20);
+		n->capacity = size + (1 << 20);
 	}
 	if (size < n->size)
 		memset(n->data + size, 0, n->size - size);

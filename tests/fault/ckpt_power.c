@@ -25,7 +25,7 @@ enum { FILES = 256, CHANGES = 64, SAVES = 7 };
 
 struct content {
 	char *data;
-	uint64_t len, room;
+	uint64_t len, capacity;
 };
 
 struct name {
@@ -48,10 +48,10 @@ static unsigned long nr_states;
 
 static void content_resize(struct content *c, uint64_t len)
 {
-	if (len > c->room) {
+	if (len > c->capacity) {
 		c->data = realloc(c->data, len);
 		T_OK(c->data);
-		c->room = len;
+		c->capacity = len;
 	}
 	if (len > c->len)
 		memset(c->data + c->len, 0, len - c->len);

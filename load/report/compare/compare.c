@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The comparison as a whole; compare_judge.c judges a series, compare_out.c tells. */
+/* The comparison as a whole; compare_judge.c judges a series, compare_report.c tells. */
 #include "load/report/compare/compare.h"
 
 #include <errno.h>

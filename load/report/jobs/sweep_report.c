@@ -355,8 +355,8 @@ static json_t *report_axis_json(const struct config_space_axis *a)
 	return j;
 }
 
-void report_space_settings(json_t *settings, const char *where, const char *const *folders, unsigned nr,
-			   const struct config_space *space)
+void report_space_settings(json_t *settings, const char *where, const char *const *folders,
+			   unsigned nr, const struct config_space *space)
 {
 	json_t *all = json_array();
 

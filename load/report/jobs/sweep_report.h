@@ -57,8 +57,8 @@ json_t *report_value_json(const struct config_space_axis *a, const struct config
 json_t *report_point_json(const struct config_space *space, unsigned point);
 
 /* Of the settings, what is not the value of one option: the folders and the space. */
-void report_space_settings(json_t *settings, const char *where, const char *const *folders, unsigned nr,
-			   const struct config_space *space);
+void report_space_settings(json_t *settings, const char *where, const char *const *folders,
+			   unsigned nr, const struct config_space *space);
 void sweep_settings(json_t *settings, const struct sweep_job *job);
 json_t *sweep_grid_json(const struct sweep_job *job, const struct sweep_result *res);
 
