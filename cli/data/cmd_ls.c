@@ -38,7 +38,8 @@ static const struct cli_opt ls_opts[] = {
 	CLI_GROUP("Object store"),
 	CLI_TABLE(struct ls_command, s3, struct penstock_s3_opts, cli_s3_opts),
 	CLI_GROUP("Output"),
-	CLI_FLAG(struct ls_command, exact, 0, "bytes", "sizes in bytes, without a unit", .often = true),
+	CLI_FLAG(struct ls_command, exact, 0, "bytes", "sizes in bytes, without a unit",
+		 .often = true),
 	CLI_TABLE(struct ls_command, out, struct cli_output, cli_output_opts),
 	CLI_END,
 };

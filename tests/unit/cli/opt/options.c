@@ -417,7 +417,8 @@ static void the_help_shows_every_option_within_80_columns(void **state)
 	cli_help(f, &cmd, true);
 	fclose(f);
 	assert_non_null(strstr(text, "usage: penstock test [OPTION...] [FILE...]\n"));
-	assert_non_null(strstr(text, "  -b, --block-size BYTES      bytes per block (1M); also --bs\n"));
+	assert_non_null(
+		strstr(text, "  -b, --block-size BYTES      bytes per block (1M); also --bs\n"));
 	assert_non_null(strstr(text, "  -m, --mode fast|slow_down   how (fast)\n"));
 	assert_non_null(strstr(text, "      --folder_to_device_mapping DIR:DEV...\n"));
 	assert_non_null(strstr(text, "\nEngine:\n"));
