@@ -28,7 +28,7 @@
  * completion, range checks and error messages come from the table, and so do the settings of a
  * result (cli_settings()).  A command can have commands of its own (`subs'): `penstock trace stat'
  * is "trace stat" in cmd_trace_stat.c, penstock-trace-stat.md, and in the list of "trace" instead
- *of main.c.
+ * of main.c.
  *
  * On the command line: --name VALUE, --name=VALUE, -n VALUE, -nVALUE; `-' and
  * `_' are the same letter in long names; options and operands mix freely; `--'

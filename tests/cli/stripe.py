@@ -131,7 +131,7 @@ def a_striped_file_in_the_place_of_a_folder_is_named():
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n0.01,Write,65536,Tier-2,k,Prefill\n')
     kv = ['--model', 'tiny-1b', '--num-users', '1', '--runtime', '1', '--output', os.devnull]
     for words in (['replay', 'w.csv', '-f', 't'], ['replay', 'w.csv', '--tier', '2=t'], ['replay', 'w.csv', '-f', 't', '--layout', 'slab'],
-                  ['kv', *kv, '--target', 't'], ['kv', *kv, '--target', 't', '--layout', 'slab'], ['bench', '-f', 't', '-s', '4K'],
+                  ['kv', *kv, '--folder', 't'], ['kv', *kv, '--folder', 't', '--layout', 'slab'], ['bench', '-f', 't', '-s', '4K'],
                   ['io', '-f', 't', '-s', '1M'], ['tune', '-f', 't'], ['sweep', '-f', 't'], ['ckpt', 'bench', '-f', 't', '-s', '1M']):
         done = clikit.call(*words)
         assert done.returncode and 'is a striped file, ' in done.err and 'stripe create --as-folder' in done.err, done

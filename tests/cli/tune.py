@@ -301,7 +301,7 @@ def an_exhaustive_search_writes_what_was_said():
 def a_bound_that_no_measurement_keeps_is_refused():
     with folder():
         _, err = tune('--size', '16M', '--no-limit', '--max-write', '20M', status=2)
-        assert 'max_write: 20 MiB is less than' in err and '33 MiB' in err and err.count('\n') == 1, err
+        assert 'max-write: 20 MiB is less than' in err and '33 MiB' in err and err.count('\n') == 1, err
 
 
 def a_dry_run_creates_nothing():

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hit rates of the store's policies on a trace of KV operations (CSV of `penstock kv
- *--io-trace-log` or of `penstock trace convert --to-format kv`) on standard input, for several
- *capacities:
+ * Hit rates of the store's policies on a trace of KV operations on standard input, for several
+ * capacities.  The trace is CSV of `penstock kv --io-trace-log` or of `penstock trace
+ * convert --to-format kv`:
  *
  *	perf-store_policy < trace.csv
  *
