@@ -82,10 +82,10 @@ static const struct cli_opt io_opts[] = {
 	       "given"),
 	CLI_TABLE(struct io_command, job.opts, struct penstock_opts, cli_engine_ds_io_opts),
 	CLI_DURABILITY(struct io_command, job.opts.durability, "none"),
-	CLI_ENUM_TOLD(struct io_command, job.memory, gpu.memory_told, 'm', "memory",
-		      bed_memory_words, "own",
-		      "buffers: the library's own, plain 4 KiB pages, plain at an odd address, or "
-		      "a GPU's"),
+	CLI_ENUM_GIVEN(struct io_command, job.memory, gpu.memory_given, 'm', "memory",
+		       bed_memory_words, "own",
+		       "buffers: the library's own, plain 4 KiB pages, plain at an odd address, or "
+		       "a GPU's"),
 	CLI_FLAG(struct io_command, job.lock, 0, "lock", "lock the buffers in memory"),
 	CLI_LIST(struct io_command, gpus, 0, "gpu", "ID", NULL, 0, CLI_PLACES_MAX,
 		 "buffers in GPU memory; workers take these devices in turn, default: all"),
@@ -176,7 +176,7 @@ static int set_gpu(struct io_command *c)
 	int r;
 
 	c->gpu.gpu = c->gpus.given;
-	c->gpu.memory_told &= !c->gpus.given;
+	c->gpu.memory_given &= !c->gpus.given;
 	r = cli_gpu_set(&c->gpu, &all, &job->opts, &cmd_io);
 	job->memory = host;
 	job->gpu = c->gpu.gpu;

@@ -34,7 +34,7 @@ struct tune_command {
 	struct cli_list folders;
 	const char *sweep_config, *output, *log_dir;
 	struct cli_gpu gpu;
-	bool goal_told, verbose, dry_run, flush_page_cache;
+	bool goal_given, verbose, dry_run, flush_page_cache;
 	struct cli_result_args files;
 	/* what the run needs */
 	struct space space;
@@ -58,7 +58,7 @@ static const struct cli_opt tune_opts_table[] = {
 	CLI_WORD(struct tune_command, job.goal, 'g', "goal", tune_goal_words, "both",
 		 "what is to be best: the sum of both speeds, one of them, p99 latency, or "
 		 "CPU time per byte",
-		 .told = CLI_AT(struct tune_command, goal_told, bool)),
+		 .given_at = CLI_AT(struct tune_command, goal_given, bool)),
 	CLI_SIZE(struct tune_command, job.floor, 0, "floor", "BYTES", NULL, 1, 1ull << 60,
 		 "bytes per second, both directions added, that settings must reach with latency "
 		 "and "
@@ -111,7 +111,7 @@ static const struct cli_opt tune_opts_table[] = {
 static int check_contradictions(const struct tune_command *c)
 {
 	const struct tune_job *job = &c->job;
-	bool both = job->goal == TUNE_BOTH && c->goal_told;
+	bool both = job->goal == TUNE_BOTH && c->goal_given;
 	bool no_read = !job->read && (job->goal == TUNE_READ || both);
 	bool no_write = !job->write && (job->goal == TUNE_WRITE || both);
 	const struct cli_pair pairs[] = {
@@ -176,7 +176,7 @@ static void tune_set_job(struct tune_command *c)
 	job->budget_sec = job->budget_sec > 0 ? job->budget_sec : BUDGET;
 	job->max_write = job->max_write ? job->max_write : MAX_WRITE;
 	job->loops = job->loops ? job->loops : more->loops ? (uint32_t)more->loops : LOOPS;
-	job->memory = more->gpu && !c->gpu.memory_told ? BED_GPU : job->memory;
+	job->memory = more->gpu && !c->gpu.memory_given ? BED_GPU : job->memory;
 }
 
 static int build_space(struct tune_command *c)
