@@ -170,8 +170,8 @@ int cli_measure(const struct cli_measure *m, void *command)
 	cli_progress_end(m->progress);
 	if (rc < 0)
 		result_partial(&r, err.msg);
-	if (end.tell)
-		status = m->tell(command, &r);
+	if (end.has_result)
+		status = m->write_result(command, &r);
 	if (rc == -ECANCELED && *m->stop)
 		status = cli_fail(m->cmd, 128 + *m->stop, "interrupted; %s", end.interrupted);
 	else if (rc < 0)

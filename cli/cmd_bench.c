@@ -249,7 +249,7 @@ static void series_done(void *arg, const struct run_series *s)
 
 /* -------------------------------------------------------------------- results */
 
-static int bench_tell(void *args, struct result *r)
+static int bench_write_result(void *args, struct result *r)
 {
 	struct bench_command *c = args;
 	struct bench_result *res = &c->res;
@@ -288,7 +288,7 @@ static int bench_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.series_done = series_done;
 	c->job.series_arg = c;
 	r = bench_run(&c->job, &c->res, err);
-	end->tell = c->res.began;
+	end->has_result = c->res.began;
 	end->refused = !c->res.began;
 	return r;
 }
@@ -308,7 +308,7 @@ static int bench_main(void *args, int argc, char **argv)
 		bench_report_plan(stdout, &c->job, &plan);
 	} else if (r == CLI_OK) {
 		r = cli_measure(&(struct cli_measure){&cmd_bench, &c->out, &c->files, &c->progress,
-						      c->job.stop, bench_do, bench_tell},
+						      c->job.stop, bench_do, bench_write_result},
 				c);
 	}
 	bench_result_fini(&c->res);

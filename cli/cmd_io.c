@@ -249,14 +249,14 @@ static int io_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.progress_arg = c;
 	c->job.ready = on_ready;
 	r = io_job_run(&c->job, &c->res, err);
-	end->tell = r == 0 || c->res.partial;
+	end->has_result = r == 0 || c->res.partial;
 	end->refused = r == -EINVAL && !c->ready;
 	snprintf(end->interrupted, sizeof(end->interrupted), "the result is partial, %s",
 		 c->job.keep ? "files were kept" : "files it created were removed");
 	return r;
 }
 
-static int io_tell(void *args, struct result *r)
+static int io_write_result(void *args, struct result *r)
 {
 	struct io_command *c = args;
 	const struct io_result *res = &c->res;
@@ -304,7 +304,7 @@ static int io_main(void *args, int argc, char **argv)
 		r = io_dry_run(c);
 	} else if (r == CLI_OK) {
 		r = cli_measure(&(struct cli_measure){&cmd_io, &c->out, &c->files, &c->progress,
-						      c->job.stop, io_do, io_tell},
+						      c->job.stop, io_do, io_write_result},
 				c);
 	}
 	io_result_fini(&c->res);

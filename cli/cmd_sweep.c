@@ -305,7 +305,7 @@ static unsigned pick_series(struct run_series *out, const struct sweep_result *r
 	return n;
 }
 
-static int sweep_tell(void *args, struct result *r)
+static int sweep_write_result(void *args, struct result *r)
 {
 	struct sweep_command *c = args;
 	const struct sweep_result *res = &c->res;
@@ -343,7 +343,7 @@ static int sweep_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.point_done = point_done;
 	c->job.arg = c;
 	r = sweep_run(&c->job, &c->res, err);
-	end->tell = c->res.began;
+	end->has_result = c->res.began;
 	end->refused = !c->res.began;
 	snprintf(end->interrupted, sizeof(end->interrupted), "--resume goes on with what is in %s",
 		 c->log_dir);
@@ -374,7 +374,7 @@ static int sweep_main(void *args, int argc, char **argv)
 		r = dry_run(c);
 	} else if (r == CLI_OK) {
 		r = cli_measure(&(struct cli_measure){&cmd_sweep, &c->out, &c->files, &c->progress,
-						      c->job.stop, sweep_do, sweep_tell},
+						      c->job.stop, sweep_do, sweep_write_result},
 				c);
 	}
 	if (!c->res.began)

@@ -288,7 +288,7 @@ static int write_result(struct tune_command *c, struct result *r, const struct t
 }
 
 /* @failed: a measurement did, so no settings are recommended. */
-static int tune_tell(void *args, struct result *r)
+static int tune_write_result(void *args, struct result *r)
 {
 	struct tune_command *c = args;
 	const struct tune_result *res = &c->res;
@@ -330,7 +330,7 @@ static int tune_do(void *args, struct cli_end *end, struct penstock_err *err)
 	if (*c->job.stop && (r == 0 || r == -ECANCELED))
 		r = penstock_fail(err, -ECANCELED, "interrupted");
 	c->failed = r < 0 && r != -ECANCELED;
-	end->tell = c->res.race.probes || (*c->job.stop && c->res.info);
+	end->has_result = c->res.race.probes || (*c->job.stop && c->res.info);
 	end->refused = !c->res.began;
 	return r;
 }
@@ -351,7 +351,7 @@ static int tune_main(void *args, int argc, char **argv)
 		if (r == CLI_OK)
 			r = cli_measure(&(struct cli_measure){&cmd_tune, &c->out, &c->files,
 							      &c->progress, c->job.stop, tune_do,
-							      tune_tell},
+							      tune_write_result},
 					c);
 		cli_file_abandon(&c->config);
 	}

@@ -122,7 +122,7 @@ static void weights_progress(void *arg, uint64_t done, uint64_t total)
 	cli_progress_show(&c->progress, 0, "Stream:", done, total);
 }
 
-static int weights_tell(void *args, struct result *r)
+static int weights_write_result(void *args, struct result *r)
 {
 	struct weights_command *c = args;
 	const struct weights_result *res = &c->res;
@@ -154,7 +154,7 @@ static int weights_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.progress = isatty(STDERR_FILENO) ? weights_progress : NULL;
 	c->job.arg = c;
 	r = weights_run(&c->job, &c->res, err);
-	end->tell = c->res.ran;
+	end->has_result = c->res.ran;
 	snprintf(end->interrupted, sizeof(end->interrupted), "the result is partial");
 	return r;
 }
@@ -172,7 +172,7 @@ static int weights_main(void *args, int argc, char **argv)
 	} else if (r == CLI_OK) {
 		r = cli_measure(&(struct cli_measure){&cmd_weights, &c->out, &c->files,
 						      &c->progress, c->job.stop, weights_do,
-						      weights_tell},
+						      weights_write_result},
 				c);
 	}
 	weights_result_fini(&c->res);
