@@ -278,7 +278,7 @@ static int bench_write_result(void *args, struct result *r)
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int bench_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int bench_do(void *args, struct cli_outcome *outcome, struct penstock_err *err)
 {
 	struct bench_command *c = args;
 	int r;
@@ -288,8 +288,8 @@ static int bench_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.series_done = series_done;
 	c->job.series_arg = c;
 	r = bench_run(&c->job, &c->res, err);
-	end->has_result = c->res.began;
-	end->refused = !c->res.began;
+	outcome->has_result = c->res.began;
+	outcome->refused = !c->res.began;
 	return r;
 }
 

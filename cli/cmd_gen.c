@@ -154,7 +154,7 @@ static int gen_write_result(void *args, struct result *r)
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int gen_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int gen_do(void *args, struct cli_outcome *outcome, struct penstock_err *err)
 {
 	struct gen_command *c = args;
 	int r;
@@ -163,9 +163,10 @@ static int gen_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.arg = c;
 	cli_progress_start(&c->progress, c->job.verify ? "Verify:" : "Write:", c->bytes);
 	r = gen_files_run(&c->job, &c->res, err);
-	end->has_result = c->res.series.ops > 0;
-	snprintf(end->interrupted, sizeof(end->interrupted), "%llu of %llu files are complete",
-		 (unsigned long long)c->res.series.ops, (unsigned long long)c->job.nr);
+	outcome->has_result = c->res.series.ops > 0;
+	snprintf(outcome->interrupted, sizeof(outcome->interrupted),
+		 "%llu of %llu files are complete", (unsigned long long)c->res.series.ops,
+		 (unsigned long long)c->job.nr);
 	return r;
 }
 

@@ -240,7 +240,7 @@ static void on_ready(void *arg)
 
 /* ---------------------------------------------------------------------- run */
 
-static int io_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int io_do(void *args, struct cli_outcome *outcome, struct penstock_err *err)
 {
 	struct io_command *c = args;
 	int r;
@@ -249,9 +249,9 @@ static int io_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.progress_arg = c;
 	c->job.ready = on_ready;
 	r = io_job_run(&c->job, &c->res, err);
-	end->has_result = r == 0 || c->res.partial;
-	end->refused = r == -EINVAL && !c->ready;
-	snprintf(end->interrupted, sizeof(end->interrupted), "the result is partial, %s",
+	outcome->has_result = r == 0 || c->res.partial;
+	outcome->refused = r == -EINVAL && !c->ready;
+	snprintf(outcome->interrupted, sizeof(outcome->interrupted), "the result is partial, %s",
 		 c->job.keep ? "files were kept" : "files it created were removed");
 	return r;
 }

@@ -143,7 +143,7 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 
 /* --------------------------------------------------------------------------- main */
 
-static int replay_look(struct replay_command *c)
+static int replay_scan_trace(struct replay_command *c)
 {
 	struct penstock_err err = {0, ""};
 	int r = 0;
@@ -180,7 +180,7 @@ static int do_job(struct replay_command *c)
 	c->report.job = &c->setup->job;
 	if (c->setup->dry_run && cli_hosts_rank()) /* what all would do says one */
 		return CLI_OK;
-	r = replay_look(c);
+	r = replay_scan_trace(c);
 	if (r == CLI_OK)
 		r = cli_file_open(&c->fio, &cmd_replay, "--export-fio", c->setup->export_fio);
 	if (r == CLI_OK && c->setup->dry_run) {

@@ -333,7 +333,7 @@ static int sweep_write_result(void *args, struct result *r)
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int sweep_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int sweep_do(void *args, struct cli_outcome *outcome, struct penstock_err *err)
 {
 	struct sweep_command *c = args;
 	int r;
@@ -343,10 +343,10 @@ static int sweep_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.point_done = point_done;
 	c->job.arg = c;
 	r = sweep_run(&c->job, &c->res, err);
-	end->has_result = c->res.began;
-	end->refused = !c->res.began;
-	snprintf(end->interrupted, sizeof(end->interrupted), "--resume goes on with what is in %s",
-		 c->log_dir);
+	outcome->has_result = c->res.began;
+	outcome->refused = !c->res.began;
+	snprintf(outcome->interrupted, sizeof(outcome->interrupted),
+		 "--resume goes on with what is in %s", c->log_dir);
 	return r;
 }
 

@@ -315,7 +315,7 @@ static void began(void *arg)
 	}
 }
 
-static int tune_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int tune_do(void *args, struct cli_outcome *outcome, struct penstock_err *err)
 {
 	struct tune_command *c = args;
 	int r;
@@ -330,8 +330,8 @@ static int tune_do(void *args, struct cli_end *end, struct penstock_err *err)
 	if (*c->job.stop && (r == 0 || r == -ECANCELED))
 		r = penstock_fail(err, -ECANCELED, "interrupted");
 	c->failed = r < 0 && r != -ECANCELED;
-	end->has_result = c->res.race.probes || (*c->job.stop && c->res.info);
-	end->refused = !c->res.began;
+	outcome->has_result = c->res.race.probes || (*c->job.stop && c->res.info);
+	outcome->refused = !c->res.began;
 	return r;
 }
 

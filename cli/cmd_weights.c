@@ -146,7 +146,7 @@ static int weights_write_result(void *args, struct result *r)
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int weights_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int weights_do(void *args, struct cli_outcome *outcome, struct penstock_err *err)
 {
 	struct weights_command *c = args;
 	int r;
@@ -154,8 +154,8 @@ static int weights_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.progress = isatty(STDERR_FILENO) ? weights_progress : NULL;
 	c->job.arg = c;
 	r = weights_run(&c->job, &c->res, err);
-	end->has_result = c->res.ran;
-	snprintf(end->interrupted, sizeof(end->interrupted), "the result is partial");
+	outcome->has_result = c->res.ran;
+	snprintf(outcome->interrupted, sizeof(outcome->interrupted), "the result is partial");
 	return r;
 }
 

@@ -151,7 +151,7 @@ static int ckpt_write_result(void *args, struct result *r)
 	return status;
 }
 
-static int ckpt_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int ckpt_do(void *args, struct cli_outcome *outcome, struct penstock_err *err)
 {
 	struct ckpt_command *c = args;
 	int r;
@@ -159,7 +159,7 @@ static int ckpt_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.progress = isatty(STDERR_FILENO) ? ckpt_progress : NULL;
 	c->job.arg = c;
 	r = ckpt_run(&c->job, &c->res, err);
-	end->has_result = c->res.nr_series || r == 0;
+	outcome->has_result = c->res.nr_series || r == 0;
 	return r;
 }
 
