@@ -16,7 +16,7 @@
 #include "cli/cli_output.h"
 #include "cli/cli_s3.h"
 #include "cli/hosts.h"
-#include "cli/opt/how.h"
+#include "cli/opt/transfer_opts.h"
 #include "cli/progress.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/bench.h"

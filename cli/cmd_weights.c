@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "cli/cli_output.h"
 #include "cli/cli_s3.h"
-#include "cli/opt/how.h"
+#include "cli/opt/transfer_opts.h"
 #include "cli/progress.h"
 #include "load/report/jobs/weights_report.h"
 #include "load/report/result/result.h"

@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/cli_output.h"
-#include "cli/opt/how.h"
+#include "cli/opt/transfer_opts.h"
 #include "cli/progress.h"
 #include "load/jobs/ckpt.h"
 #include "load/report/jobs/ckpt_report.h"

@@ -8,8 +8,8 @@
 
 #include "cli/cli.h"
 #include "cli/cli_output.h"
-#include "cli/opt/how.h"
 #include "cli/opt/opt.h"
+#include "cli/opt/transfer_opts.h"
 #include "load/kv/kv.h"
 
 /* What the options set: those of kv-cache.py, then ours, most of it in the job itself. */

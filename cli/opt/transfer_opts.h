@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_CLI_OPT_HOW_H
-#define PENSTOCK_CLI_OPT_HOW_H
+#ifndef PENSTOCK_CLI_OPT_TRANSFER_OPTS_H
+#define PENSTOCK_CLI_OPT_TRANSFER_OPTS_H
 
 /* Options that say how bytes are moved, which fill options of the library and of a job. */
 #include <stdbool.h>

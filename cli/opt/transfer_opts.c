@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of one configuration, and how they become options of the library. */
-#include "cli/opt/how.h"
+#include "cli/opt/transfer_opts.h"
 
 #include <stdio.h>
 #include <string.h>
