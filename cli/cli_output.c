@@ -158,7 +158,7 @@ int cli_outputs_finish(struct cli_outputs *o, const struct result *r)
 
 int cli_measure(const struct cli_measure *m, void *command)
 {
-	struct cli_end end = {.interrupted = "the result is partial, files were removed"};
+	struct cli_outcome outcome = {.interrupted = "the result is partial, files were removed"};
 	struct penstock_err err = {0, ""};
 	struct result r;
 	int rc, status = cli_outputs_open(m->out, m->cmd, m->files);
@@ -166,16 +166,16 @@ int cli_measure(const struct cli_measure *m, void *command)
 	if (status != CLI_OK)
 		return status;
 	result_init(&r, m->cmd->name);
-	rc = m->run(command, &end, &err);
+	rc = m->run(command, &outcome, &err);
 	cli_progress_end(m->progress);
 	if (rc < 0)
 		result_partial(&r, err.msg);
-	if (end.tell)
-		status = m->tell(command, &r);
+	if (outcome.has_result)
+		status = m->write_result(command, &r);
 	if (rc == -ECANCELED && *m->stop)
-		status = cli_fail(m->cmd, 128 + *m->stop, "interrupted; %s", end.interrupted);
+		status = cli_fail(m->cmd, 128 + *m->stop, "interrupted; %s", outcome.interrupted);
 	else if (rc < 0)
-		status = cli_blame(m->cmd, end.refused ? CLI_USAGE : CLI_FAILED, err.msg);
+		status = cli_blame(m->cmd, outcome.refused ? CLI_USAGE : CLI_FAILED, err.msg);
 	result_fini(&r);
 	cli_outputs_abandon(m->out);
 	return status;

@@ -72,15 +72,15 @@ int cli_outputs_finish(struct cli_outputs *o, const struct result *r);
 void cli_outputs_abandon(struct cli_outputs *o);
 
 /* How a job ended, beside its error. */
-struct cli_end {
-	bool tell;             /* there is something to write */
+struct cli_outcome {
+	bool has_result;       /* there is something to write */
 	bool refused;          /* nothing was begun: what was asked for is wrong */
 	char interrupted[128]; /* what became of it then; set to what is true of most jobs */
 };
 
 /*
  * A command that measures, from the files of its result to its exit status.  @run does the job
- * and returns 0 or -errno with one line in @err; @tell writes what came of it.
+ * and returns 0 or -errno with one line in @err; @write_result writes what came of it.
  */
 struct cli_measure {
 	const struct cli_cmd *cmd;
@@ -88,8 +88,8 @@ struct cli_measure {
 	const struct cli_result_args *files;
 	struct cli_progress *progress;
 	const atomic_int *stop;
-	int (*run)(void *command, struct cli_end *end, struct penstock_err *err);
-	int (*tell)(void *command, struct result *r);
+	int (*run)(void *command, struct cli_outcome *outcome, struct penstock_err *err);
+	int (*write_result)(void *command, struct result *r);
 };
 int cli_measure(const struct cli_measure *m, void *command);
 

@@ -50,7 +50,7 @@ int cli_trace_in(struct cli_trace_in *a, const struct cli_cmd *cmd)
 	return a->model ? model_bytes(&a->opts.bytes_per_token, a->model, cmd) : CLI_OK;
 }
 
-void cli_trace_tell_bad(const struct trace_bad *bad, const struct cli_cmd *cmd)
+void cli_trace_report_bad(const struct trace_bad *bad, const struct cli_cmd *cmd)
 {
 	for (unsigned i = 0; i < bad->nr && i < TRACE_BAD_TEXTS; i++)
 		cli_fail(cmd, 0, "a bad row was left out: %s", bad->text[i]);
@@ -73,7 +73,7 @@ static bool ends_in(const char *s, const char *end)
 	return len >= n && !strcmp(s + len - n, end);
 }
 
-static void tell_losses(const struct trace_copy *c, const struct cli_cmd *cmd)
+static void report_losses(const struct trace_copy *c, const struct cli_cmd *cmd)
 {
 	const char *out = c->raw ? NULL : trace_left_out(c->format);
 
@@ -112,10 +112,10 @@ int cli_trace_copy(struct trace_copy *c, const char *out, const struct cli_cmd *
 		return cli_fail(cmd, r == -ENOMEM || r == -EINTR ? CLI_FAILED : CLI_USAGE, "%s",
 				err.msg);
 	}
-	cli_trace_tell_bad(&c->bad, cmd);
+	cli_trace_report_bad(&c->bad, cmd);
 	r = cli_file_finish(&file, cmd, 0, NULL);
 	if (r == CLI_OK)
-		tell_losses(c, cmd);
+		report_losses(c, cmd);
 	return r;
 }
 

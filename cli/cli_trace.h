@@ -24,7 +24,7 @@ bool cli_trace_twice(const char *path);
  */
 int cli_trace_copy(struct trace_copy *c, const char *out, const struct cli_cmd *cmd);
 /* The first bad rows on stderr, a line each, and how many there are if that is more. */
-void cli_trace_tell_bad(const struct trace_bad *bad, const struct cli_cmd *cmd);
+void cli_trace_report_bad(const struct trace_bad *bad, const struct cli_cmd *cmd);
 
 /* Traces that hold requests, not operations: the model they go through. */
 

@@ -16,7 +16,7 @@
 #include "cli/cli_output.h"
 #include "cli/cli_s3.h"
 #include "cli/hosts.h"
-#include "cli/opt/how.h"
+#include "cli/opt/transfer_opts.h"
 #include "cli/progress.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
@@ -250,7 +250,7 @@ static void series_done(void *arg, const struct run_series *s)
 
 /* -------------------------------------------------------------------- results */
 
-static int bench_tell(void *args, struct result *r)
+static int bench_write_result(void *args, struct result *r)
 {
 	struct bench_command *c = args;
 	struct bench_result *res = &c->res;
@@ -279,7 +279,7 @@ static int bench_tell(void *args, struct result *r)
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int bench_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int bench_do(void *args, struct cli_outcome *outcome, struct penstock_err *err)
 {
 	struct bench_command *c = args;
 	int r;
@@ -289,8 +289,8 @@ static int bench_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.series_done = series_done;
 	c->job.series_arg = c;
 	r = bench_run(&c->job, &c->res, err);
-	end->tell = c->res.began;
-	end->refused = !c->res.began;
+	outcome->has_result = c->res.began;
+	outcome->refused = !c->res.began;
 	return r;
 }
 
@@ -309,7 +309,7 @@ static int bench_main(void *args, int argc, char **argv)
 		bench_report_plan(stdout, &c->job, &plan);
 	} else if (r == CLI_OK) {
 		r = cli_measure(&(struct cli_measure){&cmd_bench, &c->out, &c->files, &c->progress,
-						      c->job.stop, bench_do, bench_tell},
+						      c->job.stop, bench_do, bench_write_result},
 				c);
 	}
 	bench_result_fini(&c->res);

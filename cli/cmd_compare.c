@@ -124,7 +124,7 @@ static int write_html(struct cli_html *html, const struct compare *c, json_t *co
 							   .comparison = comparison});
 }
 
-static int compare_tell(struct outputs *o, const struct compare *c)
+static int compare_write_result(struct outputs *o, const struct compare *c)
 {
 	bool text = !cli_is_stdout(o->json.name) && !cli_is_stdout(o->html.file.name);
 	json_t *json = compare_json(c);
@@ -159,7 +159,7 @@ static int compare_files(struct compare_input *in, const struct compare_args *a,
 		return cli_fail(&cmd_compare, r == -ENOMEM ? CLI_FAILED : CLI_USAGE, "%s", err.msg);
 	r = outputs_open(&o, a);
 	if (r == CLI_OK) {
-		r = compare_tell(&o, &c);
+		r = compare_write_result(&o, &c);
 		outputs_abandon(&o);
 	}
 	compare_fini(&c);

@@ -9,7 +9,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/cli_output.h"
-#include "cli/opt/how.h"
+#include "cli/opt/transfer_opts.h"
 #include "cli/progress.h"
 #include "load/jobs/gen_files.h"
 #include "load/report/jobs/gen_report.h"
@@ -136,7 +136,7 @@ static void gen_progress(void *arg, uint64_t bytes)
 	cli_progress_update(&c->progress, bytes);
 }
 
-static int gen_tell(void *args, struct result *r)
+static int gen_write_result(void *args, struct result *r)
 {
 	struct gen_command *c = args;
 	const struct gen_result *res = &c->res;
@@ -154,7 +154,7 @@ static int gen_tell(void *args, struct result *r)
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int gen_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int gen_do(void *args, struct cli_outcome *outcome, struct penstock_err *err)
 {
 	struct gen_command *c = args;
 	int r;
@@ -163,9 +163,10 @@ static int gen_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.arg = c;
 	cli_progress_start(&c->progress, c->job.verify ? "Verify:" : "Write:", c->bytes);
 	r = gen_files_run(&c->job, &c->res, err);
-	end->tell = c->res.series.ops > 0;
-	snprintf(end->interrupted, sizeof(end->interrupted), "%llu of %llu files are complete",
-		 (unsigned long long)c->res.series.ops, (unsigned long long)c->job.nr);
+	outcome->has_result = c->res.series.ops > 0;
+	snprintf(outcome->interrupted, sizeof(outcome->interrupted),
+		 "%llu of %llu files are complete", (unsigned long long)c->res.series.ops,
+		 (unsigned long long)c->job.nr);
 	return r;
 }
 
@@ -178,7 +179,7 @@ static int gen_main(void *args, int argc, char **argv)
 	r = gen_build(c, argc, argv);
 	if (r == CLI_OK)
 		r = cli_measure(&(struct cli_measure){&cmd_gen, &c->out, &c->files, &c->progress,
-						      c->job.stop, gen_do, gen_tell},
+						      c->job.stop, gen_do, gen_write_result},
 				c);
 	gen_result_fini(&c->res);
 	for (uint64_t i = 0; c->job.files && i < c->job.nr; i++)

@@ -15,8 +15,8 @@
 #include "cli/cli_s3.h"
 #include "cli/hosts.h"
 #include "cli/opt/config.h"
-#include "cli/opt/how.h"
 #include "cli/opt/places.h"
+#include "cli/opt/transfer_opts.h"
 #include "cli/progress.h"
 #include "load/jobs/io.h"
 #include "load/measure/handle.h"
@@ -82,10 +82,10 @@ static const struct cli_opt io_opts[] = {
 	       "given"),
 	CLI_TABLE(struct io_command, job.opts, struct penstock_opts, cli_engine_ds_io_opts),
 	CLI_DURABILITY(struct io_command, job.opts.durability, "none"),
-	CLI_ENUM_TOLD(struct io_command, job.memory, gpu.memory_told, 'm', "memory",
-		      bed_memory_words, "own",
-		      "buffers: the library's own, plain 4 KiB pages, plain at an odd address, or "
-		      "a GPU's"),
+	CLI_ENUM_GIVEN(struct io_command, job.memory, gpu.memory_given, 'm', "memory",
+		       bed_memory_words, "own",
+		       "buffers: the library's own, plain 4 KiB pages, plain at an odd address, or "
+		       "a GPU's"),
 	CLI_FLAG(struct io_command, job.lock, 0, "lock", "lock the buffers in memory"),
 	CLI_LIST(struct io_command, gpus, 0, "gpu", "ID", NULL, 0, CLI_PLACES_MAX,
 		 "buffers in GPU memory; workers take these devices in turn, default: all"),
@@ -176,7 +176,7 @@ static int set_gpu(struct io_command *c)
 	int r;
 
 	c->gpu.gpu = c->gpus.given;
-	c->gpu.memory_told &= !c->gpus.given;
+	c->gpu.memory_given &= !c->gpus.given;
 	r = cli_gpu_set(&c->gpu, &all, &job->opts, &cmd_io);
 	job->memory = host;
 	job->gpu = c->gpu.gpu;
@@ -240,7 +240,7 @@ static void on_ready(void *arg)
 
 /* ---------------------------------------------------------------------- run */
 
-static int io_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int io_do(void *args, struct cli_outcome *outcome, struct penstock_err *err)
 {
 	struct io_command *c = args;
 	int r;
@@ -249,14 +249,14 @@ static int io_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.progress_arg = c;
 	c->job.ready = on_ready;
 	r = io_job_run(&c->job, &c->res, err);
-	end->tell = r == 0 || c->res.partial;
-	end->refused = r == -EINVAL && !c->ready;
-	snprintf(end->interrupted, sizeof(end->interrupted), "the result is partial, %s",
+	outcome->has_result = r == 0 || c->res.partial;
+	outcome->refused = r == -EINVAL && !c->ready;
+	snprintf(outcome->interrupted, sizeof(outcome->interrupted), "the result is partial, %s",
 		 c->job.keep ? "files were kept" : "files it created were removed");
 	return r;
 }
 
-static int io_tell(void *args, struct result *r)
+static int io_write_result(void *args, struct result *r)
 {
 	struct io_command *c = args;
 	const struct io_result *res = &c->res;
@@ -304,7 +304,7 @@ static int io_main(void *args, int argc, char **argv)
 		r = io_dry_run(c);
 	} else if (r == CLI_OK) {
 		r = cli_measure(&(struct cli_measure){&cmd_io, &c->out, &c->files, &c->progress,
-						      c->job.stop, io_do, io_tell},
+						      c->job.stop, io_do, io_write_result},
 				c);
 	}
 	io_result_fini(&c->res);

@@ -33,7 +33,7 @@ static const struct cli_opt merge_opts[] = {
 	CLI_END,
 };
 
-static int merge_tell(const struct merge_args *a, json_t *merged)
+static int merge_write_result(const struct merge_args *a, json_t *merged)
 {
 	struct cli_html html = {.cmd = &cmd_merge};
 	struct cli_file json = {.name = NULL};
@@ -102,7 +102,7 @@ static int merge_main(void *args, int argc, char **argv)
 		e = shift_one(offsets->items[i], read, argc, argv, &err);
 	if (e == 0)
 		e = merge_results(&merged, in, (unsigned)argc, "merge", &err);
-	r = e == 0 ? merge_tell(args, merged)
+	r = e == 0 ? merge_write_result(args, merged)
 		   : cli_fail(&cmd_merge, e == -ENOMEM ? CLI_FAILED : CLI_USAGE, "%s", err.msg);
 	json_decref(merged);
 	for (int i = 0; read && i < argc; i++)

@@ -82,7 +82,7 @@ static int write_fio(struct replay_command *c)
 	return cli_file_finish(&c->fio, &cmd_replay, r, r == -ENODATA ? "nothing is moved" : NULL);
 }
 
-static int replay_tell(struct replay_command *c, struct result *r)
+static int replay_write_result(struct replay_command *c, struct result *r)
 {
 	struct result_target targets[REPLAY_PLACES];
 
@@ -125,8 +125,8 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 		result_fini(&r);
 		return cli_blame(&cmd_replay, replay_status(c, rc), err.msg);
 	}
-	cli_trace_tell_bad(&res->bad, &cmd_replay);
-	status = replay_tell(c, &r);
+	cli_trace_report_bad(&res->bad, &cmd_replay);
+	status = replay_write_result(c, &r);
 	if (status == CLI_OK)
 		status = write_fio(c);
 	if (*c->stop)
@@ -143,7 +143,7 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 
 /* --------------------------------------------------------------------------- main */
 
-static int replay_look(struct replay_command *c)
+static int replay_scan_trace(struct replay_command *c)
 {
 	struct penstock_err err = {0, ""};
 	int r = 0;
@@ -180,12 +180,12 @@ static int do_job(struct replay_command *c)
 	c->report.job = &c->setup->job;
 	if (c->setup->dry_run && cli_hosts_rank()) /* what all would do says one */
 		return CLI_OK;
-	r = replay_look(c);
+	r = replay_scan_trace(c);
 	if (r == CLI_OK)
 		r = cli_file_open(&c->fio, &cmd_replay, "--export-fio", c->setup->export_fio);
 	if (r == CLI_OK && c->setup->dry_run) {
 		replay_report_plan(stdout, &c->report);
-		cli_trace_tell_bad(&c->scan.bad, &cmd_replay);
+		cli_trace_report_bad(&c->scan.bad, &cmd_replay);
 		r = write_fio(c);
 	} else if (r == CLI_OK) {
 		r = cli_outputs_open(&c->out, &cmd_replay, &c->setup->files);

@@ -16,8 +16,8 @@
 #include "cli/cli.h"
 #include "cli/cli_output.h"
 #include "cli/cli_s3.h"
-#include "cli/opt/how.h"
 #include "cli/opt/opt_space.h"
+#include "cli/opt/transfer_opts.h"
 #include "cli/progress.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/sweep.h"
@@ -307,7 +307,7 @@ static unsigned pick_series(struct run_series *out, const struct sweep_result *r
 	return n;
 }
 
-static int sweep_tell(void *args, struct result *r)
+static int sweep_write_result(void *args, struct result *r)
 {
 	struct sweep_command *c = args;
 	const struct sweep_result *res = &c->res;
@@ -335,7 +335,7 @@ static int sweep_tell(void *args, struct result *r)
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int sweep_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int sweep_do(void *args, struct cli_outcome *outcome, struct penstock_err *err)
 {
 	struct sweep_command *c = args;
 	int r;
@@ -345,10 +345,10 @@ static int sweep_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.point_done = point_done;
 	c->job.arg = c;
 	r = sweep_run(&c->job, &c->res, err);
-	end->tell = c->res.began;
-	end->refused = !c->res.began;
-	snprintf(end->interrupted, sizeof(end->interrupted), "--resume goes on with what is in %s",
-		 c->log_dir);
+	outcome->has_result = c->res.began;
+	outcome->refused = !c->res.began;
+	snprintf(outcome->interrupted, sizeof(outcome->interrupted),
+		 "--resume goes on with what is in %s", c->log_dir);
 	return r;
 }
 
@@ -376,7 +376,7 @@ static int sweep_main(void *args, int argc, char **argv)
 		r = dry_run(c);
 	} else if (r == CLI_OK) {
 		r = cli_measure(&(struct cli_measure){&cmd_sweep, &c->out, &c->files, &c->progress,
-						      c->job.stop, sweep_do, sweep_tell},
+						      c->job.stop, sweep_do, sweep_write_result},
 				c);
 	}
 	if (!c->res.began)

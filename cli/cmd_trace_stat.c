@@ -33,7 +33,7 @@ static const struct cli_opt stat_opts[] = {
 
 static int stat_show(struct cli_file *json, const struct trace_summary *s, const char *name)
 {
-	cli_trace_tell_bad(&s->bad, &cmd_trace_stat);
+	cli_trace_report_bad(&s->bad, &cmd_trace_stat);
 	if (!cli_is_stdout(json->name))
 		report_trace_text(stdout, s, name);
 	return json->name ? cli_json_write(json, &cmd_trace_stat, report_trace_json(s, name))

@@ -15,9 +15,9 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/cli_output.h"
-#include "cli/opt/how.h"
 #include "cli/opt/opt_json.h"
 #include "cli/opt/opt_space.h"
+#include "cli/opt/transfer_opts.h"
 #include "cli/progress.h"
 #include "load/jobs/tune.h"
 #include "load/report/jobs/sweep_report.h"
@@ -34,7 +34,7 @@ struct tune_command {
 	struct cli_list folders;
 	const char *sweep_config, *output, *log_dir;
 	struct cli_gpu gpu;
-	bool goal_told, verbose, dry_run, flush_page_cache;
+	bool goal_given, verbose, dry_run, flush_page_cache;
 	struct cli_result_args files;
 	/* what the run needs */
 	struct config_space space;
@@ -58,7 +58,7 @@ static const struct cli_opt tune_opts_table[] = {
 	CLI_WORD(struct tune_command, job.goal, 'g', "goal", tune_goal_words, "both",
 		 "what is to be best: the sum of both speeds, one of them, p99 latency, or "
 		 "CPU time per byte",
-		 .told = CLI_AT(struct tune_command, goal_told, bool)),
+		 .given_at = CLI_AT(struct tune_command, goal_given, bool)),
 	CLI_SIZE(struct tune_command, job.floor, 0, "floor", "BYTES", NULL, 1, 1ull << 60,
 		 "bytes per second, both directions added, that settings must reach with latency "
 		 "and "
@@ -111,7 +111,7 @@ static const struct cli_opt tune_opts_table[] = {
 static int check_contradictions(const struct tune_command *c)
 {
 	const struct tune_job *job = &c->job;
-	bool both = job->goal == TUNE_BOTH && c->goal_told;
+	bool both = job->goal == TUNE_BOTH && c->goal_given;
 	bool no_read = !job->read && (job->goal == TUNE_READ || both);
 	bool no_write = !job->write && (job->goal == TUNE_WRITE || both);
 	const struct cli_pair pairs[] = {
@@ -176,7 +176,7 @@ static void tune_set_job(struct tune_command *c)
 	job->budget_sec = job->budget_sec > 0 ? job->budget_sec : BUDGET;
 	job->max_write = job->max_write ? job->max_write : MAX_WRITE;
 	job->loops = job->loops ? job->loops : more->loops ? (uint32_t)more->loops : LOOPS;
-	job->memory = more->gpu && !c->gpu.memory_told ? BED_GPU : job->memory;
+	job->memory = more->gpu && !c->gpu.memory_given ? BED_GPU : job->memory;
 }
 
 static int build_space(struct tune_command *c)
@@ -288,7 +288,7 @@ static int write_result(struct tune_command *c, struct result *r, const struct t
 }
 
 /* @failed: a measurement did, so no settings are recommended. */
-static int tune_tell(void *args, struct result *r)
+static int tune_write_result(void *args, struct result *r)
 {
 	struct tune_command *c = args;
 	const struct tune_result *res = &c->res;
@@ -315,7 +315,7 @@ static void began(void *arg)
 	}
 }
 
-static int tune_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int tune_do(void *args, struct cli_outcome *outcome, struct penstock_err *err)
 {
 	struct tune_command *c = args;
 	int r;
@@ -330,8 +330,8 @@ static int tune_do(void *args, struct cli_end *end, struct penstock_err *err)
 	if (*c->job.stop && (r == 0 || r == -ECANCELED))
 		r = penstock_fail(err, -ECANCELED, "interrupted");
 	c->failed = r < 0 && r != -ECANCELED;
-	end->tell = c->res.race.probes || (*c->job.stop && c->res.info);
-	end->refused = !c->res.began;
+	outcome->has_result = c->res.race.probes || (*c->job.stop && c->res.info);
+	outcome->refused = !c->res.began;
 	return r;
 }
 
@@ -351,7 +351,7 @@ static int tune_main(void *args, int argc, char **argv)
 		if (r == CLI_OK)
 			r = cli_measure(&(struct cli_measure){&cmd_tune, &c->out, &c->files,
 							      &c->progress, c->job.stop, tune_do,
-							      tune_tell},
+							      tune_write_result},
 					c);
 		cli_file_abandon(&c->config);
 	}

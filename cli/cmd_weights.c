@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "cli/cli_output.h"
 #include "cli/cli_s3.h"
-#include "cli/opt/how.h"
+#include "cli/opt/transfer_opts.h"
 #include "cli/progress.h"
 #include "load/report/jobs/weights_report.h"
 #include "load/report/result/result.h"
@@ -122,7 +122,7 @@ static void weights_progress(void *arg, uint64_t done, uint64_t total)
 	cli_progress_show(&c->progress, 0, "Stream:", done, total);
 }
 
-static int weights_tell(void *args, struct result *r)
+static int weights_write_result(void *args, struct result *r)
 {
 	struct weights_command *c = args;
 	const struct weights_result *res = &c->res;
@@ -146,7 +146,7 @@ static int weights_tell(void *args, struct result *r)
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int weights_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int weights_do(void *args, struct cli_outcome *outcome, struct penstock_err *err)
 {
 	struct weights_command *c = args;
 	int r;
@@ -154,8 +154,8 @@ static int weights_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.progress = isatty(STDERR_FILENO) ? weights_progress : NULL;
 	c->job.arg = c;
 	r = weights_run(&c->job, &c->res, err);
-	end->tell = c->res.ran;
-	snprintf(end->interrupted, sizeof(end->interrupted), "the result is partial");
+	outcome->has_result = c->res.ran;
+	snprintf(outcome->interrupted, sizeof(outcome->interrupted), "the result is partial");
 	return r;
 }
 
@@ -172,7 +172,7 @@ static int weights_main(void *args, int argc, char **argv)
 	} else if (r == CLI_OK) {
 		r = cli_measure(&(struct cli_measure){&cmd_weights, &c->out, &c->files,
 						      &c->progress, c->job.stop, weights_do,
-						      weights_tell},
+						      weights_write_result},
 				c);
 	}
 	weights_result_fini(&c->res);

@@ -44,7 +44,7 @@ static bool is_shared(int argc, char **argv)
 }
 
 /* And these would be taken for one, so it is said once that they are not. */
-static void tell_alone(const char *command)
+static void note_ranks_are_alone(const char *command)
 {
 	if ((!strcmp(command, "sweep") || !strcmp(command, "tune") ||
 	     !strcmp(command, "weights")) &&
@@ -101,7 +101,7 @@ int cli_hosts_open(struct cli_hosts *h, int *argc, char ***argv)
 
 	*h = (struct cli_hosts){.all = NULL};
 	if (!is_shared(*argc, *argv)) {
-		tell_alone(*argc > 1 ? (*argv)[1] : "");
+		note_ranks_are_alone(*argc > 1 ? (*argv)[1] : "");
 		return CLI_OK;
 	}
 	r = hosts_open(say, &err);

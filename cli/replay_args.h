@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 #include "cli/cli_output.h"
 #include "cli/cli_trace.h"
-#include "cli/opt/how.h"
+#include "cli/opt/transfer_opts.h"
 #include "load/replay/replay.h"
 
 struct replay_setup {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/data/ckpt_open.h"
 
-#include "cli/opt/how.h"
 #include "cli/opt/opt_json.h"
+#include "cli/opt/transfer_opts.h"
 #include "load/report/jobs/ckpt_files.h"
 
 int ckpt_open(struct ckpt_open *k, const struct cli_cmd *cmd, const struct penstock_opts *opts,

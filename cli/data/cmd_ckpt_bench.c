@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/cli_output.h"
-#include "cli/opt/how.h"
+#include "cli/opt/transfer_opts.h"
 #include "cli/progress.h"
 #include "load/jobs/ckpt.h"
 #include "load/report/jobs/ckpt_report.h"
@@ -125,7 +125,7 @@ static void ckpt_progress(void *arg, unsigned method, bool read, uint64_t done, 
 	cli_progress_show(&c->progress, 2 * method + read, label, done, total);
 }
 
-static int ckpt_tell(void *args, struct result *r)
+static int ckpt_write_result(void *args, struct result *r)
 {
 	struct ckpt_command *c = args;
 	const struct ckpt_result *res = &c->res;
@@ -151,7 +151,7 @@ static int ckpt_tell(void *args, struct result *r)
 	return status;
 }
 
-static int ckpt_do(void *args, struct cli_end *end, struct penstock_err *err)
+static int ckpt_do(void *args, struct cli_outcome *outcome, struct penstock_err *err)
 {
 	struct ckpt_command *c = args;
 	int r;
@@ -159,7 +159,7 @@ static int ckpt_do(void *args, struct cli_end *end, struct penstock_err *err)
 	c->job.progress = isatty(STDERR_FILENO) ? ckpt_progress : NULL;
 	c->job.arg = c;
 	r = ckpt_run(&c->job, &c->res, err);
-	end->tell = c->res.nr_series || r == 0;
+	outcome->has_result = c->res.nr_series || r == 0;
 	return r;
 }
 
@@ -179,7 +179,7 @@ static int ckpt_main(void *args, int argc, char **argv)
 	} else if (r == CLI_OK) {
 		r = cli_measure(&(struct cli_measure){&cmd_ckpt_bench, &c->out, &c->files,
 						      &c->progress, c->job.stop, ckpt_do,
-						      ckpt_tell},
+						      ckpt_write_result},
 				c);
 	}
 	ckpt_result_fini(&c->res);

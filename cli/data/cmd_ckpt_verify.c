@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "cli/cli.h"
 #include "cli/data/ckpt_open.h"
-#include "cli/opt/how.h"
+#include "cli/opt/transfer_opts.h"
 #include "cli/progress.h"
 #include "load/ckpt/model_file.h"
 #include "load/report/jobs/ckpt_files.h"

@@ -266,7 +266,7 @@ static void *copy_some(void *arg)
 
 /* -------------------------------------------------------------------- the command */
 
-static void tell_item(struct cp_command *c, const struct cp_item *it)
+static void report_item(struct cp_command *c, const struct cp_item *it)
 {
 	char size[PENSTOCK_SIZE_TEXT];
 	json_t *j;
@@ -318,7 +318,7 @@ static int cp_watch(struct cp_command *c)
 
 		if (it->code < 0 || !c->recursive)
 			cli_progress_end(&c->progress);
-		tell_item(c, it);
+		report_item(c, it);
 		if (it->code < 0 && status == CLI_OK)
 			status = item_status(c, it);
 	}

@@ -49,7 +49,7 @@ static const struct cli_opt rm_opts[] = {
 /* --------------------------------------------------------------------- in batches */
 
 /* It is gone, or would be. */
-static void tell_gone(struct rm_command *c, const char *name, const char *upload)
+static void report_removed(struct rm_command *c, const char *name, const char *upload)
 {
 	json_t *j;
 
@@ -71,7 +71,7 @@ static int flush_batch(struct rm_command *c, struct penstock_err *err)
 		r = penstock_s3_delete(c->c, (const char *const *)c->batch, c->nr_batch, err);
 	for (unsigned i = 0; i < c->nr_batch; i++) {
 		if (r == 0)
-			tell_gone(c, c->batch[i], NULL);
+			report_removed(c, c->batch[i], NULL);
 		free(c->batch[i]);
 	}
 	c->nr_batch = 0;
@@ -109,7 +109,7 @@ static int remove_upload(struct rm_command *c, const char *prefix,
 	if (!c->dry_run)
 		r = penstock_s3_upload_discard(c->c, uri, e->upload_id, err);
 	if (r == 0)
-		tell_gone(c, uri, e->upload_id);
+		report_removed(c, uri, e->upload_id);
 	/* Somebody ended it meanwhile. */
 	return r == -ENOENT ? 0 : r;
 }
@@ -142,7 +142,7 @@ static int remove_file(struct rm_command *c, const char *path, struct penstock_e
 				     "%s: is a folder; only files and objects are removed", path);
 	if (!c->dry_run && unlink(path) < 0)
 		return penstock_fail(err, -errno, "%s: %s", path, strerror(errno));
-	tell_gone(c, path, NULL);
+	report_removed(c, path, NULL);
 	return 0;
 }
 

@@ -125,8 +125,8 @@ static void print_check(const char *name, const struct penstock_stripe_info *inf
 }
 
 /* All NAMEs; with JSON an array of them. */
-static int look_at_all(const struct cli_cmd *cmd, const struct stripe_command *c, int argc,
-		       char **argv)
+static int show_all(const struct cli_cmd *cmd, const struct stripe_command *c, int argc,
+		    char **argv)
 {
 	bool check = cmd == &cmd_stripe_check;
 	bool text = !cli_is_stdout(c->out.json);
@@ -171,15 +171,15 @@ static int look_at_all(const struct cli_cmd *cmd, const struct stripe_command *c
 
 static int stripe_info_run(void *args, int argc, char **argv)
 {
-	return look_at_all(&cmd_stripe_info, args, argc, argv);
+	return show_all(&cmd_stripe_info, args, argc, argv);
 }
 
 static int check_run(void *args, int argc, char **argv)
 {
-	return look_at_all(&cmd_stripe_check, args, argc, argv);
+	return show_all(&cmd_stripe_check, args, argc, argv);
 }
 
-static const struct cli_opt look_opts[] = {
+static const struct cli_opt show_opts[] = {
 	CLI_GROUP("Output"),
 	CLI_TABLE(struct stripe_command, out, struct cli_output, cli_output_opts),
 	CLI_END,
@@ -190,7 +190,7 @@ const struct cli_cmd cmd_stripe_info = {
 	.summary = "size, unit and members of striped files",
 	.usage = "NAME...",
 	.operands = "p",
-	.opts = look_opts,
+	.opts = show_opts,
 	.args_size = sizeof(struct stripe_command),
 	.run = stripe_info_run,
 };
@@ -200,7 +200,7 @@ const struct cli_cmd cmd_stripe_check = {
 	.summary = "are all members of striped files there, in their places, and long enough?",
 	.usage = "NAME...",
 	.operands = "p",
-	.opts = look_opts,
+	.opts = show_opts,
 	.args_size = sizeof(struct stripe_command),
 	.run = check_run,
 };

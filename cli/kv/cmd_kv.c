@@ -77,7 +77,7 @@ static int kv_validate(struct kv_command *c)
 	return CLI_OK;
 }
 
-static int kv_tell(struct kv_command *c, struct result *r)
+static int kv_write_result(struct kv_command *c, struct result *r)
 {
 	struct result_target target;
 	char folder[4096];
@@ -128,7 +128,7 @@ static int kv_refuse(int r, const char *why)
 }
 
 /* Recorded requests that were not used. */
-static void tell_input(const struct kv_command *c, const struct kv_result *res)
+static void report_input(const struct kv_command *c, const struct kv_result *res)
 {
 	uint32_t level = c->args->log_level;
 
@@ -138,7 +138,7 @@ static void tell_input(const struct kv_command *c, const struct kv_result *res)
 			 "was no request",
 			 c->args->burst_path);
 	else if (level <= KV_LOG_INFO)
-		cli_trace_tell_bad(&res->input_bad, &cmd_kv);
+		cli_trace_report_bad(&res->input_bad, &cmd_kv);
 }
 
 static int run_and_report(struct kv_command *c, struct kv_result *res)
@@ -156,10 +156,10 @@ static int run_and_report(struct kv_command *c, struct kv_result *res)
 	if (rc < 0 && !res->partial && !res->requests)
 		status = kv_refuse(rc, err.msg);
 	else
-		status = kv_tell(c, &r);
+		status = kv_write_result(c, &r);
 	if (rc < 0 && status == CLI_OK)
 		status = cli_blame(&cmd_kv, CLI_FAILED, err.msg);
-	tell_input(c, res);
+	report_input(c, res);
 	if (status == CLI_OK && *c->stop)
 		status = cli_fail(&cmd_kv, 128 + *c->stop, "interrupted; the result is partial");
 	if (status == CLI_OK)

@@ -347,7 +347,7 @@ int kv_setup(struct kv_args *a, const struct cli_cmd *cmd)
 		unknown_model(&a->problems, &p->config.models, a->model);
 	check_odd(a);
 	set_inputs(a);
-	if (!a->cpu_told && !a->job.trace_path && p->model && !a->problems.nr)
+	if (!a->cpu_given && !a->job.trace_path && p->model && !a->problems.nr)
 		fit_memory(a);
 	kv_set_job(a);
 	return CLI_OK;

@@ -8,8 +8,8 @@
 
 #include "cli/cli.h"
 #include "cli/cli_output.h"
-#include "cli/opt/how.h"
 #include "cli/opt/opt.h"
+#include "cli/opt/transfer_opts.h"
 #include "load/kv/kv.h"
 
 /* What the options set: those of kv-cache.py, then ours, most of it in the job itself. */
@@ -21,7 +21,7 @@ struct kv_args {
 	uint32_t log_level, profile;
 	uint32_t order; /* KV_ORDER_SEED + 1 and so on; 0: automatic */
 	const char *model, *config, *burst_path, *dataset, *validation, *output, *xlsx, *export_fio;
-	bool cpu_told; /* cpu_gb is not the default */
+	bool cpu_given; /* cpu_gb is not the default */
 	bool burst, latency_tracing, dry_run;
 	struct cli_result_args out;
 };

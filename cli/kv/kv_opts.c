@@ -31,7 +31,7 @@ const struct cli_opt kv_upstream_opts[] = {
 		 "0, 2 or 30 ms per generated token"),
 	CLI_U64(struct kv_args, params.seed, 0, "seed", "N", NULL, 0, INT64_MAX,
 		"the same seed, the same operations; default: drawn, and told", LATE,
-		.told = CLI_AT(struct kv_args, params.seed_given, bool)),
+		.given_at = CLI_AT(struct kv_args, params.seed_given, bool)),
 	CLI_IN(struct kv_args, config, 0, "config", "FILE", NULL, "settings in YAML"),
 	CLI_GROUP("Tiers"),
 	CLI_DBL(struct kv_args, params.gpu_gb, 0, "gpu-mem-gb", "GIB", "16", 0, MUCH,
@@ -43,7 +43,7 @@ const struct cli_opt kv_upstream_opts[] = {
 	CLI_DBL(struct kv_args, params.cpu_gb, 0, "cpu-mem-gb", "GIB", "32", 0, MUCH,
 		"memory of the second tier: 0..131072; where nothing is said and the "
 		"machine has less, half of what it has",
-		.often = true, LATE, .told = CLI_AT(struct kv_args, cpu_told, bool)),
+		.often = true, LATE, .given_at = CLI_AT(struct kv_args, cpu_given, bool)),
 	CLI_DBL(struct kv_args, params.storage_gb, 0, "storage-capacity-gb", "GIB", "0", 0, MUCH,
 		"limit of the third tier; 0: 95 % of what is free", LATE),
 	/* not --target, which for kv-cache.py is short for --target-saturation */

@@ -6,9 +6,9 @@
 #include <penstock/penstock.h>
 
 #include "base/size.h"
-#include "cli/opt/how.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/opt_space.h"
+#include "cli/opt/transfer_opts.h"
 #include "load/bed/buffers.h"
 
 /* As options are called; those that are flags elsewhere take words. */

@@ -303,8 +303,8 @@ static int finish_slots(struct parser *p)
 
 		if (s->main != i)
 			continue;
-		if (s->as && o->told)
-			*(bool *)(p->args + s->at - o->at + o->told) = true;
+		if (s->as && o->given_at)
+			*(bool *)(p->args + s->at - o->at + o->given_at) = true;
 		if (!s->as && o->def == cli_required)
 			r = cli_bad(p, "--%s: is needed (%s: %s)", s->name,
 				    o->meta ? o->meta : "VALUE", o->help);

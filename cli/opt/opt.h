@@ -101,9 +101,9 @@ struct cli_opt {
 	double low, high;           /* of CLI_KIND_DBL */
 	const char *const *choices; /* NULL-terminated */
 	const struct cli_opt *sub;
-	bool single; /* a list of which each value needs the option anew */
-	size_t at;   /* of the field in the command's struct */
-	size_t told; /* of a bool there: it was given; 0: nobody asks */
+	bool single;     /* a list of which each value needs the option anew */
+	size_t at;       /* of the field in the command's struct */
+	size_t given_at; /* of a bool there, set when the option is given; 0: none */
 	const char *help;
 };
 
@@ -188,10 +188,10 @@ extern const char cli_required[];
 	 .def = (default_), .at = CLI_AT(T, field, __typeof__(((T *)0)->field)) + \
 	 0 * sizeof(char[sizeof(((T *)0)->field) == sizeof(uint32_t) ? 1 : -1]), \
 	 .help = (text), ##__VA_ARGS__}
-/* The same, and a bool that tells a word from the default. */
-#define CLI_ENUM_TOLD(T, field, told_field, short_name, long_name, words, default_, text, ...) \
+/* The same, and a bool that is set when the option is given. */
+#define CLI_ENUM_GIVEN(T, field, given_field, short_name, long_name, words, default_, text, ...) \
 	{.kind = CLI_KIND_ENUM, .letter = (short_name), .name = (long_name), .choices = (words), \
-	 .def = (default_), .at = CLI_AT(T, field, uint32_t), .told = CLI_AT(T, told_field, bool), \
+	 .def = (default_), .at = CLI_AT(T, field, uint32_t), .given_at = CLI_AT(T, given_field, bool), \
 	 .help = (text), ##__VA_ARGS__}
 /*
  * struct cli_list: may be repeated, and takes all words up to the next one that

@@ -12,9 +12,9 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "cli/opt/how.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/opt_json.h"
+#include "cli/opt/transfer_opts.h"
 #include "load/bed/buffers.h"
 
 /* Options of ds_io that have one value here, whatever the configuration. */

@@ -95,7 +95,7 @@ def the_short_help_fits_one_screen():
 MESSAGES_OF = (
     ('cli/kv/', 'kv'), ('cli/replay_args', 'replay'), ('cli/cli_trace.c', 'trace convert, trace stat, replay'), ('cli/ranks', 'bench, io, kv'),
     ('cli/cli_output', 'bench, io, sweep, tune, replay, ckpt bench'), ('cli/opt/axes', 'io, bench, sweep, tune, kv, replay'),
-    ('cli/opt/config', 'io, kv'), ('cli/opt/how', 'io, bench, sweep, tune'), ('cli/opt/places', 'io'), ('cli/opt/opt_space', 'sweep, tune'),
+    ('cli/opt/config', 'io, kv'), ('cli/opt/transfer_opts', 'io, bench, sweep, tune'), ('cli/opt/places', 'io'), ('cli/opt/opt_space', 'sweep, tune'),
     ('load/weights/weights_', 'weights'), ('load/jobs/bench', 'bench'), ('load/jobs/io', 'io'), ('load/jobs/sweep', 'sweep'),
     ('load/jobs/tune', 'tune'), ('load/jobs/ckpt', 'ckpt bench'), ('load/kv/', 'kv'), ('load/replay/', 'replay'),
 )

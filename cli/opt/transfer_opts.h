@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PENSTOCK_CLI_OPT_HOW_H
-#define PENSTOCK_CLI_OPT_HOW_H
+#ifndef PENSTOCK_CLI_OPT_TRANSFER_OPTS_H
+#define PENSTOCK_CLI_OPT_TRANSFER_OPTS_H
 
 /* Options that say how bytes are moved, which fill options of the library and of a job. */
 #include <stdbool.h>
@@ -20,7 +20,7 @@ int cli_opts_check(struct penstock_opts *opts, const struct cli_cmd *cmd);
 
 /* The memory of GPUs, which every command that has buffers calls alike. */
 struct cli_gpu {
-	bool memory_told; /* --memory was given */
+	bool memory_given; /* --memory was given */
 	bool gpu, gds;
 };
 /* clang-format off */
@@ -30,7 +30,7 @@ struct cli_gpu {
 #define CLI_GDS(T, field) \
 	CLI_FLAG(T, field, 0, "gds", "GPUDirect Storage, by cuFile; needs --gpu")
 #define CLI_MEMORY(T, memory_field, gpu_field) \
-	CLI_ENUM_TOLD(T, memory_field, gpu_field.memory_told, 'm', "memory", bed_memory_words, "own", \
+	CLI_ENUM_GIVEN(T, memory_field, gpu_field.memory_given, 'm', "memory", bed_memory_words, "own", \
 		      "buffers: the library's own, plain (unpinned, 4 KiB pages), plain at an odd " \
 		      "address, or a GPU's"), \
 	CLI_FLAG(T, gpu_field.gpu, 0, "gpu", "buffers in GPU memory: as --memory gpu"), \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of one configuration, and how they become options of the library. */
-#include "cli/opt/how.h"
+#include "cli/opt/transfer_opts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -70,7 +70,7 @@ int cli_opts_check(struct penstock_opts *opts, const struct cli_cmd *cmd)
 int cli_gpu_set(struct cli_gpu *g, uint32_t *memory, struct penstock_opts *opts,
 		const struct cli_cmd *cmd)
 {
-	if (g->gpu && g->memory_told && *memory != BED_GPU)
+	if (g->gpu && g->memory_given && *memory != BED_GPU)
 		return cli_usage(cmd, "--gpu and --memory %s exclude each other",
 				 bed_memory_words[*memory]);
 	g->gpu |= *memory == BED_GPU;
