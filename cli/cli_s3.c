@@ -164,7 +164,7 @@ int cli_s3s_json(struct cli_file *f, const struct cli_cmd *cmd, json_t *entries,
 					requests));
 }
 
-void cli_s3_tell(const struct cli_cmd *cmd, struct penstock_s3 *c)
+void cli_s3_print_requests(const struct cli_cmd *cmd, struct penstock_s3 *c)
 {
 	struct penstock_s3_stats s = {.size = sizeof(s)};
 

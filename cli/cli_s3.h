@@ -48,7 +48,7 @@ int cli_s3s_json(struct cli_file *f, const struct cli_cmd *cmd, json_t *entries,
 		 struct penstock_s3 *c);
 
 /* Say what was tried again, if anything was. */
-void cli_s3_tell(const struct cli_cmd *cmd, struct penstock_s3 *c);
+void cli_s3_print_requests(const struct cli_cmd *cmd, struct penstock_s3 *c);
 
 /* Is it a URI?  Schemes that are not built were refused with the command line. */
 bool cli_is_object(const char *name);

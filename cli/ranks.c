@@ -75,7 +75,7 @@ static int serve_all(pid_t child, int fd)
 {
 	const atomic_int *stop = cli_stop_catch();
 	FILE *from = fdopen(fd, "r"), *to = fdopen(dup(fd), "w");
-	bool open = from && to, told = false;
+	bool open = from && to, signal_sent = false;
 	int status = 0;
 
 	if (open)
@@ -84,8 +84,8 @@ static int serve_all(pid_t child, int fd)
 	while (open) {
 		struct pollfd p = {.fd = fd, .events = POLLIN};
 
-		if (atomic_load(stop) && !told)
-			told = kill(child, atomic_load(stop)) == 0;
+		if (atomic_load(stop) && !signal_sent)
+			signal_sent = kill(child, atomic_load(stop)) == 0;
 		if (poll(&p, 1, LOOK_MS) > 0)
 			open = serve(from, to);
 	}
@@ -94,8 +94,8 @@ static int serve_all(pid_t child, int fd)
 	if (to)
 		fclose(to);
 	while (waitpid(child, &status, 0) < 0)
-		if (atomic_load(stop) && !told)
-			told = kill(child, atomic_load(stop)) == 0;
+		if (atomic_load(stop) && !signal_sent)
+			signal_sent = kill(child, atomic_load(stop)) == 0;
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

@@ -300,12 +300,12 @@ static int cp_watch(struct cp_command *c)
 {
 	struct timespec until;
 	int status = CLI_OK;
-	uint64_t told = 0;
+	uint64_t nr_reported = 0;
 
 	cli_progress_start(&c->progress, c->list.nr == 1 ? c->list.v[0].from : "copied", 0);
 	pthread_mutex_lock(&c->lock);
-	while (c->nr_threads || told < c->nr_done) {
-		if (told == c->nr_done) {
+	while (c->nr_threads || nr_reported < c->nr_done) {
+		if (nr_reported == c->nr_done) {
 			clock_gettime(CLOCK_REALTIME, &until);
 			until.tv_nsec += DRAW_NS;
 			until.tv_sec += until.tv_nsec / 1000000000;
@@ -314,7 +314,7 @@ static int cp_watch(struct cp_command *c)
 			cli_progress_update(&c->progress, atomic_load(&c->moved));
 			continue;
 		}
-		const struct cp_item *it = &c->list.v[c->done[told++]];
+		const struct cp_item *it = &c->list.v[c->done[nr_reported++]];
 
 		if (it->code < 0 || !c->recursive)
 			cli_progress_end(&c->progress);
@@ -440,7 +440,7 @@ static int cp_run(void *args, int argc, char **argv)
 	if (r == CLI_OK)
 		r = copy_all(c, argc, argv);
 	if (c->c)
-		cli_s3_tell(&cmd_cp, c->c);
+		cli_s3_print_requests(&cmd_cp, c->c);
 	penstock_s3_close(c->c);
 	if (c->io)
 		penstock_close(c->io, NULL);

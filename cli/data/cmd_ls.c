@@ -192,7 +192,7 @@ static int object_ls_run(void *args, int argc, char **argv)
 	cli_file_abandon(&c->json);
 	json_decref(c->entries);
 	if (c->c)
-		cli_s3_tell(&cmd_ls, c->c);
+		cli_s3_print_requests(&cmd_ls, c->c);
 	penstock_s3_close(c->c);
 	return r;
 }

@@ -209,7 +209,7 @@ static int rm_run(void *args, int argc, char **argv)
 	cli_file_abandon(&c->json);
 	json_decref(c->entries);
 	if (c->c)
-		cli_s3_tell(&cmd_rm, c->c);
+		cli_s3_print_requests(&cmd_rm, c->c);
 	penstock_s3_close(c->c);
 	return r;
 }

@@ -32,7 +32,7 @@ enum {
 struct marker {
 	bool there, kept;
 	char run[BUCKET_RUN];
-	struct penstock_process_identity maker;
+	struct penstock_process_identity process;
 	struct penstock_s3_range read;
 };
 
@@ -45,7 +45,8 @@ static int marker_parse(struct marker *m, const char *text)
 	if (sscanf(text,
 		   MARKER_FIRST "\nrun %16[0-9a-f]\nwhere %191[^\n]\nprocess %d %" SCNu64
 				"\nstate %7s",
-		   m->run, m->maker.pid_space, &m->maker.pid, &m->maker.start_ticks, state) != 5 ||
+		   m->run, m->process.pid_space, &m->process.pid, &m->process.start_ticks,
+		   state) != 5 ||
 	    strlen(m->run) != BUCKET_RUN - 1)
 		return -EINVAL;
 	m->kept = !strcmp(state, "kept");
@@ -127,7 +128,7 @@ static int marker_save(struct place *p, const char *state, const char *etag,
 /* May it still be in use? */
 static int marker_busy(const struct marker *m, const char *prefix, struct penstock_err *err)
 {
-	const struct penstock_process_identity *by = &m->maker;
+	const struct penstock_process_identity *by = &m->process;
 
 	if (!m->there || m->kept)
 		return 0;

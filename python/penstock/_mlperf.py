@@ -239,10 +239,10 @@ class Runs:
 
     def wait_all(self, children: list['subprocess.Popen[bytes]']) -> list[int]:
         """Their exit statuses; a wish to stop is passed on once."""
-        told = False
+        signal_sent = False
         while any(child.poll() is None for child in children):
-            if self.stop.signal and not told:
-                told = True
+            if self.stop.signal and not signal_sent:
+                signal_sent = True
                 for child in children:
                     child.send_signal(self.stop.signal)
             time.sleep(self.look)
@@ -404,10 +404,10 @@ class Submission:
         return {place: _read_result(f'{self.r.folder}/{place}') for place in places}
 
     def summarize(self, said: list[tuple[str | None, str]]) -> None:
-        told = [json.loads(text) for text, _ in said if text is not None]
-        failures = [f for t in told for f in t['failures']]
+        reports = [json.loads(text) for text, _ in said if text is not None]
+        failures = [f for t in reports for f in t['failures']]
         lost = {rank: why for rank, (text, why) in enumerate(said) if text is None}
-        results = {place: result for t in told for place, result in t['results'].items()}
+        results = {place: result for t in reports for place, result in t['results'].items()}
         options = {str(o): self.sum_up(o, results) for o in self.options}
         idle = [place for o in options.values() for place in o.pop('idle')]
         partial = bool(failures or lost) or any(o['partial_failure'] for o in options.values())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of object stores for `penstock s3 compare', and one turn of one of them: a process that is told what to do as JSON on
+"""Clients of object stores for `penstock s3 compare', and one turn of one of them: a process that reads what to do as JSON on
 its standard input and says how it went on its standard output.
 """
 import concurrent.futures
@@ -195,8 +195,8 @@ def version_of(name: str) -> str | None:
         return None
     cls, needs, _ = LIBRARIES[name]
     if issubclass(cls, Program):
-        told = subprocess.run([needs, '--version'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.splitlines()
-        return told[0] if told else None
+        version = subprocess.run([needs, '--version'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.splitlines()
+        return version[0] if version else None
     try:
         return importlib.metadata.version(needs)
     except importlib.metadata.PackageNotFoundError:

@@ -38,7 +38,7 @@ def describe_memory(tensor: torch.Tensor, into: bool) -> Description:
     if current_stream is not None and tensor.device.type == 'cuda':
         return _on_cuda(tensor, into)
     if tensor.device.type != 'cpu' or tensor.is_conj() or tensor.is_neg():
-        return _stage_read(tensor) if into else _stage_write(tensor)
+        return _host_copy_for_read(tensor) if into else _host_copy_for_write(tensor)
     if tensor.dtype in _PACKED:
         return _packed(tensor)
     return _in_place(tensor)
@@ -115,11 +115,11 @@ def _values(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
-def _stage_write(tensor: torch.Tensor) -> Description:
+def _host_copy_for_write(tensor: torch.Tensor) -> Description:
     return _in_place(_values(tensor).cpu())
 
 
-def _stage_read(tensor: torch.Tensor) -> Description:
+def _host_copy_for_read(tensor: torch.Tensor) -> Description:
     _refuse_shared(tensor)
     host = torch.empty(tensor.shape, dtype=tensor.dtype)
     return _in_place(host, lambda nbytes: _copy_back(tensor, host, nbytes))

@@ -558,8 +558,8 @@ static void make_way(struct model *m, struct slot *s)
 	}
 }
 
-static void tell_memory(const struct model *m, const struct slot *s, struct penstock_op *op,
-			struct penstock_iov *iov)
+static void set_memory_kind(const struct model *m, const struct slot *s, struct penstock_op *op,
+			    struct penstock_iov *iov)
 {
 	for (unsigned i = 0; i < s->nr_iov; i++) {
 		iov[i] = s->iov[i];
@@ -599,7 +599,7 @@ static void submit(struct model *m, struct slot *s)
 	default:
 		op.file = s->f->file;
 	}
-	tell_memory(m, s, &op, iov);
+	set_memory_kind(m, s, &op, iov);
 	describe(s, what, sizeof(what));
 	if (how == 0) {
 		r = penstock_run(m->io, &op, &s->done, &err);

@@ -11,7 +11,7 @@
 enum {
 	RUN_MIN = 4096,   /* shorter runs are not worth an entry of a scatter list */
 	RUNS_MAX = 65536, /* nor are more of them */
-	STAGE_ALIGN = 4096,
+	STAGING_ALIGN = 4096,
 	PACK_ALONE = 65536 /* a copy this large lets other Python threads run */
 };
 
@@ -90,7 +90,7 @@ static void pack_copy(const struct buffer *t, const struct strided *l)
 
 static int set_copy(struct buffer *t, const struct strided *l, bool into)
 {
-	if (t->bytes > PY_SSIZE_T_MAX || posix_memalign(&t->staged, STAGE_ALIGN, t->bytes)) {
+	if (t->bytes > PY_SSIZE_T_MAX || posix_memalign(&t->staged, STAGING_ALIGN, t->bytes)) {
 		t->staged = NULL;
 		PyErr_Format(PyExc_MemoryError, "obj: no memory for a copy of its %llu bytes",
 			     (unsigned long long)t->bytes);
