@@ -3,7 +3,7 @@
 
     device.py [WAY]
 
-WAY is what the engine cufile must say of its transfers: ring, which is the pinned pool (cuFile refuses the files here; then
+WAY is what the engine cufile must say of its transfers: pinned_pool (cuFile refuses the files here; then
 only this engine is tried), cufile or cufile-compat; without it any will do.
 """
 import os

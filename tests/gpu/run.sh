@@ -86,7 +86,7 @@ device=$(((number >> 8) & 0xfff)):$(((number & 0xff) | ((number >> 12) & 0xfff00
 if [ ! -e "/run/udev/data/b$device" ]; then
 	io "cuFile refuses, write" "the pinned pool" --gds -s 256M
 	io "cuFile refuses, read" "the pinned pool" --gds -s 256M --read
-	step "cuFile refuses, from Python" "$python" "$root/tests/gpu/device.py" ring
+	step "cuFile refuses, from Python" "$python" "$root/tests/gpu/device.py" pinned_pool
 	if [ "$(id -u)" = 0 ]; then
 		mkdir -p /run/udev/data
 		record=/run/udev/data/b$device
