@@ -23,7 +23,7 @@
 
 /* Names made of those of the command line, and folders that were not there before. */
 static char **names;
-static unsigned nr_names, names_room;
+static unsigned nr_names, names_capacity;
 static char *absent[16];
 static unsigned nr_absent;
 /* What this rank had to say, and where to, until rank 0 has come to its end. */
@@ -148,7 +148,7 @@ void cli_hosts_share(struct bed_share *share)
 
 static int keep_name(const char **name, char *made, const struct cli_cmd *cmd)
 {
-	if (!made || ARRAY_RESERVE(names, names_room, nr_names + 1) < 0) {
+	if (!made || ARRAY_RESERVE(names, names_capacity, nr_names + 1) < 0) {
 		free(made);
 		return cli_fail(cmd, CLI_FAILED, "out of memory");
 	}

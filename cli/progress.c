@@ -39,7 +39,7 @@ static void bar_text(char *out, unsigned cells, double share)
 	out[2 + cells] = 0;
 }
 
-/* @label in at most @room columns; a long one loses its middle. */
+/* @label in at most @width columns; a long one loses its middle. */
 static void label_text(char *out, unsigned size, const char *label, unsigned width)
 {
 	unsigned len = (unsigned)strlen(label), head = width < 2 ? 0 : (width - 2) / 2;

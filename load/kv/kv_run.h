@@ -112,7 +112,7 @@ struct kv_run {
 	struct kv_run_chain *ingest;   /* documents that are planned and not started */
 	struct kv_run_chain *cleanups; /* to be started */
 	char *text; /* names and shapes of operations on their way into the flow */
-	size_t text_room;
+	size_t text_capacity;
 
 	bool live;     /* the queue by priority, on the real clock */
 	bool has_next; /* seed order: @next waits for its time or a worker */

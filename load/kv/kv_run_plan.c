@@ -247,14 +247,14 @@ static bool needs_texts(const struct kv_run *k, const struct kv_run_op *op)
 	return op->flow.type == FLOW_WRITE || kv_run_asks_store(k, op);
 }
 
-static int texts_room(struct kv_run *k, const struct kv_run_chain *w)
+static int reserve_texts(struct kv_run *k, const struct kv_run_chain *w)
 {
 	size_t need = 0;
 
 	for (unsigned i = 0; i < w->nr; i++)
 		if (needs_texts(k, &w->ops[i]))
 			need += kv_key_format(NULL, 0, w->ops[i].ev.key, k->texts) + 1 + SHAPE_MAX;
-	return ARRAY_RESERVE(k->text, k->text_room, max_u64(need, 1));
+	return ARRAY_RESERVE(k->text, k->text_capacity, max_u64(need, 1));
 }
 
 /* They do not move any more: what they point to and are known by. */
@@ -262,7 +262,7 @@ static int ops_seal(struct kv_run *k, struct kv_run_chain *w)
 {
 	char *text;
 
-	if (texts_room(k, w) < 0)
+	if (reserve_texts(k, w) < 0)
 		return -ENOMEM;
 	text = k->text;
 	for (unsigned i = 0; i < w->nr; i++) {

@@ -8,14 +8,14 @@
 #include "base/err.h"
 #include "base/util.h"
 
-#define KEY_ROOM (TRACE_KEY_MAX + KV_KEY_MAX)
+#define KEY_BYTES_MAX (TRACE_KEY_MAX + KV_KEY_MAX)
 
 int kv_simulator_open(struct kv_simulator *v, const struct kv_params *p, kv_emit *emit, void *arg,
 		      struct penstock_err *err)
 {
 	*v = (struct kv_simulator){.params = p, .row = TRACE_ROW_INIT};
 	v->texts = kv_texts_new();
-	v->name = malloc(KEY_ROOM);
+	v->name = malloc(KEY_BYTES_MAX);
 	kv_params_cache(p, kv_params_storage(p), true, &v->opts);
 	if (!v->texts || !v->name || kv_cache_new(&v->cache, &v->opts, emit, arg) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
@@ -53,9 +53,9 @@ void kv_simulator_request(struct kv_simulator *v, const struct kv_request *q)
 
 static int virtual_name(struct kv_simulator *v, struct kv_key key, struct penstock_err *err)
 {
-	size_t len = kv_key_format(v->name, KEY_ROOM, key, v->texts);
+	size_t len = kv_key_format(v->name, KEY_BYTES_MAX, key, v->texts);
 
-	if (len >= KEY_ROOM)
+	if (len >= KEY_BYTES_MAX)
 		return penstock_fail(err, -EINVAL, "a key has %zu bytes; at most %d are possible",
 				     len, TRACE_KEY_MAX);
 	v->key = key;

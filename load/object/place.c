@@ -63,10 +63,10 @@ uint32_t place_fit_unit(uint32_t unit, uint64_t bytes, uint64_t max)
 	return unit;
 }
 
-/* ---------------------------------------------------------------------- room */
+/* ---------------------------------------------------------------------- free space */
 
 /* Of all folders; those of one file system share its room. */
-static int files_room_of(const struct place_opts *o, uint64_t *ret, struct penstock_err *err)
+static int files_free_bytes(const struct place_opts *o, uint64_t *ret, struct penstock_err *err)
 {
 	CLEANUP_FREE dev_t *seen = calloc(o->nr_paths, sizeof(dev_t));
 	unsigned nr = 0, k;
@@ -95,7 +95,7 @@ static int files_room_of(const struct place_opts *o, uint64_t *ret, struct penst
 	return 0;
 }
 
-static int gpu_room(const struct place_opts *o, uint64_t *ret, struct penstock_err *err)
+static int gpu_free_bytes(const struct place_opts *o, uint64_t *ret, struct penstock_err *err)
 {
 	struct penstock_gpu_device d = {.size = sizeof(d)};
 	int r = penstock_probe_gpu_device(o->device, &d, err);
@@ -113,14 +113,14 @@ int place_free_bytes(const struct place_opts *o, uint64_t *ret_bytes, struct pen
 	switch (o->kind) {
 	case PLACE_FILES:
 	case PLACE_STORE:
-		return files_room_of(o, ret_bytes, err);
+		return files_free_bytes(o, ret_bytes, err);
 	case PLACE_SLAB:
 		return slab_check(o, ret_bytes, err);
 	case PLACE_MEMORY:
 		*ret_bytes = ram_available();
 		return 0;
 	case PLACE_GPU:
-		return gpu_room(o, ret_bytes, err);
+		return gpu_free_bytes(o, ret_bytes, err);
 	case PLACE_BUCKET:
 		*ret_bytes = UINT64_MAX; /* nobody says */
 		return bucket_check(o, err);

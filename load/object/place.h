@@ -94,7 +94,7 @@ struct place {
 	bool slab_made, slab_device;
 	uint64_t slab_bytes; /* of a device */
 	char *index;         /* of objects to keep */
-	uint64_t index_len, index_room, index_nr;
+	uint64_t index_len, index_capacity, index_nr;
 	bool index_failed;
 	void **pins; /* memory that is pinned for a GPU */
 	unsigned nr_pins;
@@ -214,7 +214,7 @@ int spare_take(struct place *p, unsigned dir, const char *name, uint64_t bytes);
 
 /* ---- place_slab*.c */
 bool slab_is_kept(const char *path);
-int slab_check(const struct place_opts *o, uint64_t *ret_room, struct penstock_err *err);
+int slab_check(const struct place_opts *o, uint64_t *ret_free_bytes, struct penstock_err *err);
 int slab_open(struct place *p, struct penstock_err *err);
 int slab_close(struct place *p, struct penstock_err *err);
 /* A second descriptor of what is open; -ESTALE where something else has its name now. */

@@ -72,7 +72,7 @@ int slab_head_write(const struct place *p, int fd, uint64_t units, bool kept)
 /* Room for @len bytes more. */
 static int index_reserve(struct place *p, uint64_t len)
 {
-	int r = ARRAY_RESERVE(p->index, p->index_room, p->index_len + len);
+	int r = ARRAY_RESERVE(p->index, p->index_capacity, p->index_len + len);
 
 	p->index_failed |= r < 0;
 	return r;

@@ -130,7 +130,7 @@ bool slab_is_kept(const char *path)
 	return l.ours && l.head.kept;
 }
 
-int slab_check(const struct place_opts *o, uint64_t *ret_room, struct penstock_err *err)
+int slab_check(const struct place_opts *o, uint64_t *ret_free_bytes, struct penstock_err *err)
 {
 	uint32_t unit = o->unit ? o->unit : PLACE_UNIT;
 	struct slab_inspection l;
@@ -142,7 +142,7 @@ int slab_check(const struct place_opts *o, uint64_t *ret_room, struct penstock_e
 	if (r < 0)
 		return r;
 	if (l.device) {
-		*ret_room = device_units(l.bytes, unit) * unit;
+		*ret_free_bytes = device_units(l.bytes, unit) * unit;
 		return 0;
 	}
 	if (l.folder)
@@ -150,8 +150,8 @@ int slab_check(const struct place_opts *o, uint64_t *ret_room, struct penstock_e
 	else if (l.exists && stat(o->paths[0], &st) == 0)
 		freed = (uint64_t)st.st_blocks * 512;
 	if (r == 0)
-		r = dir_free_bytes(o->paths[0], ret_room, &dev, err);
-	*ret_room += freed;
-	*ret_room -= min_u64(*ret_room, SLAB_HEAD);
+		r = dir_free_bytes(o->paths[0], ret_free_bytes, &dev, err);
+	*ret_free_bytes += freed;
+	*ret_free_bytes -= min_u64(*ret_free_bytes, SLAB_HEAD);
 	return r;
 }

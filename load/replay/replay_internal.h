@@ -97,7 +97,7 @@ struct replay {
 	struct replay_op *ops;
 	uint32_t unused, in_flight; /* of ops; index + 1 */
 	struct flow_op *chain;
-	unsigned nr_chain, chain_room;
+	unsigned nr_chain, chain_capacity;
 	bool ranges; /* a fio log: parts of files that are there from the beginning */
 	bool measuring;
 	bool absent; /* REPLAY_FAIL: what is under way ends, then it fails; p->err says why */

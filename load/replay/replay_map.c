@@ -257,8 +257,8 @@ int replay_map_size(struct replay_map *m, const struct replay_job *job,
 }
 
 /* Places without a limit of their own: is there room for what the trace needs? */
-static int map_check_room(const struct replay_map *m, unsigned i, const struct replay_job *job,
-			  const struct replay_scan *scan, struct penstock_err *err)
+static int map_check_space(const struct replay_map *m, unsigned i, const struct replay_job *job,
+			   const struct replay_scan *scan, struct penstock_err *err)
 {
 	const struct place_opts *o = &m->opts[i];
 	char want[PENSTOCK_SIZE_TEXT], have[PENSTOCK_SIZE_TEXT];
@@ -307,7 +307,7 @@ int replay_check(const struct replay_job *job, const struct replay_scan *scan,
 					  "--fresh removes it",
 					  m.paths[i]);
 		else if (m.opts[i].kind == PLACE_FILES)
-			r = map_check_room(&m, i, job, scan, err);
+			r = map_check_space(&m, i, job, scan, err);
 		else
 			r = place_check(&m.opts[i], err);
 	}

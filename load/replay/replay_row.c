@@ -17,7 +17,7 @@
 
 static struct flow_op *add_op(struct replay *p, unsigned type, const struct replay_key *e)
 {
-	if (ARRAY_RESERVE(p->chain, p->chain_room, p->nr_chain + 1) < 0) {
+	if (ARRAY_RESERVE(p->chain, p->chain_capacity, p->nr_chain + 1) < 0) {
 		replay_fail(p, -ENOMEM, "out of memory");
 		return NULL;
 	}
@@ -50,7 +50,7 @@ static void add_write(struct replay *p, const struct replay_key *e, const struct
 }
 
 /* What has not been used for longest goes until there is room. */
-static void room_make(struct replay *p, const struct replay_key *keep)
+static void evict_until_fits(struct replay *p, const struct replay_key *keep)
 {
 	uint64_t capacity = p->job->capacity;
 	struct replay_key *e;
@@ -87,13 +87,13 @@ static struct replay_key *make_object(struct replay *p, const struct replay_row 
 		return NULL;
 	}
 	p->used[place] += replay_charge(&p->map, place, size);
-	room_make(p, e);
+	evict_until_fits(p, e);
 	return e;
 }
 
 int replay_chain_of(struct replay *p, const struct flow_op *ops, unsigned nr)
 {
-	if (ARRAY_RESERVE(p->chain, p->chain_room, nr) < 0)
+	if (ARRAY_RESERVE(p->chain, p->chain_capacity, nr) < 0)
 		return replay_fail(p, -ENOMEM, "out of memory");
 	memcpy(p->chain, ops, nr * sizeof(*ops));
 	p->nr_chain = nr;

@@ -88,7 +88,7 @@ static int fio_out_row(struct trace_writer *w, const struct trace_row *row,
 	us = since_first(w, row->time_ns);
 	len = file_name(name, row->key, row->key_len);
 	new = idset_add(&f->known, penstock_key_hash(name, len, 0));
-	to = sink_room(&w->sink, 4 * (FIO_NAME_MAX + 64), err);
+	to = sink_reserve(&w->sink, 4 * (FIO_NAME_MAX + 64), err);
 	if (new < 0 || !to)
 		return new < 0 ? new : sink_error(&w->sink);
 	if (new) {
@@ -106,7 +106,7 @@ static int fio_out_row(struct trace_writer *w, const struct trace_row *row,
 
 static int fio_out_begin(struct trace_writer *w, struct penstock_err *err)
 {
-	char *to = sink_room(&w->sink, 64, err);
+	char *to = sink_reserve(&w->sink, 64, err);
 
 	sink_commit(&w->sink, PUT_TEXT(to, "fio version 3 iolog\n"));
 	return 0;

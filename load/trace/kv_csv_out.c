@@ -28,7 +28,7 @@ struct kv_out {
 	unsigned eol_len;
 };
 
-enum { FIXED_ROOM = 512 }; /* all of a row but the key */
+enum { FIXED_BYTES_MAX = 512 }; /* all of a row but the key */
 
 static char *put_time(struct kv_out *k, char *to, uint64_t ns)
 {
@@ -127,7 +127,7 @@ static int kv_out_row(struct trace_writer *w, const struct trace_row *row, struc
 
 	if (row->op > TRACE_WRITE && !w->o.extended)
 		return 0;
-	to = sink_room(&w->sink, FIXED_ROOM + QUOTE_ROOM(row->key_len), err);
+	to = sink_reserve(&w->sink, FIXED_BYTES_MAX + QUOTE_BYTES_MAX(row->key_len), err);
 	if (!to)
 		return sink_error(&w->sink);
 	to = put_time(k, to, row->time_ns);
@@ -146,7 +146,7 @@ static int kv_out_row(struct trace_writer *w, const struct trace_row *row, struc
 static int kv_out_begin(struct trace_writer *w, struct penstock_err *err)
 {
 	struct kv_out *k = w->state;
-	char *to = sink_room(&w->sink, FIXED_ROOM, err);
+	char *to = sink_reserve(&w->sink, FIXED_BYTES_MAX, err);
 
 	k->second = UINT64_MAX;
 	k->eol = w->o.lf ? "\n" : "\r\n";

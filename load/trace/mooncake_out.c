@@ -54,7 +54,7 @@ static char *put_ms(char *to, uint64_t ns)
 static int put_line(struct trace_writer *w, struct penstock_err *err)
 {
 	struct mooncake_out *m = w->state;
-	char *to = sink_room(&w->sink, 256, err);
+	char *to = sink_reserve(&w->sink, 256, err);
 
 	if (!to)
 		return sink_error(&w->sink);
@@ -63,7 +63,7 @@ static int put_line(struct trace_writer *w, struct penstock_err *err)
 	to = PUT_TEXT(to, ", \"output_length\": 0, \"hash_ids\": [");
 	for (size_t i = 0; i < m->ids.nr; i++) {
 		sink_commit(&w->sink, to);
-		to = sink_room(&w->sink, 64, err);
+		to = sink_reserve(&w->sink, 64, err);
 		if (!to)
 			return sink_error(&w->sink);
 		to = i ? PUT_TEXT(to, ", ") : to;

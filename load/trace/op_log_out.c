@@ -12,7 +12,7 @@ struct op_out {
 	uint64_t idx;
 };
 
-enum { FIXED_ROOM = 512 };
+enum { FIXED_BYTES_MAX = 512 };
 
 static char *put_known(char *to, uint64_t v)
 {
@@ -26,7 +26,7 @@ static int op_out_row(struct trace_writer *w, const struct trace_row *row, struc
 	static const char *const ops[TRACE_OPS] = {"GET\t", "PUT\t", "DELETE\t", "STAT\t",
 						   "LIST\t"};
 	struct op_out *o = w->state;
-	char *to = sink_room(&w->sink, FIXED_ROOM + QUOTE_ROOM(row->key_len), err);
+	char *to = sink_reserve(&w->sink, FIXED_BYTES_MAX + QUOTE_BYTES_MAX(row->key_len), err);
 
 	if (!to)
 		return sink_error(&w->sink);
@@ -51,7 +51,7 @@ static int op_out_row(struct trace_writer *w, const struct trace_row *row, struc
 
 static int op_out_begin(struct trace_writer *w, struct penstock_err *err)
 {
-	char *to = sink_room(&w->sink, FIXED_ROOM, err);
+	char *to = sink_reserve(&w->sink, FIXED_BYTES_MAX, err);
 
 	for (int i = 0; i < OPLOG_COLUMNS; i++) {
 		if (i)

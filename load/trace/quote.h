@@ -8,7 +8,7 @@
 
 #include "load/trace/digits.h"
 
-#define QUOTE_ROOM(len) (2 * (size_t)(len) + 2)
+#define QUOTE_BYTES_MAX(len) (2 * (size_t)(len) + 2)
 
 /* What a field with a separator of ',' or '\t' cannot have without quotes. */
 static inline bool quote_special(char c, char separator)

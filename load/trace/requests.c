@@ -17,7 +17,7 @@ int request_text(struct request_list *l, const char *text, size_t *ret)
 {
 	size_t len = strlen(text) + 1;
 
-	if (ARRAY_RESERVE(l->texts, l->texts_room, l->texts_len + len) < 0)
+	if (ARRAY_RESERVE(l->texts, l->reserve_texts, l->texts_len + len) < 0)
 		return -ENOMEM;
 	*ret = l->texts_len;
 	memcpy(l->texts + l->texts_len, text, len);

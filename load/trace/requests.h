@@ -12,7 +12,7 @@ struct request_list {
 	} * v;
 	size_t nr, capacity;
 	char *texts; /* each with its final 0 */
-	size_t texts_len, texts_room;
+	size_t texts_len, reserve_texts;
 };
 
 /* Returns 0 or -ENOMEM.  @text, from request_text(), is what the request's id will be. */

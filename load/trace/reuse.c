@@ -123,7 +123,7 @@ static bool is_kept(const struct reuse *u, uint64_t hash)
 	return !u->halvings || hash >> (64 - u->halvings) == 0;
 }
 
-/* A table of @room slots with those that are still kept. */
+/* A table of @capacity slots with those that are still kept. */
 static int rebuild(struct reuse *u, size_t capacity)
 {
 	struct object *slots = calloc(capacity, sizeof(*slots));
@@ -150,7 +150,7 @@ static int rebuild(struct reuse *u, size_t capacity)
 }
 
 /* Room for one more object. */
-static int reuse_make_room(struct reuse *u)
+static int reuse_reserve(struct reuse *u)
 {
 	int r = 0;
 
@@ -213,7 +213,7 @@ int reuse_touch(struct reuse *u, uint64_t hash, uint64_t size, unsigned window,
 	*ret = (struct reuse_hit){.again = false};
 	if (!is_kept(u, hash))
 		return 0;
-	if (reuse_make_room(u) < 0)
+	if (reuse_reserve(u) < 0)
 		return -ENOMEM;
 	if (!is_kept(u, hash)) /* no longer */
 		return 0;

@@ -8,7 +8,7 @@
  * the buffer that is being filled, so that a program that is killed leaves all but its last second
  * behind.
  *
- *	at = sink_room(s, 100);			room for a record of up to 100 bytes
+ *	at = sink_reserve(s, 100);			room for a record of up to 100 bytes
  *	... write it at @at ...
  *	sink_commit(s, end);			up to here it may go to the file
  *
@@ -49,7 +49,7 @@ int sink_swap(struct sink *s, struct penstock_err *err);
 int sink_error(struct sink *s);
 
 /* Room for @len <= SINK_RECORD_MAX bytes; NULL when writing has failed, with the reason in @err. */
-static inline char *sink_room(struct sink *s, size_t len, struct penstock_err *err)
+static inline char *sink_reserve(struct sink *s, size_t len, struct penstock_err *err)
 {
 	if (__builtin_expect((size_t)(s->end - s->at) < len, 0) && sink_swap(s, err) < 0)
 		return NULL;

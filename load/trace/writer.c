@@ -79,14 +79,14 @@ int trace_write_raw(struct trace_writer *w, const char *text, size_t len, struct
 	char *to;
 
 	while (len > SINK_RECORD_MAX - 1) {
-		to = sink_room(&w->sink, SINK_RECORD_MAX, err);
+		to = sink_reserve(&w->sink, SINK_RECORD_MAX, err);
 		if (!to)
 			return sink_error(&w->sink);
 		sink_commit(&w->sink, put_bytes(to, text, SINK_RECORD_MAX));
 		text += SINK_RECORD_MAX;
 		len -= SINK_RECORD_MAX;
 	}
-	to = sink_room(&w->sink, len + 1, err);
+	to = sink_reserve(&w->sink, len + 1, err);
 	if (!to)
 		return sink_error(&w->sink);
 	to = put_bytes(to, text, len);

@@ -35,9 +35,9 @@ struct weights_router {
 	unsigned turn;
 	/* a file */
 	uint64_t *all;
-	uint64_t nr_all, room_all;
+	uint64_t nr_all, total_capacity;
 	struct line *lines;
-	uint64_t nr_lines, room_lines, at;
+	uint64_t nr_lines, lines_capacity, at;
 	uint64_t steps; /* of all lines */
 };
 
@@ -188,7 +188,7 @@ static int file_line(struct weights_router *r, char *text, uint64_t nr, const ch
 					     "%s: line %" PRIu64 ": layer %" PRIu64
 					     " has no expert %" PRIu64,
 					     path, nr, layer, e);
-		if (ARRAY_RESERVE(r->all, r->room_all, r->nr_all + 1) < 0)
+		if (ARRAY_RESERVE(r->all, r->total_capacity, r->nr_all + 1) < 0)
 			return penstock_fail(err, -ENOMEM, "out of memory");
 		r->all[r->nr_all++] = r->grid[layer * r->experts + e];
 		line.nr++;
@@ -198,7 +198,7 @@ static int file_line(struct weights_router *r, char *text, uint64_t nr, const ch
 				     "%s: line %" PRIu64
 				     ": a layer and its experts, as numbers, are due",
 				     path, nr);
-	if (ARRAY_RESERVE(r->lines, r->room_lines, r->nr_lines + 1) < 0)
+	if (ARRAY_RESERVE(r->lines, r->lines_capacity, r->nr_lines + 1) < 0)
 		return penstock_fail(err, -ENOMEM, "out of memory");
 	if (!r->nr_lines || layer <= *before)
 		r->steps++;

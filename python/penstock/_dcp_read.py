@@ -29,7 +29,7 @@ from ._torch_load import _unpickle_simple, _DeviceMap, unpickle
 
 _FILES = 8  # that are open at once
 _WHOLE = 8 << 20  # what is smaller is read with its header, and copied
-_ROOM = 64 << 20  # for what is copied, twice: while one is taken apart the next is read
+_SLACK = 64 << 20  # for what is copied, twice: while one is taken apart the next is read
 _HEAD, _TAIL = 16 << 10, 4 << 10  # of a blob: pickle and headers, and the directory
 _HUGE = 4 << 20
 
@@ -167,7 +167,7 @@ class _FileRead:
         some: list[tuple[Any, Any]] = []
         room = 0
         for item, info in self._copied:
-            if some and room + info.length > _ROOM:
+            if some and room + info.length > _SLACK:
                 yield some
                 some, room = [], 0
             some.append((item, info))

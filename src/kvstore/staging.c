@@ -175,7 +175,7 @@ void store_staging_drop_copy(struct penstock_store *s, struct store_entry *e)
 }
 
 /* One that is not in use goes; false: there is none. */
-static bool staging_make_room(struct penstock_store *s)
+static bool staging_reserve(struct penstock_store *s)
 {
 	struct store_staging *g = &s->staging;
 	struct store_buf *b;
@@ -225,7 +225,7 @@ struct store_buf *store_staging_get(struct penstock_store *s, uint64_t len)
 	} else {
 		/* One alone may be larger than the limit. */
 		while (g->bytes && g->bytes + len > g->limit)
-			if (!staging_make_room(s))
+			if (!staging_reserve(s))
 				return NULL;
 		b = buf_new(s, len);
 		if (!b)

@@ -287,7 +287,7 @@ static int next_part(struct penstock_s3_upload *u, struct penstock_err *err)
 }
 
 /* Room for at least one byte in u->filling. */
-static int upload_make_room(struct penstock_s3_upload *u, struct penstock_err *err)
+static int upload_reserve(struct penstock_s3_upload *u, struct penstock_err *err)
 {
 	int r = u->filling && u->fill == u->size ? next_part(u, err) : 0;
 
@@ -321,7 +321,7 @@ int penstock_s3_upload_write(struct penstock_s3_upload *u, const void *buf, uint
 	while (len && r == 0) {
 		uint64_t n;
 
-		r = upload_make_room(u, &why);
+		r = upload_reserve(u, &why);
 		if (r < 0) {
 			upload_fail(u, &why);
 			return first_error(u, err);
