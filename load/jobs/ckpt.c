@@ -57,12 +57,12 @@ static int record_sizes(struct run *run, struct penstock_err *err)
 
 	for (unsigned i = 0; i < run->job->processes && r == 0; i++) {
 		const char *name = strrchr(run->files[i], '/') + 1;
-		char sums[64];
+		char crc_name[64];
 
-		snprintf(sums, sizeof(sums), "%s.crc", name);
+		snprintf(crc_name, sizeof(crc_name), "%s.crc", name);
 		r = bed_folder_expect(&run->folder, name, err);
 		if (r == 0)
-			r = bed_folder_expect(&run->folder, sums, err);
+			r = bed_folder_expect(&run->folder, crc_name, err);
 	}
 	return r;
 }
@@ -74,11 +74,11 @@ static void remove_files(struct run *run)
 			return;
 		for (unsigned i = 0; i < run->job->processes; i++) {
 			const char *name = strrchr(run->files[i], '/') + 1;
-			char sums[64];
+			char crc_name[64];
 
-			snprintf(sums, sizeof(sums), "%s.crc", name);
+			snprintf(crc_name, sizeof(crc_name), "%s.crc", name);
 			penstock_stripe_unlink(run->folder.fd, name);
-			unlinkat(run->folder.fd, sums, 0);
+			unlinkat(run->folder.fd, crc_name, 0);
 		}
 	}
 }

@@ -30,7 +30,7 @@ void op_fail_named(struct op *op, const struct attrs *l, int code, const char *m
 
 void flow_ready(struct flow *f, struct op *op)
 {
-	op->state = OP_TURN;
+	op->state = OP_WAIT_CHAIN;
 	op->task.next = NULL;
 	*f->ready_tail = &op->task;
 	f->ready_tail = &op->task.next;
@@ -133,7 +133,7 @@ static void admit(struct flow *f, struct op *op, bool force)
 	}
 	op->state = OP_OBJECT;
 	if (op->blockers ||
-	    (op->object->closing && op->type != FLOW_READ && op->type != FLOW_PATCH))
+	    (op->object->closing && op->type != FLOW_READ && op->type != FLOW_WRITE_RANGE))
 		return;
 	if (op->passed < PASSED_OBJECT)
 		op_claim(f, op);

@@ -18,7 +18,7 @@ static void op_report(struct flow *f, const struct op *op)
 	uint64_t now = f->now = clock_ns();
 	struct flow_done d = {
 		.tag = op->tag,
-		.type = op->type == FLOW_PATCH ? FLOW_WRITE : op->type,
+		.type = op->type == FLOW_WRITE_RANGE ? FLOW_WRITE : op->type,
 		.place = op->place,
 		.to = op->to,
 		.missed = op->missed,
@@ -167,7 +167,7 @@ static struct op *new_op(struct flow *f, const struct flow_op *u)
 	if (!op)
 		return NULL;
 	*op = (struct op){.flow = f,
-			  .type = u->type == FLOW_WRITE && u->len ? FLOW_PATCH : u->type,
+			  .type = u->type == FLOW_WRITE && u->len ? FLOW_WRITE_RANGE : u->type,
 			  .place = u->place,
 			  .to = u->to,
 			  .alloc_begin = u->alloc_begin,
@@ -187,8 +187,8 @@ static struct op *new_op(struct flow *f, const struct flow_op *u)
 		(op->type != FLOW_MOVE && place_is_store(flow_place(f, u->place)));
 	if (op->object && named)
 		op->attrs = new_attrs(f, u);
-	if (op->object && op->type == FLOW_PATCH)
-		op->object->patched = true;
+	if (op->object && op->type == FLOW_WRITE_RANGE)
+		op->object->range_written = true;
 	if (op->object && (op->attrs || !named))
 		return op;
 	if (op->object)

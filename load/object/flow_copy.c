@@ -58,7 +58,7 @@ struct end dst_end(struct op *op, struct extent_hint *hint)
 	unsigned place = op->type == FLOW_MOVE ? op->to : op->place;
 	struct place *p = op_dst(op);
 
-	if (op->type == FLOW_PATCH)
+	if (op->type == FLOW_WRITE_RANGE)
 		return src_end(op, hint);
 
 	return (struct end){p, &op->where,

@@ -144,25 +144,25 @@ struct object {
 	struct op *first, *last;         /* operations that have not ended, in order */
 	struct attrs *attrs;             /* of what exists */
 	struct shared_file *shared_file; /* left open for those that follow */
-	uint32_t nr_ops, nr_alone;       /* of these operations, and those that are no reads */
+	uint32_t nr_ops, nr_exclusive;   /* of these operations, and those that are no reads */
 	uint32_t closing;                /* files of it that file threads are closing */
 	struct place_ref ref;
 	uint64_t size, content;
 	struct extents where;
 	uint8_t place, element;
 	bool exists;
-	bool patched; /* ranges are written: open its file for that, too */
+	bool range_written; /* ranges are written: open its file for that, too */
 };
 
 /* ---- operations */
 
-enum { FLOW_PATCH = FLOW_PAUSE + 1 }; /* a write of a range */
+enum { FLOW_WRITE_RANGE = FLOW_PAUSE + 1 }; /* a write of a range */
 
 enum op_state {
-	OP_TURN,   /* others of its chain come first */
-	OP_PERMIT, /* waits for a permit, */
-	OP_OBJECT, /* for operations on its object, */
-	OP_SPACE,  /* for space */
+	OP_WAIT_CHAIN, /* others of its chain come first */
+	OP_PERMIT,     /* waits for a permit, */
+	OP_OBJECT,     /* for operations on its object, */
+	OP_SPACE,      /* for space */
 	OP_RUNS,
 };
 
@@ -205,7 +205,7 @@ struct op {
 	struct chain *chain;
 	struct op *next;                 /* in the chain */
 	struct op *onext, *oprev;        /* on the same object */
-	struct op *lnext, *lprev;        /* in a slot queue */
+	struct op *qnext, *qprev;        /* in a slot queue */
 	struct shared_file *shared_file; /* it shares; src_file is its file */
 	uint64_t offset, len;            /* of a range; len 0: none */
 	struct object *object;           /* NULL: pause */

@@ -34,7 +34,7 @@ void object_forget(struct flow *f, struct object *o)
 
 void object_share_file(struct object *o, struct op *op)
 {
-	op->rw = op->type == FLOW_PATCH || o->patched;
+	op->rw = op->type == FLOW_WRITE_RANGE || o->range_written;
 	if (!o->shared_file || (op->rw && !o->shared_file->rw))
 		return;
 	op->shared_file = o->shared_file;
@@ -112,7 +112,7 @@ void object_closed(struct flow *f, struct object *o)
 
 static bool ranged(const struct op *op)
 {
-	return op->len && (op->type == FLOW_READ || op->type == FLOW_PATCH);
+	return op->len && (op->type == FLOW_READ || op->type == FLOW_WRITE_RANGE);
 }
 
 /* Must one of them wait for the other? */
@@ -129,7 +129,7 @@ static uint32_t count_blockers(const struct object *o, const struct op *op)
 {
 	uint32_t n = 0;
 
-	if (op->type == FLOW_READ && !o->nr_alone)
+	if (op->type == FLOW_READ && !o->nr_exclusive)
 		return 0;
 	if (op->type != FLOW_READ && !ranged(op))
 		return o->nr_ops;
@@ -146,7 +146,7 @@ void object_join(struct object *o, struct op *op)
 	*(o->last ? &o->last->onext : &o->first) = op;
 	o->last = op;
 	o->nr_ops++;
-	o->nr_alone += op->type != FLOW_READ;
+	o->nr_exclusive += op->type != FLOW_READ;
 }
 
 static void unblock(struct flow *f, const struct op *op)
@@ -163,9 +163,9 @@ void object_leave(struct flow *f, struct op *op)
 	*(op->oprev ? &op->oprev->onext : &o->first) = op->onext;
 	*(op->onext ? &op->onext->oprev : &o->last) = op->oprev;
 	o->nr_ops--;
-	o->nr_alone -= op->type != FLOW_READ;
+	o->nr_exclusive -= op->type != FLOW_READ;
 	leave_file(f, o, op);
-	if (op->type != FLOW_READ || o->nr_alone)
+	if (op->type != FLOW_READ || o->nr_exclusive)
 		unblock(f, op);
 	object_forget(f, o);
 }

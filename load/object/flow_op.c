@@ -33,7 +33,7 @@ struct place *op_src(const struct op *op)
 /* Where it writes, be it in the place of its object. */
 static struct place *op_target(const struct op *op)
 {
-	return op->type == FLOW_PATCH ? op_src(op) : op_dst(op);
+	return op->type == FLOW_WRITE_RANGE ? op_src(op) : op_dst(op);
 }
 
 static bool on_gpu(const struct place *p)
@@ -112,7 +112,7 @@ void op_claim(struct flow *f, struct op *op)
 	op->size = o->size;
 	op->from = op->len ? min_u64(op->offset, o->size) : 0;
 	op->end = op->len ? min_u64(op->offset + op->len, o->size) : o->size;
-	if (op->type == FLOW_READ || op->type == FLOW_PATCH)
+	if (op->type == FLOW_READ || op->type == FLOW_WRITE_RANGE)
 		object_share_file(o, op);
 	else
 		op->src_file = object_take_file(f, o);
@@ -164,7 +164,7 @@ static enum op_mode choose_mode(const struct op *op)
 	const struct place *src = op_src(op), *dst = op_dst(op);
 	bool from = src && src->o.kind != PLACE_NULL, to = dst && dst->o.kind != PLACE_NULL;
 
-	if (op->type == FLOW_PATCH && from)
+	if (op->type == FLOW_WRITE_RANGE && from)
 		return place_is_storage(src) ? MODE_WRITE : MODE_FILL;
 	if (op->type == FLOW_DELETE || (!from && !to))
 		return MODE_NONE;
@@ -211,7 +211,7 @@ static void use_links(struct flow *f, struct op *op)
 	if (op->type == FLOW_DELETE)
 		return;
 	if (src && src->o.kind == PLACE_NULL)
-		use_link(f, op, op->place, op->type == FLOW_PATCH);
+		use_link(f, op, op->place, op->type == FLOW_WRITE_RANGE);
 	if (dst && dst->o.kind == PLACE_NULL)
 		use_link(f, op, dst_number(op), true);
 	if (op->timer_ns > f->now) {

@@ -169,24 +169,24 @@ static unsigned slot_queue_of(const struct op *op)
 
 static void oplist_add(struct oplist *l, struct op *op)
 {
-	op->lnext = NULL;
-	op->lprev = l->last;
-	*(l->last ? &l->last->lnext : &l->first) = op;
+	op->qnext = NULL;
+	op->qprev = l->last;
+	*(l->last ? &l->last->qnext : &l->first) = op;
 	l->last = op;
 }
 
 static void oplist_push(struct oplist *l, struct op *op)
 {
-	op->lprev = NULL;
-	op->lnext = l->first;
-	*(l->first ? &l->first->lprev : &l->last) = op;
+	op->qprev = NULL;
+	op->qnext = l->first;
+	*(l->first ? &l->first->qprev : &l->last) = op;
 	l->first = op;
 }
 
 static void oplist_del(struct oplist *l, struct op *op)
 {
-	*(op->lprev ? &op->lprev->lnext : &l->first) = op->lnext;
-	*(op->lnext ? &op->lnext->lprev : &l->last) = op->lprev;
+	*(op->qprev ? &op->qprev->qnext : &l->first) = op->qnext;
+	*(op->qnext ? &op->qnext->qprev : &l->last) = op->qprev;
 }
 
 int buffer_pool_grow(struct flow *f, struct buffer_pool *s, uint64_t nr, uint64_t bytes,

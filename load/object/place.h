@@ -18,15 +18,15 @@
 #include "load/object/flow.h"
 #include "load/object/place_journal.h"
 
-#define PLACE_HEADER 4096u            /* bytes of an NPY header, padding included */
-#define PLACE_UNIT   (64u << 10)      /* of extents, unless the caller says otherwise */
-#define PLACE_STEP   (256ull << 20)   /* by which host memory grows */
-#define SLAB_HEAD    (1u << 20)       /* bytes before the first unit */
-#define SLAB_FILE    "objects.slab"   /* in a folder */
-#define PLACE_NAME   256              /* of a file name, with the final 0 */
-#define PLACE_BELOW  (PLACE_NAME + 8) /* of one below its folder */
-#define PLACE_PATH   (4096 + 512)
-#define PLACE_SUBS   4096 /* sub-folders by hash, 000 to fff */
+#define PLACE_HEADER       4096u            /* bytes of an NPY header, padding included */
+#define PLACE_UNIT         (64u << 10)      /* of extents, unless the caller says otherwise */
+#define PLACE_STEP         (256ull << 20)   /* by which host memory grows */
+#define SLAB_HEAD          (1u << 20)       /* bytes before the first unit */
+#define SLAB_FILE          "objects.slab"   /* in a folder */
+#define PLACE_NAME         256              /* of a file name, with the final 0 */
+#define PLACE_REL_PATH_MAX (PLACE_NAME + 8) /* of one below its folder */
+#define PLACE_PATH         (4096 + 512)
+#define PLACE_SUBS         4096 /* sub-folders by hash, 000 to fff */
 
 /* Which file of its name an object has: names may repeat.  Below a prefix both are one number. */
 struct place_ref {

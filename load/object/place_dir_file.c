@@ -215,12 +215,12 @@ int dir_file_rename(struct place_dir *d, const char *from, const char *to)
 }
 
 /* Under a name that only we can have given it. */
-static int make_new(struct place_dir *d, const char *name, char temp[PLACE_BELOW])
+static int make_new(struct place_dir *d, const char *name, char temp[PLACE_REL_PATH_MAX])
 {
 	int fd = -EEXIST;
 
 	for (unsigned tries = 0; fd == -EEXIST && tries < 100; tries++) {
-		journal_temp_name(temp, PLACE_BELOW, &d->journal, name,
+		journal_temp_name(temp, PLACE_REL_PATH_MAX, &d->journal, name,
 				  atomic_fetch_add(&d->next, 1));
 		fd = penstock_openat_safe(d->fd, temp, O_RDWR | O_CREAT | O_EXCL, 0644);
 	}
@@ -242,7 +242,7 @@ static int make_named(struct place_dir *d, const char *name)
 
 int dir_file_make(struct place_dir *d, const char *name)
 {
-	char temp[PLACE_BELOW];
+	char temp[PLACE_REL_PATH_MAX];
 	int fd, r;
 
 	if (atomic_load(&d->cannot_rename))

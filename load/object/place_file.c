@@ -18,22 +18,22 @@
 
 /* The name below its folder. */
 static void relative_name(const struct place *p, struct place_ref ref, const char *key,
-			  uint32_t len, char out[PLACE_BELOW])
+			  uint32_t len, char out[PLACE_REL_PATH_MAX])
 {
 	char name[PLACE_NAME];
 
 	place_file_name(name, key, len, ref.variant, place_suffix(&p->o));
 	if (p->o.hashed)
-		snprintf(out, PLACE_BELOW, "%03x/%s",
+		snprintf(out, PLACE_REL_PATH_MAX, "%03x/%s",
 			 (unsigned)(content_id(key, len) >> 20) % PLACE_SUBS, name);
 	else
-		snprintf(out, PLACE_BELOW, "%s", name);
+		snprintf(out, PLACE_REL_PATH_MAX, "%s", name);
 }
 
 int place_file_path(const struct place *p, struct place_ref ref, const char *key, uint32_t len,
 		    char out[PLACE_PATH])
 {
-	char name[PLACE_BELOW];
+	char name[PLACE_REL_PATH_MAX];
 
 	relative_name(p, ref, key, len, name);
 	return snprintf(out, PLACE_PATH, "%s/%s", p->dirs[ref.dir].path, name);
@@ -106,7 +106,7 @@ static int file_fail(const struct place *p, struct place_ref ref, const char *na
 int place_file_make(struct place *p, struct place_ref *ref, const char *key, uint32_t len,
 		    uint64_t bytes, struct penstock_err *err)
 {
-	char name[PLACE_BELOW];
+	char name[PLACE_REL_PATH_MAX];
 	int fd, r;
 
 	ref->dir = (uint16_t)(content_id(key, len) % p->o.nr_paths);
@@ -131,7 +131,7 @@ int place_file_make(struct place *p, struct place_ref *ref, const char *key, uin
 int place_file_open(struct place *p, struct place_ref ref, const char *key, uint32_t len, int flags,
 		    struct penstock_err *err)
 {
-	char name[PLACE_BELOW];
+	char name[PLACE_REL_PATH_MAX];
 	int fd;
 
 	relative_name(p, ref, key, len, name);
@@ -157,7 +157,7 @@ int place_file_done(struct place *p, struct place_ref ref, const char *key, uint
 		    struct penstock_err *err)
 {
 	struct place_dir *d = &p->dirs[ref.dir];
-	char name[PLACE_BELOW];
+	char name[PLACE_REL_PATH_MAX];
 	int r = 0;
 
 	relative_name(p, ref, key, len, name);
@@ -171,7 +171,7 @@ int place_file_done(struct place *p, struct place_ref ref, const char *key, uint
 int place_file_remove(struct place *p, struct place_ref ref, const char *key, uint32_t len,
 		      struct penstock_err *err)
 {
-	char name[PLACE_BELOW];
+	char name[PLACE_REL_PATH_MAX];
 	int r;
 
 	relative_name(p, ref, key, len, name);
@@ -182,7 +182,7 @@ int place_file_remove(struct place *p, struct place_ref ref, const char *key, ui
 int place_file_retire(struct place *p, struct place_ref ref, const char *key, uint32_t len,
 		      struct penstock_err *err)
 {
-	char name[PLACE_BELOW];
+	char name[PLACE_REL_PATH_MAX];
 
 	relative_name(p, ref, key, len, name);
 	return spare_keep(p, ref.dir, name) ? 0 : place_file_remove(p, ref, key, len, err);

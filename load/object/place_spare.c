@@ -22,7 +22,7 @@ enum {
 
 struct spares {
 	pthread_mutex_t lock;
-	pthread_cond_t settled;
+	pthread_cond_t trimmed;
 	bool off; /* they cannot be had here */
 	uint32_t next;
 	uint64_t bytes;
@@ -49,7 +49,7 @@ int spares_open(struct place *p)
 	if (!p->spares)
 		return -ENOMEM;
 	pthread_mutex_init(&p->spares->lock, NULL);
-	pthread_cond_init(&p->spares->settled, NULL);
+	pthread_cond_init(&p->spares->trimmed, NULL);
 	return 0;
 }
 
@@ -58,7 +58,7 @@ void spares_close(struct place *p)
 	if (!p->spares)
 		return;
 	spares_trim(p, 0);
-	pthread_cond_destroy(&p->spares->settled);
+	pthread_cond_destroy(&p->spares->trimmed);
 	pthread_mutex_destroy(&p->spares->lock);
 	free(TAKE_PTR(p->spares));
 }
@@ -77,13 +77,13 @@ static struct spare spare_take_out(struct spares *s, unsigned i, uint64_t leavin
 }
 
 /* They have gone. */
-static void spares_settle(struct spares *s, uint64_t leaving)
+static void spares_end_trim(struct spares *s, uint64_t leaving)
 {
 	if (!leaving)
 		return;
 	pthread_mutex_lock(&s->lock);
 	s->leaving -= leaving;
-	pthread_cond_broadcast(&s->settled);
+	pthread_cond_broadcast(&s->trimmed);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -119,7 +119,7 @@ static bool next_to_go(struct spares *s, uint64_t bytes, struct spare *ret)
 
 	pthread_mutex_lock(&s->lock);
 	while (!s->nr && s->leaving > bytes)
-		pthread_cond_wait(&s->settled, &s->lock);
+		pthread_cond_wait(&s->trimmed, &s->lock);
 	found = s->nr && s->bytes + s->leaving > bytes;
 	if (found)
 		*ret = spare_take_out(s, 0, s->v[0].bytes);
@@ -133,7 +133,7 @@ void spares_trim(struct place *p, uint64_t bytes)
 
 	while (p->spares && next_to_go(p->spares, bytes, &old)) {
 		spare_discard(p, &old);
-		spares_settle(p->spares, old.bytes);
+		spares_end_trim(p->spares, old.bytes);
 	}
 }
 
@@ -242,7 +242,7 @@ int spare_take(struct place *p, unsigned dir, const char *name, uint64_t bytes)
 	if (!p->spares || !spare_find(p->spares, dir, bytes, p->dirs[dir].striped, &s))
 		return -ENOENT;
 	fd = rename_to(p, &s, name, bytes);
-	spares_settle(p->spares, spare_excess(&s, bytes));
+	spares_end_trim(p->spares, spare_excess(&s, bytes));
 	if (fd >= 0 || fd == -EEXIST)
 		return fd;
 	spares_give_up(p);

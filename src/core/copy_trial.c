@@ -16,7 +16,7 @@ bool copy_trial_choose(struct copy_trial *s, uint64_t len, bool good)
 		s->seen += len;
 		return good;
 	}
-	return s->turns[!good] < s->turns[good] ? !good : good;
+	return s->runs[!good] < s->runs[good] ? !good : good;
 }
 
 void copy_trial_record(struct copy_trial *s, bool copied, uint64_t len, uint64_t ns)
@@ -27,8 +27,8 @@ void copy_trial_record(struct copy_trial *s, bool copied, uint64_t len, uint64_t
 		return;
 	s->bytes[copied] += len;
 	s->ns[copied] += ns;
-	s->turns[copied]++;
-	if (s->turns[0] < COPY_TRIAL_TURNS || s->turns[1] < COPY_TRIAL_TURNS)
+	s->runs[copied]++;
+	if (s->runs[0] < COPY_TRIAL_RUNS || s->runs[1] < COPY_TRIAL_RUNS)
 		return;
 	for (unsigned i = 0; i < ARRAY_SIZE(rate); i++)
 		rate[i] = (double)s->bytes[i] / (double)max_u64(s->ns[i], 1);
@@ -36,5 +36,5 @@ void copy_trial_record(struct copy_trial *s, bool copied, uint64_t len, uint64_t
 	s->wait = max_u64(COPY_TRIAL_AGAIN, COPY_TRIAL_SHARE * s->bytes[!s->copied]);
 	s->seen = 0;
 	for (unsigned i = 0; i < ARRAY_SIZE(rate); i++)
-		s->bytes[i] = s->ns[i] = s->turns[i] = 0;
+		s->bytes[i] = s->ns[i] = s->runs[i] = 0;
 }

@@ -15,7 +15,7 @@
 enum {
 	COPY_TRIAL_FROM = 64 << 20,    /* bytes of a transfer that tells something */
 	COPY_TRIAL_BEFORE = 256 << 20, /* bytes to be moved before anything is tried */
-	COPY_TRIAL_TURNS = 3,          /* transfers of each way */
+	COPY_TRIAL_RUNS = 3,           /* transfers of each way */
 	COPY_TRIAL_SHARE = 64, /* what has gone the slower way is no more of what follows, */
 };
 #define COPY_TRIAL_AGAIN (16ull << 30) /* which is so many bytes at least */
@@ -25,8 +25,8 @@ struct copy_trial {
 	uint64_t seen; /* bytes, before the next trial */
 	uint64_t wait; /* for so many since the last one; 0: there was none */
 	uint64_t bytes[2], ns[2];
-	unsigned turns[2]; /* straight, copied */
-	unsigned begun;    /* transfers, ever: tells whether one was alone */
+	unsigned runs[2]; /* straight, copied */
+	unsigned begun;   /* transfers, ever: tells whether one was alone */
 	unsigned active;
 	bool copied; /* the result of the last trial: copying is faster */
 };

@@ -121,15 +121,15 @@ static int add_blocks(struct queue *q)
 {
 	if (!q->copy_streams)
 		q->copy_streams = calloc(COPY_STREAMS, sizeof(struct penstock_copy_stream *));
-	if (!q->more_blocks) {
-		q->more_blocks = calloc(COPY_BLOCKS, sizeof(*q->more_blocks));
-		for (unsigned i = 0; q->more_blocks && i < COPY_BLOCKS; i++) {
-			q->more_blocks[i].req.next = (struct penstock_req *)q->free;
-			q->free = &q->more_blocks[i];
+	if (!q->device_blocks) {
+		q->device_blocks = calloc(COPY_BLOCKS, sizeof(*q->device_blocks));
+		for (unsigned i = 0; q->device_blocks && i < COPY_BLOCKS; i++) {
+			q->device_blocks[i].req.next = (struct penstock_req *)q->free;
+			q->free = &q->device_blocks[i];
 			q->nr_free++;
 		}
 	}
-	return q->copy_streams && q->more_blocks ? 0 : -ENOMEM;
+	return q->copy_streams && q->device_blocks ? 0 : -ENOMEM;
 }
 
 static int set_ctx(struct queue *q, void *ctx, struct penstock_cuda_failure *failure)
@@ -463,7 +463,7 @@ struct block *device_retry(struct queue *q)
  * Copies are over soon, unless they wait for a stream of the user's.  With I/O in flight there
  * is no hurry: that wakes the thread as well.
  */
-int64_t device_patience(struct queue *q)
+int64_t device_poll_ns(struct queue *q)
 {
 	unsigned polls;
 
@@ -496,5 +496,5 @@ void device_free(struct queue *q)
 		free(cs);
 	}
 	free(q->copy_streams);
-	free(q->more_blocks);
+	free(q->device_blocks);
 }

@@ -100,12 +100,12 @@ static void queue_share_inbox(struct penstock_io *io, struct queue *q)
 /* Has it been away since this thread last saw it, and for long? */
 static bool is_stuck(struct queue *q, struct thread_cache *cache)
 {
-	unsigned turn = atomic_load_explicit(&q->turn, memory_order_relaxed);
+	unsigned period = atomic_load_explicit(&q->busy_periods, memory_order_relaxed);
 	uint64_t now = clock_ns();
 
-	if (cache->seen_turn == turn)
+	if (cache->seen_busy_period == period)
 		return now - cache->seen_at > STUCK_NS;
-	cache->seen_turn = turn;
+	cache->seen_busy_period = period;
 	cache->seen_at = now;
 	return false;
 }
@@ -215,7 +215,7 @@ void queue_step_aside(struct queue *q)
 
 	if (io->nr_queues == 1)
 		return;
-	atomic_store_explicit(&q->turn, q->turn + 1, memory_order_relaxed);
+	atomic_store_explicit(&q->busy_periods, q->busy_periods + 1, memory_order_relaxed);
 	inbox_announce(&q->inbox, THREAD_BUSY);
 	if (!pending_seen(io)) /* a queue that runs was counted on for that */
 		return;
@@ -287,13 +287,13 @@ static void reap_failed(struct queue *q, int code)
 	struct timespec ts = {0, 1000000};
 	struct penstock_req *list = NULL;
 
-	if (q->reap_failures++ < REAP_PATIENCE) {
+	if (q->reap_failures++ < REAP_FAILURES_MAX) {
 		nanosleep(&ts, NULL);
 		return;
 	}
 	q->broken = code;
 	blocks_give_up(q->blocks, q->io->opts.depth, &list);
-	blocks_give_up(q->more_blocks, COPY_BLOCKS, &list);
+	blocks_give_up(q->device_blocks, COPY_BLOCKS, &list);
 	queue_harvest(q, list);
 }
 
@@ -362,7 +362,7 @@ static int queue_reap(struct queue *q, struct penstock_req **list, bool sleep)
 
 	if (q->nr_remote)
 		sleep = sleep && remote_may_sleep(q);
-	patience = sleep ? device_patience(q) : 0;
+	patience = sleep ? device_poll_ns(q) : 0;
 	/*
 	 * An engine that has nothing may not wait; then it is looked at now and then.  So is a
 	 * write that waits for another thread's, which does not know of it.

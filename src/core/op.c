@@ -32,7 +32,7 @@ void op_cancel(struct op *op)
 bool op_needs_sync(const struct op *op)
 {
 	if (op->remote)
-		return op_ends(op) && !op_synced(op);
+		return op_commits_object(op) && !op_synced(op);
 	return op->opcode == PENSTOCK_WRITE && op->len && !op->code && !op_synced(op) &&
 	       !op->cancelled && !(op->flags & PENSTOCK_OP_TRUNCATE) && (op->flags & SYNC_FLAGS);
 }

@@ -112,7 +112,7 @@ struct op {
 	struct penstock_stream_marker *marker; /* with locations: not before this; NULL: any time */
 	struct copy_trial *trial;              /* with @in_trial */
 	uint64_t trial_ns;                     /* when it began, */
-	unsigned trial_turn;                   /* as which; 0: not alone */
+	unsigned trial_index;                  /* as which; 0: not alone */
 	struct penstock_mem_location one_location;
 } __attribute__((aligned(LINE / 2)));
 
@@ -124,7 +124,7 @@ static inline void op_begin(struct op *op)
 }
 
 /* On FUSE: the thread that issues a block may have to wait until it is done, see block.c. */
-static inline bool op_waits(const struct op *op)
+static inline bool op_may_block(const struct op *op)
 {
 	return op->file && op->file->backing.fuse;
 }
@@ -179,9 +179,9 @@ static inline bool op_is_over(const struct op *op)
  */
 void op_conclude(struct penstock_io *io, struct op *op, struct counters *count);
 void op_result(const struct op *op, struct penstock_done *done);
-bool op_needs_sync(const struct op *op); /* or whatever ends it, see op_ends() */
+bool op_needs_sync(const struct op *op); /* or whatever ends it, see op_commits_object() */
 /* Of an object by path: it becomes one, or is given up, when all is written. */
-static inline bool op_ends(const struct op *op)
+static inline bool op_commits_object(const struct op *op)
 {
 	return op->opcode == PENSTOCK_WRITE && op->file && op->file->by_path &&
 	       op->file->backing.object;

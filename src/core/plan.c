@@ -380,7 +380,7 @@ void plan_trial_begin(struct penstock_io *io, struct op *op, bool huge)
 	if (s) {
 		op->small_pages = copy_trial_choose(s, op->len, op->small_pages);
 		s->begun++;
-		op->trial_turn = s->active++ ? 0 : s->begun;
+		op->trial_index = s->active++ ? 0 : s->begun;
 		op->trial_ns = clock_ns();
 	}
 	pthread_mutex_unlock(&io->lock);
@@ -394,7 +394,7 @@ void plan_trial_end(struct penstock_io *io, struct op *op)
 	op->in_trial = false;
 	pthread_mutex_lock(&io->lock);
 	s->active--;
-	if (op->trial_turn && op->trial_turn == s->begun && !op->code && !op->cancelled &&
+	if (op->trial_index && op->trial_index == s->begun && !op->code && !op->cancelled &&
 	    op->cursor == op->len && op->stop == op->len)
 		copy_trial_record(s, op->small_pages, op->len, ns);
 	pthread_mutex_unlock(&io->lock);

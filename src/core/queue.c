@@ -336,7 +336,7 @@ static unsigned queue_gather(struct queue *q, struct penstock_req **reqs, unsign
 		b->inflight = true;
 		q->inflight_bytes += block_weight(b, b->req.len);
 		reqs[n++] = &b->req;
-		if (b->mode == BLOCK_BOUNCE || op_waits(b->op))
+		if (b->mode == BLOCK_BOUNCE || op_may_block(b->op))
 			break; /* it may have been copied: let it go before the next */
 	}
 	return n;
@@ -372,8 +372,9 @@ static int submit_some(struct queue *q, struct penstock_req *const *reqs, unsign
 	COUNT(&q->count, submit_calls, 1);
 	if (aside)
 		queue_step_aside(q);
-	r = op_waits(((struct block *)reqs[n - 1])->op) ? submit_blocking(q, reqs, n)
-							: q->io->engine->submit(q->engine, reqs, n);
+	r = op_may_block(((struct block *)reqs[n - 1])->op)
+		    ? submit_blocking(q, reqs, n)
+		    : q->io->engine->submit(q->engine, reqs, n);
 	if (aside)
 		queue_step_back(q);
 	return r;

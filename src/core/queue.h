@@ -35,8 +35,8 @@ struct queue {
 	bool waits_for_overlap;            /* the first of them waits for an overlapping write */
 	unsigned inflight;
 	uint64_t inflight_bytes;
-	atomic_uint turn; /* how often it has been away */
-	int broken;       /* -errno: the engine gave up, all blocks fail */
+	atomic_uint busy_periods; /* how often the thread has been away */
+	int broken;               /* -errno: the engine gave up, all blocks fail */
 	unsigned reap_failures;
 	struct op *local, **local_tail; /* operations for this queue alone, off the stack */
 	unsigned nr_local;
@@ -58,7 +58,7 @@ struct queue {
 	struct counters count;
 
 	/* device memory: see device_block.c */
-	struct block *more_blocks;             /* the first device block brings them */
+	struct block *device_blocks;           /* the first device block brings them */
 	struct block *starved, **starved_tail; /* that wait for a piece of the pinned pool */
 	unsigned nr_starved;
 	/* by device, direction and stream waited for, see device_block.c */
@@ -127,9 +127,9 @@ static inline bool device_busy(const struct queue *q)
 {
 	return q->nr_copying || q->nr_starved;
 }
-int64_t device_patience(struct queue *q); /* how long to sleep before looking again, ns */
-void device_close(struct queue *q);       /* by the queue's thread */
-void device_free(struct queue *q);        /* the memory alone */
+int64_t device_poll_ns(struct queue *q); /* how long to sleep before looking again, ns */
+void device_close(struct queue *q);      /* by the queue's thread */
+void device_free(struct queue *q);       /* the memory alone */
 
 /* ---- remote_block.c */
 /* @f has its name.  By path nothing is asked of the store before the first transfer. */
@@ -221,7 +221,7 @@ void queue_harvest(struct queue *q, struct penstock_req *list);
 void queue_collect_copied(struct queue *q);           /* look after blocks of device memory */
 void queue_collect_remote(struct queue *q);           /* and of objects */
 bool queue_add_local(struct queue *q, struct op *op); /* false: others have time, share it */
-struct op *queue_spare(struct queue *q);              /* NULL: no memory */
+struct op *queue_get_free_op(struct queue *q);        /* NULL: no memory */
 void queue_end_cancelled(struct queue *q);            /* finish what was cancelled here */
 /* Share what waits in this queue with the others, by its own thread. */
 void queue_share(struct queue *q);

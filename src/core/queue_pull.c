@@ -169,7 +169,7 @@ static unsigned pull_local(struct queue *q, unsigned capacity, struct op **ended
 			local_pop(q);
 		bytes += b->len;
 		n++;
-		if (op_waits(op))
+		if (op_may_block(op))
 			break;
 	}
 	return n;
@@ -207,7 +207,7 @@ bool queue_add_local(struct queue *q, struct op *op)
 	return true;
 }
 
-struct op *queue_spare(struct queue *q)
+struct op *queue_get_free_op(struct queue *q)
 {
 	struct op *op = q->spare;
 	struct thread_cache *cache;
@@ -248,7 +248,7 @@ static void pull_shared(struct queue *q, unsigned capacity, struct op **ended)
 		}
 		if (op->remote)
 			can = queue_can(q);
-		if (op_waits(op))
+		if (op_may_block(op))
 			limit = 0; /* as pull_local() */
 		if (op->cursor < op->len || (op->opcode == PENSTOCK_SYNC && !op_synced(op)))
 			continue;

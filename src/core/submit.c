@@ -48,7 +48,7 @@ struct batch {
 static bool fits_one_queue(const struct penstock_io *io, const struct op *op)
 {
 	return op->file && !op->remote && op->len && op->len <= op->block &&
-	       (io->nr_active == 1 || (op->len < ALONE_BYTES && !op_waits(op)));
+	       (io->nr_active == 1 || (op->len < ALONE_BYTES && !op_may_block(op)));
 }
 
 /*
@@ -137,7 +137,7 @@ static int submit_one(struct batch *b, const struct penstock_op *u, uint64_t *ti
 {
 	struct penstock_io *io = b->io;
 	struct queue *q = u->on_done ? b->current : NULL;
-	struct op *op = q ? queue_spare(q) : batch_op(b);
+	struct op *op = q ? queue_get_free_op(q) : batch_op(b);
 	int r;
 
 	if (!op)

@@ -57,13 +57,13 @@ struct thread_cache {
 	uint64_t opened;
 	struct submitter *submitter;
 	unsigned regions_version;
-	struct region region; /* that memory was last found in; len 0: none */
-	unsigned seen_turn;   /* of the queue, when it was last found to be away, */
-	uint64_t seen_at;     /* and since when it is known */
-	unsigned nr_collects; /* how often it looked for results */
-	uint64_t scanned_at;  /* when it last looked for results of other threads */
-	unsigned whole;       /* batches to be handed over as a whole, */
-	unsigned missed;      /* after so many that had better been */
+	struct region region;      /* that memory was last found in; len 0: none */
+	unsigned seen_busy_period; /* of the queue, when it was last found to be away, */
+	uint64_t seen_at;          /* and since when it is known */
+	unsigned nr_collects;      /* how often it looked for results */
+	uint64_t scanned_at;       /* when it last looked for results of other threads */
+	unsigned whole;            /* batches to be handed over as a whole, */
+	unsigned missed;           /* after so many that had better been */
 };
 
 /* What operations that are made together have in common. */

@@ -135,7 +135,7 @@ static uint64_t queue_batch(struct penstock_store *s, struct store_batch *b)
 
 	pthread_mutex_lock(&s->queues.lock);
 	ticket = b->ticket = ++s->queues.tickets;
-	b->clears = s->queues.clears;
+	b->clears_begun = s->queues.clears_begun;
 	s->queues.objects++;
 	store_batch_open(&s->queues, b);
 	for (uint32_t i = 0; i < (whole ? b->nr != 0 : b->nr); i++)

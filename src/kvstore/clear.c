@@ -75,12 +75,12 @@ void store_run_clears(struct penstock_store *s)
 
 	pthread_mutex_lock(&s->lock);
 	pthread_mutex_lock(&q->lock);
-	if (q->clears == q->clears_wanted) {
+	if (q->clears_begun == q->clears_wanted) {
 		pthread_mutex_unlock(&q->lock);
 		store_unlock(s);
 		return;
 	}
-	q->clears = q->clears_wanted;
+	q->clears_begun = q->clears_wanted;
 	pthread_mutex_unlock(&q->lock);
 	clear_index(s);
 	store_unlock(s);
@@ -88,7 +88,7 @@ void store_run_clears(struct penstock_store *s)
 		clear_dir(&s->dirs[i], &err);
 	store_advance_epoch(s);
 	pthread_mutex_lock(&q->lock);
-	q->clears_done = q->clears;
+	q->clears_done = q->clears_begun;
 	q->clear_err = err;
 	pthread_cond_broadcast(&q->finished);
 	pthread_mutex_unlock(&q->lock);

@@ -136,7 +136,7 @@ static int load_set(struct store_dir *d, const struct store_record *r)
 	if (!e)
 		return -ENOMEM;
 	/* It stays until all logs have been read: they may have older values of the key. */
-	s->has_spaceless = claim_space(d, e, r) < 0 || s->has_spaceless;
+	s->has_conflicts = claim_space(d, e, r) < 0 || s->has_conflicts;
 	e->hash = h;
 	e->gen = r->gen;
 	e->len = r->len;
@@ -186,7 +186,7 @@ void store_journal_drop_spaceless(struct penstock_store *s)
 	struct store_entry *e;
 	uint32_t pos = 0;
 
-	while (s->has_spaceless && (e = store_index_next(&s->index, &pos)))
+	while (s->has_conflicts && (e = store_index_next(&s->index, &pos)))
 		if (e->len && !e->space.nr && e->state == STORE_LIVE) {
 			s->stats.lost++;
 			store_entry_erase(s, e);

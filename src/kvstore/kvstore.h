@@ -96,13 +96,13 @@ struct store_batch {
 	struct penstock_store *store;
 	struct penstock_store_batch user;
 	uint64_t ticket;
-	uint64_t clears;   /* how many had begun when it was submitted */
-	uint64_t due;      /* of clock_ns(), or UINT64_MAX */
-	bool has_deadline; /* it is still to come */
-	bool awaited;      /* by its submitter, which alone collects it: no drain sees it */
-	bool finished;     /* then; with queues.lock */
-	atomic_uint left;  /* keys without a result */
-	atomic_uint refs;  /* keys still somewhere inside, and one for the batch itself */
+	uint64_t clears_begun; /* how many had begun when it was submitted */
+	uint64_t due;          /* of clock_ns(), or UINT64_MAX */
+	bool has_deadline;     /* it is still to come */
+	bool awaited;          /* by its submitter, which alone collects it: no drain sees it */
+	bool finished;         /* then; with queues.lock */
+	atomic_uint left;      /* keys without a result */
+	atomic_uint refs;      /* keys still somewhere inside, and one for the batch itself */
 	atomic_uint good;
 	int64_t *results; /* the user's, or ours */
 	uint32_t nr;
@@ -137,7 +137,7 @@ struct store_queues {
 	uint64_t objects;       /* batches not freed */
 	uint64_t tickets;
 	/* Of all that was there: how many were asked for, and of these begun and over. */
-	uint64_t clears_wanted, clears, clears_done;
+	uint64_t clears_wanted, clears_begun, clears_done;
 	struct penstock_err clear_err; /* of the last one */
 };
 
@@ -414,7 +414,7 @@ struct penstock_store {
 	 */
 	_Atomic uint64_t clock_tick_ns;
 	bool expiring;
-	bool has_spaceless; /* while logs are read: the space of some entries was taken */
+	bool has_conflicts; /* while logs are read: the space of some entries was taken */
 	struct penstock_store_stats stats;
 	struct store_tier *tier; /* below, or NULL */
 	struct store_queues queues;
@@ -475,7 +475,7 @@ void store_expire_batches(struct penstock_store *s);
 
 /* The log writer: of directories that have been left out since, for good. */
 void store_advance_epoch(struct penstock_store *s);
-/* The log writer: whatever clears of the store are wanted, between two groups. */
+/* The log writer: whatever clears_begun of the store are wanted, between two groups. */
 void store_run_clears(struct penstock_store *s);
 
 /* Work. */

@@ -24,7 +24,8 @@ static int log_set(struct penstock_store *s, struct store_op *op)
 		code = -ETIME;
 	if (code == 0 && d->excluded)
 		code = -EIO;
-	if (code == 0 && op->batch->clears != s->queues.clears) /* which are the log writer's */
+	if (code == 0 &&
+	    op->batch->clears_begun != s->queues.clears_begun) /* which are the log writer's */
 		code = -ECANCELED;
 	/* What is below is out of date from here on, so that it is not logged behind this one. */
 	if (code == 0 && !op->promotes_gen)

@@ -23,7 +23,7 @@ static const char *shape_text(char *out, size_t size, const struct model_entry *
 }
 
 /* What of a file has checksums, in words. */
-static const char *sums_word(const struct model_file *m)
+static const char *checksum_state(const struct model_file *m)
 {
 	return m->has_crc ? "FILE.crc" : m->format == MODEL_TORCH ? "CRC-32 of the records" : NULL;
 }
@@ -40,7 +40,8 @@ static uint64_t files_count(const struct model_file *m)
 
 void ckpt_ls_text(FILE *f, const struct model_file *m, const char *name, bool brief)
 {
-	const char *what = m->format == MODEL_TORCH ? "record" : "tensor", *sums = sums_word(m);
+	const char *what = m->format == MODEL_TORCH ? "record" : "tensor",
+		   *checksums = checksum_state(m);
 	char size[PENSTOCK_SIZE_TEXT], shape[160];
 	uint64_t nr = files_count(m);
 	struct model_entry e;
@@ -49,7 +50,7 @@ void ckpt_ls_text(FILE *f, const struct model_file *m, const char *name, bool br
 	if (m->format != MODEL_OTHER)
 		fprintf(f, "%" PRIu64 " %s%s, ", nr, what, nr == 1 ? "" : "s");
 	fprintf(f, "%s, checksums: %s\n", penstock_size_format(size, m->bytes),
-		sums ? sums : "none");
+		checksums ? checksums : "none");
 	for (uint64_t i = 0; !brief && model_file_entry(m, i, &e); i++) {
 		fprintf(f, "  %14" PRIu64 "  %-8s %-20s ", e.bytes, e.dtype ? e.dtype : "",
 			shape_text(shape, sizeof(shape), &e));
@@ -74,7 +75,7 @@ json_t *ckpt_ls_json(const struct model_file *m, const char *name)
 {
 	json_t *entries = json_array(), *metadata = json_object(), *j = json_object();
 	const struct penstock_meta *meta;
-	const char *sums = sums_word(m);
+	const char *checksums = checksum_state(m);
 	struct model_entry e;
 
 	for (uint64_t i = 0; model_file_entry(m, i, &e); i++)
@@ -85,7 +86,7 @@ json_t *ckpt_ls_json(const struct model_file *m, const char *name)
 	report_set_path(j, "file", name);
 	json_object_set_new(j, "format", json_string(model_format_words[m->format]));
 	json_object_set_new(j, "bytes", json_integer((json_int_t)m->bytes));
-	json_object_set_new(j, "checksums", sums ? json_string(sums) : json_null());
+	json_object_set_new(j, "checksums", checksums ? json_string(checksums) : json_null());
 	json_object_set_new(j, "metadata", metadata);
 	json_object_set_new(j, "entries", entries);
 	return j;

@@ -44,12 +44,12 @@ static void a_few_transfers_take_the_way_that_is_known(void)
 
 	for (unsigned i = 0; i + 1 < COPY_TRIAL_BEFORE / COPY_TRIAL_FROM; i++)
 		T_EQ(transfers(&s, 1, rate, false), false);
-	T_EQ(s.turns[0] + s.turns[1], 0);
+	T_EQ(s.runs[0] + s.runs[1], 0);
 }
 
 static void it_is_tried_again_at_little_cost(void)
 {
-	enum { AGAIN = COPY_TRIAL_AGAIN / COPY_TRIAL_FROM + 2 * COPY_TRIAL_TURNS };
+	enum { AGAIN = COPY_TRIAL_AGAIN / COPY_TRIAL_FROM + 2 * COPY_TRIAL_RUNS };
 	static const uint64_t before[] = {2400, 2900}, after[] = {5000, 2900};
 	struct copy_trial s = {0};
 
@@ -61,12 +61,12 @@ static void it_is_tried_again_at_little_cost(void)
 	T_EQ(transfers(&s, AGAIN, before, true), true);
 	/* of transfers that are huge, three of the slower way are much more */
 	s = (struct copy_trial){.seen = COPY_TRIAL_BEFORE};
-	for (unsigned i = 0; i < 2 * COPY_TRIAL_TURNS; i++) {
+	for (unsigned i = 0; i < 2 * COPY_TRIAL_RUNS; i++) {
 		bool copied = copy_trial_choose(&s, COPY_TRIAL_AGAIN, true);
 
 		copy_trial_record(&s, copied, COPY_TRIAL_AGAIN, copied ? 1 : 2);
 	}
-	T_EQ(s.wait, COPY_TRIAL_SHARE * COPY_TRIAL_TURNS * COPY_TRIAL_AGAIN);
+	T_EQ(s.wait, COPY_TRIAL_SHARE * COPY_TRIAL_RUNS * COPY_TRIAL_AGAIN);
 }
 
 /* Memory on small pages goes through others on a virtual disk, unless it is not to be copied. */
