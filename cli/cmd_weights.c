@@ -119,7 +119,7 @@ static void weights_progress(void *arg, uint64_t done, uint64_t total)
 {
 	struct weights_command *c = arg;
 
-	cli_progress_show(&c->progress, 0, "Stream:", done, total);
+	cli_progress_show(&c->progress, 0, "Read:", done, total);
 }
 
 static int weights_write_result(void *args, struct result *r)

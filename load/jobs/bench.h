@@ -58,7 +58,7 @@ struct bench_job {
 	bool measure_limit;
 	bool compare_fio; /* fio has a turn after each of ours */
 	const atomic_int *stop;
-	/* Optional; @total is 0 when it is not known.  Ticks come a few times a second. */
+	/* Optional; @total_bytes is 0 when it is not known.  Ticks come a few times a second. */
 	void (*progress)(void *arg, enum bench_step step, uint64_t size, uint64_t done_bytes,
 			 uint64_t total_bytes);
 	void *progress_arg;

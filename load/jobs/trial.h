@@ -104,8 +104,8 @@ int trial_run(struct trials *t, const struct penstock_opts *opts, uint32_t memor
 uint64_t trial_bytes(const struct trials_job *job, unsigned ops);
 
 /*
- * Let plain threads try in the same files and buffers, as limit_run_due() does.  @turn->most is of
- * writes: reads take what fits into the time.
+ * Let plain threads try in the same files and buffers, as limit_run_due() does.  @turn->max_bytes
+ * is a bound of writes: reads take what fits into the time.
  */
 int trials_limit(struct trials *t, struct limit *l, struct limit_schedule schedule,
 		 struct penstock_err *err);

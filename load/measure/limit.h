@@ -61,7 +61,7 @@ struct limit {
 };
 
 /*
- * One try, with the configuration whose turn it is, in @sec at most.  @most: bytes that it may
+ * One try, with the configuration whose turn it is, in @sec at most.  @max_bytes: bytes that it may
  * move; 0: whatever fits into the time.
  */
 void limit_try(struct limit *l, const struct limit_target *targets, unsigned nr, uint64_t max_bytes,

@@ -196,9 +196,9 @@ struct flow_done {
 };
 
 struct flow;
-/* One flow at a time uses a place, and ends before it. */
 /* Operations that can have files open, with as many as the process may have: others wait. */
 uint32_t flow_max_file_ops(void);
+/* One flow at a time uses a place, and ends before it. */
 int flow_new(struct flow **out, const struct flow_opts *o, struct penstock_err *err);
 /* Waits for what is under way; chains that have not ended are forgotten. */
 void flow_free(struct flow *f);

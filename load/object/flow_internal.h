@@ -361,9 +361,9 @@ struct penstock_file *object_take_file(struct flow *f, struct object *o);
 void object_leave(struct flow *f, struct op *op);
 /* A file of it has been closed. */
 void object_closed(struct flow *f, struct object *o);
-/* It exists no more: give back what it has but files. */
 /* Nothing is known of it any more, unless it exists or an operation follows. */
 void object_forget(struct flow *f, struct object *o);
+/* It exists no more: give back what it has but files. */
 void object_clear(struct flow *f, struct object *o);
 void objects_fini(struct flow *f);
 

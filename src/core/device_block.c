@@ -236,7 +236,7 @@ static int get_copy_stream(struct queue *q, struct block *b, struct penstock_cop
 
 /* ------------------------------------------------------------------ copies */
 
-/* One stretch of a segment; *@queued when the copy stream has something to do. */
+/* Copy one stretch of a segment. */
 static int copy_stretch(struct penstock_copy_stream *cs, const struct block *b, bool device,
 			char *user, char *piece, uint64_t len,
 			struct penstock_cuda_failure *failure)

@@ -354,7 +354,7 @@ static void queues_adjust_number(struct queue *q)
 	*since = queues_sample(q);
 }
 
-/* Sleep, if so, until the engine, a store or somebody who wakes it has something. */
+/* Sleep, if so, until the engine, the S3 client or another thread has something. */
 static int queue_reap(struct queue *q, struct penstock_req **list, bool sleep)
 {
 	const struct penstock_engine *engine = q->io->engine;

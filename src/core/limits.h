@@ -22,9 +22,10 @@ enum {
 	BOUNCE_BYTES = 1 << 20, /* data of one bounce slot */
 	RETRIES_MAX = 50,       /* of a block that keeps saying EAGAIN, of an engine that fails */
 	INTERRUPTS_MAX = 10000,
-	REAP_FAILURES_MAX = 2000, /* milliseconds an engine may fail before it is given up */
-	COPY_BLOCKS = 256,        /* that may be in copies to and from devices, of one queue, */
-	COPY_BYTES = 32 << 20,    /* and of how much: more waits in the pinned pool for nothing */
+	REAP_FAILURES_MAX =
+		2000,          /* failed reaps in a row, 1 ms apart, before an engine is given up */
+	COPY_BLOCKS = 256,     /* that may be in copies to and from devices, of one queue, */
+	COPY_BYTES = 32 << 20, /* and of how much: more waits in the pinned pool for nothing */
 };
 #define REGION_PIECE (1ull << 30)
 #define PINNED_PIECE (4ull << 20)  /* the largest block of device memory */

@@ -76,7 +76,7 @@ struct queue {
 	/* objects: see remote_block.c */
 	void *remote_blocks; /* the first file that is one brings them, under io->lock */
 	struct block *remote_free;
-	unsigned nr_remote;            /* blocks that a store has */
+	unsigned nr_remote;            /* blocks in flight at the S3 client */
 	struct mpsc_stack remote_back; /* those that are back */
 	atomic_bool remote_sleeps;     /* the queue has to be woken for one */
 	atomic_uint remote_busy;       /* threads that hand one back */

@@ -31,7 +31,8 @@ static inline struct block *ready_take(struct queue *q)
 	return b;
 }
 
-/* What a block adds to the bytes in flight; stores and an engine for device memory pace themselves.
+/* What a block adds to the bytes in flight; the S3 client and an engine for device memory bound
+ * what they have in flight.
  */
 static inline uint64_t block_weight(const struct block *b, uint64_t len)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks of objects.  They are planned, copied and accounted for like others, but the store has
- * them instead of the engine, and they come back from threads of its own: on a stack, which the
- * queue looks at before it sleeps.  The first queue has them all, for it does nothing but pass them
- * on, and what is written has to be handed over in order.
+ * Blocks of objects.  They are planned, copied and accounted for like others, but the S3
+ * client has them instead of the engine, and they come back from threads of its own: on a stack,
+ * which the queue looks at before it sleeps.  The first queue has them all, for it does nothing but
+ * pass them on, and what is written has to be handed over in order.
  */
 #include <errno.h>
 #include <fcntl.h>

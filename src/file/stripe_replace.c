@@ -103,7 +103,7 @@ int penstock_member_create(const struct penstock_manifest *m, unsigned i, const 
 	return r;
 }
 
-/* One that a killed maker left before it had a header; nobody else makes such a name. */
+/* A member that a killed process left before it had a header; nobody else makes such a name. */
 static bool is_without_header(const struct penstock_manifest *m, unsigned i)
 {
 	const char *base = strrchr(m->members[i], '/') + 1, *id = strstr(base, m->id);

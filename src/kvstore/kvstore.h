@@ -59,8 +59,8 @@ enum store_op_state {
 /* Of the result of a key: its deadline or the thread that finishes the operation sets it. */
 enum store_result_state {
 	STORE_RESULT_PENDING = 0,
-	STORE_RESULT_LOCKED = 1,
-	/* the caller's memory is in use: the deadline waits */ STORE_RESULT_SET = 2
+	STORE_RESULT_LOCKED = 1, /* the caller's memory is in use: the deadline waits */
+	STORE_RESULT_SET = 2
 };
 
 struct store_op {

@@ -180,7 +180,7 @@ static int dir_open_head(struct store_dir *d, struct penstock_err *err)
 		r = head_read(d->head_fd, &h, d->path, err);
 	if (r == 0)
 		d->secret = h.secret;
-	d->fresh = r == -ENODATA; /* or its maker was killed just then */
+	d->fresh = r == -ENODATA; /* or the process that made it was killed just then */
 	return d->fresh ? check_empty(d->dir_fd, d->path, err) : r;
 }
 

@@ -51,7 +51,7 @@ struct store_tier {
 	uint64_t nr_runs, runs_capacity;
 	uint64_t limit, bytes;
 	struct tier_job jobs[TIER_JOBS];
-	unsigned first_job, nr_jobs; /* in a ring */
+	unsigned first_job, nr_jobs; /* circular */
 	unsigned nr_read;            /* of these, the first: only to be put */
 	uint64_t job_bytes, unread;
 	struct store_op_queue fetches;

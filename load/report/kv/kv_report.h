@@ -62,10 +62,10 @@ int kv_report_xlsx(FILE *f, const struct kv_report *r, const json_t *json,
 		   struct penstock_err *err);
 int kv_report_csv(FILE *f, const struct kv_report *r, const json_t *json);
 
-/* For people: before and after the run. */
 /* Whose bytes they are, where that is not the node: ", of one of 8 ranks"; else nothing. */
 const char *kv_report_rank_note(char *buf, size_t size, const struct kv_report *r);
 
+/* For people: before and after the run. */
 void kv_report_banner(FILE *f, const struct kv_report *r);
 void kv_report_text(FILE *f, const struct kv_report *r, const json_t *json);
 void kv_report_plan(FILE *f, const struct kv_report *r);

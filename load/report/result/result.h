@@ -64,9 +64,9 @@ int result_xlsx(FILE *f, const json_t *result, struct penstock_err *err);
 
 /* How the bytes went, in the words of the JSON: "O_DIRECT", "page cache", ... */
 const char *result_direct_word(const struct run_series *s);
-/* One sentence about the distribution of latencies. */
 /* One array per channel, so that a page can draw them as they are; @sec: when the last one ends. */
 json_t *result_seconds(const struct per_second *s, double sec);
+/* One sentence about the distribution of latencies. */
 void result_shape_text(char *out, size_t size, const struct run_series *s, struct stat_shape *ret);
 
 /* The columns of CSV and XLSX: fills @c, with room for RESULT_CELLS; returns how many there are. */

@@ -24,7 +24,7 @@
  *	event_log.c	its events, for Python's log
  *	s3client.c	the core of penstock.s3: requests
  *	s3fetch.c	its reads
- *	s3stream.c	its lists and uploads
+ *	s3_upload.c	its lists and uploads
  *	bytes_view.c	penstock.s3.BytesView: what came from an object store
  *	weights.c	the core of penstock.WeightWindow
  *	info.c		penstock.info()
@@ -131,10 +131,10 @@ void buffer_unpack(const struct buffer *t, uint64_t bytes);
 /* With the GIL: the same for what needs Python (@finish).  0, or -1 with an exception set. */
 int buffer_finish(const struct buffer *t, uint64_t bytes);
 
-/* With the GIL: give everything back.  May be called twice. */
 /* The memory of an object, all of it in one piece; 0, or -1 with an exception. */
 int buffer_from_whole_object(struct buffer *t, PyObject *obj);
 
+/* With the GIL: give everything back.  May be called twice. */
 void buffer_release(struct buffer *t);
 
 /*

@@ -203,7 +203,7 @@ int parse_timeout(PyObject *timeout, int64_t *deadline);
 
 /* From an I/O thread: the future is completed. */
 void shared_io_push_done(struct future *f);
-/* Settle what is done of this thread's, and now and then that of others. */
+/* Finalize what is done of this thread's, and now and then that of others. */
 void shared_io_reap(struct shared_io *h);
 void shared_io_reap_all(struct shared_io *h);
 bool shared_io_has_done(struct shared_io *h); /* is there a future to finalize? */
