@@ -476,20 +476,21 @@ PENSTOCK_API void penstock_mem_free(void *addr, uint64_t len);
 /* -------------------------------------------------------------- statistics */
 
 /* Bits of struct penstock_stats.fallbacks: ways that were refused. */
-#define PENSTOCK_FELL_BUFFERED     0x1u  /* O_DIRECT refused: page cache used */
-#define PENSTOCK_FELL_UNREGISTERED 0x2u  /* memory not registered with the engine */
-#define PENSTOCK_FELL_SMALL_PAGES  0x4u  /* no huge pages */
-#define PENSTOCK_FELL_UNLOCKED     0x8u  /* mlock refused */
-#define PENSTOCK_FELL_NO_PREALLOC  0x10u /* file system cannot preallocate */
-#define PENSTOCK_FELL_ENGINE       0x20u /* a better engine was refused when the handle was opened */
-#define PENSTOCK_FELL_BLOCKING     0x40u /* one block at a time: the engine is not safe there */
-#define PENSTOCK_FELL_CUFILE       0x80u /* cuFile refused: the pinned pool was used */
+#define PENSTOCK_FALLBACK_BUFFERED     0x1u  /* O_DIRECT refused: page cache used */
+#define PENSTOCK_FALLBACK_UNREGISTERED 0x2u  /* memory not registered with the engine */
+#define PENSTOCK_FALLBACK_SMALL_PAGES  0x4u  /* no huge pages */
+#define PENSTOCK_FALLBACK_UNLOCKED     0x8u  /* mlock refused */
+#define PENSTOCK_FALLBACK_NO_PREALLOC  0x10u /* file system cannot preallocate */
+#define PENSTOCK_FALLBACK_ENGINE       0x20u /* a better engine was refused when the handle was opened \
+					      */
+#define PENSTOCK_FALLBACK_BLOCKING 0x40u     /* one block at a time: the engine is not safe there */
+#define PENSTOCK_FALLBACK_CUFILE   0x80u     /* cuFile refused: the pinned pool was used */
 
 struct penstock_stats {
 	uint32_t size;    /* sizeof(struct penstock_stats), set by the caller */
 	uint32_t threads; /* I/O threads in use now */
 	uint32_t depth;
-	uint32_t fallbacks; /* PENSTOCK_FELL_* */
+	uint32_t fallbacks; /* PENSTOCK_FALLBACK_* */
 	char engine[32];
 	char fallback_why[256]; /* the first reason met for each, separated by "; " */
 	uint64_t ops;

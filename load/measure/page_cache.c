@@ -96,7 +96,7 @@ void page_cache_describe_objects(char out[PAGE_CACHE_TEXT], bool read, bool dura
 				 const struct penstock_stats *st)
 {
 	/* Parts of pages are written through the page cache; they are read past it all the same. */
-	bool past = st->blocks_direct && !(st->fallbacks & PENSTOCK_FELL_BUFFERED);
+	bool past = st->blocks_direct && !(st->fallbacks & PENSTOCK_FALLBACK_BUFFERED);
 	struct page_cache_facts f = {.durable = durable,
 				     .filled_why = "written through the page cache before"};
 	struct penstock_stats of_kind = *st;

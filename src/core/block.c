@@ -64,7 +64,7 @@ static int use_plain(struct penstock_io *io, struct block *b)
 	if (f->backing.stripe && !b->member->backing->direct)
 		penstock_stripe_drop_direct(&f->backing);
 	if (direct && !f->backing.direct)
-		report_fallback(io, PENSTOCK_FELL_BUFFERED, f->name,
+		report_fallback(io, PENSTOCK_FALLBACK_BUFFERED, f->name,
 				"it cannot be opened a second time");
 	b->plain = true;
 	b->req.fd = fd;
@@ -299,7 +299,7 @@ static bool fall_back(struct penstock_io *io, struct block *b)
 		return false;
 	if (penstock_backing_give_up_direct(b->member->backing, why) < 0 || use_plain(io, b) < 0)
 		return false;
-	report_fallback(io, PENSTOCK_FELL_BUFFERED, f->name, why);
+	report_fallback(io, PENSTOCK_FALLBACK_BUFFERED, f->name, why);
 	b->req.off += b->skip;
 	if (b->mode != BLOCK_LIST)
 		b->req.len = (uint32_t)(b->len - b->moved);

@@ -224,7 +224,8 @@ static void note_lock(struct penstock_buf_info *info, int code)
 static void report_unlocked(struct penstock_io *io, int code)
 {
 	if (code)
-		report_fallback(io, PENSTOCK_FELL_UNLOCKED, NULL, "mlock refused (RLIMIT_MEMLOCK)");
+		report_fallback(io, PENSTOCK_FALLBACK_UNLOCKED, NULL,
+				"mlock refused (RLIMIT_MEMLOCK)");
 }
 
 static void note_register(struct penstock_io *io, struct penstock_buf_info *info, int r)
@@ -236,7 +237,7 @@ static void note_register(struct penstock_io *io, struct penstock_buf_info *info
 	} else {
 		buf_note(info, "not registered: %s%s", strerror(-r),
 			 r == -ENOMEM ? " (RLIMIT_MEMLOCK)" : "");
-		report_fallback(io, PENSTOCK_FELL_UNREGISTERED, NULL,
+		report_fallback(io, PENSTOCK_FALLBACK_UNREGISTERED, NULL,
 				io->engine->device ? "cuFile could not register device memory"
 						   : "the engine could not register memory "
 						     "(RLIMIT_MEMLOCK)");
@@ -336,7 +337,8 @@ int penstock_buf_alloc(void **out, struct penstock_io *io, uint64_t len, uint32_
 	r.len = r.area.len;
 	r.huge = r.area.huge;
 	if (r.area.huge_errno)
-		report_fallback(io, PENSTOCK_FELL_SMALL_PAGES, NULL, "no transparent huge pages");
+		report_fallback(io, PENSTOCK_FALLBACK_SMALL_PAGES, NULL,
+				"no transparent huge pages");
 	report_unlocked(io, r.area.lock_errno);
 	res = region_register(io, &r, &got, err);
 	if (res < 0) {

@@ -113,7 +113,7 @@ static int start_first_usable(struct penstock_io *io, struct penstock_err *err)
 		if (r == 0)
 			return 0;
 		io->engine = e;
-		report_fallback(io, PENSTOCK_FELL_ENGINE, NULL, why.msg);
+		report_fallback(io, PENSTOCK_FALLBACK_ENGINE, NULL, why.msg);
 	}
 	return penstock_fail(err, r, "%s", why.msg);
 }

@@ -191,7 +191,7 @@ static int op_reserve(struct penstock_io *io, struct op *op, struct counters *co
 	if (reserved)
 		COUNT(count, preallocations, 1);
 	if (op->extends && s->growth->cannot_reserve)
-		report_fallback(io, PENSTOCK_FELL_NO_PREALLOC, op->file->name,
+		report_fallback(io, PENSTOCK_FALLBACK_NO_PREALLOC, op->file->name,
 				"the file system cannot preallocate");
 	return 0;
 }

@@ -100,7 +100,7 @@ static void note_refused(struct penstock_file *f, const struct penstock_err *err
 	if (cure)
 		*cure = '\0';
 	snprintf(why, sizeof(why), "%s%s%s", err->msg, *udev ? ": " : "", udev);
-	report_fallback(f->io, PENSTOCK_FELL_CUFILE, f->name, why);
+	report_fallback(f->io, PENSTOCK_FALLBACK_CUFILE, f->name, why);
 }
 
 bool file_attach(struct penstock_file *f)
@@ -146,11 +146,11 @@ static void note_ways(struct penstock_io *io, const struct penstock_file *f)
 	 * a read of a 10-byte file returns 1290 bytes, and says all is well.
 	 */
 	if (f->backing.fuse && io->engine == penstock_engine_find("io_uring", NULL))
-		report_fallback(io, PENSTOCK_FELL_BLOCKING, f->name,
+		report_fallback(io, PENSTOCK_FALLBACK_BLOCKING, f->name,
 				"FUSE: io_uring is not safe there, pread and pwrite are used");
 	if (!f->backing.direct && io->opts.direct == PENSTOCK_DIRECT_AUTO &&
 	    f->backing.borrowed < 0 && !f->backing.object)
-		report_fallback(io, PENSTOCK_FELL_BUFFERED, f->name, f->backing.why);
+		report_fallback(io, PENSTOCK_FALLBACK_BUFFERED, f->name, f->backing.why);
 }
 
 /* Under io->lock. */

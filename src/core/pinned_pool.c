@@ -276,7 +276,7 @@ int pinned_pool_slot(struct queue *q)
 	if (!r)
 		q->pinned_slot = pool->slot;
 	else if (r != -ENOTSUP)
-		report_fallback(io, PENSTOCK_FELL_UNREGISTERED, NULL,
+		report_fallback(io, PENSTOCK_FALLBACK_UNREGISTERED, NULL,
 				"the engine could not register memory (RLIMIT_MEMLOCK)");
 	return q->pinned_slot;
 }

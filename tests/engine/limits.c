@@ -228,7 +228,7 @@ static void an_engine_asked_for_by_name_is_the_one_that_runs(void)
 	cf_open(NULL);
 	T_EQ(penstock_get_stats(cf_io, &st), 0);
 	T_OK(!strncmp(st.engine, cf_engine, strcspn(cf_engine, ":")));
-	T_OK(!(st.fallbacks & PENSTOCK_FELL_ENGINE));
+	T_OK(!(st.fallbacks & PENSTOCK_FALLBACK_ENGINE));
 }
 
 /* -------------------------------------------------------------- statistics */

@@ -139,7 +139,7 @@ static void the_callers_memory_can_be_registered(void)
 		T_ERR(penstock_buf_register(cf_io, p, MIB(4), want, &info, &err), 0, &err);
 		T_EQ(penstock_get_stats(cf_io, &st), 0);
 		if (!(info.got & PENSTOCK_BUF_REGISTERED) && !strcmp(cf_engine, "io_uring"))
-			T_OK(T_BIT(st.fallbacks, PENSTOCK_FELL_UNREGISTERED) && info.note[0]);
+			T_OK(T_BIT(st.fallbacks, PENSTOCK_FALLBACK_UNREGISTERED) && info.note[0]);
 		moves_through(p, MIB(4), 0, i);
 		moves_through(p + 100, 70001, 13, i);
 		moves_through(mem + MIB(4) - 9000, 20000, 4096, i); /* half in, half out */
@@ -388,13 +388,13 @@ static void child_with_little_memlock(void)
 	IN_CHILD(!(info.got & PENSTOCK_BUF_LOCKED));
 	IN_CHILD(info.note[0]);
 	IN_CHILD(penstock_get_stats(cf_io, &st) == 0);
-	IN_CHILD(st.fallbacks & PENSTOCK_FELL_UNLOCKED);
+	IN_CHILD(st.fallbacks & PENSTOCK_FALLBACK_UNLOCKED);
 	IN_CHILD(st.fallback_why[0]);
 	IN_CHILD(penstock_buf_register(cf_io, own, MIB(3), PENSTOCK_BUF_LOCKED, &info, &err) == 0);
 	IN_CHILD(!(info.got & PENSTOCK_BUF_LOCKED));
 	if (!(info.got & PENSTOCK_BUF_REGISTERED) && !strcmp(cf_engine, "io_uring")) {
 		IN_CHILD(penstock_get_stats(cf_io, &st) == 0);
-		IN_CHILD(st.fallbacks & PENSTOCK_FELL_UNREGISTERED);
+		IN_CHILD(st.fallbacks & PENSTOCK_FALLBACK_UNREGISTERED);
 	}
 	for (unsigned i = 0; i < 4; i++) {
 		p = i & 1 ? own : mem;
@@ -437,7 +437,7 @@ static void child_with_no_memlock(void)
 	IN_CHILD(penstock_open(&cf_io, NULL, &err) == 0);
 	IN_CHILD(penstock_get_stats(cf_io, &st) == 0);
 	if (strcmp(st.engine, penstock_engine_name(0)) != 0) {
-		IN_CHILD(st.fallbacks & PENSTOCK_FELL_ENGINE);
+		IN_CHILD(st.fallbacks & PENSTOCK_FALLBACK_ENGINE);
 		IN_CHILD(st.fallback_why[0]);
 	}
 	penstock_pattern_fill(buf, sizeof(buf), SEED, 0);

@@ -621,7 +621,7 @@ static void a_file_that_grows_is_preallocated_first(void)
 	op = cf_path_op(PENSTOCK_WRITE, cf_path, buf, sizeof(buf), 0);
 	CF_DO(&op, sizeof(buf), 1);
 	T_EQ(penstock_get_stats(cf_io, &st), 0);
-	T_OK(st.preallocations > 0 || T_BIT(st.fallbacks, PENSTOCK_FELL_NO_PREALLOC));
+	T_OK(st.preallocations > 0 || T_BIT(st.fallbacks, PENSTOCK_FALLBACK_NO_PREALLOC));
 	T_FILE_PATTERN(cf_path, AFTER, sizeof(buf));
 	st.preallocations = 0;
 	cf_close(0);

@@ -37,7 +37,7 @@ static void child(long nr, int errnum)
 	IN_CHILD(penstock_run(io, &op, &d, &err) == 0 && d.res == sizeof(in));
 	IN_CHILD(!memcmp(in, out, sizeof(in)));
 	IN_CHILD(penstock_get_stats(io, &st) == 0 && strcmp(st.engine, "io_uring") != 0);
-	IN_CHILD(st.fallbacks & PENSTOCK_FELL_ENGINE);
+	IN_CHILD(st.fallbacks & PENSTOCK_FALLBACK_ENGINE);
 	IN_CHILD(penstock_close(io, &err) == 0);
 	_exit(0);
 }

@@ -159,7 +159,7 @@ static void a_file_without_faults_works(void)
 	file_named("plain");
 	all_is_right();
 	T_EQ(penstock_get_stats(io, &st), 0);
-	T_OK(st.fallbacks & PENSTOCK_FELL_NO_PREALLOC);
+	T_OK(st.fallbacks & PENSTOCK_FALLBACK_NO_PREALLOC);
 }
 
 static void a_read_past_the_end_is_short(void)
@@ -405,7 +405,7 @@ static void direct_refused_at_open_falls_back_and_is_told(void)
 	file_named("f,nodirect=1");
 	T_OK(!(all_is_right() & PENSTOCK_DONE_DIRECT));
 	T_EQ(penstock_get_stats(io, &st), 0);
-	T_OK(st.fallbacks & PENSTOCK_FELL_BUFFERED);
+	T_OK(st.fallbacks & PENSTOCK_FALLBACK_BUFFERED);
 	T_OK(st.fallback_why[0]);
 	T_ERR(penstock_file_open(&f, io, path, O_RDWR, 0, &err), 0, &err);
 	T_EQ(penstock_file_stat(f, &info), 0);
@@ -428,7 +428,7 @@ static void direct_refused_by_transfers_falls_back_and_is_told(void)
 		file_named(names[i]);
 		T_OK(all_is_right() & PENSTOCK_DONE_BUFFERED);
 		T_EQ(penstock_get_stats(io, &st), 0);
-		T_OK(st.fallbacks & PENSTOCK_FELL_BUFFERED);
+		T_OK(st.fallbacks & PENSTOCK_FALLBACK_BUFFERED);
 		T_EQ(penstock_close(io, NULL), 0);
 		io = NULL;
 		open_handle(PENSTOCK_DIRECT_ALWAYS);

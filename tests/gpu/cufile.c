@@ -360,7 +360,7 @@ static void memory_that_cannot_be_registered_works_all_the_same(void)
 	T_EQ(penstock_buf_register(fixture_io, (void *)(uintptr_t)dev, SPACE, 0, &info, NULL), 0);
 	T_EQ(info.got, 0);
 	T_STR_HAS(info.note, "not registered");
-	T_OK(cf_stats().fallbacks & PENSTOCK_FELL_UNREGISTERED);
+	T_OK(cf_stats().fallbacks & PENSTOCK_FALLBACK_UNREGISTERED);
 	op = fixture_op(PENSTOCK_READ, dev, MIB(1), 0);
 	FIXTURE_DO(&op, MIB(1), 0);
 	T_EQ(cf->in_registered, 0);

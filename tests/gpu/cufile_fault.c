@@ -104,7 +104,7 @@ static void a_refused_file_takes_the_pool(void)
 	T_FILE_PATTERN(fixture_path, SEED, MIB(1));
 	s = cf_stats();
 	T_EQ(cf->handle_registers, 1);
-	T_EQ(s.fallbacks & PENSTOCK_FELL_CUFILE, PENSTOCK_FELL_CUFILE);
+	T_EQ(s.fallbacks & PENSTOCK_FALLBACK_CUFILE, PENSTOCK_FALLBACK_CUFILE);
 	T_STR_HAS(s.fallback_why, "CU_FILE_HANDLE_NOT_REGISTERED (5027)");
 	T_STR_HAS(s.fallback_why, fixture_path);
 	T_EQ(s.blocks_cufile, 0);

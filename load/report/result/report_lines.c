@@ -110,14 +110,14 @@ struct bit_word {
 
 /* Ways that were refused, in the words of the JSON and of the text. */
 static const struct bit_word fallback_words[] = {
-	{PENSTOCK_FELL_BUFFERED, "buffered", NULL},
-	{PENSTOCK_FELL_UNREGISTERED, "unregistered", NULL},
-	{PENSTOCK_FELL_SMALL_PAGES, "small_pages", NULL},
-	{PENSTOCK_FELL_UNLOCKED, "unlocked", NULL},
-	{PENSTOCK_FELL_NO_PREALLOC, "no_prealloc", NULL},
-	{PENSTOCK_FELL_ENGINE, "engine", NULL},
-	{PENSTOCK_FELL_BLOCKING, "blocking", NULL},
-	{PENSTOCK_FELL_CUFILE, "cufile", NULL},
+	{PENSTOCK_FALLBACK_BUFFERED, "buffered", NULL},
+	{PENSTOCK_FALLBACK_UNREGISTERED, "unregistered", NULL},
+	{PENSTOCK_FALLBACK_SMALL_PAGES, "small_pages", NULL},
+	{PENSTOCK_FALLBACK_UNLOCKED, "unlocked", NULL},
+	{PENSTOCK_FALLBACK_NO_PREALLOC, "no_prealloc", NULL},
+	{PENSTOCK_FALLBACK_ENGINE, "engine", NULL},
+	{PENSTOCK_FALLBACK_BLOCKING, "blocking", NULL},
+	{PENSTOCK_FALLBACK_CUFILE, "cufile", NULL},
 };
 
 /* How device memory was reached: the words of the JSON, and the same for people. */

@@ -52,7 +52,7 @@ char *report_limit_note(char buf[REPORT_LIMIT_NOTE], double share, bool fresh, c
 /* The same as a line under that of the limit, if there is something to say. */
 void report_limit_line(FILE *f, double share, bool fresh, const char *how);
 
-/* Bits PENSTOCK_FELL_*, and PENSTOCK_DONE_* of device memory, as an array of words. */
+/* Bits PENSTOCK_FALLBACK_*, and PENSTOCK_DONE_* of device memory, as an array of words. */
 json_t *report_fallbacks_json(uint32_t bits);
 json_t *report_gpu_path_json(uint32_t done_flags);
 /* The same for people: the words of all that are set, parted by @between. */

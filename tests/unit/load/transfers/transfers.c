@@ -564,16 +564,16 @@ static void counters_of_handles_are_added(void **state)
 	for (size_t i = 0; i < nr; i++)
 		counters[i] = i + 1;
 	one.inline_bytes = 7;
-	one.fallbacks = PENSTOCK_FELL_BUFFERED;
+	one.fallbacks = PENSTOCK_FALLBACK_BUFFERED;
 	handle_stats_add(&sum, &one);
-	one.fallbacks = PENSTOCK_FELL_ENGINE;
+	one.fallbacks = PENSTOCK_FALLBACK_ENGINE;
 	strcpy(one.fallback_why, "reason");
 	handle_stats_add(&sum, &one);
 	for (size_t i = 0; i < nr; i++)
 		assert_int_equal((&sum.ops)[i], 2 * (i + 1));
 	assert_int_equal(sum.pinned_pool_bytes, 2 * one.pinned_pool_bytes);
 	assert_int_equal(sum.inline_bytes, 7);
-	assert_int_equal(sum.fallbacks, PENSTOCK_FELL_BUFFERED | PENSTOCK_FELL_ENGINE);
+	assert_int_equal(sum.fallbacks, PENSTOCK_FALLBACK_BUFFERED | PENSTOCK_FALLBACK_ENGINE);
 	assert_string_equal(sum.fallback_why, "reason");
 }
 
