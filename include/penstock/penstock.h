@@ -481,10 +481,11 @@ PENSTOCK_API void penstock_mem_free(void *addr, uint64_t len);
 #define PENSTOCK_FALLBACK_SMALL_PAGES  0x4u  /* no huge pages */
 #define PENSTOCK_FALLBACK_UNLOCKED     0x8u  /* mlock refused */
 #define PENSTOCK_FALLBACK_NO_PREALLOC  0x10u /* file system cannot preallocate */
-#define PENSTOCK_FALLBACK_ENGINE       0x20u /* a better engine was refused when the handle was opened \
-					      */
-#define PENSTOCK_FALLBACK_BLOCKING 0x40u     /* one block at a time: the engine is not safe there */
-#define PENSTOCK_FALLBACK_CUFILE   0x80u     /* cuFile refused: the pinned pool was used */
+#define PENSTOCK_FALLBACK_ENGINE                                                                   \
+	0x20u                            /* a better engine was refused when the handle was opened \
+					  */
+#define PENSTOCK_FALLBACK_BLOCKING 0x40u /* one block at a time: the engine is not safe there */
+#define PENSTOCK_FALLBACK_CUFILE   0x80u /* cuFile refused: the pinned pool was used */
 
 struct penstock_stats {
 	uint32_t size;    /* sizeof(struct penstock_stats), set by the caller */
