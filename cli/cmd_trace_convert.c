@@ -25,7 +25,7 @@ static const struct cli_opt convert_opts[] = {
 		 "what OUT is; auto: by its name (.csv kv, .jsonl mooncake, .iolog fio, .tsv "
 		 "oplog), which may end in .zst",
 		 .often = true),
-	CLI_FLAG(struct convert_args, copy.writer.extended, 0, "extended",
+	CLI_FLAG(struct convert_args, copy.writer.extended, 0, "trace-extended",
 		 "kv: more columns for what the six cannot hold; Delete, Stat and List rows too"),
 	CLI_FLAG(struct convert_args, copy.writer.lf, 0, "lf",
 		 "kv: lines end in LF instead of CRLF"),
@@ -96,9 +96,9 @@ static int convert_run(void *args, int argc, char **argv)
 		return r;
 	if ((w->extended || w->lf || a->tier) && w->format != TRACE_KV)
 		return cli_usage(&cmd_trace_convert, "--%s is for kv traces, not for %s",
-				 w->extended ? "extended"
+				 w->extended ? "trace-extended"
 				 : w->lf     ? "lf"
-					     : "tier",
+					     : "default-tier",
 				 trace_format_names[w->format]);
 	w->zstd_level = (int)a->level;
 	if (w->format == TRACE_MOONCAKE)

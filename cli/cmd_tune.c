@@ -137,7 +137,8 @@ static int tune_check_options(const struct tune_command *c)
 				&cmd_tune,
 				"%s: what is tuned here are settings of files, which DeepSpeed "
 				"takes; of an object store there are requests in flight and "
-				"bytes of each, for `penstock bench s3://... --connections N "
+				"bytes of each, for `penstock bench --target s3://... "
+				"--connections N "
 				"--part BYTES' to compare",
 				c->folders.items[i]);
 	if (r != CLI_OK)

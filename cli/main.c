@@ -26,11 +26,10 @@ static void help_all_commands(FILE *f, bool all)
 	else
 		fprintf(f,
 			"\n"
-			"  penstock help COMMAND, penstock COMMAND --help   options used most\n"
-			"  penstock COMMAND --help-all                    all options of a "
-			"command\n"
-			"  penstock --version                             version of the program\n"
-			"  penstock --dump-options                        all options, as JSON\n"
+			"  penstock help COMMAND, penstock COMMAND --help  options used most\n"
+			"  penstock COMMAND --help-all                     all options\n"
+			"  penstock --version                              version of the program\n"
+			"  penstock --dump-options                         all options, as JSON\n"
 			"\n"
 			"Sizes take K, M, G and T, powers of two: 64K, 1.5G; 2MB and 2MiB are both "
 			"2M.\n"

@@ -75,6 +75,7 @@ MEANINGS: dict[str, tuple[str, str]] = {
     'sweep-config': ('a file of the settings to choose from', 'sweep, tune'),
     'target': ('where to work, which may be an object store', 'io, bench, sweep, replay'),
     'threads': ('I/O threads', 'sweep'),
+    'trace-extended': ('columns for what the six of a kv trace cannot hold, and Delete rows', 'kv, trace convert'),
     'uploads': ('uploads that were begun and not ended', 'ls, rm'),
     'verbose': ('say more', 'sweep, tune'),
     'verify': ('compare every byte', 'kv, replay, gen'),
@@ -197,6 +198,12 @@ def meaning(name: str, users: list[tuple[str, Option]]) -> str:
     return cell(re.sub(r"`([^`']*)'", r'`\1`', text))  # as the help quotes
 
 
+def values(users: list[tuple[str, Option]]) -> list[str]:
+    """What the option takes, each form once, in the order of the commands."""
+    forms = dict.fromkeys(cell('|'.join(o['choices']) if o.get('choices') else o.get('meta') or '') for _, o in users)
+    return [form for form in forms if form]
+
+
 def page(commands: list[Command]) -> str:
     names = named(commands)
     out = ['<!-- Made by tools/mkoptions.py from the option tables. -->',
@@ -211,7 +218,7 @@ def page(commands: list[Command]) -> str:
     out += ['', '## By name', '', '| option | value | what it means | also | commands |', '|---|---|---|---|---|']
     for name, users in names.items():
         first = next((o for _, o in users if o['letter']), users[0][1])
-        value = usual(users, 'meta') or next(('\\|'.join(o['choices']) for _, o in users if o.get('choices')), '')
+        value = ', '.join(values(users))
         out.append(f'| {spelled(first)} | {value} | {meaning(name, users)} | {also(users)} | ' + ', '.join(c for c, _ in users) + ' |')
     return '\n'.join(out) + '\n'
 

@@ -195,9 +195,9 @@ extern const char cli_required[];
 	 .help = (text), ##__VA_ARGS__}
 /*
  * struct cli_list: may be repeated, and takes all words up to the next one that
- * begins with `-': --sizes 1M 2M --read.  Commas do the same: --sizes 1M,2M; but
+ * begins with `-': --size 1M 2M --read-only.  Commas do the same: --size 1M,2M; but
  * what begins like a setting belongs to the value before: fault:nth=3,seed=1.
- * Where a command has operands, --sizes=1M takes exactly that word, and what may stand alone takes
+ * Where a command has operands, --size=1M takes exactly that word, and what may stand alone takes
  * a value no other way.  @lo and
  * @hi bound the number of values; with @lo 0 the option may stand alone.
  */

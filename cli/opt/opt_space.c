@@ -50,8 +50,8 @@ static const struct other {
 static const struct {
 	const char *key, *instead;
 } elsewhere[] = {
-	{"folder", "use --folder"},
-	{"folder_to_device_mapping", "use --folder"},
+	{"folder", "use --target"},
+	{"folder_to_device_mapping", "use --target"},
 	{"read", "use --read-only or --write-only"},
 };
 

@@ -34,7 +34,7 @@ COMMAND: dict[str, Any] = {
         _option('Who', 'compare', 'list', 'NAME', None, 'these, beside penstock', (1, 16)),
         _option('Who', 'compare-all', 'flag', None, None, 'all that are installed; the default'),
         _option('What', 'files', 'integer', 'N', '64', 'objects in each turn', (1, 1000000)),
-        _option('What', 'size', 'size', 'BYTES', '16M', "of each; a number alone counts MB", (1, 1 << 32)),
+        _option('What', 'size', 'size', 'BYTES', '16M', "of each; a number alone counts MiB", (1, 1 << 32)),
         _option('What', 'in-flight', 'integer', 'N', '8', 'objects in flight', (1, 1024),
                 aliases={'threads': "MLPerf's scripts"}),
         _option('What', 'part', 'size', 'BYTES', '8M', 'of large objects, where a client takes it', (5 << 20, 1 << 32)),

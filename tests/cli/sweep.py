@@ -626,7 +626,7 @@ BAD_JSON = {
     'a flag that is none': ('{"validate": [0]}', 'validate: is not true or false'),
     'validation': ('{"validate": [true]}', 'validate: cannot be had here'),
     'a file for each loop': ('{"different_file_each_iteration": [true]}', 'cannot be had here'),
-    'a folder': ('{"folder": ["/tmp"]}', 'folder: is not a setting: use --folder'),
+    'a folder': ('{"folder": ["/tmp"]}', 'folder: is not a setting: use --target'),
     'a direction': ('{"read": [true]}', 'read: is not a setting: use --read-only or --write-only'),
     'an engine of torch': ('{"engine": ["torch_io"]}', 'not an engine of this build'),
     'a GPU and memory': ('{"gpu": [true], "memory": ["own"]}', 'gpu and memory exclude each other'),

@@ -101,7 +101,7 @@ def an_operation_log_goes_to_kv_and_back():
             ['1', '0', 'GET', 'c', '1', '0', 'http://h', 'k', 'broken', '2025-01-01T00:00:02Z', '', '2025-01-01T00:00:02Z', '0'],
             ['2', '7', 'DELETE', 'c', '1', '0', '', 'k', '', '2025-01-01T00:00:03+01:00', '', '', '5']]
     save('a.tsv', '\n'.join('\t'.join(r) for r in [OPLOG, *rows]) + '\n# end\n')
-    done = trace('convert', '--extended', 'a.tsv', 'b.csv')
+    done = trace('convert', '--trace-extended', 'a.tsv', 'b.csv')
     assert 'lost: client_id' in done.err and done.err.count('\n') == 1, done
     assert kv_read('b.csv') == [
         SIX.split(',') + ['Duration_ns', 'Thread', 'Failed'],
@@ -115,7 +115,7 @@ def an_operation_log_goes_to_kv_and_back():
          '2025-01-01T00:00:01.5Z', '1499999000'],
         ['1', '0', 'GET', '', '1', '0', '', 'k', 'failed', '2025-01-01T00:00:02Z', '', '2025-01-01T00:00:02Z', '0'],
         ['2', '7', 'DELETE', '', '1', '0', '', 'k', '', '2024-12-31T23:00:03Z', '', '2024-12-31T23:00:03.000000005Z', '5']]
-    trace('convert', '--extended', 'c.tsv', 'd.csv')
+    trace('convert', '--trace-extended', 'c.tsv', 'd.csv')
     assert load('d.csv') == load('b.csv')
 
 
@@ -125,17 +125,17 @@ def extended_columns_of_a_kv_trace_stay():
     rows = [['1.000000', 'Read', '5', 'Tier-2', 'a', 'Decode', '4096', '77', '3', '0'],
             ['2.000000', 'Delete', '0', '', 'a', '', '0', '0', '', '1']]
     save('a.csv', kv_text(rows, header=header))
-    assert trace('convert', '--extended', '--lf', 'a.csv', 'b.csv').err == ''
+    assert trace('convert', '--trace-extended', '--lf', 'a.csv', 'b.csv').err == ''
     assert load('b.csv').decode() == kv_text(rows, header=header, end='\n')
-    assert trace('convert', '--extended', 'b.csv', 'c.csv').err == ''
+    assert trace('convert', '--trace-extended', 'b.csv', 'c.csv').err == ''
     assert load('c.csv') == load('a.csv')
     # one of two that are lost together where there is no column for them
     save('u.csv', kv_text([['1.000000', 'Read', '5', 'Tier-2', 'a', 'Decode', '9']], header=SIX + ',User'))
-    assert trace('convert', '--extended', 'u.csv', 'v.csv').err == '' and load('v.csv') == load('u.csv')
+    assert trace('convert', '--trace-extended', 'u.csv', 'v.csv').err == '' and load('v.csv') == load('u.csv')
     assert 'lost: user and QoS (1 of 1 row)' in trace('convert', '--lf', 'u.csv', 'v.csv').err
     # and none of them: those of the model
     save('n.csv', kv_text([['1.000000', 'Read', '5', 'Tier-2', 'a', 'Decode']]))
-    trace('convert', '--extended', 'n.csv', 'v.csv')
+    trace('convert', '--trace-extended', 'n.csv', 'v.csv')
     assert kv_read('v.csv')[0] == SIX.split(',') + ['Request', 'User', 'QoS'], kv_read('v.csv')
 
 
@@ -143,7 +143,7 @@ def extended_columns_of_a_kv_trace_stay():
 def columns_nobody_knows_are_named_where_they_are_lost():
     save('a.csv', kv_text([['1.000000', 'Read', '5', 'Tier-2', 'a', 'Decode', 'x', '7', 'y']], header=SIX + ',Foo,Thread,B\tr'))
     told = "penstock trace convert: lost: columns of unknown meaning: 'Foo', 'B?r'\n"
-    assert trace('convert', '--extended', 'a.csv', 'b.csv').err == told
+    assert trace('convert', '--trace-extended', 'a.csv', 'b.csv').err == told
     assert kv_read('b.csv') == [SIX.split(',') + ['Thread'], ['1.000000', 'Read', '5', 'Tier-2', 'a', 'Decode', '7']]
     assert told in trace('convert', 'a.csv', 'b.iolog').err
     assert trace('convert', 'a.csv', 'c.csv').err == '' and load('c.csv') == load('a.csv')
@@ -161,7 +161,7 @@ def a_fio_log_goes_to_kv_and_back():
     text = ('fio version 3 iolog\n0 f add\n0 f open\n0 f read 0 4096\n5 f write 8192 512\n'
             '7 g add\n7 g open\n7 g trim 1 2\n9 f read 0 4096\n')
     save('a.iolog', text)
-    done = trace('convert', '--extended', 'a.iolog', 'b.csv')
+    done = trace('convert', '--trace-extended', 'a.iolog', 'b.csv')
     assert done.err == 'penstock trace convert: lost: lines that open, close and sync files\n', done
     assert kv_read('b.csv')[2] == ['0.000005', 'Write', '512', '', 'f', '', '8192'], kv_read('b.csv')
     assert trace('convert', 'b.csv', 'c.iolog').err == ''
@@ -180,7 +180,7 @@ def sizes_that_a_mooncake_trace_lacks_are_asked_for_by_option():
 def a_mooncake_trace_goes_to_kv_and_back():
     save('a.jsonl', '{"timestamp": 5, "input_length": 1024, "output_length": 3, "hash_ids": [0, 1]}\n'
                     '{"timestamp": 27.5, "input_length": 1500, "output_length": 3, "hash_ids": [0, 1, 2]}\n')
-    done = trace('convert', '--model', 'llama3.1-8b', '--extended', '--default-tier', '2', 'a.jsonl', 'b.csv')
+    done = trace('convert', '--model', 'llama3.1-8b', '--trace-extended', '--default-tier', '2', 'a.jsonl', 'b.csv')
     assert 'lost: input_length and output_length' in done.err, done
     assert kv_read('b.csv')[1:] == [['0.005000', 'Write', '67108864', 'Tier-2', '0', 'Prefill', '0'],
                                     ['0.005000', 'Write', '67108864', 'Tier-2', '1', 'Prefill', '0'],
@@ -193,7 +193,7 @@ def a_mooncake_trace_goes_to_kv_and_back():
     got = [json.loads(line) for line in load('c.jsonl').splitlines()]
     assert got == [{'timestamp': 5, 'input_length': 1024, 'output_length': 0, 'hash_ids': [0, 1]},
                    {'timestamp': 27.5, 'input_length': 1536, 'output_length': 0, 'hash_ids': [0, 1, 2]}], got
-    trace('convert', '--bytes-per-token', '128K', '--extended', '--default-tier', '2', 'c.jsonl', 'd.csv')
+    trace('convert', '--bytes-per-token', '128K', '--trace-extended', '--default-tier', '2', 'c.jsonl', 'd.csv')
     assert [row[4:] for row in kv_read('d.csv')] == [row[4:] for row in kv_read('b.csv')]
     assert kv_read('d.csv')[-1][2] == '67108864', 'blocks are whole where nobody knows better'
     assert trace('convert', 'a.jsonl', 'e.jsonl').err == ''
@@ -403,7 +403,7 @@ def what_cannot_be_done_is_refused_before_anything_is_created():
             (['convert', 'a.csv', 'b.zst'], '--to-format'),
             (['convert', 'a.csv', 'b', '--to-format', 'sharegpt'], 'requests'),
             (['convert', 'a.csv', 'b', '--to-format', 'csv'], "'csv' is not one of"),
-            (['convert', 'a.csv', 'b.iolog', '--extended'], '--extended is for kv'),
+            (['convert', 'a.csv', 'b.iolog', '--trace-extended'], '--trace-extended is for kv'),
             (['convert', 'a.csv', 'b.iolog', '--lf'], '--lf is for kv'),
             (['convert', 'a.csv', 'b.csv', '--default-tier', '3'], "'3' is not one of"),
             (['convert', 'nowhere', 'b.csv'], 'nowhere: No such file'),

@@ -100,9 +100,9 @@ for size in 1 4095 1M 1000001 64M 3G; do
 	io "read, $size" "the pinned pool" -s "$size" --read
 done
 for engine in io_uring libaio threads; do
-	io "read, $engine" "the pinned pool" -s 64M --read -only --engine "$engine"
+	io "read, $engine" "the pinned pool" -s 64M --read-only --engine "$engine"
 done
-io "read, page cache, 4 I/O threads" "the pinned pool" -s 256M --read -only --direct never -t 4
+io "read, page cache, 4 I/O threads" "the pinned pool" -s 256M --read-only --direct never -t 4
 io "write, two workers" "the pinned pool" -s 256M --workers 2
 for size in 4K 256M 3G; do
 	io "write, $size, cuFile" cuFile -s "$size" --gds

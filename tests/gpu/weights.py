@@ -139,7 +139,7 @@ def read_all(device, **how):
     return timed(run)
 
 
-def WeightStream_into_host_and_device():
+def WeightWindow_into_host_and_device():
     kinds = {'host': ('cpu', {}), **({'pinned': ('cpu', {'pinned': True}), 'GPU': (args.device, {})} if on_gpu else {})}
     seconds, stats = {k: [] for k in kinds}, {}
     for number in range(args.rounds):
@@ -214,7 +214,7 @@ def nothing_is_left_on_the_device():
 before = torch.cuda.memory_allocated() if on_gpu else 0
 print(f'{torch.cuda.get_device_name() if on_gpu else "CPU"}, torch {torch.__version__}, {len(plain)} blocks of {BLOCK >> 20} MiB, '
       f'window {window >> 20} MiB')
-for each in (saved, every_tensor_is_the_one_of_the_model, WeightStream_into_host_and_device, modules_run_as_the_plain_ones_do,
+for each in (saved, every_tensor_is_the_one_of_the_model, WeightWindow_into_host_and_device, modules_run_as_the_plain_ones_do,
              gradients_are_those_of_the_plain_ones, gradients_of_weights_are_those_of_the_plain_ones, nothing_is_left_on_the_device):
     step(each)
 sys.exit(1 if failed else 0)

@@ -184,8 +184,8 @@ def wrong_keys_are_refused_and_not_told():
 
 
 def compare(*words):
-    done = subprocess.run([sys.executable, '-m', 'penstock', 's3', 'compare', 's3://bucket/compared', '--files', '4', '--size', '9', '--threads',
-                           '2', '--rounds', '2', '--json', '-', '--compare', *words], stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([sys.executable, '-m', 'penstock', 's3', 'compare', 's3://bucket/compared', '--files', '4', '--size', '9', '--in-flight',
+                           '2', '--iterations', '2', '--json', '-', '--compare', *words], stdout=subprocess.PIPE, text=True)
     result = json.loads(done.stdout)
     assert done.returncode == 0 and result['errors'] == {}, result['errors']
     assert s3.list('s3://bucket/compared', recursive=True) == []
