@@ -42,7 +42,7 @@ def check_crc(data: bytes, path: Any, verify: bool | str) -> bytes:
 # ---- what metadata name
 
 
-class _Anything:
+class _Placeholder:
     """In the place of whatever a pickle makes: it has attributes and items, and does nothing."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -63,7 +63,7 @@ class _NamesUnpickler(pickle.Unpickler):
     """Nothing that the file names is imported or run."""
 
     def find_class(self, module: str, name: str) -> Any:
-        return _Anything
+        return _Placeholder
 
 
 def names_in(path: Any) -> set[str]:

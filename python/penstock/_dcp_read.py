@@ -22,7 +22,7 @@ import torch
 from torch.distributed.checkpoint import filesystem as _torchs
 from torch.distributed.checkpoint.planner import LoadItemType
 
-from ._range_reader import Ranges, Reader, Record, Unusual, is_damage
+from ._range_reader import Ranges, Reader, Record, UnsupportedArchive, is_damage
 from ._penstock import copy, huge
 from ._torch_archive import Archive
 from ._torch_load import _unpickle_simple, _DeviceMap, unpickle
@@ -46,7 +46,7 @@ class _ArchiveInMemory(io.RawIOBase):
         for start, data in self._parts:
             if start <= offset and offset + length <= start + len(data):
                 return data[offset - start:offset - start + length]
-        raise Unusual('the archive is laid out in another way')
+        raise UnsupportedArchive('the archive is laid out in another way')
 
     def pread(self, offset: int, length: int) -> bytes:
         return bytes(self._find(offset, length))
@@ -85,13 +85,13 @@ class _ArchiveInMemory(io.RawIOBase):
             with zipfile.ZipFile(cast(Any, self)) as archive:
                 return {info.filename: self._record(info) for info in archive.infolist()}
         except (zipfile.BadZipFile, OSError, struct.error, ValueError) as error:
-            raise Unusual(str(error)) from None
+            raise UnsupportedArchive(str(error)) from None
 
     def _record(self, info: zipfile.ZipInfo) -> Record:
         magic, name, extra = _LOCAL.unpack(self._find(info.header_offset, _LOCAL.size))
         start = info.header_offset + _LOCAL.size + name + extra
         if magic != b'PK\3\4' or info.compress_type != zipfile.ZIP_STORED or start + info.file_size > self.size:
-            raise Unusual('it is no archive of torch')
+            raise UnsupportedArchive('it is no archive of torch')
         return Record(start, info.file_size)
 
 
@@ -100,20 +100,20 @@ def _address(data: memoryview) -> int:
 
 
 def _tensor(blob: _ArchiveInMemory, fill: bool) -> tuple[torch.Tensor, list[Any]]:
-    """What is in it, without its data if not @fill, and the records that belong to it; or Unusual."""
+    """What is in it, without its data if not @fill, and the records that belong to it; or UnsupportedArchive."""
     archive = Archive(blob)
     try:
         found = _unpickle_simple(archive, 'cpu', _DeviceMap('cpu'))
         if found is None:
             found = unpickle(archive, 'cpu')
         if type(found) is not torch.Tensor:
-            raise Unusual('it is no plain tensor')
+            raise UnsupportedArchive('it is no plain tensor')
         records = [read.record for read in archive.reads]
         if fill:
             archive.fill_storages()
         return found, records
     except (RuntimeError, pickle.UnpicklingError) as error:
-        raise Unusual(str(error)) from None
+        raise UnsupportedArchive(str(error)) from None
     finally:
         archive.end_reads()
 
@@ -218,7 +218,7 @@ class _FileRead:
         """The tensor that part of the file goes to as it is; None: it has to be copied."""
         try:
             stored, records = _tensor(blob, False)
-        except Unusual:
+        except UnsupportedArchive:
             return None
         _check_part(item, stored)
         part = _run_offset(stored, item.storage_offsets, item.lengths)
@@ -249,7 +249,7 @@ class _FileRead:
             return
         try:
             tensor = _tensor(_ArchiveInMemory(self._name, len(data), [(0, data)]), True)[0]
-        except Unusual:
+        except UnsupportedArchive:
             tensor = torch.load(io.BytesIO(data), map_location='cpu', weights_only=True)
         _check_part(item, tensor)
         tensor = _torchs.narrow_tensor_by_index(tensor, item.storage_offsets, item.lengths)

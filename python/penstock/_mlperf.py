@@ -189,9 +189,9 @@ class Stop:
     def __init__(self) -> None:
         self.signal = 0
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._came)
+            signal.signal(number, self._on_signal)
 
-    def _came(self, number: int, frame: object) -> None:
+    def _on_signal(self, number: int, frame: object) -> None:
         self.signal = self.signal or number
 
 

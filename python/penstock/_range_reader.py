@@ -92,7 +92,7 @@ def _together(run: list[tuple[int, int, Any]], end: int,
     return [Block(start, end, run, end - start + _PAGE)]
 
 
-class Unusual(Exception):
+class UnsupportedArchive(Exception):
     """Not an archive of records that are stored as they are: for torch to look at."""
 
 
@@ -121,16 +121,16 @@ class Reader:
         self._core.fetch(ranges.numbers)
 
     def records(self) -> dict[str, Record]:
-        """Of the zip archive that the file is; Unusual where it is something else."""
+        """Of the zip archive that the file is; UnsupportedArchive where it is something else."""
         try:
             found = self._core.records()
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-            raise Unusual(error.strerror) from None
+            raise UnsupportedArchive(error.strerror) from None
         by_name = {name: Record(at, size) for name, at, size in found}
         if len(by_name) != len(found):
-            raise Unusual('two records have one name')
+            raise UnsupportedArchive('two records have one name')
         return by_name
 
     def check(self) -> None:

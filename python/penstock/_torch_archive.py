@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ._background import join_background, run_in_background
-from ._range_reader import MANY, Block, Ranges, Record, Unusual, blocks
+from ._range_reader import MANY, Block, Ranges, Record, UnsupportedArchive, blocks
 
 HOST = torch.device('cpu')
 _ALIGNMENT = 64  # of storages, as torch has it in memory and in files
@@ -104,7 +104,7 @@ class Archive:
         found = reader.records()
         names = [name for name in found if name.endswith('/data.pkl') and name.count('/') == 1]
         if len(names) != 1:
-            raise Unusual('it has no data.pkl')
+            raise UnsupportedArchive('it has no data.pkl')
         start = len(names[0]) - len('data.pkl')
         self.records = {name[start:]: record for name, record in found.items()
                         if name[:start] == names[0][:start]}

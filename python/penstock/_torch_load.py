@@ -20,7 +20,7 @@ import torch
 from torch import _weights_only_unpickler
 
 from ._background import gc_disabled
-from ._range_reader import Reader, Unusual, content, is_damage, is_uri
+from ._range_reader import Reader, UnsupportedArchive, content, is_damage, is_uri
 from ._penstock import is_simple_pickle
 from ._torch_archive import HOST, SEES_MOVES, Archive as Archive, indexed
 from ._torch_save import is_special
@@ -113,14 +113,14 @@ def _begin_reading(archive: Archive, map_location: Any, where: _DeviceMap) -> No
 
 
 def _leave_to_torch(archive: Archive, map_location: Any) -> None:
-    """Unusual: what torch has to load itself."""
+    """UnsupportedArchive: what torch has to load itself."""
     if 'constants.pkl' in archive.records:
-        raise Unusual('it is a TorchScript archive')
+        raise UnsupportedArchive('it is a TorchScript archive')
     if archive.has_record('byteorder') and archive.get_record('byteorder') != sys.byteorder.encode():
-        raise Unusual('it has another byte order')
+        raise UnsupportedArchive('it has another byte order')
     places = map_location.values() if isinstance(map_location, dict) else [map_location]
     if is_special() or any(str(place) == 'meta' for place in places):
-        raise Unusual('nothing is to be read')
+        raise UnsupportedArchive('nothing is to be read')
 
 
 def load(path: Any, map_location: Any, module: Any, weights_only: bool | None, verify: bool | str, args: Any) -> Any:
@@ -134,7 +134,7 @@ def load(path: Any, map_location: Any, module: Any, weights_only: bool | None, v
     with Reader(path, verify=verify) as reader:
         try:
             return _load(reader, map_location, module or pickle, args)
-        except Unusual:
+        except UnsupportedArchive:
             reader.check()
         except OSError as error:
             if not is_damage(error):
@@ -259,7 +259,7 @@ def _unpickle_all(archive: Archive, map_location: Any, where: _DeviceMap, module
         if module is not _weights_only_unpickler:
             raise
         # Not allowed, or no such thing: torch says it better, with advice.
-        raise Unusual(str(error)) from None
+        raise UnsupportedArchive(str(error)) from None
     archive.fill_storages()
     return result
 

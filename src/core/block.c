@@ -66,7 +66,7 @@ static int use_plain(struct penstock_io *io, struct block *b)
 	if (direct && !f->backing.direct)
 		report_fallback(io, PENSTOCK_FALLBACK_BUFFERED, f->name,
 				"it cannot be opened a second time");
-	b->plain = true;
+	b->buffered = true;
 	b->req.fd = fd;
 	b->req.file_slot = -1;
 	return 0;
@@ -128,7 +128,7 @@ static void set_request(struct block *b)
 	}
 	r->buf = b->bounce;
 	b->data = (char *)b->bounce + b->skip;
-	if (!b->plain) {
+	if (!b->buffered) {
 		r->off -= b->skip;
 		r->len = (uint32_t)align_up(b->skip + b->len, op->file->backing.off_align);
 	}
@@ -140,10 +140,10 @@ static int find_buf_slot(const struct queue *q, const struct block *b)
 	uint64_t at = b->op->region_at + b->seg_off, piece = at / REGION_PIECE;
 
 	if (b->op->nr_iov > 1)
-		return q->index < b->op->region_known && (b->mode != BLOCK_LIST || q->fixed_lists)
+		return q->index < b->op->region_queues && (b->mode != BLOCK_LIST || q->fixed_lists)
 			       ? b->op->region_slot
 			       : -1;
-	if (q->index >= b->op->region_known || (at + b->len - 1) / REGION_PIECE != piece)
+	if (q->index >= b->op->region_queues || (at + b->len - 1) / REGION_PIECE != piece)
 		return -1;
 	return (int)(b->op->region_slot + piece);
 }
@@ -197,7 +197,7 @@ bool block_may_start(struct block *b)
 	if (!s->growth || !s->direct)
 		return true;
 	b->ranged = penstock_overlap_begin(&s->growth->overlap, &b->range, op->offset + b->pos,
-					   b->len, b->plain);
+					   b->len, b->buffered);
 	return b->ranged;
 }
 
@@ -259,7 +259,7 @@ int block_start(struct penstock_io *io, struct queue *q, struct block *b)
 	int r = 0;
 
 	b->started = true;
-	if (q && b->mode == BLOCK_STRAIGHT && !b->plain) {
+	if (q && b->mode == BLOCK_STRAIGHT && !b->buffered) {
 		start_direct(q, b);
 		return 0;
 	}
@@ -274,13 +274,13 @@ int block_start(struct penstock_io *io, struct queue *q, struct block *b)
 		b->req.buf_slot = find_buf_slot(q, b);
 	if (b->req.buf_slot >= 0)
 		COUNT(c, fixed, 1);
-	if (b->plain)
+	if (b->buffered)
 		COUNT(c, buffered, 1);
 	else
 		COUNT(c, direct, 1);
 	if (b->mode == BLOCK_CUFILE)
 		return r;
-	if (b->plain)
+	if (b->buffered)
 		return use_plain(io, b);
 	if (q)
 		b->req.file_slot = find_file_slot(q, b->member);
@@ -295,7 +295,7 @@ static bool fall_back(struct penstock_io *io, struct block *b)
 				  ? "O_DIRECT was accepted at open and refused by a read"
 				  : "O_DIRECT was accepted at open and refused by a write";
 
-	if (b->plain || b->mode == BLOCK_CUFILE || io->opts.direct == PENSTOCK_DIRECT_ALWAYS)
+	if (b->buffered || b->mode == BLOCK_CUFILE || io->opts.direct == PENSTOCK_DIRECT_ALWAYS)
 		return false;
 	if (penstock_backing_give_up_direct(b->member->backing, why) < 0 || use_plain(io, b) < 0)
 		return false;
@@ -343,7 +343,7 @@ static bool block_set_rest(struct penstock_io *io, struct block *b, uint64_t ste
 	else
 		r->buf = read_bounce ? b->bounce : (char *)r->buf + step;
 	b->skip = 0;
-	if (b->plain || b->mode == BLOCK_CUFILE ||
+	if (b->buffered || b->mode == BLOCK_CUFILE ||
 	    (is_aligned(r->off, align) && is_aligned(r->len, align) &&
 	     is_aligned((uint64_t)(uintptr_t)r->buf, s->mem_align)))
 		return false;
@@ -366,7 +366,7 @@ bool block_finish(struct penstock_io *io, struct block *b, struct counters *coun
 	if (b->mode == BLOCK_BOUNCE && op->opcode == PENSTOCK_READ && got)
 		block_copy_out(op, b, (char *)b->req.buf + b->skip, b->moved, got);
 	b->moved += got;
-	b->flags |= b->plain ? PENSTOCK_DONE_BUFFERED : PENSTOCK_DONE_DIRECT;
+	b->flags |= b->buffered ? PENSTOCK_DONE_BUFFERED : PENSTOCK_DONE_DIRECT;
 	if (b->moved == b->len)
 		return true;
 	if (op->opcode == PENSTOCK_READ) {

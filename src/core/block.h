@@ -42,7 +42,7 @@ struct block {
 	unsigned tries;
 	uint32_t flags; /* PENSTOCK_DONE_* */
 	int code;       /* 0 or -errno */
-	bool plain;     /* through the page cache, by buffered_fd */
+	bool buffered;  /* through the page cache, by buffered_fd */
 	bool started;   /* block_start() has been here */
 	bool inflight;  /* the engine has it */
 	bool lost;      /* and may keep it: the engine is broken */

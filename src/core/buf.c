@@ -154,7 +154,7 @@ static int engine_register(struct penstock_io *io, struct region *r)
 	}
 	r->slot = (unsigned)first;
 	r->nr_slots = (unsigned)n;
-	r->known = queues;
+	r->nr_queues = queues;
 	return 0;
 }
 

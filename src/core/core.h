@@ -56,7 +56,7 @@ struct region {
 	uint64_t len;
 	unsigned slot;             /* of its first piece */
 	unsigned nr_slots;         /* 0: not registered with the engine */
-	unsigned known;            /* the engines of so many queues have it */
+	unsigned nr_queues;        /* queues whose engines have registered it */
 	struct penstock_area area; /* area.addr NULL: the caller's memory */
 	bool huge;
 	bool mlocked; /* mlocked by penstock_buf_register() */
@@ -68,12 +68,12 @@ struct counters {
 	/* of blocks: each is one of the first three */
 	atomic_uint_fast64_t direct, buffered, objects, bounced, inlined, fixed, pinned, cufile;
 	atomic_uint_fast64_t resubmissions, preallocations, submit_calls, wakeups;
-	bool many; /* writers */
+	bool many_writers;
 };
 
 /* Counters of a queue have one writer and need no locked instruction; those of a submitter may. */
 #define COUNT(c, field, n)                                                                         \
-	((c)->many                                                                                 \
+	((c)->many_writers                                                                         \
 		 ? (void)atomic_fetch_add_explicit(&(c)->field, (uint64_t)(n),                     \
 						   memory_order_relaxed)                           \
 		 : atomic_store_explicit(&(c)->field,                                              \
@@ -104,9 +104,9 @@ struct pinned_pool {
 struct penstock_io {
 	struct penstock_opts opts; /* with defaults filled in */
 	const struct penstock_engine *engine;
-	char *settings;  /* of the engine */
-	uint32_t *guard; /* 1 in the process that opened it, 0 after fork() */
-	uint64_t serial; /* tells it from an earlier handle at the same address */
+	char *settings;       /* of the engine */
+	uint32_t *fork_guard; /* 1 in the process that opened it, 0 after fork() */
+	uint64_t serial;      /* tells it from an earlier handle at the same address */
 	struct queue *queues;
 	atomic_uint nr_queues;  /* grows where the number is left to us, */
 	atomic_uint nr_active;  /* of these, take part in what is shared: the first ones, */
@@ -134,7 +134,7 @@ struct penstock_io {
 	struct op pending; /* head of the list of those with blocks to hand out to any queue */
 	uint64_t pending_kinds[KINDS]; /* how many of each */
 	uint64_t pending_changes;      /* of the list, ever */
-	unsigned pending_row;          /* blocks of a huge one since another was let by */
+	unsigned blocks_in_row;        /* blocks of a huge one since another was let by */
 	struct result_waiter *waiters;
 	pthread_cond_t
 		changed; /* a call is done, a file has lost an operation, a thread is ready */

@@ -21,8 +21,9 @@
 #include "mem/copy.h"
 
 enum {
-	BEHIND = 3, /* copy streams for streams of the user's; with more of these some share one */
-	COPY_STREAMS = 2 * (1 + BEHIND) * PENSTOCK_GPUS_MAX,
+	STREAM_WAITERS =
+		3, /* copy streams for streams of the user's; with more of these some share one */
+	COPY_STREAMS = 2 * (1 + STREAM_WAITERS) * PENSTOCK_GPUS_MAX,
 	SPINS = 50,     /* looks at the copy streams before sleeping in between, or for longer */
 	NAP_NS = 20000, /* the first of these sleeps, */
 	NAP_MAX_NS = 500000, /* and the longest */
@@ -198,7 +199,7 @@ static struct penstock_copy_stream **copy_stream_behind(struct penstock_copy_str
 {
 	struct penstock_copy_stream **at = streams;
 
-	for (unsigned i = 0; i < BEHIND; i++) {
+	for (unsigned i = 0; i < STREAM_WAITERS; i++) {
 		if (!streams[i] || streams[i]->behind == stream)
 			return &streams[i];
 		if (!streams[i]->first && !streams[i]->open)
@@ -219,7 +220,7 @@ static int get_copy_stream(struct queue *q, struct block *b, struct penstock_cop
 
 	if (device < 0)
 		device = first_device(op); /* gathered from host memory alone: any will do */
-	at = q->copy_streams + (1 + BEHIND) * (2 * device + leaves);
+	at = q->copy_streams + (1 + STREAM_WAITERS) * (2 * device + leaves);
 	if (waits)
 		at = copy_stream_behind(at + 1, op->marker->stream);
 	if (!*at)

@@ -22,7 +22,7 @@ int io_check(const struct penstock_io *io, struct penstock_err *err)
 {
 	if (!io)
 		return penstock_fail(err, -EINVAL, "io: is NULL");
-	if (!__atomic_load_n(io->guard, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(io->fork_guard, __ATOMIC_RELAXED))
 		return penstock_fail(err, -ECHILD,
 				     "the handle was opened by another process and "
 				     "does not survive fork()");
@@ -144,7 +144,7 @@ static int start_named(struct penstock_io *io, struct penstock_err *err)
 }
 
 /* A page that the kernel empties in a child: that is how a forked copy is known. */
-static uint32_t *make_guard(void)
+static uint32_t *make_fork_guard(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	uint32_t *guard =
@@ -164,8 +164,8 @@ static void free_io(struct penstock_io *io)
 {
 	submitters_free(io);
 	free(io->settings);
-	if (io->guard)
-		munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
+	if (io->fork_guard)
+		munmap(io->fork_guard, (size_t)sysconf(_SC_PAGESIZE));
 	pthread_cond_destroy(&io->changed);
 	pthread_mutex_destroy(&io->region_lock);
 	shared_bufs_free(io);
@@ -204,8 +204,8 @@ int penstock_open(struct penstock_io **out, const struct penstock_opts *opts,
 	op_list_init(&io->pending);
 	io->serial = atomic_fetch_add(&handles_opened, 1);
 	io->huge_by_default = penstock_area_huge_by_default();
-	io->guard = make_guard();
-	if (!io->guard)
+	io->fork_guard = make_fork_guard();
+	if (!io->fork_guard)
 		r = penstock_fail(err, -ENOMEM, "out of memory");
 	else if (o.engine)
 		r = start_named(io, err);
@@ -256,7 +256,7 @@ static int close_copy(struct penstock_io *io)
 	regions_free(io);
 	pinned_pool_abandon(io);
 	shared_bufs_free(io);
-	munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
+	munmap(io->fork_guard, (size_t)sysconf(_SC_PAGESIZE));
 	submitters_free(io);
 	free(io->settings);
 	free(io);

@@ -216,7 +216,7 @@ static bool find_region_of_list(struct penstock_io *io, struct thread_cache *cac
 	if (r->nr_slots && first == last) {
 		op->region_at = 0;
 		op->region_slot = (uint16_t)(r->slot + first);
-		op->region_known = (uint16_t)r->known;
+		op->region_queues = (uint16_t)r->nr_queues;
 	}
 	return r->huge;
 }
@@ -236,7 +236,7 @@ static bool find_region(struct penstock_io *io, struct thread_cache *cache, stru
 	if (r->nr_slots) {
 		op->region_at = addr - r->addr;
 		op->region_slot = (uint16_t)r->slot;
-		op->region_known = (uint16_t)r->known;
+		op->region_queues = (uint16_t)r->nr_queues;
 	}
 	return r->huge;
 }
@@ -290,7 +290,7 @@ int op_prepare(struct penstock_io *io, struct op_common *common, struct op *op,
 	op->done_flags = 0;
 	op->file = NULL;
 	op->locations = NULL;
-	op->region_known = 0;
+	op->region_queues = 0;
 	op->bits = 0;
 	op->opcode = u->opcode;
 	op->flags = u->flags | durability_flags(io, u);

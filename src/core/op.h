@@ -68,10 +68,10 @@ struct op {
 	struct penstock_iov one;
 	/* of each segment; NULL: all in host memory */
 	const struct penstock_mem_location *locations;
-	uint64_t block;        /* split size */
-	uint64_t region_at;    /* where in registered memory @one begins; of a list 0 */
-	uint16_t region_slot;  /* of its first piece; of a list the piece with all of it */
-	uint16_t region_known; /* to so many queues; 0: it is not in any */
+	uint64_t block;         /* split size */
+	uint64_t region_at;     /* where in registered memory @one begins; of a list 0 */
+	uint16_t region_slot;   /* of its first piece; of a list the piece with all of it */
+	uint16_t region_queues; /* to so many queues; 0: it is not in any */
 	unsigned nr_iov;
 	union {
 		struct {

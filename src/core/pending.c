@@ -197,9 +197,9 @@ struct op *pending_choose(struct queue *q, unsigned can)
 		if (other || full)
 			return other;
 	}
-	if (op->est <= HUGE_BLOCKS || ++io->pending_row < IN_A_ROW)
+	if (op->est <= HUGE_BLOCKS || ++io->blocks_in_row < IN_A_ROW)
 		return op;
-	io->pending_row = 0;
+	io->blocks_in_row = 0;
 	other = pending_small(io, op, can);
 	return other ? other : op;
 }

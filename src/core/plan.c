@@ -64,7 +64,7 @@ static void advance(struct op *op, uint64_t len)
 /* Without alignment: as much as the segment has, or a gathered bounce of several small ones. */
 static void plan_plain(const struct op *op, struct block *b, uint64_t seg_left)
 {
-	b->plain = true;
+	b->buffered = true;
 	if (seg_left < b->len && seg_left < GATHER_BELOW) {
 		b->mode = BLOCK_BOUNCE;
 		b->len = min_u64(b->len, BOUNCE_BYTES);
@@ -197,25 +197,25 @@ static void plan_device(const struct op *op, struct block *b)
 	uint64_t block = min_u64(op->block, PINNED_PIECE);
 
 	b->mode = BLOCK_DEVICE;
-	b->plain = !s->direct;
+	b->buffered = !s->direct;
 	b->skip = 0;
 	b->len = min_u64(block, left);
 	if (s->direct && op->opcode == PENSTOCK_READ) {
 		b->skip = (uint32_t)(off & (align - 1));
 		b->len = min_u64(b->len, block - b->skip);
 	} else if (s->direct && (!is_aligned(off, align) || left < align)) {
-		b->plain = true; /* part of a page */
+		b->buffered = true; /* part of a page */
 		b->len = min_u64(left, align_up(off + 1, align) - off);
 	}
 	b->len = one_device(op, b->len);
-	if (b->plain || op->opcode == PENSTOCK_READ)
+	if (b->buffered || op->opcode == PENSTOCK_READ)
 		return;
 	/* Whole pages; one that two devices share is written in two parts. */
 	end = align_down(off + b->len, align);
 	if (end > off)
 		b->len = end - off;
 	else
-		b->plain = true;
+		b->buffered = true;
 }
 
 /*
@@ -234,13 +234,13 @@ static bool plan_cufile(const struct op *op, struct block *b)
 	if (atomic_load(&op->file->attach) != ATTACH_DONE || op->locations[op->seg].managed ||
 	    (seg_left < left && seg_left < GATHER_BELOW))
 		return false;
-	if (op->region_known) /* registered in pieces: no block in two of them */
+	if (op->region_queues) /* registered in pieces: no block in two of them */
 		len = min_u64(len, REGION_PIECE - (op->region_at + op->seg_off) % REGION_PIECE);
 	end = align_down(off + len, s->write_align);
 	if (whole && (!is_aligned(off, s->write_align) || end <= off))
 		return false;
 	b->mode = BLOCK_CUFILE;
-	b->plain = !s->direct;
+	b->buffered = !s->direct;
 	/* Where more follows the border is one of pages. */
 	b->len = end > off && (whole || len < left) ? end - off : len;
 	return true;

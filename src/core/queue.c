@@ -181,7 +181,7 @@ static inline bool is_whole(struct block *b)
 	if (b->mode > BLOCK_LIST || b->req.res < 0 || b->moved + (uint64_t)b->req.res != b->len)
 		return false;
 	b->moved = b->len;
-	b->flags |= b->plain ? PENSTOCK_DONE_BUFFERED : PENSTOCK_DONE_DIRECT;
+	b->flags |= b->buffered ? PENSTOCK_DONE_BUFFERED : PENSTOCK_DONE_DIRECT;
 	return true;
 }
 

@@ -48,7 +48,7 @@ struct batch {
 static bool fits_one_queue(const struct penstock_io *io, const struct op *op)
 {
 	return op->file && !op->remote && op->len && op->len <= op->block &&
-	       (io->nr_active == 1 || (op->len < ALONE_BYTES && !op_may_block(op)));
+	       (io->nr_active == 1 || (op->len < SHARE_MIN_BYTES && !op_may_block(op)));
 }
 
 /*

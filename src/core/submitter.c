@@ -26,7 +26,7 @@ static struct submitter *submitter_new(unsigned index)
 	pthread_mutex_init(&submitter->lock, NULL);
 	submitter->index = index;
 	submitter->spin_ns = SPIN_START_NS;
-	submitter->count.many = true;
+	submitter->count.many_writers = true;
 	op_list_init(&submitter->done);
 	return submitter;
 }

@@ -211,7 +211,7 @@ static void change_number(void *arg, const struct penstock_done *done)
 
 static void *submit_batches(void *arg)
 {
-	unsigned char *buf = malloc(BATCH * 2 * ALONE_BYTES);
+	unsigned char *buf = malloc(BATCH * 2 * SHARE_MIN_BYTES);
 	struct penstock_done *d = calloc(BATCH, sizeof(*d));
 	const char *wrong = buf && d ? NULL : "memory";
 
@@ -223,8 +223,8 @@ static void *submit_batches(void *arg)
 		for (unsigned i = 0; i < BATCH; i++)
 			ops[i] = (struct penstock_op){.opcode = PENSTOCK_READ,
 						      .file = file,
-						      .buf = buf + i * 2 * ALONE_BYTES,
-						      .len = i % 2 ? 4096 : 2 * ALONE_BYTES};
+						      .buf = buf + i * 2 * SHARE_MIN_BYTES,
+						      .len = i % 2 ? 4096 : 2 * SHARE_MIN_BYTES};
 		if (penstock_submit(io, ops, BATCH, tickets, NULL) != BATCH)
 			wrong = "submit";
 		for (unsigned i = 0; i < BATCH && !wrong; i++)

@@ -110,7 +110,7 @@ static void setup(void)
 	io = zalloc_lines(sizeof(*io));
 	queue = zalloc_lines(QUEUES * sizeof(*queue));
 	T_OK(io && queue);
-	io->guard = &guard;
+	io->fork_guard = &guard;
 	io->engine = &penstock_engine_null;
 	io->serial = 1;
 	io->queues = queue;
