@@ -303,9 +303,9 @@ static void nothing_after_the_deadline_counts(void **state)
 
 	(void)state;
 	job.opts.engine = "null";
-	job.runtime_ns = 50000000;
+	job.runtime_ns = 500000000; /* long enough for a busy machine to do one */
 	assert_int_equal(run_transfers(&job, series, NULL), 0);
-	assert_true(series[0].ops > 0 && series[0].sec <= 0.05 + 1e-9);
+	assert_true(series[0].ops > 0 && series[0].sec <= 0.5 + 1e-9);
 	assert_true(series[0].ops <= s.nr);
 	assert_false(series[0].partial);
 	series_free(series);
